@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package model holds the nouns of Linux Virtual Server as plain values:
+// virtual services, real servers, their counters and connections.
+//
+// It is pure: it imports neither BPF nor netlink, and nothing in it talks to
+// the kernel. The director turns these values into maps, the ipvsadm
+// personality turns command lines into these values.
+package model
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Protocol is an IP protocol number as in the IPv4 header (RFC 791, 3.1).
+type Protocol uint8
+
+// The transport protocols a virtual service can have. A fwmark service has
+// protocol 0: it takes whatever carries the mark.
+const (
+	TCP  Protocol = 6
+	UDP  Protocol = 17
+	SCTP Protocol = 132
+)
+
+// String is the name ipvsadm prints: TCP, UDP, SCTP, FWM for 0.
+func (p Protocol) String() string {
+	switch p {
+	case TCP:
+		return "TCP"
+	case UDP:
+		return "UDP"
+	case SCTP:
+		return "SCTP"
+	case 0:
+		return "FWM"
+	}
+	return fmt.Sprintf("IP%d", uint8(p))
+}
+
+// Family is an address family.
+type Family uint8
+
+// Address families, with Linux's AF_INET and AF_INET6 as values.
+const (
+	IPv4 Family = 2
+	IPv6 Family = 10
+)
+
+// FamilyOf returns the family of an address.
+func FamilyOf(a netip.Addr) Family {
+	if a.Unmap().Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
+// ServiceKey names a virtual service: protocol, address and port, or a
+// firewall mark with a family. Exactly one of the two forms is filled.
+type ServiceKey struct {
+	Protocol Protocol
+	Addr     netip.Addr // the virtual address; invalid for a fwmark service
+	Port     uint16     // host byte order; 0 is "every port"
+	Mark     uint32     // non-zero for a fwmark service
+	Family   Family     // of Addr, or of the marked packets
+}
+
+// AddrKey is the key of a service by protocol, address and port.
+func AddrKey(p Protocol, ap netip.AddrPort) ServiceKey {
+	return ServiceKey{Protocol: p, Addr: ap.Addr().Unmap(), Port: ap.Port(), Family: FamilyOf(ap.Addr())}
+}
+
+// MarkKey is the key of a fwmark service.
+func MarkKey(mark uint32, f Family) ServiceKey { return ServiceKey{Mark: mark, Family: f} }
+
+// String is how errors name a service: 10.0.0.1:80/tcp, or fwmark 3.
+func (k ServiceKey) String() string {
+	if k.Mark != 0 {
+		if k.Family == IPv6 {
+			return fmt.Sprintf("fwmark %d (IPv6)", k.Mark)
+		}
+		return fmt.Sprintf("fwmark %d", k.Mark)
+	}
+	name := map[Protocol]string{TCP: "tcp", UDP: "udp", SCTP: "sctp"}[k.Protocol]
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(k.Addr, k.Port), name)
+}
+
+// ServiceFlags are the IP_VS_SVC_F_* bits of Linux (uapi/linux/ip_vs.h).
+type ServiceFlags uint32
+
+// Service flags, with Linux's values.
+const (
+	Persistent ServiceFlags = 0x01
+	OnePacket  ServiceFlags = 0x04
+	SchedFlag1 ServiceFlags = 0x08 // sh-fallback, mh-fallback
+	SchedFlag2 ServiceFlags = 0x10 // sh-port, mh-port
+	SchedFlag3 ServiceFlags = 0x20
+)
+
+// Service is a virtual service.
+type Service struct {
+	Key       ServiceKey
+	Scheduler string // by Linux's name: rr, wrr, lc, ...
+	Flags     ServiceFlags
+	Timeout   time.Duration // of persistence; whole seconds
+	// PrefixLen groups the clients of a persistent service: 32 for IPv4 or
+	// 128 for IPv6 when each address stands alone.
+	PrefixLen int
+	Engine    string // persistence engine, usually empty
+}
+
+// Forward is how packets reach a real server.
+type Forward uint8
+
+// Forwarding methods, with the values of Linux's IP_VS_CONN_F_*.
+const (
+	Masquerade Forward = 0
+	LocalNode  Forward = 1
+	Tunnel     Forward = 2
+	Route      Forward = 3
+)
+
+// String is the word in ipvsadm's listings.
+func (f Forward) String() string {
+	switch f {
+	case Masquerade:
+		return "Masq"
+	case LocalNode:
+		return "Local"
+	case Tunnel:
+		return "Tunnel"
+	case Route:
+		return "Route"
+	}
+	return fmt.Sprintf("Forward(%d)", uint8(f))
+}
+
+// TunnelType is the encapsulation of a Tunnel server, with Linux's
+// IP_VS_CONN_F_TUNNEL_TYPE_* values.
+type TunnelType uint8
+
+// Tunnel encapsulations.
+const (
+	IPIP TunnelType = 0
+	GUE  TunnelType = 1
+	GRE  TunnelType = 2
+)
+
+// Tunnel flags, with Linux's IP_VS_TUNNEL_ENCAP_FLAG_* values.
+const (
+	TunnelNoCsum  uint16 = 0
+	TunnelCsum    uint16 = 1
+	TunnelRemCsum uint16 = 2
+)
+
+// Server is a real server of one service.
+type Server struct {
+	Addr    netip.Addr
+	Port    uint16 // host byte order; 0 keeps the client's destination port
+	Forward Forward
+	Weight  int32 // 0 quiesces: no new connections
+	// Upper and Lower are connection thresholds: at Upper the server takes
+	// no new connections until it has fewer than Lower (or, with Lower 0,
+	// than three quarters of Upper). 0 means none.
+	Upper, Lower uint32
+
+	TunnelType  TunnelType
+	TunnelPort  uint16
+	TunnelFlags uint16
+}
+
+// AddrPort is the server's address and port.
+func (s Server) AddrPort() netip.AddrPort { return netip.AddrPortFrom(s.Addr, s.Port) }
+
+// Stats are totals since creation or the last zeroing. "In" is towards the
+// real server, "Out" towards the client; bytes are IP bytes.
+type Stats struct {
+	Conns, InPkts, OutPkts, InBytes, OutBytes uint64
+}
+
+// Sub is the growth of s since base.
+func (s Stats) Sub(base Stats) Stats {
+	return Stats{s.Conns - base.Conns, s.InPkts - base.InPkts, s.OutPkts - base.OutPkts,
+		s.InBytes - base.InBytes, s.OutBytes - base.OutBytes}
+}
+
+// Rates are smoothed per-second values as Linux's estimator computes them
+// (net/netfilter/ipvs/ip_vs_est.c): every 2 s, rate += (sample - rate) / 4.
+type Rates struct {
+	CPS, InPPS, OutPPS, InBPS, OutBPS uint64
+}
+
+// ServerStatus is a real server with what the director knows about it.
+type ServerStatus struct {
+	Server
+	Active, Inactive, Persistent uint32 // connections, by Linux's accounting
+	Stats                        Stats
+	Rates                        Rates
+}
+
+// ServiceStatus is a virtual service with its servers, head of the list (the
+// latest added) first, as Linux keeps them.
+type ServiceStatus struct {
+	Service
+	Stats   Stats
+	Rates   Rates
+	Servers []ServerStatus
+}
+
+// Connection is one entry of the connection table.
+type Connection struct {
+	Protocol Protocol
+	State    string        // ESTABLISHED, SYN_RECV, ..., UDP
+	Expires  time.Duration // until it is dropped if no packet comes
+	Client   netip.AddrPort
+	Virtual  netip.AddrPort
+	Server   netip.AddrPort
+}
+
+// Timeouts are the three values of ipvsadm --set. A zero value means "leave
+// as it is" when setting.
+type Timeouts struct {
+	TCP, TCPFin, UDP time.Duration
+}
