@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Addresses of either family in one shape. */
+#ifndef IMBANG_ADDRESS_H
+#define IMBANG_ADDRESS_H
+
+#include "types.h"
+
+static __always_inline void address_from4(union address *a, __be32 v4)
+{
+	a->word[0] = 0;
+	a->word[1] = 0;
+	a->word[2] = bpf_htonl(0xffff);
+	a->word[3] = v4;
+}
+
+/* The IPv4 address of a mapped one. */
+static __always_inline __be32 address_to4(const union address *a)
+{
+	return a->word[3];
+}
+
+static __always_inline __u8 address_family(const union address *a)
+{
+	if (!a->word[0] && !a->word[1] && a->word[2] == bpf_htonl(0xffff))
+		return AF_INET;
+	return AF_INET6;
+}
+
+/* What Linux's schedulers hash: an IPv4 address, or an IPv6 address folded
+ * by exclusive or; in host order. */
+static __always_inline __u32 address_fold(const union address *a, __u8 family)
+{
+	if (family == AF_INET)
+		return bpf_ntohl(a->word[3]);
+	return bpf_ntohl(a->word[0] ^ a->word[1] ^ a->word[2] ^ a->word[3]);
+}
+
+/* hash_32 of include/linux/hash.h: the golden ratio, upper bits. */
+static __always_inline __u32 hash_32(__u32 value, __u32 bits)
+{
+	return (value * 0x61C88647U) >> (32 - bits);
+}
+
+#endif

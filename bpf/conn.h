@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The connection table: find, create, follow, expire.
+ *
+ * A packet moves `expires` and nothing else: the connection keeps its
+ * appointment on the wheel, and gets a later one when that is due. Only a
+ * connection that is to end much earlier makes another, so a settled
+ * connection's packets cost no more than a store.
+ */
+#ifndef IMBANG_CONN_H
+#define IMBANG_CONN_H
+
+#include "address.h"
+#include "counters.h"
+#include "maps.h"
+#include "tcp.h"
+#include "wheel.h"
+
+/* How much `expires` may lag behind: both directions write it. */
+#define EXPIRY_SLACK (NSEC_PER_SEC / 4)
+
+static __always_inline struct settings *get_settings(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&config, &zero);
+}
+
+/* ip_vs_bind_dest: count a new, inactive connection. */
+static __always_inline void server_bind(const struct server *s, struct load *l)
+{
+	__u32 total;
+
+	__sync_fetch_and_add(&l->inactive, 1);
+	total = l->active + l->inactive;
+	if (s->upper && total >= s->upper)
+		l->overloaded = 1;
+}
+
+/* ip_vs_unbind_dest: and take one back. */
+static __always_inline void server_unbind(__u32 server, __u32 inactive)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &server);
+	struct load *l = bpf_map_lookup_elem(&loads, &server);
+	__u32 total;
+
+	if (!s || !l)
+		return;
+	__sync_fetch_and_add(inactive ? &l->inactive : &l->active, -1);
+	total = l->active + l->inactive;
+	if (s->lower) {
+		if (total < s->lower)
+			l->overloaded = 0;
+	} else if (!s->upper || (__u64)total * 4 < (__u64)s->upper * 3) {
+		l->overloaded = 0;
+	}
+}
+
+/* Its upper threshold was raised or removed. */
+static __always_inline void server_reopen(__u32 server)
+{
+	struct load *l = bpf_map_lookup_elem(&loads, &server);
+
+	if (l)
+		l->overloaded = 0;
+}
+
+/* The flow of the server's answers. */
+static __always_inline void conn_reverse_flow(const struct flow4 *flow, const struct conn *c,
+					      struct flow4 *reverse)
+{
+	__builtin_memset(reverse, 0, sizeof(*reverse));
+	reverse->src = address_to4(&c->addr);
+	reverse->dst = flow->src;
+	reverse->sport = c->port;
+	reverse->dport = flow->sport;
+	reverse->protocol = flow->protocol;
+}
+
+static __always_inline int flow_equal(const struct flow4 *a, const struct flow4 *b)
+{
+	return a->src == b->src && a->dst == b->dst && a->sport == b->sport &&
+	       a->dport == b->dport && a->protocol == b->protocol;
+}
+
+/* Removes a connection from the tables and from its server's counts. Safe to
+ * call from several places at once: only one of them finds it alive. */
+static __noinline void conn_remove(struct flow4 *flow, struct conn *c)
+{
+	struct flow4 reverse, key, *forward;
+	__u32 dead, inactive;
+
+	bpf_spin_lock(&c->lock);
+	dead = c->flags & CONN_DEAD;
+	inactive = c->flags & CONN_INACTIVE;
+	c->flags |= CONN_DEAD;
+	bpf_spin_unlock(&c->lock);
+	if (dead)
+		return;
+	server_unbind(c->server, inactive);
+	/* The key may lie in the element that goes away. */
+	key = *flow;
+	conn_reverse_flow(&key, c, &reverse);
+	forward = bpf_map_lookup_elem(&reverse4, &reverse);
+	/* A client that reached the same server from the same port through
+	 * another virtual address owns the entry now. */
+	if (forward && flow_equal(forward, &key))
+		bpf_map_delete_elem(&reverse4, &reverse);
+	bpf_map_delete_elem(&conns4, &key);
+}
+
+/* The wheel has come to an appointment of this flow. */
+static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u64 now)
+{
+	struct conn *c = bpf_map_lookup_elem(&conns4, flow);
+	__u64 expires;
+
+	if (!c)
+		return;
+	expires = c->expires;
+	if (expires <= now) {
+		conn_remove(flow, c);
+		return;
+	}
+	/* Another appointment, of an earlier time, or of an earlier connection
+	 * of this flow: not ours to keep. */
+	if (c->tick != tick)
+		return;
+	c->tick = wheel_appoint(flow, expires, now);
+	/* Better lost than there for ever. */
+	if (!c->tick)
+		conn_remove(flow, c);
+}
+
+/* Lets the connection live for another `timeout` [ns]. */
+static __always_inline void conn_extend(const struct flow4 *flow, struct conn *c, __u64 timeout)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 expires = now + timeout;
+	__s64 moved = expires - c->expires;
+	__u32 tick;
+
+	/* Both directions write here: spare the cache line. */
+	if (moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK)
+		return;
+	c->expires = expires;
+	if ((__s32)(c->tick - tick_after(expires)) <= 1)
+		return;
+	tick = wheel_appoint(flow, expires, now);
+	if (tick)
+		c->tick = tick;
+}
+
+/* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
+static __always_inline void conn_follow(const struct packet *p, const struct flow4 *flow,
+					struct conn *c, __u32 direction,
+					const struct settings *set)
+{
+	__u8 state = c->state;
+
+	if (state < TCP_STATES) {
+		__u8 next = tcp_next_state(state, p->tcp_bits, direction);
+		struct load *l;
+		__s32 active = 0;
+
+		if (next != state) {
+			bpf_spin_lock(&c->lock);
+			next = tcp_next_state(c->state, p->tcp_bits, direction);
+			c->state = next;
+			if (!(c->flags & CONN_DEAD)) {
+				if (next == TCP_ESTABLISHED && c->flags & CONN_INACTIVE) {
+					c->flags &= ~CONN_INACTIVE;
+					active = 1;
+				} else if (next != TCP_ESTABLISHED && !(c->flags & CONN_INACTIVE)) {
+					c->flags |= CONN_INACTIVE;
+					active = -1;
+				}
+			}
+			bpf_spin_unlock(&c->lock);
+			state = next;
+		}
+		if (active) {
+			__u32 server = c->server;
+
+			l = bpf_map_lookup_elem(&loads, &server);
+			if (l) {
+				__sync_fetch_and_add(&l->active, active);
+				__sync_fetch_and_add(&l->inactive, -active);
+			}
+		}
+	}
+	conn_extend(flow, c, set->timeout[state & 15]);
+}
+
+/* Enters a connection for the packet's flow; it is inactive, and its first
+ * packet gives it its state. NULL when the tables are full, or
+ * when another CPU was first. */
+static __always_inline struct conn *conn_create(const struct packet *p, __u32 server,
+						const union address *addr, __be16 port,
+						const struct settings *set)
+{
+	struct conn fresh = {};
+	struct flow4 reverse;
+	__u64 timeout, now;
+
+	fresh.addr = *addr;
+	fresh.port = port;
+	fresh.server = server;
+	fresh.state = p->flow.protocol == IPPROTO_TCP ? TCP_NONE : CONN_UDP;
+	fresh.flags = CONN_INACTIVE;
+	timeout = set->timeout[p->flow.protocol == IPPROTO_TCP ? TCP_SYN_RECV : CONN_UDP];
+	now = bpf_ktime_get_coarse_ns();
+	fresh.expires = now + timeout;
+	fresh.tick = wheel_appoint(&p->flow, fresh.expires, now);
+	if (!fresh.tick)
+		return 0;
+	conn_reverse_flow(&p->flow, &fresh, &reverse);
+	if (bpf_map_update_elem(&conns4, &p->flow, &fresh, BPF_NOEXIST))
+		return 0;
+	if (bpf_map_update_elem(&reverse4, &reverse, &p->flow, BPF_ANY)) {
+		bpf_map_delete_elem(&conns4, &p->flow);
+		return 0;
+	}
+	return bpf_map_lookup_elem(&conns4, &p->flow);
+}
+
+#endif

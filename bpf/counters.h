@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Counting: what services and servers carried, what became of the rest. */
+#ifndef IMBANG_COUNTERS_H
+#define IMBANG_COUNTERS_H
+
+#include "maps.h"
+#include "packet.h"
+
+/* Each CPU has its own counter: no atomics. */
+static __always_inline void count_reason(__u32 reason)
+{
+	__u64 *n = bpf_map_lookup_elem(&reasons, &reason);
+
+	if (n)
+		(*n)++;
+}
+
+static __always_inline int pass(__u32 reason)
+{
+	count_reason(reason);
+	return VERDICT_PASS;
+}
+
+static __always_inline int drop(__u32 reason)
+{
+	count_reason(reason);
+	return VERDICT_DROP;
+}
+
+static __always_inline void count_in(const struct packet *p, __u32 service, __u32 server,
+				     __u32 new_conns)
+{
+	struct counters *c;
+
+	c = bpf_map_lookup_elem(&server_counters, &server);
+	if (c) {
+		c->conns += new_conns;
+		c->in_packets += packet_segments(p);
+		c->in_bytes += packet_bytes(p);
+	}
+	c = bpf_map_lookup_elem(&service_counters, &service);
+	if (c) {
+		c->conns += new_conns;
+		c->in_packets += packet_segments(p);
+		c->in_bytes += packet_bytes(p);
+	}
+}
+
+static __always_inline void count_out(const struct packet *p, __u32 server)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &server);
+	struct counters *c;
+
+	c = bpf_map_lookup_elem(&server_counters, &server);
+	if (c) {
+		c->out_packets += packet_segments(p);
+		c->out_bytes += packet_bytes(p);
+	}
+	/* A deleted server no longer counts for its service. */
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return;
+	c = bpf_map_lookup_elem(&service_counters, &s->service);
+	if (c) {
+		c->out_packets += packet_segments(p);
+		c->out_bytes += packet_bytes(p);
+	}
+}
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The tables. Each is pinned under its name; sizes here are defaults that
+ * `imbang attach` can change before the first load.
+ *
+ * "user" maps are written by commands under the director's lock, "kernel"
+ * maps by the programs.
+ */
+#ifndef IMBANG_MAPS_H
+#define IMBANG_MAPS_H
+
+#include "types.h"
+
+#define MAX_SERVICES 16384
+#define MAX_SERVERS 65536
+#define MAX_SLOTS 262144
+#define MAX_CONNS (1 << 20)
+#define MAX_LOCALITIES 65536
+#define MAX_MARK_RULES 1024
+
+/* user: timeouts and switches. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} config SEC(".maps");
+
+/* user: the virtual services. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, struct service_key);
+	__type(value, struct service);
+} services SEC(".maps");
+
+/* kernel: schedulers' memory, by service id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct service_state);
+} service_states SEC(".maps");
+
+/* user: server ids, an extent for each service (see struct service). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} order SEC(".maps");
+
+/* user: the real servers, by server id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct server);
+} servers SEC(".maps");
+
+/* kernel: the connections of each server, by server id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct load);
+} loads SEC(".maps");
+
+/* kernel: connections by the client's flow. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CONNS);
+	__type(key, struct flow4);
+	__type(value, struct conn);
+} conns4 SEC(".maps");
+
+/* kernel: from the server's flow to the client's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CONNS);
+	__type(key, struct flow4);
+	__type(value, struct flow4);
+} reverse4 SEC(".maps");
+
+/* kernel: how many appointments each slot of the wheel has. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WHEEL_SLOTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} wheel SEC(".maps");
+
+/* kernel: the flows to look at. A connection has one appointment, and now and
+ * then a second. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2 * MAX_CONNS);
+	__type(key, struct appointment);
+	__type(value, struct flow4);
+} appointments SEC(".maps");
+
+/* kernel: bucket tables of dh and sh, by service id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct buckets);
+} bucket_tables SEC(".maps");
+
+/* kernel: tables of mh, by service id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct maglev);
+} maglevs SEC(".maps");
+
+/* kernel: where a table of mh is made. Only table edits write here, and the
+ * director's lock lets one of them run at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct maglev);
+} maglev_scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct maglev_turn);
+} maglev_turns SEC(".maps");
+
+/* kernel: lblc's cache. Least recently used entries leave a full one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_LOCALITIES);
+	__type(key, struct locality_key);
+	__type(value, struct locality);
+} localities SEC(".maps");
+
+/* kernel: lblcr's cache. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_LOCALITIES);
+	__type(key, struct locality_key);
+	__type(value, struct locality_set);
+} locality_sets SEC(".maps");
+
+/* user: marks for packets by destination, for fwmark services. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_MARK_RULES);
+	__type(key, struct mark_key);
+	__type(value, __u32);
+} marks SEC(".maps");
+
+/* kernel: counters, by service id and by server id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct counters);
+} service_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct counters);
+} server_counters SEC(".maps");
+
+/* user: counters at the last zeroing, which listings subtract. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct counters);
+} service_zeros SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct counters);
+} server_zeros SEC(".maps");
+
+/* kernel: rates, by service id and by server id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct rates);
+} service_rates SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct rates);
+} server_rates SEC(".maps");
+
+/* kernel: what beats in the background: the wheel (0), the estimator (1). */
+struct clock {
+	struct bpf_timer timer;
+	__u32 tick; /* the last one that the wheel has done */
+};
+
+enum clock_id { CLOCK_WHEEL, CLOCK_ESTIMATOR, CLOCKS };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CLOCKS);
+	__type(key, __u32);
+	__type(value, struct clock);
+} clocks SEC(".maps");
+
+/* kernel: what became of packets, by enum reason. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, REASON_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} reasons SEC(".maps");
+
+/* kernel: room to build values that are too big for the stack. The enums are
+ * there for their BTF alone: user space reads the numbers from it. */
+union scratch {
+	struct buckets buckets;
+	struct locality_set set;
+	enum conn_state conn_state;
+	enum service_flag service_flag;
+	enum reason reason;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, union scratch);
+} scratch SEC(".maps");
+
+#endif

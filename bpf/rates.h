@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Connection, packet and byte rates, as Linux's estimator has them
+ * (ip_vs_est.c): every two seconds a quarter of the way to what was seen.
+ */
+#ifndef IMBANG_RATES_H
+#define IMBANG_RATES_H
+
+#include "maps.h"
+
+#define RATE_INTERVAL (2 * NSEC_PER_SEC)
+#define RATE_MAX_CPUS 1024
+
+struct rate_sum {
+	__u32 id;
+	__u32 of_servers;
+	struct counters total;
+};
+
+static long rate_add_cpu(__u32 cpu, struct rate_sum *sum)
+{
+	struct counters *c;
+
+	if (sum->of_servers)
+		c = bpf_map_lookup_percpu_elem(&server_counters, &sum->id, cpu);
+	else
+		c = bpf_map_lookup_percpu_elem(&service_counters, &sum->id, cpu);
+	if (!c)
+		return 1;
+	sum->total.conns += c->conns;
+	sum->total.in_packets += c->in_packets;
+	sum->total.in_bytes += c->in_bytes;
+	sum->total.out_packets += c->out_packets;
+	sum->total.out_bytes += c->out_bytes;
+	return 0;
+}
+
+/* Over an interval of 2 s, << 9 is "per second, scaled by 2^10", << 4 "per
+ * second, scaled by 2^5". */
+static __always_inline void rate_move(__u64 *average, __u64 *last, __u64 total, __u32 shift)
+{
+	__s64 rate = (total - *last) << shift;
+
+	*last = total;
+	*average += (rate - (__s64)*average) >> 2;
+}
+
+static __always_inline void rate_tick(struct rates *r, struct rate_sum *sum)
+{
+	bpf_loop(RATE_MAX_CPUS, rate_add_cpu, sum, 0);
+	rate_move(&r->average.conns, &r->last.conns, sum->total.conns, 9);
+	rate_move(&r->average.in_packets, &r->last.in_packets, sum->total.in_packets, 9);
+	rate_move(&r->average.out_packets, &r->last.out_packets, sum->total.out_packets, 9);
+	rate_move(&r->average.in_bytes, &r->last.in_bytes, sum->total.in_bytes, 4);
+	rate_move(&r->average.out_bytes, &r->last.out_bytes, sum->total.out_bytes, 4);
+}
+
+static long rate_tick_service(__u32 id, void *ctx)
+{
+	struct rate_sum sum = { .id = id };
+	struct rates *r = bpf_map_lookup_elem(&service_rates, &id);
+
+	if (r)
+		rate_tick(r, &sum);
+	return 0;
+}
+
+static long rate_tick_server(__u32 id, void *ctx)
+{
+	struct rate_sum sum = { .id = id, .of_servers = 1 };
+	struct rates *r = bpf_map_lookup_elem(&server_rates, &id);
+
+	if (r)
+		rate_tick(r, &sum);
+	return 0;
+}
+
+static int rate_timer(void *map, __u32 *key, struct clock *c)
+{
+	struct settings *set = get_settings();
+
+	if (set) {
+		bpf_loop(set->services, rate_tick_service, 0, 0);
+		bpf_loop(set->servers, rate_tick_server, 0, 0);
+	}
+	bpf_timer_start(&c->timer, RATE_INTERVAL, 0);
+	return 0;
+}
+
+static __always_inline int rate_start(void)
+{
+	__u32 id = CLOCK_ESTIMATOR;
+	struct clock *c = bpf_map_lookup_elem(&clocks, &id);
+	long rc;
+
+	if (!c)
+		return -1;
+	rc = bpf_timer_init(&c->timer, &clocks, CLOCK_MONOTONIC);
+	if (rc == -EBUSY)
+		return 0; /* it runs */
+	if (rc)
+		return rc;
+	rc = bpf_timer_set_callback(&c->timer, rate_timer);
+	if (rc)
+		return rc;
+	return bpf_timer_start(&c->timer, RATE_INTERVAL, 0);
+}
+
+#endif

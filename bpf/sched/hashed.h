@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What dh and sh share: 256 buckets that are dealt out to the servers in the
+ * list's order, over and over, and dealt out anew at each change.
+ */
+#ifndef IMBANG_SCHED_HASHED_H
+#define IMBANG_SCHED_HASHED_H
+
+#define HASH_BITS 8 /* of HASH_BUCKETS */
+
+struct deal {
+	struct buckets *table;
+	__u32 first;
+	__u32 count;
+	__u32 position; /* who gets the next bucket */
+	__u32 dealt;    /* buckets it has got in this round */
+	__u32 weighted; /* a server gets `weight` buckets in a row */
+};
+
+static long deal_bucket(__u32 i, struct deal *d)
+{
+	__u32 id = server_id_at(d->first, d->position);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	__s32 want = 1;
+
+	if (i >= HASH_BUCKETS)
+		return 1;
+	d->table->server[i] = id;
+	if (s && d->weighted)
+		want = s->weight;
+	if ((__s32)++d->dealt >= want) {
+		d->position = d->position ? d->position - 1 : d->count - 1;
+		d->dealt = 0;
+	}
+	return 0;
+}
+
+static __always_inline void deal_buckets(struct change *c, __u32 weighted)
+{
+	struct deal d = {
+		.first = c->service.first,
+		.count = c->service.count,
+		.position = c->service.count - 1,
+		.weighted = weighted,
+	};
+	union scratch *room;
+	__u32 zero = 0;
+
+	if (c->event == CHANGE_DONE || !c->service.count) {
+		bpf_map_delete_elem(&bucket_tables, &c->service.id);
+		return;
+	}
+	room = bpf_map_lookup_elem(&scratch, &zero);
+	if (!room)
+		return;
+	d.table = &room->buckets;
+	bpf_loop(HASH_BUCKETS, deal_bucket, &d, 0);
+	bpf_map_update_elem(&bucket_tables, &c->service.id, &room->buckets, BPF_ANY);
+}
+
+/* The server of a bucket if it can take a connection. */
+static __always_inline __u32 bucket_server(struct buckets *table, __u32 index)
+{
+	__u32 id = table->server[index & (HASH_BUCKETS - 1)];
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	if (!s || !l || !(s->flags & SERVER_AVAILABLE) || !usable(s, l))
+		return NO_SERVER;
+	return id;
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Locality-based least connection: a destination address stays with its
+ * server until that is gone, quiescent or overloaded; then, and at first, wlc
+ * chooses (ip_vs_lblc.c).
+ *
+ * Linux sweeps out entries that nobody used for a day, earlier when there are
+ * more than 16384; here the least recently used one leaves a full table, and
+ * an entry of a day is no entry.
+ */
+#ifndef IMBANG_SCHED_LBLC_H
+#define IMBANG_SCHED_LBLC_H
+
+static __noinline __u32 lblc_pick(struct pick *p)
+{
+	struct locality_key key;
+	struct locality *cached, fresh = {};
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	locality_key(p, &key);
+	cached = bpf_map_lookup_elem(&localities, &key);
+	if (cached && now - cached->last_use < LOCALITY_EXPIRATION) {
+		__u32 id = cached->server;
+		struct server *s = bpf_map_lookup_elem(&servers, &id);
+		struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+		cached->last_use = now;
+		if (s && l && s->flags & SERVER_AVAILABLE && s->service == p->service &&
+		    s->weight > 0 && !locality_overloaded(p, s, l))
+			return id;
+	}
+	fresh.server = wlc_pick(p);
+	fresh.last_use = now;
+	if (fresh.server != NO_SERVER)
+		bpf_map_update_elem(&localities, &key, &fresh, BPF_ANY);
+	return fresh.server;
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Locality-based least connection with replication: a destination address
+ * has a set of servers, of which the least loaded takes the connection. When
+ * even that one is overloaded, wlc's choice joins the set; when the set has
+ * not changed for a day, its most loaded member leaves (ip_vs_lblcr.c).
+ *
+ * A set remembers LBLCR_SET servers; beyond that wlc's choice takes the
+ * connection and is forgotten. Stale entries: see lblc.
+ */
+#ifndef IMBANG_SCHED_LBLCR_H
+#define IMBANG_SCHED_LBLCR_H
+
+struct set_search {
+	struct locality_set *set;
+	__u32 service;
+	__u32 count;
+	struct weighted_best best;
+};
+
+/* The i-th member, the latest to join first: as Linux's list. */
+static __always_inline __u32 set_member(struct set_search *search, __u32 i)
+{
+	__u32 at = search->count - 1 - i;
+
+	return at < LBLCR_SET ? search->set->server[at] : NO_SERVER;
+}
+
+static long set_min_visit(__u32 i, struct set_search *search)
+{
+	__u32 id = set_member(search, i);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->service && usable(s, l))
+		weighted_offer(&search->best, id, s->weight, overhead(l));
+	return 0;
+}
+
+static long set_max_visit(__u32 i, struct set_search *search)
+{
+	__u32 id = set_member(search, i);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct weighted_best *most = &search->best;
+
+	if (!s || !l || s->weight <= 0)
+		return 0;
+	if (most->id == NO_SERVER || most->load * s->weight < overhead(l) * most->weight) {
+		most->id = id;
+		most->weight = s->weight;
+		most->load = overhead(l);
+	}
+	return 0;
+}
+
+/* Takes out the most loaded member; the later ones move up. */
+static __always_inline void set_shrink(struct set_search *search, __u64 now)
+{
+	struct locality_set *set = search->set;
+	__u32 i, found = 0;
+
+	search->best.id = NO_SERVER;
+	bpf_loop(search->count, set_max_visit, search, 0);
+	if (search->best.id == NO_SERVER)
+		return;
+	for (i = 0; i + 1 < LBLCR_SET; i++) {
+		if (set->server[i] == search->best.id)
+			found = 1;
+		if (found)
+			set->server[i] = set->server[i + 1];
+	}
+	set->count--;
+	set->last_change = now;
+}
+
+struct set_find {
+	struct locality_set *set;
+	__u32 id;
+	__u32 found;
+};
+
+static long set_find_visit(__u32 i, struct set_find *f)
+{
+	if (i >= LBLCR_SET)
+		return 1;
+	if (f->set->server[i] != f->id)
+		return 0;
+	f->found = 1;
+	return 1;
+}
+
+/* CPUs that add at once may remember a server twice or not at all; neither
+ * changes who is least loaded. */
+static __always_inline void set_add(struct locality_set *set, __u32 id, __u64 now)
+{
+	struct set_find f = { .set = set, .id = id };
+	__u32 n = set->count;
+
+	if (n >= LBLCR_SET)
+		return;
+	bpf_loop(n, set_find_visit, &f, 0);
+	if (f.found)
+		return;
+	set->server[n] = id;
+	set->count = n + 1;
+	set->last_change = now;
+}
+
+static __always_inline void set_new(const struct locality_key *key, __u32 id, __u64 now)
+{
+	__u32 zero = 0;
+	union scratch *room = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!room)
+		return;
+	__builtin_memset(&room->set, 0, sizeof(room->set));
+	room->set.last_use = now;
+	room->set.last_change = now;
+	room->set.count = 1;
+	room->set.server[0] = id;
+	bpf_map_update_elem(&locality_sets, key, &room->set, BPF_ANY);
+}
+
+static __noinline __u32 lblcr_pick(struct pick *p)
+{
+	struct set_search search = { .service = p->service };
+	__u64 now = bpf_ktime_get_coarse_ns();
+	struct locality_key key;
+	__u32 id;
+
+	locality_key(p, &key);
+	search.set = bpf_map_lookup_elem(&locality_sets, &key);
+	if (!search.set || now - search.set->last_use >= LOCALITY_EXPIRATION) {
+		id = wlc_pick(p);
+		if (id != NO_SERVER)
+			set_new(&key, id, now);
+		return id;
+	}
+	search.set->last_use = now;
+	search.count = search.set->count;
+	search.best.id = NO_SERVER;
+	bpf_loop(search.count, set_min_visit, &search, 0);
+	id = search.best.id;
+	if (search.count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)
+		set_shrink(&search, now);
+	if (id != NO_SERVER) {
+		struct server *s = bpf_map_lookup_elem(&servers, &id);
+		struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+		if (s && l && !locality_overloaded(p, s, l))
+			return id;
+	}
+	id = wlc_pick(p);
+	if (id != NO_SERVER)
+		set_add(search.set, id, now);
+	return id;
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Maglev hashing: a table of 4093 entries that the servers fill in turns,
+ * each by a permutation of its own, so that a change moves few clients
+ * (ip_vs_mh.c; Eisenbud et al., "Maglev", NSDI 2016, 3.4). Keyed by the
+ * client's address, and with mh-port its port; with mh-fallback a server
+ * that cannot take the connection is replaced by hashing on.
+ *
+ * A quiescent server keeps the turns of its last weight: the table stays.
+ */
+#ifndef IMBANG_SCHED_MH_H
+#define IMBANG_SCHED_MH_H
+
+#define SVC_MH_FALLBACK SVC_SCHED_1
+#define SVC_MH_PORT SVC_SCHED_2
+
+/* generate_hash_secret: both halves of each key are the same. */
+#define MH_KEY_1 2654435761ULL
+#define MH_KEY_2 2654446892ULL
+
+#define MH_WEIGHT_BITS 6
+
+static __always_inline __u64 mh_rotate(__u64 v, __u32 by)
+{
+	return v << by | v >> (64 - by);
+}
+
+#define MH_ROUND                           \
+	do {                               \
+		v0 += v1;                  \
+		v1 = mh_rotate(v1, 13);    \
+		v1 ^= v0;                  \
+		v0 = mh_rotate(v0, 32);    \
+		v2 += v3;                  \
+		v3 = mh_rotate(v3, 16);    \
+		v3 ^= v2;                  \
+		v0 += v3;                  \
+		v3 = mh_rotate(v3, 21);    \
+		v3 ^= v0;                  \
+		v2 += v1;                  \
+		v1 = mh_rotate(v1, 17);    \
+		v1 ^= v2;                  \
+		v2 = mh_rotate(v2, 32);    \
+	} while (0)
+
+/* hsiphash_1u32 of a 64-bit kernel: SipHash-1-3 of four bytes. */
+static __always_inline __u32 mh_siphash(__u32 value, __u64 key)
+{
+	__u64 v0 = 0x736f6d6570736575ULL ^ key;
+	__u64 v1 = 0x646f72616e646f6dULL ^ key;
+	__u64 v2 = 0x6c7967656e657261ULL ^ key;
+	__u64 v3 = 0x7465646279746573ULL ^ key;
+	__u64 last = 4ULL << 56 | value;
+
+	v3 ^= last;
+	MH_ROUND;
+	v0 ^= last;
+	v2 ^= 0xff;
+	MH_ROUND;
+	MH_ROUND;
+	MH_ROUND;
+	return v0 ^ v1 ^ v2 ^ v3;
+}
+
+struct mh_search {
+	struct maglev *table;
+	__u32 value; /* what is hashed, less the offset */
+	__u32 hash;  /* of offset 0 */
+	__u32 id;
+};
+
+/* The server of a hash, if it can take a connection; 1 in `gap` if there is
+ * no server at all. */
+static __always_inline __u32 mh_server(struct mh_search *search, __u32 hash, __u32 *gap)
+{
+	struct server *s;
+	struct load *l;
+	__u32 id;
+
+	barrier_var(hash); /* the compiler knows what the verifier does not */
+	if (hash >= MAGLEV_SIZE)
+		return NO_SERVER;
+	id = search->table->server[hash];
+	*gap = id == NO_SERVER;
+	s = bpf_map_lookup_elem(&servers, &id);
+	l = bpf_map_lookup_elem(&loads, &id);
+	return s && l && usable(s, l) ? id : NO_SERVER;
+}
+
+static long mh_visit(__u32 i, struct mh_search *search)
+{
+	__u32 offset = (i + search->hash) % MAGLEV_SIZE;
+	__u32 hash = mh_siphash(search->value + offset, MH_KEY_1) % MAGLEV_SIZE;
+	__u32 gap = 0;
+
+	search->id = mh_server(search, hash, &gap);
+	return search->id != NO_SERVER || gap;
+}
+
+static __noinline __u32 mh_pick(struct pick *p)
+{
+	struct mh_search search = { .id = NO_SERVER };
+	__u32 port = p->flags & SVC_MH_PORT ? bpf_ntohs(p->sport) : 0;
+	__u32 gap = 0;
+
+	search.table = bpf_map_lookup_elem(&maglevs, &p->service);
+	if (!search.table)
+		return NO_SERVER;
+	search.value = port + address_fold(&p->src, p->family);
+	search.hash = mh_siphash(search.value, MH_KEY_1) % MAGLEV_SIZE;
+	search.id = mh_server(&search, search.hash, &gap);
+	if (search.id == NO_SERVER && !gap && p->flags & SVC_MH_FALLBACK)
+		bpf_loop(MAGLEV_SIZE, mh_visit, &search, 0);
+	return search.id;
+}
+
+struct mh_fill {
+	struct maglev *table;
+	__u32 first;
+	__u32 count;
+	__u32 step;  /* greatest common divisor of the weights */
+	__u32 shift; /* so that the turns have MH_WEIGHT_BITS bits */
+	__u32 filled;
+	__u32 position; /* whose turn it is, in order of addition */
+	__u32 turn;
+};
+
+/* Works out a server's permutation: where it begins, how far it steps. */
+static long mh_permute(__u32 position, struct mh_fill *fill)
+{
+	struct maglev_turn *t = bpf_map_lookup_elem(&maglev_turns, &position);
+	__u32 id = server_id_at(fill->first, position);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	__u32 value;
+
+	if (!t || !s || !fill->step)
+		return 1;
+	value = bpf_ntohs(s->port) + address_fold(&s->addr, address_family(&s->addr));
+	t->next = mh_siphash(value, MH_KEY_1) % MAGLEV_SIZE;
+	t->skip = mh_siphash(value, MH_KEY_2) % (MAGLEV_SIZE - 1) + 1;
+	t->turns = s->last_weight / fill->step >> fill->shift;
+	if (!t->turns && s->last_weight)
+		t->turns = 1;
+	return 0;
+}
+
+/* One step: a server without turns is passed over, a taken entry makes the
+ * server step on, a free one is filled. */
+static long mh_step(__u32 i, struct mh_fill *fill)
+{
+	struct maglev_turn *t = bpf_map_lookup_elem(&maglev_turns, &fill->position);
+	__u32 at;
+
+	if (!t)
+		return 1;
+	if (t->turns) {
+		at = t->next;
+		if (at >= MAGLEV_SIZE)
+			return 1;
+		if (fill->table->server[at] != NO_SERVER) {
+			at += t->skip;
+			t->next = at >= MAGLEV_SIZE ? at - MAGLEV_SIZE : at;
+			return 0;
+		}
+		fill->table->server[at] = server_id_at(fill->first, fill->position);
+		if (++fill->filled == MAGLEV_SIZE)
+			return 1;
+		if (++fill->turn < t->turns)
+			return 0;
+		fill->turn = 0;
+	}
+	fill->position = fill->position ? fill->position - 1 : fill->count - 1;
+	return 0;
+}
+
+static long mh_clear(__u32 i, struct maglev **table)
+{
+	if (i >= MAGLEV_SIZE)
+		return 1;
+	(*table)->server[i] = NO_SERVER;
+	return 0;
+}
+
+/* fls: the position of the highest bit, counted from 1. */
+static __always_inline __u32 mh_bits(__u32 v)
+{
+	__u32 bits = !!v;
+
+	bits += (v >= 1U << 16) << 4;
+	v >>= (v >= 1U << 16) << 4;
+	bits += (v >= 1U << 8) << 3;
+	v >>= (v >= 1U << 8) << 3;
+	bits += (v >= 1U << 4) << 2;
+	v >>= (v >= 1U << 4) << 2;
+	bits += (v >= 1U << 2) << 1;
+	v >>= (v >= 1U << 2) << 1;
+	return bits + (v >= 2);
+}
+
+static __noinline void mh_changed(struct change *c)
+{
+	struct weights w = { .first = c->service.first, .last = 1 };
+	struct mh_fill fill = { .first = c->service.first, .count = c->service.count };
+	__u32 zero = 0, bits;
+
+	if (c->event == CHANGE_DONE || !c->service.count) {
+		bpf_map_delete_elem(&maglevs, &c->service.id);
+		return;
+	}
+	fill.table = bpf_map_lookup_elem(&maglev_scratch, &zero);
+	if (!fill.table)
+		return;
+	bpf_loop(MAGLEV_SIZE, mh_clear, &fill.table, 0);
+	bpf_loop(c->service.count, weigh, &w, 0);
+	fill.step = w.step;
+	if (w.step) {
+		bits = mh_bits(w.max / w.step);
+		fill.shift = bits > MH_WEIGHT_BITS ? bits - MH_WEIGHT_BITS : 0;
+		fill.position = fill.count - 1;
+		bpf_loop(fill.count, mh_permute, &fill, 0);
+		/* Each entry takes a logarithm of steps on average. */
+		bpf_loop(1 << 23, mh_step, &fill, 0);
+	}
+	bpf_map_update_elem(&maglevs, &c->service.id, fill.table, BPF_ANY);
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Round robin: the next server after the last pick that can take a
+ * connection; a weight counts only as being above zero (ip_vs_rr.c).
+ *
+ * The last pick is a position in order of addition, so that a server added
+ * later moves nothing; a deleted server's predecessor in the list takes its
+ * place. CPUs that pick at once agree by compare-and-swap: none repeats
+ * another's turn.
+ */
+#ifndef IMBANG_SCHED_RR_H
+#define IMBANG_SCHED_RR_H
+
+#define RR_TRIES 8
+
+struct rr_walk {
+	__u32 first;
+	__u32 count;
+	__u32 start; /* position of the last pick; count: the list's head */
+	__u32 position;
+	__u32 id;
+};
+
+static long rr_visit(__u32 i, struct rr_walk *w)
+{
+	__u32 position = w->start > i ? w->start - 1 - i : w->start + w->count - 1 - i;
+	__u32 id = server_id_at(w->first, position);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	if (!s || !l || !usable(s, l))
+		return 0;
+	w->position = position;
+	w->id = id;
+	return 1;
+}
+
+static __noinline __u32 rr_pick(struct pick *p)
+{
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &p->service);
+	struct rr_walk w = { .first = p->first, .count = p->count };
+	int try;
+
+	if (!state)
+		return NO_SERVER;
+	for (try = 0; try < RR_TRIES; try++) {
+		__u64 last = *(volatile __u64 *)&state->cursor;
+
+		w.start = (__u32)last < p->count ? (__u32)last : p->count;
+		w.id = NO_SERVER;
+		/* count steps from the head end at the tail; from a server,
+		 * with that server itself */
+		bpf_loop(p->count, rr_visit, &w, 0);
+		if (w.id == NO_SERVER)
+			break;
+		if (__sync_val_compare_and_swap(&state->cursor, last, (__u64)w.position) == last)
+			break;
+	}
+	return w.id;
+}
+
+static __always_inline void rr_changed(struct change *c)
+{
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &c->service.id);
+	__u32 last;
+
+	if (!state)
+		return;
+	if (c->event == CHANGE_INIT) {
+		state->cursor = LIST_HEAD;
+		return;
+	}
+	if (c->event != CHANGE_DELETE)
+		return;
+	last = state->cursor;
+	if (last == LIST_HEAD || last < c->position)
+		return;
+	if (last > c->position)
+		state->cursor = last - 1;
+	else /* its predecessor slid into its position, or there is none */
+		state->cursor = last < c->service.count ? last : LIST_HEAD;
+}
+
+#endif

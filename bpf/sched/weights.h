@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The greatest common divisor and the maximum of a service's weights, for wrr
+ * and mh. */
+#ifndef IMBANG_SCHED_WEIGHTS_H
+#define IMBANG_SCHED_WEIGHTS_H
+
+struct weights {
+	__u32 first; /* slot of the first server */
+	__u32 last;  /* take the weights before servers were made quiescent */
+	__u32 max;
+	__u32 step; /* greatest common divisor, 0 if no weight is above 0 */
+};
+
+struct division {
+	__u32 a;
+	__u32 b;
+};
+
+static long euclid(__u32 i, struct division *d)
+{
+	__u32 rest;
+
+	if (!d->b)
+		return 1;
+	rest = d->a % d->b;
+	d->a = d->b;
+	d->b = rest;
+	return 0;
+}
+
+static long weigh(__u32 position, struct weights *w)
+{
+	__u32 id = server_id_at(w->first, position);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct division d;
+	__s32 weight;
+
+	if (!s)
+		return 0;
+	weight = w->last ? s->last_weight : s->weight;
+	if (weight <= 0)
+		return 0;
+	if ((__u32)weight > w->max)
+		w->max = weight;
+	d.a = weight;
+	d.b = w->step;
+	/* Euclid's algorithm on 32 bits takes at most 47 divisions. */
+	bpf_loop(48, euclid, &d, 0);
+	w->step = d.a;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Weighted round robin (ip_vs_wrr.c): servers of at least the current weight
+ * take turns; after each walk over the list the current weight falls by the
+ * greatest common divisor of the weights, and begins again at the highest.
+ * Weights 4, 3, 2 give A A B A B C A B C.
+ *
+ * Linux subtracts (divisor - 1) from the highest weight, so that the last
+ * walk is for weight 1 and finds a server whose weight fell meanwhile.
+ */
+#ifndef IMBANG_SCHED_WRR_H
+#define IMBANG_SCHED_WRR_H
+
+#define WRR_TRIES 8
+
+struct wrr_walk {
+	__u32 first;
+	__u32 count;
+	__u32 position; /* where we are; count: the list's head */
+	__u32 start;    /* where we began */
+	__u32 stop;     /* give up behind this position */
+	__u32 id;
+	__s32 weight; /* the current weight */
+	__s32 max;
+	__s32 step;
+	__u8 last_walk;
+	__u8 restarted;
+};
+
+#define WRR_NO_STOP 0xfffffffeU
+
+/* The end of the list: lower the bar. Returns 1 to give up. */
+static __always_inline long wrr_lower(struct wrr_walk *w)
+{
+	w->position = w->count;
+	w->weight -= w->step;
+	if (w->weight <= 0) {
+		w->weight = w->max;
+		if (w->last_walk || w->start == w->count)
+			return 1;
+		w->restarted = 1;
+	}
+	w->last_walk = w->weight <= w->step;
+	/* The first walk was for every weight, but only behind `start`: now
+	 * look at those up to it. */
+	if (w->last_walk && w->restarted && w->start != w->count)
+		w->stop = w->start;
+	return 0;
+}
+
+static long wrr_visit(__u32 i, struct wrr_walk *w)
+{
+	struct server *s;
+	struct load *l;
+	__u32 id;
+
+	if (!w->position)
+		return wrr_lower(w);
+	w->position--;
+	id = server_id_at(w->first, w->position);
+	s = bpf_map_lookup_elem(&servers, &id);
+	l = bpf_map_lookup_elem(&loads, &id);
+	if (s && l && !l->overloaded && s->weight >= w->weight) {
+		w->id = id;
+		return 1;
+	}
+	return w->position == w->stop;
+}
+
+static __noinline __u32 wrr_pick(struct pick *p)
+{
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &p->service);
+	struct wrr_walk w = { .first = p->first, .count = p->count };
+	int try;
+
+	if (!state || !state->max_weight || !p->count)
+		return NO_SERVER;
+	w.max = state->max_weight;
+	w.step = state->step;
+	for (try = 0; try < WRR_TRIES; try++) {
+		__u64 last = *(volatile __u64 *)&state->cursor;
+		__u64 next;
+
+		w.position = (__u32)last < p->count ? (__u32)last : p->count;
+		w.start = w.position;
+		w.stop = WRR_NO_STOP;
+		w.weight = last >> 32;
+		w.id = NO_SERVER;
+		w.last_walk = 0;
+		w.restarted = 0;
+		bpf_loop(1 << 23, wrr_visit, &w, 0);
+		next = w.position == p->count ? LIST_HEAD : w.position;
+		next |= (__u64)(__u32)w.weight << 32;
+		if (__sync_val_compare_and_swap(&state->cursor, last, next) == last)
+			break;
+	}
+	return w.id;
+}
+
+static __noinline void wrr_changed(struct change *c)
+{
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &c->service.id);
+	struct weights w = { .first = c->service.first };
+	__u32 weight;
+
+	if (!state || c->event == CHANGE_DONE)
+		return;
+	bpf_loop(c->service.count, weigh, &w, 0);
+	if (!w.step)
+		w.step = 1;
+	w.max -= w.step - 1;
+	weight = c->event == CHANGE_INIT ? 0 : state->cursor >> 32;
+	if (weight > w.max || !weight)
+		weight = w.max;
+	else if (w.step > 1)
+		weight = weight / w.step * w.step + 1;
+	state->max_weight = w.max;
+	state->step = w.step;
+	state->cursor = LIST_HEAD | (__u64)weight << 32;
+}
+
+#endif

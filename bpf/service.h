@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Which virtual service a packet is for (ip_vs_service_find). */
+#ifndef IMBANG_SERVICE_H
+#define IMBANG_SERVICE_H
+
+#include "address.h"
+#include "maps.h"
+#include "packet.h"
+
+/* The packet's mark: what it brought, else what a rule says of its
+ * destination. */
+static __always_inline __u32 packet_mark(const struct packet *p, const struct settings *set)
+{
+	struct mark_key key;
+	__u32 *mark;
+
+	if (p->mark || !set->mark_rules)
+		return p->mark;
+	key.prefix_len = 128;
+	address_from4(&key.addr, p->flow.dst);
+	mark = bpf_map_lookup_elem(&marks, &key);
+	return mark ? *mark : 0;
+}
+
+/* A mark comes first, then the exact address and port, then every port. */
+static __always_inline struct service *service_find(const struct packet *p,
+						    const struct settings *set)
+{
+	struct service_key key = { .family = AF_INET };
+	struct service *s;
+
+	if (set->fwmarks) {
+		key.fwmark = packet_mark(p, set);
+		if (key.fwmark) {
+			s = bpf_map_lookup_elem(&services, &key);
+			if (s)
+				return s;
+			key.fwmark = 0;
+		}
+	}
+	address_from4(&key.addr, p->flow.dst);
+	key.protocol = p->flow.protocol;
+	key.port = p->flow.dport;
+	s = bpf_map_lookup_elem(&services, &key);
+	if (s || !set->port_zeros)
+		return s;
+	key.port = 0;
+	return bpf_map_lookup_elem(&services, &key);
+}
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Everything the data plane shares with user space: keys, values, numbers.
+ * bpf2go turns the types named in internal/bpfobj into Go types, so a field
+ * added here appears there after `make generate`.
+ *
+ * Addresses are 16 bytes in network order, IPv4 as ::ffff:a.b.c.d, so that
+ * tables serve both families; only the connection tables have one map for
+ * each family, because there the key's size is most of the memory.
+ */
+#ifndef IMBANG_TYPES_H
+#define IMBANG_TYPES_H
+
+#define NSEC_PER_SEC 1000000000ULL
+
+#define AF_INET 2
+#define AF_INET6 10
+
+/* No server: schedulers return it, empty hash buckets hold it. */
+#define NO_SERVER 0xffffffffU
+
+/* "Before the first server": where a walk over the list starts. */
+#define LIST_HEAD 0xffffffffU
+
+union address {
+	__be32 word[4]; /* IPv4: 0, 0, ntohs(0xffff) pair, the address */
+	__u8 byte[16];
+};
+
+/* Names a virtual service. Either addr, port and protocol, or fwmark. */
+struct service_key {
+	union address addr;
+	__u32 fwmark; /* host order, 0 if none */
+	__be16 port;  /* 0: every port */
+	__u8 protocol;
+	__u8 family;
+};
+
+/* IP_VS_SVC_F_* of uapi/linux/ip_vs.h. */
+enum service_flag {
+	SVC_PERSISTENT = 0x01,
+	SVC_ONE_PACKET = 0x04,
+	SVC_SCHED_1 = 0x08, /* sh-fallback */
+	SVC_SCHED_2 = 0x10, /* sh-port */
+	SVC_SCHED_3 = 0x20,
+};
+
+/* The numbers are part of the pinned tables: append, never renumber. */
+enum scheduler {
+	SCHED_NONE = 0,
+	SCHED_RR = 1,
+	SCHED_WRR = 2,
+	SCHED_LC = 3,
+	SCHED_WLC = 4,
+	SCHED_LBLC = 5,
+	SCHED_LBLCR = 6,
+	SCHED_DH = 7,
+	SCHED_SH = 8,
+	SCHED_SED = 9,
+	SCHED_NQ = 10,
+	SCHED_FO = 11,
+	SCHED_OVF = 12,
+	SCHED_MH = 13,
+};
+
+/*
+ * A service as the packet path sees it. User space replaces the whole value
+ * on each change, so that a packet sees one state or the other.
+ *
+ * The servers of a service are the ids in order[first .. first + count - 1],
+ * in the order of their addition. Linux keeps them the other way round (a new
+ * server goes to the head of the list), so schedulers walk from the end.
+ */
+struct service {
+	__u32 id;         /* index into service_states and service_counters */
+	__u32 flags;      /* enum service_flag */
+	__u32 first;      /* first slot in order[] */
+	__u32 count;      /* servers */
+	__u32 capacity;   /* slots reserved at first, for user space */
+	__u32 timeout;    /* of persistence [s] */
+	__u32 prefix_len; /* of persistence [bits] */
+	enum scheduler scheduler;
+};
+
+/* What a scheduler remembers between two picks, by service id. */
+struct service_state {
+	/* rr, wrr: the position of the last pick in the low half (LIST_HEAD:
+	 * none yet), wrr's current weight in the high half. One word, so that
+	 * compare-and-swap moves both. */
+	__u64 cursor;
+	__u32 max_weight; /* wrr: the highest weight less (step - 1) */
+	__u32 step;       /* wrr: greatest common divisor of the weights */
+};
+
+enum server_flag {
+	SERVER_AVAILABLE = 0x1, /* in its service's list */
+};
+
+/* IP_VS_CONN_F_* forwarding methods. */
+enum forward {
+	FORWARD_MASQ = 0,
+	FORWARD_LOCAL = 1,
+	FORWARD_TUNNEL = 2,
+	FORWARD_ROUTE = 3,
+};
+
+/* A real server of one service, by server id. Written by user space only. */
+struct server {
+	union address addr;
+	struct service_key owner; /* kept after deletion, to revive the server */
+	__s32 weight;             /* 0: quiescent */
+	__s32 last_weight;        /* the weight before it was made quiescent */
+	__u32 upper;              /* connection thresholds, 0: none */
+	__u32 lower;
+	__u32 service; /* id of the owner while available */
+	__be16 port;   /* 0: as the client asked */
+	__u16 tunnel_port;
+	__u16 tunnel_flags;
+	__u16 tunnel_type;
+	enum forward forward;
+	enum server_flag flags;
+};
+
+/* The connections of a server, by server id. Written by the kernel only,
+ * but for the overload flag when thresholds change. */
+struct load {
+	__u32 active;
+	__u32 inactive;
+	__u32 persistent;
+	__u32 overloaded; /* reached its upper threshold */
+};
+
+/* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:
+ * the packets of a GSO super-packet are counted one by one. */
+struct counters {
+	__u64 conns;
+	__u64 in_packets; /* towards the server */
+	__u64 in_bytes;
+	__u64 out_packets; /* towards the client */
+	__u64 out_bytes;
+};
+
+/* Linux's estimator (ip_vs_est.c): totals at the last tick, and averages
+ * scaled by 2^10 for counts and 2^5 for bytes. */
+struct rates {
+	struct counters last;
+	struct counters average;
+};
+
+/* IP_VS_TCP_S_* of include/net/ip_vs.h, with CONN_UDP behind. */
+enum conn_state {
+	TCP_NONE = 0,
+	TCP_ESTABLISHED,
+	TCP_SYN_SENT,
+	TCP_SYN_RECV,
+	TCP_FIN_WAIT,
+	TCP_TIME_WAIT,
+	TCP_CLOSE,
+	TCP_CLOSE_WAIT,
+	TCP_LAST_ACK,
+	TCP_LISTEN,
+	TCP_SYNACK,
+	CONN_UDP,
+	CONN_STATES,
+};
+
+#define TCP_STATES CONN_UDP /* states below are TCP's */
+
+/* The addresses of an IPv4 packet, as they stand in it. */
+struct flow4 {
+	__be32 src;
+	__be32 dst;
+	__be16 sport;
+	__be16 dport;
+	__u8 protocol;
+	__u8 pad[3];
+};
+
+enum conn_flag {
+	CONN_INACTIVE = 0x1, /* counted in load.inactive */
+	CONN_DEAD = 0x2,     /* no longer counted: being removed */
+};
+
+/*
+ * A connection, under the flow of its client's packets. The flow of its
+ * server's packets leads here through the reverse table.
+ */
+struct conn {
+	__u64 expires;      /* CLOCK_MONOTONIC [ns], moved by each packet */
+	union address addr; /* of the server */
+	__u32 tick;         /* of its appointment on the wheel */
+	struct bpf_spin_lock lock; /* of state and flags */
+	__u32 server; /* id */
+	__be16 port;  /* of the server */
+	__u8 state;   /* enum conn_state */
+	__u8 flags;   /* enum conn_flag */
+};
+
+#define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes */
+
+/* Key of a flow that wants to be looked at in a slot of the wheel. */
+struct appointment {
+	__u32 slot;
+	__u32 number;
+};
+
+/* Timeouts by enum conn_state [ns], and switches; user space writes it. */
+struct settings {
+	__u64 timeout[16];
+	__u32 services;   /* ids in use are below this */
+	__u32 servers;    /* likewise */
+	__u32 fwmarks;    /* services of a mark: look for them */
+	__u32 port_zeros; /* services of every port: look for them */
+	__u32 mark_rules; /* rules in the marks table */
+};
+
+/* lblc and lblcr remember a destination's servers under this. */
+struct locality_key {
+	union address addr;
+	__u32 service;
+};
+
+#define LBLCR_SET 64 /* servers remembered for one destination */
+
+struct locality {
+	__u64 last_use; /* [ns] */
+	__u32 server;
+};
+
+struct locality_set {
+	__u64 last_use; /* [ns] */
+	__u64 last_change;
+	__u32 count;
+	__u32 server[LBLCR_SET]; /* oldest first */
+};
+
+#define HASH_BUCKETS 256
+
+/* The hash table of a dh or sh service. */
+struct buckets {
+	__u32 server[HASH_BUCKETS];
+};
+
+#define MAGLEV_SIZE 4093
+
+/* The hash table of an mh service. */
+struct maglev {
+	__u32 server[MAGLEV_SIZE];
+};
+
+/* A server's place in its permutation while mh fills a table. */
+struct maglev_turn {
+	__u32 next;
+	__u32 skip;
+	__u32 turns; /* entries it takes in a row */
+};
+
+/* Key of the marks table: packets to this prefix carry the mark. */
+struct mark_key {
+	__u32 prefix_len; /* of addr [bits], 96 more than IPv4's */
+	union address addr;
+};
+
+enum change_event {
+	CHANGE_INIT = 1, /* the scheduler was chosen for the service */
+	CHANGE_DONE,     /* the service went or got another scheduler */
+	CHANGE_ADD,      /* a server came, at the list's head */
+	CHANGE_DELETE,   /* the server at `position` is gone */
+	CHANGE_UPDATE,   /* a server's weight changed */
+	CHANGE_REOPEN,   /* the server with id `position` is not overloaded */
+};
+
+/* Argument of the table_changed program. */
+struct change {
+	struct service service; /* after the change */
+	enum change_event event;
+	__u32 position;         /* CHANGE_DELETE: in order of addition, before */
+};
+
+/* Why a packet was not simply forwarded. Names are read from BTF: the word
+ * after REASON_ is what users see. */
+enum reason {
+	REASON_PASS_NOT_IPV4,
+	REASON_PASS_TRUNCATED,
+	REASON_PASS_PROTOCOL,
+	REASON_PASS_FRAGMENT,
+	REASON_PASS_NO_SERVICE,
+	REASON_PASS_NO_CONNECTION,
+	REASON_PASS_FTP_DATA,
+	REASON_REFUSED_NO_SERVER,
+	REASON_REFUSED_TTL_EXCEEDED,
+	REASON_REFUSED_TOO_BIG,
+	REASON_DROP_SERVER_DELETED,
+	REASON_DROP_TABLE_FULL,
+	REASON_DROP_NO_ROUTE,
+	REASON_DROP_FORWARDING_OFF,
+	REASON_DROP_TOO_BIG_NO_DF,
+	REASON_DROP_FORWARD_METHOD,
+	REASON_DROP_REWRITE,
+	REASON_COUNT,
+};
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * When connections expire: a timing wheel with one clock for all of them.
+ *
+ * A slot of the wheel stands for a tick of 67 ms. An appointment is an entry
+ * (slot, number) -> flow in the table of appointments; the slot counts how
+ * many there are. Each tick the clock's timer keeps the appointments that are
+ * due, and the connection either ends or gets a later one.
+ *
+ * A BPF timer for each connection would be simpler, but the kernel allocates
+ * one with kmalloc in a context where that may fail at any load, and keeps
+ * 192 bytes for it.
+ */
+#ifndef IMBANG_WHEEL_H
+#define IMBANG_WHEEL_H
+
+#include "maps.h"
+
+#define CLOCK_MONOTONIC 1
+
+#define TICK_SHIFT 26 /* 2^26 ns */
+#define TICK (1ULL << TICK_SHIFT)
+
+/* The tick in which a time [ns] has passed. */
+static __always_inline __u32 tick_after(__u64 time)
+{
+	return (time >> TICK_SHIFT) + 1;
+}
+
+/*
+ * Makes an appointment at a time [ns], or as far as the wheel reaches.
+ * Returns the tick, or 0 if there is no memory for it.
+ */
+static __always_inline __u32 wheel_appoint(const struct flow4 *flow, __u64 time, __u64 now)
+{
+	__u32 tick = tick_after(time);
+	__u32 present = tick_after(now);
+	struct appointment key;
+	__u32 *count;
+
+	/* Not in a slot that the clock may be at. */
+	if ((__s32)(tick - present) < 1)
+		tick = present + 1;
+	if (tick - present > WHEEL_SLOTS - 2)
+		tick = present + WHEEL_SLOTS - 2;
+	key.slot = tick & (WHEEL_SLOTS - 1);
+	count = bpf_map_lookup_elem(&wheel, &key.slot);
+	if (!count)
+		return 0;
+	key.number = __sync_fetch_and_add(count, 1);
+	if (bpf_map_update_elem(&appointments, &key, flow, BPF_ANY))
+		return 0;
+	return tick;
+}
+
+static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u64 now);
+
+struct wheel_slot {
+	struct appointment key;
+	__u32 tick;
+	__u64 now;
+};
+
+static long wheel_keep(__u32 number, struct wheel_slot *s)
+{
+	struct flow4 *found, flow;
+
+	s->key.number = number;
+	found = bpf_map_lookup_elem(&appointments, &s->key);
+	if (!found)
+		return 0;
+	flow = *found;
+	bpf_map_delete_elem(&appointments, &s->key);
+	conn_appointment(&flow, s->tick, s->now);
+	return 0;
+}
+
+struct wheel_turn {
+	__u32 from;
+	__u64 now;
+};
+
+static long wheel_tick(__u32 i, struct wheel_turn *turn)
+{
+	struct wheel_slot s = {
+		.tick = turn->from + i,
+		.now = turn->now,
+		.key.slot = (turn->from + i) & (WHEEL_SLOTS - 1),
+	};
+	__u32 *count = bpf_map_lookup_elem(&wheel, &s.key.slot);
+	__u32 n;
+
+	if (!count || !*count)
+		return 0;
+	/* Whoever comes late is kept when the wheel is round. */
+	n = __sync_lock_test_and_set(count, 0);
+	bpf_loop(n, wheel_keep, &s, 0);
+	return 0;
+}
+
+static int wheel_timer(void *map, __u32 *key, struct clock *c)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct wheel_turn turn = { .from = c->tick + 1, .now = now };
+	__u32 present = tick_after(now) - 1;
+	__u32 behind = present - c->tick;
+
+	if ((__s32)behind > 0) {
+		if (behind > WHEEL_SLOTS)
+			behind = WHEEL_SLOTS;
+		bpf_loop(behind, wheel_tick, &turn, 0);
+		c->tick = present;
+	}
+	bpf_timer_start(&c->timer, TICK, 0);
+	return 0;
+}
+
+/* Sets the wheel going, if it does not; 0 when it goes. */
+static __always_inline int wheel_start(void)
+{
+	__u32 id = CLOCK_WHEEL;
+	struct clock *c = bpf_map_lookup_elem(&clocks, &id);
+	long rc;
+
+	if (!c)
+		return -1;
+	rc = bpf_timer_init(&c->timer, &clocks, CLOCK_MONOTONIC);
+	if (rc == -EBUSY)
+		return 0;
+	if (rc)
+		return rc;
+	c->tick = tick_after(bpf_ktime_get_ns()) - 1;
+	rc = bpf_timer_set_callback(&c->timer, wheel_timer);
+	if (rc)
+		return rc;
+	return bpf_timer_start(&c->timer, TICK, 0);
+}
+
+#endif

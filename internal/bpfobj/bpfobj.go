@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bpfobj holds the compiled data plane and the Go types of its maps.
+//
+// Everything but this file is made from bpf/ by bpf2go (`make generate`) and
+// committed, so that building imbang needs no C compiler; CI makes it again
+// and fails if it differs. The object's licence is GPL-2.0-only, as the
+// kernel's helpers ask; this file's is that of the rest of the Go code.
+package bpfobj
+
+//go:generate go tool bpf2go -go-package bpfobj -target bpfel -cc clang -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 $BPF_CFLAGS" -type address -type forward -type service_key -type service -type service_state -type server -type load -type counters -type rates -type flow4 -type conn -type settings -type locality_key -type locality -type locality_set -type buckets -type maglev -type mark_key -type change -type reason -type scheduler -type conn_state -type change_event -type server_flag -type service_flag Lb ../../bpf/lb.bpf.c
