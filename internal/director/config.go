@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+)
+
+// defaultTimeouts are Linux's (tcp_timeouts of ip_vs_proto_tcp.c and
+// udp_timeouts of ip_vs_proto_udp.c).
+var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
+	bpfobj.LbConnStateTCP_NONE:        2 * time.Second,
+	bpfobj.LbConnStateTCP_ESTABLISHED: 15 * time.Minute,
+	bpfobj.LbConnStateTCP_SYN_SENT:    2 * time.Minute,
+	bpfobj.LbConnStateTCP_SYN_RECV:    time.Minute,
+	bpfobj.LbConnStateTCP_FIN_WAIT:    2 * time.Minute,
+	bpfobj.LbConnStateTCP_TIME_WAIT:   2 * time.Minute,
+	bpfobj.LbConnStateTCP_CLOSE:       10 * time.Second,
+	bpfobj.LbConnStateTCP_CLOSE_WAIT:  time.Minute,
+	bpfobj.LbConnStateTCP_LAST_ACK:    30 * time.Second,
+	bpfobj.LbConnStateTCP_LISTEN:      2 * time.Minute,
+	bpfobj.LbConnStateTCP_SYNACK:      2 * time.Minute,
+	bpfobj.LbConnStateCONN_UDP:        5 * time.Minute,
+}
+
+func initConfig(m *ebpf.Map) error {
+	var set bpfobj.LbSettings
+	for state, d := range defaultTimeouts {
+		set.Timeout[state] = uint64(d)
+	}
+	return putConfig(m, set)
+}
+
+func putConfig(m *ebpf.Map, set bpfobj.LbSettings) error {
+	if err := m.Put(uint32(0), set); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	return nil
+}
+
+func (d *Director) config() (bpfobj.LbSettings, error) {
+	var set bpfobj.LbSettings
+	if err := d.maps.Config.Lookup(uint32(0), &set); err != nil {
+		return set, fmt.Errorf("read the configuration: %w", err)
+	}
+	return set, nil
+}
+
+// Timeouts are those that ipvsadm --set sets.
+func (d *Director) Timeouts() (model.Timeouts, error) {
+	set, err := d.config()
+	return model.Timeouts{
+		TCP:    time.Duration(set.Timeout[bpfobj.LbConnStateTCP_ESTABLISHED]),
+		TCPFin: time.Duration(set.Timeout[bpfobj.LbConnStateTCP_FIN_WAIT]),
+		UDP:    time.Duration(set.Timeout[bpfobj.LbConnStateCONN_UDP]),
+	}, err
+}
+
+// SetTimeouts changes those that are not zero. A connection gets its new
+// timeout with its next packet.
+func (d *Director) SetTimeouts(t model.Timeouts) error {
+	set, err := d.config()
+	if err != nil {
+		return err
+	}
+	for state, v := range map[bpfobj.LbConnState]time.Duration{
+		bpfobj.LbConnStateTCP_ESTABLISHED: t.TCP,
+		bpfobj.LbConnStateTCP_FIN_WAIT:    t.TCPFin,
+		bpfobj.LbConnStateCONN_UDP:        t.UDP,
+	} {
+		if v != 0 {
+			set.Timeout[state] = uint64(v)
+		}
+	}
+	return putConfig(d.maps.Config, set)
+}

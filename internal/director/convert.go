@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+)
+
+// The maps hold addresses and ports in network order, in integers of the
+// host's order: these functions are the only ones that know.
+
+func toAddress(a netip.Addr) bpfobj.LbAddress {
+	b := a.As16()
+	var out bpfobj.LbAddress
+	for i := range out.Word {
+		out.Word[i] = binary.NativeEndian.Uint32(b[4*i:])
+	}
+	return out
+}
+
+func fromAddress(a bpfobj.LbAddress) netip.Addr {
+	var b [16]byte
+	for i, w := range a.Word {
+		binary.NativeEndian.PutUint32(b[4*i:], w)
+	}
+	return netip.AddrFrom16(b).Unmap()
+}
+
+// fromAddress4 reads the __be32 of an IPv4 flow.
+func fromAddress4(w uint32) netip.Addr {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], w)
+	return netip.AddrFrom4(b)
+}
+
+// swapPort turns a port from host to network order, and back.
+func swapPort(p uint16) uint16 {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], p)
+	return binary.NativeEndian.Uint16(b[:])
+}
+
+func toKey(k model.ServiceKey) bpfobj.LbServiceKey {
+	out := bpfobj.LbServiceKey{Fwmark: k.Mark, Family: uint8(k.Family)}
+	if k.Mark == 0 {
+		out.Addr = toAddress(k.Addr)
+		out.Port = swapPort(k.Port)
+		out.Protocol = uint8(k.Protocol)
+	}
+	return out
+}
+
+func fromKey(k bpfobj.LbServiceKey) model.ServiceKey {
+	if k.Fwmark != 0 {
+		return model.MarkKey(k.Fwmark, model.Family(k.Family))
+	}
+	return model.AddrKey(model.Protocol(k.Protocol), netip.AddrPortFrom(fromAddress(k.Addr), swapPort(k.Port)))
+}
+
+// toService fills what the model says; id and the list's place stay.
+func toService(s model.Service, into *bpfobj.LbService) error {
+	n, ok := schedulers[s.Scheduler]
+	if !ok || s.Engine != "" {
+		return fmt.Errorf("%w: %s%s", model.ErrNoScheduler, s.Scheduler, s.Engine)
+	}
+	into.Scheduler = n
+	into.Flags = uint32(s.Flags)
+	into.Timeout = uint32(s.Timeout / time.Second)
+	into.PrefixLen = uint32(s.PrefixLen)
+	return nil
+}
+
+func fromService(k bpfobj.LbServiceKey, s bpfobj.LbService) model.Service {
+	return model.Service{
+		Key:       fromKey(k),
+		Scheduler: schedulerName(s.Scheduler),
+		Flags:     model.ServiceFlags(s.Flags),
+		Timeout:   time.Duration(s.Timeout) * time.Second,
+		PrefixLen: int(s.PrefixLen),
+	}
+}
+
+// toServer fills what the model says; owner, service and flags stay.
+func toServer(s model.Server, into *bpfobj.LbServer) {
+	into.Addr = toAddress(s.Addr)
+	into.Port = swapPort(s.Port)
+	into.Weight = s.Weight
+	into.Upper, into.Lower = s.Upper, s.Lower
+	into.Forward = bpfobj.LbForward(s.Forward)
+	into.TunnelType = uint16(s.TunnelType)
+	into.TunnelPort = swapPort(s.TunnelPort)
+	into.TunnelFlags = s.TunnelFlags
+}
+
+func fromServer(s bpfobj.LbServer) model.Server {
+	return model.Server{
+		Addr:        fromAddress(s.Addr),
+		Port:        swapPort(s.Port),
+		Forward:     model.Forward(s.Forward),
+		Weight:      s.Weight,
+		Upper:       s.Upper,
+		Lower:       s.Lower,
+		TunnelType:  model.TunnelType(s.TunnelType),
+		TunnelPort:  swapPort(s.TunnelPort),
+		TunnelFlags: s.TunnelFlags,
+	}
+}
+
+func fromCounters(c bpfobj.LbCounters) model.Stats {
+	return model.Stats{Conns: c.Conns, InPkts: c.InPackets, OutPkts: c.OutPackets, InBytes: c.InBytes, OutBytes: c.OutBytes}
+}
+
+// fromRates unscales Linux's averages, rounding up as ip_vs_read_estimator.
+func fromRates(r bpfobj.LbRates) model.Rates {
+	count := func(v uint64) uint64 { return (v + 0x1ff) >> 10 }
+	bytes := func(v uint64) uint64 { return (v + 0xf) >> 5 }
+	return model.Rates{
+		CPS: count(r.Average.Conns), InPPS: count(r.Average.InPackets), OutPPS: count(r.Average.OutPackets),
+		InBPS: bytes(r.Average.InBytes), OutBPS: bytes(r.Average.OutBytes),
+	}
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package director is the kernel's tables seen as a table of virtual services:
+// it loads and pins the data plane, reads the maps, edits them, and attaches
+// the programs to devices.
+//
+// There is one director for each network namespace, as Linux has one IPVS.
+// Its programs and maps are pinned, so that it outlives every command; a
+// command opens it, edits under a lock, and ends. No other package touches
+// BPF. This one does not parse command lines and does not print.
+package director
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/bpfobj"
+)
+
+// Sizes bounds a director's tables; zero means the default. They are fixed
+// when the director is made.
+type Sizes struct {
+	Services    uint32
+	Servers     uint32 // of all services together
+	Connections uint32
+}
+
+// Director is an open handle on the director of one network namespace.
+type Director struct {
+	dir   string // of pins
+	lock  *os.File
+	maps  bpfobj.LbMaps
+	progs bpfobj.LbPrograms
+	table *table // nil until an edit needs it; valid while the lock is held
+}
+
+// ErrNotLoaded says that this network namespace has no director.
+var ErrNotLoaded = errors.New("no director is loaded in this network namespace (load one with: imbang attach --client-dev DEV --server-dev DEV)")
+
+// Open opens the director of the calling thread's network namespace.
+func Open() (*Director, error) {
+	in, err := currentInstance()
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := in.lock(false)
+	if err != nil {
+		return nil, err
+	}
+	d, err := in.open()
+	if err != nil {
+		unlock.Close()
+		return nil, err
+	}
+	d.lock = unlock
+	return d, nil
+}
+
+// OpenOrLoad is Open, but loads a director where there is none.
+func OpenOrLoad(sizes Sizes) (*Director, error) {
+	in, err := currentInstance()
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := in.lock(true)
+	if err != nil {
+		return nil, err
+	}
+	d, err := in.open()
+	if errors.Is(err, ErrNotLoaded) {
+		if err = in.load(sizes); err == nil {
+			d, err = in.open()
+		}
+	} else if err == nil {
+		err = d.checkSizes(sizes)
+	}
+	if err != nil {
+		if d != nil {
+			d.closeObjects()
+		}
+		unlock.Close()
+		return nil, err
+	}
+	d.lock = unlock
+	return d, nil
+}
+
+// Close gives up the handle and its lock; the director stays.
+func (d *Director) Close() error {
+	d.closeObjects()
+	return d.lock.Close()
+}
+
+func (d *Director) closeObjects() {
+	_ = d.maps.Close() // closing a descriptor loses nothing
+	_ = d.progs.Close()
+}
+
+// load puts the data plane into the kernel and pins it under the instance's
+// directory. It becomes visible at once or not at all.
+func (in instance) load(sizes Sizes) error {
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("raise the memory lock limit: %w", err)
+	}
+	spec, err := bpfobj.LoadLb()
+	if err != nil {
+		return fmt.Errorf("read the compiled data plane: %w", err)
+	}
+	resize(spec, sizes)
+	var objs bpfobj.LbObjects
+	if err := spec.LoadAndAssign(&objs, nil); err != nil {
+		return explainLoad(err)
+	}
+	defer objs.Close()
+	hold, err := in.holdBase()
+	if err != nil {
+		return err
+	}
+	defer hold.Close()
+	if err := in.mount(); err != nil {
+		return err
+	}
+	staging := in.dir() + "-new" // a BPF file system takes no dots
+	if err := removePins(staging); err != nil {
+		return err
+	}
+	if err := os.Mkdir(staging, 0o700); err != nil {
+		return fmt.Errorf("pin the data plane: %w", err)
+	}
+	pins := pinnables(&objs.LbMaps, &objs.LbPrograms)
+	for name, obj := range pins {
+		if err := obj.Pin(filepath.Join(staging, name)); err != nil {
+			_ = removePins(staging)
+			return fmt.Errorf("pin %s: %w", name, err)
+		}
+	}
+	err = errors.Join(initConfig(objs.Config), startClocks(objs.StartClocks))
+	if err != nil {
+		_ = removePins(staging)
+		return err
+	}
+	if err := os.Rename(staging, in.dir()); err != nil {
+		_ = removePins(staging)
+		return fmt.Errorf("pin the data plane: %w", err)
+	}
+	return nil
+}
+
+// startClocks sets the kernel's timers going. The kernel may have no memory at
+// hand for a timer at one moment and have it at the next.
+func startClocks(p *ebpf.Program) error {
+	var rc uint32
+	for range 100 {
+		var err error
+		if rc, err = p.Run(&ebpf.RunOptions{}); err != nil {
+			return fmt.Errorf("start the timers: %w", err)
+		}
+		if rc == 0 {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("start the timers: %w", unix.Errno(-int32(rc)))
+}
+
+func resize(spec *ebpf.CollectionSpec, s Sizes) {
+	set := func(n uint32, names ...string) {
+		for _, name := range names {
+			if n != 0 {
+				spec.Maps[name].MaxEntries = n
+			}
+		}
+	}
+	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_rates", "bucket_tables", "maglevs")
+	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns")
+	// An extent of slots has up to twice the servers it holds, and a growing
+	// one is copied.
+	set(4*s.Servers, "order")
+	set(s.Connections, "conns4", "reverse4")
+	set(2*s.Connections, "appointments")
+}
+
+// checkSizes refuses sizes that the loaded director does not have.
+func (d *Director) checkSizes(s Sizes) error {
+	for _, c := range []struct {
+		what string
+		want uint32
+		m    *ebpf.Map
+	}{
+		{"services", s.Services, d.maps.Services},
+		{"servers", s.Servers, d.maps.Servers},
+		{"connections", s.Connections, d.maps.Conns4},
+	} {
+		if c.want != 0 && c.want != c.m.MaxEntries() {
+			return fmt.Errorf("the director has room for %d %s, not %d: sizes are fixed when it is loaded (remove it with imbang detach first)",
+				c.m.MaxEntries(), c.what, c.want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strconv"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/bpfobj"
+)
+
+// stateDir holds a BPF file system of our own. /sys/fs/bpf will not do:
+// `ip netns exec` mounts a fresh /sys over it, and a director loaded there
+// could not be found again from outside.
+const stateDir = "/run/imbang"
+
+// instance names the director of one network namespace.
+type instance struct {
+	// root is "" or the path to the first process's root, when this process
+	// lives in a mount namespace of its own (ip netns exec makes one): pins
+	// made there would go away with the process.
+	root string
+	// cookie is the kernel's number of the network namespace. It is never
+	// used twice, unlike an inode number.
+	cookie uint64
+}
+
+func currentInstance() (instance, error) {
+	if os.Geteuid() != 0 {
+		return instance{}, errors.New("not permitted: BPF needs root (CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN); run it with sudo")
+	}
+	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return instance{}, fmt.Errorf("network namespace: %w", err)
+	}
+	defer unix.Close(s)
+	cookie, err := unix.GetsockoptUint64(s, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return instance{}, fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
+	}
+	in := instance{cookie: cookie}
+	if own, err := os.Readlink("/proc/self/ns/mnt"); err == nil {
+		if first, err := os.Readlink("/proc/1/ns/mnt"); err == nil && first != own {
+			in.root = "/proc/1/root"
+		}
+	}
+	return in, nil
+}
+
+func (in instance) base() string { return in.root + stateDir }
+func (in instance) dir() string {
+	return filepath.Join(in.base(), "bpf", strconv.FormatUint(in.cookie, 10))
+}
+
+// lock takes the lock that serialises edits of this director. It is held by
+// the returned file. With create false a director that was never made is
+// ErrNotLoaded.
+func (in instance) lock(create bool) (*os.File, error) {
+	name := filepath.Join(in.base(), strconv.FormatUint(in.cookie, 10)+".lock")
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	for {
+		if create {
+			if err := os.MkdirAll(in.base(), 0o755); err != nil {
+				return nil, fmt.Errorf("state directory: %w", err)
+			}
+		}
+		f, err := os.OpenFile(name, flags, 0o600)
+		if errors.Is(err, os.ErrNotExist) && create {
+			continue // another's detach took the directory away
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, ErrNotLoaded
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lock: %w", err)
+		}
+		if err := flock(f, unix.LOCK_EX); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		// A detach may have removed the file while we waited for it.
+		if stillThere(f) {
+			return f, nil
+		}
+		f.Close()
+	}
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// stillThere reports whether an open file is the one that its name leads to.
+func stillThere(f *os.File) bool {
+	var mine, now unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &mine) == nil && unix.Stat(f.Name(), &now) == nil && mine.Ino == now.Ino
+}
+
+// holdBase keeps the state directory and its file system from being removed
+// by a director that ends (sweep), until the returned file is closed.
+func (in instance) holdBase() (*os.File, error) {
+	for {
+		f, err := os.Open(in.base())
+		if err != nil {
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+		if err := flock(f, unix.LOCK_SH); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("state directory: %w", err)
+		}
+		if stillThere(f) {
+			return f, nil
+		}
+		f.Close()
+	}
+}
+
+// mount makes sure that there is a BPF file system to pin in.
+func (in instance) mount() error {
+	point := filepath.Join(in.base(), "bpf")
+	if err := os.MkdirAll(point, 0o700); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(point, &fs); err == nil && fs.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	mount := func() error {
+		return unix.Mount("bpf", filepath.Join(stateDir, "bpf"), "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700")
+	}
+	if in.root != "" {
+		mount = inFirstMountNamespace(mount)
+	}
+	if err := mount(); err != nil {
+		return fmt.Errorf("mount a BPF file system on %s: %w", point, err)
+	}
+	return nil
+}
+
+// inFirstMountNamespace runs fn where the first process's mounts are. The
+// thread cannot come back (it has left the others' file system attributes),
+// so it ends with the goroutine.
+func inFirstMountNamespace(fn func() error) func() error {
+	return func() error {
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread()
+			done <- func() error {
+				ns, err := os.Open("/proc/1/ns/mnt")
+				if err != nil {
+					return err
+				}
+				defer ns.Close()
+				if err := unix.Unshare(unix.CLONE_FS); err != nil {
+					return err
+				}
+				if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+					return err
+				}
+				return fn()
+			}()
+		}()
+		return <-done
+	}
+}
+
+// pinnable is a map or a program.
+type pinnable interface{ Pin(string) error }
+
+// pinnables lists what is pinned, by name. Maps and programs have distinct
+// names.
+func pinnables(maps *bpfobj.LbMaps, progs *bpfobj.LbPrograms) map[string]pinnable {
+	all := map[string]pinnable{}
+	for _, group := range []reflect.Value{reflect.ValueOf(maps).Elem(), reflect.ValueOf(progs).Elem()} {
+		for i := range group.NumField() {
+			name, ok := group.Type().Field(i).Tag.Lookup("ebpf")
+			if obj, is := group.Field(i).Interface().(pinnable); ok && is {
+				all[name] = obj
+			}
+		}
+	}
+	return all
+}
+
+// open gets hold of the pinned objects.
+func (in instance) open() (*Director, error) {
+	if _, err := os.Stat(in.dir()); errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNotLoaded
+	}
+	spec, err := bpfobj.LoadLb()
+	if err != nil {
+		return nil, fmt.Errorf("read the compiled data plane: %w", err)
+	}
+	d := &Director{dir: in.dir()}
+	maps := reflect.ValueOf(&d.maps).Elem()
+	for i := range maps.NumField() {
+		name := maps.Type().Field(i).Tag.Get("ebpf")
+		m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir(), name), nil)
+		if err != nil {
+			d.closeObjects()
+			return nil, otherVersion(name, err)
+		}
+		maps.Field(i).Set(reflect.ValueOf(m))
+		want := spec.Maps[name]
+		if m.Type() != want.Type || m.KeySize() != want.KeySize || m.ValueSize() != want.ValueSize {
+			d.closeObjects()
+			return nil, otherVersion(name, errors.New("its shape is different"))
+		}
+	}
+	progs := reflect.ValueOf(&d.progs).Elem()
+	for i := range progs.NumField() {
+		name := progs.Type().Field(i).Tag.Get("ebpf")
+		p, err := ebpf.LoadPinnedProgram(filepath.Join(in.dir(), name), nil)
+		if err != nil {
+			d.closeObjects()
+			return nil, otherVersion(name, err)
+		}
+		progs.Field(i).Set(reflect.ValueOf(p))
+	}
+	return d, nil
+}
+
+func otherVersion(name string, err error) error {
+	return fmt.Errorf("pinned %s is not of this version of imbang (remove the director with imbang detach): %w", name, err)
+}
+
+// removePins removes a directory of pins; the kernel frees what nothing else
+// holds.
+func removePins(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove pins: %w", err)
+	}
+	return nil
+}
