@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipvsadm
+
+import (
+	"fmt"
+
+	"imbang/internal/model"
+)
+
+// connections prints the connection table. With engines there are titles for
+// the data of persistence engines; model.Connection has none to print.
+func (l *listing) connections(t Table, engines bool) error {
+	conns, err := t.Connections()
+	if err != nil {
+		return err
+	}
+	const columns = "%-3s %-6s %-11s %-18s %-18s %s\n"
+	destination := "destination"
+	if engines {
+		destination = fmt.Sprintf("%-18s %-16s %s", destination, "pe name", "pe_data")
+	}
+	l.w.WriteString("IPVS connection entries\n")
+	fmt.Fprintf(l.w, columns, "pro", "expire", "state", "source", "virtual", destination)
+	for _, c := range conns {
+		left := max(seconds(c.Expires), 0)
+		fmt.Fprintf(l.w, columns, connProtocol(c.Protocol), fmt.Sprintf("%02d:%02d", left/60, left%60), c.State,
+			l.formatEndpoint(c.Client.Addr(), c.Client.Port(), c.Protocol),
+			l.formatEndpoint(c.Virtual.Addr(), c.Virtual.Port(), c.Protocol),
+			l.formatEndpoint(c.Server.Addr(), c.Server.Port(), c.Protocol))
+	}
+	return nil
+}
+
+// connProtocol names a protocol as the kernel's connection table does: the
+// templates of fwmark services have none, and say IP.
+func connProtocol(p model.Protocol) string {
+	if p == 0 {
+		return "IP"
+	}
+	return p.String()
+}

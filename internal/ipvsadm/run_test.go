@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipvsadm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"imbang/internal/model"
+)
+
+// result runs one command line.
+func result(table *fakeTable, stdin string, args ...string) (stdout, stderr string, status int) {
+	var o, e bytes.Buffer
+	status = run(args, strings.NewReader(stdin), &o, &e, table.open, testNames())
+	return o.String(), e.String(), status
+}
+
+func TestOpenOnlyWhenNeeded(t *testing.T) {
+	for _, c := range []struct {
+		line   string
+		opens  bool
+		status int
+		stderr string
+	}{
+		{"-h", false, 0, ""},
+		{"-v", false, 0, ""},
+		{"-A", false, 2, "You need to supply the 'service-address' option for the 'add-service' command\n"},
+		{"-L -q", false, 255, "-q: unknown option\n"},
+		{"--start-daemon master", false, 255, "ipvsadm: the connection synchronization daemon is not available yet\n"},
+		{"--stop-daemon master", false, 255, "No daemon is running\n"},
+		{"", true, 255, "ipvsadm: not root\n"},
+		{"-Ln", true, 255, "ipvsadm: not root\n"},
+		{"-R", true, 255, "ipvsadm: not root\n"},
+		{"-A -t 10.20.0.1:80", true, 255, "ipvsadm: not root\n"},
+	} {
+		opened := false
+		open := func() (Table, error) { opened = true; return nil, errors.New("not root") }
+		var stdout, stderr bytes.Buffer
+		status := run(strings.Fields(c.line), strings.NewReader("-Ln\n"), &stdout, &stderr, open, testNames())
+		if opened != c.opens || status != c.status || stderr.String() != c.stderr {
+			t.Errorf("%q: opened %v, status %d, stderr %q", c.line, opened, status, &stderr)
+		}
+	}
+}
+
+// TestHoleyNetmask wants Linux's refusals before ours.
+func TestHoleyNetmask(t *testing.T) {
+	const ours = "ipvsadm: netmask 255.0.255.0: only prefixes such as 255.255.255.0 are supported\n"
+	table := newFake()
+	for _, c := range []struct{ command, stderr string }{
+		{"-E", "No such service\n"},
+		{"-A", ours},
+		{"-A", ours}, // again: the first one added nothing
+	} {
+		_, stderr, status := result(table, "", c.command, "-t", "10.20.0.1:80", "-p", "-M", "255.0.255.0")
+		if stderr != c.stderr || status != 255 {
+			t.Errorf("%s: status %d, stderr %q", c.command, status, stderr)
+		}
+	}
+	if len(table.services) != 0 {
+		t.Error("a service was added")
+	}
+	result(table, "", "-A", "-t", "10.20.0.1:80")
+	if _, stderr, _ := result(table, "", "-A", "-t", "10.20.0.1:80", "-p", "-M", "255.0.255.0"); stderr != "Service already exists\n" {
+		t.Errorf("add of an existing service: %q", stderr)
+	}
+	if _, stderr, _ := result(table, "", "-E", "-t", "10.20.0.1:80", "-p", "-M", "255.0.255.0"); stderr != ours {
+		t.Errorf("edit: %q", stderr)
+	}
+}
+
+// TestUnusedNetmask: a mask no one looks at needs no refusal.
+func TestUnusedNetmask(t *testing.T) {
+	if _, stderr, status := result(newFake(), "", "-A", "-t", "10.20.0.1:80", "-M", "24"); status != 0 {
+		t.Errorf("status %d, stderr %q", status, stderr)
+	}
+}
+
+// TestLargeMark: unlike ipvsadm's, a saved mark beyond 31 bits can be restored.
+func TestLargeMark(t *testing.T) {
+	table := newFake()
+	result(table, "", "-A", "-f", "4294967295", "-s", "rr")
+	saved, _, _ := result(table, "", "-Sn")
+	if saved != "-A -f 4294967295 -s rr\n" {
+		t.Errorf("saved %q", saved)
+	}
+	if _, stderr, status := result(newFake(), saved, "-R"); status != 0 {
+		t.Errorf("restored with status %d, %q", status, stderr)
+	}
+}
+
+// TestMappedAddress: one address has one spelling, whatever the user's.
+func TestMappedAddress(t *testing.T) {
+	table := newFake()
+	result(table, "", "-A", "-t", "[::ffff:10.20.0.1]:80")
+	if _, stderr, _ := result(table, "", "-A", "-t", "10.20.0.1:80"); stderr != "Service already exists\n" {
+		t.Errorf("stderr %q", stderr)
+	}
+}
+
+func TestEmptySchedFlags(t *testing.T) {
+	table := newFake()
+	if _, stderr, status := result(table, "", "-A", "-t", "10.20.0.1:80", "-b", ","); status != 0 {
+		t.Errorf("status %d, %q", status, stderr)
+	}
+}
+
+// brokenBatch fails when the edits are written.
+type brokenBatch struct {
+	*fakeTable
+	err error
+}
+
+func (b brokenBatch) Batch(edit func(Table) error) error {
+	if err := edit(b.fakeTable); err != nil {
+		return err
+	}
+	return b.err
+}
+
+func TestRestoreIsOneBatch(t *testing.T) {
+	const lines = "-A -t 10.20.0.1:80\n-a -t 10.20.0.1:80 -r 172.16.0.2 -m\n-Ln\n-R"
+	table := newFake()
+	_, stderr, status := result(table, lines, "-R")
+	if table.batches != 1 || status != 255 || !strings.HasPrefix(stderr, "Try ") {
+		t.Errorf("%d batches, status %d, stderr %q", table.batches, status, stderr)
+	}
+
+	var stdout, errs bytes.Buffer
+	broken := brokenBatch{newFake(), fmt.Errorf("service map: %w", model.ErrTableFull)}
+	status = run([]string{"-R"}, strings.NewReader(lines), &stdout, &errs, func() (Table, error) { return broken, nil }, testNames())
+	want := stderr + "Memory allocation problem\n"
+	if status != 255 || errs.String() != want {
+		t.Errorf("status %d, stderr %q, want %q", status, &errs, want)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("service 10.20.0.1:80/tcp: %w", err) }
+	for _, c := range []struct {
+		verb verb
+		err  error
+		want string
+	}{
+		{verbDeleteService, wrap(model.ErrNoService), "No such service"},
+		{verbDeleteServer, wrap(model.ErrNoService), "Service not defined"},
+		{verbAddServer, wrap(model.ErrServerExists), "Destination already exists"},
+		{verbFlush, wrap(fs.ErrPermission), "Permission denied (you must be root)"},
+		{verbFlush, errors.New("maps are gone"), "ipvsadm: maps are gone"},
+	} {
+		if got := explain(c.verb, c.err); got != c.want {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		}
+	}
+}
