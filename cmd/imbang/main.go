@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command imbang is a Linux Virtual Server in eBPF and the laboratory that
+// compares its schedulers. Called as ipvsadm, it is ipvsadm.
+package main
+
+import (
+	"os"
+
+	"imbang/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args)) }

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/director"
+)
+
+func newAttachCommand() *cobra.Command {
+	var client, server string
+	var sizes director.Sizes
+	c := &cobra.Command{
+		Use:   "attach --client-dev DEV --server-dev DEV",
+		Short: "Load the director and attach it to devices",
+		Long: `Loads the director of this network namespace, unless it is loaded, and puts
+its programs on the ingress of the device that clients' packets come in by and
+of the one that real servers' answers come in by. One device may be both. From
+then on the director works in the kernel; no process of imbang runs.
+
+The table of virtual services may be set before or after with ipvsadm. The
+virtual addresses must lead here: give them to a device (ip address add
+10.20.0.1/32 dev lo) or route them here. The real servers' way back to the
+clients must lead through this machine.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if client == "" || server == "" {
+				return usageError{errors.New("attach needs --client-dev and --server-dev (the same device may be both)")}
+			}
+			d, err := director.OpenOrLoad(sizes)
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			if err := d.Attach(client, server); err != nil {
+				return err
+			}
+			if !forwards() {
+				fmt.Fprintln(c.ErrOrStderr(), "imbang: note: net.ipv4.ip_forward is 0, so the kernel gives no way to the servers: sysctl -w net.ipv4.ip_forward=1")
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
+	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
+	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
+	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 65536)")
+	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")
+	return c
+}
+
+// forwards reports whether the kernel forwards IPv4 packets here at all.
+func forwards() bool {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_forward")
+	return err != nil || strings.TrimSpace(string(b)) != "0"
+}
+
+func newDetachCommand() *cobra.Command {
+	var keep bool
+	c := &cobra.Command{
+		Use:   "detach",
+		Short: "Remove the director of this network namespace",
+		Long: `Takes the director's programs off their devices and removes it with its table,
+counters and connections. With --keep-table only the programs go: services,
+servers and connections are there again after the next attach.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return director.Detach(!keep) },
+	}
+	c.Flags().BoolVar(&keep, "keep-table", false, "keep services, servers, counters and connections")
+	return c
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/director"
+)
+
+func newMarkCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "mark",
+		Short: "Mark packets by destination, for fwmark services",
+		Long: `A fwmark service (ipvsadm -A -f MARK) takes the packets that carry a firewall
+mark. iptables and nftables set marks only after the director has seen the
+packet, so the director has rules of its own: packets to PREFIX carry MARK. The
+longest prefix counts; a mark that a packet brings along comes first.`,
+	}
+	c.AddCommand(&cobra.Command{
+		Use:     "add PREFIX MARK",
+		Short:   "Mark packets to a prefix",
+		Example: "  imbang mark add 10.20.0.32/27 3",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			mark, err := strconv.ParseUint(args[1], 0, 32)
+			if err != nil || mark == 0 {
+				return usageError{fmt.Errorf("%q is not a mark (1 to 4294967295)", args[1])}
+			}
+			return setMark(args[0], uint32(mark))
+		},
+	}, &cobra.Command{
+		Use:   "delete PREFIX",
+		Short: "Remove a rule",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(_ *cobra.Command, args []string) error { return setMark(args[0], 0) },
+	}, &cobra.Command{
+		Use:   "list",
+		Short: "List the rules",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			d, err := director.Open()
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			rules, err := d.Marks()
+			for _, r := range rules {
+				fmt.Fprintf(c.OutOrStdout(), "%s %d\n", r.Prefix, r.Mark)
+			}
+			return err
+		},
+	})
+	return c
+}
+
+func setMark(prefix string, mark uint32) error {
+	p, err := netip.ParsePrefix(prefix)
+	if addr, aerr := netip.ParseAddr(prefix); aerr == nil {
+		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	if err != nil {
+		return usageError{fmt.Errorf("%q is not an address or prefix such as 10.20.0.32/27", prefix)}
+	}
+	d, err := director.OpenOrLoad(director.Sizes{})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Mark(director.MarkRule{Prefix: p, Mark: mark})
+}

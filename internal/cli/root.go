@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line: one file for each verb. It parses, calls
+// the package that does the work, and prints. Exit status 0 is success, 1 a
+// result that is not as hoped (a scenario differs, a request was lost), 2 bad
+// usage, 3 a failure; called as ipvsadm, the statuses are ipvsadm's.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	statusOK = iota
+	statusNotAsHoped
+	statusUsage
+	statusFailed
+)
+
+// errNotAsHoped ends a verb that has said itself what is wrong.
+var errNotAsHoped = errors.New("not as hoped")
+
+// usageError marks what the caller can mend by another command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Main runs the program with its arguments, its name first.
+func Main(args []string) int {
+	if filepath.Base(args[0]) == "ipvsadm" {
+		return runIpvsadm(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	}
+	// Verbs clean up when their context ends; a second signal kills.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return execute(ctx, args[1:], os.Stdin, os.Stdout, os.Stderr)
+}
+
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	// ipvsadm parses its own arguments, as popt does.
+	if len(args) > 0 && args[0] == "ipvsadm" {
+		return runIpvsadm(args[1:], stdin, stdout, stderr)
+	}
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return statusOK
+	case errors.Is(err, errNotAsHoped):
+		return statusNotAsHoped
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "imbang: %v\n", err)
+		return statusUsage
+	}
+	fmt.Fprintf(stderr, "imbang: %v\n", err)
+	return statusFailed
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "imbang",
+		Short: "Linux Virtual Server in eBPF, and the laboratory for its schedulers",
+		Long: `imbang balances connections to a virtual address over real servers, in the
+kernel, as Linux's IPVS does, on kernels that need no ip_vs module. It is
+administered by ipvsadm's command line and measured by its own laboratory.
+
+  imbang attach --client-dev eth0 --server-dev eth1   load the director
+  imbang ipvsadm -A -t 10.20.0.1:80 -s wlc            a virtual service
+  imbang ipvsadm -a -t 10.20.0.1:80 -r 172.16.0.2 -m  a real server
+  imbang status                                       what it is doing
+  imbang detach                                       remove it
+  imbang lab run thesis --quick                       compare ten schedulers
+
+A symlink to this program named ipvsadm behaves as ipvsadm.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(newAttachCommand(), newDetachCommand(), newStatusCommand(), newMarkCommand(),
+		newIpvsadmCommand(), newConformCommand(), newLabCommand(), newVersionCommand())
+	for _, c := range root.Commands() {
+		wrapArgs(c)
+	}
+	return root
+}
+
+// wrapArgs turns complaints about the number of arguments into usage errors.
+func wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{fmt.Errorf("%w (see %s --help)", err, c.CommandPath())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		wrapArgs(sub)
+	}
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conform
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"imbang/internal/director"
+	"imbang/internal/host"
+)
+
+// The names of the cluster's namespaces begin with this.
+const prefix = "imbang-conform"
+
+// side is one of the two networks at the director.
+type side struct {
+	role string // of the namespace that stands for every host of the network
+	dev  string // the director's device
+	net4 netip.Prefix
+	net6 netip.Prefix
+}
+
+var (
+	clientSide = side{"cli", "ext0", netip.MustParsePrefix("10.10.0.0/16"), netip.MustParsePrefix("fd00:10::/64")}
+	serverSide = side{"srv", "int0", netip.MustParsePrefix("172.16.0.0/24"), netip.MustParsePrefix("fd00:16::/64")}
+)
+
+// The hardware addresses of a link: the director's end and the hosts' end.
+const (
+	directorMAC = "02:00:00:00:00:01"
+	hostsMAC    = "02:00:00:00:00:02"
+)
+
+// cluster is the textbook LVS-NAT cluster of the recordings: clients, a
+// director with the virtual addresses, and servers whose way back leads
+// through it.
+type cluster struct {
+	director, clients, servers *host.Namespace
+}
+
+// build makes a cluster; on failure nothing is left of it.
+func build() (*cluster, error) {
+	run, err := host.NewRun(prefix)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{}
+	for role, ns := range map[string]**host.Namespace{"dir": &c.director, "cli": &c.clients, "srv": &c.servers} {
+		if *ns, err = host.NewNamespace(run.Name(role)); err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	if err := c.connect(); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *cluster) connect() error {
+	for _, link := range []struct {
+		side
+		hosts *host.Namespace
+	}{{clientSide, c.clients}, {serverSide, c.servers}} {
+		if err := c.addSide(link.side, link.hosts); err != nil {
+			return err
+		}
+	}
+	var vips []netip.Prefix
+	vip4, vip6 := netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("fd00:20::1")
+	for range 63 {
+		vips = append(vips, netip.PrefixFrom(vip4, 32), netip.PrefixFrom(vip6, 128))
+		vip4, vip6 = vip4.Next(), vip6.Next()
+	}
+	if err := c.director.AddAddresses("lo", vips...); err != nil {
+		return err
+	}
+	return sysctls(c.director, "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0")
+}
+
+// addSide links the namespace of all hosts of a network to the director.
+func (c *cluster) addSide(s side, hosts *host.Namespace) error {
+	err := host.Connect(host.End{NS: c.director, Name: s.dev, MAC: directorMAC},
+		host.End{NS: hosts, Name: "eth0", MAC: hostsMAC}, host.LinkOptions{})
+	if err != nil {
+		return err
+	}
+	gw4, gw6 := s.net4.Addr().Next(), s.net6.Addr().Next()
+	if err := c.director.AddAddresses(s.dev, netip.PrefixFrom(gw4, s.net4.Bits()), netip.PrefixFrom(gw6, 64)); err != nil {
+		return err
+	}
+	own4, own6 := nth(gw4, 253), nth(gw6, 253)
+	if err := hosts.AddAddresses("eth0", netip.PrefixFrom(own4, s.net4.Bits()), netip.PrefixFrom(own6, 64)); err != nil {
+		return err
+	}
+	// The gateway first: once the whole network is local, so is its address.
+	err = hosts.AddRoutes(
+		host.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw4},
+		host.Route{Dst: netip.MustParsePrefix("::/0"), Via: gw6},
+		host.Route{Dst: s.net4, Dev: "lo", Local: true},
+		host.Route{Dst: s.net6, Dev: "lo", Local: true})
+	if err != nil {
+		return err
+	}
+	if err := hosts.AddNeighbours("eth0", directorMAC, gw4, gw6); err != nil {
+		return err
+	}
+	if err := sysctls(hosts, "net.ipv4.ip_nonlocal_bind=1", "net.ipv6.ip_nonlocal_bind=1", "net.ipv4.conf.all.rp_filter=0"); err != nil {
+		return err
+	}
+	return c.director.AddNeighbours(s.dev, hostsMAC, own4, own6)
+}
+
+// know tells the director where hosts of a scenario are. They cannot answer
+// ARP: to a namespace that owns the whole network, the director's question
+// comes from an address of its own.
+func (c *cluster) know(hosts []netip.Addr) error {
+	for _, s := range []side{clientSide, serverSide} {
+		var here []netip.Addr
+		for _, h := range hosts {
+			if s.net4.Contains(h) || s.net6.Contains(h) {
+				here = append(here, h)
+			}
+		}
+		if err := c.director.AddNeighbours(s.dev, hostsMAC, here...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nth(a netip.Addr, n int) netip.Addr {
+	for range n {
+		a = a.Next()
+	}
+	return a
+}
+
+func sysctls(ns *host.Namespace, settings ...string) error {
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		if err := ns.Sysctl(key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach loads a director of its own into the cluster.
+func (c *cluster) attach() error {
+	return c.director.Do(func() error {
+		d, err := director.OpenOrLoad(director.Sizes{Connections: 1 << 16, Services: 256, Servers: 4096})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return d.Attach(clientSide.dev, serverSide.dev)
+	})
+}
+
+// close removes the cluster, the director first: its pins would keep it.
+func (c *cluster) close() error {
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	if c.director != nil {
+		err := c.director.Do(func() error { return director.Detach(true) })
+		if err != nil && !isNotLoaded(err) {
+			keep(fmt.Errorf("remove the director: %w", err))
+		}
+	}
+	for _, ns := range []*host.Namespace{c.clients, c.servers, c.director} {
+		if ns != nil {
+			keep(ns.Close())
+		}
+	}
+	return first
+}
