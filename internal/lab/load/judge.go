@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The generator is behind when it issued less than 99 % of what the schedule
+// offered, or 1 % of the connections started more than 10 ms late. One per
+// cent is the difference the lab wants to resolve between schedulers; 10 ms is
+// far above what sleeping and a burst of replies cost (tens to hundreds of us)
+// and a small part of the response times at which a cluster saturates. The
+// measured lateness stands beside the verdict for those who want less.
+const (
+	minIssued      = 0.99
+	maxLatenessMS  = 10.0
+	saturatedShare = 0.9 // running or waiting to: the thread had no time left
+	starvedShare   = 0.1 // waiting alone: enough to make starts late
+)
+
+// judge decides whether the generator kept its schedule, and if not, why.
+func (r *Result) judge() {
+	g := &r.Generator
+	var what []string
+	if r.IssuedRate < minIssued*r.OfferedRate {
+		what = append(what, fmt.Sprintf("issued %.0f of %.0f connections/s", r.IssuedRate, r.OfferedRate))
+	}
+	if g.Lateness.P99MS > maxLatenessMS {
+		what = append(what, fmt.Sprintf("1 %% of the starts were over %.1f ms late", g.Lateness.P99MS))
+	}
+	if len(what) == 0 {
+		return
+	}
+	g.Behind = true
+	g.Reason = strings.Join(what, ", ") + ": " + r.cause()
+}
+
+// cause names the limit that was met, the certain ones first.
+func (r *Result) cause() string {
+	g, c := &r.Generator, &r.Loss.Client
+	var why []string
+	if c.Descriptors > 0 {
+		why = append(why, fmt.Sprintf("descriptor limit %d (%d connections not opened)", g.DescriptorLimit, c.Descriptors))
+	}
+	if c.Addresses > 0 {
+		why = append(why, fmt.Sprintf("local ports or source addresses (%d connections not opened)", c.Addresses))
+	}
+	if c.Other > 0 {
+		why = append(why, fmt.Sprintf("local errors such as %q (%d connections not opened)", c.lastOther.Error(), c.Other))
+	}
+	share := fmt.Sprintf("a client's thread ran %.0f %% of the time and waited %.0f %% for a CPU that others used",
+		100*g.BusyShare, 100*g.WaitShare)
+	switch {
+	case g.BusyShare+g.WaitShare >= saturatedShare || g.WaitShare >= starvedShare:
+		why = append(why, "CPU: "+share)
+	case len(why) == 0:
+		why = append(why, "no limit found, "+share+": the machine was stopped or slow to wake")
+	}
+	return strings.Join(why, "; ")
+}

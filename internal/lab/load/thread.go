@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// onThread runs f on a thread of its own, which ends with it: f may change
+// the thread's namespace and timer slack and never put them back.
+//
+// The process's first thread is avoided. It cannot end, and everything that
+// reads /proc/self/ns would see the namespace it was left in.
+func onThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// While this goroutine holds the first thread, another one
+			// cannot get it.
+			began := make(chan struct{})
+			go func() {
+				runtime.LockOSThread()
+				close(began)
+				f()
+			}()
+			<-began
+			runtime.UnlockOSThread()
+			return
+		}
+		f() // ends locked, which ends the thread
+	}()
+}
+
+// enterNamespace moves the calling thread into the network namespace at path;
+// an empty path stays.
+func enterNamespace(path string) error {
+	if path == "" {
+		return nil
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("namespace %s: enter: %w (needs CAP_SYS_ADMIN)", path, err)
+	}
+	return nil
+}
+
+// sharpTimers makes the thread's sleeps end when asked rather than up to
+// 50 us later, the kernel's default slack, which would be added to every
+// response time.
+func sharpTimers() {
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+}

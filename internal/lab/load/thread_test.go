@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package load
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// listenElsewhere makes a network namespace with its loopback up and a
+// listener in it. The namespace lives as long as its descriptors.
+func listenElsewhere(t *testing.T) (path string, l net.Listener) {
+	t.Helper()
+	type made struct {
+		ns  int
+		l   net.Listener
+		err error
+	}
+	ch := make(chan made)
+	onThread(func() {
+		var m made
+		defer func() { ch <- m }()
+		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err != nil {
+			return
+		}
+		if m.err = raiseLoopback(); m.err != nil {
+			return
+		}
+		if m.ns, m.err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); m.err != nil {
+			return
+		}
+		m.l, m.err = net.Listen("tcp", "127.0.0.1:0")
+	})
+	m := <-ch
+	if m.err != nil {
+		t.Skipf("needs CAP_SYS_ADMIN for a network namespace: %v", m.err)
+	}
+	t.Cleanup(func() { unix.Close(m.ns) })
+	return fmt.Sprintf("/proc/self/fd/%d", m.ns), m.l
+}
+
+// raiseLoopback sets lo up in the thread's namespace.
+func raiseLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}
+
+func TestClientsInTheirNamespaces(t *testing.T) {
+	here, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, l := listenElsewhere(t)
+	serveOn(t, l, always(page))
+	target := l.Addr().(*net.TCPAddr).AddrPort()
+	inside := Client{Namespace: path, Sources: []netip.Addr{netip.MustParseAddr("127.0.0.9")}}
+
+	r := mustRun(t, Plan{Target: target, Rate: 500, Connections: 60, Clients: []Client{inside, {Namespace: path}, {}}})
+	// The third client is in the namespace of the test, where nobody listens.
+	if r.Replies != 40 || r.Loss != (Loss{Refused: 20}) {
+		t.Errorf("%d replies, loss %+v, want 40 and 20 refused", r.Replies, r.Loss)
+	}
+	for range 50 { // whatever thread this runs on
+		runtime.Gosched()
+		for _, p := range []string{"/proc/self/ns/net", "/proc/thread-self/ns/net"} {
+			if now, err := os.Readlink(p); err != nil || now != here {
+				t.Fatalf("%s is %s (%v), want %s", p, now, err, here)
+			}
+		}
+	}
+}
