@@ -153,8 +153,7 @@ static __always_inline void conn_extend(const struct flow4 *flow, struct conn *c
 
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
 static __always_inline void conn_follow(const struct packet *p, const struct flow4 *flow,
-					struct conn *c, __u32 direction,
-					const struct settings *set)
+					struct conn *c, __u32 direction, const struct settings *set)
 {
 	__u8 state = c->state;
 

@@ -13,7 +13,7 @@ static __always_inline __u16 csum_fold(__u32 sum)
 /* RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). */
 static __always_inline void csum_replace2(__u16 *check, __u16 from, __u16 to)
 {
-	*check = csum_fold((__u16)~*check + (__u16)~from + to);
+	*check = csum_fold((__u16) ~*check + (__u16)~from + to);
 }
 
 static __always_inline void csum_replace4(__u16 *check, __be32 from, __be32 to)

@@ -86,8 +86,7 @@ static __always_inline int conn_out(struct packet *p, struct flow4 *forward,
  * gets a new one: see conn_reuse_mode of Linux, without its lost SYN. */
 static __always_inline int conn_is_over(const struct packet *p, const struct conn *c)
 {
-	return p->tcp_bits & TCP_BIT_SYN &&
-	       (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE);
+	return p->tcp_bits & TCP_BIT_SYN && (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE);
 }
 
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,

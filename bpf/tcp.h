@@ -41,6 +41,7 @@ enum tcp_event {
 #define TCP_ROW 16 /* states in a row, padded */
 
 /* tcp_next[direction][event][state] */
+/* clang-format off */
 static const __u8 tcp_next[3 * 4 * TCP_ROW] = {
 	/* from the client:
 	 *            NO  ES  SS  SR  FW  TW  CL  CW  LA  LI  SA */
@@ -59,6 +60,7 @@ static const __u8 tcp_next[3 * 4 * TCP_ROW] = {
 	/* ACK */     ES, ES, SS, ES, FW, TW, CL, CW, CL, LI, ES, 0, 0, 0, 0, 0,
 	/* RST */     CL, CL, CL, SR, CL, CL, CL, CL, LA, LI, CL, 0, 0, 0, 0, 0,
 };
+/* clang-format on */
 
 #undef NO
 #undef ES

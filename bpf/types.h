@@ -186,14 +186,14 @@ enum conn_flag {
  * server's packets leads here through the reverse table.
  */
 struct conn {
-	__u64 expires;      /* CLOCK_MONOTONIC [ns], moved by each packet */
-	union address addr; /* of the server */
-	__u32 tick;         /* of its appointment on the wheel */
+	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by each packet */
+	union address addr;        /* of the server */
+	__u32 tick;                /* of its appointment on the wheel */
 	struct bpf_spin_lock lock; /* of state and flags */
-	__u32 server; /* id */
-	__be16 port;  /* of the server */
-	__u8 state;   /* enum conn_state */
-	__u8 flags;   /* enum conn_flag */
+	__u32 server;              /* id */
+	__be16 port;               /* of the server */
+	__u8 state;                /* enum conn_state */
+	__u8 flags;                /* enum conn_flag */
 };
 
 #define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes */
@@ -274,7 +274,7 @@ enum change_event {
 struct change {
 	struct service service; /* after the change */
 	enum change_event event;
-	__u32 position;         /* CHANGE_DELETE: in order of addition, before */
+	__u32 position; /* CHANGE_DELETE: in order of addition, before */
 };
 
 /* Why a packet was not simply forwarded. Names are read from BTF: the word

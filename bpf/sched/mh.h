@@ -25,22 +25,22 @@ static __always_inline __u64 mh_rotate(__u64 v, __u32 by)
 	return v << by | v >> (64 - by);
 }
 
-#define MH_ROUND                           \
-	do {                               \
-		v0 += v1;                  \
-		v1 = mh_rotate(v1, 13);    \
-		v1 ^= v0;                  \
-		v0 = mh_rotate(v0, 32);    \
-		v2 += v3;                  \
-		v3 = mh_rotate(v3, 16);    \
-		v3 ^= v2;                  \
-		v0 += v3;                  \
-		v3 = mh_rotate(v3, 21);    \
-		v3 ^= v0;                  \
-		v2 += v1;                  \
-		v1 = mh_rotate(v1, 17);    \
-		v1 ^= v2;                  \
-		v2 = mh_rotate(v2, 32);    \
+#define MH_ROUND                        \
+	do {                            \
+		v0 += v1;               \
+		v1 = mh_rotate(v1, 13); \
+		v1 ^= v0;               \
+		v0 = mh_rotate(v0, 32); \
+		v2 += v3;               \
+		v3 = mh_rotate(v3, 16); \
+		v3 ^= v2;               \
+		v0 += v3;               \
+		v3 = mh_rotate(v3, 21); \
+		v3 ^= v0;               \
+		v2 += v1;               \
+		v1 = mh_rotate(v1, 17); \
+		v1 ^= v2;               \
+		v2 = mh_rotate(v2, 32); \
 	} while (0)
 
 /* hsiphash_1u32 of a 64-bit kernel: SipHash-1-3 of four bytes. */

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -90,14 +91,30 @@ administered by ipvsadm's command line and measured by its own laboratory.
 A symlink to this program named ipvsadm behaves as ipvsadm.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          knownVerb,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newAttachCommand(), newDetachCommand(), newStatusCommand(), newMarkCommand(),
-		newIpvsadmCommand(), newConformCommand(), newLabCommand(), newVersionCommand())
+		newIpvsadmCommand(), newConformCommand(), newLabCommand(), newBenchCommand(), newVersionCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)
 	}
 	return root
+}
+
+// knownVerb refuses what is no verb, and says in the same line what may have
+// been meant.
+func knownVerb(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q (see imbang --help)", args[0])
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		err = fmt.Errorf("unknown command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
+	}
+	return usageError{err}
 }
 
 // wrapArgs turns complaints about the number of arguments into usage errors.

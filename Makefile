@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` lists the targets. Everything that needs root says so itself.
+
+BIN      := bin/imbang
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+GO       ?= go
+SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+export CGO_ENABLED = 0
+
+# Where the kernel's user-space headers keep asm/types.h on this machine.
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null || echo x86_64-linux-gnu)
+export BPF_CFLAGS ?= -idirafter /usr/include/$(MULTIARCH)
+
+# Debian's packages for each target.
+RUN_PACKAGES  := nginx-light iproute2
+TEST_PACKAGES := $(RUN_PACKAGES) netbase
+BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
+LINT_PACKAGES := clang-format
+
+.DEFAULT_GOAL := help
+.PHONY: help build generate check-generate test test-race lint format demo bench clean install
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/imbang, and bin/ipvsadm as a link to it
+	$(GO) build -trimpath -ldflags '-s -w -X imbang/internal/cli.Version=$(VERSION)' -o $(BIN) ./cmd/imbang
+	@ln -sf imbang bin/ipvsadm
+
+install: build ## copy imbang to /usr/local/sbin
+	$(SUDO) install -m 0755 $(BIN) /usr/local/sbin/imbang
+
+generate: ## compile the data plane (needs clang and libbpf-dev)
+	@build/need $(BPF_PACKAGES)
+	$(GO) generate ./internal/bpfobj
+
+check-generate: generate ## fail if the committed objects are not those of the sources
+	git diff --exit-code --stat -- internal/bpfobj
+
+test: ## run every test; as root, or the privileged ones are skipped
+	@build/need $(TEST_PACKAGES)
+	build/test $(TESTFLAGS)
+
+test-race: ## the same under the race detector (needs gcc)
+	CGO_ENABLED=1 build/test -race $(TESTFLAGS)
+
+lint: ## formatting, vet, staticcheck, modules
+	@build/need $(LINT_PACKAGES)
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+	clang-format --dry-run --Werror bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h
+
+format: ## format Go and C
+	gofmt -w .
+	clang-format -i bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h
+
+demo: ## compare ten schedulers on this machine, in under three minutes (root)
+	@build/need $(RUN_PACKAGES)
+	@$(MAKE) --no-print-directory build
+	$(SUDO) $(BIN) lab run thesis --quick
+
+bench: build ## a 100 MB download through the director against plain forwarding (root)
+	@build/need $(RUN_PACKAGES)
+	$(SUDO) $(BIN) bench bulk
+
+clean: ## remove what the targets made
+	rm -rf bin

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package acceptance tests the program as its users have it: a binary, its
+// commands, their words and exit statuses, on real traffic.
+package acceptance
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
+)
+
+// executable is built once for all tests.
+var executable string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "imbang-acceptance")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		// Another user runs it too, to be refused.
+		if err := os.Chmod(dir, 0o755); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		executable = filepath.Join(dir, "imbang")
+		build := exec.Command("go", "build", "-o", executable, "../../cmd/imbang")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for network namespaces and BPF")
+	}
+}
+
+// outcome is what a command did.
+type outcome struct {
+	stdout, stderr string
+	status         int
+}
+
+// imbang runs the program in a namespace (nil: where we are).
+func imbang(t *testing.T, ns *host.Namespace, stdin string, args ...string) outcome {
+	t.Helper()
+	return runAs(t, ns, nil, stdin, args...)
+}
+
+func runAs(t *testing.T, ns *host.Namespace, who *syscall.Credential, stdin string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.Command(executable, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	cmd.Dir = t.TempDir()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+	if who != nil {
+		cmd.Dir = "/"
+	}
+	start := cmd.Start
+	if ns != nil {
+		start = func() error { return ns.Start(cmd) }
+	}
+	if err := start(); err != nil {
+		t.Fatalf("imbang %s: %v", strings.Join(args, " "), err)
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("imbang %s: %v", strings.Join(args, " "), err)
+	}
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must runs a command that has to succeed.
+func must(t *testing.T, ns *host.Namespace, stdin string, args ...string) string {
+	t.Helper()
+	o := imbang(t, ns, stdin, args...)
+	if o.status != 0 {
+		t.Fatalf("imbang %s: status %d: %s", strings.Join(args, " "), o.status, o.stderr)
+	}
+	return o.stdout
+}
+
+// newNamespace makes one namespace for a director that has no traffic.
+func newNamespace(t *testing.T) *host.Namespace {
+	t.Helper()
+	run, err := host.NewRun("imbang-acceptance")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := host.NewNamespace(run.Name("dir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		imbang(t, ns, "", "detach")
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ns
+}
+
+// newCluster builds a cluster with nginx on three real servers and a director
+// that balances them.
+func newCluster(t *testing.T) *topology.Cluster {
+	t.Helper()
+	needRoot(t)
+	run, err := host.NewRun(topology.Prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := topology.Build(run, topology.Spec{ClientNamespaces: 1, ClientAddresses: 20, Servers: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		imbang(t, c.Director, "", "detach")
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	files := t.TempDir()
+	for _, s := range c.Servers {
+		n, err := server.Start(s.Namespace, s.Name, 375, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(n.Stop)
+	}
+	must(t, c.Director, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
+	table := fmt.Sprintf("-A -t %s:80 -s rr\n", c.Virtual())
+	for _, s := range c.Servers {
+		table += fmt.Sprintf("-a -t %s:80 -r %s:80 -m\n", c.Virtual(), s.Addr)
+	}
+	must(t, c.Director, table, "ipvsadm", "-R")
+	return c
+}

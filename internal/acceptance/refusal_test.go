@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"imbang/internal/host"
+)
+
+// Bad input gets one clear line and a status, and changes nothing.
+func TestRefusals(t *testing.T) {
+	needRoot(t)
+	ns := newNamespace(t)
+	must(t, ns, "", "ipvsadm", "-A", "-t", "10.20.0.1:80", "-s", "rr")
+	files := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(files, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	badStudy := write("bad.yaml", "name: bad\nrepeats: many\n")
+	unknownKey := write("unknown.yaml", "name: bad\nrepaets: 3\n")
+	notRecording := write("broken.json", `{"scenario": {`)
+
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string // in the one line of standard error
+	}{
+		{"no devices", []string{"attach"}, 2, "attach needs --client-dev and --server-dev"},
+		{"no such device", []string{"attach", "--client-dev", "nosuch0", "--server-dev", "lo"}, 3, `no such device "nosuch0"`},
+		{"not Ethernet", []string{"attach", "--client-dev", "lo", "--server-dev", "lo"}, 3, "device lo does not carry Ethernet frames"},
+		{"other size", []string{"attach", "--client-dev", "lo", "--server-dev", "lo", "--max-connections", "7"}, 3, "sizes are fixed when it is loaded"},
+		{"unknown verb", []string{"atach"}, 2, `unknown command "atach"`},
+		{"unknown flag", []string{"status", "--bogus"}, 2, "unknown flag: --bogus"},
+		{"unknown output", []string{"status", "-o", "xml"}, 2, `unknown output format "xml" (text or json)`},
+		{"not a mark", []string{"mark", "add", "10.0.0.0/8", "zero"}, 2, `"zero" is not a mark`},
+		{"not a prefix", []string{"mark", "add", "10.0.0/8", "3"}, 2, `"10.0.0/8" is not an address or prefix`},
+		{"no rule", []string{"mark", "delete", "10.0.0.0/8"}, 3, "no mark rule for 10.0.0.0/8"},
+		{"no scenario", []string{"conform"}, 2, "requires at least 1 arg"},
+		{"no file", []string{"conform", "/nonexistent.json"}, 3, "/nonexistent.json: no such file"},
+		{"broken scenario", []string{"conform", notRecording}, 3, "not a recorded scenario"},
+		{"no study", []string{"lab", "run"}, 2, "name one study"},
+		{"unknown study", []string{"lab", "run", "nosuch"}, 2, "nosuch"},
+		{"malformed study", []string{"lab", "run", badStudy}, 2, "bad.yaml:2:"},
+		{"unknown key", []string{"lab", "run", unknownKey}, 2, "unknown.yaml:2:"},
+		{"service exists", []string{"ipvsadm", "-A", "-t", "10.20.0.1:80"}, 255, "Service already exists"},
+		{"not an address", []string{"ipvsadm", "-A", "-t", "10.20.0.999:80"}, 2, "illegal virtual server address[:port] specified"},
+		{"no such service", []string{"ipvsadm", "-a", "-t", "10.20.0.9:80", "-r", "172.16.0.2"}, 255, "Service not defined"},
+		{"unknown scheduler", []string{"ipvsadm", "-E", "-t", "10.20.0.1:80", "-s", "nosuch"}, 255, "Scheduler or persistence engine not found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := must(t, ns, "", "ipvsadm", "-Sn")
+			o := imbang(t, ns, "", c.args...)
+			if o.status != c.status {
+				t.Errorf("status %d, want %d", o.status, c.status)
+			}
+			if !strings.Contains(o.stderr, c.want) || strings.Count(o.stderr, "\n") != 1 || o.stdout != "" {
+				t.Errorf("said %q and printed %q, want one line with %q", o.stderr, o.stdout, c.want)
+			}
+			if after := must(t, ns, "", "ipvsadm", "-Sn"); after != before {
+				t.Errorf("the table changed:\n%s", after)
+			}
+		})
+	}
+}
+
+func TestRefusesOrdinaryUsers(t *testing.T) {
+	needRoot(t)
+	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
+	for _, args := range [][]string{
+		{"attach", "--client-dev", "lo", "--server-dev", "lo"},
+		{"detach"},
+		{"status"},
+		{"ipvsadm", "-Ln"},
+		{"ipvsadm", "-A", "-t", "10.20.0.1:80"},
+		{"lab", "run", "thesis"},
+		{"bench", "bulk"},
+	} {
+		o := runAs(t, nil, nobody, "", args...)
+		if o.status == 0 || !strings.Contains(o.stderr, "root") || strings.Count(o.stderr, "\n") != 1 {
+			t.Errorf("imbang %s: status %d, said %q; want one line that names root", strings.Join(args, " "), o.status, o.stderr)
+		}
+	}
+}
+
+func TestNothingIsLoadedNothingIsLeft(t *testing.T) {
+	needRoot(t)
+	run, err := host.NewRun("imbang-acceptance")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := host.NewNamespace(run.Name("dir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	for _, args := range [][]string{{"status"}, {"detach"}} {
+		o := imbang(t, ns, "", args...)
+		if o.status != 3 || !strings.Contains(o.stderr, "no director is loaded") {
+			t.Errorf("imbang %s: status %d, said %q", args[0], o.status, o.stderr)
+		}
+	}
+	must(t, ns, "", "ipvsadm", "-A", "-t", "10.20.0.1:80")
+	must(t, ns, "", "detach")
+	if o := imbang(t, ns, "", "status"); o.status != 3 {
+		t.Errorf("after detach, status said %q", o.stdout)
+	}
+}

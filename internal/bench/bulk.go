@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures imbang's own cost against that of doing without it,
+// in one run, both sides taking turns.
+//
+// It builds its cluster with the lab's topology, servers and engines, and
+// drives imbang by its commands. It does not look into BPF.
+package bench
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/engine"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/stats"
+	"imbang/internal/lab/topology"
+)
+
+// BulkConfig says what to download, and how often.
+type BulkConfig struct {
+	Megabytes  int    // size of the file, 10^6 bytes each
+	Pairs      int    // downloads of each side
+	Executable string // this program
+	Progress   func(done, all int)
+}
+
+// BulkResult compares a download through the director with one that the
+// kernel merely forwards, in the same topology.
+type BulkResult struct {
+	Megabytes int           `json:"megabytes"`
+	Intact    bool          `json:"intact"` // SHA-256 of every side's first download
+	SHA256    string        `json:"sha256"`
+	Imbang    stats.Summary `json:"imbang_mb_per_s"`
+	Direct    stats.Summary `json:"direct_mb_per_s"`
+	Ratio     stats.Summary `json:"ratio"` // imbang / direct, pair by pair
+}
+
+// sides are what takes turns; the ratio is the first over the second.
+var sides = [2]string{"imbang", "direct"}
+
+const bulkFile = "bulk.bin"
+
+// bulk is a run in progress.
+type bulk struct {
+	BulkConfig
+	cluster *topology.Cluster
+	servers []*server.Nginx
+	sum     string // of the file, hexadecimal
+}
+
+// Bulk carries the comparison out. Nothing is left behind.
+func Bulk(ctx context.Context, c BulkConfig) (result *BulkResult, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("not permitted: the benchmark makes network namespaces; run it as root, with sudo")
+	}
+	if _, err := host.Sweep(topology.Prefix); err != nil {
+		return nil, err
+	}
+	name, err := host.NewRun(topology.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	files, err := os.MkdirTemp("", name.String())
+	if err != nil {
+		return nil, fmt.Errorf("temporary directory: %w", err)
+	}
+	b := &bulk{BulkConfig: c}
+	defer func() { err = errors.Join(err, b.down(), os.RemoveAll(files)) }()
+	if err := b.up(name, files); err != nil {
+		return nil, err
+	}
+	return b.compare(ctx)
+}
+
+// up builds the cluster, with the same file on every server.
+func (b *bulk) up(name host.Run, files string) error {
+	var err error
+	if b.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: 1, Servers: 3}); err != nil {
+		return err
+	}
+	original := filepath.Join(files, bulkFile)
+	if b.sum, err = writeRandom(original, b.Megabytes); err != nil {
+		return err
+	}
+	for _, s := range b.cluster.Servers {
+		n, err := server.Start(s.Namespace, s.Name, 375, files)
+		if err != nil {
+			return err
+		}
+		b.servers = append(b.servers, n)
+		if err := os.Link(original, filepath.Join(files, s.Name, "html", bulkFile)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bulk) down() error {
+	for _, s := range b.servers {
+		s.Stop()
+	}
+	if b.cluster == nil {
+		return nil
+	}
+	return b.cluster.Close()
+}
+
+// writeRandom writes a file whose content repeats nowhere, and returns its
+// SHA-256.
+func writeRandom(path string, megabytes int) (string, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	source := rand.NewChaCha8([32]byte{1})
+	_, err = io.CopyN(io.MultiWriter(f, h), source, int64(megabytes)*1e6)
+	return fmt.Sprintf("%x", h.Sum(nil)), errors.Join(err, f.Close())
+}
+
+func (b *bulk) compare(ctx context.Context) (*BulkResult, error) {
+	r := &BulkResult{Megabytes: b.Megabytes, Intact: true, SHA256: b.sum}
+	speeds := map[string][]float64{}
+	var ratios []float64
+	for pair := range b.Pairs {
+		// The order alternates, so that neither side always comes first.
+		for turn := range 2 {
+			side := sides[(pair+turn)%2]
+			speed, intact, err := b.download(ctx, side, pair == 0)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", side, err)
+			}
+			r.Intact = r.Intact && intact
+			speeds[side] = append(speeds[side], speed)
+			if b.Progress != nil {
+				b.Progress(2*pair+turn+1, 2*b.Pairs)
+			}
+		}
+		ratios = append(ratios, speeds[sides[0]][pair]/speeds[sides[1]][pair])
+	}
+	r.Imbang, r.Direct = stats.Summarize(speeds["imbang"]), stats.Summarize(speeds["direct"])
+	r.Ratio = stats.Summarize(ratios)
+	return r, nil
+}
+
+// download fetches the file on a freshly started side and returns the speed in
+// MB/s. With verify it is fetched once more before, to check every byte:
+// hashing would slow the timed download down.
+func (b *bulk) download(ctx context.Context, side string, verify bool) (speed float64, intact bool, err error) {
+	e, ok := engine.New(side, b.Executable)
+	if !ok {
+		return 0, false, fmt.Errorf("no engine of that name")
+	}
+	setup := engine.Setup{Cluster: b.cluster, Scheduler: "rr", Weights: []int{1, 1, 1}}
+	instance, err := e.Start(ctx, setup)
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { err = errors.Join(err, instance.Stop(context.WithoutCancel(ctx))) }()
+	client := b.cluster.Clients[0].Namespace
+	if err := b.servers[0].WaitReady(ctx, client, netip.AddrPortFrom(b.cluster.Servers[0].Addr, server.Port), 375); err != nil {
+		return 0, false, err
+	}
+	intact = true
+	if verify {
+		h := sha256.New()
+		if _, err := fetch(ctx, client, instance.Target().String(), h, b.Megabytes); err != nil {
+			return 0, false, err
+		}
+		intact = fmt.Sprintf("%x", h.Sum(nil)) == b.sum
+	}
+	elapsed, err := fetch(ctx, client, instance.Target().String(), nil, b.Megabytes)
+	return float64(b.Megabytes) / elapsed.Seconds(), intact, err
+}
+
+// fetch downloads the file once over a connection of its own.
+func fetch(ctx context.Context, from *host.Namespace, target string, h hash.Hash, megabytes int) (time.Duration, error) {
+	var conn net.Conn
+	start := time.Now()
+	err := from.Do(func() (err error) {
+		conn, err = (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp", target)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := conn.SetDeadline(start.Add(time.Minute)); err != nil {
+		return 0, err
+	}
+	if _, err := fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: bulk\r\nConnection: close\r\n\r\n", bulkFile); err != nil {
+		return 0, err
+	}
+	reader := bufio.NewReaderSize(conn, 1<<18)
+	reply, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer reply.Body.Close()
+	var sink io.Writer = h
+	if h == nil {
+		sink = struct{ io.Writer }{io.Discard} // not io.Discard's own small buffer
+	}
+	n, err := io.CopyBuffer(sink, reply.Body, make([]byte, 1<<18))
+	if err == nil && (n != int64(megabytes)*1e6 || reply.StatusCode != http.StatusOK) {
+		err = fmt.Errorf("status %d with %d bytes, want 200 with %d", reply.StatusCode, n, int64(megabytes)*1e6)
+	}
+	return time.Since(start), err
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cheggaaa/pb/v3"
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"imbang/internal/bench"
+)
+
+func newBenchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the director's cost against plain forwarding",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newBenchBulkCommand())
+	return c
+}
+
+func newBenchBulkCommand() *cobra.Command {
+	var out outputFlag
+	config := bench.BulkConfig{}
+	c := &cobra.Command{
+		Use:   "bulk",
+		Short: "Download a large file through the director and without it",
+		Long: `Builds a cluster in network namespaces and downloads one file by turns through
+the director and by plain kernel forwarding to one of the same servers. Checks
+every byte of the first download of each, and prints medians, ranges and the
+ratio of the two, pair by pair.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if err := out.check(); err != nil {
+				return err
+			}
+			if config.Megabytes < 1 || config.Pairs < 1 {
+				return usageError{errors.New("--megabytes and --pairs: want 1 or more")}
+			}
+			if config.Executable, err = os.Executable(); err != nil {
+				return fmt.Errorf("find our own program: %w", err)
+			}
+			if isatty.IsTerminal(os.Stderr.Fd()) {
+				bar := pb.New(2 * config.Pairs).SetWriter(os.Stderr).Start()
+				defer bar.Finish()
+				config.Progress = func(done, _ int) { bar.SetCurrent(int64(done)) }
+			}
+			r, err := bench.Bulk(c.Context(), config)
+			if err != nil {
+				return err
+			}
+			err = out.print(c.OutOrStdout(), r, func(w io.Writer) error { return printBulk(w, r) })
+			if err == nil && !r.Intact {
+				err = errNotAsHoped
+			}
+			return err
+		},
+	}
+	out.register(c)
+	c.Flags().IntVar(&config.Megabytes, "megabytes", 100, "size of the file, in 10^6 bytes")
+	c.Flags().IntVar(&config.Pairs, "pairs", 9, "downloads of each side")
+	return c
+}
+
+func printBulk(w io.Writer, r *bench.BulkResult) error {
+	intact := "intact"
+	if !r.Intact {
+		intact = "CORRUPTED"
+	}
+	fmt.Fprintf(w, "%d MB file, SHA-256 %s..., %s\n", r.Megabytes, r.SHA256[:16], intact)
+	fmt.Fprintf(w, "through the director  %7.0f MB/s (%.0f to %.0f)\n", r.Imbang.Median, r.Imbang.Min, r.Imbang.Max)
+	fmt.Fprintf(w, "plain forwarding      %7.0f MB/s (%.0f to %.0f)\n", r.Direct.Median, r.Direct.Min, r.Direct.Max)
+	_, err := fmt.Fprintf(w, "ratio                 %7.2f      (%.2f to %.2f), median and range of %d pairs\n", r.Ratio.Median, r.Ratio.Min, r.Ratio.Max, r.Ratio.N)
+	return err
+}
