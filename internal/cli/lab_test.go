@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// runLab runs `imbang lab` with arguments that must be refused before anything
+// is built, and returns the status and what it says.
+func runLab(args ...string) (int, string) {
+	var stdout, stderr bytes.Buffer
+	status := execute(context.Background(), append([]string{"lab"}, args...), strings.NewReader(""), &stdout, &stderr)
+	return status, strings.TrimSpace(stdout.String() + stderr.String())
+}
+
+func TestLabRefusesBadUsage(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("name: bad\nrepeatz: 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run"}, "imbang: name one study: thesis, or the path of a YAML file (see imbang lab run --help)"},
+		{[]string{"run", "thesiz"}, `imbang: study "thesiz": there is none of that name; built in are: thesis; or give the path of a YAML file`},
+		{[]string{"run", bad}, "imbang: " + bad + `:2:1: unknown key "repeatz": known here are name, title, source, cluster, load, engines, schedulers, repeats, quick, published`},
+		{[]string{"run", "thesis", "--engines", "ipvs"}, `imbang: --engines: "ipvs" is unknown: want some of imbang, direct`},
+		{[]string{"run", "thesis", "--engines", ""}, "imbang: --engines: want at least one, and none empty"},
+		{[]string{"run", "thesis", "--schedulers", "rr,rr"}, "imbang: --schedulers: one is given twice"},
+		{[]string{"run", "thesis", "--rates", "0"}, "imbang: --rates: 0 is out of range: want connections per second, above 0 and at most 1000000"},
+		{[]string{"run", "thesis", "--repeats", "0"}, "imbang: --repeats 0: want 1 or more"},
+		{[]string{"run", "thesis", "--connections", "0"}, "imbang: --connections 0: want 1 or more"},
+		{[]string{"run", "thesis", "--arrivals", "bursty"}, `imbang: --arrivals: arrivals "bursty": want constant or poisson`},
+		{[]string{"run", "thesis", "--output", "xml"}, `imbang: unknown output format "xml" (text or json)`},
+		{[]string{"run", "thesis", "--fast"}, "imbang: unknown flag: --fast"},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			if status, said := runLab(c.args...); status != statusUsage || said != c.want {
+				t.Errorf("status %d, %s\nwant %d, %s", status, said, statusUsage, c.want)
+			}
+		})
+	}
+}
+
+func TestLabReportNeedsARun(t *testing.T) {
+	dir := t.TempDir()
+	status, said := runLab("report", dir)
+	if status != statusFailed || !strings.Contains(said, "is "+dir+" the directory of a run?") {
+		t.Errorf("status %d, %s", status, said)
+	}
+}

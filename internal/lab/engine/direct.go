@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"net/netip"
+
+	"imbang/internal/lab/server"
+)
+
+// direct is no balancer at all: clients reach the first real server through
+// the director's plain forwarding. It is the measure of what the machine, the
+// network and one server can do.
+type direct struct{}
+
+func (direct) Name() string   { return "direct" }
+func (direct) Balances() bool { return false }
+
+func (direct) Start(_ context.Context, s Setup) (Instance, error) {
+	return directInstance{netip.AddrPortFrom(s.Cluster.Servers[0].Addr, server.Port)}, nil
+}
+
+type directInstance struct{ target netip.AddrPort }
+
+func (d directInstance) Target() netip.AddrPort         { return d.target }
+func (directInstance) CPU(context.Context) (CPU, error) { return CPU{}, nil }
+func (directInstance) Stop(context.Context) error       { return nil }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
+)
+
+// imbang is this program, driven by the same commands that its users type.
+type imbang struct{ executable string }
+
+func (*imbang) Name() string   { return "imbang" }
+func (*imbang) Balances() bool { return true }
+
+// Start attaches the data plane and loads the table of an LVS-NAT cluster. A
+// new data plane has no connection of an earlier cell.
+func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
+	i := &imbangInstance{engine: e, ns: s.Cluster.Director, target: netip.AddrPortFrom(s.Cluster.Virtual(), server.Port)}
+	_, err := i.command(ctx, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
+	if err == nil {
+		_, err = i.command(ctx, table(i.target, s), "ipvsadm", "-R")
+	}
+	if err != nil {
+		// What was attached before a failure or Ctrl-C must go all the same.
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+		defer cancel()
+		_ = i.Stop(clean) // nothing may have been attached yet
+		return nil, err
+	}
+	return i, nil
+}
+
+// table is the service in ipvsadm's own language, as `ipvsadm -S` saves it.
+func table(vip netip.AddrPort, s Setup) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "-A -t %s -s %s\n", vip, s.Scheduler)
+	for i, srv := range s.Cluster.Servers {
+		fmt.Fprintf(&b, "-a -t %s -r %s -m -w %d\n", vip, netip.AddrPortFrom(srv.Addr, server.Port), s.Weights[i])
+	}
+	return b.String()
+}
+
+// imbangInstance is an attached data plane.
+type imbangInstance struct {
+	engine *imbang
+	ns     *host.Namespace
+	target netip.AddrPort
+}
+
+func (i *imbangInstance) Target() netip.AddrPort { return i.target }
+
+// status is the part of `imbang status --output json` that is needed here.
+type status struct {
+	Programs []struct {
+		Name      string `json:"name"`
+		RunTimeNS uint64 `json:"run_time_ns"`
+		RunCount  uint64 `json:"run_count"`
+	} `json:"programs"`
+}
+
+// CPU adds up the run time of the data plane's programs.
+func (i *imbangInstance) CPU(ctx context.Context) (CPU, error) {
+	out, err := i.command(ctx, "", "status", "--output", "json")
+	if err != nil {
+		return CPU{}, err
+	}
+	var s status
+	if err := json.Unmarshal(out, &s); err != nil {
+		return CPU{}, fmt.Errorf("imbang status --output json: %w", err)
+	}
+	c := CPU{Known: len(s.Programs) > 0}
+	for _, p := range s.Programs {
+		c.Time += time.Duration(p.RunTimeNS)
+		c.Runs += p.RunCount
+	}
+	return c, nil
+}
+
+func (i *imbangInstance) Stop(ctx context.Context) error {
+	_, err := i.command(ctx, "", "detach")
+	return err
+}
+
+// commandTimeout is far above what any of the commands takes.
+const commandTimeout = 20 * time.Second
+
+// command runs this program in the director's namespace and returns its
+// standard output. An error carries the command and what it said.
+func (i *imbangInstance) command(ctx context.Context, stdin string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, i.engine.executable, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	// Ctrl-C is for the lab: a half-applied command would have to be undone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := i.ns.Start(cmd); err != nil {
+		return nil, fmt.Errorf("imbang %s: %w", strings.Join(args, " "), err)
+	}
+	err := cmd.Wait()
+	if err == nil {
+		return stdout.Bytes(), nil
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+		return nil, cause
+	}
+	said := strings.TrimSpace(stderr.String())
+	if said == "" {
+		said = err.Error()
+	}
+	return nil, fmt.Errorf("imbang %s: %s", strings.Join(args, " "), said)
+}

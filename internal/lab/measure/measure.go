@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package measure reads how much work the machine did: processes, BPF
+// programs, the whole of it, and how fast it is at this minute.
+//
+// It avoids figures sampled by the timer tick: at a fixed request rate the
+// work falls in step with the tick and such figures are wrong by factors. It
+// decides nothing and imports nothing of this module.
+package measure
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// EnableBPFStats makes the kernel count run time and runs of every BPF program
+// until the returned value is closed. It costs some tens of nanoseconds a run.
+func EnableBPFStats() (io.Closer, error) {
+	c, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return nil, fmt.Errorf("BPF statistics: %w", err)
+	}
+	return c, nil
+}
+
+// ProcessTime is the CPU time of a single-threaded process to the nanosecond
+// (/proc/PID/schedstat), softirq work that ran in its context included.
+func ProcessTime(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	var ns int64
+	if _, err := fmt.Fscan(bytes.NewReader(b), &ns); err != nil {
+		return 0, fmt.Errorf("/proc/%d/schedstat: %w", pid, err)
+	}
+	return time.Duration(ns), nil
+}
+
+// Machine is a reading of the whole machine.
+type Machine struct {
+	At   time.Time
+	Idle time.Duration // over all CPUs since boot
+	CPUs int
+}
+
+// ReadMachine takes a reading.
+func ReadMachine() (Machine, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return Machine{}, err
+	}
+	m, err := parseStat(string(b))
+	m.At = time.Now()
+	return m, err
+}
+
+// parseStat reads the idle and iowait columns of /proc/stat (proc(5)), in
+// ticks of 1/100 s. Unlike the busy columns they are kept by the clock.
+func parseStat(text string) (m Machine, err error) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 6 || !strings.HasPrefix(f[0], "cpu") {
+			continue
+		}
+		if f[0] != "cpu" {
+			m.CPUs++
+			continue
+		}
+		for _, s := range f[4:6] {
+			ticks, err := strconv.ParseInt(s, 10, 64)
+			if err != nil {
+				return m, fmt.Errorf("/proc/stat: %w", err)
+			}
+			m.Idle += time.Duration(ticks) * 10 * time.Millisecond
+		}
+	}
+	if m.CPUs == 0 {
+		return m, fmt.Errorf("/proc/stat: no CPUs")
+	}
+	return m, nil
+}
+
+// BusySince is the share of the machine, 0 to 1, that was not idle since an
+// earlier reading: elapsed x CPUs - idle. Time that a hypervisor took away
+// counts as busy.
+func (m Machine) BusySince(before Machine) float64 {
+	total := m.At.Sub(before.At) * time.Duration(m.CPUs)
+	if total <= 0 {
+		return 0
+	}
+	return min(1, max(0, 1-float64(m.Idle-before.Idle)/float64(total)))
+}
+
+// calibrationLoops makes the fixed loop take some milliseconds.
+const calibrationLoops = 4 << 20
+
+// Calibrate times a fixed loop on one CPU, best of three. Virtual machines
+// change speed within minutes; a figure taken beside each sample shows it.
+func Calibrate() time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	best := time.Duration(1<<63 - 1)
+	for range 3 {
+		start := time.Now()
+		x := uint64(88172645463325252)
+		for range calibrationLoops { // xorshift: each step needs the last
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+		}
+		calibrationSink = x
+		best = min(best, time.Since(start))
+	}
+	return best
+}
+
+// calibrationSink keeps the compiler from dropping the loop.
+var calibrationSink uint64
+
+// settleEnough is the idle share at which the machine counts as quiet.
+const settleEnough = 0.9
+
+// Settle waits until the machine is quiet, at most for the time given, so that
+// a cell does not pay for what the one before left behind.
+func Settle(most time.Duration) {
+	const look = 40 * time.Millisecond
+	before, err := ReadMachine()
+	for deadline := time.Now().Add(most); err == nil && time.Now().Before(deadline); {
+		time.Sleep(look)
+		var now Machine
+		if now, err = ReadMachine(); err == nil && now.BusySince(before) < 1-settleEnough {
+			return
+		}
+		before = now
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"imbang/internal/lab/record"
+)
+
+// TablesFile is the report for people, in the directory of the run.
+const TablesFile = "tables.txt"
+
+// Write reports on the run stored in a directory: it makes the report, stores
+// tables.txt and one CSV file a metric beside the samples, and returns it.
+func Write(dir string) (*Report, error) {
+	stored, err := record.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := New(stored)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(filepath.Join(dir, TablesFile), rep.Text); err != nil {
+		return nil, err
+	}
+	for _, m := range metrics {
+		if err := writeFile(filepath.Join(dir, m.Key+".csv"), func(w io.Writer) error { return rep.metricCSV(w, m) }); err != nil {
+			return nil, err
+		}
+	}
+	if err := writeFile(filepath.Join(dir, "spread.csv"), rep.spreadCSV); err != nil {
+		return nil, err
+	}
+	return rep, writeFile(filepath.Join(dir, "loss_causes.csv"), rep.causesCSV)
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return fmt.Errorf("report: %s: %w", path, err)
+	}
+	return f.Close()
+}
+
+// JSON writes the report for programs.
+func (rep *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(rep)
+}
+
+// eachCell calls f with every cell and the columns that identify it.
+func (rep *Report) eachCell(f func(id []string, c Cell)) {
+	for _, sec := range rep.Sections {
+		for _, row := range sec.Rows {
+			for _, c := range row.Cells {
+				name := sec.Engine
+				if c.Scheduler == "" {
+					name = c.Column
+				}
+				f([]string{name, sec.Arrivals, number(row.Rate), c.Scheduler}, c)
+			}
+		}
+	}
+}
+
+var idColumns = []string{"engine", "arrivals", "rate", "scheduler"}
+
+// table writes one CSV file: a head, then the rows that rowsOf gives for each
+// cell.
+func (rep *Report) table(w io.Writer, columns []string, rowsOf func(Cell) [][]string) error {
+	out := csv.NewWriter(w)
+	_ = out.Write(append(append([]string(nil), idColumns...), columns...)) // Error tells
+	rep.eachCell(func(id []string, c Cell) {
+		for _, row := range rowsOf(c) {
+			_ = out.Write(append(append([]string(nil), id...), row...))
+		}
+	})
+	out.Flush()
+	return out.Error()
+}
+
+// metricCSV has one row a cell.
+func (rep *Report) metricCSV(w io.Writer, m Metric) error {
+	unit := "[" + m.Unit + "]"
+	columns := []string{"published " + unit, "median " + unit, "min " + unit, "max " + unit, "runs", "ranked", "marks"}
+	return rep.table(w, columns, func(c Cell) [][]string {
+		v := c.Values[m.Key]
+		row := []string{"", "", "", ""}
+		if v.Published != nil {
+			row[0] = number(*v.Published)
+		}
+		if v.N > 0 {
+			row[1], row[2], row[3] = number(v.Median), number(v.Min), number(v.Max)
+		}
+		return [][]string{append(row, strconv.Itoa(v.N), strconv.FormatBool(c.Ranked()), c.Marks.String())}
+	})
+}
+
+// spreadCSV has one row a cell and server.
+func (rep *Report) spreadCSV(w io.Writer) error {
+	servers := rep.servers()
+	return rep.table(w, []string{"server", "share"}, func(c Cell) (rows [][]string) {
+		for _, s := range servers {
+			rows = append(rows, []string{s, number(c.Spread[s])})
+		}
+		return rows
+	})
+}
+
+// causesCSV has one row a cell and cause, zeros included.
+func (rep *Report) causesCSV(w io.Writer) error {
+	return rep.table(w, []string{"cause", "requests"}, func(c Cell) (rows [][]string) {
+		for _, cause := range causeNames {
+			rows = append(rows, []string{cause, strconv.Itoa(c.Loss[cause])})
+		}
+		return rows
+	})
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

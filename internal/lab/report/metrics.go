@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"time"
+
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/study"
+)
+
+// Metric is a quantity with a table of its own.
+type Metric struct {
+	Key       string // of JSON and the name of the CSV file
+	Title     string
+	Name      string // in a sentence, where verdicts need one
+	Unit      string
+	Decimals  int
+	Lowest    bool // less is better
+	Meaning   string
+	published study.Metric
+	value     func(record.Sample) (float64, bool)
+}
+
+// metrics are printed in this order.
+var metrics = []Metric{
+	{
+		Key: "throughput", Title: "Throughput", Name: "throughput", Unit: "KB/s", Decimals: 1, published: study.Throughput,
+		Meaning: "requests and replies above TCP, per second, 1 KB = 1024 bytes (httperf's Net I/O)",
+		value:   func(s record.Sample) (float64, bool) { return s.Load.NetIOKBs, true },
+	},
+	{
+		Key: "response_time", Title: "Response time, mean", Name: "mean response time", Unit: "ms", Decimals: 2,
+		Lowest: true, published: study.ResponseTime,
+		Meaning: "from the moment a connection was due to the last byte of its reply, so waiting is never left out " +
+			"(httperf's starts at the request and leaves out connecting)",
+		value: func(s record.Sample) (float64, bool) { return s.Load.Response.MeanMS, s.Load.Replies > 0 },
+	},
+	{
+		Key: "response_time_p50", Title: "Response time, median", Unit: "ms", Decimals: 2, Lowest: true,
+		value: func(s record.Sample) (float64, bool) { return s.Load.Response.P50MS, s.Load.Replies > 0 },
+	},
+	{
+		Key: "response_time_p99", Title: "Response time, 99th percentile", Unit: "ms", Decimals: 2, Lowest: true,
+		value: func(s record.Sample) (float64, bool) { return s.Load.Response.P99MS, s.Load.Replies > 0 },
+	},
+	{
+		Key: "achieved_rate", Title: "Achieved rate", Unit: "connections/s", Decimals: 0,
+		Meaning: "connections really started per second",
+		value:   func(s record.Sample) (float64, bool) { return s.Load.IssuedRate, true },
+	},
+	{
+		Key: "reply_rate", Title: "Replies", Unit: "1/s", Decimals: 0,
+		value: func(s record.Sample) (float64, bool) { return s.Load.ReplyRate, true },
+	},
+	{
+		Key: "loss", Title: "Request loss", Unit: "%", Decimals: 2, Lowest: true,
+		value: func(s record.Sample) (float64, bool) {
+			return 100 * float64(s.Load.Loss.Total()) / float64(max(1, s.Load.Scheduled)), true
+		},
+	},
+	{
+		Key: "cpu_director", Title: "CPU of the director", Unit: "us/connection", Decimals: 1, Lowest: true,
+		Meaning: "run time of its BPF programs; plain forwarding has no figure of its own",
+		value: func(s record.Sample) (float64, bool) {
+			v, ok := perConnection(s.CPU.Director.Time, s.Load)
+			return v, ok && s.CPU.Director.Known
+		},
+	},
+	{
+		Key: "cpu_servers", Title: "CPU of the real servers", Unit: "us/connection", Decimals: 1, Lowest: true,
+		Meaning: "run time of the nginx processes, network work done in their context included",
+		value: func(s record.Sample) (float64, bool) {
+			var sum time.Duration
+			for _, t := range s.CPU.ServersNS {
+				sum += t
+			}
+			return perConnection(sum, s.Load)
+		},
+	},
+	{
+		Key: "cpu_machine", Title: "CPU of the whole machine", Unit: "% busy", Decimals: 0, Lowest: true,
+		Meaning: "elapsed x CPUs - idle; the load generator is in it",
+		value:   func(s record.Sample) (float64, bool) { return 100 * s.CPU.MachineBusy, true },
+	},
+}
+
+// metric finds one by its key.
+func metric(key string) Metric {
+	for _, m := range metrics {
+		if m.Key == key {
+			return m
+		}
+	}
+	panic("report: no metric " + key)
+}

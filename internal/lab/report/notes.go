@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/study"
+)
+
+// oneServer is the share from which a scheduler counts as having used one
+// server only.
+const oneServer = 0.999
+
+// hashed says what decides where a scheduler that looks at addresses sends a
+// request.
+var hashed = map[string]string{
+	"dh":    "it hashes the virtual address, and there is one",
+	"sh":    "it hashes the client's address",
+	"lblc":  "it keeps a virtual address on one server until that is overloaded, and there is one address",
+	"lblcr": "it keeps a virtual address on a set of servers that grows under overload, and there is one address",
+}
+
+// yardsticks says what an engine that does not balance stands for.
+var yardsticks = map[string]string{
+	"direct": "direct is the first real server alone, reached by plain forwarding without a balancer.",
+}
+
+// notes says what the tables alone do not.
+func notes(rep *Report, s *study.Study, samples []record.Sample) []string {
+	var out []string
+	if rep.Measured < rep.Planned {
+		out = append(out, fmt.Sprintf("%d of %d planned runs were measured; the others failed or were interrupted.", rep.Measured, rep.Planned))
+	}
+	if line := shortfall(samples); line != "" {
+		out = append(out, line)
+	}
+	for _, name := range slices.Sorted(maps.Keys(yardsticks)) {
+		if slices.ContainsFunc(rep.Sections, func(s Section) bool { return slices.Contains(s.Columns, name) }) {
+			out = append(out, yardsticks[name])
+		}
+	}
+	for _, name := range concentrated(rep) {
+		line := fmt.Sprintf("%s sent every request of a cell to one server", name)
+		if why := hashed[name]; why != "" {
+			line += ": " + why
+		}
+		out = append(out, line+".")
+	}
+	if len(s.Weights) > 1 && s.EqualWeights() {
+		out = append(out, "All weights are equal: wrr is rr and wlc is lc by definition, and no run can tell them apart.")
+	}
+	return append(out, failures(samples)...)
+}
+
+// shortfall gives one example of why the generator fell short.
+func shortfall(samples []record.Sample) string {
+	n, example := 0, ""
+	for _, s := range samples {
+		if s.Load != nil && s.Load.Generator.Behind {
+			n++
+			example = fmt.Sprintf("%s: %s", s.Cell, s.Load.Generator.Reason)
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("In %d runs the generator, not the cluster, was the bottleneck (such as %s). Those cells say what this machine can do, "+
+		"not which scheduler is better; ask for lower rates or use more CPUs.", n, example)
+}
+
+// concentrated names the schedulers that used one server only, of several.
+func concentrated(rep *Report) []string {
+	var names []string
+	for _, sec := range rep.Sections {
+		for _, row := range sec.Rows {
+			for _, c := range row.Cells {
+				if c.Scheduler == "" || len(c.Spread) == 0 || slices.Contains(names, c.Scheduler) {
+					continue
+				}
+				if _, most := shares(c, rep.servers()); most >= oneServer && len(rep.servers()) > 1 {
+					names = append(names, c.Scheduler)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// servers lists every server that answered anywhere in the run.
+func (rep *Report) servers() []string {
+	var names []string
+	for _, sec := range rep.Sections {
+		for _, row := range sec.Rows {
+			for _, c := range row.Cells {
+				for name := range c.Spread {
+					if !slices.Contains(names, name) {
+						names = append(names, name)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// shares is the least and the greatest share of the servers.
+func shares(c Cell, servers []string) (least, most float64) {
+	least = 1
+	for _, s := range servers {
+		least, most = min(least, c.Spread[s]), max(most, c.Spread[s])
+	}
+	return least, most
+}
+
+// failures lists each different failure once.
+func failures(samples []record.Sample) []string {
+	var out []string
+	for _, s := range samples {
+		if s.Error == "" {
+			continue
+		}
+		line := fmt.Sprintf("Failed: %s: %s", s.Cell, strings.TrimSpace(s.Error))
+		if !slices.Contains(out, line) {
+			out = append(out, line)
+		}
+	}
+	return out
+}

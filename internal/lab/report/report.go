@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report says what a run shows, from its stored files alone: tables
+// beside the published figures, and for each rate a verdict that claims no
+// more than the repeats carry.
+//
+// It measures nothing and can be run again on any stored run.
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"imbang/internal/lab/load"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/stats"
+	"imbang/internal/lab/study"
+)
+
+// Report is everything that is said about a run, ready for print or JSON.
+type Report struct {
+	Study   string   `json:"study"`
+	Title   string   `json:"title"`
+	Source  string   `json:"source,omitempty"`
+	Setting []string `json:"setting"` // what was run where, in lines
+	// Measured of Planned samples exist; fewer after an interruption.
+	Measured int `json:"measured"`
+	Planned  int `json:"planned"`
+
+	Sections  []Section        `json:"sections"`
+	Published *PublishedClaims `json:"published,omitempty"`
+	Notes     []string         `json:"notes,omitempty"`
+}
+
+// PublishedClaims is what the original said in words.
+type PublishedClaims struct {
+	VirtualAddress string   `json:"virtual_address,omitempty"`
+	Conclusion     string   `json:"conclusion,omitempty"`
+	Notes          []string `json:"notes,omitempty"`
+	// Labels number the original's tables, by metric.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Section compares the schedulers of one engine under one kind of arrivals.
+type Section struct {
+	Engine   string   `json:"engine"`
+	Arrivals string   `json:"arrivals"`
+	Columns  []string `json:"columns"` // schedulers, then engines that do not balance
+	Rows     []Row    `json:"rates"`
+}
+
+// Row is one asked rate.
+type Row struct {
+	Rate     float64  `json:"rate"`
+	Cells    []Cell   `json:"cells"` // in the order of the columns
+	Verdicts []string `json:"verdicts,omitempty"`
+}
+
+// Cell is all repeats of one measured cell.
+type Cell struct {
+	Column    string `json:"column"`
+	Scheduler string `json:"scheduler,omitempty"`
+	Runs      int    `json:"runs"`
+	Marks     Marks  `json:"marks"`
+	// Values holds the metrics by key.
+	Values map[string]Value `json:"values"`
+	// Scheduled, Lost and Loss are sums over the runs.
+	Scheduled int            `json:"scheduled"`
+	Lost      int            `json:"lost"`
+	Loss      map[string]int `json:"loss,omitempty"`
+	// Spread is each server's share of the replies, 0 to 1.
+	Spread map[string]float64 `json:"spread,omitempty"`
+
+	samples map[string][]float64 // of the metrics, for comparisons
+}
+
+// Value is one metric of one cell.
+type Value struct {
+	stats.Summary
+	Published *float64 `json:"published,omitempty"`
+}
+
+// Marks are reasons not to rank a cell.
+type Marks struct {
+	Behind  int `json:"behind,omitempty"`  // runs in which the generator fell short
+	Lossy   int `json:"lossy,omitempty"`   // runs that lost requests
+	Not200  int `json:"not_200,omitempty"` // runs with replies other than 2xx
+	Failed  int `json:"failed,omitempty"`  // runs without a measurement
+	Missing int `json:"missing,omitempty"` // runs that were planned and not made
+}
+
+// Ranked reports whether the cell may be compared.
+func (c Cell) Ranked() bool {
+	m := c.Marks
+	return c.Runs > 0 && m.Behind == 0 && m.Lossy == 0 && m.Not200 == 0
+}
+
+// New makes the report of a stored run.
+func New(r *record.Run) (*Report, error) {
+	env := r.Environment
+	// The engines of a stored run need not be known to this version.
+	s, err := study.Parse(env.Study, []byte(env.StudyText), nil)
+	if err != nil {
+		return nil, fmt.Errorf("the study stored with the run: %w", err)
+	}
+	rep := &Report{
+		Study: s.Name, Title: s.Title, Source: s.Source, Setting: setting(env, r.Samples),
+		Planned: env.Plan.Cells * env.Plan.Repeats,
+	}
+	for _, smp := range r.Samples {
+		if smp.Error == "" {
+			rep.Measured++
+		}
+	}
+	if p := s.Published; p != nil {
+		rep.Published = &PublishedClaims{p.VirtualAddress, p.Conclusion, p.Notes, map[string]string{}}
+		for _, m := range metrics {
+			if t, ok := p.Tables[m.published]; ok {
+				rep.Published.Labels[m.Key] = t.Label
+			}
+		}
+	}
+	rep.sections(env.Plan, r.Samples, s)
+	rep.Notes = notes(rep, s, r.Samples)
+	return rep, nil
+}
+
+// sections splits the samples by balancing engine and arrivals. An engine that
+// does not balance is a further column of every section: it is the yardstick.
+func (rep *Report) sections(plan record.Plan, samples []record.Sample, s *study.Study) {
+	cells := map[record.Cell][]record.Sample{}
+	balances := map[string]bool{}
+	for _, smp := range samples {
+		cells[smp.Cell] = append(cells[smp.Cell], smp)
+		balances[smp.Engine] = balances[smp.Engine] || smp.Scheduler != ""
+	}
+	var balancers, yardsticks []string
+	for _, e := range plan.Engines {
+		if balances[e] {
+			balancers = append(balancers, e)
+		} else {
+			yardsticks = append(yardsticks, e)
+		}
+	}
+	if len(balancers) == 0 {
+		balancers = []string{""} // a section of yardsticks only
+	}
+	for _, e := range balancers {
+		for _, arrivals := range plan.Arrivals {
+			rep.Sections = append(rep.Sections, section(e, arrivals, yardsticks, plan, cells, s))
+		}
+	}
+}
+
+func section(engine, arrivals string, yardsticks []string, plan record.Plan, cells map[record.Cell][]record.Sample, s *study.Study) Section {
+	sec := Section{Engine: engine, Arrivals: arrivals}
+	if engine != "" {
+		sec.Columns = slices.Clone(plan.Schedulers)
+	}
+	sec.Columns = append(sec.Columns, yardsticks...)
+	for _, rate := range plan.Rates {
+		row := Row{Rate: rate}
+		for i, column := range sec.Columns {
+			key := record.Cell{Engine: engine, Scheduler: column, Rate: rate, Arrivals: arrivals}
+			if i >= len(sec.Columns)-len(yardsticks) {
+				key.Engine, key.Scheduler = column, ""
+			}
+			c := cell(cells[key], plan.Repeats, s.Published, key)
+			c.Column = column
+			row.Cells = append(row.Cells, c)
+		}
+		row.Verdicts = verdicts(row, s.EqualWeights())
+		sec.Rows = append(sec.Rows, row)
+	}
+	return sec
+}
+
+// cell sums up the repeats of one cell.
+func cell(samples []record.Sample, planned int, published *study.Published, key record.Cell) Cell {
+	c := Cell{
+		Scheduler: key.Scheduler, Values: map[string]Value{}, Loss: map[string]int{},
+		Spread: map[string]float64{}, samples: map[string][]float64{},
+	}
+	c.Marks.Missing = max(0, planned-len(samples))
+	replies := 0
+	for _, s := range samples {
+		if s.Error != "" || s.Load == nil {
+			c.Marks.Failed++
+			continue
+		}
+		c.Runs++
+		c.mark(s.Load)
+		for _, m := range metrics {
+			if v, ok := m.value(s); ok {
+				c.samples[m.Key] = append(c.samples[m.Key], v)
+			}
+		}
+		for name, n := range s.Load.PerServer {
+			c.Spread[name] += float64(n)
+			replies += n
+		}
+	}
+	for name := range c.Spread {
+		c.Spread[name] /= float64(max(1, replies))
+	}
+	for _, m := range metrics {
+		v := Value{Summary: stats.Summarize(c.samples[m.Key])}
+		if p, ok := published.Figure(m.published, key.Rate, key.Scheduler); ok && m.published != "" {
+			v.Published = &p
+		}
+		c.Values[m.Key] = v
+	}
+	return c
+}
+
+// mark counts what speaks against ranking a run.
+func (c *Cell) mark(r *load.Result) {
+	c.Scheduled += r.Scheduled
+	c.Lost += r.Loss.Total()
+	for cause, n := range causes(r.Loss) {
+		if n > 0 {
+			c.Loss[cause] += n
+		}
+	}
+	if r.Generator.Behind {
+		c.Marks.Behind++
+	}
+	if r.Loss.Total() > 0 {
+		c.Marks.Lossy++
+	}
+	if r.Status.Success < r.Replies {
+		c.Marks.Not200++
+	}
+}
+
+// causeNames orders the causes of loss.
+var causeNames = []string{"client", "refused", "reset", "timeout", "other"}
+
+func causes(l load.Loss) map[string]int {
+	return map[string]int{
+		"client": l.Client.Total(), "refused": l.Refused, "reset": l.Reset, "timeout": l.Timeout,
+		"other": l.Unreachable + l.Truncated + l.Malformed,
+	}
+}
+
+// setting describes the run in a few lines.
+func setting(e record.Environment, samples []record.Sample) []string {
+	p := e.Plan
+	length := fmt.Sprintf("%d connections", p.Connections)
+	if p.Connections == 0 {
+		length = p.Duration.String()
+	}
+	lines := []string{
+		fmt.Sprintf("%s, %d CPUs (%s), Linux %s, nginx %s, imbang %s", e.Started.UTC().Format("2006-01-02 15:04 UTC"),
+			e.CPUs, e.CPU, e.Kernel, e.Nginx, e.Imbang),
+		fmt.Sprintf("%s a run after %v of warm-up, runs a cell: %d, in random order (seed %d), timeout %v",
+			length, p.Warmup, p.Repeats, p.Seed, p.Timeout),
+	}
+	var loop []float64
+	for _, s := range samples {
+		if s.CalibrationNS > 0 {
+			loop = append(loop, s.CalibrationNS.Seconds()*1e3)
+		}
+	}
+	if sum := stats.Summarize(loop); sum.N > 0 {
+		lines = append(lines, fmt.Sprintf("the machine's speed over the run, by a fixed loop: %.2f ms (%.2f to %.2f)", sum.Median, sum.Min, sum.Max))
+	}
+	return lines
+}
+
+// perConnection divides a time by the connections it was spent on, warm-up
+// included, in microseconds.
+func perConnection(t time.Duration, r *load.Result) (float64, bool) {
+	if r.Generator.Connections == 0 {
+		return 0, false
+	}
+	return float64(t.Nanoseconds()) / 1e3 / float64(r.Generator.Connections), true
+}

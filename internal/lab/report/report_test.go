@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/lab/engine"
+	"imbang/internal/lab/load"
+	"imbang/internal/lab/record"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const fixedStudy = `name: fixed
+title: Five schedulers and a yardstick
+source: a journal, 2011
+cluster: {client_namespaces: 1, client_addresses: 1, weights: [1, 1, 1], page: 375 B}
+load: {rates: [2000, 8000, 14000], connections: 1000, timeout: 5 s, arrivals: [constant]}
+engines: [imbang, direct]
+schedulers: [rr, wrr, lc, dh, nq]
+repeats: 4
+published:
+  virtual_address: 192.0.2.1
+  conclusion: wrr is best.
+  notes: [The client was the bottleneck.]
+  schedulers: [rr, wrr, lc, dh, nq]
+  throughput: {label: Table 4.1, unit: KB/s, rows: {2000: [203.2, 217.5, 222.2, 152.4, 219.4]}}
+  response_time: {label: Table 4.2, unit: ms, rows: {2000: [1038.7, 830.5, 1028.8, 888.8, 1042.6]}}
+`
+
+// response gives the mean response times of the four runs of a cell [ms].
+var response = map[string]map[float64][4]float64{
+	"rr":     {2000: {0.50, 0.52, 0.51, 0.49}, 8000: {1.0, 1.2, 1.1, 1.3}, 14000: {9, 9, 9, 9}},
+	"wrr":    {2000: {0.51, 0.50, 0.53, 0.52}, 8000: {1.1, 1.0, 1.2, 1.4}, 14000: {9, 9, 9, 9}},
+	"lc":     {2000: {0.51, 0.54, 0.50, 0.49}, 8000: {1.0, 1.1, 1.2, 1.2}, 14000: {9, 9, 9, 9}},
+	"dh":     {2000: {0.90, 0.95, 0.92, 0.91}, 8000: {8, 9, 8.5, 8.8}, 14000: {9, 9, 9, 9}},
+	"nq":     {2000: {0.48, 0.52, 0.51, 0.50}, 8000: {0.5, 0.6, 0.55, 0.52}, 14000: {9, 9, 9, 9}},
+	"direct": {2000: {0.30, 0.31, 0.29, 0.33}, 8000: {0.4, 0.4, 0.4, 0.4}, 14000: {2, 2, 2, 2}},
+}
+
+// fixed is a stored run with one case of everything: published figures, a
+// winner, no winner, cells behind, lost requests, a failure, one missing run.
+func fixed() *record.Run {
+	plan := record.Plan{
+		Engines: []string{"imbang", "direct"}, Schedulers: []string{"rr", "wrr", "lc", "dh", "nq"},
+		Rates: []float64{2000, 8000, 14000}, Arrivals: []string{"constant"}, Repeats: 4, Cells: 18,
+		Connections: 1000, Warmup: 200 * time.Millisecond, Timeout: 5 * time.Second, Seed: 7,
+	}
+	run := &record.Run{Environment: record.Environment{
+		Study: "fixed.yaml", StudyText: fixedStudy, Plan: plan,
+		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Imbang:  "test", Nginx: "1.22.1", Kernel: "6.18.0", CPU: "some CPU", CPUs: 2,
+	}}
+	for block := 1; block <= plan.Repeats; block++ {
+		for _, rate := range plan.Rates {
+			for _, s := range append(plan.Schedulers, "direct") {
+				if s == "lc" && rate == 8000 && block == 4 {
+					continue // interrupted
+				}
+				run.Samples = append(run.Samples, sample(s, rate, block))
+			}
+		}
+	}
+	return run
+}
+
+func sample(scheduler string, rate float64, block int) record.Sample {
+	s := record.Sample{
+		Cell:  record.Cell{Engine: "imbang", Scheduler: scheduler, Rate: rate, Arrivals: "constant"},
+		Block: block, CalibrationNS: time.Duration(5+block) * time.Millisecond,
+		CPU: record.CPU{
+			Director:    engine.CPU{Known: true, Time: 3 * time.Millisecond, Runs: 10000},
+			ServersNS:   map[string]time.Duration{"s1": 10 * time.Millisecond, "s2": 9 * time.Millisecond, "s3": 11 * time.Millisecond},
+			MachineBusy: rate / 20000,
+		},
+	}
+	if scheduler == "direct" {
+		s.Engine, s.Scheduler, s.CPU.Director = "direct", "", engine.CPU{}
+	}
+	if scheduler == "dh" && rate == 2000 && block == 2 {
+		s.Error = "imbang attach: device ext0: no such device"
+		return s
+	}
+	mean := response[scheduler][rate][block-1]
+	r := &load.Result{
+		AskedRate: rate, OfferedRate: rate, IssuedRate: rate, ReplyRate: rate, NetIOKBs: rate * 0.68,
+		Scheduled: 1000, Issued: 1000, Replies: 1000, Status: load.Status{Success: 1000},
+		PerServer: map[string]int{"s1": 334, "s2": 333, "s3": 333},
+		Response:  load.Latency{Count: 1000, MeanMS: mean, P50MS: mean * 0.9, P99MS: mean * 5},
+	}
+	r.Generator.Connections = 1200
+	if scheduler == "dh" || scheduler == "direct" {
+		r.PerServer = map[string]int{"s1": 1000}
+	}
+	if rate == 14000 {
+		r.IssuedRate, r.ReplyRate, r.NetIOKBs = 10000, 10000, 6800
+		r.Generator.Behind, r.Generator.Reason = true, "issued 10000 of 14000 connections/s: CPU"
+		if scheduler == "dh" {
+			r.Loss.Timeout, r.Loss.Refused, r.Replies, r.Status.Success = 30, 12, 958, 950
+		}
+	}
+	s.Load = r
+	return s
+}
+
+func TestGolden(t *testing.T) {
+	rep, err := New(fixed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"tables.txt":        func(b *bytes.Buffer) error { return rep.Text(b) },
+		"report.json":       func(b *bytes.Buffer) error { return rep.JSON(b) },
+		"throughput.csv":    func(b *bytes.Buffer) error { return rep.metricCSV(b, metric("throughput")) },
+		"response_time.csv": func(b *bytes.Buffer) error { return rep.metricCSV(b, metric("response_time")) },
+		"spread.csv":        func(b *bytes.Buffer) error { return rep.spreadCSV(b) },
+		"loss_causes.csv":   func(b *bytes.Buffer) error { return rep.causesCSV(b) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := write(&got); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("run with -update if this is meant: %s", diff)
+			}
+		})
+	}
+}
+
+// What is stored is enough: the report made from the files is the same.
+func TestWriteFromFiles(t *testing.T) {
+	dir, run := filepath.Join(t.TempDir(), "out"), fixed()
+	w, err := record.Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Environment(run.Environment); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range run.Samples {
+		if err := w.Sample(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tables.txt", "throughput.csv", "spread.csv"} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if _, err := Write(t.TempDir()); err == nil {
+		t.Error("reported on an empty directory")
+	}
+}
+
+func TestNothingMeasured(t *testing.T) {
+	run := fixed()
+	run.Samples = nil
+	rep, err := New(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := rep.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "0 of 72 planned runs were measured; the others failed or were interrupted."; !bytes.Contains(b.Bytes(), []byte(want)) {
+		t.Errorf("%s\nwants %q", b.String(), want)
+	}
+}

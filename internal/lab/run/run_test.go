@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/lab/engine"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
+	"imbang/internal/lab/topology"
+)
+
+const small = `name: small
+cluster:
+  client_namespaces: 2
+  client_addresses: 10
+  weights: [1, 1]
+  page: 375 B
+load:
+  rates: [200, 500]
+  duration: 200 ms
+  timeout: 2 s
+  arrivals: [constant, poisson]
+engines: [direct]
+schedulers: [rr]
+repeats: 2
+`
+
+// config is a short study with an engine that needs no data plane.
+func config(t *testing.T) Config {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces")
+	}
+	if _, err := server.Version(context.Background()); err != nil {
+		t.Skip(err)
+	}
+	s, err := study.Parse("small.yaml", []byte(small), engine.Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := NewPlan(s, false)
+	plan.Warmup = 20 * time.Millisecond
+	return Config{Study: s, Name: "small.yaml", Out: filepath.Join(t.TempDir(), "out"), Plan: plan, Version: "test"}
+}
+
+// watch is an Observer that can act when a cell begins.
+type watch struct {
+	began func(n int)
+	ended []record.Sample
+	notes []string
+	n     int
+}
+
+func (w *watch) Note(text string)        { w.notes = append(w.notes, text) }
+func (w *watch) Planned([]time.Duration) {}
+func (w *watch) Within(time.Duration)    {}
+func (w *watch) Ended(s record.Sample)   { w.ended = append(w.ended, s) }
+func (w *watch) Began(record.Cell) {
+	w.n++
+	if w.began != nil {
+		w.began(w.n)
+	}
+}
+
+// remains lists what a process's runs left: namespaces, directories, mounts,
+// processes.
+func remains(t *testing.T, pid int) (found []string) {
+	t.Helper()
+	stem := fmt.Sprintf("%s-%d-", topology.Prefix, pid)
+	for _, dir := range []string{"/run/netns", os.TempDir()} {
+		names, err := filepath.Glob(filepath.Join(dir, stem+"*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, names...)
+	}
+	if b, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(b), stem) {
+		found = append(found, fmt.Sprintf("mounts (%v)", err))
+	}
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range commands {
+		// nginx keeps its directory on its command line.
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), stem) {
+			found = append(found, strings.ReplaceAll(string(b), "\x00", " "))
+		}
+	}
+	return found
+}
+
+func TestRunMeasuresEveryCell(t *testing.T) {
+	c, w := config(t), &watch{}
+	outcome, err := Run(context.Background(), c, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Outcome{Dir: c.Out, Measured: 8, Planned: 8}); *outcome != want {
+		t.Errorf("%+v, want %+v", *outcome, want)
+	}
+	if left := remains(t, os.Getpid()); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	stored, err := record.Read(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(w.ended, stored.Samples, cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) }),
+		cmp.FilterPath(func(p cmp.Path) bool { return strings.HasSuffix(p.String(), "lastOther") }, cmp.Ignore())); diff != "" {
+		t.Errorf("stored samples differ: %s", diff)
+	}
+	for _, s := range stored.Samples {
+		if s.Load.Replies != s.Load.Scheduled || s.Load.PerServer["s1"] != s.Load.Replies {
+			t.Errorf("%s: %d of %d replies, %v", s.Cell, s.Load.Replies, s.Load.Scheduled, s.Load.PerServer)
+		}
+		if s.CPU.ServersNS["s1"] <= 0 || s.CalibrationNS <= 0 {
+			t.Errorf("%s: no CPU time: %+v, %v", s.Cell, s.CPU, s.CalibrationNS)
+		}
+	}
+	env := stored.Environment
+	if env.StudyText != small || env.Plan.Cells != 4 || env.Nginx == "" || env.Kernel == "" || env.CPUs < 1 {
+		t.Errorf("environment %+v", env)
+	}
+}
+
+func TestCtrlCLeavesTheMeasuredCellsAndNothingElse(t *testing.T) {
+	c := config(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w := &watch{began: func(n int) {
+		if n == 3 {
+			time.AfterFunc(50*time.Millisecond, cancel)
+		}
+	}}
+	outcome, err := Run(ctx, c, w)
+	if !errors.Is(err, context.Canceled) || outcome == nil || outcome.Measured != 2 {
+		t.Errorf("%+v, %v; want 2 cells and %v", outcome, err, context.Canceled)
+	}
+	if left := remains(t, os.Getpid()); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	stored, err := record.Read(c.Out)
+	if err != nil || len(stored.Samples) != 2 {
+		t.Errorf("%v, %v; want 2 stored samples", stored, err)
+	}
+}
+
+func TestRunRefusesAUsedDirectory(t *testing.T) {
+	c := config(t)
+	w, err := record.Create(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	_, err = Run(context.Background(), c, &watch{})
+	if want := fmt.Sprintf("results directory %s: holds a run already: give another with --out", c.Out); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if left := remains(t, os.Getpid()); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// crashing is set in the process that TestCrash kills.
+const crashing = "IMBANG_TEST_CRASH"
+
+func TestCrash(t *testing.T) {
+	c := config(t)
+	if os.Getenv(crashing) != "" {
+		Run(context.Background(), c, &watch{began: func(int) {
+			fmt.Println("up")
+			select {}
+		}})
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestCrash$")
+	cmd.Env = append(os.Environ(), crashing+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "up"; {
+	}
+	cmd.Process.Signal(syscall.SIGKILL)
+	cmd.Wait()
+	if left := remains(t, pid); len(left) < 2 {
+		t.Fatalf("a killed run left only %q: nothing to sweep", left)
+	}
+	w := &watch{}
+	if err := sweep(w); err != nil {
+		t.Fatal(err)
+	}
+	if left := remains(t, pid); len(left) > 0 {
+		t.Errorf("after the sweep: %q", left)
+	}
+	if len(w.notes) != 1 || !strings.HasPrefix(w.notes[0], "removed what an earlier run left behind: ") {
+		t.Errorf("notes %q", w.notes)
+	}
+}
+
+func TestScheduleShufflesWithinBlocks(t *testing.T) {
+	s, err := study.Load("thesis", engine.Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var engines []engine.Engine
+	for _, name := range s.Engines {
+		e, _ := engine.New(name, "")
+		engines = append(engines, e)
+	}
+	list := cells(NewPlan(s, false), engines)
+	if len(list) != 33 {
+		t.Fatalf("%d cells, want 33: ten schedulers and the yardstick at three rates", len(list))
+	}
+	a, b, other := schedule(list, 3, 7), schedule(list, 3, 7), schedule(list, 3, 8)
+	if diff := cmp.Diff(a, b); diff != "" {
+		t.Errorf("equal seeds give different orders: %s", diff)
+	}
+	if cmp.Equal(a, other) || cmp.Equal(a[0], a[1]) {
+		t.Error("another seed or block has the same order")
+	}
+	for i, block := range a {
+		seen := map[record.Cell]bool{}
+		for _, c := range block {
+			seen[c] = true
+		}
+		if len(seen) != len(list) {
+			t.Errorf("block %d holds %d different cells, want %d", i, len(seen), len(list))
+		}
+	}
+}
+
+func TestQuickPlan(t *testing.T) {
+	s, err := study.Load("thesis", engine.Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, quick := NewPlan(s, false), NewPlan(s, true)
+	if full.Connections != 20000 || full.Repeats != 3 || full.Timeout != 5*time.Second {
+		t.Errorf("full plan %+v", full)
+	}
+	if quick.Connections != 0 || quick.Duration != s.Quick.Duration || quick.Repeats != s.Quick.Repeats {
+		t.Errorf("quick plan %+v", quick)
+	}
+	cell := record.Cell{Rate: 2000}
+	if got := Expected(full, cell); got != 10*time.Second+full.Warmup {
+		t.Errorf("expected time of a full cell %v", got)
+	}
+}
+
+func TestTooSlowLooksOneBlockAhead(t *testing.T) {
+	for _, c := range []struct {
+		elapsed time.Duration
+		blocks  int
+		want    bool
+	}{
+		{30 * time.Second, 1, false},
+		{35 * time.Second, 1, true},
+		{40 * time.Second, 2, false},
+		{46 * time.Second, 2, true},
+	} {
+		if got := tooSlow(c.elapsed, c.blocks); got != c.want {
+			t.Errorf("tooSlow(%v, %d) = %v, want %v", c.elapsed, c.blocks, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"imbang/internal/host"
+)
+
+// patience is how long a server may take to answer for the first time.
+const patience = 5 * time.Second
+
+// WaitReady waits until the server answers, and then requires what will be
+// measured: status 200, a page of the right size, its own name. An error page
+// is quick to serve and easily mistaken for a page.
+func (n *Nginx) WaitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort, pageBytes int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		reply, err := fetch(ctx, from, target)
+		if err == nil {
+			return reply.check(n.Name, pageBytes)
+		}
+		select {
+		case <-n.ended:
+			return fmt.Errorf("real server %s ended: %s", n.Name, n.complaint())
+		case <-ctx.Done():
+			return fmt.Errorf("real server %s does not answer at %s: %w (its log: %s)", n.Name, target, err, n.complaint())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// reply is what a check looks at.
+type reply struct {
+	status int
+	server string
+	bytes  int64
+}
+
+func (r reply) check(name string, pageBytes int) error {
+	switch {
+	case r.server != name:
+		return fmt.Errorf("real server %s: its address answers with the name %q", name, r.server)
+	case r.status != http.StatusOK:
+		return fmt.Errorf("real server %s: answers with status %d, want 200: an error page would be measured", name, r.status)
+	case r.bytes != int64(pageBytes):
+		return fmt.Errorf("real server %s: the page has %d bytes, want %d", name, r.bytes, pageBytes)
+	}
+	return nil
+}
+
+// fetch gets the page once from a namespace.
+func fetch(ctx context.Context, from *host.Namespace, target netip.AddrPort) (reply, error) {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+			inside := from.Do(func() error {
+				c, err = (&net.Dialer{Timeout: time.Second}).DialContext(ctx, network, addr)
+				return err
+			})
+			return c, inside
+		},
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target.String()+"/", nil)
+	if err != nil {
+		return reply{}, err
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer res.Body.Close()
+	n, err := io.Copy(io.Discard, res.Body)
+	return reply{res.StatusCode, res.Header.Get(Header), n}, err
+}

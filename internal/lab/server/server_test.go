@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/host"
+)
+
+func TestPageHasItsExactSize(t *testing.T) {
+	for _, n := range []int{1, 20, 44, 45, 46, 375, 2048} {
+		if got := len(page(n)); got != n {
+			t.Errorf("page(%d) has %d bytes", n, got)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		reply reply
+		want  string
+	}{
+		{reply{200, "s1", 375}, ""},
+		{reply{404, "s1", 375}, "real server s1: answers with status 404, want 200: an error page would be measured"},
+		{reply{200, "s1", 153}, "real server s1: the page has 153 bytes, want 375"},
+		{reply{200, "s2", 375}, `real server s1: its address answers with the name "s2"`},
+	} {
+		err := c.reply.check("s1", 375)
+		if got := text(err); got != c.want {
+			t.Errorf("%+v: got %q, want %q", c.reply, got, c.want)
+		}
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// start runs a server in a namespace of its own.
+func start(t *testing.T) (*host.Namespace, *Nginx) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces")
+	}
+	if _, err := lookNginx(); err != nil {
+		t.Skip(err)
+	}
+	run, err := host.NewRun("imbang-servertest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := host.NewNamespace(run.Name("s1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	n, err := Start(ns, "s1", 375, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Stop)
+	return ns, n
+}
+
+func TestServerAnswersAndStops(t *testing.T) {
+	ns, n := start(t)
+	target := netip.MustParseAddrPort("127.0.0.1:80")
+	if err := n.WaitReady(context.Background(), ns, target, 375); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.WaitReady(context.Background(), ns, target, 376); err == nil {
+		t.Error("a page of 375 bytes passed for one of 376")
+	}
+	pids, err := n.PIDs()
+	if err != nil || len(pids) != 2 {
+		t.Errorf("processes %v, %v; want a master and one worker", pids, err)
+	}
+	n.Stop()
+	n.Stop()
+	for _, pid := range pids {
+		if unix.Kill(pid, 0) == nil {
+			t.Errorf("process %d is still there", pid)
+		}
+	}
+}
+
+func TestServerThatCannotStartSaysWhy(t *testing.T) {
+	ns, n := start(t)
+	if err := n.WaitReady(context.Background(), ns, netip.MustParseAddrPort("127.0.0.1:80"), 375); err != nil {
+		t.Fatal(err)
+	}
+	// The port is taken: nginx tries for some seconds and gives up.
+	second, err := Start(ns, "s2", 375, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	err = second.WaitReady(ctx, ns, netip.MustParseAddrPort("127.0.0.1:81"), 375)
+	if err == nil || !strings.Contains(err.Error(), "real server s2") || !strings.Contains(err.Error(), "Address already in use") {
+		t.Errorf("got %v; want the server's name and its own complaint", err)
+	}
+}
+
+func TestComplaintOfASilentServer(t *testing.T) {
+	dir := t.TempDir()
+	n := &Nginx{dir: dir}
+	if got := n.complaint(); got != "its error log is empty" {
+		t.Errorf("got %q", got)
+	}
+	os.WriteFile(filepath.Join(dir, "error.log"), []byte("first\nlast\n"), 0o644)
+	if got := n.complaint(); got != "last" {
+		t.Errorf("got %q, want last", got)
+	}
+}

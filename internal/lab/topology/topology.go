@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package topology builds the three tiers of a cluster out of network
+// namespaces: clients, one director, real servers.
+//
+//	c1  10.10.0.2 --+                                       +-- 172.16.0.2  s1
+//	c2  10.10.0.3 --+-- ext -- ext0  DIR  int0 -- int -----+-- 172.16.0.3  s2
+//	...                    10.10.0.1   172.16.0.1             ...
+//
+// The ends of a tier share a network, as they would in a rack: the director
+// has one device to each side. Its other end lies in a namespace of its own,
+// "switch", and carries a macvlan for each client or server namespace. That
+// costs a packet one queue a tier; a bridge costs two, and with it this
+// topology carries a quarter fewer connections. Point-to-point links would need
+// a device of the director for each end.
+//
+// The many addresses of a client namespace are one local route and, on the
+// director, one route: no address table, and one neighbour entry.
+//
+// The package owns namespaces, addresses and settings of the cluster. It
+// starts no process and imports nothing of the lab.
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+
+	"imbang/internal/host"
+)
+
+// Prefix begins the name of every namespace and directory of the lab.
+const Prefix = "imbang-lab"
+
+// The address plan. Every address stays inside the lab's namespaces.
+var (
+	clientGateway = netip.MustParsePrefix("10.10.0.1/16")
+	serverGateway = netip.MustParsePrefix("172.16.0.1/24")
+	firstVirtual  = netip.MustParseAddr("10.20.0.1")
+	anywhere      = netip.MustParsePrefix("0.0.0.0/0")
+)
+
+// The director's devices.
+const (
+	ClientDevice = "ext0"
+	ServerDevice = "int0"
+)
+
+// Director MAC addresses; those of the other ends follow from their number.
+const (
+	extMAC = "02:00:00:0a:00:01"
+	intMAC = "02:00:00:10:00:01"
+)
+
+// Spec says how large a cluster is.
+type Spec struct {
+	ClientNamespaces int
+	ClientAddresses  int // over all client namespaces
+	Servers          int
+}
+
+// Cluster is a built one.
+type Cluster struct {
+	Director *host.Namespace
+	Clients  []Client
+	Servers  []Server
+
+	fabric *host.Namespace
+}
+
+// Client is a namespace full of clients.
+type Client struct {
+	Namespace *host.Namespace
+	Addresses []netip.Addr
+}
+
+// Server is the namespace of one real server.
+type Server struct {
+	Name      string // s1, s2, ...
+	Namespace *host.Namespace
+	Addr      netip.Addr
+}
+
+// Virtual is the virtual address that services listen on; it is the
+// director's own, and the clients' default route leads there.
+func (c *Cluster) Virtual() netip.Addr { return firstVirtual }
+
+// Build makes a cluster whose namespaces carry the run's name. On an error
+// nothing is left.
+func Build(run host.Run, spec Spec) (*Cluster, error) {
+	c := &Cluster{}
+	if err := c.build(run, spec); err != nil {
+		return nil, errors.Join(fmt.Errorf("build the cluster: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) build(run host.Run, spec Spec) (err error) {
+	if c.fabric, err = newNamespace(run, "switch", nil); err != nil {
+		return err
+	}
+	if c.Director, err = newNamespace(run, "dir", directorSettings); err != nil {
+		return err
+	}
+	if err := c.joinDirector(); err != nil {
+		return err
+	}
+	for i := range spec.ClientNamespaces {
+		share := spec.ClientAddresses / spec.ClientNamespaces
+		if i < spec.ClientAddresses%spec.ClientNamespaces {
+			share++
+		}
+		if err := c.addClient(run, i, share); err != nil {
+			return err
+		}
+	}
+	for i := range spec.Servers {
+		if err := c.addServer(run, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The switch's devices, one a tier.
+const (
+	clientSide = "ext"
+	serverSide = "int"
+)
+
+// joinDirector links the director to both sides of the switch.
+func (c *Cluster) joinDirector() error {
+	for _, side := range []struct {
+		dev, port, mac string
+		addr           netip.Prefix
+	}{
+		{ClientDevice, clientSide, extMAC, clientGateway},
+		{ServerDevice, serverSide, intMAC, serverGateway},
+	} {
+		director, port := host.End{NS: c.Director, Name: side.dev, MAC: side.mac}, host.End{NS: c.fabric, Name: side.port}
+		if err := host.Connect(director, port, host.LinkOptions{}); err != nil {
+			return err
+		}
+		if err := c.Director.AddAddresses(side.dev, side.addr); err != nil {
+			return err
+		}
+	}
+	return c.Director.AddAddresses("lo", netip.PrefixFrom(firstVirtual, 32))
+}
+
+// addClient adds client namespace i with n addresses. Namespace i owns
+// 10.10.16(i+1).0/20 by one local route.
+func (c *Cluster) addClient(run host.Run, i, n int) error {
+	name := fmt.Sprintf("c%d", i+1)
+	ns, err := newNamespace(run, name, clientSettings)
+	if err != nil {
+		return err
+	}
+	own := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 10, byte(16 * (i + 1)), 0}), 20)
+	c.Clients = append(c.Clients, Client{ns, hosts(own, n)})
+
+	addr, mac := netip.AddrFrom4([4]byte{10, 10, 0, byte(i + 2)}), fmt.Sprintf("02:00:00:0a:01:%02x", i+1)
+	if err := c.fabric.Share(clientSide, host.End{NS: ns, Name: "eth0", MAC: mac}); err != nil {
+		return err
+	}
+	if err := c.endpoint(ns, netip.PrefixFrom(addr, clientGateway.Bits()), clientGateway.Addr(), extMAC); err != nil {
+		return err
+	}
+	if err := ns.AddRoutes(host.Route{Dst: own, Dev: "lo", Local: true}); err != nil {
+		return err
+	}
+	if err := c.Director.AddNeighbours(ClientDevice, mac, addr); err != nil {
+		return err
+	}
+	return c.Director.AddRoutes(host.Route{Dst: own, Via: addr})
+}
+
+// addServer adds real server i, 172.16.0.(i+2), with the director as its
+// gateway.
+func (c *Cluster) addServer(run host.Run, i int) error {
+	s := Server{Name: fmt.Sprintf("s%d", i+1), Addr: netip.AddrFrom4([4]byte{172, 16, 0, byte(i + 2)})}
+	var err error
+	if s.Namespace, err = newNamespace(run, s.Name, serverSettings); err != nil {
+		return err
+	}
+	c.Servers = append(c.Servers, s)
+	mac := fmt.Sprintf("02:00:00:10:01:%02x", i+1)
+	if err := c.fabric.Share(serverSide, host.End{NS: s.Namespace, Name: "eth0", MAC: mac}); err != nil {
+		return err
+	}
+	if err := c.endpoint(s.Namespace, netip.PrefixFrom(s.Addr, serverGateway.Bits()), serverGateway.Addr(), intMAC); err != nil {
+		return err
+	}
+	return c.Director.AddNeighbours(ServerDevice, mac, s.Addr)
+}
+
+// endpoint gives eth0 its address, its gateway and the gateway's MAC: no ARP
+// exchange may fall into a measurement.
+func (c *Cluster) endpoint(ns *host.Namespace, addr netip.Prefix, gateway netip.Addr, mac string) error {
+	if err := ns.AddAddresses("eth0", addr); err != nil {
+		return err
+	}
+	if err := ns.AddNeighbours("eth0", mac, gateway); err != nil {
+		return err
+	}
+	return ns.AddRoutes(host.Route{Dst: anywhere, Via: gateway})
+}
+
+// hosts are the first n addresses of a prefix that nobody takes for a network
+// or broadcast address.
+func hosts(p netip.Prefix, n int) []netip.Addr {
+	var list []netip.Addr
+	for a := p.Addr(); len(list) < n && p.Contains(a); a = a.Next() {
+		if last := a.As4()[3]; last != 0 && last != 255 {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// Close removes the cluster with everything that runs in it. It is idempotent.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, ns := range c.namespaces() {
+		errs = append(errs, ns.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// namespaces lists what was built, clients first: with the load gone, the rest
+// comes down quietly.
+func (c *Cluster) namespaces() []*host.Namespace {
+	var list []*host.Namespace
+	for _, cl := range c.Clients {
+		list = append(list, cl.Namespace)
+	}
+	for _, s := range c.Servers {
+		list = append(list, s.Namespace)
+	}
+	list = append(list, c.Director, c.fabric)
+	return slices.DeleteFunc(list, func(n *host.Namespace) bool { return n == nil })
+}
+
+func newNamespace(run host.Run, role string, settings []setting) (*host.Namespace, error) {
+	ns, err := host.NewNamespace(run.Name(role))
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range slices.Concat(quiet, settings) {
+		err := ns.Sysctl(s.key, s.value)
+		if err != nil && !(s.optional && errors.Is(err, fs.ErrNotExist)) {
+			return nil, errors.Join(err, ns.Close())
+		}
+	}
+	return ns, nil
+}
