@@ -83,23 +83,33 @@ static __always_inline int flow_equal(const struct flow4 *a, const struct flow4 
 	       a->dport == b->dport && a->protocol == b->protocol;
 }
 
+/* Marks a connection as being removed; its flags before. */
+static __always_inline __u8 conn_kill(struct conn *c)
+{
+	__u8 flags;
+
+	bpf_spin_lock(&c->lock);
+	flags = c->flags;
+	c->flags |= CONN_DEAD;
+	bpf_spin_unlock(&c->lock);
+	return flags;
+}
+
+static __always_inline void conn_release(const struct flow4 *flow, const struct conn *c);
+
 /* Removes a connection from the tables and from its server's counts. Safe to
  * call from several places at once: only one of them finds it alive. */
 static __noinline void conn_remove(struct flow4 *flow, struct conn *c)
 {
 	struct flow4 reverse, key, *forward;
-	__u32 dead, inactive;
+	__u8 flags = conn_kill(c);
 
-	bpf_spin_lock(&c->lock);
-	dead = c->flags & CONN_DEAD;
-	inactive = c->flags & CONN_INACTIVE;
-	c->flags |= CONN_DEAD;
-	bpf_spin_unlock(&c->lock);
-	if (dead)
+	if (flags & CONN_DEAD)
 		return;
-	server_unbind(c->server, inactive);
+	server_unbind(c->server, flags & CONN_INACTIVE);
 	/* The key may lie in the element that goes away. */
 	key = *flow;
+	conn_release(&key, c);
 	conn_reverse_flow(&key, c, &reverse);
 	forward = bpf_map_lookup_elem(&reverse4, &reverse);
 	/* A client that reached the same server from the same port through
@@ -107,29 +117,6 @@ static __noinline void conn_remove(struct flow4 *flow, struct conn *c)
 	if (forward && flow_equal(forward, &key))
 		bpf_map_delete_elem(&reverse4, &reverse);
 	bpf_map_delete_elem(&conns4, &key);
-}
-
-/* The wheel has come to an appointment of this flow. */
-static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u64 now)
-{
-	struct conn *c = bpf_map_lookup_elem(&conns4, flow);
-	__u64 expires;
-
-	if (!c)
-		return;
-	expires = c->expires;
-	if (expires <= now) {
-		conn_remove(flow, c);
-		return;
-	}
-	/* Another appointment, of an earlier time, or of an earlier connection
-	 * of this flow: not ours to keep. */
-	if (c->tick != tick)
-		return;
-	c->tick = wheel_appoint(flow, expires, now);
-	/* Better lost than there for ever. */
-	if (!c->tick)
-		conn_remove(flow, c);
 }
 
 /* Lets the connection live for another `timeout` [ns]. */
@@ -150,6 +137,8 @@ static __always_inline void conn_extend(const struct flow4 *flow, struct conn *c
 	if (tick)
 		c->tick = tick;
 }
+
+static __always_inline void conn_assure(const struct flow4 *flow, const struct conn *c);
 
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
 static __always_inline void conn_follow(const struct packet *p, const struct flow4 *flow,
@@ -178,6 +167,8 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 			bpf_spin_unlock(&c->lock);
 			state = next;
 		}
+		if (active > 0)
+			conn_assure(flow, c);
 		if (active) {
 			__u32 server = c->server;
 
@@ -188,39 +179,47 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 			}
 		}
 	}
+	if (state == CONN_UDP && direction == FROM_SERVER)
+		conn_assure(flow, c);
 	conn_extend(flow, c, set->timeout[state & 15]);
 }
 
-/* Enters a connection for the packet's flow; it is inactive, and its first
- * packet gives it its state. NULL when the tables are full, or
- * when another CPU was first. */
-static __always_inline struct conn *conn_create(const struct packet *p, __u32 server,
-						const union address *addr, __be16 port,
+/* Makes an appointment for an entry and puts it into the table. NULL when
+ * there is no room, or when another CPU was first. */
+static __always_inline struct conn *conn_insert(const struct flow4 *flow, struct conn *fresh,
+						__u64 timeout)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	fresh->expires = now + timeout;
+	fresh->tick = wheel_appoint(flow, fresh->expires, now);
+	if (!fresh->tick)
+		return 0;
+	if (bpf_map_update_elem(&conns4, flow, fresh, BPF_NOEXIST))
+		return 0;
+	return bpf_map_lookup_elem(&conns4, flow);
+}
+
+/* Enters a connection for the packet's flow, to the server and port that the
+ * caller filled in; it is inactive, and its first packet gives it its state. */
+static __always_inline struct conn *conn_create(const struct packet *p, struct conn *fresh,
 						const struct settings *set)
 {
-	struct conn fresh = {};
 	struct flow4 reverse;
-	__u64 timeout, now;
+	struct conn *c;
+	__u32 state = p->flow.protocol == IPPROTO_TCP ? TCP_SYN_RECV : CONN_UDP;
 
-	fresh.addr = *addr;
-	fresh.port = port;
-	fresh.server = server;
-	fresh.state = p->flow.protocol == IPPROTO_TCP ? TCP_NONE : CONN_UDP;
-	fresh.flags = CONN_INACTIVE;
-	timeout = set->timeout[p->flow.protocol == IPPROTO_TCP ? TCP_SYN_RECV : CONN_UDP];
-	now = bpf_ktime_get_coarse_ns();
-	fresh.expires = now + timeout;
-	fresh.tick = wheel_appoint(&p->flow, fresh.expires, now);
-	if (!fresh.tick)
+	fresh->state = p->flow.protocol == IPPROTO_TCP ? TCP_NONE : CONN_UDP;
+	fresh->flags = CONN_INACTIVE;
+	c = conn_insert(&p->flow, fresh, set->timeout[state]);
+	if (!c)
 		return 0;
-	conn_reverse_flow(&p->flow, &fresh, &reverse);
-	if (bpf_map_update_elem(&conns4, &p->flow, &fresh, BPF_NOEXIST))
-		return 0;
+	conn_reverse_flow(&p->flow, fresh, &reverse);
 	if (bpf_map_update_elem(&reverse4, &reverse, &p->flow, BPF_ANY)) {
 		bpf_map_delete_elem(&conns4, &p->flow);
 		return 0;
 	}
-	return bpf_map_lookup_elem(&conns4, &p->flow);
+	return c;
 }
 
 #endif

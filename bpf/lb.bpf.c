@@ -23,6 +23,7 @@
 #include "sched.h"
 #include "tcp.h"
 #include "conn.h"
+#include "persist.h"
 #include "icmp.h"
 #include "forward/out.h"
 #include "forward/nat.h"
@@ -83,10 +84,12 @@ static __always_inline int conn_out(struct packet *p, struct flow4 *forward,
 }
 
 /* A client that opens a connection anew from the port of one that is over
- * gets a new one: see conn_reuse_mode of Linux, without its lost SYN. */
+ * gets a new one: see conn_reuse_mode of Linux, without its lost SYN. A
+ * template's connection keeps its server anyway. */
 static __always_inline int conn_is_over(const struct packet *p, const struct conn *c)
 {
-	return p->tcp_bits & TCP_BIT_SYN && (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE);
+	return p->tcp_bits & TCP_BIT_SYN && !c->template &&
+	       (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE);
 }
 
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,
@@ -103,16 +106,63 @@ static __always_inline void pick_for(const struct packet *p, const struct servic
 	pick->protocol = p->flow.protocol;
 }
 
+/* The port of the server: its own, or the one that the client asked for. A
+ * template for every port leaves it to the client. */
+static __always_inline __be16 server_port(const struct packet *p, const struct service *svc,
+					  const struct server *s)
+{
+	if (!s->port || (svc->template && p->flow.dport != svc->port))
+		return p->flow.dport;
+	return s->port;
+}
+
+/* A new connection of a service to the server that was chosen for it. */
+static __always_inline int conn_open(struct packet *p, const struct service *svc, __u32 id,
+				     struct conn *template, const struct settings *set)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct conn fresh = {}, *c;
+
+	if (!s || !l)
+		return drop(REASON_DROP_SERVER_DELETED);
+	if (s->forward != FORWARD_MASQ)
+		return drop(REASON_DROP_FORWARD_METHOD);
+	fresh.addr = s->addr;
+	fresh.server = id;
+	fresh.port = server_port(p, svc, s);
+	if (svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP) {
+		count_in(p, svc->id, id, 1);
+		return forward_in(p, &fresh.addr, fresh.port);
+	}
+	if (template) {
+		fresh.template = svc->template;
+		fresh.prefix_len = svc->prefix_len;
+		fresh.fwmark = svc->fwmark;
+	}
+	server_bind(s, l);
+	c = conn_create(p, &fresh, set);
+	if (!c) {
+		server_unbind(id, 1);
+		c = bpf_map_lookup_elem(&conns4, &p->flow);
+		if (c) /* another CPU was first with the same packet */
+			return conn_in(p, c, set);
+		return drop(REASON_DROP_TABLE_FULL);
+	}
+	if (template)
+		__sync_fetch_and_add(&template->controlled, 1);
+	count_in(p, svc->id, id, 1);
+	conn_follow(p, &p->flow, c, FROM_CLIENT, set);
+	return forward_in(p, &c->addr, c->port);
+}
+
 /* A packet of no known connection: perhaps the first of a new one. */
 static __always_inline int conn_new(struct packet *p, const struct settings *set)
 {
+	struct conn *template = 0;
 	struct service *svc;
-	struct server *s;
-	struct load *l;
-	struct conn *c;
 	struct pick pick = {};
 	__u32 id;
-	__be16 port;
 
 	/* A SYN with ACK may be one of an active FTP server (tcp_conn_schedule). */
 	if (p->flow.protocol == IPPROTO_TCP &&
@@ -125,32 +175,17 @@ static __always_inline int conn_new(struct packet *p, const struct settings *set
 		return pass(REASON_PASS_FTP_DATA);
 
 	pick_for(p, svc, &pick);
-	id = schedule(&pick, svc->scheduler);
-	s = bpf_map_lookup_elem(&servers, &id);
-	l = bpf_map_lookup_elem(&loads, &id);
-	if (id == NO_SERVER || !s || !l)
+	if (svc->template) {
+		id = persist_pick(p, svc, &pick, &template);
+		if (id != NO_SERVER && !template)
+			return drop(REASON_DROP_TABLE_FULL);
+	} else {
+		id = schedule(&pick, svc->scheduler);
+	}
+	if (id == NO_SERVER)
 		return icmp_error(p, ICMP_DEST_UNREACH, ICMP_PORT_UNREACH, 0,
 				  REASON_REFUSED_NO_SERVER);
-	if (s->forward != FORWARD_MASQ)
-		return drop(REASON_DROP_FORWARD_METHOD);
-
-	port = s->port ? s->port : p->flow.dport;
-	if (pick.flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP) {
-		count_in(p, pick.service, id, 1);
-		return forward_in(p, &s->addr, port);
-	}
-	server_bind(s, l);
-	c = conn_create(p, id, &s->addr, port, set);
-	if (!c) {
-		server_unbind(id, 1);
-		c = bpf_map_lookup_elem(&conns4, &p->flow);
-		if (c) /* another CPU was first with the same packet */
-			return conn_in(p, c, set);
-		return drop(REASON_DROP_TABLE_FULL);
-	}
-	count_in(p, pick.service, id, 1);
-	conn_follow(p, &p->flow, c, FROM_CLIENT, set);
-	return forward_in(p, &c->addr, c->port);
+	return conn_open(p, svc, id, template, set);
 }
 
 static __always_inline int balance(struct __sk_buff *skb, int expect_answers)

@@ -236,6 +236,7 @@ union scratch {
 	struct buckets buckets;
 	struct locality_set set;
 	enum conn_state conn_state;
+	enum conn_flag conn_flag;
 	enum service_flag service_flag;
 	enum reason reason;
 };

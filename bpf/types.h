@@ -63,6 +63,15 @@ enum scheduler {
 	SCHED_MH = 13,
 };
 
+/* What a persistence template stands for, besides the clients: the value of
+ * struct service and struct conn. */
+enum template_kind {
+	TEMPLATE_NONE,    /* the service is not persistent */
+	TEMPLATE_PORT,    /* protocol, virtual address and port */
+	TEMPLATE_ADDRESS, /* protocol and virtual address: port 0, and FTP */
+	TEMPLATE_MARK,    /* the firewall mark */
+};
+
 /*
  * A service as the packet path sees it. User space replaces the whole value
  * on each change, so that a packet sees one state or the other.
@@ -80,6 +89,10 @@ struct service {
 	__u32 timeout;    /* of persistence [s] */
 	__u32 prefix_len; /* of persistence [bits] */
 	enum scheduler scheduler;
+	enum template_kind template;
+	__u32 fwmark;
+	__be16 port;
+	__u16 pad;
 };
 
 /* What a scheduler remembers between two picks, by service id. */
@@ -161,29 +174,35 @@ enum conn_state {
 	TCP_LISTEN,
 	TCP_SYNACK,
 	CONN_UDP,
+	CONN_TEMPLATE, /* a persistence template */
 	CONN_STATES,
 };
 
 #define TCP_STATES CONN_UDP /* states below are TCP's */
 
-/* The addresses of an IPv4 packet, as they stand in it. */
+/* The addresses of an IPv4 packet, as they stand in it. Of a persistence
+ * template: the client's network, and what the service is found by. */
 struct flow4 {
 	__be32 src;
 	__be32 dst;
 	__be16 sport;
 	__be16 dport;
-	__u8 protocol;
-	__u8 pad[3];
+	__u8 protocol; /* 0 in the template of a fwmark service */
+	__u8 template; /* 1 in that of a template */
+	__u8 pad[2];
 };
 
 enum conn_flag {
 	CONN_INACTIVE = 0x1, /* counted in load.inactive */
 	CONN_DEAD = 0x2,     /* no longer counted: being removed */
+	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
 };
 
 /*
  * A connection, under the flow of its client's packets. The flow of its
  * server's packets leads here through the reverse table.
+ *
+ * As in Linux, a persistence template lies in the same table.
  */
 struct conn {
 	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by each packet */
@@ -194,6 +213,13 @@ struct conn {
 	__be16 port;               /* of the server */
 	__u8 state;                /* enum conn_state */
 	__u8 flags;                /* enum conn_flag */
+	union {
+		__u32 fwmark;     /* of a connection's template */
+		__u32 controlled; /* of a template: its connections */
+	};
+	__u8 template;   /* enum template_kind, what controls the connection */
+	__u8 prefix_len; /* of the template's network */
+	__u16 pad;
 };
 
 #define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes */

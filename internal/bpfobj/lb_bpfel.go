@@ -50,11 +50,23 @@ type LbConn struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Server uint32
-	Port   uint16
-	State  uint8
-	Flags  uint8
+	Server    uint32
+	Port      uint16
+	State     uint8
+	Flags     uint8
+	Fwmark    uint32
+	Template  uint8
+	PrefixLen uint8
+	Pad       uint16
 }
+
+type LbConnFlag uint32
+
+const (
+	LbConnFlagCONN_INACTIVE LbConnFlag = 1
+	LbConnFlagCONN_DEAD     LbConnFlag = 2
+	LbConnFlagCONN_ASSURED  LbConnFlag = 4
+)
 
 type LbConnState uint32
 
@@ -71,7 +83,8 @@ const (
 	LbConnStateTCP_LISTEN      LbConnState = 9
 	LbConnStateTCP_SYNACK      LbConnState = 10
 	LbConnStateCONN_UDP        LbConnState = 11
-	LbConnStateCONN_STATES     LbConnState = 12
+	LbConnStateCONN_TEMPLATE   LbConnState = 12
+	LbConnStateCONN_STATES     LbConnState = 13
 )
 
 type LbCounters struct {
@@ -90,7 +103,8 @@ type LbFlow4 struct {
 	Sport    uint16
 	Dport    uint16
 	Protocol uint8
-	Pad      [3]uint8
+	Template uint8
+	Pad      [2]uint8
 }
 
 type LbForward uint32
@@ -224,6 +238,10 @@ type LbService struct {
 	Timeout   uint32
 	PrefixLen uint32
 	Scheduler LbScheduler
+	Template  LbTemplateKind
+	Fwmark    uint32
+	Port      uint16
+	Pad       uint16
 }
 
 type LbServiceFlag uint32
@@ -262,6 +280,15 @@ type LbSettings struct {
 	MarkRules uint32
 	_         [4]byte
 }
+
+type LbTemplateKind uint32
+
+const (
+	LbTemplateKindTEMPLATE_NONE    LbTemplateKind = 0
+	LbTemplateKindTEMPLATE_PORT    LbTemplateKind = 1
+	LbTemplateKindTEMPLATE_ADDRESS LbTemplateKind = 2
+	LbTemplateKindTEMPLATE_MARK    LbTemplateKind = 3
+)
 
 // Names of all BPF objects in the ELF.
 //

@@ -50,7 +50,7 @@ func (d *Director) TableSize() int { return 4096 }
 func fromConn(k bpfobj.LbFlow4, c bpfobj.LbConn, now uint64) model.Connection {
 	return model.Connection{
 		Protocol: model.Protocol(k.Protocol),
-		State:    stateName(bpfobj.LbConnState(c.State)),
+		State:    stateName(c),
 		Expires:  time.Duration(max(0, int64(c.Expires-now))),
 		Client:   netip.AddrPortFrom(fromAddress4(k.Src), swapPort(k.Sport)),
 		Virtual:  netip.AddrPortFrom(fromAddress4(k.Dst), swapPort(k.Dport)),
@@ -58,12 +58,22 @@ func fromConn(k bpfobj.LbFlow4, c bpfobj.LbConn, now uint64) model.Connection {
 	}
 }
 
-// stateName is the word Linux has for a state: without the protocol.
-func stateName(s bpfobj.LbConnState) string {
-	name := s.String()
-	name = strings.TrimPrefix(name, "CONN_")
+// stateName is the word Linux has for a connection's state: without the
+// protocol, and for a template whether it ever led to a real connection.
+func stateName(c bpfobj.LbConn) string {
+	state := bpfobj.LbConnState(c.State)
+	if state == bpfobj.LbConnStateCONN_TEMPLATE {
+		if c.Flags&connAssured != 0 {
+			return "ASSURED"
+		}
+		return "NONE"
+	}
+	name := strings.TrimPrefix(state.String(), "CONN_")
 	return strings.TrimPrefix(name, "TCP_")
 }
+
+// connAssured is CONN_ASSURED of bpf/types.h.
+const connAssured = uint8(bpfobj.LbConnFlagCONN_ASSURED)
 
 // monotonic reads the clock of bpf_ktime_get_ns [ns].
 func monotonic() (uint64, error) {

@@ -73,7 +73,27 @@ func toService(s model.Service, into *bpfobj.LbService) error {
 	into.Flags = uint32(s.Flags)
 	into.Timeout = uint32(s.Timeout / time.Second)
 	into.PrefixLen = uint32(s.PrefixLen)
+	into.Fwmark = s.Key.Mark
+	into.Port = swapPort(s.Key.Port)
+	into.Template = templateKind(s)
 	return nil
+}
+
+// ftpPort is where a control connection is followed by others of any port.
+const ftpPort = 21
+
+// templateKind says what the persistence templates of a service stand for
+// (ip_vs_sched_persist).
+func templateKind(s model.Service) bpfobj.LbTemplateKind {
+	switch {
+	case s.Flags&model.Persistent == 0:
+		return bpfobj.LbTemplateKindTEMPLATE_NONE
+	case s.Key.Mark != 0:
+		return bpfobj.LbTemplateKindTEMPLATE_MARK
+	case s.Key.Port == 0 || s.Key.Port == ftpPort:
+		return bpfobj.LbTemplateKindTEMPLATE_ADDRESS
+	}
+	return bpfobj.LbTemplateKindTEMPLATE_PORT
 }
 
 func fromService(k bpfobj.LbServiceKey, s bpfobj.LbService) model.Service {
