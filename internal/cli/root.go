@@ -2,8 +2,8 @@
 
 // Package cli is the command line: one file for each verb. It parses, calls
 // the package that does the work, and prints. Exit status 0 is success, 1 a
-// result that is not as hoped (a scenario differs, a request was lost), 2 bad
-// usage, 3 a failure; called as ipvsadm, the statuses are ipvsadm's.
+// result that is not as hoped (a scenario differs, a download is corrupted), 2
+// bad usage, 3 a failure; called as ipvsadm, the statuses are ipvsadm's.
 package cli
 
 import (
@@ -41,7 +41,8 @@ func Main(args []string) int {
 	if filepath.Base(args[0]) == "ipvsadm" {
 		return runIpvsadm(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	}
-	// Verbs clean up when their context ends; a second signal kills.
+	// Verbs clean up when their context ends; a second signal kills those that
+	// do not say otherwise.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

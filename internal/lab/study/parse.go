@@ -72,7 +72,7 @@ func Parse(file string, text []byte, engines []string) (*Study, error) {
 		return nil, located(file, nil, err)
 	}
 	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil {
-		return nil, fmt.Errorf("%s:1:1: the file is empty: write a study, beginning with name:", file)
+		return nil, fmt.Errorf("%s:1:1: the file is empty: write a study that begins with \"name: NAME\"", file)
 	}
 	if len(tree.Docs) > 1 {
 		return nil, fmt.Errorf("%s:%d:1: a second document: keep one study a file", file, tree.Docs[1].GetToken().Position.Line)

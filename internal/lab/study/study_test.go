@@ -120,7 +120,7 @@ func TestParseRefuses(t *testing.T) {
 		{"1000: [203.2, 217]", "fast: [203.2, 217]", `s.yaml:28:13: published.throughput.rows.fast: "fast" is not a rate: want connections per second`},
 		{"conclusion: rr is best.", "conclusion: {a: b}", `s.yaml:21:15: published.conclusion: "{" is of the wrong kind: want a text`},
 		{"repeats: 3", "repeats: !!int 3", `s.yaml:15:10: "!!int": write the value itself: tags, anchors and aliases are not read in a study`},
-		{whole, "", `s.yaml:1:1: the file is empty: write a study, beginning with name:`},
+		{whole, "", `s.yaml:1:1: the file is empty: write a study that begins with "name: NAME"`},
 		{whole, "just words", `s.yaml:1:1: the study: "just words" is of the wrong kind: want a mapping: keys with values, indented`},
 		{whole, "name: a\n---\nname: b\n", `s.yaml:3:1: a second document: keep one study a file`},
 	} {
