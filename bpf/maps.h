@@ -15,7 +15,7 @@
 #define MAX_SERVERS 65536
 #define MAX_SLOTS 262144
 #define MAX_CONNS (1 << 20)
-#define MAX_LOCALITIES 65536
+#define MAX_LOCALITIES 16384
 #define MAX_MARK_RULES 1024
 
 /* user: timeouts and switches. */
@@ -98,7 +98,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 2 * MAX_CONNS);
+	__uint(max_entries, MAX_CONNS);
 	__type(key, struct appointment);
 	__type(value, struct flow4);
 } appointments SEC(".maps");

@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -90,6 +91,30 @@ func TestRefusesOrdinaryUsers(t *testing.T) {
 			t.Errorf("imbang %s: status %d, said %q; want one line that names root", strings.Join(args, " "), o.status, o.stderr)
 		}
 	}
+}
+
+// `ip netns exec` gives a command mounts of its own; a director loaded there
+// must be found again from everywhere.
+func TestDirectorLoadedByIpNetnsExecStays(t *testing.T) {
+	needRoot(t)
+	ns := newNamespace(t)
+	inside := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("ip", append([]string{"netns", "exec", ns.Name(), executable}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("imbang %s: %v: %s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	const want = "-A -t 10.20.0.1:80 -s rr\n"
+	inside("ipvsadm", "-A", "-t", "10.20.0.1:80", "-s", "rr")
+	if got := inside("ipvsadm", "-Sn"); got != want {
+		t.Errorf("inside: %q", got)
+	}
+	if got := must(t, ns, "", "ipvsadm", "-Sn"); got != want {
+		t.Errorf("outside: %q", got)
+	}
+	inside("detach")
 }
 
 func TestNothingIsLoadedNothingIsLeft(t *testing.T) {

@@ -183,8 +183,8 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
 	set(4*s.Servers, "order")
-	set(s.Connections, "conns4", "reverse4")
-	set(2*s.Connections, "appointments")
+	set(s.Connections, "conns4", "reverse4", "appointments")
+
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

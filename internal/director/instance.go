@@ -3,6 +3,7 @@
 package director
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -24,10 +25,10 @@ const stateDir = "/run/imbang"
 
 // instance names the director of one network namespace.
 type instance struct {
-	// root is "" or the path to the first process's root, when this process
-	// lives in a mount namespace of its own (ip netns exec makes one): pins
-	// made there would go away with the process.
-	root string
+	// home is 0, or a process whose mounts are the machine's, when this one
+	// lives in a mount namespace of its own (ip netns exec makes one): what
+	// is mounted there goes away with the process.
+	home int
 	// cookie is the kernel's number of the network namespace. It is never
 	// used twice, unlike an inode number.
 	cookie uint64
@@ -46,16 +47,54 @@ func currentInstance() (instance, error) {
 	if err != nil {
 		return instance{}, fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
 	}
-	in := instance{cookie: cookie}
-	if own, err := os.Readlink("/proc/self/ns/mnt"); err == nil {
-		if first, err := os.Readlink("/proc/1/ns/mnt"); err == nil && first != own {
-			in.root = "/proc/1/root"
-		}
-	}
-	return in, nil
+	return instance{cookie: cookie, home: mountsElsewhere()}, nil
 }
 
-func (in instance) base() string { return in.root + stateDir }
+// mountsElsewhere is the eldest ancestor that may be looked at, if its mount
+// namespace is not ours, else 0. The first process need not be among them: in
+// a container it may be closed even to root.
+func mountsElsewhere() int {
+	ns := func(pid int) (string, error) { return os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid)) }
+	own, err := ns(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	eldest := 0
+	for pid := os.Getppid(); pid > 0; pid = parent(pid) {
+		if theirs, err := ns(pid); err == nil {
+			eldest = 0
+			if theirs != own {
+				eldest = pid
+			}
+		}
+	}
+	return eldest
+}
+
+// parent is the process id of a process's parent, 0 if there is none (field 4
+// of proc_pid_stat(5), behind the command in brackets).
+func parent(pid int) int {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	var state string
+	var ppid int
+	_, err = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &ppid)
+	if err != nil {
+		return 0
+	}
+	return ppid
+}
+
+// base is the state directory as this process reaches it.
+func (in instance) base() string {
+	if in.home != 0 {
+		return fmt.Sprintf("/proc/%d/root%s", in.home, stateDir)
+	}
+	return stateDir
+}
+
 func (in instance) dir() string {
 	return filepath.Join(in.base(), "bpf", strconv.FormatUint(in.cookie, 10))
 }
@@ -143,40 +182,38 @@ func (in instance) mount() error {
 	mount := func() error {
 		return unix.Mount("bpf", filepath.Join(stateDir, "bpf"), "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700")
 	}
-	if in.root != "" {
-		mount = inFirstMountNamespace(mount)
-	}
-	if err := mount(); err != nil {
+	if err := in.atHome(mount); err != nil {
 		return fmt.Errorf("mount a BPF file system on %s: %w", point, err)
 	}
 	return nil
 }
 
-// inFirstMountNamespace runs fn where the first process's mounts are. The
-// thread cannot come back (it has left the others' file system attributes),
-// so it ends with the goroutine.
-func inFirstMountNamespace(fn func() error) func() error {
-	return func() error {
-		done := make(chan error)
-		go func() {
-			runtime.LockOSThread()
-			done <- func() error {
-				ns, err := os.Open("/proc/1/ns/mnt")
-				if err != nil {
-					return err
-				}
-				defer ns.Close()
-				if err := unix.Unshare(unix.CLONE_FS); err != nil {
-					return err
-				}
-				if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
-					return err
-				}
-				return fn()
-			}()
-		}()
-		return <-done
+// atHome runs fn where the machine's mounts are. A thread that goes there
+// cannot come back (it has left the others' file system attributes), so it
+// ends with its goroutine.
+func (in instance) atHome(fn func() error) error {
+	if in.home == 0 {
+		return fn()
 	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- func() error {
+			ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", in.home))
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return err
+			}
+			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+				return err
+			}
+			return fn()
+		}()
+	}()
+	return <-done
 }
 
 // pinnable is a map or a program.

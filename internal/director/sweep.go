@@ -48,14 +48,18 @@ func (in instance) sweep() {
 	if dirs, err := filepath.Glob(filepath.Join(bpf, "[0-9]*")); err != nil || len(dirs) > 0 {
 		return
 	}
-	unmount := func() error { return unix.Unmount(filepath.Join(stateDir, "bpf"), 0) }
-	if in.root != "" {
-		unmount = inFirstMountNamespace(unmount)
-	}
-	if unmount() == nil {
-		_ = os.Remove(bpf)
-		_ = os.Remove(in.base()) // fails if another's lock file is there
-	}
+	// All of it where the mount is: elsewhere a copy of it may still cover
+	// the directory, which can then not be removed.
+	_ = in.atHome(func() error {
+		point := filepath.Join(stateDir, "bpf")
+		if err := unix.Unmount(point, 0); err != nil {
+			return err
+		}
+		if err := os.Remove(point); err != nil {
+			return err
+		}
+		return os.Remove(stateDir) // fails if another's lock file is there
+	})
 }
 
 func orphaned(dir string) bool {
