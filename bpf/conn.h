@@ -77,12 +77,6 @@ static __always_inline void conn_reverse_flow(const struct flow4 *flow, const st
 	reverse->protocol = flow->protocol;
 }
 
-static __always_inline int flow_equal(const struct flow4 *a, const struct flow4 *b)
-{
-	return a->src == b->src && a->dst == b->dst && a->sport == b->sport &&
-	       a->dport == b->dport && a->protocol == b->protocol;
-}
-
 /* Marks a connection as being removed; its flags before. */
 static __always_inline __u8 conn_kill(struct conn *c)
 {
@@ -125,7 +119,7 @@ static __always_inline void conn_extend(const struct flow4 *flow, struct conn *c
 	__u64 now = bpf_ktime_get_coarse_ns();
 	__u64 expires = now + timeout;
 	__s64 moved = expires - c->expires;
-	__u32 tick;
+	__u32 tick, number, old_tick = c->tick, old_number = c->number;
 
 	/* Both directions write here: spare the cache line. */
 	if (moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK)
@@ -133,9 +127,12 @@ static __always_inline void conn_extend(const struct flow4 *flow, struct conn *c
 	c->expires = expires;
 	if ((__s32)(c->tick - tick_after(expires)) <= 1)
 		return;
-	tick = wheel_appoint(flow, expires, now);
-	if (tick)
-		c->tick = tick;
+	tick = wheel_appoint(flow, expires, now, &number);
+	if (!tick)
+		return;
+	c->tick = tick;
+	c->number = number;
+	wheel_cancel(flow, old_tick, old_number);
 }
 
 static __always_inline void conn_assure(const struct flow4 *flow, const struct conn *c);
@@ -144,7 +141,7 @@ static __always_inline void conn_assure(const struct flow4 *flow, const struct c
 static __always_inline void conn_follow(const struct packet *p, const struct flow4 *flow,
 					struct conn *c, __u32 direction, const struct settings *set)
 {
-	__u8 state = c->state;
+	__u8 state = c->state, was = state;
 
 	if (state < TCP_STATES) {
 		__u8 next = tcp_next_state(state, p->tcp_bits, direction);
@@ -156,10 +153,10 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 			next = tcp_next_state(c->state, p->tcp_bits, direction);
 			c->state = next;
 			if (!(c->flags & CONN_DEAD)) {
-				if (next == TCP_ESTABLISHED && c->flags & CONN_INACTIVE) {
+				if (tcp_active(next) && c->flags & CONN_INACTIVE) {
 					c->flags &= ~CONN_INACTIVE;
 					active = 1;
-				} else if (next != TCP_ESTABLISHED && !(c->flags & CONN_INACTIVE)) {
+				} else if (!tcp_active(next) && !(c->flags & CONN_INACTIVE)) {
 					c->flags |= CONN_INACTIVE;
 					active = -1;
 				}
@@ -167,7 +164,7 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 			bpf_spin_unlock(&c->lock);
 			state = next;
 		}
-		if (active > 0)
+		if (next == TCP_ESTABLISHED && was != TCP_ESTABLISHED)
 			conn_assure(flow, c);
 		if (active) {
 			__u32 server = c->server;
@@ -184,20 +181,48 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 	conn_extend(flow, c, set->timeout[state & 15]);
 }
 
-/* Makes an appointment for an entry and puts it into the table. NULL when
- * there is no room, or when another CPU was first. */
+/* Takes back an entry that cannot be completed. Its server still counts it, as
+ * inactive, whatever another CPU's packet made of it meanwhile. */
+static __always_inline void conn_abandon(const struct flow4 *flow, struct conn *c)
+{
+	__u32 server = c->server;
+	struct load *l = bpf_map_lookup_elem(&loads, &server);
+	__u8 flags = conn_kill(c);
+
+	if (flags & CONN_DEAD)
+		return;
+	if (l && !flow->template && !(flags & CONN_INACTIVE)) {
+		__sync_fetch_and_add(&l->active, -1);
+		__sync_fetch_and_add(&l->inactive, 1);
+	}
+	bpf_map_delete_elem(&conns4, flow);
+}
+
+/* Puts an entry into the table and makes an appointment for it. NULL when
+ * there is no room, or when another CPU was first. The table comes first: a
+ * full one must not leave appointments behind that crowd out others'. */
 static __always_inline struct conn *conn_insert(const struct flow4 *flow, struct conn *fresh,
 						__u64 timeout)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
+	struct conn *c;
+	__u32 tick, number;
 
 	fresh->expires = now + timeout;
-	fresh->tick = wheel_appoint(flow, fresh->expires, now);
-	if (!fresh->tick)
-		return 0;
+	fresh->tick = 0;
 	if (bpf_map_update_elem(&conns4, flow, fresh, BPF_NOEXIST))
 		return 0;
-	return bpf_map_lookup_elem(&conns4, flow);
+	c = bpf_map_lookup_elem(&conns4, flow);
+	if (!c)
+		return 0;
+	tick = wheel_appoint(flow, fresh->expires, now, &number);
+	if (tick) {
+		c->tick = tick;
+		c->number = number;
+		return c;
+	}
+	conn_abandon(flow, c);
+	return 0;
 }
 
 /* Enters a connection for the packet's flow, to the server and port that the
@@ -216,7 +241,7 @@ static __always_inline struct conn *conn_create(const struct packet *p, struct c
 		return 0;
 	conn_reverse_flow(&p->flow, fresh, &reverse);
 	if (bpf_map_update_elem(&reverse4, &reverse, &p->flow, BPF_ANY)) {
-		bpf_map_delete_elem(&conns4, &p->flow);
+		conn_abandon(&p->flow, c);
 		return 0;
 	}
 	return c;

@@ -10,6 +10,7 @@
 #include "csum.h"
 
 #define ICMP_DEST_UNREACH 3
+#define ICMP_HOST_UNREACH 1
 #define ICMP_PORT_UNREACH 3
 #define ICMP_FRAG_NEEDED 4
 #define ICMP_TIME_EXCEEDED 11
@@ -56,6 +57,27 @@ static long icmp_sum_chunk(__u32 i, struct icmp_sum *s)
 	return 0;
 }
 
+/*
+ * Whether the packet's checksum is still to be filled in by the device that
+ * sends it on: then the checksum field holds the sum of the pseudo header, and
+ * the filled-in packet will add up to the complement of that.
+ */
+static __always_inline int checksum_pending(struct __sk_buff *skb, const struct iphdr *ip,
+					    __u16 *pseudo)
+{
+	__u32 header = (ip->ihl & 15) * 4;
+	__u32 length = ip->tot_len ? bpf_ntohs(ip->tot_len) : skb->len - ETH_HEADER;
+	__u32 at = ETH_HEADER + header +
+		   (ip->protocol == IPPROTO_TCP ? offsetof(struct tcphdr, check)
+						: offsetof(struct udphdr, check));
+	__u32 sum = bpf_htons(ip->protocol) + bpf_htons(length - header);
+	__u16 check;
+
+	sum += (ip->saddr & 0xffff) + (ip->saddr >> 16) + (ip->daddr & 0xffff) + (ip->daddr >> 16);
+	*pseudo = ~csum_fold(sum);
+	return !bpf_skb_load_bytes(skb, at, &check, sizeof(check)) && check == *pseudo;
+}
+
 /* Turns the packet into an error about itself and sends it back: the sender
  * is the address that the packet was for. */
 static __noinline int icmp_answer(struct __sk_buff *skb, __u8 type, __u8 code, __u32 mtu,
@@ -68,22 +90,28 @@ static __noinline int icmp_answer(struct __sk_buff *skb, __u8 type, __u8 code, _
 	struct iphdr old;
 	__u32 quote = length;
 	__be32 *words = (__be32 *)&frame.ip;
+	__u16 pseudo = 0;
+	int pending;
 
 	/* Without a length (BIG TCP) the frame's own counts. */
 	if (!quote)
 		quote = skb->len - ETH_HEADER;
 	if (quote > ICMP_QUOTE)
 		quote = ICMP_QUOTE;
-	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)) ||
-	    bpf_skb_change_tail(skb, ETH_HEADER + quote, 0) ||
+	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)))
+		return -1;
+	pending = checksum_pending(skb, &old, &pseudo);
+	if (bpf_skb_change_tail(skb, ETH_HEADER + quote, 0) ||
 	    bpf_skb_adjust_room(skb, sizeof(frame), BPF_ADJ_ROOM_MAC, 0))
 		return -1;
 
 	frame.icmp.type = type;
 	frame.icmp.code = code;
 	frame.icmp.mtu = bpf_htons(mtu);
-	sum.sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), 0);
-	sum.left = quote;
+	sum.sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp),
+				pending ? (__u16)~pseudo : 0);
+	/* What is pending is known already, and not to be read yet. */
+	sum.left = pending ? (old.ihl & 15) * 4 : quote;
 	bpf_loop(ICMP_QUOTE / ICMP_CHUNK + 1, icmp_sum_chunk, &sum, 0);
 	if (sum.left)
 		return -1;
@@ -111,11 +139,37 @@ static __noinline int icmp_answer(struct __sk_buff *skb, __u8 type, __u8 code, _
 	return 0;
 }
 
+/* One error a second for each sender, after six at once (net.ipv4.icmp_ratelimit
+ * and inet_peer_xrlim_allow); path MTU discovery is not limited. */
+#define ICMP_INTERVAL NSEC_PER_SEC
+#define ICMP_BURST (6 * ICMP_INTERVAL)
+
+static __noinline int icmp_allowed(__be32 sender)
+{
+	struct allowance fresh = { .saved = ICMP_BURST - ICMP_INTERVAL }, *a;
+	__u64 now = bpf_ktime_get_coarse_ns(), saved;
+
+	a = bpf_map_lookup_elem(&allowances, &sender);
+	if (!a) {
+		fresh.last = now;
+		bpf_map_update_elem(&allowances, &sender, &fresh, BPF_ANY);
+		return 1;
+	}
+	saved = a->saved + (now - a->last);
+	if (saved > ICMP_BURST)
+		saved = ICMP_BURST;
+	a->last = now;
+	a->saved = saved < ICMP_INTERVAL ? saved : saved - ICMP_INTERVAL;
+	return saved >= ICMP_INTERVAL;
+}
+
 static __always_inline int icmp_error(struct packet *p, __u8 type, __u8 code, __u32 mtu,
 				      __u32 reason)
 {
 	struct __sk_buff *skb = p->skb;
 
+	if (!(type == ICMP_DEST_UNREACH && code == ICMP_FRAG_NEEDED) && !icmp_allowed(p->flow.src))
+		return drop(REASON_DROP_RATE_LIMIT);
 	count_reason(reason);
 	if (icmp_answer(skb, type, code, mtu, p->length))
 		return drop(REASON_DROP_REWRITE);

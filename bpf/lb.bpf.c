@@ -124,14 +124,21 @@ static __always_inline int conn_open(struct packet *p, const struct service *svc
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 	struct conn fresh = {}, *c;
 
-	if (!s || !l)
+	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
+		if (template)
+			template_let_go(template);
 		return drop(REASON_DROP_SERVER_DELETED);
+	}
 	if (s->forward != FORWARD_MASQ)
 		return drop(REASON_DROP_FORWARD_METHOD);
 	fresh.addr = s->addr;
 	fresh.server = id;
 	fresh.port = server_port(p, svc, s);
 	if (svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP) {
+		/* A connection for as long as the packet takes: it may be
+		 * the one that reaches a threshold. */
+		server_bind(s, l);
+		server_unbind(id, 1);
 		count_in(p, svc->id, id, 1);
 		return forward_in(p, &fresh.addr, fresh.port);
 	}
@@ -144,20 +151,22 @@ static __always_inline int conn_open(struct packet *p, const struct service *svc
 	c = conn_create(p, &fresh, set);
 	if (!c) {
 		server_unbind(id, 1);
+		if (template)
+			template_let_go(template);
 		c = bpf_map_lookup_elem(&conns4, &p->flow);
 		if (c) /* another CPU was first with the same packet */
 			return conn_in(p, c, set);
 		return drop(REASON_DROP_TABLE_FULL);
 	}
-	if (template)
-		__sync_fetch_and_add(&template->controlled, 1);
 	count_in(p, svc->id, id, 1);
 	conn_follow(p, &p->flow, c, FROM_CLIENT, set);
 	return forward_in(p, &c->addr, c->port);
 }
 
-/* A packet of no known connection: perhaps the first of a new one. */
-static __always_inline int conn_new(struct packet *p, const struct settings *set)
+/* A packet of no known connection: perhaps the first of a new one. `old` is a
+ * connection of the same flow that is over; it counts until its successor's
+ * server is chosen, as in Linux. */
+static __always_inline int conn_new(struct packet *p, struct conn *old, const struct settings *set)
 {
 	struct conn *template = 0;
 	struct service *svc;
@@ -173,6 +182,9 @@ static __always_inline int conn_new(struct packet *p, const struct settings *set
 		return pass(REASON_PASS_NO_SERVICE);
 	if (p->flow.sport == bpf_htons(20))
 		return pass(REASON_PASS_FTP_DATA);
+	/* Other ports of an FTP service need persistence. */
+	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
+		return pass(REASON_PASS_NO_SERVICE);
 
 	pick_for(p, svc, &pick);
 	if (svc->template) {
@@ -181,6 +193,10 @@ static __always_inline int conn_new(struct packet *p, const struct settings *set
 			return drop(REASON_DROP_TABLE_FULL);
 	} else {
 		id = schedule(&pick, svc->scheduler);
+	}
+	if (old) {
+		wheel_cancel(&p->flow, old->tick, old->number);
+		conn_remove(&p->flow, old);
 	}
 	if (id == NO_SERVER)
 		return icmp_error(p, ICMP_DEST_UNREACH, ICMP_PORT_UNREACH, 0,
@@ -198,7 +214,8 @@ static __always_inline int balance(struct __sk_buff *skb, int expect_answers)
 
 	if (parsed != PARSED)
 		return pass(parsed);
-	if (!set)
+	/* Linux takes its hooks away with the last service. */
+	if (!set || !set->in_use)
 		return pass(REASON_PASS_NO_SERVICE);
 	if (expect_answers) {
 		forward = bpf_map_lookup_elem(&reverse4, &p.flow);
@@ -209,13 +226,12 @@ static __always_inline int balance(struct __sk_buff *skb, int expect_answers)
 	if (c) {
 		if (!conn_is_over(&p, c))
 			return conn_in(&p, c, set);
-		conn_remove(&p.flow, c);
 	} else if (!expect_answers) {
 		forward = bpf_map_lookup_elem(&reverse4, &p.flow);
 		if (forward)
 			return conn_out(&p, forward, set);
 	}
-	return conn_new(&p, set);
+	return conn_new(&p, c, set);
 }
 
 /* Both programs do the same; they differ in which half they look for first. */
@@ -232,9 +248,11 @@ int lb_server(struct __sk_buff *skb)
 	return balance(skb, 1);
 }
 
-/* Run once when the tables are made; again if it fails for want of memory. */
-SEC("syscall")
-int start_clocks(void *ctx)
+/* Run once when the tables are made; again if it fails for want of memory. Not
+ * of type syscall: such a program may sleep, and older kernels then keep it
+ * from tables whose values hold a lock. */
+SEC("tc")
+int start_clocks(struct __sk_buff *skb)
 {
 	int rc = wheel_start();
 

@@ -12,11 +12,12 @@
 #include "types.h"
 
 #define MAX_SERVICES 16384
-#define MAX_SERVERS 65536
-#define MAX_SLOTS 262144
+#define MAX_SERVERS 32768
+#define MAX_SLOTS 131072
 #define MAX_CONNS (1 << 20)
-#define MAX_LOCALITIES 16384
+#define MAX_LOCALITIES 8192
 #define MAX_MARK_RULES 1024
+#define MAX_ALLOWANCES 4096
 
 /* user: timeouts and switches. */
 struct {
@@ -221,6 +222,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct clock);
 } clocks SEC(".maps");
+
+/* kernel: how many ICMP errors each sender may still get. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_ALLOWANCES);
+	__type(key, __be32);
+	__type(value, struct allowance);
+} allowances SEC(".maps");
 
 /* kernel: what became of packets, by enum reason. */
 struct {

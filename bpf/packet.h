@@ -29,7 +29,7 @@ struct packet {
 	__u32 mark;      /* firewall mark */
 	__u16 transport; /* offset of the transport header in the frame */
 	__u16 headers;   /* bytes of IP and transport headers */
-	__u16 length;    /* IP total length */
+	__u16 length;    /* IP total length; 0 if it has no 16 bits */
 	__u8 ttl;
 	__u8 tos;
 	__u8 dont_fragment;
@@ -44,10 +44,19 @@ static __always_inline __u32 packet_segments(const struct packet *p)
 	return n ? n : 1;
 }
 
-/* IP bytes on the wire: each further segment repeats the headers. */
+/* IP bytes on the wire, without what pads a short frame: each further segment
+ * repeats the headers. */
 static __always_inline __u64 packet_bytes(const struct packet *p)
 {
-	return p->skb->len - ETH_HEADER + (__u64)(packet_segments(p) - 1) * p->headers;
+	__u32 length = p->length ? p->length : p->skb->len - ETH_HEADER;
+
+	return length + (__u64)(packet_segments(p) - 1) * p->headers;
+}
+
+/* The longest IP packet on the wire that this one stands for; 0: not known. */
+static __always_inline __u16 packet_longest(const struct packet *p)
+{
+	return p->skb->gso_size ? p->headers + p->skb->gso_size : p->length;
 }
 
 #endif

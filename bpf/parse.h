@@ -5,6 +5,8 @@
 
 #include "packet.h"
 
+#define PACKET_HOST 0 /* to our hardware address: linux/if_packet.h */
+
 #define IP_DF 0x4000
 #define IP_MF 0x2000
 #define IP_OFFSET 0x1fff
@@ -30,6 +32,10 @@ static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
 
 	if (skb->protocol != bpf_htons(ETH_P_IP))
 		return REASON_PASS_NOT_IPV4;
+	/* This hook comes before the stack throws away what is for other hosts,
+	 * and before it sorts tagged frames into their VLANs. */
+	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
+		return REASON_PASS_NOT_OURS;
 	if (pull(skb, ETH_HEADER + sizeof(*ip)))
 		return REASON_PASS_TRUNCATED;
 	data = (void *)(long)skb->data;

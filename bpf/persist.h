@@ -17,6 +17,15 @@
 /* The port of a template that may no longer be used. */
 #define TEMPLATE_INVALID 0xffff
 
+/* The key of a template set aside: the server's id is in what a template has
+ * no use for, so that those of several servers lie side by side. */
+static __always_inline void template_set_aside(struct flow4 *key, __u32 server)
+{
+	key->dport = TEMPLATE_INVALID;
+	key->sport = server;
+	key->pad = server >> 16;
+}
+
 /* The key of the template that controls a flow. */
 static __always_inline void template_flow(const struct flow4 *flow, __u32 kind, __u32 prefix_len,
 					  __u32 fwmark, struct flow4 *t)
@@ -47,7 +56,7 @@ static __always_inline struct conn *template_of(const struct flow4 *flow, const 
 	t = bpf_map_lookup_elem(&conns4, key);
 	if (t && t->server == c->server)
 		return t;
-	key->dport = TEMPLATE_INVALID;
+	template_set_aside(key, c->server);
 	return bpf_map_lookup_elem(&conns4, key);
 }
 
@@ -63,17 +72,26 @@ static __always_inline void template_remove(struct flow4 *key, struct conn *t)
 	bpf_map_delete_elem(&conns4, key);
 }
 
-/* A connection ends: its template loses it. One that never controlled a
- * connection that came about goes with its last. */
+/* Counts a connection before it is made: a template that has one does not
+ * expire meanwhile. */
+static __always_inline void template_hold(struct conn *t)
+{
+	__sync_fetch_and_add(&t->controlled, 1);
+}
+
+static __always_inline void template_let_go(struct conn *t)
+{
+	__sync_fetch_and_add(&t->controlled, -1);
+}
+
+/* A connection ends: its template loses it. */
 static __noinline void template_release(const struct flow4 *flow, const struct conn *c)
 {
 	struct flow4 key;
 	struct conn *t = template_of(flow, c, &key);
 
-	if (!t || !t->controlled)
-		return;
-	if (__sync_fetch_and_add(&t->controlled, -1) == 1 && !(t->flags & CONN_ASSURED))
-		template_remove(&key, t);
+	if (t && t->controlled)
+		template_let_go(t);
 }
 
 static __always_inline void conn_release(const struct flow4 *flow, const struct conn *c)
@@ -104,6 +122,7 @@ static __always_inline void conn_assure(const struct flow4 *flow, const struct c
 static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u64 now)
 {
 	struct conn *c = bpf_map_lookup_elem(&conns4, flow);
+	__u32 number = 0;
 	__u64 expires;
 
 	if (!c)
@@ -112,14 +131,18 @@ static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u
 	if (expires <= now && flow->template && c->controlled) {
 		expires = now + TEMPLATE_LINGER;
 		c->expires = expires;
+		/* From then on, as in Linux, it is the template's own. */
+		c->timeout = TEMPLATE_LINGER / NSEC_PER_SEC;
 	}
 	if (expires <= now)
 		goto over;
 	/* Another appointment, of an earlier time, or of an earlier connection
-	 * of this flow: not ours to keep. */
-	if (c->tick != tick)
+	 * of this flow: not ours to keep. A late clock may come to ours when the
+	 * wheel has not been round yet. */
+	if ((__s32)(c->tick - tick) > 0 && (c->tick ^ tick) & (WHEEL_SLOTS - 1))
 		return;
-	c->tick = wheel_appoint(flow, expires, now);
+	c->tick = wheel_appoint(flow, expires, now, &number);
+	c->number = number;
 	if (c->tick)
 		return;
 	/* Better lost than there for ever. */
@@ -143,10 +166,11 @@ static __always_inline void template_invalidate(struct flow4 *key, struct conn *
 	aside.server = t->server;
 	aside.port = TEMPLATE_INVALID;
 	aside.state = CONN_TEMPLATE;
-	aside.flags = t->flags;
-	aside.controlled = t->controlled;
-	invalid.dport = TEMPLATE_INVALID;
+	template_set_aside(&invalid, server);
+	wheel_cancel(key, t->tick, t->number);
 	template_remove(key, t);
+	aside.flags = t->flags & ~CONN_DEAD;
+	aside.controlled = t->controlled;
 	if (!conn_insert(&invalid, &aside, TEMPLATE_LINGER))
 		return;
 	l = bpf_map_lookup_elem(&loads, &server);
@@ -167,6 +191,8 @@ static __always_inline struct conn *template_create(const struct flow4 *key,
 	/* A template for every port leads to every port. */
 	fresh.port = svc->template == TEMPLATE_PORT ? s->port : 0;
 	fresh.state = CONN_TEMPLATE;
+	/* Editing the service changes only later templates. */
+	fresh.timeout = svc->timeout;
 	t = conn_insert(key, &fresh, svc->timeout * NSEC_PER_SEC);
 	if (t && l)
 		__sync_fetch_and_add(&l->persistent, 1);
@@ -177,7 +203,7 @@ static __always_inline struct conn *template_create(const struct flow4 *key,
 /*
  * The server of a persistent service's new connection: its template's, else
  * the scheduler's choice, which then makes a template. *found is the template,
- * NULL if there was no room for one.
+ * held for the connection; NULL if there was no room for one.
  */
 static __always_inline __u32 persist_pick(const struct packet *p, const struct service *svc,
 					  struct pick *pick, struct conn **found)
@@ -193,7 +219,8 @@ static __always_inline __u32 persist_pick(const struct packet *p, const struct s
 		id = t->server;
 		s = bpf_map_lookup_elem(&servers, &id);
 		if (s && s->flags & SERVER_AVAILABLE) {
-			conn_extend(&key, t, svc->timeout * NSEC_PER_SEC);
+			template_hold(t);
+			conn_extend(&key, t, t->timeout * NSEC_PER_SEC);
 			*found = t;
 			return id;
 		}
@@ -203,9 +230,13 @@ static __always_inline __u32 persist_pick(const struct packet *p, const struct s
 	s = bpf_map_lookup_elem(&servers, &id);
 	if (id == NO_SERVER || !s)
 		return NO_SERVER;
-	*found = template_create(&key, svc, id, s);
+	t = template_create(&key, svc, id, s);
+	*found = t;
+	if (!t)
+		return id;
+	template_hold(t);
 	/* Who was first on another CPU decides. */
-	return *found ? (*found)->server : id;
+	return t->server;
 }
 
 #endif

@@ -72,8 +72,11 @@ static __always_inline int usable(const struct server *s, const struct load *l)
 #include "sched/ovf.h"
 #include "sched/mh.h"
 
-static __noinline __u32 schedule(struct pick *p, enum scheduler scheduler)
+/* Global, so that the verifier looks at all schedulers once for a program. */
+__noinline __u32 schedule(struct pick *p, enum scheduler scheduler)
 {
+	if (!p)
+		return NO_SERVER;
 	switch (scheduler) {
 	case SCHED_RR:
 		return rr_pick(p);

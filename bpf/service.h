@@ -22,7 +22,20 @@ static __always_inline __u32 packet_mark(const struct packet *p, const struct se
 	return mark ? *mark : 0;
 }
 
-/* A mark comes first, then the exact address and port, then every port. */
+#define FTP_PORT 21
+#define FTP_DATA_PORT 20
+#define UNPRIVILEGED_PORT 1024
+
+/* A data connection may belong to the FTP service of its address. */
+static __always_inline int ftp_data(const struct packet *p, const struct settings *set)
+{
+	return set->ftps && p->flow.protocol == IPPROTO_TCP &&
+	       (p->flow.dport == bpf_htons(FTP_DATA_PORT) ||
+		bpf_ntohs(p->flow.dport) >= UNPRIVILEGED_PORT);
+}
+
+/* A mark comes first, then the exact address and port, then FTP, then every
+ * port. */
 static __always_inline struct service *service_find(const struct packet *p,
 						    const struct settings *set)
 {
@@ -42,8 +55,16 @@ static __always_inline struct service *service_find(const struct packet *p,
 	key.protocol = p->flow.protocol;
 	key.port = p->flow.dport;
 	s = bpf_map_lookup_elem(&services, &key);
-	if (s || !set->port_zeros)
+	if (s)
 		return s;
+	if (ftp_data(p, set)) {
+		key.port = bpf_htons(FTP_PORT);
+		s = bpf_map_lookup_elem(&services, &key);
+		if (s)
+			return s;
+	}
+	if (!set->port_zeros)
+		return 0;
 	key.port = 0;
 	return bpf_map_lookup_elem(&services, &key);
 }

@@ -74,6 +74,13 @@ static const __u8 tcp_next[3 * 4 * TCP_ROW] = {
 #undef LI
 #undef SA
 
+/* Counts as an active connection: open, or about to be (tcp_state_active). */
+static __always_inline int tcp_active(__u8 state)
+{
+	return state == TCP_ESTABLISHED || state == TCP_SYN_SENT || state == TCP_SYN_RECV ||
+	       state == TCP_SYNACK;
+}
+
 static __always_inline __u32 tcp_event(__u8 bits)
 {
 	if (bits & TCP_BIT_RST)

@@ -189,7 +189,7 @@ struct flow4 {
 	__be16 dport;
 	__u8 protocol; /* 0 in the template of a fwmark service */
 	__u8 template; /* 1 in that of a template */
-	__u8 pad[2];
+	__u16 pad;
 };
 
 enum conn_flag {
@@ -220,9 +220,11 @@ struct conn {
 	__u8 template;   /* enum template_kind, what controls the connection */
 	__u8 prefix_len; /* of the template's network */
 	__u16 pad;
+	__u32 timeout; /* of a template [s] */
+	__u32 number;  /* of its appointment in the slot */
 };
 
-#define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes */
+#define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes, half of which is used */
 
 /* Key of a flow that wants to be looked at in a slot of the wheel. */
 struct appointment {
@@ -237,6 +239,8 @@ struct settings {
 	__u32 servers;    /* likewise */
 	__u32 fwmarks;    /* services of a mark: look for them */
 	__u32 port_zeros; /* services of every port: look for them */
+	__u32 ftps;       /* services of the FTP port: they take others too */
+	__u32 in_use;     /* all services: without any, nothing is followed */
 	__u32 mark_rules; /* rules in the marks table */
 };
 
@@ -281,6 +285,12 @@ struct maglev_turn {
 	__u32 turns; /* entries it takes in a row */
 };
 
+/* What a client may still be told by ICMP: time saved up [ns]. */
+struct allowance {
+	__u64 last;
+	__u64 saved;
+};
+
 /* Key of the marks table: packets to this prefix carry the mark. */
 struct mark_key {
 	__u32 prefix_len; /* of addr [bits], 96 more than IPv4's */
@@ -307,6 +317,7 @@ struct change {
  * after REASON_ is what users see. */
 enum reason {
 	REASON_PASS_NOT_IPV4,
+	REASON_PASS_NOT_OURS,
 	REASON_PASS_TRUNCATED,
 	REASON_PASS_PROTOCOL,
 	REASON_PASS_FRAGMENT,
@@ -316,9 +327,10 @@ enum reason {
 	REASON_REFUSED_NO_SERVER,
 	REASON_REFUSED_TTL_EXCEEDED,
 	REASON_REFUSED_TOO_BIG,
+	REASON_REFUSED_NO_ROUTE,
 	REASON_DROP_SERVER_DELETED,
 	REASON_DROP_TABLE_FULL,
-	REASON_DROP_NO_ROUTE,
+	REASON_DROP_RATE_LIMIT,
 	REASON_DROP_FORWARDING_OFF,
 	REASON_DROP_TOO_BIG_NO_DF,
 	REASON_DROP_FORWARD_METHOD,

@@ -29,9 +29,10 @@ static __always_inline __u32 tick_after(__u64 time)
 
 /*
  * Makes an appointment at a time [ns], or as far as the wheel reaches.
- * Returns the tick, or 0 if there is no memory for it.
+ * Returns the tick, and the number in its slot; 0 if there is no memory for it.
  */
-static __always_inline __u32 wheel_appoint(const struct flow4 *flow, __u64 time, __u64 now)
+static __always_inline __u32 wheel_appoint(const struct flow4 *flow, __u64 time, __u64 now,
+					   __u32 *number)
 {
 	__u32 tick = tick_after(time);
 	__u32 present = tick_after(now);
@@ -41,8 +42,9 @@ static __always_inline __u32 wheel_appoint(const struct flow4 *flow, __u64 time,
 	/* Not in a slot that the clock may be at. */
 	if ((__s32)(tick - present) < 1)
 		tick = present + 1;
-	if (tick - present > WHEEL_SLOTS - 2)
-		tick = present + WHEEL_SLOTS - 2;
+	/* Far from the slots that a late clock has yet to come to. */
+	if (tick - present > WHEEL_SLOTS / 2)
+		tick = present + WHEEL_SLOTS / 2;
 	key.slot = tick & (WHEEL_SLOTS - 1);
 	count = bpf_map_lookup_elem(&wheel, &key.slot);
 	if (!count)
@@ -50,7 +52,24 @@ static __always_inline __u32 wheel_appoint(const struct flow4 *flow, __u64 time,
 	key.number = __sync_fetch_and_add(count, 1);
 	if (bpf_map_update_elem(&appointments, &key, flow, BPF_ANY))
 		return 0;
+	*number = key.number;
 	return tick;
+}
+
+static __always_inline int flow_equal(const struct flow4 *a, const struct flow4 *b)
+{
+	return a->src == b->src && a->dst == b->dst && a->sport == b->sport &&
+	       a->dport == b->dport && a->protocol == b->protocol && a->template == b->template;
+}
+
+/* Calls an appointment off, if it is still the flow's. */
+static __always_inline void wheel_cancel(const struct flow4 *flow, __u32 tick, __u32 number)
+{
+	struct appointment key = { .slot = tick & (WHEEL_SLOTS - 1), .number = number };
+	struct flow4 *found = bpf_map_lookup_elem(&appointments, &key);
+
+	if (found && flow_equal(found, flow))
+		bpf_map_delete_elem(&appointments, &key);
 }
 
 static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u64 now);

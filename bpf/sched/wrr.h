@@ -13,6 +13,10 @@
 
 #define WRR_TRIES 8
 
+/* Servers looked at for one connection, at most: weights of many thousands
+ * make long walks. */
+#define WRR_STEPS (1 << 20)
+
 struct wrr_walk {
 	__u32 first;
 	__u32 count;
@@ -88,7 +92,7 @@ static __noinline __u32 wrr_pick(struct pick *p)
 		w.id = NO_SERVER;
 		w.last_walk = 0;
 		w.restarted = 0;
-		bpf_loop(1 << 23, wrr_visit, &w, 0);
+		bpf_loop(WRR_STEPS, wrr_visit, &w, 0);
 		next = w.position == p->count ? LIST_HEAD : w.position;
 		next |= (__u64)(__u32)w.weight << 32;
 		if (__sync_val_compare_and_swap(&state->cursor, last, next) == last)

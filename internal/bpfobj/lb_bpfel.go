@@ -18,6 +18,12 @@ type LbAddress struct {
 	Word [4]uint32
 }
 
+type LbAllowance struct {
+	_     structs.HostLayout
+	Last  uint64
+	Saved uint64
+}
+
 type LbBuckets struct {
 	_      structs.HostLayout
 	Server [256]uint32
@@ -58,6 +64,8 @@ type LbConn struct {
 	Template  uint8
 	PrefixLen uint8
 	Pad       uint16
+	Timeout   uint32
+	Number    uint32
 }
 
 type LbConnFlag uint32
@@ -104,7 +112,7 @@ type LbFlow4 struct {
 	Dport    uint16
 	Protocol uint8
 	Template uint8
-	Pad      [2]uint8
+	Pad      uint16
 }
 
 type LbForward uint32
@@ -167,23 +175,25 @@ type LbReason uint32
 
 const (
 	LbReasonREASON_PASS_NOT_IPV4        LbReason = 0
-	LbReasonREASON_PASS_TRUNCATED       LbReason = 1
-	LbReasonREASON_PASS_PROTOCOL        LbReason = 2
-	LbReasonREASON_PASS_FRAGMENT        LbReason = 3
-	LbReasonREASON_PASS_NO_SERVICE      LbReason = 4
-	LbReasonREASON_PASS_NO_CONNECTION   LbReason = 5
-	LbReasonREASON_PASS_FTP_DATA        LbReason = 6
-	LbReasonREASON_REFUSED_NO_SERVER    LbReason = 7
-	LbReasonREASON_REFUSED_TTL_EXCEEDED LbReason = 8
-	LbReasonREASON_REFUSED_TOO_BIG      LbReason = 9
-	LbReasonREASON_DROP_SERVER_DELETED  LbReason = 10
-	LbReasonREASON_DROP_TABLE_FULL      LbReason = 11
-	LbReasonREASON_DROP_NO_ROUTE        LbReason = 12
-	LbReasonREASON_DROP_FORWARDING_OFF  LbReason = 13
-	LbReasonREASON_DROP_TOO_BIG_NO_DF   LbReason = 14
-	LbReasonREASON_DROP_FORWARD_METHOD  LbReason = 15
-	LbReasonREASON_DROP_REWRITE         LbReason = 16
-	LbReasonREASON_COUNT                LbReason = 17
+	LbReasonREASON_PASS_NOT_OURS        LbReason = 1
+	LbReasonREASON_PASS_TRUNCATED       LbReason = 2
+	LbReasonREASON_PASS_PROTOCOL        LbReason = 3
+	LbReasonREASON_PASS_FRAGMENT        LbReason = 4
+	LbReasonREASON_PASS_NO_SERVICE      LbReason = 5
+	LbReasonREASON_PASS_NO_CONNECTION   LbReason = 6
+	LbReasonREASON_PASS_FTP_DATA        LbReason = 7
+	LbReasonREASON_REFUSED_NO_SERVER    LbReason = 8
+	LbReasonREASON_REFUSED_TTL_EXCEEDED LbReason = 9
+	LbReasonREASON_REFUSED_TOO_BIG      LbReason = 10
+	LbReasonREASON_REFUSED_NO_ROUTE     LbReason = 11
+	LbReasonREASON_DROP_SERVER_DELETED  LbReason = 12
+	LbReasonREASON_DROP_TABLE_FULL      LbReason = 13
+	LbReasonREASON_DROP_RATE_LIMIT      LbReason = 14
+	LbReasonREASON_DROP_FORWARDING_OFF  LbReason = 15
+	LbReasonREASON_DROP_TOO_BIG_NO_DF   LbReason = 16
+	LbReasonREASON_DROP_FORWARD_METHOD  LbReason = 17
+	LbReasonREASON_DROP_REWRITE         LbReason = 18
+	LbReasonREASON_COUNT                LbReason = 19
 )
 
 type LbScheduler uint32
@@ -277,6 +287,8 @@ type LbSettings struct {
 	Servers   uint32
 	Fwmarks   uint32
 	PortZeros uint32
+	Ftps      uint32
+	InUse     uint32
 	MarkRules uint32
 	_         [4]byte
 }
@@ -294,6 +306,7 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	LbMapAllowances      = "allowances"
 	LbMapAppointments    = "appointments"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapClocks          = "clocks"
@@ -378,6 +391,7 @@ type LbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
+	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Appointments    *ebpf.MapSpec `ebpf:"appointments"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
@@ -432,6 +446,7 @@ func (o *LbObjects) Close() error {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
+	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Appointments    *ebpf.Map `ebpf:"appointments"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
@@ -462,6 +477,7 @@ type LbMaps struct {
 
 func (m *LbMaps) Close() error {
 	return _LbClose(
+		m.Allowances,
 		m.Appointments,
 		m.BucketTables,
 		m.Clocks,

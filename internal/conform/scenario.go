@@ -58,6 +58,11 @@ func Read(path string) ([]Recording, error) {
 		if r.Scenario.Name == "" || len(r.Results) != len(r.Scenario.Ops) {
 			return nil, fmt.Errorf("%s: not a recorded scenario: %d operations and %d results", path, len(r.Scenario.Ops), len(r.Results))
 		}
+		for i, op := range r.Scenario.Ops {
+			if len(op) == 0 {
+				return nil, fmt.Errorf("%s: not a recorded scenario: operation %d is empty", path, i+1)
+			}
+		}
 		all = append(all, r)
 	}
 }

@@ -52,10 +52,20 @@ func fromConn(k bpfobj.LbFlow4, c bpfobj.LbConn, now uint64) model.Connection {
 		Protocol: model.Protocol(k.Protocol),
 		State:    stateName(c),
 		Expires:  time.Duration(max(0, int64(c.Expires-now))),
-		Client:   netip.AddrPortFrom(fromAddress4(k.Src), swapPort(k.Sport)),
+		Client:   clientOf(k),
 		Virtual:  netip.AddrPortFrom(fromAddress4(k.Dst), swapPort(k.Dport)),
 		Server:   netip.AddrPortFrom(fromAddress(c.Addr), swapPort(c.Port)),
 	}
+}
+
+// clientOf is where a connection comes from; a template's clients have no
+// port (its key may hold something else in its place).
+func clientOf(k bpfobj.LbFlow4) netip.AddrPort {
+	port := swapPort(k.Sport)
+	if k.Template != 0 {
+		port = 0
+	}
+	return netip.AddrPortFrom(fromAddress4(k.Src), port)
 }
 
 // stateName is the word Linux has for a connection's state: without the

@@ -75,7 +75,7 @@ func OpenOrLoad(sizes Sizes) (*Director, error) {
 	}
 	d, err := in.open()
 	if errors.Is(err, ErrNotLoaded) {
-		if err = in.load(sizes); err == nil {
+		if err = errors.Join(in.sign(unlock), in.load(sizes)); err == nil {
 			d, err = in.open()
 		}
 	} else if err == nil {
@@ -153,13 +153,14 @@ func (in instance) load(sizes Sizes) error {
 	return nil
 }
 
-// startClocks sets the kernel's timers going. The kernel may have no memory at
+// startClocks sets the kernel's timers going, by a program that wants to be
+// given a frame. The kernel may have no memory at
 // hand for a timer at one moment and have it at the next.
 func startClocks(p *ebpf.Program) error {
 	var rc uint32
 	for range 100 {
 		var err error
-		if rc, err = p.Run(&ebpf.RunOptions{}); err != nil {
+		if rc, err = p.Run(&ebpf.RunOptions{Data: make([]byte, 14)}); err != nil {
 			return fmt.Errorf("start the timers: %w", err)
 		}
 		if rc == 0 {

@@ -32,6 +32,9 @@ type instance struct {
 	// cookie is the kernel's number of the network namespace. It is never
 	// used twice, unlike an inode number.
 	cookie uint64
+	// inode is the namespace's as /proc and the mount table show it, to tell
+	// whether it still lives.
+	inode uint64
 }
 
 func currentInstance() (instance, error) {
@@ -47,7 +50,11 @@ func currentInstance() (instance, error) {
 	if err != nil {
 		return instance{}, fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
 	}
-	return instance{cookie: cookie, home: mountsElsewhere()}, nil
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+		return instance{}, fmt.Errorf("network namespace: %w", err)
+	}
+	return instance{cookie: cookie, inode: st.Ino, home: mountsElsewhere()}, nil
 }
 
 // mountsElsewhere is the eldest ancestor that may be looked at, if its mount
@@ -158,7 +165,7 @@ func (in instance) holdBase() (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
-		if err := flock(f, unix.LOCK_SH); err != nil {
+		if err := flock(f, unix.LOCK_EX); err != nil {
 			f.Close()
 			return nil, fmt.Errorf("state directory: %w", err)
 		}

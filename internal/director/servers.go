@@ -126,20 +126,10 @@ func (d *Director) DeleteServer(k model.ServiceKey, addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	order := t.order[svc.Id]
-	position := slices.Index(order, id)
-	order = slices.Delete(order, position, position+1)
-	t.order[svc.Id] = order
-	svc.Count--
-	// Later servers move up. A packet that looks meanwhile sees one of them
-	// twice, never a server that is not of this service.
-	for i := position; i < len(order); i++ {
-		if err := d.maps.Order.Put(svc.First+uint32(i), order[i]); err != nil {
-			return fmt.Errorf("service %s: order of servers: %w", k, err)
-		}
-	}
-	if err := d.putService(key, *svc); err != nil {
-		return err
+	position := slices.Index(t.order[svc.Id], id)
+	rest := slices.Delete(slices.Clone(t.order[svc.Id]), position, position+1)
+	if err := d.relist(key, svc, rest, svc.Capacity); err != nil {
+		return fmt.Errorf("service %s: %w", k, err)
 	}
 	if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_DELETE, position); err != nil {
 		return err
@@ -163,26 +153,40 @@ func (t *table) server(k model.ServiceKey, addr netip.AddrPort) (uint32, error) 
 func (d *Director) place(key bpfobj.LbServiceKey, svc *bpfobj.LbService, id uint32) error {
 	t := d.table
 	if svc.Count == svc.Capacity {
-		size := max(4, 2*svc.Capacity)
-		first, err := t.slots.take(size)
-		if err != nil {
+		if err := d.relist(key, svc, t.order[svc.Id], max(4, 2*svc.Capacity)); err != nil {
 			return err
 		}
-		for i, other := range t.order[svc.Id] {
-			if err := d.maps.Order.Put(first+uint32(i), other); err != nil {
-				return fmt.Errorf("order of servers: %w", err)
-			}
-		}
-		old := extent{svc.First, svc.Capacity}
-		svc.First, svc.Capacity = first, size
-		if err := d.putService(key, *svc); err != nil {
-			return err
-		}
-		t.slots.give(old)
 	}
 	if err := d.maps.Order.Put(svc.First+svc.Count, id); err != nil {
 		return fmt.Errorf("order of servers: %w", err)
 	}
+	return nil
+}
+
+// relist writes a service's list into another extent and changes over by one
+// write of the service: a packet, or a command after one that was killed,
+// sees the old list or the new one.
+func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order []uint32, capacity uint32) error {
+	t := d.table
+	first, err := t.slots.take(capacity)
+	if err != nil {
+		return err
+	}
+	next := *svc
+	next.First, next.Capacity, next.Count = first, capacity, uint32(len(order))
+	for i, id := range order {
+		if err := d.maps.Order.Put(first+uint32(i), id); err != nil {
+			t.slots.give(extent{first, capacity})
+			return fmt.Errorf("order of servers: %w", err)
+		}
+	}
+	if err := d.putService(key, next); err != nil {
+		t.slots.give(extent{first, capacity})
+		return err
+	}
+	t.slots.give(extent{svc.First, svc.Capacity})
+	*svc = next
+	t.order[svc.Id] = order
 	return nil
 }
 

@@ -38,10 +38,11 @@ func (d *Director) AddService(s model.Service) error {
 	if err := d.changed(svc, bpfobj.LbChangeEventCHANGE_INIT, 0); err != nil {
 		return err
 	}
-	if err := d.putService(key, svc); err != nil {
+	// The summary first: it says up to which id there are services.
+	if err := d.summarise(); err != nil {
 		return err
 	}
-	return d.summarise()
+	return d.putService(key, svc)
 }
 
 // EditService replaces scheduler, flags and persistence; servers stay.
@@ -63,15 +64,23 @@ func (d *Director) EditService(s model.Service) error {
 	if old.Scheduler == next.Scheduler {
 		return d.putService(key, next)
 	}
-	// The new one's memory must be there before a packet finds its name;
-	// both kinds may lie in the same place, so the old goes first.
-	if err := d.forget(old); err != nil {
-		return err
-	}
+	// A packet must find the memory of the scheduler that it finds the name
+	// of: the new one's comes first, the old one's goes last.
 	if err := d.changed(next, bpfobj.LbChangeEventCHANGE_INIT, 0); err != nil {
 		return err
 	}
-	return d.putService(key, next)
+	if err := d.putService(key, next); err != nil {
+		return err
+	}
+	if bucketed(old.Scheduler) && bucketed(next.Scheduler) {
+		return nil // the new one's memory lies where the old one's was
+	}
+	return d.forget(old)
+}
+
+// bucketed reports whether a scheduler's memory is a table of buckets.
+func bucketed(s bpfobj.LbScheduler) bool {
+	return s == bpfobj.LbSchedulerSCHED_DH || s == bpfobj.LbSchedulerSCHED_SH
 }
 
 // DeleteService removes a service. Its servers are remembered for as long as
@@ -181,12 +190,15 @@ func (d *Director) summarise() error {
 		return err
 	}
 	set.Services, set.Servers = uint32(len(t.ids)), uint32(len(t.servers))
-	set.Fwmarks, set.PortZeros = 0, 0
+	set.InUse, set.Fwmarks, set.PortZeros, set.Ftps = uint32(len(t.services)), 0, 0, 0
 	for key := range t.services {
-		if key.Fwmark != 0 {
+		switch {
+		case key.Fwmark != 0:
 			set.Fwmarks++
-		} else if key.Port == 0 {
+		case key.Port == 0:
 			set.PortZeros++
+		case swapPort(key.Port) == ftpPort:
+			set.Ftps++
 		}
 	}
 	return putConfig(d.maps.Config, set)

@@ -3,35 +3,40 @@
 package director
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
-// sweep removes the directors of network namespaces that are gone: they had
-// attachments, and every one has lost its device. A director that was never
-// attached is left alone, its namespace may well live. At last the state
-// directory goes, if nobody uses it.
+// sign writes into the lock file which network namespace the director is of.
+func (in instance) sign(lock *os.File) error {
+	if err := lock.Truncate(0); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	if _, err := lock.WriteAt([]byte(strconv.FormatUint(in.inode, 10)), 0); err != nil {
+		return fmt.Errorf("lock: %w", err)
+	}
+	return nil
+}
+
+// sweep removes the directors of network namespaces that are gone, and what a
+// load that was killed left behind. At last the state directory goes, if
+// nobody uses it.
 func (in instance) sweep() {
 	bpf := filepath.Join(in.base(), "bpf")
-	entries, err := os.ReadDir(bpf)
+	dirs, err := filepath.Glob(filepath.Join(bpf, "[0-9]*"))
 	if err != nil {
 		return
 	}
 	left := 0
-	for _, e := range entries {
-		if !e.IsDir() { // maps.debug and progs.debug are the kernel's own
-			continue
+	for _, dir := range dirs {
+		if !in.sweepOne(dir) {
+			left++
 		}
-		dir := filepath.Join(bpf, e.Name())
-		if orphaned(dir) && removePins(dir) == nil {
-			_ = os.Remove(filepath.Join(in.base(), e.Name()+".lock"))
-			continue
-		}
-		left++
 	}
 	if left > 0 {
 		return
@@ -62,21 +67,50 @@ func (in instance) sweep() {
 	})
 }
 
-func orphaned(dir string) bool {
-	pins, err := filepath.Glob(filepath.Join(dir, linkPrefix+"*"))
-	if err != nil || len(pins) == 0 {
+// sweepOne removes a director's pins if its network namespace is gone, or if
+// they are half a load's; it reports whether nothing is left of them. Whoever
+// holds the director's lock is at work on it.
+func (in instance) sweepOne(dir string) bool {
+	cookie, unfinished := strings.CutSuffix(filepath.Base(dir), "-new")
+	name := filepath.Join(in.base(), cookie+".lock")
+	lock, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
 		return false
 	}
-	for _, pin := range pins {
-		l, err := link.LoadPinnedLink(pin, nil)
-		if err != nil {
-			return false
-		}
-		index := attachedTo(l)
-		l.Close()
-		if index != 0 {
-			return false
+	defer lock.Close()
+	if flock(lock, unix.LOCK_EX|unix.LOCK_NB) != nil || !stillThere(lock) {
+		return false
+	}
+	text, err := os.ReadFile(name)
+	if err != nil || (!unfinished && in.lives(string(text))) || removePins(dir) != nil {
+		return false
+	}
+	if !unfinished {
+		_ = os.Remove(name)
+	}
+	return true
+}
+
+// lives reports whether a network namespace, by its inode number, has a
+// process in it or a name. It is believed to live when that cannot be told.
+func (in instance) lives(inode string) bool {
+	if inode == "" {
+		return true
+	}
+	mark := "net:[" + inode + "]"
+	spaces, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	if err != nil {
+		return true
+	}
+	for _, path := range spaces {
+		if ns, err := os.Readlink(path); err == nil && ns == mark {
+			return true
 		}
 	}
-	return !strings.HasSuffix(dir, "-new")
+	process := "self"
+	if in.home != 0 {
+		process = strconv.Itoa(in.home)
+	}
+	mounts, err := os.ReadFile(filepath.Join("/proc", process, "mountinfo"))
+	return err != nil || strings.Contains(string(mounts), mark)
 }

@@ -67,21 +67,37 @@ func (d *Director) load() (*table, error) {
 	var key bpfobj.LbServiceKey
 	var svc bpfobj.LbService
 	top := uint32(0)
-	for it := d.maps.Services.Iterate(); it.Next(&key, &svc); err = it.Err() {
+	it := d.maps.Services.Iterate()
+	for it.Next(&key, &svc) {
 		s := svc
 		t.services[key] = &s
+		// A command that was killed may not have come to summarise.
+		for uint32(len(t.ids)) <= s.Id {
+			t.ids = append(t.ids, false)
+		}
 		t.ids[s.Id] = true
 		top = max(top, s.First+s.Capacity)
 	}
-	if err != nil {
+	if err := it.Err(); err != nil {
 		return nil, fmt.Errorf("read services: %w", err)
 	}
 	slots, err := lookupAll[uint32](d.maps.Order, top)
 	if err != nil {
 		return nil, fmt.Errorf("read the servers' order: %w", err)
 	}
+	listed := make([]bool, len(t.servers))
 	for _, s := range t.services {
 		t.order[s.Id] = slices.Clone(slots[s.First : s.First+s.Count])
+		for _, id := range t.order[s.Id] {
+			listed[id] = true
+		}
+	}
+	// The lists decide: a command that was killed between two writes may have
+	// left a server marked that is in none, and then nothing could add it.
+	for id := range t.servers {
+		if !listed[id] {
+			t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
+		}
 	}
 	t.slots = usedExtents(t.services, d.maps.Order.MaxEntries())
 	d.table = t

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package conform
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"imbang/internal/director"
+	"imbang/internal/ipvsadm"
+	"imbang/internal/testenv"
+)
+
+// notYet are the scenarios that imbang does not play as Linux does, with the
+// reason. One that does fails the test: it has to leave the list.
+var notYet = func() map[string]string {
+	const six = "the data plane forwards no IPv6"
+	all := map[string]string{"wlc-persistent-ipv6": six}
+	for _, scheduler := range []string{"rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "sed", "nq", "fo", "ovf", "mh"} {
+		all[scheduler+"-ipv6"] = six
+	}
+	return all
+}()
+
+// atOnce is how many clusters play at the same time. A scenario waits more
+// than it works, but its clients give up after some time.
+const atOnce = 2
+
+// The recorded scenarios of Linux's IPVS, each played on a cluster of its own.
+func TestRecordings(t *testing.T) {
+	testenv.Root(t)
+	files, err := filepath.Glob("testdata/golden/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings: %v", err)
+	}
+	t.Cleanup(func() { nothingLeft(t) })
+	slots := make(chan struct{}, atOnce)
+	seen := map[string]bool{}
+	for _, file := range files {
+		recordings, err := Read(file)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, r := range recordings {
+			seen[r.Scenario.Name] = true
+			t.Run(r.Scenario.Name, func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				playRecording(t, r)
+			})
+		}
+	}
+	for name := range notYet {
+		if !seen[name] {
+			t.Errorf("%s is in notYet, but there is no such recording", name)
+		}
+	}
+}
+
+func playRecording(t *testing.T, r Recording) {
+	diff, err := Play(t.Context(), r, administer)
+	if err != nil && !errors.Is(err, ErrCannotPlay) {
+		t.Fatal(err)
+	}
+	reason, expected := notYet[r.Scenario.Name]
+	switch same := diff == nil && err == nil; {
+	case same && expected:
+		t.Errorf("as Linux, though %q: take it out of notYet", reason)
+	case !same && !expected && err != nil:
+		t.Error(err)
+	case !same && !expected:
+		t.Error(diff)
+	}
+}
+
+// nothingLeft looks for namespaces of this process.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	left, err := filepath.Glob(fmt.Sprintf("/run/netns/%s-%d-*", prefix, os.Getpid()))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// administer is what the command line gives to Play.
+func administer(args []string, stdout, stderr *bytes.Buffer) int {
+	var open *director.Director
+	defer func() {
+		if open != nil {
+			open.Close()
+		}
+	}()
+	return ipvsadm.Run(args, strings.NewReader(""), stdout, stderr, func() (_ ipvsadm.Table, err error) {
+		open, err = director.OpenOrLoad(director.Sizes{})
+		if err != nil {
+			return nil, err
+		}
+		return table{open}, nil
+	})
+}
+
+type table struct{ *director.Director }
+
+func (t table) Batch(edit func(ipvsadm.Table) error) error { return edit(t) }

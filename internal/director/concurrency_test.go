@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+// together sends packets from several threads at once, n from each.
+func (r *rig) together(threads, n int, packet func(thread, i int) testenv.Packet) {
+	r.Helper()
+	context := skBuff{IngressIfindex: uint32(r.client), Ifindex: uint32(r.client)}
+	errs := make([]error, threads)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for thread := range threads {
+		frames := make([][]byte, n)
+		for i := range frames {
+			frames[i] = packet(thread, i).Frame()
+		}
+		all.Go(func() {
+			errs[thread] = r.ns.Do(func() error {
+				<-start
+				for _, frame := range frames {
+					got, err := run(r.progs.LbClient, context, frame)
+					if err != nil || got.verdict != redirect {
+						return errors.Join(err, fmt.Errorf("thread %d: %s", thread, got.verdict))
+					}
+				}
+				return nil
+			})
+		})
+	}
+	close(start)
+	all.Wait()
+	r.must(errs...)
+}
+
+// Packets on several CPUs at once: round robin gives nobody's turn twice, and
+// no count is lost.
+func TestConcurrentConnections(t *testing.T) {
+	const threads, each, servers = 4, 3000, 3
+	r := newRig(t, small)
+	for round, scheduler := range []string{"rr", "wrr"} {
+		s := tcpService(nthVIP(round), scheduler)
+		r.addService(s, 1, 1, 1)
+		r.together(threads, each, func(thread, i int) testenv.Packet {
+			return testenv.TCP(nthClient((round*threads+thread)*each+i), nthVIP(round), "S")
+		})
+		st := r.status(s.Key)
+		total := model.Stats{Conns: threads * each, InPkts: threads * each, InBytes: 44 * threads * each}
+		if st.Stats != total {
+			t.Errorf("%s: service %+v, want %+v", scheduler, st.Stats, total)
+		}
+		for _, server := range st.Servers {
+			if server.Stats.Conns != threads*each/servers || server.Active != threads*each/servers || server.Inactive != 0 {
+				t.Errorf("%s: server %s has %d connections, %d active, %d inactive; want %d, all active",
+					scheduler, server.Addr, server.Stats.Conns, server.Active, server.Inactive, threads*each/servers)
+			}
+		}
+	}
+	if got := r.leftovers(); got.conns != 2*threads*each || got.reverse != got.conns || got.appointments != got.conns {
+		t.Errorf("%+v, want %d of each", got, 2*threads*each)
+	}
+}
+
+// The same SYN on several CPUs at once makes one connection.
+func TestConcurrentDuplicates(t *testing.T) {
+	const threads, each = 4, 500
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	r.addService(s, 1, 1, 1)
+	r.together(threads, each, func(_, i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
+	st := r.status(s.Key)
+	var active, inactive uint32
+	for _, server := range st.Servers {
+		active += server.Active
+		inactive += server.Inactive
+	}
+	if active != each || inactive != 0 || st.Stats.Conns != each || st.Stats.InPkts != threads*each {
+		t.Errorf("%d active, %d inactive, %+v; want %d connections of %d packets", active, inactive, st.Stats, each, threads*each)
+	}
+	if got := r.leftovers(); got.conns != each || got.reverse != each {
+		t.Errorf("%+v, want %d", got, each)
+	}
+}
+
+// Connections come, change and end while the table is edited: the counts
+// return to zero.
+func TestEditsUnderTraffic(t *testing.T) {
+	const threads, each = 3, 3000
+	r := newRig(t, Sizes{Services: 16, Servers: 256, Connections: 1 << 16})
+	s := tcpService(vip, "wlc")
+	r.addService(s, 1, 1, 1)
+	done := make(chan struct{})
+	var edits sync.WaitGroup
+	var failed error
+	edits.Go(func() {
+		for i := 0; failed == nil; i++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			extra := realServer(3+i%8, 2)
+			failed = errors.Join(r.AddServer(s.Key, extra), r.EditServer(s.Key, realServer(0, int32(1+i%3))),
+				r.DeleteServer(s.Key, extra.AddrPort()))
+		}
+	})
+	steps := []string{"S", "A", "R"}
+	context := skBuff{IngressIfindex: uint32(r.client), Ifindex: uint32(r.client)}
+	var traffic sync.WaitGroup
+	errs := make([]error, threads)
+	for thread := range threads {
+		traffic.Go(func() {
+			errs[thread] = r.ns.Do(func() error {
+				for i := range each {
+					for _, flags := range steps {
+						if _, err := run(r.progs.LbClient, context, testenv.TCP(nthClient(thread*each+i), vip, flags).Frame()); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+		})
+	}
+	traffic.Wait()
+	close(done)
+	edits.Wait()
+	r.must(append(errs, failed)...)
+	var active, inactive uint32
+	for id := range uint32(len(r.Director.table.servers)) {
+		st, err := r.serverStatus(id)
+		r.must(err)
+		active += st.Active
+		inactive += st.Inactive
+	}
+	if n := r.entries(r.maps.Conns4); uint32(n) != active+inactive || n != threads*each {
+		t.Errorf("%d connections, %d active and %d inactive at the servers; want %d", n, active, inactive, threads*each)
+	}
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+// everyState is all states of a connection.
+func everyState() (all []bpfobj.LbConnState) {
+	for s := range bpfobj.LbConnStateCONN_TEMPLATE {
+		all = append(all, s)
+	}
+	return all
+}
+
+// leftovers is what the kernel keeps of connections.
+type leftovers struct{ conns, reverse, appointments, active, inactive int }
+
+func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
+	r.Helper()
+	l.conns, l.reverse, l.appointments = r.entries(r.maps.Conns4), r.entries(r.maps.Reverse4), r.entries(r.maps.Appointments)
+	for _, k := range keys {
+		for _, s := range r.status(k).Servers {
+			l.active += int(s.Active)
+			l.inactive += int(s.Inactive)
+		}
+	}
+	return l
+}
+
+// Connections end when their state's timeout has passed, with all that
+// belongs to them, whether that timeout grew or shrank on the way.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	const short = time.Second
+	r := newRig(t, small)
+	tcp, udp := tcpService(vip, "rr"), service(model.UDP, vip, "rr")
+	r.addService(tcp, 1)
+	r.addService(udp, 1)
+	start := map[string]time.Time{}
+	for i, c := range []struct {
+		steps string // "" is a datagram
+		state bpfobj.LbConnState
+	}{
+		{"c:S", bpfobj.LbConnStateTCP_SYN_RECV},
+		{handshake, bpfobj.LbConnStateTCP_ESTABLISHED},
+		{handshake + "c:R", bpfobj.LbConnStateTCP_CLOSE},
+		{handshake + "c:FA s:FA c:A", bpfobj.LbConnStateTCP_TIME_WAIT},
+		{handshake + "s:FA", bpfobj.LbConnStateTCP_FIN_WAIT},
+		{handshake + "c:FA", bpfobj.LbConnStateTCP_CLOSE_WAIT},
+		{"", bpfobj.LbConnStateCONN_UDP},
+	} {
+		client := nthClient(i)
+		r.timeouts(20*time.Second, everyState()...)
+		r.timeouts(short, c.state)
+		start[client] = time.Now()
+		if c.steps == "" {
+			r.fromClient(testenv.UDP(client, vip, "x"))
+		} else {
+			r.walk(client, vip, server0, c.steps)
+		}
+	}
+	lives := r.lifetimes(start, short+5*time.Second)
+	for i := range len(start) {
+		// A clock that is read each 4 ms, ticks of 67 ms, 250 ms of slack
+		// for writing, a slow machine.
+		if d, ended := lives[nthClient(i)]; !ended || d < short-300*time.Millisecond || d > short+time.Second {
+			t.Errorf("connection %d ended after %s (%t), want %s", i, d, ended, short)
+		}
+	}
+	got := r.leftovers(tcp.Key, udp.Key)
+	if got.appointments = 0; got != (leftovers{}) { // see TestOneAppointment
+		t.Errorf("left: %+v", got)
+	}
+}
+
+// lifetimes watches connections, by client, until all are gone.
+func (r *rig) lifetimes(start map[string]time.Time, limit time.Duration) map[string]time.Duration {
+	r.Helper()
+	lives := map[string]time.Duration{}
+	for begin := time.Now(); len(lives) < len(start) && time.Since(begin) < limit; time.Sleep(10 * time.Millisecond) {
+		all, err := r.Connections()
+		r.must(err)
+		for client, since := range start {
+			alive := slices.ContainsFunc(all, func(c model.Connection) bool { return c.Client.String() == client })
+			if _, known := lives[client]; !alive && !known {
+				lives[client] = time.Since(since)
+			}
+		}
+	}
+	return lives
+}
+
+// Packets of either side keep a connection.
+func TestPacketsKeepConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	r.timeouts(time.Second, everyState()...)
+	r.establish(client1, vip)
+	for i := range 20 {
+		time.Sleep(100 * time.Millisecond)
+		r.walk(client1, vip, server0, []string{"c:A", "s:A"}[i/10])
+	}
+	r.atLast(3*time.Second, "the connection ends when the packets do", func() bool { return r.leftovers() == leftovers{} })
+}
+
+// Very many connections that end at the same time do so on time.
+func TestManyExpireAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: 1 << 16})
+	tcp, udp := tcpService(vip, "rr"), service(model.UDP, vip, "rr")
+	r.addService(tcp, 1, 1, 1)
+	r.addService(udp, 1, 1)
+	r.timeouts(20*time.Second, everyState()...)
+	const n = 20000
+	r.flood(n/2, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
+	r.flood(n/2, func(i int) testenv.Packet { return testenv.UDP(nthClient(i), vip, "x") })
+	if got := r.leftovers(tcp.Key, udp.Key); got != (leftovers{n, n, n, n / 2, n / 2}) {
+		t.Fatalf("%+v of %d connections", got, n)
+	}
+	r.timeouts(time.Second, everyState()...)
+	r.flood(n/2, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "R") })
+	r.flood(n/2, func(i int) testenv.Packet { return testenv.UDP(nthClient(i), vip, "x") })
+	r.timeouts(time.Second, everyState()...)
+	r.atLast(3*time.Second, "all connections end", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	if got := r.leftovers(tcp.Key, udp.Key); got != (leftovers{appointments: got.appointments}) {
+		t.Errorf("left: %+v", got)
+	}
+}
+
+// A connection has one appointment with the clock, whatever becomes of its
+// timeout; when it is gone, none.
+func TestOneAppointment(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	want := func(what string, n int) {
+		t.Helper()
+		if got := r.entries(r.maps.Appointments); got != n {
+			t.Errorf("%s: %d appointments, want %d", what, got, n)
+		}
+	}
+	r.syn(client1, vip)
+	want("begun", 1)
+	r.walk(client1, vip, server0, "s:SA c:A")
+	want("longer", 1)
+	r.timeouts(time.Second, bpfobj.LbConnStateTCP_CLOSE)
+	r.walk(client1, vip, server0, "c:R")
+	want("much shorter", 1)
+	r.walk(client1, vip, server0, "c:S")
+	want("begun again", 1)
+	r.walk(client1, vip, server0, "c:A c:R")
+	r.atLast(3*time.Second, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	want("over", 0)
+}
+
+// One client that uses the same port over and over fills no table.
+func TestPortReuseFillsNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: 256})
+	r.addService(tcpService(vip, "rr"), 1)
+	for i := range 2000 {
+		if got := r.fromClient(testenv.TCP(client1, vip, "S")); got.verdict != redirect {
+			t.Fatalf("the SYN of connection %d: %s, with %d connections and %d appointments in the tables",
+				i+1, got.verdict, r.entries(r.maps.Conns4), r.entries(r.maps.Appointments))
+		}
+		r.fromClient(testenv.TCP(client1, vip, "R").From(client1))
+		r.fromServer(testenv.TCP(server0, client1, "R"))
+	}
+}
+
+// A full table refuses connections and loses none; when some end it has room.
+func TestFullTable(t *testing.T) {
+	t.Parallel()
+	const room = 256
+	r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: room})
+	s := tcpService(vip, "rr")
+	r.addService(s, 1)
+	r.timeouts(2*time.Second, everyState()...)
+	got := r.reasonsOf(func() {
+		r.flood(3*room, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
+	})
+	if got["drop table full"] != 2*room || len(got) != 1 {
+		t.Errorf("reasons %v, want %d dropped", got, 2*room)
+	}
+	if got := r.leftovers(s.Key); got != (leftovers{room, room, room, room, 0}) {
+		t.Errorf("%+v, want %d of each", got, room)
+	}
+	r.atLast(5*time.Second, "all is over", func() bool { return r.leftovers(s.Key) == leftovers{} })
+	r.syn(client1, vip)
+}
+
+// Timeouts may reach further than the wheel does in one round (18 minutes).
+// Where the clock was late a connection's appointment comes up a round early:
+// the connection stays, and gets another.
+func TestLongTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	r.timeouts(time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
+	r.syn(client1, vip)
+	r.must(r.SetTimeouts(model.Timeouts{TCP: 2 * time.Hour}))
+	r.walk(client1, vip, server0, "s:SA c:A")
+
+	const round = 16384 // WHEEL_SLOTS
+	key := flowOf(testenv.TCP(client1, vip, "S"))
+	var conn bpfobj.LbConn
+	r.must(r.maps.Conns4.Lookup(key, &conn))
+	tick := conn.Tick + round
+	conn.Tick = tick
+	r.must(r.maps.Conns4.Put(key, conn))
+	time.Sleep(1500 * time.Millisecond)
+	r.must(r.maps.Conns4.Lookup(key, &conn))
+	if n := r.entries(r.maps.Appointments); conn.Tick == tick || n != 1 {
+		t.Errorf("%d appointments, want a new one", n)
+	}
+}
+
+// A persistence template ends after its connections.
+func TestTemplateExpiry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	s.Flags, s.Timeout = model.Persistent, time.Second
+	r.addService(s, 1, 1)
+	r.timeouts(time.Second, everyState()...)
+	first := r.establish("10.10.0.2:1000", vip)
+	if again := r.establish("10.10.0.2:1001", vip); again != first {
+		t.Errorf("the same client goes to %s and %s", first, again)
+	}
+	for _, server := range r.status(s.Key).Servers {
+		if want := map[bool]uint32{true: 1}[server.AddrPort() == first]; server.Persistent != want {
+			t.Errorf("server %s has %d templates, want %d", server.AddrPort(), server.Persistent, want)
+		}
+	}
+	if got := r.leftovers(); got.conns != 3 {
+		t.Errorf("%d entries, want 2 connections and their template", got.conns)
+	}
+	r.atLast(4*time.Second, "the connections end", func() bool { return r.leftovers(s.Key).active == 0 })
+}

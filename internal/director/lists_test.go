@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/btf"
+
+	"imbang/internal/bpfobj"
+)
+
+// enum reads an enum of the data plane from its BTF.
+func enum(t *testing.T, name string) []btf.EnumValue {
+	t.Helper()
+	spec, err := bpfobj.LoadLb()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e *btf.Enum
+	if err := spec.Types.TypeByName(name, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e.Values
+}
+
+// A scheduler is a number in C, a name in Go and a header; a reason has a
+// verdict and words. No list may lack what another has.
+func TestListsAgree(t *testing.T) {
+	byNumber := map[uint64]string{}
+	for name, number := range schedulers {
+		if other, twice := byNumber[uint64(number)]; twice {
+			t.Errorf("schedulers %s and %s have one number", name, other)
+		}
+		byNumber[uint64(number)] = name
+	}
+	for _, v := range enum(t, "scheduler") {
+		name, listed := byNumber[v.Value]
+		delete(byNumber, v.Value)
+		if v.Name == "SCHED_NONE" {
+			if listed {
+				t.Errorf("%s has the number of none", name)
+			}
+			continue
+		}
+		if want := strings.ToLower(strings.TrimPrefix(v.Name, "SCHED_")); name != want {
+			t.Errorf("%s is named %q, want %q", v.Name, name, want)
+			continue
+		}
+		header := filepath.Join("../../bpf/sched", name+".h")
+		if _, err := os.Stat(header); err != nil {
+			t.Errorf("scheduler %s: %v", name, err)
+		}
+	}
+	for number, name := range byNumber {
+		t.Errorf("scheduler %s has number %d, which the data plane does not know", name, number)
+	}
+}
+
+func TestReasonsHaveNames(t *testing.T) {
+	r := newRig(t, Sizes{Services: 1, Servers: 1, Connections: 1})
+	all, err := r.reasons()
+	r.must(err)
+	if want := len(enum(t, "reason")) - 1; len(all) != want {
+		t.Errorf("%d reasons, want %d", len(all), want)
+	}
+	seen := map[string]bool{}
+	for _, reason := range all {
+		name := reason.Verdict + " " + reason.Reason
+		if reason.Reason == "" || strings.ContainsAny(name, "()_") || name != strings.ToLower(name) || seen[name] {
+			t.Errorf("reason %q", name)
+		}
+		if v := reason.Verdict; v != "pass" && v != "refused" && v != "drop" {
+			t.Errorf("reason %q: not a verdict", name)
+		}
+		seen[name] = true
+	}
+}
+
+// Every state that a connection can be in has a timeout and a name.
+func TestStatesHaveTimeouts(t *testing.T) {
+	for _, v := range enum(t, "conn_state") {
+		state := bpfobj.LbConnState(v.Value)
+		if state == bpfobj.LbConnStateCONN_STATES || state == bpfobj.LbConnStateCONN_TEMPLATE {
+			continue // a template's is its service's
+		}
+		if defaultTimeouts[state] <= 0 {
+			t.Errorf("%s has no timeout", v.Name)
+		}
+		if name := stateName(bpfobj.LbConn{State: uint8(state)}); name == "" || strings.Contains(name, "(") {
+			t.Errorf("%s is called %q", v.Name, name)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+func wantUntouched(t *testing.T, want verdict, got result, frame []byte) {
+	t.Helper()
+	if got.verdict != want {
+		t.Errorf("%s, want %s", got.verdict, want)
+	}
+	if diff := cmp.Diff(frame, got.frame); diff != "" {
+		t.Errorf("the packet was touched (-before +after):\n%s", diff)
+	}
+}
+
+// altered writes a 16-bit word into a frame.
+func altered(frame []byte, at int, word uint16) []byte {
+	binary.BigEndian.PutUint16(frame[at:], word)
+	return frame
+}
+
+// Packets that are none of the director's business go to the stack as they
+// came, each counted under its reason.
+func TestPass(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	r.addService(service(model.UDP, vip, "rr"), 1)
+	tcp, udp := testenv.TCP(client1, vip, "S"), testenv.UDP(client1, vip, "x")
+	const protocol, flags, length = 14 + 8, 14 + 6, 14 + 2
+	for _, c := range []struct {
+		name   string
+		frame  []byte
+		reason string
+	}{
+		{"ARP", altered(tcp.Frame(), 12, 0x0806), "pass not ipv4"},
+		{"IPv6", altered(tcp.Frame(), 12, 0x86dd), "pass not ipv4"},
+		{"ICMP", altered(tcp.Frame(), protocol, 64<<8|1), "pass protocol"},
+		{"SCTP", altered(tcp.Frame(), protocol, 64<<8|132), "pass protocol"},
+		{"first fragment", tcp.Fragment(0x2000).Frame(), "pass fragment"},
+		{"middle fragment", udp.Fragment(0x2001).Frame(), "pass fragment"},
+		{"last fragment", udp.Fragment(0x0001).Frame(), "pass fragment"},
+		{"another version", altered(tcp.Frame(), 14, 0x6500), "pass truncated"},
+		{"header too short", altered(tcp.Frame(), 14, 0x4400), "pass truncated"},
+		{"cut in the TCP header", tcp.Frame()[:14+20+19], "pass truncated"},
+		{"cut in the UDP header", udp.Frame()[:14+20+7], "pass truncated"},
+		{"cut in IP options", tcp.Options(10).Frame()[:14+40], "pass truncated"},
+		{"shorter than it says", altered(tcp.Frame(), length, 45), "pass truncated"},
+		{"says it has no TCP header", altered(tcp.Frame(), length, 39), "pass truncated"},
+		{"says it has no UDP header", altered(udp.Frame(), length, 27), "pass truncated"},
+		{"another address", tcp.To("10.20.0.9:80").Frame(), "pass no service"},
+		{"another port", tcp.To("10.20.0.1:81").Frame(), "pass no service"},
+		{"UDP to another port", udp.To("10.20.0.1:81").Frame(), "pass no service"},
+		{"ACK without connection", tcp.Flags("A").Frame(), "pass no connection"},
+		{"RST without connection", tcp.Flags("R").Frame(), "pass no connection"},
+		{"SYN with RST", tcp.Flags("SR").Frame(), "pass no connection"},
+		{"no flags", tcp.Flags("").Frame(), "pass no connection"},
+		{"FTP data", tcp.From("10.10.0.2:20").Frame(), "pass ftp data"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for side, prog := range map[string]func() result{
+				"client": func() result { return r.send(r.progs.LbClient, skBuff{}, c.frame) },
+				"server": func() result { return r.send(r.progs.LbServer, skBuff{}, c.frame) },
+			} {
+				got := r.reasonsOf(func() { wantUntouched(t, pass, prog(), c.frame) })
+				if diff := cmp.Diff(map[string]uint64{c.reason: 1}, got); diff != "" {
+					t.Errorf("reasons, %s side (-want +got):\n%s", side, diff)
+				}
+			}
+		})
+	}
+	if n := r.entries(r.maps.Conns4); n != 0 {
+		t.Errorf("%d connections came of it", n)
+	}
+}
+
+// Packets of a connection whose server was deleted vanish (expire_nodest_conn
+// of Linux is 0), until the server is back.
+func TestDeletedServer(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	r.addService(s, 1)
+	r.establish(client1, vip)
+	r.must(r.DeleteServer(s.Key, realServer(0, 1).AddrPort()))
+	p := testenv.TCP(client1, vip, "A")
+	got := r.reasonsOf(func() { wantUntouched(t, drop, r.fromClient(p), p.Frame()) })
+	if diff := cmp.Diff(map[string]uint64{"drop server deleted": 1}, got); diff != "" {
+		t.Error(diff)
+	}
+	back := testenv.TCP(server0, client1, "A")
+	wantForwarded(t, r.fromServer(back), back.From(vip).TTL(63).MACs(clientDevMAC, routerMAC))
+	r.must(r.AddServer(s.Key, realServer(0, 1)))
+	wantForwarded(t, r.fromClient(p), p.To(server0).TTL(63).MACs(serverDevMAC, serverMAC))
+}
+
+// Forwarding methods that the data plane has not: no silence.
+func TestForwardMethod(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	direct := realServer(0, 1)
+	direct.Forward = model.Route
+	r.must(r.AddService(s), r.AddServer(s.Key, direct))
+	p := testenv.TCP(client1, vip, "S")
+	got := r.reasonsOf(func() { wantUntouched(t, drop, r.fromClient(p), p.Frame()) })
+	if diff := cmp.Diff(map[string]uint64{"drop forward method": 1}, got); diff != "" {
+		t.Error(diff)
+	}
+}
