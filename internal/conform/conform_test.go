@@ -34,7 +34,7 @@ const atOnce = 2
 // The recorded scenarios of Linux's IPVS, each played on a cluster of its own.
 func TestRecordings(t *testing.T) {
 	testenv.Root(t)
-	files, err := filepath.Glob("testdata/golden/*.json")
+	files, err := filepath.Glob("testdata/*/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recordings: %v", err)
 	}
