@@ -142,7 +142,8 @@ func TestEditsUnderTraffic(t *testing.T) {
 		active += st.Active
 		inactive += st.Inactive
 	}
-	if n := r.entries(r.maps.Conns4); uint32(n) != active+inactive || n != threads*each {
+	// A SYN may be lost whose server is deleted between choice and connection.
+	if n := r.entries(r.maps.Conns4); uint32(n) != active+inactive || n > threads*each || n < threads*each*99/100 {
 		t.Errorf("%d connections, %d active and %d inactive at the servers; want %d", n, active, inactive, threads*each)
 	}
 }

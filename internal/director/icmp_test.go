@@ -102,6 +102,28 @@ func wantICMP(t *testing.T, frame, about []byte, want layers.ICMPv4TypeCode, mtu
 	}
 }
 
+// An offloaded checksum is still to be filled in, at its place behind the
+// error's headers: when it is, the error's own checksum is right.
+func TestICMPOfPendingChecksum(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip2, "rr"))
+	frame := testenv.TCP(client1, vip2, "S").Payload("data").Frame()
+	const check = 14 + 20 + 16 // of TCP
+	whole := binary.BigEndian.Uint16(frame[check:])
+	segment := frame[14+20:]
+	pseudo := ^testenv.Sum(frame[14+12:14+20], []byte{0, 6, byte(len(segment) >> 8), byte(len(segment))})
+	got := r.send(r.progs.LbClient, skBuff{}, altered(frame, check, pseudo))
+	if got.verdict != redirect || len(got.frame) != len(frame)+28 {
+		t.Fatalf("%s, %d bytes", got.verdict, len(got.frame))
+	}
+	if n := binary.BigEndian.Uint16(got.frame[28+check:]); n != pseudo {
+		t.Errorf("what was to be filled in is %#x, was %#x", n, pseudo)
+	}
+	if err := testenv.CheckSums(altered(got.frame, 28+check, whole)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Padding behind the packet is not quoted.
 func TestICMPOfPaddedFrame(t *testing.T) {
 	r := newRig(t, small)

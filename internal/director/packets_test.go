@@ -38,8 +38,7 @@ func (v verdict) String() string {
 // skBuff is struct __sk_buff of linux/bpf.h. BPF_PROG_TEST_RUN takes few of
 // its fields, and wants the others to be zero.
 type skBuff struct {
-	_              uint32
-	PktType        uint32
+	_              [2]uint32
 	Mark           uint32
 	_              [6]uint32
 	IngressIfindex uint32

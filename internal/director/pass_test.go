@@ -82,6 +82,60 @@ func TestPass(t *testing.T) {
 	}
 }
 
+// Packets for other hosts, and to all, are seen here before the stack throws
+// them away.
+func TestNotOurs(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	for name, mac := range map[string]string{
+		"broadcast": "ff:ff:ff:ff:ff:ff", "multicast": "01:00:5e:00:00:01", "other host": "02:00:00:00:00:99",
+	} {
+		p := testenv.TCP(client1, vip, "S").MACs(routerMAC, mac)
+		got := r.reasonsOf(func() { wantUntouched(t, pass, r.fromClient(p), p.Frame()) })
+		if diff := cmp.Diff(map[string]uint64{"pass not ours": 1}, got); diff != "" {
+			t.Errorf("%s: reasons (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Without any service the director lets everything pass, even packets of
+// connections that it remembers: Linux takes its hooks away with the last.
+func TestNoServices(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	r.addService(s, 1)
+	r.establish(client1, vip)
+	r.must(r.DeleteService(s.Key))
+	p, back := testenv.TCP(client1, vip, "A"), testenv.TCP(server0, client1, "A")
+	got := r.reasonsOf(func() {
+		wantUntouched(t, pass, r.fromClient(p), p.Frame())
+		wantUntouched(t, pass, r.fromServer(back), back.Frame())
+	})
+	if diff := cmp.Diff(map[string]uint64{"pass no service": 2}, got); diff != "" {
+		t.Errorf("reasons (-want +got):\n%s", diff)
+	}
+}
+
+// A persistent FTP service takes its clients' data connections, at port 20
+// and above 1023, to the same server; one without persistence does not.
+func TestFTP(t *testing.T) {
+	r := newRig(t, small)
+	control := persistent(tcpService("10.20.0.1:21", "rr"))
+	r.addService(control, 1, 1)
+	r.addService(tcpService("10.20.0.2:21", "rr"), 1, 1)
+	server := r.syn("10.10.0.2:1000", "10.20.0.1:21")
+	for _, port := range []string{"20", "1024", "65535"} {
+		if got := r.syn("10.10.0.2:2000", "10.20.0.1:"+port); got.Addr() != server.Addr() {
+			t.Errorf("port %s goes to %s, control to %s", port, got, server)
+		}
+	}
+	for _, to := range []string{"10.20.0.1:22", "10.20.0.1:1023", "10.20.0.2:1024"} {
+		if got := r.fromClient(testenv.TCP("10.10.0.2:3000", to, "S")); got.verdict != pass {
+			t.Errorf("a SYN to %s: %s, want pass", to, got.verdict)
+		}
+	}
+}
+
 // Packets of a connection whose server was deleted vanish (expire_nodest_conn
 // of Linux is 0), until the server is back.
 func TestDeletedServer(t *testing.T) {
