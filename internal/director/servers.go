@@ -31,6 +31,9 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 	if s.Lower > s.Upper {
 		return fmt.Errorf("%s: %w", name, model.ErrThresholdRange)
 	}
+	if s.Weight < 0 {
+		return fmt.Errorf("%s: %w: weight %d", name, model.ErrInvalid, s.Weight)
+	}
 	// The checks come in Linux's order: scripts see which error is first.
 	id, known := t.index[keyOf(want)]
 	if known && available(t.servers[id]) {
@@ -85,6 +88,9 @@ func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 	}
 	if s.Lower > s.Upper {
 		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), model.ErrThresholdRange)
+	}
+	if s.Weight < 0 {
+		return fmt.Errorf("service %s: server %s: %w: weight %d", k, s.AddrPort(), model.ErrInvalid, s.Weight)
 	}
 	id, err := t.server(k, s.AddrPort())
 	if err != nil {
