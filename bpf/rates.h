@@ -6,7 +6,7 @@
 #ifndef IMBANG_RATES_H
 #define IMBANG_RATES_H
 
-#include "maps.h"
+#include "clock.h"
 
 #define RATE_INTERVAL (2 * NSEC_PER_SEC)
 #define RATE_MAX_CPUS 1024
@@ -89,21 +89,7 @@ static int rate_timer(void *map, __u32 *key, struct clock *c)
 
 static __always_inline int rate_start(void)
 {
-	__u32 id = CLOCK_ESTIMATOR;
-	struct clock *c = bpf_map_lookup_elem(&clocks, &id);
-	long rc;
-
-	if (!c)
-		return -1;
-	rc = bpf_timer_init(&c->timer, &clocks, CLOCK_MONOTONIC);
-	if (rc == -EBUSY)
-		return 0; /* it runs */
-	if (rc)
-		return rc;
-	rc = bpf_timer_set_callback(&c->timer, rate_timer);
-	if (rc)
-		return rc;
-	return bpf_timer_start(&c->timer, RATE_INTERVAL, 0);
+	return clock_start(CLOCK_ESTIMATOR, rate_timer, RATE_INTERVAL);
 }
 
 #endif

@@ -8,24 +8,12 @@
  * due, and the connection either ends or gets a later one.
  *
  * A BPF timer for each connection would be simpler, but the kernel allocates
- * one with kmalloc in a context where that may fail at any load, and keeps
- * 192 bytes for it.
+ * one where it may not wait for memory, and that was seen to fail at any load.
  */
 #ifndef IMBANG_WHEEL_H
 #define IMBANG_WHEEL_H
 
-#include "maps.h"
-
-#define CLOCK_MONOTONIC 1
-
-#define TICK_SHIFT 26 /* 2^26 ns */
-#define TICK (1ULL << TICK_SHIFT)
-
-/* The tick in which a time [ns] has passed. */
-static __always_inline __u32 tick_after(__u64 time)
-{
-	return (time >> TICK_SHIFT) + 1;
-}
+#include "clock.h"
 
 /*
  * Makes an appointment at a time [ns], or as far as the wheel reaches.
@@ -134,25 +122,9 @@ static int wheel_timer(void *map, __u32 *key, struct clock *c)
 	return 0;
 }
 
-/* Sets the wheel going, if it does not; 0 when it goes. */
 static __always_inline int wheel_start(void)
 {
-	__u32 id = CLOCK_WHEEL;
-	struct clock *c = bpf_map_lookup_elem(&clocks, &id);
-	long rc;
-
-	if (!c)
-		return -1;
-	rc = bpf_timer_init(&c->timer, &clocks, CLOCK_MONOTONIC);
-	if (rc == -EBUSY)
-		return 0;
-	if (rc)
-		return rc;
-	c->tick = tick_after(bpf_ktime_get_ns()) - 1;
-	rc = bpf_timer_set_callback(&c->timer, wheel_timer);
-	if (rc)
-		return rc;
-	return bpf_timer_start(&c->timer, TICK, 0);
+	return clock_start(CLOCK_WHEEL, wheel_timer, TICK);
 }
 
 #endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The timers that beat in the background, whoever's commands have ended. */
+#ifndef IMBANG_CLOCK_H
+#define IMBANG_CLOCK_H
+
+#include "maps.h"
+
+#define CLOCK_MONOTONIC 1
+
+#define TICK_SHIFT 26 /* 2^26 ns */
+#define TICK (1ULL << TICK_SHIFT)
+
+/* The tick in which a time [ns] has passed. */
+static __always_inline __u32 tick_after(__u64 time)
+{
+	return (time >> TICK_SHIFT) + 1;
+}
+
+/* Sets a clock going, if it does not; 0 when it goes. */
+static __always_inline int clock_start(__u32 id, void *callback, __u64 interval)
+{
+	struct clock *c = bpf_map_lookup_elem(&clocks, &id);
+	long rc;
+
+	if (!c)
+		return -ENOENT;
+	rc = bpf_timer_init(&c->timer, &clocks, CLOCK_MONOTONIC);
+	if (rc == -EBUSY)
+		return 0; /* it runs */
+	if (rc)
+		return rc;
+	c->tick = tick_after(bpf_ktime_get_ns()) - 1;
+	rc = bpf_timer_set_callback(&c->timer, callback);
+	if (rc)
+		return rc;
+	return bpf_timer_start(&c->timer, interval, 0);
+}
+
+#endif
