@@ -162,20 +162,22 @@ static __always_inline void template_invalidate(struct flow4 *key, struct conn *
 	__u32 server = t->server;
 	struct load *l;
 
+	aside.flags = conn_kill(t);
+	if (aside.flags & CONN_DEAD)
+		return;
+	aside.controlled = t->controlled;
 	aside.addr = t->addr;
-	aside.server = t->server;
+	aside.server = server;
 	aside.port = TEMPLATE_INVALID;
 	aside.state = CONN_TEMPLATE;
 	template_set_aside(&invalid, server);
 	wheel_cancel(key, t->tick, t->number);
-	template_remove(key, t);
-	aside.flags = t->flags & ~CONN_DEAD;
-	aside.controlled = t->controlled;
-	if (!conn_insert(&invalid, &aside, TEMPLATE_LINGER))
-		return;
+	bpf_map_delete_elem(&conns4, key);
+	if (conn_insert(&invalid, &aside, TEMPLATE_LINGER))
+		return; /* counted with its server as before */
 	l = bpf_map_lookup_elem(&loads, &server);
 	if (l)
-		__sync_fetch_and_add(&l->persistent, 1);
+		__sync_fetch_and_add(&l->persistent, -1);
 }
 
 /* A template for the server that the scheduler chose. */
