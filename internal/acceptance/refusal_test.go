@@ -17,6 +17,9 @@ import (
 func TestRefusals(t *testing.T) {
 	needRoot(t)
 	ns := newNamespace(t)
+	if err := host.Connect(host.End{NS: ns, Name: "eth0"}, host.End{NS: ns, Name: "eth1"}, host.LinkOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	must(t, ns, "", "ipvsadm", "-A", "-t", "10.20.0.1:80", "-s", "rr")
 	files := t.TempDir()
 	write := func(name, text string) string {
@@ -39,7 +42,7 @@ func TestRefusals(t *testing.T) {
 		{"no devices", []string{"attach"}, 2, "attach needs --client-dev and --server-dev"},
 		{"no such device", []string{"attach", "--client-dev", "nosuch0", "--server-dev", "lo"}, 3, `no such device "nosuch0"`},
 		{"not Ethernet", []string{"attach", "--client-dev", "lo", "--server-dev", "lo"}, 3, "device lo does not carry Ethernet frames"},
-		{"other size", []string{"attach", "--client-dev", "lo", "--server-dev", "lo", "--max-connections", "7"}, 3, "sizes are fixed when it is loaded"},
+		{"other size", []string{"attach", "--client-dev", "eth0", "--server-dev", "eth0", "--max-connections", "7"}, 3, "sizes are fixed when it is loaded"},
 		{"unknown verb", []string{"atach"}, 2, `unknown command "atach"`},
 		{"unknown flag", []string{"status", "--bogus"}, 2, "unknown flag: --bogus"},
 		{"unknown output", []string{"status", "-o", "xml"}, 2, `unknown output format "xml" (text or json)`},
@@ -128,6 +131,9 @@ func TestNothingIsLoadedNothingIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
+	if o := imbang(t, ns, "", "attach", "--client-dev", "nosuch0", "--server-dev", "nosuch0"); o.status != 3 {
+		t.Errorf("attach to no device: status %d, said %q", o.status, o.stderr)
+	}
 	for _, args := range [][]string{{"status"}, {"detach"}} {
 		o := imbang(t, ns, "", args...)
 		if o.status != 3 || !strings.Contains(o.stderr, "no director is loaded") {

@@ -33,6 +33,12 @@ clients must lead through this machine.`,
 			if client == "" || server == "" {
 				return usageError{errors.New("attach needs --client-dev and --server-dev (the same device may be both)")}
 			}
+			// Before anything is loaded.
+			for _, dev := range []string{client, server} {
+				if err := director.CheckDevice(dev); err != nil {
+					return err
+				}
+			}
 			d, err := director.OpenOrLoad(sizes)
 			if err != nil {
 				return err

@@ -78,6 +78,15 @@ func (d *Director) attachOne(role string, dev *net.Interface, prog *ebpf.Program
 	return nil
 }
 
+// CheckDevice refuses a device that the director cannot be attached to.
+func CheckDevice(name string) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
+	_, err := ethernet(name)
+	return err
+}
+
 // ethernet finds a device that carries Ethernet frames.
 func ethernet(name string) (*net.Interface, error) {
 	dev, err := net.InterfaceByName(name)

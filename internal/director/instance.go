@@ -37,9 +37,16 @@ type instance struct {
 	inode uint64
 }
 
-func currentInstance() (instance, error) {
+func needRoot() error {
 	if os.Geteuid() != 0 {
-		return instance{}, errors.New("not permitted: BPF needs root (CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN); run it with sudo")
+		return errors.New("not permitted: BPF needs root (CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN); run it with sudo")
+	}
+	return nil
+}
+
+func currentInstance() (instance, error) {
+	if err := needRoot(); err != nil {
+		return instance{}, err
 	}
 	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
