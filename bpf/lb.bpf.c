@@ -123,14 +123,16 @@ static __always_inline int conn_open(struct packet *p, const struct service *svc
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 	struct conn fresh = {}, *c;
+	int verdict;
 
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
-		if (template)
-			template_let_go(template);
-		return drop(REASON_DROP_SERVER_DELETED);
+		verdict = drop(REASON_DROP_SERVER_DELETED);
+		goto none;
 	}
-	if (s->forward != FORWARD_MASQ)
-		return drop(REASON_DROP_FORWARD_METHOD);
+	if (s->forward != FORWARD_MASQ) {
+		verdict = drop(REASON_DROP_FORWARD_METHOD);
+		goto none;
+	}
 	fresh.addr = s->addr;
 	fresh.server = id;
 	fresh.port = server_port(p, svc, s);
@@ -140,7 +142,8 @@ static __always_inline int conn_open(struct packet *p, const struct service *svc
 		server_bind(s, l);
 		server_unbind(id, 1);
 		count_in(p, svc->id, id, 1);
-		return forward_in(p, &fresh.addr, fresh.port);
+		verdict = forward_in(p, &fresh.addr, fresh.port);
+		goto none;
 	}
 	if (template) {
 		fresh.template = svc->template;
@@ -151,16 +154,18 @@ static __always_inline int conn_open(struct packet *p, const struct service *svc
 	c = conn_create(p, &fresh, set);
 	if (!c) {
 		server_unbind(id, 1);
-		if (template)
-			template_let_go(template);
 		c = bpf_map_lookup_elem(&conns4, &p->flow);
-		if (c) /* another CPU was first with the same packet */
-			return conn_in(p, c, set);
-		return drop(REASON_DROP_TABLE_FULL);
+		/* Another CPU may have been first with the same packet. */
+		verdict = c ? conn_in(p, c, set) : drop(REASON_DROP_TABLE_FULL);
+		goto none;
 	}
 	count_in(p, svc->id, id, 1);
 	conn_follow(p, &p->flow, c, FROM_CLIENT, set);
 	return forward_in(p, &c->addr, c->port);
+none: /* no connection came of it: the template is held for none */
+	if (template)
+		template_let_go(template);
+	return verdict;
 }
 
 /* A packet of no known connection: perhaps the first of a new one. `old` is a

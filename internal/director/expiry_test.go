@@ -245,3 +245,33 @@ func TestTemplateExpiry(t *testing.T) {
 	}
 	r.atLast(4*time.Second, "the connections end", func() bool { return r.leftovers(s.Key).active == 0 })
 }
+
+// A template is held for a connection while that lives: one-packet datagrams,
+// and packets that no connection came of, do not keep it for ever.
+func TestTemplateIsLetGo(t *testing.T) {
+	r := newRig(t, small)
+	udp := persistent(tcpService("10.20.0.1:53", "rr"))
+	udp.Key.Protocol = model.UDP
+	udp.Flags |= model.OnePacket
+	routed := persistent(tcpService(vip, "rr"))
+	r.must(r.AddService(udp), r.AddServer(udp.Key, realServer(0, 1)), r.AddService(routed))
+	far := realServer(1, 1)
+	far.Forward = model.Route
+	r.must(r.AddServer(routed.Key, far))
+	for range 3 {
+		r.fromClient(testenv.UDP(client1, "10.20.0.1:53", "x"))
+		r.fromClient(testenv.TCP(client1, vip, "S"))
+	}
+	var key bpfobj.LbFlow4
+	var c bpfobj.LbConn
+	templates := 0
+	for it := r.maps.Conns4.Iterate(); it.Next(&key, &c); {
+		templates++
+		if key.Template != 1 || c.Fwmark != 0 { // controlled lies in the same place
+			t.Errorf("%+v: held by %d connections", key, c.Fwmark)
+		}
+	}
+	if templates != 2 {
+		t.Errorf("%d templates, want 2", templates)
+	}
+}
