@@ -154,8 +154,8 @@ func (in instance) load(sizes Sizes) error {
 }
 
 // startClocks sets the kernel's timers going, by a program that wants to be
-// given a frame. The kernel may have no memory at
-// hand for a timer at one moment and have it at the next.
+// given a frame. The kernel may have no memory at hand for a timer at one
+// moment and have it at the next.
 func startClocks(p *ebpf.Program) error {
 	var rc uint32
 	for range 100 {
@@ -185,7 +185,6 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	// one is copied.
 	set(4*s.Servers, "order")
 	set(s.Connections, "conns4", "reverse4", "appointments")
-
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

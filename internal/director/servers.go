@@ -28,11 +28,8 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 	want := bpfobj.LbServer{Owner: key}
 	toServer(s, &want)
 	name := fmt.Sprintf("service %s: server %s", k, s.AddrPort())
-	if s.Lower > s.Upper {
-		return fmt.Errorf("%s: %w", name, model.ErrThresholdRange)
-	}
-	if s.Weight < 0 {
-		return fmt.Errorf("%s: %w: weight %d", name, model.ErrInvalid, s.Weight)
+	if err := checkNumbers(s); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	// The checks come in Linux's order: scripts see which error is first.
 	id, known := t.index[keyOf(want)]
@@ -66,8 +63,9 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 	}
 	t.index[keyOf(want)] = id
 	t.order[svc.Id] = append(t.order[svc.Id], id)
+	t.live++
 	svc.Count++
-	if err := d.summarise(); err != nil {
+	if err := d.noteServers(); err != nil {
 		return err
 	}
 	if err := d.putService(key, *svc); err != nil {
@@ -86,11 +84,8 @@ func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 	if err != nil {
 		return err
 	}
-	if s.Lower > s.Upper {
-		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), model.ErrThresholdRange)
-	}
-	if s.Weight < 0 {
-		return fmt.Errorf("service %s: server %s: %w: weight %d", k, s.AddrPort(), model.ErrInvalid, s.Weight)
+	if err := checkNumbers(s); err != nil {
+		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
 	}
 	id, err := t.server(k, s.AddrPort())
 	if err != nil {
@@ -105,6 +100,17 @@ func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 		return err
 	}
 	return d.changed(*svc, bpfobj.LbChangeEventCHANGE_UPDATE, 0)
+}
+
+// checkNumbers refuses thresholds and weights out of range.
+func checkNumbers(s model.Server) error {
+	if s.Lower > s.Upper {
+		return model.ErrThresholdRange
+	}
+	if s.Weight < 0 {
+		return fmt.Errorf("%w: weight %d", model.ErrInvalid, s.Weight)
+	}
+	return nil
 }
 
 // singleHost refuses addresses that cannot be a server's (ip_vs_new_dest). A
@@ -137,6 +143,7 @@ func (d *Director) DeleteServer(k model.ServiceKey, addr netip.AddrPort) error {
 	if err := d.relist(key, svc, rest, svc.Capacity); err != nil {
 		return fmt.Errorf("service %s: %w", k, err)
 	}
+	t.live--
 	if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_DELETE, position); err != nil {
 		return err
 	}
@@ -202,12 +209,8 @@ func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order 
 func (d *Director) freeServerID() (uint32, error) {
 	t := d.table
 	limit := d.maps.Servers.MaxEntries()
-	live := 0
-	for _, order := range t.order {
-		live += len(order)
-	}
 	room := uint32(len(t.servers)) < limit
-	if !room || len(t.servers)-live > live+64 {
+	if !room || len(t.servers)-t.live > t.live+64 {
 		if id, err := d.retiredServerID(); err == nil || !room {
 			return id, err
 		}

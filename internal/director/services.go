@@ -107,6 +107,7 @@ func (d *Director) DeleteService(k model.ServiceKey) error {
 	}
 	t.slots.give(extent{svc.First, svc.Capacity})
 	t.ids[svc.Id] = false
+	t.live -= len(t.order[svc.Id])
 	delete(t.order, svc.Id)
 	delete(t.services, key)
 	return d.summarise()
@@ -201,6 +202,17 @@ func (d *Director) summarise() error {
 			set.Ftps++
 		}
 	}
+	return putConfig(d.maps.Config, set)
+}
+
+// noteServers writes up to which id there are servers, the only thing in the
+// summary that a server changes: lists of many services add many servers.
+func (d *Director) noteServers() error {
+	set, err := d.config()
+	if err != nil || set.Servers == uint32(len(d.table.servers)) {
+		return err
+	}
+	set.Servers = uint32(len(d.table.servers))
 	return putConfig(d.maps.Config, set)
 }
 

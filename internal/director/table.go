@@ -22,6 +22,7 @@ type table struct {
 	servers  []bpfobj.LbServer   // by id; below the ids in use
 	index    map[serverKey]uint32
 	ids      []bool // service ids in use
+	live     int    // servers in the lists
 	slots    extents
 }
 
@@ -91,6 +92,7 @@ func (d *Director) load() (*table, error) {
 		for _, id := range t.order[s.Id] {
 			listed[id] = true
 		}
+		t.live += len(t.order[s.Id])
 	}
 	// The lists decide: a command that was killed between two writes may have
 	// left a server marked that is in none, and then nothing could add it.
