@@ -13,6 +13,12 @@ static __always_inline void address_from4(union address *a, __be32 v4)
 	a->word[3] = v4;
 }
 
+static __always_inline int address_equal(const union address *a, const union address *b)
+{
+	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] &&
+	       a->word[3] == b->word[3];
+}
+
 /* The IPv4 address of a mapped one. */
 static __always_inline __be32 address_to4(const union address *a)
 {
@@ -33,6 +39,16 @@ static __always_inline __u32 address_fold(const union address *a, __u8 family)
 	if (family == AF_INET)
 		return bpf_ntohl(a->word[3]);
 	return bpf_ntohl(a->word[0] ^ a->word[1] ^ a->word[2] ^ a->word[3]);
+}
+
+/* The first 32 of `bits` leading ones, in network order. */
+static __always_inline __be32 prefix_word(__s32 bits)
+{
+	if (bits <= 0)
+		return 0;
+	if (bits >= 32)
+		return 0xffffffff;
+	return bpf_htonl(0xffffffffU << (32 - bits));
 }
 
 /* hash_32 of include/linux/hash.h: the golden ratio, upper bits. */

@@ -10,9 +10,8 @@
 #ifndef IMBANG_CONN_H
 #define IMBANG_CONN_H
 
-#include "address.h"
 #include "counters.h"
-#include "maps.h"
+#include "flow.h"
 #include "tcp.h"
 #include "wheel.h"
 
@@ -65,16 +64,24 @@ static __always_inline void server_reopen(__u32 server)
 		l->overloaded = 0;
 }
 
-/* The flow of the server's answers. */
-static __always_inline void conn_reverse_flow(const struct flow4 *flow, const struct conn *c,
-					      struct flow4 *reverse)
+/* Whether the server's answers come through the director. */
+static __always_inline int answers_here(__u8 forward)
 {
-	__builtin_memset(reverse, 0, sizeof(*reverse));
-	reverse->src = address_to4(&c->addr);
+	return forward == FORWARD_MASQ;
+}
+
+/* The flow of the server's answers. */
+static __always_inline void conn_reverse_flow(const struct flow *flow, const struct conn *c,
+					      const struct server *s, struct flow *reverse)
+{
+	reverse->src = s->addr;
 	reverse->dst = flow->src;
 	reverse->sport = c->port;
 	reverse->dport = flow->sport;
 	reverse->protocol = flow->protocol;
+	reverse->template = 0;
+	reverse->family = flow->family;
+	reverse->pad = 0;
 }
 
 /* Marks a connection as being removed; its flags before. */
@@ -89,32 +96,35 @@ static __always_inline __u8 conn_kill(struct conn *c)
 	return flags;
 }
 
-static __always_inline void conn_release(const struct flow4 *flow, const struct conn *c);
+static __always_inline void conn_release(const struct flow *flow, const struct conn *c);
 
 /* Removes a connection from the tables and from its server's counts. Safe to
  * call from several places at once: only one of them finds it alive. */
-static __noinline void conn_remove(struct flow4 *flow, struct conn *c)
+static __noinline void conn_remove(const struct flow *flow, struct conn *c)
 {
-	struct flow4 reverse, key, *forward;
+	struct flow reverse, client;
+	__u32 server = c->server;
+	struct server *s;
 	__u8 flags = conn_kill(c);
 
 	if (flags & CONN_DEAD)
 		return;
-	server_unbind(c->server, flags & CONN_INACTIVE);
-	/* The key may lie in the element that goes away. */
-	key = *flow;
-	conn_release(&key, c);
-	conn_reverse_flow(&key, c, &reverse);
-	forward = bpf_map_lookup_elem(&reverse4, &reverse);
-	/* A client that reached the same server from the same port through
-	 * another virtual address owns the entry now. */
-	if (forward && flow_equal(forward, &key))
-		bpf_map_delete_elem(&reverse4, &reverse);
-	bpf_map_delete_elem(&conns4, &key);
+	conn_release(flow, c);
+	s = bpf_map_lookup_elem(&servers, &server);
+	if (s && answers_here(c->forward)) {
+		conn_reverse_flow(flow, c, s, &reverse);
+		/* A client that reached the same server from the same port
+		 * through another virtual address owns the entry now. */
+		if (reverse_find(&reverse, &client) && flow_equal(&client, flow))
+			reverse_forget(&reverse);
+	}
+	conn_forget(flow);
+	/* Last: then the server's id may be given to another. */
+	server_unbind(server, flags & CONN_INACTIVE);
 }
 
 /* Lets the connection live for another `timeout` [ns]. */
-static __always_inline void conn_extend(const struct flow4 *flow, struct conn *c, __u64 timeout)
+static __always_inline void conn_extend(const struct flow *flow, struct conn *c, __u64 timeout)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	__u64 expires = now + timeout;
@@ -135,15 +145,16 @@ static __always_inline void conn_extend(const struct flow4 *flow, struct conn *c
 	wheel_cancel(flow, old_tick, old_number);
 }
 
-static __always_inline void conn_assure(const struct flow4 *flow, const struct conn *c);
+static __always_inline void conn_assure(const struct flow *flow, const struct conn *c);
 
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
-static __always_inline void conn_follow(const struct packet *p, const struct flow4 *flow,
+static __always_inline void conn_follow(const struct packet *p, const struct flow *flow,
 					struct conn *c, __u32 direction, const struct settings *set)
 {
 	__u8 state = c->state, was = state;
 
-	if (state < TCP_STATES) {
+	/* A later fragment says nothing of the connection, but that it lives. */
+	if (state < TCP_STATES && p->part != LATER_PART) {
 		__u8 next = tcp_next_state(state, p->tcp_bits, direction);
 		struct load *l;
 		__s32 active = 0;
@@ -178,12 +189,12 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 	}
 	if (state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, c);
-	conn_extend(flow, c, set->timeout[state & 15]);
+	conn_extend(flow, c, set->timeout[state & 31]);
 }
 
 /* Takes back an entry that cannot be completed. Its server still counts it, as
  * inactive, whatever another CPU's packet made of it meanwhile. */
-static __always_inline void conn_abandon(const struct flow4 *flow, struct conn *c)
+static __always_inline void conn_abandon(const struct flow *flow, struct conn *c)
 {
 	__u32 server = c->server;
 	struct load *l = bpf_map_lookup_elem(&loads, &server);
@@ -195,13 +206,13 @@ static __always_inline void conn_abandon(const struct flow4 *flow, struct conn *
 		__sync_fetch_and_add(&l->active, -1);
 		__sync_fetch_and_add(&l->inactive, 1);
 	}
-	bpf_map_delete_elem(&conns4, flow);
+	conn_forget(flow);
 }
 
 /* Puts an entry into the table and makes an appointment for it. NULL when
  * there is no room, or when another CPU was first. The table comes first: a
  * full one must not leave appointments behind that crowd out others'. */
-static __always_inline struct conn *conn_insert(const struct flow4 *flow, struct conn *fresh,
+static __always_inline struct conn *conn_insert(const struct flow *flow, struct conn *fresh,
 						__u64 timeout)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
@@ -210,9 +221,9 @@ static __always_inline struct conn *conn_insert(const struct flow4 *flow, struct
 
 	fresh->expires = now + timeout;
 	fresh->tick = 0;
-	if (bpf_map_update_elem(&conns4, flow, fresh, BPF_NOEXIST))
+	if (conn_put(flow, fresh))
 		return 0;
-	c = bpf_map_lookup_elem(&conns4, flow);
+	c = conn_find(flow);
 	if (!c)
 		return 0;
 	tick = wheel_appoint(flow, fresh->expires, now, &number);
@@ -225,12 +236,12 @@ static __always_inline struct conn *conn_insert(const struct flow4 *flow, struct
 	return 0;
 }
 
-/* Enters a connection for the packet's flow, to the server and port that the
- * caller filled in; it is inactive, and its first packet gives it its state. */
+/* Enters a connection for the packet's flow, as the caller filled it in; it is inactive, and its
+ * first packet gives it its state. */
 static __always_inline struct conn *conn_create(const struct packet *p, struct conn *fresh,
-						const struct settings *set)
+						const struct server *s, const struct settings *set)
 {
-	struct flow4 reverse;
+	struct flow reverse;
 	struct conn *c;
 	__u32 state = p->flow.protocol == IPPROTO_TCP ? TCP_SYN_RECV : CONN_UDP;
 
@@ -239,8 +250,10 @@ static __always_inline struct conn *conn_create(const struct packet *p, struct c
 	c = conn_insert(&p->flow, fresh, set->timeout[state]);
 	if (!c)
 		return 0;
-	conn_reverse_flow(&p->flow, fresh, &reverse);
-	if (bpf_map_update_elem(&reverse4, &reverse, &p->flow, BPF_ANY)) {
+	if (!answers_here(fresh->forward))
+		return c;
+	conn_reverse_flow(&p->flow, fresh, s, &reverse);
+	if (reverse_put(&reverse, &p->flow)) {
 		conn_abandon(&p->flow, c);
 		return 0;
 	}

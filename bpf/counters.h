@@ -27,21 +27,31 @@ static __always_inline int drop(__u32 reason)
 	return VERDICT_DROP;
 }
 
-static __always_inline void count_in(const struct packet *p, __u32 service, __u32 server,
-				     __u32 new_conns)
+/* ip_vs_conn_stats: a new connection. */
+static __always_inline void count_conn(__u32 service, __u32 server)
+{
+	struct counters *c;
+
+	c = bpf_map_lookup_elem(&server_counters, &server);
+	if (c)
+		c->conns++;
+	c = bpf_map_lookup_elem(&service_counters, &service);
+	if (c)
+		c->conns++;
+}
+
+static __always_inline void count_in(const struct packet *p, __u32 service, __u32 server)
 {
 	struct counters *c;
 
 	c = bpf_map_lookup_elem(&server_counters, &server);
 	if (c) {
-		c->conns += new_conns;
-		c->in_packets += packet_segments(p);
+		c->in_packets += p->segments;
 		c->in_bytes += packet_bytes(p);
 	}
 	c = bpf_map_lookup_elem(&service_counters, &service);
 	if (c) {
-		c->conns += new_conns;
-		c->in_packets += packet_segments(p);
+		c->in_packets += p->segments;
 		c->in_bytes += packet_bytes(p);
 	}
 }
@@ -53,7 +63,7 @@ static __always_inline void count_out(const struct packet *p, __u32 server)
 
 	c = bpf_map_lookup_elem(&server_counters, &server);
 	if (c) {
-		c->out_packets += packet_segments(p);
+		c->out_packets += p->segments;
 		c->out_bytes += packet_bytes(p);
 	}
 	/* A deleted server no longer counts for its service. */
@@ -61,7 +71,7 @@ static __always_inline void count_out(const struct packet *p, __u32 server)
 		return;
 	c = bpf_map_lookup_elem(&service_counters, &s->service);
 	if (c) {
-		c->out_packets += packet_segments(p);
+		c->out_packets += p->segments;
 		c->out_bytes += packet_bytes(p);
 	}
 }

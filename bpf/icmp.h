@@ -1,35 +1,55 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ICMP errors (RFC 792) about a packet that cannot be forwarded, made of the
- * packet itself and sent back the way it came.
+ * ICMP errors (RFC 792, RFC 4443) about a packet that cannot be forwarded,
+ * made of the packet itself and sent back the way it came.
  */
 #ifndef IMBANG_ICMP_H
 #define IMBANG_ICMP_H
 
 #include "counters.h"
 #include "csum.h"
+#include "parse.h"
 
 #define ICMP_DEST_UNREACH 3
 #define ICMP_HOST_UNREACH 1
 #define ICMP_PORT_UNREACH 3
 #define ICMP_FRAG_NEEDED 4
 #define ICMP_TIME_EXCEEDED 11
-#define ICMP_EXC_TTL 0
 
-/* An error message is at most 576 bytes long (RFC 1812, 4.3.2.3). */
-#define ICMP_QUOTE 548
+#define ICMP6_DEST_UNREACH 1
+#define ICMP6_ADDR_UNREACH 3
+#define ICMP6_PORT_UNREACH 4
+#define ICMP6_PACKET_TOO_BIG 2
+#define ICMP6_TIME_EXCEEDED 3
+
+/* What can be told, in either family. */
+enum icmp_error {
+	ICMP_ERROR_TTL,
+	ICMP_ERROR_TOO_BIG,
+	ICMP_ERROR_HOST,
+	ICMP_ERROR_PORT,
+};
+
+/* An error message is at most 576 bytes long (RFC 1812, 4.3.2.3), or 1280 in
+ * IPv6 (RFC 4443, 2.4). */
+#define ICMP_QUOTE (576 - sizeof(struct icmp_frame4))
+#define ICMP6_QUOTE (1280 - sizeof(struct icmp_frame6))
 #define ICMP_CHUNK 64
 
 struct icmp_header {
 	__u8 type;
 	__u8 code;
 	__sum16 checksum;
-	__be16 unused;
-	__be16 mtu; /* of the next hop, in "fragmentation needed" (RFC 1191) */
+	__be32 rest; /* the MTU, in "too big" (RFC 1191: its lower half) */
 };
 
-struct icmp_frame {
+struct icmp_frame4 {
 	struct iphdr ip;
+	struct icmp_header icmp;
+};
+
+struct icmp_frame6 {
+	struct ipv6hdr ip;
 	struct icmp_header icmp;
 };
 
@@ -57,86 +77,171 @@ static long icmp_sum_chunk(__u32 i, struct icmp_sum *s)
 	return 0;
 }
 
+/* Of a packet, what its own checksums say. */
+struct icmp_quote {
+	__u32 length;  /* quoted bytes */
+	__u32 headers; /* those before the transport header */
+	__u16 pseudo;  /* sum of the pseudo header */
+	__u8 pending;  /* the transport checksum is still to be filled in */
+};
+
 /*
  * Whether the packet's checksum is still to be filled in by the device that
  * sends it on: then the checksum field holds the sum of the pseudo header, and
  * the filled-in packet will add up to the complement of that.
  */
-static __always_inline int checksum_pending(struct __sk_buff *skb, const struct iphdr *ip,
-					    __u16 *pseudo)
+static __always_inline void checksum_pending(struct __sk_buff *skb, __u8 protocol,
+					     struct icmp_quote *q)
 {
-	__u32 header = (ip->ihl & 15) * 4;
-	__u32 length = ip->tot_len ? bpf_ntohs(ip->tot_len) : skb->len - ETH_HEADER;
-	__u32 at = ETH_HEADER + header +
-		   (ip->protocol == IPPROTO_TCP ? offsetof(struct tcphdr, check)
-						: offsetof(struct udphdr, check));
-	__u32 sum = bpf_htons(ip->protocol) + bpf_htons(length - header);
 	__u16 check;
+	__u32 at = ETH_HEADER + q->headers +
+		   (protocol == IPPROTO_TCP ? offsetof(struct tcphdr, check)
+					    : offsetof(struct udphdr, check));
 
-	sum += (ip->saddr & 0xffff) + (ip->saddr >> 16) + (ip->daddr & 0xffff) + (ip->daddr >> 16);
-	*pseudo = ~csum_fold(sum);
-	return !bpf_skb_load_bytes(skb, at, &check, sizeof(check)) && check == *pseudo;
+	q->pending = (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) &&
+		     !bpf_skb_load_bytes(skb, at, &check, sizeof(check)) && check == q->pseudo;
 }
 
-/* Turns the packet into an error about itself and sends it back: the sender
- * is the address that the packet was for. */
-static __noinline int icmp_answer(struct __sk_buff *skb, __u8 type, __u8 code, __u32 mtu,
-				  __u32 length)
+/* Makes room for the error's headers, and sums up the quoted packet behind
+ * them, on top of `sum`. */
+static __always_inline int icmp_quote(struct __sk_buff *skb, const struct icmp_quote *q, __u32 room,
+				      __u32 sum, __u16 *checksum)
 {
-	struct icmp_sum sum = { .skb = skb, .offset = ETH_HEADER + sizeof(struct icmp_frame) };
-	struct icmp_frame frame = {};
+	struct icmp_sum s = { .skb = skb, .offset = ETH_HEADER + room, .sum = sum };
+
+	if (bpf_skb_change_tail(skb, ETH_HEADER + q->length, 0) ||
+	    bpf_skb_adjust_room(skb, room, BPF_ADJ_ROOM_MAC, 0))
+		return -1;
+	/* What is pending is known already, and not to be read yet. */
+	s.left = q->pending ? q->headers : q->length;
+	if (q->pending)
+		s.sum += (__u16)~q->pseudo;
+	bpf_loop(ICMP6_QUOTE / ICMP_CHUNK + 1, icmp_sum_chunk, &s, 0);
+	*checksum = csum_fold(s.sum);
+	return s.left ? -1 : 0;
+}
+
+/* The frame goes back to who sent it. */
+static __always_inline int icmp_turn_back(struct __sk_buff *skb)
+{
 	struct ethhdr eth;
 	__u8 mac[ETH_ALEN];
-	struct iphdr old;
-	__u32 quote = length;
-	__be32 *words = (__be32 *)&frame.ip;
-	__u16 pseudo = 0;
-	int pending;
-
-	/* Without a length (BIG TCP) the frame's own counts. */
-	if (!quote)
-		quote = skb->len - ETH_HEADER;
-	if (quote > ICMP_QUOTE)
-		quote = ICMP_QUOTE;
-	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)))
-		return -1;
-	pending = checksum_pending(skb, &old, &pseudo);
-	if (bpf_skb_change_tail(skb, ETH_HEADER + quote, 0) ||
-	    bpf_skb_adjust_room(skb, sizeof(frame), BPF_ADJ_ROOM_MAC, 0))
-		return -1;
-
-	frame.icmp.type = type;
-	frame.icmp.code = code;
-	frame.icmp.mtu = bpf_htons(mtu);
-	sum.sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp),
-				pending ? (__u16)~pseudo : 0);
-	/* What is pending is known already, and not to be read yet. */
-	sum.left = pending ? (old.ihl & 15) * 4 : quote;
-	bpf_loop(ICMP_QUOTE / ICMP_CHUNK + 1, icmp_sum_chunk, &sum, 0);
-	if (sum.left)
-		return -1;
-	frame.icmp.checksum = csum_fold(sum.sum);
-
-	frame.ip.version = 4;
-	frame.ip.ihl = 5;
-	frame.ip.tos = 0xc0; /* internetwork control (RFC 1812, 4.3.2.5) */
-	frame.ip.tot_len = bpf_htons(sizeof(frame) + quote);
-	frame.ip.ttl = 64;
-	frame.ip.protocol = IPPROTO_ICMP;
-	frame.ip.saddr = old.daddr;
-	frame.ip.daddr = old.saddr;
-	frame.ip.check = csum_fold(bpf_csum_diff(0, 0, words, sizeof(frame.ip), 0));
-	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), 0))
-		return -1;
 
 	if (bpf_skb_load_bytes(skb, 0, &eth, sizeof(eth)))
 		return -1;
 	__builtin_memcpy(mac, eth.h_dest, ETH_ALEN);
 	__builtin_memcpy(eth.h_dest, eth.h_source, ETH_ALEN);
 	__builtin_memcpy(eth.h_source, mac, ETH_ALEN);
-	if (bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0))
+	return bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0);
+}
+
+static __always_inline void icmp_kind4(__u32 error, __u32 mtu, struct icmp_header *icmp)
+{
+	icmp->type = error == ICMP_ERROR_TTL ? ICMP_TIME_EXCEEDED : ICMP_DEST_UNREACH;
+	if (error == ICMP_ERROR_PORT)
+		icmp->code = ICMP_PORT_UNREACH;
+	if (error == ICMP_ERROR_HOST)
+		icmp->code = ICMP_HOST_UNREACH;
+	if (error == ICMP_ERROR_TOO_BIG) {
+		icmp->code = ICMP_FRAG_NEEDED;
+		icmp->rest = bpf_htonl(mtu & 0xffff);
+	}
+}
+
+static __always_inline void icmp_kind6(__u32 error, __u32 mtu, struct icmp_header *icmp)
+{
+	icmp->type = ICMP6_DEST_UNREACH;
+	if (error == ICMP_ERROR_TTL)
+		icmp->type = ICMP6_TIME_EXCEEDED;
+	if (error == ICMP_ERROR_PORT)
+		icmp->code = ICMP6_PORT_UNREACH;
+	if (error == ICMP_ERROR_HOST)
+		icmp->code = ICMP6_ADDR_UNREACH;
+	if (error == ICMP_ERROR_TOO_BIG) {
+		icmp->type = ICMP6_PACKET_TOO_BIG;
+		icmp->rest = bpf_htonl(mtu);
+	}
+}
+
+/* Turns the packet into an error about itself and sends it back: the sender
+ * is the address that the packet was for. `transport` is the offset of its
+ * transport header, `length` the packet's. */
+__noinline int icmp_answer4(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32 length)
+{
+	struct icmp_quote q = { .length = length };
+	struct icmp_frame4 frame = {};
+	struct iphdr old;
+	__u32 sum;
+
+	/* Without a length (BIG TCP) the frame's own counts. */
+	if (!length)
+		length = q.length = skb->len - ETH_HEADER;
+	if (q.length > ICMP_QUOTE)
+		q.length = ICMP_QUOTE;
+	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)))
 		return -1;
-	return 0;
+	q.headers = (old.ihl & 15) * 4;
+	sum = bpf_htons(old.protocol) + bpf_htons(length - q.headers);
+	q.pseudo = ~csum_fold(bpf_csum_diff(0, 0, &old.saddr, 8, sum));
+	checksum_pending(skb, old.protocol, &q);
+	if (old.frag_off & bpf_htons(IP_MF | IP_OFFSET))
+		q.pending = 0;
+
+	icmp_kind4(error, mtu, &frame.icmp);
+	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), 0);
+	if (icmp_quote(skb, &q, sizeof(frame), sum, &frame.icmp.checksum))
+		return -1;
+	frame.ip.version = 4;
+	frame.ip.ihl = 5;
+	frame.ip.tos = 0xc0; /* internetwork control (RFC 1812, 4.3.2.5) */
+	frame.ip.tot_len = bpf_htons(sizeof(frame) + q.length);
+	frame.ip.ttl = 64;
+	frame.ip.protocol = IPPROTO_ICMP;
+	frame.ip.saddr = old.daddr;
+	frame.ip.daddr = old.saddr;
+	frame.ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip, sizeof(frame.ip), 0));
+	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), 0))
+		return -1;
+	return icmp_turn_back(skb);
+}
+
+__noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32 transport,
+			    __u32 protocol)
+{
+	struct icmp_quote q = { .headers = transport - ETH_HEADER };
+	struct icmp_frame6 frame = {};
+	struct ipv6hdr old;
+	__u32 sum, length;
+
+	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)))
+		return -1;
+	length = sizeof(old) + bpf_ntohs(old.payload_len);
+	if (!old.payload_len)
+		length = skb->len - ETH_HEADER;
+	q.length = length > ICMP6_QUOTE ? ICMP6_QUOTE : length;
+	sum = bpf_htons(protocol) + bpf_htons(length - q.headers);
+	q.pseudo = ~csum_fold(bpf_csum_diff(0, 0, (__be32 *)&old.saddr, 32, sum));
+	checksum_pending(skb, protocol, &q);
+	/* Between the headers there may be a fragment's. */
+	if (q.headers != sizeof(old))
+		q.pending = 0;
+
+	icmp_kind6(error, mtu, &frame.icmp);
+	frame.ip.version = 6;
+	frame.ip.payload_len = bpf_htons(sizeof(frame.icmp) + q.length);
+	frame.ip.nexthdr = IPPROTO_ICMPV6;
+	frame.ip.hop_limit = 64;
+	frame.ip.saddr = old.daddr;
+	frame.ip.daddr = old.saddr;
+	/* The pseudo header (RFC 8200, 8.1), the message's own, the quote. */
+	sum = bpf_htons(IPPROTO_ICMPV6) + frame.ip.payload_len;
+	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.ip.saddr, 32, sum);
+	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), sum);
+	if (icmp_quote(skb, &q, sizeof(frame), sum, &frame.icmp.checksum))
+		return -1;
+	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), 0))
+		return -1;
+	return icmp_turn_back(skb);
 }
 
 /* One error a second for each sender, after six at once (net.ipv4.icmp_ratelimit
@@ -144,15 +249,16 @@ static __noinline int icmp_answer(struct __sk_buff *skb, __u8 type, __u8 code, _
 #define ICMP_INTERVAL NSEC_PER_SEC
 #define ICMP_BURST (6 * ICMP_INTERVAL)
 
-static __noinline int icmp_allowed(__be32 sender)
+static __noinline int icmp_allowed(const union address *sender)
 {
 	struct allowance fresh = { .saved = ICMP_BURST - ICMP_INTERVAL }, *a;
 	__u64 now = bpf_ktime_get_coarse_ns(), saved;
+	union address key = *sender;
 
-	a = bpf_map_lookup_elem(&allowances, &sender);
+	a = bpf_map_lookup_elem(&allowances, &key);
 	if (!a) {
 		fresh.last = now;
-		bpf_map_update_elem(&allowances, &sender, &fresh, BPF_ANY);
+		bpf_map_update_elem(&allowances, &key, &fresh, BPF_ANY);
 		return 1;
 	}
 	saved = a->saved + (now - a->last);
@@ -163,15 +269,25 @@ static __noinline int icmp_allowed(__be32 sender)
 	return saved >= ICMP_INTERVAL;
 }
 
-static __always_inline int icmp_error(struct packet *p, __u8 type, __u8 code, __u32 mtu,
-				      __u32 reason)
+__noinline int icmp_error(struct __sk_buff *skb, struct packet *p, __u32 error, __u32 mtu,
+			  __u32 reason)
 {
-	struct __sk_buff *skb = p->skb;
+	int rc;
 
-	if (!(type == ICMP_DEST_UNREACH && code == ICMP_FRAG_NEEDED) && !icmp_allowed(p->flow.src))
+	if (!p)
+		return VERDICT_DROP;
+	/* None about an ICMP message that may be an error itself, and none about
+	 * a part of a packet (RFC 1122, 3.2.2). */
+	if (is_icmp(p) || p->part == LATER_PART)
+		return drop(reason);
+	if (error != ICMP_ERROR_TOO_BIG && !icmp_allowed(&p->flow.src))
 		return drop(REASON_DROP_RATE_LIMIT);
 	count_reason(reason);
-	if (icmp_answer(skb, type, code, mtu, p->length))
+	if (p->flow.family == AF_INET)
+		rc = icmp_answer4(skb, error, mtu, p->length);
+	else
+		rc = icmp_answer6(skb, error, mtu, p->transport, p->flow.protocol);
+	if (rc)
 		return drop(REASON_DROP_REWRITE);
 	return bpf_redirect(skb->ingress_ifindex, 0);
 }

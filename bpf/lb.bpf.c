@@ -8,6 +8,7 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <stddef.h>
@@ -24,72 +25,70 @@
 #include "tcp.h"
 #include "conn.h"
 #include "persist.h"
+#include "fragment.h"
 #include "icmp.h"
-#include "forward/out.h"
-#include "forward/nat.h"
+#include "forward/deliver.h"
+#include "related.h"
 #include "rates.h"
 
-/* The client's half of a connection: on to the server. */
-static __always_inline int forward_in(struct packet *p, const union address *addr, __be16 port)
+/* A packet of a connection from its client. */
+static __always_inline int conn_in(struct packet *p, const struct flow *flow, struct conn *c,
+				   const struct server *s, const struct settings *set)
 {
-	__be32 to = address_to4(addr);
-	struct way way;
-	int verdict = route(p, p->flow.src, to, &way);
-
-	if (verdict != ROUTED)
-		return verdict;
-	if (nat_rewrite(p, NAT_DESTINATION, to, port))
-		return drop(REASON_DROP_REWRITE);
-	return transmit(p, &way);
+	count_in(p, s->service, c->server);
+	conn_follow(p, flow, c, answers_here(c->forward) ? FROM_CLIENT : CLIENT_ONLY, set);
+	if (p->part == FIRST_PART)
+		fragment_note(p, flow, FROM_CLIENT);
+	return decide_server(p, c->server, s, c->forward, c->port);
 }
 
-/* The server's half: back to the client, in the service's name. */
-static __always_inline int forward_out(struct packet *p, const struct flow4 *client)
-{
-	struct way way;
-	int verdict = route(p, client->dst, p->flow.dst, &way);
-
-	if (verdict != ROUTED)
-		return verdict;
-	if (nat_rewrite(p, NAT_SOURCE, client->dst, client->dport))
-		return drop(REASON_DROP_REWRITE);
-	return transmit(p, &way);
-}
-
-/* A packet of a known connection from its client. */
-static __always_inline int conn_in(struct packet *p, struct conn *c, const struct settings *set)
-{
-	__u32 server = c->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &server);
-
-	if (!s || !(s->flags & SERVER_AVAILABLE))
-		return drop(REASON_DROP_SERVER_DELETED);
-	count_in(p, s->service, server, 0);
-	conn_follow(p, &p->flow, c, FROM_CLIENT, set);
-	return forward_in(p, &c->addr, c->port);
-}
-
-/* A packet of a known connection from its server. */
-static __always_inline int conn_out(struct packet *p, struct flow4 *forward,
+/* A packet of a connection from its server. */
+static __always_inline int conn_out(struct packet *p, const struct flow *client,
 				    const struct settings *set)
 {
-	struct flow4 client = *forward;
-	struct conn *c = bpf_map_lookup_elem(&conns4, &client);
+	struct conn *c = conn_find(client);
 
 	if (!c)
 		return pass(REASON_PASS_NO_CONNECTION);
 	count_out(p, c->server);
-	conn_follow(p, &client, c, FROM_SERVER, set);
-	return forward_out(p, &client);
+	conn_follow(p, client, c, FROM_SERVER, set);
+	if (p->part == FIRST_PART)
+		fragment_note(p, client, FROM_SERVER);
+	p->server = c->server;
+	p->to = client->dst;
+	p->port = client->dport;
+	return TO_CLIENT;
 }
 
-/* A client that opens a connection anew from the port of one that is over
- * gets a new one: see conn_reuse_mode of Linux, without its lost SYN. A
- * template's connection keeps its server anyway. */
-static __always_inline int conn_is_over(const struct packet *p, const struct conn *c)
+static __always_inline struct server *available_server(const struct conn *c)
 {
-	return p->tcp_bits & TCP_BIT_SYN && !c->template &&
-	       (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE);
+	__u32 id = c->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	return s && s->flags & SERVER_AVAILABLE ? s : 0;
+}
+
+/* A client that opens a connection anew from the port of one that is over gets
+ * a new one: Linux's conn_reuse_mode, without its lost SYN. A template's
+ * connection keeps its server anyway (is_new_conn_expected). */
+static __always_inline int conn_is_over(const struct conn *c, const struct settings *set)
+{
+	if (!set->conn_reuse_mode || c->template)
+		return 0;
+	if (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE)
+		return 1;
+	return set->conn_reuse_mode & 2 && c->state == TCP_FIN_WAIT && !answers_here(c->forward);
+}
+
+/* Whether a packet of this connection wants another one (ip_vs_in_hook). */
+static __always_inline int conn_outdated(const struct packet *p, const struct conn *c,
+					 const struct server *s, const struct settings *set)
+{
+	if (!s)
+		return set->expire_nodest_conn;
+	if (p->flow.protocol != IPPROTO_TCP || !(p->tcp_bits & TCP_BIT_SYN))
+		return 0;
+	return (set->expire_nodest_conn && !s->weight) || conn_is_over(c, set);
 }
 
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,
@@ -99,88 +98,122 @@ static __always_inline void pick_for(const struct packet *p, const struct servic
 	pick->first = svc->first;
 	pick->count = svc->count;
 	pick->flags = svc->flags;
-	address_from4(&pick->src, p->flow.src);
-	address_from4(&pick->dst, p->flow.dst);
+	pick->src = p->flow.src;
+	pick->dst = p->flow.dst;
 	pick->sport = p->flow.sport;
-	pick->family = AF_INET;
+	pick->family = p->flow.family;
 	pick->protocol = p->flow.protocol;
 }
 
 /* The port of the server: its own, or the one that the client asked for. A
- * template for every port leaves it to the client. */
+ * template for every port leaves it to the client, and only masquerading can
+ * change it. */
 static __always_inline __be16 server_port(const struct packet *p, const struct service *svc,
 					  const struct server *s)
 {
-	if (!s->port || (svc->template && p->flow.dport != svc->port))
+	if (!s->port || s->forward != FORWARD_MASQ || (svc->template && p->flow.dport != svc->port))
 		return p->flow.dport;
 	return s->port;
 }
 
+/* Ends the connection of a flow that was found to be outdated. */
+__noinline int conn_end(const struct flow *flow)
+{
+	struct conn *c = flow ? conn_find(flow) : 0;
+
+	if (!c)
+		return 0;
+	wheel_cancel(flow, c->tick, c->number);
+	conn_remove(flow, c);
+	return 0;
+}
+
 /* A new connection of a service to the server that was chosen for it. */
-static __always_inline int conn_open(struct packet *p, const struct service *svc, __u32 id,
-				     struct conn *template, const struct settings *set)
+__noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct settings *set = get_settings();
 	struct conn fresh = {}, *c;
 	int verdict;
 
+	if (!p || !svc || !set)
+		return VERDICT_DROP;
+	fresh.server = id;
+	fresh.template = svc->template;
+	fresh.netmask = svc->netmask;
+	fresh.fwmark = svc->fwmark;
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
 		verdict = drop(REASON_DROP_SERVER_DELETED);
 		goto none;
 	}
-	if (s->forward != FORWARD_MASQ) {
-		verdict = drop(REASON_DROP_FORWARD_METHOD);
-		goto none;
-	}
-	fresh.addr = s->addr;
-	fresh.server = id;
 	fresh.port = server_port(p, svc, s);
+	fresh.forward = s->forward;
 	if (svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP) {
 		/* A connection for as long as the packet takes: it may be
 		 * the one that reaches a threshold. */
 		server_bind(s, l);
 		server_unbind(id, 1);
-		count_in(p, svc->id, id, 1);
-		verdict = forward_in(p, &fresh.addr, fresh.port);
+		count_conn(svc->id, id);
+		count_in(p, svc->id, id);
+		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
 		goto none;
-	}
-	if (template) {
-		fresh.template = svc->template;
-		fresh.prefix_len = svc->prefix_len;
-		fresh.fwmark = svc->fwmark;
 	}
 	server_bind(s, l);
-	c = conn_create(p, &fresh, set);
-	if (!c) {
-		server_unbind(id, 1);
-		c = bpf_map_lookup_elem(&conns4, &p->flow);
-		/* Another CPU may have been first with the same packet. */
-		verdict = c ? conn_in(p, c, set) : drop(REASON_DROP_TABLE_FULL);
-		goto none;
+	c = conn_create(p, &fresh, s, set);
+	if (c) {
+		count_conn(svc->id, id);
+		return conn_in(p, &p->flow, c, s, set);
 	}
-	count_in(p, svc->id, id, 1);
-	conn_follow(p, &p->flow, c, FROM_CLIENT, set);
-	return forward_in(p, &c->addr, c->port);
+	server_unbind(id, 1);
+	/* Another CPU may have been first with the same packet. */
+	verdict = conn_find(&p->flow) ? UNDECIDED : drop(REASON_DROP_TABLE_FULL);
 none: /* no connection came of it: the template is held for none */
-	if (template)
-		template_let_go(template);
+	conn_release(&p->flow, &fresh);
 	return verdict;
 }
 
-/* A packet of no known connection: perhaps the first of a new one. `old` is a
- * connection of the same flow that is over; it counts until its successor's
- * server is chosen, as in Linux. */
-static __always_inline int conn_new(struct packet *p, struct conn *old, const struct settings *set)
+/* May a packet open a connection? A SYN with ACK may be one of an active FTP
+ * server (tcp_conn_schedule). */
+static __always_inline int may_open(const struct packet *p, const struct settings *set)
 {
-	struct conn *template = 0;
-	struct service *svc;
+	if (p->flow.protocol != IPPROTO_TCP)
+		return 1;
+	return (p->tcp_bits & TCP_BIT_SYN || set->sloppy_tcp) && !(p->tcp_bits & TCP_BIT_RST);
+}
+
+/* The server of a service for a new connection, which holds the template if
+ * the service is persistent; NO_SERVER if none can take it. */
+__noinline __u32 choose(const struct packet *p, const struct service *svc)
+{
 	struct pick pick = {};
+	__u32 id = NO_SERVER;
+
+	if (!p || !svc)
+		return NO_SERVER;
+	if (svc->template)
+		id = template_use(p, svc);
+	if (id != NO_SERVER)
+		return id;
+	pick_for(p, svc, &pick);
+	id = schedule(&pick, svc->scheduler);
+	return id == NO_SERVER || !svc->template ? id : template_open(p, svc, id);
+}
+
+/*
+ * A packet of no known connection: perhaps the first of a new one. One that
+ * is outdated may be there; it counts until its successor's server is chosen,
+ * as in Linux. Returns a verdict or a decision.
+ */
+__noinline int conn_new(struct packet *p, int outdated)
+{
+	struct settings *set = get_settings();
+	struct service *svc;
 	__u32 id;
 
-	/* A SYN with ACK may be one of an active FTP server (tcp_conn_schedule). */
-	if (p->flow.protocol == IPPROTO_TCP &&
-	    (!(p->tcp_bits & TCP_BIT_SYN) || p->tcp_bits & TCP_BIT_RST))
+	if (!p || !set)
+		return VERDICT_DROP;
+	if (!may_open(p, set))
 		return pass(REASON_PASS_NO_CONNECTION);
 	svc = service_find(p, set);
 	if (!svc)
@@ -191,30 +224,66 @@ static __always_inline int conn_new(struct packet *p, struct conn *old, const st
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return pass(REASON_PASS_NO_SERVICE);
 
-	pick_for(p, svc, &pick);
-	if (svc->template) {
-		id = persist_pick(p, svc, &pick, &template);
-		if (id != NO_SERVER && !template)
-			return drop(REASON_DROP_TABLE_FULL);
-	} else {
-		id = schedule(&pick, svc->scheduler);
-	}
-	if (old) {
-		wheel_cancel(&p->flow, old->tick, old->number);
-		conn_remove(&p->flow, old);
-	}
+	id = choose(p, svc);
+	if (outdated)
+		conn_end(&p->flow);
 	if (id == NO_SERVER)
-		return icmp_error(p, ICMP_DEST_UNREACH, ICMP_PORT_UNREACH, 0,
-				  REASON_REFUSED_NO_SERVER);
-	return conn_open(p, svc, id, template, set);
+		return TO_NOBODY;
+	return conn_open(p, svc, id);
 }
 
-static __always_inline int balance(struct __sk_buff *skb, int expect_answers)
+/* A whole packet, or the fragment that has the ports: of which connection?
+ * UNDECIDED if none; *outdated tells of one that is not to be used. */
+static __noinline int find(struct packet *p, int expect_answers, const struct settings *set,
+			   int *outdated)
 {
-	struct packet p = {};
-	struct settings *set = get_settings();
-	struct flow4 *forward;
+	struct flow client;
+	struct server *s;
 	struct conn *c;
+
+	if (expect_answers && reverse_find(&p->flow, &client))
+		return conn_out(p, &client, set);
+	c = conn_find(&p->flow);
+	if (c) {
+		s = available_server(c);
+		if (!conn_outdated(p, c, s, set))
+			return s ? conn_in(p, &p->flow, c, s, set)
+				 : drop(REASON_DROP_SERVER_DELETED);
+		*outdated = 1;
+	} else if (!expect_answers && reverse_find(&p->flow, &client)) {
+		return conn_out(p, &client, set);
+	}
+	return UNDECIDED;
+}
+
+/* A fragment without ports: it goes where the first one went. Returns a
+ * verdict or a decision. */
+__noinline int find_later(struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct fragment *f;
+	struct flow client;
+	struct server *s;
+	struct conn *c;
+
+	if (!p || !set)
+		return VERDICT_DROP;
+	f = fragment_find(p);
+	if (!f)
+		return pass(REASON_PASS_FRAGMENT);
+	client = f->client;
+	if (f->direction == FROM_SERVER)
+		return conn_out(p, &client, set);
+	c = conn_find(&client);
+	s = c ? available_server(c) : 0;
+	return s ? conn_in(p, &client, c, s, set) : drop(REASON_DROP_SERVER_DELETED);
+}
+
+static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
+{
+	struct settings *set = get_settings();
+	struct packet p = {};
+	int outdated = 0, decision;
 	int parsed = parse(skb, &p);
 
 	if (parsed != PARSED)
@@ -222,21 +291,18 @@ static __always_inline int balance(struct __sk_buff *skb, int expect_answers)
 	/* Linux takes its hooks away with the last service. */
 	if (!set || !set->in_use)
 		return pass(REASON_PASS_NO_SERVICE);
-	if (expect_answers) {
-		forward = bpf_map_lookup_elem(&reverse4, &p.flow);
-		if (forward)
-			return conn_out(&p, forward, set);
+	if (is_icmp(&p)) {
+		decision = related(skb, &p);
+	} else if (p.part == LATER_PART) {
+		decision = find_later(&p);
+	} else {
+		decision = find(&p, expect_answers, set, &outdated);
+		if (decision == UNDECIDED)
+			decision = conn_new(&p, outdated);
+		if (decision == UNDECIDED)
+			decision = find(&p, expect_answers, set, &outdated);
 	}
-	c = bpf_map_lookup_elem(&conns4, &p.flow);
-	if (c) {
-		if (!conn_is_over(&p, c))
-			return conn_in(&p, c, set);
-	} else if (!expect_answers) {
-		forward = bpf_map_lookup_elem(&reverse4, &p.flow);
-		if (forward)
-			return conn_out(&p, forward, set);
-	}
-	return conn_new(&p, c, set);
+	return deliver(skb, &p, decision);
 }
 
 /* Both programs do the same; they differ in which half they look for first. */
@@ -244,13 +310,13 @@ static __always_inline int balance(struct __sk_buff *skb, int expect_answers)
 SEC("tc")
 int lb_client(struct __sk_buff *skb)
 {
-	return balance(skb, 0);
+	return handle(skb, 0);
 }
 
 SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
-	return balance(skb, 1);
+	return handle(skb, 1);
 }
 
 /* Run once when the tables are made; again if it fails for want of memory. Not

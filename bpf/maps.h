@@ -14,10 +14,12 @@
 #define MAX_SERVICES 16384
 #define MAX_SERVERS 32768
 #define MAX_SLOTS 131072
-#define MAX_CONNS (1 << 20)
+#define MAX_CONNS4 (1 << 20)
+#define MAX_CONNS6 (1 << 18)
 #define MAX_LOCALITIES 8192
 #define MAX_MARK_RULES 1024
 #define MAX_ALLOWANCES 4096
+#define MAX_FRAGMENTS 8192
 
 /* user: timeouts and switches. */
 struct {
@@ -72,19 +74,35 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS);
+	__uint(max_entries, MAX_CONNS4);
 	__type(key, struct flow4);
 	__type(value, struct conn);
 } conns4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CONNS6);
+	__type(key, struct flow);
+	__type(value, struct conn);
+} conns6 SEC(".maps");
 
 /* kernel: from the server's flow to the client's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS);
+	__uint(max_entries, MAX_CONNS4);
 	__type(key, struct flow4);
 	__type(value, struct flow4);
 } reverse4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CONNS6);
+	__type(key, struct flow);
+	__type(value, struct flow);
+} reverse6 SEC(".maps");
 
 /* kernel: how many appointments each slot of the wheel has. */
 struct {
@@ -99,10 +117,26 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS);
+	__uint(max_entries, MAX_CONNS4);
 	__type(key, struct appointment);
 	__type(value, struct flow4);
-} appointments SEC(".maps");
+} appointments4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CONNS6);
+	__type(key, struct appointment);
+	__type(value, struct flow);
+} appointments6 SEC(".maps");
+
+/* kernel: fragmented packets on their way. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FRAGMENTS);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment);
+} fragments SEC(".maps");
 
 /* kernel: bucket tables of dh and sh, by service id. */
 struct {
@@ -227,7 +261,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_ALLOWANCES);
-	__type(key, __be32);
+	__type(key, union address);
 	__type(value, struct allowance);
 } allowances SEC(".maps");
 

@@ -23,40 +23,62 @@ enum tcp_bit {
 	TCP_BIT_ACK = 0x10,
 };
 
+/* RFC 9260, 3.1. */
+struct sctp_header {
+	__be16 source;
+	__be16 dest;
+	__be32 tag;
+	__le32 checksum; /* CRC32c */
+	__u8 chunk;      /* type of the first chunk */
+};
+
+enum part {
+	WHOLE, /* a whole packet */
+	FIRST_PART,
+	LATER_PART, /* without the transport header */
+};
+
+/*
+ * A packet and what is decided about it. It goes beside its skb through the
+ * data plane, not with it, so that functions which the verifier checks by
+ * themselves can take it.
+ */
 struct packet {
-	struct __sk_buff *skb;
-	struct flow4 flow;
-	__u32 mark;      /* firewall mark */
-	__u16 transport; /* offset of the transport header in the frame */
-	__u16 headers;   /* bytes of IP and transport headers */
-	__u16 length;    /* IP total length; 0 if it has no 16 bits */
+	struct flow flow; /* ports: 0 if there is no such header */
+	__u32 mark;       /* firewall mark */
+	__u32 id;         /* of a fragmented packet, as it stands there */
+	__u32 length;     /* IP packet [bytes]; 0 if it has no length of 16 bits */
+	__u32 frame;      /* the whole frame [bytes] */
+	__u32 ifindex;    /* where it came in */
+	__u16 transport;  /* offset of the transport header in the frame */
+	__u16 headers;    /* bytes of IP and transport headers */
+	__u16 segments;   /* packets on the wire that a super-packet stands for */
+	__u16 gso_size;   /* what each of them carries [bytes]; 0: it is none */
 	__u8 ttl;
 	__u8 tos;
 	__u8 dont_fragment;
+	__u8 part;     /* enum part */
 	__u8 tcp_bits; /* enum tcp_bit */
+	/* the decision */
+	__u8 forward;     /* enum forward, towards the server */
+	__be16 port;      /* of the server, or towards the client of the service */
+	union address to; /* likewise */
+	__u32 server;     /* id */
 };
-
-/* Packets on the wire that this one stands for. */
-static __always_inline __u32 packet_segments(const struct packet *p)
-{
-	__u32 n = p->skb->gso_segs;
-
-	return n ? n : 1;
-}
 
 /* IP bytes on the wire, without what pads a short frame: each further segment
  * repeats the headers. */
 static __always_inline __u64 packet_bytes(const struct packet *p)
 {
-	__u32 length = p->length ? p->length : p->skb->len - ETH_HEADER;
+	__u32 length = p->length ? p->length : p->frame - ETH_HEADER;
 
-	return length + (__u64)(packet_segments(p) - 1) * p->headers;
+	return length + (__u64)(p->segments - 1) * p->headers;
 }
 
 /* The longest IP packet on the wire that this one stands for; 0: not known. */
 static __always_inline __u16 packet_longest(const struct packet *p)
 {
-	return p->skb->gso_size ? p->headers + p->skb->gso_size : p->length;
+	return p->gso_size ? p->headers + p->gso_size : p->length;
 }
 
 #endif

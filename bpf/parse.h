@@ -3,6 +3,7 @@
 #ifndef IMBANG_PARSE_H
 #define IMBANG_PARSE_H
 
+#include "address.h"
 #include "packet.h"
 
 #define PACKET_HOST 0 /* to our hardware address: linux/if_packet.h */
@@ -11,7 +12,13 @@
 #define IP_MF 0x2000
 #define IP_OFFSET 0x1fff
 
-#define PARSED 0xff /* parse() found a TCP or UDP packet */
+#define IP6_MF 0x0001
+#define IP6_OFFSET 0xfff8
+
+#define PARSED 0xff /* parse() found a packet that may be balanced */
+
+/* Where a transport header may begin: all that direct access reaches. */
+#define MAX_TRANSPORT 0xff
 
 /* Makes the first `bytes` of the packet readable in place. */
 static __always_inline int pull(struct __sk_buff *skb, __u32 bytes)
@@ -21,76 +28,215 @@ static __always_inline int pull(struct __sk_buff *skb, __u32 bytes)
 	return bpf_skb_pull_data(skb, bytes);
 }
 
-/* Fills p; returns PARSED, or the reason to pass the packet by. */
-static __always_inline int parse(struct __sk_buff *skb, struct packet *p)
+static __always_inline int is_icmp(const struct packet *p)
 {
-	void *data, *end;
-	struct iphdr *ip;
-	struct tcphdr *tcp;
-	struct udphdr *udp;
-	__u32 header, need;
+	return p->flow.protocol == IPPROTO_ICMP || p->flow.protocol == IPPROTO_ICMPV6;
+}
 
-	if (skb->protocol != bpf_htons(ETH_P_IP))
-		return REASON_PASS_NOT_IPV4;
+/* Bytes of the transport header that are looked at. */
+static __always_inline __u32 transport_size(__u8 protocol)
+{
+	switch (protocol) {
+	case IPPROTO_TCP:
+		return sizeof(struct tcphdr);
+	case IPPROTO_SCTP:
+		return sizeof(struct sctp_header);
+	}
+	return sizeof(struct udphdr); /* ICMP's are as long */
+}
+
+/* The IPv4 header; PARSED, or the reason to pass the packet by. */
+static __always_inline int parse_ip4(struct __sk_buff *skb, struct packet *p)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct iphdr *ip = data + ETH_HEADER;
+	__u16 fragment;
+
+	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
+		return REASON_PASS_TRUNCATED;
+	p->transport = ETH_HEADER + ip->ihl * 4;
+	p->length = bpf_ntohs(ip->tot_len);
+	p->ttl = ip->ttl;
+	p->tos = ip->tos;
+	fragment = bpf_ntohs(ip->frag_off);
+	p->dont_fragment = !!(fragment & IP_DF);
+	if (fragment & (IP_MF | IP_OFFSET)) {
+		p->part = fragment & IP_OFFSET ? LATER_PART : FIRST_PART;
+		p->id = ip->id;
+	}
+	address_from4(&p->flow.src, ip->saddr);
+	address_from4(&p->flow.dst, ip->daddr);
+	p->flow.protocol = ip->protocol;
+	p->flow.family = AF_INET;
+	return PARSED;
+}
+
+/* What comes between an IPv6 header and the transport's (RFC 8200, 4). */
+struct extensions {
+	struct __sk_buff *skb;
+	__u32 id; /* of a fragmented packet */
+	__u32 offset;
+	__u8 next;
+	__u8 routed; /* a routing header names the final destination */
+	__u8 part;   /* enum part */
+};
+
+struct extension_header {
+	__u8 next;
+	__u8 length; /* [8 bytes], the first not counted */
+	union {
+		struct {
+			__u8 type;
+			__u8 segments_left;
+		} routing;
+		__be16 offset; /* of a fragment, with flags */
+	};
+	__be32 id; /* of a fragmented packet */
+};
+
+#define MAX_EXTENSIONS 8
+
+static long parse_extension(__u32 i, struct extensions *e)
+{
+	struct extension_header h;
+	__u8 next = e->next;
+
+	if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS &&
+	    next != IPPROTO_AH && next != IPPROTO_FRAGMENT)
+		return 1;
+	if (bpf_skb_load_bytes(e->skb, e->offset, &h, sizeof(h)))
+		return 1;
+	e->next = h.next;
+	if (next == IPPROTO_FRAGMENT) {
+		__u16 offset = bpf_ntohs(h.offset);
+
+		e->offset += sizeof(h);
+		/* An atomic fragment (RFC 6946) is a whole packet. */
+		if (!(offset & (IP6_MF | IP6_OFFSET)))
+			return 0;
+		e->id = h.id;
+		e->part = offset & IP6_OFFSET ? LATER_PART : FIRST_PART;
+		return offset & IP6_OFFSET ? 1 : 0;
+	}
+	if (next == IPPROTO_ROUTING && h.routing.segments_left)
+		e->routed = 1;
+	e->offset += next == IPPROTO_AH ? (h.length + 2) * 4 : (h.length + 1) * 8;
+	return 0;
+}
+
+static __always_inline int parse_extensions(struct __sk_buff *skb, struct packet *p, __u8 next)
+{
+	struct extensions e = { .skb = skb, .offset = p->transport, .next = next };
+
+	bpf_loop(MAX_EXTENSIONS, parse_extension, &e, 0);
+	if (e.routed || e.offset > MAX_TRANSPORT)
+		return REASON_PASS_EXTENSION_HEADER;
+	p->part = e.part;
+	p->id = e.id;
+	p->flow.protocol = e.next;
+	p->transport = e.offset;
+	return PARSED;
+}
+
+/* The IPv6 header, and the extension headers behind it. */
+static __always_inline int parse_ip6(struct __sk_buff *skb, struct packet *p)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ipv6hdr *ip = data + ETH_HEADER;
+	__u8 next;
+
+	if ((void *)(ip + 1) > end || ip->version != 6)
+		return REASON_PASS_TRUNCATED;
+	p->transport = ETH_HEADER + sizeof(*ip);
+	if (ip->payload_len)
+		p->length = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+	p->ttl = ip->hop_limit;
+	p->tos = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+	p->dont_fragment = 1; /* routers never do */
+	__builtin_memcpy(&p->flow.src, &ip->saddr, sizeof(p->flow.src));
+	__builtin_memcpy(&p->flow.dst, &ip->daddr, sizeof(p->flow.dst));
+	next = ip->nexthdr;
+	p->flow.protocol = next;
+	p->flow.family = AF_INET6;
+	/* These stand for IPv4 in the tables; none comes by the wire. */
+	if (address_family(&p->flow.src) == AF_INET || address_family(&p->flow.dst) == AF_INET)
+		return REASON_PASS_MAPPED_ADDRESS;
+	if (next == IPPROTO_TCP || next == IPPROTO_UDP || next == IPPROTO_ICMPV6)
+		return PARSED;
+	return parse_extensions(skb, p, next);
+}
+
+/* Ports and flags of a packet that begins with a transport header. */
+static __always_inline int parse_transport(struct __sk_buff *skb, struct packet *p)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	void *header = data + (p->transport & MAX_TRANSPORT);
+	struct tcphdr *tcp = header;
+	struct udphdr *udp = header;
+
+	if ((void *)(udp + 1) > end)
+		return REASON_PASS_TRUNCATED;
+	p->headers = p->transport - ETH_HEADER + sizeof(*udp);
+	if (is_icmp(p))
+		return PARSED;
+	p->flow.sport = udp->source;
+	p->flow.dport = udp->dest;
+	if (p->flow.protocol == IPPROTO_TCP) {
+		if ((void *)(tcp + 1) > end)
+			return REASON_PASS_TRUNCATED;
+		p->tcp_bits = ((__u8 *)tcp)[13];
+		p->headers = p->transport - ETH_HEADER + tcp->doff * 4;
+	}
+	return PARSED;
+}
+
+/* Fills p, whose fields are 0; returns PARSED, or the reason to pass the
+ * packet by. */
+static __noinline int parse(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 need;
+	int parsed;
+
+	if (skb->protocol != bpf_htons(ETH_P_IP) && skb->protocol != bpf_htons(ETH_P_IPV6))
+		return REASON_PASS_NOT_IP;
 	/* This hook comes before the stack throws away what is for other hosts,
 	 * and before it sorts tagged frames into their VLANs. */
 	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
 		return REASON_PASS_NOT_OURS;
-	if (pull(skb, ETH_HEADER + sizeof(*ip)))
-		return REASON_PASS_TRUNCATED;
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	ip = data + ETH_HEADER;
-	if ((void *)(ip + 1) > end)
-		return REASON_PASS_TRUNCATED;
-	if (ip->version != 4 || ip->ihl < 5)
-		return REASON_PASS_TRUNCATED;
-	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP)
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (pull(skb, ETH_HEADER + sizeof(struct iphdr)))
+			return REASON_PASS_TRUNCATED;
+		parsed = parse_ip4(skb, p);
+	} else {
+		if (pull(skb, ETH_HEADER + sizeof(struct ipv6hdr)))
+			return REASON_PASS_TRUNCATED;
+		parsed = parse_ip6(skb, p);
+	}
+	if (parsed != PARSED)
+		return parsed;
+	if (p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP &&
+	    p->flow.protocol != IPPROTO_SCTP && !is_icmp(p))
 		return REASON_PASS_PROTOCOL;
-	if (ip->frag_off & bpf_htons(IP_MF | IP_OFFSET))
-		return REASON_PASS_FRAGMENT;
 
-	header = ip->ihl * 4;
-	need = header + (ip->protocol == IPPROTO_TCP ? sizeof(*tcp) : sizeof(*udp));
-	p->length = bpf_ntohs(ip->tot_len);
+	need = p->transport;
+	if (p->part != LATER_PART)
+		need += transport_size(p->flow.protocol);
 	/* A frame may be padded behind the packet, never shorter than it. A
 	 * super-packet beyond 64 KiB (BIG TCP) has no length at all. */
-	if (p->length && (p->length < need || ETH_HEADER + p->length > skb->len))
+	if (p->length && (ETH_HEADER + p->length < need || ETH_HEADER + p->length > skb->len))
 		return REASON_PASS_TRUNCATED;
-
-	__builtin_memset(&p->flow, 0, sizeof(p->flow));
-	p->skb = skb;
 	p->mark = skb->mark;
-	p->transport = ETH_HEADER + header;
-	p->ttl = ip->ttl;
-	p->tos = ip->tos;
-	p->dont_fragment = !!(ip->frag_off & bpf_htons(IP_DF));
-	p->tcp_bits = 0;
-	p->flow.src = ip->saddr;
-	p->flow.dst = ip->daddr;
-	p->flow.protocol = ip->protocol;
-
-	if (pull(skb, ETH_HEADER + need))
-		return REASON_PASS_TRUNCATED;
-	data = (void *)(long)skb->data;
-	end = (void *)(long)skb->data_end;
-	if (p->flow.protocol == IPPROTO_TCP) {
-		tcp = data + ETH_HEADER + (header & 0x3c);
-		if ((void *)(tcp + 1) > end)
-			return REASON_PASS_TRUNCATED;
-		p->flow.sport = tcp->source;
-		p->flow.dport = tcp->dest;
-		p->tcp_bits = ((__u8 *)tcp)[13];
-		p->headers = header + tcp->doff * 4;
-	} else {
-		udp = data + ETH_HEADER + (header & 0x3c);
-		if ((void *)(udp + 1) > end)
-			return REASON_PASS_TRUNCATED;
-		p->flow.sport = udp->source;
-		p->flow.dport = udp->dest;
-		p->headers = header + sizeof(*udp);
+	p->frame = skb->len;
+	p->ifindex = skb->ingress_ifindex;
+	p->gso_size = skb->gso_size;
+	p->segments = skb->gso_segs ? skb->gso_segs : 1;
+	if (p->part == LATER_PART) {
+		p->headers = p->transport - ETH_HEADER;
+		return PARSED;
 	}
-	return PARSED;
+	if (pull(skb, need))
+		return REASON_PASS_TRUNCATED;
+	return parse_transport(skb, p);
 }
 
 #endif

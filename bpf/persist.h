@@ -17,26 +17,45 @@
 /* The port of a template that may no longer be used. */
 #define TEMPLATE_INVALID 0xffff
 
-/* The key of a template set aside: the server's id is in what a template has
- * no use for, so that those of several servers lie side by side. */
-static __always_inline void template_set_aside(struct flow4 *key, __u32 server)
+/* The key of a template set aside: the server's id (of which there are fewer
+ * than 2^24) is in what a template has no use for, so that those of several
+ * servers lie side by side. */
+static __always_inline void template_set_aside(struct flow *key, __u32 server)
 {
 	key->dport = TEMPLATE_INVALID;
 	key->sport = server;
 	key->pad = server >> 16;
 }
 
+/* The network of an address under struct service's netmask. */
+static __always_inline void address_mask(const union address *a, __u8 family, __be32 netmask,
+					 union address *network)
+{
+	__s32 bits = netmask; /* IPv6: a prefix's length */
+
+	if (family == AF_INET) {
+		address_from4(network, address_to4(a) & netmask);
+		return;
+	}
+	network->word[0] = a->word[0] & prefix_word(bits);
+	network->word[1] = a->word[1] & prefix_word(bits - 32);
+	network->word[2] = a->word[2] & prefix_word(bits - 64);
+	network->word[3] = a->word[3] & prefix_word(bits - 96);
+}
+
 /* The key of the template that controls a flow. */
-static __always_inline void template_flow(const struct flow4 *flow, __u32 kind, __u32 prefix_len,
-					  __u32 fwmark, struct flow4 *t)
+static __always_inline void template_flow(const struct flow *flow, __u32 kind, __be32 netmask,
+					  __u32 fwmark, struct flow *t)
 {
 	__builtin_memset(t, 0, sizeof(*t));
-	t->src = prefix_len && prefix_len <= 32
-			 ? flow->src & bpf_htonl(0xffffffffU << (32 - prefix_len))
-			 : 0;
+	address_mask(&flow->src, flow->family, netmask, &t->src);
 	t->template = 1;
+	t->family = flow->family;
 	if (kind == TEMPLATE_MARK) {
-		t->dst = bpf_htonl(fwmark);
+		if (flow->family == AF_INET)
+			address_from4(&t->dst, bpf_htonl(fwmark));
+		else
+			t->dst.word[0] = bpf_htonl(fwmark);
 		return;
 	}
 	t->protocol = flow->protocol;
@@ -45,22 +64,42 @@ static __always_inline void template_flow(const struct flow4 *flow, __u32 kind, 
 		t->dport = flow->dport;
 }
 
+/* What controls a connection: the fields of struct conn that tell. */
+struct control {
+	__u32 kind; /* enum template_kind */
+	__be32 netmask;
+	__u32 fwmark;
+	__u32 server;
+};
+
+static __always_inline struct control control_of(const struct conn *c)
+{
+	struct control control = {
+		.kind = c->template,
+		.netmask = c->netmask,
+		.fwmark = c->fwmark,
+		.server = c->server,
+	};
+
+	return control;
+}
+
 /* The template that controls a connection: the valid one, if it is of the
  * connection's server, else the one that was made invalid. */
-static __always_inline struct conn *template_of(const struct flow4 *flow, const struct conn *c,
-						struct flow4 *key)
+static __always_inline struct conn *template_of(const struct flow *flow,
+						const struct control *control, struct flow *key)
 {
 	struct conn *t;
 
-	template_flow(flow, c->template, c->prefix_len, c->fwmark, key);
-	t = bpf_map_lookup_elem(&conns4, key);
-	if (t && t->server == c->server)
+	template_flow(flow, control->kind, control->netmask, control->fwmark, key);
+	t = conn_find(key);
+	if (t && t->server == control->server)
 		return t;
-	template_set_aside(key, c->server);
-	return bpf_map_lookup_elem(&conns4, key);
+	template_set_aside(key, control->server);
+	return conn_find(key);
 }
 
-static __always_inline void template_remove(struct flow4 *key, struct conn *t)
+static __always_inline void template_remove(const struct flow *key, struct conn *t)
 {
 	__u32 server = t->server;
 	struct load *l = bpf_map_lookup_elem(&loads, &server);
@@ -69,7 +108,7 @@ static __always_inline void template_remove(struct flow4 *key, struct conn *t)
 		return;
 	if (l)
 		__sync_fetch_and_add(&l->persistent, -1);
-	bpf_map_delete_elem(&conns4, key);
+	conn_forget(key);
 }
 
 /* Counts a connection before it is made: a template that has one does not
@@ -85,43 +124,59 @@ static __always_inline void template_let_go(struct conn *t)
 }
 
 /* A connection ends: its template loses it. */
-static __noinline void template_release(const struct flow4 *flow, const struct conn *c)
+__noinline int template_release(const struct flow *flow, const struct control *control)
 {
-	struct flow4 key;
-	struct conn *t = template_of(flow, c, &key);
+	struct flow key;
+	struct conn *t;
 
+	if (!flow || !control)
+		return 0;
+	t = template_of(flow, control, &key);
 	if (t && t->controlled)
 		template_let_go(t);
+	return 0;
 }
 
-static __always_inline void conn_release(const struct flow4 *flow, const struct conn *c)
+static __always_inline void conn_release(const struct flow *flow, const struct conn *c)
 {
-	if (c->template)
-		template_release(flow, c);
+	struct control control;
+
+	if (!c->template)
+		return;
+	control = control_of(c);
+	template_release(flow, &control);
 }
 
-static __noinline void template_assure(const struct flow4 *flow, const struct conn *c)
+__noinline int template_assure(const struct flow *flow, const struct control *control)
 {
-	struct flow4 key;
-	struct conn *t = template_of(flow, c, &key);
+	struct flow key;
+	struct conn *t;
 
+	if (!flow || !control)
+		return 0;
+	t = template_of(flow, control, &key);
 	if (t && !(t->flags & CONN_ASSURED)) {
 		bpf_spin_lock(&t->lock);
 		t->flags |= CONN_ASSURED;
 		bpf_spin_unlock(&t->lock);
 	}
+	return 0;
 }
 
-static __always_inline void conn_assure(const struct flow4 *flow, const struct conn *c)
+static __always_inline void conn_assure(const struct flow *flow, const struct conn *c)
 {
-	if (c->template)
-		template_assure(flow, c);
+	struct control control;
+
+	if (!c->template)
+		return;
+	control = control_of(c);
+	template_assure(flow, &control);
 }
 
 /* The wheel has come to an appointment of this flow. */
-static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u64 now)
+static __always_inline void conn_appointment(const struct flow *flow, __u32 tick, __u64 now)
 {
-	struct conn *c = bpf_map_lookup_elem(&conns4, flow);
+	struct conn *c = conn_find(flow);
 	__u32 number = 0;
 	__u64 expires;
 
@@ -155,10 +210,10 @@ over:
 
 /* Sets a template aside whose server is gone; it stays in listings until its
  * connections are over. */
-static __always_inline void template_invalidate(struct flow4 *key, struct conn *t)
+static __always_inline void template_invalidate(const struct flow *key, struct conn *t)
 {
 	struct conn aside = {};
-	struct flow4 invalid = *key;
+	struct flow invalid = *key;
 	__u32 server = t->server;
 	struct load *l;
 
@@ -166,13 +221,12 @@ static __always_inline void template_invalidate(struct flow4 *key, struct conn *
 	if (aside.flags & CONN_DEAD)
 		return;
 	aside.controlled = t->controlled;
-	aside.addr = t->addr;
 	aside.server = server;
 	aside.port = TEMPLATE_INVALID;
 	aside.state = CONN_TEMPLATE;
 	template_set_aside(&invalid, server);
 	wheel_cancel(key, t->tick, t->number);
-	bpf_map_delete_elem(&conns4, key);
+	conn_forget(key);
 	if (conn_insert(&invalid, &aside, TEMPLATE_LINGER))
 		return; /* counted with its server as before */
 	l = bpf_map_lookup_elem(&loads, &server);
@@ -181,14 +235,13 @@ static __always_inline void template_invalidate(struct flow4 *key, struct conn *
 }
 
 /* A template for the server that the scheduler chose. */
-static __always_inline struct conn *template_create(const struct flow4 *key,
+static __always_inline struct conn *template_create(const struct flow *key,
 						    const struct service *svc, __u32 id,
 						    const struct server *s)
 {
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 	struct conn fresh = {}, *t;
 
-	fresh.addr = s->addr;
 	fresh.server = id;
 	/* A template for every port leads to every port. */
 	fresh.port = svc->template == TEMPLATE_PORT ? s->port : 0;
@@ -199,45 +252,58 @@ static __always_inline struct conn *template_create(const struct flow4 *key,
 	if (t && l)
 		__sync_fetch_and_add(&l->persistent, 1);
 	/* Another CPU may have been first. */
-	return t ? t : bpf_map_lookup_elem(&conns4, key);
+	return t ? t : conn_find(key);
 }
 
-/*
- * The server of a persistent service's new connection: its template's, else
- * the scheduler's choice, which then makes a template. *found is the template,
- * held for the connection; NULL if there was no room for one.
- */
-static __always_inline __u32 persist_pick(const struct packet *p, const struct service *svc,
-					  struct pick *pick, struct conn **found)
+/* ip_vs_check_template: whether it may still lead to its server. */
+static __always_inline int template_valid(const struct server *s, const struct settings *set)
 {
-	struct flow4 key;
+	return s && s->flags & SERVER_AVAILABLE && (s->weight || !set->expire_quiescent_template);
+}
+
+/* The server that a template of a persistent service has for a new connection,
+ * which then holds the template; NO_SERVER if there is none. */
+__noinline __u32 template_use(const struct packet *p, const struct service *svc)
+{
+	struct settings *set = get_settings();
+	struct flow key;
 	struct server *s;
 	struct conn *t;
 	__u32 id;
 
-	template_flow(&p->flow, svc->template, svc->prefix_len, svc->fwmark, &key);
-	t = bpf_map_lookup_elem(&conns4, &key);
-	if (t) {
-		id = t->server;
-		s = bpf_map_lookup_elem(&servers, &id);
-		if (s && s->flags & SERVER_AVAILABLE) {
-			template_hold(t);
-			conn_extend(&key, t, t->timeout * NSEC_PER_SEC);
-			*found = t;
-			return id;
-		}
-		template_invalidate(&key, t);
-	}
-	id = schedule(pick, svc->scheduler);
-	s = bpf_map_lookup_elem(&servers, &id);
-	if (id == NO_SERVER || !s)
+	if (!p || !svc || !set)
 		return NO_SERVER;
-	t = template_create(&key, svc, id, s);
-	*found = t;
+	template_flow(&p->flow, svc->template, svc->netmask, svc->fwmark, &key);
+	t = conn_find(&key);
 	if (!t)
+		return NO_SERVER;
+	id = t->server;
+	s = bpf_map_lookup_elem(&servers, &id);
+	if (template_valid(s, set)) {
+		template_hold(t);
+		conn_extend(&key, t, t->timeout * NSEC_PER_SEC);
 		return id;
+	}
+	template_invalidate(&key, t);
+	return NO_SERVER;
+}
+
+/* Makes a template for the server that was scheduled, held by the new
+ * connection. Returns the server, which is another one if another CPU was
+ * first; NO_SERVER if there is no room. */
+__noinline __u32 template_open(const struct packet *p, const struct service *svc, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct flow key;
+	struct conn *t;
+
+	if (!p || !svc || !s)
+		return NO_SERVER;
+	template_flow(&p->flow, svc->template, svc->netmask, svc->fwmark, &key);
+	t = template_create(&key, svc, id, s);
+	if (!t)
+		return NO_SERVER;
 	template_hold(t);
-	/* Who was first on another CPU decides. */
 	return t->server;
 }
 

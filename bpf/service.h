@@ -17,7 +17,7 @@ static __always_inline __u32 packet_mark(const struct packet *p, const struct se
 	if (p->mark || !set->mark_rules)
 		return p->mark;
 	key.prefix_len = 128;
-	address_from4(&key.addr, p->flow.dst);
+	key.addr = p->flow.dst;
 	mark = bpf_map_lookup_elem(&marks, &key);
 	return mark ? *mark : 0;
 }
@@ -39,7 +39,7 @@ static __always_inline int ftp_data(const struct packet *p, const struct setting
 static __always_inline struct service *service_find(const struct packet *p,
 						    const struct settings *set)
 {
-	struct service_key key = { .family = AF_INET };
+	struct service_key key = { .family = p->flow.family };
 	struct service *s;
 
 	if (set->fwmarks) {
@@ -51,7 +51,7 @@ static __always_inline struct service *service_find(const struct packet *p,
 			key.fwmark = 0;
 		}
 	}
-	address_from4(&key.addr, p->flow.dst);
+	key.addr = p->flow.dst;
 	key.protocol = p->flow.protocol;
 	key.port = p->flow.dport;
 	s = bpf_map_lookup_elem(&services, &key);

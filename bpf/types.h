@@ -5,8 +5,8 @@
  * added here appears there after `make generate`.
  *
  * Addresses are 16 bytes in network order, IPv4 as ::ffff:a.b.c.d, so that
- * tables serve both families; only the connection tables have one map for
- * each family, because there the key's size is most of the memory.
+ * code and tables serve both families; only the connection tables have a map
+ * for each, because there the key's size is most of the memory.
  */
 #ifndef IMBANG_TYPES_H
 #define IMBANG_TYPES_H
@@ -81,13 +81,13 @@ enum template_kind {
  * server goes to the head of the list), so schedulers walk from the end.
  */
 struct service {
-	__u32 id;         /* index into service_states and service_counters */
-	__u32 flags;      /* enum service_flag */
-	__u32 first;      /* first slot in order[] */
-	__u32 count;      /* servers */
-	__u32 capacity;   /* slots reserved at first, for user space */
-	__u32 timeout;    /* of persistence [s] */
-	__u32 prefix_len; /* of persistence [bits] */
+	__u32 id;       /* index into service_states and service_counters */
+	__u32 flags;    /* enum service_flag */
+	__u32 first;    /* first slot in order[] */
+	__u32 count;    /* servers */
+	__u32 capacity; /* slots reserved at first, for user space */
+	__u32 timeout;  /* of persistence [s] */
+	__be32 netmask; /* of persistence; IPv6: the prefix's length [bits] */
 	enum scheduler scheduler;
 	enum template_kind template;
 	__u32 fwmark;
@@ -180,51 +180,88 @@ enum conn_state {
 
 #define TCP_STATES CONN_UDP /* states below are TCP's */
 
-/* The addresses of an IPv4 packet, as they stand in it. Of a persistence
- * template: the client's network, and what the service is found by. */
+/*
+ * Who sends to whom: the addresses of a packet, as they stand in it. Of a
+ * persistence template: the client's network, and what the service is found
+ * by. It is the key of IPv6's tables.
+ */
+struct flow {
+	union address src;
+	union address dst;
+	__be16 sport;
+	__be16 dport;
+	__u8 protocol; /* 0 in the template of a fwmark service */
+	__u8 template; /* 1 in that of a template */
+	__u8 family;   /* AF_INET, AF_INET6 */
+	__u8 pad;
+};
+
+/* The same of IPv4, as key and value of its tables. */
 struct flow4 {
 	__be32 src;
 	__be32 dst;
 	__be16 sport;
 	__be16 dport;
-	__u8 protocol; /* 0 in the template of a fwmark service */
-	__u8 template; /* 1 in that of a template */
-	__u16 pad;
+	__u8 protocol;
+	__u8 template;
+	__u8 pad[2];
 };
 
 enum conn_flag {
 	CONN_INACTIVE = 0x1, /* counted in load.inactive */
 	CONN_DEAD = 0x2,     /* no longer counted: being removed */
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
+	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
 };
 
 /*
- * A connection, under the flow of its client's packets. The flow of its
- * server's packets leads here through the reverse table.
+ * A connection, under the flow of its client's packets. If the server's
+ * answers come through the director, the reverse table leads here from their
+ * flow. The server's address is in the servers table: an id stays its
+ * server's for as long as there are connections.
  *
  * As in Linux, a persistence template lies in the same table.
  */
 struct conn {
 	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by each packet */
-	union address addr;        /* of the server */
 	__u32 tick;                /* of its appointment on the wheel */
+	__u32 number;              /* of its appointment in the slot */
 	struct bpf_spin_lock lock; /* of state and flags */
 	__u32 server;              /* id */
 	__be16 port;               /* of the server */
 	__u8 state;                /* enum conn_state */
 	__u8 flags;                /* enum conn_flag */
+	__u8 template;             /* enum template_kind, what controls it */
+	__u8 forward;              /* enum forward */
+	__u16 pad;
 	union {
 		__u32 fwmark;     /* of a connection's template */
 		__u32 controlled; /* of a template: its connections */
 	};
-	__u8 template;   /* enum template_kind, what controls the connection */
-	__u8 prefix_len; /* of the template's network */
-	__u16 pad;
-	__u32 timeout; /* of a template [s] */
-	__u32 number;  /* of its appointment in the slot */
+	union {
+		__be32 netmask; /* of a connection's template */
+		__u32 timeout;  /* of a template [s] */
+	};
 };
 
 #define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes, half of which is used */
+
+/* Key of a packet that comes in fragments. */
+struct fragment_key {
+	union address src;
+	union address dst;
+	__u32 id; /* as it stands in the packet */
+	__u8 protocol;
+	__u8 family;
+	__u16 pad;
+};
+
+struct fragment {
+	__u64 expires; /* [ns] */
+	struct flow client;
+	__u32 direction; /* enum direction */
+	__u32 pad;
+};
 
 /* Key of a flow that wants to be looked at in a slot of the wheel. */
 struct appointment {
@@ -234,7 +271,7 @@ struct appointment {
 
 /* Timeouts by enum conn_state [ns], and switches; user space writes it. */
 struct settings {
-	__u64 timeout[16];
+	__u64 timeout[32];
 	__u32 services;   /* ids in use are below this */
 	__u32 servers;    /* likewise */
 	__u32 fwmarks;    /* services of a mark: look for them */
@@ -242,6 +279,12 @@ struct settings {
 	__u32 ftps;       /* services of the FTP port: they take others too */
 	__u32 in_use;     /* all services: without any, nothing is followed */
 	__u32 mark_rules; /* rules in the marks table */
+	/* Linux's net.ipv4.vs.*, by their names there */
+	__u32 conn_reuse_mode;
+	__u32 expire_nodest_conn;
+	__u32 expire_quiescent_template;
+	__u32 sloppy_tcp;
+	__u32 sloppy_sctp;
 };
 
 /* lblc and lblcr remember a destination's servers under this. */
@@ -316,11 +359,15 @@ struct change {
 /* Why a packet was not simply forwarded. Names are read from BTF: the word
  * after REASON_ is what users see. */
 enum reason {
-	REASON_PASS_NOT_IPV4,
+	REASON_PASS_NOT_IP,
 	REASON_PASS_NOT_OURS,
 	REASON_PASS_TRUNCATED,
+	REASON_PASS_MAPPED_ADDRESS,
+	REASON_PASS_EXTENSION_HEADER,
 	REASON_PASS_PROTOCOL,
 	REASON_PASS_FRAGMENT,
+	REASON_PASS_ICMP,
+	REASON_PASS_LOCAL,
 	REASON_PASS_NO_SERVICE,
 	REASON_PASS_NO_CONNECTION,
 	REASON_PASS_FTP_DATA,

@@ -14,19 +14,21 @@
 #define IMBANG_WHEEL_H
 
 #include "clock.h"
+#include "flow.h"
 
 /*
  * Makes an appointment at a time [ns], or as far as the wheel reaches.
  * Returns the tick, and the number in its slot; 0 if there is no memory for it.
  */
-static __always_inline __u32 wheel_appoint(const struct flow4 *flow, __u64 time, __u64 now,
-					   __u32 *number)
+__noinline __u32 wheel_appoint(const struct flow *flow, __u64 time, __u64 now, __u32 *number)
 {
 	__u32 tick = tick_after(time);
 	__u32 present = tick_after(now);
 	struct appointment key;
 	__u32 *count;
 
+	if (!flow || !number)
+		return 0;
 	/* Not in a slot that the clock may be at. */
 	if ((__s32)(tick - present) < 1)
 		tick = present + 1;
@@ -38,29 +40,24 @@ static __always_inline __u32 wheel_appoint(const struct flow4 *flow, __u64 time,
 	if (!count)
 		return 0;
 	key.number = __sync_fetch_and_add(count, 1);
-	if (bpf_map_update_elem(&appointments, &key, flow, BPF_ANY))
+	if (appointment_put(&key, flow))
 		return 0;
 	*number = key.number;
 	return tick;
 }
 
-static __always_inline int flow_equal(const struct flow4 *a, const struct flow4 *b)
-{
-	return a->src == b->src && a->dst == b->dst && a->sport == b->sport &&
-	       a->dport == b->dport && a->protocol == b->protocol && a->template == b->template;
-}
-
 /* Calls an appointment off, if it is still the flow's. */
-static __always_inline void wheel_cancel(const struct flow4 *flow, __u32 tick, __u32 number)
+__noinline int wheel_cancel(const struct flow *flow, __u32 tick, __u32 number)
 {
 	struct appointment key = { .slot = tick & (WHEEL_SLOTS - 1), .number = number };
-	struct flow4 *found = bpf_map_lookup_elem(&appointments, &key);
+	struct flow found;
 
-	if (found && flow_equal(found, flow))
-		bpf_map_delete_elem(&appointments, &key);
+	if (flow && appointment_find(&key, &found) && flow_equal(&found, flow))
+		appointment_forget(&key, found.family);
+	return 0;
 }
 
-static __always_inline void conn_appointment(struct flow4 *flow, __u32 tick, __u64 now);
+static __always_inline void conn_appointment(const struct flow *flow, __u32 tick, __u64 now);
 
 struct wheel_slot {
 	struct appointment key;
@@ -70,14 +67,12 @@ struct wheel_slot {
 
 static long wheel_keep(__u32 number, struct wheel_slot *s)
 {
-	struct flow4 *found, flow;
+	struct flow flow;
 
 	s->key.number = number;
-	found = bpf_map_lookup_elem(&appointments, &s->key);
-	if (!found)
+	if (!appointment_find(&s->key, &flow))
 		return 0;
-	flow = *found;
-	bpf_map_delete_elem(&appointments, &s->key);
+	appointment_forget(&s->key, flow.family);
 	conn_appointment(&flow, s->tick, s->now);
 	return 0;
 }

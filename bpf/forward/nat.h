@@ -8,57 +8,120 @@
 
 #include "../csum.h"
 #include "../packet.h"
+#include "../sctp.h"
+#include "out.h"
 
-enum nat_side { NAT_DESTINATION, NAT_SOURCE };
+enum nat_side { NAT_SOURCE, NAT_DESTINATION };
 
-#define OFFSET_OF_CHECK(proto) \
-	((proto) == IPPROTO_TCP ? offsetof(struct tcphdr, check) : offsetof(struct udphdr, check))
-
-/*
- * Replaces one side's address and port, and takes one hop off the TTL.
- * Returns 0, or an error if the packet cannot be written.
- */
-static __always_inline int nat_rewrite(struct packet *p, enum nat_side side, __be32 addr,
-				       __be16 port)
+/* The checksum of a TCP or UDP header. */
+static __always_inline __u32 offset_of_check(const struct packet *p)
 {
-	struct __sk_buff *skb = p->skb;
-	__u32 check = p->transport + OFFSET_OF_CHECK(p->flow.protocol);
+	return p->transport + (p->flow.protocol == IPPROTO_TCP ? offsetof(struct tcphdr, check)
+							       : offsetof(struct udphdr, check));
+}
+
+/* Corrects the transport checksum for a changed address, which is in its
+ * pseudo header even if the hardware is still to fill it in. */
+static __always_inline int nat_check_address(struct __sk_buff *skb, struct packet *p,
+					     const union address *from, const union address *to,
+					     __u64 flags)
+{
+	__u32 at = offset_of_check(p);
+	__s64 diff;
+
+	flags |= BPF_F_PSEUDO_HDR;
+	if (p->flow.family == AF_INET)
+		return bpf_l4_csum_replace(skb, at, address_to4(from), address_to4(to),
+					   flags | sizeof(__be32));
+	diff = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), 0);
+	if (bpf_l4_csum_replace(skb, at, 0, diff, flags))
+		return -1;
+	/* The helper takes the difference for IPv4's, whose header has a
+	 * checksum that makes up for the address. If the hardware summed up the
+	 * packet, that sum has not changed. */
+	bpf_csum_update(skb, diff);
+	return 0;
+}
+
+/* Replaces one side's address in the IP header. */
+static __always_inline int nat_address(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				       const union address *to)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	if (p->flow.family == AF_INET) {
+		struct iphdr *ip = data + ETH_HEADER;
+		__be32 *addr = side == NAT_SOURCE ? &ip->saddr : &ip->daddr;
+
+		if ((void *)(ip + 1) > end)
+			return -1;
+		csum_replace4(&ip->check, *addr, address_to4(to));
+		*addr = address_to4(to);
+	} else {
+		struct ipv6hdr *ip = data + ETH_HEADER;
+
+		if ((void *)(ip + 1) > end)
+			return -1;
+		if (side == NAT_SOURCE)
+			__builtin_memcpy(&ip->saddr, to, sizeof(*to));
+		else
+			__builtin_memcpy(&ip->daddr, to, sizeof(*to));
+	}
+	return 0;
+}
+
+/* Replaces one side's port, and corrects the transport checksum. */
+static __always_inline int nat_transport(struct __sk_buff *skb, struct packet *p,
+					 enum nat_side side)
+{
+	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
+	__be16 old_port = side == NAT_SOURCE ? p->flow.sport : p->flow.dport;
+	__be16 port = p->port;
 	/* An UDP checksum of zero means none (RFC 768). */
 	__u64 flags = p->flow.protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
-	__be32 old_addr = side == NAT_DESTINATION ? p->flow.dst : p->flow.src;
-	__be16 old_port = side == NAT_DESTINATION ? p->flow.dport : p->flow.sport;
-	__u32 at = p->transport & 0x7f;
 	void *data, *end;
-	struct iphdr *ip;
 	__be16 *ports;
 
-	/* The pseudo header is part even of a checksum still to be filled in
-	 * by the hardware, the ports are not: two calls. */
-	if (bpf_l4_csum_replace(skb, check, old_addr, addr,
-				flags | BPF_F_PSEUDO_HDR | sizeof(addr)))
-		return -1;
-	if (port != old_port &&
-	    bpf_l4_csum_replace(skb, check, old_port, port, flags | sizeof(port)))
-		return -1;
-
+	if (p->flow.protocol == IPPROTO_SCTP) {
+		if (port != old_port &&
+		    sctp_check_port(skb, p, side == NAT_DESTINATION, old_port, port))
+			return -1;
+	} else {
+		if (nat_check_address(skb, p, from, &p->to, flags))
+			return -1;
+		/* The ports are not in the pseudo header: another call. */
+		if (port != old_port && bpf_l4_csum_replace(skb, offset_of_check(p), old_port, port,
+							    flags | sizeof(port)))
+			return -1;
+	}
+	if (port == old_port)
+		return 0;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
-	ip = data + ETH_HEADER;
-	ports = data + at;
-	if ((void *)(ip + 1) > end || (void *)(ports + 2) > end)
+	ports = data + (p->transport & MAX_TRANSPORT);
+	if ((void *)(ports + 2) > end)
 		return -1;
-	if (side == NAT_DESTINATION) {
-		ip->daddr = addr;
-		ports[1] = port;
-	} else {
-		ip->saddr = addr;
-		ports[0] = port;
-	}
-	csum_replace4(&ip->check, old_addr, addr);
-	/* TTL is the first byte of its 16-bit word. */
-	csum_replace2(&ip->check, bpf_htons(p->ttl << 8), bpf_htons((p->ttl - 1) << 8));
-	ip->ttl = p->ttl - 1;
+	ports[side == NAT_SOURCE ? 0 : 1] = port;
 	return 0;
+}
+
+/* One side gets the address and port that were decided, and the packet is one
+ * hop further. */
+static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat_side side)
+{
+	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
+	const union address *dst = side == NAT_SOURCE ? &p->flow.dst : &p->to;
+	struct way way;
+	int verdict = route(skb, p, src, dst, 0, &way);
+
+	if (verdict != ROUTED)
+		return verdict;
+	/* A later fragment has no transport header. */
+	if (p->part != LATER_PART && nat_transport(skb, p, side))
+		return drop(REASON_DROP_REWRITE);
+	if (nat_address(skb, p, side, &p->to) || take_hop(skb, p))
+		return drop(REASON_DROP_REWRITE);
+	return transmit(skb, p, &way);
 }
 
 #endif

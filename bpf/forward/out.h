@@ -26,48 +26,91 @@ static __always_inline int neighbour_due(const struct packet *p)
 	return p->tcp_bits & TCP_BIT_SYN || !(bpf_get_prandom_u32() & 0xff);
 }
 
-/* Looks up the way from src to dst; ROUTED, or the packet's verdict. */
-static __always_inline int route(struct packet *p, __be32 src, __be32 dst, struct way *way)
+/*
+ * Looks up the way from src to dst, of a family that need not be the packet's.
+ * `overhead` is what a tunnel adds [bytes]. A TCP super-packet need not fit:
+ * the tunnel makes its segments shorter. Returns BPF_FIB_LKUP_RET_*.
+ */
+static __always_inline long find_way(struct __sk_buff *skb, struct packet *p,
+				     const union address *src, const union address *dst,
+				     __u32 overhead, struct way *way)
 {
+	__u32 longest = packet_longest(p);
 	long rc;
 
-	if (p->ttl <= 1)
-		return icmp_error(p, ICMP_TIME_EXCEEDED, ICMP_EXC_TTL, 0,
-				  REASON_REFUSED_TTL_EXCEEDED);
 	__builtin_memset(way, 0, sizeof(*way));
-	way->fib.family = AF_INET;
 	way->fib.l4_protocol = p->flow.protocol;
-	way->fib.ifindex = p->skb->ingress_ifindex;
-	way->fib.tos = p->tos;
-	way->fib.ipv4_src = src;
-	way->fib.ipv4_dst = dst;
+	way->fib.ifindex = p->ifindex;
+	if (address_family(dst) == AF_INET) {
+		way->fib.family = AF_INET;
+		way->fib.tos = p->tos;
+		way->fib.ipv4_src = address_to4(src);
+		way->fib.ipv4_dst = address_to4(dst);
+	} else {
+		way->fib.family = AF_INET6;
+		__builtin_memcpy(way->fib.ipv6_src, src, sizeof(*src));
+		__builtin_memcpy(way->fib.ipv6_dst, dst, sizeof(*dst));
+	}
 	/* Against the route's MTU. Without a length the kernel looks at the skb,
 	 * but lets it be longer by a VLAN tag. */
-	way->fib.tot_len = packet_longest(p);
-	rc = bpf_fib_lookup(p->skb, &way->fib, sizeof(way->fib), 0);
-	switch (rc) {
+	if (longest)
+		longest += overhead;
+	if (overhead && p->gso_size && p->flow.protocol == IPPROTO_TCP)
+		longest = p->headers + overhead;
+	way->fib.tot_len = longest > 0xffff ? 0xffff : longest;
+	rc = bpf_fib_lookup(skb, &way->fib, sizeof(way->fib), 0);
+	way->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
+	way->ask = !way->known || neighbour_due(p);
+	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
+}
+
+/* find_way, with an answer to the sender if there is none: ROUTED, or the
+ * packet's verdict. */
+static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
+				 const union address *dst, __u32 overhead, struct way *way)
+{
+	if (p->ttl <= 1)
+		return icmp_error(skb, p, ICMP_ERROR_TTL, 0, REASON_REFUSED_TTL_EXCEEDED);
+	switch (find_way(skb, p, src, dst, overhead, way)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
-		way->known = 1;
-		way->ask = neighbour_due(p);
-		return ROUTED;
-	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		way->ask = 1;
 		return ROUTED;
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
 		return drop(REASON_DROP_FORWARDING_OFF);
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		if (!p->dont_fragment)
 			return drop(REASON_DROP_TOO_BIG_NO_DF);
-		return icmp_error(p, ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED, way->fib.mtu_result,
+		return icmp_error(skb, p, ICMP_ERROR_TOO_BIG, way->fib.mtu_result - overhead,
 				  REASON_REFUSED_TOO_BIG);
 	}
-	return icmp_error(p, ICMP_DEST_UNREACH, ICMP_HOST_UNREACH, 0, REASON_REFUSED_NO_ROUTE);
+	return icmp_error(skb, p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 }
 
-/* Sends the rewritten packet on its way. */
-static __always_inline int transmit(struct packet *p, struct way *way)
+/* One router more: TTL or hop limit less one. */
+static __always_inline int take_hop(struct __sk_buff *skb, struct packet *p)
 {
-	struct __sk_buff *skb = p->skb;
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	if (p->flow.family == AF_INET) {
+		struct iphdr *ip = data + ETH_HEADER;
+
+		if ((void *)(ip + 1) > end)
+			return -1;
+		/* TTL is the first byte of its 16-bit word. */
+		csum_replace2(&ip->check, bpf_htons(ip->ttl << 8), bpf_htons((ip->ttl - 1) << 8));
+		ip->ttl--;
+	} else {
+		struct ipv6hdr *ip = data + ETH_HEADER;
+
+		if ((void *)(ip + 1) > end)
+			return -1;
+		ip->hop_limit--;
+	}
+	return 0;
+}
+
+/* Sends the packet, as it now is, on its way. */
+static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, struct way *way)
+{
 	struct ethhdr *eth = (void *)(long)skb->data;
 
 	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
@@ -77,9 +120,16 @@ static __always_inline int transmit(struct packet *p, struct way *way)
 		__builtin_memcpy(eth->h_source, way->fib.smac, ETH_ALEN);
 	}
 	if (way->ask) {
-		struct bpf_redir_neigh next = { .nh_family = AF_INET };
+		struct bpf_redir_neigh next = {};
 
-		next.ipv4_nh = way->fib.ipv4_dst;
+		/* The gateway's, if there is one. */
+		if (way->fib.family == AF_INET) {
+			next.nh_family = AF_INET;
+			next.ipv4_nh = way->fib.ipv4_dst;
+		} else {
+			next.nh_family = AF_INET6;
+			__builtin_memcpy(next.ipv6_nh, way->fib.ipv6_dst, sizeof(next.ipv6_nh));
+		}
 		return bpf_redirect_neigh(way->fib.ifindex, &next, sizeof(next), 0);
 	}
 	return bpf_redirect(way->fib.ifindex, 0);

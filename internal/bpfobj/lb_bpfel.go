@@ -50,22 +50,21 @@ const (
 type LbConn struct {
 	_       structs.HostLayout
 	Expires uint64
-	Addr    LbAddress
 	Tick    uint32
+	Number  uint32
 	Lock    struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Server    uint32
-	Port      uint16
-	State     uint8
-	Flags     uint8
-	Fwmark    uint32
-	Template  uint8
-	PrefixLen uint8
-	Pad       uint16
-	Timeout   uint32
-	Number    uint32
+	Server   uint32
+	Port     uint16
+	State    uint8
+	Flags    uint8
+	Template uint8
+	Forward  uint8
+	Pad      uint16
+	Fwmark   uint32
+	Netmask  uint32
 }
 
 type LbConnFlag uint32
@@ -74,6 +73,7 @@ const (
 	LbConnFlagCONN_INACTIVE LbConnFlag = 1
 	LbConnFlagCONN_DEAD     LbConnFlag = 2
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
+	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
 )
 
 type LbConnState uint32
@@ -104,6 +104,18 @@ type LbCounters struct {
 	OutBytes   uint64
 }
 
+type LbFlow struct {
+	_        structs.HostLayout
+	Src      LbAddress
+	Dst      LbAddress
+	Sport    uint16
+	Dport    uint16
+	Protocol uint8
+	Template uint8
+	Family   uint8
+	Pad      uint8
+}
+
 type LbFlow4 struct {
 	_        structs.HostLayout
 	Src      uint32
@@ -112,7 +124,7 @@ type LbFlow4 struct {
 	Dport    uint16
 	Protocol uint8
 	Template uint8
-	Pad      uint16
+	Pad      [2]uint8
 }
 
 type LbForward uint32
@@ -123,6 +135,24 @@ const (
 	LbForwardFORWARD_TUNNEL LbForward = 2
 	LbForwardFORWARD_ROUTE  LbForward = 3
 )
+
+type LbFragment struct {
+	_         structs.HostLayout
+	Expires   uint64
+	Client    LbFlow
+	Direction uint32
+	Pad       uint32
+}
+
+type LbFragmentKey struct {
+	_        structs.HostLayout
+	Src      LbAddress
+	Dst      LbAddress
+	Id       uint32
+	Protocol uint8
+	Family   uint8
+	Pad      uint16
+}
 
 type LbLoad struct {
 	_          structs.HostLayout
@@ -174,26 +204,30 @@ type LbRates struct {
 type LbReason uint32
 
 const (
-	LbReasonREASON_PASS_NOT_IPV4        LbReason = 0
-	LbReasonREASON_PASS_NOT_OURS        LbReason = 1
-	LbReasonREASON_PASS_TRUNCATED       LbReason = 2
-	LbReasonREASON_PASS_PROTOCOL        LbReason = 3
-	LbReasonREASON_PASS_FRAGMENT        LbReason = 4
-	LbReasonREASON_PASS_NO_SERVICE      LbReason = 5
-	LbReasonREASON_PASS_NO_CONNECTION   LbReason = 6
-	LbReasonREASON_PASS_FTP_DATA        LbReason = 7
-	LbReasonREASON_REFUSED_NO_SERVER    LbReason = 8
-	LbReasonREASON_REFUSED_TTL_EXCEEDED LbReason = 9
-	LbReasonREASON_REFUSED_TOO_BIG      LbReason = 10
-	LbReasonREASON_REFUSED_NO_ROUTE     LbReason = 11
-	LbReasonREASON_DROP_SERVER_DELETED  LbReason = 12
-	LbReasonREASON_DROP_TABLE_FULL      LbReason = 13
-	LbReasonREASON_DROP_RATE_LIMIT      LbReason = 14
-	LbReasonREASON_DROP_FORWARDING_OFF  LbReason = 15
-	LbReasonREASON_DROP_TOO_BIG_NO_DF   LbReason = 16
-	LbReasonREASON_DROP_FORWARD_METHOD  LbReason = 17
-	LbReasonREASON_DROP_REWRITE         LbReason = 18
-	LbReasonREASON_COUNT                LbReason = 19
+	LbReasonREASON_PASS_NOT_IP           LbReason = 0
+	LbReasonREASON_PASS_NOT_OURS         LbReason = 1
+	LbReasonREASON_PASS_TRUNCATED        LbReason = 2
+	LbReasonREASON_PASS_MAPPED_ADDRESS   LbReason = 3
+	LbReasonREASON_PASS_EXTENSION_HEADER LbReason = 4
+	LbReasonREASON_PASS_PROTOCOL         LbReason = 5
+	LbReasonREASON_PASS_FRAGMENT         LbReason = 6
+	LbReasonREASON_PASS_ICMP             LbReason = 7
+	LbReasonREASON_PASS_LOCAL            LbReason = 8
+	LbReasonREASON_PASS_NO_SERVICE       LbReason = 9
+	LbReasonREASON_PASS_NO_CONNECTION    LbReason = 10
+	LbReasonREASON_PASS_FTP_DATA         LbReason = 11
+	LbReasonREASON_REFUSED_NO_SERVER     LbReason = 12
+	LbReasonREASON_REFUSED_TTL_EXCEEDED  LbReason = 13
+	LbReasonREASON_REFUSED_TOO_BIG       LbReason = 14
+	LbReasonREASON_REFUSED_NO_ROUTE      LbReason = 15
+	LbReasonREASON_DROP_SERVER_DELETED   LbReason = 16
+	LbReasonREASON_DROP_TABLE_FULL       LbReason = 17
+	LbReasonREASON_DROP_RATE_LIMIT       LbReason = 18
+	LbReasonREASON_DROP_FORWARDING_OFF   LbReason = 19
+	LbReasonREASON_DROP_TOO_BIG_NO_DF    LbReason = 20
+	LbReasonREASON_DROP_FORWARD_METHOD   LbReason = 21
+	LbReasonREASON_DROP_REWRITE          LbReason = 22
+	LbReasonREASON_COUNT                 LbReason = 23
 )
 
 type LbScheduler uint32
@@ -246,7 +280,7 @@ type LbService struct {
 	Count     uint32
 	Capacity  uint32
 	Timeout   uint32
-	PrefixLen uint32
+	Netmask   uint32
 	Scheduler LbScheduler
 	Template  LbTemplateKind
 	Fwmark    uint32
@@ -281,16 +315,20 @@ type LbServiceState struct {
 }
 
 type LbSettings struct {
-	_         structs.HostLayout
-	Timeout   [16]uint64
-	Services  uint32
-	Servers   uint32
-	Fwmarks   uint32
-	PortZeros uint32
-	Ftps      uint32
-	InUse     uint32
-	MarkRules uint32
-	_         [4]byte
+	_                       structs.HostLayout
+	Timeout                 [32]uint64
+	Services                uint32
+	Servers                 uint32
+	Fwmarks                 uint32
+	PortZeros               uint32
+	Ftps                    uint32
+	InUse                   uint32
+	MarkRules               uint32
+	ConnReuseMode           uint32
+	ExpireNodestConn        uint32
+	ExpireQuiescentTemplate uint32
+	SloppyTcp               uint32
+	SloppySctp              uint32
 }
 
 type LbTemplateKind uint32
@@ -307,11 +345,14 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	LbMapAllowances      = "allowances"
-	LbMapAppointments    = "appointments"
+	LbMapAppointments4   = "appointments4"
+	LbMapAppointments6   = "appointments6"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapClocks          = "clocks"
 	LbMapConfig          = "config"
 	LbMapConns4          = "conns4"
+	LbMapConns6          = "conns6"
+	LbMapFragments       = "fragments"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
 	LbMapLocalitySets    = "locality_sets"
@@ -322,6 +363,7 @@ const (
 	LbMapOrder           = "order"
 	LbMapReasons         = "reasons"
 	LbMapReverse4        = "reverse4"
+	LbMapReverse6        = "reverse6"
 	LbMapScratch         = "scratch"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
@@ -392,11 +434,14 @@ type LbProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
-	Appointments    *ebpf.MapSpec `ebpf:"appointments"`
+	Appointments4   *ebpf.MapSpec `ebpf:"appointments4"`
+	Appointments6   *ebpf.MapSpec `ebpf:"appointments6"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	Config          *ebpf.MapSpec `ebpf:"config"`
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
+	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
+	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
 	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
@@ -407,6 +452,7 @@ type LbMapSpecs struct {
 	Order           *ebpf.MapSpec `ebpf:"order"`
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
+	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
@@ -447,11 +493,14 @@ func (o *LbObjects) Close() error {
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
 	Allowances      *ebpf.Map `ebpf:"allowances"`
-	Appointments    *ebpf.Map `ebpf:"appointments"`
+	Appointments4   *ebpf.Map `ebpf:"appointments4"`
+	Appointments6   *ebpf.Map `ebpf:"appointments6"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	Config          *ebpf.Map `ebpf:"config"`
 	Conns4          *ebpf.Map `ebpf:"conns4"`
+	Conns6          *ebpf.Map `ebpf:"conns6"`
+	Fragments       *ebpf.Map `ebpf:"fragments"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
 	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
@@ -462,6 +511,7 @@ type LbMaps struct {
 	Order           *ebpf.Map `ebpf:"order"`
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	Reverse4        *ebpf.Map `ebpf:"reverse4"`
+	Reverse6        *ebpf.Map `ebpf:"reverse6"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
@@ -478,11 +528,14 @@ type LbMaps struct {
 func (m *LbMaps) Close() error {
 	return _LbClose(
 		m.Allowances,
-		m.Appointments,
+		m.Appointments4,
+		m.Appointments6,
 		m.BucketTables,
 		m.Clocks,
 		m.Config,
 		m.Conns4,
+		m.Conns6,
+		m.Fragments,
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,
@@ -493,6 +546,7 @@ func (m *LbMaps) Close() error {
 		m.Order,
 		m.Reasons,
 		m.Reverse4,
+		m.Reverse6,
 		m.Scratch,
 		m.ServerCounters,
 		m.ServerRates,

@@ -30,7 +30,7 @@ var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 }
 
 func initConfig(m *ebpf.Map) error {
-	var set bpfobj.LbSettings
+	set := bpfobj.LbSettings{ConnReuseMode: 1}
 	for state, d := range defaultTimeouts {
 		set.Timeout[state] = uint64(d)
 	}

@@ -26,19 +26,42 @@ func (d *Director) Connections() ([]model.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
+	set, err := d.config()
+	if err != nil {
+		return nil, err
+	}
+	servers, err := lookupAll[bpfobj.LbServer](d.maps.Servers, set.Servers)
+	if err != nil {
+		return nil, fmt.Errorf("read the servers: %w", err)
+	}
 	var all []model.Connection
-	keys, values := make([]bpfobj.LbFlow4, connBatch), make([]bpfobj.LbConn, connBatch)
+	add := func(k bpfobj.LbFlow, c bpfobj.LbConn) {
+		if int(c.Server) < len(servers) {
+			all = append(all, fromConn(k, c, servers[c.Server], now))
+		}
+	}
+	err = eachConn(d.maps.Conns4, func(k bpfobj.LbFlow4, c bpfobj.LbConn) { add(fromFlow4(k), c) })
+	if err != nil {
+		return nil, err
+	}
+	err = eachConn(d.maps.Conns6, add)
+	return all, err
+}
+
+// eachConn calls for every entry of a connection table.
+func eachConn[K any](m *ebpf.Map, call func(K, bpfobj.LbConn)) error {
+	keys, values := make([]K, connBatch), make([]bpfobj.LbConn, connBatch)
 	var cursor ebpf.MapBatchCursor
 	for {
-		n, err := d.maps.Conns4.BatchLookup(&cursor, keys, values, nil)
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
-			all = append(all, fromConn(keys[i], values[i], now))
+			call(keys[i], values[i])
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return all, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read connections: %w", err)
+			return fmt.Errorf("read connections: %w", err)
 		}
 	}
 }
@@ -47,25 +70,25 @@ func (d *Director) Connections() ([]model.Connection, error) {
 // of Linux's default connection table; scripts compare whole banners.
 func (d *Director) TableSize() int { return 4096 }
 
-func fromConn(k bpfobj.LbFlow4, c bpfobj.LbConn, now uint64) model.Connection {
+func fromConn(k bpfobj.LbFlow, c bpfobj.LbConn, s bpfobj.LbServer, now uint64) model.Connection {
 	return model.Connection{
 		Protocol: model.Protocol(k.Protocol),
 		State:    stateName(c),
 		Expires:  time.Duration(max(0, int64(c.Expires-now))),
 		Client:   clientOf(k),
-		Virtual:  netip.AddrPortFrom(fromAddress4(k.Dst), swapPort(k.Dport)),
-		Server:   netip.AddrPortFrom(fromAddress(c.Addr), swapPort(c.Port)),
+		Virtual:  netip.AddrPortFrom(fromAddressOf(k.Dst, k.Family), swapPort(k.Dport)),
+		Server:   netip.AddrPortFrom(fromAddress(s.Addr), swapPort(c.Port)),
 	}
 }
 
 // clientOf is where a connection comes from; a template's clients have no
 // port (its key may hold something else in its place).
-func clientOf(k bpfobj.LbFlow4) netip.AddrPort {
+func clientOf(k bpfobj.LbFlow) netip.AddrPort {
 	port := swapPort(k.Sport)
 	if k.Template != 0 {
 		port = 0
 	}
-	return netip.AddrPortFrom(fromAddress4(k.Src), port)
+	return netip.AddrPortFrom(fromAddressOf(k.Src, k.Family), port)
 }
 
 // stateName is the word Linux has for a connection's state: without the

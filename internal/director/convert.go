@@ -5,6 +5,7 @@ package director
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"time"
 
@@ -32,11 +33,46 @@ func fromAddress(a bpfobj.LbAddress) netip.Addr {
 	return netip.AddrFrom16(b).Unmap()
 }
 
-// fromAddress4 reads the __be32 of an IPv4 flow.
-func fromAddress4(w uint32) netip.Addr {
+// fromAddressOf is fromAddress where the family is known: the network of an
+// IPv6 template may look like a mapped IPv4 address.
+func fromAddressOf(a bpfobj.LbAddress, family uint8) netip.Addr {
+	addr := fromAddress(a)
+	if model.Family(family) == model.IPv6 {
+		return netip.AddrFrom16(addr.As16())
+	}
+	return addr
+}
+
+// fromFlow4 is flow_from4 of bpf/flow.h.
+func fromFlow4(k bpfobj.LbFlow4) bpfobj.LbFlow {
+	mapped := func(w uint32) bpfobj.LbAddress {
+		a := toAddress(netip.IPv4Unspecified())
+		a.Word[3] = w
+		return a
+	}
+	return bpfobj.LbFlow{
+		Src: mapped(k.Src), Dst: mapped(k.Dst), Sport: k.Sport, Dport: k.Dport,
+		Protocol: k.Protocol, Template: k.Template, Family: uint8(model.IPv4), Pad: k.Pad[0],
+	}
+}
+
+// toNetmask turns a prefix's length into what struct service has: IPv4's mask
+// in network order, IPv6's length as it is.
+func toNetmask(bits int, f model.Family) uint32 {
+	if f == model.IPv6 {
+		return uint32(bits)
+	}
 	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], w)
-	return netip.AddrFrom4(b)
+	binary.BigEndian.PutUint32(b[:], ^uint32(0)<<(32-bits))
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+// fromNetmask takes it back.
+func fromNetmask(mask uint32, f model.Family) int {
+	if f == model.IPv6 {
+		return int(mask)
+	}
+	return bits.OnesCount32(mask)
 }
 
 // swapPort turns a port from host to network order, and back.
@@ -72,7 +108,7 @@ func toService(s model.Service, into *bpfobj.LbService) error {
 	into.Scheduler = n
 	into.Flags = uint32(s.Flags)
 	into.Timeout = uint32(s.Timeout / time.Second)
-	into.PrefixLen = uint32(s.PrefixLen)
+	into.Netmask = toNetmask(s.PrefixLen, s.Key.Family)
 	into.Fwmark = s.Key.Mark
 	into.Port = swapPort(s.Key.Port)
 	into.Template = templateKind(s)
@@ -102,7 +138,7 @@ func fromService(k bpfobj.LbServiceKey, s bpfobj.LbService) model.Service {
 		Scheduler: schedulerName(s.Scheduler),
 		Flags:     model.ServiceFlags(s.Flags),
 		Timeout:   time.Duration(s.Timeout) * time.Second,
-		PrefixLen: int(s.PrefixLen),
+		PrefixLen: fromNetmask(s.Netmask, model.Family(k.Family)),
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 type Sizes struct {
 	Services    uint32
 	Servers     uint32 // of all services together
-	Connections uint32
+	Connections uint32 // of each address family
 }
 
 // Director is an open handle on the director of one network namespace.
@@ -184,7 +184,7 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
 	set(4*s.Servers, "order")
-	set(s.Connections, "conns4", "reverse4", "appointments")
+	set(s.Connections, "conns4", "reverse4", "appointments4", "conns6", "reverse6", "appointments6")
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

@@ -55,7 +55,7 @@ func TestICMPErrors(t *testing.T) {
 				send = r.fromServer
 			}
 			// The limit of errors for a sender has a test of its own.
-			r.must(deleteKeys(r.maps.Allowances, func(uint32, bpfobj.LbAllowance) bool { return true }))
+			r.must(deleteKeys(r.maps.Allowances, func(bpfobj.LbAddress, bpfobj.LbAllowance) bool { return true }))
 			var got result
 			reasons := r.reasonsOf(func() { got = send(c.packet) })
 			if diff := cmp.Diff(map[string]uint64{c.reason: 1}, reasons); diff != "" {

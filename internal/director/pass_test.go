@@ -41,11 +41,11 @@ func TestPass(t *testing.T) {
 		frame  []byte
 		reason string
 	}{
-		{"ARP", altered(tcp.Frame(), 12, 0x0806), "pass not ipv4"},
-		{"IPv6", altered(tcp.Frame(), 12, 0x86dd), "pass not ipv4"},
-		{"ICMP", altered(tcp.Frame(), protocol, 64<<8|1), "pass protocol"},
-		{"SCTP", altered(tcp.Frame(), protocol, 64<<8|132), "pass protocol"},
-		{"first fragment", tcp.Fragment(0x2000).Frame(), "pass fragment"},
+		{"ARP", altered(tcp.Frame(), 12, 0x0806), "pass not ip"},
+		{"IPv4 that says it is IPv6", altered(tcp.Frame(), 12, 0x86dd), "pass truncated"},
+		{"ICMP", altered(tcp.Frame(), protocol, 64<<8|1), "pass icmp"},
+		{"SCTP", altered(tcp.Frame(), protocol, 64<<8|132), "pass no service"},
+		{"GRE", altered(tcp.Frame(), protocol, 64<<8|47), "pass protocol"},
 		{"middle fragment", udp.Fragment(0x2001).Frame(), "pass fragment"},
 		{"last fragment", udp.Fragment(0x0001).Frame(), "pass fragment"},
 		{"another version", altered(tcp.Frame(), 14, 0x6500), "pass truncated"},
@@ -160,7 +160,7 @@ func TestForwardMethod(t *testing.T) {
 	r := newRig(t, small)
 	s := tcpService(vip, "rr")
 	direct := realServer(0, 1)
-	direct.Forward = model.Route
+	direct.Forward = model.Tunnel
 	r.must(r.AddService(s), r.AddServer(s.Key, direct))
 	p := testenv.TCP(client1, vip, "S")
 	got := r.reasonsOf(func() { wantUntouched(t, drop, r.fromClient(p), p.Frame()) })

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Direct routing (LVS-DR): the packet goes to the server's hardware address as
+ * it is. The server has the virtual address too, and answers by itself.
+ */
+#ifndef IMBANG_FORWARD_DR_H
+#define IMBANG_FORWARD_DR_H
+
+#include "out.h"
+
+static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
+{
+	struct way way;
+	int verdict = route(skb, p, &p->flow.src, &p->to, 0, &way);
+
+	if (verdict != ROUTED)
+		return verdict;
+	if (take_hop(skb, p))
+		return drop(REASON_DROP_REWRITE);
+	return transmit(skb, p, &way);
+}
+
+#endif
