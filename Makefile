@@ -13,7 +13,7 @@ export BPF_CFLAGS ?= -idirafter /usr/include/$(MULTIARCH)
 
 # Debian's packages for each target.
 RUN_PACKAGES  := nginx-light iproute2
-TEST_PACKAGES := $(RUN_PACKAGES) netbase
+TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount
 BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
 LINT_PACKAGES := clang-format
 

@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"imbang/internal/host"
-	"imbang/internal/lab/server"
 	"imbang/internal/lab/topology"
 )
 
@@ -67,25 +66,31 @@ func imbang(t *testing.T, ns *host.Namespace, stdin string, args ...string) outc
 
 func runAs(t *testing.T, ns *host.Namespace, who *syscall.Credential, stdin string, args ...string) outcome {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
 	cmd := exec.Command(executable, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	cmd.Dir = t.TempDir()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
 	if who != nil {
 		cmd.Dir = "/"
 	}
+	return finish(t, ns, cmd, stdin)
+}
+
+// finish runs a command in a namespace (nil: where we are) to its end.
+func finish(t *testing.T, ns *host.Namespace, cmd *exec.Cmd, stdin string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 	start := cmd.Start
 	if ns != nil {
 		start = func() error { return ns.Start(cmd) }
 	}
 	if err := start(); err != nil {
-		t.Fatalf("imbang %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
 	}
 	err := cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("imbang %s: %v", strings.Join(args, " "), err)
+		t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
 	}
 	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
@@ -124,34 +129,11 @@ func newNamespace(t *testing.T) *host.Namespace {
 // that balances them.
 func newCluster(t *testing.T) *topology.Cluster {
 	t.Helper()
-	needRoot(t)
-	run, err := host.NewRun(topology.Prefix)
-	if err != nil {
-		t.Fatal(err)
+	f := newFarm(t, 3)
+	table := fmt.Sprintf("-A -t %s:80 -s rr\n", f.Virtual())
+	for _, s := range f.Servers {
+		table += fmt.Sprintf("-a -t %s:80 -r %s:80 -m\n", f.Virtual(), s.Addr)
 	}
-	c, err := topology.Build(run, topology.Spec{ClientNamespaces: 1, ClientAddresses: 20, Servers: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		imbang(t, c.Director, "", "detach")
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	files := t.TempDir()
-	for _, s := range c.Servers {
-		n, err := server.Start(s.Namespace, s.Name, 375, files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(n.Stop)
-	}
-	must(t, c.Director, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
-	table := fmt.Sprintf("-A -t %s:80 -s rr\n", c.Virtual())
-	for _, s := range c.Servers {
-		table += fmt.Sprintf("-a -t %s:80 -r %s:80 -m\n", c.Virtual(), s.Addr)
-	}
-	must(t, c.Director, table, "ipvsadm", "-R")
-	return c
+	must(t, f.Director, table, "ipvsadm", "-R")
+	return f.Cluster
 }

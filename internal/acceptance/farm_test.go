@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"syscall"
+	"testing"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
+)
+
+// farm is a cluster with an attached director that has no table yet, and with
+// an nginx on each real server that can be killed and revived.
+type farm struct {
+	*topology.Cluster
+	t     *testing.T
+	files string // the servers' directories, by name
+	nginx []*server.Nginx
+}
+
+func newFarm(t *testing.T, servers int) *farm {
+	t.Helper()
+	needRoot(t)
+	run, err := host.NewRun(topology.Prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := topology.Build(run, topology.Spec{ClientNamespaces: 1, ClientAddresses: 20, Servers: servers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		imbang(t, c.Director, "", "detach")
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &farm{Cluster: c, t: t, files: t.TempDir(), nginx: make([]*server.Nginx, servers)}
+	for i := range servers {
+		f.revive(i)
+	}
+	must(t, c.Director, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
+	return f
+}
+
+// revive starts the nginx of real server i.
+func (f *farm) revive(i int) {
+	f.t.Helper()
+	s := f.Servers[i]
+	n, err := server.Start(s.Namespace, s.Name, 375, f.files)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(n.Stop)
+	f.nginx[i] = n
+}
+
+// kill ends the nginx of real server i with what it is doing.
+func (f *farm) kill(i int) { f.nginx[i].Stop() }
+
+// drain tells the nginx of real server i to take no more connections and to end
+// when it has answered those that it has.
+func (f *farm) drain(i int) {
+	f.t.Helper()
+	pids, err := f.nginx[i].PIDs()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGQUIT); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// number finds a real server by its name.
+func (f *farm) number(name string) int {
+	f.t.Helper()
+	for i, s := range f.Servers {
+		if s.Name == name {
+			return i
+		}
+	}
+	f.t.Fatalf("no real server is named %q", name)
+	return 0
+}
