@@ -18,10 +18,10 @@ BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race lint format demo bench clean install
+.PHONY: help build generate check-generate test test-race check-6.1 lint format demo bench clean install
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/imbang, and bin/ipvsadm as a link to it
 	$(GO) build -trimpath -ldflags '-s -w -X imbang/internal/cli.Version=$(VERSION)' -o $(BIN) ./cmd/imbang
@@ -43,6 +43,9 @@ test: ## run every test; as root, or the privileged ones are skipped
 
 test-race: ## the same under the race detector (needs gcc)
 	CGO_ENABLED=1 build/test -race $(TESTFLAGS)
+
+check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
+	build/oldkernel/run $(RUN)
 
 lint: ## formatting, vet, staticcheck, modules
 	@build/need $(LINT_PACKAGES)
