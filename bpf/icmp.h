@@ -18,7 +18,7 @@
 
 /* An error message is at most 576 bytes long (RFC 1812, 4.3.2.3). */
 #define ICMP_QUOTE 548
-#define ICMP_CHUNK 64
+#define ICMP_CHUNK 32
 
 struct icmp_header {
 	__u8 type;
@@ -49,6 +49,9 @@ static long icmp_sum_chunk(__u32 i, struct icmp_sum *s)
 		return 1;
 	if (n > ICMP_CHUNK)
 		n = ICMP_CHUNK;
+	/* Linux 6.1's verifier does not see that n is not 0. */
+	asm volatile("" : "+r"(n));
+	n = ((n - 1) & (ICMP_CHUNK - 1)) + 1;
 	if (bpf_skb_load_bytes(s->skb, s->offset, chunk, n))
 		return 1;
 	s->sum = bpf_csum_diff(0, 0, chunk, sizeof(chunk), s->sum);

@@ -15,7 +15,8 @@
 #include "address.h"
 #include "maps.h"
 
-/* What a scheduler may look at to choose. */
+/* What a scheduler may look at to choose. Not a key of a table as it lies
+ * here: Linux 6.1 wants keys on the program's own stack or in a table. */
 struct pick {
 	__u32 service; /* id */
 	__u32 first;   /* the servers: order[first .. first + count - 1] */

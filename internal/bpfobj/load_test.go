@@ -4,7 +4,9 @@ package bpfobj
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +15,9 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// logTail is how many of the verifier's last lines a refusal shows: the end
+// logTail is how many of the verifier's last steps a refusal shows: the end
 // says why, and all of it may be a million instructions.
-const logTail = 80
+const logTail = 40
 
 // The kernel's verifier takes each program by itself, and says at what cost.
 // Verifiers differ from release to release: this test is what to run on
@@ -34,21 +36,37 @@ func TestProgramsLoad(t *testing.T) {
 	for name := range spec.Programs {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			c, err := ebpf.NewCollectionWithOptions(only(spec, name), ebpf.CollectionOptions{
-				Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
-			})
-			var refusal *ebpf.VerifierError
-			if errors.As(err, &refusal) {
-				end := refusal.Log[max(0, len(refusal.Log)-logTail):]
-				t.Fatalf("%v\n%s", err, strings.Join(end, "\n"))
-			}
+			c, err := ebpf.NewCollectionWithOptions(only(spec, name), verbosely(ebpf.LogLevelStats))
 			if err != nil {
-				t.Fatal(err)
+				t.Fatal(explain(only(spec, name), err))
 			}
 			defer c.Close()
 			t.Logf("loaded in %.2f s\n%s", time.Since(start).Seconds(), c.Programs[name].VerifierLog)
 		})
 	}
+}
+
+func verbosely(l ebpf.LogLevel) ebpf.CollectionOptions {
+	return ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: l}}
+}
+
+// explain has the verifier say how it came to its refusal.
+func explain(spec *ebpf.CollectionSpec, err error) error {
+	c, again := ebpf.NewCollectionWithOptions(spec, verbosely(ebpf.LogLevelInstruction|ebpf.LogLevelStats))
+	if again == nil {
+		c.Close()
+		return fmt.Errorf("%w; and then it was taken", err)
+	}
+	var refusal *ebpf.VerifierError
+	if !errors.As(again, &refusal) {
+		return again
+	}
+	// Lines of how it looked back for what a register held are no steps.
+	steps := slices.DeleteFunc(refusal.Log, func(line string) bool {
+		return strings.HasPrefix(line, "regs=") || strings.HasPrefix(line, "last_idx ") || strings.HasPrefix(line, "parent ")
+	})
+	end := steps[max(0, len(steps)-logTail):]
+	return fmt.Errorf("%w\n%s", refusal.Cause, strings.Join(end, "\n"))
 }
 
 // only is the collection with one program, and small tables.
