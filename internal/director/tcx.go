@@ -70,10 +70,20 @@ func attachedTo(l link.Link) int {
 	return int(info.TCX().Ifindex)
 }
 
-// detachTCX removes the pins of a director's directory.
+// detachTCX detaches and removes the pins of a director's directory. Without
+// a pin the kernel detaches by itself, but later: the program would still be
+// in the way of the next attach.
 func detachTCX(dir string) error {
 	for _, role := range []string{"client", "server"} {
-		if err := os.Remove(filepath.Join(dir, linkPrefix+role)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		path := filepath.Join(dir, linkPrefix+role)
+		if l, err := link.LoadPinnedLink(path, nil); err == nil {
+			err = l.Detach()
+			l.Close()
+			if err != nil {
+				return fmt.Errorf("detach: %w", err)
+			}
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("detach: %w", err)
 		}
 	}
