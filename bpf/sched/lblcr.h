@@ -46,7 +46,7 @@ static long set_max_visit(__u32 i, struct set_search *search)
 
 	if (!s || !l || s->weight <= 0)
 		return 0;
-	if (most->id == NO_SERVER || most->load * s->weight < overhead(l) * most->weight) {
+	if (most->load * s->weight < overhead(l) * most->weight) {
 		most->id = id;
 		most->weight = s->weight;
 		most->load = overhead(l);
@@ -78,6 +78,8 @@ static __always_inline void set_shrink(struct set_search *search, __u64 now)
 	struct set_find f = { .set = set };
 
 	search->best.id = NO_SERVER;
+	search->best.weight = 1;
+	search->best.load = -1; /* less than any */
 	bpf_loop(search->count, set_max_visit, search, 0);
 	if (search->best.id == NO_SERVER)
 		return;
@@ -146,7 +148,7 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	}
 	search.set->last_use = now;
 	search.count = search.set->count;
-	search.best.id = NO_SERVER;
+	weighted_none(&search.best);
 	bpf_loop(search.count, set_min_visit, &search, 0);
 	id = search.best.id;
 	if (search.count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)

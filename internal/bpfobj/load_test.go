@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/rlimit"
 )
 
@@ -19,10 +21,8 @@ import (
 // says why, and all of it may be a million instructions.
 const logTail = 40
 
-// The kernel's verifier takes each program by itself, and says at what cost.
-// Verifiers differ from release to release: this test is what to run on
-// another kernel first.
-func TestProgramsLoad(t *testing.T) {
+// eachProgram runs a test with each program of the data plane by itself.
+func eachProgram(t *testing.T, test func(t *testing.T, name string, one *ebpf.CollectionSpec)) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads BPF programs")
 	}
@@ -34,16 +34,68 @@ func TestProgramsLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range spec.Programs {
-		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			c, err := ebpf.NewCollectionWithOptions(only(spec, name), verbosely(ebpf.LogLevelStats))
-			if err != nil {
-				t.Fatal(explain(only(spec, name), err))
-			}
-			defer c.Close()
-			t.Logf("loaded in %.2f s\n%s", time.Since(start).Seconds(), c.Programs[name].VerifierLog)
-		})
+		t.Run(name, func(t *testing.T) { test(t, name, only(spec, name)) })
 	}
+}
+
+// The kernel's verifier takes each program, and says at what cost. Verifiers
+// differ from release to release: this test is what to run on another kernel
+// first.
+func TestProgramsLoad(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
+		start := time.Now()
+		c, err := ebpf.NewCollectionWithOptions(one, verbosely(ebpf.LogLevelStats))
+		if err != nil {
+			t.Fatal(explain(one, err))
+		}
+		defer c.Close()
+		t.Logf("loaded in %.2f s\n%s", time.Since(start).Seconds(), c.Programs[name].VerifierLog)
+	})
+}
+
+// The verifier walks every instruction of the functions: it takes out what it
+// does not. Before Linux 6.7 it walks a callback of bpf_loop as if for the
+// first time only, so that code for later times is silently lost.
+func TestFunctionsAreWhole(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
+		c, err := ebpf.NewCollectionWithOptions(one, verbosely(ebpf.LogLevelInstruction))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		walked := walkedIn(c.Programs[name].VerifierLog)
+		if len(walked) == 0 {
+			t.Fatal("the verifier's log names no instruction")
+		}
+		function, line := "", ""
+		for it := one.Programs[name].Instructions.Iterate(); it.Next(); {
+			if symbol := it.Ins.Symbol(); symbol != "" {
+				function = symbol
+			}
+			if source := it.Ins.Source(); source != nil {
+				line = strings.TrimSpace(source.String())
+			}
+			// The program itself is walked with all that can be; a jump that
+			// another knowledge makes needless does nothing.
+			needless := function == name || it.Ins.OpCode.JumpOp() == asm.Ja
+			if !walked[int(it.Offset)] && !needless {
+				t.Errorf("%s: instruction %d is never reached: %v, of: %s", function, it.Offset, it.Ins, line)
+			}
+		}
+	})
+}
+
+// walkedIn reads the numbers of instructions from a log's lines such as
+// "12: (bf) r6 = r1".
+func walkedIn(log string) map[int]bool {
+	walked := map[int]bool{}
+	for line := range strings.Lines(log) {
+		number, _, _ := strings.Cut(line, ": (")
+		if n, err := strconv.Atoi(number); err == nil {
+			walked[n] = true
+		}
+	}
+	return walked
 }
 
 func verbosely(l ebpf.LogLevel) ebpf.CollectionOptions {
