@@ -34,7 +34,7 @@ enum icmp_error {
  * IPv6 (RFC 4443, 2.4). */
 #define ICMP_QUOTE (576 - sizeof(struct icmp_frame4))
 #define ICMP6_QUOTE (1280 - sizeof(struct icmp_frame6))
-#define ICMP_CHUNK 64
+#define ICMP_CHUNK 32
 
 struct icmp_header {
 	__u8 type;
@@ -69,6 +69,9 @@ static long icmp_sum_chunk(__u32 i, struct icmp_sum *s)
 		return 1;
 	if (n > ICMP_CHUNK)
 		n = ICMP_CHUNK;
+	/* Linux 6.1's verifier does not see that n is not 0. */
+	asm volatile("" : "+r"(n));
+	n = ((n - 1) & (ICMP_CHUNK - 1)) + 1;
 	if (bpf_skb_load_bytes(s->skb, s->offset, chunk, n))
 		return 1;
 	s->sum = bpf_csum_diff(0, 0, chunk, sizeof(chunk), s->sum);
@@ -122,7 +125,7 @@ static __always_inline int icmp_quote(struct __sk_buff *skb, const struct icmp_q
 }
 
 /* The frame goes back to who sent it. */
-static __always_inline int icmp_turn_back(struct __sk_buff *skb)
+static __noinline int icmp_turn_back(struct __sk_buff *skb)
 {
 	struct ethhdr eth;
 	__u8 mac[ETH_ALEN];
@@ -210,20 +213,25 @@ __noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 {
 	struct icmp_quote q = { .headers = transport - ETH_HEADER };
 	struct icmp_frame6 frame = {};
-	struct ipv6hdr old;
 	__u32 sum, length;
+	__be16 payload;
 
-	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)))
+	if (bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, payload_len), &payload,
+			       sizeof(payload)) ||
+	    bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, daddr), &frame.ip.saddr,
+			       sizeof(frame.ip.saddr)) ||
+	    bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, saddr), &frame.ip.daddr,
+			       sizeof(frame.ip.daddr)))
 		return -1;
-	length = sizeof(old) + bpf_ntohs(old.payload_len);
-	if (!old.payload_len)
+	length = sizeof(frame.ip) + bpf_ntohs(payload);
+	if (!payload)
 		length = skb->len - ETH_HEADER;
 	q.length = length > ICMP6_QUOTE ? ICMP6_QUOTE : length;
 	sum = bpf_htons(protocol) + bpf_htons(length - q.headers);
-	q.pseudo = ~csum_fold(bpf_csum_diff(0, 0, (__be32 *)&old.saddr, 32, sum));
+	q.pseudo = ~csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip.saddr, 32, sum));
 	checksum_pending(skb, protocol, &q);
 	/* Between the headers there may be a fragment's. */
-	if (q.headers != sizeof(old))
+	if (q.headers != sizeof(frame.ip))
 		q.pending = 0;
 
 	icmp_kind6(error, mtu, &frame.icmp);
@@ -231,8 +239,6 @@ __noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 	frame.ip.payload_len = bpf_htons(sizeof(frame.icmp) + q.length);
 	frame.ip.nexthdr = IPPROTO_ICMPV6;
 	frame.ip.hop_limit = 64;
-	frame.ip.saddr = old.daddr;
-	frame.ip.daddr = old.saddr;
 	/* The pseudo header (RFC 8200, 8.1), the message's own, the quote. */
 	sum = bpf_htons(IPPROTO_ICMPV6) + frame.ip.payload_len;
 	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.ip.saddr, 32, sum);

@@ -182,22 +182,30 @@ static __always_inline int may_open(const struct packet *p, const struct setting
 	return (p->tcp_bits & TCP_BIT_SYN || set->sloppy_tcp) && !(p->tcp_bits & TCP_BIT_RST);
 }
 
-/* The server of a service for a new connection, which holds the template if
- * the service is persistent; NO_SERVER if none can take it. */
+/* The scheduler's choice; NO_SERVER if no server can take the connection. */
 __noinline __u32 choose(const struct packet *p, const struct service *svc)
 {
 	struct pick pick = {};
-	__u32 id = NO_SERVER;
 
 	if (!p || !svc)
 		return NO_SERVER;
-	if (svc->template)
-		id = template_use(p, svc);
+	pick_for(p, svc, &pick);
+	return schedule(&pick, svc->scheduler);
+}
+
+/* Likewise, or a template's server. The connection then holds a template if
+ * the service is persistent. */
+static __always_inline __u32 server_for(const struct packet *p, const struct service *svc)
+{
+	__u32 id;
+
+	if (!svc->template)
+		return choose(p, svc);
+	id = template_use(p, svc);
 	if (id != NO_SERVER)
 		return id;
-	pick_for(p, svc, &pick);
-	id = schedule(&pick, svc->scheduler);
-	return id == NO_SERVER || !svc->template ? id : template_open(p, svc, id);
+	id = choose(p, svc);
+	return id == NO_SERVER ? id : template_open(p, svc, id);
 }
 
 /*
@@ -224,7 +232,7 @@ __noinline int conn_new(struct packet *p, int outdated)
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return pass(REASON_PASS_NO_SERVICE);
 
-	id = choose(p, svc);
+	id = server_for(p, svc);
 	if (outdated)
 		conn_end(&p->flow);
 	if (id == NO_SERVER)

@@ -8,6 +8,11 @@
  * A scheduler is one header under sched/, one line in each switch below, and
  * its name in internal/model. The same code runs for packets, for table
  * edits (the table_changed program) and under BPF_PROG_TEST_RUN.
+ *
+ * A visit (a callback of bpf_loop) must not ask whether it is the first one:
+ * verifiers before Linux 6.7 walk it with what it is given at first only, and
+ * take out what is then never reached. "If there is none yet" would always
+ * hold. A test finds code that is lost in this way.
  */
 #ifndef IMBANG_SCHED_H
 #define IMBANG_SCHED_H
@@ -15,7 +20,8 @@
 #include "address.h"
 #include "maps.h"
 
-/* What a scheduler may look at to choose. */
+/* What a scheduler may look at to choose. Not a key of a table as it lies
+ * here: Linux 6.1 wants keys on the program's own stack or in a table. */
 struct pick {
 	__u32 service; /* id */
 	__u32 first;   /* the servers: order[first .. first + count - 1] */

@@ -9,7 +9,8 @@
 
 static __noinline __u32 dh_pick(struct pick *p)
 {
-	struct buckets *table = bpf_map_lookup_elem(&bucket_tables, &p->service);
+	__u32 service = p->service;
+	struct buckets *table = bpf_map_lookup_elem(&bucket_tables, &service);
 
 	if (!table)
 		return NO_SERVER;

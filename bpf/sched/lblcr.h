@@ -46,7 +46,7 @@ static long set_max_visit(__u32 i, struct set_search *search)
 
 	if (!s || !l || s->weight <= 0)
 		return 0;
-	if (most->id == NO_SERVER || most->load * s->weight < overhead(l) * most->weight) {
+	if (most->load * s->weight < overhead(l) * most->weight) {
 		most->id = id;
 		most->weight = s->weight;
 		most->load = overhead(l);
@@ -54,31 +54,40 @@ static long set_max_visit(__u32 i, struct set_search *search)
 	return 0;
 }
 
-/* Takes out the most loaded member; the later ones move up. */
-static __always_inline void set_shrink(struct set_search *search, __u64 now)
-{
-	struct locality_set *set = search->set;
-	__u32 i, found = 0;
-
-	search->best.id = NO_SERVER;
-	bpf_loop(search->count, set_max_visit, search, 0);
-	if (search->best.id == NO_SERVER)
-		return;
-	for (i = 0; i + 1 < LBLCR_SET; i++) {
-		if (set->server[i] == search->best.id)
-			found = 1;
-		if (found)
-			set->server[i] = set->server[i + 1];
-	}
-	set->count--;
-	set->last_change = now;
-}
-
 struct set_find {
 	struct locality_set *set;
 	__u32 id;
 	__u32 found;
 };
+
+static long set_remove_visit(__u32 i, struct set_find *f)
+{
+	if (i >= LBLCR_SET - 1)
+		return 1;
+	if (f->set->server[i] == f->id)
+		f->found = 1;
+	if (f->found)
+		f->set->server[i] = f->set->server[i + 1];
+	return 0;
+}
+
+/* Takes out the most loaded member; the later ones move up. */
+static __always_inline void set_shrink(struct set_search *search, __u64 now)
+{
+	struct locality_set *set = search->set;
+	struct set_find f = { .set = set };
+
+	search->best.id = NO_SERVER;
+	search->best.weight = 1;
+	search->best.load = -1; /* less than any */
+	bpf_loop(search->count, set_max_visit, search, 0);
+	if (search->best.id == NO_SERVER)
+		return;
+	f.id = search->best.id;
+	bpf_loop(LBLCR_SET - 1, set_remove_visit, &f, 0);
+	set->count--;
+	set->last_change = now;
+}
 
 static long set_find_visit(__u32 i, struct set_find *f)
 {
@@ -139,7 +148,7 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	}
 	search.set->last_use = now;
 	search.count = search.set->count;
-	search.best.id = NO_SERVER;
+	weighted_none(&search.best);
 	bpf_loop(search.count, set_min_visit, &search, 0);
 	id = search.best.id;
 	if (search.count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)

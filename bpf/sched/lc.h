@@ -6,6 +6,8 @@
 #ifndef IMBANG_SCHED_LC_H
 #define IMBANG_SCHED_LC_H
 
+#define LC_MORE_THAN_ANY (1LL << 62)
+
 struct lc_best {
 	struct pick *pick;
 	__u32 id;
@@ -20,7 +22,7 @@ static long lc_visit(__u32 i, struct lc_best *best)
 
 	if (!s || !l || !usable(s, l))
 		return 0;
-	if (best->id == NO_SERVER || overhead(l) < best->overhead) {
+	if (overhead(l) < best->overhead) {
 		best->id = id;
 		best->overhead = overhead(l);
 	}
@@ -29,7 +31,7 @@ static long lc_visit(__u32 i, struct lc_best *best)
 
 static __noinline __u32 lc_pick(struct pick *p)
 {
-	struct lc_best best = { .pick = p, .id = NO_SERVER };
+	struct lc_best best = { .pick = p, .id = NO_SERVER, .overhead = LC_MORE_THAN_ANY };
 
 	bpf_loop(p->count, lc_visit, &best, 0);
 	return best.id;

@@ -101,9 +101,10 @@ static __noinline __u32 mh_pick(struct pick *p)
 {
 	struct mh_search search = { .id = NO_SERVER };
 	__u32 port = p->flags & SVC_MH_PORT ? bpf_ntohs(p->sport) : 0;
+	__u32 service = p->service;
 	__u32 gap = 0;
 
-	search.table = bpf_map_lookup_elem(&maglevs, &p->service);
+	search.table = bpf_map_lookup_elem(&maglevs, &service);
 	if (!search.table)
 		return NO_SERVER;
 	search.value = port + address_fold(&p->src, p->family);

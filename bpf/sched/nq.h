@@ -24,8 +24,9 @@ static long nq_visit(__u32 i, struct weighted_best *best)
 
 static __noinline __u32 nq_pick(struct pick *p)
 {
-	struct weighted_best best = { .pick = p, .id = NO_SERVER };
+	struct weighted_best best = { .pick = p };
 
+	weighted_none(&best);
 	bpf_loop(p->count, nq_visit, &best, 0);
 	return best.id;
 }

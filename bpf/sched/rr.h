@@ -14,6 +14,7 @@
 #define RR_TRIES 8
 
 struct rr_walk {
+	struct service_state *state;
 	__u32 first;
 	__u32 count;
 	__u32 start; /* position of the last pick; count: the list's head */
@@ -35,27 +36,32 @@ static long rr_visit(__u32 i, struct rr_walk *w)
 	return 1;
 }
 
+/* Returns 1 when there is no more to try: the pick is ours, no other CPU moved
+ * the cursor meanwhile, or there is none. */
+static long rr_try(__u32 i, struct rr_walk *w)
+{
+	__u64 last = *(volatile __u64 *)&w->state->cursor;
+
+	w->start = (__u32)last < w->count ? (__u32)last : w->count;
+	w->id = NO_SERVER;
+	/* count steps from the head end at the tail; from a server, with
+	 * that server itself */
+	bpf_loop(w->count, rr_visit, w, 0);
+	if (w->id == NO_SERVER)
+		return 1;
+	return __sync_val_compare_and_swap(&w->state->cursor, last, (__u64)w->position) == last;
+}
+
 static __noinline __u32 rr_pick(struct pick *p)
 {
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &p->service);
-	struct rr_walk w = { .first = p->first, .count = p->count };
-	int try;
+	__u32 service = p->service;
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	struct rr_walk w = { .state = state, .first = p->first, .count = p->count };
 
 	if (!state)
 		return NO_SERVER;
-	for (try = 0; try < RR_TRIES; try++) {
-		__u64 last = *(volatile __u64 *)&state->cursor;
-
-		w.start = (__u32)last < p->count ? (__u32)last : p->count;
-		w.id = NO_SERVER;
-		/* count steps from the head end at the tail; from a server,
-		 * with that server itself */
-		bpf_loop(p->count, rr_visit, &w, 0);
-		if (w.id == NO_SERVER)
-			break;
-		if (__sync_val_compare_and_swap(&state->cursor, last, (__u64)w.position) == last)
-			break;
-	}
+	w.id = NO_SERVER;
+	bpf_loop(RR_TRIES, rr_try, &w, 0);
 	return w.id;
 }
 

@@ -24,8 +24,9 @@ static long sed_visit(__u32 i, struct weighted_best *best)
 
 static __noinline __u32 sed_pick(struct pick *p)
 {
-	struct weighted_best best = { .pick = p, .id = NO_SERVER };
+	struct weighted_best best = { .pick = p };
 
+	weighted_none(&best);
 	bpf_loop(p->count, sed_visit, &best, 0);
 	return best.id;
 }

@@ -37,8 +37,9 @@ static long sh_visit(__u32 offset, struct sh_search *s)
 static __noinline __u32 sh_pick(struct pick *p)
 {
 	struct sh_search s = { .pick = p, .id = NO_SERVER };
+	__u32 service = p->service;
 
-	s.table = bpf_map_lookup_elem(&bucket_tables, &p->service);
+	s.table = bpf_map_lookup_elem(&bucket_tables, &service);
 	if (!s.table)
 		return NO_SERVER;
 	s.hash = sh_hash(p, 0);

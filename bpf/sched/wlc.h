@@ -15,11 +15,20 @@ struct weighted_best {
 	__s64 load;
 };
 
+/* At first there is no server, and an infinite load per weight: to any that is
+ * offered it compares as a server would. See sched.h on visits. */
+static __always_inline void weighted_none(struct weighted_best *best)
+{
+	best->id = NO_SERVER;
+	best->weight = 0;
+	best->load = 1;
+}
+
 /* Takes the server as the best if its load per weight is strictly less. */
 static __always_inline void weighted_offer(struct weighted_best *best, __u32 id, __s32 weight,
 					   __s64 load)
 {
-	if (best->id != NO_SERVER && best->load * weight <= load * best->weight)
+	if (best->load * weight <= load * best->weight)
 		return;
 	best->id = id;
 	best->weight = weight;
@@ -39,8 +48,9 @@ static long wlc_visit(__u32 i, struct weighted_best *best)
 
 static __noinline __u32 wlc_pick(struct pick *p)
 {
-	struct weighted_best best = { .pick = p, .id = NO_SERVER };
+	struct weighted_best best = { .pick = p };
 
+	weighted_none(&best);
 	bpf_loop(p->count, wlc_visit, &best, 0);
 	return best.id;
 }

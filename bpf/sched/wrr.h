@@ -18,6 +18,7 @@
 #define WRR_STEPS (1 << 20)
 
 struct wrr_walk {
+	struct service_state *state;
 	__u32 first;
 	__u32 count;
 	__u32 position; /* where we are; count: the list's head */
@@ -71,33 +72,37 @@ static long wrr_visit(__u32 i, struct wrr_walk *w)
 	return w->position == w->stop;
 }
 
+/* Returns 1 when the pick is ours: no other CPU moved the cursor meanwhile. */
+static long wrr_try(__u32 i, struct wrr_walk *w)
+{
+	__u64 last = *(volatile __u64 *)&w->state->cursor;
+	__u64 next;
+
+	w->position = (__u32)last < w->count ? (__u32)last : w->count;
+	w->start = w->position;
+	w->stop = WRR_NO_STOP;
+	w->weight = last >> 32;
+	w->id = NO_SERVER;
+	w->last_walk = 0;
+	w->restarted = 0;
+	bpf_loop(WRR_STEPS, wrr_visit, w, 0);
+	next = w->position == w->count ? LIST_HEAD : w->position;
+	next |= (__u64)(__u32)w->weight << 32;
+	return __sync_val_compare_and_swap(&w->state->cursor, last, next) == last;
+}
+
 static __noinline __u32 wrr_pick(struct pick *p)
 {
-	struct service_state *state = bpf_map_lookup_elem(&service_states, &p->service);
-	struct wrr_walk w = { .first = p->first, .count = p->count };
-	int try;
+	__u32 service = p->service;
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	struct wrr_walk w = { .state = state, .first = p->first, .count = p->count };
 
 	if (!state || !state->max_weight || !p->count)
 		return NO_SERVER;
 	w.max = state->max_weight;
 	w.step = state->step;
-	for (try = 0; try < WRR_TRIES; try++) {
-		__u64 last = *(volatile __u64 *)&state->cursor;
-		__u64 next;
-
-		w.position = (__u32)last < p->count ? (__u32)last : p->count;
-		w.start = w.position;
-		w.stop = WRR_NO_STOP;
-		w.weight = last >> 32;
-		w.id = NO_SERVER;
-		w.last_walk = 0;
-		w.restarted = 0;
-		bpf_loop(WRR_STEPS, wrr_visit, &w, 0);
-		next = w.position == p->count ? LIST_HEAD : w.position;
-		next |= (__u64)(__u32)w.weight << 32;
-		if (__sync_val_compare_and_swap(&state->cursor, last, next) == last)
-			break;
-	}
+	w.id = NO_SERVER;
+	bpf_loop(WRR_TRIES, wrr_try, &w, 0);
 	return w.id;
 }
 

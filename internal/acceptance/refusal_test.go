@@ -41,6 +41,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no devices", []string{"attach"}, 2, "attach needs --client-dev and --server-dev"},
 		{"no such device", []string{"attach", "--client-dev", "nosuch0", "--server-dev", "lo"}, 3, `no such device "nosuch0"`},
+		{"unknown hook", []string{"attach", "--client-dev", "eth0", "--server-dev", "eth1", "--hook", "xdp"}, 2, `unknown hook "xdp" (auto, tcx or clsact)`},
 		{"not Ethernet", []string{"attach", "--client-dev", "lo", "--server-dev", "lo"}, 3, "device lo does not carry Ethernet frames"},
 		{"other size", []string{"attach", "--client-dev", "eth0", "--server-dev", "eth0", "--max-connections", "7"}, 3, "sizes are fixed when it is loaded"},
 		{"unknown verb", []string{"atach"}, 2, `unknown command "atach"`},

@@ -4,23 +4,25 @@ package bpfobj
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// logTail is how many of the verifier's last lines a refusal shows: the end
+// logTail is how many of the verifier's last steps a refusal shows: the end
 // says why, and all of it may be a million instructions.
-const logTail = 80
+const logTail = 40
 
-// The kernel's verifier takes each program by itself, and says at what cost.
-// Verifiers differ from release to release: this test is what to run on
-// another kernel first.
-func TestProgramsLoad(t *testing.T) {
+// eachProgram runs a test with each program of the data plane by itself.
+func eachProgram(t *testing.T, test func(t *testing.T, name string, one *ebpf.CollectionSpec)) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads BPF programs")
 	}
@@ -32,23 +34,91 @@ func TestProgramsLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range spec.Programs {
-		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			c, err := ebpf.NewCollectionWithOptions(only(spec, name), ebpf.CollectionOptions{
-				Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
-			})
-			var refusal *ebpf.VerifierError
-			if errors.As(err, &refusal) {
-				end := refusal.Log[max(0, len(refusal.Log)-logTail):]
-				t.Fatalf("%v\n%s", err, strings.Join(end, "\n"))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			t.Logf("loaded in %.2f s\n%s", time.Since(start).Seconds(), c.Programs[name].VerifierLog)
-		})
+		t.Run(name, func(t *testing.T) { test(t, name, only(spec, name)) })
 	}
+}
+
+// The kernel's verifier takes each program, and says at what cost. Verifiers
+// differ from release to release: this test is what to run on another kernel
+// first.
+func TestProgramsLoad(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
+		start := time.Now()
+		c, err := ebpf.NewCollectionWithOptions(one, verbosely(ebpf.LogLevelStats))
+		if err != nil {
+			t.Fatal(explain(one, err))
+		}
+		defer c.Close()
+		t.Logf("loaded in %.2f s\n%s", time.Since(start).Seconds(), c.Programs[name].VerifierLog)
+	})
+}
+
+// The verifier walks every instruction of the functions: it takes out what it
+// does not. Before Linux 6.7 it walks a callback of bpf_loop as if for the
+// first time only, so that code for later times is silently lost.
+func TestFunctionsAreWhole(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
+		c, err := ebpf.NewCollectionWithOptions(one, verbosely(ebpf.LogLevelInstruction))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		walked := walkedIn(c.Programs[name].VerifierLog)
+		if len(walked) == 0 {
+			t.Fatal("the verifier's log names no instruction")
+		}
+		function, line := "", ""
+		for it := one.Programs[name].Instructions.Iterate(); it.Next(); {
+			if symbol := it.Ins.Symbol(); symbol != "" {
+				function = symbol
+			}
+			if source := it.Ins.Source(); source != nil {
+				line = strings.TrimSpace(source.String())
+			}
+			// The program itself is walked with all that can be; a jump that
+			// another knowledge makes needless does nothing.
+			needless := function == name || it.Ins.OpCode.JumpOp() == asm.Ja
+			if !walked[int(it.Offset)] && !needless {
+				t.Errorf("%s: instruction %d is never reached: %v, of: %s", function, it.Offset, it.Ins, line)
+			}
+		}
+	})
+}
+
+// walkedIn reads the numbers of instructions from a log's lines such as
+// "12: (bf) r6 = r1".
+func walkedIn(log string) map[int]bool {
+	walked := map[int]bool{}
+	for line := range strings.Lines(log) {
+		number, _, _ := strings.Cut(line, ": (")
+		if n, err := strconv.Atoi(number); err == nil {
+			walked[n] = true
+		}
+	}
+	return walked
+}
+
+func verbosely(l ebpf.LogLevel) ebpf.CollectionOptions {
+	return ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: l}}
+}
+
+// explain has the verifier say how it came to its refusal.
+func explain(spec *ebpf.CollectionSpec, err error) error {
+	c, again := ebpf.NewCollectionWithOptions(spec, verbosely(ebpf.LogLevelInstruction|ebpf.LogLevelStats))
+	if again == nil {
+		c.Close()
+		return fmt.Errorf("%w; and then it was taken", err)
+	}
+	var refusal *ebpf.VerifierError
+	if !errors.As(again, &refusal) {
+		return again
+	}
+	// Lines of how it looked back for what a register held are no steps.
+	steps := slices.DeleteFunc(refusal.Log, func(line string) bool {
+		return strings.HasPrefix(line, "regs=") || strings.HasPrefix(line, "last_idx ") || strings.HasPrefix(line, "parent ")
+	})
+	end := steps[max(0, len(steps)-logTail):]
+	return fmt.Errorf("%w\n%s", refusal.Cause, strings.Join(end, "\n"))
 }
 
 // only is the collection with one program, and small tables.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 )
 
 func newAttachCommand() *cobra.Command {
-	var client, server string
+	var client, server, hook string
 	var sizes director.Sizes
 	c := &cobra.Command{
 		Use:   "attach --client-dev DEV --server-dev DEV",
@@ -27,11 +28,18 @@ then on the director works in the kernel; no process of imbang runs.
 The table of virtual services may be set before or after with ipvsadm. The
 virtual addresses must lead here: give them to a device (ip address add
 10.20.0.1/32 dev lo) or route them here. The real servers' way back to the
-clients must lead through this machine.`,
+clients must lead through this machine.
+
+The programs go to the tcx hook (Linux 6.6 or later), else to a filter of the
+device's clsact qdisc, which is made if there is none. Other programs and
+filters there stay, and get the packets that are not the director's.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if client == "" || server == "" {
 				return usageError{errors.New("attach needs --client-dev and --server-dev (the same device may be both)")}
+			}
+			if !slices.Contains(director.Hooks, director.Hook(hook)) {
+				return usageError{fmt.Errorf("unknown hook %q (auto, tcx or clsact)", hook)}
 			}
 			// Before anything is loaded.
 			for _, dev := range []string{client, server} {
@@ -44,7 +52,7 @@ clients must lead through this machine.`,
 				return err
 			}
 			defer d.Close()
-			if err := d.Attach(client, server); err != nil {
+			if err := d.Attach(client, server, director.Hook(hook)); err != nil {
 				return err
 			}
 			if !forwards() {
@@ -55,6 +63,8 @@ clients must lead through this machine.`,
 	}
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
+	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
+	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
 	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 32768)")
 	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")

@@ -49,7 +49,7 @@ func printStatus(w io.Writer, st director.Status) error {
 		fmt.Fprintln(t, "not attached to any device")
 	}
 	for _, a := range st.Attachments {
-		fmt.Fprintf(t, "%s device\t%s\n", a.Role, a.Device)
+		fmt.Fprintf(t, "%s device\t%s\t%s\n", a.Role, a.Device, a.Hook)
 	}
 	fmt.Fprintf(t, "services\t%d of %d\n", st.Services, st.Capacity.Services)
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)

@@ -157,7 +157,7 @@ func (c *cluster) attach() error {
 			return err
 		}
 		defer d.Close()
-		return d.Attach(clientSide.dev, serverSide.dev)
+		return d.Attach(clientSide.dev, serverSide.dev, director.HookAuto)
 	})
 }
 

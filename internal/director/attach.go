@@ -7,29 +7,38 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"sort"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/link"
 )
 
-// The pins of attachments: link_client, link_server.
-const linkPrefix = "link_"
+// Hook is where in the kernel the programs are attached. Both hooks are at
+// the ingress of a device, and take the same programs and return codes.
+type Hook string
+
+const (
+	HookAuto   Hook = "auto"   // tcx where the kernel has it, else clsact
+	HookTCX    Hook = "tcx"    // Linux 6.6; behind it come other tcx programs
+	HookClsact Hook = "clsact" // behind it come filters of later priorities
+)
+
+// Hooks are those that can be asked for.
+var Hooks = []Hook{HookAuto, HookTCX, HookClsact}
 
 // Attachment is a program on a device.
 type Attachment struct {
 	Role   string `json:"role"` // "client" or "server"
 	Device string `json:"device"`
 	Index  int    `json:"ifindex"`
+	Hook   Hook   `json:"hook"` // not HookAuto
 }
 
 // Attach puts the packet programs on the ingress of the clients' and of the
 // servers' device; one device may be both. A director that is attached
-// already is refused, and nothing changes when an error is returned.
-func (d *Director) Attach(clientDev, serverDev string) error {
+// already is refused, and nothing changes when an error is returned. It is to
+// be called in the director's network namespace, as Attachments and Detach.
+func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 	client, err := ethernet(clientDev)
 	if err != nil {
 		return err
@@ -46,34 +55,33 @@ func (d *Director) Attach(clientDev, serverDev string) error {
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
 		return fmt.Errorf("this kernel has no BPF classifiers (CONFIG_NET_CLS_BPF): %w", err)
 	}
-	if err := d.attachOne("client", client, d.progs.LbClient); err != nil {
+	// Of a director whose pins were removed by hand.
+	if err := detachClsact(); err != nil {
+		return err
+	}
+	if err := d.attachOne(hook, "client", client, d.progs.LbClient); err != nil {
 		return err
 	}
 	// One program on a device that is both finds either half by itself.
 	if client.Index == server.Index {
 		return nil
 	}
-	if err := d.attachOne("server", server, d.progs.LbServer); err != nil {
-		_ = os.Remove(filepath.Join(d.dir, linkPrefix+"client"))
-		return err
+	if err := d.attachOne(hook, "server", server, d.progs.LbServer); err != nil {
+		return errors.Join(err, detachAll(d.dir))
 	}
 	return nil
 }
 
-// attachOne pins the link: the attachment lives as long as the pin.
-func (d *Director) attachOne(role string, dev *net.Interface, prog *ebpf.Program) error {
-	l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXIngress})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		return fmt.Errorf("device %s: this kernel has no tcx hook (Linux 6.6 or later is needed)", dev.Name)
+func (d *Director) attachOne(hook Hook, role string, dev *net.Interface, prog *ebpf.Program) error {
+	err := ebpf.ErrNotSupported
+	if hook != HookClsact {
+		err = d.attachTCX(role, dev, prog)
+	}
+	if hook != HookTCX && errors.Is(err, ebpf.ErrNotSupported) {
+		err = attachClsact(role, dev, prog)
 	}
 	if err != nil {
 		return fmt.Errorf("device %s: attach: %w", dev.Name, err)
-	}
-	defer l.Close()
-	path := filepath.Join(d.dir, linkPrefix+role)
-	_ = os.Remove(path) // of a device that is gone
-	if err := l.Pin(path); err != nil {
-		return fmt.Errorf("device %s: pin the attachment: %w", dev.Name, err)
 	}
 	return nil
 }
@@ -101,42 +109,28 @@ func ethernet(name string) (*net.Interface, error) {
 
 // Attachments lists the live attachments, clients' first.
 func (d *Director) Attachments() ([]Attachment, error) {
-	entries, err := os.ReadDir(d.dir)
+	all, err := d.tcxAttachments()
 	if err != nil {
-		return nil, fmt.Errorf("pins: %w", err)
+		return nil, err
 	}
-	var all []Attachment
-	for _, e := range entries {
-		role, ok := strings.CutPrefix(e.Name(), linkPrefix)
-		if !ok {
-			continue
+	more, err := d.clsactAttachments()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, more...)
+	for i := range all {
+		all[i].Device = fmt.Sprintf("#%d", all[i].Index)
+		if dev, err := net.InterfaceByIndex(all[i].Index); err == nil {
+			all[i].Device = dev.Name
 		}
-		l, err := link.LoadPinnedLink(filepath.Join(d.dir, e.Name()), nil)
-		if err != nil {
-			return nil, fmt.Errorf("pinned attachment %s: %w", e.Name(), err)
-		}
-		index := attachedTo(l)
-		l.Close()
-		if index == 0 { // the device is gone, and the attachment with it
-			continue
-		}
-		a := Attachment{Role: role, Index: index, Device: fmt.Sprintf("#%d", index)}
-		if dev, err := net.InterfaceByIndex(index); err == nil {
-			a.Device = dev.Name
-		}
-		all = append(all, a)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].Role < all[j].Role })
 	return all, nil
 }
 
-// attachedTo is the device's index, 0 when it is gone.
-func attachedTo(l link.Link) int {
-	info, err := l.Info()
-	if err != nil || info.TCX() == nil {
-		return 0
-	}
-	return int(info.TCX().Ifindex)
+// detachAll takes the programs off their devices, whatever hook they are at.
+func detachAll(dir string) error {
+	return errors.Join(detachTCX(dir), detachClsact())
 }
 
 // Detach takes the programs off their devices. With purge the director goes
@@ -155,6 +149,10 @@ func Detach(purge bool) error {
 		_ = os.Remove(lock.Name()) // of a load that failed
 		return ErrNotLoaded
 	}
+	// Before the pins: a classifier keeps its program running without them.
+	if err := detachAll(in.dir()); err != nil {
+		return err
+	}
 	if purge {
 		if err := removePins(in.dir()); err != nil {
 			return err
@@ -162,11 +160,6 @@ func Detach(purge bool) error {
 		_ = os.Remove(lock.Name())
 		in.sweep()
 		return nil
-	}
-	for _, role := range []string{"client", "server"} {
-		if err := os.Remove(filepath.Join(in.dir(), linkPrefix+role)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("detach: %w", err)
-		}
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -140,107 +139,6 @@ func TestHandlesSerialise(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the second handle waits for ever")
 	}
-}
-
-// Attach, detach and attach again; the table stays meanwhile. Removing the
-// director leaves nothing of it.
-func TestAttachments(t *testing.T) {
-	r := newRig(t, small)
-	r.addService(tcpService(vip, "rr"), 1)
-	attach := func(client, server string) error {
-		return r.ns.Do(func() error { return r.Attach(client, server) })
-	}
-	want := func(devices ...string) {
-		t.Helper()
-		var all []Attachment
-		r.must(r.ns.Do(func() (err error) { all, err = r.Attachments(); return err }))
-		var got []string
-		for _, a := range all {
-			got = append(got, a.Role+" "+a.Device)
-		}
-		if diff := cmp.Diff(devices, got); diff != "" {
-			t.Errorf("attachments (-want +got):\n%s", diff)
-		}
-	}
-	for _, devices := range [][2]string{{"nothere", serverDev}, {clientDev, "nothere"}, {"lo", serverDev}} {
-		if err := attach(devices[0], devices[1]); err == nil || !strings.Contains(err.Error(), "device") {
-			t.Errorf("attached to %v: %v", devices, err)
-		}
-		want()
-	}
-	r.must(attach(clientDev, serverDev))
-	want("client "+clientDev, "server "+serverDev)
-	if err := attach(clientDev, serverDev); err == nil || !strings.Contains(err.Error(), "attached to "+clientDev+" already") {
-		t.Errorf("attached twice: %v", err)
-	}
-	r.detach(false)
-	want()
-	r.must(attach(serverDev, serverDev))
-	want("client " + serverDev)
-	if len(r.listing()) != 1 {
-		t.Error("the table is gone")
-	}
-	r.detach(true)
-	if got := r.pins(); len(got) != 0 {
-		t.Errorf("left: %v", got)
-	}
-	r.remove() // nothing is there
-	r.open(small)
-	if len(r.listing()) != 0 {
-		t.Error("a new director has an old table")
-	}
-}
-
-// detach detaches and opens the director again if it stays.
-func (r *rig) detach(purge bool) {
-	r.Helper()
-	r.close()
-	r.must(r.ns.Do(func() error { return Detach(purge) }))
-	if !purge {
-		r.open(Sizes{})
-	}
-}
-
-// A device takes its attachment along when it goes; there is room for
-// another, and the table stays. Removing the director of another namespace
-// does not touch this one.
-func TestDeviceGoes(t *testing.T) {
-	r, other := newRig(t, small), newRig(t, small)
-	r.addService(tcpService(vip, "rr"), 1)
-	attach := func(dev string) error { return r.ns.Do(func() error { return r.Attach(dev, dev) }) }
-	r.must(attach(serverDev), r.ns.DeleteLink(serverDev))
-	if all, err := r.Attachments(); err != nil || len(all) != 0 {
-		t.Fatalf("attachments %v, %v; want none", all, err)
-	}
-	dir := r.dir
-	r.close()
-	other.remove()
-	if !exists(dir) {
-		t.Fatal("the director of a living namespace was removed by another's end")
-	}
-	r.open(Sizes{})
-	if len(r.listing()) != 1 {
-		t.Error("the table is gone")
-	}
-	r.must(attach(clientDev))
-}
-
-// The director of a namespace that went away is removed when another ends.
-func TestNamespaceGoes(t *testing.T) {
-	r, other := newRig(t, small), newRig(t, small)
-	r.must(r.ns.Do(func() error { return r.Attach(clientDev, serverDev) }))
-	pins := r.pins()
-	r.close()
-	r.gone = true
-	r.must(r.ns.Close())
-	r.atLast(20*time.Second, "the director goes after its namespace", func() bool {
-		other.remove()
-		left := slices.ContainsFunc(pins, exists)
-		if left {
-			other.open(small)
-		}
-		return !left
-	})
 }
 
 // Pins that another version left are told apart from a fault.

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/topology"
+)
+
+// tc runs tc(8) in a namespace and returns what it prints.
+func tc(t *testing.T, ns *host.Namespace, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command("tc", args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := ns.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		t.Fatalf("tc %s: %v: %s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String()
+}
+
+// ask makes n connections to the virtual service and counts the answers.
+func ask(t *testing.T, c *topology.Cluster, n int) (answers int) {
+	t.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			err = c.Clients[0].Namespace.Do(func() error {
+				conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
+				return err
+			})
+			return conn, err
+		},
+	}}
+	for range n {
+		r, err := client.Get("http://" + c.Virtual().String() + "/")
+		if err != nil {
+			continue
+		}
+		if body, err := io.ReadAll(r.Body); err == nil && len(body) == 375 {
+			answers++
+		}
+		r.Body.Close()
+	}
+	return answers
+}
+
+// refused sends a datagram to a port of the virtual address that is no
+// service, and reports whether the director's own stack said so.
+func refused(t *testing.T, c *topology.Cluster) (is bool) {
+	t.Helper()
+	err := c.Clients[0].Namespace.Do(func() error {
+		conn, err := net.Dial("udp", c.Virtual().String()+":9")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("not the director's")); err != nil {
+			return err
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+		_, err = conn.Read(make([]byte, 1))
+		is = errors.Is(err, syscall.ECONNREFUSED)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is
+}
+
+// On kernels before Linux 6.6 the director is a filter among those that others
+// have on the devices: it works, is shown, gives them the packets that are not
+// its own, and leaves them alone when it goes.
+func TestClsactHook(t *testing.T) {
+	c := newCluster(t)
+	attach := []string{"attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice, "--hook", "clsact"}
+	status := func() string { return must(t, c.Director, "", "status") }
+	must(t, c.Director, "", "detach", "--keep-table")
+	if ask(t, c, 1) != 0 {
+		t.Fatal("detached, and yet a server answers")
+	}
+	must(t, c.Director, "", attach...)
+	for _, want := range []string{`client device +ext0 +clsact\n`, `server device +int0 +clsact\n`} {
+		if got := status(); !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("status says\n%swant %s", got, want)
+		}
+	}
+	if o := imbang(t, c.Director, "", attach...); o.status != 3 || !strings.Contains(o.stderr, "attached to ext0 already") {
+		t.Errorf("attached twice: status %d, said %q", o.status, o.stderr)
+	}
+	if got := ask(t, c, 6); got != 6 || !refused(t, c) {
+		t.Errorf("%d of 6 requests answered, or a packet that is not the director's did not get to the stack", got)
+	}
+
+	// A filter behind drops what it gets.
+	filter := []string{"dev", topology.ClientDevice, "ingress", "pref", "60000", "protocol", "ip"}
+	tc(t, c.Director, slices.Concat([]string{"filter", "add"}, filter, []string{"bpf", "bytecode", "1,6 0 0 2", "direct-action"})...)
+	if got := ask(t, c, 6); got != 6 || refused(t, c) {
+		t.Errorf("with a filter behind that drops: %d of 6 requests answered, or a packet that is not the director's got to the stack", got)
+	}
+	must(t, c.Director, "", "detach", "--keep-table")
+	if got := status(); !strings.HasPrefix(got, "not attached") {
+		t.Errorf("detached, status says\n%s", got)
+	}
+	if refused(t, c) {
+		t.Error("another's filter has gone")
+	}
+	tc(t, c.Director, append([]string{"filter", "delete"}, filter...)...)
+	if ask(t, c, 1) != 0 || !refused(t, c) {
+		t.Error("detached, and yet a server answers or the stack does not")
+	}
+	if got := tc(t, c.Director, "qdisc", "show", "dev", topology.ServerDevice); strings.Contains(got, "clsact") {
+		t.Errorf("qdiscs of the servers' device after detach:\n%s", got)
+	}
+}

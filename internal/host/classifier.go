@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The place of our classifier among the filters of a device: a priority that
+// nobody else is likely to use, behind those that people write by hand and
+// before those that the kernel gives out (49152 and down).
+const (
+	classifierPriority = 18754
+	classifierHandle   = 1
+)
+
+// withQdisc ends the name of a classifier whose qdisc was made for it. The
+// mark goes where the classifier goes: with the device, or by another's hand.
+const withQdisc = " (with its clsact)"
+
+// Classifier is a BPF program among the ingress filters of a device, in
+// direct-action mode: it decides by its return code, and where that is
+// TC_ACT_UNSPEC the filters behind it do. It stays until it is removed or the
+// device goes. Functions here mean the calling thread's network namespace.
+type Classifier struct {
+	Name    string // begins with the owner's, so that nobody removes another's
+	Device  int    // interface index
+	Program int    // the kernel's number of the program
+
+	filter netlink.BpfFilter
+}
+
+// AddClassifier puts the program of a file descriptor on a device, whose
+// clsact qdisc it makes if there is none. Other filters stay as they are.
+func AddClassifier(name string, device, program int) error {
+	qdisc := clsact(device)
+	err := netlink.QdiscAdd(qdisc)
+	made := err == nil
+	if errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("this kernel has no clsact qdisc (CONFIG_NET_SCH_INGRESS): %w", err)
+	}
+	// One of kind ingress will do as well.
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make the clsact qdisc: %w", needRoot(err))
+	}
+	if made {
+		name += withQdisc
+	}
+	err = netlink.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: device,
+			Parent:    netlink.HANDLE_MIN_INGRESS,
+			Priority:  classifierPriority,
+			Handle:    classifierHandle,
+			Protocol:  unix.ETH_P_ALL,
+		},
+		Fd: program, Name: name, DirectAction: true,
+	})
+	if err != nil && made {
+		_ = netlink.QdiscDel(qdisc) // the filter's failure is what counts
+	}
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("another filter has priority %d (tc filter show ingress shows it): %w", classifierPriority, err)
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("this kernel has no BPF filters (CONFIG_NET_CLS_BPF): %w", err)
+	case err != nil:
+		return fmt.Errorf("add the filter: %w", needRoot(err))
+	}
+	return nil
+}
+
+// Classifiers lists those whose names begin with the owner's, on all devices.
+func Classifiers(owner string) ([]Classifier, error) {
+	qdiscs, err := untilWhole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs: %w", err)
+	}
+	var all []Classifier
+	for _, q := range qdiscs {
+		if q.Attrs().Parent != netlink.HANDLE_CLSACT {
+			continue
+		}
+		here, err := filters(q.Attrs().LinkIndex, netlink.HANDLE_MIN_INGRESS)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range here {
+			bpf, ok := f.(*netlink.BpfFilter)
+			if !ok || bpf.Priority != classifierPriority || !strings.HasPrefix(bpf.Name, owner) {
+				continue
+			}
+			all = append(all, Classifier{
+				Name:   strings.TrimSuffix(bpf.Name, withQdisc),
+				Device: q.Attrs().LinkIndex, Program: bpf.Id, filter: *bpf,
+			})
+		}
+	}
+	return all, nil
+}
+
+// RemoveClassifier removes a listed classifier, and the qdisc that was made
+// for it unless it has been given other filters. One that is gone already,
+// with or without its device, is as good.
+func RemoveClassifier(c Classifier) error {
+	f := c.filter
+	f.LinkIndex, f.Parent, f.Fd = c.Device, netlink.HANDLE_MIN_INGRESS, -1
+	if err := netlink.FilterDel(&f); err != nil && !gone(err) {
+		return fmt.Errorf("remove the filter %s: %w", c.Name, needRoot(err))
+	}
+	if !strings.HasSuffix(c.filter.Name, withQdisc) {
+		return nil
+	}
+	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+		if others, err := filters(c.Device, parent); err != nil || len(others) > 0 {
+			return err
+		}
+	}
+	if err := netlink.QdiscDel(clsact(c.Device)); err != nil && !gone(err) {
+		return fmt.Errorf("remove the clsact qdisc: %w", needRoot(err))
+	}
+	return nil
+}
+
+func clsact(device int) netlink.Qdisc {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: device,
+		Handle:    netlink.MakeHandle(0xffff, 0),
+		Parent:    netlink.HANDLE_CLSACT,
+	}}
+}
+
+// filters lists a device's filters of one direction; none of one that is gone.
+func filters(device int, parent uint32) ([]netlink.Filter, error) {
+	link := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: device}}
+	all, err := untilWhole(func() ([]netlink.Filter, error) { return netlink.FilterList(link, parent) })
+	if err != nil && !gone(err) {
+		return nil, fmt.Errorf("list filters: %w", err)
+	}
+	return all, nil
+}
+
+// untilWhole lists again what changed while it was listed.
+func untilWhole[T any](list func() ([]T, error)) (all []T, err error) {
+	for range 10 {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+// gone: the kernel says EINVAL where there is no qdisc (any more).
+func gone(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
+}
