@@ -5,6 +5,7 @@ package director
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"time"
 
@@ -57,10 +58,15 @@ func toKey(k model.ServiceKey) bpfobj.LbServiceKey {
 }
 
 func fromKey(k bpfobj.LbServiceKey) model.ServiceKey {
+	family := model.Family(k.Family)
 	if k.Fwmark != 0 {
-		return model.MarkKey(k.Fwmark, model.Family(k.Family))
+		return model.MarkKey(k.Fwmark, family)
 	}
-	return model.AddrKey(model.Protocol(k.Protocol), netip.AddrPortFrom(fromAddress(k.Addr), swapPort(k.Port)))
+	addr := fromAddress(k.Addr)
+	if family == model.IPv6 { // even of a service at ::ffff:a.b.c.d
+		addr = netip.AddrFrom16(addr.As16())
+	}
+	return model.AddrKey(model.Protocol(k.Protocol), netip.AddrPortFrom(addr, swapPort(k.Port)))
 }
 
 // toService fills what the model says; id and the list's place stay.
@@ -69,10 +75,14 @@ func toService(s model.Service, into *bpfobj.LbService) error {
 	if !ok || s.Engine != "" {
 		return fmt.Errorf("%w: %s%s", model.ErrNoScheduler, s.Scheduler, s.Engine)
 	}
+	length, err := prefixLen(s)
+	if err != nil {
+		return err
+	}
 	into.Scheduler = n
 	into.Flags = uint32(s.Flags)
 	into.Timeout = uint32(s.Timeout / time.Second)
-	into.PrefixLen = uint32(s.PrefixLen)
+	into.PrefixLen = length
 	into.Fwmark = s.Key.Mark
 	into.Port = swapPort(s.Key.Port)
 	into.Template = templateKind(s)
@@ -102,8 +112,30 @@ func fromService(k bpfobj.LbServiceKey, s bpfobj.LbService) model.Service {
 		Scheduler: schedulerName(s.Scheduler),
 		Flags:     model.ServiceFlags(s.Flags),
 		Timeout:   time.Duration(s.Timeout) * time.Second,
-		PrefixLen: int(s.PrefixLen),
+		Netmask:   netmask(model.Family(k.Family), s.PrefixLen),
 	}
+}
+
+// prefixLen is the netmask of a service as the data plane has it. Without
+// persistence none means anything, so there any will do.
+func prefixLen(s model.Service) (uint32, error) {
+	if s.Key.Family == model.IPv6 {
+		return uint32(s.Netmask), nil
+	}
+	length := uint32(bits.LeadingZeros32(^uint32(s.Netmask)))
+	if s.Netmask != netmask(model.IPv4, length) && s.Flags&model.Persistent != 0 {
+		b := binary.BigEndian.AppendUint32(nil, uint32(s.Netmask))
+		return 0, fmt.Errorf("netmask %s: only prefixes such as 255.255.255.0 are supported", netip.AddrFrom4([4]byte(b)))
+	}
+	return length, nil
+}
+
+// netmask is the inverse of prefixLen.
+func netmask(f model.Family, length uint32) model.Netmask {
+	if f == model.IPv6 {
+		return model.Netmask(length)
+	}
+	return ^(^model.Netmask(0) >> length)
 }
 
 // toServer fills what the model says; owner, service and flags stay.

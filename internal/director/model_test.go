@@ -117,7 +117,7 @@ var (
 		if i := rapid.IntRange(0, 6).Draw(t, "service"); i > 0 {
 			key = model.AddrKey([]model.Protocol{model.TCP, model.UDP}[i%2], netip.MustParseAddrPort(nthVIP(i/2)))
 		}
-		return model.Service{Key: key, PrefixLen: 32,
+		return model.Service{Key: key, Netmask: model.FullMask(model.IPv4),
 			Scheduler: rapid.SampledFrom(slices.Sorted(maps.Keys(schedulers))).Draw(t, "scheduler"),
 			Flags:     rapid.SampledFrom([]model.ServiceFlags{0, model.SchedFlag1, model.SchedFlag2}).Draw(t, "flags")}
 	})

@@ -117,7 +117,7 @@ func checkNumbers(s model.Server) error {
 // subnet's broadcast address is not known to be one here.
 func singleHost(a netip.Addr) error {
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() && a.Is6() || a == broadcast {
+	if !a.IsValid() || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() && a.Is6() || a == broadcast {
 		return fmt.Errorf("%w: %s is not the address of a single host", model.ErrInvalid, a)
 	}
 	return nil

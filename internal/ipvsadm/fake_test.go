@@ -129,7 +129,7 @@ func (f *fakeTable) AddServer(k model.ServiceKey, s model.Server) error {
 		return model.ErrThresholdRange
 	case i >= 0:
 		return model.ErrServerExists
-	case s.Addr.IsUnspecified() || s.Addr.IsMulticast() || s.Addr.IsLinkLocalUnicast() ||
+	case s.Addr.Is4In6() || s.Addr.IsUnspecified() || s.Addr.IsMulticast() || s.Addr.IsLinkLocalUnicast() ||
 		s.Addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return model.ErrInvalid
 	}
