@@ -9,6 +9,12 @@
 #include "clock.h"
 
 #define RATE_INTERVAL (2 * NSEC_PER_SEC)
+
+/* A timer keeps its CPU from packets: it has so many beats in an interval, and
+ * with each does a part of the work. */
+#define RATE_BEATS 32
+#define RATE_BEAT (RATE_INTERVAL / RATE_BEATS)
+
 #define RATE_MAX_CPUS 1024
 
 struct rate_sum {
@@ -55,41 +61,49 @@ static __always_inline void rate_tick(struct rates *r, struct rate_sum *sum)
 	rate_move(&r->average.out_bytes, &r->last.out_bytes, sum->total.out_bytes, 4);
 }
 
-static long rate_tick_service(__u32 id, void *ctx)
+static long rate_tick_service(__u32 i, __u32 *beat)
 {
-	struct rate_sum sum = { .id = id };
-	struct rates *r = bpf_map_lookup_elem(&service_rates, &id);
+	struct rate_sum sum = { .id = i * RATE_BEATS + *beat };
+	struct rates *r = bpf_map_lookup_elem(&service_rates, &sum.id);
 
 	if (r)
 		rate_tick(r, &sum);
 	return 0;
 }
 
-static long rate_tick_server(__u32 id, void *ctx)
+static long rate_tick_server(__u32 i, __u32 *beat)
 {
-	struct rate_sum sum = { .id = id, .of_servers = 1 };
-	struct rates *r = bpf_map_lookup_elem(&server_rates, &id);
+	struct rate_sum sum = { .id = i * RATE_BEATS + *beat, .of_servers = 1 };
+	struct rates *r = bpf_map_lookup_elem(&server_rates, &sum.id);
 
 	if (r)
 		rate_tick(r, &sum);
 	return 0;
+}
+
+/* How many of n ids are the beat's: each RATE_BEATS-th. */
+static __always_inline __u32 rate_share(__u32 n, __u32 beat)
+{
+	return (n + RATE_BEATS - 1 - beat) / RATE_BEATS;
 }
 
 static int rate_timer(void *map, __u32 *key, struct clock *c)
 {
 	struct settings *set = get_settings();
+	__u32 beat = c->tick++ % RATE_BEATS;
 
 	if (set) {
-		bpf_loop(set->services, rate_tick_service, 0, 0);
-		bpf_loop(set->servers, rate_tick_server, 0, 0);
+		bpf_loop(rate_share(set->services, beat), rate_tick_service, &beat, 0);
+		bpf_loop(rate_share(set->servers, beat), rate_tick_server, &beat, 0);
 	}
-	bpf_timer_start(&c->timer, RATE_INTERVAL, 0);
+	/* The next beat is a full one: being late does not add up. */
+	bpf_timer_start(&c->timer, RATE_BEAT - bpf_ktime_get_ns() % RATE_BEAT, 0);
 	return 0;
 }
 
 static __always_inline int rate_start(void)
 {
-	return clock_start(CLOCK_ESTIMATOR, rate_timer, RATE_INTERVAL);
+	return clock_start(CLOCK_ESTIMATOR, rate_timer, RATE_BEAT);
 }
 
 #endif

@@ -39,6 +39,13 @@ type Director struct {
 	maps  bpfobj.LbMaps
 	progs bpfobj.LbPrograms
 	table *table // nil until an edit needs it; valid while the lock is held
+
+	staged   staged
+	batching bool
+	marked   bool // the kernel's table is marked as being edited
+	// interrupt, in tests, comes before each write and ends the edit there, as
+	// a kill would.
+	interrupt func() error
 }
 
 // ErrNotLoaded says that this network namespace has no director.
