@@ -11,9 +11,10 @@
 #define RATE_INTERVAL (2 * NSEC_PER_SEC)
 
 /* A timer keeps its CPU from packets: it has so many beats in an interval, and
- * with each does a part of the work. */
+ * the ids take turns with them by runs that lie together in memory. */
 #define RATE_BEATS 32
 #define RATE_BEAT (RATE_INTERVAL / RATE_BEATS)
+#define RATE_RUN 64
 
 #define RATE_MAX_CPUS 1024
 
@@ -61,9 +62,15 @@ static __always_inline void rate_tick(struct rates *r, struct rate_sum *sum)
 	rate_move(&r->average.out_bytes, &r->last.out_bytes, sum->total.out_bytes, 4);
 }
 
+/* The i-th id of a beat. */
+static __always_inline __u32 rate_id(__u32 i, __u32 beat)
+{
+	return (i / RATE_RUN * RATE_BEATS + beat) * RATE_RUN + i % RATE_RUN;
+}
+
 static long rate_tick_service(__u32 i, __u32 *beat)
 {
-	struct rate_sum sum = { .id = i * RATE_BEATS + *beat };
+	struct rate_sum sum = { .id = rate_id(i, *beat) };
 	struct rates *r = bpf_map_lookup_elem(&service_rates, &sum.id);
 
 	if (r)
@@ -73,7 +80,7 @@ static long rate_tick_service(__u32 i, __u32 *beat)
 
 static long rate_tick_server(__u32 i, __u32 *beat)
 {
-	struct rate_sum sum = { .id = i * RATE_BEATS + *beat, .of_servers = 1 };
+	struct rate_sum sum = { .id = rate_id(i, *beat), .of_servers = 1 };
 	struct rates *r = bpf_map_lookup_elem(&server_rates, &sum.id);
 
 	if (r)
@@ -81,10 +88,17 @@ static long rate_tick_server(__u32 i, __u32 *beat)
 	return 0;
 }
 
-/* How many of n ids are the beat's: each RATE_BEATS-th. */
+/* How many of n ids are the beat's; the last run may be a short one. */
 static __always_inline __u32 rate_share(__u32 n, __u32 beat)
 {
-	return (n + RATE_BEATS - 1 - beat) / RATE_BEATS;
+	__u32 whole = n / (RATE_RUN * RATE_BEATS);
+	__s32 rest = n % (RATE_RUN * RATE_BEATS) - beat * RATE_RUN;
+
+	if (rest < 0)
+		rest = 0;
+	if (rest > RATE_RUN)
+		rest = RATE_RUN;
+	return whole * RATE_RUN + rest;
 }
 
 static int rate_timer(void *map, __u32 *key, struct clock *c)
