@@ -40,6 +40,11 @@ func fromAddress4(w uint32) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
+// ntohl turns a word of an address into host order.
+func ntohl(w uint32) uint32 {
+	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, w))
+}
+
 // swapPort turns a port from host to network order, and back.
 func swapPort(p uint16) uint16 {
 	var b [2]byte

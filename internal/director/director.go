@@ -116,10 +116,11 @@ func (in instance) load(sizes Sizes) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("raise the memory lock limit: %w", err)
 	}
-	spec, err := bpfobj.LoadLb()
+	spec, err := compiled()
 	if err != nil {
-		return fmt.Errorf("read the compiled data plane: %w", err)
+		return err
 	}
+	spec = spec.Copy()
 	resize(spec, sizes)
 	var objs bpfobj.LbObjects
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {

@@ -5,14 +5,15 @@ package director
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
 
-// Services lists all services, as a rule the latest added first; their servers
-// in the order of Linux's list, the latest added first.
+// Services lists all services, and the servers of each, in the order of Linux's
+// lists.
 func (d *Director) Services() (all []model.ServiceStatus, err error) {
 	err = d.editNow(func(t *table) error {
 		services, err := d.serviceTally().read(t.ids.top)
@@ -42,16 +43,39 @@ func (d *Director) Services() (all []model.ServiceStatus, err error) {
 	return all, err
 }
 
-// keys are those of all services, the highest id first.
+// keys are those of all services in the order of Linux's hash tables: by
+// addresses and then by marks, the latest added, which as a rule has the
+// highest id, at the head of its bucket.
 func (t *table) keys() []bpfobj.LbServiceKey {
-	keys := make([]bpfobj.LbServiceKey, 0, len(t.services))
-	for key := range t.services {
-		keys = append(keys, key)
-	}
+	keys := slices.Collect(maps.Keys(t.services))
 	slices.SortFunc(keys, func(a, b bpfobj.LbServiceKey) int {
-		return cmp.Compare(t.services[b].Id, t.services[a].Id)
+		return cmp.Or(
+			cmp.Compare(min(a.Fwmark, 1), min(b.Fwmark, 1)),
+			cmp.Compare(bucket(a), bucket(b)),
+			cmp.Compare(t.services[b].Id, t.services[a].Id))
 	})
 	return keys
+}
+
+// bucketSalt is what Linux takes from an address in its memory, which is
+// another one in each network namespace: one for all makes listings repeat.
+const bucketSalt = 80
+
+// bucket is ip_vs_svc_hashkey and ip_vs_svc_fwm_hashkey, of 256 buckets.
+func bucket(k bpfobj.LbServiceKey) uint8 {
+	if k.Fwmark != 0 {
+		return bucketSalt ^ uint8(k.Fwmark)
+	}
+	words := k.Addr.Word[:]
+	if model.Family(k.Family) == model.IPv4 {
+		words = words[3:]
+	}
+	fold := uint32(bucketSalt) ^ uint32(k.Protocol)
+	for _, w := range words {
+		fold ^= ntohl(w)
+	}
+	port := swapPort(k.Port)
+	return uint8(fold) ^ uint8(port>>8) ^ uint8(port)
 }
 
 // serverStatuses are the servers by id, also those that are in no list, with
