@@ -12,8 +12,8 @@
 #include "types.h"
 
 #define MAX_SERVICES 16384
-#define MAX_SERVERS 32768
-#define MAX_SLOTS 131072
+#define MAX_SERVERS 131072
+#define MAX_SLOTS (4 * MAX_SERVERS)
 #define MAX_CONNS4 (1 << 20)
 #define MAX_CONNS6 (1 << 18)
 #define MAX_LOCALITIES 8192
@@ -245,7 +245,7 @@ struct {
 /* kernel: what beats in the background: the wheel (0), the estimator (1). */
 struct clock {
 	struct bpf_timer timer;
-	__u32 tick; /* the last one that the wheel has done */
+	__u32 tick; /* the last one that it has done */
 };
 
 enum clock_id { CLOCK_WHEEL, CLOCK_ESTIMATOR, CLOCKS };

@@ -9,6 +9,13 @@
 #include "clock.h"
 
 #define RATE_INTERVAL (2 * NSEC_PER_SEC)
+
+/* A timer keeps its CPU from packets: it has so many beats in an interval, and
+ * the ids take turns with them by runs that lie together in memory. */
+#define RATE_BEATS 32
+#define RATE_BEAT (RATE_INTERVAL / RATE_BEATS)
+#define RATE_RUN 64
+
 #define RATE_MAX_CPUS 1024
 
 struct rate_sum {
@@ -55,41 +62,62 @@ static __always_inline void rate_tick(struct rates *r, struct rate_sum *sum)
 	rate_move(&r->average.out_bytes, &r->last.out_bytes, sum->total.out_bytes, 4);
 }
 
-static long rate_tick_service(__u32 id, void *ctx)
+/* The i-th id of a beat. */
+static __always_inline __u32 rate_id(__u32 i, __u32 beat)
 {
-	struct rate_sum sum = { .id = id };
-	struct rates *r = bpf_map_lookup_elem(&service_rates, &id);
+	return (i / RATE_RUN * RATE_BEATS + beat) * RATE_RUN + i % RATE_RUN;
+}
+
+static long rate_tick_service(__u32 i, __u32 *beat)
+{
+	struct rate_sum sum = { .id = rate_id(i, *beat) };
+	struct rates *r = bpf_map_lookup_elem(&service_rates, &sum.id);
 
 	if (r)
 		rate_tick(r, &sum);
 	return 0;
 }
 
-static long rate_tick_server(__u32 id, void *ctx)
+static long rate_tick_server(__u32 i, __u32 *beat)
 {
-	struct rate_sum sum = { .id = id, .of_servers = 1 };
-	struct rates *r = bpf_map_lookup_elem(&server_rates, &id);
+	struct rate_sum sum = { .id = rate_id(i, *beat), .of_servers = 1 };
+	struct rates *r = bpf_map_lookup_elem(&server_rates, &sum.id);
 
 	if (r)
 		rate_tick(r, &sum);
 	return 0;
+}
+
+/* How many of n ids are the beat's; the last run may be a short one. */
+static __always_inline __u32 rate_share(__u32 n, __u32 beat)
+{
+	__u32 whole = n / (RATE_RUN * RATE_BEATS);
+	__s32 rest = n % (RATE_RUN * RATE_BEATS) - beat * RATE_RUN;
+
+	if (rest < 0)
+		rest = 0;
+	if (rest > RATE_RUN)
+		rest = RATE_RUN;
+	return whole * RATE_RUN + rest;
 }
 
 static int rate_timer(void *map, __u32 *key, struct clock *c)
 {
 	struct settings *set = get_settings();
+	__u32 beat = c->tick++ % RATE_BEATS;
 
 	if (set) {
-		bpf_loop(set->services, rate_tick_service, 0, 0);
-		bpf_loop(set->servers, rate_tick_server, 0, 0);
+		bpf_loop(rate_share(set->services, beat), rate_tick_service, &beat, 0);
+		bpf_loop(rate_share(set->servers, beat), rate_tick_server, &beat, 0);
 	}
-	bpf_timer_start(&c->timer, RATE_INTERVAL, 0);
+	/* The next beat is a full one: being late does not add up. */
+	bpf_timer_start(&c->timer, RATE_BEAT - bpf_ktime_get_ns() % RATE_BEAT, 0);
 	return 0;
 }
 
 static __always_inline int rate_start(void)
 {
-	return clock_start(CLOCK_ESTIMATOR, rate_timer, RATE_INTERVAL);
+	return clock_start(CLOCK_ESTIMATOR, rate_timer, RATE_BEAT);
 }
 
 #endif

@@ -279,6 +279,7 @@ struct settings {
 	__u32 ftps;       /* services of the FTP port: they take others too */
 	__u32 in_use;     /* all services: without any, nothing is followed */
 	__u32 mark_rules; /* rules in the marks table */
+	__u32 editing;    /* a command is at work, or was killed at it */
 	/* Linux's net.ipv4.vs.*, by their names there */
 	__u32 conn_reuse_mode;
 	__u32 expire_nodest_conn;
@@ -343,9 +344,10 @@ struct mark_key {
 enum change_event {
 	CHANGE_INIT = 1, /* the scheduler was chosen for the service */
 	CHANGE_DONE,     /* the service went or got another scheduler */
-	CHANGE_ADD,      /* a server came, at the list's head */
+	CHANGE_ADD,      /* the servers from `position` on came, one by one */
 	CHANGE_DELETE,   /* the server at `position` is gone */
 	CHANGE_UPDATE,   /* a server's weight changed */
+	CHANGE_UNKNOWN,  /* whatever: a command was killed before it told */
 	CHANGE_REOPEN,   /* the server with id `position` is not overloaded */
 };
 
@@ -353,7 +355,7 @@ enum change_event {
 struct change {
 	struct service service; /* after the change */
 	enum change_event event;
-	__u32 position; /* CHANGE_DELETE: in order of addition, before */
+	__u32 position; /* in order of addition; CHANGE_DELETE: before it */
 };
 
 /* Why a packet was not simply forwarded. Names are read from BTF: the word

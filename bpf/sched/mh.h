@@ -20,6 +20,10 @@
 
 #define MH_WEIGHT_BITS 6
 
+/* Entries looked at in one step: fewer steps are quicker, the verifier wants
+ * an end. */
+#define MH_TRIES 32
+
 static __always_inline __u64 mh_rotate(__u64 v, __u32 by)
 {
 	return v << by | v >> (64 - by);
@@ -145,24 +149,32 @@ static long mh_permute(__u32 position, struct mh_fill *fill)
 	return 0;
 }
 
-/* One step: a server without turns is passed over, a taken entry makes the
+/* One step: a server without turns is passed over, taken entries make the
  * server step on, a free one is filled. */
 static long mh_step(__u32 i, struct mh_fill *fill)
 {
 	struct maglev_turn *t = bpf_map_lookup_elem(&maglev_turns, &fill->position);
-	__u32 at;
+	__u32 at, skip, try;
 
 	if (!t)
 		return 1;
 	if (t->turns) {
 		at = t->next;
+		skip = t->skip;
+		for (try = 0; try < MH_TRIES; try++) {
+			if (at >= MAGLEV_SIZE)
+				return 1;
+			if (fill->table->server[at] == NO_SERVER)
+				break;
+			at += skip;
+			if (at >= MAGLEV_SIZE)
+				at -= MAGLEV_SIZE;
+		}
+		t->next = at;
 		if (at >= MAGLEV_SIZE)
 			return 1;
-		if (fill->table->server[at] != NO_SERVER) {
-			at += t->skip;
-			t->next = at >= MAGLEV_SIZE ? at - MAGLEV_SIZE : at;
+		if (try == MH_TRIES)
 			return 0;
-		}
 		fill->table->server[at] = server_id_at(fill->first, fill->position);
 		if (++fill->filled == MAGLEV_SIZE)
 			return 1;

@@ -106,26 +106,49 @@ static __noinline __u32 wrr_pick(struct pick *p)
 	return w.id;
 }
 
+/* What a change makes of the current weight. */
+struct wrr_change {
+	struct weights weights; /* of the servers seen so far */
+	__u32 from;             /* from this position on each is a change */
+	__u32 max;
+	__u32 step;
+	__u32 weight;
+};
+
+static __always_inline void wrr_adjust(struct wrr_change *w)
+{
+	w->step = w->weights.step ? w->weights.step : 1;
+	w->max = w->weights.max - (w->step - 1);
+	if (w->weight > w->max || !w->weight)
+		w->weight = w->max;
+	else if (w->step > 1)
+		w->weight = w->weight / w->step * w->step + 1;
+}
+
+static long wrr_weigh(__u32 position, struct wrr_change *w)
+{
+	weigh(position, &w->weights);
+	if (position >= w->from)
+		wrr_adjust(w);
+	return 0;
+}
+
 static __noinline void wrr_changed(struct change *c)
 {
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &c->service.id);
-	struct weights w = { .first = c->service.first };
-	__u32 weight;
+	struct wrr_change w = { .weights.first = c->service.first };
 
 	if (!state || c->event == CHANGE_DONE)
 		return;
-	bpf_loop(c->service.count, weigh, &w, 0);
-	if (!w.step)
-		w.step = 1;
-	w.max -= w.step - 1;
-	weight = c->event == CHANGE_INIT ? 0 : state->cursor >> 32;
-	if (weight > w.max || !weight)
-		weight = w.max;
-	else if (w.step > 1)
-		weight = weight / w.step * w.step + 1;
+	/* Servers that came together count as if each had come alone. */
+	w.from = c->event == CHANGE_ADD ? c->position : c->service.count - 1;
+	w.weight = c->event == CHANGE_INIT ? 0 : state->cursor >> 32;
+	bpf_loop(c->service.count, wrr_weigh, &w, 0);
+	if (!c->service.count)
+		wrr_adjust(&w);
 	state->max_weight = w.max;
 	state->step = w.step;
-	state->cursor = LIST_HEAD | (__u64)weight << 32;
+	state->cursor = LIST_HEAD | (__u64)w.weight << 32;
 }
 
 #endif

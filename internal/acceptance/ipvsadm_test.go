@@ -10,10 +10,11 @@ import (
 )
 
 // The transcripts of the thesis's set-up scripts and of everyday use come out
-// as Linux's, here with the tables in the kernel.
+// as Linux's, here with the tables in the kernel and a process for each line.
+// The package of the command line plays all of them on such tables.
 func TestTranscripts(t *testing.T) {
 	needRoot(t)
-	for _, name := range []string{"thesis", "basics"} {
+	for _, name := range []string{"thesis", "basics", "restore", "services"} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := os.ReadFile(filepath.Join("..", "ipvsadm", "testdata", name+".json"))
 			if err != nil {

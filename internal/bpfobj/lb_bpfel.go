@@ -39,12 +39,13 @@ type LbChange struct {
 type LbChangeEvent uint32
 
 const (
-	LbChangeEventCHANGE_INIT   LbChangeEvent = 1
-	LbChangeEventCHANGE_DONE   LbChangeEvent = 2
-	LbChangeEventCHANGE_ADD    LbChangeEvent = 3
-	LbChangeEventCHANGE_DELETE LbChangeEvent = 4
-	LbChangeEventCHANGE_UPDATE LbChangeEvent = 5
-	LbChangeEventCHANGE_REOPEN LbChangeEvent = 6
+	LbChangeEventCHANGE_INIT    LbChangeEvent = 1
+	LbChangeEventCHANGE_DONE    LbChangeEvent = 2
+	LbChangeEventCHANGE_ADD     LbChangeEvent = 3
+	LbChangeEventCHANGE_DELETE  LbChangeEvent = 4
+	LbChangeEventCHANGE_UPDATE  LbChangeEvent = 5
+	LbChangeEventCHANGE_UNKNOWN LbChangeEvent = 6
+	LbChangeEventCHANGE_REOPEN  LbChangeEvent = 7
 )
 
 type LbConn struct {
@@ -324,11 +325,13 @@ type LbSettings struct {
 	Ftps                    uint32
 	InUse                   uint32
 	MarkRules               uint32
+	Editing                 uint32
 	ConnReuseMode           uint32
 	ExpireNodestConn        uint32
 	ExpireQuiescentTemplate uint32
 	SloppyTcp               uint32
 	SloppySctp              uint32
+	_                       [4]byte
 }
 
 type LbTemplateKind uint32

@@ -14,8 +14,9 @@ import (
 // table is a director as ipvsadm wants it.
 type table struct{ *director.Director }
 
-// Batch needs no more than the lock that an open director holds.
-func (t table) Batch(edit func(ipvsadm.Table) error) error { return edit(t) }
+func (t table) Batch(edit func(ipvsadm.Table) error) error {
+	return t.Director.Batch(func() error { return edit(t) })
+}
 
 func runIpvsadm(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var open *director.Director

@@ -128,4 +128,6 @@ func administer(args []string, stdout, stderr *bytes.Buffer) int {
 
 type table struct{ *director.Director }
 
-func (t table) Batch(edit func(ipvsadm.Table) error) error { return edit(t) }
+func (t table) Batch(edit func(ipvsadm.Table) error) error {
+	return t.Director.Batch(func() error { return edit(t) })
+}

@@ -136,9 +136,9 @@ func TestEditsUnderTraffic(t *testing.T) {
 	edits.Wait()
 	r.must(append(errs, failed)...)
 	var active, inactive uint32
-	for id := range uint32(len(r.Director.table.servers)) {
-		st, err := r.serverStatus(id)
-		r.must(err)
+	statuses, err := r.serverStatuses()
+	r.must(err)
+	for _, st := range statuses {
 		active += st.Active
 		inactive += st.Inactive
 	}

@@ -5,7 +5,6 @@ package director
 import (
 	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"time"
 
@@ -56,23 +55,26 @@ func fromFlow4(k bpfobj.LbFlow4) bpfobj.LbFlow {
 	}
 }
 
-// toNetmask turns a prefix's length into what struct service has: IPv4's mask
-// in network order, IPv6's length as it is.
-func toNetmask(bits int, f model.Family) uint32 {
+// toNetmask is a netmask as struct service has it: IPv4's in network order,
+// IPv6's prefix length as it is.
+func toNetmask(m model.Netmask, f model.Family) uint32 {
 	if f == model.IPv6 {
-		return uint32(bits)
+		return uint32(m)
 	}
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], ^uint32(0)<<(32-bits))
-	return binary.NativeEndian.Uint32(b[:])
+	return ntohl(uint32(m))
 }
 
 // fromNetmask takes it back.
-func fromNetmask(mask uint32, f model.Family) int {
+func fromNetmask(m uint32, f model.Family) model.Netmask {
 	if f == model.IPv6 {
-		return int(mask)
+		return model.Netmask(m)
 	}
-	return bits.OnesCount32(mask)
+	return model.Netmask(ntohl(m))
+}
+
+// ntohl turns a word of an address from network into host order, and back.
+func ntohl(w uint32) uint32 {
+	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, w))
 }
 
 // swapPort turns a port from host to network order, and back.
@@ -93,10 +95,15 @@ func toKey(k model.ServiceKey) bpfobj.LbServiceKey {
 }
 
 func fromKey(k bpfobj.LbServiceKey) model.ServiceKey {
+	family := model.Family(k.Family)
 	if k.Fwmark != 0 {
-		return model.MarkKey(k.Fwmark, model.Family(k.Family))
+		return model.MarkKey(k.Fwmark, family)
 	}
-	return model.AddrKey(model.Protocol(k.Protocol), netip.AddrPortFrom(fromAddress(k.Addr), swapPort(k.Port)))
+	addr := fromAddress(k.Addr)
+	if family == model.IPv6 { // even of a service at ::ffff:a.b.c.d
+		addr = netip.AddrFrom16(addr.As16())
+	}
+	return model.AddrKey(model.Protocol(k.Protocol), netip.AddrPortFrom(addr, swapPort(k.Port)))
 }
 
 // toService fills what the model says; id and the list's place stay.
@@ -108,7 +115,7 @@ func toService(s model.Service, into *bpfobj.LbService) error {
 	into.Scheduler = n
 	into.Flags = uint32(s.Flags)
 	into.Timeout = uint32(s.Timeout / time.Second)
-	into.Netmask = toNetmask(s.PrefixLen, s.Key.Family)
+	into.Netmask = toNetmask(s.Netmask, s.Key.Family)
 	into.Fwmark = s.Key.Mark
 	into.Port = swapPort(s.Key.Port)
 	into.Template = templateKind(s)
@@ -138,7 +145,7 @@ func fromService(k bpfobj.LbServiceKey, s bpfobj.LbService) model.Service {
 		Scheduler: schedulerName(s.Scheduler),
 		Flags:     model.ServiceFlags(s.Flags),
 		Timeout:   time.Duration(s.Timeout) * time.Second,
-		PrefixLen: fromNetmask(s.Netmask, model.Family(k.Family)),
+		Netmask:   fromNetmask(s.Netmask, model.Family(k.Family)),
 	}
 }
 

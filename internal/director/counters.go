@@ -3,7 +3,9 @@
 package director
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -11,116 +13,165 @@ import (
 	"imbang/internal/model"
 )
 
-// total sums a counter over the CPUs.
-func total(m *ebpf.Map, id uint32) (bpfobj.LbCounters, error) {
-	var perCPU []bpfobj.LbCounters
-	var sum bpfobj.LbCounters
-	if err := m.Lookup(id, &perCPU); err != nil {
-		return sum, fmt.Errorf("read counters: %w", err)
+// tally is what is counted of services or of servers, by id.
+type tally struct {
+	counters, zeros, rates *ebpf.Map
+}
+
+func (d *Director) serviceTally() tally {
+	return tally{d.maps.ServiceCounters, d.maps.ServiceZeros, d.maps.ServiceRates}
+}
+
+func (d *Director) serverTally() tally {
+	return tally{d.maps.ServerCounters, d.maps.ServerZeros, d.maps.ServerRates}
+}
+
+// counterBatch is how many counters one system call reads: each has as many
+// values as there are CPUs.
+const counterBatch = 4096
+
+// totals sums the counters of the first n ids over the CPUs.
+func (c tally) totals(n uint32) ([]bpfobj.LbCounters, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
 	}
+	sums := make([]bpfobj.LbCounters, 0, n)
+	size := min(n, counterBatch)
+	keys, perCPU := make([]uint32, size), make([]bpfobj.LbCounters, int(size)*cpus)
+	var cursor ebpf.MapBatchCursor
+	for uint32(len(sums)) < n {
+		got, err := c.counters.BatchLookup(&cursor, keys, perCPU, nil)
+		for i := range min(got, int(n)-len(sums)) {
+			sums = append(sums, sum(perCPU[i*cpus:(i+1)*cpus]))
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			break // that was the last batch
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read counters: %w", err)
+		}
+	}
+	return sums, nil
+}
+
+func sum(perCPU []bpfobj.LbCounters) (total bpfobj.LbCounters) {
 	for _, c := range perCPU {
-		sum.Conns += c.Conns
-		sum.InPackets += c.InPackets
-		sum.InBytes += c.InBytes
-		sum.OutPackets += c.OutPackets
-		sum.OutBytes += c.OutBytes
+		total.Conns += c.Conns
+		total.InPackets += c.InPackets
+		total.InBytes += c.InBytes
+		total.OutPackets += c.OutPackets
+		total.OutBytes += c.OutBytes
 	}
-	return sum, nil
+	return total
 }
 
-// counted reads what an id counted since its zeroing, and its rates.
-func (d *Director) counted(id uint32, counters, zeros, rates *ebpf.Map) (model.Stats, model.Rates, error) {
-	now, err := total(counters, id)
+// counted is what an id counted since its zeroing, and its rates.
+type counted struct {
+	model.Stats
+	model.Rates
+}
+
+// read reads the first n ids.
+func (c tally) read(n uint32) ([]counted, error) {
+	now, err := c.totals(n)
 	if err != nil {
-		return model.Stats{}, model.Rates{}, err
+		return nil, err
 	}
-	var base bpfobj.LbCounters
-	if err := zeros.Lookup(id, &base); err != nil {
-		return model.Stats{}, model.Rates{}, fmt.Errorf("read counters: %w", err)
+	zeros, err := lookupAll[bpfobj.LbCounters](c.zeros, n)
+	if err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
 	}
-	var r bpfobj.LbRates
-	if err := rates.Lookup(id, &r); err != nil {
-		return model.Stats{}, model.Rates{}, fmt.Errorf("read rates: %w", err)
+	rates, err := lookupAll[bpfobj.LbRates](c.rates, n)
+	if err != nil {
+		return nil, fmt.Errorf("read rates: %w", err)
 	}
-	return fromCounters(now).Sub(fromCounters(base)), fromRates(r), nil
+	all := make([]counted, n)
+	for id := range all {
+		all[id] = counted{fromCounters(now[id]).Sub(fromCounters(zeros[id])), fromRates(rates[id])}
+	}
+	return all, nil
 }
 
-// zero makes what an id counted so far its base. The kernel's counters are
+// zero makes what ids counted so far their base. The kernel's counters are
 // never written: a packet may be adding to them. The rates start again.
-func zero(id uint32, counters, zeros, rates *ebpf.Map) error {
-	now, err := total(counters, id)
-	if err != nil {
+func (c tally) zero(ids []uint32) error {
+	totals := make([]bpfobj.LbCounters, len(ids))
+	rates := make([]bpfobj.LbRates, len(ids))
+	if err := c.lookup(ids, totals); err != nil {
 		return err
 	}
-	if err := zeros.Put(id, now); err != nil {
-		return fmt.Errorf("zero counters: %w", err)
+	for i, now := range totals {
+		rates[i].Last = now
 	}
-	if err := rates.Put(id, bpfobj.LbRates{Last: now}); err != nil {
-		return fmt.Errorf("zero rates: %w", err)
+	if err := putAll("zeros of counters", c.zeros, ids, totals); err != nil {
+		return err
+	}
+	return putAll("zeros of rates", c.rates, ids, rates)
+}
+
+// lookup reads the totals of ids, of many with one look at all.
+func (c tally) lookup(ids []uint32, into []bpfobj.LbCounters) error {
+	const few = 64
+	if len(ids) > few {
+		all, err := c.totals(slices.Max(ids) + 1)
+		if err != nil {
+			return err
+		}
+		for i, id := range ids {
+			into[i] = all[id]
+		}
+		return nil
+	}
+	var perCPU []bpfobj.LbCounters
+	for i, id := range ids {
+		if err := c.counters.Lookup(id, &perCPU); err != nil {
+			return fmt.Errorf("read counters: %w", err)
+		}
+		into[i] = sum(perCPU)
 	}
 	return nil
 }
 
-func (d *Director) zeroService(id uint32) error {
-	return zero(id, d.maps.ServiceCounters, d.maps.ServiceZeros, d.maps.ServiceRates)
+func (d *Director) zeroServices(ids []uint32) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := d.writing(); err != nil {
+		return err
+	}
+	return d.serviceTally().zero(ids)
 }
 
-func (d *Director) zeroServer(id uint32) error {
-	return zero(id, d.maps.ServerCounters, d.maps.ServerZeros, d.maps.ServerRates)
+func (d *Director) zeroServers(ids []uint32) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := d.writing(); err != nil {
+		return err
+	}
+	return d.serverTally().zero(ids)
 }
 
 // Zero clears the counters of a service and its servers; nil means all.
 func (d *Director) Zero(k *model.ServiceKey) error {
-	t, err := d.load()
-	if err != nil {
-		return err
-	}
-	if k != nil {
-		_, svc, err := t.service(*k)
-		if err != nil {
+	return d.editNow(func(t *table) error {
+		var services, servers []uint32
+		if k != nil {
+			_, svc, err := t.service(*k)
+			if err != nil {
+				return err
+			}
+			services, servers = []uint32{svc.Id}, t.order[svc.Id]
+		} else {
+			for _, svc := range t.services {
+				services = append(services, svc.Id)
+				servers = append(servers, t.order[svc.Id]...)
+			}
+		}
+		if err := d.zeroServices(services); err != nil {
 			return err
 		}
-		return d.zeroWithServers(svc.Id)
-	}
-	for _, svc := range t.services {
-		if err := d.zeroWithServers(svc.Id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (d *Director) zeroWithServers(service uint32) error {
-	if err := d.zeroService(service); err != nil {
-		return err
-	}
-	for _, id := range d.table.order[service] {
-		if err := d.zeroServer(id); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// serverStatus reads a server with its connections and counters.
-func (d *Director) serverStatus(id uint32) (model.ServerStatus, error) {
-	st := model.ServerStatus{Server: fromServer(d.table.servers[id])}
-	var l bpfobj.LbLoad
-	if err := d.maps.Loads.Lookup(id, &l); err != nil {
-		return st, fmt.Errorf("read the servers' connections: %w", err)
-	}
-	st.Active, st.Inactive, st.Persistent = l.Active, l.Inactive, l.Persistent
-	var err error
-	st.Stats, st.Rates, err = d.counted(id, d.maps.ServerCounters, d.maps.ServerZeros, d.maps.ServerRates)
-	return st, err
-}
-
-// clearOverload reopens a server for connections. It is a field of a value
-// that packets count in, so the kernel writes it.
-func (d *Director) clearOverload(id uint32) error {
-	change := bpfobj.LbChange{Event: bpfobj.LbChangeEventCHANGE_REOPEN, Position: id}
-	if _, err := d.progs.TableChanged.Run(&ebpf.RunOptions{Context: &change}); err != nil {
-		return fmt.Errorf("reopen a server: %w", err)
-	}
-	return nil
+		return d.zeroServers(servers)
+	})
 }

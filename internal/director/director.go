@@ -39,6 +39,13 @@ type Director struct {
 	maps  bpfobj.LbMaps
 	progs bpfobj.LbPrograms
 	table *table // nil until an edit needs it; valid while the lock is held
+
+	staged   staged
+	batching bool
+	marked   bool // the kernel's table is marked as being edited
+	// interrupt, in tests, comes before each write and ends the edit there, as
+	// a kill would.
+	interrupt func() error
 }
 
 // ErrNotLoaded says that this network namespace has no director.
@@ -109,10 +116,11 @@ func (in instance) load(sizes Sizes) error {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("raise the memory lock limit: %w", err)
 	}
-	spec, err := bpfobj.LoadLb()
+	spec, err := compiled()
 	if err != nil {
-		return fmt.Errorf("read the compiled data plane: %w", err)
+		return err
 	}
+	spec = spec.Copy()
 	resize(spec, sizes)
 	var objs bpfobj.LbObjects
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {

@@ -56,16 +56,18 @@ func TestListing(t *testing.T) {
 	r := newRig(t, small)
 	full := service(model.UDP, "10.20.0.3:53", "sh")
 	full.Flags = model.Persistent | model.SchedFlag1 | model.SchedFlag2
-	full.Timeout, full.PrefixLen = 360*time.Second, 24
+	full.Timeout, full.Netmask = 360*time.Second, 0xffffff00
 	six := service(model.TCP, "[fd00:20::1]:80", "wlc")
-	six.PrefixLen = 128
+	six.Netmask = 128
 	tunnel := model.Server{Addr: serverAddr(1), Port: 53, Forward: model.Tunnel, Weight: 65535, Upper: 9, Lower: 3,
 		TunnelType: model.GUE, TunnelPort: 6080, TunnelFlags: model.TunnelCsum}
 	want := map[model.ServiceKey]model.ServiceStatus{}
+	mapped := service(model.TCP, "[::ffff:10.20.0.1]:80", "rr") // not the IPv4 address's
+	mapped.Netmask = 128
 	for _, s := range []model.Service{
-		full, six, tcpService(vip, "wlc"), tcpService("10.20.0.1:0", "rr"),
-		{Key: model.MarkKey(1<<31, model.IPv4), Scheduler: "mh", PrefixLen: 32},
-		{Key: model.MarkKey(1, model.IPv6), Scheduler: "lc", PrefixLen: 128},
+		full, six, mapped, tcpService(vip, "wlc"), tcpService("10.20.0.1:0", "rr"),
+		{Key: model.MarkKey(1<<31, model.IPv4), Scheduler: "mh", Netmask: model.FullMask(model.IPv4)},
+		{Key: model.MarkKey(1, model.IPv6), Scheduler: "lc", Netmask: 128},
 	} {
 		r.must(r.AddService(s), r.AddServer(s.Key, tunnel), r.AddServer(s.Key, realServer(0, 0)))
 		want[s.Key] = model.ServiceStatus{Service: s, Servers: []model.ServerStatus{{Server: realServer(0, 0)}, {Server: tunnel}}}
@@ -78,7 +80,7 @@ func TestListing(t *testing.T) {
 		t.Errorf("another handle (-want +got):\n%s", diff)
 	}
 	changed := full
-	changed.Scheduler, changed.Flags, changed.Timeout, changed.PrefixLen = "wrr", model.OnePacket, 0, 32
+	changed.Scheduler, changed.Flags, changed.Timeout, changed.Netmask = "wrr", model.OnePacket, 0, model.FullMask(model.IPv4)
 	r.must(r.EditService(changed))
 	if got := r.status(full.Key); !cmp.Equal(got.Service, changed, ignoreTraffic) || len(got.Servers) != 2 {
 		t.Errorf("edited to %v", got)
@@ -90,6 +92,32 @@ func TestListing(t *testing.T) {
 	r.reopen()
 	if got := r.status(full.Key).Servers[1].Server; !cmp.Equal(got, edited, ignoreTraffic) {
 		t.Errorf("server edited to %v", got)
+	}
+}
+
+// The data plane knows prefixes only: where a mask with holes would count, it
+// is refused, after what Linux refuses.
+func TestHoleyNetmask(t *testing.T) {
+	r := newRig(t, small)
+	holes := persistent(tcpService(vip, "rr"))
+	holes.Netmask = 0xff00ff00
+	const want = "service 10.20.0.1:80/tcp: netmask 255.0.255.0: only prefixes such as 255.255.255.0 are supported"
+	for range 2 { // the first one added nothing
+		if err := r.AddService(holes); err == nil || err.Error() != want {
+			t.Errorf("added: %v", err)
+		}
+	}
+	if err := r.EditService(holes); !errors.Is(err, model.ErrNoService) {
+		t.Errorf("edited what is not there: %v", err)
+	}
+	unused := holes
+	unused.Flags = 0
+	r.must(r.AddService(unused))
+	if err := r.AddService(holes); !errors.Is(err, model.ErrServiceExists) {
+		t.Errorf("added again: %v", err)
+	}
+	if err := r.EditService(holes); err == nil || err.Error() != want {
+		t.Errorf("edited: %v", err)
 	}
 }
 
@@ -139,7 +167,7 @@ func TestListsGrow(t *testing.T) {
 		}
 	}
 	for _, k := range []model.ServiceKey{keys[1], keys[4], keys[5]} {
-		r.must(r.DeleteService(k), r.AddService(model.Service{Key: k, Scheduler: "lc", PrefixLen: 32}))
+		r.must(r.DeleteService(k), r.AddService(model.Service{Key: k, Scheduler: "lc", Netmask: model.FullMask(model.IPv4)}))
 		for n := range servers {
 			r.must(r.AddServer(k, realServer(n, int32(n))))
 		}

@@ -190,7 +190,7 @@ func TestNoWayToServer(t *testing.T) {
 // A firewall mark comes with the packet, or from a rule for its destination.
 func TestMarks(t *testing.T) {
 	r := newRig(t, small)
-	marked := model.Service{Key: model.MarkKey(7, model.IPv4), Scheduler: "rr", PrefixLen: 32}
+	marked := model.Service{Key: model.MarkKey(7, model.IPv4), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)}
 	r.addService(marked, 1)
 	r.must(r.Mark(MarkRule{netip.MustParsePrefix("10.30.0.0/24"), 7}),
 		r.Mark(MarkRule{netip.MustParsePrefix("10.30.0.9/32"), 9}))
@@ -226,7 +226,7 @@ func TestServiceOrder(t *testing.T) {
 	r := newRig(t, small)
 	for i, s := range []model.Service{
 		persistent(tcpService("10.20.0.1:0", "rr")), tcpService(vip, "rr"),
-		{Key: model.MarkKey(7, model.IPv4), Scheduler: "rr", PrefixLen: 32},
+		{Key: model.MarkKey(7, model.IPv4), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)},
 	} {
 		r.must(r.AddService(s), r.AddServer(s.Key, realServer(i, 1)))
 	}
@@ -261,6 +261,6 @@ func TestRouteChangesMidway(t *testing.T) {
 // persistent makes a service keep its clients for a minute.
 func persistent(s model.Service) model.Service {
 	s.Flags |= model.Persistent
-	s.Timeout, s.PrefixLen = time.Minute, 32
+	s.Timeout, s.Netmask = time.Minute, model.FullMask(model.IPv4)
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"runtime"
 	"strconv"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -248,14 +249,23 @@ func pinnables(maps *bpfobj.LbMaps, progs *bpfobj.LbPrograms) map[string]pinnabl
 	return all
 }
 
+// compiled is the data plane as it is compiled in; nobody changes it.
+var compiled = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
+	spec, err := bpfobj.LoadLb()
+	if err != nil {
+		return nil, fmt.Errorf("read the compiled data plane: %w", err)
+	}
+	return spec, nil
+})
+
 // open gets hold of the pinned objects.
 func (in instance) open() (*Director, error) {
 	if _, err := os.Stat(in.dir()); errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNotLoaded
 	}
-	spec, err := bpfobj.LoadLb()
+	spec, err := compiled()
 	if err != nil {
-		return nil, fmt.Errorf("read the compiled data plane: %w", err)
+		return nil, err
 	}
 	d := &Director{dir: in.dir()}
 	maps := reflect.ValueOf(&d.maps).Elem()

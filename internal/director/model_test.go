@@ -117,7 +117,7 @@ var (
 		if i := rapid.IntRange(0, 6).Draw(t, "service"); i > 0 {
 			key = model.AddrKey([]model.Protocol{model.TCP, model.UDP}[i%2], netip.MustParseAddrPort(nthVIP(i/2)))
 		}
-		return model.Service{Key: key, PrefixLen: 32,
+		return model.Service{Key: key, Netmask: model.FullMask(model.IPv4),
 			Scheduler: rapid.SampledFrom(slices.Sorted(maps.Keys(schedulers))).Draw(t, "scheduler"),
 			Flags:     rapid.SampledFrom([]model.ServiceFlags{0, model.SchedFlag1, model.SchedFlag2}).Draw(t, "flags")}
 	})
@@ -142,8 +142,7 @@ func TestTableIsTheModel(t *testing.T) {
 				t.Fatalf("the director says %v, the model %v", got, want)
 			}
 		}
-		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { r.compare(t, m) },
+		edits := map[string]func(*rapid.T){
 			"add service": func(t *rapid.T) {
 				s := anyService.Draw(t, "service")
 				same(r.AddService(s), m.addService(s))
@@ -174,8 +173,24 @@ func TestTableIsTheModel(t *testing.T) {
 				k, s := anyService.Draw(t, "service").Key, anyServer.Draw(t, "server")
 				same(r.DeleteServer(k, s.AddrPort()), m.deleteServer(k, s.AddrPort()))
 			},
-			"forget": func(*rapid.T) { r.Director.table = nil },
-		})
+			"list": func(t *rapid.T) {
+				if diff := cmp.Diff(m.listing(), r.listing(), ignoreTraffic); diff != "" {
+					t.Fatalf("listing (-model +director):\n%s", diff)
+				}
+			},
+		}
+		actions := maps.Clone(edits)
+		actions[""] = func(t *rapid.T) { r.compare(t, m) }
+		actions["forget"] = func(*rapid.T) { r.Director.table = nil }
+		actions["batch"] = func(t *rapid.T) {
+			r.must(r.Batch(func() error {
+				for range rapid.IntRange(1, 9).Draw(t, "edits") {
+					edits[rapid.SampledFrom(slices.Sorted(maps.Keys(edits))).Draw(t, "edit")](t)
+				}
+				return nil
+			}))
+		}
+		t.Repeat(actions)
 	})
 }
 

@@ -160,7 +160,7 @@ func tcpService(addr, scheduler string) model.Service {
 }
 
 func service(p model.Protocol, addr, scheduler string) model.Service {
-	return model.Service{Key: model.AddrKey(p, netip.MustParseAddrPort(addr)), Scheduler: scheduler, PrefixLen: 32}
+	return model.Service{Key: model.AddrKey(p, netip.MustParseAddrPort(addr)), Scheduler: scheduler, Netmask: model.FullMask(model.IPv4)}
 }
 
 // realServer is the i-th server, on port 8080.

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -17,89 +20,91 @@ const noService = ^uint32(0)
 // AddServer puts a real server at the head of a service's list. One that was
 // deleted and still has connections comes back with them and its counters.
 func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
-	t, err := d.load()
-	if err != nil {
-		return err
-	}
-	key, svc, err := t.service(k)
-	if err != nil {
-		return err
-	}
-	want := bpfobj.LbServer{Owner: key}
-	toServer(s, &want)
-	name := fmt.Sprintf("service %s: server %s", k, s.AddrPort())
-	if err := checkNumbers(s); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
+	return d.edit(func(t *table) error {
+		key, svc, err := t.service(k)
+		if err != nil {
+			return err
+		}
+		want := bpfobj.LbServer{
+			Owner: key, Service: svc.Id, LastWeight: s.Weight,
+			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE,
+		}
+		toServer(s, &want)
+		if err := d.addServer(key, svc, want, s); err != nil {
+			return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
+		}
+		return nil
+	})
+}
+
+func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, want bpfobj.LbServer, s model.Server) error {
 	// The checks come in Linux's order: scripts see which error is first.
+	if err := checkNumbers(s); err != nil {
+		return err
+	}
+	t := d.table
 	id, known := t.index[keyOf(want)]
 	if known && available(t.servers[id]) {
-		return fmt.Errorf("%s: %w", name, model.ErrServerExists)
+		return model.ErrServerExists
 	}
 	if err := singleHost(s.Addr); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
+	}
+	if err := d.makeRoom(key, svc); err != nil {
+		return err
 	}
 	if !known {
+		var err error
 		if id, err = d.freeServerID(); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := d.zeroServer(id); err != nil {
 			return err
 		}
 	} else if t.servers[id].Service != svc.Id {
 		// It belonged to a service that was deleted meanwhile.
-		if err := d.zeroServer(id); err != nil {
-			return err
-		}
+		d.staged.usedServers = append(d.staged.usedServers, id)
 	}
-	if err := d.place(key, svc, id); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if opens(t.servers[id], want) {
+		d.staged.reopen = append(d.staged.reopen, id)
 	}
-	want.Service = svc.Id
-	want.LastWeight = s.Weight
-	want.Flags = bpfobj.LbServerFlagSERVER_AVAILABLE
-	if err := d.putServer(id, want); err != nil {
-		return err
-	}
+	d.staged.servers = append(d.staged.servers, id)
+	t.servers[id] = want
 	t.index[keyOf(want)] = id
 	t.order[svc.Id] = append(t.order[svc.Id], id)
 	t.live++
 	svc.Count++
-	if err := d.noteServers(); err != nil {
-		return err
-	}
-	if err := d.putService(key, *svc); err != nil {
-		return err
-	}
-	return d.changed(*svc, bpfobj.LbChangeEventCHANGE_ADD, int(svc.Count-1))
+	return nil
 }
 
 // EditServer changes a server's weight, thresholds and forwarding method.
 func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
-	t, err := d.load()
-	if err != nil {
-		return err
-	}
-	_, svc, err := t.service(k)
-	if err != nil {
-		return err
-	}
-	if err := checkNumbers(s); err != nil {
-		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
-	}
-	id, err := t.server(k, s.AddrPort())
-	if err != nil {
-		return err
-	}
-	next := t.servers[id]
-	toServer(s, &next)
-	if s.Weight != 0 { // quiescing keeps the last one, for mh
-		next.LastWeight = s.Weight
-	}
-	if err := d.putServer(id, next); err != nil {
-		return err
-	}
-	return d.changed(*svc, bpfobj.LbChangeEventCHANGE_UPDATE, 0)
+	return d.editNow(func(t *table) error {
+		_, svc, err := t.service(k)
+		if err != nil {
+			return err
+		}
+		if err := checkNumbers(s); err != nil {
+			return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
+		}
+		id, err := t.server(k, s.AddrPort())
+		if err != nil {
+			return err
+		}
+		old := t.servers[id]
+		next := old
+		toServer(s, &next)
+		if s.Weight != 0 { // quiescing keeps the last one, for mh
+			next.LastWeight = s.Weight
+		}
+		t.servers[id] = next
+		if err := d.putServers(id); err != nil {
+			return err
+		}
+		if opens(old, next) {
+			if err := d.reopen([]uint32{id}); err != nil {
+				return err
+			}
+		}
+		return d.changed(*svc, bpfobj.LbChangeEventCHANGE_UPDATE, 0)
+	})
 }
 
 // checkNumbers refuses thresholds and weights out of range.
@@ -117,7 +122,7 @@ func checkNumbers(s model.Server) error {
 // subnet's broadcast address is not known to be one here.
 func singleHost(a netip.Addr) error {
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() && a.Is6() || a == broadcast {
+	if !a.IsValid() || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() && a.Is6() || a == broadcast {
 		return fmt.Errorf("%w: %s is not the address of a single host", model.ErrInvalid, a)
 	}
 	return nil
@@ -126,30 +131,26 @@ func singleHost(a netip.Addr) error {
 // DeleteServer takes a server out of its service's list. Its connections
 // stay, but their packets are dropped until it is added again.
 func (d *Director) DeleteServer(k model.ServiceKey, addr netip.AddrPort) error {
-	t, err := d.load()
-	if err != nil {
-		return err
-	}
-	key, svc, err := t.service(k)
-	if err != nil {
-		return err
-	}
-	id, err := t.server(k, addr)
-	if err != nil {
-		return err
-	}
-	position := slices.Index(t.order[svc.Id], id)
-	rest := slices.Delete(slices.Clone(t.order[svc.Id]), position, position+1)
-	if err := d.relist(key, svc, rest, svc.Capacity); err != nil {
-		return fmt.Errorf("service %s: %w", k, err)
-	}
-	t.live--
-	if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_DELETE, position); err != nil {
-		return err
-	}
-	next := t.servers[id]
-	next.Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
-	return d.putServer(id, next)
+	return d.editNow(func(t *table) error {
+		key, svc, err := t.service(k)
+		if err != nil {
+			return err
+		}
+		id, err := t.server(k, addr)
+		if err != nil {
+			return err
+		}
+		position := slices.Index(t.order[svc.Id], id)
+		rest := slices.Delete(slices.Clone(t.order[svc.Id]), position, position+1)
+		if err := d.relist(key, svc, rest); err != nil {
+			return fmt.Errorf("service %s: %w", k, err)
+		}
+		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_DELETE, uint32(position)); err != nil {
+			return err
+		}
+		t.retire(id)
+		return d.putServers(id)
+	})
 }
 
 // server finds an available server of a service by its address.
@@ -161,47 +162,45 @@ func (t *table) server(k model.ServiceKey, addr netip.AddrPort) (uint32, error) 
 	return id, nil
 }
 
-// place writes a server's id behind the others of the list, in a bigger
-// extent if need be. Packets do not see it before the service's count grows.
-func (d *Director) place(key bpfobj.LbServiceKey, svc *bpfobj.LbService, id uint32) error {
-	t := d.table
-	if svc.Count == svc.Capacity {
-		if err := d.relist(key, svc, t.order[svc.Id], max(4, 2*svc.Capacity)); err != nil {
-			return err
-		}
-	}
-	if err := d.maps.Order.Put(svc.First+svc.Count, id); err != nil {
-		return fmt.Errorf("order of servers: %w", err)
-	}
-	return nil
-}
-
-// relist writes a service's list into another extent and changes over by one
-// write of the service: a packet, or a command after one that was killed,
+// relist writes a service's shorter list into other slots and changes over by
+// one write of the service: a packet, or a command after one that was killed,
 // sees the old list or the new one.
-func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order []uint32, capacity uint32) error {
+func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order []uint32) error {
 	t := d.table
-	first, err := t.slots.take(capacity)
-	if err != nil {
+	next := *svc
+	next.Count = uint32(len(order))
+	if next.Capacity > 4 && next.Count <= next.Capacity/4 {
+		next.Capacity /= 2
+	}
+	var err error
+	if next.First, err = t.slots.take(next.Capacity); err != nil {
 		return err
 	}
-	next := *svc
-	next.First, next.Capacity, next.Count = first, capacity, uint32(len(order))
-	for i, id := range order {
-		if err := d.maps.Order.Put(first+uint32(i), id); err != nil {
-			t.slots.give(extent{first, capacity})
-			return fmt.Errorf("order of servers: %w", err)
-		}
+	slots := make([]uint32, len(order))
+	for i := range slots {
+		slots[i] = next.First + uint32(i)
+	}
+	if err := d.putSlots(slots, order); err != nil {
+		return err
 	}
 	if err := d.putService(key, next); err != nil {
-		t.slots.give(extent{first, capacity})
 		return err
 	}
-	t.slots.give(extent{svc.First, svc.Capacity})
+	t.slots.give(placeOf(svc))
 	*svc = next
 	t.order[svc.Id] = order
 	return nil
 }
+
+// retire makes a server one that is in no list.
+func (t *table) retire(id uint32) {
+	t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
+	t.spare = append(t.spare, id)
+	t.live--
+}
+
+// lookAgain is how soon connections of retired servers may have ended.
+const lookAgain = time.Second
 
 // freeServerID finds an id that no server has and no connection refers to.
 // New ids come first, so that a server that comes back finds its own again;
@@ -211,68 +210,116 @@ func (d *Director) freeServerID() (uint32, error) {
 	limit := d.maps.Servers.MaxEntries()
 	room := uint32(len(t.servers)) < limit
 	if !room || len(t.servers)-t.live > t.live+64 {
-		if id, err := d.retiredServerID(); err == nil || !room {
+		if id, found, err := d.retiredServerID(!room); found || err != nil {
 			return id, err
 		}
+	}
+	if !room {
+		return 0, fmt.Errorf("%w: %d real servers (imbang attach --max-servers makes room for more)", model.ErrTableFull, limit)
 	}
 	t.servers = append(t.servers, bpfobj.LbServer{})
 	return uint32(len(t.servers) - 1), nil
 }
 
-// retiredServerID takes the id of a deleted server without connections.
-func (d *Director) retiredServerID() (uint32, error) {
+// retiredServerID takes the id of a deleted server without connections. If
+// there must be one, those that had connections are looked at again.
+func (d *Director) retiredServerID(must bool) (id uint32, found bool, err error) {
+	t := d.table
+	if t.scanned.IsZero() || must && len(t.spare) == 0 && time.Since(t.scanned) > lookAgain {
+		if err := d.scanRetired(); err != nil {
+			return 0, false, err
+		}
+	}
+	for len(t.spare) > 0 {
+		id := t.spare[len(t.spare)-1]
+		t.spare = t.spare[:len(t.spare)-1]
+		if available(t.servers[id]) {
+			continue // it came back
+		}
+		var l bpfobj.LbLoad
+		if err := d.maps.Loads.Lookup(id, &l); err != nil {
+			return 0, false, fmt.Errorf("read the servers' connections: %w", err)
+		}
+		if idle(l) {
+			delete(t.index, keyOf(t.servers[id]))
+			d.staged.reuse(id)
+			return id, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+func idle(l bpfobj.LbLoad) bool { return l.Active == 0 && l.Inactive == 0 && l.Persistent == 0 }
+
+// scanRetired finds all retired servers without connections.
+func (d *Director) scanRetired() error {
 	t := d.table
 	loads, err := lookupAll[bpfobj.LbLoad](d.maps.Loads, uint32(len(t.servers)))
 	if err != nil {
-		return 0, fmt.Errorf("read the servers' connections: %w", err)
+		return fmt.Errorf("read the servers' connections: %w", err)
 	}
-	for i, s := range t.servers {
-		l := loads[i]
-		if available(s) || l.Active != 0 || l.Inactive != 0 || l.Persistent != 0 {
-			continue
+	t.scanned, t.spare = time.Now(), nil
+	for id, l := range slices.Backward(loads) {
+		if !available(t.servers[id]) && idle(l) {
+			t.spare = append(t.spare, uint32(id))
 		}
-		delete(t.index, keyOf(s))
-		return uint32(i), d.forgetServer(uint32(i))
 	}
-	return 0, fmt.Errorf("%w: %d real servers (imbang attach --max-servers makes room for more)", model.ErrTableFull, len(t.servers))
+	return nil
 }
 
-// forgetServer takes a server out of the schedulers' caches, whose entries
-// would else name whoever gets its id.
-func (d *Director) forgetServer(id uint32) error {
+// reuse notes that a server id had another server.
+func (s *staged) reuse(id uint32) {
+	if s.reused == nil {
+		s.reused = map[uint32]bool{}
+	}
+	s.reused[id] = true
+	s.usedServers = append(s.usedServers, id)
+}
+
+// forgetServers takes servers out of the schedulers' caches, whose entries
+// would else name whoever gets their ids.
+func (d *Director) forgetServers(ids map[uint32]bool) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := d.writing(); err != nil {
+		return err
+	}
 	err := deleteKeys(d.maps.Localities, func(_ bpfobj.LbLocalityKey, l bpfobj.LbLocality) bool {
-		return l.Server == id
+		return ids[l.Server]
 	})
 	if err != nil {
 		return err
 	}
 	return deleteKeys(d.maps.LocalitySets, func(_ bpfobj.LbLocalityKey, set bpfobj.LbLocalitySet) bool {
-		return slices.Contains(set.Server[:set.Count], id)
+		return slices.ContainsFunc(set.Server[:set.Count], func(id uint32) bool { return ids[id] })
 	})
 }
 
-// retire marks the server of a deleted service.
-func (d *Director) retire(id uint32) error {
-	next := d.table.servers[id]
-	next.Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
-	next.Service = noService
-	return d.putServer(id, next)
+// opens reports whether an edit opens a server for connections: adding it
+// again, raising or removing its upper threshold (__ip_vs_update_dest).
+func opens(old, next bpfobj.LbServer) bool {
+	return next.Upper == 0 || next.Upper > old.Upper
 }
 
-// putServer writes a server. Raising or removing its upper threshold, or
-// adding it again, opens it for connections (__ip_vs_update_dest).
-func (d *Director) putServer(id uint32, next bpfobj.LbServer) error {
-	old := d.table.servers[id]
-	d.table.servers[id] = next
-	if err := d.maps.Servers.Put(id, next); err != nil {
-		return fmt.Errorf("server %s: %w", fromServer(next).AddrPort(), err)
+// reopen opens servers that had reached their thresholds. That is a field of a
+// value that packets count in, so the kernel writes it.
+func (d *Director) reopen(ids []uint32) error {
+	for _, id := range ids {
+		var l bpfobj.LbLoad
+		if err := d.maps.Loads.Lookup(id, &l); err != nil {
+			return fmt.Errorf("read the servers' connections: %w", err)
+		}
+		if l.Overloaded == 0 {
+			continue
+		}
+		if err := d.writing(); err != nil {
+			return err
+		}
+		change := bpfobj.LbChange{Event: bpfobj.LbChangeEventCHANGE_REOPEN, Position: id}
+		if _, err := d.progs.TableChanged.Run(&ebpf.RunOptions{Context: &change}); err != nil {
+			return fmt.Errorf("reopen a server: %w", err)
+		}
 	}
-	if next.Upper != 0 && next.Upper <= old.Upper {
-		return nil
-	}
-	var l bpfobj.LbLoad
-	if err := d.maps.Loads.Lookup(id, &l); err != nil || l.Overloaded == 0 {
-		return err
-	}
-	return d.clearOverload(id)
+	return nil
 }

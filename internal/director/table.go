@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -21,9 +22,20 @@ type table struct {
 	order    map[uint32][]uint32 // by service id: server ids in order of addition
 	servers  []bpfobj.LbServer   // by id; below the ids in use
 	index    map[serverKey]uint32
-	ids      []bool // service ids in use
+	ids      idPool // of services
 	live     int    // servers in the lists
 	slots    extents
+	total    summary // of services
+	// Ids of retired servers without connections when they were looked at, and
+	// of those retired since. It is looked when one is needed.
+	spare   []uint32
+	scanned time.Time
+}
+
+func (t *table) summary() summary {
+	s := t.total
+	s.services, s.servers = t.ids.top, uint32(len(t.servers))
+	return s
 }
 
 // serverKey names a server of a service, alive or remembered.
@@ -55,7 +67,6 @@ func (d *Director) load() (*table, error) {
 		services: map[bpfobj.LbServiceKey]*bpfobj.LbService{},
 		order:    map[uint32][]uint32{},
 		index:    map[serverKey]uint32{},
-		ids:      make([]bool, set.Services),
 	}
 	if t.servers, err = lookupAll[bpfobj.LbServer](d.maps.Servers, set.Servers); err != nil {
 		return nil, fmt.Errorf("read servers: %w", err)
@@ -65,23 +76,19 @@ func (d *Director) load() (*table, error) {
 			t.index[keyOf(s)] = uint32(id)
 		}
 	}
-	var key bpfobj.LbServiceKey
-	var svc bpfobj.LbService
-	top := uint32(0)
-	it := d.maps.Services.Iterate()
-	for it.Next(&key, &svc) {
-		s := svc
-		t.services[key] = &s
-		// A command that was killed may not have come to summarise.
-		for uint32(len(t.ids)) <= s.Id {
-			t.ids = append(t.ids, false)
-		}
-		t.ids[s.Id] = true
-		top = max(top, s.First+s.Capacity)
-	}
-	if err := it.Err(); err != nil {
+	keys, values, err := hashAll[bpfobj.LbServiceKey, bpfobj.LbService](d.maps.Services)
+	if err != nil {
 		return nil, fmt.Errorf("read services: %w", err)
 	}
+	ids := make([]uint32, len(keys))
+	top := uint32(0)
+	for i, key := range keys {
+		t.services[key] = &values[i]
+		t.total.count(key, 1)
+		ids[i] = values[i].Id
+		top = max(top, values[i].First+values[i].Capacity)
+	}
+	t.ids = usedIDs(ids, set.Services)
 	slots, err := lookupAll[uint32](d.maps.Order, top)
 	if err != nil {
 		return nil, fmt.Errorf("read the servers' order: %w", err)
@@ -96,14 +103,40 @@ func (d *Director) load() (*table, error) {
 	}
 	// The lists decide: a command that was killed between two writes may have
 	// left a server marked that is in none, and then nothing could add it.
+	var unlisted []uint32
 	for id := range t.servers {
-		if !listed[id] {
+		if !listed[id] && available(t.servers[id]) {
 			t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
+			unlisted = append(unlisted, uint32(id))
 		}
 	}
 	t.slots = usedExtents(t.services, d.maps.Order.MaxEntries())
 	d.table = t
+	if set.Editing != 0 {
+		if err := d.finish(d.mend(t, unlisted)); err != nil {
+			return nil, err
+		}
+	}
 	return t, nil
+}
+
+// hashBatch is how many elements of a hash one system call reads.
+const hashBatch = 4096
+
+// hashAll reads a hash.
+func hashAll[K, V any](m *ebpf.Map) (keys []K, values []V, err error) {
+	k, v := make([]K, hashBatch), make([]V, hashBatch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, k, v, nil)
+		keys, values = append(keys, k[:n]...), append(values, v[:n]...)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return keys, values, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
 }
 
 // lookupAll reads the first n values of an array map.
@@ -133,19 +166,46 @@ func (t *table) service(k model.ServiceKey) (bpfobj.LbServiceKey, *bpfobj.LbServ
 	return key, s, nil
 }
 
-// freeServiceID is the smallest id that no service has.
-func (t *table) freeServiceID(limit uint32) (uint32, error) {
-	for id, used := range t.ids {
-		if !used {
-			return uint32(id), nil
+// idPool hands out the ids of services.
+type idPool struct {
+	top  uint32   // ids from here on were never used
+	free []uint32 // below
+}
+
+// usedIDs finds what the used ones leave free; ids below top may have been
+// used before.
+func usedIDs(used []uint32, top uint32) idPool {
+	for _, id := range used {
+		top = max(top, id+1)
+	}
+	p := idPool{top: top}
+	taken := make([]bool, top)
+	for _, id := range used {
+		taken[id] = true
+	}
+	for id := range slices.Backward(taken) {
+		if !taken[id] {
+			p.free = append(p.free, uint32(id))
 		}
 	}
-	if uint32(len(t.ids)) >= limit {
-		return 0, fmt.Errorf("%w: %d services (imbang attach --max-services makes room for more)", model.ErrTableFull, limit)
-	}
-	t.ids = append(t.ids, false)
-	return uint32(len(t.ids) - 1), nil
+	return p
 }
+
+// take hands out an id, and tells whether it was used before.
+func (p *idPool) take(limit uint32) (id uint32, used bool, err error) {
+	if n := len(p.free); n > 0 {
+		id = p.free[n-1]
+		p.free = p.free[:n-1]
+		return id, true, nil
+	}
+	if p.top >= limit {
+		return 0, false, fmt.Errorf("%w: %d services (imbang attach --max-services makes room for more)", model.ErrTableFull, limit)
+	}
+	p.top++
+	return p.top - 1, false, nil
+}
+
+func (p *idPool) give(id uint32) { p.free = append(p.free, id) }
 
 // extents hands out ranges of slots in order[].
 type extents struct {

@@ -33,7 +33,7 @@ func (n *names) parseEndpoint(s string, proto model.Protocol) (at endpoint, ok b
 		}
 	}
 	if a, err := netip.ParseAddr(host); err == nil && a.Is6() && a.Zone() == "" {
-		at.addr = a.Unmap()
+		at.addr = a
 	} else {
 		at.hasPort = false
 		if i := strings.LastIndexByte(host, ':'); i >= 0 {

@@ -4,7 +4,6 @@ package ipvsadm
 
 import (
 	"fmt"
-	"math/bits"
 	"net/netip"
 	"time"
 
@@ -63,8 +62,7 @@ type command struct {
 	engine    string
 	flags     model.ServiceFlags
 	timeout   uint32 // of persistence, seconds
-	mask      uint32 // of an IPv4 service's clients
-	prefixLen int    // of an IPv6 service's clients
+	netmask   model.Netmask
 
 	server   model.Server
 	timeouts model.Timeouts
@@ -73,8 +71,8 @@ type command struct {
 // newCommand has ipvsadm's defaults.
 func newCommand() command {
 	return command{
-		mask:   ^uint32(0),
-		server: model.Server{Weight: 1, Forward: model.Route},
+		netmask: model.FullMask(model.IPv4),
+		server:  model.Server{Weight: 1, Forward: model.Route},
 	}
 }
 
@@ -85,25 +83,16 @@ func (c *command) key() model.ServiceKey {
 	return model.AddrKey(c.protocol, netip.AddrPortFrom(c.addr, c.port))
 }
 
-// service is the service to add or to change one to. It fails for an IPv4
-// netmask with holes, which ipvsadm allows and model.Service cannot hold;
-// without persistence no netmask means anything, so there it passes.
-func (c *command) service() (model.Service, error) {
-	svc := model.Service{
+// service is the service to add or to change one to.
+func (c *command) service() model.Service {
+	return model.Service{
 		Key:       c.key(),
 		Scheduler: c.scheduler,
 		Flags:     c.flags,
 		Timeout:   time.Duration(c.timeout) * time.Second,
-		PrefixLen: c.prefixLen,
+		Netmask:   c.netmask,
 		Engine:    c.engine,
 	}
-	if c.family == model.IPv4 {
-		svc.PrefixLen = bits.LeadingZeros32(^c.mask)
-		if bits.OnesCount32(c.mask) != svc.PrefixLen && c.flags&model.Persistent != 0 {
-			return svc, fmt.Errorf("netmask %s: only prefixes such as 255.255.255.0 are supported", ipv4(c.mask))
-		}
-	}
-	return svc, nil
 }
 
 // ipv4 is the address, or the mask, of a number in host byte order.

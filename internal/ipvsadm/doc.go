@@ -21,9 +21,7 @@
 // the DNS with a short patience.
 //
 // It differs from ipvsadm on purpose where a program should not follow: the
-// sync daemon cannot be started, a netmask with holes is refused because
-// model.Service holds a prefix length, IPv4-mapped IPv6 addresses are read as
-// the IPv4 addresses they stand for, "-b ," means no flags where ipvsadm
-// crashes, and -S writes fwmarks from 2147483648 on without the minus sign that
-// no -R accepts.
+// sync daemon cannot be started, "-b ," means no flags where ipvsadm crashes,
+// and -S writes fwmarks from 2147483648 on without the minus sign that no -R
+// accepts.
 package ipvsadm

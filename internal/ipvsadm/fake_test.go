@@ -42,15 +42,18 @@ func (f *fakeTable) bucket(k model.ServiceKey) uint8 {
 	return uint8(k.Protocol) ^ uint8(fold) ^ f.salt ^ uint8(k.Port>>8) ^ uint8(k.Port)
 }
 
-func (f *fakeTable) Services() ([]model.ServiceStatus, error) {
-	out := slices.Clone(f.services)
+func (f *fakeTable) Services() ([]model.ServiceStatus, error) { return f.hashed(f.services), nil }
+
+// hashed puts services, the newest first, in the order of Linux's buckets.
+func (f *fakeTable) hashed(services []model.ServiceStatus) []model.ServiceStatus {
+	out := slices.Clone(services)
 	slices.SortStableFunc(out, func(a, b model.ServiceStatus) int {
 		if marked := (a.Key.Mark != 0) != (b.Key.Mark != 0); marked {
 			return int(min(a.Key.Mark, 1)) - int(min(b.Key.Mark, 1))
 		}
 		return int(f.bucket(a.Key)) - int(f.bucket(b.Key))
 	})
-	return out, nil
+	return out
 }
 
 func (f *fakeTable) index(k model.ServiceKey) int {
@@ -129,7 +132,7 @@ func (f *fakeTable) AddServer(k model.ServiceKey, s model.Server) error {
 		return model.ErrThresholdRange
 	case i >= 0:
 		return model.ErrServerExists
-	case s.Addr.IsUnspecified() || s.Addr.IsMulticast() || s.Addr.IsLinkLocalUnicast() ||
+	case s.Addr.Is4In6() || s.Addr.IsUnspecified() || s.Addr.IsMulticast() || s.Addr.IsLinkLocalUnicast() ||
 		s.Addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return model.ErrInvalid
 	}

@@ -51,7 +51,7 @@ func busyTable() *fakeTable {
 	f.services = []model.ServiceStatus{{
 		Service: model.Service{
 			Key:       model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80")),
-			Scheduler: "rr", PrefixLen: 32,
+			Scheduler: "rr", Netmask: model.FullMask(model.IPv4),
 		},
 		Stats: stats, Rates: rates,
 		Servers: []model.ServerStatus{{

@@ -216,12 +216,12 @@ func listFlags(svc *model.Service) (s string) {
 // formatMask is a service's netmask; the default one has none to show.
 func formatMask(svc *model.Service) string {
 	switch {
-	case svc.Key.Family == model.IPv6 && svc.PrefixLen != 128:
-		return fmt.Sprint(svc.PrefixLen)
-	case svc.Key.Family == model.IPv4 && svc.PrefixLen >= 0 && svc.PrefixLen < 32:
-		return ipv4(^(^uint32(0) >> svc.PrefixLen)).String()
+	case svc.Netmask == model.FullMask(svc.Key.Family):
+		return ""
+	case svc.Key.Family == model.IPv6:
+		return fmt.Sprint(svc.Netmask)
 	}
-	return ""
+	return ipv4(uint32(svc.Netmask)).String()
 }
 
 func (l *listing) printServer(svc *model.ServiceStatus, s *model.ServerStatus) {

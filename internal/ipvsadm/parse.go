@@ -139,7 +139,7 @@ func (p *parser) setAddress(proto model.Protocol, v string) *exit {
 func (p *parser) setFamily(f model.Family) {
 	p.family = f
 	if f == model.IPv6 {
-		p.prefixLen = 128
+		p.netmask = model.FullMask(f)
 	}
 }
 
@@ -185,14 +185,14 @@ func setNetmask(p *parser, v string) *exit {
 		if n < 1 || n > 128 {
 			return fail("illegal ipv6 netmask specified")
 		}
-		p.prefixLen = int(n)
+		p.netmask = model.Netmask(n)
 		return nil
 	}
 	mask, ok := p.names.ipv4(v)
 	if !ok {
 		return fail("illegal virtual server persistent mask specified")
 	}
-	p.mask = number(mask)
+	p.netmask = model.Netmask(number(mask))
 	return nil
 }
 

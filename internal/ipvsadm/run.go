@@ -4,7 +4,6 @@ package ipvsadm
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -119,9 +118,9 @@ func (s *session) execute(c *command) *exit {
 func edit(t Table, c *command) error {
 	switch c.verb {
 	case verbAddService:
-		return editService(t, c, t.AddService)
+		return t.AddService(c.service())
 	case verbEditService:
-		return editService(t, c, t.EditService)
+		return t.EditService(c.service())
 	case verbDeleteService:
 		return t.DeleteService(c.key())
 	case verbFlush:
@@ -142,26 +141,6 @@ func edit(t Table, c *command) error {
 		return t.SetTimeouts(c.timeouts)
 	}
 	return fmt.Errorf("%w: command %d", model.ErrInvalid, c.verb)
-}
-
-// editService adds or edits. A service the model cannot hold is refused here,
-// but only where Linux would have taken it: whether the service is there
-// comes first.
-func editService(t Table, c *command, apply func(model.Service) error) error {
-	svc, unsupported := c.service()
-	if unsupported == nil {
-		return apply(svc)
-	}
-	_, err := find(t, svc.Key)
-	switch {
-	case err != nil && !errors.Is(err, model.ErrNoService):
-		return err
-	case c.verb == verbAddService && err == nil:
-		return model.ErrServiceExists
-	case c.verb == verbEditService && err != nil:
-		return err
-	}
-	return unsupported
 }
 
 // find returns one service of a table.

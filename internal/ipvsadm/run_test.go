@@ -48,39 +48,6 @@ func TestOpenOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// TestHoleyNetmask wants Linux's refusals before ours.
-func TestHoleyNetmask(t *testing.T) {
-	const ours = "ipvsadm: netmask 255.0.255.0: only prefixes such as 255.255.255.0 are supported\n"
-	table := newFake()
-	for _, c := range []struct{ command, stderr string }{
-		{"-E", "No such service\n"},
-		{"-A", ours},
-		{"-A", ours}, // again: the first one added nothing
-	} {
-		_, stderr, status := result(table, "", c.command, "-t", "10.20.0.1:80", "-p", "-M", "255.0.255.0")
-		if stderr != c.stderr || status != 255 {
-			t.Errorf("%s: status %d, stderr %q", c.command, status, stderr)
-		}
-	}
-	if len(table.services) != 0 {
-		t.Error("a service was added")
-	}
-	result(table, "", "-A", "-t", "10.20.0.1:80")
-	if _, stderr, _ := result(table, "", "-A", "-t", "10.20.0.1:80", "-p", "-M", "255.0.255.0"); stderr != "Service already exists\n" {
-		t.Errorf("add of an existing service: %q", stderr)
-	}
-	if _, stderr, _ := result(table, "", "-E", "-t", "10.20.0.1:80", "-p", "-M", "255.0.255.0"); stderr != ours {
-		t.Errorf("edit: %q", stderr)
-	}
-}
-
-// TestUnusedNetmask: a mask no one looks at needs no refusal.
-func TestUnusedNetmask(t *testing.T) {
-	if _, stderr, status := result(newFake(), "", "-A", "-t", "10.20.0.1:80", "-M", "24"); status != 0 {
-		t.Errorf("status %d, stderr %q", status, stderr)
-	}
-}
-
 // TestLargeMark: unlike ipvsadm's, a saved mark beyond 31 bits can be restored.
 func TestLargeMark(t *testing.T) {
 	table := newFake()
@@ -91,15 +58,6 @@ func TestLargeMark(t *testing.T) {
 	}
 	if _, stderr, status := result(newFake(), saved, "-R"); status != 0 {
 		t.Errorf("restored with status %d, %q", status, stderr)
-	}
-}
-
-// TestMappedAddress: one address has one spelling, whatever the user's.
-func TestMappedAddress(t *testing.T) {
-	table := newFake()
-	result(table, "", "-A", "-t", "[::ffff:10.20.0.1]:80")
-	if _, stderr, _ := result(table, "", "-A", "-t", "10.20.0.1:80"); stderr != "Service already exists\n" {
-		t.Errorf("stderr %q", stderr)
 	}
 }
 

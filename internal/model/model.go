@@ -49,9 +49,10 @@ const (
 	IPv6 Family = 10
 )
 
-// FamilyOf returns the family of an address.
+// FamilyOf returns the family of an address. As to Linux, ::ffff:10.0.0.1 is
+// an IPv6 address.
 func FamilyOf(a netip.Addr) Family {
-	if a.Unmap().Is4() {
+	if a.Is4() {
 		return IPv4
 	}
 	return IPv6
@@ -69,7 +70,7 @@ type ServiceKey struct {
 
 // AddrKey is the key of a service by protocol, address and port.
 func AddrKey(p Protocol, ap netip.AddrPort) ServiceKey {
-	return ServiceKey{Protocol: p, Addr: ap.Addr().Unmap(), Port: ap.Port(), Family: FamilyOf(ap.Addr())}
+	return ServiceKey{Protocol: p, Addr: ap.Addr(), Port: ap.Port(), Family: FamilyOf(ap.Addr())}
 }
 
 // MarkKey is the key of a fwmark service.
@@ -99,15 +100,26 @@ const (
 	SchedFlag3 ServiceFlags = 0x20
 )
 
+// Netmask groups the clients of a persistent service, as Linux has it: for IPv4
+// the bits of the address that count, holes and all, in host byte order; for
+// IPv6 the length of a prefix.
+type Netmask uint32
+
+// FullMask is the netmask by which each address stands alone.
+func FullMask(f Family) Netmask {
+	if f == IPv6 {
+		return 128
+	}
+	return ^Netmask(0)
+}
+
 // Service is a virtual service.
 type Service struct {
 	Key       ServiceKey
 	Scheduler string // by Linux's name: rr, wrr, lc, ...
 	Flags     ServiceFlags
 	Timeout   time.Duration // of persistence; whole seconds
-	// PrefixLen groups the clients of a persistent service: 32 for IPv4 or
-	// 128 for IPv6 when each address stands alone.
-	PrefixLen int
+	Netmask   Netmask
 	Engine    string // persistence engine, usually empty
 }
 

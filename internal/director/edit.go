@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+)
+
+// An edit changes the table in memory and writes what became of it. Before
+// its first write it marks the kernel's table, behind the last one it takes
+// the mark away: a command that finds a mark follows one that was killed, and
+// mends what that left (mend.go).
+//
+// New services and servers can wait (staged.go), to be written many at a time.
+// Other edits write at once, after what waits.
+
+// edit carries out one edit. Its refusals come before its first write.
+func (d *Director) edit(fn func(*table) error) error {
+	t, err := d.load()
+	if err != nil {
+		return err
+	}
+	return d.finish(fn(t))
+}
+
+// editNow is edit, for one that what waits must not wait for.
+func (d *Director) editNow(fn func(*table) error) error {
+	return d.edit(func(t *table) error {
+		if err := d.commit(); err != nil {
+			return err
+		}
+		return fn(t)
+	})
+}
+
+// finish ends an edit: outside a batch nothing waits any longer.
+func (d *Director) finish(err error) error {
+	if err == nil && !d.batching {
+		err = d.commit()
+	}
+	if err != nil {
+		if d.marked { // half done: the mark stays
+			d.forgetTable()
+		}
+		return err
+	}
+	if !d.marked {
+		return nil
+	}
+	d.marked = false
+	return d.summarise(func(set *bpfobj.LbSettings, now summary) {
+		set.Editing = 0
+		now.into(set)
+	})
+}
+
+// Batch runs edits whose services and servers are written together once they
+// are through. Each edit reports its own refusal at once; those before and
+// after it stand.
+func (d *Director) Batch(edits func() error) error {
+	if d.batching {
+		return edits()
+	}
+	d.batching = true
+	err := func() error {
+		defer func() { d.batching = false }()
+		return edits()
+	}()
+	return errors.Join(err, d.finish(nil))
+}
+
+// writing comes before each write to the table.
+func (d *Director) writing() error {
+	if !d.marked {
+		err := d.summarise(func(set *bpfobj.LbSettings, now summary) {
+			set.Editing = 1
+			now.atLeast(summaryOf(set)).into(set)
+		})
+		d.marked = true
+		if err != nil {
+			return err
+		}
+	}
+	if d.interrupt != nil {
+		return d.interrupt()
+	}
+	return nil
+}
+
+// forgetTable makes the next edit read the kernel's table again.
+func (d *Director) forgetTable() {
+	d.table, d.marked, d.staged = nil, false, staged{}
+}
+
+// summarise changes what the settings say of the whole table.
+func (d *Director) summarise(change func(*bpfobj.LbSettings, summary)) error {
+	set, err := d.config()
+	if err != nil {
+		return err
+	}
+	change(&set, d.table.summary())
+	return putConfig(d.maps.Config, set)
+}
+
+// summary is what the packet path wants to know of the whole table. Before
+// services come it says at least what will be, and until services are gone
+// what was: looking for what is not there does no harm.
+type summary struct {
+	services, servers               uint32 // ids in use are below
+	inUse, fwmarks, portZeros, ftps uint32 // services
+}
+
+// count adds n services of a key.
+func (s *summary) count(key bpfobj.LbServiceKey, n int) {
+	s.inUse += uint32(n)
+	switch {
+	case key.Fwmark != 0:
+		s.fwmarks += uint32(n)
+	case key.Port == 0:
+		s.portZeros += uint32(n)
+	case swapPort(key.Port) == ftpPort:
+		s.ftps += uint32(n)
+	}
+}
+
+func (s summary) atLeast(o summary) summary {
+	return summary{max(s.services, o.services), max(s.servers, o.servers), max(s.inUse, o.inUse),
+		max(s.fwmarks, o.fwmarks), max(s.portZeros, o.portZeros), max(s.ftps, o.ftps)}
+}
+
+func (s summary) into(set *bpfobj.LbSettings) {
+	set.Services, set.Servers, set.InUse = s.services, s.servers, s.inUse
+	set.Fwmarks, set.PortZeros, set.Ftps = s.fwmarks, s.portZeros, s.ftps
+}
+
+func summaryOf(set *bpfobj.LbSettings) summary {
+	return summary{set.Services, set.Servers, set.InUse, set.Fwmarks, set.PortZeros, set.Ftps}
+}
+
+// changed tells the service's scheduler of a change, in the kernel.
+func (d *Director) changed(svc bpfobj.LbService, event bpfobj.LbChangeEvent, position uint32) error {
+	if err := d.writing(); err != nil {
+		return err
+	}
+	change := bpfobj.LbChange{Service: svc, Event: event, Position: position}
+	if _, err := d.progs.TableChanged.Run(&ebpf.RunOptions{Context: &change}); err != nil {
+		return fmt.Errorf("tell scheduler %s of a change: %w", schedulerName(svc.Scheduler), err)
+	}
+	return nil
+}
+
+func (d *Director) putService(key bpfobj.LbServiceKey, svc bpfobj.LbService) error {
+	return d.putServices([]bpfobj.LbServiceKey{key}, []bpfobj.LbService{svc})
+}
+
+func (d *Director) putServices(keys []bpfobj.LbServiceKey, values []bpfobj.LbService) error {
+	if err := d.writing(); err != nil {
+		return err
+	}
+	return putAll("services", d.maps.Services, keys, values)
+}
+
+// putServers writes servers as the table has them.
+func (d *Director) putServers(ids ...uint32) error {
+	values := make([]bpfobj.LbServer, len(ids))
+	for i, id := range ids {
+		values[i] = d.table.servers[id]
+	}
+	if err := d.writing(); err != nil {
+		return err
+	}
+	return putAll("servers", d.maps.Servers, ids, values)
+}
+
+// putSlots writes ids of servers to slots of the order.
+func (d *Director) putSlots(slots, ids []uint32) error {
+	if err := d.writing(); err != nil {
+		return err
+	}
+	return putAll("order of servers", d.maps.Order, slots, ids)
+}
+
+// putAll writes many elements of a map in one system call.
+func putAll[K, V any](what string, m *ebpf.Map, keys []K, values []V) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if _, err := m.BatchUpdate(keys, values, nil); err != nil {
+		return fmt.Errorf("write %s: %w", what, err)
+	}
+	return nil
+}
