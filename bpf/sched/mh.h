@@ -210,9 +210,19 @@ static __always_inline __u32 mh_bits(__u32 v)
 	return bits + (v >= 2);
 }
 
+/* A server that was made quiescent keeps the weight it had. */
+static long mh_weigh(__u32 position, struct weights *w)
+{
+	struct server *s = weights_server(w, position);
+
+	if (s)
+		weigh(w, s->last_weight);
+	return 0;
+}
+
 static __noinline void mh_changed(struct change *c)
 {
-	struct weights w = { .first = c->service.first, .last = 1 };
+	struct weights w = { .first = c->service.first };
 	struct mh_fill fill = { .first = c->service.first, .count = c->service.count };
 	__u32 zero = 0, bits;
 
@@ -224,7 +234,7 @@ static __noinline void mh_changed(struct change *c)
 	if (!fill.table)
 		return;
 	bpf_loop(MAGLEV_SIZE, mh_clear, &fill.table, 0);
-	bpf_loop(c->service.count, weigh, &w, 0);
+	bpf_loop(c->service.count, mh_weigh, &w, 0);
 	fill.step = w.step;
 	if (w.step) {
 		bits = mh_bits(w.max / w.step);

@@ -6,7 +6,6 @@
 
 struct weights {
 	__u32 first; /* slot of the first server */
-	__u32 last;  /* take the weights before servers were made quiescent */
 	__u32 max;
 	__u32 step; /* greatest common divisor, 0 if no weight is above 0 */
 };
@@ -28,18 +27,19 @@ static long euclid(__u32 i, struct division *d)
 	return 0;
 }
 
-static long weigh(__u32 position, struct weights *w)
+static __always_inline struct server *weights_server(const struct weights *w, __u32 position)
 {
 	__u32 id = server_id_at(w->first, position);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct division d;
-	__s32 weight;
 
-	if (!s)
-		return 0;
-	weight = w->last ? s->last_weight : s->weight;
+	return bpf_map_lookup_elem(&servers, &id);
+}
+
+static __always_inline void weigh(struct weights *w, __s32 weight)
+{
+	struct division d;
+
 	if (weight <= 0)
-		return 0;
+		return;
 	if ((__u32)weight > w->max)
 		w->max = weight;
 	d.a = weight;
@@ -47,7 +47,6 @@ static long weigh(__u32 position, struct weights *w)
 	/* Euclid's algorithm on 32 bits takes at most 47 divisions. */
 	bpf_loop(48, euclid, &d, 0);
 	w->step = d.a;
-	return 0;
 }
 
 #endif

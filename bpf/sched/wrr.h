@@ -127,7 +127,10 @@ static __always_inline void wrr_adjust(struct wrr_change *w)
 
 static long wrr_weigh(__u32 position, struct wrr_change *w)
 {
-	weigh(position, &w->weights);
+	struct server *s = weights_server(&w->weights, position);
+
+	if (s)
+		weigh(&w->weights, s->weight);
 	if (position >= w->from)
 		wrr_adjust(w);
 	return 0;

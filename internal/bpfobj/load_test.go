@@ -53,11 +53,14 @@ func TestProgramsLoad(t *testing.T) {
 	})
 }
 
-// The verifier walks every instruction of the functions: it takes out what it
+// The verifier walks every instruction of the callbacks: it takes out what it
 // does not. Before Linux 6.7 it walks a callback of bpf_loop as if for the
 // first time only, so that code for later times is silently lost.
 func TestFunctionsAreWhole(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
+		if name == "lb_server" {
+			return // its callbacks are lb_client's, and the log is long
+		}
 		c, err := ebpf.NewCollectionWithOptions(one, verbosely(ebpf.LogLevelInstruction))
 		if err != nil {
 			t.Fatal(err)
@@ -67,6 +70,10 @@ func TestFunctionsAreWhole(t *testing.T) {
 		if len(walked) == 0 {
 			t.Fatal("the verifier's log names no instruction")
 		}
+		callbacks := callbacksOf(one.Programs[name].Instructions)
+		if len(callbacks) == 0 {
+			t.Fatal("the program has no callbacks")
+		}
 		function, line := "", ""
 		for it := one.Programs[name].Instructions.Iterate(); it.Next(); {
 			if symbol := it.Ins.Symbol(); symbol != "" {
@@ -75,14 +82,24 @@ func TestFunctionsAreWhole(t *testing.T) {
 			if source := it.Ins.Source(); source != nil {
 				line = strings.TrimSpace(source.String())
 			}
-			// The program itself is walked with all that can be; a jump that
-			// another knowledge makes needless does nothing.
-			needless := function == name || it.Ins.OpCode.JumpOp() == asm.Ja
-			if !walked[int(it.Offset)] && !needless {
+			// A jump that another knowledge makes needless does nothing.
+			needless := it.Ins.OpCode.JumpOp() == asm.Ja
+			if callbacks[function] && !walked[int(it.Offset)] && !needless {
 				t.Errorf("%s: instruction %d is never reached: %v, of: %s", function, it.Offset, it.Ins, line)
 			}
 		}
 	})
+}
+
+// callbacksOf names the functions whose address is taken.
+func callbacksOf(all asm.Instructions) map[string]bool {
+	names := map[string]bool{}
+	for i := range all {
+		if all[i].IsLoadOfFunctionPointer() {
+			names[all[i].Reference()] = true
+		}
+	}
+	return names
 }
 
 // walkedIn reads the numbers of instructions from a log's lines such as

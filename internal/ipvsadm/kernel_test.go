@@ -20,9 +20,7 @@ import (
 
 // notYet are the recordings that do not come out of a director's tables, with
 // the reason. One that does fails the test: it has to leave the list.
-var notYet = map[string]string{
-	"netmasks": "the data plane knows no netmasks with holes, and the director refuses them",
-}
+var notYet = map[string]string{}
 
 // kernelTable is a director that knows what the recorded Linux had besides.
 type kernelTable struct {
