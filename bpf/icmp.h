@@ -9,6 +9,7 @@
 #include "counters.h"
 #include "csum.h"
 #include "parse.h"
+#include "sum.h"
 
 #define ICMP_DEST_UNREACH 3
 #define ICMP_HOST_UNREACH 1
@@ -22,19 +23,10 @@
 #define ICMP6_PACKET_TOO_BIG 2
 #define ICMP6_TIME_EXCEEDED 3
 
-/* What can be told, in either family. */
-enum icmp_error {
-	ICMP_ERROR_TTL,
-	ICMP_ERROR_TOO_BIG,
-	ICMP_ERROR_HOST,
-	ICMP_ERROR_PORT,
-};
-
 /* An error message is at most 576 bytes long (RFC 1812, 4.3.2.3), or 1280 in
  * IPv6 (RFC 4443, 2.4). */
 #define ICMP_QUOTE (576 - sizeof(struct icmp_frame4))
 #define ICMP6_QUOTE (1280 - sizeof(struct icmp_frame6))
-#define ICMP_CHUNK 32
 
 struct icmp_header {
 	__u8 type;
@@ -53,75 +45,17 @@ struct icmp_frame6 {
 	struct icmp_header icmp;
 };
 
-struct icmp_sum {
-	struct __sk_buff *skb;
-	__u32 offset;
-	__u32 left;
-	__u32 sum;
-};
-
-static long icmp_sum_chunk(__u32 i, struct icmp_sum *s)
-{
-	__be32 chunk[ICMP_CHUNK / 4] = {};
-	__u32 n = s->left;
-
-	if (!n)
-		return 1;
-	if (n > ICMP_CHUNK)
-		n = ICMP_CHUNK;
-	/* Linux 6.1's verifier does not see that n is not 0. */
-	asm volatile("" : "+r"(n));
-	n = ((n - 1) & (ICMP_CHUNK - 1)) + 1;
-	if (bpf_skb_load_bytes(s->skb, s->offset, chunk, n))
-		return 1;
-	s->sum = bpf_csum_diff(0, 0, chunk, sizeof(chunk), s->sum);
-	s->offset += n;
-	s->left -= n;
-	return 0;
-}
-
-/* Of a packet, what its own checksums say. */
-struct icmp_quote {
-	__u32 length;  /* quoted bytes */
-	__u32 headers; /* those before the transport header */
-	__u16 pseudo;  /* sum of the pseudo header */
-	__u8 pending;  /* the transport checksum is still to be filled in */
-};
-
-/*
- * Whether the packet's checksum is still to be filled in by the device that
- * sends it on: then the checksum field holds the sum of the pseudo header, and
- * the filled-in packet will add up to the complement of that.
- */
-static __always_inline void checksum_pending(struct __sk_buff *skb, __u8 protocol,
-					     struct icmp_quote *q)
-{
-	__u16 check;
-	__u32 at = ETH_HEADER + q->headers +
-		   (protocol == IPPROTO_TCP ? offsetof(struct tcphdr, check)
-					    : offsetof(struct udphdr, check));
-
-	q->pending = (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP) &&
-		     !bpf_skb_load_bytes(skb, at, &check, sizeof(check)) && check == q->pseudo;
-}
-
 /* Makes room for the error's headers, and sums up the quoted packet behind
  * them, on top of `sum`. */
-static __always_inline int icmp_quote(struct __sk_buff *skb, const struct icmp_quote *q, __u32 room,
+static __always_inline int icmp_quote(struct __sk_buff *skb, const struct whole *q, __u32 room,
 				      __u32 sum, __u16 *checksum)
 {
-	struct icmp_sum s = { .skb = skb, .offset = ETH_HEADER + room, .sum = sum };
-
 	if (bpf_skb_change_tail(skb, ETH_HEADER + q->length, 0) ||
-	    bpf_skb_adjust_room(skb, room, BPF_ADJ_ROOM_MAC, 0))
+	    bpf_skb_adjust_room(skb, room, BPF_ADJ_ROOM_MAC, 0) ||
+	    sum_packet(skb, ETH_HEADER + room, q, &sum))
 		return -1;
-	/* What is pending is known already, and not to be read yet. */
-	s.left = q->pending ? q->headers : q->length;
-	if (q->pending)
-		s.sum += (__u16)~q->pseudo;
-	bpf_loop(ICMP6_QUOTE / ICMP_CHUNK + 1, icmp_sum_chunk, &s, 0);
-	*checksum = csum_fold(s.sum);
-	return s.left ? -1 : 0;
+	*checksum = csum_fold(sum);
+	return 0;
 }
 
 /* The frame goes back to who sent it. */
@@ -171,7 +105,7 @@ static __always_inline void icmp_kind6(__u32 error, __u32 mtu, struct icmp_heade
  * transport header, `length` the packet's. */
 __noinline int icmp_answer4(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32 length)
 {
-	struct icmp_quote q = { .length = length };
+	struct whole q = { .length = length };
 	struct icmp_frame4 frame = {};
 	struct iphdr old;
 	__u32 sum;
@@ -184,9 +118,7 @@ __noinline int icmp_answer4(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)))
 		return -1;
 	q.headers = (old.ihl & 15) * 4;
-	sum = bpf_htons(old.protocol) + bpf_htons(length - q.headers);
-	q.pseudo = ~csum_fold(bpf_csum_diff(0, 0, &old.saddr, 8, sum));
-	checksum_pending(skb, old.protocol, &q);
+	sum_pending(skb, old.protocol, &old.saddr, 8, length, &q);
 	if (old.frag_off & bpf_htons(IP_MF | IP_OFFSET))
 		q.pending = 0;
 
@@ -211,7 +143,7 @@ __noinline int icmp_answer4(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 __noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32 transport,
 			    __u32 protocol)
 {
-	struct icmp_quote q = { .headers = transport - ETH_HEADER };
+	struct whole q = { .headers = transport - ETH_HEADER };
 	struct icmp_frame6 frame = {};
 	__u32 sum, length;
 	__be16 payload;
@@ -227,9 +159,7 @@ __noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 	if (!payload)
 		length = skb->len - ETH_HEADER;
 	q.length = length > ICMP6_QUOTE ? ICMP6_QUOTE : length;
-	sum = bpf_htons(protocol) + bpf_htons(length - q.headers);
-	q.pseudo = ~csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip.saddr, 32, sum));
-	checksum_pending(skb, protocol, &q);
+	sum_pending(skb, protocol, (__be32 *)&frame.ip.saddr, 32, length, &q);
 	/* Between the headers there may be a fragment's. */
 	if (q.headers != sizeof(frame.ip))
 		q.pending = 0;
@@ -275,24 +205,25 @@ static __noinline int icmp_allowed(const union address *sender)
 	return saved >= ICMP_INTERVAL;
 }
 
-__noinline int icmp_error(struct __sk_buff *skb, struct packet *p, __u32 error, __u32 mtu,
-			  __u32 reason)
+/* Answers a refused packet; the verdict. */
+__noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 {
 	int rc;
 
 	if (!p)
 		return VERDICT_DROP;
 	/* None about an ICMP message that may be an error itself, and none about
-	 * a part of a packet (RFC 1122, 3.2.2). */
-	if (is_icmp(p) || p->part == LATER_PART)
-		return drop(reason);
-	if (error != ICMP_ERROR_TOO_BIG && !icmp_allowed(&p->flow.src))
+	 * a part of a packet (RFC 1122, 3.2.2), but that it is too big for IPv6. */
+	if (is_icmp(p) || (p->part == LATER_PART &&
+			   (p->flow.family == AF_INET || p->error != ICMP_ERROR_TOO_BIG)))
+		return drop(p->reason);
+	if (p->error != ICMP_ERROR_TOO_BIG && !icmp_allowed(&p->flow.src))
 		return drop(REASON_DROP_RATE_LIMIT);
-	count_reason(reason);
+	count_reason(p->reason);
 	if (p->flow.family == AF_INET)
-		rc = icmp_answer4(skb, error, mtu, p->length);
+		rc = icmp_answer4(skb, p->error, p->mtu, p->length);
 	else
-		rc = icmp_answer6(skb, error, mtu, p->transport, p->flow.protocol);
+		rc = icmp_answer6(skb, p->error, p->mtu, p->transport, p->flow.protocol);
 	if (rc)
 		return drop(REASON_DROP_REWRITE);
 	return bpf_redirect(skb->ingress_ifindex, 0);

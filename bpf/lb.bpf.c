@@ -236,7 +236,7 @@ __noinline int conn_new(struct packet *p, int outdated)
 	if (outdated)
 		conn_end(&p->flow);
 	if (id == NO_SERVER)
-		return TO_NOBODY;
+		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
 	return conn_open(p, svc, id);
 }
 
@@ -287,6 +287,17 @@ __noinline int find_later(struct packet *p)
 	return s ? conn_in(p, &client, c, s, set) : drop(REASON_DROP_SERVER_DELETED);
 }
 
+static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, int decision)
+{
+	if (decision == TO_SERVER)
+		decision = p->forward == FORWARD_TUNNEL ? tunnel(skb, p) : to_server(skb, p);
+	else if (decision == TO_CLIENT)
+		decision = to_client(skb, p);
+	else if (decision == UNDECIDED) /* two CPUs in each other's way */
+		decision = drop(REASON_DROP_TABLE_FULL);
+	return decision == REFUSED ? icmp_error(skb, p) : decision;
+}
+
 static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 {
 	struct settings *set = get_settings();
@@ -296,8 +307,8 @@ static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 
 	if (parsed != PARSED)
 		return pass(parsed);
-	/* Linux takes its hooks away with the last service. */
-	if (!set || !set->in_use)
+	/* Linux takes its hooks away with the last service of a family. */
+	if (!set || !(p.flow.family == AF_INET ? set->in_use4 : set->in_use6))
 		return pass(REASON_PASS_NO_SERVICE);
 	if (is_icmp(&p)) {
 		decision = related(skb, &p);
@@ -310,7 +321,7 @@ static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 		if (decision == UNDECIDED)
 			decision = find(&p, expect_answers, set, &outdated);
 	}
-	return deliver(skb, &p, decision);
+	return carry_out(skb, &p, decision);
 }
 
 /* Both programs do the same; they differ in which half they look for first. */

@@ -64,7 +64,37 @@ struct packet {
 	__be16 port;      /* of the server, or towards the client of the service */
 	union address to; /* likewise */
 	__u32 server;     /* id */
+	__u32 reason;     /* enum reason of a refusal, told by */
+	__u16 mtu;        /* such an error */
+	__u8 error;       /* enum icmp_error */
 };
+
+/* What can be told by ICMP, in either family. */
+enum icmp_error {
+	ICMP_ERROR_TTL,
+	ICMP_ERROR_TOO_BIG,
+	ICMP_ERROR_HOST,
+	ICMP_ERROR_PORT,
+};
+
+/* Decisions that are no verdicts yet. */
+enum decision {
+	TO_SERVER = -3, /* packet.server, forward, to, port */
+	TO_CLIENT = -4, /* packet.to, port: the service's */
+	REFUSED = -5,   /* packet.reason, error, mtu: answered by ICMP */
+	UNDECIDED = -6,
+};
+
+/* To be answered by an error, once everything else is done: that takes room
+ * on the stack. */
+static __always_inline int refuse(struct packet *p, enum icmp_error error, __u16 mtu,
+				  enum reason reason)
+{
+	p->error = error;
+	p->mtu = mtu;
+	p->reason = reason;
+	return REFUSED;
+}
 
 /* IP bytes on the wire, without what pads a short frame: each further segment
  * repeats the headers. */

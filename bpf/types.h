@@ -120,6 +120,7 @@ enum forward {
 /* A real server of one service, by server id. Written by user space only. */
 struct server {
 	union address addr;
+	union address source;     /* of tunnels to it: the director's; 0: not known */
 	struct service_key owner; /* kept after deletion, to revive the server */
 	__s32 weight;             /* 0: quiescent */
 	__s32 last_weight;        /* the weight before it was made quiescent */
@@ -277,7 +278,8 @@ struct settings {
 	__u32 fwmarks;    /* services of a mark: look for them */
 	__u32 port_zeros; /* services of every port: look for them */
 	__u32 ftps;       /* services of the FTP port: they take others too */
-	__u32 in_use;     /* all services: without any, nothing is followed */
+	__u32 in_use4;    /* of IPv4; without any, nothing is followed */
+	__u32 in_use6;
 	__u32 mark_rules; /* rules in the marks table */
 	__u32 editing;    /* a command is at work, or was killed at it */
 	/* Linux's net.ipv4.vs.*, by their names there */
@@ -383,6 +385,7 @@ enum reason {
 	REASON_DROP_FORWARDING_OFF,
 	REASON_DROP_TOO_BIG_NO_DF,
 	REASON_DROP_FORWARD_METHOD,
+	REASON_DROP_NO_TUNNEL_SOURCE,
 	REASON_DROP_REWRITE,
 	REASON_COUNT,
 };

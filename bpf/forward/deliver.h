@@ -5,17 +5,10 @@
 
 #include "dr.h"
 #include "nat.h"
+#include "tun.h"
 
-/* Decisions that are no verdicts yet. */
-enum decision {
-	TO_SERVER = -3, /* packet.server, forward, to, port */
-	TO_CLIENT = -4, /* packet.to, port: the service's */
-	TO_NOBODY = -5, /* no server takes it */
-	UNDECIDED = -6,
-};
-
-/* The client's half of a connection: on to the server. */
-static __always_inline int to_server(struct __sk_buff *skb, struct packet *p)
+/* The client's half of a connection: on to the server. A verdict, or REFUSED. */
+static __noinline int to_server(struct __sk_buff *skb, struct packet *p)
 {
 	switch (p->forward) {
 	case FORWARD_MASQ:
@@ -28,15 +21,10 @@ static __always_inline int to_server(struct __sk_buff *skb, struct packet *p)
 	return drop(REASON_DROP_FORWARD_METHOD);
 }
 
-static __noinline int deliver(struct __sk_buff *skb, struct packet *p, int decision)
+/* The server's half: back to the client, in the service's name. */
+static __noinline int to_client(struct __sk_buff *skb, struct packet *p)
 {
-	if (decision == TO_SERVER)
-		return to_server(skb, p);
-	if (decision == TO_CLIENT) /* in the service's name */
-		return nat(skb, p, NAT_SOURCE);
-	if (decision == TO_NOBODY)
-		return icmp_error(skb, p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
-	return decision == UNDECIDED ? drop(REASON_DROP_TABLE_FULL) : decision;
+	return nat(skb, p, NAT_SOURCE);
 }
 
 /* Decides for the server of a connection. */

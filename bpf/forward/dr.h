@@ -13,6 +13,8 @@ static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 	struct way way;
 	int verdict = route(skb, p, &p->flow.src, &p->to, 0, &way);
 
+	if (verdict == LOCAL)
+		return pass(REASON_PASS_LOCAL);
 	if (verdict != ROUTED)
 		return verdict;
 	if (take_hop(skb, p))

@@ -114,6 +114,8 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 	struct way way;
 	int verdict = route(skb, p, src, dst, 0, &way);
 
+	if (verdict == LOCAL)
+		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (verdict != ROUTED)
 		return verdict;
 	/* A later fragment has no transport header. */

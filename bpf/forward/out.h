@@ -17,6 +17,7 @@ struct way {
 };
 
 #define ROUTED (-2) /* route() found a way: no verdict yet */
+#define LOCAL (-9)  /* the address is the director's own */
 
 /* Writing a neighbour's hardware address into a packet leaves the kernel to
  * believe in it for ever; a packet sent through its neighbour table makes it
@@ -64,14 +65,19 @@ static __always_inline long find_way(struct __sk_buff *skb, struct packet *p,
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
-/* find_way, with an answer to the sender if there is none: ROUTED, or the
- * packet's verdict. */
+/* find_way, refusing the packet if there is none: ROUTED, LOCAL, or what
+ * becomes of it. */
 static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
 				 const union address *dst, __u32 overhead, struct way *way)
 {
+	long rc = find_way(skb, p, src, dst, overhead, way);
+
+	/* What is no host's address is refused where servers are added. */
+	if (rc == BPF_FIB_LKUP_RET_NOT_FWDED)
+		return LOCAL;
 	if (p->ttl <= 1)
-		return icmp_error(skb, p, ICMP_ERROR_TTL, 0, REASON_REFUSED_TTL_EXCEEDED);
-	switch (find_way(skb, p, src, dst, overhead, way)) {
+		return refuse(p, ICMP_ERROR_TTL, 0, REASON_REFUSED_TTL_EXCEEDED);
+	switch (rc) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
 		return ROUTED;
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
@@ -79,10 +85,10 @@ static __always_inline int route(struct __sk_buff *skb, struct packet *p, const 
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		if (!p->dont_fragment)
 			return drop(REASON_DROP_TOO_BIG_NO_DF);
-		return icmp_error(skb, p, ICMP_ERROR_TOO_BIG, way->fib.mtu_result - overhead,
-				  REASON_REFUSED_TOO_BIG);
+		return refuse(p, ICMP_ERROR_TOO_BIG, way->fib.mtu_result - overhead,
+			      REASON_REFUSED_TOO_BIG);
 	}
-	return icmp_error(skb, p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
+	return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 }
 
 /* One router more: TTL or hop limit less one. */

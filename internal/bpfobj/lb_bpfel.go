@@ -227,8 +227,9 @@ const (
 	LbReasonREASON_DROP_FORWARDING_OFF   LbReason = 19
 	LbReasonREASON_DROP_TOO_BIG_NO_DF    LbReason = 20
 	LbReasonREASON_DROP_FORWARD_METHOD   LbReason = 21
-	LbReasonREASON_DROP_REWRITE          LbReason = 22
-	LbReasonREASON_COUNT                 LbReason = 23
+	LbReasonREASON_DROP_NO_TUNNEL_SOURCE LbReason = 22
+	LbReasonREASON_DROP_REWRITE          LbReason = 23
+	LbReasonREASON_COUNT                 LbReason = 24
 )
 
 type LbScheduler uint32
@@ -253,6 +254,7 @@ const (
 type LbServer struct {
 	_           structs.HostLayout
 	Addr        LbAddress
+	Source      LbAddress
 	Owner       LbServiceKey
 	Weight      int32
 	LastWeight  int32
@@ -323,7 +325,8 @@ type LbSettings struct {
 	Fwmarks                 uint32
 	PortZeros               uint32
 	Ftps                    uint32
-	InUse                   uint32
+	InUse4                  uint32
+	InUse6                  uint32
 	MarkRules               uint32
 	Editing                 uint32
 	ConnReuseMode           uint32
@@ -331,7 +334,6 @@ type LbSettings struct {
 	ExpireQuiescentTemplate uint32
 	SloppyTcp               uint32
 	SloppySctp              uint32
-	_                       [4]byte
 }
 
 type LbTemplateKind uint32

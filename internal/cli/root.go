@@ -97,7 +97,7 @@ A symlink to this program named ipvsadm behaves as ipvsadm.`,
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newAttachCommand(), newDetachCommand(), newStatusCommand(), newMarkCommand(),
+	root.AddCommand(newAttachCommand(), newDetachCommand(), newStatusCommand(), newMarkCommand(), newSettingsCommand(),
 		newIpvsadmCommand(), newConformCommand(), newLabCommand(), newBenchCommand(), newVersionCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)

@@ -179,6 +179,13 @@ func (p *player) do(op []json.RawMessage) (any, error) {
 		return p.counts(vip, vport), nil
 	case "conns":
 		return p.conns(), nil
+	case "sysctl":
+		var name string
+		var value uint32
+		if err := args(op, &name, &value); err != nil {
+			return nil, err
+		}
+		return nil, p.sysctl(name, value)
 	case "sleep":
 		var seconds float64
 		if err := args(op, &seconds); err != nil {
@@ -188,6 +195,22 @@ func (p *player) do(op []json.RawMessage) (any, error) {
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%w: operation %q", ErrCannotPlay, kind)
+}
+
+// sysctl changes a setting, which has the name that Linux's has.
+func (p *player) sysctl(name string, value uint32) error {
+	s, err := director.ParseSetting(fmt.Sprintf("%s=%d", name, value))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCannotPlay, err)
+	}
+	return p.director.Do(func() error {
+		d, err := director.OpenOrLoad(director.Sizes{})
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return d.Set(s)
+	})
 }
 
 // ipvsadm runs a command line; the text is standard output, or what went

@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
+	"imbang/internal/model"
 )
 
 // An edit changes the table in memory and writes what became of it. Before
@@ -111,13 +112,18 @@ func (d *Director) summarise(change func(*bpfobj.LbSettings, summary)) error {
 // services come it says at least what will be, and until services are gone
 // what was: looking for what is not there does no harm.
 type summary struct {
-	services, servers               uint32 // ids in use are below
-	inUse, fwmarks, portZeros, ftps uint32 // services
+	services, servers        uint32 // ids in use are below
+	inUse4, inUse6           uint32 // services
+	fwmarks, portZeros, ftps uint32
 }
 
 // count adds n services of a key.
 func (s *summary) count(key bpfobj.LbServiceKey, n int) {
-	s.inUse += uint32(n)
+	if model.Family(key.Family) == model.IPv6 {
+		s.inUse6 += uint32(n)
+	} else {
+		s.inUse4 += uint32(n)
+	}
 	switch {
 	case key.Fwmark != 0:
 		s.fwmarks += uint32(n)
@@ -129,17 +135,17 @@ func (s *summary) count(key bpfobj.LbServiceKey, n int) {
 }
 
 func (s summary) atLeast(o summary) summary {
-	return summary{max(s.services, o.services), max(s.servers, o.servers), max(s.inUse, o.inUse),
+	return summary{max(s.services, o.services), max(s.servers, o.servers), max(s.inUse4, o.inUse4), max(s.inUse6, o.inUse6),
 		max(s.fwmarks, o.fwmarks), max(s.portZeros, o.portZeros), max(s.ftps, o.ftps)}
 }
 
 func (s summary) into(set *bpfobj.LbSettings) {
-	set.Services, set.Servers, set.InUse = s.services, s.servers, s.inUse
+	set.Services, set.Servers, set.InUse4, set.InUse6 = s.services, s.servers, s.inUse4, s.inUse6
 	set.Fwmarks, set.PortZeros, set.Ftps = s.fwmarks, s.portZeros, s.ftps
 }
 
 func summaryOf(set *bpfobj.LbSettings) summary {
-	return summary{set.Services, set.Servers, set.InUse, set.Fwmarks, set.PortZeros, set.Ftps}
+	return summary{set.Services, set.Servers, set.InUse4, set.InUse6, set.Fwmarks, set.PortZeros, set.Ftps}
 }
 
 // changed tells the service's scheduler of a change, in the kernel.

@@ -154,17 +154,3 @@ func TestDeletedServer(t *testing.T) {
 	r.must(r.AddServer(s.Key, realServer(0, 1)))
 	wantForwarded(t, r.fromClient(p), p.To(server0).TTL(63).MACs(serverDevMAC, serverMAC))
 }
-
-// Forwarding methods that the data plane has not: no silence.
-func TestForwardMethod(t *testing.T) {
-	r := newRig(t, small)
-	s := tcpService(vip, "rr")
-	direct := realServer(0, 1)
-	direct.Forward = model.Tunnel
-	r.must(r.AddService(s), r.AddServer(s.Key, direct))
-	p := testenv.TCP(client1, vip, "S")
-	got := r.reasonsOf(func() { wantUntouched(t, drop, r.fromClient(p), p.Frame()) })
-	if diff := cmp.Diff(map[string]uint64{"drop forward method": 1}, got); diff != "" {
-		t.Error(diff)
-	}
-}

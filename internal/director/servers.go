@@ -30,6 +30,7 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE,
 		}
 		toServer(s, &want)
+		want.Source = tunnelSource(s)
 		if err := d.addServer(key, svc, want, s); err != nil {
 			return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
 		}
@@ -91,6 +92,7 @@ func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 		old := t.servers[id]
 		next := old
 		toServer(s, &next)
+		next.Source = tunnelSource(s)
 		if s.Weight != 0 { // quiescing keeps the last one, for mh
 			next.LastWeight = s.Weight
 		}

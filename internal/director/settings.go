@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+)
+
+// Setting is one of Linux's net.ipv4.vs.*, under the name it has there.
+type Setting struct {
+	Name  string `json:"name"`
+	Value uint32 `json:"value"`
+	Help  string `json:"help"`
+}
+
+// settings are what the data plane knows, by name. Where Linux takes any
+// number for true, so does this.
+var settings = []struct {
+	name  string
+	help  string
+	max   uint32
+	field func(*bpfobj.LbSettings) *uint32
+}{
+	{"conn_reuse_mode", "a SYN from the port of a connection that is over: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.ConnReuseMode }},
+	{"expire_nodest_conn", "connections of a server that is gone: 0 waits for it, 1 ends them", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireNodestConn }},
+	{"expire_quiescent_template", "persistent clients of a server of weight 0: 0 stay, 1 are scheduled anew", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireQuiescentTemplate }},
+	{"sloppy_sctp", "1 lets any SCTP packet but ABORT open a connection", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppySctp }},
+	{"sloppy_tcp", "1 lets any TCP packet but RST open a connection, as after a failover", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppyTcp }},
+}
+
+const anyNumber = ^uint32(0) >> 1 // Linux's are signed
+
+// Settings lists all settings by name.
+func (d *Director) Settings() ([]Setting, error) {
+	set, err := d.config()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Setting, len(settings))
+	for i, s := range settings {
+		all[i] = Setting{s.name, *s.field(&set), s.help}
+	}
+	return all, nil
+}
+
+// SettingNames lists their names.
+func SettingNames() []string {
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.name
+	}
+	return names
+}
+
+// ParseSetting reads NAME=VALUE. The prefix that sysctl uses may be there.
+func ParseSetting(text string) (Setting, error) {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return Setting{}, fmt.Errorf("%q is not of the form NAME=VALUE", text)
+	}
+	name = strings.TrimPrefix(strings.TrimSpace(name), "net.ipv4.vs.")
+	i := slices.Index(SettingNames(), name)
+	if i < 0 {
+		return Setting{}, fmt.Errorf("setting %q: there is none of that name; there are %s", name, strings.Join(SettingNames(), ", "))
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
+	if err != nil || uint32(n) > settings[i].max {
+		return Setting{}, fmt.Errorf("setting %s: %q is not a number from 0 to %d", name, value, settings[i].max)
+	}
+	return Setting{Name: name, Value: uint32(n)}, nil
+}
+
+// Set changes settings, all or none.
+func (d *Director) Set(changes ...Setting) error {
+	set, err := d.config()
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		i := slices.Index(SettingNames(), c.Name)
+		if i < 0 {
+			return fmt.Errorf("setting %q: %w", c.Name, model.ErrInvalid)
+		}
+		*settings[i].field(&set) = c.Value
+	}
+	return putConfig(d.maps.Config, set)
+}
