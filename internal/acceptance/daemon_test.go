@@ -116,6 +116,10 @@ func (l *ldirectord) stop() {
 	if table := must(l.t, l.Director, "", "ipvsadm", "-Sn"); table != "" {
 		l.t.Errorf("it left in the table:\n%s", table)
 	}
+	said, err := os.ReadFile(l.log)
+	if err != nil || strings.Contains(string(said), "failed:") {
+		l.t.Errorf("a command of it was refused, or there is no log: %v", err)
+	}
 }
 
 // weights are the servers of a service, named as `-t 10.20.0.1:80`, with their
