@@ -56,7 +56,7 @@ clients must lead through this machine.`,
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
-	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 32768)")
+	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 131072)")
 	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")
 	return c
 }

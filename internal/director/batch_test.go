@@ -32,7 +32,9 @@ func TestBatchSchedulesAsSingleEdits(t *testing.T) {
 			} else {
 				r.must(build())
 			}
-			more := func() error { return errors.Join(r.AddServer(s.Key, realServer(4, 8)), r.AddServer(s.Key, realServer(5, 5))) }
+			more := func() error {
+				return errors.Join(r.AddServer(s.Key, realServer(4, 8)), r.AddServer(s.Key, realServer(5, 5)))
+			}
 			if together {
 				r.must(r.Batch(more))
 			} else {
