@@ -349,8 +349,8 @@ enum change_event {
 	CHANGE_ADD,      /* the servers from `position` on came, one by one */
 	CHANGE_DELETE,   /* the server at `position` is gone */
 	CHANGE_UPDATE,   /* a server's weight changed */
-	CHANGE_UNKNOWN,  /* whatever: a command was killed before it told */
 	CHANGE_REOPEN,   /* the server with id `position` is not overloaded */
+	CHANGE_UNKNOWN,  /* whatever: a command was killed before it told */
 };
 
 /* Argument of the table_changed program. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures imbang's own cost against that of doing without it,
-// in one run, both sides taking turns.
+// Package bench measures imbang's own cost: that of forwarding against doing
+// without it, both sides taking turns in one run (bulk.go), and that of its
+// commands on large tables (restore.go).
 //
 // It builds its cluster with the lab's topology, servers and engines, and
 // drives imbang by its commands. It does not look into BPF.

@@ -44,8 +44,8 @@ const (
 	LbChangeEventCHANGE_ADD     LbChangeEvent = 3
 	LbChangeEventCHANGE_DELETE  LbChangeEvent = 4
 	LbChangeEventCHANGE_UPDATE  LbChangeEvent = 5
-	LbChangeEventCHANGE_UNKNOWN LbChangeEvent = 6
-	LbChangeEventCHANGE_REOPEN  LbChangeEvent = 7
+	LbChangeEventCHANGE_REOPEN  LbChangeEvent = 6
+	LbChangeEventCHANGE_UNKNOWN LbChangeEvent = 7
 )
 
 type LbConn struct {

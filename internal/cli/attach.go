@@ -66,7 +66,7 @@ filters there stay, and get the packets that are not the director's.`,
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
-	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 32768)")
+	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 131072)")
 	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")
 	return c
 }

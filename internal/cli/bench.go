@@ -18,11 +18,11 @@ import (
 func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the director's cost against plain forwarding",
+		Short: "Measure what the director and its commands cost",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newBenchBulkCommand())
+	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand())
 	return c
 }
 
@@ -47,11 +47,9 @@ ratio of the two, pair by pair.`,
 			if config.Executable, err = os.Executable(); err != nil {
 				return fmt.Errorf("find our own program: %w", err)
 			}
-			if isatty.IsTerminal(os.Stderr.Fd()) {
-				bar := pb.New(2 * config.Pairs).SetWriter(os.Stderr).Start()
-				defer bar.Finish()
-				config.Progress = func(done, _ int) { bar.SetCurrent(int64(done)) }
-			}
+			progress, finish := progressBar()
+			defer finish()
+			config.Progress = progress
 			r, err := bench.Bulk(c.Context(), config)
 			if err != nil {
 				return err
@@ -67,6 +65,15 @@ ratio of the two, pair by pair.`,
 	c.Flags().IntVar(&config.Megabytes, "megabytes", 100, "size of the file, in 10^6 bytes")
 	c.Flags().IntVar(&config.Pairs, "pairs", 9, "downloads of each side")
 	return c
+}
+
+// progressBar shows how far a benchmark is, if somebody may look at it.
+func progressBar() (progress func(done, all int), finish func()) {
+	if !isatty.IsTerminal(os.Stderr.Fd()) {
+		return nil, func() {}
+	}
+	bar := pb.New(0).SetWriter(os.Stderr).Start()
+	return func(done, all int) { bar.SetTotal(int64(all)).SetCurrent(int64(done)) }, func() { bar.Finish() }
 }
 
 func printBulk(w io.Writer, r *bench.BulkResult) error {

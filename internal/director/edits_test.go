@@ -113,6 +113,25 @@ func TestHoleyNetmask(t *testing.T) {
 	}
 }
 
+// There is no persistence engine: to ask for one adds nothing, and edits
+// nothing.
+func TestNoEngine(t *testing.T) {
+	r := newRig(t, small)
+	s := persistent(service(model.UDP, "10.20.0.1:5060", "rr"))
+	sip := s
+	sip.Engine = "sip"
+	if err := r.AddService(sip); !errors.Is(err, model.ErrNoScheduler) {
+		t.Errorf("added: %v", err)
+	}
+	r.must(r.AddService(s))
+	if err := r.EditService(sip); !errors.Is(err, model.ErrNoScheduler) {
+		t.Errorf("edited: %v", err)
+	}
+	if got := r.status(s.Key).Service; got != s {
+		t.Errorf("it is %+v", got)
+	}
+}
+
 // A new server goes to the head of the list; edits move none; a deleted one
 // leaves the others in place, and comes back at the head.
 func TestOrderOfServers(t *testing.T) {

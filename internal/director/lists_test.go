@@ -95,3 +95,21 @@ func TestStatesHaveTimeouts(t *testing.T) {
 		}
 	}
 }
+
+// Ten thousand services with ten servers each fit without a flag.
+func TestDefaultSizes(t *testing.T) {
+	spec, err := compiled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]uint32{
+		"services": 10_000, "service_states": 10_000, "service_counters": 10_000, "service_zeros": 10_000,
+		"service_rates": 10_000, "bucket_tables": 10_000, "maglevs": 10_000, "servers": 100_000, "loads": 100_000,
+		"server_counters": 100_000, "server_zeros": 100_000, "server_rates": 100_000, "maglev_turns": 100_000,
+		"order": 10_000 * 16, // the power of two above ten
+	} {
+		if got := spec.Maps[name].MaxEntries; got < want {
+			t.Errorf("%s has room for %d, want %d", name, got, want)
+		}
+	}
+}

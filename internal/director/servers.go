@@ -63,7 +63,7 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 		// It belonged to a service that was deleted meanwhile.
 		d.staged.usedServers = append(d.staged.usedServers, id)
 	}
-	if opens(t.servers[id], want) {
+	if old := t.servers[id]; !never(old) && opens(old, want) {
 		d.staged.reopen = append(d.staged.reopen, id)
 	}
 	d.staged.servers = append(d.staged.servers, id)

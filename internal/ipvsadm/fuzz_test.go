@@ -45,8 +45,19 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// FuzzRestore begins with what was restored, and with every recorded command
+// line as a line of a restore, ten at a time.
 func FuzzRestore(f *testing.F) {
-	recorded(f, func(_ []string, stdin string) { f.Add(stdin) })
+	var lines []string
+	recorded(f, func(argv []string, stdin string) {
+		if stdin != "" {
+			f.Add(stdin)
+		}
+		lines = append(lines, strings.Join(argv, " "))
+	})
+	for ten := range slices.Chunk(lines, 10) {
+		f.Add(strings.Join(ten, "\n"))
+	}
 	n := testNames()
 	f.Fuzz(func(t *testing.T, text string) {
 		table := newFake()

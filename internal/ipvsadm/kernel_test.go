@@ -68,13 +68,6 @@ func (k kernelTable) Batch(edit func(Table) error) error {
 	return k.Director.Batch(func() error { return edit(k) })
 }
 
-// directorTable is a director as it is.
-type directorTable struct{ *director.Director }
-
-func (d directorTable) Batch(edit func(Table) error) error {
-	return d.Director.Batch(func() error { return edit(d) })
-}
-
 // onDirector runs a command line in a namespace, as a process would: it opens
 // the director, or loads it, and nothing of it is left in memory.
 func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) Table, args []string, stdin string) outcome {
@@ -161,17 +154,4 @@ func playInTheKernel(t *testing.T, file string) (differences []string) {
 		}
 	}
 	return differences
-}
-
-// TestNoEngine: a director without the engine says what ipvsadm says where
-// Linux has no such module, and adds nothing.
-func TestNoEngine(t *testing.T) {
-	ns := emptyNamespace(t)
-	plain := func(d *director.Director) Table { return directorTable{d} }
-	want := outcome{"", "Scheduler or persistence engine not found\n", 255}
-	for range 2 {
-		if got := onDirector(t, ns, plain, strings.Fields("-A -u 10.20.0.1:5060 -p 60 --pe sip"), ""); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-	}
 }
