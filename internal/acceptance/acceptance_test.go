@@ -7,6 +7,7 @@ package acceptance
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,11 +20,19 @@ import (
 	"imbang/internal/lab/topology"
 )
 
-// executable is built once for all tests.
+// executable is built once for all tests, where it is not given.
 var executable string
 
+func init() {
+	flag.StringVar(&executable, "executable", "", "the program to test; else it is built")
+}
+
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(func() int {
+		if executable != "" {
+			return m.Run()
+		}
 		dir, err := os.MkdirTemp("", "imbang-acceptance")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

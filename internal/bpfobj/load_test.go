@@ -49,7 +49,7 @@ func TestProgramsLoad(t *testing.T) {
 			t.Fatal(explain(one, err))
 		}
 		defer c.Close()
-		t.Logf("loaded in %.2f s\n%s", time.Since(start).Seconds(), c.Programs[name].VerifierLog)
+		t.Logf("%s loaded in %.2f s\n%s", name, time.Since(start).Seconds(), c.Programs[name].VerifierLog)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -98,6 +99,7 @@ func TestEditsUnderTraffic(t *testing.T) {
 	r := newRig(t, Sizes{Services: 16, Servers: 256, Connections: 1 << 16})
 	s := tcpService(vip, "wlc")
 	r.addService(s, 1, 1, 1)
+	r.timeouts(time.Hour, everyState()...) // none ends before it is counted
 	done := make(chan struct{})
 	var edits sync.WaitGroup
 	var failed error
