@@ -77,6 +77,7 @@ static __always_inline int usable(const struct server *s, const struct load *l)
 #include "sched/fo.h"
 #include "sched/ovf.h"
 #include "sched/mh.h"
+#include "sched/twos.h"
 
 /* Global, so that the verifier looks at all schedulers once for a program. */
 __noinline __u32 schedule(struct pick *p, enum scheduler scheduler)
@@ -110,6 +111,8 @@ __noinline __u32 schedule(struct pick *p, enum scheduler scheduler)
 		return ovf_pick(p);
 	case SCHED_MH:
 		return mh_pick(p);
+	case SCHED_TWOS:
+		return twos_pick(p);
 	case SCHED_NONE:
 		break;
 	}
@@ -143,6 +146,7 @@ static __always_inline void scheduler_changed(struct change *c)
 	case SCHED_NQ:
 	case SCHED_FO:
 	case SCHED_OVF:
+	case SCHED_TWOS:
 		break; /* they remember nothing of the list */
 	}
 }

@@ -61,6 +61,7 @@ enum scheduler {
 	SCHED_FO = 11,
 	SCHED_OVF = 12,
 	SCHED_MH = 13,
+	SCHED_TWOS = 14,
 };
 
 /* What a persistence template stands for, besides the clients: the value of

@@ -249,6 +249,7 @@ const (
 	LbSchedulerSCHED_FO    LbScheduler = 11
 	LbSchedulerSCHED_OVF   LbScheduler = 12
 	LbSchedulerSCHED_MH    LbScheduler = 13
+	LbSchedulerSCHED_TWOS  LbScheduler = 14
 )
 
 type LbServer struct {

@@ -18,41 +18,13 @@ import (
 
 // notYet are the scenarios that imbang does not play as Linux does, with the
 // reason. One that does fails the test: it has to leave the list.
-var notYet = func() map[string]string {
-	all := map[string]string{"wlc-persistent-ipv6": noIPv6}
-	for reason, patterns := range map[string][]string{
-		noIPv6: {"*-ipv6", "mark-of-one-family", "mark-both-families", "both-families-one-port", "tunnel-six-in-four*"},
-		noSysctl: {"reuse-mode-*", "reuse-udp-*", "reuse-time-wait", "nodest-*", "quiescent-template-*", "sloppy-tcp-*",
-			"drop-packet-*", "secure-tcp-*"},
-		noOtherMethod: {"direct-*", "tunnel-*", "families-mixed-edits"},
-		noLocalServer: {"director-as-server-*"},
-		noErrors:      {"udp-server-refuses"},
-	} {
-		for _, pattern := range patterns {
-			files, _ := filepath.Glob("testdata/*/" + pattern + ".json")
-			for _, file := range files {
-				all[strings.TrimSuffix(filepath.Base(file), ".json")] = reason
-			}
-		}
-	}
-	for _, plays := range []string{"no-servers-ipv6", "no-servers-udp-ipv6", "direct-udp-ops", "families-mixed-edits",
-		"reuse-mode-1-persistent-edited", "unknown-port-of-a-known-address-ipv6"} {
-		delete(all, plays)
-	}
-	return all
-}()
-
-const (
-	noIPv6        = "the data plane forwards no IPv6"
-	noSysctl      = "there are no sysctls"
-	noOtherMethod = "masquerading is the only forwarding method"
-	noLocalServer = "the director cannot be its own server"
-	noErrors      = "ICMP errors of servers are not translated"
-)
+var notYet = map[string]string{
+	"close-reuse-threshold-ipv6": "the client's kernel has the director's answer before connect() is done, and throws it away",
+}
 
 // atOnce is how many clusters play at the same time. A scenario waits more
 // than it works, but its clients give up after some time.
-const atOnce = 2
+const atOnce = 6
 
 // The recorded scenarios of Linux's IPVS, each played on a cluster of its own.
 func TestRecordings(t *testing.T) {

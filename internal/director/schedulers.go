@@ -22,6 +22,7 @@ var schedulers = map[string]bpfobj.LbScheduler{
 	"fo":    bpfobj.LbSchedulerSCHED_FO,
 	"ovf":   bpfobj.LbSchedulerSCHED_OVF,
 	"mh":    bpfobj.LbSchedulerSCHED_MH,
+	"twos":  bpfobj.LbSchedulerSCHED_TWOS,
 }
 
 func schedulerName(n bpfobj.LbScheduler) string {
