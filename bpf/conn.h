@@ -12,6 +12,7 @@
 
 #include "counters.h"
 #include "flow.h"
+#include "sctp_state.h"
 #include "tcp.h"
 #include "wheel.h"
 
@@ -147,6 +148,50 @@ static __always_inline void conn_extend(const struct flow *flow, struct conn *c,
 
 static __always_inline void conn_assure(const struct flow *flow, const struct conn *c);
 
+/* Whether packets change the state. */
+static __always_inline int has_states(__u8 state)
+{
+	return state < TCP_STATES || state >= SCTP_NONE;
+}
+
+static __always_inline __u8 next_state(__u8 state, const struct packet *p, __u32 direction)
+{
+	if (state >= SCTP_NONE)
+		return sctp_next_state(state, p->chunk, direction);
+	return tcp_next_state(state, p->tcp_bits, direction);
+}
+
+static __always_inline int is_established(__u8 state)
+{
+	return state == TCP_ESTABLISHED || state == SCTP_ESTABLISHED;
+}
+
+/* Changes the state, and whether it counts as active: 1, -1, 0 if as before. */
+static __always_inline __s32 conn_move(const struct packet *p, struct conn *c, __u32 direction,
+				       __u8 *state)
+{
+	__s32 active = 0;
+	__u8 next;
+
+	bpf_spin_lock(&c->lock);
+	next = next_state(c->state, p, direction);
+	c->state = next;
+	if (!(c->flags & CONN_DEAD)) {
+		int now = tcp_active(next) || next == SCTP_ESTABLISHED;
+
+		if (now && c->flags & CONN_INACTIVE) {
+			c->flags &= ~CONN_INACTIVE;
+			active = 1;
+		} else if (!now && !(c->flags & CONN_INACTIVE)) {
+			c->flags |= CONN_INACTIVE;
+			active = -1;
+		}
+	}
+	bpf_spin_unlock(&c->lock);
+	*state = next;
+	return active;
+}
+
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
 static __always_inline void conn_follow(const struct packet *p, const struct flow *flow,
 					struct conn *c, __u32 direction, const struct settings *set)
@@ -154,37 +199,18 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 	__u8 state = c->state, was = state;
 
 	/* A later fragment says nothing of the connection, but that it lives. */
-	if (state < TCP_STATES && p->part != LATER_PART) {
-		__u8 next = tcp_next_state(state, p->tcp_bits, direction);
+	if (has_states(state) && p->part != LATER_PART &&
+	    next_state(state, p, direction) != state) {
+		__s32 active = conn_move(p, c, direction, &state);
+		__u32 server = c->server;
 		struct load *l;
-		__s32 active = 0;
 
-		if (next != state) {
-			bpf_spin_lock(&c->lock);
-			next = tcp_next_state(c->state, p->tcp_bits, direction);
-			c->state = next;
-			if (!(c->flags & CONN_DEAD)) {
-				if (tcp_active(next) && c->flags & CONN_INACTIVE) {
-					c->flags &= ~CONN_INACTIVE;
-					active = 1;
-				} else if (!tcp_active(next) && !(c->flags & CONN_INACTIVE)) {
-					c->flags |= CONN_INACTIVE;
-					active = -1;
-				}
-			}
-			bpf_spin_unlock(&c->lock);
-			state = next;
-		}
-		if (next == TCP_ESTABLISHED && was != TCP_ESTABLISHED)
+		if (is_established(state) && !is_established(was))
 			conn_assure(flow, c);
-		if (active) {
-			__u32 server = c->server;
-
-			l = bpf_map_lookup_elem(&loads, &server);
-			if (l) {
-				__sync_fetch_and_add(&l->active, active);
-				__sync_fetch_and_add(&l->inactive, -active);
-			}
+		l = active ? bpf_map_lookup_elem(&loads, &server) : 0;
+		if (l) {
+			__sync_fetch_and_add(&l->active, active);
+			__sync_fetch_and_add(&l->inactive, -active);
 		}
 	}
 	if (state == CONN_UDP && direction == FROM_SERVER)
@@ -243,9 +269,16 @@ static __always_inline struct conn *conn_create(const struct packet *p, struct c
 {
 	struct flow reverse;
 	struct conn *c;
-	__u32 state = p->flow.protocol == IPPROTO_TCP ? TCP_SYN_RECV : CONN_UDP;
+	__u32 state = CONN_UDP; /* the first packet's */
 
-	fresh->state = p->flow.protocol == IPPROTO_TCP ? TCP_NONE : CONN_UDP;
+	fresh->state = CONN_UDP;
+	if (p->flow.protocol == IPPROTO_TCP) {
+		fresh->state = TCP_NONE;
+		state = TCP_SYN_RECV;
+	} else if (p->flow.protocol == IPPROTO_SCTP) {
+		fresh->state = SCTP_NONE;
+		state = SCTP_INIT1;
+	}
 	fresh->flags = CONN_INACTIVE;
 	c = conn_insert(&p->flow, fresh, set->timeout[state]);
 	if (!c)

@@ -75,9 +75,16 @@ static __always_inline int conn_is_over(const struct conn *c, const struct setti
 {
 	if (!set->conn_reuse_mode || c->template)
 		return 0;
-	if (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE)
+	if (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE || c->state == SCTP_CLOSED)
 		return 1;
 	return set->conn_reuse_mode & 2 && c->state == TCP_FIN_WAIT && !answers_here(c->forward);
+}
+
+static __always_inline int opens_connection(const struct packet *p)
+{
+	if (p->flow.protocol == IPPROTO_SCTP)
+		return p->chunk == CHUNK_INIT;
+	return p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_SYN;
 }
 
 /* Whether a packet of this connection wants another one (ip_vs_in_hook). */
@@ -86,7 +93,7 @@ static __always_inline int conn_outdated(const struct packet *p, const struct co
 {
 	if (!s)
 		return set->expire_nodest_conn;
-	if (p->flow.protocol != IPPROTO_TCP || !(p->tcp_bits & TCP_BIT_SYN))
+	if (!opens_connection(p))
 		return 0;
 	return (set->expire_nodest_conn && !s->weight) || conn_is_over(c, set);
 }
@@ -177,9 +184,13 @@ none: /* no connection came of it: the template is held for none */
  * server (tcp_conn_schedule). */
 static __always_inline int may_open(const struct packet *p, const struct settings *set)
 {
-	if (p->flow.protocol != IPPROTO_TCP)
-		return 1;
-	return (p->tcp_bits & TCP_BIT_SYN || set->sloppy_tcp) && !(p->tcp_bits & TCP_BIT_RST);
+	switch (p->flow.protocol) {
+	case IPPROTO_TCP:
+		return (opens_connection(p) || set->sloppy_tcp) && !(p->tcp_bits & TCP_BIT_RST);
+	case IPPROTO_SCTP:
+		return opens_connection(p) || (set->sloppy_sctp && p->chunk != CHUNK_ABORT);
+	}
+	return 1;
 }
 
 /* The scheduler's choice; NO_SERVER if no server can take the connection. */

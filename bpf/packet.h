@@ -28,9 +28,25 @@ struct sctp_header {
 	__be16 source;
 	__be16 dest;
 	__be32 tag;
-	__le32 checksum; /* CRC32c */
-	__u8 chunk;      /* type of the first chunk */
+	__u32 checksum; /* CRC32c, lowest byte first */
+	/* the first chunk */
+	struct sctp_chunk {
+		__u8 type;
+		__u8 flags;
+		__be16 length; /* [bytes], with this header, without padding */
+	} chunk;
 };
+
+/* Chunk types (RFC 9260, 3.2). */
+#define CHUNK_INIT 1
+#define CHUNK_INIT_ACK 2
+#define CHUNK_ABORT 6
+#define CHUNK_SHUTDOWN 7
+#define CHUNK_SHUTDOWN_ACK 8
+#define CHUNK_ERROR 9
+#define CHUNK_COOKIE_ECHO 10
+#define CHUNK_COOKIE_ACK 11
+#define CHUNK_SHUTDOWN_COMPLETE 14
 
 enum part {
 	WHOLE, /* a whole packet */
@@ -59,6 +75,7 @@ struct packet {
 	__u8 dont_fragment;
 	__u8 part;     /* enum part */
 	__u8 tcp_bits; /* enum tcp_bit */
+	__u8 chunk;    /* of SCTP: the type that counts */
 	/* the decision */
 	__u8 forward;     /* enum forward, towards the server */
 	__be16 port;      /* of the server, or towards the client of the service */

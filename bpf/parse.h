@@ -166,6 +166,24 @@ static __always_inline int parse_ip6(struct __sk_buff *skb, struct packet *p)
 	return parse_extensions(skb, p, next);
 }
 
+/* The first chunk of an SCTP packet; an ABORT behind a COOKIE chunk comes
+ * before that (set_sctp_state). */
+static __always_inline int parse_chunks(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 at = p->transport + offsetof(struct sctp_header, chunk);
+	struct sctp_chunk first, next;
+
+	if (bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
+		return REASON_PASS_TRUNCATED;
+	p->chunk = first.type;
+	if (first.type != CHUNK_COOKIE_ECHO && first.type != CHUNK_COOKIE_ACK)
+		return PARSED;
+	at += (bpf_ntohs(first.length) + 3) & ~3U;
+	if (!bpf_skb_load_bytes(skb, at, &next, sizeof(next)) && next.type == CHUNK_ABORT)
+		p->chunk = CHUNK_ABORT;
+	return PARSED;
+}
+
 /* Ports and flags of a packet that begins with a transport header. */
 static __always_inline int parse_transport(struct __sk_buff *skb, struct packet *p)
 {
@@ -186,6 +204,8 @@ static __always_inline int parse_transport(struct __sk_buff *skb, struct packet 
 			return REASON_PASS_TRUNCATED;
 		p->tcp_bits = ((__u8 *)tcp)[13];
 		p->headers = p->transport - ETH_HEADER + tcp->doff * 4;
+	} else if (p->flow.protocol == IPPROTO_SCTP) {
+		return parse_chunks(skb, p);
 	}
 	return PARSED;
 }

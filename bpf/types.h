@@ -162,7 +162,7 @@ struct rates {
 	struct counters average;
 };
 
-/* IP_VS_TCP_S_* of include/net/ip_vs.h, with CONN_UDP behind. */
+/* IP_VS_TCP_S_* of include/net/ip_vs.h, and what is behind it here. */
 enum conn_state {
 	TCP_NONE = 0,
 	TCP_ESTABLISHED,
@@ -177,6 +177,21 @@ enum conn_state {
 	TCP_SYNACK,
 	CONN_UDP,
 	CONN_TEMPLATE, /* a persistence template */
+	/* IP_VS_SCTP_S_* */
+	SCTP_NONE,
+	SCTP_INIT1,
+	SCTP_INIT,
+	SCTP_COOKIE_SENT,
+	SCTP_COOKIE_REPLIED,
+	SCTP_COOKIE_WAIT,
+	SCTP_COOKIE,
+	SCTP_COOKIE_ECHOED,
+	SCTP_ESTABLISHED,
+	SCTP_SHUTDOWN_SENT,
+	SCTP_SHUTDOWN_RECEIVED,
+	SCTP_SHUTDOWN_ACK_SENT,
+	SCTP_REJECTED,
+	SCTP_CLOSED,
 	CONN_STATES,
 };
 

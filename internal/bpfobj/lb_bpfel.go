@@ -80,20 +80,34 @@ const (
 type LbConnState uint32
 
 const (
-	LbConnStateTCP_NONE        LbConnState = 0
-	LbConnStateTCP_ESTABLISHED LbConnState = 1
-	LbConnStateTCP_SYN_SENT    LbConnState = 2
-	LbConnStateTCP_SYN_RECV    LbConnState = 3
-	LbConnStateTCP_FIN_WAIT    LbConnState = 4
-	LbConnStateTCP_TIME_WAIT   LbConnState = 5
-	LbConnStateTCP_CLOSE       LbConnState = 6
-	LbConnStateTCP_CLOSE_WAIT  LbConnState = 7
-	LbConnStateTCP_LAST_ACK    LbConnState = 8
-	LbConnStateTCP_LISTEN      LbConnState = 9
-	LbConnStateTCP_SYNACK      LbConnState = 10
-	LbConnStateCONN_UDP        LbConnState = 11
-	LbConnStateCONN_TEMPLATE   LbConnState = 12
-	LbConnStateCONN_STATES     LbConnState = 13
+	LbConnStateTCP_NONE               LbConnState = 0
+	LbConnStateTCP_ESTABLISHED        LbConnState = 1
+	LbConnStateTCP_SYN_SENT           LbConnState = 2
+	LbConnStateTCP_SYN_RECV           LbConnState = 3
+	LbConnStateTCP_FIN_WAIT           LbConnState = 4
+	LbConnStateTCP_TIME_WAIT          LbConnState = 5
+	LbConnStateTCP_CLOSE              LbConnState = 6
+	LbConnStateTCP_CLOSE_WAIT         LbConnState = 7
+	LbConnStateTCP_LAST_ACK           LbConnState = 8
+	LbConnStateTCP_LISTEN             LbConnState = 9
+	LbConnStateTCP_SYNACK             LbConnState = 10
+	LbConnStateCONN_UDP               LbConnState = 11
+	LbConnStateCONN_TEMPLATE          LbConnState = 12
+	LbConnStateSCTP_NONE              LbConnState = 13
+	LbConnStateSCTP_INIT1             LbConnState = 14
+	LbConnStateSCTP_INIT              LbConnState = 15
+	LbConnStateSCTP_COOKIE_SENT       LbConnState = 16
+	LbConnStateSCTP_COOKIE_REPLIED    LbConnState = 17
+	LbConnStateSCTP_COOKIE_WAIT       LbConnState = 18
+	LbConnStateSCTP_COOKIE            LbConnState = 19
+	LbConnStateSCTP_COOKIE_ECHOED     LbConnState = 20
+	LbConnStateSCTP_ESTABLISHED       LbConnState = 21
+	LbConnStateSCTP_SHUTDOWN_SENT     LbConnState = 22
+	LbConnStateSCTP_SHUTDOWN_RECEIVED LbConnState = 23
+	LbConnStateSCTP_SHUTDOWN_ACK_SENT LbConnState = 24
+	LbConnStateSCTP_REJECTED          LbConnState = 25
+	LbConnStateSCTP_CLOSED            LbConnState = 26
+	LbConnStateCONN_STATES            LbConnState = 27
 )
 
 type LbCounters struct {

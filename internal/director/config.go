@@ -13,7 +13,8 @@ import (
 )
 
 // defaultTimeouts are Linux's (tcp_timeouts of ip_vs_proto_tcp.c and
-// udp_timeouts of ip_vs_proto_udp.c).
+// udp_timeouts of ip_vs_proto_udp.c, sctp_timeouts of
+// ip_vs_proto_sctp.c).
 var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 	bpfobj.LbConnStateTCP_NONE:        2 * time.Second,
 	bpfobj.LbConnStateTCP_ESTABLISHED: 15 * time.Minute,
@@ -27,6 +28,21 @@ var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 	bpfobj.LbConnStateTCP_LISTEN:      2 * time.Minute,
 	bpfobj.LbConnStateTCP_SYNACK:      2 * time.Minute,
 	bpfobj.LbConnStateCONN_UDP:        5 * time.Minute,
+
+	bpfobj.LbConnStateSCTP_NONE:              2 * time.Second,
+	bpfobj.LbConnStateSCTP_INIT1:             4 * time.Second,
+	bpfobj.LbConnStateSCTP_INIT:              61 * time.Second,
+	bpfobj.LbConnStateSCTP_COOKIE_SENT:       61 * time.Second,
+	bpfobj.LbConnStateSCTP_COOKIE_REPLIED:    61 * time.Second,
+	bpfobj.LbConnStateSCTP_COOKIE_WAIT:       61 * time.Second,
+	bpfobj.LbConnStateSCTP_COOKIE:            61 * time.Second,
+	bpfobj.LbConnStateSCTP_COOKIE_ECHOED:     61 * time.Second,
+	bpfobj.LbConnStateSCTP_ESTABLISHED:       15 * time.Minute,
+	bpfobj.LbConnStateSCTP_SHUTDOWN_SENT:     61 * time.Second,
+	bpfobj.LbConnStateSCTP_SHUTDOWN_RECEIVED: 61 * time.Second,
+	bpfobj.LbConnStateSCTP_SHUTDOWN_ACK_SENT: 61 * time.Second,
+	bpfobj.LbConnStateSCTP_REJECTED:          4 * time.Second,
+	bpfobj.LbConnStateSCTP_CLOSED:            61 * time.Second,
 }
 
 func initConfig(m *ebpf.Map) error {

@@ -102,8 +102,15 @@ func stateName(c bpfobj.LbConn) string {
 		return "NONE"
 	}
 	name := strings.TrimPrefix(state.String(), "CONN_")
+	if sctp, ok := strings.CutPrefix(name, "SCTP_"); ok {
+		return sctpName.Replace(sctp)
+	}
 	return strings.TrimPrefix(name, "TCP_")
 }
+
+// sctpName turns a state's C name into the one that Linux lists
+// (sctp_state_name_table of ip_vs_proto_sctp.c).
+var sctpName = strings.NewReplacer("COOKIE_", "C-", "SHUTDOWN_", "S-", "_", "-")
 
 // connAssured is CONN_ASSURED of bpf/types.h.
 const connAssured = uint8(bpfobj.LbConnFlagCONN_ASSURED)

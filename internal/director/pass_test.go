@@ -44,7 +44,7 @@ func TestPass(t *testing.T) {
 		{"ARP", altered(tcp.Frame(), 12, 0x0806), "pass not ip"},
 		{"IPv4 that says it is IPv6", altered(tcp.Frame(), 12, 0x86dd), "pass truncated"},
 		{"ICMP", altered(tcp.Frame(), protocol, 64<<8|1), "pass icmp"},
-		{"SCTP", altered(tcp.Frame(), protocol, 64<<8|132), "pass no service"},
+		{"SCTP", altered(tcp.Frame(), protocol, 64<<8|132), "pass no connection"},
 		{"GRE", altered(tcp.Frame(), protocol, 64<<8|47), "pass protocol"},
 		{"middle fragment", udp.Fragment(0x2001).Frame(), "pass fragment"},
 		{"last fragment", udp.Fragment(0x0001).Frame(), "pass fragment"},
