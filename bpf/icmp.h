@@ -285,16 +285,16 @@ __noinline int icmp_error(struct __sk_buff *skb, struct packet *p, __u32 error, 
 	/* None about an ICMP message that may be an error itself, and none about
 	 * a part of a packet (RFC 1122, 3.2.2). */
 	if (is_icmp(p) || p->part == LATER_PART)
-		return drop(reason);
+		return drop(p, reason);
 	if (error != ICMP_ERROR_TOO_BIG && !icmp_allowed(&p->flow.src))
-		return drop(REASON_DROP_RATE_LIMIT);
-	count_reason(reason);
+		return drop(p, REASON_DROP_RATE_LIMIT);
+	turn_aside(p, reason);
 	if (p->flow.family == AF_INET)
 		rc = icmp_answer4(skb, error, mtu, p->length);
 	else
 		rc = icmp_answer6(skb, error, mtu, p->transport, p->flow.protocol);
 	if (rc)
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	return bpf_redirect(skb->ingress_ifindex, 0);
 }
 

@@ -49,7 +49,7 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 	struct conn *c = conn_find(client);
 
 	if (!c)
-		return pass(REASON_PASS_NO_CONNECTION);
+		return pass(p, REASON_PASS_NO_CONNECTION);
 	count_out(p, c->server);
 	conn_follow(p, client, c, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
@@ -144,7 +144,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	fresh.netmask = svc->netmask;
 	fresh.fwmark = svc->fwmark;
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
-		verdict = drop(REASON_DROP_SERVER_DELETED);
+		verdict = drop(p, REASON_DROP_SERVER_DELETED);
 		goto none;
 	}
 	fresh.port = server_port(p, svc, s);
@@ -167,7 +167,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	}
 	server_unbind(id, 1);
 	/* Another CPU may have been first with the same packet. */
-	verdict = conn_find(&p->flow) ? UNDECIDED : drop(REASON_DROP_TABLE_FULL);
+	verdict = conn_find(&p->flow) ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
 none: /* no connection came of it: the template is held for none */
 	conn_release(&p->flow, &fresh);
 	return verdict;
@@ -222,15 +222,15 @@ __noinline int conn_new(struct packet *p, int outdated)
 	if (!p || !set)
 		return VERDICT_DROP;
 	if (!may_open(p, set))
-		return pass(REASON_PASS_NO_CONNECTION);
+		return pass(p, REASON_PASS_NO_CONNECTION);
 	svc = service_find(p, set);
 	if (!svc)
-		return pass(REASON_PASS_NO_SERVICE);
+		return pass(p, REASON_PASS_NO_SERVICE);
 	if (p->flow.sport == bpf_htons(20))
-		return pass(REASON_PASS_FTP_DATA);
+		return pass(p, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
-		return pass(REASON_PASS_NO_SERVICE);
+		return pass(p, REASON_PASS_NO_SERVICE);
 
 	id = server_for(p, svc);
 	if (outdated)
@@ -256,7 +256,7 @@ static __noinline int find(struct packet *p, int expect_answers, const struct se
 		s = available_server(c);
 		if (!conn_outdated(p, c, s, set))
 			return s ? conn_in(p, &p->flow, c, s, set)
-				 : drop(REASON_DROP_SERVER_DELETED);
+				 : drop(p, REASON_DROP_SERVER_DELETED);
 		*outdated = 1;
 	} else if (!expect_answers && reverse_find(&p->flow, &client)) {
 		return conn_out(p, &client, set);
@@ -278,39 +278,47 @@ __noinline int find_later(struct packet *p)
 		return VERDICT_DROP;
 	f = fragment_find(p);
 	if (!f)
-		return pass(REASON_PASS_FRAGMENT);
+		return pass(p, REASON_PASS_FRAGMENT);
 	client = f->client;
 	if (f->direction == FROM_SERVER)
 		return conn_out(p, &client, set);
 	c = conn_find(&client);
 	s = c ? available_server(c) : 0;
-	return s ? conn_in(p, &client, c, s, set) : drop(REASON_DROP_SERVER_DELETED);
+	return s ? conn_in(p, &client, c, s, set) : drop(p, REASON_DROP_SERVER_DELETED);
+}
+
+/* Returns a verdict or a decision. */
+static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int expect_answers)
+{
+	struct settings *set = get_settings();
+	int outdated = 0, decision;
+	int parsed = parse(skb, p);
+
+	if (parsed != PARSED)
+		return pass(p, parsed);
+	/* Linux takes its hooks away with the last service. */
+	if (!set || !set->in_use)
+		return pass(p, REASON_PASS_NO_SERVICE);
+	if (is_icmp(p))
+		return related(skb, p);
+	if (p->part == LATER_PART)
+		return find_later(p);
+	decision = find(p, expect_answers, set, &outdated);
+	if (decision == UNDECIDED)
+		decision = conn_new(p, outdated);
+	if (decision == UNDECIDED)
+		decision = find(p, expect_answers, set, &outdated);
+	return decision;
 }
 
 static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 {
-	struct settings *set = get_settings();
 	struct packet p = {};
-	int outdated = 0, decision;
-	int parsed = parse(skb, &p);
+	int verdict = deliver(skb, &p, decide(skb, &p, expect_answers));
 
-	if (parsed != PARSED)
-		return pass(parsed);
-	/* Linux takes its hooks away with the last service. */
-	if (!set || !set->in_use)
-		return pass(REASON_PASS_NO_SERVICE);
-	if (is_icmp(&p)) {
-		decision = related(skb, &p);
-	} else if (p.part == LATER_PART) {
-		decision = find_later(&p);
-	} else {
-		decision = find(&p, expect_answers, set, &outdated);
-		if (decision == UNDECIDED)
-			decision = conn_new(&p, outdated);
-		if (decision == UNDECIDED)
-			decision = find(&p, expect_answers, set, &outdated);
-	}
-	return deliver(skb, &p, decision);
+	if (p.news)
+		count_reason(p.reason);
+	return verdict;
 }
 
 /* Both programs do the same; they differ in which half they look for first. */

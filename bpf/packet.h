@@ -38,6 +38,11 @@ enum part {
 	LATER_PART, /* without the transport header */
 };
 
+/* What happened to a packet besides being forwarded. */
+enum news {
+	NEWS_ASIDE = 0x1, /* passed by, refused or dropped, for packet.reason */
+};
+
 /*
  * A packet and what is decided about it. It goes beside its skb through the
  * data plane, not with it, so that functions which the verifier checks by
@@ -64,6 +69,8 @@ struct packet {
 	__be16 port;      /* of the server, or towards the client of the service */
 	union address to; /* likewise */
 	__u32 server;     /* id */
+	__u8 news;        /* enum news */
+	__u8 reason;      /* enum reason, of NEWS_ASIDE */
 };
 
 /* IP bytes on the wire, without what pads a short frame: each further segment

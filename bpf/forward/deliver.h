@@ -23,9 +23,9 @@ static __always_inline int to_server(struct __sk_buff *skb, struct packet *p)
 	case FORWARD_ROUTE:
 		return direct(skb, p);
 	case FORWARD_LOCAL:
-		return pass(REASON_PASS_LOCAL);
+		return pass(p, REASON_PASS_LOCAL);
 	}
-	return drop(REASON_DROP_FORWARD_METHOD);
+	return drop(p, REASON_DROP_FORWARD_METHOD);
 }
 
 static __noinline int deliver(struct __sk_buff *skb, struct packet *p, int decision)
@@ -36,7 +36,7 @@ static __noinline int deliver(struct __sk_buff *skb, struct packet *p, int decis
 		return nat(skb, p, NAT_SOURCE);
 	if (decision == TO_NOBODY)
 		return icmp_error(skb, p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
-	return decision == UNDECIDED ? drop(REASON_DROP_TABLE_FULL) : decision;
+	return decision == UNDECIDED ? drop(p, REASON_DROP_TABLE_FULL) : decision;
 }
 
 /* Decides for the server of a connection. */

@@ -16,7 +16,7 @@ static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 	if (verdict != ROUTED)
 		return verdict;
 	if (take_hop(skb, p))
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }
 
