@@ -103,6 +103,7 @@ static __always_inline void pick_for(const struct packet *p, const struct servic
 	pick->sport = p->flow.sport;
 	pick->family = p->flow.family;
 	pick->protocol = p->flow.protocol;
+	pick->without = NO_SERVER;
 }
 
 /* The port of the server: its own, or the one that the client asked for. A
