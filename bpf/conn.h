@@ -148,8 +148,8 @@ static __always_inline void conn_extend(const struct flow *flow, struct conn *c,
 static __always_inline void conn_assure(const struct flow *flow, const struct conn *c);
 
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
-static __always_inline void conn_follow(const struct packet *p, const struct flow *flow,
-					struct conn *c, __u32 direction, const struct settings *set)
+static __always_inline void conn_follow(struct packet *p, const struct flow *flow, struct conn *c,
+					__u32 direction, const struct settings *set)
 {
 	__u8 state = c->state, was = state;
 
@@ -174,6 +174,9 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 			}
 			bpf_spin_unlock(&c->lock);
 			state = next;
+			p->news |= NEWS_STATE;
+			p->was = was;
+			p->state = next;
 		}
 		if (next == TCP_ESTABLISHED && was != TCP_ESTABLISHED)
 			conn_assure(flow, c);

@@ -30,6 +30,7 @@
 #include "forward/deliver.h"
 #include "related.h"
 #include "rates.h"
+#include "trace.h"
 
 /* A packet of a connection from its client. */
 static __always_inline int conn_in(struct packet *p, const struct flow *flow, struct conn *c,
@@ -51,6 +52,7 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 	if (!c)
 		return pass(p, REASON_PASS_NO_CONNECTION);
 	count_out(p, c->server);
+	p->from_server = 1;
 	conn_follow(p, client, c, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, client, FROM_SERVER);
@@ -144,6 +146,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	fresh.template = svc->template;
 	fresh.netmask = svc->netmask;
 	fresh.fwmark = svc->fwmark;
+	p->server = id;
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
 		verdict = drop(p, REASON_DROP_SERVER_DELETED);
 		goto none;
@@ -157,6 +160,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		server_unbind(id, 1);
 		count_conn(svc->id, id);
 		count_in(p, svc->id, id);
+		p->news |= NEWS_OPENED;
 		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
 		goto none;
 	}
@@ -164,6 +168,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	c = conn_create(p, &fresh, s, set);
 	if (c) {
 		count_conn(svc->id, id);
+		p->news |= NEWS_OPENED;
 		return conn_in(p, &p->flow, c, s, set);
 	}
 	server_unbind(id, 1);
@@ -184,29 +189,45 @@ static __always_inline int may_open(const struct packet *p, const struct setting
 }
 
 /* The scheduler's choice; NO_SERVER if no server can take the connection. */
-__noinline __u32 choose(const struct packet *p, const struct service *svc)
+__noinline __u32 choose(struct packet *p, const struct service *svc)
 {
 	struct pick pick = {};
 
 	if (!p || !svc)
 		return NO_SERVER;
 	pick_for(p, svc, &pick);
-	return schedule(&pick, svc->scheduler);
+	if (!p->peek && !traced())
+		return schedule(&pick, svc->scheduler);
+	p->news |= NEWS_CHOSEN;
+	return choose_aloud(p, &pick, svc->scheduler);
 }
 
 /* Likewise, or a template's server. The connection then holds a template if
  * the service is persistent. */
-static __always_inline __u32 server_for(const struct packet *p, const struct service *svc)
+static __always_inline __u32 server_for(struct packet *p, const struct service *svc)
 {
 	__u32 id;
 
 	if (!svc->template)
 		return choose(p, svc);
 	id = template_use(p, svc);
-	if (id != NO_SERVER)
+	if (id != NO_SERVER) {
+		p->news |= NEWS_TEMPLATE;
 		return id;
+	}
 	id = choose(p, svc);
-	return id == NO_SERVER ? id : template_open(p, svc, id);
+	return id == NO_SERVER || p->peek ? id : template_open(p, svc, id);
+}
+
+/* The server to which a packet would open a connection. */
+static __always_inline int would_open(struct packet *p, const struct service *svc, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	p->server = id;
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	return decide_server(p, id, s, s->forward, server_port(p, svc, s));
 }
 
 /*
@@ -217,6 +238,7 @@ static __always_inline __u32 server_for(const struct packet *p, const struct ser
 __noinline int conn_new(struct packet *p, int outdated)
 {
 	struct settings *set = get_settings();
+	struct service_key key;
 	struct service *svc;
 	__u32 id;
 
@@ -224,7 +246,7 @@ __noinline int conn_new(struct packet *p, int outdated)
 		return VERDICT_DROP;
 	if (!may_open(p, set))
 		return pass(p, REASON_PASS_NO_CONNECTION);
-	svc = service_find(p, set);
+	svc = service_find(p, set, &key);
 	if (!svc)
 		return pass(p, REASON_PASS_NO_SERVICE);
 	if (p->flow.sport == bpf_htons(20))
@@ -233,12 +255,23 @@ __noinline int conn_new(struct packet *p, int outdated)
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return pass(p, REASON_PASS_NO_SERVICE);
 
-	id = server_for(p, svc);
 	if (outdated)
+		p->news |= NEWS_OUTDATED;
+	id = server_for(p, svc);
+	if (outdated && !p->peek)
 		conn_end(&p->flow);
 	if (id == NO_SERVER)
 		return TO_NOBODY;
+	if (p->peek)
+		return would_open(p, svc, id);
 	return conn_open(p, svc, id);
+}
+
+/* A packet of a connection whose server was deleted. */
+static __always_inline int conn_orphaned(struct packet *p, const struct conn *c)
+{
+	p->server = c->server;
+	return drop(p, REASON_DROP_SERVER_DELETED);
 }
 
 /* A whole packet, or the fragment that has the ports: of which connection?
@@ -256,8 +289,7 @@ static __noinline int find(struct packet *p, int expect_answers, const struct se
 	if (c) {
 		s = available_server(c);
 		if (!conn_outdated(p, c, s, set))
-			return s ? conn_in(p, &p->flow, c, s, set)
-				 : drop(p, REASON_DROP_SERVER_DELETED);
+			return s ? conn_in(p, &p->flow, c, s, set) : conn_orphaned(p, c);
 		*outdated = 1;
 	} else if (!expect_answers && reverse_find(&p->flow, &client)) {
 		return conn_out(p, &client, set);
@@ -285,7 +317,9 @@ __noinline int find_later(struct packet *p)
 		return conn_out(p, &client, set);
 	c = conn_find(&client);
 	s = c ? available_server(c) : 0;
-	return s ? conn_in(p, &client, c, s, set) : drop(p, REASON_DROP_SERVER_DELETED);
+	if (s)
+		return conn_in(p, &client, c, s, set);
+	return c ? conn_orphaned(p, c) : drop(p, REASON_DROP_SERVER_DELETED);
 }
 
 /* Returns a verdict or a decision. */
@@ -314,13 +348,15 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 
 static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 {
-	struct packet p = {};
+	struct packet p = { .server = NO_SERVER };
 	int verdict = deliver(skb, &p, decide(skb, &p, expect_answers));
 
 	if (p.news)
-		count_reason(p.reason);
+		report(&p);
 	return verdict;
 }
+
+#include "explain.h"
 
 /* Both programs do the same; they differ in which half they look for first. */
 
@@ -334,6 +370,13 @@ SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
 	return handle(skb, 1);
+}
+
+/* Run by `imbang why`, on a packet that is none. */
+SEC("tc")
+int explain(struct __sk_buff *skb)
+{
+	return explain_packet(skb);
 }
 
 /* Run once when the tables are made; again if it fails for want of memory. Not

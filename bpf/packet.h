@@ -38,11 +38,6 @@ enum part {
 	LATER_PART, /* without the transport header */
 };
 
-/* What happened to a packet besides being forwarded. */
-enum news {
-	NEWS_ASIDE = 0x1, /* passed by, refused or dropped, for packet.reason */
-};
-
 /*
  * A packet and what is decided about it. It goes beside its skb through the
  * data plane, not with it, so that functions which the verifier checks by
@@ -68,9 +63,14 @@ struct packet {
 	__u8 forward;     /* enum forward, towards the server */
 	__be16 port;      /* of the server, or towards the client of the service */
 	union address to; /* likewise */
-	__u32 server;     /* id */
+	__u32 server;     /* id, or NO_SERVER */
+	/* what there is to tell */
 	__u8 news;        /* enum news */
 	__u8 reason;      /* enum reason, of NEWS_ASIDE */
+	__u8 was;         /* enum conn_state, before a NEWS_STATE */
+	__u8 state;       /* and after */
+	__u8 from_server; /* an answer */
+	__u8 peek;        /* no packet but a question: nothing may come of it */
 };
 
 /* IP bytes on the wire, without what pads a short frame: each further segment

@@ -224,6 +224,8 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 	if (!c)
 		return pass(p, REASON_PASS_ICMP);
 	count_out(p, c->server);
+	p->from_server = 1;
+	p->server = c->server;
 	p->to = client->dst;
 	p->port = client->dport;
 	return related_send(skb, p, q, NAT_DESTINATION, NAT_SOURCE);

@@ -37,36 +37,38 @@ static __always_inline int ftp_data(const struct packet *p, const struct setting
 /* A mark comes first, then the exact address and port, then FTP, then every
  * port. */
 static __always_inline struct service *service_find(const struct packet *p,
-						    const struct settings *set)
+						    const struct settings *set,
+						    struct service_key *key)
 {
-	struct service_key key = { .family = p->flow.family };
 	struct service *s;
 
+	__builtin_memset(key, 0, sizeof(*key));
+	key->family = p->flow.family;
 	if (set->fwmarks) {
-		key.fwmark = packet_mark(p, set);
-		if (key.fwmark) {
-			s = bpf_map_lookup_elem(&services, &key);
+		key->fwmark = packet_mark(p, set);
+		if (key->fwmark) {
+			s = bpf_map_lookup_elem(&services, key);
 			if (s)
 				return s;
-			key.fwmark = 0;
+			key->fwmark = 0;
 		}
 	}
-	key.addr = p->flow.dst;
-	key.protocol = p->flow.protocol;
-	key.port = p->flow.dport;
-	s = bpf_map_lookup_elem(&services, &key);
+	key->addr = p->flow.dst;
+	key->protocol = p->flow.protocol;
+	key->port = p->flow.dport;
+	s = bpf_map_lookup_elem(&services, key);
 	if (s)
 		return s;
 	if (ftp_data(p, set)) {
-		key.port = bpf_htons(FTP_PORT);
-		s = bpf_map_lookup_elem(&services, &key);
+		key->port = bpf_htons(FTP_PORT);
+		s = bpf_map_lookup_elem(&services, key);
 		if (s)
 			return s;
 	}
 	if (!set->port_zeros)
 		return 0;
-	key.port = 0;
-	return bpf_map_lookup_elem(&services, &key);
+	key->port = 0;
+	return bpf_map_lookup_elem(&services, key);
 }
 
 #endif
