@@ -193,8 +193,8 @@ static __always_inline __s32 conn_move(const struct packet *p, struct conn *c, _
 }
 
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
-static __always_inline void conn_follow(const struct packet *p, const struct flow *flow,
-					struct conn *c, __u32 direction, const struct settings *set)
+static __always_inline void conn_follow(struct packet *p, const struct flow *flow, struct conn *c,
+					__u32 direction, const struct settings *set)
 {
 	__u8 state = c->state, was = state;
 
@@ -205,6 +205,11 @@ static __always_inline void conn_follow(const struct packet *p, const struct flo
 		__u32 server = c->server;
 		struct load *l;
 
+		if (state != was) {
+			p->news |= NEWS_STATE;
+			p->was = was;
+			p->state = state;
+		}
 		if (is_established(state) && !is_established(was))
 			conn_assure(flow, c);
 		l = active ? bpf_map_lookup_elem(&loads, &server) : 0;

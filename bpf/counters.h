@@ -15,15 +15,22 @@ static __always_inline void count_reason(__u32 reason)
 		(*n)++;
 }
 
-static __always_inline int pass(__u32 reason)
+/* Says why a packet is not simply forwarded: counted at its end. */
+static __always_inline void turn_aside(struct packet *p, __u32 reason)
 {
-	count_reason(reason);
+	p->news |= NEWS_ASIDE;
+	p->reason = reason;
+}
+
+static __always_inline int pass(struct packet *p, __u32 reason)
+{
+	turn_aside(p, reason);
 	return VERDICT_PASS;
 }
 
-static __always_inline int drop(__u32 reason)
+static __always_inline int drop(struct packet *p, __u32 reason)
 {
-	count_reason(reason);
+	turn_aside(p, reason);
 	return VERDICT_DROP;
 }
 

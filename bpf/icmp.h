@@ -216,16 +216,16 @@ __noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 	 * a part of a packet (RFC 1122, 3.2.2), but that it is too big for IPv6. */
 	if (is_icmp(p) || (p->part == LATER_PART &&
 			   (p->flow.family == AF_INET || p->error != ICMP_ERROR_TOO_BIG)))
-		return drop(p->reason);
+		return drop(p, p->reason);
 	if (p->error != ICMP_ERROR_TOO_BIG && !icmp_allowed(&p->flow.src))
-		return drop(REASON_DROP_RATE_LIMIT);
-	count_reason(p->reason);
+		return drop(p, REASON_DROP_RATE_LIMIT);
+	turn_aside(p, p->reason);
 	if (p->flow.family == AF_INET)
 		rc = icmp_answer4(skb, p->error, p->mtu, p->length);
 	else
 		rc = icmp_answer6(skb, p->error, p->mtu, p->transport, p->flow.protocol);
 	if (rc)
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	return bpf_redirect(skb->ingress_ifindex, 0);
 }
 

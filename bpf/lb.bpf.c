@@ -30,6 +30,7 @@
 #include "forward/deliver.h"
 #include "related.h"
 #include "rates.h"
+#include "trace.h"
 
 /* A packet of a connection from its client. */
 static __always_inline int conn_in(struct packet *p, const struct flow *flow, struct conn *c,
@@ -49,8 +50,9 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 	struct conn *c = conn_find(client);
 
 	if (!c)
-		return pass(REASON_PASS_NO_CONNECTION);
+		return pass(p, REASON_PASS_NO_CONNECTION);
 	count_out(p, c->server);
+	p->from_server = 1;
 	conn_follow(p, client, c, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, client, FROM_SERVER);
@@ -110,6 +112,7 @@ static __always_inline void pick_for(const struct packet *p, const struct servic
 	pick->sport = p->flow.sport;
 	pick->family = p->flow.family;
 	pick->protocol = p->flow.protocol;
+	pick->without = NO_SERVER;
 }
 
 /* The port of the server: its own, or the one that the client asked for. A
@@ -150,8 +153,9 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	fresh.template = svc->template;
 	fresh.netmask = svc->netmask;
 	fresh.fwmark = svc->fwmark;
+	p->server = id;
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
-		verdict = drop(REASON_DROP_SERVER_DELETED);
+		verdict = drop(p, REASON_DROP_SERVER_DELETED);
 		goto none;
 	}
 	fresh.port = server_port(p, svc, s);
@@ -163,6 +167,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		server_unbind(id, 1);
 		count_conn(svc->id, id);
 		count_in(p, svc->id, id);
+		p->news |= NEWS_OPENED;
 		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
 		goto none;
 	}
@@ -170,11 +175,12 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	c = conn_create(p, &fresh, s, set);
 	if (c) {
 		count_conn(svc->id, id);
+		p->news |= NEWS_OPENED;
 		return conn_in(p, &p->flow, c, s, set);
 	}
 	server_unbind(id, 1);
 	/* Another CPU may have been first with the same packet. */
-	verdict = conn_find(&p->flow) ? UNDECIDED : drop(REASON_DROP_TABLE_FULL);
+	verdict = conn_find(&p->flow) ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
 none: /* no connection came of it: the template is held for none */
 	conn_release(&p->flow, &fresh);
 	return verdict;
@@ -194,29 +200,45 @@ static __always_inline int may_open(const struct packet *p, const struct setting
 }
 
 /* The scheduler's choice; NO_SERVER if no server can take the connection. */
-__noinline __u32 choose(const struct packet *p, const struct service *svc)
+__noinline __u32 choose(struct packet *p, const struct service *svc)
 {
 	struct pick pick = {};
 
 	if (!p || !svc)
 		return NO_SERVER;
 	pick_for(p, svc, &pick);
-	return schedule(&pick, svc->scheduler);
+	if (!p->peek && !traced())
+		return schedule(&pick, svc->scheduler);
+	p->news |= NEWS_CHOSEN;
+	return choose_aloud(p, &pick, svc->scheduler);
 }
 
 /* Likewise, or a template's server. The connection then holds a template if
  * the service is persistent. */
-static __always_inline __u32 server_for(const struct packet *p, const struct service *svc)
+static __always_inline __u32 server_for(struct packet *p, const struct service *svc)
 {
 	__u32 id;
 
 	if (!svc->template)
 		return choose(p, svc);
 	id = template_use(p, svc);
-	if (id != NO_SERVER)
+	if (id != NO_SERVER) {
+		p->news |= NEWS_TEMPLATE;
 		return id;
+	}
 	id = choose(p, svc);
-	return id == NO_SERVER ? id : template_open(p, svc, id);
+	return id == NO_SERVER || p->peek ? id : template_open(p, svc, id);
+}
+
+/* The server to which a packet would open a connection. */
+static __always_inline int would_open(struct packet *p, const struct service *svc, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	p->server = id;
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	return decide_server(p, id, s, s->forward, server_port(p, svc, s));
 }
 
 /*
@@ -227,28 +249,40 @@ static __always_inline __u32 server_for(const struct packet *p, const struct ser
 __noinline int conn_new(struct packet *p, int outdated)
 {
 	struct settings *set = get_settings();
+	struct service_key key;
 	struct service *svc;
 	__u32 id;
 
 	if (!p || !set)
 		return VERDICT_DROP;
 	if (!may_open(p, set))
-		return pass(REASON_PASS_NO_CONNECTION);
-	svc = service_find(p, set);
+		return pass(p, REASON_PASS_NO_CONNECTION);
+	svc = service_find(p, set, &key);
 	if (!svc)
-		return pass(REASON_PASS_NO_SERVICE);
+		return pass(p, REASON_PASS_NO_SERVICE);
 	if (p->flow.sport == bpf_htons(20))
-		return pass(REASON_PASS_FTP_DATA);
+		return pass(p, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
-		return pass(REASON_PASS_NO_SERVICE);
+		return pass(p, REASON_PASS_NO_SERVICE);
 
-	id = server_for(p, svc);
 	if (outdated)
+		p->news |= NEWS_OUTDATED;
+	id = server_for(p, svc);
+	if (outdated && !p->peek)
 		conn_end(&p->flow);
 	if (id == NO_SERVER)
 		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
+	if (p->peek)
+		return would_open(p, svc, id);
 	return conn_open(p, svc, id);
+}
+
+/* A packet of a connection whose server was deleted. */
+static __always_inline int conn_orphaned(struct packet *p, const struct conn *c)
+{
+	p->server = c->server;
+	return drop(p, REASON_DROP_SERVER_DELETED);
 }
 
 /* A whole packet, or the fragment that has the ports: of which connection?
@@ -266,8 +300,7 @@ static __noinline int find(struct packet *p, int expect_answers, const struct se
 	if (c) {
 		s = available_server(c);
 		if (!conn_outdated(p, c, s, set))
-			return s ? conn_in(p, &p->flow, c, s, set)
-				 : drop(REASON_DROP_SERVER_DELETED);
+			return s ? conn_in(p, &p->flow, c, s, set) : conn_orphaned(p, c);
 		*outdated = 1;
 	} else if (!expect_answers && reverse_find(&p->flow, &client)) {
 		return conn_out(p, &client, set);
@@ -289,13 +322,38 @@ __noinline int find_later(struct packet *p)
 		return VERDICT_DROP;
 	f = fragment_find(p);
 	if (!f)
-		return pass(REASON_PASS_FRAGMENT);
+		return pass(p, REASON_PASS_FRAGMENT);
 	client = f->client;
 	if (f->direction == FROM_SERVER)
 		return conn_out(p, &client, set);
 	c = conn_find(&client);
 	s = c ? available_server(c) : 0;
-	return s ? conn_in(p, &client, c, s, set) : drop(REASON_DROP_SERVER_DELETED);
+	if (s)
+		return conn_in(p, &client, c, s, set);
+	return c ? conn_orphaned(p, c) : drop(p, REASON_DROP_SERVER_DELETED);
+}
+
+/* Returns a verdict or a decision. */
+static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int expect_answers)
+{
+	struct settings *set = get_settings();
+	int outdated = 0, decision;
+	int parsed = parse(skb, p);
+
+	if (parsed != PARSED)
+		return pass(p, parsed);
+	if (!set || !in_use(p, set))
+		return pass(p, REASON_PASS_NO_SERVICE);
+	if (is_icmp(p))
+		return related(skb, p);
+	if (p->part == LATER_PART)
+		return find_later(p);
+	decision = find(p, expect_answers, set, &outdated);
+	if (decision == UNDECIDED)
+		decision = conn_new(p, outdated);
+	if (decision == UNDECIDED)
+		decision = find(p, expect_answers, set, &outdated);
+	return decision;
 }
 
 static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, int decision)
@@ -305,35 +363,21 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 	else if (decision == TO_CLIENT)
 		decision = to_client(skb, p);
 	else if (decision == UNDECIDED) /* two CPUs in each other's way */
-		decision = drop(REASON_DROP_TABLE_FULL);
+		decision = drop(p, REASON_DROP_TABLE_FULL);
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
 }
 
 static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 {
-	struct settings *set = get_settings();
-	struct packet p = {};
-	int outdated = 0, decision;
-	int parsed = parse(skb, &p);
+	struct packet p = { .server = NO_SERVER };
+	int verdict = carry_out(skb, &p, decide(skb, &p, expect_answers));
 
-	if (parsed != PARSED)
-		return pass(parsed);
-	/* Linux takes its hooks away with the last service of a family. */
-	if (!set || !(p.flow.family == AF_INET ? set->in_use4 : set->in_use6))
-		return pass(REASON_PASS_NO_SERVICE);
-	if (is_icmp(&p)) {
-		decision = related(skb, &p);
-	} else if (p.part == LATER_PART) {
-		decision = find_later(&p);
-	} else {
-		decision = find(&p, expect_answers, set, &outdated);
-		if (decision == UNDECIDED)
-			decision = conn_new(&p, outdated);
-		if (decision == UNDECIDED)
-			decision = find(&p, expect_answers, set, &outdated);
-	}
-	return carry_out(skb, &p, decision);
+	if (p.news)
+		report(&p);
+	return verdict;
 }
+
+#include "explain.h"
 
 /* Both programs do the same; they differ in which half they look for first. */
 
@@ -347,6 +391,13 @@ SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
 	return handle(skb, 1);
+}
+
+/* Run by `imbang why`, on a packet that is none. */
+SEC("tc")
+int explain(struct __sk_buff *skb)
+{
+	return explain_packet(skb);
 }
 
 /* Run once when the tables are made; again if it fails for want of memory. Not

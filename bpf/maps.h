@@ -273,6 +273,54 @@ struct {
 	__type(value, __u64);
 } reasons SEC(".maps");
 
+/* tracers: when the last of their leases ends [ns]. The kernel puts 0 here when
+ * it has, so that nobody's tracing costs a comparison. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} traced_until SEC(".maps");
+
+/* tracers: each writes its own element; a free one is taken under the
+ * director's lock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TRACERS);
+	__type(key, __u32);
+	__type(value, struct tracer);
+} tracers SEC(".maps");
+
+/* tracers: the ring that each reads. */
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TRACERS);
+	__type(key, __u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+/* kernel: events that found a tracer's ring full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TRACERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost_events SEC(".maps");
+
+/* kernel: what is told of the packet at hand, and (1) of the question: that
+ * comes from a process, which packets may interrupt. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct answer);
+} stories SEC(".maps");
+
 /* kernel: room to build values that are too big for the stack. The enums are
  * there for their BTF alone: user space reads the numbers from it. */
 union scratch {
@@ -282,6 +330,7 @@ union scratch {
 	enum conn_flag conn_flag;
 	enum service_flag service_flag;
 	enum reason reason;
+	enum news news;
 };
 
 struct {

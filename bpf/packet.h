@@ -80,10 +80,16 @@ struct packet {
 	__u8 forward;     /* enum forward, towards the server */
 	__be16 port;      /* of the server, or towards the client of the service */
 	union address to; /* likewise */
-	__u32 server;     /* id */
-	__u32 reason;     /* enum reason of a refusal, told by */
-	__u16 mtu;        /* such an error */
+	__u32 server;     /* id, or NO_SERVER */
+	__u16 mtu;        /* told by an error, of */
 	__u8 error;       /* enum icmp_error */
+	/* what there is to tell */
+	__u8 news;        /* enum news */
+	__u8 reason;      /* enum reason, of NEWS_ASIDE or REFUSED */
+	__u8 was;         /* enum conn_state, before a NEWS_STATE */
+	__u8 state;       /* and after */
+	__u8 from_server; /* an answer */
+	__u8 peek;        /* no packet but a question: nothing may come of it */
 };
 
 /* What can be told by ICMP, in either family. */

@@ -10,6 +10,7 @@
 
 #include "conn.h"
 #include "sched.h"
+#include "story.h"
 
 /* A template whose connections are not over is looked at again after. */
 #define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
@@ -261,6 +262,12 @@ static __always_inline int template_valid(const struct server *s, const struct s
 	return s && s->flags & SERVER_AVAILABLE && (s->weight || !set->expire_quiescent_template);
 }
 
+static __always_inline void template_told(const struct conn *t, struct answer *answer)
+{
+	answer->template_expires = t->expires;
+	answer->controlled = t->controlled;
+}
+
 /* The server that a template of a persistent service has for a new connection,
  * which then holds the template; NO_SERVER if there is none. */
 __noinline __u32 template_use(const struct packet *p, const struct service *svc)
@@ -279,6 +286,14 @@ __noinline __u32 template_use(const struct packet *p, const struct service *svc)
 		return NO_SERVER;
 	id = t->server;
 	s = bpf_map_lookup_elem(&servers, &id);
+	if (p->peek) {
+		struct answer *answer = story_of(p);
+
+		if (!answer || !template_valid(s, set))
+			return NO_SERVER;
+		template_told(t, answer);
+		return id;
+	}
 	if (template_valid(s, set)) {
 		template_hold(t);
 		conn_extend(&key, t, t->timeout * NSEC_PER_SEC);

@@ -190,11 +190,11 @@ static __always_inline int related_send(struct __sk_buff *skb, struct packet *p,
 	struct way way;
 
 	if (p->ttl <= 1)
-		return drop(REASON_REFUSED_TTL_EXCEEDED);
+		return drop(p, REASON_REFUSED_TTL_EXCEEDED);
 	if (find_way(skb, p, src, dst, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
-		return drop(REASON_REFUSED_NO_ROUTE);
+		return drop(p, REASON_REFUSED_NO_ROUTE);
 	if (related_rewrite(skb, p, q, inner, outer))
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }
 
@@ -206,7 +206,7 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 	struct server *s = bpf_map_lookup_elem(&servers, &server);
 
 	if (!s)
-		return pass(REASON_PASS_ICMP);
+		return pass(p, REASON_PASS_ICMP);
 	count_in(p, s->service, server);
 	decide_server(p, server, s, c->forward, c->port);
 	if (p->forward != FORWARD_MASQ)
@@ -222,8 +222,10 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 	struct conn *c = conn_find(client);
 
 	if (!c)
-		return pass(REASON_PASS_ICMP);
+		return pass(p, REASON_PASS_ICMP);
 	count_out(p, c->server);
+	p->from_server = 1;
+	p->server = c->server;
 	p->to = client->dst;
 	p->port = client->dport;
 	return related_send(skb, p, q, NAT_DESTINATION, NAT_SOURCE);
@@ -239,16 +241,16 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 	if (!p)
 		return VERDICT_DROP;
 	if (p->part != WHOLE)
-		return pass(REASON_PASS_FRAGMENT);
+		return pass(p, REASON_PASS_FRAGMENT);
 	if (quoted_parse(skb, p, &q))
-		return pass(REASON_PASS_ICMP);
+		return pass(p, REASON_PASS_ICMP);
 	flow_turn(&q.flow, &back);
 	if (reverse_find(&back, &client))
 		return related_out(skb, p, &q, &client);
 	c = conn_find(&back);
 	if (c)
 		return related_in(skb, p, &q, c);
-	return pass(REASON_PASS_ICMP);
+	return pass(p, REASON_PASS_ICMP);
 }
 
 #endif

@@ -5,6 +5,9 @@
  *   __u32 NAME_pick(struct pick *p)          a server id, or NO_SERVER
  *   void  NAME_changed(struct change *c)     optional: keep its memory true
  *
+ * It never chooses p->without (which reads as no server by server_id_nth and
+ * candidate), and with p->peek it leaves no trace of having been asked.
+ *
  * A scheduler is one header under sched/, one line in each switch below, and
  * its name in internal/model. The same code runs for packets, for table
  * edits (the table_changed program) and under BPF_PROG_TEST_RUN.
@@ -32,6 +35,8 @@ struct pick {
 	__be16 sport;
 	__u8 family;
 	__u8 protocol;
+	__u8 peek;     /* only to know: whatever remembers stays as it is */
+	__u32 without; /* choose as if this server could take nothing */
 };
 
 /* The id of the server at a position in order of addition. */
@@ -43,10 +48,16 @@ static __always_inline __u32 server_id_at(__u32 first, __u32 position)
 	return id ? *id : NO_SERVER;
 }
 
+/* A server's id, or NO_SERVER if the choice is made without it. */
+static __always_inline __u32 candidate(const struct pick *p, __u32 id)
+{
+	return id == p->without ? NO_SERVER : id;
+}
+
 /* The i-th server of Linux's list: the latest added is the first. */
 static __always_inline __u32 server_id_nth(const struct pick *p, __u32 i)
 {
-	return server_id_at(p->first, p->count - 1 - i);
+	return candidate(p, server_id_at(p->first, p->count - 1 - i));
 }
 
 /* ip_vs_dest_conn_overhead: an active connection weighs 256 inactive ones. */

@@ -22,6 +22,12 @@ static __always_inline __u32 packet_mark(const struct packet *p, const struct se
 	return mark ? *mark : 0;
 }
 
+/* Linux takes its hooks away with the last service of a family. */
+static __always_inline int in_use(const struct packet *p, const struct settings *set)
+{
+	return p->flow.family == AF_INET ? set->in_use4 : set->in_use6;
+}
+
 #define FTP_PORT 21
 #define FTP_DATA_PORT 20
 #define UNPRIVILEGED_PORT 1024
@@ -37,36 +43,38 @@ static __always_inline int ftp_data(const struct packet *p, const struct setting
 /* A mark comes first, then the exact address and port, then FTP, then every
  * port. */
 static __always_inline struct service *service_find(const struct packet *p,
-						    const struct settings *set)
+						    const struct settings *set,
+						    struct service_key *key)
 {
-	struct service_key key = { .family = p->flow.family };
 	struct service *s;
 
+	__builtin_memset(key, 0, sizeof(*key));
+	key->family = p->flow.family;
 	if (set->fwmarks) {
-		key.fwmark = packet_mark(p, set);
-		if (key.fwmark) {
-			s = bpf_map_lookup_elem(&services, &key);
+		key->fwmark = packet_mark(p, set);
+		if (key->fwmark) {
+			s = bpf_map_lookup_elem(&services, key);
 			if (s)
 				return s;
-			key.fwmark = 0;
+			key->fwmark = 0;
 		}
 	}
-	key.addr = p->flow.dst;
-	key.protocol = p->flow.protocol;
-	key.port = p->flow.dport;
-	s = bpf_map_lookup_elem(&services, &key);
+	key->addr = p->flow.dst;
+	key->protocol = p->flow.protocol;
+	key->port = p->flow.dport;
+	s = bpf_map_lookup_elem(&services, key);
 	if (s)
 		return s;
 	if (ftp_data(p, set)) {
-		key.port = bpf_htons(FTP_PORT);
-		s = bpf_map_lookup_elem(&services, &key);
+		key->port = bpf_htons(FTP_PORT);
+		s = bpf_map_lookup_elem(&services, key);
 		if (s)
 			return s;
 	}
 	if (!set->port_zeros)
 		return 0;
-	key.port = 0;
-	return bpf_map_lookup_elem(&services, &key);
+	key->port = 0;
+	return bpf_map_lookup_elem(&services, key);
 }
 
 #endif

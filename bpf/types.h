@@ -406,4 +406,81 @@ enum reason {
 	REASON_COUNT,
 };
 
+/* What happened to a packet besides being forwarded: what tracers hear of. */
+enum news {
+	NEWS_ASIDE = 0x01,    /* passed by, refused or dropped, for a reason */
+	NEWS_OPENED = 0x02,   /* it opened a connection */
+	NEWS_STATE = 0x04,    /* its connection's state changed */
+	NEWS_CHOSEN = 0x08,   /* a scheduler was asked */
+	NEWS_TEMPLATE = 0x10, /* a persistence template decided */
+	NEWS_OUTDATED = 0x20, /* its flow's earlier connection is not used any more */
+	NEWS_KNOWN = 0x40,    /* of a connection that there is (explain only) */
+};
+
+/* A server as the scheduler saw it. */
+struct contender {
+	union address addr;
+	__u32 id; /* NO_SERVER: none */
+	__s32 weight;
+	__u32 active;
+	__u32 inactive;
+	__u32 overloaded;
+	__be16 port;
+	__u8 forward; /* enum forward */
+	__u8 pad;
+};
+
+/* What a tracer is told of a packet. */
+struct trace_event {
+	__u64 time;                 /* CLOCK_MONOTONIC [ns] */
+	struct flow flow;           /* of the packet, as it came; family 0: not known */
+	union address virtual;      /* where the client sends to */
+	struct service_key service; /* family 0: of no service */
+	struct contender server;    /* of the connection */
+	struct contender runner_up; /* whom the scheduler would have taken instead */
+	__u32 servers;              /* that the service has */
+	__be32 netmask;             /* of the service's persistence */
+	__u32 ifindex;
+	__u32 mark;
+	__u32 length; /* of the packet [bytes] */
+	__be16 virtual_port;
+	__u8 news;        /* enum news */
+	__u8 reason;      /* enum reason, of NEWS_ASIDE */
+	__u8 tcp_bits;    /* enum tcp_bit */
+	__u8 from_server; /* the packet is an answer */
+	__u8 scheduler;   /* enum scheduler */
+	__u8 was;         /* enum conn_state, before a NEWS_STATE */
+	__u8 state;       /* and after */
+	__u8 pad[3];
+};
+
+/* What the explain program says of a flow. */
+struct answer {
+	struct trace_event event;
+	__u64 now;
+	__u64 expires;          /* of the connection [ns]; 0: there is none */
+	__u64 template_expires; /* of the template that decides; 0: there is none */
+	__u32 controlled;       /* connections of that template */
+	__u8 state;             /* enum conn_state, of the connection */
+	__u8 pad[3];
+};
+
+#define TRACERS 8 /* at once */
+
+/* One who traces, and what of. Its events come by the ring of its number. */
+struct tracer {
+	__u64 until;            /* when its lease ends [ns]; 0: nobody */
+	__u64 reasons;          /* bits by enum reason */
+	__u64 reasons_services; /* likewise, of packets to services */
+	union address client;   /* and its network */
+	union address client_mask;
+	union address virtual; /* 0: any */
+	union address server;  /* likewise */
+	__u32 fwmark;          /* likewise */
+	__u32 owner;           /* a process */
+	__be16 port;           /* of the virtual service; 0: any */
+	__u8 news;             /* enum news: any of these */
+	__u8 pad[5];
+};
+
 #endif

@@ -16,9 +16,9 @@ static __noinline int to_server(struct __sk_buff *skb, struct packet *p)
 	case FORWARD_ROUTE:
 		return direct(skb, p);
 	case FORWARD_LOCAL:
-		return pass(REASON_PASS_LOCAL);
+		return pass(p, REASON_PASS_LOCAL);
 	}
-	return drop(REASON_DROP_FORWARD_METHOD);
+	return drop(p, REASON_DROP_FORWARD_METHOD);
 }
 
 /* The server's half: back to the client, in the service's name. */

@@ -14,11 +14,11 @@ static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 	int verdict = route(skb, p, &p->flow.src, &p->to, 0, &way);
 
 	if (verdict == LOCAL)
-		return pass(REASON_PASS_LOCAL);
+		return pass(p, REASON_PASS_LOCAL);
 	if (verdict != ROUTED)
 		return verdict;
 	if (take_hop(skb, p))
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }
 

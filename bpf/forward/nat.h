@@ -120,9 +120,9 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 		return verdict;
 	/* A later fragment has no transport header. */
 	if (p->part != LATER_PART && nat_transport(skb, p, side))
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	if (nat_address(skb, p, side, &p->to) || take_hop(skb, p))
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }
 

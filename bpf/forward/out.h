@@ -81,10 +81,10 @@ static __always_inline int route(struct __sk_buff *skb, struct packet *p, const 
 	case BPF_FIB_LKUP_RET_SUCCESS:
 		return ROUTED;
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
-		return drop(REASON_DROP_FORWARDING_OFF);
+		return drop(p, REASON_DROP_FORWARDING_OFF);
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		if (!p->dont_fragment)
-			return drop(REASON_DROP_TOO_BIG_NO_DF);
+			return drop(p, REASON_DROP_TOO_BIG_NO_DF);
 		return refuse(p, ICMP_ERROR_TOO_BIG, way->fib.mtu_result - overhead,
 			      REASON_REFUSED_TOO_BIG);
 	}
@@ -120,7 +120,7 @@ static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, str
 	struct ethhdr *eth = (void *)(long)skb->data;
 
 	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	if (way->known) {
 		__builtin_memcpy(eth->h_dest, way->fib.dmac, ETH_ALEN);
 		__builtin_memcpy(eth->h_source, way->fib.smac, ETH_ALEN);

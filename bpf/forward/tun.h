@@ -226,18 +226,20 @@ __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 	struct way way;
 	int verdict;
 
-	if (!p || !s)
-		return drop(REASON_DROP_SERVER_DELETED);
+	if (!p)
+		return VERDICT_DROP;
+	if (!s)
+		return drop(p, REASON_DROP_SERVER_DELETED);
 	tunnel_plan(p, s, &t);
 	verdict = route(skb, p, &s->source, &s->addr, t.ip + t.shim, &way);
 	if (verdict == LOCAL)
-		return pass(REASON_PASS_LOCAL);
+		return pass(p, REASON_PASS_LOCAL);
 	if (verdict != ROUTED)
 		return verdict;
 	if (!s->source.word[3] && !s->source.word[0])
-		return drop(REASON_DROP_NO_TUNNEL_SOURCE);
+		return drop(p, REASON_DROP_NO_TUNNEL_SOURCE);
 	if (tunnel_wrap(skb, p, s, &t, tunnel_room_flags(p, s, &t, &way)))
-		return drop(REASON_DROP_REWRITE);
+		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }
 

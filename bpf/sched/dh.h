@@ -14,7 +14,7 @@ static __noinline __u32 dh_pick(struct pick *p)
 
 	if (!table)
 		return NO_SERVER;
-	return bucket_server(table, hash_32(address_fold(&p->dst, p->family), HASH_BITS));
+	return bucket_server(p, table, hash_32(address_fold(&p->dst, p->family), HASH_BITS));
 }
 
 static __always_inline void dh_changed(struct change *c)

@@ -59,9 +59,10 @@ static __always_inline void deal_buckets(struct change *c, __u32 weighted)
 }
 
 /* The server of a bucket if it can take a connection. */
-static __always_inline __u32 bucket_server(struct buckets *table, __u32 index)
+static __always_inline __u32 bucket_server(const struct pick *p, const struct buckets *table,
+					   __u32 index)
 {
-	__u32 id = table->server[index & (HASH_BUCKETS - 1)];
+	__u32 id = candidate(p, table->server[index & (HASH_BUCKETS - 1)]);
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 

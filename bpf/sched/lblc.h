@@ -20,18 +20,19 @@ static __noinline __u32 lblc_pick(struct pick *p)
 	locality_key(p, &key);
 	cached = bpf_map_lookup_elem(&localities, &key);
 	if (cached && now - cached->last_use < LOCALITY_EXPIRATION) {
-		__u32 id = cached->server;
+		__u32 id = candidate(p, cached->server);
 		struct server *s = bpf_map_lookup_elem(&servers, &id);
 		struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-		cached->last_use = now;
+		if (!p->peek)
+			cached->last_use = now;
 		if (s && l && s->flags & SERVER_AVAILABLE && s->service == p->service &&
 		    s->weight > 0 && !locality_overloaded(p, s, l))
 			return id;
 	}
 	fresh.server = wlc_pick(p);
 	fresh.last_use = now;
-	if (fresh.server != NO_SERVER)
+	if (fresh.server != NO_SERVER && !p->peek)
 		bpf_map_update_elem(&localities, &key, &fresh, BPF_ANY);
 	return fresh.server;
 }

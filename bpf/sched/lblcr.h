@@ -23,7 +23,9 @@ static __always_inline __u32 set_member(struct set_search *search, __u32 i)
 {
 	__u32 at = search->count - 1 - i;
 
-	return at < LBLCR_SET ? search->set->server[at] : NO_SERVER;
+	if (at >= LBLCR_SET)
+		return NO_SERVER;
+	return candidate(search->best.pick, search->set->server[at]);
 }
 
 static long set_min_visit(__u32 i, struct set_search *search)
@@ -133,7 +135,7 @@ static __always_inline void set_new(const struct locality_key *key, __u32 id, __
 
 static __noinline __u32 lblcr_pick(struct pick *p)
 {
-	struct set_search search = { .service = p->service };
+	struct set_search search = { .service = p->service, .best.pick = p };
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct locality_key key;
 	__u32 id;
@@ -142,16 +144,17 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	search.set = bpf_map_lookup_elem(&locality_sets, &key);
 	if (!search.set || now - search.set->last_use >= LOCALITY_EXPIRATION) {
 		id = wlc_pick(p);
-		if (id != NO_SERVER)
+		if (id != NO_SERVER && !p->peek)
 			set_new(&key, id, now);
 		return id;
 	}
-	search.set->last_use = now;
+	if (!p->peek)
+		search.set->last_use = now;
 	search.count = search.set->count;
 	weighted_none(&search.best);
 	bpf_loop(search.count, set_min_visit, &search, 0);
 	id = search.best.id;
-	if (search.count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)
+	if (!p->peek && search.count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)
 		set_shrink(&search, now);
 	if (id != NO_SERVER) {
 		struct server *s = bpf_map_lookup_elem(&servers, &id);
@@ -161,7 +164,7 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 			return id;
 	}
 	id = wlc_pick(p);
-	if (id != NO_SERVER)
+	if (id != NO_SERVER && !p->peek)
 		set_add(search.set, id, now);
 	return id;
 }

@@ -67,6 +67,7 @@ static __always_inline __u32 mh_siphash(__u32 value, __u64 key)
 }
 
 struct mh_search {
+	struct pick *pick;
 	struct maglev *table;
 	__u32 value; /* what is hashed, less the offset */
 	__u32 hash;  /* of offset 0 */
@@ -86,6 +87,7 @@ static __always_inline __u32 mh_server(struct mh_search *search, __u32 hash, __u
 		return NO_SERVER;
 	id = search->table->server[hash];
 	*gap = id == NO_SERVER;
+	id = candidate(search->pick, id);
 	s = bpf_map_lookup_elem(&servers, &id);
 	l = bpf_map_lookup_elem(&loads, &id);
 	return s && l && usable(s, l) ? id : NO_SERVER;
@@ -103,7 +105,7 @@ static long mh_visit(__u32 i, struct mh_search *search)
 
 static __noinline __u32 mh_pick(struct pick *p)
 {
-	struct mh_search search = { .id = NO_SERVER };
+	struct mh_search search = { .pick = p, .id = NO_SERVER };
 	__u32 port = p->flags & SVC_MH_PORT ? bpf_ntohs(p->sport) : 0;
 	__u32 service = p->service;
 	__u32 gap = 0;

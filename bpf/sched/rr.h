@@ -15,7 +15,7 @@
 
 struct rr_walk {
 	struct service_state *state;
-	__u32 first;
+	struct pick *pick;
 	__u32 count;
 	__u32 start; /* position of the last pick; count: the list's head */
 	__u32 position;
@@ -25,7 +25,7 @@ struct rr_walk {
 static long rr_visit(__u32 i, struct rr_walk *w)
 {
 	__u32 position = w->start > i ? w->start - 1 - i : w->start + w->count - 1 - i;
-	__u32 id = server_id_at(w->first, position);
+	__u32 id = candidate(w->pick, server_id_at(w->pick->first, position));
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
@@ -47,7 +47,7 @@ static long rr_try(__u32 i, struct rr_walk *w)
 	/* count steps from the head end at the tail; from a server, with
 	 * that server itself */
 	bpf_loop(w->count, rr_visit, w, 0);
-	if (w->id == NO_SERVER)
+	if (w->id == NO_SERVER || w->pick->peek)
 		return 1;
 	return __sync_val_compare_and_swap(&w->state->cursor, last, (__u64)w->position) == last;
 }
@@ -56,7 +56,7 @@ static __noinline __u32 rr_pick(struct pick *p)
 {
 	__u32 service = p->service;
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
-	struct rr_walk w = { .state = state, .first = p->first, .count = p->count };
+	struct rr_walk w = { .state = state, .pick = p, .count = p->count };
 
 	if (!state)
 		return NO_SERVER;

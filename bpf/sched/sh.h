@@ -30,7 +30,7 @@ static long sh_visit(__u32 offset, struct sh_search *s)
 {
 	__u32 roffset = (offset + s->hash) & (HASH_BUCKETS - 1);
 
-	s->id = bucket_server(s->table, sh_hash(s->pick, roffset));
+	s->id = bucket_server(s->pick, s->table, sh_hash(s->pick, roffset));
 	return s->id != NO_SERVER;
 }
 
@@ -43,7 +43,7 @@ static __noinline __u32 sh_pick(struct pick *p)
 	if (!s.table)
 		return NO_SERVER;
 	s.hash = sh_hash(p, 0);
-	s.id = bucket_server(s.table, s.hash);
+	s.id = bucket_server(p, s.table, s.hash);
 	if (s.id == NO_SERVER && p->flags & SVC_SH_FALLBACK)
 		bpf_loop(HASH_BUCKETS, sh_visit, &s, 0);
 	return s.id;

@@ -19,7 +19,7 @@
 
 struct wrr_walk {
 	struct service_state *state;
-	__u32 first;
+	struct pick *pick;
 	__u32 count;
 	__u32 position; /* where we are; count: the list's head */
 	__u32 start;    /* where we began */
@@ -62,7 +62,7 @@ static long wrr_visit(__u32 i, struct wrr_walk *w)
 	if (!w->position)
 		return wrr_lower(w);
 	w->position--;
-	id = server_id_at(w->first, w->position);
+	id = candidate(w->pick, server_id_at(w->pick->first, w->position));
 	s = bpf_map_lookup_elem(&servers, &id);
 	l = bpf_map_lookup_elem(&loads, &id);
 	if (s && l && !l->overloaded && s->weight >= w->weight) {
@@ -86,6 +86,8 @@ static long wrr_try(__u32 i, struct wrr_walk *w)
 	w->last_walk = 0;
 	w->restarted = 0;
 	bpf_loop(WRR_STEPS, wrr_visit, w, 0);
+	if (w->pick->peek)
+		return 1;
 	next = w->position == w->count ? LIST_HEAD : w->position;
 	next |= (__u64)(__u32)w->weight << 32;
 	return __sync_val_compare_and_swap(&w->state->cursor, last, next) == last;
@@ -95,7 +97,7 @@ static __noinline __u32 wrr_pick(struct pick *p)
 {
 	__u32 service = p->service;
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
-	struct wrr_walk w = { .state = state, .first = p->first, .count = p->count };
+	struct wrr_walk w = { .state = state, .pick = p, .count = p->count };
 
 	if (!state || !state->max_weight || !p->count)
 		return NO_SERVER;

@@ -24,6 +24,17 @@ type LbAllowance struct {
 	Saved uint64
 }
 
+type LbAnswer struct {
+	_               structs.HostLayout
+	Event           LbTraceEvent
+	Now             uint64
+	Expires         uint64
+	TemplateExpires uint64
+	Controlled      uint32
+	State           uint8
+	Pad             [3]uint8
+}
+
 type LbBuckets struct {
 	_      structs.HostLayout
 	Server [256]uint32
@@ -109,6 +120,19 @@ const (
 	LbConnStateSCTP_CLOSED            LbConnState = 26
 	LbConnStateCONN_STATES            LbConnState = 27
 )
+
+type LbContender struct {
+	_          structs.HostLayout
+	Addr       LbAddress
+	Id         uint32
+	Weight     int32
+	Active     uint32
+	Inactive   uint32
+	Overloaded uint32
+	Port       uint16
+	Forward    uint8
+	Pad        uint8
+}
 
 type LbCounters struct {
 	_          structs.HostLayout
@@ -209,6 +233,18 @@ type LbMarkKey struct {
 	PrefixLen uint32
 	Addr      LbAddress
 }
+
+type LbNews uint32
+
+const (
+	LbNewsNEWS_ASIDE    LbNews = 1
+	LbNewsNEWS_OPENED   LbNews = 2
+	LbNewsNEWS_STATE    LbNews = 4
+	LbNewsNEWS_CHOSEN   LbNews = 8
+	LbNewsNEWS_TEMPLATE LbNews = 16
+	LbNewsNEWS_OUTDATED LbNews = 32
+	LbNewsNEWS_KNOWN    LbNews = 64
+)
 
 type LbRates struct {
 	_       structs.HostLayout
@@ -360,6 +396,46 @@ const (
 	LbTemplateKindTEMPLATE_MARK    LbTemplateKind = 3
 )
 
+type LbTraceEvent struct {
+	_           structs.HostLayout
+	Time        uint64
+	Flow        LbFlow
+	Virtual     LbAddress
+	Service     LbServiceKey
+	Server      LbContender
+	RunnerUp    LbContender
+	Servers     uint32
+	Netmask     uint32
+	Ifindex     uint32
+	Mark        uint32
+	Length      uint32
+	VirtualPort uint16
+	News        uint8
+	Reason      uint8
+	TcpBits     uint8
+	FromServer  uint8
+	Scheduler   uint8
+	Was         uint8
+	State       uint8
+	Pad         [3]uint8
+}
+
+type LbTracer struct {
+	_               structs.HostLayout
+	Until           uint64
+	Reasons         uint64
+	ReasonsServices uint64
+	Client          LbAddress
+	ClientMask      LbAddress
+	Virtual         LbAddress
+	Server          LbAddress
+	Fwmark          uint32
+	Owner           uint32
+	Port            uint16
+	News            uint8
+	Pad             [5]uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -376,6 +452,7 @@ const (
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
 	LbMapLocalitySets    = "locality_sets"
+	LbMapLostEvents      = "lost_events"
 	LbMapMaglevScratch   = "maglev_scratch"
 	LbMapMaglevTurns     = "maglev_turns"
 	LbMapMaglevs         = "maglevs"
@@ -384,6 +461,7 @@ const (
 	LbMapReasons         = "reasons"
 	LbMapReverse4        = "reverse4"
 	LbMapReverse6        = "reverse6"
+	LbMapRings           = "rings"
 	LbMapScratch         = "scratch"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
@@ -394,7 +472,11 @@ const (
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
+	LbMapStories         = "stories"
+	LbMapTracedUntil     = "traced_until"
+	LbMapTracers         = "tracers"
 	LbMapWheel           = "wheel"
+	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
 	LbProgLbServer       = "lb_server"
 	LbProgStartClocks    = "start_clocks"
@@ -443,6 +525,7 @@ type LbSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbProgramSpecs struct {
+	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
@@ -465,6 +548,7 @@ type LbMapSpecs struct {
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
 	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
+	LostEvents      *ebpf.MapSpec `ebpf:"lost_events"`
 	MaglevScratch   *ebpf.MapSpec `ebpf:"maglev_scratch"`
 	MaglevTurns     *ebpf.MapSpec `ebpf:"maglev_turns"`
 	Maglevs         *ebpf.MapSpec `ebpf:"maglevs"`
@@ -473,6 +557,7 @@ type LbMapSpecs struct {
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
 	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
+	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
@@ -483,6 +568,9 @@ type LbMapSpecs struct {
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	Stories         *ebpf.MapSpec `ebpf:"stories"`
+	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
+	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 }
 
@@ -524,6 +612,7 @@ type LbMaps struct {
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
 	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
+	LostEvents      *ebpf.Map `ebpf:"lost_events"`
 	MaglevScratch   *ebpf.Map `ebpf:"maglev_scratch"`
 	MaglevTurns     *ebpf.Map `ebpf:"maglev_turns"`
 	Maglevs         *ebpf.Map `ebpf:"maglevs"`
@@ -532,6 +621,7 @@ type LbMaps struct {
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	Reverse4        *ebpf.Map `ebpf:"reverse4"`
 	Reverse6        *ebpf.Map `ebpf:"reverse6"`
+	Rings           *ebpf.Map `ebpf:"rings"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
@@ -542,6 +632,9 @@ type LbMaps struct {
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
+	Stories         *ebpf.Map `ebpf:"stories"`
+	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
+	Tracers         *ebpf.Map `ebpf:"tracers"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 }
 
@@ -559,6 +652,7 @@ func (m *LbMaps) Close() error {
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,
+		m.LostEvents,
 		m.MaglevScratch,
 		m.MaglevTurns,
 		m.Maglevs,
@@ -567,6 +661,7 @@ func (m *LbMaps) Close() error {
 		m.Reasons,
 		m.Reverse4,
 		m.Reverse6,
+		m.Rings,
 		m.Scratch,
 		m.ServerCounters,
 		m.ServerRates,
@@ -577,6 +672,9 @@ func (m *LbMaps) Close() error {
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
+		m.Stories,
+		m.TracedUntil,
+		m.Tracers,
 		m.Wheel,
 	)
 }
@@ -591,6 +689,7 @@ type LbVariables struct {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbPrograms struct {
+	Explain      *ebpf.Program `ebpf:"explain"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
@@ -599,6 +698,7 @@ type LbPrograms struct {
 
 func (p *LbPrograms) Close() error {
 	return _LbClose(
+		p.Explain,
 		p.LbClient,
 		p.LbServer,
 		p.StartClocks,

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What there is to tell of the packet at hand, while somebody traces. It is
+ * too long for the stack: whoever knows a part of it writes that down here,
+ * and trace.h tells the whole.
+ */
+#ifndef IMBANG_STORY_H
+#define IMBANG_STORY_H
+
+#include "maps.h"
+#include "packet.h"
+
+/* Whether anybody traces. A tracer renews its lease; one that was killed does
+ * not, and the first packet that finds the lease over forgets it. */
+static __always_inline int traced(void)
+{
+	__u32 zero = 0;
+	__u64 *lease = bpf_map_lookup_elem(&traced_until, &zero);
+	__u64 until;
+
+	if (!lease)
+		return 0;
+	until = *(volatile __u64 *)lease;
+	if (!until)
+		return 0;
+	if (until > bpf_ktime_get_coarse_ns())
+		return 1;
+	__sync_val_compare_and_swap(lease, until, 0);
+	return 0;
+}
+
+static __always_inline struct answer *story_of(const struct packet *p)
+{
+	__u32 which = p->peek;
+
+	return bpf_map_lookup_elem(&stories, &which);
+}
+
+/* Describes a server as it is now. */
+static __always_inline void contender_now(struct contender *c, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	c->id = NO_SERVER;
+	if (!s || !l)
+		return;
+	c->id = id;
+	c->addr = s->addr;
+	c->port = s->port;
+	c->forward = s->forward;
+	c->weight = s->weight;
+	c->active = l->active;
+	c->inactive = l->inactive;
+	c->overloaded = l->overloaded;
+}
+
+#endif
