@@ -25,6 +25,7 @@
 #include "tcp.h"
 #include "conn.h"
 #include "persist.h"
+#include "orphans.h"
 #include "fragment.h"
 #include "icmp.h"
 #include "forward/deliver.h"
@@ -241,6 +242,14 @@ static __always_inline int would_open(struct packet *p, const struct service *sv
 	return decide_server(p, id, s, s->forward, server_port(p, svc, s));
 }
 
+/* Nothing new comes of a packet, but the end of what was outdated. */
+static __always_inline int none_new(struct packet *p, int outdated, __u32 reason)
+{
+	if (outdated && !p->peek)
+		conn_end(&p->flow);
+	return pass(p, reason);
+}
+
 /*
  * A packet of no known connection: perhaps the first of a new one. One that
  * is outdated may be there; it counts until its successor's server is chosen,
@@ -256,15 +265,15 @@ __noinline int conn_new(struct packet *p, int outdated)
 	if (!p || !set)
 		return VERDICT_DROP;
 	if (!may_open(p, set))
-		return pass(p, REASON_PASS_NO_CONNECTION);
+		return none_new(p, outdated, REASON_PASS_NO_CONNECTION);
 	svc = service_find(p, set, &key);
 	if (!svc)
-		return pass(p, REASON_PASS_NO_SERVICE);
+		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 	if (p->flow.sport == bpf_htons(20))
-		return pass(p, REASON_PASS_FTP_DATA);
+		return none_new(p, outdated, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
-		return pass(p, REASON_PASS_NO_SERVICE);
+		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 
 	if (outdated)
 		p->news |= NEWS_OUTDATED;
@@ -409,6 +418,14 @@ int start_clocks(struct __sk_buff *skb)
 	int rc = wheel_start();
 
 	return rc ? rc : rate_start();
+}
+
+/* Run by commands that take servers away; a classifier as start_clocks is. */
+SEC("tc")
+int end_orphans(struct __sk_buff *skb)
+{
+	orphans_end();
+	return 0;
 }
 
 /* Run by commands after each edit of the tables. */

@@ -476,6 +476,7 @@ const (
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
 	LbMapWheel           = "wheel"
+	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
 	LbProgLbServer       = "lb_server"
@@ -525,6 +526,7 @@ type LbSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbProgramSpecs struct {
+	EndOrphans   *ebpf.ProgramSpec `ebpf:"end_orphans"`
 	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
@@ -689,6 +691,7 @@ type LbVariables struct {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbPrograms struct {
+	EndOrphans   *ebpf.Program `ebpf:"end_orphans"`
 	Explain      *ebpf.Program `ebpf:"explain"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
@@ -698,6 +701,7 @@ type LbPrograms struct {
 
 func (p *LbPrograms) Close() error {
 	return _LbClose(
+		p.EndOrphans,
 		p.Explain,
 		p.LbClient,
 		p.LbServer,

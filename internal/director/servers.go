@@ -151,7 +151,10 @@ func (d *Director) DeleteServer(k model.ServiceKey, addr netip.AddrPort) error {
 			return err
 		}
 		t.retire(id)
-		return d.putServers(id)
+		if err := d.putServers(id); err != nil {
+			return err
+		}
+		return d.endOrphans()
 	})
 }
 
