@@ -30,6 +30,7 @@
 #include "icmp.h"
 #include "forward/deliver.h"
 #include "related.h"
+#include "tunnel_error.h"
 #include "rates.h"
 #include "trace.h"
 
@@ -353,8 +354,10 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 		return pass(p, parsed);
 	if (!set || !in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
-	if (is_icmp(p))
-		return related(skb, p);
+	if (is_icmp(p)) {
+		decision = related(skb, p);
+		return decision == UNDECIDED ? tunnel_error(skb, p) : decision;
+	}
 	if (p->part == LATER_PART)
 		return find_later(p);
 	decision = find(p, expect_answers, set, &outdated);
@@ -373,6 +376,8 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 		decision = to_client(skb, p);
 	else if (decision == UNDECIDED) /* two CPUs in each other's way */
 		decision = drop(p, REASON_DROP_TABLE_FULL);
+	if (decision == TOLD_ON)
+		return tell_on(skb, p);
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
 }
 

@@ -82,6 +82,7 @@ struct packet {
 	union address to; /* likewise */
 	__u32 server;     /* id, or NO_SERVER */
 	__u16 mtu;        /* told by an error, of */
+	__u16 kind;       /* ICMP_KIND of an error that is told on */
 	__u8 error;       /* enum icmp_error */
 	/* what there is to tell */
 	__u8 news;        /* enum news */
@@ -106,6 +107,7 @@ enum decision {
 	TO_CLIENT = -4, /* packet.to, port: the service's */
 	REFUSED = -5,   /* packet.reason, error, mtu: answered by ICMP */
 	UNDECIDED = -6,
+	TOLD_ON = -7, /* an error about a tunnel: packet.kind, mtu */
 };
 
 /* To be answered by an error, once everything else is done: that takes room

@@ -231,7 +231,7 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 	return related_send(skb, p, q, NAT_DESTINATION, NAT_SOURCE);
 }
 
-/* Returns a verdict, or TO_SERVER. */
+/* Returns a verdict, TO_SERVER, or UNDECIDED if it is about no connection. */
 __noinline int related(struct __sk_buff *skb, struct packet *p)
 {
 	struct flow back, client;
@@ -243,14 +243,14 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 	if (p->part != WHOLE)
 		return pass(p, REASON_PASS_FRAGMENT);
 	if (quoted_parse(skb, p, &q))
-		return pass(p, REASON_PASS_ICMP);
+		return UNDECIDED;
 	flow_turn(&q.flow, &back);
 	if (reverse_find(&back, &client))
 		return related_out(skb, p, &q, &client);
 	c = conn_find(&back);
 	if (c)
 		return related_in(skb, p, &q, c);
-	return pass(p, REASON_PASS_ICMP);
+	return UNDECIDED;
 }
 
 #endif
