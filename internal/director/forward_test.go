@@ -261,6 +261,6 @@ func TestRouteChangesMidway(t *testing.T) {
 // persistent makes a service keep its clients for a minute.
 func persistent(s model.Service) model.Service {
 	s.Flags |= model.Persistent
-	s.Timeout, s.Netmask = time.Minute, model.FullMask(model.IPv4)
+	s.Timeout, s.Netmask = time.Minute, model.FullMask(s.Key.Family)
 	return s
 }
