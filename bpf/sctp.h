@@ -47,7 +47,8 @@ __noinline __u32 crc32c_change(__u32 word, __u32 behind)
 	return crc;
 }
 
-/* Corrects the checksum for a changed port. */
+/* Corrects the checksum for a changed port. One that the hardware is still to
+ * fill in is zero, and has to stay so. */
 static __always_inline int sctp_check_port(struct __sk_buff *skb, struct packet *p,
 					   int of_destination, __be16 from, __be16 to)
 {
@@ -58,8 +59,10 @@ static __always_inline int sctp_check_port(struct __sk_buff *skb, struct packet 
 
 	if (bpf_skb_load_bytes(skb, at, &check, sizeof(check)))
 		return -1;
+	if (!check)
+		return 0;
 	check ^= crc32c_change(word, behind & 0xffff);
-	return bpf_skb_store_bytes(skb, at, &check, sizeof(check), 0);
+	return bpf_skb_store_bytes(skb, at, &check, sizeof(check), BPF_F_RECOMPUTE_CSUM);
 }
 
 #endif

@@ -38,7 +38,7 @@ var small = Sizes{Services: 256, Servers: 1024, Connections: 1 << 15}
 // neighbours lead to clients and servers that need not be there. Packets go
 // through the loaded programs one at a time (BPF_PROG_TEST_RUN).
 type rig struct {
-	*testing.T
+	testing.TB
 	*Director
 	ns             *host.Namespace
 	client, server int  // indexes of the devices
@@ -46,10 +46,10 @@ type rig struct {
 }
 
 // newRig makes a rig that goes away with the test.
-func newRig(t *testing.T, sizes Sizes) *rig {
+func newRig(t testing.TB, sizes Sizes) *rig {
 	t.Helper()
 	ns := testenv.Namespace(t, "dir")
-	r := &rig{T: t, ns: ns}
+	r := &rig{TB: t, ns: ns}
 	for _, dev := range []struct{ name, mac, peerMAC string }{
 		{clientDev, clientDevMAC, routerMAC}, {serverDev, serverDevMAC, serverMAC},
 	} {
@@ -80,9 +80,9 @@ func newRig(t *testing.T, sizes Sizes) *rig {
 }
 
 // in is the rig for a subtest.
-func (r *rig) in(t *testing.T) *rig {
+func (r *rig) in(t testing.TB) *rig {
 	sub := *r
-	sub.T = t
+	sub.TB = t
 	return &sub
 }
 
