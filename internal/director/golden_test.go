@@ -91,17 +91,22 @@ func (r *rig) check(t *testing.T, table []golden) {
 					t.Fatalf("packet %d of the setup: %s", i, got.verdict)
 				}
 			}
-			r.judge(t, g, 0)
-			if summing() {
+			got := r.judge(t, g, 0)
+			if summing() && !cut(g.in.frame, got) {
 				r.judge(t, g, checksumComplete)
 			}
 		})
 	}
 }
 
-func (r *rig) judge(t *testing.T, g golden, flags uint32) {
+// cut reports whether an ICMP error quotes less than the packet that it is
+// about. The kernel then forgets the sum, but compares it all the same.
+func cut(in []byte, got result) bool {
+	return got.verdict == redirect && len(got.frame) != len(in) && !bytes.HasSuffix(got.frame, in[14:])
+}
+
+func (r *rig) judge(t *testing.T, g golden, flags uint32) (got result) {
 	t.Helper()
-	var got result
 	reasons := r.reasonsOf(func() { got = r.put(g.in, flags) })
 	want := map[string]uint64{}
 	if g.want.reason != "" {
@@ -111,6 +116,7 @@ func (r *rig) judge(t *testing.T, g golden, flags uint32) {
 		t.Errorf("reasons (-want +got):\n%s", diff)
 	}
 	g.want.judge(t, bytes.Clone(g.in.frame), got)
+	return got
 }
 
 // put sends a frame in; flags are BPF_PROG_TEST_RUN's.

@@ -3,6 +3,7 @@
 package director
 
 import (
+	"net/netip"
 	"testing"
 
 	"imbang/internal/model"
@@ -17,6 +18,7 @@ const (
 	vipEmpty                // port 80 without a server
 	vipAll                  // every port is server 3's, persistently
 	vipOnePacket            // port 80 is server 4's 8080, one packet at a time (UDP alone)
+	vipFar                  // port 80 is of a server that there is no route to
 	vipMarked               // none, but for packets with a mark
 )
 
@@ -34,6 +36,7 @@ func newWorld(t testing.TB) *rig {
 			r.serve(service(p, at(f.vip(vipSamePort), 80), "rr"), f.real(1, 80))
 			r.serve(service(p, at(f.vip(vipDirect), 80), "rr"), f.direct(2, 80))
 			r.serve(service(p, at(f.vip(vipEmpty), 80), "rr"))
+			r.serve(service(p, at(f.vip(vipFar), 80), "rr"), model.Server{Addr: netip.MustParseAddr(f.nowhere), Port: 80, Weight: 1})
 			r.serve(persistent(service(p, at(f.vip(vipAll), 0), "rr")), f.real(3, 0))
 		}
 		once := service(model.UDP, at(f.vip(vipOnePacket), 80), "rr")
