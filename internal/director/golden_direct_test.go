@@ -6,8 +6,7 @@ import "testing"
 
 // Direct routing leaves a packet as it is but for the TTL, and changes the
 // hardware addresses. The answers do not come here; one that does goes its way.
-func TestDirectRouting(t *testing.T) {
-	w := newWorld(t)
+func goldenDirectRouting(t *testing.T, w *rig) {
 	for _, f := range families {
 		var table []golden
 		client, vip := at(f.client, 1000), at(f.vip(vipDirect), 80)
@@ -23,8 +22,7 @@ func TestDirectRouting(t *testing.T) {
 }
 
 // A packet with a firewall mark is for the mark's service, whatever it is for.
-func TestMarkedPackets(t *testing.T) {
-	w := newWorld(t)
+func goldenMarkedPackets(t *testing.T, w *rig) {
 	for _, f := range families {
 		var table []golden
 		for name, p := range transports(at(f.client, 1000), at(f.vip(vipMarked), 7777)) {

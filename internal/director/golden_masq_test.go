@@ -10,8 +10,7 @@ import (
 
 // Masquerading changes the server's side of a packet to the server's address
 // and port towards it, to the service's on the way back, and nothing else.
-func TestMasquerade(t *testing.T) {
-	w := newWorld(t)
+func goldenMasquerade(t *testing.T, w *rig) {
 	for _, f := range families {
 		var table []golden
 		for _, service := range []struct {
@@ -64,8 +63,7 @@ func variants(f family, p testenv.Packet) map[string]testenv.Packet {
 
 // A checksum that the hardware is still to fill in is zero in SCTP, and the
 // kernel sums it up as it is: it stays zero.
-func TestPendingSCTPChecksum(t *testing.T) {
-	w := newWorld(t)
+func goldenPendingSCTPChecksum(t *testing.T, w *rig) {
 	for _, f := range families {
 		p := testenv.SCTP(at(f.client, 1000), at(f.vip(vipMasq), 80), testenv.SCTPInit)
 		pending := func(p testenv.Packet) []byte {

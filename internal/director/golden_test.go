@@ -13,6 +13,33 @@ import (
 	"imbang/internal/testenv"
 )
 
+// What becomes of packets, to the byte: topic by topic, in one rig.
+func TestGolden(t *testing.T) {
+	w := newWorld(t)
+	for _, topic := range []struct {
+		name string
+		play func(t *testing.T, w *rig)
+	}{
+		{"masquerading", goldenMasquerade},
+		{"pending SCTP checksum", goldenPendingSCTPChecksum},
+		{"direct routing", goldenDirectRouting},
+		{"marked packets", goldenMarkedPackets},
+		{"refused", goldenRefused},
+		{"refused with pending checksum", goldenICMPOfPendingChecksum},
+		{"refused padded frame", goldenICMPOfPaddedFrame},
+		{"ICMP to client", goldenICMPToClient},
+		{"ICMP to server", goldenICMPToServer},
+		{"ICMP passes", goldenICMPPasses},
+		{"ICMP direct", goldenICMPDirect},
+		{"quoted UDP checksum of zero", goldenQuotedUDPChecksumOfZero},
+		{"ICMP of the other family", goldenICMPOfTheOtherFamily},
+		{"padded ICMP", goldenPaddedICMP},
+		{"ICMP of deleted server", goldenICMPOfDeletedServer},
+	} {
+		t.Run(topic.name, func(t *testing.T) { topic.play(t, w.in(t)) })
+	}
+}
+
 // sent is a frame that comes in from one side.
 type sent struct {
 	fromServer bool
