@@ -144,7 +144,7 @@ __noinline int icmp_answer4(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 
 	frame.ip.saddr = old.daddr;
 	frame.ip.daddr = old.saddr;
 	frame.ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip, sizeof(frame.ip), 0));
-	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), 0))
+	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), BPF_F_RECOMPUTE_CSUM))
 		return -1;
 	return icmp_turn_back(skb);
 }
@@ -184,7 +184,7 @@ __noinline int icmp_answer6(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 
 	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), sum);
 	if (icmp_quote(skb, &q, sizeof(frame), sum, &frame.icmp.checksum))
 		return -1;
-	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), 0))
+	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), BPF_F_RECOMPUTE_CSUM))
 		return -1;
 	return icmp_turn_back(skb);
 }

@@ -13,6 +13,7 @@
  * is the same for tcx and for clsact's classifiers. */
 #define VERDICT_PASS (-1)
 #define VERDICT_DROP 2
+#define VERDICT_REDIRECT 7
 
 #define ETH_HEADER 14
 
