@@ -11,6 +11,7 @@ import (
 
 const (
 	etherHeader = 14
+	ip6Header   = 40
 	protoICMP   = 1
 	protoTCP    = 6
 	protoUDP    = 17
@@ -34,8 +35,11 @@ func Sum(parts ...[]byte) uint16 {
 	return ^uint16(sum)
 }
 
-// split takes the IPv4 packet of a frame apart, without what pads the frame.
+// split takes the IP packet of a frame apart, without what pads the frame.
 func split(frame []byte) (header, body []byte, err error) {
+	if len(frame) >= etherHeader+ip6Header && binary.BigEndian.Uint16(frame[12:]) == 0x86dd {
+		return split6(frame[etherHeader:])
+	}
 	if len(frame) < etherHeader+20 || binary.BigEndian.Uint16(frame[12:]) != 0x0800 {
 		return nil, nil, errors.New("not an IPv4 packet")
 	}
@@ -47,27 +51,53 @@ func split(frame []byte) (header, body []byte, err error) {
 	return ip[:size], ip[size:total], nil
 }
 
+// split6 takes an IPv6 packet without extension headers apart.
+func split6(ip []byte) (header, body []byte, err error) {
+	length := int(binary.BigEndian.Uint16(ip[4:]))
+	if ip[0]>>4 != 6 || ip6Header+length > len(ip) {
+		return nil, nil, fmt.Errorf("IPv6 payload of %d in %d bytes", length, len(ip))
+	}
+	return ip[:ip6Header], ip[ip6Header : ip6Header+length], nil
+}
+
+// protocolOf is what follows an IP header.
+func protocolOf(header []byte) byte {
+	if header[0]>>4 == 6 {
+		return header[6]
+	}
+	return header[9]
+}
+
+// addressesOf are the two addresses of an IP header.
+func addressesOf(header []byte) []byte {
+	if header[0]>>4 == 6 {
+		return header[8:40]
+	}
+	return header[12:20]
+}
+
 // CheckSums computes every checksum of a frame anew: IP, and TCP, UDP or ICMP.
 func CheckSums(frame []byte) error {
 	header, body, err := split(frame)
 	if err != nil {
 		return err
 	}
-	if Sum(header) != 0 {
+	protocol, v6 := protocolOf(header), header[0]>>4 == 6
+	if !v6 && Sum(header) != 0 {
 		return errors.New("wrong IP header checksum")
 	}
-	if header[9] == protoICMP {
+	if !v6 && protocol == protoICMP {
 		if Sum(body) != 0 {
 			return errors.New("wrong ICMP checksum")
 		}
 		return nil
 	}
-	if header[9] == protoUDP && len(body) > 7 && binary.BigEndian.Uint16(body[6:]) == 0 {
+	if !v6 && protocol == protoUDP && len(body) > 7 && binary.BigEndian.Uint16(body[6:]) == 0 {
 		return nil // none was computed
 	}
-	pseudo := []byte{0, header[9], byte(len(body) >> 8), byte(len(body))}
-	if Sum(header[12:20], pseudo, body) != 0 {
-		return fmt.Errorf("wrong checksum of protocol %d", header[9])
+	pseudo := []byte{0, protocol, byte(len(body) >> 8), byte(len(body))}
+	if Sum(addressesOf(header), pseudo, body) != 0 {
+		return fmt.Errorf("wrong checksum of protocol %d", protocol)
 	}
 	return nil
 }
@@ -78,11 +108,14 @@ func Ends(frame []byte) (src, dst netip.AddrPort, err error) {
 	if err != nil {
 		return src, dst, err
 	}
-	if header[9] != protoTCP && header[9] != protoUDP || len(body) < 8 {
-		return src, dst, fmt.Errorf("protocol %d has no ports", header[9])
+	if p := protocolOf(header); p != protoTCP && p != protoUDP || len(body) < 8 {
+		return src, dst, fmt.Errorf("protocol %d has no ports", p)
 	}
 	end := func(addr, port []byte) netip.AddrPort {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(addr)), binary.BigEndian.Uint16(port))
+		a, _ := netip.AddrFromSlice(addr) // of a length that an address has
+		return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port))
 	}
-	return end(header[12:16], body), end(header[16:20], body[2:]), nil
+	addresses := addressesOf(header)
+	half := len(addresses) / 2
+	return end(addresses[:half], body), end(addresses[half:], body[2:]), nil
 }

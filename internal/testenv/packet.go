@@ -11,8 +11,9 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// Packet describes an Ethernet frame with an IPv4 packet of TCP or UDP. It is
-// a value: each method returns a changed copy, so that a test says what comes
+// Packet describes an Ethernet frame with a packet of TCP or UDP, of the IP
+// version that its addresses have; fragments and options are for IPv4 alone. It
+// is a value: each method returns a changed copy, so that a test says what comes
 // out as a change of what goes in.
 type Packet struct {
 	protocol       layers.IPProtocol
@@ -89,6 +90,14 @@ func (p Packet) DontFragment() Packet { p.dontFragment = true; return p }
 // one is not padded.
 func (p Packet) Frame() []byte {
 	eth := &layers.Ethernet{SrcMAC: mac(p.srcMAC), DstMAC: mac(p.dstMAC), EthernetType: layers.EthernetTypeIPv4}
+	if p.src.Addr().Is6() {
+		eth.EthernetType = layers.EthernetTypeIPv6
+		ip := &layers.IPv6{
+			Version: 6, HopLimit: p.ttl, NextHeader: p.protocol,
+			SrcIP: p.src.Addr().AsSlice(), DstIP: p.dst.Addr().AsSlice(),
+		}
+		return serialize(eth, ip, p.transport(ip), gopacket.Payload(p.payload))
+	}
 	ip := &layers.IPv4{
 		Version: 4, Id: 0x1234, TTL: p.ttl, Protocol: p.protocol,
 		SrcIP: p.src.Addr().AsSlice(), DstIP: p.dst.Addr().AsSlice(),
@@ -104,7 +113,7 @@ func (p Packet) Frame() []byte {
 	return frame[:etherHeader+int(ip.Length)] // gopacket pads to 60 bytes
 }
 
-func (p Packet) transport(ip *layers.IPv4) gopacket.SerializableLayer {
+func (p Packet) transport(ip gopacket.NetworkLayer) gopacket.SerializableLayer {
 	if p.protocol == layers.IPProtocolUDP {
 		udp := &udpLayer{layers.UDP{SrcPort: layers.UDPPort(p.src.Port()), DstPort: layers.UDPPort(p.dst.Port())}, p.noChecksum}
 		_ = udp.SetNetworkLayerForChecksum(ip) // fails for other layers than IP
