@@ -3,17 +3,13 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/stats"
@@ -58,26 +54,17 @@ var restoreSteps = []struct{ name, command string }{
 	{"clear", "-C"},
 }
 
-// restorePrefix begins the names of the namespaces made here.
-const restorePrefix = "imbang-bench"
-
 // restore is a run in progress.
 type restore struct {
 	RestoreConfig
-	ns    *host.Namespace
+	program
 	rules string
 }
 
 // Restore measures ipvsadm on a table of many services, in a network namespace
 // of its own. Nothing is left behind.
 func Restore(ctx context.Context, c RestoreConfig) (result *RestoreResult, err error) {
-	if os.Geteuid() != 0 {
-		return nil, errors.New("not permitted: the benchmark makes a network namespace; run it as root, with sudo")
-	}
-	if _, err := host.Sweep(restorePrefix); err != nil {
-		return nil, err
-	}
-	name, err := host.NewRun(restorePrefix)
+	name, err := newRun()
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +72,7 @@ func Restore(ctx context.Context, c RestoreConfig) (result *RestoreResult, err e
 	if err != nil {
 		return nil, err
 	}
-	b := &restore{RestoreConfig: c, ns: ns, rules: rules(c)}
+	b := &restore{c, program{ns, c.Executable}, rules(c)}
 	defer func() {
 		_, _, detached := b.run(context.WithoutCancel(ctx), "", "detach")
 		err = errors.Join(err, detached, ns.Close())
@@ -133,31 +120,6 @@ func (b *restore) measure(ctx context.Context) (*RestoreResult, error) {
 			stats.Summarize(seconds[step.name]), stats.Summarize(cpu[step.name])})
 	}
 	return r, nil
-}
-
-// duration is what a command took.
-type duration struct{ wall, cpu time.Duration }
-
-// run runs this program in the namespace.
-func (b *restore) run(ctx context.Context, stdin string, args ...string) (string, duration, error) {
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, b.Executable, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	start := time.Now()
-	err := b.ns.Start(cmd)
-	if err == nil {
-		err = cmd.Wait()
-	}
-	took := duration{wall: time.Since(start)}
-	if err == nil && stderr.Len() > 0 {
-		err = errors.New("it complains")
-	}
-	if err != nil {
-		message, _, _ := strings.Cut(stderr.String(), "\n")
-		return "", took, fmt.Errorf("imbang %s: %w: %s", strings.Join(args, " "), err, message)
-	}
-	took.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return stdout.String(), took, nil
 }
 
 // rules is the table as `ipvsadm -Sn` saves it, but for the order of its lines.

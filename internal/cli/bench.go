@@ -22,7 +22,7 @@ func newBenchCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand())
+	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand(), newBenchMemoryCommand())
 	return c
 }
 

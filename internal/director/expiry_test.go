@@ -20,12 +20,14 @@ func everyState() (all []bpfobj.LbConnState) {
 	return all
 }
 
-// leftovers is what the kernel keeps of connections.
+// leftovers is what the kernel keeps of connections, of both families.
 type leftovers struct{ conns, reverse, appointments, active, inactive int }
 
 func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 	r.Helper()
-	l.conns, l.reverse, l.appointments = r.entries(r.maps.Conns4), r.entries(r.maps.Reverse4), r.entries(r.maps.Appointments4)
+	l.conns = r.entries(r.maps.Conns4) + r.entries(r.maps.Conns6)
+	l.reverse = r.entries(r.maps.Reverse4) + r.entries(r.maps.Reverse6)
+	l.appointments = r.entries(r.maps.Appointments4) + r.entries(r.maps.Appointments6)
 	for _, k := range keys {
 		for _, s := range r.status(k).Servers {
 			l.active += int(s.Active)
