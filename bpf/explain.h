@@ -20,6 +20,9 @@ static __always_inline void explain_conn(const struct flow *flow, const struct c
 
 	answer->expires = c->expires;
 	answer->state = c->state;
+	answer->forward = c->forward;
+	answer->port = c->port;
+	contender_now(&answer->server, c->server);
 	if (!c->template)
 		return;
 	t = template_of(flow, &control, &key);

@@ -211,7 +211,7 @@ __noinline __u32 choose(struct packet *p, const struct service *svc)
 	pick_for(p, svc, &pick);
 	if (!p->peek && !traced())
 		return schedule(&pick, svc->scheduler);
-	p->news |= NEWS_CHOSEN;
+	p->news |= NEWS_CHOSEN | NEWS_NOTED;
 	return choose_aloud(p, &pick, svc->scheduler);
 }
 
@@ -225,7 +225,7 @@ static __always_inline __u32 server_for(struct packet *p, const struct service *
 		return choose(p, svc);
 	id = template_use(p, svc);
 	if (id != NO_SERVER) {
-		p->news |= NEWS_TEMPLATE;
+		note_template(p, id);
 		return id;
 	}
 	id = choose(p, svc);

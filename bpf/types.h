@@ -415,6 +415,7 @@ enum news {
 	NEWS_TEMPLATE = 0x10, /* a persistence template decided */
 	NEWS_OUTDATED = 0x20, /* its flow's earlier connection is not used any more */
 	NEWS_KNOWN = 0x40,    /* of a connection that there is (explain only) */
+	NEWS_NOTED = 0x80,    /* its server is described as it was chosen */
 };
 
 /* A server as the scheduler saw it. */
@@ -458,11 +459,13 @@ struct trace_event {
 struct answer {
 	struct trace_event event;
 	__u64 now;
-	__u64 expires;          /* of the connection [ns]; 0: there is none */
-	__u64 template_expires; /* of the template that decides; 0: there is none */
-	__u32 controlled;       /* connections of that template */
-	__u8 state;             /* enum conn_state, of the connection */
-	__u8 pad[3];
+	__u64 expires;           /* of the flow's connection [ns]; 0: there is none */
+	__u64 template_expires;  /* of the template that decides; 0: there is none */
+	__u32 controlled;        /* connections of that template */
+	struct contender server; /* of the flow's connection */
+	__be16 port;             /* its port in that connection */
+	__u8 forward;            /* enum forward, likewise */
+	__u8 state;              /* enum conn_state */
 };
 
 #define TRACERS 8 /* at once */
@@ -477,7 +480,7 @@ struct tracer {
 	union address virtual; /* 0: any */
 	union address server;  /* likewise */
 	__u32 fwmark;          /* likewise */
-	__u32 owner;           /* a process */
+	__u32 owner;           /* a number of its own */
 	__be16 port;           /* of the virtual service; 0: any */
 	__u8 news;             /* enum news: any of these */
 	__u8 pad[5];

@@ -31,8 +31,10 @@ type LbAnswer struct {
 	Expires         uint64
 	TemplateExpires uint64
 	Controlled      uint32
+	Server          LbContender
+	Port            uint16
+	Forward         uint8
 	State           uint8
-	Pad             [3]uint8
 }
 
 type LbBuckets struct {
@@ -244,6 +246,7 @@ const (
 	LbNewsNEWS_TEMPLATE LbNews = 16
 	LbNewsNEWS_OUTDATED LbNews = 32
 	LbNewsNEWS_KNOWN    LbNews = 64
+	LbNewsNEWS_NOTED    LbNews = 128
 )
 
 type LbRates struct {

@@ -39,23 +39,6 @@ func (v verdict) String() string {
 	return fmt.Sprintf("verdict %d", int32(v))
 }
 
-// skBuff is struct __sk_buff of linux/bpf.h. BPF_PROG_TEST_RUN takes few of
-// its fields, and wants the others to be zero.
-type skBuff struct {
-	_              [2]uint32
-	Mark           uint32
-	_              [6]uint32
-	IngressIfindex uint32
-	Ifindex        uint32
-	_              [29]uint32
-	WireLen        uint32
-	GSOSegs        uint32
-	_              uint64
-	GSOSize        uint32
-	_              uint32
-	_              uint64
-}
-
 // result is what became of a packet.
 type result struct {
 	verdict

@@ -28,7 +28,7 @@ type course struct {
 
 const (
 	established = 4 * time.Second
-	allSent    = 5 * time.Second
+	allSent     = 5 * time.Second
 	datagram    = 3 * time.Second
 )
 
