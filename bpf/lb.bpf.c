@@ -103,6 +103,9 @@ static __always_inline int conn_outdated(const struct packet *p, const struct co
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,
 				     struct pick *pick)
 {
+	struct settings *set = get_settings();
+
+	pick->fallback = set && set->hash_fallback;
 	pick->service = svc->id;
 	pick->first = svc->first;
 	pick->count = svc->count;

@@ -304,6 +304,8 @@ struct settings {
 	__u32 expire_quiescent_template;
 	__u32 sloppy_tcp;
 	__u32 sloppy_sctp;
+	/* ours: what Linux has no remedy for; 0: as Linux */
+	__u32 hash_fallback;
 };
 
 /* lblc and lblcr remember a destination's servers under this. */

@@ -385,6 +385,8 @@ type LbSettings struct {
 	ExpireQuiescentTemplate uint32
 	SloppyTcp               uint32
 	SloppySctp              uint32
+	HashFallback            uint32
+	_                       [4]byte
 }
 
 type LbTemplateKind uint32

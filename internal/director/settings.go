@@ -12,7 +12,8 @@ import (
 	"imbang/internal/model"
 )
 
-// Setting is one of Linux's net.ipv4.vs.*, under the name it has there.
+// Setting is one of Linux's net.ipv4.vs.*, under the name it has there, or one
+// of those that Linux has not, which are 0 until somebody wants them.
 type Setting struct {
 	Name  string `json:"name"`
 	Value uint32 `json:"value"`
@@ -33,6 +34,8 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireNodestConn }},
 	{"expire_quiescent_template", "persistent clients of a server of weight 0: 0 stay, 1 are scheduled anew", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireQuiescentTemplate }},
+	{"hash_fallback", "clients of sh, mh and dh whose server can take no more: 0 are refused unless the service's flags say else, 1 go on to the next server", 1,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.HashFallback }},
 	{"sloppy_sctp", "1 lets any SCTP packet but ABORT open a connection", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppySctp }},
 	{"sloppy_tcp", "1 lets any TCP packet but RST open a connection, as after a failover", anyNumber,
