@@ -95,9 +95,12 @@ static __always_inline int conn_outdated(const struct packet *p, const struct co
 {
 	if (!s)
 		return set->expire_nodest_conn;
+	if (!server_lease(s, set))
+		return 1;
 	if (!opens_connection(p))
 		return 0;
-	return (set->expire_nodest_conn && !s->weight) || conn_is_over(c, set);
+	return (!s->weight && (set->expire_nodest_conn || set->drain_timeout)) ||
+	       conn_is_over(c, set);
 }
 
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,
@@ -258,8 +261,11 @@ __noinline int conn_new(struct packet *p, int outdated)
 
 	if (!p || !set)
 		return VERDICT_DROP;
-	if (!may_open(p, set))
+	if (!may_open(p, set)) {
+		if (outdated && !p->peek)
+			conn_end(&p->flow);
 		return pass(p, REASON_PASS_NO_CONNECTION);
+	}
 	svc = service_find(p, set, &key);
 	if (!svc)
 		return pass(p, REASON_PASS_NO_SERVICE);

@@ -123,6 +123,7 @@ struct server {
 	union address addr;
 	union address source;     /* of tunnels to it: the director's; 0: not known */
 	struct service_key owner; /* kept after deletion, to revive the server */
+	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
 	__s32 weight;             /* 0: quiescent */
 	__s32 last_weight;        /* the weight before it was made quiescent */
 	__u32 upper;              /* connection thresholds, 0: none */
@@ -306,6 +307,7 @@ struct settings {
 	__u32 sloppy_sctp;
 	/* ours: what Linux has no remedy for; 0: as Linux */
 	__u32 hash_fallback;
+	__u32 drain_timeout; /* [s] */
 };
 
 /* lblc and lblcr remember a destination's servers under this. */

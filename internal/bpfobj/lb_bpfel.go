@@ -307,6 +307,7 @@ type LbServer struct {
 	Addr        LbAddress
 	Source      LbAddress
 	Owner       LbServiceKey
+	Quiescent   uint64
 	Weight      int32
 	LastWeight  int32
 	Upper       uint32
@@ -318,6 +319,7 @@ type LbServer struct {
 	TunnelType  uint16
 	Forward     LbForward
 	Flags       LbServerFlag
+	_           [4]byte
 }
 
 type LbServerFlag uint32
@@ -386,7 +388,7 @@ type LbSettings struct {
 	SloppyTcp               uint32
 	SloppySctp              uint32
 	HashFallback            uint32
-	_                       [4]byte
+	DrainTimeout            uint32
 }
 
 type LbTemplateKind uint32

@@ -4,8 +4,11 @@ package director
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
+	"time"
 
+	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
 
@@ -81,6 +84,84 @@ func TestHashFallback(t *testing.T) {
 			if again := who(); again != remedied {
 				t.Errorf("with fallback clients go to %s, then to %s", remedied, again)
 			}
+		})
+	}
+}
+
+// A server of weight 0 loses its connections in a stated time, whoever has
+// them; without the setting they stay for as long as their clients like.
+func TestDrain(t *testing.T) {
+	const (
+		busy, silent, over = "10.10.0.2:1000", "10.10.0.3:1000", "10.10.0.4:1000"
+		held               = "10.10.0.5" // by a template
+		timeout            = 2 * time.Second
+	)
+	for _, c := range []struct {
+		setting                      string
+		finished, anew, late, lateDg string // who gets them
+	}{
+		// The template's client comes back to the quiescent server.
+		{"drain_timeout=0", "B", "A", "A", "A"},
+		{"drain_timeout=2", "B", "B", "?", "B"},
+	} {
+		t.Run(c.setting, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, small)
+			tcp, udp, sticky := tcpService(vip, "fo"), service(model.UDP, vip, "fo"), persistent(tcpService("10.20.0.3:80", "fo"))
+			for _, s := range []model.Service{tcp, udp, sticky} {
+				r.addService(s, 9, 1)
+			}
+			r.turn(c.setting)
+			// who gets a packet; nobody is ?.
+			who := func(p testenv.Packet) string {
+				to, _ := r.fromClient(p).server()
+				return names([]netip.AddrPort{to})
+			}
+			want := func(what string, p testenv.Packet, want string) {
+				t.Helper()
+				if got := who(p); got != want {
+					t.Errorf("%s: goes to %s, want %s", what, got, want)
+				}
+			}
+			r.establish(busy, vip)
+			r.establish(silent, vip)
+			r.walk(over, vip, server0, handshake+"c:FA s:FA c:A")
+			want("a datagram", testenv.UDP(busy, vip, "x"), "A")
+			want("a persistent client", testenv.TCP(held+":1000", "10.20.0.3:80", "S"), "A")
+			for _, s := range []model.Service{tcp, udp, sticky} {
+				r.must(r.EditServer(s.Key, realServer(0, 0)))
+			}
+			start := time.Now()
+			want("an open connection", testenv.TCP(busy, vip, "A"), "A")
+			want("a datagram of a known flow", testenv.UDP(busy, vip, "x"), "A")
+			want("a connection from a port that was used", testenv.TCP(over, vip, "S"), c.finished)
+			want("a new one of a persistent client", testenv.TCP(held+":2000", "10.20.0.3:80", "S"), c.anew)
+			time.Sleep(time.Until(start.Add(timeout + 500*time.Millisecond)))
+			// Those that had packets are gone by themselves.
+			active, inactive := r.counts(tcp.Key, serverAddr(0))
+			if wantActive := map[string]uint32{"A": 2, "?": 1}[c.late]; active != wantActive || inactive != 0 {
+				t.Errorf("the server has %d active, %d inactive connections, want %d", active, inactive, wantActive)
+			}
+			reasons := r.reasonsOf(func() {
+				want("an open connection, late", testenv.TCP(busy, vip, "A"), c.late)
+				want("a silent one, late", testenv.TCP(silent, vip, "A"), c.late)
+			})
+			if n := reasons["pass no connection"]; n != uint64(len(reasons)*2) {
+				t.Errorf("reasons: %v", reasons)
+			}
+			want("a datagram of a known flow, late", testenv.UDP(busy, vip, "x"), c.lateDg)
+			want("an open connection, opened again", testenv.TCP(silent, vip, "S"), map[string]string{"A": "A", "?": "B"}[c.late])
+			if c.late != "?" {
+				return
+			}
+			if active, inactive := r.counts(tcp.Key, serverAddr(0)); active+inactive != 0 {
+				t.Errorf("the drained server has %d active, %d inactive connections", active, inactive)
+			}
+			// With a weight again it is as any other, now and when it is next drained.
+			r.must(r.EditServer(udp.Key, realServer(0, 9)))
+			want("a datagram to the server of before", testenv.UDP("10.10.0.9:9", vip, "x"), "A")
+			r.must(r.EditServer(udp.Key, realServer(0, 0)))
+			want("a datagram to it while it drains again", testenv.UDP("10.10.0.9:9", vip, "x"), "A")
 		})
 	}
 }

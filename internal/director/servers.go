@@ -25,9 +25,13 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 		if err != nil {
 			return err
 		}
+		now, err := monotonic()
+		if err != nil {
+			return err
+		}
 		want := bpfobj.LbServer{
 			Owner: key, Service: svc.Id, LastWeight: s.Weight,
-			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE,
+			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE, Quiescent: now,
 		}
 		toServer(s, &want)
 		want.Source = tunnelSource(s)
@@ -95,6 +99,10 @@ func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 		next.Source = tunnelSource(s)
 		if s.Weight != 0 { // quiescing keeps the last one, for mh
 			next.LastWeight = s.Weight
+		} else if old.Weight != 0 {
+			if next.Quiescent, err = monotonic(); err != nil {
+				return err
+			}
 		}
 		t.servers[id] = next
 		if err := d.putServers(id); err != nil {

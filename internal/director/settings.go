@@ -30,6 +30,8 @@ var settings = []struct {
 }{
 	{"conn_reuse_mode", "a SYN from the port of a connection that is over: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ConnReuseMode }},
+	{"drain_timeout", "seconds after which a server of weight 0 loses its connections; new ones do not come to it meanwhile; 0: as on Linux, when their clients like", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.DrainTimeout }},
 	{"expire_nodest_conn", "connections of a server that is gone: 0 waits for it, 1 ends them", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireNodestConn }},
 	{"expire_quiescent_template", "persistent clients of a server of weight 0: 0 stay, 1 are scheduled anew", anyNumber,
