@@ -12,6 +12,7 @@
 
 #include "counters.h"
 #include "flow.h"
+#include "hairpin.h"
 #include "sctp_state.h"
 #include "tcp.h"
 #include "wheel.h"
@@ -112,7 +113,9 @@ static __noinline void conn_remove(const struct flow *flow, struct conn *c)
 		return;
 	conn_release(flow, c);
 	s = bpf_map_lookup_elem(&servers, &server);
-	if (s && answers_here(c->forward)) {
+	if (flags & CONN_HAIRPIN) {
+		hairpin_close(flow);
+	} else if (s && answers_here(c->forward)) {
 		conn_reverse_flow(flow, c, s, &reverse);
 		/* A client that reached the same server from the same port
 		 * through another virtual address owns the entry now. */
@@ -310,14 +313,15 @@ static __always_inline struct conn *conn_create(const struct packet *p, struct c
 		fresh->state = SCTP_NONE;
 		state = SCTP_INIT1;
 	}
-	fresh->flags = CONN_INACTIVE;
+	fresh->flags |= CONN_INACTIVE;
 	c = conn_insert(&p->flow, fresh, set->timeout[state]);
 	if (!c)
 		return 0;
-	if (!answers_here(fresh->forward))
+	/* A hairpin is there already. */
+	if (!answers_here(fresh->forward) || fresh->flags & CONN_HAIRPIN)
 		return c;
 	conn_reverse_flow(&p->flow, fresh, s, &reverse);
-	if (reverse_put(&reverse, &p->flow)) {
+	if (reverse_put(&reverse, &p->flow, BPF_ANY)) {
 		conn_abandon(&p->flow, c);
 		return 0;
 	}

@@ -72,11 +72,10 @@ static __always_inline int nat_address(struct __sk_buff *skb, struct packet *p, 
 
 /* Replaces one side's port, and corrects the transport checksum. */
 static __always_inline int nat_transport(struct __sk_buff *skb, struct packet *p,
-					 enum nat_side side)
+					 enum nat_side side, const union address *to, __be16 port)
 {
 	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
 	__be16 old_port = side == NAT_SOURCE ? p->flow.sport : p->flow.dport;
-	__be16 port = p->port;
 	/* An UDP checksum of zero means none (RFC 768). */
 	__u64 flags = p->flow.protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
 	void *data, *end;
@@ -87,7 +86,7 @@ static __always_inline int nat_transport(struct __sk_buff *skb, struct packet *p
 		    sctp_check_port(skb, p, side == NAT_DESTINATION, old_port, port))
 			return -1;
 	} else {
-		if (nat_check_address(skb, p, from, &p->to, flags))
+		if (nat_check_address(skb, p, from, to, flags))
 			return -1;
 		/* The ports are not in the pseudo header: another call. */
 		if (port != old_port && bpf_l4_csum_replace(skb, offset_of_check(p), old_port, port,
@@ -105,6 +104,16 @@ static __always_inline int nat_transport(struct __sk_buff *skb, struct packet *p
 	return 0;
 }
 
+/* One side gets another address and port. */
+static __always_inline int nat_side(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				    const union address *to, __be16 port)
+{
+	/* A later fragment has no transport header. */
+	if (p->part != LATER_PART && nat_transport(skb, p, side, to, port))
+		return -1;
+	return nat_address(skb, p, side, to);
+}
+
 /* One side gets the address and port that were decided, and the packet is one
  * hop further. */
 static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat_side side)
@@ -118,10 +127,7 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (verdict != ROUTED)
 		return verdict;
-	/* A later fragment has no transport header. */
-	if (p->part != LATER_PART && nat_transport(skb, p, side))
-		return drop(p, REASON_DROP_REWRITE);
-	if (nat_address(skb, p, side, &p->to) || take_hop(skb, p))
+	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }

@@ -3,11 +3,15 @@
 package director
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -20,7 +24,7 @@ func (r *rig) turn(settings ...string) {
 	r.Helper()
 	for _, text := range settings {
 		s, err := ParseSetting(text)
-		r.must(err, r.Set(s))
+		r.must(err, r.ns.Do(func() error { return r.Set(s) }))
 	}
 }
 
@@ -164,4 +168,89 @@ func TestDrain(t *testing.T) {
 			want("a datagram to it while it drains again", testenv.UDP("10.10.0.9:9", vip, "x"), "A")
 		})
 	}
+}
+
+// A client in the servers' own network reaches a server in the director's name,
+// and its answers come back in the service's.
+func TestHairpin(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	datagrams := service(model.UDP, vip, "rr")
+	r.addService(s, 1)
+	r.turn("hairpin=1")
+	// Before the setting and after it.
+	r.must(r.AddService(datagrams), r.ns.Do(func() error { return r.AddServer(datagrams.Key, realServer(0, 1)) }))
+	for _, client := range []string{"172.16.0.30:40000", "172.16.0.10:40000"} { // a neighbour, the server itself
+		for name, c := range map[string]struct{ question, answer testenv.Packet }{
+			"TCP":              {testenv.TCP(client, vip, "S"), testenv.TCP(server0, client, "SA")},
+			"UDP":              {testenv.UDP(client, vip, "question"), testenv.UDP(server0, client, "")},
+			"UDP, no checksum": {testenv.UDP(client, vip, "question").NoChecksum(), testenv.UDP(server0, client, "").NoChecksum()},
+		} {
+			t.Run(name+" of "+client, func(t *testing.T) {
+				got := r.fromServer(c.question)
+				director, _, err := testenv.Ends(got.frame)
+				r.must(err)
+				if p := director.Port(); p < 1024 || p >= 32768 {
+					t.Errorf("the director speaks from port %d", p)
+				}
+				wantForwarded(t, got, c.question.From(netip.AddrPortFrom(netip.MustParseAddr("172.16.0.1"), director.Port()).String()).
+					To(server0).TTL(63).MACs(serverDevMAC, serverMAC))
+				// Both programs may get either half.
+				if again := r.fromClient(c.question); again.verdict != redirect || !bytes.Equal(again.frame, got.frame) {
+					t.Errorf("the same again: %s, % x, want % x", again.verdict, again.frame, got.frame)
+				}
+				wantForwarded(t, r.fromServer(c.answer.To(director.String())),
+					c.answer.From(vip).TTL(63).MACs(serverDevMAC, serverMAC))
+			})
+		}
+	}
+	r.walk("10.10.0.2:40000", vip, server0, handshake) // from elsewhere, as ever
+	if n := r.entries(r.maps.Hairpins); n != 4 {
+		t.Errorf("%d hairpins, want 4", n)
+	}
+	// A port is the connection's for as long as that lives, and no longer.
+	r.timeouts(100*time.Millisecond, everyState()...)
+	for _, client := range []string{"172.16.0.30:40000", "172.16.0.10:40000"} {
+		r.fromServer(testenv.TCP(client, vip, "R"))
+		r.fromServer(testenv.UDP(client, vip, "x"))
+	}
+	r.fromClient(testenv.TCP("10.10.0.2:40000", vip, "R"))
+	r.atLast(3*time.Second, "connections end with their hairpins", func() bool {
+		return r.entries(r.maps.Hairpins) == 0 && r.leftovers(s.Key, datagrams.Key) == leftovers{}
+	})
+}
+
+// Without a port for it a client gets no connection, and none is left.
+func TestHairpinWithoutPort(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	r.addService(s, 1)
+	r.turn("hairpin=1")
+	taken := flowOf(testenv.TCP(server0, "172.16.0.1:1", "A"))
+	var ports []bpfobj.LbFlow4
+	for port := range uint16(32768 - 1024) {
+		taken.Dport = swapPort(1024 + port)
+		ports = append(ports, taken)
+	}
+	_, err := r.maps.Reverse4.BatchUpdate(ports, ports, nil)
+	r.must(err)
+	client := testenv.TCP("172.16.0.30:40000", vip, "S")
+	reasons := r.reasonsOf(func() { wantUntouched(t, drop, r.fromServer(client), client.Frame()) })
+	if diff := cmp.Diff(map[string]uint64{"drop no hairpin": 1}, reasons); diff != "" {
+		t.Error(diff)
+	}
+	want := leftovers{reverse: len(ports)}
+	if got := r.leftovers(s.Key); got != want || r.entries(r.maps.Hairpins) != 0 {
+		t.Errorf("left: %+v, %d hairpins, want %+v", got, r.entries(r.maps.Hairpins), want)
+	}
+	// A single one that is left is found, if not at the first try.
+	taken.Dport = swapPort(5000)
+	r.must(r.maps.Reverse4.Delete(taken))
+	for range 10000 {
+		if v := r.fromServer(client); v.verdict == redirect {
+			wantForwarded(t, v, client.From("172.16.0.1:5000").To(server0).TTL(63).MACs(serverDevMAC, serverMAC))
+			return
+		}
+	}
+	t.Error("the only port that is left is not found")
 }

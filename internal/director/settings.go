@@ -38,6 +38,8 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireQuiescentTemplate }},
 	{"hash_fallback", "clients of sh, mh and dh whose server can take no more: 0 are refused unless the service's flags say else, 1 go on to the next server", 1,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.HashFallback }},
+	{"hairpin", "clients in the real servers' own network: 0: answers pass the director by, 1: masquerading gives such a client the director's address", 1,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.Hairpin }},
 	{"sloppy_sctp", "1 lets any SCTP packet but ABORT open a connection", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppySctp }},
 	{"sloppy_tcp", "1 lets any TCP packet but RST open a connection, as after a failover", anyNumber,
@@ -88,6 +90,11 @@ func ParseSetting(text string) (Setting, error) {
 
 // Set changes settings, all or none.
 func (d *Director) Set(changes ...Setting) error {
+	if slices.ContainsFunc(changes, func(c Setting) bool { return c.Name == "hairpin" && c.Value != 0 }) {
+		if err := d.findSources(); err != nil {
+			return err
+		}
+	}
 	set, err := d.config()
 	if err != nil {
 		return err
