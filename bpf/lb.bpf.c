@@ -39,6 +39,7 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 				   const struct server *s, const struct settings *set)
 {
 	count_in(p, s->service, c->server);
+	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, flow, c, answers_here(c->forward) ? FROM_CLIENT : CLIENT_ONLY, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, flow, FROM_CLIENT);
@@ -55,6 +56,7 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 		return pass(p, REASON_PASS_NO_CONNECTION);
 	count_out(p, c->server);
 	p->from_server = 1;
+	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, client, c, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, client, FROM_SERVER);
@@ -97,14 +99,20 @@ static __always_inline int conn_outdated(const struct packet *p, const struct co
 {
 	if (!s)
 		return set->expire_nodest_conn;
+	if (!server_lease(s, set))
+		return 1;
 	if (!opens_connection(p))
 		return 0;
-	return (set->expire_nodest_conn && !s->weight) || conn_is_over(c, set);
+	return (!s->weight && (set->expire_nodest_conn || set->drain_timeout)) ||
+	       conn_is_over(c, set);
 }
 
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,
 				     struct pick *pick)
 {
+	struct settings *set = get_settings();
+
+	pick->fallback = set && set->hash_fallback;
 	pick->service = svc->id;
 	pick->first = svc->first;
 	pick->count = svc->count;
@@ -140,6 +148,12 @@ __noinline int conn_end(const struct flow *flow)
 	return 0;
 }
 
+/* Whether the packet is a connection by itself. */
+static __always_inline int one_packet(const struct packet *p, const struct service *svc)
+{
+	return svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP;
+}
+
 /* A new connection of a service to the server that was chosen for it. */
 __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 {
@@ -162,7 +176,13 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	}
 	fresh.port = server_port(p, svc, s);
 	fresh.forward = s->forward;
-	if (svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP) {
+	if (p->hairpin == HAIRPIN_IMPOSSIBLE) {
+		verdict = drop(p, REASON_DROP_NO_HAIRPIN);
+		goto none;
+	}
+	if (p->hairpin)
+		fresh.flags = CONN_HAIRPIN;
+	if (one_packet(p, svc)) {
 		/* A connection for as long as the packet takes: it may be
 		 * the one that reaches a threshold. */
 		server_bind(s, l);
@@ -232,6 +252,23 @@ static __always_inline __u32 server_for(struct packet *p, const struct service *
 	return id == NO_SERVER || p->peek ? id : template_open(p, svc, id);
 }
 
+/* conn_open, or with the setting hairpin perhaps one. */
+static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet *p,
+					   const struct service *svc, __u32 id,
+					   const struct settings *set)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	int verdict;
+
+	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
+		p->hairpin = hairpin_open(&p->flow, s, server_port(p, svc, s)) ? HAIRPIN_IMPOSSIBLE
+									       : HAIRPIN;
+	verdict = conn_open(p, svc, id);
+	if (p->hairpin && verdict == VERDICT_DROP)
+		hairpin_close(&p->flow);
+	return verdict;
+}
+
 /* The server to which a packet would open a connection. */
 static __always_inline int would_open(struct packet *p, const struct service *svc, __u32 id)
 {
@@ -256,7 +293,7 @@ static __always_inline int none_new(struct packet *p, int outdated, __u32 reason
  * is outdated may be there; it counts until its successor's server is chosen,
  * as in Linux. Returns a verdict or a decision.
  */
-__noinline int conn_new(struct packet *p, int outdated)
+__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 {
 	struct settings *set = get_settings();
 	struct service_key key;
@@ -285,7 +322,7 @@ __noinline int conn_new(struct packet *p, int outdated)
 		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
 	if (p->peek)
 		return would_open(p, svc, id);
-	return conn_open(p, svc, id);
+	return conn_or_hairpin(skb, p, svc, id, set);
 }
 
 /* A packet of a connection whose server was deleted. */
@@ -362,7 +399,7 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 		return find_later(p);
 	decision = find(p, expect_answers, set, &outdated);
 	if (decision == UNDECIDED)
-		decision = conn_new(p, outdated);
+		decision = conn_new(skb, p, outdated);
 	if (decision == UNDECIDED)
 		decision = find(p, expect_answers, set, &outdated);
 	return decision;
@@ -370,7 +407,9 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 
 static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, int decision)
 {
-	if (decision == TO_SERVER)
+	if (p->hairpin && (decision == TO_SERVER || decision == TO_CLIENT))
+		decision = hairpin(skb, p);
+	else if (decision == TO_SERVER)
 		decision = p->forward == FORWARD_TUNNEL ? tunnel(skb, p) : to_server(skb, p);
 	else if (decision == TO_CLIENT)
 		decision = to_client(skb, p);

@@ -55,6 +55,13 @@ enum part {
 	LATER_PART, /* without the transport header */
 };
 
+/* Whether the server is to take the director for the client. */
+enum hairpin {
+	HAIRPIN_NONE,
+	HAIRPIN,
+	HAIRPIN_IMPOSSIBLE, /* it is, but there is no address or port for it */
+};
+
 /*
  * A packet and what is decided about it. It goes beside its skb through the
  * data plane, not with it, so that functions which the verifier checks by
@@ -92,6 +99,7 @@ struct packet {
 	__u8 state;       /* and after */
 	__u8 from_server; /* an answer */
 	__u8 peek;        /* no packet but a question: nothing may come of it */
+	__u8 hairpin;     /* enum hairpin */
 };
 
 /* What can be told by ICMP, in either family. */

@@ -268,6 +268,8 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 
 	if (!s)
 		return pass(p, REASON_PASS_ICMP);
+	if (c->flags & CONN_HAIRPIN)
+		return pass(p, REASON_PASS_HAIRPIN_ICMP);
 	if (s->flags & SERVER_AVAILABLE)
 		count_in(p, s->service, server);
 	decide_server(p, server, s, c->forward, c->port);
@@ -285,6 +287,8 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 
 	if (!c)
 		return pass(p, REASON_PASS_ICMP);
+	if (c->flags & CONN_HAIRPIN)
+		return pass(p, REASON_PASS_HAIRPIN_ICMP);
 	count_out(p, c->server);
 	p->from_server = 1;
 	p->server = c->server;

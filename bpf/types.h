@@ -121,8 +121,9 @@ enum forward {
 /* A real server of one service, by server id. Written by user space only. */
 struct server {
 	union address addr;
-	union address source;     /* of tunnels to it: the director's; 0: not known */
+	union address source;     /* the director's, of tunnels and hairpins; 0: not known */
 	struct service_key owner; /* kept after deletion, to revive the server */
+	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
 	__s32 weight;             /* 0: quiescent */
 	__s32 last_weight;        /* the weight before it was made quiescent */
 	__u32 upper;              /* connection thresholds, 0: none */
@@ -229,6 +230,7 @@ enum conn_flag {
 	CONN_DEAD = 0x2,     /* no longer counted: being removed */
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
 	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
+	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
 };
 
 /*
@@ -304,6 +306,10 @@ struct settings {
 	__u32 expire_quiescent_template;
 	__u32 sloppy_tcp;
 	__u32 sloppy_sctp;
+	/* ours: what Linux has no remedy for; 0: as Linux */
+	__u32 hash_fallback;
+	__u32 drain_timeout; /* [s] */
+	__u32 hairpin;
 };
 
 /* lblc and lblcr remember a destination's servers under this. */
@@ -387,6 +393,7 @@ enum reason {
 	REASON_PASS_PROTOCOL,
 	REASON_PASS_FRAGMENT,
 	REASON_PASS_ICMP,
+	REASON_PASS_HAIRPIN_ICMP,
 	REASON_PASS_LOCAL,
 	REASON_PASS_NO_SERVICE,
 	REASON_PASS_NO_CONNECTION,
@@ -402,6 +409,7 @@ enum reason {
 	REASON_DROP_TOO_BIG_NO_DF,
 	REASON_DROP_FORWARD_METHOD,
 	REASON_DROP_NO_TUNNEL_SOURCE,
+	REASON_DROP_NO_HAIRPIN,
 	REASON_DROP_REWRITE,
 	REASON_COUNT,
 };

@@ -86,9 +86,10 @@ static __always_inline int nat_address(struct __sk_buff *skb, struct packet *p, 
 }
 
 /* Replaces one side's port, and corrects the transport checksum. */
-static __always_inline int nat_port(struct __sk_buff *skb, struct packet *p, enum nat_side side)
+static __always_inline int nat_port(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				    __be16 to)
 {
-	__be16 from = side == NAT_SOURCE ? p->flow.sport : p->flow.dport, to = p->port;
+	__be16 from = side == NAT_SOURCE ? p->flow.sport : p->flow.dport;
 	void *data, *end;
 	__be16 *ports;
 
@@ -112,6 +113,19 @@ static __always_inline int nat_port(struct __sk_buff *skb, struct packet *p, enu
 	return 0;
 }
 
+/* One side gets another address and port. */
+static __always_inline int nat_side(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				    const union address *to, __be16 port)
+{
+	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
+
+	/* A later fragment has no transport header. */
+	if (nat_check_address(skb, p, from, to) ||
+	    (p->part != LATER_PART && nat_port(skb, p, side, port)))
+		return -1;
+	return nat_address(skb, p, side, to);
+}
+
 /* One side gets the address and port that were decided, and the packet is one
  * hop further. */
 static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat_side side)
@@ -125,10 +139,7 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (verdict != ROUTED)
 		return verdict;
-	if (nat_check_address(skb, p, side == NAT_SOURCE ? &p->flow.src : &p->flow.dst, &p->to) ||
-	    (p->part != LATER_PART && nat_port(skb, p, side)))
-		return drop(p, REASON_DROP_REWRITE);
-	if (nat_address(skb, p, side, &p->to) || take_hop(skb, p))
+	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }
