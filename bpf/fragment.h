@@ -18,13 +18,17 @@ static __always_inline void fragment_key(const struct packet *p, struct fragment
 	key->src = p->flow.src;
 	key->dst = p->flow.dst;
 	key->id = p->id;
-	key->protocol = p->flow.protocol;
+	/* In IPv6 options may be in the first fragment and before what follows:
+	 * the others do not say what that is. */
+	key->protocol = p->flow.family == AF_INET ? p->flow.protocol : 0;
 	key->family = p->flow.family;
 	key->pad = 0;
 }
 
-/* Remembers of which connection a first fragment is. */
-__noinline int fragment_note(const struct packet *p, const struct flow *client, __u32 direction)
+/* Remembers of which connection a first fragment is, or for which server
+ * without one. */
+__noinline int fragment_note(const struct packet *p, const struct flow *client, __u32 direction,
+			     __u32 server)
 {
 	struct fragment value = { .expires = bpf_ktime_get_coarse_ns() + FRAGMENT_LIFETIME };
 	struct fragment_key key;
@@ -34,6 +38,7 @@ __noinline int fragment_note(const struct packet *p, const struct flow *client, 
 	fragment_key(p, &key);
 	value.client = *client;
 	value.direction = direction;
+	value.server = server;
 	bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
 	return 0;
 }

@@ -42,7 +42,7 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, flow, c, answers_here(c->forward) ? FROM_CLIENT : CLIENT_ONLY, set);
 	if (p->part == FIRST_PART)
-		fragment_note(p, flow, FROM_CLIENT);
+		fragment_note(p, flow, FROM_CLIENT, NO_SERVER);
 	return decide_server(p, c->server, s, c->forward, c->port);
 }
 
@@ -59,7 +59,7 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, client, c, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
-		fragment_note(p, client, FROM_SERVER);
+		fragment_note(p, client, FROM_SERVER, NO_SERVER);
 	p->server = c->server;
 	p->to = client->dst;
 	p->port = client->dport;
@@ -190,6 +190,8 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		count_conn(svc->id, id);
 		count_in(p, svc->id, id);
 		p->news |= NEWS_OPENED;
+		if (p->part == FIRST_PART)
+			fragment_note(p, &p->flow, FROM_CLIENT, id);
 		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
 		goto none;
 	}
@@ -355,6 +357,17 @@ static __noinline int find(struct packet *p, int expect_answers, const struct se
 	return UNDECIDED;
 }
 
+/* A later fragment of a packet that is a connection by itself. */
+static __always_inline int one_packet_later(struct packet *p, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	count_in(p, s->service, id);
+	return decide_server(p, id, s, s->forward, 0);
+}
+
 /* A fragment without ports: it goes where the first one went. Returns a
  * verdict or a decision. */
 __noinline int find_later(struct packet *p)
@@ -370,7 +383,10 @@ __noinline int find_later(struct packet *p)
 	f = fragment_find(p);
 	if (!f)
 		return pass(p, REASON_PASS_FRAGMENT);
+	if (f->server != NO_SERVER)
+		return one_packet_later(p, f->server);
 	client = f->client;
+	p->flow.protocol = client.protocol;
 	if (f->direction == FROM_SERVER)
 		return conn_out(p, &client, set);
 	c = conn_find(&client);

@@ -33,6 +33,13 @@ static __always_inline int is_icmp(const struct packet *p)
 	return p->flow.protocol == (p->flow.family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
+/* A later fragment of IPv6 may carry on with options that the first one began
+ * with: the first one tells what is behind them. */
+static __always_inline int hides_protocol(const struct packet *p)
+{
+	return p->part == LATER_PART && p->flow.protocol == IPPROTO_DSTOPTS;
+}
+
 /* Bytes of the transport header that are looked at. */
 static __always_inline __u32 transport_size(__u8 protocol)
 {
@@ -235,7 +242,7 @@ static __noinline int parse(struct __sk_buff *skb, struct packet *p)
 	if (parsed != PARSED)
 		return parsed;
 	if (p->flow.protocol != IPPROTO_TCP && p->flow.protocol != IPPROTO_UDP &&
-	    p->flow.protocol != IPPROTO_SCTP && !is_icmp(p))
+	    p->flow.protocol != IPPROTO_SCTP && !is_icmp(p) && !hides_protocol(p))
 		return REASON_PASS_PROTOCOL;
 
 	need = p->transport;

@@ -279,7 +279,7 @@ struct fragment {
 	__u64 expires; /* [ns] */
 	struct flow client;
 	__u32 direction; /* enum direction */
-	__u32 pad;
+	__u32 server;    /* of a packet without a connection, else NO_SERVER */
 };
 
 /* Key of a flow that wants to be looked at in a slot of the wheel. */

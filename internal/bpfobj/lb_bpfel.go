@@ -183,7 +183,7 @@ type LbFragment struct {
 	Expires   uint64
 	Client    LbFlow
 	Direction uint32
-	Pad       uint32
+	Server    uint32
 }
 
 type LbFragmentKey struct {

@@ -34,6 +34,9 @@ func TestGolden(t *testing.T) {
 		{"quoted UDP checksum of zero", goldenQuotedUDPChecksumOfZero},
 		{"ICMP of the other family", goldenICMPOfTheOtherFamily},
 		{"padded ICMP", goldenPaddedICMP},
+		{"fragments", goldenFragments},
+		{"fragments interleaved", goldenFragmentsInterleaved},
+		{"fragments refused", goldenFragmentsRefused},
 		{"ICMP of deleted server", goldenICMPOfDeletedServer},
 	} {
 		t.Run(topic.name, func(t *testing.T) { topic.play(t, w.in(t)) })

@@ -20,9 +20,10 @@ func (p Packet) Fragment(field uint16) Packet {
 }
 
 // Fragments are the frames of the packet when each carries `size` bytes, a
-// multiple of eight, of what is behind the IP header.
+// multiple of eight, of what is behind the IP header. In IPv6 that begins with
+// the destination options: only what routers look at is in every fragment.
 func (p Packet) Fragments(size int) (frames [][]byte) {
-	segment := p.segment()
+	each, segment := p.divided()
 	for at := 0; at < len(segment); at += size {
 		end, field := at+size, uint16(at/8)
 		if end < len(segment) {
@@ -30,7 +31,24 @@ func (p Packet) Fragments(size int) (frames [][]byte) {
 		} else {
 			end = len(segment)
 		}
-		frames = append(frames, p.Fragment(field).framed(segment[at:end]))
+		frames = append(frames, each.Fragment(field).framed(segment[at:end]))
 	}
 	return frames
+}
+
+// divided is the packet as far as each fragment begins with it, and the bytes
+// behind that.
+func (p Packet) divided() (Packet, []byte) {
+	segment := p.segment()
+	for i, e := range p.extensions {
+		if e.kind != Destination {
+			continue
+		}
+		behind := p
+		behind.extensions = p.extensions[i:]
+		segment = behind.framed(segment)[etherHeader+40:]
+		p.extensions, p.protocol = p.extensions[:i], e.kind
+		break
+	}
+	return p, segment
 }
