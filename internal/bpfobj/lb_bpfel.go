@@ -285,7 +285,8 @@ const (
 	LbReasonREASON_DROP_NO_TUNNEL_SOURCE LbReason = 23
 	LbReasonREASON_DROP_NO_HAIRPIN       LbReason = 24
 	LbReasonREASON_DROP_REWRITE          LbReason = 25
-	LbReasonREASON_COUNT                 LbReason = 26
+	LbReasonREASON_DROP_SCTP_FRAGMENT    LbReason = 26
+	LbReasonREASON_COUNT                 LbReason = 27
 )
 
 type LbScheduler uint32
