@@ -100,7 +100,7 @@ static __always_inline int gue_write(struct __sk_buff *skb, struct packet *p,
 		if (!h.udp.check)
 			h.udp.check = 0xffff; /* zero would mean none */
 	}
-	return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, sizeof(h), 0);
+	return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, sizeof(h), BPF_F_RECOMPUTE_CSUM);
 }
 
 static __always_inline int gre_write(struct __sk_buff *skb, const struct tunnel *t)
@@ -109,10 +109,11 @@ static __always_inline int gre_write(struct __sk_buff *skb, const struct tunnel 
 
 	h.protocol = bpf_htons(t->inner == IPPROTO_IPIP ? ETH_P_IP : ETH_P_IPV6);
 	if (!t->checked)
-		return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, GRE_SHORT, 0);
+		return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, GRE_SHORT,
+					   BPF_F_RECOMPUTE_CSUM);
 	h.flags = bpf_htons(GRE_CSUM);
 	h.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&h, sizeof(h), t->sum));
-	return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, sizeof(h), 0);
+	return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, sizeof(h), BPF_F_RECOMPUTE_CSUM);
 }
 
 static __always_inline __u8 tunnel_protocol(const struct server *s, const struct tunnel *t)
@@ -149,7 +150,7 @@ static __always_inline int outer_write(struct __sk_buff *skb, struct packet *p,
 		ip.saddr = address_to4(&s->source);
 		ip.daddr = address_to4(&s->addr);
 		ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&ip, sizeof(ip), 0));
-		if (bpf_skb_store_bytes(skb, ETH_HEADER, &ip, sizeof(ip), 0))
+		if (bpf_skb_store_bytes(skb, ETH_HEADER, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
 			return -1;
 	} else {
 		struct ipv6hdr ip = { .version = 6 };
@@ -162,7 +163,7 @@ static __always_inline int outer_write(struct __sk_buff *skb, struct packet *p,
 		ip.hop_limit = p->ttl - 1;
 		__builtin_memcpy(&ip.saddr, &s->source, sizeof(ip.saddr));
 		__builtin_memcpy(&ip.daddr, &s->addr, sizeof(ip.daddr));
-		if (bpf_skb_store_bytes(skb, ETH_HEADER, &ip, sizeof(ip), 0))
+		if (bpf_skb_store_bytes(skb, ETH_HEADER, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
 			return -1;
 	}
 	eth = (void *)(long)skb->data;

@@ -42,6 +42,14 @@ var (
 	families = []family{ipv4, ipv6}
 )
 
+// other is the other one.
+func (f family) other() family {
+	if f.number == ipv4.number {
+		return ipv6
+	}
+	return ipv4
+}
+
 // at is an address with a port.
 func at(addr string, port int) string { return net.JoinHostPort(addr, strconv.Itoa(port)) }
 

@@ -208,10 +208,7 @@ func goldenQuotedUDPChecksumOfZero(t *testing.T, w *rig) {
 // The ICMP of the other family is an unknown protocol.
 func goldenICMPOfTheOtherFamily(t *testing.T, w *rig) {
 	for _, f := range families {
-		x, other := f.exchanges()[0], ipv6
-		if f.number == ipv6.number {
-			other = ipv4
-		}
+		x, other := f.exchanges()[0], f.other()
 		messages, _ := other.messages()
 		p := messages[0].between(f.client, x.vip).Quoting(x.backward.Frame(), 1000)
 		w.check(t, []golden{{f.name, []sent{byClient(x.packet), byServer(x.answer)},

@@ -37,6 +37,8 @@ func TestGolden(t *testing.T) {
 		{"fragments", goldenFragments},
 		{"fragments interleaved", goldenFragmentsInterleaved},
 		{"fragments refused", goldenFragmentsRefused},
+		{"tunnels", goldenTunnels},
+		{"tunnel fragments", goldenTunnelFragments},
 		{"ICMP of deleted server", goldenICMPOfDeletedServer},
 	} {
 		t.Run(topic.name, func(t *testing.T) { topic.play(t, w.in(t)) })
@@ -122,7 +124,7 @@ func (r *rig) check(t *testing.T, table []golden) {
 				}
 			}
 			got := r.judge(t, g, 0)
-			if summing() && !cut(g.in.frame, got) {
+			if summing() && !(strings.HasPrefix(g.want.reason, "refused") && cut(g.in.frame, got)) {
 				r.judge(t, g, checksumComplete)
 			}
 		})
@@ -132,7 +134,7 @@ func (r *rig) check(t *testing.T, table []golden) {
 // cut reports whether an ICMP error quotes less than the packet that it is
 // about. The kernel then forgets the sum, but compares it all the same.
 func cut(in []byte, got result) bool {
-	return got.verdict == redirect && len(got.frame) != len(in) && !bytes.HasSuffix(got.frame, in[14:])
+	return got.verdict == redirect && !bytes.HasSuffix(got.frame, in[14:])
 }
 
 func (r *rig) judge(t *testing.T, g golden, flags uint32) (got result) {

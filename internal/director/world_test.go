@@ -22,6 +22,20 @@ const (
 	vipMarked               // none, but for packets with a mark
 )
 
+// vipTunnel is the first of virtual addresses whose port 80 is behind a
+// tunnel: those to server 7 of the same family, then those to the other's.
+const vipTunnel = 20
+
+// tunnels are the kinds of them.
+var tunnels = []model.Server{
+	{},
+	{TunnelType: model.GRE},
+	{TunnelType: model.GRE, TunnelFlags: model.TunnelCsum},
+	{TunnelType: model.GUE, TunnelPort: testenv.GUEPort},
+	{TunnelType: model.GUE, TunnelPort: testenv.GUEPort, TunnelFlags: model.TunnelCsum},
+	{TunnelType: model.GUE, TunnelPort: testenv.GUEPort, TunnelFlags: model.TunnelRemCsum},
+}
+
 const (
 	markMasq   = 7 // server 5's 8080
 	markDirect = 8 // server 6, by direct routing
@@ -37,6 +51,9 @@ func newWorld(t testing.TB) *rig {
 			r.serve(service(p, at(f.vip(vipDirect), 80), "rr"), f.direct(2, 80))
 			r.serve(service(p, at(f.vip(vipEmpty), 80), "rr"))
 			r.serve(service(p, at(f.vip(vipFar), 80), "rr"), model.Server{Addr: netip.MustParseAddr(f.nowhere), Port: 80, Weight: 1})
+			for i, server := range f.tunnelled() {
+				r.serve(service(p, at(f.vip(vipTunnel+i), 80), "rr"), server)
+			}
 			r.serve(persistent(service(p, at(f.vip(vipAll), 0), "rr")), f.real(3, 0))
 		}
 		once := service(model.UDP, at(f.vip(vipOnePacket), 80), "rr")
@@ -51,9 +68,15 @@ func newWorld(t testing.TB) *rig {
 func (r *rig) serve(s model.Service, servers ...model.Server) {
 	r.Helper()
 	r.must(r.AddService(s))
-	for _, one := range servers {
-		r.must(r.AddServer(s.Key, one))
-	}
+	// A tunnel's source is the address that this namespace's routes say.
+	r.must(r.ns.Do(func() error {
+		for _, one := range servers {
+			if err := r.AddServer(s.Key, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
 // real is the i-th server, masquerading.
@@ -66,6 +89,18 @@ func (f family) direct(i int, port uint16) model.Server {
 	s := f.real(i, port)
 	s.Forward = model.Route
 	return s
+}
+
+// tunnelled are the servers behind tunnels, in the order of their virtual
+// addresses.
+func (f family) tunnelled() (servers []model.Server) {
+	for _, of := range []family{f, f.other()} {
+		for _, s := range tunnels {
+			s.Addr, s.Port, s.Weight, s.Forward = of.serverAddr(7), 80, 1, model.Tunnel
+			servers = append(servers, s)
+		}
+	}
+	return servers
 }
 
 func (f family) marked(mark uint32) model.Service {

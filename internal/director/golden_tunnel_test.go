@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+// wrapped wants a packet to come out behind the header of a tunnel.
+func wrapped(p testenv.Packet, want testenv.Tunnel) outcome { return wrappedFrame(p.Frame(), want) }
+
+func wrappedFrame(frame []byte, want testenv.Tunnel) outcome {
+	return outcome{"", func(t *testing.T, _ []byte, got result) {
+		t.Helper()
+		if got.verdict != redirect {
+			t.Fatalf("%s, want redirect", got.verdict)
+		}
+		tunnel, inner, err := testenv.Unwrap(got.frame)
+		if err != nil || tunnel != want {
+			t.Errorf("tunnel %+v, %v; want %+v", tunnel, err, want)
+		}
+		if diff := cmp.Diff(frame, inner); diff != "" {
+			t.Errorf("the packet inside differs (-want +got):\n%s", diff)
+		}
+	}}
+}
+
+// tunnelHeader is what a server's tunnel puts before a packet with TTL 64, DF and no
+// traffic class.
+func (f family) tunnelHeader(s model.Server) testenv.Tunnel {
+	of, kinds := ipv4, map[model.TunnelType]string{model.IPIP: "ipip", model.GRE: "gre", model.GUE: "gue"}
+	if s.Addr.Is6() {
+		of = ipv6
+	}
+	return testenv.Tunnel{
+		Src: netip.MustParsePrefix(of.serverLink).Addr(), Dst: s.Addr, TTL: 63, Kind: kinds[s.TunnelType],
+		Port: s.TunnelPort, Checked: s.TunnelFlags != 0,
+		DontFragment: f.number == model.IPv4 && s.Addr.Is4(),
+	}
+}
+
+// overhead is how much longer it makes a packet.
+func overhead(s model.Server) int {
+	n := map[bool]int{true: 20, false: 40}[s.Addr.Is4()]
+	switch {
+	case s.TunnelType == model.GUE:
+		n += 12
+	case s.TunnelType == model.GRE && s.TunnelFlags != 0:
+		n += 8
+	case s.TunnelType == model.GRE:
+		n += 4
+	}
+	return n
+}
+
+// A packet arrives behind each kind of header as it was, one hop older, and
+// the header has its traffic class, TTL and DF (ip_vs_prepare_tunneled_skb).
+func goldenTunnels(t *testing.T, w *rig) {
+	for _, f := range families {
+		say := f.refusals()
+		var table []golden
+		for i, s := range f.tunnelled() {
+			header := f.tunnelHeader(s)
+			for protocol, p := range transports(at(f.client, 4000), at(f.vip(vipTunnel+i), 80)) {
+				name := fmt.Sprintf("%s, %s %d to %s", protocol, header.Kind, s.TunnelFlags, s.Addr)
+				p = p.DontFragment()
+				for variant, p := range variants(f, p) {
+					want := header
+					if variant == ", ECN, DSCP" {
+						want.TOS = 0x2a // congestion is told inside (RFC 3168, 9.1.1)
+					}
+					table = append(table, golden{name + variant, nil, byClient(p), wrapped(onward(p), want)})
+				}
+				last := header
+				last.TTL = 1
+				table = append(table, golden{name + ", TTL 2", nil, byClient(p.TTL(2)), wrapped(onward(p).TTL(1), last)},
+					golden{name + ", TTL 1", nil, byClient(p.TTL(1)), refused("ttl exceeded", say.ttl)})
+				table = append(table, tunnelFit(f, name, p, s, header)...)
+			}
+		}
+		t.Run(f.name, func(t *testing.T) { w.check(t, table) })
+	}
+}
+
+// tunnelFit is about the longest packet that the tunnel has room for.
+func tunnelFit(f family, name string, p testenv.Packet, s model.Server, header testenv.Tunnel) (table []golden) {
+	room := 1500 - overhead(s)
+	tooBig := f.refusals().tooBig
+	tooBig.MTU = uint32(room)
+	fits, long := sized(p, room), sized(p, room+1)
+	table = append(table,
+		golden{name + ", just fits", nil, byClient(fits), wrapped(onward(fits), header)},
+		golden{name + ", too big", nil, byClient(long), refused("too big", tooBig)})
+	return table
+}
+
+// Fragments go into the tunnel as they come.
+func goldenTunnelFragments(t *testing.T, w *rig) {
+	for _, f := range families {
+		var table []golden
+		for i, s := range f.tunnelled() {
+			header := f.tunnelHeader(s)
+			header.DontFragment = false
+			p := testenv.UDP(at(f.client, 4001), at(f.vip(vipTunnel+i), 80), "the data of two fragments")
+			var passed []sent
+			for piece, frame := range p.Fragments(16) {
+				want := onward(p).Fragments(16)[piece]
+				in := sent{frame: frame}
+				table = append(table, golden{fmt.Sprintf("%s %d to %s, piece %d", header.Kind, s.TunnelFlags, s.Addr, piece), passed, in,
+					wrappedFrame(want, header)})
+				passed = append(passed[:len(passed):len(passed)], in)
+			}
+		}
+		t.Run(f.name, func(t *testing.T) { w.check(t, table) })
+	}
+}
