@@ -12,6 +12,8 @@
 #include "icmp.h"
 #include "related.h"
 
+#define LEAST_MTU 68 /* every IPv4 host takes packets as long (RFC 791, 3.2) */
+
 /* The packet that the error quotes: the tunnel's header, and where the packet
  * of the client begins. */
 struct tunnelled {
@@ -56,14 +58,16 @@ static __always_inline int tunnelled_parse(struct __sk_buff *skb, const struct p
 	return -1;
 }
 
-/* Reads the packet inside into p->flow; 0 if it is whole enough. */
-static __always_inline int tunnelled_flow(struct __sk_buff *skb, struct packet *p, __u32 at)
+/* Reads the packet inside into p->flow; 0 if it is whole enough. The message
+ * ends at `end`: there may be padding behind. */
+static __always_inline int tunnelled_flow(struct __sk_buff *skb, struct packet *p, __u32 at,
+					  __u32 end)
 {
 	struct iphdr ip;
 	__be16 ports[2];
 
 	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5 ||
-	    ip.frag_off & bpf_htons(IP_OFFSET) ||
+	    ip.frag_off & bpf_htons(IP_OFFSET) || at + ip.ihl * 4 + QUOTED_LEAST > end ||
 	    bpf_skb_load_bytes(skb, at + ip.ihl * 4, ports, sizeof(ports)))
 		return -1;
 	address_from4(&p->flow.src, ip.saddr);
@@ -91,14 +95,15 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 	struct tunnelled t = {};
 	struct server *s;
 	struct conn *c;
-	__u32 server;
+	__u32 server, end, headers, mtu;
 
 	if (!p)
 		return VERDICT_DROP;
+	end = ETH_HEADER + p->length;
 	if (p->flow.family != AF_INET || p->part != WHOLE ||
 	    bpf_skb_load_bytes(skb, p->transport, &icmp, sizeof(icmp)) ||
 	    !icmp_is_error(AF_INET, icmp.type) || tunnelled_parse(skb, p, &t) ||
-	    tunnelled_flow(skb, p, t.inner))
+	    tunnelled_flow(skb, p, t.inner, end))
 		return pass(p, REASON_PASS_ICMP);
 	c = conn_find(&p->flow);
 	if (!c || c->forward != FORWARD_TUNNEL)
@@ -110,13 +115,16 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 	p->kind = icmp.type << 8 | icmp.code;
 	p->mtu = 0;
 	if (p->kind == ICMP_KIND(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED)) {
-		/* The stack learns of it; the client need not. */
-		if (!p->dont_fragment)
+		headers = t.inner - p->transport - sizeof(struct icmp_header);
+		mtu = bpf_ntohl(icmp.rest) & 0xffff;
+		/* The stack learns of it; the client need not, or cannot. */
+		if (!p->dont_fragment || mtu < headers + LEAST_MTU)
 			return pass(p, REASON_PASS_ICMP);
-		p->mtu = bpf_ntohl(icmp.rest) -
-			 (t.inner - p->transport - (__u32)sizeof(struct icmp_header));
+		p->mtu = mtu - headers;
 	}
 	count_out(p, server);
+	if (end < skb->len && bpf_skb_change_tail(skb, end, 0))
+		return drop(p, REASON_DROP_REWRITE);
 	if (bpf_skb_adjust_room(skb, -(__s32)(t.inner - ETH_HEADER), BPF_ADJ_ROOM_MAC, 0))
 		return drop(p, REASON_DROP_REWRITE);
 	return TOLD_ON;

@@ -39,6 +39,7 @@ func TestGolden(t *testing.T) {
 		{"fragments refused", goldenFragmentsRefused},
 		{"tunnels", goldenTunnels},
 		{"tunnel fragments", goldenTunnelFragments},
+		{"tunnel errors", goldenTunnelErrors},
 		{"ICMP of deleted server", goldenICMPOfDeletedServer},
 	} {
 		t.Run(topic.name, func(t *testing.T) { topic.play(t, w.in(t)) })

@@ -121,3 +121,51 @@ func goldenTunnelFragments(t *testing.T, w *rig) {
 		t.Run(f.name, func(t *testing.T) { w.check(t, table) })
 	}
 }
+
+// An error about the way to a server behind a tunnel is addressed to the
+// director: the client is told, about its own packet, with the room that is
+// left inside. As in Linux, of IPv4 in IPv4.
+func goldenTunnelErrors(t *testing.T, w *rig) {
+	f := ipv4
+	errors, others := f.messages()
+	var table []golden
+	director := netip.MustParsePrefix(f.serverLink).Addr().String()
+	for i, s := range f.tunnelled()[:len(tunnels)] {
+		vip, n := f.vip(vipTunnel+i), overhead(s)
+		for protocol, p := range transports(at(f.client, 4002), at(vip, 80)) {
+			name := fmt.Sprintf("%s, %s %d, ", protocol, f.tunnelHeader(s).Kind, s.TunnelFlags)
+			p = p.DontFragment()
+			outer := w.put(byClient(p), 0).frame
+			add := func(what string, in testenv.Packet, want outcome) {
+				table = append(table, golden{name + what, nil, byServer(in), want})
+			}
+			for _, m := range errors {
+				in, out := m.between(f.inner, director), m.between(vip, f.client).TOS(0xc0).ID(0)
+				if m.rest != 0 {
+					out = out.Rest(m.rest - uint32(n))
+				}
+				for _, quoted := range []int{n + 28, n + 29, 1000} {
+					add(fmt.Sprintf("%s, %d bytes", m.name, quoted), in.Quoting(outer, quoted),
+						becomes(backward(out.Quoting(onward(p).Frame(), quoted-n)).TTL(64)))
+				}
+				add(m.name+", too little", in.Quoting(outer, n+27), stays("pass icmp"))
+			}
+			for _, m := range others {
+				add(m.name, m.between(f.inner, director).Quoting(outer, 1000), stays("pass icmp"))
+			}
+			tooBig := testenv.ICMP(f.inner, director, 3, 4).Quoting(outer, 1000)
+			add("of no MTU", tooBig, stays("pass icmp"))
+			add("of a ridiculous MTU", tooBig.Rest(uint32(n+67)), stays("pass icmp"))
+			may := transports(at(f.client, 4003), at(vip, 80))[protocol]
+			add("without DF", tooBig.Rest(1400).Quoting(w.put(byClient(may), 0).frame, 1000), stays("pass icmp"))
+			padded := tooBig.Rest(1400).Quoting(outer, n+28)
+			// The kernel forgets a sum when what pads the frame is cut off.
+			w.judge(t, golden{in: sent{frame: append(padded.Frame(), "padding"...), fromServer: true},
+				want: becomes(backward(testenv.ICMP(vip, f.client, 3, 4).Rest(uint32(1400-n)).TOS(0xc0).ID(0).Quoting(onward(p).Frame(), 28)).TTL(64))}, 0)
+			unknown := append([]byte{}, outer...)
+			unknown[14+n+15]++ // of the client's address
+			add("unknown", tooBig.Rest(1400).Quoting(unknown, 1000), stays("pass icmp"))
+		}
+	}
+	w.check(t, table)
+}
