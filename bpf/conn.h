@@ -12,6 +12,7 @@
 
 #include "counters.h"
 #include "flow.h"
+#include "hairpin.h"
 #include "sctp_state.h"
 #include "tcp.h"
 #include "wheel.h"
@@ -112,7 +113,9 @@ static __noinline void conn_remove(const struct flow *flow, struct conn *c)
 		return;
 	conn_release(flow, c);
 	s = bpf_map_lookup_elem(&servers, &server);
-	if (s && answers_here(c->forward)) {
+	if (flags & CONN_HAIRPIN) {
+		hairpin_close(flow);
+	} else if (s && answers_here(c->forward)) {
 		conn_reverse_flow(flow, c, s, &reverse);
 		/* A client that reached the same server from the same port
 		 * through another virtual address owns the entry now. */
@@ -192,6 +195,32 @@ static __always_inline __s32 conn_move(const struct packet *p, struct conn *c, _
 	return active;
 }
 
+/* For how much longer a server may have its connections [ns]: the setting
+ * drain_timeout ends those of one that has weight 0 for so long. */
+static __always_inline __u64 server_lease(const struct server *s, const struct settings *set)
+{
+	__u64 until, now;
+
+	if (!set->drain_timeout || s->weight)
+		return ~0ULL;
+	until = s->quiescent + set->drain_timeout * NSEC_PER_SEC;
+	now = bpf_ktime_get_coarse_ns();
+	return until > now ? until - now : 0;
+}
+
+/* The time that a connection may live without a packet [ns]. */
+static __always_inline __u64 conn_timeout(__u32 server, __u8 state, const struct settings *set)
+{
+	__u64 timeout = set->timeout[state & 31], lease;
+	struct server *s;
+
+	if (!set->drain_timeout)
+		return timeout;
+	s = bpf_map_lookup_elem(&servers, &server);
+	lease = s ? server_lease(s, set) : timeout;
+	return lease < timeout ? lease : timeout;
+}
+
 /* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
 static __always_inline void conn_follow(struct packet *p, const struct flow *flow, struct conn *c,
 					__u32 direction, const struct settings *set)
@@ -220,7 +249,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	}
 	if (state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, c);
-	conn_extend(flow, c, set->timeout[state & 31]);
+	conn_extend(flow, c, conn_timeout(c->server, state, set));
 }
 
 /* Takes back an entry that cannot be completed. Its server still counts it, as
@@ -284,14 +313,15 @@ static __always_inline struct conn *conn_create(const struct packet *p, struct c
 		fresh->state = SCTP_NONE;
 		state = SCTP_INIT1;
 	}
-	fresh->flags = CONN_INACTIVE;
+	fresh->flags |= CONN_INACTIVE;
 	c = conn_insert(&p->flow, fresh, set->timeout[state]);
 	if (!c)
 		return 0;
-	if (!answers_here(fresh->forward))
+	/* A hairpin is there already. */
+	if (!answers_here(fresh->forward) || fresh->flags & CONN_HAIRPIN)
 		return c;
 	conn_reverse_flow(&p->flow, fresh, s, &reverse);
-	if (reverse_put(&reverse, &p->flow)) {
+	if (reverse_put(&reverse, &p->flow, BPF_ANY)) {
 		conn_abandon(&p->flow, c);
 		return 0;
 	}

@@ -20,6 +20,9 @@ static __always_inline void explain_conn(const struct flow *flow, const struct c
 
 	answer->expires = c->expires;
 	answer->state = c->state;
+	answer->forward = c->forward;
+	answer->port = c->port;
+	contender_now(&answer->server, c->server);
 	if (!c->template)
 		return;
 	t = template_of(flow, &control, &key);
@@ -79,7 +82,7 @@ static __always_inline int foresee(struct __sk_buff *skb, struct packet *p)
 	if (!set || !in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
 	decision = foresee_conn(p);
-	return decision == UNDECIDED ? conn_new(p, 0) : decision;
+	return decision == UNDECIDED ? conn_new(skb, p, 0) : decision;
 }
 
 __noinline int answer_begin(const struct packet *p)

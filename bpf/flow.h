@@ -102,7 +102,7 @@ static __noinline int reverse_find(const struct flow *flow, struct flow *client)
 	return !!found4;
 }
 
-static __noinline long reverse_put(const struct flow *flow, const struct flow *client)
+static __noinline long reverse_put(const struct flow *flow, const struct flow *client, __u64 flags)
 {
 	struct flow4 four, client4;
 	struct flow six, client6;
@@ -110,11 +110,11 @@ static __noinline long reverse_put(const struct flow *flow, const struct flow *c
 	if (flow->family == AF_INET6) {
 		six = *flow;
 		client6 = *client;
-		return bpf_map_update_elem(&reverse6, &six, &client6, BPF_ANY);
+		return bpf_map_update_elem(&reverse6, &six, &client6, flags);
 	}
 	flow_to4(flow, &four);
 	flow_to4(client, &client4);
-	return bpf_map_update_elem(&reverse4, &four, &client4, BPF_ANY);
+	return bpf_map_update_elem(&reverse4, &four, &client4, flags);
 }
 
 static __noinline void reverse_forget(const struct flow *flow)

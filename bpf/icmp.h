@@ -72,38 +72,47 @@ static __noinline int icmp_turn_back(struct __sk_buff *skb)
 	return bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0);
 }
 
-static __always_inline void icmp_kind4(__u32 error, __u32 mtu, struct icmp_header *icmp)
+#define ICMP_KIND(type, code) ((type) << 8 | (code))
+
+/* Type and code of an error. */
+static __always_inline __u32 icmp_kind4(__u32 error)
 {
-	icmp->type = error == ICMP_ERROR_TTL ? ICMP_TIME_EXCEEDED : ICMP_DEST_UNREACH;
-	if (error == ICMP_ERROR_PORT)
-		icmp->code = ICMP_PORT_UNREACH;
-	if (error == ICMP_ERROR_HOST)
-		icmp->code = ICMP_HOST_UNREACH;
-	if (error == ICMP_ERROR_TOO_BIG) {
-		icmp->code = ICMP_FRAG_NEEDED;
-		icmp->rest = bpf_htonl(mtu & 0xffff);
+	switch (error) {
+	case ICMP_ERROR_TTL:
+		return ICMP_KIND(ICMP_TIME_EXCEEDED, 0);
+	case ICMP_ERROR_TOO_BIG:
+		return ICMP_KIND(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED);
+	case ICMP_ERROR_PORT:
+		return ICMP_KIND(ICMP_DEST_UNREACH, ICMP_PORT_UNREACH);
 	}
+	return ICMP_KIND(ICMP_DEST_UNREACH, ICMP_HOST_UNREACH);
 }
 
-static __always_inline void icmp_kind6(__u32 error, __u32 mtu, struct icmp_header *icmp)
+static __always_inline __u32 icmp_kind6(__u32 error)
 {
-	icmp->type = ICMP6_DEST_UNREACH;
-	if (error == ICMP_ERROR_TTL)
-		icmp->type = ICMP6_TIME_EXCEEDED;
-	if (error == ICMP_ERROR_PORT)
-		icmp->code = ICMP6_PORT_UNREACH;
-	if (error == ICMP_ERROR_HOST)
-		icmp->code = ICMP6_ADDR_UNREACH;
-	if (error == ICMP_ERROR_TOO_BIG) {
-		icmp->type = ICMP6_PACKET_TOO_BIG;
-		icmp->rest = bpf_htonl(mtu);
+	switch (error) {
+	case ICMP_ERROR_TTL:
+		return ICMP_KIND(ICMP6_TIME_EXCEEDED, 0);
+	case ICMP_ERROR_TOO_BIG:
+		return ICMP_KIND(ICMP6_PACKET_TOO_BIG, 0);
+	case ICMP_ERROR_PORT:
+		return ICMP_KIND(ICMP6_DEST_UNREACH, ICMP6_PORT_UNREACH);
 	}
+	return ICMP_KIND(ICMP6_DEST_UNREACH, ICMP6_ADDR_UNREACH);
+}
+
+static __always_inline void icmp_begin(struct icmp_header *icmp, __u32 kind, __u32 mtu)
+{
+	icmp->type = kind >> 8;
+	icmp->code = kind;
+	icmp->rest = bpf_htonl(mtu);
 }
 
 /* Turns the packet into an error about itself and sends it back: the sender
  * is the address that the packet was for. `transport` is the offset of its
- * transport header, `length` the packet's. */
-__noinline int icmp_answer4(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32 length)
+ * transport header, `length` the packet's. One that was `quoted` is as its
+ * bytes are: no device will fill in its checksum. */
+__noinline int icmp_answer4(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 length, int quoted)
 {
 	struct whole q = { .length = length };
 	struct icmp_frame4 frame = {};
@@ -119,10 +128,10 @@ __noinline int icmp_answer4(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 		return -1;
 	q.headers = (old.ihl & 15) * 4;
 	sum_pending(skb, old.protocol, &old.saddr, 8, length, &q);
-	if (old.frag_off & bpf_htons(IP_MF | IP_OFFSET))
+	if (quoted || old.frag_off & bpf_htons(IP_MF | IP_OFFSET))
 		q.pending = 0;
 
-	icmp_kind4(error, mtu, &frame.icmp);
+	icmp_begin(&frame.icmp, kind, mtu);
 	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), 0);
 	if (icmp_quote(skb, &q, sizeof(frame), sum, &frame.icmp.checksum))
 		return -1;
@@ -135,12 +144,12 @@ __noinline int icmp_answer4(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 	frame.ip.saddr = old.daddr;
 	frame.ip.daddr = old.saddr;
 	frame.ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip, sizeof(frame.ip), 0));
-	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), 0))
+	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), BPF_F_RECOMPUTE_CSUM))
 		return -1;
 	return icmp_turn_back(skb);
 }
 
-__noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32 transport,
+__noinline int icmp_answer6(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 transport,
 			    __u32 protocol)
 {
 	struct whole q = { .headers = transport - ETH_HEADER };
@@ -164,7 +173,7 @@ __noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 	if (q.headers != sizeof(frame.ip))
 		q.pending = 0;
 
-	icmp_kind6(error, mtu, &frame.icmp);
+	icmp_begin(&frame.icmp, kind, mtu);
 	frame.ip.version = 6;
 	frame.ip.payload_len = bpf_htons(sizeof(frame.icmp) + q.length);
 	frame.ip.nexthdr = IPPROTO_ICMPV6;
@@ -175,7 +184,7 @@ __noinline int icmp_answer6(struct __sk_buff *skb, __u32 error, __u32 mtu, __u32
 	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), sum);
 	if (icmp_quote(skb, &q, sizeof(frame), sum, &frame.icmp.checksum))
 		return -1;
-	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), 0))
+	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), BPF_F_RECOMPUTE_CSUM))
 		return -1;
 	return icmp_turn_back(skb);
 }
@@ -221,9 +230,10 @@ __noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 		return drop(p, REASON_DROP_RATE_LIMIT);
 	turn_aside(p, p->reason);
 	if (p->flow.family == AF_INET)
-		rc = icmp_answer4(skb, p->error, p->mtu, p->length);
+		rc = icmp_answer4(skb, icmp_kind4(p->error), p->mtu, p->length, 0);
 	else
-		rc = icmp_answer6(skb, p->error, p->mtu, p->transport, p->flow.protocol);
+		rc = icmp_answer6(skb, icmp_kind6(p->error), p->mtu, p->transport,
+				  p->flow.protocol);
 	if (rc)
 		return drop(p, REASON_DROP_REWRITE);
 	return bpf_redirect(skb->ingress_ifindex, 0);

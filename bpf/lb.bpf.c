@@ -25,10 +25,12 @@
 #include "tcp.h"
 #include "conn.h"
 #include "persist.h"
+#include "orphans.h"
 #include "fragment.h"
 #include "icmp.h"
 #include "forward/deliver.h"
 #include "related.h"
+#include "tunnel_error.h"
 #include "rates.h"
 #include "trace.h"
 
@@ -37,6 +39,7 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 				   const struct server *s, const struct settings *set)
 {
 	count_in(p, s->service, c->server);
+	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, flow, c, answers_here(c->forward) ? FROM_CLIENT : CLIENT_ONLY, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, flow, FROM_CLIENT);
@@ -53,6 +56,7 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 		return pass(p, REASON_PASS_NO_CONNECTION);
 	count_out(p, c->server);
 	p->from_server = 1;
+	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, client, c, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, client, FROM_SERVER);
@@ -95,14 +99,20 @@ static __always_inline int conn_outdated(const struct packet *p, const struct co
 {
 	if (!s)
 		return set->expire_nodest_conn;
+	if (!server_lease(s, set))
+		return 1;
 	if (!opens_connection(p))
 		return 0;
-	return (set->expire_nodest_conn && !s->weight) || conn_is_over(c, set);
+	return (!s->weight && (set->expire_nodest_conn || set->drain_timeout)) ||
+	       conn_is_over(c, set);
 }
 
 static __always_inline void pick_for(const struct packet *p, const struct service *svc,
 				     struct pick *pick)
 {
+	struct settings *set = get_settings();
+
+	pick->fallback = set && set->hash_fallback;
 	pick->service = svc->id;
 	pick->first = svc->first;
 	pick->count = svc->count;
@@ -138,6 +148,12 @@ __noinline int conn_end(const struct flow *flow)
 	return 0;
 }
 
+/* Whether the packet is a connection by itself. */
+static __always_inline int one_packet(const struct packet *p, const struct service *svc)
+{
+	return svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP;
+}
+
 /* A new connection of a service to the server that was chosen for it. */
 __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 {
@@ -160,7 +176,13 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	}
 	fresh.port = server_port(p, svc, s);
 	fresh.forward = s->forward;
-	if (svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP) {
+	if (p->hairpin == HAIRPIN_IMPOSSIBLE) {
+		verdict = drop(p, REASON_DROP_NO_HAIRPIN);
+		goto none;
+	}
+	if (p->hairpin)
+		fresh.flags = CONN_HAIRPIN;
+	if (one_packet(p, svc)) {
 		/* A connection for as long as the packet takes: it may be
 		 * the one that reaches a threshold. */
 		server_bind(s, l);
@@ -209,7 +231,7 @@ __noinline __u32 choose(struct packet *p, const struct service *svc)
 	pick_for(p, svc, &pick);
 	if (!p->peek && !traced())
 		return schedule(&pick, svc->scheduler);
-	p->news |= NEWS_CHOSEN;
+	p->news |= NEWS_CHOSEN | NEWS_NOTED;
 	return choose_aloud(p, &pick, svc->scheduler);
 }
 
@@ -223,11 +245,28 @@ static __always_inline __u32 server_for(struct packet *p, const struct service *
 		return choose(p, svc);
 	id = template_use(p, svc);
 	if (id != NO_SERVER) {
-		p->news |= NEWS_TEMPLATE;
+		note_template(p, id);
 		return id;
 	}
 	id = choose(p, svc);
 	return id == NO_SERVER || p->peek ? id : template_open(p, svc, id);
+}
+
+/* conn_open, or with the setting hairpin perhaps one. */
+static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet *p,
+					   const struct service *svc, __u32 id,
+					   const struct settings *set)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	int verdict;
+
+	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
+		p->hairpin = hairpin_open(&p->flow, s, server_port(p, svc, s)) ? HAIRPIN_IMPOSSIBLE
+									       : HAIRPIN;
+	verdict = conn_open(p, svc, id);
+	if (p->hairpin && verdict == VERDICT_DROP)
+		hairpin_close(&p->flow);
+	return verdict;
 }
 
 /* The server to which a packet would open a connection. */
@@ -241,12 +280,20 @@ static __always_inline int would_open(struct packet *p, const struct service *sv
 	return decide_server(p, id, s, s->forward, server_port(p, svc, s));
 }
 
+/* Nothing new comes of a packet, but the end of what was outdated. */
+static __always_inline int none_new(struct packet *p, int outdated, __u32 reason)
+{
+	if (outdated && !p->peek)
+		conn_end(&p->flow);
+	return pass(p, reason);
+}
+
 /*
  * A packet of no known connection: perhaps the first of a new one. One that
  * is outdated may be there; it counts until its successor's server is chosen,
  * as in Linux. Returns a verdict or a decision.
  */
-__noinline int conn_new(struct packet *p, int outdated)
+__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 {
 	struct settings *set = get_settings();
 	struct service_key key;
@@ -256,15 +303,15 @@ __noinline int conn_new(struct packet *p, int outdated)
 	if (!p || !set)
 		return VERDICT_DROP;
 	if (!may_open(p, set))
-		return pass(p, REASON_PASS_NO_CONNECTION);
+		return none_new(p, outdated, REASON_PASS_NO_CONNECTION);
 	svc = service_find(p, set, &key);
 	if (!svc)
-		return pass(p, REASON_PASS_NO_SERVICE);
+		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 	if (p->flow.sport == bpf_htons(20))
-		return pass(p, REASON_PASS_FTP_DATA);
+		return none_new(p, outdated, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
-		return pass(p, REASON_PASS_NO_SERVICE);
+		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 
 	if (outdated)
 		p->news |= NEWS_OUTDATED;
@@ -275,7 +322,7 @@ __noinline int conn_new(struct packet *p, int outdated)
 		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
 	if (p->peek)
 		return would_open(p, svc, id);
-	return conn_open(p, svc, id);
+	return conn_or_hairpin(skb, p, svc, id, set);
 }
 
 /* A packet of a connection whose server was deleted. */
@@ -344,13 +391,15 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 		return pass(p, parsed);
 	if (!set || !in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
-	if (is_icmp(p))
-		return related(skb, p);
+	if (is_icmp(p)) {
+		decision = related(skb, p);
+		return decision == UNDECIDED ? tunnel_error(skb, p) : decision;
+	}
 	if (p->part == LATER_PART)
 		return find_later(p);
 	decision = find(p, expect_answers, set, &outdated);
 	if (decision == UNDECIDED)
-		decision = conn_new(p, outdated);
+		decision = conn_new(skb, p, outdated);
 	if (decision == UNDECIDED)
 		decision = find(p, expect_answers, set, &outdated);
 	return decision;
@@ -358,12 +407,16 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 
 static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, int decision)
 {
-	if (decision == TO_SERVER)
+	if (p->hairpin && (decision == TO_SERVER || decision == TO_CLIENT))
+		decision = hairpin(skb, p);
+	else if (decision == TO_SERVER)
 		decision = p->forward == FORWARD_TUNNEL ? tunnel(skb, p) : to_server(skb, p);
 	else if (decision == TO_CLIENT)
 		decision = to_client(skb, p);
 	else if (decision == UNDECIDED) /* two CPUs in each other's way */
 		decision = drop(p, REASON_DROP_TABLE_FULL);
+	if (decision == TOLD_ON)
+		return tell_on(skb, p);
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
 }
 
@@ -409,6 +462,14 @@ int start_clocks(struct __sk_buff *skb)
 	int rc = wheel_start();
 
 	return rc ? rc : rate_start();
+}
+
+/* Run by commands that take servers away; a classifier as start_clocks is. */
+SEC("tc")
+int end_orphans(struct __sk_buff *skb)
+{
+	orphans_end();
+	return 0;
 }
 
 /* Run by commands after each edit of the tables. */

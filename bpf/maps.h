@@ -20,6 +20,7 @@
 #define MAX_MARK_RULES 1024
 #define MAX_ALLOWANCES 4096
 #define MAX_FRAGMENTS 8192
+#define MAX_HAIRPINS (1 << 16)
 
 /* user: timeouts and switches. */
 struct {
@@ -129,6 +130,16 @@ struct {
 	__type(key, struct appointment);
 	__type(value, struct flow);
 } appointments6 SEC(".maps");
+
+/* kernel: from a client's flow to its server's, of connections that the server
+ * takes for the director's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_HAIRPINS);
+	__type(key, struct flow);
+	__type(value, struct flow);
+} hairpins SEC(".maps");
 
 /* kernel: fragmented packets on their way. */
 struct {

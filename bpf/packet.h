@@ -13,6 +13,7 @@
  * is the same for tcx and for clsact's classifiers. */
 #define VERDICT_PASS (-1)
 #define VERDICT_DROP 2
+#define VERDICT_REDIRECT 7
 
 #define ETH_HEADER 14
 
@@ -54,6 +55,13 @@ enum part {
 	LATER_PART, /* without the transport header */
 };
 
+/* Whether the server is to take the director for the client. */
+enum hairpin {
+	HAIRPIN_NONE,
+	HAIRPIN,
+	HAIRPIN_IMPOSSIBLE, /* it is, but there is no address or port for it */
+};
+
 /*
  * A packet and what is decided about it. It goes beside its skb through the
  * data plane, not with it, so that functions which the verifier checks by
@@ -82,6 +90,7 @@ struct packet {
 	union address to; /* likewise */
 	__u32 server;     /* id, or NO_SERVER */
 	__u16 mtu;        /* told by an error, of */
+	__u16 kind;       /* ICMP_KIND of an error that is told on */
 	__u8 error;       /* enum icmp_error */
 	/* what there is to tell */
 	__u8 news;        /* enum news */
@@ -90,6 +99,7 @@ struct packet {
 	__u8 state;       /* and after */
 	__u8 from_server; /* an answer */
 	__u8 peek;        /* no packet but a question: nothing may come of it */
+	__u8 hairpin;     /* enum hairpin */
 };
 
 /* What can be told by ICMP, in either family. */
@@ -106,6 +116,7 @@ enum decision {
 	TO_CLIENT = -4, /* packet.to, port: the service's */
 	REFUSED = -5,   /* packet.reason, error, mtu: answered by ICMP */
 	UNDECIDED = -6,
+	TOLD_ON = -7, /* an error about a tunnel: packet.kind, mtu */
 };
 
 /* To be answered by an error, once everything else is done: that takes room

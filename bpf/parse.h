@@ -30,7 +30,7 @@ static __always_inline int pull(struct __sk_buff *skb, __u32 bytes)
 
 static __always_inline int is_icmp(const struct packet *p)
 {
-	return p->flow.protocol == IPPROTO_ICMP || p->flow.protocol == IPPROTO_ICMPV6;
+	return p->flow.protocol == (p->flow.family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
 /* Bytes of the transport header that are looked at. */

@@ -259,7 +259,9 @@ static __always_inline struct conn *template_create(const struct flow *key,
 /* ip_vs_check_template: whether it may still lead to its server. */
 static __always_inline int template_valid(const struct server *s, const struct settings *set)
 {
-	return s && s->flags & SERVER_AVAILABLE && (s->weight || !set->expire_quiescent_template);
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return 0;
+	return s->weight || !(set->expire_quiescent_template || set->drain_timeout);
 }
 
 static __always_inline void template_told(const struct conn *t, struct answer *answer)

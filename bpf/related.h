@@ -13,12 +13,16 @@
 
 #define ICMP_SOURCE_QUENCH 4
 #define ICMP6_INFORMATIONAL 0x80
+#define QUOTED_LEAST 8 /* bytes of the transport header */
 
 /* The packet that an error quotes, as its sender had sent it. */
 struct quoted {
 	struct flow flow;
 	__u32 ip;        /* offset of its IP header in the frame */
 	__u32 transport; /* of its transport header */
+	__u32 length;    /* of the packet, which need not be quoted whole [bytes] */
+	__u32 end;       /* of what is quoted, in the frame */
+	__u32 part;      /* enum part */
 };
 
 static __always_inline int icmp_is_error(__u8 family, __u8 type)
@@ -29,9 +33,46 @@ static __always_inline int icmp_is_error(__u8 family, __u8 type)
 	       type == ICMP_TIME_EXCEEDED;
 }
 
-/* 0, or an error if it quotes nothing that could be balanced. */
-static __always_inline int quoted_parse(struct __sk_buff *skb, const struct packet *p,
-					struct quoted *q)
+static __always_inline int quoted_ip4(struct __sk_buff *skb, struct quoted *q)
+{
+	struct iphdr ip;
+
+	if (bpf_skb_load_bytes(skb, q->ip, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
+		return -1;
+	address_from4(&q->flow.src, ip.saddr);
+	address_from4(&q->flow.dst, ip.daddr);
+	q->flow.protocol = ip.protocol;
+	q->transport = q->ip + ip.ihl * 4;
+	q->length = bpf_ntohs(ip.tot_len);
+	q->part = ip.frag_off & bpf_htons(IP_OFFSET) ? LATER_PART
+		  : ip.frag_off & bpf_htons(IP_MF)   ? FIRST_PART
+						     : WHOLE;
+	return 0;
+}
+
+static __always_inline int quoted_ip6(struct __sk_buff *skb, struct quoted *q)
+{
+	struct extensions e = { .skb = skb, .offset = q->ip + sizeof(struct ipv6hdr) };
+	struct ipv6hdr ip;
+
+	if (bpf_skb_load_bytes(skb, q->ip, &ip, sizeof(ip)) || ip.version != 6)
+		return -1;
+	e.next = ip.nexthdr;
+	bpf_loop(MAX_EXTENSIONS, parse_extension, &e, 0);
+	if (e.routed)
+		return -1;
+	__builtin_memcpy(&q->flow.src, &ip.saddr, sizeof(q->flow.src));
+	__builtin_memcpy(&q->flow.dst, &ip.daddr, sizeof(q->flow.dst));
+	q->flow.protocol = e.next;
+	q->transport = e.offset;
+	q->length = sizeof(ip) + bpf_ntohs(ip.payload_len);
+	q->part = e.part;
+	return 0;
+}
+
+/* Fills q, whose fields are 0. 0, or an error if the message quotes nothing
+ * that could be balanced. */
+static __noinline int quoted_parse(struct __sk_buff *skb, const struct packet *p, struct quoted *q)
 {
 	struct icmp_header icmp;
 	__be16 ports[2];
@@ -40,37 +81,21 @@ static __always_inline int quoted_parse(struct __sk_buff *skb, const struct pack
 	    !icmp_is_error(p->flow.family, icmp.type))
 		return -1;
 	q->ip = p->transport + sizeof(icmp);
-	if (p->flow.family == AF_INET) {
-		struct iphdr ip;
-
-		if (bpf_skb_load_bytes(skb, q->ip, &ip, sizeof(ip)) || ip.version != 4 ||
-		    ip.ihl < 5 || ip.frag_off & bpf_htons(IP_OFFSET))
-			return -1;
-		address_from4(&q->flow.src, ip.saddr);
-		address_from4(&q->flow.dst, ip.daddr);
-		q->flow.protocol = ip.protocol;
-		q->transport = q->ip + ip.ihl * 4;
-	} else {
-		struct ipv6hdr ip;
-
-		if (bpf_skb_load_bytes(skb, q->ip, &ip, sizeof(ip)) || ip.version != 6)
-			return -1;
-		__builtin_memcpy(&q->flow.src, &ip.saddr, sizeof(q->flow.src));
-		__builtin_memcpy(&q->flow.dst, &ip.daddr, sizeof(q->flow.dst));
-		q->flow.protocol = ip.nexthdr;
-		q->transport = q->ip + sizeof(ip);
-	}
-	if (q->flow.protocol != IPPROTO_TCP && q->flow.protocol != IPPROTO_UDP &&
-	    q->flow.protocol != IPPROTO_SCTP)
+	q->end = ETH_HEADER + p->length;
+	q->flow.family = p->flow.family;
+	if (p->flow.family == AF_INET ? quoted_ip4(skb, q) : quoted_ip6(skb, q))
+		return -1;
+	if (q->part == LATER_PART ||
+	    (q->flow.protocol != IPPROTO_TCP && q->flow.protocol != IPPROTO_UDP &&
+	     q->flow.protocol != IPPROTO_SCTP))
 		return -1;
 	/* Every error quotes eight bytes of it (RFC 792). */
+	if (q->transport + QUOTED_LEAST > q->end || q->length < q->transport - q->ip + QUOTED_LEAST)
+		return -1;
 	if (bpf_skb_load_bytes(skb, q->transport, ports, sizeof(ports)))
 		return -1;
 	q->flow.sport = ports[0];
 	q->flow.dport = ports[1];
-	q->flow.family = p->flow.family;
-	q->flow.template = 0;
-	q->flow.pad = 0;
 	return 0;
 }
 
@@ -94,10 +119,74 @@ struct quoted_side {
 	__u16 check; /* of its TCP or UDP header */
 	__u16 ip_check;
 	__u16 pad;
+	__u32 crc; /* of SCTP */
 };
 
+/* Makes the checksum of the quoted TCP or UDP header follow address and port,
+ * if it is quoted. */
+static __always_inline int quoted_check(struct __sk_buff *skb, const struct quoted *q,
+					struct quoted_side *old, struct quoted_side *new)
+{
+	int udp = q->flow.protocol == IPPROTO_UDP;
+	__u32 at = q->transport +
+		   (udp ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
+	__u32 diff;
+
+	if (at + sizeof(old->check) > q->end)
+		return 0;
+	diff = bpf_csum_diff((__be32 *)old, sizeof(*old), (__be32 *)new, sizeof(*new), 0);
+	if (bpf_skb_load_bytes(skb, at, &old->check, sizeof(old->check)))
+		return -1;
+	if (udp && !old->check)
+		return 0; /* there is none (RFC 768) */
+	new->check = csum_fold((__u16)~old->check + (__u32)(__u16)~csum_fold(diff));
+	if (udp && !new->check)
+		new->check = 0xffff;
+	return bpf_skb_store_bytes(skb, at, &new->check, sizeof(new->check), 0);
+}
+
+/* Likewise SCTP's, in which the addresses are not. */
+static __always_inline int quoted_crc(struct __sk_buff *skb, const struct quoted *q,
+				      struct quoted_side *old, struct quoted_side *new,
+				      enum nat_side side)
+{
+	__u32 at = q->transport + offsetof(struct sctp_header, checksum);
+
+	if (new->port == old->port || q->part != WHOLE || at + sizeof(old->crc) > q->end)
+		return 0;
+	if (bpf_skb_load_bytes(skb, at, &old->crc, sizeof(old->crc)))
+		return -1;
+	new->crc = old->crc ^ sctp_port_change(side == NAT_DESTINATION, old->port, new->port,
+					       q->length - (q->transport - q->ip));
+	return bpf_skb_store_bytes(skb, at, &new->crc, sizeof(new->crc), 0);
+}
+
+/* Replaces one side's address in the quoted IP header. */
+static __always_inline int quoted_address(struct __sk_buff *skb, const struct quoted *q,
+					  struct quoted_side *old, struct quoted_side *new,
+					  enum nat_side side)
+{
+	__u32 source = side == NAT_SOURCE, check_at = q->ip + offsetof(struct iphdr, check);
+	__be32 addr = address_to4(&new->addr);
+
+	if (q->flow.family == AF_INET6)
+		return bpf_skb_store_bytes(skb,
+					   q->ip + (source ? offsetof(struct ipv6hdr, saddr)
+							   : offsetof(struct ipv6hdr, daddr)),
+					   &new->addr, sizeof(new->addr), 0);
+	if (bpf_skb_load_bytes(skb, check_at, &old->ip_check, sizeof(old->ip_check)))
+		return -1;
+	new->ip_check = old->ip_check;
+	csum_replace4(&new->ip_check, address_to4(&old->addr), addr);
+	return bpf_skb_store_bytes(skb, check_at, &new->ip_check, sizeof(new->ip_check), 0) ||
+	       bpf_skb_store_bytes(skb,
+				   q->ip + (source ? offsetof(struct iphdr, saddr)
+						   : offsetof(struct iphdr, daddr)),
+				   &addr, sizeof(addr), 0);
+}
+
 /*
- * Gives one side of the quoted packet the decided address and port, and adds
+ * Gives one side of the quoted packet the decided address and port, and tells
  * by how much the sum of the message's bytes grows. The quoted checksums are
  * kept true as far as they are quoted.
  */
@@ -105,66 +194,32 @@ static __always_inline int quoted_rewrite(struct __sk_buff *skb, struct packet *
 					  const struct quoted *q, enum nat_side side, __u32 *sum)
 {
 	struct quoted_side old = {}, new = {};
-	__u32 check_at =
-		q->transport + (q->flow.protocol == IPPROTO_TCP ? offsetof(struct tcphdr, check)
-								: offsetof(struct udphdr, check));
-	__u32 port_at = q->transport + (side == NAT_SOURCE ? 0 : sizeof(new.port));
-	__u32 ip_check_at = q->ip + offsetof(struct iphdr, check);
-	__u32 diff;
-	int rc;
 
 	old.addr = side == NAT_SOURCE ? q->flow.src : q->flow.dst;
 	old.port = side == NAT_SOURCE ? q->flow.sport : q->flow.dport;
 	new.addr = p->to;
 	new.port = p->port;
-	diff = bpf_csum_diff((__be32 *)&old, sizeof(old), (__be32 *)&new, sizeof(new), 0);
-	if (q->flow.protocol != IPPROTO_SCTP &&
-	    !bpf_skb_load_bytes(skb, check_at, &old.check, sizeof(old.check)) &&
-	    (old.check || q->flow.protocol == IPPROTO_TCP)) {
-		new.check = csum_fold((__u16)~old.check + (__u32)(__u16)~csum_fold(diff));
-		if (bpf_skb_store_bytes(skb, check_at, &new.check, sizeof(new.check), 0))
-			return -1;
-	} else {
-		old.check = 0;
-	}
-	if (bpf_skb_store_bytes(skb, port_at, &new.port, sizeof(new.port), 0))
+	if (q->flow.protocol == IPPROTO_SCTP ? quoted_crc(skb, q, &old, &new, side)
+					     : quoted_check(skb, q, &old, &new))
 		return -1;
-	if (p->flow.family == AF_INET) {
-		__be32 addr = address_to4(&p->to);
-
-		if (bpf_skb_load_bytes(skb, ip_check_at, &old.ip_check, sizeof(old.ip_check)))
-			return -1;
-		new.ip_check = old.ip_check;
-		csum_replace4(&new.ip_check, address_to4(&old.addr), addr);
-		rc = bpf_skb_store_bytes(skb, ip_check_at, &new.ip_check, sizeof(new.ip_check), 0);
-		rc |= bpf_skb_store_bytes(skb,
-					  q->ip + (side == NAT_SOURCE
-							   ? offsetof(struct iphdr, saddr)
-							   : offsetof(struct iphdr, daddr)),
-					  &addr, sizeof(addr), 0);
-	} else {
-		rc = bpf_skb_store_bytes(skb,
-					 q->ip + (side == NAT_SOURCE
-							  ? offsetof(struct ipv6hdr, saddr)
-							  : offsetof(struct ipv6hdr, daddr)),
-					 &new.addr, sizeof(new.addr), 0);
-	}
-	*sum = bpf_csum_diff((__be32 *)&old, sizeof(old), (__be32 *)&new, sizeof(new), *sum);
-	return rc;
+	if (quoted_address(skb, q, &old, &new, side))
+		return -1;
+	*sum = bpf_csum_diff((__be32 *)&old, sizeof(old), (__be32 *)&new, sizeof(new), 0);
+	return bpf_skb_store_bytes(skb, q->transport + (side == NAT_SOURCE ? 0 : sizeof(new.port)),
+				   &new.port, sizeof(new.port), 0);
 }
 
-/* Translates the error: the quoted packet's side `inner`, the message's side
- * `outer`, to the decided address and port. */
-static __always_inline int related_rewrite(struct __sk_buff *skb, struct packet *p,
-					   const struct quoted *q, enum nat_side inner,
-					   enum nat_side outer)
+/* Translates the error: one side of the message to the decided address, and
+ * the other side of what it quotes. */
+static __noinline int related_rewrite(struct __sk_buff *skb, struct packet *p,
+				      const struct quoted *q, enum nat_side side)
 {
-	const union address *from = outer == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
+	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
 	__u32 check_at = p->transport + offsetof(struct icmp_header, checksum);
-	__u32 sum = 0;
+	__u32 sum;
 	__u16 check;
 
-	if (quoted_rewrite(skb, p, q, inner, &sum))
+	if (quoted_rewrite(skb, p, q, side == NAT_SOURCE ? NAT_DESTINATION : NAT_SOURCE, &sum))
 		return -1;
 	/* ICMPv6's checksum covers a pseudo header, with the addresses. */
 	if (p->flow.family == AF_INET6)
@@ -175,27 +230,33 @@ static __always_inline int related_rewrite(struct __sk_buff *skb, struct packet 
 	check = csum_fold((__u16)~check + (__u32)(__u16)~csum_fold(sum));
 	if (bpf_skb_store_bytes(skb, check_at, &check, sizeof(check), 0))
 		return -1;
-	if (pull(skb, p->transport) || nat_address(skb, p, outer, &p->to))
+	if (pull(skb, p->transport) || nat_address(skb, p, side, &p->to))
 		return -1;
 	return take_hop(skb, p);
 }
 
-/* An error is not answered by another one. */
-static __always_inline int related_send(struct __sk_buff *skb, struct packet *p,
-					const struct quoted *q, enum nat_side inner,
-					enum nat_side outer)
+/* Sends the message on its way, before it is rewritten: both need much of the
+ * stack. */
+static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum nat_side side)
 {
-	const union address *src = outer == NAT_SOURCE ? &p->to : &p->flow.src;
-	const union address *dst = outer == NAT_SOURCE ? &p->flow.dst : &p->to;
+	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
+	const union address *dst = side == NAT_SOURCE ? &p->flow.dst : &p->to;
 	struct way way;
+	int verdict = route(skb, p, src, dst, 0, &way);
 
-	if (p->ttl <= 1)
-		return drop(p, REASON_REFUSED_TTL_EXCEEDED);
-	if (find_way(skb, p, src, dst, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (verdict == LOCAL)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
-	if (related_rewrite(skb, p, q, inner, outer))
-		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, &way);
+	return verdict == ROUTED ? transmit(skb, p, &way) : verdict;
+}
+
+static __always_inline int related_translate(struct __sk_buff *skb, struct packet *p,
+					     const struct quoted *q, enum nat_side side)
+{
+	int verdict = related_send(skb, p, side);
+
+	if (verdict != VERDICT_REDIRECT)
+		return verdict;
+	return related_rewrite(skb, p, q, side) ? drop(p, REASON_DROP_REWRITE) : verdict;
 }
 
 /* An error about a packet that went to the client: on to the server. */
@@ -207,11 +268,14 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 
 	if (!s)
 		return pass(p, REASON_PASS_ICMP);
-	count_in(p, s->service, server);
+	if (c->flags & CONN_HAIRPIN)
+		return pass(p, REASON_PASS_HAIRPIN_ICMP);
+	if (s->flags & SERVER_AVAILABLE)
+		count_in(p, s->service, server);
 	decide_server(p, server, s, c->forward, c->port);
 	if (p->forward != FORWARD_MASQ)
 		return TO_SERVER;
-	return related_send(skb, p, q, NAT_SOURCE, NAT_DESTINATION);
+	return related_translate(skb, p, q, NAT_DESTINATION);
 }
 
 /* An error about a packet that went to the server: on to the client, in the
@@ -223,19 +287,22 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 
 	if (!c)
 		return pass(p, REASON_PASS_ICMP);
+	if (c->flags & CONN_HAIRPIN)
+		return pass(p, REASON_PASS_HAIRPIN_ICMP);
 	count_out(p, c->server);
 	p->from_server = 1;
 	p->server = c->server;
 	p->to = client->dst;
 	p->port = client->dport;
-	return related_send(skb, p, q, NAT_DESTINATION, NAT_SOURCE);
+	return related_translate(skb, p, q, NAT_SOURCE);
 }
 
-/* Returns a verdict, or TO_SERVER. */
+/* Returns a verdict, TO_SERVER, REFUSED, or UNDECIDED if it is about no
+ * connection. */
 __noinline int related(struct __sk_buff *skb, struct packet *p)
 {
 	struct flow back, client;
-	struct quoted q;
+	struct quoted q = {};
 	struct conn *c;
 
 	if (!p)
@@ -243,14 +310,14 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 	if (p->part != WHOLE)
 		return pass(p, REASON_PASS_FRAGMENT);
 	if (quoted_parse(skb, p, &q))
-		return pass(p, REASON_PASS_ICMP);
+		return UNDECIDED;
 	flow_turn(&q.flow, &back);
 	if (reverse_find(&back, &client))
 		return related_out(skb, p, &q, &client);
 	c = conn_find(&back);
 	if (c)
 		return related_in(skb, p, &q, c);
-	return pass(p, REASON_PASS_ICMP);
+	return UNDECIDED;
 }
 
 #endif

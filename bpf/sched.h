@@ -36,6 +36,7 @@ struct pick {
 	__u8 family;
 	__u8 protocol;
 	__u8 peek;     /* only to know: whatever remembers stays as it is */
+	__u8 fallback; /* of hash tables: go on to the next server that can */
 	__u32 without; /* choose as if this server could take nothing */
 };
 

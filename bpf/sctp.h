@@ -47,19 +47,30 @@ __noinline __u32 crc32c_change(__u32 word, __u32 behind)
 	return crc;
 }
 
-/* Corrects the checksum for a changed port. */
+/* What a changed port does to the checksum of an SCTP packet of a length. */
+static __always_inline __u32 sctp_port_change(int of_destination, __be16 from, __be16 to,
+					      __u32 length)
+{
+	__u32 word = (__u32)(from ^ to) << (of_destination ? 16 : 0);
+
+	return crc32c_change(word, (length - sizeof(word)) & 0xffff);
+}
+
+/* Corrects the checksum for a changed port. One that the hardware is still to
+ * fill in is zero, and has to stay so. */
 static __always_inline int sctp_check_port(struct __sk_buff *skb, struct packet *p,
 					   int of_destination, __be16 from, __be16 to)
 {
 	__u32 at = p->transport + offsetof(struct sctp_header, checksum);
-	__u32 word = (__u32)(from ^ to) << (of_destination ? 16 : 0);
-	__u32 behind = p->length - (p->transport - ETH_HEADER) - sizeof(word);
 	__u32 check;
 
 	if (bpf_skb_load_bytes(skb, at, &check, sizeof(check)))
 		return -1;
-	check ^= crc32c_change(word, behind & 0xffff);
-	return bpf_skb_store_bytes(skb, at, &check, sizeof(check), 0);
+	if (!check)
+		return 0;
+	check ^=
+		sctp_port_change(of_destination, from, to, p->length - (p->transport - ETH_HEADER));
+	return bpf_skb_store_bytes(skb, at, &check, sizeof(check), BPF_F_RECOMPUTE_CSUM);
 }
 
 #endif

@@ -43,6 +43,21 @@ __noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum sc
 	return id;
 }
 
+/* Writes down the server that a template chose. */
+__noinline int note_template(struct packet *p, __u32 id)
+{
+	struct answer *story = p ? story_of(p) : 0;
+
+	if (!story)
+		return 0;
+	p->news |= NEWS_TEMPLATE;
+	if (!p->peek && !traced())
+		return 0;
+	p->news |= NEWS_NOTED;
+	contender_now(&story->event.server, id);
+	return 0;
+}
+
 /* The service that a packet is told of: its server's, or the one that it is
  * found to be for. */
 static __always_inline void event_service(const struct packet *p, struct trace_event *e)
@@ -90,8 +105,7 @@ static __always_inline void event_complete(const struct packet *p, struct trace_
 	e->state = p->state;
 	if (!(p->news & NEWS_CHOSEN))
 		e->runner_up.id = NO_SERVER;
-	/* What the scheduler saw stays. */
-	if (!(p->news & NEWS_CHOSEN) || e->server.id != p->server)
+	if (!(p->news & NEWS_NOTED) || e->server.id != p->server)
 		contender_now(&e->server, p->server);
 	event_service(p, e);
 }

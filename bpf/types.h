@@ -121,8 +121,9 @@ enum forward {
 /* A real server of one service, by server id. Written by user space only. */
 struct server {
 	union address addr;
-	union address source;     /* of tunnels to it: the director's; 0: not known */
+	union address source;     /* the director's, of tunnels and hairpins; 0: not known */
 	struct service_key owner; /* kept after deletion, to revive the server */
+	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
 	__s32 weight;             /* 0: quiescent */
 	__s32 last_weight;        /* the weight before it was made quiescent */
 	__u32 upper;              /* connection thresholds, 0: none */
@@ -229,6 +230,7 @@ enum conn_flag {
 	CONN_DEAD = 0x2,     /* no longer counted: being removed */
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
 	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
+	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
 };
 
 /*
@@ -304,6 +306,10 @@ struct settings {
 	__u32 expire_quiescent_template;
 	__u32 sloppy_tcp;
 	__u32 sloppy_sctp;
+	/* ours: what Linux has no remedy for; 0: as Linux */
+	__u32 hash_fallback;
+	__u32 drain_timeout; /* [s] */
+	__u32 hairpin;
 };
 
 /* lblc and lblcr remember a destination's servers under this. */
@@ -387,6 +393,7 @@ enum reason {
 	REASON_PASS_PROTOCOL,
 	REASON_PASS_FRAGMENT,
 	REASON_PASS_ICMP,
+	REASON_PASS_HAIRPIN_ICMP,
 	REASON_PASS_LOCAL,
 	REASON_PASS_NO_SERVICE,
 	REASON_PASS_NO_CONNECTION,
@@ -402,6 +409,7 @@ enum reason {
 	REASON_DROP_TOO_BIG_NO_DF,
 	REASON_DROP_FORWARD_METHOD,
 	REASON_DROP_NO_TUNNEL_SOURCE,
+	REASON_DROP_NO_HAIRPIN,
 	REASON_DROP_REWRITE,
 	REASON_COUNT,
 };
@@ -415,6 +423,7 @@ enum news {
 	NEWS_TEMPLATE = 0x10, /* a persistence template decided */
 	NEWS_OUTDATED = 0x20, /* its flow's earlier connection is not used any more */
 	NEWS_KNOWN = 0x40,    /* of a connection that there is (explain only) */
+	NEWS_NOTED = 0x80,    /* its server is described as it was chosen */
 };
 
 /* A server as the scheduler saw it. */
@@ -458,11 +467,13 @@ struct trace_event {
 struct answer {
 	struct trace_event event;
 	__u64 now;
-	__u64 expires;          /* of the connection [ns]; 0: there is none */
-	__u64 template_expires; /* of the template that decides; 0: there is none */
-	__u32 controlled;       /* connections of that template */
-	__u8 state;             /* enum conn_state, of the connection */
-	__u8 pad[3];
+	__u64 expires;           /* of the flow's connection [ns]; 0: there is none */
+	__u64 template_expires;  /* of the template that decides; 0: there is none */
+	__u32 controlled;        /* connections of that template */
+	struct contender server; /* of the flow's connection */
+	__be16 port;             /* its port in that connection */
+	__u8 forward;            /* enum forward, likewise */
+	__u8 state;              /* enum conn_state */
 };
 
 #define TRACERS 8 /* at once */
@@ -477,7 +488,7 @@ struct tracer {
 	union address virtual; /* 0: any */
 	union address server;  /* likewise */
 	__u32 fwmark;          /* likewise */
-	__u32 owner;           /* a process */
+	__u32 owner;           /* a number of its own */
 	__be16 port;           /* of the virtual service; 0: any */
 	__u8 news;             /* enum news: any of these */
 	__u8 pad[5];

@@ -4,6 +4,7 @@
 #define IMBANG_FORWARD_DELIVER_H
 
 #include "dr.h"
+#include "hairpin.h"
 #include "nat.h"
 #include "tun.h"
 

@@ -20,25 +20,40 @@ static __always_inline __u32 offset_of_check(const struct packet *p)
 							       : offsetof(struct udphdr, check));
 }
 
+/* Whether the packet shows a checksum that its addresses are in. A later
+ * fragment has no transport header, and SCTP leaves them out. */
+static __always_inline int check_has_address(const struct packet *p)
+{
+	return p->part != LATER_PART && p->flow.protocol != IPPROTO_SCTP;
+}
+
+/* An UDP checksum of zero means none (RFC 768). */
+static __always_inline __u64 check_flags(const struct packet *p)
+{
+	return p->flow.protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+}
+
 /* Corrects the transport checksum for a changed address, which is in its
  * pseudo header even if the hardware is still to fill it in. */
 static __always_inline int nat_check_address(struct __sk_buff *skb, struct packet *p,
-					     const union address *from, const union address *to,
-					     __u64 flags)
+					     const union address *from, const union address *to)
 {
+	__u64 flags = check_flags(p) | BPF_F_PSEUDO_HDR;
 	__u32 at = offset_of_check(p);
 	__s64 diff;
 
-	flags |= BPF_F_PSEUDO_HDR;
-	if (p->flow.family == AF_INET)
+	if (p->flow.family == AF_INET) {
+		if (!check_has_address(p))
+			return 0;
 		return bpf_l4_csum_replace(skb, at, address_to4(from), address_to4(to),
 					   flags | sizeof(__be32));
+	}
 	diff = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), 0);
-	if (bpf_l4_csum_replace(skb, at, 0, diff, flags))
+	if (check_has_address(p) && bpf_l4_csum_replace(skb, at, 0, diff, flags))
 		return -1;
-	/* The helper takes the difference for IPv4's, whose header has a
-	 * checksum that makes up for the address. If the hardware summed up the
-	 * packet, that sum has not changed. */
+	/* If the hardware summed up the packet, that sum is to follow. It does
+	 * with IPv4, whose header has a checksum that makes up for the address;
+	 * the helper believes that here too. */
 	bpf_csum_update(skb, diff);
 	return 0;
 }
@@ -71,38 +86,44 @@ static __always_inline int nat_address(struct __sk_buff *skb, struct packet *p, 
 }
 
 /* Replaces one side's port, and corrects the transport checksum. */
-static __always_inline int nat_transport(struct __sk_buff *skb, struct packet *p,
-					 enum nat_side side)
+static __always_inline int nat_port(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				    __be16 to)
 {
-	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
-	__be16 old_port = side == NAT_SOURCE ? p->flow.sport : p->flow.dport;
-	__be16 port = p->port;
-	/* An UDP checksum of zero means none (RFC 768). */
-	__u64 flags = p->flow.protocol == IPPROTO_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+	__be16 from = side == NAT_SOURCE ? p->flow.sport : p->flow.dport;
 	void *data, *end;
 	__be16 *ports;
 
-	if (p->flow.protocol == IPPROTO_SCTP) {
-		if (port != old_port &&
-		    sctp_check_port(skb, p, side == NAT_DESTINATION, old_port, port))
-			return -1;
-	} else {
-		if (nat_check_address(skb, p, from, &p->to, flags))
-			return -1;
-		/* The ports are not in the pseudo header: another call. */
-		if (port != old_port && bpf_l4_csum_replace(skb, offset_of_check(p), old_port, port,
-							    flags | sizeof(port)))
-			return -1;
-	}
-	if (port == old_port)
+	if (to == from)
 		return 0;
+	/* The ports are not in the pseudo header: another call. */
+	if (p->flow.protocol == IPPROTO_SCTP
+		    ? sctp_check_port(skb, p, side == NAT_DESTINATION, from, to)
+		    : bpf_l4_csum_replace(skb, offset_of_check(p), from, to,
+					  check_flags(p) | sizeof(to)))
+		return -1;
 	data = (void *)(long)skb->data;
 	end = (void *)(long)skb->data_end;
 	ports = data + (p->transport & MAX_TRANSPORT);
-	if ((void *)(ports + 2) > end)
+	if ((void *)(ports + 4) > end)
 		return -1;
-	ports[side == NAT_SOURCE ? 0 : 1] = port;
+	ports[side == NAT_SOURCE ? 0 : 1] = to;
+	/* Where no checksum makes up for it, the hardware's sum follows. */
+	if (p->flow.protocol == IPPROTO_SCTP || (p->flow.protocol == IPPROTO_UDP && !ports[3]))
+		bpf_csum_update(skb, (__u32)(__u16)~from + to);
 	return 0;
+}
+
+/* One side gets another address and port. */
+static __always_inline int nat_side(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				    const union address *to, __be16 port)
+{
+	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
+
+	/* A later fragment has no transport header. */
+	if (nat_check_address(skb, p, from, to) ||
+	    (p->part != LATER_PART && nat_port(skb, p, side, port)))
+		return -1;
+	return nat_address(skb, p, side, to);
 }
 
 /* One side gets the address and port that were decided, and the packet is one
@@ -118,10 +139,7 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (verdict != ROUTED)
 		return verdict;
-	/* A later fragment has no transport header. */
-	if (p->part != LATER_PART && nat_transport(skb, p, side))
-		return drop(p, REASON_DROP_REWRITE);
-	if (nat_address(skb, p, side, &p->to) || take_hop(skb, p))
+	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }

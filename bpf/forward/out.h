@@ -106,10 +106,14 @@ static __always_inline int take_hop(struct __sk_buff *skb, struct packet *p)
 		ip->ttl--;
 	} else {
 		struct ipv6hdr *ip = data + ETH_HEADER;
+		__u16 *word = (__u16 *)&ip->nexthdr, from; /* the hop limit is its other half */
 
 		if ((void *)(ip + 1) > end)
 			return -1;
+		from = *word;
 		ip->hop_limit--;
+		/* No checksum makes up for it, so the hardware's sum follows. */
+		bpf_csum_update(skb, (__u32)(__u16)~from + *word);
 	}
 	return 0;
 }

@@ -3,7 +3,8 @@
  * Maglev hashing: a table of 4093 entries that the servers fill in turns,
  * each by a permutation of its own, so that a change moves few clients
  * (ip_vs_mh.c; Eisenbud et al., "Maglev", NSDI 2016, 3.4). Keyed by the
- * client's address, and with mh-port its port; with mh-fallback a server
+ * client's address, and with mh-port its port; with mh-fallback (or the setting
+ * hash_fallback) a server
  * that cannot take the connection is replaced by hashing on.
  *
  * A quiescent server keeps the turns of its last weight: the table stays.
@@ -116,7 +117,7 @@ static __noinline __u32 mh_pick(struct pick *p)
 	search.value = port + address_fold(&p->src, p->family);
 	search.hash = mh_siphash(search.value, MH_KEY_1) % MAGLEV_SIZE;
 	search.id = mh_server(&search, search.hash, &gap);
-	if (search.id == NO_SERVER && !gap && p->flags & SVC_MH_FALLBACK)
+	if (search.id == NO_SERVER && !gap && (p->fallback || p->flags & SVC_MH_FALLBACK))
 		bpf_loop(MAGLEV_SIZE, mh_visit, &search, 0);
 	return search.id;
 }

@@ -2,7 +2,8 @@
 /*
  * Source hashing: the bucket of the client's address, and with sh-port of
  * its port; each server has as many buckets in a row as its weight, at least
- * one (ip_vs_sh.c). With sh-fallback, a server that cannot take the
+ * one (ip_vs_sh.c). With sh-fallback (or the
+ * setting hash_fallback), a server that cannot take the
  * connection is replaced by hashing on with offsets 0 to 255.
  */
 #ifndef IMBANG_SCHED_SH_H
@@ -44,7 +45,7 @@ static __noinline __u32 sh_pick(struct pick *p)
 		return NO_SERVER;
 	s.hash = sh_hash(p, 0);
 	s.id = bucket_server(p, s.table, s.hash);
-	if (s.id == NO_SERVER && p->flags & SVC_SH_FALLBACK)
+	if (s.id == NO_SERVER && (p->fallback || p->flags & SVC_SH_FALLBACK))
 		bpf_loop(HASH_BUCKETS, sh_visit, &s, 0);
 	return s.id;
 }

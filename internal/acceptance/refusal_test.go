@@ -50,6 +50,14 @@ func TestRefusals(t *testing.T) {
 		{"not a mark", []string{"mark", "add", "10.0.0.0/8", "zero"}, 2, `"zero" is not a mark`},
 		{"not a prefix", []string{"mark", "add", "10.0.0/8", "3"}, 2, `"10.0.0/8" is not an address or prefix`},
 		{"no rule", []string{"mark", "delete", "10.0.0.0/8"}, 3, "no mark rule for 10.0.0.0/8"},
+		{"unknown reason", []string{"trace", "--reason", "boredom"}, 2, `unknown reason "boredom" (pass, refused, drop, `},
+		{"trace no service", []string{"trace", "--service", "web"}, 2, `"web" is not a service`},
+		{"trace no client", []string{"trace", "--client", "10.0.0/8"}, 2, `"10.0.0/8" is not an address or prefix`},
+		{"trace no server", []string{"trace", "--server", "172.16.0.2:80"}, 2, `"172.16.0.2:80" is not a server's address`},
+		{"why without a port", []string{"why", "10.10.0.2", "10.20.0.1:80"}, 2, `"10.10.0.2" is not a client's address and port`},
+		{"why of half", []string{"why", "10.10.0.2:1"}, 2, "accepts 2 arg(s)"},
+		{"why of two families", []string{"why", "10.10.0.2:1", "[2001:db8::1]:80"}, 2, "not of one family"},
+		{"why of two protocols", []string{"why", "--tcp", "--udp", "10.10.0.2:1", "10.20.0.1:80"}, 2, "one of them"},
 		{"no scenario", []string{"conform"}, 2, "requires at least 1 arg"},
 		{"no file", []string{"conform", "/nonexistent.json"}, 3, "/nonexistent.json: no such file"},
 		{"broken scenario", []string{"conform", notRecording}, 3, "not a recorded scenario"},
@@ -85,6 +93,8 @@ func TestRefusesOrdinaryUsers(t *testing.T) {
 		{"attach", "--client-dev", "lo", "--server-dev", "lo"},
 		{"detach"},
 		{"status"},
+		{"trace"},
+		{"why", "10.10.0.2:1", "10.20.0.1:80"},
 		{"ipvsadm", "-Ln"},
 		{"ipvsadm", "-A", "-t", "10.20.0.1:80"},
 		{"lab", "run", "thesis"},
@@ -135,7 +145,7 @@ func TestNothingIsLoadedNothingIsLeft(t *testing.T) {
 	if o := imbang(t, ns, "", "attach", "--client-dev", "nosuch0", "--server-dev", "nosuch0"); o.status != 3 {
 		t.Errorf("attach to no device: status %d, said %q", o.status, o.stderr)
 	}
-	for _, args := range [][]string{{"status"}, {"detach"}} {
+	for _, args := range [][]string{{"status"}, {"trace"}, {"why", "10.10.0.2:1", "10.20.0.1:80"}, {"detach"}} {
 		o := imbang(t, ns, "", args...)
 		if o.status != 3 || !strings.Contains(o.stderr, "no director is loaded") {
 			t.Errorf("imbang %s: status %d, said %q", args[0], o.status, o.stderr)

@@ -31,8 +31,10 @@ type LbAnswer struct {
 	Expires         uint64
 	TemplateExpires uint64
 	Controlled      uint32
+	Server          LbContender
+	Port            uint16
+	Forward         uint8
 	State           uint8
-	Pad             [3]uint8
 }
 
 type LbBuckets struct {
@@ -86,6 +88,7 @@ const (
 	LbConnFlagCONN_DEAD     LbConnFlag = 2
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
 	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
+	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
 )
 
 type LbConnState uint32
@@ -244,6 +247,7 @@ const (
 	LbNewsNEWS_TEMPLATE LbNews = 16
 	LbNewsNEWS_OUTDATED LbNews = 32
 	LbNewsNEWS_KNOWN    LbNews = 64
+	LbNewsNEWS_NOTED    LbNews = 128
 )
 
 type LbRates struct {
@@ -263,23 +267,25 @@ const (
 	LbReasonREASON_PASS_PROTOCOL         LbReason = 5
 	LbReasonREASON_PASS_FRAGMENT         LbReason = 6
 	LbReasonREASON_PASS_ICMP             LbReason = 7
-	LbReasonREASON_PASS_LOCAL            LbReason = 8
-	LbReasonREASON_PASS_NO_SERVICE       LbReason = 9
-	LbReasonREASON_PASS_NO_CONNECTION    LbReason = 10
-	LbReasonREASON_PASS_FTP_DATA         LbReason = 11
-	LbReasonREASON_REFUSED_NO_SERVER     LbReason = 12
-	LbReasonREASON_REFUSED_TTL_EXCEEDED  LbReason = 13
-	LbReasonREASON_REFUSED_TOO_BIG       LbReason = 14
-	LbReasonREASON_REFUSED_NO_ROUTE      LbReason = 15
-	LbReasonREASON_DROP_SERVER_DELETED   LbReason = 16
-	LbReasonREASON_DROP_TABLE_FULL       LbReason = 17
-	LbReasonREASON_DROP_RATE_LIMIT       LbReason = 18
-	LbReasonREASON_DROP_FORWARDING_OFF   LbReason = 19
-	LbReasonREASON_DROP_TOO_BIG_NO_DF    LbReason = 20
-	LbReasonREASON_DROP_FORWARD_METHOD   LbReason = 21
-	LbReasonREASON_DROP_NO_TUNNEL_SOURCE LbReason = 22
-	LbReasonREASON_DROP_REWRITE          LbReason = 23
-	LbReasonREASON_COUNT                 LbReason = 24
+	LbReasonREASON_PASS_HAIRPIN_ICMP     LbReason = 8
+	LbReasonREASON_PASS_LOCAL            LbReason = 9
+	LbReasonREASON_PASS_NO_SERVICE       LbReason = 10
+	LbReasonREASON_PASS_NO_CONNECTION    LbReason = 11
+	LbReasonREASON_PASS_FTP_DATA         LbReason = 12
+	LbReasonREASON_REFUSED_NO_SERVER     LbReason = 13
+	LbReasonREASON_REFUSED_TTL_EXCEEDED  LbReason = 14
+	LbReasonREASON_REFUSED_TOO_BIG       LbReason = 15
+	LbReasonREASON_REFUSED_NO_ROUTE      LbReason = 16
+	LbReasonREASON_DROP_SERVER_DELETED   LbReason = 17
+	LbReasonREASON_DROP_TABLE_FULL       LbReason = 18
+	LbReasonREASON_DROP_RATE_LIMIT       LbReason = 19
+	LbReasonREASON_DROP_FORWARDING_OFF   LbReason = 20
+	LbReasonREASON_DROP_TOO_BIG_NO_DF    LbReason = 21
+	LbReasonREASON_DROP_FORWARD_METHOD   LbReason = 22
+	LbReasonREASON_DROP_NO_TUNNEL_SOURCE LbReason = 23
+	LbReasonREASON_DROP_NO_HAIRPIN       LbReason = 24
+	LbReasonREASON_DROP_REWRITE          LbReason = 25
+	LbReasonREASON_COUNT                 LbReason = 26
 )
 
 type LbScheduler uint32
@@ -307,6 +313,7 @@ type LbServer struct {
 	Addr        LbAddress
 	Source      LbAddress
 	Owner       LbServiceKey
+	Quiescent   uint64
 	Weight      int32
 	LastWeight  int32
 	Upper       uint32
@@ -318,6 +325,7 @@ type LbServer struct {
 	TunnelType  uint16
 	Forward     LbForward
 	Flags       LbServerFlag
+	_           [4]byte
 }
 
 type LbServerFlag uint32
@@ -385,6 +393,10 @@ type LbSettings struct {
 	ExpireQuiescentTemplate uint32
 	SloppyTcp               uint32
 	SloppySctp              uint32
+	HashFallback            uint32
+	DrainTimeout            uint32
+	Hairpin                 uint32
+	_                       [4]byte
 }
 
 type LbTemplateKind uint32
@@ -449,6 +461,7 @@ const (
 	LbMapConns4          = "conns4"
 	LbMapConns6          = "conns6"
 	LbMapFragments       = "fragments"
+	LbMapHairpins        = "hairpins"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
 	LbMapLocalitySets    = "locality_sets"
@@ -476,6 +489,7 @@ const (
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
 	LbMapWheel           = "wheel"
+	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
 	LbProgLbServer       = "lb_server"
@@ -525,6 +539,7 @@ type LbSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbProgramSpecs struct {
+	EndOrphans   *ebpf.ProgramSpec `ebpf:"end_orphans"`
 	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
@@ -545,6 +560,7 @@ type LbMapSpecs struct {
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
+	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
 	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
@@ -609,6 +625,7 @@ type LbMaps struct {
 	Conns4          *ebpf.Map `ebpf:"conns4"`
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
+	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
 	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
@@ -649,6 +666,7 @@ func (m *LbMaps) Close() error {
 		m.Conns4,
 		m.Conns6,
 		m.Fragments,
+		m.Hairpins,
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,
@@ -689,6 +707,7 @@ type LbVariables struct {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbPrograms struct {
+	EndOrphans   *ebpf.Program `ebpf:"end_orphans"`
 	Explain      *ebpf.Program `ebpf:"explain"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
@@ -698,6 +717,7 @@ type LbPrograms struct {
 
 func (p *LbPrograms) Close() error {
 	return _LbClose(
+		p.EndOrphans,
 		p.Explain,
 		p.LbClient,
 		p.LbServer,

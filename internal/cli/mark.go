@@ -4,7 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -59,12 +58,9 @@ longest prefix counts; a mark that a packet brings along comes first.`,
 }
 
 func setMark(prefix string, mark uint32) error {
-	p, err := netip.ParsePrefix(prefix)
-	if addr, aerr := netip.ParseAddr(prefix); aerr == nil {
-		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-	}
+	p, err := parsePrefix(prefix)
 	if err != nil {
-		return usageError{fmt.Errorf("%q is not an address or prefix such as 10.20.0.32/27", prefix)}
+		return err
 	}
 	d, err := director.OpenOrLoad(director.Sizes{})
 	if err != nil {

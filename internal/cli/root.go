@@ -86,6 +86,8 @@ administered by ipvsadm's command line and measured by its own laboratory.
   imbang ipvsadm -A -t 10.20.0.1:80 -s wlc            a virtual service
   imbang ipvsadm -a -t 10.20.0.1:80 -r 172.16.0.2 -m  a real server
   imbang status                                       what it is doing
+  imbang trace                                        what becomes of packets, live
+  imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
   imbang detach                                       remove it
   imbang lab run thesis --quick                       compare ten schedulers
 
@@ -97,7 +99,8 @@ A symlink to this program named ipvsadm behaves as ipvsadm.`,
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newAttachCommand(), newDetachCommand(), newStatusCommand(), newMarkCommand(), newSettingsCommand(),
+	root.AddCommand(newAttachCommand(), newDetachCommand(), newStatusCommand(), newTraceCommand(), newWhyCommand(),
+		newMarkCommand(), newSettingsCommand(),
 		newIpvsadmCommand(), newConformCommand(), newLabCommand(), newBenchCommand(), newVersionCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)

@@ -17,10 +17,11 @@ func newSettingsCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "settings [NAME=VALUE...]",
-		Short: "Show or change what Linux has under net.ipv4.vs",
+		Short: "Show or change what Linux has under net.ipv4.vs, and remedies of ours",
 		Long: `Without arguments, lists the settings; with NAME=VALUE, changes them, all or
-none. They have the names and meanings of Linux's net.ipv4.vs.* and hold for
-this director until it is removed. Packets that come afterwards obey them.
+none. Most have the names and meanings of Linux's net.ipv4.vs.*. Those that
+Linux has not are 0 at first, which is to do as Linux does. All hold for this
+director until it is removed. Packets that come afterwards obey them.
 
 Timeouts are set as ever: imbang ipvsadm --set TCP TCPFIN UDP.`,
 		Example: `  imbang settings

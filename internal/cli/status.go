@@ -54,6 +54,9 @@ func printStatus(w io.Writer, st director.Status) error {
 	fmt.Fprintf(t, "services\t%d of %d\n", st.Services, st.Capacity.Services)
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)
 	fmt.Fprintf(t, "room for connections\t%d\n", st.Capacity.Connections)
+	if st.Tracers > 0 {
+		fmt.Fprintf(t, "tracers\t%d\n", st.Tracers)
+	}
 	for _, p := range st.Programs {
 		if p.RunCount > 0 {
 			fmt.Fprintf(t, "program %s\t%d runs\t%v\n", p.Name, p.RunCount, time.Duration(p.RunTime))

@@ -101,7 +101,10 @@ func (c *cluster) addSide(s side, hosts *host.Namespace) error {
 		host.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw4},
 		host.Route{Dst: netip.MustParsePrefix("::/0"), Via: gw6},
 		host.Route{Dst: s.net4, Dev: "lo", Local: true},
-		host.Route{Dst: s.net6, Dev: "lo", Local: true})
+		host.Route{Dst: s.net6, Dev: "lo", Local: true},
+		// But the gateway sends, too: tunnels begin there.
+		host.Route{Dst: netip.PrefixFrom(gw4, 32), Dev: "eth0", NotLocal: true},
+		host.Route{Dst: netip.PrefixFrom(gw6, 128), Dev: "eth0", NotLocal: true})
 	if err != nil {
 		return err
 	}

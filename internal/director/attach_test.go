@@ -226,7 +226,7 @@ func (w wire) wantNothing(p testenv.Packet) {
 // does not touch this one.
 func TestDeviceGoes(t *testing.T) {
 	everyHook(t, func(r *rig, hook Hook) {
-		other := newRig(r.T, small)
+		other := newRig(r.TB, small)
 		r.addService(tcpService(vip, "rr"), 1)
 		r.must(r.attach(clientDev, serverDev, hook), r.ns.DeleteLink(serverDev))
 		r.wantAttached("client " + clientDev + " " + string(hook))
@@ -255,7 +255,7 @@ func TestDeviceGoes(t *testing.T) {
 // The director of a namespace that went away is removed when another ends.
 func TestNamespaceGoes(t *testing.T) {
 	everyHook(t, func(r *rig, hook Hook) {
-		other := newRig(r.T, small)
+		other := newRig(r.TB, small)
 		r.must(r.attach(clientDev, serverDev, hook))
 		pins := r.pins()
 		r.close()

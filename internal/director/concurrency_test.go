@@ -29,7 +29,7 @@ func (r *rig) together(threads, n int, packet func(thread, i int) testenv.Packet
 			errs[thread] = r.ns.Do(func() error {
 				<-start
 				for _, frame := range frames {
-					got, err := run(r.progs.LbClient, context, frame)
+					got, err := run(r.progs.LbClient, context, frame, 0)
 					if err != nil || got.verdict != redirect {
 						return errors.Join(err, fmt.Errorf("thread %d: %s", thread, got.verdict))
 					}
@@ -124,7 +124,7 @@ func TestEditsUnderTraffic(t *testing.T) {
 			errs[thread] = r.ns.Do(func() error {
 				for i := range each {
 					for _, flags := range steps {
-						if _, err := run(r.progs.LbClient, context, testenv.TCP(nthClient(thread*each+i), vip, flags).Frame()); err != nil {
+						if _, err := run(r.progs.LbClient, context, testenv.TCP(nthClient(thread*each+i), vip, flags).Frame(), 0); err != nil {
 							return err
 						}
 					}

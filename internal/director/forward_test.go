@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gopacket/gopacket/layers"
 
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -174,8 +173,10 @@ func TestNoWayToServer(t *testing.T) {
 			p := testenv.TCP(client1, vip, "S")
 			got := r.reasonsOf(func() {
 				if strings.HasPrefix(c.reason, "refused") {
-					hostUnreachable := layers.CreateICMPv4TypeCode(layers.ICMPv4TypeDestinationUnreachable, layers.ICMPv4CodeHost)
-					wantICMP(t, r.fromClient(p).frame, p.Frame(), hostUnreachable, 0)
+					said, err := testenv.Refused(p.Frame(), r.fromClient(p).frame)
+					if want := ipv4.refusals().host; err != nil || said != want {
+						t.Errorf("%+v, %v; want %+v", said, err, want)
+					}
 					return
 				}
 				wantUntouched(t, drop, r.fromClient(p), p.Frame())
@@ -261,6 +262,6 @@ func TestRouteChangesMidway(t *testing.T) {
 // persistent makes a service keep its clients for a minute.
 func persistent(s model.Service) model.Service {
 	s.Flags |= model.Persistent
-	s.Timeout, s.Netmask = time.Minute, model.FullMask(model.IPv4)
+	s.Timeout, s.Netmask = time.Minute, model.FullMask(s.Key.Family)
 	return s
 }

@@ -122,7 +122,7 @@ func TestKilledEdits(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r.T = t
+			r.TB = t
 			r.killTable()
 			before := r.listing()
 			r.must(c.edit())

@@ -3,11 +3,15 @@
 package director
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/testenv"
@@ -35,23 +39,6 @@ func (v verdict) String() string {
 	return fmt.Sprintf("verdict %d", int32(v))
 }
 
-// skBuff is struct __sk_buff of linux/bpf.h. BPF_PROG_TEST_RUN takes few of
-// its fields, and wants the others to be zero.
-type skBuff struct {
-	_              [2]uint32
-	Mark           uint32
-	_              [6]uint32
-	IngressIfindex uint32
-	Ifindex        uint32
-	_              [29]uint32
-	WireLen        uint32
-	GSOSegs        uint32
-	_              uint64
-	GSOSize        uint32
-	_              uint32
-	_              uint64
-}
-
 // result is what became of a packet.
 type result struct {
 	verdict
@@ -70,26 +57,55 @@ func (v result) server() (netip.AddrPort, error) {
 	return dst, err
 }
 
+// checksumComplete is BPF_F_TEST_SKB_CHECKSUM_COMPLETE of linux/bpf.h.
+const checksumComplete = 1 << 2
+
+// summing reports whether the kernel knows that flag (Linux 6.13).
+var summing = sync.OnceValue(func() bool {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	_, err = p.Run(&ebpf.RunOptions{Data: testenv.UDP(client1, vip, "").Frame(), Flags: checksumComplete})
+	return err == nil
+})
+
 // run runs a program once. The calling thread must be in the rig's namespace.
-func run(p *ebpf.Program, context skBuff, frame []byte) (result, error) {
-	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context}
+func run(p *ebpf.Program, context skBuff, frame []byte, flags uint32) (result, error) {
+	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context, Flags: flags}
 	ret, err := p.Run(&o)
+	if errors.Is(err, unix.EBADMSG) {
+		err = errors.New("the sum that the hardware made is no longer that of the bytes")
+	}
 	return result{verdict(int32(ret)), o.DataOut}, err
 }
 
 // send puts a frame into a program as if it came in through its device.
-func (r *rig) send(p *ebpf.Program, context skBuff, frame []byte) (v result) {
+func (r *rig) send(p *ebpf.Program, context skBuff, frame []byte) result {
 	r.Helper()
+	return r.sendFlagged(p, context, frame, 0)
+}
+
+func (r *rig) sendFlagged(p *ebpf.Program, context skBuff, frame []byte, flags uint32) (v result) {
+	r.Helper()
+	context = r.arriving(p, context)
+	r.must(r.ns.Do(func() (err error) {
+		v, err = run(p, context, frame, flags)
+		return err
+	}))
+	return v
+}
+
+// arriving adds where a packet came in.
+func (r *rig) arriving(p *ebpf.Program, context skBuff) skBuff {
 	dev := r.client
 	if p == r.progs.LbServer {
 		dev = r.server
 	}
 	context.IngressIfindex, context.Ifindex = uint32(dev), uint32(dev)
-	r.must(r.ns.Do(func() (err error) {
-		v, err = run(p, context, frame)
-		return err
-	}))
-	return v
+	return context
 }
 
 // fromClient sends a packet in through the clients' device.
@@ -174,10 +190,10 @@ func flowOf(p testenv.Packet) bpfobj.LbFlow4 {
 // flood sends n packets from the clients' side, without looking at them.
 func (r *rig) flood(n int, packet func(i int) testenv.Packet) {
 	r.Helper()
-	context := skBuff{IngressIfindex: uint32(r.client), Ifindex: uint32(r.client)}
+	context := r.arriving(r.progs.LbClient, skBuff{})
 	r.must(r.ns.Do(func() error {
 		for i := range n {
-			if _, err := run(r.progs.LbClient, context, packet(i).Frame()); err != nil {
+			if _, err := run(r.progs.LbClient, context, packet(i).Frame(), 0); err != nil {
 				return err
 			}
 		}

@@ -38,7 +38,7 @@ var small = Sizes{Services: 256, Servers: 1024, Connections: 1 << 15}
 // neighbours lead to clients and servers that need not be there. Packets go
 // through the loaded programs one at a time (BPF_PROG_TEST_RUN).
 type rig struct {
-	*testing.T
+	testing.TB
 	*Director
 	ns             *host.Namespace
 	client, server int  // indexes of the devices
@@ -46,26 +46,28 @@ type rig struct {
 }
 
 // newRig makes a rig that goes away with the test.
-func newRig(t *testing.T, sizes Sizes) *rig {
+func newRig(t testing.TB, sizes Sizes) *rig {
 	t.Helper()
 	ns := testenv.Namespace(t, "dir")
-	r := &rig{T: t, ns: ns}
+	r := &rig{TB: t, ns: ns}
 	for _, dev := range []struct{ name, mac, peerMAC string }{
 		{clientDev, clientDevMAC, routerMAC}, {serverDev, serverDevMAC, serverMAC},
 	} {
 		r.must(host.Connect(host.End{NS: ns, Name: dev.name, MAC: dev.mac},
 			host.End{NS: ns, Name: dev.name + "p", MAC: dev.peerMAC}, host.LinkOptions{}))
 	}
-	router := netip.MustParseAddr("10.9.0.2")
-	r.must(
-		ns.Sysctl("net.ipv4.ip_forward", "1"),
-		ns.AddAddresses(clientDev, netip.MustParsePrefix("10.9.0.1/30")),
-		ns.AddAddresses(serverDev, netip.MustParsePrefix("172.16.0.1/24")),
-		ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("10.10.0.0/16"), Via: router}),
-		ns.AddNeighbours(clientDev, routerMAC, router),
-	)
-	for i := range 32 {
-		r.must(ns.AddNeighbours(serverDev, serverMAC, serverAddr(i)))
+	r.must(ns.Sysctl("net.ipv4.ip_forward", "1"), ns.Sysctl("net.ipv6.conf.all.forwarding", "1"))
+	for _, f := range families {
+		router := netip.MustParseAddr(f.router)
+		r.must(
+			ns.AddAddresses(clientDev, netip.MustParsePrefix(f.clientLink)),
+			ns.AddAddresses(serverDev, netip.MustParsePrefix(f.serverLink)),
+			ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix(f.clients), Via: router}),
+			ns.AddNeighbours(clientDev, routerMAC, router),
+		)
+		for i := range 32 {
+			r.must(ns.AddNeighbours(serverDev, serverMAC, f.serverAddr(i)))
+		}
 	}
 	var err error
 	r.client, err = ns.LinkIndex(clientDev)
@@ -78,14 +80,14 @@ func newRig(t *testing.T, sizes Sizes) *rig {
 }
 
 // in is the rig for a subtest.
-func (r *rig) in(t *testing.T) *rig {
+func (r *rig) in(t testing.TB) *rig {
 	sub := *r
-	sub.T = t
+	sub.TB = t
 	return &sub
 }
 
-// serverAddr is the address of the i-th server.
-func serverAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{172, 16, 0, byte(10 + i)}) }
+// serverAddr is the IPv4 address of the i-th server.
+func serverAddr(i int) netip.Addr { return ipv4.serverAddr(i) }
 
 func (r *rig) must(errs ...error) {
 	r.Helper()
@@ -160,7 +162,8 @@ func tcpService(addr, scheduler string) model.Service {
 }
 
 func service(p model.Protocol, addr, scheduler string) model.Service {
-	return model.Service{Key: model.AddrKey(p, netip.MustParseAddrPort(addr)), Scheduler: scheduler, Netmask: model.FullMask(model.IPv4)}
+	key := model.AddrKey(p, netip.MustParseAddrPort(addr))
+	return model.Service{Key: key, Scheduler: scheduler, Netmask: model.FullMask(key.Family)}
 }
 
 // realServer is the i-th server, on port 8080.

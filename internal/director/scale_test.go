@@ -28,14 +28,14 @@ type course struct {
 
 const (
 	established = 4 * time.Second
-	finished    = 5 * time.Second
+	allSent     = 5 * time.Second
 	datagram    = 3 * time.Second
 )
 
 var courses = []course{
 	{model.TCP, handshake, true, "c:PA", established},
-	{model.TCP, handshake, true, "s:FA", finished},
-	{model.TCP, handshake + "s:FA", false, "c:A", finished},
+	{model.TCP, handshake, true, "s:FA", allSent},
+	{model.TCP, handshake + "s:FA", false, "c:A", allSent},
 	{model.UDP, "c:x s:x", false, "c:x", datagram},
 	{model.UDP, "c:x", false, "s:x", datagram},
 }
@@ -107,7 +107,7 @@ func crowdOf(t *testing.T, family string, n network) {
 		t.Errorf("all are open (-sent +listed):\n%s", diff)
 	}
 
-	r.must(r.SetTimeouts(model.Timeouts{TCP: established, TCPFin: finished, UDP: datagram}))
+	r.must(r.SetTimeouts(model.Timeouts{TCP: established, TCPFin: allSent, UDP: datagram}))
 	c.each((*walker).finish)
 	c.watch()
 	if got := r.leftovers(); got != (leftovers{}) {
@@ -253,7 +253,7 @@ func (w *walker) step(c *one, step, payload string) error {
 		p = testenv.TCP(src, dst, flags)
 	}
 	frame := p.Payload(payload).Frame()
-	got, err := run(program, skBuff{IngressIfindex: uint32(dev), Ifindex: uint32(dev)}, frame)
+	got, err := run(program, skBuff{IngressIfindex: uint32(dev), Ifindex: uint32(dev)}, frame, 0)
 	if err != nil {
 		return err
 	}

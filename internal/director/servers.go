@@ -25,12 +25,18 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 		if err != nil {
 			return err
 		}
+		now, err := monotonic()
+		if err != nil {
+			return err
+		}
 		want := bpfobj.LbServer{
 			Owner: key, Service: svc.Id, LastWeight: s.Weight,
-			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE,
+			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE, Quiescent: now,
 		}
 		toServer(s, &want)
-		want.Source = tunnelSource(s)
+		if want.Source, err = d.source(s); err != nil {
+			return err
+		}
 		if err := d.addServer(key, svc, want, s); err != nil {
 			return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
 		}
@@ -92,9 +98,15 @@ func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 		old := t.servers[id]
 		next := old
 		toServer(s, &next)
-		next.Source = tunnelSource(s)
+		if next.Source, err = d.source(s); err != nil {
+			return err
+		}
 		if s.Weight != 0 { // quiescing keeps the last one, for mh
 			next.LastWeight = s.Weight
+		} else if old.Weight != 0 {
+			if next.Quiescent, err = monotonic(); err != nil {
+				return err
+			}
 		}
 		t.servers[id] = next
 		if err := d.putServers(id); err != nil {
@@ -151,7 +163,10 @@ func (d *Director) DeleteServer(k model.ServiceKey, addr netip.AddrPort) error {
 			return err
 		}
 		t.retire(id)
-		return d.putServers(id)
+		if err := d.putServers(id); err != nil {
+			return err
+		}
+		return d.endOrphans()
 	})
 }
 

@@ -116,7 +116,10 @@ func (d *Director) deleteServices(keys ...bpfobj.LbServiceKey) error {
 	if err := d.putServers(retired...); err != nil {
 		return err
 	}
-	return d.forget(gone...)
+	if err := d.forget(gone...); err != nil {
+		return err
+	}
+	return d.endOrphans()
 }
 
 // drop takes a service out of the table, and returns the ids of its servers,

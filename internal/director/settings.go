@@ -12,7 +12,8 @@ import (
 	"imbang/internal/model"
 )
 
-// Setting is one of Linux's net.ipv4.vs.*, under the name it has there.
+// Setting is one of Linux's net.ipv4.vs.*, under the name it has there, or one
+// of those that Linux has not, which are 0 until somebody wants them.
 type Setting struct {
 	Name  string `json:"name"`
 	Value uint32 `json:"value"`
@@ -29,10 +30,16 @@ var settings = []struct {
 }{
 	{"conn_reuse_mode", "a SYN from the port of a connection that is over: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ConnReuseMode }},
+	{"drain_timeout", "seconds after which a server of weight 0 loses its connections; new ones do not come to it meanwhile; 0: as on Linux, when their clients like", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.DrainTimeout }},
 	{"expire_nodest_conn", "connections of a server that is gone: 0 waits for it, 1 ends them", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireNodestConn }},
 	{"expire_quiescent_template", "persistent clients of a server of weight 0: 0 stay, 1 are scheduled anew", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireQuiescentTemplate }},
+	{"hash_fallback", "clients of sh, mh and dh whose server can take no more: 0 are refused unless the service's flags say else, 1 go on to the next server", 1,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.HashFallback }},
+	{"hairpin", "clients in the real servers' own network: 0: answers pass the director by, 1: masquerading gives such a client the director's address", 1,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.Hairpin }},
 	{"sloppy_sctp", "1 lets any SCTP packet but ABORT open a connection", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppySctp }},
 	{"sloppy_tcp", "1 lets any TCP packet but RST open a connection, as after a failover", anyNumber,
@@ -83,6 +90,11 @@ func ParseSetting(text string) (Setting, error) {
 
 // Set changes settings, all or none.
 func (d *Director) Set(changes ...Setting) error {
+	if slices.ContainsFunc(changes, func(c Setting) bool { return c.Name == "hairpin" && c.Value != 0 }) {
+		if err := d.findSources(); err != nil {
+			return err
+		}
+	}
 	set, err := d.config()
 	if err != nil {
 		return err

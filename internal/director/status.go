@@ -5,7 +5,6 @@ package director
 import (
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -19,6 +18,7 @@ type Status struct {
 	Reasons     []ReasonCount `json:"reasons"`
 	Capacity    Sizes         `json:"capacity"`
 	Services    int           `json:"services"`
+	Tracers     int           `json:"tracers"` // at work, or killed a moment ago
 }
 
 // ProgramTime is what a program cost so far. The kernel measures it while BPF
@@ -55,6 +55,9 @@ func (d *Director) Status() (Status, error) {
 	if st.Programs, err = d.programTimes(); err != nil {
 		return st, err
 	}
+	if st.Tracers, err = d.tracing(); err != nil {
+		return st, err
+	}
 	st.Reasons, err = d.reasons()
 	return st, err
 }
@@ -84,9 +87,8 @@ func (d *Director) reasons() ([]ReasonCount, error) {
 		if err := d.maps.Reasons.Lookup(uint32(r), &perCPU); err != nil {
 			return nil, fmt.Errorf("read reasons: %w", err)
 		}
-		// REASON_DROP_TABLE_FULL: drop, table full
-		verdict, reason, _ := strings.Cut(strings.TrimPrefix(r.String(), "REASON_"), "_")
-		count := ReasonCount{Verdict: strings.ToLower(verdict), Reason: strings.ToLower(strings.ReplaceAll(reason, "_", " "))}
+		var count ReasonCount
+		count.Verdict, count.Reason = reasonWords(r)
 		for _, n := range perCPU {
 			count.Packets += n
 		}

@@ -41,6 +41,8 @@ type Route struct {
 	// local DST dev lo`: one entry instead of thousands of addresses. Such
 	// an address can be bound like any other, without ip_nonlocal_bind.
 	Local bool
+	// NotLocal makes an exception of it: Dst is reached through Dev.
+	NotLocal bool
 }
 
 // AddRoutes adds routes, in order.
@@ -57,6 +59,8 @@ func (n *Namespace) AddRoutes(routes ...Route) error {
 		switch {
 		case r.Local:
 			nl.Type, nl.Table, nl.Scope = unix.RTN_LOCAL, unix.RT_TABLE_LOCAL, netlink.SCOPE_HOST
+		case r.NotLocal:
+			nl.Table, nl.Scope = unix.RT_TABLE_LOCAL, netlink.SCOPE_LINK
 		case r.Via.IsValid():
 			nl.Gw = r.Via.AsSlice()
 		default:

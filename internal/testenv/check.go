@@ -4,118 +4,138 @@ package testenv
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"net/netip"
 )
 
-const (
-	etherHeader = 14
-	ip6Header   = 40
-	protoICMP   = 1
-	protoTCP    = 6
-	protoUDP    = 17
-)
-
-// Sum is the Internet checksum of RFC 1071 over all parts, each of which but
-// the last has an even length; 0 over data that hold their right checksum.
-func Sum(parts ...[]byte) uint16 {
-	var sum uint32
-	for _, b := range parts {
-		for ; len(b) > 1; b = b[2:] {
-			sum += uint32(binary.BigEndian.Uint16(b))
-		}
-		if len(b) == 1 {
-			sum += uint32(b[0]) << 8
-		}
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return ^uint16(sum)
+// check is a checksum in a frame.
+type check struct {
+	name string // such as "IP", "quoted UDP"
+	at   int    // its offset
+	size int
+	// off tells how far the checksum is from the right one: 0 if it is that.
+	// What translates a packet may change both, but never their distance.
+	off uint32
+	// cut says that not all is there that the checksum is about, so that off
+	// means only that.
+	cut bool
 }
 
-// split takes the IP packet of a frame apart, without what pads the frame.
-func split(frame []byte) (header, body []byte, err error) {
-	if len(frame) >= etherHeader+ip6Header && binary.BigEndian.Uint16(frame[12:]) == 0x86dd {
-		return split6(frame[etherHeader:])
-	}
-	if len(frame) < etherHeader+20 || binary.BigEndian.Uint16(frame[12:]) != 0x0800 {
-		return nil, nil, errors.New("not an IPv4 packet")
-	}
-	ip := frame[etherHeader:]
-	size, total := int(ip[0]&15)*4, int(binary.BigEndian.Uint16(ip[2:]))
-	if ip[0]>>4 != 4 || size < 20 || total < size || total > len(ip) {
-		return nil, nil, fmt.Errorf("header of %d, packet of %d in %d bytes", size, total, len(ip))
-	}
-	return ip[:size], ip[size:total], nil
-}
-
-// split6 takes an IPv6 packet without extension headers apart.
-func split6(ip []byte) (header, body []byte, err error) {
-	length := int(binary.BigEndian.Uint16(ip[4:]))
-	if ip[0]>>4 != 6 || ip6Header+length > len(ip) {
-		return nil, nil, fmt.Errorf("IPv6 payload of %d in %d bytes", length, len(ip))
-	}
-	return ip[:ip6Header], ip[ip6Header : ip6Header+length], nil
-}
-
-// protocolOf is what follows an IP header.
-func protocolOf(header []byte) byte {
-	if header[0]>>4 == 6 {
-		return header[6]
-	}
-	return header[9]
-}
-
-// addressesOf are the two addresses of an IP header.
-func addressesOf(header []byte) []byte {
-	if header[0]>>4 == 6 {
-		return header[8:40]
-	}
-	return header[12:20]
-}
-
-// CheckSums computes every checksum of a frame anew: IP, and TCP, UDP or ICMP.
+// CheckSums computes every checksum of a frame anew, and compares every length:
+// those of the packet, and as far as they are there, those of a packet that it
+// quotes.
 func CheckSums(frame []byte) error {
-	header, body, err := split(frame)
+	v, err := dissect(frame)
 	if err != nil {
 		return err
 	}
-	protocol, v6 := protocolOf(header), header[0]>>4 == 6
-	if !v6 && Sum(header) != 0 {
-		return errors.New("wrong IP header checksum")
+	if err := v.lengths(); err != nil {
+		return err
 	}
-	if !v6 && protocol == protoICMP {
-		if Sum(body) != 0 {
-			return errors.New("wrong ICMP checksum")
+	if q, ok := v.quoted(); ok {
+		if err := q.lengths(); err != nil {
+			return fmt.Errorf("quoted packet: %w", err)
 		}
-		return nil
 	}
-	if !v6 && protocol == protoUDP && len(body) > 7 && binary.BigEndian.Uint16(body[6:]) == 0 {
-		return nil // none was computed
-	}
-	pseudo := []byte{0, protocol, byte(len(body) >> 8), byte(len(body))}
-	if Sum(addressesOf(header), pseudo, body) != 0 {
-		return fmt.Errorf("wrong checksum of protocol %d", protocol)
+	for _, c := range v.checks() {
+		if c.off != 0 && !c.cut {
+			return fmt.Errorf("wrong checksum: %s, by %#x", c.name, c.off)
+		}
 	}
 	return nil
 }
 
-// Ends are the addresses and ports of a frame's TCP or UDP packet.
-func Ends(frame []byte) (src, dst netip.AddrPort, err error) {
-	header, body, err := split(frame)
-	if err != nil {
-		return src, dst, err
+// checks are all checksums of a frame, and of what it quotes.
+func (v *view) checks() []check {
+	all := v.own("")
+	if q, ok := v.quoted(); ok {
+		all = append(all, q.own("quoted ")...)
 	}
-	if p := protocolOf(header); p != protoTCP && p != protoUDP || len(body) < 8 {
-		return src, dst, fmt.Errorf("protocol %d has no ports", p)
+	return all
+}
+
+// own are the checksums of a packet without what it quotes.
+func (v *view) own(prefix string) (all []check) {
+	if !v.six {
+		header := v.frame[v.ip:min(v.transport, len(v.frame))]
+		all = append(all, check{
+			name: prefix + "IP", at: v.ip + 10, size: 2,
+			off: distance(Sum(header)), cut: v.transport > len(v.frame),
+		})
 	}
-	end := func(addr, port []byte) netip.AddrPort {
-		a, _ := netip.AddrFromSlice(addr) // of a length that an address has
-		return netip.AddrPortFrom(a, binary.BigEndian.Uint16(port))
+	if c, ok := v.transportCheck(); ok {
+		c.name = prefix + c.name
+		all = append(all, c)
 	}
-	addresses := addressesOf(header)
-	half := len(addresses) / 2
-	return end(addresses[:half], body), end(addresses[half:], body[2:]), nil
+	return all
+}
+
+// checkAt are the offsets of checksums in transport headers.
+var checkAt = map[uint8]struct {
+	name string
+	at   int
+}{
+	protoTCP: {"TCP", 16}, protoUDP: {"UDP", 6}, protoSCTP: {"SCTP", sctpCheckAt},
+	protoICMP: {"ICMP", 2}, protoICMPv6: {"ICMPv6", 2},
+}
+
+// transportCheck is the checksum in the transport header; ok if there is one.
+func (v *view) transportCheck() (c check, ok bool) {
+	where, ok := checkAt[v.protocol]
+	segment, behind := v.segment(), v.end-v.transport
+	c = check{name: where.name, at: v.transport + where.at, size: 2, cut: v.cut() || v.fragment}
+	if v.protocol == protoSCTP {
+		c.size = 4
+	}
+	if !ok || v.later || len(segment) < where.at+c.size {
+		return c, false
+	}
+	switch v.protocol {
+	case protoSCTP:
+		if v.fragment { // how much more there is nobody knows
+			return c, false
+		}
+		c.off = sctpSum(segment, behind) ^ binary.LittleEndian.Uint32(segment[sctpCheckAt:])
+		return c, true
+	case protoUDP:
+		if segment[6] == 0 && segment[7] == 0 {
+			return c, false // none was computed
+		}
+	case protoICMP:
+		if !v.six {
+			c.off = distance(Sum(segment))
+			return c, true
+		}
+	}
+	c.off = distance(Sum(pseudo(v.addresses(), v.protocol, behind), segment))
+	return c, true
+}
+
+// distance is a sum as a number: there are two zeros.
+func distance(sum uint16) uint32 { return uint32(sum) % 0xffff }
+
+// lengths compares the lengths in the headers with each other.
+func (v *view) lengths() error {
+	segment, behind := v.segment(), v.end-v.transport
+	if v.later {
+		return nil
+	}
+	least := map[uint8]int{protoTCP: 20, protoUDP: 8, protoSCTP: 12, protoICMP: 8, protoICMPv6: 8}[v.protocol]
+	if behind < least {
+		return fmt.Errorf("%d bytes for protocol %d", behind, v.protocol)
+	}
+	switch {
+	case v.protocol == protoTCP && len(segment) > 12:
+		if size := int(segment[12]>>4) * 4; size < 20 || size > behind {
+			return fmt.Errorf("a TCP header of %d in %d bytes", size, behind)
+		}
+	case v.protocol == protoUDP && len(segment) > 5:
+		if size := int(binary.BigEndian.Uint16(segment[4:])); size != behind && !v.fragment {
+			return fmt.Errorf("a UDP length of %d for %d bytes", size, behind)
+		}
+	case v.isError() && len(segment) > 8:
+		if _, ok := v.quoted(); !ok && segment[8]>>4 != v.frame[v.ip]>>4 {
+			return fmt.Errorf("an error about %#x, which is no packet", segment[8])
+		}
+	}
+	return nil
 }

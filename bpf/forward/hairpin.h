@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Masquerading both sides: of a client in the servers' own network (hairpin.h).
+ */
+#ifndef IMBANG_FORWARD_HAIRPIN_H
+#define IMBANG_FORWARD_HAIRPIN_H
+
+#include "../fragment.h"
+#include "../hairpin.h"
+#include "nat.h"
+
+/* Whether the client is on the link that leads to the server. */
+static __always_inline int neighbours(struct __sk_buff *skb, struct packet *p,
+				      const struct server *s)
+{
+	struct way way;
+	__u32 device;
+
+	if (find_way(skb, p, &p->flow.src, &s->addr, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
+		return 0;
+	device = way.fib.ifindex;
+	if (find_way(skb, p, &p->flow.dst, &p->flow.src, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
+		return 0;
+	if (way.fib.ifindex != device)
+		return 0;
+	/* A gateway's address stands there if there is one. */
+	if (p->flow.family == AF_INET)
+		return way.fib.ipv4_dst == address_to4(&p->flow.src);
+	return address_equal((union address *)way.fib.ipv6_dst, &p->flow.src);
+}
+
+/* A new connection to a server: is it to be a hairpin? */
+__noinline int hairpin_wanted(struct __sk_buff *skb, struct packet *p, const struct server *s)
+{
+	return p && s && s->forward == FORWARD_MASQ && neighbours(skb, p, s);
+}
+
+/* The client's flow of a packet that goes either way; 0 if there is none. */
+static __noinline int hairpin_client(const struct packet *p, struct flow *client)
+{
+	struct fragment *f;
+
+	if (p->part == LATER_PART) {
+		f = fragment_find(p);
+		if (f)
+			*client = f->client;
+		return !!f;
+	}
+	if (p->from_server)
+		return reverse_find(&p->flow, client);
+	*client = p->flow;
+	return 1;
+}
+
+struct end {
+	union address addr;
+	__be16 port;
+};
+
+/* What the other side becomes: the client that the director stands for, or the
+ * director that stands for it. */
+static __noinline int hairpin_other(const struct packet *p, struct end *other)
+{
+	struct flow client, *reverse;
+
+	if (!hairpin_client(p, &client))
+		return -1;
+	if (p->from_server) {
+		other->addr = client.src;
+		other->port = client.sport;
+		return 0;
+	}
+	reverse = bpf_map_lookup_elem(&hairpins, &client);
+	if (!reverse)
+		return -1;
+	other->addr = reverse->dst;
+	other->port = reverse->dport;
+	return 0;
+}
+
+/* A verdict, or REFUSED. */
+__noinline int hairpin(struct __sk_buff *skb, struct packet *p)
+{
+	struct end other;
+	struct way way;
+	int verdict;
+
+	if (!p)
+		return VERDICT_DROP;
+	if (hairpin_other(p, &other))
+		return drop(p, REASON_DROP_NO_HAIRPIN);
+	verdict = route(skb, p, p->from_server ? &p->to : &other.addr,
+			p->from_server ? &other.addr : &p->to, 0, &way);
+	if (verdict == LOCAL)
+		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
+	if (verdict != ROUTED)
+		return verdict;
+	if (nat_side(skb, p, p->from_server ? NAT_SOURCE : NAT_DESTINATION, &p->to, p->port) ||
+	    nat_side(skb, p, p->from_server ? NAT_DESTINATION : NAT_SOURCE, &other.addr,
+		     other.port) ||
+	    take_hop(skb, p))
+		return drop(p, REASON_DROP_REWRITE);
+	return transmit(skb, p, &way);
+}
+
+#endif

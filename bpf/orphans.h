@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Ends the connections of servers that are gone, when expire_nodest_conn says
+ * so (ip_vs_expire_nodest_conn_flush). Templates come second: those that still
+ * control a connection stay.
+ */
+#ifndef IMBANG_ORPHANS_H
+#define IMBANG_ORPHANS_H
+
+#include "persist.h"
+
+struct orphans {
+	__u32 templates; /* they, or the connections */
+};
+
+static __always_inline void orphan_end(const struct flow *flow, const struct conn *at,
+				       const struct orphans *want)
+{
+	__u32 server = at->server;
+	struct conn *c;
+	struct server *s = bpf_map_lookup_elem(&servers, &server);
+
+	if ((s && s->flags & SERVER_AVAILABLE) || flow->template != want->templates)
+		return;
+	if (flow->template && at->controlled)
+		return;
+	/* What the callback was given has a lock that Linux 6.1 takes for none. */
+	c = conn_find(flow);
+	if (!c)
+		return;
+	wheel_cancel(flow, c->tick, c->number);
+	if (flow->template)
+		template_remove(flow, c);
+	else
+		conn_remove(flow, c);
+}
+
+static long orphan4(void *map, const struct flow4 *key, struct conn *c, struct orphans *want)
+{
+	struct flow flow;
+
+	flow_from4(key, &flow);
+	orphan_end(&flow, c, want);
+	return 0;
+}
+
+static long orphan6(void *map, const struct flow *key, struct conn *c, struct orphans *want)
+{
+	struct flow flow = *key;
+
+	orphan_end(&flow, c, want);
+	return 0;
+}
+
+static __always_inline void orphans_end(void)
+{
+	struct orphans conns = {}, templates = { .templates = 1 };
+
+	bpf_for_each_map_elem(&conns4, orphan4, &conns, 0);
+	bpf_for_each_map_elem(&conns6, orphan6, &conns, 0);
+	bpf_for_each_map_elem(&conns4, orphan4, &templates, 0);
+	bpf_for_each_map_elem(&conns6, orphan6, &templates, 0);
+}
+
+#endif

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/director"
+	"imbang/internal/model"
+)
+
+func newWhyCommand() *cobra.Command {
+	var out outputFlag
+	var tcp, udp, sctp bool
+	var mark uint32
+	c := &cobra.Command{
+		Use:   "why CLIENT:PORT ADDRESS:PORT",
+		Short: "Say where a connection's packets go, and why",
+		Long: `Says what the director has of the connection from CLIENT:PORT to the virtual
+ADDRESS:PORT. If there is none, it says what a first packet would meet now:
+which service, a template or the scheduler's choice and the runner-up, or the
+reason not to forward it. The programs that decide of packets are asked, and
+nothing comes of it: no connection, no count, nobody's turn.
+
+The status is 1 if packets are not forwarded.`,
+		Example: `  imbang why 10.10.0.2:1234 10.20.0.1:80
+  imbang why --udp [2001:db8::2]:5353 [2001:db8::1]:53`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			q, err := parseQuestion(args)
+			if err != nil {
+				return err
+			}
+			q.Mark = mark
+			if q.Protocol, err = oneProtocol(tcp, udp, sctp); err != nil {
+				return err
+			}
+			return why(c.OutOrStdout(), out, q)
+		},
+		ValidArgsFunction: func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return completeVirtual(c, args, word)
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	c.Flags().BoolVar(&tcp, "tcp", false, "a TCP connection (the default)")
+	c.Flags().BoolVar(&udp, "udp", false, "datagrams of UDP")
+	c.Flags().BoolVar(&sctp, "sctp", false, "an SCTP association")
+	c.Flags().Uint32Var(&mark, "mark", 0, "firewall mark that the packet brings along")
+	_ = c.RegisterFlagCompletionFunc("mark", cobra.NoFileCompletions)
+	out.register(c)
+	return c
+}
+
+func oneProtocol(tcp, udp, sctp bool) (model.Protocol, error) {
+	switch {
+	case tcp && (udp || sctp) || udp && sctp:
+		return 0, usageError{errors.New("a connection is of --tcp, --udp or --sctp, one of them")}
+	case udp:
+		return model.UDP, nil
+	case sctp:
+		return model.SCTP, nil
+	}
+	return model.TCP, nil
+}
+
+// completeVirtual offers the services that have an address.
+func completeVirtual(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return completions(func(s model.ServiceStatus) []string {
+		if s.Key.Mark != 0 || s.Key.Port == 0 {
+			return nil
+		}
+		return []string{netip.AddrPortFrom(s.Key.Addr, s.Key.Port).String()}
+	})
+}
+
+func parseQuestion(args []string) (q director.Question, err error) {
+	if q.Client, err = netip.ParseAddrPort(args[0]); err != nil {
+		return q, usageError{fmt.Errorf("%q is not a client's address and port such as 10.10.0.2:1234", args[0])}
+	}
+	if q.Virtual, err = netip.ParseAddrPort(args[1]); err != nil {
+		return q, usageError{fmt.Errorf("%q is not a virtual address and port such as 10.20.0.1:80", args[1])}
+	}
+	if q.Client.Addr().Is4() != q.Virtual.Addr().Is4() {
+		return q, usageError{errors.New("the client's address and the virtual one are not of one family")}
+	}
+	return q, nil
+}
+
+func why(w io.Writer, out outputFlag, q director.Question) error {
+	d, err := director.Open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	a, err := d.Explain(q)
+	if err != nil {
+		return err
+	}
+	if err := out.print(w, a, func(w io.Writer) error { return printAnswer(w, &a) }); err != nil {
+		return err
+	}
+	if a.Packet.Verdict != "forwarded" {
+		return errNotAsHoped
+	}
+	return nil
+}
+
+func printAnswer(w io.Writer, a *director.Answer) error {
+	fmt.Fprintf(w, "%s > %s/%s: %s\n", a.Client, a.Virtual, a.Protocol, summary(a))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if c := a.Connection; c != nil {
+		fmt.Fprintf(t, "  state\t%s, ends in %s if no packet comes\n", c.State, short(c.Expires))
+		fmt.Fprintf(t, "  server\t%s\n", heldBy(c))
+	}
+	if a.Packet.Service != "" {
+		fmt.Fprintf(t, "  service\t%s\n", serviceStory(&a.Packet))
+	}
+	if m := a.Template; m != nil {
+		fmt.Fprintf(t, "  template\tof %s, ends in %s, controls %s\n", m.Clients, short(m.Expires), count(m.Connections, "connection"))
+	}
+	if story := forecast(a); story != "" {
+		fmt.Fprintf(t, "  choice\t%s\n", story)
+	}
+	if !a.Attached {
+		fmt.Fprintf(t, "  note\tthe director is attached to no device: no packet reaches it\n")
+	}
+	return t.Flush()
+}
+
+// summary is the answer in a few words.
+func summary(a *director.Answer) string {
+	trouble := ""
+	if a.Packet.Reason != "" {
+		trouble = fmt.Sprintf("%s: %s", verdictWords[a.Packet.Verdict], a.Packet.Reason)
+	}
+	switch {
+	case a.Known && trouble == "":
+		return "connected"
+	case a.Known:
+		return "connected, but its packets are " + trouble
+	}
+	state, another := "not connected", "a connection"
+	if a.Connection != nil {
+		state, another = "connected, but that is over", "another"
+	}
+	if trouble == "" {
+		return fmt.Sprintf("%s; a first packet now would open %s", state, another)
+	}
+	return fmt.Sprintf("%s; a first packet now would be %s", state, trouble)
+}
+
+// heldBy is a connection's server, at the port that it has in the connection.
+func heldBy(c *director.Held) string {
+	if c.Server == nil {
+		return "unknown"
+	}
+	server := *c.Server
+	server.Addr = netip.AddrPortFrom(server.Addr.Addr(), c.Port)
+	return fmt.Sprintf("%s by %s", describe(&server), c.Forward)
+}
+
+// serviceWays say how a service was found.
+var serviceWays = map[director.FoundBy]string{
+	director.ByMark:     "by its firewall mark",
+	director.ByAddress:  "by address and port",
+	director.ByFTP:      "as other ports of an FTP service",
+	director.ByAnyPorts: "as a service of every port",
+}
+
+func serviceStory(e *director.Event) string {
+	story := fmt.Sprintf("%s, found %s", e.Service, serviceWays[e.FoundBy])
+	if e.Scheduler != "" {
+		story += fmt.Sprintf("; scheduler %s, %s", e.Scheduler, count(e.Servers, "server"))
+	}
+	return story
+}
+
+// forecast is what would decide about a first packet.
+func forecast(a *director.Answer) string {
+	e := &a.Packet
+	if a.Known || e.By == "" {
+		return ""
+	}
+	if e.Server == nil {
+		return noneStory(e)
+	}
+	return choiceStory(e, "would choose")
+}
+
+// count is a number of things.
+func count(n uint32, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// short is a time as people say it.
+func short(s director.Seconds) string {
+	d := time.Duration(s)
+	if d > 10*time.Second {
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Millisecond).String()
+}

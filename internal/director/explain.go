@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+)
+
+// Question names a connection by its client's packets.
+type Question struct {
+	Client   netip.AddrPort
+	Virtual  netip.AddrPort
+	Protocol model.Protocol
+	Mark     uint32 // that the packet brings along
+}
+
+// Answer is what the director has of a connection and what it would do with a
+// packet that opens one.
+type Answer struct {
+	Protocol   string         `json:"protocol"`
+	Client     netip.AddrPort `json:"client"`
+	Virtual    netip.AddrPort `json:"virtual"`
+	Attached   bool           `json:"attached"` // packets reach the director at all
+	Connection *Held          `json:"connection,omitempty"`
+	Template   *Template      `json:"template,omitempty"` // what decides or would
+	// Known says that packets belong to that connection. If not, Packet is
+	// about one that would open another.
+	Known  bool  `json:"known"`
+	Packet Event `json:"packet"` // as if it had come now
+}
+
+// Held is an entry of the connection table.
+type Held struct {
+	State   string     `json:"state"`
+	Expires Seconds    `json:"expires_in"`
+	Forward string     `json:"forward"`
+	Port    uint16     `json:"port"` // of the server
+	Server  *Contender `json:"server"`
+}
+
+// Template is a persistence template.
+type Template struct {
+	Clients     string  `json:"clients"` // a network
+	Expires     Seconds `json:"expires_in"`
+	Connections uint32  `json:"connections"` // that it controls
+}
+
+// Seconds is a time that JSON has in seconds.
+type Seconds time.Duration
+
+// MarshalJSON writes seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "%.3f", time.Duration(s).Seconds()), nil
+}
+
+// Explain asks the programs that decide of packets, without any packet.
+// Nothing comes of it: no connection, no count, no scheduler's turn. It is to
+// be called in the director's network namespace.
+func (d *Director) Explain(q Question) (Answer, error) {
+	out := Answer{Protocol: protocolName(uint8(q.Protocol)), Client: q.Client, Virtual: q.Virtual}
+	device, err := d.clientDevice()
+	if err != nil {
+		return out, err
+	}
+	out.Attached = device.Index != 0
+	var a bpfobj.LbAnswer
+	if err := d.ask(q, device, &a); err != nil {
+		return out, err
+	}
+	now, err := monotonic()
+	if err != nil {
+		return out, err
+	}
+	out.Known = a.Event.News&uint8(bpfobj.LbNewsNEWS_KNOWN) != 0
+	out.Packet = fromEvent(a.Event, time.Duration(time.Now().UnixNano()-int64(now)))
+	out.Packet.Device = device.Name
+	left := func(expires uint64) Seconds { return Seconds(max(0, int64(expires-a.Now))) }
+	if a.Expires != 0 {
+		out.Connection = &Held{
+			State:   stateName(bpfobj.LbConn{State: a.State}),
+			Expires: left(a.Expires),
+			Forward: model.Forward(a.Forward).String(),
+			Port:    swapPort(a.Port),
+			Server:  fromContender(a.Server),
+		}
+	}
+	if a.TemplateExpires != 0 {
+		out.Template = &Template{templateNetwork(a.Event), left(a.TemplateExpires), a.Controlled}
+	}
+	return out, nil
+}
+
+// clientDevice is the device that clients' packets come in by; index 0 if the
+// director is not attached.
+func (d *Director) clientDevice() (net.Interface, error) {
+	all, err := d.Attachments()
+	if err != nil || len(all) == 0 {
+		return net.Interface{}, err
+	}
+	dev, err := net.InterfaceByIndex(all[0].Index)
+	if err != nil {
+		return net.Interface{}, nil // it is going away
+	}
+	return *dev, nil
+}
+
+// ask runs the program that answers, on a first packet of the connection.
+func (d *Director) ask(q Question, device net.Interface, a *bpfobj.LbAnswer) error {
+	frame := firstPacket(q, device.HardwareAddr)
+	frame = append(frame, make([]byte, max(0, binary.Size(a)-len(frame)))...)
+	o := ebpf.RunOptions{
+		Data: frame, DataOut: make([]byte, len(frame)),
+		Context: skBuff{Mark: q.Mark, IngressIfindex: uint32(device.Index), Ifindex: uint32(device.Index)},
+	}
+	rc, err := d.progs.Explain.Run(&o)
+	if err == nil && rc != 0 {
+		err = fmt.Errorf("it returned %d", int32(rc))
+	}
+	if err == nil {
+		_, err = binary.Decode(o.DataOut, binary.NativeEndian, a)
+	}
+	if err != nil {
+		return fmt.Errorf("ask the explain program: %w", err)
+	}
+	return nil
+}
+
+// skBuff is struct __sk_buff of linux/bpf.h. BPF_PROG_TEST_RUN takes few of
+// its fields, and wants the others to be zero.
+type skBuff struct {
+	_              [2]uint32
+	Mark           uint32
+	_              [6]uint32
+	IngressIfindex uint32
+	Ifindex        uint32
+	_              [29]uint32
+	WireLen        uint32
+	GSOSegs        uint32
+	_              uint64
+	GSOSize        uint32
+	_              uint32
+	_              uint64
+}
+
+// firstPacket is a frame whose packet opens a connection: a SYN, an INIT or a
+// datagram. The checksums are left out, since the packet goes nowhere.
+func firstPacket(q Question, device net.HardwareAddr) []byte {
+	const ttl = 64
+	transport := firstTransport(q)
+	destination := make([]byte, 6)
+	copy(destination, device)
+	frame := append(destination, 0x02, 0, 0, 0, 0, 0x01)
+	src, dst := q.Client.Addr(), q.Virtual.Addr()
+	if dst.Is4() {
+		frame = append(frame, 0x08, 0x00) // RFC 791
+		frame = append(frame, 0x45, 0)
+		frame = binary.BigEndian.AppendUint16(frame, uint16(20+len(transport)))
+		frame = append(frame, 0, 0, 0x40, 0, ttl, uint8(q.Protocol), 0, 0)
+	} else {
+		frame = append(frame, 0x86, 0xdd) // RFC 8200
+		frame = append(frame, 0x60, 0, 0, 0)
+		frame = binary.BigEndian.AppendUint16(frame, uint16(len(transport)))
+		frame = append(frame, uint8(q.Protocol), ttl)
+	}
+	frame = append(frame, src.AsSlice()...)
+	frame = append(frame, dst.AsSlice()...)
+	return append(frame, transport...)
+}
+
+func firstTransport(q Question) []byte {
+	b := binary.BigEndian.AppendUint16(nil, q.Client.Port())
+	b = binary.BigEndian.AppendUint16(b, q.Virtual.Port())
+	switch q.Protocol {
+	case model.TCP: // RFC 9293: SYN
+		return append(b, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0)
+	case model.SCTP: // RFC 9260: INIT
+		b = append(b, make([]byte, 8)...)
+		b = append(b, 1, 0, 0, 20)
+		return append(b, make([]byte, 16)...)
+	}
+	return append(b, 0, 8, 0, 0) // RFC 768: without data
+}

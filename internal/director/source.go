@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"net"
+	"net/netip"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+)
+
+// source is the address that packets of the director's own have to a server:
+// of a tunnel, and with the setting hairpin of masqueraded clients. Others
+// need none, and looking for it takes time.
+func (d *Director) source(s model.Server) (bpfobj.LbAddress, error) {
+	if s.Forward == model.Masquerade {
+		set, err := d.config()
+		if err != nil || set.Hairpin == 0 {
+			return bpfobj.LbAddress{}, err
+		}
+	}
+	return sourceOf(s), nil
+}
+
+// sourceOf is the address that the kernel would send from to a server. Without
+// a route there is none yet, and the data plane drops what it would send; any
+// later change of the server looks again.
+func sourceOf(s model.Server) bpfobj.LbAddress {
+	if s.Forward != model.Tunnel && s.Forward != model.Masquerade {
+		return bpfobj.LbAddress{}
+	}
+	// Connecting a datagram socket looks up the route and sends nothing.
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.Addr, 9)))
+	if err != nil {
+		return bpfobj.LbAddress{}
+	}
+	defer c.Close()
+	local, _ := netip.AddrFromSlice(c.LocalAddr().(*net.UDPAddr).IP)
+	return toAddress(local)
+}
+
+// findSources looks for the addresses to all servers.
+func (d *Director) findSources() error {
+	return d.editNow(func(t *table) error {
+		ids := make([]uint32, len(t.servers))
+		for id := range t.servers {
+			ids[id] = uint32(id)
+			t.servers[id].Source = sourceOf(fromServer(t.servers[id]))
+		}
+		return d.putServers(ids...)
+	})
+}
