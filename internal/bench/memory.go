@@ -122,7 +122,7 @@ func memoryRound(ctx context.Context, c MemoryConfig) (one measured, err error) 
 	}
 	defer func() { err = errors.Join(err, outside.Close()) }()
 	// Time enough to open them all, and to look at them.
-	timeout := time.Duration(3+c.Connections/20000) * time.Second
+	timeout := time.Duration(3+c.Connections/8000) * time.Second
 	m := &memory{MemoryConfig: c, program: program{inside, c.Executable}, outside: outside, timeout: timeout}
 	if err := m.connect(benchNetworks[c.Family]); err != nil {
 		return one, err
