@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"imbang/internal/host"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -51,23 +50,7 @@ var networks = map[string]network{
 	"IPv4": {vip, nthClient, serverAddr},
 	"IPv6": {"[fd00:20::1]:80",
 		func(i int) string { return fmt.Sprintf("[fd00:10::%x:%x]:1024", 1+i>>16, i&0xffff) },
-		func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd00:16::%x", 16+i)) }},
-}
-
-// route6 gives the rig IPv6 routes, as newRig does IPv4 ones.
-func (r *rig) route6(n network, servers int) {
-	r.Helper()
-	router := netip.MustParseAddr("fd00:9::2")
-	r.must(
-		r.ns.Sysctl("net.ipv6.conf.all.forwarding", "1"),
-		r.ns.AddAddresses(clientDev, netip.MustParsePrefix("fd00:9::1/64")),
-		r.ns.AddAddresses(serverDev, netip.MustParsePrefix("fd00:16::1/64")),
-		r.ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("fd00:10::/64"), Via: router}),
-		r.ns.AddNeighbours(clientDev, routerMAC, router),
-	)
-	for i := range servers {
-		r.must(r.ns.AddNeighbours(serverDev, serverMAC, n.server(i)))
-	}
+		ipv6.serverAddr},
 }
 
 // At a hundred thousand live connections of a family every counter says what
@@ -77,17 +60,14 @@ func TestHundredThousand(t *testing.T) {
 	for family, n := range networks {
 		t.Run(family, func(t *testing.T) {
 			t.Parallel()
-			crowdOf(t, family, n)
+			crowdOf(t, n)
 		})
 	}
 }
 
-func crowdOf(t *testing.T, family string, n network) {
+func crowdOf(t *testing.T, n network) {
 	const size, servers = 100000, 7
 	r := newRig(t, Sizes{Services: 16, Servers: 64, Connections: 1 << 17})
-	if family == "IPv6" {
-		r.route6(n, servers)
-	}
 	for _, p := range []model.Protocol{model.TCP, model.UDP} {
 		s := service(p, n.service, "wrr")
 		s.Netmask = model.FullMask(s.Key.Family)
