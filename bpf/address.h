@@ -32,6 +32,19 @@ static __always_inline __u8 address_family(const union address *a)
 	return AF_INET6;
 }
 
+/* Whether it may be one host's, elsewhere: what it is not, is a martian as a
+ * source, which Linux throws away before IPVS sees it (RFC 1812, 5.3.7). */
+static __always_inline int address_of_host(const union address *a)
+{
+	__u8 first = a->byte[12];
+
+	if (address_family(a) == AF_INET)
+		return first != 0 && first != 127 && first < 224;
+	if (a->word[0] || a->word[1] || a->word[2])
+		return a->byte[0] != 0xff;
+	return bpf_ntohl(a->word[3]) > 1; /* :: and ::1 */
+}
+
 /* What Linux's schedulers hash: an IPv4 address, or an IPv6 address folded
  * by exclusive or; in host order. */
 static __always_inline __u32 address_fold(const union address *a, __u8 family)

@@ -309,6 +309,8 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 	svc = service_find(p, set, &key);
 	if (!svc)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
+	if (!address_of_host(&p->flow.src))
+		return none_new(p, outdated, REASON_PASS_MARTIAN);
 	if (p->flow.sport == bpf_htons(20))
 		return none_new(p, outdated, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */

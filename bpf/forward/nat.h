@@ -120,8 +120,8 @@ static __always_inline int nat_side(struct __sk_buff *skb, struct packet *p, enu
 	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
 
 	/* A later fragment has no transport header. */
-	if (nat_check_address(skb, p, from, to) ||
-	    (p->part != LATER_PART && nat_port(skb, p, side, port)))
+	if ((p->part != LATER_PART && nat_port(skb, p, side, port)) ||
+	    nat_check_address(skb, p, from, to))
 		return -1;
 	return nat_address(skb, p, side, to);
 }

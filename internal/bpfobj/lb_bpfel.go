@@ -286,7 +286,8 @@ const (
 	LbReasonREASON_DROP_NO_HAIRPIN       LbReason = 24
 	LbReasonREASON_DROP_REWRITE          LbReason = 25
 	LbReasonREASON_DROP_SCTP_FRAGMENT    LbReason = 26
-	LbReasonREASON_COUNT                 LbReason = 27
+	LbReasonREASON_PASS_MARTIAN          LbReason = 27
+	LbReasonREASON_COUNT                 LbReason = 28
 )
 
 type LbScheduler uint32

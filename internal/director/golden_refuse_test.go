@@ -83,6 +83,25 @@ func goldenRefused(t *testing.T, w *rig) {
 	}
 }
 
+// Nobody is told, and nothing is begun, for a source that is no host.
+func goldenMartians(t *testing.T, w *rig) {
+	for _, f := range families {
+		sources := []string{"0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "255.255.255.255"}
+		if f.number == ipv6.number {
+			sources = []string{"::", "::1", "ff02::1"}
+		}
+		var table []golden
+		for _, src := range sources {
+			for _, vip := range []int{vipMasq, vipEmpty} {
+				for name, p := range transports(at(src, 1000), at(f.vip(vip), 80)) {
+					table = append(table, golden{name: name + " from " + src, in: byClient(p), want: stays("pass martian")})
+				}
+			}
+		}
+		w.check(t, table)
+	}
+}
+
 // An offloaded checksum is still to be filled in, at its place behind the
 // error's headers: when it is, the error's own checksum is right.
 func goldenICMPOfPendingChecksum(t *testing.T, r *rig) {

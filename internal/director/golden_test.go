@@ -25,6 +25,7 @@ func TestGolden(t *testing.T) {
 		{"direct routing", goldenDirectRouting},
 		{"marked packets", goldenMarkedPackets},
 		{"refused", goldenRefused},
+		{"martians", goldenMartians},
 		{"refused with pending checksum", goldenICMPOfPendingChecksum},
 		{"refused padded frame", goldenICMPOfPaddedFrame},
 		{"ICMP to client", goldenICMPToClient},

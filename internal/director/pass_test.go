@@ -55,6 +55,7 @@ func TestPass(t *testing.T) {
 		{"cut in IP options", tcp.Options(10).Frame()[:14+40], "pass truncated"},
 		{"shorter than it says", altered(tcp.Frame(), length, 45), "pass truncated"},
 		{"says it has no TCP header", altered(tcp.Frame(), length, 39), "pass truncated"},
+		{"says it has no length", altered(tcp.Frame(), length, 0), "pass truncated"},
 		{"says it has no UDP header", altered(udp.Frame(), length, 27), "pass truncated"},
 		{"another address", tcp.To("10.20.0.9:80").Frame(), "pass no service"},
 		{"another port", tcp.To("10.20.0.1:81").Frame(), "pass no service"},
