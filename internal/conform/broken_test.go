@@ -68,7 +68,7 @@ func TestCannotPlay(t *testing.T) {
 		cannot     bool // imbang lacks it, the recording is right
 	}{
 		{"unknown operation", `{"scenario":{"name":"x","ops":[["dance",1]]},"results":[null]}`, `operation "dance"`, true},
-		{"refused setup", `{"scenario":{"name":"x","setup":["-A -t 10.20.0.1:80 -s twos"],"ops":[]},"results":[]}`, "-s twos", true},
+		{"refused setup", `{"scenario":{"name":"x","setup":["-A -t 10.20.0.1:80 -s nosuch"],"ops":[]},"results":[]}`, "-s nosuch", true},
 		{"unknown match", `{"scenario":{"name":"x","fwmark":[[1,"-p tcp"]],"ops":[]},"results":[]}`, "-p tcp", true},
 		{"too few arguments", `{"scenario":{"name":"x","ops":[["open","c1"]]},"results":["refused"]}`, "1 arguments, want 5", false},
 		{"argument of another type", `{"scenario":{"name":"x","ops":[["sleep","long"]]},"results":[null]}`, "argument 1", false},
