@@ -71,7 +71,7 @@ func (w *wanted) register(c *cobra.Command) {
 	f.BoolVarP(&w.verbose, "verbose", "v", false, "also tell of changes of TCP and SCTP states; lines have the device and the length")
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"client": cobra.NoFileCompletions, "service": completeServices, "server": completeServers,
-		"reason": cobra.FixedCompletions(director.ReasonNames(), cobra.ShellCompDirectiveNoFileComp),
+		"reason": completeReasons,
 	} {
 		_ = c.RegisterFlagCompletionFunc(flag, complete)
 	}
@@ -193,6 +193,10 @@ func (t teller) tellLost(n uint64) error {
 	}
 	_, err := fmt.Fprintf(t.w, "%d events are lost here: they came faster than they were read (a filter helps)\n", n)
 	return err
+}
+
+func completeReasons(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return director.ReasonNames(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeServices offers the services there are.
