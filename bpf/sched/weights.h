@@ -42,8 +42,10 @@ static __always_inline void weigh(struct weights *w, __s32 weight)
 		return;
 	if ((__u32)weight > w->max)
 		w->max = weight;
-	d.a = weight;
-	d.b = w->step;
+	/* The step is 0 at first, which Linux 6.1's verifier would take for
+	 * ever; the weight is never. */
+	d.a = w->step;
+	d.b = weight;
 	/* Euclid's algorithm on 32 bits takes at most 47 divisions. */
 	bpf_loop(48, euclid, &d, 0);
 	w->step = d.a;

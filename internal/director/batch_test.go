@@ -44,7 +44,9 @@ func TestBatchSchedulesAsSingleEdits(t *testing.T) {
 			for n := range 30 {
 				to = append(to, r.syn(nthClient(100*i+n), nthVIP(i)))
 			}
-			if got := names(to); !together {
+			if got := names(to); scheduler == "twos" {
+				continue // draws lots
+			} else if !together {
 				want[scheduler] = got
 			} else if got != want[scheduler] {
 				t.Errorf("%s: added together %s, one by one %s", scheduler, got, want[scheduler])
