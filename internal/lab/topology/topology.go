@@ -14,6 +14,8 @@
 // topology carries a quarter fewer connections. Point-to-point links would need
 // a device of the director for each end.
 //
+// With IPv6 the networks are fd00:10::/64 and fd00:16::/64, numbered alike.
+//
 // The many addresses of a client namespace are one local route and, on the
 // director, one route: no address table, and one neighbour entry.
 //
@@ -34,14 +36,6 @@ import (
 // Prefix begins the name of every namespace and directory of the lab.
 const Prefix = "imbang-lab"
 
-// The address plan. Every address stays inside the lab's namespaces.
-var (
-	clientGateway = netip.MustParsePrefix("10.10.0.1/16")
-	serverGateway = netip.MustParsePrefix("172.16.0.1/24")
-	firstVirtual  = netip.MustParseAddr("10.20.0.1")
-	anywhere      = netip.MustParsePrefix("0.0.0.0/0")
-)
-
 // The director's devices.
 const (
 	ClientDevice = "ext0"
@@ -56,8 +50,9 @@ const (
 
 // Spec says how large a cluster is.
 type Spec struct {
+	Families         []Family // IPv4 if empty
 	ClientNamespaces int
-	ClientAddresses  int // over all client namespaces
+	ClientAddresses  int // over all client namespaces, of each family
 	Servers          int
 }
 
@@ -67,25 +62,26 @@ type Cluster struct {
 	Clients  []Client
 	Servers  []Server
 
-	fabric *host.Namespace
+	fabric   *host.Namespace
+	families []Family
 }
 
 // Client is a namespace full of clients.
 type Client struct {
 	Namespace *host.Namespace
-	Addresses []netip.Addr
+	Addresses map[Family][]netip.Addr
 }
 
 // Server is the namespace of one real server.
 type Server struct {
 	Name      string // s1, s2, ...
 	Namespace *host.Namespace
-	Addr      netip.Addr
+	Addr      map[Family]netip.Addr
 }
 
-// Virtual is the virtual address that services listen on; it is the
-// director's own, and the clients' default route leads there.
-func (c *Cluster) Virtual() netip.Addr { return firstVirtual }
+// Virtual is the virtual address of a family that services listen on; it is
+// the director's own, and the clients' default route leads there.
+func (c *Cluster) Virtual(f Family) netip.Addr { return plans[f].virtual }
 
 // Build makes a cluster whose namespaces carry the run's name. On an error
 // nothing is left.
@@ -98,10 +94,13 @@ func Build(run host.Run, spec Spec) (*Cluster, error) {
 }
 
 func (c *Cluster) build(run host.Run, spec Spec) (err error) {
-	if c.fabric, err = newNamespace(run, "switch", nil); err != nil {
+	if c.families = spec.Families; len(c.families) == 0 {
+		c.families = []Family{IPv4}
+	}
+	if c.fabric, err = c.newNamespace(run, "switch", nil); err != nil {
 		return err
 	}
-	if c.Director, err = newNamespace(run, "dir", directorSettings); err != nil {
+	if c.Director, err = c.newNamespace(run, "dir", directorSettings); err != nil {
 		return err
 	}
 	if err := c.joinDirector(); err != nil {
@@ -130,59 +129,64 @@ const (
 	serverSide = "int"
 )
 
-// joinDirector links the director to both sides of the switch.
+// joinDirector links the director to both sides of the switch and gives it the
+// gateways' addresses and the virtual ones.
 func (c *Cluster) joinDirector() error {
-	for _, side := range []struct {
-		dev, port, mac string
-		addr           netip.Prefix
-	}{
-		{ClientDevice, clientSide, extMAC, clientGateway},
-		{ServerDevice, serverSide, intMAC, serverGateway},
+	for _, side := range []struct{ dev, port, mac string }{
+		{ClientDevice, clientSide, extMAC}, {ServerDevice, serverSide, intMAC},
 	} {
 		director, port := host.End{NS: c.Director, Name: side.dev, MAC: side.mac}, host.End{NS: c.fabric, Name: side.port}
 		if err := host.Connect(director, port, host.LinkOptions{}); err != nil {
 			return err
 		}
-		if err := c.Director.AddAddresses(side.dev, side.addr); err != nil {
+	}
+	for _, f := range c.families {
+		p := plans[f]
+		if err := errors.Join(
+			c.Director.AddAddresses(ClientDevice, p.clientGateway),
+			c.Director.AddAddresses(ServerDevice, p.serverGateway),
+			c.Director.AddAddresses("lo", netip.PrefixFrom(p.virtual, p.virtual.BitLen())),
+		); err != nil {
 			return err
 		}
 	}
-	return c.Director.AddAddresses("lo", netip.PrefixFrom(firstVirtual, 32))
+	return nil
 }
 
-// addClient adds client namespace i with n addresses. Namespace i owns
-// 10.10.16(i+1).0/20 by one local route.
+// addClient adds client namespace i with n addresses of each family, which it
+// owns by one local route.
 func (c *Cluster) addClient(run host.Run, i, n int) error {
-	name := fmt.Sprintf("c%d", i+1)
-	ns, err := newNamespace(run, name, clientSettings)
+	ns, err := c.newNamespace(run, fmt.Sprintf("c%d", i+1), clientSettings)
 	if err != nil {
 		return err
 	}
-	own := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 10, byte(16 * (i + 1)), 0}), 20)
-	c.Clients = append(c.Clients, Client{ns, hosts(own, n)})
-
-	addr, mac := netip.AddrFrom4([4]byte{10, 10, 0, byte(i + 2)}), fmt.Sprintf("02:00:00:0a:01:%02x", i+1)
+	client := Client{ns, map[Family][]netip.Addr{}}
+	c.Clients = append(c.Clients, client)
+	mac := fmt.Sprintf("02:00:00:0a:01:%02x", i+1)
 	if err := c.fabric.Share(clientSide, host.End{NS: ns, Name: "eth0", MAC: mac}); err != nil {
 		return err
 	}
-	if err := c.endpoint(ns, netip.PrefixFrom(addr, clientGateway.Bits()), clientGateway.Addr(), extMAC); err != nil {
-		return err
+	for _, f := range c.families {
+		p := plans[f]
+		addr, pool := p.client(i), p.pool(i)
+		client.Addresses[f] = hosts(pool, n)
+		if err := errors.Join(
+			c.endpoint(ns, netip.PrefixFrom(addr, p.clientGateway.Bits()), p.clientGateway.Addr(), extMAC),
+			ns.AddRoutes(host.Route{Dst: pool, Dev: "lo", Local: true}),
+			c.Director.AddNeighbours(ClientDevice, mac, addr),
+			c.Director.AddRoutes(host.Route{Dst: pool, Via: addr}),
+		); err != nil {
+			return err
+		}
 	}
-	if err := ns.AddRoutes(host.Route{Dst: own, Dev: "lo", Local: true}); err != nil {
-		return err
-	}
-	if err := c.Director.AddNeighbours(ClientDevice, mac, addr); err != nil {
-		return err
-	}
-	return c.Director.AddRoutes(host.Route{Dst: own, Via: addr})
+	return nil
 }
 
-// addServer adds real server i, 172.16.0.(i+2), with the director as its
-// gateway.
+// addServer adds real server i with the director as its gateway.
 func (c *Cluster) addServer(run host.Run, i int) error {
-	s := Server{Name: fmt.Sprintf("s%d", i+1), Addr: netip.AddrFrom4([4]byte{172, 16, 0, byte(i + 2)})}
+	s := Server{Name: fmt.Sprintf("s%d", i+1), Addr: map[Family]netip.Addr{}}
 	var err error
-	if s.Namespace, err = newNamespace(run, s.Name, serverSettings); err != nil {
+	if s.Namespace, err = c.newNamespace(run, s.Name, serverSettings); err != nil {
 		return err
 	}
 	c.Servers = append(c.Servers, s)
@@ -190,14 +194,21 @@ func (c *Cluster) addServer(run host.Run, i int) error {
 	if err := c.fabric.Share(serverSide, host.End{NS: s.Namespace, Name: "eth0", MAC: mac}); err != nil {
 		return err
 	}
-	if err := c.endpoint(s.Namespace, netip.PrefixFrom(s.Addr, serverGateway.Bits()), serverGateway.Addr(), intMAC); err != nil {
-		return err
+	for _, f := range c.families {
+		p := plans[f]
+		s.Addr[f] = p.server(i)
+		if err := errors.Join(
+			c.endpoint(s.Namespace, netip.PrefixFrom(s.Addr[f], p.serverGateway.Bits()), p.serverGateway.Addr(), intMAC),
+			c.Director.AddNeighbours(ServerDevice, mac, s.Addr[f]),
+		); err != nil {
+			return err
+		}
 	}
-	return c.Director.AddNeighbours(ServerDevice, mac, s.Addr)
+	return nil
 }
 
 // endpoint gives eth0 its address, its gateway and the gateway's MAC: no ARP
-// exchange may fall into a measurement.
+// or neighbour discovery may fall into a measurement.
 func (c *Cluster) endpoint(ns *host.Namespace, addr netip.Prefix, gateway netip.Addr, mac string) error {
 	if err := ns.AddAddresses("eth0", addr); err != nil {
 		return err
@@ -205,19 +216,11 @@ func (c *Cluster) endpoint(ns *host.Namespace, addr netip.Prefix, gateway netip.
 	if err := ns.AddNeighbours("eth0", mac, gateway); err != nil {
 		return err
 	}
-	return ns.AddRoutes(host.Route{Dst: anywhere, Via: gateway})
-}
-
-// hosts are the first n addresses of a prefix that nobody takes for a network
-// or broadcast address.
-func hosts(p netip.Prefix, n int) []netip.Addr {
-	var list []netip.Addr
-	for a := p.Addr(); len(list) < n && p.Contains(a); a = a.Next() {
-		if last := a.As4()[3]; last != 0 && last != 255 {
-			list = append(list, a)
-		}
+	anywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	if gateway.Is6() {
+		anywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 	}
-	return list
+	return ns.AddRoutes(host.Route{Dst: anywhere, Via: gateway})
 }
 
 // Close removes the cluster with everything that runs in it. It is idempotent.
@@ -243,12 +246,16 @@ func (c *Cluster) namespaces() []*host.Namespace {
 	return slices.DeleteFunc(list, func(n *host.Namespace) bool { return n == nil })
 }
 
-func newNamespace(run host.Run, role string, settings []setting) (*host.Namespace, error) {
+func (c *Cluster) newNamespace(run host.Run, role string, settings []setting) (*host.Namespace, error) {
 	ns, err := host.NewNamespace(run.Name(role))
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range slices.Concat(quiet, settings) {
+	silence := withoutIPv6
+	if slices.Contains(c.families, IPv6) {
+		silence = quietIPv6
+	}
+	for _, s := range slices.Concat(silence, settings) {
 		err := ns.Sysctl(s.key, s.value)
 		if err != nil && !(s.optional && errors.Is(err, fs.ErrNotExist)) {
 			return nil, errors.Join(err, ns.Close())

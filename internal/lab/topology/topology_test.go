@@ -3,6 +3,7 @@
 package topology
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -88,20 +89,31 @@ func reach(t *testing.T, client Client, source netip.Addr, in *host.Namespace, t
 }
 
 func TestClusterIsConnected(t *testing.T) {
-	c, run := build(t, Spec{ClientNamespaces: 2, ClientAddresses: 501, Servers: 3})
+	for _, families := range [][]Family{nil, {IPv6}, {IPv4, IPv6}} {
+		t.Run(fmt.Sprint(families), func(t *testing.T) { connected(t, families) })
+	}
+}
+
+func connected(t *testing.T, families []Family) {
+	c, run := build(t, Spec{Families: families, ClientNamespaces: 2, ClientAddresses: 501, Servers: 3})
 	if got := len(named(t, run)); got != 7 {
 		t.Errorf("%d namespaces, want 7: switch, director, 2 clients, 3 servers", got)
 	}
-	if a, b := len(c.Clients[0].Addresses), len(c.Clients[1].Addresses); a != 251 || b != 250 {
-		t.Errorf("%d and %d client addresses, want 251 and 250", a, b)
+	if len(families) == 0 {
+		families = []Family{IPv4}
 	}
-	for _, cl := range c.Clients {
-		last := cl.Addresses[len(cl.Addresses)-1]
-		for _, s := range c.Servers {
-			reach(t, cl, cl.Addresses[0], s.Namespace, s.Addr)
+	for _, f := range families {
+		if a, b := len(c.Clients[0].Addresses[f]), len(c.Clients[1].Addresses[f]); a != 251 || b != 250 {
+			t.Errorf("%d and %d client addresses, want 251 and 250", a, b)
 		}
-		reach(t, cl, last, c.Servers[0].Namespace, c.Servers[0].Addr)
-		reach(t, cl, last, c.Director, c.Virtual())
+		for _, cl := range c.Clients {
+			own := cl.Addresses[f]
+			for _, s := range c.Servers {
+				reach(t, cl, own[0], s.Namespace, s.Addr[f])
+			}
+			reach(t, cl, own[len(own)-1], c.Servers[0].Namespace, c.Servers[0].Addr[f])
+			reach(t, cl, own[len(own)-1], c.Director, c.Virtual(f))
+		}
 	}
 }
 
@@ -112,7 +124,7 @@ func TestTwoClustersAtOnce(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	reach(t, b.Clients[0], b.Clients[0].Addresses[1], b.Servers[0].Namespace, b.Servers[0].Addr)
+	reach(t, b.Clients[0], b.Clients[0].Addresses[IPv4][1], b.Servers[0].Namespace, b.Servers[0].Addr[IPv4])
 }
 
 func TestFailedBuildLeavesNothing(t *testing.T) {
@@ -131,6 +143,9 @@ func TestHosts(t *testing.T) {
 	got := hosts(netip.MustParsePrefix("10.10.16.0/20"), 300)
 	if len(got) != 300 || got[0].String() != "10.10.16.1" || got[253].String() != "10.10.16.254" || got[254].String() != "10.10.17.1" {
 		t.Errorf("%d addresses: %s, ..., %s, %s", len(got), got[0], got[253], got[254])
+	}
+	if six := hosts(plans[IPv6].pool(1), 300); len(six) != 300 || six[0].String() != "fd00:10:0:2::1" || six[299].String() != "fd00:10:0:2::12e" {
+		t.Errorf("%d IPv6 addresses: %s, ..., %s", len(six), six[0], six[len(six)-1])
 	}
 	if n := len(hosts(netip.MustParsePrefix("10.10.16.0/28"), 100)); n != 15 {
 		t.Errorf("%d addresses in a /28, want 15", n)
