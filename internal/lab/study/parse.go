@@ -18,55 +18,21 @@ import (
 
 // document is the file as it stands, before units and sense are checked.
 type document struct {
-	Name   string `yaml:"name"`
-	Title  string `yaml:"title"`
-	Source string `yaml:"source"`
-
-	Cluster struct {
-		ClientNamespaces int    `yaml:"client_namespaces"`
-		ClientAddresses  int    `yaml:"client_addresses"`
-		Weights          []int  `yaml:"weights"`
-		Page             string `yaml:"page"`
-	} `yaml:"cluster"`
-
-	Load struct {
-		Rates       []float64 `yaml:"rates"`
-		Connections int       `yaml:"connections"`
-		Duration    string    `yaml:"duration"`
-		Timeout     string    `yaml:"timeout"`
-		Arrivals    []string  `yaml:"arrivals"`
-	} `yaml:"load"`
-
-	Engines    []string `yaml:"engines"`
-	Schedulers []string `yaml:"schedulers"`
-	Repeats    int      `yaml:"repeats"`
-
-	Quick struct {
-		Duration string `yaml:"duration"`
-		Repeats  int    `yaml:"repeats"`
-	} `yaml:"quick"`
-
-	Published *publishedDoc `yaml:"published"`
+	Name        string          `yaml:"name"`
+	Title       string          `yaml:"title"`
+	Source      string          `yaml:"source"`
+	Hypothesis  string          `yaml:"hypothesis"`
+	Cluster     clusterDoc      `yaml:"cluster"`
+	Load        loadDoc         `yaml:"load"`
+	Competitors []competitorDoc `yaml:"competitors"`
+	Repeats     repeatsDoc      `yaml:"repeats"`
+	Quick       quickDoc        `yaml:"quick"`
+	Published   *publishedDoc   `yaml:"published"`
 }
 
-type publishedDoc struct {
-	VirtualAddress string    `yaml:"virtual_address"`
-	Conclusion     string    `yaml:"conclusion"`
-	Notes          []string  `yaml:"notes"`
-	Schedulers     []string  `yaml:"schedulers"`
-	Throughput     *tableDoc `yaml:"throughput"`
-	ResponseTime   *tableDoc `yaml:"response_time"`
-}
-
-type tableDoc struct {
-	Label string               `yaml:"label"`
-	Unit  string               `yaml:"unit"`
-	Rows  map[string][]float64 `yaml:"rows"`
-}
-
-// Parse reads a study. file is the name that errors carry; engines are the
-// names that `engines:` may hold.
-func Parse(file string, text []byte, engines []string) (*Study, error) {
+// Parse reads a study. file is the name that errors carry; engines are those
+// that competitors may have, nil for any.
+func Parse(file string, text []byte, engines []Engine) (*Study, error) {
 	tree, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return nil, located(file, nil, err)

@@ -22,30 +22,33 @@ import (
 
 // Study is an experiment, valid as Parse returns it.
 type Study struct {
-	Name   string
-	Title  string
-	Source string
+	Name       string
+	Title      string
+	Source     string
+	Hypothesis string // what the study is to show or refute, in a sentence
 
+	Families         []string // ipv4, ipv6
 	ClientNamespaces int
-	ClientAddresses  int   // over all client namespaces
-	Weights          []int // one for each real server
-	PageBytes        int
+	ClientAddresses  int // over all client namespaces, of each family
+	Servers          []Server
+	Weights          []WeightSet // the first is the one where none is named
 
-	Rates       []float64     // connections per second
-	Connections int           // per cell; 0 when Duration is given
-	Duration    time.Duration // per cell; 0 when Connections is given
-	Timeout     time.Duration
-	Arrivals    []string // constant, poisson
-
-	Engines    []string
-	Schedulers []string
-	Repeats    int
-
-	Quick     Quick
-	Published *Published
+	Load        Load
+	Competitors []Competitor
+	Repeats     Repeats
+	Quick       Quick
+	Published   *Published
 
 	// Text is the file as read, to be kept beside the results.
 	Text string
+}
+
+// Repeats says how often each cell is measured. With Until, blocks are added
+// after Least until every interval is that narrow, or Most or Budget is spent.
+type Repeats struct {
+	Least, Most int
+	Until       float64       // half width of an interval relative to its median; 0: Least is all
+	Budget      time.Duration // of the whole run; 0: none
 }
 
 // Quick is what --quick changes.
@@ -54,54 +57,9 @@ type Quick struct {
 	Repeats  int
 }
 
-// Published are the figures of somebody else's run of the experiment.
-type Published struct {
-	VirtualAddress string // a label; the lab uses private addresses
-	Conclusion     string
-	Notes          []string
-	Tables         map[Metric]Table
-}
-
-// Metric names a quantity that a study can publish.
-type Metric string
-
-// The metrics that published tables can hold.
-const (
-	Throughput   Metric = "throughput"    // KB/s
-	ResponseTime Metric = "response_time" // ms
-)
-
-// Table is one published table.
-type Table struct {
-	Label string // such as Table 4.1
-	Unit  string
-	// Values by rate and scheduler.
-	Values map[float64]map[string]float64
-}
-
-// EqualWeights reports whether all real servers have the same weight; then wrr
-// is rr and wlc is lc by definition.
-func (s *Study) EqualWeights() bool {
-	for _, w := range s.Weights {
-		if w != s.Weights[0] {
-			return false
-		}
-	}
-	return true
-}
-
-// Figure is the published value for one cell, if there is one.
-func (p *Published) Figure(m Metric, rate float64, scheduler string) (float64, bool) {
-	if p == nil {
-		return 0, false
-	}
-	v, ok := p.Tables[m].Values[rate][scheduler]
-	return v, ok
-}
-
-// Load reads a study by the name of a built-in one or by the path of a file.
+// Find reads a study by the name of a built-in one or by the path of a file.
 // A word with a slash or a YAML suffix is a path.
-func Load(nameOrPath string, engines []string) (*Study, error) {
+func Find(nameOrPath string, engines []Engine) (*Study, error) {
 	if strings.ContainsRune(nameOrPath, filepath.Separator) || isYAML(nameOrPath) {
 		text, err := os.ReadFile(nameOrPath)
 		if err != nil {

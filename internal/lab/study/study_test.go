@@ -14,24 +14,42 @@ import (
 	"imbang/studies"
 )
 
-var engines = []string{"imbang", "direct"}
+var engines = []Engine{
+	{Name: "imbang", Balances: true},
+	{Name: "nginx-http", Balances: true, Schedulers: []string{"rr", "least_conn", "ip_hash"}},
+	{Name: "haproxy-http", Balances: true, Schedulers: []string{"roundrobin", "leastconn"}},
+	{Name: "direct"},
+}
 
 // whole is a valid study that every bad one differs from in one place.
 const whole = `name: small
 title: A small study
+hypothesis: none
 cluster:
+  families: [ipv4, ipv6]
   client_namespaces: 2
   client_addresses: 40
-  weights: [1, 2]
-  page: 2 KB
+  servers:
+    - {kind: nginx, page: 2 KB}
+    - {kind: model, page: 1 KB, law: pareto, service: 2 ms, concurrency: 8, speed: 0.5}
+  weights:
+    even: [1, 1]
+    odd: [1, 2]
 load:
   rates: [1000, 2500.5]
   connections: 500
   timeout: 5 s
   arrivals: [constant, poisson]
-engines: [imbang, direct]
-schedulers: [rr, lc]
-repeats: 3
+  calls:
+    - {name: front, path: /}
+    - {name: send, method: POST, path: /in, body: "{n}"}
+  faults:
+    - {at: 1 s, server: s2, do: slow, factor: 10}
+competitors:
+  - {engine: imbang, schedulers: [rr, lc]}
+  - {engine: imbang, schedulers: [wrr], weights: odd, servers: [1, 2]}
+  - {name: one, engine: direct}
+repeats: {least: 3, most: 9, until_percent: 5, budget: 10 m}
 quick:
   duration: 250 ms
   repeats: 2
@@ -39,12 +57,15 @@ published:
   virtual_address: 192.0.2.1
   conclusion: rr is best.
   notes: [one run each]
-  schedulers: [rr, lc]
-  throughput:
-    label: Table 1
-    unit: KB/s
-    rows:
-      1000: [203.2, 217]
+  tables:
+    - metric: throughput
+      label: Table 1
+      unit: KB/s
+      family: ipv4
+      call: front
+      columns: [rr, wrr odd x1]
+      rows:
+        1000: [203.2, 217]
 `
 
 func TestParse(t *testing.T) {
@@ -53,16 +74,31 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Study{
-		Name: "small", Title: "A small study",
-		ClientNamespaces: 2, ClientAddresses: 40, Weights: []int{1, 2}, PageBytes: 2048,
-		Rates: []float64{1000, 2500.5}, Connections: 500, Timeout: 5 * time.Second, Arrivals: []string{"constant", "poisson"},
-		Engines: []string{"imbang", "direct"}, Schedulers: []string{"rr", "lc"}, Repeats: 3,
-		Quick: Quick{Duration: 250 * time.Millisecond, Repeats: 2},
+		Name: "small", Title: "A small study", Hypothesis: "none",
+		Families: []string{"ipv4", "ipv6"}, ClientNamespaces: 2, ClientAddresses: 40,
+		Servers: []Server{
+			{Kind: Nginx, Page: 2048},
+			{Kind: Model, Page: 1024, Law: "pareto", Service: 2 * time.Millisecond, Concurrency: 8, Speed: 0.5},
+		},
+		Weights: []WeightSet{{"even", []int{1, 1}}, {"odd", []int{1, 2}}},
+		Load: Load{
+			Rates: []float64{1000, 2500.5}, Connections: 500, Timeout: 5 * time.Second, Arrivals: []string{"constant", "poisson"},
+			PerConnection: 1, Tools: []string{BuiltIn},
+			Calls:  []Call{{Name: "front", Method: "GET", Path: "/"}, {Name: "send", Method: "POST", Path: "/in", Body: "{n}"}},
+			Faults: []Fault{{At: time.Second, Server: 1, Do: "slow", Factor: 10}},
+		},
+		Competitors: []Competitor{
+			{"rr", "imbang", "rr", "even", 2}, {"lc", "imbang", "lc", "even", 2},
+			{"wrr odd x1", "imbang", "wrr", "odd", 1}, {"wrr odd", "imbang", "wrr", "odd", 2},
+			{"one", "direct", "", "even", 1},
+		},
+		Repeats: Repeats{Least: 3, Most: 9, Until: 0.05, Budget: 10 * time.Minute},
+		Quick:   Quick{Duration: 250 * time.Millisecond, Repeats: 2},
 		Published: &Published{
 			VirtualAddress: "192.0.2.1", Conclusion: "rr is best.", Notes: []string{"one run each"},
-			Tables: map[Metric]Table{Throughput: {
-				Label: "Table 1", Unit: "KB/s",
-				Values: map[float64]map[string]float64{1000: {"rr": 203.2, "lc": 217}},
+			Tables: []Table{{
+				Metric: Throughput, Label: "Table 1", Unit: "KB/s", Family: "ipv4", Call: "front",
+				Values: map[float64]map[string]float64{1000: {"rr": 203.2, "wrr odd x1": 217}},
 			}},
 		},
 		Text: whole,
@@ -70,60 +106,14 @@ func TestParse(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got.EqualWeights() {
-		t.Error("weights 1 and 2 count as equal")
+	if !got.Weights[0].Equal() || got.WeightsOf("odd").Equal() {
+		t.Error("even weights are not equal, or odd ones are")
 	}
 }
 
 // Every mistake is one line with file, line, column and what to do.
 func TestParseRefuses(t *testing.T) {
-	for _, c := range []struct{ old, bad, want string }{
-		{"repeats: 3\n", "repeatz: 3\n", `s.yaml:15:1: unknown key "repeatz": known here are name, title, source, cluster, load, engines, schedulers, repeats, quick, published`},
-		{"  page: 2 KB", "  pages: 2 KB", `s.yaml:7:3: unknown key "pages": known here are client_namespaces, client_addresses, weights, page`},
-		{"name: small", "name: small\nname: again", `s.yaml:2:1: mapping key "name" already defined at [1:1]: correct the YAML here`},
-		{"name: small", "name: [a", `s.yaml:2:1: ',' or ']' must be specified: correct the YAML here`},
-		{"name: small", "name: A Study", `s.yaml:1:7: name: "A Study": want a short name of lower-case letters, digits, - and _`},
-		{"name: small", "title: small", `s.yaml:2:1: mapping key "title" already defined at [1:1]: correct the YAML here`},
-
-		{"page: 2 KB", "page: 375", `s.yaml:7:9: cluster.page: 375 has no unit: write 375 B`},
-		{"page: 2 KB", "page: 2 miles", `s.yaml:7:9: cluster.page: "2 miles" is not a size: write a whole number with B or KB, such as 375 B`},
-		{"page: 2 KB", "page: 2000 KB", `s.yaml:7:9: cluster.page: "2000 KB" is out of range: want 1 B to 1024 KB`},
-		{"page: 2 KB", "page: [1]", `s.yaml:7:9: cluster.page: "[" is of the wrong kind: want a text`},
-		{"weights: [1, 2]", "weights: [1, -1]", `s.yaml:6:16: cluster.weights[1]: -1 is out of range: want 0 to 65535`},
-		{"weights: [1, 2]", "weights: [1, 1.5]", `s.yaml:6:16: cluster.weights[1]: 1.5 is not a whole number: want 0 to 65535`},
-		{"weights: [1, 2]", "weights: [0, 0]", `s.yaml:6:12: cluster.weights: all are 0, so no server takes connections: give one a weight of 1 or more`},
-		{"weights: [1, 2]", "weights: []", `s.yaml:6:12: cluster.weights: 0 real servers: want 1 to 16 weights, one for each`},
-		{"client_namespaces: 2", "client_namespaces: 9", `s.yaml:4:22: cluster.client_namespaces: 9 is out of range: want 1 to 8`},
-		{"client_addresses: 40", "client_addresses: 1", `s.yaml:5:21: cluster.client_addresses: 1 is fewer than the 2 client namespaces: give each one at least`},
-
-		{"rates: [1000,", "rates: [fast,", `s.yaml:9:11: load.rates[0]: "fast" is of the wrong kind: want a number`},
-		{"rates: [1000,", "rates: [0,", `s.yaml:9:11: load.rates[0]: 0 is out of range: want connections per second, above 0 and at most 1e+06`},
-		{"rates: [1000,", "rates: [2500.5,", `s.yaml:9:19: load.rates[1]: 2500.5 is given twice: remove one`},
-		{"rates: [1000, 2500.5]", "rates: 1000", `s.yaml:9:10: load.rates: "1000" is of the wrong kind: want a list such as [a, b]`},
-		{"connections: 500", "connections: many", `s.yaml:10:16: load.connections: "many" is of the wrong kind: want a whole number`},
-		{"connections: 500", "connections: 2.5", `s.yaml:10:16: load.connections: 2.5 is not a whole number: want 1 to 100000000`},
-		{"connections: 500", "connections: 500\n  duration: 1 s", `s.yaml:9:8: load: give either connections or duration for a cell's length`},
-		{"  connections: 500\n", "", `s.yaml:9:8: load: give either connections or duration for a cell's length`},
-		{"timeout: 5 s", "timeout: 5", `s.yaml:11:12: load.timeout: 5 has no unit: write 5 s or 5 ms`},
-		{"timeout: 5 s", "timeout: 5 parsecs", `s.yaml:11:12: load.timeout: "5 parsecs" is not a time: write a number with ms, s or m, such as 5 s`},
-		{"timeout: 5 s", "timeout: -5 s", `s.yaml:11:12: load.timeout: -5 s: want a time above 0`},
-		{"  timeout: 5 s\n", "", `s.yaml:9:8: load.timeout: missing: want a time such as 5 s`},
-		{"arrivals: [constant,", "arrivals: [fixed,", `s.yaml:12:14: load.arrivals[0]: "fixed" is unknown: want one of constant, poisson`},
-
-		{"engines: [imbang, direct]", "engines: [haproxy]", `s.yaml:13:11: engines[0]: "haproxy" is unknown: want one of imbang, direct`},
-		{"schedulers: [rr, lc]\nrep", "schedulers: [rr, rr]\nrep", `s.yaml:14:18: schedulers[1]: "rr" is given twice: remove one`},
-		{"repeats: 3", "repeats: 0", `s.yaml:15:10: repeats: 0 is out of range: want 1 to 1000`},
-		{"duration: 250 ms", "duration: 250", `s.yaml:17:13: quick.duration: 250 has no unit: write 250 s or 250 ms`},
-
-		{"unit: KB/s", "unit: MB/s", `s.yaml:26:11: published.throughput.unit: "MB/s": want KB/s, and figures converted to it`},
-		{"1000: [203.2, 217]", "1000: [203.2]", `s.yaml:28:13: published.throughput.rows.1000: 1 figures for 2 schedulers: give one for each of published.schedulers`},
-		{"1000: [203.2, 217]", "fast: [203.2, 217]", `s.yaml:28:13: published.throughput.rows.fast: "fast" is not a rate: want connections per second`},
-		{"conclusion: rr is best.", "conclusion: {a: b}", `s.yaml:21:15: published.conclusion: "{" is of the wrong kind: want a text`},
-		{"repeats: 3", "repeats: !!int 3", `s.yaml:15:10: "!!int": write the value itself: tags, anchors and aliases are not read in a study`},
-		{whole, "", `s.yaml:1:1: the file is empty: write a study that begins with "name: NAME"`},
-		{whole, "just words", `s.yaml:1:1: the study: "just words" is of the wrong kind: want a mapping: keys with values, indented`},
-		{whole, "name: a\n---\nname: b\n", `s.yaml:3:1: a second document: keep one study a file`},
-	} {
+	for _, c := range refusals {
 		t.Run(c.bad, func(t *testing.T) {
 			text := strings.Replace(whole, c.old, c.bad, 1)
 			if text == whole {
@@ -152,7 +142,7 @@ func FuzzParse(f *testing.F) {
 
 func TestBuiltInStudies(t *testing.T) {
 	for _, name := range studies.Names() {
-		s, err := Load(name, engines)
+		s, err := Find(name, engines)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -164,7 +154,7 @@ func TestBuiltInStudies(t *testing.T) {
 }
 
 func TestThesisHoldsThePublishedFigures(t *testing.T) {
-	s, err := Load("thesis", engines)
+	s, err := Find("thesis", engines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,31 +167,31 @@ func TestThesisHoldsThePublishedFigures(t *testing.T) {
 		{Throughput, 2000, "rr", 203.2}, {Throughput, 8000, "lblc", 102.9}, {Throughput, 14000, "dh", 220.7},
 		{ResponseTime, 2000, "lblcr", 1525.7}, {ResponseTime, 8000, "sh", 225.8}, {ResponseTime, 14000, "nq", 689.2},
 	} {
-		if got, ok := s.Published.Figure(c.metric, c.rate, c.scheduler); !ok || got != c.want {
+		if got, ok := s.Published.Figure(c.metric, "ipv4", "page", c.rate, c.scheduler); !ok || got != c.want {
 			t.Errorf("%s of %s at %g/s: %v, %v; want %v", c.metric, c.scheduler, c.rate, got, ok, c.want)
 		}
 	}
-	if _, ok := s.Published.Figure(Throughput, 3000, "rr"); ok {
+	if _, ok := s.Published.Figure(Throughput, "ipv4", "page", 3000, "rr"); ok {
 		t.Error("a figure for a rate that was not published")
 	}
-	if !s.EqualWeights() || len(s.Schedulers) != 10 {
-		t.Errorf("weights %v, %d schedulers; want equal ones, 10", s.Weights, len(s.Schedulers))
+	if !s.Weights[0].Equal() || len(s.Competitors) != 11 {
+		t.Errorf("weights %v, %d competitors; want equal ones, 11", s.Weights, len(s.Competitors))
 	}
 }
 
-func TestLoadByPath(t *testing.T) {
+func TestFindByPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mine.yaml")
 	if err := os.WriteFile(path, []byte(whole), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Load(path, engines); err != nil || s.Name != "small" {
+	if s, err := Find(path, engines); err != nil || s.Name != "small" {
 		t.Errorf("%v, %v", s, err)
 	}
-	_, err := Load("thesiz", engines)
+	_, err := Find("thesiz", engines)
 	if want := `study "thesiz": there is none of that name; built in are: ` + strings.Join(studies.Names(), ", ") + `; or give the path of a YAML file`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, err := Load("./none.yaml", engines); err == nil || err.Error() != "study: open ./none.yaml: no such file or directory" {
+	if _, err := Find("./none.yaml", engines); err == nil || err.Error() != "study: open ./none.yaml: no such file or directory" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package study
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Load is what the clients do. It is an open loop with Rates, in which
+// connections start when they are due, or a closed one with Users, each of
+// whom waits for a reply before the next request.
+type Load struct {
+	Rates       []float64 // connections per second
+	Arrivals    []string  // of an open loop: constant, poisson, bursts
+	Connections int       // of an open loop, a cell; 0 when Duration is given
+
+	Users    []int // of a closed loop, at the same time
+	Requests []int // of a closed loop, a cell; empty when Duration is given
+
+	Duration time.Duration // of a cell; 0 when a number is given
+	Timeout  time.Duration
+
+	PerConnection int // requests on one connection, 1 without keep-alive
+	Calls         []Call
+	Tools         []string // what sends it: built-in, httperf, ab, siege, wrk
+	Faults        []Fault
+}
+
+// Closed reports whether users wait for replies.
+func (l Load) Closed() bool { return len(l.Users) > 0 }
+
+// Call is one kind of request.
+type Call struct {
+	Name   string
+	Method string
+	Path   string
+	Body   string
+	Type   string // Content-Type of Body
+}
+
+// Fault is something that happens to a real server during every cell.
+type Fault struct {
+	At     time.Duration // from the end of the warm-up
+	Server int           // its index
+	Do     string        // kill, pause, resume, slow, start
+	Factor float64       // of slow: this many times as slow
+}
+
+// BuiltIn is the name of the lab's own load generator.
+const BuiltIn = "built-in"
+
+var (
+	tools    = []string{BuiltIn, "httperf", "ab", "siege", "wrk"}
+	methods  = []string{"GET", "POST"}
+	arrivals = []string{"constant", "poisson", "bursts"}
+	faults   = []string{"kill", "start", "pause", "resume", "slow"}
+)
+
+type loadDoc struct {
+	Rates         []float64  `yaml:"rates"`
+	Arrivals      []string   `yaml:"arrivals"`
+	Connections   int        `yaml:"connections"`
+	Users         []int      `yaml:"users"`
+	Requests      []int      `yaml:"requests"`
+	Duration      string     `yaml:"duration"`
+	Timeout       string     `yaml:"timeout"`
+	PerConnection int        `yaml:"requests_per_connection"`
+	Calls         []callDoc  `yaml:"calls"`
+	Tools         []string   `yaml:"tools"`
+	Faults        []faultDoc `yaml:"faults"`
+}
+
+type callDoc struct {
+	Name   string `yaml:"name"`
+	Method string `yaml:"method"`
+	Path   string `yaml:"path"`
+	Body   string `yaml:"body"`
+	Type   string `yaml:"content_type"`
+}
+
+type faultDoc struct {
+	At     string  `yaml:"at"`
+	Server string  `yaml:"server"`
+	Do     string  `yaml:"do"`
+	Factor float64 `yaml:"factor"`
+}
+
+func (c *checker) load(d *loadDoc, s *Study) {
+	l := &s.Load
+	*l = Load{Rates: d.Rates, Arrivals: d.Arrivals, Users: d.Users, PerConnection: 1}
+	if c.has("load.rates") == c.has("load.users") {
+		c.refuse("load", "give either rates (an open loop, in connections per second) or users (a closed one)")
+	}
+	if c.has("load.rates") {
+		c.openLoop(d, l)
+	} else {
+		c.closedLoop(d, l)
+	}
+	l.Timeout = c.duration("load.timeout", d.Timeout)
+	if c.has("load.requests_per_connection") {
+		l.PerConnection = d.PerConnection
+		c.between("load.requests_per_connection", d.PerConnection, 1, 1_000_000)
+	}
+	l.Tools = []string{BuiltIn}
+	if c.has("load.tools") {
+		l.Tools = d.Tools
+		c.list("load.tools", d.Tools, tools)
+	}
+	c.calls(d.Calls, l)
+	c.faults(d.Faults, s)
+}
+
+func (c *checker) openLoop(d *loadDoc, l *Load) {
+	if len(l.Rates) == 0 {
+		c.refuse("load.rates", "missing: want a list of connections per second such as [2000, 8000]")
+	}
+	for i, r := range l.Rates {
+		path := fmt.Sprintf("load.rates[%d]", i)
+		if !(r > 0 && r <= maxRate) {
+			c.refuse(path, "%g is out of range: want connections per second, above 0 and at most %g", r, maxRate)
+		}
+		if slices.Index(l.Rates, r) != i {
+			c.refuse(path, "%g is given twice: remove one", r)
+		}
+	}
+	c.absent("load", "requests", "it belongs to users; an open loop has connections")
+	switch {
+	case c.has("load.connections") == c.has("load.duration"):
+		c.refuse("load", "give either connections or duration for a cell's length")
+	case c.has("load.connections"):
+		l.Connections = d.Connections
+		c.between("load.connections", l.Connections, 1, 100_000_000)
+	default:
+		l.Duration = c.duration("load.duration", d.Duration)
+	}
+	if !c.has("load.arrivals") {
+		l.Arrivals = []string{"constant"}
+		return
+	}
+	c.list("load.arrivals", l.Arrivals, arrivals)
+}
+
+func (c *checker) closedLoop(d *loadDoc, l *Load) {
+	c.numbers("load.users", l.Users, 100_000)
+	c.absent("load", "connections", "it belongs to rates; a closed loop has requests")
+	c.absent("load", "arrivals", "it belongs to rates; users come when they are answered")
+	switch {
+	case c.has("load.requests") == c.has("load.duration"):
+		c.refuse("load", "give either requests or duration for a cell's length")
+	case c.has("load.requests"):
+		l.Requests = d.Requests
+		c.numbers("load.requests", l.Requests, 100_000_000)
+	default:
+		l.Duration = c.duration("load.duration", d.Duration)
+	}
+}
+
+// numbers refuses an empty list, one out of range and one given twice.
+func (c *checker) numbers(path string, list []int, most int) {
+	if len(list) == 0 {
+		c.refuse(path, "missing: want a list of whole numbers such as [10, 100]")
+	}
+	for i, n := range list {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		c.between(at, n, 1, most)
+		if slices.Index(list, n) != i {
+			c.refuse(at, "%d is given twice: remove one", n)
+		}
+	}
+}
+
+// calls checks the requests; without any there is one, of the page.
+func (c *checker) calls(d []callDoc, l *Load) {
+	if !c.has("load.calls") {
+		l.Calls = []Call{{Name: "page", Method: "GET", Path: "/"}}
+		return
+	}
+	var names []string
+	for i, d := range d {
+		at := fmt.Sprintf("load.calls[%d]", i)
+		call := Call{Name: d.Name, Method: "GET", Path: d.Path, Body: d.Body, Type: d.Type}
+		if d.Method != "" {
+			call.Method = d.Method
+		}
+		switch {
+		case !nameForm.MatchString(d.Name):
+			c.refuse(at+".name", "%q: want a short name of lower-case letters and digits", d.Name)
+		case slices.Contains(names, d.Name):
+			c.refuse(at+".name", "%q is given twice: remove one", d.Name)
+		case !slices.Contains(methods, call.Method):
+			c.refuse(at+".method", "%q is unknown: want one of %s", d.Method, join(methods))
+		case !strings.HasPrefix(d.Path, "/") || strings.ContainsAny(d.Path, " \t\r\n"):
+			c.refuse(at+".path", "%q: want a path that begins with / and has no spaces", d.Path)
+		case call.Method == "GET" && d.Body != "":
+			c.refuse(at+".body", "a GET has none: write method: POST, or remove it")
+		}
+		names = append(names, d.Name)
+		l.Calls = append(l.Calls, call)
+	}
+	if len(l.Calls) == 0 {
+		c.refuse("load.calls", "missing: want a list such as - {name: page, path: /}")
+	}
+}
+
+func (c *checker) faults(d []faultDoc, s *Study) {
+	for i, d := range d {
+		at := fmt.Sprintf("load.faults[%d]", i)
+		f := Fault{At: c.duration(at+".at", d.At), Do: d.Do, Factor: d.Factor, Server: -1}
+		for n := range s.Servers {
+			if d.Server == fmt.Sprintf("s%d", n+1) {
+				f.Server = n
+			}
+		}
+		switch {
+		case f.Server < 0:
+			c.refuse(at+".server", "%q is unknown: want one of s1 to s%d", d.Server, len(s.Servers))
+		case !slices.Contains(faults, d.Do):
+			c.refuse(at+".do", "%q is unknown: want one of %s", d.Do, join(faults))
+		case d.Do == "slow" && s.Servers[f.Server].Kind != Model:
+			c.refuse(at+".do", "only a server of kind: model can be slowed down; %s is %s", d.Server, s.Servers[f.Server].Kind)
+		case d.Do == "slow" && !(d.Factor > 0 && d.Factor <= 1e6):
+			c.refuse(at+".factor", "%g is out of range: want above 0, such as 10 for ten times as slow", d.Factor)
+		case d.Do != "slow":
+			c.absent(at, "factor", "it belongs to slow")
+		}
+		if end := s.Load.Duration; end > 0 && f.At > end {
+			c.refuse(at+".at", "%s is after the end of a cell (%v)", d.At, end)
+		}
+		s.Load.Faults = append(s.Load.Faults, f)
+	}
+}
