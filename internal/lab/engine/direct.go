@@ -5,8 +5,6 @@ package engine
 import (
 	"context"
 	"net/netip"
-
-	"imbang/internal/lab/server"
 )
 
 // direct is no balancer at all: clients reach the first real server through
@@ -14,11 +12,13 @@ import (
 // network and one server can do.
 type direct struct{}
 
-func (direct) Name() string   { return "direct" }
-func (direct) Balances() bool { return false }
+func (direct) Name() string                            { return "direct" }
+func (direct) Balances() bool                          { return false }
+func (direct) Schedulers() []string                    { return nil }
+func (direct) Version(context.Context) (string, error) { return "", nil }
 
 func (direct) Start(_ context.Context, s Setup) (Instance, error) {
-	return directInstance{netip.AddrPortFrom(s.Cluster.Servers[0].Addr, server.Port)}, nil
+	return directInstance{s.backends()[0]}, nil
 }
 
 type directInstance struct{ target netip.AddrPort }

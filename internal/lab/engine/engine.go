@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
 	"imbang/internal/lab/topology"
 )
 
@@ -24,8 +26,14 @@ type Engine interface {
 	// Name is what studies and tables call it.
 	Name() string
 	// Balances reports whether schedulers mean anything to it; if not, it
-	// is measured once for each rate, with an empty scheduler.
+	// has one cell in each condition, with an empty scheduler.
 	Balances() bool
+	// Schedulers are those it has, by its own names; nil when only Start
+	// can tell.
+	Schedulers() []string
+	// Version is the version of its program, empty for this one; an error
+	// says what is missing and how to get it.
+	Version(ctx context.Context) (string, error)
 	// Start sets up a fresh director. On an error nothing is left.
 	Start(ctx context.Context, setup Setup) (Instance, error)
 }
@@ -33,8 +41,24 @@ type Engine interface {
 // Setup is what an engine balances.
 type Setup struct {
 	Cluster   *topology.Cluster
-	Scheduler string // by Linux's name; empty for one that does not balance
-	Weights   []int  // of the cluster's servers, in order
+	Family    topology.Family
+	Servers   []topology.Server // those of the cluster that take part
+	Weights   []int             // of Servers, in order
+	Scheduler string            // by the engine's own name; empty for one that does not balance
+	Dir       string            // for the engine's files; it is removed with the run
+}
+
+// target is the virtual service.
+func (s Setup) target() netip.AddrPort {
+	return netip.AddrPortFrom(s.Cluster.Virtual(s.Family), server.Port)
+}
+
+// backends are the addresses of the real servers that take part.
+func (s Setup) backends() (list []netip.AddrPort) {
+	for _, srv := range s.Servers {
+		list = append(list, netip.AddrPortFrom(srv.Addr[s.Family], server.Port))
+	}
+	return list
 }
 
 // Instance is a running director.
@@ -72,6 +96,15 @@ var order = []string{"imbang", "direct"}
 
 // Names lists the engines.
 func Names() []string { return slices.Clone(order) }
+
+// Described lists the engines as studies know them.
+func Described() (list []study.Engine) {
+	for _, name := range order {
+		e := factories[name]("")
+		list = append(list, study.Engine{Name: name, Balances: e.Balances(), Schedulers: e.Schedulers()})
+	}
+	return list
+}
 
 // New makes the engine of a name that Names holds; executable is this program.
 func New(name, executable string) (Engine, bool) {

@@ -55,7 +55,7 @@ func setup(t *testing.T, fail string) (Setup, string, func() []string) {
 		b, _ := os.ReadFile(filepath.Join(dir, "calls"))
 		return strings.Split(strings.TrimSpace(string(b)), "\n")
 	}
-	return Setup{Cluster: c, Scheduler: "wrr", Weights: []int{3, 1}}, program, calls
+	return Setup{Cluster: c, Family: topology.IPv4, Servers: c.Servers, Scheduler: "wrr", Weights: []int{3, 1}}, program, calls
 }
 
 func TestImbangIsDrivenByItsCommands(t *testing.T) {

@@ -15,20 +15,21 @@ import (
 	"time"
 
 	"imbang/internal/host"
-	"imbang/internal/lab/server"
 	"imbang/internal/lab/topology"
 )
 
 // imbang is this program, driven by the same commands that its users type.
 type imbang struct{ executable string }
 
-func (*imbang) Name() string   { return "imbang" }
-func (*imbang) Balances() bool { return true }
+func (*imbang) Name() string                            { return "imbang" }
+func (*imbang) Balances() bool                          { return true }
+func (*imbang) Schedulers() []string                    { return nil }
+func (*imbang) Version(context.Context) (string, error) { return "", nil }
 
 // Start attaches the data plane and loads the table of an LVS-NAT cluster. A
 // new data plane has no connection of an earlier cell.
 func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
-	i := &imbangInstance{engine: e, ns: s.Cluster.Director, target: netip.AddrPortFrom(s.Cluster.Virtual(), server.Port)}
+	i := &imbangInstance{engine: e, ns: s.Cluster.Director, target: s.target()}
 	_, err := i.command(ctx, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
 	if err == nil {
 		_, err = i.command(ctx, table(i.target, s), "ipvsadm", "-R")
@@ -47,8 +48,8 @@ func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
 func table(vip netip.AddrPort, s Setup) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "-A -t %s -s %s\n", vip, s.Scheduler)
-	for i, srv := range s.Cluster.Servers {
-		fmt.Fprintf(&b, "-a -t %s -r %s -m -w %d\n", vip, netip.AddrPortFrom(srv.Addr, server.Port), s.Weights[i])
+	for i, backend := range s.backends() {
+		fmt.Fprintf(&b, "-a -t %s -r %s -m -w %d\n", vip, backend, s.Weights[i])
 	}
 	return b.String()
 }

@@ -8,7 +8,7 @@
 package record
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,23 +26,6 @@ const (
 	SamplesFile     = "samples.jsonl"
 	EnvironmentFile = "environment.json"
 )
-
-// Cell is one combination that is measured; repeats share it.
-type Cell struct {
-	Engine    string  `json:"engine"`
-	Scheduler string  `json:"scheduler,omitempty"` // empty for an engine that does not balance
-	Rate      float64 `json:"rate"`                // asked, connections per second
-	Arrivals  string  `json:"arrivals"`
-}
-
-// String names the cell in messages.
-func (c Cell) String() string {
-	name := c.Engine
-	if c.Scheduler != "" {
-		name += " " + c.Scheduler
-	}
-	return fmt.Sprintf("%s at %g/s (%s)", name, c.Rate, c.Arrivals)
-}
 
 // Sample is one measurement of one cell.
 type Sample struct {
@@ -76,9 +59,10 @@ type Environment struct {
 	Started     time.Time `json:"started"`
 	CommandLine []string  `json:"command_line"`
 
-	Imbang   string            `json:"imbang"`
-	Go       string            `json:"go"`
-	Nginx    string            `json:"nginx"`
+	Imbang string `json:"imbang"`
+	Go     string `json:"go"`
+	// Programs are the versions of others' programs that took part.
+	Programs map[string]string `json:"programs,omitempty"`
 	Kernel   string            `json:"kernel"`
 	Machine  string            `json:"machine"`
 	CPU      string            `json:"cpu"`
@@ -86,28 +70,6 @@ type Environment struct {
 	MemoryKB int64             `json:"memory_kb"`
 	Limits   map[string]string `json:"limits"`
 	BPFStats string            `json:"bpf_stats"` // "on", or why not
-}
-
-// Plan is the study after the command line has had its say.
-type Plan struct {
-	Engines     []string      `json:"engines"`
-	Schedulers  []string      `json:"schedulers"`
-	Rates       []float64     `json:"rates"`
-	Arrivals    []string      `json:"arrivals"`
-	Repeats     int           `json:"repeats"`
-	Connections int           `json:"connections,omitempty"`
-	Duration    time.Duration `json:"duration_ns,omitempty"`
-	Warmup      time.Duration `json:"warmup_ns"`
-	Timeout     time.Duration `json:"timeout_ns"`
-	Seed        uint64        `json:"seed"`
-	Quick       bool          `json:"quick"`
-	Cells       int           `json:"cells"` // of one block
-}
-
-// Run is a stored run.
-type Run struct {
-	Environment Environment
-	Samples     []Sample
 }
 
 // Writer stores a run while it goes on.
@@ -127,6 +89,25 @@ func Create(dir string) (*Writer, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("results directory: %w", err)
+	}
+	return &Writer{dir, f}, nil
+}
+
+// Append goes on with the run stored in a directory. A last sample that was
+// cut off while it was written is dropped.
+func Append(dir string) (*Writer, error) {
+	path := filepath.Join(dir, SamplesFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("results: %w (is %s the directory of a run?)", err, dir)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	if err := f.Truncate(int64(bytes.LastIndexByte(b, '\n') + 1)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("results: %w", err)
 	}
 	return &Writer{dir, f}, nil
 }
@@ -155,30 +136,3 @@ func (w *Writer) Sample(s Sample) error {
 
 // Close ends the run's files.
 func (w *Writer) Close() error { return w.samples.Close() }
-
-// Read reads a stored run.
-func Read(dir string) (*Run, error) {
-	r := &Run{}
-	b, err := os.ReadFile(filepath.Join(dir, EnvironmentFile))
-	if err != nil {
-		return nil, fmt.Errorf("results: %w (is %s the directory of a run?)", err, dir)
-	}
-	if err := json.Unmarshal(b, &r.Environment); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, EnvironmentFile), err)
-	}
-	f, err := os.Open(filepath.Join(dir, SamplesFile))
-	if err != nil {
-		return nil, fmt.Errorf("results: %w", err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 16<<20) // a sample carries whole histograms
-	for n := 1; lines.Scan(); n++ {
-		var s Sample
-		if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", filepath.Join(dir, SamplesFile), n, err)
-		}
-		r.Samples = append(r.Samples, s)
-	}
-	return r, lines.Err()
-}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"imbang/internal/lab/engine"
@@ -13,11 +14,13 @@ import (
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
+	"imbang/internal/lab/topology"
 )
 
 // measure carries out one cell on a fresh director.
 func (l *lab) measure(ctx context.Context, s *record.Sample) (err error) {
-	director, err := l.engines[s.Engine].Start(ctx, l.setup(s.Scheduler))
+	director, err := l.engines[s.Engine].Start(ctx, l.setup(s.Competitor, s.Family))
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 	}
 	p := l.config.Plan
 	plan := load.Plan{
-		Target: director.Target(), ServerHeader: server.Header,
+		Target: director.Target(), ServerHeader: server.Header, Path: l.call(s.Call).Path,
 		Rate: s.Rate, Arrivals: arrivals, Warmup: p.Warmup, Timeout: p.Timeout,
 		Connections: p.Connections, Duration: p.Duration,
 		// One seed a block: its cells meet the same arrivals, so that
@@ -72,9 +75,15 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 		Seed: p.Seed + uint64(s.Block),
 	}
 	for _, c := range l.cluster.Clients {
-		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses})
+		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses[topology.Family(s.Family)]})
 	}
 	return plan, nil
+}
+
+// call is the study's request of a name.
+func (l *lab) call(name string) study.Call {
+	calls := l.config.Study.Load.Calls
+	return calls[slices.IndexFunc(calls, func(c study.Call) bool { return c.Name == name })]
 }
 
 // clocks are the CPU clocks of the servers and the machine at one moment.

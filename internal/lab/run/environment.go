@@ -17,13 +17,11 @@ import (
 
 // environment describes where and for what the samples are taken. Nothing in
 // it names the machine or its owner.
-func (l *lab) environment(nginx, bpfStats string) record.Environment {
-	plan := l.config.Plan
-	plan.Cells = len(cells(plan, l.list))
+func (l *lab) environment(programs map[string]string, bpfStats string) record.Environment {
 	e := record.Environment{
-		Study: l.config.Name, StudyText: l.config.Study.Text, Plan: plan,
+		Study: l.config.Name, StudyText: l.config.Study.Text, Plan: l.config.Plan,
 		Started: time.Now(), CommandLine: l.config.CommandLine,
-		Imbang: l.config.Version, Go: runtime.Version(), Nginx: nginx,
+		Imbang: l.config.Version, Go: runtime.Version(), Programs: programs,
 		CPU: field("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(),
 		Limits: limits(), BPFStats: bpfStats,
 	}

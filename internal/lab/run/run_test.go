@@ -26,18 +26,18 @@ import (
 
 const small = `name: small
 cluster:
+  families: [ipv4, ipv6]
   client_namespaces: 2
   client_addresses: 10
-  weights: [1, 1]
-  page: 375 B
+  servers:
+    - {kind: nginx, count: 2, page: 375 B}
 load:
   rates: [200, 500]
   duration: 200 ms
   timeout: 2 s
-  arrivals: [constant, poisson]
-engines: [direct]
-schedulers: [rr]
-repeats: 2
+competitors:
+  - {engine: direct}
+repeats: {least: 2}
 `
 
 // config is a short study with an engine that needs no data plane.
@@ -46,10 +46,10 @@ func config(t *testing.T) Config {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}
-	if _, err := server.Version(context.Background()); err != nil {
+	if _, err := server.NginxVersion(context.Background()); err != nil {
 		t.Skip(err)
 	}
-	s, err := study.Parse("small.yaml", []byte(small), engine.Names())
+	s, err := study.Parse("small.yaml", []byte(small), engine.Described())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestRunMeasuresEveryCell(t *testing.T) {
 		}
 	}
 	env := stored.Environment
-	if env.StudyText != small || env.Plan.Cells != 4 || env.Nginx == "" || env.Kernel == "" || env.CPUs < 1 {
+	if env.StudyText != small || env.Plan.Cells != 4 || env.Programs["nginx"] == "" || env.Kernel == "" || env.CPUs < 1 {
 		t.Errorf("environment %+v", env)
 	}
 }
@@ -177,6 +177,56 @@ func TestRunRefusesAUsedDirectory(t *testing.T) {
 	}
 }
 
+func TestResumeMeasuresTheRest(t *testing.T) {
+	c := config(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w := &watch{began: func(n int) {
+		if n == 4 {
+			cancel()
+		}
+	}}
+	if _, err := Run(ctx, c, w); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want %v", err, context.Canceled)
+	}
+	path := filepath.Join(c.Out, record.SamplesFile)
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString(`{"engine":"dir`) // as a crash in the middle leaves it
+	f.Close()
+	if c.Resume, err = record.Read(c.Out); err != nil || len(c.Resume.Samples) != 3 {
+		t.Fatalf("%d samples, %v; want 3", len(c.Resume.Samples), err)
+	}
+	outcome, err := Run(context.Background(), c, &watch{})
+	if want := (Outcome{Dir: c.Out, Measured: 5, Planned: 5}); err != nil || *outcome != want {
+		t.Errorf("%+v, %v; want %+v", outcome, err, want)
+	}
+	whole, err := record.Read(c.Out)
+	if err != nil || len(whole.Samples) != 8 {
+		t.Fatalf("%v, %v; want 8 samples", whole, err)
+	}
+	seen := map[key]bool{}
+	for _, s := range whole.Samples {
+		seen[key{s.Cell, s.Block}] = true
+	}
+	if len(seen) != 8 {
+		t.Errorf("%d different samples of 8", len(seen))
+	}
+}
+
+func TestBlocksAreAddedUntilEnough(t *testing.T) {
+	c := config(t)
+	c.Plan.Conditions, c.Plan.Cells = c.Plan.Conditions[:1], 1
+	c.Plan.Repeats, c.Plan.Most, c.Plan.Until = 2, 5, 0.05
+	c.Enough = func(s []record.Sample) bool { return len(s) == 4 }
+	outcome, err := Run(context.Background(), c, &watch{})
+	if err != nil || outcome.Measured != 4 || outcome.Planned != 4 {
+		t.Errorf("%+v, %v; want 4 cells", outcome, err)
+	}
+}
+
 // crashing is set in the process that TestCrash kills.
 const crashing = "IMBANG_TEST_CRASH"
 
@@ -215,72 +265,5 @@ func TestCrash(t *testing.T) {
 	}
 	if len(w.notes) != 1 || !strings.HasPrefix(w.notes[0], "removed what an earlier run left behind: ") {
 		t.Errorf("notes %q", w.notes)
-	}
-}
-
-func TestScheduleShufflesWithinBlocks(t *testing.T) {
-	s, err := study.Load("thesis", engine.Names())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var engines []engine.Engine
-	for _, name := range s.Engines {
-		e, _ := engine.New(name, "")
-		engines = append(engines, e)
-	}
-	list := cells(NewPlan(s, false), engines)
-	if len(list) != 33 {
-		t.Fatalf("%d cells, want 33: ten schedulers and the yardstick at three rates", len(list))
-	}
-	a, b, other := schedule(list, 3, 7), schedule(list, 3, 7), schedule(list, 3, 8)
-	if diff := cmp.Diff(a, b); diff != "" {
-		t.Errorf("equal seeds give different orders: %s", diff)
-	}
-	if cmp.Equal(a, other) || cmp.Equal(a[0], a[1]) {
-		t.Error("another seed or block has the same order")
-	}
-	for i, block := range a {
-		seen := map[record.Cell]bool{}
-		for _, c := range block {
-			seen[c] = true
-		}
-		if len(seen) != len(list) {
-			t.Errorf("block %d holds %d different cells, want %d", i, len(seen), len(list))
-		}
-	}
-}
-
-func TestQuickPlan(t *testing.T) {
-	s, err := study.Load("thesis", engine.Names())
-	if err != nil {
-		t.Fatal(err)
-	}
-	full, quick := NewPlan(s, false), NewPlan(s, true)
-	if full.Connections != 20000 || full.Repeats != 3 || full.Timeout != 5*time.Second {
-		t.Errorf("full plan %+v", full)
-	}
-	if quick.Connections != 0 || quick.Duration != s.Quick.Duration || quick.Repeats != s.Quick.Repeats {
-		t.Errorf("quick plan %+v", quick)
-	}
-	cell := record.Cell{Rate: 2000}
-	if got := Expected(full, cell); got != 10*time.Second+full.Warmup {
-		t.Errorf("expected time of a full cell %v", got)
-	}
-}
-
-func TestTooSlowLooksOneBlockAhead(t *testing.T) {
-	for _, c := range []struct {
-		elapsed time.Duration
-		blocks  int
-		want    bool
-	}{
-		{30 * time.Second, 1, false},
-		{35 * time.Second, 1, true},
-		{40 * time.Second, 2, false},
-		{46 * time.Second, 2, true},
-	} {
-		if got := tooSlow(c.elapsed, c.blocks); got != c.want {
-			t.Errorf("tooSlow(%v, %d) = %v, want %v", c.elapsed, c.blocks, got, c.want)
-		}
 	}
 }

@@ -20,19 +20,19 @@ const patience = 5 * time.Second
 // WaitReady waits until the server answers, and then requires what will be
 // measured: status 200, a page of the right size, its own name. An error page
 // is quick to serve and easily mistaken for a page.
-func (n *Nginx) WaitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort, pageBytes int) error {
+func (n *nginx) WaitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		reply, err := fetch(ctx, from, target)
 		if err == nil {
-			return reply.check(n.Name, pageBytes)
+			return reply.check(n.name, n.page)
 		}
 		select {
 		case <-n.ended:
-			return fmt.Errorf("real server %s ended: %s", n.Name, n.complaint())
+			return fmt.Errorf("real server %s ended: %s", n.name, n.complaint())
 		case <-ctx.Done():
-			return fmt.Errorf("real server %s does not answer at %s: %w (its log: %s)", n.Name, target, err, n.complaint())
+			return fmt.Errorf("real server %s does not answer at %s: %w (its log: %s)", n.name, target, err, n.complaint())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server runs the real servers of a cluster: one nginx each, in its
-// namespace, with one page of an exact size.
+// Package server runs the real servers of a cluster, one process each in its
+// namespace: nginx with one page of an exact size, or what else a study asks
+// for.
 //
 // It owns the processes and their files in a directory of the run. It knows
 // topology only by the namespace it is handed, and measures nothing.
@@ -9,21 +10,11 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"runtime"
-	"strconv"
-	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
+	"net/netip"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/study"
 )
 
 // Header is the reply header that carries the real server's name.
@@ -32,139 +23,43 @@ const Header = "X-Server"
 // Port is where every real server listens.
 const Port = 80
 
-// errMissing carries the remedy for the one thing users must install.
-var errMissing = errors.New("nginx, which plays the real servers, is not installed: apt install nginx-light")
-
-// lookNginx finds the program; distributions keep it in a directory that is
-// not always on the PATH.
-func lookNginx() (string, error) {
-	for _, name := range []string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errMissing
+// Server is one running real server.
+type Server interface {
+	Name() string
+	// WaitReady waits until the server answers at an address that it has,
+	// asked from a namespace, and then requires what will be measured. An
+	// error page is quick to serve and easily mistaken for a page.
+	WaitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort) error
+	// PIDs lists the processes whose CPU time is the server's.
+	PIDs() ([]int, error)
+	// Stop ends the server. It is idempotent.
+	Stop()
 }
 
-var versionForm = regexp.MustCompile(`nginx/(\S+)`)
-
-// Version is the version of nginx, such as 1.22.1.
-func Version(ctx context.Context) (string, error) {
-	path, err := lookNginx()
-	if err != nil {
-		return "", err
+// Start starts a real server in a namespace, with its files in a directory of
+// its own below dir. It does not wait until the server answers. executable is
+// this program.
+func Start(ns *host.Namespace, name string, spec study.Server, dir, executable string) (Server, error) {
+	switch spec.Kind {
+	case study.Nginx:
+		return startNginx(ns, name, spec.Page, dir)
 	}
-	out, err := exec.CommandContext(ctx, path, "-v").CombinedOutput()
-	if m := versionForm.FindSubmatch(out); m != nil {
-		return string(m[1]), nil
-	}
-	return "", fmt.Errorf("nginx -v says %q: %w", out, err)
+	return nil, fmt.Errorf("real server %s: there is no server of kind %s", name, spec.Kind)
 }
 
-// Nginx is one running real server.
-type Nginx struct {
-	Name string
-
-	dir   string
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has been reaped
-}
-
-// Start starts a server in a namespace, with its configuration and page in a
-// directory of its own below dir. It does not wait until the server answers.
-func Start(ns *host.Namespace, name string, pageBytes int, dir string) (*Nginx, error) {
-	path, err := lookNginx()
-	if err != nil {
-		return nil, err
-	}
-	n := &Nginx{Name: name, dir: filepath.Join(dir, name), ended: make(chan struct{})}
-	if err := n.write(pageBytes); err != nil {
-		return nil, fmt.Errorf("real server %s: %w", name, err)
-	}
-	n.cmd = exec.Command(path, "-p", n.dir, "-c", filepath.Join(n.dir, "nginx.conf"), "-e", filepath.Join(n.dir, "error.log"))
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid: true, // Ctrl-C is for the lab, which stops its servers itself
-		// Should the lab be killed, nginx ends with its worker.
-		Pdeathsig: syscall.SIGTERM,
-	}
-	if err := n.run(ns); err != nil {
-		return nil, fmt.Errorf("real server %s: start %s: %w", name, path, err)
-	}
-	return n, nil
-}
-
-// run starts the process and reaps it, both on one thread that lives as long
-// as the process: the parent-death signal follows the thread that forked.
-func (n *Nginx) run(ns *host.Namespace) error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := ns.Start(n.cmd)
-		started <- err
-		if err == nil {
-			_ = n.cmd.Wait() // how it ended is in its log
-			close(n.ended)
-		}
-	}()
-	return <-started
-}
-
-// Stop ends the server: at once, as no connection of interest is left. It is
-// idempotent.
-func (n *Nginx) Stop() {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		// The whole group, lest a worker outlive its master. The master
-		// is not reaped before ended is closed, so the number is ours.
-		select {
-		case <-n.ended:
-			return
-		default:
-			_ = unix.Kill(-n.cmd.Process.Pid, sig)
-		}
-		select {
-		case <-n.ended:
-		case <-time.After(2 * time.Second):
-		}
-	}
-}
-
-// PIDs lists the master and its worker, whose CPU time is the server's.
-func (n *Nginx) PIDs() ([]int, error) {
-	master := n.cmd.Process.Pid
-	pids := []int{master}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == master {
+// Versions are the versions of the programs that servers of these kinds need;
+// an error says what is missing and how to get it.
+func Versions(ctx context.Context, specs []study.Server) (map[string]string, error) {
+	versions := map[string]string{}
+	for _, s := range specs {
+		if s.Kind != study.Nginx || versions["nginx"] != "" {
 			continue
 		}
-		// A worker stays in its master's process group.
-		if group, err := unix.Getpgid(pid); err == nil && group == master {
-			pids = append(pids, pid)
+		v, err := NginxVersion(ctx)
+		if err != nil {
+			return nil, err
 		}
+		versions["nginx"] = v
 	}
-	if len(pids) < 2 {
-		return nil, fmt.Errorf("real server %s has no worker: %s", n.Name, n.complaint())
-	}
-	return pids, nil
-}
-
-// complaint is what the server's own log says: its first fatal line, which
-// names the cause, or else the last line.
-func (n *Nginx) complaint() string {
-	b, _ := os.ReadFile(filepath.Join(n.dir, "error.log"))
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	for _, l := range lines {
-		if strings.Contains(l, "[emerg]") {
-			return l
-		}
-	}
-	if last := lines[len(lines)-1]; last != "" {
-		return last
-	}
-	return "its error log is empty"
+	return versions, nil
 }

@@ -36,6 +36,7 @@ http {
     scgi_temp_path temp;
     server {
         listen %[3]d backlog=65535;
+        listen [::]:%[3]d backlog=65535;
         root html;
         add_header %[4]s %[5]s always;
     }
@@ -54,7 +55,7 @@ func descriptors() int {
 }
 
 // write fills the server's directory.
-func (n *Nginx) write(pageBytes int) error {
+func (n *nginx) write(pageBytes int) error {
 	for _, d := range []string{"html", "temp"} {
 		if err := os.MkdirAll(filepath.Join(n.dir, d), 0o755); err != nil {
 			return err
@@ -62,7 +63,7 @@ func (n *Nginx) write(pageBytes int) error {
 	}
 	files := descriptors()
 	// Some descriptors are not connections: logs, the page, epoll.
-	text := fmt.Sprintf(config, files, files-32, Port, Header, n.Name)
+	text := fmt.Sprintf(config, files, files-32, Port, Header, n.name)
 	if err := os.WriteFile(filepath.Join(n.dir, "nginx.conf"), []byte(text), 0o644); err != nil {
 		return err
 	}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Plan is the study after the command line has had its say. A block holds
+// every competitor under every condition.
+type Plan struct {
+	Competitors []Competitor `json:"competitors"`
+	Conditions  []Condition  `json:"conditions"`
+
+	Repeats int           `json:"repeats"`             // blocks, at least
+	Most    int           `json:"most,omitempty"`      // blocks, at most
+	Until   float64       `json:"until,omitempty"`     // relative half width of intervals that ends the run
+	Budget  time.Duration `json:"budget_ns,omitempty"` // of time for blocks beyond Repeats
+	Cells   int           `json:"cells"`               // of one block
+
+	Connections   int           `json:"connections,omitempty"` // of a cell of an open loop
+	Duration      time.Duration `json:"duration_ns,omitempty"` // of a cell, where no number is given
+	PerConnection int           `json:"requests_per_connection"`
+	Warmup        time.Duration `json:"warmup_ns"`
+	Timeout       time.Duration `json:"timeout_ns"`
+	Seed          uint64        `json:"seed"`
+	Quick         bool          `json:"quick"`
+}
+
+// Competitor is one of those that are compared.
+type Competitor struct {
+	Name      string `json:"competitor"` // of tables, unique in a run
+	Engine    string `json:"engine"`
+	Scheduler string `json:"scheduler,omitempty"` // empty for an engine that does not balance
+	Weights   string `json:"weights"`             // the name of a set
+	Servers   int    `json:"servers"`             // how many take part
+}
+
+// Condition is what all competitors meet alike.
+type Condition struct {
+	Family   string  `json:"family"`
+	Call     string  `json:"call"`
+	Tool     string  `json:"tool"`
+	Arrivals string  `json:"arrivals,omitempty"` // of an open loop
+	Rate     float64 `json:"rate,omitempty"`     // of an open loop: asked, connections per second
+	Users    int     `json:"users,omitempty"`    // of a closed loop
+	Requests int     `json:"requests,omitempty"` // of a closed loop, a cell; 0: for a time
+}
+
+// Closed reports whether users wait for replies.
+func (c Condition) Closed() bool { return c.Users > 0 }
+
+// Level is what the rows of a table count: the rate, the requests, or the
+// users.
+func (c Condition) Level() float64 {
+	switch {
+	case !c.Closed():
+		return c.Rate
+	case c.Requests > 0:
+		return float64(c.Requests)
+	}
+	return float64(c.Users)
+}
+
+// LevelUnit is the unit of Level.
+func (c Condition) LevelUnit() string {
+	switch {
+	case !c.Closed():
+		return "conn/s"
+	case c.Requests > 0:
+		return "requests"
+	}
+	return "users"
+}
+
+// Group is the condition without its level: the conditions of one table.
+func (c Condition) Group() Condition {
+	switch {
+	case !c.Closed():
+		c.Rate = 0
+	case c.Requests > 0:
+		c.Requests = 1 // whatever it is, there is one
+	default:
+		c.Users = 1
+	}
+	return c
+}
+
+// String names the condition in messages.
+func (c Condition) String() string {
+	var words []string
+	switch {
+	case !c.Closed():
+		words = append(words, fmt.Sprintf("%g/s", c.Rate), c.Arrivals)
+	case c.Requests > 0:
+		words = append(words, fmt.Sprintf("%d requests of %d users", c.Requests, c.Users))
+	default:
+		words = append(words, fmt.Sprintf("%d users", c.Users))
+	}
+	return strings.Join(append(words, c.Family, c.Call, c.Tool), ", ")
+}
+
+// Cell is one combination that is measured; repeats share it.
+type Cell struct {
+	Competitor
+	Condition
+}
+
+// String names the cell in messages.
+func (c Cell) String() string { return fmt.Sprintf("%s at %s", c.Name, c.Condition) }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"imbang/internal/lab/load"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/study"
+)
+
+// NewPlan is the plan that a study describes. quick shortens the cells.
+func NewPlan(s *study.Study, quick bool) record.Plan {
+	p := record.Plan{
+		Conditions: conditions(s, quick),
+		Repeats:    s.Repeats.Least, Most: s.Repeats.Most, Until: s.Repeats.Until, Budget: s.Repeats.Budget,
+		Connections: s.Load.Connections, Duration: s.Load.Duration, PerConnection: s.Load.PerConnection,
+		Timeout: s.Load.Timeout, Warmup: 200 * time.Millisecond,
+	}
+	for _, c := range s.Competitors {
+		p.Competitors = append(p.Competitors, record.Competitor(c))
+	}
+	if quick {
+		p.Quick, p.Repeats, p.Connections, p.Duration = true, s.Quick.Repeats, 0, s.Quick.Duration
+		p.Most, p.Until, p.Budget = 0, 0, 0
+		p.Warmup, p.Timeout = 50*time.Millisecond, min(p.Timeout, time.Second)
+	}
+	p.Cells = len(p.Competitors) * len(p.Conditions)
+	return p
+}
+
+// conditions lists what all competitors meet. A quick look at a closed loop
+// goes by time, whatever number of requests the study asks for.
+func conditions(s *study.Study, quick bool) (list []record.Condition) {
+	for _, level := range levels(&s.Load, quick) {
+		for _, family := range s.Families {
+			for _, call := range s.Load.Calls {
+				for _, tool := range s.Load.Tools {
+					c := level
+					c.Family, c.Call, c.Tool = family, call.Name, tool
+					list = append(list, c)
+				}
+			}
+		}
+	}
+	return list
+}
+
+func levels(l *study.Load, quick bool) (list []record.Condition) {
+	for _, arrivals := range l.Arrivals {
+		for _, rate := range l.Rates {
+			list = append(list, record.Condition{Arrivals: arrivals, Rate: rate})
+		}
+	}
+	requests := l.Requests
+	if len(requests) == 0 || quick {
+		requests = []int{0}
+	}
+	for _, users := range l.Users {
+		for _, n := range requests {
+			list = append(list, record.Condition{Users: users, Requests: n})
+		}
+	}
+	return list
+}
+
+// quickBudget is how long a quick run may be expected to take; a slow machine
+// gets fewer blocks rather than a longer wait.
+const quickBudget = 68 * time.Second
+
+// settleAtMost bounds the wait for a quiet machine before a cell.
+func settleAtMost(p record.Plan) time.Duration {
+	if p.Quick {
+		return 150 * time.Millisecond
+	}
+	return time.Second
+}
+
+// cells lists every cell of one block, in table order.
+func cells(p record.Plan) (list []record.Cell) {
+	for _, condition := range p.Conditions {
+		for _, competitor := range p.Competitors {
+			list = append(list, record.Cell{Competitor: competitor, Condition: condition})
+		}
+	}
+	return list
+}
+
+// block is the order in which the cells of block b, counted from 0, are
+// measured: each once, shuffled. The machine's speed drifts within minutes; so
+// it meets all cells alike, and cells of one block are neighbours in time.
+// Equal seeds give equal orders.
+func block(list []record.Cell, b int, seed uint64) []record.Cell {
+	rng := rand.New(rand.NewPCG(seed, uint64(b)))
+	order := append([]record.Cell(nil), list...)
+	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
+}
+
+// closedRate is what the length of a closed loop is guessed with, in requests
+// per second; nobody knows it before.
+const closedRate = 1000
+
+// Expected is about how long a cell's load takes.
+func Expected(p record.Plan, c record.Cell) time.Duration {
+	window := p.Duration
+	switch {
+	case c.Requests > 0:
+		window = time.Duration(float64(c.Requests) / closedRate * float64(time.Second))
+	case p.Connections > 0 && !c.Closed():
+		window = time.Duration(float64(p.Connections) / c.Rate * float64(time.Second))
+	}
+	return p.Warmup + window
+}
+
+// arrivalsOf translates a name that the study has checked.
+func arrivalsOf(name string) (load.Arrivals, error) {
+	if name == "" {
+		return load.Constant, nil // of a closed loop: none
+	}
+	return load.ParseArrivals(name)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/study"
+)
+
+func find(t *testing.T, name string) *study.Study {
+	t.Helper()
+	s, err := study.Find(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestBlocksAreShuffled(t *testing.T) {
+	list := cells(NewPlan(find(t, "thesis"), false))
+	if len(list) != 33 {
+		t.Fatalf("%d cells, want 33: ten schedulers and the yardstick at three rates", len(list))
+	}
+	if diff := cmp.Diff(block(list, 1, 7), block(list, 1, 7)); diff != "" {
+		t.Errorf("equal seeds give different orders: %s", diff)
+	}
+	if cmp.Equal(block(list, 1, 7), block(list, 1, 8)) || cmp.Equal(block(list, 1, 7), block(list, 2, 7)) {
+		t.Error("another seed or block has the same order")
+	}
+	seen := map[record.Cell]bool{}
+	for _, c := range block(list, 0, 7) {
+		seen[c] = true
+	}
+	if len(seen) != len(list) {
+		t.Errorf("a block holds %d different cells, want %d", len(seen), len(list))
+	}
+}
+
+func TestQuickPlan(t *testing.T) {
+	s := find(t, "thesis")
+	full, quick := NewPlan(s, false), NewPlan(s, true)
+	if full.Connections != 20000 || full.Repeats != 5 || full.Timeout != 5*time.Second {
+		t.Errorf("full plan %+v", full)
+	}
+	if quick.Connections != 0 || quick.Duration != s.Quick.Duration || quick.Repeats != s.Quick.Repeats {
+		t.Errorf("quick plan %+v", quick)
+	}
+	cell := record.Cell{Condition: record.Condition{Rate: 2000}}
+	if got := Expected(full, cell); got != 10*time.Second+full.Warmup {
+		t.Errorf("expected time of a full cell %v", got)
+	}
+}
+
+func TestClosedLoopPlan(t *testing.T) {
+	s := find(t, "single-vs-cluster")
+	full, quick := cells(NewPlan(s, false)), cells(NewPlan(s, true))
+	if len(full) != 12 || len(quick) != 4 {
+		t.Errorf("%d cells, %d of a quick run; want 12 (2 competitors, 3 numbers of requests, 2 families) and 4", len(full), len(quick))
+	}
+	if c := full[0].Condition; c.Level() != 1000 || c.LevelUnit() != "requests" || !c.Closed() {
+		t.Errorf("%+v: level %g %s", c, c.Level(), c.LevelUnit())
+	}
+	if c := quick[0].Condition; c.Level() != 40 || c.LevelUnit() != "users" {
+		t.Errorf("%+v: level %g %s", c, c.Level(), c.LevelUnit())
+	}
+}
+
+func TestTooSlowLooksOneBlockAhead(t *testing.T) {
+	for _, c := range []struct {
+		elapsed time.Duration
+		blocks  int
+		want    bool
+	}{
+		{30 * time.Second, 1, false},
+		{35 * time.Second, 1, true},
+		{40 * time.Second, 2, false},
+		{46 * time.Second, 2, true},
+	} {
+		if got := tooSlow(c.elapsed, c.blocks); got != c.want {
+			t.Errorf("tooSlow(%v, %d) = %v, want %v", c.elapsed, c.blocks, got, c.want)
+		}
+	}
+}

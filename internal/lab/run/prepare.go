@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/engine"
+	"imbang/internal/lab/measure"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
+)
+
+// programs makes the engines of the plan and finds the programs that they and
+// the servers need.
+func (l *lab) programs(ctx context.Context) (map[string]string, error) {
+	versions, err := server.Versions(ctx, l.config.Study.Servers)
+	if err != nil {
+		return nil, err
+	}
+	l.engines = map[string]engine.Engine{}
+	for _, c := range l.config.Plan.Competitors {
+		if l.engines[c.Engine] != nil {
+			continue
+		}
+		e, ok := engine.New(c.Engine, l.config.Executable)
+		if !ok {
+			return nil, fmt.Errorf("engine %q is unknown: want some of %v", c.Engine, engine.Names())
+		}
+		version, err := e.Version(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("engine %s: %w", c.Engine, err)
+		}
+		if version != "" {
+			versions[c.Engine] = version
+		}
+		l.engines[c.Engine] = e
+	}
+	return versions, nil
+}
+
+// up builds the cluster and requires that every real server answers with what
+// is to be measured.
+func (l *lab) up(ctx context.Context, name host.Run) error {
+	s := l.config.Study
+	spec := topology.Spec{ClientNamespaces: s.ClientNamespaces, ClientAddresses: s.ClientAddresses, Servers: len(s.Servers)}
+	for _, f := range s.Families {
+		spec.Families = append(spec.Families, topology.Family(f))
+	}
+	var err error
+	if l.cluster, err = topology.Build(name, spec); err != nil {
+		return err
+	}
+	for i, place := range l.cluster.Servers {
+		started, err := server.Start(place.Namespace, place.Name, s.Servers[i], l.files, l.config.Executable)
+		if err != nil {
+			return err
+		}
+		l.servers = append(l.servers, started)
+	}
+	for i, srv := range l.servers {
+		for _, f := range spec.Families {
+			target := netip.AddrPortFrom(l.cluster.Servers[i].Addr[f], server.Port)
+			if err := srv.WaitReady(ctx, l.cluster.Clients[0].Namespace, target); err != nil {
+				return errors.Join(ctx.Err(), err)
+			}
+		}
+		if l.pids[srv.Name()], err = srv.PIDs(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rehearse starts every competitor once: a misspelt scheduler or a missing
+// feature shows now and not after an hour. A quick run tries one an engine and
+// meets the others soon enough.
+func (l *lab) rehearse(ctx context.Context) error {
+	tried := map[string]bool{}
+	for _, c := range l.config.Plan.Competitors {
+		if l.config.Plan.Quick && tried[c.Engine] {
+			continue
+		}
+		tried[c.Engine] = true
+		for _, f := range l.config.Study.Families {
+			i, err := l.engines[c.Engine].Start(ctx, l.setup(c, f))
+			if err != nil {
+				return fmt.Errorf("engine %s, scheduler %s, %s: %w", c.Engine, c.Scheduler, f, err)
+			}
+			if err := i.Stop(context.WithoutCancel(ctx)); err != nil {
+				return fmt.Errorf("engine %s: stop: %w", c.Engine, err)
+			}
+		}
+	}
+	return nil
+}
+
+// setup is what a competitor balances.
+func (l *lab) setup(c record.Competitor, family string) engine.Setup {
+	return engine.Setup{
+		Cluster: l.cluster, Family: topology.Family(family), Scheduler: c.Scheduler, Dir: l.files,
+		Servers: l.cluster.Servers[:c.Servers], Weights: l.config.Study.WeightsOf(c.Weights).Weights[:c.Servers],
+	}
+}
+
+// bpfStats is the switch for BPF run time, and whether it could be thrown.
+type bpfStats struct {
+	closer io.Closer
+	state  string
+}
+
+func (b bpfStats) close() {
+	if b.closer != nil {
+		_ = b.closer.Close()
+	}
+}
+
+// enableStats switches BPF statistics on. Without them the director's CPU
+// time is missing from the tables and all else is measured.
+func (l *lab) enableStats() bpfStats {
+	c, err := measure.EnableBPFStats()
+	if err != nil {
+		l.watch.Note(fmt.Sprintf("the director's CPU time will be missing: %v", err))
+		return bpfStats{state: err.Error()}
+	}
+	return bpfStats{c, "on"}
+}
