@@ -11,6 +11,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -85,14 +87,27 @@ func (c CPU) Sub(before CPU) CPU {
 	return CPU{Known: c.Known && before.Known, Time: c.Time - before.Time, Runs: c.Runs - before.Runs}
 }
 
+// ErrUnavailable marks an engine that this kernel does not have. A run goes on
+// without it and says so; a program that is merely not installed is an error.
+var ErrUnavailable = errors.New("not available")
+
 // factories makes every engine there is.
 var factories = map[string]func(executable string) Engine{
-	"imbang": func(executable string) Engine { return &imbang{executable} },
-	"direct": func(string) Engine { return direct{} },
+	"imbang":       func(executable string) Engine { return &imbang{executable} },
+	"ipvs":         func(string) Engine { return ipvs{} },
+	"nftables":     func(string) Engine { return nftables{} },
+	"haproxy-tcp":  func(string) Engine { return haproxy("tcp") },
+	"haproxy-http": func(string) Engine { return haproxy("http") },
+	"nginx-stream": func(string) Engine { return nginx("stream") },
+	"nginx-http":   func(string) Engine { return nginx("http") },
+	"direct":       func(string) Engine { return direct{} },
 }
 
 // order is how engines are listed to people: balancers first.
-var order = []string{"imbang", "direct"}
+var order = []string{"imbang", "ipvs", "nftables", "haproxy-tcp", "haproxy-http", "nginx-stream", "nginx-http", "direct"}
+
+// names are the sorted keys.
+func names(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Names lists the engines.
 func Names() []string { return slices.Clone(order) }

@@ -3,15 +3,11 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"imbang/internal/host"
@@ -95,32 +91,7 @@ func (i *imbangInstance) Stop(ctx context.Context) error {
 	return err
 }
 
-// commandTimeout is far above what any of the commands takes.
-const commandTimeout = 20 * time.Second
-
-// command runs this program in the director's namespace and returns its
-// standard output. An error carries the command and what it said.
+// command runs this program in the director's namespace.
 func (i *imbangInstance) command(ctx context.Context, stdin string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, i.engine.executable, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	// Ctrl-C is for the lab: a half-applied command would have to be undone.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := i.ns.Start(cmd); err != nil {
-		return nil, fmt.Errorf("imbang %s: %w", strings.Join(args, " "), err)
-	}
-	err := cmd.Wait()
-	if err == nil {
-		return stdout.Bytes(), nil
-	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
-		return nil, cause
-	}
-	said := strings.TrimSpace(stderr.String())
-	if said == "" {
-		said = err.Error()
-	}
-	return nil, fmt.Errorf("imbang %s: %s", strings.Join(args, " "), said)
+	return command(ctx, i.ns, "imbang", i.engine.executable, stdin, args...)
 }

@@ -10,9 +10,12 @@ package measure
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -32,18 +35,32 @@ func EnableBPFStats() (io.Closer, error) {
 	return c, nil
 }
 
-// ProcessTime is the CPU time of a single-threaded process to the nanosecond
-// (/proc/PID/schedstat), softirq work that ran in its context included.
+// ProcessTime is the CPU time of a process's threads to the nanosecond
+// (/proc/PID/task/*/schedstat), softirq work that ran in their context
+// included. That of threads that have ended is not in it.
 func ProcessTime(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	tasks := fmt.Sprintf("/proc/%d/task", pid)
+	threads, err := os.ReadDir(tasks)
 	if err != nil {
 		return 0, err
 	}
-	var ns int64
-	if _, err := fmt.Fscan(bytes.NewReader(b), &ns); err != nil {
-		return 0, fmt.Errorf("/proc/%d/schedstat: %w", pid, err)
+	var sum int64
+	for _, t := range threads {
+		path := filepath.Join(tasks, t.Name(), "schedstat")
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // it has just ended
+		}
+		if err != nil {
+			return 0, err
+		}
+		var ns int64
+		if _, err := fmt.Fscan(bytes.NewReader(b), &ns); err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		sum += ns
 	}
-	return time.Duration(ns), nil
+	return time.Duration(sum), nil
 }
 
 // Machine is a reading of the whole machine.

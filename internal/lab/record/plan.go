@@ -13,6 +13,7 @@ import (
 type Plan struct {
 	Competitors []Competitor `json:"competitors"`
 	Conditions  []Condition  `json:"conditions"`
+	LeftOut     []string     `json:"left_out,omitempty"` // engines that the kernel does not have
 
 	Repeats int           `json:"repeats"`             // blocks, at least
 	Most    int           `json:"most,omitempty"`      // blocks, at most

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/engine"
@@ -26,7 +28,7 @@ func (l *lab) programs(ctx context.Context) (map[string]string, error) {
 	}
 	l.engines = map[string]engine.Engine{}
 	for _, c := range l.config.Plan.Competitors {
-		if l.engines[c.Engine] != nil {
+		if _, done := l.engines[c.Engine]; done {
 			continue
 		}
 		e, ok := engine.New(c.Engine, l.config.Executable)
@@ -34,15 +36,35 @@ func (l *lab) programs(ctx context.Context) (map[string]string, error) {
 			return nil, fmt.Errorf("engine %q is unknown: want some of %v", c.Engine, engine.Names())
 		}
 		version, err := e.Version(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, engine.ErrUnavailable):
+			l.watch.Note(fmt.Sprintf("engine %s is left out: %v", c.Engine, err))
+			e = nil
+		case err != nil:
 			return nil, fmt.Errorf("engine %s: %w", c.Engine, err)
-		}
-		if version != "" {
+		case version != "":
 			versions[c.Engine] = version
 		}
 		l.engines[c.Engine] = e
 	}
-	return versions, nil
+	return versions, l.leaveOut()
+}
+
+// leaveOut takes the engines that this kernel does not have out of the plan.
+func (l *lab) leaveOut() error {
+	p := &l.config.Plan
+	p.Competitors = slices.DeleteFunc(slices.Clone(p.Competitors), func(c record.Competitor) bool {
+		gone := l.engines[c.Engine] == nil
+		if gone && !slices.Contains(p.LeftOut, c.Engine) {
+			p.LeftOut = append(p.LeftOut, c.Engine)
+		}
+		return gone
+	})
+	p.Cells = len(p.Competitors) * len(p.Conditions)
+	if len(p.Competitors) == 0 {
+		return fmt.Errorf("nothing is left to measure: %s is not available here", strings.Join(p.LeftOut, ", "))
+	}
+	return nil
 }
 
 // up builds the cluster and requires that every real server answers with what

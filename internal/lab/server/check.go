@@ -29,7 +29,7 @@ func (n *nginx) WaitReady(ctx context.Context, from *host.Namespace, target neti
 			return reply.check(n.name, n.page)
 		}
 		select {
-		case <-n.ended:
+		case <-n.process.Ended():
 			return fmt.Errorf("real server %s ended: %s", n.name, n.complaint())
 		case <-ctx.Done():
 			return fmt.Errorf("real server %s does not answer at %s: %w (its log: %s)", n.name, target, err, n.complaint())

@@ -10,15 +10,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
-	"strconv"
 	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/process"
 )
 
 // errMissing carries the remedy for the one thing users must install.
@@ -55,9 +50,8 @@ type nginx struct {
 	name string
 	page int
 
-	dir   string
-	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has been reaped
+	dir     string
+	process *process.Process
 }
 
 // startNginx starts nginx with its configuration and page in a directory of its
@@ -67,82 +61,28 @@ func startNginx(ns *host.Namespace, name string, page int, dir string) (*nginx, 
 	if err != nil {
 		return nil, err
 	}
-	n := &nginx{name: name, page: page, dir: filepath.Join(dir, name), ended: make(chan struct{})}
+	n := &nginx{name: name, page: page, dir: filepath.Join(dir, name)}
 	if err := n.write(page); err != nil {
 		return nil, fmt.Errorf("real server %s: %w", name, err)
 	}
-	n.cmd = exec.Command(path, "-p", n.dir, "-c", filepath.Join(n.dir, "nginx.conf"), "-e", filepath.Join(n.dir, "error.log"))
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid: true, // Ctrl-C is for the lab, which stops its servers itself
-		// Should the lab be killed, nginx ends with its worker.
-		Pdeathsig: syscall.SIGTERM,
-	}
-	if err := n.run(ns); err != nil {
-		return nil, fmt.Errorf("real server %s: start %s: %w", name, path, err)
+	n.process, err = process.Start(ns, exec.Command(path, "-p", n.dir, "-c", filepath.Join(n.dir, "nginx.conf"), "-e", filepath.Join(n.dir, "error.log")))
+	if err != nil {
+		return nil, fmt.Errorf("real server %s: %w", name, err)
 	}
 	return n, nil
 }
 
 func (n *nginx) Name() string { return n.name }
 
-// run starts the process and reaps it, both on one thread that lives as long
-// as the process: the parent-death signal follows the thread that forked.
-func (n *nginx) run(ns *host.Namespace) error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := ns.Start(n.cmd)
-		started <- err
-		if err == nil {
-			_ = n.cmd.Wait() // how it ended is in its log
-			close(n.ended)
-		}
-	}()
-	return <-started
-}
-
-// Stop ends the server: at once, as no connection of interest is left. It is
-// idempotent.
-func (n *nginx) Stop() {
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		// The whole group, lest a worker outlive its master. The master
-		// is not reaped before ended is closed, so the number is ours.
-		select {
-		case <-n.ended:
-			return
-		default:
-			_ = unix.Kill(-n.cmd.Process.Pid, sig)
-		}
-		select {
-		case <-n.ended:
-		case <-time.After(2 * time.Second):
-		}
-	}
-}
+func (n *nginx) Stop() { n.process.Stop() }
 
 // PIDs lists the master and its worker, whose CPU time is the server's.
 func (n *nginx) PIDs() ([]int, error) {
-	master := n.cmd.Process.Pid
-	pids := []int{master}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
+	pids, err := n.process.PIDs()
+	if err == nil && len(pids) < 2 {
+		err = fmt.Errorf("real server %s has no worker: %s", n.name, n.complaint())
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == master {
-			continue
-		}
-		// A worker stays in its master's process group.
-		if group, err := unix.Getpgid(pid); err == nil && group == master {
-			pids = append(pids, pid)
-		}
-	}
-	if len(pids) < 2 {
-		return nil, fmt.Errorf("real server %s has no worker: %s", n.name, n.complaint())
-	}
-	return pids, nil
+	return pids, err
 }
 
 // complaint is what the server's own log says: its first fatal line, which

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"imbang/internal/host"
+)
+
+// commandTimeout is far above what any of the commands takes.
+const commandTimeout = 20 * time.Second
+
+// command runs a program in a namespace, as name in messages, and returns its
+// standard output. An error carries the command and what it said.
+func command(ctx context.Context, ns *host.Namespace, name, path, stdin string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	// Ctrl-C is for the lab: a half-applied command would have to be undone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	said := name + " " + strings.Join(args, " ")
+	if err := ns.Start(cmd); err != nil {
+		return nil, fmt.Errorf("%s: %w", said, err)
+	}
+	err := cmd.Wait()
+	if err == nil {
+		return stdout.Bytes(), nil
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.DeadlineExceeded) {
+		return nil, cause
+	}
+	complaint := strings.TrimSpace(stderr.String())
+	if complaint == "" {
+		complaint = err.Error()
+	}
+	return nil, fmt.Errorf("%s: %s", said, complaint)
+}
+
+// look finds a program; distributions keep some in directories that are not
+// always on the PATH.
+func look(name, remedy string) (string, error) {
+	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin", "/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not installed: %s", name, remedy)
+}
+
+var versionForm = regexp.MustCompile(`\d+\.[0-9][\w.+~-]*`)
+
+// versionOf is the first thing like a version that a program says of itself.
+func versionOf(ctx context.Context, path string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	if v := versionForm.Find(out); v != nil {
+		return string(v), nil
+	}
+	return "", fmt.Errorf("%s %s says %q: %w", path, strings.Join(args, " "), out, err)
+}
+
+// known finds what an engine calls a scheduler.
+func known(engine string, schedulers map[string]string, name string) (string, error) {
+	s, ok := schedulers[name]
+	if !ok {
+		return "", fmt.Errorf("%s has no scheduler %q: it has %s", engine, name, strings.Join(names(schedulers), ", "))
+	}
+	return s, nil
+}

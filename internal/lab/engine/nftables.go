@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"imbang/internal/host"
+)
+
+// nftables is destination NAT by the kernel's packet filter with connection
+// tracking: what Linux balances with when it has nothing else.
+type nftables struct{}
+
+// nftSchedulers are the expressions that choose among n numbers.
+var nftSchedulers = map[string]string{
+	"rr":     "numgen inc mod %d",
+	"random": "numgen random mod %d",
+	"sh":     "jhash %s saddr mod %d",
+}
+
+const nftRemedy = "apt install nftables"
+
+func (nftables) Name() string         { return "nftables" }
+func (nftables) Balances() bool       { return true }
+func (nftables) Schedulers() []string { return names(nftSchedulers) }
+
+func (nftables) Version(ctx context.Context) (string, error) {
+	path, err := look("nft", nftRemedy)
+	if err != nil {
+		return "", err
+	}
+	return versionOf(ctx, path, "--version")
+}
+
+// nftTable is the table's name in the director's namespace, which nobody
+// shares.
+const nftTable = "imbang_lab"
+
+func (nftables) Start(ctx context.Context, s Setup) (Instance, error) {
+	rules, err := nftRules(s)
+	if err != nil {
+		return nil, err
+	}
+	path, err := look("nft", nftRemedy)
+	if err != nil {
+		return nil, err
+	}
+	i := &nftInstance{ns: s.Cluster.Director, path: path, target: s.target(), family: nftFamily(s)}
+	// Connections of an earlier cell would fill the tracking table.
+	if err := i.ns.FlushConntrack(); err != nil {
+		return nil, err
+	}
+	if _, err := command(ctx, i.ns, "nft", path, rules, "-f", "-"); err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+		defer cancel()
+		_ = i.Stop(clean) // there may be no table
+		return nil, err
+	}
+	return i, nil
+}
+
+func nftFamily(s Setup) string {
+	if s.target().Addr().Is6() {
+		return "ip6"
+	}
+	return "ip"
+}
+
+// nftRules is the table. A server takes as many of the numbers as its weight.
+func nftRules(s Setup) (string, error) {
+	choose, err := known("nftables", nftSchedulers, s.Scheduler)
+	if err != nil {
+		return "", err
+	}
+	family, vip := nftFamily(s), s.target()
+	var numbers []string
+	sum := 0
+	for i, b := range s.backends() {
+		for range s.Weights[i] {
+			numbers = append(numbers, fmt.Sprintf("%d : %s", sum, b.Addr()))
+			sum++
+		}
+	}
+	if strings.Contains(choose, "saddr") {
+		choose = fmt.Sprintf(choose, family, sum)
+	} else {
+		choose = fmt.Sprintf(choose, sum)
+	}
+	return fmt.Sprintf(`table %[1]s %[2]s {
+	chain prerouting {
+		type nat hook prerouting priority dstnat; policy accept;
+		%[1]s daddr %[3]s tcp dport %[4]d dnat to %[5]s map { %[6]s }
+	}
+}
+`, family, nftTable, vip.Addr(), vip.Port(), choose, strings.Join(numbers, ", ")), nil
+}
+
+type nftInstance struct {
+	ns           *host.Namespace
+	path, family string
+	target       netip.AddrPort
+}
+
+func (i *nftInstance) Target() netip.AddrPort { return i.target }
+
+// CPU is unknown: rules are charged to whoever is interrupted.
+func (*nftInstance) CPU(context.Context) (CPU, error) { return CPU{}, nil }
+
+func (i *nftInstance) Stop(ctx context.Context) error {
+	_, err := command(ctx, i.ns, "nft", i.path, "", "delete", "table", i.family, nftTable)
+	return errors.Join(err, i.ns.FlushConntrack())
+}
