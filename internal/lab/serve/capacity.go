@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"imbang/internal/lab/law"
+)
+
+// Capacity states what a server can do, however fast the machine is: it serves
+// Concurrency requests at a time, each for a time drawn from Law, and lets
+// Backlog more wait. At most Concurrency/Service requests are served a second.
+type Capacity struct {
+	Law         law.Law
+	Service     time.Duration // mean, at speed 1
+	Concurrency int
+	Backlog     int // 0: any number may wait; a request beyond it is answered 503
+	Speed       float64
+	Page        int // bytes of a reply
+	Seed        uint64
+}
+
+// station is a server of a stated capacity.
+type station struct {
+	Capacity
+	page    []byte
+	speed   atomic.Uint64 // bits of a float64
+	waiting atomic.Int64  // served or waiting
+	places  chan *place
+
+	mu   sync.Mutex
+	rand *rand.Rand
+}
+
+// place serves one request at a time.
+type place struct {
+	// free is when it is done with the last one. The next begins then and not
+	// when the sleeper woke, so that late timers take nothing off the capacity.
+	free time.Time
+}
+
+// NewStation makes a server of a stated capacity.
+func NewStation(c Capacity) Server {
+	s := &station{
+		Capacity: c, page: []byte(strings.Repeat("x", c.Page)),
+		places: make(chan *place, c.Concurrency), rand: rand.New(rand.NewPCG(c.Seed, 0)),
+	}
+	for range c.Concurrency {
+		s.places <- &place{}
+	}
+	_ = s.SetSpeed(c.Speed)
+	return s
+}
+
+func (s *station) SetSpeed(speed float64) error {
+	s.speed.Store(math.Float64bits(speed))
+	return nil
+}
+
+// work is the time of one request.
+func (s *station) work() time.Duration {
+	s.mu.Lock()
+	share := s.Law.Draw(s.rand)
+	s.mu.Unlock()
+	return time.Duration(share * float64(s.Service) / math.Float64frombits(s.speed.Load()))
+}
+
+func (s *station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	came := time.Now()
+	defer s.waiting.Add(-1)
+	if n := s.waiting.Add(1); s.Backlog > 0 && n > int64(s.Concurrency+s.Backlog) {
+		http.Error(w, "overloaded", http.StatusServiceUnavailable)
+		return
+	}
+	p := <-s.places
+	begin := came
+	if p.free.After(came) {
+		begin = p.free
+	}
+	p.free = begin.Add(s.work())
+	time.Sleep(time.Until(p.free))
+	s.places <- p
+	w.Header().Set("Content-Type", "text/plain")
+	w.Header().Set("Content-Length", strconv.Itoa(len(s.page)))
+	_, _ = w.Write(s.page) // a client that has gone has no reply
+}
