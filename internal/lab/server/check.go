@@ -12,27 +12,30 @@ import (
 	"time"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/process"
 )
 
 // patience is how long a server may take to answer for the first time.
 const patience = 5 * time.Second
 
-// WaitReady waits until the server answers, and then requires what will be
-// measured: status 200, a page of the right size, its own name. An error page
-// is quick to serve and easily mistaken for a page.
 func (n *nginx) WaitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort) error {
+	return waitReady(ctx, from, target, n.name, n.process, n.complaint, func(r reply) error { return r.check(n.name, n.page) })
+}
+
+// waitReady asks until there is an answer, and then what it is.
+func waitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort, name string, p *process.Process, complaint func() string, check func(reply) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		reply, err := fetch(ctx, from, target)
 		if err == nil {
-			return reply.check(n.name, n.page)
+			return check(reply)
 		}
 		select {
-		case <-n.process.Ended():
-			return fmt.Errorf("real server %s ended: %s", n.name, n.complaint())
+		case <-p.Ended():
+			return fmt.Errorf("real server %s ended: %s", name, complaint())
 		case <-ctx.Done():
-			return fmt.Errorf("real server %s does not answer at %s: %w (its log: %s)", n.name, target, err, n.complaint())
+			return fmt.Errorf("real server %s does not answer at %s: %w (its log: %s)", name, target, err, complaint())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/process"
+	"imbang/internal/lab/study"
 )
 
 // errMissing carries the remedy for the one thing users must install.
@@ -51,6 +52,7 @@ type nginx struct {
 	page int
 
 	dir     string
+	start   func() error
 	process *process.Process
 }
 
@@ -65,8 +67,12 @@ func startNginx(ns *host.Namespace, name string, page int, dir string) (*nginx, 
 	if err := n.write(page); err != nil {
 		return nil, fmt.Errorf("real server %s: %w", name, err)
 	}
-	n.process, err = process.Start(ns, exec.Command(path, "-p", n.dir, "-c", filepath.Join(n.dir, "nginx.conf"), "-e", filepath.Join(n.dir, "error.log")))
-	if err != nil {
+	n.start = func() (err error) {
+		cmd := exec.Command(path, "-p", n.dir, "-c", filepath.Join(n.dir, "nginx.conf"), "-e", filepath.Join(n.dir, "error.log"))
+		n.process, err = process.Start(ns, cmd)
+		return err
+	}
+	if err := n.start(); err != nil {
 		return nil, fmt.Errorf("real server %s: %w", name, err)
 	}
 	return n, nil
@@ -75,6 +81,8 @@ func startNginx(ns *host.Namespace, name string, page int, dir string) (*nginx, 
 func (n *nginx) Name() string { return n.name }
 
 func (n *nginx) Stop() { n.process.Stop() }
+
+func (n *nginx) Do(f study.Fault) error { return suffer(f, n.process, n.start) }
 
 // PIDs lists the master and its worker, whose CPU time is the server's.
 func (n *nginx) PIDs() ([]int, error) {

@@ -32,6 +32,8 @@ type Server interface {
 	WaitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort) error
 	// PIDs lists the processes whose CPU time is the server's.
 	PIDs() ([]int, error)
+	// Do makes it suffer a fault of a study, or recover from one.
+	Do(f study.Fault) error
 	// Stop ends the server. It is idempotent.
 	Stop()
 }
@@ -43,6 +45,8 @@ func Start(ns *host.Namespace, name string, spec study.Server, dir, executable s
 	switch spec.Kind {
 	case study.Nginx:
 		return startNginx(ns, name, spec.Page, dir)
+	case study.Model, study.API:
+		return startBuiltIn(ns, name, spec, dir, executable)
 	}
 	return nil, fmt.Errorf("real server %s: there is no server of kind %s", name, spec.Kind)
 }
