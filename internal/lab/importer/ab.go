@@ -129,7 +129,9 @@ func (a *ab) percentile(p float64) func(groups) {
 // finish derives what follows from several lines.
 func (a *ab) finish() {
 	r := a.r
-	if r.Replies >= a.non2xx {
+	if r.Received != nil && *r.Received == 0 {
+		r.Statuses = nil // ab takes a connection that is closed without a word for an empty reply
+	} else if r.Replies >= a.non2xx {
 		r.Statuses["2xx"], r.Statuses["non-2xx"] = r.Replies-a.non2xx, a.non2xx
 	} else {
 		r.Contradictions = append(r.Contradictions, fmt.Sprintf("%d non-2xx responses of %d requests", a.non2xx, r.Replies))
@@ -159,13 +161,13 @@ func (a *ab) throughput() {
 		return
 	}
 	of1024, of1000 := *r.Received/1024/r.Seconds, *r.Received/1000/r.Seconds
-	slack := 0.02 + of1000*min(0.01, 0.0006/r.Seconds) // of the printed duration
+	slack := 0.02 + of1024*0.0006/r.Seconds // the duration has three decimals
 	kb := *a.rate
+	is1024, is1000 := math.Abs(kb-of1024) <= slack, math.Abs(kb-of1000) <= slack
 	switch {
-	case math.Abs(kb-of1024) <= slack && !strings.HasPrefix(r.Version, "1."):
-	case math.Abs(kb-of1000) <= slack:
+	case is1000 && (!is1024 || strings.HasPrefix(r.Version, "1.")):
 		kb *= 1000. / 1024
-	case r.Seconds >= 0.05:
+	case !is1024:
 		r.Contradictions = append(r.Contradictions, fmt.Sprintf("%.0f bytes in %g s make %.2f KB/s, not %g", *r.Received, r.Seconds, of1024, kb))
 	}
 	r.ThroughputKBs = &kb

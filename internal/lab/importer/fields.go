@@ -110,7 +110,9 @@ func match(fields []field, text string) (index int, g groups, near string) {
 		if m := f.form.FindStringSubmatch(text); m != nil {
 			return i, m, ""
 		}
-		near = f.label
+		if near == "" {
+			near = f.label
+		}
 	}
 	return -1, nil, near
 }

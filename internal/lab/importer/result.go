@@ -66,6 +66,8 @@ type Result struct {
 	Received    *float64 `json:"received_bytes,omitempty"`
 	// Contradictions are figures of the run that cannot all be true.
 	Contradictions []string `json:"contradictions,omitempty"`
+
+	shown string // the file's name without what all files share
 }
 
 // Asked is what the tool was told to do, as far as it repeats it.
@@ -111,10 +113,14 @@ const (
 
 // Name is how the run is called in messages.
 func (r *Result) Name() string {
-	if r.Runs > 1 {
-		return fmt.Sprintf("%s run %d", r.File, r.Run)
+	name := r.File
+	if r.shown != "" {
+		name = r.shown
 	}
-	return r.File
+	if r.Runs > 1 {
+		return fmt.Sprintf("%s run %d", name, r.Run)
+	}
+	return name
 }
 
 // lost is the sum of the failures.

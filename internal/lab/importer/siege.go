@@ -139,5 +139,8 @@ func (s *siege) finish() {
 	if r.Replies == 0 {
 		r.ResponseMS = nil
 	}
+	if r.Seconds == 0 { // printed as 0.00
+		r.RequestRate, r.ThroughputKBs = nil, nil
+	}
 	r.checkRate("transactions", r.Replies, r.RequestRate, 0.01, 0.01)
 }
