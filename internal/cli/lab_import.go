@@ -50,8 +50,8 @@ below are read. Files may have the line ends of Windows and a terminal's colours
 A file that cannot be read, is cut off, or is of something else gets one line on
 standard error; the others are reported, and the exit status is 3.
 
-Files named SCHEDULER-RATE.txt, such as rr-2000.txt, are the cells of tables:
-schedulers across, asked connections per second down. Several runs of a cell,
+Logs of httperf named SCHEDULER-RATE.txt, such as rr-2000.txt, are the cells of
+tables: schedulers across, asked connections per second down. Several runs of a cell,
 in several directories or in one file, are printed as median and range.
 
 Units: KB are 1024 bytes. Throughput of httperf counts requests and replies

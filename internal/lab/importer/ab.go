@@ -50,7 +50,7 @@ func (a *ab) fields() []field {
 func (a *ab) summary() []field {
 	r := a.r
 	text := func(label string, to *string) field {
-		return field{label, regexp.MustCompile(`^` + label + `\s*(.*)$`), false, func(g groups) { *to = g[1] }}
+		return field{label, pattern(`^` + label + `\s*(.*)$`), false, func(g groups) { *to = g[1] }}
 	}
 	return []field{
 		{"This is ApacheBench, Version", abVersion, false, func(g groups) { r.Version = g[1] }},

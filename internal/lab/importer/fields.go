@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // field is a line of a tool's results: its label, the form of the whole line
@@ -26,8 +27,23 @@ const num = `(-?nan|-?inf|\d+(?:\.\d+)?)`
 // form compiles a line's form: # stands for a number, @ for a count, blanks
 // for any run of blanks.
 func form(s string) *regexp.Regexp {
-	s = strings.NewReplacer("#", num, "@", `(\d+)`).Replace(regexp.QuoteMeta(s))
-	return regexp.MustCompile(`^` + strings.ReplaceAll(s, " ", `\s+`) + `$`)
+	s = numbers.Replace(regexp.QuoteMeta(s))
+	return pattern(`^` + strings.ReplaceAll(s, " ", `\s+`) + `$`)
+}
+
+var numbers = strings.NewReplacer("#", num, "@", `(\d+)`)
+
+// patterns are the expressions that were compiled, since each run asks for the
+// same ones again.
+var patterns sync.Map
+
+func pattern(s string) *regexp.Regexp {
+	if re, ok := patterns.Load(s); ok {
+		return re.(*regexp.Regexp)
+	}
+	re := regexp.MustCompile(s)
+	patterns.Store(s, re)
+	return re
 }
 
 // groups are the parts of a line that matter.

@@ -71,10 +71,10 @@ var (
 func (s *siege) fields() []field {
 	r := s.r
 	timed := func(label string, required bool, take func(*float64)) field {
-		return field{label, regexp.MustCompile(`^` + label + siegeTime), required, func(g groups) { take(siegeMS(g)) }}
+		return field{label, pattern(`^` + label + siegeTime), required, func(g groups) { take(siegeMS(g)) }}
 	}
 	megabytes := func(label, suffix string, take func(*float64)) field {
-		return field{label, regexp.MustCompile(`^` + label + `\s+` + num + `\s+(MB|bytes)` + suffix + `$`), true, func(g groups) {
+		return field{label, pattern(`^` + label + `\s+` + num + `\s+(MB|bytes)` + suffix + `$`), true, func(g groups) {
 			take(siegeBytes(g))
 		}}
 	}

@@ -46,7 +46,7 @@ var (
 
 func (w *wrk) fields() []field {
 	r := w.r
-	re := regexp.MustCompile
+	re := pattern
 	fields := []field{
 		{"Running ", re(`^Running \d+[smh] test @ (\S+)$`), false, func(g groups) { r.Target = g[1] }},
 		{"", form("@ threads and @ connections"), false, func(g groups) { r.Asked.Concurrency = g.count(2) }},
