@@ -32,7 +32,7 @@ func parseAB(b *block, r *Result) error {
 type ab struct {
 	r                *Result
 	host, port, path string
-	failed, lengths  int64
+	failed           int64
 	non2xx           int64
 	rate             *float64 // as printed, in KB of 1000 or 1024 bytes
 }

@@ -16,9 +16,8 @@ func siegeBody(s string) bool {
 var siegeJSONBody = regexp.MustCompile(`^(?:\{\s*)?"transactions":`)
 
 // parseSiege reads a run of siege 2 to 4. Its MB are 1024 x 1024 bytes; version
-// 2.6 wrote bytes instead, and versions after 4.1 write milliseconds where the
-// others write seconds. JSON (-j) has no units: it is seconds and MB in every
-// version.
+// 2.6 wrote bytes instead, and 4.2 writes milliseconds where the others write
+// seconds. JSON (-j) has no units: it is seconds and MB.
 func parseSiege(b *block, r *Result) error {
 	r.Errors = map[string]int64{}
 	r.ResponseIs = "the mean of all transactions, connecting included"

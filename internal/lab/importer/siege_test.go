@@ -40,7 +40,7 @@ func TestSiegeOtherRuns(t *testing.T) {
 	want(t, "throughput of JSON", json.ThroughputKBs, 0.72*1024)
 }
 
-// siege 2.6 printed bytes, siege after 4.1 prints milliseconds.
+// siege 2.6 printed bytes, siege 4.2 prints milliseconds.
 func TestSiegeUnitsOfOtherVersions(t *testing.T) {
 	log := text(t, "siege/slow.txt")
 	r := parseText(t, strings.NewReplacer("0.01 MB\n", "11250 bytes\n", "0.00 MB/sec", "1063.33 bytes/sec", "SIEGE 4.0.7", "Siege 2.60",
