@@ -27,6 +27,16 @@ type Engine struct {
 	Balances bool
 }
 
+// Schedulers lists the schedulers that are compared, each once.
+func (s *Study) Schedulers() (names []string) {
+	for _, c := range s.Competitors {
+		if c.Scheduler != "" && !slices.Contains(names, c.Scheduler) {
+			names = append(names, c.Scheduler)
+		}
+	}
+	return names
+}
+
 type competitorDoc struct {
 	Name       string   `yaml:"name"`
 	Engine     string   `yaml:"engine"`

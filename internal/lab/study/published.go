@@ -58,6 +58,18 @@ func (p *Published) Figure(m Metric, family, call string, level float64, competi
 	return 0, false
 }
 
+// Table is the first published table of a metric, if there is one.
+func (p *Published) Table(m Metric) (Table, bool) {
+	if p == nil {
+		return Table{}, false
+	}
+	i := slices.IndexFunc(p.Tables, func(t Table) bool { return t.Metric == m })
+	if i < 0 {
+		return Table{}, false
+	}
+	return p.Tables[i], true
+}
+
 type publishedDoc struct {
 	VirtualAddress string     `yaml:"virtual_address"`
 	Conclusion     string     `yaml:"conclusion"`

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package importer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// format is one tool's output. A run begins with its head, which may be cut
+// off, or with its body, the first line of its results.
+type format struct {
+	tool  string
+	head  func(string) bool
+	body  func(string) bool
+	parse func(b *block, r *Result) error
+}
+
+var httperfHead = regexp.MustCompile(`^\S*httperf .*--client=\d+/\d+ `)
+
+// formats are told apart by lines that no other tool prints.
+var formats = []format{
+	{Httperf, httperfHead.MatchString, prefixed("Total: connections "), parseHttperf},
+	{AB, prefixed("This is ApacheBench, "), prefixed("Server Software:"), parseAB},
+	{Siege, func(s string) bool { return prefixed("** siege ")(strings.ToLower(s)) }, siegeBody, parseSiege},
+	{Wrk, wrkHead.MatchString, prefixed("Thread Stats"), parseWrk},
+}
+
+func prefixed(p string) func(string) bool {
+	return func(s string) bool { return strings.HasPrefix(s, p) }
+}
+
+// block is the lines of one run.
+type block struct {
+	format *format
+	lines  []line
+	whole  bool // the body has begun
+}
+
+// foreign are outputs that are near those that are read, and what to do.
+var foreign = []struct{ mark, remedy string }{
+	{"<th colspan=2", "ab's HTML tables (-w): run ab without -w and give what it prints"},
+	{"Thread calibration:", "wrk2's output, whose load is another than wrk's: only httperf, ab, siege and wrk are read"},
+	{"HdrHistogram", "wrk2's output, whose load is another than wrk's: only httperf, ab, siege and wrk are read"},
+}
+
+// Parse reads the output of one or more runs. The name is used in messages and
+// results. Runs before one that cannot be read are returned with the error,
+// which is one line and names the file.
+func Parse(r io.Reader, name string) ([]Result, error) {
+	lines, err := readLines(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	blocks, err := split(lines)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var results []Result
+	var bad []error
+	for i, b := range blocks {
+		res := Result{Tool: b.format.tool, File: name, Run: i + 1, Runs: len(blocks), Line: b.lines[0].number}
+		if err := b.parse(&res); err != nil {
+			bad = append(bad, fmt.Errorf("%s:%w", name, err))
+			continue
+		}
+		results = append(results, res)
+	}
+	return results, errors.Join(bad...)
+}
+
+// split finds the runs in a text.
+func split(lines []line) ([]*block, error) {
+	var blocks []*block
+	var now *block
+	for _, l := range lines {
+		text := strings.TrimLeft(l.text, " \t")
+		for i := range formats {
+			f := &formats[i]
+			switch {
+			case f.head(text):
+				now = &block{format: f}
+				blocks = append(blocks, now)
+			case f.body(text) && now != nil && now.format == f && !now.whole:
+				now.whole = true
+			case f.body(text):
+				now = &block{format: f, whole: true}
+				blocks = append(blocks, now)
+			}
+		}
+		for _, f := range foreign {
+			if strings.Contains(text, f.mark) {
+				return nil, errors.New(f.remedy)
+			}
+		}
+		if now != nil {
+			now.lines = append(now.lines, line{l.number, text})
+		}
+	}
+	if len(blocks) == 0 {
+		return nil, errors.New("no output of httperf, ab, siege or wrk: give what the tool printed, standard error included")
+	}
+	return blocks, nil
+}
+
+// parse reads a run, or says where and why not.
+func (b *block) parse(r *Result) error {
+	if !b.whole {
+		first := b.lines[0].number
+		if why := b.complaint(); why != "" {
+			return fmt.Errorf("%d: %s ended without results (%q): mend that and run it again", first, b.format.tool, why)
+		}
+		return fmt.Errorf("%d: %s's results are missing: the run was stopped or the file is cut; run it again", first, b.format.tool)
+	}
+	return b.format.parse(b, r)
+}
+
+// complaint is the last thing the tool said before it gave up.
+func (b *block) complaint() string {
+	for i := len(b.lines) - 1; i > 0; i-- {
+		text := b.lines[i].text
+		for _, word := range []string{"refused", "error", "timeout", "timed out", "failed", "unable", "cannot", "No route"} {
+			if strings.Contains(text, word) {
+				return shorten(text)
+			}
+		}
+	}
+	return ""
+}
+
+// shorten keeps a quoted line within a message.
+func shorten(s string) string {
+	const most = 80
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}
