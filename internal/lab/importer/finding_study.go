@@ -91,7 +91,7 @@ func oneAddress(s *study.Study, runs []*Result) string {
 			parts = append(parts, sched.name+" "+sched.why)
 		}
 	}
-	if len(parts) == 0 || len(s.Weights) < 2 {
+	if len(parts) == 0 || len(s.Servers) < 2 {
 		return ""
 	}
 	for _, r := range runs {
