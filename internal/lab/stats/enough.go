@@ -55,10 +55,11 @@ type width struct {
 }
 
 func (t Target) widest(list []contrast) (w width) {
+	point := studentPoints(t.Alpha / float64(len(list)))
 	for _, c := range list {
 		half := math.Inf(1)
 		if c.n >= 2 {
-			half = math.Expm1(studentPoint(t.Alpha/float64(len(list)), c.df) * c.standardError())
+			half = math.Expm1(point(c.df) * c.standardError())
 		}
 		if half >= w.half {
 			w = width{c.a, c.b, half}

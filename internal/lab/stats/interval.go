@@ -98,3 +98,14 @@ func signedRank(n int) []float64 {
 	}
 	return p
 }
+
+// Difference is by what share b is greater than a in the same blocks, by Hodges
+// and Lehmann, and the interval that signed ranks give with it.
+func Difference(a, b Series, level float64) (float64, Interval) {
+	d := differences(logs([]Series{a, b}), 0, 1)
+	if len(d) == 0 {
+		return 0, Interval{}
+	}
+	middle, i := hodgesLehmann(d, level)
+	return math.Expm1(middle), shares(i)
+}

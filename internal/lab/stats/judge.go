@@ -242,6 +242,7 @@ func (v *Verdict) comparePairs(y [][]float64, list []contrast, q Question) {
 	if slices.Contains(asked, true) {
 		relabelled = byRelabelling(y, list, asked, q.Relabellings, q.Seed)
 	}
+	point := studentPoints(q.Alpha / m)
 	for i, c := range list {
 		p := Pair{A: v.Ranking[c.a], B: v.Ranking[c.b], a: c.a, b: c.b, Blocks: c.n, PStudent: student[i], PRelabelling: 1}
 		if asked[i] {
@@ -250,7 +251,7 @@ func (v *Verdict) comparePairs(y [][]float64, list []contrast, q Question) {
 		p.P = max(p.PStudent, p.PRelabelling)
 		middle, own := hodgesLehmann(differences(y, c.a, c.b), 1-q.Alpha)
 		p.Difference, p.Own = math.Expm1(middle), shares(own)
-		half := studentPoint(q.Alpha/m, c.df) * c.standardError()
+		half := point(c.df) * c.standardError()
 		p.Joint = shares(Interval{c.mean - half, c.mean + half, 1 - q.Alpha})
 		if p.P > q.Alpha { // one referee does not exclude 0, so neither does the interval
 			p.Joint.Low, p.Joint.High = min(p.Joint.Low, 0), max(p.Joint.High, 0)

@@ -69,7 +69,7 @@ func newContrast(y [][]float64, a, b int) contrast {
 }
 
 // Fewer pairs than leastPairs say too little about how alike variances are.
-const leastPairs = 10
+const leastPairs = 15
 
 // moderation estimates how alike the variances of the pairs are: as if each had
 // been known by prior degrees of freedom beforehand, to be common (Smyth 2004,
@@ -171,4 +171,16 @@ func studentTails(t, df float64) float64 { return mathext.RegIncBeta(df/2, 0.5, 
 func studentPoint(p, df float64) float64 {
 	x := mathext.InvRegIncBeta(df/2, 0.5, p)
 	return math.Sqrt(df * (1 - x) / x)
+}
+
+// studentPoints is studentPoint of one p, which remembers the last df: mostly
+// all pairs have the same.
+func studentPoints(p float64) func(df float64) float64 {
+	last, point := math.NaN(), 0.0
+	return func(df float64) float64 {
+		if df != last {
+			last, point = df, studentPoint(p, df)
+		}
+		return point
+	}
 }

@@ -85,4 +85,4 @@ func Needed(k int, alpha float64) int {
 }
 
 // leastBlocks is the least number of blocks that says anything of noise.
-const leastBlocks = 3
+const leastBlocks = 5
