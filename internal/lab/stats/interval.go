@@ -56,32 +56,35 @@ func RepeatsFor(level float64) int {
 	return n
 }
 
-// hodgesLehmann is the median of the means of all pairs of the differences,
-// each with itself included, and the interval that the signed-rank test gives
-// with it: exact for differences that are symmetric about their middle.
-func hodgesLehmann(d []float64, level float64) (float64, Interval) {
-	if len(d) == 0 {
-		return 0, Interval{}
-	}
-	var walsh []float64
+// walsh are the means of all pairs of the numbers, each with itself included,
+// in order. Their median is Hodges and Lehmann's estimate of the middle.
+func walsh(d []float64) []float64 {
+	w := make([]float64, 0, len(d)*(len(d)+1)/2)
 	for i, x := range d {
 		for _, y := range d[i:] {
-			walsh = append(walsh, (x+y)/2)
+			w = append(w, (x+y)/2)
 		}
 	}
-	slices.Sort(walsh)
-	m := len(walsh)
-	best := Interval{walsh[0], walsh[m-1], 1 - math.Exp2(float64(1-len(d)))}
+	slices.Sort(w)
+	return w
+}
+
+// hodgesLehmann is the estimate of the middle of n numbers by their Walsh means,
+// and the interval that the signed-rank test gives with it: exact for numbers
+// that are symmetric about their middle. ranks is signedRank of n.
+func hodgesLehmann(w, ranks []float64, n int, level float64) (float64, Interval) {
+	m := len(w)
+	best := Interval{w[0], w[m-1], 1 - math.Exp2(float64(1-n))}
 	tail := 0.0
-	for r, p := range signedRank(len(d)) {
-		if tail += p; r >= m/2 {
+	for r, p := range ranks[:m/2] {
+		tail += p
+		i := Interval{w[r], w[m-1-r], 1 - 2*tail}
+		if !i.Reaches(level) {
 			break
 		}
-		if i := (Interval{walsh[r], walsh[m-1-r], 1 - 2*tail}); i.Reaches(level) {
-			best = i
-		}
+		best = i
 	}
-	return middle(walsh), best
+	return middle(w), best
 }
 
 // signedRank is the distribution of Wilcoxon's signed-rank sum of n numbers.
@@ -106,6 +109,6 @@ func Difference(a, b Series, level float64) (float64, Interval) {
 	if len(d) == 0 {
 		return 0, Interval{}
 	}
-	middle, i := hodgesLehmann(d, level)
+	middle, i := hodgesLehmann(walsh(d), signedRank(len(d)), len(d), level)
 	return math.Expm1(middle), shares(i)
 }

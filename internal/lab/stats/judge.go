@@ -184,10 +184,10 @@ func ranking(y [][]float64, k int, lessIsBetter bool) []int {
 	order := make([]int, k)
 	for a := range k {
 		order[a] = a
-		for b := range k {
-			if a != b {
-				middle, _ := hodgesLehmann(differences(y, b, a), 0)
-				score[a] += middle
+		for b := a + 1; b < k; b++ {
+			if d := differences(y, a, b); len(d) > 0 {
+				m := middle(walsh(d))
+				score[a], score[b] = score[a]-m, score[b]+m
 			}
 		}
 	}
@@ -220,7 +220,7 @@ func reorderColumns(y [][]float64, order []int) [][]float64 {
 
 // differences lists b - a of the blocks that hold both.
 func differences(y [][]float64, a, b int) []float64 {
-	var d []float64
+	d := make([]float64, 0, len(y))
 	for _, row := range y {
 		if x := row[b] - row[a]; !math.IsNaN(x) {
 			d = append(d, x)
@@ -243,13 +243,17 @@ func (v *Verdict) comparePairs(y [][]float64, list []contrast, q Question) {
 		relabelled = byRelabelling(y, list, asked, q.Relabellings, q.Seed)
 	}
 	point := studentPoints(q.Alpha / m)
+	var ranks []float64
 	for i, c := range list {
 		p := Pair{A: v.Ranking[c.a], B: v.Ranking[c.b], a: c.a, b: c.b, Blocks: c.n, PStudent: student[i], PRelabelling: 1}
 		if asked[i] {
 			p.PRelabelling = relabelled[i]
 		}
 		p.P = max(p.PStudent, p.PRelabelling)
-		middle, own := hodgesLehmann(differences(y, c.a, c.b), 1-q.Alpha)
+		if len(ranks) != c.n*(c.n+1)/2+1 {
+			ranks = signedRank(c.n)
+		}
+		middle, own := hodgesLehmann(walsh(differences(y, c.a, c.b)), ranks, c.n, 1-q.Alpha)
 		p.Difference, p.Own = math.Expm1(middle), shares(own)
 		half := point(c.df) * c.standardError()
 		p.Joint = shares(Interval{c.mean - half, c.mean + half, 1 - q.Alpha})
