@@ -5,6 +5,7 @@ package stats
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -60,5 +61,46 @@ func TestEndingByWidthKeepsTheErrorRate(t *testing.T) {
 				t.Errorf("a false claim in %.4f of the studies, want at most %.3f (%.4f by chance)", got, rate, limit)
 			}
 		})
+	}
+}
+
+func TestEnoughSaysWhy(t *testing.T) {
+	w := world{3, 40, normal, same(0.03), firstOf(1, -0.5, 0), 0, 0}
+	s := w.study(rand.New(rand.NewPCG(1, 2)))
+	target := Target{0.05, 5, 30, 0.05}
+	for _, c := range []struct {
+		blocks int
+		target Target
+		want   bool
+		reason string
+	}{
+		{4, target, false, "4 of at least 9 blocks"},
+		{9, Target{0.01, 5, 30, 0.05}, false, "the widest interval, of "},
+		{20, target, true, "wanted +-5.0 %"},
+		{30, Target{0.001, 5, 30, 0.05}, true, "the budget of 30 blocks is spent"},
+	} {
+		got, reason := c.target.Enough(upTo(s, c.blocks))
+		if got != c.want || !strings.Contains(reason, c.reason) {
+			t.Errorf("%d blocks: %v, %s; want %v, %s", c.blocks, got, reason, c.want, c.reason)
+		}
+	}
+	if got, _ := target.Enough(s[:1]); !got {
+		t.Error("goes on for one competitor")
+	}
+}
+
+// What the study shows does not end it: shifting a competitor changes nothing.
+func TestEnoughDoesNotLookAtDifferences(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	target := Target{0.04, 5, 40, 0.05}
+	for range 50 {
+		s := world{3, 14, normal, same(0.03), same(0), 0, 0}.study(rng)
+		before, _ := target.Enough(s)
+		for b := range s[0].Values {
+			s[0].Values[b] *= 3
+		}
+		if after, _ := target.Enough(s); after != before {
+			t.Fatal("a difference changed the decision")
+		}
 	}
 }

@@ -122,7 +122,7 @@ func TestFalseClaimsAreRare(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const studies, rate = 1500, 0.05
+			const studies, rate = 1200, 0.05
 			rng := rand.New(rand.NewPCG(7, 11))
 			q := NewQuestion(true, 0)
 			q.Relabellings = 99
