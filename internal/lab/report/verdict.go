@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"imbang/internal/lab/stats"
@@ -65,11 +66,20 @@ func (row *Row) compare(m Metric, groups [][]Cell, seed uint64) {
 		series, medians[s.Name] = append(series, s), value(stats.Present(s.Values))
 	}
 	v := stats.Judge(series, stats.NewQuestion(m.Lowest, seed))
+	var unsaid []string
+	for _, x := range v.Excluded {
+		if i := slices.IndexFunc(series, func(s stats.Series) bool { return s.Name == x.Name }); len(series[i].Out) == 0 {
+			unsaid = append(unsaid, fmt.Sprintf("%s (%s)", x.Name, strings.Join(x.Causes, ", ")))
+		}
+	}
 	if row.Comparisons == nil {
 		row.Comparisons = map[string]stats.Verdict{}
 	}
 	row.Comparisons[m.Key] = v
 	row.say("%s", sentence(m, v, medians))
+	if len(unsaid) > 0 {
+		row.say("Not compared: %s.", strings.Join(unsaid, "; "))
+	}
 }
 
 // notRanked names cells with the marks that keep them out.
@@ -83,6 +93,9 @@ func notRanked(cells []Cell) string {
 
 // causes says why a cell is not ranked; nil if it is.
 func (c Cell) causes() []string {
+	if c.Runs == 0 {
+		return []string{"no run was measured"}
+	}
 	var out []string
 	for _, x := range []struct {
 		n   int

@@ -143,7 +143,7 @@ func (v *Verdict) admit(series []Series) (in []Series) {
 	for _, s := range series {
 		causes := slices.Clone(s.Out)
 		present := Present(s.Values)
-		if len(present) == 0 {
+		if len(present) == 0 && len(causes) == 0 {
 			causes = append(causes, "never measured")
 		}
 		if slices.ContainsFunc(present, func(x float64) bool { return x <= 0 || math.IsInf(x, 0) }) {
@@ -151,6 +151,24 @@ func (v *Verdict) admit(series []Series) (in []Series) {
 		}
 		if len(causes) > 0 {
 			v.Excluded = append(v.Excluded, Excluded{s.Name, causes})
+			continue
+		}
+		in = append(in, s)
+	}
+	return v.admitLong(in)
+}
+
+// admitLong leaves out who was measured in too few blocks, so that it does not
+// take the verdict from those that were measured in enough.
+func (v *Verdict) admitLong(series []Series) (in []Series) {
+	most := 0
+	for _, s := range series {
+		most = max(most, len(Present(s.Values)))
+	}
+	for _, s := range series {
+		n := len(Present(s.Values))
+		if n < leastBlocks && most >= leastBlocks {
+			v.Excluded = append(v.Excluded, Excluded{s.Name, []string{fmt.Sprintf("measured in %d blocks, at least %d are needed", n, leastBlocks)}})
 			continue
 		}
 		in = append(in, s)

@@ -68,6 +68,20 @@ func TestTwoInFiveBlocksAreTooFew(t *testing.T) {
 	}
 }
 
+// Who was measured rarely does not take the verdict from the others.
+func TestRarelyMeasuredIsLeftOut(t *testing.T) {
+	w := world{4, 8, normal, same(0.03), firstOf(1, -0.5, 0), 0, 0}
+	s := w.study(rand.New(rand.NewPCG(1, 1)))
+	for b := 3; b < 8; b++ {
+		s[3].Values[b] = math.NaN()
+	}
+	v := Judge(s, NewQuestion(true, 1))
+	want := []Excluded{{"3", []string{"measured in 3 blocks, at least 5 are needed"}}}
+	if diff := cmp.Diff(want, v.Excluded); diff != "" || v.Outcome != Winner {
+		t.Errorf("%s %s", v.Outcome, diff)
+	}
+}
+
 func TestNeeded(t *testing.T) {
 	for k, want := range map[int]int{2: 6, 3: 5, 10: 5} {
 		if got := Needed(k, 0.05); got != want {
