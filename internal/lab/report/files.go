@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"imbang/internal/lab/record"
@@ -39,6 +40,9 @@ func Write(dir string) (*Report, error) {
 	if err := writeFile(filepath.Join(dir, "spread.csv"), rep.spreadCSV); err != nil {
 		return nil, err
 	}
+	if err := writeFile(filepath.Join(dir, "comparisons.csv"), rep.comparisonsCSV); err != nil {
+		return nil, err
+	}
 	return rep, writeFile(filepath.Join(dir, "loss_causes.csv"), rep.causesCSV)
 }
 
@@ -66,17 +70,20 @@ func (rep *Report) eachCell(f func(id []string, c Cell)) {
 	for _, sec := range rep.Sections {
 		for _, row := range sec.Rows {
 			for _, c := range row.Cells {
-				name := sec.Engine
-				if c.Scheduler == "" {
-					name = c.Column
-				}
-				f([]string{name, sec.Arrivals, number(row.Rate), c.Scheduler}, c)
+				f(append([]string{c.Name, c.Engine, c.Scheduler, c.Weights, strconv.Itoa(c.Servers)}, ids(row.Condition)...), c)
 			}
 		}
 	}
 }
 
-var idColumns = []string{"engine", "arrivals", "rate", "scheduler"}
+// ids are the columns that identify a condition.
+func ids(c record.Condition) []string {
+	return []string{c.Family, c.Call, c.Tool, c.Arrivals, number(c.Rate), strconv.Itoa(c.Users), strconv.Itoa(c.Requests)}
+}
+
+var conditionColumns = []string{"family", "call", "tool", "arrivals", "rate", "users", "requests"}
+
+var idColumns = append([]string{"competitor", "engine", "scheduler", "weights", "servers"}, conditionColumns...)
 
 // table writes one CSV file: a head, then the rows that rowsOf gives for each
 // cell.
@@ -95,15 +102,19 @@ func (rep *Report) table(w io.Writer, columns []string, rowsOf func(Cell) [][]st
 // metricCSV has one row a cell.
 func (rep *Report) metricCSV(w io.Writer, m Metric) error {
 	unit := "[" + m.Unit + "]"
-	columns := []string{"published " + unit, "median " + unit, "min " + unit, "max " + unit, "runs", "ranked", "marks"}
+	columns := []string{"published " + unit, "median " + unit, "min " + unit, "max " + unit,
+		"interval low " + unit, "interval high " + unit, "interval level", "runs", "ranked", "marks"}
 	return rep.table(w, columns, func(c Cell) [][]string {
 		v := c.Values[m.Key]
-		row := []string{"", "", "", ""}
+		row := []string{"", "", "", "", "", "", ""}
 		if v.Published != nil {
 			row[0] = number(*v.Published)
 		}
 		if v.N > 0 {
 			row[1], row[2], row[3] = number(v.Median), number(v.Min), number(v.Max)
+		}
+		if v.Interval != nil {
+			row[4], row[5], row[6] = number(v.Interval.Low), number(v.Interval.High), number(v.Interval.Level)
 		}
 		return [][]string{append(row, strconv.Itoa(v.N), strconv.FormatBool(c.Ranked()), c.Marks.String())}
 	})
@@ -128,6 +139,28 @@ func (rep *Report) causesCSV(w io.Writer) error {
 		}
 		return rows
 	})
+}
+
+// comparisonsCSV has one row a pair of competitors and metric.
+func (rep *Report) comparisonsCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	_ = out.Write(append(slices.Clone(conditionColumns), "metric", "a", "b", "blocks", "finding", "b to a",
+		"joint low", "joint high", "joint level", "own low", "own high", "own level", "p")) // Error tells
+	for _, sec := range rep.Sections {
+		for _, row := range sec.Rows {
+			for _, m := range metrics {
+				for _, p := range row.Comparisons[m.Key].Pairs {
+					cells := append(ids(row.Condition), m.Key, p.A, p.B, strconv.Itoa(p.Blocks), string(p.Finding))
+					for _, v := range []float64{p.Difference, p.Joint.Low, p.Joint.High, p.Joint.Level, p.Own.Low, p.Own.High, p.Own.Level, p.P} {
+						cells = append(cells, strconv.FormatFloat(v, 'g', 6, 64))
+					}
+					_ = out.Write(cells)
+				}
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

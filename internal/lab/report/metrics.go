@@ -50,11 +50,11 @@ var metrics = []Metric{
 		value:   func(s record.Sample) (float64, bool) { return s.Load.IssuedRate, true },
 	},
 	{
-		Key: "reply_rate", Title: "Replies", Unit: "1/s", Decimals: 0,
+		Key: "reply_rate", Title: "Replies", Name: "request rate", Unit: "1/s", Decimals: 0, published: study.RequestRate,
 		value: func(s record.Sample) (float64, bool) { return s.Load.ReplyRate, true },
 	},
 	{
-		Key: "loss", Title: "Request loss", Unit: "%", Decimals: 2, Lowest: true,
+		Key: "loss", Title: "Request loss", Unit: "%", Decimals: 2, Lowest: true, published: study.Loss,
 		value: func(s record.Sample) (float64, bool) {
 			return 100 * float64(s.Load.Loss.Total()) / float64(max(1, s.Load.Scheduled)), true
 		},

@@ -19,10 +19,12 @@ const oneServer = 0.999
 // hashed says what decides where a scheduler that looks at addresses sends a
 // request.
 var hashed = map[string]string{
-	"dh":    "it hashes the virtual address, and there is one",
-	"sh":    "it hashes the client's address",
-	"lblc":  "it keeps a virtual address on one server until that is overloaded, and there is one address",
-	"lblcr": "it keeps a virtual address on a set of servers that grows under overload, and there is one address",
+	"dh":      "it hashes the virtual address, and there is one",
+	"sh":      "it hashes the client's address",
+	"lblc":    "it keeps a virtual address on one server until that is overloaded, and there is one address",
+	"ip_hash": "it hashes the first three bytes of the client's address",
+	"source":  "it hashes the client's address",
+	"lblcr":   "it keeps a virtual address on a set of servers that grows under overload, and there is one address",
 }
 
 // yardsticks says what an engine that does not balance stands for.
@@ -44,14 +46,14 @@ func notes(rep *Report, s *study.Study, samples []record.Sample) []string {
 			out = append(out, yardsticks[name])
 		}
 	}
-	for _, name := range concentrated(rep) {
-		line := fmt.Sprintf("%s sent every request of a cell to one server", name)
-		if why := hashed[name]; why != "" {
+	for _, c := range concentrated(rep) {
+		line := fmt.Sprintf("%s sent every request of a cell to one server", c.Name)
+		if why := hashed[c.Scheduler]; why != "" {
 			line += ": " + why
 		}
 		out = append(out, line+".")
 	}
-	if len(s.Weights) > 1 && s.EqualWeights() {
+	if len(s.Servers) > 1 && len(s.Weights) == 1 && s.Weights[0].Equal() {
 		out = append(out, "All weights are equal: wrr is rr and wlc is lc by definition, and no run can tell them apart.")
 	}
 	return append(out, failures(samples)...)
@@ -73,22 +75,22 @@ func shortfall(samples []record.Sample) string {
 		"not which scheduler is better; ask for lower rates or use more CPUs.", n, example)
 }
 
-// concentrated names the schedulers that used one server only, of several.
-func concentrated(rep *Report) []string {
-	var names []string
+// concentrated lists the competitors that used one server only, of several.
+func concentrated(rep *Report) []record.Competitor {
+	var list []record.Competitor
 	for _, sec := range rep.Sections {
 		for _, row := range sec.Rows {
 			for _, c := range row.Cells {
-				if c.Scheduler == "" || len(c.Spread) == 0 || slices.Contains(names, c.Scheduler) {
+				if c.Scheduler == "" || c.Servers < 2 || len(c.Spread) == 0 || slices.Contains(list, c.Competitor) {
 					continue
 				}
 				if _, most := shares(c, rep.servers()); most >= oneServer && len(rep.servers()) > 1 {
-					names = append(names, c.Scheduler)
+					list = append(list, c.Competitor)
 				}
 			}
 		}
 	}
-	return names
+	return list
 }
 
 // servers lists every server that answered anywhere in the run.

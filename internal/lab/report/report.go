@@ -9,7 +9,9 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"imbang/internal/lab/load"
@@ -20,10 +22,11 @@ import (
 
 // Report is everything that is said about a run, ready for print or JSON.
 type Report struct {
-	Study   string   `json:"study"`
-	Title   string   `json:"title"`
-	Source  string   `json:"source,omitempty"`
-	Setting []string `json:"setting"` // what was run where, in lines
+	Study      string   `json:"study"`
+	Title      string   `json:"title"`
+	Source     string   `json:"source,omitempty"`
+	Hypothesis string   `json:"hypothesis,omitempty"`
+	Setting    []string `json:"setting"` // what was run where, in lines
 	// Measured of Planned samples exist; fewer after an interruption.
 	Measured int `json:"measured"`
 	Planned  int `json:"planned"`
@@ -42,27 +45,41 @@ type PublishedClaims struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// Section compares the schedulers of one engine under one kind of arrivals.
+// Section compares the competitors under conditions that differ in the level
+// only: a rate, a number of requests or of users.
 type Section struct {
-	Engine   string   `json:"engine"`
-	Arrivals string   `json:"arrivals"`
-	Columns  []string `json:"columns"` // schedulers, then engines that do not balance
-	Rows     []Row    `json:"rates"`
+	Title     string   `json:"title"`
+	LevelUnit string   `json:"level_unit"`
+	Columns   []string `json:"columns"` // competitors
+	Rows      []Row    `json:"rows"`
 }
 
-// Row is one asked rate.
+// Row is one level.
 type Row struct {
-	Rate     float64  `json:"rate"`
+	record.Condition
 	Cells    []Cell   `json:"cells"` // in the order of the columns
 	Verdicts []string `json:"verdicts,omitempty"`
+	// Comparisons holds the numbers behind the verdicts, by metric.
+	Comparisons map[string]stats.Verdict `json:"comparisons,omitempty"`
+	// Noise is how far competitors lie apart that are the same by definition.
+	Noise []Noise `json:"noise,omitempty"`
+
+	series [][]stats.Series // those compared, for each metric that was
+}
+
+// Noise compares two competitors that are one algorithm here.
+type Noise struct {
+	A          string         `json:"a"`
+	B          string         `json:"b"`
+	Difference float64        `json:"difference"` // by what share b's response time is greater
+	Interval   stats.Interval `json:"interval"`
 }
 
 // Cell is all repeats of one measured cell.
 type Cell struct {
-	Column    string `json:"column"`
-	Scheduler string `json:"scheduler,omitempty"`
-	Runs      int    `json:"runs"`
-	Marks     Marks  `json:"marks"`
+	record.Competitor
+	Runs  int   `json:"runs"`
+	Marks Marks `json:"marks"`
 	// Values holds the metrics by key.
 	Values map[string]Value `json:"values"`
 	// Scheduled, Lost and Loss are sums over the runs.
@@ -72,13 +89,16 @@ type Cell struct {
 	// Spread is each server's share of the replies, 0 to 1.
 	Spread map[string]float64 `json:"spread,omitempty"`
 
-	samples map[string][]float64 // of the metrics, for comparisons
+	blocks    map[string][]float64 // the metrics by block, NaN where there is none
+	yardstick bool                 // does not compete
 }
 
 // Value is one metric of one cell.
 type Value struct {
 	stats.Summary
-	Published *float64 `json:"published,omitempty"`
+	// Interval holds the median, at the level that so many runs permit.
+	Interval  *stats.Interval `json:"interval,omitempty"`
+	Published *float64        `json:"published,omitempty"`
 }
 
 // Marks are reasons not to rank a cell.
@@ -105,7 +125,7 @@ func New(r *record.Run) (*Report, error) {
 		return nil, fmt.Errorf("the study stored with the run: %w", err)
 	}
 	rep := &Report{
-		Study: s.Name, Title: s.Title, Source: s.Source, Setting: setting(env, r.Samples),
+		Study: s.Name, Title: s.Title, Source: s.Source, Hypothesis: s.Hypothesis, Setting: setting(env, r.Samples),
 		Planned: env.Plan.Cells * env.Plan.Repeats,
 	}
 	for _, smp := range r.Samples {
@@ -116,7 +136,7 @@ func New(r *record.Run) (*Report, error) {
 	if p := s.Published; p != nil {
 		rep.Published = &PublishedClaims{p.VirtualAddress, p.Conclusion, p.Notes, map[string]string{}}
 		for _, m := range metrics {
-			if t, ok := p.Tables[m.published]; ok {
+			if t, ok := p.Table(m.published); ok {
 				rep.Published.Labels[m.Key] = t.Label
 			}
 		}
@@ -126,61 +146,81 @@ func New(r *record.Run) (*Report, error) {
 	return rep, nil
 }
 
-// sections splits the samples by balancing engine and arrivals. An engine that
-// does not balance is a further column of every section: it is the yardstick.
+// sections puts conditions that differ in their level only into one table.
 func (rep *Report) sections(plan record.Plan, samples []record.Sample, s *study.Study) {
 	cells := map[record.Cell][]record.Sample{}
-	balances := map[string]bool{}
 	for _, smp := range samples {
 		cells[smp.Cell] = append(cells[smp.Cell], smp)
-		balances[smp.Engine] = balances[smp.Engine] || smp.Scheduler != ""
 	}
-	var balancers, yardsticks []string
-	for _, e := range plan.Engines {
-		if balances[e] {
-			balancers = append(balancers, e)
-		} else {
-			yardsticks = append(yardsticks, e)
+	at := map[record.Condition]int{}
+	for _, condition := range plan.Conditions {
+		i, ok := at[condition.Group()]
+		if !ok {
+			i = len(rep.Sections)
+			at[condition.Group()] = i
+			rep.Sections = append(rep.Sections, newSection(condition, plan))
 		}
-	}
-	if len(balancers) == 0 {
-		balancers = []string{""} // a section of yardsticks only
-	}
-	for _, e := range balancers {
-		for _, arrivals := range plan.Arrivals {
-			rep.Sections = append(rep.Sections, section(e, arrivals, yardsticks, plan, cells, s))
+		row := Row{Condition: condition}
+		for _, c := range plan.Competitors {
+			key := record.Cell{Competitor: c, Condition: condition}
+			found := cell(cells[key], plan.Repeats, s.Published, key)
+			found.yardstick = c.Scheduler == "" && balancers(plan) > 1
+			row.Cells = append(row.Cells, found)
 		}
+		row.judge(s, plan.Seed)
+		rep.Sections[i].Rows = append(rep.Sections[i].Rows, row)
 	}
 }
 
-func section(engine, arrivals string, yardsticks []string, plan record.Plan, cells map[record.Cell][]record.Sample, s *study.Study) Section {
-	sec := Section{Engine: engine, Arrivals: arrivals}
-	if engine != "" {
-		sec.Columns = slices.Clone(plan.Schedulers)
-	}
-	sec.Columns = append(sec.Columns, yardsticks...)
-	for _, rate := range plan.Rates {
-		row := Row{Rate: rate}
-		for i, column := range sec.Columns {
-			key := record.Cell{Engine: engine, Scheduler: column, Rate: rate, Arrivals: arrivals}
-			if i >= len(sec.Columns)-len(yardsticks) {
-				key.Engine, key.Scheduler = column, ""
-			}
-			c := cell(cells[key], plan.Repeats, s.Published, key)
-			c.Column = column
-			row.Cells = append(row.Cells, c)
+// balancers counts the competitors that balance. Beside several, one that does
+// not is a yardstick and competes with none; beside one, it is the question.
+func balancers(plan record.Plan) (n int) {
+	for _, c := range plan.Competitors {
+		if c.Scheduler != "" {
+			n++
 		}
-		row.Verdicts = verdicts(row, s.EqualWeights())
-		sec.Rows = append(sec.Rows, row)
+	}
+	return n
+}
+
+func newSection(c record.Condition, plan record.Plan) Section {
+	sec := Section{Title: sectionTitle(c, plan), LevelUnit: c.LevelUnit()}
+	for _, p := range plan.Competitors {
+		sec.Columns = append(sec.Columns, p.Name)
 	}
 	return sec
+}
+
+// sectionTitle says what all conditions of a section share, and of that what
+// other sections do not.
+func sectionTitle(c record.Condition, plan record.Plan) string {
+	words := []string{"open loop", c.Arrivals + " arrivals"}
+	if c.Closed() {
+		words = []string{"closed loop"}
+		if c.Requests > 0 {
+			words = append(words, fmt.Sprintf("%d users", c.Users))
+		}
+	}
+	for _, x := range []struct {
+		name string
+		of   func(record.Condition) string
+	}{
+		{c.Family, func(c record.Condition) string { return c.Family }},
+		{"request " + c.Call, func(c record.Condition) string { return "request " + c.Call }},
+		{c.Tool, func(c record.Condition) string { return c.Tool }},
+	} {
+		if slices.ContainsFunc(plan.Conditions, func(other record.Condition) bool { return x.of(other) != x.name }) {
+			words = append(words, x.name)
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // cell sums up the repeats of one cell.
 func cell(samples []record.Sample, planned int, published *study.Published, key record.Cell) Cell {
 	c := Cell{
-		Scheduler: key.Scheduler, Values: map[string]Value{}, Loss: map[string]int{},
-		Spread: map[string]float64{}, samples: map[string][]float64{},
+		Competitor: key.Competitor, Values: map[string]Value{}, Loss: map[string]int{},
+		Spread: map[string]float64{}, blocks: map[string][]float64{},
 	}
 	c.Marks.Missing = max(0, planned-len(samples))
 	replies := 0
@@ -193,7 +233,7 @@ func cell(samples []record.Sample, planned int, published *study.Published, key 
 		c.mark(s.Load)
 		for _, m := range metrics {
 			if v, ok := m.value(s); ok {
-				c.samples[m.Key] = append(c.samples[m.Key], v)
+				c.enter(m.Key, s.Block, v)
 			}
 		}
 		for name, n := range s.Load.PerServer {
@@ -205,13 +245,34 @@ func cell(samples []record.Sample, planned int, published *study.Published, key 
 		c.Spread[name] /= float64(max(1, replies))
 	}
 	for _, m := range metrics {
-		v := Value{Summary: stats.Summarize(c.samples[m.Key])}
-		if p, ok := published.Figure(m.published, key.Rate, key.Scheduler); ok && m.published != "" {
+		v := value(stats.Present(c.blocks[m.Key]))
+		if p, ok := published.Figure(m.published, key.Family, key.Call, key.Level(), key.Name); ok && m.published != "" {
 			v.Published = &p
 		}
 		c.Values[m.Key] = v
 	}
 	return c
+}
+
+// level is what intervals are to reach.
+const level = 0.95
+
+// value sums up one metric of one cell.
+func value(samples []float64) Value {
+	v := Value{Summary: stats.Summarize(samples)}
+	if len(samples) > 1 {
+		i := stats.MedianInterval(samples, level)
+		v.Interval = &i
+	}
+	return v
+}
+
+// enter puts a figure into its block, from 1.
+func (c *Cell) enter(key string, block int, v float64) {
+	for len(c.blocks[key]) < block {
+		c.blocks[key] = append(c.blocks[key], math.NaN())
+	}
+	c.blocks[key][block-1] = v
 }
 
 // mark counts what speaks against ranking a run.
@@ -242,31 +303,6 @@ func causes(l load.Loss) map[string]int {
 		"client": l.Client.Total(), "refused": l.Refused, "reset": l.Reset, "timeout": l.Timeout,
 		"other": l.Unreachable + l.Truncated + l.Malformed,
 	}
-}
-
-// setting describes the run in a few lines.
-func setting(e record.Environment, samples []record.Sample) []string {
-	p := e.Plan
-	length := fmt.Sprintf("%d connections", p.Connections)
-	if p.Connections == 0 {
-		length = p.Duration.String()
-	}
-	lines := []string{
-		fmt.Sprintf("%s, %d CPUs (%s), Linux %s, nginx %s, imbang %s", e.Started.UTC().Format("2006-01-02 15:04 UTC"),
-			e.CPUs, e.CPU, e.Kernel, e.Nginx, e.Imbang),
-		fmt.Sprintf("%s a run after %v of warm-up, runs a cell: %d, in random order (seed %d), timeout %v",
-			length, p.Warmup, p.Repeats, p.Seed, p.Timeout),
-	}
-	var loop []float64
-	for _, s := range samples {
-		if s.CalibrationNS > 0 {
-			loop = append(loop, s.CalibrationNS.Seconds()*1e3)
-		}
-	}
-	if sum := stats.Summarize(loop); sum.N > 0 {
-		lines = append(lines, fmt.Sprintf("the machine's speed over the run, by a fixed loop: %.2f ms (%.2f to %.2f)", sum.Median, sum.Min, sum.Max))
-	}
-	return lines
 }
 
 // perConnection divides a time by the connections it was spent on, warm-up

@@ -15,6 +15,7 @@ import (
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
+	"imbang/internal/lab/study"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -22,59 +23,71 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 const fixedStudy = `name: fixed
 title: Five schedulers and a yardstick
 source: a journal, 2011
-cluster: {client_namespaces: 1, client_addresses: 1, weights: [1, 1, 1], page: 375 B}
-load: {rates: [2000, 8000, 14000], connections: 1000, timeout: 5 s, arrivals: [constant]}
-engines: [imbang, direct]
-schedulers: [rr, wrr, lc, dh, nq]
-repeats: 4
+hypothesis: They serve alike.
+cluster: {client_namespaces: 1, client_addresses: 1, servers: [{kind: nginx, count: 3, page: 375 B}]}
+load: {rates: [2000, 8000, 14000], connections: 1000, timeout: 5 s}
+competitors:
+  - {engine: imbang, schedulers: [rr, wrr, lc, dh, nq]}
+  - {engine: direct}
+repeats: {least: 6}
 published:
   virtual_address: 192.0.2.1
   conclusion: wrr is best.
   notes: [The client was the bottleneck.]
-  schedulers: [rr, wrr, lc, dh, nq]
-  throughput: {label: Table 4.1, unit: KB/s, rows: {2000: [203.2, 217.5, 222.2, 152.4, 219.4]}}
-  response_time: {label: Table 4.2, unit: ms, rows: {2000: [1038.7, 830.5, 1028.8, 888.8, 1042.6]}}
+  tables:
+    - {metric: throughput, label: Table 4.1, unit: KB/s, columns: [rr, wrr, lc, dh, nq], rows: {2000: [203.2, 217.5, 222.2, 152.4, 219.4]}}
+    - {metric: response_time, label: Table 4.2, unit: ms, columns: [rr, wrr, lc, dh, nq], rows: {2000: [1038.7, 830.5, 1028.8, 888.8, 1042.6]}}
 `
 
-// response gives the mean response times of the four runs of a cell [ms].
-var response = map[string]map[float64][4]float64{
-	"rr":     {2000: {0.50, 0.52, 0.51, 0.49}, 8000: {1.0, 1.2, 1.1, 1.3}, 14000: {9, 9, 9, 9}},
-	"wrr":    {2000: {0.51, 0.50, 0.53, 0.52}, 8000: {1.1, 1.0, 1.2, 1.4}, 14000: {9, 9, 9, 9}},
-	"lc":     {2000: {0.51, 0.54, 0.50, 0.49}, 8000: {1.0, 1.1, 1.2, 1.2}, 14000: {9, 9, 9, 9}},
-	"dh":     {2000: {0.90, 0.95, 0.92, 0.91}, 8000: {8, 9, 8.5, 8.8}, 14000: {9, 9, 9, 9}},
-	"nq":     {2000: {0.48, 0.52, 0.51, 0.50}, 8000: {0.5, 0.6, 0.55, 0.52}, 14000: {9, 9, 9, 9}},
-	"direct": {2000: {0.30, 0.31, 0.29, 0.33}, 8000: {0.4, 0.4, 0.4, 0.4}, 14000: {2, 2, 2, 2}},
+// response gives the mean response times of the six runs of a cell [ms].
+var response = map[string]map[float64][6]float64{
+	"rr":     {2000: {0.50, 0.52, 0.51, 0.49, 0.50, 0.51}, 8000: {1.0, 1.2, 1.1, 1.3, 1.2, 1.1}, 14000: {9, 9, 9, 9, 9, 9}},
+	"wrr":    {2000: {0.51, 0.50, 0.53, 0.52, 0.50, 0.51}, 8000: {1.1, 1.0, 1.2, 1.4, 1.1, 1.2}, 14000: {9, 9, 9, 9, 9, 9}},
+	"lc":     {2000: {0.51, 0.54, 0.50, 0.49, 0.52, 0.50}, 8000: {1.0, 1.1, 1.2, 1.2, 1.0, 1.1}, 14000: {9, 9, 9, 9, 9, 9}},
+	"dh":     {2000: {0.90, 0.95, 0.92, 0.91, 0.94, 0.90}, 8000: {8, 9, 8.5, 8.8, 8.1, 8.4}, 14000: {9, 9, 9, 9, 9, 9}},
+	"nq":     {2000: {0.48, 0.52, 0.51, 0.50, 0.49, 0.51}, 8000: {0.5, 0.6, 0.55, 0.52, 0.53, 0.56}, 14000: {9, 9, 9, 9, 9, 9}},
+	"direct": {2000: {0.30, 0.31, 0.29, 0.33, 0.30, 0.31}, 8000: {0.4, 0.4, 0.4, 0.4, 0.4, 0.4}, 14000: {2, 2, 2, 2, 2, 2}},
 }
 
 // fixed is a stored run with one case of everything: published figures, a
 // winner, no winner, cells behind, lost requests, a failure, one missing run.
 func fixed() *record.Run {
+	s, err := study.Parse("fixed.yaml", []byte(fixedStudy), nil)
+	if err != nil {
+		panic(err)
+	}
 	plan := record.Plan{
-		Engines: []string{"imbang", "direct"}, Schedulers: []string{"rr", "wrr", "lc", "dh", "nq"},
-		Rates: []float64{2000, 8000, 14000}, Arrivals: []string{"constant"}, Repeats: 4, Cells: 18,
-		Connections: 1000, Warmup: 200 * time.Millisecond, Timeout: 5 * time.Second, Seed: 7,
+		Repeats: 6, Cells: 18, Connections: 1000, PerConnection: 1,
+		Warmup: 200 * time.Millisecond, Timeout: 5 * time.Second, Seed: 7,
+	}
+	for _, c := range s.Competitors {
+		plan.Competitors = append(plan.Competitors, record.Competitor(c))
+	}
+	for _, rate := range s.Load.Rates {
+		plan.Conditions = append(plan.Conditions, record.Condition{Family: "ipv4", Call: "page", Tool: study.BuiltIn, Arrivals: "constant", Rate: rate})
 	}
 	run := &record.Run{Environment: record.Environment{
 		Study: "fixed.yaml", StudyText: fixedStudy, Plan: plan,
 		Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Imbang:  "test", Nginx: "1.22.1", Kernel: "6.18.0", CPU: "some CPU", CPUs: 2,
+		Imbang:  "test", Programs: map[string]string{"nginx": "1.22.1"}, Kernel: "6.18.0", CPU: "some CPU", CPUs: 2,
 	}}
 	for block := 1; block <= plan.Repeats; block++ {
-		for _, rate := range plan.Rates {
-			for _, s := range append(plan.Schedulers, "direct") {
-				if s == "lc" && rate == 8000 && block == 4 {
+		for _, condition := range plan.Conditions {
+			for _, c := range plan.Competitors {
+				if c.Name == "lc" && condition.Rate == 8000 && block == 4 {
 					continue // interrupted
 				}
-				run.Samples = append(run.Samples, sample(s, rate, block))
+				run.Samples = append(run.Samples, sample(record.Cell{Competitor: c, Condition: condition}, block))
 			}
 		}
 	}
 	return run
 }
 
-func sample(scheduler string, rate float64, block int) record.Sample {
+func sample(cell record.Cell, block int) record.Sample {
+	scheduler, rate := cell.Name, cell.Rate
 	s := record.Sample{
-		Cell:  record.Cell{Engine: "imbang", Scheduler: scheduler, Rate: rate, Arrivals: "constant"},
+		Cell:  cell,
 		Block: block, CalibrationNS: time.Duration(5+block) * time.Millisecond,
 		CPU: record.CPU{
 			Director:    engine.CPU{Known: true, Time: 3 * time.Millisecond, Runs: 10000},
@@ -83,7 +96,7 @@ func sample(scheduler string, rate float64, block int) record.Sample {
 		},
 	}
 	if scheduler == "direct" {
-		s.Engine, s.Scheduler, s.CPU.Director = "direct", "", engine.CPU{}
+		s.CPU.Director = engine.CPU{}
 	}
 	if scheduler == "dh" && rate == 2000 && block == 2 {
 		s.Error = "imbang attach: device ext0: no such device"
@@ -122,6 +135,7 @@ func TestGolden(t *testing.T) {
 		"throughput.csv":    func(b *bytes.Buffer) error { return rep.metricCSV(b, metric("throughput")) },
 		"response_time.csv": func(b *bytes.Buffer) error { return rep.metricCSV(b, metric("response_time")) },
 		"spread.csv":        func(b *bytes.Buffer) error { return rep.spreadCSV(b) },
+		"comparisons.csv":   func(b *bytes.Buffer) error { return rep.comparisonsCSV(b) },
 		"loss_causes.csv":   func(b *bytes.Buffer) error { return rep.causesCSV(b) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +181,7 @@ func TestWriteFromFiles(t *testing.T) {
 	if _, err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"tables.txt", "throughput.csv", "spread.csv"} {
+	for _, name := range []string{"tables.txt", "throughput.csv", "spread.csv", "comparisons.csv"} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +210,7 @@ func TestNothingMeasured(t *testing.T) {
 	if err := rep.Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	if want := "0 of 72 planned runs were measured; the others failed or were interrupted."; !bytes.Contains(b.Bytes(), []byte(want)) {
+	if want := "0 of 108 planned runs were measured; the others failed or were interrupted."; !bytes.Contains(b.Bytes(), []byte(want)) {
 		t.Errorf("%s\nwants %q", b.String(), want)
 	}
 }

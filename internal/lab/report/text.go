@@ -5,8 +5,11 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+
+	"imbang/internal/lab/stats"
 )
 
 // String is the marks behind a figure.
@@ -36,6 +39,9 @@ func (rep *Report) Text(w io.Writer) error {
 	if rep.Source != "" {
 		p.linef("published: %s", rep.Source)
 	}
+	if rep.Hypothesis != "" {
+		p.linef("hypothesis: %s", rep.Hypothesis)
+	}
 	for _, l := range rep.Setting {
 		p.linef("measured: %s", l)
 	}
@@ -61,7 +67,7 @@ func (p *printer) linef(format string, args ...any) {
 func (rep *Report) textSection(p *printer, sec Section) {
 	marked := false
 	p.linef("")
-	p.linef("== %s", sec.title())
+	p.linef("== %s", sec.Title)
 	for _, m := range metrics {
 		if !sec.has(m.Key) || m.Key == "loss" {
 			continue
@@ -73,9 +79,10 @@ func (rep *Report) textSection(p *printer, sec Section) {
 		}
 		p.header(sec)
 		for _, row := range sec.Rows {
-			marked = p.metric(m, row) || marked
+			marked = p.metric(sec, m, row) || marked
 		}
 	}
+	p.intervals(sec)
 	rep.textSpread(p, sec)
 	rep.textLoss(p, sec)
 	if marked {
@@ -86,14 +93,14 @@ func (rep *Report) textSection(p *printer, sec Section) {
 	p.linef("Verdict")
 	for _, row := range sec.Rows {
 		for i, v := range row.Verdicts {
-			rate := ""
+			at := ""
 			if i == 0 {
-				rate = fmt.Sprintf("%g/s", row.Rate)
+				at = fmt.Sprintf("%g %s", row.Level(), sec.LevelUnit)
 			}
-			p.linef("  %8s  %s", rate, v)
+			p.linef("  %14s  %s", at, v)
 		}
 		if len(row.Verdicts) == 0 {
-			p.linef("  %8s  Nothing to compare: fewer than two schedulers.", fmt.Sprintf("%g/s", row.Rate))
+			p.linef("  %14s  Nothing to compare: fewer than two competitors.", fmt.Sprintf("%g %s", row.Level(), sec.LevelUnit))
 		}
 	}
 }
@@ -106,14 +113,6 @@ func (rep *Report) label(m Metric) string {
 	return rep.Published.Labels[m.Key] + ": "
 }
 
-func (sec Section) title() string {
-	name := sec.Engine
-	if name == "" {
-		name = "no balancer"
-	}
-	return fmt.Sprintf("%s, %s arrivals", name, sec.Arrivals)
-}
-
 // has reports whether any cell has a figure of the metric.
 func (sec Section) has(key string) bool {
 	return slices.ContainsFunc(sec.Rows, func(r Row) bool {
@@ -121,27 +120,36 @@ func (sec Section) has(key string) bool {
 	})
 }
 
-// Column widths: a rate, a word, then one for each column.
+// Column widths: a level, a word, then at least this for each column.
 const (
-	rateWidth = 8
-	wordWidth = 10
-	cellWidth = 10
+	levelWidth = 8
+	wordWidth  = 10
+	cellWidth  = 10
 )
 
-func (p *printer) header(sec Section) { p.row("asked/s", "", sec.Columns) }
+// width is that of a section's columns.
+func (sec Section) width() int {
+	w := cellWidth
+	for _, c := range sec.Columns {
+		w = max(w, len(c)+2)
+	}
+	return w
+}
 
-func (p *printer) row(rate, word string, cells []string) {
+func (p *printer) header(sec Section) { p.row(sec, sec.LevelUnit, "", sec.Columns) }
+
+func (p *printer) row(sec Section, level, word string, cells []string) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%*s %-*s", rateWidth, rate, wordWidth, word)
+	fmt.Fprintf(&b, "%*s %-*s", levelWidth, level, wordWidth, word)
 	for _, c := range cells {
-		fmt.Fprintf(&b, "%*s", cellWidth, c)
+		fmt.Fprintf(&b, "%*s", sec.width(), c)
 	}
 	p.linef("%s", b.String())
 }
 
-// metric prints one rate: the published figures if there are any, then median
+// metric prints one level: the published figures if there are any, then median
 // and range. It reports whether a mark was printed.
-func (p *printer) metric(m Metric, row Row) (marked bool) {
+func (p *printer) metric(sec Section, m Metric, row Row) (marked bool) {
 	var published, median, low, high []string
 	any, several := false, false
 	for _, c := range row.Cells {
@@ -159,20 +167,50 @@ func (p *printer) metric(m Metric, row Row) (marked bool) {
 		several = several || v.N > 1
 		marked = marked || c.Marks.String() != ""
 		median = append(median, fmt.Sprintf("%.*f%s", m.Decimals, v.Median, c.Marks))
-		low = append(low, fmt.Sprintf("%.*f", m.Decimals, v.Min))
-		high = append(high, fmt.Sprintf("%.*f", m.Decimals, v.Max))
+		i := stats.Interval{Low: v.Median, High: v.Median}
+		if v.Interval != nil {
+			i = *v.Interval
+		}
+		low = append(low, fmt.Sprintf("%.*f", m.Decimals, i.Low))
+		high = append(high, fmt.Sprintf("%.*f", m.Decimals, i.High))
 	}
-	rate := fmt.Sprintf("%g", row.Rate)
+	at := fmt.Sprintf("%g", row.Level())
 	if any {
-		p.row(rate, "published", published)
-		rate = ""
+		p.row(sec, at, "published", published)
+		at = ""
 	}
-	p.row(rate, "median", median)
+	p.row(sec, at, "median", median)
 	if several {
-		p.row("", "  from", low)
-		p.row("", "  to", high)
+		p.row(sec, "", "  from", low)
+		p.row(sec, "", "  to", high)
 	}
 	return marked
+}
+
+// intervals says what "from" and "to" are: their level depends on the runs.
+func (p *printer) intervals(sec Section) {
+	few := map[int]float64{}
+	reached := false
+	for _, row := range sec.Rows {
+		for _, c := range row.Cells {
+			if i := c.Values["achieved_rate"].Interval; i != nil && i.Reaches(level) {
+				reached = true
+			} else if i != nil {
+				few[c.Values["achieved_rate"].N] = i.Level
+			}
+		}
+	}
+	if !reached && len(few) == 0 {
+		return
+	}
+	p.linef("")
+	if reached {
+		p.linef("from, to: between these lies the median of ever more runs, with %.0f %% confidence", 100*level)
+	}
+	for _, n := range slices.Sorted(maps.Keys(few)) {
+		p.linef("from, to of %d runs: their range, with %.0f %% confidence; %.0f %% takes %d runs",
+			n, 100*few[n], 100*level, stats.RepeatsFor(level))
+	}
 }
 
 // textSpread prints the least and the greatest share of the real servers.
@@ -194,7 +232,7 @@ func (rep *Report) textSpread(p *printer, sec Section) {
 			}
 			cells = append(cells, text)
 		}
-		p.row(fmt.Sprintf("%g", row.Rate), "", cells)
+		p.row(sec, fmt.Sprintf("%g", row.Level()), "", cells)
 	}
 }
 
@@ -214,7 +252,7 @@ func (rep *Report) textLoss(p *printer, sec Section) {
 	p.linef("Request loss [requests of all runs]: %d of %d", lost, total)
 	p.header(sec)
 	for _, row := range sec.Rows {
-		rate := fmt.Sprintf("%g", row.Rate)
+		at := fmt.Sprintf("%g", row.Level())
 		for _, cause := range causeNames {
 			var cells []string
 			sum := 0
@@ -222,8 +260,8 @@ func (rep *Report) textLoss(p *printer, sec Section) {
 				cells, sum = append(cells, fmt.Sprint(c.Loss[cause])), sum+c.Loss[cause]
 			}
 			if sum > 0 {
-				p.row(rate, cause, cells)
-				rate = ""
+				p.row(sec, at, cause, cells)
+				at = ""
 			}
 		}
 	}

@@ -4,182 +4,201 @@ package report
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 
+	"imbang/internal/lab/record"
 	"imbang/internal/lab/stats"
+	"imbang/internal/lab/study"
 )
 
 // sameByDefinition are schedulers that are one algorithm when all weights are
 // equal. They are compared as one: their difference is noise.
 var sameByDefinition = [][2]string{{"rr", "wrr"}, {"lc", "wlc"}}
 
+// linux are the engines whose schedulers sameByDefinition speaks of.
+var linux = []string{"imbang", "ipvs"}
+
 // keptUp is the share of the asked rate that counts as all of it.
 const keptUp = 0.99
 
-// verdicts says for one rate what its cells show.
-func verdicts(row Row, equalWeights bool) []string {
-	var ranked, out []Cell
+// judge says what the cells of one level show.
+func (row *Row) judge(s *study.Study, seed uint64) {
+	var competing, ranked, out []Cell
 	for _, c := range row.Cells {
-		switch {
-		case c.Scheduler == "": // a yardstick does not compete
-		case c.Ranked():
+		if c.yardstick {
+			continue
+		}
+		competing = append(competing, c)
+		if c.Ranked() {
 			ranked = append(ranked, c)
-		default:
+		} else {
 			out = append(out, c)
 		}
 	}
-	if len(ranked)+len(out) < 2 {
-		return nil
+	if len(competing) < 2 {
+		return
 	}
-	var lines []string
 	if len(out) > 0 {
-		lines = append(lines, "Not ranked: "+notRanked(out)+".")
+		row.say("Not ranked: %s.", notRanked(out))
 	}
 	if len(ranked) < 2 {
-		return append(lines, "Nothing is ranked: fewer than two schedulers have clean runs.")
+		row.say("Nothing is ranked: fewer than two competitors have clean runs.")
+		return
 	}
-	groups := grouped(ranked, equalWeights)
-	lines = append(lines, throughputVerdict(row.Rate, ranked, groups), compare(metric("response_time"), groups))
-	if equalWeights {
-		if line := noise(ranked); line != "" {
-			lines = append(lines, line)
+	groups := grouped(competing, s)
+	switch {
+	case row.Closed():
+		row.compare(metric("reply_rate"), groups, seed)
+	case bounded(row.Rate, ranked):
+		row.compare(metric("throughput"), groups, seed)
+	default:
+		row.say("Throughput ranks nothing: every ranked cell carried all that was asked.")
+	}
+	row.compare(metric("response_time"), groups, seed)
+	row.noise(ranked, s)
+}
+
+func (row *Row) say(format string, args ...any) {
+	row.Verdicts = append(row.Verdicts, fmt.Sprintf(format, args...))
+}
+
+// compare lets the statistics judge one metric and keeps their numbers.
+func (row *Row) compare(m Metric, groups [][]Cell, seed uint64) {
+	var series []stats.Series
+	medians := map[string]Value{}
+	for _, g := range groups {
+		s := joined(g, m.Key)
+		series, medians[s.Name] = append(series, s), value(stats.Present(s.Values))
+	}
+	row.series = append(row.series, series)
+	v := stats.Judge(series, stats.NewQuestion(m.Lowest, seed))
+	var unsaid []string
+	for _, x := range v.Excluded {
+		if i := slices.IndexFunc(series, func(s stats.Series) bool { return s.Name == x.Name }); len(series[i].Out) == 0 {
+			unsaid = append(unsaid, fmt.Sprintf("%s (%s)", x.Name, strings.Join(x.Causes, ", ")))
 		}
 	}
-	return lines
+	if row.Comparisons == nil {
+		row.Comparisons = map[string]stats.Verdict{}
+	}
+	row.Comparisons[m.Key] = v
+	row.say("%s", sentence(m, v, medians))
+	if len(unsaid) > 0 {
+		row.say("Not compared: %s.", strings.Join(unsaid, "; "))
+	}
 }
 
 // notRanked names cells with the marks that keep them out.
 func notRanked(cells []Cell) string {
 	var parts []string
 	for _, c := range cells {
-		parts = append(parts, c.Column+c.Marks.String())
+		parts = append(parts, c.Name+c.Marks.String())
 	}
 	return strings.Join(parts, ", ")
 }
 
-// group is one competitor: a scheduler, or two that are the same.
-type group struct {
-	name    string
-	samples map[string][]float64
+// causes says why a cell is not ranked; nil if it is.
+func (c Cell) causes() []string {
+	if c.Runs == 0 {
+		return []string{"no run was measured"}
+	}
+	var out []string
+	for _, x := range []struct {
+		n   int
+		why string
+	}{
+		{c.Marks.Behind, "the generator fell short"}, {c.Marks.Lossy, "requests were lost"},
+		{c.Marks.Not200, "replies other than 200"},
+	} {
+		if x.n > 0 {
+			out = append(out, fmt.Sprintf("%s in %d of %d runs", x.why, x.n, c.Runs))
+		}
+	}
+	return out
 }
 
-// grouped joins the schedulers that are the same by definition.
-func grouped(cells []Cell, equalWeights bool) []group {
-	var groups []group
-	at := map[string]int{}
+// grouped puts together the competitors that are the same by definition. One
+// that is not ranked does not take the other along.
+func grouped(cells []Cell, s *study.Study) [][]Cell {
+	var groups [][]Cell
+	at := map[record.Competitor]int{}
 	for _, c := range cells {
-		name := c.Scheduler
-		if equalWeights {
-			name = family(name)
+		key := c.Competitor
+		if c.Ranked() {
+			key = algorithm(key, s)
 		}
-		i, ok := at[name]
+		i, ok := at[key]
 		if !ok {
 			i = len(groups)
-			at[name] = i
-			groups = append(groups, group{samples: map[string][]float64{}})
+			at[key], groups = i, append(groups, nil)
 		}
-		if groups[i].name != "" {
-			groups[i].name += "="
-		}
-		groups[i].name += c.Scheduler
-		for k, v := range c.samples {
-			groups[i].samples[k] = append(groups[i].samples[k], v...)
-		}
+		groups[i] = append(groups[i], c)
 	}
 	return groups
 }
 
-func family(scheduler string) string {
+// algorithm is the same for competitors that differ in the name of their
+// scheduler only. One with a name of its own stays itself.
+func algorithm(c record.Competitor, s *study.Study) record.Competitor {
+	if c.Name != c.Scheduler || !slices.Contains(linux, c.Engine) || !s.WeightsOf(c.Weights).Equal() {
+		return c
+	}
 	for _, pair := range sameByDefinition {
-		if scheduler == pair[1] {
-			return pair[0]
+		if c.Scheduler == pair[1] {
+			c.Scheduler = pair[0]
 		}
 	}
-	return scheduler
+	c.Name = ""
+	return c
 }
 
-// throughputVerdict ranks throughput only where the cluster bounded it. In an
-// open loop a cluster that keeps up carries what is asked, no more.
-func throughputVerdict(rate float64, ranked []Cell, groups []group) string {
+// joined is one competitor's series.
+func joined(cells []Cell, key string) stats.Series {
+	var all []stats.Series
+	for _, c := range cells {
+		all = append(all, c.series(key))
+	}
+	return stats.Join(all)
+}
+
+func (c Cell) series(key string) stats.Series {
+	return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes()}
+}
+
+// bounded reports whether the cluster bounded what it carried. In an open loop
+// one that keeps up carries what is asked, no more: that ranks nothing.
+func bounded(rate float64, ranked []Cell) bool {
 	for _, c := range ranked {
 		if c.Values["reply_rate"].Min < keptUp*rate {
-			return compare(metric("throughput"), groups)
+			return true
 		}
 	}
-	return "Throughput ranks nothing: every ranked cell carried all that was asked."
+	return false
 }
 
-// compare is the verdict on one metric.
-func compare(m Metric, groups []group) string {
-	var in []stats.Group
-	for _, g := range groups {
-		in = append(in, stats.Group{Name: g.name, Samples: g.samples[m.Key]})
-	}
-	v, ok := stats.Compare(in, m.Lowest)
-	if !ok {
-		return m.Title + ": nothing to compare."
-	}
-	word, side := "highest", "below"
-	if m.Lowest {
-		word, side = "lowest", "above"
-	}
-	lead := stats.Summarize(in[v.Leader].Samples)
-	who := fmt.Sprintf("%s has the %s %s, %.*f %s (%.*f to %.*f)", in[v.Leader].Name, word, m.Name,
-		m.Decimals, lead.Median, m.Unit, m.Decimals, lead.Min, m.Decimals, lead.Max)
-	switch {
-	case v.Apart():
-		return fmt.Sprintf("Best: %s, apart from all others (by luck in %s of comparisons of equals).", who, percent(v.Chance))
-	case len(v.Overlapping) == 0:
-		return fmt.Sprintf("No best: %s, apart from all others, but so few runs set one apart by luck in %s of comparisons of equals; repeat more often.",
-			who, percent(v.Chance))
-	}
-	same := map[int]bool{v.Leader: true}
-	var overlap, apart []string
-	for _, i := range v.Overlapping {
-		same[i] = true
-		overlap = append(overlap, in[i].Name)
-	}
-	for i, g := range in {
-		if !same[i] && len(g.Samples) > 0 {
-			apart = append(apart, g.Name)
-		}
-	}
-	line := fmt.Sprintf("No best: %s; its range overlaps %s", who, strings.Join(overlap, ", "))
-	if len(apart) > 0 {
-		line += fmt.Sprintf("; wholly %s it: %s", side, strings.Join(apart, ", "))
-	}
-	return line + "."
-}
-
-// percent writes a probability so that small ones keep a digit.
-func percent(p float64) string {
-	switch {
-	case p < 0.0001:
-		return "under 0.01 %"
-	case p < 0.01:
-		return fmt.Sprintf("%.2f %%", 100*p)
-	}
-	return fmt.Sprintf("%.0f %%", 100*p)
-}
-
-// noise shows how far two runs of the same algorithm lie apart.
-func noise(ranked []Cell) string {
-	medians := map[string]float64{}
-	for _, c := range ranked {
-		medians[c.Scheduler] = c.Values["response_time"].Median
-	}
+// noise compares what is the same by definition: schedulers that equal weights
+// make one, and a competitor that stands in the study twice.
+func (row *Row) noise(ranked []Cell, s *study.Study) {
 	var parts []string
-	for _, pair := range sameByDefinition {
-		a, okA := medians[pair[0]]
-		b, okB := medians[pair[1]]
-		if okA && okB && min(a, b) > 0 {
-			parts = append(parts, fmt.Sprintf("%s and %s %.0f %%", pair[0], pair[1], 100*math.Abs(a-b)/min(a, b)))
+	for i, b := range ranked {
+		for _, a := range ranked[:i] {
+			if !same(a.Competitor, b.Competitor, s) {
+				continue
+			}
+			n := Noise{A: a.Name, B: b.Name}
+			n.Difference, n.Interval = stats.Difference(a.series("response_time"), b.series("response_time"), level)
+			row.Noise = append(row.Noise, n)
+			parts = append(parts, fmt.Sprintf("%s and %s %s (%s)", n.A, n.B, stats.Percent(n.Difference), n.Interval))
 		}
 	}
-	if len(parts) == 0 {
-		return ""
+	if len(parts) > 0 {
+		row.say("Noise: these are one algorithm here by definition, yet their response times differ: %s.", strings.Join(parts, ", "))
 	}
-	return "Noise: with equal weights wrr is rr and wlc is lc by definition, yet their response times differ: " +
-		strings.Join(parts, ", ") + "."
+}
+
+func same(a, b record.Competitor, s *study.Study) bool {
+	x, y := algorithm(a, s), algorithm(b, s)
+	x.Name, y.Name = "", ""
+	return x == y
 }

@@ -44,7 +44,7 @@ func TestBlocksAreShuffled(t *testing.T) {
 func TestQuickPlan(t *testing.T) {
 	s := find(t, "thesis")
 	full, quick := NewPlan(s, false), NewPlan(s, true)
-	if full.Connections != 20000 || full.Repeats != 5 || full.Timeout != 5*time.Second {
+	if full.Connections != 20000 || full.Repeats != 6 || full.Timeout != 5*time.Second {
 		t.Errorf("full plan %+v", full)
 	}
 	if quick.Connections != 0 || quick.Duration != s.Quick.Duration || quick.Repeats != s.Quick.Repeats {

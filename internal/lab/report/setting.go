@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/stats"
+)
+
+// setting describes the run in a few lines.
+func setting(e record.Environment, samples []record.Sample) []string {
+	p := e.Plan
+	length := "as many requests as the table says"
+	switch {
+	case p.Connections > 0:
+		length = fmt.Sprintf("%d connections", p.Connections)
+	case p.Duration > 0:
+		length = p.Duration.String()
+	}
+	var programs []string
+	for _, name := range slices.Sorted(maps.Keys(e.Programs)) {
+		programs = append(programs, name+" "+e.Programs[name])
+	}
+	lines := []string{
+		fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s", e.Started.UTC().Format("2006-01-02 15:04 UTC"),
+			e.CPUs, e.CPU, e.Kernel, strings.Join(append(programs, "imbang "+e.Imbang), ", ")),
+		fmt.Sprintf("%s a run after %v of warm-up, runs a cell: %d, in random order (seed %d), timeout %v",
+			length, p.Warmup, p.Repeats, p.Seed, p.Timeout),
+	}
+	var loop []float64
+	for _, s := range samples {
+		if s.CalibrationNS > 0 {
+			loop = append(loop, s.CalibrationNS.Seconds()*1e3)
+		}
+	}
+	if sum := stats.Summarize(loop); sum.N > 0 {
+		lines = append(lines, fmt.Sprintf("the machine's speed over the run, by a fixed loop: %.2f ms (%.2f to %.2f)", sum.Median, sum.Min, sum.Max))
+	}
+	return lines
+}
