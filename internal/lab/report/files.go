@@ -39,6 +39,9 @@ func Write(dir string) (*Report, error) {
 	if err := writeFile(filepath.Join(dir, "spread.csv"), rep.spreadCSV); err != nil {
 		return nil, err
 	}
+	if err := writeFile(filepath.Join(dir, "comparisons.csv"), rep.comparisonsCSV); err != nil {
+		return nil, err
+	}
 	return rep, writeFile(filepath.Join(dir, "loss_causes.csv"), rep.causesCSV)
 }
 
@@ -95,15 +98,19 @@ func (rep *Report) table(w io.Writer, columns []string, rowsOf func(Cell) [][]st
 // metricCSV has one row a cell.
 func (rep *Report) metricCSV(w io.Writer, m Metric) error {
 	unit := "[" + m.Unit + "]"
-	columns := []string{"published " + unit, "median " + unit, "min " + unit, "max " + unit, "runs", "ranked", "marks"}
+	columns := []string{"published " + unit, "median " + unit, "min " + unit, "max " + unit,
+		"interval low " + unit, "interval high " + unit, "interval level", "runs", "ranked", "marks"}
 	return rep.table(w, columns, func(c Cell) [][]string {
 		v := c.Values[m.Key]
-		row := []string{"", "", "", ""}
+		row := []string{"", "", "", "", "", "", ""}
 		if v.Published != nil {
 			row[0] = number(*v.Published)
 		}
 		if v.N > 0 {
 			row[1], row[2], row[3] = number(v.Median), number(v.Min), number(v.Max)
+		}
+		if v.Interval != nil {
+			row[4], row[5], row[6] = number(v.Interval.Low), number(v.Interval.High), number(v.Interval.Level)
 		}
 		return [][]string{append(row, strconv.Itoa(v.N), strconv.FormatBool(c.Ranked()), c.Marks.String())}
 	})
@@ -128,6 +135,28 @@ func (rep *Report) causesCSV(w io.Writer) error {
 		}
 		return rows
 	})
+}
+
+// comparisonsCSV has one row a pair of competitors and metric.
+func (rep *Report) comparisonsCSV(w io.Writer) error {
+	out := csv.NewWriter(w)
+	_ = out.Write([]string{"engine", "arrivals", "rate", "metric", "a", "b", "blocks", "finding", "b to a",
+		"joint low", "joint high", "joint level", "own low", "own high", "own level", "p"}) // Error tells
+	for _, sec := range rep.Sections {
+		for _, row := range sec.Rows {
+			for _, m := range metrics {
+				for _, p := range row.Comparisons[m.Key].Pairs {
+					cells := []string{sec.Engine, sec.Arrivals, number(row.Rate), m.Key, p.A, p.B, strconv.Itoa(p.Blocks), string(p.Finding)}
+					for _, v := range []float64{p.Difference, p.Joint.Low, p.Joint.High, p.Joint.Level, p.Own.Low, p.Own.High, p.Own.Level, p.P} {
+						cells = append(cells, strconv.FormatFloat(v, 'g', 6, 64))
+					}
+					_ = out.Write(cells)
+				}
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -9,6 +9,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -55,6 +56,18 @@ type Row struct {
 	Rate     float64  `json:"rate"`
 	Cells    []Cell   `json:"cells"` // in the order of the columns
 	Verdicts []string `json:"verdicts,omitempty"`
+	// Comparisons holds the numbers behind the verdicts, by metric.
+	Comparisons map[string]stats.Verdict `json:"comparisons,omitempty"`
+	// Noise is how far schedulers lie apart that are the same by definition.
+	Noise []Noise `json:"noise,omitempty"`
+}
+
+// Noise compares two schedulers that are one algorithm here.
+type Noise struct {
+	A          string         `json:"a"`
+	B          string         `json:"b"`
+	Difference float64        `json:"difference"` // by what share b's response time is greater
+	Interval   stats.Interval `json:"interval"`
 }
 
 // Cell is all repeats of one measured cell.
@@ -72,13 +85,15 @@ type Cell struct {
 	// Spread is each server's share of the replies, 0 to 1.
 	Spread map[string]float64 `json:"spread,omitempty"`
 
-	samples map[string][]float64 // of the metrics, for comparisons
+	blocks map[string][]float64 // the metrics by block, NaN where there is none
 }
 
 // Value is one metric of one cell.
 type Value struct {
 	stats.Summary
-	Published *float64 `json:"published,omitempty"`
+	// Interval holds the median, at the level that so many runs permit.
+	Interval  *stats.Interval `json:"interval,omitempty"`
+	Published *float64        `json:"published,omitempty"`
 }
 
 // Marks are reasons not to rank a cell.
@@ -170,7 +185,7 @@ func section(engine, arrivals string, yardsticks []string, plan record.Plan, cel
 			c.Column = column
 			row.Cells = append(row.Cells, c)
 		}
-		row.Verdicts = verdicts(row, s.EqualWeights())
+		row.judge(s.EqualWeights(), plan.Seed)
 		sec.Rows = append(sec.Rows, row)
 	}
 	return sec
@@ -180,7 +195,7 @@ func section(engine, arrivals string, yardsticks []string, plan record.Plan, cel
 func cell(samples []record.Sample, planned int, published *study.Published, key record.Cell) Cell {
 	c := Cell{
 		Scheduler: key.Scheduler, Values: map[string]Value{}, Loss: map[string]int{},
-		Spread: map[string]float64{}, samples: map[string][]float64{},
+		Spread: map[string]float64{}, blocks: map[string][]float64{},
 	}
 	c.Marks.Missing = max(0, planned-len(samples))
 	replies := 0
@@ -193,7 +208,7 @@ func cell(samples []record.Sample, planned int, published *study.Published, key 
 		c.mark(s.Load)
 		for _, m := range metrics {
 			if v, ok := m.value(s); ok {
-				c.samples[m.Key] = append(c.samples[m.Key], v)
+				c.enter(m.Key, s.Block, v)
 			}
 		}
 		for name, n := range s.Load.PerServer {
@@ -205,13 +220,34 @@ func cell(samples []record.Sample, planned int, published *study.Published, key 
 		c.Spread[name] /= float64(max(1, replies))
 	}
 	for _, m := range metrics {
-		v := Value{Summary: stats.Summarize(c.samples[m.Key])}
+		v := value(stats.Present(c.blocks[m.Key]))
 		if p, ok := published.Figure(m.published, key.Rate, key.Scheduler); ok && m.published != "" {
 			v.Published = &p
 		}
 		c.Values[m.Key] = v
 	}
 	return c
+}
+
+// level is what intervals are to reach.
+const level = 0.95
+
+// value sums up one metric of one cell.
+func value(samples []float64) Value {
+	v := Value{Summary: stats.Summarize(samples)}
+	if len(samples) > 1 {
+		i := stats.MedianInterval(samples, level)
+		v.Interval = &i
+	}
+	return v
+}
+
+// enter puts a figure into its block, from 1.
+func (c *Cell) enter(key string, block int, v float64) {
+	for len(c.blocks[key]) < block {
+		c.blocks[key] = append(c.blocks[key], math.NaN())
+	}
+	c.blocks[key][block-1] = v
 }
 
 // mark counts what speaks against ranking a run.

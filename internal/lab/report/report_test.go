@@ -26,7 +26,7 @@ cluster: {client_namespaces: 1, client_addresses: 1, weights: [1, 1, 1], page: 3
 load: {rates: [2000, 8000, 14000], connections: 1000, timeout: 5 s, arrivals: [constant]}
 engines: [imbang, direct]
 schedulers: [rr, wrr, lc, dh, nq]
-repeats: 4
+repeats: 6
 published:
   virtual_address: 192.0.2.1
   conclusion: wrr is best.
@@ -36,14 +36,14 @@ published:
   response_time: {label: Table 4.2, unit: ms, rows: {2000: [1038.7, 830.5, 1028.8, 888.8, 1042.6]}}
 `
 
-// response gives the mean response times of the four runs of a cell [ms].
-var response = map[string]map[float64][4]float64{
-	"rr":     {2000: {0.50, 0.52, 0.51, 0.49}, 8000: {1.0, 1.2, 1.1, 1.3}, 14000: {9, 9, 9, 9}},
-	"wrr":    {2000: {0.51, 0.50, 0.53, 0.52}, 8000: {1.1, 1.0, 1.2, 1.4}, 14000: {9, 9, 9, 9}},
-	"lc":     {2000: {0.51, 0.54, 0.50, 0.49}, 8000: {1.0, 1.1, 1.2, 1.2}, 14000: {9, 9, 9, 9}},
-	"dh":     {2000: {0.90, 0.95, 0.92, 0.91}, 8000: {8, 9, 8.5, 8.8}, 14000: {9, 9, 9, 9}},
-	"nq":     {2000: {0.48, 0.52, 0.51, 0.50}, 8000: {0.5, 0.6, 0.55, 0.52}, 14000: {9, 9, 9, 9}},
-	"direct": {2000: {0.30, 0.31, 0.29, 0.33}, 8000: {0.4, 0.4, 0.4, 0.4}, 14000: {2, 2, 2, 2}},
+// response gives the mean response times of the six runs of a cell [ms].
+var response = map[string]map[float64][6]float64{
+	"rr":     {2000: {0.50, 0.52, 0.51, 0.49, 0.50, 0.51}, 8000: {1.0, 1.2, 1.1, 1.3, 1.2, 1.1}, 14000: {9, 9, 9, 9, 9, 9}},
+	"wrr":    {2000: {0.51, 0.50, 0.53, 0.52, 0.50, 0.51}, 8000: {1.1, 1.0, 1.2, 1.4, 1.1, 1.2}, 14000: {9, 9, 9, 9, 9, 9}},
+	"lc":     {2000: {0.51, 0.54, 0.50, 0.49, 0.52, 0.50}, 8000: {1.0, 1.1, 1.2, 1.2, 1.0, 1.1}, 14000: {9, 9, 9, 9, 9, 9}},
+	"dh":     {2000: {0.90, 0.95, 0.92, 0.91, 0.94, 0.90}, 8000: {8, 9, 8.5, 8.8, 8.1, 8.4}, 14000: {9, 9, 9, 9, 9, 9}},
+	"nq":     {2000: {0.48, 0.52, 0.51, 0.50, 0.49, 0.51}, 8000: {0.5, 0.6, 0.55, 0.52, 0.53, 0.56}, 14000: {9, 9, 9, 9, 9, 9}},
+	"direct": {2000: {0.30, 0.31, 0.29, 0.33, 0.30, 0.31}, 8000: {0.4, 0.4, 0.4, 0.4, 0.4, 0.4}, 14000: {2, 2, 2, 2, 2, 2}},
 }
 
 // fixed is a stored run with one case of everything: published figures, a
@@ -51,7 +51,7 @@ var response = map[string]map[float64][4]float64{
 func fixed() *record.Run {
 	plan := record.Plan{
 		Engines: []string{"imbang", "direct"}, Schedulers: []string{"rr", "wrr", "lc", "dh", "nq"},
-		Rates: []float64{2000, 8000, 14000}, Arrivals: []string{"constant"}, Repeats: 4, Cells: 18,
+		Rates: []float64{2000, 8000, 14000}, Arrivals: []string{"constant"}, Repeats: 6, Cells: 18,
 		Connections: 1000, Warmup: 200 * time.Millisecond, Timeout: 5 * time.Second, Seed: 7,
 	}
 	run := &record.Run{Environment: record.Environment{
@@ -122,6 +122,7 @@ func TestGolden(t *testing.T) {
 		"throughput.csv":    func(b *bytes.Buffer) error { return rep.metricCSV(b, metric("throughput")) },
 		"response_time.csv": func(b *bytes.Buffer) error { return rep.metricCSV(b, metric("response_time")) },
 		"spread.csv":        func(b *bytes.Buffer) error { return rep.spreadCSV(b) },
+		"comparisons.csv":   func(b *bytes.Buffer) error { return rep.comparisonsCSV(b) },
 		"loss_causes.csv":   func(b *bytes.Buffer) error { return rep.causesCSV(b) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestWriteFromFiles(t *testing.T) {
 	if _, err := Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"tables.txt", "throughput.csv", "spread.csv"} {
+	for _, name := range []string{"tables.txt", "throughput.csv", "spread.csv", "comparisons.csv"} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +197,7 @@ func TestNothingMeasured(t *testing.T) {
 	if err := rep.Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	if want := "0 of 72 planned runs were measured; the others failed or were interrupted."; !bytes.Contains(b.Bytes(), []byte(want)) {
+	if want := "0 of 108 planned runs were measured; the others failed or were interrupted."; !bytes.Contains(b.Bytes(), []byte(want)) {
 		t.Errorf("%s\nwants %q", b.String(), want)
 	}
 }

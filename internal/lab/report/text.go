@@ -5,8 +5,11 @@ package report
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+
+	"imbang/internal/lab/stats"
 )
 
 // String is the marks behind a figure.
@@ -76,6 +79,7 @@ func (rep *Report) textSection(p *printer, sec Section) {
 			marked = p.metric(m, row) || marked
 		}
 	}
+	p.intervals(sec)
 	rep.textSpread(p, sec)
 	rep.textLoss(p, sec)
 	if marked {
@@ -159,8 +163,12 @@ func (p *printer) metric(m Metric, row Row) (marked bool) {
 		several = several || v.N > 1
 		marked = marked || c.Marks.String() != ""
 		median = append(median, fmt.Sprintf("%.*f%s", m.Decimals, v.Median, c.Marks))
-		low = append(low, fmt.Sprintf("%.*f", m.Decimals, v.Min))
-		high = append(high, fmt.Sprintf("%.*f", m.Decimals, v.Max))
+		i := stats.Interval{Low: v.Median, High: v.Median}
+		if v.Interval != nil {
+			i = *v.Interval
+		}
+		low = append(low, fmt.Sprintf("%.*f", m.Decimals, i.Low))
+		high = append(high, fmt.Sprintf("%.*f", m.Decimals, i.High))
 	}
 	rate := fmt.Sprintf("%g", row.Rate)
 	if any {
@@ -173,6 +181,32 @@ func (p *printer) metric(m Metric, row Row) (marked bool) {
 		p.row("", "  to", high)
 	}
 	return marked
+}
+
+// intervals says what "from" and "to" are: their level depends on the runs.
+func (p *printer) intervals(sec Section) {
+	few := map[int]float64{}
+	reached := false
+	for _, row := range sec.Rows {
+		for _, c := range row.Cells {
+			if i := c.Values["achieved_rate"].Interval; i != nil && i.Reaches(level) {
+				reached = true
+			} else if i != nil {
+				few[c.Values["achieved_rate"].N] = i.Level
+			}
+		}
+	}
+	if !reached && len(few) == 0 {
+		return
+	}
+	p.linef("")
+	if reached {
+		p.linef("from, to: between these lies the median of ever more runs, with %.0f %% confidence", 100*level)
+	}
+	for _, n := range slices.Sorted(maps.Keys(few)) {
+		p.linef("from, to of %d runs: their range, with %.0f %% confidence; %.0f %% takes %d runs",
+			n, 100*few[n], 100*level, stats.RepeatsFor(level))
+	}
 }
 
 // textSpread prints the least and the greatest share of the real servers.

@@ -4,7 +4,7 @@ package report
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 
 	"imbang/internal/lab/stats"
@@ -17,36 +17,69 @@ var sameByDefinition = [][2]string{{"rr", "wrr"}, {"lc", "wlc"}}
 // keptUp is the share of the asked rate that counts as all of it.
 const keptUp = 0.99
 
-// verdicts says for one rate what its cells show.
-func verdicts(row Row, equalWeights bool) []string {
-	var ranked, out []Cell
+// judge says what the cells of one rate show.
+func (row *Row) judge(equalWeights bool, seed uint64) {
+	var competing, ranked, out []Cell
 	for _, c := range row.Cells {
-		switch {
-		case c.Scheduler == "": // a yardstick does not compete
-		case c.Ranked():
+		if c.Scheduler == "" { // a yardstick does not compete
+			continue
+		}
+		competing = append(competing, c)
+		if c.Ranked() {
 			ranked = append(ranked, c)
-		default:
+		} else {
 			out = append(out, c)
 		}
 	}
-	if len(ranked)+len(out) < 2 {
-		return nil
+	if len(competing) < 2 {
+		return
 	}
-	var lines []string
 	if len(out) > 0 {
-		lines = append(lines, "Not ranked: "+notRanked(out)+".")
+		row.say("Not ranked: %s.", notRanked(out))
 	}
 	if len(ranked) < 2 {
-		return append(lines, "Nothing is ranked: fewer than two schedulers have clean runs.")
+		row.say("Nothing is ranked: fewer than two schedulers have clean runs.")
+		return
 	}
-	groups := grouped(ranked, equalWeights)
-	lines = append(lines, throughputVerdict(row.Rate, ranked, groups), compare(metric("response_time"), groups))
+	groups := grouped(competing, equalWeights)
+	if bounded(row.Rate, ranked) {
+		row.compare(metric("throughput"), groups, seed)
+	} else {
+		row.say("Throughput ranks nothing: every ranked cell carried all that was asked.")
+	}
+	row.compare(metric("response_time"), groups, seed)
 	if equalWeights {
-		if line := noise(ranked); line != "" {
-			lines = append(lines, line)
+		row.noise(ranked)
+	}
+}
+
+func (row *Row) say(format string, args ...any) {
+	row.Verdicts = append(row.Verdicts, fmt.Sprintf(format, args...))
+}
+
+// compare lets the statistics judge one metric and keeps their numbers.
+func (row *Row) compare(m Metric, groups [][]Cell, seed uint64) {
+	var series []stats.Series
+	medians := map[string]Value{}
+	for _, g := range groups {
+		s := joined(g, m.Key)
+		series, medians[s.Name] = append(series, s), value(stats.Present(s.Values))
+	}
+	v := stats.Judge(series, stats.NewQuestion(m.Lowest, seed))
+	var unsaid []string
+	for _, x := range v.Excluded {
+		if i := slices.IndexFunc(series, func(s stats.Series) bool { return s.Name == x.Name }); len(series[i].Out) == 0 {
+			unsaid = append(unsaid, fmt.Sprintf("%s (%s)", x.Name, strings.Join(x.Causes, ", ")))
 		}
 	}
-	return lines
+	if row.Comparisons == nil {
+		row.Comparisons = map[string]stats.Verdict{}
+	}
+	row.Comparisons[m.Key] = v
+	row.say("%s", sentence(m, v, medians))
+	if len(unsaid) > 0 {
+		row.say("Not compared: %s.", strings.Join(unsaid, "; "))
+	}
 }
 
 // notRanked names cells with the marks that keep them out.
@@ -58,36 +91,60 @@ func notRanked(cells []Cell) string {
 	return strings.Join(parts, ", ")
 }
 
-// group is one competitor: a scheduler, or two that are the same.
-type group struct {
-	name    string
-	samples map[string][]float64
+// causes says why a cell is not ranked; nil if it is.
+func (c Cell) causes() []string {
+	if c.Runs == 0 {
+		return []string{"no run was measured"}
+	}
+	var out []string
+	for _, x := range []struct {
+		n   int
+		why string
+	}{
+		{c.Marks.Behind, "the generator fell short"}, {c.Marks.Lossy, "requests were lost"},
+		{c.Marks.Not200, "replies other than 200"},
+	} {
+		if x.n > 0 {
+			out = append(out, fmt.Sprintf("%s in %d of %d runs", x.why, x.n, c.Runs))
+		}
+	}
+	return out
 }
 
-// grouped joins the schedulers that are the same by definition.
-func grouped(cells []Cell, equalWeights bool) []group {
-	var groups []group
+// grouped puts together the schedulers that are the same by definition. One that
+// is not ranked does not take the other along.
+func grouped(cells []Cell, equalWeights bool) [][]Cell {
+	var groups [][]Cell
 	at := map[string]int{}
 	for _, c := range cells {
 		name := c.Scheduler
-		if equalWeights {
+		if equalWeights && c.Ranked() {
 			name = family(name)
+		}
+		if !c.Ranked() {
+			name += " not ranked"
 		}
 		i, ok := at[name]
 		if !ok {
 			i = len(groups)
-			at[name] = i
-			groups = append(groups, group{samples: map[string][]float64{}})
+			at[name], groups = i, append(groups, nil)
 		}
-		if groups[i].name != "" {
-			groups[i].name += "="
-		}
-		groups[i].name += c.Scheduler
-		for k, v := range c.samples {
-			groups[i].samples[k] = append(groups[i].samples[k], v...)
-		}
+		groups[i] = append(groups[i], c)
 	}
 	return groups
+}
+
+// joined is one competitor's series.
+func joined(cells []Cell, key string) stats.Series {
+	var all []stats.Series
+	for _, c := range cells {
+		all = append(all, c.series(key))
+	}
+	return stats.Join(all)
+}
+
+func (c Cell) series(key string) stats.Series {
+	return stats.Series{Name: c.Scheduler, Values: c.blocks[key], Out: c.causes()}
 }
 
 func family(scheduler string) string {
@@ -99,87 +156,41 @@ func family(scheduler string) string {
 	return scheduler
 }
 
-// throughputVerdict ranks throughput only where the cluster bounded it. In an
-// open loop a cluster that keeps up carries what is asked, no more.
-func throughputVerdict(rate float64, ranked []Cell, groups []group) string {
+// bounded reports whether the cluster bounded what it carried. In an open loop
+// one that keeps up carries what is asked, no more: that ranks nothing.
+func bounded(rate float64, ranked []Cell) bool {
 	for _, c := range ranked {
 		if c.Values["reply_rate"].Min < keptUp*rate {
-			return compare(metric("throughput"), groups)
+			return true
 		}
 	}
-	return "Throughput ranks nothing: every ranked cell carried all that was asked."
+	return false
 }
 
-// compare is the verdict on one metric.
-func compare(m Metric, groups []group) string {
-	var in []stats.Group
-	for _, g := range groups {
-		in = append(in, stats.Group{Name: g.name, Samples: g.samples[m.Key]})
-	}
-	v, ok := stats.Compare(in, m.Lowest)
-	if !ok {
-		return m.Title + ": nothing to compare."
-	}
-	word, side := "highest", "below"
-	if m.Lowest {
-		word, side = "lowest", "above"
-	}
-	lead := stats.Summarize(in[v.Leader].Samples)
-	who := fmt.Sprintf("%s has the %s %s, %.*f %s (%.*f to %.*f)", in[v.Leader].Name, word, m.Name,
-		m.Decimals, lead.Median, m.Unit, m.Decimals, lead.Min, m.Decimals, lead.Max)
-	switch {
-	case v.Apart():
-		return fmt.Sprintf("Best: %s, apart from all others (by luck in %s of comparisons of equals).", who, percent(v.Chance))
-	case len(v.Overlapping) == 0:
-		return fmt.Sprintf("No best: %s, apart from all others, but so few runs set one apart by luck in %s of comparisons of equals; repeat more often.",
-			who, percent(v.Chance))
-	}
-	same := map[int]bool{v.Leader: true}
-	var overlap, apart []string
-	for _, i := range v.Overlapping {
-		same[i] = true
-		overlap = append(overlap, in[i].Name)
-	}
-	for i, g := range in {
-		if !same[i] && len(g.Samples) > 0 {
-			apart = append(apart, g.Name)
-		}
-	}
-	line := fmt.Sprintf("No best: %s; its range overlaps %s", who, strings.Join(overlap, ", "))
-	if len(apart) > 0 {
-		line += fmt.Sprintf("; wholly %s it: %s", side, strings.Join(apart, ", "))
-	}
-	return line + "."
-}
-
-// percent writes a probability so that small ones keep a digit.
-func percent(p float64) string {
-	switch {
-	case p < 0.0001:
-		return "under 0.01 %"
-	case p < 0.01:
-		return fmt.Sprintf("%.2f %%", 100*p)
-	}
-	return fmt.Sprintf("%.0f %%", 100*p)
-}
-
-// noise shows how far two runs of the same algorithm lie apart.
-func noise(ranked []Cell) string {
-	medians := map[string]float64{}
-	for _, c := range ranked {
-		medians[c.Scheduler] = c.Values["response_time"].Median
-	}
+// noise compares what is the same by definition.
+func (row *Row) noise(ranked []Cell) {
 	var parts []string
 	for _, pair := range sameByDefinition {
-		a, okA := medians[pair[0]]
-		b, okB := medians[pair[1]]
-		if okA && okB && min(a, b) > 0 {
-			parts = append(parts, fmt.Sprintf("%s and %s %.0f %%", pair[0], pair[1], 100*math.Abs(a-b)/min(a, b)))
+		a, b := find(ranked, pair[0]), find(ranked, pair[1])
+		if a == nil || b == nil {
+			continue
+		}
+		n := Noise{A: pair[0], B: pair[1]}
+		n.Difference, n.Interval = stats.Difference(a.series("response_time"), b.series("response_time"), level)
+		row.Noise = append(row.Noise, n)
+		parts = append(parts, fmt.Sprintf("%s and %s %s (%s)", n.A, n.B, stats.Percent(n.Difference), n.Interval))
+	}
+	if len(parts) > 0 {
+		row.say("Noise: with equal weights wrr is rr and wlc is lc by definition, yet their response times differ: %s.",
+			strings.Join(parts, ", "))
+	}
+}
+
+func find(cells []Cell, scheduler string) *Cell {
+	for i := range cells {
+		if cells[i].Scheduler == scheduler {
+			return &cells[i]
 		}
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Noise: with equal weights wrr is rr and wlc is lc by definition, yet their response times differ: " +
-		strings.Join(parts, ", ") + "."
+	return nil
 }

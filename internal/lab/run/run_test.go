@@ -256,7 +256,7 @@ func TestQuickPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	full, quick := NewPlan(s, false), NewPlan(s, true)
-	if full.Connections != 20000 || full.Repeats != 3 || full.Timeout != 5*time.Second {
+	if full.Connections != 20000 || full.Repeats != 6 || full.Timeout != 5*time.Second {
 		t.Errorf("full plan %+v", full)
 	}
 	if quick.Connections != 0 || quick.Duration != s.Quick.Duration || quick.Repeats != s.Quick.Repeats {
