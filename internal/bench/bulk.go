@@ -28,6 +28,7 @@ import (
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/stats"
+	"imbang/internal/lab/study"
 	"imbang/internal/lab/topology"
 )
 
@@ -59,7 +60,7 @@ const bulkFile = "bulk.bin"
 type bulk struct {
 	BulkConfig
 	cluster *topology.Cluster
-	servers []*server.Nginx
+	servers []server.Server
 	sum     string // of the file, hexadecimal
 }
 
@@ -98,7 +99,7 @@ func (b *bulk) up(name host.Run, files string) error {
 		return err
 	}
 	for _, s := range b.cluster.Servers {
-		n, err := server.Start(s.Namespace, s.Name, 375, files)
+		n, err := server.Start(s.Namespace, s.Name, study.Server{Kind: study.Nginx, Page: 375}, files, b.Executable)
 		if err != nil {
 			return err
 		}
@@ -166,14 +167,14 @@ func (b *bulk) download(ctx context.Context, side string, verify bool) (speed fl
 	if !ok {
 		return 0, false, fmt.Errorf("no engine of that name")
 	}
-	setup := engine.Setup{Cluster: b.cluster, Scheduler: "rr", Weights: []int{1, 1, 1}}
+	setup := engine.Setup{Cluster: b.cluster, Family: topology.IPv4, Servers: b.cluster.Servers, Scheduler: "rr", Weights: []int{1, 1, 1}}
 	instance, err := e.Start(ctx, setup)
 	if err != nil {
 		return 0, false, err
 	}
 	defer func() { err = errors.Join(err, instance.Stop(context.WithoutCancel(ctx))) }()
 	client := b.cluster.Clients[0].Namespace
-	if err := b.servers[0].WaitReady(ctx, client, netip.AddrPortFrom(b.cluster.Servers[0].Addr, server.Port), 375); err != nil {
+	if err := b.servers[0].WaitReady(ctx, client, netip.AddrPortFrom(b.cluster.Servers[0].Addr[topology.IPv4], server.Port)); err != nil {
 		return 0, false, err
 	}
 	intact = true

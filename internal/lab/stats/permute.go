@@ -84,5 +84,7 @@ func Needed(k int, alpha float64) int {
 	return n
 }
 
-// leastBlocks is the least number of blocks that says anything of noise.
+// leastBlocks is the least number of blocks for a claim. With three or four, and
+// unequal noise, up to 8 % of simulated studies (10 % of rounded figures) made a false
+// one: too little is known of each pair's noise.
 const leastBlocks = 5

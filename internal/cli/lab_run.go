@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/lab/engine"
+	"imbang/internal/lab/progress"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/report"
+	"imbang/internal/lab/run"
+	"imbang/internal/lab/study"
+	"imbang/studies"
+)
+
+// labRun holds the flags of `imbang lab run`. Those that the user did not give
+// leave the study as it is.
+type labRun struct {
+	out, resume                             string
+	output                                  outputFlag
+	engines, schedulers, arrivals, families []string
+	rates                                   []float64
+	users                                   []int
+	repeats, connections                    int
+	seed                                    uint64
+	quick                                   bool
+}
+
+func newLabRunCommand() *cobra.Command {
+	var f labRun
+	c := &cobra.Command{
+		Use:   "run STUDY | run --resume DIR",
+		Short: "Carry out a study and report what it shows",
+		Long: "Carry out a study: build clients, a director and real servers in network namespaces\n" +
+			"of their own, measure every cell in random order, and report medians, intervals and\n" +
+			"what they allow to be said. Everything built is removed again, also after Ctrl-C.\n" +
+			"What was measured is stored at once; --resume measures the rest of a run that was\n" +
+			"interrupted. Needs root, and the programs that the study names (nginx: apt install\n" +
+			"nginx-light).\n\n" +
+			"STUDY is a built-in one (" + strings.Join(studies.Names(), ", ") + ")\nor the path of a YAML file.",
+		Example: "  imbang lab run thesis\n" +
+			"  imbang lab run thesis --quick\n" +
+			"  imbang lab run thesis --schedulers rr,lc,nq --rates 4000 --repeats 10\n" +
+			"  imbang lab run --resume results/thesis-20260102-030405",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.resume != "" && len(args) == 0 {
+				return nil
+			}
+			return oneStudy(cmd, args)
+		},
+		ValidArgs: studies.Names(),
+		RunE:      f.run,
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.out, "out", "", "directory for the results (default results/STUDY-TIMESTAMP)")
+	fl.StringVar(&f.resume, "resume", "", "go on with the run stored in this directory")
+	f.output.register(c)
+	fl.StringSliceVar(&f.engines, "engines", nil, "engines to measure, of the study's or beside them: "+strings.Join(engine.Names(), ", "))
+	fl.StringSliceVar(&f.schedulers, "schedulers", nil, "schedulers to compare in place of the study's, such as rr,lc")
+	fl.Float64SliceVar(&f.rates, "rates", nil, "rates of an open loop, in connections per second")
+	fl.StringSliceVar(&f.arrivals, "arrivals", nil, "how the arrivals of an open loop are spaced: constant, poisson or bursts")
+	fl.IntSliceVar(&f.users, "users", nil, "users of a closed loop")
+	fl.StringSliceVar(&f.families, "families", nil, "address families, of the study's: ipv4, ipv6")
+	fl.IntVar(&f.repeats, "repeats", 0, "how often to measure each cell")
+	fl.IntVar(&f.connections, "connections", 0, "connections a cell of an open loop, in place of the study's")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order and of random arrivals (default: a new one, which is recorded)")
+	fl.BoolVar(&f.quick, "quick", false, "a short look: all cells, each for a moment")
+	return c
+}
+
+func oneStudy(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("name one study: %s, or the path of a YAML file", strings.Join(studies.Names(), ", "))
+	}
+	return nil
+}
+
+func (f *labRun) run(cmd *cobra.Command, args []string) error {
+	if err := f.output.check(); err != nil {
+		return err
+	}
+	config, err := f.config(cmd, args)
+	if err != nil {
+		return err
+	}
+	if config.Executable, err = os.Executable(); err != nil {
+		return fmt.Errorf("find our own program: %w", err)
+	}
+	ctx, stop := untilSignal(cmd.Context())
+	defer stop()
+	watch := progress.New(os.Stderr)
+	outcome, err := run.Run(ctx, config, watch)
+	watch.Close()
+	if outcome == nil {
+		return interruption(err, nil)
+	}
+	rep, reportErr := report.Write(outcome.Dir)
+	if reportErr == nil {
+		reportErr = f.output.print(cmd.OutOrStdout(), rep, rep.Text)
+		fmt.Fprintf(cmd.ErrOrStderr(), "stored in %s\n", outcome.Dir)
+	}
+	return errors.Join(interruption(err, outcome), reportErr, failed(outcome))
+}
+
+// config is what is to be run: a study, or the rest of a stored run.
+func (f *labRun) config(cmd *cobra.Command, args []string) (c run.Config, err error) {
+	c = run.Config{CommandLine: os.Args, Version: Version}
+	if f.resume != "" {
+		err = f.resumed(cmd, args, &c)
+	} else {
+		err = f.fresh(cmd, args[0], &c)
+	}
+	c.Enough = func(samples []record.Sample) bool { return report.Enough(c.Plan, c.Study, samples) }
+	return c, err
+}
+
+func (f *labRun) fresh(cmd *cobra.Command, name string, c *run.Config) (err error) {
+	if c.Study, err = study.Find(name, engine.Described()); err != nil {
+		return usageError{err}
+	}
+	if c.Plan, err = f.plan(cmd, c.Study); err != nil {
+		return usageError{err}
+	}
+	c.Name, c.Out = name, f.out
+	if c.Out == "" {
+		c.Out = filepath.Join("results", c.Study.Name+"-"+time.Now().Format("20060102-150405"))
+	}
+	return nil
+}
+
+// resumed is the rest of the run in a directory, by the plan stored there:
+// other flags would make it another run.
+func (f *labRun) resumed(cmd *cobra.Command, args []string, c *run.Config) (err error) {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("--resume goes on with the study of its directory: leave %q out", args[0])}
+	}
+	for _, name := range []string{"out", "engines", "schedulers", "rates", "arrivals", "users", "families", "repeats", "connections", "seed", "quick"} {
+		if cmd.Flags().Changed(name) {
+			return usageError{fmt.Errorf("--resume goes on by the plan of its directory: leave --%s out", name)}
+		}
+	}
+	if c.Resume, err = record.Read(f.resume); err != nil {
+		return err
+	}
+	env := c.Resume.Environment
+	if c.Study, err = study.Parse(env.Study, []byte(env.StudyText), engine.Described()); err != nil {
+		return fmt.Errorf("the study stored with the run: %w", err)
+	}
+	c.Name, c.Out, c.Plan = env.Study, f.resume, env.Plan
+	return nil
+}
+
+// interruption puts Ctrl-C into words; other errors speak for themselves.
+func interruption(err error, o *run.Outcome) error {
+	if err == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	said := errors.New("interrupted before the first cell")
+	if o != nil {
+		said = fmt.Errorf("interrupted after %d of %d cells, which are stored", o.Measured+o.Failed, o.Planned)
+	}
+	if err != context.Canceled { // taking down went wrong too
+		return fmt.Errorf("%w: %w", said, err)
+	}
+	return fmt.Errorf("%w; nothing else is left behind", said)
+}
+
+func failed(o *run.Outcome) error {
+	if o.Failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d cells failed: see the notes of the report", o.Failed, o.Planned)
+}

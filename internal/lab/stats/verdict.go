@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stats
+
+import "slices"
+
+// Series is what was measured of one competitor.
+type Series struct {
+	Name string
+	// Values has one figure a block, NaN where there is none.
+	Values []float64
+	// Out says why the competitor cannot be judged, if so.
+	Out []string
+}
+
+// Question is what is asked of the series of one metric.
+type Question struct {
+	LessIsBetter bool
+	// Alpha is the probability, at most, that any claim is false.
+	Alpha float64
+	// Smallest is the smallest difference of interest, as a share.
+	Smallest float64
+	// Relabellings is how often labels are permuted.
+	Relabellings int
+	Seed         uint64
+}
+
+// NewQuestion is the usual question: claims at 5 %, differences of 2 %.
+func NewQuestion(lessIsBetter bool, seed uint64) Question {
+	return Question{LessIsBetter: lessIsBetter, Alpha: 0.05, Smallest: 0.02, Relabellings: 1999, Seed: seed}
+}
+
+// Outcome is the verdict in one word.
+type Outcome string
+
+// The outcomes.
+const (
+	Winner        Outcome = "winner"         // one is better than every other
+	Groups        Outcome = "groups"         // some cannot be told from the best
+	AllEqual      Outcome = "equal"          // all differ by less than is of interest
+	TooFewBlocks  Outcome = "too few blocks" // nothing could be claimed
+	NotMeasurable Outcome = "not measurable" // fewer than two can be judged
+)
+
+// Finding is what is known of a pair.
+type Finding string
+
+// The findings.
+const (
+	Apart   Finding = "apart"       // they differ, by what is of interest
+	Slight  Finding = "slight"      // they differ, it seems by less than that
+	Equal   Finding = "equal"       // they differ by less than that for certain
+	Unclear Finding = "cannot tell" // the interval is too wide for any of these
+)
+
+// Pair compares two competitors; A is the one that ranks before.
+type Pair struct {
+	A       string  `json:"a"`
+	B       string  `json:"b"`
+	Blocks  int     `json:"blocks"`
+	Finding Finding `json:"finding"`
+	// Difference is by what share B is greater than A, by Hodges and Lehmann.
+	Difference float64 `json:"difference"`
+	// Joint holds the difference; all pairs' intervals do at once, at its level.
+	Joint Interval `json:"joint"`
+	// Own is the signed-rank interval of this pair alone.
+	Own Interval `json:"own"`
+	// P is the greater one of both referees' p-values, all pairs counted in.
+	P            float64 `json:"p"`
+	PStudent     float64 `json:"p_student"`
+	PRelabelling float64 `json:"p_relabelling"` // 1 if PStudent leaves nothing to ask
+
+	a, b int // in Ranking
+}
+
+// Excluded is a competitor that is not judged.
+type Excluded struct {
+	Name   string   `json:"name"`
+	Causes []string `json:"causes"`
+}
+
+// Verdict is what may be said about one metric.
+type Verdict struct {
+	Outcome Outcome `json:"outcome"`
+	// Blocks is the number that every pair has, Needed the least for a claim.
+	Blocks int `json:"blocks"`
+	Needed int `json:"needed"`
+	// Ranking names the judged, the best first; only Pairs say what of it counts.
+	Ranking []string `json:"ranking"`
+	// Groups are the largest sets of which no two are apart, the best first.
+	Groups   [][]string `json:"groups,omitempty"`
+	Pairs    []Pair     `json:"pairs,omitempty"`
+	Excluded []Excluded `json:"excluded,omitempty"`
+	Alpha    float64    `json:"alpha"`
+	Smallest float64    `json:"smallest"`
+}
+
+// Pair finds the comparison of two places in the ranking, the first below the
+// second.
+func (v Verdict) Pair(a, b int) (Pair, bool) {
+	i := slices.IndexFunc(v.Pairs, func(p Pair) bool { return p.a == a && p.b == b })
+	if i < 0 {
+		return Pair{}, false
+	}
+	return v.Pairs[i], true
+}
