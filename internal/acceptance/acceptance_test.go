@@ -139,9 +139,9 @@ func newNamespace(t *testing.T) *host.Namespace {
 func newCluster(t *testing.T) *topology.Cluster {
 	t.Helper()
 	f := newFarm(t, 3)
-	table := fmt.Sprintf("-A -t %s:80 -s rr\n", f.Virtual())
+	table := fmt.Sprintf("-A -t %s:80 -s rr\n", f.Virtual(topology.IPv4))
 	for _, s := range f.Servers {
-		table += fmt.Sprintf("-a -t %s:80 -r %s:80 -m\n", f.Virtual(), s.Addr)
+		table += fmt.Sprintf("-a -t %s:80 -r %s:80 -m\n", f.Virtual(topology.IPv4), s.Addr[topology.IPv4])
 	}
 	must(t, f.Director, table, "ipvsadm", "-R")
 	return f.Cluster

@@ -59,7 +59,7 @@ func ask(t *testing.T, c *topology.Cluster, n int, limit time.Duration) (answers
 		},
 	}}
 	for range n {
-		r, err := client.Get("http://" + c.Virtual().String() + "/")
+		r, err := client.Get("http://" + c.Virtual(topology.IPv4).String() + "/")
 		if err != nil {
 			continue
 		}
@@ -76,7 +76,7 @@ func ask(t *testing.T, c *topology.Cluster, n int, limit time.Duration) (answers
 func refused(t *testing.T, c *topology.Cluster, limit time.Duration) (is bool) {
 	t.Helper()
 	err := c.Clients[0].Namespace.Do(func() error {
-		conn, err := net.Dial("udp", c.Virtual().String()+":9")
+		conn, err := net.Dial("udp", c.Virtual(topology.IPv4).String()+":9")
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"imbang/internal/lab/topology"
 )
 
 // ldirectord is Debian's, unmodified, in the director's namespace of a farm.
@@ -135,7 +137,7 @@ func (l *ldirectord) weights(service string) string {
 		addr, _, _ := strings.Cut(rest, ":")
 		_, weight, _ := strings.Cut(strings.TrimSpace(rest), " -w ")
 		for _, s := range l.Servers {
-			if s.Addr.String() == addr {
+			if s.Addr[topology.IPv4].String() == addr {
 				list = append(list, s.Name+"="+weight)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
 	"imbang/internal/lab/topology"
 )
 
@@ -17,7 +18,7 @@ type farm struct {
 	*topology.Cluster
 	t     *testing.T
 	files string // the servers' directories, by name
-	nginx []*server.Nginx
+	nginx []server.Server
 }
 
 func newFarm(t *testing.T, servers int) *farm {
@@ -37,7 +38,7 @@ func newFarm(t *testing.T, servers int) *farm {
 			t.Error(err)
 		}
 	})
-	f := &farm{Cluster: c, t: t, files: t.TempDir(), nginx: make([]*server.Nginx, servers)}
+	f := &farm{Cluster: c, t: t, files: t.TempDir(), nginx: make([]server.Server, servers)}
 	for i := range servers {
 		f.revive(i)
 	}
@@ -49,7 +50,7 @@ func newFarm(t *testing.T, servers int) *farm {
 func (f *farm) revive(i int) {
 	f.t.Helper()
 	s := f.Servers[i]
-	n, err := server.Start(s.Namespace, s.Name, 375, f.files)
+	n, err := server.Start(s.Namespace, s.Name, study.Server{Kind: study.Nginx, Page: 375}, f.files, "")
 	if err != nil {
 		f.t.Fatal(err)
 	}

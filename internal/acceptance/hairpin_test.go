@@ -117,10 +117,10 @@ func TestHairpin(t *testing.T) {
 		t.Fatal(err)
 	}
 	services := map[string]string{ // by family
-		"IPv4": fmt.Sprintf("%s:7", f.Virtual()), "IPv6": fmt.Sprintf("[%s]:7", virtual),
+		"IPv4": fmt.Sprintf("%s:7", f.Virtual(topology.IPv4)), "IPv6": fmt.Sprintf("[%s]:7", virtual),
 	}
 	table := ""
-	for family, at := range map[string]string{"IPv4": fmt.Sprintf("%s:700", f.Servers[0].Addr), "IPv6": "[fd00:16::2]:700"} {
+	for family, at := range map[string]string{"IPv4": fmt.Sprintf("%s:700", f.Servers[0].Addr[topology.IPv4]), "IPv6": "[fd00:16::2]:700"} {
 		echoes(t, server, at)
 		for _, kind := range []string{"t", "u"} {
 			table += fmt.Sprintf("-A -%s %s -s rr\n-a -%s %s -r %s -m\n", kind, services[family], kind, services[family], at)

@@ -26,9 +26,9 @@ func TestNoRequestIsLostWhenEveryProcessIsKilled(t *testing.T) {
 	killed := make(chan int)
 	go func() { killed <- killCommands(ctx, t, c) }()
 	result, err := load.Run(context.Background(), load.Plan{
-		Target:       netip.AddrPortFrom(c.Virtual(), server.Port),
+		Target:       netip.AddrPortFrom(c.Virtual(topology.IPv4), server.Port),
 		ServerHeader: server.Header,
-		Clients:      []load.Client{{Namespace: c.Clients[0].Namespace.Path(), Sources: c.Clients[0].Addresses}},
+		Clients:      []load.Client{{Namespace: c.Clients[0].Namespace.Path(), Sources: c.Clients[0].Addresses[topology.IPv4]}},
 		Rate:         200,
 		Duration:     *survivalTime,
 	}, nil)
@@ -56,7 +56,7 @@ func killCommands(ctx context.Context, t *testing.T, c *topology.Cluster) (kille
 	commands := [][]string{
 		{"ipvsadm", "-Ln", "--stats"},
 		{"status"},
-		{"ipvsadm", "-e", "-t", c.Virtual().String() + ":80", "-r", c.Servers[0].Addr.String() + ":80", "-m", "-w", "2"},
+		{"ipvsadm", "-e", "-t", c.Virtual(topology.IPv4).String() + ":80", "-r", c.Servers[0].Addr[topology.IPv4].String() + ":80", "-m", "-w", "2"},
 		{"ipvsadm", "-Lcn"},
 	}
 	for i := 0; ctx.Err() == nil; i++ {

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"imbang/internal/lab/topology"
 )
 
 // tracer is `imbang trace` at work.
@@ -105,9 +107,9 @@ func (f *farm) tracers() int {
 // newTracedFarm has a service of three servers, and one of none.
 func newTracedFarm(t *testing.T) *farm {
 	f := newFarm(t, 3)
-	table := fmt.Sprintf("-A -t %s:80 -s wlc\n-A -t %[1]s:81 -s wlc\n", f.Virtual())
+	table := fmt.Sprintf("-A -t %s:80 -s wlc\n-A -t %[1]s:81 -s wlc\n", f.Virtual(topology.IPv4))
 	for i, s := range f.Servers {
-		table += fmt.Sprintf("-a -t %s:80 -r %s:80 -m -w %d\n", f.Virtual(), s.Addr, i+1)
+		table += fmt.Sprintf("-a -t %s:80 -r %s:80 -m -w %d\n", f.Virtual(topology.IPv4), s.Addr[topology.IPv4], i+1)
 	}
 	must(t, f.Director, table, "ipvsadm", "-R")
 	return f
@@ -120,7 +122,7 @@ func TestTrace(t *testing.T) {
 		client = `10\.10\.\d+\.\d+:\d+`
 		server = `172\.16\.0\.\d+:80 \(weight \d, \d+ active, \d+ inactive\)`
 	)
-	vip := regexp.QuoteMeta(f.Virtual().String())
+	vip := regexp.QuoteMeta(f.Virtual(topology.IPv4).String())
 	tr := startTracer(t, f)
 	if n := f.tracers(); n != 1 {
 		t.Errorf("%d tracers", n)
@@ -129,7 +131,7 @@ func TestTrace(t *testing.T) {
 		f.visit(t)
 		tr.want(clock + client + " > " + vip + ":80/tcp SYN: new, wlc chose " + server + " before " + server)
 	}
-	if _, err := f.dial(context.Background(), "tcp", f.Virtual().String()+":81", time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := f.dial(context.Background(), "tcp", f.Virtual(topology.IPv4).String()+":81", time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("port 81: %v", err)
 	}
 	tr.want(clock + client + " > " + vip + `:81/tcp SYN: refused: no server \(` + vip + `:81/tcp has no servers\)`)
@@ -144,7 +146,7 @@ func TestTrace(t *testing.T) {
 // visit fetches the page of the service.
 func (f *farm) visit(t *testing.T) {
 	t.Helper()
-	res, err := f.browse("http://"+f.Virtual().String()+"/", patience)
+	res, err := f.browse("http://"+f.Virtual(topology.IPv4).String()+"/", patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func TestKilledTracer(t *testing.T) {
 	if err := json.Unmarshal([]byte(stays.line()), &e); err != nil {
 		t.Fatal(err)
 	}
-	if !e.New || e.Verdict != "forwarded" || e.Service != f.Virtual().String()+":80/tcp" || e.Server.Server == "" {
+	if !e.New || e.Verdict != "forwarded" || e.Service != f.Virtual(topology.IPv4).String()+":80/tcp" || e.Server.Server == "" {
 		t.Errorf("told of %+v", e)
 	}
 	await(t, "the killed tracer's lease ends", func() error {
@@ -189,7 +191,7 @@ func TestKilledTracer(t *testing.T) {
 // TestWhy asks before a connection and while it is there.
 func TestWhy(t *testing.T) {
 	f := newTracedFarm(t)
-	target := f.Virtual().String() + ":80"
+	target := f.Virtual(topology.IPv4).String() + ":80"
 	o := imbang(t, f.Director, "", "why", "10.10.0.77:7777", target)
 	chosen := regexp.MustCompile(`wlc would choose (172\.16\.0\.\d+:80) \(.*\) before 172\.16\.0\.\d+:80 \(`).FindStringSubmatch(o.stdout)
 	if o.status != 0 || chosen == nil || !strings.Contains(o.stdout, "not connected; a first packet now would open a connection") {
@@ -206,7 +208,7 @@ func TestWhy(t *testing.T) {
 			t.Errorf("status %d, without %q: %s", o.status, want, o.stdout)
 		}
 	}
-	o = imbang(t, f.Director, "", "why", "--output", "json", c.LocalAddr().String(), f.Virtual().String()+":81")
+	o = imbang(t, f.Director, "", "why", "--output", "json", c.LocalAddr().String(), f.Virtual(topology.IPv4).String()+":81")
 	var answer struct {
 		Packet struct{ Verdict, Reason string }
 	}
@@ -224,12 +226,12 @@ func TestCompletion(t *testing.T) {
 	if script := must(t, nil, "", "completion", "bash"); !strings.Contains(script, "__start_imbang") {
 		t.Errorf("no completion of bash: %.100s", script)
 	}
-	vip := f.Virtual().String()
+	vip := f.Virtual(topology.IPv4).String()
 	for words, want := range map[string]string{
 		"tr":                     "trace\tTell live",
 		"trace --":               "--client\t",
 		"trace --service ":       vip + ":80\n",
-		"trace --server ":        f.Servers[2].Addr.String() + "\n",
+		"trace --server ":        f.Servers[2].Addr[topology.IPv4].String() + "\n",
 		"trace --reason ser":     "server-deleted\n",
 		"trace --output ":        "json\n",
 		"why 10.0.0.1:1 ":        vip + ":81\n",

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
 )
 
 // dial makes a connection of the client, from a port of its own, that ends
@@ -126,7 +127,7 @@ func (f *farm) answerDatagrams(port string) {
 	for _, s := range f.Servers {
 		var l net.PacketConn
 		if err := s.Namespace.Do(func() (err error) {
-			l, err = net.ListenPacket("udp", net.JoinHostPort(s.Addr.String(), port))
+			l, err = net.ListenPacket("udp", net.JoinHostPort(s.Addr[topology.IPv4].String(), port))
 			return err
 		}); err != nil {
 			f.t.Fatal(err)

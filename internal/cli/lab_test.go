@@ -28,16 +28,21 @@ func TestLabRefusesBadUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"run"}, "imbang: name one study: thesis, or the path of a YAML file (see imbang lab run --help)"},
-		{[]string{"run", "thesiz"}, `imbang: study "thesiz": there is none of that name; built in are: thesis; or give the path of a YAML file`},
-		{[]string{"run", bad}, "imbang: " + bad + `:2:1: unknown key "repeatz": known here are name, title, source, cluster, load, engines, schedulers, repeats, quick, published`},
-		{[]string{"run", "thesis", "--engines", "ipvs"}, `imbang: --engines: "ipvs" is unknown: want some of imbang, direct`},
+		{[]string{"run"}, "imbang: name one study: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis, or the path of a YAML file (see imbang lab run --help)"},
+		{[]string{"run", "thesiz"}, `imbang: study "thesiz": there is none of that name; built in are: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis; or give the path of a YAML file`},
+		{[]string{"run", bad}, "imbang: " + bad + `:2:1: unknown key "repeatz": known here are name, title, source, hypothesis, cluster, load, competitors, repeats, quick, published`},
+		{[]string{"run", "thesis", "--engines", "pound"}, `imbang: --engines: "pound" is unknown: want some of imbang, ipvs, nftables, haproxy-tcp, haproxy-http, nginx-stream, nginx-http, direct`},
 		{[]string{"run", "thesis", "--engines", ""}, "imbang: --engines: want at least one, and none empty"},
 		{[]string{"run", "thesis", "--schedulers", "rr,rr"}, "imbang: --schedulers: one is given twice"},
 		{[]string{"run", "thesis", "--rates", "0"}, "imbang: --rates: 0 is out of range: want connections per second, above 0 and at most 1000000"},
 		{[]string{"run", "thesis", "--repeats", "0"}, "imbang: --repeats 0: want 1 or more"},
 		{[]string{"run", "thesis", "--connections", "0"}, "imbang: --connections 0: want 1 or more"},
 		{[]string{"run", "thesis", "--arrivals", "bursty"}, `imbang: --arrivals: arrivals "bursty": want constant or poisson`},
+		{[]string{"run", "thesis", "--users", "5"}, "imbang: --users: study thesis is an open loop, of rates"},
+		{[]string{"run", "single-vs-cluster", "--rates", "5"}, "imbang: --rates: study single-vs-cluster is a closed loop, of users"},
+		{[]string{"run", "thesis", "--families", "ipv6"}, `imbang: --families: "ipv6" is not of the study's: ipv4`},
+		{[]string{"run", "thesis", "--resume", "out"}, `imbang: --resume goes on with the study of its directory: leave "thesis" out`},
+		{[]string{"run", "--resume", "out", "--rates", "5"}, "imbang: --resume goes on by the plan of its directory: leave --rates out"},
 		{[]string{"run", "thesis", "--output", "xml"}, `imbang: unknown output format "xml" (text or json)`},
 		{[]string{"run", "thesis", "--fast"}, "imbang: unknown flag: --fast"},
 	} {

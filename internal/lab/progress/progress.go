@@ -51,6 +51,10 @@ func (w *Watch) Planned(expected []time.Duration) {
 		total += d + overhead
 	}
 	fmt.Fprintf(w.out, "%d cells, about %s\n", len(expected), total.Round(time.Second))
+	if w.bar != nil { // cells are added
+		w.bar.SetTotal(total.Milliseconds())
+		return
+	}
 	if w.terminal {
 		w.bar = pb.New64(total.Milliseconds()).SetTemplateString(template).SetWriter(w.out)
 		w.bar.SetRefreshRate(250 * time.Millisecond)

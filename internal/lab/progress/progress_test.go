@@ -21,7 +21,10 @@ func TestPlainLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch := New(w)
-	cell := record.Cell{Engine: "imbang", Scheduler: "rr", Rate: 2000, Arrivals: "constant"}
+	cell := record.Cell{
+		Competitor: record.Competitor{Name: "rr"},
+		Condition:  record.Condition{Rate: 2000, Arrivals: "poisson", Family: "ipv6", Call: "page", Tool: "built-in"},
+	}
 	watch.Note("removed a namespace")
 	watch.Planned([]time.Duration{time.Second, 2 * time.Second})
 	watch.Began(cell)
@@ -40,8 +43,8 @@ func TestPlainLines(t *testing.T) {
 	}
 	want := `removed a namespace
 2 cells, about 4s
-1/2 imbang rr at 2000/s (constant): 1990 replies, 1365.2 KB/s, response 0.50 ms (p99 2.00), 10 lost; the generator fell short: CPU
-2/2 imbang rr at 2000/s (constant): failed: no such device
+1/2 rr at 2000/s, poisson, ipv6: 1990 replies, 1365.2 KB/s, response 0.50 ms (p99 2.00), 10 lost; the generator fell short: CPU
+2/2 rr at 2000/s, poisson, ipv6: failed: no such device
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)

@@ -4,6 +4,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -89,18 +90,26 @@ func (c Condition) Group() Condition {
 	return c
 }
 
+// usual is what messages leave out of a condition.
+var usual = []string{"ipv4", "page", "built-in", "constant", ""}
+
 // String names the condition in messages.
 func (c Condition) String() string {
 	var words []string
 	switch {
 	case !c.Closed():
-		words = append(words, fmt.Sprintf("%g/s", c.Rate), c.Arrivals)
+		words = append(words, fmt.Sprintf("%g/s", c.Rate))
 	case c.Requests > 0:
 		words = append(words, fmt.Sprintf("%d requests of %d users", c.Requests, c.Users))
 	default:
 		words = append(words, fmt.Sprintf("%d users", c.Users))
 	}
-	return strings.Join(append(words, c.Family, c.Call, c.Tool), ", ")
+	for _, w := range []string{c.Arrivals, c.Family, c.Call, c.Tool} {
+		if !slices.Contains(usual, w) {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // Cell is one combination that is measured; repeats share it.

@@ -52,7 +52,7 @@ func (c *checker) competitors(docs []competitorDoc, s *Study) {
 	if len(s.Competitors) == 0 {
 		c.refuse("competitors", "missing: want a list such as - {engine: imbang, schedulers: [rr, lc]}")
 	}
-	nameAll(s)
+	NameAll(s)
 	for i, p := range s.Competitors {
 		for _, q := range s.Competitors[:i] {
 			if p.Name == q.Name {
@@ -112,9 +112,9 @@ func (c *checker) engine(path, name string) Engine {
 	return Engine{Balances: true}
 }
 
-// nameAll names the competitors that have no name of their own by what tells
+// NameAll names the competitors that have no name of their own by what tells
 // them apart: schedulers alone where there is one engine that balances.
-func nameAll(s *Study) {
+func NameAll(s *Study) {
 	var engines []string
 	for _, p := range s.Competitors {
 		if p.Scheduler == "" {
