@@ -34,7 +34,8 @@ func TestExactCounts(t *testing.T) {
 			if r.Bytes.Content != 400*5 || r.Bytes.Header != 400*head || r.Bytes.Framing != 0 {
 				t.Errorf("bytes %+v, want 400 x (%d+5)", r.Bytes, head)
 			}
-			if want := int64(400 * len(p.withDefaults().request())); r.Bytes.Sent != want {
+			sent := fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\nUser-Agent: imbang\r\nConnection: close\r\n\r\n", target)
+			if want := int64(400 * len(sent)); r.Bytes.Sent != want {
 				t.Errorf("sent %d bytes, want %d", r.Bytes.Sent, want)
 			}
 			kb := float64(r.Bytes.Received()) / 1024 / r.DurationSeconds
