@@ -42,7 +42,7 @@ type schedule struct {
 	course course
 	batch  float64
 	n      float64 // arrivals yielded
-	number float64 // expected arrivals at the last batch of a Poisson law
+	number float64 // expected ones at the last batch
 	left   float64 // of the batch
 	rand   *rand.Rand
 }
@@ -59,11 +59,13 @@ func newSchedule(p Plan) *schedule {
 // next is the next arrival. Of constant ones the first is at 0. Poisson gaps
 // come from the exponential distribution, the first included.
 func (s *schedule) next() (arrival, bool) {
-	if s.rand == nil {
-		s.number = s.n - math.Mod(s.n, s.batch)
-	} else if s.left--; s.left < 0 {
+	if s.left--; s.left < 0 {
 		s.left = s.batch - 1
-		s.number += s.rand.ExpFloat64() * s.batch
+		if s.rand != nil {
+			s.number += s.rand.ExpFloat64() * s.batch
+		} else {
+			s.number = s.n
+		}
 	}
 	s.n++
 	return arrival{at: int64(s.course.at(s.number)), source: anyone, request: anyone, target: anyone, user: anyone}, true
