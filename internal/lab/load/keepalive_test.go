@@ -47,6 +47,8 @@ func TestKeepAlive(t *testing.T) {
 				if n := r.Connections; n < tc.connections[0] || n > tc.connections[1] {
 					t.Errorf("%d connections, want %v", n, tc.connections)
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				if k := tc.p.RequestsPerConnection; k > 0 && (longest != k || closes > r.Connections) {
 					t.Errorf("up to %d requests on a connection, %d asked to close", longest, closes)
 				}

@@ -64,6 +64,15 @@ func (s *seen) add(key string) {
 	s.n[key]++
 }
 
+// take is what was asked for so far, and begins again.
+func (s *seen) take() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.n
+	s.n = nil
+	return n
+}
+
 func TestMixOfRequests(t *testing.T) {
 	var paths, bodies seen
 	target := serveMany(t, "127.0.0.1:0", func(a asked) string {
@@ -118,15 +127,16 @@ func TestMixOfRequests(t *testing.T) {
 	if g := by["get"]; g.Lost == 0 || g.Lost != r.Loss.Total() || g.Status.Success+g.Lost != g.Scheduled {
 		t.Errorf("get: %+v, loss %+v", g, r.Loss)
 	}
-	for _, s := range []*seen{&paths, &bodies} {
-		for key, n := range s.n {
+	pages := paths.take()
+	for _, all := range []map[string]int{pages, bodies.take()} {
+		for key, n := range all {
 			if n != 1 {
 				t.Errorf("%q came %d times", key, n)
 			}
 		}
 	}
-	if r.Bytes.Content != int64(5*len(paths.n)) {
-		t.Errorf("%d bytes of content for %d pages", r.Bytes.Content, len(paths.n))
+	if r.Bytes.Content != int64(5*len(pages)) {
+		t.Errorf("%d bytes of content for %d pages", r.Bytes.Content, len(pages))
 	}
 }
 
@@ -141,8 +151,8 @@ func TestLargeBody(t *testing.T) {
 	p := Plan{Target: target, Concurrency: 2, Connections: 20, RequestsPerConnection: Unlimited,
 		Requests: []Request{{Method: "POST", Body: body}}}
 	r := mustRun(t, p)
-	if r.Replies != 20 || whole.n["true"] != 20 || r.Connections > 2 {
-		t.Errorf("%d replies on %d connections, %v, loss %+v", r.Replies, r.Connections, whole.n, r.Loss)
+	if n := whole.take(); r.Replies != 20 || n["true"] != 20 || r.Connections > 2 {
+		t.Errorf("%d replies on %d connections, %v, loss %+v", r.Replies, r.Connections, n, r.Loss)
 	}
 	p.Target = serveRaw(t, "127.0.0.1:0", func(_ int, c *net.TCPConn) {
 		c.Read(make([]byte, 1000))
@@ -171,20 +181,20 @@ func TestZipfURLsAndTargets(t *testing.T) {
 	if r.Replies != 1000 || r.Targets != 4 || r.Target != p.Targets[0].String() {
 		t.Fatalf("%d replies of %d targets from %s, loss %+v", r.Replies, r.Targets, r.Target, r.Loss)
 	}
+	host, first := hosts.take(), urls.take()
 	// 1/k over H(4) = 25/12, and over H(50) = 4.499.
 	for i, want := range []int{480, 240, 160, 120} {
-		if n := hosts.n[p.Targets[i].String()]; n < want-65 || n > want+65 {
+		if n := host[p.Targets[i].String()]; n < want-65 || n > want+65 {
 			t.Errorf("target %d: %d of 1000 requests, want about %d", i, n, want)
 		}
 	}
-	if n := urls.n["/1"]; n < 170 || n > 275 || len(urls.n) < 40 || len(urls.n) > 50 {
-		t.Errorf("%d requests for the first of %d URLs, want about 222 of 50: %v", n, len(urls.n), slices.Sorted(maps.Keys(urls.n)))
+	if n := first["/1"]; n < 170 || n > 275 || len(first) < 40 || len(first) > 50 {
+		t.Errorf("%d requests for the first of %d URLs, want about 222 of 50: %v", n, len(first), slices.Sorted(maps.Keys(first)))
 	}
-	// As many clients as there may be ask for the same.
-	first := urls.n
-	urls.n, p.Clients = nil, make([]Client, 3)
+	// However many clients there are, they ask for the same.
+	p.Clients = make([]Client, 3)
 	mustRun(t, p)
-	if !maps.Equal(first, urls.n) {
+	if !maps.Equal(first, urls.take()) {
 		t.Error("three clients choose other URLs than two")
 	}
 }
