@@ -12,6 +12,9 @@ import (
 // maxNamed bounds the request names told apart: each has a histogram.
 const maxNamed = 100
 
+// Validate reports the first field that cannot be run, and its remedy.
+func (p Plan) Validate() error { return p.withDefaults().validate() }
+
 // validate reports the first field that cannot be run, and its remedy. p has
 // its defaults.
 func (p Plan) validate() error {

@@ -23,8 +23,9 @@ const (
 	starvedShare   = 0.1 // waiting alone: enough to make starts late
 )
 
-// judge decides whether the generator kept its schedule, and if not, why.
-func (r *Result) judge() {
+// Judge decides whether the generator kept its schedule, and if not, why. Run
+// has done so; it is for results made of what other tools say.
+func (r *Result) Judge() {
 	g := &r.Generator
 	var what []string
 	if r.IssuedRate < minIssued*r.OfferedRate {

@@ -137,7 +137,7 @@ func TestJudge(t *testing.T) {
 		{"users wait for the client", Result{Loop: closedLoop, IssuedRate: 900, Generator: Generator{BusyShare: 0.97}},
 			"900 requests/s may be all it can send: CPU: a client's thread ran 97 % "},
 	} {
-		tc.r.judge()
+		tc.r.Judge()
 		g := tc.r.Generator
 		if g.Behind != (tc.want != "") || !strings.HasPrefix(g.Reason, tc.want) {
 			t.Errorf("%s: behind %v: %s", tc.name, g.Behind, g.Reason)

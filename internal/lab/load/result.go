@@ -107,6 +107,8 @@ type Loss struct {
 	Unreachable int        `json:"unreachable"` // other ICMP unreachable
 	Truncated   int        `json:"truncated"`   // closed before the reply was complete
 	Malformed   int        `json:"malformed"`   // not HTTP
+	// Unnamed are those whose cause a tool does not tell.
+	Unnamed int `json:"unnamed,omitempty"`
 	// TimeoutConnecting is the part of Timeout without a handshake.
 	TimeoutConnecting int `json:"timeout_connecting"`
 }
@@ -126,7 +128,7 @@ func (c ClientLoss) Total() int { return c.Descriptors + c.Addresses + c.Other +
 
 // Total is all arrivals lost.
 func (l Loss) Total() int {
-	return l.Client.Total() + l.Refused + l.Reset + l.Timeout + l.Unreachable + l.Truncated + l.Malformed
+	return l.Client.Total() + l.Refused + l.Reset + l.Timeout + l.Unreachable + l.Truncated + l.Malformed + l.Unnamed
 }
 
 func (l *Loss) add(o Loss) {
@@ -200,14 +202,12 @@ type Generator struct {
 func (t *team) result(p Plan, began time.Time, limit, used int) (*Result, error) {
 	sum, perServer, ports := t.sum()
 	r := &Result{
-		Target: p.Target.String(), Targets: len(p.Targets), Arrivals: Pattern(p.Arrivals, p.Shape), Seed: p.Seed,
-		Clients: len(p.Clients), Concurrency: p.Concurrency, RequestsPerConnection: p.RequestsPerConnection,
-		Began: began, AskedRate: p.Rate,
+		Began: began,
 		Scheduled: sum.scheduled, Issued: sum.issued, Replies: sum.replies, Unfinished: sum.unfinished,
 		Connections: sum.opened, Repeated: sum.repeated, Status: statusOf(sum.status, sum.interim),
 		Loss: sum.loss, Bytes: sum.bytes, PerServer: perServer, UnknownServer: sum.unnamed,
 	}
-	r.kind(p)
+	r.Describe(p)
 	r.Generator = Generator{
 		Connections: sum.all, Requests: sum.requests, DescriptorLimit: limit,
 		Warnings: foresee(p, limit, used, ports),
@@ -226,11 +226,11 @@ func (t *team) result(p Plan, began time.Time, limit, used int) (*Result, error)
 	if err := r.byName(sum, t.workers[0].menu.labels); err != nil {
 		return nil, err
 	}
-	r.judge()
+	r.Judge()
 	return r, nil
 }
 
-// The kinds of load.
+// The kinds of load, as in Result.Loop.
 const (
 	openLoop   = "open"
 	closedLoop = "closed"
@@ -242,11 +242,17 @@ const omission = "closed loop: response times leave out the requests that its us
 	"for a slow reply (coordinated omission), so they understate what arrivals of their own would have met; " +
 	"compare rates of replies, and take response times from an open loop"
 
-// kind says what kind of load it was, and what follows from that.
-func (r *Result) kind(p Plan) {
+// Describe fills in what a result repeats of its plan, with the caveats that
+// follow from it.
+func (r *Result) Describe(p Plan) {
+	p = p.withDefaults()
+	r.Target, r.Targets = p.Target.String(), len(p.Targets)
+	r.Arrivals, r.Seed = Pattern(p.Arrivals, p.Shape), p.Seed
+	r.Clients, r.Concurrency, r.RequestsPerConnection = len(p.Clients), p.Concurrency, p.RequestsPerConnection
+	r.AskedRate = p.Rate
 	switch {
 	case p.Concurrency > 0:
-		r.Loop, r.Caveats = closedLoop, []string{omission}
+		r.Loop, r.Caveats = closedLoop, append(r.Caveats, omission)
 		r.Arrivals = ""
 	case len(p.Trace) > 0:
 		r.Loop, r.Arrivals = traceLoop, ""

@@ -34,6 +34,20 @@ func onThread(f func()) {
 	}()
 }
 
+// InNamespace runs f on a thread of its own in the network namespace at path,
+// and waits for it. What f starts is in that namespace too.
+func InNamespace(path string, f func() error) error {
+	done := make(chan error, 1)
+	onThread(func() {
+		err := enterNamespace(path)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	})
+	return <-done
+}
+
 // enterNamespace moves the calling thread into the network namespace at path;
 // an empty path stays.
 func enterNamespace(path string) error {
