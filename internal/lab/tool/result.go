@@ -35,8 +35,6 @@ type Output struct {
 	// KBs is 1024 bytes per second, of requests too with Both.
 	KBs  *float64
 	Both bool
-	// Received is bytes of replies.
-	Received *float64
 }
 
 // causes are the tools' names for what is lost, where they name a cause.
@@ -68,7 +66,7 @@ func (t Tool) result(j *job, o *Output, r ran, began time.Time) *load.Result {
 		g.PerCPUSecond, g.RequestsPerCPUSecond = float64(g.Connections)/g.CPUSeconds, float64(g.Requests)/g.CPUSeconds
 	}
 	g.BusyShare = r.cpu.Seconds() / r.wall.Seconds()
-	absent(out, "per_server", "unknown_server", "service", "bytes.header", "bytes.framing", "generator.lateness",
+	absent(out, "per_server", "unknown_server", "service", "generator.lateness",
 		"generator.wait_share", "generator.descriptor_limit", "generator.local_ports", "generator.max_open")
 	slices.Sort(out.Absent)
 	out.Judge()
@@ -107,7 +105,7 @@ func (t Tool) status(out *load.Result, o *Output) {
 func absent(out *load.Result, fields ...string) { out.Absent = append(out.Absent, fields...) }
 
 // take is a value that the tool may not have given.
-func take[N int64 | float64](out *load.Result, field string, v *N) N {
+func take(out *load.Result, field string, v *float64) float64 {
 	if v == nil {
 		absent(out, field)
 		return 0
@@ -156,8 +154,7 @@ func (t Tool) rates(out *load.Result, j *job, o *Output) {
 		absent(out, "connections")
 	}
 	out.DurationSeconds, out.WindowSeconds, out.ElapsedSeconds = o.Seconds, o.Seconds, o.Seconds
-	out.Bytes.Content = int64(take(out, "bytes.content", o.Received))
-	absent(out, "bytes.sent")
+	absent(out, "bytes")
 	if o.Seconds <= 0 {
 		return
 	}
