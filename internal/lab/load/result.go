@@ -202,7 +202,7 @@ type Generator struct {
 func (t *team) result(p Plan, began time.Time, limit, used int) (*Result, error) {
 	sum, perServer, ports := t.sum()
 	r := &Result{
-		Began: began,
+		Began:     began,
 		Scheduled: sum.scheduled, Issued: sum.issued, Replies: sum.replies, Unfinished: sum.unfinished,
 		Connections: sum.opened, Repeated: sum.repeated, Status: statusOf(sum.status, sum.interim),
 		Loss: sum.loss, Bytes: sum.bytes, PerServer: perServer, UnknownServer: sum.unnamed,
