@@ -25,7 +25,8 @@ medians and ranges of connections per second of the generator's CPU time, as the
 server's kernel counts them, and imbang's over each of the others', round by
 round. Those that are not installed are left out and named.
 
-The exit status is 1 when one of the others does more with its CPU time.`,
+The exit status is 1 when one of the others does more with its CPU time in every
+round.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
