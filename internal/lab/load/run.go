@@ -44,6 +44,7 @@ func Run(ctx context.Context, p Plan, progress func(Progress)) (*Result, error) 
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
+	defer reserve(len(p.Clients))()
 	t, err := assemble(p)
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)

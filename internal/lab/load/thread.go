@@ -5,6 +5,7 @@ package load
 import (
 	"fmt"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,4 +71,19 @@ func enterNamespace(path string) error {
 // response time.
 func sharpTimers() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+}
+
+var processors sync.Mutex
+
+// reserve gives the Go scheduler n more processors until release is called: a
+// client keeps its own while it sleeps (see enter), and the rest of the
+// process must not wait for it.
+func reserve(n int) (release func()) {
+	change := func(by int) {
+		processors.Lock()
+		defer processors.Unlock()
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + by)
+	}
+	change(n)
+	return func() { change(-n) }
 }
