@@ -22,7 +22,8 @@ func newBenchCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand(), newBenchMemoryCommand())
+	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand(), newBenchMemoryCommand(),
+		newBenchGeneratorCommand())
 	return c
 }
 

@@ -99,7 +99,7 @@ func TestLabImportRefusesBadUsage(t *testing.T) {
 	}{
 		{nil, "imbang: requires at least 1 arg(s), only received 0 (see imbang lab import --help)"},
 		{[]string{file, "-o", "csv"}, `imbang: unknown output format "csv" (text or json)`},
-		{[]string{file, "--study", "thesiz"}, `imbang: study "thesiz": there is none of that name; built in are: thesis; or give the path of a YAML file`},
+		{[]string{file, "--study", "thesiz"}, `imbang: study "thesiz": there is none of that name; built in are: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis; or give the path of a YAML file`},
 		{[]string{file, "--study", mine}, "imbang: --study " + mine + ": it publishes no tables: leave the flag out"},
 	} {
 		if status, _, said := runImport(c.args...); status != statusUsage || said != c.want {

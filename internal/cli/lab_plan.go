@@ -77,7 +77,7 @@ func (f *labRun) changeLoad(given func(string) bool, s *study.Study) error {
 		s.Families = f.families
 	}
 	for _, a := range l.Arrivals {
-		if _, err := load.ParseArrivals(a); err != nil {
+		if _, _, err := load.ParsePattern(a); err != nil {
 			return fmt.Errorf("--arrivals: %w", err)
 		}
 	}

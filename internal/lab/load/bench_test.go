@@ -90,6 +90,6 @@ func BenchmarkReply(b *testing.B) {
 func BenchmarkPoisson(b *testing.B) {
 	d := newDeal(Plan{Rate: 1e4, Arrivals: Poisson, Clients: make([]Client, 4), Duration: 1 << 62}, 1)
 	for b.Loop() {
-		d.next()
+		d.take()
 	}
 }

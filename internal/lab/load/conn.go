@@ -7,14 +7,16 @@ type state uint8
 
 const (
 	idle       state = iota // the record is free
-	connecting              // SYN sent, request not
+	connecting              // request not wholly sent, nor perhaps the handshake done
 	awaiting                // request sent, reply incomplete
 	lingering               // reply complete and counted, waiting for the server's FIN
+	parked                  // reply complete and counted, open for another request
 )
 
-// conn is one connection's record. Times are ns from the run's beginning.
+// conn is one connection's record, with the request that it carries. Times are
+// ns from the run's beginning.
 type conn struct {
-	intended int64
+	arrival
 	started  int64
 	first    int64 // first byte of the reply; 0 before it
 	deadline int64
@@ -23,11 +25,17 @@ type conn struct {
 	self       int32
 	fd         int32
 	sent       int32 // bytes of the request sent
+	carried    int32 // requests before this one
 	state      state
-	counted    bool // not of the warm-up
 
+	form  *form
+	out   []byte // the request's bytes
+	made  []byte // memory for those that differ from one to the next
 	reply reply
 }
+
+// open reports whether the handshake is known to be over.
+func (c *conn) open() bool { return c.sent > 0 || c.carried > 0 }
 
 // none is no record.
 const none int32 = -1
@@ -56,7 +64,7 @@ func (s *slab) get() *conn {
 	s.free = s.free[:len(s.free)-1]
 	s.open++
 	s.peak = max(s.peak, s.open)
-	*c = conn{self: c.self, fd: -1, prev: none, next: none, reply: c.reply}
+	*c = conn{self: c.self, fd: -1, prev: none, next: none, made: c.made, reply: c.reply}
 	c.reply.reset()
 	return c
 }

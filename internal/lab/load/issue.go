@@ -4,36 +4,57 @@ package load
 
 import "golang.org/x/sys/unix"
 
-// issue opens the connection that was due at w.at. now is its actual start.
-func (w *worker) issue(now int64) {
+// issue sends the request that was due, on a connection that is open or on a
+// new one. now is its actual start.
+func (w *worker) issue(a arrival, now int64) {
 	if w.plan.stall != nil {
 		w.plan.stall(w.tally.all)
 		now = w.now()
 	}
-	t := w.tally
-	if w.counted {
-		t.scheduled++
-		record(t.lateness, now-w.at)
+	w.place(&a)
+	w.tally.schedule(&a, w.menu.names[a.request])
+	if a.counted {
+		record(w.tally.lateness, now-a.at)
+		w.tally.issued++
+		w.tally.lastIssue = now
 	}
-	fd, e := w.open()
-	if e != 0 {
-		if w.counted {
-			t.loss.local(e)
-		}
+	w.tally.requests++
+	if c := w.pool.take(&w.slab, a.source, a.target); c != nil {
+		w.reuse(c, a, now)
 		return
 	}
+	w.open(a, now)
+}
+
+// place settles what an arrival asks for, where and from which source.
+func (w *worker) place(a *arrival) {
+	w.menu.choose(a)
+	if a.source != anyone {
+		return
+	}
+	a.source = w.turn
+	if w.turn++; int(w.turn) >= len(w.sources) {
+		w.turn = 0
+	}
+}
+
+// open sends a request on a new connection.
+func (w *worker) open(a arrival, now int64) {
+	fd, e := w.socket(a.source)
+	if e != 0 {
+		w.unissued(&a, e)
+		return
+	}
+	t := w.tally
 	t.all++
-	if w.counted {
-		t.issued++
-		t.lastIssue = now
+	if a.counted {
+		t.opened++
 	}
 	c := w.slab.get()
-	c.intended, c.started, c.counted = w.at, now, w.counted
-	c.fd, c.state = fd, connecting
-	c.deadline = now + int64(w.plan.Timeout)
-	w.answers.push(&w.slab, c)
+	c.fd = fd
+	w.prepare(c, a, now)
 
-	e = rawConnect(fd, w.target)
+	e = rawConnect(fd, w.targets[a.target])
 	if e != 0 && e != unix.EINPROGRESS {
 		w.connectFailed(c, e)
 		return
@@ -41,36 +62,59 @@ func (w *worker) issue(now int64) {
 	w.register(c)
 }
 
-// open makes a socket bound to the next source address, if there are any.
-func (w *worker) open() (int32, unix.Errno) {
+// prepare gives a connection its next request.
+func (w *worker) prepare(c *conn, a arrival, now int64) {
+	c.arrival, c.started, c.first, c.sent, c.state = a, now, 0, 0, connecting
+	c.form, c.out, c.made = w.menu.write(&c.arrival, !w.plan.keeps(c.carried), c.made)
+	c.reply.bodiless = c.form.head
+	c.deadline = now + int64(w.plan.Timeout)
+	w.answers.push(&w.slab, c)
+}
+
+// reuse sends a request on a connection taken from the pool.
+func (w *worker) reuse(c *conn, a arrival, now int64) {
+	c.carried++
+	c.reply.reset()
+	w.prepare(c, a, now)
+	w.send(c)
+}
+
+// socket makes a socket bound to a source address, if there are any.
+func (w *worker) socket(source int32) (int32, unix.Errno) {
 	fd, e := rawSocket(w.family)
 	if e != 0 || len(w.sources) == 0 {
 		return fd, e
 	}
-	s := w.sources[w.turn]
-	if w.turn++; w.turn == len(w.sources) {
-		w.turn = 0
-	}
-	if e = rawBind(fd, s); e != 0 {
+	if e = rawBind(fd, w.sources[source]); e != 0 {
 		rawClose(fd)
 	}
 	return fd, e
+}
+
+// unissued counts a request that this machine could not send.
+func (w *worker) unissued(a *arrival, e unix.Errno) {
+	if a.counted {
+		w.tally.issued--
+		w.tally.loss.local(e)
+	}
+	w.free(a, w.now()+int64(afterFailure))
 }
 
 // connectFailed ends a connection whose connect failed at once. Everything
 // but a refusal is this machine's doing, the lack of a free port (EADDRNOTAVAIL)
 // above all; such a connection was never issued.
 func (w *worker) connectFailed(c *conn, e unix.Errno) {
-	switch {
-	case e == unix.ECONNREFUSED:
+	if e == unix.ECONNREFUSED {
 		w.fail(c, e)
 		return
-	case c.counted:
-		w.tally.issued--
-		w.tally.loss.local(e)
 	}
+	a := c.arrival
 	w.tally.all--
-	w.end(c)
+	if a.counted {
+		w.tally.opened--
+	}
+	w.drop(c)
+	w.unissued(&a, e)
 }
 
 // register puts a connection into the epoll set, having tried to send first.
@@ -87,7 +131,7 @@ func (w *worker) register(c *conn) {
 		if gone {
 			return
 		}
-		if c.state == awaiting {
+		if c.state == awaiting && !w.plan.keeps(0) {
 			mask = forReply
 		}
 	}
@@ -95,14 +139,14 @@ func (w *worker) register(c *conn) {
 		if c.counted {
 			w.tally.loss.local(e)
 		}
-		w.end(c)
+		w.lost(c)
 	}
 }
 
 // send sends what is left of the request. gone means the connection failed
 // and its record is free.
 func (w *worker) send(c *conn) (gone bool, e unix.Errno) {
-	n, e := rawSend(c.fd, w.request[c.sent:])
+	n, e := rawSend(c.fd, c.out[c.sent:])
 	if e == unix.EAGAIN {
 		return false, e
 	}
@@ -110,11 +154,11 @@ func (w *worker) send(c *conn) (gone bool, e unix.Errno) {
 		w.fail(c, e)
 		return true, e
 	}
-	if c.sent == 0 && c.counted {
-		record(w.tally.connect, w.now()-c.intended)
+	if !c.open() && c.counted {
+		record(w.tally.connect, w.now()-c.at)
 	}
 	c.sent += int32(n)
-	if int(c.sent) == len(w.request) {
+	if int(c.sent) == len(c.out) {
 		c.state = awaiting
 	}
 	return false, 0

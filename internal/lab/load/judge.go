@@ -13,6 +13,9 @@ import (
 // far above what sleeping and a burst of replies cost (tens to hundreds of us)
 // and a small part of the response times at which a cluster saturates. The
 // measured lateness stands beside the verdict for those who want less.
+//
+// A closed loop has no schedule to fall behind. It limits itself when one of
+// its threads has no time left: then more users would not have sent more.
 const (
 	minIssued      = 0.99
 	maxLatenessMS  = 10.0
@@ -20,15 +23,19 @@ const (
 	starvedShare   = 0.1 // waiting alone: enough to make starts late
 )
 
-// judge decides whether the generator kept its schedule, and if not, why.
-func (r *Result) judge() {
+// Judge decides whether the generator kept its schedule, and if not, why. Run
+// has done so; it is for results made of what other tools say.
+func (r *Result) Judge() {
 	g := &r.Generator
 	var what []string
 	if r.IssuedRate < minIssued*r.OfferedRate {
-		what = append(what, fmt.Sprintf("issued %.0f of %.0f connections/s", r.IssuedRate, r.OfferedRate))
+		what = append(what, fmt.Sprintf("issued %.0f of %.0f requests/s", r.IssuedRate, r.OfferedRate))
 	}
 	if g.Lateness.P99MS > maxLatenessMS {
 		what = append(what, fmt.Sprintf("1 %% of the starts were over %.1f ms late", g.Lateness.P99MS))
+	}
+	if r.Loop == closedLoop && g.BusyShare+g.WaitShare >= saturatedShare {
+		what = append(what, fmt.Sprintf("%.0f requests/s may be all it can send", r.IssuedRate))
 	}
 	if len(what) == 0 {
 		return

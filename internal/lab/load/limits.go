@@ -75,12 +75,7 @@ func threadTime() cpuTime {
 // server answered: then every connection stays open for the whole timeout.
 func foresee(p Plan, descriptors, used int, ports []int) []string {
 	var out []string
-	open := p.Rate * p.Timeout.Seconds()
-	total := p.Rate * (p.Warmup + p.Duration).Seconds()
-	if p.Connections > 0 {
-		total = p.Rate*p.Warmup.Seconds() + float64(p.Connections)
-	}
-	open = min(open, total)
+	open := mostOpen(p)
 	if left := descriptors - used; open > float64(left) {
 		out = append(out, fmt.Sprintf(
 			"descriptors: unanswered connections could reach %.0f (rate x timeout), the limit of %d leaves %d: "+
@@ -95,8 +90,31 @@ func foresee(p Plan, descriptors, used int, ports []int) []string {
 					"add sources or widen net.ipv4.ip_local_port_range", i, share, sources, n))
 		}
 	}
+	sources := len(p.owners())
+	if kept := float64(max(sources, len(p.Clients)) * len(p.Targets)); p.keeps(0) && kept > float64(descriptors-used) {
+		out = append(out, fmt.Sprintf(
+			"descriptors: kept connections could reach %.0f (sources x targets), the limit is %d: "+
+				"raise RLIMIT_NOFILE or take fewer sources", kept, descriptors))
+	}
 	if n := runtime.NumCPU(); len(p.Clients) > n {
 		out = append(out, fmt.Sprintf("cpu: %d clients share %d CPUs", len(p.Clients), n))
 	}
 	return out
+}
+
+// mostOpen is how many unanswered requests there can be at once.
+func mostOpen(p Plan) float64 {
+	if p.Concurrency > 0 {
+		return float64(p.Concurrency)
+	}
+	rate := max(p.Rate, p.Shape.RampTo)
+	total := rate * (p.Warmup + p.Duration).Seconds()
+	switch {
+	case len(p.Trace) > 0:
+		total = float64(len(p.Trace))
+	case p.Connections > 0:
+		total = rate*p.Warmup.Seconds() + float64(p.Connections)
+	}
+	// What a period's Off leaves out comes in its On.
+	return min(rate*(p.Timeout+p.Shape.Off).Seconds(), total)
 }

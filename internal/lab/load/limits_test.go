@@ -96,6 +96,11 @@ func TestForesee(t *testing.T) {
 			[]string{"descriptors: unanswered connections could reach 70000", "ports: client 0: "}},
 		{"more sources", Plan{Rate: 3000, Duration: time.Minute, Timeout: 5 * time.Second,
 			Clients: []Client{{Sources: two}}}, []int{10000}, nil},
+		{"users", Plan{Concurrency: 30000, Connections: 1e6}, []int{0}, []string{"descriptors: unanswered connections could reach 30000"}},
+		{"kept", Plan{Rate: 10, Duration: time.Minute, RequestsPerConnection: Unlimited, Targets: make([]netip.AddrPort, 20000)},
+			[]int{0}, []string{"descriptors: kept connections could reach 20000"}},
+		{"on and off", Plan{Rate: 3000, Duration: time.Minute, Timeout: 5 * time.Second, Shape: Shape{On: time.Second, Off: 3 * time.Second}},
+			[]int{0}, []string{"descriptors: unanswered connections could reach 24000"}},
 		{"ports unknown", Plan{Rate: 3000, Duration: time.Minute, Timeout: 5 * time.Second}, []int{0}, nil},
 	} {
 		got := foresee(tc.p.withDefaults(), 20000, 10, tc.ports)
@@ -120,16 +125,19 @@ func TestJudge(t *testing.T) {
 		{"on time", Result{OfferedRate: 1000, IssuedRate: 995}, ""},
 		{"busy but on time", Result{OfferedRate: 1000, IssuedRate: 1000, Generator: Generator{BusyShare: 0.97}}, ""},
 		{"slow", Result{OfferedRate: 1000, IssuedRate: 900, Generator: Generator{BusyShare: 0.97}},
-			"issued 900 of 1000 connections/s: CPU: a client's thread ran 97 % "},
+			"issued 900 of 1000 requests/s: CPU: a client's thread ran 97 % "},
 		{"starved", Result{OfferedRate: 1000, IssuedRate: 1000,
 			Generator: Generator{BusyShare: 0.4, WaitShare: 0.3, Lateness: Latency{P99MS: 20}}},
 			"1 % of the starts were over 20.0 ms late: CPU: a client's thread ran 40 % of the time and waited 30 %"},
 		{"descriptors", Result{OfferedRate: 1000, IssuedRate: 500, Loss: Loss{Client: ClientLoss{Descriptors: 50}},
 			Generator: Generator{DescriptorLimit: 64}},
-			"issued 500 of 1000 connections/s: descriptor limit 64 (50 connections not opened)"},
-		{"stopped", Result{OfferedRate: 1000, IssuedRate: 500}, "issued 500 of 1000 connections/s: no limit found"},
+			"issued 500 of 1000 requests/s: descriptor limit 64 (50 connections not opened)"},
+		{"stopped", Result{OfferedRate: 1000, IssuedRate: 500}, "issued 500 of 1000 requests/s: no limit found"},
+		{"users wait for the server", Result{Loop: closedLoop, IssuedRate: 900, Generator: Generator{BusyShare: 0.5}}, ""},
+		{"users wait for the client", Result{Loop: closedLoop, IssuedRate: 900, Generator: Generator{BusyShare: 0.97}},
+			"900 requests/s may be all it can send: CPU: a client's thread ran 97 % "},
 	} {
-		tc.r.judge()
+		tc.r.Judge()
 		g := tc.r.Generator
 		if g.Behind != (tc.want != "") || !strings.HasPrefix(g.Reason, tc.want) {
 			t.Errorf("%s: behind %v: %s", tc.name, g.Behind, g.Reason)

@@ -7,106 +7,188 @@ import (
 	"math/rand/v2"
 )
 
+// anyone leaves a choice to the client or to chance.
+const anyone int32 = -1
+
+// arrival is one request that is to be sent.
+type arrival struct {
+	at      int64 // intended start, ns from the run's beginning
+	n       int64 // its number in the run, the warm-up's and all clients' together
+	counted bool  // not of the warm-up
+
+	source  int32 // index of the client's sources, or anyone
+	request int32 // index of Plan.Requests, or anyone
+	target  int32 // index of Plan.Targets, or anyone
+	user    int32 // of a closed loop, or anyone
+}
+
+// timetable says when a client sends what.
+type timetable interface {
+	// peek is the next intended start, as far as known now; more is false
+	// when there will be none.
+	peek(now int64) (at int64, more bool)
+	// take is the arrival that peek has seen due. ok is false when another
+	// client was quicker and nothing is left.
+	take() (a arrival, ok bool)
+	// free tells a user of a closed loop that the request has ended.
+	free(user int32, at int64)
+	// end is the first instant after the counted window, once known.
+	end() (int64, bool)
+}
+
 // schedule yields the intended starts of a whole run, in nanoseconds from
 // its beginning, without end. It is pure: it neither sleeps nor reads a clock.
 type schedule struct {
-	gap  float64 // mean gap, ns
-	n    float64 // arrivals yielded
-	at   float64 // last Poisson arrival, ns
-	rand *rand.Rand
+	course course
+	batch  float64
+	n      float64 // arrivals yielded
+	number float64 // expected ones at the last batch
+	left   float64 // of the batch
+	rand   *rand.Rand
 }
 
-func newSchedule(rate float64, kind Arrivals, seed uint64) *schedule {
-	s := &schedule{gap: 1e9 / rate}
-	if kind == Poisson {
+func newSchedule(p Plan) *schedule {
+	s := &schedule{course: newCourse(p), batch: float64(max(1, p.Shape.Batch))}
+	if p.Arrivals == Poisson {
 		// The second word only has to differ from the first.
-		s.rand = rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))
+		s.rand = rand.New(rand.NewPCG(p.Seed, p.Seed^0x9e3779b97f4a7c15))
 	}
 	return s
 }
 
-// next is the next intended start. Constant arrivals are multiples of the gap,
-// not sums of it, so rounding never accumulates; the first is at 0. Poisson
-// gaps come from the exponential distribution, the first included.
-func (s *schedule) next() int64 {
-	if s.rand == nil {
-		at := s.n * s.gap
-		s.n++
-		return int64(at)
+// next is the next arrival. Of constant ones the first is at 0. Poisson gaps
+// come from the exponential distribution, the first included.
+func (s *schedule) next() (arrival, bool) {
+	if s.left--; s.left < 0 {
+		s.left = s.batch - 1
+		if s.rand != nil {
+			s.number += s.rand.ExpFloat64() * s.batch
+		} else {
+			s.number = s.n
+		}
 	}
-	s.at += s.rand.ExpFloat64() * s.gap
-	return int64(s.at)
+	s.n++
+	return arrival{at: int64(s.course.at(s.number)), source: anyone, request: anyone, target: anyone, user: anyone}, true
 }
 
-// deal is one client's share of the schedule. Every client walks the whole
-// sequence and keeps each clients-th arrival, so what the cluster sees does
-// not depend on how many clients send it: a Poisson stream stays Poisson and
-// a constant one evenly spaced. Walking costs a few ns per skipped arrival.
+// stream is a whole run's arrivals in the order of time.
+type stream interface {
+	next() (a arrival, ok bool)
+}
+
+// deal is one client's share of an open loop. Every client walks the whole
+// sequence and keeps its part, so what the cluster sees does not depend on how
+// many clients send it: a Poisson stream stays Poisson and a constant one
+// evenly spaced. Walking costs a few ns per skipped arrival. An arrival that
+// names its source belongs to the client with that address, any other to each
+// client by turns.
 type deal struct {
-	schedule *schedule
-	clients  int
-	me       int
+	stream  stream
+	owners  []owner // of sources, over all clients
+	clients int
+	me      int
 
 	from  int64 // counting starts here (end of warm-up), ns
-	until int64 // no arrivals from here on; MaxInt64 when a number limits
+	until int64 // no arrivals from here on; MaxInt64 when something else limits
 	left  int   // counted arrivals still to come, all clients together
 
-	index int
-	end   int64 // first instant after the last counted arrival, once known
+	index int64
+	last  int64 // the latest arrival seen
+	close int64 // first instant after the last counted arrival, once known
 	over  bool
+
+	head arrival // the next of this client, when more
+	more bool
 }
 
 // newDeal is client me's share of p.
 func newDeal(p Plan, me int) *deal {
 	d := &deal{
-		schedule: newSchedule(p.Rate, p.Arrivals, p.Seed),
-		clients:  len(p.Clients),
-		me:       me,
-		from:     int64(p.Warmup),
-		until:    math.MaxInt64,
-		left:     math.MaxInt,
+		owners: p.owners(), clients: len(p.Clients), me: me,
+		from: int64(p.Warmup), until: math.MaxInt64, left: math.MaxInt,
 	}
-	if p.Connections > 0 {
-		d.left = p.Connections
+	if len(p.Trace) > 0 {
+		d.stream = &replay{events: p.Trace}
 	} else {
+		d.stream = newSchedule(p)
+	}
+	switch {
+	case p.Connections > 0:
+		d.left = p.Connections
+	case p.Duration > 0:
 		d.until = int64(p.Warmup + p.Duration)
 	}
+	d.head, d.more = d.next()
 	return d
 }
 
-// next is this client's next intended start and whether it counts; ok is
-// false when the schedule is over, and then end is known.
-func (d *deal) next() (at int64, counted, ok bool) {
+func (d *deal) peek(int64) (int64, bool) { return d.head.at, d.more }
+
+func (d *deal) take() (arrival, bool) {
+	a := d.head
+	d.head, d.more = d.next()
+	return a, true
+}
+
+func (d *deal) free(int32, int64) {}
+
+func (d *deal) end() (int64, bool) { return d.close, d.over }
+
+// next is this client's next arrival; ok is false when the schedule is over,
+// and then its end is known.
+func (d *deal) next() (a arrival, ok bool) {
 	for !d.over {
-		at = d.schedule.next()
-		counted = at >= d.from
+		a, ok = d.stream.next()
 		switch {
+		case !ok:
+			d.close, d.over = d.last+1, true
+			continue
 		case d.left == 0:
 			// The instant the next arrival would have come closes the
 			// window, so n arrivals span n gaps and not n-1.
-			d.end, d.over = at, true
+			d.close, d.over = a.at, true
 			continue
-		case at >= d.until:
-			d.end, d.over = d.until, true
+		case a.at >= d.until:
+			d.close, d.over = d.until, true
 			continue
 		}
-		if counted && d.left != math.MaxInt {
+		a.n, a.counted, d.last = d.index, a.at >= d.from, a.at
+		if a.counted && d.left != math.MaxInt {
 			d.left--
 		}
-		mine := d.index%d.clients == d.me
 		d.index++
-		if mine {
-			return at, counted, true
+		if d.mine(&a) {
+			return a, true
 		}
 	}
-	return 0, false, false
+	return arrival{}, false
 }
 
-// nominalEnd is the window's end as planned, in ns: exact for a duration,
-// expected for a number of Poisson arrivals.
-func nominalEnd(p Plan) int64 {
-	if p.Connections > 0 {
-		return int64(p.Warmup) + int64(float64(p.Connections)*1e9/p.Rate)
+// mine reports whether an arrival is this client's, and turns its source into
+// the client's own number of it.
+func (d *deal) mine(a *arrival) bool {
+	switch {
+	case a.source == anyone:
+		return int(a.n%int64(d.clients)) == d.me
+	case len(d.owners) == 0: // a namespace each is all the identity there is
+		client := int(a.source) % d.clients
+		a.source = anyone
+		return client == d.me
 	}
-	return int64(p.Warmup + p.Duration)
+	o := d.owners[int(a.source)%len(d.owners)]
+	a.source = o.source
+	return o.client == d.me
+}
+
+// nominalEnd is the window's end as planned, in ns: exact for a duration and
+// for a trace, expected for a number of Poisson arrivals.
+func nominalEnd(p Plan) int64 {
+	switch {
+	case p.Duration > 0:
+		return int64(p.Warmup + p.Duration)
+	case len(p.Trace) > 0:
+		return int64(p.Trace[len(p.Trace)-1].At) + 1
+	}
+	c := newCourse(p)
+	return int64(c.at(c.reached(float64(p.Warmup)) + float64(p.Connections)))
 }

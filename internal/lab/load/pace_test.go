@@ -20,32 +20,32 @@ func TestConstantSpacing(t *testing.T) {
 		{0.5, []int64{0, 2e9, 4e9}},
 		{3, []int64{0, 333333333, 666666666, 1000000000}}, // rounding does not add up
 	} {
-		s := newSchedule(tc.rate, Constant, 1)
+		s := newSchedule(Plan{Rate: tc.rate})
 		for i, want := range tc.want {
-			if got := s.next(); got != want {
-				t.Errorf("rate %g: arrival %d at %d, want %d", tc.rate, i, got, want)
+			if got, _ := s.next(); got.at != want {
+				t.Errorf("rate %g: arrival %d at %d, want %d", tc.rate, i, got.at, want)
 			}
 		}
 	}
-	s := newSchedule(14000, Constant, 0)
-	var at int64
+	s := newSchedule(Plan{Rate: 14000})
+	var a arrival
 	for range 14000*600 + 1 {
-		at = s.next()
+		a, _ = s.next()
 	}
-	if at != int64(10*time.Minute) {
-		t.Errorf("arrival ten minutes in at %d, want %d", at, 10*time.Minute)
+	if a.at != int64(10*time.Minute) {
+		t.Errorf("arrival ten minutes in at %d, want %d", a.at, 10*time.Minute)
 	}
 }
 
 // gaps are n Poisson gaps as multiples of the mean one.
 func gaps(seed uint64, n int) []float64 {
 	const rate = 8000
-	s := newSchedule(rate, Poisson, seed)
+	s := newSchedule(Plan{Rate: rate, Arrivals: Poisson, Seed: seed})
 	out, last := make([]float64, n), int64(0)
 	for i := range out {
-		at := s.next()
-		out[i] = float64(at-last) * rate / 1e9
-		last = at
+		a, _ := s.next()
+		out[i] = float64(a.at-last) * rate / 1e9
+		last = a.at
 	}
 	return out
 }
@@ -115,6 +115,13 @@ func TestDealIsAPartition(t *testing.T) {
 			Arrivals: rapid.SampledFrom([]Arrivals{Constant, Poisson}).Draw(t, "arrivals"),
 			Seed:     rapid.Uint64().Draw(t, "seed"),
 			Clients:  make([]Client, rapid.IntRange(1, 5).Draw(t, "clients")),
+			Shape:    Shape{Batch: rapid.IntRange(0, 5).Draw(t, "batch")},
+		}
+		switch rapid.IntRange(0, 2).Draw(t, "shape") {
+		case 1:
+			p.Shape.On, p.Shape.Off = 7*time.Millisecond, 13*time.Millisecond
+		case 2:
+			p.Shape.RampTo = rapid.Float64Range(1, 20000).Draw(t, "ramp")
 		}
 		p.Warmup = time.Duration(rapid.Float64Range(0, 50).Draw(t, "warm-up gaps") * 1e9 / p.Rate)
 		if rapid.Bool().Draw(t, "by number") {
@@ -122,18 +129,15 @@ func TestDealIsAPartition(t *testing.T) {
 		} else {
 			p.Duration = 1 + time.Duration(rapid.Float64Range(0, 200).Draw(t, "gaps")*1e9/p.Rate)
 		}
-		type arrival struct {
-			at      int64
-			counted bool
-		}
 		walk := func(d *deal) (out []arrival) {
-			for {
-				at, counted, ok := d.next()
-				if !ok {
-					return out
+			for at, more := d.peek(0); more; at, more = d.peek(0) {
+				a, _ := d.take()
+				if a.at != at {
+					t.Fatalf("took an arrival at %d, peeked %d", a.at, at)
 				}
-				out = append(out, arrival{at, counted})
+				out = append(out, a)
 			}
+			return out
 		}
 		alone := p
 		alone.Clients = p.Clients[:1]
@@ -147,7 +151,7 @@ func TestDealIsAPartition(t *testing.T) {
 				got[i*len(p.Clients)+me] = a
 				total++
 			}
-			ends[d.end] = true
+			ends[d.close] = true
 		}
 		counted := 0
 		for i, a := range want {
@@ -161,14 +165,14 @@ func TestDealIsAPartition(t *testing.T) {
 				counted++
 			}
 		}
-		if total != len(want) || !ends[one.end] || len(ends) != 1 {
-			t.Fatalf("%d arrivals ending at %v, alone %d ending at %d", total, ends, len(want), one.end)
+		if total != len(want) || !ends[one.close] || len(ends) != 1 {
+			t.Fatalf("%d arrivals ending at %v, alone %d ending at %d", total, ends, len(want), one.close)
 		}
 		if p.Connections > 0 && counted != p.Connections {
 			t.Fatalf("%d counted, want %d", counted, p.Connections)
 		}
-		if len(want) > 0 && one.end < want[len(want)-1].at {
-			t.Fatalf("window ends at %d, before the last arrival at %d", one.end, want[len(want)-1].at)
+		if len(want) > 0 && one.close < want[len(want)-1].at {
+			t.Fatalf("window ends at %d, before the last arrival at %d", one.close, want[len(want)-1].at)
 		}
 	})
 }

@@ -3,45 +3,9 @@
 package load
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 )
-
-// Arrivals says how the intended starts are spaced.
-type Arrivals int
-
-const (
-	// Constant spaces arrivals by exactly 1/rate.
-	Constant Arrivals = iota
-	// Poisson draws independent exponential gaps of mean 1/rate: what many
-	// independent users produce, and burstier than Constant.
-	Poisson
-)
-
-// String is the name used in results and on command lines.
-func (a Arrivals) String() string {
-	switch a {
-	case Constant:
-		return "constant"
-	case Poisson:
-		return "poisson"
-	}
-	return fmt.Sprintf("arrivals(%d)", int(a))
-}
-
-// ParseArrivals is the inverse of String.
-func ParseArrivals(s string) (Arrivals, error) {
-	switch s {
-	case "constant":
-		return Constant, nil
-	case "poisson":
-		return Poisson, nil
-	}
-	return 0, fmt.Errorf("arrivals %q: want constant or poisson", s)
-}
 
 // Closing says which end closes a connection after a complete reply.
 type Closing int
@@ -66,31 +30,60 @@ type Client struct {
 	Sources []netip.Addr
 }
 
-// Plan is one run. Rate, Target and one of Connections and Duration are
-// required; the rest has the defaults stated.
+// Plan is one run: an open loop with Rate, a closed one with Concurrency, or
+// the replay of a Trace. A target and one of Connections and Duration are
+// required (a trace needs neither of these two); the rest has the defaults
+// stated.
 type Plan struct {
 	Target netip.AddrPort
-	Host   string // Host header; Target by default
-	Path   string // request target, "/" by default
+	// Targets, when given, take Target's place: each request goes to one of
+	// them, chosen by Zipf's law in their order with this exponent (0: all
+	// alike).
+	Targets         []netip.AddrPort
+	TargetsExponent float64
+
+	Host string // Host header; the target by default
+	Path string // request target, "/" by default; a pattern as in Request
 	// ServerHeader names the reply header that identifies the real server,
 	// for Result.PerServer; empty counts none.
 	ServerHeader string
+	// Requests, when given, take Path's place: each one sent is chosen by
+	// weight, and Result.Requests tells them apart.
+	Requests []Request
+	// URLs is how many different {url} there are, URLsExponent that of Zipf's
+	// law by which they are chosen, 1 the most often.
+	URLs         int
+	URLsExponent float64
 
-	Clients  []Client // one client in the caller's namespace by default
-	Rate     float64  // connections per second, all clients together
+	Clients []Client // one client in the caller's namespace by default
+	// Rate is requests per second, all clients together, in an open loop.
+	Rate     float64
 	Arrivals Arrivals
-	Seed     uint64 // of Poisson arrivals; equal seeds give equal schedules
+	Shape    Shape
+	Seed     uint64 // of all chance; equal seeds give equal schedules and choices
+	// Concurrency users make a closed loop: each sends its next request as
+	// soon as the last has ended and Think has passed: exactly that, or with
+	// Poisson arrivals exponential pauses of that mean.
+	Concurrency int
+	Think       time.Duration
+	// Trace is replayed, in an open loop.
+	Trace []Event
 
-	// Warmup comes first, at the same rate, and is not counted.
+	// RequestsPerConnection is how many requests a connection carries before
+	// the client ends it: 1 by default, Unlimited for as many as there are.
+	RequestsPerConnection int
+
+	// Warmup comes first, with the same load, and is not counted.
 	Warmup time.Duration
-	// Connections is how many counted arrivals are scheduled, all clients
-	// together; or Duration is how long they are scheduled. Exactly one.
+	// Connections is how many counted requests are sent, all clients
+	// together (each on a connection of its own by default); or Duration is
+	// how long they are. Exactly one; Duration, if given, cuts a trace short.
 	Connections int
 	Duration    time.Duration
 
-	// Timeout ends a connection this long after its actual start (5 s by
-	// default). It runs from the actual start so that a late generator does
-	// not turn its own lateness into timeouts.
+	// Timeout ends a request and its connection this long after its actual
+	// start (5 s by default). It runs from the actual start so that a late
+	// generator does not turn its own lateness into timeouts.
 	Timeout time.Duration
 	// Grace is how long past the window's end arrivals may still be issued
 	// late (Timeout by default). What is unissued then is client loss.
@@ -102,18 +95,32 @@ type Plan struct {
 
 	// stall, when set by a test, is called before each issue.
 	stall func(issued int)
+	// named is whether Requests were given.
+	named bool
 }
+
+// Unlimited is as many requests on a connection as there are.
+const Unlimited = -1
 
 // withDefaults is p with every optional field filled in.
 func (p Plan) withDefaults() Plan {
-	if p.Host == "" && p.Target.IsValid() {
-		p.Host = p.Target.String()
+	if len(p.Targets) == 0 {
+		p.Targets = []netip.AddrPort{p.Target}
 	}
+	p.Target = p.Targets[0]
 	if p.Path == "" {
 		p.Path = "/"
 	}
+	p.named = len(p.Requests) > 0
+	if !p.named {
+		p.Requests = []Request{{Path: p.Path}}
+	}
+	p.Requests = requestDefaults(p.Requests)
 	if len(p.Clients) == 0 {
 		p.Clients = []Client{{}}
+	}
+	if p.RequestsPerConnection == 0 {
+		p.RequestsPerConnection = 1
 	}
 	if p.Timeout == 0 {
 		p.Timeout = 5 * time.Second
@@ -124,61 +131,14 @@ func (p Plan) withDefaults() Plan {
 	if p.Linger == 0 {
 		p.Linger = time.Second
 	}
+	if p.Rate == 0 && len(p.Trace) > 0 {
+		p.Rate = p.traceRate()
+	}
 	return p
 }
 
-// validate reports the first field that cannot be run, and its remedy.
-func (p Plan) validate() error {
-	switch {
-	case !p.Target.IsValid() || p.Target.Port() == 0:
-		return fmt.Errorf("target %s: want an address and a port", p.Target)
-	case p.Target.Addr().Zone() != "":
-		return fmt.Errorf("target %s: zones are not supported, use a global address", p.Target)
-	case !(p.Rate > 0 && p.Rate <= 1e7):
-		return fmt.Errorf("rate %g: want above 0 and at most 1e7 connections per second", p.Rate)
-	case p.Arrivals != Constant && p.Arrivals != Poisson:
-		return fmt.Errorf("%s: want constant or poisson", p.Arrivals)
-	case p.Closing != ServerFirst && p.Closing != ClientFirst:
-		return fmt.Errorf("closing %d: want ServerFirst or ClientFirst", p.Closing)
-	case (p.Connections > 0) == (p.Duration > 0) || p.Connections < 0 || p.Duration < 0:
-		return errors.New("give one of connections and duration, above 0")
-	case p.Warmup < 0 || p.Timeout < 0 || p.Grace < 0 || p.Linger < 0:
-		return errors.New("warmup, timeout, grace and linger cannot be negative")
-	}
-	if err := p.validateText(); err != nil {
-		return err
-	}
-	for i, c := range p.Clients {
-		for _, s := range c.Sources {
-			if !s.IsValid() || s.Zone() != "" || s.Unmap().Is4() != p.Target.Addr().Unmap().Is4() {
-				return fmt.Errorf("client %d: source %s: want the family of target %s, without a zone", i, s, p.Target)
-			}
-		}
-	}
-	return nil
-}
-
-// validateText guards the request head: nothing given may end a line or a
-// word of it.
-func (p Plan) validateText() error {
-	for _, f := range []struct{ name, text string }{
-		{"host", p.Host}, {"path", p.Path}, {"server header", p.ServerHeader},
-	} {
-		if strings.ContainsFunc(f.text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return fmt.Errorf("%s %q: no spaces or control characters", f.name, f.text)
-		}
-	}
-	if p.Path[0] != '/' {
-		return fmt.Errorf("path %q: want it to begin with /", p.Path)
-	}
-	if strings.Contains(p.ServerHeader, ":") {
-		return fmt.Errorf("server header %q: the name only, without the colon", p.ServerHeader)
-	}
-	return nil
-}
-
-// request is the head sent on every connection.
-func (p Plan) request() []byte {
-	return []byte("GET " + p.Path + " HTTP/1.1\r\nHost: " + p.Host +
-		"\r\nUser-Agent: imbang\r\nConnection: close\r\n\r\n")
+// keeps reports whether a connection stays open after one that has carried
+// so many requests carries another.
+func (p *Plan) keeps(carried int32) bool {
+	return p.RequestsPerConnection == Unlimited || int(carried)+1 < p.RequestsPerConnection
 }

@@ -40,6 +40,9 @@ type reply struct {
 	chunked  bool
 	otherTE  bool // a transfer coding that does not end in chunked
 	length   bool // Content-Length was given
+	bodiless bool // the request was one whose replies have no content
+	persists bool // the server keeps the connection (RFC 9112, 9.3)
+	excess   bool // bytes came after the reply's end
 	status   uint16
 	interim  uint16 // 1xx replies before the final one
 	server   int32  // index into names, noServer without the header
@@ -56,7 +59,7 @@ func (r *reply) reset() {
 }
 
 // feed takes the next bytes of the stream. done means the reply is complete;
-// bytes after its end are ignored.
+// bytes after its end are noted and ignored.
 func (r *reply) feed(data []byte, names *names) (done bool, err error) {
 	for len(data) > 0 && r.phase != complete {
 		switch r.phase {
@@ -86,6 +89,7 @@ func (r *reply) feed(data []byte, names *names) (done bool, err error) {
 			}
 		}
 	}
+	r.excess = len(data) > 0
 	return r.phase == complete, nil
 }
 
@@ -164,12 +168,12 @@ func (r *reply) parseStatus(line []byte) error {
 	if r.status < 100 || r.status > 599 {
 		return errMalformed
 	}
-	r.phase = headerLine
+	r.phase, r.persists = headerLine, line[7] != '0'
 	return nil
 }
 
-// parseHeader looks at the three headers that matter and skips the others by
-// the place of their colon alone.
+// parseHeader looks at the headers that matter and skips the others by the
+// place of their colon alone.
 func (r *reply) parseHeader(line []byte, names *names) error {
 	if is(line, "content-length") {
 		return r.parseLength(bytes.Trim(line[len("content-length:"):], " \t"))
@@ -181,6 +185,10 @@ func (r *reply) parseHeader(line []byte, names *names) error {
 		n := len(v) - len("chunked")
 		r.chunked = n >= 0 && fold(v[n:], "chunked") && (n == 0 || v[n-1] == ' ' || v[n-1] == '\t' || v[n-1] == ',')
 		r.otherTE = !r.chunked
+	}
+	if is(line, "connection") {
+		v := line[len("connection:"):]
+		r.persists = (r.persists || listed(v, "keep-alive")) && !listed(v, "close")
 	}
 	if names != nil && names.header != "" && is(line, names.header) {
 		r.server = names.index(bytes.Trim(line[len(names.header)+1:], " \t"))
@@ -213,13 +221,13 @@ func (r *reply) headDone() {
 	switch {
 	case r.status < 200 && r.status != 101:
 		// An interim reply (RFC 9110, 15.2): the final one follows.
-		*r = reply{interim: r.interim + 1, server: noServer, header: r.header, carry: r.carry}
-	case r.status < 200 || r.status == 204 || r.status == 304:
-		r.phase = complete
+		*r = reply{interim: r.interim + 1, server: noServer, header: r.header, bodiless: r.bodiless, carry: r.carry}
+	case r.bodiless || r.status < 200 || r.status == 204 || r.status == 304:
+		r.phase, r.persists = complete, r.persists && r.status >= 200
 	case r.chunked:
 		r.phase = chunkSize
 	case r.otherTE || !r.length:
-		r.phase = bodyToClose
+		r.phase, r.persists = bodyToClose, false
 	case r.remain == 0:
 		r.phase = complete
 	default:
@@ -241,6 +249,18 @@ func digit(c byte) bool { return c-'0' <= 9 }
 // is reports whether line is a header called name (lower case).
 func is(line []byte, name string) bool {
 	return len(line) > len(name) && line[len(name)] == ':' && fold(line[:len(name)], name)
+}
+
+// listed reports whether a list of tokens has this one (lower case).
+func listed(list []byte, token string) bool {
+	for len(list) > 0 {
+		one, rest, _ := bytes.Cut(list, []byte(","))
+		if fold(bytes.Trim(one, " \t"), token) {
+			return true
+		}
+		list = rest
+	}
+	return false
 }
 
 // fold is ASCII case-insensitive equality; lower is already lower case.

@@ -11,16 +11,30 @@ import (
 // Result is what a run measured, the warm-up left out. Every scheduled
 // arrival is in exactly one of Replies, Loss and Unfinished.
 type Result struct {
-	Target   string    `json:"target"`
+	// Tool is the program that made the load; empty is this package.
+	Tool   string `json:"tool,omitempty"`
+	Target string `json:"target"`
+	// Targets is how many there were, Target being the first.
+	Targets  int       `json:"targets,omitempty"`
+	Loop     string    `json:"loop,omitempty"` // open, closed or trace
 	Arrivals string    `json:"arrivals"`
 	Seed     uint64    `json:"seed"`
 	Clients  int       `json:"clients"`
 	Began    time.Time `json:"began"`
+	// Concurrency is the users of a closed loop.
+	Concurrency           int `json:"concurrency,omitempty"`
+	RequestsPerConnection int `json:"requests_per_connection,omitempty"` // -1 is no limit
+
+	// Caveats say in words what the numbers do not mean.
+	Caveats []string `json:"caveats,omitempty"`
+	// Absent names fields, as they are called here, that the tool says
+	// nothing of. They are 0 and mean nothing.
+	Absent []string `json:"absent,omitempty"`
 
 	// AskedRate is the plan's. OfferedRate is what the schedule came to: the
 	// same for constant arrivals, near it for Poisson ones. IssuedRate is
 	// what was really started, late ones and all; local failures are not in
-	// it. All in connections per second.
+	// it. All in requests per second; a closed loop has only the last.
 	AskedRate   float64 `json:"asked_rate"`
 	OfferedRate float64 `json:"offered_rate"`
 	IssuedRate  float64 `json:"issued_rate"`
@@ -34,12 +48,18 @@ type Result struct {
 	DurationSeconds float64 `json:"duration_seconds"`
 	ElapsedSeconds  float64 `json:"elapsed_seconds"`
 
-	Scheduled  int    `json:"scheduled"`
-	Issued     int    `json:"issued"`
-	Replies    int    `json:"replies"`
-	Unfinished int    `json:"unfinished"` // open when the run was cancelled
-	Status     Status `json:"status"`
-	Loss       Loss   `json:"loss"`
+	Scheduled  int `json:"scheduled"`
+	Issued     int `json:"issued"`
+	Replies    int `json:"replies"`
+	Unfinished int `json:"unfinished"` // open when the run was cancelled
+	// Connections is those opened for the issued requests.
+	Connections int `json:"connections"`
+	// Repeated is requests sent once more because the server closed, without
+	// a word of a reply, a connection that had carried others. They are
+	// scheduled and issued once.
+	Repeated int    `json:"repeated,omitempty"`
+	Status   Status `json:"status"`
+	Loss     Loss   `json:"loss"`
 
 	Bytes Bytes `json:"bytes"`
 	// ThroughputKBs is reply bytes, NetIOKBs reply and request bytes as
@@ -61,6 +81,9 @@ type Result struct {
 	FirstByte Latency `json:"first_byte"`
 	Response  Latency `json:"response"`
 	Service   Latency `json:"service"`
+
+	// Requests are told apart when the plan gives them names.
+	Requests []RequestResult `json:"requests,omitempty"`
 
 	Generator Generator `json:"generator"`
 }
@@ -84,6 +107,8 @@ type Loss struct {
 	Unreachable int        `json:"unreachable"` // other ICMP unreachable
 	Truncated   int        `json:"truncated"`   // closed before the reply was complete
 	Malformed   int        `json:"malformed"`   // not HTTP
+	// Unnamed are those whose cause a tool does not tell.
+	Unnamed int `json:"unnamed,omitempty"`
 	// TimeoutConnecting is the part of Timeout without a handshake.
 	TimeoutConnecting int `json:"timeout_connecting"`
 }
@@ -103,7 +128,7 @@ func (c ClientLoss) Total() int { return c.Descriptors + c.Addresses + c.Other +
 
 // Total is all arrivals lost.
 func (l Loss) Total() int {
-	return l.Client.Total() + l.Refused + l.Reset + l.Timeout + l.Unreachable + l.Truncated + l.Malformed
+	return l.Client.Total() + l.Refused + l.Reset + l.Timeout + l.Unreachable + l.Truncated + l.Malformed + l.Unnamed
 }
 
 func (l *Loss) add(o Loss) {
@@ -152,6 +177,9 @@ type Generator struct {
 	// PerCPUSecond their quotient.
 	Connections  int     `json:"connections"`
 	PerCPUSecond float64 `json:"per_cpu_second"`
+	// Requests is all requests sent with it, and RequestsPerCPUSecond theirs.
+	Requests             int     `json:"requests,omitempty"`
+	RequestsPerCPUSecond float64 `json:"requests_per_cpu_second,omitempty"`
 	// BusyShare is the share of the issuing time the busiest thread ran,
 	// WaitShare the share it was ready but others had the CPU.
 	BusyShare float64 `json:"busy_share"`
@@ -174,35 +202,88 @@ type Generator struct {
 func (t *team) result(p Plan, began time.Time, limit, used int) (*Result, error) {
 	sum, perServer, ports := t.sum()
 	r := &Result{
-		Target: p.Target.String(), Arrivals: p.Arrivals.String(), Seed: p.Seed, Clients: len(p.Clients),
-		Began: began, AskedRate: p.Rate,
+		Began:     began,
 		Scheduled: sum.scheduled, Issued: sum.issued, Replies: sum.replies, Unfinished: sum.unfinished,
-		Status: Status{
-			Informational: sum.interim + sum.status[0], Success: sum.status[1], Redirect: sum.status[2],
-			ClientError: sum.status[3], ServerError: sum.status[4],
-		},
+		Connections: sum.opened, Repeated: sum.repeated, Status: statusOf(sum.status, sum.interim),
 		Loss: sum.loss, Bytes: sum.bytes, PerServer: perServer, UnknownServer: sum.unnamed,
 	}
+	r.Describe(p)
 	r.Generator = Generator{
-		Connections: sum.all, DescriptorLimit: limit, Warnings: foresee(p, limit, used, ports),
+		Connections: sum.all, Requests: sum.requests, DescriptorLimit: limit,
+		Warnings: foresee(p, limit, used, ports),
 	}
 	for i, w := range t.workers {
 		r.Generator.add(w, max(1, len(p.Clients[i].Sources)))
 	}
 	if r.Generator.CPUSeconds > 0 {
 		r.Generator.PerCPUSecond = float64(sum.all) / r.Generator.CPUSeconds
+		r.Generator.RequestsPerCPUSecond = float64(sum.requests) / r.Generator.CPUSeconds
 	}
 	t.rates(r, p, sum)
 	if err := r.latencies(sum); err != nil {
 		return nil, err
 	}
-	r.judge()
+	if err := r.byName(sum, t.workers[0].menu.labels); err != nil {
+		return nil, err
+	}
+	r.Judge()
 	return r, nil
+}
+
+// The kinds of load, as in Result.Loop.
+const (
+	openLoop   = "open"
+	closedLoop = "closed"
+	traceLoop  = "trace"
+)
+
+// omission is the caveat of every closed loop.
+const omission = "closed loop: response times leave out the requests that its users did not send while they waited " +
+	"for a slow reply (coordinated omission), so they understate what arrivals of their own would have met; " +
+	"compare rates of replies, and take response times from an open loop"
+
+// Describe fills in what a result repeats of its plan, with the caveats that
+// follow from it.
+func (r *Result) Describe(p Plan) {
+	p = p.withDefaults()
+	r.Target, r.Targets = p.Target.String(), len(p.Targets)
+	r.Arrivals, r.Seed = Pattern(p.Arrivals, p.Shape), p.Seed
+	r.Clients, r.Concurrency, r.RequestsPerConnection = len(p.Clients), p.Concurrency, p.RequestsPerConnection
+	r.AskedRate = p.Rate
+	switch {
+	case p.Concurrency > 0:
+		r.Loop, r.Caveats = closedLoop, append(r.Caveats, omission)
+		r.Arrivals = ""
+	case len(p.Trace) > 0:
+		r.Loop, r.Arrivals = traceLoop, ""
+	default:
+		r.Loop = openLoop
+	}
+}
+
+// byName tells the requests apart.
+func (r *Result) byName(sum *tally, labels []string) error {
+	for i := range sum.named {
+		one, err := sum.named[i].result(labels[i])
+		if err != nil {
+			return err
+		}
+		r.Requests = append(r.Requests, one)
+	}
+	return nil
+}
+
+// statusOf is replies by class, with interim ones.
+func statusOf(n [5]int, interim int) Status {
+	return Status{
+		Informational: interim + n[0], Success: n[1], Redirect: n[2], ClientError: n[3], ServerError: n[4],
+	}
 }
 
 // sum merges what the clients counted.
 func (t *team) sum() (*tally, map[string]int, []int) {
 	sum, perServer := newTally(), map[string]int{}
+	sum.named = newNamed(t.workers[0].menu.labels)[:len(t.workers[0].tally.named)]
 	var ports []int
 	for _, w := range t.workers {
 		sum.merge(w.tally)
@@ -222,8 +303,11 @@ func (t *team) rates(r *Result, p Plan, sum *tally) {
 	window := int64(0)
 	for _, w := range t.workers {
 		elapsed = max(elapsed, w.endNS-from)
-		end := w.deal.end
-		if !w.deal.over { // cancelled
+		end, known := w.table.end()
+		switch {
+		case p.Concurrency > 0 && p.Connections > 0: // ends with what it asked for
+			end = max(sum.lastReply, sum.lastIssue)
+		case !known: // cancelled
 			end = w.endNS
 		}
 		window = max(window, end-from)
@@ -235,7 +319,9 @@ func (t *team) rates(r *Result, p Plan, sum *tally) {
 	if window <= 0 {
 		return
 	}
-	r.OfferedRate = float64(r.Scheduled) / r.WindowSeconds
+	if p.Concurrency == 0 {
+		r.OfferedRate = float64(r.Scheduled) / r.WindowSeconds
+	}
 	r.IssuedRate = float64(r.Issued) / seconds(max(window, sum.lastIssue-from))
 	r.ReplyRate = float64(r.Replies) / r.DurationSeconds
 	r.ThroughputKBs = float64(r.Bytes.Received()) / 1024 / r.DurationSeconds

@@ -5,7 +5,6 @@ package load
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -28,7 +27,7 @@ const headStart = 5 * time.Millisecond
 // team is the clients of one run.
 type team struct {
 	workers []*worker
-	stop    atomic.Bool
+	shared  *shared
 	start   chan time.Time // the beginning, for each; closed without one: go home
 	done    chan error
 }
@@ -45,11 +44,12 @@ func Run(ctx context.Context, p Plan, progress func(Progress)) (*Result, error) 
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
+	defer reserve(len(p.Clients))()
 	t, err := assemble(p)
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { t.stop.Store(true) })()
+	defer context.AfterFunc(ctx, func() { t.shared.stop.Store(true) })()
 
 	began := time.Now()
 	if err := t.run(began.Add(headStart), progress); err != nil {
@@ -66,6 +66,7 @@ func Run(ctx context.Context, p Plan, progress func(Progress)) (*Result, error) 
 func assemble(p Plan) (*team, error) {
 	t := &team{
 		workers: make([]*worker, len(p.Clients)),
+		shared:  newShared(p),
 		start:   make(chan time.Time),
 		done:    make(chan error, len(p.Clients)),
 	}
@@ -94,7 +95,7 @@ func assemble(p Plan) (*team, error) {
 func (t *team) client(p Plan, i int, ready chan<- error) {
 	err := enterNamespace(p.Clients[i].Namespace)
 	if err == nil {
-		t.workers[i], err = newWorker(p, i, &t.stop)
+		t.workers[i], err = newWorker(p, i, t.shared)
 	}
 	if err != nil {
 		ready <- fmt.Errorf("client %d: %w", i, err)
@@ -109,7 +110,7 @@ func (t *team) client(p Plan, i int, ready chan<- error) {
 		return
 	}
 	if err := t.workers[i].run(base); err != nil {
-		t.stop.Store(true)
+		t.shared.stop.Store(true)
 		t.done <- fmt.Errorf("client %d: %w", i, err)
 		return
 	}

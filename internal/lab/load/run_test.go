@@ -34,7 +34,8 @@ func TestExactCounts(t *testing.T) {
 			if r.Bytes.Content != 400*5 || r.Bytes.Header != 400*head || r.Bytes.Framing != 0 {
 				t.Errorf("bytes %+v, want 400 x (%d+5)", r.Bytes, head)
 			}
-			if want := int64(400 * len(p.withDefaults().request())); r.Bytes.Sent != want {
+			sent := fmt.Sprintf("GET / HTTP/1.1\r\nHost: %s\r\nUser-Agent: imbang\r\nConnection: close\r\n\r\n", target)
+			if want := int64(400 * len(sent)); r.Bytes.Sent != want {
 				t.Errorf("sent %d bytes, want %d", r.Bytes.Sent, want)
 			}
 			kb := float64(r.Bytes.Received()) / 1024 / r.DurationSeconds
@@ -150,11 +151,24 @@ func TestSourceAddresses(t *testing.T) {
 }
 
 func TestIPv6(t *testing.T) {
-	target := serve(t, "[::1]:0", always(page))
-	r := mustRun(t, Plan{Target: target, Rate: 500, Connections: 50,
-		Clients: []Client{{Sources: []netip.Addr{netip.IPv6Loopback()}}, {}}})
-	if r.Replies != 50 {
-		t.Errorf("%d replies, loss %+v", r.Replies, r.Loss)
+	target := serveMany(t, "[::1]:0", func(a asked) string {
+		if !strings.HasPrefix(a.Host, "[::1]:") {
+			return "HTTP/1.1 400 Host\r\nContent-Length: 0\r\n\r\n"
+		}
+		return kept
+	})
+	clients := []Client{{Sources: []netip.Addr{netip.IPv6Loopback()}}, {}}
+	for name, p := range map[string]Plan{
+		"open":    {Rate: 500, Connections: 50},
+		"kept":    {Rate: 500, Connections: 50, RequestsPerConnection: 5},
+		"closed":  {Concurrency: 4, Connections: 50, RequestsPerConnection: Unlimited},
+		"targets": {Rate: 500, Connections: 50, Targets: []netip.AddrPort{target, target}},
+		"trace":   {Trace: make([]Event, 50), Clients: clients},
+	} {
+		p.Target, p.Clients = target, clients
+		if r := mustRun(t, p); r.Status.Success != 50 {
+			t.Errorf("%s: status %+v, loss %+v", name, r.Status, r.Loss)
+		}
 	}
 }
 
@@ -172,12 +186,26 @@ func TestLinger(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
-	target := serve(t, "127.0.0.1:0", silent)
+	silent := serve(t, "127.0.0.1:0", silent)
+	busy := serveMany(t, "127.0.0.1:0", func(asked) string { return kept })
+	for name, p := range map[string]Plan{
+		"open":   {Target: silent, Rate: 500, Connections: 5000, Timeout: time.Minute},
+		"closed": {Target: silent, Concurrency: 50, Duration: time.Minute, Timeout: time.Minute},
+		"kept": {Target: busy, Concurrency: 5, Think: time.Millisecond, Duration: time.Minute, RequestsPerConnection: Unlimited,
+			Requests: []Request{{}}},
+	} {
+		t.Run(name, func(t *testing.T) { cancelled(t, p) })
+	}
+}
+
+// cancelled cancels a run and checks that it ends at once, with an account
+// and without descriptors left open.
+func cancelled(t *testing.T, p Plan) {
 	before := openDescriptors(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	r, err := Run(ctx, Plan{Target: target, Rate: 500, Connections: 5000, Timeout: time.Minute}, nil)
+	r, err := Run(ctx, p, nil)
 	if !errors.Is(err, context.DeadlineExceeded) || r == nil {
 		t.Fatalf("%v, result %v", err, r)
 	}
@@ -185,8 +213,11 @@ func TestCancel(t *testing.T) {
 		t.Errorf("cancelling took %v", d)
 	}
 	checkAccount(t, r)
-	if r.Unfinished == 0 || r.Unfinished != r.Scheduled || r.Scheduled > 2000 {
+	if p.Timeout > 0 && (r.Unfinished == 0 || r.Unfinished != r.Scheduled || r.Scheduled > 2000) {
 		t.Errorf("%d scheduled, %d unfinished", r.Scheduled, r.Unfinished)
+	}
+	if p.Timeout == 0 && (r.Replies == 0 || r.Unfinished > 5) {
+		t.Errorf("%d replies, %d unfinished", r.Replies, r.Unfinished)
 	}
 	// The server's sides close with ours, a little later.
 	for i := 0; openDescriptors(t) > before+2; i++ {

@@ -3,9 +3,12 @@
 package load
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"sync"
@@ -29,7 +32,26 @@ func serve(t testing.TB, address string, answer func(n int, c *net.TCPConn)) net
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
+// serveRaw is serve with the request unread.
+func serveRaw(t testing.TB, address string, answer func(n int, c *net.TCPConn)) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Skipf("listen on %s: %v", address, err)
+	}
+	acceptAll(t, l, answer)
+	return l.Addr().(*net.TCPAddr).AddrPort()
+}
+
 func serveOn(t testing.TB, l net.Listener, answer func(n int, c *net.TCPConn)) {
+	acceptAll(t, l, func(n int, c *net.TCPConn) {
+		if readRequest(c) {
+			answer(n, c)
+		}
+	})
+}
+
+func acceptAll(t testing.TB, l net.Listener, answer func(n int, c *net.TCPConn)) {
 	var count atomic.Int64
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -40,9 +62,6 @@ func serveOn(t testing.TB, l net.Listener, answer func(n int, c *net.TCPConn)) {
 			}
 			wg.Go(func() {
 				defer c.Close()
-				if !readRequest(c) {
-					return
-				}
 				answer(int(count.Add(1))-1, c.(*net.TCPConn))
 			})
 		}
@@ -65,6 +84,44 @@ func readRequest(c net.Conn) bool {
 	}
 	return true
 }
+
+// asked is a request as a server saw it.
+type asked struct {
+	*http.Request
+	body string
+	conn int // number of its connection
+	nth  int // on its connection, from 0
+	peer netip.Addr
+}
+
+// serveMany answers any number of requests on each connection with what
+// answer returns; an empty text closes it.
+func serveMany(t testing.TB, address string, answer func(asked) string) netip.AddrPort {
+	return serveRaw(t, address, func(n int, c *net.TCPConn) {
+		in := bufio.NewReader(c)
+		for nth := 0; ; nth++ {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			text := answer(asked{r, string(body), n, nth, c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()})
+			if text == "" {
+				return
+			}
+			c.Write([]byte(text))
+			if r.Close {
+				return
+			}
+		}
+	})
+}
+
+// kept is page on a connection that stays.
+const kept = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Server: s1\r\n\r\nhello"
 
 // always answers every connection with text.
 func always(text string) func(int, *net.TCPConn) {
@@ -121,8 +178,39 @@ func checkAccount(t testing.TB, r *Result) {
 			t.Errorf("%d replies, but %s %d", r.Replies, name, n)
 		}
 	}
-	if r.Connect.Count < int64(r.Replies) || r.Connect.Count > int64(r.Issued) {
-		t.Errorf("%d connect times with %d issued and %d replies", r.Connect.Count, r.Issued, r.Replies)
+	if n := r.Connect.Count; n > int64(r.Connections) || (n < int64(r.Replies) && r.RequestsPerConnection == 1) {
+		t.Errorf("%d connect times with %d connections and %d replies", n, r.Connections, r.Replies)
+	}
+	if r.RequestsPerConnection == 1 && r.Connections != r.Issued {
+		t.Errorf("%d connections for %d requests", r.Connections, r.Issued)
+	}
+	checkNames(t, r)
+}
+
+// checkNames holds the names to their sum.
+func checkNames(t testing.TB, r *Result) {
+	t.Helper()
+	if len(r.Requests) == 0 {
+		return
+	}
+	var sum RequestResult
+	for _, n := range r.Requests {
+		sum.Scheduled += n.Scheduled
+		sum.Replies += n.Replies
+		sum.Lost += n.Lost
+		sum.Unfinished += n.Unfinished
+		sum.Status.Success += n.Status.Success
+		sum.Status.Redirect += n.Status.Redirect
+		sum.Status.ClientError += n.Status.ClientError
+		sum.Status.ServerError += n.Status.ServerError
+		if int(n.Response.Count) != n.Replies || n.Lost < 0 {
+			t.Errorf("%s: %d replies, %d times, %d lost", n.Name, n.Replies, n.Response.Count, n.Lost)
+		}
+	}
+	want := RequestResult{Scheduled: r.Scheduled, Replies: r.Replies, Lost: r.Loss.Total(), Unfinished: r.Unfinished, Status: r.Status}
+	sum.Status.Informational = r.Status.Informational
+	if sum != want {
+		t.Errorf("the names add up to %+v, want %+v", sum, want)
 	}
 }
 

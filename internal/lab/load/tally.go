@@ -7,11 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tally is what one client counted. Only all includes the warm-up.
+// tally is what one client counted. Only all and requests include the warm-up.
 type tally struct {
 	all        int // connects made, the warm-up's too
+	requests   int // sent or tried, the warm-up's too
 	scheduled  int
 	issued     int
+	opened     int // connections
+	repeated   int
 	replies    int
 	status     [5]int
 	interim    int
@@ -22,6 +25,7 @@ type tally struct {
 	unnamed    int
 	lastIssue  int64 // ns from the run's beginning
 	lastReply  int64
+	named      []named // by name of the request, if they have any
 
 	connect, firstByte, response, service, lateness *hdrhistogram.Histogram
 }
@@ -36,6 +40,12 @@ func newTally() *tally {
 // merge adds a client's tally; names are merged by the caller.
 func (t *tally) merge(o *tally) {
 	t.all += o.all
+	t.requests += o.requests
+	t.opened += o.opened
+	t.repeated += o.repeated
+	for i := range o.named {
+		t.named[i].merge(&o.named[i])
+	}
 	t.scheduled += o.scheduled
 	t.issued += o.issued
 	t.replies += o.replies
@@ -56,13 +66,38 @@ func (t *tally) merge(o *tally) {
 	t.lateness.Merge(o.lateness)
 }
 
+// schedule counts an arrival that is due.
+func (t *tally) schedule(a *arrival, name int32) {
+	if !a.counted {
+		return
+	}
+	t.scheduled++
+	if t.named != nil {
+		t.named[name].scheduled++
+	}
+}
+
+// unfinish counts an arrival that the end of the run has overtaken.
+func (t *tally) unfinish(name int32) {
+	t.unfinished++
+	if t.named != nil {
+		t.named[name].unfinished++
+	}
+}
+
 // reply counts a complete reply that ended at now.
 func (t *tally) reply(c *conn, now int64) {
 	t.replies++
 	t.status[c.reply.status/100-1]++
 	t.lastReply = now
-	record(t.firstByte, c.first-c.intended)
-	record(t.response, now-c.intended)
+	if t.named != nil {
+		n := &t.named[c.form.name]
+		n.replies++
+		n.status[c.reply.status/100-1]++
+		record(n.response, now-c.at)
+	}
+	record(t.firstByte, c.first-c.at)
+	record(t.response, now-c.at)
 	record(t.service, now-c.started)
 	if c.reply.server == noServer {
 		t.unnamed++
@@ -74,7 +109,7 @@ func (t *tally) reply(c *conn, now int64) {
 	t.server[c.reply.server]++
 }
 
-// traffic counts the bytes of a connection, whatever became of it.
+// traffic counts the bytes of a request and its reply, whatever became of it.
 func (t *tally) traffic(c *conn) {
 	t.interim += int(c.reply.interim)
 	t.bytes.Sent += int64(c.sent)

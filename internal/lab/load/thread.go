@@ -5,6 +5,7 @@ package load
 import (
 	"fmt"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,6 +35,20 @@ func onThread(f func()) {
 	}()
 }
 
+// InNamespace runs f on a thread of its own in the network namespace at path,
+// and waits for it. What f starts is in that namespace too.
+func InNamespace(path string, f func() error) error {
+	done := make(chan error, 1)
+	onThread(func() {
+		err := enterNamespace(path)
+		if err == nil {
+			err = f()
+		}
+		done <- err
+	})
+	return <-done
+}
+
 // enterNamespace moves the calling thread into the network namespace at path;
 // an empty path stays.
 func enterNamespace(path string) error {
@@ -56,4 +71,19 @@ func enterNamespace(path string) error {
 // response time.
 func sharpTimers() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+}
+
+var processors sync.Mutex
+
+// reserve gives the Go scheduler n more processors until release is called: a
+// client keeps its own while it sleeps (see enter), and the rest of the
+// process must not wait for it.
+func reserve(n int) (release func()) {
+	change := func(by int) {
+		processors.Lock()
+		defer processors.Unlock()
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + by)
+	}
+	change(n)
+	return func() { change(-n) }
 }

@@ -3,12 +3,14 @@
 package load
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,5 +84,47 @@ func TestClientsInTheirNamespaces(t *testing.T) {
 				t.Fatalf("%s is %s (%v), want %s", p, now, err, here)
 			}
 		}
+	}
+}
+
+// Runs that overlap leave the Go scheduler as it was.
+func TestReserve(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	one := reserve(2)
+	two := reserve(3)
+	if n := runtime.GOMAXPROCS(0); n != before+5 {
+		t.Errorf("%d processors, want %d and 5", n, before)
+	}
+	one()
+	two()
+	if n := runtime.GOMAXPROCS(0); n != before {
+		t.Errorf("%d processors, %d before", n, before)
+	}
+}
+
+// A client that sleeps does not keep garbage collection waiting, nor the
+// other goroutines of a process with as many clients as processors.
+func TestSleepingClientsHoldNothingUp(t *testing.T) {
+	target := serve(t, "127.0.0.1:0", always(page))
+	clients := make([]Client, runtime.GOMAXPROCS(0)+1)
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run(context.Background(), Plan{Target: target, Rate: 2, Connections: 2, Clients: clients}, nil)
+		done <- err
+	}()
+	time.Sleep(100 * time.Millisecond)
+	began, rounds := time.Now(), 0
+	for ; rounds < 20; rounds++ {
+		runtime.GC()
+		back := make(chan bool)
+		go func() { back <- true }()
+		<-back
+	}
+	// Each would wait for the end of a sleep, up to 50 ms.
+	if d := time.Since(began); d > 500*time.Millisecond {
+		t.Errorf("%d collections took %v", rounds, d)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }

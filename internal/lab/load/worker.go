@@ -3,6 +3,7 @@
 package load
 
 import (
+	"math"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -20,30 +21,46 @@ type gauge struct {
 	scheduled, issued, replies, lost, open atomic.Int64
 }
 
+// shared is what the clients of a run have in common.
+type shared struct {
+	stop  atomic.Bool
+	crowd crowd
+	odds  odds
+}
+
+func newShared(p Plan) *shared {
+	s := &shared{odds: newOdds(p)}
+	s.crowd.left.Store(math.MaxInt64)
+	if p.Connections > 0 {
+		s.crowd.left.Store(int64(p.Connections))
+	}
+	return s
+}
+
 // worker is one client: one locked thread, its sockets, its part of the
-// schedule. Nothing in it is shared but gauge and stop.
+// schedule. Nothing it writes is shared but gauge, stop and, in a closed
+// loop, how many requests are left.
 type worker struct {
 	plan    Plan
-	request []byte
 	family  int
-	target  *sockaddr
+	targets []*sockaddr
 	sources []*sockaddr
-	turn    int // the next source
+	turn    int32 // the next source
 
 	base  time.Time // the run's beginning
 	stop  *atomic.Bool
 	gauge gauge
 
-	deal     *deal
-	at       int64 // the next arrival, when more
-	counted  bool
-	more     bool
+	table    timetable
+	menu     *menu
+	over     bool  // nothing more is to be issued
 	deadline int64 // nominal end plus grace: unissued after it is lost
 
 	poller    *poller
 	slab      slab
 	answers   queue // connecting and awaiting, deadline Timeout
 	lingerers queue // deadline Linger
+	pool      pool
 	buf       []byte
 	names     *names
 	tally     *tally
@@ -58,17 +75,27 @@ type worker struct {
 
 // newWorker prepares client me on the calling thread, which is already in its
 // namespace.
-func newWorker(p Plan, me int, stop *atomic.Bool) (*worker, error) {
+func newWorker(p Plan, me int, s *shared) (*worker, error) {
 	poller, err := newPoller()
 	if err != nil {
 		return nil, err
 	}
 	w := &worker{
-		plan: p, request: p.request(), family: family(p.Target.Addr()), target: newSockaddr(p.Target),
-		stop: stop, deal: newDeal(p, me), deadline: nominalEnd(p) + int64(p.Grace),
-		poller: poller, answers: newQueue(), lingerers: newQueue(),
-		buf: make([]byte, 64<<10), names: newNames(p.ServerHeader), tally: newTally(),
-		ports: localPorts(),
+		plan: p, family: family(p.Target.Addr()), stop: &s.stop,
+		poller: poller, answers: newQueue(), lingerers: newQueue(), pool: newPool(len(p.Targets)),
+		buf: make([]byte, 64<<10), names: newNames(p.ServerHeader), tally: newTally(), ports: localPorts(),
+	}
+	w.menu = newMenu(&w.plan, me, s.odds)
+	if p.named {
+		w.tally.named = newNamed(w.menu.labels)
+	}
+	if p.Concurrency > 0 {
+		w.table, w.deadline = newUsers(p, me, &s.crowd), math.MaxInt64
+	} else {
+		w.table, w.deadline = newDeal(p, me), nominalEnd(p)+int64(p.Grace)
+	}
+	for _, t := range p.Targets {
+		w.targets = append(w.targets, newSockaddr(t))
 	}
 	for _, s := range p.Clients[me].Sources {
 		w.sources = append(w.sources, newSockaddr(netip.AddrPortFrom(s, 0)))
@@ -84,13 +111,12 @@ func (w *worker) now() int64 { return int64(time.Since(w.base)) }
 func (w *worker) run(base time.Time) error {
 	w.base = base
 	defer w.finish(threadTime())
-	w.advance()
 	for !w.stop.Load() {
 		w.issueDue()
 		now := w.now()
 		w.expire(now)
 		w.publish()
-		if !w.more && w.slab.open == 0 {
+		if w.over && w.slab.open == w.pool.size {
 			return nil
 		}
 		events, err := w.poller.wait(w.pause(now))
@@ -104,49 +130,61 @@ func (w *worker) run(base time.Time) error {
 	return nil
 }
 
-// advance takes the next arrival off the schedule.
-func (w *worker) advance() {
-	w.at, w.counted, w.more = w.deal.next()
-	if !w.more {
-		w.issuingNS, w.cpuIssuing = w.now(), threadTime()
-	}
-}
-
-// issueDue opens connections for arrivals that are due, a burst at most. When
-// the grace is over it gives up what is left, counting it.
+// issueDue sends the requests that are due, a burst at most. When the grace
+// is over it gives up what is left, counting it.
 func (w *worker) issueDue() {
 	for range burst {
-		if !w.more {
+		now := w.now()
+		at, more := w.table.peek(now)
+		if !more {
+			w.issuedAll()
 			return
 		}
-		now := w.now()
-		if w.at > now {
+		if at > now {
 			return
 		}
 		if now > w.deadline {
 			w.giveUp()
 			return
 		}
-		w.issue(now)
-		w.advance()
+		if a, ok := w.table.take(); ok {
+			w.issue(a, now)
+		}
+	}
+}
+
+// issuedAll takes the time of the last issue, once.
+func (w *worker) issuedAll() {
+	if !w.over {
+		w.over = true
+		w.issuingNS, w.cpuIssuing = w.now(), threadTime()
 	}
 }
 
 // giveUp counts every arrival left as lost by the client.
 func (w *worker) giveUp() {
-	for ; w.more; w.advance() {
-		if w.counted {
-			w.tally.scheduled++
-			w.tally.loss.Client.Unissued++
+	w.abandon(math.MaxInt64, func(int32) { w.tally.loss.Client.Unissued++ })
+	w.issuedAll()
+}
+
+// abandon counts the arrivals due until a time, which nobody will issue.
+func (w *worker) abandon(until int64, count func(name int32)) {
+	for at, more := w.table.peek(0); more && at <= until; at, more = w.table.peek(0) {
+		a, ok := w.table.take()
+		if !ok || !a.counted {
+			continue
 		}
+		w.menu.choose(&a)
+		w.tally.schedule(&a, w.menu.names[a.request])
+		count(w.menu.names[a.request])
 	}
 }
 
 // pause is how long nothing is due: until the next arrival or deadline.
 func (w *worker) pause(now int64) time.Duration {
 	until := now + int64(look)
-	if w.more {
-		until = min(until, w.at)
+	if at, more := w.table.peek(now); more {
+		until = min(until, at)
 	}
 	if c := w.answers.first(&w.slab); c != nil {
 		until = min(until, c.deadline)
@@ -161,12 +199,12 @@ func (w *worker) pause(now int64) time.Duration {
 func (w *worker) expire(now int64) {
 	for c := w.answers.first(&w.slab); c != nil && c.deadline <= now; c = w.answers.first(&w.slab) {
 		if c.counted {
-			w.tally.loss.timeout(c.state != connecting)
+			w.tally.loss.timeout(c.open())
 		}
-		w.end(c)
+		w.lost(c)
 	}
 	for c := w.lingerers.first(&w.slab); c != nil && c.deadline <= now; c = w.lingerers.first(&w.slab) {
-		w.end(c)
+		w.drop(c)
 	}
 }
 
@@ -183,24 +221,23 @@ func (w *worker) publish() {
 
 // finish closes what is open and takes the thread's CPU time since began.
 func (w *worker) finish(began cpuTime) {
-	for _, q := range []*queue{&w.answers, &w.lingerers} {
-		for c := q.first(&w.slab); c != nil; c = q.first(&w.slab) {
-			if c.counted && c.state != lingering {
-				w.tally.unfinished++
-			}
-			w.end(c)
+	for c := w.answers.first(&w.slab); c != nil; c = w.answers.first(&w.slab) {
+		if c.counted {
+			w.tally.unfinish(w.menu.names[c.arrival.request])
 		}
+		w.drop(c)
+	}
+	for c := w.lingerers.first(&w.slab); c != nil; c = w.lingerers.first(&w.slab) {
+		w.drop(c)
+	}
+	for c := w.pool.any(&w.slab); c != nil; c = w.pool.any(&w.slab) {
+		w.drop(c)
 	}
 	w.poller.close()
 	w.endNS = w.now()
-	if w.more { // cancelled: what was due by now was scheduled all the same
-		w.issuingNS, w.cpuIssuing = w.endNS, threadTime()
-		for ; w.more && w.at <= w.endNS; w.at, w.counted, w.more = w.deal.next() {
-			if w.counted {
-				w.tally.scheduled++
-				w.tally.unfinished++
-			}
-		}
+	if !w.over { // cancelled: what was due by now was scheduled all the same
+		w.issuedAll()
+		w.abandon(w.endNS, w.tally.unfinish)
 	}
 	w.publish()
 	w.cpuIssuing = w.cpuIssuing.since(began)

@@ -4,7 +4,6 @@ package load
 
 import (
 	"net/netip"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +13,8 @@ import (
 // alone runs one prepared worker on its own thread.
 func alone(t *testing.T, p Plan, prepare func(*worker)) *worker {
 	t.Helper()
-	var stop atomic.Bool
-	w, err := newWorker(p.withDefaults(), 0, &stop)
+	p = p.withDefaults()
+	w, err := newWorker(p, 0, newShared(p))
 	if err != nil {
 		t.Fatal(err)
 	}

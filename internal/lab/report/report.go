@@ -296,12 +296,12 @@ func (c *Cell) mark(r *load.Result) {
 }
 
 // causeNames orders the causes of loss.
-var causeNames = []string{"client", "refused", "reset", "timeout", "other"}
+var causeNames = []string{"client", "refused", "reset", "timeout", "other", "unnamed"}
 
 func causes(l load.Loss) map[string]int {
 	return map[string]int{
 		"client": l.Client.Total(), "refused": l.Refused, "reset": l.Reset, "timeout": l.Timeout,
-		"other": l.Unreachable + l.Truncated + l.Malformed,
+		"other": l.Unreachable + l.Truncated + l.Malformed, "unnamed": l.Unnamed,
 	}
 }
 

@@ -6,16 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io/fs"
 	"time"
 
-	"imbang/internal/lab/engine"
-	"imbang/internal/lab/load"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/record"
-	"imbang/internal/lab/server"
-	"imbang/internal/lab/study"
-	"imbang/internal/lab/topology"
 )
 
 // measure carries out one cell on a fresh director.
@@ -42,8 +37,9 @@ func (l *lab) measure(ctx context.Context, s *record.Sample) (err error) {
 	if err != nil {
 		return err
 	}
-	s.Load, err = load.Run(ctx, plan, func(p load.Progress) { l.watch.Within(p.Elapsed) })
-	if err != nil {
+	suffering := l.suffer(plan.Warmup)
+	s.Load, err = l.load(ctx, s.Tool, plan)
+	if err = errors.Join(err, suffering.over(ctx)); err != nil {
 		return err
 	}
 	after, err := l.readClocks()
@@ -59,33 +55,6 @@ func (l *lab) measure(ctx context.Context, s *record.Sample) (err error) {
 	return nil
 }
 
-// loadPlan is the load of one cell.
-func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, error) {
-	arrivals, err := arrivalsOf(s.Arrivals)
-	if err != nil {
-		return load.Plan{}, err
-	}
-	p := l.config.Plan
-	plan := load.Plan{
-		Target: director.Target(), ServerHeader: server.Header, Path: l.call(s.Call).Path,
-		Rate: s.Rate, Arrivals: arrivals, Warmup: p.Warmup, Timeout: p.Timeout,
-		Connections: p.Connections, Duration: p.Duration,
-		// One seed a block: its cells meet the same arrivals, so that
-		// schedulers differ and bursts do not.
-		Seed: p.Seed + uint64(s.Block),
-	}
-	for _, c := range l.cluster.Clients {
-		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses[topology.Family(s.Family)]})
-	}
-	return plan, nil
-}
-
-// call is the study's request of a name.
-func (l *lab) call(name string) study.Call {
-	calls := l.config.Study.Load.Calls
-	return calls[slices.IndexFunc(calls, func(c study.Call) bool { return c.Name == name })]
-}
-
 // clocks are the CPU clocks of the servers and the machine at one moment.
 type clocks struct {
 	servers map[string]time.Duration
@@ -97,6 +66,9 @@ func (l *lab) readClocks() (r clocks, err error) {
 	for name, pids := range l.pids {
 		for _, pid := range pids {
 			t, err := measure.ProcessTime(pid)
+			if errors.Is(err, fs.ErrNotExist) && len(l.config.Study.Load.Faults) > 0 {
+				continue // it was killed on purpose
+			}
 			if err != nil {
 				return r, fmt.Errorf("real server %s: %w", name, err)
 			}

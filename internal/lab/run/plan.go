@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/study"
 )
@@ -113,12 +112,4 @@ func Expected(p record.Plan, c record.Cell) time.Duration {
 		window = time.Duration(float64(p.Connections) / c.Rate * float64(time.Second))
 	}
 	return p.Warmup + window
-}
-
-// arrivalsOf translates a name that the study has checked.
-func arrivalsOf(name string) (load.Arrivals, error) {
-	if name == "" {
-		return load.Constant, nil // of a closed loop: none
-	}
-	return load.ParseArrivals(name)
 }

@@ -10,12 +10,16 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/engine"
+	"imbang/internal/lab/load"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
+	"imbang/internal/lab/tool"
 	"imbang/internal/lab/topology"
 )
 
@@ -111,14 +115,54 @@ func (l *lab) rehearse(ctx context.Context) error {
 		}
 		tried[c.Engine] = true
 		for _, f := range l.config.Study.Families {
-			i, err := l.engines[c.Engine].Start(ctx, l.setup(c, f))
-			if err != nil {
-				return fmt.Errorf("engine %s, scheduler %s, %s: %w", c.Engine, c.Scheduler, f, err)
-			}
-			if err := i.Stop(context.WithoutCancel(ctx)); err != nil {
-				return fmt.Errorf("engine %s: stop: %w", c.Engine, err)
+			if err := l.try(ctx, c, f); err != nil {
+				return fmt.Errorf("engine %s, scheduler %q, %s: %w", c.Engine, c.Scheduler, f, err)
 			}
 		}
+	}
+	return nil
+}
+
+// evenly are the schedulers that use every server whatever the load is.
+var evenly = []string{"rr", "wrr", "roundrobin", "static-rr", "random"}
+
+// try starts a competitor and requires that it answers, by more than one
+// server where it has to: what does not balance must not be measured as if it
+// did. Other tools are asked whether they can do what is wanted of them.
+func (l *lab) try(ctx context.Context, c record.Competitor, family string) (err error) {
+	i, err := l.engines[c.Engine].Start(ctx, l.setup(c, family))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, i.Stop(context.WithoutCancel(ctx))) }()
+	for _, condition := range l.config.Plan.Conditions {
+		if condition.Tool == study.BuiltIn || condition.Family != family {
+			continue
+		}
+		plan, err := l.loadPlan(&record.Sample{Cell: record.Cell{Competitor: c, Condition: condition}}, i)
+		if err != nil {
+			return err
+		}
+		t, err := tool.New(condition.Tool)
+		if err == nil {
+			_, err = t.Find()
+		}
+		if err = errors.Join(err, t.Check(plan)); err != nil {
+			return err
+		}
+	}
+	client := l.cluster.Clients[0]
+	r, err := load.Run(ctx, load.Plan{
+		Target: i.Target(), ServerHeader: server.Header, Rate: 500, Connections: 12 * c.Servers, Timeout: 3 * time.Second,
+		Clients: []load.Client{{Namespace: client.Namespace.Path(), Sources: client.Addresses[topology.Family(family)]}},
+	}, nil)
+	switch {
+	case err != nil:
+		return err
+	case r.Status.Success < r.Scheduled:
+		return fmt.Errorf("%d of %d requests had no good answer before anything was measured: %+v", r.Scheduled-r.Status.Success, r.Scheduled, r.Loss)
+	case len(r.PerServer) < 2 && c.Servers > 1 && slices.Contains(evenly, c.Scheduler):
+		return fmt.Errorf("it does not balance: all of %d requests went to one server", r.Scheduled)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"imbang/internal/lab/load"
 )
 
 // Load is what the clients do. It is an open loop with Rates, in which
@@ -14,7 +16,7 @@ import (
 // whom waits for a reply before the next request.
 type Load struct {
 	Rates       []float64 // connections per second
-	Arrivals    []string  // of an open loop: constant, poisson, bursts
+	Arrivals    []string  // of an open loop, patterns as load.ParsePattern reads them
 	Connections int       // of an open loop, a cell; 0 when Duration is given
 
 	Users    []int // of a closed loop, at the same time
@@ -53,10 +55,9 @@ type Fault struct {
 const BuiltIn = "built-in"
 
 var (
-	tools    = []string{BuiltIn, "httperf", "ab", "siege", "wrk"}
-	methods  = []string{"GET", "POST"}
-	arrivals = []string{"constant", "poisson", "bursts"}
-	faults   = []string{"kill", "start", "pause", "resume", "slow"}
+	tools   = []string{BuiltIn, "httperf", "ab", "siege", "wrk"}
+	methods = []string{"GET", "POST"}
+	faults  = []string{"kill", "start", "pause", "resume", "slow"}
 )
 
 type loadDoc struct {
@@ -140,7 +141,18 @@ func (c *checker) openLoop(d *loadDoc, l *Load) {
 		l.Arrivals = []string{"constant"}
 		return
 	}
-	c.list("load.arrivals", l.Arrivals, arrivals)
+	if len(l.Arrivals) == 0 {
+		c.refuse("load.arrivals", "missing: want a list such as [constant, poisson batch=10]")
+	}
+	for i, a := range l.Arrivals {
+		at := fmt.Sprintf("load.arrivals[%d]", i)
+		if _, _, err := load.ParsePattern(a); err != nil {
+			c.refuse(at, "%v", err)
+		}
+		if slices.Index(l.Arrivals, a) != i {
+			c.refuse(at, "%q is given twice: remove one", a)
+		}
+	}
 }
 
 func (c *checker) closedLoop(d *loadDoc, l *Load) {

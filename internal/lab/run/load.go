@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"imbang/internal/lab/engine"
+	"imbang/internal/lab/load"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
+	"imbang/internal/lab/tool"
+	"imbang/internal/lab/topology"
+)
+
+// loadPlan is the load of one cell.
+func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, error) {
+	p := l.config.Plan
+	plan := load.Plan{
+		Target: director.Target(), ServerHeader: server.Header, Requests: []load.Request{l.request(s)},
+		Warmup: p.Warmup, Timeout: p.Timeout, RequestsPerConnection: p.PerConnection,
+		// One seed a block: its cells meet the same arrivals, so that
+		// schedulers differ and bursts do not.
+		Seed: p.Seed + uint64(s.Block),
+	}
+	for _, c := range l.cluster.Clients {
+		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses[topology.Family(s.Family)]})
+	}
+	if s.Closed() {
+		plan.Concurrency, plan.Connections = s.Users, s.Requests
+		if s.Requests == 0 {
+			plan.Duration = p.Duration
+		}
+		return plan, nil
+	}
+	var err error
+	plan.Rate, plan.Connections, plan.Duration = s.Rate, p.Connections, p.Duration
+	plan.Arrivals, plan.Shape, err = load.ParsePattern(s.Arrivals)
+	return plan, err
+}
+
+// request is what a cell sends: the study's, in which {cell} is the number of
+// the cell, so that what is to be new in each is new.
+func (l *lab) request(s *record.Sample) load.Request {
+	calls := l.config.Study.Load.Calls
+	c := calls[slices.IndexFunc(calls, func(c study.Call) bool { return c.Name == s.Call })]
+	cell := strings.NewReplacer("{cell}", strconv.Itoa(s.Order))
+	return load.Request{Name: c.Name, Method: c.Method, Path: cell.Replace(c.Path), Body: cell.Replace(c.Body), ContentType: c.Type}
+}
+
+// load sends it, by the built-in generator or by another tool.
+func (l *lab) load(ctx context.Context, name string, plan load.Plan) (*load.Result, error) {
+	if name == study.BuiltIn {
+		return load.Run(ctx, plan, func(p load.Progress) { l.watch.Within(p.Elapsed) })
+	}
+	t, err := tool.New(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.Run(ctx, plan, tool.Read)
+}
