@@ -29,10 +29,14 @@ type Virtual struct {
 	now    time.Duration
 }
 
-// turned is what a Virtual has besides a director's objects.
-type turned struct {
-	Whims *ebpf.Map     `ebpf:"whims"`
-	Turn  *ebpf.Program `ebpf:"turn_wheel"`
+// virtualObjects is what of the data plane a Virtual has, and its own.
+type virtualObjects struct {
+	bpfobj.LbMaps
+	Client  *ebpf.Program `ebpf:"lb_client"`
+	Server  *ebpf.Program `ebpf:"lb_server"`
+	Changed *ebpf.Program `ebpf:"table_changed"`
+	Turn    *ebpf.Program `ebpf:"turn_wheel"`
+	Whims   *ebpf.Map     `ebpf:"whims"`
 }
 
 // VirtualStart is the time at which a Virtual begins: with 0, what was never
@@ -72,15 +76,12 @@ func NewVirtual(sizes Sizes, seed uint64, clientDevice, serverDevice int) (*Virt
 }
 
 func (v *Virtual) load(spec *ebpf.CollectionSpec) (err error) {
-	var objs struct {
-		bpfobj.LbMaps
-		bpfobj.LbPrograms
-		turned
-	}
+	var objs virtualObjects
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		return explainLoad(err)
 	}
-	v.d.maps, v.d.progs, v.turn = objs.LbMaps, objs.LbPrograms, objs.Turn
+	v.d.maps, v.turn = objs.LbMaps, objs.Turn
+	v.d.progs = bpfobj.LbPrograms{LbClient: objs.Client, LbServer: objs.Server, TableChanged: objs.Changed}
 	defer objs.Whims.Close() // the page stays
 	if v.whims.page, err = objs.Whims.Memory(); err != nil {
 		return fmt.Errorf("map the virtual clock: %w", err)

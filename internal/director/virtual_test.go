@@ -141,3 +141,16 @@ func BenchmarkVirtualPackets(b *testing.B) {
 		return nil
 	}))
 }
+
+func BenchmarkVirtualLoad(b *testing.B) {
+	r := newRig(b, small)
+	for b.Loop() {
+		r.must(r.ns.Do(func() error {
+			v, err := NewVirtual(small, 1, r.client, r.server)
+			if err == nil {
+				v.Close()
+			}
+			return err
+		}))
+	}
+}
