@@ -58,6 +58,9 @@ func NewVirtual(sizes Sizes, seed uint64, clientDevice, serverDevice int) (*Virt
 	}
 	spec := base.Copy()
 	resize(spec, sizes)
+	for _, name := range []string{"conns6", "reverse6", "appointments6"} {
+		spec.Maps[name].MaxEntries = 1 // simulations are of IPv4
+	}
 	spec.Maps["loads"].Flags |= mmapable
 	if err := errors.Join(withWheel(spec), withWhims(spec)); err != nil {
 		return nil, err

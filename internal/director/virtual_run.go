@@ -85,17 +85,14 @@ func (v *Virtual) FromClient(frame []byte) (Fate, error) { return v.runner.clien
 func (v *Virtual) FromServer(frame []byte) (Fate, error) { return v.runner.server.run(frame) }
 
 // Chosen is where the last frame of a client, which was forwarded, went: the
-// destination of IPv4, as a number. Only masquerading writes it there.
-func (v *Virtual) Chosen() (uint32, error) {
-	const ethernet, addressAt, icmp = 14, 16, 1
-	out := &v.runner.client
-	if out.attr.dataOut < ethernet+20 {
-		return 0, errors.New("the data plane returned no packet")
+// destination of IPv4, as a number. Only masquerading writes it there. It is
+// refused if an ICMP error was sent instead.
+func (v *Virtual) Chosen() (server uint32, refused bool, err error) {
+	const ethernet, protocolAt, addressAt, icmp = 14, 9, 16, 1
+	t := &v.runner.client
+	if t.attr.dataOut < ethernet+20 {
+		return 0, false, errors.New("the data plane returned no packet")
 	}
-	if out.out[ethernet+9] == icmp {
-		return 0, errRefused
-	}
-	return binary.BigEndian.Uint32(out.out[ethernet+addressAt:]), nil
+	packet := t.out[ethernet:]
+	return binary.BigEndian.Uint32(packet[addressAt:]), packet[protocolAt] == icmp, nil
 }
-
-var errRefused = errors.New("the director answered with an ICMP error")

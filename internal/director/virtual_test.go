@@ -42,7 +42,7 @@ func (r *rig) virtualSyn(v *Virtual, client string) (server int) {
 		if err != nil || fate != Forwarded {
 			return fmt.Errorf("verdict %d: %w", fate, err)
 		}
-		addr, err := v.Chosen()
+		addr, _, err := v.Chosen()
 		server = int(addr - binary.BigEndian.Uint32(serverAddr(0).AsSlice()))
 		return err
 	}))

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulate plays a study of load balancing in virtual time: simulated
+// clients and servers around the real data plane. Every connection is opened
+// and closed by packets that go through the compiled programs
+// (director.Virtual), so that the schedulers, the connection table and the
+// counts of active and inactive connections are those that balance real
+// traffic. There is no second implementation of a scheduler here.
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Results is what a simulation came to.
+type Results struct {
+	Config   Config    `json:"config"`
+	Outcomes []Outcome `json:"outcomes"` // in the order of cells: rate, scheduler, repeat
+	// ConnectionsPerSecond is how many connections were simulated in a second of
+	// wall time, all jobs together.
+	ConnectionsPerSecond float64 `json:"connections_per_second"`
+	WallSeconds          float64 `json:"wall_seconds"`
+}
+
+// Run plays every scheduler at every rate, Repeats times. In a repeat all
+// schedulers meet the same connections.
+func Run(ctx context.Context, c Config) (_ *Results, err error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	n, err := newNetwork()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, n.Close()) }()
+	began := time.Now()
+	outcomes := cells(&c)
+	if err := runAll(ctx, n, &c, outcomes); err != nil {
+		return nil, err
+	}
+	r := &Results{Config: c, Outcomes: outcomes, WallSeconds: time.Since(began).Seconds()}
+	r.ConnectionsPerSecond = float64(len(outcomes)*c.Connections) / r.WallSeconds
+	return r, nil
+}
+
+// cells are the runs to come.
+func cells(c *Config) (all []Outcome) {
+	for _, rate := range c.Rates {
+		for _, scheduler := range c.Schedulers {
+			for repeat := range c.Repeats {
+				all = append(all, Outcome{Scheduler: scheduler, Rate: rate, Repeat: repeat, Seed: c.Seed + uint64(repeat)})
+			}
+		}
+	}
+	return all
+}
+
+// runAll runs the cells, so many at a time, and fills them in.
+func runAll(ctx context.Context, n *network, c *Config, all []Outcome) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	advance := progress(c, len(all)*c.Connections)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	errs := make([]error, c.Jobs)
+	for job := range min(c.Jobs, len(all)) {
+		group.Go(func() {
+			errs[job] = n.ns.Do(func() error {
+				for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+					if err := runCell(ctx, n, c, &all[i], advance); err != nil {
+						stop()
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+	group.Wait()
+	return firstCause(errs)
+}
+
+// firstCause is the error that stopped the others.
+func firstCause(errs []error) error {
+	var canceled error
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		canceled = errors.Join(canceled, err)
+	}
+	if canceled != nil {
+		return context.Canceled
+	}
+	return nil
+}
+
+// progress counts connections, and tells of them now and then.
+func progress(c *Config, all int) func(int) {
+	if c.Progress == nil {
+		return func(int) {}
+	}
+	const step = 1 << 12
+	var count atomic.Int64
+	return func(n int) {
+		now := count.Add(int64(n))
+		if now/step != (now-int64(n))/step || now == int64(all) {
+			c.Progress(int(now), all)
+		}
+	}
+}
+
+// runCell runs one. The calling thread is in the network's namespace.
+func runCell(ctx context.Context, n *network, c *Config, o *Outcome, advance func(int)) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	fail := func(err error) error {
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+		return fmt.Errorf("%s at %g connections/s: %w", o.Scheduler, o.Rate, err)
+	}
+	p, err := newPlane(n, c, o.Scheduler, o.Rate, o.Seed)
+	if err != nil {
+		return fail(err)
+	}
+	defer p.Close()
+	w := newWorld(c, p, o.Rate, o.Seed, advance)
+	began := time.Now()
+	if err := w.run(ctx); err != nil {
+		return fail(err)
+	}
+	done, err := w.outcome()
+	if err != nil {
+		return fail(err)
+	}
+	done.Scheduler, done.Rate, done.Repeat, done.Seed = o.Scheduler, o.Rate, o.Repeat, o.Seed
+	done.WallSeconds = time.Since(began).Seconds()
+	*o = done
+	return nil
+}
