@@ -71,7 +71,7 @@ func NewVirtual(sizes Sizes, seed uint64, clientDevice, serverDevice int) (*Virt
 		return nil, err
 	}
 	v.runner.init(v.d.progs.LbClient.FD(), v.d.progs.LbServer.FD(), clientDevice, serverDevice)
-	if err := errors.Join(v.SetTime(VirtualStart), v.whims.seed(seed), initConfig(v.d.maps.Config)); err != nil {
+	if err := v.begin(seed); err != nil {
 		v.Close()
 		return nil, err
 	}

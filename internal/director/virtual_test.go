@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -122,6 +124,37 @@ func TestVirtualChoosesAsReal(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Nothing of what was before a Reset is left.
+func TestVirtualResetForgets(t *testing.T) {
+	r, v := newVirtual(t, tcpService(vip, "lblc"), 1, 1, 1)
+	draw := func() (all string) {
+		for i := range 40 {
+			all += fmt.Sprint(r.virtualSyn(v, nthClient(i)))
+			r.must(v.SetTime(VirtualStart + time.Duration(i)*time.Second))
+		}
+		return all
+	}
+	first := draw()
+	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.Appointments4, v.d.maps.Localities} {
+		if r.entries(m) == 0 {
+			t.Errorf("%s has nothing to forget", m)
+		}
+	}
+	r.must(v.Reset(1))
+	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.Appointments4, v.d.maps.Localities, v.d.maps.Services} {
+		if n := r.entries(m); n != 0 {
+			t.Errorf("%s has %d elements left", m, n)
+		}
+	}
+	r.must(r.ns.Do(func() error {
+		return v.Serve(tcpService(vip, "lblc"), []model.Server{realServer(0, 1), realServer(1, 1), realServer(2, 1)})
+	}))
+	r.wantLoad(v, 0, 0, 0)
+	if again := draw(); again != first {
+		t.Errorf("at first the servers were %s, then %s", first, again)
 	}
 }
 

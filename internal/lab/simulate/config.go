@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -26,9 +27,11 @@ type Config struct {
 	Burst    float64       `json:"burst"` // mean size
 	Patience time.Duration `json:"patience_ns"`
 
-	Clients, Destinations int
+	Clients      int `json:"clients"`
+	Destinations int `json:"destinations"`
 	// Exponents of Zipf's law; 0: all are alike.
-	ClientZipf, DestinationZipf float64
+	ClientZipf      float64 `json:"client_zipf"`
+	DestinationZipf float64 `json:"destination_zipf"`
 
 	Schedulers  []string  `json:"schedulers"`
 	Rates       []float64 `json:"rates"` // connections per second
@@ -113,11 +116,11 @@ const longest = 2 * time.Minute
 
 // tableSize is room for all connections that the data plane may have at once:
 // those that are over and remembered, and those that are open.
-func (c *Config) tableSize(rate float64) uint32 {
+func (c *Config) tableSize() uint32 {
 	n := float64(c.Connections)
 	if c.Backlog >= 0 && c.Patience == 0 {
 		open := float64(len(c.Servers)) * float64(c.Concurrency+c.Backlog)
-		n = min(n, 1.2*rate*(longest.Seconds()+1)+open)
+		n = min(n, 1.2*slices.Max(c.Rates)*(longest.Seconds()+1)+open)
 	}
 	// A connection has one appointment with the clock, and now and then two.
 	return uint32(min(math.MaxInt32, 1.5*n+4096))

@@ -21,19 +21,22 @@ type plane struct {
 }
 
 // newPlane loads it. The calling thread stays in the network's namespace.
-func newPlane(n *network, c *Config, scheduler string, rate float64, seed uint64) (*plane, error) {
+func newPlane(n *network, c *Config) (*plane, error) {
 	v, err := director.NewVirtual(director.Sizes{
-		Services: 4, Servers: uint32(len(c.Servers)), Connections: c.tableSize(rate),
-	}, seed, n.client, n.server)
+		Services: 4, Servers: uint32(len(c.Servers)), Connections: c.tableSize(),
+	}, c.Seed, n.client, n.server)
 	if err != nil {
 		return nil, err
 	}
-	p := &plane{v: v, frame: newFrame(), first: number(serverNet.Addr()) + 1, short: c.Short}
-	if err := p.serve(c, scheduler); err != nil {
-		v.Close()
-		return nil, err
+	return &plane{v: v, frame: newFrame(), first: number(serverNet.Addr()) + 1, short: c.Short}, nil
+}
+
+// begin makes a new beginning with a service by this scheduler.
+func (p *plane) begin(c *Config, scheduler string, seed uint64) error {
+	if err := p.v.Reset(seed); err != nil {
+		return err
 	}
-	return p, nil
+	return p.serve(c, scheduler)
 }
 
 // serve makes the service. Many destinations are one by a firewall mark, as

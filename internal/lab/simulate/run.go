@@ -71,8 +71,13 @@ func runAll(ctx context.Context, n *network, c *Config, all []Outcome) error {
 	for job := range min(c.Jobs, len(all)) {
 		group.Go(func() {
 			errs[job] = n.ns.Do(func() error {
+				p, err := newPlane(n, c)
+				if err != nil {
+					return err
+				}
+				defer p.Close()
 				for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
-					if err := runCell(ctx, n, c, &all[i], advance); err != nil {
+					if err := runCell(ctx, p, c, &all[i], advance); err != nil {
 						stop()
 						return err
 					}
@@ -116,7 +121,7 @@ func progress(c *Config, all int) func(int) {
 }
 
 // runCell runs one. The calling thread is in the network's namespace.
-func runCell(ctx context.Context, n *network, c *Config, o *Outcome, advance func(int)) error {
+func runCell(ctx context.Context, p *plane, c *Config, o *Outcome, advance func(int)) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -126,13 +131,11 @@ func runCell(ctx context.Context, n *network, c *Config, o *Outcome, advance fun
 		}
 		return fmt.Errorf("%s at %g connections/s: %w", o.Scheduler, o.Rate, err)
 	}
-	p, err := newPlane(n, c, o.Scheduler, o.Rate, o.Seed)
-	if err != nil {
+	began := time.Now()
+	if err := p.begin(c, o.Scheduler, o.Seed); err != nil {
 		return fail(err)
 	}
-	defer p.Close()
 	w := newWorld(c, p, o.Rate, o.Seed, advance)
-	began := time.Now()
 	if err := w.run(ctx); err != nil {
 		return fail(err)
 	}
