@@ -35,7 +35,7 @@ func newLabCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(newLabRunCommand(), newLabReportCommand())
+	c.AddCommand(newLabRunCommand(), newLabSimulateCommand(), newLabReportCommand())
 	return c
 }
 

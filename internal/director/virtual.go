@@ -43,9 +43,9 @@ type virtualObjects struct {
 // set would look like the present.
 const VirtualStart = time.Second
 
-// NewVirtual loads a director in virtual time. Packets come in through the
+// NewVirtual loads a director in virtual time, of seed 0. Packets come in through the
 // devices of these indexes.
-func NewVirtual(sizes Sizes, seed uint64, clientDevice, serverDevice int) (*Virtual, error) {
+func NewVirtual(sizes Sizes, clientDevice, serverDevice int) (*Virtual, error) {
 	if err := needRoot(); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func NewVirtual(sizes Sizes, seed uint64, clientDevice, serverDevice int) (*Virt
 		return nil, err
 	}
 	v.runner.init(v.d.progs.LbClient.FD(), v.d.progs.LbServer.FD(), clientDevice, serverDevice)
-	if err := v.begin(seed); err != nil {
+	if err := v.begin(0); err != nil {
 		v.Close()
 		return nil, err
 	}

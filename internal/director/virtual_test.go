@@ -24,7 +24,7 @@ func newVirtual(t testing.TB, s model.Service, weights ...int32) (*rig, *Virtual
 func (r *rig) virtual(seed uint64, s model.Service, weights ...int32) (v *Virtual) {
 	r.Helper()
 	r.must(r.ns.Do(func() (err error) {
-		v, err = NewVirtual(small, seed, r.client, r.server)
+		v, err = NewVirtual(small, r.client, r.server)
 		return err
 	}))
 	r.Cleanup(v.Close)
@@ -32,7 +32,7 @@ func (r *rig) virtual(seed uint64, s model.Service, weights ...int32) (v *Virtua
 	for i, w := range weights {
 		servers = append(servers, realServer(i, w))
 	}
-	r.must(v.Serve(s, servers))
+	r.must(v.begin(seed), v.Serve(s, servers))
 	return v
 }
 
@@ -179,7 +179,7 @@ func BenchmarkVirtualLoad(b *testing.B) {
 	r := newRig(b, small)
 	for b.Loop() {
 		r.must(r.ns.Do(func() error {
-			v, err := NewVirtual(small, 1, r.client, r.server)
+			v, err := NewVirtual(small, r.client, r.server)
 			if err == nil {
 				v.Close()
 			}

@@ -20,19 +20,18 @@ type plane struct {
 	short bool   // leave out packets that change nothing
 }
 
-// newPlane loads it. The calling thread stays in the network's namespace.
-func newPlane(n *network, c *Config) (*plane, error) {
-	v, err := director.NewVirtual(director.Sizes{
-		Services: 4, Servers: uint32(len(c.Servers)), Connections: c.tableSize(),
-	}, c.Seed, n.client, n.server)
+// newPlane loads it. Its packets are run by threads in the network's namespace.
+func newPlane(n *network, servers int, connections uint32) (*plane, error) {
+	v, err := director.NewVirtual(director.Sizes{Services: 4, Servers: uint32(servers), Connections: connections}, n.client, n.server)
 	if err != nil {
 		return nil, err
 	}
-	return &plane{v: v, frame: newFrame(), first: number(serverNet.Addr()) + 1, short: c.Short}, nil
+	return &plane{v: v, frame: newFrame(), first: number(serverNet.Addr()) + 1}, nil
 }
 
 // begin makes a new beginning with a service by this scheduler.
 func (p *plane) begin(c *Config, scheduler string, seed uint64) error {
+	p.short = c.Short
 	if err := p.v.Reset(seed); err != nil {
 		return err
 	}
@@ -133,6 +132,3 @@ func (p *plane) forwarded(fate director.Fate, err error) error {
 func (p *plane) setTime(now int64) error {
 	return p.v.SetTime(director.VirtualStart + time.Duration(now))
 }
-
-// Close frees it.
-func (p *plane) Close() { p.v.Close() }

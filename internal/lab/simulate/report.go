@@ -231,3 +231,13 @@ func (r *Results) Notes() []string {
 	}
 	return notes
 }
+
+// Report is the results with what the tables make of them.
+type Report struct {
+	Rows  []Row    `json:"rows"`
+	Notes []string `json:"notes"`
+	*Results
+}
+
+// Report is what is printed as JSON.
+func (r *Results) Report() Report { return Report{r.Rows(), r.Notes(), r} }

@@ -33,19 +33,54 @@ func Run(ctx context.Context, c Config) (_ *Results, err error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	n, err := newNetwork()
+	began := time.Now()
+	s, err := newStage(&c)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, n.Close()) }()
-	began := time.Now()
-	outcomes := cells(&c)
-	if err := runAll(ctx, n, &c, outcomes); err != nil {
+	defer func() { err = errors.Join(err, s.close()) }()
+	outcomes, err := s.play(ctx, &c)
+	if err != nil {
 		return nil, err
 	}
 	r := &Results{Config: c, Outcomes: outcomes, WallSeconds: time.Since(began).Seconds()}
 	r.ConnectionsPerSecond = float64(len(outcomes)*c.Connections) / r.WallSeconds
 	return r, nil
+}
+
+// stage is data planes to play on, each for one job at a time.
+type stage struct {
+	network *network
+	planes  []*plane
+}
+
+// newStage makes one that is large enough for all of the configurations, which
+// have as many jobs as the first.
+func newStage(all ...*Config) (*stage, error) {
+	servers, connections := 0, uint32(0)
+	for _, c := range all {
+		servers, connections = max(servers, len(c.Servers)), max(connections, c.tableSize())
+	}
+	n, err := newNetwork()
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{network: n}
+	for range all[0].Jobs {
+		p, err := newPlane(n, servers, connections)
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		s.planes = append(s.planes, p)
+	}
+	return s, nil
+}
+
+func (s *stage) close() error {
+	for _, p := range s.planes {
+		p.v.Close()
+	}
+	return s.network.Close()
 }
 
 // cells are the runs to come.
@@ -60,22 +95,18 @@ func cells(c *Config) (all []Outcome) {
 	return all
 }
 
-// runAll runs the cells, so many at a time, and fills them in.
-func runAll(ctx context.Context, n *network, c *Config, all []Outcome) error {
+// play runs the cells, as many at a time as there are planes.
+func (s *stage) play(ctx context.Context, c *Config) ([]Outcome, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	all := cells(c)
 	advance := progress(c, len(all)*c.Connections)
 	var next atomic.Int64
 	var group sync.WaitGroup
-	errs := make([]error, c.Jobs)
-	for job := range min(c.Jobs, len(all)) {
+	errs := make([]error, len(s.planes))
+	for job, p := range s.planes {
 		group.Go(func() {
-			errs[job] = n.ns.Do(func() error {
-				p, err := newPlane(n, c)
-				if err != nil {
-					return err
-				}
-				defer p.Close()
+			errs[job] = s.network.ns.Do(func() error {
 				for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
 					if err := runCell(ctx, p, c, &all[i], advance); err != nil {
 						stop()
@@ -87,7 +118,7 @@ func runAll(ctx context.Context, n *network, c *Config, all []Outcome) error {
 		})
 	}
 	group.Wait()
-	return firstCause(errs)
+	return all, firstCause(errs)
 }
 
 // firstCause is the error that stopped the others.

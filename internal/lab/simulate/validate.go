@@ -4,6 +4,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -25,25 +26,32 @@ type Validation struct {
 	exact  bool // chance has no part in it
 }
 
-// Validate simulates what theory knows. Effort 1 takes a minute or two; the
-// share of connections grows with it.
-func Validate(ctx context.Context, effort float64, seed uint64, jobs int, progress func(done, all int)) ([]Validation, error) {
+// Validate simulates what theory knows, with 400 000 connections a case and
+// unit of effort.
+func Validate(ctx context.Context, effort float64, seed uint64, jobs int, progress func(done, all int)) (_ []Validation, err error) {
 	cases := validations(effort, seed, jobs)
 	total := 0
-	for _, v := range cases {
-		total += v.config.Connections * v.config.Repeats
+	configs := make([]*Config, len(cases))
+	for i := range cases {
+		configs[i] = &cases[i].config
+		total += configs[i].Connections * configs[i].Repeats
 	}
+	s, err := newStage(configs...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	before := 0
 	for i := range cases {
 		v := &cases[i]
 		if progress != nil {
 			v.config.Progress = func(done, _ int) { progress(before+done, total) }
 		}
-		r, err := Run(ctx, v.config)
+		outcomes, err := s.play(ctx, &v.config)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", v.Name, err)
 		}
-		v.judge(r)
+		v.judge(outcomes)
 		before += v.config.Connections * v.config.Repeats
 	}
 	return cases, nil
@@ -51,10 +59,10 @@ func Validate(ctx context.Context, effort float64, seed uint64, jobs int, progre
 
 // judge compares. In one case of twenty the truth lies outside of a 95 %
 // interval; twice as wide it does so in one of hundreds.
-func (v *Validation) judge(r *Results) {
-	samples := make([]float64, len(r.Outcomes))
-	for i := range r.Outcomes {
-		samples[i] = v.of(&r.Outcomes[i])
+func (v *Validation) judge(outcomes []Outcome) {
+	samples := make([]float64, len(outcomes))
+	for i := range outcomes {
+		samples[i] = v.of(&outcomes[i])
 	}
 	v.Simulated = estimate(samples)
 	room := 2 * v.Simulated.HalfWidth
