@@ -114,14 +114,21 @@ func (c *Config) Check() error {
 // Linux's TIME_WAIT.
 const longest = 2 * time.Minute
 
-// tableSize is room for all connections that the data plane may have at once:
-// those that are over and remembered, and those that are open.
+// tableSize is room for the connections that the data plane may have at once:
+// those that are over and remembered, those that are being served and those
+// that wait. Should more wait than is guessed here, they are lost, and said to
+// be.
 func (c *Config) tableSize() uint32 {
-	n := float64(c.Connections)
-	if c.Backlog >= 0 && c.Patience == 0 {
-		open := float64(len(c.Servers)) * float64(c.Concurrency+c.Backlog)
-		n = min(n, 1.2*slices.Max(c.Rates)*(longest.Seconds()+1)+open)
+	const queue = 1000 // of a server that keeps pace
+	rate := slices.Max(c.Rates)
+	waiting := float64(len(c.Servers)) * queue
+	if c.Backlog >= 0 {
+		waiting = float64(len(c.Servers)) * float64(c.Backlog)
+	} else if c.Capacity() < 1.05*rate {
+		waiting = float64(c.Connections)
 	}
+	open := float64(len(c.Servers))*float64(c.Concurrency) + waiting
+	n := min(float64(c.Connections), 1.2*rate*(longest.Seconds()+1)+open)
 	// A connection has one appointment with the clock, and now and then two.
 	return uint32(min(math.MaxInt32, 1.5*n+4096))
 }

@@ -30,8 +30,6 @@ type queue struct {
 	next uint64
 }
 
-func (q *queue) empty() bool { return len(q.heap) == 0 }
-
 // plan adds an event.
 func (q *queue) plan(at int64, k kind, conn int32) {
 	e := event{at, q.next, conn, k}

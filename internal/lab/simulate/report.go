@@ -5,7 +5,9 @@ package simulate
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -31,23 +33,23 @@ type Row struct {
 // column is a figure of the table.
 type column struct {
 	title  string
-	format string
+	digits int // that are shown
 	scale  float64
 	of     func(*Outcome) float64
 	in     func(*Row) *Estimate
 }
 
 var columns = []column{
-	{"mean ms", "%.4g", 1, func(o *Outcome) float64 { return o.Response.MeanMS }, func(r *Row) *Estimate { return &r.MeanMS }},
-	{"p50", "%.4g", 1, func(o *Outcome) float64 { return o.Response.P50MS }, func(r *Row) *Estimate { return &r.P50MS }},
-	{"p95", "%.4g", 1, func(o *Outcome) float64 { return o.Response.P95MS }, func(r *Row) *Estimate { return &r.P95MS }},
-	{"p99", "%.4g", 1, func(o *Outcome) float64 { return o.Response.P99MS }, func(r *Row) *Estimate { return &r.P99MS }},
-	{"wait ms", "%.4g", 1, func(o *Outcome) float64 { return o.Waiting.MeanMS }, func(r *Row) *Estimate { return &r.WaitMS }},
-	{"lost %", "%.3g", 100, lossShare, func(r *Row) *Estimate { return &r.LossShare }},
-	{"busy %", "%.3g", 100, func(o *Outcome) float64 { return o.Utilisation }, func(r *Row) *Estimate { return &r.Utilisation }},
-	{"max/mean", "%.3g", 1, func(o *Outcome) float64 { return o.Imbalance }, func(r *Row) *Estimate { return &r.Imbalance }},
-	{"Jain", "%.3f", 1, func(o *Outcome) float64 { return o.Jain }, func(r *Row) *Estimate { return &r.Jain }},
-	{"at hand %", "%.3g", 100, func(o *Outcome) float64 { return o.HitRatio }, func(r *Row) *Estimate { return &r.HitRatio }},
+	{"mean ms", 4, 1, func(o *Outcome) float64 { return o.Response.MeanMS }, func(r *Row) *Estimate { return &r.MeanMS }},
+	{"p50", 4, 1, func(o *Outcome) float64 { return o.Response.P50MS }, func(r *Row) *Estimate { return &r.P50MS }},
+	{"p95", 4, 1, func(o *Outcome) float64 { return o.Response.P95MS }, func(r *Row) *Estimate { return &r.P95MS }},
+	{"p99", 4, 1, func(o *Outcome) float64 { return o.Response.P99MS }, func(r *Row) *Estimate { return &r.P99MS }},
+	{"wait ms", 4, 1, func(o *Outcome) float64 { return o.Waiting.MeanMS }, func(r *Row) *Estimate { return &r.WaitMS }},
+	{"lost %", 3, 100, lossShare, func(r *Row) *Estimate { return &r.LossShare }},
+	{"busy %", 3, 100, func(o *Outcome) float64 { return o.Utilisation }, func(r *Row) *Estimate { return &r.Utilisation }},
+	{"max/mean", 3, 1, func(o *Outcome) float64 { return o.Imbalance }, func(r *Row) *Estimate { return &r.Imbalance }},
+	{"Jain", 3, 1, func(o *Outcome) float64 { return o.Jain }, func(r *Row) *Estimate { return &r.Jain }},
+	{"at hand %", 3, 100, func(o *Outcome) float64 { return o.HitRatio }, func(r *Row) *Estimate { return &r.HitRatio }},
 }
 
 func lossShare(o *Outcome) float64 {
@@ -113,9 +115,9 @@ func (r *Results) table(w io.Writer, rows []Row) {
 		fmt.Fprint(t, row.Scheduler, "\t")
 		for _, c := range r.shown() {
 			e := c.in(&row)
-			fmt.Fprintf(t, c.format, e.Mean*c.scale)
+			fmt.Fprint(t, figure(e.Mean*c.scale, c.digits))
 			if e.HalfWidth != 0 {
-				fmt.Fprintf(t, "±%.2g", e.HalfWidth*c.scale)
+				fmt.Fprint(t, " ±", figure(e.HalfWidth*c.scale, 2))
 			}
 			fmt.Fprint(t, "\t")
 		}
@@ -125,6 +127,16 @@ func (r *Results) table(w io.Writer, rows []Row) {
 	if causes := lossCauses(r.Outcomes, rows[0].Rate); causes != "" {
 		fmt.Fprintln(w, causes)
 	}
+}
+
+// figure writes a number with so many significant digits, and never with an
+// exponent.
+func figure(x float64, digits int) string {
+	if x == 0 {
+		return "0"
+	}
+	behind := digits - 1 - int(math.Floor(math.Log10(math.Abs(x))))
+	return strconv.FormatFloat(x, 'f', min(max(behind, 0), 6), 64)
 }
 
 // lossCauses says why connections were lost at a rate.
