@@ -123,10 +123,13 @@ func (f *labSimulate) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
+// validateEffort comes to about a million connections.
+const validateEffort = 0.25
+
 // play simulates and prints. finish ends the bar before anything is printed.
 func (f *labSimulate) play(ctx context.Context, out io.Writer, progress func(done, all int), finish func()) error {
 	if f.validate {
-		all, err := simulate.Validate(ctx, 1, f.config.Seed, f.config.Jobs, progress)
+		all, err := simulate.Validate(ctx, validateEffort, f.config.Seed, f.config.Jobs, progress)
 		finish()
 		if err != nil {
 			return err

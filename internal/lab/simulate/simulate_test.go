@@ -17,7 +17,7 @@ import (
 // Queueing theory and Linux's rules say what must come of these.
 func TestValidate(t *testing.T) {
 	testenv.Root(t)
-	all, err := Validate(t.Context(), 0.2, 1, 2, nil)
+	all, err := Validate(t.Context(), 0.1, 1, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
