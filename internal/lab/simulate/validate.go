@@ -130,7 +130,8 @@ func ValidationText(w io.Writer, all []Validation) error {
 		if !v.Right {
 			verdict = "WRONG"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.5g\t%.5g ±%.2g\t%s\n", v.Name, v.Source, v.Figure, v.Expected, v.Simulated.Mean, v.Simulated.HalfWidth, verdict)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s ±%s\t%s\n", v.Name, v.Source, v.Figure,
+			figure(v.Expected, 4), figure(v.Simulated.Mean, 4), figure(v.Simulated.HalfWidth, 2), verdict)
 	}
 	return t.Flush()
 }
