@@ -14,7 +14,7 @@ type server struct {
 	cache   *cache
 
 	served uint64
-	work   int64 // [ns] that it spent serving, over all at a time
+	work   int64 // [ns] that it spent serving while it counts, over all at a time
 }
 
 // room reports whether another connection can be taken in. A backlog below 0

@@ -118,6 +118,9 @@ func TestNothingIsLeft(t *testing.T) {
 		if o.Loss.Refused == 0 || o.Loss.GaveUp == 0 || o.Loss.Director != 0 {
 			t.Errorf("lost: %+v", o.Loss)
 		}
+		if o.Utilisation < 0.9 || o.Utilisation > 1 {
+			t.Errorf("servers that have too much to do are busy for %g of the time", o.Utilisation)
+		}
 		later := w.now + int64(longest+time.Second)
 		if err := errors.Join(p.setTime(later), p.v.TurnWheel()); err != nil {
 			return err

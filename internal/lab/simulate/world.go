@@ -224,9 +224,6 @@ func (w *world) serve(id int32) {
 			takes *= w.c.HitShare
 		}
 	}
-	if c.counted {
-		s.work += int64(takes)
-	}
 	w.queue.plan(w.now+int64(takes), done, id)
 }
 
@@ -235,6 +232,7 @@ func (w *world) done(id int32) error {
 	c := &w.conns[id]
 	s := &w.servers[c.server]
 	s.busy--
+	s.work += w.within(c.started)
 	var err error
 	if c.gone {
 		err = w.plane.closeAbandoned(c)
@@ -259,6 +257,19 @@ func (w *world) done(id int32) error {
 		w.forget(next)
 	}
 	return err
+}
+
+// within is how much of the time from then until now counts: between the end
+// of the warm-up and the last arrival.
+func (w *world) within(then int64) int64 {
+	if w.tally.Connections == 0 {
+		return 0
+	}
+	until := w.now
+	if w.left == 0 {
+		until = min(until, w.end)
+	}
+	return max(0, until-max(then, w.begin))
 }
 
 // impatience is the time at which a client gives up, if the connection is
