@@ -3,14 +3,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"context"
 
 	"github.com/spf13/cobra"
 

@@ -3,6 +3,9 @@
 package director
 
 import (
+	"maps"
+	"slices"
+
 	"imbang/internal/bpfobj"
 )
 
@@ -33,3 +36,6 @@ func schedulerName(n bpfobj.LbScheduler) string {
 	}
 	return "?"
 }
+
+// Schedulers are the names of all schedulers, sorted.
+func Schedulers() []string { return slices.Sorted(maps.Keys(schedulers)) }

@@ -44,7 +44,7 @@ var refusals = []struct{ old, bad, want string }{
 	{"timeout: 5 s", "timeout: 5 parsecs", `s.yaml:17:12: load.timeout: "5 parsecs" is not a time: write a number with ms, s or m, such as 5 s`},
 	{"timeout: 5 s", "timeout: -5 s", `s.yaml:17:12: load.timeout: -5 s: want a time above 0`},
 	{"  timeout: 5 s\n", "", `s.yaml:15:8: load.timeout: missing: want a time such as 5 s`},
-	{"arrivals: [constant,", "arrivals: [fixed,", `s.yaml:18:14: load.arrivals[0]: "fixed" is unknown: want one of constant, poisson, bursts`},
+	{"arrivals: [constant,", "arrivals: [fixed,", `s.yaml:18:14: load.arrivals[0]: arrivals "fixed": want constant or poisson`},
 	{"arrivals: [constant, poisson]", "tools: [jmeter]", `s.yaml:18:11: load.tools[0]: "jmeter" is unknown: want one of built-in, httperf, ab, siege, wrk`},
 	{"arrivals: [constant, poisson]", "requests_per_connection: 0", `s.yaml:18:28: load.requests_per_connection: 0 is out of range: want 1 to 1000000`},
 	{"{name: front, path: /}", "{name: front, path: here}", `s.yaml:20:27: load.calls[0].path: "here": want a path that begins with / and has no spaces`},

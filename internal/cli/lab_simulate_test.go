@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLabSimulateRefusesBadUsage(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"thesis", "imbang: study thesis does not say how fast a server is: say it, such as --service 10ms --concurrency 32, which is 3200 connections/s for each server"},
+		{"--schedulers rr,lq", `imbang: --schedulers: "lq" is unknown: want some of dh, fo, lblc, lblcr, lc, mh, nq, ovf, rr, sed, sh, twos, wlc, wrr`},
+		{"--schedulers rr,rr", "imbang: --schedulers, --rates, --rho: want each once"},
+		{"--law weibull", `imbang: --law: "weibull" is no law of service times: want one of constant, exponential, pareto, lognormal`},
+		{"--arrivals often", `imbang: --arrivals: "often" is no way of arriving: want one of constant, poisson, bursts`},
+		{"--weights 1,heavy", `imbang: --weights: "heavy": want whole numbers from 0 to 65535, or speed`},
+		{"--weights 0", "imbang: all weights are 0, so no server takes connections: give one a weight of 1 or more"},
+		{"--speeds 1,0", "imbang: server 1: speed 0, weight 1: want a speed above 0 and a weight of 0 or more"},
+		{"--servers 0", "imbang: --servers 0: want 1 to 65536"},
+		{"--service 0s", "imbang: --service and --concurrency: want more than 0"},
+		{"--warmup 1", "imbang: warm-up 1: want a share of the connections from 0 to below 1"},
+		{"--clients 0", "imbang: clients 0: want 1 to 4194304"},
+		{"--rho 0", "imbang: rate 0: want connections per second, above 0 and at most 100000000"},
+		{"--output xml", `imbang: unknown output format "xml" (text or json)`},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			status, said := runLab(append([]string{"simulate"}, strings.Fields(c.args)...)...)
+			if status != statusUsage || said != c.want {
+				t.Errorf("status %d, %s\nwant %d, %s", status, said, statusUsage, c.want)
+			}
+		})
+	}
+}

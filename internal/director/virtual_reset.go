@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+)
+
+// Reset makes a Virtual as it was when it was new, but for another seed: to
+// load the programs anew takes a second, which is more than a short simulation
+// does. Counters alone go on.
+func (v *Virtual) Reset(seed uint64) error {
+	m := &v.d.maps
+	err := errors.Join(
+		clearHash[bpfobj.LbFlow4, bpfobj.LbConn](m.Conns4),
+		clearHash[bpfobj.LbFlow4, bpfobj.LbFlow4](m.Reverse4),
+		clearHash[appointment, bpfobj.LbFlow4](m.Appointments4),
+		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
+		clearHash[uint32, bpfobj.LbBuckets](m.BucketTables),
+		clearHash[uint32, bpfobj.LbMaglev](m.Maglevs),
+		clearHash[bpfobj.LbLocalityKey, bpfobj.LbLocality](m.Localities),
+		clearHash[bpfobj.LbLocalityKey, bpfobj.LbLocalitySet](m.LocalitySets),
+		clearHash[bpfobj.LbAddress, bpfobj.LbAllowance](m.Allowances),
+		clearArray[bpfobj.LbServer](m.Servers),
+		clearArray[bpfobj.LbLoad](m.Loads),
+		clearArray[bpfobj.LbServiceState](m.ServiceStates),
+		clearArray[uint32](m.Wheel),
+		m.Clocks.Put(uint32(wheelClock), make([]byte, m.Clocks.ValueSize())),
+	)
+	if err != nil {
+		return fmt.Errorf("empty the virtual director: %w", err)
+	}
+	marks, err := v.d.Marks()
+	if err != nil {
+		return err
+	}
+	for _, r := range marks {
+		if err := v.Mark(MarkRule{Prefix: r.Prefix}); err != nil {
+			return err
+		}
+	}
+	v.d.forgetTable()
+	return v.begin(seed)
+}
+
+// begin sets what is not empty at the beginning.
+func (v *Virtual) begin(seed uint64) error {
+	return errors.Join(v.SetTime(VirtualStart), v.whims.seed(seed), initConfig(v.d.maps.Config))
+}
+
+// appointment is struct appointment of bpf/types.h.
+type appointment struct{ Slot, Number uint32 }
+
+// clearHash deletes all elements.
+func clearHash[K, V any](m *ebpf.Map) error {
+	keys, _, err := hashAll[K, V](m)
+	if err == nil && len(keys) > 0 {
+		_, err = m.BatchDelete(keys, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", m, err)
+	}
+	return nil
+}
+
+// clearArray makes all elements zero.
+func clearArray[V any](m *ebpf.Map) error {
+	keys := make([]uint32, m.MaxEntries())
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if err := putAll("", m, keys, make([]V, len(keys))); err != nil {
+		return fmt.Errorf("%s: %w", m, err)
+	}
+	return nil
+}
