@@ -28,6 +28,7 @@
 #include "orphans.h"
 #include "fragment.h"
 #include "icmp.h"
+#include "forward/cut.h"
 #include "forward/deliver.h"
 #include "related.h"
 #include "tunnel_error.h"
@@ -433,6 +434,8 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 		decision = to_client(skb, p);
 	else if (decision == UNDECIDED) /* two CPUs in each other's way */
 		decision = drop(p, REASON_DROP_TABLE_FULL);
+	if (p->cut && decision == VERDICT_REDIRECT)
+		return cut(skb, p);
 	if (decision == TOLD_ON)
 		return tell_on(skb, p);
 	return decision == REFUSED ? icmp_error(skb, p) : decision;

@@ -332,6 +332,28 @@ struct {
 	__type(value, struct answer);
 } stories SEC(".maps");
 
+/* The longest packet that is cut into fragments [bytes]. */
+#define CUT_LONGEST 16000
+
+/* A packet that is cut into fragments: what is known of its way, and its bytes.
+ * There is room for twice as many, as the verifier knows no better. */
+struct cutting {
+	struct bpf_redir_neigh next;
+	__u32 device;
+	__u16 mtu;
+	__u8 known; /* the neighbour's hardware address */
+	__u8 pad;
+	__u8 bytes[2 * CUT_LONGEST]; /* behind the IP header */
+};
+
+/* kernel: of the packet at hand. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cutting);
+} cuttings SEC(".maps");
+
 /* kernel: room to build values that are too big for the stack. The enums are
  * there for their BTF alone: user space reads the numbers from it. */
 union scratch {

@@ -287,7 +287,8 @@ const (
 	LbReasonREASON_DROP_REWRITE          LbReason = 25
 	LbReasonREASON_DROP_SCTP_FRAGMENT    LbReason = 26
 	LbReasonREASON_PASS_MARTIAN          LbReason = 27
-	LbReasonREASON_COUNT                 LbReason = 28
+	LbReasonREASON_DROP_NO_NEIGHBOUR     LbReason = 28
+	LbReasonREASON_COUNT                 LbReason = 29
 )
 
 type LbScheduler uint32
@@ -462,6 +463,7 @@ const (
 	LbMapConfig          = "config"
 	LbMapConns4          = "conns4"
 	LbMapConns6          = "conns6"
+	LbMapCuttings        = "cuttings"
 	LbMapFragments       = "fragments"
 	LbMapHairpins        = "hairpins"
 	LbMapLoads           = "loads"
@@ -561,6 +563,7 @@ type LbMapSpecs struct {
 	Config          *ebpf.MapSpec `ebpf:"config"`
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
+	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
@@ -626,6 +629,7 @@ type LbMaps struct {
 	Config          *ebpf.Map `ebpf:"config"`
 	Conns4          *ebpf.Map `ebpf:"conns4"`
 	Conns6          *ebpf.Map `ebpf:"conns6"`
+	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Loads           *ebpf.Map `ebpf:"loads"`
@@ -667,6 +671,7 @@ func (m *LbMaps) Close() error {
 		m.Config,
 		m.Conns4,
 		m.Conns6,
+		m.Cuttings,
 		m.Fragments,
 		m.Hairpins,
 		m.Loads,
