@@ -366,9 +366,12 @@ union scratch {
 	enum news news;
 };
 
+/* Edits come from a process, which packets may interrupt. */
+enum scratch_slot { SCRATCH_PACKET, SCRATCH_EDIT, SCRATCH_SLOTS };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SCRATCH_SLOTS);
 	__type(key, __u32);
 	__type(value, union scratch);
 } scratch SEC(".maps");
