@@ -230,17 +230,33 @@ static __noinline int related_rewrite(struct __sk_buff *skb, struct packet *p,
 	check = csum_fold((__u16)~check + (__u32)(__u16)~csum_fold(sum));
 	if (bpf_skb_store_bytes(skb, check_at, &check, sizeof(check), 0))
 		return -1;
-	if (pull(skb, p->transport) || nat_address(skb, p, side, &p->to))
-		return -1;
-	return take_hop(skb, p);
+	return pull(skb, p->transport) || nat_address(skb, p, side, &p->to);
+}
+
+/* Likewise the other way round, with the other end of a hairpin. */
+static __noinline int related_hairpin(struct __sk_buff *skb, struct packet *p,
+				      const struct quoted *q, enum nat_side side,
+				      const struct flow *other)
+{
+	union address to = p->to;
+	__be16 port = p->port;
+	int rc;
+
+	p->to = other->src;
+	p->port = other->sport;
+	rc = related_rewrite(skb, p, q, side == NAT_SOURCE ? NAT_DESTINATION : NAT_SOURCE);
+	p->to = to;
+	p->port = port;
+	return rc;
 }
 
 /* Sends the message on its way, before it is rewritten: both need much of the
  * stack. */
-static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum nat_side side)
+static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				   const struct flow *other)
 {
-	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
-	const union address *dst = side == NAT_SOURCE ? &p->flow.dst : &p->to;
+	const union address *src = side == NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.src;
+	const union address *dst = side != NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.dst;
 	struct way way;
 	int verdict = route(skb, p, src, dst, 0, &way);
 
@@ -249,33 +265,52 @@ static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum
 	return verdict == ROUTED ? transmit(skb, p, &way) : verdict;
 }
 
+/* `other` is the source of the flow whose end becomes the other side's: of a
+ * hairpin, else 0. */
 static __always_inline int related_translate(struct __sk_buff *skb, struct packet *p,
-					     const struct quoted *q, enum nat_side side)
+					     const struct quoted *q, enum nat_side side,
+					     const struct flow *other)
 {
-	int verdict = related_send(skb, p, side);
+	int verdict = related_send(skb, p, side, other);
 
 	if (verdict != VERDICT_REDIRECT)
 		return verdict;
-	return related_rewrite(skb, p, q, side) ? drop(p, REASON_DROP_REWRITE) : verdict;
+	if (related_rewrite(skb, p, q, side) ||
+	    (other && related_hairpin(skb, p, q, side, other)) || take_hop(skb, p))
+		return drop(p, REASON_DROP_REWRITE);
+	return verdict;
+}
+
+/* Whom the server takes for its client. */
+static __always_inline int related_other(const struct flow *client, struct flow *other)
+{
+	struct flow *reverse = bpf_map_lookup_elem(&hairpins, client);
+
+	if (!reverse)
+		return -1;
+	other->src = reverse->dst;
+	other->sport = reverse->dport;
+	return 0;
 }
 
 /* An error about a packet that went to the client: on to the server. */
 static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
-				      const struct quoted *q, struct conn *c)
+				      const struct quoted *q, const struct flow *client,
+				      struct conn *c, struct flow *other)
 {
-	__u32 server = c->server;
+	__u32 server = c->server, hairpin = c->flags & CONN_HAIRPIN;
 	struct server *s = bpf_map_lookup_elem(&servers, &server);
 
 	if (!s)
 		return pass(p, REASON_PASS_ICMP);
-	if (c->flags & CONN_HAIRPIN)
+	if (hairpin && related_other(client, other))
 		return pass(p, REASON_PASS_HAIRPIN_ICMP);
 	if (s->flags & SERVER_AVAILABLE)
 		count_in(p, s->service, server);
 	decide_server(p, server, s, c->forward, c->port);
 	if (p->forward != FORWARD_MASQ)
 		return TO_SERVER;
-	return related_translate(skb, p, q, NAT_DESTINATION);
+	return related_translate(skb, p, q, NAT_DESTINATION, hairpin ? other : 0);
 }
 
 /* An error about a packet that went to the server: on to the client, in the
@@ -287,14 +322,12 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 
 	if (!c)
 		return pass(p, REASON_PASS_ICMP);
-	if (c->flags & CONN_HAIRPIN)
-		return pass(p, REASON_PASS_HAIRPIN_ICMP);
 	count_out(p, c->server);
 	p->from_server = 1;
 	p->server = c->server;
 	p->to = client->dst;
 	p->port = client->dport;
-	return related_translate(skb, p, q, NAT_SOURCE);
+	return related_translate(skb, p, q, NAT_SOURCE, c->flags & CONN_HAIRPIN ? client : 0);
 }
 
 /* Returns a verdict, TO_SERVER, REFUSED, or UNDECIDED if it is about no
@@ -316,7 +349,7 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 		return related_out(skb, p, &q, &client);
 	c = conn_find(&back);
 	if (c)
-		return related_in(skb, p, &q, c);
+		return related_in(skb, p, &q, &back, c, &client);
 	return UNDECIDED;
 }
 

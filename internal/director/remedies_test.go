@@ -4,7 +4,6 @@ package director
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -219,33 +218,6 @@ func TestHairpin(t *testing.T) {
 	r.atLast(3*time.Second, "connections end with their hairpins", func() bool {
 		return r.entries(r.maps.Hairpins) == 0 && r.leftovers(s.Key, datagrams.Key) == leftovers{}
 	})
-}
-
-// ICMP errors about a hairpin's packets are left to the stack, and counted.
-func TestHairpinICMP(t *testing.T) {
-	r := newRig(t, small)
-	r.addService(tcpService(vip, "rr"), 1)
-	r.turn("hairpin=1")
-	const client = "172.16.0.30:40000"
-	toServer := r.fromServer(testenv.TCP(client, vip, "S")).frame
-	toClient := testenv.TCP(vip, client, "SA").Frame()
-	for name, quoted := range map[string][]byte{"of the server": toServer, "of the client": toClient} {
-		src, dst, err := testenv.Ends(quoted)
-		r.must(err)
-		frame := testenv.UDP(dst.String(), src.String(), "").Frame()[:14+20]
-		ip := frame[14:]
-		icmp := append([]byte{3, 3, 0, 0, 0, 0, 0, 0}, quoted[14:14+28]...)
-		binary.BigEndian.PutUint16(icmp[2:], testenv.Sum(icmp))
-		ip[9], ip[10], ip[11] = 1, 0, 0
-		binary.BigEndian.PutUint16(ip[2:], uint16(20+len(icmp)))
-		binary.BigEndian.PutUint16(ip[10:], testenv.Sum(ip))
-		frame = append(frame, icmp...)
-		r.must(testenv.CheckSums(frame))
-		reasons := r.reasonsOf(func() { wantUntouched(t, pass, r.send(r.progs.LbServer, skBuff{}, frame), frame) })
-		if diff := cmp.Diff(map[string]uint64{"pass hairpin icmp": 1}, reasons); diff != "" {
-			t.Errorf("an error %s: %s", name, diff)
-		}
-	}
 }
 
 // Without a port for it a client gets no connection, and none is left.
