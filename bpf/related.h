@@ -233,7 +233,7 @@ static __noinline int related_rewrite(struct __sk_buff *skb, struct packet *p,
 	return pull(skb, p->transport) || nat_address(skb, p, side, &p->to);
 }
 
-/* Likewise the other way round, with the other end of a hairpin. */
+/* Likewise the other way round, with the other end of a hairpin, if it is one. */
 static __noinline int related_hairpin(struct __sk_buff *skb, struct packet *p,
 				      const struct quoted *q, enum nat_side side,
 				      const struct flow *other)
@@ -242,6 +242,8 @@ static __noinline int related_hairpin(struct __sk_buff *skb, struct packet *p,
 	__be16 port = p->port;
 	int rc;
 
+	if (!other)
+		return 0;
 	p->to = other->src;
 	p->port = other->sport;
 	rc = related_rewrite(skb, p, q, side == NAT_SOURCE ? NAT_DESTINATION : NAT_SOURCE);
@@ -275,8 +277,8 @@ static __always_inline int related_translate(struct __sk_buff *skb, struct packe
 
 	if (verdict != VERDICT_REDIRECT)
 		return verdict;
-	if (related_rewrite(skb, p, q, side) ||
-	    (other && related_hairpin(skb, p, q, side, other)) || take_hop(skb, p))
+	if (related_rewrite(skb, p, q, side) || related_hairpin(skb, p, q, side, other) ||
+	    take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
 	return verdict;
 }
