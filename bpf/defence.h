@@ -3,8 +3,8 @@
  * The defence modes (update_defense_level of ip_vs_ctl.c): drop_packet is
  * here, secure_tcp in tcp.h, drop_entry in sweep.h.
  *
- * Linux's automatic modes go by the machine's free memory. No program can see
- * that; what runs out here is the room for connections, and they go by that.
+ * Linux's automatic modes go by the machine's free memory. A program cannot ask
+ * for that; what runs out here is the room for connections, and they go by it.
  */
 #ifndef IMBANG_DEFENCE_H
 #define IMBANG_DEFENCE_H

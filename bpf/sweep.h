@@ -37,7 +37,7 @@ static __always_inline int sweep_idle(const struct conn *c, __u64 now)
 
 	if (!set || !d || !packets || packets >= MANY_PACKETS)
 		return 0;
-	if ((__s64)set->timeout[c->state & 31] < left + (__s64)SWEEP_IDLE)
+	if ((__s64)conn_timeout(c->server, c->state, set) < left + (__s64)SWEEP_IDLE)
 		return 0;
 	if (--d->idle[packets] > 0)
 		return 0;

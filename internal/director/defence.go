@@ -24,7 +24,7 @@ func defences(set *bpfobj.LbSettings) map[string]*uint32 {
 
 // notHere are Linux's settings that say nothing to this director, and why.
 var notHere = map[string]string{
-	"amemthresh": "no BPF program sees free memory, which it is compared with; automatic defences (drop_entry=1) go by the room for connections instead",
+	"amemthresh": "BPF programs cannot ask for the free memory that it is compared with; automatic defences (drop_entry=1) go by the room for connections instead",
 }
 
 // stored is the setting as it is kept.

@@ -290,7 +290,7 @@ func TestParseSetting(t *testing.T) {
 		{"secure_tcp=", 0, `setting secure_tcp: "" is not a number from 0 to 3`},
 		{"am_droprate=2147483648", 0, `setting am_droprate: "2147483648" is not a number from 0 to 2147483647`},
 		{"am_droprate=-1", 0, "is not a number from 0 to 2147483647"},
-		{"amemthresh=1024", 0, "setting amemthresh: no BPF program sees free memory"},
+		{"amemthresh=1024", 0, "setting amemthresh: BPF programs cannot ask for the free memory"},
 		{"drop_entry", 0, `"drop_entry" is not of the form NAME=VALUE`},
 	} {
 		s, err := ParseSetting(c.text)
