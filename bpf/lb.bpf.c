@@ -26,6 +26,7 @@
 #include "conn.h"
 #include "persist.h"
 #include "orphans.h"
+#include "sweep.h"
 #include "fragment.h"
 #include "icmp.h"
 #include "forward/cut.h"
@@ -40,6 +41,8 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 				   const struct server *s, const struct settings *set)
 {
 	count_in(p, s->service, c->server);
+	if (c->in_packets < MANY_PACKETS)
+		c->in_packets++;
 	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, flow, c, answers_here(c->forward) ? FROM_CLIENT : CLIENT_ONLY, set);
 	if (p->part == FIRST_PART)
@@ -312,6 +315,10 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 	if (!address_of_host(&p->flow.src))
 		return none_new(p, outdated, REASON_PASS_MARTIAN);
+	if (drop_packet(p, set)) {
+		none_new(p, outdated, REASON_DROP_DEFENCE);
+		return VERDICT_DROP;
+	}
 	if (p->flow.sport == bpf_htons(20))
 		return none_new(p, outdated, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */
@@ -482,7 +489,8 @@ int start_clocks(struct __sk_buff *skb)
 {
 	int rc = wheel_start();
 
-	return rc ? rc : rate_start();
+	rc = rc ? rc : rate_start();
+	return rc ? rc : sweep_start();
 }
 
 /* Run by commands that take servers away; a classifier as start_clocks is. */

@@ -253,13 +253,22 @@ struct {
 	__type(value, struct rates);
 } server_rates SEC(".maps");
 
-/* kernel: what beats in the background: the wheel (0), the estimator (1). */
+/* kernel: what the defence modes remember. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct defence);
+} defences SEC(".maps");
+
+/* kernel: what beats in the background: the wheel (0), the estimator (1), the
+ * sweep of drop_entry (2). */
 struct clock {
 	struct bpf_timer timer;
 	__u32 tick; /* the last one that it has done */
 };
 
-enum clock_id { CLOCK_WHEEL, CLOCK_ESTIMATOR, CLOCKS };
+enum clock_id { CLOCK_WHEEL, CLOCK_ESTIMATOR, CLOCK_SWEEP, CLOCKS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -364,6 +373,7 @@ union scratch {
 	enum service_flag service_flag;
 	enum reason reason;
 	enum news news;
+	enum defence_mode defence_mode;
 };
 
 /* Edits come from a process, which packets may interrupt. */

@@ -70,15 +70,16 @@ type LbConn struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Server   uint32
-	Port     uint16
-	State    uint8
-	Flags    uint8
-	Template uint8
-	Forward  uint8
-	Pad      uint16
-	Fwmark   uint32
-	Netmask  uint32
+	Server    uint32
+	Port      uint16
+	State     uint8
+	Flags     uint8
+	Template  uint8
+	Forward   uint8
+	InPackets uint8
+	Pad       uint8
+	Fwmark    uint32
+	Netmask   uint32
 }
 
 type LbConnFlag uint32
@@ -145,6 +146,21 @@ type LbCounters struct {
 	OutPackets uint64
 	OutBytes   uint64
 }
+
+type LbDefence struct {
+	_       structs.HostLayout
+	Until   uint64
+	Packets int32
+	Idle    [9]int32
+}
+
+type LbDefenceMode uint32
+
+const (
+	LbDefenceModeDEFENCE_NEVER     LbDefenceMode = 0
+	LbDefenceModeDEFENCE_AUTOMATIC LbDefenceMode = 1
+	LbDefenceModeDEFENCE_ALWAYS    LbDefenceMode = 3
+)
 
 type LbFlow struct {
 	_        structs.HostLayout
@@ -288,7 +304,8 @@ const (
 	LbReasonREASON_DROP_SCTP_FRAGMENT    LbReason = 26
 	LbReasonREASON_PASS_MARTIAN          LbReason = 27
 	LbReasonREASON_DROP_NO_NEIGHBOUR     LbReason = 28
-	LbReasonREASON_COUNT                 LbReason = 29
+	LbReasonREASON_DROP_DEFENCE          LbReason = 29
+	LbReasonREASON_COUNT                 LbReason = 30
 )
 
 type LbScheduler uint32
@@ -399,6 +416,10 @@ type LbSettings struct {
 	HashFallback            uint32
 	DrainTimeout            uint32
 	Hairpin                 uint32
+	SecureTcp               uint32
+	DropEntry               uint32
+	DropPacket              uint32
+	AmDroprate              uint32
 	_                       [4]byte
 }
 
@@ -464,6 +485,7 @@ const (
 	LbMapConns4          = "conns4"
 	LbMapConns6          = "conns6"
 	LbMapCuttings        = "cuttings"
+	LbMapDefences        = "defences"
 	LbMapFragments       = "fragments"
 	LbMapHairpins        = "hairpins"
 	LbMapLoads           = "loads"
@@ -564,6 +586,7 @@ type LbMapSpecs struct {
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
+	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
@@ -630,6 +653,7 @@ type LbMaps struct {
 	Conns4          *ebpf.Map `ebpf:"conns4"`
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
+	Defences        *ebpf.Map `ebpf:"defences"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Loads           *ebpf.Map `ebpf:"loads"`
@@ -672,6 +696,7 @@ func (m *LbMaps) Close() error {
 		m.Conns4,
 		m.Conns6,
 		m.Cuttings,
+		m.Defences,
 		m.Fragments,
 		m.Hairpins,
 		m.Loads,

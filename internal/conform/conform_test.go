@@ -30,20 +30,14 @@ var notYet = map[string]string{
 	"director-as-server-masquerade":      noLocalMasquerading,
 	"director-as-server-masquerade-ipv6": noLocalMasquerading,
 
-	"drop-packet-always-1":      noDefence,
-	"drop-packet-always-3":      noDefence,
-	"drop-packet-always-3-ipv6": noDefence,
-	"drop-packet-tcp":           noDefence,
-	"secure-tcp-direct":         noDefence,
-	"secure-tcp-direct-ipv6":    noDefence,
-	"secure-tcp-nat":            noDefence,
-	"secure-tcp-nat-ipv6":       noDefence,
+	"drop-packet-automatic": noFreeMemory,
+	"secure-tcp-automatic":  noFreeMemory,
 }
 
 const (
 	noAnswersSeen       = "what the director's own stack answers does not pass the programs, so the state stays the client's"
 	noLocalMasquerading = "the director cannot masquerade to itself"
-	noDefence           = "there are no defence modes (drop_packet, secure_tcp)"
+	noFreeMemory        = "automatic defences go by the room for connections, not by free memory (amemthresh)"
 )
 
 // atOnce is how many clusters play at the same time. A scenario waits more
