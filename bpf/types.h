@@ -231,6 +231,9 @@ enum conn_flag {
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
 	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
 	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
+	/* An answer was seen, though the director need not see any (Linux: no
+	 * IP_VS_CONN_F_NOOUTPUT). */
+	CONN_ANSWERED = 0x20,
 };
 
 /*
@@ -413,6 +416,7 @@ enum reason {
 	REASON_DROP_REWRITE,
 	REASON_DROP_SCTP_FRAGMENT,
 	REASON_PASS_MARTIAN,
+	REASON_DROP_TO_LOOPBACK,
 	REASON_COUNT,
 };
 
