@@ -58,7 +58,8 @@ func (r *rig) detach(purge bool) {
 	}
 }
 
-// wantAttached compares "role device hook" of the attachments.
+// wantAttached compares "role device hook" of the attachments. Each device has
+// the program of the way out besides.
 func (r *rig) wantAttached(want ...string) {
 	r.Helper()
 	var all []Attachment
@@ -67,6 +68,11 @@ func (r *rig) wantAttached(want ...string) {
 	for _, a := range all {
 		got = append(got, a.Role+" "+a.Device+" "+string(a.Hook))
 	}
+	for _, w := range want {
+		_, where, _ := strings.Cut(w, " ")
+		want = append(want, "local "+where)
+	}
+	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		r.Errorf("attachments (-want +got):\n%s", diff)
 	}
@@ -280,7 +286,7 @@ func TestAttachIsWholeOrNot(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return host.AddClassifier("another's", dev.Index, other.progs.LbServer.FD())
+		return host.AddClassifier("another's", dev.Index, host.Ingress, other.progs.LbServer.FD())
 	}))
 	err := r.attach(clientDev, serverDev, HookClsact)
 	if err == nil || !strings.Contains(err.Error(), "device "+serverDev+": attach: another filter has priority") {
@@ -309,7 +315,7 @@ func TestPinsRemovedByHand(t *testing.T) {
 	r.wantAttached()
 	r.must(r.attach(serverDev, serverDev, HookClsact))
 	r.wantAttached("client " + serverDev + " clsact")
-	if got := r.classifiers(); len(got) != 1 {
-		t.Errorf("classifiers: %v, want one", got)
+	if got := r.classifiers(); len(got) != 2 {
+		t.Errorf("classifiers: %v, want two", got)
 	}
 }

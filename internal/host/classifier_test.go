@@ -58,7 +58,9 @@ func (d *device) do(fns ...func() error) {
 	}
 }
 
-func (d *device) add() error { return host.AddClassifier(owner+"eth0", d.index, d.program.FD()) }
+func (d *device) add() error {
+	return host.AddClassifier(owner+"eth0", d.index, host.Ingress, d.program.FD())
+}
 
 // removeAll removes whatever is the owner's.
 func (d *device) removeAll() error {
@@ -235,7 +237,7 @@ func TestClassifierRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := d.ns.Do(func() error { return host.AddClassifier(owner, d.index, int(f.Fd())) }); err == nil {
+	if err := d.ns.Do(func() error { return host.AddClassifier(owner, d.index, host.Ingress, int(f.Fd())) }); err == nil {
 		t.Error("a socket was taken for a program")
 	}
 	d.want()
