@@ -121,7 +121,8 @@ enum forward {
 /* A real server of one service, by server id. Written by user space only. */
 struct server {
 	union address addr;
-	union address source;     /* the director's, of tunnels and hairpins; 0: not known */
+	union address source;     /* the director's, of tunnels and hairpins; 0: not known.
+				   * The server's own: it is the director */
 	struct service_key owner; /* kept after deletion, to revive the server */
 	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
 	__s32 weight;             /* 0: quiescent */

@@ -36,7 +36,7 @@ var notYet = map[string]string{
 
 const (
 	lostError6 = "Linux 6.1.176 loses the ICMPv6 errors that it would translate (mended in 6.1.187), and imbang tells the client"
-	noDefence           = "there are no defence modes (drop_packet, secure_tcp)"
+	noDefence  = "there are no defence modes (drop_packet, secure_tcp)"
 )
 
 // atOnce is how many clusters play at the same time. A scenario waits more
