@@ -73,6 +73,12 @@ static __always_inline int answers_here(__u8 forward)
 	return forward == FORWARD_MASQ;
 }
 
+/* Whether answers do, or one did. */
+static __always_inline int answers_seen(const struct conn *c)
+{
+	return answers_here(c->forward) || c->flags & CONN_ANSWERED;
+}
+
 /* The flow of the server's answers. */
 static __always_inline void conn_reverse_flow(const struct flow *flow, const struct conn *c,
 					      const struct server *s, struct flow *reverse)
@@ -97,6 +103,16 @@ static __always_inline __u8 conn_kill(struct conn *c)
 	c->flags |= CONN_DEAD;
 	bpf_spin_unlock(&c->lock);
 	return flags;
+}
+
+/* An answer came by. */
+static __always_inline void conn_answered(struct conn *c)
+{
+	if (answers_seen(c))
+		return;
+	bpf_spin_lock(&c->lock);
+	c->flags |= CONN_ANSWERED;
+	bpf_spin_unlock(&c->lock);
 }
 
 static __always_inline void conn_release(const struct flow *flow, const struct conn *c);

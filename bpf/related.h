@@ -252,6 +252,15 @@ static __noinline int related_hairpin(struct __sk_buff *skb, struct packet *p,
 	return rc;
 }
 
+/* An error about an answer of the director as a server: it ends here. */
+static __always_inline int related_up(struct packet *p)
+{
+	if (address_loopback(&p->to))
+		return drop(p, REASON_DROP_TO_LOOPBACK);
+	p->local = 1;
+	return pass(p, REASON_PASS_LOCAL);
+}
+
 /* Sends the message on its way, before it is rewritten: both need much of the
  * stack. */
 static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
@@ -262,6 +271,8 @@ static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum
 	struct way way;
 	int verdict = route(skb, p, src, dst, 0, &way);
 
+	if (verdict == LOCAL && side == NAT_DESTINATION)
+		return related_up(p);
 	if (verdict == LOCAL)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
 	return verdict == ROUTED ? transmit(skb, p, &way) : verdict;
@@ -273,12 +284,12 @@ static __always_inline int related_translate(struct __sk_buff *skb, struct packe
 					     const struct quoted *q, enum nat_side side,
 					     const struct flow *other)
 {
-	int verdict = related_send(skb, p, side, other);
+	int verdict = p->local ? VERDICT_PASS : related_send(skb, p, side, other);
 
-	if (verdict != VERDICT_REDIRECT)
+	if (verdict != VERDICT_REDIRECT && !p->local)
 		return verdict;
 	if (related_rewrite(skb, p, q, side) || related_hairpin(skb, p, q, side, other) ||
-	    take_hop(skb, p))
+	    (!p->local && take_hop(skb, p)))
 		return drop(p, REASON_DROP_REWRITE);
 	return verdict;
 }
@@ -330,6 +341,28 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 	p->to = client->dst;
 	p->port = client->dport;
 	return related_translate(skb, p, q, NAT_SOURCE, c->flags & CONN_HAIRPIN ? client : 0);
+}
+
+/* An error of the director's own about a packet that it took for a server
+ * (handle_response_icmp). A verdict, or UNDECIDED. */
+__noinline int related_local(struct __sk_buff *skb, struct packet *p)
+{
+	struct flow back, client;
+	struct quoted q = {};
+	struct conn *c;
+
+	if (!p)
+		return VERDICT_DROP;
+	if (p->part != WHOLE || quoted_parse(skb, p, &q))
+		return UNDECIDED;
+	flow_turn(&q.flow, &back);
+	if (reverse_find(&back, &client))
+		return related_out(skb, p, &q, &client);
+	c = conn_find(&q.flow);
+	if (!c || answers_here(c->forward))
+		return UNDECIDED;
+	count_out(p, c->server);
+	return VERDICT_PASS;
 }
 
 /* Returns a verdict, TO_SERVER, REFUSED, or UNDECIDED if it is about no

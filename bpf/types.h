@@ -121,7 +121,8 @@ enum forward {
 /* A real server of one service, by server id. Written by user space only. */
 struct server {
 	union address addr;
-	union address source;     /* the director's, of tunnels and hairpins; 0: not known */
+	union address source;     /* the director's, of tunnels and hairpins; 0: not known.
+				   * The server's own: it is the director */
 	struct service_key owner; /* kept after deletion, to revive the server */
 	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
 	__s32 weight;             /* 0: quiescent */
@@ -231,6 +232,9 @@ enum conn_flag {
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
 	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
 	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
+	/* An answer was seen, though the director need not see any (Linux: no
+	 * IP_VS_CONN_F_NOOUTPUT). */
+	CONN_ANSWERED = 0x20,
 };
 
 /*
@@ -437,6 +441,7 @@ enum reason {
 	REASON_PASS_MARTIAN,
 	REASON_DROP_NO_NEIGHBOUR,
 	REASON_DROP_DEFENCE,
+	REASON_DROP_TO_LOOPBACK,
 	REASON_COUNT,
 };
 

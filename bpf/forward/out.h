@@ -112,6 +112,22 @@ __noinline int route_fragments(struct __sk_buff *skb, struct packet *p, struct w
 	return ROUTED;
 }
 
+/*
+ * The look-up answers in the same way for an address of the director's own and
+ * for one that there is no route to. An own one has none though there is a
+ * default route, or was one when the server was added.
+ */
+static __noinline int is_own(struct __sk_buff *skb, const struct packet *p, struct way *way)
+{
+	__u32 id = p->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	if (s && (address_loopback(&s->addr) || address_equal(&s->addr, &s->source)))
+		return 1;
+	__builtin_memset(way->fib.ipv6_dst, 0, sizeof(way->fib.ipv6_dst));
+	return bpf_fib_lookup(skb, &way->fib, sizeof(way->fib), 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
 /* find_way, refusing the packet if there is none: ROUTED, LOCAL, or what
  * becomes of it. */
 static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
@@ -121,7 +137,8 @@ static __always_inline int route(struct __sk_buff *skb, struct packet *p, const 
 
 	/* What is no host's address is refused where servers are added. */
 	if (rc == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return LOCAL;
+		return is_own(skb, p, way) ? LOCAL
+					   : refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (p->ttl <= 1)
 		return refuse(p, ICMP_ERROR_TTL, 0, REASON_REFUSED_TTL_EXCEEDED);
 	switch (rc) {

@@ -90,6 +90,7 @@ const (
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
 	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
 	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
+	LbConnFlagCONN_ANSWERED LbConnFlag = 32
 )
 
 type LbConnState uint32
@@ -305,7 +306,8 @@ const (
 	LbReasonREASON_PASS_MARTIAN          LbReason = 27
 	LbReasonREASON_DROP_NO_NEIGHBOUR     LbReason = 28
 	LbReasonREASON_DROP_DEFENCE          LbReason = 29
-	LbReasonREASON_COUNT                 LbReason = 30
+	LbReasonREASON_DROP_TO_LOOPBACK      LbReason = 30
+	LbReasonREASON_COUNT                 LbReason = 31
 )
 
 type LbScheduler uint32
@@ -518,6 +520,7 @@ const (
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
+	LbProgLbLocal        = "lb_local"
 	LbProgLbServer       = "lb_server"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
@@ -568,6 +571,7 @@ type LbProgramSpecs struct {
 	EndOrphans   *ebpf.ProgramSpec `ebpf:"end_orphans"`
 	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
+	LbLocal      *ebpf.ProgramSpec `ebpf:"lb_local"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
@@ -742,6 +746,7 @@ type LbPrograms struct {
 	EndOrphans   *ebpf.Program `ebpf:"end_orphans"`
 	Explain      *ebpf.Program `ebpf:"explain"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
+	LbLocal      *ebpf.Program `ebpf:"lb_local"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
@@ -752,6 +757,7 @@ func (p *LbPrograms) Close() error {
 		p.EndOrphans,
 		p.Explain,
 		p.LbClient,
+		p.LbLocal,
 		p.LbServer,
 		p.StartClocks,
 		p.TableChanged,

@@ -104,7 +104,10 @@ func (r *rig) arriving(p *ebpf.Program, context skBuff) skBuff {
 	if p == r.progs.LbServer {
 		dev = r.server
 	}
-	context.IngressIfindex, context.Ifindex = uint32(dev), uint32(dev)
+	context.Ifindex = uint32(dev)
+	if p != r.progs.LbLocal { // what comes from nowhere
+		context.IngressIfindex = uint32(dev)
+	}
 	return context
 }
 
