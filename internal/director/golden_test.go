@@ -15,7 +15,7 @@ import (
 
 // What becomes of packets, to the byte: topic by topic, in one rig.
 func TestGolden(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, small)
 	for _, topic := range []struct {
 		name string
 		play func(t *testing.T, w *rig)

@@ -17,6 +17,15 @@ import (
 // a wrong one as wrong as it was. All else is as it came. Returned is who it is
 // from and for.
 func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
+	return translated(in, out, 1)
+}
+
+// Hairpinned judges one both of whose sides may have got other addresses.
+func Hairpinned(in, out []byte) (src, dst netip.AddrPort, err error) {
+	return translated(in, out, 2)
+}
+
+func translated(in, out []byte, sides int) (src, dst netip.AddrPort, err error) {
 	before, err := dissect(in)
 	if err != nil {
 		return src, dst, fmt.Errorf("that was no packet: %w", err)
@@ -29,7 +38,7 @@ func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
 	if len(in) != len(out) {
 		return src, dst, fmt.Errorf("%d bytes have become %d", len(in), len(out))
 	}
-	want, err := before.translated(&after)
+	want, err := before.translated(&after, sides)
 	if err != nil {
 		return src, dst, err
 	}
@@ -40,7 +49,7 @@ func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
 }
 
 // translated is the frame with what may have changed as it is in another.
-func (v *view) translated(after *view) ([]byte, error) {
+func (v *view) translated(after *view, sides int) ([]byte, error) {
 	want := *v
 	want.frame = bytes.Clone(v.frame)
 	copy(want.frame[:12], after.frame)
@@ -50,7 +59,7 @@ func (v *view) translated(after *view) ([]byte, error) {
 	changed := slices.DeleteFunc([]int{0, 1}, func(side int) bool {
 		return bytes.Equal(v.address(side), after.address(side))
 	})
-	if len(changed) == 2 {
+	if len(changed) > sides {
 		return nil, errors.New("both addresses have changed")
 	}
 	for _, side := range changed {

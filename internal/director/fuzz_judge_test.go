@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"imbang/internal/testenv"
+)
+
+// mtu is that of the rig's devices.
+const mtu = 1500
+
+// judge says what is wrong with what became of a packet; `counted` are the
+// reasons that were counted meanwhile. A packet is forwarded, answered by an
+// ICMP error, or left alone, and of the latter two it is said why.
+func (w *fuzzWorld) judge(p passed, counted map[string]uint64) error {
+	reason, err := onlyReason(counted)
+	if err != nil {
+		return err
+	}
+	word, _, _ := strings.Cut(reason, " ")
+	switch p.got.verdict {
+	case pass:
+		if word != "pass" {
+			return fmt.Errorf("passed by for the reason %q", reason)
+		}
+		if !bytes.Equal(p.frame, p.got.frame) {
+			return fmt.Errorf("passed by (%s), but touched: %x", reason, p.got.frame)
+		}
+		return nil
+	case drop:
+		if word != "drop" && word != "refused" {
+			return fmt.Errorf("dropped for the reason %q", reason)
+		}
+		return nil
+	case redirect:
+		if word == "refused" {
+			return judgeRefusal(p)
+		}
+		if word != "" {
+			return fmt.Errorf("sent on, and counted as %q", reason)
+		}
+		return w.judgeForwarded(p)
+	}
+	return errors.New(p.got.String())
+}
+
+// onlyReason is the one that was counted; "" if none was.
+func onlyReason(counted map[string]uint64) (reason string, err error) {
+	for r, n := range counted {
+		if n != 1 || reason != "" {
+			return "", fmt.Errorf("counted %v", counted)
+		}
+		reason = r
+	}
+	return reason, nil
+}
+
+// judgeRefusal is about an ICMP error. A checksum that was to be filled in
+// still is; what a super-packet without a length quotes is not compared.
+func judgeRefusal(p passed) error {
+	if lengthless(p.frame) {
+		return testenv.CheckSums(p.got.frame)
+	}
+	_, err := testenv.Refused(p.frame, p.got.frame)
+	if err != nil && testenv.IsPending(p.frame) && strings.Contains(err.Error(), "wrong checksum: ICMP") {
+		return nil
+	}
+	return err
+}
+
+// lengthless reports whether a frame's packet is too long for a length (BIG
+// TCP), and says so.
+func lengthless(frame []byte) bool {
+	length := frame[16:18]
+	if frame[12] == 0x86 {
+		length = frame[18:20]
+	}
+	return length[0] == 0 && length[1] == 0
+}
+
+// measured is a frame that has a length.
+func measured(of []byte) []byte {
+	frame := bytes.Clone(of)
+	if frame[12] == 0x86 {
+		binary.BigEndian.PutUint16(frame[18:], uint16(len(frame)-14-40))
+	} else {
+		binary.BigEndian.PutUint16(frame[16:], uint16(len(frame)-14))
+	}
+	return frame
+}
