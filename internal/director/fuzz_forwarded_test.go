@@ -71,10 +71,11 @@ func addresses(frame []byte) (src, dst netip.Addr) {
 }
 
 // behindVirtual wants a server of a virtual address, or of a mark, and a port
-// that is the server's if that has one, and else the client's.
+// that is the server's, or the client's if that has none, or of FTP's data.
 func (w *fuzzWorld) behindVirtual(virtual netip.Addr, server netip.AddrPort, by model.Forward, port uint16) error {
 	for _, s := range slices.Concat(w.behind[virtual], w.behind[netip.Addr{}]) {
-		if s.Forward == by && s.Addr == server.Addr() && (server.Port() == 0 || server.Port() == s.Port || s.Port == 0 && server.Port() == port) {
+		keeps := s.Port == 0 || s.Port == 21
+		if s.Forward == by && s.Addr == server.Addr() && (server.Port() == 0 || server.Port() == s.Port || keeps && server.Port() == port) {
 			return nil
 		}
 	}

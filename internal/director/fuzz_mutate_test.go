@@ -14,10 +14,26 @@ import (
 // what it needs besides.
 const longestFrame = 3300
 
+// runnable is a frame that BPF_PROG_TEST_RUN takes: it wants a whole IP header
+// in one that says that it has one.
+func runnable(frame []byte) []byte {
+	least := 15
+	switch binary.BigEndian.Uint16(frame[12:]) {
+	case 0x0800:
+		least = 14 + 20
+	case 0x86dd:
+		least = 14 + 40
+	}
+	if len(frame) < least {
+		frame = append(bytes.Clone(frame), make([]byte, least-len(frame))...)
+	}
+	return frame[:min(len(frame), longestFrame)]
+}
+
 // mutated is a frame that may have been changed, with right checksums or not.
 func (s *script) mutated(of []byte) []byte {
 	if s.once(2) {
-		return cutTo(of, longestFrame)
+		return of
 	}
 	frame := bytes.Clone(of)
 	for range 1 + s.n(3) {
@@ -26,10 +42,8 @@ func (s *script) mutated(of []byte) []byte {
 	if s.once(2) {
 		frame = testenv.Summed(frame)
 	}
-	return cutTo(frame, longestFrame)
+	return frame
 }
-
-func cutTo(b []byte, n int) []byte { return b[:min(n, len(b))] }
 
 func (s *script) mutation(frame []byte) []byte {
 	switch s.n(12) {

@@ -47,7 +47,7 @@ func (s *script) next() (in sent) {
 	if in.frame == nil {
 		in = byClient(s.first())
 	}
-	in.frame = s.mutated(in.frame)
+	in.frame = runnable(s.mutated(in.frame))
 	if s.once(16) {
 		in.fromServer = !in.fromServer
 	}

@@ -15,6 +15,7 @@ import (
 	"imbang/internal/bpfobj"
 	"imbang/internal/host"
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 // More virtual addresses of the fuzzer's world.
@@ -175,7 +176,7 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 	if in.fromServer {
 		program = w.progs.LbServer
 	}
-	if len(in.frame) >= 14+40 {
+	if n := len(in.frame); n >= 14+40 || n >= 14+20 && in.frame[12] != 0x86 {
 		_, dst := addresses(in.frame)
 		w.asked[dst] = true
 	}
@@ -188,7 +189,7 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 		if err == nil {
 			counted, err = w.newlyCounted()
 		}
-		if err == nil && forgets(p) {
+		if err == nil && forgets(p, counted) {
 			summed = nil
 		}
 	}
@@ -197,13 +198,13 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 	return errors.Join(err, summed, w.judge(p, counted))
 }
 
-// forgets reports whether the packet was cut: the kernel then forgets the
-// hardware's sum, but BPF_PROG_TEST_RUN compares it all the same.
-func forgets(p passed) bool {
-	if p.got.verdict != redirect {
-		return false
-	}
-	return len(p.got.frame) != len(p.frame) && cut(p.frame, p.got)
+// forgets reports whether an ICMP error was made of a part of the frame: the
+// kernel then forgets the hardware's sum, but BPF_PROG_TEST_RUN compares it all
+// the same.
+func forgets(p passed, counted map[string]uint64) bool {
+	reason, _ := onlyReason(counted)
+	told := testenv.ToldOn(p.frame, p.got.frame) == nil
+	return p.got.verdict == redirect && (told || strings.HasPrefix(reason, "refused")) && cut(p.frame, p.got)
 }
 
 // sane wants counts of connections that can be.
