@@ -89,7 +89,8 @@ func (w *fuzzWorld) learn() {
 	w.must(err)
 }
 
-// shorten lets everything expire in a second, so that the tables never fill.
+// shorten lets everything expire soon, so that the tables never fill:
+// connections in a second, templates after them.
 func (w *fuzzWorld) shorten() {
 	w.Helper()
 	var err error
@@ -102,7 +103,7 @@ func (w *fuzzWorld) shorten() {
 	w.must(err)
 	for _, s := range services {
 		if s.Flags&model.Persistent != 0 {
-			s.Timeout = time.Second
+			s.Timeout = 3 * time.Second
 			w.must(w.EditService(s.Service))
 		}
 	}
@@ -238,7 +239,7 @@ func (w *fuzzWorld) drain(t testing.TB) {
 	r := w.in(t)
 	tables := map[string]*ebpf.Map{"conns4": r.maps.Conns4, "conns6": r.maps.Conns6, "reverse4": r.maps.Reverse4,
 		"reverse6": r.maps.Reverse6, "hairpins": r.maps.Hairpins}
-	r.atLast(30*time.Second, "every connection ends", func() bool { return r.entries(r.maps.Conns4)+r.entries(r.maps.Conns6) == 0 })
+	r.atLast(90*time.Second, "every connection ends", func() bool { return r.entries(r.maps.Conns4)+r.entries(r.maps.Conns6) == 0 })
 	for name, m := range tables {
 		if n := r.entries(m); n != 0 {
 			t.Errorf("%d entries are left in %s", n, name)
