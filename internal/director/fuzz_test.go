@@ -185,12 +185,14 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 	p.got, summed = run(program, w.arriving(program, in.context), in.frame, p.flags)
 	counted, err := w.newlyCounted()
 	if err == nil && errors.Is(summed, errSum) {
+		// Nothing comes back then.
+		refused := refusedPart(in.frame, counted)
 		p.flags = 0
 		p.got, err = run(program, w.arriving(program, in.context), in.frame, 0)
 		if err == nil {
 			counted, err = w.newlyCounted()
 		}
-		if err == nil && forgets(p, counted) {
+		if refused || toldPart(p, counted) {
 			summed = nil
 		}
 	}
@@ -199,16 +201,23 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 	return errors.Join(err, summed, w.judge(p, counted))
 }
 
-// forgets reports whether an ICMP error was made of a part of the frame: the
-// kernel then forgets the hardware's sum, but BPF_PROG_TEST_RUN compares it all
-// the same. It may have been the last that its sender was to be told.
-func forgets(p passed, counted map[string]uint64) bool {
+// refusedPart reports whether a packet was answered by an ICMP error that
+// quotes a part of the frame: the kernel then forgets the hardware's sum, but
+// BPF_PROG_TEST_RUN compares it all the same.
+func refusedPart(frame []byte, counted map[string]uint64) bool {
 	reason, _ := onlyReason(counted)
-	if reason == "drop rate limit" {
-		return true
+	quote := ipv4.refusals().quote
+	if frame[12] == 0x86 {
+		quote = ipv6.refusals().quote
 	}
-	told := testenv.ToldOn(p.frame, p.got.frame) == nil
-	return p.got.verdict == redirect && (told || strings.HasPrefix(reason, "refused")) && cut(p.frame, p.got)
+	return strings.HasPrefix(reason, "refused") && (len(testenv.Unpadded(frame)) < len(frame) || len(frame)-14 > quote)
+}
+
+// toldPart reports the same of an error that was made of another, or would
+// have been if its receiver had not been told of so many.
+func toldPart(p passed, counted map[string]uint64) bool {
+	reason, _ := onlyReason(counted)
+	return reason == "drop rate limit" || p.got.verdict == redirect && testenv.ToldOn(p.frame, p.got.frame) == nil && cut(p.frame, p.got)
 }
 
 // sane wants counts of connections that can be.
