@@ -168,17 +168,31 @@ func (w *fuzzWorld) judgeTunnel(in, out []byte) error {
 	if src.Addr() != from || dst.Addr() != to {
 		return errors.New("other addresses inside")
 	}
-	if ttl := ttlOf(inner); tunnel.TTL != ttl {
-		return fmt.Errorf("a TTL of %d around one of %d", tunnel.TTL, ttl)
+	if err := outerGoesWith(tunnel, inner); err != nil {
+		return err
 	}
 	return errors.Join(w.behindVirtual(to, netip.AddrPortFrom(tunnel.Dst, 0), model.Tunnel, 0), toMAC(out, tunnel.Dst))
 }
 
-func ttlOf(frame []byte) byte {
-	if frame[12] == 0x86 {
-		return frame[14+7]
+// outerGoesWith compares the header of a tunnel with what is behind it.
+func outerGoesWith(tunnel testenv.Tunnel, inner []byte) error {
+	f, df := ipv4, false
+	if tunnel.Dst.Is6() {
+		f = ipv6
 	}
-	return frame[14+8]
+	ttl, tos := inner[14+7], inner[14]<<4|inner[14+1]>>4
+	if inner[12] != 0x86 {
+		ttl, tos, df = inner[14+8], inner[14+1], inner[14+6]&0x40 != 0 && tunnel.Dst.Is4()
+	}
+	if tos&3 == 3 { // congestion is told inside (RFC 3168, 9.1.1)
+		tos--
+	}
+	want := tunnel
+	want.Src, want.TTL, want.TOS, want.DontFragment = netip.MustParsePrefix(f.serverLink).Addr(), ttl, tos, df
+	if tunnel != want {
+		return fmt.Errorf("a tunnel %+v, want %+v", tunnel, want)
+	}
+	return nil
 }
 
 func (w *fuzzWorld) judgeTold(in, out []byte) error {

@@ -35,6 +35,13 @@ func Unpadded(frame []byte) []byte {
 	return frame
 }
 
+// NoErrorAbout reports whether nobody is told about a frame's packet (RFC 1122,
+// 3.2.2): it is ICMP itself, or no fragment that says whose it is.
+func NoErrorAbout(frame []byte) bool {
+	v, err := dissect(frame)
+	return err == nil && (v.isICMP() || v.later)
+}
+
 // Pending leaves a TCP or UDP checksum to the device that sends the packet,
 // as far as bytes can say it: the sum of the pseudo header stands there.
 func Pending(frame []byte) []byte {

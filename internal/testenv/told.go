@@ -21,8 +21,7 @@ func ToldOn(in, out []byte) error {
 	if err != nil {
 		return fmt.Errorf("that is no packet: %w", err)
 	}
-	outer, ok := before.quoted()
-	if !ok || !after.isError() || before.six || after.six {
+	if !before.isError() || !after.isError() || before.six || after.six {
 		return errors.New("not an error about an error")
 	}
 	for _, c := range after.own("") {
@@ -33,19 +32,35 @@ func ToldOn(in, out []byte) error {
 	if err := header(nil, &after); err != nil {
 		return err
 	}
-	inner, err := dissectAt(in[:before.end], outer.transport+tunnelShim(&outer), false)
+	outer, err := headers4(in[:before.end], before.transport+8)
+	if err != nil {
+		return fmt.Errorf("it quotes nothing: %w", err)
+	}
+	inner, err := headers4(in[:before.end], outer.transport+tunnelShim(&outer))
 	if err != nil {
 		return fmt.Errorf("no packet in the tunnel: %w", err)
 	}
 	return after.tellsOf(&inner, before.segment(), inner.ip-outer.ip)
 }
 
+// headers4 finds a quoted packet, whatever it says of its length.
+func headers4(frame []byte, at int) (view, error) {
+	v := view{frame: frame, ip: at}
+	if at > len(frame) {
+		return v, errors.New("it ends before")
+	}
+	if err := v.dissect4(); err != nil && v.transport == 0 {
+		return v, err
+	}
+	return v, nil
+}
+
 // tunnelShim is how many bytes are between the IP headers.
 func tunnelShim(outer *view) int {
-	switch body := outer.segment(); {
+	switch at := outer.transport; {
 	case outer.protocol == protoUDP:
 		return 12
-	case outer.protocol == protoGRE && len(body) > 0 && body[0]&0x80 != 0:
+	case outer.protocol == protoGRE && at < len(outer.frame) && outer.frame[at]&0x80 != 0:
 		return 8
 	case outer.protocol == protoGRE:
 		return 4
