@@ -28,6 +28,7 @@ func (w *fuzzWorld) judgeForwarded(p passed) error {
 	} {
 		err := may.judge(in, out)
 		if err == nil {
+			w.met[may.name]++
 			return nil
 		}
 		wrong = append(wrong, fmt.Errorf("%s: %w", may.name, err))
@@ -49,8 +50,8 @@ func (w *fuzzWorld) judgeTranslated(in, out []byte) error {
 	switch {
 	case dst.Addr() != to:
 		_, port, err := testenv.Ends(in)
-		if err != nil {
-			return w.behindVirtual(to, dst, model.Masquerade, 0)
+		if err != nil { // an error is about whom it quotes, whoever it is for
+			return errors.Join(w.isServer(dst.Addr()), toMAC(out, dst.Addr()))
 		}
 		return errors.Join(w.behindVirtual(to, dst, model.Masquerade, port.Port()), toMAC(out, dst.Addr()))
 	case src.Addr() != from:
@@ -80,6 +81,18 @@ func (w *fuzzWorld) behindVirtual(virtual netip.Addr, server netip.AddrPort, by 
 		}
 	}
 	return fmt.Errorf("%s:%d went to %s, which is none of its servers", virtual, port, server)
+}
+
+// isServer wants a server that is masqueraded.
+func (w *fuzzWorld) isServer(a netip.Addr) error {
+	for _, servers := range w.behind {
+		for _, s := range servers {
+			if s.Forward == model.Masquerade && s.Addr == a {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("went to %s, which is no server", a)
 }
 
 // isVirtual wants an address that services have, or one that a packet of this

@@ -17,11 +17,16 @@ const mtu = 1500
 
 // judge says what is wrong with what became of a packet; `counted` are the
 // reasons that were counted meanwhile. A packet is forwarded, answered by an
-// ICMP error, or left alone, and of the latter two it is said why.
+// ICMP error, or left alone, and of the latter two it is said why. What cannot be
+// rewritten is a super-packet of no known protocol, which the kernel's helpers
+// refuse.
 func (w *fuzzWorld) judge(p passed, counted map[string]uint64) error {
 	reason, err := onlyReason(counted)
 	if err != nil {
 		return err
+	}
+	if reason == "drop rewrite" && p.context.GSOSize == 0 {
+		return errors.New("could not be rewritten")
 	}
 	word, _, _ := strings.Cut(reason, " ")
 	switch p.got.verdict {

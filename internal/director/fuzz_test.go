@@ -38,6 +38,7 @@ type fuzzWorld struct {
 	packets  int
 
 	asked map[netip.Addr]bool // where packets of this script went
+	met   map[string]int      // reasons, and ways in which packets went on
 }
 
 // FuzzPackets sends packets of every kind, and such as are none, through the
@@ -54,7 +55,7 @@ func FuzzPackets(f *testing.F) {
 }
 
 func newFuzzWorld(t testing.TB) *fuzzWorld {
-	w := &fuzzWorld{rig: newWorld(t, Sizes{Services: 256, Servers: 1024, Connections: 1 << 17}), behind: map[netip.Addr][]model.Server{}}
+	w := &fuzzWorld{rig: newWorld(t, Sizes{Services: 256, Servers: 1024, Connections: 1 << 17}), behind: map[netip.Addr][]model.Server{}, met: map[string]int{}}
 	for _, f := range families {
 		own := netip.MustParsePrefix(f.serverLink).Addr()
 		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
@@ -65,6 +66,7 @@ func newFuzzWorld(t testing.TB) *fuzzWorld {
 		w.serve(persistent(service(model.TCP, at(f.vip(vipFTP), 21), "rr")), f.real(0, 21))
 	}
 	w.must(w.ns.AddRoutes(host.Route{Dst: fuzzClients, Via: netip.MustParseAddr(ipv4.router)}))
+	w.must(w.ns.Do(w.findSources)) // as the setting hairpin does
 	w.learn()
 	w.shorten()
 	return w
@@ -195,6 +197,9 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 		if refused || toldPart(p, counted) {
 			summed = nil
 		}
+	}
+	for reason := range counted {
+		w.met[reason]++
 	}
 	s.before = append(s.before, p)
 	w.packets++
