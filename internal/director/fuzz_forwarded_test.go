@@ -36,12 +36,9 @@ func (w *fuzzWorld) judgeForwarded(p passed) error {
 	return errors.Join(wrong...)
 }
 
-// judgeTranslated is about masquerading and direct routing, by a super-packet
-// without a length too.
+// judgeTranslated is about masquerading and direct routing.
 func (w *fuzzWorld) judgeTranslated(in, out []byte) error {
-	if lengthless(in) && lengthless(out) {
-		in, out = measured(in), measured(out)
-	}
+	in, out = bothMeasured(in, out)
 	from, to := addresses(in)
 	src, dst, err := testenv.Translated(in, out)
 	if err != nil {
@@ -146,7 +143,7 @@ func (w *fuzzWorld) directMAC(virtual netip.Addr, out []byte) error {
 // judgeHairpin wants one of the ends in the servers' network, whichever way
 // the packet goes.
 func (w *fuzzWorld) judgeHairpin(in, out []byte) error {
-	src, dst, err := testenv.Hairpinned(in, out)
+	src, dst, err := testenv.Hairpinned(bothMeasured(in, out))
 	if err != nil {
 		return err
 	}

@@ -80,13 +80,21 @@ func judgeRefusal(p passed) error {
 }
 
 // lengthless reports whether a frame's packet is too long for a length (BIG
-// TCP), and says so.
+// TCP).
 func lengthless(frame []byte) bool {
 	length := frame[16:18]
 	if frame[12] == 0x86 {
 		length = frame[18:20]
 	}
 	return length[0] == 0 && length[1] == 0
+}
+
+// bothMeasured gives a super-packet a length for its judge, before and after.
+func bothMeasured(in, out []byte) ([]byte, []byte) {
+	if lengthless(in) && lengthless(out) {
+		return measured(in), measured(out)
+	}
+	return in, out
 }
 
 // measured is a frame that has a length.
