@@ -92,8 +92,8 @@ func (w *fuzzWorld) isServer(a netip.Addr) error {
 	return fmt.Errorf("went to %s, which is no server", a)
 }
 
-// isVirtual wants an address that services have, or one that a packet of this
-// script went to: a mark is no matter of addresses.
+// isVirtual wants an address that services have, or one that a packet with a
+// mark went to: that is no matter of addresses.
 func (w *fuzzWorld) isVirtual(a netip.Addr) error {
 	if w.behind[a] == nil && !w.asked[a] {
 		return fmt.Errorf("an answer from %s, which is no virtual address", a)

@@ -4,7 +4,6 @@ package director
 
 import (
 	"bytes"
-	"net/netip"
 	"testing"
 
 	"imbang/internal/testenv"
@@ -15,7 +14,6 @@ import (
 func TestFuzzJudge(t *testing.T) {
 	w := newFuzzWorld(t)
 	for _, f := range families {
-		w.asked = map[netip.Addr]bool{}
 		for name, in := range w.judged(f) {
 			p := passed{sent: in}
 			p.got = w.rig.put(in, 0)

@@ -37,7 +37,7 @@ type fuzzWorld struct {
 	number   int // of scripts
 	packets  int
 
-	asked map[netip.Addr]bool // where packets of this script went
+	asked map[netip.Addr]bool // where packets with a mark went
 	met   map[string]int      // reasons, and ways in which packets went on
 }
 
@@ -55,7 +55,7 @@ func FuzzPackets(f *testing.F) {
 }
 
 func newFuzzWorld(t testing.TB) *fuzzWorld {
-	w := &fuzzWorld{rig: newWorld(t, Sizes{Services: 256, Servers: 1024, Connections: 1 << 17}), behind: map[netip.Addr][]model.Server{}, met: map[string]int{}}
+	w := &fuzzWorld{rig: newWorld(t, Sizes{Services: 256, Servers: 1024, Connections: 1 << 17}), behind: map[netip.Addr][]model.Server{}, asked: map[netip.Addr]bool{}, met: map[string]int{}}
 	for _, f := range families {
 		own := netip.MustParsePrefix(f.serverLink).Addr()
 		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
@@ -164,7 +164,6 @@ func (w *fuzzWorld) adjust(s *script) error {
 	set.Hairpin, set.SloppyTcp, set.SloppySctp = bit(0), bit(1)&bit(2), bit(1)&bit(2)
 	set.ExpireNodestConn, set.ConnReuseMode = bit(3), uint32(bits)>>4&3
 	set.ExpireQuiescentTemplate, set.HashFallback = bit(6), bit(7)
-	w.asked = map[netip.Addr]bool{}
 	return putConfig(w.maps.Config, set)
 }
 
@@ -179,7 +178,7 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 	if in.fromServer {
 		program = w.progs.LbServer
 	}
-	if n := len(in.frame); n >= 14+40 || n >= 14+20 && in.frame[12] != 0x86 {
+	if n := len(in.frame); in.context.Mark != 0 && (n >= 14+40 || n >= 14+20 && in.frame[12] != 0x86) {
 		_, dst := addresses(in.frame)
 		w.asked[dst] = true
 	}
