@@ -4,7 +4,6 @@ package director
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,7 +38,8 @@ func (w *fuzzWorld) judge(p passed, counted map[string]uint64) error {
 		}
 		return nil
 	case drop:
-		if word != "drop" && (word != "refused" || !testenv.NoErrorAbout(p.frame)) {
+		about, _ := bothMeasured(p.frame, p.frame)
+		if word != "drop" && (word != "refused" || !testenv.NoErrorAbout(about)) {
 			return fmt.Errorf("dropped for the reason %q", reason)
 		}
 		return nil
@@ -82,11 +82,16 @@ func judgeRefusal(p passed) error {
 // lengthless reports whether a frame's packet is too long for a length (BIG
 // TCP).
 func lengthless(frame []byte) bool {
-	length := frame[16:18]
+	at := lengthAt(frame)
+	return len(frame) >= at+2 && frame[at] == 0 && frame[at+1] == 0
+}
+
+// lengthAt is where an IP packet has its length.
+func lengthAt(frame []byte) int {
 	if frame[12] == 0x86 {
-		length = frame[18:20]
+		return 14 + 4
 	}
-	return length[0] == 0 && length[1] == 0
+	return 14 + 2
 }
 
 // bothMeasured gives a super-packet a length for its judge, before and after.
@@ -99,11 +104,9 @@ func bothMeasured(in, out []byte) ([]byte, []byte) {
 
 // measured is a frame that has a length.
 func measured(of []byte) []byte {
-	frame := bytes.Clone(of)
+	frame, behind := bytes.Clone(of), len(of)-14
 	if frame[12] == 0x86 {
-		binary.BigEndian.PutUint16(frame[18:], uint16(len(frame)-14-40))
-	} else {
-		binary.BigEndian.PutUint16(frame[16:], uint16(len(frame)-14))
+		behind -= 40
 	}
-	return frame
+	return altered(frame, lengthAt(frame), uint16(behind))
 }
