@@ -20,7 +20,8 @@ func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
 	return translated(in, out, 1)
 }
 
-// Hairpinned judges one both of whose sides may have got other addresses.
+// Hairpinned judges one both of whose sides may have got other addresses, or
+// other ports alone.
 func Hairpinned(in, out []byte) (src, dst netip.AddrPort, err error) {
 	return translated(in, out, 2)
 }
@@ -57,7 +58,7 @@ func (v *view) translated(after *view, sides int) ([]byte, error) {
 		return nil, err
 	}
 	changed := slices.DeleteFunc([]int{0, 1}, func(side int) bool {
-		return bytes.Equal(v.address(side), after.address(side))
+		return bytes.Equal(v.address(side), after.address(side)) && (sides == 1 || v.port(side) == after.port(side))
 	})
 	if len(changed) > sides {
 		return nil, errors.New("both addresses have changed")
@@ -89,6 +90,12 @@ func (v *view) address(side int) []byte {
 	all := v.addresses()
 	half := len(all) / 2
 	return all[side*half : side*half+half]
+}
+
+// port is a side's port, or 0.
+func (v *view) port(side int) uint16 {
+	src, dst := v.ends()
+	return [...]uint16{src.Port(), dst.Port()}[side]
 }
 
 // follow takes over one side's address and port.
