@@ -89,8 +89,11 @@ static __noinline int quoted_parse(struct __sk_buff *skb, const struct packet *p
 	    (q->flow.protocol != IPPROTO_TCP && q->flow.protocol != IPPROTO_UDP &&
 	     q->flow.protocol != IPPROTO_SCTP))
 		return -1;
+	/* What is behind the quoted packet is none of it (RFC 4884). */
+	if (q->end > q->ip + q->length)
+		q->end = q->ip + q->length;
 	/* Every error quotes eight bytes of it (RFC 792). */
-	if (q->transport + QUOTED_LEAST > q->end || q->length < q->transport - q->ip + QUOTED_LEAST)
+	if (q->transport + QUOTED_LEAST > q->end)
 		return -1;
 	if (bpf_skb_load_bytes(skb, q->transport, ports, sizeof(ports)))
 		return -1;
@@ -156,6 +159,8 @@ static __always_inline int quoted_crc(struct __sk_buff *skb, const struct quoted
 		return 0;
 	if (bpf_skb_load_bytes(skb, at, &old->crc, sizeof(old->crc)))
 		return -1;
+	if (!old->crc)
+		return 0; /* still to be filled in */
 	new->crc = old->crc ^ sctp_port_change(side == NAT_DESTINATION, old->port, new->port,
 					       q->length - (q->transport - q->ip));
 	return bpf_skb_store_bytes(skb, at, &new->crc, sizeof(new->crc), 0);

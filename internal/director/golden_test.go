@@ -15,7 +15,7 @@ import (
 
 // What becomes of packets, to the byte: topic by topic, in one rig.
 func TestGolden(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, small)
 	for _, topic := range []struct {
 		name string
 		play func(t *testing.T, w *rig)
@@ -33,6 +33,9 @@ func TestGolden(t *testing.T) {
 		{"ICMP passes", goldenICMPPasses},
 		{"ICMP direct", goldenICMPDirect},
 		{"quoted UDP checksum of zero", goldenQuotedUDPChecksumOfZero},
+		{"quoted short packet", goldenQuotedShortPacket},
+		{"quoted pending SCTP checksum", goldenQuotedPendingSCTPChecksum},
+		{"without length", goldenWithoutLength},
 		{"ICMP of the other family", goldenICMPOfTheOtherFamily},
 		{"padded ICMP", goldenPaddedICMP},
 		{"fragments", goldenFragments},

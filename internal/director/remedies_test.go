@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,6 +219,30 @@ func TestHairpin(t *testing.T) {
 	r.atLast(3*time.Second, "connections end with their hairpins", func() bool {
 		return r.entries(r.maps.Hairpins) == 0 && r.leftovers(s.Key, datagrams.Key) == leftovers{}
 	})
+}
+
+// Of a fragmented SCTP packet nobody knows how long it is: a checksum for other
+// ports cannot be had. Its fragments do not go on, and whole packets do.
+func TestHairpinSCTPFragments(t *testing.T) {
+	r := newRig(t, small)
+	s := service(model.SCTP, vip, "rr")
+	r.must(r.AddService(s), r.AddServer(s.Key, model.Server{Addr: serverAddr(0), Port: 80, Weight: 1}))
+	r.turn("hairpin=1")
+	p := testenv.SCTP("172.16.0.30:40000", vip, testenv.SCTPInit).Payload(strings.Repeat("data", 10))
+	first := p.Fragments(32)[0]
+	whole := r.fromServer(p)
+	if _, _, err := testenv.Hairpinned(p.Frame(), whole.frame); whole.verdict != redirect || err != nil {
+		t.Errorf("a whole packet: %s, %v", whole.verdict, err)
+	}
+	director, _, err := testenv.Ends(whole.frame)
+	r.must(err)
+	answer := testenv.SCTP(server0, director.String(), testenv.SCTPInitAck).From("172.16.0.10:80").Payload(strings.Repeat("data", 10))
+	for name, frame := range map[string][]byte{"a first fragment": first, "that of an answer": answer.Fragments(32)[0]} {
+		reasons := r.reasonsOf(func() { wantUntouched(t, drop, r.send(r.progs.LbServer, skBuff{}, frame), frame) })
+		if diff := cmp.Diff(map[string]uint64{"drop sctp fragment": 1}, reasons); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
 }
 
 // Without a port for it a client gets no connection, and none is left.

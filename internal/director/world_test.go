@@ -45,8 +45,8 @@ const (
 )
 
 // newWorld makes a rig with services of every kind in both families.
-func newWorld(t testing.TB) *rig {
-	r := newRig(t, small)
+func newWorld(t testing.TB, sizes Sizes) *rig {
+	r := newRig(t, sizes)
 	for _, f := range families {
 		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
 			r.serve(service(p, at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))

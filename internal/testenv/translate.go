@@ -17,6 +17,16 @@ import (
 // a wrong one as wrong as it was. All else is as it came. Returned is who it is
 // from and for.
 func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
+	return translated(in, out, 1)
+}
+
+// Hairpinned judges one both of whose sides may have got other addresses, or
+// other ports alone.
+func Hairpinned(in, out []byte) (src, dst netip.AddrPort, err error) {
+	return translated(in, out, 2)
+}
+
+func translated(in, out []byte, sides int) (src, dst netip.AddrPort, err error) {
 	before, err := dissect(in)
 	if err != nil {
 		return src, dst, fmt.Errorf("that was no packet: %w", err)
@@ -29,7 +39,7 @@ func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
 	if len(in) != len(out) {
 		return src, dst, fmt.Errorf("%d bytes have become %d", len(in), len(out))
 	}
-	want, err := before.translated(&after)
+	want, err := before.translated(&after, sides)
 	if err != nil {
 		return src, dst, err
 	}
@@ -40,7 +50,7 @@ func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
 }
 
 // translated is the frame with what may have changed as it is in another.
-func (v *view) translated(after *view) ([]byte, error) {
+func (v *view) translated(after *view, sides int) ([]byte, error) {
 	want := *v
 	want.frame = bytes.Clone(v.frame)
 	copy(want.frame[:12], after.frame)
@@ -48,9 +58,9 @@ func (v *view) translated(after *view) ([]byte, error) {
 		return nil, err
 	}
 	changed := slices.DeleteFunc([]int{0, 1}, func(side int) bool {
-		return bytes.Equal(v.address(side), after.address(side))
+		return bytes.Equal(v.address(side), after.address(side)) && (sides == 1 || v.port(side) == after.port(side))
 	})
-	if len(changed) == 2 {
+	if len(changed) > sides {
 		return nil, errors.New("both addresses have changed")
 	}
 	for _, side := range changed {
@@ -80,6 +90,12 @@ func (v *view) address(side int) []byte {
 	all := v.addresses()
 	half := len(all) / 2
 	return all[side*half : side*half+half]
+}
+
+// port is a side's port, or 0.
+func (v *view) port(side int) uint16 {
+	src, dst := v.ends()
+	return [...]uint16{src.Port(), dst.Port()}[side]
 }
 
 // follow takes over one side's address and port.

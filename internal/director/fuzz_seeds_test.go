@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+const seeds = 2000
+
+// seed adds scripts of random bytes. They meet every reason, and every way in
+// which packets go on.
+func (w *fuzzWorld) seed(f *testing.F) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range seeds {
+		data := make([]byte, random.IntN(64))
+		for j := range data {
+			data[j] = byte(random.Uint32())
+		}
+		f.Add(binary.BigEndian.AppendUint16(data, uint16(i)))
+	}
+	f.Cleanup(func() {
+		if f.Failed() {
+			return
+		}
+		w.drain(f)
+		f.Logf("%d scripts, %d packets: %v", w.number, w.packets, w.met)
+		if w.number >= seeds {
+			w.metAll(f)
+		}
+	})
+}
+
+// notMet are the reasons that no packet alone can bring about.
+var notMet = []string{
+	"drop server deleted", "drop table full", "drop forwarding off", "drop forward method", "drop no tunnel source", "drop no hairpin",
+}
+
+func (w *fuzzWorld) metAll(t testing.TB) {
+	for _, what := range slices.Concat(w.names, []string{"translated", "hairpin", "tunnel", "told on"}) {
+		if w.met[what] == 0 && !slices.Contains(notMet, what) {
+			t.Errorf("the seeds do not meet %q", what)
+		}
+	}
+}
