@@ -55,7 +55,10 @@ func FuzzPackets(f *testing.F) {
 }
 
 func newFuzzWorld(t testing.TB) *fuzzWorld {
-	w := &fuzzWorld{rig: newWorld(t, Sizes{Services: 256, Servers: 1024, Connections: 1 << 17}), behind: map[netip.Addr][]model.Server{}, asked: map[netip.Addr]bool{}, met: map[string]int{}}
+	w := &fuzzWorld{
+		rig:    newWorld(t, Sizes{Services: 256, Servers: 1024, Connections: 1 << 17}),
+		behind: map[netip.Addr][]model.Server{}, asked: map[netip.Addr]bool{}, met: map[string]int{},
+	}
 	for _, f := range families {
 		own := netip.MustParsePrefix(f.serverLink).Addr()
 		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {

@@ -58,7 +58,7 @@ func (v *view) translated(after *view, sides int) ([]byte, error) {
 		return nil, err
 	}
 	changed := slices.DeleteFunc([]int{0, 1}, func(side int) bool {
-		return bytes.Equal(v.address(side), after.address(side)) && (sides == 1 || v.port(side) == after.port(side))
+		return !v.differs(after, side, sides == 2)
 	})
 	if len(changed) > sides {
 		return nil, errors.New("both addresses have changed")
@@ -90,6 +90,18 @@ func (v *view) address(side int) []byte {
 	all := v.addresses()
 	half := len(all) / 2
 	return all[side*half : side*half+half]
+}
+
+// differs reports whether a side is another one: by its address, by its port
+// if that counts, or by what an ICMP error quotes, which may come from the
+// very address that the translation gives it.
+func (v *view) differs(after *view, side int, byPort bool) bool {
+	if !bytes.Equal(v.address(side), after.address(side)) || byPort && v.port(side) != after.port(side) {
+		return true
+	}
+	q, ok := v.quoted()
+	of, also := after.quoted()
+	return ok && also && (!bytes.Equal(q.address(1-side), of.address(1-side)) || q.port(1-side) != of.port(1-side))
 }
 
 // port is a side's port, or 0.
