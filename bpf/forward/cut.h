@@ -175,13 +175,15 @@ static __always_inline int cut_fill(struct __sk_buff *skb, const struct packet *
 /*
  * Makes the kernel forget that a checksum is left to the hardware, and where
  * the transport header is, as far as that keeps it from making the skb short.
- * It does when the place is gone; then the place is made anew.
+ * It does when the place is gone; then the place is made anew. And it forgets a
+ * sum that the hardware made when the skb becomes longer.
  */
 static __always_inline int cut_forget(struct __sk_buff *skb, __u32 transport)
 {
 	__s32 gone = transport + 2, headers = ETH_HEADER + sizeof(struct iphdr);
 
-	return bpf_skb_adjust_room(skb, -gone, BPF_ADJ_ROOM_MAC, 0) ||
+	return bpf_skb_change_tail(skb, skb->len + 2, 0) ||
+	       bpf_skb_adjust_room(skb, -gone, BPF_ADJ_ROOM_MAC, 0) ||
 	       bpf_skb_adjust_room(skb, headers + 2, BPF_ADJ_ROOM_MAC, 0);
 }
 

@@ -3,6 +3,8 @@
 package director
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,7 +26,7 @@ func (w *fuzzWorld) judgeForwarded(p passed) error {
 		name  string
 		judge func(in, out []byte) error
 	}{
-		{"translated", w.judgeTranslated}, {"hairpin", w.judgeHairpin}, {"tunnel", w.judgeTunnel}, {"told on", w.judgeTold},
+		{"cut", w.judgeCut}, {"translated", w.judgeTranslated}, {"hairpin", w.judgeHairpin}, {"tunnel", w.judgeTunnel}, {"told on", w.judgeTold},
 	} {
 		err := may.judge(in, out)
 		if err == nil {
@@ -34,6 +36,50 @@ func (w *fuzzWorld) judgeForwarded(p passed) error {
 		wrong = append(wrong, fmt.Errorf("%s: %w", may.name, err))
 	}
 	return errors.Join(wrong...)
+}
+
+// judgeHere is about what the director's stack sends, or has as a server:
+// translated on one side, or as it was.
+func (w *fuzzWorld) judgeHere(p passed) error {
+	in, out := bothMeasured(p.frame, p.got.frame)
+	if bytes.Equal(in, out) {
+		return nil
+	}
+	from, to := addresses(in)
+	src, dst, err := testenv.HandedUp(in, out)
+	if err != nil {
+		return err
+	}
+	w.met["here"]++
+	if p.fromHere {
+		if dst.Addr() != to {
+			return fmt.Errorf("the director's packet to %s goes to %s", to, dst.Addr())
+		}
+		return w.isVirtual(src.Addr())
+	}
+	if src.Addr() != from {
+		return fmt.Errorf("a packet of %s comes from %s", from, src.Addr())
+	}
+	for _, f := range families {
+		if dst.Addr() == f.own() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is no address of the director", dst.Addr())
+}
+
+// judgeCut is about the last fragment of a packet that was too big: it ends as
+// that did.
+func (w *fuzzWorld) judgeCut(in, out []byte) error {
+	out = testenv.Unpadded(out)
+	at := 14 + int(out[14]&0xf)*4
+	if out[12] != 0x08 || len(out) < at || binary.BigEndian.Uint16(out[14+6:])&0x1fff == 0 {
+		return errors.New("no later fragment")
+	}
+	if in = testenv.Unpadded(in); len(in)-14 <= mtu-64 || !bytes.HasSuffix(in, out[at:]) {
+		return errors.New("not the end of what came")
+	}
+	return testenv.CheckSums(out)
 }
 
 // judgeTranslated is about masquerading and direct routing.

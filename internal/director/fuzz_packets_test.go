@@ -25,6 +25,7 @@ type script struct {
 	number int // of the script: its clients are its own
 	before []passed
 	pieces [][]byte // of packets that come in fragments
+	here   bool     // what forwarded gave last went to the director itself
 }
 
 // next is the next packet.
@@ -49,7 +50,7 @@ func (s *script) next() (in sent) {
 	}
 	in.frame = runnable(s.mutated(in.frame))
 	if s.once(16) {
-		in.fromServer = !in.fromServer
+		in.fromServer, in.fromHere = !in.fromServer, s.once(4)
 	}
 	in.context = s.context()
 	return in
@@ -188,13 +189,16 @@ func (s *script) piece() sent {
 	return sent{frame: frame}
 }
 
-// forwarded is one of the packets that were forwarded; nil if there is none.
+// forwarded is one of the packets that were forwarded, or translated for the
+// director itself; nil if there is none.
 func (s *script) forwarded() []byte {
 	if len(s.before) == 0 {
 		return nil
 	}
 	for range 4 {
-		if p := among(s.source, s.before...); p.got.verdict == redirect {
+		p := among(s.source, s.before...)
+		s.here = p.got.verdict == pass && !p.fromHere && !bytes.Equal(p.frame, p.got.frame)
+		if p.got.verdict == redirect || s.here {
 			return p.got.frame
 		}
 	}
@@ -212,7 +216,8 @@ func (s *script) answer() sent {
 	} else if protocol == 132 && at+13 <= len(frame) {
 		frame[at+12] = among(s.source, 2, 0, 3, uint8(s.n(16)))
 	}
-	return sent{frame: testenv.Summed(frame), fromServer: true}
+	// What the director has as a server, it answers itself.
+	return sent{frame: testenv.Summed(frame), fromServer: true, fromHere: s.here}
 }
 
 // turned is a frame with its ends exchanged, and a TTL of 64.

@@ -37,10 +37,11 @@ func (w *fuzzWorld) seed(f *testing.F) {
 // notMet are the reasons that no packet alone can bring about.
 var notMet = []string{
 	"drop server deleted", "drop table full", "drop forwarding off", "drop forward method", "drop no tunnel source", "drop no hairpin",
+	"drop defence", "drop no neighbour", "pass hairpin icmp",
 }
 
 func (w *fuzzWorld) metAll(t testing.TB) {
-	for _, what := range slices.Concat(w.names, []string{"translated", "hairpin", "tunnel", "told on"}) {
+	for _, what := range slices.Concat(w.names, []string{"translated", "hairpin", "tunnel", "told on", "cut", "here"}) {
 		if w.met[what] == 0 && !slices.Contains(notMet, what) {
 			t.Errorf("the seeds do not meet %q", what)
 		}

@@ -178,7 +178,10 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 		p.flags = checksumComplete
 	}
 	program := w.progs.LbClient
-	if in.fromServer {
+	switch {
+	case in.fromHere:
+		program = w.progs.LbLocal
+	case in.fromServer:
 		program = w.progs.LbServer
 	}
 	if n := len(in.frame); in.context.Mark != 0 && (n >= 14+40 || n >= 14+20 && in.frame[12] != 0x86) {
@@ -196,7 +199,8 @@ func (w *fuzzWorld) put(s *script, in sent) error {
 		if err == nil {
 			counted, err = w.newlyCounted()
 		}
-		if refused || toldPart(p, counted) {
+		// What is cut has no sum any more, and likewise.
+		if refused || toldPart(p, counted) || p.got.verdict == redirect && w.judgeCut(p.frame, p.got.frame) == nil {
 			summed = nil
 		}
 	}
@@ -245,7 +249,7 @@ func (w *fuzzWorld) sane() error {
 func (s *script) String() string {
 	var b strings.Builder
 	for i, p := range s.before {
-		fmt.Fprintf(&b, "%d: server's side %t, mark %d, GSO %d of %d, flags %d: %x\n   %s: %x\n", i, p.fromServer,
+		fmt.Fprintf(&b, "%d: server's side %t, director's %t, mark %d, GSO %d of %d, flags %d: %x\n   %s: %x\n", i, p.fromServer, p.fromHere,
 			p.context.Mark, p.context.GSOSegs, p.context.GSOSize, p.flags, p.frame, p.got, p.got.frame)
 	}
 	return b.String()

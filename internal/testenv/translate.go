@@ -17,16 +17,25 @@ import (
 // a wrong one as wrong as it was. All else is as it came. Returned is who it is
 // from and for.
 func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
-	return translated(in, out, 1)
+	return translated(in, out, 1, true)
+}
+
+// HandedUp judges likewise one that the host itself sends or is to have: it is
+// no hop further and has the same hardware addresses.
+func HandedUp(in, out []byte) (src, dst netip.AddrPort, err error) {
+	if len(in) >= 12 && len(out) >= 12 && !bytes.Equal(in[:12], out[:12]) {
+		return src, dst, errors.New("the hardware addresses have changed")
+	}
+	return translated(in, out, 1, false)
 }
 
 // Hairpinned judges one both of whose sides may have got other addresses, or
 // other ports alone.
 func Hairpinned(in, out []byte) (src, dst netip.AddrPort, err error) {
-	return translated(in, out, 2)
+	return translated(in, out, 2, true)
 }
 
-func translated(in, out []byte, sides int) (src, dst netip.AddrPort, err error) {
+func translated(in, out []byte, sides int, hop bool) (src, dst netip.AddrPort, err error) {
 	before, err := dissect(in)
 	if err != nil {
 		return src, dst, fmt.Errorf("that was no packet: %w", err)
@@ -39,7 +48,7 @@ func translated(in, out []byte, sides int) (src, dst netip.AddrPort, err error) 
 	if len(in) != len(out) {
 		return src, dst, fmt.Errorf("%d bytes have become %d", len(in), len(out))
 	}
-	want, err := before.translated(&after, sides)
+	want, err := before.translated(&after, sides, hop)
 	if err != nil {
 		return src, dst, err
 	}
@@ -50,12 +59,14 @@ func translated(in, out []byte, sides int) (src, dst netip.AddrPort, err error) 
 }
 
 // translated is the frame with what may have changed as it is in another.
-func (v *view) translated(after *view, sides int) ([]byte, error) {
+func (v *view) translated(after *view, sides int, hop bool) ([]byte, error) {
 	want := *v
 	want.frame = bytes.Clone(v.frame)
 	copy(want.frame[:12], after.frame)
-	if err := want.hop(); err != nil {
-		return nil, err
+	if hop {
+		if err := want.hop(); err != nil {
+			return nil, err
+		}
 	}
 	changed := slices.DeleteFunc([]int{0, 1}, func(side int) bool {
 		return !v.differs(after, side, sides == 2)
