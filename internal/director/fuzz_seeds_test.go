@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 const seeds = 2000
@@ -26,7 +27,10 @@ func (w *fuzzWorld) seed(f *testing.F) {
 		if f.Failed() {
 			return
 		}
-		w.drain(f)
+		if !w.settled(90 * time.Second) {
+			f.Error("some connections do not end")
+		}
+		w.wantNothingLeft(f)
 		f.Logf("%d scripts, %d packets: %v", w.number, w.packets, w.met)
 		if w.number >= seeds {
 			w.metAll(f)
