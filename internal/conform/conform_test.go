@@ -35,7 +35,7 @@ const (
 
 // atOnce is how many clusters play at the same time. A scenario waits more
 // than it works, but its clients give up after some time.
-const atOnce = 4
+const atOnce = 6
 
 // The recorded scenarios of Linux's IPVS, each played on a cluster of its own.
 func TestRecordings(t *testing.T) {
