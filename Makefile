@@ -4,6 +4,7 @@
 BIN      := bin/imbang
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 GO       ?= go
+FUZZTIME ?= 10m
 SUDO     := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export CGO_ENABLED = 0
 
@@ -18,7 +19,7 @@ BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race check-6.1 lint format demo bench clean install
+.PHONY: help build generate check-generate test test-race fuzz check-6.1 lint format demo bench clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ test: ## run every test; as root, or the privileged ones are skipped
 
 test-race: ## the same under the race detector (needs gcc)
 	CGO_ENABLED=1 build/test -race $(TESTFLAGS)
+
+fuzz: ## fuzz every target in turn, each for FUZZTIME; packets need root
+	build/fuzz $(FUZZTIME)
 
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)

@@ -45,6 +45,14 @@ static __always_inline int address_of_host(const union address *a)
 	return bpf_ntohl(a->word[3]) > 1; /* :: and ::1 */
 }
 
+/* 127.0.0.0/8, ::1 */
+static __always_inline int address_loopback(const union address *a)
+{
+	if (address_family(a) == AF_INET)
+		return a->byte[12] == 127;
+	return !(a->word[0] | a->word[1] | a->word[2]) && a->word[3] == bpf_htonl(1);
+}
+
 /* What Linux's schedulers hash: an IPv4 address, or an IPv6 address folded
  * by exclusive or; in host order. */
 static __always_inline __u32 address_fold(const union address *a, __u8 family)

@@ -11,6 +11,7 @@
 #define IMBANG_CONN_H
 
 #include "counters.h"
+#include "defence.h"
 #include "flow.h"
 #include "hairpin.h"
 #include "sctp_state.h"
@@ -72,6 +73,12 @@ static __always_inline int answers_here(__u8 forward)
 	return forward == FORWARD_MASQ;
 }
 
+/* Whether answers do, or one did. */
+static __always_inline int answers_seen(const struct conn *c)
+{
+	return answers_here(c->forward) || c->flags & CONN_ANSWERED;
+}
+
 /* The flow of the server's answers. */
 static __always_inline void conn_reverse_flow(const struct flow *flow, const struct conn *c,
 					      const struct server *s, struct flow *reverse)
@@ -96,6 +103,16 @@ static __always_inline __u8 conn_kill(struct conn *c)
 	c->flags |= CONN_DEAD;
 	bpf_spin_unlock(&c->lock);
 	return flags;
+}
+
+/* An answer came by. */
+static __always_inline void conn_answered(struct conn *c)
+{
+	if (answers_seen(c))
+		return;
+	bpf_spin_lock(&c->lock);
+	c->flags |= CONN_ANSWERED;
+	bpf_spin_unlock(&c->lock);
 }
 
 static __always_inline void conn_release(const struct flow *flow, const struct conn *c);
@@ -164,6 +181,14 @@ static __always_inline __u8 next_state(__u8 state, const struct packet *p, __u32
 	return tcp_next_state(state, p->tcp_bits, direction);
 }
 
+/* By which rules a packet changes the state. */
+static __always_inline __u32 rules(__u8 state, __u32 direction, const struct settings *set)
+{
+	if (state < TCP_STATES && defence_works(set->secure_tcp))
+		return direction + SECURE;
+	return direction;
+}
+
 static __always_inline int is_established(__u8 state)
 {
 	return state == TCP_ESTABLISHED || state == SCTP_ESTABLISHED;
@@ -226,11 +251,11 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 					__u32 direction, const struct settings *set)
 {
 	__u8 state = c->state, was = state;
+	__u32 by = rules(state, direction, set);
 
 	/* A later fragment says nothing of the connection, but that it lives. */
-	if (has_states(state) && p->part != LATER_PART &&
-	    next_state(state, p, direction) != state) {
-		__s32 active = conn_move(p, c, direction, &state);
+	if (has_states(state) && p->part != LATER_PART && next_state(state, p, by) != state) {
+		__s32 active = conn_move(p, c, by, &state);
 		__u32 server = c->server;
 		struct load *l;
 
@@ -281,8 +306,11 @@ static __always_inline struct conn *conn_insert(const struct flow *flow, struct 
 
 	fresh->expires = now + timeout;
 	fresh->tick = 0;
-	if (conn_put(flow, fresh))
+	if (conn_put(flow, fresh)) {
+		if (!conn_find(flow))
+			defence_alarm();
 		return 0;
+	}
 	c = conn_find(flow);
 	if (!c)
 		return 0;
@@ -293,6 +321,7 @@ static __always_inline struct conn *conn_insert(const struct flow *flow, struct 
 		return c;
 	}
 	conn_abandon(flow, c);
+	defence_alarm();
 	return 0;
 }
 
@@ -323,6 +352,7 @@ static __always_inline struct conn *conn_create(const struct packet *p, struct c
 	conn_reverse_flow(&p->flow, fresh, s, &reverse);
 	if (reverse_put(&reverse, &p->flow, BPF_ANY)) {
 		conn_abandon(&p->flow, c);
+		defence_alarm();
 		return 0;
 	}
 	return c;

@@ -65,6 +65,13 @@ static __noinline void foresee_way(struct __sk_buff *skb, struct packet *p)
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED: /* for this packet, that stands for all */
 		return;
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+		if (!is_own(skb, p, &way))
+			break;
+		turn_aside(p, p->forward == FORWARD_MASQ && address_loopback(&p->to)
+				      ? REASON_DROP_TO_LOOPBACK
+				      : REASON_PASS_LOCAL);
+		return;
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
 		turn_aside(p, REASON_DROP_FORWARDING_OFF);
 		return;

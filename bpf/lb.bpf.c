@@ -26,8 +26,10 @@
 #include "conn.h"
 #include "persist.h"
 #include "orphans.h"
+#include "sweep.h"
 #include "fragment.h"
 #include "icmp.h"
+#include "forward/cut.h"
 #include "forward/deliver.h"
 #include "related.h"
 #include "tunnel_error.h"
@@ -39,8 +41,10 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 				   const struct server *s, const struct settings *set)
 {
 	count_in(p, s->service, c->server);
+	if (c->in_packets < MANY_PACKETS)
+		c->in_packets++;
 	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
-	conn_follow(p, flow, c, answers_here(c->forward) ? FROM_CLIENT : CLIENT_ONLY, set);
+	conn_follow(p, flow, c, answers_seen(c) ? FROM_CLIENT : CLIENT_ONLY, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, flow, FROM_CLIENT, NO_SERVER);
 	return decide_server(p, c->server, s, c->forward, c->port);
@@ -57,10 +61,12 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 	count_out(p, c->server);
 	p->from_server = 1;
 	p->hairpin = c->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
+	conn_answered(c);
 	conn_follow(p, client, c, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, client, FROM_SERVER, NO_SERVER);
 	p->server = c->server;
+	p->forward = c->forward;
 	p->to = client->dst;
 	p->port = client->dport;
 	return TO_CLIENT;
@@ -83,7 +89,7 @@ static __always_inline int conn_is_over(const struct conn *c, const struct setti
 		return 0;
 	if (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE || c->state == SCTP_CLOSED)
 		return 1;
-	return set->conn_reuse_mode & 2 && c->state == TCP_FIN_WAIT && !answers_here(c->forward);
+	return set->conn_reuse_mode & 2 && c->state == TCP_FIN_WAIT && !answers_seen(c);
 }
 
 static __always_inline int opens_connection(const struct packet *p)
@@ -311,6 +317,10 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 	if (!address_of_host(&p->flow.src))
 		return none_new(p, outdated, REASON_PASS_MARTIAN);
+	if (drop_packet(p, set)) {
+		none_new(p, outdated, REASON_DROP_DEFENCE);
+		return VERDICT_DROP;
+	}
 	if (p->flow.sport == bpf_htons(20))
 		return none_new(p, outdated, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */
@@ -433,6 +443,8 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 		decision = to_client(skb, p);
 	else if (decision == UNDECIDED) /* two CPUs in each other's way */
 		decision = drop(p, REASON_DROP_TABLE_FULL);
+	if (p->cut && decision == VERDICT_REDIRECT)
+		return cut(skb, p);
 	if (decision == TOLD_ON)
 		return tell_on(skb, p);
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
@@ -449,6 +461,7 @@ static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 }
 
 #include "explain.h"
+#include "local.h"
 
 /* Both programs do the same; they differ in which half they look for first. */
 
@@ -462,6 +475,16 @@ SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
 	return handle(skb, 1);
+}
+
+/* On the way out of the same devices. */
+SEC("tc")
+int lb_local(struct __sk_buff *skb)
+{
+	/* It came in somewhere: a packet forwarded. */
+	if (skb->ingress_ifindex)
+		return VERDICT_PASS;
+	return handle_local(skb);
 }
 
 /* Run by `imbang why`, on a packet that is none. */
@@ -479,7 +502,8 @@ int start_clocks(struct __sk_buff *skb)
 {
 	int rc = wheel_start();
 
-	return rc ? rc : rate_start();
+	rc = rc ? rc : rate_start();
+	return rc ? rc : sweep_start();
 }
 
 /* Run by commands that take servers away; a classifier as start_clocks is. */

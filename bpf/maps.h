@@ -253,13 +253,22 @@ struct {
 	__type(value, struct rates);
 } server_rates SEC(".maps");
 
-/* kernel: what beats in the background: the wheel (0), the estimator (1). */
+/* kernel: what the defence modes remember. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct defence);
+} defences SEC(".maps");
+
+/* kernel: what beats in the background: the wheel (0), the estimator (1), the
+ * sweep of drop_entry (2). */
 struct clock {
 	struct bpf_timer timer;
 	__u32 tick; /* the last one that it has done */
 };
 
-enum clock_id { CLOCK_WHEEL, CLOCK_ESTIMATOR, CLOCKS };
+enum clock_id { CLOCK_WHEEL, CLOCK_ESTIMATOR, CLOCK_SWEEP, CLOCKS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -332,6 +341,28 @@ struct {
 	__type(value, struct answer);
 } stories SEC(".maps");
 
+/* The longest packet that is cut into fragments [bytes]. */
+#define CUT_LONGEST 16000
+
+/* A packet that is cut into fragments: what is known of its way, and its bytes.
+ * There is room for twice as many, as the verifier knows no better. */
+struct cutting {
+	struct bpf_redir_neigh next;
+	__u32 device;
+	__u16 mtu;
+	__u8 known; /* the neighbour's hardware address */
+	__u8 pad;
+	__u8 bytes[2 * CUT_LONGEST]; /* behind the IP header */
+};
+
+/* kernel: of the packet at hand. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cutting);
+} cuttings SEC(".maps");
+
 /* kernel: room to build values that are too big for the stack. The enums are
  * there for their BTF alone: user space reads the numbers from it. */
 union scratch {
@@ -342,11 +373,15 @@ union scratch {
 	enum service_flag service_flag;
 	enum reason reason;
 	enum news news;
+	enum defence_mode defence_mode;
 };
+
+/* Edits come from a process, which packets may interrupt. */
+enum scratch_slot { SCRATCH_PACKET, SCRATCH_EDIT, SCRATCH_SLOTS };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SCRATCH_SLOTS);
 	__type(key, __u32);
 	__type(value, union scratch);
 } scratch SEC(".maps");

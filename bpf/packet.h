@@ -100,6 +100,8 @@ struct packet {
 	__u8 from_server; /* an answer */
 	__u8 peek;        /* no packet but a question: nothing may come of it */
 	__u8 hairpin;     /* enum hairpin */
+	__u8 cut;         /* into fragments, when it is rewritten (struct cutting) */
+	__u8 local;       /* it begins or ends at the director: no way, no hop */
 };
 
 /* What can be told by ICMP, in either family. */

@@ -250,7 +250,7 @@ static __noinline int parse(struct __sk_buff *skb, struct packet *p)
 		need += transport_size(p->flow.protocol);
 	/* A frame may be padded behind the packet, never shorter than it. A
 	 * super-packet beyond 64 KiB (BIG TCP) has no length at all. */
-	if (!p->length && !skb->gso_size)
+	if (!p->length && (!skb->gso_size || p->flow.protocol != IPPROTO_TCP))
 		return REASON_PASS_TRUNCATED;
 	if (p->length && (ETH_HEADER + p->length < need || ETH_HEADER + p->length > skb->len))
 		return REASON_PASS_TRUNCATED;

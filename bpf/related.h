@@ -89,8 +89,11 @@ static __noinline int quoted_parse(struct __sk_buff *skb, const struct packet *p
 	    (q->flow.protocol != IPPROTO_TCP && q->flow.protocol != IPPROTO_UDP &&
 	     q->flow.protocol != IPPROTO_SCTP))
 		return -1;
+	/* What is behind the quoted packet is none of it (RFC 4884). */
+	if (q->end > q->ip + q->length)
+		q->end = q->ip + q->length;
 	/* Every error quotes eight bytes of it (RFC 792). */
-	if (q->transport + QUOTED_LEAST > q->end || q->length < q->transport - q->ip + QUOTED_LEAST)
+	if (q->transport + QUOTED_LEAST > q->end)
 		return -1;
 	if (bpf_skb_load_bytes(skb, q->transport, ports, sizeof(ports)))
 		return -1;
@@ -156,6 +159,8 @@ static __always_inline int quoted_crc(struct __sk_buff *skb, const struct quoted
 		return 0;
 	if (bpf_skb_load_bytes(skb, at, &old->crc, sizeof(old->crc)))
 		return -1;
+	if (!old->crc)
+		return 0; /* still to be filled in */
 	new->crc = old->crc ^ sctp_port_change(side == NAT_DESTINATION, old->port, new->port,
 					       q->length - (q->transport - q->ip));
 	return bpf_skb_store_bytes(skb, at, &new->crc, sizeof(new->crc), 0);
@@ -230,52 +235,100 @@ static __noinline int related_rewrite(struct __sk_buff *skb, struct packet *p,
 	check = csum_fold((__u16)~check + (__u32)(__u16)~csum_fold(sum));
 	if (bpf_skb_store_bytes(skb, check_at, &check, sizeof(check), 0))
 		return -1;
-	if (pull(skb, p->transport) || nat_address(skb, p, side, &p->to))
-		return -1;
-	return take_hop(skb, p);
+	return pull(skb, p->transport) || nat_address(skb, p, side, &p->to);
+}
+
+/* Likewise the other way round, with the other end of a hairpin, if it is one. */
+static __noinline int related_hairpin(struct __sk_buff *skb, struct packet *p,
+				      const struct quoted *q, enum nat_side side,
+				      const struct flow *other)
+{
+	union address to = p->to;
+	__be16 port = p->port;
+	int rc;
+
+	if (!other)
+		return 0;
+	p->to = other->src;
+	p->port = other->sport;
+	rc = related_rewrite(skb, p, q, side == NAT_SOURCE ? NAT_DESTINATION : NAT_SOURCE);
+	p->to = to;
+	p->port = port;
+	return rc;
+}
+
+/* An error about an answer of the director as a server: it ends here. */
+static __always_inline int related_up(struct packet *p)
+{
+	if (address_loopback(&p->to))
+		return drop(p, REASON_DROP_TO_LOOPBACK);
+	p->local = 1;
+	return pass(p, REASON_PASS_LOCAL);
 }
 
 /* Sends the message on its way, before it is rewritten: both need much of the
  * stack. */
-static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum nat_side side)
+static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				   const struct flow *other)
 {
-	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
-	const union address *dst = side == NAT_SOURCE ? &p->flow.dst : &p->to;
+	const union address *src = side == NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.src;
+	const union address *dst = side != NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.dst;
 	struct way way;
 	int verdict = route(skb, p, src, dst, 0, &way);
 
+	if (verdict == LOCAL && side == NAT_DESTINATION)
+		return related_up(p);
 	if (verdict == LOCAL)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
 	return verdict == ROUTED ? transmit(skb, p, &way) : verdict;
 }
 
+/* `other` is the source of the flow whose end becomes the other side's: of a
+ * hairpin, else 0. */
 static __always_inline int related_translate(struct __sk_buff *skb, struct packet *p,
-					     const struct quoted *q, enum nat_side side)
+					     const struct quoted *q, enum nat_side side,
+					     const struct flow *other)
 {
-	int verdict = related_send(skb, p, side);
+	int verdict = p->local ? VERDICT_PASS : related_send(skb, p, side, other);
 
-	if (verdict != VERDICT_REDIRECT)
+	if (verdict != VERDICT_REDIRECT && !p->local)
 		return verdict;
-	return related_rewrite(skb, p, q, side) ? drop(p, REASON_DROP_REWRITE) : verdict;
+	if (related_rewrite(skb, p, q, side) || related_hairpin(skb, p, q, side, other) ||
+	    (!p->local && take_hop(skb, p)))
+		return drop(p, REASON_DROP_REWRITE);
+	return verdict;
+}
+
+/* Whom the server takes for its client. */
+static __always_inline int related_other(const struct flow *client, struct flow *other)
+{
+	struct flow *reverse = bpf_map_lookup_elem(&hairpins, client);
+
+	if (!reverse)
+		return -1;
+	other->src = reverse->dst;
+	other->sport = reverse->dport;
+	return 0;
 }
 
 /* An error about a packet that went to the client: on to the server. */
 static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
-				      const struct quoted *q, struct conn *c)
+				      const struct quoted *q, const struct flow *client,
+				      struct conn *c, struct flow *other)
 {
-	__u32 server = c->server;
+	__u32 server = c->server, hairpin = c->flags & CONN_HAIRPIN;
 	struct server *s = bpf_map_lookup_elem(&servers, &server);
 
 	if (!s)
 		return pass(p, REASON_PASS_ICMP);
-	if (c->flags & CONN_HAIRPIN)
+	if (hairpin && related_other(client, other))
 		return pass(p, REASON_PASS_HAIRPIN_ICMP);
 	if (s->flags & SERVER_AVAILABLE)
 		count_in(p, s->service, server);
 	decide_server(p, server, s, c->forward, c->port);
 	if (p->forward != FORWARD_MASQ)
 		return TO_SERVER;
-	return related_translate(skb, p, q, NAT_DESTINATION);
+	return related_translate(skb, p, q, NAT_DESTINATION, hairpin ? other : 0);
 }
 
 /* An error about a packet that went to the server: on to the client, in the
@@ -287,14 +340,34 @@ static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 
 	if (!c)
 		return pass(p, REASON_PASS_ICMP);
-	if (c->flags & CONN_HAIRPIN)
-		return pass(p, REASON_PASS_HAIRPIN_ICMP);
 	count_out(p, c->server);
 	p->from_server = 1;
 	p->server = c->server;
 	p->to = client->dst;
 	p->port = client->dport;
-	return related_translate(skb, p, q, NAT_SOURCE);
+	return related_translate(skb, p, q, NAT_SOURCE, c->flags & CONN_HAIRPIN ? client : 0);
+}
+
+/* An error of the director's own about a packet that it took for a server
+ * (handle_response_icmp). A verdict, or UNDECIDED. */
+__noinline int related_local(struct __sk_buff *skb, struct packet *p)
+{
+	struct flow back, client;
+	struct quoted q = {};
+	struct conn *c;
+
+	if (!p)
+		return VERDICT_DROP;
+	if (p->part != WHOLE || quoted_parse(skb, p, &q))
+		return UNDECIDED;
+	flow_turn(&q.flow, &back);
+	if (reverse_find(&back, &client))
+		return related_out(skb, p, &q, &client);
+	c = conn_find(&q.flow);
+	if (!c || answers_here(c->forward))
+		return UNDECIDED;
+	count_out(p, c->server);
+	return VERDICT_PASS;
 }
 
 /* Returns a verdict, TO_SERVER, REFUSED, or UNDECIDED if it is about no
@@ -316,7 +389,7 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 		return related_out(skb, p, &q, &client);
 	c = conn_find(&back);
 	if (c)
-		return related_in(skb, p, &q, c);
+		return related_in(skb, p, &q, &back, c, &client);
 	return UNDECIDED;
 }
 

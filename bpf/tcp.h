@@ -13,9 +13,11 @@
 enum direction {
 	FROM_CLIENT = 0,
 	FROM_SERVER = 1,
-	/* FROM_CLIENT of a connection whose answers go another way: direct
+	/* FROM_CLIENT of a connection none of whose answers was seen: direct
 	 * routing and tunnels */
 	CLIENT_ONLY = 2,
+	/* added to them: TCP by the rules of secure_tcp */
+	SECURE = 3,
 };
 
 enum tcp_event {
@@ -40,9 +42,10 @@ enum tcp_event {
 
 #define TCP_ROW 16 /* states in a row, padded */
 
-/* tcp_next[direction][event][state] */
+/* tcp_next[direction][event][state]. By secure_tcp (tcp_states_dos) a
+ * connection is half open until the server speaks again behind its SYN. */
 /* clang-format off */
-static const __u8 tcp_next[3 * 4 * TCP_ROW] = {
+static const __u8 tcp_next[2 * SECURE * 4 * TCP_ROW] = {
 	/* from the client:
 	 *            NO  ES  SS  SR  FW  TW  CL  CW  LA  LI  SA */
 	/* SYN */     SR, ES, ES, SR, SR, SR, SR, SR, SR, SR, SR, 0, 0, 0, 0, 0,
@@ -56,6 +59,22 @@ static const __u8 tcp_next[3 * 4 * TCP_ROW] = {
 	/* RST */     CL, CL, SS, CL, CL, TW, CL, CL, CL, CL, CL, 0, 0, 0, 0, 0,
 	/* from the client, the only direction seen */
 	/* SYN */     SR, ES, ES, SR, SR, SR, SR, SR, SR, SR, SR, 0, 0, 0, 0, 0,
+	/* FIN */     CL, FW, SS, TW, FW, TW, CL, CW, LA, LI, TW, 0, 0, 0, 0, 0,
+	/* ACK */     ES, ES, SS, ES, FW, TW, CL, CW, CL, LI, ES, 0, 0, 0, 0, 0,
+	/* RST */     CL, CL, CL, SR, CL, CL, CL, CL, LA, LI, CL, 0, 0, 0, 0, 0,
+	/* SECURE, from the client:
+	 *            NO  ES  SS  SR  FW  TW  CL  CW  LA  LI  SA */
+	/* SYN */     SR, ES, ES, SR, SR, SR, SR, SR, SR, SR, SA, 0, 0, 0, 0, 0,
+	/* FIN */     CL, CW, SS, TW, TW, TW, CL, CW, LA, LI, SA, 0, 0, 0, 0, 0,
+	/* ACK */     ES, ES, SS, SR, FW, TW, CL, CW, CL, LI, SA, 0, 0, 0, 0, 0,
+	/* RST */     CL, CL, CL, SR, CL, CL, CL, CL, LA, LI, CL, 0, 0, 0, 0, 0,
+	/* SECURE, from the server */
+	/* SYN */     SS, ES, SS, SA, SS, SS, SS, SS, SS, LI, SA, 0, 0, 0, 0, 0,
+	/* FIN */     TW, FW, SS, TW, FW, TW, CL, TW, LA, LI, TW, 0, 0, 0, 0, 0,
+	/* ACK */     ES, ES, SS, ES, FW, TW, CL, CW, LA, ES, ES, 0, 0, 0, 0, 0,
+	/* RST */     CL, CL, SS, CL, CL, TW, CL, CL, CL, CL, CL, 0, 0, 0, 0, 0,
+	/* SECURE, from the client, the only direction seen */
+	/* SYN */     SA, ES, ES, SR, SA, SA, SA, SA, SA, SA, SA, 0, 0, 0, 0, 0,
 	/* FIN */     CL, FW, SS, TW, FW, TW, CL, CW, LA, LI, TW, 0, 0, 0, 0, 0,
 	/* ACK */     ES, ES, SS, ES, FW, TW, CL, CW, CL, LI, ES, 0, 0, 0, 0, 0,
 	/* RST */     CL, CL, CL, SR, CL, CL, CL, CL, LA, LI, CL, 0, 0, 0, 0, 0,

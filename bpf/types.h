@@ -121,7 +121,8 @@ enum forward {
 /* A real server of one service, by server id. Written by user space only. */
 struct server {
 	union address addr;
-	union address source;     /* the director's, of tunnels and hairpins; 0: not known */
+	union address source;     /* the director's, of tunnels and hairpins; 0: not known.
+				   * The server's own: it is the director */
 	struct service_key owner; /* kept after deletion, to revive the server */
 	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
 	__s32 weight;             /* 0: quiescent */
@@ -231,6 +232,9 @@ enum conn_flag {
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
 	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
 	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
+	/* An answer was seen, though the director need not see any (Linux: no
+	 * IP_VS_CONN_F_NOOUTPUT). */
+	CONN_ANSWERED = 0x20,
 };
 
 /*
@@ -252,7 +256,8 @@ struct conn {
 	__u8 flags;                /* enum conn_flag */
 	__u8 template;             /* enum template_kind, what controls it */
 	__u8 forward;              /* enum forward */
-	__u16 pad;
+	__u8 in_packets;           /* from the client, MANY_PACKETS at most */
+	__u8 pad;
 	union {
 		__u32 fwmark;     /* of a connection's template */
 		__u32 controlled; /* of a template: its connections */
@@ -262,6 +267,8 @@ struct conn {
 		__u32 timeout;  /* of a template [s] */
 	};
 };
+
+#define MANY_PACKETS 9 /* so many, and drop_entry spares what is idle */
 
 #define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes, half of which is used */
 
@@ -310,6 +317,25 @@ struct settings {
 	__u32 hash_fallback;
 	__u32 drain_timeout; /* [s] */
 	__u32 hairpin;
+	/* Linux's again: enum defence_mode, and the rate of drop_packet */
+	__u32 secure_tcp;
+	__u32 drop_entry;
+	__u32 drop_packet;
+	__u32 am_droprate;
+};
+
+/* When a defence works. Linux's 2, which is 1 at work, nobody writes here. */
+enum defence_mode {
+	DEFENCE_NEVER = 0,
+	DEFENCE_AUTOMATIC = 1, /* while there is no room for connections */
+	DEFENCE_ALWAYS = 3,
+};
+
+/* What the defences remember. */
+struct defence {
+	__u64 until;              /* the automatic ones work [ns] */
+	__s32 packets;            /* of drop_packet: packets to the next drop, that included */
+	__s32 idle[MANY_PACKETS]; /* likewise of drop_entry, by conn.in_packets */
 };
 
 /* lblc and lblcr remember a destination's servers under this. */
@@ -413,6 +439,9 @@ enum reason {
 	REASON_DROP_REWRITE,
 	REASON_DROP_SCTP_FRAGMENT,
 	REASON_PASS_MARTIAN,
+	REASON_DROP_NO_NEIGHBOUR,
+	REASON_DROP_DEFENCE,
+	REASON_DROP_TO_LOOPBACK,
 	REASON_COUNT,
 };
 

@@ -81,6 +81,7 @@ static __noinline int hairpin_other(const struct packet *p, struct end *other)
 /* A verdict, or REFUSED. */
 __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 {
+	enum nat_side side, other_side;
 	struct end other;
 	struct way way;
 	int verdict;
@@ -95,10 +96,12 @@ __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (verdict != ROUTED)
 		return verdict;
-	if (nat_side(skb, p, p->from_server ? NAT_SOURCE : NAT_DESTINATION, &p->to, p->port) ||
-	    nat_side(skb, p, p->from_server ? NAT_DESTINATION : NAT_SOURCE, &other.addr,
-		     other.port) ||
-	    take_hop(skb, p))
+	side = p->from_server ? NAT_SOURCE : NAT_DESTINATION;
+	other_side = p->from_server ? NAT_DESTINATION : NAT_SOURCE;
+	if (sctp_hides_length(p, side, p->port) || sctp_hides_length(p, other_side, other.port))
+		return drop(p, REASON_DROP_SCTP_FRAGMENT);
+	if (nat_side(skb, p, side, &p->to, p->port) ||
+	    nat_side(skb, p, other_side, &other.addr, other.port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, &way);
 }

@@ -129,9 +129,30 @@ static __always_inline int nat_side(struct __sk_buff *skb, struct packet *p, enu
 /* SCTP's checksum depends on a port by how many bytes follow: the first
  * fragment does not say. SCTP itself cuts up what is too long (RFC 9260, 6.9),
  * so that there are few. */
-static __always_inline int sctp_hides_length(const struct packet *p, __be16 port)
+static __always_inline int sctp_hides_length(const struct packet *p, enum nat_side side, __be16 to)
 {
-	return p->part == FIRST_PART && p->flow.protocol == IPPROTO_SCTP && p->port != port;
+	return p->part == FIRST_PART && p->flow.protocol == IPPROTO_SCTP &&
+	       to != (side == NAT_SOURCE ? p->flow.sport : p->flow.dport);
+}
+
+/* One side of a packet that ends or begins at the director: the stack has the
+ * way. A verdict. */
+static __noinline int nat_local(struct __sk_buff *skb, struct packet *p, enum nat_side side)
+{
+	if (sctp_hides_length(p, side, p->port))
+		return drop(p, REASON_DROP_SCTP_FRAGMENT);
+	if (nat_side(skb, p, side, &p->to, p->port))
+		return drop(p, REASON_DROP_REWRITE);
+	return VERDICT_PASS;
+}
+
+/* A client's packet to a server that is the director. */
+static __always_inline int nat_up(struct __sk_buff *skb, struct packet *p)
+{
+	if (address_loopback(&p->to))
+		return drop(p, REASON_DROP_TO_LOOPBACK);
+	turn_aside(p, REASON_PASS_LOCAL);
+	return nat_local(skb, p, NAT_DESTINATION);
 }
 
 /* One side gets the address and port that were decided, and the packet is one
@@ -143,11 +164,13 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 	struct way way;
 	int verdict = route(skb, p, src, dst, 0, &way);
 
+	if (verdict == LOCAL && side == NAT_DESTINATION)
+		return nat_up(skb, p);
 	if (verdict == LOCAL)
 		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (verdict != ROUTED)
 		return verdict;
-	if (sctp_hides_length(p, side == NAT_SOURCE ? p->flow.sport : p->flow.dport))
+	if (sctp_hides_length(p, side, p->port))
 		return drop(p, REASON_DROP_SCTP_FRAGMENT);
 	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);

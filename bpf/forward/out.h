@@ -65,6 +65,69 @@ static __always_inline long find_way(struct __sk_buff *skb, struct packet *p,
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
+/* The next router, or the host itself. */
+static __always_inline void way_next(const struct way *way, struct bpf_redir_neigh *next)
+{
+	if (way->fib.family == AF_INET) {
+		next->nh_family = AF_INET;
+		next->ipv4_nh = way->fib.ipv4_dst;
+	} else {
+		next->nh_family = AF_INET6;
+		__builtin_memcpy(next->ipv6_nh, way->fib.ipv6_dst, sizeof(next->ipv6_nh));
+	}
+}
+
+/*
+ * The way of a packet that is too big for it but may be fragmented: looked up
+ * for the fragments, and written down for whoever cuts it. A super-packet whose
+ * segments are too big would need another one, and with IPv6 outside it is not
+ * for a router to do. ROUTED, or a verdict.
+ */
+__noinline int route_fragments(struct __sk_buff *skb, struct packet *p, struct way *way)
+{
+	struct bpf_redir_neigh next = {};
+	struct cutting *cut;
+	__u32 zero = 0;
+	long rc;
+
+	if (!p || !way)
+		return VERDICT_DROP;
+	cut = bpf_map_lookup_elem(&cuttings, &zero);
+	if (!cut || p->gso_size || way->fib.family != AF_INET)
+		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
+	cut->mtu = way->fib.mtu_result;
+	way->fib.tos = p->tos;
+	way->fib.ifindex = p->ifindex;
+	way->fib.tot_len = 1; /* they will fit */
+	rc = bpf_fib_lookup(skb, &way->fib, sizeof(way->fib), 0);
+	way->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
+	if (!way->known && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
+	way->ask = !way->known;
+	way_next(way, &next);
+	cut->next = next;
+	cut->device = way->fib.ifindex;
+	cut->known = way->known;
+	p->cut = 1;
+	return ROUTED;
+}
+
+/*
+ * The look-up answers in the same way for an address of the director's own and
+ * for one that there is no route to. An own one has none though there is a
+ * default route, or was one when the server was added.
+ */
+static __noinline int is_own(struct __sk_buff *skb, const struct packet *p, struct way *way)
+{
+	__u32 id = p->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	if (s && (address_loopback(&s->addr) || address_equal(&s->addr, &s->source)))
+		return 1;
+	__builtin_memset(way->fib.ipv6_dst, 0, sizeof(way->fib.ipv6_dst));
+	return bpf_fib_lookup(skb, &way->fib, sizeof(way->fib), 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
 /* find_way, refusing the packet if there is none: ROUTED, LOCAL, or what
  * becomes of it. */
 static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
@@ -74,7 +137,8 @@ static __always_inline int route(struct __sk_buff *skb, struct packet *p, const 
 
 	/* What is no host's address is refused where servers are added. */
 	if (rc == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return LOCAL;
+		return is_own(skb, p, way) ? LOCAL
+					   : refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (p->ttl <= 1)
 		return refuse(p, ICMP_ERROR_TTL, 0, REASON_REFUSED_TTL_EXCEEDED);
 	switch (rc) {
@@ -84,7 +148,7 @@ static __always_inline int route(struct __sk_buff *skb, struct packet *p, const 
 		return drop(p, REASON_DROP_FORWARDING_OFF);
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		if (!p->dont_fragment)
-			return drop(p, REASON_DROP_TOO_BIG_NO_DF);
+			return route_fragments(skb, p, way);
 		return refuse(p, ICMP_ERROR_TOO_BIG, way->fib.mtu_result - overhead,
 			      REASON_REFUSED_TOO_BIG);
 	}
@@ -132,14 +196,7 @@ static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, str
 	if (way->ask) {
 		struct bpf_redir_neigh next = {};
 
-		/* The gateway's, if there is one. */
-		if (way->fib.family == AF_INET) {
-			next.nh_family = AF_INET;
-			next.ipv4_nh = way->fib.ipv4_dst;
-		} else {
-			next.nh_family = AF_INET6;
-			__builtin_memcpy(next.ipv6_nh, way->fib.ipv6_dst, sizeof(next.ipv6_nh));
-		}
+		way_next(way, &next);
 		return bpf_redirect_neigh(way->fib.ifindex, &next, sizeof(next), 0);
 	}
 	return bpf_redirect(way->fib.ifindex, 0);

@@ -174,7 +174,9 @@ static __always_inline int outer_write(struct __sk_buff *skb, struct packet *p,
 }
 
 /* What bpf_skb_adjust_room is told of the new headers. TCP segments of a
- * super-packet become shorter if they would not fit the way else. */
+ * super-packet become shorter if they would not fit the way else. The length
+ * of a packet with an outer header that the kernel knows of cannot be changed:
+ * one that is to be cut has none. */
 static __always_inline __u64 tunnel_room_flags(const struct packet *p, const struct server *s,
 					       const struct tunnel *t, const struct way *way)
 {
@@ -182,6 +184,8 @@ static __always_inline __u64 tunnel_room_flags(const struct packet *p, const str
 	__u64 flags = t->ip == sizeof(struct iphdr) ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4
 						    : BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
 
+	if (p->cut)
+		return BPF_F_ADJ_ROOM_FIXED_GSO;
 	if (s->tunnel_type == TUNNEL_GUE)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_UDP;
 	if (s->tunnel_type == TUNNEL_GRE)

@@ -44,13 +44,13 @@ static __always_inline void deal_buckets(struct change *c, __u32 weighted)
 		.weighted = weighted,
 	};
 	union scratch *room;
-	__u32 zero = 0;
+	__u32 slot = SCRATCH_EDIT;
 
 	if (c->event == CHANGE_DONE || !c->service.count) {
 		bpf_map_delete_elem(&bucket_tables, &c->service.id);
 		return;
 	}
-	room = bpf_map_lookup_elem(&scratch, &zero);
+	room = bpf_map_lookup_elem(&scratch, &slot);
 	if (!room)
 		return;
 	d.table = &room->buckets;

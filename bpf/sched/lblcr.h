@@ -120,8 +120,8 @@ static __always_inline void set_add(struct locality_set *set, __u32 id, __u64 no
 
 static __always_inline void set_new(const struct locality_key *key, __u32 id, __u64 now)
 {
-	__u32 zero = 0;
-	union scratch *room = bpf_map_lookup_elem(&scratch, &zero);
+	__u32 slot = SCRATCH_PACKET;
+	union scratch *room = bpf_map_lookup_elem(&scratch, &slot);
 
 	if (!room)
 		return;

@@ -58,6 +58,10 @@ func TestRefusals(t *testing.T) {
 		{"why of half", []string{"why", "10.10.0.2:1"}, 2, "accepts 2 arg(s)"},
 		{"why of two families", []string{"why", "10.10.0.2:1", "[2001:db8::1]:80"}, 2, "not of one family"},
 		{"why of two protocols", []string{"why", "--tcp", "--udp", "10.10.0.2:1", "10.20.0.1:80"}, 2, "one of them"},
+		{"setting out of range", []string{"settings", "drop_entry=4"}, 2, `setting drop_entry: "4" is not a number from 0 to 3`},
+		{"setting no number", []string{"settings", "am_droprate=3", "secure_tcp=on"}, 2, `setting secure_tcp: "on" is not a number from 0 to 3`},
+		{"setting without meaning", []string{"settings", "drop_packet=3", "net.ipv4.vs.amemthresh=2048"}, 2, "setting amemthresh: BPF programs cannot ask for the free memory"},
+		{"no such setting", []string{"settings", "drop_entries=3"}, 2, `setting "drop_entries": there is none of that name`},
 		{"no scenario", []string{"conform"}, 2, "requires at least 1 arg"},
 		{"no file", []string{"conform", "/nonexistent.json"}, 3, "/nonexistent.json: no such file"},
 		{"broken scenario", []string{"conform", notRecording}, 3, "not a recorded scenario"},
@@ -71,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		{"unknown scheduler", []string{"ipvsadm", "-E", "-t", "10.20.0.1:80", "-s", "nosuch"}, 255, "Scheduler or persistence engine not found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := must(t, ns, "", "ipvsadm", "-Sn")
+			before := must(t, ns, "", "ipvsadm", "-Sn") + must(t, ns, "", "settings")
 			o := imbang(t, ns, "", c.args...)
 			if o.status != c.status {
 				t.Errorf("status %d, want %d", o.status, c.status)
@@ -79,8 +83,8 @@ func TestRefusals(t *testing.T) {
 			if !strings.Contains(o.stderr, c.want) || strings.Count(o.stderr, "\n") != 1 || o.stdout != "" {
 				t.Errorf("said %q and printed %q, want one line with %q", o.stderr, o.stdout, c.want)
 			}
-			if after := must(t, ns, "", "ipvsadm", "-Sn"); after != before {
-				t.Errorf("the table changed:\n%s", after)
+			if after := must(t, ns, "", "ipvsadm", "-Sn") + must(t, ns, "", "settings"); after != before {
+				t.Errorf("table or settings changed:\n%s", after)
 			}
 		})
 	}

@@ -70,15 +70,16 @@ type LbConn struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Server   uint32
-	Port     uint16
-	State    uint8
-	Flags    uint8
-	Template uint8
-	Forward  uint8
-	Pad      uint16
-	Fwmark   uint32
-	Netmask  uint32
+	Server    uint32
+	Port      uint16
+	State     uint8
+	Flags     uint8
+	Template  uint8
+	Forward   uint8
+	InPackets uint8
+	Pad       uint8
+	Fwmark    uint32
+	Netmask   uint32
 }
 
 type LbConnFlag uint32
@@ -89,6 +90,7 @@ const (
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
 	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
 	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
+	LbConnFlagCONN_ANSWERED LbConnFlag = 32
 )
 
 type LbConnState uint32
@@ -145,6 +147,21 @@ type LbCounters struct {
 	OutPackets uint64
 	OutBytes   uint64
 }
+
+type LbDefence struct {
+	_       structs.HostLayout
+	Until   uint64
+	Packets int32
+	Idle    [9]int32
+}
+
+type LbDefenceMode uint32
+
+const (
+	LbDefenceModeDEFENCE_NEVER     LbDefenceMode = 0
+	LbDefenceModeDEFENCE_AUTOMATIC LbDefenceMode = 1
+	LbDefenceModeDEFENCE_ALWAYS    LbDefenceMode = 3
+)
 
 type LbFlow struct {
 	_        structs.HostLayout
@@ -287,7 +304,10 @@ const (
 	LbReasonREASON_DROP_REWRITE          LbReason = 25
 	LbReasonREASON_DROP_SCTP_FRAGMENT    LbReason = 26
 	LbReasonREASON_PASS_MARTIAN          LbReason = 27
-	LbReasonREASON_COUNT                 LbReason = 28
+	LbReasonREASON_DROP_NO_NEIGHBOUR     LbReason = 28
+	LbReasonREASON_DROP_DEFENCE          LbReason = 29
+	LbReasonREASON_DROP_TO_LOOPBACK      LbReason = 30
+	LbReasonREASON_COUNT                 LbReason = 31
 )
 
 type LbScheduler uint32
@@ -398,6 +418,10 @@ type LbSettings struct {
 	HashFallback            uint32
 	DrainTimeout            uint32
 	Hairpin                 uint32
+	SecureTcp               uint32
+	DropEntry               uint32
+	DropPacket              uint32
+	AmDroprate              uint32
 	_                       [4]byte
 }
 
@@ -462,6 +486,8 @@ const (
 	LbMapConfig          = "config"
 	LbMapConns4          = "conns4"
 	LbMapConns6          = "conns6"
+	LbMapCuttings        = "cuttings"
+	LbMapDefences        = "defences"
 	LbMapFragments       = "fragments"
 	LbMapHairpins        = "hairpins"
 	LbMapLoads           = "loads"
@@ -494,6 +520,7 @@ const (
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
+	LbProgLbLocal        = "lb_local"
 	LbProgLbServer       = "lb_server"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
@@ -544,6 +571,7 @@ type LbProgramSpecs struct {
 	EndOrphans   *ebpf.ProgramSpec `ebpf:"end_orphans"`
 	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
+	LbLocal      *ebpf.ProgramSpec `ebpf:"lb_local"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
@@ -561,6 +589,8 @@ type LbMapSpecs struct {
 	Config          *ebpf.MapSpec `ebpf:"config"`
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
+	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
+	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
@@ -626,6 +656,8 @@ type LbMaps struct {
 	Config          *ebpf.Map `ebpf:"config"`
 	Conns4          *ebpf.Map `ebpf:"conns4"`
 	Conns6          *ebpf.Map `ebpf:"conns6"`
+	Cuttings        *ebpf.Map `ebpf:"cuttings"`
+	Defences        *ebpf.Map `ebpf:"defences"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Loads           *ebpf.Map `ebpf:"loads"`
@@ -667,6 +699,8 @@ func (m *LbMaps) Close() error {
 		m.Config,
 		m.Conns4,
 		m.Conns6,
+		m.Cuttings,
+		m.Defences,
 		m.Fragments,
 		m.Hairpins,
 		m.Loads,
@@ -712,6 +746,7 @@ type LbPrograms struct {
 	EndOrphans   *ebpf.Program `ebpf:"end_orphans"`
 	Explain      *ebpf.Program `ebpf:"explain"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
+	LbLocal      *ebpf.Program `ebpf:"lb_local"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
@@ -722,6 +757,7 @@ func (p *LbPrograms) Close() error {
 		p.EndOrphans,
 		p.Explain,
 		p.LbClient,
+		p.LbLocal,
 		p.LbServer,
 		p.StartClocks,
 		p.TableChanged,

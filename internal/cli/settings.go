@@ -23,9 +23,16 @@ none. Most have the names and meanings of Linux's net.ipv4.vs.*. Those that
 Linux has not are 0 at first, which is to do as Linux does. All hold for this
 director until it is removed. Packets that come afterwards obey them.
 
+The defence modes drop_entry, drop_packet and secure_tcp are 0 (never), 1
+(automatic: while there is no room for connections, when they are shown as 2)
+or 3 (always). Linux's automatic ones go by free memory, for which BPF
+programs cannot ask; its amemthresh is therefore refused.
+
 Timeouts are set as ever: imbang ipvsadm --set TCP TCPFIN UDP.`,
 		Example: `  imbang settings
-  imbang settings expire_nodest_conn=1 expire_quiescent_template=1`,
+  imbang settings expire_nodest_conn=1 expire_quiescent_template=1
+  imbang settings drop_entry=1
+  imbang settings drop_packet=3 am_droprate=5`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var words []string
 			for _, name := range director.SettingNames() {

@@ -45,6 +45,7 @@ type player struct {
 	*cluster
 	administer Administer
 	real       *servers
+	own        *servers // the director as one
 	open       map[string]*net.TCPConn
 }
 
@@ -60,10 +61,11 @@ func Play(ctx context.Context, r Recording, administer Administer) (diff *Differ
 	if err != nil {
 		return nil, err
 	}
-	p := &player{cluster: c, administer: administer, real: newServers(c.servers), open: map[string]*net.TCPConn{}}
+	p := &player{cluster: c, administer: administer, real: newServers(c.servers), own: newServers(c.director), open: map[string]*net.TCPConn{}}
 	defer func() {
 		p.abort()
 		p.real.Close()
+		p.own.Close()
 		err = errors.Join(err, c.close())
 	}()
 	if err := c.attach(); err != nil {
@@ -97,6 +99,11 @@ func (p *player) prepare(s Scenario) error {
 	ports, hosts := s.hosts()
 	for _, port := range ports {
 		if err := p.real.listen(port); err != nil {
+			return err
+		}
+	}
+	for _, port := range s.Local {
+		if err := p.own.listen(port); err != nil {
 			return err
 		}
 	}

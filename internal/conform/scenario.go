@@ -35,6 +35,7 @@ type Scenario struct {
 	Setup  []string            `json:"setup"`  // ipvsadm argument lines
 	Fwmark [][]any             `json:"fwmark"` // [mark, iptables match]
 	Listen []int               `json:"listen"` // further ports of the real servers
+	Local  []int               `json:"local"`  // ports of the director as a server
 	Ops    [][]json.RawMessage `json:"ops"`
 }
 

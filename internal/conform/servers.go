@@ -17,9 +17,10 @@ import (
 	"imbang/internal/host"
 )
 
-// servers are all real servers: every address of their network is local to
-// one namespace. A server answers with the address and port that was reached
-// and holds a connection open until the client closes.
+// servers are all real servers, since every address of their network is local
+// to one namespace, or the director as a server. A server answers with the
+// address and port that was reached and holds a connection open until the
+// client closes.
 type servers struct {
 	ns    *host.Namespace
 	close []io.Closer

@@ -3,18 +3,20 @@
 package director
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"sort"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
 )
 
 // Hook is where in the kernel the programs are attached. Both hooks are at
-// the ingress of a device, and take the same programs and return codes.
+// the ingress and the egress of a device, and take the same programs and
+// return codes.
 type Hook string
 
 const (
@@ -28,14 +30,30 @@ var Hooks = []Hook{HookAuto, HookTCX, HookClsact}
 
 // Attachment is a program on a device.
 type Attachment struct {
-	Role   string `json:"role"` // "client" or "server"
+	Role   string `json:"role"` // "client" or "server"; "local" is on the way out
 	Device string `json:"device"`
 	Index  int    `json:"ifindex"`
 	Hook   Hook   `json:"hook"` // not HookAuto
 }
 
-// Attach puts the packet programs on the ingress of the clients' and of the
-// servers' device; one device may be both. A director that is attached
+// place is where on a device a program is attached.
+type place struct {
+	side string // "client" or "server"
+	out  bool   // on the way out, where answers of a local server pass
+}
+
+const roleLocal = "local"
+
+func (p place) role() string {
+	if p.out {
+		return roleLocal
+	}
+	return p.side
+}
+
+// Attach puts the packet programs on the clients' and on the servers' device,
+// on their ingress and for the director's own answers on their egress; one
+// device may be both. A director that is attached
 // already is refused, and nothing changes when an error is returned. It is to
 // be called in the director's network namespace, as Attachments and Detach.
 func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
@@ -59,31 +77,38 @@ func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 	if err := detachClsact(); err != nil {
 		return err
 	}
-	if err := d.attachOne(hook, "client", client, d.progs.LbClient); err != nil {
-		return err
-	}
+	err = d.attachDevice(hook, "client", client, d.progs.LbClient)
 	// One program on a device that is both finds either half by itself.
-	if client.Index == server.Index {
-		return nil
+	if err == nil && client.Index != server.Index {
+		err = d.attachDevice(hook, "server", server, d.progs.LbServer)
 	}
-	if err := d.attachOne(hook, "server", server, d.progs.LbServer); err != nil {
+	if err != nil {
 		return errors.Join(err, detachAll(d.dir))
 	}
 	return nil
 }
 
-func (d *Director) attachOne(hook Hook, role string, dev *net.Interface, prog *ebpf.Program) error {
-	err := ebpf.ErrNotSupported
-	if hook != HookClsact {
-		err = d.attachTCX(role, dev, prog)
-	}
-	if hook != HookTCX && errors.Is(err, ebpf.ErrNotSupported) {
-		err = attachClsact(role, dev, prog)
+// attachDevice attaches to one device, both ways.
+func (d *Director) attachDevice(hook Hook, side string, dev *net.Interface, in *ebpf.Program) error {
+	err := d.attachOne(hook, place{side: side}, dev, in)
+	if err == nil {
+		err = d.attachOne(hook, place{side: side, out: true}, dev, d.progs.LbLocal)
 	}
 	if err != nil {
 		return fmt.Errorf("device %s: attach: %w", dev.Name, err)
 	}
 	return nil
+}
+
+func (d *Director) attachOne(hook Hook, at place, dev *net.Interface, prog *ebpf.Program) error {
+	err := ebpf.ErrNotSupported
+	if hook != HookClsact {
+		err = d.attachTCX(at, dev, prog)
+	}
+	if hook != HookTCX && errors.Is(err, ebpf.ErrNotSupported) {
+		err = attachClsact(at, dev, prog)
+	}
+	return err
 }
 
 // CheckDevice refuses a device that the director cannot be attached to.
@@ -124,7 +149,9 @@ func (d *Director) Attachments() ([]Attachment, error) {
 			all[i].Device = dev.Name
 		}
 	}
-	sort.Slice(all, func(i, j int) bool { return all[i].Role < all[j].Role })
+	slices.SortFunc(all, func(a, b Attachment) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Index, b.Index))
+	})
 	return all, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +59,8 @@ func (r *rig) detach(purge bool) {
 	}
 }
 
-// wantAttached compares "role device hook" of the attachments.
+// wantAttached compares "role device hook" of the attachments. Each device has
+// the program of the way out besides.
 func (r *rig) wantAttached(want ...string) {
 	r.Helper()
 	var all []Attachment
@@ -67,6 +69,11 @@ func (r *rig) wantAttached(want ...string) {
 	for _, a := range all {
 		got = append(got, a.Role+" "+a.Device+" "+string(a.Hook))
 	}
+	for _, w := range want {
+		_, where, _ := strings.Cut(w, " ")
+		want = append(want, "local "+where)
+	}
+	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		r.Errorf("attachments (-want +got):\n%s", diff)
 	}
@@ -280,7 +287,7 @@ func TestAttachIsWholeOrNot(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return host.AddClassifier("another's", dev.Index, other.progs.LbServer.FD())
+		return host.AddClassifier("another's", dev.Index, host.Ingress, other.progs.LbServer.FD())
 	}))
 	err := r.attach(clientDev, serverDev, HookClsact)
 	if err == nil || !strings.Contains(err.Error(), "device "+serverDev+": attach: another filter has priority") {
@@ -290,6 +297,58 @@ func TestAttachIsWholeOrNot(t *testing.T) {
 	if got := r.classifiers(); !slices.Equal(got, []string{"another's"}) {
 		t.Errorf("classifiers: %v, want another's alone", got)
 	}
+}
+
+// Attaching that was killed half way left some of the programs: detach removes
+// what there is, and then there is room for all.
+func TestDetachAfterKilledAttach(t *testing.T) {
+	everyHook(t, func(r *rig, hook Hook) {
+		some := []struct {
+			at   place
+			prog func() *ebpf.Program
+		}{
+			{place{side: "client"}, func() *ebpf.Program { return r.progs.LbClient }},
+			{place{side: "client", out: true}, func() *ebpf.Program { return r.progs.LbLocal }},
+			{place{side: "server"}, func() *ebpf.Program { return r.progs.LbServer }},
+		}
+		for n := range some {
+			for _, s := range some[:n+1] {
+				r.must(r.ns.Do(func() error {
+					dev, err := net.InterfaceByName(map[string]string{"client": clientDev, "server": serverDev}[s.at.side])
+					if err != nil {
+						return err
+					}
+					return r.attachOne(hook, s.at, dev, s.prog())
+				}))
+			}
+			if err := r.attach(clientDev, serverDev, hook); err == nil || !strings.Contains(err.Error(), "attached to "+clientDev+" already") {
+				r.Errorf("attached beside %d programs: %v", n+1, err)
+			}
+			r.detach(false)
+			r.wantAttached()
+			if got := r.classifiers(); len(got) != 0 {
+				r.Errorf("left: %v", got)
+			}
+		}
+		r.must(r.attach(clientDev, serverDev, hook))
+		r.wantAttached("client "+clientDev+" "+string(hook), "server "+serverDev+" "+string(hook))
+	})
+}
+
+// A device with another's qdisc of kind ingress has no way out to attach to.
+// All but what the director serves itself works.
+func TestAttachWithoutEgress(t *testing.T) {
+	r := newRig(t, small)
+	tc := exec.Command("tc", "qdisc", "add", "dev", clientDev, "ingress")
+	r.must(r.ns.Start(tc), tc.Wait())
+	r.must(r.attach(clientDev, clientDev, HookClsact))
+	var all []Attachment
+	r.must(r.ns.Do(func() (err error) { all, err = r.Attachments(); return err }))
+	if len(all) != 1 || all[0].Role != "client" {
+		t.Errorf("attachments: %v, want the client's alone", all)
+	}
+	r.detach(false)
+	r.wantAttached()
 }
 
 // A director whose pins were removed by hand leaves programs on its devices:
@@ -309,7 +368,7 @@ func TestPinsRemovedByHand(t *testing.T) {
 	r.wantAttached()
 	r.must(r.attach(serverDev, serverDev, HookClsact))
 	r.wantAttached("client " + serverDev + " clsact")
-	if got := r.classifiers(); len(got) != 1 {
-		t.Errorf("classifiers: %v, want one", got)
+	if got := r.classifiers(); len(got) != 2 {
+		t.Errorf("classifiers: %v, want two", got)
 	}
 }

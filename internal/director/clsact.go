@@ -3,8 +3,10 @@
 package director
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -12,11 +14,20 @@ import (
 	"imbang/internal/host"
 )
 
-// The names of classifiers, as tc shows them: imbang/client, imbang/server.
+// The names of classifiers, as tc shows them: imbang/client, imbang/server,
+// imbang/local.
 const classifierPrefix = "imbang/"
 
-func attachClsact(role string, dev *net.Interface, prog *ebpf.Program) error {
-	return host.AddClassifier(classifierPrefix+role, dev.Index, prog.FD())
+func attachClsact(at place, dev *net.Interface, prog *ebpf.Program) error {
+	way := host.Ingress
+	if at.out {
+		way = host.Egress
+	}
+	err := host.AddClassifier(classifierPrefix+at.role(), dev.Index, way, prog.FD())
+	if errors.Is(err, host.ErrNoEgress) {
+		return nil // clients and servers elsewhere do without
+	}
+	return err
 }
 
 // clsactAttachments lists classifiers of this director's own programs.
@@ -41,7 +52,7 @@ func (d *Director) clsactAttachments() ([]Attachment, error) {
 
 // owns reports whether a program, by the kernel's number, is of this director.
 func (d *Director) owns(program int) (bool, error) {
-	for _, p := range []*ebpf.Program{d.progs.LbClient, d.progs.LbServer} {
+	for _, p := range []*ebpf.Program{d.progs.LbClient, d.progs.LbServer, d.progs.LbLocal} {
 		info, err := p.Info()
 		if err != nil {
 			return false, fmt.Errorf("program: %w", err)
@@ -61,7 +72,8 @@ func detachClsact() error {
 	if err != nil {
 		return fmt.Errorf("detach: %w", err)
 	}
-	for _, c := range all {
+	// The last added first: a qdisc was made for the first.
+	for _, c := range slices.Backward(all) {
 		if err := host.RemoveClassifier(c); err != nil {
 			return fmt.Errorf("detach: %w", err)
 		}

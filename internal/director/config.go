@@ -46,7 +46,7 @@ var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 }
 
 func initConfig(m *ebpf.Map) error {
-	set := bpfobj.LbSettings{ConnReuseMode: 1}
+	set := bpfobj.LbSettings{ConnReuseMode: 1, AmDroprate: 10}
 	for state, d := range defaultTimeouts {
 		set.Timeout[state] = uint64(d)
 	}

@@ -13,6 +13,7 @@ package director
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -39,6 +40,8 @@ type Director struct {
 	maps  bpfobj.LbMaps
 	progs bpfobj.LbPrograms
 	table *table // nil until an edit needs it; valid while the lock is held
+
+	own map[netip.Addr]bool // its addresses; nil until asked for
 
 	staged   staged
 	batching bool

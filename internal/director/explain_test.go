@@ -217,6 +217,12 @@ func TestExplainedReasons(t *testing.T) {
 	r.must(r.AddService(lost), r.AddServer(lost.Key, model.Server{Addr: netip.MustParseAddr("192.0.2.1"), Port: 80, Weight: 1}))
 	local := tcpService("10.20.0.6:80", "rr")
 	r.must(r.AddService(local), r.AddServer(local.Key, model.Server{Addr: serverAddr(0), Port: 80, Weight: 1, Forward: model.LocalNode}))
+	r.reopen()
+	own, loopback := ipv4.own(), netip.MustParseAddr(ipv4.loopback)
+	r.serve(tcpService("10.20.0.7:80", "rr"), model.Server{Addr: own, Port: 8080, Weight: 1})
+	r.serve(tcpService("10.20.0.8:80", "rr"), model.Server{Addr: loopback, Port: 8080, Weight: 1})
+	r.serve(tcpService("10.20.0.9:80", "rr"), model.Server{Addr: loopback, Port: 80, Weight: 1, Forward: model.Route})
+	r.serve(tcpService("10.20.0.10:80", "rr"), model.Server{Addr: netip.MustParseAddr("192.0.2.1"), Port: 80, Weight: 1, Forward: model.Route})
 	r.must(r.ns.Do(func() error { return r.Attach(clientDev, serverDev, HookAuto) }))
 	reasons := r.reasonsOf(func() {
 		for _, c := range []struct{ client, virtual, want string }{
@@ -226,6 +232,10 @@ func TestExplainedReasons(t *testing.T) {
 			{"10.10.0.2:20", vip, "pass ftp data"},
 			{client1, "10.20.0.5:80", "refused no route"},
 			{client1, "10.20.0.6:80", "pass local"},
+			{client1, "10.20.0.7:80", "pass local"},
+			{client1, "10.20.0.8:80", "drop to loopback"},
+			{client1, "10.20.0.9:80", "pass local"},
+			{client1, "10.20.0.10:80", "refused no route"},
 		} {
 			a := r.explain(c.client, c.virtual)
 			if got := strings.TrimSpace(a.Packet.Verdict + " " + a.Packet.Reason); got != c.want {

@@ -15,7 +15,7 @@ import (
 
 // What becomes of packets, to the byte: topic by topic, in one rig.
 func TestGolden(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, small)
 	for _, topic := range []struct {
 		name string
 		play func(t *testing.T, w *rig)
@@ -33,29 +33,49 @@ func TestGolden(t *testing.T) {
 		{"ICMP passes", goldenICMPPasses},
 		{"ICMP direct", goldenICMPDirect},
 		{"quoted UDP checksum of zero", goldenQuotedUDPChecksumOfZero},
+		{"quoted short packet", goldenQuotedShortPacket},
+		{"quoted pending SCTP checksum", goldenQuotedPendingSCTPChecksum},
+		{"without length", goldenWithoutLength},
 		{"ICMP of the other family", goldenICMPOfTheOtherFamily},
 		{"padded ICMP", goldenPaddedICMP},
 		{"fragments", goldenFragments},
 		{"fragments interleaved", goldenFragmentsInterleaved},
 		{"fragments refused", goldenFragmentsRefused},
+		{"cut", goldenCut},
+		{"cut fragments", goldenCutFragments},
+		{"cut in tunnels", goldenCutTunnels},
+		{"not cut", goldenNotCut},
 		{"tunnels", goldenTunnels},
 		{"tunnel fragments", goldenTunnelFragments},
 		{"tunnel errors", goldenTunnelErrors},
+		{"local server", goldenLocalServer},
+		{"local server, ICMP", goldenLocalICMP},
+		{"local server, fragments", goldenLocalFragments},
+		{"way out", goldenWayOut},
 		{"ICMP of deleted server", goldenICMPOfDeletedServer},
 	} {
 		t.Run(topic.name, func(t *testing.T) { topic.play(t, w.in(t)) })
 	}
 }
 
-// sent is a frame that comes in from one side.
+// sent is a frame that comes in from one side, or leaves the director's own
+// stack.
 type sent struct {
 	fromServer bool
 	context    skBuff
 	frame      []byte
+	fromHere   bool
+	stays      bool // as a packet of a setup: the stack has it then
 }
 
 func byClient(p testenv.Packet) sent { return sent{frame: p.Frame()} }
 func byServer(p testenv.Packet) sent { return sent{frame: p.Frame(), fromServer: true} }
+
+// byDirector is what its own stack sends to a client.
+func byDirector(p testenv.Packet) sent { return sent{frame: p.Frame(), fromHere: true, stays: true} }
+
+// toDirector is a client's packet to a server that is the director.
+func toDirector(p testenv.Packet) sent { return sent{frame: p.Frame(), stays: true} }
 
 // golden says what becomes of a packet, to the byte.
 type golden struct {
@@ -74,11 +94,16 @@ type outcome struct {
 // becomes wants a packet to come out as another one.
 func becomes(p testenv.Packet) outcome { return becomesFrame(p.Frame()) }
 
-func becomesFrame(want []byte) outcome {
-	return outcome{"", func(t *testing.T, _ []byte, got result) {
+func becomesFrame(want []byte) outcome { return comesOut("", redirect, want) }
+
+// goesOn wants the stack to have it as another one.
+func goesOn(reason string, p testenv.Packet) outcome { return comesOut(reason, pass, p.Frame()) }
+
+func comesOut(reason string, verdict verdict, want []byte) outcome {
+	return outcome{reason, func(t *testing.T, _ []byte, got result) {
 		t.Helper()
-		if got.verdict != redirect {
-			t.Fatalf("%s, want redirect", got.verdict)
+		if got.verdict != verdict {
+			t.Fatalf("%s, want %s", got.verdict, verdict)
 		}
 		if diff := cmp.Diff(want, got.frame); diff != "" {
 			t.Errorf("the packet differs (-want +got):\n%s", diff)
@@ -121,7 +146,11 @@ func (r *rig) check(t *testing.T, table []golden) {
 			r := r.in(t)
 			r.forgetAllowances()
 			for i, s := range g.setup {
-				if got := r.put(s, 0); got.verdict != redirect {
+				want := redirect
+				if s.stays {
+					want = pass
+				}
+				if got := r.put(s, 0); got.verdict != want {
 					t.Fatalf("packet %d of the setup: %s", i, got.verdict)
 				}
 			}
@@ -157,8 +186,11 @@ func (r *rig) judge(t *testing.T, g golden, flags uint32) (got result) {
 func (r *rig) put(s sent, flags uint32) result {
 	r.Helper()
 	program := r.progs.LbClient
-	if s.fromServer {
+	switch {
+	case s.fromServer:
 		program = r.progs.LbServer
+	case s.fromHere:
+		program = r.progs.LbLocal
 	}
 	return r.sendFlagged(program, s.context, s.frame, flags)
 }

@@ -72,12 +72,14 @@ var summing = sync.OnceValue(func() bool {
 	return err == nil
 })
 
+var errSum = errors.New("the sum that the hardware made is no longer that of the bytes")
+
 // run runs a program once. The calling thread must be in the rig's namespace.
 func run(p *ebpf.Program, context skBuff, frame []byte, flags uint32) (result, error) {
 	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: context, Flags: flags}
 	ret, err := p.Run(&o)
 	if errors.Is(err, unix.EBADMSG) {
-		err = errors.New("the sum that the hardware made is no longer that of the bytes")
+		err = errSum
 	}
 	return result{verdict(int32(ret)), o.DataOut}, err
 }
@@ -104,7 +106,10 @@ func (r *rig) arriving(p *ebpf.Program, context skBuff) skBuff {
 	if p == r.progs.LbServer {
 		dev = r.server
 	}
-	context.IngressIfindex, context.Ifindex = uint32(dev), uint32(dev)
+	context.Ifindex = uint32(dev)
+	if p != r.progs.LbLocal { // what comes from nowhere
+		context.IngressIfindex = uint32(dev)
+	}
 	return context
 }
 

@@ -28,10 +28,16 @@ var settings = []struct {
 	max   uint32
 	field func(*bpfobj.LbSettings) *uint32
 }{
+	{"am_droprate", "of how many packets that would open connections drop_packet drops one; 0: of none", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.AmDroprate }},
 	{"conn_reuse_mode", "a SYN from the port of a connection that is over: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ConnReuseMode }},
 	{"drain_timeout", "seconds after which a server of weight 0 loses its connections; new ones do not come to it meanwhile; 0: as on Linux, when their clients like", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.DrainTimeout }},
+	{"drop_entry", "ends half-open connections and some idle ones, at random: 0 never, 1 while there is no room for connections (it is then shown as 2), 3 always", maxDefence,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.DropEntry }},
+	{"drop_packet", "drops one in am_droprate of the packets that would open connections: 0, 1 and 3 as with drop_entry", maxDefence,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.DropPacket }},
 	{"expire_nodest_conn", "connections of a server that is gone: 0 waits for it, 1 ends them", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireNodestConn }},
 	{"expire_quiescent_template", "persistent clients of a server of weight 0: 0 stay, 1 are scheduled anew", anyNumber,
@@ -40,6 +46,8 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.HashFallback }},
 	{"hairpin", "clients in the real servers' own network: 0: answers pass the director by, 1: masquerading gives such a client the director's address", 1,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.Hairpin }},
+	{"secure_tcp", "holds a TCP connection for half open until its server has sent more than a SYN: 0, 1 and 3 as with drop_entry", maxDefence,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SecureTcp }},
 	{"sloppy_sctp", "1 lets any SCTP packet but ABORT open a connection", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppySctp }},
 	{"sloppy_tcp", "1 lets any TCP packet but RST open a connection, as after a failover", anyNumber,
@@ -52,6 +60,9 @@ const anyNumber = ^uint32(0) >> 1 // Linux's are signed
 func (d *Director) Settings() ([]Setting, error) {
 	set, err := d.config()
 	if err != nil {
+		return nil, err
+	}
+	if err := d.showAlarm(&set); err != nil {
 		return nil, err
 	}
 	all := make([]Setting, len(settings))
@@ -77,6 +88,9 @@ func ParseSetting(text string) (Setting, error) {
 		return Setting{}, fmt.Errorf("%q is not of the form NAME=VALUE", text)
 	}
 	name = strings.TrimPrefix(strings.TrimSpace(name), "net.ipv4.vs.")
+	if remedy, ok := notHere[name]; ok {
+		return Setting{}, fmt.Errorf("setting %s: %s", name, remedy)
+	}
 	i := slices.Index(SettingNames(), name)
 	if i < 0 {
 		return Setting{}, fmt.Errorf("setting %q: there is none of that name; there are %s", name, strings.Join(SettingNames(), ", "))
@@ -85,7 +99,7 @@ func ParseSetting(text string) (Setting, error) {
 	if err != nil || uint32(n) > settings[i].max {
 		return Setting{}, fmt.Errorf("setting %s: %q is not a number from 0 to %d", name, value, settings[i].max)
 	}
-	return Setting{Name: name, Value: uint32(n)}, nil
+	return Setting{Name: name, Value: uint32(n)}.stored(), nil
 }
 
 // Set changes settings, all or none.

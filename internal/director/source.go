@@ -3,6 +3,7 @@
 package director
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -12,8 +13,16 @@ import (
 
 // source is the address that packets of the director's own have to a server:
 // of a tunnel, and with the setting hairpin of masqueraded clients. Others
-// need none, and looking for it takes time.
+// need none, and looking for it takes time. To the director itself it is the
+// server's own, and says so to the data plane.
 func (d *Director) source(s model.Server) (bpfobj.LbAddress, error) {
+	own, err := d.isOwn(s.Addr)
+	if err != nil {
+		return bpfobj.LbAddress{}, err
+	}
+	if own {
+		return toAddress(s.Addr), nil
+	}
 	if s.Forward == model.Masquerade {
 		set, err := d.config()
 		if err != nil || set.Hairpin == 0 {
@@ -21,6 +30,23 @@ func (d *Director) source(s model.Server) (bpfobj.LbAddress, error) {
 		}
 	}
 	return sourceOf(s), nil
+}
+
+// isOwn reports whether an address is one of this network namespace's devices.
+func (d *Director) isOwn(a netip.Addr) (bool, error) {
+	if d.own == nil {
+		all, err := net.InterfaceAddrs()
+		if err != nil {
+			return false, fmt.Errorf("the director's own addresses: %w", err)
+		}
+		d.own = map[netip.Addr]bool{}
+		for _, one := range all {
+			if prefix, err := netip.ParsePrefix(one.String()); err == nil {
+				d.own[prefix.Addr()] = true
+			}
+		}
+	}
+	return d.own[a], nil
 }
 
 // sourceOf is the address that the kernel would send from to a server. Without
@@ -46,7 +72,12 @@ func (d *Director) findSources() error {
 		ids := make([]uint32, len(t.servers))
 		for id := range t.servers {
 			ids[id] = uint32(id)
-			t.servers[id].Source = sourceOf(fromServer(t.servers[id]))
+			s := fromServer(t.servers[id])
+			if own, err := d.isOwn(s.Addr); err != nil {
+				return err
+			} else if !own {
+				t.servers[id].Source = sourceOf(s)
+			}
 		}
 		return d.putServers(ids...)
 	})

@@ -14,13 +14,34 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// The pins of tcx attachments: link_client, link_server.
-const linkPrefix = "link_"
+// The pins of tcx attachments: link_client, link_client_out, link_server, ...
+const (
+	linkPrefix = "link_"
+	outSuffix  = "_out"
+)
+
+func (p place) pin() string {
+	if p.out {
+		return linkPrefix + p.side + outSuffix
+	}
+	return linkPrefix + p.side
+}
+
+// pinnedPlace is the place that a pin is named for, if it is an attachment's.
+func pinnedPlace(pin string) (place, bool) {
+	side, ok := strings.CutPrefix(pin, linkPrefix)
+	side, out := strings.CutSuffix(side, outSuffix)
+	return place{side, out}, ok
+}
 
 // attachTCX pins the link: the attachment lives as long as the pin.
 // ebpf.ErrNotSupported says that the kernel has no tcx.
-func (d *Director) attachTCX(role string, dev *net.Interface, prog *ebpf.Program) error {
-	l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: ebpf.AttachTCXIngress})
+func (d *Director) attachTCX(at place, dev *net.Interface, prog *ebpf.Program) error {
+	way := ebpf.AttachTCXIngress
+	if at.out {
+		way = ebpf.AttachTCXEgress
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Index, Program: prog, Attach: way})
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return fmt.Errorf("this kernel has no tcx hook, Linux 6.6 or later is needed (--hook clsact does without): %w", err)
 	}
@@ -28,7 +49,7 @@ func (d *Director) attachTCX(role string, dev *net.Interface, prog *ebpf.Program
 		return err
 	}
 	defer l.Close()
-	path := filepath.Join(d.dir, linkPrefix+role)
+	path := filepath.Join(d.dir, at.pin())
 	_ = os.Remove(path) // of a device that is gone
 	if err := l.Pin(path); err != nil {
 		return fmt.Errorf("pin the attachment: %w", err)
@@ -44,7 +65,7 @@ func (d *Director) tcxAttachments() ([]Attachment, error) {
 	}
 	var all []Attachment
 	for _, e := range entries {
-		role, ok := strings.CutPrefix(e.Name(), linkPrefix)
+		at, ok := pinnedPlace(e.Name())
 		if !ok {
 			continue
 		}
@@ -55,7 +76,7 @@ func (d *Director) tcxAttachments() ([]Attachment, error) {
 		index := attachedTo(l)
 		l.Close()
 		if index != 0 { // else the device is gone, and the attachment with it
-			all = append(all, Attachment{Role: role, Index: index, Hook: HookTCX})
+			all = append(all, Attachment{Role: at.role(), Index: index, Hook: HookTCX})
 		}
 	}
 	return all, nil
@@ -74,8 +95,11 @@ func attachedTo(l link.Link) int {
 // a pin the kernel detaches by itself, but later: the program would still be
 // in the way of the next attach.
 func detachTCX(dir string) error {
-	for _, role := range []string{"client", "server"} {
-		path := filepath.Join(dir, linkPrefix+role)
+	pins, err := filepath.Glob(filepath.Join(dir, linkPrefix+"*"))
+	if err != nil {
+		return fmt.Errorf("detach: %w", err)
+	}
+	for _, path := range pins {
 		if l, err := link.LoadPinnedLink(path, nil); err == nil {
 			err = l.Detach()
 			l.Close()

@@ -12,14 +12,17 @@ import (
 
 // The virtual addresses of a world, which has TCP, UDP and SCTP at each.
 const (
-	vipMasq      = 1 + iota // port 80 is server 0's 8080
-	vipSamePort             // port 80 is server 1's
-	vipDirect               // port 80 of server 2, by direct routing
-	vipEmpty                // port 80 without a server
-	vipAll                  // every port is server 3's, persistently
-	vipOnePacket            // port 80 is server 4's 8080, one packet at a time (UDP alone)
-	vipFar                  // port 80 is of a server that there is no route to
-	vipMarked               // none, but for packets with a mark
+	vipMasq        = 1 + iota // port 80 is server 0's 8080
+	vipSamePort               // port 80 is server 1's
+	vipDirect                 // port 80 of server 2, by direct routing
+	vipEmpty                  // port 80 without a server
+	vipAll                    // every port is server 3's, persistently
+	vipOnePacket              // port 80 is server 4's 8080, one packet at a time (UDP alone)
+	vipFar                    // port 80 is of a server that there is no route to
+	vipMarked                 // none, but for packets with a mark
+	vipLocal                  // port 80 is the director's own 8080
+	vipLocalDirect            // port 80 of the director, by direct routing
+	vipLoopback               // port 80 is 8080 of the director's loopback address
 )
 
 // vipTunnel is the first of virtual addresses whose port 80 is behind a
@@ -42,8 +45,8 @@ const (
 )
 
 // newWorld makes a rig with services of every kind in both families.
-func newWorld(t testing.TB) *rig {
-	r := newRig(t, small)
+func newWorld(t testing.TB, sizes Sizes) *rig {
+	r := newRig(t, sizes)
 	for _, f := range families {
 		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
 			r.serve(service(p, at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))
@@ -51,6 +54,9 @@ func newWorld(t testing.TB) *rig {
 			r.serve(service(p, at(f.vip(vipDirect), 80), "rr"), f.direct(2, 80))
 			r.serve(service(p, at(f.vip(vipEmpty), 80), "rr"))
 			r.serve(service(p, at(f.vip(vipFar), 80), "rr"), model.Server{Addr: netip.MustParseAddr(f.nowhere), Port: 80, Weight: 1})
+			r.serve(service(p, at(f.vip(vipLocal), 80), "rr"), model.Server{Addr: f.own(), Port: 8080, Weight: 1})
+			r.serve(service(p, at(f.vip(vipLocalDirect), 80), "rr"), model.Server{Addr: f.own(), Port: 80, Weight: 1, Forward: model.Route})
+			r.serve(service(p, at(f.vip(vipLoopback), 80), "rr"), model.Server{Addr: netip.MustParseAddr(f.loopback), Port: 8080, Weight: 1})
 			for i, server := range f.tunnelled() {
 				r.serve(service(p, at(f.vip(vipTunnel+i), 80), "rr"), server)
 			}

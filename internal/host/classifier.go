@@ -24,38 +24,55 @@ const (
 // mark goes where the classifier goes: with the device, or by another's hand.
 const withQdisc = " (with its clsact)"
 
-// Classifier is a BPF program among the ingress filters of a device, in
-// direct-action mode: it decides by its return code, and where that is
-// TC_ACT_UNSPEC the filters behind it do. It stays until it is removed or the
-// device goes. Functions here mean the calling thread's network namespace.
+// Direction is which of a device's packets a classifier sees.
+type Direction uint32
+
+const (
+	Ingress Direction = netlink.HANDLE_MIN_INGRESS
+	Egress  Direction = netlink.HANDLE_MIN_EGRESS
+)
+
+// ErrNoEgress says that a device has another's qdisc of kind ingress, where
+// there are no filters of the way out.
+var ErrNoEgress = errors.New("the device has a qdisc of kind ingress, not clsact")
+
+// Classifier is a BPF program among the filters of a device, in direct-action
+// mode: it decides by its return code, and where that is TC_ACT_UNSPEC the
+// filters behind it do. It stays until it is removed or the device goes.
+// Functions here mean the calling thread's network namespace.
 type Classifier struct {
 	Name    string // begins with the owner's, so that nobody removes another's
 	Device  int    // interface index
-	Program int    // the kernel's number of the program
+	Way     Direction
+	Program int // the kernel's number of the program
 
 	filter netlink.BpfFilter
 }
 
 // AddClassifier puts the program of a file descriptor on a device, whose
 // clsact qdisc it makes if there is none. Other filters stay as they are.
-func AddClassifier(name string, device, program int) error {
+func AddClassifier(name string, device int, way Direction, program int) error {
 	qdisc := clsact(device)
 	err := netlink.QdiscAdd(qdisc)
 	made := err == nil
 	if errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("this kernel has no clsact qdisc (CONFIG_NET_SCH_INGRESS): %w", err)
 	}
-	// One of kind ingress will do as well.
+	// One of kind ingress will do as well for what comes in.
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make the clsact qdisc: %w", needRoot(err))
 	}
 	if made {
 		name += withQdisc
+	} else if way == Egress {
+		if err := hasEgress(device); err != nil {
+			return err
+		}
 	}
 	err = netlink.FilterAdd(&netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: device,
-			Parent:    netlink.HANDLE_MIN_INGRESS,
+			Parent:    uint32(way),
 			Priority:  classifierPriority,
 			Handle:    classifierHandle,
 			Protocol:  unix.ETH_P_ALL,
@@ -67,7 +84,7 @@ func AddClassifier(name string, device, program int) error {
 	}
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("another filter has priority %d (tc filter show ingress shows it): %w", classifierPriority, err)
+		return fmt.Errorf("another filter has priority %d (tc filter show shows it): %w", classifierPriority, err)
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("this kernel has no BPF filters (CONFIG_NET_CLS_BPF): %w", err)
 	case err != nil:
@@ -87,22 +104,54 @@ func Classifiers(owner string) ([]Classifier, error) {
 		if q.Attrs().Parent != netlink.HANDLE_CLSACT {
 			continue
 		}
-		here, err := filters(q.Attrs().LinkIndex, netlink.HANDLE_MIN_INGRESS)
-		if err != nil {
-			return nil, err
+		ways := []Direction{Ingress, Egress}
+		if q.Type() != clsactKind { // it shows its filters as those of both
+			ways = ways[:1]
 		}
-		for _, f := range here {
-			bpf, ok := f.(*netlink.BpfFilter)
-			if !ok || bpf.Priority != classifierPriority || !strings.HasPrefix(bpf.Name, owner) {
-				continue
+		for _, way := range ways {
+			here, err := classifiers(owner, q.Attrs().LinkIndex, way)
+			if err != nil {
+				return nil, err
 			}
-			all = append(all, Classifier{
-				Name:   strings.TrimSuffix(bpf.Name, withQdisc),
-				Device: q.Attrs().LinkIndex, Program: bpf.Id, filter: *bpf,
-			})
+			all = append(all, here...)
 		}
 	}
 	return all, nil
+}
+
+// classifiers lists those of one device and direction.
+func classifiers(owner string, device int, way Direction) ([]Classifier, error) {
+	here, err := filters(device, uint32(way))
+	if err != nil {
+		return nil, err
+	}
+	var all []Classifier
+	for _, f := range here {
+		bpf, ok := f.(*netlink.BpfFilter)
+		if !ok || bpf.Priority != classifierPriority || !strings.HasPrefix(bpf.Name, owner) {
+			continue
+		}
+		all = append(all, Classifier{
+			Name:   strings.TrimSuffix(bpf.Name, withQdisc),
+			Device: device, Way: way, Program: bpf.Id, filter: *bpf,
+		})
+	}
+	return all, nil
+}
+
+// hasEgress looks at a device's qdisc, which there is.
+func hasEgress(device int) error {
+	link := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: device}}
+	all, err := untilWhole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(link) })
+	if err != nil {
+		return fmt.Errorf("list qdiscs: %w", err)
+	}
+	for _, q := range all {
+		if q.Attrs().Parent == netlink.HANDLE_CLSACT && q.Type() != clsactKind {
+			return ErrNoEgress
+		}
+	}
+	return nil
 }
 
 // RemoveClassifier removes a listed classifier, and the qdisc that was made
@@ -110,7 +159,7 @@ func Classifiers(owner string) ([]Classifier, error) {
 // with or without its device, is as good.
 func RemoveClassifier(c Classifier) error {
 	f := c.filter
-	f.LinkIndex, f.Parent, f.Fd = c.Device, netlink.HANDLE_MIN_INGRESS, -1
+	f.LinkIndex, f.Parent, f.Fd = c.Device, uint32(c.Way), -1
 	if err := netlink.FilterDel(&f); err != nil && !gone(err) {
 		return fmt.Errorf("remove the filter %s: %w", c.Name, needRoot(err))
 	}
@@ -127,6 +176,9 @@ func RemoveClassifier(c Classifier) error {
 	}
 	return nil
 }
+
+// The kind of qdisc that has filters of both directions.
+const clsactKind = "clsact"
 
 func clsact(device int) netlink.Qdisc {
 	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{

@@ -3,6 +3,7 @@
 package host_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -58,12 +59,18 @@ func (d *device) do(fns ...func() error) {
 	}
 }
 
-func (d *device) add() error { return host.AddClassifier(owner+"eth0", d.index, d.program.FD()) }
+func (d *device) add() error {
+	return host.AddClassifier(owner+"eth0", d.index, host.Ingress, d.program.FD())
+}
+
+func (d *device) addOut() error {
+	return host.AddClassifier(owner+"out", d.index, host.Egress, d.program.FD())
+}
 
 // removeAll removes whatever is the owner's.
 func (d *device) removeAll() error {
 	all, err := host.Classifiers(owner)
-	for _, c := range all {
+	for _, c := range slices.Backward(all) {
 		if err == nil {
 			err = host.RemoveClassifier(c)
 		}
@@ -176,6 +183,37 @@ func TestClassifierAmongOthers(t *testing.T) {
 	}
 }
 
+// One of the way out shares the qdisc, which stays for it; another's qdisc of
+// kind ingress has no such way.
+func TestClassifiersBothWays(t *testing.T) {
+	d := newDevice(t)
+	d.do(d.add, d.addOut)
+	d.want("clsact", owner+"eth0 (with its clsact)", owner+"out")
+	if err := d.ns.Do(d.addOut); err == nil || !strings.Contains(err.Error(), "another filter has priority 18754") {
+		t.Errorf("added twice: %v", err)
+	}
+	d.do(d.removeAll)
+	d.want()
+
+	d.do(d.addOut)
+	d.want("clsact", owner+"out (with its clsact)")
+	d.do(d.removeAll)
+	d.want()
+
+	d.do(d.qdisc("ingress"), d.add)
+	if err := d.ns.Do(d.addOut); !errors.Is(err, host.ErrNoEgress) {
+		t.Errorf("added where there is no way out: %v", err)
+	}
+	d.do(func() error {
+		all, err := host.Classifiers(owner)
+		if len(all) != 1 {
+			t.Errorf("classifiers: %v, want one", all)
+		}
+		return err
+	}, d.removeAll)
+	d.want("ingress")
+}
+
 // What is listed says whose program is where.
 func TestClassifiers(t *testing.T) {
 	d := newDevice(t)
@@ -235,7 +273,7 @@ func TestClassifierRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := d.ns.Do(func() error { return host.AddClassifier(owner, d.index, int(f.Fd())) }); err == nil {
+	if err := d.ns.Do(func() error { return host.AddClassifier(owner, d.index, host.Ingress, int(f.Fd())) }); err == nil {
 		t.Error("a socket was taken for a program")
 	}
 	d.want()

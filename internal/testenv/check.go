@@ -44,6 +44,21 @@ func CheckSums(frame []byte) error {
 	return nil
 }
 
+// CheckOwnSums computes the checksums in a frame's own headers anew, whatever it
+// quotes.
+func CheckOwnSums(frame []byte) error {
+	v, err := dissect(frame)
+	if err != nil {
+		return err
+	}
+	for _, c := range v.own("") {
+		if c.off != 0 && !c.cut {
+			return fmt.Errorf("wrong checksum: %s, by %#x", c.name, c.off)
+		}
+	}
+	return nil
+}
+
 // checks are all checksums of a frame, and of what it quotes.
 func (v *view) checks() []check {
 	all := v.own("")
@@ -91,10 +106,11 @@ func (v *view) transportCheck() (c check, ok bool) {
 	}
 	switch v.protocol {
 	case protoSCTP:
-		if v.fragment { // how much more there is nobody knows
+		said := binary.LittleEndian.Uint32(segment[sctpCheckAt:])
+		if v.fragment || said == 0 { // how much more there is nobody knows; it is still to be filled in
 			return c, false
 		}
-		c.off = sctpSum(segment, behind) ^ binary.LittleEndian.Uint32(segment[sctpCheckAt:])
+		c.off = sctpSum(segment, behind) ^ said
 		return c, true
 	case protoUDP:
 		if segment[6] == 0 && segment[7] == 0 {

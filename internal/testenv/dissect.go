@@ -90,7 +90,7 @@ func (v *view) skipExtension() error {
 		size = 8
 		offset := binary.BigEndian.Uint16(h[2:])
 		v.later = offset&^7 != 0
-		v.fragment = v.later || offset&1 != 0
+		v.fragment = v.fragment || v.later || offset&1 != 0
 	}
 	v.protocol = h[0]
 	v.transport += size

@@ -17,6 +17,25 @@ import (
 // a wrong one as wrong as it was. All else is as it came. Returned is who it is
 // from and for.
 func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
+	return translated(in, out, 1, true)
+}
+
+// HandedUp judges likewise one that the host itself sends or is to have: it is
+// no hop further and has the same hardware addresses.
+func HandedUp(in, out []byte) (src, dst netip.AddrPort, err error) {
+	if len(in) >= 12 && len(out) >= 12 && !bytes.Equal(in[:12], out[:12]) {
+		return src, dst, errors.New("the hardware addresses have changed")
+	}
+	return translated(in, out, 1, false)
+}
+
+// Hairpinned judges one both of whose sides may have got other addresses, or
+// other ports alone.
+func Hairpinned(in, out []byte) (src, dst netip.AddrPort, err error) {
+	return translated(in, out, 2, true)
+}
+
+func translated(in, out []byte, sides int, hop bool) (src, dst netip.AddrPort, err error) {
 	before, err := dissect(in)
 	if err != nil {
 		return src, dst, fmt.Errorf("that was no packet: %w", err)
@@ -29,7 +48,7 @@ func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
 	if len(in) != len(out) {
 		return src, dst, fmt.Errorf("%d bytes have become %d", len(in), len(out))
 	}
-	want, err := before.translated(&after)
+	want, err := before.translated(&after, sides, hop)
 	if err != nil {
 		return src, dst, err
 	}
@@ -40,17 +59,19 @@ func Translated(in, out []byte) (src, dst netip.AddrPort, err error) {
 }
 
 // translated is the frame with what may have changed as it is in another.
-func (v *view) translated(after *view) ([]byte, error) {
+func (v *view) translated(after *view, sides int, hop bool) ([]byte, error) {
 	want := *v
 	want.frame = bytes.Clone(v.frame)
 	copy(want.frame[:12], after.frame)
-	if err := want.hop(); err != nil {
-		return nil, err
+	if hop {
+		if err := want.hop(); err != nil {
+			return nil, err
+		}
 	}
 	changed := slices.DeleteFunc([]int{0, 1}, func(side int) bool {
-		return bytes.Equal(v.address(side), after.address(side))
+		return !v.differs(after, side, sides == 2)
 	})
-	if len(changed) == 2 {
+	if len(changed) > sides {
 		return nil, errors.New("both addresses have changed")
 	}
 	for _, side := range changed {
@@ -80,6 +101,24 @@ func (v *view) address(side int) []byte {
 	all := v.addresses()
 	half := len(all) / 2
 	return all[side*half : side*half+half]
+}
+
+// differs reports whether a side is another one: by its address, by its port
+// if that counts, or by what an ICMP error quotes, which may come from the
+// very address that the translation gives it.
+func (v *view) differs(after *view, side int, byPort bool) bool {
+	if !bytes.Equal(v.address(side), after.address(side)) || byPort && v.port(side) != after.port(side) {
+		return true
+	}
+	q, ok := v.quoted()
+	of, also := after.quoted()
+	return ok && also && (!bytes.Equal(q.address(1-side), of.address(1-side)) || q.port(1-side) != of.port(1-side))
+}
+
+// port is a side's port, or 0.
+func (v *view) port(side int) uint16 {
+	src, dst := v.ends()
+	return [...]uint16{src.Port(), dst.Port()}[side]
 }
 
 // follow takes over one side's address and port.

@@ -74,6 +74,26 @@ func TestWrongTranslations(t *testing.T) {
 	}
 }
 
+// Of a hairpin both sides may change, and of nothing else.
+func TestHairpinned(t *testing.T) {
+	in := TCP("172.16.0.30:40000", b4, "PA").Payload("data")
+	out := in.From("172.16.0.1:5000").To("172.16.0.10:8080").TTL(63)
+	good := out.Frame()
+	if src, dst, err := Hairpinned(in.Frame(), good); err != nil || src != out.src || dst != out.dst {
+		t.Errorf("from %s to %s, %v", src, dst, err)
+	}
+	if _, _, err := Translated(in.Frame(), good); err == nil {
+		t.Error("taken for a translation of one side")
+	}
+	for at := 12; at < len(good); at++ {
+		bad := bytes.Clone(good)
+		bad[at] ^= 0x10
+		if _, _, err := Hairpinned(in.Frame(), bad); err == nil {
+			t.Errorf("byte %d changed, nobody saw", at)
+		}
+	}
+}
+
 // What was wrong with a packet's checksum stays wrong, by as much.
 func TestWrongChecksumStays(t *testing.T) {
 	for name, c := range pairs() {

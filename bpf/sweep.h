@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The defence mode drop_entry: each second a random 1/32 of the table is looked
+ * at, and ends if little is lost with it (ip_vs_random_dropentry). What is
+ * looked at are appointments, of which every connection has one: of each slot
+ * of the wheel every 32nd, from a random one on.
+ */
+#ifndef IMBANG_SWEEP_H
+#define IMBANG_SWEEP_H
+
+#include "clock.h"
+#include "persist.h"
+
+#define SWEEP_SHARE 32
+
+/* The slots take turns, so that no beat is long. */
+#define SWEEP_BEATS 16
+#define SWEEP_BEAT (NSEC_PER_SEC / SWEEP_BEATS)
+
+/* Not younger ends what may be idle by nature. */
+#define SWEEP_IDLE (60 * NSEC_PER_SEC)
+
+struct sweep {
+	struct appointment key;
+	__u32 first; /* number in the slot */
+	__u64 now;
+};
+
+/* An idle connection with few packets: one in as many as it had packets
+ * (todrop_entry). */
+static __always_inline int sweep_idle(const struct conn *c, __u64 now)
+{
+	struct settings *set = get_settings();
+	struct defence *d = get_defence();
+	__u32 packets = c->in_packets;
+	__s64 left = c->expires - now;
+
+	if (!set || !d || !packets || packets >= MANY_PACKETS)
+		return 0;
+	if ((__s64)conn_timeout(c->server, c->state, set) < left + (__s64)SWEEP_IDLE)
+		return 0;
+	if (--d->idle[packets] > 0)
+		return 0;
+	d->idle[packets] = packets;
+	return 1;
+}
+
+/* Whether an entry that has come under the sweep is to end. */
+static __always_inline int sweep_ends(const struct conn *c, __u64 now)
+{
+	switch (c->state) {
+	case TCP_SYN_RECV:
+	case TCP_SYNACK:
+	case SCTP_INIT1:
+	case SCTP_INIT:
+		return 1;
+	case TCP_ESTABLISHED:
+	case SCTP_ESTABLISHED:
+	case CONN_UDP:
+		return sweep_idle(c, now);
+	case CONN_TEMPLATE:
+		return !c->controlled && !(c->flags & CONN_ASSURED);
+	}
+	return 0;
+}
+
+/* A template whose connection was swept away goes too, if that was its last
+ * and none was real (ip_vs_conn_expire). */
+__noinline int sweep_template(const struct flow *flow, const struct control *control)
+{
+	struct flow key;
+	struct conn *t;
+
+	if (!flow || !control)
+		return 0;
+	t = template_of(flow, control, &key);
+	if (!t || t->controlled || t->flags & CONN_ASSURED)
+		return 0;
+	wheel_cancel(&key, t->tick, t->number);
+	template_remove(&key, t);
+	return 0;
+}
+
+static __always_inline void sweep_end(const struct flow *flow, struct conn *c)
+{
+	struct control control = control_of(c);
+
+	wheel_cancel(flow, c->tick, c->number);
+	if (flow->template) {
+		template_remove(flow, c);
+		return;
+	}
+	conn_remove(flow, c);
+	if (control.kind)
+		sweep_template(flow, &control);
+}
+
+static long sweep_one(__u32 i, struct sweep *s)
+{
+	struct flow flow;
+	struct conn *c;
+
+	s->key.number = s->first + i * SWEEP_SHARE;
+	if (!appointment_find(&s->key, &flow))
+		return 0;
+	c = conn_find(&flow);
+	/* One that it no longer keeps does not count: it has another. */
+	if (!c || c->number != s->key.number || (c->tick & (WHEEL_SLOTS - 1)) != s->key.slot)
+		return 0;
+	if (sweep_ends(c, s->now))
+		sweep_end(&flow, c);
+	return 0;
+}
+
+static long sweep_slot(__u32 i, __u32 *from)
+{
+	struct sweep s = {
+		.key.slot = *from + i,
+		.first = bpf_get_prandom_u32() % SWEEP_SHARE,
+		.now = bpf_ktime_get_coarse_ns(),
+	};
+	__u32 *count = bpf_map_lookup_elem(&wheel, &s.key.slot);
+
+	if (count && *count > s.first)
+		bpf_loop((*count - s.first - 1) / SWEEP_SHARE + 1, sweep_one, &s, 0);
+	return 0;
+}
+
+static int sweep_timer(void *map, __u32 *key, struct clock *c)
+{
+	struct settings *set = get_settings();
+	__u32 from = c->tick++ % SWEEP_BEATS * (WHEEL_SLOTS / SWEEP_BEATS);
+	__u64 next = NSEC_PER_SEC;
+
+	if (set && set->drop_entry) {
+		next = SWEEP_BEAT;
+		if (defence_works(set->drop_entry))
+			bpf_loop(WHEEL_SLOTS / SWEEP_BEATS, sweep_slot, &from, 0);
+	}
+	/* The next beat is a full one: being late does not add up. */
+	bpf_timer_start(&c->timer, next - bpf_ktime_get_ns() % next, 0);
+	return 0;
+}
+
+static __always_inline int sweep_start(void)
+{
+	return clock_start(CLOCK_SWEEP, sweep_timer, NSEC_PER_SEC);
+}
+
+#endif

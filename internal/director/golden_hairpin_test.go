@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"net/netip"
+	"testing"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+// Errors about a hairpin's packets change on both sides, as the packets do:
+// the server hears of the director's packets, from the director; the client of
+// its own, from the service.
+func TestHairpinICMP(t *testing.T) {
+	r := newRig(t, small)
+	for _, f := range families {
+		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+			r.serve(service(p, at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))
+		}
+	}
+	r.turn("hairpin=1")
+	for _, f := range families {
+		errors, others := f.messages()
+		client, vip, server := f.server(20), f.vip(vipMasq), f.server(0)
+		var table []golden
+		for protocol, p := range transports(at(client, 40000), at(vip, 80)) {
+			opened := byServer(p)
+			director, _, err := testenv.Ends(r.put(opened, 0).frame)
+			r.must(err)
+			toServer := p.From(director.String()).To(at(server, 8080)).TTL(63)
+			answer := p.Turned().From(at(server, 8080)).To(director.String()).Flags("SA").Payload("the answer")
+			toClient := answer.From(at(vip, 80)).To(at(client, 40000)).TTL(63)
+			for _, m := range errors {
+				for _, from := range []string{server, f.inner} {
+					f.eachQuote(toServer, p.TTL(63), func(name string, about, becoming testenv.Packet, quote int) {
+						table = append(table, golden{protocol + ", " + m.name + " of " + from + ", " + name, nil,
+							byServer(m.between(from, director.Addr().String()).Quoting(about.Frame(), quote)),
+							becomes(onward(m.between(vip, client).Quoting(becoming.Frame(), quote)))})
+					})
+				}
+				f.eachQuote(toClient, answer.TTL(63), func(name string, about, becoming testenv.Packet, quote int) {
+					table = append(table, golden{protocol + ", " + m.name + " of the client, " + name, nil,
+						byServer(m.between(client, vip).Quoting(about.Frame(), quote)),
+						becomes(onward(m.between(director.Addr().String(), server).Quoting(becoming.Frame(), quote)))})
+				})
+			}
+			for _, m := range others {
+				table = append(table, golden{protocol + ", " + m.name, nil,
+					byServer(m.between(server, director.Addr().String()).Quoting(toServer.Frame(), 1000)), stays("pass icmp")})
+			}
+		}
+		t.Run(f.name, func(t *testing.T) { r.check(t, table) })
+	}
+}
+
+// Without the hairpin's entry there is nobody that the server knows to tell it of.
+func TestHairpinICMPWithoutHairpin(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	r.turn("hairpin=1")
+	const client = "172.16.0.30:40000"
+	r.fromServer(testenv.TCP(client, vip, "S"))
+	r.must(deleteKeys(r.maps.Hairpins, func(bpfobj.LbFlow, bpfobj.LbFlow) bool { return true }))
+	from := netip.MustParseAddrPort(client).Addr().String()
+	report := testenv.ICMP(from, netip.MustParseAddrPort(vip).Addr().String(), 3, 3).Quoting(testenv.TCP(vip, client, "SA").Frame(), 28)
+	r.judge(t, golden{in: byServer(report), want: stays("pass hairpin icmp")}, 0)
+}
