@@ -27,7 +27,7 @@ func (w *fuzzWorld) seed(f *testing.F) {
 		if f.Failed() {
 			return
 		}
-		if !w.settled(90 * time.Second) {
+		if !w.settled(f, 90*time.Second) {
 			f.Error("some connections do not end")
 		}
 		w.wantNothingLeft(f)

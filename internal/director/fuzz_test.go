@@ -49,7 +49,7 @@ func FuzzPackets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w.play(t, data)
 		// Ten seconds without an answer are a deadlock to the fuzzer.
-		if w.number%50_000 == 0 && w.settled(5*time.Second) {
+		if w.number%50_000 == 0 && w.settled(t, 5*time.Second) {
 			w.wantNothingLeft(t)
 		}
 	})
@@ -258,8 +258,9 @@ func (s *script) String() string {
 
 // settled waits for every connection to end, and reports whether they did. A
 // template that waits for a connection takes a minute.
-func (w *fuzzWorld) settled(limit time.Duration) bool {
-	for deadline := time.Now().Add(limit); w.entries(w.maps.Conns4)+w.entries(w.maps.Conns6) != 0; time.Sleep(50 * time.Millisecond) {
+func (w *fuzzWorld) settled(t testing.TB, limit time.Duration) bool {
+	r := w.in(t)
+	for deadline := time.Now().Add(limit); r.entries(r.maps.Conns4)+r.entries(r.maps.Conns6) != 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			return false
 		}
