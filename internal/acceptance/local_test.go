@@ -16,6 +16,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
 	"imbang/internal/lab/topology"
 )
 
@@ -55,8 +56,8 @@ func directorServes(t *testing.T, f *farm) {
 		name, service, server, method string
 	}
 	ways := []way{
-		{"IPv4, masquerading", at(f.Virtual().String(), 7), at(own, 700), "-m"},
-		{"IPv4, direct routing", at(f.Virtual().String(), 8), at(own, 8), "-g"},
+		{"IPv4, masquerading", at(f.Virtual(topology.IPv4).String(), 7), at(own, 700), "-m"},
+		{"IPv4, direct routing", at(f.Virtual(topology.IPv4).String(), 8), at(own, 8), "-g"},
 		{"IPv6, masquerading", at(virtual6.String(), 7), at(own6.String(), 700), "-m"},
 		{"IPv6, direct routing", at(virtual6.String(), 8), at(own6.String(), 8), "-g"},
 	}
@@ -170,7 +171,7 @@ func tallyPacket(seen *[2]tally, b []byte, protocol uint8, port uint16) {
 // configuration of ldirectord says: by the loopback address and direct routing.
 func TestLdirectordFallsBackToTheDirector(t *testing.T) {
 	f := newFarm(t, 2)
-	n, err := server.Start(f.Director, "here", 375, f.files)
+	n, err := server.Start(f.Director, "here", study.Server{Kind: study.Nginx, Page: 375}, f.files, "")
 	if err != nil {
 		t.Fatal(err)
 	}
