@@ -14,7 +14,9 @@ export BPF_CFLAGS ?= -idirafter /usr/include/$(MULTIARCH)
 
 # Debian's packages for each target.
 RUN_PACKAGES  := nginx-light iproute2
-TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount
+# Those of the second line are what the lab measures beside imbang, and with.
+TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount \
+	nftables haproxy libnginx-mod-stream httperf apache2-utils siege wrk
 BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
 LINT_PACKAGES := clang-format
 
