@@ -29,6 +29,12 @@ func HandedUp(in, out []byte) (src, dst netip.AddrPort, err error) {
 	return translated(in, out, 1, false)
 }
 
+// HandedBack judges an error of the host's own about a hairpin, of which both
+// sides may have changed.
+func HandedBack(in, out []byte) (src, dst netip.AddrPort, err error) {
+	return translated(in, out, 2, false)
+}
+
 // Hairpinned judges one both of whose sides may have got other addresses, or
 // other ports alone.
 func Hairpinned(in, out []byte) (src, dst netip.AddrPort, err error) {

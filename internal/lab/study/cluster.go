@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"imbang/internal/lab/law"
 )
 
 // Server is one real server.
@@ -14,7 +16,7 @@ type Server struct {
 	Page int // bytes of the page of nginx, and of a model's replies
 
 	// Of a model: what it stands for.
-	Law         string        // constant, exponential, pareto
+	Law         string        // by its name in package law
 	Service     time.Duration // mean time of a request on a server of speed 1
 	Concurrency int           // requests served at a time; more wait
 	Backlog     int           // requests that may wait; more are refused. 0: any number
@@ -33,7 +35,7 @@ const (
 
 var kinds = []string{string(Nginx), string(Model), string(API)}
 
-var laws = []string{"constant", "exponential", "pareto"}
+var laws = law.Names()
 
 // WeightSet is one weight for each real server, under a name.
 type WeightSet struct {

@@ -18,7 +18,7 @@ var refusals = []struct{ old, bad, want string }{
 	{"kind: nginx, page", "kind: apache, page", `s.yaml:9:14: cluster.servers[0].kind: "apache" is unknown: want one of nginx, model, api`},
 	{"{kind: nginx, page: 2 KB}", "{kind: nginx, page: 2 KB, law: pareto}", `s.yaml:9:38: cluster.servers[0].law: remove it: only a server of kind: model has a stated capacity`},
 	{"{kind: nginx, page: 2 KB}", "{kind: nginx, page: 2 KB, count: 17}", `s.yaml:9:40: cluster.servers[0].count: 17 is out of range: want 1 to 16`},
-	{"law: pareto", "law: weibull", `s.yaml:10:38: cluster.servers[1].law: "weibull" is unknown: want one of constant, exponential, pareto`},
+	{"law: pareto", "law: weibull", `s.yaml:10:38: cluster.servers[1].law: "weibull" is unknown: want one of constant, exponential, pareto, lognormal`},
 	{"service: 2 ms", "service: 2", `s.yaml:10:55: cluster.servers[1].service: 2 has no unit: write 2 s or 2 ms`},
 	{"concurrency: 8", "concurrency: 0", `s.yaml:10:74: cluster.servers[1].concurrency: 0 is out of range: want 1 to 100000`},
 	{"speed: 0.5", "speed: -1", `s.yaml:10:84: cluster.servers[1].speed: -1 is out of range: want above 0 and at most 1000, 1 being the speed that service is given for`},
