@@ -62,7 +62,7 @@
 //	pace.go     the schedule of arrivals (pure); trace.go a replayed one
 //	users.go    the users of a closed loop (pure but for their common number)
 //	request.go  requests and what is filled into them (pure)
-//	choice.go   choices by weight, Zipf's law (pure); mix.go what they choose
+//	draw.go     the random bits of each request (pure); mix.go what they choose
 //	reply.go    the incremental reply parser (pure); chunked.go beside it
 //	names.go    replies counted by answering server
 //	conn.go     connection records and the deadline queues

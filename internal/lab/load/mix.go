@@ -2,10 +2,12 @@
 
 package load
 
+import "imbang/internal/lab/chance"
+
 // odds are the choices of a run, shared by its clients and never changed.
 // One that is not nil is to be made.
 type odds struct {
-	requests, urls, targets *choice
+	requests, urls, targets *chance.Choice
 }
 
 func newOdds(p Plan) (o odds) {
@@ -14,13 +16,13 @@ func newOdds(p Plan) (o odds) {
 		for i, r := range p.Requests {
 			weights[i] = r.Weight
 		}
-		o.requests = newChoice(weights)
+		o.requests = chance.NewChoice(weights)
 	}
 	if p.URLs > 0 {
-		o.urls = newChoice(zipf(p.URLs, p.URLsExponent))
+		o.urls = chance.NewChoice(chance.Zipf(p.URLs, p.URLsExponent))
 	}
 	if len(p.Targets) > 1 && len(p.Trace) == 0 {
-		o.targets = newChoice(zipf(len(p.Targets), p.TargetsExponent))
+		o.targets = chance.NewChoice(chance.Zipf(len(p.Targets), p.TargetsExponent))
 	}
 	return o
 }
@@ -67,13 +69,13 @@ func (m *menu) choose(a *arrival) {
 	if a.request == anyone {
 		a.request = 0
 		if m.requests != nil {
-			a.request = m.requests.pick(draw(m.plan.Seed, a.n, forRequest))
+			a.request = m.requests.Pick(draw(m.plan.Seed, a.n, forRequest))
 		}
 	}
 	if a.target == anyone {
 		a.target = 0
 		if m.targets != nil {
-			a.target = m.targets.pick(draw(m.plan.Seed, a.n, forTarget))
+			a.target = m.targets.Pick(draw(m.plan.Seed, a.n, forTarget))
 		}
 	}
 }
@@ -88,7 +90,7 @@ func (m *menu) write(a *arrival, last bool, buf []byte) (f *form, request, used 
 	v := &m.values
 	v.n, v.host, v.last = a.n, m.hosts[a.target], last
 	if m.urls != nil {
-		v.url = 1 + int64(m.urls.pick(draw(m.plan.Seed, a.n, forURL)))
+		v.url = 1 + int64(m.urls.Pick(draw(m.plan.Seed, a.n, forURL)))
 	}
 	request, used = f.render(buf, v)
 	return f, request, used

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"imbang/internal/lab/chance"
 )
 
 // Arrivals is how connections are spaced.
@@ -55,53 +57,15 @@ func (s *source) next() (wait int64, connections int) {
 	return int64(s.gap), 1
 }
 
-// popularity draws from a number of things of which the k-th is drawn in
-// proportion to k^-exponent (Zipf); by Walker's aliases, in constant time.
+// popularity draws from a number of things by Zipf's law.
 type popularity struct {
-	share []float64
-	alias []int32
-	r     *rand.Rand
+	*chance.Choice
+	r *rand.Rand
 }
 
 func newPopularity(n int, exponent float64, r *rand.Rand) *popularity {
-	p := &popularity{share: make([]float64, n), alias: make([]int32, n), r: r}
-	total := 0.0
-	for i := range p.share {
-		p.share[i] = math.Pow(float64(i+1), -exponent)
-		total += p.share[i]
-	}
-	var small, large []int32
-	for i := range p.share {
-		p.share[i] *= float64(n) / total
-		p.alias[i] = int32(i)
-		if p.share[i] < 1 {
-			small = append(small, int32(i))
-		} else {
-			large = append(large, int32(i))
-		}
-	}
-	for len(small) > 0 && len(large) > 0 {
-		s, l := small[len(small)-1], large[len(large)-1]
-		small = small[:len(small)-1]
-		p.alias[s] = l
-		p.share[l] -= 1 - p.share[s]
-		if p.share[l] < 1 {
-			large = large[:len(large)-1]
-			small = append(small, l)
-		}
-	}
-	for _, rest := range append(small, large...) { // 1, but for rounding
-		p.share[rest] = 1
-	}
-	return p
+	return &popularity{chance.NewChoice(chance.Zipf(n, exponent)), r}
 }
 
 // draw is the index of one of them, 0 the most popular.
-func (p *popularity) draw() int {
-	x := p.r.Float64() * float64(len(p.share))
-	i := int(x)
-	if x-float64(i) < p.share[i] {
-		return i
-	}
-	return int(p.alias[i])
-}
+func (p *popularity) draw() int { return int(p.At(p.r.Float64())) }
