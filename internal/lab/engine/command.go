@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -46,28 +44,6 @@ func command(ctx context.Context, ns *host.Namespace, name, path, stdin string, 
 		complaint = err.Error()
 	}
 	return nil, fmt.Errorf("%s: %s", said, complaint)
-}
-
-// look finds a program; distributions keep some in directories that are not
-// always on the PATH.
-func look(name, remedy string) (string, error) {
-	for _, dir := range []string{"", "/usr/sbin", "/usr/local/sbin", "/sbin"} {
-		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s is not installed: %s", name, remedy)
-}
-
-var versionForm = regexp.MustCompile(`\d+\.[0-9][\w.+~-]*`)
-
-// versionOf is the first thing like a version that a program says of itself.
-func versionOf(ctx context.Context, path string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
-	if v := versionForm.Find(out); v != nil {
-		return string(v), nil
-	}
-	return "", fmt.Errorf("%s %s says %q: %w", path, strings.Join(args, " "), out, err)
 }
 
 // known finds what an engine calls a scheduler.

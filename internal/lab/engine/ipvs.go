@@ -10,6 +10,7 @@ import (
 	"os/exec"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/process"
 )
 
 // ipvs is the kernel's own IPVS, where the kernel has it, driven by ipvsadm of
@@ -26,11 +27,11 @@ func (ipvs) Version(ctx context.Context) (string, error) {
 	if err := kernelHasIPVS(ctx); err != nil {
 		return "", err
 	}
-	path, err := look("ipvsadm", ipvsRemedy)
+	path, err := process.Look("ipvsadm", ipvsRemedy)
 	if err != nil {
 		return "", err
 	}
-	return versionOf(ctx, path, "--version")
+	return process.VersionOf(ctx, path, "--version")
 }
 
 // kernelHasIPVS looks for the kernel's table, and asks for the module where it
@@ -48,7 +49,7 @@ func kernelHasIPVS(ctx context.Context) error {
 }
 
 func (ipvs) Start(ctx context.Context, s Setup) (Instance, error) {
-	path, err := look("ipvsadm", ipvsRemedy)
+	path, err := process.Look("ipvsadm", ipvsRemedy)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/process"
 )
 
 // nftables is destination NAT by the kernel's packet filter with connection
@@ -30,11 +31,11 @@ func (nftables) Balances() bool       { return true }
 func (nftables) Schedulers() []string { return names(nftSchedulers) }
 
 func (nftables) Version(ctx context.Context) (string, error) {
-	path, err := look("nft", nftRemedy)
+	path, err := process.Look("nft", nftRemedy)
 	if err != nil {
 		return "", err
 	}
-	return versionOf(ctx, path, "--version")
+	return process.VersionOf(ctx, path, "--version")
 }
 
 // nftTable is the table's name in the director's namespace, which nobody
@@ -46,7 +47,7 @@ func (nftables) Start(ctx context.Context, s Setup) (Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := look("nft", nftRemedy)
+	path, err := process.Look("nft", nftRemedy)
 	if err != nil {
 		return nil, err
 	}

@@ -3,13 +3,15 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+
+	"imbang/internal/lab/process"
 )
 
 // nginx is nginx as a proxy, passing on connections (stream) or reading
@@ -30,24 +32,26 @@ func nginx(mode string) *proxy {
 		p.config = func(s Setup, scheduler, _ string) string { return nginxConfig("", "http", nginxHTTP, s, scheduler) }
 		return p
 	}
-	p.missing = func(ctx context.Context, path string) error {
-		_, err := streamModule(ctx, path)
+	load := sync.OnceValues(streamModule)
+	p.missing = func() error {
+		_, err := load()
 		return err
 	}
 	p.config = func(s Setup, scheduler, _ string) string {
-		load, _ := streamModule(context.Background(), "nginx") // missing has looked
-		return nginxConfig(load, "stream", nginxStream, s, scheduler)
+		module, _ := load() // without it there is nothing to run, which missing says
+		return nginxConfig(module, "stream", nginxStream, s, scheduler)
 	}
 	return p
 }
 
 // streamModule is the line that loads the stream module, empty where it is
 // built in.
-func streamModule(ctx context.Context, path string) (string, error) {
-	if found, err := look(filepath.Base(path), ""); err == nil {
-		path = found
+func streamModule() (string, error) {
+	path, err := process.Look("nginx", "apt install nginx-light")
+	if err != nil {
+		return "", err
 	}
-	out, _ := exec.CommandContext(ctx, path, "-V").CombinedOutput()
+	out, _ := exec.Command(path, "-V").CombinedOutput()
 	if strings.Contains(string(out), "--with-stream ") {
 		return "", nil
 	}

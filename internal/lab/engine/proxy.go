@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"imbang/internal/host"
@@ -32,7 +31,7 @@ type proxy struct {
 	// arguments run it in the foreground with a configuration file.
 	arguments func(file, dir string) []string
 	// missing, which may be nil, says what else it lacks.
-	missing func(ctx context.Context, path string) error
+	missing func() error
 }
 
 func (p *proxy) Name() string         { return p.name }
@@ -40,16 +39,16 @@ func (p *proxy) Balances() bool       { return true }
 func (p *proxy) Schedulers() []string { return names(p.schedulers) }
 
 func (p *proxy) Version(ctx context.Context) (string, error) {
-	path, err := look(p.program, p.remedy)
+	path, err := process.Look(p.program, p.remedy)
 	if err != nil {
 		return "", err
 	}
 	if p.missing != nil {
-		if err := p.missing(ctx, path); err != nil {
+		if err := p.missing(); err != nil {
 			return "", err
 		}
 	}
-	return versionOf(ctx, path, p.version...)
+	return process.VersionOf(ctx, path, p.version...)
 }
 
 func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
@@ -57,7 +56,7 @@ func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	path, err := look(p.program, p.remedy)
+	path, err := process.Look(p.program, p.remedy)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +119,7 @@ func (i *proxyInstance) wait(ctx context.Context, ns *host.Namespace) error {
 
 // complaint is the last that the program said.
 func (i *proxyInstance) complaint() string {
-	b, _ := os.ReadFile(i.log)
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	lines := process.Said(i.log)
 	return lines[len(lines)-1]
 }
 

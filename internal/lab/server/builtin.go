@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"imbang/internal/host"
@@ -81,12 +80,7 @@ func (b *builtIn) WaitReady(ctx context.Context, from *host.Namespace, target ne
 
 // complaint is what the server said last.
 func (b *builtIn) complaint() string {
-	text, _ := os.ReadFile(b.log)
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if last := lines[len(lines)-1]; last != "" {
-		return last
-	}
-	return "its error log is empty"
+	return last(process.Said(b.log))
 }
 
 func (b *builtIn) PIDs() ([]int, error) { return b.process.PIDs() }

@@ -3,13 +3,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"imbang/internal/host"
@@ -17,21 +16,14 @@ import (
 	"imbang/internal/lab/study"
 )
 
-// errMissing carries the remedy for the one thing users must install.
-var errMissing = errors.New("nginx, which plays the real servers, is not installed: apt install nginx-light")
-
-// lookNginx finds the program; distributions keep it in a directory that is
-// not always on the PATH.
+// lookNginx finds the one program that users must install.
 func lookNginx() (string, error) {
-	for _, name := range []string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
+	path, err := process.Look("nginx", "apt install nginx-light")
+	if err != nil {
+		return "", errors.New("nginx, which plays the real servers, is not installed: apt install nginx-light")
 	}
-	return "", errMissing
+	return path, nil
 }
-
-var versionForm = regexp.MustCompile(`nginx/(\S+)`)
 
 // NginxVersion is the version of nginx, such as 1.22.1.
 func NginxVersion(ctx context.Context) (string, error) {
@@ -39,11 +31,7 @@ func NginxVersion(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, path, "-v").CombinedOutput()
-	if m := versionForm.FindSubmatch(out); m != nil {
-		return string(m[1]), nil
-	}
-	return "", fmt.Errorf("nginx -v says %q: %w", out, err)
+	return process.VersionOf(ctx, path, "-v")
 }
 
 // nginx is one running nginx.
@@ -96,15 +84,14 @@ func (n *nginx) PIDs() ([]int, error) {
 // complaint is what the server's own log says: its first fatal line, which
 // names the cause, or else the last line.
 func (n *nginx) complaint() string {
-	b, _ := os.ReadFile(filepath.Join(n.dir, "error.log"))
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	lines := process.Said(filepath.Join(n.dir, "error.log"))
 	for _, l := range lines {
 		if strings.Contains(l, "[emerg]") {
 			return l
 		}
 	}
-	if last := lines[len(lines)-1]; last != "" {
-		return last
-	}
-	return "its error log is empty"
+	return last(lines)
 }
+
+// last is the last line of a server's log.
+func last(lines []string) string { return cmp.Or(lines[len(lines)-1], "its error log is empty") }
