@@ -34,14 +34,10 @@ func (l *lab) measureAll(ctx context.Context) error {
 
 // announce tells how long a number of blocks is expected to take.
 func (l *lab) announce(list []record.Cell, blocks int) {
-	done := map[key]bool{}
-	for _, s := range l.samples {
-		done[key{s.Cell, s.Block}] = true
-	}
 	var expected []time.Duration
 	for b := range blocks {
 		for _, c := range block(list, b, l.config.Plan.Seed) {
-			if !done[key{c, b + 1}] {
+			if !l.done(c, b+1) {
 				expected = append(expected, Expected(l.config.Plan, c))
 			}
 		}
@@ -53,10 +49,9 @@ func (l *lab) announce(list []record.Cell, blocks int) {
 	l.watch.Planned(expected)
 }
 
-// key identifies a sample.
-type key struct {
-	record.Cell
-	block int
+// done reports whether a cell of a block, counted from 1, is stored.
+func (l *lab) done(c record.Cell, block int) bool {
+	return slices.ContainsFunc(l.samples, func(s record.Sample) bool { return s.Cell == c && s.Block == block })
 }
 
 // another reports whether block b, counted from 0, is wanted beyond the
@@ -77,8 +72,7 @@ func (l *lab) another(b int, elapsed time.Duration) bool {
 // stored yet.
 func (l *lab) measureBlock(ctx context.Context, b int, order []record.Cell) error {
 	for i, c := range order {
-		stored := func(s record.Sample) bool { return s.Cell == c && s.Block == b+1 }
-		if slices.ContainsFunc(l.samples, stored) {
+		if l.done(c, b+1) {
 			continue
 		}
 		if err := l.measureCell(ctx, record.Sample{Cell: c, Block: b + 1, Order: b*len(order) + i + 1}); err != nil {

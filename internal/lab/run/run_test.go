@@ -207,6 +207,10 @@ func TestResumeMeasuresTheRest(t *testing.T) {
 	if err != nil || len(whole.Samples) != 8 {
 		t.Fatalf("%v, %v; want 8 samples", whole, err)
 	}
+	type key struct {
+		record.Cell
+		block int
+	}
 	seen := map[key]bool{}
 	for _, s := range whole.Samples {
 		seen[key{s.Cell, s.Block}] = true
