@@ -109,9 +109,10 @@ func (g *generators) up(ctx context.Context, name host.Run, files string) error 
 	if g.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: 1, Servers: 1}); err != nil {
 		return err
 	}
-	// Generators that close first leave their ports in TIME_WAIT: more of
-	// them in a minute than there are.
-	if err := g.client().Sysctl("net.ipv4.tcp_tw_reuse", "1"); err != nil {
+	// Generators that close first leave their ports in TIME_WAIT, more of
+	// them in a minute than there are, and httperf tries them one by one for
+	// ever. The client keeps none.
+	if err := g.client().Sysctl("net.ipv4.tcp_max_tw_buckets", "0"); err != nil {
 		return err
 	}
 	s := g.cluster.Servers[0]
