@@ -44,7 +44,7 @@ var kinds = []struct {
 	{ErrorPages, "error pages"},
 	{OneAddress, "one address under a scheduler that hashes it"},
 	{EqualWeights, "equal weights"},
-	{NeverShort, "the cluster was never short of anything"},
+	{NeverShort, "throughput ranks nothing"},
 	{MachineNoisy, "machine too noisy by its own control"},
 	{TooFewRuns, "too few runs"},
 	{ControlDiffers, "the control differs from itself"},
@@ -207,7 +207,7 @@ func (c Cause) sentence() string {
 // detail is the text behind the kind's words.
 func (c Cause) detail() string {
 	if len(c.Cells) > 1 && !c.Kind.common() {
-		return ", such as " + c.Text
+		return ", for example: " + c.Text
 	}
 	return ": " + c.Text
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"imbang/internal/lab/record"
-	"imbang/internal/lab/study"
 )
 
 // yardsticks says what an engine that does not balance stands for.
@@ -18,13 +17,16 @@ var yardsticks = map[string]string{
 }
 
 // notes says what the tables alone do not.
-func notes(rep *Report, s *study.Study, samples []record.Sample) []string {
+func notes(rep *Report, samples []record.Sample) []string {
 	var out []string
 	if rep.Measured < rep.Planned {
 		out = append(out, fmt.Sprintf("%d of %d planned runs were measured; the others failed or were interrupted.", rep.Measured, rep.Planned))
 	}
 	if line := shortfall(samples); line != "" {
 		out = append(out, line)
+	}
+	for _, c := range rep.Caveats {
+		out = append(out, fmt.Sprintf("%s: %s.", c.of, c.Text))
 	}
 	for _, name := range slices.Sorted(maps.Keys(yardsticks)) {
 		if slices.ContainsFunc(rep.Sections, func(s Section) bool { return slices.Contains(s.Columns, name) }) {

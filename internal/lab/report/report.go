@@ -36,7 +36,8 @@ type Report struct {
 
 	Sections  []Section        `json:"sections"`
 	Published *PublishedClaims `json:"published,omitempty"`
-	Notes     []string         `json:"notes,omitempty"`
+	Caveats   []Caveat         `json:"caveats,omitempty"`
+	Notes     []string         `json:"notes,omitempty"` // the caveats too
 }
 
 // PublishedClaims is what the original said in words.
@@ -159,7 +160,8 @@ func New(r *record.Run) (*Report, error) {
 	}
 	rep.sections(env.Plan, r.Samples, s)
 	rep.Verdict = rep.verdict()
-	rep.Notes = notes(rep, s, r.Samples)
+	rep.Caveats = caveats(r.Samples)
+	rep.Notes = notes(rep, r.Samples)
 	return rep, nil
 }
 

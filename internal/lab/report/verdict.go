@@ -96,7 +96,7 @@ func (row *Row) questions(ranked []Cell) (list []Metric) {
 	case bounded(row.Rate, ranked):
 		list = append(list, metric("throughput"))
 	default:
-		row.because(NeverShort, names(ranked), "throughput ranks nothing: every ranked cell carried all that was asked")
+		row.because(NeverShort, names(ranked), "the cluster was never short of anything, every ranked cell carried all that was asked")
 		row.say("Throughput ranks nothing: every ranked cell carried all that was asked.")
 	}
 	list = append(list, metric("response_time"))
@@ -121,8 +121,7 @@ func (row *Row) alike(groups [][]Cell, s *study.Study) {
 		if len(g) < 2 {
 			continue
 		}
-		row.because(EqualWeights, names(g), "with equal weights %s are one algorithm by definition, no run can tell them apart, and they are judged as one",
-			strings.Join(names(g), " and "))
+		row.because(EqualWeights, names(g), "%s are one algorithm by definition, no run can tell them apart, and they are judged as one", list(names(g)))
 	}
 }
 
