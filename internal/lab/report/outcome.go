@@ -59,6 +59,7 @@ func (row *Row) answers(s map[string]record.Competitor, twins func(a, b record.C
 					a.best = append(a.best, name)
 				}
 			}
+			slices.Sort(a.best) // metrics rank them in any order
 		}
 		list = append(list, a)
 	}

@@ -161,14 +161,17 @@ func (v *StudyVerdict) winners(judged []*Row) string {
 			}
 		}
 		done = append(done, rows...)
-		in, such := "", ""
+		is, in, such := "is", "", ""
+		if len(w.Names) > 1 {
+			is = "are"
+		}
 		if w.answer.row.Outcome != OutcomeWinner { // another is in another metric
 			in = " in " + w.answer.metric.Name
 		}
 		if len(rows) > 1 {
 			such = "at " + w.At + ": "
 		}
-		parts = append(parts, fmt.Sprintf("%s is best%s%s (%s%s)", list(w.Names), in, places(rows), such, w.answer.advantage()))
+		parts = append(parts, fmt.Sprintf("%s %s best%s%s (%s%s)", list(w.Names), is, in, places(rows), such, w.answer.advantage()))
 	}
 	if rest := except(judged, done); len(rest) > 0 {
 		parts = append(parts, "none is"+places(rest))
