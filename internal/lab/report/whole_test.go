@@ -76,7 +76,7 @@ func TestOneOfManyMustBeSurer(t *testing.T) {
 	if row.Outcome != OutcomeWinner || many.Verdict.Outcome != OutcomeNoDifference {
 		t.Errorf("of many: level %s, study %s", row.Outcome, many.Verdict.Outcome)
 	}
-	wants(t, many.Verdict.Sentence, "what seems apart at 4000/s is no more than chance brings in one of 15 questions")
+	wants(t, many.Verdict.Sentence, "; what seems apart at ", "4000/s is no more than chance brings in one of 15 questions")
 }
 
 // The 99th percentile is judged for itself, if enough lie beyond it.
