@@ -16,11 +16,11 @@ func TestEqualsAreNotToldApart(t *testing.T) {
 		noise   float64
 		studies int
 	}{
-		"A/A, the same scheduler under two names": {made{load: "rates: [1000, 2000, 4000], duration: 2 s", competitors: twice, blocks: 7}, 0.05, 400},
-		"A/A, more blocks":                        {made{load: "rates: [1000, 2000, 4000], duration: 2 s", competitors: twice, blocks: 12}, 0.05, 400},
+		"A/A, the same scheduler under two names": {made{load: "rates: [1000, 2000, 4000], duration: 2 s", competitors: twice, blocks: 7}, 0.05, 250},
+		"A/A, more blocks":                        {made{load: "rates: [1000, 2000, 4000], duration: 2 s", competitors: twice, blocks: 12}, 0.05, 250},
 		"A/A, a noisy machine":                    {made{load: "rates: [1000], duration: 2 s", competitors: twice, blocks: 8}, 0.5, 400},
-		"two that happen to be equal":             {made{load: "rates: [1000, 2000, 4000], duration: 2 s", competitors: "  - {engine: imbang, schedulers: [rr, sed]}", blocks: 10}, 0.05, 400},
-		"seven that happen to be equal":           {made{load: "rates: [1000, 2000], duration: 2 s", competitors: "  - {engine: imbang, schedulers: [rr, lc, sed, nq, twos, ovf, fo]}", blocks: 5}, 0.05, 150},
+		"two that happen to be equal":             {made{load: "rates: [1000, 2000, 4000], duration: 2 s", competitors: "  - {engine: imbang, schedulers: [rr, sed]}", blocks: 10}, 0.05, 250},
+		"seven that happen to be equal":           {made{load: "rates: [1000, 2000], duration: 2 s", competitors: "  - {engine: imbang, schedulers: [rr, lc, sed, nq, twos, ovf, fo]}", blocks: 5}, 0.05, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -82,7 +82,8 @@ var metrics = []Metric{
 			for _, t := range s.CPU.ServersNS {
 				sum += t
 			}
-			return perConnection(sum, s.Load)
+			v, ok := perConnection(sum, s.Load)
+			return v, ok && len(s.CPU.ServersNS) > 0
 		},
 	},
 	{
