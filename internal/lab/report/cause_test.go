@@ -146,6 +146,10 @@ func TestEqualWeightsAreACause(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	wants(t, text(t, rep), "rr, wrr at 1000/s (equal weights: rr and wrr are one algorithm by definition")
+	// Two engines, and two of three servers: names say so, and are no names of their own.
+	of := made{cluster: "client_namespaces: 1, client_addresses: 1, weights: {w: [2, 2, 1]}", load: "rates: [1000], duration: 2 s", blocks: 7, result: noisy(1, 0.03, nil),
+		competitors: "  - {engine: imbang, schedulers: [rr, wrr], servers: [2]}\n  - {engine: haproxy-tcp, schedulers: [roundrobin]}"}.report(t)
+	wants(t, text(t, of), "imbang rr x2, imbang wrr x2 at 1000/s (equal weights: ")
 	unequal := made{cluster: "client_namespaces: 1, client_addresses: 1, weights: {w: [3, 2, 1]}", load: "rates: [1000], duration: 2 s",
 		competitors: "  - {engine: imbang, schedulers: [rr, wrr]}", blocks: 7, result: noisy(1, 0.03, nil)}.report(t)
 	if v := unequal.Verdict; v.Outcome == OutcomeNotMeasurable || len(v.Causes) > 0 {

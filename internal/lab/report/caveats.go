@@ -30,7 +30,7 @@ func caveats(samples []record.Sample) (list []Caveat) {
 			continue
 		}
 		measured = once(measured, s.Cell)
-		for _, text := range append(slices.Clone(s.Load.Caveats), silence(s.Load)...) {
+		for _, text := range slices.Concat(s.Load.Caveats, silence(s.Load), strain(s.Load)) {
 			if concern[text] == nil {
 				order = append(order, text)
 			}
@@ -65,6 +65,16 @@ func silence(r *load.Result) []string {
 		who = study.BuiltIn
 	}
 	return []string{fmt.Sprintf("%s says nothing of %s: they have no figure", who, strings.Join(r.Absent, ", "))}
+}
+
+// strain says that a client that kept up was near its limit. Other tools may
+// use all CPU there is and not need it.
+func strain(r *load.Result) []string {
+	if r.Tool != "" || r.Generator.Behind || len(r.Limits()) == 0 || r.Loss.Client.Total() > 0 {
+		return nil
+	}
+	return []string{"the generator kept its schedule, but ran or waited for a CPU nearly all of the time, or waited a tenth of it: " +
+		"response times hold some of its own delay"}
 }
 
 // cellsIn names cells by what they have in common, if nothing else measured

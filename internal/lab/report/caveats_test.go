@@ -67,3 +67,33 @@ func TestCaveatsOnceEach(t *testing.T) {
 		}
 	}
 }
+
+// A client that kept up, if only just, is ranked with a caveat.
+func TestStrainedClient(t *testing.T) {
+	result := func(g load.Generator) func(record.Cell, int) *load.Result {
+		return func(c record.Cell, block int) *load.Result {
+			r := clean(c, 1, 5, 1)
+			if c.Name == "lc" {
+				r.Generator = g
+			}
+			return r
+		}
+	}
+	for _, tc := range []struct {
+		g    load.Generator
+		want int
+	}{
+		{load.Generator{BusyShare: 0.5, WaitShare: 0.05}, 0},
+		{load.Generator{BusyShare: 0.5, WaitShare: 0.2}, 1},
+		{load.Generator{BusyShare: 0.9}, 1},
+		{load.Generator{BusyShare: 0.9, Behind: true, Reason: "late"}, 0}, // not ranked, which says more
+	} {
+		rep := made{load: rates, competitors: "  - {engine: imbang, schedulers: [rr, lc]}", blocks: 7, result: result(tc.g)}.report(t)
+		if n := len(rep.Caveats); n != tc.want {
+			t.Errorf("%+v: %+v, want %d", tc.g, rep.Caveats, tc.want)
+		}
+		if tc.want == 1 {
+			wants(t, text(t, rep), "  all cells of lc: the generator kept its schedule, but")
+		}
+	}
+}

@@ -212,7 +212,7 @@ func grouped(cells []Cell, s *study.Study) [][]Cell {
 // algorithm is the same for competitors that differ in the name of their
 // scheduler only. One with a name of its own stays itself.
 func algorithm(c record.Competitor, s *study.Study) record.Competitor {
-	if c.Name != c.Scheduler || !slices.Contains(linux, c.Engine) || !s.WeightsOf(c.Weights).Equal() {
+	if ownName(c) || !slices.Contains(linux, c.Engine) || !equal(c, s) {
 		return c
 	}
 	for _, pair := range sameByDefinition {
@@ -222,6 +222,19 @@ func algorithm(c record.Competitor, s *study.Study) record.Competitor {
 	}
 	c.Name = ""
 	return c
+}
+
+// ownName reports whether a competitor was given its name, which else is made of
+// what tells it from others (study.NameAll).
+func ownName(c record.Competitor) bool {
+	made := []string{c.Engine, c.Scheduler, c.Weights, fmt.Sprintf("x%d", c.Servers)}
+	return slices.ContainsFunc(strings.Fields(c.Name), func(word string) bool { return !slices.Contains(made, word) })
+}
+
+// equal reports whether the weights of those that take part are.
+func equal(c record.Competitor, s *study.Study) bool {
+	w := s.WeightsOf(c.Weights).Weights
+	return study.WeightSet{Weights: w[:min(c.Servers, len(w))]}.Equal()
 }
 
 // joined is one competitor's series.
