@@ -197,5 +197,6 @@ func TestTwinsWinTogether(t *testing.T) {
 	if row.Outcome != OutcomeWinner || !slices.Equal(row.Best["response_time"], []string{"rr", "rr again"}) {
 		t.Errorf("%s, %v", row.Outcome, row.Best)
 	}
+	wants(t, text(t, rep), "Best: rr and rr again, which are the same: lowest mean response time; sed, the next, has +")
 	wants(t, rep.Verdict.Sentence, "rr and rr again are best at 1000/s (lowest mean response time; sed, the next, has +")
 }

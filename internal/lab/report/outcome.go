@@ -85,6 +85,9 @@ func (row *Row) conclude(s *study.Study) {
 			row.Best, best = map[string][]string{}, a.best
 		}
 		row.Best[a.metric.Key] = a.best
+		if len(a.best) > 1 {
+			row.say("Best: %s, which are the same: %s.", list(a.best), a.advantage())
+		}
 		if !slices.Equal(best, a.best) {
 			best = []string{} // one is best in this, another in that
 		}
