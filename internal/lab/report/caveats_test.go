@@ -97,3 +97,15 @@ func TestStrainedClient(t *testing.T) {
 		}
 	}
 }
+
+// siege rounds to 10 ms: 0 has no ratio to anything, and JSON no infinity.
+func TestZeroResponseTimes(t *testing.T) {
+	rep := made{load: rates, competitors: withControl, blocks: 8, result: func(c record.Cell, block int) *load.Result {
+		return clean(c, float64(block%2), 0, 1)
+	}}.report(t)
+	var b bytes.Buffer
+	if err := rep.JSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, text(t, rep), "Not compared: rr (a figure of 0 has no ratio to others)")
+}

@@ -57,6 +57,13 @@ func TestControlOfANoisyMachine(t *testing.T) {
 	if c.Reachable || c.Blocks != 5 || !strings.Contains(c.Reason, "beyond the 20 that there may be") {
 		t.Errorf("%+v", c)
 	}
+	zero := of("rr again", 0, 0, 1, 1, 1, 1, 0) // as tools round
+	if c := target.Check(of("rr", 1, 1, 1, 1, 1, 1, 1), zero, 4); c.Needed != 0 || c.Blocks != 4 {
+		t.Errorf("%+v", c)
+	}
+	if d, i := Difference(of("rr", 1, 1, 1), zero, 0.95); math.IsInf(d, 0) || math.IsInf(i.Low, 0) || math.IsNaN(d) {
+		t.Errorf("%g, %+v", d, i)
+	}
 	if c := target.Check(of("rr", 1, 1), a, 4); c.Reachable || c.Needed != 0 || !strings.Contains(c.Reason, "in 2 blocks: 5 are the least") {
 		t.Errorf("%+v", c)
 	}
