@@ -40,6 +40,9 @@ func command(ctx context.Context, ns *host.Namespace, name, path, stdin string, 
 		return nil, cause
 	}
 	complaint := strings.TrimSpace(stderr.String())
+	if ctx.Err() != nil {
+		complaint = fmt.Sprintf("not done after %v: end what else keeps this machine busy", commandTimeout)
+	}
 	if complaint == "" {
 		complaint = err.Error()
 	}

@@ -64,7 +64,7 @@
 //	request.go  requests and what is filled into them (pure)
 //	draw.go     the random bits of each request (pure); mix.go what they choose
 //	reply.go    the incremental reply parser (pure); chunked.go beside it
-//	names.go    replies counted by answering server
+//	names.go    replies counted by answering server; timeline.go over time
 //	conn.go     connection records and the deadline queues
 //	pool.go     connections that wait for another request
 //	sys.go      the system calls of the hot path; sockaddr.go beside it

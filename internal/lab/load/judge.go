@@ -44,10 +44,18 @@ func (r *Result) Judge() {
 	g.Reason = strings.Join(what, ", ") + ": " + r.cause()
 }
 
-// cause names the limit that was met, the certain ones first.
+// cause names the limits that were met.
 func (r *Result) cause() string {
+	if why := r.Limits(); len(why) > 0 {
+		return strings.Join(why, "; ")
+	}
+	return "no limit found, " + r.share() + ": the machine was stopped or slow to wake"
+}
+
+// Limits lists the client's own limits that the run met, the certain ones
+// first: descriptors, ports, other errors of its machine, and CPU.
+func (r *Result) Limits() (why []string) {
 	g, c := &r.Generator, &r.Loss.Client
-	var why []string
 	if c.Descriptors > 0 {
 		why = append(why, fmt.Sprintf("descriptor limit %d (%d connections not opened)", g.DescriptorLimit, c.Descriptors))
 	}
@@ -55,15 +63,19 @@ func (r *Result) cause() string {
 		why = append(why, fmt.Sprintf("local ports or source addresses (%d connections not opened)", c.Addresses))
 	}
 	if c.Other > 0 {
-		why = append(why, fmt.Sprintf("local errors such as %q (%d connections not opened)", c.lastOther.Error(), c.Other))
+		example := ""
+		if c.lastOther != 0 { // it is not stored
+			example = fmt.Sprintf(" such as %q", c.lastOther.Error())
+		}
+		why = append(why, fmt.Sprintf("local errors%s (%d connections not opened)", example, c.Other))
 	}
-	share := fmt.Sprintf("a client's thread ran %.0f %% of the time and waited %.0f %% for a CPU that others used",
-		100*g.BusyShare, 100*g.WaitShare)
-	switch {
-	case g.BusyShare+g.WaitShare >= saturatedShare || g.WaitShare >= starvedShare:
-		why = append(why, "CPU: "+share)
-	case len(why) == 0:
-		why = append(why, "no limit found, "+share+": the machine was stopped or slow to wake")
+	if g.BusyShare+g.WaitShare >= saturatedShare || g.WaitShare >= starvedShare {
+		why = append(why, "CPU: "+r.share())
 	}
-	return strings.Join(why, "; ")
+	return why
+}
+
+func (r *Result) share() string {
+	return fmt.Sprintf("a client's thread ran %.0f %% of the time and waited %.0f %% for a CPU that others used",
+		100*r.Generator.BusyShare, 100*r.Generator.WaitShare)
 }

@@ -71,6 +71,8 @@ type Result struct {
 	// UnknownServer those without it.
 	PerServer     map[string]int `json:"per_server"`
 	UnknownServer int            `json:"unknown_server"`
+	// Timeline is PerServer over time, if any server was told.
+	Timeline *Timeline `json:"timeline,omitempty"`
 
 	// Connect, FirstByte and Response run from the intended start to the
 	// established connection, the first and the last byte of the reply.
@@ -220,6 +222,7 @@ func (t *team) result(p Plan, began time.Time, limit, used int) (*Result, error)
 		r.Generator.RequestsPerCPUSecond = float64(sum.requests) / r.Generator.CPUSeconds
 	}
 	t.rates(r, p, sum)
+	r.Timeline = t.timeline(r.DurationSeconds)
 	if err := r.latencies(sum); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type tally struct {
 	unfinished int
 	bytes      Bytes
 	server     []int // by index of names
+	slots      slots
 	unnamed    int
 	lastIssue  int64 // ns from the run's beginning
 	lastReply  int64
@@ -107,6 +108,7 @@ func (t *tally) reply(c *conn, now int64) {
 		t.server = append(t.server, 0)
 	}
 	t.server[c.reply.server]++
+	t.slots.count(c.reply.server, now)
 }
 
 // traffic counts the bytes of a request and its reply, whatever became of it.

@@ -85,6 +85,7 @@ func newWorker(p Plan, me int, s *shared) (*worker, error) {
 		poller: poller, answers: newQueue(), lingerers: newQueue(), pool: newPool(len(p.Targets)),
 		buf: make([]byte, 64<<10), names: newNames(p.ServerHeader), tally: newTally(), ports: localPorts(),
 	}
+	w.tally.slots = newSlots(p)
 	w.menu = newMenu(&w.plan, me, s.odds)
 	if p.named {
 		w.tally.named = newNamed(w.menu.labels)

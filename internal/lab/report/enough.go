@@ -17,7 +17,7 @@ func Enough(plan record.Plan, s *study.Study, samples []record.Sample) bool {
 		blocks = max(blocks, smp.Block)
 	}
 	plan.Repeats = blocks // none is missing yet
-	target := stats.Target{HalfWidth: plan.Until, Least: 1, Most: plan.Most, Alpha: 1 - level}
+	target := stats.Target{HalfWidth: plan.Until, Least: 1, Most: plan.Most, Alpha: claimAlpha}
 	rep := &Report{}
 	rep.sections(plan, samples, s)
 	for _, sec := range rep.Sections {

@@ -125,7 +125,11 @@ func (rep *Report) spreadCSV(w io.Writer) error {
 	servers := rep.servers()
 	return rep.table(w, []string{"server", "share"}, func(c Cell) (rows [][]string) {
 		for _, s := range servers {
-			rows = append(rows, []string{s, number(c.Spread[s])})
+			share := "" // the tool does not tell
+			if len(c.Spread) > 0 {
+				share = number(c.Spread[s])
+			}
+			rows = append(rows, []string{s, share})
 		}
 		return rows
 	})

@@ -19,6 +19,7 @@ type Metric struct {
 	Lowest    bool // less is better
 	Meaning   string
 	published study.Metric
+	fields    []string // of the load's result, that it is made of
 	value     func(record.Sample) (float64, bool)
 }
 
@@ -27,6 +28,7 @@ var metrics = []Metric{
 	{
 		Key: "throughput", Title: "Throughput", Name: "throughput", Unit: "KB/s", Decimals: 1, published: study.Throughput,
 		Meaning: "requests and replies above TCP, per second, 1 KB = 1024 bytes (httperf's Net I/O)",
+		fields:  []string{"net_io_kbs"},
 		value:   func(s record.Sample) (float64, bool) { return s.Load.NetIOKBs, true },
 	},
 	{
@@ -34,15 +36,18 @@ var metrics = []Metric{
 		Lowest: true, published: study.ResponseTime,
 		Meaning: "from the moment a connection was due to the last byte of its reply, so waiting is never left out " +
 			"(httperf's starts at the request and leaves out connecting)",
-		value: func(s record.Sample) (float64, bool) { return s.Load.Response.MeanMS, s.Load.Replies > 0 },
+		fields: []string{"response.mean_ms"},
+		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.MeanMS, s.Load.Replies > 0 },
 	},
 	{
 		Key: "response_time_p50", Title: "Response time, median", Unit: "ms", Decimals: 2, Lowest: true,
-		value: func(s record.Sample) (float64, bool) { return s.Load.Response.P50MS, s.Load.Replies > 0 },
+		fields: []string{"response.p50_ms"},
+		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P50MS, s.Load.Replies > 0 },
 	},
 	{
-		Key: "response_time_p99", Title: "Response time, 99th percentile", Unit: "ms", Decimals: 2, Lowest: true,
-		value: func(s record.Sample) (float64, bool) { return s.Load.Response.P99MS, s.Load.Replies > 0 },
+		Key: "response_time_p99", Title: "Response time, 99th percentile", Name: "99th percentile of response times", Unit: "ms", Decimals: 2, Lowest: true,
+		fields: []string{"response.p99_ms"},
+		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P99MS, s.Load.Replies > 0 },
 	},
 	{
 		Key: "achieved_rate", Title: "Achieved rate", Unit: "connections/s", Decimals: 0,
@@ -62,6 +67,7 @@ var metrics = []Metric{
 	{
 		Key: "cpu_director", Title: "CPU of the director", Unit: "us/connection", Decimals: 1, Lowest: true,
 		Meaning: "run time of its BPF programs; plain forwarding has no figure of its own",
+		fields:  []string{"connections"},
 		value: func(s record.Sample) (float64, bool) {
 			v, ok := perConnection(s.CPU.Director.Time, s.Load)
 			return v, ok && s.CPU.Director.Known
@@ -70,12 +76,14 @@ var metrics = []Metric{
 	{
 		Key: "cpu_servers", Title: "CPU of the real servers", Unit: "us/connection", Decimals: 1, Lowest: true,
 		Meaning: "run time of the nginx processes, network work done in their context included",
+		fields:  []string{"connections"},
 		value: func(s record.Sample) (float64, bool) {
 			var sum time.Duration
 			for _, t := range s.CPU.ServersNS {
 				sum += t
 			}
-			return perConnection(sum, s.Load)
+			v, ok := perConnection(sum, s.Load)
+			return v, ok && len(s.CPU.ServersNS) > 0
 		},
 	},
 	{

@@ -9,23 +9,7 @@ import (
 	"strings"
 
 	"imbang/internal/lab/record"
-	"imbang/internal/lab/study"
 )
-
-// oneServer is the share from which a scheduler counts as having used one
-// server only.
-const oneServer = 0.999
-
-// hashed says what decides where a scheduler that looks at addresses sends a
-// request.
-var hashed = map[string]string{
-	"dh":      "it hashes the virtual address, and there is one",
-	"sh":      "it hashes the client's address",
-	"lblc":    "it keeps a virtual address on one server until that is overloaded, and there is one address",
-	"ip_hash": "it hashes the first three bytes of the client's address",
-	"source":  "it hashes the client's address",
-	"lblcr":   "it keeps a virtual address on a set of servers that grows under overload, and there is one address",
-}
 
 // yardsticks says what an engine that does not balance stands for.
 var yardsticks = map[string]string{
@@ -33,7 +17,7 @@ var yardsticks = map[string]string{
 }
 
 // notes says what the tables alone do not.
-func notes(rep *Report, s *study.Study, samples []record.Sample) []string {
+func notes(rep *Report, samples []record.Sample) []string {
 	var out []string
 	if rep.Measured < rep.Planned {
 		out = append(out, fmt.Sprintf("%d of %d planned runs were measured; the others failed or were interrupted.", rep.Measured, rep.Planned))
@@ -41,20 +25,16 @@ func notes(rep *Report, s *study.Study, samples []record.Sample) []string {
 	if line := shortfall(samples); line != "" {
 		out = append(out, line)
 	}
+	for _, c := range rep.Caveats {
+		out = append(out, fmt.Sprintf("%s: %s.", c.of, c.Text))
+	}
 	for _, name := range slices.Sorted(maps.Keys(yardsticks)) {
 		if slices.ContainsFunc(rep.Sections, func(s Section) bool { return slices.Contains(s.Columns, name) }) {
 			out = append(out, yardsticks[name])
 		}
 	}
 	for _, c := range concentrated(rep) {
-		line := fmt.Sprintf("%s sent every request of a cell to one server", c.Name)
-		if why := hashed[c.Scheduler]; why != "" {
-			line += ": " + why
-		}
-		out = append(out, line+".")
-	}
-	if len(s.Servers) > 1 && len(s.Weights) == 1 && s.Weights[0].Equal() {
-		out = append(out, "All weights are equal: wrr is rr and wlc is lc by definition, and no run can tell them apart.")
+		out = append(out, fmt.Sprintf("%s sent every request of a cell to one server.", c.Name))
 	}
 	return append(out, failures(samples)...)
 }
@@ -75,13 +55,14 @@ func shortfall(samples []record.Sample) string {
 		"not which scheduler is better; ask for lower rates or use more CPUs.", n, example)
 }
 
-// concentrated lists the competitors that used one server only, of several.
+// concentrated lists the competitors that used one server only, of several,
+// where no address explains it.
 func concentrated(rep *Report) []record.Competitor {
 	var list []record.Competitor
 	for _, sec := range rep.Sections {
 		for _, row := range sec.Rows {
 			for _, c := range row.Cells {
-				if c.Scheduler == "" || c.Servers < 2 || len(c.Spread) == 0 || slices.Contains(list, c.Competitor) {
+				if c.Scheduler == "" || c.Servers < 2 || c.Marks.OneServer > 0 || len(c.Spread) == 0 || slices.Contains(list, c.Competitor) {
 					continue
 				}
 				if _, most := shares(c, rep.servers()); most >= oneServer && len(rep.servers()) > 1 {

@@ -31,9 +31,13 @@ type Report struct {
 	Measured int `json:"measured"`
 	Planned  int `json:"planned"`
 
+	// Verdict is what may be said of the study as a whole.
+	Verdict StudyVerdict `json:"verdict"`
+
 	Sections  []Section        `json:"sections"`
 	Published *PublishedClaims `json:"published,omitempty"`
-	Notes     []string         `json:"notes,omitempty"`
+	Caveats   []Caveat         `json:"caveats,omitempty"`
+	Notes     []string         `json:"notes,omitempty"` // the caveats too
 }
 
 // PublishedClaims is what the original said in words.
@@ -57,14 +61,23 @@ type Section struct {
 // Row is one level.
 type Row struct {
 	record.Condition
-	Cells    []Cell   `json:"cells"` // in the order of the columns
-	Verdicts []string `json:"verdicts,omitempty"`
+	Cells []Cell `json:"cells"` // in the order of the columns
+	// Outcome is the verdict in a word, Best who is best, by metric, under all
+	// its names. Causes say what is not measurable at this level.
+	Outcome  Outcome             `json:"outcome"`
+	Best     map[string][]string `json:"best,omitempty"`
+	Causes   []Cause             `json:"causes,omitempty"`
+	Verdicts []string            `json:"verdicts,omitempty"` // in sentences
 	// Comparisons holds the numbers behind the verdicts, by metric.
 	Comparisons map[string]stats.Verdict `json:"comparisons,omitempty"`
 	// Noise is how far competitors lie apart that are the same by definition.
 	Noise []Noise `json:"noise,omitempty"`
+	// Control is what such a pair says of the machine, the noisiest of several.
+	Control *stats.Control `json:"control,omitempty"`
 
-	series [][]stats.Series // those compared, for each metric that was
+	series   [][]stats.Series // those compared, for each metric that was
+	controls []string         // the pair of Control
+	answered []answer
 }
 
 // Noise compares two competitors that are one algorithm here.
@@ -88,7 +101,10 @@ type Cell struct {
 	Loss      map[string]int `json:"loss,omitempty"`
 	// Spread is each server's share of the replies, 0 to 1.
 	Spread map[string]float64 `json:"spread,omitempty"`
+	// Causes say why the cell is not ranked.
+	Causes []Cause `json:"causes,omitempty"`
 
+	fewest    int64                // response times in one of the runs
 	blocks    map[string][]float64 // the metrics by block, NaN where there is none
 	yardstick bool                 // does not compete
 }
@@ -103,17 +119,18 @@ type Value struct {
 
 // Marks are reasons not to rank a cell.
 type Marks struct {
-	Behind  int `json:"behind,omitempty"`  // runs in which the generator fell short
-	Lossy   int `json:"lossy,omitempty"`   // runs that lost requests
-	Not200  int `json:"not_200,omitempty"` // runs with replies other than 2xx
-	Failed  int `json:"failed,omitempty"`  // runs without a measurement
-	Missing int `json:"missing,omitempty"` // runs that were planned and not made
+	Behind int `json:"behind,omitempty"`  // runs in which the generator fell short
+	Lossy  int `json:"lossy,omitempty"`   // runs that lost requests
+	Not200 int `json:"not_200,omitempty"` // runs with replies other than 2xx
+	Failed int `json:"failed,omitempty"`  // runs without a measurement
+	// OneServer marks runs that say nothing of a scheduler that hashes.
+	OneServer int `json:"one_server,omitempty"`
+	Missing   int `json:"missing,omitempty"` // runs that were planned and not made
 }
 
 // Ranked reports whether the cell may be compared.
 func (c Cell) Ranked() bool {
-	m := c.Marks
-	return c.Runs > 0 && m.Behind == 0 && m.Lossy == 0 && m.Not200 == 0
+	return c.Runs > 0 && len(c.Causes) == 0
 }
 
 // New makes the report of a stored run.
@@ -142,7 +159,9 @@ func New(r *record.Run) (*Report, error) {
 		}
 	}
 	rep.sections(env.Plan, r.Samples, s)
-	rep.Notes = notes(rep, s, r.Samples)
+	rep.Verdict = rep.verdict()
+	rep.Caveats = caveats(r.Samples)
+	rep.Notes = notes(rep, r.Samples)
 	return rep, nil
 }
 
@@ -163,11 +182,11 @@ func (rep *Report) sections(plan record.Plan, samples []record.Sample, s *study.
 		row := Row{Condition: condition}
 		for _, c := range plan.Competitors {
 			key := record.Cell{Competitor: c, Condition: condition}
-			found := cell(cells[key], plan.Repeats, s.Published, key)
+			found := cell(cells[key], plan.Repeats, s, key)
 			found.yardstick = c.Scheduler == "" && balancers(plan) > 1
 			row.Cells = append(row.Cells, found)
 		}
-		row.judge(s, plan.Seed)
+		row.judge(s, plan)
 		rep.Sections[i].Rows = append(rep.Sections[i].Rows, row)
 	}
 }
@@ -217,26 +236,28 @@ func sectionTitle(c record.Condition, plan record.Plan) string {
 }
 
 // cell sums up the repeats of one cell.
-func cell(samples []record.Sample, planned int, published *study.Published, key record.Cell) Cell {
+func cell(samples []record.Sample, planned int, s *study.Study, key record.Cell) Cell {
 	c := Cell{
 		Competitor: key.Competitor, Values: map[string]Value{}, Loss: map[string]int{},
 		Spread: map[string]float64{}, blocks: map[string][]float64{},
 	}
 	c.Marks.Missing = max(0, planned-len(samples))
 	replies := 0
-	for _, s := range samples {
-		if s.Error != "" || s.Load == nil {
+	for _, smp := range samples {
+		if smp.Error != "" || smp.Load == nil {
 			c.Marks.Failed++
 			continue
 		}
-		c.Runs++
-		c.mark(s.Load)
+		if c.Runs++; c.Runs == 1 || smp.Load.Response.Count < c.fewest {
+			c.fewest = smp.Load.Response.Count
+		}
+		c.mark(smp.Load)
 		for _, m := range metrics {
-			if v, ok := m.value(s); ok {
-				c.enter(m.Key, s.Block, v)
+			if v, ok := m.value(smp); ok && tells(smp.Load, m.fields...) {
+				c.enter(m.Key, smp.Block, v)
 			}
 		}
-		for name, n := range s.Load.PerServer {
+		for name, n := range smp.Load.PerServer {
 			c.Spread[name] += float64(n)
 			replies += n
 		}
@@ -246,10 +267,14 @@ func cell(samples []record.Sample, planned int, published *study.Published, key 
 	}
 	for _, m := range metrics {
 		v := value(stats.Present(c.blocks[m.Key]))
-		if p, ok := published.Figure(m.published, key.Family, key.Call, key.Level(), key.Name); ok && m.published != "" {
+		if p, ok := s.Published.Figure(m.published, key.Family, key.Call, key.Level(), key.Name); ok && m.published != "" {
 			v.Published = &p
 		}
 		c.Values[m.Key] = v
+	}
+	c.explain(samples, key.Condition, s)
+	if slices.ContainsFunc(c.Causes, func(x Cause) bool { return x.Kind == OneAddress }) {
+		c.Marks.OneServer = c.Runs
 	}
 	return c
 }
@@ -279,7 +304,7 @@ func (c *Cell) enter(key string, block int, v float64) {
 func (c *Cell) mark(r *load.Result) {
 	c.Scheduled += r.Scheduled
 	c.Lost += r.Loss.Total()
-	for cause, n := range causes(r.Loss) {
+	for cause, n := range lossOf(r.Loss) {
 		if n > 0 {
 			c.Loss[cause] += n
 		}
@@ -290,7 +315,7 @@ func (c *Cell) mark(r *load.Result) {
 	if r.Loss.Total() > 0 {
 		c.Marks.Lossy++
 	}
-	if r.Status.Success < r.Replies {
+	if otherReplies(r) > 0 {
 		c.Marks.Not200++
 	}
 }
@@ -298,7 +323,7 @@ func (c *Cell) mark(r *load.Result) {
 // causeNames orders the causes of loss.
 var causeNames = []string{"client", "refused", "reset", "timeout", "other", "unnamed"}
 
-func causes(l load.Loss) map[string]int {
+func lossOf(l load.Loss) map[string]int {
 	return map[string]int{
 		"client": l.Client.Total(), "refused": l.Refused, "reset": l.Reset, "timeout": l.Timeout,
 		"other": l.Unreachable + l.Truncated + l.Malformed, "unnamed": l.Unnamed,

@@ -116,8 +116,14 @@ func sample(cell record.Cell, block int) record.Sample {
 	if rate == 14000 {
 		r.IssuedRate, r.ReplyRate, r.NetIOKBs = 10000, 10000, 6800
 		r.Generator.Behind, r.Generator.Reason = true, "issued 10000 of 14000 connections/s: CPU"
+		r.Generator.BusyShare, r.Generator.WaitShare = 0.7, 0.3
+		if scheduler == "lc" {
+			r.Generator.Reason = "issued 10000 of 14000 connections/s: no limit found"
+			r.Generator.BusyShare, r.Generator.WaitShare = 0.3, 0
+		}
 		if scheduler == "dh" {
 			r.Loss.Timeout, r.Loss.Refused, r.Replies, r.Status.Success = 30, 12, 958, 950
+			r.Status.ServerError = 8
 		}
 	}
 	s.Load = r

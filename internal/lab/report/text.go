@@ -18,7 +18,7 @@ func (m Marks) String() string {
 	for _, x := range []struct {
 		n    int
 		mark string
-	}{{m.Behind, "†"}, {m.Lossy, "‡"}, {m.Not200, "§"}, {m.Failed + m.Missing, "*"}} {
+	}{{m.Behind, "†"}, {m.Lossy, "‡"}, {m.Not200, "§"}, {m.OneServer, "¶"}, {m.Failed + m.Missing, "*"}} {
 		if x.n > 0 {
 			s += x.mark
 		}
@@ -29,6 +29,7 @@ func (m Marks) String() string {
 const legend = `† the generator fell short of the asked rate in at least one run: not ranked
 ‡ requests were lost in at least one run: not ranked
 § replies other than 200 in at least one run: not ranked
+¶ one address under a scheduler that hashes it, so one server: not ranked
 * fewer runs than planned
 `
 
@@ -36,6 +37,7 @@ const legend = `† the generator fell short of the asked rate in at least one r
 func (rep *Report) Text(w io.Writer) error {
 	p := &printer{w: w}
 	p.linef("%s: %s", rep.Study, rep.Title)
+	rep.textVerdict(p)
 	if rep.Source != "" {
 		p.linef("published: %s", rep.Source)
 	}
@@ -62,6 +64,15 @@ func (p *printer) linef(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintln(p.w, strings.TrimRight(fmt.Sprintf(format, args...), " "))
 	}
+}
+
+// textVerdict prints the study's verdict and what it could not judge.
+func (rep *Report) textVerdict(p *printer) {
+	p.linef("Verdict: %s", rep.Verdict.Sentence)
+	for i, c := range rep.Verdict.Causes {
+		p.linef("  %s (%s%s)", rep.Verdict.places[i], c.Kind.words(), c.detail())
+	}
+	p.linef("")
 }
 
 func (rep *Report) textSection(p *printer, sec Section) {
@@ -124,7 +135,7 @@ func (sec Section) has(key string) bool {
 const (
 	levelWidth = 8
 	wordWidth  = 10
-	cellWidth  = 10
+	cellWidth  = 11 // a figure with all its marks
 )
 
 // width is that of a section's columns.

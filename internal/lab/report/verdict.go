@@ -22,9 +22,37 @@ var linux = []string{"imbang", "ipvs"}
 // keptUp is the share of the asked rate that counts as all of it.
 const keptUp = 0.99
 
+// A metric's claims err in one study of sixty, so that those about all of a
+// level, and there are at most three metrics, do in one of twenty.
+const (
+	mostQuestions = 3
+	claimAlpha    = (1 - level) / mostQuestions
+)
+
+// leastForTail is the number of response times from which on a 99th percentile
+// is judged: ten lie beyond it.
+const leastForTail = 1000
+
+// tail is the metric that is judged but not waited for.
+const tail = "response_time_p99"
+
+// Outcome is the verdict on a level, or on the study, in a word.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeWinner        Outcome = "winner"         // one is better than every other
+	OutcomeGroups        Outcome = "groups"         // some are apart, none from all
+	OutcomeEqual         Outcome = "equal"          // all are alike for certain
+	OutcomeNoDifference  Outcome = "no difference"  // no two can be told apart
+	OutcomeTooFewRuns    Outcome = "too few runs"   // nothing could be claimed
+	OutcomeNotMeasurable Outcome = "not measurable" // for the causes given
+	OutcomeNothing       Outcome = "nothing to compare"
+)
+
 // judge says what the cells of one level show.
-func (row *Row) judge(s *study.Study, seed uint64) {
-	var competing, ranked, out []Cell
+func (row *Row) judge(s *study.Study, plan record.Plan) {
+	var competing, ranked []Cell
 	for _, c := range row.Cells {
 		if c.yardstick {
 			continue
@@ -33,31 +61,91 @@ func (row *Row) judge(s *study.Study, seed uint64) {
 		if c.Ranked() {
 			ranked = append(ranked, c)
 		} else {
-			out = append(out, c)
+			row.Causes = gather(row.Causes, c.Causes, "")
 		}
 	}
+	row.Outcome = OutcomeNothing
 	if len(competing) < 2 {
 		return
 	}
-	if len(out) > 0 {
-		row.say("Not ranked: %s.", notRanked(out))
-	}
+	row.sayCauses()
+	row.Outcome = OutcomeNotMeasurable
+	groups := grouped(competing, s)
+	row.alike(groups, s)
 	if len(ranked) < 2 {
 		row.say("Nothing is ranked: fewer than two competitors have clean runs.")
 		return
 	}
-	groups := grouped(competing, s)
+	for _, m := range row.questions(ranked) {
+		row.compare(m, groups, plan.Seed)
+	}
+	row.conclude(s)
+	row.noise(ranked, s)
+	row.control(ranked, len(groups), s, plan)
+	row.tooNoisy()
+	row.suspects(s)
+	row.saySuspicion()
+}
+
+// questions are the metrics that are judged. Which they are follows from the
+// plan and from what was carried, not from who was better.
+func (row *Row) questions(ranked []Cell) (list []Metric) {
 	switch {
 	case row.Closed():
-		row.compare(metric("reply_rate"), groups, seed)
+		list = append(list, metric("reply_rate"))
 	case bounded(row.Rate, ranked):
-		row.compare(metric("throughput"), groups, seed)
+		list = append(list, metric("throughput"))
 	default:
+		row.because(NeverShort, names(ranked), "the cluster was never short of anything, every ranked cell carried all that was asked")
 		row.say("Throughput ranks nothing: every ranked cell carried all that was asked.")
 	}
-	row.compare(metric("response_time"), groups, seed)
-	row.noise(ranked, s)
+	list = append(list, metric("response_time"))
+	if !slices.ContainsFunc(ranked, func(c Cell) bool { return c.fewest < leastForTail }) {
+		list = append(list, metric(tail))
+	}
+	return slices.DeleteFunc(list, func(m Metric) bool {
+		return !slices.ContainsFunc(ranked, func(c Cell) bool { return c.Values[m.Key].N > 0 })
+	})
 }
+
+func names(cells []Cell) (list []string) {
+	for _, c := range cells {
+		list = append(list, c.Name)
+	}
+	return list
+}
+
+// alike adds what equal weights make one to the causes.
+func (row *Row) alike(groups [][]Cell, s *study.Study) {
+	for _, g := range groups {
+		if len(g) < 2 {
+			continue
+		}
+		row.because(EqualWeights, names(g), "%s are one algorithm by definition, no run can tell them apart, and they are judged as one", list(names(g)))
+	}
+}
+
+func (row *Row) because(k Kind, cells []string, format string, args ...any) {
+	row.Causes = gather(row.Causes, []Cause{{Kind: k, Text: fmt.Sprintf(format, args...), Cells: cells}}, "")
+}
+
+// sayCauses says who is not ranked, and why.
+func (row *Row) sayCauses() {
+	for _, c := range row.Causes {
+		row.say("Not measurable here: %s.", c.sentence())
+	}
+}
+
+// saySuspicion says what the control shows of the machine.
+func (row *Row) saySuspicion() {
+	for _, c := range row.Causes {
+		if c.Kind == MachineNoisy || c.Kind == ControlDiffers {
+			row.say("%s: %s.", capital(c.Kind.words()), c.Text)
+		}
+	}
+}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 func (row *Row) say(format string, args ...any) {
 	row.Verdicts = append(row.Verdicts, fmt.Sprintf(format, args...))
@@ -71,8 +159,12 @@ func (row *Row) compare(m Metric, groups [][]Cell, seed uint64) {
 		s := joined(g, m.Key)
 		series, medians[s.Name] = append(series, s), value(stats.Present(s.Values))
 	}
-	row.series = append(row.series, series)
-	v := stats.Judge(series, stats.NewQuestion(m.Lowest, seed))
+	if m.Key != tail { // its intervals are wide for long; a study does not wait for them
+		row.series = append(row.series, series)
+	}
+	q := stats.NewQuestion(m.Lowest, seed)
+	q.Alpha = claimAlpha
+	v := stats.Judge(series, q)
 	var unsaid []string
 	for _, x := range v.Excluded {
 		if i := slices.IndexFunc(series, func(s stats.Series) bool { return s.Name == x.Name }); len(series[i].Out) == 0 {
@@ -89,31 +181,10 @@ func (row *Row) compare(m Metric, groups [][]Cell, seed uint64) {
 	}
 }
 
-// notRanked names cells with the marks that keep them out.
-func notRanked(cells []Cell) string {
-	var parts []string
-	for _, c := range cells {
-		parts = append(parts, c.Name+c.Marks.String())
-	}
-	return strings.Join(parts, ", ")
-}
-
 // causes says why a cell is not ranked; nil if it is.
-func (c Cell) causes() []string {
-	if c.Runs == 0 {
-		return []string{"no run was measured"}
-	}
-	var out []string
-	for _, x := range []struct {
-		n   int
-		why string
-	}{
-		{c.Marks.Behind, "the generator fell short"}, {c.Marks.Lossy, "requests were lost"},
-		{c.Marks.Not200, "replies other than 200"},
-	} {
-		if x.n > 0 {
-			out = append(out, fmt.Sprintf("%s in %d of %d runs", x.why, x.n, c.Runs))
-		}
+func (c Cell) causes() (out []string) {
+	for _, x := range c.Causes {
+		out = append(out, fmt.Sprintf("%s (%s)", x.Kind.words(), x.Text))
 	}
 	return out
 }
@@ -141,7 +212,7 @@ func grouped(cells []Cell, s *study.Study) [][]Cell {
 // algorithm is the same for competitors that differ in the name of their
 // scheduler only. One with a name of its own stays itself.
 func algorithm(c record.Competitor, s *study.Study) record.Competitor {
-	if c.Name != c.Scheduler || !slices.Contains(linux, c.Engine) || !s.WeightsOf(c.Weights).Equal() {
+	if ownName(c) || !slices.Contains(linux, c.Engine) || !equal(c, s) {
 		return c
 	}
 	for _, pair := range sameByDefinition {
@@ -151,6 +222,19 @@ func algorithm(c record.Competitor, s *study.Study) record.Competitor {
 	}
 	c.Name = ""
 	return c
+}
+
+// ownName reports whether a competitor was given its name, which else is made of
+// what tells it from others (study.NameAll).
+func ownName(c record.Competitor) bool {
+	made := []string{c.Engine, c.Scheduler, c.Weights, fmt.Sprintf("x%d", c.Servers)}
+	return slices.ContainsFunc(strings.Fields(c.Name), func(word string) bool { return !slices.Contains(made, word) })
+}
+
+// equal reports whether the weights of those that take part are.
+func equal(c record.Competitor, s *study.Study) bool {
+	w := s.WeightsOf(c.Weights).Weights
+	return study.WeightSet{Weights: w[:min(c.Servers, len(w))]}.Equal()
 }
 
 // joined is one competitor's series.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"time"
 
 	"imbang/internal/lab/measure"
@@ -58,11 +60,12 @@ func (l *lab) measure(ctx context.Context, s *record.Sample) (err error) {
 // clocks are the CPU clocks of the servers and the machine at one moment.
 type clocks struct {
 	servers map[string]time.Duration
+	pids    map[string][]int // whose clocks those are
 	machine measure.Machine
 }
 
 func (l *lab) readClocks() (r clocks, err error) {
-	r.servers = map[string]time.Duration{}
+	r.servers, r.pids = map[string]time.Duration{}, maps.Clone(l.pids)
 	for name, pids := range l.pids {
 		for _, pid := range pids {
 			t, err := measure.ProcessTime(pid)
@@ -79,8 +82,14 @@ func (l *lab) readClocks() (r clocks, err error) {
 	return r, err
 }
 
+// since is what was used between two moments. A server that was started anew
+// took the time of its former process along: then nothing is said of servers.
 func (r clocks) since(before clocks) record.CPU {
 	c := record.CPU{ServersNS: map[string]time.Duration{}, MachineBusy: r.machine.BusySince(before.machine)}
+	if !maps.EqualFunc(r.pids, before.pids, slices.Equal) {
+		c.ServersNS = nil
+		return c
+	}
 	for name, t := range r.servers {
 		c.ServersNS[name] = t - before.servers[name]
 	}

@@ -8,16 +8,16 @@ import (
 	"sort"
 )
 
-// Control is what the control cell, the same cell in every block, says of the
-// machine.
+// Control is what a competitor that stands in a study twice says of the
+// machine: all that its two cells differ by within a block is noise.
 type Control struct {
 	Blocks int `json:"blocks"`
-	// Spread is by how much its figures differ over the run, as a standard
-	// deviation of shares; Noise the part that is left between neighbouring
-	// blocks, in which slow drift cancels. Comparisons within blocks suffer from
-	// no more than the latter.
-	Spread float64 `json:"spread"`
+	// Noise is by how much a figure varies within a block, as a standard
+	// deviation of shares: what comparisons suffer from. Spread is by how much
+	// one of the cells varies over the run, slow drift included, from which they
+	// do not suffer.
 	Noise  float64 `json:"noise"`
+	Spread float64 `json:"spread"`
 	// Needed is the number of blocks after which the joint intervals of the
 	// comparison would be as narrow as the target, by the noise so far.
 	Needed    int    `json:"needed"`
@@ -25,38 +25,50 @@ type Control struct {
 	Reason    string `json:"reason"`
 }
 
-// Check judges by the control cell's figures, by block, whether a comparison of
-// k competitors can reach the target within its budget of blocks.
-func (t Target) Check(control []float64, k int) Control {
-	x := Present(control)
-	c := Control{Blocks: len(x)}
-	if len(x) < leastBlocks {
-		c.Reason = fmt.Sprintf("the control cell was measured %d times: %d are the least", len(x), leastBlocks)
+// Check judges by two cells of the same, whether a comparison of k competitors
+// can reach the target within its budget of blocks. Below the least number of
+// blocks it does not say, and Needed is 0.
+func (t Target) Check(cell, again Series, k int) Control {
+	y := logs([]Series{cell, again})
+	d := differences(y, 0, 1)
+	c := Control{Blocks: len(d)}
+	if len(d) < leastBlocks {
+		c.Reason = fmt.Sprintf("%s and %s were both measured in %d blocks: %d are the least", cell.Name, again.Name, len(d), leastBlocks)
 		return c
 	}
-	mean := 0.0
-	for i := range x {
-		x[i] = math.Log(x[i])
-		mean += x[i] / float64(len(x))
+	squares := 0.0
+	for _, x := range d {
+		squares += x * x // their mean is known: it is 0
 	}
-	squares, steps := 0.0, 0.0
-	for i := range x {
-		squares += (x[i] - mean) * (x[i] - mean)
-		if i > 0 {
-			steps += (x[i] - x[i-1]) * (x[i] - x[i-1])
-		}
-	}
-	n := float64(len(x) - 1)
-	c.Spread, c.Noise = math.Sqrt(squares/n), math.Sqrt(steps/n/2)
+	c.Noise = math.Sqrt(squares / float64(2*len(d)))
+	c.Spread = deviation(y)
 	c.Needed = t.blocksFor(c.Noise, k)
 	c.Reachable = c.Needed <= t.Most
-	within := "which is within"
+	within := "within"
 	if !c.Reachable {
-		within = "which is beyond"
+		within = "beyond"
 	}
-	c.Reason = fmt.Sprintf("the same cell varies by %.1f %% from block to block (%.1f %% over the run): +-%.1f %% takes about %d blocks, %s the budget of %d",
-		100*c.Noise, 100*c.Spread, 100*t.HalfWidth, c.Needed, within, t.Most)
+	c.Reason = fmt.Sprintf("%s and %s are the same, and a figure of theirs varies by %.1f %% within a block (%.1f %% over the run): "+
+		"to tell +-%.0f %% takes about %d blocks, %s the %d that there may be",
+		cell.Name, again.Name, 100*c.Noise, 100*c.Spread, 100*t.HalfWidth, c.Needed, within, t.Most)
 	return c
+}
+
+// deviation is the standard deviation of the first column.
+func deviation(y [][]float64) float64 {
+	var x []float64
+	for _, row := range y {
+		x = append(x, row[0])
+	}
+	x = Present(x)
+	mean, squares := 0.0, 0.0
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	for _, v := range x {
+		squares += (v - mean) * (v - mean)
+	}
+	return math.Sqrt(squares / float64(len(x)-1))
 }
 
 // mostBlocks ends a search whose answer is "never".

@@ -16,9 +16,10 @@
 // # Two referees
 //
 // A pair is told apart only if two tests agree, each of which already counts
-// all pairs in, so that of all claims about one metric any is false in at most
-// one of twenty studies (family-wise error rate, in the strong sense: whichever
-// pairs are truly equal).
+// all pairs in, so that of all claims about one metric any is false with at most
+// the probability that the question states (family-wise error rate, in the
+// strong sense: whichever pairs are truly equal). Who asks several questions
+// divides it among them, or lets Hochberg's procedure say which may be claimed.
 //
 // The first is Student's t over the blocks with Bonferroni's correction. Few
 // blocks know a pair's variance badly, so the variance is moderated: it is drawn

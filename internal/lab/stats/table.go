@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// logs turns series into a table of logarithms, a row a block.
+// logs turns series into a table of logarithms, a row a block. What has none,
+// such as the 0 of a tool that rounds, is missing.
 func logs(series []Series) [][]float64 {
 	blocks := 1
 	for _, s := range series {
@@ -19,7 +20,7 @@ func logs(series []Series) [][]float64 {
 		y[b] = make([]float64, len(series))
 		for i, s := range series {
 			y[b][i] = math.NaN()
-			if b < len(s.Values) {
+			if b < len(s.Values) && s.Values[b] > 0 {
 				y[b][i] = math.Log(s.Values[b])
 			}
 		}

@@ -66,7 +66,7 @@ func (t Tool) result(j *job, o *Output, r ran, began time.Time) *load.Result {
 		g.PerCPUSecond, g.RequestsPerCPUSecond = float64(g.Connections)/g.CPUSeconds, float64(g.Requests)/g.CPUSeconds
 	}
 	g.BusyShare = r.cpu.Seconds() / r.wall.Seconds()
-	absent(out, "per_server", "unknown_server", "service", "generator.lateness",
+	absent(out, "per_server", "unknown_server", "timeline", "service", "generator.lateness",
 		"generator.wait_share", "generator.descriptor_limit", "generator.local_ports", "generator.max_open")
 	slices.Sort(out.Absent)
 	out.Judge()
