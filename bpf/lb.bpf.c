@@ -51,11 +51,9 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 }
 
 /* A packet of a connection from its server. */
-static __always_inline int conn_out(struct packet *p, const struct flow *client,
+static __always_inline int conn_out(struct packet *p, const struct flow *client, struct conn *c,
 				    const struct settings *set)
 {
-	struct conn *c = conn_find(client);
-
 	if (!c)
 		return pass(p, REASON_PASS_NO_CONNECTION);
 	count_out(p, c->server);
@@ -348,15 +346,17 @@ static __always_inline int conn_orphaned(struct packet *p, const struct conn *c)
 
 /* A whole packet, or the fragment that has the ports: of which connection?
  * UNDECIDED if none; *outdated tells of one that is not to be used. */
-static __noinline int find(struct packet *p, int expect_answers, const struct settings *set,
-			   int *outdated)
+__noinline int find(struct packet *p, int expect_answers, int *outdated)
 {
+	struct settings *set = get_settings();
 	struct flow client;
 	struct server *s;
 	struct conn *c;
 
+	if (!p || !set || !outdated)
+		return VERDICT_DROP;
 	if (expect_answers && reverse_find(&p->flow, &client))
-		return conn_out(p, &client, set);
+		return conn_out(p, &client, conn_find(&client), set);
 	c = conn_find(&p->flow);
 	if (c) {
 		s = available_server(c);
@@ -364,7 +364,7 @@ static __noinline int find(struct packet *p, int expect_answers, const struct se
 			return s ? conn_in(p, &p->flow, c, s, set) : conn_orphaned(p, c);
 		*outdated = 1;
 	} else if (!expect_answers && reverse_find(&p->flow, &client)) {
-		return conn_out(p, &client, set);
+		return conn_out(p, &client, conn_find(&client), set);
 	}
 	return UNDECIDED;
 }
@@ -400,7 +400,7 @@ __noinline int find_later(struct packet *p)
 	client = f->client;
 	p->flow.protocol = client.protocol;
 	if (f->direction == FROM_SERVER)
-		return conn_out(p, &client, set);
+		return conn_out(p, &client, conn_find(&client), set);
 	c = conn_find(&client);
 	s = c ? available_server(c) : 0;
 	if (s)
@@ -425,11 +425,11 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 	}
 	if (p->part == LATER_PART)
 		return find_later(p);
-	decision = find(p, expect_answers, set, &outdated);
+	decision = find(p, expect_answers, &outdated);
 	if (decision == UNDECIDED)
 		decision = conn_new(skb, p, outdated);
 	if (decision == UNDECIDED)
-		decision = find(p, expect_answers, set, &outdated);
+		decision = find(p, expect_answers, &outdated);
 	return decision;
 }
 
@@ -461,20 +461,49 @@ static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 }
 
 #include "explain.h"
+#include "fast.h"
 #include "local.h"
+
+/* Every packet that the fast path leaves. */
+SEC("tc")
+int lb_whole(struct __sk_buff *skb)
+{
+	return handle(skb, skb->cb[0]);
+}
+
+/* user: programs that go on with a packet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int(void *));
+} stages SEC(".maps") = {
+	.values = { [0] = (void *)&lb_whole },
+};
+
+static __always_inline int enter(struct __sk_buff *skb, int expect_answers)
+{
+	int verdict = fast(skb, expect_answers);
+
+	if (verdict != UNDECIDED)
+		return verdict;
+	skb->cb[0] = expect_answers;
+	bpf_tail_call(skb, &stages, 0);
+	return VERDICT_PASS; /* the director is being taken down */
+}
 
 /* Both programs do the same; they differ in which half they look for first. */
 
 SEC("tc")
 int lb_client(struct __sk_buff *skb)
 {
-	return handle(skb, 0);
+	return enter(skb, 0);
 }
 
 SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
-	return handle(skb, 1);
+	return enter(skb, 1);
 }
 
 /* On the way out of the same devices. */

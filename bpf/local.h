@@ -39,7 +39,7 @@ __noinline int answer_find(struct packet *p)
 		return VERDICT_DROP;
 	if (!answer_client(p, &client))
 		return UNDECIDED;
-	return conn_out(p, &client, set);
+	return conn_out(p, &client, conn_find(&client), set);
 }
 
 static __always_inline int handle_local(struct __sk_buff *skb)

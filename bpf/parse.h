@@ -219,11 +219,13 @@ static __always_inline int parse_transport(struct __sk_buff *skb, struct packet 
 
 /* Fills p, whose fields are 0; returns PARSED, or the reason to pass the
  * packet by. */
-static __noinline int parse(struct __sk_buff *skb, struct packet *p)
+__noinline int parse(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 need;
 	int parsed;
 
+	if (!p)
+		return REASON_PASS_TRUNCATED;
 	if (skb->protocol != bpf_htons(ETH_P_IP) && skb->protocol != bpf_htons(ETH_P_IPV6))
 		return REASON_PASS_NOT_IP;
 	/* This hook comes before the stack throws away what is for other hosts,

@@ -19,7 +19,7 @@ static const __u32 crc32c_power[16] = {
 };
 
 /* a * b modulo the polynomial. */
-static __always_inline __u32 crc32c_multiply(__u32 a, __u32 b)
+__noinline __u32 crc32c_multiply(__u32 a, __u32 b)
 {
 	__u32 product = 0;
 
@@ -39,10 +39,8 @@ __noinline __u32 crc32c_change(__u32 word, __u32 behind)
 	__u32 crc = crc32c_multiply(crc32c_power[2], word);
 
 	for (int i = 0; i < 16; i++) {
-		__u32 far = crc32c_multiply(crc32c_power[i], crc);
-
 		if (behind >> i & 1)
-			crc = far;
+			crc = crc32c_multiply(crc32c_power[i], crc);
 	}
 	return crc;
 }

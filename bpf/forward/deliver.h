@@ -9,8 +9,10 @@
 #include "tun.h"
 
 /* The client's half of a connection: on to the server. A verdict, or REFUSED. */
-static __noinline int to_server(struct __sk_buff *skb, struct packet *p)
+__noinline int to_server(struct __sk_buff *skb, struct packet *p)
 {
+	if (!p)
+		return VERDICT_DROP;
 	switch (p->forward) {
 	case FORWARD_MASQ:
 		return nat(skb, p, NAT_DESTINATION);
@@ -23,8 +25,10 @@ static __noinline int to_server(struct __sk_buff *skb, struct packet *p)
 }
 
 /* The server's half: back to the client, in the service's name. */
-static __noinline int to_client(struct __sk_buff *skb, struct packet *p)
+__noinline int to_client(struct __sk_buff *skb, struct packet *p)
 {
+	if (!p)
+		return VERDICT_DROP;
 	return nat(skb, p, NAT_SOURCE);
 }
 

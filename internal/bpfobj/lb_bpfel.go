@@ -513,6 +513,7 @@ const (
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
+	LbMapStages          = "stages"
 	LbMapStories         = "stories"
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
@@ -522,6 +523,7 @@ const (
 	LbProgLbClient       = "lb_client"
 	LbProgLbLocal        = "lb_local"
 	LbProgLbServer       = "lb_server"
+	LbProgLbWhole        = "lb_whole"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
 )
@@ -573,6 +575,7 @@ type LbProgramSpecs struct {
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
 	LbLocal      *ebpf.ProgramSpec `ebpf:"lb_local"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
+	LbWhole      *ebpf.ProgramSpec `ebpf:"lb_whole"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
 }
@@ -616,6 +619,7 @@ type LbMapSpecs struct {
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	Stages          *ebpf.MapSpec `ebpf:"stages"`
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
@@ -683,6 +687,7 @@ type LbMaps struct {
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
+	Stages          *ebpf.Map `ebpf:"stages"`
 	Stories         *ebpf.Map `ebpf:"stories"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
@@ -726,6 +731,7 @@ func (m *LbMaps) Close() error {
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
+		m.Stages,
 		m.Stories,
 		m.TracedUntil,
 		m.Tracers,
@@ -748,6 +754,7 @@ type LbPrograms struct {
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
 	LbLocal      *ebpf.Program `ebpf:"lb_local"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
+	LbWhole      *ebpf.Program `ebpf:"lb_whole"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
 }
@@ -759,6 +766,7 @@ func (p *LbPrograms) Close() error {
 		p.LbClient,
 		p.LbLocal,
 		p.LbServer,
+		p.LbWhole,
 		p.StartClocks,
 		p.TableChanged,
 	)

@@ -148,6 +148,7 @@ func only(spec *ebpf.CollectionSpec, program string) *ebpf.CollectionSpec {
 	}
 	for _, m := range one.Maps {
 		m.MaxEntries = min(m.MaxEntries, 1024)
+		m.Contents = slices.DeleteFunc(m.Contents, func(kv ebpf.MapKV) bool { return kv.Value != program })
 	}
 	return one
 }
