@@ -55,7 +55,10 @@ func firstOf(err error) error {
 func (f *labRun) changeLoad(given func(string) bool, s *study.Study) error {
 	l := &s.Load
 	for flag, closed := range map[string]bool{"rates": false, "arrivals": false, "connections": false, "users": true} {
-		if given(flag) && l.Closed() != closed {
+		switch {
+		case given(flag) && l.Replay != nil:
+			return fmt.Errorf("--%s: study %s replays a log, which says when what is sent", flag, s.Name)
+		case given(flag) && l.Closed() != closed:
 			return fmt.Errorf("--%s: study %s is %s", flag, s.Name, map[bool]string{true: "a closed loop, of users", false: "an open loop, of rates"}[l.Closed()])
 		}
 	}

@@ -193,6 +193,9 @@ func (f *labSimulate) study(cmd *cobra.Command, name string) error {
 		return err
 	}
 	given := cmd.Flags().Changed
+	if s.Load.Replay != nil {
+		return fmt.Errorf("study %s replays a log: what is simulated is an open loop, of rates", s.Name)
+	}
 	if s.Load.Closed() {
 		return fmt.Errorf("study %s is a closed loop, of users: what is simulated is an open one, of rates", s.Name)
 	}
@@ -272,26 +275,12 @@ func (f *labSimulate) studyServers(given func(string) bool, s *study.Study) erro
 
 // makeServers deals speeds and weights in turns.
 func (f *labSimulate) makeServers() error {
-	if f.servers < 1 || f.servers > simulate.MaxServers {
-		return fmt.Errorf("--servers %d: want 1 to %d", f.servers, simulate.MaxServers)
+	weights, err := deal(f.servers, simulate.MaxServers, f.speeds, f.weights)
+	if err != nil {
+		return err
 	}
-	if len(f.speeds) == 0 || len(f.weights) == 0 {
-		return errors.New("--speeds and --weights: want at least one")
-	}
-	const bySpeed = "speed"
-	for i := range f.servers {
-		s := simulate.Server{Speed: f.speeds[i%len(f.speeds)]}
-		text := f.weights[i%len(f.weights)]
-		if text == bySpeed {
-			s.Weight = int32(min(65535, max(1, 10*s.Speed+0.5)))
-		} else {
-			n, err := strconv.ParseUint(text, 10, 16)
-			if err != nil {
-				return fmt.Errorf("--weights: %q: want whole numbers from 0 to 65535, or %s", text, bySpeed)
-			}
-			s.Weight = int32(n)
-		}
-		f.config.Servers = append(f.config.Servers, s)
+	for i, w := range weights {
+		f.config.Servers = append(f.config.Servers, simulate.Server{Speed: f.speeds[i%len(f.speeds)], Weight: w})
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, error) {
 	p := l.config.Plan
 	plan := load.Plan{
-		Target: director.Target(), ServerHeader: server.Header, Requests: []load.Request{l.request(s)},
+		Target: director.Target(), ServerHeader: server.Header,
 		Warmup: p.Warmup, Timeout: p.Timeout, RequestsPerConnection: p.PerConnection,
 		// One seed a block: its cells meet the same arrivals, so that
 		// schedulers differ and bursts do not.
@@ -30,6 +30,10 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 	for _, c := range l.cluster.Clients {
 		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses[topology.Family(s.Family)]})
 	}
+	if s.Speed > 0 {
+		return plan, l.config.Log.fill(&plan, s.Speed, p.Duration)
+	}
+	plan.Requests = []load.Request{l.request(s)}
 	if s.Closed() {
 		plan.Concurrency, plan.Connections = s.Users, s.Requests
 		if s.Requests == 0 {
