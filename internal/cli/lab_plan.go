@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
-	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/run"
 	"imbang/internal/lab/study"
@@ -80,7 +80,7 @@ func (f *labRun) changeLoad(given func(string) bool, s *study.Study) error {
 		s.Families = f.families
 	}
 	for _, a := range l.Arrivals {
-		if _, _, err := load.ParsePattern(a); err != nil {
+		if _, err := arrivals.Parse(a); err != nil {
 			return fmt.Errorf("--arrivals: %w", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/progress"
 	"imbang/internal/lab/record"
@@ -68,7 +69,7 @@ func newLabRunCommand() *cobra.Command {
 	fl.StringSliceVar(&f.engines, "engines", nil, "engines to measure, of the study's or beside them: "+strings.Join(engine.Names(), ", "))
 	fl.StringSliceVar(&f.schedulers, "schedulers", nil, "schedulers to compare in place of the study's, such as rr,lc")
 	fl.Float64SliceVar(&f.rates, "rates", nil, "rates of an open loop, in connections per second")
-	fl.StringSliceVar(&f.arrivals, "arrivals", nil, "how the arrivals of an open loop are spaced: constant, poisson, poisson batch=10, constant on=200ms off=800ms, constant to=2000")
+	fl.StringSliceVar(&f.arrivals, "arrivals", nil, "how the arrivals of an open loop are spaced: "+arrivals.Examples)
 	fl.IntSliceVar(&f.users, "users", nil, "users of a closed loop")
 	fl.StringSliceVar(&f.families, "families", nil, "address families, of the study's: ipv4, ipv6")
 	fl.IntVar(&f.repeats, "repeats", 0, "how often to measure each cell")

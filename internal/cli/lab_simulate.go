@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/director"
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/law"
 	"imbang/internal/lab/simulate"
@@ -82,8 +83,7 @@ func (f *labSimulate) loadFlags(c *cobra.Command) {
 	fl := c.Flags()
 	fl.Float64SliceVar(&f.config.Rates, "rates", nil, "connections per second")
 	fl.Float64SliceVar(&f.rhos, "rho", []float64{0.8}, "the same, as shares of what the servers can serve")
-	fl.StringVar(&f.arrivals, "arrivals", "poisson", "how arrivals are spaced: "+strings.Join(simulate.ArrivalNames(), ", "))
-	fl.Float64Var(&f.config.Burst, "burst", 20, "mean size of bursts")
+	fl.StringVar(&f.arrivals, "arrivals", "poisson", "how arrivals are spaced: "+arrivals.Examples)
 	fl.DurationVar(&f.config.Patience, "patience", 0, "when a client gives up; 0: never")
 	fl.IntVar(&f.config.Clients, "clients", 10000, "client addresses")
 	fl.Float64Var(&f.config.ClientZipf, "client-zipf", 0, "exponent of Zipf's law of the clients; 0: all are alike")
@@ -161,7 +161,7 @@ func (f *labSimulate) prepare(cmd *cobra.Command, args []string) (err error) {
 	if c.Law, err = law.Parse(f.law); err != nil {
 		return fmt.Errorf("--law: %w", err)
 	}
-	if c.Arrivals, err = simulate.ParseArrivals(f.arrivals); err != nil {
+	if c.Arrivals, err = arrivals.Parse(f.arrivals); err != nil {
 		return fmt.Errorf("--arrivals: %w", err)
 	}
 	for _, s := range c.Schedulers {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
@@ -41,9 +42,9 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 		}
 		return plan, nil
 	}
-	var err error
 	plan.Rate, plan.Connections, plan.Duration = s.Rate, p.Connections, p.Duration
-	plan.Arrivals, plan.Shape, err = load.ParsePattern(s.Arrivals)
+	pattern, err := arrivals.Parse(s.Arrivals)
+	plan.Arrivals, plan.Shape = pattern.Law, pattern.Shape
 	return plan, err
 }
 

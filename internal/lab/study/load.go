@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"imbang/internal/lab/load"
+	"imbang/internal/lab/arrivals"
 )
 
 // Load is what the clients do. It is an open loop with Rates, in which
@@ -17,7 +17,7 @@ import (
 // the next request.
 type Load struct {
 	Rates       []float64 // connections per second
-	Arrivals    []string  // of an open loop, patterns as load.ParsePattern reads them
+	Arrivals    []string  // of an open loop, patterns as arrivals.Parse reads them
 	Connections int       // of an open loop, a cell; 0 when Duration is given
 
 	Users    []int // of a closed loop, at the same time
@@ -162,7 +162,7 @@ func (c *checker) openLoop(d *loadDoc, l *Load) {
 	}
 	for i, a := range l.Arrivals {
 		at := fmt.Sprintf("load.arrivals[%d]", i)
-		if _, _, err := load.ParsePattern(a); err != nil {
+		if _, err := arrivals.Parse(a); err != nil {
 			c.refuse(at, "%v", err)
 		}
 		if slices.Index(l.Arrivals, a) != i {
