@@ -192,8 +192,8 @@ func (f *labReplay) caveats(c *run.Config) (list []string) {
 	for _, cond := range c.Plan.Conditions {
 		rate := log.Rate() * cond.Speed
 		busy := rate * service.Seconds() / f.farm.places()
-		line := fmt.Sprintf("at speed %g: %.4g requests/s, of which the servers (%s of mean %v, %d at a time each) are %.0f %% busy",
-			cond.Speed, rate, f.farm.law, service, f.farm.concurrency, 100*busy)
+		line := fmt.Sprintf("at speed %g: %s requests/s, of which the servers (%s of mean %v, %d at a time each) are %.0f %% busy",
+			cond.Speed, record.Figure(rate), f.farm.law, service, f.farm.concurrency, 100*busy)
 		switch {
 		case busy < 0.1:
 			line += "; idle servers serve alike: give a higher --speed, a longer --service or a lower --concurrency"

@@ -37,9 +37,9 @@ func (r *Replay) Rate() float64 { return float64(r.Requests) / max(r.Length.Seco
 
 // Lines describe the log and what is left out of it.
 func (r *Replay) Lines() []string {
-	lines := []string{fmt.Sprintf("%s: %d requests of %d clients in %v from %s, %.3g/s on average, %d in the busiest second; replies of %.3g KB on average",
+	lines := []string{fmt.Sprintf("%s: %d requests of %d clients in %v from %s, %s/s on average, %d in the busiest second; replies of %s KB on average",
 		r.Log, r.Requests, r.Clients, r.Length.Round(100*time.Millisecond), r.Began.Format("2006-01-02 15:04:05 -0700"),
-		r.Rate(), r.Busiest, float64(r.Bytes)/1024/float64(max(1, r.Requests)))}
+		Figure(r.Rate()), r.Busiest, Figure(float64(r.Bytes)/1024/float64(max(1, r.Requests))))}
 	var left []string
 	for _, why := range slices.Sorted(maps.Keys(r.Skipped)) {
 		left = append(left, fmt.Sprintf("%d %s", r.Skipped[why], why))
@@ -51,4 +51,12 @@ func (r *Replay) Lines() []string {
 		lines = append(lines, fmt.Sprintf("not read: %d lines, such as %s", r.Bad, r.FirstBad))
 	}
 	return lines
+}
+
+// Figure is a number for a sentence: three digits, and all before its point.
+func Figure(x float64) string {
+	if x >= 100 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
 }
