@@ -155,7 +155,7 @@ func TestLabReplay(t *testing.T) {
 	}
 	for _, want := range []string{
 		"300 requests of 7 clients in 5s from 2026-11-20 10:00:00 +0000", "not sent: 1 POST", "not read: 1 lines, such as " + log + ":1: no time",
-		"2 competitors x 2 blocks x 1s: about ", "at speed 5: 300 requests/s", "stored in " + out,
+		"2 competitors x 2 blocks x 1s: about ", "at speed 5: 301 requests/s", "stored in " + out,
 	} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%q is not said:\n%s", want, stderr)
