@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
-	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/run"
 	"imbang/internal/lab/study"
@@ -55,7 +55,10 @@ func firstOf(err error) error {
 func (f *labRun) changeLoad(given func(string) bool, s *study.Study) error {
 	l := &s.Load
 	for flag, closed := range map[string]bool{"rates": false, "arrivals": false, "connections": false, "users": true} {
-		if given(flag) && l.Closed() != closed {
+		switch {
+		case given(flag) && l.Replay != nil:
+			return fmt.Errorf("--%s: study %s replays a log, which says when what is sent", flag, s.Name)
+		case given(flag) && l.Closed() != closed:
 			return fmt.Errorf("--%s: study %s is %s", flag, s.Name, map[bool]string{true: "a closed loop, of users", false: "an open loop, of rates"}[l.Closed()])
 		}
 	}
@@ -77,7 +80,7 @@ func (f *labRun) changeLoad(given func(string) bool, s *study.Study) error {
 		s.Families = f.families
 	}
 	for _, a := range l.Arrivals {
-		if _, _, err := load.ParsePattern(a); err != nil {
+		if _, err := arrivals.Parse(a); err != nil {
 			return fmt.Errorf("--arrivals: %w", err)
 		}
 	}

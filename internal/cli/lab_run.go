@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/progress"
 	"imbang/internal/lab/record"
@@ -67,7 +69,7 @@ func newLabRunCommand() *cobra.Command {
 	fl.StringSliceVar(&f.engines, "engines", nil, "engines to measure, of the study's or beside them: "+strings.Join(engine.Names(), ", "))
 	fl.StringSliceVar(&f.schedulers, "schedulers", nil, "schedulers to compare in place of the study's, such as rr,lc")
 	fl.Float64SliceVar(&f.rates, "rates", nil, "rates of an open loop, in connections per second")
-	fl.StringSliceVar(&f.arrivals, "arrivals", nil, "how the arrivals of an open loop are spaced: constant, poisson, poisson batch=10, constant on=200ms off=800ms, constant to=2000")
+	fl.StringSliceVar(&f.arrivals, "arrivals", nil, "how the arrivals of an open loop are spaced: "+arrivals.Examples)
 	fl.IntSliceVar(&f.users, "users", nil, "users of a closed loop")
 	fl.StringSliceVar(&f.families, "families", nil, "address families, of the study's: ipv4, ipv6")
 	fl.IntVar(&f.repeats, "repeats", 0, "how often to measure each cell")
@@ -92,9 +94,15 @@ func (f *labRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	return f.carryOut(cmd, config)
+}
+
+// carryOut runs a study and reports on it.
+func (f *labRun) carryOut(cmd *cobra.Command, config run.Config) (err error) {
 	if config.Executable, err = os.Executable(); err != nil {
 		return fmt.Errorf("find our own program: %w", err)
 	}
+	config.Enough = func(samples []record.Sample) bool { return report.Enough(config.Plan, config.Study, samples) }
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
 	watch := progress.New(os.Stderr)
@@ -115,12 +123,9 @@ func (f *labRun) run(cmd *cobra.Command, args []string) error {
 func (f *labRun) config(cmd *cobra.Command, args []string) (c run.Config, err error) {
 	c = run.Config{CommandLine: os.Args, Version: Version}
 	if f.resume != "" {
-		err = f.resumed(cmd, args, &c)
-	} else {
-		err = f.fresh(cmd, args[0], &c)
+		return c, f.resumed(cmd, args, &c)
 	}
-	c.Enough = func(samples []record.Sample) bool { return report.Enough(c.Plan, c.Study, samples) }
-	return c, err
+	return c, f.fresh(cmd, args[0], &c)
 }
 
 func (f *labRun) fresh(cmd *cobra.Command, name string, c *run.Config) (err error) {
@@ -130,11 +135,24 @@ func (f *labRun) fresh(cmd *cobra.Command, name string, c *run.Config) (err erro
 	if c.Plan, err = f.plan(cmd, c.Study); err != nil {
 		return usageError{err}
 	}
-	c.Name, c.Out = name, f.out
-	if c.Out == "" {
-		c.Out = filepath.Join("results", c.Study.Name+"-"+time.Now().Format("20060102-150405"))
+	if r := c.Study.Load.Replay; r != nil {
+		if c.Log, err = run.OpenLog(*r); err != nil {
+			return err
+		}
+		if err := c.Log.Enter(&c.Plan); err != nil {
+			return err
+		}
 	}
+	c.Name, c.Out = name, f.place(c.Study)
 	return nil
+}
+
+// place is the directory for the results.
+func (f *labRun) place(s *study.Study) string {
+	if f.out != "" {
+		return f.out
+	}
+	return filepath.Join("results", s.Name+"-"+time.Now().Format("20060102-150405"))
 }
 
 // resumed is the rest of the run in a directory, by the plan stored there:
@@ -143,10 +161,14 @@ func (f *labRun) resumed(cmd *cobra.Command, args []string, c *run.Config) (err 
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("--resume goes on with the study of its directory: leave %q out", args[0])}
 	}
-	for _, name := range []string{"out", "engines", "schedulers", "rates", "arrivals", "users", "families", "repeats", "connections", "seed", "quick"} {
-		if cmd.Flags().Changed(name) {
-			return usageError{fmt.Errorf("--resume goes on by the plan of its directory: leave --%s out", name)}
+	var other string
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
+		if fl.Name != "resume" && fl.Name != "output" {
+			other = fl.Name
 		}
+	})
+	if other != "" {
+		return usageError{fmt.Errorf("--resume goes on by the plan of its directory: leave --%s out", other)}
 	}
 	if c.Resume, err = record.Read(f.resume); err != nil {
 		return err
@@ -156,7 +178,13 @@ func (f *labRun) resumed(cmd *cobra.Command, args []string, c *run.Config) (err 
 		return fmt.Errorf("the study stored with the run: %w", err)
 	}
 	c.Name, c.Out, c.Plan = env.Study, f.resume, env.Plan
-	return nil
+	if r := c.Study.Load.Replay; r != nil {
+		if c.Plan.Replay == nil {
+			return fmt.Errorf("%s: it does not say which log it replays: begin a new run", f.resume)
+		}
+		c.Log, err = run.ReopenLog(*r, *c.Plan.Replay)
+	}
+	return err
 }
 
 // interruption puts Ctrl-C into words; other errors speak for themselves.

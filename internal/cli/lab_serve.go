@@ -12,6 +12,9 @@ import (
 	"imbang/internal/lab/serve"
 )
 
+// newStation makes a server of a stated capacity; a test listens in.
+var newStation = serve.NewStation
+
 // newLabServeCommand is what the lab starts in the namespaces of its built-in
 // real servers. It is hidden: nobody types it.
 func newLabServeCommand() *cobra.Command {
@@ -38,7 +41,7 @@ func newLabServeCommand() *cobra.Command {
 			if c.Concurrency < 1 || c.Backlog < 0 || !(c.Speed > 0) || c.Service <= 0 || c.Page < 0 {
 				return usageError{fmt.Errorf("concurrency, speed and service must be above 0, backlog and page not below")}
 			}
-			return serve.Run(ctx, serve.NewStation(c), listen, header, name, cmd.InOrStdin())
+			return serve.Run(ctx, newStation(c), listen, header, name, cmd.InOrStdin())
 		},
 	}
 	f := cmd.Flags()

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/director"
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/law"
 	"imbang/internal/lab/simulate"
@@ -82,8 +83,7 @@ func (f *labSimulate) loadFlags(c *cobra.Command) {
 	fl := c.Flags()
 	fl.Float64SliceVar(&f.config.Rates, "rates", nil, "connections per second")
 	fl.Float64SliceVar(&f.rhos, "rho", []float64{0.8}, "the same, as shares of what the servers can serve")
-	fl.StringVar(&f.arrivals, "arrivals", "poisson", "how arrivals are spaced: "+strings.Join(simulate.ArrivalNames(), ", "))
-	fl.Float64Var(&f.config.Burst, "burst", 20, "mean size of bursts")
+	fl.StringVar(&f.arrivals, "arrivals", "poisson", "how arrivals are spaced: "+arrivals.Examples)
 	fl.DurationVar(&f.config.Patience, "patience", 0, "when a client gives up; 0: never")
 	fl.IntVar(&f.config.Clients, "clients", 10000, "client addresses")
 	fl.Float64Var(&f.config.ClientZipf, "client-zipf", 0, "exponent of Zipf's law of the clients; 0: all are alike")
@@ -161,7 +161,7 @@ func (f *labSimulate) prepare(cmd *cobra.Command, args []string) (err error) {
 	if c.Law, err = law.Parse(f.law); err != nil {
 		return fmt.Errorf("--law: %w", err)
 	}
-	if c.Arrivals, err = simulate.ParseArrivals(f.arrivals); err != nil {
+	if c.Arrivals, err = arrivals.Parse(f.arrivals); err != nil {
 		return fmt.Errorf("--arrivals: %w", err)
 	}
 	for _, s := range c.Schedulers {
@@ -193,6 +193,9 @@ func (f *labSimulate) study(cmd *cobra.Command, name string) error {
 		return err
 	}
 	given := cmd.Flags().Changed
+	if s.Load.Replay != nil {
+		return fmt.Errorf("study %s replays a log: what is simulated is an open loop, of rates", s.Name)
+	}
 	if s.Load.Closed() {
 		return fmt.Errorf("study %s is a closed loop, of users: what is simulated is an open one, of rates", s.Name)
 	}
@@ -272,26 +275,12 @@ func (f *labSimulate) studyServers(given func(string) bool, s *study.Study) erro
 
 // makeServers deals speeds and weights in turns.
 func (f *labSimulate) makeServers() error {
-	if f.servers < 1 || f.servers > simulate.MaxServers {
-		return fmt.Errorf("--servers %d: want 1 to %d", f.servers, simulate.MaxServers)
+	weights, err := deal(f.servers, simulate.MaxServers, f.speeds, f.weights)
+	if err != nil {
+		return err
 	}
-	if len(f.speeds) == 0 || len(f.weights) == 0 {
-		return errors.New("--speeds and --weights: want at least one")
-	}
-	const bySpeed = "speed"
-	for i := range f.servers {
-		s := simulate.Server{Speed: f.speeds[i%len(f.speeds)]}
-		text := f.weights[i%len(f.weights)]
-		if text == bySpeed {
-			s.Weight = int32(min(65535, max(1, 10*s.Speed+0.5)))
-		} else {
-			n, err := strconv.ParseUint(text, 10, 16)
-			if err != nil {
-				return fmt.Errorf("--weights: %q: want whole numbers from 0 to 65535, or %s", text, bySpeed)
-			}
-			s.Weight = int32(n)
-		}
-		f.config.Servers = append(f.config.Servers, s)
+	for i, w := range weights {
+		f.config.Servers = append(f.config.Servers, simulate.Server{Speed: f.speeds[i%len(f.speeds)], Weight: w})
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ func TestLabSimulateRefusesBadUsage(t *testing.T) {
 		{"--schedulers rr,lq", `imbang: --schedulers: "lq" is unknown: want some of dh, fo, lblc, lblcr, lc, mh, nq, ovf, rr, sed, sh, twos, wlc, wrr`},
 		{"--schedulers rr,rr", "imbang: --schedulers, --rates, --rho: want each once"},
 		{"--law weibull", `imbang: --law: "weibull" is no law of service times: want one of constant, exponential, pareto, lognormal`},
-		{"--arrivals often", `imbang: --arrivals: "often" is no way of arriving: want one of constant, poisson, bursts`},
+		{"--arrivals often", `imbang: --arrivals: arrivals "often": want constant or poisson`},
 		{"--weights 1,heavy", `imbang: --weights: "heavy": want whole numbers from 0 to 65535, or speed`},
 		{"--weights 0", "imbang: all weights are 0, so no server takes connections: give one a weight of 1 or more"},
 		{"--speeds 1,0", "imbang: server 1: speed 0, weight 1: want a speed above 0 and a weight of 0 or more"},

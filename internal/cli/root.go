@@ -90,6 +90,7 @@ administered by ipvsadm's command line and measured by its own laboratory.
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
   imbang detach                                       remove it
   imbang lab run thesis --quick                       compare ten schedulers
+  imbang lab replay access.log                        the same for your own traffic
 
 A symlink to this program named ipvsadm behaves as ipvsadm.`,
 		SilenceUsage:  true,

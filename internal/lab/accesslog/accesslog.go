@@ -19,6 +19,8 @@ package accesslog
 import (
 	"bufio"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -43,6 +45,7 @@ type Log struct {
 	Entries []Entry
 	Bad     int    // lines that are not of the format
 	First   string // the first of them: name, line and what is wrong
+	SHA256  string // of the file, compressed as it is; empty without one
 }
 
 // maxLine is far above what servers write: they bound the request.
@@ -55,16 +58,22 @@ func ReadFile(path string) (*Log, error) {
 		return nil, fmt.Errorf("access log: %w", err)
 	}
 	defer f.Close()
-	var in io.Reader = f
+	sum := sha256.New()
+	var in io.Reader = io.TeeReader(f, sum)
 	if strings.HasSuffix(path, ".gz") {
-		z, err := gzip.NewReader(f)
+		z, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, fmt.Errorf("access log %s: %w", path, err)
 		}
 		defer z.Close()
 		in = z
 	}
-	return Read(in, path)
+	l, err := Read(in, path)
+	if err != nil {
+		return nil, err
+	}
+	l.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return l, nil
 }
 
 // Read reads a log; name is for messages. A log without any entry is an error.

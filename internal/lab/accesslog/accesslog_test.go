@@ -5,6 +5,8 @@ package accesslog
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +127,8 @@ func TestReadFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		} else if whole && (len(l.Entries) != len(lines) || l.Bad != 0) {
 			t.Errorf("%s: %d entries, %d bad", name, len(l.Entries), l.Bad)
+		} else if whole && l.SHA256 != fmt.Sprintf("%x", sha256.Sum256([]byte(content))) {
+			t.Errorf("%s: digest %s is not the file's", name, l.SHA256)
 		} else if !whole && !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: error %v does not name the file", name, err)
 		}

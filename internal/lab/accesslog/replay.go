@@ -3,10 +3,11 @@
 package accesslog
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,8 +46,9 @@ type Trace struct {
 	Bytes    int64 // of the replies in the log
 	// Skipped counts entries that are not sent, by the reason.
 	Skipped map[string]int
-	Began   time.Time // of the part that is replayed
+	Began   time.Time // the second of the first request that is sent
 	Length  time.Duration
+	Busiest int // requests of one second of the log
 }
 
 // Reasons of Trace.Skipped; other methods are named themselves.
@@ -89,7 +91,6 @@ func (r *replayer) run(entries []Entry) (*Trace, error) {
 	r.trace.Skipped = map[string]int{}
 	if len(entries) > 0 {
 		begin := entries[0].Time
-		r.trace.Began = begin.Add(r.From)
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
 			at := e.Time.Sub(begin)
 			return at < r.From || (r.Until > 0 && at >= r.Until)
@@ -101,12 +102,12 @@ func (r *replayer) run(entries []Entry) (*Trace, error) {
 			second = append(second, event)
 		}
 		if i+1 == len(entries) || !entries[i+1].Time.Equal(e.Time) {
-			r.spread(second, e.Time.Sub(r.trace.Began))
+			r.spread(second, e.Time)
 			second = second[:0]
 		}
 	}
 	if len(r.trace.Events) == 0 {
-		return nil, errors.New("replay: no request of this part of the log is sent: choose another part or more methods")
+		return nil, fmt.Errorf("replay: no request of this part of the log is sent%s: choose another part or more methods", r.trace.skipped())
 	}
 	r.trace.Length = r.trace.Events[len(r.trace.Events)-1].At
 	return &r.trace, nil
@@ -122,7 +123,7 @@ func (r *replayer) event(e Entry) (load.Event, bool) {
 	case !slices.Contains(r.Methods, e.Method):
 		skip = e.Method
 	default:
-		path = pathOf(e.Target)
+		path = PathOf(e.Target)
 		if r.Path != nil {
 			path = r.Path(e)
 		}
@@ -158,8 +159,29 @@ func (r *replayer) request(q request) int32 {
 	return i
 }
 
-// spread puts the events of one second, which began at a time, into it.
-func (r *replayer) spread(events []load.Event, began time.Duration) {
+// skipped says in brackets what was not sent, if anything was not.
+func (t *Trace) skipped() string {
+	var words []string
+	for _, why := range slices.Sorted(maps.Keys(t.Skipped)) {
+		words = append(words, fmt.Sprintf("%d %s", t.Skipped[why], why))
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(words, ", ") + ")"
+}
+
+// spread puts the events of one second of the log into it. The first that has
+// any is the trace's beginning.
+func (r *replayer) spread(events []load.Event, second time.Time) {
+	if len(events) == 0 {
+		return
+	}
+	if len(r.trace.Events) == 0 {
+		r.trace.Began = second
+	}
+	r.trace.Busiest = max(r.trace.Busiest, len(events))
+	began := second.Sub(r.trace.Began)
 	places := make([]float64, len(events))
 	for j := range places {
 		places[j] = (float64(j) + 0.5) / float64(len(places))
@@ -174,10 +196,11 @@ func (r *replayer) spread(events []load.Event, began time.Duration) {
 	}
 }
 
-// pathOf is the path of a request's target, with what may not stand in a
-// request line, or would be taken for a placeholder, percent-encoded. It is
-// empty for a target without one.
-func pathOf(target string) string {
+// PathOf is the path of a request's target, with what may not stand in a
+// request line, or would be taken for a placeholder, percent-encoded; so is a
+// percent sign that encodes nothing, over which servers stumble. It is empty
+// for a target without one.
+func PathOf(target string) string {
 	if rest, ok := strings.CutPrefix(target, "http://"); ok {
 		target = "/"
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -189,11 +212,20 @@ func pathOf(target string) string {
 	}
 	var b strings.Builder
 	for i := range len(target) {
-		if c := target[i]; c <= ' ' || c >= 0x7f || c == '{' || c == '}' {
+		if c := target[i]; c <= ' ' || c >= 0x7f || c == '{' || c == '}' || c == '%' && !encodes(target[i+1:]) {
 			fmt.Fprintf(&b, "%%%02X", c)
 		} else {
 			b.WriteByte(c)
 		}
 	}
 	return b.String()
+}
+
+// encodes reports whether what follows a percent sign is a byte.
+func encodes(s string) bool {
+	if len(s) < 2 {
+		return false
+	}
+	_, err := strconv.ParseUint(s[:2], 16, 8)
+	return err == nil
 }

@@ -52,7 +52,7 @@ func logOf(t *testing.T, entries ...string) *Log {
 }
 
 func TestReplay(t *testing.T) {
-	l := logOf(t, "0 a GET /x", "0 b GET /y", "2 a POST /x", "2 a GET /x", "2 c HEAD /x", "2 b GET *", "2 a GET http://h/y", "9 d GET /{n}é")
+	l := logOf(t, "0 a GET /x", "0 b GET /y", "2 a POST /x", "2 a GET /x", "2 c HEAD /x", "2 b GET *", "2 a GET http://h/y", "9 d GET /{n}é%zz%41")
 	r, err := Replay(l, Options{Speed: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +65,11 @@ func TestReplay(t *testing.T) {
 	}
 	// Halved: .25 and .75 of the first second, three in the third, half of
 	// the last.
-	want := "125 a GET /x\n375 b GET /y\n1083 a GET /x\n1250 c HEAD /x\n1416 a GET /y\n4750 d GET /%7Bn%7D%C3%A9\n"
+	want := "125 a GET /x\n375 b GET /y\n1083 a GET /x\n1250 c HEAD /x\n1416 a GET /y\n4750 d GET /%7Bn%7D%C3%A9%25zz%41\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if !maps.Equal(r.Skipped, map[string]int{"POST": 1, NoPath: 1}) || r.Bytes != 60 || len(r.Clients) != 4 || len(r.Requests) != 4 {
+	if !maps.Equal(r.Skipped, map[string]int{"POST": 1, NoPath: 1}) || r.Bytes != 60 || len(r.Clients) != 4 || len(r.Requests) != 4 || r.Busiest != 3 {
 		t.Errorf("skipped %v, %d bytes, clients %v, %d requests", r.Skipped, r.Bytes, r.Clients, len(r.Requests))
 	}
 	r, err = Replay(l, Options{From: 2 * time.Second, Until: 9 * time.Second, Methods: []string{"POST"},
@@ -77,12 +77,16 @@ func TestReplay(t *testing.T) {
 	if err != nil || len(r.Events) != 1 || r.Events[0].At != 500*time.Millisecond || r.Requests[0].Path != "/10" {
 		t.Errorf("a part: %+v, %v", r, err)
 	}
+	r, err = Replay(l, Options{From: time.Second, Until: 3 * time.Second})
+	if err != nil || len(r.Events) != 3 || r.Events[0].At >= time.Second || !r.Began.Equal(time.Unix(1002, 0)) {
+		t.Errorf("a part that begins with a pause: %+v, %v", r, err)
+	}
 	for want, o := range map[string]Options{
-		"speed -1":                   {Speed: -1},
-		"want the second after":      {From: 2, Until: 1},
-		"choose another part":        {From: time.Hour},
-		"or more methods":            {Methods: []string{"PUT"}},
-		"speed NaN: want above 0 an": {Speed: math.NaN()},
+		"speed -1":                       {Speed: -1},
+		"want the second after":          {From: 2, Until: 1},
+		"choose another part":            {From: time.Hour},
+		"is sent (6 GET, 1 HEAD, 1 POST": {Methods: []string{"PUT"}},
+		"speed NaN: want above 0 an":     {Speed: math.NaN()},
 	} {
 		if _, err := Replay(l, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

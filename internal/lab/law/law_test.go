@@ -6,15 +6,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-)
 
-// near fails unless two numbers are alike to a share.
-func near(t *testing.T, what string, got, want, share float64) {
-	t.Helper()
-	if math.Abs(got-want) > share*math.Abs(want) {
-		t.Errorf("%s is %g, want %g", what, got, want)
-	}
-}
+	"imbang/internal/testenv"
+)
 
 // Every law has the mean 1, and the squared variation that it says.
 func TestLaws(t *testing.T) {
@@ -31,9 +25,9 @@ func TestLaws(t *testing.T) {
 			squares += x * x
 		}
 		mean := total / n
-		near(t, string(l)+"'s mean", mean, 1, 0.03)
+		testenv.Near(t, string(l)+"'s mean", mean, 1, 0.03)
 		if variation > 0 {
-			near(t, string(l)+"'s variation", squares/n/(mean*mean)-1, variation, 0.25)
+			testenv.Near(t, string(l)+"'s variation", squares/n/(mean*mean)-1, variation, 0.25)
 		}
 	}
 	if _, err := Parse("weibull"); err == nil {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"imbang/internal/lab/arrivals"
 )
 
 // A better server than the one in this process may be given:
@@ -88,7 +90,7 @@ func BenchmarkReply(b *testing.B) {
 
 // BenchmarkPoisson is one arrival of a schedule shared by four clients.
 func BenchmarkPoisson(b *testing.B) {
-	d := newDeal(Plan{Rate: 1e4, Arrivals: Poisson, Clients: make([]Client, 4), Duration: 1 << 62}, 1)
+	d := newDeal(Plan{Rate: 1e4, Arrivals: arrivals.Poisson, Clients: make([]Client, 4), Duration: 1 << 62}, 1)
 	for b.Loop() {
 		d.take()
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"imbang/internal/lab/arrivals"
 )
 
 // maxNamed bounds the request names told apart: each has a histogram.
@@ -49,7 +51,7 @@ func exponent(s float64) bool { return s >= 0 && s <= 10 }
 
 // validateLoop checks what makes requests come: a rate, users or a trace.
 func (p Plan) validateLoop() error {
-	if p.Arrivals != Constant && p.Arrivals != Poisson {
+	if p.Arrivals != arrivals.Constant && p.Arrivals != arrivals.Poisson {
 		return fmt.Errorf("%s: want constant or poisson", p.Arrivals)
 	}
 	switch {
@@ -57,7 +59,7 @@ func (p Plan) validateLoop() error {
 		return fmt.Errorf("concurrency %d: want at most 1e6 users", p.Concurrency)
 	case p.Concurrency > 0 && (p.Rate != 0 || len(p.Trace) > 0):
 		return errors.New("give one of rate, concurrency and a trace: users of a closed loop make their own rate")
-	case p.Concurrency > 0 && p.Shape != Shape{}:
+	case p.Concurrency > 0 && p.Shape != arrivals.Shape{}:
 		return errors.New("a closed loop has no arrivals that could have a shape")
 	case p.Concurrency > 0:
 		return nil
@@ -68,7 +70,7 @@ func (p Plan) validateLoop() error {
 	case len(p.Trace) > 0:
 		return p.validateTrace()
 	}
-	return p.Shape.validate()
+	return p.Shape.Validate()
 }
 
 // validateEnds checks what ends the run and its connections.

@@ -57,8 +57,6 @@
 // Files:
 //
 //	plan.go     what to run; check.go its validation
-//	arrivals.go laws and shapes of arrivals, and how they are written
-//	course.go   the rate over time (pure)
 //	pace.go     the schedule of arrivals (pure); trace.go a replayed one
 //	users.go    the users of a closed loop (pure but for their common number)
 //	request.go  requests and what is filled into them (pure)

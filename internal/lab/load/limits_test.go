@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/lab/arrivals"
 )
 
 // limitEnv carries a target to the test binary run again with fewer
@@ -99,7 +101,7 @@ func TestForesee(t *testing.T) {
 		{"users", Plan{Concurrency: 30000, Connections: 1e6}, []int{0}, []string{"descriptors: unanswered connections could reach 30000"}},
 		{"kept", Plan{Rate: 10, Duration: time.Minute, RequestsPerConnection: Unlimited, Targets: make([]netip.AddrPort, 20000)},
 			[]int{0}, []string{"descriptors: kept connections could reach 20000"}},
-		{"on and off", Plan{Rate: 3000, Duration: time.Minute, Timeout: 5 * time.Second, Shape: Shape{On: time.Second, Off: 3 * time.Second}},
+		{"on and off", Plan{Rate: 3000, Duration: time.Minute, Timeout: 5 * time.Second, Shape: arrivals.Shape{On: time.Second, Off: 3 * time.Second}},
 			[]int{0}, []string{"descriptors: unanswered connections could reach 24000"}},
 		{"ports unknown", Plan{Rate: 3000, Duration: time.Minute, Timeout: 5 * time.Second}, []int{0}, nil},
 	} {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"imbang/internal/lab/arrivals"
 )
 
 // stalling is a server that stalls for 300 ms, 200 ms after its first request.
@@ -36,7 +38,7 @@ func TestServerStallIsSeenByAllArrivals(t *testing.T) {
 		"a connection each":   {Rate: 500, Connections: 500},
 		"kept connections":    {Rate: 500, Connections: 500, RequestsPerConnection: Unlimited},
 		"four a connection":   {Rate: 500, Connections: 500, RequestsPerConnection: 4},
-		"a ramp":              {Rate: 499, Shape: Shape{RampTo: 501}, Connections: 500, RequestsPerConnection: Unlimited},
+		"a ramp":              {Rate: 499, Shape: arrivals.Shape{RampTo: 501}, Connections: 500, RequestsPerConnection: Unlimited},
 		"a trace":             {Trace: trace},
 		"a trace, kept":       {Trace: trace, RequestsPerConnection: Unlimited, Clients: []Client{{Sources: loopbacks(3)}}},
 		"several kinds, kept": {Rate: 500, Connections: 500, RequestsPerConnection: Unlimited, Requests: []Request{{}, {Method: "POST", Body: "{n}"}}},

@@ -4,7 +4,8 @@ package load
 
 import (
 	"math"
-	"math/rand/v2"
+
+	"imbang/internal/lab/arrivals"
 )
 
 // anyone leaves a choice to the client or to chance.
@@ -36,39 +37,19 @@ type timetable interface {
 	end() (int64, bool)
 }
 
-// schedule yields the intended starts of a whole run, in nanoseconds from
-// its beginning, without end. It is pure: it neither sleeps nor reads a clock.
-type schedule struct {
-	course course
-	batch  float64
-	n      float64 // arrivals yielded
-	number float64 // expected ones at the last batch
-	left   float64 // of the batch
-	rand   *rand.Rand
+// schedule yields the arrivals of an open loop as a stream, without end.
+type schedule struct{ *arrivals.Schedule }
+
+func (s schedule) next() (arrival, bool) {
+	return arrival{at: s.Next(), source: anyone, request: anyone, target: anyone, user: anyone}, true
 }
 
-func newSchedule(p Plan) *schedule {
-	s := &schedule{course: newCourse(p), batch: float64(max(1, p.Shape.Batch))}
-	if p.Arrivals == Poisson {
-		// The second word only has to differ from the first.
-		s.rand = rand.New(rand.NewPCG(p.Seed, p.Seed^0x9e3779b97f4a7c15))
+// spec is the schedule of a plan.
+func (p *Plan) spec() arrivals.Spec {
+	return arrivals.Spec{
+		Pattern: arrivals.Pattern{Law: p.Arrivals, Shape: p.Shape}, Rate: p.Rate, Seed: p.Seed,
+		Warmup: p.Warmup, Duration: p.Duration, Connections: p.Connections,
 	}
-	return s
-}
-
-// next is the next arrival. Of constant ones the first is at 0. Poisson gaps
-// come from the exponential distribution, the first included.
-func (s *schedule) next() (arrival, bool) {
-	if s.left--; s.left < 0 {
-		s.left = s.batch - 1
-		if s.rand != nil {
-			s.number += s.rand.ExpFloat64() * s.batch
-		} else {
-			s.number = s.n
-		}
-	}
-	s.n++
-	return arrival{at: int64(s.course.at(s.number)), source: anyone, request: anyone, target: anyone, user: anyone}, true
 }
 
 // stream is a whole run's arrivals in the order of time.
@@ -110,7 +91,7 @@ func newDeal(p Plan, me int) *deal {
 	if len(p.Trace) > 0 {
 		d.stream = &replay{events: p.Trace}
 	} else {
-		d.stream = newSchedule(p)
+		d.stream = schedule{arrivals.NewSchedule(p.spec())}
 	}
 	switch {
 	case p.Connections > 0:
@@ -189,6 +170,5 @@ func nominalEnd(p Plan) int64 {
 	case len(p.Trace) > 0:
 		return int64(p.Trace[len(p.Trace)-1].At) + 1
 	}
-	c := newCourse(p)
-	return int64(c.at(c.reached(float64(p.Warmup)) + float64(p.Connections)))
+	return p.spec().End()
 }

@@ -3,108 +3,13 @@
 package load
 
 import (
-	"math"
-	"sort"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"imbang/internal/lab/arrivals"
 )
-
-func TestConstantSpacing(t *testing.T) {
-	for _, tc := range []struct {
-		rate float64
-		want []int64
-	}{
-		{1000, []int64{0, 1e6, 2e6, 3e6}},
-		{0.5, []int64{0, 2e9, 4e9}},
-		{3, []int64{0, 333333333, 666666666, 1000000000}}, // rounding does not add up
-	} {
-		s := newSchedule(Plan{Rate: tc.rate})
-		for i, want := range tc.want {
-			if got, _ := s.next(); got.at != want {
-				t.Errorf("rate %g: arrival %d at %d, want %d", tc.rate, i, got.at, want)
-			}
-		}
-	}
-	s := newSchedule(Plan{Rate: 14000})
-	var a arrival
-	for range 14000*600 + 1 {
-		a, _ = s.next()
-	}
-	if a.at != int64(10*time.Minute) {
-		t.Errorf("arrival ten minutes in at %d, want %d", a.at, 10*time.Minute)
-	}
-}
-
-// gaps are n Poisson gaps as multiples of the mean one.
-func gaps(seed uint64, n int) []float64 {
-	const rate = 8000
-	s := newSchedule(Plan{Rate: rate, Arrivals: Poisson, Seed: seed})
-	out, last := make([]float64, n), int64(0)
-	for i := range out {
-		a, _ := s.next()
-		out[i] = float64(a.at-last) * rate / 1e9
-		last = a.at
-	}
-	return out
-}
-
-func TestPoissonGaps(t *testing.T) {
-	const n = 200_000
-	for seed := range uint64(4) {
-		g := gaps(seed, n)
-		var sum, square, lagged float64
-		for i, x := range g {
-			sum += x
-			square += x * x
-			if i > 0 {
-				lagged += (x - 1) * (g[i-1] - 1)
-			}
-		}
-		mean := sum / n
-		variance := square/n - mean*mean
-		// Standard errors: mean 1/sqrt(n), variance sqrt(8/n), lag 1/sqrt(n).
-		for _, c := range []struct {
-			name            string
-			got, want, sigs float64
-		}{
-			{"mean", mean, 1, math.Sqrt(1.0 / n)},
-			{"variance", variance, 1, math.Sqrt(8.0 / n)},
-			{"correlation of neighbours", lagged / n, 0, math.Sqrt(1.0 / n)},
-		} {
-			if math.Abs(c.got-c.want) > 4*c.sigs {
-				t.Errorf("seed %d: %s of the gaps %.5f, want %g within %.5f", seed, c.name, c.got, c.want, 4*c.sigs)
-			}
-		}
-		// Kolmogorov-Smirnov against 1-exp(-x), 0.1 % critical value.
-		sort.Float64s(g)
-		var d float64
-		for i, x := range g {
-			f := 1 - math.Exp(-x)
-			d = max(d, math.Abs(f-float64(i)/n), math.Abs(f-float64(i+1)/n))
-		}
-		if limit := 1.95 / math.Sqrt(n); d > limit {
-			t.Errorf("seed %d: gaps are not exponential: KS distance %.5f, limit %.5f", seed, d, limit)
-		}
-	}
-}
-
-func TestPoissonSeeds(t *testing.T) {
-	a, b, c := gaps(7, 100), gaps(7, 100), gaps(8, 100)
-	same := 0
-	for i := range a {
-		if a[i] != b[i] {
-			t.Fatalf("gap %d differs with equal seeds", i)
-		}
-		if a[i] == c[i] {
-			same++
-		}
-	}
-	if same > 2 {
-		t.Errorf("%d of 100 gaps equal with different seeds", same)
-	}
-}
 
 // However many clients share a schedule, together they send exactly what one
 // would, and as many counted arrivals as asked.
@@ -112,10 +17,10 @@ func TestDealIsAPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Plan{
 			Rate:     rapid.Float64Range(1, 20000).Draw(t, "rate"),
-			Arrivals: rapid.SampledFrom([]Arrivals{Constant, Poisson}).Draw(t, "arrivals"),
+			Arrivals: rapid.SampledFrom([]arrivals.Law{arrivals.Constant, arrivals.Poisson}).Draw(t, "arrivals"),
 			Seed:     rapid.Uint64().Draw(t, "seed"),
 			Clients:  make([]Client, rapid.IntRange(1, 5).Draw(t, "clients")),
-			Shape:    Shape{Batch: rapid.IntRange(0, 5).Draw(t, "batch")},
+			Shape:    arrivals.Shape{Batch: rapid.IntRange(0, 5).Draw(t, "batch")},
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "shape") {
 		case 1:

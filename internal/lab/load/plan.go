@@ -5,6 +5,8 @@ package load
 import (
 	"net/netip"
 	"time"
+
+	"imbang/internal/lab/arrivals"
 )
 
 // Closing says which end closes a connection after a complete reply.
@@ -58,8 +60,8 @@ type Plan struct {
 	Clients []Client // one client in the caller's namespace by default
 	// Rate is requests per second, all clients together, in an open loop.
 	Rate     float64
-	Arrivals Arrivals
-	Shape    Shape
+	Arrivals arrivals.Law
+	Shape    arrivals.Shape
 	Seed     uint64 // of all chance; equal seeds give equal schedules and choices
 	// Concurrency users make a closed loop: each sends its next request as
 	// soon as the last has ended and Think has passed: exactly that, or with

@@ -4,6 +4,7 @@ package load
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,9 @@ func requestDefaults(given []Request) []Request {
 var methods = map[string]bool{
 	"GET": true, "HEAD": true, "OPTIONS": true, "PUT": true, "DELETE": true, "POST": false, "PATCH": false,
 }
+
+// Methods lists them.
+func Methods() []string { return slices.Sorted(maps.Keys(methods)) }
 
 // label is how an error names the request.
 func (r Request) label() string { return strconv.Quote(r.Name) }

@@ -250,7 +250,7 @@ const omission = "closed loop: response times leave out the requests that its us
 func (r *Result) Describe(p Plan) {
 	p = p.withDefaults()
 	r.Target, r.Targets = p.Target.String(), len(p.Targets)
-	r.Arrivals, r.Seed = Pattern(p.Arrivals, p.Shape), p.Seed
+	r.Arrivals, r.Seed = p.spec().String(), p.Seed
 	r.Clients, r.Concurrency, r.RequestsPerConnection = len(p.Clients), p.Concurrency, p.RequestsPerConnection
 	r.AskedRate = p.Rate
 	switch {

@@ -13,22 +13,24 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"imbang/internal/lab/arrivals"
 )
 
 func TestExactCounts(t *testing.T) {
 	target := serve(t, "127.0.0.1:0", always(page))
-	for _, arrivals := range []Arrivals{Constant, Poisson} {
+	for _, law := range []arrivals.Law{arrivals.Constant, arrivals.Poisson} {
 		for _, closing := range []Closing{ServerFirst, ClientFirst} {
 			p := Plan{
 				Target: target, ServerHeader: "x-server", Rate: 2000, Connections: 400, Seed: 3,
-				Arrivals: arrivals, Closing: closing, Warmup: 50 * time.Millisecond, Clients: make([]Client, 2),
+				Arrivals: law, Closing: closing, Warmup: 50 * time.Millisecond, Clients: make([]Client, 2),
 			}
 			r := mustRun(t, p)
 			if r.Replies != 400 || r.Status.Success != 400 || r.PerServer["s1"] != 400 || r.Issued != 400 {
-				t.Errorf("%v: %d issued, %d replies, %+v, %v", arrivals, r.Issued, r.Replies, r.Status, r.PerServer)
+				t.Errorf("%v: %d issued, %d replies, %+v, %v", law, r.Issued, r.Replies, r.Status, r.PerServer)
 			}
 			if n := r.Generator.Connections - 400; n < 50 || n > 200 {
-				t.Errorf("%v: %d warm-up connections, want about 100", arrivals, n)
+				t.Errorf("%v: %d warm-up connections, want about 100", law, n)
 			}
 			head := int64(len(page) - 5)
 			if r.Bytes.Content != 400*5 || r.Bytes.Header != 400*head || r.Bytes.Framing != 0 {
@@ -42,7 +44,7 @@ func TestExactCounts(t *testing.T) {
 			if math.Abs(kb-r.ThroughputKBs) > 1e-6 || r.NetIOKBs <= r.ThroughputKBs {
 				t.Errorf("throughput %g KB/s, net I/O %g, want %g and more", r.ThroughputKBs, r.NetIOKBs, kb)
 			}
-			if arrivals == Constant && math.Abs(r.OfferedRate-2000) > 1 {
+			if law == arrivals.Constant && math.Abs(r.OfferedRate-2000) > 1 {
 				t.Errorf("offered %g/s, want 2000", r.OfferedRate)
 			}
 			if r.Response.P50MS <= 0 || r.FirstByte.P50MS > r.Response.P50MS || r.Generator.CPUSeconds <= 0 {
@@ -274,13 +276,5 @@ func TestPlanErrors(t *testing.T) {
 		if r, err := Run(context.Background(), p, nil); err == nil || r != nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
-	}
-	for _, a := range []Arrivals{Constant, Poisson} {
-		if back, err := ParseArrivals(a.String()); back != a || err != nil {
-			t.Errorf("%v is parsed as %v, %v", a, back, err)
-		}
-	}
-	if _, err := ParseArrivals("uniform"); err == nil {
-		t.Error("uniform arrivals accepted")
 	}
 }

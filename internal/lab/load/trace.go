@@ -4,6 +4,7 @@ package load
 
 import (
 	"fmt"
+	"sort"
 	"time"
 )
 
@@ -52,13 +53,16 @@ func (p Plan) owners() (list []owner) {
 	return list
 }
 
-// traceRate is the mean rate of a trace, per second.
+// traceRate is the mean rate of a trace, or of the part that is sent of it,
+// per second.
 func (p Plan) traceRate() float64 {
-	last := p.Trace[len(p.Trace)-1].At
+	n := len(p.Trace)
+	last := p.Trace[n-1].At
 	if p.Duration > 0 {
 		last = p.Warmup + p.Duration
+		n = sort.Search(n, func(i int) bool { return p.Trace[i].At >= last })
 	}
-	return float64(len(p.Trace)) / max(last.Seconds(), 1e-3)
+	return float64(max(1, n)) / max(last.Seconds(), 1e-3)
 }
 
 func (p Plan) validateTrace() error {

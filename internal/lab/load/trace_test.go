@@ -56,8 +56,8 @@ func TestReplay(t *testing.T) {
 		t.Errorf("requests came early: %v", n)
 	}
 	p.Duration, p.Warmup = 200*time.Millisecond, 100*time.Millisecond
-	if r := mustRun(t, p); r.Scheduled != 100 || r.Replies != 100 {
-		t.Errorf("cut short: %d scheduled, %d replies", r.Scheduled, r.Replies)
+	if r := mustRun(t, p); r.Scheduled != 100 || r.Replies != 100 || r.AskedRate != 500 {
+		t.Errorf("cut short: %d scheduled at %g/s, %d replies", r.Scheduled, r.AskedRate, r.Replies)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"imbang/internal/lab/arrivals"
 )
 
 // afterFailure is how long a user of a closed loop waits after a request that
@@ -45,7 +47,7 @@ func newUsers(p Plan, me int, shared *crowd) *users {
 		crowd: shared, sources: int32(len(p.Clients[me].Sources)),
 		from: int64(p.Warmup), until: math.MaxInt64, think: float64(p.Think),
 	}
-	if p.Arrivals == Poisson {
+	if p.Arrivals == arrivals.Poisson {
 		u.rand = rand.New(rand.NewPCG(p.Seed, uint64(me)))
 	}
 	if p.Duration > 0 {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"imbang/internal/lab/arrivals"
 )
 
 func TestClosedLoopByNumber(t *testing.T) {
@@ -59,13 +61,13 @@ func TestClosedLoopByTime(t *testing.T) {
 // Thinking users send at most one request per pause.
 func TestThinking(t *testing.T) {
 	target := serve(t, "127.0.0.1:0", always(page))
-	for _, arrivals := range []Arrivals{Constant, Poisson} {
-		p := Plan{Target: target, Concurrency: 20, Think: 50 * time.Millisecond, Duration: time.Second, Arrivals: arrivals}
+	for _, law := range []arrivals.Law{arrivals.Constant, arrivals.Poisson} {
+		p := Plan{Target: target, Concurrency: 20, Think: 50 * time.Millisecond, Duration: time.Second, Arrivals: law}
 		// 20 users every 50 ms are 400; exponential pauses have a standard
 		// deviation of 20.
 		r := mustRun(t, p)
-		if r.Replies < 200 || r.Replies > 480 || (arrivals == Constant && r.Replies > 400) {
-			t.Errorf("%v: %d replies, want up to 400", arrivals, r.Replies)
+		if r.Replies < 200 || r.Replies > 480 || (law == arrivals.Constant && r.Replies > 400) {
+			t.Errorf("%v: %d replies, want up to 400", law, r.Replies)
 		}
 	}
 }

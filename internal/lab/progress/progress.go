@@ -16,9 +16,9 @@ import (
 	"imbang/internal/lab/record"
 )
 
-// overhead is about what a cell takes beside its load: a fresh director, a
+// Overhead is about what a cell takes beside its load: a fresh director, a
 // quiet machine, the readings.
-const overhead = 450 * time.Millisecond
+const Overhead = 450 * time.Millisecond
 
 // Watch shows a run on one file, usually standard error.
 type Watch struct {
@@ -48,7 +48,7 @@ func (w *Watch) Planned(expected []time.Duration) {
 	w.expected = expected
 	var total time.Duration
 	for _, d := range expected {
-		total += d + overhead
+		total += d + Overhead
 	}
 	fmt.Fprintf(w.out, "%d cells, about %s\n", len(expected), total.Round(time.Second))
 	if w.bar != nil { // cells are added
@@ -78,7 +78,7 @@ func (w *Watch) Within(elapsed time.Duration) {
 
 // Ended moves on to the next cell.
 func (w *Watch) Ended(s record.Sample) {
-	w.done += w.expected[w.at] + overhead
+	w.done += w.expected[w.at] + Overhead
 	w.at++
 	if w.bar != nil {
 		w.bar.SetCurrent(w.done.Milliseconds())

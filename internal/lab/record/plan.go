@@ -22,6 +22,7 @@ type Plan struct {
 	Budget  time.Duration `json:"budget_ns,omitempty"` // of time for blocks beyond Repeats
 	Cells   int           `json:"cells"`               // of one block
 
+	Replay        *Replay       `json:"replay,omitempty"`
 	Connections   int           `json:"connections,omitempty"` // of a cell of an open loop
 	Duration      time.Duration `json:"duration_ns,omitempty"` // of a cell, where no number is given
 	PerConnection int           `json:"requests_per_connection"`
@@ -47,6 +48,7 @@ type Condition struct {
 	Tool     string  `json:"tool"`
 	Arrivals string  `json:"arrivals,omitempty"` // of an open loop
 	Rate     float64 `json:"rate,omitempty"`     // of an open loop: asked, connections per second
+	Speed    float64 `json:"speed,omitempty"`    // of a replay: this many times as fast as logged
 	Users    int     `json:"users,omitempty"`    // of a closed loop
 	Requests int     `json:"requests,omitempty"` // of a closed loop, a cell; 0: for a time
 }
@@ -81,7 +83,7 @@ func (c Condition) LevelUnit() string {
 func (c Condition) Group() Condition {
 	switch {
 	case !c.Closed():
-		c.Rate = 0
+		c.Rate, c.Speed = 0, 0
 	case c.Requests > 0:
 		c.Requests = 1 // whatever it is, there is one
 	default:
@@ -91,7 +93,7 @@ func (c Condition) Group() Condition {
 }
 
 // usual is what messages leave out of a condition.
-var usual = []string{"ipv4", "page", "built-in", "constant", ""}
+var usual = []string{"ipv4", "page", "logged", "built-in", "constant", ""}
 
 // String names the condition in messages.
 func (c Condition) String() string {

@@ -21,6 +21,8 @@ func setting(e record.Environment, samples []record.Sample) []string {
 		length = fmt.Sprintf("%d connections", p.Connections)
 	case p.Duration > 0:
 		length = p.Duration.String()
+	case p.Replay != nil:
+		length = "the whole log"
 	}
 	var programs []string
 	for _, name := range slices.Sorted(maps.Keys(e.Programs)) {
@@ -31,6 +33,9 @@ func setting(e record.Environment, samples []record.Sample) []string {
 			e.CPUs, e.CPU, e.Kernel, strings.Join(append(programs, "imbang "+e.Imbang), ", ")),
 		fmt.Sprintf("%s a run after %v of warm-up, runs a cell: %d, in random order (seed %d), timeout %v",
 			length, p.Warmup, p.Repeats, p.Seed, p.Timeout),
+	}
+	if p.Replay != nil {
+		lines = append(lines, p.Replay.Lines()...)
 	}
 	var loop []float64
 	for _, s := range samples {

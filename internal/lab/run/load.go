@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
@@ -21,7 +22,7 @@ import (
 func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, error) {
 	p := l.config.Plan
 	plan := load.Plan{
-		Target: director.Target(), ServerHeader: server.Header, Requests: []load.Request{l.request(s)},
+		Target: director.Target(), ServerHeader: server.Header,
 		Warmup: p.Warmup, Timeout: p.Timeout, RequestsPerConnection: p.PerConnection,
 		// One seed a block: its cells meet the same arrivals, so that
 		// schedulers differ and bursts do not.
@@ -30,6 +31,10 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 	for _, c := range l.cluster.Clients {
 		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses[topology.Family(s.Family)]})
 	}
+	if s.Speed > 0 {
+		return plan, l.config.Log.fill(&plan, s.Speed, p.Duration)
+	}
+	plan.Requests = []load.Request{l.request(s)}
 	if s.Closed() {
 		plan.Concurrency, plan.Connections = s.Users, s.Requests
 		if s.Requests == 0 {
@@ -37,9 +42,9 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 		}
 		return plan, nil
 	}
-	var err error
 	plan.Rate, plan.Connections, plan.Duration = s.Rate, p.Connections, p.Duration
-	plan.Arrivals, plan.Shape, err = load.ParsePattern(s.Arrivals)
+	pattern, err := arrivals.Parse(s.Arrivals)
+	plan.Arrivals, plan.Shape = pattern.Law, pattern.Shape
 	return plan, err
 }
 

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -26,6 +27,9 @@ func NewPlan(s *study.Study, quick bool) record.Plan {
 		p.Most, p.Until, p.Budget = 0, 0, 0
 		p.Warmup, p.Timeout = 50*time.Millisecond, min(p.Timeout, time.Second)
 	}
+	if s.Load.Replay != nil {
+		p.Warmup = 0 // a log's beginning is a part of it
+	}
 	p.Cells = len(p.Competitors) * len(p.Conditions)
 	return p
 }
@@ -48,6 +52,11 @@ func conditions(s *study.Study, quick bool) (list []record.Condition) {
 }
 
 func levels(l *study.Load, quick bool) (list []record.Condition) {
+	if l.Replay != nil {
+		for _, speed := range l.Replay.Speeds {
+			list = append(list, record.Condition{Arrivals: record.Replayed, Speed: speed})
+		}
+	}
 	for _, arrivals := range l.Arrivals {
 		for _, rate := range l.Rates {
 			list = append(list, record.Condition{Arrivals: arrivals, Rate: rate})
@@ -106,6 +115,9 @@ const closedRate = 1000
 func Expected(p record.Plan, c record.Cell) time.Duration {
 	window := p.Duration
 	switch {
+	case c.Speed > 0:
+		whole := time.Duration(float64(p.Replay.Length) / c.Speed)
+		return p.Warmup + min(whole, cmp.Or(p.Duration, whole))
 	case c.Requests > 0:
 		window = time.Duration(float64(c.Requests) / closedRate * float64(time.Second))
 	case p.Connections > 0 && !c.Closed():

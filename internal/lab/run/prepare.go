@@ -153,7 +153,7 @@ func (l *lab) try(ctx context.Context, c record.Competitor, family string) (err 
 	}
 	client := l.cluster.Clients[0]
 	r, err := load.Run(ctx, load.Plan{
-		Target: i.Target(), ServerHeader: server.Header, Rate: 500, Connections: 12 * c.Servers, Timeout: 3 * time.Second,
+		Target: i.Target(), ServerHeader: server.Header, Rate: 500, Connections: 12 * c.Servers, Timeout: max(3*time.Second, l.config.Plan.Timeout),
 		Clients: []load.Client{{Namespace: client.Namespace.Path(), Sources: client.Addresses[topology.Family(family)]}},
 	}, nil)
 	switch {

@@ -33,6 +33,8 @@ type Config struct {
 	CommandLine []string
 	Version     string // of this program
 	Executable  string // this program
+	// Log is what the study replays, nil if nothing.
+	Log *Log
 	// Resume goes on with the run stored in Out, whose Plan this one is.
 	Resume *record.Run
 	// Enough reports whether the samples so far answer the study, when

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +30,6 @@ type Capacity struct {
 // station is a server of a stated capacity.
 type station struct {
 	Capacity
-	page    []byte
 	speed   atomic.Uint64 // bits of a float64
 	waiting atomic.Int64  // served or waiting
 	places  chan *place
@@ -50,8 +48,7 @@ type place struct {
 // NewStation makes a server of a stated capacity.
 func NewStation(c Capacity) Server {
 	s := &station{
-		Capacity: c, page: []byte(strings.Repeat("x", c.Page)),
-		places: make(chan *place, c.Concurrency), rand: rand.New(rand.NewPCG(c.Seed, 0)),
+		Capacity: c, places: make(chan *place, c.Concurrency), rand: rand.New(rand.NewPCG(c.Seed, 0)),
 	}
 	for range c.Concurrency {
 		s.places <- &place{}
@@ -88,7 +85,17 @@ func (s *station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.free = begin.Add(s.work())
 	time.Sleep(time.Until(p.free))
 	s.places <- p
+	n, asked := sizeOf(r.URL.Path)
+	if !asked {
+		n = int64(s.Page)
+	}
 	w.Header().Set("Content-Type", "text/plain")
-	w.Header().Set("Content-Length", strconv.Itoa(len(s.page)))
-	_, _ = w.Write(s.page) // a client that has gone has no reply
+	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	for n > 0 && r.Method != http.MethodHead {
+		wrote, err := w.Write(filling[:min(n, int64(len(filling)))])
+		if err != nil {
+			return // a client that has gone has no reply
+		}
+		n -= int64(wrote)
+	}
 }

@@ -6,29 +6,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"imbang/internal/testenv"
 )
-
-// near fails unless two numbers are alike to a share.
-func near(t *testing.T, what string, got, want, share float64) {
-	t.Helper()
-	if math.Abs(got-want) > share*math.Abs(want) {
-		t.Errorf("%s is %g, want %g", what, got, want)
-	}
-}
-
-// Arrivals keep their rate, however they are spaced.
-func TestArrivalsKeepTheRate(t *testing.T) {
-	for _, how := range []Arrivals{Even, Poisson, Bursts} {
-		s := source{how, 1e6, 20, rand.New(rand.NewPCG(1, 2))}
-		var now, n float64
-		for range 200_000 {
-			wait, connections := s.next()
-			now += float64(wait)
-			n += float64(connections)
-		}
-		near(t, string(how)+"'s gap", now/n, 1e6, 0.02)
-	}
-}
 
 // Zipf's law, and the uniform one of exponent 0.
 func TestPopularity(t *testing.T) {
@@ -54,28 +34,28 @@ func TestPopularity(t *testing.T) {
 
 // Textbooks' numbers.
 func TestTheory(t *testing.T) {
-	near(t, "M/M/1", mm1(0.5, 1), 2, 1e-12)
-	near(t, "M/D/1", md1(0.5, 1), 1.5, 1e-12)
-	near(t, "M/M/c of one server", mmc(0.5, 1, 1), 2, 1e-12)
-	near(t, "M/M/2", mmc(1, 1, 2), 4.0/3, 1e-12)
-	near(t, "Erlang-1/M/1", em1(0.5, 1, 1), 2, 1e-9)
-	near(t, "Erlang's B of 2 servers, 2 Erlang", erlangB(2, 1, 2), 0.4, 1e-12)
+	testenv.Near(t, "M/M/1", mm1(0.5, 1), 2, 1e-12)
+	testenv.Near(t, "M/D/1", md1(0.5, 1), 1.5, 1e-12)
+	testenv.Near(t, "M/M/c of one server", mmc(0.5, 1, 1), 2, 1e-12)
+	testenv.Near(t, "M/M/2", mmc(1, 1, 2), 4.0/3, 1e-12)
+	testenv.Near(t, "Erlang-1/M/1", em1(0.5, 1, 1), 2, 1e-9)
+	testenv.Near(t, "Erlang's B of 2 servers, 2 Erlang", erlangB(2, 1, 2), 0.4, 1e-12)
 }
 
 func TestEstimate(t *testing.T) {
 	e := estimate([]float64{1, 2, 3})
-	near(t, "the mean", e.Mean, 2, 1e-12)
-	near(t, "the half width", e.HalfWidth, 4.303/math.Sqrt(3), 1e-3) // Student's t of 2 degrees
+	testenv.Near(t, "the mean", e.Mean, 2, 1e-12)
+	testenv.Near(t, "the half width", e.HalfWidth, 4.303/math.Sqrt(3), 1e-3) // Student's t of 2 degrees
 	if one := estimate([]float64{5}); one.HalfWidth != 0 || one.Mean != 5 {
 		t.Errorf("of one sample: %+v", one)
 	}
-	near(t, "Student's quantile of 60", student(60), 2.0003, 1e-3)
+	testenv.Near(t, "Student's quantile of 60", student(60), 2.0003, 1e-3)
 }
 
 func TestJain(t *testing.T) {
-	near(t, "of equal loads", jain([]float64{2, 2, 2}), 1, 1e-12)
-	near(t, "of one that has all", jain([]float64{7, 0, 0, 0}), 0.25, 1e-12)
-	near(t, "of nothing", jain([]float64{0, 0}), 1, 1e-12)
+	testenv.Near(t, "of equal loads", jain([]float64{2, 2, 2}), 1, 1e-12)
+	testenv.Near(t, "of one that has all", jain([]float64{7, 0, 0, 0}), 0.25, 1e-12)
+	testenv.Near(t, "of nothing", jain([]float64{0, 0}), 1, 1e-12)
 }
 
 func TestCacheKeepsTheLatest(t *testing.T) {

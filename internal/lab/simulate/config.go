@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/law"
 )
 
@@ -25,9 +26,8 @@ type Config struct {
 	Cache    int     `json:"cache"`
 	HitShare float64 `json:"hit_share"`
 
-	Arrivals Arrivals      `json:"arrivals"`
-	Burst    float64       `json:"burst"` // mean size
-	Patience time.Duration `json:"patience_ns"`
+	Arrivals arrivals.Pattern `json:"arrivals"`
+	Patience time.Duration    `json:"patience_ns"`
 
 	Clients      int `json:"clients"`
 	Destinations int `json:"destinations"`
@@ -98,8 +98,8 @@ func (c *Config) Check() error {
 		return fmt.Errorf("hit share %g: want 0 to 1", c.HitShare)
 	case c.Patience < 0:
 		return fmt.Errorf("patience %s: want 0, for ever, or more", c.Patience)
-	case !(c.ClientZipf >= 0 && c.DestinationZipf >= 0) || !(c.Burst >= 1):
-		return errors.New("want exponents of Zipf's law of 0 or more, and bursts of 1 or more")
+	case !(c.ClientZipf >= 0 && c.DestinationZipf >= 0):
+		return errors.New("want exponents of Zipf's law of 0 or more")
 	}
 	return errors.Join(
 		within("servers", len(c.Servers), 1, MaxServers),
@@ -122,7 +122,7 @@ const longest = 2 * time.Minute
 // be.
 func (c *Config) tableSize() uint32 {
 	const queue = 1000 // of a server that keeps pace
-	rate := slices.Max(c.Rates)
+	rate := max(slices.Max(c.Rates), c.Arrivals.Shape.RampTo)
 	waiting := float64(len(c.Servers)) * queue
 	if c.Backlog >= 0 {
 		waiting = float64(len(c.Servers)) * float64(c.Backlog)

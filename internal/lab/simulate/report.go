@@ -183,9 +183,6 @@ func (c *Config) Describe() string {
 		several(c.Servers, func(s Server) float64 { return s.Speed }),
 		several(c.Servers, func(s Server) float64 { return float64(s.Weight) }), c.Capacity())
 	fmt.Fprintf(&b, "arrivals %s", c.Arrivals)
-	if c.Arrivals == Bursts {
-		fmt.Fprintf(&b, " of %g on average", c.Burst)
-	}
 	fmt.Fprintf(&b, " from %d clients (Zipf %g) to %d destinations (Zipf %g)", c.Clients, c.ClientZipf, c.Destinations, c.DestinationZipf)
 	if c.Patience > 0 {
 		fmt.Fprintf(&b, ", who give up after %s", c.Patience)

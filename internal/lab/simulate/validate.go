@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/law"
 )
 
@@ -82,7 +83,7 @@ func validations(effort float64, seed uint64, jobs int) []Validation {
 	farm := func(scheduler string, servers, concurrency, backlog int, law law.Law, rate float64) Config {
 		c := Config{
 			Concurrency: concurrency, Backlog: backlog, Law: law, Service: time.Duration(service * 1e9),
-			Arrivals: Poisson, Burst: 1, Clients: 1 << 16, Destinations: 1,
+			Arrivals: arrivals.Pattern{Law: arrivals.Poisson}, Clients: 1 << 16, Destinations: 1,
 			Schedulers: []string{scheduler}, Rates: []float64{rate},
 			Connections: int(50000 * effort), Warmup: 0.1, Repeats: 8, Seed: seed, Jobs: jobs,
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"imbang/internal/director"
+	"imbang/internal/lab/arrivals"
 )
 
 const noServer = -1
@@ -36,28 +37,28 @@ type world struct {
 	queue queue
 	now   int64
 
-	servers []server
-	conns   []conn
-	free    []int32 // places in conns
-	ports   []uint16
-	source  source
-	works   *rand.Rand
-	whom    *popularity // clients
-	where   *popularity // destinations
+	servers  []server
+	conns    []conn
+	free     []int32 // places in conns
+	ports    []uint16
+	arrivals *arrivals.Schedule
+	works    *rand.Rand
+	whom     *popularity // clients
+	where    *popularity // destinations
 
 	left    int // connections that are still to come
 	opened  int
 	begin   int64 // of what is counted [ns]
 	end     int64 // of arrivals
+	look    int64 // between two looks at the loads [ns]
 	tally   tally
 	advance func(int)
 }
 
-// streams of random numbers. Each has its own, so that all schedulers meet the
-// same connections in a repeat.
+// streams of random numbers. Each has its own, and so have arrivals, so that
+// all schedulers meet the same connections in a repeat.
 const (
-	streamArrivals = iota
-	streamWork
+	streamWork = iota + 1
 	streamClients
 	streamDestinations
 )
@@ -68,7 +69,6 @@ func newWorld(c *Config, p *plane, rate float64, seed uint64, advance func(int))
 		c: c, plane: p, left: c.Connections, advance: advance,
 		servers: make([]server, len(c.Servers)),
 		ports:   make([]uint16, c.Clients),
-		source:  source{c.Arrivals, 1e9 / rate, c.Burst, stream(streamArrivals)},
 		works:   stream(streamWork),
 		whom:    newPopularity(c.Clients, c.ClientZipf, stream(streamClients)),
 		where:   newPopularity(c.Destinations, c.DestinationZipf, stream(streamDestinations)),
@@ -79,17 +79,17 @@ func newWorld(c *Config, p *plane, rate float64, seed uint64, advance func(int))
 			w.servers[i].cache = newCache(c.Cache)
 		}
 	}
+	spec := arrivals.Spec{Pattern: c.Arrivals, Rate: rate, Seed: seed, Connections: c.Connections}
+	w.arrivals = arrivals.NewSchedule(spec)
+	w.look = max(int64(float64(spec.End())*(1-c.Warmup)/samples), int64(time.Microsecond))
 	w.tally = newTally(len(c.Servers))
 	w.queue.plan(int64(director.WheelTick), tick, 0)
 	w.planArrival()
 	return w
 }
 
-// planArrival plans the next burst. Its size is the event's connection.
-func (w *world) planArrival() {
-	wait, n := w.source.next()
-	w.queue.plan(w.now+wait, arrival, int32(min(n, w.left)))
-}
+// planArrival plans the next connection to come.
+func (w *world) planArrival() { w.queue.plan(w.arrivals.Next(), arrival, 0) }
 
 // run goes on until the last connection is over.
 func (w *world) run(ctx context.Context) error {
@@ -115,7 +115,7 @@ func (w *world) busy() bool { return len(w.free) < len(w.conns) }
 func (w *world) happen(e event) error {
 	switch e.kind {
 	case arrival:
-		return w.arrive(int(e.conn))
+		return w.arrive()
 	case done:
 		return w.done(e.conn)
 	case impatience:
@@ -129,19 +129,17 @@ func (w *world) happen(e event) error {
 	return nil
 }
 
-// arrive opens a burst of connections.
-func (w *world) arrive(n int) error {
-	for range n {
-		if err := w.open(); err != nil {
-			return err
-		}
+// arrive opens a connection.
+func (w *world) arrive() error {
+	if err := w.open(); err != nil {
+		return err
 	}
-	if w.left -= n; w.left > 0 {
+	if w.left--; w.left > 0 {
 		w.planArrival()
 	} else {
 		w.end = w.now
 	}
-	w.advance(n)
+	w.advance(1)
 	return nil
 }
 
@@ -296,7 +294,6 @@ func (w *world) sample() error {
 	if err := w.tally.look(w); err != nil {
 		return err
 	}
-	expected := w.source.gap * float64(w.c.Connections) * (1 - w.c.Warmup)
-	w.queue.plan(w.now+max(int64(expected/samples), int64(time.Microsecond)), sample, 0)
+	w.queue.plan(w.now+w.look, sample, 0)
 	return nil
 }

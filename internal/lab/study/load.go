@@ -8,19 +8,22 @@ import (
 	"strings"
 	"time"
 
-	"imbang/internal/lab/load"
+	"imbang/internal/lab/arrivals"
 )
 
 // Load is what the clients do. It is an open loop with Rates, in which
-// connections start when they are due, or a closed one with Users, each of
-// whom waits for a reply before the next request.
+// connections start when they are due, or one with the arrivals of a log
+// (Replay), or a closed one with Users, each of whom waits for a reply before
+// the next request.
 type Load struct {
 	Rates       []float64 // connections per second
-	Arrivals    []string  // of an open loop, patterns as load.ParsePattern reads them
+	Arrivals    []string  // of an open loop, patterns as arrivals.Parse reads them
 	Connections int       // of an open loop, a cell; 0 when Duration is given
 
 	Users    []int // of a closed loop, at the same time
 	Requests []int // of a closed loop, a cell; empty when Duration is given
+
+	Replay *Replay // nil: nothing is replayed
 
 	Duration time.Duration // of a cell; 0 when a number is given
 	Timeout  time.Duration
@@ -65,6 +68,7 @@ type loadDoc struct {
 	Arrivals      []string   `yaml:"arrivals"`
 	Connections   int        `yaml:"connections"`
 	Users         []int      `yaml:"users"`
+	Replay        replayDoc  `yaml:"replay"`
 	Requests      []int      `yaml:"requests"`
 	Duration      string     `yaml:"duration"`
 	Timeout       string     `yaml:"timeout"`
@@ -92,13 +96,15 @@ type faultDoc struct {
 func (c *checker) load(d *loadDoc, s *Study) {
 	l := &s.Load
 	*l = Load{Rates: d.Rates, Arrivals: d.Arrivals, Users: d.Users, PerConnection: 1}
-	if c.has("load.rates") == c.has("load.users") {
-		c.refuse("load", "give either rates (an open loop, in connections per second) or users (a closed one)")
-	}
-	if c.has("load.rates") {
+	switch kinds := c.count("load.rates", "load.users", "load.replay"); {
+	case kinds != 1:
+		c.refuse("load", "give one of rates (an open loop, in connections per second), users (a closed one) and replay (a web server's log)")
+	case c.has("load.rates"):
 		c.openLoop(d, l)
-	} else {
+	case c.has("load.users"):
 		c.closedLoop(d, l)
+	default:
+		c.replay(&d.Replay, s)
 	}
 	l.Timeout = c.duration("load.timeout", d.Timeout)
 	if c.has("load.requests_per_connection") {
@@ -112,6 +118,16 @@ func (c *checker) load(d *loadDoc, s *Study) {
 	}
 	c.calls(d.Calls, l)
 	c.faults(d.Faults, s)
+}
+
+// count is how many of the paths are in the file.
+func (c *checker) count(paths ...string) (n int) {
+	for _, p := range paths {
+		if c.has(p) {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *checker) openLoop(d *loadDoc, l *Load) {
@@ -146,7 +162,7 @@ func (c *checker) openLoop(d *loadDoc, l *Load) {
 	}
 	for i, a := range l.Arrivals {
 		at := fmt.Sprintf("load.arrivals[%d]", i)
-		if _, _, err := load.ParsePattern(a); err != nil {
+		if _, err := arrivals.Parse(a); err != nil {
 			c.refuse(at, "%v", err)
 		}
 		if slices.Index(l.Arrivals, a) != i {
@@ -186,7 +202,11 @@ func (c *checker) numbers(path string, list []int, most int) {
 
 // calls checks the requests; without any there is one, of the page.
 func (c *checker) calls(d []callDoc, l *Load) {
-	if !c.has("load.calls") {
+	switch {
+	case l.Replay != nil:
+		l.Calls = []Call{{Name: Logged}}
+		return
+	case !c.has("load.calls"):
 		l.Calls = []Call{{Name: "page", Method: "GET", Path: "/"}}
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/load"
 )
 
@@ -79,9 +80,9 @@ func (t Tool) refuseLoop(j *job) string {
 		return "a closed loop: give a rate and no concurrency"
 	case j.Concurrency == 0 && !a.open:
 		return "rates: it is a closed loop, give a concurrency and no rate"
-	case j.Arrivals == load.Poisson && !a.poisson:
+	case j.Arrivals == arrivals.Poisson && !a.poisson:
 		return "poisson arrivals or pauses"
-	case j.Shape != load.Shape{}:
+	case j.Shape != arrivals.Shape{}:
 		return "arrivals of a shape (batches, on and off, ramps)"
 	case j.Think > 0:
 		return "think times"

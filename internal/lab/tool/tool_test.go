@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/load"
 )
 
@@ -33,7 +34,7 @@ func TestCommands(t *testing.T) {
 	}{
 		{"httperf", load.Plan{Target: target, Rate: 1000, Connections: 500},
 			"--hog --server=192.0.2.1 --port=8080 --uri=/ --num-conns=500 --num-calls=1 --timeout=5 --rate=1000 --server-name=192.0.2.1:8080"},
-		{"httperf", load.Plan{Target: target, Rate: 0.0001, Duration: 20 * time.Second, RequestsPerConnection: 4, Arrivals: load.Poisson,
+		{"httperf", load.Plan{Target: target, Rate: 0.0001, Duration: 20 * time.Second, RequestsPerConnection: 4, Arrivals: arrivals.Poisson,
 			Host: "h", Requests: []load.Request{{Method: "HEAD", Path: "/x"}}, Timeout: 1500 * time.Millisecond},
 			"--hog --server=192.0.2.1 --port=8080 --uri=/x --num-conns=1 --num-calls=4 --timeout=1.5 --period=e40000 --method=HEAD --server-name=h"},
 		{"ab", load.Plan{Target: six, Concurrency: 8, Connections: 500, RequestsPerConnection: load.Unlimited,
@@ -93,7 +94,7 @@ func TestRefusals(t *testing.T) {
 		{"httperf", open, func(p *load.Plan) { p.Targets = []netip.AddrPort{target, target} }, "2 targets"},
 		{"httperf", open, func(p *load.Plan) { *p = load.Plan{Target: target, Trace: make([]load.Event, 1)} }, "traces"},
 		{"ab", closed, func(p *load.Plan) { p.Think = 1 }, "think times"},
-		{"ab", closed, func(p *load.Plan) { p.Arrivals = load.Poisson }, "poisson"},
+		{"ab", closed, func(p *load.Plan) { p.Arrivals = arrivals.Poisson }, "poisson"},
 		{"ab", closed, func(p *load.Plan) { p.Timeout = time.Millisecond }, "a timeout of 1ms: give whole seconds"},
 		{"ab", timed, func(p *load.Plan) { p.Duration++ }, "give whole seconds"},
 		{"ab", closed, func(p *load.Plan) { p.Concurrency = 11 }, "10 requests by 11 users"},
@@ -181,7 +182,7 @@ func TestToolsSendThePlan(t *testing.T) {
 		connections         [2]int
 	}{
 		{"open", "httperf", "127.0.0.1:0", load.Plan{Rate: 200, Connections: 60}, `GET * / ""`, 60, [2]int{60, 60}},
-		{"kept", "httperf", "127.0.0.1:0", load.Plan{Rate: 200, Connections: 60, RequestsPerConnection: 3, Arrivals: load.Poisson, Host: "h.example"},
+		{"kept", "httperf", "127.0.0.1:0", load.Plan{Rate: 200, Connections: 60, RequestsPerConnection: 3, Arrivals: arrivals.Poisson, Host: "h.example"},
 			`GET h.example / ""`, 60, [2]int{20, 20}},
 		{"closed", "ab", "127.0.0.1:0", load.Plan{Concurrency: 3, Connections: 60}, `GET * / ""`, 60, [2]int{60, 60}},
 		{"kept", "ab", "[::1]:0", load.Plan{Concurrency: 3, Connections: 60, RequestsPerConnection: load.Unlimited, Requests: post},

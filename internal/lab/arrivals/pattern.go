@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package arrivals
 
 import (
 	"errors"
@@ -10,30 +10,30 @@ import (
 	"time"
 )
 
-// Arrivals says how the intended starts are spaced.
-type Arrivals int
+// Law says how the intended starts are spaced.
+type Law int
 
 const (
 	// Constant spaces arrivals by exactly 1/rate.
-	Constant Arrivals = iota
+	Constant Law = iota
 	// Poisson draws independent exponential gaps of mean 1/rate: what many
 	// independent users produce, and burstier than Constant.
 	Poisson
 )
 
 // String is the name used in results and on command lines.
-func (a Arrivals) String() string {
-	switch a {
+func (l Law) String() string {
+	switch l {
 	case Constant:
 		return "constant"
 	case Poisson:
 		return "poisson"
 	}
-	return fmt.Sprintf("arrivals(%d)", int(a))
+	return fmt.Sprintf("arrivals(%d)", int(l))
 }
 
-// ParseArrivals is the inverse of String.
-func ParseArrivals(s string) (Arrivals, error) {
+// parseLaw is the inverse of String.
+func parseLaw(s string) (Law, error) {
 	switch s {
 	case "constant":
 		return Constant, nil
@@ -47,31 +47,45 @@ func ParseArrivals(s string) (Arrivals, error) {
 // rate of single arrivals.
 type Shape struct {
 	// Batch arrivals come at one instant, and the batches are spaced by the
-	// plan's law with gaps that keep the rate. 0 is 1.
+	// law with gaps that keep the rate. 0 is 1.
 	Batch int
+	// Burst is the same with sizes by chance, of a geometric distribution
+	// with this mean. 0 is none.
+	Burst float64
 	// On and Off alternate, On first: during Off nothing arrives, and during
-	// On so much more that the plan's rate is the mean.
+	// On so much more that the rate stated is the mean.
 	On, Off time.Duration
 	// RampTo is where the rate goes, in a straight line from the plan's rate
 	// through the counted window. 0 stays.
 	RampTo float64
 }
 
-// ParsePattern reads a law and its shape, such as "poisson",
-// "poisson batch=10", "constant on=200ms off=800ms" or "constant to=2000".
-func ParsePattern(text string) (a Arrivals, s Shape, err error) {
+// Pattern is a law and its shape.
+type Pattern struct {
+	Law   Law
+	Shape Shape
+}
+
+// Examples shows how patterns are written.
+const Examples = "constant, poisson, poisson batch=10, poisson burst=20, constant on=200ms off=800ms, constant to=2000"
+
+// Parse reads a pattern, such as one of the examples.
+func Parse(text string) (p Pattern, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
-		return 0, s, fmt.Errorf("arrivals %q: want constant or poisson", text)
+		return p, fmt.Errorf("arrivals %q: want constant or poisson", text)
 	}
-	if a, err = ParseArrivals(words[0]); err != nil {
-		return 0, s, err
+	if p.Law, err = parseLaw(words[0]); err != nil {
+		return p, err
 	}
+	s := &p.Shape
 	for _, w := range words[1:] {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {
 		case "batch":
 			s.Batch, err = strconv.Atoi(value)
+		case "burst":
+			s.Burst, err = strconv.ParseFloat(value, 64)
 		case "on":
 			s.On, err = time.ParseDuration(value)
 		case "off":
@@ -79,23 +93,26 @@ func ParsePattern(text string) (a Arrivals, s Shape, err error) {
 		case "to":
 			s.RampTo, err = strconv.ParseFloat(value, 64)
 		default:
-			err = errors.New("want batch=, on= and off=, or to=")
+			err = errors.New("want batch=, burst=, on= and off=, or to=")
 		}
 		if err != nil {
-			return 0, s, fmt.Errorf("arrivals %q: %s: %w", text, w, err)
+			return p, fmt.Errorf("arrivals %q: %s: %w", text, w, err)
 		}
 	}
-	if err := s.validate(); err != nil {
-		return 0, s, fmt.Errorf("arrivals %q: %w", text, err)
+	if err := s.Validate(); err != nil {
+		return p, fmt.Errorf("arrivals %q: %w", text, err)
 	}
-	return a, s, nil
+	return p, nil
 }
 
-// Pattern is the inverse of ParsePattern.
-func Pattern(a Arrivals, s Shape) string {
-	text := a.String()
+// String is the inverse of Parse.
+func (p Pattern) String() string {
+	text, s := p.Law.String(), p.Shape
 	if s.Batch > 1 {
 		text += fmt.Sprintf(" batch=%d", s.Batch)
+	}
+	if s.Burst > 1 {
+		text += " burst=" + strconv.FormatFloat(s.Burst, 'g', -1, 64)
 	}
 	if s.On > 0 {
 		text += fmt.Sprintf(" on=%s off=%s", s.On, s.Off)
@@ -106,10 +123,21 @@ func Pattern(a Arrivals, s Shape) string {
 	return text
 }
 
-func (s Shape) validate() error {
+// MarshalText writes it as String does.
+func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// size is the mean one of a batch.
+func (s Shape) size() float64 { return max(1, float64(s.Batch), s.Burst) }
+
+// Validate reports what cannot be, and its remedy.
+func (s Shape) Validate() error {
 	switch {
 	case s.Batch < 0 || s.Batch > 1e6:
 		return fmt.Errorf("batch %d: want 1 to 1e6", s.Batch)
+	case !(s.Burst == 0 || s.Burst >= 1 && s.Burst <= 1e6):
+		return fmt.Errorf("burst %g: want a mean size of 1 to 1e6", s.Burst)
+	case s.Burst > 0 && s.Batch > 0:
+		return errors.New("batches have a size (batch) or a mean one (burst): give one")
 	case s.On < 0 || s.Off < 0 || (s.On > 0) != (s.Off > 0):
 		return fmt.Errorf("on %s, off %s: want both above 0, or neither", s.On, s.Off)
 	case !(s.RampTo >= 0 && s.RampTo <= 1e7):

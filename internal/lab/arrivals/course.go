@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package load
+package arrivals
 
 import "math"
 
@@ -9,7 +9,7 @@ import "math"
 // reaches its number gives the same law at a rate that varies (for Poisson
 // arrivals, the inhomogeneous process).
 type course struct {
-	gap float64 // of the plan's rate, ns
+	gap float64 // of the rate, ns
 
 	// A ramp begins at from, lasts length and ends at gapTo.
 	gapTo, from, length float64
@@ -17,12 +17,12 @@ type course struct {
 	on, off float64
 }
 
-func newCourse(p Plan) course {
-	c := course{gap: 1e9 / p.Rate, on: float64(p.Shape.On), off: float64(p.Shape.Off)}
-	if to := p.Shape.RampTo; to > 0 && to != p.Rate {
-		c.gapTo, c.from, c.length = 1e9/to, float64(p.Warmup), float64(p.Duration)
-		if p.Connections > 0 {
-			c.length = float64(p.Connections) * 1e9 / ((p.Rate + to) / 2)
+func newCourse(s Spec) course {
+	c := course{gap: 1e9 / s.Rate, on: float64(s.Shape.On), off: float64(s.Shape.Off)}
+	if to := s.Shape.RampTo; to > 0 && to != s.Rate {
+		c.gapTo, c.from, c.length = 1e9/to, float64(s.Warmup), float64(s.Duration)
+		if s.Connections > 0 {
+			c.length = float64(s.Connections) * 1e9 / ((s.Rate + to) / 2)
 		}
 	}
 	return c
