@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"imbang/internal/lab/chance"
 )
 
 // Spec is what a schedule is made of.
@@ -33,12 +35,15 @@ type Schedule struct {
 	poisson bool
 }
 
+// arrivalsStream is the number of their stream, which others of the seed leave
+// alone.
+const arrivalsStream = 1 << 32
+
 // NewSchedule begins a schedule.
 func NewSchedule(s Spec) *Schedule {
 	return &Schedule{
 		course: newCourse(s), shape: s.Shape, mean: s.Shape.size(), poisson: s.Law == Poisson,
-		// The second word only has to differ from the first.
-		rand: rand.New(rand.NewPCG(s.Seed, s.Seed^0x9e3779b97f4a7c15)),
+		rand: chance.Stream(s.Seed, arrivalsStream),
 	}
 }
 

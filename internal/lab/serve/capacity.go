@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"imbang/internal/lab/chance"
 	"imbang/internal/lab/law"
 )
 
@@ -48,7 +49,7 @@ type place struct {
 // NewStation makes a server of a stated capacity.
 func NewStation(c Capacity) Server {
 	s := &station{
-		Capacity: c, places: make(chan *place, c.Concurrency), rand: rand.New(rand.NewPCG(c.Seed, 0)),
+		Capacity: c, places: make(chan *place, c.Concurrency), rand: chance.Stream(c.Seed),
 	}
 	for range c.Concurrency {
 		s.places <- &place{}

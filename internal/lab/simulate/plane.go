@@ -101,9 +101,14 @@ func (p *plane) close(c *conn) error {
 // abandon is a client's FIN, who had enough.
 func (p *plane) abandon(c *conn) error { return p.forwarded(p.fromClient(c, fin|ack)) }
 
-// closeAbandoned is what the server answers to that.
+// closeAbandoned is what the server answers to that. It may have taken longer
+// than a connection lives that is half closed: then nobody has it any more.
 func (p *plane) closeAbandoned(c *conn) error {
-	if err := p.forwarded(p.fromServer(c, fin|ack)); err != nil || p.short {
+	fate, err := p.fromServer(c, fin|ack)
+	if err != nil || fate == director.Passed || p.short {
+		return err
+	}
+	if err := p.forwarded(fate, nil); err != nil {
 		return err
 	}
 	return p.forwarded(p.fromClient(c, ack))

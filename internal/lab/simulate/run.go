@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"imbang/internal/lab/chance"
 )
 
 // Results is what a simulation came to.
@@ -88,7 +90,7 @@ func cells(c *Config) (all []Outcome) {
 	for _, rate := range c.Rates {
 		for _, scheduler := range c.Schedulers {
 			for repeat := range c.Repeats {
-				all = append(all, Outcome{Scheduler: scheduler, Rate: rate, Repeat: repeat, Seed: c.Seed + uint64(repeat)})
+				all = append(all, Outcome{Scheduler: scheduler, Rate: rate, Repeat: repeat, Seed: chance.Seed(c.Seed, uint64(repeat))})
 			}
 		}
 	}

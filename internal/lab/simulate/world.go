@@ -9,6 +9,7 @@ import (
 
 	"imbang/internal/director"
 	"imbang/internal/lab/arrivals"
+	"imbang/internal/lab/chance"
 )
 
 const noServer = -1
@@ -64,7 +65,7 @@ const (
 )
 
 func newWorld(c *Config, p *plane, rate float64, seed uint64, advance func(int)) *world {
-	stream := func(n uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, n)) }
+	stream := func(n uint64) *rand.Rand { return chance.Stream(seed, n) }
 	w := &world{
 		c: c, plane: p, left: c.Connections, advance: advance,
 		servers: make([]server, len(c.Servers)),
