@@ -71,6 +71,8 @@ type Result struct {
 	// UnknownServer those without it.
 	PerServer     map[string]int `json:"per_server"`
 	UnknownServer int            `json:"unknown_server"`
+	// Timeline is PerServer over time, where it was recorded.
+	Timeline *Timeline `json:"timeline,omitempty"`
 
 	// Connect, FirstByte and Response run from the intended start to the
 	// established connection, the first and the last byte of the reply.
@@ -86,6 +88,13 @@ type Result struct {
 	Requests []RequestResult `json:"requests,omitempty"`
 
 	Generator Generator `json:"generator"`
+}
+
+// Timeline is replies by server in slots of equal length, the first of which
+// begins with the counted window.
+type Timeline struct {
+	SlotSeconds float64          `json:"slot_seconds"`
+	Replies     map[string][]int `json:"replies"`
 }
 
 // Status is replies by status class. Informational ones precede another
