@@ -34,6 +34,8 @@ type Report struct {
 	Sections  []Section        `json:"sections"`
 	Published *PublishedClaims `json:"published,omitempty"`
 	Notes     []string         `json:"notes,omitempty"`
+
+	stored *record.Run
 }
 
 // PublishedClaims is what the original said in words.
@@ -126,7 +128,7 @@ func New(r *record.Run) (*Report, error) {
 	}
 	rep := &Report{
 		Study: s.Name, Title: s.Title, Source: s.Source, Hypothesis: s.Hypothesis, Setting: setting(env, r.Samples),
-		Planned: env.Plan.Cells * env.Plan.Repeats,
+		Planned: env.Plan.Cells * env.Plan.Repeats, stored: r,
 	}
 	for _, smp := range r.Samples {
 		if smp.Error == "" {
