@@ -100,7 +100,7 @@ func (l lines) together() template.HTML {
 	for _, one := range l.list {
 		names = max(names, wide(one.name))
 	}
-	names = min(names, 120)
+	names = min(0.92*names, 150)
 	f := frame{46, panelWidth - names - 12, 22, 206}
 	d := newDrawing(panelWidth, 226, l.title)
 	s := l.vertical(f, 5)
@@ -174,7 +174,7 @@ func (l lines) draw(d *drawing, f frame, s scale, one line, dash int) {
 // apart draws a plot for each line. The background is drawn once, in the
 // first, and the others refer to it.
 func (l lines) apart() (list []template.HTML) {
-	const width, height = 178.0, 128.0
+	const width, height = 178.0, 116.0
 	f := frame{38, width - 8, 24, height - 20}
 	s := l.vertical(f, 3)
 	for i, one := range l.list {

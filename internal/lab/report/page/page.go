@@ -49,6 +49,7 @@ type part struct {
 	ID       string
 	Title    string
 	Numbered bool // there are several
+	Single   bool // has one level
 	Verdicts []verdict
 	Groups   []group
 	Tables   []table
@@ -61,8 +62,12 @@ type group struct {
 	ID, Title, Say string
 	Keys           []key
 	Figures        []figureBox
-	Fold           bool
 	Plain          string // in place of figures
+}
+
+// Narrow reports whether the group takes a third of the page's width.
+func (g group) Narrow() bool {
+	return len(g.Figures) == 0 || len(g.Figures) == 1 && len(g.Figures[0].Panels) == 1 && !g.Figures[0].Panels[0].Small
 }
 
 // figureBox is panels side by side, one a level.
@@ -159,7 +164,7 @@ func byCell(samples []record.Sample) map[record.Cell][]record.Sample {
 }
 
 func (m *maker) part(i int, sec report.Section) (part, error) {
-	p := part{ID: fmt.Sprintf("s%d", i+1), Title: sentenceCase(sec.Title), Numbered: len(m.rep.Sections) > 1}
+	p := part{ID: fmt.Sprintf("s%d", i+1), Title: sentenceCase(sec.Title), Numbered: len(m.rep.Sections) > 1, Single: len(sec.Rows) == 1}
 	for _, row := range sec.Rows {
 		p.Verdicts = append(p.Verdicts, newVerdict(sec, row))
 		p.Tables = append(p.Tables, newTable(sec, row))

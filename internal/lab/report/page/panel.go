@@ -162,7 +162,7 @@ func (s scale) axis(d *drawing, y float64) {
 			class, x = "tick", left
 		}
 		d.text(x, y, class, label)
-		free = left + 2*half + 6
+		free = left + 2*half + 4
 	}
 }
 

@@ -103,7 +103,8 @@ func (r barRow) draw(d *drawing, s scale, y float64) {
 		d.end()
 	}
 	for _, t := range r.ticks {
-		d.line(s.at(t)-0.5, y-8.5, s.at(t)-0.5, y+8.5, "due")
+		d.line(s.at(t)-0.5, y-9.5, s.at(t)-0.5, y-6, "due")
+		d.line(s.at(t)-0.5, y+6, s.at(t)-0.5, y+9.5, "due")
 	}
 }
 
@@ -203,6 +204,7 @@ func (m *maker) loss(sec report.Section) group {
 	g.Say = fmt.Sprintf("%s of %s requests were lost, all runs together. In percent of the requests of a cell, by cause.", grouped(float64(lost), 0), grouped(float64(total), 0))
 	box := figureBox{Class: levelsClass(len(sec.Rows))}
 	seen := map[string]bool{}
+	var none []string
 	for _, row := range sec.Rows {
 		b := bars{title: "Requests lost by cause at " + at(sec, row), unit: " %", end: high * 1.04}
 		any := false
@@ -217,14 +219,17 @@ func (m *maker) loss(sec report.Section) group {
 				part := 100 * float64(n) / float64(max(1, c.Scheduled))
 				r.parts = append(r.parts, barPart{part, fmt.Sprintf("l%d", i+1), "", fmt.Sprintf("%s: %d of %d requests lost: %s", c.Name, n, c.Scheduled, lossWords[cause])})
 			}
-			r.tail = fmt.Sprintf("%s", grouped(float64(c.Lost), 0))
+			r.tail = grouped(float64(c.Lost), 0)
 			b.rows = append(b.rows, r)
 		}
 		if any {
 			box.Panels = append(box.Panels, panelBox{Title: at(sec, row), Plots: plots(b.svg())})
 		} else {
-			box.Panels = append(box.Panels, panelBox{Title: at(sec, row) + ": none"})
+			none = append(none, at(sec, row))
 		}
+	}
+	if len(none) > 0 {
+		g.Say += " None at " + listed(none) + "."
 	}
 	for i, cause := range report.LossCauses() {
 		if seen[cause] {

@@ -26,6 +26,9 @@ func (m *maker) dots(i int, sec report.Section) group {
 		{"Throughput", []string{"throughput"}},
 		{"Replies per second", []string{"reply_rate"}},
 	} {
+		if spec.keys[0] == "reply_rate" && !sec.Rows[0].Closed() {
+			continue // an open loop's throughput says the same
+		}
 		box := figureBox{Title: spec.title, Note: report.MetricOf(spec.keys[0]).Meaning, Class: levelsClass(len(sec.Rows))}
 		for _, row := range sec.Rows {
 			p := m.newPanel(spec.title, sec, row, spec.keys[0])
@@ -88,7 +91,7 @@ func measured(i int, sec report.Section, row report.Row, metric report.Metric) [
 			continue
 		}
 		k := mark{
-			value: v.Median, hollow: !c.Ranked(), label: grouped(v.Median, metric.Decimals) + c.Marks.String(),
+			value: v.Median, hollow: !c.Ranked(), label: brief(v.Median, metric.Decimals) + c.Marks.String(),
 			hint: fmt.Sprintf("%s at %s: %s, %s", c.Name, at(sec, row), stated(metric, v), runs(v.N)),
 			at:   where{i, metric.Key, c.Name, exact(row.Level())},
 		}
@@ -118,7 +121,7 @@ func tailOf(row report.Row, metric report.Metric) float64 {
 	room := 0.0
 	for _, c := range row.Cells {
 		if v := c.Values[metric.Key]; v.N > 0 {
-			room = max(room, wide(grouped(v.Median, metric.Decimals)+c.Marks.String()))
+			room = max(room, wide(brief(v.Median, metric.Decimals)+c.Marks.String()))
 		}
 	}
 	return room + 6
@@ -187,7 +190,7 @@ func unmarked(row report.Row) report.Row {
 func plainLabels(marks [][]mark, row report.Row, metric report.Metric) [][]mark {
 	for i := range marks {
 		for j := range marks[i] {
-			marks[i][j].label = grouped(row.Cells[i].Values[metric.Key].Median, metric.Decimals)
+			marks[i][j].label = brief(row.Cells[i].Values[metric.Key].Median, metric.Decimals)
 		}
 	}
 	return marks

@@ -84,8 +84,11 @@ func findingClass(f stats.Finding) string {
 }
 
 // Differences are drawn as ratios, on a logarithmic scale, so that twice and
-// half are as far from the middle; farthest is where the scale ends.
+// half are as far from none; farthest is where the scale ends.
 const farthest = 3.0 // e to this, 20 times
+
+// ratio is a difference as the scale has it.
+func ratio(share float64) float64 { return math.Log1p(max(share, -0.999999)) }
 
 func (f forest) svg() template.HTML {
 	names := 0.0
@@ -97,24 +100,21 @@ func (f forest) svg() template.HTML {
 	if above {
 		step, left = rowHeight+nameHeight, 6
 	}
-	end, tail := f.reach(), 58.0
+	low, high := f.reach()
+	tail := 0.0
+	for _, p := range f.pairs {
+		tail = max(tail, wide(brieflyApart(p))+12)
+	}
 	right := panelWidth - tail
 	bottom := 8 + step*float64(len(f.pairs))
 	x := func(share float64) float64 {
-		v := math.Log1p(max(share, -0.999999))
-		return left + (min(end, max(-end, v))+end)/(2*end)*(right-left)
+		return left + (min(high, max(low, ratio(share)))-low)/(high-low)*(right-left)
 	}
 	d := newDrawing(panelWidth, bottom+axisHeight+2, f.title)
 	d.rect(x(-f.verdict.Smallest), 2, x(f.verdict.Smallest)-x(-f.verdict.Smallest), bottom-2, "margin")
-	free := math.Inf(-1)
-	for _, t := range ratioTicks(end) {
-		label := percentTick(t)
-		half := wide(label) * 0.46
+	for _, t := range ratioTicks(x, low, high) {
 		d.line(x(t), 2, x(t), bottom, "grid")
-		if x(t)-half >= free {
-			d.text(x(t), bottom+13, "tick m", label)
-			free = x(t) + half + 5
-		}
+		d.text(x(t), bottom+13, "tick m", percentTick(t))
 	}
 	d.line(x(0), 2, x(0), bottom, "zero")
 	for i, p := range f.pairs {
@@ -130,46 +130,61 @@ func (f forest) svg() template.HTML {
 		d.hint(fmt.Sprintf("%s against %s: %s (%s), %s; %d blocks, p = %.3g", p.B, p.A, percent(p.Difference), span(p.Joint), p.Finding, p.Blocks, p.P))
 		d.line(x(p.Joint.Low), y, x(p.Joint.High), y, "interval")
 		for _, e := range []struct{ v, dir float64 }{{p.Joint.Low, -1}, {p.Joint.High, 1}} {
-			if math.Abs(math.Log1p(max(e.v, -0.999999))) > end { // goes on beyond the scale
+			if v := ratio(e.v); v < low || v > high { // goes on beyond the scale
 				d.tag("path", "class", "beyond", "d", fmt.Sprintf("M%s %sl%s -3.5v7z", short(x(e.v)+4*e.dir), short(y), short(-5*e.dir)))
 			}
 		}
-		d.circle(x(p.Difference), y, 4, "dot")
+		if v := ratio(p.Difference); low <= v && v <= high {
+			d.circle(x(p.Difference), y, 4, "dot")
+		}
 		d.end()
-		d.text(panelWidth, y+4, "figure e "+findingClass(p.Finding), percent(p.Difference))
+		d.text(panelWidth, y+4, "figure e "+findingClass(p.Finding), brieflyApart(p))
 	}
 	return d.html()
 }
 
-// reach is how far from no difference the scale goes, to either side.
-func (f forest) reach() float64 {
-	end := math.Log1p(f.verdict.Smallest) * 2.5
-	for _, p := range f.pairs {
-		for _, v := range []float64{p.Difference, p.Joint.Low, p.Joint.High} {
-			end = max(end, math.Abs(math.Log1p(max(v, -0.999999)))*1.05)
-		}
+// brieflyApart is a pair's difference; what is many times as much is said so.
+func brieflyApart(p stats.Pair) string {
+	if p.Difference >= 9 {
+		return "×" + figure(1+p.Difference)
 	}
-	return min(end, farthest)
+	return percent(p.Difference)
 }
 
-// ratioTicks are round shares on both sides of 0.
-func ratioTicks(end float64) []float64 {
+// reach is how far from no difference the scale goes, to both sides.
+func (f forest) reach() (low, high float64) {
+	high = ratio(f.verdict.Smallest) * 2
+	low = -high
+	for _, p := range f.pairs {
+		for _, share := range []float64{p.Difference, p.Joint.Low, p.Joint.High} {
+			low, high = min(low, ratio(share)), max(high, ratio(share))
+		}
+	}
+	pad := 0.04 * (high - low)
+	return max(low-pad, -farthest), min(high+pad, farthest)
+}
+
+// roundShares are those that ticks may have, the farthest first.
+var roundShares = [2][]float64{
+	{-0.95, -0.9, -0.75, -0.5, -0.3, -0.2, -0.1, -0.05, -0.02, -0.01},
+	{19, 9, 4, 2, 1, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01},
+}
+
+// ratioTicks are 0 and, on each side, as many round shares as have room.
+func ratioTicks(x func(float64) float64, low, high float64) []float64 {
 	out := []float64{0}
-	for _, set := range [][]float64{{0.02, 0.05}, {0.05, 0.1}, {0.1, 0.2}, {0.2, 0.5}, {0.5, 1}, {1, 3}, {3, 9}, {9}} {
-		if math.Log1p(set[len(set)-1]) <= end {
-			out = []float64{0}
-			for _, t := range set {
-				out = append(out, t, 1/(1+t)-1)
+	room := func(a, b float64) bool {
+		return math.Abs(x(a)-x(b)) >= (wide(percentTick(a))+wide(percentTick(b)))*0.46+8
+	}
+	for _, side := range roundShares {
+		last := math.NaN()
+		for _, t := range side {
+			if v := ratio(t); v < low || v > high || !room(t, 0) || !math.IsNaN(last) && !room(t, last) {
+				continue
 			}
+			out, last = append(out, t), t
 		}
 	}
-	// Shares below 0 are those by which one shrinks: -50 % against +100 %.
-	for i, t := range out {
-		if t < 0 {
-			out[i] = math.Round(t*100) / 100
-		}
-	}
-	sortBy(out, func(v float64) float64 { return v })
 	return out
 }
 

@@ -88,7 +88,7 @@ func linearTicks(low, high float64, n int) []float64 {
 	step := niceStep((high - low) / float64(max(1, n)))
 	var out []float64
 	for i := math.Ceil(low/step - 1e-9); i*step <= high*(1+1e-12); i++ {
-		out = append(out, i*step)
+		out = append(out, i*step+0) // never -0
 	}
 	return out
 }
@@ -152,6 +152,18 @@ func figure(v float64) string {
 func trimmed(v float64, decimals int) string {
 	s := strconv.FormatFloat(v, 'f', decimals, 64)
 	return strings.TrimRight(strings.TrimRight(s, "0"), ".")
+}
+
+// brief writes a metric's figure beside its mark: three digits, or as many as
+// the whole part has.
+func brief(v float64, decimals int) string {
+	switch a := math.Abs(v); {
+	case a >= 99.95:
+		decimals = 0
+	case a >= 9.995:
+		decimals = min(decimals, 1)
+	}
+	return grouped(v, decimals)
 }
 
 // thin is a narrow space that does not break.

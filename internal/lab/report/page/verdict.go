@@ -116,7 +116,7 @@ func noAnswer(row report.Row) said {
 			}{
 				{m.Behind, "the load generator fell short of what was asked"},
 				{m.Lossy, "requests were lost"},
-				{m.Not200, "there were replies other than 2xx"},
+				{m.Not200, "replies were other than 2xx"},
 			} {
 				if x.n > 0 {
 					note(x.why, c.Name)
@@ -131,9 +131,9 @@ func noAnswer(row report.Row) said {
 	for _, why := range order {
 		whom := fmt.Sprintf("%d of %d (%s)", len(counts[why]), competing, strings.Join(counts[why], ", "))
 		if len(counts[why]) == competing {
-			whom = fmt.Sprintf("all %d", competing)
+			whom = fmt.Sprintf("all %d competitors", competing)
 		}
-		parts = append(parts, why+" with "+whom)
+		parts = append(parts, why+" for "+whom)
 	}
 	return said{"none", "Not measurable here", sentenceCase(strings.Join(parts, "; ")) + "."}
 }

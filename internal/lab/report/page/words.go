@@ -41,13 +41,23 @@ func listed(names []string) string {
 }
 
 // percent writes a share with its sign, a real minus included.
-func percent(share float64) string { return strings.Replace(stats.Percent(share), "-", "−", 1) }
+func percent(share float64) string {
+	return strings.NewReplacer("-", "−", " %", "\u00a0%").Replace(stats.Percent(share))
+}
 
 func span(i stats.Interval) string { return percent(i.Low) + " to " + percent(i.High) }
 
+// unit is a metric's unit as it follows a figure.
+func unit(m report.Metric) string {
+	if m.Unit == "1/s" {
+		return "/s"
+	}
+	return "\u00a0" + strings.Replace(m.Unit, "us/", "µs/", 1)
+}
+
 // stated is a metric's figure with its interval.
 func stated(m report.Metric, v report.Value) string {
-	s := grouped(v.Median, m.Decimals) + " " + m.Unit
+	s := grouped(v.Median, m.Decimals) + unit(m)
 	if v.Interval != nil {
 		s += " (" + grouped(v.Interval.Low, m.Decimals) + " to " + grouped(v.Interval.High, m.Decimals) + ")"
 	}
