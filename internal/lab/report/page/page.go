@@ -34,14 +34,22 @@ var layout = template.Must(template.New("page.html.tmpl").ParseFS(files, "page.h
 // document is what the layout lays out.
 type document struct {
 	*report.Report
-	Style    template.CSS
-	Script   template.JS
-	Facts    []string
-	Parts    []part
-	Marks    []markMeaning
-	Setting  setting
-	Files    []file
-	Problems []string // of this page only
+	Style   template.CSS
+	Script  template.JS
+	Facts   []string
+	Parts   []part
+	Marks   []markMeaning
+	Setting setting
+	Files   []file
+}
+
+// PublishedFigures reports whether any stands in the tables.
+func (d *document) PublishedFigures() bool {
+	return slices.ContainsFunc(d.Parts, func(p part) bool {
+		return slices.ContainsFunc(p.Tables, func(t table) bool {
+			return slices.ContainsFunc(t.Heads, func(h head) bool { return h.Published })
+		})
+	})
 }
 
 // part is one section of the report.

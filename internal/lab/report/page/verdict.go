@@ -108,7 +108,7 @@ func noAnswer(row report.Row) said {
 		competing++
 		switch m := c.Marks; {
 		case c.Runs == 0:
-			note("no run was measured", c.Name)
+			note("every run failed or is missing", c.Name)
 		default:
 			for _, x := range []struct {
 				n   int
