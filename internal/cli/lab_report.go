@@ -19,7 +19,7 @@ func newLabReportCommand() *cobra.Command {
 		Long: "Make the tables of a stored run again, from its samples alone, and beside them\n" +
 			page.File + ", a page for the browser with plots, which needs no network.",
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeDirectories,
+		ValidArgsFunction: completeDirectories(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.check(); err != nil {
 				return err
@@ -47,10 +47,12 @@ func writeReport(dir string) (*report.Report, string, error) {
 	return rep, path, err
 }
 
-// completeDirectories completes directories, as many as the verb takes.
-func completeDirectories(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if cmd.Args(cmd, append(args, "another")) != nil && cmd.Args(cmd, append(args, "another", "one")) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeDirectories completes so many directories.
+func completeDirectories(n int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
-	return nil, cobra.ShellCompDirectiveFilterDirs
 }
