@@ -139,7 +139,7 @@ func newDocument(rep *report.Report) (*document, error) {
 		return nil, fmt.Errorf("the study stored with the run: %w", err)
 	}
 	d := &document{
-		Report: rep, Style: template.CSS(style), Script: template.JS(script), //nolint:gosec // our own files
+		Report: rep, Style: template.CSS(style), Script: template.JS(script),
 		Facts: facts(stored.Environment, rep), Setting: newSetting(stored.Environment), Marks: marksOf(rep),
 	}
 	m := &maker{rep: rep, study: s, samples: byCell(stored.Samples), servers: inOrder(rep.Servers())}

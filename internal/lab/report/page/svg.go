@@ -29,7 +29,7 @@ func (d *drawing) html() template.HTML {
 	for len(d.open) > 0 {
 		d.end()
 	}
-	return template.HTML(d.b.String()) //nolint:gosec // attributes and text are escaped where they are written
+	return template.HTML(d.b.String()) // attributes and text are escaped where they are written
 }
 
 // tag writes an element without content. Attributes are pairs of a name and a
