@@ -291,6 +291,22 @@ func TestHostileTextIsText(t *testing.T) {
 	}
 }
 
+// Who is best among some is not best among all: the others stand beside it.
+func TestVerdictNamesTheUnranked(t *testing.T) {
+	run := fixed(t, "Some", 6)
+	for _, s := range run.Samples {
+		if s.Rate == 2000 && s.Name == "lc" {
+			s.Load.Generator.Behind = true
+		}
+	}
+	rep, _ := rendered(t, run)
+	v := newVerdict(rep.Sections[0], rep.Sections[0].Rows[0])
+	last := v.Lines[len(v.Lines)-1]
+	if last.Badge != "Not ranked" || !strings.Contains(last.Text, "lc") || strings.Contains(last.Text, "nq") {
+		t.Errorf("%+v", v.Lines)
+	}
+}
+
 func TestNothingMeasured(t *testing.T) {
 	run := fixed(t, "Some", 6)
 	run.Samples = nil

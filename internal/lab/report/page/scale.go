@@ -48,6 +48,9 @@ func newScale(figures []float64, from, to float64, n int) scale {
 		s.low = 0
 	}
 	s.ticks = linearTicks(s.low, s.high, n)
+	for more := n + 1; len(s.ticks) < 2 && more < n+4; more++ { // one tick tells no scale
+		s.ticks = linearTicks(s.low, s.high, more)
+	}
 	return s
 }
 

@@ -34,6 +34,8 @@ func newVerdict(sec report.Section, row report.Row) verdict {
 	}
 	if len(v.Lines) == 0 {
 		v.Lines = []said{noAnswer(row)}
+	} else if out := notRanked(row); len(out) > 0 {
+		v.Lines = append(v.Lines, said{"rest", "Not ranked", sentenceCase(strings.Join(out, "; ")) + "."})
 	}
 	return v
 }
@@ -92,50 +94,57 @@ func winner(m report.Metric, name string, row report.Row, c stats.Verdict) said 
 
 // noAnswer says why nothing is compared.
 func noAnswer(row report.Row) said {
-	competing := 0
-	counts := map[string][]string{}
-	var order []string
-	note := func(why, name string) {
-		if counts[why] == nil {
-			order = append(order, why)
-		}
-		counts[why] = append(counts[why], name)
+	if competing(row) < 2 {
+		return said{"none", "Nothing to compare", "Fewer than two competitors."}
 	}
+	return said{"none", "Not measurable here", sentenceCase(strings.Join(notRanked(row), "; ")) + "."}
+}
+
+// competing counts those that are compared if they are ranked.
+func competing(row report.Row) (n int) {
+	for _, c := range row.Cells {
+		if !c.Yardstick() {
+			n++
+		}
+	}
+	return n
+}
+
+// notRanked says of whom what keeps them out of the ranking.
+func notRanked(row report.Row) []string {
+	names := map[string][]string{}
+	var order []string
 	for _, c := range row.Cells {
 		if c.Yardstick() {
 			continue
 		}
-		competing++
-		switch m := c.Marks; {
-		case c.Runs == 0:
-			note("every run failed or is missing", c.Name)
-		default:
-			for _, x := range []struct {
-				n   int
-				why string
-			}{
-				{m.Behind, "the load generator fell short of what was asked"},
-				{m.Lossy, "requests were lost"},
-				{m.Not200, "replies were other than 2xx"},
-			} {
-				if x.n > 0 {
-					note(x.why, c.Name)
-				}
+		for _, x := range []struct {
+			so  bool
+			why string
+		}{
+			{c.Runs == 0, "every run failed or is missing"},
+			{c.Marks.Behind > 0, "the load generator fell short of what was asked"},
+			{c.Marks.Lossy > 0, "requests were lost"},
+			{c.Marks.Not200 > 0, "replies were other than 2xx"},
+		} {
+			if x.so && names[x.why] == nil {
+				order = append(order, x.why)
+			}
+			if x.so {
+				names[x.why] = append(names[x.why], c.Name)
 			}
 		}
 	}
-	if competing < 2 {
-		return said{"none", "Nothing to compare", "Fewer than two competitors."}
-	}
 	var parts []string
 	for _, why := range order {
-		whom := fmt.Sprintf("%d of %d (%s)", len(counts[why]), competing, strings.Join(counts[why], ", "))
-		if len(counts[why]) == competing {
-			whom = fmt.Sprintf("all %d competitors", competing)
+		whom, all := names[why], competing(row)
+		if len(whom) == all {
+			parts = append(parts, fmt.Sprintf("%s for all %d competitors", why, all))
+		} else {
+			parts = append(parts, fmt.Sprintf("%s for %s", why, listed(whom)))
 		}
-		parts = append(parts, why+" for "+whom)
 	}
-	return said{"none", "Not measurable here", sentenceCase(strings.Join(parts, "; ")) + "."}
+	return parts
 }
 
 // isBest reports whether the cell has won the comparison of a metric.
