@@ -71,8 +71,16 @@ func (p panel) svg() template.HTML {
 	y := p.places(step)
 	bottom := y[len(y)-1] + rowHeight/2 + 1
 	d := newDrawing(panelWidth, bottom+axisHeight, p.title)
-	for i, r := range p.rows {
+	for i := range p.rows {
 		d.line(0, y[i]+rowHeight/2, panelWidth, y[i]+rowHeight/2, "rule")
+	}
+	left := names
+	for _, c := range p.columns {
+		width := (panelWidth-names)*c.share - columnGap
+		c.draw(d, y, left, left+width, headHeight-6, bottom)
+		left += width + columnGap
+	}
+	for i, r := range p.rows {
 		class := "name"
 		if r.strong {
 			class += " strong"
@@ -85,12 +93,6 @@ func (p panel) svg() template.HTML {
 		} else {
 			d.text(0, y[i]+4, class, r.name)
 		}
-	}
-	left := names
-	for _, c := range p.columns {
-		width := (panelWidth-names)*c.share - columnGap
-		c.draw(d, y, left, left+width, headHeight-6, bottom)
-		left += width + columnGap
 	}
 	return d.html()
 }
