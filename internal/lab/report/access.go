@@ -3,6 +3,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 
 	"imbang/internal/lab/record"
@@ -40,3 +41,20 @@ func (c Cell) NotRanked() []string { return c.causes() }
 
 // Blocks has the figures of a metric by block, NaN where there is none.
 func (c Cell) Blocks(key string) []float64 { return c.blocks[key] }
+
+// Words name the kind of a cause.
+func (k Kind) Words() string { return k.words() }
+
+// Reasons are the causes of the study's verdict in words.
+func (rep *Report) Reasons() (lines []string) {
+	for i, c := range rep.Verdict.Causes {
+		lines = append(lines, fmt.Sprintf("%s (%s%s)", rep.Verdict.places[i], c.Kind.words(), c.detail()))
+	}
+	return lines
+}
+
+// Outs are the causes that keep competitors of the level out of the ranking,
+// in the order of the kinds.
+func (row Row) Outs() []Cause {
+	return slices.DeleteFunc(slices.Clone(row.Causes), func(c Cause) bool { return c.Kind.common() })
+}

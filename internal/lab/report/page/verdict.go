@@ -97,7 +97,11 @@ func noAnswer(row report.Row) said {
 	if competing(row) < 2 {
 		return said{"none", "Nothing to compare", "Fewer than two competitors."}
 	}
-	return said{"none", "Not measurable here", sentenceCase(strings.Join(notRanked(row), "; ")) + "."}
+	out := notRanked(row)
+	if len(out) == 0 {
+		out = []string{"fewer than two competitors are ranked"}
+	}
+	return said{"none", "Not measurable here", sentenceCase(strings.Join(out, "; ")) + "."}
 }
 
 // competing counts those that are compared if they are ranked.
@@ -111,38 +115,13 @@ func competing(row report.Row) (n int) {
 }
 
 // notRanked says of whom what keeps them out of the ranking.
-func notRanked(row report.Row) []string {
-	names := map[string][]string{}
-	var order []string
-	for _, c := range row.Cells {
-		if c.Yardstick() {
-			continue
+func notRanked(row report.Row) (parts []string) {
+	for _, c := range row.Outs() {
+		whom := listed(c.Cells)
+		if len(c.Cells) == competing(row) {
+			whom = fmt.Sprintf("all %d", len(c.Cells))
 		}
-		for _, x := range []struct {
-			so  bool
-			why string
-		}{
-			{c.Runs == 0, "every run failed or is missing"},
-			{c.Marks.Behind > 0, "the load generator fell short of what was asked"},
-			{c.Marks.Lossy > 0, "requests were lost"},
-			{c.Marks.Not200 > 0, "replies were other than 2xx"},
-		} {
-			if x.so && names[x.why] == nil {
-				order = append(order, x.why)
-			}
-			if x.so {
-				names[x.why] = append(names[x.why], c.Name)
-			}
-		}
-	}
-	var parts []string
-	for _, why := range order {
-		whom, all := names[why], competing(row)
-		if len(whom) == all {
-			parts = append(parts, fmt.Sprintf("%s for all %d competitors", why, all))
-		} else {
-			parts = append(parts, fmt.Sprintf("%s for %s", why, listed(whom)))
-		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", c.Kind.Words(), whom))
 	}
 	return parts
 }
