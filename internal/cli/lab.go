@@ -19,7 +19,7 @@ func newLabCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(newLabRunCommand(), newLabReplayCommand(), newLabReportCommand(), newLabSimulateCommand(), newLabImportCommand(), newLabServeCommand())
+	c.AddCommand(newLabRunCommand(), newLabReplayCommand(), newLabReportCommand(), newLabCompareCommand(), newLabSimulateCommand(), newLabImportCommand(), newLabServeCommand())
 	return c
 }
 

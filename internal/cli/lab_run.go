@@ -111,10 +111,10 @@ func (f *labRun) carryOut(cmd *cobra.Command, config run.Config) (err error) {
 	if outcome == nil {
 		return interruption(err, nil)
 	}
-	rep, reportErr := report.Write(outcome.Dir)
+	rep, page, reportErr := writeReport(outcome.Dir)
 	if reportErr == nil {
 		reportErr = f.output.print(cmd.OutOrStdout(), rep, rep.Text)
-		fmt.Fprintf(cmd.ErrOrStderr(), "stored in %s\n", outcome.Dir)
+		fmt.Fprintf(cmd.ErrOrStderr(), "stored in %s; to look at: %s\n", outcome.Dir, page)
 	}
 	return errors.Join(interruption(err, outcome), reportErr, failed(outcome))
 }

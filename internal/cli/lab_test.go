@@ -61,3 +61,41 @@ func TestLabReportNeedsARun(t *testing.T) {
 		t.Errorf("status %d, %s", status, said)
 	}
 }
+
+func TestLabCompareRefusals(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"compare", dir}, statusUsage, "name the directories of two runs"},
+		{[]string{"compare", dir, dir, dir}, statusUsage, "name the directories of two runs"},
+		{[]string{"compare", dir, dir}, statusFailed, "is " + dir + " the directory of a run?"},
+		{[]string{"compare", dir, filepath.Join(dir, "none")}, statusFailed, "is " + dir + " the directory of a run?"},
+		{[]string{"compare", dir, dir, "--output", "xml"}, statusUsage, `unknown output format "xml"`},
+	} {
+		if status, said := runLab(c.args...); status != c.status || !strings.Contains(said, c.want) {
+			t.Errorf("%v: status %d, %s\nwant %d, %s", c.args, status, said, c.status, c.want)
+		}
+	}
+}
+
+func TestLabCompletesDirectories(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"lab", "compare", ""}, "ShellCompDirectiveFilterDirs"},
+		{[]string{"lab", "compare", "a", ""}, "ShellCompDirectiveFilterDirs"},
+		{[]string{"lab", "compare", "a", "b", ""}, "ShellCompDirectiveNoFileComp"},
+		{[]string{"lab", "report", ""}, "ShellCompDirectiveFilterDirs"},
+		{[]string{"lab", "report", "a", ""}, "ShellCompDirectiveNoFileComp"},
+	} {
+		var stdout, stderr bytes.Buffer
+		execute(context.Background(), append([]string{"__complete"}, c.args...), strings.NewReader(""), &stdout, &stderr)
+		if !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("%v: %s%s\nwant %s", c.args, stdout.String(), stderr.String(), c.want)
+		}
+	}
+}

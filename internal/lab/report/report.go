@@ -38,6 +38,8 @@ type Report struct {
 	Published *PublishedClaims `json:"published,omitempty"`
 	Caveats   []Caveat         `json:"caveats,omitempty"`
 	Notes     []string         `json:"notes,omitempty"` // the caveats too
+
+	stored *record.Run
 }
 
 // PublishedClaims is what the original said in words.
@@ -143,7 +145,7 @@ func New(r *record.Run) (*Report, error) {
 	}
 	rep := &Report{
 		Study: s.Name, Title: s.Title, Source: s.Source, Hypothesis: s.Hypothesis, Setting: setting(env, r.Samples),
-		Planned: env.Plan.Cells * env.Plan.Repeats,
+		Planned: env.Plan.Cells * env.Plan.Repeats, stored: r,
 	}
 	for _, smp := range r.Samples {
 		if smp.Error == "" {

@@ -69,8 +69,8 @@ func (p *printer) linef(format string, args ...any) {
 // textVerdict prints the study's verdict and what it could not judge.
 func (rep *Report) textVerdict(p *printer) {
 	p.linef("Verdict: %s", rep.Verdict.Sentence)
-	for i, c := range rep.Verdict.Causes {
-		p.linef("  %s (%s%s)", rep.Verdict.places[i], c.Kind.words(), c.detail())
+	for _, line := range rep.Reasons() {
+		p.linef("  %s", line)
 	}
 	p.linef("")
 }
