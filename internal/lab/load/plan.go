@@ -95,6 +95,11 @@ type Plan struct {
 	Closing Closing
 	Linger  time.Duration
 
+	// Precedence gives the clients a CPU before anything else on the machine,
+	// as clients with machines of their own have: what is short is then the
+	// cluster, not the generator. For open loops; a closed one waits anyway.
+	Precedence bool
+
 	// stall, when set by a test, is called before each issue.
 	stall func(issued int)
 	// named is whether Requests were given.

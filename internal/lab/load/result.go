@@ -187,6 +187,9 @@ type Generator struct {
 	BusyShare float64 `json:"busy_share"`
 	WaitShare float64 `json:"wait_share"`
 
+	// Precedence says that the clients came before others (Plan.Precedence).
+	Precedence bool `json:"precedence,omitempty"`
+
 	Lateness        Latency `json:"lateness"` // actual minus intended start
 	DescriptorLimit int     `json:"descriptor_limit"`
 	LocalPorts      int     `json:"local_ports"` // all clients and sources; 0 unknown
@@ -352,6 +355,7 @@ func (r *Result) latencies(sum *tally) (err error) {
 // add counts one client's resources.
 func (g *Generator) add(w *worker, sources int) {
 	g.CPUSeconds += w.cpu.ran.Seconds()
+	g.Precedence = w.precedence
 	g.MaxOpen += w.slab.peak
 	g.LocalPorts += w.ports * sources
 	if w.issuingNS > 0 {

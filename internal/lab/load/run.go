@@ -102,6 +102,9 @@ func (t *team) client(p Plan, i int, ready chan<- error) {
 		return
 	}
 	sharpTimers()
+	if p.Precedence && p.Concurrency == 0 {
+		t.workers[i].precedence = takePrecedence()
+	}
 	ready <- nil
 	base, ok := <-t.start
 	if !ok {

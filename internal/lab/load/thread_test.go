@@ -128,3 +128,28 @@ func TestSleepingClientsHoldNothingUp(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A client that takes precedence has the lowest niceness, and takes it with it.
+func TestPrecedence(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs CAP_SYS_NICE: lowers a thread's niceness")
+	}
+	nice := make(chan int32)
+	onThread(func() {
+		taken := takePrecedence()
+		attr, err := unix.SchedGetAttr(0, 0)
+		if !taken || err != nil {
+			t.Errorf("precedence taken: %v, %v", taken, err)
+			attr = &unix.SchedAttr{}
+		}
+		nice <- attr.Nice
+	})
+	if n := <-nice; n != -20 {
+		t.Errorf("niceness %d, want -20", n)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if attr, err := unix.SchedGetAttr(0, 0); err != nil || attr.Nice == -20 {
+		t.Errorf("another thread has it too (%v)", err)
+	}
+}

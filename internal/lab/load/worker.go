@@ -66,7 +66,8 @@ type worker struct {
 	tally     *tally
 	eager     eagerness
 
-	ports      int // usable local ports, per source
+	precedence bool // its thread comes before others
+	ports      int  // usable local ports, per source
 	cpu        cpuTime
 	cpuIssuing cpuTime // until the last arrival was issued
 	issuingNS  int64   // when that was

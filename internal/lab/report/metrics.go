@@ -75,7 +75,7 @@ var metrics = []Metric{
 	},
 	{
 		Key: "cpu_servers", Title: "CPU of the real servers", Unit: "us/connection", Decimals: 1, Lowest: true,
-		Meaning: "run time of the nginx processes, network work done in their context included",
+		Meaning: "run time of their processes, network work done in their context included",
 		fields:  []string{"connections"},
 		value: func(s record.Sample) (float64, bool) {
 			var sum time.Duration

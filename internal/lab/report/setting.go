@@ -37,6 +37,9 @@ func setting(e record.Environment, samples []record.Sample) []string {
 	if p.Replay != nil {
 		lines = append(lines, p.Replay.Lines()...)
 	}
+	if slices.ContainsFunc(samples, func(s record.Sample) bool { return s.Load != nil && s.Load.Generator.Precedence }) {
+		lines = append(lines, "the clients come before everything else on this machine, as if they had one of their own: what is short is the cluster")
+	}
 	var loop []float64
 	for _, s := range samples {
 		if s.CalibrationNS > 0 {

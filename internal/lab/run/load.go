@@ -23,7 +23,7 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 	p := l.config.Plan
 	plan := load.Plan{
 		Target: director.Target(), ServerHeader: server.Header,
-		Warmup: p.Warmup, Timeout: p.Timeout, RequestsPerConnection: p.PerConnection,
+		Precedence: true, Warmup: p.Warmup, Timeout: p.Timeout, RequestsPerConnection: p.PerConnection,
 		// One seed a block: its cells meet the same arrivals, so that
 		// schedulers differ and bursts do not.
 		Seed: p.Seed + uint64(s.Block),
