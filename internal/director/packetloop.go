@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+)
+
+// PacketLoop runs packets through the data plane again and again without a
+// network (BPF_PROG_TEST_RUN), to measure what its programs cost. The
+// connections that they open are real. It is to be used in the director's
+// network namespace.
+type PacketLoop struct {
+	d     *Director
+	objs  bpfobj.BenchObjects
+	scene bpfobj.BenchScene
+	run   testRun
+}
+
+// Most frames of a PacketLoop.
+const (
+	PacketLoopBytes = len(bpfobj.BenchScene{}.Frame) // of each
+	// PacketLoopPorts is how many flows share an address.
+	PacketLoopPorts = 1 << 15
+)
+
+// NewPacketLoop prepares one whose packets come in by a device.
+func (d *Director) NewPacketLoop(device int) (*PacketLoop, error) {
+	l := &PacketLoop{d: d}
+	if err := bpfobj.LoadBenchObjects(&l.objs, nil); err != nil {
+		return nil, explainLoad(err)
+	}
+	l.run.init(l.objs.BenchPacket.FD(), device)
+	return l, nil
+}
+
+// Close frees the program that makes the packets.
+func (l *PacketLoop) Close() error { return l.objs.Close() }
+
+// Scene sets what is sent from now on: a frame of PacketLoopBytes, TCP or UDP,
+// IPv4 or IPv6 without options, from so many flows by turns (a power of two),
+// the first of which has the client address, of which first is the last word.
+func (l *PacketLoop) Scene(frame []byte, first uint32, flows int) error {
+	if len(frame) != PacketLoopBytes || flows < 1 || flows&(flows-1) != 0 {
+		return fmt.Errorf("a scene of %d bytes and %d flows: want %d, and a power of two", len(frame), flows, PacketLoopBytes)
+	}
+	l.scene = bpfobj.BenchScene{Frame: [PacketLoopBytes]uint8(frame), First: first, Flows: uint32(flows)}
+	return l.objs.Scenes.Put(uint32(0), l.scene)
+}
+
+// Way is how far the packets of a PacketLoop go.
+type Way int
+
+const (
+	Nowhere   Way = iota // they are made, and that is all: what is to be taken off
+	FromHere             // through what packets from clients go through
+	WholeOnly            // likewise, without the fast path
+)
+
+// Times sends so many packets and returns the time that each took by the
+// kernel's clock, and what became of the last one.
+func (l *PacketLoop) Times(n int, way Way) (each time.Duration, fate Fate, err error) {
+	target := uint32(0)
+	switch way {
+	case Nowhere:
+		err = l.objs.Targets.Delete(target)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			err = nil
+		}
+	case FromHere:
+		err = l.objs.Targets.Put(target, l.d.progs.LbClient)
+	case WholeOnly:
+		err = l.objs.Targets.Put(target, l.d.progs.LbWhole)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("set the program to be measured: %w", err)
+	}
+	l.run.attr.repeat = uint32(n)
+	fate, err = l.run.run(l.scene.Frame[:])
+	return time.Duration(l.run.attr.duration), fate, err
+}
