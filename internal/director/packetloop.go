@@ -5,6 +5,7 @@ package director
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -84,4 +85,19 @@ func (l *PacketLoop) Times(n int, way Way) (each time.Duration, fate Fate, err e
 	l.run.attr.repeat = uint32(n)
 	fate, err = l.run.run(l.scene.Frame[:])
 	return time.Duration(l.run.attr.duration), fate, err
+}
+
+// Why is what became of packets that were not forwarded, by reason.
+func (l *PacketLoop) Why() string {
+	s, err := l.d.Status()
+	if err != nil {
+		return err.Error()
+	}
+	var parts []string
+	for _, r := range s.Reasons {
+		if r.Packets > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s: %d", r.Verdict, r.Reason, r.Packets))
+		}
+	}
+	return strings.Join(parts, ", ")
 }

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
+	"imbang/internal/director"
+	"imbang/internal/host"
+	"imbang/internal/lab/stats"
+	"imbang/internal/model"
+)
+
+// PacketsConfig says what the data plane's programs are measured with.
+type PacketsConfig struct {
+	Schedulers []string
+	Servers    []int // of the service
+	Flows      []int // established connections by turns, powers of two
+	Packets    int   // of a round
+	Rounds     int
+	Progress   func(done, all int)
+}
+
+// PacketsResult is the time of the programs alone, without devices, drivers
+// and sockets: medians and ranges over rounds that take turns with rounds of
+// making the same packets for nobody, whose time is taken off.
+type PacketsResult struct {
+	Packets     int          `json:"packets_per_round"`
+	Making      Cost         `json:"making_ns"` // of a packet, taken off
+	Established []PacketCost `json:"established"`
+	New         []PacketCost `json:"new"`
+}
+
+// Cost is in nanoseconds a packet.
+type Cost = stats.Summary
+
+// PacketCost is one case.
+type PacketCost struct {
+	Family    string `json:"family"`
+	Path      string `json:"path"` // fast, or whole: what packets meet that the fast one leaves
+	Scheduler string `json:"scheduler"`
+	Servers   int    `json:"servers"`
+	Flows     int    `json:"flows,omitempty"` // 0: each packet is a new connection
+	NS        Cost   `json:"ns"`
+}
+
+// packets is a measurement in progress.
+type packets struct {
+	PacketsConfig
+	ns     *host.Namespace
+	device int
+	making []float64
+	result PacketsResult
+	done   int
+}
+
+const (
+	packetsService = "10.20.0.1"
+	packetsClients = 0x0a0a0002 // 10.10.0.2
+	packetsServers = "172.16.0.10"
+)
+
+// Packets carries it out in a namespace of its own.
+func Packets(ctx context.Context, c PacketsConfig) (_ *PacketsResult, err error) {
+	name, err := newRun()
+	if err != nil {
+		return nil, err
+	}
+	p := &packets{PacketsConfig: c, result: PacketsResult{Packets: c.Packets}}
+	if p.ns, err = host.NewNamespace(name.Name("dir")); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.ns.Close()) }()
+	outside, err := host.NewNamespace(name.Name("out"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, outside.Close()) }()
+	if err := p.connect(outside); err != nil {
+		return nil, err
+	}
+	err = p.ns.Do(func() error { return p.all(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	p.result.Making = stats.Summarize(p.making)
+	return &p.result, nil
+}
+
+// connect makes a way from clients to servers. Nothing needs to be at its ends.
+func (p *packets) connect(outside *host.Namespace) error {
+	for _, dev := range []string{benchClientDev, benchServerDev} {
+		err := host.Connect(host.End{NS: p.ns, Name: dev, MAC: benchMAC}, host.End{NS: outside, Name: "far-" + dev, MAC: benchOutsideMAC}, host.LinkOptions{})
+		if err != nil {
+			return err
+		}
+	}
+	router := netip.MustParseAddr("10.9.0.2")
+	err := errors.Join(
+		p.ns.Sysctl("net.ipv4.ip_forward", "1"),
+		p.ns.AddAddresses(benchClientDev, netip.MustParsePrefix("10.9.0.1/30")),
+		p.ns.AddAddresses(benchServerDev, netip.MustParsePrefix("172.16.0.1/16")),
+		p.ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("10.10.0.0/16"), Via: router}),
+		p.ns.AddNeighbours(benchClientDev, benchOutsideMAC, router),
+	)
+	if err != nil {
+		return err
+	}
+	return p.ns.Do(func() error {
+		dev, err := net.InterfaceByName(benchClientDev)
+		if err == nil {
+			p.device = dev.Index
+		}
+		return err
+	})
+}
+
+// cases counts the progress to come.
+func (p *packets) cases() int { return 2*len(p.Flows) + len(p.Schedulers)*len(p.Servers) }
+
+func (p *packets) all(ctx context.Context) error {
+	for _, flows := range p.Flows {
+		for _, way := range []director.Way{director.FromHere, director.WholeOnly} {
+			cost, err := p.one(ctx, PacketCost{Scheduler: "rr", Servers: 3, Flows: flows}, way)
+			if err != nil {
+				return err
+			}
+			p.result.Established = append(p.result.Established, cost)
+		}
+	}
+	for _, scheduler := range p.Schedulers {
+		for _, servers := range p.Servers {
+			cost, err := p.one(ctx, PacketCost{Scheduler: scheduler, Servers: servers}, director.FromHere)
+			if err != nil {
+				return err
+			}
+			p.result.New = append(p.result.New, cost)
+		}
+	}
+	return nil
+}
+
+// one measures a case with a director of its own.
+func (p *packets) one(ctx context.Context, c PacketCost, way director.Way) (_ PacketCost, err error) {
+	if err := ctx.Err(); err != nil {
+		return c, err
+	}
+	c.Family, c.Path = "ipv4", "fast"
+	if way == director.WholeOnly {
+		c.Path = "whole"
+	}
+	opened := c.Flows
+	if opened == 0 {
+		opened = p.Packets * p.Rounds
+	}
+	d, err := p.director(c, opened)
+	if err != nil {
+		return c, err
+	}
+	defer func() { err = errors.Join(err, d.Close(), director.Detach(true)) }()
+	loop, err := d.NewPacketLoop(p.device)
+	if err != nil {
+		return c, err
+	}
+	defer loop.Close()
+	if err := p.prepare(loop, c.Flows); err != nil {
+		return c, err
+	}
+	var costs []float64
+	for range p.Rounds {
+		making, err := p.round(loop, director.Nowhere)
+		if err != nil {
+			return c, err
+		}
+		through, err := p.round(loop, way)
+		if err != nil {
+			return c, err
+		}
+		p.making, costs = append(p.making, making), append(costs, through-making)
+	}
+	c.NS = stats.Summarize(costs)
+	p.done++
+	if p.Progress != nil {
+		p.Progress(p.done, p.cases())
+	}
+	return c, nil
+}
+
+// prepare opens the connections whose packets are to be measured, or lets each
+// packet be the first of one.
+func (p *packets) prepare(loop *director.PacketLoop, flows int) error {
+	if flows == 0 {
+		return loop.Scene(packetsFrame(layers.TCP{SYN: true}), packetsClients, 1<<30)
+	}
+	for _, flags := range []layers.TCP{{SYN: true}, {ACK: true}} {
+		if err := loop.Scene(packetsFrame(flags), packetsClients, flows); err != nil {
+			return err
+		}
+		if _, fate, err := loop.Times(flows, director.FromHere); err != nil {
+			return err
+		} else if fate != director.Forwarded {
+			return fmt.Errorf("the packets that open %d connections are not forwarded (verdict %d): %v", flows, fate, loop.Why())
+		}
+	}
+	return nil
+}
+
+// round runs the packets once: nanoseconds each.
+func (p *packets) round(loop *director.PacketLoop, way director.Way) (float64, error) {
+	each, fate, err := loop.Times(p.Packets, way)
+	if err == nil && way != director.Nowhere && fate != director.Forwarded {
+		err = fmt.Errorf("the last of %d packets was not forwarded (verdict %d): %s", p.Packets, fate, loop.Why())
+	}
+	return float64(each.Nanoseconds()), err
+}
+
+// director loads one with a service.
+func (p *packets) director(c PacketCost, connections int) (*director.Director, error) {
+	const room = 2 // so that the hash tables are no fuller than a half
+	d, err := director.OpenOrLoad(director.Sizes{Connections: uint32(max(1<<16, room*connections))})
+	if err != nil {
+		return nil, err
+	}
+	key := model.AddrKey(model.TCP, netip.AddrPortFrom(netip.MustParseAddr(packetsService), 80))
+	service := model.Service{Key: key, Scheduler: c.Scheduler, Netmask: model.FullMask(key.Family)}
+	neighbours := []netip.Addr{}
+	err = d.Batch(func() error {
+		if err := d.AddService(service); err != nil {
+			return err
+		}
+		at := netip.MustParseAddr(packetsServers)
+		for range c.Servers {
+			if err := d.AddServer(service.Key, model.Server{Addr: at, Port: 8080, Weight: 1}); err != nil {
+				return err
+			}
+			neighbours = append(neighbours, at)
+			at = at.Next()
+		}
+		return nil
+	})
+	if err == nil {
+		err = p.ns.AddNeighbours(benchServerDev, benchOutsideMAC, neighbours...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close(), director.Detach(true))
+	}
+	return d, nil
+}
+
+// packetsFrame is a TCP packet of a client to the service. The ports and the
+// client's address are those of each flow.
+func packetsFrame(tcp layers.TCP) []byte {
+	mac := func(s string) net.HardwareAddr { m, _ := net.ParseMAC(s); return m } // of constants
+	client := make(net.IP, 4)
+	binary.BigEndian.PutUint32(client, packetsClients)
+	ip := layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: client,
+		DstIP: net.ParseIP(packetsService).To4(), Flags: layers.IPv4DontFragment}
+	tcp.SrcPort, tcp.DstPort, tcp.Seq, tcp.Window = 1024, 80, 1, 1024
+	_ = tcp.SetNetworkLayerForChecksum(&ip) // it is one
+	buffer := gopacket.NewSerializeBuffer()
+	payload := make([]byte, director.PacketLoopBytes-14-20-20)
+	err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
+		&layers.Ethernet{SrcMAC: mac(benchOutsideMAC), DstMAC: mac(benchMAC), EthernetType: layers.EthernetTypeIPv4},
+		&ip, &tcp, gopacket.Payload(payload))
+	if err != nil {
+		panic(err) // there is nothing in it that could be wrong
+	}
+	return buffer.Bytes()
+}
