@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,8 +67,8 @@ func TestImbangIsDrivenByItsCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := i.Target().String(); got != "10.20.0.1:80" {
-		t.Errorf("target %s, want 10.20.0.1:80", got)
+	if got := fmt.Sprint(i.Targets()); got != "[10.20.0.1:80]" {
+		t.Errorf("targets %s, want [10.20.0.1:80]", got)
 	}
 	cpu, err := i.CPU(ctx)
 	if want := (CPU{Known: true, Time: 1500, Runs: 12}); err != nil || cpu != want {
@@ -119,7 +120,7 @@ func TestDirect(t *testing.T) {
 	s, program, _ := setup(t, "")
 	e, _ := New("direct", program)
 	i, err := e.Start(context.Background(), s)
-	if err != nil || i.Target().String() != "172.16.0.2:80" {
+	if err != nil || fmt.Sprint(i.Targets()) != "[172.16.0.2:80]" {
 		t.Fatalf("%v, %v", i, err)
 	}
 	if cpu, err := i.CPU(context.Background()); err != nil || cpu.Known {
