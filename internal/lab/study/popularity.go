@@ -92,3 +92,19 @@ func (c *checker) ownTool(s *Study) {
 		c.refuse(at, "%s sends the same request again and again: remove it, or load.urls", tool)
 	}
 }
+
+// Choices says among what requests choose, a line each.
+func (s *Study) Choices() (lines []string) {
+	add := func(n int, what string, exponent float64) {
+		switch {
+		case n < 2:
+		case exponent == 0:
+			lines = append(lines, fmt.Sprintf("%d %s, all as popular as each other", n, what))
+		default:
+			lines = append(lines, fmt.Sprintf("%d %s, popular by Zipf's law with the exponent %g", n, what, exponent))
+		}
+	}
+	add(s.VirtualAddresses, "virtual addresses", s.Load.DestinationZipf)
+	add(s.Load.URLs, "URLs", s.Load.URLZipf)
+	return lines
+}
