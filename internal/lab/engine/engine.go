@@ -58,7 +58,7 @@ func (t targets) Targets() []netip.AddrPort { return t }
 
 // targets are those of the virtual service.
 func (s Setup) targets() (list targets) {
-	for _, a := range s.Cluster.Virtual(s.Family) {
+	for _, a := range s.Cluster.Virtuals(s.Family) {
 		list = append(list, netip.AddrPortFrom(a, server.Port))
 	}
 	return list

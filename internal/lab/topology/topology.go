@@ -82,9 +82,12 @@ type Server struct {
 	Addr      map[Family]netip.Addr
 }
 
-// Virtual are the virtual addresses of a family that services listen on; they
+// Virtuals are the virtual addresses of a family that services listen on; they
 // are the director's own, and the clients' default route leads there.
-func (c *Cluster) Virtual(f Family) []netip.Addr { return hosts(plans[f].virtual, max(1, c.virtuals)) }
+func (c *Cluster) Virtuals(f Family) []netip.Addr { return hosts(plans[f].virtual, max(1, c.virtuals)) }
+
+// Virtual is the first of them.
+func (c *Cluster) Virtual(f Family) netip.Addr { return c.Virtuals(f)[0] }
 
 // VirtualNetwork is a network of virtual addresses and nothing else.
 func (c *Cluster) VirtualNetwork(f Family) netip.Prefix { return plans[f].virtual }
@@ -161,7 +164,7 @@ func (c *Cluster) joinDirector() error {
 
 // addVirtual gives the director the virtual addresses of a family.
 func (c *Cluster) addVirtual(f Family) error {
-	list := c.Virtual(f)
+	list := c.Virtuals(f)
 	if len(list) == 1 {
 		return c.Director.AddAddresses("lo", netip.PrefixFrom(list[0], list[0].BitLen()))
 	}

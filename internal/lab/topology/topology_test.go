@@ -112,7 +112,7 @@ func connected(t *testing.T, families []Family) {
 				reach(t, cl, own[0], s.Namespace, s.Addr[f])
 			}
 			reach(t, cl, own[len(own)-1], c.Servers[0].Namespace, c.Servers[0].Addr[f])
-			virtual := c.Virtual(f)
+			virtual := c.Virtuals(f)
 			reach(t, cl, own[len(own)-1], c.Director, virtual[0])
 			reach(t, cl, own[0], c.Director, virtual[299])
 		}
