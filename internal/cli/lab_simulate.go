@@ -271,7 +271,7 @@ func (f *labSimulate) studyServers(given func(string) bool, s *study.Study) erro
 	if !given("concurrency") {
 		c.Concurrency = first.Concurrency
 	}
-	if !given("backlog") {
+	if !given("backlog") && first.Backlog > 0 { // any number may wait without one, as without the flag
 		c.Backlog = first.Backlog
 	}
 	if !given("law") {

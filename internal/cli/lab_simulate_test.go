@@ -59,6 +59,9 @@ func TestLabSimulateTakesAddressesFromAStudy(t *testing.T) {
 		if err := f.study(cmd, c.study); err != nil {
 			t.Fatal(err)
 		}
+		if f.config.Backlog != -1 {
+			t.Errorf("%s: room for %d to wait, want any number: no server of it says how many", c.study, f.config.Backlog)
+		}
 		if f.config.Destinations != c.destinations || f.config.DestinationZipf != c.zipf {
 			t.Errorf("%s %s: %d destinations, exponent %g; want %d, %g",
 				c.study, c.args, f.config.Destinations, f.config.DestinationZipf, c.destinations, c.zipf)
