@@ -163,7 +163,7 @@ func New(r *record.Run) (*Report, error) {
 	rep.sections(env.Plan, r.Samples, s)
 	rep.Verdict = rep.verdict()
 	rep.Caveats = caveats(r.Samples)
-	rep.Notes = notes(rep, r.Samples)
+	rep.Notes = notes(rep, r.Samples, r.Late)
 	return rep, nil
 }
 
