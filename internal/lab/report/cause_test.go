@@ -63,7 +63,14 @@ func TestCausesOfCells(t *testing.T) {
 			if slices.Contains(row.Comparisons["response_time"].Ranking, "lc") {
 				t.Error("lc is ranked all the same")
 			}
-			wants(t, text(t, rep), "lc at 1000/s ("+tc.kind.words()+": ", "Not measurable here: lc ("+tc.kind.words()+": ")
+			says := "Not measurable here: lc ("
+			if tc.kind == RequestsLost { // what it carried is measured
+				says = "are not ranked: lc ("
+				if len(row.Comparisons["throughput"].Ranking) != 3 || len(row.Comparisons["response_time"].Ranking) != 2 {
+					t.Errorf("ranked: %+v", row.Comparisons)
+				}
+			}
+			wants(t, text(t, rep), "lc at 1000/s ("+tc.kind.words()+": ", says+tc.kind.words()+": ")
 		})
 	}
 }
