@@ -180,12 +180,12 @@ func (b *bulk) download(ctx context.Context, side string, verify bool) (speed fl
 	intact = true
 	if verify {
 		h := sha256.New()
-		if _, err := fetch(ctx, client, instance.Target().String(), h, b.Megabytes); err != nil {
+		if _, err := fetch(ctx, client, instance.Targets()[0].String(), h, b.Megabytes); err != nil {
 			return 0, false, err
 		}
 		intact = fmt.Sprintf("%x", h.Sum(nil)) == b.sum
 	}
-	elapsed, err := fetch(ctx, client, instance.Target().String(), nil, b.Megabytes)
+	elapsed, err := fetch(ctx, client, instance.Targets()[0].String(), nil, b.Megabytes)
 	return float64(b.Megabytes) / elapsed.Seconds(), intact, err
 }
 

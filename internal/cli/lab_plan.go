@@ -139,6 +139,9 @@ func (f *labRun) changeCompetitors(given func(string) bool, s *study.Study) erro
 		if !ok {
 			return fmt.Errorf("--engines: %q is unknown: want some of %s", name, strings.Join(engine.Names(), ", "))
 		}
+		if !e.Balances() && s.VirtualAddresses > 1 {
+			return fmt.Errorf("--engines: %s is reached at a server's own address, and study %s has %d virtual ones", name, s.Name, s.VirtualAddresses)
+		}
 		mine := slices.DeleteFunc(slices.Clone(old), func(c study.Competitor) bool { return c.Engine != name })
 		if len(mine) == 0 || given("schedulers") && e.Balances() {
 			mine = f.make(e, s, old)

@@ -48,9 +48,10 @@ func newLabSimulateCommand() *cobra.Command {
 			"its packets. Time is virtual for the data plane too, so that a thousand servers and\n" +
 			"millions of connections take minutes. Needs root, but neither nginx nor a free\n" +
 			"machine: other work on it changes how long it takes, not what it says.\n\n" +
-			"STUDY gives weights, rates, schedulers, arrivals, the clients' timeout and repeats\n" +
-			"(built in: " + strings.Join(studies.Names(), ", ") + "); flags change them. It says nothing of how fast a\n" +
-			"server is: --service and --concurrency do.",
+			"STUDY gives weights, rates, schedulers, arrivals, clients, virtual addresses and their\n" +
+			"popularity, the clients' timeout and repeats (built in: " + strings.Join(studies.Names(), ", ") + ");\n" +
+			"flags change them. Of servers that are no models it does not say how fast they are:\n" +
+			"--service and --concurrency do.",
 		Example: "  imbang lab simulate --servers 1000 --schedulers rr,wlc,sh,twos --rho 0.5,0.8,0.95\n" +
 			"  imbang lab simulate --law pareto --speeds 1,4 --weights speed --schedulers wrr,wlc,sed\n" +
 			"  imbang lab simulate --destinations 20000 --cache 500 --schedulers wlc,dh,lblc,lblcr\n" +
@@ -229,6 +230,12 @@ func (f *labSimulate) study(cmd *cobra.Command, name string) error {
 	if !given("clients") {
 		c.Clients = s.ClientAddresses
 	}
+	if !given("destinations") {
+		c.Destinations = s.VirtualAddresses
+	}
+	if !given("zipf") && s.VirtualAddresses > 1 {
+		c.DestinationZipf = s.Load.DestinationZipf
+	}
 	return nil
 }
 
@@ -264,7 +271,7 @@ func (f *labSimulate) studyServers(given func(string) bool, s *study.Study) erro
 	if !given("concurrency") {
 		c.Concurrency = first.Concurrency
 	}
-	if !given("backlog") {
+	if !given("backlog") && first.Backlog > 0 { // any number may wait without one, as without the flag
 		c.Backlog = first.Backlog
 	}
 	if !given("law") {

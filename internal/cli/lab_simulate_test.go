@@ -5,6 +5,8 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func TestLabSimulateRefusesBadUsage(t *testing.T) {
@@ -30,5 +32,39 @@ func TestLabSimulateRefusesBadUsage(t *testing.T) {
 				t.Errorf("status %d, %s\nwant %d, %s", status, said, statusUsage, c.want)
 			}
 		})
+	}
+}
+
+// What a study says of virtual addresses is simulated, where no flag says
+// otherwise.
+func TestLabSimulateTakesAddressesFromAStudy(t *testing.T) {
+	for _, c := range []struct {
+		study, args  string
+		destinations int
+		zipf         float64
+	}{
+		{caches, "", 200, 0.8},
+		{caches, "--destinations 5000 --zipf 1.2", 5000, 1.2},
+		{"thesis", "--service 10ms", 1, 0.8},
+		{"thesis", "--service 10ms --destinations 50", 50, 0.8},
+	} {
+		var f labSimulate
+		cmd := &cobra.Command{}
+		f.farmFlags(cmd)
+		f.loadFlags(cmd)
+		f.runFlags(cmd)
+		if err := cmd.ParseFlags(strings.Fields(c.args)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.study(cmd, c.study); err != nil {
+			t.Fatal(err)
+		}
+		if f.config.Backlog != -1 {
+			t.Errorf("%s: room for %d to wait, want any number: no server of it says how many", c.study, f.config.Backlog)
+		}
+		if f.config.Destinations != c.destinations || f.config.DestinationZipf != c.zipf {
+			t.Errorf("%s %s: %d destinations, exponent %g; want %d, %g",
+				c.study, c.args, f.config.Destinations, f.config.DestinationZipf, c.destinations, c.zipf)
+		}
 	}
 }

@@ -19,6 +19,9 @@ func runLab(args ...string) (int, string) {
 	return status, strings.TrimSpace(stdout.String() + stderr.String())
 }
 
+// caches is a study of many virtual addresses.
+const caches = "../../docs/caches.yaml"
+
 func TestLabRefusesBadUsage(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	if err := os.WriteFile(bad, []byte("name: bad\nrepeatz: 3\n"), 0o644); err != nil {
@@ -32,6 +35,7 @@ func TestLabRefusesBadUsage(t *testing.T) {
 		{[]string{"run", "thesiz"}, `imbang: study "thesiz": there is none of that name; built in are: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis; or give the path of a YAML file`},
 		{[]string{"run", bad}, "imbang: " + bad + `:2:1: unknown key "repeatz": known here are name, title, source, hypothesis, cluster, load, competitors, repeats, quick, published`},
 		{[]string{"run", "thesis", "--engines", "pound"}, `imbang: --engines: "pound" is unknown: want some of imbang, ipvs, nftables, haproxy-tcp, haproxy-http, nginx-stream, nginx-http, direct`},
+		{[]string{"run", caches, "--engines", "imbang,direct"}, "imbang: --engines: direct is reached at a server's own address, and study caches has 200 virtual ones"},
 		{[]string{"run", "thesis", "--engines", ""}, "imbang: --engines: want at least one, and none empty"},
 		{[]string{"run", "thesis", "--schedulers", "rr,rr"}, "imbang: --schedulers: one is given twice"},
 		{[]string{"run", "thesis", "--rates", "0"}, "imbang: --rates: 0 is out of range: want connections per second, above 0 and at most 1000000"},

@@ -21,7 +21,7 @@ import (
 // uses both servers. imbang's own are in the tests of its data plane.
 func TestEnginesBalance(t *testing.T) {
 	testenv.Root(t)
-	c := servers(t)
+	c := servers(t, 1)
 	for _, name := range Names() {
 		e, _ := New(name, "")
 		if e.Schedulers() == nil { // no list of its own
@@ -39,6 +39,26 @@ func TestEnginesBalance(t *testing.T) {
 					})
 				})
 			}
+		}
+	}
+}
+
+// Engines that have servers balance over several virtual addresses as over one.
+func TestEnginesBalanceSeveralAddresses(t *testing.T) {
+	testenv.Root(t)
+	c := servers(t, 40)
+	for name, scheduler := range map[string]string{"nftables": "rr", "haproxy-tcp": "roundrobin", "nginx-http": "rr"} {
+		e, _ := New(name, "")
+		if _, err := e.Version(t.Context()); err != nil {
+			t.Log(err)
+			continue
+		}
+		for _, f := range topology.Families {
+			t.Run(name+"/"+string(f), func(t *testing.T) {
+				balances(t, e, Setup{
+					Cluster: c, Family: f, Servers: c.Servers, Weights: []int{1, 1}, Scheduler: scheduler, Dir: t.TempDir(),
+				})
+			})
 		}
 	}
 }
@@ -64,7 +84,7 @@ func balances(t *testing.T, e Engine, s Setup) {
 	}
 	const requests = 60
 	r, err := load.Run(t.Context(), load.Plan{
-		Target: i.Target(), ServerHeader: server.Header, Rate: 400, Connections: requests, Timeout: 2 * time.Second,
+		Targets: i.Targets(), ServerHeader: server.Header, Rate: 400, Connections: requests, Timeout: 2 * time.Second,
 		Clients: []load.Client{{Namespace: client.Namespace.Path(), Sources: sources}},
 	}, nil)
 	if err != nil {
@@ -81,14 +101,14 @@ func balances(t *testing.T, e Engine, s Setup) {
 	}
 }
 
-// servers builds a cluster of two nginx servers.
-func servers(t *testing.T) *topology.Cluster {
+// servers builds a cluster of two nginx servers behind virtual addresses.
+func servers(t *testing.T, virtual int) *topology.Cluster {
 	t.Helper()
 	run, err := host.NewRun(topology.Prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := topology.Build(run, topology.Spec{Families: topology.Families, ClientNamespaces: 1, ClientAddresses: 1200, Servers: 2})
+	c, err := topology.Build(run, topology.Spec{Families: topology.Families, ClientNamespaces: 1, ClientAddresses: 1200, Servers: 2, VirtualAddresses: virtual})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,7 @@
 
 package engine
 
-import (
-	"context"
-	"net/netip"
-)
+import "context"
 
 // direct is no balancer at all: clients reach the first real server through
 // the director's plain forwarding. It is the measure of what the machine, the
@@ -18,11 +15,10 @@ func (direct) Schedulers() []string                    { return nil }
 func (direct) Version(context.Context) (string, error) { return "", nil }
 
 func (direct) Start(_ context.Context, s Setup) (Instance, error) {
-	return directInstance{s.backends()[0]}, nil
+	return directInstance{s.backends()[:1]}, nil
 }
 
-type directInstance struct{ target netip.AddrPort }
+type directInstance struct{ targets }
 
-func (d directInstance) Target() netip.AddrPort         { return d.target }
 func (directInstance) CPU(context.Context) (CPU, error) { return CPU{}, nil }
 func (directInstance) Stop(context.Context) error       { return nil }

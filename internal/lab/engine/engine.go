@@ -50,9 +50,31 @@ type Setup struct {
 	Dir       string            // for the engine's files; it is removed with the run
 }
 
-// target is the virtual service.
-func (s Setup) target() netip.AddrPort {
-	return netip.AddrPortFrom(s.Cluster.Virtual(s.Family), server.Port)
+// targets are where clients reach a director: one for each virtual address.
+type targets []netip.AddrPort
+
+// Targets is the part of an Instance that lists them.
+func (t targets) Targets() []netip.AddrPort { return t }
+
+// targets are those of the virtual service.
+func (s Setup) targets() (list targets) {
+	for _, a := range s.Cluster.Virtuals(s.Family) {
+		list = append(list, netip.AddrPortFrom(a, server.Port))
+	}
+	return list
+}
+
+// listen is where a program of user space accepts connections: at the virtual
+// address, or at all addresses of the family.
+func (s Setup) listen() netip.AddrPort {
+	list := s.targets()
+	switch {
+	case len(list) == 1:
+		return list[0]
+	case list[0].Addr().Is6():
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), server.Port)
+	}
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), server.Port)
 }
 
 // backends are the addresses of the real servers that take part.
@@ -65,8 +87,9 @@ func (s Setup) backends() (list []netip.AddrPort) {
 
 // Instance is a running director.
 type Instance interface {
-	// Target is where clients send their requests.
-	Target() netip.AddrPort
+	// Targets are where clients send their requests, one for each virtual
+	// address.
+	Targets() []netip.AddrPort
 	// CPU is the director's CPU time since it started.
 	CPU(ctx context.Context) (CPU, error)
 	// Stop takes the director down. It is called with a context that

@@ -5,6 +5,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/process"
 	"imbang/internal/lab/topology"
 )
 
@@ -31,6 +33,10 @@ if [ "$1" = "$(cat "$(dirname "$0")/fail" 2>/dev/null)" ]; then echo "$1: it is 
 // setup builds a small cluster and a fake program, which fails when called
 // with the verb fail.
 func setup(t *testing.T, fail string) (Setup, string, func() []string) {
+	return setupOf(t, fail, topology.Spec{ClientNamespaces: 1, ClientAddresses: 1, Servers: 2})
+}
+
+func setupOf(t *testing.T, fail string, spec topology.Spec) (Setup, string, func() []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
@@ -39,7 +45,7 @@ func setup(t *testing.T, fail string) (Setup, string, func() []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := topology.Build(run, topology.Spec{ClientNamespaces: 1, ClientAddresses: 1, Servers: 2})
+	c, err := topology.Build(run, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +72,8 @@ func TestImbangIsDrivenByItsCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := i.Target().String(); got != "10.20.0.1:80" {
-		t.Errorf("target %s, want 10.20.0.1:80", got)
+	if got := fmt.Sprint(i.Targets()); got != "[10.20.0.1:80]" {
+		t.Errorf("targets %s, want [10.20.0.1:80]", got)
 	}
 	cpu, err := i.CPU(ctx)
 	if want := (CPU{Known: true, Time: 1500, Runs: 12}); err != nil || cpu != want {
@@ -87,6 +93,72 @@ func TestImbangIsDrivenByItsCommands(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, calls()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Several virtual addresses are one service, by their mark.
+func TestImbangMarksSeveralAddresses(t *testing.T) {
+	for family, want := range map[topology.Family][]string{
+		topology.IPv4: {
+			"attach --client-dev ext0 --server-dev int0",
+			"mark add 10.20.0.0/16 1",
+			"ipvsadm -R",
+			"-A -f 1 -s wrr",
+			"-a -f 1 -r 172.16.0.2 -m -w 3",
+			"-a -f 1 -r 172.16.0.3 -m -w 1",
+		},
+		topology.IPv6: {
+			"attach --client-dev ext0 --server-dev int0",
+			"mark add fd00:20::/64 1",
+			"ipvsadm -R",
+			"-A -f 1 -6 -s wrr",
+			"-a -f 1 -6 -r fd00:16::2 -m -w 3",
+			"-a -f 1 -6 -r fd00:16::3 -m -w 1",
+		},
+	} {
+		t.Run(string(family), func(t *testing.T) {
+			s, program, calls := setupOf(t, "", topology.Spec{
+				Families: []topology.Family{family}, ClientNamespaces: 1, ClientAddresses: 1, Servers: 2, VirtualAddresses: 300,
+			})
+			s.Family = family
+			e, _ := New("imbang", program)
+			i, err := e.Start(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(i.Targets()); n != 300 {
+				t.Errorf("%d targets, want 300", n)
+			}
+			if diff := cmp.Diff(want, calls()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// The kernel takes the marks of ipvs, whether or not it has ip_vs.
+func TestIPVSMarks(t *testing.T) {
+	nft, err := process.Look("nft", nftRemedy)
+	if err != nil {
+		t.Skip(err)
+	}
+	s, _, _ := setupOf(t, "", topology.Spec{ClientNamespaces: 1, ClientAddresses: 1, Servers: 2, VirtualAddresses: 300})
+	i := ipvsInstance{ns: s.Cluster.Director, targets: s.targets()}
+	if err := i.mark(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	list := func() string {
+		out, err := command(t.Context(), i.ns, "nft", nft, "", "list", "ruleset")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if got, want := list(), "ip daddr 10.20.0.0/16 tcp dport 80 meta mark set 0x00000001"; !strings.Contains(got, want) {
+		t.Errorf("%s\nwants %s", got, want)
+	}
+	if err := i.unmark(t.Context()); err != nil || list() != "" {
+		t.Errorf("%v; left: %s", err, list())
 	}
 }
 
@@ -119,7 +191,7 @@ func TestDirect(t *testing.T) {
 	s, program, _ := setup(t, "")
 	e, _ := New("direct", program)
 	i, err := e.Start(context.Background(), s)
-	if err != nil || i.Target().String() != "172.16.0.2:80" {
+	if err != nil || fmt.Sprint(i.Targets()) != "[172.16.0.2:80]" {
 		t.Fatalf("%v, %v", i, err)
 	}
 	if cpu, err := i.CPU(context.Background()); err != nil || cpu.Known {

@@ -30,7 +30,7 @@ func haproxy(mode string) *proxy {
 			for i, b := range s.backends() {
 				fmt.Fprintf(&servers, "    server %s %s weight %d\n", s.Servers[i].Name, b, s.Weights[i])
 			}
-			return fmt.Sprintf(haproxyConfig, connections(), mode, s.target(), scheduler, servers.String())
+			return fmt.Sprintf(haproxyConfig, connections(), mode, s.listen(), scheduler, servers.String())
 		},
 		arguments: func(file, _ string) []string { return []string{"-db", "-f", file} },
 	}

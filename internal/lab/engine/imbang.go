@@ -6,8 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/netip"
-	"strings"
+	"strconv"
 	"time"
 
 	"imbang/internal/host"
@@ -25,10 +24,13 @@ func (*imbang) Version(context.Context) (string, error) { return "", nil }
 // Start attaches the data plane and loads the table of an LVS-NAT cluster. A
 // new data plane has no connection of an earlier cell.
 func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
-	i := &imbangInstance{engine: e, ns: s.Cluster.Director, target: s.target()}
+	i := &imbangInstance{engine: e, ns: s.Cluster.Director, targets: s.targets()}
 	_, err := i.command(ctx, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
+	if err == nil && len(i.targets) > 1 {
+		_, err = i.command(ctx, "", "mark", "add", s.Cluster.VirtualNetwork(s.Family).String(), strconv.Itoa(mark))
+	}
 	if err == nil {
-		_, err = i.command(ctx, table(i.target, s), "ipvsadm", "-R")
+		_, err = i.command(ctx, table(s), "ipvsadm", "-R")
 	}
 	if err != nil {
 		// What was attached before a failure or Ctrl-C must go all the same.
@@ -40,24 +42,12 @@ func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
 	return i, nil
 }
 
-// table is the service in ipvsadm's own language, as `ipvsadm -S` saves it.
-func table(vip netip.AddrPort, s Setup) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "-A -t %s -s %s\n", vip, s.Scheduler)
-	for i, backend := range s.backends() {
-		fmt.Fprintf(&b, "-a -t %s -r %s -m -w %d\n", vip, backend, s.Weights[i])
-	}
-	return b.String()
-}
-
 // imbangInstance is an attached data plane.
 type imbangInstance struct {
 	engine *imbang
 	ns     *host.Namespace
-	target netip.AddrPort
+	targets
 }
-
-func (i *imbangInstance) Target() netip.AddrPort { return i.target }
 
 // status is the part of `imbang status --output json` that is needed here.
 type status struct {

@@ -4,13 +4,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/process"
+	"imbang/internal/lab/server"
 )
 
 // ipvs is the kernel's own IPVS, where the kernel has it, driven by ipvsadm of
@@ -53,8 +54,12 @@ func (ipvs) Start(ctx context.Context, s Setup) (Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &ipvsInstance{s.Cluster.Director, path, s.target()}
-	if _, err := command(ctx, i.ns, "ipvsadm", path, table(i.target, s), "-R"); err != nil {
+	i := &ipvsInstance{s.Cluster.Director, path, s.targets(), func(context.Context) error { return nil }}
+	err = i.mark(ctx, s)
+	if err == nil {
+		_, err = command(ctx, i.ns, "ipvsadm", path, table(s), "-R")
+	}
+	if err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 		defer cancel()
 		_ = i.Stop(clean) // there may be no table
@@ -64,17 +69,45 @@ func (ipvs) Start(ctx context.Context, s Setup) (Instance, error) {
 }
 
 type ipvsInstance struct {
-	ns     *host.Namespace
-	path   string
-	target netip.AddrPort
+	ns   *host.Namespace
+	path string
+	targets
+	unmark func(context.Context) error
 }
-
-func (i *ipvsInstance) Target() netip.AddrPort { return i.target }
 
 // CPU is unknown: the kernel charges it to whoever is interrupted.
 func (*ipvsInstance) CPU(context.Context) (CPU, error) { return CPU{}, nil }
 
 func (i *ipvsInstance) Stop(ctx context.Context) error {
 	_, err := command(ctx, i.ns, "ipvsadm", i.path, "", "-C")
+	return errors.Join(err, i.unmark(ctx))
+}
+
+// ipvsMarks has the kernel's packet filter mark what goes to several virtual
+// addresses before IPVS sees it.
+func ipvsMarks(s Setup) string {
+	return fmt.Sprintf(`table %[1]s %[2]s {
+	chain prerouting {
+		type filter hook prerouting priority mangle; policy accept;
+		%[1]s daddr %[3]s tcp dport %[4]d meta mark set %[5]d
+	}
+}
+`, nftFamily(s), nftTable, s.Cluster.VirtualNetwork(s.Family), server.Port, mark)
+}
+
+// mark marks, where there are several addresses.
+func (i *ipvsInstance) mark(ctx context.Context, s Setup) error {
+	if len(i.targets) == 1 {
+		return nil
+	}
+	nft, err := process.Look("nft", nftRemedy)
+	if err != nil {
+		return err
+	}
+	_, err = command(ctx, i.ns, "nft", nft, ipvsMarks(s), "-f", "-")
+	i.unmark = func(ctx context.Context) error {
+		_, err := command(ctx, i.ns, "nft", nft, "", "delete", "table", nftFamily(s), nftTable)
+		return err
+	}
 	return err
 }

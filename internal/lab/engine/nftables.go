@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/process"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
 )
 
 // nftables is destination NAT by the kernel's packet filter with connection
@@ -51,7 +52,7 @@ func (nftables) Start(ctx context.Context, s Setup) (Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &nftInstance{ns: s.Cluster.Director, path: path, target: s.target(), family: nftFamily(s)}
+	i := &nftInstance{ns: s.Cluster.Director, path: path, targets: s.targets(), family: nftFamily(s)}
 	// Connections of an earlier cell would fill the tracking table.
 	if err := i.ns.FlushConntrack(); err != nil {
 		return nil, err
@@ -66,10 +67,18 @@ func (nftables) Start(ctx context.Context, s Setup) (Instance, error) {
 }
 
 func nftFamily(s Setup) string {
-	if s.target().Addr().Is6() {
+	if s.Family == topology.IPv6 {
 		return "ip6"
 	}
 	return "ip"
+}
+
+// nftDestination is the virtual addresses as a rule writes them.
+func nftDestination(s Setup) string {
+	if list := s.targets(); len(list) == 1 {
+		return list[0].Addr().String()
+	}
+	return s.Cluster.VirtualNetwork(s.Family).String()
 }
 
 // nftRules is the table. A server takes as many of the numbers as its weight.
@@ -78,7 +87,7 @@ func nftRules(s Setup) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	family, vip := nftFamily(s), s.target()
+	family := nftFamily(s)
 	var numbers []string
 	sum := 0
 	for i, b := range s.backends() {
@@ -98,16 +107,14 @@ func nftRules(s Setup) (string, error) {
 		%[1]s daddr %[3]s tcp dport %[4]d dnat to %[5]s map { %[6]s }
 	}
 }
-`, family, nftTable, vip.Addr(), vip.Port(), choose, strings.Join(numbers, ", ")), nil
+`, family, nftTable, nftDestination(s), server.Port, choose, strings.Join(numbers, ", ")), nil
 }
 
 type nftInstance struct {
 	ns           *host.Namespace
 	path, family string
-	target       netip.AddrPort
+	targets
 }
-
-func (i *nftInstance) Target() netip.AddrPort { return i.target }
 
 // CPU is unknown: rules are charged to whoever is interrupted.
 func (*nftInstance) CPU(context.Context) (CPU, error) { return CPU{}, nil }

@@ -87,7 +87,7 @@ events { worker_connections 32768; }
         listen %[4]s backlog=65535;
 %[5]s    }
 }
-`, block, scheduler, servers.String(), s.target(), server)
+`, block, scheduler, servers.String(), s.listen(), server)
 }
 
 const nginxStream = `        proxy_pass real;

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,7 +75,7 @@ func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.name, err)
 	}
-	i := &proxyInstance{started, s.target(), dir, log}
+	i := &proxyInstance{started, s.targets(), dir, log}
 	if err := i.wait(ctx, s.Cluster.Director); err != nil {
 		_ = i.Stop(ctx)
 		return nil, fmt.Errorf("%s: %w", p.name, err)
@@ -86,11 +85,9 @@ func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
 
 type proxyInstance struct {
 	*process.Process
-	target   netip.AddrPort
+	targets
 	dir, log string
 }
-
-func (i *proxyInstance) Target() netip.AddrPort { return i.target }
 
 // wait returns when the proxy accepts connections.
 func (i *proxyInstance) wait(ctx context.Context, ns *host.Namespace) error {
@@ -98,7 +95,7 @@ func (i *proxyInstance) wait(ctx context.Context, ns *host.Namespace) error {
 	defer cancel()
 	for {
 		err := ns.Do(func() error {
-			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", i.target.String())
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", i.targets[0].String())
 			if err == nil {
 				c.Close()
 			}
@@ -111,7 +108,7 @@ func (i *proxyInstance) wait(ctx context.Context, ns *host.Namespace) error {
 		case <-i.Ended():
 			return fmt.Errorf("it ended at once: %s", i.complaint())
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), fmt.Errorf("it does not answer at %s: %s", i.target, i.complaint()))
+			return errors.Join(context.Cause(ctx), fmt.Errorf("it does not answer at %s: %s", i.targets[0], i.complaint()))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -16,6 +16,7 @@ import (
 type Run struct {
 	Environment Environment
 	Samples     []Sample
+	Late        []Sample // replaced by others (Kept)
 }
 
 // Read reads a stored run.
@@ -37,6 +38,7 @@ func Read(dir string) (*Run, error) {
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n') // a sample carries whole histograms
 		if errors.Is(err, io.EOF) {
+			r.Samples, r.Late = Kept(r.Samples)
 			return r, nil // a line without an end was cut off: it is no sample
 		}
 		if err != nil {
@@ -48,4 +50,27 @@ func Read(dir string) (*Run, error) {
 		}
 		r.Samples = append(r.Samples, s)
 	}
+}
+
+// Kept is one sample for each cell of a block; late are those in which the
+// generator was late and whose place another took, or that failed to.
+func Kept(samples []Sample) (kept, late []Sample) {
+	type place struct {
+		Cell
+		block int
+	}
+	replaced := map[place]bool{}
+	for _, s := range samples {
+		if s.Again > 0 && s.Error == "" {
+			replaced[place{s.Cell, s.Block}] = true
+		}
+	}
+	for _, s := range samples {
+		if replaced[place{s.Cell, s.Block}] == (s.Again > 0) {
+			kept = append(kept, s)
+		} else {
+			late = append(late, s)
+		}
+	}
+	return kept, late
 }

@@ -27,9 +27,9 @@ var hashed = map[string]struct {
 	differ  func(record.Condition, *study.Study) int
 	spreads bool // under overload
 }{
-	"dh":      {what: "virtual addresses", differ: oneVirtual},
-	"lblc":    {what: "virtual addresses", differ: oneVirtual, spreads: true},
-	"lblcr":   {what: "virtual addresses", differ: oneVirtual, spreads: true},
+	"dh":      {what: "virtual addresses", differ: virtualAddresses},
+	"lblc":    {what: "virtual addresses", differ: virtualAddresses, spreads: true},
+	"lblcr":   {what: "virtual addresses", differ: virtualAddresses, spreads: true},
 	"sh":      {what: "client addresses", differ: clientAddresses},
 	"mh":      {what: "client addresses", differ: clientAddresses},
 	"source":  {what: "client addresses", differ: clientAddresses},
@@ -38,8 +38,8 @@ var hashed = map[string]struct {
 	"uri":     {what: "paths", differ: paths},
 }
 
-// A cell has one virtual address.
-func oneVirtual(record.Condition, *study.Study) int { return 1 }
+// virtualAddresses is how many connections go to.
+func virtualAddresses(_ record.Condition, s *study.Study) int { return s.VirtualAddresses }
 
 // clientAddresses is how many connections come from. Other tools use one.
 func clientAddresses(c record.Condition, s *study.Study) int {
@@ -68,8 +68,11 @@ func paths(c record.Condition, s *study.Study) int {
 		return math.MaxInt32
 	}
 	path, _, _ := strings.Cut(s.Load.Calls[i].Path, "?")
-	if strings.Contains(path, "{n}") || strings.Contains(path, "{url}") {
+	switch {
+	case strings.Contains(path, "{n}"):
 		return math.MaxInt32
+	case strings.Contains(path, "{url}"):
+		return max(1, s.Load.URLs)
 	}
 	return 1
 }

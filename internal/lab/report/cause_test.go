@@ -9,6 +9,7 @@ import (
 
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
+	"imbang/internal/lab/study"
 )
 
 // two are competitors of which the second has something; the third is spare.
@@ -62,7 +63,14 @@ func TestCausesOfCells(t *testing.T) {
 			if slices.Contains(row.Comparisons["response_time"].Ranking, "lc") {
 				t.Error("lc is ranked all the same")
 			}
-			wants(t, text(t, rep), "lc at 1000/s ("+tc.kind.words()+": ", "Not measurable here: lc ("+tc.kind.words()+": ")
+			says := "Not measurable here: lc ("
+			if tc.kind == RequestsLost { // what it carried is measured
+				says = "are not ranked: lc ("
+				if len(row.Comparisons["throughput"].Ranking) != 3 || len(row.Comparisons["response_time"].Ranking) != 2 {
+					t.Errorf("ranked: %+v", row.Comparisons)
+				}
+			}
+			wants(t, text(t, rep), "lc at 1000/s ("+tc.kind.words()+": ", says+tc.kind.words()+": ")
 		})
 	}
 }
@@ -92,6 +100,7 @@ func TestHashingOneAddress(t *testing.T) {
 			return r
 		}
 	}
+	const several, many = "client_namespaces: 1, client_addresses: 10, virtual_addresses: 4", "client_namespaces: 1, client_addresses: 10, virtual_addresses: 100"
 	alone, shared := map[string]int{"s2": 2000}, map[string]int{"s1": 1000, "s2": 1000}
 	for name, tc := range map[string]struct {
 		cluster, engine, scheduler string
@@ -111,6 +120,10 @@ func TestHashingOneAddress(t *testing.T) {
 		"uri":                             {"", "haproxy-http", "uri", alone, "it looks at paths, and there is one"},
 		"sed, idle":                       {"", "imbang", "sed", alone, ""},
 		"dh, by a tool that says nothing": {"", "imbang", "dh", map[string]int{}, "it looks at virtual addresses, and there is one"},
+		"dh, several":                     {several, "imbang", "dh", alone, "it looks at virtual addresses, and there are 4, which all fell on s2"},
+		"dh, many":                        {many, "imbang", "dh", shared, ""},
+		"lblc, many":                      {many, "imbang", "lblc", shared, ""},
+		"lblc, many on one":               {many, "imbang", "lblc", alone, ""}, // no matter of addresses
 		"lblc, the same":                  {"", "imbang", "lblc", map[string]int{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,6 +138,26 @@ func TestHashingOneAddress(t *testing.T) {
 			}
 		})
 	}
+}
+
+// As many paths are asked for as there are URLs.
+func TestHashingPaths(t *testing.T) {
+	for urls, want := range map[int]bool{3: true, 100: false} {
+		s := &study.Study{Load: study.Load{
+			Calls: []study.Call{{Name: "page", Path: "/url/{url}"}}, Popularity: study.Popularity{URLs: urls},
+		}}
+		c := Cell{Competitor: record.Competitor{Scheduler: "uri", Servers: 3}, Spread: map[string]float64{"s2": 1}}
+		if why, got := oneAddress(c, record.Condition{Call: "page"}, s); got != want {
+			t.Errorf("%d URLs that all fell on one server: %v, %q", urls, got, why)
+		}
+	}
+}
+
+func TestSettingSaysWhatIsChosen(t *testing.T) {
+	rep := made{cluster: "client_namespaces: 1, client_addresses: 10, virtual_addresses: 100", blocks: 2, competitors: "  - {engine: imbang, schedulers: [dh]}",
+		load:   `rates: [1000], duration: 2 s, destination_zipf: 0.8, urls: 50, calls: [{name: page, path: "/url/{url}"}]`,
+		result: func(c record.Cell, _ int) *load.Result { return clean(c, 1, 5, 1) }}.report(t)
+	wants(t, text(t, rep), "100 virtual addresses, popular by Zipf's law with the exponent 0.8\n", "50 URLs, all as popular as each other\n")
 }
 
 // Other tools come from one address, whatever the study has.

@@ -17,8 +17,12 @@ var yardsticks = map[string]string{
 }
 
 // notes says what the tables alone do not.
-func notes(rep *Report, samples []record.Sample) []string {
+func notes(rep *Report, samples, late []record.Sample) []string {
 	var out []string
+	if len(late) > 0 {
+		out = append(out, fmt.Sprintf("The generator was late in %d runs of cells in which it was not always so; each was measured once more at the "+
+			"end of its block, and that run counts. The late ones are kept in %s.", len(late), record.SamplesFile))
+	}
 	if rep.Measured < rep.Planned {
 		out = append(out, fmt.Sprintf("%d of %d planned runs were measured; the others failed or were interrupted.", rep.Measured, rep.Planned))
 	}

@@ -144,7 +144,7 @@ func New(r *record.Run) (*Report, error) {
 		return nil, fmt.Errorf("the study stored with the run: %w", err)
 	}
 	rep := &Report{
-		Study: s.Name, Title: s.Title, Source: s.Source, Hypothesis: s.Hypothesis, Setting: setting(env, r.Samples),
+		Study: s.Name, Title: s.Title, Source: s.Source, Hypothesis: s.Hypothesis, Setting: setting(env, s, r.Samples),
 		Planned: env.Plan.Cells * env.Plan.Repeats, stored: r,
 	}
 	for _, smp := range r.Samples {
@@ -163,7 +163,7 @@ func New(r *record.Run) (*Report, error) {
 	rep.sections(env.Plan, r.Samples, s)
 	rep.Verdict = rep.verdict()
 	rep.Caveats = caveats(r.Samples)
-	rep.Notes = notes(rep, r.Samples)
+	rep.Notes = notes(rep, r.Samples, r.Late)
 	return rep, nil
 }
 

@@ -10,10 +10,11 @@ import (
 
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/stats"
+	"imbang/internal/lab/study"
 )
 
 // setting describes the run in a few lines.
-func setting(e record.Environment, samples []record.Sample) []string {
+func setting(e record.Environment, s *study.Study, samples []record.Sample) []string {
 	p := e.Plan
 	length := "as many requests as the table says"
 	switch {
@@ -37,6 +38,7 @@ func setting(e record.Environment, samples []record.Sample) []string {
 	if p.Replay != nil {
 		lines = append(lines, p.Replay.Lines()...)
 	}
+	lines = append(lines, s.Choices()...)
 	if slices.ContainsFunc(samples, func(s record.Sample) bool { return s.Load != nil && s.Load.Generator.Precedence }) {
 		lines = append(lines, "the clients come before everything else on this machine, as if they had one of their own: what is short is the cluster")
 	}

@@ -27,7 +27,7 @@ func (m Marks) String() string {
 }
 
 const legend = `† the generator fell short of the asked rate in at least one run: not ranked
-‡ requests were lost in at least one run: not ranked
+‡ requests were lost in at least one run: only what was carried is ranked
 § replies other than 200 in at least one run: not ranked
 ¶ one address under a scheduler that hashes it, so one server: not ranked
 * fewer runs than planned

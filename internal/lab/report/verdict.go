@@ -52,12 +52,15 @@ const (
 
 // judge says what the cells of one level show.
 func (row *Row) judge(s *study.Study, plan record.Plan) {
-	var competing, ranked []Cell
+	var competing, carrying, ranked []Cell
 	for _, c := range row.Cells {
 		if c.yardstick {
 			continue
 		}
 		competing = append(competing, c)
+		if c.carries() {
+			carrying = append(carrying, c)
+		}
 		if c.Ranked() {
 			ranked = append(ranked, c)
 		} else {
@@ -72,11 +75,11 @@ func (row *Row) judge(s *study.Study, plan record.Plan) {
 	row.Outcome = OutcomeNotMeasurable
 	groups := grouped(competing, s)
 	row.alike(groups, s)
-	if len(ranked) < 2 {
+	if len(carrying) < 2 {
 		row.say("Nothing is ranked: fewer than two competitors have clean runs.")
 		return
 	}
-	for _, m := range row.questions(ranked) {
+	for _, m := range row.questions(carrying, ranked) {
 		row.compare(m, groups, plan.Seed)
 	}
 	row.conclude(s)
@@ -89,22 +92,25 @@ func (row *Row) judge(s *study.Study, plan record.Plan) {
 
 // questions are the metrics that are judged. Which they are follows from the
 // plan and from what was carried, not from who was better.
-func (row *Row) questions(ranked []Cell) (list []Metric) {
+func (row *Row) questions(carrying, ranked []Cell) (list []Metric) {
 	switch {
 	case row.Closed():
 		list = append(list, metric("reply_rate"))
-	case bounded(row.Rate, ranked):
+	case bounded(row.Rate, carrying):
 		list = append(list, metric("throughput"))
 	default:
 		row.because(NeverShort, names(ranked), "the cluster was never short of anything, every ranked cell carried all that was asked")
 		row.say("Throughput ranks nothing: every ranked cell carried all that was asked.")
+	}
+	if len(ranked) < 2 {
+		return list
 	}
 	list = append(list, metric("response_time"))
 	if !slices.ContainsFunc(ranked, func(c Cell) bool { return c.fewest < leastForTail }) {
 		list = append(list, metric(tail))
 	}
 	return slices.DeleteFunc(list, func(m Metric) bool {
-		return !slices.ContainsFunc(ranked, func(c Cell) bool { return c.Values[m.Key].N > 0 })
+		return !slices.ContainsFunc(carrying, func(c Cell) bool { return c.Values[m.Key].N > 0 })
 	})
 }
 
@@ -132,6 +138,10 @@ func (row *Row) because(k Kind, cells []string, format string, args ...any) {
 // sayCauses says who is not ranked, and why.
 func (row *Row) sayCauses() {
 	for _, c := range row.Causes {
+		if c.Kind == RequestsLost {
+			row.say("Response times, which leave out what was lost, are not ranked: %s.", c.sentence())
+			continue
+		}
 		row.say("Not measurable here: %s.", c.sentence())
 	}
 }
@@ -182,8 +192,11 @@ func (row *Row) compare(m Metric, groups [][]Cell, seed uint64) {
 }
 
 // causes says why a cell is not ranked; nil if it is.
-func (c Cell) causes() (out []string) {
+func (c Cell) causes(but ...Kind) (out []string) {
 	for _, x := range c.Causes {
+		if slices.Contains(but, x.Kind) {
+			continue
+		}
 		out = append(out, fmt.Sprintf("%s (%s)", x.Kind.words(), x.Text))
 	}
 	return out
@@ -246,7 +259,17 @@ func joined(cells []Cell, key string) stats.Series {
 	return stats.Join(all)
 }
 
+// carried are the metrics that count what was answered: a request that the
+// cluster loses is in them, as one less.
+var carried = []string{"throughput", "reply_rate"}
+
+// carries reports whether the cell may be compared by those.
+func (c Cell) carries() bool { return c.Runs > 0 && len(c.causes(RequestsLost)) == 0 }
+
 func (c Cell) series(key string) stats.Series {
+	if slices.Contains(carried, key) {
+		return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes(RequestsLost)}
+	}
 	return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes()}
 }
 

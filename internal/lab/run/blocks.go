@@ -15,7 +15,7 @@ import (
 func (l *lab) measureAll(ctx context.Context) error {
 	plan := l.config.Plan
 	list := cells(plan)
-	l.announce(list, plan.Repeats)
+	l.announce(list, plan.Repeats, nil)
 	began := time.Now()
 	for b := 0; ; b++ {
 		switch {
@@ -24,17 +24,25 @@ func (l *lab) measureAll(ctx context.Context) error {
 		case b >= plan.Repeats && !l.another(b, time.Since(began)):
 			return l.endAfter(b)
 		case b >= plan.Repeats:
-			l.announce(list, b+1)
+			l.announce(list, b+1, nil)
 		}
-		if err := l.measureBlock(ctx, b, block(list, b, plan.Seed)); err != nil {
+		order := block(list, b, plan.Seed)
+		if err := l.measureBlock(ctx, b, order); err != nil {
+			return err
+		}
+		if err := l.measureAgain(ctx, b, list); err != nil {
 			return err
 		}
 	}
 }
 
-// announce tells how long a number of blocks is expected to take.
-func (l *lab) announce(list []record.Cell, blocks int) {
+// announce tells how long a number of blocks is expected to take, and cells
+// that come before the next of them.
+func (l *lab) announce(list []record.Cell, blocks int, first []record.Cell) {
 	var expected []time.Duration
+	for _, c := range first {
+		expected = append(expected, Expected(l.config.Plan, c))
+	}
 	for b := range blocks {
 		for _, c := range block(list, b, l.config.Plan.Seed) {
 			if !l.done(c, b+1) {
@@ -65,17 +73,18 @@ func (l *lab) another(b int, elapsed time.Duration) bool {
 		l.watch.Note(fmt.Sprintf("the budget of %v is spent after %d blocks", p.Budget, b))
 		return false
 	}
-	return !l.config.Enough(l.samples)
+	kept, _ := record.Kept(l.samples)
+	return !l.config.Enough(kept)
 }
 
 // measureBlock measures the cells of block b, counted from 0, that are not
 // stored yet.
 func (l *lab) measureBlock(ctx context.Context, b int, order []record.Cell) error {
-	for i, c := range order {
+	for _, c := range order {
 		if l.done(c, b+1) {
 			continue
 		}
-		if err := l.measureCell(ctx, record.Sample{Cell: c, Block: b + 1, Order: b*len(order) + i + 1}); err != nil {
+		if err := l.measureCell(ctx, record.Sample{Cell: c, Block: b + 1}); err != nil {
 			return err
 		}
 	}
@@ -105,7 +114,8 @@ func (l *lab) endAfter(blocks int) error {
 // run; a cell that failed does not.
 func (l *lab) measureCell(ctx context.Context, s record.Sample) error {
 	l.watch.Began(s.Cell)
-	s.Started = time.Now()
+	l.order++
+	s.Started, s.Order = time.Now(), l.order
 	err := l.measure(ctx, &s)
 	if ctx.Err() != nil {
 		return ctx.Err() // a cell cut short is no measurement

@@ -20,10 +20,10 @@ import (
 
 // loadPlan is the load of one cell.
 func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, error) {
-	p := l.config.Plan
+	p, pop := l.config.Plan, l.config.Study.Load.Popularity
 	plan := load.Plan{
-		Target: director.Target(), ServerHeader: server.Header,
-		Precedence: true, Warmup: p.Warmup, Timeout: p.Timeout, RequestsPerConnection: p.PerConnection,
+		Targets: director.Targets(), TargetsExponent: pop.DestinationZipf, URLs: pop.URLs, URLsExponent: pop.URLZipf,
+		ServerHeader: server.Header, Precedence: true, Warmup: p.Warmup, Timeout: p.Timeout, RequestsPerConnection: p.PerConnection,
 		// One seed a block: its cells meet the same arrivals, so that
 		// schedulers differ and bursts do not.
 		Seed: p.Seed + uint64(s.Block),

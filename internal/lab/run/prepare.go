@@ -75,7 +75,9 @@ func (l *lab) leaveOut() error {
 // is to be measured.
 func (l *lab) up(ctx context.Context, name host.Run) error {
 	s := l.config.Study
-	spec := topology.Spec{ClientNamespaces: s.ClientNamespaces, ClientAddresses: s.ClientAddresses, Servers: len(s.Servers)}
+	spec := topology.Spec{
+		ClientNamespaces: s.ClientNamespaces, ClientAddresses: s.ClientAddresses, Servers: len(s.Servers), VirtualAddresses: s.VirtualAddresses,
+	}
 	for _, f := range s.Families {
 		spec.Families = append(spec.Families, topology.Family(f))
 	}
@@ -153,7 +155,7 @@ func (l *lab) try(ctx context.Context, c record.Competitor, family string) (err 
 	}
 	client := l.cluster.Clients[0]
 	r, err := load.Run(ctx, load.Plan{
-		Target: i.Target(), ServerHeader: server.Header, Rate: 500, Connections: 12 * c.Servers, Timeout: max(3*time.Second, l.config.Plan.Timeout),
+		Targets: i.Targets(), ServerHeader: server.Header, Rate: 500, Connections: 12 * c.Servers, Timeout: max(3*time.Second, l.config.Plan.Timeout),
 		Clients: []load.Client{{Namespace: client.Namespace.Path(), Sources: client.Addresses[topology.Family(family)]}},
 	}, nil)
 	switch {

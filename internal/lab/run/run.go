@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"imbang/internal/host"
@@ -77,6 +78,7 @@ type lab struct {
 	env     record.Environment
 	outcome Outcome
 	samples []record.Sample
+	order   int // of the last sample
 }
 
 // Run carries out the study. When ctx is cancelled it stops, takes everything
@@ -126,7 +128,10 @@ func Run(ctx context.Context, c Config, watch Observer) (outcome *Outcome, err e
 // store opens the files that the run goes to.
 func (l *lab) store(programs map[string]string, bpfStats string) (err error) {
 	if r := l.config.Resume; r != nil {
-		l.env, l.samples = r.Environment, r.Samples
+		l.env, l.samples = r.Environment, slices.Concat(r.Late, r.Samples)
+		for _, s := range l.samples {
+			l.order = max(l.order, s.Order)
+		}
 		l.out, err = record.Append(l.config.Out)
 		return err
 	}

@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/lab/study"
 )
 
 // config is the whole configuration of one server. It differs from a default
 // one where that would measure something else: no access log (disk), one
 // worker (the three servers share the machine's CPUs), a listen queue that
-// holds any burst, and the page kept open. The worker stays root because the
+// holds any burst, and the page kept open, which all URLs of a study have. The worker stays root because the
 // directory is private to the run.
 const config = `daemon off;
 user root;
@@ -39,6 +41,9 @@ http {
         listen [::]:%[3]d backlog=65535;
         root html;
         add_header %[4]s %[5]s always;
+        location %[6]s {
+            try_files /index.html =404;
+        }
     }
 }
 `
@@ -63,7 +68,7 @@ func (n *nginx) write(pageBytes int) error {
 	}
 	files := descriptors()
 	// Some descriptors are not connections: logs, the page, epoll.
-	text := fmt.Sprintf(config, files, files-32, Port, Header, n.name)
+	text := fmt.Sprintf(config, files, files-32, Port, Header, n.name, study.NginxURLs)
 	if err := os.WriteFile(filepath.Join(n.dir, "nginx.conf"), []byte(text), 0o644); err != nil {
 		return err
 	}

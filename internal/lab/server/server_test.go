@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/load"
 	"imbang/internal/lab/study"
 )
 
@@ -94,6 +95,32 @@ func TestServerAnswersAndStops(t *testing.T) {
 		if unix.Kill(pid, 0) == nil {
 			t.Errorf("process %d is still there", pid)
 		}
+	}
+}
+
+// Every URL of a study has the page.
+func TestNginxAnswersURLs(t *testing.T) {
+	ns, n := start(t)
+	target := netip.MustParseAddrPort("127.0.0.1:80")
+	if err := n.WaitReady(t.Context(), ns, target); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(path string) *load.Result {
+		r, err := load.Run(t.Context(), load.Plan{
+			Target: target, ServerHeader: Header, URLs: 1000, Path: path, Rate: 500, Connections: 20,
+			Clients: []load.Client{{Namespace: ns.Path()}},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	url, none := ask(study.NginxURLs+"{url}"), ask("/none/{url}")
+	if url.Status.Success != 20 || url.PerServer["s1"] != 20 || url.Bytes.Content != 20*375 {
+		t.Errorf("URLs: %+v of %+v, %+v; want 20 pages of 375 bytes", url.Status, url.PerServer, url.Bytes)
+	}
+	if none.Status.ClientError != 20 {
+		t.Errorf("elsewhere: %+v, want 20 errors", none.Status)
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	MaxClientNamespaces = 8
 	MaxClientAddresses  = 16000
 	MaxServers          = 16
+	MaxVirtualAddresses = 4096 // lblc and lblcr remember 8192 destinations
+	MaxURLs             = 1_000_000
 	maxPageBytes        = 1 << 20
 	maxRate             = 1e6
 )

@@ -59,6 +59,7 @@ type clusterDoc struct {
 	Families         []string         `yaml:"families"`
 	ClientNamespaces int              `yaml:"client_namespaces"`
 	ClientAddresses  int              `yaml:"client_addresses"`
+	VirtualAddresses int              `yaml:"virtual_addresses"`
 	Servers          []serverDoc      `yaml:"servers"`
 	Weights          map[string][]int `yaml:"weights"`
 }
@@ -86,6 +87,11 @@ func (c *checker) cluster(d *clusterDoc, s *Study) {
 	if s.ClientAddresses < s.ClientNamespaces {
 		c.refuse("cluster.client_addresses", "%d is fewer than the %d client namespaces: give each one at least",
 			s.ClientAddresses, s.ClientNamespaces)
+	}
+	s.VirtualAddresses = 1
+	if c.has("cluster.virtual_addresses") {
+		s.VirtualAddresses = d.VirtualAddresses
+		c.between("cluster.virtual_addresses", d.VirtualAddresses, 1, MaxVirtualAddresses)
 	}
 	for i, d := range d.Servers {
 		at := fmt.Sprintf("cluster.servers[%d]", i)

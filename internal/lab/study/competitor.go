@@ -68,6 +68,8 @@ func (c *checker) competitor(at string, d competitorDoc, s *Study) {
 	switch {
 	case e.Balances:
 		c.list(at+".schedulers", schedulers, e.Schedulers)
+	case s.VirtualAddresses > 1:
+		c.refuse(at+".engine", "%s is reached at a server's own address: remove it, or cluster.virtual_addresses", d.Engine)
 	default:
 		c.absent(at, "schedulers", d.Engine+" does not balance")
 		schedulers = []string{""}

@@ -30,8 +30,9 @@ type Load struct {
 
 	PerConnection int // requests on one connection, 1 without keep-alive
 	Calls         []Call
-	Tools         []string // what sends it: built-in, httperf, ab, siege, wrk
-	Faults        []Fault
+	Popularity
+	Tools  []string // what sends it: built-in, httperf, ab, siege, wrk
+	Faults []Fault
 }
 
 // Closed reports whether users wait for replies.
@@ -41,7 +42,7 @@ func (l Load) Closed() bool { return len(l.Users) > 0 }
 type Call struct {
 	Name   string
 	Method string
-	Path   string
+	Path   string // in it and in Body {n}, {cell} and {url} stand for numbers
 	Body   string
 	Type   string // Content-Type of Body
 }
@@ -74,6 +75,9 @@ type loadDoc struct {
 	Timeout       string     `yaml:"timeout"`
 	PerConnection int        `yaml:"requests_per_connection"`
 	Calls         []callDoc  `yaml:"calls"`
+	URLs          int        `yaml:"urls"`
+	URLZipf       float64    `yaml:"url_zipf"`
+	Zipf          float64    `yaml:"destination_zipf"`
 	Tools         []string   `yaml:"tools"`
 	Faults        []faultDoc `yaml:"faults"`
 }
@@ -117,6 +121,7 @@ func (c *checker) load(d *loadDoc, s *Study) {
 		c.list("load.tools", d.Tools, tools)
 	}
 	c.calls(d.Calls, l)
+	c.popularity(d, s)
 	c.faults(d.Faults, s)
 }
 

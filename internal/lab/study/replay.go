@@ -75,8 +75,11 @@ func (c *checker) replay(d *replayDoc, s *Study) {
 		r.Methods = d.Methods
 		c.methods(at+".methods", d.Methods)
 	}
-	for _, key := range []string{"arrivals", "connections", "requests", "duration", "calls", "tools"} {
+	for _, key := range []string{"arrivals", "connections", "requests", "duration", "calls", "tools", "urls", "url_zipf", "destination_zipf"} {
 		c.absent("load", key, "the log says what is sent, and when, and the built-in generator sends it")
+	}
+	if s.VirtualAddresses > 1 {
+		c.refuse("cluster.virtual_addresses", "remove it: a log does not say which address a request went to")
 	}
 	for i, server := range s.Servers {
 		if server.Kind != Model {

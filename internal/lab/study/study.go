@@ -30,6 +30,7 @@ type Study struct {
 	Families         []string // ipv4, ipv6
 	ClientNamespaces int
 	ClientAddresses  int // over all client namespaces, of each family
+	VirtualAddresses int // of each family
 	Servers          []Server
 	Weights          []WeightSet // the first is the one where none is named
 

@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 	}
 	want := &Study{
 		Name: "small", Title: "A small study", Hypothesis: "none",
-		Families: []string{"ipv4", "ipv6"}, ClientNamespaces: 2, ClientAddresses: 40,
+		Families: []string{"ipv4", "ipv6"}, ClientNamespaces: 2, ClientAddresses: 40, VirtualAddresses: 1,
 		Servers: []Server{
 			{Kind: Nginx, Page: 2048},
 			{Kind: Model, Page: 1024, Law: "pareto", Service: 2 * time.Millisecond, Concurrency: 8, Speed: 0.5},

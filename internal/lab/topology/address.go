@@ -23,19 +23,19 @@ var Families = []Family{IPv4, IPv6}
 // lab's namespaces.
 type addressPlan struct {
 	clientGateway, serverGateway netip.Prefix
-	virtual                      netip.Addr
+	virtual                      netip.Prefix // its addresses begin with 1
 }
 
 var plans = map[Family]addressPlan{
 	IPv4: {
 		clientGateway: netip.MustParsePrefix("10.10.0.1/16"),
 		serverGateway: netip.MustParsePrefix("172.16.0.1/24"),
-		virtual:       netip.MustParseAddr("10.20.0.1"),
+		virtual:       netip.MustParsePrefix("10.20.0.0/16"),
 	},
 	IPv6: {
 		clientGateway: netip.MustParsePrefix("fd00:10::1/64"),
 		serverGateway: netip.MustParsePrefix("fd00:16::1/64"),
-		virtual:       netip.MustParseAddr("fd00:20::1"),
+		virtual:       netip.MustParsePrefix("fd00:20::/64"),
 	},
 }
 
@@ -48,7 +48,7 @@ func (p addressPlan) server(i int) netip.Addr { return plus(p.serverGateway.Addr
 // pool is what client namespace i owns besides: 10.10.16(i+1).0/20 or
 // fd00:10:0:(i+1)::/64.
 func (p addressPlan) pool(i int) netip.Prefix {
-	if p.virtual.Is4() {
+	if p.virtual.Addr().Is4() {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 10, byte(16 * (i + 1)), 0}), 20)
 	}
 	a := p.clientGateway.Masked().Addr().As16()

@@ -25,21 +25,24 @@ var quietIPv6 = []setting{
 	{"net.ipv6.conf.default.router_solicitations", "0", false},
 }
 
+// A local route makes addresses the host's own for IPv4; for IPv6, sockets may
+// bind to them only with this.
+var localRoutes = setting{"net.ipv6.ip_nonlocal_bind", "1", true}
+
 var directorSettings = []setting{
 	{"net.ipv4.ip_forward", "1", false},
 	{"net.ipv4.conf.all.rp_filter", "0", false},
 	{"net.ipv4.conf.default.rp_filter", "0", false},
 	{"net.ipv4.conf.all.send_redirects", "0", false},
 	{"net.ipv6.conf.all.forwarding", "1", true},
+	localRoutes,
 }
 
 var clientSettings = []setting{
 	// All of the ports: a source address is then good for 64000
 	// connections at a time.
 	{"net.ipv4.ip_local_port_range", "1024 65535", false},
-	// A local route makes addresses the host's own for IPv4; for IPv6,
-	// sockets may bind to them only with this.
-	{"net.ipv6.ip_nonlocal_bind", "1", true},
+	localRoutes,
 }
 
 // A burst of connections must wait in a queue, not be turned away: the queues

@@ -17,7 +17,8 @@
 // With IPv6 the networks are fd00:10::/64 and fd00:16::/64, numbered alike.
 //
 // The many addresses of a client namespace are one local route and, on the
-// director, one route: no address table, and one neighbour entry.
+// director, one route: no address table, and one neighbour entry. Several
+// virtual addresses are one local route of the director.
 //
 // The package owns namespaces, addresses and settings of the cluster. It
 // starts no process and imports nothing of the lab.
@@ -54,6 +55,7 @@ type Spec struct {
 	ClientNamespaces int
 	ClientAddresses  int // over all client namespaces, of each family
 	Servers          int
+	VirtualAddresses int // of each family; 1 if 0
 }
 
 // Cluster is a built one.
@@ -64,6 +66,7 @@ type Cluster struct {
 
 	fabric   *host.Namespace
 	families []Family
+	virtuals int
 }
 
 // Client is a namespace full of clients.
@@ -79,14 +82,20 @@ type Server struct {
 	Addr      map[Family]netip.Addr
 }
 
-// Virtual is the virtual address of a family that services listen on; it is
-// the director's own, and the clients' default route leads there.
-func (c *Cluster) Virtual(f Family) netip.Addr { return plans[f].virtual }
+// Virtuals are the virtual addresses of a family that services listen on; they
+// are the director's own, and the clients' default route leads there.
+func (c *Cluster) Virtuals(f Family) []netip.Addr { return hosts(plans[f].virtual, max(1, c.virtuals)) }
+
+// Virtual is the first of them.
+func (c *Cluster) Virtual(f Family) netip.Addr { return c.Virtuals(f)[0] }
+
+// VirtualNetwork is a network of virtual addresses and nothing else.
+func (c *Cluster) VirtualNetwork(f Family) netip.Prefix { return plans[f].virtual }
 
 // Build makes a cluster whose namespaces carry the run's name. On an error
 // nothing is left.
 func Build(run host.Run, spec Spec) (*Cluster, error) {
-	c := &Cluster{}
+	c := &Cluster{virtuals: spec.VirtualAddresses}
 	if err := c.build(run, spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("build the cluster: %w", err), c.Close())
 	}
@@ -145,12 +154,21 @@ func (c *Cluster) joinDirector() error {
 		if err := errors.Join(
 			c.Director.AddAddresses(ClientDevice, p.clientGateway),
 			c.Director.AddAddresses(ServerDevice, p.serverGateway),
-			c.Director.AddAddresses("lo", netip.PrefixFrom(p.virtual, p.virtual.BitLen())),
+			c.addVirtual(f),
 		); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// addVirtual gives the director the virtual addresses of a family.
+func (c *Cluster) addVirtual(f Family) error {
+	list := c.Virtuals(f)
+	if len(list) == 1 {
+		return c.Director.AddAddresses("lo", netip.PrefixFrom(list[0], list[0].BitLen()))
+	}
+	return c.Director.AddRoutes(host.Route{Dst: c.VirtualNetwork(f), Dev: "lo", Local: true})
 }
 
 // addClient adds client namespace i with n addresses of each family, which it

@@ -95,7 +95,7 @@ func TestClusterIsConnected(t *testing.T) {
 }
 
 func connected(t *testing.T, families []Family) {
-	c, run := build(t, Spec{Families: families, ClientNamespaces: 2, ClientAddresses: 501, Servers: 3})
+	c, run := build(t, Spec{Families: families, ClientNamespaces: 2, ClientAddresses: 501, Servers: 3, VirtualAddresses: 300})
 	if got := len(named(t, run)); got != 7 {
 		t.Errorf("%d namespaces, want 7: switch, director, 2 clients, 3 servers", got)
 	}
@@ -112,7 +112,9 @@ func connected(t *testing.T, families []Family) {
 				reach(t, cl, own[0], s.Namespace, s.Addr[f])
 			}
 			reach(t, cl, own[len(own)-1], c.Servers[0].Namespace, c.Servers[0].Addr[f])
-			reach(t, cl, own[len(own)-1], c.Director, c.Virtual(f))
+			virtual := c.Virtuals(f)
+			reach(t, cl, own[len(own)-1], c.Director, virtual[0])
+			reach(t, cl, own[0], c.Director, virtual[299])
 		}
 	}
 }

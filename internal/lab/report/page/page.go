@@ -140,7 +140,7 @@ func newDocument(rep *report.Report) (*document, error) {
 	}
 	d := &document{
 		Report: rep, Style: template.CSS(style), Script: template.JS(script),
-		Facts: facts(stored.Environment, rep), Setting: newSetting(stored.Environment), Marks: marksOf(rep),
+		Facts: facts(stored.Environment, rep), Setting: newSetting(stored.Environment, s), Marks: marksOf(rep),
 	}
 	m := &maker{rep: rep, study: s, samples: byCell(stored.Samples), servers: inOrder(rep.Servers())}
 	for i, sec := range rep.Sections {

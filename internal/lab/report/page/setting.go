@@ -13,6 +13,7 @@ import (
 
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/report"
+	"imbang/internal/lab/study"
 )
 
 // setting is where the run was made and how to make it again.
@@ -24,7 +25,7 @@ type setting struct {
 
 type settingRow struct{ Name, Value string }
 
-func newSetting(e record.Environment) setting {
+func newSetting(e record.Environment, s *study.Study) setting {
 	p := e.Plan
 	length := "as many requests as the level says"
 	switch {
@@ -33,15 +34,16 @@ func newSetting(e record.Environment) setting {
 	case p.Duration > 0:
 		length = p.Duration.String()
 	}
-	s := setting{Command: again(e), Text: e.StudyText}
+	made := setting{Command: again(e), Text: e.StudyText}
 	add := func(name, value string) {
 		if value != "" {
-			s.Rows = append(s.Rows, settingRow{name, value})
+			made.Rows = append(made.Rows, settingRow{name, value})
 		}
 	}
 	add("Started", e.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
 	add("Seed", strconv.FormatUint(p.Seed, 10))
 	add("A run", fmt.Sprintf("%s after %v of warm-up, timeout %v", length, p.Warmup, p.Timeout))
+	add("Requests choose among", strings.Join(s.Choices(), "; "))
 	add("Runs a cell", fmt.Sprintf("%d, each block in a random order of its own", p.Repeats))
 	add("Left out", strings.Join(p.LeftOut, ", "))
 	add("CPU", fmt.Sprintf("%d × %s", e.CPUs, e.CPU))
@@ -57,7 +59,7 @@ func newSetting(e record.Environment) setting {
 		add(name, e.Limits[name])
 	}
 	add("BPF run-time statistics", e.BPFStats)
-	return s
+	return made
 }
 
 // again is the command that makes the run again: the one that made it, with
