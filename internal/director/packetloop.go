@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
 )
@@ -38,6 +39,7 @@ func (d *Director) NewPacketLoop(device int) (*PacketLoop, error) {
 		return nil, explainLoad(err)
 	}
 	l.run.init(l.objs.BenchPacket.FD(), device)
+	l.run.call = unix.Syscall
 	return l, nil
 }
 
