@@ -97,7 +97,7 @@ type Plan struct {
 
 	// Precedence gives the clients a CPU before anything else on the machine,
 	// as clients with machines of their own have: what is short is then the
-	// cluster, not the generator. For open loops; a closed one waits anyway.
+	// cluster, not the generator.
 	Precedence bool
 
 	// stall, when set by a test, is called before each issue.

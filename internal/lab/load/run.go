@@ -102,7 +102,7 @@ func (t *team) client(p Plan, i int, ready chan<- error) {
 		return
 	}
 	sharpTimers()
-	if p.Precedence && p.Concurrency == 0 {
+	if p.Precedence {
 		t.workers[i].precedence = takePrecedence()
 	}
 	ready <- nil
