@@ -31,6 +31,17 @@ func raiseDescriptors() (limit, used int, err error) {
 	return int(min(r.Cur, 1<<30)), used, nil
 }
 
+// AllowDescriptors raises the hard limit of the process's descriptors to n, if
+// it is lower and this process may (CAP_SYS_RESOURCE): clients that run into
+// it measure themselves.
+func AllowDescriptors(n uint64) {
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil && r.Max < n {
+		r.Max = n
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &r) // what then is lost is counted and named
+	}
+}
+
 // localPorts is how many ports connect may choose from, per source address
 // and target, in the calling thread's namespace (IPv6 shares IPv4's setting).
 // 0 is unknown.

@@ -18,6 +18,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/engine"
+	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/study"
@@ -81,6 +82,9 @@ type lab struct {
 	order   int // of the last sample
 }
 
+// descriptors are as many as clients may need whose every connection waits.
+const descriptors = 1 << 18
+
 // Run carries out the study. When ctx is cancelled it stops, takes everything
 // down, and returns the outcome so far with ctx's error. What was measured is
 // stored in every case. The outcome is nil if nothing was.
@@ -88,6 +92,7 @@ func Run(ctx context.Context, c Config, watch Observer) (outcome *Outcome, err e
 	if os.Geteuid() != 0 {
 		return nil, errors.New("not permitted: the lab makes network namespaces; run it as root, with sudo")
 	}
+	load.AllowDescriptors(descriptors)
 	l := &lab{config: c, watch: watch, pids: map[string][]int{}}
 	programs, err := l.programs(ctx)
 	if err != nil {
