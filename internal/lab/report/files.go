@@ -116,7 +116,7 @@ func (rep *Report) metricCSV(w io.Writer, m Metric) error {
 		if v.Interval != nil {
 			row[4], row[5], row[6] = number(v.Interval.Low), number(v.Interval.High), number(v.Interval.Level)
 		}
-		return [][]string{append(row, strconv.Itoa(v.N), strconv.FormatBool(c.Ranked()), c.Marks.String())}
+		return [][]string{append(row, strconv.Itoa(v.N), strconv.FormatBool(c.RankedBy(m.Key)), c.Marks.String())}
 	})
 }
 

@@ -135,6 +135,12 @@ func (c Cell) Ranked() bool {
 	return c.Runs > 0 && len(c.Causes) == 0
 }
 
+// RankedBy reports whether the cell may be compared by a metric. One that lost
+// requests may be by those that count what was answered.
+func (c Cell) RankedBy(metric string) bool {
+	return c.Ranked() || slices.Contains(carried, metric) && c.carries()
+}
+
 // New makes the report of a stored run.
 func New(r *record.Run) (*Report, error) {
 	env := r.Environment

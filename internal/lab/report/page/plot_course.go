@@ -76,7 +76,7 @@ func (m *maker) alongLevels(i int, sec report.Section, j int, name string, metri
 			continue
 		}
 		p := sample{
-			x: row.Level(), y: v.Median, hollow: !c.Ranked(), marked: true,
+			x: row.Level(), y: v.Median, hollow: !c.RankedBy(metric.Key), marked: true,
 			hint: fmt.Sprintf("%s at %s: %s, %s", name, at(sec, row), stated(metric, v), runs(v.N)),
 			at:   where{i, metric.Key, name, exact(row.Level())},
 		}

@@ -91,7 +91,7 @@ func measured(i int, sec report.Section, row report.Row, metric report.Metric) [
 			continue
 		}
 		k := mark{
-			value: v.Median, hollow: !c.Ranked(), label: brief(v.Median, metric.Decimals) + c.Marks.String(),
+			value: v.Median, hollow: !c.RankedBy(metric.Key), label: brief(v.Median, metric.Decimals) + c.Marks.String(),
 			hint: fmt.Sprintf("%s at %s: %s, %s", c.Name, at(sec, row), stated(metric, v), runs(v.N)),
 			at:   where{i, metric.Key, c.Name, exact(row.Level())},
 		}

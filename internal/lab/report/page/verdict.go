@@ -34,8 +34,15 @@ func newVerdict(sec report.Section, row report.Row) verdict {
 	}
 	if len(v.Lines) == 0 {
 		v.Lines = []said{noAnswer(row)}
-	} else if out := notRanked(row); len(out) > 0 {
-		v.Lines = append(v.Lines, said{"rest", "Not ranked", sentenceCase(strings.Join(out, "; ")) + "."})
+		return v
+	}
+	for _, x := range []struct {
+		badge string
+		lossy bool
+	}{{"Not ranked", false}, {"Responses not ranked", true}} {
+		if out := notRanked(row, x.lossy); len(out) > 0 {
+			v.Lines = append(v.Lines, said{"rest", x.badge, sentenceCase(strings.Join(out, "; ")) + "."})
+		}
 	}
 	return v
 }
@@ -97,7 +104,7 @@ func noAnswer(row report.Row) said {
 	if competing(row) < 2 {
 		return said{"none", "Nothing to compare", "Fewer than two competitors."}
 	}
-	out := notRanked(row)
+	out := append(notRanked(row, false), notRanked(row, true)...)
 	if len(out) == 0 {
 		out = []string{"fewer than two competitors are ranked"}
 	}
@@ -115,8 +122,11 @@ func competing(row report.Row) (n int) {
 }
 
 // notRanked says of whom what keeps them out of the ranking.
-func notRanked(row report.Row) (parts []string) {
+func notRanked(row report.Row, lossy bool) (parts []string) {
 	for _, c := range row.Outs() {
+		if (c.Kind == report.RequestsLost) != lossy {
+			continue
+		}
 		whom := listed(c.Cells)
 		if len(c.Cells) == competing(row) {
 			whom = fmt.Sprintf("all %d", len(c.Cells))
