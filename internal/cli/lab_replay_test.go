@@ -338,7 +338,7 @@ func TestLabReplayPrintsItsStudy(t *testing.T) {
 	log := writeLog(t, traffic())
 	status, text := runLab("replay", log, "--print-study", "--speeds", "1,4", "--weights", "speed", "--speed", "1,10", "--uniform", "--until", "4s")
 	for _, want := range []string{
-		"client_addresses: 7", "service: 55.939ms", "weights: {given: [10, 40, 10]}", "log: '" + log + "'", "speeds: [1, 10]",
+		"client_addresses: 7", "service: 55.995ms", "weights: {given: [10, 40, 10]}", "log: '" + log + "'", "speeds: [1, 10]",
 		"until: 4s", "within_second: uniform", "[wrr, wlc, sed, nq, twos, sh]",
 	} {
 		if status != statusOK || !strings.Contains(text, want) {

@@ -66,7 +66,7 @@ var metrics = []Metric{
 	},
 	{
 		Key: "cpu_director", Title: "CPU of the director", Unit: "us/connection", Decimals: 1, Lowest: true,
-		Meaning: "run time of its BPF programs; plain forwarding has no figure of its own",
+		Meaning: "run time of its BPF programs or, of a proxy, of its processes; plain forwarding has no figure of its own",
 		fields:  []string{"connections"},
 		value: func(s record.Sample) (float64, bool) {
 			v, ok := perConnection(s.CPU.Director.Time, s.Load)
