@@ -25,12 +25,8 @@ type PacketLoop struct {
 	run   testRun
 }
 
-// Most frames of a PacketLoop.
-const (
-	PacketLoopBytes = len(bpfobj.BenchScene{}.Frame) // of each
-	// PacketLoopPorts is how many flows share an address.
-	PacketLoopPorts = 1 << 15
-)
+// PacketLoopBytes is the length of a PacketLoop's frames.
+const PacketLoopBytes = len(bpfobj.BenchScene{}.Frame)
 
 // NewPacketLoop prepares one whose packets come in by a device.
 func (d *Director) NewPacketLoop(device int) (*PacketLoop, error) {
