@@ -112,12 +112,8 @@ static __always_inline int has_way(struct __sk_buff *skb, struct packet *p, enum
 static __always_inline int send_nat(struct __sk_buff *skb, struct packet *p, enum nat_side side,
 				    struct way *way)
 {
-	int verdict;
+	int verdict = nat_send(skb, p, side, way);
 
-	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
-		verdict = drop(p, REASON_DROP_REWRITE);
-	else
-		verdict = transmit(skb, p, way);
 	if (p->news)
 		report(p);
 	return verdict;

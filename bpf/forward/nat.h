@@ -155,8 +155,17 @@ static __always_inline int nat_up(struct __sk_buff *skb, struct packet *p)
 	return nat_local(skb, p, NAT_DESTINATION);
 }
 
-/* One side gets the address and port that were decided, and the packet is one
- * hop further. */
+/* One side gets the address and port that were decided, and the packet leaves
+ * one hop further. */
+static __always_inline int nat_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
+				    struct way *way)
+{
+	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
+		return drop(p, REASON_DROP_REWRITE);
+	return transmit(skb, p, way);
+}
+
+/* Likewise, by the way that the routing table has. */
 static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat_side side)
 {
 	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
@@ -172,9 +181,7 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 		return verdict;
 	if (sctp_hides_length(p, side, p->port))
 		return drop(p, REASON_DROP_SCTP_FRAGMENT);
-	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
-		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, &way);
+	return nat_send(skb, p, side, &way);
 }
 
 #endif
