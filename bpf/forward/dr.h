@@ -10,7 +10,7 @@
 
 static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 {
-	struct way way;
+	struct way *way;
 	int verdict = route(skb, p, &p->flow.src, &p->to, 0, &way);
 
 	if (verdict == LOCAL)
@@ -19,7 +19,7 @@ static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 		return verdict;
 	if (take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, &way);
+	return transmit(skb, p, way);
 }
 
 #endif

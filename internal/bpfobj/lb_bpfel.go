@@ -517,6 +517,7 @@ const (
 	LbMapStories         = "stories"
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
+	LbMapWays            = "ways"
 	LbMapWheel           = "wheel"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
@@ -623,6 +624,7 @@ type LbMapSpecs struct {
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
+	Ways            *ebpf.MapSpec `ebpf:"ways"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 }
 
@@ -691,6 +693,7 @@ type LbMaps struct {
 	Stories         *ebpf.Map `ebpf:"stories"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
+	Ways            *ebpf.Map `ebpf:"ways"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 }
 
@@ -735,6 +738,7 @@ func (m *LbMaps) Close() error {
 		m.Stories,
 		m.TracedUntil,
 		m.Tracers,
+		m.Ways,
 		m.Wheel,
 	)
 }
