@@ -89,10 +89,10 @@ func ipvsMarks(s Setup) string {
 	return fmt.Sprintf(`table %[1]s %[2]s {
 	chain prerouting {
 		type filter hook prerouting priority mangle; policy accept;
-		%[1]s daddr %[3]s tcp dport %[4]d meta mark set %[5]d
+		%[1]s daddr %[3]s %[6]s dport %[4]d meta mark set %[5]d
 	}
 }
-`, nftFamily(s), nftTable, s.Cluster.VirtualNetwork(s.Family), server.Port, mark)
+`, nftFamily(s), nftTable, s.Cluster.VirtualNetwork(s.Family), server.Port, mark, s.protocol())
 }
 
 // mark marks, where there are several addresses.

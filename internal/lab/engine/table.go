@@ -34,7 +34,7 @@ func table(s Setup) string {
 func serviceName(s Setup) string {
 	switch list := s.targets(); {
 	case len(list) == 1:
-		return "-t " + list[0].String()
+		return fmt.Sprintf("-%c %s", s.protocol()[0], list[0])
 	case s.Family == topology.IPv6:
 		return fmt.Sprintf("-f %d -6", mark)
 	}
