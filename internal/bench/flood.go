@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -21,9 +22,12 @@ type FloodConfig struct {
 	Flows       int   // connections that are opened
 	Packets     int   // of established connections, in a sample
 	Rounds      int
-	Note        string // kept with the result
-	Executable  string // this program
-	Progress    func(done, all int)
+	// LoadOnce: imbang is loaded once and goes from table to table; else
+	// every sample has a fresh one.
+	LoadOnce   bool
+	Note       string // kept with the result
+	Executable string // this program
+	Progress   func(done, all int)
 }
 
 // FloodResult is what directors cost, packet by packet, devices and the
@@ -87,6 +91,7 @@ type flood struct {
 	FloodConfig
 	network benchNetwork
 	cpu     int
+	loaded  map[string]*stage                // of LoadOnce, by competitor
 	volleys map[netip.AddrPort]*floodVolleys // by the first destination
 	samples map[floodCell][]measuredFlood    // round by round
 	result  FloodResult
@@ -101,7 +106,7 @@ type floodCell struct {
 // Flood carries the comparison out: in each round, for every table, all
 // directors in random order, each of them fresh. Nothing is left behind.
 func Flood(ctx context.Context, c FloodConfig) (_ *FloodResult, err error) {
-	f := &flood{FloodConfig: c, network: benchNetworks[4], volleys: map[netip.AddrPort]*floodVolleys{}, samples: map[floodCell][]measuredFlood{}}
+	f := &flood{FloodConfig: c, network: benchNetworks[4], loaded: map[string]*stage{}, volleys: map[netip.AddrPort]*floodVolleys{}, samples: map[floodCell][]measuredFlood{}}
 	f.result = FloodResult{Note: c.Note, Machine: thisMachine(), Flows: c.Flows, Packets: c.Packets, FrameBytes: len(f.frame(f.network.service, 0))}
 	if f.cpu, err = lastCPU(); err != nil {
 		return nil, err
@@ -116,6 +121,11 @@ func Flood(ctx context.Context, c FloodConfig) (_ *FloodResult, err error) {
 	}
 	defer restore()
 	// Collecting garbage in the middle of a sample would be a part of it.
+	defer func() {
+		for _, st := range f.loaded {
+			err = errors.Join(err, st.close())
+		}
+	}()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if err := f.rounds(ctx, competitors); err != nil {
 		return nil, err

@@ -6,12 +6,11 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"imbang/internal/director"
-	"imbang/internal/host"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/server"
@@ -45,34 +44,27 @@ func (f *flood) volleysFor(to []netip.AddrPort) *floodVolleys {
 	return f.volleys[key]
 }
 
-// stage is one fresh director between its clients and servers.
-type stage struct {
-	inside, outside *host.Namespace
-	servers         []netip.Addr
-	targets         []netip.AddrPort
-	sink            *director.Sink
-	at              *host.Namespace // where the sink is
-	stop            func() error
-}
-
 // sample measures a competitor with a table, all kinds of traffic.
 func (f *flood) sample(ctx context.Context, s setting, c competitor) (err error) {
-	name, err := newRun()
-	if err != nil {
-		return err
+	st := f.loaded[c.name]
+	if st == nil {
+		if st, err = newStage(f.network); err != nil {
+			return err
+		}
+		if f.LoadOnce && c.engine == "imbang" {
+			f.loaded[c.name] = st
+		} else {
+			defer func() { err = errors.Join(err, st.close()) }()
+		}
 	}
-	st := &stage{servers: f.network.servers(s.servers), stop: func() error { return nil }}
-	defer func() { err = errors.Join(err, st.close()) }()
-	if err := st.build(name, f.network); err != nil {
+	if err := f.direct(ctx, st, s, c); err != nil {
 		return err
 	}
 	if err := st.drop(c); err != nil {
 		return err
 	}
-	if err := st.start(ctx, f, s, c); err != nil {
-		return err
-	}
-	return st.outside.Do(func() error {
+	defer func() { err = errors.Join(err, st.at.Do(st.sink.Close)) }()
+	err = st.outside.Do(func() error {
 		socket, err := packetSocket(st.outside, far(benchClientDev))
 		if err != nil {
 			return err
@@ -80,47 +72,15 @@ func (f *flood) sample(ctx context.Context, s setting, c competitor) (err error)
 		defer unix.Close(socket)
 		return f.traffic(ctx, st, socket, floodCell{setting: s, competitor: c.name})
 	})
+	if err == nil && f.loaded[c.name] != nil {
+		err = f.empty(ctx, st)
+	}
+	return err
 }
 
-// build makes the namespaces. Nothing but the flood is to pass.
-func (st *stage) build(name host.Run, n benchNetwork) (err error) {
-	if st.inside, err = host.NewNamespace(name.Name("dir")); err != nil {
-		return err
-	}
-	if st.outside, err = host.NewNamespace(name.Name("out")); err != nil {
-		return err
-	}
-	for _, ns := range []*host.Namespace{st.inside, st.outside} {
-		// A kernel without IPv6 is as quiet.
-		_ = ns.Sysctl("net.ipv6.conf.all.disable_ipv6", "1")
-		_ = ns.Sysctl("net.ipv6.conf.default.disable_ipv6", "1")
-		for _, key := range []string{"all.rp_filter", "default.rp_filter", "all.send_redirects", "default.send_redirects"} {
-			if err := ns.Sysctl("net.ipv4.conf."+key, "0"); err != nil {
-				return err
-			}
-		}
-	}
-	return errors.Join(
-		n.connect(st.inside, st.outside),
-		st.inside.AddAddresses("lo", netip.PrefixFrom(n.service.Addr(), 32)),
-		st.inside.AddNeighbours(benchServerDev, benchOutsideMAC, st.servers...),
-	)
-}
-
-// drop puts a sink where packets end.
-func (st *stage) drop(c competitor) error {
-	dev := far(benchServerDev)
-	if st.at = st.outside; c.idle {
-		st.at, dev = st.inside, benchClientDev
-	}
-	return st.at.Do(func() (err error) {
-		st.sink, err = director.NewSink(dev, c.hook)
-		return err
-	})
-}
-
-// start sets the director up.
-func (st *stage) start(ctx context.Context, f *flood, s setting, c competitor) error {
+// direct sets the director up, or gives it another table.
+func (f *flood) direct(ctx context.Context, st *stage, s setting, c competitor) error {
+	st.servers = f.network.servers(s.servers)
 	st.targets = []netip.AddrPort{f.network.service}
 	if c.name == plain {
 		st.targets = nil
@@ -128,15 +88,33 @@ func (st *stage) start(ctx context.Context, f *flood, s setting, c competitor) e
 			st.targets = append(st.targets, netip.AddrPortFrom(a, server.Port))
 		}
 	}
-	e, ok := engine.New(c.engine, f.Executable)
-	if !ok {
-		return nil // the kernel alone
+	if err := st.inside.AddNeighbours(benchServerDev, benchOutsideMAC, st.servers...); err != nil {
+		return err
 	}
 	if c.name == ipvs {
 		if err := st.inside.Sysctl("net.ipv4.vs.conntrack", "0"); err != nil {
 			return err
 		}
 	}
+	e, ok := engine.New(c.engine, f.Executable)
+	if !ok {
+		return nil // the kernel alone
+	}
+	if st.instance != nil {
+		return f.replace(ctx, st, f.setup(st, s, c))
+	}
+	instance, err := e.Start(ctx, f.setup(st, s, c))
+	if err != nil {
+		return err
+	}
+	if st.instance = instance; f.loaded[c.name] != nil {
+		_, _, err = program{st.inside, f.Executable}.run(ctx, "", "ipvsadm", "--set", "0", "0", strconv.Itoa(int(brief.Seconds())))
+	}
+	return err
+}
+
+// setup is the competitor's.
+func (f *flood) setup(st *stage, s setting, c competitor) engine.Setup {
 	setup := engine.Setup{
 		Cluster: &topology.Cluster{Director: st.inside}, Family: topology.IPv4,
 		Scheduler: s.scheduler, UDP: true, Attach: f.attachArguments(c),
@@ -145,24 +123,15 @@ func (st *stage) start(ctx context.Context, f *flood, s setting, c competitor) e
 		setup.Servers = append(setup.Servers, topology.Server{Addr: map[topology.Family]netip.Addr{topology.IPv4: a}})
 		setup.Weights = append(setup.Weights, 1)
 	}
-	instance, err := e.Start(ctx, setup)
-	if err != nil {
-		return err
-	}
-	st.stop = func() error { return instance.Stop(context.WithoutCancel(ctx)) }
-	return nil
+	return setup
 }
 
-// close takes everything down, and is good for a stage half built.
-func (st *stage) close() error {
-	err := st.stop()
-	if st.sink != nil {
-		err = errors.Join(err, st.at.Do(st.sink.Close))
-	}
-	for _, ns := range []*host.Namespace{st.inside, st.outside} {
-		if ns != nil {
-			err = errors.Join(err, ns.Close())
-		}
+// replace gives a loaded imbang a table.
+func (f *flood) replace(ctx context.Context, st *stage, setup engine.Setup) error {
+	p := program{st.inside, f.Executable}
+	_, _, err := p.run(ctx, "", "ipvsadm", "-C")
+	if err == nil {
+		_, _, err = p.run(ctx, engine.Table(setup), "ipvsadm", "-R")
 	}
 	return err
 }
@@ -206,14 +175,23 @@ func (f *flood) traffic(ctx context.Context, st *stage, socket int, cell floodCe
 	return f.everyone(st)
 }
 
-// arrived is how many packets have come to where they end. Those under way
-// have a moment.
-func (st *stage) arrived() (n uint64, err error) {
-	for last := ^uint64(0); n != last; time.Sleep(2 * time.Millisecond) {
-		last = n
-		if n, _, err = st.sink.Packets(); err != nil {
-			return 0, err
+// brief is how long connections live with LoadOnce: longer than a sample, and
+// no longer than one likes to wait.
+const brief = 10 * time.Second
+
+// empty waits until a loaded imbang's connections have ended.
+func (f *flood) empty(ctx context.Context, st *stage) error {
+	p := program{st.inside, f.Executable}
+	for range 60 {
+		left, err := p.listed(ctx, "-Ln", 1)
+		if err != nil || left[0] == 0 {
+			return err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return n, nil
+	return errors.New("connections do not end")
 }

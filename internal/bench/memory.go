@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	"imbang/internal/host"
@@ -210,27 +209,4 @@ func (m *memory) watch(ctx context.Context, s sent) (late time.Duration, early i
 		}
 	}
 	return late, early, nil
-}
-
-// listed adds up the last n columns of the servers in a listing.
-func (m *memory) listed(ctx context.Context, options string, n int) ([]uint64, error) {
-	out, _, err := m.run(ctx, "", append([]string{"ipvsadm"}, strings.Fields(options)...)...)
-	if err != nil {
-		return nil, err
-	}
-	sums := make([]uint64, n)
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line)
-		if len(fields) <= n || fields[0] != "->" || fields[1] == "RemoteAddress:Port" {
-			continue
-		}
-		for i, f := range fields[len(fields)-n:] {
-			v, err := strconv.ParseUint(f, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("listing %q: %w", line, err)
-			}
-			sums[i] += v
-		}
-	}
-	return sums, nil
 }

@@ -86,6 +86,7 @@ It needs root, and the machine for itself.`,
 	c.Flags().IntVar(&config.Flows, "flows", 1<<16, "connections to open; the tables have room for twice as many")
 	c.Flags().IntVar(&config.Packets, "packets", 200000, "packets of established connections in a sample")
 	c.Flags().IntVar(&config.Rounds, "rounds", 7, "samples of each")
+	c.Flags().BoolVar(&config.LoadOnce, "load-once", false, "load imbang once, for machines on which that takes long; between samples its connections end")
 	c.Flags().StringVar(&config.Note, "note", "", "words to keep with the result")
 	return c
 }

@@ -19,8 +19,9 @@ import (
 // for measurements: it costs less than any receiver would. Everything of it is
 // to be called in the device's network namespace.
 type Sink struct {
-	objs bpfobj.SinkObjects
-	link link.Link // nil for a classifier, which goes with the device
+	objs   bpfobj.SinkObjects
+	device int
+	link   link.Link // nil for a classifier
 }
 
 // SinkHook is where a Sink takes the packets from the kernel.
@@ -31,13 +32,15 @@ const (
 	SinkXDP SinkHook = "xdp" // before there is a socket buffer, native to the driver
 )
 
+const sinkName = "imbang-sink"
+
 // NewSink attaches one to a device, until it is closed or the device goes.
 func NewSink(device string, hook SinkHook) (*Sink, error) {
 	dev, err := ethernet(device)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{}
+	s := &Sink{device: dev.Index}
 	if err := bpfobj.LoadSinkObjects(&s.objs, nil); err != nil {
 		return nil, explainLoad(err)
 	}
@@ -54,16 +57,23 @@ func (s *Sink) attach(dev *net.Interface, hook SinkHook) (err error) {
 	}
 	s.link, err = link.AttachTCX(link.TCXOptions{Program: s.objs.SinkTc, Interface: dev.Index, Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		s.link, err = nil, host.AddClassifier("imbang-sink", dev.Index, host.Ingress, s.objs.SinkTc.FD())
+		s.link, err = nil, host.AddClassifier(sinkName, dev.Index, host.Ingress, s.objs.SinkTc.FD())
 	}
 	return err
 }
 
-// Close detaches it, but for a classifier.
-func (s *Sink) Close() error {
-	err := s.objs.Close()
+// Close detaches it.
+func (s *Sink) Close() error { return errors.Join(s.detach(), s.objs.Close()) }
+
+func (s *Sink) detach() error {
 	if s.link != nil {
-		err = errors.Join(s.link.Close(), err)
+		return s.link.Close()
+	}
+	all, err := host.Classifiers(sinkName)
+	for _, c := range all {
+		if c.Device == s.device {
+			err = errors.Join(err, host.RemoveClassifier(c))
+		}
 	}
 	return err
 }

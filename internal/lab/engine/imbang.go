@@ -31,7 +31,7 @@ func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
 		_, err = i.command(ctx, "", "mark", "add", s.Cluster.VirtualNetwork(s.Family).String(), strconv.Itoa(mark))
 	}
 	if err == nil {
-		_, err = i.command(ctx, table(s), "ipvsadm", "-R")
+		_, err = i.command(ctx, Table(s), "ipvsadm", "-R")
 	}
 	if err != nil {
 		// What was attached before a failure or Ctrl-C must go all the same.

@@ -57,7 +57,7 @@ func (ipvs) Start(ctx context.Context, s Setup) (Instance, error) {
 	i := &ipvsInstance{s.Cluster.Director, path, s.targets(), func(context.Context) error { return nil }}
 	err = i.mark(ctx, s)
 	if err == nil {
-		_, err = command(ctx, i.ns, "ipvsadm", path, table(s), "-R")
+		_, err = command(ctx, i.ns, "ipvsadm", path, Table(s), "-R")
 	}
 	if err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)

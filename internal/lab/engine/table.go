@@ -14,8 +14,8 @@ import (
 // each to look at.
 const mark = 1
 
-// table is the service in ipvsadm's own language, as `ipvsadm -S` saves it.
-func table(s Setup) string {
+// Table is the service in ipvsadm's own language, as `ipvsadm -S` saves it.
+func Table(s Setup) string {
 	var b strings.Builder
 	service := serviceName(s)
 	fmt.Fprintf(&b, "-A %s -s %s\n", service, s.Scheduler)
