@@ -90,7 +90,7 @@ type measuredFlood struct {
 type flood struct {
 	FloodConfig
 	network benchNetwork
-	cpu     int
+	watch   stopwatch
 	loaded  map[string]*stage                // of LoadOnce, by competitor
 	volleys map[netip.AddrPort]*floodVolleys // by the first destination
 	samples map[floodCell][]measuredFlood    // round by round
@@ -108,7 +108,7 @@ type floodCell struct {
 func Flood(ctx context.Context, c FloodConfig) (_ *FloodResult, err error) {
 	f := &flood{FloodConfig: c, network: benchNetworks[4], loaded: map[string]*stage{}, volleys: map[netip.AddrPort]*floodVolleys{}, samples: map[floodCell][]measuredFlood{}}
 	f.result = FloodResult{Note: c.Note, Machine: thisMachine(), Flows: c.Flows, Packets: c.Packets, FrameBytes: len(f.frame(f.network.service, 0))}
-	if f.cpu, err = lastCPU(); err != nil {
+	if f.watch, err = newStopwatch(); err != nil {
 		return nil, err
 	}
 	competitors, err := f.present(ctx)

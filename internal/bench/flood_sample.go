@@ -14,6 +14,7 @@ import (
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/server"
+	"imbang/internal/lab/stats"
 	"imbang/internal/lab/topology"
 )
 
@@ -145,23 +146,23 @@ const settle = 500 * time.Millisecond
 func (f *flood) traffic(ctx context.Context, st *stage, socket int, cell floodCell) error {
 	v := f.volleysFor(st.targets)
 	// The first packet opens its connection, and a few more find a way.
-	if err := v.one.send(ctx, socket, burst); err != nil {
+	if err := v.one.send(ctx, socket, 0, burst); err != nil {
 		return err
 	}
 	if err := f.look(st); err != nil {
 		return err
 	}
 	for _, kind := range []struct {
-		name string
-		v    *volley
-		n    int
-	}{{oneFlow, v.one, f.Packets}, {newFlows, v.all.from(1), f.Flows - 1}, {manyFlows, v.all, f.Packets}} {
+		name     string
+		v        *volley
+		first, n int
+	}{{oneFlow, v.one, 0, f.Packets}, {newFlows, v.all, 1, f.Flows - 1}, {manyFlows, v.all, 0, f.Packets}} {
 		before, err := st.arrived()
 		if err != nil {
 			return err
 		}
 		measure.Settle(settle)
-		took, err := pinned(f.cpu, func() error { return kind.v.send(ctx, socket, kind.n) })
+		ns, err := f.parts(kind.n, func(at, n int) error { return kind.v.send(ctx, socket, kind.first+at, n) })
 		if err != nil {
 			return err
 		}
@@ -170,9 +171,26 @@ func (f *flood) traffic(ctx context.Context, st *stage, socket int, cell floodCe
 			return err
 		}
 		cell.traffic = kind.name
-		f.samples[cell] = append(f.samples[cell], measuredFlood{float64(took.Nanoseconds()) / float64(kind.n), uint64(kind.n), after - before})
+		f.samples[cell] = append(f.samples[cell], measuredFlood{ns, uint64(kind.n), after - before})
 	}
 	return f.everyone(st)
+}
+
+// parts sends n packets in parts of about equal length and returns the median
+// of the parts' nanoseconds a packet: what else the machine does in between
+// shall not count.
+func (f *flood) parts(n int, send func(at, n int) error) (float64, error) {
+	const most = 16
+	var each []float64
+	for i, count := 0, min(n, most); i < count; i++ {
+		from, to := i*n/count, (i+1)*n/count
+		took, err := f.watch.time(func() error { return send(from, to-from) })
+		if err != nil {
+			return 0, err
+		}
+		each = append(each, float64(took.Nanoseconds())/float64(to-from))
+	}
+	return stats.Summarize(each).Median, nil
 }
 
 // brief is how long connections live with LoadOnce: longer than a sample, and

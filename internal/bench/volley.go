@@ -44,15 +44,13 @@ func newVolley(n int, frame func(i int) []byte) *volley {
 	return v
 }
 
-// from is the volley without its first frames.
-func (v *volley) from(i int) *volley { return &volley{v.headers[i:]} }
-
 // burst is how many frames one system call sends.
 const burst = 64
 
-// send sends n frames out of a packet socket, beginning anew after the last.
-func (v *volley) send(ctx context.Context, socket, n int) error {
-	for at := 0; n > 0; {
+// send sends n frames out of a packet socket, from the one at a place on and
+// beginning anew after the last.
+func (v *volley) send(ctx context.Context, socket, at, n int) error {
+	for at %= len(v.headers); n > 0; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
