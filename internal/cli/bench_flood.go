@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 func newBenchFloodCommand() *cobra.Command {
 	var out outputFlag
 	config := bench.FloodConfig{}
+	var read string
 	c := &cobra.Command{
 		Use:   "flood",
 		Short: "Flood directors with packets: what each packet costs, end to end",
@@ -63,6 +65,13 @@ It needs root, and the machine for itself.`,
 			if err := out.check(); err != nil {
 				return err
 			}
+			if read != "" {
+				r, err := readFlood(read)
+				if err != nil {
+					return err
+				}
+				return out.print(c.OutOrStdout(), r, func(w io.Writer) error { return printFlood(w, r) })
+			}
 			if err := checkFlood(config); err != nil {
 				return usageError{err}
 			}
@@ -87,8 +96,22 @@ It needs root, and the machine for itself.`,
 	c.Flags().IntVar(&config.Packets, "packets", 200000, "packets of established connections in a sample")
 	c.Flags().IntVar(&config.Rounds, "rounds", 7, "samples of each")
 	c.Flags().BoolVar(&config.LoadOnce, "load-once", false, "load imbang once, for machines on which that takes long; between samples its connections end")
+	c.Flags().StringVar(&read, "read", "", "print the result that a file holds as JSON, and measure nothing")
+	_ = c.MarkFlagFilename("read", "json")
 	c.Flags().StringVar(&config.Note, "note", "", "words to keep with the result")
 	return c
+}
+
+func readFlood(path string) (*bench.FloodResult, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &bench.FloodResult{}
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%s is no result of imbang bench flood --output json: %w", path, err)
+	}
+	return r, nil
 }
 
 func checkFlood(c bench.FloodConfig) error {
