@@ -41,7 +41,7 @@ type FloodResult struct {
 	FrameBytes  int           `json:"frame_bytes"`
 	Costs       []FloodCost   `json:"costs"`
 	Missing     []string      `json:"missing,omitempty"` // who was left out, and why
-	Calibration stats.Summary `json:"calibration_ns"`    // a fixed loop, once a round of each table
+	Calibration stats.Summary `json:"calibration_ns"`    // a fixed loop, once a round
 }
 
 // FloodCost is what a packet costs with one director, table and kind of
@@ -147,8 +147,8 @@ func (f *flood) rounds(ctx context.Context, competitors []competitor) error {
 	var calibrations []float64
 	done, all := 0, f.Rounds*len(f.settings())*len(competitors)
 	for range f.Rounds {
+		calibrations = append(calibrations, float64(measure.Calibrate().Nanoseconds()))
 		for _, s := range shuffled(f.settings()) {
-			calibrations = append(calibrations, float64(measure.Calibrate().Nanoseconds()))
 			for _, c := range shuffled(competitors) {
 				if done++; c.has(s.scheduler) {
 					if err := f.sample(ctx, s, c); err != nil {

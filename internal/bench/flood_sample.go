@@ -200,16 +200,18 @@ const brief = 10 * time.Second
 // empty waits until a loaded imbang's connections have ended.
 func (f *flood) empty(ctx context.Context, st *stage) error {
 	p := program{st.inside, f.Executable}
+	wait := brief
 	for range 60 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 		left, err := p.listed(ctx, "-Ln", 1)
 		if err != nil || left[0] == 0 {
 			return err
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		wait = time.Second
 	}
 	return errors.New("connections do not end")
 }
