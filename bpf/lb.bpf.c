@@ -367,7 +367,7 @@ __noinline int find(struct packet *p, int expect_answers, int *outdated)
 		if (!conn_outdated(p, c, s, set))
 			return s ? conn_in(p, &p->flow, c, s, set) : conn_orphaned(p, c);
 		*outdated = 1;
-	} else if (!expect_answers && reverse_find(&p->flow, &client)) {
+	} else if (!expect_answers && !to_service(p) && reverse_find(&p->flow, &client)) {
 		return conn_out(p, &client, conn_find(&client), set);
 	}
 	return UNDECIDED;
