@@ -219,6 +219,7 @@ type LbLoad struct {
 	Inactive   uint32
 	Persistent uint32
 	Overloaded uint32
+	Position   uint32
 }
 
 type LbLocality struct {
@@ -396,6 +397,8 @@ type LbServiceState struct {
 	Cursor    uint64
 	MaxWeight uint32
 	Step      uint32
+	Tree      LbTree
+	_         [4]byte
 }
 
 type LbSettings struct {
@@ -474,6 +477,15 @@ type LbTracer struct {
 	Pad             [5]uint8
 }
 
+type LbTree struct {
+	_      structs.HostLayout
+	Tag    uint32
+	First  uint32
+	Count  uint32
+	Leaves uint32
+	Rule   LbScheduler
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -517,6 +529,7 @@ const (
 	LbMapStories         = "stories"
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
+	LbMapTrees           = "trees"
 	LbMapWheel           = "wheel"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
@@ -623,6 +636,7 @@ type LbMapSpecs struct {
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
+	Trees           *ebpf.MapSpec `ebpf:"trees"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 }
 
@@ -691,6 +705,7 @@ type LbMaps struct {
 	Stories         *ebpf.Map `ebpf:"stories"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
+	Trees           *ebpf.Map `ebpf:"trees"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 }
 
@@ -735,6 +750,7 @@ func (m *LbMaps) Close() error {
 		m.Stories,
 		m.TracedUntil,
 		m.Tracers,
+		m.Trees,
 		m.Wheel,
 	)
 }
