@@ -204,6 +204,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		goto none;
 	}
 	server_bind(s, l);
+	load_changed(id);
 	c = conn_create(p, &fresh, s, set);
 	if (c) {
 		count_conn(svc->id, id);

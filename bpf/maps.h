@@ -57,6 +57,15 @@ struct {
 	__type(value, __u32);
 } order SEC(".maps");
 
+/* kernel: nodes of the services' trees, by the slots of their extents: the
+ * winner's id, and the tree's tag in the upper half (see sched/tree.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} trees SEC(".maps");
+
 /* user: the real servers, by server id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

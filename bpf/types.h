@@ -86,7 +86,7 @@ struct service {
 	__u32 flags;    /* enum service_flag */
 	__u32 first;    /* first slot in order[] */
 	__u32 count;    /* servers */
-	__u32 capacity; /* slots reserved at first, for user space */
+	__u32 capacity; /* slots reserved at first: none, or a power of two */
 	__u32 timeout;  /* of persistence [s] */
 	__be32 netmask; /* of persistence; IPv6: the prefix's length [bits] */
 	enum scheduler scheduler;
@@ -94,6 +94,15 @@ struct service {
 	__u32 fwmark;
 	__be16 port;
 	__u16 pad;
+};
+
+/* What is known of a service's tree (sched/tree.h). */
+struct tree {
+	__u32 tag;    /* of its nodes; 0: there is none */
+	__u32 first;  /* the list that it is made of: as in struct service */
+	__u32 count;
+	__u32 leaves; /* a power of two, not below the count */
+	enum scheduler rule;
 };
 
 /* What a scheduler remembers between two picks, by service id. */
@@ -104,6 +113,7 @@ struct service_state {
 	__u64 cursor;
 	__u32 max_weight; /* wrr: the highest weight less (step - 1) */
 	__u32 step;       /* wrr: greatest common divisor of the weights */
+	struct tree tree;
 };
 
 enum server_flag {
@@ -145,6 +155,7 @@ struct load {
 	__u32 inactive;
 	__u32 persistent;
 	__u32 overloaded; /* reached its upper threshold */
+	__u32 position;   /* in its service's list, in order of addition: for the tree */
 };
 
 /* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:
@@ -424,7 +435,7 @@ enum change_event {
 	CHANGE_DONE,     /* the service went or got another scheduler */
 	CHANGE_ADD,      /* the servers from `position` on came, one by one */
 	CHANGE_DELETE,   /* the server at `position` is gone */
-	CHANGE_UPDATE,   /* a server's weight changed */
+	CHANGE_UPDATE,   /* the weight of the server at `position` changed */
 	CHANGE_REOPEN,   /* the server with id `position` is not overloaded */
 	CHANGE_UNKNOWN,  /* whatever: a command was killed before it told */
 };

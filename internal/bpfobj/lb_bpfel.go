@@ -37,18 +37,6 @@ type LbAnswer struct {
 	State           uint8
 }
 
-type LbAppointment4 struct {
-	_    structs.HostLayout
-	Next uint32
-	Flow LbFlow4
-}
-
-type LbAppointment6 struct {
-	_    structs.HostLayout
-	Next uint32
-	Flow LbFlow
-}
-
 type LbBuckets struct {
 	_      structs.HostLayout
 	Server [256]uint32
@@ -225,19 +213,13 @@ type LbFragmentKey struct {
 	Pad      uint16
 }
 
-type LbFreeAppointments struct {
-	_     structs.HostLayout
-	First uint64
-	Fresh uint64
-	Pad   [6]uint64
-}
-
 type LbLoad struct {
 	_          structs.HostLayout
 	Active     uint32
 	Inactive   uint32
 	Persistent uint32
 	Overloaded uint32
+	Position   uint32
 }
 
 type LbLocality struct {
@@ -415,6 +397,8 @@ type LbServiceState struct {
 	Cursor    uint64
 	MaxWeight uint32
 	Step      uint32
+	Tree      LbTree
+	_         [4]byte
 }
 
 type LbSettings struct {
@@ -493,10 +477,13 @@ type LbTracer struct {
 	Pad             [5]uint8
 }
 
-type LbWheelSlot struct {
+type LbTree struct {
 	_      structs.HostLayout
-	First4 uint32
-	First6 uint32
+	Tag    uint32
+	First  uint32
+	Count  uint32
+	Leaves uint32
+	Rule   LbScheduler
 }
 
 // Names of all BPF objects in the ELF.
@@ -514,7 +501,6 @@ const (
 	LbMapCuttings        = "cuttings"
 	LbMapDefences        = "defences"
 	LbMapFragments       = "fragments"
-	LbMapFreeLists       = "free_lists"
 	LbMapHairpins        = "hairpins"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
@@ -543,7 +529,7 @@ const (
 	LbMapStories         = "stories"
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
-	LbMapWays            = "ways"
+	LbMapTrees           = "trees"
 	LbMapWheel           = "wheel"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
@@ -622,7 +608,6 @@ type LbMapSpecs struct {
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
-	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
@@ -651,7 +636,7 @@ type LbMapSpecs struct {
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
-	Ways            *ebpf.MapSpec `ebpf:"ways"`
+	Trees           *ebpf.MapSpec `ebpf:"trees"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 }
 
@@ -692,7 +677,6 @@ type LbMaps struct {
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	Defences        *ebpf.Map `ebpf:"defences"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
-	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
@@ -721,7 +705,7 @@ type LbMaps struct {
 	Stories         *ebpf.Map `ebpf:"stories"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
-	Ways            *ebpf.Map `ebpf:"ways"`
+	Trees           *ebpf.Map `ebpf:"trees"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 }
 
@@ -738,7 +722,6 @@ func (m *LbMaps) Close() error {
 		m.Cuttings,
 		m.Defences,
 		m.Fragments,
-		m.FreeLists,
 		m.Hairpins,
 		m.Loads,
 		m.Localities,
@@ -767,7 +750,7 @@ func (m *LbMaps) Close() error {
 		m.Stories,
 		m.TracedUntil,
 		m.Tracers,
-		m.Ways,
+		m.Trees,
 		m.Wheel,
 	)
 }
