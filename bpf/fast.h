@@ -11,6 +11,7 @@
 #ifndef IMBANG_FAST_H
 #define IMBANG_FAST_H
 
+#include "challenge.h"
 #include "forward/nat.h"
 
 #define IP_PLAIN 0x45 /* version 4, no options */
@@ -160,9 +161,14 @@ static __always_inline int fast(struct __sk_buff *skb, int expect_answers)
 	struct settings *set = get_settings();
 	struct flow client;
 	struct conn *c;
+	int verdict;
 
 	if (!set || !plain(skb, &p) || !in_use(&p, set))
 		return UNDECIDED;
+	if (challengeable(&p) && (verdict = challenge(skb, &p)) != UNDECIDED) {
+		report(&p);
+		return verdict;
+	}
 	if (expect_answers && reverse_find(&p.flow, &client))
 		return fast_out(skb, &p, &client, set);
 	c = conn_find(&p.flow);
