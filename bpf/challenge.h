@@ -240,12 +240,20 @@ static __always_inline int challenge_send(struct __sk_buff *skb, struct packet *
 	return bpf_redirect(skb->ingress_ifindex, 0);
 }
 
+/* Whether a SYN's client has to prove itself. */
+static __noinline int challenge_due(const struct packet *p, const struct settings *set)
+{
+	struct service_key key;
+
+	return !proven(&p->flow.src, 0) && service_find(p, set, &key) &&
+	       address_of_host(&p->flow.src);
+}
+
 /* A plain TCP packet while clients are challenged: a verdict, or UNDECIDED if
  * it is to go its way. */
 __noinline int challenge(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
-	struct service_key key;
 	struct tcphdr *tcp;
 
 	if (!p || !set || !challenging(set))
@@ -257,9 +265,7 @@ __noinline int challenge(struct __sk_buff *skb, struct packet *p)
 		prove(&p->flow.src);
 		return drop(p, REASON_DROP_PROOF);
 	}
-	if (p->tcp_bits & TCP_BIT_ACK || proven(&p->flow.src, 0))
-		return UNDECIDED;
-	if (!service_find(p, set, &key) || !address_of_host(&p->flow.src))
+	if (p->tcp_bits & TCP_BIT_ACK || !challenge_due(p, set))
 		return UNDECIDED;
 	return challenge_send(skb, p);
 }

@@ -262,8 +262,8 @@ func (m *memory) watch(ctx context.Context, s sent) (late time.Duration, early i
 }
 
 // listed adds up the last n columns of the servers in a listing.
-func (m *memory) listed(ctx context.Context, options string, n int) ([]uint64, error) {
-	out, _, err := m.run(ctx, "", append([]string{"ipvsadm"}, strings.Fields(options)...)...)
+func (p program) listed(ctx context.Context, options string, n int) ([]uint64, error) {
+	out, _, err := p.run(ctx, "", append([]string{"ipvsadm"}, strings.Fields(options)...)...)
 	if err != nil {
 		return nil, err
 	}

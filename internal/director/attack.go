@@ -41,11 +41,11 @@ type Attack struct {
 	Ended      time.Time `json:"ended,omitzero"` // the last one that has
 	HalfOpen   uint64    `json:"half_open"`      // connections, about
 	Limit      uint32    `json:"half_open_limit"`
-	Challenged uint64    `json:"challenged"`        // SYNs
-	Rate       float64   `json:"challenged_per_s"`  // now
-	Proofs     uint64    `json:"proofs"`            // right answers
-	Proven     int       `json:"proven_clients"`    // that are remembered
-	Defended   bool      `json:"defended"`          // the setting syn_defence says to
+	Challenged uint64    `json:"challenged"`       // SYNs
+	Rate       float64   `json:"challenged_per_s"` // now
+	Proofs     uint64    `json:"proofs"`           // right answers
+	Proven     int       `json:"proven_clients"`   // that are remembered
+	Defended   bool      `json:"defended"`         // the setting syn_defence says to
 }
 
 func (d *Director) attack() (bpfobj.LbAttack, error) {

@@ -50,9 +50,9 @@ func (d *Director) showAlarm(set *bpfobj.LbSettings) error {
 	if attack.Since != 0 && set.SynDefence == automatic {
 		set.SynDefence = atWork
 	}
-	var memory bpfobj.LbDefence
-	if err := d.maps.Defences.Lookup(uint32(0), &memory); err != nil {
-		return fmt.Errorf("read the defences: %w", err)
+	memory, err := d.defence()
+	if err != nil {
+		return err
 	}
 	now, err := monotonic()
 	if err != nil || memory.Until <= now {
@@ -64,4 +64,12 @@ func (d *Director) showAlarm(set *bpfobj.LbSettings) error {
 		}
 	}
 	return nil
+}
+
+// defence is what the defences remember.
+func (d *Director) defence() (memory bpfobj.LbDefence, err error) {
+	if err := d.maps.Defences.Lookup(uint32(0), &memory); err != nil {
+		return memory, fmt.Errorf("read the defences: %w", err)
+	}
+	return memory, nil
 }
