@@ -62,6 +62,7 @@ type SynFloodPolicy struct {
 	Connections stats.Summary `json:"connections_at_the_end"`
 	Reached     stats.Summary `json:"connections_opened"` // the servers had so many SYNs, and repeats
 	CPU         stats.Summary `json:"cpu_busy"`           // share of the machine
+	Generator   stats.Summary `json:"generator_cpu"`      // share of a CPU that it got, with the director's part
 }
 
 // synPolicies are what is compared, the defended one last.
@@ -109,11 +110,10 @@ func SynFlood(ctx context.Context, c SynFloodConfig) (result *SynFloodResult, er
 	return f.compare(ctx)
 }
 
-// up builds the cluster: the first namespace of clients is honest, the second
-// floods.
+// up builds the cluster.
 func (f *synflood) up(ctx context.Context, name host.Run, files string) error {
 	var err error
-	f.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 2, ClientAddresses: 2 * newcomerAddresses, Servers: 3})
+	f.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: newcomerAddresses, Servers: 3})
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,8 @@ func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, 
 		s.newcomers.run(flood, f.honest(), others, f.service(), f.Newcomers)
 		done <- struct{}{}
 	}()
-	s.flood, err = synFlood(flood, f.cluster.Clients[1].Namespace, "eth0", f.Rate, f.CPU, f.maker)
+	outside, dev := f.cluster.Uplink()
+	s.flood, err = synFlood(flood, outside, dev, f.Rate, f.CPU, f.maker)
 	after, machine := measure.ReadMachine()
 	s.cpu = after.BusySince(before)
 	table, listed := f.table(ctx)
@@ -277,8 +278,8 @@ func (f *synflood) table(ctx context.Context) (t synTable, err error) {
 
 // synSamples are those of one policy.
 type synSamples struct {
-	requests, lost, broken, tried, succeeded                int
-	rate, success, p50, p99, connections, opened, processor []float64
+	requests, lost, broken, tried, succeeded                           int
+	rate, success, p50, p99, connections, opened, processor, generator []float64
 }
 
 func (a *synSamples) add(s synSample) {
@@ -296,6 +297,7 @@ func (a *synSamples) add(s synSample) {
 	a.connections = append(a.connections, s.end.connections)
 	a.opened = append(a.opened, s.end.opened)
 	a.processor = append(a.processor, s.cpu)
+	a.generator = append(a.generator, s.flood.cpu.Seconds()/s.flood.took.Seconds())
 }
 
 func (a *synSamples) policy(name string, settings []string) SynFloodPolicy {
@@ -305,5 +307,6 @@ func (a *synSamples) policy(name string, settings []string) SynFloodPolicy {
 		Newcomers: a.tried, Succeeded: a.succeeded, Success: stats.Summarize(a.success),
 		ConnectP50: stats.Summarize(a.p50), ConnectP99: stats.Summarize(a.p99),
 		Connections: stats.Summarize(a.connections), Reached: stats.Summarize(a.opened), CPU: stats.Summarize(a.processor),
+		Generator: stats.Summarize(a.generator),
 	}
 }

@@ -65,6 +65,7 @@ func (b *synBatch) send(fd, n int, m *synMaker) error {
 type flooded struct {
 	packets int
 	took    time.Duration
+	cpu     time.Duration // of the generator, with what the kernel did to its packets at once
 }
 
 func (f flooded) rate() float64 { return float64(f.packets) / f.took.Seconds() }
@@ -120,5 +121,8 @@ func paced(ctx context.Context, fd, rate int, m *synMaker) (f flooded, err error
 		f.packets += n
 	}
 	f.took = time.Since(begin)
-	return f, nil
+	var u unix.Rusage
+	err = unix.Getrusage(unix.RUSAGE_THREAD, &u)
+	f.cpu = time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return f, err
 }

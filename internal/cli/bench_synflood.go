@@ -86,7 +86,7 @@ func printSynFlood(w io.Writer, r *bench.SynFloodResult) error {
 			fmt.Fprintf(w, "  connecting took      %9.1f ms p50, %.1f ms p99 (%.1f to %.1f)\n", p.ConnectP50.Median, p.ConnectP99.Median, p.ConnectP99.Min, p.ConnectP99.Max)
 		}
 		fmt.Fprintf(w, "  table                %9.0f connections in the end, %.0f were opened\n", p.Connections.Median, p.Reached.Median)
-		fmt.Fprintf(w, "  CPU                  %8.0f %% of the machine (%.0f to %.0f)\n", 100*p.CPU.Median, 100*p.CPU.Min, 100*p.CPU.Max)
+		fmt.Fprintf(w, "  CPU                  %8.0f %% of the machine, %.0f %% of one for the generator and what the director did at once\n", 100*p.CPU.Median, 100*p.Generator.Median)
 	}
 	if !r.FullSpeed {
 		fmt.Fprintln(w, "The machine could not make the flood that was asked for while it was defended against.")
