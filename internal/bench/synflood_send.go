@@ -73,12 +73,22 @@ func (f flooded) rate() float64 { return float64(f.packets) / f.took.Seconds() }
 // synFlood sends SYNs at a rate out of a device until the context ends. It has
 // a thread of its own, on one CPU.
 func synFlood(ctx context.Context, ns *host.Namespace, dev string, rate, cpu int, m *synMaker) (f flooded, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and not unlocked: the thread ends with its affinity
+		f, err = synFloodHere(ctx, ns, dev, rate, cpu, m)
+	}()
+	<-done
+	return f, err
+}
+
+func synFloodHere(ctx context.Context, ns *host.Namespace, dev string, rate, cpu int, m *synMaker) (f flooded, err error) {
 	index, err := ns.LinkIndex(dev)
 	if err != nil {
 		return f, err
 	}
 	err = ns.Do(func() error {
-		runtime.LockOSThread() // and not unlocked: the thread ends with its affinity
 		var one unix.CPUSet
 		one.Set(cpu)
 		if err := unix.SchedSetaffinity(0, &one); err != nil {
