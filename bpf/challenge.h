@@ -8,10 +8,9 @@
  * RST of just that number, goes on, and sends its SYN again. The RST is the
  * proof. Until then nothing is kept here.
  *
- * It is an ACK and not a SYN-ACK, of sequence number 0, because this is what
- * stateful firewalls and NAT on the way let through: for them, too, it is a
- * remnant that the client is to reset (nf_conntrack_proto_tcp.c). And Linux as
- * a client sends its SYN again at once after it.
+ * It is an ACK and not a SYN-ACK: a router with NAT lets that through, and the
+ * RST, too, as the remnant that it looks like (nf_conntrack_proto_tcp.c, c).
+ * And Linux as a client sends its SYN again at once after it.
  */
 #ifndef IMBANG_CHALLENGE_H
 #define IMBANG_CHALLENGE_H
