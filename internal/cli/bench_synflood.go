@@ -64,7 +64,7 @@ connection, or let less than 95 % of the new ones in.`,
 		},
 	}
 	out.register(c)
-	c.Flags().IntVar(&config.Rate, "rate", 200000, "SYNs per second")
+	c.Flags().IntVar(&config.Rate, "rate", 210000, "SYNs per second")
 	c.Flags().DurationVar(&config.Duration, "duration", 15*time.Second, "of each flood")
 	c.Flags().IntVar(&config.Established, "established", 50, "connections that are there before")
 	c.Flags().IntVar(&config.Requests, "requests", 500, "requests per second on all of them")
