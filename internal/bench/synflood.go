@@ -172,6 +172,9 @@ func (f *synflood) compare(ctx context.Context) (*SynFloodResult, error) {
 			// Everyone comes first, and last, as often as the others.
 			which := (round + turn) % n
 			s, err := f.sample(ctx, synPolicies[which].settings)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", synPolicies[which].name, err)
 			}
@@ -240,7 +243,10 @@ func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, 
 	s.end = table
 	<-done
 	<-done
-	return s, errors.Join(ctx.Err(), err, machine, listed)
+	if ctx.Err() != nil {
+		return s, ctx.Err()
+	}
+	return s, errors.Join(err, machine, listed)
 }
 
 // set loads a director with a service.
