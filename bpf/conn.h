@@ -10,6 +10,7 @@
 #ifndef IMBANG_CONN_H
 #define IMBANG_CONN_H
 
+#include "attack.h"
 #include "counters.h"
 #include "defence.h"
 #include "flow.h"
@@ -264,6 +265,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->news |= NEWS_STATE;
 			p->was = was;
 			p->state = state;
+			handshake_follow(was, state);
 		}
 		if (is_established(state) && !is_established(was))
 			conn_assure(flow, c);

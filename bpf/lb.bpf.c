@@ -27,6 +27,7 @@
 #include "persist.h"
 #include "orphans.h"
 #include "sweep.h"
+#include "challenge.h"
 #include "fragment.h"
 #include "icmp.h"
 #include "forward/cut.h"
@@ -329,6 +330,8 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
+	if (!admitted(p))
+		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
 	if (outdated)
 		p->news |= NEWS_OUTDATED;

@@ -23,6 +23,7 @@
 #define MAX_HAIRPINS (1 << 16)
 #define WAYS_BITS 10
 #define WAYS (1 << WAYS_BITS)
+#define MAX_PROOFS (1 << 16)
 
 /* user: timeouts and switches. */
 struct {
@@ -277,6 +278,38 @@ struct {
 	__type(key, __u32);
 	__type(value, struct defence);
 } defences SEC(".maps");
+
+/* kernel: what became of SYNs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct handshake_counts);
+} handshakes SEC(".maps");
+
+/* kernel: whether there is a SYN flood. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct attack);
+} attacks SEC(".maps");
+
+/* kernel: clients that have answered a challenge. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_PROOFS);
+	__type(key, union address);
+	__type(value, struct proof);
+} proofs SEC(".maps");
+
+/* user: what challenges are made with, random, once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct secret);
+} secrets SEC(".maps");
 
 /* kernel: what beats in the background: the wheel (0), the estimator (1), the
  * sweep of drop_entry (2). */

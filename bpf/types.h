@@ -98,8 +98,8 @@ struct service {
 
 /* What is known of a service's tree (sched/tree.h). */
 struct tree {
-	__u32 tag;    /* of its nodes; 0: there is none */
-	__u32 first;  /* the list that it is made of: as in struct service */
+	__u32 tag;   /* of its nodes; 0: there is none */
+	__u32 first; /* the list that it is made of: as in struct service */
 	__u32 count;
 	__u32 leaves; /* a power of two, not below the count */
 	enum scheduler rule;
@@ -361,6 +361,9 @@ struct settings {
 	__u32 drop_entry;
 	__u32 drop_packet;
 	__u32 am_droprate;
+	/* ours again */
+	__u32 syn_defence;     /* enum defence_mode */
+	__u32 half_open_limit; /* more half-open connections are an attack; 0: none is */
 };
 
 /* When a defence works. Linux's 2, which is 1 at work, nobody writes here. */
@@ -373,8 +376,45 @@ enum defence_mode {
 /* What the defences remember. */
 struct defence {
 	__u64 until;              /* the automatic ones work [ns] */
+	__u64 full_since;         /* when it was first so, the last time [ns] */
 	__s32 packets;            /* of drop_packet: packets to the next drop, that included */
 	__s32 idle[MANY_PACKETS]; /* likewise of drop_entry, by conn.in_packets */
+};
+
+/* What became of SYNs, by CPU: only ever counted up. */
+struct handshake_counts {
+	__u64 opened;     /* half-open connections that began */
+	__u64 answered;   /* and went on */
+	__u64 challenged; /* SYNs that were answered by a question */
+	__u64 proofs;     /* right answers */
+};
+
+/* Whether there is a SYN flood, as judged at each tick of the wheel. */
+struct attack {
+	__u64 since;     /* CLOCK_MONOTONIC [ns]; 0: there is none */
+	__u64 began;     /* the last one; 0: there was none */
+	__u64 ended;     /* likewise */
+	__u64 suspected; /* when it last looked like one */
+	__u64 half_open; /* how many there may be, << HALF_OPEN_SHIFT */
+	__u64 rate;      /* challenges per second, << RATE_SHIFT */
+	__u64 lacking;   /* of them without an answer, likewise */
+	struct handshake_counts last;
+	__u32 number; /* of attacks so far */
+	__u32 pad;
+};
+
+#define HALF_OPEN_SHIFT 10
+#define RATE_SHIFT 8
+
+/* A client that has answered a challenge. */
+struct proof {
+	__u64 expires; /* [ns] */
+	__s64 credit;  /* connections that it is good for */
+};
+
+/* SipHash's key. */
+struct secret {
+	__u64 word[2];
 };
 
 /* lblc and lblcr remember a destination's servers under this. */
@@ -481,6 +521,9 @@ enum reason {
 	REASON_DROP_NO_NEIGHBOUR,
 	REASON_DROP_DEFENCE,
 	REASON_DROP_TO_LOOPBACK,
+	REASON_DROP_CHALLENGED,
+	REASON_DROP_PROOF,
+	REASON_DROP_UNPROVEN,
 	REASON_COUNT,
 };
 

@@ -37,6 +37,32 @@ type LbAnswer struct {
 	State           uint8
 }
 
+type LbAppointment4 struct {
+	_    structs.HostLayout
+	Next uint32
+	Flow LbFlow4
+}
+
+type LbAppointment6 struct {
+	_    structs.HostLayout
+	Next uint32
+	Flow LbFlow
+}
+
+type LbAttack struct {
+	_         structs.HostLayout
+	Since     uint64
+	Began     uint64
+	Ended     uint64
+	Suspected uint64
+	HalfOpen  uint64
+	Rate      uint64
+	Lacking   uint64
+	Last      LbHandshakeCounts
+	Number    uint32
+	Pad       uint32
+}
+
 type LbBuckets struct {
 	_      structs.HostLayout
 	Server [256]uint32
@@ -149,10 +175,11 @@ type LbCounters struct {
 }
 
 type LbDefence struct {
-	_       structs.HostLayout
-	Until   uint64
-	Packets int32
-	Idle    [9]int32
+	_         structs.HostLayout
+	Until     uint64
+	FullSince uint64
+	Packets   int32
+	Idle      [9]int32
 }
 
 type LbDefenceMode uint32
@@ -213,6 +240,21 @@ type LbFragmentKey struct {
 	Pad      uint16
 }
 
+type LbFreeAppointments struct {
+	_     structs.HostLayout
+	First uint64
+	Fresh uint64
+	Pad   [6]uint64
+}
+
+type LbHandshakeCounts struct {
+	_          structs.HostLayout
+	Opened     uint64
+	Answered   uint64
+	Challenged uint64
+	Proofs     uint64
+}
+
 type LbLoad struct {
 	_          structs.HostLayout
 	Active     uint32
@@ -268,6 +310,12 @@ const (
 	LbNewsNEWS_NOTED    LbNews = 128
 )
 
+type LbProof struct {
+	_       structs.HostLayout
+	Expires uint64
+	Credit  int64
+}
+
 type LbRates struct {
 	_       structs.HostLayout
 	Last    LbCounters
@@ -308,7 +356,10 @@ const (
 	LbReasonREASON_DROP_NO_NEIGHBOUR     LbReason = 28
 	LbReasonREASON_DROP_DEFENCE          LbReason = 29
 	LbReasonREASON_DROP_TO_LOOPBACK      LbReason = 30
-	LbReasonREASON_COUNT                 LbReason = 31
+	LbReasonREASON_DROP_CHALLENGED       LbReason = 31
+	LbReasonREASON_DROP_PROOF            LbReason = 32
+	LbReasonREASON_DROP_UNPROVEN         LbReason = 33
+	LbReasonREASON_COUNT                 LbReason = 34
 )
 
 type LbScheduler uint32
@@ -330,6 +381,11 @@ const (
 	LbSchedulerSCHED_MH    LbScheduler = 13
 	LbSchedulerSCHED_TWOS  LbScheduler = 14
 )
+
+type LbSecret struct {
+	_    structs.HostLayout
+	Word [2]uint64
+}
 
 type LbServer struct {
 	_           structs.HostLayout
@@ -425,6 +481,8 @@ type LbSettings struct {
 	DropEntry               uint32
 	DropPacket              uint32
 	AmDroprate              uint32
+	SynDefence              uint32
+	HalfOpenLimit           uint32
 	_                       [4]byte
 }
 
@@ -486,6 +544,12 @@ type LbTree struct {
 	Rule   LbScheduler
 }
 
+type LbWheelSlot struct {
+	_      structs.HostLayout
+	First4 uint32
+	First6 uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -493,6 +557,7 @@ const (
 	LbMapAllowances      = "allowances"
 	LbMapAppointments4   = "appointments4"
 	LbMapAppointments6   = "appointments6"
+	LbMapAttacks         = "attacks"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapClocks          = "clocks"
 	LbMapConfig          = "config"
@@ -501,7 +566,9 @@ const (
 	LbMapCuttings        = "cuttings"
 	LbMapDefences        = "defences"
 	LbMapFragments       = "fragments"
+	LbMapFreeLists       = "free_lists"
 	LbMapHairpins        = "hairpins"
+	LbMapHandshakes      = "handshakes"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
 	LbMapLocalitySets    = "locality_sets"
@@ -511,11 +578,13 @@ const (
 	LbMapMaglevs         = "maglevs"
 	LbMapMarks           = "marks"
 	LbMapOrder           = "order"
+	LbMapProofs          = "proofs"
 	LbMapReasons         = "reasons"
 	LbMapReverse4        = "reverse4"
 	LbMapReverse6        = "reverse6"
 	LbMapRings           = "rings"
 	LbMapScratch         = "scratch"
+	LbMapSecrets         = "secrets"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
 	LbMapServerZeros     = "server_zeros"
@@ -530,6 +599,7 @@ const (
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
 	LbMapTrees           = "trees"
+	LbMapWays            = "ways"
 	LbMapWheel           = "wheel"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
@@ -600,6 +670,7 @@ type LbMapSpecs struct {
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Appointments4   *ebpf.MapSpec `ebpf:"appointments4"`
 	Appointments6   *ebpf.MapSpec `ebpf:"appointments6"`
+	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	Config          *ebpf.MapSpec `ebpf:"config"`
@@ -608,7 +679,9 @@ type LbMapSpecs struct {
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
+	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
+	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
 	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
@@ -618,11 +691,13 @@ type LbMapSpecs struct {
 	Maglevs         *ebpf.MapSpec `ebpf:"maglevs"`
 	Marks           *ebpf.MapSpec `ebpf:"marks"`
 	Order           *ebpf.MapSpec `ebpf:"order"`
+	Proofs          *ebpf.MapSpec `ebpf:"proofs"`
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
 	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
 	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	Secrets         *ebpf.MapSpec `ebpf:"secrets"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
 	ServerZeros     *ebpf.MapSpec `ebpf:"server_zeros"`
@@ -637,6 +712,7 @@ type LbMapSpecs struct {
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
 	Trees           *ebpf.MapSpec `ebpf:"trees"`
+	Ways            *ebpf.MapSpec `ebpf:"ways"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 }
 
@@ -669,6 +745,7 @@ type LbMaps struct {
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Appointments4   *ebpf.Map `ebpf:"appointments4"`
 	Appointments6   *ebpf.Map `ebpf:"appointments6"`
+	Attacks         *ebpf.Map `ebpf:"attacks"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	Config          *ebpf.Map `ebpf:"config"`
@@ -677,7 +754,9 @@ type LbMaps struct {
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	Defences        *ebpf.Map `ebpf:"defences"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
+	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
+	Handshakes      *ebpf.Map `ebpf:"handshakes"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
 	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
@@ -687,11 +766,13 @@ type LbMaps struct {
 	Maglevs         *ebpf.Map `ebpf:"maglevs"`
 	Marks           *ebpf.Map `ebpf:"marks"`
 	Order           *ebpf.Map `ebpf:"order"`
+	Proofs          *ebpf.Map `ebpf:"proofs"`
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	Reverse4        *ebpf.Map `ebpf:"reverse4"`
 	Reverse6        *ebpf.Map `ebpf:"reverse6"`
 	Rings           *ebpf.Map `ebpf:"rings"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
+	Secrets         *ebpf.Map `ebpf:"secrets"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
 	ServerZeros     *ebpf.Map `ebpf:"server_zeros"`
@@ -706,6 +787,7 @@ type LbMaps struct {
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
 	Trees           *ebpf.Map `ebpf:"trees"`
+	Ways            *ebpf.Map `ebpf:"ways"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 }
 
@@ -714,6 +796,7 @@ func (m *LbMaps) Close() error {
 		m.Allowances,
 		m.Appointments4,
 		m.Appointments6,
+		m.Attacks,
 		m.BucketTables,
 		m.Clocks,
 		m.Config,
@@ -722,7 +805,9 @@ func (m *LbMaps) Close() error {
 		m.Cuttings,
 		m.Defences,
 		m.Fragments,
+		m.FreeLists,
 		m.Hairpins,
+		m.Handshakes,
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,
@@ -732,11 +817,13 @@ func (m *LbMaps) Close() error {
 		m.Maglevs,
 		m.Marks,
 		m.Order,
+		m.Proofs,
 		m.Reasons,
 		m.Reverse4,
 		m.Reverse6,
 		m.Rings,
 		m.Scratch,
+		m.Secrets,
 		m.ServerCounters,
 		m.ServerRates,
 		m.ServerZeros,
@@ -751,6 +838,7 @@ func (m *LbMaps) Close() error {
 		m.TracedUntil,
 		m.Tracers,
 		m.Trees,
+		m.Ways,
 		m.Wheel,
 	)
 }

@@ -155,7 +155,7 @@ func (in instance) load(sizes Sizes) error {
 			return fmt.Errorf("pin %s: %w", name, err)
 		}
 	}
-	err = errors.Join(initConfig(objs.Config), startClocks(objs.StartClocks))
+	err = errors.Join(initConfig(objs.Config, objs.Conns4.MaxEntries()), initSecret(objs.Secrets), startClocks(objs.StartClocks))
 	if err != nil {
 		_ = removePins(staging)
 		return err
