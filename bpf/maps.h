@@ -21,6 +21,7 @@
 #define MAX_ALLOWANCES 4096
 #define MAX_FRAGMENTS 8192
 #define MAX_HAIRPINS (1 << 16)
+#define MAX_PEERS 16
 #define WAYS_BITS 10
 #define WAYS (1 << WAYS_BITS)
 #define MAX_PROOFS (1 << 16)
@@ -414,6 +415,8 @@ struct way {
 	__u8 smac[6];
 	__u8 known; /* the neighbour's hardware address */
 	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
+	__u8 peer;  /* the device is one of `peers` */
+	__u8 pad[3];
 };
 
 /* The longest packet that is cut into fragments [bytes]. */
@@ -437,6 +440,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct cutting);
 } cuttings SEC(".maps");
+
+/* user: devices whose frames may be put into the other end at once: veth pairs
+ * that lead into another network namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PEERS);
+	__type(key, __u32);
+	__type(value, __u32);
+} peers SEC(".maps");
 
 /* kernel: ways found lately (way.h). */
 struct {

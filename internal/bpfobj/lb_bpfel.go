@@ -578,6 +578,7 @@ const (
 	LbMapMaglevs         = "maglevs"
 	LbMapMarks           = "marks"
 	LbMapOrder           = "order"
+	LbMapPeers           = "peers"
 	LbMapProofs          = "proofs"
 	LbMapReasons         = "reasons"
 	LbMapReverse4        = "reverse4"
@@ -691,6 +692,7 @@ type LbMapSpecs struct {
 	Maglevs         *ebpf.MapSpec `ebpf:"maglevs"`
 	Marks           *ebpf.MapSpec `ebpf:"marks"`
 	Order           *ebpf.MapSpec `ebpf:"order"`
+	Peers           *ebpf.MapSpec `ebpf:"peers"`
 	Proofs          *ebpf.MapSpec `ebpf:"proofs"`
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
@@ -766,6 +768,7 @@ type LbMaps struct {
 	Maglevs         *ebpf.Map `ebpf:"maglevs"`
 	Marks           *ebpf.Map `ebpf:"marks"`
 	Order           *ebpf.Map `ebpf:"order"`
+	Peers           *ebpf.Map `ebpf:"peers"`
 	Proofs          *ebpf.Map `ebpf:"proofs"`
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	Reverse4        *ebpf.Map `ebpf:"reverse4"`
@@ -817,6 +820,7 @@ func (m *LbMaps) Close() error {
 		m.Maglevs,
 		m.Marks,
 		m.Order,
+		m.Peers,
 		m.Proofs,
 		m.Reasons,
 		m.Reverse4,

@@ -82,6 +82,9 @@ func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 	if err == nil && client.Index != server.Index {
 		err = d.attachDevice(hook, "server", server, d.progs.LbServer)
 	}
+	if err == nil {
+		err = d.passPeers(client.Index, server.Index)
+	}
 	if err != nil {
 		return errors.Join(err, detachAll(d.dir))
 	}
