@@ -205,7 +205,7 @@ func (f *flood) empty(ctx context.Context, st *stage) error {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 		left, err := p.listed(ctx, "-Ln", 1)
 		if err != nil || left[0] == 0 {
