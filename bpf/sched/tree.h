@@ -35,9 +35,9 @@
 #ifndef IMBANG_SCHED_TREE_H
 #define IMBANG_SCHED_TREE_H
 
-/* So few are walked over quicker than a tree is kept. rr and wrr do not make
- * it work unless thresholds are met, and wrr's walks are long with any number. */
-#define TREE_FEW 8
+/* Fewer are walked over quicker than a tree is kept. A tree of weights costs
+ * nothing until thresholds are met, and wrr's walks are long with any number. */
+#define TREE_FEW 9
 
 /* Nodes looked at for one change: twice the height is usual, more if other
  * CPUs come between. */
@@ -286,7 +286,7 @@ static __noinline void tree_rebuild(const struct service *svc)
 	c.tree.first = svc->first;
 	c.tree.count = svc->count;
 	c.tree.leaves = 1;
-	if (c.tree.rule == SCHED_NONE || svc->count < 2)
+	if (c.tree.rule == SCHED_NONE || svc->count < (c.tree.rule == SCHED_FO ? 2 : TREE_FEW))
 		return;
 	bpf_loop(32, tree_double, &c.tree, 0);
 	c.tree.tag = __sync_fetch_and_add(tags, 1) + 1;
