@@ -328,7 +328,10 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 	decide_server(p, server, s, c->forward, c->port);
 	if (p->forward != FORWARD_MASQ)
 		return TO_SERVER;
-	return related_translate(skb, p, q, NAT_DESTINATION, hairpin ? other : 0);
+	if (!hairpin)
+		other = 0;
+	barrier_var(other); /* Linux 6.1's verifier is to see it tested, not what it came from */
+	return related_translate(skb, p, q, NAT_DESTINATION, other);
 }
 
 /* An error about a packet that went to the server: on to the client, in the
