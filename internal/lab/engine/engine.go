@@ -48,6 +48,7 @@ type Setup struct {
 	Weights   []int             // of Servers, in order
 	Scheduler string            // by the engine's own name; empty for one that does not balance
 	Dir       string            // for the engine's files; it is removed with the run
+	Threads   int               // of a program of user space that can be told; 0: as many as it takes
 }
 
 // targets are where clients reach a director: one for each virtual address.
