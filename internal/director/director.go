@@ -125,6 +125,9 @@ func (in instance) load(sizes Sizes) error {
 	}
 	spec = spec.Copy()
 	resize(spec, sizes)
+	for _, name := range []string{"servers", "order"} { // which commands read in place
+		spec.Maps[name].Flags |= mmapable
+	}
 	var objs bpfobj.LbObjects
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		return explainLoad(err)

@@ -104,7 +104,11 @@ func (d *Director) summarise(change func(*bpfobj.LbSettings, summary)) error {
 	if err != nil {
 		return err
 	}
-	change(&set, d.table.summary())
+	now := summaryOf(&set) // as an edit leaves it that does not need the table
+	if d.table != nil {
+		now = d.table.summary()
+	}
+	change(&set, now)
 	return putConfig(d.maps.Config, set)
 }
 
@@ -181,6 +185,13 @@ func (d *Director) putServers(ids ...uint32) error {
 		return err
 	}
 	return putAll("servers", d.maps.Servers, ids, values)
+}
+
+func (d *Director) putServer(id uint32, s bpfobj.LbServer) error {
+	if err := d.writing(); err != nil {
+		return err
+	}
+	return putAll("servers", d.maps.Servers, []uint32{id}, []bpfobj.LbServer{s})
 }
 
 // putSlots writes ids of servers to slots of the order.

@@ -58,7 +58,7 @@ type appointment struct{ Slot, Number uint32 }
 
 // clearHash deletes all elements.
 func clearHash[K, V any](m *ebpf.Map) error {
-	keys, _, err := hashAll[K, V](m)
+	keys, _, err := hashAll[K, V](m, hashBatch)
 	if err == nil && len(keys) > 0 {
 		_, err = m.BatchDelete(keys, nil)
 	}
