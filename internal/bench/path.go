@@ -156,30 +156,11 @@ func (p *pathRun) up(ctx context.Context, name host.Run) error {
 	if err != nil {
 		return err
 	}
-	if err := p.sameClock(); err != nil {
-		return err
-	}
 	if p.servers, _, err = startFileServers(p.cluster, p.files, p.Megabytes, p.Executable); err != nil {
 		return err
 	}
 	for i, s := range p.servers {
 		if err := s.WaitReady(ctx, p.client(), p.backends()[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sameClock lets every connection of a host have the same timestamps. Paths
-// take turns with the same addresses and ports, and a server that remembers a
-// later time from another path would refuse a connection as an old one.
-func (p *pathRun) sameClock() error {
-	namespaces := []*host.Namespace{p.client(), p.cluster.Director}
-	for _, s := range p.cluster.Servers {
-		namespaces = append(namespaces, s.Namespace)
-	}
-	for _, ns := range namespaces {
-		if err := ns.Sysctl("net.ipv4.tcp_timestamps", "2"); err != nil {
 			return err
 		}
 	}

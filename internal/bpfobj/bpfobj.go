@@ -10,3 +10,4 @@ package bpfobj
 
 //go:generate go tool bpf2go -go-package bpfobj -target bpfel -cc clang -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 $BPF_CFLAGS" -type address -type forward -type service_key -type service -type service_state -type server -type load -type counters -type rates -type flow -type flow4 -type conn -type settings -type locality_key -type locality -type locality_set -type buckets -type maglev -type allowance -type fragment_key -type fragment -type mark_key -type change -type reason -type scheduler -type conn_state -type conn_flag -type template_kind -type change_event -type server_flag -type service_flag -type news -type contender -type trace_event -type answer -type tracer -type defence -type defence_mode Lb ../../bpf/lb.bpf.c
 //go:generate go tool bpf2go -go-package bpfobj -target bpfel -cc clang -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 $BPF_CFLAGS" -type scene Bench ../../bpf/bench.bpf.c
+//go:generate go run ./fingerprint

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
@@ -56,7 +55,7 @@ var ErrNotLoaded = errors.New("no director is loaded in this network namespace (
 
 // Open opens the director of the calling thread's network namespace.
 func Open() (*Director, error) {
-	in, err := currentInstance()
+	in, err := reachableInstance()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +74,7 @@ func Open() (*Director, error) {
 
 // OpenOrLoad is Open, but loads a director where there is none.
 func OpenOrLoad(sizes Sizes) (*Director, error) {
-	in, err := currentInstance()
+	in, err := reachableInstance()
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +115,6 @@ func (d *Director) closeObjects() {
 // load puts the data plane into the kernel and pins it under the instance's
 // directory. It becomes visible at once or not at all.
 func (in instance) load(sizes Sizes) error {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return fmt.Errorf("raise the memory lock limit: %w", err)
-	}
 	spec, err := compiled()
 	if err != nil {
 		return err
@@ -146,6 +142,9 @@ func (in instance) load(sizes Sizes) error {
 		return err
 	}
 	if err := os.Mkdir(staging, 0o700); err != nil {
+		return fmt.Errorf("pin the data plane: %w", err)
+	}
+	if err := os.Mkdir(signature(staging), 0o700); err != nil {
 		return fmt.Errorf("pin the data plane: %w", err)
 	}
 	pins := pinnables(&objs.LbMaps, &objs.LbPrograms)

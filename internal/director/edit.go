@@ -158,7 +158,7 @@ func (d *Director) changed(svc bpfobj.LbService, event bpfobj.LbChangeEvent, pos
 		return err
 	}
 	change := bpfobj.LbChange{Service: svc, Event: event, Position: position}
-	if _, err := d.progs.TableChanged.Run(&ebpf.RunOptions{Context: &change}); err != nil {
+	if err := d.tell(&change); err != nil {
 		return fmt.Errorf("tell scheduler %s of a change: %w", schedulerName(svc.Scheduler), err)
 	}
 	return nil

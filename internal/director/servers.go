@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
@@ -351,7 +349,7 @@ func (d *Director) reopen(ids []uint32) error {
 			return err
 		}
 		change := bpfobj.LbChange{Event: bpfobj.LbChangeEventCHANGE_REOPEN, Position: id}
-		if _, err := d.progs.TableChanged.Run(&ebpf.RunOptions{Context: &change}); err != nil {
+		if err := d.tell(&change); err != nil {
 			return fmt.Errorf("reopen a server: %w", err)
 		}
 	}

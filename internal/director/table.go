@@ -24,10 +24,10 @@ type table struct {
 	// Ids by key, when it has been asked for that more than a few times.
 	index map[serverKey]uint32
 	asked int
-	ids      idPool // of services
-	live     int    // servers in the lists
-	slots    extents
-	total    summary // of services
+	ids   idPool // of services
+	live  int    // servers in the lists
+	slots extents
+	total summary // of services
 	// Ids of retired servers without connections when they were looked at, and
 	// of those retired since. It is looked when one is needed.
 	spare   []uint32
