@@ -75,9 +75,10 @@ demo: ## compare ten schedulers on this machine, in under three minutes (root)
 	@$(MAKE) --no-print-directory build
 	$(SUDO) $(BIN) lab run thesis --quick
 
-bench: build ## a 100 MB download through the director against plain forwarding (root)
-	@build/need $(RUN_PACKAGES)
-	$(SUDO) $(BIN) bench bulk
+bench: build ## the benchmark suite, into docs/bench/history.jsonl and docs/performance.md (root; BENCHFLAGS=--quick)
+	@build/need $(TEST_PACKAGES)
+	$(SUDO) $(BIN) bench --history docs/bench/history.jsonl $(BENCHFLAGS)
+	$(BIN) bench page >docs/performance.md
 
 clean: ## remove what the targets made
 	rm -rf bin

@@ -36,6 +36,7 @@ type MemoryResult struct {
 	Timeout       float64       `json:"timeout_seconds"`
 	Late          stats.Summary `json:"late_seconds_at_most"` // the latest end of a round
 	Early         int           `json:"ended_early"`
+	Targets       []Target      `json:"targets,omitempty"`
 }
 
 // memory is a run in progress.
@@ -94,6 +95,10 @@ func Memory(ctx context.Context, c MemoryConfig) (*MemoryResult, error) {
 		}
 	}
 	r.PerConnection, r.Empty, r.Late = stats.Summarize(perConnection), stats.Summarize(empty), stats.Summarize(late)
+	if c.Family == 4 {
+		const most = 320
+		r.Targets = append(r.Targets, atMost("memory of a connection, IPv4", "bytes", most, r.PerConnection))
+	}
 	return r, nil
 }
 

@@ -67,8 +67,8 @@ type PathResult struct {
 
 // PathRow is one figure of a competitor.
 type PathRow struct {
-	Competitor string        `json:"competitor"`
 	Measure    string        `json:"measure"`
+	Competitor string        `json:"competitor"`
 	Unit       string        `json:"unit"`
 	Value      stats.Summary `json:"value"`
 	// Over is its ratio to others, round by round.

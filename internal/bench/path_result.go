@@ -33,6 +33,7 @@ func (p *pathRun) conclude(rounds int) *PathResult {
 		l.Shares = p.shares(name)
 		r.Requests = append(r.Requests, *l)
 	}
+	r.Rows = r.byMeasure()
 	r.Targets = p.targets(rounds)
 	return r
 }
@@ -76,8 +77,8 @@ func (p *pathRun) targets(rounds int) (list []Target) {
 	return list
 }
 
-// ByMeasure are the rows measure by measure.
-func (r *PathResult) ByMeasure() (list []PathRow) {
+// byMeasure are the rows measure by measure.
+func (r *PathResult) byMeasure() (list []PathRow) {
 	for _, m := range pathMeasures {
 		for _, row := range r.Rows {
 			if row.Measure == m.name {

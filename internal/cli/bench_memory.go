@@ -77,7 +77,7 @@ func printMemory(w io.Writer, r *bench.MemoryResult) error {
 	if r.Early > 0 {
 		early = fmt.Sprintf("%d ENDED EARLY", r.Early)
 	}
-	_, err := fmt.Fprintf(w, "timeout %.0f s: the latest end at most %.2f s late (%.2f to %.2f), %s\n",
+	fmt.Fprintf(w, "timeout %.0f s: the latest end at most %.2f s late (%.2f to %.2f), %s\n",
 		r.Timeout, r.Late.Median, r.Late.Min, r.Late.Max, early)
-	return err
+	return printTargets(w, r.Targets)
 }

@@ -89,7 +89,7 @@ func printPath(w io.Writer, r *bench.PathResult) error {
 	fmt.Fprintf(w, "load generator: %s; fixed loop beside each sample %.1f ms (%.1f to %.1f)\n", r.Generator, r.Loop.Median, r.Loop.Min, r.Loop.Max)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	measure, others := "", r.References()
-	for _, row := range r.ByMeasure() {
+	for _, row := range r.Rows {
 		if row.Measure != measure {
 			measure = row.Measure
 			fmt.Fprintf(t, "\n%s [%s]\t\t%s\n", row.Measure, row.Unit, ratioHeads(others))
