@@ -38,7 +38,9 @@ type Director struct {
 	lock  *os.File
 	maps  bpfobj.LbMaps
 	progs bpfobj.LbPrograms
-	table *table // nil until an edit needs it; valid while the lock is held
+	// partly: of those only what an edit of one server takes.
+	partly bool
+	table  *table // nil until an edit needs it; valid while the lock is held
 
 	own map[netip.Addr]bool // its addresses; nil until asked for
 
@@ -73,7 +75,12 @@ func Open() (*Director, error) {
 }
 
 // OpenOrLoad is Open, but loads a director where there is none.
-func OpenOrLoad(sizes Sizes) (*Director, error) {
+func OpenOrLoad(sizes Sizes) (*Director, error) { return openOrLoad(sizes, allObjects) }
+
+// OpenForOne is OpenOrLoad for who calls EditServer alone.
+func OpenForOne() (*Director, error) { return openOrLoad(Sizes{}, oneServer) }
+
+func openOrLoad(sizes Sizes, want objects) (*Director, error) {
 	in, err := reachableInstance()
 	if err != nil {
 		return nil, err
@@ -82,12 +89,12 @@ func OpenOrLoad(sizes Sizes) (*Director, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := in.open()
+	d, err := in.openOnly(want)
 	if errors.Is(err, ErrNotLoaded) {
 		if err = errors.Join(in.sign(unlock), in.load(sizes)); err == nil {
-			d, err = in.open()
+			d, err = in.openOnly(want)
 		}
-	} else if err == nil {
+	} else if err == nil && sizes != (Sizes{}) {
 		err = d.checkSizes(sizes)
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -280,16 +281,23 @@ var compiled = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
 })
 
 // open gets hold of the pinned objects.
-func (in instance) open() (*Director, error) {
+func (in instance) open() (*Director, error) { return in.openOnly(allObjects) }
+
+// openOnly gets hold of those that are wanted, at least.
+func (in instance) openOnly(want objects) (*Director, error) {
 	if _, err := os.Stat(in.dir()); errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNotLoaded
 	}
+	ours := in.ours()
+	if !ours {
+		want = allObjects
+	}
 	d := &Director{dir: in.dir()}
-	if err := d.openObjects(); err != nil {
+	if err := d.openObjects(want); err != nil {
 		d.closeObjects()
 		return nil, err
 	}
-	if !in.ours() {
+	if !ours {
 		if err := d.checkShapes(); err != nil {
 			d.closeObjects()
 			return nil, err
@@ -298,10 +306,28 @@ func (in instance) open() (*Director, error) {
 	return d, nil
 }
 
-func (d *Director) openObjects() error {
+// objects are the names of pinned ones.
+type objects []string
+
+var (
+	allObjects objects // nil
+	// oneServer is what an edit of one server takes; to open all takes longer
+	// than the edit.
+	oneServer = objects{"config", "services", "order", "servers", "loads", "table_changed"}
+)
+
+// openObjects opens those that are wanted and are not open.
+func (d *Director) openObjects(want objects) error {
+	d.partly = want != nil
+	skip := func(field reflect.Value, name string) bool {
+		return !field.IsNil() || want != nil && !slices.Contains(want, name)
+	}
 	maps := reflect.ValueOf(&d.maps).Elem()
 	for i := range maps.NumField() {
 		name := maps.Type().Field(i).Tag.Get("ebpf")
+		if skip(maps.Field(i), name) {
+			continue
+		}
 		m, err := pinned(filepath.Join(d.dir, name), ebpf.NewMapFromFD)
 		if err != nil {
 			return otherVersion(name, err)
@@ -311,6 +337,9 @@ func (d *Director) openObjects() error {
 	progs := reflect.ValueOf(&d.progs).Elem()
 	for i := range progs.NumField() {
 		name := progs.Type().Field(i).Tag.Get("ebpf")
+		if skip(progs.Field(i), name) {
+			continue
+		}
 		p, err := pinned(filepath.Join(d.dir, name), ebpf.NewProgramFromFD)
 		if err != nil {
 			return otherVersion(name, err)

@@ -61,6 +61,11 @@ func (d *Director) load() (*table, error) {
 	if d.table != nil {
 		return d.table, nil
 	}
+	if d.partly {
+		if err := d.openObjects(allObjects); err != nil {
+			return nil, err
+		}
+	}
 	set, err := d.config()
 	if err != nil {
 		return nil, err

@@ -28,8 +28,12 @@ func Run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			open.Close()
 		}
 	}()
-	return ipvsadm.Run(args, stdin, stdout, stderr, func() (ipvsadm.Table, error) {
-		d, err := director.OpenOrLoad(director.Sizes{})
+	return ipvsadm.Run(args, stdin, stdout, stderr, func(one bool) (ipvsadm.Table, error) {
+		load := func() (*director.Director, error) { return director.OpenOrLoad(director.Sizes{}) }
+		if one {
+			load = director.OpenForOne
+		}
+		d, err := load()
 		if err != nil {
 			return nil, err
 		}
