@@ -32,7 +32,7 @@ type Run struct {
 type Environment struct {
 	Date    time.Time `json:"date"`
 	Version string    `json:"version"`
-	Commit  string    `json:"commit"`
+	Commit  string    `json:"commit,omitempty"` // if the program knows it
 	Go      string    `json:"go"`
 	measure.Host
 }

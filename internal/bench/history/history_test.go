@@ -79,8 +79,8 @@ func TestPage(t *testing.T) {
 		"| flows | 7 |\n| rate | 12.3 (10.0 to 20.0) |\n",
 		"costs:\n\n| name | over direct | ok |\n| --- | --- | --- |\n| a\\|b | 0.500 (0.400 to 0.600) |  |\n| c |  | yes |\n",
 		"| t | at most 1 | 0.500 (0.400 to 0.600) | met |\n| u | at least 9 ms | 8.00 | NOT MET |\n",
-		"Over time:\n\n| date | commit | CPU | fixed loop [ms] | t | u |\n",
-		"| 2026-11-22 | older | CPU | 8.0 | 0.500 (0.400 to 0.600) | 8.00 |\n",
+		"Over time:\n\n| date | version | CPU | fixed loop [ms] | t | u |\n",
+		"| 2026-11-22 | v1 (older) | CPU | 8.0 | 0.500 (0.400 to 0.600) | 8.00 |\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks\n%s", want)
