@@ -42,9 +42,10 @@ func (t *table) serverOf(_ bpfobj.LbService, k model.ServiceKey, addr netip.Addr
 type lone struct{ *Director }
 
 // loneEdit reports whether an edit may do without the table: it was not read
-// yet, no other edit waits, and there is nothing to mend.
+// yet, no other edit waits, there is nothing to mend, and the maps can be read
+// in place, which those of earlier versions cannot.
 func (d *Director) loneEdit() (bool, error) {
-	if d.table != nil || d.batching {
+	if d.table != nil || d.batching || d.maps.Servers.Flags()&mmapable == 0 {
 		return false, nil
 	}
 	set, err := d.config()
