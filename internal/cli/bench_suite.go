@@ -129,6 +129,7 @@ func (s *suiteRun) measure(ctx context.Context, stderr io.Writer) (r *history.Ru
 // the next one does not inherit.
 func runPart(ctx context.Context, program string, args []string, stderr io.Writer) (p history.Part) {
 	p.Command = "imbang " + strings.Join(args, " ")
+	p.LoadAverage = measure.LoadAverage()
 	loop := func() float64 { return float64(measure.Calibrate().Microseconds()) / 1000 }
 	p.LoopMS[0] = loop()
 	var stdout bytes.Buffer
@@ -160,7 +161,7 @@ func runPart(ctx context.Context, program string, args []string, stderr io.Write
 // printSuite says what became of each part, and of its targets.
 func printSuite(w io.Writer, r *history.Run) error {
 	e := r.Environment
-	fmt.Fprintf(w, "imbang %s (%s), Linux %s, %s, %d CPUs\n", e.Version, e.Commit, e.Kernel, e.CPU, e.CPUs)
+	fmt.Fprintf(w, "imbang %s, Linux %s, %s, %d CPUs\n", e.Version, e.Kernel, e.CPU, e.CPUs)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, p := range r.Parts {
 		outcome := "done"

@@ -44,7 +44,11 @@ type Part struct {
 	Seconds float64 `json:"seconds"`
 	// LoopMS is the time of a fixed loop before and behind it: how fast the
 	// machine was.
-	LoopMS [2]float64      `json:"fixed_loop_ms"`
+	LoopMS [2]float64 `json:"fixed_loop_ms"`
+	// LoadAverage is the kernel's before it, of a minute: what else the
+	// machine had to do, or the part before.
+	LoadAverage float64 `json:"load_average"`
+
 	Status int             `json:"exit_status"`
 	Error  string          `json:"error,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`

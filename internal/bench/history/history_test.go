@@ -69,18 +69,18 @@ const result = `{"flows":7,"rate":{"n":3,"median":12.34,"min":10,"max":20},
 // A part's figures, its tables and its targets are on the page, and the course
 // of the targets where whole runs are several.
 func TestPage(t *testing.T) {
-	part := Part{Name: "some", Command: "imbang bench some", Result: []byte(result), LoopMS: [2]float64{8, 9}}
+	part := Part{Name: "some", Command: "imbang bench some", Result: []byte(result), LoopMS: [2]float64{8, 9}, LoadAverage: 0.5}
 	page, err := Page([]Run{run("older", false, part), run("newest", false, part), run("quick", true, part), run("none", false, Part{Name: "some", Error: "failed"})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"## Some\n\n`imbang bench some`, 2026-11-22, version v1 (newest), Linux 6.18, CPU, 2 CPUs; a fixed loop took 8.0 ms before and 9.0 ms behind.\n",
+		"## Some\n\n`imbang bench some`, 2026-11-22, version v1 (newest), Linux 6.18, CPU, 2 CPUs; a load of 0.5 before it, and a fixed loop of 8.0 ms, behind it 9.0.\n",
 		"| flows | 7 |\n| rate | 12.3 (10.0 to 20.0) |\n",
 		"costs:\n\n| name | over direct | ok |\n| --- | --- | --- |\n| a\\|b | 0.500 (0.400 to 0.600) |  |\n| c |  | yes |\n",
 		"| t | at most 1 | 0.500 (0.400 to 0.600) | met |\n| u | at least 9 ms | 8.00 | NOT MET |\n",
-		"Over time:\n\n| date | version | CPU | fixed loop [ms] | t | u |\n",
-		"| 2026-11-22 | v1 (older) | CPU | 8.0 | 0.500 (0.400 to 0.600) | 8.00 |\n",
+		"Over time:\n\n| date | version | CPU | load | fixed loop [ms] | t | u |\n",
+		"| 2026-11-22 | v1 (older) | CPU | 0.5 | 8.0 | 0.500 (0.400 to 0.600) | 8.00 |\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks\n%s", want)

@@ -34,8 +34,8 @@ how.
 // section is a part with what it came to.
 func section(w *strings.Builder, m measured) error {
 	e := m.run.Environment
-	fmt.Fprintf(w, "\n## %s\n\n`%s`, %s, version %s, Linux %s, %s, %d CPUs; a fixed loop took %.1f ms before and %.1f ms behind.\n",
-		title(m.Name), m.Command, e.Date.UTC().Format("2006-01-02"), version(e), e.Kernel, e.CPU, e.CPUs, m.LoopMS[0], m.LoopMS[1])
+	fmt.Fprintf(w, "\n## %s\n\n`%s`, %s, version %s, Linux %s, %s, %d CPUs; a load of %.1f before it, and a fixed loop of %.1f ms, behind it %.1f.\n",
+		title(m.Name), m.Command, e.Date.UTC().Format("2006-01-02"), version(e), e.Kernel, e.CPU, e.CPUs, m.LoadAverage, m.LoopMS[0], m.LoopMS[1])
 	if m.run.Quick {
 		w.WriteString("\nA quick run: samples too short to be believed.\n")
 	}
@@ -102,7 +102,7 @@ func trend(w *strings.Builder, all []measured) {
 		return
 	}
 	w.WriteString("\nOver time:\n")
-	head := []string{"date", "version", "CPU", "fixed loop [ms]"}
+	head := []string{"date", "version", "CPU", "load", "fixed loop [ms]"}
 	latest := all[len(all)-1].Targets()
 	for _, t := range latest {
 		head = append(head, t.Name)
@@ -110,7 +110,7 @@ func trend(w *strings.Builder, all []measured) {
 	var body [][]string
 	for _, m := range all {
 		e := m.run.Environment
-		row := []string{e.Date.UTC().Format("2006-01-02"), version(e), e.CPU, fmt.Sprintf("%.1f", m.LoopMS[0])}
+		row := []string{e.Date.UTC().Format("2006-01-02"), version(e), e.CPU, fmt.Sprintf("%.1f", m.LoadAverage), fmt.Sprintf("%.1f", m.LoopMS[0])}
 		for _, t := range latest {
 			row = append(row, valueOf(m, t.Name))
 		}

@@ -61,3 +61,12 @@ func field(path, key string) string {
 	}
 	return ""
 }
+
+// LoadAverage is how many tasks ran or wanted to, on average of the last
+// minute; 0 if the kernel does not tell.
+func LoadAverage() (load float64) {
+	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(b), &load) // of a kernel that tells it otherwise, nothing
+	}
+	return load
+}
