@@ -71,6 +71,7 @@ type PathRow struct {
 	Competitor string        `json:"competitor"`
 	Unit       string        `json:"unit"`
 	Value      stats.Summary `json:"value"`
+	Rounds     []float64     `json:"by_round"`
 	// Over is its ratio to others, round by round.
 	Over map[string]stats.Summary `json:"over,omitempty"`
 }

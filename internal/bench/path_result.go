@@ -18,7 +18,8 @@ func (p *pathRun) conclude(rounds int) *PathResult {
 			continue
 		}
 		for _, m := range pathMeasures {
-			row := PathRow{Competitor: name, Measure: m.name, Unit: m.unit, Value: stats.Summarize(p.samples[name][m.name][:rounds])}
+			row := PathRow{Competitor: name, Measure: m.name, Unit: m.unit, Rounds: p.samples[name][m.name][:rounds]}
+			row.Value = stats.Summarize(row.Rounds)
 			for _, other := range pathReferences {
 				if other != name && p.samples[other] != nil {
 					if row.Over == nil {
