@@ -108,29 +108,29 @@ type measured struct {
 	run *Run
 }
 
-// named are the parts of a name with results, in the order of the runs, the oldest
-// first. Where there are whole runs, quick ones do not count.
+// named are the parts of a name with results, the oldest first. Where there are
+// whole ones, quick and interrupted ones do not count.
 func named(runs []Run, name string) (list []measured) {
-	whole := false
+	var whole []measured
 	for i := range runs {
 		for _, p := range runs[i].Parts {
-			if p.Name == name && len(p.Result) > 0 {
-				list = append(list, measured{p, &runs[i]})
-				whole = whole || !runs[i].Quick
+			if p.Name != name || len(p.Result) == 0 {
+				continue
+			}
+			list = append(list, measured{p, &runs[i]})
+			if !runs[i].Quick && p.Status != failed {
+				whole = append(whole, list[len(list)-1])
 			}
 		}
 	}
-	if !whole {
-		return list
+	if len(whole) > 0 {
+		return whole
 	}
-	var kept []measured
-	for _, m := range list {
-		if !m.run.Quick {
-			kept = append(kept, m)
-		}
-	}
-	return kept
+	return list
 }
+
+// failed is the exit status of a benchmark that did not come to its end.
+const failed = 3
 
 // names are the parts in the order in which they first appear.
 func names(runs []Run) (list []string) {

@@ -70,7 +70,8 @@ const result = `{"flows":7,"rate":{"n":3,"median":12.34,"min":10,"max":20},
 // of the targets where whole runs are several.
 func TestPage(t *testing.T) {
 	part := Part{Name: "some", Command: "imbang bench some", Result: []byte(result), LoopMS: [2]float64{8, 9}, LoadAverage: 0.5}
-	page, err := Page([]Run{run("older", false, part), run("newest", false, part), run("quick", true, part), run("none", false, Part{Name: "some", Error: "failed"})})
+	page, err := Page([]Run{run("older", false, part), run("newest", false, part), run("quick", true, part),
+		run("cut", false, Part{Name: "some", Status: 3, Result: part.Result}), run("none", false, Part{Name: "some", Error: "failed"})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +87,8 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page lacks\n%s", want)
 		}
 	}
-	if strings.Contains(page, "quick") && !strings.Contains(preface, "quick") {
-		t.Error("a quick run counts beside whole ones")
+	if strings.Contains(page, "(quick)") || strings.Contains(page, "(cut)") {
+		t.Error("a quick or interrupted run counts beside whole ones")
 	}
 	if t.Failed() {
 		t.Log(page)
