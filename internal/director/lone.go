@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -19,7 +20,13 @@ import (
 type places interface {
 	serviceOf(model.ServiceKey) (bpfobj.LbService, error)
 	// serverOf finds an available server of the service.
-	serverOf(bpfobj.LbService, model.ServiceKey, netip.AddrPort) (uint32, bpfobj.LbServer, error)
+	serverOf(bpfobj.LbService, model.ServiceKey, netip.AddrPort) (listed, error)
+}
+
+// listed is a server with its place in its service's list.
+type listed struct {
+	id, position uint32
+	server       bpfobj.LbServer
 }
 
 func (t *table) serviceOf(k model.ServiceKey) (bpfobj.LbService, error) {
@@ -30,12 +37,12 @@ func (t *table) serviceOf(k model.ServiceKey) (bpfobj.LbService, error) {
 	return *svc, nil
 }
 
-func (t *table) serverOf(_ bpfobj.LbService, k model.ServiceKey, addr netip.AddrPort) (uint32, bpfobj.LbServer, error) {
+func (t *table) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.AddrPort) (listed, error) {
 	id, err := t.server(k, addr)
 	if err != nil {
-		return 0, bpfobj.LbServer{}, err
+		return listed{}, err
 	}
-	return id, t.servers[id], nil
+	return listed{id, uint32(slices.Index(t.order[svc.Id], id)), t.servers[id]}, nil
 }
 
 // lone finds a server in the maps.
@@ -63,14 +70,14 @@ func (l lone) serviceOf(k model.ServiceKey) (svc bpfobj.LbService, err error) {
 	return svc, nil
 }
 
-func (l lone) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.AddrPort) (uint32, bpfobj.LbServer, error) {
+func (l lone) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.AddrPort) (listed, error) {
 	missing := fmt.Errorf("service %s: server %s: %w", k, addr, model.ErrNoServer)
 	ids, err := readArray[uint32](l.maps.Order, svc.First, svc.Count)
 	if err != nil {
-		return 0, bpfobj.LbServer{}, fmt.Errorf("read the servers' order: %w", err)
+		return listed{}, fmt.Errorf("read the servers' order: %w", err)
 	}
 	if len(ids) == 0 {
-		return 0, bpfobj.LbServer{}, missing
+		return listed{}, missing
 	}
 	least, most := ids[0], ids[0]
 	for _, id := range ids {
@@ -78,14 +85,14 @@ func (l lone) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.Addr
 	}
 	servers, err := newWindow[bpfobj.LbServer](l.maps.Servers, least, most-least+1)
 	if err != nil {
-		return 0, bpfobj.LbServer{}, fmt.Errorf("read servers: %w", err)
+		return listed{}, fmt.Errorf("read servers: %w", err)
 	}
 	defer servers.close()
 	want, port := toAddress(addr.Addr()), swapPort(addr.Port())
-	for _, id := range ids {
+	for i, id := range ids {
 		if s := servers.at(int(id - least)); s.Port == port && s.Addr == want {
-			return id, *s, nil
+			return listed{id, uint32(i), *s}, nil
 		}
 	}
-	return 0, bpfobj.LbServer{}, missing
+	return listed{}, missing
 }

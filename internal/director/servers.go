@@ -99,26 +99,26 @@ func (d *Director) editServer(in places, k model.ServiceKey, s model.Server) err
 	if err := checkNumbers(s); err != nil {
 		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
 	}
-	id, old, err := in.serverOf(svc, k, s.AddrPort())
+	at, err := in.serverOf(svc, k, s.AddrPort())
 	if err != nil {
 		return err
 	}
-	next, err := d.edited(old, s)
+	next, err := d.edited(at.server, s)
 	if err != nil {
 		return err
 	}
 	if d.table != nil {
-		d.table.servers[id] = next
+		d.table.servers[at.id] = next
 	}
-	if err := d.putServer(id, next); err != nil {
+	if err := d.putServer(at.id, next); err != nil {
 		return err
 	}
-	if opens(old, next) {
-		if err := d.reopen([]uint32{id}); err != nil {
+	if opens(at.server, next) {
+		if err := d.reopen([]uint32{at.id}); err != nil {
 			return err
 		}
 	}
-	return d.changed(svc, bpfobj.LbChangeEventCHANGE_UPDATE, 0)
+	return d.changed(svc, bpfobj.LbChangeEventCHANGE_UPDATE, at.position)
 }
 
 // edited is what an edit makes of a server.
