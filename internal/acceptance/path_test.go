@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"imbang/internal/bench"
+	"imbang/internal/host"
+	"imbang/internal/lab/topology"
 )
 
 // The comparison of whole paths, for a moment: everyone has every figure, all
@@ -19,7 +21,6 @@ import (
 // is for `imbang bench path` to say.
 func TestBenchPath(t *testing.T) {
 	needRoot(t)
-	before := namespaces(t)
 	out := must(t, nil, "", "bench", "path", "--rounds", "1", "--seconds", "0.1", "--rate", "200", "--megabytes", "2", "--output", "json")
 	var r bench.PathResult
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
@@ -41,8 +42,8 @@ func TestBenchPath(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if after := namespaces(t); after != before {
-		t.Errorf("left behind: %s", after)
+	if left := orphans(t); len(left) > 0 {
+		t.Errorf("left behind: %s", left)
 	}
 	for _, args := range [][]string{{"--rounds", "0"}, {"--competitors", "ipvs"}, {"--seconds", "0.01"}} {
 		if got := imbang(t, nil, "", append([]string{"bench", "path"}, args...)...); got.status != 2 {
@@ -55,7 +56,6 @@ func TestBenchPath(t *testing.T) {
 // left behind.
 func TestInterruptedSuite(t *testing.T) {
 	needRoot(t)
-	before := namespaces(t)
 	history := t.TempDir() + "/history.jsonl"
 	cmd := exec.Command(executable, "bench", "--quick", "--parts", "path,changes", "--history", history)
 	var stdout, stderr bytes.Buffer
@@ -71,23 +71,23 @@ func TestInterruptedSuite(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(stderr.String(), "imbang: interrupted in part") {
 		t.Errorf("status %d, said %s", code, stderr.String())
 	}
-	if after := namespaces(t); after != before {
-		t.Errorf("left behind: %s", after)
+	if left := orphans(t); len(left) > 0 {
+		t.Errorf("left behind: %s", left)
 	}
 }
 
-// namespaces lists those that benchmarks made.
-func namespaces(t *testing.T) string {
+// orphans lists namespaces of benchmarks whose processes are gone: others may
+// be at work.
+func orphans(t *testing.T) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/run/netns")
 	if err != nil {
-		return "" // no namespace was ever made
+		return nil // no namespace was ever made
 	}
-	var names []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "imbang-lab-") || strings.HasPrefix(e.Name(), "imbang-bench-") {
+		if host.Orphaned(topology.Prefix, e.Name()) || host.Orphaned("imbang-bench", e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
-	return strings.Join(names, " ")
+	return names
 }
