@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/conform"
+	"imbang/internal/ipvsadm/program"
 )
 
 // played is the outcome of one scenario.
@@ -104,5 +105,5 @@ func playFiles(ctx context.Context, files []string, progress io.Writer) ([]playe
 }
 
 func administer(args []string, stdout, stderr *bytes.Buffer) int {
-	return runIpvsadm(args, strings.NewReader(""), stdout, stderr)
+	return program.Run(args, strings.NewReader(""), stdout, stderr)
 }
