@@ -247,6 +247,7 @@ static __always_inline int related_hairpin(struct __sk_buff *skb, struct packet 
 	__be16 port = p->port;
 	int rc;
 
+	barrier_var(other); /* Linux 6.1 must see it compared, not what it depends on */
 	if (!other)
 		return 0;
 	p->to = other->src;
