@@ -204,7 +204,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	if (c) {
 		count_conn(svc->id, id);
 		p->news |= NEWS_OPENED;
-		return conn_in(p, &p->flow, c, s, set);
+		return p->ahead ? TO_SERVER : conn_in(p, &p->flow, c, s, set);
 	}
 	server_unbind(id, 1);
 	/* Another CPU may have been first with the same packet. */
@@ -297,9 +297,9 @@ static __always_inline int none_new(struct packet *p, int outdated, __u32 reason
 /*
  * A packet of no known connection: perhaps the first of a new one. One that
  * is outdated may be there; it counts until its successor's server is chosen,
- * as in Linux. Returns a verdict or a decision.
+ * as in Linux. Returns a verdict or a decision. Without an skb it is ahead.
  */
-__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
+static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p, int outdated)
 {
 	struct settings *set = get_settings();
 	struct service_key key;
@@ -325,6 +325,10 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 
+	/* It is a connection and a packet at once. */
+	if (!skb && one_packet(p, svc))
+		return UNDECIDED;
+
 	if (outdated)
 		p->news |= NEWS_OUTDATED;
 	id = server_for(p, svc);
@@ -332,9 +336,23 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 		conn_end(&p->flow);
 	if (id == NO_SERVER)
 		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
+	if (!skb)
+		return conn_open(p, svc, id);
 	if (p->peek)
 		return would_open(p, svc, id);
 	return conn_or_hairpin(skb, p, svc, id, set);
+}
+
+__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
+{
+	return conn_schedule(skb, p, outdated);
+}
+
+/* Likewise, before there is an skb: the connection is opened, and nothing made
+ * of its packet yet. */
+__noinline int conn_new_ahead(struct packet *p)
+{
+	return conn_schedule(0, p, 0);
 }
 
 /* A packet of a connection whose server was deleted. */
@@ -463,6 +481,7 @@ static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 #include "explain.h"
 #include "fast.h"
 #include "local.h"
+#include "xdp.h"
 
 /* Every packet that the fast path leaves. */
 SEC("tc")
@@ -483,9 +502,15 @@ struct {
 
 static __always_inline int enter(struct __sk_buff *skb, int expect_answers)
 {
-	int verdict = fast(skb, expect_answers);
+	struct packet p = { .server = NO_SERVER };
+	struct settings *set = get_settings();
+	int verdict = UNDECIDED;
 
-	if (verdict != UNDECIDED)
+	if (set && plain(skb, &p) && in_use(&p, set)) {
+		p.left = !!set->xdp[0].ifindex;
+		verdict = fast(skb, &p, expect_answers, set, HOOK_TC);
+	}
+	if (verdict != UNDECIDED && verdict != UNKNOWN)
 		return verdict;
 	skb->cb[0] = expect_answers;
 	bpf_tail_call(skb, &stages, 0);
@@ -504,6 +529,48 @@ SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
 	return enter(skb, 1);
+}
+
+/* In front of them, where the device is attached to in mode xdp. */
+
+SEC("xdp.frags")
+int lb_xdp_new(struct xdp_md *ctx)
+{
+	struct packet p = { .server = NO_SERVER };
+
+	return xdp_new(ctx, &p);
+}
+
+/* user: likewise. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int(void *));
+} xdp_stages SEC(".maps") = {
+	.values = { [0] = (void *)&lb_xdp_new },
+};
+
+static __always_inline int xdp_enter(struct xdp_md *ctx, int expect_answers)
+{
+	struct packet p = { .server = NO_SERVER };
+	int action = xdp_known(ctx, &p, expect_answers);
+
+	if (action == UNKNOWN)
+		bpf_tail_call(ctx, &xdp_stages, 0);
+	return action < 0 ? XDP_PASS : action;
+}
+
+SEC("xdp.frags")
+int lb_xdp_client(struct xdp_md *ctx)
+{
+	return xdp_enter(ctx, 0);
+}
+
+SEC("xdp.frags")
+int lb_xdp_server(struct xdp_md *ctx)
+{
+	return xdp_enter(ctx, 1);
 }
 
 /* On the way out of the same devices. */

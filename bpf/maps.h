@@ -363,6 +363,22 @@ struct {
 	__type(value, struct cutting);
 } cuttings SEC(".maps");
 
+#define ASKED_BITS 10
+
+/* A neighbour that was asked lately: its hardware address and device. */
+struct asked {
+	__u64 neighbour;
+	__u64 until; /* [ns] */
+};
+
+/* kernel: what XDP need not ask, by a hash of the neighbour. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << ASKED_BITS);
+	__type(key, __u32);
+	__type(value, struct asked);
+} asked SEC(".maps");
+
 /* kernel: room to build values that are too big for the stack. The enums are
  * there for their BTF alone: user space reads the numbers from it. */
 union scratch {

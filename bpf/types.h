@@ -295,6 +295,14 @@ struct appointment {
 	__u32 number;
 };
 
+/* A device with an XDP program, by which others' packets may leave, too. */
+struct xdp_device {
+	__u32 ifindex; /* 0: none */
+	__u8 mac[6];   /* of packets for this machine */
+	__u8 turns;    /* XDP_TX may send a packet back by it */
+	__u8 pad;
+};
+
 /* Timeouts by enum conn_state [ns], and switches; user space writes it. */
 struct settings {
 	__u64 timeout[32];
@@ -322,6 +330,7 @@ struct settings {
 	__u32 drop_entry;
 	__u32 drop_packet;
 	__u32 am_droprate;
+	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 };
 
 /* When a defence works. Linux's 2, which is 1 at work, nobody writes here. */

@@ -8,6 +8,14 @@
 
 #include "out.h"
 
+/* The packet leaves one hop further. */
+static __always_inline int direct_send(struct __sk_buff *skb, struct packet *p, struct way *way)
+{
+	if (take_hop(skb, p))
+		return drop(p, REASON_DROP_REWRITE);
+	return transmit(skb, p, way);
+}
+
 static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 {
 	struct way way;
@@ -17,9 +25,7 @@ static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 		return pass(p, REASON_PASS_LOCAL);
 	if (verdict != ROUTED)
 		return verdict;
-	if (take_hop(skb, p))
-		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, &way);
+	return direct_send(skb, p, &way);
 }
 
 #endif

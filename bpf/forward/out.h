@@ -21,10 +21,11 @@ struct way {
 
 /* Writing a neighbour's hardware address into a packet leaves the kernel to
  * believe in it for ever; a packet sent through its neighbour table makes it
- * ask again when the entry is old. New connections do, and a few others. */
+ * ask again when the entry is old. New connections do, and a few others; and all
+ * that XDP leaves, which is little. */
 static __always_inline int neighbour_due(const struct packet *p)
 {
-	return p->tcp_bits & TCP_BIT_SYN || !(bpf_get_prandom_u32() & 0xff);
+	return p->left || p->tcp_bits & TCP_BIT_SYN || !(bpf_get_prandom_u32() & 0xff);
 }
 
 /*
@@ -32,9 +33,8 @@ static __always_inline int neighbour_due(const struct packet *p)
  * `overhead` is what a tunnel adds [bytes]. A TCP super-packet need not fit:
  * the tunnel makes its segments shorter. Returns BPF_FIB_LKUP_RET_*.
  */
-static __always_inline long find_way(struct __sk_buff *skb, struct packet *p,
-				     const union address *src, const union address *dst,
-				     __u32 overhead, struct way *way)
+static __always_inline long find_way(void *ctx, struct packet *p, const union address *src,
+				     const union address *dst, __u32 overhead, struct way *way)
 {
 	__u32 longest = packet_longest(p);
 	long rc;
@@ -59,7 +59,7 @@ static __always_inline long find_way(struct __sk_buff *skb, struct packet *p,
 	if (overhead && p->gso_size && p->flow.protocol == IPPROTO_TCP)
 		longest = p->headers + overhead;
 	way->fib.tot_len = longest > 0xffff ? 0xffff : longest;
-	rc = bpf_fib_lookup(skb, &way->fib, sizeof(way->fib), 0);
+	rc = bpf_fib_lookup(ctx, &way->fib, sizeof(way->fib), 0);
 	way->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
 	way->ask = !way->known || neighbour_due(p);
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;

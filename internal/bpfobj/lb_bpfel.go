@@ -422,6 +422,7 @@ type LbSettings struct {
 	DropEntry               uint32
 	DropPacket              uint32
 	AmDroprate              uint32
+	Xdp                     [2]LbXdpDevice
 	_                       [4]byte
 }
 
@@ -474,6 +475,14 @@ type LbTracer struct {
 	Pad             [5]uint8
 }
 
+type LbXdpDevice struct {
+	_       structs.HostLayout
+	Ifindex uint32
+	Mac     [6]uint8
+	Turns   uint8
+	Pad     uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -481,6 +490,7 @@ const (
 	LbMapAllowances      = "allowances"
 	LbMapAppointments4   = "appointments4"
 	LbMapAppointments6   = "appointments6"
+	LbMapAsked           = "asked"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapClocks          = "clocks"
 	LbMapConfig          = "config"
@@ -518,12 +528,16 @@ const (
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
 	LbMapWheel           = "wheel"
+	LbMapXdpStages       = "xdp_stages"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
 	LbProgLbLocal        = "lb_local"
 	LbProgLbServer       = "lb_server"
 	LbProgLbWhole        = "lb_whole"
+	LbProgLbXdpClient    = "lb_xdp_client"
+	LbProgLbXdpNew       = "lb_xdp_new"
+	LbProgLbXdpServer    = "lb_xdp_server"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
 )
@@ -576,6 +590,9 @@ type LbProgramSpecs struct {
 	LbLocal      *ebpf.ProgramSpec `ebpf:"lb_local"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
 	LbWhole      *ebpf.ProgramSpec `ebpf:"lb_whole"`
+	LbXdpClient  *ebpf.ProgramSpec `ebpf:"lb_xdp_client"`
+	LbXdpNew     *ebpf.ProgramSpec `ebpf:"lb_xdp_new"`
+	LbXdpServer  *ebpf.ProgramSpec `ebpf:"lb_xdp_server"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
 }
@@ -587,6 +604,7 @@ type LbMapSpecs struct {
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Appointments4   *ebpf.MapSpec `ebpf:"appointments4"`
 	Appointments6   *ebpf.MapSpec `ebpf:"appointments6"`
+	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	Config          *ebpf.MapSpec `ebpf:"config"`
@@ -624,6 +642,7 @@ type LbMapSpecs struct {
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
+	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
 }
 
 // LbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -655,6 +674,7 @@ type LbMaps struct {
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Appointments4   *ebpf.Map `ebpf:"appointments4"`
 	Appointments6   *ebpf.Map `ebpf:"appointments6"`
+	Asked           *ebpf.Map `ebpf:"asked"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	Config          *ebpf.Map `ebpf:"config"`
@@ -692,6 +712,7 @@ type LbMaps struct {
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
+	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
 }
 
 func (m *LbMaps) Close() error {
@@ -699,6 +720,7 @@ func (m *LbMaps) Close() error {
 		m.Allowances,
 		m.Appointments4,
 		m.Appointments6,
+		m.Asked,
 		m.BucketTables,
 		m.Clocks,
 		m.Config,
@@ -736,6 +758,7 @@ func (m *LbMaps) Close() error {
 		m.TracedUntil,
 		m.Tracers,
 		m.Wheel,
+		m.XdpStages,
 	)
 }
 
@@ -755,6 +778,9 @@ type LbPrograms struct {
 	LbLocal      *ebpf.Program `ebpf:"lb_local"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
 	LbWhole      *ebpf.Program `ebpf:"lb_whole"`
+	LbXdpClient  *ebpf.Program `ebpf:"lb_xdp_client"`
+	LbXdpNew     *ebpf.Program `ebpf:"lb_xdp_new"`
+	LbXdpServer  *ebpf.Program `ebpf:"lb_xdp_server"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
 }
@@ -767,6 +793,9 @@ func (p *LbPrograms) Close() error {
 		p.LbLocal,
 		p.LbServer,
 		p.LbWhole,
+		p.LbXdpClient,
+		p.LbXdpNew,
+		p.LbXdpServer,
 		p.StartClocks,
 		p.TableChanged,
 	)
