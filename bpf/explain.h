@@ -59,14 +59,14 @@ __noinline int foresee_conn(struct packet *p)
 /* Whether the kernel knows a way to the server. */
 static __noinline void foresee_way(struct __sk_buff *skb, struct packet *p)
 {
-	struct way way;
+	struct way *way;
 
 	switch (find_way(skb, p, &p->flow.src, &p->to, 0, &way)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED: /* for this packet, that stands for all */
 		return;
 	case BPF_FIB_LKUP_RET_NOT_FWDED:
-		if (!is_own(skb, p, &way))
+		if (!is_own(skb, p, way))
 			break;
 		turn_aside(p, p->forward == FORWARD_MASQ && address_loopback(&p->to)
 				      ? REASON_DROP_TO_LOOPBACK

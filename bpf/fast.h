@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The fast path: a plain packet of a connection by masquerading or direct routing
- * that has a server and a way to it. Whatever is not so, or not certain, is left to the whole
+ * The fast path: a plain packet of a masqueraded connection that has a server
+ * and a way to it. Whatever is not so, or not certain, is left to the whole
  * path, which begins anew; so nothing is changed or counted here before the
  * packet is sure to go.
  *
@@ -11,9 +11,7 @@
 #ifndef IMBANG_FAST_H
 #define IMBANG_FAST_H
 
-#include "forward/dr.h"
 #include "forward/nat.h"
-#include "forward/xdp.h"
 
 #define IP_PLAIN 0x45 /* version 4, no options */
 
@@ -80,110 +78,151 @@ static __always_inline int plain6(struct packet *p, void *data, void *end)
 	return plain_transport(p, ip + 1, end);
 }
 
-/* parse() for the packets that are most. */
-static __always_inline int plain(struct __sk_buff *skb, struct packet *p)
+/* parse() for the packets that are most. Of the packet `frame` and what is not
+ * in its bytes is there already. */
+static __always_inline int plain(struct packet *p, void *data, void *end, __u8 family)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	return family == AF_INET ? plain4(p, data, end) : plain6(p, data, end);
+}
 
-	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
-		return 0;
+static __always_inline int plain_skb(struct __sk_buff *skb, struct packet *p, __u8 family)
+{
 	p->frame = skb->len;
 	p->ifindex = skb->ingress_ifindex;
 	p->mark = skb->mark;
 	p->gso_size = skb->gso_size;
 	p->segments = skb->gso_segs ? skb->gso_segs : 1;
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return plain4(p, data, end);
-	return skb->protocol == bpf_htons(ETH_P_IPV6) && plain6(p, data, end);
+	return plain(p, (void *)(long)skb->data, (void *)(long)skb->data_end, family);
 }
 
-/* Where the fast path runs. */
-enum hook { HOOK_TC, HOOK_XDP };
+/* A packet's connection, and what is to become of the packet. */
+struct settled {
+	struct flow client;
+	struct conn *conn;
+	struct server *server; /* of a client's packet */
+	struct way *way;
+	enum nat_side side;
+	__u64 expires; /* the connection; 0: it need not be told */
+};
 
-static __always_inline int settled(const struct conn *c)
+/* Whose packet it is. */
+static __always_inline int fast_find(struct packet *p, struct settled *s, int expect_answers,
+				     __u8 family)
 {
-	return c && (c->forward == FORWARD_MASQ || c->forward == FORWARD_ROUTE) &&
-	       !(c->flags & CONN_HAIRPIN);
+	s->side = NAT_SOURCE;
+	if (!expect_answers || !reverse_find_in(&p->flow, &s->client, family)) {
+		s->conn = conn_find_in(&p->flow, family);
+		if (s->conn)
+			s->side = NAT_DESTINATION;
+		else if (expect_answers || !reverse_find_in(&p->flow, &s->client, family))
+			return 0;
+	}
+	if (s->side == NAT_SOURCE)
+		s->conn = conn_find_in(&s->client, family);
+	return s->conn && s->conn->forward == FORWARD_MASQ && !(s->conn->flags & CONN_HAIRPIN);
 }
 
-/* Whether there is a way that takes the packet as it is. */
-static __always_inline int has_way(void *ctx, struct packet *p, enum nat_side side, struct way *way,
-				   const struct settings *set, enum hook hook)
+/* Whether the packet is one of many: its connection stays as it is, but lives
+ * longer, without a new appointment. */
+static __always_inline int fast_steady(const struct packet *p, struct settled *s,
+				       const struct settings *set)
 {
-	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
-	const union address *dst = side == NAT_SOURCE ? &p->flow.dst : &p->to;
+	__u32 by = rules(s->conn->state, s->side == NAT_SOURCE ? FROM_SERVER : FROM_CLIENT, set);
+	__u8 state = s->conn->state;
+	__s64 moved;
 
-	if (p->ttl <= 1 || find_way(ctx, p, src, dst, 0, way) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (has_states(state) ? next_state(state, p, by) != state : !!s->conn->template)
 		return 0;
-	return hook == HOOK_TC || xdp_goes(way, set);
+	s->expires = bpf_ktime_get_coarse_ns() + set->timeout[state & 31];
+	moved = s->expires - s->conn->expires;
+	if (moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK)
+		s->expires = 0;
+	else if ((__s32)(s->conn->tick - tick_after(s->expires)) > 1)
+		return 0;
+	return 1;
 }
 
-/* Sends the packet by the way that it has. */
-static __always_inline int send(void *ctx, struct packet *p, enum nat_side side, struct way *way,
-				const struct settings *set, enum hook hook)
+/* Where the packet goes, if there is a way that takes it as it is. */
+static __always_inline int fast_way(void *ctx, struct packet *p, struct settled *s)
 {
+	long rc;
+
+	p->server = s->conn->server;
+	if (s->side == NAT_DESTINATION) {
+		s->server = available_server(s->conn);
+		if (!s->server)
+			return 0;
+		p->to = s->server->addr;
+		p->port = s->conn->port;
+		rc = find_way(ctx, p, &p->flow.src, &p->to, 0, &s->way);
+	} else {
+		p->to = s->client.dst;
+		p->port = s->client.dport;
+		rc = find_way(ctx, p, &p->to, &p->flow.dst, 0, &s->way);
+	}
+	return rc == BPF_FIB_LKUP_RET_SUCCESS;
+}
+
+static __always_inline void fast_count(const struct packet *p, const struct settled *s)
+{
+	struct conn *c = s->conn;
+
+	if (s->expires)
+		c->expires = s->expires;
+	if (s->side == NAT_SOURCE) {
+		count_out(p, p->server);
+		return;
+	}
+	count_in(p, s->server->service, p->server);
+	if (c->in_packets < MANY_PACKETS)
+		c->in_packets++;
+}
+
+/* A verdict, or UNDECIDED. */
+static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers, __u8 family)
+{
+	struct packet p = { .server = NO_SERVER };
+	struct settings *set = get_settings();
+	struct settled s = {};
 	int verdict;
 
-	if (hook == HOOK_XDP)
-		verdict = xdp_send(ctx, p, side, way, set);
-	else if (p->forward == FORWARD_ROUTE)
-		verdict = direct_send(ctx, p, way);
-	else
-		verdict = nat_send(ctx, p, side, way);
-	if (p->news)
-		report(p);
+	if (!set || set->drain_timeout || !(family == AF_INET ? set->in_use4 : set->in_use6))
+		return UNDECIDED;
+	if (!plain_skb(skb, &p, family) || p.ttl <= 1)
+		return UNDECIDED;
+	/* It opens a connection or ends one. */
+	if (p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST))
+		return UNDECIDED;
+	if (!fast_find(&p, &s, expect_answers, family) || !fast_steady(&p, &s, set) ||
+	    !fast_way(skb, &p, &s))
+		return UNDECIDED;
+	fast_count(&p, &s);
+	verdict = nat_send(skb, &p, s.side, s.way);
+	if (p.news & NEWS_ASIDE)
+		count_reason(p.reason);
 	return verdict;
 }
 
-/* A packet of a client's. */
-static __always_inline int fast_in(void *ctx, struct packet *p, struct conn *c,
-				   const struct settings *set, enum hook hook)
+/* A function for each: their frames together would be too big. */
+static __noinline int fast4(struct __sk_buff *skb, int expect_answers)
 {
-	struct server *s = settled(c) ? available_server(c) : 0;
-	struct way way;
-
-	if (!s || conn_outdated(p, c, s, set))
-		return UNDECIDED;
-	p->to = s->addr;
-	p->port = c->port;
-	if (!has_way(ctx, p, NAT_DESTINATION, &way, set, hook))
-		return UNDECIDED;
-	conn_in(p, &p->flow, c, s, set);
-	return send(ctx, p, NAT_DESTINATION, &way, set, hook);
+	return fast_family(skb, expect_answers, AF_INET);
 }
 
-/* A packet of a server's. */
-static __always_inline int fast_out(void *ctx, struct packet *p, const struct flow *client,
-				    const struct settings *set, enum hook hook)
+static __noinline int fast6(struct __sk_buff *skb, int expect_answers)
 {
-	struct conn *c = conn_find(client);
-	struct way way;
-
-	if (!settled(c))
-		return UNDECIDED;
-	p->to = client->dst;
-	p->port = client->dport;
-	if (!has_way(ctx, p, NAT_SOURCE, &way, set, hook))
-		return UNDECIDED;
-	conn_out(p, client, c, set);
-	return send(ctx, p, NAT_SOURCE, &way, set, hook);
+	return fast_family(skb, expect_answers, AF_INET6);
 }
 
-/* A verdict of the hook's; UNDECIDED, or UNKNOWN if there is no connection. */
-static __always_inline int fast(void *ctx, struct packet *p, int expect_answers,
-				const struct settings *set, enum hook hook)
+static __always_inline int fast(struct __sk_buff *skb, int expect_answers)
 {
-	struct flow client;
-	struct conn *c;
-
-	if (expect_answers && reverse_find(&p->flow, &client))
-		return fast_out(ctx, p, &client, set, hook);
-	c = conn_find(&p->flow);
-	if (c)
-		return fast_in(ctx, p, c, set, hook);
-	if (!expect_answers && reverse_find(&p->flow, &client))
-		return fast_out(ctx, p, &client, set, hook);
-	return UNKNOWN;
+	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
+		return UNDECIDED;
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return fast4(skb, expect_answers);
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return fast6(skb, expect_answers);
+	return UNDECIDED;
 }
 
 #endif

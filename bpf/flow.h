@@ -41,17 +41,24 @@ static __always_inline int flow_equal(const struct flow *a, const struct flow *b
 	       a->template == b->template && a->family == b->family;
 }
 
-static __noinline struct conn *conn_find(const struct flow *flow)
+/* The connection of a flow of a family that is known when this is compiled. */
+static __always_inline struct conn *conn_find_in(const struct flow *flow, __u8 family)
 {
 	struct flow4 four;
 	struct flow six;
 
-	if (flow->family == AF_INET6) {
+	if (family == AF_INET6) {
 		six = *flow;
 		return bpf_map_lookup_elem(&conns6, &six);
 	}
 	flow_to4(flow, &four);
 	return bpf_map_lookup_elem(&conns4, &four);
+}
+
+static __noinline struct conn *conn_find(const struct flow *flow)
+{
+	return flow->family == AF_INET6 ? conn_find_in(flow, AF_INET6)
+					: conn_find_in(flow, AF_INET);
 }
 
 /* 0, or an error if the flow has a connection or there is no room. */
@@ -82,13 +89,14 @@ static __noinline void conn_forget(const struct flow *flow)
 	bpf_map_delete_elem(&conns4, &four);
 }
 
-/* The client's flow of a server's; 1 if there is one. */
-static __noinline int reverse_find(const struct flow *flow, struct flow *client)
+/* The client's flow of a server's, likewise; 1 if there is one. */
+static __always_inline int reverse_find_in(const struct flow *flow, struct flow *client,
+					   __u8 family)
 {
 	struct flow4 four, *found4;
 	struct flow six, *found;
 
-	if (flow->family == AF_INET6) {
+	if (family == AF_INET6) {
 		six = *flow;
 		found = bpf_map_lookup_elem(&reverse6, &six);
 		if (found)
@@ -100,6 +108,12 @@ static __noinline int reverse_find(const struct flow *flow, struct flow *client)
 	if (found4)
 		flow_from4(found4, client);
 	return !!found4;
+}
+
+static __noinline int reverse_find(const struct flow *flow, struct flow *client)
+{
+	return flow->family == AF_INET6 ? reverse_find_in(flow, client, AF_INET6)
+					: reverse_find_in(flow, client, AF_INET);
 }
 
 static __noinline long reverse_put(const struct flow *flow, const struct flow *client, __u64 flags)

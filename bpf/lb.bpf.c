@@ -502,15 +502,9 @@ struct {
 
 static __always_inline int enter(struct __sk_buff *skb, int expect_answers)
 {
-	struct packet p = { .server = NO_SERVER };
-	struct settings *set = get_settings();
-	int verdict = UNDECIDED;
+	int verdict = fast(skb, expect_answers);
 
-	if (set && plain(skb, &p) && in_use(&p, set)) {
-		p.left = !!set->xdp[0].ifindex;
-		verdict = fast(skb, &p, expect_answers, set, HOOK_TC);
-	}
-	if (verdict != UNDECIDED && verdict != UNKNOWN)
+	if (verdict != UNDECIDED)
 		return verdict;
 	skb->cb[0] = expect_answers;
 	bpf_tail_call(skb, &stages, 0);
@@ -531,34 +525,35 @@ int lb_server(struct __sk_buff *skb)
 	return enter(skb, 1);
 }
 
-/* In front of them, where the device is attached to in mode xdp. */
+/* In front of them, in the modes of XDP. */
 
+/* Plain packets that the fast path leaves. */
 SEC("xdp.frags")
-int lb_xdp_new(struct xdp_md *ctx)
+int lb_xdp_more(struct xdp_md *ctx)
 {
 	struct packet p = { .server = NO_SERVER };
 
-	return xdp_new(ctx, &p);
+	return xdp_more(ctx, &p);
 }
 
-/* user: likewise. */
+/* user: as stages. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(__u32));
 	__array(values, int(void *));
 } xdp_stages SEC(".maps") = {
-	.values = { [0] = (void *)&lb_xdp_new },
+	.values = { [0] = (void *)&lb_xdp_more },
 };
 
 static __always_inline int xdp_enter(struct xdp_md *ctx, int expect_answers)
 {
-	struct packet p = { .server = NO_SERVER };
-	int action = xdp_known(ctx, &p, expect_answers);
+	int action = xdp_fast(ctx, expect_answers);
 
-	if (action == UNKNOWN)
-		bpf_tail_call(ctx, &xdp_stages, 0);
-	return action < 0 ? XDP_PASS : action;
+	if (action != UNDECIDED)
+		return action;
+	bpf_tail_call(ctx, &xdp_stages, 0);
+	return XDP_PASS;
 }
 
 SEC("xdp.frags")

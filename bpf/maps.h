@@ -21,6 +21,8 @@
 #define MAX_ALLOWANCES 4096
 #define MAX_FRAGMENTS 8192
 #define MAX_HAIRPINS (1 << 16)
+#define WAYS_BITS 10
+#define WAYS (1 << WAYS_BITS)
 
 /* user: timeouts and switches. */
 struct {
@@ -341,6 +343,31 @@ struct {
 	__type(value, struct answer);
 } stories SEC(".maps");
 
+/* What a way depends on. */
+struct journey {
+	union address src;
+	union address dst; /* in IPv4's case mapped addresses, both */
+	__u32 ifindex;     /* where packets come in */
+	__u8 family;
+	__u8 protocol;
+	__u8 tos;
+	__u8 pad;
+};
+
+/* Where the routing table sends packets, and the neighbour there. */
+struct way {
+	struct journey of;
+	__u64 until;        /* it is believed in [ns] */
+	__u64 asked;        /* when the neighbour last was [ns] */
+	union address next; /* router, or the host itself */
+	__u32 ifindex;
+	__u16 mtu;
+	__u8 dmac[6];
+	__u8 smac[6];
+	__u8 known; /* the neighbour's hardware address */
+	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
+};
+
 /* The longest packet that is cut into fragments [bytes]. */
 #define CUT_LONGEST 16000
 
@@ -378,6 +405,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct asked);
 } asked SEC(".maps");
+
+/* kernel: ways found lately (way.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WAYS);
+	__type(key, __u32);
+	__type(value, struct way);
+} ways SEC(".maps");
 
 /* kernel: room to build values that are too big for the stack. The enums are
  * there for their BTF alone: user space reads the numbers from it. */

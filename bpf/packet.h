@@ -103,7 +103,6 @@ struct packet {
 	__u8 cut;         /* into fragments, when it is rewritten (struct cutting) */
 	__u8 local;       /* it begins or ends at the director: no way, no hop */
 	__u8 ahead;       /* only opens its connection: it is counted and followed afterwards */
-	__u8 left;        /* by XDP, to the classifier */
 };
 
 /* What can be told by ICMP, in either family. */
@@ -121,7 +120,6 @@ enum decision {
 	REFUSED = -5,   /* packet.reason, error, mtu: answered by ICMP */
 	UNDECIDED = -6,
 	TOLD_ON = -7, /* an error about a tunnel: packet.kind, mtu */
-	UNKNOWN = -8, /* of no connection */
 };
 
 /* To be answered by an error, once everything else is done: that takes room

@@ -273,14 +273,14 @@ static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum
 {
 	const union address *src = side == NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.src;
 	const union address *dst = side != NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.dst;
-	struct way way;
+	struct way *way;
 	int verdict = route(skb, p, src, dst, 0, &way);
 
 	if (verdict == LOCAL && side == NAT_DESTINATION)
 		return related_up(p);
 	if (verdict == LOCAL)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
-	return verdict == ROUTED ? transmit(skb, p, &way) : verdict;
+	return verdict == ROUTED ? transmit(skb, p, way) : verdict;
 }
 
 /* `other` is the source of the flow whose end becomes the other side's: of a

@@ -134,7 +134,7 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
  * client. */
 __noinline int tell_on(struct __sk_buff *skb, struct packet *p)
 {
-	struct way way;
+	struct way *way;
 
 	if (!p)
 		return VERDICT_DROP;
@@ -145,7 +145,7 @@ __noinline int tell_on(struct __sk_buff *skb, struct packet *p)
 	p->length = 0;
 	if (find_way(skb, p, &p->flow.dst, &p->flow.src, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
-	return transmit(skb, p, &way);
+	return transmit(skb, p, way);
 }
 
 #endif

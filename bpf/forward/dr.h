@@ -8,24 +8,18 @@
 
 #include "out.h"
 
-/* The packet leaves one hop further. */
-static __always_inline int direct_send(struct __sk_buff *skb, struct packet *p, struct way *way)
-{
-	if (take_hop(skb, p))
-		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, way);
-}
-
 static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 {
-	struct way way;
+	struct way *way;
 	int verdict = route(skb, p, &p->flow.src, &p->to, 0, &way);
 
 	if (verdict == LOCAL)
 		return pass(p, REASON_PASS_LOCAL);
 	if (verdict != ROUTED)
 		return verdict;
-	return direct_send(skb, p, &way);
+	if (take_hop(skb, p))
+		return drop(p, REASON_DROP_REWRITE);
+	return transmit(skb, p, way);
 }
 
 #endif

@@ -13,20 +13,18 @@
 static __always_inline int neighbours(struct __sk_buff *skb, struct packet *p,
 				      const struct server *s)
 {
-	struct way way;
+	struct way *way;
 	__u32 device;
 
 	if (find_way(skb, p, &p->flow.src, &s->addr, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;
-	device = way.fib.ifindex;
+	device = way->ifindex;
 	if (find_way(skb, p, &p->flow.dst, &p->flow.src, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;
-	if (way.fib.ifindex != device)
+	if (way->ifindex != device)
 		return 0;
 	/* A gateway's address stands there if there is one. */
-	if (p->flow.family == AF_INET)
-		return way.fib.ipv4_dst == address_to4(&p->flow.src);
-	return address_equal((union address *)way.fib.ipv6_dst, &p->flow.src);
+	return address_equal(&way->next, &p->flow.src);
 }
 
 /* A new connection to a server: is it to be a hairpin? */
@@ -83,7 +81,7 @@ __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 {
 	enum nat_side side, other_side;
 	struct end other;
-	struct way way;
+	struct way *way;
 	int verdict;
 
 	if (!p)
@@ -103,7 +101,7 @@ __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 	if (nat_side(skb, p, side, &p->to, p->port) ||
 	    nat_side(skb, p, other_side, &other.addr, other.port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, &way);
+	return transmit(skb, p, way);
 }
 
 #endif

@@ -158,7 +158,7 @@ static __always_inline int nat_up(struct __sk_buff *skb, struct packet *p)
 /* One side gets the address and port that were decided, and the packet leaves
  * one hop further. */
 static __always_inline int nat_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
-				    struct way *way)
+				    const struct way *way)
 {
 	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
@@ -170,7 +170,7 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 {
 	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
 	const union address *dst = side == NAT_SOURCE ? &p->flow.dst : &p->to;
-	struct way way;
+	struct way *way;
 	int verdict = route(skb, p, src, dst, 0, &way);
 
 	if (verdict == LOCAL && side == NAT_DESTINATION)
@@ -181,7 +181,7 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 		return verdict;
 	if (sctp_hides_length(p, side, p->port))
 		return drop(p, REASON_DROP_SCTP_FRAGMENT);
-	return nat_send(skb, p, side, &way);
+	return nat_send(skb, p, side, way);
 }
 
 #endif

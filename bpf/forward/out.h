@@ -9,71 +9,58 @@
 
 #include "../counters.h"
 #include "../icmp.h"
-
-struct way {
-	struct bpf_fib_lookup fib;
-	__u8 known; /* the neighbour's hardware address */
-	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
-};
+#include "../way.h"
 
 #define ROUTED (-2) /* route() found a way: no verdict yet */
 #define LOCAL (-9)  /* the address is the director's own */
 
 /* Writing a neighbour's hardware address into a packet leaves the kernel to
  * believe in it for ever; a packet sent through its neighbour table makes it
- * ask again when the entry is old. New connections do, and a few others; and all
- * that XDP leaves, which is little. */
+ * ask again when the entry is old. On a way that is not remembered, new
+ * connections do, and a few others. */
 static __always_inline int neighbour_due(const struct packet *p)
 {
-	return p->left || p->tcp_bits & TCP_BIT_SYN || !(bpf_get_prandom_u32() & 0xff);
+	return p->tcp_bits & TCP_BIT_SYN || !(bpf_get_prandom_u32() & 0xff);
 }
 
 /*
- * Looks up the way from src to dst, of a family that need not be the packet's.
- * `overhead` is what a tunnel adds [bytes]. A TCP super-packet need not fit:
- * the tunnel makes its segments shorter. Returns BPF_FIB_LKUP_RET_*.
+ * Finds the way from src to dst, of a family that need not be the packet's:
+ * the one that was found lately, or the routing table's. `overhead` is what a
+ * tunnel adds [bytes]. A TCP super-packet need not fit: the tunnel makes its
+ * segments shorter. Returns BPF_FIB_LKUP_RET_*.
  */
-static __always_inline long find_way(void *ctx, struct packet *p, const union address *src,
-				     const union address *dst, __u32 overhead, struct way *way)
+static __always_inline long find_way(void *ctx, const struct packet *p, const union address *src,
+				     const union address *dst, __u32 overhead, struct way **way)
 {
 	__u32 longest = packet_longest(p);
+	struct journey j;
 	long rc;
 
-	__builtin_memset(way, 0, sizeof(*way));
-	way->fib.l4_protocol = p->flow.protocol;
-	way->fib.ifindex = p->ifindex;
-	if (address_family(dst) == AF_INET) {
-		way->fib.family = AF_INET;
-		way->fib.tos = p->tos;
-		way->fib.ipv4_src = address_to4(src);
-		way->fib.ipv4_dst = address_to4(dst);
-	} else {
-		way->fib.family = AF_INET6;
-		__builtin_memcpy(way->fib.ipv6_src, src, sizeof(*src));
-		__builtin_memcpy(way->fib.ipv6_dst, dst, sizeof(*dst));
-	}
+	journey(&j, p, src, dst);
 	/* Against the route's MTU. Without a length the kernel looks at the skb,
 	 * but lets it be longer by a VLAN tag. */
 	if (longest)
 		longest += overhead;
 	if (overhead && p->gso_size && p->flow.protocol == IPPROTO_TCP)
 		longest = p->headers + overhead;
-	way->fib.tot_len = longest > 0xffff ? 0xffff : longest;
-	rc = bpf_fib_lookup(ctx, &way->fib, sizeof(way->fib), 0);
-	way->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
-	way->ask = !way->known || neighbour_due(p);
+	*way = way_slot(&j);
+	if (!*way)
+		return -ENOMEM;
+	if (way_fits(*way, &j, longest))
+		return BPF_FIB_LKUP_RET_SUCCESS;
+	rc = way_look(ctx, *way, &j, longest, neighbour_due(p));
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
 /* The next router, or the host itself. */
 static __always_inline void way_next(const struct way *way, struct bpf_redir_neigh *next)
 {
-	if (way->fib.family == AF_INET) {
+	if (address_family(&way->next) == AF_INET) {
 		next->nh_family = AF_INET;
-		next->ipv4_nh = way->fib.ipv4_dst;
+		next->ipv4_nh = address_to4(&way->next);
 	} else {
 		next->nh_family = AF_INET6;
-		__builtin_memcpy(next->ipv6_nh, way->fib.ipv6_dst, sizeof(next->ipv6_nh));
+		__builtin_memcpy(next->ipv6_nh, &way->next, sizeof(next->ipv6_nh));
 	}
 }
 
@@ -83,30 +70,23 @@ static __always_inline void way_next(const struct way *way, struct bpf_redir_nei
  * segments are too big would need another one, and with IPv6 outside it is not
  * for a router to do. ROUTED, or a verdict.
  */
-__noinline int route_fragments(struct __sk_buff *skb, struct packet *p, struct way *way)
+static __noinline int route_fragments(struct __sk_buff *skb, struct packet *p, struct way *way)
 {
 	struct bpf_redir_neigh next = {};
 	struct cutting *cut;
 	__u32 zero = 0;
 	long rc;
 
-	if (!p || !way)
-		return VERDICT_DROP;
 	cut = bpf_map_lookup_elem(&cuttings, &zero);
-	if (!cut || p->gso_size || way->fib.family != AF_INET)
+	if (!cut || p->gso_size || way->of.family != AF_INET)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
-	cut->mtu = way->fib.mtu_result;
-	way->fib.tos = p->tos;
-	way->fib.ifindex = p->ifindex;
-	way->fib.tot_len = 1; /* they will fit */
-	rc = bpf_fib_lookup(skb, &way->fib, sizeof(way->fib), 0);
-	way->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
+	cut->mtu = way->mtu;
+	rc = way_look(skb, way, &way->of, 1, 0); /* they will fit */
 	if (!way->known && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
-	way->ask = !way->known;
 	way_next(way, &next);
 	cut->next = next;
-	cut->device = way->fib.ifindex;
+	cut->device = way->ifindex;
 	cut->known = way->known;
 	p->cut = 1;
 	return ROUTED;
@@ -124,21 +104,22 @@ static __noinline int is_own(struct __sk_buff *skb, const struct packet *p, stru
 
 	if (s && (address_loopback(&s->addr) || address_equal(&s->addr, &s->source)))
 		return 1;
-	__builtin_memset(way->fib.ipv6_dst, 0, sizeof(way->fib.ipv6_dst));
-	return bpf_fib_lookup(skb, &way->fib, sizeof(way->fib), 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
+	__builtin_memset(&way->of.dst, 0, sizeof(way->of.dst));
+	return way_look(skb, way, &way->of, 1, 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
 /* find_way, refusing the packet if there is none: ROUTED, LOCAL, or what
  * becomes of it. */
 static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
-				 const union address *dst, __u32 overhead, struct way *way)
+				 const union address *dst, __u32 overhead, struct way **way)
 {
 	long rc = find_way(skb, p, src, dst, overhead, way);
 
 	/* What is no host's address is refused where servers are added. */
 	if (rc == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return is_own(skb, p, way) ? LOCAL
-					   : refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
+		return is_own(skb, p, *way)
+			       ? LOCAL
+			       : refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (p->ttl <= 1)
 		return refuse(p, ICMP_ERROR_TTL, 0, REASON_REFUSED_TTL_EXCEEDED);
 	switch (rc) {
@@ -148,8 +129,8 @@ static __always_inline int route(struct __sk_buff *skb, struct packet *p, const 
 		return drop(p, REASON_DROP_FORWARDING_OFF);
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		if (!p->dont_fragment)
-			return route_fragments(skb, p, way);
-		return refuse(p, ICMP_ERROR_TOO_BIG, way->fib.mtu_result - overhead,
+			return route_fragments(skb, p, *way);
+		return refuse(p, ICMP_ERROR_TOO_BIG, (*way)->mtu - overhead,
 			      REASON_REFUSED_TOO_BIG);
 	}
 	return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
@@ -183,23 +164,23 @@ static __always_inline int take_hop(struct __sk_buff *skb, struct packet *p)
 }
 
 /* Sends the packet, as it now is, on its way. */
-static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, struct way *way)
+static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, const struct way *way)
 {
 	struct ethhdr *eth = (void *)(long)skb->data;
 
 	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
 		return drop(p, REASON_DROP_REWRITE);
 	if (way->known) {
-		__builtin_memcpy(eth->h_dest, way->fib.dmac, ETH_ALEN);
-		__builtin_memcpy(eth->h_source, way->fib.smac, ETH_ALEN);
+		__builtin_memcpy(eth->h_dest, way->dmac, ETH_ALEN);
+		__builtin_memcpy(eth->h_source, way->smac, ETH_ALEN);
 	}
 	if (way->ask) {
 		struct bpf_redir_neigh next = {};
 
 		way_next(way, &next);
-		return bpf_redirect_neigh(way->fib.ifindex, &next, sizeof(next), 0);
+		return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
 	}
-	return bpf_redirect(way->fib.ifindex, 0);
+	return bpf_redirect(way->ifindex, 0);
 }
 
 #endif

@@ -190,7 +190,7 @@ static __always_inline __u64 tunnel_room_flags(const struct packet *p, const str
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_UDP;
 	if (s->tunnel_type == TUNNEL_GRE)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_GRE;
-	if (p->flow.protocol != IPPROTO_TCP || longest <= way->fib.mtu_result)
+	if (p->flow.protocol != IPPROTO_TCP || longest <= way->mtu)
 		flags |= BPF_F_ADJ_ROOM_FIXED_GSO;
 	return flags;
 }
@@ -228,7 +228,7 @@ __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 	__u32 id = p ? p->server : NO_SERVER;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct tunnel t = {};
-	struct way way;
+	struct way *way;
 	int verdict;
 
 	if (!p)
@@ -243,9 +243,9 @@ __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 		return verdict;
 	if (!s->source.word[3] && !s->source.word[0])
 		return drop(p, REASON_DROP_NO_TUNNEL_SOURCE);
-	if (tunnel_wrap(skb, p, s, &t, tunnel_room_flags(p, s, &t, &way)))
+	if (tunnel_wrap(skb, p, s, &t, tunnel_room_flags(p, s, &t, way)))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, &way);
+	return transmit(skb, p, way);
 }
 
 #endif

@@ -25,19 +25,14 @@ static __always_inline const struct xdp_device *xdp_device(const struct settings
 
 #define ASK_AGAIN NSEC_PER_SEC
 
-/*
- * Whether the kernel was reminded lately that the neighbour is in use. Writing
- * its hardware address does not, and there is no bpf_redirect_neigh here; so
- * one packet a second is left to the classifier, which asks with each that it
- * gets (neighbour_due).
- */
+/* Whether the kernel was reminded lately that a neighbour is in use. */
 static __always_inline int xdp_asked(const struct way *way)
 {
-	__u64 now = bpf_ktime_get_coarse_ns(), neighbour = (__u64)way->fib.ifindex << 48;
+	__u64 now = bpf_ktime_get_coarse_ns(), neighbour = (__u64)way->ifindex << 48;
 	struct asked *a;
 	__u32 slot;
 
-	__builtin_memcpy(&neighbour, way->fib.dmac, ETH_ALEN);
+	__builtin_memcpy(&neighbour, way->dmac, ETH_ALEN);
 	slot = hash_32(neighbour ^ neighbour >> 32, ASKED_BITS);
 	a = bpf_map_lookup_elem(&asked, &slot);
 	if (!a)
@@ -49,10 +44,21 @@ static __always_inline int xdp_asked(const struct way *way)
 	return 0;
 }
 
-/* Whether a packet may go by a way from here. */
-static __always_inline int xdp_goes(const struct way *way, const struct settings *set)
+/*
+ * Whether a packet may go by a way from here. Writing a neighbour's hardware
+ * address does not remind the kernel of it (neighbour_due), and there is no
+ * bpf_redirect_neigh here. So one packet a second is left to the classifier,
+ * which is made to ask.
+ */
+static __always_inline int xdp_goes(struct way *way, const struct settings *set)
 {
-	return way->known && xdp_device(set, way->fib.ifindex) && xdp_asked(way);
+	if (!way->known || !xdp_device(set, way->ifindex))
+		return 0;
+	if (xdp_asked(way))
+		return 1;
+	way->until = 0;
+	way->asked = 0;
+	return 0;
 }
 
 /* What a changed address changes in a sum of 16-bit words. */
@@ -140,16 +146,16 @@ static __always_inline int xdp_transport(struct xdp_md *ctx, const struct packet
 static __always_inline int xdp_transmit(struct xdp_md *ctx, const struct packet *p,
 					const struct way *way, const struct settings *set)
 {
-	const struct xdp_device *device = xdp_device(set, way->fib.ifindex);
+	const struct xdp_device *device = xdp_device(set, way->ifindex);
 	struct ethhdr *eth = (void *)(long)ctx->data;
 
 	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
 		return -1;
-	__builtin_memcpy(eth->h_dest, way->fib.dmac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, way->fib.smac, ETH_ALEN);
-	if (way->fib.ifindex == p->ifindex && device && device->turns)
+	__builtin_memcpy(eth->h_dest, way->dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, way->smac, ETH_ALEN);
+	if (way->ifindex == p->ifindex && device && device->turns)
 		return XDP_TX;
-	return bpf_redirect(way->fib.ifindex, 0);
+	return bpf_redirect(way->ifindex, 0);
 }
 
 /* Sends a plain packet on as was decided; an XDP action. */

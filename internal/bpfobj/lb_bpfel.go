@@ -527,6 +527,7 @@ const (
 	LbMapStories         = "stories"
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
+	LbMapWays            = "ways"
 	LbMapWheel           = "wheel"
 	LbMapXdpStages       = "xdp_stages"
 	LbProgEndOrphans     = "end_orphans"
@@ -536,7 +537,7 @@ const (
 	LbProgLbServer       = "lb_server"
 	LbProgLbWhole        = "lb_whole"
 	LbProgLbXdpClient    = "lb_xdp_client"
-	LbProgLbXdpNew       = "lb_xdp_new"
+	LbProgLbXdpMore      = "lb_xdp_more"
 	LbProgLbXdpServer    = "lb_xdp_server"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
@@ -591,7 +592,7 @@ type LbProgramSpecs struct {
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
 	LbWhole      *ebpf.ProgramSpec `ebpf:"lb_whole"`
 	LbXdpClient  *ebpf.ProgramSpec `ebpf:"lb_xdp_client"`
-	LbXdpNew     *ebpf.ProgramSpec `ebpf:"lb_xdp_new"`
+	LbXdpMore    *ebpf.ProgramSpec `ebpf:"lb_xdp_more"`
 	LbXdpServer  *ebpf.ProgramSpec `ebpf:"lb_xdp_server"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
@@ -641,6 +642,7 @@ type LbMapSpecs struct {
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
+	Ways            *ebpf.MapSpec `ebpf:"ways"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
 }
@@ -711,6 +713,7 @@ type LbMaps struct {
 	Stories         *ebpf.Map `ebpf:"stories"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
+	Ways            *ebpf.Map `ebpf:"ways"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
 }
@@ -757,6 +760,7 @@ func (m *LbMaps) Close() error {
 		m.Stories,
 		m.TracedUntil,
 		m.Tracers,
+		m.Ways,
 		m.Wheel,
 		m.XdpStages,
 	)
@@ -779,7 +783,7 @@ type LbPrograms struct {
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
 	LbWhole      *ebpf.Program `ebpf:"lb_whole"`
 	LbXdpClient  *ebpf.Program `ebpf:"lb_xdp_client"`
-	LbXdpNew     *ebpf.Program `ebpf:"lb_xdp_new"`
+	LbXdpMore    *ebpf.Program `ebpf:"lb_xdp_more"`
 	LbXdpServer  *ebpf.Program `ebpf:"lb_xdp_server"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
@@ -794,7 +798,7 @@ func (p *LbPrograms) Close() error {
 		p.LbServer,
 		p.LbWhole,
 		p.LbXdpClient,
-		p.LbXdpNew,
+		p.LbXdpMore,
 		p.LbXdpServer,
 		p.StartClocks,
 		p.TableChanged,

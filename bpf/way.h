@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Ways: where the kernel's routing and neighbour tables send packets, as they
+ * said a moment ago.
+ *
+ * Asking them costs as much as everything else that a packet of a settled
+ * connection needs, and packets of one way follow each other closely. So each
+ * CPU remembers, for WAY_BELIEVED, what it was told. That is how long a change
+ * of routes or neighbours may take to be obeyed; nobody has to tell of it.
+ */
+#ifndef IMBANG_WAY_H
+#define IMBANG_WAY_H
+
+#include "address.h"
+#include "maps.h"
+#include "packet.h"
+
+/* The coarse clock goes by up to 10 ms. */
+#define WAY_BELIEVED (NSEC_PER_SEC / 64)
+
+/* A neighbour is asked so often, at most, whether it is still there. */
+#define WAY_ASKED (NSEC_PER_SEC / 4)
+
+static __always_inline void journey(struct journey *j, const struct packet *p,
+				    const union address *src, const union address *dst)
+{
+	j->src = *src;
+	j->dst = *dst;
+	j->ifindex = p->ifindex;
+	j->family = address_family(dst);
+	j->protocol = p->flow.protocol;
+	j->tos = j->family == AF_INET ? p->tos : 0;
+	j->pad = 0;
+}
+
+/* Where a journey's way is remembered, if it is. */
+static __always_inline struct way *way_slot(const struct journey *j)
+{
+	__u32 mix = address_fold(&j->src, j->family) * 0x9e3779b1U, slot;
+
+	mix += address_fold(&j->dst, j->family);
+	slot = hash_32(mix, WAYS_BITS);
+	return bpf_map_lookup_elem(&ways, &slot);
+}
+
+static __always_inline int way_is_of(const struct way *w, const struct journey *j)
+{
+	const __u64 *a = (const void *)&w->of, *b = (const void *)j;
+
+	_Static_assert(sizeof(*j) == 5 * sizeof(*a), "compared word by word");
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4];
+}
+
+/* Whether a packet of so many bytes can go as an earlier one did. A length of
+ * 0 is not known. */
+static __always_inline int way_fits(struct way *w, const struct journey *j, __u32 longest)
+{
+	if (!way_is_of(w, j) || bpf_ktime_get_coarse_ns() >= w->until || longest - 1 >= w->mtu)
+		return 0;
+	w->ask = 0;
+	return 1;
+}
+
+/*
+ * Asks the tables, for a packet of so many bytes (0: of the skb's), and
+ * remembers what they say. `due`: the neighbour is to be asked, if it is not
+ * known when it last was. Returns BPF_FIB_LKUP_RET_*.
+ */
+static __noinline long way_look(void *ctx, struct way *w, const struct journey *j, __u32 longest,
+				__u32 due)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	struct bpf_fib_lookup fib = {};
+	long rc;
+
+	fib.family = j->family;
+	fib.l4_protocol = j->protocol;
+	fib.ifindex = j->ifindex;
+	fib.tot_len = longest > 0xffff ? 0xffff : longest;
+	if (j->family == AF_INET) {
+		fib.tos = j->tos;
+		fib.ipv4_src = address_to4(&j->src);
+		fib.ipv4_dst = address_to4(&j->dst);
+	} else {
+		__builtin_memcpy(fib.ipv6_src, &j->src, sizeof(j->src));
+		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
+	}
+	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (way_is_of(w, j))
+		due = now - w->asked >= WAY_ASKED;
+	else
+		w->of = *j;
+	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
+	w->ask = !w->known || due;
+	if (w->ask)
+		w->asked = now;
+	w->until = w->known && longest ? now + WAY_BELIEVED : 0;
+	w->ifindex = fib.ifindex;
+	w->mtu = fib.mtu_result;
+	__builtin_memcpy(w->dmac, fib.dmac, sizeof(w->dmac));
+	__builtin_memcpy(w->smac, fib.smac, sizeof(w->smac));
+	if (j->family == AF_INET)
+		address_from4(&w->next, fib.ipv4_dst);
+	else
+		__builtin_memcpy(&w->next, fib.ipv6_dst, sizeof(w->next));
+	return rc;
+}
+
+#endif
