@@ -393,7 +393,7 @@ struct {
 #define ASKED_BITS 10
 
 /* A neighbour that was asked lately: its hardware address and device. */
-struct asked {
+struct asked_neighbour {
 	__u64 neighbour;
 	__u64 until; /* [ns] */
 };
@@ -403,7 +403,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1 << ASKED_BITS);
 	__type(key, __u32);
-	__type(value, struct asked);
+	__type(value, struct asked_neighbour);
 } asked SEC(".maps");
 
 /* kernel: ways found lately (way.h). */

@@ -29,7 +29,7 @@ static __always_inline const struct xdp_device *xdp_device(const struct settings
 static __always_inline int xdp_asked(const struct way *way)
 {
 	__u64 now = bpf_ktime_get_coarse_ns(), neighbour = (__u64)way->ifindex << 48;
-	struct asked *a;
+	struct asked_neighbour *a;
 	__u32 slot;
 
 	__builtin_memcpy(&neighbour, way->dmac, ETH_ALEN);

@@ -37,6 +37,12 @@ type LbAnswer struct {
 	State           uint8
 }
 
+type LbAskedNeighbour struct {
+	_         structs.HostLayout
+	Neighbour uint64
+	Until     uint64
+}
+
 type LbBuckets struct {
 	_      structs.HostLayout
 	Server [256]uint32

@@ -49,7 +49,7 @@ are known to be good at it, else tc. The chosen mode is printed with the reason.
 				return usageError{fmt.Errorf("unknown hook %q (auto, tcx or clsact)", hook)}
 			}
 			if !slices.Contains(director.Modes, director.Mode(mode)) {
-				return usageError{fmt.Errorf("unknown mode %q (auto, tc, xdp or xdp-generic)", mode)}
+				return usageError{unknownMode(mode)}
 			}
 			// Before anything is loaded.
 			for _, dev := range []string{client, server} {
@@ -77,12 +77,21 @@ are known to be good at it, else tc. The chosen mode is printed with the reason.
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
-	c.Flags().StringVar(&mode, "mode", string(director.ModeAuto), "tc, xdp, xdp-generic, or auto for xdp on drivers that are good at it")
-	_ = c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"auto", "tc", "xdp", "xdp-generic"}, cobra.ShellCompDirectiveNoFileComp))
+	registerMode(c, &mode, director.ModeAuto)
 	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
 	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 131072)")
 	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")
 	return c
+}
+
+// registerMode adds the flag --mode.
+func registerMode(c *cobra.Command, mode *string, otherwise director.Mode) {
+	c.Flags().StringVar(mode, "mode", string(otherwise), "tc, xdp, xdp-generic, or auto for xdp on drivers that are good at it")
+	_ = c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"auto", "tc", "xdp", "xdp-generic"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func unknownMode(mode string) error {
+	return fmt.Errorf("unknown mode %q (auto, tc, xdp or xdp-generic)", mode)
 }
 
 // forwards reports whether the kernel forwards IPv4 packets here at all.

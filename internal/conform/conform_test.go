@@ -74,10 +74,10 @@ func TestRecordings(t *testing.T) {
 var tries = flag.Int("tries", 1, "how often a scenario may be played until it comes out as Linux's")
 
 func playRecording(t *testing.T, r Recording) {
-	diff, err := Play(t.Context(), r, administer)
+	diff, err := Play(t.Context(), r, director.ModeTC, administer)
 	for n := 1; n < *tries && diff != nil; n++ {
 		t.Logf("played again: %v", diff)
-		diff, err = Play(t.Context(), r, administer)
+		diff, err = Play(t.Context(), r, director.ModeTC, administer)
 	}
 	if err != nil && !errors.Is(err, ErrCannotPlay) {
 		t.Fatal(err)

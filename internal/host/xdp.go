@@ -44,8 +44,9 @@ func FeaturesOf(ifindex int) (XDPFeatures, error) {
 		return 0, fmt.Errorf("XDP features: %w", err)
 	}
 	request := nl.NewNetlinkRequest(int(family.ID), 0)
-	request.AddData(&nl.Genlmsg{Command: netdevDevGet, Version: uint8(family.Version)})
-	request.AddData(nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifindex))))
+	// By hand: nl.Genlmsg leaves what is reserved to chance, and the kernel looks.
+	request.AddRawData(append([]byte{netdevDevGet, uint8(family.Version), 0, 0},
+		nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifindex))).Serialize()...))
 	answers, err := request.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("XDP features: %w", err)
