@@ -528,7 +528,7 @@ int lb_server(struct __sk_buff *skb)
 /* In front of them, in the modes of XDP. */
 
 /* Plain packets that the fast path leaves. */
-SEC("xdp.frags")
+SEC("xdp")
 int lb_xdp_more(struct xdp_md *ctx)
 {
 	struct packet p = { .server = NO_SERVER };
@@ -556,13 +556,13 @@ static __always_inline int xdp_enter(struct xdp_md *ctx, int expect_answers)
 	return XDP_PASS;
 }
 
-SEC("xdp.frags")
+SEC("xdp")
 int lb_xdp_client(struct xdp_md *ctx)
 {
 	return xdp_enter(ctx, 0);
 }
 
-SEC("xdp.frags")
+SEC("xdp")
 int lb_xdp_server(struct xdp_md *ctx)
 {
 	return xdp_enter(ctx, 1);
