@@ -315,6 +315,10 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 	if (!address_of_host(&p->flow.src))
 		return none_new(p, outdated, REASON_PASS_MARTIAN);
+	/* A connection and a packet at once, or turns to be taken of packets
+	 * that there may be no server for. */
+	if (!skb && (one_packet(p, svc) || defence_works(set->drop_packet)))
+		return UNDECIDED;
 	if (drop_packet(p, set)) {
 		none_new(p, outdated, REASON_DROP_DEFENCE);
 		return VERDICT_DROP;
@@ -324,10 +328,6 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
-
-	/* It is a connection and a packet at once. */
-	if (!skb && one_packet(p, svc))
-		return UNDECIDED;
 
 	if (outdated)
 		p->news |= NEWS_OUTDATED;

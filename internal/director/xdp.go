@@ -108,11 +108,32 @@ func (d *Director) accelerate(p pair, mode Mode) error {
 		if why := n.unableNative(true); mode == ModeXDP && why != "" {
 			return fmt.Errorf("native XDP is not possible: %s", why)
 		}
-		set.Xdp[i] = bpfobj.LbXdpDevice{Ifindex: uint32(dev.Index), Mac: [6]uint8(dev.HardwareAddr)}
+		set.Xdp[i] = dev.settings()
 		// A veth sends back only to a peer that has a program, too.
 		if mode == ModeXDPGeneric || n.driver != vethDriver {
 			set.Xdp[i].Turns = 1
 		}
+	}
+	return putConfig(d.maps.Config, set)
+}
+
+func (dev device) settings() bpfobj.LbXdpDevice {
+	return bpfobj.LbXdpDevice{Ifindex: uint32(dev.Index), Mac: [6]uint8(dev.HardwareAddr)}
+}
+
+// pretendXDP lets the XDP programs work on devices that they are not attached
+// to: for packets that are put into them.
+func (d *Director) pretendXDP(clientDev, serverDev string) error {
+	p, err := pairOf(clientDev, serverDev)
+	if err != nil {
+		return err
+	}
+	set, err := d.config()
+	if err != nil {
+		return err
+	}
+	for i, dev := range p {
+		set.Xdp[i] = dev.settings()
 	}
 	return putConfig(d.maps.Config, set)
 }
