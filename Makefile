@@ -21,7 +21,7 @@ BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race fuzz check-6.1 screenshots lint format demo bench clean install
+.PHONY: help build generate check-generate test test-race fuzz check-6.1 bench-ipvs screenshots lint format demo bench clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ fuzz: ## fuzz every target in turn, each for FUZZTIME; packets need root
 
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)
+
+bench-ipvs: ## imbang against the kernel's IPVS on Debian 12's Linux 6.1, emulated: instructions a packet
+	build/ipvsguest/run
 
 screenshots: build ## retake the pictures in docs/images of the run in DIR (needs chromium)
 	build/screenshots $(BIN) "$(DIR)"

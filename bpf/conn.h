@@ -150,7 +150,7 @@ static __always_inline void conn_extend(const struct flow *flow, struct conn *c,
 	__u64 now = bpf_ktime_get_coarse_ns();
 	__u64 expires = now + timeout;
 	__s64 moved = expires - c->expires;
-	__u32 tick, number, old_tick = c->tick, old_number = c->number;
+	__u32 tick, number;
 
 	/* Both directions write here: spare the cache line. */
 	if (moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK)
@@ -163,7 +163,6 @@ static __always_inline void conn_extend(const struct flow *flow, struct conn *c,
 		return;
 	c->tick = tick;
 	c->number = number;
-	wheel_cancel(flow, old_tick, old_number);
 }
 
 static __always_inline void conn_assure(const struct flow *flow, const struct conn *c);
@@ -294,6 +293,14 @@ static __always_inline void conn_abandon(const struct flow *flow, struct conn *c
 	conn_forget(flow);
 }
 
+/* Whether an appointment that was inherited will do. It must be far enough off
+ * not to be kept before the entry is there. */
+static __always_inline int appointment_serves(const struct conn *fresh, __u64 now)
+{
+	return fresh->number && (__s32)(fresh->tick - tick_after(now)) > 1 &&
+	       (__s32)(fresh->tick - tick_after(fresh->expires)) <= 0;
+}
+
 /* Puts an entry into the table and makes an appointment for it. NULL when
  * there is no room, or when another CPU was first. The table comes first: a
  * full one must not leave appointments behind that crowd out others'. */
@@ -305,15 +312,14 @@ static __always_inline struct conn *conn_insert(const struct flow *flow, struct 
 	__u32 tick, number;
 
 	fresh->expires = now + timeout;
-	fresh->tick = 0;
 	if (conn_put(flow, fresh)) {
 		if (!conn_find(flow))
 			defence_alarm();
 		return 0;
 	}
 	c = conn_find(flow);
-	if (!c)
-		return 0;
+	if (!c || appointment_serves(fresh, now))
+		return c;
 	tick = wheel_appoint(flow, fresh->expires, now, &number);
 	if (tick) {
 		c->tick = tick;

@@ -145,41 +145,4 @@ static __noinline void reverse_forget(const struct flow *flow)
 	bpf_map_delete_elem(&reverse4, &four);
 }
 
-static __noinline long appointment_put(const struct appointment *key, const struct flow *flow)
-{
-	struct flow4 four;
-	struct flow six;
-
-	if (flow->family == AF_INET6) {
-		six = *flow;
-		return bpf_map_update_elem(&appointments6, key, &six, BPF_ANY);
-	}
-	flow_to4(flow, &four);
-	return bpf_map_update_elem(&appointments4, key, &four, BPF_ANY);
-}
-
-/* Whose appointment it is; 1 if there is such. */
-static __noinline int appointment_find(const struct appointment *key, struct flow *flow)
-{
-	struct flow4 *found4 = bpf_map_lookup_elem(&appointments4, key);
-	struct flow *found;
-
-	if (found4) {
-		flow_from4(found4, flow);
-		return 1;
-	}
-	found = bpf_map_lookup_elem(&appointments6, key);
-	if (found)
-		*flow = *found;
-	return !!found;
-}
-
-static __always_inline void appointment_forget(const struct appointment *key, __u8 family)
-{
-	if (family == AF_INET6)
-		bpf_map_delete_elem(&appointments6, key);
-	else
-		bpf_map_delete_elem(&appointments4, key);
-}
-
 #endif

@@ -140,15 +140,17 @@ static __always_inline __be16 server_port(const struct packet *p, const struct s
 	return s->port;
 }
 
-/* Ends the connection of a flow that was found to be outdated. */
-__noinline int conn_end(const struct flow *flow)
+/* Ends the connection of a packet's flow that was found to be outdated. Its
+ * appointment is for who comes next: a client may use a port over and over. */
+__noinline int conn_end(struct packet *p)
 {
-	struct conn *c = flow ? conn_find(flow) : 0;
+	struct conn *c = p ? conn_find(&p->flow) : 0;
 
 	if (!c)
 		return 0;
-	wheel_cancel(flow, c->tick, c->number);
-	conn_remove(flow, c);
+	p->heritage.tick = c->tick;
+	p->heritage.number = c->number;
+	conn_remove(&p->flow, c);
 	return 0;
 }
 
@@ -173,6 +175,8 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	fresh.template = svc->template;
 	fresh.netmask = svc->netmask;
 	fresh.fwmark = svc->fwmark;
+	fresh.tick = p->heritage.tick;
+	fresh.number = p->heritage.number;
 	p->server = id;
 	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
 		verdict = drop(p, REASON_DROP_SERVER_DELETED);
@@ -290,7 +294,7 @@ static __always_inline int would_open(struct packet *p, const struct service *sv
 static __always_inline int none_new(struct packet *p, int outdated, __u32 reason)
 {
 	if (outdated && !p->peek)
-		conn_end(&p->flow);
+		conn_end(p);
 	return pass(p, reason);
 }
 
@@ -333,7 +337,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		p->news |= NEWS_OUTDATED;
 	id = server_for(p, svc);
 	if (outdated && !p->peek)
-		conn_end(&p->flow);
+		conn_end(p);
 	if (id == NO_SERVER)
 		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
 	if (!skb)
@@ -381,7 +385,7 @@ __noinline int find(struct packet *p, int expect_answers, int *outdated)
 		if (!conn_outdated(p, c, s, set))
 			return s ? conn_in(p, &p->flow, c, s, set) : conn_orphaned(p, c);
 		*outdated = 1;
-	} else if (!expect_answers && reverse_find(&p->flow, &client)) {
+	} else if (!expect_answers && !to_service(p) && reverse_find(&p->flow, &client)) {
 		return conn_out(p, &client, conn_find(&client), set);
 	}
 	return UNDECIDED;

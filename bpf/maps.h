@@ -107,31 +107,37 @@ struct {
 	__type(value, struct flow);
 } reverse6 SEC(".maps");
 
-/* kernel: how many appointments each slot of the wheel has. */
+/* kernel: the appointments of each slot of the wheel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WHEEL_SLOTS);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct wheel_slot);
 } wheel SEC(".maps");
 
 /* kernel: the flows to look at. A connection has one appointment, and now and
- * then a second. */
+ * then more, which it does not keep. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS4);
-	__type(key, struct appointment);
-	__type(value, struct flow4);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_CONNS4);
+	__type(key, __u32);
+	__type(value, struct appointment4);
 } appointments4 SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_CONNS6);
-	__type(key, struct appointment);
-	__type(value, struct flow);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_CONNS6);
+	__type(key, __u32);
+	__type(value, struct appointment6);
 } appointments6 SEC(".maps");
+
+/* kernel: which of them are free: IPv4's (0), IPv6's (1). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct free_appointments);
+} free_lists SEC(".maps");
 
 /* kernel: from a client's flow to its server's, of connections that the server
  * takes for the director's. */

@@ -28,7 +28,6 @@ static __always_inline void orphan_end(const struct flow *flow, const struct con
 	c = conn_find(flow);
 	if (!c)
 		return;
-	wheel_cancel(flow, c->tick, c->number);
 	if (flow->template)
 		template_remove(flow, c);
 	else

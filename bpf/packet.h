@@ -85,13 +85,20 @@ struct packet {
 	__u8 tcp_bits; /* enum tcp_bit */
 	__u8 chunk;    /* of SCTP: the type that counts */
 	/* the decision */
-	__u8 forward;     /* enum forward, towards the server */
-	__be16 port;      /* of the server, or towards the client of the service */
-	union address to; /* likewise */
-	__u32 server;     /* id, or NO_SERVER */
-	__u16 mtu;        /* told by an error, of */
-	__u16 kind;       /* ICMP_KIND of an error that is told on */
-	__u8 error;       /* enum icmp_error */
+	__u8 forward; /* enum forward, towards the server */
+	__be16 port;  /* of the server, or towards the client of the service */
+	union {
+		union address to; /* likewise */
+		/* before the decision: what its flow's outdated connection leaves */
+		struct {
+			__u32 tick;
+			__u32 number;
+		} heritage;
+	};
+	__u32 server; /* id, or NO_SERVER */
+	__u16 mtu;    /* told by an error, of */
+	__u16 kind;   /* ICMP_KIND of an error that is told on */
+	__u8 error;   /* enum icmp_error */
 	/* what there is to tell */
 	__u8 news;        /* enum news */
 	__u8 reason;      /* enum reason, of NEWS_ASIDE or REFUSED */

@@ -174,15 +174,15 @@ static __always_inline void conn_assure(const struct flow *flow, const struct co
 	template_assure(flow, &control);
 }
 
-/* The wheel has come to an appointment of this flow. */
-static __always_inline void conn_appointment(const struct flow *flow, __u32 tick, __u64 now)
+/* The wheel has come to an appointment of this flow: 1 if it is to be kept once
+ * more, and was entered for that. */
+static __always_inline int conn_appointment(const struct flow *flow, __u32 number, __u64 now)
 {
 	struct conn *c = conn_find(flow);
-	__u32 number = 0;
 	__u64 expires;
 
 	if (!c)
-		return;
+		return 0;
 	expires = c->expires;
 	if (expires <= now && flow->template && c->controlled) {
 		expires = now + TEMPLATE_LINGER;
@@ -192,21 +192,19 @@ static __always_inline void conn_appointment(const struct flow *flow, __u32 tick
 	}
 	if (expires <= now)
 		goto over;
-	/* Another appointment, of an earlier time, or of an earlier connection
-	 * of this flow: not ours to keep. A late clock may come to ours when the
-	 * wheel has not been round yet. */
-	if ((__s32)(c->tick - tick) > 0 && (c->tick ^ tick) & (WHEEL_SLOTS - 1))
-		return;
-	c->tick = wheel_appoint(flow, expires, now, &number);
-	c->number = number;
+	/* Of an earlier connection of this flow, or not kept any more. */
+	if (c->number != number)
+		return 0;
+	c->tick = wheel_enter(number, flow->family, expires, now);
 	if (c->tick)
-		return;
+		return 1;
 	/* Better lost than there for ever. */
 over:
 	if (flow->template)
 		template_remove(flow, c);
 	else
 		conn_remove(flow, c);
+	return 0;
 }
 
 /* Sets a template aside whose server is gone; it stays in listings until its
@@ -226,7 +224,6 @@ static __always_inline void template_invalidate(const struct flow *key, struct c
 	aside.port = TEMPLATE_INVALID;
 	aside.state = CONN_TEMPLATE;
 	template_set_aside(&invalid, server);
-	wheel_cancel(key, t->tick, t->number);
 	conn_forget(key);
 	if (conn_insert(&invalid, &aside, TEMPLATE_LINGER))
 		return; /* counted with its server as before */

@@ -239,9 +239,9 @@ static __noinline int related_rewrite(struct __sk_buff *skb, struct packet *p,
 }
 
 /* Likewise the other way round, with the other end of a hairpin, if it is one. */
-static __noinline int related_hairpin(struct __sk_buff *skb, struct packet *p,
-				      const struct quoted *q, enum nat_side side,
-				      const struct flow *other)
+static __always_inline int related_hairpin(struct __sk_buff *skb, struct packet *p,
+					   const struct quoted *q, enum nat_side side,
+					   const struct flow *other)
 {
 	union address to = p->to;
 	__be16 port = p->port;

@@ -2,8 +2,8 @@
 /*
  * The defence mode drop_entry: each second a random 1/32 of the table is looked
  * at, and ends if little is lost with it (ip_vs_random_dropentry). What is
- * looked at are appointments, of which every connection has one: of each slot
- * of the wheel every 32nd, from a random one on.
+ * looked at are appointments, of which every connection keeps one: every 32nd,
+ * from a random one on.
  */
 #ifndef IMBANG_SWEEP_H
 #define IMBANG_SWEEP_H
@@ -13,7 +13,7 @@
 
 #define SWEEP_SHARE 32
 
-/* The slots take turns, so that no beat is long. */
+/* The shares take turns, so that no beat is long. */
 #define SWEEP_BEATS 16
 #define SWEEP_BEAT (NSEC_PER_SEC / SWEEP_BEATS)
 
@@ -21,9 +21,9 @@
 #define SWEEP_IDLE (60 * NSEC_PER_SEC)
 
 struct sweep {
-	struct appointment key;
-	__u32 first; /* number in the slot */
 	__u64 now;
+	__u32 beat;
+	__u8 family;
 };
 
 /* An idle connection with few packets: one in as many as it had packets
@@ -76,7 +76,6 @@ __noinline int sweep_template(const struct flow *flow, const struct control *con
 	t = template_of(flow, control, &key);
 	if (!t || t->controlled || t->flags & CONN_ASSURED)
 		return 0;
-	wheel_cancel(&key, t->tick, t->number);
 	template_remove(&key, t);
 	return 0;
 }
@@ -85,7 +84,6 @@ static __always_inline void sweep_end(const struct flow *flow, struct conn *c)
 {
 	struct control control = control_of(c);
 
-	wheel_cancel(flow, c->tick, c->number);
 	if (flow->template) {
 		template_remove(flow, c);
 		return;
@@ -95,47 +93,46 @@ static __always_inline void sweep_end(const struct flow *flow, struct conn *c)
 		sweep_template(flow, &control);
 }
 
+/* One appointment of 32. */
 static long sweep_one(__u32 i, struct sweep *s)
 {
+	__u32 share = s->beat + i * SWEEP_BEATS;
+	__u32 number = 1 + share * SWEEP_SHARE + bpf_get_prandom_u32() % SWEEP_SHARE;
 	struct flow flow;
 	struct conn *c;
 
-	s->key.number = s->first + i * SWEEP_SHARE;
-	if (!appointment_find(&s->key, &flow))
+	if (!appointment_flow(number, s->family, &flow))
 		return 0;
 	c = conn_find(&flow);
-	/* One that it no longer keeps does not count: it has another. */
-	if (!c || c->number != s->key.number || (c->tick & (WHEEL_SLOTS - 1)) != s->key.slot)
+	/* One that it does not keep does not count: it has another. */
+	if (!c || c->number != number)
 		return 0;
 	if (sweep_ends(c, s->now))
 		sweep_end(&flow, c);
 	return 0;
 }
 
-static long sweep_slot(__u32 i, __u32 *from)
+static __always_inline void sweep_family(__u8 family, __u32 beat)
 {
-	struct sweep s = {
-		.key.slot = *from + i,
-		.first = bpf_get_prandom_u32() % SWEEP_SHARE,
-		.now = bpf_ktime_get_coarse_ns(),
-	};
-	__u32 *count = bpf_map_lookup_elem(&wheel, &s.key.slot);
+	struct free_appointments *free = free_of(family);
+	struct sweep s = { .now = bpf_ktime_get_coarse_ns(), .beat = beat, .family = family };
 
-	if (count && *count > s.first)
-		bpf_loop((*count - s.first - 1) / SWEEP_SHARE + 1, sweep_one, &s, 0);
-	return 0;
+	if (free)
+		bpf_loop(free->fresh / (SWEEP_SHARE * SWEEP_BEATS) + 1, sweep_one, &s, 0);
 }
 
 static int sweep_timer(void *map, __u32 *key, struct clock *c)
 {
 	struct settings *set = get_settings();
-	__u32 from = c->tick++ % SWEEP_BEATS * (WHEEL_SLOTS / SWEEP_BEATS);
+	__u32 beat = c->tick++ % SWEEP_BEATS;
 	__u64 next = NSEC_PER_SEC;
 
 	if (set && set->drop_entry) {
 		next = SWEEP_BEAT;
-		if (defence_works(set->drop_entry))
-			bpf_loop(WHEEL_SLOTS / SWEEP_BEATS, sweep_slot, &from, 0);
+		if (defence_works(set->drop_entry)) {
+			sweep_family(AF_INET, beat);
+			sweep_family(AF_INET6, beat);
+		}
 	}
 	/* The next beat is a full one: being late does not add up. */
 	bpf_timer_start(&c->timer, next - bpf_ktime_get_ns() % next, 0);

@@ -248,7 +248,7 @@ enum conn_flag {
 struct conn {
 	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by each packet */
 	__u32 tick;                /* of its appointment on the wheel */
-	__u32 number;              /* of its appointment in the slot */
+	__u32 number;              /* of that appointment */
 	struct bpf_spin_lock lock; /* of state and flags */
 	__u32 server;              /* id */
 	__be16 port;               /* of the server */
@@ -270,7 +270,9 @@ struct conn {
 
 #define MANY_PACKETS 9 /* so many, and drop_entry spares what is idle */
 
-#define WHEEL_SLOTS 16384 /* of 67 ms: 18 minutes, half of which is used */
+#define WHEEL_SLOTS 2048 /* of 67 ms: 137 s, half of which is used */
+
+#define APPOINTMENTS (1 << 23) /* at most, in the list of a slot */
 
 /* Key of a packet that comes in fragments. */
 struct fragment_key {
@@ -289,10 +291,36 @@ struct fragment {
 	__u32 server;    /* of a packet without a connection, else NO_SERVER */
 };
 
-/* Key of a flow that wants to be looked at in a slot of the wheel. */
-struct appointment {
-	__u32 slot;
-	__u32 number;
+/*
+ * Appointments, by number: flows that want to be looked at, in the lists of the
+ * wheel's slots, or free ones in a list of their own. Numbers count from 1; 0
+ * ends a list.
+ */
+struct appointment4 {
+	__u32 next;
+	struct flow4 flow;
+};
+
+struct appointment6 {
+	__u32 next;
+	struct flow flow;
+};
+
+/* A slot of the wheel: the numbers of its first appointments. */
+struct wheel_slot {
+	__u32 first4;
+	__u32 first6;
+};
+
+/* Appointments that are free: those in a list, and those from `fresh` on, which
+ * never were taken. */
+struct free_appointments {
+	/* The first of the list in the low half. In the high half how often one
+	 * was taken, so that compare-and-swap finds a list that has become
+	 * another one behind the same first (ABA). */
+	__u64 first;
+	__u64 fresh;
+	__u64 pad[6]; /* a cache line of its own */
 };
 
 /* A device with an XDP program, by which others' packets may leave, too. */

@@ -15,8 +15,7 @@
 #include "maps.h"
 #include "packet.h"
 
-/* The coarse clock goes by up to 10 ms. */
-#define WAY_BELIEVED (NSEC_PER_SEC / 64)
+#define WAY_BELIEVED (NSEC_PER_SEC / 128)
 
 /* A neighbour is asked so often, at most, whether it is still there. */
 #define WAY_ASKED (NSEC_PER_SEC / 4)

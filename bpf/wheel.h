@@ -2,10 +2,16 @@
 /*
  * When connections expire: a timing wheel with one clock for all of them.
  *
- * A slot of the wheel stands for a tick of 67 ms. An appointment is an entry
- * (slot, number) -> flow in the table of appointments; the slot counts how
- * many there are. Each tick the clock's timer keeps the appointments that are
- * due, and the connection either ends or gets a later one.
+ * A slot of the wheel stands for a tick of 67 ms, and has a list of
+ * appointments, each of which names a flow. Each tick the clock's timer takes
+ * the list that is due, and the connections either end or get a later slot.
+ * Whoever enters an appointment into a list does so by compare-and-swap, and
+ * nobody but the timer takes one out, so there is no lock.
+ *
+ * What a connection does not keep, because it ended or wants to be looked at
+ * earlier, stays where it is until its slot comes. So that these are few, no
+ * slot is further away than WHEEL_REACH: who lives longer is looked at now and
+ * then.
  *
  * A BPF timer for each connection would be simpler, but the kernel allocates
  * one where it may not wait for memory, and that was seen to fail at any load.
@@ -16,64 +22,202 @@
 #include "clock.h"
 #include "flow.h"
 
-/*
- * Makes an appointment at a time [ns], or as far as the wheel reaches.
- * Returns the tick, and the number in its slot; 0 if there is no memory for it.
- */
-__noinline __u32 wheel_appoint(const struct flow *flow, __u64 time, __u64 now, __u32 *number)
-{
-	__u32 tick = tick_after(time);
-	__u32 present = tick_after(now);
-	struct appointment key;
-	__u32 *count;
+#define WHEEL_REACH (32 * NSEC_PER_SEC / TICK)
 
-	if (!flow || !number)
+/* CPUs that are in each other's way try again so often. */
+#define WHEEL_TRIES 64
+
+/* The link to the next in a list, of an appointment; NULL if there is no such. */
+static __always_inline __u32 *appointment_next(__u32 number, __u8 family)
+{
+	__u32 at = number - 1;
+
+	if (family == AF_INET6) {
+		struct appointment6 *six = bpf_map_lookup_elem(&appointments6, &at);
+
+		return six ? &six->next : 0;
+	} else {
+		struct appointment4 *four = bpf_map_lookup_elem(&appointments4, &at);
+
+		return four ? &four->next : 0;
+	}
+}
+
+static __always_inline struct free_appointments *free_of(__u8 family)
+{
+	__u32 which = family == AF_INET6;
+
+	return bpf_map_lookup_elem(&free_lists, &which);
+}
+
+struct exchange {
+	struct free_appointments *free;
+	__u32 *first; /* of a slot */
+	__u32 number;
+	__u32 done;
+	__u8 family;
+};
+
+static long appointment_try_take(__u32 i, struct exchange *e)
+{
+	__u64 first = *(volatile __u64 *)&e->free->first;
+	__u32 *next = appointment_next(first, e->family);
+
+	if (!(__u32)first || !next)
+		return 1;
+	if (__sync_val_compare_and_swap(&e->free->first, first,
+					((first >> 32) + 1) << 32 | *next) != first)
 		return 0;
+	e->number = first;
+	return 1;
+}
+
+/* Takes a free appointment: its number, or 0. */
+static __noinline __u32 appointment_take(__u8 family)
+{
+	struct exchange e = { .free = free_of(family), .family = family };
+
+	if (!e.free)
+		return 0;
+	bpf_loop(WHEEL_TRIES, appointment_try_take, &e, 0);
+	if (e.number || !appointment_next(e.free->fresh + 1, family))
+		return e.number;
+	return __sync_fetch_and_add(&e.free->fresh, 1) + 1;
+}
+
+static long appointment_try_give(__u32 i, struct exchange *e)
+{
+	__u64 first = *(volatile __u64 *)&e->free->first;
+	__u32 *next = appointment_next(e->number, e->family);
+
+	if (!next)
+		return 1;
+	*next = first;
+	return __sync_val_compare_and_swap(&e->free->first, first, first >> 32 << 32 | e->number) ==
+	       first;
+}
+
+/* Gives one back that is in no list. */
+static __noinline void appointment_give(__u32 number, __u8 family)
+{
+	struct exchange e = { .free = free_of(family), .family = family, .number = number };
+
+	if (e.free)
+		bpf_loop(WHEEL_TRIES, appointment_try_give, &e, 0);
+}
+
+static long wheel_try_enter(__u32 i, struct exchange *e)
+{
+	__u32 *next = appointment_next(e->number, e->family);
+	__u32 first = *(volatile __u32 *)e->first;
+
+	if (!next)
+		return 1;
+	*next = first;
+	e->done = __sync_val_compare_and_swap(e->first, first, e->number) == first;
+	return e->done;
+}
+
+/* Enters an appointment for a time [ns], or as far as the wheel reaches.
+ * Returns the tick, or 0 if that did not succeed. */
+static __noinline __u32 wheel_enter(__u32 number, __u8 family, __u64 time, __u64 now)
+{
+	struct exchange e = { .family = family, .number = number };
+	__u32 tick = tick_after(time), present = tick_after(now), at;
+	struct wheel_slot *slot;
+
 	/* Not in a slot that the clock may be at. */
 	if ((__s32)(tick - present) < 1)
 		tick = present + 1;
-	/* Far from the slots that a late clock has yet to come to. */
-	if (tick - present > WHEEL_SLOTS / 2)
-		tick = present + WHEEL_SLOTS / 2;
-	key.slot = tick & (WHEEL_SLOTS - 1);
-	count = bpf_map_lookup_elem(&wheel, &key.slot);
-	if (!count)
+	if (tick - present > WHEEL_REACH)
+		tick = present + WHEEL_REACH;
+	at = tick & (WHEEL_SLOTS - 1);
+	slot = bpf_map_lookup_elem(&wheel, &at);
+	if (!slot)
 		return 0;
-	key.number = __sync_fetch_and_add(count, 1);
-	if (appointment_put(&key, flow))
+	e.first = family == AF_INET6 ? &slot->first6 : &slot->first4;
+	bpf_loop(WHEEL_TRIES, wheel_try_enter, &e, 0);
+	return e.done ? tick : 0;
+}
+
+static __always_inline void appointment_write(__u32 number, const struct flow *flow)
+{
+	__u32 at = number - 1;
+
+	if (flow->family == AF_INET6) {
+		struct appointment6 *six = bpf_map_lookup_elem(&appointments6, &at);
+
+		if (six)
+			six->flow = *flow;
+	} else {
+		struct appointment4 *four = bpf_map_lookup_elem(&appointments4, &at);
+
+		if (four)
+			flow_to4(flow, &four->flow);
+	}
+}
+
+/* Whose appointment it is, or was; 1 if there is such. */
+static __noinline int appointment_flow(__u32 number, __u8 family, struct flow *flow)
+{
+	__u32 at = number - 1;
+
+	if (family == AF_INET6) {
+		struct appointment6 *six = bpf_map_lookup_elem(&appointments6, &at);
+
+		if (six)
+			*flow = six->flow;
+		return !!six;
+	} else {
+		struct appointment4 *four = bpf_map_lookup_elem(&appointments4, &at);
+
+		if (four)
+			flow_from4(&four->flow, flow);
+		return !!four;
+	}
+}
+
+/*
+ * Makes an appointment at a time [ns], or as far as the wheel reaches.
+ * Returns the tick, and the number; 0 if there is none free.
+ */
+__noinline __u32 wheel_appoint(const struct flow *flow, __u64 time, __u64 now, __u32 *number)
+{
+	__u32 tick;
+
+	if (!flow || !number)
 		return 0;
-	*number = key.number;
+	*number = appointment_take(flow->family);
+	if (!*number)
+		return 0;
+	appointment_write(*number, flow);
+	tick = wheel_enter(*number, flow->family, time, now);
+	if (!tick)
+		appointment_give(*number, flow->family);
 	return tick;
 }
 
-/* Calls an appointment off, if it is still the flow's. */
-__noinline int wheel_cancel(const struct flow *flow, __u32 tick, __u32 number)
-{
-	struct appointment key = { .slot = tick & (WHEEL_SLOTS - 1), .number = number };
-	struct flow found;
+static __always_inline int conn_appointment(const struct flow *flow, __u32 number, __u64 now);
 
-	if (flow && appointment_find(&key, &found) && flow_equal(&found, flow))
-		appointment_forget(&key, found.family);
-	return 0;
-}
-
-static __always_inline void conn_appointment(const struct flow *flow, __u32 tick, __u64 now);
-
-struct wheel_slot {
-	struct appointment key;
-	__u32 tick;
+/* What is taken from a slot. */
+struct wheel_list {
 	__u64 now;
+	__u32 next;
+	__u8 family;
 };
 
-static long wheel_keep(__u32 number, struct wheel_slot *s)
+static long wheel_keep(__u32 i, struct wheel_list *list)
 {
+	__u32 number = list->next;
+	__u32 *next = appointment_next(number, list->family);
 	struct flow flow;
 
-	s->key.number = number;
-	if (!appointment_find(&s->key, &flow))
-		return 0;
-	appointment_forget(&s->key, flow.family);
-	conn_appointment(&flow, s->tick, s->now);
+	if (!number || !next)
+		return 1;
+	list->next = *next;
+	if (!appointment_flow(number, list->family, &flow) ||
+	    !conn_appointment(&flow, number, list->now))
+		appointment_give(number, list->family);
 	return 0;
 }
 
@@ -84,19 +228,22 @@ struct wheel_turn {
 
 static long wheel_tick(__u32 i, struct wheel_turn *turn)
 {
-	struct wheel_slot s = {
-		.tick = turn->from + i,
-		.now = turn->now,
-		.key.slot = (turn->from + i) & (WHEEL_SLOTS - 1),
-	};
-	__u32 *count = bpf_map_lookup_elem(&wheel, &s.key.slot);
-	__u32 n;
+	struct wheel_list four = { .now = turn->now, .family = AF_INET };
+	struct wheel_list six = { .now = turn->now, .family = AF_INET6 };
+	__u32 at = (turn->from + i) & (WHEEL_SLOTS - 1);
+	struct wheel_slot *slot = bpf_map_lookup_elem(&wheel, &at);
 
-	if (!count || !*count)
-		return 0;
+	if (!slot)
+		return 1;
 	/* Whoever comes late is kept when the wheel is round. */
-	n = __sync_lock_test_and_set(count, 0);
-	bpf_loop(n, wheel_keep, &s, 0);
+	if (slot->first4) {
+		four.next = __sync_lock_test_and_set(&slot->first4, 0);
+		bpf_loop(APPOINTMENTS, wheel_keep, &four, 0);
+	}
+	if (slot->first6) {
+		six.next = __sync_lock_test_and_set(&slot->first6, 0);
+		bpf_loop(APPOINTMENTS, wheel_keep, &six, 0);
+	}
 	return 0;
 }
 

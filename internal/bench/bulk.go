@@ -2,7 +2,8 @@
 
 // Package bench measures imbang's own cost: that of forwarding against doing
 // without it, both sides taking turns in one run (bulk.go), and that of its
-// commands on large tables (restore.go).
+// commands on large tables (restore.go), that of a packet in its programs
+// (packets.go) and end to end, beside others' (flood.go).
 //
 // It builds its cluster with the lab's topology, servers and engines, and
 // drives imbang by its commands. It does not look into BPF.

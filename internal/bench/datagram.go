@@ -18,7 +18,7 @@ import (
 const (
 	etherHeader = 14
 	udpHeader   = 8
-	maxPayload  = 64 // lengths differ, so that a wrong count of bytes shows
+	maxPayload  = 64 // where lengths differ
 )
 
 // datagrams makes the frames that clients of one network send to a service.
@@ -27,11 +27,16 @@ type datagrams struct {
 	from netip.Addr // the first client
 	src  [6]byte    // hardware addresses
 	dst  [6]byte
+
+	payload int // of each; 0: lengths differ, so that a wrong count of bytes shows
 }
 
 // frame is the i-th client's.
 func (d datagrams) frame(i int) []byte {
-	payload := 1 + i%maxPayload
+	payload := d.payload
+	if payload == 0 {
+		payload = 1 + i%maxPayload
+	}
 	f := append(append([]byte(nil), d.dst[:]...), d.src[:]...)
 	length := udpHeader + payload
 	client := d.client(i)

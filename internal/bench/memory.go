@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	"imbang/internal/host"
@@ -47,30 +45,7 @@ type memory struct {
 	timeout time.Duration
 }
 
-// Its network.
-const (
-	benchClientDev, benchServerDev = "ext0", "int0"
-	benchMAC, benchOutsideMAC      = "02:00:00:00:00:01", "02:00:00:00:00:02"
-	benchServers                   = 4
-)
-
-// benchNetwork is the address plan of a family.
-type benchNetwork struct {
-	service                netip.AddrPort
-	server                 netip.Addr // the first
-	clientSide, serverSide netip.Prefix
-	router                 netip.Addr
-	clients                netip.Prefix
-}
-
-var benchNetworks = map[int]benchNetwork{
-	4: {netip.MustParseAddrPort("10.20.0.1:80"), netip.MustParseAddr("172.16.0.10"),
-		netip.MustParsePrefix("10.9.0.1/30"), netip.MustParsePrefix("172.16.0.1/24"), netip.MustParseAddr("10.9.0.2"),
-		netip.MustParsePrefix("10.10.0.0/16")},
-	6: {netip.MustParseAddrPort("[fd00:20::1]:80"), netip.MustParseAddr("fd00:16::10"),
-		netip.MustParsePrefix("fd00:9::1/64"), netip.MustParsePrefix("fd00:16::1/64"), netip.MustParseAddr("fd00:9::2"),
-		netip.MustParsePrefix("fd00:10::/64")},
-}
+const benchServers = 4
 
 // Memory opens many connections by real packets and measures what the kernel
 // needs for them, whether every one was counted, and when they end. Nothing is
@@ -143,35 +118,12 @@ func memoryRound(ctx context.Context, c MemoryConfig) (one measured, err error) 
 
 // connect builds the network: neighbours that are known, and answer nothing.
 func (m *memory) connect(n benchNetwork) error {
-	for _, dev := range []string{benchClientDev, benchServerDev} {
-		err := host.Connect(host.End{NS: m.ns, Name: dev, MAC: benchMAC},
-			host.End{NS: m.outside, Name: strings.Replace(dev, "0", "1", 1), MAC: benchOutsideMAC}, host.LinkOptions{})
-		if err != nil {
-			return err
-		}
-	}
-	m.datagrams = datagrams{to: n.service, from: n.clients.Addr()}
-	for text, hw := range map[string]*[6]byte{benchMAC: &m.dst, benchOutsideMAC: &m.src} {
-		parsed, err := net.ParseMAC(text)
-		if err != nil {
-			return err
-		}
-		copy(hw[:], parsed)
-	}
-	err := errors.Join(
-		m.ns.Sysctl("net.ipv4.ip_forward", "1"),
+	m.datagrams = n.datagrams(n.service)
+	return errors.Join(
 		m.ns.Sysctl("net.ipv6.conf.all.forwarding", "1"),
-		m.ns.AddAddresses(benchClientDev, n.clientSide),
-		m.ns.AddAddresses(benchServerDev, n.serverSide),
-		m.ns.AddRoutes(host.Route{Dst: n.clients, Via: n.router}),
-		m.ns.AddNeighbours(benchClientDev, benchOutsideMAC, n.router),
+		n.connect(m.ns, m.outside),
+		m.ns.AddNeighbours(benchServerDev, benchOutsideMAC, n.servers(benchServers)...),
 	)
-	server := n.server
-	for range benchServers {
-		err = errors.Join(err, m.ns.AddNeighbours(benchServerDev, benchOutsideMAC, server))
-		server = server.Next()
-	}
-	return err
 }
 
 // set loads and attaches a director, and fills its table.
@@ -184,11 +136,9 @@ func (m *memory) set(ctx context.Context, n benchNetwork) error {
 		{"ipvsadm", "--set", "0", "0", strconv.Itoa(int(m.timeout / time.Second))},
 		{"ipvsadm", "-A", "-u", n.service.String(), "-s", "rr"},
 	}
-	server := n.server
-	for range benchServers {
+	for _, server := range n.servers(benchServers) {
 		to := netip.AddrPortFrom(server, 8080).String()
 		commands = append(commands, []string{"ipvsadm", "-a", "-u", n.service.String(), "-r", to, "-m"})
-		server = server.Next()
 	}
 	for _, command := range commands {
 		if _, _, err := m.run(ctx, "", command...); err != nil {
@@ -259,27 +209,4 @@ func (m *memory) watch(ctx context.Context, s sent) (late time.Duration, early i
 		}
 	}
 	return late, early, nil
-}
-
-// listed adds up the last n columns of the servers in a listing.
-func (m *memory) listed(ctx context.Context, options string, n int) ([]uint64, error) {
-	out, _, err := m.run(ctx, "", append([]string{"ipvsadm"}, strings.Fields(options)...)...)
-	if err != nil {
-		return nil, err
-	}
-	sums := make([]uint64, n)
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line)
-		if len(fields) <= n || fields[0] != "->" || fields[1] == "RemoteAddress:Port" {
-			continue
-		}
-		for i, f := range fields[len(fields)-n:] {
-			v, err := strconv.ParseUint(f, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("listing %q: %w", line, err)
-			}
-			sums[i] += v
-		}
-	}
-	return sums, nil
 }

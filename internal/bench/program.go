@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,4 +61,27 @@ func (p program) run(ctx context.Context, stdin string, args ...string) (string,
 	}
 	took.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return stdout.String(), took, nil
+}
+
+// listed adds up the last n columns of the servers in a listing.
+func (p program) listed(ctx context.Context, options string, n int) ([]uint64, error) {
+	out, _, err := p.run(ctx, "", append([]string{"ipvsadm"}, strings.Fields(options)...)...)
+	if err != nil {
+		return nil, err
+	}
+	sums := make([]uint64, n)
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		if len(fields) <= n || fields[0] != "->" || fields[1] == "RemoteAddress:Port" {
+			continue
+		}
+		for i, f := range fields[len(fields)-n:] {
+			v, err := strconv.ParseUint(f, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("listing %q: %w", line, err)
+			}
+			sums[i] += v
+		}
+	}
+	return sums, nil
 }

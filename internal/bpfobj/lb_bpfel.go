@@ -37,6 +37,18 @@ type LbAnswer struct {
 	State           uint8
 }
 
+type LbAppointment4 struct {
+	_    structs.HostLayout
+	Next uint32
+	Flow LbFlow4
+}
+
+type LbAppointment6 struct {
+	_    structs.HostLayout
+	Next uint32
+	Flow LbFlow
+}
+
 type LbAskedNeighbour struct {
 	_         structs.HostLayout
 	Neighbour uint64
@@ -217,6 +229,13 @@ type LbFragmentKey struct {
 	Protocol uint8
 	Family   uint8
 	Pad      uint16
+}
+
+type LbFreeAppointments struct {
+	_     structs.HostLayout
+	First uint64
+	Fresh uint64
+	Pad   [6]uint64
 }
 
 type LbLoad struct {
@@ -481,6 +500,12 @@ type LbTracer struct {
 	Pad             [5]uint8
 }
 
+type LbWheelSlot struct {
+	_      structs.HostLayout
+	First4 uint32
+	First6 uint32
+}
+
 type LbXdpDevice struct {
 	_       structs.HostLayout
 	Ifindex uint32
@@ -505,6 +530,7 @@ const (
 	LbMapCuttings        = "cuttings"
 	LbMapDefences        = "defences"
 	LbMapFragments       = "fragments"
+	LbMapFreeLists       = "free_lists"
 	LbMapHairpins        = "hairpins"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
@@ -620,6 +646,7 @@ type LbMapSpecs struct {
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
+	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
@@ -691,6 +718,7 @@ type LbMaps struct {
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	Defences        *ebpf.Map `ebpf:"defences"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
+	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
@@ -738,6 +766,7 @@ func (m *LbMaps) Close() error {
 		m.Cuttings,
 		m.Defences,
 		m.Fragments,
+		m.FreeLists,
 		m.Hairpins,
 		m.Loads,
 		m.Localities,

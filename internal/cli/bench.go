@@ -23,7 +23,7 @@ func newBenchCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand(), newBenchMemoryCommand(),
-		newBenchGeneratorCommand(), newBenchPacketsCommand())
+		newBenchGeneratorCommand(), newBenchPacketsCommand(), newBenchFloodCommand())
 	return c
 }
 

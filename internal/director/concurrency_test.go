@@ -66,7 +66,7 @@ func TestConcurrentConnections(t *testing.T) {
 			}
 		}
 	}
-	if got := r.leftovers(); got.conns != 2*threads*each || got.reverse != got.conns || got.appointments != got.conns {
+	if got := r.leftovers(); got.conns != 2*threads*each || got.reverse != got.conns || r.appointments() != got.conns {
 		t.Errorf("%+v, want %d of each", got, 2*threads*each)
 	}
 }

@@ -171,11 +171,8 @@ func TestDropEntry(t *testing.T) {
 		all += n
 	}
 	got := r.leftovers(tcp.Key, udp.Key)
-	if want := (leftovers{all, all, got.appointments, r.left()["10.14"] + n/4, all - r.left()["10.14"] - n/4}); got != want {
+	if want := (leftovers{all, all, r.left()["10.14"] + n/4, all - r.left()["10.14"] - n/4}); got != want {
 		t.Errorf("left: %+v, want %+v", got, want)
-	}
-	if got.appointments < all || got.appointments > all+all/10 {
-		t.Errorf("%d appointments of %d connections", got.appointments, all)
 	}
 }
 

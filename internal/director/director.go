@@ -125,6 +125,9 @@ func (in instance) load(sizes Sizes) error {
 	}
 	spec = spec.Copy()
 	resize(spec, sizes)
+	if err := reserve(spec); err != nil {
+		return err
+	}
 	var objs bpfobj.LbObjects
 	if err := spec.LoadAndAssign(&objs, nil); err != nil {
 		return explainLoad(err)
@@ -195,7 +198,8 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
 	set(4*s.Servers, "order")
-	set(s.Connections, "conns4", "reverse4", "appointments4", "conns6", "reverse6", "appointments6")
+	set(s.Connections, "conns4", "reverse4", "conns6", "reverse6")
+	set(2*s.Connections, "appointments4", "appointments6")
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

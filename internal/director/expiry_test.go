@@ -21,13 +21,12 @@ func everyState() (all []bpfobj.LbConnState) {
 }
 
 // leftovers is what the kernel keeps of connections, of both families.
-type leftovers struct{ conns, reverse, appointments, active, inactive int }
+type leftovers struct{ conns, reverse, active, inactive int }
 
 func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 	r.Helper()
 	l.conns = r.entries(r.maps.Conns4) + r.entries(r.maps.Conns6)
 	l.reverse = r.entries(r.maps.Reverse4) + r.entries(r.maps.Reverse6)
-	l.appointments = r.entries(r.maps.Appointments4) + r.entries(r.maps.Appointments6)
 	for _, k := range keys {
 		for _, s := range r.status(k).Servers {
 			l.active += int(s.Active)
@@ -35,6 +34,27 @@ func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 		}
 	}
 	return l
+}
+
+// appointments counts what is in the lists of the wheel.
+func (r *rig) appointments() (n int) {
+	r.Helper()
+	var next uint32
+	for at := range r.maps.Wheel.MaxEntries() {
+		var slot bpfobj.LbWheelSlot
+		r.must(r.maps.Wheel.Lookup(at, &slot))
+		for next = slot.First4; next != 0; n++ {
+			var a bpfobj.LbAppointment4
+			r.must(r.maps.Appointments4.Lookup(next-1, &a))
+			next = a.Next
+		}
+		for next = slot.First6; next != 0; n++ {
+			var a bpfobj.LbAppointment6
+			r.must(r.maps.Appointments6.Lookup(next-1, &a))
+			next = a.Next
+		}
+	}
+	return n
 }
 
 // Connections end when their state's timeout has passed, with all that
@@ -124,7 +144,7 @@ func TestManyExpireAtOnce(t *testing.T) {
 	const n = 20000
 	r.flood(n/2, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
 	r.flood(n/2, func(i int) testenv.Packet { return testenv.UDP(nthClient(i), vip, "x") })
-	if got := r.leftovers(tcp.Key, udp.Key); got != (leftovers{n, n, n, n / 2, n / 2}) {
+	if got := r.leftovers(tcp.Key, udp.Key); got != (leftovers{n, n, n / 2, n / 2}) {
 		t.Fatalf("%+v of %d connections", got, n)
 	}
 	r.timeouts(time.Second, everyState()...)
@@ -137,30 +157,32 @@ func TestManyExpireAtOnce(t *testing.T) {
 	}
 }
 
-// A connection has one appointment with the clock, whatever becomes of its
-// timeout; when it is gone, none.
-func TestOneAppointment(t *testing.T) {
+// A connection makes another appointment with the clock only to end much
+// earlier, and who uses its flow again takes that over. None outlasts its time.
+func TestAppointments(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
 	want := func(what string, n int) {
 		t.Helper()
-		if got := r.entries(r.maps.Appointments4); got != n {
+		if got := r.appointments(); got != n {
 			t.Errorf("%s: %d appointments, want %d", what, got, n)
 		}
 	}
+	r.timeouts(3*time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
 	r.syn(client1, vip)
 	want("begun", 1)
 	r.walk(client1, vip, server0, "s:SA c:A")
 	want("longer", 1)
 	r.timeouts(time.Second, bpfobj.LbConnStateTCP_CLOSE)
 	r.walk(client1, vip, server0, "c:R")
-	want("much shorter", 1)
+	want("much shorter", 2)
 	r.walk(client1, vip, server0, "c:S")
-	want("begun again", 1)
+	want("begun again", 2)
 	r.walk(client1, vip, server0, "c:A c:R")
+	want("much shorter again", 2)
 	r.atLast(3*time.Second, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
-	want("over", 0)
+	r.atLast(3*time.Second, "the time of every appointment is over", func() bool { return r.appointments() == 0 })
 }
 
 // One client that uses the same port over and over fills no table.
@@ -171,7 +193,7 @@ func TestPortReuseFillsNothing(t *testing.T) {
 	for i := range 2000 {
 		if got := r.fromClient(testenv.TCP(client1, vip, "S")); got.verdict != redirect {
 			t.Fatalf("the SYN of connection %d: %s, with %d connections and %d appointments in the tables",
-				i+1, got.verdict, r.entries(r.maps.Conns4), r.entries(r.maps.Appointments4))
+				i+1, got.verdict, r.entries(r.maps.Conns4), r.appointments())
 		}
 		r.fromClient(testenv.TCP(client1, vip, "R").From(client1))
 		r.fromServer(testenv.TCP(server0, client1, "R"))
@@ -192,16 +214,15 @@ func TestFullTable(t *testing.T) {
 	if got["drop table full"] != 2*room || len(got) != 1 {
 		t.Errorf("reasons %v, want %d dropped", got, 2*room)
 	}
-	if got := r.leftovers(s.Key); got != (leftovers{room, room, room, room, 0}) {
+	if got := r.leftovers(s.Key); got != (leftovers{room, room, room, 0}) {
 		t.Errorf("%+v, want %d of each", got, room)
 	}
 	r.atLast(5*time.Second, "all is over", func() bool { return r.leftovers(s.Key) == leftovers{} })
 	r.syn(client1, vip)
 }
 
-// Timeouts may reach further than the wheel does in one round (18 minutes).
-// Where the clock was late a connection's appointment comes up a round early:
-// the connection stays, and gets another.
+// Timeouts may reach further than the wheel does: an appointment is kept again
+// and again, and is one all the time.
 func TestLongTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, small)
@@ -210,18 +231,15 @@ func TestLongTimeout(t *testing.T) {
 	r.syn(client1, vip)
 	r.must(r.SetTimeouts(model.Timeouts{TCP: 2 * time.Hour}))
 	r.walk(client1, vip, server0, "s:SA c:A")
-
-	const round = 16384 // WHEEL_SLOTS
-	key := flowOf(testenv.TCP(client1, vip, "S"))
-	var conn bpfobj.LbConn
-	r.must(r.maps.Conns4.Lookup(key, &conn))
-	tick := conn.Tick + round
-	conn.Tick = tick
-	r.must(r.maps.Conns4.Put(key, conn))
-	time.Sleep(1500 * time.Millisecond)
-	r.must(r.maps.Conns4.Lookup(key, &conn))
-	if n := r.entries(r.maps.Appointments4); conn.Tick == tick || n != 1 {
-		t.Errorf("%d appointments, want a new one", n)
+	conn := func() (c bpfobj.LbConn) {
+		r.must(r.maps.Conns4.Lookup(flowOf(testenv.TCP(client1, vip, "S")), &c))
+		return c
+	}
+	tick := conn().Tick
+	r.atLast(3*time.Second, "the appointment is kept", func() bool { return conn().Tick != tick })
+	const reach = 477 // WHEEL_REACH
+	if c, n := conn(), r.appointments(); c.Tick < tick+reach-40 || c.Tick > tick+reach+40 || n != 1 {
+		t.Errorf("%d appointments, in %d ticks, want one in %d", n, c.Tick-tick, reach)
 	}
 }
 

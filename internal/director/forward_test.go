@@ -248,13 +248,18 @@ func TestServiceOrder(t *testing.T) {
 	}
 }
 
-// The way out is the routing table's, whatever the devices of the programs.
+// wayBelieved is WAY_BELIEVED of bpf/way.h, and what the coarse clock may lag.
+const wayBelieved = 8*time.Millisecond + 10*time.Millisecond
+
+// The way out is the routing table's, whatever the devices of the programs; a
+// change there is obeyed as soon as ways found before are not believed any more.
 func TestRouteChangesMidway(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
 	r.syn(client1, vip)
 	gate := netip.MustParseAddr("10.9.0.2")
 	r.must(r.ns.AddRoutes(host.Route{Dst: netip.PrefixFrom(serverAddr(0), 32), Via: gate}))
+	time.Sleep(wayBelieved)
 	p := testenv.TCP(client1, vip, "A")
 	wantForwarded(t, r.fromClient(p), p.To(server0).TTL(63).MACs(clientDevMAC, routerMAC))
 }

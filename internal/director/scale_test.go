@@ -80,7 +80,7 @@ func crowdOf(t *testing.T, n network) {
 	c := newCrowd(r, n, size)
 
 	c.each((*walker).open)
-	if got := r.leftovers(); got != (leftovers{conns: size, reverse: size, appointments: size}) {
+	if got := r.leftovers(); got != (leftovers{conns: size, reverse: size}) || r.appointments() != size {
 		t.Errorf("%+v, want %d of each", got, size)
 	}
 	if diff := cmp.Diff(c.sent, r.listed(), compareAccounts); diff != "" {
@@ -93,6 +93,7 @@ func crowdOf(t *testing.T, n network) {
 	if got := r.leftovers(); got != (leftovers{}) {
 		t.Errorf("left: %+v", got)
 	}
+	r.atLast(40*time.Second, "appointments that nobody keeps are over", func() bool { return r.appointments() == 0 })
 	if diff := cmp.Diff(c.sent.over(), r.listed(), compareAccounts); diff != "" {
 		t.Errorf("all are over (-sent +listed):\n%s", diff)
 	}

@@ -19,7 +19,6 @@ func (v *Virtual) Reset(seed uint64) error {
 	err := errors.Join(
 		clearHash[bpfobj.LbFlow4, bpfobj.LbConn](m.Conns4),
 		clearHash[bpfobj.LbFlow4, bpfobj.LbFlow4](m.Reverse4),
-		clearHash[appointment, bpfobj.LbFlow4](m.Appointments4),
 		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
 		clearHash[uint32, bpfobj.LbBuckets](m.BucketTables),
 		clearHash[uint32, bpfobj.LbMaglev](m.Maglevs),
@@ -29,7 +28,8 @@ func (v *Virtual) Reset(seed uint64) error {
 		clearArray[bpfobj.LbServer](m.Servers),
 		clearArray[bpfobj.LbLoad](m.Loads),
 		clearArray[bpfobj.LbServiceState](m.ServiceStates),
-		clearArray[uint32](m.Wheel),
+		clearArray[bpfobj.LbWheelSlot](m.Wheel),
+		clearArray[bpfobj.LbFreeAppointments](m.FreeLists), // from the first on, as if none was ever taken
 		m.Clocks.Put(uint32(wheelClock), make([]byte, m.Clocks.ValueSize())),
 	)
 	if err != nil {
@@ -52,9 +52,6 @@ func (v *Virtual) Reset(seed uint64) error {
 func (v *Virtual) begin(seed uint64) error {
 	return errors.Join(v.SetTime(VirtualStart), v.whims.seed(seed), initConfig(v.d.maps.Config))
 }
-
-// appointment is struct appointment of bpf/types.h.
-type appointment struct{ Slot, Number uint32 }
 
 // clearHash deletes all elements.
 func clearHash[K, V any](m *ebpf.Map) error {

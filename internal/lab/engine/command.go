@@ -15,8 +15,9 @@ import (
 	"imbang/internal/host"
 )
 
-// commandTimeout is far above what any of the commands takes.
-const commandTimeout = 20 * time.Second
+// commandTimeout is far above what any of the commands takes; on an emulated
+// machine, loading imbang takes half a minute.
+const commandTimeout = 2 * time.Minute
 
 // command runs a program in a namespace, as name in messages, and returns its
 // standard output. An error carries the command and what it said.

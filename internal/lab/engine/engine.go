@@ -48,6 +48,8 @@ type Setup struct {
 	Weights   []int             // of Servers, in order
 	Scheduler string            // by the engine's own name; empty for one that does not balance
 	Dir       string            // for the engine's files; it is removed with the run
+	UDP       bool              // the service is of UDP, which only balancers in the kernel have
+	Attach    []string          // further arguments of `imbang attach`
 }
 
 // targets are where clients reach a director: one for each virtual address.
@@ -62,6 +64,14 @@ func (s Setup) targets() (list targets) {
 		list = append(list, netip.AddrPortFrom(a, server.Port))
 	}
 	return list
+}
+
+// protocol is the service's.
+func (s Setup) protocol() string {
+	if s.UDP {
+		return "udp"
+	}
+	return "tcp"
 }
 
 // listen is where a program of user space accepts connections: at the virtual

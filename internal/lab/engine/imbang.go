@@ -25,12 +25,13 @@ func (*imbang) Version(context.Context) (string, error) { return "", nil }
 // new data plane has no connection of an earlier cell.
 func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
 	i := &imbangInstance{engine: e, ns: s.Cluster.Director, targets: s.targets()}
-	_, err := i.command(ctx, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
+	attach := []string{"attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice}
+	_, err := i.command(ctx, "", append(attach, s.Attach...)...)
 	if err == nil && len(i.targets) > 1 {
 		_, err = i.command(ctx, "", "mark", "add", s.Cluster.VirtualNetwork(s.Family).String(), strconv.Itoa(mark))
 	}
 	if err == nil {
-		_, err = i.command(ctx, table(s), "ipvsadm", "-R")
+		_, err = i.command(ctx, Table(s), "ipvsadm", "-R")
 	}
 	if err != nil {
 		// What was attached before a failure or Ctrl-C must go all the same.

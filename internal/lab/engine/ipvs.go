@@ -57,7 +57,7 @@ func (ipvs) Start(ctx context.Context, s Setup) (Instance, error) {
 	i := &ipvsInstance{s.Cluster.Director, path, s.targets(), func(context.Context) error { return nil }}
 	err = i.mark(ctx, s)
 	if err == nil {
-		_, err = command(ctx, i.ns, "ipvsadm", path, table(s), "-R")
+		_, err = command(ctx, i.ns, "ipvsadm", path, Table(s), "-R")
 	}
 	if err != nil {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
@@ -89,10 +89,10 @@ func ipvsMarks(s Setup) string {
 	return fmt.Sprintf(`table %[1]s %[2]s {
 	chain prerouting {
 		type filter hook prerouting priority mangle; policy accept;
-		%[1]s daddr %[3]s tcp dport %[4]d meta mark set %[5]d
+		%[1]s daddr %[3]s %[6]s dport %[4]d meta mark set %[5]d
 	}
 }
-`, nftFamily(s), nftTable, s.Cluster.VirtualNetwork(s.Family), server.Port, mark)
+`, nftFamily(s), nftTable, s.Cluster.VirtualNetwork(s.Family), server.Port, mark, s.protocol())
 }
 
 // mark marks, where there are several addresses.

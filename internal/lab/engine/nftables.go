@@ -104,10 +104,10 @@ func nftRules(s Setup) (string, error) {
 	return fmt.Sprintf(`table %[1]s %[2]s {
 	chain prerouting {
 		type nat hook prerouting priority dstnat; policy accept;
-		%[1]s daddr %[3]s tcp dport %[4]d dnat to %[5]s map { %[6]s }
+		%[1]s daddr %[3]s %[7]s dport %[4]d dnat to %[5]s map { %[6]s }
 	}
 }
-`, family, nftTable, nftDestination(s), server.Port, choose, strings.Join(numbers, ", ")), nil
+`, family, nftTable, nftDestination(s), server.Port, choose, strings.Join(numbers, ", "), s.protocol()), nil
 }
 
 type nftInstance struct {

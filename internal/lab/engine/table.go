@@ -14,8 +14,8 @@ import (
 // each to look at.
 const mark = 1
 
-// table is the service in ipvsadm's own language, as `ipvsadm -S` saves it.
-func table(s Setup) string {
+// Table is the service in ipvsadm's own language, as `ipvsadm -S` saves it.
+func Table(s Setup) string {
 	var b strings.Builder
 	service := serviceName(s)
 	fmt.Fprintf(&b, "-A %s -s %s\n", service, s.Scheduler)
@@ -34,7 +34,7 @@ func table(s Setup) string {
 func serviceName(s Setup) string {
 	switch list := s.targets(); {
 	case len(list) == 1:
-		return "-t " + list[0].String()
+		return fmt.Sprintf("-%c %s", s.protocol()[0], list[0])
 	case s.Family == topology.IPv6:
 		return fmt.Sprintf("-f %d -6", mark)
 	}

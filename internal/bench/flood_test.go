@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"imbang/internal/lab/stats"
+	"imbang/internal/testenv"
+)
+
+// built is the program, built for a test.
+func built(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "imbang")
+	if out, err := exec.Command("go", "build", "-o", path, "imbang/cmd/imbang").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// left lists this process's namespaces.
+func left(t *testing.T) (names []string) {
+	entries, err := os.ReadDir("/run/netns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), fmt.Sprintf("%s-%d-", prefix, os.Getpid())) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// Every cell is measured, every packet arrives, at a server, and nothing stays.
+func TestFlood(t *testing.T) {
+	testenv.Root(t)
+	const flows, packets, rounds = 300, 1000, 2
+	executable := built(t)
+	for once, schedulers := range map[bool][]string{false: {"rr", "mh"}, true: {"rr"}} {
+		steps := 0
+		r, err := Flood(t.Context(), FloodConfig{
+			Competitors: []string{plain, viaTC}, Schedulers: schedulers, Servers: []int{5},
+			Flows: flows, Packets: packets, Rounds: rounds, LoadOnce: once, Executable: executable, Note: "a test",
+			Progress: func(done, all int) {
+				if steps++; done != steps || all != rounds*len(schedulers)*3 {
+					t.Errorf("progress %d of %d in step %d", done, all, steps)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Costs) != len(schedulers)*3*3 || len(r.Missing) > 0 || r.FrameBytes != 60 || r.Limits.Imbang == 0 {
+			t.Errorf("%+v", r)
+		}
+		for _, c := range r.Costs {
+			want := uint64(rounds * packets)
+			if c.Traffic == newFlows {
+				want = rounds * (flows - 1)
+			}
+			if c.Sent != want || c.Arrived != want || c.NS.N != rounds || c.Own.N != rounds || c.NS.Min <= 0 {
+				t.Errorf("%+v, want %d packets", c, want)
+			}
+			if c.Over[plain].N != rounds && c.Competitor == viaTC {
+				t.Errorf("%+v is not compared", c)
+			}
+		}
+	}
+	if now := left(t); len(now) > 0 {
+		t.Errorf("left behind: %v", now)
+	}
+}
+
+// A competitor that cannot take part is named, with the reason.
+func TestFloodWithout(t *testing.T) {
+	f := &flood{FloodConfig: FloodConfig{Competitors: []string{plain, viaXDP, nftables}, Schedulers: []string{"mh"}, Executable: "/bin/echo"}}
+	list, err := f.present(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		if c.name == viaXDP || c.name == noopXDP {
+			t.Errorf("%s takes part", c.name)
+		}
+	}
+	if all := strings.Join(f.result.Missing, "; "); !strings.Contains(all, "no option --mode") || !strings.Contains(all, "nftables: ") {
+		t.Errorf("missing: %s", all)
+	}
+}
+
+// Own costs and ratios are of the same round.
+func TestFloodCosts(t *testing.T) {
+	f := &flood{FloodConfig: FloodConfig{Schedulers: []string{"rr"}, Servers: []int{3}, Flows: 10}, samples: map[floodCell][]measuredFlood{}}
+	var list []competitor
+	for name, ns := range map[string][]float64{noop: {100, 1000, 10}, plain: {300, 1400, 20}, viaTC: {200, 1800, 15}} {
+		for _, c := range competitors {
+			if c.name == name {
+				list = append(list, c)
+			}
+		}
+		for _, traffic := range traffics {
+			cell := floodCell{setting{"rr", 3}, name, traffic}
+			for _, v := range ns {
+				f.samples[cell] = append(f.samples[cell], measuredFlood{v, 10, 9})
+			}
+		}
+	}
+	f.conclude(list)
+	if len(f.result.Costs) != 9 {
+		t.Fatalf("%+v", f.result.Costs)
+	}
+	got := f.result.Costs[2]
+	if got.Competitor != viaTC || got.Own != stats.Summarize([]float64{100, 800, 5}) || got.Over[plain] != stats.Summarize([]float64{0.5, 2, 0.5}) ||
+		got.Sent != 30 || got.Arrived != 27 || len(got.Over) != 1 {
+		t.Errorf("%+v", got)
+	}
+	if none := f.result.Costs[0]; none.Competitor != noop || none.Own.Max != 0 || len(none.Over) != 0 {
+		t.Errorf("%+v", none)
+	}
+}
+
+// What arrives is read as it is, and what is broken is found so.
+func TestReadDatagram(t *testing.T) {
+	d := benchNetworks[4].datagrams(netip.MustParseAddrPort("172.16.0.10:80"))
+	d.payload = floodPayload
+	frame := d.frame(40000)
+	if src, dst, err := readDatagram(frame); err != nil || src != d.client(40000) || dst != d.to {
+		t.Errorf("from %s to %s, %v", src, dst, err)
+	}
+	for at := etherHeader; at < len(frame); at++ {
+		bad := append([]byte(nil), frame...)
+		bad[at] ^= 1
+		if _, _, err := readDatagram(bad); err == nil {
+			t.Errorf("byte %d changed, nobody saw", at)
+		}
+	}
+}
+
+// A stopwatch sees work and not sleep of others; here, that there is none
+// counts nothing but what passed.
+func TestStopwatch(t *testing.T) {
+	w, err := newStopwatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := 1.0
+	took, err := w.time(func() error {
+		for range 20_000_000 {
+			x = math.Sqrt(x + 1)
+		}
+		return nil
+	})
+	if err != nil || took <= 0 || x < 1 {
+		t.Errorf("%s, %v", took, err)
+	}
+}
