@@ -84,6 +84,20 @@ func (n nature) unableNative(attached bool) string {
 	return ""
 }
 
+// NoNativeXDP says why a device of the calling thread's network namespace cannot
+// run XDP programs in its driver; "" if it can.
+func NoNativeXDP(dev string, attached bool) (string, error) {
+	one, err := ethernet(dev)
+	if err != nil {
+		return "", err
+	}
+	n, err := natureOf(device{Interface: *one})
+	return n.unableNative(attached), err
+}
+
+// IsVeth reports whether a device is one end of a pair.
+func IsVeth(dev string) bool { return host.Driver(dev) == vethDriver }
+
 func (n nature) driverName() string {
 	if n.driver == "" {
 		return "(unnamed)"

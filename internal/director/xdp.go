@@ -148,6 +148,21 @@ func (d *Director) decelerate() error {
 	return putConfig(d.maps.Config, set)
 }
 
+// ExpectsMAC reports whether the XDP programs take packets for a device's
+// hardware address, as it now is.
+func (d *Director) ExpectsMAC(dev net.Interface) (bool, error) {
+	set, err := d.config()
+	if err != nil {
+		return false, err
+	}
+	for _, x := range set.Xdp {
+		if x.Ifindex == uint32(dev.Index) {
+			return len(dev.HardwareAddr) == len(x.Mac) && x.Mac == [6]uint8(dev.HardwareAddr), nil
+		}
+	}
+	return true, nil // there are none on it
+}
+
 // attachXDP pins the link, as attachTCX does.
 func (d *Director) attachXDP(dev device, mode Mode) error {
 	prog, flags := d.progs.LbXdpClient, link.XDPDriverMode
