@@ -158,7 +158,7 @@ func examineXDP(r report, f Facts, d Device) {
 	switch {
 	case f.xdp() == "":
 		if d.NoXDP != "" {
-			r.ok("native XDP is not possible (%s)", d.NoXDP)
+			r.ok("no native XDP: %s", strings.TrimPrefix(d.NoXDP, d.Name+": "))
 		} else if d.Veth {
 			r.ok("native XDP is possible (--mode xdp), and bad for bulk transfers: it turns TSO of a veth off")
 		} else {
