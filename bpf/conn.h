@@ -10,10 +10,12 @@
 #ifndef IMBANG_CONN_H
 #define IMBANG_CONN_H
 
+#include "attack.h"
 #include "counters.h"
 #include "defence.h"
 #include "flow.h"
 #include "hairpin.h"
+#include "sched.h"
 #include "sctp_state.h"
 #include "tcp.h"
 #include "wheel.h"
@@ -56,9 +58,10 @@ static __always_inline void server_unbind(__u32 server, __u32 inactive)
 	} else if (!s->upper || (__u64)total * 4 < (__u64)s->upper * 3) {
 		l->overloaded = 0;
 	}
+	load_changed(server);
 }
 
-/* Its upper threshold was raised or removed. */
+/* Its upper threshold was raised or removed; the scheduler is told next. */
 static __always_inline void server_reopen(__u32 server)
 {
 	struct load *l = bpf_map_lookup_elem(&loads, &server);
@@ -262,6 +265,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->news |= NEWS_STATE;
 			p->was = was;
 			p->state = state;
+			handshake_follow(was, state);
 		}
 		if (is_established(state) && !is_established(was))
 			conn_assure(flow, c);
@@ -269,6 +273,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 		if (l) {
 			__sync_fetch_and_add(&l->active, active);
 			__sync_fetch_and_add(&l->inactive, -active);
+			load_changed(server);
 		}
 	}
 	if (state == CONN_UDP && direction == FROM_SERVER)
@@ -277,7 +282,8 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 }
 
 /* Takes back an entry that cannot be completed. Its server still counts it, as
- * inactive, whatever another CPU's packet made of it meanwhile. */
+ * inactive, whatever another CPU's packet made of it meanwhile, until the caller
+ * unbinds it. */
 static __always_inline void conn_abandon(const struct flow *flow, struct conn *c)
 {
 	__u32 server = c->server;

@@ -34,9 +34,13 @@ static __noinline int defence_alarmed(void)
 static __noinline void defence_alarm(void)
 {
 	struct defence *d = get_defence();
+	__u64 now = bpf_ktime_get_coarse_ns();
 
-	if (d)
-		d->until = bpf_ktime_get_coarse_ns() + DEFENCE_LINGER;
+	if (!d)
+		return;
+	if (d->until < now)
+		d->full_since = now;
+	d->until = now + DEFENCE_LINGER;
 }
 
 static __always_inline int defence_works(__u32 mode)

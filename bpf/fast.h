@@ -11,6 +11,7 @@
 #ifndef IMBANG_FAST_H
 #define IMBANG_FAST_H
 
+#include "challenge.h"
 #include "forward/nat.h"
 
 #define IP_PLAIN 0x45 /* version 4, no options */
@@ -178,6 +179,23 @@ static __always_inline void fast_count(const struct packet *p, const struct sett
 		c->in_packets++;
 }
 
+/* A packet that changes its connection: while there is a SYN flood not even the
+ * whole path is for everybody. */
+static __always_inline int fast_edge(struct __sk_buff *skb, const struct packet *p,
+				     const struct settings *set)
+{
+	struct packet copy; /* so that other packets need not be in memory */
+	int verdict;
+
+	if (!challengeable(p) || !challenging(set))
+		return UNDECIDED;
+	copy = *p;
+	verdict = challenge(skb, &copy);
+	if (verdict != UNDECIDED)
+		report(&copy);
+	return verdict;
+}
+
 /* A verdict, or UNDECIDED. */
 static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers, __u8 family)
 {
@@ -192,7 +210,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 		return UNDECIDED;
 	/* It opens a connection or ends one. */
 	if (p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST))
-		return UNDECIDED;
+		return fast_edge(skb, &p, set);
 	if (!fast_find(&p, &s, expect_answers, family) || !fast_steady(&p, &s, set) ||
 	    !fast_way(skb, &p, &s))
 		return UNDECIDED;

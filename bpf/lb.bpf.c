@@ -27,6 +27,7 @@
 #include "persist.h"
 #include "orphans.h"
 #include "sweep.h"
+#include "challenge.h"
 #include "fragment.h"
 #include "icmp.h"
 #include "forward/cut.h"
@@ -204,6 +205,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		goto none;
 	}
 	server_bind(s, l);
+	load_changed(id);
 	c = conn_create(p, &fresh, s, set);
 	if (c) {
 		count_conn(svc->id, id);
@@ -332,6 +334,8 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
+	if (!admitted(p))
+		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
 	if (outdated)
 		p->news |= NEWS_OUTDATED;

@@ -21,8 +21,10 @@
 #define MAX_ALLOWANCES 4096
 #define MAX_FRAGMENTS 8192
 #define MAX_HAIRPINS (1 << 16)
+#define MAX_PEERS 16
 #define WAYS_BITS 10
 #define WAYS (1 << WAYS_BITS)
+#define MAX_PROOFS (1 << 16)
 
 /* user: timeouts and switches. */
 struct {
@@ -56,6 +58,15 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } order SEC(".maps");
+
+/* kernel: nodes of the services' trees, by the slots of their extents: the
+ * winner's id, and the tree's tag in the upper half (see sched/tree.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} trees SEC(".maps");
 
 /* user: the real servers, by server id. */
 struct {
@@ -269,6 +280,38 @@ struct {
 	__type(value, struct defence);
 } defences SEC(".maps");
 
+/* kernel: what became of SYNs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct handshake_counts);
+} handshakes SEC(".maps");
+
+/* kernel: whether there is a SYN flood. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct attack);
+} attacks SEC(".maps");
+
+/* kernel: clients that have answered a challenge. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_PROOFS);
+	__type(key, union address);
+	__type(value, struct proof);
+} proofs SEC(".maps");
+
+/* user: what challenges are made with, random, once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct secret);
+} secrets SEC(".maps");
+
 /* kernel: what beats in the background: the wheel (0), the estimator (1), the
  * sweep of drop_entry (2). */
 struct clock {
@@ -372,6 +415,8 @@ struct way {
 	__u8 smac[6];
 	__u8 known; /* the neighbour's hardware address */
 	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
+	__u8 peer;  /* the device is one of `peers` */
+	__u8 pad[3];
 };
 
 /* The longest packet that is cut into fragments [bytes]. */
@@ -411,6 +456,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct asked_neighbour);
 } asked SEC(".maps");
+
+/* user: devices whose frames may be put into the other end at once: veth pairs
+ * that lead into another network namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PEERS);
+	__type(key, __u32);
+	__type(value, __u32);
+} peers SEC(".maps");
 
 /* kernel: ways found lately (way.h). */
 struct {

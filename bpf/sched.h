@@ -5,6 +5,12 @@
  *   __u32 NAME_pick(struct pick *p)          a server id, or NO_SERVER
  *   void  NAME_changed(struct change *c)     optional: keep its memory true
  *
+ * or, if it always takes the server that costs least,
+ *
+ *   struct cost NAME_cost(const struct server *s, const struct load *l)
+ *
+ * for which there is a tree (sched/tree.h) that finds it among many.
+ *
  * It never chooses p->without (which reads as no server by server_id_nth and
  * candidate), and with p->peek it leaves no trace of having been asked.
  *
@@ -73,21 +79,25 @@ static __always_inline int usable(const struct server *s, const struct load *l)
 	return s->weight > 0 && !l->overloaded;
 }
 
-#include "sched/weights.h"
-#include "sched/rr.h"
-#include "sched/wrr.h"
+#include "sched/cost.h"
 #include "sched/lc.h"
 #include "sched/wlc.h"
 #include "sched/sed.h"
 #include "sched/nq.h"
+#include "sched/fo.h"
+#include "sched/ovf.h"
+#include "sched/tree.h"
+#include "sched/least.h"
+#include "sched/skip.h"
+#include "sched/weights.h"
+#include "sched/rr.h"
+#include "sched/wrr.h"
 #include "sched/hashed.h"
 #include "sched/dh.h"
 #include "sched/sh.h"
 #include "sched/locality.h"
 #include "sched/lblc.h"
 #include "sched/lblcr.h"
-#include "sched/fo.h"
-#include "sched/ovf.h"
 #include "sched/mh.h"
 #include "sched/twos.h"
 
@@ -101,10 +111,6 @@ __noinline __u32 schedule(struct pick *p, enum scheduler scheduler)
 		return rr_pick(p);
 	case SCHED_WRR:
 		return wrr_pick(p);
-	case SCHED_LC:
-		return lc_pick(p);
-	case SCHED_WLC:
-		return wlc_pick(p);
 	case SCHED_LBLC:
 		return lblc_pick(p);
 	case SCHED_LBLCR:
@@ -113,14 +119,13 @@ __noinline __u32 schedule(struct pick *p, enum scheduler scheduler)
 		return dh_pick(p);
 	case SCHED_SH:
 		return sh_pick(p);
+	case SCHED_LC:
+	case SCHED_WLC:
 	case SCHED_SED:
-		return sed_pick(p);
 	case SCHED_NQ:
-		return nq_pick(p);
 	case SCHED_FO:
-		return fo_pick(p);
 	case SCHED_OVF:
-		return ovf_pick(p);
+		return least_pick(p, scheduler);
 	case SCHED_MH:
 		return mh_pick(p);
 	case SCHED_TWOS:
@@ -133,6 +138,7 @@ __noinline __u32 schedule(struct pick *p, enum scheduler scheduler)
 
 static __always_inline void scheduler_changed(struct change *c)
 {
+	tree_changed(c);
 	switch (c->service.scheduler) {
 	case SCHED_RR:
 		rr_changed(c);
@@ -159,7 +165,7 @@ static __always_inline void scheduler_changed(struct change *c)
 	case SCHED_FO:
 	case SCHED_OVF:
 	case SCHED_TWOS:
-		break; /* they remember nothing of the list */
+		break; /* they remember nothing but the tree */
 	}
 }
 

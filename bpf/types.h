@@ -86,7 +86,7 @@ struct service {
 	__u32 flags;    /* enum service_flag */
 	__u32 first;    /* first slot in order[] */
 	__u32 count;    /* servers */
-	__u32 capacity; /* slots reserved at first, for user space */
+	__u32 capacity; /* slots reserved at first: none, or a power of two */
 	__u32 timeout;  /* of persistence [s] */
 	__be32 netmask; /* of persistence; IPv6: the prefix's length [bits] */
 	enum scheduler scheduler;
@@ -94,6 +94,15 @@ struct service {
 	__u32 fwmark;
 	__be16 port;
 	__u16 pad;
+};
+
+/* What is known of a service's tree (sched/tree.h). */
+struct tree {
+	__u32 tag;   /* of its nodes; 0: there is none */
+	__u32 first; /* the list that it is made of: as in struct service */
+	__u32 count;
+	__u32 leaves; /* a power of two, not below the count */
+	enum scheduler rule;
 };
 
 /* What a scheduler remembers between two picks, by service id. */
@@ -104,6 +113,7 @@ struct service_state {
 	__u64 cursor;
 	__u32 max_weight; /* wrr: the highest weight less (step - 1) */
 	__u32 step;       /* wrr: greatest common divisor of the weights */
+	struct tree tree;
 };
 
 enum server_flag {
@@ -145,6 +155,7 @@ struct load {
 	__u32 inactive;
 	__u32 persistent;
 	__u32 overloaded; /* reached its upper threshold */
+	__u32 position;   /* in its service's list, in order of addition: for the tree */
 };
 
 /* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:
@@ -358,6 +369,9 @@ struct settings {
 	__u32 drop_entry;
 	__u32 drop_packet;
 	__u32 am_droprate;
+	/* ours again */
+	__u32 syn_defence;     /* enum defence_mode */
+	__u32 half_open_limit; /* more half-open connections are an attack; 0: none is */
 	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 };
 
@@ -371,8 +385,45 @@ enum defence_mode {
 /* What the defences remember. */
 struct defence {
 	__u64 until;              /* the automatic ones work [ns] */
+	__u64 full_since;         /* when it was first so, the last time [ns] */
 	__s32 packets;            /* of drop_packet: packets to the next drop, that included */
 	__s32 idle[MANY_PACKETS]; /* likewise of drop_entry, by conn.in_packets */
+};
+
+/* What became of SYNs, by CPU: only ever counted up. */
+struct handshake_counts {
+	__u64 opened;     /* half-open connections that began */
+	__u64 answered;   /* and went on */
+	__u64 challenged; /* SYNs that were answered by a question */
+	__u64 proofs;     /* right answers */
+};
+
+/* Whether there is a SYN flood, as judged at each tick of the wheel. */
+struct attack {
+	__u64 since;     /* CLOCK_MONOTONIC [ns]; 0: there is none */
+	__u64 began;     /* the last one; 0: there was none */
+	__u64 ended;     /* likewise */
+	__u64 suspected; /* when it last looked like one */
+	__u64 half_open; /* how many there may be, << HALF_OPEN_SHIFT */
+	__u64 rate;      /* challenges per second, << RATE_SHIFT */
+	__u64 lacking;   /* of them without an answer, likewise */
+	struct handshake_counts last;
+	__u32 number; /* of attacks so far */
+	__u32 pad;
+};
+
+#define HALF_OPEN_SHIFT 10
+#define RATE_SHIFT 8
+
+/* A client that has answered a challenge. */
+struct proof {
+	__u64 expires; /* [ns] */
+	__s64 credit;  /* connections that it is good for */
+};
+
+/* SipHash's key. */
+struct secret {
+	__u64 word[2];
 };
 
 /* lblc and lblcr remember a destination's servers under this. */
@@ -433,7 +484,7 @@ enum change_event {
 	CHANGE_DONE,     /* the service went or got another scheduler */
 	CHANGE_ADD,      /* the servers from `position` on came, one by one */
 	CHANGE_DELETE,   /* the server at `position` is gone */
-	CHANGE_UPDATE,   /* a server's weight changed */
+	CHANGE_UPDATE,   /* the weight of the server at `position` changed */
 	CHANGE_REOPEN,   /* the server with id `position` is not overloaded */
 	CHANGE_UNKNOWN,  /* whatever: a command was killed before it told */
 };
@@ -479,6 +530,9 @@ enum reason {
 	REASON_DROP_NO_NEIGHBOUR,
 	REASON_DROP_DEFENCE,
 	REASON_DROP_TO_LOOPBACK,
+	REASON_DROP_CHALLENGED,
+	REASON_DROP_PROOF,
+	REASON_DROP_UNPROVEN,
 	REASON_COUNT,
 };
 

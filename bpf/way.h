@@ -95,6 +95,7 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 		w->asked = now;
 	w->until = w->known && longest ? now + WAY_BELIEVED : 0;
 	w->ifindex = fib.ifindex;
+	w->peer = !!bpf_map_lookup_elem(&peers, &fib.ifindex);
 	w->mtu = fib.mtu_result;
 	__builtin_memcpy(w->dmac, fib.dmac, sizeof(w->dmac));
 	__builtin_memcpy(w->smac, fib.smac, sizeof(w->smac));

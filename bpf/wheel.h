@@ -19,6 +19,7 @@
 #ifndef IMBANG_WHEEL_H
 #define IMBANG_WHEEL_H
 
+#include "attack.h"
 #include "clock.h"
 #include "flow.h"
 
@@ -259,6 +260,7 @@ static int wheel_timer(void *map, __u32 *key, struct clock *c)
 			behind = WHEEL_SLOTS;
 		bpf_loop(behind, wheel_tick, &turn, 0);
 		c->tick = present;
+		attack_judge(now);
 	}
 	bpf_timer_start(&c->timer, TICK, 0);
 	return 0;

@@ -213,18 +213,22 @@ static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 	return action;
 }
 
-/* A function, for the stack's sake. */
+/* A plain packet that may be for us; the classifiers challenge clients while
+ * there is a SYN flood. A function, for the stack's sake. */
 static __noinline int xdp_parse(struct xdp_md *ctx, struct packet *p)
 {
 	struct settings *set = get_settings();
+	int plain = 0;
 
 	switch (set ? xdp_family(ctx, set) : 0) {
 	case AF_INET:
-		return xdp_plain(ctx, p, AF_INET);
+		plain = xdp_plain(ctx, p, AF_INET);
+		break;
 	case AF_INET6:
-		return xdp_plain(ctx, p, AF_INET6);
+		plain = xdp_plain(ctx, p, AF_INET6);
+		break;
 	}
-	return 0;
+	return plain && !(challengeable(p) && challenging(set));
 }
 
 /* Whether a packet came in where servers are. */

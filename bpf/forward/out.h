@@ -180,6 +180,8 @@ static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, con
 		way_next(way, &next);
 		return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
 	}
+	if (way->peer)
+		return bpf_redirect_peer(way->ifindex, 0);
 	return bpf_redirect(way->ifindex, 0);
 }
 

@@ -6,25 +6,11 @@
 #ifndef IMBANG_SCHED_FO_H
 #define IMBANG_SCHED_FO_H
 
-static long fo_visit(__u32 i, struct weighted_best *best)
+static __always_inline struct cost fo_cost(const struct server *s)
 {
-	__u32 id = server_id_nth(best->pick, i);
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct cost cost = { .load = 1, .weight = s->weight };
 
-	if (s && l && !l->overloaded && s->weight > best->weight) {
-		best->id = id;
-		best->weight = s->weight;
-	}
-	return 0;
-}
-
-static __noinline __u32 fo_pick(struct pick *p)
-{
-	struct weighted_best best = { .pick = p, .id = NO_SERVER };
-
-	bpf_loop(p->count, fo_visit, &best, 0);
-	return best.id;
+	return cost;
 }
 
 #endif

@@ -30,7 +30,7 @@ static __noinline __u32 lblc_pick(struct pick *p)
 		    s->weight > 0 && !locality_overloaded(p, s, l))
 			return id;
 	}
-	fresh.server = wlc_pick(p);
+	fresh.server = least_pick(p, SCHED_WLC);
 	fresh.last_use = now;
 	if (fresh.server != NO_SERVER && !p->peek)
 		bpf_map_update_elem(&localities, &key, &fresh, BPF_ANY);

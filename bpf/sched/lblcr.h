@@ -15,7 +15,7 @@ struct set_search {
 	struct locality_set *set;
 	__u32 service;
 	__u32 count;
-	struct weighted_best best;
+	struct least best;
 };
 
 /* The i-th member, the latest to join first: as Linux's list. */
@@ -35,7 +35,7 @@ static long set_min_visit(__u32 i, struct set_search *search)
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
 	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->service && usable(s, l))
-		weighted_offer(&search->best, id, s->weight, overhead(l));
+		least_offer(&search->best, id, wlc_cost(s, l));
 	return 0;
 }
 
@@ -44,14 +44,15 @@ static long set_max_visit(__u32 i, struct set_search *search)
 	__u32 id = set_member(search, i);
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
-	struct weighted_best *most = &search->best;
+	struct least *most = &search->best;
+	struct cost cost;
 
 	if (!s || !l || s->weight <= 0)
 		return 0;
-	if (most->load * s->weight < overhead(l) * most->weight) {
+	cost = wlc_cost(s, l);
+	if (costs_less(&most->cost, &cost)) {
 		most->id = id;
-		most->weight = s->weight;
-		most->load = overhead(l);
+		most->cost = cost;
 	}
 	return 0;
 }
@@ -80,8 +81,8 @@ static __always_inline void set_shrink(struct set_search *search, __u64 now)
 	struct set_find f = { .set = set };
 
 	search->best.id = NO_SERVER;
-	search->best.weight = 1;
-	search->best.load = -1; /* less than any */
+	search->best.cost.weight = 1;
+	search->best.cost.load = -1; /* less than any */
 	bpf_loop(search->count, set_max_visit, search, 0);
 	if (search->best.id == NO_SERVER)
 		return;
@@ -143,7 +144,7 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	locality_key(p, &key);
 	search.set = bpf_map_lookup_elem(&locality_sets, &key);
 	if (!search.set || now - search.set->last_use >= LOCALITY_EXPIRATION) {
-		id = wlc_pick(p);
+		id = least_pick(p, SCHED_WLC);
 		if (id != NO_SERVER && !p->peek)
 			set_new(&key, id, now);
 		return id;
@@ -151,7 +152,7 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	if (!p->peek)
 		search.set->last_use = now;
 	search.count = search.set->count;
-	weighted_none(&search.best);
+	least_none(&search.best);
 	bpf_loop(search.count, set_min_visit, &search, 0);
 	id = search.best.id;
 	if (!p->peek && search.count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)
@@ -163,7 +164,7 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 		if (s && l && !locality_overloaded(p, s, l))
 			return id;
 	}
-	id = wlc_pick(p);
+	id = least_pick(p, SCHED_WLC);
 	if (id != NO_SERVER && !p->peek)
 		set_add(search.set, id, now);
 	return id;

@@ -12,6 +12,8 @@
 #ifndef IMBANG_SCHED_MH_H
 #define IMBANG_SCHED_MH_H
 
+#include "../siphash.h"
+
 #define SVC_MH_FALLBACK SVC_SCHED_1
 #define SVC_MH_PORT SVC_SCHED_2
 
@@ -25,45 +27,22 @@
  * an end. */
 #define MH_TRIES 32
 
-static __always_inline __u64 mh_rotate(__u64 v, __u32 by)
-{
-	return v << by | v >> (64 - by);
-}
-
-#define MH_ROUND                        \
-	do {                            \
-		v0 += v1;               \
-		v1 = mh_rotate(v1, 13); \
-		v1 ^= v0;               \
-		v0 = mh_rotate(v0, 32); \
-		v2 += v3;               \
-		v3 = mh_rotate(v3, 16); \
-		v3 ^= v2;               \
-		v0 += v3;               \
-		v3 = mh_rotate(v3, 21); \
-		v3 ^= v0;               \
-		v2 += v1;               \
-		v1 = mh_rotate(v1, 17); \
-		v1 ^= v2;               \
-		v2 = mh_rotate(v2, 32); \
-	} while (0)
-
 /* hsiphash_1u32 of a 64-bit kernel: SipHash-1-3 of four bytes. */
 static __always_inline __u32 mh_siphash(__u32 value, __u64 key)
 {
-	__u64 v0 = 0x736f6d6570736575ULL ^ key;
-	__u64 v1 = 0x646f72616e646f6dULL ^ key;
-	__u64 v2 = 0x6c7967656e657261ULL ^ key;
-	__u64 v3 = 0x7465646279746573ULL ^ key;
+	__u64 v0 = SIPHASH_0 ^ key;
+	__u64 v1 = SIPHASH_1 ^ key;
+	__u64 v2 = SIPHASH_2 ^ key;
+	__u64 v3 = SIPHASH_3 ^ key;
 	__u64 last = 4ULL << 56 | value;
 
 	v3 ^= last;
-	MH_ROUND;
+	SIPHASH_ROUND;
 	v0 ^= last;
 	v2 ^= 0xff;
-	MH_ROUND;
-	MH_ROUND;
-	MH_ROUND;
+	SIPHASH_ROUND;
+	SIPHASH_ROUND;
+	SIPHASH_ROUND;
 	return v0 ^ v1 ^ v2 ^ v3;
 }
 

@@ -11,101 +11,114 @@
 #ifndef IMBANG_SCHED_WRR_H
 #define IMBANG_SCHED_WRR_H
 
-#define WRR_TRIES 8
-
-/* Servers looked at for one connection, at most: weights of many thousands
- * make long walks. */
+/* Servers looked at for one connection, at most, while an edit keeps us from
+ * leaving any out: weights of many thousands make long walks. */
 #define WRR_STEPS (1 << 20)
 
 struct wrr_walk {
+	struct skip at; /* its bar is the current weight */
 	struct service_state *state;
-	struct pick *pick;
-	__u32 count;
-	__u32 position; /* where we are; count: the list's head */
+	__u64 last;     /* the cursor as it was */
+	__u32 position; /* where we are; the count: the list's head */
 	__u32 start;    /* where we began */
-	__u32 stop;     /* give up behind this position */
-	__u32 id;
-	__s32 weight; /* the current weight */
+	__s32 stop;     /* give up behind this position; -1: not yet */
 	__s32 max;
 	__s32 step;
 	__u8 last_walk;
 	__u8 restarted;
 };
 
-#define WRR_NO_STOP 0xfffffffeU
+static __always_inline void wrr_begin(struct wrr_walk *w)
+{
+	__u32 count = w->at.pick->count;
+
+	w->last = *(volatile __u64 *)&w->state->cursor;
+	w->position = (__u32)w->last < count ? (__u32)w->last : count;
+	w->start = w->position;
+	w->stop = -1;
+	w->last_walk = 0;
+	w->restarted = 0;
+	w->at.lost = 0;
+	w->at.bar = w->last >> 32;
+}
+
+/* Leaves out walks for a weight that no server has: as far as the highest that
+ * one has, or the last walk. */
+static __always_inline void wrr_sink(struct wrr_walk *w)
+{
+	__u32 id = skip_server(&w->at, 1), step = w->step, above;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	__s32 enough = s && s->weight > w->step ? s->weight : w->step;
+
+	if (w->at.bar - w->step <= enough)
+		return;
+	above = w->at.bar - w->step - enough;
+	w->at.bar -= (above + step - 1) / step * step;
+}
 
 /* The end of the list: lower the bar. Returns 1 to give up. */
-static __always_inline long wrr_lower(struct wrr_walk *w)
+static __always_inline int wrr_lower(struct wrr_walk *w)
 {
-	w->position = w->count;
-	w->weight -= w->step;
-	if (w->weight <= 0) {
-		w->weight = w->max;
-		if (w->last_walk || w->start == w->count)
+	w->position = w->at.pick->count;
+	if (w->at.leaves)
+		wrr_sink(w);
+	w->at.bar -= w->step;
+	if (w->at.bar <= 0) {
+		w->at.bar = w->max;
+		if (w->last_walk || w->start == w->position)
 			return 1;
 		w->restarted = 1;
 	}
-	w->last_walk = w->weight <= w->step;
+	w->last_walk = w->at.bar <= w->step;
 	/* The first walk was for every weight, but only behind `start`: now
 	 * look at those up to it. */
-	if (w->last_walk && w->restarted && w->start != w->count)
+	if (w->last_walk && w->restarted && w->start != w->position)
 		w->stop = w->start;
 	return 0;
 }
 
-static long wrr_visit(__u32 i, struct wrr_walk *w)
+/* One walk to the list's end. Returns 1 when the pick is ours: no other CPU
+ * moved the cursor meanwhile. */
+static long wrr_walk(__u32 i, struct wrr_walk *w)
 {
-	struct server *s;
-	struct load *l;
-	__u32 id;
-
-	if (!w->position)
-		return wrr_lower(w);
-	w->position--;
-	id = candidate(w->pick, server_id_at(w->pick->first, w->position));
-	s = bpf_map_lookup_elem(&servers, &id);
-	l = bpf_map_lookup_elem(&loads, &id);
-	if (s && l && !l->overloaded && s->weight >= w->weight) {
-		w->id = id;
-		return 1;
-	}
-	return w->position == w->stop;
-}
-
-/* Returns 1 when the pick is ours: no other CPU moved the cursor meanwhile. */
-static long wrr_try(__u32 i, struct wrr_walk *w)
-{
-	__u64 last = *(volatile __u64 *)&w->state->cursor;
 	__u64 next;
 
-	w->position = (__u32)last < w->count ? (__u32)last : w->count;
-	w->start = w->position;
-	w->stop = WRR_NO_STOP;
-	w->weight = last >> 32;
-	w->id = NO_SERVER;
-	w->last_walk = 0;
-	w->restarted = 0;
-	bpf_loop(WRR_STEPS, wrr_visit, w, 0);
-	if (w->pick->peek)
+	skip_find(&w->at, w->position);
+	if (w->at.lost)
+		goto again;
+	if (w->at.id != NO_SERVER)
+		w->position = skip_position(&w->at);
+	if (w->stop >= 0 && (w->at.id == NO_SERVER || (__s32)w->position < w->stop)) {
+		w->position = w->stop;
+		w->at.id = NO_SERVER;
+	} else if (w->at.id == NO_SERVER && !wrr_lower(w)) {
+		return 0;
+	}
+	if (w->at.pick->peek)
 		return 1;
-	next = w->position == w->count ? LIST_HEAD : w->position;
-	next |= (__u64)(__u32)w->weight << 32;
-	return __sync_val_compare_and_swap(&w->state->cursor, last, next) == last;
+	next = w->position == w->at.pick->count ? LIST_HEAD : w->position;
+	next |= (__u64)(__u32)w->at.bar << 32;
+	if (__sync_val_compare_and_swap(&w->state->cursor, w->last, next) == w->last)
+		return 1;
+again:
+	wrr_begin(w);
+	return 0;
 }
 
 static __noinline __u32 wrr_pick(struct pick *p)
 {
 	__u32 service = p->service;
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
-	struct wrr_walk w = { .state = state, .pick = p, .count = p->count };
+	struct wrr_walk w = { .state = state };
 
 	if (!state || !state->max_weight || !p->count)
 		return NO_SERVER;
 	w.max = state->max_weight;
 	w.step = state->step;
-	w.id = NO_SERVER;
-	bpf_loop(WRR_TRIES, wrr_try, &w, 0);
-	return w.id;
+	skip_begin(&w.at, p);
+	wrr_begin(&w);
+	bpf_loop(WRR_STEPS / p->count + 1, wrr_walk, &w, 0);
+	return w.at.id;
 }
 
 /* What a change makes of the current weight. */

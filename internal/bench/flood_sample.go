@@ -58,13 +58,13 @@ func (f *flood) sample(ctx context.Context, s setting, c competitor) (err error)
 			defer func() { err = errors.Join(err, st.close()) }()
 		}
 	}
-	if err := f.direct(ctx, st, s, c); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, st.undrop()) }()
 	if err := st.drop(c); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.at.Do(st.sink.Close)) }()
+	if err := f.direct(ctx, st, s, c); err != nil {
+		return err
+	}
 	err = st.outside.Do(func() error {
 		socket, err := packetSocket(st.outside, far(benchClientDev))
 		if err != nil {
@@ -205,7 +205,7 @@ func (f *flood) empty(ctx context.Context, st *stage) error {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 		left, err := p.listed(ctx, "-Ln", 1)
 		if err != nil || left[0] == 0 {

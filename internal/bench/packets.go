@@ -235,6 +235,10 @@ func (p *packets) director(c PacketCost, connections int) (*director.Director, e
 	service := model.Service{Key: key, Scheduler: c.Scheduler, Netmask: model.FullMask(key.Family)}
 	neighbours := []netip.Addr{}
 	err = d.Batch(func() error {
+		// So many half-open connections would be an attack.
+		if err := d.Set(director.Setting{Name: "syn_defence"}); err != nil {
+			return err
+		}
 		if err := d.AddService(service); err != nil {
 			return err
 		}

@@ -51,8 +51,8 @@ const burst = 64
 // beginning anew after the last.
 func (v *volley) send(ctx context.Context, socket, at, n int) error {
 	for at %= len(v.headers); n > 0; {
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		some := v.headers[at:min(at+burst, at+n, len(v.headers))]
 		sent, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(socket), uintptr(unsafe.Pointer(&some[0])), uintptr(len(some)), 0, 0, 0)

@@ -55,6 +55,20 @@ type LbAskedNeighbour struct {
 	Until     uint64
 }
 
+type LbAttack struct {
+	_         structs.HostLayout
+	Since     uint64
+	Began     uint64
+	Ended     uint64
+	Suspected uint64
+	HalfOpen  uint64
+	Rate      uint64
+	Lacking   uint64
+	Last      LbHandshakeCounts
+	Number    uint32
+	Pad       uint32
+}
+
 type LbBuckets struct {
 	_      structs.HostLayout
 	Server [256]uint32
@@ -167,10 +181,11 @@ type LbCounters struct {
 }
 
 type LbDefence struct {
-	_       structs.HostLayout
-	Until   uint64
-	Packets int32
-	Idle    [9]int32
+	_         structs.HostLayout
+	Until     uint64
+	FullSince uint64
+	Packets   int32
+	Idle      [9]int32
 }
 
 type LbDefenceMode uint32
@@ -238,12 +253,21 @@ type LbFreeAppointments struct {
 	Pad   [6]uint64
 }
 
+type LbHandshakeCounts struct {
+	_          structs.HostLayout
+	Opened     uint64
+	Answered   uint64
+	Challenged uint64
+	Proofs     uint64
+}
+
 type LbLoad struct {
 	_          structs.HostLayout
 	Active     uint32
 	Inactive   uint32
 	Persistent uint32
 	Overloaded uint32
+	Position   uint32
 }
 
 type LbLocality struct {
@@ -292,6 +316,12 @@ const (
 	LbNewsNEWS_NOTED    LbNews = 128
 )
 
+type LbProof struct {
+	_       structs.HostLayout
+	Expires uint64
+	Credit  int64
+}
+
 type LbRates struct {
 	_       structs.HostLayout
 	Last    LbCounters
@@ -332,7 +362,10 @@ const (
 	LbReasonREASON_DROP_NO_NEIGHBOUR     LbReason = 28
 	LbReasonREASON_DROP_DEFENCE          LbReason = 29
 	LbReasonREASON_DROP_TO_LOOPBACK      LbReason = 30
-	LbReasonREASON_COUNT                 LbReason = 31
+	LbReasonREASON_DROP_CHALLENGED       LbReason = 31
+	LbReasonREASON_DROP_PROOF            LbReason = 32
+	LbReasonREASON_DROP_UNPROVEN         LbReason = 33
+	LbReasonREASON_COUNT                 LbReason = 34
 )
 
 type LbScheduler uint32
@@ -354,6 +387,11 @@ const (
 	LbSchedulerSCHED_MH    LbScheduler = 13
 	LbSchedulerSCHED_TWOS  LbScheduler = 14
 )
+
+type LbSecret struct {
+	_    structs.HostLayout
+	Word [2]uint64
+}
 
 type LbServer struct {
 	_           structs.HostLayout
@@ -421,6 +459,8 @@ type LbServiceState struct {
 	Cursor    uint64
 	MaxWeight uint32
 	Step      uint32
+	Tree      LbTree
+	_         [4]byte
 }
 
 type LbSettings struct {
@@ -447,6 +487,8 @@ type LbSettings struct {
 	DropEntry               uint32
 	DropPacket              uint32
 	AmDroprate              uint32
+	SynDefence              uint32
+	HalfOpenLimit           uint32
 	Xdp                     [2]LbXdpDevice
 	_                       [4]byte
 }
@@ -500,6 +542,15 @@ type LbTracer struct {
 	Pad             [5]uint8
 }
 
+type LbTree struct {
+	_      structs.HostLayout
+	Tag    uint32
+	First  uint32
+	Count  uint32
+	Leaves uint32
+	Rule   LbScheduler
+}
+
 type LbWheelSlot struct {
 	_      structs.HostLayout
 	First4 uint32
@@ -522,6 +573,7 @@ const (
 	LbMapAppointments4   = "appointments4"
 	LbMapAppointments6   = "appointments6"
 	LbMapAsked           = "asked"
+	LbMapAttacks         = "attacks"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapClocks          = "clocks"
 	LbMapConfig          = "config"
@@ -532,6 +584,7 @@ const (
 	LbMapFragments       = "fragments"
 	LbMapFreeLists       = "free_lists"
 	LbMapHairpins        = "hairpins"
+	LbMapHandshakes      = "handshakes"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
 	LbMapLocalitySets    = "locality_sets"
@@ -541,11 +594,14 @@ const (
 	LbMapMaglevs         = "maglevs"
 	LbMapMarks           = "marks"
 	LbMapOrder           = "order"
+	LbMapPeers           = "peers"
+	LbMapProofs          = "proofs"
 	LbMapReasons         = "reasons"
 	LbMapReverse4        = "reverse4"
 	LbMapReverse6        = "reverse6"
 	LbMapRings           = "rings"
 	LbMapScratch         = "scratch"
+	LbMapSecrets         = "secrets"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
 	LbMapServerZeros     = "server_zeros"
@@ -559,6 +615,7 @@ const (
 	LbMapStories         = "stories"
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
+	LbMapTrees           = "trees"
 	LbMapWays            = "ways"
 	LbMapWheel           = "wheel"
 	LbMapXdpStages       = "xdp_stages"
@@ -638,6 +695,7 @@ type LbMapSpecs struct {
 	Appointments4   *ebpf.MapSpec `ebpf:"appointments4"`
 	Appointments6   *ebpf.MapSpec `ebpf:"appointments6"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
+	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	Config          *ebpf.MapSpec `ebpf:"config"`
@@ -648,6 +706,7 @@ type LbMapSpecs struct {
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
+	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
 	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
@@ -657,11 +716,14 @@ type LbMapSpecs struct {
 	Maglevs         *ebpf.MapSpec `ebpf:"maglevs"`
 	Marks           *ebpf.MapSpec `ebpf:"marks"`
 	Order           *ebpf.MapSpec `ebpf:"order"`
+	Peers           *ebpf.MapSpec `ebpf:"peers"`
+	Proofs          *ebpf.MapSpec `ebpf:"proofs"`
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
 	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
 	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
 	Rings           *ebpf.MapSpec `ebpf:"rings"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
+	Secrets         *ebpf.MapSpec `ebpf:"secrets"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
 	ServerZeros     *ebpf.MapSpec `ebpf:"server_zeros"`
@@ -675,6 +737,7 @@ type LbMapSpecs struct {
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
+	Trees           *ebpf.MapSpec `ebpf:"trees"`
 	Ways            *ebpf.MapSpec `ebpf:"ways"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
@@ -710,6 +773,7 @@ type LbMaps struct {
 	Appointments4   *ebpf.Map `ebpf:"appointments4"`
 	Appointments6   *ebpf.Map `ebpf:"appointments6"`
 	Asked           *ebpf.Map `ebpf:"asked"`
+	Attacks         *ebpf.Map `ebpf:"attacks"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	Config          *ebpf.Map `ebpf:"config"`
@@ -720,6 +784,7 @@ type LbMaps struct {
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
+	Handshakes      *ebpf.Map `ebpf:"handshakes"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
 	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
@@ -729,11 +794,14 @@ type LbMaps struct {
 	Maglevs         *ebpf.Map `ebpf:"maglevs"`
 	Marks           *ebpf.Map `ebpf:"marks"`
 	Order           *ebpf.Map `ebpf:"order"`
+	Peers           *ebpf.Map `ebpf:"peers"`
+	Proofs          *ebpf.Map `ebpf:"proofs"`
 	Reasons         *ebpf.Map `ebpf:"reasons"`
 	Reverse4        *ebpf.Map `ebpf:"reverse4"`
 	Reverse6        *ebpf.Map `ebpf:"reverse6"`
 	Rings           *ebpf.Map `ebpf:"rings"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
+	Secrets         *ebpf.Map `ebpf:"secrets"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
 	ServerZeros     *ebpf.Map `ebpf:"server_zeros"`
@@ -747,6 +815,7 @@ type LbMaps struct {
 	Stories         *ebpf.Map `ebpf:"stories"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
+	Trees           *ebpf.Map `ebpf:"trees"`
 	Ways            *ebpf.Map `ebpf:"ways"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
@@ -758,6 +827,7 @@ func (m *LbMaps) Close() error {
 		m.Appointments4,
 		m.Appointments6,
 		m.Asked,
+		m.Attacks,
 		m.BucketTables,
 		m.Clocks,
 		m.Config,
@@ -768,6 +838,7 @@ func (m *LbMaps) Close() error {
 		m.Fragments,
 		m.FreeLists,
 		m.Hairpins,
+		m.Handshakes,
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,
@@ -777,11 +848,14 @@ func (m *LbMaps) Close() error {
 		m.Maglevs,
 		m.Marks,
 		m.Order,
+		m.Peers,
+		m.Proofs,
 		m.Reasons,
 		m.Reverse4,
 		m.Reverse6,
 		m.Rings,
 		m.Scratch,
+		m.Secrets,
 		m.ServerCounters,
 		m.ServerRates,
 		m.ServerZeros,
@@ -795,6 +869,7 @@ func (m *LbMaps) Close() error {
 		m.Stories,
 		m.TracedUntil,
 		m.Tracers,
+		m.Trees,
 		m.Ways,
 		m.Wheel,
 		m.XdpStages,

@@ -23,7 +23,7 @@ func newBenchCommand() *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand(), newBenchMemoryCommand(),
-		newBenchGeneratorCommand(), newBenchPacketsCommand(), newBenchFloodCommand())
+		newBenchGeneratorCommand(), newBenchPacketsCommand(), newBenchFloodCommand(), newBenchSynFloodCommand())
 	return c
 }
 

@@ -53,7 +53,9 @@ func printStatus(w io.Writer, st director.Status) error {
 	}
 	fmt.Fprintf(t, "services\t%d of %d\n", st.Services, st.Capacity.Services)
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)
-	fmt.Fprintf(t, "room for connections\t%d\n", st.Capacity.Connections)
+	fmt.Fprintf(t, "room for connections\t%d\tof each family; there are %d\n", st.Capacity.Connections, st.Connections)
+	printFull(t, st.Full)
+	printAttack(t, st.Attack)
 	if st.Tracers > 0 {
 		fmt.Fprintf(t, "tracers\t%d\n", st.Tracers)
 	}
@@ -68,6 +70,44 @@ func printStatus(w io.Writer, st director.Status) error {
 		}
 	}
 	return t.Flush()
+}
+
+// printFull says that the table was too small, and what to do.
+func printFull(w io.Writer, f director.Full) {
+	if f.Last.IsZero() {
+		return
+	}
+	state := "was full"
+	if f.Now {
+		state = "IS FULL"
+	}
+	fmt.Fprintf(w, "table %s\t%s ago\tfrom %s to %s, %d packets dropped: imbang detach, imbang attach --max-connections MORE\n",
+		state, time.Since(f.Last).Round(time.Second), clock(f.Since), clock(f.Last), f.Packets)
+}
+
+// printAttack tells of SYN floods.
+func printAttack(w io.Writer, a director.Attack) {
+	if a.Began.IsZero() && a.Challenged == 0 {
+		return
+	}
+	switch {
+	case a.Now && a.Defended:
+		fmt.Fprintf(w, "SYN FLOOD\tsince %s\tclients are challenged\n", clock(a.Began))
+	case a.Now:
+		fmt.Fprintf(w, "SYN FLOOD\tsince %s\tnothing is done: imbang settings syn_defence=auto\n", clock(a.Began))
+	case !a.Began.IsZero():
+		fmt.Fprintf(w, "SYN floods\t%d\tthe last from %s to %s\n", a.Count, clock(a.Began), clock(a.Ended))
+	}
+	fmt.Fprintf(w, "half-open connections\tabout %d\ta flood from %d on\n", a.HalfOpen, a.Limit)
+	fmt.Fprintf(w, "SYNs challenged\t%d\t%.0f/s, %d answered; %d clients are proven\n", a.Challenged, a.Rate, a.Proofs, a.Proven)
+}
+
+// clock is a time of the day, or a date if that was another day.
+func clock(t time.Time) string {
+	if now := time.Now(); t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		return t.Format(time.DateTime)
+	}
+	return t.Format(time.TimeOnly)
 }
 
 // verdictWords are the verdicts of reasons in whole words.

@@ -90,6 +90,9 @@ func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 	if err == nil && client.Index != server.Index {
 		err = d.attachDevice(hook, sideServer, server, d.progs.LbServer)
 	}
+	if err == nil {
+		err = d.passPeers(client.Index, server.Index)
+	}
 	if err != nil {
 		return errors.Join(err, detachAll(d.dir))
 	}

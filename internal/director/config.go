@@ -45,8 +45,9 @@ var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 	bpfobj.LbConnStateSCTP_CLOSED:            61 * time.Second,
 }
 
-func initConfig(m *ebpf.Map) error {
-	set := bpfobj.LbSettings{ConnReuseMode: 1, AmDroprate: 10}
+// initConfig writes what holds at first, with room for so many connections.
+func initConfig(m *ebpf.Map, room uint32) error {
+	set := bpfobj.LbSettings{ConnReuseMode: 1, AmDroprate: 10, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room)}
 	for state, d := range defaultTimeouts {
 		set.Timeout[state] = uint64(d)
 	}

@@ -4,6 +4,7 @@ package director
 
 import (
 	"fmt"
+	"slices"
 
 	"imbang/internal/bpfobj"
 )
@@ -17,7 +18,11 @@ const (
 	maxDefence = uint32(bpfobj.LbDefenceModeDEFENCE_ALWAYS)
 )
 
-// defences are the settings that are such modes.
+// modeWords are the modes in words.
+var modeWords = map[string]uint32{"never": uint32(bpfobj.LbDefenceModeDEFENCE_NEVER), "auto": automatic, "always": maxDefence}
+
+// defences are the settings that are such modes and go by the room in the
+// table.
 func defences(set *bpfobj.LbSettings) map[string]*uint32 {
 	return map[string]*uint32{"drop_entry": &set.DropEntry, "drop_packet": &set.DropPacket, "secure_tcp": &set.SecureTcp}
 }
@@ -29,8 +34,8 @@ var notHere = map[string]string{
 
 // stored is the setting as it is kept.
 func (s Setting) stored() Setting {
-	var none bpfobj.LbSettings
-	if _, ok := defences(&none)[s.Name]; ok && s.Value == atWork {
+	i := slices.Index(SettingNames(), s.Name)
+	if i >= 0 && settings[i].max == maxDefence && s.Value == atWork {
 		s.Value = automatic
 	}
 	return s
@@ -38,9 +43,16 @@ func (s Setting) stored() Setting {
 
 // showAlarm makes automatic defences that are at work say so.
 func (d *Director) showAlarm(set *bpfobj.LbSettings) error {
-	var memory bpfobj.LbDefence
-	if err := d.maps.Defences.Lookup(uint32(0), &memory); err != nil {
-		return fmt.Errorf("read the defences: %w", err)
+	attack, err := d.attack()
+	if err != nil {
+		return err
+	}
+	if attack.Since != 0 && set.SynDefence == automatic {
+		set.SynDefence = atWork
+	}
+	memory, err := d.defence()
+	if err != nil {
+		return err
 	}
 	now, err := monotonic()
 	if err != nil || memory.Until <= now {
@@ -52,4 +64,12 @@ func (d *Director) showAlarm(set *bpfobj.LbSettings) error {
 		}
 	}
 	return nil
+}
+
+// defence is what the defences remember.
+func (d *Director) defence() (memory bpfobj.LbDefence, err error) {
+	if err := d.maps.Defences.Lookup(uint32(0), &memory); err != nil {
+		return memory, fmt.Errorf("read the defences: %w", err)
+	}
+	return memory, nil
 }

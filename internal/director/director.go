@@ -155,7 +155,7 @@ func (in instance) load(sizes Sizes) error {
 			return fmt.Errorf("pin %s: %w", name, err)
 		}
 	}
-	err = errors.Join(initConfig(objs.Config), startClocks(objs.StartClocks))
+	err = errors.Join(initConfig(objs.Config, objs.Conns4.MaxEntries()), initSecret(objs.Secrets), startClocks(objs.StartClocks))
 	if err != nil {
 		_ = removePins(staging)
 		return err
@@ -197,7 +197,7 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
-	set(4*s.Servers, "order")
+	set(4*s.Servers, "order", "trees")
 	set(s.Connections, "conns4", "reverse4", "conns6", "reverse6")
 	set(2*s.Connections, "appointments4", "appointments6")
 }

@@ -56,6 +56,7 @@ func (r *rig) remembered() map[string]any {
 		if svc.Scheduler == bpfobj.LbSchedulerSCHED_WRR {
 			var state bpfobj.LbServiceState
 			r.must(r.maps.ServiceStates.Lookup(svc.Id, &state))
+			state.Tree.Tag = 0 // another each time
 			all[fromKey(key).String()] = state
 		}
 	}

@@ -117,7 +117,7 @@ func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 				return err
 			}
 		}
-		return d.changed(*svc, bpfobj.LbChangeEventCHANGE_UPDATE, 0)
+		return d.changed(*svc, bpfobj.LbChangeEventCHANGE_UPDATE, uint32(slices.Index(t.order[svc.Id], id)))
 	})
 }
 

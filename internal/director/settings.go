@@ -52,6 +52,8 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppySctp }},
 	{"sloppy_tcp", "1 lets any TCP packet but RST open a connection, as after a failover", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppyTcp }},
+	{"syn_defence", "under a SYN flood clients have to answer a question before they get a connection: 0 never, 1 while there is one (it is then shown as 2), 3 always", maxDefence,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SynDefence }},
 }
 
 const anyNumber = ^uint32(0) >> 1 // Linux's are signed
@@ -95,7 +97,11 @@ func ParseSetting(text string) (Setting, error) {
 	if i < 0 {
 		return Setting{}, fmt.Errorf("setting %q: there is none of that name; there are %s", name, strings.Join(SettingNames(), ", "))
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
+	value = strings.TrimSpace(value)
+	if mode, ok := modeWords[value]; ok && settings[i].max == maxDefence {
+		return Setting{Name: name, Value: mode}, nil
+	}
+	n, err := strconv.ParseUint(value, 10, 32)
 	if err != nil || uint32(n) > settings[i].max {
 		return Setting{}, fmt.Errorf("setting %s: %q is not a number from 0 to %d", name, value, settings[i].max)
 	}

@@ -5,6 +5,7 @@ package director
 import (
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/cilium/ebpf"
 
@@ -19,6 +20,18 @@ type Status struct {
 	Capacity    Sizes         `json:"capacity"`
 	Services    int           `json:"services"`
 	Tracers     int           `json:"tracers"` // at work, or killed a moment ago
+	// Connections are those of servers, templates left out.
+	Connections uint64 `json:"connections"`
+	Full        Full   `json:"full"`
+	Attack      Attack `json:"attack"`
+}
+
+// Full is when the table had no room for a connection, or the kernel no memory.
+type Full struct {
+	Now     bool      `json:"now"`
+	Since   time.Time `json:"since,omitzero"` // the first packet of the last time
+	Last    time.Time `json:"last,omitzero"`
+	Packets uint64    `json:"packets"` // dropped for it, ever
 }
 
 // ProgramTime is what a program cost so far. The kernel measures it while BPF
@@ -58,8 +71,55 @@ func (d *Director) Status() (Status, error) {
 	if st.Tracers, err = d.tracing(); err != nil {
 		return st, err
 	}
-	st.Reasons, err = d.reasons()
+	if st.Reasons, err = d.reasons(); err != nil {
+		return st, err
+	}
+	if st.Connections, err = d.connections(len(t.servers)); err != nil {
+		return st, err
+	}
+	if st.Full, err = d.full(st.Reasons); err != nil {
+		return st, err
+	}
+	st.Attack, err = d.Attack()
 	return st, err
+}
+
+// connections adds up those of the first n servers.
+func (d *Director) connections(n int) (sum uint64, err error) {
+	loads, err := lookupAll[bpfobj.LbLoad](d.maps.Loads, uint32(n))
+	if err != nil {
+		return 0, fmt.Errorf("read the servers' connections: %w", err)
+	}
+	for _, l := range loads {
+		sum += uint64(l.Active) + uint64(l.Inactive)
+	}
+	return sum, nil
+}
+
+// defenceLinger is DEFENCE_LINGER of bpf/defence.h.
+const defenceLinger = 2 * time.Second
+
+// full reads when the table was.
+func (d *Director) full(reasons []ReasonCount) (f Full, err error) {
+	memory, err := d.defence()
+	if err != nil || memory.Until == 0 {
+		return f, err
+	}
+	last := memory.Until - uint64(defenceLinger)
+	if f.Since, err = wallTime(memory.FullSince); err != nil {
+		return f, err
+	}
+	if f.Last, err = wallTime(last); err != nil {
+		return f, err
+	}
+	f.Now = time.Since(f.Last) < defenceLinger
+	_, reason := reasonWords(bpfobj.LbReasonREASON_DROP_TABLE_FULL)
+	for _, r := range reasons {
+		if r.Reason == reason {
+			f.Packets += r.Packets
+		}
+	}
+	return f, nil
 }
 
 func (d *Director) programTimes() ([]ProgramTime, error) {

@@ -50,7 +50,7 @@ func (v *Virtual) Reset(seed uint64) error {
 
 // begin sets what is not empty at the beginning.
 func (v *Virtual) begin(seed uint64) error {
-	return errors.Join(v.SetTime(VirtualStart), v.whims.seed(seed), initConfig(v.d.maps.Config))
+	return errors.Join(v.SetTime(VirtualStart), v.whims.seed(seed), initConfig(v.d.maps.Config, 0))
 }
 
 // clearHash deletes all elements.

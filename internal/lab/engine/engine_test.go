@@ -96,6 +96,35 @@ func TestImbangIsDrivenByItsCommands(t *testing.T) {
 	}
 }
 
+// A service of UDP, and what else attach is told.
+func TestUDP(t *testing.T) {
+	s, program, calls := setup(t, "")
+	s.UDP, s.Attach, s.Scheduler = true, []string{"--max-connections", "9"}, "rr"
+	e, _ := New("imbang", program)
+	i, err := e.Start(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	want := []string{
+		"attach --client-dev ext0 --server-dev int0 --max-connections 9",
+		"ipvsadm -R",
+		"-A -u 10.20.0.1:80 -s rr",
+		"-a -u 10.20.0.1:80 -r 172.16.0.2:80 -m -w 3",
+		"-a -u 10.20.0.1:80 -r 172.16.0.3:80 -m -w 1",
+		"detach",
+	}
+	if diff := cmp.Diff(want, calls()); diff != "" {
+		t.Error(diff)
+	}
+	rules, err := nftRules(s)
+	if want := "ip daddr 10.20.0.1 udp dport 80 dnat to"; err != nil || !strings.Contains(rules, want) {
+		t.Errorf("%v: %s\nwants %s", err, rules, want)
+	}
+}
+
 // Several virtual addresses are one service, by their mark.
 func TestImbangMarksSeveralAddresses(t *testing.T) {
 	for family, want := range map[topology.Family][]string{

@@ -92,6 +92,10 @@ func (c *Cluster) Virtual(f Family) netip.Addr { return c.Virtuals(f)[0] }
 // VirtualNetwork is a network of virtual addresses and nothing else.
 func (c *Cluster) VirtualNetwork(f Family) netip.Prefix { return plans[f].virtual }
 
+// Uplink is where the clients' network ends at the director's device: what is
+// sent out of it comes in there, whoever it says it is from.
+func (c *Cluster) Uplink() (*host.Namespace, string) { return c.fabric, clientSide }
+
 // Build makes a cluster whose namespaces carry the run's name. On an error
 // nothing is left.
 func Build(run host.Run, spec Spec) (*Cluster, error) {

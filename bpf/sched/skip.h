@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What rr and wrr look for: the next server down the list that has so much
+ * weight and is not overloaded. The service's tree says which parts of the list
+ * have nobody; without one, each server is looked at.
+ */
+#ifndef IMBANG_SCHED_SKIP_H
+#define IMBANG_SCHED_SKIP_H
+
+/* Servers looked at, at most. */
+#define SKIP_STEPS (1 << 20)
+
+struct skip {
+	struct pick *pick;
+	__u32 leaves; /* of the tree; 0: there is none, and each position is a leaf */
+	__u32 tag;
+	__u32 node; /* we are at */
+	__s32 bar;  /* the weight that is wanted */
+	__u32 id;   /* who was found */
+	__u32 lost; /* the tree was built anew meanwhile: begin again, without it */
+};
+
+static __always_inline void skip_begin(struct skip *at, struct pick *p)
+{
+	struct tree t;
+
+	at->pick = p;
+	at->leaves = 0;
+	at->tag = 0;
+	at->lost = 0;
+	if (!tree_for(p, SCHED_FO, &t))
+		return;
+	at->leaves = t.leaves;
+	at->tag = t.tag;
+}
+
+/* The server at a leaf, or the one of most weight below a node. */
+static __always_inline __u32 skip_server(struct skip *at, __u32 node)
+{
+	__u64 *value;
+
+	if (node >= at->leaves)
+		return candidate(at->pick, server_id_at(at->pick->first, node - at->leaves));
+	value = tree_node(at->pick->first, node);
+	if (value && *(volatile __u64 *)value >> 32 == at->tag)
+		return *(volatile __u64 *)value;
+	at->lost = 1;
+	return NO_SERVER;
+}
+
+static long skip_visit(__u32 i, struct skip *at)
+{
+	__u32 node = at->node;
+	__u32 id = skip_server(at, node);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	if (at->lost)
+		return 1;
+	if (s && l && !l->overloaded && s->weight >= at->bar) {
+		if (node >= at->leaves) {
+			at->id = id;
+			return 1;
+		}
+		at->node = 2 * node + 1; /* down, to the right */
+		return 0;
+	}
+	if (at->leaves) {
+		/* Up, for as long as nobody is to the left. */
+		node /= node & -node;
+		at->node = node - 1;
+		return node == 1;
+	}
+	at->node = node - 1;
+	return !node;
+}
+
+/* Looks before a position. */
+static __always_inline void skip_find(struct skip *at, __u32 position)
+{
+	at->id = NO_SERVER;
+	at->node = at->leaves + position - 1;
+	if (position)
+		bpf_loop(SKIP_STEPS, skip_visit, at, 0);
+	if (at->lost)
+		at->leaves = 0;
+}
+
+/* Of what was found. */
+static __always_inline __u32 skip_position(const struct skip *at)
+{
+	return at->node - at->leaves;
+}
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who costs least of a service's servers, or has most weight, without looking
+ * at each: a tournament. The leaves are the servers' positions in order of
+ * addition, a node above two others has the winner of both, the root the
+ * winner of all. On a tie the right one wins, which was added later and is
+ * first in Linux's list; so the root is whom a walk over the list would find.
+ *
+ * Node k has the children 2k and 2k + 1, and the root is 1. From `leaves` (a
+ * power of two) on, they are the service's slots of `order`; the others are
+ * the slots of `trees` with the same numbers. Each says in its upper half whose
+ * it is: the tag is never used twice, so whoever is behind the times finds
+ * that nothing here is his.
+ *
+ * Whoever changes what a server costs plays its matches again, from the leaf
+ * up, for as long as that may matter (tree_climb): until a node stays what it
+ * was and its winner is another server. CPUs do so at once, without a lock. No
+ * change is lost, because
+ *
+ * - what a node depends on (its children, their loads) is changed before the
+ *   node is looked at, with a barrier between;
+ * - whoever writes a node looks at what it depends on again, with a barrier
+ *   between, and writes again until it is right. Of two that write a node the
+ *   later one sees the changes of both, or those that he does not see come to
+ *   the node after him;
+ * - whoever has written a node goes on to the one above, so that one who finds
+ *   a node right and goes away leaves nothing undone but what its writer does.
+ *
+ * So when nobody is under way, every node is right. While an edit builds a
+ * tree, schedulers walk over the list. The tag is made known before the first
+ * load is looked at: a load that changes meanwhile is either seen, or climbs
+ * to nodes that are built already. Who comes to one that is not may leave: the
+ * builder has yet to look.
+ */
+#ifndef IMBANG_SCHED_TREE_H
+#define IMBANG_SCHED_TREE_H
+
+/* So few are walked over quicker than a tree is kept. rr and wrr do not make
+ * it work unless thresholds are met, and wrr's walks are long with any number. */
+#define TREE_FEW 8
+
+/* Nodes looked at for one change: twice the height is usual, more if other
+ * CPUs come between. */
+#define TREE_STEPS 4096
+
+/* The scheduler by whose cost a service's tree is made. */
+static __always_inline enum scheduler tree_rule(enum scheduler scheduler)
+{
+	switch (scheduler) {
+	case SCHED_LC:
+	case SCHED_WLC:
+	case SCHED_SED:
+	case SCHED_NQ:
+	case SCHED_FO:
+	case SCHED_OVF:
+		return scheduler;
+	case SCHED_LBLC:
+	case SCHED_LBLCR:
+		return SCHED_WLC;
+	case SCHED_RR:
+	case SCHED_WRR:
+		return SCHED_FO;
+	case SCHED_NONE:
+	case SCHED_DH:
+	case SCHED_SH:
+	case SCHED_MH:
+	case SCHED_TWOS:
+		break;
+	}
+	return SCHED_NONE;
+}
+
+static __always_inline struct cost cost_of(enum scheduler rule, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	if (!s || !l || !usable(s, l))
+		return too_dear();
+	switch (rule) {
+	case SCHED_LC:
+		return lc_cost(s, l);
+	case SCHED_WLC:
+		return wlc_cost(s, l);
+	case SCHED_SED:
+		return sed_cost(s, l);
+	case SCHED_NQ:
+		return nq_cost(s, l);
+	case SCHED_OVF:
+		return ovf_cost(s, l);
+	default:
+		return fo_cost(s);
+	}
+}
+
+static __always_inline __u64 tree_value(__u32 tag, __u32 id)
+{
+	return (__u64)tag << 32 | id;
+}
+
+static __always_inline __u64 *tree_node(__u32 first, __u32 node)
+{
+	__u32 slot = first + node;
+
+	return bpf_map_lookup_elem(&trees, &slot);
+}
+
+/* The winner of a node; 0 if the node is not the tree's. */
+static __always_inline int tree_winner(const struct tree *t, __u32 node, __u32 *id)
+{
+	__u64 *at, value;
+
+	if (node >= t->leaves) {
+		node -= t->leaves;
+		*id = node < t->count ? server_id_at(t->first, node) : NO_SERVER;
+		return 1;
+	}
+	at = tree_node(t->first, node);
+	if (!at)
+		return 0;
+	value = *(volatile __u64 *)at;
+	*id = value;
+	return value >> 32 == t->tag;
+}
+
+/* A service's tree as it is now; 0 if there is none. */
+static __always_inline int tree_of(const struct service_state *state, struct tree *t)
+{
+	const volatile struct tree *now = &state->tree;
+
+	t->tag = now->tag;
+	t->first = now->first;
+	t->count = now->count;
+	t->leaves = now->leaves;
+	t->rule = now->rule;
+	return t->tag && t->tag == now->tag;
+}
+
+/* Likewise, for a pick, if it is made of the same list and by this rule. */
+static __always_inline int tree_for(const struct pick *p, enum scheduler rule, struct tree *t)
+{
+	__u32 service = p->service;
+	struct service_state *state;
+
+	if (p->peek || p->without != NO_SERVER)
+		return 0;
+	state = bpf_map_lookup_elem(&service_states, &service);
+	return state && tree_of(state, t) && t->first == p->first && t->count == p->count &&
+	       t->rule == rule;
+}
+
+enum tree_step { TREE_RIGHT, TREE_WRITTEN, TREE_GONE };
+
+/* Makes a node the winner of its children. Whoever wrote it looks again. */
+static __always_inline enum tree_step tree_play(const struct tree *t, __u32 node, __u32 *winner,
+						int build)
+{
+	__u64 *at = tree_node(t->first, node), was, is;
+	struct cost left_cost, right_cost;
+	__u32 left, right;
+
+	if (!at)
+		return TREE_GONE;
+	was = *(volatile __u64 *)at;
+	if (!build && was >> 32 != t->tag)
+		return TREE_GONE;
+	if (!tree_winner(t, 2 * node, &left) || !tree_winner(t, 2 * node + 1, &right))
+		return TREE_GONE;
+	left_cost = cost_of(t->rule, left);
+	right_cost = cost_of(t->rule, right);
+	if (!right_cost.weight)
+		right = NO_SERVER;
+	*winner = costs_less(&left_cost, &right_cost) ? left : right;
+	is = tree_value(t->tag, *winner);
+	if (is == was)
+		return TREE_RIGHT;
+	__sync_val_compare_and_swap(at, was, is);
+	return TREE_WRITTEN;
+}
+
+struct climb {
+	struct tree tree;
+	__u32 id; /* whose cost has changed */
+	__u32 node;
+	__u32 wrote; /* this node */
+};
+
+static long tree_climb(__u32 i, struct climb *c)
+{
+	__u32 winner = NO_SERVER;
+
+	switch (tree_play(&c->tree, c->node, &winner, 0)) {
+	case TREE_WRITTEN:
+		c->wrote = 1;
+		return 0;
+	case TREE_RIGHT:
+		break;
+	case TREE_GONE:
+		return 1;
+	}
+	if (!c->wrote && winner != c->id)
+		return 1;
+	c->wrote = 0;
+	c->node /= 2;
+	return !c->node;
+}
+
+/* What a server costs has changed. */
+static __always_inline void tree_update(struct service_state *state, __u32 id, struct load *l)
+{
+	struct climb c;
+
+	if (!tree_of(state, &c.tree) || l->position >= c.tree.count)
+		return;
+	c.id = id;
+	c.node = (c.tree.leaves + l->position) / 2;
+	__sync_lock_test_and_set(&c.wrote, 0); /* the barrier */
+	bpf_loop(TREE_STEPS, tree_climb, &c, 0);
+}
+
+/* A server's connections have: to be called after each change of its load. */
+__noinline int load_changed(__u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct service_state *state;
+	__u32 service;
+
+	if (!s || !l || !(s->flags & SERVER_AVAILABLE))
+		return 0;
+	service = s->service;
+	state = bpf_map_lookup_elem(&service_states, &service);
+	if (!state || !state->tree.tag)
+		return 0;
+	/* That is nothing to weights, but for a threshold. */
+	if (state->tree.rule == SCHED_FO && !s->upper)
+		return 0;
+	tree_update(state, id, l);
+	return 0;
+}
+
+static long tree_place(__u32 position, struct climb *c)
+{
+	__u32 id = server_id_at(c->tree.first, position);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	if (l)
+		l->position = position;
+	return 0;
+}
+
+static long tree_build(__u32 i, struct climb *c)
+{
+	__u32 winner;
+
+	switch (tree_play(&c->tree, c->node, &winner, 1)) {
+	case TREE_WRITTEN:
+		return 0;
+	case TREE_RIGHT:
+		return !--c->node;
+	case TREE_GONE:
+		break;
+	}
+	return 1;
+}
+
+static long tree_double(__u32 i, struct tree *t)
+{
+	t->leaves *= 2;
+	return t->leaves >= t->count;
+}
+
+/* Builds a service's tree after a change of its list, or takes it away. The
+ * slot 0 is no tree's, as roots are 1: it has the latest tag. */
+static __noinline void tree_rebuild(const struct service *svc)
+{
+	__u32 service = svc->id, zero = 0;
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	__u64 *tags = bpf_map_lookup_elem(&trees, &zero);
+	struct climb c = {};
+
+	if (!state || !tags)
+		return;
+	__sync_lock_test_and_set(&state->tree.tag, 0);
+	c.tree.rule = tree_rule(svc->scheduler);
+	c.tree.first = svc->first;
+	c.tree.count = svc->count;
+	c.tree.leaves = 1;
+	if (c.tree.rule == SCHED_NONE || svc->count < 2)
+		return;
+	bpf_loop(32, tree_double, &c.tree, 0);
+	c.tree.tag = __sync_fetch_and_add(tags, 1) + 1;
+	c.node = c.tree.leaves - 1;
+	bpf_loop(svc->count, tree_place, &c, 0);
+	state->tree.first = c.tree.first;
+	state->tree.count = c.tree.count;
+	state->tree.leaves = c.tree.leaves;
+	state->tree.rule = c.tree.rule;
+	__sync_lock_test_and_set(&state->tree.tag, c.tree.tag);
+	bpf_loop(1 << 22, tree_build, &c, 0);
+}
+
+/* The server at a position has another weight. */
+static __always_inline void tree_weight(const struct service *svc, __u32 position)
+{
+	__u32 service = svc->id, id = server_id_at(svc->first, position);
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	if (state && l)
+		tree_update(state, id, l);
+}
+
+static __always_inline void tree_changed(const struct change *c)
+{
+	if (c->event == CHANGE_UPDATE)
+		tree_weight(&c->service, c->position);
+	else if (c->event != CHANGE_DONE)
+		tree_rebuild(&c->service);
+}
+
+#endif
