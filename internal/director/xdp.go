@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
@@ -30,9 +31,11 @@ func (d *Director) AttachMode(clientDev, serverDev string, hook Hook, mode Mode)
 	if err != nil {
 		return Choice{}, err
 	}
-	natures, err := pair.natures()
-	if err != nil {
-		return Choice{}, err
+	var natures []nature
+	if mode == ModeAuto || mode == ModeXDP {
+		if natures, err = pair.natures(); err != nil {
+			return Choice{}, err
+		}
 	}
 	choice, err := choose(mode, natures)
 	if err != nil {
@@ -101,16 +104,20 @@ func (d *Director) accelerate(p pair, mode Mode) error {
 		if err := d.attachXDP(dev, mode); err != nil {
 			return err
 		}
+		set.Xdp[i] = dev.settings()
+		if mode == ModeXDPGeneric {
+			set.Xdp[i].Turns = 1
+			continue
+		}
 		n, err := natureOf(dev)
 		if err != nil {
 			return err
 		}
-		if why := n.unableNative(true); mode == ModeXDP && why != "" {
+		if why := n.unableNative(true); why != "" {
 			return fmt.Errorf("native XDP is not possible: %s", why)
 		}
-		set.Xdp[i] = dev.settings()
 		// A veth sends back only to a peer that has a program, too.
-		if mode == ModeXDPGeneric || n.driver != vethDriver {
+		if n.driver != vethDriver {
 			set.Xdp[i].Turns = 1
 		}
 	}
@@ -177,7 +184,9 @@ func (d *Director) attachXDP(dev device, mode Mode) error {
 		return fmt.Errorf("device %s: attach XDP: %w", dev.Name, explainXDP(dev, err))
 	}
 	defer l.Close()
-	if err := l.Pin(filepath.Join(d.dir, place{side: dev.side, xdp: true}.pin())); err != nil {
+	path := filepath.Join(d.dir, place{side: dev.side, xdp: true}.pin())
+	_ = os.Remove(path) // of a device that is gone
+	if err := l.Pin(path); err != nil {
 		return fmt.Errorf("pin the attachment: %w", err)
 	}
 	return nil
