@@ -300,6 +300,14 @@ static __always_inline int none_new(struct packet *p, int outdated, __u32 reason
 	return pass(p, reason);
 }
 
+/* The key is not for the stack of what comes after. */
+static __noinline struct service *service_wanted(const struct packet *p, const struct settings *set)
+{
+	struct service_key key;
+
+	return service_find(p, set, &key);
+}
+
 /*
  * A packet of no known connection: perhaps the first of a new one. One that
  * is outdated may be there; it counts until its successor's server is chosen,
@@ -308,7 +316,6 @@ static __always_inline int none_new(struct packet *p, int outdated, __u32 reason
 static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p, int outdated)
 {
 	struct settings *set = get_settings();
-	struct service_key key;
 	struct service *svc;
 	__u32 id;
 
@@ -316,7 +323,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		return VERDICT_DROP;
 	if (!may_open(p, set))
 		return none_new(p, outdated, REASON_PASS_NO_CONNECTION);
-	svc = service_find(p, set, &key);
+	svc = service_wanted(p, set);
 	if (!svc)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 	if (!address_of_host(&p->flow.src))

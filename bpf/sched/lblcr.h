@@ -13,15 +13,13 @@
 
 struct set_search {
 	struct locality_set *set;
-	__u32 service;
-	__u32 count;
 	struct least best;
 };
 
 /* The i-th member, the latest to join first: as Linux's list. */
 static __always_inline __u32 set_member(struct set_search *search, __u32 i)
 {
-	__u32 at = search->count - 1 - i;
+	__u32 at = search->set->count - 1 - i;
 
 	if (at >= LBLCR_SET)
 		return NO_SERVER;
@@ -34,7 +32,7 @@ static long set_min_visit(__u32 i, struct set_search *search)
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->service && usable(s, l))
+	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->best.pick->service && usable(s, l))
 		least_offer(&search->best, id, wlc_cost(s, l));
 	return 0;
 }
@@ -83,7 +81,7 @@ static __always_inline void set_shrink(struct set_search *search, __u64 now)
 	search->best.id = NO_SERVER;
 	search->best.cost.weight = 1;
 	search->best.cost.load = -1; /* less than any */
-	bpf_loop(search->count, set_max_visit, search, 0);
+	bpf_loop(set->count, set_max_visit, search, 0);
 	if (search->best.id == NO_SERVER)
 		return;
 	f.id = search->best.id;
@@ -136,7 +134,7 @@ static __always_inline void set_new(const struct locality_key *key, __u32 id, __
 
 static __noinline __u32 lblcr_pick(struct pick *p)
 {
-	struct set_search search = { .service = p->service, .best.pick = p };
+	struct set_search search = { .best.pick = p };
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct locality_key key;
 	__u32 id;
@@ -151,11 +149,10 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	}
 	if (!p->peek)
 		search.set->last_use = now;
-	search.count = search.set->count;
 	least_none(&search.best);
-	bpf_loop(search.count, set_min_visit, &search, 0);
+	bpf_loop(search.set->count, set_min_visit, &search, 0);
 	id = search.best.id;
-	if (!p->peek && search.count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)
+	if (!p->peek && search.set->count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)
 		set_shrink(&search, now);
 	if (id != NO_SERVER) {
 		struct server *s = bpf_map_lookup_elem(&servers, &id);

@@ -47,10 +47,13 @@ static __always_inline int least_known(const struct pick *p, enum scheduler rule
 	return *id == NO_SERVER || cost_of(rule, *id).weight;
 }
 
-static __noinline __u32 least_pick(struct pick *p, enum scheduler rule)
+/* Global: for the verifier all rules are one. */
+__noinline __u32 least_pick(struct pick *p, enum scheduler rule)
 {
 	struct least best = { .pick = p, .rule = rule };
 
+	if (!p)
+		return NO_SERVER;
 	if (least_known(p, rule, &best.id))
 		return best.id;
 	least_none(&best);

@@ -7,37 +7,38 @@
  * first in Linux's list; so the root is whom a walk over the list would find.
  *
  * Node k has the children 2k and 2k + 1, and the root is 1. From `leaves` (a
- * power of two) on, they are the service's slots of `order`; the others are
- * the slots of `trees` with the same numbers. Each says in its upper half whose
- * it is: the tag is never used twice, so whoever is behind the times finds
- * that nothing here is his.
+ * power of two) on they are the service's slots of `order`; the others are the
+ * slots of `trees` with the same numbers. Each says in its upper half whose it
+ * is: a tag is never used twice, so whoever is behind the times finds that
+ * nothing here is his.
  *
  * Whoever changes what a server costs plays its matches again, from the leaf
- * up, for as long as that may matter (tree_climb): until a node stays what it
- * was and its winner is another server. CPUs do so at once, without a lock. No
- * change is lost, because
+ * up (tree_climb), until a node stays as it was and another server is its
+ * winner. CPUs do so at once, without a lock, and no change is lost:
  *
- * - what a node depends on (its children, their loads) is changed before the
- *   node is looked at, with a barrier between;
- * - whoever writes a node looks at what it depends on again, with a barrier
- *   between, and writes again until it is right. Of two that write a node the
- *   later one sees the changes of both, or those that he does not see come to
- *   the node after him;
- * - whoever has written a node goes on to the one above, so that one who finds
- *   a node right and goes away leaves nothing undone but what its writer does.
+ * - A node depends on its children and on what their winners cost. Whoever
+ *   changes one of these comes to the node afterwards, with a barrier between.
+ *   Who wrote a child does, as nobody goes away from what he wrote but upwards.
+ *   Who changed the cost of a child's winner climbs through that child; and if
+ *   he turns back below, because there it is no longer the winner, then who
+ *   made it so is on his way up.
+ * - Whoever comes finds the node right, or writes it. Whoever writes it, looks
+ *   at all of this again, with a barrier between, until it is right. So if his
+ *   write was of something old, and covers another's who knew better, he sees
+ *   what the other saw; and what he does not see, somebody brings.
  *
- * So when nobody is under way, every node is right. While an edit builds a
- * tree, schedulers walk over the list. The tag is made known before the first
- * load is looked at: a load that changes meanwhile is either seen, or climbs
- * to nodes that are built already. Who comes to one that is not may leave: the
- * builder has yet to look.
+ * When nobody is under way, every node is right. While an edit builds a tree,
+ * schedulers walk over the list. The tag is made known before the first load is
+ * looked at: a load that changes meanwhile is seen, or climbs to nodes that are
+ * built already; from one that is not it may turn back, as the builder has yet
+ * to look there.
  */
 #ifndef IMBANG_SCHED_TREE_H
 #define IMBANG_SCHED_TREE_H
 
-/* So few are walked over quicker than a tree is kept. rr and wrr do not make
- * it work unless thresholds are met, and wrr's walks are long with any number. */
-#define TREE_FEW 8
+/* Fewer are walked over quicker than a tree is kept. A tree of weights costs
+ * nothing until thresholds are met, and wrr's walks are long with any number. */
+#define TREE_FEW 9
 
 /* Nodes looked at for one change: twice the height is usual, more if other
  * CPUs come between. */
@@ -286,7 +287,7 @@ static __noinline void tree_rebuild(const struct service *svc)
 	c.tree.first = svc->first;
 	c.tree.count = svc->count;
 	c.tree.leaves = 1;
-	if (c.tree.rule == SCHED_NONE || svc->count < 2)
+	if (c.tree.rule == SCHED_NONE || svc->count < (c.tree.rule == SCHED_FO ? 2 : TREE_FEW))
 		return;
 	bpf_loop(32, tree_double, &c.tree, 0);
 	c.tree.tag = __sync_fetch_and_add(tags, 1) + 1;

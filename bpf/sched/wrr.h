@@ -19,13 +19,10 @@ struct wrr_walk {
 	struct skip at; /* its bar is the current weight */
 	struct service_state *state;
 	__u64 last;     /* the cursor as it was */
-	__u32 position; /* where we are; the count: the list's head */
 	__u32 start;    /* where we began */
-	__s32 stop;     /* give up behind this position; -1: not yet */
+	__u32 position; /* where we are; the count: the list's head */
 	__s32 max;
 	__s32 step;
-	__u8 last_walk;
-	__u8 restarted;
 };
 
 static __always_inline void wrr_begin(struct wrr_walk *w)
@@ -33,13 +30,10 @@ static __always_inline void wrr_begin(struct wrr_walk *w)
 	__u32 count = w->at.pick->count;
 
 	w->last = *(volatile __u64 *)&w->state->cursor;
-	w->position = (__u32)w->last < count ? (__u32)w->last : count;
-	w->start = w->position;
-	w->stop = -1;
-	w->last_walk = 0;
-	w->restarted = 0;
-	w->at.lost = 0;
+	w->start = (__u32)w->last < count ? (__u32)w->last : count;
+	w->position = w->start;
 	w->at.bar = w->last >> 32;
+	w->at.lost = 0;
 }
 
 /* Leaves out walks for a weight that no server has: as far as the highest that
@@ -56,25 +50,27 @@ static __always_inline void wrr_sink(struct wrr_walk *w)
 	w->at.bar -= (above + step - 1) / step * step;
 }
 
-/* The end of the list: lower the bar. Returns 1 to give up. */
+/* Nobody up to the list's end: lower the bar, and go on from the head. Returns
+ * 1 to give up: the lowest bar was for the whole list. */
 static __always_inline int wrr_lower(struct wrr_walk *w)
 {
+	__u32 from = w->position;
+
 	w->position = w->at.pick->count;
 	if (w->at.leaves)
 		wrr_sink(w);
 	w->at.bar -= w->step;
-	if (w->at.bar <= 0) {
-		w->at.bar = w->max;
-		if (w->last_walk || w->start == w->position)
-			return 1;
-		w->restarted = 1;
-	}
-	w->last_walk = w->at.bar <= w->step;
-	/* The first walk was for every weight, but only behind `start`: now
-	 * look at those up to it. */
-	if (w->last_walk && w->restarted && w->start != w->position)
-		w->stop = w->start;
-	return 0;
+	if (w->at.bar > 0)
+		return 0;
+	w->at.bar = w->max;
+	return from == w->position;
+}
+
+/* Whether the first walk was for every weight, but only behind `start`, and
+ * this is the next such: all that is left is what is up to there. */
+static __always_inline int wrr_round(const struct wrr_walk *w)
+{
+	return w->position != w->start && (__s32)(w->last >> 32) <= w->step && w->at.bar <= w->step;
 }
 
 /* One walk to the list's end. Returns 1 when the pick is ours: no other CPU
@@ -86,12 +82,12 @@ static long wrr_walk(__u32 i, struct wrr_walk *w)
 	skip_find(&w->at, w->position);
 	if (w->at.lost)
 		goto again;
-	if (w->at.id != NO_SERVER)
-		w->position = skip_position(&w->at);
-	if (w->stop >= 0 && (w->at.id == NO_SERVER || (__s32)w->position < w->stop)) {
-		w->position = w->stop;
+	if (wrr_round(w) && (w->at.id == NO_SERVER || skip_position(&w->at) < w->start)) {
+		w->position = w->start;
 		w->at.id = NO_SERVER;
-	} else if (w->at.id == NO_SERVER && !wrr_lower(w)) {
+	} else if (w->at.id != NO_SERVER) {
+		w->position = skip_position(&w->at);
+	} else if (!wrr_lower(w)) {
 		return 0;
 	}
 	if (w->at.pick->peek)
