@@ -42,10 +42,9 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
-SEC("tc")
-int bench_packet(struct __sk_buff *skb)
+/* Writes the next packet. */
+static __always_inline int next_packet(void *data, void *end)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth = data;
 	__u32 zero = 0, n;
 	struct scene *s = bpf_map_lookup_elem(&scenes, &zero);
@@ -67,8 +66,33 @@ int bench_packet(struct __sk_buff *skb)
 		ip->saddr.s6_addr32[3] = bpf_htonl(s->first + (n >> PORTS_SHIFT));
 		udp->source = bpf_htons(FIRST_PORT + (n & ((1 << PORTS_SHIFT) - 1)));
 	}
+	return 0;
+}
+
+SEC("tc")
+int bench_packet(struct __sk_buff *skb)
+{
+	if (next_packet((void *)(long)skb->data, (void *)(long)skb->data_end))
+		return -1;
 	bpf_tail_call(skb, &targets, 0);
 	return 0;
+}
+
+/* user: likewise, of type XDP. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} xdp_targets SEC(".maps");
+
+SEC("xdp")
+int bench_frame(struct xdp_md *ctx)
+{
+	if (next_packet((void *)(long)ctx->data, (void *)(long)ctx->data_end))
+		return XDP_ABORTED;
+	bpf_tail_call(ctx, &xdp_targets, 0);
+	return XDP_ABORTED;
 }
 
 char _license[] SEC("license") = "GPL";

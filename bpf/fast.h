@@ -17,9 +17,8 @@
 #define IP_PLAIN 0x45 /* version 4, no options */
 
 /* The ports, of a whole TCP or UDP packet whose headers can be read in place. */
-static __always_inline int plain_transport(struct __sk_buff *skb, struct packet *p, void *header)
+static __always_inline int plain_transport(struct packet *p, void *header, void *end)
 {
-	void *end = (void *)(long)skb->data_end;
 	struct tcphdr *tcp = header;
 	struct udphdr *udp = header;
 
@@ -37,19 +36,14 @@ static __always_inline int plain_transport(struct __sk_buff *skb, struct packet 
 	}
 	p->flow.sport = udp->source;
 	p->flow.dport = udp->dest;
-	p->frame = skb->len;
-	p->ifindex = skb->ingress_ifindex;
-	p->mark = skb->mark;
-	p->gso_size = skb->gso_size;
-	p->segments = skb->gso_segs ? skb->gso_segs : 1;
 	return p->length >= p->headers && ETH_HEADER + p->length <= p->frame;
 }
 
-static __always_inline int plain4(struct __sk_buff *skb, struct packet *p)
+static __always_inline int plain4(struct packet *p, void *data, void *end)
 {
-	struct iphdr *ip = (void *)(long)skb->data + ETH_HEADER;
+	struct iphdr *ip = data + ETH_HEADER;
 
-	if ((void *)(ip + 1) > (void *)(long)skb->data_end || *(__u8 *)ip != IP_PLAIN ||
+	if ((void *)(ip + 1) > end || *(__u8 *)ip != IP_PLAIN ||
 	    ip->frag_off & bpf_htons(IP_MF | IP_OFFSET))
 		return 0;
 	p->transport = ETH_HEADER + sizeof(*ip);
@@ -61,15 +55,15 @@ static __always_inline int plain4(struct __sk_buff *skb, struct packet *p)
 	address_from4(&p->flow.dst, ip->daddr);
 	p->flow.protocol = ip->protocol;
 	p->flow.family = AF_INET;
-	return plain_transport(skb, p, ip + 1);
+	return plain_transport(p, ip + 1, end);
 }
 
-static __always_inline int plain6(struct __sk_buff *skb, struct packet *p)
+static __always_inline int plain6(struct packet *p, void *data, void *end)
 {
-	struct ipv6hdr *ip = (void *)(long)skb->data + ETH_HEADER;
+	struct ipv6hdr *ip = data + ETH_HEADER;
 
 	/* Super-packets without a length, and jumbograms, are not plain. */
-	if ((void *)(ip + 1) > (void *)(long)skb->data_end || ip->version != 6 || !ip->payload_len)
+	if ((void *)(ip + 1) > end || ip->version != 6 || !ip->payload_len)
 		return 0;
 	p->transport = ETH_HEADER + sizeof(*ip);
 	p->length = sizeof(*ip) + bpf_ntohs(ip->payload_len);
@@ -82,7 +76,24 @@ static __always_inline int plain6(struct __sk_buff *skb, struct packet *p)
 	p->flow.family = AF_INET6;
 	if (address_family(&p->flow.src) == AF_INET || address_family(&p->flow.dst) == AF_INET)
 		return 0;
-	return plain_transport(skb, p, ip + 1);
+	return plain_transport(p, ip + 1, end);
+}
+
+/* parse() for the packets that are most. Of the packet `frame` and what is not
+ * in its bytes is there already. */
+static __always_inline int plain(struct packet *p, void *data, void *end, __u8 family)
+{
+	return family == AF_INET ? plain4(p, data, end) : plain6(p, data, end);
+}
+
+static __always_inline int plain_skb(struct __sk_buff *skb, struct packet *p, __u8 family)
+{
+	p->frame = skb->len;
+	p->ifindex = skb->ingress_ifindex;
+	p->mark = skb->mark;
+	p->gso_size = skb->gso_size;
+	p->segments = skb->gso_segs ? skb->gso_segs : 1;
+	return plain(p, (void *)(long)skb->data, (void *)(long)skb->data_end, family);
 }
 
 /* A packet's connection, and what is to become of the packet. */
@@ -133,7 +144,7 @@ static __always_inline int fast_steady(const struct packet *p, struct settled *s
 }
 
 /* Where the packet goes, if there is a way that takes it as it is. */
-static __always_inline int fast_way(struct __sk_buff *skb, struct packet *p, struct settled *s)
+static __always_inline int fast_way(void *ctx, struct packet *p, struct settled *s)
 {
 	long rc;
 
@@ -144,11 +155,11 @@ static __always_inline int fast_way(struct __sk_buff *skb, struct packet *p, str
 			return 0;
 		p->to = s->server->addr;
 		p->port = s->conn->port;
-		rc = find_way(skb, p, &p->flow.src, &p->to, 0, &s->way);
+		rc = find_way(ctx, p, &p->flow.src, &p->to, 0, &s->way);
 	} else {
 		p->to = s->client.dst;
 		p->port = s->client.dport;
-		rc = find_way(skb, p, &p->to, &p->flow.dst, 0, &s->way);
+		rc = find_way(ctx, p, &p->to, &p->flow.dst, 0, &s->way);
 	}
 	return rc == BPF_FIB_LKUP_RET_SUCCESS;
 }
@@ -195,7 +206,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 
 	if (!set || set->drain_timeout || !(family == AF_INET ? set->in_use4 : set->in_use6))
 		return UNDECIDED;
-	if (!(family == AF_INET ? plain4(skb, &p) : plain6(skb, &p)) || p.ttl <= 1)
+	if (!plain_skb(skb, &p, family) || p.ttl <= 1)
 		return UNDECIDED;
 	/* It opens a connection or ends one. */
 	if (p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST))

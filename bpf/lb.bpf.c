@@ -210,7 +210,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	if (c) {
 		count_conn(svc->id, id);
 		p->news |= NEWS_OPENED;
-		return conn_in(p, &p->flow, c, s, set);
+		return p->ahead ? TO_SERVER : conn_in(p, &p->flow, c, s, set);
 	}
 	server_unbind(id, 1);
 	/* Another CPU may have been first with the same packet. */
@@ -311,9 +311,9 @@ static __noinline struct service *service_wanted(const struct packet *p, const s
 /*
  * A packet of no known connection: perhaps the first of a new one. One that
  * is outdated may be there; it counts until its successor's server is chosen,
- * as in Linux. Returns a verdict or a decision.
+ * as in Linux. Returns a verdict or a decision. Without an skb it is ahead.
  */
-__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
+static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p, int outdated)
 {
 	struct settings *set = get_settings();
 	struct service *svc;
@@ -328,6 +328,10 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
 	if (!address_of_host(&p->flow.src))
 		return none_new(p, outdated, REASON_PASS_MARTIAN);
+	/* A connection and a packet at once, or turns to be taken of packets
+	 * that there may be no server for. */
+	if (!skb && (one_packet(p, svc) || defence_works(set->drop_packet)))
+		return UNDECIDED;
 	if (drop_packet(p, set)) {
 		none_new(p, outdated, REASON_DROP_DEFENCE);
 		return VERDICT_DROP;
@@ -347,9 +351,23 @@ __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 		conn_end(p);
 	if (id == NO_SERVER)
 		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
+	if (!skb)
+		return conn_open(p, svc, id);
 	if (p->peek)
 		return would_open(p, svc, id);
 	return conn_or_hairpin(skb, p, svc, id, set);
+}
+
+__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
+{
+	return conn_schedule(skb, p, outdated);
+}
+
+/* Likewise, before there is an skb: the connection is opened, and nothing made
+ * of its packet yet. */
+__noinline int conn_new_ahead(struct packet *p)
+{
+	return conn_schedule(0, p, 0);
 }
 
 /* A packet of a connection whose server was deleted. */
@@ -478,6 +496,7 @@ static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
 #include "explain.h"
 #include "fast.h"
 #include "local.h"
+#include "xdp.h"
 
 /* Every packet that the fast path leaves. */
 SEC("tc")
@@ -519,6 +538,49 @@ SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
 	return enter(skb, 1);
+}
+
+/* In front of them, in the modes of XDP. */
+
+/* Plain packets that the fast path leaves. */
+SEC("xdp")
+int lb_xdp_more(struct xdp_md *ctx)
+{
+	struct packet p = { .server = NO_SERVER };
+
+	return xdp_more(ctx, &p);
+}
+
+/* user: as stages. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__array(values, int(void *));
+} xdp_stages SEC(".maps") = {
+	.values = { [0] = (void *)&lb_xdp_more },
+};
+
+static __always_inline int xdp_enter(struct xdp_md *ctx, int expect_answers)
+{
+	int action = xdp_fast(ctx, expect_answers);
+
+	if (action != UNDECIDED)
+		return action;
+	bpf_tail_call(ctx, &xdp_stages, 0);
+	return XDP_PASS;
+}
+
+SEC("xdp")
+int lb_xdp_client(struct xdp_md *ctx)
+{
+	return xdp_enter(ctx, 0);
+}
+
+SEC("xdp")
+int lb_xdp_server(struct xdp_md *ctx)
+{
+	return xdp_enter(ctx, 1);
 }
 
 /* On the way out of the same devices. */

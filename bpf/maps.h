@@ -441,6 +441,22 @@ struct {
 	__type(value, struct cutting);
 } cuttings SEC(".maps");
 
+#define ASKED_BITS 10
+
+/* A neighbour that was asked lately: its hardware address and device. */
+struct asked_neighbour {
+	__u64 neighbour;
+	__u64 until; /* [ns] */
+};
+
+/* kernel: what XDP need not ask, by a hash of the neighbour. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << ASKED_BITS);
+	__type(key, __u32);
+	__type(value, struct asked_neighbour);
+} asked SEC(".maps");
+
 /* user: devices whose frames may be put into the other end at once: veth pairs
  * that lead into another network namespace. */
 struct {

@@ -122,6 +122,8 @@ static __always_inline __u8 tcp_next_state(__u8 state, __u8 bits, __u32 directio
 	if (event == EVENT_NONE || state >= TCP_STATES)
 		return TCP_CLOSE;
 	at = (direction * 4 + event) * TCP_ROW + state;
+	/* The compiler knows that it fits; a verifier need not (Linux 6.1). */
+	asm volatile("" : "+r"(at));
 	if (at >= sizeof(tcp_next))
 		return TCP_CLOSE;
 	return tcp_next[at];

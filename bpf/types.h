@@ -334,6 +334,14 @@ struct free_appointments {
 	__u64 pad[6]; /* a cache line of its own */
 };
 
+/* A device with an XDP program, by which others' packets may leave, too. */
+struct xdp_device {
+	__u32 ifindex; /* 0: none */
+	__u8 mac[6];   /* of packets for this machine */
+	__u8 turns;    /* XDP_TX may send a packet back by it */
+	__u8 pad;
+};
+
 /* Timeouts by enum conn_state [ns], and switches; user space writes it. */
 struct settings {
 	__u64 timeout[32];
@@ -362,8 +370,9 @@ struct settings {
 	__u32 drop_packet;
 	__u32 am_droprate;
 	/* ours again */
-	__u32 syn_defence;     /* enum defence_mode */
-	__u32 half_open_limit; /* more half-open connections are an attack; 0: none is */
+	__u32 syn_defence;        /* enum defence_mode */
+	__u32 half_open_limit;    /* more half-open connections are an attack; 0: none is */
+	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 };
 
 /* When a defence works. Linux's 2, which is 1 at work, nobody writes here. */

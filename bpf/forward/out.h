@@ -29,9 +29,8 @@ static __always_inline int neighbour_due(const struct packet *p)
  * tunnel adds [bytes]. A TCP super-packet need not fit: the tunnel makes its
  * segments shorter. Returns BPF_FIB_LKUP_RET_*.
  */
-static __always_inline long find_way(struct __sk_buff *skb, const struct packet *p,
-				     const union address *src, const union address *dst,
-				     __u32 overhead, struct way **way)
+static __always_inline long find_way(void *ctx, const struct packet *p, const union address *src,
+				     const union address *dst, __u32 overhead, struct way **way)
 {
 	__u32 longest = packet_longest(p);
 	struct journey j;
@@ -49,7 +48,7 @@ static __always_inline long find_way(struct __sk_buff *skb, const struct packet 
 		return -ENOMEM;
 	if (way_fits(*way, &j, longest))
 		return BPF_FIB_LKUP_RET_SUCCESS;
-	rc = way_look(skb, *way, &j, longest, neighbour_due(p));
+	rc = way_look(ctx, *way, &j, longest, neighbour_due(p));
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 

@@ -63,7 +63,7 @@ type Cost = stats.Summary
 // PacketCost is one case.
 type PacketCost struct {
 	Family    string `json:"family"`
-	Path      string `json:"path"` // fast, or whole: what packets meet that the fast one leaves
+	Path      string `json:"path"` // fast; whole: what packets meet that the fast one leaves; or xdp
 	Scheduler string `json:"scheduler"`
 	Servers   int    `json:"servers"`
 	Flows     int    `json:"flows,omitempty"` // 0: each packet is a new connection
@@ -74,7 +74,6 @@ type PacketCost struct {
 type packets struct {
 	PacketsConfig
 	ns     *host.Namespace
-	device int
 	making []float64
 	result PacketsResult
 	done   int
@@ -130,24 +129,24 @@ func (p *packets) connect(outside *host.Namespace) error {
 		p.ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("10.10.0.0/16"), Via: router}),
 		p.ns.AddNeighbours(benchClientDev, benchOutsideMAC, router),
 	)
-	if err != nil {
-		return err
-	}
-	return p.ns.Do(func() error {
-		dev, err := net.InterfaceByName(benchClientDev)
-		if err == nil {
-			p.device = dev.Index
-		}
-		return err
-	})
+	return err
 }
 
+// The ways that packets are sent, of those established and of new ones.
+var (
+	established = []director.Way{director.FromHere, director.WholeOnly, director.InXDP}
+	opening     = []director.Way{director.FromHere, director.InXDP}
+	paths       = map[director.Way]string{director.FromHere: "fast", director.WholeOnly: "whole", director.InXDP: "xdp"}
+)
+
 // cases counts the progress to come.
-func (p *packets) cases() int { return 2*len(p.Flows) + len(p.Schedulers)*len(p.Servers) }
+func (p *packets) cases() int {
+	return len(established)*len(p.Flows) + len(opening)*len(p.Schedulers)*len(p.Servers)
+}
 
 func (p *packets) all(ctx context.Context) error {
 	for _, flows := range p.Flows {
-		for _, way := range []director.Way{director.FromHere, director.WholeOnly} {
+		for _, way := range established {
 			cost, err := p.one(ctx, PacketCost{Scheduler: "rr", Servers: 3, Flows: flows}, way)
 			if err != nil {
 				return err
@@ -157,11 +156,13 @@ func (p *packets) all(ctx context.Context) error {
 	}
 	for _, scheduler := range p.Schedulers {
 		for _, servers := range p.Servers {
-			cost, err := p.one(ctx, PacketCost{Scheduler: scheduler, Servers: servers}, director.FromHere)
-			if err != nil {
-				return err
+			for _, way := range opening {
+				cost, err := p.one(ctx, PacketCost{Scheduler: scheduler, Servers: servers}, way)
+				if err != nil {
+					return err
+				}
+				p.result.New = append(p.result.New, cost)
 			}
-			p.result.New = append(p.result.New, cost)
 		}
 	}
 	return nil
@@ -172,9 +173,10 @@ func (p *packets) one(ctx context.Context, c PacketCost, way director.Way) (_ Pa
 	if err := ctx.Err(); err != nil {
 		return c, err
 	}
-	c.Family, c.Path = "ipv4", "fast"
-	if way == director.WholeOnly {
-		c.Path = "whole"
+	c.Family, c.Path = "ipv4", paths[way]
+	nowhere := director.Nowhere
+	if way == director.InXDP {
+		nowhere = director.NowhereXDP
 	}
 	opened := c.Flows
 	if opened == 0 {
@@ -185,7 +187,7 @@ func (p *packets) one(ctx context.Context, c PacketCost, way director.Way) (_ Pa
 		return c, err
 	}
 	defer func() { err = errors.Join(err, d.Close(), director.Detach(true)) }()
-	loop, err := d.NewPacketLoop(p.device)
+	loop, err := d.NewPacketLoop(benchClientDev, benchServerDev)
 	if err != nil {
 		return c, err
 	}
@@ -195,7 +197,7 @@ func (p *packets) one(ctx context.Context, c PacketCost, way director.Way) (_ Pa
 	}
 	var costs []float64
 	for range p.Rounds {
-		making, err := p.round(loop, director.Nowhere)
+		making, err := p.round(loop, nowhere)
 		if err != nil {
 			return c, err
 		}
@@ -235,7 +237,7 @@ func (p *packets) prepare(loop *director.PacketLoop, flows int) error {
 // round runs the packets once: nanoseconds each.
 func (p *packets) round(loop *director.PacketLoop, way director.Way) (float64, error) {
 	each, fate, err := loop.Times(p.Packets, way)
-	if err == nil && way != director.Nowhere && fate != director.Forwarded {
+	if err == nil && paths[way] != "" && fate != director.Forwarded {
 		err = fmt.Errorf("the last of %d packets was not forwarded (verdict %d): %s", p.Packets, fate, loop.Why())
 	}
 	return float64(each.Nanoseconds()), err

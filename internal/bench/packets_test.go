@@ -19,7 +19,7 @@ func TestPackets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Established) != 2 || len(r.New) != 1 || r.Making.N != 6 || done != 10 {
+	if len(r.Established) != 3 || len(r.New) != 2 || r.Making.N != 10 || done != 10 {
 		t.Fatalf("%+v, progress %d of 10", r, done)
 	}
 	for _, c := range append(r.Established, r.New...) {

@@ -27,6 +27,8 @@ type BenchScene struct {
 const (
 	BenchMapScenes       = "scenes"
 	BenchMapTargets      = "targets"
+	BenchMapXdpTargets   = "xdp_targets"
+	BenchProgBenchFrame  = "bench_frame"
 	BenchProgBenchPacket = "bench_packet"
 )
 
@@ -72,6 +74,7 @@ type BenchSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchProgramSpecs struct {
+	BenchFrame  *ebpf.ProgramSpec `ebpf:"bench_frame"`
 	BenchPacket *ebpf.ProgramSpec `ebpf:"bench_packet"`
 }
 
@@ -79,8 +82,9 @@ type BenchProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BenchMapSpecs struct {
-	Scenes  *ebpf.MapSpec `ebpf:"scenes"`
-	Targets *ebpf.MapSpec `ebpf:"targets"`
+	Scenes     *ebpf.MapSpec `ebpf:"scenes"`
+	Targets    *ebpf.MapSpec `ebpf:"targets"`
+	XdpTargets *ebpf.MapSpec `ebpf:"xdp_targets"`
 }
 
 // BenchVariableSpecs contains global variables before they are loaded into the kernel.
@@ -109,14 +113,16 @@ func (o *BenchObjects) Close() error {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchMaps struct {
-	Scenes  *ebpf.Map `ebpf:"scenes"`
-	Targets *ebpf.Map `ebpf:"targets"`
+	Scenes     *ebpf.Map `ebpf:"scenes"`
+	Targets    *ebpf.Map `ebpf:"targets"`
+	XdpTargets *ebpf.Map `ebpf:"xdp_targets"`
 }
 
 func (m *BenchMaps) Close() error {
 	return _BenchClose(
 		m.Scenes,
 		m.Targets,
+		m.XdpTargets,
 	)
 }
 
@@ -130,11 +136,13 @@ type BenchVariables struct {
 //
 // It can be passed to LoadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BenchPrograms struct {
+	BenchFrame  *ebpf.Program `ebpf:"bench_frame"`
 	BenchPacket *ebpf.Program `ebpf:"bench_packet"`
 }
 
 func (p *BenchPrograms) Close() error {
 	return _BenchClose(
+		p.BenchFrame,
 		p.BenchPacket,
 	)
 }

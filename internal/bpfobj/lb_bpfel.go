@@ -49,6 +49,12 @@ type LbAppointment6 struct {
 	Flow LbFlow
 }
 
+type LbAskedNeighbour struct {
+	_         structs.HostLayout
+	Neighbour uint64
+	Until     uint64
+}
+
 type LbAttack struct {
 	_         structs.HostLayout
 	Since     uint64
@@ -483,6 +489,7 @@ type LbSettings struct {
 	AmDroprate              uint32
 	SynDefence              uint32
 	HalfOpenLimit           uint32
+	Xdp                     [2]LbXdpDevice
 	_                       [4]byte
 }
 
@@ -550,6 +557,14 @@ type LbWheelSlot struct {
 	First6 uint32
 }
 
+type LbXdpDevice struct {
+	_       structs.HostLayout
+	Ifindex uint32
+	Mac     [6]uint8
+	Turns   uint8
+	Pad     uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -557,6 +572,7 @@ const (
 	LbMapAllowances      = "allowances"
 	LbMapAppointments4   = "appointments4"
 	LbMapAppointments6   = "appointments6"
+	LbMapAsked           = "asked"
 	LbMapAttacks         = "attacks"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapClocks          = "clocks"
@@ -602,12 +618,16 @@ const (
 	LbMapTrees           = "trees"
 	LbMapWays            = "ways"
 	LbMapWheel           = "wheel"
+	LbMapXdpStages       = "xdp_stages"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
 	LbProgLbLocal        = "lb_local"
 	LbProgLbServer       = "lb_server"
 	LbProgLbWhole        = "lb_whole"
+	LbProgLbXdpClient    = "lb_xdp_client"
+	LbProgLbXdpMore      = "lb_xdp_more"
+	LbProgLbXdpServer    = "lb_xdp_server"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
 )
@@ -660,6 +680,9 @@ type LbProgramSpecs struct {
 	LbLocal      *ebpf.ProgramSpec `ebpf:"lb_local"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
 	LbWhole      *ebpf.ProgramSpec `ebpf:"lb_whole"`
+	LbXdpClient  *ebpf.ProgramSpec `ebpf:"lb_xdp_client"`
+	LbXdpMore    *ebpf.ProgramSpec `ebpf:"lb_xdp_more"`
+	LbXdpServer  *ebpf.ProgramSpec `ebpf:"lb_xdp_server"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
 }
@@ -671,6 +694,7 @@ type LbMapSpecs struct {
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Appointments4   *ebpf.MapSpec `ebpf:"appointments4"`
 	Appointments6   *ebpf.MapSpec `ebpf:"appointments6"`
+	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
@@ -716,6 +740,7 @@ type LbMapSpecs struct {
 	Trees           *ebpf.MapSpec `ebpf:"trees"`
 	Ways            *ebpf.MapSpec `ebpf:"ways"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
+	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
 }
 
 // LbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -747,6 +772,7 @@ type LbMaps struct {
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Appointments4   *ebpf.Map `ebpf:"appointments4"`
 	Appointments6   *ebpf.Map `ebpf:"appointments6"`
+	Asked           *ebpf.Map `ebpf:"asked"`
 	Attacks         *ebpf.Map `ebpf:"attacks"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
@@ -792,6 +818,7 @@ type LbMaps struct {
 	Trees           *ebpf.Map `ebpf:"trees"`
 	Ways            *ebpf.Map `ebpf:"ways"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
+	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
 }
 
 func (m *LbMaps) Close() error {
@@ -799,6 +826,7 @@ func (m *LbMaps) Close() error {
 		m.Allowances,
 		m.Appointments4,
 		m.Appointments6,
+		m.Asked,
 		m.Attacks,
 		m.BucketTables,
 		m.Clocks,
@@ -844,6 +872,7 @@ func (m *LbMaps) Close() error {
 		m.Trees,
 		m.Ways,
 		m.Wheel,
+		m.XdpStages,
 	)
 }
 
@@ -863,6 +892,9 @@ type LbPrograms struct {
 	LbLocal      *ebpf.Program `ebpf:"lb_local"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
 	LbWhole      *ebpf.Program `ebpf:"lb_whole"`
+	LbXdpClient  *ebpf.Program `ebpf:"lb_xdp_client"`
+	LbXdpMore    *ebpf.Program `ebpf:"lb_xdp_more"`
+	LbXdpServer  *ebpf.Program `ebpf:"lb_xdp_server"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
 }
@@ -875,6 +907,9 @@ func (p *LbPrograms) Close() error {
 		p.LbLocal,
 		p.LbServer,
 		p.LbWhole,
+		p.LbXdpClient,
+		p.LbXdpMore,
+		p.LbXdpServer,
 		p.StartClocks,
 		p.TableChanged,
 	)

@@ -72,7 +72,8 @@ func TestFunctionsAreWhole(t *testing.T) {
 			t.Fatal("the verifier's log names no instruction")
 		}
 		callbacks := callbacksOf(one.Programs[name].Instructions)
-		if len(callbacks) == 0 {
+		// The fast path alone has none.
+		if len(callbacks) == 0 && !strings.HasPrefix(name, "lb_xdp_") {
 			t.Fatal("the program has no callbacks")
 		}
 		function, line := "", ""

@@ -15,7 +15,7 @@ import (
 )
 
 func newAttachCommand() *cobra.Command {
-	var client, server, hook string
+	var client, server, hook, mode string
 	var sizes director.Sizes
 	c := &cobra.Command{
 		Use:   "attach --client-dev DEV --server-dev DEV",
@@ -32,7 +32,14 @@ clients must lead through this machine.
 
 The programs go to the tcx hook (Linux 6.6 or later), else to a filter of the
 device's clsact qdisc, which is made if there is none. Other programs and
-filters there stay, and get the packets that are not the director's.`,
+filters there stay, and get the packets that are not the director's.
+
+In the modes xdp and xdp-generic, XDP programs on the same devices take what
+they can before the kernel has the packet: whole TCP and UDP packets of
+masqueraded or directly routed connections, and new connections. Everything else
+goes on to the programs above. Mode xdp is in the drivers and fails where one
+cannot; xdp-generic is behind them, on any device; auto is xdp if both drivers
+are known to be good at it, else tc. The chosen mode is printed with the reason.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if client == "" || server == "" {
@@ -40,6 +47,9 @@ filters there stay, and get the packets that are not the director's.`,
 			}
 			if !slices.Contains(director.Hooks, director.Hook(hook)) {
 				return usageError{fmt.Errorf("unknown hook %q (auto, tcx or clsact)", hook)}
+			}
+			if !slices.Contains(director.Modes, director.Mode(mode)) {
+				return usageError{unknownMode(mode)}
 			}
 			// Before anything is loaded.
 			for _, dev := range []string{client, server} {
@@ -52,9 +62,11 @@ filters there stay, and get the packets that are not the director's.`,
 				return err
 			}
 			defer d.Close()
-			if err := d.Attach(client, server, director.Hook(hook)); err != nil {
+			choice, err := d.AttachMode(client, server, director.Hook(hook), director.Mode(mode))
+			if err != nil {
 				return err
 			}
+			fmt.Fprintln(c.OutOrStdout(), choice)
 			if !forwards() {
 				fmt.Fprintln(c.ErrOrStderr(), "imbang: note: net.ipv4.ip_forward is 0, so the kernel gives no way to the servers: sysctl -w net.ipv4.ip_forward=1")
 			}
@@ -65,10 +77,21 @@ filters there stay, and get the packets that are not the director's.`,
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
+	registerMode(c, &mode, director.ModeAuto)
 	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
 	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 131072)")
 	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")
 	return c
+}
+
+// registerMode adds the flag --mode.
+func registerMode(c *cobra.Command, mode *string, otherwise director.Mode) {
+	c.Flags().StringVar(mode, "mode", string(otherwise), "tc, xdp, xdp-generic, or auto for xdp on drivers that are good at it")
+	_ = c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"auto", "tc", "xdp", "xdp-generic"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func unknownMode(mode string) error {
+	return fmt.Errorf("unknown mode %q (auto, tc, xdp or xdp-generic)", mode)
 }
 
 // forwards reports whether the kernel forwards IPv4 packets here at all.

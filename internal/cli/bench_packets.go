@@ -21,8 +21,8 @@ func newBenchPacketsCommand() *cobra.Command {
 		Short: "Time the data plane's programs, packet by packet",
 		Long: `Runs packets through the loaded programs without a network (BPF_PROG_TEST_RUN)
 and prints the nanoseconds that each takes: packets of established connections,
-by how many connections take turns, on the fast path and on the whole one; and
-packets that open one, by scheduler and number of real servers. Devices, drivers
+by how many connections take turns, on the fast path, on the whole one and in
+XDP; and packets that open one, by scheduler and number of real servers. Devices, drivers
 and sockets are not in it. The time of making the packets is measured by turns
 and taken off; medians and ranges of the rounds.`,
 		Args: cobra.NoArgs,
@@ -79,10 +79,10 @@ func printPackets(w io.Writer, r *bench.PacketsResult) error {
 		fmt.Fprintf(w, "%-12s %-6s %10d %s\n", c.Family, c.Path, c.Flows, cost(c.NS))
 	}
 	if len(r.New) > 0 {
-		fmt.Fprintf(w, "\n%-12s %10s %s\n", "new, by", "servers", "ns")
+		fmt.Fprintf(w, "\n%-12s %-6s %10s %s\n", "new, by", "path", "servers", "ns")
 	}
 	for _, c := range r.New {
-		fmt.Fprintf(w, "%-12s %10d %s\n", c.Scheduler, c.Servers, cost(c.NS))
+		fmt.Fprintf(w, "%-12s %-6s %10d %s\n", c.Scheduler, c.Path, c.Servers, cost(c.NS))
 	}
 	return printTargets(w, r.Targets)
 }

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/conform"
 	"imbang/internal/ipvsadm/program"
+	"imbang/internal/director"
 )
 
 // played is the outcome of one scenario.
@@ -26,24 +28,29 @@ type played struct {
 
 func newConformCommand() *cobra.Command {
 	var out outputFlag
+	var mode string
 	c := &cobra.Command{
 		Use:   "conform FILE...",
 		Short: "Play recorded scenarios of Linux's IPVS and compare",
 		Long: `Plays scenarios that were recorded on Linux's IPVS, each in network namespaces
 of its own with real clients and servers, and compares every result with the
 recorded one: which real server answered, how connections are counted, what
-state they are in. Prints the first difference of each scenario. The exit status
+state they are in. With --mode xdp the director's XDP programs are judged, too.
+Prints the first difference of each scenario. The exit status
 is 0 only if all are identical.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
+			if !slices.Contains(director.Modes, director.Mode(mode)) {
+				return usageError{unknownMode(mode)}
+			}
 			var progress io.Writer = io.Discard
 			if out.format == "text" {
 				progress = c.OutOrStdout()
 			}
-			all, err := playFiles(c.Context(), files, progress)
+			all, err := playFiles(c.Context(), files, director.Mode(mode), progress)
 			if err != nil {
 				return err
 			}
@@ -64,11 +71,12 @@ is 0 only if all are identical.`,
 		},
 	}
 	out.register(c)
+	registerMode(c, &mode, director.ModeTC)
 	return c
 }
 
 // playFiles reads all files before it plays the first.
-func playFiles(ctx context.Context, files []string, progress io.Writer) ([]played, error) {
+func playFiles(ctx context.Context, files []string, mode director.Mode, progress io.Writer) ([]played, error) {
 	var all []played
 	var recordings []conform.Recording
 	for _, file := range files {
@@ -83,7 +91,7 @@ func playFiles(ctx context.Context, files []string, progress io.Writer) ([]playe
 	}
 	for i, r := range recordings {
 		p := &all[i]
-		diff, err := conform.Play(ctx, r, administer)
+		diff, err := conform.Play(ctx, r, mode, administer)
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("interrupted after %d of %d scenarios", i, len(recordings))
 		}

@@ -90,6 +90,7 @@ administered by ipvsadm's command line and measured by its own laboratory.
   imbang status                                       what it is doing
   imbang trace                                        what becomes of packets, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
+  imbang doctor                                       what to change around it
   imbang detach                                       remove it
   imbang lab run thesis --quick                       compare ten schedulers
   imbang lab replay access.log                        the same for your own traffic
@@ -103,7 +104,7 @@ A symlink to this program named ipvsadm behaves as ipvsadm.`,
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newAttachCommand(), newDetachCommand(), newStatusCommand(), newTraceCommand(), newWhyCommand(),
-		newMarkCommand(), newSettingsCommand(),
+		newMarkCommand(), newSettingsCommand(), newDoctorCommand(),
 		newIpvsadmCommand(), newConformCommand(), newLabCommand(), newBenchCommand(), newVersionCommand())
 	for _, c := range root.Commands() {
 		wrapArgs(c)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"imbang/internal/director"
 	"imbang/internal/testenv"
 )
 
@@ -83,7 +84,7 @@ func TestCannotPlay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			diff, err := Play(t.Context(), all[0], administer)
+			diff, err := Play(t.Context(), all[0], director.ModeTC, administer)
 			if diff != nil || err == nil || !strings.Contains(err.Error(), c.says) || errors.Is(err, ErrCannotPlay) != c.cannot {
 				t.Errorf("difference %v, error %v; want one that says %q, of what imbang lacks: %t", diff, err, c.says, c.cannot)
 			}
@@ -104,7 +105,7 @@ func TestPlayTellsDifference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	diff, err := Play(t.Context(), all[0], administer)
+	diff, err := Play(t.Context(), all[0], director.ModeTC, administer)
 	const want = `operation 2 ["counts","10.20.0.1",80]: Linux [["172.16.0.2:80",1,0,0]], imbang []`
 	if err != nil || diff == nil || diff.String() != want {
 		t.Errorf("%v, %v; want %s", diff, err, want)
@@ -114,7 +115,7 @@ func TestPlayTellsDifference(t *testing.T) {
 		cancel()
 		return administer(args, stdout, stderr)
 	}
-	if diff, err := Play(interrupted, all[0], count); !errors.Is(err, context.Canceled) {
+	if diff, err := Play(interrupted, all[0], director.ModeTC, count); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v, %v", diff, err)
 	}
 }

@@ -3,6 +3,7 @@
 package conform
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -153,14 +154,24 @@ func sysctls(ns *host.Namespace, settings ...string) error {
 }
 
 // attach loads a director of its own into the cluster.
-func (c *cluster) attach() error {
+func (c *cluster) attach(mode director.Mode) error {
+	// What XDP sends comes in at a peer that polls, and what it takes has a
+	// finished checksum.
+	if mode != director.ModeTC {
+		for _, hosts := range []*host.Namespace{c.clients, c.servers} {
+			if err := errors.Join(hosts.SetOffload("eth0", host.GRO, true), hosts.SetOffload("eth0", host.TxChecksum, false)); err != nil {
+				return err
+			}
+		}
+	}
 	return c.director.Do(func() error {
 		d, err := director.OpenOrLoad(director.Sizes{Connections: 1 << 16, Services: 256, Servers: 4096})
 		if err != nil {
 			return err
 		}
 		defer d.Close()
-		return d.Attach(clientSide.dev, serverSide.dev, director.HookAuto)
+		_, err = d.AttachMode(clientSide.dev, serverSide.dev, director.HookAuto, mode)
+		return err
 	})
 }
 

@@ -58,7 +58,7 @@ func TestRecordings(t *testing.T) {
 				t.Parallel()
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				playRecording(t, r)
+				playIn(t, r, director.ModeTC)
 			})
 		}
 	}
@@ -73,11 +73,37 @@ func TestRecordings(t *testing.T) {
 // second and for what is sent again: emulated ones.
 var tries = flag.Int("tries", 1, "how often a scenario may be played until it comes out as Linux's")
 
-func playRecording(t *testing.T, r Recording) {
-	diff, err := Play(t.Context(), r, administer)
+// What each kind of connection, answer and refusal comes to, with XDP in front.
+// imbang conform --mode xdp plays them all.
+func TestRecordingsInXDP(t *testing.T) {
+	testenv.Root(t)
+	t.Cleanup(func() { nothingLeft(t) })
+	slots := make(chan struct{}, atOnce)
+	for _, name := range []string{
+		"both-families-one-port", "close-timeout", "direct-and-masquerade", "direct-and-masquerade-ipv6", "drop-packet-all-services",
+		"ftp-plain", "local-server-masquerade", "mark-both-families", "no-servers-udp-ipv6", "secure-tcp-nat",
+		"template-timeout-stays", "tunnel-and-masquerade", "udp-port-zero-and-own",
+	} {
+		recordings, err := Read(filepath.Join("testdata/further", name+".json"))
+		if err != nil || len(recordings) != 1 {
+			t.Fatalf("%s: %d recordings, %v", name, len(recordings), err)
+		}
+		for _, mode := range []director.Mode{director.ModeXDP, director.ModeXDPGeneric} {
+			t.Run(name+", "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				playIn(t, recordings[0], mode)
+			})
+		}
+	}
+}
+
+func playIn(t *testing.T, r Recording, mode director.Mode) {
+	diff, err := Play(t.Context(), r, mode, administer)
 	for n := 1; n < *tries && diff != nil; n++ {
 		t.Logf("played again: %v", diff)
-		diff, err = Play(t.Context(), r, administer)
+		diff, err = Play(t.Context(), r, mode, administer)
 	}
 	if err != nil && !errors.Is(err, ErrCannotPlay) {
 		t.Fatal(err)

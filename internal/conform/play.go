@@ -51,8 +51,9 @@ type player struct {
 
 // Play plays a recording's scenario on a fresh cluster up to the first
 // operation whose result is not the recorded one, and returns that difference,
-// nil if there is none. The cluster is gone when it returns.
-func Play(ctx context.Context, r Recording, administer Administer) (diff *Difference, err error) {
+// nil if there is none. The director is attached in the given mode. The cluster
+// is gone when it returns.
+func Play(ctx context.Context, r Recording, mode director.Mode, administer Administer) (diff *Difference, err error) {
 	s := r.Scenario
 	if _, err := host.Sweep(prefix); err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func Play(ctx context.Context, r Recording, administer Administer) (diff *Differ
 		p.own.Close()
 		err = errors.Join(err, c.close())
 	}()
-	if err := c.attach(); err != nil {
+	if err := c.attach(mode); err != nil {
 		return nil, err
 	}
 	if err := p.prepare(s); err != nil {

@@ -33,16 +33,21 @@ type Attachment struct {
 	Role   string `json:"role"` // "client" or "server"; "local" is on the way out
 	Device string `json:"device"`
 	Index  int    `json:"ifindex"`
-	Hook   Hook   `json:"hook"` // not HookAuto
+	Hook   Hook   `json:"hook"` // not HookAuto; HookXDP and HookXDPGeneric besides
 }
 
 // place is where on a device a program is attached.
 type place struct {
-	side string // "client" or "server"
+	side string // sideClient or sideServer
 	out  bool   // on the way out, where answers of a local server pass
+	xdp  bool   // before the kernel has the packet
 }
 
-const roleLocal = "local"
+const (
+	sideClient = "client"
+	sideServer = "server"
+	roleLocal  = "local"
+)
 
 func (p place) role() string {
 	if p.out {
@@ -77,10 +82,13 @@ func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 	if err := detachClsact(); err != nil {
 		return err
 	}
-	err = d.attachDevice(hook, "client", client, d.progs.LbClient)
+	if err := d.decelerate(); err != nil {
+		return err
+	}
+	err = d.attachDevice(hook, sideClient, client, d.progs.LbClient)
 	// One program on a device that is both finds either half by itself.
 	if err == nil && client.Index != server.Index {
-		err = d.attachDevice(hook, "server", server, d.progs.LbServer)
+		err = d.attachDevice(hook, sideServer, server, d.progs.LbServer)
 	}
 	if err == nil {
 		err = d.passPeers(client.Index, server.Index)
@@ -137,7 +145,7 @@ func ethernet(name string) (*net.Interface, error) {
 
 // Attachments lists the live attachments, clients' first.
 func (d *Director) Attachments() ([]Attachment, error) {
-	all, err := d.tcxAttachments()
+	all, err := d.linkAttachments()
 	if err != nil {
 		return nil, err
 	}
@@ -153,14 +161,14 @@ func (d *Director) Attachments() ([]Attachment, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Attachment) int {
-		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Index, b.Index))
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Index, b.Index), cmp.Compare(a.Hook, b.Hook))
 	})
 	return all, nil
 }
 
 // detachAll takes the programs off their devices, whatever hook they are at.
 func detachAll(dir string) error {
-	return errors.Join(detachTCX(dir), detachClsact())
+	return errors.Join(detachLinks(dir, linkPrefix+"*"), detachClsact())
 }
 
 // Detach takes the programs off their devices. With purge the director goes

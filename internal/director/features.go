@@ -27,8 +27,8 @@ var needed = []struct {
 	{asm.FnFibLookup, "bpf_fib_lookup", "4.18"},
 }
 
-// missingFeatures names what this kernel lacks.
-func missingFeatures() []string {
+// MissingFeatures names what this kernel lacks.
+func MissingFeatures() []string {
 	var missing []string
 	for _, n := range needed {
 		if err := features.HaveProgramHelper(ebpf.SchedCLS, n.helper); errors.Is(err, ebpf.ErrNotSupported) {
@@ -44,7 +44,7 @@ func missingFeatures() []string {
 // explainLoad turns the kernel's refusal to load the data plane into what is
 // missing, if that can be told.
 func explainLoad(err error) error {
-	if missing := missingFeatures(); len(missing) > 0 {
+	if missing := MissingFeatures(); len(missing) > 0 {
 		return fmt.Errorf("this kernel cannot run the director: it has no %s", strings.Join(missing, ", no "))
 	}
 	return fmt.Errorf("load the data plane: %w", err)

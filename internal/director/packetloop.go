@@ -23,19 +23,28 @@ type PacketLoop struct {
 	objs  bpfobj.BenchObjects
 	scene bpfobj.BenchScene
 	run   testRun
+	xdp   testRun // through what is in front of the classifiers
 }
 
 // PacketLoopBytes is the length of a PacketLoop's frames.
 const PacketLoopBytes = len(bpfobj.BenchScene{}.Frame)
 
-// NewPacketLoop prepares one whose packets come in by a device.
-func (d *Director) NewPacketLoop(device int) (*PacketLoop, error) {
+// NewPacketLoop prepares one whose packets come in by the clients' device.
+func (d *Director) NewPacketLoop(clientDev, serverDev string) (*PacketLoop, error) {
+	pair, err := pairOf(clientDev, serverDev)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.pretendXDP(clientDev, serverDev); err != nil {
+		return nil, err
+	}
 	l := &PacketLoop{d: d}
 	if err := bpfobj.LoadBenchObjects(&l.objs, nil); err != nil {
 		return nil, explainLoad(err)
 	}
-	l.run.init(l.objs.BenchPacket.FD(), device)
-	l.run.call = unix.Syscall
+	l.run.init(l.objs.BenchPacket.FD(), pair[0].Index)
+	l.xdp.initXDP(l.objs.BenchFrame.FD(), pair[0].Index, PacketLoopBytes)
+	l.run.call, l.xdp.call = unix.Syscall, unix.Syscall
 	return l, nil
 }
 
@@ -57,32 +66,58 @@ func (l *PacketLoop) Scene(frame []byte, first uint32, flows int) error {
 type Way int
 
 const (
-	Nowhere   Way = iota // they are made, and that is all: what is to be taken off
-	FromHere             // through what packets from clients go through
-	WholeOnly            // likewise, without the fast path
+	Nowhere    Way = iota // they are made, and that is all: what is to be taken off
+	FromHere              // through what packets from clients go through
+	WholeOnly             // likewise, without the fast path
+	NowhereXDP            // Nowhere, made for XDP
+	InXDP                 // through what is in front of the classifiers
 )
+
+// target is the program that a way's packets go through, if any.
+func (l *PacketLoop) target(way Way) *ebpf.Program {
+	switch way {
+	case FromHere:
+		return l.d.progs.LbClient
+	case WholeOnly:
+		return l.d.progs.LbWhole
+	case InXDP:
+		return l.d.progs.LbXdpClient
+	}
+	return nil
+}
 
 // Times sends so many packets and returns the time that each took by the
 // kernel's clock, and what became of the last one.
 func (l *PacketLoop) Times(n int, way Way) (each time.Duration, fate Fate, err error) {
-	target := uint32(0)
-	switch way {
-	case Nowhere:
-		err = l.objs.Targets.Delete(target)
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			err = nil
-		}
-	case FromHere:
-		err = l.objs.Targets.Put(target, l.d.progs.LbClient)
-	case WholeOnly:
-		err = l.objs.Targets.Put(target, l.d.progs.LbWhole)
+	targets, run := l.objs.Targets, &l.run
+	if way == NowhereXDP || way == InXDP {
+		targets, run = l.objs.XdpTargets, &l.xdp
+	}
+	if target := l.target(way); target != nil {
+		err = targets.Put(uint32(0), target)
+	} else if err = targets.Delete(uint32(0)); errors.Is(err, ebpf.ErrKeyNotExist) {
+		err = nil
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("set the program to be measured: %w", err)
 	}
-	l.run.attr.repeat = uint32(n)
-	fate, err = l.run.run(l.scene.Frame[:])
-	return time.Duration(l.run.attr.duration), fate, err
+	run.attr.repeat = uint32(n)
+	fate, err = run.run(l.scene.Frame[:])
+	if run == &l.xdp {
+		fate = fateOfXDP(fate)
+	}
+	return time.Duration(run.attr.duration), fate, err
+}
+
+// fateOfXDP translates enum xdp_action of linux/bpf.h.
+func fateOfXDP(action Fate) Fate {
+	switch action {
+	case 1:
+		return Dropped
+	case 3, 4:
+		return Forwarded
+	}
+	return Passed
 }
 
 // Why is what became of packets that were not forwarded, by reason.

@@ -18,8 +18,11 @@ func TestPacketLoop(t *testing.T) {
 			web := at(f.vip(1), 80)
 			s := tcpService(web, "rr")
 			r.serve(s, model.Server{Addr: f.serverAddr(0), Port: 8080, Weight: 1})
-			l, err := r.NewPacketLoop(r.client)
-			r.must(err)
+			var l *PacketLoop
+			r.must(r.ns.Do(func() (err error) {
+				l, err = r.NewPacketLoop(clientDev, serverDev)
+				return err
+			}))
 			defer l.Close()
 			send := func(flags string, n int, way Way) (fate Fate) {
 				frame := testenv.TCP(at(f.client, 1024), web, flags).Frame()
@@ -38,7 +41,7 @@ func TestPacketLoop(t *testing.T) {
 				way   Way
 				want  Fate
 				conns uint64
-			}{{"S", 100, Nowhere, 0, 0}, {"S", 64, FromHere, Forwarded, 64}, {"A", 640, FromHere, Forwarded, 64}, {"A", 64, WholeOnly, Forwarded, 64}} {
+			}{{"S", 100, Nowhere, 0, 0}, {"S", 64, FromHere, Forwarded, 64}, {"A", 640, FromHere, Forwarded, 64}, {"A", 64, WholeOnly, Forwarded, 64}, {"A", 64, InXDP, Forwarded, 64}} {
 				if fate := send(step.flags, step.n, step.way); fate != step.want {
 					t.Errorf("%+v: fate %d", step, fate)
 				}

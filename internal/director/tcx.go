@@ -14,15 +14,20 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// The pins of tcx attachments: link_client, link_client_out, link_server, ...
+// The pins of attachments by links: link_client, link_client_out,
+// link_client_xdp, link_server, ...
 const (
 	linkPrefix = "link_"
 	outSuffix  = "_out"
+	xdpSuffix  = "_xdp"
 )
 
 func (p place) pin() string {
-	if p.out {
+	switch {
+	case p.out:
 		return linkPrefix + p.side + outSuffix
+	case p.xdp:
+		return linkPrefix + p.side + xdpSuffix
 	}
 	return linkPrefix + p.side
 }
@@ -31,7 +36,8 @@ func (p place) pin() string {
 func pinnedPlace(pin string) (place, bool) {
 	side, ok := strings.CutPrefix(pin, linkPrefix)
 	side, out := strings.CutSuffix(side, outSuffix)
-	return place{side, out}, ok
+	side, xdp := strings.CutSuffix(side, xdpSuffix)
+	return place{side, out, xdp}, ok
 }
 
 // attachTCX pins the link: the attachment lives as long as the pin.
@@ -57,8 +63,8 @@ func (d *Director) attachTCX(at place, dev *net.Interface, prog *ebpf.Program) e
 	return nil
 }
 
-// tcxAttachments lists the live ones.
-func (d *Director) tcxAttachments() ([]Attachment, error) {
+// linkAttachments lists the live ones.
+func (d *Director) linkAttachments() ([]Attachment, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
@@ -75,9 +81,14 @@ func (d *Director) tcxAttachments() ([]Attachment, error) {
 		}
 		index := attachedTo(l)
 		l.Close()
-		if index != 0 { // else the device is gone, and the attachment with it
-			all = append(all, Attachment{Role: at.role(), Index: index, Hook: HookTCX})
+		if index == 0 { // the device is gone, and the attachment with it
+			continue
 		}
+		hook := HookTCX
+		if at.xdp {
+			hook = xdpHook(index)
+		}
+		all = append(all, Attachment{Role: at.role(), Index: index, Hook: hook})
 	}
 	return all, nil
 }
@@ -85,17 +96,23 @@ func (d *Director) tcxAttachments() ([]Attachment, error) {
 // attachedTo is the device's index, 0 when it is gone.
 func attachedTo(l link.Link) int {
 	info, err := l.Info()
-	if err != nil || info.TCX() == nil {
+	if err != nil {
 		return 0
 	}
-	return int(info.TCX().Ifindex)
+	if x := info.XDP(); x != nil {
+		return int(x.Ifindex)
+	}
+	if t := info.TCX(); t != nil {
+		return int(t.Ifindex)
+	}
+	return 0
 }
 
-// detachTCX detaches and removes the pins of a director's directory. Without
-// a pin the kernel detaches by itself, but later: the program would still be
-// in the way of the next attach.
-func detachTCX(dir string) error {
-	pins, err := filepath.Glob(filepath.Join(dir, linkPrefix+"*"))
+// detachLinks detaches and removes the pins of a director's directory that a
+// pattern says. Without a pin the kernel detaches by itself, but later: the
+// program would still be in the way of the next attach.
+func detachLinks(dir, pattern string) error {
+	pins, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil {
 		return fmt.Errorf("detach: %w", err)
 	}

@@ -44,6 +44,7 @@ type testRunAttr struct {
 type testRun struct {
 	attr    testRunAttr
 	context skBuff
+	xdp     xdpContext // instead, of a program of that type
 	in, out [256]byte
 
 	// call makes the system call: the bare one for one packet. Many take longer
@@ -60,10 +61,30 @@ func (r *runner) init(client, server int, clientDevice, serverDevice int) {
 
 func (t *testRun) init(program, device int) {
 	t.context.IngressIfindex, t.context.Ifindex = uint32(device), uint32(device)
-	t.attr.program, t.attr.repeat, t.call = uint32(program), 1, unix.RawSyscall
+	t.begin(program)
 	t.attr.contextIn = uint32(binary.Size(t.context))
 	t.attr.contextInAt = address(&t.context)
+}
+
+// initXDP is init of a program of type XDP.
+func (t *testRun) initXDP(program, device, length int) {
+	t.xdp.IngressIfindex, t.xdp.DataEnd = uint32(device), uint32(length)
+	t.begin(program)
+	t.attr.contextIn = uint32(binary.Size(t.xdp))
+	t.attr.contextInAt = address(&t.xdp)
+}
+
+func (t *testRun) begin(program int) {
+	t.attr.program, t.attr.repeat, t.call = uint32(program), 1, unix.RawSyscall
 	t.attr.dataInAt, t.attr.dataOutAt = address(&t.in), address(&t.out)
+}
+
+// xdpContext is struct xdp_md of linux/bpf.h.
+type xdpContext struct {
+	Data, DataEnd, DataMeta uint32
+	IngressIfindex          uint32
+	RxQueueIndex            uint32
+	EgressIfindex           uint32
 }
 
 // address is where something lies that the kernel is to read or write.

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The way out of a packet that the kernel has not made an skb of: rewritten in
+ * place, its checksums by difference, and handed to a driver. Only plain
+ * packets come here.
+ */
+#ifndef IMBANG_FORWARD_XDP_H
+#define IMBANG_FORWARD_XDP_H
+
+#include "../clock.h"
+#include "../csum.h"
+#include "nat.h"
+
+/* The device's entry in the settings, if packets may leave by it; 0 if they may
+ * not, because it has no such program or its driver takes none. */
+static __always_inline const struct xdp_device *xdp_device(const struct settings *set,
+							   __u32 ifindex)
+{
+	if (!ifindex)
+		return 0;
+	if (set->xdp[0].ifindex == ifindex)
+		return &set->xdp[0];
+	return set->xdp[1].ifindex == ifindex ? &set->xdp[1] : 0;
+}
+
+#define ASK_AGAIN NSEC_PER_SEC
+
+/* Whether the kernel was reminded lately that a neighbour is in use. */
+static __always_inline int xdp_asked(const struct way *way)
+{
+	__u64 now = bpf_ktime_get_coarse_ns(), neighbour = (__u64)way->ifindex << 48;
+	struct asked_neighbour *a;
+	__u32 slot;
+
+	__builtin_memcpy(&neighbour, way->dmac, ETH_ALEN);
+	slot = hash_32(neighbour ^ neighbour >> 32, ASKED_BITS);
+	a = bpf_map_lookup_elem(&asked, &slot);
+	if (!a)
+		return 0;
+	if (a->neighbour == neighbour && now < a->until)
+		return 1;
+	a->neighbour = neighbour;
+	a->until = now + ASK_AGAIN;
+	return 0;
+}
+
+/*
+ * Whether a packet may go by a way from here. Writing a neighbour's hardware
+ * address does not remind the kernel of it (neighbour_due), and there is no
+ * bpf_redirect_neigh here. So one packet a second is left to the classifier,
+ * which is made to ask.
+ */
+static __always_inline int xdp_goes(struct way *way, const struct settings *set)
+{
+	if (!way->known || !xdp_device(set, way->ifindex))
+		return 0;
+	if (!way->ask || xdp_asked(way))
+		return 1;
+	way->until = 0;
+	way->asked = 0;
+	return 0;
+}
+
+/* What a changed address changes in a sum of 16-bit words. */
+static __always_inline __u64 address_moved(const struct packet *p, const union address *from,
+					   const union address *to)
+{
+	__u64 moved = (__u64)(__u32)~from->word[3] + to->word[3];
+
+	if (p->flow.family == AF_INET6) {
+		moved += (__u64)(__u32)~from->word[0] + to->word[0];
+		moved += (__u64)(__u32)~from->word[1] + to->word[1];
+		moved += (__u64)(__u32)~from->word[2] + to->word[2];
+	}
+	return moved;
+}
+
+/* A checksum after that (RFC 1624, equation 3). */
+static __always_inline __u16 csum_moved(__u16 check, __u64 moved)
+{
+	moved += (__u16)~check;
+	moved = (moved & 0xffffffff) + (moved >> 32);
+	moved = (moved & 0xffffffff) + (moved >> 32);
+	return csum_fold(moved);
+}
+
+/* The IP header: another address, unless there is none, and one hop less. */
+static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, enum nat_side side,
+				  const union address *to, __u64 moved)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	if (p->flow.family == AF_INET) {
+		struct iphdr *ip = data + ETH_HEADER;
+
+		if ((void *)(ip + 1) > end)
+			return -1;
+		moved += (__u16)~bpf_htons(ip->ttl << 8) + bpf_htons((ip->ttl - 1) << 8);
+		ip->check = csum_moved(ip->check, moved);
+		ip->ttl--;
+		if (to)
+			*(side == NAT_SOURCE ? &ip->saddr : &ip->daddr) = address_to4(to);
+	} else {
+		struct ipv6hdr *ip = data + ETH_HEADER;
+
+		if ((void *)(ip + 1) > end)
+			return -1;
+		ip->hop_limit--;
+		if (to)
+			__builtin_memcpy(side == NAT_SOURCE ? &ip->saddr : &ip->daddr, to,
+					 sizeof(*to));
+	}
+	return 0;
+}
+
+/* The transport header: another port, and a checksum that is true to it and
+ * to the address. */
+static __always_inline int xdp_transport(struct xdp_md *ctx, const struct packet *p,
+					 enum nat_side side, __u64 moved)
+{
+	__u32 at = p->flow.family == AF_INET ? ETH_HEADER + sizeof(struct iphdr)
+					     : ETH_HEADER + sizeof(struct ipv6hdr);
+	void *header = (void *)(long)ctx->data + at, *end = (void *)(long)ctx->data_end;
+	struct tcphdr *tcp = header;
+	struct udphdr *udp = header;
+	__be16 *port;
+
+	if ((void *)(udp + 1) > end)
+		return -1;
+	port = side == NAT_SOURCE ? &udp->source : &udp->dest;
+	moved += (__u16) ~*port + p->port;
+	*port = p->port;
+	if (p->flow.protocol == IPPROTO_TCP) {
+		if ((void *)(tcp + 1) > end)
+			return -1;
+		tcp->check = csum_moved(tcp->check, moved);
+	} else if (udp->check) { /* zero means none (RFC 768) */
+		udp->check = csum_moved(udp->check, moved);
+		if (!udp->check)
+			udp->check = 0xffff;
+	}
+	return 0;
+}
+
+/* Hands the packet to the driver that it leaves by. */
+static __always_inline int xdp_transmit(struct xdp_md *ctx, const struct packet *p,
+					const struct way *way, const struct settings *set)
+{
+	const struct xdp_device *device = xdp_device(set, way->ifindex);
+	struct ethhdr *eth = (void *)(long)ctx->data;
+
+	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(eth->h_dest, way->dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, way->smac, ETH_ALEN);
+	if (way->ifindex == p->ifindex && device && device->turns)
+		return XDP_TX;
+	return bpf_redirect(way->ifindex, 0);
+}
+
+/* Sends a plain packet on as was decided; an XDP action. */
+static __always_inline int xdp_send(struct xdp_md *ctx, struct packet *p, enum nat_side side,
+				    const struct way *way, const struct settings *set)
+{
+	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst, *to = 0;
+	__u64 moved = 0;
+	int action = -1;
+
+	if (p->forward == FORWARD_MASQ) {
+		to = &p->to;
+		moved = address_moved(p, from, to);
+		if (xdp_transport(ctx, p, side, moved))
+			goto out;
+	}
+	if (!xdp_ip(ctx, p, side, to, moved))
+		action = xdp_transmit(ctx, p, way, set);
+out:
+	if (action >= 0)
+		return action;
+	drop(p, REASON_DROP_REWRITE);
+	return XDP_DROP;
+}
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * In front of the classifiers, before the kernel makes an skb of a packet: the
+ * fast path, and for whole TCP and UDP packets what else becomes of a
+ * connection. What is not sure to go from here goes on to the classifiers of the
+ * same device, as it came and not counted yet.
+ */
+#ifndef IMBANG_XDP_H
+#define IMBANG_XDP_H
+
+#include "fast.h"
+#include "forward/xdp.h"
+
+/*
+ * Whether the hardware is still to fill in the checksum: it then is the sum of
+ * the pseudo header, without the complement. So are those of neighbours on
+ * this machine, and of what GRO put together. There is no asking here; one in
+ * 65536 others looks the same, and comes to no harm by being left.
+ */
+static __always_inline int xdp_pending(const struct packet *p, __u16 check)
+{
+	const __u32 *src = (__u32 *)&p->flow.src, *dst = (__u32 *)&p->flow.dst;
+	__u32 payload = p->length - (p->transport - ETH_HEADER);
+	__u64 sum = (__u64)src[3] + dst[3] + bpf_htons(p->flow.protocol) + bpf_htons(payload);
+
+	if (p->flow.family == AF_INET6)
+		sum += (__u64)src[0] + src[1] + src[2] + dst[0] + dst[1] + dst[2];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	return check == (__u16)~csum_fold(sum);
+}
+
+static __always_inline int xdp_transport_pending(const struct packet *p, void *data, void *end)
+{
+	__u32 at = p->flow.family == AF_INET ? ETH_HEADER + sizeof(struct iphdr)
+					     : ETH_HEADER + sizeof(struct ipv6hdr);
+	struct tcphdr *tcp = data + at;
+	struct udphdr *udp = data + at;
+
+	if (p->flow.protocol == IPPROTO_TCP)
+		return (void *)(tcp + 1) > end || xdp_pending(p, tcp->check);
+	return (void *)(udp + 1) > end || xdp_pending(p, udp->check);
+}
+
+static __always_inline int mac_equal(const __u8 *a, const __u8 *b)
+{
+	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+}
+
+/* The family of a packet for the device that it came in by; 0: another. */
+static __always_inline __u8 xdp_family(struct xdp_md *ctx, const struct settings *set)
+{
+	const struct xdp_device *device = xdp_device(set, ctx->ingress_ifindex);
+	struct ethhdr *eth = (void *)(long)ctx->data;
+
+	if (!device || (void *)(eth + 1) > (void *)(long)ctx->data_end ||
+	    !mac_equal(eth->h_dest, device->mac))
+		return 0;
+	if (eth->h_proto == bpf_htons(ETH_P_IP))
+		return set->in_use4 ? AF_INET : 0;
+	return eth->h_proto == bpf_htons(ETH_P_IPV6) && set->in_use6 ? AF_INET6 : 0;
+}
+
+/* plain(), of what can be rewritten here. */
+static __always_inline int xdp_plain(struct xdp_md *ctx, struct packet *p, __u8 family)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	/* Of a packet in several buffers this is the first: too short for it. */
+	p->frame = end - data;
+	p->ifindex = ctx->ingress_ifindex;
+	p->segments = 1;
+	return plain(p, data, end, family) && p->ttl > 1 && !xdp_transport_pending(p, data, end);
+}
+
+/* An XDP action, or UNDECIDED. */
+static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
+				      const struct settings *set, __u8 family)
+{
+	struct packet p = { .server = NO_SERVER };
+	struct settled s = {};
+	int action;
+
+	if (!xdp_plain(ctx, &p, family))
+		return XDP_PASS;
+	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
+	    !fast_find(&p, &s, expect_answers, family) || !fast_steady(&p, &s, set))
+		return UNDECIDED;
+	if (!fast_way(ctx, &p, &s) || !xdp_goes(s.way, set))
+		return XDP_PASS;
+	fast_count(&p, &s);
+	action = xdp_send(ctx, &p, s.side, s.way, set);
+	if (p.news & NEWS_ASIDE)
+		count_reason(p.reason);
+	return action;
+}
+
+static __noinline int xdp_steady4(struct xdp_md *ctx, int expect_answers)
+{
+	struct settings *set = get_settings();
+
+	return set ? xdp_steady(ctx, expect_answers, set, AF_INET) : XDP_PASS;
+}
+
+static __noinline int xdp_steady6(struct xdp_md *ctx, int expect_answers)
+{
+	struct settings *set = get_settings();
+
+	return set ? xdp_steady(ctx, expect_answers, set, AF_INET6) : XDP_PASS;
+}
+
+/* fast(), of XDP: an action, or UNDECIDED. */
+static __always_inline int xdp_fast(struct xdp_md *ctx, int expect_answers)
+{
+	struct settings *set = get_settings();
+
+	switch (set ? xdp_family(ctx, set) : 0) {
+	case AF_INET:
+		return xdp_steady4(ctx, expect_answers);
+	case AF_INET6:
+		return xdp_steady6(ctx, expect_answers);
+	}
+	return XDP_PASS;
+}
+
+/* Whether there is a way from here. */
+static __always_inline int xdp_way(struct xdp_md *ctx, const struct packet *p,
+				   const union address *src, const union address *dst,
+				   struct way **way, const struct settings *set)
+{
+	return find_way(ctx, p, src, dst, 0, way) == BPF_FIB_LKUP_RET_SUCCESS &&
+	       xdp_goes(*way, set);
+}
+
+/* Whether packets of a connection may go from here at all. */
+static __always_inline int xdp_takes(const struct conn *c)
+{
+	return c && (c->forward == FORWARD_MASQ || c->forward == FORWARD_ROUTE) &&
+	       !(c->flags & CONN_HAIRPIN);
+}
+
+static __always_inline int xdp_finish(struct xdp_md *ctx, struct packet *p, enum nat_side side,
+				      const struct way *way, const struct settings *set)
+{
+	int action = xdp_send(ctx, p, side, way, set);
+
+	if (p->news)
+		report(p);
+	return action;
+}
+
+/* A client's packet of a connection: an XDP action. */
+static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p, struct conn *c)
+{
+	struct server *s = xdp_takes(c) ? available_server(c) : 0;
+	struct settings *set = get_settings();
+	struct way *way;
+
+	if (!s || !set || conn_outdated(p, c, s, set) ||
+	    !xdp_way(ctx, p, &p->flow.src, &s->addr, &way, set))
+		return XDP_PASS;
+	conn_in(p, &p->flow, c, s, set);
+	return xdp_finish(ctx, p, NAT_DESTINATION, way, set);
+}
+
+/* A server's. */
+static __noinline int xdp_out(struct xdp_md *ctx, struct packet *p, const struct flow *client)
+{
+	struct settings *set = get_settings();
+	struct conn *c = conn_find(client);
+	struct way *way;
+
+	if (!set || !xdp_takes(c) || !xdp_way(ctx, p, &client->dst, &p->flow.dst, &way, set))
+		return XDP_PASS;
+	conn_out(p, client, c, set);
+	return xdp_finish(ctx, p, NAT_SOURCE, way, set);
+}
+
+/* Whether new connections may be opened here: not if an skb's mark, which is
+ * not there yet, or the link that the client is on decides. */
+static __always_inline int xdp_opens(const struct packet *p)
+{
+	struct settings *set = get_settings();
+
+	return set && !set->fwmarks && !set->hairpin && may_open(p, set);
+}
+
+/*
+ * A packet of no connection. It is opened first, and then there is one; if its
+ * packet cannot go from here, the classifier finds it the same way, and counts
+ * the packet.
+ */
+static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
+{
+	struct conn *c;
+	int action;
+
+	if (!xdp_opens(p))
+		return XDP_PASS;
+	p->ahead = 1;
+	if (conn_new_ahead(p) == VERDICT_DROP) {
+		report(p);
+		return XDP_DROP;
+	}
+	if (!(p->news & NEWS_OPENED))
+		return XDP_PASS;
+	c = conn_find(&p->flow);
+	action = c ? xdp_in(ctx, p, c) : XDP_PASS;
+	if (action == XDP_PASS)
+		report(p);
+	return action;
+}
+
+/* A plain packet that may be for us; the classifiers challenge clients while
+ * there is a SYN flood. A function, for the stack's sake. */
+static __noinline int xdp_parse(struct xdp_md *ctx, struct packet *p)
+{
+	struct settings *set = get_settings();
+	int plain = 0;
+
+	switch (set ? xdp_family(ctx, set) : 0) {
+	case AF_INET:
+		plain = xdp_plain(ctx, p, AF_INET);
+		break;
+	case AF_INET6:
+		plain = xdp_plain(ctx, p, AF_INET6);
+		break;
+	}
+	return plain && !(challengeable(p) && challenging(set));
+}
+
+/* Whether a packet came in where servers are. */
+static __always_inline int xdp_of_servers(struct xdp_md *ctx)
+{
+	struct settings *set = get_settings();
+
+	return set && set->xdp[1].ifindex == ctx->ingress_ifindex;
+}
+
+/* A packet of a server's, if it is one: an XDP action, or UNDECIDED. */
+static __noinline int xdp_answer(struct xdp_md *ctx, struct packet *p)
+{
+	struct flow client;
+
+	return reverse_find(&p->flow, &client) ? xdp_out(ctx, p, &client) : UNDECIDED;
+}
+
+/* Every plain packet that the fast path leaves: an XDP action. */
+static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
+{
+	int action = UNDECIDED, expect_answers;
+	struct conn *c;
+
+	if (!xdp_parse(ctx, p))
+		return XDP_PASS;
+	expect_answers = xdp_of_servers(ctx);
+	if (expect_answers)
+		action = xdp_answer(ctx, p);
+	if (action != UNDECIDED)
+		return action;
+	c = conn_find(&p->flow);
+	if (c)
+		return xdp_in(ctx, p, c);
+	if (!expect_answers)
+		action = xdp_answer(ctx, p);
+	return action == UNDECIDED ? xdp_new(ctx, p) : action;
+}
+
+#endif

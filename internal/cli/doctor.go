@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/doctor"
+)
+
+func newDoctorCommand() *cobra.Command {
+	var out outputFlag
+	var client, server string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what the director depends on, and say what to change",
+		Long: `Looks at the kernel, the forwarding, the devices' offloads, queues, MTU and XDP,
+and the way to each virtual address and real server, and prints a line for each
+finding: ok, warning (it works, but worse than it could or not for everybody) or
+problem (packets are lost), with the command that mends it. It changes nothing
+and sends nothing. The devices are those that the director is attached to,
+unless they are named; before the first attach they have to be.
+
+The exit status is 0 if all is fine and 1 if there is anything to change.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			if (client == "") != (server == "") {
+				return usageError{errors.New("name both --client-dev and --server-dev (the same device may be both), or none")}
+			}
+			facts, err := doctor.Gather(client, server)
+			if err != nil {
+				return err
+			}
+			all := doctor.Examine(facts)
+			err = out.print(c.OutOrStdout(), all, func(w io.Writer) error {
+				for _, f := range all {
+					if _, err := fmt.Fprintln(w, f); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err == nil && !doctor.Fine(all) {
+				err = errNotAsHoped
+			}
+			return err
+		},
+	}
+	out.register(c)
+	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
+	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
+	return c
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"imbang/internal/host"
+)
+
+// Mode is where packets are balanced. The classifiers always are attached; in
+// the modes of XDP its programs are in front of them, and take what they can.
+type Mode string
+
+const (
+	ModeAuto       Mode = "auto" // xdp where both drivers are known to be good at it, else tc
+	ModeTC         Mode = "tc"
+	ModeXDP        Mode = "xdp"         // in the drivers
+	ModeXDPGeneric Mode = "xdp-generic" // behind any driver; slower than in one
+)
+
+// Modes are those that can be asked for.
+var Modes = []Mode{ModeAuto, ModeTC, ModeXDP, ModeXDPGeneric}
+
+// Choice is the mode that was chosen, and why.
+type Choice struct {
+	Mode Mode
+	Why  string
+}
+
+func (c Choice) String() string { return fmt.Sprintf("mode %s: %s", c.Mode, c.Why) }
+
+// goodDrivers are those of hardware that run XDP programs and send what others
+// redirect to them without giving up offloads that matter more.
+var goodDrivers = []string{"bnxt_en", "ena", "i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core", "sfc"}
+
+const vethDriver = "veth"
+
+// nature is what the choice of a mode depends on, of one device.
+type nature struct {
+	name     string
+	driver   string
+	features host.XDPFeatures
+	unknown  bool // the kernel does not tell the features
+}
+
+func natureOf(dev device) (nature, error) {
+	n := nature{name: dev.Name, driver: host.Driver(dev.Name)}
+	var err error
+	n.features, err = host.FeaturesOf(dev.Index)
+	if errors.Is(err, host.ErrFeaturesUnknown) {
+		n.unknown, err = true, nil
+	}
+	return n, err
+}
+
+// unableNative says why a device cannot run the programs in its driver; "" if
+// it can. Some drivers take others' packets only once they have a program of
+// their own: attached says that it has.
+func (n nature) unableNative(attached bool) string {
+	if n.unknown {
+		if n.driver == vethDriver || slices.Contains(goodDrivers, n.driver) {
+			return ""
+		}
+		return fmt.Sprintf("%s: %v, and its driver %s is not known to be good at it", n.name, host.ErrFeaturesUnknown, n.driverName())
+	}
+	if n.driver == vethDriver && n.features == 0 {
+		return fmt.Sprintf("%s: its peer sends by more queues than it has (ethtool -L %s rx N, as many as the peer's tx)", n.name, n.name)
+	}
+	if n.features&(host.XDPBasic|host.XDPRedirect) != host.XDPBasic|host.XDPRedirect {
+		return fmt.Sprintf("%s: its driver %s has no native XDP that redirects", n.name, n.driverName())
+	}
+	if n.features&host.XDPTransmit != 0 {
+		return ""
+	}
+	if n.driver == vethDriver {
+		return fmt.Sprintf("%s: what is sent by it from XDP would vanish, as its peer does not poll (at the other end: ethtool -K PEER gro on)", n.name)
+	}
+	if attached {
+		return fmt.Sprintf("%s: its driver %s does not send what XDP redirects to it", n.name, n.driverName())
+	}
+	return ""
+}
+
+// NoNativeXDP says why a device of the calling thread's network namespace cannot
+// run XDP programs in its driver; "" if it can.
+func NoNativeXDP(dev string, attached bool) (string, error) {
+	one, err := ethernet(dev)
+	if err != nil {
+		return "", err
+	}
+	n, err := natureOf(device{Interface: *one})
+	return n.unableNative(attached), err
+}
+
+// IsVeth reports whether a device is one end of a pair.
+func IsVeth(dev string) bool { return host.Driver(dev) == vethDriver }
+
+func (n nature) driverName() string {
+	if n.driver == "" {
+		return "(unnamed)"
+	}
+	return n.driver
+}
+
+// choose settles what is asked for, before anything is attached. Native XDP
+// that is asked for and cannot be is an error.
+func choose(asked Mode, devices []nature) (Choice, error) {
+	switch asked {
+	case ModeTC, ModeXDPGeneric:
+		return Choice{asked, "as asked"}, nil
+	case ModeXDP:
+		for _, n := range devices {
+			if why := n.unableNative(false); why != "" {
+				return Choice{}, fmt.Errorf("native XDP is not possible: %s", why)
+			}
+		}
+		return Choice{asked, "as asked"}, nil
+	}
+	for _, n := range devices {
+		if n.driver == vethDriver {
+			return Choice{ModeTC, fmt.Sprintf("%s is a veth, where XDP turns segmentation offload (TSO) off", n.name)}, nil
+		}
+		if why := n.unableNative(false); why != "" {
+			return Choice{ModeTC, why}, nil
+		}
+		if !slices.Contains(goodDrivers, n.driver) {
+			return Choice{ModeTC, fmt.Sprintf("%s: its driver %s is not known to be better off with XDP (--mode xdp tries it)", n.name, n.driverName())}, nil
+		}
+	}
+	return Choice{ModeXDP, "both drivers are good at it"}, nil
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"imbang/internal/director"
+	"imbang/internal/host"
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+// healthy are facts that there is nothing to say against.
+func healthy() Facts {
+	device := func(name string) Device {
+		return Device{Name: name, MTU: 1500, Forwarding: [2]bool{true, true}, GRO: true, TSO: true,
+			Queues: host.Queues{Now: 4, Most: 4}}
+	}
+	client, server := device("ext0"), device("int0")
+	client.Client, server.Server = true, true
+	return Facts{
+		Release: "6.18", Loaded: true, Capacity: 1000, CPUs: 4, IPv4Forwarding: true, IPv6Forwarding: true,
+		Attachments: []director.Attachment{{Role: "client", Device: "ext0", Hook: director.HookTCX}, {Role: "server", Device: "int0", Hook: director.HookTCX}},
+		Devices:     []Device{client, server},
+		Services:    []Service{service("10.20.0.1:80", reached(model.Masquerade))},
+	}
+}
+
+func service(at string, servers ...Server) Service {
+	key := model.AddrKey(model.TCP, netip.MustParseAddrPort(at))
+	return Service{ServiceStatus: model.ServiceStatus{Service: model.Service{Key: key}}, Own: true, Servers: servers}
+}
+
+func reached(f model.Forward) Server {
+	s := model.Server{Addr: netip.MustParseAddr("172.16.0.2"), Weight: 1, Forward: f}
+	return Server{model.ServerStatus{Server: s}, host.Reach{Route: true, Device: "int0", Neighbour: host.NeighbourKnown}}
+}
+
+func TestHealthy(t *testing.T) {
+	all := Examine(healthy())
+	if !Fine(all) || len(all) == 0 {
+		t.Errorf("%v", all)
+	}
+}
+
+// Each fault is found, at its level, with its remedy.
+func TestExamine(t *testing.T) {
+	changed := func(change func(s *Server)) func(f *Facts) {
+		return func(f *Facts) { change(&f.Services[0].Servers[0]) }
+	}
+	inXDP := func(f *Facts, hook director.Hook) {
+		f.Attachments = append(f.Attachments, director.Attachment{Role: "client", Device: "ext0", Hook: hook})
+	}
+	for _, c := range []struct {
+		name  string
+		fault func(f *Facts)
+		want  string // level, subject: ..., and the remedy
+	}{
+		{"old kernel", func(f *Facts) { f.Missing = []string{"bpf_loop (Linux 5.17)"} }, "problem kernel: Linux 6.18 has no bpf_loop (Linux 5.17)"},
+		{"no JIT", func(f *Facts) { f.JITOff = true }, "problem kernel: BPF programs are interpreted, many times slower: sysctl -w net.core.bpf_jit_enable=1"},
+		{"not loaded", func(f *Facts) { f.Loaded = false }, "warning director: none is loaded"},
+		{"not attached", func(f *Facts) { f.Attachments = nil }, "problem director: it is loaded, but on no device: imbang attach"},
+		{"full", func(f *Facts) { f.Connections[0] = 1000 }, "problem director: the table of IPv4 connections is full (1000)"},
+		{"nearly full", func(f *Facts) { f.Connections[1] = 800 }, "warning director: 800 of 1000 IPv6 connections are in use"},
+		{"no forwarding", func(f *Facts) { f.IPv4Forwarding = false }, "sysctl -w net.ipv4.ip_forward=1"},
+		{"no forwarding by a device", func(f *Facts) { f.Devices[1].Forwarding[0] = false }, "problem forwarding: what comes in by int0 is not forwarded: sysctl -w net.ipv4.conf.int0.forwarding=1"},
+		{"no IPv6 forwarding", func(f *Facts) {
+			f.Services = append(f.Services, service("[fd00::1]:80", reached(model.Masquerade)))
+			f.IPv6Forwarding = false
+		}, "problem forwarding: IPv6 is not forwarded"},
+		{"LRO", func(f *Facts) { f.Devices[0].LRO = true }, "problem ext0: LRO makes packets that cannot be forwarded: ethtool -K ext0 lro off"},
+		{"strict reverse path", func(f *Facts) { f.Devices[1].ReversePath = 1 }, "warning int0: rp_filter is strict"},
+		{"one-armed redirects", func(f *Facts) {
+			f.Devices = f.Devices[:1]
+			f.Devices[0].Server, f.Devices[0].Redirects = true, true
+		}, "warning ext0: clients and servers are on one device"},
+		{"GRO off", func(f *Facts) { f.Devices[0].GRO = false }, "warning ext0: GRO is off"},
+		{"TSO off", func(f *Facts) { f.Devices[0].TSO = false }, "warning ext0: TSO is off"},
+		{"one queue of many", func(f *Facts) { f.Devices[0].Queues.Now = 1 }, "ethtool -L ext0 combined 4"},
+		{"one queue", func(f *Facts) { f.Devices[0].Queues = host.Queues{Now: 1, Most: 1} }, "echo f > /sys/class/net/ext0/queues/rx-0/rps_cpus"},
+		{"down", func(f *Facts) { f.Devices[0].Down = true }, "problem ext0: it is down: ip link set ext0 up"},
+		{"XDP into the void", func(f *Facts) {
+			inXDP(f, director.HookXDP)
+			f.Devices[0].NoXDP = "the peer sleeps"
+		}, "problem ext0: packets that XDP sends by it are lost (the peer sleeps)"},
+		{"another hardware address", func(f *Facts) {
+			inXDP(f, director.HookXDPGeneric)
+			f.Devices[0].OtherMAC = true
+		}, "warning ext0: its hardware address changed"},
+		{"MTU", func(f *Facts) { f.Devices[1].MTU = 1400 }, "ip link set int0 mtu 1500"},
+		{"MTU of a tunnel", changed(func(s *Server) { s.Forward = model.Tunnel }), "ip link set int0 mtu 1520"},
+		{"no services", func(f *Facts) { f.Services = nil }, "warning services: there are none"},
+		{"no usable server", changed(func(s *Server) { s.Weight = 0 }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
+		{"address elsewhere", func(f *Facts) { f.Services[0].Own = false }, "ip address add 10.20.0.1/32 dev lo"},
+		{"no route", changed(func(s *Server) { s.Route = false }), "problem servers: 172.16.0.2: there is no route to it"},
+		{"silent", changed(func(s *Server) { s.Neighbour = host.NeighbourSilent }), "problem servers: 172.16.0.2: its hardware address, or its router's, is asked for in vain on int0: ping -c 1 172.16.0.2"},
+		{"not known", changed(func(s *Server) { s.Neighbour = host.NeighbourUnknown }), "warning servers: 172.16.0.2: its hardware address"},
+		{"direct, behind a router", changed(func(s *Server) { s.Forward, s.Router = model.Route, true }), "problem servers: 172.16.0.2: direct routing to it leads through a router"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := healthy()
+			c.fault(&f)
+			all := Examine(f)
+			found := slices.ContainsFunc(all, func(one Finding) bool {
+				return one.Level != OK && strings.Contains(strings.Join(strings.Fields(one.String()), " "), c.want)
+			})
+			if !found || Fine(all) {
+				t.Errorf("want %q among\n%s", c.want, lines(all))
+			}
+		})
+	}
+}
+
+func lines(all []Finding) string {
+	var b strings.Builder
+	for _, f := range all {
+		fmt.Fprintln(&b, f)
+	}
+	return b.String()
+}
+
+// What many servers have in common is told of some and counted.
+func TestManyFindings(t *testing.T) {
+	f := healthy()
+	for i := range 50 {
+		s := reached(model.Masquerade)
+		s.Addr, s.Route = netip.AddrFrom4([4]byte{9, 9, 9, byte(i)}), false
+		f.Services[0].Servers = append(f.Services[0].Servers, s)
+	}
+	all := Examine(f)
+	if len(all) > 30 || !strings.Contains(lines(all), "and 40 more") {
+		t.Errorf("%d findings:\n%s", len(all), lines(all))
+	}
+}
+
+// The facts of a namespace whose state is known.
+func TestGather(t *testing.T) {
+	ns := testenv.Namespace(t, "doc")
+	try := func(errs ...error) {
+		t.Helper()
+		for _, err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	try(host.Connect(host.End{NS: ns, Name: "ext0"}, host.End{NS: ns, Name: "int0"}, host.LinkOptions{MTU: 1400, Queues: 2}),
+		ns.AddAddresses("int0", netip.MustParsePrefix("172.16.0.1/24")), ns.AddAddresses("lo", netip.MustParsePrefix("10.20.0.1/32")),
+		ns.Up("lo"), ns.Sysctl("net.ipv4.ip_forward", "1"), ns.Sysctl("net.ipv4.conf.ext0.rp_filter", "1"),
+		ns.AddNeighbours("int0", "02:00:00:00:00:09", netip.MustParseAddr("172.16.0.2")))
+	var f Facts
+	try(ns.Do(func() (err error) {
+		d, err := director.OpenOrLoad(director.Sizes{Services: 16, Servers: 16, Connections: 100})
+		if err != nil {
+			return err
+		}
+		key := model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80"))
+		err = d.AddService(model.Service{Key: key, Scheduler: "rr", Netmask: model.FullMask(model.IPv4)})
+		for _, s := range []string{"172.16.0.2", "172.16.0.3", "9.9.9.9"} {
+			if err == nil {
+				err = d.AddServer(key, model.Server{Addr: netip.MustParseAddr(s), Port: 80, Weight: 1})
+			}
+		}
+		if err == nil {
+			err = d.Attach("ext0", "int0", director.HookAuto)
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+		if err == nil {
+			f, err = Gather("", "")
+		}
+		if e := director.Detach(true); err == nil {
+			err = e
+		}
+		return err
+	}))
+	if !f.Loaded || f.Capacity != 100 || len(f.Attachments) == 0 || !f.IPv4Forwarding || f.IPv6Forwarding || len(f.Missing) > 0 {
+		t.Errorf("%+v", f)
+	}
+	if len(f.Devices) != 2 || f.Devices[0].Name != "ext0" || !f.Devices[0].Client || !f.Devices[1].Server ||
+		f.Devices[0].MTU != 1400 || f.Devices[0].ReversePath != 1 || !f.Devices[0].Veth || !f.Devices[0].TSO || f.Devices[0].Queues.Now != 2 {
+		t.Fatalf("devices: %+v", f.Devices)
+	}
+	if len(f.Services) != 1 || !f.Services[0].Own || len(f.Services[0].Servers) != 3 {
+		t.Fatalf("services: %+v", f.Services)
+	}
+	for _, s := range f.Services[0].Servers {
+		want := host.Reach{Route: true, Device: "int0"}
+		switch s.Addr.String() {
+		case "172.16.0.2":
+			want.Neighbour = host.NeighbourKnown
+		case "9.9.9.9":
+			want = host.Reach{}
+		}
+		if s.Reach != want {
+			t.Errorf("%s: %+v, want %+v", s.Addr, s.Reach, want)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"imbang/internal/director"
+	"imbang/internal/host"
+	"imbang/internal/model"
+)
+
+// shown is how many findings of one kind a report lists.
+const shown = 10
+
+func examineKernel(r report, f Facts) {
+	for _, m := range f.Missing {
+		r.problem("", "Linux %s has no %s", f.Release, m)
+	}
+	if len(f.Missing) == 0 {
+		r.ok("Linux %s has what the director needs", f.Release)
+	}
+	if f.JITOff {
+		r.problem("sysctl -w net.core.bpf_jit_enable=1", "BPF programs are interpreted, many times slower")
+	}
+}
+
+func examineDirector(r report, f Facts) {
+	if !f.Loaded {
+		r.warn("imbang attach --client-dev DEV --server-dev DEV", "none is loaded in this network namespace")
+		return
+	}
+	if len(f.Attachments) == 0 {
+		r.problem("imbang attach --client-dev DEV --server-dev DEV", "it is loaded, but on no device")
+		return
+	}
+	r.ok("it is attached in mode %s to %s", f.mode(), strings.Join(attachedTo(f), " and "))
+	for i, family := range []string{"IPv4", "IPv6"} {
+		switch n, room := f.Connections[i], uint64(f.Capacity); {
+		case room == 0:
+		case n >= room:
+			r.problem("imbang settings drop_entry=1", "the table of %s connections is full (%d): new ones are dropped; more room needs imbang detach, then attach --max-connections %d", family, n, 2*room)
+		case n*10 >= room*8:
+			r.warn("imbang settings drop_entry=1", "%d of %d %s connections are in use; more room needs imbang detach, then attach --max-connections %d", n, room, family, 2*room)
+		}
+	}
+}
+
+func (f Facts) mode() director.Mode {
+	switch f.xdp() {
+	case director.HookXDP:
+		return director.ModeXDP
+	case director.HookXDPGeneric:
+		return director.ModeXDPGeneric
+	}
+	return director.ModeTC
+}
+
+func attachedTo(f Facts) (names []string) {
+	for _, a := range f.Attachments {
+		if !slices.Contains(names, a.Device) {
+			names = append(names, a.Device)
+		}
+	}
+	return names
+}
+
+func examineForwarding(r report, f Facts) {
+	on := true
+	if f.uses(model.IPv4) && !f.IPv4Forwarding {
+		on = false
+		r.problem("sysctl -w net.ipv4.ip_forward=1", "IPv4 is not forwarded, so the kernel gives no way to servers")
+	}
+	if f.uses(model.IPv6) && !f.IPv6Forwarding {
+		on = false
+		r.problem("sysctl -w net.ipv6.conf.all.forwarding=1", "IPv6 is not forwarded, so the kernel gives no way to servers")
+	}
+	for _, d := range f.Devices {
+		if f.uses(model.IPv4) && f.IPv4Forwarding && !d.Forwarding[0] {
+			on = false
+			r.problem(fmt.Sprintf("sysctl -w net.ipv4.conf.%s.forwarding=1", d.Name), "what comes in by %s is not forwarded", d.Name)
+		}
+		if f.uses(model.IPv6) && f.IPv6Forwarding && !d.Forwarding[1] {
+			on = false
+			r.problem(fmt.Sprintf("sysctl -w net.ipv6.conf.%s.forwarding=1", d.Name), "IPv6 that comes in by %s is not forwarded", d.Name)
+		}
+	}
+	if on {
+		r.ok("it is on")
+	}
+}
+
+func examineFirewall(r report, f Facts) {
+	if f.Conntrack {
+		r.ok("connection tracking is loaded; balanced packets pass neither it nor rules of the chain forward, so they cost nothing there, and no rule there protects servers")
+		return
+	}
+	r.ok("balanced packets do not pass rules of the chain forward: none there protects servers")
+}
+
+func examineDevice(r report, f Facts, d Device) {
+	before := len(*r.all)
+	if d.Down {
+		r.problem("ip link set "+d.Name+" up", "it is down")
+	}
+	if d.LRO {
+		r.problem("ethtool -K "+d.Name+" lro off", "LRO makes packets that cannot be forwarded")
+	}
+	if d.ReversePath == 1 {
+		r.warn(fmt.Sprintf("sysctl -w net.ipv4.conf.%s.rp_filter=2 net.ipv4.conf.all.rp_filter=2", d.Name),
+			"rp_filter is strict: the stack drops what it gets by another way than it would send by, such as fragments and ICMP of asymmetric routes")
+	}
+	if d.Client && d.Server && d.Redirects {
+		r.warn(fmt.Sprintf("sysctl -w net.ipv4.conf.%s.send_redirects=0 net.ipv4.conf.all.send_redirects=0", d.Name),
+			"clients and servers are on one device, and the stack sends redirects for what it forwards itself")
+	}
+	examineOffloads(r, f, d)
+	examineQueues(r, f, d)
+	examineXDP(r, f, d)
+	if len(*r.all) == before {
+		r.ok("nothing to change")
+	}
+}
+
+func examineOffloads(r report, f Facts, d Device) {
+	if f.xdp() == director.HookXDP {
+		return // packets go one by one
+	}
+	if !d.GRO && !d.Veth {
+		r.warn("ethtool -K "+d.Name+" gro on", "GRO is off: each packet of bulk transfers is handled by itself")
+	}
+	if !d.TSO {
+		r.warn("ethtool -K "+d.Name+" tso on", "TSO is off: what GRO puts together is cut up by the CPU")
+	}
+}
+
+func examineQueues(r report, f Facts, d Device) {
+	if d.Queues.Now != 1 || f.CPUs < 2 || d.Steering {
+		return
+	}
+	if d.Queues.Most > 1 {
+		n := min(d.Queues.Most, f.CPUs)
+		remedy := fmt.Sprintf("ethtool -L %s combined %d", d.Name, n)
+		if d.Veth {
+			remedy = fmt.Sprintf("ethtool -L %s rx %d tx %d", d.Name, n, n)
+		}
+		r.warn(remedy, "one queue for %d CPUs: one of them has all the work", f.CPUs)
+		return
+	}
+	if !d.Veth { // whose packets are on their sender's CPU
+		r.warn(fmt.Sprintf("echo %x > /sys/class/net/%s/queues/rx-0/rps_cpus", 1<<min(f.CPUs, 32)-1, d.Name), "one queue for %d CPUs, and the driver has no more: one of them has all the work", f.CPUs)
+	}
+}
+
+func examineXDP(r report, f Facts, d Device) {
+	switch {
+	case f.xdp() == "":
+		if d.NoXDP != "" {
+			r.ok("no native XDP: %s", strings.TrimPrefix(d.NoXDP, d.Name+": "))
+		} else if d.Veth {
+			r.ok("native XDP is possible (--mode xdp), and bad for bulk transfers: it turns TSO of a veth off")
+		} else {
+			r.ok("native XDP is possible (--mode xdp)")
+		}
+		return
+	case f.xdp() == director.HookXDP && d.NoXDP != "":
+		r.problem("imbang detach --keep-table && imbang attach --mode tc --client-dev DEV --server-dev DEV", "packets that XDP sends by it are lost (%s)", d.NoXDP)
+	case d.OtherMAC:
+		r.warn("imbang detach --keep-table && imbang attach ...", "its hardware address changed since attach: XDP leaves every packet to tc")
+	}
+	if d.Veth {
+		r.ok("veth: packets whose checksum is unfinished are left to tc (at the other end: ethtool -K PEER tx off)")
+	}
+}
+
+// overheads are what tunnels add to a packet [bytes], by type, of IPv4 outside.
+var overheads = map[model.TunnelType]int{model.IPIP: 20, model.GRE: 24, model.GUE: 32}
+
+func examineMTU(r report, f Facts) {
+	client, server := 0, 0
+	serverDev := ""
+	for _, d := range f.Devices {
+		if d.Client {
+			client = d.MTU
+		}
+		if d.Server || (d.Client && len(f.Devices) == 1) {
+			server, serverDev = d.MTU, d.Name
+		}
+	}
+	if client == 0 || server == 0 {
+		return
+	}
+	need := 0
+	for _, s := range f.Services {
+		for _, one := range s.Servers {
+			if one.Forward != model.Tunnel {
+				continue
+			}
+			over := overheads[one.TunnelType]
+			if one.Addr.Is6() {
+				over += 20
+			}
+			need = max(need, over)
+		}
+	}
+	switch {
+	case server < client:
+		r.warn(fmt.Sprintf("ip link set %s mtu %d", serverDev, client+need), "servers' device has %d, clients' %d: longer packets are cut, or refused by ICMP", server, client)
+	case server < client+need:
+		r.warn(fmt.Sprintf("ip link set %s mtu %d", serverDev, client+need), "tunnels add up to %d bytes and the servers' device takes %d: clients are told of %d by ICMP, which some networks filter", need, server, server-need)
+	default:
+		r.ok("%d towards clients, %d towards servers", client, server)
+	}
+}
+
+func examineServices(r report, f Facts) {
+	if !f.Loaded {
+		return
+	}
+	if len(f.Services) == 0 {
+		r.warn("imbang ipvsadm -A -t ADDRESS:PORT -s wlc", "there are none")
+		return
+	}
+	without := 0
+	for _, s := range f.Services {
+		if slices.ContainsFunc(s.Servers, usable) {
+			continue
+		}
+		if without++; without <= shown {
+			r.problem("imbang ipvsadm -Ln", "%s has no server that takes connections", s.Key)
+		}
+	}
+	if without > shown {
+		r.problem("imbang ipvsadm -Ln", "and %d more have none", without-shown)
+	}
+	own, others := f.addresses()
+	for _, a := range others[:min(len(others), shown)] {
+		r.warn(fmt.Sprintf("ip address add %s/%d dev lo", a, a.BitLen()), "%s is no address of this machine: packets for it come only if it is routed here", a)
+	}
+	if len(others) > shown {
+		r.warn("", "nor are %d others", len(others)-shown)
+	}
+	if without == 0 {
+		r.ok("%d, each with a server; %d of their addresses are this machine's", len(f.Services), len(own))
+	}
+}
+
+func usable(s Server) bool { return s.Weight > 0 }
+
+func examineServers(r report, f Facts) {
+	bad, direct, total := 0, 0, 0
+	complain := func(l Level, remedy, format string, args ...any) {
+		if bad++; bad <= shown {
+			r.add(l, remedy, format, args...)
+		}
+	}
+	for _, s := range f.Services {
+		for _, one := range s.Servers {
+			total++
+			if one.Forward == model.Route && !one.Local {
+				direct++
+			}
+			examineServer(complain, one)
+		}
+	}
+	if bad > shown {
+		r.problem("", "and %d more", bad-shown)
+	}
+	if direct > 0 {
+		r.ok("%d by direct routing: each needs the virtual address on lo, and net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 first", direct)
+	}
+	if bad == 0 && total > 0 {
+		r.ok("there is a way to each of %d", total)
+	}
+}
+
+func examineServer(complain func(l Level, remedy, format string, args ...any), s Server) {
+	switch {
+	case s.Local:
+	case !s.Route:
+		complain(Problem, fmt.Sprintf("ip route add %s via ROUTER", s.Addr), "%s: there is no route to it", s.Addr)
+	case s.Forward == model.Route && s.Router:
+		complain(Problem, "imbang ipvsadm -e ... -i (a tunnel) or -m", "%s: direct routing to it leads through a router, which would send the packets back", s.Addr)
+	case s.Neighbour == host.NeighbourSilent:
+		complain(Problem, "ping -c 1 "+s.Addr.String(), "%s: its hardware address, or its router's, is asked for in vain on %s", s.Addr, s.Device)
+	case s.Neighbour == host.NeighbourUnknown:
+		complain(Warning, "ping -c 1 "+s.Addr.String(), "%s: its hardware address, or its router's, is not known yet on %s", s.Addr, s.Device)
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"net/netip"
+
+	"imbang/internal/director"
+	"imbang/internal/host"
+	"imbang/internal/model"
+)
+
+// Facts are what there is to judge.
+type Facts struct {
+	Release string   // of the kernel
+	Missing []string // what the data plane needs and the kernel has not
+	JITOff  bool
+
+	Loaded      bool
+	Attachments []director.Attachment
+	Capacity    uint32 // connections of a family
+	Connections [2]uint64
+	Services    []Service
+
+	IPv4Forwarding, IPv6Forwarding bool // of the namespace
+	Conntrack                      bool // connection tracking is loaded
+	CPUs                           int
+
+	Devices []Device
+}
+
+// Device is one that the director is, or is to be, attached to.
+type Device struct {
+	Name           string
+	Client, Server bool // which side; one may be both
+	MTU            int
+	Down           bool
+	Forwarding     [2]bool // IPv4, IPv6
+	ReversePath    int     // rp_filter in effect
+	Redirects      bool    // send_redirects in effect
+	GRO, TSO, LRO  bool
+	Queues         host.Queues // 0: the driver does not say
+	Steering       bool        // RPS hands packets of the only queue to other CPUs
+	NoXDP          string      // why native XDP is not possible; "" if it is
+	Veth           bool
+	OtherMAC       bool // the director's XDP programs expect another hardware address
+}
+
+// Service is a virtual service and its servers.
+type Service struct {
+	model.ServiceStatus
+	Own     bool // its address is one of the director's
+	Servers []Server
+}
+
+// Server is one of a service's, and the way to it.
+type Server struct {
+	model.ServerStatus
+	host.Reach
+}
+
+// uses reports whether the table has services of a family, or none at all: it
+// may get some.
+func (f Facts) uses(family model.Family) bool {
+	any := false
+	for _, s := range f.Services {
+		any = true
+		if s.Key.Family == family {
+			return true
+		}
+	}
+	return !any && family == model.IPv4
+}
+
+// xdp is the mode that is attached, of XDP; "" if none.
+func (f Facts) xdp() director.Hook {
+	for _, a := range f.Attachments {
+		if a.Hook == director.HookXDP || a.Hook == director.HookXDPGeneric {
+			return a.Hook
+		}
+	}
+	return ""
+}
+
+// addresses are those of the services, each once.
+func (f Facts) addresses() (own, others []netip.Addr) {
+	seen := map[netip.Addr]bool{}
+	for _, s := range f.Services {
+		a := s.Key.Addr
+		if !a.IsValid() || seen[a] {
+			continue
+		}
+		seen[a] = true
+		if s.Own {
+			own = append(own, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	return own, others
+}
