@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/conform"
-	"imbang/internal/ipvsadm/program"
 	"imbang/internal/director"
+	"imbang/internal/ipvsadm/program"
 )
 
 // played is the outcome of one scenario.
