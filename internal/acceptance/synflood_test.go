@@ -205,7 +205,7 @@ func TestTableFull(t *testing.T) {
 		must(t, f.Director, "", "ipvsadm", "-a", kind, to.String(), "-r", real, "-m")
 	}
 	must(t, f.Director, "", "ipvsadm", "--set", "0", "0", "4")
-	if out := must(t, f.Director, "", "status"); strings.Contains(out, "table") {
+	if out := must(t, f.Director, "", "status"); strings.Contains(strings.ToLower(out), "full") {
 		t.Errorf("before: %s", out)
 	}
 	c, err := f.dial(context.Background(), "tcp", to.String(), time.Minute)
