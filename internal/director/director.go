@@ -134,8 +134,9 @@ func (in instance) load(sizes Sizes) error {
 	for _, name := range []string{"servers", "order"} { // which commands read in place
 		spec.Maps[name].Flags |= mmapable
 	}
-	var objs bpfobj.LbObjects
-	if err := spec.LoadAndAssign(&objs, nil); err != nil {
+	withoutXDP(spec)
+	objs, err := ebpf.NewCollection(spec)
+	if err != nil {
 		return explainLoad(err)
 	}
 	defer objs.Close()
@@ -157,14 +158,14 @@ func (in instance) load(sizes Sizes) error {
 	if err := os.Mkdir(signature(staging), 0o700); err != nil {
 		return fmt.Errorf("pin the data plane: %w", err)
 	}
-	pins := pinnables(&objs.LbMaps, &objs.LbPrograms)
-	for name, obj := range pins {
+	for name, obj := range pinnables(objs) {
 		if err := obj.Pin(filepath.Join(staging, name)); err != nil {
 			_ = removePins(staging)
 			return fmt.Errorf("pin %s: %w", name, err)
 		}
 	}
-	err = errors.Join(initConfig(objs.Config, objs.Conns4.MaxEntries()), initSecret(objs.Secrets), startClocks(objs.StartClocks))
+	err = errors.Join(initConfig(objs.Maps["config"], objs.Maps["conns4"].MaxEntries()),
+		initSecret(objs.Maps["secrets"]), startClocks(objs.Programs["start_clocks"]))
 	if err != nil {
 		_ = removePins(staging)
 		return err

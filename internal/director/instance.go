@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -257,16 +258,16 @@ func (in instance) atHome(fn func() error) error {
 type pinnable interface{ Pin(string) error }
 
 // pinnables lists what is pinned, by name. Maps and programs have distinct
-// names.
-func pinnables(maps *bpfobj.LbMaps, progs *bpfobj.LbPrograms) map[string]pinnable {
+// names; constants are the programs' own.
+func pinnables(objs *ebpf.Collection) map[string]pinnable {
 	all := map[string]pinnable{}
-	for _, group := range []reflect.Value{reflect.ValueOf(maps).Elem(), reflect.ValueOf(progs).Elem()} {
-		for i := range group.NumField() {
-			name, ok := group.Type().Field(i).Tag.Lookup("ebpf")
-			if obj, is := group.Field(i).Interface().(pinnable); ok && is {
-				all[name] = obj
-			}
+	for name, m := range objs.Maps {
+		if !strings.HasPrefix(name, ".") {
+			all[name] = m
 		}
+	}
+	for name, p := range objs.Programs {
+		all[name] = p
 	}
 	return all
 }
@@ -341,6 +342,9 @@ func (d *Director) openObjects(want objects) error {
 			continue
 		}
 		p, err := pinned(filepath.Join(d.dir, name), ebpf.NewProgramFromFD)
+		if errors.Is(err, os.ErrNotExist) && ofXDP(name) {
+			continue
+		}
 		if err != nil {
 			return otherVersion(name, err)
 		}

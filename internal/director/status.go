@@ -127,6 +127,9 @@ func (d *Director) programTimes() ([]ProgramTime, error) {
 	progs := reflect.ValueOf(&d.progs).Elem()
 	for i := range progs.NumField() {
 		p := progs.Field(i).Interface().(*ebpf.Program)
+		if p == nil {
+			continue // not wanted yet
+		}
 		stats, err := p.Stats()
 		if err != nil {
 			return nil, fmt.Errorf("program statistics: %w", err)

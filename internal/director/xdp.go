@@ -96,6 +96,9 @@ func (p pair) natures() ([]nature, error) {
 
 // accelerate attaches the XDP programs and lets them send by the devices.
 func (d *Director) accelerate(p pair, mode Mode) error {
+	if err := d.wantXDP(); err != nil {
+		return err
+	}
 	set, err := d.config()
 	if err != nil {
 		return err
@@ -131,6 +134,9 @@ func (dev device) settings() bpfobj.LbXdpDevice {
 // pretendXDP lets the XDP programs work on devices that they are not attached
 // to: for packets that are put into them.
 func (d *Director) pretendXDP(clientDev, serverDev string) error {
+	if err := d.wantXDP(); err != nil {
+		return err
+	}
 	p, err := pairOf(clientDev, serverDev)
 	if err != nil {
 		return err

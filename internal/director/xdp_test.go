@@ -275,9 +275,9 @@ func TestXDPOpensAhead(t *testing.T) {
 				r := r.in(t)
 				r.forgetAsked()
 				service := at(f.vip(vip), 80)
-				key := model.AddrKey(model.UDP, netip.MustParseAddrPort(service))
+				key := model.AddrKey(model.TCP, netip.MustParseAddrPort(service))
 				before := r.status(key).Stats
-				p := testenv.UDP(at(f.client, 4000), service, "question")
+				p := testenv.TCP(at(f.client, 4000), service, "S")
 				if got := r.xdp(false, p.Frame()); got.verdict != xdpPass || !bytes.Equal(got.frame, p.Frame()) {
 					t.Fatalf("action %d, want it to be left", got.verdict)
 				}
