@@ -26,12 +26,13 @@ LINT_PACKAGES := clang-format
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/imbang, and bin/ipvsadm as a link to it
+build: ## build bin/imbang, and bin/imbang-ipvsadm with bin/ipvsadm as a link to it
 	$(GO) build -trimpath -ldflags '-s -w -X imbang/internal/cli.Version=$(VERSION)' -o $(BIN) ./cmd/imbang
-	@ln -sf imbang bin/ipvsadm
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/imbang-ipvsadm ./cmd/imbang-ipvsadm
+	@ln -sf imbang-ipvsadm bin/ipvsadm
 
-install: build ## copy imbang to /usr/local/sbin
-	$(SUDO) install -m 0755 $(BIN) /usr/local/sbin/imbang
+install: build ## copy imbang and imbang-ipvsadm to /usr/local/sbin
+	$(SUDO) install -m 0755 $(BIN) bin/imbang-ipvsadm /usr/local/sbin
 
 generate: ## compile the data plane (needs clang and libbpf-dev)
 	@build/need $(BPF_PACKAGES)
@@ -77,9 +78,10 @@ demo: ## compare ten schedulers on this machine, in under three minutes (root)
 	@$(MAKE) --no-print-directory build
 	$(SUDO) $(BIN) lab run thesis --quick
 
-bench: build ## a 100 MB download through the director against plain forwarding (root)
-	@build/need $(RUN_PACKAGES)
-	$(SUDO) $(BIN) bench bulk
+bench: build ## the benchmark suite, into docs/bench/history.jsonl and docs/performance.md (root; BENCHFLAGS=--quick)
+	@build/need $(TEST_PACKAGES)
+	$(SUDO) $(BIN) bench --history docs/bench/history.jsonl $(BENCHFLAGS)
+	$(BIN) bench page >docs/performance.md
 
 clean: ## remove what the targets made
 	rm -rf bin

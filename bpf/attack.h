@@ -10,6 +10,7 @@
 #define IMBANG_ATTACK_H
 
 #include "clock.h"
+#include "packet.h"
 
 /* An attack is over when it has not looked like one for so long. */
 #define ATTACK_LINGER (5 * NSEC_PER_SEC)
@@ -48,17 +49,18 @@ static __always_inline int tcp_half_open(__u8 state)
 	return state == TCP_SYN_RECV || state == TCP_SYNACK;
 }
 
-/* A connection's state has changed. */
-static __always_inline void handshake_follow(__u8 was, __u8 state)
+/* The packet has changed its connection's state. Not inline: callers have no room left on
+ * their stack. */
+static __noinline void handshake_follow(const struct packet *p)
 {
 	struct handshake_counts *h;
 
-	if (tcp_half_open(was) == tcp_half_open(state))
+	if (tcp_half_open(p->was) == tcp_half_open(p->state))
 		return;
 	h = get_handshakes();
 	if (!h)
 		return;
-	if (tcp_half_open(state))
+	if (tcp_half_open(p->state))
 		h->opened++;
 	else
 		h->answered++;

@@ -247,6 +247,7 @@ static __always_inline int related_hairpin(struct __sk_buff *skb, struct packet 
 	__be16 port = p->port;
 	int rc;
 
+	barrier_var(other); /* Linux 6.1 must see it compared, not what it depends on */
 	if (!other)
 		return 0;
 	p->to = other->src;
@@ -328,7 +329,10 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 	decide_server(p, server, s, c->forward, c->port);
 	if (p->forward != FORWARD_MASQ)
 		return TO_SERVER;
-	return related_translate(skb, p, q, NAT_DESTINATION, hairpin ? other : 0);
+	if (!hairpin)
+		other = 0;
+	barrier_var(other); /* Linux 6.1's verifier is to see it tested, not what it came from */
+	return related_translate(skb, p, q, NAT_DESTINATION, other);
 }
 
 /* An error about a packet that went to the server: on to the client, in the

@@ -370,8 +370,8 @@ struct settings {
 	__u32 drop_packet;
 	__u32 am_droprate;
 	/* ours again */
-	__u32 syn_defence;     /* enum defence_mode */
-	__u32 half_open_limit; /* more half-open connections are an attack; 0: none is */
+	__u32 syn_defence;        /* enum defence_mode */
+	__u32 half_open_limit;    /* more half-open connections are an attack; 0: none is */
 	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 };
 

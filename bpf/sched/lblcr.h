@@ -32,7 +32,8 @@ static long set_min_visit(__u32 i, struct set_search *search)
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->best.pick->service && usable(s, l))
+	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->best.pick->service &&
+	    usable(s, l))
 		least_offer(&search->best, id, wlc_cost(s, l));
 	return 0;
 }
@@ -152,7 +153,8 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	least_none(&search.best);
 	bpf_loop(search.set->count, set_min_visit, &search, 0);
 	id = search.best.id;
-	if (!p->peek && search.set->count > 1 && now - search.set->last_change > LOCALITY_EXPIRATION)
+	if (!p->peek && search.set->count > 1 &&
+	    now - search.set->last_change > LOCALITY_EXPIRATION)
 		set_shrink(&search, now);
 	if (id != NO_SERVER) {
 		struct server *s = bpf_map_lookup_elem(&servers, &id);

@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		executable = filepath.Join(dir, "imbang")
-		build := exec.Command("go", "build", "-o", executable, "../../cmd/imbang")
+		build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/...")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 			return 1

@@ -106,7 +106,10 @@ func TestRefusesOrdinaryUsers(t *testing.T) {
 		{"ipvsadm", "-Ln"},
 		{"ipvsadm", "-A", "-t", "10.20.0.1:80"},
 		{"lab", "run", "thesis"},
+		{"bench"},
 		{"bench", "bulk"},
+		{"bench", "path"},
+		{"bench", "changes"},
 	} {
 		o := runAs(t, nil, nobody, "", args...)
 		if o.status == 0 || !strings.Contains(o.stderr, "root") || strings.Count(o.stderr, "\n") != 1 {

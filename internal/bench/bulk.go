@@ -57,6 +57,9 @@ var sides = [2]string{"imbang", "direct"}
 
 const bulkFile = "bulk.bin"
 
+// bulkPath is where nginx has it.
+const bulkPath = server.LargeFiles + bulkFile
+
 // bulk is a run in progress.
 type bulk struct {
 	BulkConfig
@@ -95,21 +98,28 @@ func (b *bulk) up(name host.Run, files string) error {
 	if b.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: 1, Servers: 3}); err != nil {
 		return err
 	}
-	original := filepath.Join(files, bulkFile)
-	if b.sum, err = writeRandom(original, b.Megabytes); err != nil {
-		return err
+	b.servers, b.sum, err = startFileServers(b.cluster, files, b.Megabytes, b.Executable)
+	return err
+}
+
+// startFileServers starts a server in each of a cluster's namespaces, with a
+// page and the same large file on each, whose SHA-256 it returns.
+func startFileServers(c *topology.Cluster, dir string, megabytes int, executable string) (list []server.Server, sum string, err error) {
+	original := filepath.Join(dir, bulkFile)
+	if sum, err = writeRandom(original, megabytes); err != nil {
+		return nil, "", err
 	}
-	for _, s := range b.cluster.Servers {
-		n, err := server.Start(s.Namespace, s.Name, study.Server{Kind: study.Nginx, Page: 375}, files, b.Executable)
+	for _, s := range c.Servers {
+		n, err := server.Start(s.Namespace, s.Name, study.Server{Kind: study.Nginx, Page: pageSize}, dir, executable)
 		if err != nil {
-			return err
+			return list, "", err
 		}
-		b.servers = append(b.servers, n)
-		if err := os.Link(original, filepath.Join(files, s.Name, "html", bulkFile)); err != nil {
-			return err
+		list = append(list, n)
+		if err := os.Link(original, filepath.Join(dir, s.Name, "html", bulkPath)); err != nil {
+			return list, "", err
 		}
 	}
-	return nil
+	return list, sum, nil
 }
 
 func (b *bulk) down() error {
@@ -207,7 +217,7 @@ func fetch(ctx context.Context, from *host.Namespace, target string, h hash.Hash
 	if err := conn.SetDeadline(start.Add(time.Minute)); err != nil {
 		return 0, err
 	}
-	if _, err := fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: bulk\r\nConnection: close\r\n\r\n", bulkFile); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: bulk\r\nConnection: close\r\n\r\n", bulkPath); err != nil {
 		return 0, err
 	}
 	reader := bufio.NewReaderSize(conn, 1<<18)

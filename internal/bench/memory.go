@@ -29,11 +29,13 @@ type MemoryResult struct {
 	Family        int           `json:"family"`
 	PerConnection stats.Summary `json:"bytes_per_connection"`
 	Slabs         []SlabUse     `json:"slabs"`          // in the last round
+	Objects       float64       `json:"object_bytes"`   // of those, for a connection: without what others took meanwhile
 	Empty         stats.Summary `json:"empty_bytes"`    // of a director without connections
 	Exact         bool          `json:"counters_exact"` // they say what was sent
 	Timeout       float64       `json:"timeout_seconds"`
 	Late          stats.Summary `json:"late_seconds_at_most"` // the latest end of a round
 	Early         int           `json:"ended_early"`
+	Targets       []Target      `json:"targets,omitempty"`
 }
 
 // memory is a run in progress.
@@ -69,6 +71,13 @@ func Memory(ctx context.Context, c MemoryConfig) (*MemoryResult, error) {
 		}
 	}
 	r.PerConnection, r.Empty, r.Late = stats.Summarize(perConnection), stats.Summarize(empty), stats.Summarize(late)
+	for _, s := range r.Slabs {
+		r.Objects += s.PerConnection * float64(s.Bytes)
+	}
+	if c.Family == 4 {
+		const most = 320
+		r.Targets = append(r.Targets, atMost("memory of a connection, IPv4", "bytes", most, r.PerConnection))
+	}
 	return r, nil
 }
 

@@ -37,6 +37,24 @@ type PacketsResult struct {
 	Making      Cost         `json:"making_ns"` // of a packet, taken off
 	Established []PacketCost `json:"established"`
 	New         []PacketCost `json:"new"`
+	Targets     []Target     `json:"targets,omitempty"`
+}
+
+// conclude compares what was measured with what it shall be: wlc has to look
+// at all servers, and may not take long for many.
+func (r *PacketsResult) conclude() {
+	cost := map[int]Cost{}
+	for _, c := range r.New {
+		if c.Scheduler == "wlc" {
+			cost[c.Servers] = c.NS
+		}
+	}
+	few, many := cost[3], cost[1000]
+	if few.N == 0 || many.N == 0 {
+		return
+	}
+	ratio := stats.Summary{N: many.N, Median: many.Median / few.Median, Min: many.Min / few.Max, Max: many.Max / few.Min}
+	r.Targets = append(r.Targets, atMost("new connection by wlc, 1000 servers over 3", "", 2, ratio))
 }
 
 // Cost is in nanoseconds a packet.
@@ -91,6 +109,7 @@ func Packets(ctx context.Context, c PacketsConfig) (_ *PacketsResult, err error)
 		return nil, err
 	}
 	p.result.Making = stats.Summarize(p.making)
+	p.result.conclude()
 	return &p.result, nil
 }
 

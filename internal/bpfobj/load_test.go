@@ -3,6 +3,7 @@
 package bpfobj
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -152,4 +153,12 @@ func only(spec *ebpf.CollectionSpec, program string) *ebpf.CollectionSpec {
 		m.Contents = slices.DeleteFunc(m.Contents, func(kv ebpf.MapKV) bool { return kv.Value != program })
 	}
 	return one
+}
+
+// A stale fingerprint would let a command take another version's tables for
+// its own.
+func TestFingerprint(t *testing.T) {
+	if want := fmt.Sprintf("%.8x", sha256.Sum256(_LbBytes)); Fingerprint != want {
+		t.Errorf("fingerprint %s, want %s: make generate", Fingerprint, want)
+	}
 }

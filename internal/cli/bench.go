@@ -16,14 +16,21 @@ import (
 )
 
 func newBenchCommand() *cobra.Command {
+	var all suiteRun
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what the director and its commands cost",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+		Long: `Runs the suite: one benchmark after the other, each as the command that it prints
+and records. Prints what they came to beside what they shall be, or with
+--output json one document of all results; --history adds that to a file, of
+which imbang bench page makes a page. After Ctrl-C, what is finished is kept.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return all.run(c) },
 	}
+	all.register(c)
 	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand(), newBenchMemoryCommand(),
-		newBenchGeneratorCommand(), newBenchPacketsCommand(), newBenchFloodCommand(), newBenchSynFloodCommand())
+		newBenchGeneratorCommand(), newBenchPacketsCommand(), newBenchPathCommand(), newBenchFloodCommand(),
+		newBenchSynFloodCommand(), newBenchChangesCommand(), newBenchPageCommand())
 	return c
 }
 

@@ -31,7 +31,8 @@ packet is counted by its destination and dropped at once. Devices are veth pairs
 so that the sender's CPU does all of the work.
 
 The cost of a packet is the time that this CPU took, divided by the packets sent:
-all the time that passed, less what other tasks had of it. The director's own
+all the time that passed, less what other tasks had of it; of a sample, the
+median of its 16 parts. The director's own
 cost is what that is more than with a director that does nothing, "noop", in the
 same round: there the program that drops the packets at the servers does so on
 the director's own client device. So the own cost is that of finding the

@@ -72,12 +72,15 @@ func printMemory(w io.Writer, r *bench.MemoryResult) error {
 	for _, s := range r.Slabs {
 		fmt.Fprintf(w, "  %-18s %.2f objects of %d bytes\n", s.Cache, s.PerConnection, s.Bytes)
 	}
+	if len(r.Slabs) > 0 {
+		fmt.Fprintf(w, "  %-18s %.0f bytes\n", "together", r.Objects)
+	}
 	fmt.Fprintf(w, "empty director  %8.1f MB (%.1f to %.1f)\n", r.Empty.Median/1e6, r.Empty.Min/1e6, r.Empty.Max/1e6)
 	early := "none ended early"
 	if r.Early > 0 {
 		early = fmt.Sprintf("%d ENDED EARLY", r.Early)
 	}
-	_, err := fmt.Fprintf(w, "timeout %.0f s: the latest end at most %.2f s late (%.2f to %.2f), %s\n",
+	fmt.Fprintf(w, "timeout %.0f s: the latest end at most %.2f s late (%.2f to %.2f), %s\n",
 		r.Timeout, r.Late.Median, r.Late.Min, r.Late.Max, early)
-	return err
+	return printTargets(w, r.Targets)
 }

@@ -82,9 +82,7 @@ func printPackets(w io.Writer, r *bench.PacketsResult) error {
 		fmt.Fprintf(w, "\n%-12s %-6s %10s %s\n", "new, by", "path", "servers", "ns")
 	}
 	for _, c := range r.New {
-		if _, err := fmt.Fprintf(w, "%-12s %-6s %10d %s\n", c.Scheduler, c.Path, c.Servers, cost(c.NS)); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "%-12s %-6s %10d %s\n", c.Scheduler, c.Path, c.Servers, cost(c.NS))
 	}
-	return nil
+	return printTargets(w, r.Targets)
 }

@@ -15,6 +15,7 @@ import (
 
 	"imbang/internal/conform"
 	"imbang/internal/director"
+	"imbang/internal/ipvsadm/program"
 )
 
 // played is the outcome of one scenario.
@@ -112,5 +113,5 @@ func playFiles(ctx context.Context, files []string, mode director.Mode, progress
 }
 
 func administer(args []string, stdout, stderr *bytes.Buffer) int {
-	return runIpvsadm(args, strings.NewReader(""), stdout, stderr)
+	return program.Run(args, strings.NewReader(""), stdout, stderr)
 }

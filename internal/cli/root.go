@@ -18,6 +18,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"imbang/internal/ipvsadm/program"
 )
 
 // Exit statuses.
@@ -39,7 +41,7 @@ func (e usageError) Unwrap() error { return e.error }
 // Main runs the program with its arguments, its name first.
 func Main(args []string) int {
 	if filepath.Base(args[0]) == "ipvsadm" {
-		return runIpvsadm(args[1:], os.Stdin, os.Stdout, os.Stderr)
+		return program.Run(args[1:], os.Stdin, os.Stdout, os.Stderr)
 	}
 	// Verbs clean up when their context ends; a second signal kills those that
 	// do not say otherwise.
@@ -52,7 +54,7 @@ func Main(args []string) int {
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	// ipvsadm parses its own arguments, as popt does.
 	if len(args) > 0 && args[0] == "ipvsadm" {
-		return runIpvsadm(args[1:], stdin, stdout, stderr)
+		return program.Run(args[1:], stdin, stdout, stderr)
 	}
 	root := newRootCommand()
 	root.SetArgs(args)

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -19,16 +20,20 @@ func newVersionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			revision := "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						revision = s.Value
-					}
-				}
-			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "imbang %s (revision %s, %s)\n", Version, revision, runtime.Version())
+			_, err := fmt.Fprintf(c.OutOrStdout(), "imbang %s (revision %s, %s)\n", Version, cmp.Or(revision(), "unknown"), runtime.Version())
 			return err
 		},
 	}
+}
+
+// revision is the commit that this program was built of, if it knows.
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return ""
 }

@@ -136,7 +136,7 @@ func administer(args []string, stdout, stderr *bytes.Buffer) int {
 			open.Close()
 		}
 	}()
-	return ipvsadm.Run(args, strings.NewReader(""), stdout, stderr, func() (_ ipvsadm.Table, err error) {
+	return ipvsadm.Run(args, strings.NewReader(""), stdout, stderr, func(bool) (_ ipvsadm.Table, err error) {
 		open, err = director.OpenOrLoad(director.Sizes{})
 		if err != nil {
 			return nil, err

@@ -91,7 +91,7 @@ func (d *Director) Attack() (Attack, error) {
 	if err != nil {
 		return Attack{}, err
 	}
-	proven, _, err := hashAll[bpfobj.LbAddress, bpfobj.LbProof](d.maps.Proofs)
+	proven, _, err := hashAll[bpfobj.LbAddress, bpfobj.LbProof](d.maps.Proofs, hashBatch)
 	if err != nil {
 		return Attack{}, fmt.Errorf("read the proven clients: %w", err)
 	}

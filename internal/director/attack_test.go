@@ -154,6 +154,43 @@ func TestAttackGoesOnWhileChallenged(t *testing.T) {
 	s.want(false, 1, "10 s after the last")
 }
 
+// The kernel's own timer judges, and the settings show it.
+func TestAttackInRealTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	if got := r.mode("syn_defence"); got != automatic {
+		t.Fatalf("syn_defence is %d at first", got)
+	}
+	const limit = 100
+	r.halfOpenLimit(limit)
+	r.flood(2*limit, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
+	r.atLast(10*time.Second, "an attack", func() bool { return r.mode("syn_defence") == atWork })
+	st, err := r.Status()
+	r.must(err)
+	if a := st.Attack; !a.Now || !a.Defended || a.Count != 1 || a.Limit != limit || time.Since(a.Began) > time.Minute {
+		t.Errorf("status: %+v", a)
+	}
+	r.turn("syn_defence=never")
+	if v := r.fromClient(testenv.TCP(nthClient(1000), vip, "S")); v.verdict != redirect || testenv.CheckSums(v.frame) != nil {
+		t.Errorf("without the defence: %s", v.verdict)
+	}
+	r.syn(nthClient(1001), vip)
+	r.turn("syn_defence=2") // as it is shown
+	if reasons := r.reasonsOf(func() { r.fromClient(testenv.TCP(nthClient(1002), vip, "S")) }); reasons["drop challenged"] != 1 {
+		t.Errorf("with it again: %v", reasons)
+	}
+}
+
+// As many as there may be by the room, and no more than a busy director has.
+func TestHalfOpenLimit(t *testing.T) {
+	for room, want := range map[uint32]uint32{0: 0, 64: 8, 1 << 15: 4096, 1 << 17: 16384, 1 << 20: 16384} {
+		if got := halfOpenLimit(room); got != want {
+			t.Errorf("room for %d: %d, want %d", room, got, want)
+		}
+	}
+}
+
 // What was asked by one slot's clock is answered within the next.
 func TestCookieGrowsOld(t *testing.T) {
 	const slot = 1 << 32 * time.Nanosecond

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
@@ -39,7 +38,9 @@ type Director struct {
 	lock  *os.File
 	maps  bpfobj.LbMaps
 	progs bpfobj.LbPrograms
-	table *table // nil until an edit needs it; valid while the lock is held
+	// partly: of those only what an edit of one server takes.
+	partly bool
+	table  *table // nil until an edit needs it; valid while the lock is held
 
 	own map[netip.Addr]bool // its addresses; nil until asked for
 
@@ -56,7 +57,7 @@ var ErrNotLoaded = errors.New("no director is loaded in this network namespace (
 
 // Open opens the director of the calling thread's network namespace.
 func Open() (*Director, error) {
-	in, err := currentInstance()
+	in, err := reachableInstance()
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +75,13 @@ func Open() (*Director, error) {
 }
 
 // OpenOrLoad is Open, but loads a director where there is none.
-func OpenOrLoad(sizes Sizes) (*Director, error) {
-	in, err := currentInstance()
+func OpenOrLoad(sizes Sizes) (*Director, error) { return openOrLoad(sizes, allObjects) }
+
+// OpenForOne is OpenOrLoad for who calls EditServer alone.
+func OpenForOne() (*Director, error) { return openOrLoad(Sizes{}, oneServer) }
+
+func openOrLoad(sizes Sizes, want objects) (*Director, error) {
+	in, err := reachableInstance()
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +89,12 @@ func OpenOrLoad(sizes Sizes) (*Director, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := in.open()
+	d, err := in.openOnly(want)
 	if errors.Is(err, ErrNotLoaded) {
 		if err = errors.Join(in.sign(unlock), in.load(sizes)); err == nil {
-			d, err = in.open()
+			d, err = in.openOnly(want)
 		}
-	} else if err == nil {
+	} else if err == nil && sizes != (Sizes{}) {
 		err = d.checkSizes(sizes)
 	}
 	if err != nil {
@@ -116,9 +122,6 @@ func (d *Director) closeObjects() {
 // load puts the data plane into the kernel and pins it under the instance's
 // directory. It becomes visible at once or not at all.
 func (in instance) load(sizes Sizes) error {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return fmt.Errorf("raise the memory lock limit: %w", err)
-	}
 	spec, err := compiled()
 	if err != nil {
 		return err
@@ -127,6 +130,9 @@ func (in instance) load(sizes Sizes) error {
 	resize(spec, sizes)
 	if err := reserve(spec); err != nil {
 		return err
+	}
+	for _, name := range []string{"servers", "order"} { // which commands read in place
+		spec.Maps[name].Flags |= mmapable
 	}
 	withoutXDP(spec)
 	objs, err := ebpf.NewCollection(spec)
@@ -147,6 +153,9 @@ func (in instance) load(sizes Sizes) error {
 		return err
 	}
 	if err := os.Mkdir(staging, 0o700); err != nil {
+		return fmt.Errorf("pin the data plane: %w", err)
+	}
+	if err := os.Mkdir(signature(staging), 0o700); err != nil {
 		return fmt.Errorf("pin the data plane: %w", err)
 	}
 	for name, obj := range pinnables(objs) {

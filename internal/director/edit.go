@@ -104,7 +104,11 @@ func (d *Director) summarise(change func(*bpfobj.LbSettings, summary)) error {
 	if err != nil {
 		return err
 	}
-	change(&set, d.table.summary())
+	now := summaryOf(&set) // as an edit leaves it that does not need the table
+	if d.table != nil {
+		now = d.table.summary()
+	}
+	change(&set, now)
 	return putConfig(d.maps.Config, set)
 }
 
@@ -154,7 +158,7 @@ func (d *Director) changed(svc bpfobj.LbService, event bpfobj.LbChangeEvent, pos
 		return err
 	}
 	change := bpfobj.LbChange{Service: svc, Event: event, Position: position}
-	if _, err := d.progs.TableChanged.Run(&ebpf.RunOptions{Context: &change}); err != nil {
+	if err := d.tell(&change); err != nil {
 		return fmt.Errorf("tell scheduler %s of a change: %w", schedulerName(svc.Scheduler), err)
 	}
 	return nil
@@ -181,6 +185,13 @@ func (d *Director) putServers(ids ...uint32) error {
 		return err
 	}
 	return putAll("servers", d.maps.Servers, ids, values)
+}
+
+func (d *Director) putServer(id uint32, s bpfobj.LbServer) error {
+	if err := d.writing(); err != nil {
+		return err
+	}
+	return putAll("servers", d.maps.Servers, []uint32{id}, []bpfobj.LbServer{s})
 }
 
 // putSlots writes ids of servers to slots of the order.

@@ -118,7 +118,7 @@ func (r *rig) serverID(k model.ServiceKey, addr netip.AddrPort) (uint32, bool) {
 	r.Helper()
 	t, err := r.load()
 	r.must(err)
-	id, ok := t.index[serverKey{toKey(k), toAddress(addr.Addr()), swapPort(addr.Port())}]
+	id, ok := t.find(serverKey{toKey(k), toAddress(addr.Addr()), swapPort(addr.Port())})
 	return id, ok
 }
 

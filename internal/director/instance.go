@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,7 +47,25 @@ func needRoot() error {
 	return nil
 }
 
+// currentInstance is that of the calling thread.
 func currentInstance() (instance, error) {
+	in, err := thisInstance()
+	in.home = mountsElsewhere()
+	return in, err
+}
+
+// reachableInstance is currentInstance for those who only open what is pinned:
+// if the pins are seen from here, nobody else's mounts need be looked for.
+func reachableInstance() (instance, error) {
+	in, err := thisInstance()
+	if _, missing := os.Stat(in.dir()); missing != nil {
+		in.home = mountsElsewhere()
+	}
+	return in, err
+}
+
+// thisInstance is one as this process's mounts show it.
+func thisInstance() (instance, error) {
 	if err := needRoot(); err != nil {
 		return instance{}, err
 	}
@@ -63,7 +82,7 @@ func currentInstance() (instance, error) {
 	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
 		return instance{}, fmt.Errorf("network namespace: %w", err)
 	}
-	return instance{cookie: cookie, inode: st.Ino, home: mountsElsewhere()}, nil
+	return instance{cookie: cookie, inode: st.Ino}, nil
 }
 
 // mountsElsewhere is the eldest ancestor that may be looked at, if its mount
@@ -74,6 +93,9 @@ func mountsElsewhere() int {
 	own, err := ns(os.Getpid())
 	if err != nil {
 		return 0
+	}
+	if first, err := ns(1); err == nil && first == own {
+		return 0 // the usual case, told by one look
 	}
 	eldest := 0
 	for pid := os.Getppid(); pid > 0; pid = parent(pid) {
@@ -260,44 +282,103 @@ var compiled = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
 })
 
 // open gets hold of the pinned objects.
-func (in instance) open() (*Director, error) {
+func (in instance) open() (*Director, error) { return in.openOnly(allObjects) }
+
+// openOnly gets hold of those that are wanted, at least.
+func (in instance) openOnly(want objects) (*Director, error) {
 	if _, err := os.Stat(in.dir()); errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNotLoaded
 	}
-	spec, err := compiled()
-	if err != nil {
-		return nil, err
+	ours := in.ours()
+	if !ours {
+		want = allObjects
 	}
 	d := &Director{dir: in.dir()}
+	if err := d.openObjects(want); err != nil {
+		d.closeObjects()
+		return nil, err
+	}
+	if !ours {
+		if err := d.checkShapes(); err != nil {
+			d.closeObjects()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// objects are the names of pinned ones.
+type objects []string
+
+var (
+	allObjects objects // nil
+	// oneServer is what an edit of one server takes; to open all takes longer
+	// than the edit.
+	oneServer = objects{"config", "services", "order", "servers", "loads", "table_changed"}
+)
+
+// openObjects opens those that are wanted and are not open.
+func (d *Director) openObjects(want objects) error {
+	d.partly = want != nil
+	skip := func(field reflect.Value, name string) bool {
+		return !field.IsNil() || want != nil && !slices.Contains(want, name)
+	}
 	maps := reflect.ValueOf(&d.maps).Elem()
 	for i := range maps.NumField() {
 		name := maps.Type().Field(i).Tag.Get("ebpf")
-		m, err := ebpf.LoadPinnedMap(filepath.Join(in.dir(), name), nil)
+		if skip(maps.Field(i), name) {
+			continue
+		}
+		m, err := pinned(filepath.Join(d.dir, name), ebpf.NewMapFromFD)
 		if err != nil {
-			d.closeObjects()
-			return nil, otherVersion(name, err)
+			return otherVersion(name, err)
 		}
 		maps.Field(i).Set(reflect.ValueOf(m))
-		want := spec.Maps[name]
-		if m.Type() != want.Type || m.KeySize() != want.KeySize || m.ValueSize() != want.ValueSize {
-			d.closeObjects()
-			return nil, otherVersion(name, errors.New("its shape is different"))
-		}
 	}
 	progs := reflect.ValueOf(&d.progs).Elem()
 	for i := range progs.NumField() {
 		name := progs.Type().Field(i).Tag.Get("ebpf")
-		p, err := ebpf.LoadPinnedProgram(filepath.Join(in.dir(), name), nil)
+		if skip(progs.Field(i), name) {
+			continue
+		}
+		p, err := pinned(filepath.Join(d.dir, name), ebpf.NewProgramFromFD)
 		if errors.Is(err, os.ErrNotExist) && ofXDP(name) {
 			continue
 		}
 		if err != nil {
-			d.closeObjects()
-			return nil, otherVersion(name, err)
+			return otherVersion(name, err)
 		}
 		progs.Field(i).Set(reflect.ValueOf(p))
 	}
-	return d, nil
+	return nil
+}
+
+// signature is a directory among the pins that names the data plane they are
+// of: to read the one compiled in, and to compare, takes longer than a command.
+func signature(dir string) string { return filepath.Join(dir, "object-"+bpfobj.Fingerprint) }
+
+// ours reports whether the pins are those of this very data plane.
+func (in instance) ours() bool {
+	_, err := os.Stat(signature(in.dir()))
+	return err == nil
+}
+
+// checkShapes compares the maps with those that are compiled in: another
+// version's may do.
+func (d *Director) checkShapes() error {
+	spec, err := compiled()
+	if err != nil {
+		return err
+	}
+	maps := reflect.ValueOf(&d.maps).Elem()
+	for i := range maps.NumField() {
+		name, m := maps.Type().Field(i).Tag.Get("ebpf"), maps.Field(i).Interface().(*ebpf.Map)
+		want := spec.Maps[name]
+		if m.Type() != want.Type || m.KeySize() != want.KeySize || m.ValueSize() != want.ValueSize {
+			return otherVersion(name, errors.New("its shape is different"))
+		}
+	}
+	return nil
 }
 
 func otherVersion(name string, err error) error {

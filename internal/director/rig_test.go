@@ -76,6 +76,7 @@ func newRig(t testing.TB, sizes Sizes) *rig {
 	r.must(err)
 	r.open(sizes)
 	t.Cleanup(r.remove)
+	r.halfOpenLimit(0)
 	return r
 }
 
@@ -144,6 +145,16 @@ func (r *rig) pins() (names []string) {
 		names = append(names, own...)
 	}
 	return names
+}
+
+// halfOpenLimit says how many half-open connections are an attack. At first
+// none are: tests open many and leave them so.
+func (r *rig) halfOpenLimit(n uint32) {
+	r.Helper()
+	set, err := r.config()
+	r.must(err)
+	set.HalfOpenLimit = n
+	r.must(putConfig(r.maps.Config, set))
 }
 
 // timeouts sets timeouts of states that SetTimeouts leaves alone, too.

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
@@ -50,7 +48,7 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 		return err
 	}
 	t := d.table
-	id, known := t.index[keyOf(want)]
+	id, known := t.find(keyOf(want))
 	if known && available(t.servers[id]) {
 		return model.ErrServerExists
 	}
@@ -74,7 +72,7 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 	}
 	d.staged.servers = append(d.staged.servers, id)
 	t.servers[id] = want
-	t.index[keyOf(want)] = id
+	t.enter(id)
 	t.order[svc.Id] = append(t.order[svc.Id], id)
 	t.live++
 	svc.Count++
@@ -83,42 +81,59 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 
 // EditServer changes a server's weight, thresholds and forwarding method.
 func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
-	return d.editNow(func(t *table) error {
-		_, svc, err := t.service(k)
-		if err != nil {
+	alone, err := d.loneEdit()
+	if err != nil {
+		return err
+	}
+	if alone {
+		return d.finish(d.editServer(lone{d}, k, s))
+	}
+	return d.editNow(func(t *table) error { return d.editServer(t, k, s) })
+}
+
+func (d *Director) editServer(in places, k model.ServiceKey, s model.Server) error {
+	svc, err := in.serviceOf(k)
+	if err != nil {
+		return err
+	}
+	if err := checkNumbers(s); err != nil {
+		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
+	}
+	at, err := in.serverOf(svc, k, s.AddrPort())
+	if err != nil {
+		return err
+	}
+	next, err := d.edited(at.server, s)
+	if err != nil {
+		return err
+	}
+	if d.table != nil {
+		d.table.servers[at.id] = next
+	}
+	if err := d.putServer(at.id, next); err != nil {
+		return err
+	}
+	if opens(at.server, next) {
+		if err := d.reopen([]uint32{at.id}); err != nil {
 			return err
 		}
-		if err := checkNumbers(s); err != nil {
-			return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
-		}
-		id, err := t.server(k, s.AddrPort())
-		if err != nil {
-			return err
-		}
-		old := t.servers[id]
-		next := old
-		toServer(s, &next)
-		if next.Source, err = d.source(s); err != nil {
-			return err
-		}
-		if s.Weight != 0 { // quiescing keeps the last one, for mh
-			next.LastWeight = s.Weight
-		} else if old.Weight != 0 {
-			if next.Quiescent, err = monotonic(); err != nil {
-				return err
-			}
-		}
-		t.servers[id] = next
-		if err := d.putServers(id); err != nil {
-			return err
-		}
-		if opens(old, next) {
-			if err := d.reopen([]uint32{id}); err != nil {
-				return err
-			}
-		}
-		return d.changed(*svc, bpfobj.LbChangeEventCHANGE_UPDATE, uint32(slices.Index(t.order[svc.Id], id)))
-	})
+	}
+	return d.changed(svc, bpfobj.LbChangeEventCHANGE_UPDATE, at.position)
+}
+
+// edited is what an edit makes of a server.
+func (d *Director) edited(old bpfobj.LbServer, s model.Server) (next bpfobj.LbServer, err error) {
+	next = old
+	toServer(s, &next)
+	if next.Source, err = d.source(s); err != nil {
+		return next, err
+	}
+	if s.Weight != 0 { // quiescing keeps the last one, for mh
+		next.LastWeight = s.Weight
+	} else if old.Weight != 0 {
+		next.Quiescent, err = monotonic()
+	}
+	return next, err
 }
 
 // checkNumbers refuses thresholds and weights out of range.
@@ -172,7 +187,7 @@ func (d *Director) DeleteServer(k model.ServiceKey, addr netip.AddrPort) error {
 
 // server finds an available server of a service by its address.
 func (t *table) server(k model.ServiceKey, addr netip.AddrPort) (uint32, error) {
-	id, ok := t.index[serverKey{toKey(k), toAddress(addr.Addr()), swapPort(addr.Port())}]
+	id, ok := t.find(serverKey{toKey(k), toAddress(addr.Addr()), swapPort(addr.Port())})
 	if !ok || !available(t.servers[id]) {
 		return 0, fmt.Errorf("service %s: server %s: %w", k, addr, model.ErrNoServer)
 	}
@@ -258,7 +273,7 @@ func (d *Director) retiredServerID(must bool) (id uint32, found bool, err error)
 			return 0, false, fmt.Errorf("read the servers' connections: %w", err)
 		}
 		if idle(l) {
-			delete(t.index, keyOf(t.servers[id]))
+			t.strike(id)
 			d.staged.reuse(id)
 			return id, true, nil
 		}
@@ -334,7 +349,7 @@ func (d *Director) reopen(ids []uint32) error {
 			return err
 		}
 		change := bpfobj.LbChange{Event: bpfobj.LbChangeEventCHANGE_REOPEN, Position: id}
-		if _, err := d.progs.TableChanged.Run(&ebpf.RunOptions{Context: &change}); err != nil {
+		if err := d.tell(&change); err != nil {
 			return fmt.Errorf("reopen a server: %w", err)
 		}
 	}

@@ -21,11 +21,13 @@ type table struct {
 	services map[bpfobj.LbServiceKey]*bpfobj.LbService
 	order    map[uint32][]uint32 // by service id: server ids in order of addition
 	servers  []bpfobj.LbServer   // by id; below the ids in use
-	index    map[serverKey]uint32
-	ids      idPool // of services
-	live     int    // servers in the lists
-	slots    extents
-	total    summary // of services
+	// Ids by key, when it has been asked for that more than a few times.
+	index map[serverKey]uint32
+	asked int
+	ids   idPool // of services
+	live  int    // servers in the lists
+	slots extents
+	total summary // of services
 	// Ids of retired servers without connections when they were looked at, and
 	// of those retired since. It is looked when one is needed.
 	spare   []uint32
@@ -59,6 +61,11 @@ func (d *Director) load() (*table, error) {
 	if d.table != nil {
 		return d.table, nil
 	}
+	if d.partly {
+		if err := d.openObjects(allObjects); err != nil {
+			return nil, err
+		}
+	}
 	set, err := d.config()
 	if err != nil {
 		return nil, err
@@ -66,17 +73,11 @@ func (d *Director) load() (*table, error) {
 	t := &table{
 		services: map[bpfobj.LbServiceKey]*bpfobj.LbService{},
 		order:    map[uint32][]uint32{},
-		index:    map[serverKey]uint32{},
 	}
-	if t.servers, err = lookupAll[bpfobj.LbServer](d.maps.Servers, set.Servers); err != nil {
+	if t.servers, err = readArray[bpfobj.LbServer](d.maps.Servers, 0, set.Servers); err != nil {
 		return nil, fmt.Errorf("read servers: %w", err)
 	}
-	for id, s := range t.servers {
-		if !never(s) {
-			t.index[keyOf(s)] = uint32(id)
-		}
-	}
-	keys, values, err := hashAll[bpfobj.LbServiceKey, bpfobj.LbService](d.maps.Services)
+	keys, values, err := hashAll[bpfobj.LbServiceKey, bpfobj.LbService](d.maps.Services, set.InUse4+set.InUse6)
 	if err != nil {
 		return nil, fmt.Errorf("read services: %w", err)
 	}
@@ -89,7 +90,7 @@ func (d *Director) load() (*table, error) {
 		top = max(top, values[i].First+values[i].Capacity)
 	}
 	t.ids = usedIDs(ids, set.Services)
-	slots, err := lookupAll[uint32](d.maps.Order, top)
+	slots, err := readArray[uint32](d.maps.Order, 0, top)
 	if err != nil {
 		return nil, fmt.Errorf("read the servers' order: %w", err)
 	}
@@ -123,9 +124,14 @@ func (d *Director) load() (*table, error) {
 // hashBatch is how many elements of a hash one system call reads.
 const hashBatch = 4096
 
-// hashAll reads a hash.
-func hashAll[K, V any](m *ebpf.Map) (keys []K, values []V, err error) {
-	k, v := make([]K, hashBatch), make([]V, hashBatch)
+// hashBucket is what one of the hash's buckets may hold, which has to go into
+// one system call.
+const hashBucket = 64
+
+// hashAll reads a hash of about n elements.
+func hashAll[K, V any](m *ebpf.Map, n uint32) (keys []K, values []V, err error) {
+	size := min(max(n, hashBucket), hashBatch)
+	k, v := make([]K, size), make([]V, size)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, k, v, nil)
@@ -154,6 +160,43 @@ func lookupAll[V any](m *ebpf.Map, n uint32) ([]V, error) {
 		}
 	}
 	return values, nil
+}
+
+// find finds a server, alive or remembered.
+func (t *table) find(k serverKey) (uint32, bool) {
+	const few = 8 // less than which the index is not worth its making
+	if t.asked++; t.asked <= few {
+		for id := range t.servers {
+			if s := &t.servers[id]; s.Port == k.port && s.Addr == k.addr && s.Owner == k.owner && !never(*s) {
+				return uint32(id), true
+			}
+		}
+		return 0, false
+	}
+	if t.index == nil {
+		t.index = make(map[serverKey]uint32, len(t.servers))
+		for id, s := range t.servers {
+			if !never(s) {
+				t.index[keyOf(s)] = uint32(id)
+			}
+		}
+	}
+	id, ok := t.index[k]
+	return id, ok
+}
+
+// enter makes a new server known.
+func (t *table) enter(id uint32) {
+	if t.index != nil {
+		t.index[keyOf(t.servers[id])] = id
+	}
+}
+
+// strike makes one unknown whose id is to be another's.
+func (t *table) strike(id uint32) {
+	if t.index != nil {
+		delete(t.index, keyOf(t.servers[id]))
+	}
 }
 
 // service finds a service to edit.

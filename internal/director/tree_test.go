@@ -263,6 +263,51 @@ func TestTreeUnderTraffic(t *testing.T) {
 	}
 }
 
+// Two CPUs with nothing but changes of loads: none is lost. The next one mends
+// the nodes that it comes by, so it is looked after a few, again and again.
+func TestTreeOfTwoCPUs(t *testing.T) {
+	const servers, flows, bursts = 24, 64, 60
+	r := newRig(t, small)
+	r.timeouts(time.Hour, everyState()...)
+	s := tcpService(vip, "wlc")
+	r.must(r.AddService(s))
+	for i := range servers {
+		r.must(r.AddServer(s.Key, treeServer(i, int32(1+i%3))))
+	}
+	var loops [2]*PacketLoop
+	for i := range loops {
+		r.must(r.ns.Do(func() (err error) {
+			loops[i], err = r.NewPacketLoop(clientDev, serverDev)
+			return err
+		}))
+		defer loops[i].Close()
+	}
+	for burst := range bursts {
+		// Half-open is active, and half-closed is not.
+		frame := testenv.TCP(client1, vip, []string{"S", "FA"}[burst%2]).Frame()
+		frame = append(frame, make([]byte, PacketLoopBytes-len(frame))...)
+		var errs [len(loops)]error
+		var traffic sync.WaitGroup
+		for i, l := range loops {
+			r.must(l.Scene(frame, 0x0a0a0002+uint32(i), flows))
+			traffic.Go(func() {
+				errs[i] = r.ns.Do(func() error {
+					_, _, err := l.Times(flows, FromHere)
+					return err
+				})
+			})
+		}
+		traffic.Wait()
+		r.must(errs[:]...)
+		if nodes, err := r.treeOf(s.Key); nodes != 31 || err != nil {
+			t.Fatalf("after %d bursts: %d nodes, %v", burst+1, nodes, err)
+		}
+	}
+	if got := r.leftovers(s.Key); got.active+got.inactive != len(loops)*flows {
+		t.Errorf("%+v, want %d connections", got, len(loops)*flows)
+	}
+}
+
 // wrr with one server of a high weight among many of weight 1: who comes is as
 // with few, and it does not take a walk over the list for each step of weight.
 func TestWeightsFarApart(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -48,9 +47,6 @@ const VirtualStart = time.Second
 func NewVirtual(sizes Sizes, clientDevice, serverDevice int) (*Virtual, error) {
 	if err := needRoot(); err != nil {
 		return nil, err
-	}
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("raise the memory lock limit: %w", err)
 	}
 	base, err := compiled()
 	if err != nil {

@@ -23,7 +23,6 @@ const (
 	timeAt     = 0
 	randomAt   = 8
 	whimsBytes = 16
-	mmapable   = 1 << 10 // BPF_F_MMAPABLE of linux/bpf.h
 )
 
 // whims is what a Virtual has in place of the kernel's clock and chance.

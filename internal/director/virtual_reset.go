@@ -55,7 +55,7 @@ func (v *Virtual) begin(seed uint64) error {
 
 // clearHash deletes all elements.
 func clearHash[K, V any](m *ebpf.Map) error {
-	keys, _, err := hashAll[K, V](m)
+	keys, _, err := hashAll[K, V](m, hashBatch)
 	if err == nil && len(keys) > 0 {
 		_, err = m.BatchDelete(keys, nil)
 	}

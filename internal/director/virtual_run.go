@@ -28,19 +28,21 @@ type runner struct {
 	client, server testRun
 }
 
-// testRun is union bpf_attr of linux/bpf.h, its test member, and what that
-// points to.
+// testRunAttr is union bpf_attr of linux/bpf.h, its test member.
+type testRunAttr struct {
+	program, result     uint32
+	dataIn, dataOut     uint32 // sizes
+	dataInAt, dataOutAt uint64
+	repeat, duration    uint32
+	contextIn, _        uint32
+	contextInAt, _      uint64
+	flags, cpu, batch   uint32
+	_                   uint32
+}
+
+// testRun is one with what it points to.
 type testRun struct {
-	attr struct {
-		program, result     uint32
-		dataIn, dataOut     uint32 // sizes
-		dataInAt, dataOutAt uint64
-		repeat, duration    uint32
-		contextIn, _        uint32
-		contextInAt, _      uint64
-		flags, cpu, batch   uint32
-		_                   uint32
-	}
+	attr    testRunAttr
 	context skBuff
 	xdp     xdpContext // instead, of a program of that type
 	in, out [256]byte

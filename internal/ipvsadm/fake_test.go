@@ -28,7 +28,7 @@ func newFake() *fakeTable {
 	return &fakeTable{timeouts: model.Timeouts{TCP: 900 * time.Second, TCPFin: 120 * time.Second, UDP: 300 * time.Second}}
 }
 
-func (f *fakeTable) open() (Table, error) { return f, nil }
+func (f *fakeTable) open(bool) (Table, error) { return f, nil }
 
 // bucket is ip_vs_svc_hashkey and ip_vs_svc_fwm_hashkey.
 func (f *fakeTable) bucket(k model.ServiceKey) uint8 {

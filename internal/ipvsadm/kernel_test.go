@@ -76,7 +76,7 @@ func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) 
 	var status int
 	err := ns.Do(func() error {
 		var d *director.Director
-		status = run(args, strings.NewReader(stdin), &stdout, &stderr, func() (_ Table, err error) {
+		status = run(args, strings.NewReader(stdin), &stdout, &stderr, func(bool) (_ Table, err error) {
 			d, err = director.OpenOrLoad(director.Sizes{Services: 256, Servers: 1024, Connections: 1024})
 			if err != nil {
 				return nil, err

@@ -39,7 +39,7 @@ func TestOpenOnlyWhenNeeded(t *testing.T) {
 		{"-A -t 10.20.0.1:80", true, 255, "ipvsadm: not root\n"},
 	} {
 		opened := false
-		open := func() (Table, error) { opened = true; return nil, errors.New("not root") }
+		open := func(bool) (Table, error) { opened = true; return nil, errors.New("not root") }
 		var stdout, stderr bytes.Buffer
 		status := run(strings.Fields(c.line), strings.NewReader("-Ln\n"), &stdout, &stderr, open, testNames())
 		if opened != c.opens || status != c.status || stderr.String() != c.stderr {
@@ -91,7 +91,7 @@ func TestRestoreIsOneBatch(t *testing.T) {
 
 	var stdout, errs bytes.Buffer
 	broken := brokenBatch{newFake(), fmt.Errorf("service map: %w", model.ErrTableFull)}
-	status = run([]string{"-R"}, strings.NewReader(lines), &stdout, &errs, func() (Table, error) { return broken, nil }, testNames())
+	status = run([]string{"-R"}, strings.NewReader(lines), &stdout, &errs, func(bool) (Table, error) { return broken, nil }, testNames())
 	want := stderr + "Memory allocation problem\n"
 	if status != 255 || errs.String() != want {
 		t.Errorf("status %d, stderr %q, want %q", status, &errs, want)

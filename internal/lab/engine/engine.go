@@ -50,6 +50,7 @@ type Setup struct {
 	Dir       string            // for the engine's files; it is removed with the run
 	UDP       bool              // the service is of UDP, which only balancers in the kernel have
 	Attach    []string          // further arguments of `imbang attach`
+	Threads   int               // of a program of user space that can be told; 0: as many as it takes
 }
 
 // targets are where clients reach a director: one for each virtual address.

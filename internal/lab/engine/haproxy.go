@@ -30,7 +30,11 @@ func haproxy(mode string) *proxy {
 			for i, b := range s.backends() {
 				fmt.Fprintf(&servers, "    server %s %s weight %d\n", s.Servers[i].Name, b, s.Weights[i])
 			}
-			return fmt.Sprintf(haproxyConfig, connections(), mode, s.listen(), scheduler, servers.String())
+			threads := ""
+			if s.Threads > 0 {
+				threads = fmt.Sprintf("    nbthread %d\n", s.Threads)
+			}
+			return fmt.Sprintf(haproxyConfig, connections(), mode, s.listen(), scheduler, servers.String(), threads)
 		},
 		arguments: func(file, _ string) []string { return []string{"-db", "-f", file} },
 	}
@@ -50,7 +54,7 @@ func connections() uint64 {
 // no health checks, room for any burst. Timeouts are the package's.
 const haproxyConfig = `global
     maxconn %[1]d
-defaults
+%[6]sdefaults
     mode %[2]s
     timeout connect 5s
     timeout client 50s

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/report"
@@ -29,7 +30,11 @@ const File = "report.html"
 //go:embed page.html.tmpl style.css theme.js
 var files embed.FS
 
-var layout = template.Must(template.New("page.html.tmpl").ParseFS(files, "page.html.tmpl"))
+// layout is read when it is first needed: every other verb of the program would
+// wait for it.
+var layout = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page.html.tmpl").ParseFS(files, "page.html.tmpl"))
+})
 
 // document is what the layout lays out.
 type document struct {
@@ -121,7 +126,7 @@ func render(w io.Writer, rep *report.Report, list []file) error {
 		return err
 	}
 	d.Files = list
-	return layout.Execute(w, d)
+	return layout().Execute(w, d)
 }
 
 func newDocument(rep *report.Report) (*document, error) {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"imbang/internal/bench"
+	"imbang/internal/host"
+	"imbang/internal/lab/topology"
+)
+
+// The comparison of whole paths, for a moment: everyone has every figure, all
+// three servers take part, nothing is lost, and nothing is left. Who is faster
+// is for `imbang bench path` to say.
+func TestBenchPath(t *testing.T) {
+	needRoot(t)
+	out := must(t, nil, "", "bench", "path", "--rounds", "1", "--seconds", "0.1", "--rate", "200", "--megabytes", "2", "--output", "json")
+	var r bench.PathResult
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Missing) > 0 {
+		t.Skip(r.Missing)
+	}
+	if n := len(bench.PathCompetitors()); len(r.Requests) != n || len(r.Rows) != 9*n || len(r.Targets) != 10 || r.Rate != 200 || r.Rounds != 1 {
+		t.Fatalf("%+v", r)
+	}
+	for _, row := range r.Rows {
+		if row.Value.N != 1 || row.Value.Median <= 0 || (row.Competitor != "direct") != (row.Over["direct"].N == 1) {
+			t.Errorf("%+v", row)
+		}
+	}
+	for _, l := range r.Requests {
+		if l.Lost > 0 || l.Sent == 0 || len(l.Shares) != 3 {
+			t.Errorf("%+v", l)
+		}
+	}
+	if left := orphans(t); len(left) > 0 {
+		t.Errorf("left behind: %s", left)
+	}
+	for _, args := range [][]string{{"--rounds", "0"}, {"--competitors", "ipvs"}, {"--seconds", "0.01"}} {
+		if got := imbang(t, nil, "", append([]string{"bench", "path"}, args...)...); got.status != 2 {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}
+
+// Ctrl-C ends the suite: what is finished of a part is kept, and nothing is
+// left behind.
+func TestInterruptedSuite(t *testing.T) {
+	needRoot(t)
+	history := t.TempDir() + "/history.jsonl"
+	cmd := exec.Command(executable, "bench", "--quick", "--parts", "path,changes", "--history", history)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(stderr.String(), "imbang: interrupted in part") {
+		t.Errorf("status %d, said %s", code, stderr.String())
+	}
+	if left := orphans(t); len(left) > 0 {
+		t.Errorf("left behind: %s", left)
+	}
+}
+
+// orphans lists namespaces of benchmarks whose processes are gone: others may
+// be at work.
+func orphans(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir("/run/netns")
+	if err != nil {
+		return nil // no namespace was ever made
+	}
+	for _, e := range entries {
+		if host.Orphaned(topology.Prefix, e.Name()) || host.Orphaned("imbang-bench", e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"testing"
+
+	"imbang/internal/lab/stats"
+)
+
+func TestTargets(t *testing.T) {
+	v := stats.Summarize([]float64{0.9, 1, 1.2})
+	for _, c := range []struct {
+		target         Target
+		bound, verdict string
+	}{
+		{atLeast("", "", 1, v), "at least 1", "met"},
+		{atLeast("", "ms", 1.01, v), "at least 1.01 ms", "NOT MET"},
+		{atMost("", "bytes", 320, v), "at most 320 bytes", "met"},
+		{atMost("", "", 0.99, v), "at most 0.99", "NOT MET"},
+		{atMost("", "", 1, stats.Summary{}), "at most 1", "NOT MET"}, // nothing was measured
+	} {
+		if c.target.Bound() != c.bound || c.target.Verdict() != c.verdict {
+			t.Errorf("%+v: %s, %s", c.target, c.target.Bound(), c.target.Verdict())
+		}
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for want, s := range map[string]stats.Summary{
+		"none":                   {},
+		"12346":                  {N: 1, Median: 12345.6},
+		"1.23 (0.50 to 20.00)":   {N: 3, Median: 1.234, Min: 0.5, Max: 20},
+		"0.012 (0.001 to 0.100)": {N: 2, Median: 0.01234, Min: 0.001, Max: 0.1},
+		"0":                      {N: 1},
+	} {
+		if got := Figure(s); got != want {
+			t.Errorf("%+v: %q, want %q", s, got, want)
+		}
+	}
+}
+
+// Ratios are those of the rounds, and only of finished ones.
+func TestPathConclusion(t *testing.T) {
+	p := &pathRun{
+		PathConfig: PathConfig{Competitors: []string{yardstick, ownName, "nftables"}},
+		samples:    map[string]map[string][]float64{}, loads: map[string]*PathLoad{}, replies: map[string]map[string]int{},
+	}
+	for name, factor := range map[string]float64{yardstick: 1, ownName: 0.9} {
+		p.samples[name] = map[string][]float64{}
+		for _, m := range pathMeasures {
+			p.samples[name][m.name] = []float64{10 * factor, 40 * factor, 1000}
+		}
+		p.loads[name], p.replies[name] = &PathLoad{Competitor: name}, map[string]int{"s1": 1, "s2": 3}
+	}
+	r := p.conclude(2)
+	if len(r.Rows) != 2*len(pathMeasures) || len(r.Targets) != 5 || r.Rounds != 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, row := range r.Rows {
+		over, is := row.Over[yardstick]
+		if is != (row.Competitor == ownName) || is && (over.N != 2 || over.Median != 0.9) || row.Value.Max > 100 {
+			t.Errorf("%+v", row)
+		}
+	}
+	for _, target := range r.Targets {
+		if target.Met != (target.Most > 0) { // 0.9 of the yardstick: less CPU, and less done
+			t.Errorf("%+v", target)
+		}
+	}
+	if s := r.Requests[0].Shares; len(s) != 2 || s[1] != 0.75 {
+		t.Errorf("shares %v", s)
+	}
+}
