@@ -276,9 +276,10 @@ func TestTreeOfTwoCPUs(t *testing.T) {
 	}
 	var loops [2]*PacketLoop
 	for i := range loops {
-		var err error
-		loops[i], err = r.NewPacketLoop(r.client)
-		r.must(err)
+		r.must(r.ns.Do(func() (err error) {
+			loops[i], err = r.NewPacketLoop(clientDev, serverDev)
+			return err
+		}))
 		defer loops[i].Close()
 	}
 	for burst := range bursts {
