@@ -46,7 +46,7 @@ var competitors = []competitor{
 	{name: plain, hook: director.SinkTC, base: noop},
 	{name: nftables, engine: "nftables", hook: director.SinkTC, base: noop},
 	{name: ipvs, engine: "ipvs", hook: director.SinkTC, base: noop},
-	{name: viaTC, engine: "imbang", hook: director.SinkTC, base: noop},
+	{name: viaTC, engine: "imbang", attach: []string{"--mode", "tc"}, hook: director.SinkTC, base: noop},
 	{name: viaXDP, engine: "imbang", attach: []string{"--mode", "xdp"}, hook: director.SinkXDP, base: noopXDP},
 }
 
