@@ -106,21 +106,29 @@ struct settled {
 	__u64 expires; /* the connection; 0: it need not be told */
 };
 
-/* Whose packet it is. */
+/* Whose packet it is; UNKNOWN, or 0. Where clients are, answers are only looked
+ * for if servers are there too. */
 static __always_inline int fast_find(struct packet *p, struct settled *s, int expect_answers,
-				     __u8 family)
+				     const struct settings *set, __u8 family)
 {
 	s->side = NAT_SOURCE;
 	if (!expect_answers || !reverse_find_in(&p->flow, &s->client, family)) {
 		s->conn = conn_find_in(&p->flow, family);
 		if (s->conn)
 			s->side = NAT_DESTINATION;
-		else if (expect_answers || !reverse_find_in(&p->flow, &s->client, family))
-			return 0;
+		else if (expect_answers || !set->one_device ||
+			 !reverse_find_in(&p->flow, &s->client, family))
+			return UNKNOWN;
 	}
 	if (s->side == NAT_SOURCE)
 		s->conn = conn_find_in(&s->client, family);
-	return s->conn && s->conn->forward == FORWARD_MASQ && !(s->conn->flags & CONN_HAIRPIN);
+	return 0;
+}
+
+/* Whether such packets may go by the fast path. */
+static __always_inline int fast_takes(const struct conn *c)
+{
+	return c && c->forward == FORWARD_MASQ && !(c->flags & CONN_HAIRPIN);
 }
 
 /* Whether the packet is one of many: its connection stays as it is, but lives
@@ -196,7 +204,7 @@ static __always_inline int fast_edge(struct __sk_buff *skb, const struct packet 
 	return verdict;
 }
 
-/* A verdict, or UNDECIDED. */
+/* A verdict, UNDECIDED or UNKNOWN. */
 static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers, __u8 family)
 {
 	struct packet p = { .server = NO_SERVER };
@@ -211,8 +219,9 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 	/* It opens a connection or ends one. */
 	if (p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST))
 		return fast_edge(skb, &p, set);
-	if (!fast_find(&p, &s, expect_answers, family) || !fast_steady(&p, &s, set) ||
-	    !fast_way(skb, &p, &s))
+	if (fast_find(&p, &s, expect_answers, set, family) == UNKNOWN)
+		return UNKNOWN;
+	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set) || !fast_way(skb, &p, &s))
 		return UNDECIDED;
 	fast_count(&p, &s);
 	verdict = nat_send(skb, &p, s.side, s.way);

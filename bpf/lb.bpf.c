@@ -377,6 +377,12 @@ static __always_inline int conn_orphaned(struct packet *p, const struct conn *c)
 	return drop(p, REASON_DROP_SERVER_DELETED);
 }
 
+/* What the fast path tells the whole one. */
+enum found {
+	EXPECT_ANSWERS = 0x1, /* servers are where the packet came in */
+	NOTHING_FOUND = 0x2,  /* it is of no connection; or an answer, of clients' device */
+};
+
 /* A whole packet, or the fragment that has the ports: of which connection?
  * UNDECIDED if none; *outdated tells of one that is not to be used. */
 __noinline int find(struct packet *p, int expect_answers, int *outdated)
@@ -396,10 +402,21 @@ __noinline int find(struct packet *p, int expect_answers, int *outdated)
 		if (!conn_outdated(p, c, s, set))
 			return s ? conn_in(p, &p->flow, c, s, set) : conn_orphaned(p, c);
 		*outdated = 1;
-	} else if (!expect_answers && !to_service(p) && reverse_find(&p->flow, &client)) {
-		return conn_out(p, &client, conn_find(&client), set);
 	}
 	return UNDECIDED;
+}
+
+/* An answer that came in where clients do: looked for last, since what is for a
+ * service is none. */
+__noinline int find_answer(struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct flow client;
+
+	if (!p || !set || !reverse_find(&p->flow, &client))
+		return VERDICT_PASS;
+	p->news &= ~NEWS_ASIDE;
+	return conn_out(p, &client, conn_find(&client), set);
 }
 
 /* A later fragment of a packet that is a connection by itself. */
@@ -442,10 +459,10 @@ __noinline int find_later(struct packet *p)
 }
 
 /* Returns a verdict or a decision. */
-static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int expect_answers)
+static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32 found)
 {
 	struct settings *set = get_settings();
-	int outdated = 0, decision;
+	int outdated = 0, expect_answers = found & EXPECT_ANSWERS, decision = UNDECIDED;
 	int parsed = parse(skb, p);
 
 	if (parsed != PARSED)
@@ -458,11 +475,14 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, int e
 	}
 	if (p->part == LATER_PART)
 		return find_later(p);
-	decision = find(p, expect_answers, &outdated);
+	if (!(found & NOTHING_FOUND))
+		decision = find(p, expect_answers, &outdated);
 	if (decision == UNDECIDED)
 		decision = conn_new(skb, p, outdated);
 	if (decision == UNDECIDED)
 		decision = find(p, expect_answers, &outdated);
+	if (decision == VERDICT_PASS && !expect_answers && !outdated)
+		decision = find_answer(p);
 	return decision;
 }
 
@@ -483,10 +503,10 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
 }
 
-static __always_inline int handle(struct __sk_buff *skb, int expect_answers)
+static __always_inline int handle(struct __sk_buff *skb, __u32 found)
 {
 	struct packet p = { .server = NO_SERVER };
-	int verdict = carry_out(skb, &p, decide(skb, &p, expect_answers));
+	int verdict = carry_out(skb, &p, decide(skb, &p, found));
 
 	if (p.news)
 		report(&p);
@@ -519,9 +539,9 @@ static __always_inline int enter(struct __sk_buff *skb, int expect_answers)
 {
 	int verdict = fast(skb, expect_answers);
 
-	if (verdict != UNDECIDED)
+	if (verdict != UNDECIDED && verdict != UNKNOWN)
 		return verdict;
-	skb->cb[0] = expect_answers;
+	skb->cb[0] = expect_answers | (verdict == UNKNOWN ? NOTHING_FOUND : 0);
 	bpf_tail_call(skb, &stages, 0);
 	return VERDICT_PASS; /* the director is being taken down */
 }

@@ -127,6 +127,7 @@ enum decision {
 	REFUSED = -5,   /* packet.reason, error, mtu: answered by ICMP */
 	UNDECIDED = -6,
 	TOLD_ON = -7, /* an error about a tunnel: packet.kind, mtu */
+	UNKNOWN = -8, /* UNDECIDED, and of no known connection */
 };
 
 /* To be answered by an error, once everything else is done: that takes room

@@ -40,19 +40,6 @@ static __always_inline int ftp_data(const struct packet *p, const struct setting
 		bpf_ntohs(p->flow.dport) >= UNPRIVILEGED_PORT);
 }
 
-/* Whether a packet is addressed to a service: no answer is. */
-static __always_inline int to_service(const struct packet *p)
-{
-	struct service_key key = {
-		.addr = p->flow.dst,
-		.port = p->flow.dport,
-		.protocol = p->flow.protocol,
-		.family = p->flow.family,
-	};
-
-	return !!bpf_map_lookup_elem(&services, &key);
-}
-
 /* A mark comes first, then the exact address and port, then FTP, then every
  * port. */
 static __always_inline struct service *service_find(const struct packet *p,

@@ -373,6 +373,8 @@ struct settings {
 	__u32 syn_defence;        /* enum defence_mode */
 	__u32 half_open_limit;    /* more half-open connections are an attack; 0: none is */
 	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
+	__u32 one_device;         /* is both */
+	__u32 pad;
 };
 
 /* When a defence works. Linux's 2, which is 1 at work, nobody writes here. */

@@ -490,6 +490,8 @@ type LbSettings struct {
 	SynDefence              uint32
 	HalfOpenLimit           uint32
 	Xdp                     [2]LbXdpDevice
+	OneDevice               uint32
+	Pad                     uint32
 	_                       [4]byte
 }
 

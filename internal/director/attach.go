@@ -91,12 +91,25 @@ func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 		err = d.attachDevice(hook, sideServer, server, d.progs.LbServer)
 	}
 	if err == nil {
-		err = d.passPeers(client.Index, server.Index)
+		err = errors.Join(d.passPeers(client.Index, server.Index), d.noteOneDevice(client.Index == server.Index))
 	}
 	if err != nil {
 		return errors.Join(err, detachAll(d.dir))
 	}
 	return nil
+}
+
+// noteOneDevice says whether servers' answers come in where clients' packets do.
+func (d *Director) noteOneDevice(one bool) error {
+	set, err := d.config()
+	if err != nil {
+		return err
+	}
+	set.OneDevice = 0
+	if one {
+		set.OneDevice = 1
+	}
+	return putConfig(d.maps.Config, set)
 }
 
 // attachDevice attaches to one device, both ways.
