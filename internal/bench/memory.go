@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -28,8 +29,8 @@ type MemoryResult struct {
 	Connections   int           `json:"connections"`
 	Family        int           `json:"family"`
 	PerConnection stats.Summary `json:"bytes_per_connection"`
+	Tables        float64       `json:"table_bytes"`    // of those, what is there before a connection comes
 	Slabs         []SlabUse     `json:"slabs"`          // in the last round
-	Objects       float64       `json:"object_bytes"`   // of those, for a connection: without what others took meanwhile
 	Empty         stats.Summary `json:"empty_bytes"`    // of a director without connections
 	Exact         bool          `json:"counters_exact"` // they say what was sent
 	Timeout       float64       `json:"timeout_seconds"`
@@ -63,7 +64,7 @@ func Memory(ctx context.Context, c MemoryConfig) (*MemoryResult, error) {
 		perConnection = append(perConnection, one.perConnection)
 		empty = append(empty, one.empty)
 		late = append(late, one.late.Seconds())
-		r.Slabs, r.Timeout = one.slabs, one.timeout.Seconds()
+		r.Slabs, r.Timeout, r.Tables = one.slabs, one.timeout.Seconds(), one.tables
 		r.Exact = r.Exact && one.exact
 		r.Early += one.early
 		if c.Progress != nil {
@@ -71,9 +72,6 @@ func Memory(ctx context.Context, c MemoryConfig) (*MemoryResult, error) {
 		}
 	}
 	r.PerConnection, r.Empty, r.Late = stats.Summarize(perConnection), stats.Summarize(empty), stats.Summarize(late)
-	for _, s := range r.Slabs {
-		r.Objects += s.PerConnection * float64(s.Bytes)
-	}
 	if c.Family == 4 {
 		const most = 320
 		r.Targets = append(r.Targets, atMost("memory of a connection, IPv4", "bytes", most, r.PerConnection))
@@ -83,11 +81,12 @@ func Memory(ctx context.Context, c MemoryConfig) (*MemoryResult, error) {
 
 // measured is what one round found.
 type measured struct {
-	perConnection, empty float64 // bytes
-	slabs                []SlabUse
-	exact                bool
-	timeout, late        time.Duration
-	early                int
+	perConnection, tables float64 // bytes, for a connection
+	empty                 float64 // bytes
+	slabs                 []SlabUse
+	exact                 bool
+	timeout, late         time.Duration
+	early                 int
 }
 
 func memoryRound(ctx context.Context, c MemoryConfig) (one measured, err error) {
@@ -137,10 +136,9 @@ func (m *memory) connect(n benchNetwork) error {
 
 // set loads and attaches a director, and fills its table.
 func (m *memory) set(ctx context.Context, n benchNetwork) error {
-	attach := []string{"attach", "--client-dev", benchClientDev, "--server-dev", benchServerDev}
-	if m.Connections > 1<<17 {
-		attach = append(attach, "--max-connections", strconv.Itoa(2*m.Connections))
-	}
+	// Room for so many and no more: what a full table takes.
+	attach := []string{"attach", "--mode", "tc", "--client-dev", benchClientDev, "--server-dev", benchServerDev,
+		"--max-connections", strconv.Itoa(m.Connections)}
 	commands := [][]string{attach,
 		{"ipvsadm", "--set", "0", "0", strconv.Itoa(int(m.timeout / time.Second))},
 		{"ipvsadm", "-A", "-u", n.service.String(), "-s", "rr"},
@@ -159,6 +157,10 @@ func (m *memory) set(ctx context.Context, n benchNetwork) error {
 
 func (m *memory) measure(ctx context.Context, before kernelMemory) (one measured, err error) {
 	empty, err := settledMemory()
+	if err != nil {
+		return one, err
+	}
+	tables, err := m.tables(ctx)
 	if err != nil {
 		return one, err
 	}
@@ -182,7 +184,8 @@ func (m *memory) measure(ctx context.Context, before kernelMemory) (one measured
 	}
 	one.timeout = m.timeout
 	one.empty = float64(empty.fixed - before.fixed)
-	one.perConnection = float64(full.slab-empty.slab) / float64(m.Connections)
+	one.tables = tables / float64(m.Connections)
+	one.perConnection = one.tables + float64(full.slab-empty.slab)/float64(m.Connections)
 	one.slabs = full.grown(empty, m.Connections)
 	if one.late, one.early, err = m.watch(ctx, s); err != nil {
 		return one, err
@@ -193,6 +196,27 @@ func (m *memory) measure(ctx context.Context, before kernelMemory) (one measured
 	}
 	one.exact = counted[0] == s.packets && counted[1] == s.packets && counted[3] == s.bytes
 	return one, nil
+}
+
+// tables is the memory of the family's connection tables [bytes].
+func (m *memory) tables(ctx context.Context) (float64, error) {
+	out, _, err := m.run(ctx, "", "status", "--output", "json")
+	if err != nil {
+		return 0, err
+	}
+	var status struct {
+		Tables struct {
+			IPv4 float64 `json:"ipv4_bytes"`
+			IPv6 float64 `json:"ipv6_bytes"`
+		} `json:"connection_tables"`
+	}
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return 0, fmt.Errorf("imbang status: %w", err)
+	}
+	if m.Family == 6 {
+		return status.Tables.IPv6, nil
+	}
+	return status.Tables.IPv4, nil
 }
 
 // watch looks how many are left until none is. Connections end in the order of

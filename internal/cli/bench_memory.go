@@ -20,13 +20,15 @@ func newBenchMemoryCommand() *cobra.Command {
 		Use:   "memory",
 		Short: "Open many connections: what each needs, and when it ends",
 		Long: `Opens connections by UDP datagrams, one each, through a director in a network
-namespace of its own. Prints how much the kernel's memory for small objects
-grew for each connection, both directions and its appointment with the clock;
-what an empty director takes; whether the counters say what was sent; and how
-long after its timeout a connection was still there.
+namespace of its own, which has room for just so many. Prints the kernel's
+memory for each: the family's connection tables, both directions, their lists
+and the appointments with the clock, divided by the connections, and what the
+kernel's memory for small objects grew by when they came; what an empty director
+takes; whether the counters say what was sent; and how long after its timeout a
+connection was still there.
 
-The memory is the whole machine's (SUnreclaim of /proc/meminfo): do nothing
-else meanwhile.`,
+The growth and the empty director's memory are the whole machine's (SUnreclaim
+of /proc/meminfo, and others): do nothing else meanwhile.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := out.check(); err != nil {
@@ -69,11 +71,9 @@ func printMemory(w io.Writer, r *bench.MemoryResult) error {
 	}
 	fmt.Fprintf(w, "%d connections over IPv%d, %s; median and range of %d rounds\n", r.Connections, r.Family, exact, r.PerConnection.N)
 	fmt.Fprintf(w, "each connection %8.0f bytes (%.0f to %.0f)\n", r.PerConnection.Median, r.PerConnection.Min, r.PerConnection.Max)
+	fmt.Fprintf(w, "  %-18s %.0f bytes\n", "tables", r.Tables)
 	for _, s := range r.Slabs {
 		fmt.Fprintf(w, "  %-18s %.2f objects of %d bytes\n", s.Cache, s.PerConnection, s.Bytes)
-	}
-	if len(r.Slabs) > 0 {
-		fmt.Fprintf(w, "  %-18s %.0f bytes\n", "together", r.Objects)
 	}
 	fmt.Fprintf(w, "empty director  %8.1f MB (%.1f to %.1f)\n", r.Empty.Median/1e6, r.Empty.Min/1e6, r.Empty.Max/1e6)
 	early := "none ended early"

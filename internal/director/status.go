@@ -22,8 +22,17 @@ type Status struct {
 	Tracers     int           `json:"tracers"` // at work, or killed a moment ago
 	// Connections are those of servers, templates left out.
 	Connections uint64 `json:"connections"`
+	Tables      Tables `json:"connection_tables"`
 	Full        Full   `json:"full"`
 	Attack      Attack `json:"attack"`
+}
+
+// Tables is the memory of the connection tables, of both directions, the lists
+// of hash tables and the appointments with the clock included, by the kernel's
+// account [bytes]. What it allocates entry by entry it rounds up besides.
+type Tables struct {
+	IPv4 uint64 `json:"ipv4_bytes"`
+	IPv6 uint64 `json:"ipv6_bytes"`
 }
 
 // Full is when the table had no room for a connection, or the kernel no memory.
@@ -77,6 +86,9 @@ func (d *Director) Status() (Status, error) {
 	if st.Connections, err = d.connections(len(t.servers)); err != nil {
 		return st, err
 	}
+	if st.Tables, err = d.tables(); err != nil {
+		return st, err
+	}
 	if st.Full, err = d.full(st.Reasons); err != nil {
 		return st, err
 	}
@@ -92,6 +104,32 @@ func (d *Director) connections(n int) (sum uint64, err error) {
 	}
 	for _, l := range loads {
 		sum += uint64(l.Active) + uint64(l.Inactive)
+	}
+	return sum, nil
+}
+
+// tables adds up the memory of the connection tables.
+func (d *Director) tables() (t Tables, err error) {
+	m := &d.maps
+	if t.IPv4, err = mapMemory(m.Conns4, m.Reverse4, m.Appointments4); err != nil {
+		return t, err
+	}
+	t.IPv6, err = mapMemory(m.Conns6, m.Reverse6, m.Appointments6)
+	return t, err
+}
+
+// mapMemory is what the kernel says that maps take [bytes].
+func mapMemory(maps ...*ebpf.Map) (sum uint64, err error) {
+	for _, m := range maps {
+		info, err := m.Info()
+		if err != nil {
+			return 0, fmt.Errorf("memory of %s: %w", m, err)
+		}
+		n, ok := info.Memlock()
+		if !ok {
+			return 0, fmt.Errorf("memory of %s: the kernel does not say", m)
+		}
+		sum += n
 	}
 	return sum, nil
 }
