@@ -27,11 +27,11 @@ func (l *ldirectord) web(what, weights, answers string) {
 // fallback serves; the revived have their weights again.
 func TestLdirectordQuiesces(t *testing.T) {
 	f := newFarm(t, 4) // the last is the fallback
-	want := f.publish("large", 32<<20)
+	want := f.publish("download", 32<<20)
 	l := startLdirectord(t, f, "quiescent.cf")
 	l.web("start", "s1=1 s2=2 s3=1", "s1 s2 s3")
 
-	download := f.browseFrom("s2", webURL+"large", patience)
+	download := f.browseFrom("s2", webURL+"download", patience)
 	defer download.Body.Close()
 	f.drain(1)
 	l.web("s2 takes no connections", "s1=1 s2=0 s3=1", "s1 s3")
