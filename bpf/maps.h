@@ -416,7 +416,8 @@ struct way {
 	__u8 known; /* the neighbour's hardware address */
 	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
 	__u8 peer;  /* the device is one of `peers` */
-	__u8 pad[3];
+	__u8 pad;
+	__u16 slot; /* of itself */
 };
 
 /* The longest packet that is cut into fragments [bytes]. */

@@ -96,9 +96,12 @@ struct packet {
 		} heritage;
 	};
 	__u32 server; /* id, or NO_SERVER */
-	__u16 mtu;    /* told by an error, of */
-	__u16 kind;   /* ICMP_KIND of an error that is told on */
-	__u8 error;   /* enum icmp_error */
+	union {
+		__u16 mtu; /* told by an error, of */
+		__u16 way; /* the slot of a way that was found */
+	};
+	__u16 kind; /* ICMP_KIND of an error that is told on */
+	__u8 error; /* enum icmp_error */
 	/* what there is to tell */
 	__u8 news;        /* enum news */
 	__u8 reason;      /* enum reason, of NEWS_ASIDE or REFUSED */

@@ -32,14 +32,18 @@ static __always_inline void journey(struct journey *j, const struct packet *p,
 	j->pad = 0;
 }
 
-/* Where a journey's way is remembered, if it is. */
-static __always_inline struct way *way_slot(const struct journey *j)
+static __always_inline struct way *way_at(__u32 slot)
 {
-	__u32 mix = address_fold(&j->src, j->family) * 0x9e3779b1U, slot;
+	return bpf_map_lookup_elem(&ways, &slot);
+}
+
+/* Where a journey's way is remembered, if it is. */
+static __always_inline __u32 way_slot(const struct journey *j)
+{
+	__u32 mix = address_fold(&j->src, j->family) * 0x9e3779b1U;
 
 	mix += address_fold(&j->dst, j->family);
-	slot = hash_32(mix, WAYS_BITS);
-	return bpf_map_lookup_elem(&ways, &slot);
+	return hash_32(mix, WAYS_BITS);
 }
 
 static __always_inline int way_is_of(const struct way *w, const struct journey *j)
@@ -94,6 +98,7 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 	if (w->ask)
 		w->asked = now;
 	w->until = w->known && longest ? now + WAY_BELIEVED : 0;
+	w->slot = way_slot(&w->of);
 	w->ifindex = fib.ifindex;
 	w->peer = !!bpf_map_lookup_elem(&peers, &fib.ifindex);
 	w->mtu = fib.mtu_result;

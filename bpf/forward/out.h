@@ -43,7 +43,7 @@ static __always_inline long find_way(void *ctx, const struct packet *p, const un
 		longest += overhead;
 	if (overhead && p->gso_size && p->flow.protocol == IPPROTO_TCP)
 		longest = p->headers + overhead;
-	*way = way_slot(&j);
+	*way = way_at(way_slot(&j));
 	if (!*way)
 		return -ENOMEM;
 	if (way_fits(*way, &j, longest))
@@ -70,9 +70,8 @@ static __always_inline void way_next(const struct way *way, struct bpf_redir_nei
  * segments are too big would need another one, and with IPv6 outside it is not
  * for a router to do. ROUTED, or a verdict.
  */
-static __noinline int route_fragments(struct __sk_buff *skb, struct packet *p, struct way *way)
+static __always_inline int route_fragments(struct __sk_buff *skb, struct packet *p, struct way *way)
 {
-	struct bpf_redir_neigh next = {};
 	struct cutting *cut;
 	__u32 zero = 0;
 	long rc;
@@ -84,8 +83,8 @@ static __noinline int route_fragments(struct __sk_buff *skb, struct packet *p, s
 	rc = way_look(skb, way, &way->of, 1, 0); /* they will fit */
 	if (!way->known && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
-	way_next(way, &next);
-	cut->next = next;
+	__builtin_memset(&cut->next, 0, sizeof(cut->next));
+	way_next(way, &cut->next);
 	cut->device = way->ifindex;
 	cut->known = way->known;
 	p->cut = 1;
@@ -97,7 +96,7 @@ static __noinline int route_fragments(struct __sk_buff *skb, struct packet *p, s
  * for one that there is no route to. An own one has none though there is a
  * default route, or was one when the server was added.
  */
-static __noinline int is_own(struct __sk_buff *skb, const struct packet *p, struct way *way)
+static __always_inline int is_own(struct __sk_buff *skb, const struct packet *p, struct way *way)
 {
 	__u32 id = p->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
@@ -108,10 +107,11 @@ static __noinline int is_own(struct __sk_buff *skb, const struct packet *p, stru
 	return way_look(skb, way, &way->of, 1, 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
-/* find_way, refusing the packet if there is none: ROUTED, LOCAL, or what
- * becomes of it. */
-static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
-				 const union address *dst, __u32 overhead, struct way **way)
+/* find_way, refusing the packet if there is none: ROUTED, and the way's slot in
+ * packet.way; LOCAL, or what becomes of the packet. */
+static __always_inline int route_to(struct __sk_buff *skb, struct packet *p,
+				    const union address *src, const union address *dst,
+				    __u32 overhead, struct way **way)
 {
 	long rc = find_way(skb, p, src, dst, overhead, way);
 
@@ -134,6 +134,30 @@ static __always_inline int route(struct __sk_buff *skb, struct packet *p, const 
 			      REASON_REFUSED_TOO_BIG);
 	}
 	return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
+}
+
+/* Likewise: global, so that the verifier walks it once. */
+__noinline int route_slot(struct __sk_buff *skb, struct packet *p, const union address *src,
+			  const union address *dst, __u32 overhead)
+{
+	struct way *way = 0;
+	int verdict;
+
+	if (!p || !src || !dst)
+		return VERDICT_DROP;
+	verdict = route_to(skb, p, src, dst, overhead, &way);
+	if (verdict == ROUTED && way)
+		p->way = way->slot;
+	return verdict;
+}
+
+static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
+				 const union address *dst, __u32 overhead, struct way **way)
+{
+	int verdict = route_slot(skb, p, src, dst, overhead);
+
+	*way = way_at(verdict == ROUTED ? p->way : 0);
+	return *way ? verdict : VERDICT_DROP;
 }
 
 /* One router more: TTL or hop limit less one. */
