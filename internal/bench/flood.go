@@ -42,6 +42,7 @@ type FloodResult struct {
 	Costs       []FloodCost   `json:"costs"`
 	Missing     []string      `json:"missing,omitempty"` // who was left out, and why
 	Calibration stats.Summary `json:"calibration_ns"`    // a fixed loop, once a round
+	Targets     []Target      `json:"targets,omitempty"`
 }
 
 // FloodCost is what a packet costs with one director, table and kind of

@@ -21,6 +21,7 @@ func (f *flood) conclude(list []competitor) {
 			}
 		}
 	}
+	f.result.Targets = floodTargets(f.result.Costs)
 }
 
 // cost is that of one cell.

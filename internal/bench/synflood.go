@@ -44,6 +44,7 @@ type SynFloodResult struct {
 	Policies  []SynFloodPolicy `json:"policies"`
 	Defended  bool             `json:"defended"` // the last of them lost nothing, and let 95 % in
 	FullSpeed bool             `json:"full_speed"`
+	Targets   []Target         `json:"targets"`
 }
 
 // SynFloodPolicy is what one of them achieved.
@@ -64,6 +65,8 @@ type SynFloodPolicy struct {
 	CPU         stats.Summary `json:"cpu_busy"`           // share of the machine
 	Generator   stats.Summary `json:"generator_cpu"`      // share of a CPU that it got, with the director's part
 }
+
+func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
 // synPolicies are what is compared, the defended one last.
 var synPolicies = []struct {
@@ -191,6 +194,11 @@ func (f *synflood) compare(ctx context.Context) (*SynFloodResult, error) {
 	r.CPUs = m.CPUs
 	last := r.Policies[n-1]
 	r.Defended = last.Lost == 0 && last.Broken == 0 && last.Success.Min >= 0.95
+	r.Targets = []Target{
+		atLeast("the flood that is defended against", "SYNs/s", 200_000, last.Rate),
+		atLeast("requests of established connections that are answered", "", 1, stats.Summarize([]float64{share(last.Requests-last.Lost-last.Broken, last.Requests)})),
+		atLeast("new connections that succeed", "", 0.95, last.Success),
+	}
 	r.FullSpeed = last.Rate.Min >= 0.98*float64(f.Rate)
 	return r, err
 }

@@ -159,8 +159,8 @@ func printFlood(w io.Writer, r *bench.FloodResult) error {
 	for _, m := range r.Missing {
 		fmt.Fprintln(w, m)
 	}
-	_, err := fmt.Fprintf(w, "\na fixed loop beside them: %.1f ms (%.1f to %.1f)\n", r.Calibration.Median/1e6, r.Calibration.Min/1e6, r.Calibration.Max/1e6)
-	return err
+	fmt.Fprintf(w, "\na fixed loop beside them: %.1f ms (%.1f to %.1f)\n", r.Calibration.Median/1e6, r.Calibration.Min/1e6, r.Calibration.Max/1e6)
+	return printTargets(w, r.Targets)
 }
 
 func printFloodLimits(w io.Writer, l bench.FloodLimits) {

@@ -36,6 +36,8 @@ type suitePart struct {
 var suite = []suitePart{
 	{"packets", nil, []string{"--rounds", "2", "--packets", "2000", "--schedulers", "rr,wlc", "--servers", "3,1000", "--flows", "1,65536"}},
 	{"path", nil, []string{"--rounds", "2", "--seconds", "0.2", "--megabytes", "20"}},
+	{"flood", nil, []string{"--packets", "20000", "--rounds", "1"}},
+	{"synflood", nil, []string{"--rounds", "1", "--duration", "2s"}},
 	{"memory", []string{"--connections", "1000000", "--rounds", "1"}, []string{"--connections", "20000", "--rounds", "1"}},
 	{"changes", nil, []string{"--rounds", "3", "--restore-services", "500", "--restore-rounds", "1"}},
 }

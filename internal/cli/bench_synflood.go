@@ -91,5 +91,5 @@ func printSynFlood(w io.Writer, r *bench.SynFloodResult) error {
 	if !r.FullSpeed {
 		fmt.Fprintln(w, "The machine could not make the flood that was asked for while it was defended against.")
 	}
-	return nil
+	return printTargets(w, r.Targets)
 }
