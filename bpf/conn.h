@@ -299,8 +299,8 @@ static __always_inline void conn_abandon(const struct flow *flow, struct conn *c
 	conn_forget(flow);
 }
 
-/* Whether an appointment that was inherited will do. It must be far enough off
- * not to be kept before the entry is there. */
+/* Whether an appointment that was inherited will do: the entry is there, and the
+ * time of the appointment still to come. */
 static __always_inline int appointment_serves(const struct conn *fresh, __u64 now)
 {
 	return fresh->number && (__s32)(fresh->tick - tick_after(now)) > 1 &&
@@ -324,7 +324,7 @@ static __always_inline struct conn *conn_insert(const struct flow *flow, struct 
 		return 0;
 	}
 	c = conn_find(flow);
-	if (!c || appointment_serves(fresh, now))
+	if (!c || appointment_serves(fresh, bpf_ktime_get_coarse_ns()))
 		return c;
 	tick = wheel_appoint(flow, fresh->expires, now, &number);
 	if (tick) {

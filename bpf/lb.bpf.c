@@ -406,15 +406,15 @@ __noinline int find(struct packet *p, int expect_answers, int *outdated)
 	return UNDECIDED;
 }
 
-/* An answer that came in where clients do: looked for last, since what is for a
- * service is none. */
+/* An answer that came in where clients do; UNDECIDED if it is none. Where servers
+ * are, too, it is looked for before a new connection, and else last. */
 __noinline int find_answer(struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct flow client;
 
 	if (!p || !set || !reverse_find(&p->flow, &client))
-		return VERDICT_PASS;
+		return UNDECIDED;
 	p->news &= ~NEWS_ASIDE;
 	return conn_out(p, &client, conn_find(&client), set);
 }
@@ -477,12 +477,17 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32
 		return find_later(p);
 	if (!(found & NOTHING_FOUND))
 		decision = find(p, expect_answers, &outdated);
+	if (decision == UNDECIDED && set->one_device && !(found & NOTHING_FOUND))
+		decision = find_answer(p);
 	if (decision == UNDECIDED)
 		decision = conn_new(skb, p, outdated);
 	if (decision == UNDECIDED)
 		decision = find(p, expect_answers, &outdated);
-	if (decision == VERDICT_PASS && !expect_answers && !outdated)
+	if (decision == VERDICT_PASS && !expect_answers && !outdated) {
 		decision = find_answer(p);
+		if (decision == UNDECIDED)
+			decision = VERDICT_PASS;
+	}
 	return decision;
 }
 

@@ -130,14 +130,14 @@ struct {
  * then more, which it does not keep. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * MAX_CONNS4);
+	__uint(max_entries, 3 * MAX_CONNS4);
 	__type(key, __u32);
 	__type(value, struct appointment4);
 } appointments4 SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * MAX_CONNS6);
+	__uint(max_entries, 3 * MAX_CONNS6);
 	__type(key, __u32);
 	__type(value, struct appointment6);
 } appointments6 SEC(".maps");

@@ -60,7 +60,6 @@ static __always_inline int way_fits(struct way *w, const struct journey *j, __u3
 {
 	if (!way_is_of(w, j) || bpf_ktime_get_coarse_ns() >= w->until || longest - 1 >= w->mtu)
 		return 0;
-	w->ask = 0;
 	return 1;
 }
 
@@ -89,10 +88,13 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
 	}
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	if (way_is_of(w, j))
-		due = now - w->asked >= WAY_ASKED;
-	else
+	if (way_is_of(w, j)) {
+		due = w->ask || now - w->asked >= WAY_ASKED;
+	} else {
+		w->until = 0;
+		barrier();
 		w->of = *j;
+	}
 	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
 	w->ask = !w->known || due;
 	if (w->ask)
@@ -104,7 +106,8 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 	w->mtu = fib.mtu_result;
 	__builtin_memcpy(w->dmac, fib.dmac, sizeof(w->dmac));
 	__builtin_memcpy(w->smac, fib.smac, sizeof(w->smac));
-	if (j->family == AF_INET)
+	/* A router may be of the other family (RFC 8950). */
+	if (fib.family == AF_INET)
 		address_from4(&w->next, fib.ipv4_dst);
 	else
 		__builtin_memcpy(&w->next, fib.ipv6_dst, sizeof(w->next));

@@ -185,7 +185,8 @@ static __always_inline int xdp_opens(const struct packet *p)
 {
 	struct settings *set = get_settings();
 
-	return set && !set->fwmarks && !set->hairpin && may_open(p, set);
+	return set && !set->fwmarks && !set->hairpin && !set->expire_nodest_conn &&
+	       may_open(p, set);
 }
 
 /*

@@ -158,7 +158,7 @@ static __always_inline int nat_up(struct __sk_buff *skb, struct packet *p)
 /* One side gets the address and port that were decided, and the packet leaves
  * one hop further. */
 static __always_inline int nat_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
-				    const struct way *way)
+				    struct way *way)
 {
 	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);

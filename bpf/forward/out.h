@@ -188,7 +188,7 @@ static __always_inline int take_hop(struct __sk_buff *skb, struct packet *p)
 }
 
 /* Sends the packet, as it now is, on its way. */
-static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, const struct way *way)
+static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, struct way *way)
 {
 	struct ethhdr *eth = (void *)(long)skb->data;
 
@@ -201,6 +201,7 @@ static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, con
 	if (way->ask) {
 		struct bpf_redir_neigh next = {};
 
+		way->ask = 0;
 		way_next(way, &next);
 		return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
 	}

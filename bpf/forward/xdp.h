@@ -54,8 +54,12 @@ static __always_inline int xdp_goes(struct way *way, const struct settings *set)
 {
 	if (!way->known || !xdp_device(set, way->ifindex))
 		return 0;
-	if (!way->ask || xdp_asked(way))
+	if (!way->ask)
 		return 1;
+	if (xdp_asked(way)) {
+		way->ask = 0;
+		return 1;
+	}
 	way->until = 0;
 	way->asked = 0;
 	return 0;

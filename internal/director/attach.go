@@ -85,13 +85,14 @@ func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 	if err := d.decelerate(); err != nil {
 		return err
 	}
+	// Before a classifier of ours is on the way out.
+	if err := errors.Join(d.passPeers(client.Index, server.Index), d.noteOneDevice(client.Index == server.Index)); err != nil {
+		return err
+	}
 	err = d.attachDevice(hook, sideClient, client, d.progs.LbClient)
 	// One program on a device that is both finds either half by itself.
 	if err == nil && client.Index != server.Index {
 		err = d.attachDevice(hook, sideServer, server, d.progs.LbServer)
-	}
-	if err == nil {
-		err = errors.Join(d.passPeers(client.Index, server.Index), d.noteOneDevice(client.Index == server.Index))
 	}
 	if err != nil {
 		return errors.Join(err, detachAll(d.dir))

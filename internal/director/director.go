@@ -136,6 +136,10 @@ func (in instance) load(sizes Sizes) error {
 	}
 	withoutXDP(spec)
 	objs, err := ebpf.NewCollection(spec)
+	if errors.Is(err, unix.ENOMEM) {
+		allocate(spec)
+		objs, err = ebpf.NewCollection(spec)
+	}
 	if err != nil {
 		return explainLoad(err)
 	}
@@ -209,7 +213,8 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	// one is copied.
 	set(4*s.Servers, "order", "trees")
 	set(s.Connections, "conns4", "reverse4", "conns6", "reverse6")
-	set(2*s.Connections, "appointments4", "appointments6")
+	// One that ends early leaves an appointment behind for a while.
+	set(3*s.Connections, "appointments4", "appointments6")
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

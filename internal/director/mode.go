@@ -43,7 +43,17 @@ type nature struct {
 	name     string
 	driver   string
 	features host.XDPFeatures
-	unknown  bool // the kernel does not tell the features
+	unknown  bool   // the kernel does not tell the features
+	vlan     string // a VLAN's device on it
+}
+
+// hidesVLANs says why a device's frames cannot be told from those of a VLAN on
+// it: drivers take the tag off before XDP sees them. "" if they can.
+func (n nature) hidesVLANs() string {
+	if n.vlan == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s: XDP could not tell its frames from those of its VLAN device %s", n.name, n.vlan)
 }
 
 func natureOf(dev device) (nature, error) {
@@ -53,6 +63,10 @@ func natureOf(dev device) (nature, error) {
 	if errors.Is(err, host.ErrFeaturesUnknown) {
 		n.unknown, err = true, nil
 	}
+	if err != nil {
+		return n, err
+	}
+	n.vlan, err = host.VLANOn(dev.Index)
 	return n, err
 }
 
@@ -60,6 +74,9 @@ func natureOf(dev device) (nature, error) {
 // it can. Some drivers take others' packets only once they have a program of
 // their own: attached says that it has.
 func (n nature) unableNative(attached bool) string {
+	if why := n.hidesVLANs(); why != "" {
+		return why
+	}
 	if n.unknown {
 		if n.driver == vethDriver || slices.Contains(goodDrivers, n.driver) {
 			return ""
@@ -109,7 +126,14 @@ func (n nature) driverName() string {
 // that is asked for and cannot be is an error.
 func choose(asked Mode, devices []nature) (Choice, error) {
 	switch asked {
-	case ModeTC, ModeXDPGeneric:
+	case ModeTC:
+		return Choice{asked, "as asked"}, nil
+	case ModeXDPGeneric:
+		for _, n := range devices {
+			if why := n.hidesVLANs(); why != "" {
+				return Choice{}, fmt.Errorf("XDP is not possible: %s", why)
+			}
+		}
 		return Choice{asked, "as asked"}, nil
 	case ModeXDP:
 		for _, n := range devices {

@@ -16,6 +16,7 @@ func TestChoose(t *testing.T) {
 	other := nature{name: "eth1", driver: "newnic", features: able | host.XDPTransmit}
 	veth := nature{name: "ext0", driver: "veth", features: able | host.XDPTransmit}
 	idle := nature{name: "ext0", driver: "veth", features: able}
+	trunk := nature{name: "eth0", driver: "ice", features: able, vlan: "eth0.10"}
 	for _, c := range []struct {
 		name    string
 		asked   Mode
@@ -33,6 +34,10 @@ func TestChoose(t *testing.T) {
 		{"xdp, nameless driver", ModeXDP, []nature{{name: "x0"}}, "", "x0: its driver (unnamed) has no"},
 		{"xdp, kernel does not tell, known driver", ModeXDP, []nature{{name: "eth0", driver: "ice", unknown: true}}, ModeXDP, "as asked"},
 		{"xdp, kernel does not tell, other driver", ModeXDP, []nature{{name: "eth1", driver: "newnic", unknown: true}}, "", "this kernel does not say"},
+		{"tc, VLANs", ModeTC, []nature{trunk}, ModeTC, "as asked"},
+		{"xdp, VLANs", ModeXDP, []nature{trunk}, "", "eth0: XDP could not tell its frames from those of its VLAN device eth0.10"},
+		{"generic, VLANs", ModeXDPGeneric, []nature{trunk}, "", "VLAN device eth0.10"},
+		{"auto, VLANs", ModeAuto, []nature{trunk}, ModeTC, "VLAN device eth0.10"},
 		{"auto, good", ModeAuto, []nature{good, good}, ModeXDP, "good"},
 		{"auto, one other", ModeAuto, []nature{good, other}, ModeTC, "eth1: its driver newnic is not known to be better off"},
 		{"auto, veth", ModeAuto, []nature{veth}, ModeTC, "ext0 is a veth"},
@@ -41,7 +46,7 @@ func TestChoose(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := choose(c.asked, c.devices)
 			if c.want == "" {
-				if err == nil || !strings.Contains(err.Error(), "native XDP is not possible: ") || !strings.Contains(err.Error(), c.says) {
+				if err == nil || !strings.Contains(err.Error(), "XDP is not possible: ") || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%v, %v; want a refusal that says %q", got, err, c.says)
 				}
 				return

@@ -43,6 +43,16 @@ func reserve(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
+// allocate takes that back: somebody else needs the memory, or this process may
+// not have so much.
+func allocate(spec *ebpf.CollectionSpec) {
+	for _, tables := range connectionTables {
+		for _, name := range tables {
+			spec.Maps[name].Flags |= unix.BPF_F_NO_PREALLOC
+		}
+	}
+}
+
 // hashSize is what a hash table takes when it is full [bytes]: struct htab_elem
 // of kernel/bpf/hashtab.c with key and value, and the heads of its lists.
 func hashSize(m *ebpf.MapSpec) uint64 {

@@ -10,7 +10,7 @@ import (
 
 // LeadsElsewhere reports whether a device of this network namespace, by its
 // index, is one end of a veth pair whose other end is in another namespace, and
-// has no queueing discipline, which shapes or counts what leaves by it.
+// has no queueing discipline, which shapes, filters or counts what leaves by it.
 func LeadsElsewhere(index int) (bool, error) {
 	link, err := netlink.LinkByIndex(index)
 	if err != nil {
@@ -24,7 +24,7 @@ func LeadsElsewhere(index int) (bool, error) {
 		return false, fmt.Errorf("device %s: queueing disciplines: %w", link.Attrs().Name, err)
 	}
 	for _, q := range disciplines {
-		if kind := q.Type(); kind != "noqueue" && kind != "clsact" && kind != "ingress" {
+		if kind := q.Type(); kind != "noqueue" && kind != "ingress" {
 			return false, nil
 		}
 	}
