@@ -429,8 +429,8 @@ struct cutting {
 	struct bpf_redir_neigh next;
 	__u32 device;
 	__u16 mtu;
-	__u8 known; /* the neighbour's hardware address */
-	__u8 pad;
+	__u8 known;                  /* the neighbour's hardware address */
+	__u8 ask;                    /* it */
 	__u8 bytes[2 * CUT_LONGEST]; /* behind the IP header */
 };
 

@@ -17,7 +17,13 @@
 
 #define WAY_BELIEVED (NSEC_PER_SEC / 128)
 
-/* A neighbour is asked so often, at most, whether it is still there. */
+/*
+ * Writing a neighbour's hardware address into a packet leaves the kernel to
+ * believe in it for ever; a packet sent through its neighbour table makes it
+ * ask again when the entry is old. In each slot somebody's neighbour is asked
+ * when none was for so long. (By turns, not by chance: a simulation is to come
+ * out the same on every CPU.)
+ */
 #define WAY_ASKED (NSEC_PER_SEC / 4)
 
 static __always_inline void journey(struct journey *j, const struct packet *p,
@@ -63,16 +69,25 @@ static __always_inline int way_fits(struct way *w, const struct journey *j, __u3
 	return 1;
 }
 
+/* Makes a slot a journey's. A function, for the stack's sake. */
+static __noinline void way_claim(struct way *w, const struct journey *j)
+{
+	if (way_is_of(w, j))
+		return;
+	w->until = 0;
+	barrier();
+	w->of = *j;
+	w->ask = 0;
+}
+
 /*
  * Asks the tables, for a packet of so many bytes (0: of the skb's), and
- * remembers what they say. `due`: the neighbour is to be asked, if it is not
- * known when it last was. Returns BPF_FIB_LKUP_RET_*.
+ * remembers what they say, in the journey's own slot. Returns BPF_FIB_LKUP_RET_*.
  */
-static __noinline long way_look(void *ctx, struct way *w, const struct journey *j, __u32 longest,
-				__u32 due)
+static __noinline long way_look(void *ctx, struct way *w, const struct journey *j, __u32 longest)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
 	struct bpf_fib_lookup fib = {};
+	__u64 now;
 	long rc;
 
 	fib.family = j->family;
@@ -88,21 +103,15 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
 	}
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	if (way_is_of(w, j)) {
-		due = w->ask || now - w->asked >= WAY_ASKED;
-	} else {
-		w->until = 0;
-		barrier();
-		w->of = *j;
-	}
+	w->peer = !!bpf_map_lookup_elem(&peers, &fib.ifindex);
+	now = bpf_ktime_get_coarse_ns();
 	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
-	w->ask = !w->known || due;
+	w->ask |= !w->known || now - w->asked >= WAY_ASKED;
 	if (w->ask)
 		w->asked = now;
 	w->until = w->known && longest ? now + WAY_BELIEVED : 0;
 	w->slot = way_slot(&w->of);
 	w->ifindex = fib.ifindex;
-	w->peer = !!bpf_map_lookup_elem(&peers, &fib.ifindex);
 	w->mtu = fib.mtu_result;
 	__builtin_memcpy(w->dmac, fib.dmac, sizeof(w->dmac));
 	__builtin_memcpy(w->smac, fib.smac, sizeof(w->smac));

@@ -239,7 +239,7 @@ __noinline int cut(struct __sk_buff *skb, struct packet *p)
 		return drop(p, REASON_DROP_REWRITE);
 	if (!cutting->known)
 		turn_aside(p, REASON_DROP_NO_NEIGHBOUR);
-	if (!cutting->known || neighbour_due(p))
+	if (cutting->ask)
 		return bpf_redirect_neigh(cutting->device, &cutting->next, sizeof(cutting->next),
 					  0);
 	return bpf_redirect(cutting->device, 0);

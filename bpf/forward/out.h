@@ -14,15 +14,6 @@
 #define ROUTED (-2) /* route() found a way: no verdict yet */
 #define LOCAL (-9)  /* the address is the director's own */
 
-/* Writing a neighbour's hardware address into a packet leaves the kernel to
- * believe in it for ever; a packet sent through its neighbour table makes it
- * ask again when the entry is old. On a way that is not remembered, new
- * connections do, and a few others. */
-static __always_inline int neighbour_due(const struct packet *p)
-{
-	return p->tcp_bits & TCP_BIT_SYN || !(bpf_get_prandom_u32() & 0xff);
-}
-
 /*
  * Finds the way from src to dst, of a family that need not be the packet's:
  * the one that was found lately, or the routing table's. `overhead` is what a
@@ -48,7 +39,8 @@ static __always_inline long find_way(void *ctx, const struct packet *p, const un
 		return -ENOMEM;
 	if (way_fits(*way, &j, longest))
 		return BPF_FIB_LKUP_RET_SUCCESS;
-	rc = way_look(ctx, *way, &j, longest, neighbour_due(p));
+	way_claim(*way, &j);
+	rc = way_look(ctx, *way, &j, longest);
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
@@ -80,13 +72,15 @@ static __always_inline int route_fragments(struct __sk_buff *skb, struct packet 
 	if (!cut || p->gso_size || way->of.family != AF_INET)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
 	cut->mtu = way->mtu;
-	rc = way_look(skb, way, &way->of, 1, 0); /* they will fit */
+	rc = way_look(skb, way, &way->of, 1); /* they will fit */
 	if (!way->known && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
 	__builtin_memset(&cut->next, 0, sizeof(cut->next));
 	way_next(way, &cut->next);
 	cut->device = way->ifindex;
 	cut->known = way->known;
+	cut->ask = way->ask;
+	way->ask = 0;
 	p->cut = 1;
 	return ROUTED;
 }
@@ -104,7 +98,7 @@ static __always_inline int is_own(struct __sk_buff *skb, const struct packet *p,
 	if (s && (address_loopback(&s->addr) || address_equal(&s->addr, &s->source)))
 		return 1;
 	__builtin_memset(&way->of.dst, 0, sizeof(way->of.dst));
-	return way_look(skb, way, &way->of, 1, 0) != BPF_FIB_LKUP_RET_NOT_FWDED;
+	return way_look(skb, way, &way->of, 1) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
 /* find_way, refusing the packet if there is none: ROUTED, and the way's slot in

@@ -46,7 +46,7 @@ static __always_inline int xdp_asked(const struct way *way)
 
 /*
  * Whether a packet may go by a way from here. Writing a neighbour's hardware
- * address does not remind the kernel of it (neighbour_due), and there is no
+ * address does not remind the kernel of it (WAY_ASKED), and there is no
  * bpf_redirect_neigh here. So one packet a second is left to the classifier,
  * which is made to ask.
  */
