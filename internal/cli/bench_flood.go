@@ -48,7 +48,7 @@ Competitors:
   nftables   destination NAT with connection tracking (schedulers rr and sh)
   ipvs       the kernel's IPVS, masquerading, where the kernel has it; without
              connection tracking (net.ipv4.vs.conntrack=0)
-  imbang-tc  imbang attach
+  imbang-tc  imbang attach --mode tc
   imbang-xdp imbang attach --mode xdp; its packets end in an XDP program, and so
              do those of its noop, "noop-xdp"
 
