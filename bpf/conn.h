@@ -147,19 +147,33 @@ static __noinline void conn_remove(const struct flow *flow, struct conn *c)
 	server_unbind(server, flags & CONN_INACTIVE);
 }
 
+/* When a connection is to end that lives for another `timeout` [ns]; 0 if that is
+ * about when it does anyway: both directions write there, spare the cache line. */
+static __always_inline __u64 conn_later(const struct conn *c, __u64 now, __u64 timeout)
+{
+	__u64 expires = now + timeout;
+	__s64 moved = expires - c->expires;
+
+	return moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK ? 0 : expires;
+}
+
+/* Whether its appointment is early enough for that. */
+static __always_inline int appointed_before(const struct conn *c, __u64 expires)
+{
+	return (__s32)(c->tick - tick_after(expires)) <= 1;
+}
+
 /* Lets the connection live for another `timeout` [ns]. */
 static __always_inline void conn_extend(const struct flow *flow, struct conn *c, __u64 timeout)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
-	__u64 expires = now + timeout;
-	__s64 moved = expires - c->expires;
+	__u64 expires = conn_later(c, now, timeout);
 	__u32 tick, number;
 
-	/* Both directions write here: spare the cache line. */
-	if (moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK)
+	if (!expires)
 		return;
 	c->expires = expires;
-	if ((__s32)(c->tick - tick_after(expires)) <= 1)
+	if (appointed_before(c, expires))
 		return;
 	tick = wheel_appoint(flow, expires, now, &number);
 	if (!tick)

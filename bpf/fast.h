@@ -138,17 +138,11 @@ static __always_inline int fast_steady(const struct packet *p, struct settled *s
 {
 	__u32 by = rules(s->conn->state, s->side == NAT_SOURCE ? FROM_SERVER : FROM_CLIENT, set);
 	__u8 state = s->conn->state;
-	__s64 moved;
 
 	if (has_states(state) ? next_state(state, p, by) != state : !!s->conn->template)
 		return 0;
-	s->expires = bpf_ktime_get_coarse_ns() + set->timeout[state & 31];
-	moved = s->expires - s->conn->expires;
-	if (moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK)
-		s->expires = 0;
-	else if ((__s32)(s->conn->tick - tick_after(s->expires)) > 1)
-		return 0;
-	return 1;
+	s->expires = conn_later(s->conn, bpf_ktime_get_coarse_ns(), set->timeout[state & 31]);
+	return !s->expires || appointed_before(s->conn, s->expires);
 }
 
 /* Where the packet goes, if there is a way that takes it as it is. */
