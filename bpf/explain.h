@@ -61,7 +61,7 @@ static __noinline void foresee_way(struct __sk_buff *skb, struct packet *p)
 {
 	struct way *way;
 
-	switch (find_way(skb, p, &p->flow.src, &p->to, 0, &way)) {
+	switch (find_way(skb, HOOK_TC, p, &p->flow.src, &p->to, 0, &way)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED: /* for this packet, that stands for all */
 		return;

@@ -146,7 +146,7 @@ static __always_inline int fast_steady(const struct packet *p, struct settled *s
 }
 
 /* Where the packet goes, if there is a way that takes it as it is. */
-static __always_inline int fast_way(void *ctx, struct packet *p, struct settled *s)
+static __always_inline int fast_way(void *ctx, enum hook hook, struct packet *p, struct settled *s)
 {
 	long rc;
 
@@ -157,11 +157,11 @@ static __always_inline int fast_way(void *ctx, struct packet *p, struct settled 
 			return 0;
 		p->to = s->server->addr;
 		p->port = s->conn->port;
-		rc = find_way(ctx, p, &p->flow.src, &p->to, 0, &s->way);
+		rc = find_way(ctx, hook, p, &p->flow.src, &p->to, 0, &s->way);
 	} else {
 		p->to = s->client.dst;
 		p->port = s->client.dport;
-		rc = find_way(ctx, p, &p->to, &p->flow.dst, 0, &s->way);
+		rc = find_way(ctx, hook, p, &p->to, &p->flow.dst, 0, &s->way);
 	}
 	return rc == BPF_FIB_LKUP_RET_SUCCESS;
 }
@@ -215,7 +215,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 		return fast_edge(skb, &p, set);
 	if (fast_find(&p, &s, expect_answers, set, family) == UNKNOWN)
 		return UNKNOWN;
-	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set) || !fast_way(skb, &p, &s))
+	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set) || !fast_way(skb, HOOK_TC, &p, &s))
 		return UNDECIDED;
 	fast_count(&p, &s);
 	verdict = nat_send(skb, &p, s.side, s.way);

@@ -416,9 +416,19 @@ struct way {
 	__u8 known; /* the neighbour's hardware address */
 	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
 	__u8 peer;  /* the device is one of `peers` */
-	__u8 pad;
+	__u8 all;   /* it is everybody's, whatever the source */
 	__u16 slot; /* of itself */
+	__u64 parted; /* until then sources are told apart all the same [ns] */
 };
+
+/* kernel: whether sources are alike to the routing tables, of IPv4 and of IPv6:
+ * see sources.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u32);
+} sources SEC(".maps");
 
 /* The longest packet that is cut into fragments [bytes]. */
 #define CUT_LONGEST 16000

@@ -6,7 +6,8 @@
  * Asking them costs as much as everything else that a packet of a settled
  * connection needs, and packets of one way follow each other closely. So each
  * CPU remembers, for WAY_BELIEVED, what it was told. That is how long a change
- * of routes or neighbours may take to be obeyed; nobody has to tell of it.
+ * of routes or neighbours may take to be obeyed; nobody has to tell of it. All
+ * sources share a way where it does not depend on them (sources.h).
  */
 #ifndef IMBANG_WAY_H
 #define IMBANG_WAY_H
@@ -14,6 +15,7 @@
 #include "address.h"
 #include "maps.h"
 #include "packet.h"
+#include "sources.h"
 
 #define WAY_BELIEVED (NSEC_PER_SEC / 128)
 
@@ -25,6 +27,9 @@
  * out the same on every CPU.)
  */
 #define WAY_ASKED (NSEC_PER_SEC / 4)
+
+/* How long sources are told apart after the way of all of them changed. */
+#define WAY_PARTED (10 * NSEC_PER_SEC)
 
 static __always_inline void journey(struct journey *j, const struct packet *p,
 				    const union address *src, const union address *dst)
@@ -43,10 +48,11 @@ static __always_inline struct way *way_at(__u32 slot)
 	return bpf_map_lookup_elem(&ways, &slot);
 }
 
-/* Where a journey's way is remembered, if it is. */
-static __always_inline __u32 way_slot(const struct journey *j)
+/* Where a journey's way is remembered, if it is: with those of all sources, or
+ * of its own. */
+static __always_inline __u32 way_slot(const struct journey *j, int all)
 {
-	__u32 mix = address_fold(&j->src, j->family) * 0x9e3779b1U;
+	__u32 mix = all ? 0 : address_fold(&j->src, j->family) * 0x9e3779b1U;
 
 	mix += address_fold(&j->dst, j->family);
 	return hash_32(mix, WAYS_BITS);
@@ -57,7 +63,8 @@ static __always_inline int way_is_of(const struct way *w, const struct journey *
 	const __u64 *a = (const void *)&w->of, *b = (const void *)j;
 
 	_Static_assert(sizeof(*j) == 5 * sizeof(*a), "compared word by word");
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4];
+	return a[2] == b[2] && a[3] == b[3] && a[4] == b[4] &&
+	       (w->all || (a[0] == b[0] && a[1] == b[1]));
 }
 
 /* Whether a packet of so many bytes can go as an earlier one did. A length of
@@ -69,20 +76,44 @@ static __always_inline int way_fits(struct way *w, const struct journey *j, __u3
 	return 1;
 }
 
-/* Makes a slot a journey's. A function, for the stack's sake. */
-static __noinline void way_claim(struct way *w, const struct journey *j)
+/* Whether everybody's way was found not to be one. */
+static __always_inline int way_has_parted(const struct way *w, const struct journey *j)
 {
-	if (way_is_of(w, j))
-		return;
-	w->until = 0;
-	barrier();
+	return w->all && way_is_of(w, j) && bpf_ktime_get_coarse_ns() < w->parted;
+}
+
+/* Makes a slot a journey's. A function, for the stack's sake. */
+static __noinline void way_claim(struct way *w, const struct journey *j, __u32 slot, int all)
+{
+	if (!way_is_of(w, j) || w->all != all) {
+		w->until = 0;
+		barrier();
+		w->ask = 0;
+		w->parted = 0;
+		w->all = all;
+		w->slot = slot;
+	}
 	w->of = *j;
-	w->ask = 0;
+}
+
+/* Whether the tables say something else than what is remembered. */
+static __always_inline int way_turns(const struct way *w, const struct bpf_fib_lookup *fib)
+{
+	const __u32 *a = w->next.word, *b = fib->ipv6_dst;
+
+	if (w->ifindex != fib->ifindex || address_family(&w->next) != fib->family)
+		return 1;
+	if (fib->family == AF_INET)
+		return a[3] != b[0];
+	return a[0] != b[0] || a[1] != b[1] || a[2] != b[2] || a[3] != b[3];
 }
 
 /*
  * Asks the tables, for a packet of so many bytes (0: of the skb's), and
- * remembers what they say, in the journey's own slot. Returns BPF_FIB_LKUP_RET_*.
+ * remembers what they say, in the journey's own slot. If it is everybody's and
+ * they say something else than a moment ago, the route may have several next
+ * hops: for a while each source gets a way of its own. Returns
+ * BPF_FIB_LKUP_RET_*.
  */
 static __noinline long way_look(void *ctx, struct way *w, const struct journey *j, __u32 longest)
 {
@@ -103,14 +134,9 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
 	}
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	w->peer = !!bpf_map_lookup_elem(&peers, &fib.ifindex);
-	now = bpf_ktime_get_coarse_ns();
+	if (w->all && w->until && way_turns(w, &fib))
+		w->parted = bpf_ktime_get_coarse_ns() + WAY_PARTED;
 	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
-	w->ask |= !w->known || now - w->asked >= WAY_ASKED;
-	if (w->ask)
-		w->asked = now;
-	w->until = w->known && longest ? now + WAY_BELIEVED : 0;
-	w->slot = way_slot(&w->of);
 	w->ifindex = fib.ifindex;
 	w->mtu = fib.mtu_result;
 	__builtin_memcpy(w->dmac, fib.dmac, sizeof(w->dmac));
@@ -120,6 +146,12 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 		address_from4(&w->next, fib.ipv4_dst);
 	else
 		__builtin_memcpy(&w->next, fib.ipv6_dst, sizeof(w->next));
+	w->peer = !!bpf_map_lookup_elem(&peers, &fib.ifindex);
+	now = bpf_ktime_get_coarse_ns();
+	w->ask |= !w->known || now - w->asked >= WAY_ASKED;
+	if (w->ask)
+		w->asked = now;
+	w->until = w->known && now >= w->parted ? now + WAY_BELIEVED : 0;
 	return rc;
 }
 

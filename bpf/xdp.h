@@ -89,7 +89,7 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
 	    fast_find(&p, &s, expect_answers, set, family) == UNKNOWN || !fast_takes(s.conn) ||
 	    !fast_steady(&p, &s, set))
 		return UNDECIDED;
-	if (!fast_way(ctx, &p, &s) || !xdp_goes(s.way, set))
+	if (!fast_way(ctx, HOOK_XDP, &p, &s) || !xdp_goes(s.way, set))
 		return XDP_PASS;
 	fast_count(&p, &s);
 	action = xdp_send(ctx, &p, s.side, s.way, set);
@@ -131,7 +131,7 @@ static __always_inline int xdp_way(struct xdp_md *ctx, const struct packet *p,
 				   const union address *src, const union address *dst,
 				   struct way **way, const struct settings *set)
 {
-	return find_way(ctx, p, src, dst, 0, way) == BPF_FIB_LKUP_RET_SUCCESS &&
+	return find_way(ctx, HOOK_XDP, p, src, dst, 0, way) == BPF_FIB_LKUP_RET_SUCCESS &&
 	       xdp_goes(*way, set);
 }
 

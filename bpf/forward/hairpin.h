@@ -16,10 +16,11 @@ static __always_inline int neighbours(struct __sk_buff *skb, struct packet *p,
 	struct way *way;
 	__u32 device;
 
-	if (find_way(skb, p, &p->flow.src, &s->addr, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (find_way(skb, HOOK_TC, p, &p->flow.src, &s->addr, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;
 	device = way->ifindex;
-	if (find_way(skb, p, &p->flow.dst, &p->flow.src, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (find_way(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &way) !=
+	    BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;
 	if (way->ifindex != device)
 		return 0;

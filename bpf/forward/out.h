@@ -20,11 +20,13 @@
  * tunnel adds [bytes]. A TCP super-packet need not fit: the tunnel makes its
  * segments shorter. Returns BPF_FIB_LKUP_RET_*.
  */
-static __always_inline long find_way(void *ctx, const struct packet *p, const union address *src,
-				     const union address *dst, __u32 overhead, struct way **way)
+static __always_inline long find_way(void *ctx, enum hook hook, const struct packet *p,
+				     const union address *src, const union address *dst,
+				     __u32 overhead, struct way **way)
 {
-	__u32 longest = packet_longest(p);
+	__u32 longest = packet_longest(p), slot;
 	struct journey j;
+	int all;
 	long rc;
 
 	journey(&j, p, src, dst);
@@ -34,13 +36,27 @@ static __always_inline long find_way(void *ctx, const struct packet *p, const un
 		longest += overhead;
 	if (overhead && p->gso_size && p->flow.protocol == IPPROTO_TCP)
 		longest = p->headers + overhead;
-	*way = way_at(way_slot(&j));
+	all = sources_alike(j.family);
+	slot = way_slot(&j, all);
+	*way = way_at(slot);
 	if (!*way)
 		return -ENOMEM;
 	if (way_fits(*way, &j, longest))
 		return BPF_FIB_LKUP_RET_SUCCESS;
-	way_claim(*way, &j);
+	if (all && way_has_parted(*way, &j)) {
+		all = 0;
+		slot = way_slot(&j, all);
+		*way = way_at(slot);
+		if (!*way)
+			return -ENOMEM;
+		if (way_fits(*way, &j, longest))
+			return BPF_FIB_LKUP_RET_SUCCESS;
+	}
+	way_claim(*way, &j, slot, all);
+	sources_ask(ctx, hook, j.family);
 	rc = way_look(ctx, *way, &j, longest);
+	if (!longest)
+		(*way)->until = 0;
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
@@ -107,7 +123,7 @@ static __always_inline int route_to(struct __sk_buff *skb, struct packet *p,
 				    const union address *src, const union address *dst,
 				    __u32 overhead, struct way **way)
 {
-	long rc = find_way(skb, p, src, dst, overhead, way);
+	long rc = find_way(skb, HOOK_TC, p, src, dst, overhead, way);
 
 	/* What is no host's address is refused where servers are added. */
 	if (rc == BPF_FIB_LKUP_RET_NOT_FWDED)

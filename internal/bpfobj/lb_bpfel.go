@@ -613,6 +613,7 @@ const (
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
+	LbMapSources         = "sources"
 	LbMapStages          = "stages"
 	LbMapStories         = "stories"
 	LbMapTracedUntil     = "traced_until"
@@ -735,6 +736,7 @@ type LbMapSpecs struct {
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	Sources         *ebpf.MapSpec `ebpf:"sources"`
 	Stages          *ebpf.MapSpec `ebpf:"stages"`
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
@@ -813,6 +815,7 @@ type LbMaps struct {
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
+	Sources         *ebpf.Map `ebpf:"sources"`
 	Stages          *ebpf.Map `ebpf:"stages"`
 	Stories         *ebpf.Map `ebpf:"stories"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
@@ -867,6 +870,7 @@ func (m *LbMaps) Close() error {
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
+		m.Sources,
 		m.Stages,
 		m.Stories,
 		m.TracedUntil,

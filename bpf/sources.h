@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Whether it matters for a packet's way where it comes from. It does where there
+ * are routing rules (policy routing), or routes of one source's own (IPv6);
+ * then each client has a way of its own. Elsewhere there is one for all of
+ * them, which is remembered much longer than one client sends. The kernel says
+ * which, in the network namespace; where it cannot be asked (before Linux
+ * 6.2), it matters.
+ *
+ * Between routes of several next hops it matters too, and that shows only by
+ * the answers: see way_parted.
+ */
+#ifndef IMBANG_SOURCES_H
+#define IMBANG_SOURCES_H
+
+#include <bpf/bpf_core_read.h>
+
+#include "maps.h"
+
+/* Which kind of program asks: their contexts lead to the device in two ways. */
+enum hook { HOOK_TC, HOOK_XDP };
+
+#define KERNEL __attribute__((preserve_access_index))
+
+struct netns_ipv4 {
+	_Bool fib_has_custom_rules;
+} KERNEL;
+
+struct netns_ipv6 {
+	_Bool fib6_has_custom_rules;
+	unsigned int fib6_routes_require_src;
+} KERNEL;
+
+struct net {
+	struct netns_ipv4 ipv4;
+	struct netns_ipv6 ipv6;
+} KERNEL;
+
+typedef struct {
+	struct net *net;
+} KERNEL possible_net_t;
+
+struct net_device {
+	possible_net_t nd_net;
+} KERNEL;
+
+struct sk_buff {
+	struct net_device *dev;
+} KERNEL;
+
+struct xdp_rxq_info {
+	struct net_device *dev;
+} KERNEL;
+
+struct xdp_buff {
+	struct xdp_rxq_info *rxq;
+} KERNEL;
+
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
+
+/* Whether all sources are alike in a network namespace. A kernel without such
+ * fields has no rules. */
+static __always_inline int alike_in(struct net *net, __u8 family)
+{
+	if (family == AF_INET)
+		return !bpf_core_field_exists(net->ipv4.fib_has_custom_rules) ||
+		       !net->ipv4.fib_has_custom_rules;
+	if (bpf_core_field_exists(net->ipv6.fib6_routes_require_src) &&
+	    net->ipv6.fib6_routes_require_src)
+		return 0;
+	return !bpf_core_field_exists(net->ipv6.fib6_has_custom_rules) ||
+	       !net->ipv6.fib6_has_custom_rules;
+}
+
+/* Asks the kernel, and remembers it for all CPUs. A function, for the stack's sake. */
+static __noinline void sources_ask(void *ctx, enum hook hook, __u8 family)
+{
+	__u32 which = family == AF_INET6, alike;
+	struct net_device *dev;
+	__u32 *known = bpf_map_lookup_elem(&sources, &which);
+
+	if (!known || !bpf_cast_to_kern_ctx)
+		return;
+	if (hook == HOOK_XDP)
+		dev = ((struct xdp_buff *)bpf_cast_to_kern_ctx(ctx))->rxq->dev;
+	else
+		dev = ((struct sk_buff *)bpf_cast_to_kern_ctx(ctx))->dev;
+	alike = alike_in(dev->nd_net.net, family);
+	if (*known != alike)
+		*known = alike;
+}
+
+/* What the kernel said last. */
+static __always_inline int sources_alike(__u8 family)
+{
+	__u32 which = family == AF_INET6, *alike = bpf_map_lookup_elem(&sources, &which);
+
+	return alike && *alike;
+}
+
+#endif
