@@ -49,18 +49,18 @@ static __always_inline int tcp_half_open(__u8 state)
 	return state == TCP_SYN_RECV || state == TCP_SYNACK;
 }
 
-/* The packet has changed its connection's state. Not inline: callers have no room left on
+/* A packet has changed its connection's state. Not inline: callers have no room left on
  * their stack. */
-static __noinline void handshake_follow(const struct packet *p)
+static __noinline void handshake_follow(__u8 was, __u8 state)
 {
 	struct handshake_counts *h;
 
-	if (tcp_half_open(p->was) == tcp_half_open(p->state))
+	if (tcp_half_open(was) == tcp_half_open(state))
 		return;
 	h = get_handshakes();
 	if (!h)
 		return;
-	if (tcp_half_open(p->state))
+	if (tcp_half_open(state))
 		h->opened++;
 	else
 		h->answered++;

@@ -279,7 +279,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->news |= NEWS_STATE;
 			p->was = was;
 			p->state = state;
-			handshake_follow(p);
+			handshake_follow(was, state);
 		}
 		if (is_established(state) && !is_established(was))
 			conn_assure(flow, c);

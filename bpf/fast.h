@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The fast path: a plain packet of a masqueraded connection that has a server
- * and a way to it. Whatever is not so, or not certain, is left to the whole
- * path, which begins anew; so nothing is changed or counted here before the
- * packet is sure to go.
+ * and a way to it, and stays on the list of active ones, or of the others.
+ * Whatever is not so, or not certain, is left to the whole path, which begins
+ * anew; so nothing is changed or counted here before the packet is sure to go.
  *
  * The whole path is another program, reached by a tail call: the verifier
  * walks it once and not for each device, and this one stays small.
@@ -131,18 +131,51 @@ static __always_inline int fast_takes(const struct conn *c)
 	return c && c->forward == FORWARD_MASQ && !(c->flags & CONN_HAIRPIN);
 }
 
-/* Whether the packet is one of many: its connection stays as it is, but lives
- * longer, without a new appointment. */
-static __always_inline int fast_steady(const struct packet *p, struct settled *s,
+static __always_inline __u32 fast_direction(const struct settled *s)
+{
+	return s->side == NAT_SOURCE ? FROM_SERVER : FROM_CLIENT;
+}
+
+/* Whether the packet is one of many: its connection lives longer, without a new
+ * appointment. */
+static __always_inline int fast_steady(struct packet *p, struct settled *s,
 				       const struct settings *set)
 {
-	__u32 by = rules(s->conn->state, s->side == NAT_SOURCE ? FROM_SERVER : FROM_CLIENT, set);
-	__u8 state = s->conn->state;
+	__u8 state = s->conn->state, next = state;
 
-	if (has_states(state) ? next_state(state, p, by) != state : !!s->conn->template)
+	if (has_states(state))
+		next = next_state(state, p, rules(state, fast_direction(s), set));
+	else if (s->conn->template)
 		return 0;
-	s->expires = conn_later(s->conn, bpf_ktime_get_coarse_ns(), set->timeout[state & 31]);
+	if (next != state)
+		p->news |= NEWS_STATE;
+	s->expires = conn_later(s->conn, bpf_ktime_get_coarse_ns(), set->timeout[next & 31]);
 	return !s->expires || appointed_before(s->conn, s->expires);
+}
+
+/* Changes the state of a TCP connection that counts as active before and after,
+ * or neither, if nobody is to be told and no client begins anew; 1 if so. */
+static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction)
+{
+	struct settings *set = get_settings();
+	int moved = 0;
+	__u8 was, next;
+	__u32 by;
+
+	if (!set || c->template || traced() || (direction == FROM_CLIENT && bits & TCP_BIT_SYN))
+		return 0;
+	by = rules(TCP_NONE, direction, set);
+	bpf_spin_lock(&c->lock);
+	was = c->state;
+	next = tcp_next_state(was, bits, by);
+	if (!(c->flags & CONN_DEAD) && tcp_active(next) == !(c->flags & CONN_INACTIVE)) {
+		c->state = next;
+		moved = 1;
+	}
+	bpf_spin_unlock(&c->lock);
+	if (moved)
+		handshake_follow(was, next);
+	return moved;
 }
 
 /* Where the packet goes, if there is a way that takes it as it is. */
@@ -181,7 +214,13 @@ static __always_inline void fast_count(const struct packet *p, const struct sett
 		c->in_packets++;
 }
 
-/* A packet that changes its connection: while there is a SYN flood not even the
+/* A client's first. */
+static __always_inline int opens_alone(const struct packet *p)
+{
+	return (p->tcp_bits & (TCP_BIT_SYN | TCP_BIT_ACK)) == TCP_BIT_SYN;
+}
+
+/* A packet that opens a connection or resets one: while there is a SYN flood not even the
  * whole path is for everybody. */
 static __always_inline int fast_edge(struct __sk_buff *skb, const struct packet *p,
 				     const struct settings *set)
@@ -210,12 +249,13 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 		return UNDECIDED;
 	if (!plain_skb(skb, &p, family) || p.ttl <= 1)
 		return UNDECIDED;
-	/* It opens a connection or ends one. */
-	if (p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST))
+	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
 		return fast_edge(skb, &p, set);
 	if (fast_find(&p, &s, expect_answers, set, family) == UNKNOWN)
 		return UNKNOWN;
 	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set) || !fast_way(skb, HOOK_TC, &p, &s))
+		return UNDECIDED;
+	if (p.news & NEWS_STATE && !fast_move(s.conn, p.tcp_bits, fast_direction(&s)))
 		return UNDECIDED;
 	fast_count(&p, &s);
 	verdict = nat_send(skb, &p, s.side, s.way);

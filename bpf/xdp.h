@@ -87,7 +87,7 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
 		return XDP_PASS;
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
 	    fast_find(&p, &s, expect_answers, set, family) == UNKNOWN || !fast_takes(s.conn) ||
-	    !fast_steady(&p, &s, set))
+	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE)
 		return UNDECIDED;
 	if (!fast_way(ctx, HOOK_XDP, &p, &s) || !xdp_goes(s.way, set))
 		return XDP_PASS;
