@@ -4,6 +4,7 @@ package director
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -74,4 +75,68 @@ func (r *rig) withoutWhole(do func()) {
 	r.must(r.maps.Stages.Delete(whole))
 	do()
 	r.must(r.maps.Stages.Put(whole, r.progs.LbWhole))
+}
+
+// A connection that the fast path follows goes through the states that the whole
+// one gives it, and counts alike; what makes it active or inactive is left to the
+// whole one.
+func TestFastPathFollows(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small)
+			s := tcpService(at(f.vip(1), 80), "rr")
+			web := at(f.vip(1), 80)
+			r.serve(s, model.Server{Addr: f.serverAddr(0), Port: 8080, Weight: 1})
+			server, byFast, byWhole := at(f.serverAddr(0).String(), 8080), at(f.client, 1234), at(f.client, 1235)
+			for _, c := range []struct {
+				name       string
+				fromServer bool
+				flags      string
+				fast       bool
+				state      string
+			}{
+				{"SYN", false, "S", false, "SYN_RECV"},
+				{"a client that begins anew", false, "S", false, "SYN_RECV"},
+				{"SYN-ACK", true, "SA", true, "SYN_RECV"},
+				{"ACK", false, "A", true, "ESTABLISHED"},
+				{"data", true, "PA", true, "ESTABLISHED"},
+				{"first FIN", true, "FA", false, "FIN_WAIT"},
+				{"second FIN", false, "FA", true, "TIME_WAIT"},
+				{"last ACK", true, "A", true, "TIME_WAIT"},
+				{"reset: it ends much earlier", false, "R", false, "CLOSE"},
+			} {
+				packet := func(client string) []byte {
+					if c.fromServer {
+						return testenv.TCP(server, client, c.flags).Frame()
+					}
+					return testenv.TCP(client, web, c.flags).Frame()
+				}
+				program := r.progs.LbClient
+				if c.fromServer {
+					program = r.progs.LbServer
+				}
+				if got := r.send(r.progs.LbWhole, skBuff{}, packet(byWhole)); got.verdict != redirect {
+					t.Fatalf("%s, the whole path: %s", c.name, got.verdict)
+				}
+				var got result
+				r.withoutWhole(func() { got = r.send(program, skBuff{}, packet(byFast)) })
+				if taken := got.verdict == redirect; taken != c.fast {
+					t.Errorf("%s, the fast path: %s, want it taken: %t", c.name, got.verdict, c.fast)
+				}
+				if got.verdict != redirect {
+					r.send(program, skBuff{}, packet(byFast))
+				}
+				fast, whole := r.connection(byFast), r.connection(byWhole)
+				if fast.State != c.state || whole.State != c.state {
+					t.Errorf("%s: %s by the fast path and %s by the whole one, want %s", c.name, fast.State, whole.State, c.state)
+				}
+				if d := (fast.Expires - whole.Expires).Abs(); d > time.Second {
+					t.Errorf("%s: the two end %s apart", c.name, d)
+				}
+				if active, inactive := r.counts(s.Key, f.serverAddr(0)); active+inactive != 2 || active == 1 {
+					t.Errorf("%s: %d active and %d inactive, want two of one kind", c.name, active, inactive)
+				}
+			}
+		})
+	}
 }
