@@ -134,7 +134,8 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
 	}
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	if (w->all && w->until && way_turns(w, &fib))
+	/* A packet too long is told of no next hop. */
+	if (w->all && w->until && rc != BPF_FIB_LKUP_RET_FRAG_NEEDED && way_turns(w, &fib))
 		w->parted = bpf_ktime_get_coarse_ns() + WAY_PARTED;
 	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
 	w->ifindex = fib.ifindex;

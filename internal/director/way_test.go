@@ -3,9 +3,12 @@
 package director
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,11 +130,50 @@ func TestWaysOfSeveralNextHops(t *testing.T) {
 				}
 				time.Sleep(believed)
 			}
+			if r.partedWays() == 0 {
+				t.Error("no sources are told apart")
+			}
 			if len(used) != 2 {
 				t.Errorf("next hops: %v, want both of them", used)
 			}
 		})
 	}
+}
+
+// A packet that is too long for the way is told of no next hop, and that is no
+// sign of several.
+func TestWaysOfLongPackets(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small)
+			service, client := at(f.vip(vipMasq), 80), at(f.clientAddr(1), 1234)
+			r.serve(tcpService(service, "rr"), f.real(0, 8080))
+			r.establish(client, service)
+			r.fromClient(testenv.TCP(client, service, "A"))
+			long := testenv.TCP(client, service, "A").DontFragment().Payload(strings.Repeat("x", 1500))
+			if got := r.fromClient(long); bytes.Equal(got.frame, long.Frame()) {
+				t.Fatalf("a packet longer than the link allows: %s", got.verdict)
+			}
+			if r.partedWays() != 0 {
+				t.Error("sources are told apart after a packet that was too long")
+			}
+		})
+	}
+}
+
+// partedWays counts the slots of ways whose sources are told apart.
+func (r *rig) partedWays() (n int) {
+	r.Helper()
+	var slot uint32
+	var of [][]byte // of CPUs
+	for all := r.maps.Ways.Iterate(); all.Next(&slot, &of); {
+		for _, way := range of {
+			if binary.NativeEndian.Uint64(way[len(way)-8:]) != 0 {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func only(a netip.Addr) *net.IPNet {
