@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"runtime/debug"
 
 	"imbang/internal/lab/measure"
@@ -92,9 +91,8 @@ type flood struct {
 	FloodConfig
 	network benchNetwork
 	watch   stopwatch
-	loaded  map[string]*stage                // of LoadOnce, by competitor
-	volleys map[netip.AddrPort]*floodVolleys // by the first destination
-	samples map[floodCell][]measuredFlood    // round by round
+	loaded  map[string]*stage             // of LoadOnce, by competitor
+	samples map[floodCell][]measuredFlood // round by round
 	result  FloodResult
 }
 
@@ -107,7 +105,7 @@ type floodCell struct {
 // Flood carries the comparison out: in each round, for every table, all
 // directors in random order, each of them fresh. Nothing is left behind.
 func Flood(ctx context.Context, c FloodConfig) (_ *FloodResult, err error) {
-	f := &flood{FloodConfig: c, network: benchNetworks[4], loaded: map[string]*stage{}, volleys: map[netip.AddrPort]*floodVolleys{}, samples: map[floodCell][]measuredFlood{}}
+	f := &flood{FloodConfig: c, network: benchNetworks[4], loaded: map[string]*stage{}, samples: map[floodCell][]measuredFlood{}}
 	f.result = FloodResult{Note: c.Note, Machine: thisMachine(), Flows: c.Flows, Packets: c.Packets, FrameBytes: len(f.frame(f.network.service, 0))}
 	if f.watch, err = newStopwatch(); err != nil {
 		return nil, err

@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"imbang/internal/director"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/server"
@@ -28,21 +27,10 @@ func (f *flood) frame(to netip.AddrPort, i int) []byte {
 	return d.frame(i)
 }
 
-// floodVolleys are what is sent: of the first flow alone, and of all.
-type floodVolleys struct{ one, all *volley }
-
-// volleysFor makes what is sent to the service, or without one to each of the
-// servers in turn. It stays for later rounds.
-func (f *flood) volleysFor(to []netip.AddrPort) *floodVolleys {
-	key := netip.AddrPortFrom(to[0].Addr(), uint16(len(to)))
-	if f.volleys[key] == nil {
-		frame := func(i int) []byte { return f.frame(to[i%len(to)], i) }
-		f.volleys[key] = &floodVolleys{
-			one: newVolley(burst, func(int) []byte { return frame(0) }),
-			all: newVolley(f.Flows, frame),
-		}
-	}
-	return f.volleys[key]
+// emitter sends to the service, or without one to each of the servers in turn.
+// It is to be called in the namespace outside, where the clients are.
+func (f *flood) emitter(st *stage) (*director.Emitter, error) {
+	return director.NewEmitter(far(benchClientDev), f.frame(st.targets[0], 0), len(st.targets))
 }
 
 // sample measures a competitor with a table, all kinds of traffic.
@@ -66,12 +54,11 @@ func (f *flood) sample(ctx context.Context, s setting, c competitor) (err error)
 		return err
 	}
 	err = st.outside.Do(func() error {
-		socket, err := packetSocket(st.outside, far(benchClientDev))
+		e, err := f.emitter(st)
 		if err != nil {
 			return err
 		}
-		defer unix.Close(socket)
-		return f.traffic(ctx, st, socket, floodCell{setting: s, competitor: c.name})
+		return errors.Join(f.traffic(ctx, st, e, floodCell{setting: s, competitor: c.name}), e.Close())
 	})
 	if err == nil && f.loaded[c.name] != nil {
 		err = f.empty(ctx, st)
@@ -143,26 +130,24 @@ const settle = 500 * time.Millisecond
 
 // traffic sends everything, one kind after the other: the first connection's
 // packets, the first of all other connections, and packets of all by turns.
-func (f *flood) traffic(ctx context.Context, st *stage, socket int, cell floodCell) error {
-	v := f.volleysFor(st.targets)
+func (f *flood) traffic(ctx context.Context, st *stage, e *director.Emitter, cell floodCell) error {
 	// The first packet opens its connection, and a few more find a way.
-	if err := v.one.send(ctx, socket, 0, burst); err != nil {
+	if err := e.Send(ctx, 1, 0, 64); err != nil {
 		return err
 	}
 	if err := f.look(st); err != nil {
 		return err
 	}
 	for _, kind := range []struct {
-		name     string
-		v        *volley
-		first, n int
-	}{{oneFlow, v.one, 0, f.Packets}, {newFlows, v.all, 1, f.Flows - 1}, {manyFlows, v.all, 0, f.Packets}} {
+		name            string
+		flows, first, n int
+	}{{oneFlow, 1, 0, f.Packets}, {newFlows, f.Flows, 1, f.Flows - 1}, {manyFlows, f.Flows, 0, f.Packets}} {
 		before, err := st.arrived()
 		if err != nil {
 			return err
 		}
 		measure.Settle(settle)
-		ns, err := f.parts(kind.n, func(at, n int) error { return kind.v.send(ctx, socket, kind.first+at, n) })
+		ns, err := f.parts(kind.n, func(at, n int) error { return e.Send(ctx, kind.flows, kind.first+at, n) })
 		if err != nil {
 			return err
 		}

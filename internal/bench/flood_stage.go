@@ -22,7 +22,6 @@ type stage struct {
 	targets []netip.AddrPort
 	sink    *director.Sink
 	at      *host.Namespace // where the sink is
-	polling *director.Sink  // at the clients' side, or nil
 }
 
 // newStage makes the namespaces. Nothing but the flood is to pass.
@@ -57,41 +56,32 @@ func (st *stage) build(name host.Run, n benchNetwork) (err error) {
 	}
 	return errors.Join(
 		n.connect(st.inside, st.outside),
+		// A veth device that polls gets frames, as a NIC does; a director in
+		// XDP mode insists that it can send them too.
+		st.inside.SetOffload(benchClientDev, host.GRO, true),
+		st.outside.SetOffload(far(benchClientDev), host.GRO, true),
 		st.inside.AddAddresses("lo", netip.PrefixFrom(n.service.Addr(), 32)),
 	)
 }
 
-// drop puts a sink where packets end. The other end of a veth device that
-// sends by XDP must poll, which it does with an XDP program: at the clients'
-// side there is nothing to drop, but the director insists.
+// drop puts a sink where packets end.
 func (st *stage) drop(c competitor) (err error) {
 	dev := far(benchServerDev)
 	if st.at = st.outside; c.idle {
 		st.at, dev = st.inside, benchClientDev
 	}
-	if st.sink, err = newSink(st.at, dev, c.hook); err == nil && c.hook == director.SinkXDP {
-		st.polling, err = newSink(st.outside, far(benchClientDev), c.hook)
-	}
-	return err
-}
-
-func newSink(ns *host.Namespace, dev string, hook director.SinkHook) (s *director.Sink, err error) {
-	err = ns.Do(func() error {
-		s, err = director.NewSink(dev, hook)
+	return st.at.Do(func() error {
+		st.sink, err = director.NewSink(dev, c.hook)
 		return err
 	})
-	return s, err
 }
 
-// undrop removes the sinks.
+// undrop removes the sink.
 func (st *stage) undrop() (err error) {
 	if st.sink != nil {
 		err = st.at.Do(st.sink.Close)
 	}
-	if st.polling != nil {
-		err = errors.Join(err, st.outside.Do(st.polling.Close))
-	}
-	st.sink, st.polling = nil, nil
+	st.sink = nil
 	return err
 }
 

@@ -3,6 +3,8 @@
 package bench
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"imbang/internal/lab/server"
 	"imbang/internal/lab/stats"
 	"imbang/internal/testenv"
 )
@@ -42,15 +45,21 @@ func left(t *testing.T) (names []string) {
 // Every cell is measured, every packet arrives, at a server, and nothing stays.
 func TestFlood(t *testing.T) {
 	testenv.Root(t)
-	const flows, packets, rounds = 300, 1000, 2
+	const flows, packets, rounds = 300, 4000, 2 // pages come back
 	executable := built(t)
-	for once, schedulers := range map[bool][]string{false: {"rr", "mh"}, true: {"rr"}} {
+	for once, run := range map[bool]struct {
+		schedulers, competitors []string
+		cells                   int // with the directors that do nothing
+	}{
+		false: {[]string{"rr", "mh"}, []string{plain, viaXDP}, 2 * 4},
+		true:  {[]string{"rr"}, []string{plain, viaTC}, 3},
+	} {
 		steps := 0
 		r, err := Flood(t.Context(), FloodConfig{
-			Competitors: []string{plain, viaTC}, Schedulers: schedulers, Servers: []int{5},
+			Competitors: run.competitors, Schedulers: run.schedulers, Servers: []int{5},
 			Flows: flows, Packets: packets, Rounds: rounds, LoadOnce: once, Executable: executable, Note: "a test",
 			Progress: func(done, all int) {
-				if steps++; done != steps || all != rounds*len(schedulers)*3 {
+				if steps++; done != steps || all != rounds*run.cells {
 					t.Errorf("progress %d of %d in step %d", done, all, steps)
 				}
 			},
@@ -58,7 +67,7 @@ func TestFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Costs) != len(schedulers)*3*3 || len(r.Missing) > 0 || r.FrameBytes != 60 || r.Limits.Imbang == 0 {
+		if len(r.Costs) != run.cells*3 || len(r.Missing) > 0 || r.FrameBytes != 60 || r.Limits.Imbang == 0 {
 			t.Errorf("%+v", r)
 		}
 		for _, c := range r.Costs {
@@ -69,7 +78,7 @@ func TestFlood(t *testing.T) {
 			if c.Sent != want || c.Arrived != want || c.NS.N != rounds || c.Own.N != rounds || c.NS.Min <= 0 {
 				t.Errorf("%+v, want %d packets", c, want)
 			}
-			if c.Over[plain].N != rounds && c.Competitor == viaTC {
+			if c.Over[plain].N != rounds && strings.HasPrefix(c.Competitor, "imbang") {
 				t.Errorf("%+v is not compared", c)
 			}
 		}
@@ -77,6 +86,76 @@ func TestFlood(t *testing.T) {
 	if now := left(t); len(now) > 0 {
 		t.Errorf("left behind: %v", now)
 	}
+}
+
+// What is sent are the clients' datagrams, flow by flow, to each target by
+// turns.
+func TestFloodFrames(t *testing.T) {
+	testenv.Root(t)
+	for name, c := range map[string]struct{ targets, flows, at, n int }{
+		"the first flow":                {1, 1, 0, 30},
+		"of the first flow to targets":  {3, 1, 0, 30},
+		"all by turns, twice":           {3, 20, 0, 40},
+		"begins anew after the last":    {1000, 50000, 49990, 64},
+		"the next port":                 {1, 1 << 20, 1<<15 - 5, 10},
+		"a place behind the last":       {2, 7, 17, 64},
+		"addresses beyond the last 256": {60000, 1 << 16, 59990, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &flood{network: benchNetworks[4]}
+			st, err := newStage(f.network)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := errors.Join(st.undrop(), st.close()); err != nil {
+					t.Error(err)
+				}
+			}()
+			for _, a := range f.network.servers(c.targets) {
+				st.targets = append(st.targets, netip.AddrPortFrom(a, server.Port))
+			}
+			for _, idle := range competitors[:2] {
+				if err := st.drop(idle); err != nil {
+					t.Fatal(err)
+				}
+				frames := emitted(t, f, st, c.flows, c.at, c.n)
+				if len(frames) != c.n {
+					t.Fatalf("%s: %d frames arrive, want %d", idle.name, len(frames), c.n)
+				}
+				for i, got := range frames {
+					flow := (c.at + i) % c.flows
+					if want := f.frame(st.targets[flow%c.targets], flow); !bytes.Equal(got, want) {
+						t.Errorf("%s: frame %d is %x, want %x", idle.name, i, got, want)
+					}
+				}
+				if err := st.undrop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// emitted are the frames that arrive of those that are sent.
+func emitted(t *testing.T, f *flood, st *stage, flows, at, n int) (frames [][]byte) {
+	err := st.outside.Do(func() error {
+		e, err := f.emitter(st)
+		if err != nil {
+			return err
+		}
+		return errors.Join(e.Send(t.Context(), flows, at, n), e.Close())
+	})
+	if err == nil {
+		_, err = st.arrived()
+	}
+	if err == nil {
+		frames, err = st.sink.Frames()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frames
 }
 
 // A competitor that cannot take part is named, with the reason.

@@ -24,11 +24,15 @@ func newBenchFloodCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "flood",
 		Short: "Flood directors with packets: what each packet costs, end to end",
-		Long: `Sends UDP datagrams of the shortest length as fast as one CPU can, by a packet
-socket, into the device of a director in a network namespace. The director sends
-them on to real servers, which are addresses behind its other device: there every
-packet is counted by its destination and dropped at once. Devices are veth pairs,
-so that the sender's CPU does all of the work.
+		Long: `Sends UDP datagrams of the shortest length as fast as one CPU can into the device
+of a director in a network namespace. The director sends them on to real servers,
+which are addresses behind its other device: there every packet is counted by its
+destination and dropped at once. Devices are veth pairs, so that the sender's CPU
+does all of the work.
+
+Packets come to the director's device as they do from a NIC's driver: frames in
+pages of a pool, without socket buffers, which an XDP program has as they are.
+For a director that has none the device makes socket buffers of them, with GRO on.
 
 The cost of a packet is the time that this CPU took, divided by the packets sent:
 all the time that passed, less what other tasks had of it; of a sample, the
@@ -50,7 +54,8 @@ Competitors:
              connection tracking (net.ipv4.vs.conntrack=0)
   imbang-tc  imbang attach --mode tc
   imbang-xdp imbang attach --mode xdp; its packets end in an XDP program, and so
-             do those of its noop, "noop-xdp"
+             do those of its noop, "noop-xdp"; the few that XDP leaves to its
+             classifier are socket buffers, and end in a classifier
 
 All take turns in random order in each round, each with a fresh table. Medians
 and ranges of the rounds are printed, and ratios of own costs round by round.

@@ -21,7 +21,8 @@ import (
 type Sink struct {
 	objs   bpfobj.SinkObjects
 	device int
-	link   link.Link // nil for a classifier
+	xdp    link.Link // nil where it takes socket buffers alone
+	tcx    link.Link // nil for a classifier
 }
 
 // SinkHook is where a Sink takes the packets from the kernel.
@@ -29,7 +30,7 @@ type SinkHook string
 
 const (
 	SinkTC  SinkHook = "tc"  // tcx or clsact, as the director has them
-	SinkXDP SinkHook = "xdp" // before there is a socket buffer, native to the driver
+	SinkXDP SinkHook = "xdp" // native to the driver, before there is a socket buffer; and what comes as one by tc
 )
 
 const sinkName = "imbang-sink"
@@ -50,14 +51,21 @@ func NewSink(device string, hook SinkHook) (*Sink, error) {
 	return s, nil
 }
 
+// attach attaches the classifier in any case: a director's own classifier sends
+// by bpf_redirect_peer, past the XDP program at the other end of a veth device.
 func (s *Sink) attach(dev *net.Interface, hook SinkHook) (err error) {
 	if hook == SinkXDP {
-		s.link, err = link.AttachXDP(link.XDPOptions{Program: s.objs.SinkXdp, Interface: dev.Index, Flags: link.XDPDriverMode})
-		return err
+		s.xdp, err = link.AttachXDP(link.XDPOptions{Program: s.objs.SinkXdp, Interface: dev.Index, Flags: link.XDPDriverMode})
+		if err != nil {
+			return err
+		}
 	}
-	s.link, err = link.AttachTCX(link.TCXOptions{Program: s.objs.SinkTc, Interface: dev.Index, Attach: ebpf.AttachTCXIngress})
+	s.tcx, err = link.AttachTCX(link.TCXOptions{Program: s.objs.SinkTc, Interface: dev.Index, Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, ebpf.ErrNotSupported) {
-		s.link, err = nil, host.AddClassifier(sinkName, dev.Index, host.Ingress, s.objs.SinkTc.FD())
+		s.tcx, err = nil, host.AddClassifier(sinkName, dev.Index, host.Ingress, s.objs.SinkTc.FD())
+	}
+	if err != nil && s.xdp != nil {
+		err = errors.Join(err, s.xdp.Close())
 	}
 	return err
 }
@@ -65,11 +73,15 @@ func (s *Sink) attach(dev *net.Interface, hook SinkHook) (err error) {
 // Close detaches it.
 func (s *Sink) Close() error { return errors.Join(s.detach(), s.objs.Close()) }
 
-func (s *Sink) detach() error {
-	if s.link != nil {
-		return s.link.Close()
+func (s *Sink) detach() (err error) {
+	if s.xdp != nil {
+		err = s.xdp.Close()
 	}
-	all, err := host.Classifiers(sinkName)
+	if s.tcx != nil {
+		return errors.Join(err, s.tcx.Close())
+	}
+	all, failed := host.Classifiers(sinkName)
+	err = errors.Join(err, failed)
 	for _, c := range all {
 		if c.Device == s.device {
 			err = errors.Join(err, host.RemoveClassifier(c))

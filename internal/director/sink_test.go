@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
 	"imbang/internal/host"
 	"imbang/internal/testenv"
 )
@@ -60,5 +63,45 @@ func TestSink(t *testing.T) {
 			r.must(r.ns.Do(s.Close))
 			r.atLast(5*time.Second, "packets come through again", func() bool { return comes(200 * time.Millisecond) })
 		})
+	}
+}
+
+// A socket buffer that comes past the XDP program, by bpf_redirect_peer, is
+// counted with the frames.
+func TestSinkPastXDP(t *testing.T) {
+	r := &rig{TB: t, ns: testenv.Namespace(t, "past")}
+	servers := testenv.Namespace(t, "sink")
+	for _, ns := range []*host.Namespace{r.ns, servers} {
+		r.must(ns.Sysctl("net.ipv6.conf.default.disable_ipv6", "1"))
+	}
+	r.must(host.Connect(host.End{NS: r.ns, Name: "wire", MAC: routerMAC}, host.End{NS: r.ns, Name: "client", MAC: clientDevMAC}, host.LinkOptions{}),
+		host.Connect(host.End{NS: r.ns, Name: "server", MAC: clientDevMAC}, host.End{NS: servers, Name: "sink", MAC: routerMAC}, host.LinkOptions{}))
+	var s *Sink
+	r.must(servers.Do(func() (err error) { s, err = NewSink("sink", SinkXDP); return err }))
+	t.Cleanup(func() { r.must(servers.Do(s.Close)) })
+	from, err := r.ns.LinkIndex("client")
+	r.must(err)
+	to, err := r.ns.LinkIndex("server")
+	r.must(err)
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(to)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+	}})
+	r.must(err)
+	t.Cleanup(func() { r.must(p.Close()) })
+	r.must(r.ns.Do(func() error { return host.AddClassifier("past", from, host.Ingress, p.FD()) }))
+	for name, w := range map[string]wire{"past XDP": r.wire("wire"), "by XDP": r.wire("server")} {
+		before, _, err := s.Packets()
+		r.must(err)
+		for range 10 {
+			w.send(testenv.UDP(client1, "172.16.3.10:80", "of eighteen bytes.").MACs(routerMAC, clientDevMAC))
+		}
+		r.atLast(5*time.Second, name+", every packet is counted once", func() bool {
+			all, _, err := s.Packets()
+			r.must(err)
+			return all == before+10
+		})
+	}
+	if n, err := s.To(netip.MustParseAddr("172.16.3.10")); err != nil || n != 20 {
+		t.Errorf("%d packets, want 20; %v", n, err)
 	}
 }
