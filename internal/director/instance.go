@@ -35,9 +35,6 @@ type instance struct {
 	// cookie is the kernel's number of the network namespace. It is never
 	// used twice, unlike an inode number.
 	cookie uint64
-	// inode is the namespace's as /proc and the mount table show it, to tell
-	// whether it still lives.
-	inode uint64
 }
 
 func needRoot() error {
@@ -78,11 +75,7 @@ func thisInstance() (instance, error) {
 	if err != nil {
 		return instance{}, fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
-		return instance{}, fmt.Errorf("network namespace: %w", err)
-	}
-	return instance{cookie: cookie, inode: st.Ino}, nil
+	return instance{cookie: cookie}, nil
 }
 
 // mountsElsewhere is the eldest ancestor that may be looked at, if its mount
