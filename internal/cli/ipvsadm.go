@@ -4,7 +4,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// newIpvsadmCommand is there for the help; run takes the verb before cobra.
+// newIpvsadmCommand is there for the help; Main takes the verb before cobra.
 func newIpvsadmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ipvsadm ...",

@@ -135,9 +135,9 @@ func (in instance) dir() string {
 // ErrNotLoaded.
 func (in instance) lock(create bool) (*os.File, error) {
 	name := filepath.Join(in.base(), strconv.FormatUint(in.cookie, 10)+".lock")
-	flags := os.O_RDWR
+	flags := unix.O_RDWR
 	if create {
-		flags |= os.O_CREATE
+		flags |= unix.O_CREAT
 	}
 	for {
 		if create {
@@ -145,7 +145,7 @@ func (in instance) lock(create bool) (*os.File, error) {
 				return nil, fmt.Errorf("state directory: %w", err)
 			}
 		}
-		f, err := os.OpenFile(name, flags, 0o600)
+		f, err := openFile(name, flags)
 		if errors.Is(err, os.ErrNotExist) && create {
 			continue // another's detach took the directory away
 		}
@@ -164,6 +164,20 @@ func (in instance) lock(create bool) (*os.File, error) {
 			return f, nil
 		}
 		f.Close()
+	}
+}
+
+// openFile is os.OpenFile for a plain file. That one makes an epoll instance
+// first, in case the file can be waited for.
+func openFile(name string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if err != unix.EINTR {
+			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		}
 	}
 }
 
