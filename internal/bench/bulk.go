@@ -10,20 +10,15 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/engine"
@@ -198,41 +193,4 @@ func (b *bulk) download(ctx context.Context, side string, verify bool) (speed fl
 	}
 	elapsed, err := fetch(ctx, client, instance.Targets()[0].String(), nil, b.Megabytes)
 	return float64(b.Megabytes) / elapsed.Seconds(), intact, err
-}
-
-// fetch downloads the file once over a connection of its own.
-func fetch(ctx context.Context, from *host.Namespace, target string, h hash.Hash, megabytes int) (time.Duration, error) {
-	var conn net.Conn
-	start := time.Now()
-	err := from.Do(func() (err error) {
-		conn, err = (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp", target)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	if err := conn.SetDeadline(start.Add(time.Minute)); err != nil {
-		return 0, err
-	}
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: bulk\r\nConnection: close\r\n\r\n", bulkPath); err != nil {
-		return 0, err
-	}
-	reader := bufio.NewReaderSize(conn, 1<<18)
-	reply, err := http.ReadResponse(reader, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer reply.Body.Close()
-	var sink io.Writer = h
-	if h == nil {
-		sink = struct{ io.Writer }{io.Discard} // not io.Discard's own small buffer
-	}
-	n, err := io.CopyBuffer(sink, reply.Body, make([]byte, 1<<18))
-	if err == nil && (n != int64(megabytes)*1e6 || reply.StatusCode != http.StatusOK) {
-		err = fmt.Errorf("status %d with %d bytes, want 200 with %d", reply.StatusCode, n, int64(megabytes)*1e6)
-	}
-	return time.Since(start), err
 }

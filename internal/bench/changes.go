@@ -122,7 +122,7 @@ func Changes(ctx context.Context, c ChangesConfig) (result *ChangesResult, err e
 
 // find looks for the programs: this one, and the small one beside it.
 func (b *changes) find() {
-	b.programs = []changeProgram{{ownName, b.ChangesConfig.Executable, []string{"ipvsadm"}, []string{"version"}}}
+	b.programs = []changeProgram{{ownName, b.ChangesConfig.Executable, []string{"ipvsadm"}, []string{"ipvsadm", "-v"}}}
 	path := filepath.Join(filepath.Dir(b.ChangesConfig.Executable), tableProgram)
 	if _, err := os.Stat(path); err != nil {
 		b.result.Missing = append(b.result.Missing, tableProgram+" is not beside "+b.ChangesConfig.Executable+": make build")

@@ -7,11 +7,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/director"
 	"imbang/internal/host"
@@ -219,9 +217,9 @@ func (p *packets) one(ctx context.Context, c PacketCost, way director.Way) (_ Pa
 // packet be the first of one.
 func (p *packets) prepare(loop *director.PacketLoop, flows int) error {
 	if flows == 0 {
-		return loop.Scene(packetsFrame(layers.TCP{SYN: true}), packetsClients, 1<<30)
+		return loop.Scene(packetsFrame(flagSYN), packetsClients, 1<<30)
 	}
-	for _, flags := range []layers.TCP{{SYN: true}, {ACK: true}} {
+	for _, flags := range []byte{flagSYN, flagACK} {
 		if err := loop.Scene(packetsFrame(flags), packetsClients, flows); err != nil {
 			return err
 		}
@@ -280,23 +278,34 @@ func (p *packets) director(c PacketCost, connections int) (*director.Director, e
 	return d, nil
 }
 
+// TCP's flags, as they are in its header.
+const (
+	flagSYN = 0x02
+	flagACK = 0x10
+)
+
 // packetsFrame is a TCP packet of a client to the service. The ports and the
 // client's address are those of each flow.
-func packetsFrame(tcp layers.TCP) []byte {
-	mac := func(s string) net.HardwareAddr { m, _ := net.ParseMAC(s); return m } // of constants
-	client := make(net.IP, 4)
-	binary.BigEndian.PutUint32(client, packetsClients)
-	ip := layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolTCP, SrcIP: client,
-		DstIP: net.ParseIP(packetsService).To4(), Flags: layers.IPv4DontFragment}
-	tcp.SrcPort, tcp.DstPort, tcp.Seq, tcp.Window = 1024, 80, 1, 1024
-	_ = tcp.SetNetworkLayerForChecksum(&ip) // it is one
-	buffer := gopacket.NewSerializeBuffer()
-	payload := make([]byte, director.PacketLoopBytes-14-20-20)
-	err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true},
-		&layers.Ethernet{SrcMAC: mac(benchOutsideMAC), DstMAC: mac(benchMAC), EthernetType: layers.EthernetTypeIPv4},
-		&ip, &tcp, gopacket.Payload(payload))
-	if err != nil {
-		panic(err) // there is nothing in it that could be wrong
-	}
-	return buffer.Bytes()
+func packetsFrame(flags byte) []byte {
+	const tcpHeader = 20
+	src, dst := hardware(benchOutsideMAC), hardware(benchMAC)
+	to := netip.MustParseAddr(packetsService).As4()
+	f := make([]byte, director.PacketLoopBytes)
+	copy(f, dst[:])
+	copy(f[6:], src[:])
+	f[12] = 8
+	ip, tcp := f[etherHeader:etherHeader+20], f[etherHeader+20:]
+	copy(ip, []byte{0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, unix.IPPROTO_TCP}) // not to be fragmented
+	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+len(tcp)))
+	binary.BigEndian.PutUint32(ip[12:], packetsClients)
+	copy(ip[16:], to[:])
+	binary.BigEndian.PutUint16(ip[10:], checksum(ip))
+	binary.BigEndian.PutUint16(tcp, 1024)
+	binary.BigEndian.PutUint16(tcp[2:], 80)
+	binary.BigEndian.PutUint32(tcp[4:], 1)
+	tcp[12], tcp[13] = tcpHeader/4<<4, flags
+	binary.BigEndian.PutUint16(tcp[14:], 1024)
+	pseudo := append(append([]byte{}, ip[12:]...), 0, unix.IPPROTO_TCP, byte(len(tcp)>>8), byte(len(tcp)))
+	binary.BigEndian.PutUint16(tcp[16:], checksum(append(pseudo, tcp...)))
+	return f
 }

@@ -45,9 +45,15 @@ type duration struct{ wall, cpu time.Duration }
 func (p program) run(ctx context.Context, stdin string, args ...string) (string, duration, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.executable, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
-	start := time.Now()
-	err := p.ns.Start(cmd)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if stdin != "" {
+		cmd.Stdin = strings.NewReader(stdin)
+	}
+	var start time.Time
+	err := p.ns.Do(func() error {
+		start = time.Now() // in the namespace: the way there is none of the command's
+		return cmd.Start()
+	})
 	if err == nil {
 		err = cmd.Wait()
 	}

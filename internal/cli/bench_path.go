@@ -29,10 +29,10 @@ and lets every competitor be the director by turns, in random order within each
 round: plain kernel forwarding to the same three servers (direct), imbang (tc),
 destination NAT of nftables, HAProxy (tcp, one thread) and nginx (stream).
 Prints for each, as medians and ranges of the rounds: new connections and
-keep-alive requests per second in a closed loop of 32, a large download, times
-and CPU at a fixed rate well below what the slowest carries, and how long one
-connection takes to open; and the ratios, round by round, beside what they shall
-be. Requests lost are counted.
+keep-alive requests per second in a closed loop of 32, a large download (which
+the client discards without copying it), times and CPU at a fixed rate well below
+what the slowest carries, and how long one connection takes to open; and the
+ratios, round by round, beside what they shall be. Requests lost are counted.
 
 Interrupted, it reports the rounds that are finished.`,
 		Args: cobra.NoArgs,

@@ -2,12 +2,17 @@
 
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
 
-// newIpvsadmCommand is there for the help; run takes the verb before cobra.
+	"imbang/internal/ipvsadm/first"
+)
+
+// newIpvsadmCommand is there for the help: package first takes the verb before
+// anything here is asked.
 func newIpvsadmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "ipvsadm ...",
+		Use:   first.Verb + " ...",
 		Short: "Administer services and servers with ipvsadm's command line",
 		Long: `Takes ipvsadm's arguments and prints what ipvsadm prints (imbang ipvsadm -h).
 A symlink to this program named ipvsadm does the same, and so does the program

@@ -13,13 +13,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"imbang/internal/ipvsadm/program"
 )
 
 // Exit statuses.
@@ -40,9 +37,6 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the program with its arguments, its name first.
 func Main(args []string) int {
-	if filepath.Base(args[0]) == "ipvsadm" {
-		return program.Run(args[1:], os.Stdin, os.Stdout, os.Stderr)
-	}
 	// Verbs clean up when their context ends; a second signal kills those that
 	// do not say otherwise.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -52,10 +46,6 @@ func Main(args []string) int {
 }
 
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	// ipvsadm parses its own arguments, as popt does.
-	if len(args) > 0 && args[0] == "ipvsadm" {
-		return program.Run(args[1:], stdin, stdout, stderr)
-	}
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -35,9 +35,6 @@ type instance struct {
 	// cookie is the kernel's number of the network namespace. It is never
 	// used twice, unlike an inode number.
 	cookie uint64
-	// inode is the namespace's as /proc and the mount table show it, to tell
-	// whether it still lives.
-	inode uint64
 }
 
 func needRoot() error {
@@ -78,11 +75,7 @@ func thisInstance() (instance, error) {
 	if err != nil {
 		return instance{}, fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
 	}
-	var st unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
-		return instance{}, fmt.Errorf("network namespace: %w", err)
-	}
-	return instance{cookie: cookie, inode: st.Ino}, nil
+	return instance{cookie: cookie}, nil
 }
 
 // mountsElsewhere is the eldest ancestor that may be looked at, if its mount
@@ -142,9 +135,9 @@ func (in instance) dir() string {
 // ErrNotLoaded.
 func (in instance) lock(create bool) (*os.File, error) {
 	name := filepath.Join(in.base(), strconv.FormatUint(in.cookie, 10)+".lock")
-	flags := os.O_RDWR
+	flags := unix.O_RDWR
 	if create {
-		flags |= os.O_CREATE
+		flags |= unix.O_CREAT
 	}
 	for {
 		if create {
@@ -152,7 +145,7 @@ func (in instance) lock(create bool) (*os.File, error) {
 				return nil, fmt.Errorf("state directory: %w", err)
 			}
 		}
-		f, err := os.OpenFile(name, flags, 0o600)
+		f, err := openFile(name, flags)
 		if errors.Is(err, os.ErrNotExist) && create {
 			continue // another's detach took the directory away
 		}
@@ -171,6 +164,20 @@ func (in instance) lock(create bool) (*os.File, error) {
 			return f, nil
 		}
 		f.Close()
+	}
+}
+
+// openFile is os.OpenFile for a plain file. That one makes an epoll instance
+// first, in case the file can be waited for.
+func openFile(name string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			return os.NewFile(uintptr(fd), name), nil
+		}
+		if err != unix.EINTR {
+			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ type lone struct{ *Director }
 // yet, no other edit waits, there is nothing to mend, and the maps can be read
 // in place, which those of earlier versions cannot.
 func (d *Director) loneEdit() (bool, error) {
-	if d.table != nil || d.batching || d.maps.Servers.Flags()&mmapable == 0 {
+	if d.table != nil || d.batching || d.maps.Servers.Flags()&d.maps.Order.Flags()&mmapable == 0 {
 		return false, nil
 	}
 	set, err := d.config()
@@ -71,28 +71,27 @@ func (l lone) serviceOf(k model.ServiceKey) (svc bpfobj.LbService, err error) {
 }
 
 func (l lone) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.AddrPort) (listed, error) {
-	missing := fmt.Errorf("service %s: server %s: %w", k, addr, model.ErrNoServer)
-	ids, err := readArray[uint32](l.maps.Order, svc.First, svc.Count)
+	missing := func() error { return fmt.Errorf("service %s: server %s: %w", k, addr, model.ErrNoServer) }
+	if svc.Count == 0 {
+		return listed{}, missing() // a window of nothing cannot be
+	}
+	order, err := newWindow[uint32](l.maps.Order, svc.First, svc.Count)
 	if err != nil {
 		return listed{}, fmt.Errorf("read the servers' order: %w", err)
 	}
-	if len(ids) == 0 {
-		return listed{}, missing
-	}
-	least, most := ids[0], ids[0]
-	for _, id := range ids {
-		least, most = min(least, id), max(most, id)
-	}
-	servers, err := newWindow[bpfobj.LbServer](l.maps.Servers, least, most-least+1)
-	if err != nil {
-		return listed{}, fmt.Errorf("read servers: %w", err)
-	}
+	defer order.close()
+	servers := newPanes[bpfobj.LbServer](l.maps.Servers)
 	defer servers.close()
 	want, port := toAddress(addr.Addr()), swapPort(addr.Port())
-	for i, id := range ids {
-		if s := servers.at(int(id - least)); s.Port == port && s.Addr == want {
-			return listed{id, uint32(i), *s}, nil
+	for i := range svc.Count {
+		id := *order.at(int(i))
+		s, err := servers.at(id)
+		if err != nil {
+			return listed{}, fmt.Errorf("read servers: %w", err)
+		}
+		if s.Port == port && s.Addr == want {
+			return listed{id, i, *s}, nil
 		}
 	}
-	return listed{}, missing
+	return listed{}, missing()
 }

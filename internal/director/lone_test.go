@@ -4,6 +4,7 @@ package director
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"testing"
 
@@ -84,5 +85,49 @@ func TestEditOfOne(t *testing.T) {
 	want(svc.Key, 9, 5)
 	if set, err := r.config(); err != nil || set.Editing != 0 {
 		t.Errorf("not mended: %v, %v", set.Editing, err)
+	}
+}
+
+// One server is found wherever it is in the maps, which are looked at in panes:
+// at both sides of their edges, and in a list that is not in the order of ids.
+func TestEditOfOneAmongMany(t *testing.T) {
+	const n = paneElements + 10
+	server := func(i int, weight int32) model.Server {
+		return model.Server{Addr: netip.AddrFrom4([4]byte{172, 17, byte(i >> 7), byte(1 + i&0x7f)}), Port: 8080, Weight: weight}
+	}
+	r := newRig(t, Sizes{Services: 16, Servers: 4 * n, Connections: 1 << 10})
+	first, svc := tcpService(nthVIP(1), "rr"), tcpService(vip, "wlc")
+	r.must(r.Batch(func() error {
+		err := errors.Join(r.AddService(first), r.AddService(svc), r.AddServer(first.Key, server(0, 1)))
+		for i := range n {
+			err = errors.Join(err, r.AddServer(svc.Key, server(i, 1)))
+		}
+		return err
+	}))
+	r.must(r.DeleteServer(svc.Key, server(3, 1).AddrPort()))
+	r.must(r.AddServer(svc.Key, server(3, 1))) // its own id again, at the end of the list
+	r.must(r.DeleteServer(first.Key, server(0, 1).AddrPort()))
+	places := map[int]int{0: 0, paneElements - 3: paneElements - 4, paneElements - 2: paneElements - 3, paneElements - 1: paneElements - 2,
+		paneElements: paneElements - 1, n - 1: n - 2, 3: n - 1}
+	for i := range places {
+		r.must(r.one(svc.Key, server(i, int32(10+i))))
+	}
+	got := r.weights(svc.Key)
+	for i, place := range places {
+		if got[place] != int32(10+i) {
+			t.Errorf("server %d has weight %d, want %d", i, got[place], 10+i)
+		}
+		got[place] = 1
+	}
+	for place, w := range got {
+		if w != 1 {
+			t.Errorf("the server at place %d has weight %d, and was not changed", place, w)
+		}
+	}
+	if err := r.one(svc.Key, server(n, 1)); !errors.Is(err, model.ErrNoServer) {
+		t.Errorf("one that is not there: %v", err)
+	}
+	if err := r.one(first.Key, server(0, 1)); !errors.Is(err, model.ErrNoServer) {
+		t.Errorf("in a service without servers: %v", err)
 	}
 }

@@ -42,6 +42,43 @@ func (w *window[V]) at(i int) *V {
 
 func (w *window[V]) close() { _ = unix.Munmap(w.memory) } // it is mapped
 
+// paneElements are what one pane shows: the kernel maps page by page, and the
+// pages of a hundred thousand servers take it longer than to look at them.
+const paneElements = 2048
+
+// panes are windows side by side on an array map, opened where somebody looks.
+type panes[V any] struct {
+	of   *ebpf.Map
+	open []*window[V]
+}
+
+func newPanes[V any](m *ebpf.Map) *panes[V] {
+	return &panes[V]{m, make([]*window[V], m.MaxEntries()/paneElements+1)}
+}
+
+// at is the i-th element of the map. It is gone when the panes are closed.
+func (p *panes[V]) at(i uint32) (*V, error) {
+	pane := i / paneElements
+	w := p.open[pane]
+	if w == nil {
+		first := pane * paneElements
+		var err error
+		if w, err = newWindow[V](p.of, first, min(paneElements, p.of.MaxEntries()-first)); err != nil {
+			return nil, err
+		}
+		p.open[pane] = w
+	}
+	return w.at(int(i % paneElements)), nil
+}
+
+func (p *panes[V]) close() {
+	for _, w := range p.open {
+		if w != nil {
+			w.close()
+		}
+	}
+}
+
 // readArray reads n elements of an array map from the first on.
 func readArray[V any](m *ebpf.Map, first, n uint32) ([]V, error) {
 	if n == 0 {

@@ -41,8 +41,9 @@ func (d *Director) isOwn(a netip.Addr) (bool, error) {
 		}
 		d.own = map[netip.Addr]bool{}
 		for _, one := range all {
-			if prefix, err := netip.ParsePrefix(one.String()); err == nil {
-				d.own[prefix.Addr()] = true
+			if prefix, ok := one.(*net.IPNet); ok {
+				a, _ := netip.AddrFromSlice(prefix.IP)
+				d.own[a.Unmap()] = true
 			}
 		}
 	}

@@ -12,12 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sign writes into the lock file which network namespace the director is of.
+// sign writes into the lock file which network namespace the director is of, by
+// its inode number: as /proc and the mount table show it, to tell whether it
+// still lives.
 func (in instance) sign(lock *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
 	if err := lock.Truncate(0); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
-	if _, err := lock.WriteAt([]byte(strconv.FormatUint(in.inode, 10)), 0); err != nil {
+	if _, err := lock.WriteAt([]byte(strconv.FormatUint(st.Ino, 10)), 0); err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
 	return nil

@@ -2,8 +2,6 @@
 
 package ipvsadm
 
-import "slices"
-
 // optID names what an option means to the checks. Several options share one:
 // -t, -u and -f all give the service address. The order is ipvsadm's, in
 // which it looks for illegal combinations, so it decides which of two
@@ -89,107 +87,99 @@ type option struct {
 	bare  func(p *parser) *exit // when there is no value; nil: nothing to do
 }
 
-// options holds every option.
-var options = slices.Concat(commandOptions(), serviceOptions(), serverOptions(), listOptions(), daemonOptions())
+// options holds every option. The compiler lays the lists out: to put them
+// together when the program starts would take a part of its time.
+var options = [][]option{commandOptions, serviceOptions, serverOptions, listOptions, daemonOptions}
 
-func commandOptions() []option {
-	return []option{
-		{long: "add-service", short: 'A', verb: verbAddService},
-		{long: "edit-service", short: 'E', verb: verbEditService},
-		{long: "delete-service", short: 'D', verb: verbDeleteService},
-		{long: "clear", short: 'C', verb: verbFlush},
-		{long: "list", short: 'L', verb: verbList},
-		{long: "list", short: 'l', verb: verbList},
-		{long: "zero", short: 'Z', verb: verbZero},
-		{long: "add-server", short: 'a', verb: verbAddServer},
-		{long: "edit-server", short: 'e', verb: verbEditServer},
-		{long: "delete-server", short: 'd', verb: verbDeleteServer},
-		{long: "set", verb: verbSet},
-		{long: "help", short: 'h', verb: verbHelp},
-		{long: "version", short: 'v', verb: verbVersion},
-		{long: "restore", short: 'R', verb: verbRestore},
-		{long: "save", short: 'S', verb: verbSave},
-		{long: "start-daemon", arg: argRequired, verb: verbStartDaemon},
-		{long: "stop-daemon", arg: argRequired, verb: verbStopDaemon},
-	}
+var commandOptions = []option{
+	{long: "add-service", short: 'A', verb: verbAddService},
+	{long: "edit-service", short: 'E', verb: verbEditService},
+	{long: "delete-service", short: 'D', verb: verbDeleteService},
+	{long: "clear", short: 'C', verb: verbFlush},
+	{long: "list", short: 'L', verb: verbList},
+	{long: "list", short: 'l', verb: verbList},
+	{long: "zero", short: 'Z', verb: verbZero},
+	{long: "add-server", short: 'a', verb: verbAddServer},
+	{long: "edit-server", short: 'e', verb: verbEditServer},
+	{long: "delete-server", short: 'd', verb: verbDeleteServer},
+	{long: "set", verb: verbSet},
+	{long: "help", short: 'h', verb: verbHelp},
+	{long: "version", short: 'v', verb: verbVersion},
+	{long: "restore", short: 'R', verb: verbRestore},
+	{long: "save", short: 'S', verb: verbSave},
+	{long: "start-daemon", arg: argRequired, verb: verbStartDaemon},
+	{long: "stop-daemon", arg: argRequired, verb: verbStopDaemon},
 }
 
-func serviceOptions() []option {
-	return []option{
-		{long: "tcp-service", short: 't', arg: argRequired, id: optService, set: setTCP},
-		{long: "udp-service", short: 'u', arg: argRequired, id: optService, set: setUDP},
-		{long: "sctp-service", arg: argRequired, id: optService, set: setSCTP},
-		{long: "fwmark-service", short: 'f', arg: argRequired, id: optService, set: setMark},
-		{long: "ipv6", short: '6', id: optFree, bare: setIPv6},
-		{long: "scheduler", short: 's', arg: argRequired, id: optScheduler, set: setScheduler},
-		{long: "sched-flags", short: 'b', arg: argRequired, id: optSchedFlags, set: setSchedFlags},
-		{long: "persistent", short: 'p', arg: argOptional, id: optPersistent, set: setPersistent, bare: setPersistentDefault},
-		{long: "netmask", short: 'M', arg: argRequired, id: optNetmask, set: setNetmask},
-		{long: "pe", arg: argRequired, id: optEngine, set: setEngine},
-		{long: "ops", short: 'o', id: optOnePacket, bare: setOnePacket},
-	}
+var serviceOptions = []option{
+	{long: "tcp-service", short: 't', arg: argRequired, id: optService, set: setTCP},
+	{long: "udp-service", short: 'u', arg: argRequired, id: optService, set: setUDP},
+	{long: "sctp-service", arg: argRequired, id: optService, set: setSCTP},
+	{long: "fwmark-service", short: 'f', arg: argRequired, id: optService, set: setMark},
+	{long: "ipv6", short: '6', id: optFree, bare: setIPv6},
+	{long: "scheduler", short: 's', arg: argRequired, id: optScheduler, set: setScheduler},
+	{long: "sched-flags", short: 'b', arg: argRequired, id: optSchedFlags, set: setSchedFlags},
+	{long: "persistent", short: 'p', arg: argOptional, id: optPersistent, set: setPersistent, bare: setPersistentDefault},
+	{long: "netmask", short: 'M', arg: argRequired, id: optNetmask, set: setNetmask},
+	{long: "pe", arg: argRequired, id: optEngine, set: setEngine},
+	{long: "ops", short: 'o', id: optOnePacket, bare: setOnePacket},
 }
 
-func serverOptions() []option {
-	return []option{
-		{long: "real-server", short: 'r', arg: argRequired, id: optServer, set: setServer},
-		{long: "masquerading", short: 'm', id: optForward, bare: setMasquerade},
-		{long: "ipip", short: 'i', id: optForward, bare: setTunnel},
-		{long: "gatewaying", short: 'g', id: optForward, bare: setRoute},
-		{long: "weight", short: 'w', arg: argRequired, id: optWeight, set: setWeight},
-		{long: "u-threshold", short: 'x', arg: argRequired, id: optUpper, set: setUpper},
-		{long: "l-threshold", short: 'y', arg: argRequired, id: optLower, set: setLower},
-		{long: "tun-type", arg: argRequired, id: optTunType, set: setTunType},
-		{long: "tun-port", arg: argRequired, id: optTunPort, set: setTunPort},
-		{long: "tun-nocsum", id: optTunNoCsum},
-		{long: "tun-csum", id: optTunCsum, bare: setTunCsum},
-		{long: "tun-remcsum", id: optTunRemCsum, bare: setTunRemCsum},
-	}
+var serverOptions = []option{
+	{long: "real-server", short: 'r', arg: argRequired, id: optServer, set: setServer},
+	{long: "masquerading", short: 'm', id: optForward, bare: setMasquerade},
+	{long: "ipip", short: 'i', id: optForward, bare: setTunnel},
+	{long: "gatewaying", short: 'g', id: optForward, bare: setRoute},
+	{long: "weight", short: 'w', arg: argRequired, id: optWeight, set: setWeight},
+	{long: "u-threshold", short: 'x', arg: argRequired, id: optUpper, set: setUpper},
+	{long: "l-threshold", short: 'y', arg: argRequired, id: optLower, set: setLower},
+	{long: "tun-type", arg: argRequired, id: optTunType, set: setTunType},
+	{long: "tun-port", arg: argRequired, id: optTunPort, set: setTunPort},
+	{long: "tun-nocsum", id: optTunNoCsum},
+	{long: "tun-csum", id: optTunCsum, bare: setTunCsum},
+	{long: "tun-remcsum", id: optTunRemCsum, bare: setTunRemCsum},
 }
 
-func listOptions() []option {
-	return []option{
-		{long: "numeric", short: 'n', id: optNumeric},
-		{long: "connection", short: 'c', id: optConnection},
-		{long: "timeout", id: optTimeout},
-		{long: "daemon", id: optDaemon},
-		{long: "stats", id: optStats},
-		{long: "rate", id: optRate},
-		{long: "thresholds", id: optThresholds},
-		{long: "persistent-conn", id: optPersistentConn},
-		{long: "tun-info", id: optTunInfo},
-		{long: "nosort", id: optNoSort},
-		{long: "sort", id: optFree},
-		{long: "exact", short: 'X', id: optExact},
-	}
+var listOptions = []option{
+	{long: "numeric", short: 'n', id: optNumeric},
+	{long: "connection", short: 'c', id: optConnection},
+	{long: "timeout", id: optTimeout},
+	{long: "daemon", id: optDaemon},
+	{long: "stats", id: optStats},
+	{long: "rate", id: optRate},
+	{long: "thresholds", id: optThresholds},
+	{long: "persistent-conn", id: optPersistentConn},
+	{long: "tun-info", id: optTunInfo},
+	{long: "nosort", id: optNoSort},
+	{long: "sort", id: optFree},
+	{long: "exact", short: 'X', id: optExact},
 }
 
 // daemonOptions are checked although no sync daemon can be started yet, so
 // that a mistyped script is told its mistake and not something else.
-func daemonOptions() []option {
-	return []option{
-		{long: "mcast-interface", arg: argRequired, id: optMcastInterface},
-		{long: "syncid", arg: argRequired, id: optSyncID, set: numberIn(0, 255, "illegal syncid specified")},
-		{long: "mcast-group", arg: argRequired, id: optMcastGroup, set: setMcastGroup},
-		{long: "mcast-port", arg: argRequired, id: optMcastPort, set: numberIn(1, 65535, "illegal mcast-port specified")},
-		{long: "mcast-ttl", arg: argRequired, id: optMcastTTL, set: numberIn(1, 255, "illegal mcast-ttl specified")},
-		{long: "sync-maxlen", arg: argRequired, id: optSyncMaxlen, set: numberIn(1, 65507, "illegal sync-maxlen specified")},
-	}
+var daemonOptions = []option{
+	{long: "mcast-interface", arg: argRequired, id: optMcastInterface},
+	{long: "syncid", arg: argRequired, id: optSyncID, set: numberIn(0, 255, "illegal syncid specified")},
+	{long: "mcast-group", arg: argRequired, id: optMcastGroup, set: setMcastGroup},
+	{long: "mcast-port", arg: argRequired, id: optMcastPort, set: numberIn(1, 65535, "illegal mcast-port specified")},
+	{long: "mcast-ttl", arg: argRequired, id: optMcastTTL, set: numberIn(1, 255, "illegal mcast-ttl specified")},
+	{long: "sync-maxlen", arg: argRequired, id: optSyncMaxlen, set: numberIn(1, 65507, "illegal sync-maxlen specified")},
 }
 
 func longOption(name string) *option {
-	for i := range options {
-		if options[i].long == name {
-			return &options[i]
-		}
-	}
-	return nil
+	return firstOption(func(o *option) bool { return o.long == name })
 }
 
 func shortOption(c byte) *option {
-	for i := range options {
-		if options[i].short == c && c != 0 {
-			return &options[i]
+	return firstOption(func(o *option) bool { return o.short == c && c != 0 })
+}
+
+func firstOption(is func(*option) bool) *option {
+	for _, list := range options {
+		for i := range list {
+			if is(&list[i]) {
+				return &list[i]
+			}
 		}
 	}
 	return nil

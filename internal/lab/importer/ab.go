@@ -5,7 +5,6 @@ package importer
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 )
 
@@ -37,9 +36,9 @@ type ab struct {
 	rate             *float64 // as printed, in KB of 1000 or 1024 bytes
 }
 
-var (
-	abVersion = regexp.MustCompile(`^This is ApacheBench, Version (\S+).*$`)
-	abRate    = regexp.MustCompile(`^Requests per second:\s+` + num + `(?:\s+\[#/sec\] \(mean\))?$`)
+const (
+	abVersion = `^This is ApacheBench, Version (\S+).*$`
+	abRate    = `^Requests per second:\s+` + num + `(?:\s+\[#/sec\] \(mean\))?$`
 )
 
 func (a *ab) fields() []field {
@@ -53,7 +52,7 @@ func (a *ab) summary() []field {
 		return field{label, pattern(`^` + label + `\s*(.*)$`), false, func(g groups) { *to = g[1] }}
 	}
 	return []field{
-		{"This is ApacheBench, Version", abVersion, false, func(g groups) { r.Version = g[1] }},
+		{"This is ApacheBench, Version", pattern(abVersion), false, func(g groups) { r.Version = g[1] }},
 		text("Server Hostname:", &a.host), text("Server Port:", &a.port), text("Document Path:", &a.path),
 		{"Concurrency Level:", form("Concurrency Level: @"), true, func(g groups) { r.Asked.Concurrency = g.count(1) }},
 		{"Time taken for tests:", form("Time taken for tests: # seconds"), true, func(g groups) { r.Seconds = g.value(1) }},
@@ -71,7 +70,7 @@ func (a *ab) summary() []field {
 		{"Keep-Alive requests:", form("Keep-Alive requests: @"), false, func(g groups) { r.KeptAlive = g.count(1) }},
 		{"Total transferred:", form("Total transferred: @ bytes"), true, func(g groups) { r.Received = g.float(1) }},
 		// A run without a whole request has none of these.
-		{"Requests per second:", abRate, false, func(g groups) { r.RequestRate = g.float(1) }},
+		{"Requests per second:", pattern(abRate), false, func(g groups) { r.RequestRate = g.float(1) }},
 		{"Transfer rate:", form("Transfer rate: # [Kbytes/sec] received"), false, func(g groups) { a.rate = g.float(1) }},
 		{"Transfer rate:", form("Transfer rate: # kb/s received"), false, func(g groups) { a.rate = g.float(1) }},
 	}
@@ -85,7 +84,7 @@ func (a *ab) causes(g groups, names ...string) {
 
 // columns are times that cannot be told apart: with -S long ones run into each
 // other, and some versions print negative ones.
-var columns = regexp.MustCompile(`^[A-Z][a-z]+:[-\s\d.]+$`)
+const columns = `^[A-Z][a-z]+:[-\s\d.]+$`
 
 // times is the lower half.
 func (a *ab) times() []field {
@@ -104,12 +103,12 @@ func (a *ab) times() []field {
 			r.set(TimeMin, g.float(1))
 			r.set(TimeMax, g.float(3))
 		}},
-		{"Total:", columns, false, func(groups) {}},
+		{"Total:", pattern(columns), false, func(groups) {}},
 	}
 	for label, key := range map[string]string{"Connect:": TimeConnect, "Processing:": TimeProcessing, "Waiting:": TimeFirstAnswer} {
 		mean := func(g groups) { r.set(key, g.float(2)) }
 		fields = append(fields, field{label, form(label + " # # # # #"), false, mean}, field{label, form(label + " # # #"), false, mean},
-			field{label, columns, false, func(groups) {}})
+			field{label, pattern(columns), false, func(groups) {}})
 	}
 	for _, p := range []int{50, 66, 75, 80, 90, 95, 98, 99} {
 		label := fmt.Sprintf("%d%%", p)

@@ -4,7 +4,6 @@ package importer
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +17,7 @@ type cellKey struct {
 	rate      float64
 }
 
-var cellName = regexp.MustCompile(`^([a-z]+)-(\d+(?:\.\d+)?)$`)
+const cellName = `^([a-z]+)-(\d+(?:\.\d+)?)$`
 
 // cellOf reads a file name such as rr-2000.txt. Only httperf is asked for a
 // rate of connections.
@@ -27,7 +26,7 @@ func cellOf(r *Result) (cellKey, bool) {
 		return cellKey{}, false
 	}
 	base := filepath.Base(r.File)
-	m := cellName.FindStringSubmatch(strings.TrimSuffix(base, filepath.Ext(base)))
+	m := pattern(cellName).FindStringSubmatch(strings.TrimSuffix(base, filepath.Ext(base)))
 	if m == nil {
 		return cellKey{}, false
 	}

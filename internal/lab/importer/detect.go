@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 )
 
@@ -19,14 +18,14 @@ type format struct {
 	parse func(b *block, r *Result) error
 }
 
-var httperfHead = regexp.MustCompile(`^\S*httperf .*--client=\d+/\d+ `)
+const httperfHead = `^\S*httperf .*--client=\d+/\d+ `
 
 // formats are told apart by lines that no other tool prints.
 var formats = []format{
-	{Httperf, httperfHead.MatchString, prefixed("Total: connections "), parseHttperf},
+	{Httperf, matching(httperfHead), prefixed("Total: connections "), parseHttperf},
 	{AB, prefixed("This is ApacheBench, "), prefixed("Server Software:"), parseAB},
 	{Siege, func(s string) bool { return prefixed("** siege ")(strings.ToLower(s)) }, siegeBody, parseSiege},
-	{Wrk, wrkHead.MatchString, prefixed("Thread Stats"), parseWrk},
+	{Wrk, matching(wrkHead), prefixed("Thread Stats"), parseWrk},
 }
 
 func prefixed(p string) func(string) bool {

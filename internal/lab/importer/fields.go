@@ -34,7 +34,8 @@ func form(s string) *regexp.Regexp {
 var numbers = strings.NewReplacer("#", num, "@", `(\d+)`)
 
 // patterns are the expressions that were compiled, since each run asks for the
-// same ones again.
+// same ones again; and no sooner than that, since all of imbang's commands
+// would start later for it.
 var patterns sync.Map
 
 func pattern(s string) *regexp.Regexp {
@@ -44,6 +45,11 @@ func pattern(s string) *regexp.Regexp {
 	re := regexp.MustCompile(s)
 	patterns.Store(s, re)
 	return re
+}
+
+// matching reports whether a line has a form.
+func matching(form string) func(line string) bool {
+	return func(line string) bool { return pattern(form).MatchString(line) }
 }
 
 // groups are the parts of a line that matter.
@@ -138,14 +144,14 @@ func inRange(g groups) bool {
 	for _, s := range g[1:] {
 		if v, err := strconv.ParseFloat(s, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) && v > 1e15 {
 			return false
-		} else if err != nil && numeric.MatchString(s) {
+		} else if err != nil && pattern(numeric).MatchString(s) {
 			return false
 		}
 	}
 	return true
 }
 
-var numeric = regexp.MustCompile(`^\d+(\.\d+)?$`)
+const numeric = `^\d+(\.\d+)?$`
 
 // set stores a time that the tool could tell.
 func (r *Result) set(key string, v *float64) {

@@ -5,7 +5,6 @@ package importer
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -24,7 +23,7 @@ func parseHttperf(b *block, r *Result) error {
 	if err := b.read(h.fields()); err != nil {
 		return err
 	}
-	if httperfHead.MatchString(b.lines[0].text) {
+	if pattern(httperfHead).MatchString(b.lines[0].text) {
 		if err := h.command(b.lines[0].text); err != nil {
 			return fmt.Errorf("%d: %w", b.lines[0].number, err)
 		}
@@ -102,14 +101,14 @@ func (h *httperf) causes(g groups, names []string) {
 	}
 }
 
-var option = regexp.MustCompile(`^--?([a-z_-]+)(?:=(.*))?$`)
+const option = `^--?([a-z_-]+)(?:=(.*))?$`
 
 // command reads what httperf repeats of its command line. Options that do not
 // matter here are stepped over.
 func (h *httperf) command(text string) error {
 	r, server, port, uri := h.r, "", "", ""
 	for _, word := range strings.Fields(text)[1:] {
-		m := option.FindStringSubmatch(word)
+		m := pattern(option).FindStringSubmatch(word)
 		if m == nil {
 			continue
 		}

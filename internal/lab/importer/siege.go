@@ -4,16 +4,15 @@ package importer
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
 // siegeBody is the first line of siege's results, as text or as JSON.
 func siegeBody(s string) bool {
-	return strings.HasPrefix(s, "Transactions:") || siegeJSONBody.MatchString(s)
+	return strings.HasPrefix(s, "Transactions:") || pattern(siegeJSONBody).MatchString(s)
 }
 
-var siegeJSONBody = regexp.MustCompile(`^(?:\{\s*)?"transactions":`)
+const siegeJSONBody = `^(?:\{\s*)?"transactions":`
 
 // parseSiege reads a run of siege 2 to 4. Its MB are 1024 x 1024 bytes; version
 // 2.6 wrote bytes instead, and 4.2 writes milliseconds where the others write
@@ -51,20 +50,20 @@ var siegeJSON = map[string]string{
 	"longest_transaction": "Longest transaction: %s secs", "shortest_transaction": "Shortest transaction: %s secs",
 }
 
-var jsonLine = regexp.MustCompile(`^(?:\{\s*)?"([a-z_]+)":\s*([0-9.]+|-?nan|-?inf),?(?:\s*\})?$`)
+const jsonLine = `^(?:\{\s*)?"([a-z_]+)":\s*([0-9.]+|-?nan|-?inf),?(?:\s*\})?$`
 
 // siegeText is the line that says what a line of JSON says; others stay.
 func siegeText(s string) string {
-	if m := jsonLine.FindStringSubmatch(s); m != nil && siegeJSON[m[1]] != "" {
+	if m := pattern(jsonLine).FindStringSubmatch(s); m != nil && siegeJSON[m[1]] != "" {
 		return fmt.Sprintf(siegeJSON[m[1]], m[2])
 	}
 	return s
 }
 
 // With or without a unit: versions differ, seconds are meant unless it says ms.
-var (
+const (
 	siegeTime = `\s+` + num + `(?:\s+(secs|ms))?$`
-	siegeHead = regexp.MustCompile(`(?i)^\*\* siege (\S+)$`)
+	siegeHead = `(?i)^\*\* siege (\S+)$`
 )
 
 func (s *siege) fields() []field {
@@ -78,8 +77,8 @@ func (s *siege) fields() []field {
 		}}
 	}
 	return []field{
-		{"** SIEGE", siegeHead, false, func(g groups) { r.Version = g[1] }},
-		{"** Siege", siegeHead, false, func(g groups) { r.Version = g[1] }},
+		{"** SIEGE", pattern(siegeHead), false, func(g groups) { r.Version = g[1] }},
+		{"** Siege", pattern(siegeHead), false, func(g groups) { r.Version = g[1] }},
 		{"** Preparing", form("** Preparing @ concurrent users for battle."), false, func(g groups) { r.Asked.Concurrency = g.count(1) }},
 		{"Transactions:", form("Transactions: @ hits"), true, func(g groups) { r.Replies = g.counted(1) }},
 		{"Availability:", form("Availability: # %"), true, func(groups) {}},
@@ -112,11 +111,11 @@ func siegeBytes(g groups) *float64 {
 	return v
 }
 
-var siegeReply = regexp.MustCompile(`^(?:\[.*\] )?HTTP/\d(?:\.\d)? ([1-5])\d\d +[\d.]+ secs`)
+const siegeReply = `^(?:\[.*\] )?HTTP/\d(?:\.\d)? ([1-5])\d\d +[\d.]+ secs`
 
 // list counts a line of siege's listing of replies (-v).
 func (s *siege) list(text string) {
-	if m := siegeReply.FindStringSubmatch(text); m != nil {
+	if m := pattern(siegeReply).FindStringSubmatch(text); m != nil {
 		s.listed[m[1]+"xx"]++
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 )
 
@@ -21,7 +20,7 @@ type line struct {
 	text   string
 }
 
-var escapes = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+const escapes = "\x1b\\[[0-9;]*[A-Za-z]"
 
 // readLines splits a text into lines without their ends, colours and a
 // terminal's ^C. Progress that overwrote itself by carriage returns becomes
@@ -44,7 +43,7 @@ func readLines(r io.Reader) ([]line, error) {
 	text := strings.TrimPrefix(string(b), "\ufeff")
 	for i, whole := range strings.Split(text, "\n") {
 		for _, part := range strings.Split(strings.TrimRight(whole, "\r"), "\r") {
-			part = escapes.ReplaceAllString(part, "")
+			part = pattern(escapes).ReplaceAllString(part, "")
 			lines = append(lines, line{i + 1, strings.TrimRight(strings.TrimPrefix(part, "^C"), " \t")})
 		}
 	}

@@ -4,11 +4,10 @@ package importer
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 )
 
-var wrkHead = regexp.MustCompile(`^Running \d+[smh] test @ \S+`)
+const wrkHead = `^Running \d+[smh] test @ \S+`
 
 // parseWrk reads a run of wrk 3 or 4. Its K, M, G of bytes are powers of 1024,
 // its k of requests is 1000; times have us, ms, s or m.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Look finds a program; distributions keep some in directories that are not
@@ -23,12 +24,12 @@ func Look(name, remedy string) (string, error) {
 	return "", fmt.Errorf("%s is not installed: %s", name, remedy)
 }
 
-var versionForm = regexp.MustCompile(`\d+\.[0-9][\w.+~-]*`)
+var versionForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\d+\.[0-9][\w.+~-]*`) })
 
 // VersionOf is the first thing like a version that a program says of itself.
 func VersionOf(ctx context.Context, path string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
-	if v := versionForm.Find(out); v != nil {
+	if v := versionForm().Find(out); v != nil {
 		return string(v), nil
 	}
 	return "", fmt.Errorf("%s %s says %q: %w", path, strings.Join(args, " "), out, err)

@@ -92,6 +92,7 @@ func (s *station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/plain")
 	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	filling := filling()
 	for n > 0 && r.Method != http.MethodHead {
 		wrote, err := w.Write(filling[:min(n, int64(len(filling)))])
 		if err != nil {

@@ -6,13 +6,15 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // sized begins the paths that say how long a station's reply is to be.
 const sized = "/bytes/"
 
-// filling is what replies are made of.
-var filling = bytes.Repeat([]byte("x"), 64<<10)
+// filling is what replies are made of. It is not made before there is one: no
+// command shall start later for it.
+var filling = sync.OnceValue(func() []byte { return bytes.Repeat([]byte("x"), 64<<10) })
 
 // Sized is a path below which a station answers with a number of bytes. Of what
 // follows in a path it takes no notice.

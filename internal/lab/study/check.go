@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -84,10 +85,10 @@ func (c *checker) between(path string, n, low, high int) {
 	}
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+var nameForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`) })
 
 func (c *checker) study(d *document) *Study {
-	if !nameForm.MatchString(d.Name) {
+	if !nameForm().MatchString(d.Name) {
 		c.refuse("name", "%q: want a short name of lower-case letters, digits, - and _", d.Name)
 	}
 	s := &Study{Name: d.Name, Title: cmp.Or(d.Title, d.Name), Source: d.Source, Hypothesis: d.Hypothesis}
@@ -132,7 +133,7 @@ func (c *checker) list(path string, names, known []string) {
 		switch {
 		case known != nil && !slices.Contains(known, n):
 			c.refuse(at, "%q is unknown: want one of %s", n, strings.Join(known, ", "))
-		case !nameForm.MatchString(n):
+		case !nameForm().MatchString(n):
 			c.refuse(at, "%q: want a name of lower-case letters and digits", n)
 		case slices.Index(names, n) != i:
 			c.refuse(at, "%q is given twice: remove one", n)

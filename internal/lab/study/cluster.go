@@ -154,7 +154,7 @@ func (c *checker) weights(d map[string][]int, s *Study) {
 	}
 	for _, name := range names {
 		at, set := "cluster.weights."+name, d[name]
-		if !nameForm.MatchString(name) {
+		if !nameForm().MatchString(name) {
 			c.refuse(at, "%q: want a short name of lower-case letters and digits", name)
 		}
 		if len(set) != len(s.Servers) {

@@ -223,7 +223,7 @@ func (c *checker) calls(d []callDoc, l *Load) {
 			call.Method = d.Method
 		}
 		switch {
-		case !nameForm.MatchString(d.Name):
+		case !nameForm().MatchString(d.Name):
 			c.refuse(at+".name", "%q: want a short name of lower-case letters and digits", d.Name)
 		case slices.Contains(names, d.Name):
 			c.refuse(at+".name", "%q is given twice: remove one", d.Name)

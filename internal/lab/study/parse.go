@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -134,7 +135,7 @@ func parentPath(path string) string {
 	return ""
 }
 
-var indices = regexp.MustCompile(`\[\d+\]`)
+var indices = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[\d+\]`) })
 
 // typeAt is the Go type that a path of the document is decoded into, nil for
 // an unknown path.
@@ -147,13 +148,13 @@ func typeAt(path string) reflect.Type {
 		if t = deref(t); t.Kind() == reflect.Map {
 			t = t.Elem()
 		} else if t.Kind() == reflect.Struct {
-			f, ok := fieldOf(t, indices.ReplaceAllString(key, ""))
+			f, ok := fieldOf(t, indices().ReplaceAllString(key, ""))
 			if !ok {
 				return nil
 			}
 			t = f
 		}
-		if deref(t).Kind() == reflect.Slice && indices.MatchString(key) {
+		if deref(t).Kind() == reflect.Slice && indices().MatchString(key) {
 			t = t.Elem()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -26,12 +27,12 @@ func (c *checker) duration(path, text string) time.Duration {
 	return d
 }
 
-var sizeForm = regexp.MustCompile(`^(\d+) *([A-Za-z]+)$`)
+var sizeForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d+) *([A-Za-z]+)$`) })
 
 // size reads "375 B" or "16 KB", with 1024 bytes a KB as httperf counts.
 func (c *checker) size(path, text string) int {
 	factors := map[string]int{"B": 1, "KB": 1 << 10}
-	m := sizeForm.FindStringSubmatch(text)
+	m := sizeForm().FindStringSubmatch(text)
 	switch {
 	case text == "":
 		c.refuse(path, "missing: want a size such as 375 B")
