@@ -2,17 +2,12 @@
 
 package cli
 
-import (
-	"github.com/spf13/cobra"
+import "github.com/spf13/cobra"
 
-	"imbang/internal/ipvsadm/first"
-)
-
-// newIpvsadmCommand is there for the help: package first takes the verb before
-// anything here is asked.
+// newIpvsadmCommand is there for the help; Main takes the verb before cobra.
 func newIpvsadmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   first.Verb + " ...",
+		Use:   "ipvsadm ...",
 		Short: "Administer services and servers with ipvsadm's command line",
 		Long: `Takes ipvsadm's arguments and prints what ipvsadm prints (imbang ipvsadm -h).
 A symlink to this program named ipvsadm does the same, and so does the program

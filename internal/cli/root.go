@@ -13,10 +13,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"imbang/internal/ipvsadm/program"
 )
 
 // Exit statuses.
@@ -37,6 +40,14 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the program with its arguments, its name first.
 func Main(args []string) int {
+	// ipvsadm parses its own arguments, as popt does. It comes before all that the
+	// other verbs need, which takes a good part of the time of a change.
+	if filepath.Base(args[0]) == "ipvsadm" {
+		return program.Run(args[1:], os.Stdin, os.Stdout, os.Stderr)
+	}
+	if len(args) > 1 && args[1] == "ipvsadm" {
+		return program.Run(args[2:], os.Stdin, os.Stdout, os.Stderr)
+	}
 	// Verbs clean up when their context ends; a second signal kills those that
 	// do not say otherwise.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
