@@ -105,6 +105,12 @@ struct tree {
 	enum scheduler rule;
 };
 
+/* Two nodes of a tree below one: their winners' ids, and the tree's tag in the
+ * upper halves. */
+struct tree_pair {
+	__u64 node[2];
+};
+
 /* What a scheduler remembers between two picks, by service id. */
 struct service_state {
 	/* rr, wrr: the position of the last pick in the low half (LIST_HEAD:
@@ -114,6 +120,9 @@ struct service_state {
 	__u32 max_weight; /* wrr: the highest weight less (step - 1) */
 	__u32 step;       /* wrr: greatest common divisor of the weights */
 	struct tree tree;
+	/* Who changes nodes of the tree: how many in the low half, and how often
+	 * one more came in the high half. */
+	__u64 climbers;
 };
 
 enum server_flag {

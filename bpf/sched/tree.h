@@ -99,11 +99,19 @@ static __always_inline __u64 tree_value(__u32 tag, __u32 id)
 	return (__u64)tag << 32 | id;
 }
 
-static __always_inline __u64 *tree_node(__u32 first, __u32 node)
+/* A node and its sibling. */
+static __always_inline struct tree_pair *tree_pair(__u32 first, __u32 node)
 {
-	__u32 slot = first + node;
+	__u32 slot = first / 2 + node / 2;
 
 	return bpf_map_lookup_elem(&trees, &slot);
+}
+
+static __always_inline __u64 *tree_node(__u32 first, __u32 node)
+{
+	struct tree_pair *pair = tree_pair(first, node);
+
+	return pair ? &pair->node[node & 1] : 0;
 }
 
 /* The winner of a node; 0 if the node is not the tree's. */
@@ -184,7 +192,20 @@ struct climb {
 	__u32 id; /* whose cost has changed */
 	__u32 node;
 	__u32 wrote; /* this node */
+	__u32 whole; /* to the root, whatever is right on the way */
+	__u32 winner;
+	struct cost cost; /* the winner's */
 };
+
+/* Where a server's leaf is, in the tree as it is now; 0 if there is none. */
+static __always_inline int tree_leaf(struct climb *c, const struct service_state *state,
+				     const struct load *l)
+{
+	if (!tree_of(state, &c->tree) || l->position >= c->tree.count)
+		return 0;
+	c->node = c->tree.leaves + l->position;
+	return 1;
+}
 
 static long tree_climb(__u32 i, struct climb *c)
 {
@@ -199,24 +220,95 @@ static long tree_climb(__u32 i, struct climb *c)
 	case TREE_GONE:
 		return 1;
 	}
-	if (!c->wrote && winner != c->id)
+	if (!c->wrote && !c->whole && winner != c->id)
 		return 1;
 	c->wrote = 0;
 	c->node /= 2;
 	return !c->node;
 }
 
+/* The winner of a node meets its sibling's, and whoever costs less goes up. */
+static __always_inline void tree_meet(struct climb *c, __u32 other)
+{
+	struct cost cost = cost_of(c->tree.rule, other);
+	__s64 right = c->node & 1;
+
+	c->node /= 2;
+	if (c->cost.load * cost.weight < cost.load * c->cost.weight + right)
+		return;
+	c->winner = cost.weight ? other : NO_SERVER;
+	c->cost = cost;
+}
+
+/* Makes the winner of what is below the node's. */
+static long tree_rise(__u32 i, struct climb *c)
+{
+	struct tree_pair *pair = tree_pair(c->tree.first, c->node);
+	__u64 is = tree_value(c->tree.tag, c->winner), was, other;
+
+	if (!pair)
+		return 1;
+	was = pair->node[c->node & 1];
+	if (was >> 32 != c->tree.tag)
+		return 1;
+	if (was != is)
+		__sync_val_compare_and_swap(&pair->node[c->node & 1], was, is);
+	else if (c->winner != c->id)
+		return 1;
+	other = pair->node[~c->node & 1];
+	if (c->node == 1 || other >> 32 != c->tree.tag)
+		return 1;
+	tree_meet(c, other);
+	return 0;
+}
+
+/* What one does who is alone: each node is looked at once. */
+static __always_inline void tree_hurry(struct climb *c)
+{
+	__u32 sibling = (c->node ^ 1) - c->tree.leaves;
+
+	c->winner = c->id;
+	c->cost = cost_of(c->tree.rule, c->id);
+	if (!c->cost.weight)
+		c->winner = NO_SERVER;
+	tree_meet(c, sibling < c->tree.count ? server_id_at(c->tree.first, sibling) : NO_SERVER);
+	bpf_loop(32, tree_rise, c, 0);
+}
+
+/* Added by who comes to change nodes. */
+#define TREE_CLIMBER ((1ULL << 32) + 1)
+
+static __always_inline __u64 tree_enter(struct service_state *state)
+{
+	return __sync_fetch_and_add(&state->climbers, TREE_CLIMBER) + TREE_CLIMBER;
+}
+
+static __always_inline void tree_leave(struct service_state *state)
+{
+	__sync_fetch_and_sub(&state->climbers, 1);
+}
+
 /* What a server costs has changed. */
 static __always_inline void tree_update(struct service_state *state, __u32 id, struct load *l)
 {
+	__u64 entered = tree_enter(state); /* and the barrier */
 	struct climb c;
 
-	if (!tree_of(state, &c.tree) || l->position >= c.tree.count)
-		return;
 	c.id = id;
-	c.node = (c.tree.leaves + l->position) / 2;
-	__sync_lock_test_and_set(&c.wrote, 0); /* the barrier */
-	bpf_loop(TREE_STEPS, tree_climb, &c, 0);
+	c.whole = 0;
+	if ((__u32)entered == 1) {
+		if (tree_leaf(&c, state, l))
+			tree_hurry(&c);
+		if (__sync_val_compare_and_swap(&state->climbers, entered, entered - 1) == entered)
+			return;
+		c.whole = 1;
+	}
+	if (tree_leaf(&c, state, l)) {
+		c.node /= 2;
+		__sync_lock_test_and_set(&c.wrote, 0); /* the barrier */
+		bpf_loop(TREE_STEPS, tree_climb, &c, 0);
+	}
+	tree_leave(state);
 }
 
 /* A server's connections have: to be called after each change of its load. */
@@ -277,7 +369,7 @@ static __noinline void tree_rebuild(const struct service *svc)
 {
 	__u32 service = svc->id, zero = 0;
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
-	__u64 *tags = bpf_map_lookup_elem(&trees, &zero);
+	struct tree_pair *tags = bpf_map_lookup_elem(&trees, &zero);
 	struct climb c = {};
 
 	if (!state || !tags)
@@ -290,8 +382,9 @@ static __noinline void tree_rebuild(const struct service *svc)
 	if (c.tree.rule == SCHED_NONE || svc->count < (c.tree.rule == SCHED_FO ? 2 : TREE_FEW))
 		return;
 	bpf_loop(32, tree_double, &c.tree, 0);
-	c.tree.tag = __sync_fetch_and_add(tags, 1) + 1;
+	c.tree.tag = __sync_fetch_and_add(&tags->node[0], 1) + 1;
 	c.node = c.tree.leaves - 1;
+	tree_enter(state);
 	bpf_loop(svc->count, tree_place, &c, 0);
 	state->tree.first = c.tree.first;
 	state->tree.count = c.tree.count;
@@ -299,6 +392,7 @@ static __noinline void tree_rebuild(const struct service *svc)
 	state->tree.rule = c.tree.rule;
 	__sync_lock_test_and_set(&state->tree.tag, c.tree.tag);
 	bpf_loop(1 << 22, tree_build, &c, 0);
+	tree_leave(state);
 }
 
 /* The server at a position has another weight. */

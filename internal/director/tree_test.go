@@ -89,8 +89,9 @@ func (r *rig) treeOf(k model.ServiceKey) (nodes int, err error) {
 			who = 2 * node
 		}
 		winner[node], costs[node] = winner[who], costs[who]
-		var value uint64
-		r.must(r.maps.Trees.Lookup(tree.First+node, &value))
+		var pair bpfobj.LbTreePair
+		r.must(r.maps.Trees.Lookup(tree.First/2+node/2, &pair))
+		value := pair.Node[node%2]
 		if uint32(value) != winner[node] || uint32(value>>32) != tree.Tag {
 			err = errors.Join(err, fmt.Errorf("node %d is %d of tree %d, want %d of %d", node, uint32(value), value>>32, winner[node], tree.Tag))
 		}
