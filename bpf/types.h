@@ -164,7 +164,9 @@ struct load {
 	__u32 inactive;
 	__u32 persistent;
 	__u32 overloaded; /* reached its upper threshold */
-	__u32 position;   /* in its service's list, in order of addition: for the tree */
+	/* For the tree, made known by edits: */
+	__u32 position; /* in its service's list, in order of addition */
+	__s32 weight;
 };
 
 /* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:

@@ -268,6 +268,7 @@ type LbLoad struct {
 	Persistent uint32
 	Overloaded uint32
 	Position   uint32
+	Weight     int32
 }
 
 type LbLocality struct {
