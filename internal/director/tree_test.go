@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -267,7 +268,7 @@ func TestTreeUnderTraffic(t *testing.T) {
 // Two CPUs with nothing but changes of loads: none is lost. The next one mends
 // the nodes that it comes by, so it is looked after a few, again and again.
 func TestTreeOfTwoCPUs(t *testing.T) {
-	const servers, flows, bursts = 24, 64, 60
+	const servers, flows, bursts = 24, 64, 1000
 	r := newRig(t, small)
 	r.timeouts(time.Hour, everyState()...)
 	s := tcpService(vip, "wlc")
@@ -289,10 +290,14 @@ func TestTreeOfTwoCPUs(t *testing.T) {
 		frame = append(frame, make([]byte, PacketLoopBytes-len(frame))...)
 		var errs [len(loops)]error
 		var traffic sync.WaitGroup
+		var ready atomic.Int32
 		for i, l := range loops {
 			r.must(l.Scene(frame, 0x0a0a0002+uint32(i), flows))
 			traffic.Go(func() {
 				errs[i] = r.ns.Do(func() error {
+					// A burst is as short as the start of a thread.
+					for ready.Add(1); ready.Load() < int32(len(loops)); {
+					}
 					_, _, err := l.Times(flows, FromHere)
 					return err
 				})
