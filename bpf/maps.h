@@ -59,13 +59,13 @@ struct {
 	__type(value, __u32);
 } order SEC(".maps");
 
-/* kernel: nodes of the services' trees, by the slots of their extents: the
- * winner's id, and the tree's tag in the upper half (see sched/tree.h). */
+/* kernel: nodes of the services' trees, by the slots of their extents, which
+ * begin at even ones (see sched/tree.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_SLOTS);
+	__uint(max_entries, MAX_SLOTS / 2);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct tree_pair);
 } trees SEC(".maps");
 
 /* user: the real servers, by server id. */

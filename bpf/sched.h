@@ -7,7 +7,7 @@
  *
  * or, if it always takes the server that costs least,
  *
- *   struct cost NAME_cost(const struct server *s, const struct load *l)
+ *   struct cost NAME_cost(__s32 weight, const struct load *l)
  *
  * for which there is a tree (sched/tree.h) that finds it among many.
  *

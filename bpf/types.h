@@ -105,6 +105,12 @@ struct tree {
 	enum scheduler rule;
 };
 
+/* Two nodes of a tree below one: their winners' ids, and the tree's tag in the
+ * upper halves. */
+struct tree_pair {
+	__u64 node[2];
+};
+
 /* What a scheduler remembers between two picks, by service id. */
 struct service_state {
 	/* rr, wrr: the position of the last pick in the low half (LIST_HEAD:
@@ -114,6 +120,9 @@ struct service_state {
 	__u32 max_weight; /* wrr: the highest weight less (step - 1) */
 	__u32 step;       /* wrr: greatest common divisor of the weights */
 	struct tree tree;
+	/* Who changes nodes of the tree: how many in the low half, and how often
+	 * one more came in the high half. */
+	__u64 climbers;
 };
 
 enum server_flag {
@@ -155,7 +164,9 @@ struct load {
 	__u32 inactive;
 	__u32 persistent;
 	__u32 overloaded; /* reached its upper threshold */
-	__u32 position;   /* in its service's list, in order of addition: for the tree */
+	/* For the tree, made known by edits: */
+	__u32 position; /* in its service's list, in order of addition */
+	__s32 weight;
 };
 
 /* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:

@@ -6,9 +6,9 @@
 #ifndef IMBANG_SCHED_FO_H
 #define IMBANG_SCHED_FO_H
 
-static __always_inline struct cost fo_cost(const struct server *s)
+static __always_inline struct cost fo_cost(__s32 weight)
 {
-	struct cost cost = { .load = 1, .weight = s->weight };
+	struct cost cost = { .load = 1, .weight = weight };
 
 	return cost;
 }

@@ -34,7 +34,7 @@ static long set_min_visit(__u32 i, struct set_search *search)
 
 	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->best.pick->service &&
 	    usable(s, l))
-		least_offer(&search->best, id, wlc_cost(s, l));
+		least_offer(&search->best, id, wlc_cost(s->weight, l));
 	return 0;
 }
 
@@ -48,7 +48,7 @@ static long set_max_visit(__u32 i, struct set_search *search)
 
 	if (!s || !l || s->weight <= 0)
 		return 0;
-	cost = wlc_cost(s, l);
+	cost = wlc_cost(s->weight, l);
 	if (costs_less(&most->cost, &cost)) {
 		most->id = id;
 		most->cost = cost;

@@ -6,7 +6,7 @@
 #ifndef IMBANG_SCHED_LC_H
 #define IMBANG_SCHED_LC_H
 
-static __always_inline struct cost lc_cost(const struct server *s, const struct load *l)
+static __always_inline struct cost lc_cost(__s32 weight, const struct load *l)
 {
 	struct cost cost = { .load = overhead(l), .weight = 1 };
 

@@ -6,11 +6,11 @@
 #ifndef IMBANG_SCHED_NQ_H
 #define IMBANG_SCHED_NQ_H
 
-static __always_inline struct cost nq_cost(const struct server *s, const struct load *l)
+static __always_inline struct cost nq_cost(__s32 weight, const struct load *l)
 {
 	struct cost idle = { .load = 0, .weight = 1 };
 
-	return l->active ? sed_cost(s, l) : idle;
+	return l->active ? sed_cost(weight, l) : idle;
 }
 
 #endif

@@ -6,9 +6,9 @@
 #ifndef IMBANG_SCHED_OVF_H
 #define IMBANG_SCHED_OVF_H
 
-static __always_inline struct cost ovf_cost(const struct server *s, const struct load *l)
+static __always_inline struct cost ovf_cost(__s32 weight, const struct load *l)
 {
-	return (__s64)l->active <= s->weight ? fo_cost(s) : too_dear();
+	return (__s64)l->active <= weight ? fo_cost(weight) : too_dear();
 }
 
 #endif

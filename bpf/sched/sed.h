@@ -6,9 +6,9 @@
 #ifndef IMBANG_SCHED_SED_H
 #define IMBANG_SCHED_SED_H
 
-static __always_inline struct cost sed_cost(const struct server *s, const struct load *l)
+static __always_inline struct cost sed_cost(__s32 weight, const struct load *l)
 {
-	struct cost cost = { .load = (__s64)l->active + 1, .weight = s->weight };
+	struct cost cost = { .load = (__s64)l->active + 1, .weight = weight };
 
 	return cost;
 }

@@ -8,13 +8,20 @@
  *
  * Node k has the children 2k and 2k + 1, and the root is 1. From `leaves` (a
  * power of two) on they are the service's slots of `order`; the others are the
- * slots of `trees` with the same numbers. Each says in its upper half whose it
- * is: a tag is never used twice, so whoever is behind the times finds that
- * nothing here is his.
+ * slots of `trees` with the same numbers, two siblings in each element. Each
+ * says in its upper half whose it is: a tag is never used twice, so whoever is
+ * behind the times finds that nothing here is his.
  *
  * Whoever changes what a server costs plays its matches again, from the leaf
- * up (tree_climb), until a node stays as it was and another server is its
- * winner. CPUs do so at once, without a lock, and no change is lost:
+ * up, until a node stays as it was and another server is its winner. CPUs do so
+ * at once, without a lock: each says that it comes and that it goes
+ * (`climbers`). Who is alone looks at each node once and takes the winner along
+ * with what it costs (tree_rise). If nobody came until he is through, nobody
+ * else's reads or writes were between his; whoever changed a cost meanwhile has
+ * yet to come. If somebody came, he climbs once more like all who are not alone
+ * (tree_climb), now to the root, as he may have written something old anywhere
+ * on his way; who comes while he does finds that he is there. Of those who climb
+ * at once no change is lost:
  *
  * - A node depends on its children and on what their winners cost. Whoever
  *   changes one of these comes to the node afterwards, with a barrier between.
@@ -28,10 +35,10 @@
  *   what the other saw; and what he does not see, somebody brings.
  *
  * When nobody is under way, every node is right. While an edit builds a tree,
- * schedulers walk over the list. The tag is made known before the first load is
- * looked at: a load that changes meanwhile is seen, or climbs to nodes that are
- * built already; from one that is not it may turn back, as the builder has yet
- * to look there.
+ * schedulers walk over the list. The builder is one of the climbers, and no load
+ * is looked at before the tag is known: one that changes meanwhile is seen, or
+ * climbs to nodes that are built already; from one that is not it may turn back,
+ * as the builder has yet to look there.
  */
 #ifndef IMBANG_SCHED_TREE_H
 #define IMBANG_SCHED_TREE_H
@@ -71,27 +78,40 @@ static __always_inline enum scheduler tree_rule(enum scheduler scheduler)
 	return SCHED_NONE;
 }
 
+static __always_inline struct cost cost_by(enum scheduler rule, __s32 weight, const struct load *l)
+{
+	if (weight <= 0 || l->overloaded)
+		return too_dear();
+	switch (rule) {
+	case SCHED_LC:
+		return lc_cost(weight, l);
+	case SCHED_WLC:
+		return wlc_cost(weight, l);
+	case SCHED_SED:
+		return sed_cost(weight, l);
+	case SCHED_NQ:
+		return nq_cost(weight, l);
+	case SCHED_OVF:
+		return ovf_cost(weight, l);
+	default:
+		return fo_cost(weight);
+	}
+}
+
 static __always_inline struct cost cost_of(enum scheduler rule, __u32 id)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-	if (!s || !l || !usable(s, l))
-		return too_dear();
-	switch (rule) {
-	case SCHED_LC:
-		return lc_cost(s, l);
-	case SCHED_WLC:
-		return wlc_cost(s, l);
-	case SCHED_SED:
-		return sed_cost(s, l);
-	case SCHED_NQ:
-		return nq_cost(s, l);
-	case SCHED_OVF:
-		return ovf_cost(s, l);
-	default:
-		return fo_cost(s);
-	}
+	return s && l ? cost_by(rule, s->weight, l) : too_dear();
+}
+
+/* Likewise, of a tree's server: one look-up for both. */
+static __always_inline struct cost tree_cost(enum scheduler rule, __u32 id)
+{
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+
+	return l ? cost_by(rule, l->weight, l) : too_dear();
 }
 
 static __always_inline __u64 tree_value(__u32 tag, __u32 id)
@@ -99,11 +119,19 @@ static __always_inline __u64 tree_value(__u32 tag, __u32 id)
 	return (__u64)tag << 32 | id;
 }
 
-static __always_inline __u64 *tree_node(__u32 first, __u32 node)
+/* A node and its sibling. */
+static __always_inline struct tree_pair *tree_pair(__u32 first, __u32 node)
 {
-	__u32 slot = first + node;
+	__u32 slot = first / 2 + node / 2;
 
 	return bpf_map_lookup_elem(&trees, &slot);
+}
+
+static __always_inline __u64 *tree_node(__u32 first, __u32 node)
+{
+	struct tree_pair *pair = tree_pair(first, node);
+
+	return pair ? &pair->node[node & 1] : 0;
 }
 
 /* The winner of a node; 0 if the node is not the tree's. */
@@ -167,8 +195,8 @@ static __always_inline enum tree_step tree_play(const struct tree *t, __u32 node
 		return TREE_GONE;
 	if (!tree_winner(t, 2 * node, &left) || !tree_winner(t, 2 * node + 1, &right))
 		return TREE_GONE;
-	left_cost = cost_of(t->rule, left);
-	right_cost = cost_of(t->rule, right);
+	left_cost = tree_cost(t->rule, left);
+	right_cost = tree_cost(t->rule, right);
 	if (!right_cost.weight)
 		right = NO_SERVER;
 	*winner = costs_less(&left_cost, &right_cost) ? left : right;
@@ -183,8 +211,21 @@ struct climb {
 	struct tree tree;
 	__u32 id; /* whose cost has changed */
 	__u32 node;
-	__u32 wrote; /* this node */
+	__u32 wrote;      /* this node */
+	__u32 whole;      /* to the root, whatever is right on the way */
+	__u32 winner;     /* of this node, to who is alone */
+	struct cost cost; /* the winner's */
 };
+
+/* Where a server's leaf is, in the tree as it is now; 0 if there is none. */
+static __always_inline int tree_leaf(struct climb *c, const struct service_state *state,
+				     const struct load *l)
+{
+	if (!tree_of(state, &c->tree) || l->position >= c->tree.count)
+		return 0;
+	c->node = c->tree.leaves + l->position;
+	return 1;
+}
 
 static long tree_climb(__u32 i, struct climb *c)
 {
@@ -199,24 +240,98 @@ static long tree_climb(__u32 i, struct climb *c)
 	case TREE_GONE:
 		return 1;
 	}
-	if (!c->wrote && winner != c->id)
+	if (!c->wrote && !c->whole && winner != c->id)
 		return 1;
 	c->wrote = 0;
 	c->node /= 2;
 	return !c->node;
 }
 
+/* The winner of a node meets its sibling's, and whoever costs less goes up. */
+static __always_inline void tree_meet(struct climb *c, __u32 other)
+{
+	struct cost cost = tree_cost(c->tree.rule, other);
+	__s64 right = c->node & 1;
+
+	c->node /= 2;
+	if (c->cost.load * cost.weight < cost.load * c->cost.weight + right)
+		return;
+	c->winner = cost.weight ? other : NO_SERVER;
+	c->cost = cost;
+}
+
+/* Makes it the node's, and plays on if that changes anything further up. Slot 0
+ * never has the tree's tag: the root has no sibling. */
+static long tree_rise(__u32 i, struct climb *c)
+{
+	struct tree_pair *pair = tree_pair(c->tree.first, c->node);
+	__u64 is = tree_value(c->tree.tag, c->winner), was, other;
+
+	if (!pair)
+		return 1;
+	was = pair->node[c->node & 1];
+	if (was != is) {
+		if ((was ^ is) >> 32)
+			return 1;
+		__sync_val_compare_and_swap(&pair->node[c->node & 1], was, is);
+	} else if (c->winner != c->id) {
+		return 1;
+	}
+	other = pair->node[~c->node & 1];
+	if ((other ^ is) >> 32)
+		return 1;
+	tree_meet(c, other);
+	return 0;
+}
+
+/* What one does who is alone: each node is looked at once. */
+static __always_inline void tree_hurry(struct climb *c, const struct load *l)
+{
+	__u32 sibling = (c->node ^ 1) - c->tree.leaves;
+
+	c->winner = c->id;
+	c->cost = cost_by(c->tree.rule, l->weight, l);
+	if (!c->cost.weight)
+		c->winner = NO_SERVER;
+	sibling = sibling < c->tree.count ? server_id_at(c->tree.first, sibling) : NO_SERVER;
+	tree_meet(c, sibling);
+	bpf_loop(32, tree_rise, c, 0);
+}
+
+/* Added by who comes to change nodes. */
+#define TREE_CLIMBER ((1ULL << 32) + 1)
+
+static __always_inline __u64 tree_enter(struct service_state *state)
+{
+	return __sync_fetch_and_add(&state->climbers, TREE_CLIMBER) + TREE_CLIMBER;
+}
+
+static __always_inline void tree_leave(struct service_state *state)
+{
+	__sync_fetch_and_sub(&state->climbers, 1);
+}
+
 /* What a server costs has changed. */
 static __always_inline void tree_update(struct service_state *state, __u32 id, struct load *l)
 {
+	__u64 entered = tree_enter(state); /* and the barrier */
 	struct climb c;
 
-	if (!tree_of(state, &c.tree) || l->position >= c.tree.count)
-		return;
 	c.id = id;
-	c.node = (c.tree.leaves + l->position) / 2;
-	__sync_lock_test_and_set(&c.wrote, 0); /* the barrier */
-	bpf_loop(TREE_STEPS, tree_climb, &c, 0);
+	c.whole = 0;
+	if ((__u32)entered == 1) {
+		if (tree_leaf(&c, state, l))
+			tree_hurry(&c, l);
+		if (__sync_val_compare_and_swap(&state->climbers, entered, entered - 1) == entered)
+			return;
+		c.whole = 1;
+	}
+	if (tree_leaf(&c, state, l)) {
+		c.node /= 2;
+		__sync_lock_test_and_set(&c.wrote, 0); /* the barrier */
+		bpf_loop(TREE_STEPS, tree_climb, &c, 0);
+	}
+	tree_leave(state);
 }
 
 /* A server's connections have: to be called after each change of its load. */
@@ -243,10 +358,13 @@ __noinline int load_changed(__u32 id)
 static long tree_place(__u32 position, struct climb *c)
 {
 	__u32 id = server_id_at(c->tree.first, position);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-	if (l)
-		l->position = position;
+	if (!s || !l)
+		return 0;
+	l->position = position;
+	l->weight = s->weight;
 	return 0;
 }
 
@@ -277,7 +395,7 @@ static __noinline void tree_rebuild(const struct service *svc)
 {
 	__u32 service = svc->id, zero = 0;
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
-	__u64 *tags = bpf_map_lookup_elem(&trees, &zero);
+	struct tree_pair *tags = bpf_map_lookup_elem(&trees, &zero);
 	struct climb c = {};
 
 	if (!state || !tags)
@@ -290,8 +408,9 @@ static __noinline void tree_rebuild(const struct service *svc)
 	if (c.tree.rule == SCHED_NONE || svc->count < (c.tree.rule == SCHED_FO ? 2 : TREE_FEW))
 		return;
 	bpf_loop(32, tree_double, &c.tree, 0);
-	c.tree.tag = __sync_fetch_and_add(tags, 1) + 1;
+	c.tree.tag = __sync_fetch_and_add(&tags->node[0], 1) + 1;
 	c.node = c.tree.leaves - 1;
+	tree_enter(state);
 	bpf_loop(svc->count, tree_place, &c, 0);
 	state->tree.first = c.tree.first;
 	state->tree.count = c.tree.count;
@@ -299,6 +418,7 @@ static __noinline void tree_rebuild(const struct service *svc)
 	state->tree.rule = c.tree.rule;
 	__sync_lock_test_and_set(&state->tree.tag, c.tree.tag);
 	bpf_loop(1 << 22, tree_build, &c, 0);
+	tree_leave(state);
 }
 
 /* The server at a position has another weight. */
@@ -306,10 +426,13 @@ static __always_inline void tree_weight(const struct service *svc, __u32 positio
 {
 	__u32 service = svc->id, id = server_id_at(svc->first, position);
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-	if (state && l)
-		tree_update(state, id, l);
+	if (!state || !s || !l)
+		return;
+	l->weight = s->weight;
+	tree_update(state, id, l);
 }
 
 static __always_inline void tree_changed(const struct change *c)

@@ -3,9 +3,9 @@
 #ifndef IMBANG_SCHED_WLC_H
 #define IMBANG_SCHED_WLC_H
 
-static __always_inline struct cost wlc_cost(const struct server *s, const struct load *l)
+static __always_inline struct cost wlc_cost(__s32 weight, const struct load *l)
 {
-	struct cost cost = { .load = overhead(l), .weight = s->weight };
+	struct cost cost = { .load = overhead(l), .weight = weight };
 
 	return cost;
 }

@@ -268,6 +268,7 @@ type LbLoad struct {
 	Persistent uint32
 	Overloaded uint32
 	Position   uint32
+	Weight     int32
 }
 
 type LbLocality struct {
@@ -461,6 +462,7 @@ type LbServiceState struct {
 	Step      uint32
 	Tree      LbTree
 	_         [4]byte
+	Climbers  uint64
 }
 
 type LbSettings struct {
@@ -551,6 +553,11 @@ type LbTree struct {
 	Count  uint32
 	Leaves uint32
 	Rule   LbScheduler
+}
+
+type LbTreePair struct {
+	_    structs.HostLayout
+	Node [2]uint64
 }
 
 type LbWheelSlot struct {

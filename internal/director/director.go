@@ -211,7 +211,8 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
-	set(4*s.Servers, "order", "trees")
+	set(4*s.Servers, "order")
+	set(2*s.Servers, "trees") // a pair of nodes for two slots
 	set(s.Connections, "conns4", "reverse4", "conns6", "reverse6")
 	// One that ends early leaves an appointment behind for a while.
 	set(3*s.Connections, "appointments4", "appointments6")

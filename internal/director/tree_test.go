@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,8 +90,9 @@ func (r *rig) treeOf(k model.ServiceKey) (nodes int, err error) {
 			who = 2 * node
 		}
 		winner[node], costs[node] = winner[who], costs[who]
-		var value uint64
-		r.must(r.maps.Trees.Lookup(tree.First+node, &value))
+		var pair bpfobj.LbTreePair
+		r.must(r.maps.Trees.Lookup(tree.First/2+node/2, &pair))
+		value := pair.Node[node%2]
 		if uint32(value) != winner[node] || uint32(value>>32) != tree.Tag {
 			err = errors.Join(err, fmt.Errorf("node %d is %d of tree %d, want %d of %d", node, uint32(value), value>>32, winner[node], tree.Tag))
 		}
@@ -266,7 +268,7 @@ func TestTreeUnderTraffic(t *testing.T) {
 // Two CPUs with nothing but changes of loads: none is lost. The next one mends
 // the nodes that it comes by, so it is looked after a few, again and again.
 func TestTreeOfTwoCPUs(t *testing.T) {
-	const servers, flows, bursts = 24, 64, 60
+	const servers, flows, bursts = 24, 64, 1000
 	r := newRig(t, small)
 	r.timeouts(time.Hour, everyState()...)
 	s := tcpService(vip, "wlc")
@@ -288,10 +290,14 @@ func TestTreeOfTwoCPUs(t *testing.T) {
 		frame = append(frame, make([]byte, PacketLoopBytes-len(frame))...)
 		var errs [len(loops)]error
 		var traffic sync.WaitGroup
+		var ready atomic.Int32
 		for i, l := range loops {
 			r.must(l.Scene(frame, 0x0a0a0002+uint32(i), flows))
 			traffic.Go(func() {
 				errs[i] = r.ns.Do(func() error {
+					// A burst is as short as the start of a thread.
+					for ready.Add(1); ready.Load() < int32(len(loops)); {
+					}
 					_, _, err := l.Times(flows, FromHere)
 					return err
 				})
