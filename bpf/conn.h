@@ -30,12 +30,12 @@ static __always_inline struct settings *get_settings(void)
 	return bpf_map_lookup_elem(&config, &zero);
 }
 
-/* ip_vs_bind_dest: count a new, inactive connection. */
-static __always_inline void server_bind(const struct server *s, struct load *l)
+/* ip_vs_bind_dest: count a new connection. */
+static __always_inline void server_bind(const struct server *s, struct load *l, __u32 inactive)
 {
 	__u32 total;
 
-	__sync_fetch_and_add(&l->inactive, 1);
+	__sync_fetch_and_add(inactive ? &l->inactive : &l->active, 1);
 	total = l->active + l->inactive;
 	if (s->upper && total >= s->upper)
 		l->overloaded = 1;
@@ -296,14 +296,19 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 }
 
 /* Takes back an entry that cannot be completed. Its server still counts it, as
- * inactive, whatever another CPU's packet made of it meanwhile, until the caller
- * unbinds it. */
-static __always_inline void conn_abandon(const struct flow *flow, struct conn *c)
+ * inactive, whatever a packet made of it meanwhile, until the caller unbinds it. */
+static __always_inline void conn_abandon(const struct flow *flow)
 {
-	__u32 server = c->server;
-	struct load *l = bpf_map_lookup_elem(&loads, &server);
-	__u8 flags = conn_kill(c);
+	struct conn *c = conn_find(flow);
+	__u32 server;
+	struct load *l;
+	__u8 flags;
 
+	if (!c)
+		return;
+	server = c->server;
+	l = bpf_map_lookup_elem(&loads, &server);
+	flags = conn_kill(c);
 	if (flags & CONN_DEAD)
 		return;
 	if (l && !flow->template && !(flags & CONN_INACTIVE)) {
@@ -321,67 +326,97 @@ static __always_inline int appointment_serves(const struct conn *fresh, __u64 no
 	       (__s32)(fresh->tick - tick_after(fresh->expires)) <= 0;
 }
 
-/* Puts an entry into the table and makes an appointment for it. NULL when
- * there is no room, or when another CPU was first. The table comes first: a
- * full one must not leave appointments behind that crowd out others'. */
-static __always_inline struct conn *conn_insert(const struct flow *flow, struct conn *fresh,
-						__u64 timeout)
+/*
+ * Puts an entry into the table and makes an appointment for it: 0, or not when
+ * there is no room, or when another CPU was first. The appointment enters its
+ * list last: a full table must not leave any behind that crowd out others'.
+ */
+static __always_inline int conn_insert(const struct flow *flow, struct conn *fresh, __u64 timeout)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
-	struct conn *c;
-	__u32 tick, number;
+	__u32 booked = 0;
 
 	fresh->expires = now + timeout;
+	if (!appointment_serves(fresh, now)) {
+		booked = wheel_book(flow);
+		if (!booked)
+			goto full;
+		fresh->number = booked;
+		fresh->tick = wheel_tick_for(fresh->expires, now);
+	}
 	if (conn_put(flow, fresh)) {
-		if (!conn_find(flow))
-			defence_alarm();
+		if (booked)
+			appointment_give(booked, flow->family);
+		if (conn_find(flow))
+			return -EEXIST;
+		goto full;
+	}
+	if (!booked || wheel_enter(booked, flow->family, fresh->tick))
 		return 0;
-	}
-	c = conn_find(flow);
-	if (!c || appointment_serves(fresh, bpf_ktime_get_coarse_ns()))
-		return c;
-	tick = wheel_appoint(flow, fresh->expires, now, &number);
-	if (tick) {
-		c->tick = tick;
-		c->number = number;
-		return c;
-	}
-	conn_abandon(flow, c);
+	conn_abandon(flow);
+	fresh->flags |= CONN_INACTIVE;
+	appointment_give(booked, flow->family);
+full:
 	defence_alarm();
-	return 0;
+	return -ENOMEM;
 }
 
-/* Enters a connection for the packet's flow, as the caller filled it in; it is inactive, and its
- * first packet gives it its state. */
-static __always_inline struct conn *conn_create(const struct packet *p, struct conn *fresh,
-						const struct server *s, const struct settings *set)
+/* What a connection is before its first packet. */
+static __always_inline __u8 state_before(__u8 protocol)
 {
-	struct flow reverse;
-	struct conn *c;
-	__u32 state = CONN_UDP; /* the first packet's */
+	if (protocol == IPPROTO_TCP)
+		return TCP_NONE;
+	return protocol == IPPROTO_SCTP ? SCTP_NONE : CONN_UDP;
+}
 
-	fresh->state = CONN_UDP;
-	if (p->flow.protocol == IPPROTO_TCP) {
-		fresh->state = TCP_NONE;
-		state = TCP_SYN_RECV;
-	} else if (p->flow.protocol == IPPROTO_SCTP) {
-		fresh->state = SCTP_NONE;
-		state = SCTP_INIT1;
-	}
-	fresh->flags |= CONN_INACTIVE;
-	c = conn_insert(&p->flow, fresh, set->timeout[state]);
-	if (!c)
-		return 0;
+/* What the first packet makes of a connection that is not there yet: as
+ * conn_follow would. */
+static __always_inline void conn_begin(const struct packet *p, struct conn *fresh,
+				       const struct settings *set)
+{
+	__u8 state = state_before(p->flow.protocol);
+
+	if (has_states(state))
+		state = next_state(state, p,
+				   rules(state,
+					 answers_here(fresh->forward) ? FROM_CLIENT : CLIENT_ONLY,
+					 set));
+	fresh->state = state;
+	fresh->in_packets = !p->ahead;
+	if (!tcp_active(state) && state != SCTP_ESTABLISHED)
+		fresh->flags |= CONN_INACTIVE;
+}
+
+/* Enters a connection for the packet's flow, as the caller filled it in, with
+ * what the first packet makes of it: 0, or not. */
+static __always_inline int conn_create(struct packet *p, struct conn *fresh, const struct server *s,
+				       const struct settings *set)
+{
+	__u8 before = state_before(p->flow.protocol);
+	struct flow reverse;
+
+	if (conn_insert(&p->flow, fresh, conn_timeout(fresh->server, fresh->state, set)))
+		return -ENOMEM;
 	/* A hairpin is there already. */
-	if (!answers_here(fresh->forward) || fresh->flags & CONN_HAIRPIN)
-		return c;
-	conn_reverse_flow(&p->flow, fresh, s, &reverse);
-	if (reverse_put(&reverse, &p->flow, BPF_ANY)) {
-		conn_abandon(&p->flow, c);
-		defence_alarm();
-		return 0;
+	if (answers_here(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
+		conn_reverse_flow(&p->flow, fresh, s, &reverse);
+		if (reverse_put(&reverse, &p->flow, BPF_ANY)) {
+			conn_abandon(&p->flow);
+			fresh->flags |= CONN_INACTIVE;
+			defence_alarm();
+			return -ENOMEM;
+		}
 	}
-	return c;
+	p->news |= NEWS_OPENED;
+	if (fresh->state != before) {
+		p->news |= NEWS_STATE;
+		p->was = before;
+		p->state = fresh->state;
+		handshake_follow(before, fresh->state);
+	}
+	if (is_established(fresh->state))
+		conn_assure(&p->flow, fresh);
+	return 0;
 }
 
 #endif

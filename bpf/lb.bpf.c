@@ -161,13 +161,23 @@ static __always_inline int one_packet(const struct packet *p, const struct servi
 	return svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP;
 }
 
+/* The packet that opened a connection. */
+static __always_inline int conn_first(struct packet *p, const struct conn *c,
+				      const struct server *s)
+{
+	count_in(p, s->service, c->server);
+	if (p->part == FIRST_PART)
+		fragment_note(p, &p->flow, FROM_CLIENT, NO_SERVER);
+	return decide_server(p, c->server, s, c->forward, c->port);
+}
+
 /* A new connection of a service to the server that was chosen for it. */
 __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 	struct settings *set = get_settings();
-	struct conn fresh = {}, *c;
+	struct conn fresh = {};
 	int verdict;
 
 	if (!p || !svc || !set)
@@ -194,7 +204,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	if (one_packet(p, svc)) {
 		/* A connection for as long as the packet takes: it may be
 		 * the one that reaches a threshold. */
-		server_bind(s, l);
+		server_bind(s, l, 1);
 		server_unbind(id, 1);
 		count_conn(svc->id, id);
 		count_in(p, svc->id, id);
@@ -204,15 +214,14 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
 		goto none;
 	}
-	server_bind(s, l);
+	conn_begin(p, &fresh, set);
+	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	c = conn_create(p, &fresh, s, set);
-	if (c) {
+	if (!conn_create(p, &fresh, s, set)) {
 		count_conn(svc->id, id);
-		p->news |= NEWS_OPENED;
-		return p->ahead ? TO_SERVER : conn_in(p, &p->flow, c, s, set);
+		return p->ahead ? TO_SERVER : conn_first(p, &fresh, s);
 	}
-	server_unbind(id, 1);
+	server_unbind(id, fresh.flags & CONN_INACTIVE);
 	/* Another CPU may have been first with the same packet. */
 	verdict = conn_find(&p->flow) ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
 none: /* no connection came of it: the template is held for none */

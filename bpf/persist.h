@@ -195,7 +195,7 @@ static __always_inline int conn_appointment(const struct flow *flow, __u32 numbe
 	/* Of an earlier connection of this flow, or not kept any more. */
 	if (c->number != number)
 		return 0;
-	c->tick = wheel_enter(number, flow->family, expires, now);
+	c->tick = wheel_enter(number, flow->family, wheel_tick_for(expires, now));
 	if (c->tick)
 		return 1;
 	/* Better lost than there for ever. */
@@ -225,7 +225,7 @@ static __always_inline void template_invalidate(const struct flow *key, struct c
 	aside.state = CONN_TEMPLATE;
 	template_set_aside(&invalid, server);
 	conn_forget(key);
-	if (conn_insert(&invalid, &aside, TEMPLATE_LINGER))
+	if (!conn_insert(&invalid, &aside, TEMPLATE_LINGER))
 		return; /* counted with its server as before */
 	l = bpf_map_lookup_elem(&loads, &server);
 	if (l)
@@ -238,7 +238,7 @@ static __always_inline struct conn *template_create(const struct flow *key,
 						    const struct server *s)
 {
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
-	struct conn fresh = {}, *t;
+	struct conn fresh = {};
 
 	fresh.server = id;
 	/* A template for every port leads to every port. */
@@ -246,11 +246,10 @@ static __always_inline struct conn *template_create(const struct flow *key,
 	fresh.state = CONN_TEMPLATE;
 	/* Editing the service changes only later templates. */
 	fresh.timeout = svc->timeout;
-	t = conn_insert(key, &fresh, svc->timeout * NSEC_PER_SEC);
-	if (t && l)
+	if (!conn_insert(key, &fresh, svc->timeout * NSEC_PER_SEC) && l)
 		__sync_fetch_and_add(&l->persistent, 1);
 	/* Another CPU may have been first. */
-	return t ? t : conn_find(key);
+	return conn_find(key);
 }
 
 /* ip_vs_check_template: whether it may still lead to its server. */

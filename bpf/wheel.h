@@ -119,21 +119,25 @@ static long wheel_try_enter(__u32 i, struct exchange *e)
 	return e->done;
 }
 
-/* Enters an appointment for a time [ns], or as far as the wheel reaches.
- * Returns the tick, or 0 if that did not succeed. */
-static __noinline __u32 wheel_enter(__u32 number, __u8 family, __u64 time, __u64 now)
+/* The tick for a time [ns], or as far as the wheel reaches; not one that the
+ * clock may be at. */
+static __always_inline __u32 wheel_tick_for(__u64 time, __u64 now)
+{
+	__u32 tick = tick_after(time), present = tick_after(now);
+
+	if ((__s32)(tick - present) < 1)
+		return present + 1;
+	return tick - present > WHEEL_REACH ? present + WHEEL_REACH : tick;
+}
+
+/* Enters an appointment at a tick, which it returns, or 0 if that did not
+ * succeed. */
+static __noinline __u32 wheel_enter(__u32 number, __u8 family, __u32 tick)
 {
 	struct exchange e = { .family = family, .number = number };
-	__u32 tick = tick_after(time), present = tick_after(now), at;
-	struct wheel_slot *slot;
+	__u32 at = tick & (WHEEL_SLOTS - 1);
+	struct wheel_slot *slot = bpf_map_lookup_elem(&wheel, &at);
 
-	/* Not in a slot that the clock may be at. */
-	if ((__s32)(tick - present) < 1)
-		tick = present + 1;
-	if (tick - present > WHEEL_REACH)
-		tick = present + WHEEL_REACH;
-	at = tick & (WHEEL_SLOTS - 1);
-	slot = bpf_map_lookup_elem(&wheel, &at);
 	if (!slot)
 		return 0;
 	e.first = family == AF_INET6 ? &slot->first6 : &slot->first4;
@@ -178,6 +182,17 @@ static __noinline int appointment_flow(__u32 number, __u8 family, struct flow *f
 	}
 }
 
+/* Prepares an appointment that is in no list yet: its number; 0 if there is none
+ * free. */
+__noinline __u32 wheel_book(const struct flow *flow)
+{
+	__u32 number = flow ? appointment_take(flow->family) : 0;
+
+	if (number)
+		appointment_write(number, flow);
+	return number;
+}
+
 /*
  * Makes an appointment at a time [ns], or as far as the wheel reaches.
  * Returns the tick, and the number; 0 if there is none free.
@@ -188,11 +203,10 @@ __noinline __u32 wheel_appoint(const struct flow *flow, __u64 time, __u64 now, _
 
 	if (!flow || !number)
 		return 0;
-	*number = appointment_take(flow->family);
+	*number = wheel_book(flow);
 	if (!*number)
 		return 0;
-	appointment_write(*number, flow);
-	tick = wheel_enter(*number, flow->family, time, now);
+	tick = wheel_enter(*number, flow->family, wheel_tick_for(time, now));
 	if (!tick)
 		appointment_give(*number, flow->family);
 	return tick;
