@@ -149,26 +149,28 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 		return 0;
 	if (next != state)
 		p->news |= NEWS_STATE;
+	p->state = next;
 	s->expires = conn_later(s->conn, bpf_ktime_get_coarse_ns(), set->timeout[next & 31]);
 	return !s->expires || appointed_before(s->conn, s->expires);
 }
 
-/* Changes the state of a TCP connection that counts as active before and after,
- * or neither, if nobody is to be told and no client begins anew; 1 if so. */
-static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction)
+/* Changes the state of a TCP connection to what it is expected to be, if it counts
+ * as active before and after, or neither, and nobody is to be told; 1 if so. */
+static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction, __u8 expected)
 {
 	struct settings *set = get_settings();
 	int moved = 0;
 	__u8 was, next;
 	__u32 by;
 
-	if (!set || c->template || traced() || (direction == FROM_CLIENT && bits & TCP_BIT_SYN))
+	if (!set || c->template || traced())
 		return 0;
 	by = rules(TCP_NONE, direction, set);
 	bpf_spin_lock(&c->lock);
 	was = c->state;
 	next = tcp_next_state(was, bits, by);
-	if (!(c->flags & CONN_DEAD) && tcp_active(next) == !(c->flags & CONN_INACTIVE)) {
+	if (next == expected && !(c->flags & CONN_DEAD) &&
+	    tcp_active(next) == !(c->flags & CONN_INACTIVE)) {
 		c->state = next;
 		moved = 1;
 	}
@@ -253,9 +255,12 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 		return fast_edge(skb, &p, set);
 	if (fast_find(&p, &s, expect_answers, set, family) == UNKNOWN)
 		return UNKNOWN;
+	/* A client may begin anew. */
+	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
+		return UNDECIDED;
 	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set) || !fast_way(skb, HOOK_TC, &p, &s))
 		return UNDECIDED;
-	if (p.news & NEWS_STATE && !fast_move(s.conn, p.tcp_bits, fast_direction(&s)))
+	if (p.news & NEWS_STATE && !fast_move(s.conn, p.tcp_bits, fast_direction(&s), p.state))
 		return UNDECIDED;
 	fast_count(&p, &s);
 	verdict = nat_send(skb, &p, s.side, s.way);

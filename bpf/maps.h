@@ -413,12 +413,12 @@ struct way {
 	__u16 mtu;
 	__u8 dmac[6];
 	__u8 smac[6];
-	__u8 known; /* the neighbour's hardware address */
-	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
-	__u8 peer;  /* the device is one of `peers` */
-	__u8 all;   /* it is everybody's, whatever the source */
-	__u16 slot; /* of itself */
-	__u64 parted; /* until then sources are told apart all the same [ns] */
+	__u8 known;  /* the neighbour's hardware address */
+	__u8 ask;    /* the neighbour: it is not known, or was not asked lately */
+	__u8 peer;   /* the device is one of `peers` */
+	__u8 all;    /* it is everybody's, whatever the source */
+	__u16 slot;  /* of itself */
+	__u64 apart; /* until then sources have ways of their own all the same [ns] */
 };
 
 /* kernel: whether sources are alike to the routing tables, of IPv4 and of IPv6:

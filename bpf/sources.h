@@ -7,8 +7,10 @@
  * which, in the network namespace; where it cannot be asked (before Linux
  * 6.2), it matters.
  *
- * Between routes of several next hops it matters too, and that shows only by
- * the answers: see way_parted.
+ * It also matters where a route has several routers to choose from, which the
+ * look-up does not tell: so a way is everybody's only to a neighbour (way_look).
+ * (A route by several devices without a router has its packets take turns with
+ * them for some ms each; that is not found out.)
  */
 #ifndef IMBANG_SOURCES_H
 #define IMBANG_SOURCES_H
@@ -22,11 +24,15 @@ enum hook { HOOK_TC, HOOK_XDP };
 
 #define KERNEL __attribute__((preserve_access_index))
 
+struct fib_rules_ops;
+
 struct netns_ipv4 {
+	struct fib_rules_ops *rules_ops;
 	_Bool fib_has_custom_rules;
 } KERNEL;
 
 struct netns_ipv6 {
+	struct fib_rules_ops *fib6_rules_ops;
 	_Bool fib6_has_custom_rules;
 	unsigned int fib6_routes_require_src;
 } KERNEL;
@@ -58,18 +64,20 @@ struct xdp_buff {
 
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 
-/* Whether all sources are alike in a network namespace. A kernel without such
- * fields has no rules. */
+/* Whether all sources are alike in a network namespace. A kernel without policy
+ * routing has no such fields; one that has other fields cannot be asked. */
 static __always_inline int alike_in(struct net *net, __u8 family)
 {
 	if (family == AF_INET)
-		return !bpf_core_field_exists(net->ipv4.fib_has_custom_rules) ||
-		       !net->ipv4.fib_has_custom_rules;
+		return bpf_core_field_exists(net->ipv4.fib_has_custom_rules)
+			       ? !net->ipv4.fib_has_custom_rules
+			       : !bpf_core_field_exists(net->ipv4.rules_ops);
 	if (bpf_core_field_exists(net->ipv6.fib6_routes_require_src) &&
 	    net->ipv6.fib6_routes_require_src)
 		return 0;
-	return !bpf_core_field_exists(net->ipv6.fib6_has_custom_rules) ||
-	       !net->ipv6.fib6_has_custom_rules;
+	return bpf_core_field_exists(net->ipv6.fib6_has_custom_rules)
+		       ? !net->ipv6.fib6_has_custom_rules
+		       : !bpf_core_field_exists(net->ipv6.fib6_rules_ops);
 }
 
 /* Asks the kernel, and remembers it for all CPUs. A function, for the stack's sake. */

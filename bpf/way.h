@@ -19,6 +19,9 @@
 
 #define WAY_BELIEVED (NSEC_PER_SEC / 128)
 
+/* Of the type of service; the rest tells of congestion (RFC 3168), not of ways. */
+#define DSCP 0xfc
+
 /*
  * Writing a neighbour's hardware address into a packet leaves the kernel to
  * believe in it for ever; a packet sent through its neighbour table makes it
@@ -28,8 +31,8 @@
  */
 #define WAY_ASKED (NSEC_PER_SEC / 4)
 
-/* How long sources are told apart after the way of all of them changed. */
-#define WAY_PARTED (10 * NSEC_PER_SEC)
+/* How long sources have ways of their own once a router was found to be next. */
+#define WAY_APART NSEC_PER_SEC
 
 static __always_inline void journey(struct journey *j, const struct packet *p,
 				    const union address *src, const union address *dst)
@@ -39,7 +42,7 @@ static __always_inline void journey(struct journey *j, const struct packet *p,
 	j->ifindex = p->ifindex;
 	j->family = address_family(dst);
 	j->protocol = p->flow.protocol;
-	j->tos = j->family == AF_INET ? p->tos : 0;
+	j->tos = j->family == AF_INET ? p->tos & DSCP : 0;
 	j->pad = 0;
 }
 
@@ -55,65 +58,53 @@ static __always_inline __u32 way_slot(const struct journey *j, int all)
 	__u32 mix = all ? 0 : address_fold(&j->src, j->family) * 0x9e3779b1U;
 
 	mix += address_fold(&j->dst, j->family);
+	mix += j->ifindex << 24 ^ j->protocol << 16 ^ j->tos << 8;
 	return hash_32(mix, WAYS_BITS);
 }
 
-static __always_inline int way_is_of(const struct way *w, const struct journey *j)
+static __always_inline int way_is_of(const struct way *w, const struct journey *j, int all)
 {
 	const __u64 *a = (const void *)&w->of, *b = (const void *)j;
 
 	_Static_assert(sizeof(*j) == 5 * sizeof(*a), "compared word by word");
-	return a[2] == b[2] && a[3] == b[3] && a[4] == b[4] &&
-	       (w->all || (a[0] == b[0] && a[1] == b[1]));
+	return a[2] == b[2] && a[3] == b[3] && a[4] == b[4] && w->all == all &&
+	       (all || (a[0] == b[0] && a[1] == b[1]));
 }
 
 /* Whether a packet of so many bytes can go as an earlier one did. A length of
  * 0 is not known. */
-static __always_inline int way_fits(struct way *w, const struct journey *j, __u32 longest)
+static __always_inline int way_fits(struct way *w, const struct journey *j, int all, __u32 longest)
 {
-	if (!way_is_of(w, j) || bpf_ktime_get_coarse_ns() >= w->until || longest - 1 >= w->mtu)
+	if (!way_is_of(w, j, all) || bpf_ktime_get_coarse_ns() >= w->until || longest - 1 >= w->mtu)
 		return 0;
 	return 1;
 }
 
-/* Whether everybody's way was found not to be one. */
-static __always_inline int way_has_parted(const struct way *w, const struct journey *j)
+/* Whether what would be everybody's way was found not to be. */
+static __always_inline int way_is_apart(const struct way *w, const struct journey *j)
 {
-	return w->all && way_is_of(w, j) && bpf_ktime_get_coarse_ns() < w->parted;
+	return way_is_of(w, j, 1) && bpf_ktime_get_coarse_ns() < w->apart;
 }
 
 /* Makes a slot a journey's. A function, for the stack's sake. */
 static __noinline void way_claim(struct way *w, const struct journey *j, __u32 slot, int all)
 {
-	if (!way_is_of(w, j) || w->all != all) {
+	if (!way_is_of(w, j, all)) {
 		w->until = 0;
 		barrier();
 		w->ask = 0;
-		w->parted = 0;
+		w->apart = 0;
 		w->all = all;
 		w->slot = slot;
 	}
 	w->of = *j;
 }
 
-/* Whether the tables say something else than what is remembered. */
-static __always_inline int way_turns(const struct way *w, const struct bpf_fib_lookup *fib)
-{
-	const __u32 *a = w->next.word, *b = fib->ipv6_dst;
-
-	if (w->ifindex != fib->ifindex || address_family(&w->next) != fib->family)
-		return 1;
-	if (fib->family == AF_INET)
-		return a[3] != b[0];
-	return a[0] != b[0] || a[1] != b[1] || a[2] != b[2] || a[3] != b[3];
-}
-
 /*
  * Asks the tables, for a packet of so many bytes (0: of the skb's), and
- * remembers what they say, in the journey's own slot. If it is everybody's and
- * they say something else than a moment ago, the route may have several next
- * hops: for a while each source gets a way of its own. Returns
- * BPF_FIB_LKUP_RET_*.
+ * remembers what they say, in the journey's own slot. Everybody's way can only
+ * lead to a neighbour: a route by a router may have others for other sources.
+ * Returns BPF_FIB_LKUP_RET_*.
  */
 static __noinline long way_look(void *ctx, struct way *w, const struct journey *j, __u32 longest)
 {
@@ -134,9 +125,6 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
 	}
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	/* A packet too long is told of no next hop. */
-	if (w->all && w->until && rc != BPF_FIB_LKUP_RET_FRAG_NEEDED && way_turns(w, &fib))
-		w->parted = bpf_ktime_get_coarse_ns() + WAY_PARTED;
 	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
 	w->ifindex = fib.ifindex;
 	w->mtu = fib.mtu_result;
@@ -152,7 +140,11 @@ static __noinline long way_look(void *ctx, struct way *w, const struct journey *
 	w->ask |= !w->known || now - w->asked >= WAY_ASKED;
 	if (w->ask)
 		w->asked = now;
-	w->until = w->known && now >= w->parted ? now + WAY_BELIEVED : 0;
+	w->until = w->known ? now + WAY_BELIEVED : 0;
+	if (w->all && !address_equal(&w->next, &w->of.dst)) {
+		w->until = 0;
+		w->apart = now + WAY_APART;
+	}
 	return rc;
 }
 

@@ -41,15 +41,15 @@ static __always_inline long find_way(void *ctx, enum hook hook, const struct pac
 	*way = way_at(slot);
 	if (!*way)
 		return -ENOMEM;
-	if (way_fits(*way, &j, longest))
+	if (way_fits(*way, &j, all, longest))
 		return BPF_FIB_LKUP_RET_SUCCESS;
-	if (all && way_has_parted(*way, &j)) {
+	if (all && way_is_apart(*way, &j)) {
 		all = 0;
 		slot = way_slot(&j, all);
 		*way = way_at(slot);
 		if (!*way)
 			return -ENOMEM;
-		if (way_fits(*way, &j, longest))
+		if (way_fits(*way, &j, all, longest))
 			return BPF_FIB_LKUP_RET_SUCCESS;
 	}
 	way_claim(*way, &j, slot, all);

@@ -308,7 +308,10 @@ static __always_inline __u64 tree_enter(struct service_state *state)
 
 static __always_inline void tree_leave(struct service_state *state)
 {
-	__sync_fetch_and_sub(&state->climbers, 1);
+	__u64 before = __sync_fetch_and_sub(&state->climbers, 1);
+
+	/* Used, or the instruction is one that orders nothing (arm64). */
+	asm volatile("" : : "r"(before));
 }
 
 /* What a server costs has changed. */

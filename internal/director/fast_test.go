@@ -100,6 +100,7 @@ func TestFastPathFollows(t *testing.T) {
 				{"SYN-ACK", true, "SA", true, "SYN_RECV"},
 				{"ACK", false, "A", true, "ESTABLISHED"},
 				{"data", true, "PA", true, "ESTABLISHED"},
+				{"a client that may begin anew", false, "SA", false, "ESTABLISHED"},
 				{"first FIN", true, "FA", false, "FIN_WAIT"},
 				{"second FIN", false, "FA", true, "TIME_WAIT"},
 				{"last ACK", true, "A", true, "TIME_WAIT"},
