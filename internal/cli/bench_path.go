@@ -62,7 +62,7 @@ Interrupted, it reports the rounds that are finished.`,
 	c.Flags().IntVar(&config.Rounds, "rounds", 9, "turns of each")
 	c.Flags().Float64Var(&seconds, "seconds", 1, "length of each sample, five in a turn")
 	c.Flags().Float64Var(&config.Rate, "rate", 0, "connections/s of the open loop (0: a third of what the slowest carries)")
-	c.Flags().IntVar(&config.Megabytes, "megabytes", 100, "size of the large file, in 10^6 bytes")
+	c.Flags().IntVar(&config.Megabytes, "megabytes", 500, "size of the large file, in 10^6 bytes")
 	return c
 }
 
