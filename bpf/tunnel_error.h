@@ -143,7 +143,8 @@ __noinline int tell_on(struct __sk_buff *skb, struct packet *p)
 	if (icmp_answer4(skb, p->kind, p->mtu, 0, 1))
 		return drop(p, REASON_DROP_REWRITE);
 	p->length = 0;
-	if (find_way(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
+	if (find_way(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &way) !=
+	    BPF_FIB_LKUP_RET_SUCCESS)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
 	return transmit(skb, p, way);
 }
