@@ -56,7 +56,8 @@ func (r *rig) remembered() map[string]any {
 		if svc.Scheduler == bpfobj.LbSchedulerSCHED_WRR {
 			var state bpfobj.LbServiceState
 			r.must(r.maps.ServiceStates.Lookup(svc.Id, &state))
-			state.Tree.Tag = 0 // another each time
+			state.Tree.Tag = 0          // another each time
+			state.Climbers &= 1<<32 - 1 // how many are inside, not how many came
 			all[fromKey(key).String()] = state
 		}
 	}
