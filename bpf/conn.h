@@ -210,6 +210,11 @@ static __always_inline int is_established(__u8 state)
 	return state == TCP_ESTABLISHED || state == SCTP_ESTABLISHED;
 }
 
+static __always_inline int counts_active(__u8 state)
+{
+	return tcp_active(state) || state == SCTP_ESTABLISHED;
+}
+
 /* Changes the state, and whether it counts as active: 1, -1, 0 if as before. */
 static __always_inline __s32 conn_move(const struct packet *p, struct conn *c, __u32 direction,
 				       __u8 *state)
@@ -221,7 +226,7 @@ static __always_inline __s32 conn_move(const struct packet *p, struct conn *c, _
 	next = next_state(c->state, p, direction);
 	c->state = next;
 	if (!(c->flags & CONN_DEAD)) {
-		int now = tcp_active(next) || next == SCTP_ESTABLISHED;
+		int now = counts_active(next);
 
 		if (now && c->flags & CONN_INACTIVE) {
 			c->flags &= ~CONN_INACTIVE;
@@ -383,7 +388,7 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 					 set));
 	fresh->state = state;
 	fresh->in_packets = !p->ahead;
-	if (!tcp_active(state) && state != SCTP_ESTABLISHED)
+	if (!counts_active(state))
 		fresh->flags |= CONN_INACTIVE;
 }
 

@@ -44,11 +44,7 @@ func TestWaysObeyRoutingRules(t *testing.T) {
 
 			want := func(client, mac string) {
 				t.Helper()
-				got := r.fromClient(testenv.TCP(client, service, "A"))
-				if got.verdict != redirect {
-					t.Fatalf("a packet of %s: %s", client, got.verdict)
-				}
-				if to := net.HardwareAddr(got.frame[:6]).String(); to != mac {
+				if to := r.in(t).hop(testenv.TCP(client, service, "A")); to != mac {
 					t.Errorf("a packet of %s goes to %s, want %s", client, to, mac)
 				}
 			}
@@ -106,11 +102,7 @@ func TestWaysOfSeveralNextHops(t *testing.T) {
 				for i := range clients {
 					client := at(a.String(), 1234)
 					a = a.Next()
-					got := r.fromClient(testenv.TCP(client, service, "S"))
-					if got.verdict != redirect {
-						t.Fatalf("a packet of %s: %s", client, got.verdict)
-					}
-					hop := net.HardwareAddr(got.frame[:6]).String()
+					hop := r.in(t).hop(testenv.TCP(client, service, "S"))
 					used[hop]++
 					if hops[i] == "" {
 						hops[i] = hop
@@ -159,6 +151,16 @@ func (r *rig) usedWays() (n int) {
 		}
 	}
 	return n
+}
+
+// hop is the hardware address to which a client's packet goes on.
+func (r *rig) hop(p testenv.Packet) string {
+	r.Helper()
+	got := r.fromClient(p)
+	if got.verdict != redirect {
+		r.Fatalf("a client's packet: %s", got.verdict)
+	}
+	return net.HardwareAddr(got.frame[:6]).String()
 }
 
 func only(a netip.Addr) *net.IPNet {
