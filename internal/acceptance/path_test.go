@@ -21,7 +21,7 @@ import (
 // is for `imbang bench path` to say.
 func TestBenchPath(t *testing.T) {
 	needRoot(t)
-	out := must(t, nil, "", "bench", "path", "--rounds", "1", "--seconds", "0.1", "--rate", "200", "--megabytes", "2", "--output", "json")
+	out := must(t, nil, "", "bench", "path", "--rounds", "2", "--sittings", "2", "--seconds", "0.1", "--rate", "200", "--megabytes", "2", "--output", "json")
 	var r bench.PathResult
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
@@ -29,11 +29,11 @@ func TestBenchPath(t *testing.T) {
 	if len(r.Missing) > 0 {
 		t.Skip(r.Missing)
 	}
-	if n := len(bench.PathCompetitors()); len(r.Requests) != n || len(r.Rows) != 9*n || len(r.Targets) != 10 || r.Rate != 200 || r.Rounds != 1 {
+	if n := len(bench.PathCompetitors()); len(r.Requests) != n || len(r.Rows) != 9*n || len(r.Targets) != 10 || r.Rate != 200 || r.Rounds != 2 || r.Sittings != 2 {
 		t.Fatalf("%+v", r)
 	}
 	for _, row := range r.Rows {
-		if row.Value.N != 1 || row.Value.Median <= 0 || (row.Competitor != "direct") != (row.Over["direct"].N == 1) {
+		if row.Value.N != 2 || row.Value.Median <= 0 || (row.Competitor != "direct") != (row.Over["direct"].N == 2) {
 			t.Errorf("%+v", row)
 		}
 	}
@@ -45,7 +45,7 @@ func TestBenchPath(t *testing.T) {
 	if left := orphans(t); len(left) > 0 {
 		t.Errorf("left behind: %s", left)
 	}
-	for _, args := range [][]string{{"--rounds", "0"}, {"--competitors", "ipvs"}, {"--seconds", "0.01"}} {
+	for _, args := range [][]string{{"--rounds", "0"}, {"--sittings", "0"}, {"--competitors", "ipvs"}, {"--seconds", "0.01"}} {
 		if got := imbang(t, nil, "", append([]string{"bench", "path"}, args...)...); got.status != 2 {
 			t.Errorf("%q: %+v", args, got)
 		}

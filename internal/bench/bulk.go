@@ -93,28 +93,28 @@ func (b *bulk) up(name host.Run, files string) error {
 	if b.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: 1, Servers: 3}); err != nil {
 		return err
 	}
-	b.servers, b.sum, err = startFileServers(b.cluster, files, b.Megabytes, b.Executable)
+	file := filepath.Join(files, bulkFile)
+	if b.sum, err = writeRandom(file, b.Megabytes); err != nil {
+		return err
+	}
+	b.servers, err = startFileServers(b.cluster, files, file, b.Executable)
 	return err
 }
 
 // startFileServers starts a server in each of a cluster's namespaces, with a
-// page and the same large file on each, whose SHA-256 it returns.
-func startFileServers(c *topology.Cluster, dir string, megabytes int, executable string) (list []server.Server, sum string, err error) {
-	original := filepath.Join(dir, bulkFile)
-	if sum, err = writeRandom(original, megabytes); err != nil {
-		return nil, "", err
-	}
+// page and a large file, which they share.
+func startFileServers(c *topology.Cluster, dir, file, executable string) (list []server.Server, err error) {
 	for _, s := range c.Servers {
 		n, err := server.Start(s.Namespace, s.Name, study.Server{Kind: study.Nginx, Page: pageSize}, dir, executable)
 		if err != nil {
-			return list, "", err
+			return list, err
 		}
 		list = append(list, n)
-		if err := os.Link(original, filepath.Join(dir, s.Name, "html", bulkPath)); err != nil {
-			return list, "", err
+		if err := os.Link(file, filepath.Join(dir, s.Name, "html", bulkPath)); err != nil {
+			return list, err
 		}
 	}
-	return list, sum, nil
+	return list, nil
 }
 
 func (b *bulk) down() error {

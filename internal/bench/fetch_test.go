@@ -33,9 +33,10 @@ func served(t *testing.T, header string, body []byte, hangUp bool) *net.TCPConn 
 		}
 		_, _ = http.ReadRequest(bufio.NewReader(c))
 		_, _ = c.Write(append([]byte(header), body...)) // the client says what it got
-		if hangUp {
-			c.Close()
+		if !hangUp {
+			_, _ = io.Copy(io.Discard, c) // until the client does
 		}
+		c.Close()
 	}()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -98,5 +99,22 @@ func TestDownloadStops(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { c.Close() })
 	if err := download(c, nil, 1000); !errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// A download for a time counts what comes after the warm-up, or if the file is
+// shorter than that, all of it. One that ends early is a mistake.
+func TestDownloadFor(t *testing.T) {
+	const size, warm, length = 1 << 20, 50 * time.Millisecond, 60 * time.Millisecond
+	half := make([]byte, size/2)
+	if n, took, err := downloadFor(served(t, replyHeader(200, size), make([]byte, size), false), size, time.Minute, length); err != nil || n != size || took <= 0 {
+		t.Errorf("a short one: %d bytes in %s, %v", n, took, err)
+	}
+	n, took, err := downloadFor(served(t, replyHeader(200, size), half, false), size, warm, length)
+	if err != nil || n == size || n > int64(len(half)) || took < length {
+		t.Errorf("half of it: %d bytes in %s, %v", n, took, err)
+	}
+	if _, _, err := downloadFor(served(t, replyHeader(200, size), half, true), size, time.Minute, length); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("ends early: %v", err)
 	}
 }

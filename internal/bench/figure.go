@@ -21,6 +21,23 @@ func Figure(s stats.Summary) string {
 	return fmt.Sprintf("%.*f (%.*f to %.*f)", digits, s.Median, digits, s.Min, digits, s.Max)
 }
 
+// Between is a median with the interval that holds it; where there is
+// none, with its range.
+func Between(s stats.Summary, within stats.Interval) string {
+	if within.Level > 0 {
+		s.Min, s.Max = within.Low, within.High
+	}
+	return Figure(s)
+}
+
+// Figure is what the target's figure is.
+func (t Target) Figure() string {
+	if t.Within == nil {
+		return Figure(t.Value)
+	}
+	return Between(t.Value, *t.Within)
+}
+
 // decimals is how many a figure of this size deserves: three digits in all.
 func decimals(v float64) int {
 	if v = math.Abs(v); v == 0 {

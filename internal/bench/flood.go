@@ -57,7 +57,10 @@ type FloodCost struct {
 	// the same packets on the director's device, in the same round.
 	Own  Cost   `json:"own_ns"`
 	Base string `json:"base"`
-	// Over is Own over that of others, round by round.
+	// Over is the ratio to others, round by round, of what is more than with a
+	// base that is the same for both: noop-xdp if it is the Base of one of them,
+	// since a socket buffer, which only the other one needs, is its own cost;
+	// else noop, and the ratio is that of Own.
 	Over map[string]stats.Summary `json:"over,omitempty"`
 	Sent uint64                   `json:"sent"`
 	// Arrived at the servers. A director that loses packets saves the work of

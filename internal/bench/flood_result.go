@@ -37,7 +37,7 @@ func (f *flood) cost(cell floodCell, known map[string]competitor) FloodCost {
 		whole = append(whole, m.ns)
 		cost.Sent, cost.Arrived = cost.Sent+m.sent, cost.Arrived+m.arrived
 	}
-	own := f.own(cell, c)
+	own := f.own(cell, c.base)
 	cost.NS, cost.Own = stats.Summarize(whole), stats.Summarize(own)
 	for _, name := range compared {
 		other, ok := known[name]
@@ -46,19 +46,35 @@ func (f *flood) cost(cell floodCell, known map[string]competitor) FloodCost {
 		}
 		their := cell
 		their.competitor = name
-		var ratios []float64
-		for i, ns := range f.own(their, other) {
-			ratios = append(ratios, own[i]/ns)
-		}
-		cost.Over[name] = stats.Summarize(ratios)
+		cost.Over[name] = f.over(cell, their, common(c, other))
 	}
 	return cost
 }
 
-// own is a competitor's cost without that of its base, round by round.
-func (f *flood) own(cell floodCell, c competitor) (each []float64) {
+// common is the base that is taken off both sides of a ratio: what both have in
+// common. A socket buffer that only one of them needs is its own cost: if one
+// side does without, both are compared by how much more they are than noopXDP.
+func common(a, b competitor) string {
+	if a.base == noopXDP || b.base == noopXDP {
+		return noopXDP
+	}
+	return noop
+}
+
+// over is the ratio of two costs without that of the base, round by round.
+func (f *flood) over(cell, their floodCell, base string) stats.Summary {
+	mine, theirs := f.own(cell, base), f.own(their, base)
+	var ratios []float64
+	for i := range mine {
+		ratios = append(ratios, mine[i]/theirs[i])
+	}
+	return stats.Summarize(ratios)
+}
+
+// own is a cost without that of a base, round by round.
+func (f *flood) own(cell floodCell, of string) (each []float64) {
 	base := cell
-	base.competitor = c.base
+	base.competitor = of
 	for i, m := range f.samples[cell] {
 		each = append(each, m.ns-f.samples[base][i].ns)
 	}

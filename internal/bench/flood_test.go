@@ -206,6 +206,39 @@ func TestFloodCosts(t *testing.T) {
 	}
 }
 
+// Both sides of a ratio have the same taken off; own costs have their own base.
+func TestFloodRatios(t *testing.T) {
+	ns := map[string]float64{noop: 100, noopXDP: 40, plain: 300, nftables: 700, ipvs: 500, viaTC: 200, viaXDP: 105}
+	for _, c := range []struct {
+		name string
+		own  float64
+		over map[string]float64
+	}{
+		{plain, 200, map[string]float64{nftables: 200. / 600, ipvs: 200. / 400}},
+		{nftables, 600, map[string]float64{plain: 600. / 200, ipvs: 600. / 400}},
+		{viaTC, 100, map[string]float64{plain: 100. / 200, nftables: 100. / 600, ipvs: 100. / 400}},
+		{viaXDP, 65, map[string]float64{plain: 65. / 260, nftables: 65. / 660, ipvs: 65. / 460}},
+		{noop, 0, map[string]float64{}},
+		{noopXDP, 0, map[string]float64{}},
+	} {
+		f := &flood{samples: map[floodCell][]measuredFlood{}}
+		known := map[string]competitor{}
+		for _, one := range competitors {
+			known[one.name] = one
+			f.samples[floodCell{setting{"rr", 3}, one.name, oneFlow}] = []measuredFlood{{ns: ns[one.name]}}
+		}
+		got := f.cost(floodCell{setting{"rr", 3}, c.name, oneFlow}, known)
+		if got.Own.Median != c.own || len(got.Over) != len(c.over) {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		for other, want := range c.over {
+			if got.Over[other].Median != want {
+				t.Errorf("%s over %s is %v, want %v", c.name, other, got.Over[other].Median, want)
+			}
+		}
+	}
+}
+
 // What arrives is read as it is, and what is broken is found so.
 func TestReadDatagram(t *testing.T) {
 	d := benchNetworks[4].datagrams(netip.MustParseAddrPort("172.16.0.10:80"))

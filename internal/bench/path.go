@@ -6,16 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/engine"
-	"imbang/internal/lab/measure"
-	"imbang/internal/lab/server"
 	"imbang/internal/lab/stats"
 	"imbang/internal/lab/topology"
 )
@@ -25,6 +23,7 @@ import (
 type PathConfig struct {
 	Competitors []string // of PathCompetitors
 	Rounds      int
+	Sittings    int           // everything is set up anew for each
 	Sample      time.Duration // of each measurement
 	Rate        float64       // connections/s of the open loop; 0: found in the first round
 	Megabytes   int           // size of the large file
@@ -56,12 +55,16 @@ type PathResult struct {
 	Seconds     float64    `json:"seconds_per_sample"`
 	Rate        float64    `json:"open_loop_rate"`
 	Rounds      int        `json:"rounds"`
+	Sittings    int        `json:"sittings,omitempty"` // of the rounds, each set up anew
 	Rows        []PathRow  `json:"results"`
 	Requests    []PathLoad `json:"requests"`
 	Missing     []string   `json:"missing,omitempty"`
-	// Loop is the time of a fixed loop beside each sample: how the machine's
+	// Loop is the time of a fixed loop beside each round: how the machine's
 	// speed changed meanwhile.
-	Loop    stats.Summary `json:"fixed_loop_ms"`
+	Loop stats.Summary `json:"fixed_loop_ms"`
+	// Others is the share of the CPUs, 0 to 1, that other programs or a
+	// hypervisor had in a round's closed loops.
+	Others  stats.Summary `json:"others_share"`
 	Targets []Target      `json:"targets,omitempty"`
 }
 
@@ -74,6 +77,8 @@ type PathRow struct {
 	Rounds     []float64     `json:"by_round"`
 	// Over is its ratio to others, round by round.
 	Over map[string]stats.Summary `json:"over,omitempty"`
+	// Within holds the median of ever more such ratios with 95 % confidence.
+	Within map[string]stats.Interval `json:"over_interval,omitempty"`
 }
 
 // PathLoad counts a competitor's requests over all of its samples.
@@ -94,22 +99,27 @@ const (
 	// servers and the director remember of them.
 	pathClients = 16
 	pathThreads = 2
-	warmUp      = 300 * time.Millisecond
 )
 
 // pathRun is one in progress.
 type pathRun struct {
 	PathConfig
-	cluster *topology.Cluster
-	servers []server.Server
-	files   string
+	files   string // with the large file, which all servers share
+	kernel  []int  // processes that work for everybody
 	seed    uint64
+	done    int                             // rounds
 	samples map[string]map[string][]float64 // of competitors, by measure and round
-	loads   map[string]*PathLoad
-	replies map[string]map[string]int // of competitors, by server
+	tallies map[string]*pathTally
 	loop    []float64
-	done    int
+	shares  []float64   // of the CPUs that others had
+	others  othersShare // in this round
 	result  PathResult
+}
+
+// pathTally counts a competitor's requests, and their replies by server.
+type pathTally struct {
+	PathLoad
+	replies map[string]int
 }
 
 // Path carries the comparison out. Nothing is left behind. Interrupted, it
@@ -119,8 +129,9 @@ func Path(ctx context.Context, c PathConfig) (result *PathResult, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Competitors = apart(c.Competitors)
 	p := &pathRun{
-		PathConfig: c, samples: map[string]map[string][]float64{}, loads: map[string]*PathLoad{}, replies: map[string]map[string]int{},
+		PathConfig: c, samples: map[string]map[string][]float64{}, tallies: map[string]*pathTally{},
 		result: PathResult{
 			PageBytes: pageSize, Connections: pathConnections, Megabytes: c.Megabytes, Seconds: c.Sample.Seconds(), Rate: c.Rate,
 			Generator: fmt.Sprintf("imbang's own (internal/lab/load), %d threads, %d client addresses", pathThreads, pathClients),
@@ -129,11 +140,28 @@ func Path(ctx context.Context, c PathConfig) (result *PathResult, err error) {
 	if p.files, err = os.MkdirTemp("", name.String()); err != nil {
 		return nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	defer func() { err = errors.Join(err, p.down(), os.RemoveAll(p.files)) }()
-	if err := p.up(ctx, name); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(p.files)) }()
+	if _, err := writeRandom(filepath.Join(p.files, bulkFile), c.Megabytes); err != nil {
+		return nil, err
+	}
+	if p.kernel, err = softirqThreads(); err != nil {
 		return nil, err
 	}
 	return p.compare(ctx)
+}
+
+// again ends the name of a competitor that takes part once more.
+const again = " again"
+
+// apart gives competitors that are named more than once a name each.
+func apart(names []string) (list []string) {
+	for _, name := range names {
+		for slices.Contains(list, name) {
+			name += again
+		}
+		list = append(list, name)
+	}
+	return list
 }
 
 // newLabRun is newRun for what has a whole cluster.
@@ -150,64 +178,30 @@ func newLabRun() (host.Run, error) {
 	return host.NewRun(topology.Prefix)
 }
 
-// up builds the cluster, with a page and the large file on every server.
-func (p *pathRun) up(ctx context.Context, name host.Run) error {
-	var err error
-	p.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: pathClients, Servers: pathServers})
-	if err != nil {
-		return err
-	}
-	if p.servers, _, err = startFileServers(p.cluster, p.files, p.Megabytes, p.Executable); err != nil {
-		return err
-	}
-	for i, s := range p.servers {
-		if err := s.WaitReady(ctx, p.client(), p.backends()[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *pathRun) client() *host.Namespace { return p.cluster.Clients[0].Namespace }
-
-func (p *pathRun) down() error {
-	for _, s := range p.servers {
-		s.Stop()
-	}
-	if p.cluster == nil {
-		return nil
-	}
-	return p.cluster.Close()
-}
-
-// compare lets everyone have a turn in each round, in random order.
+// compare shares the rounds out among the sittings.
 func (p *pathRun) compare(ctx context.Context) (*PathResult, error) {
 	names, err := p.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.rehearse(ctx, names); err != nil {
-		return nil, err
-	}
-	for round := range p.Rounds {
-		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-		for _, name := range names {
-			err := p.turn(ctx, name)
-			if ctx.Err() != nil && round > 0 {
-				return p.conclude(round), &Interrupted{round, p.Rounds, "rounds", ctx.Err()}
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
+	sittings := min(p.Sittings, p.Rounds)
+	for i := range sittings {
+		p.result.Sittings = i + 1
+		err := p.sitting(ctx, names, p.Rounds*(i+1)/sittings)
+		if ctx.Err() != nil && p.done > 0 {
+			return p.conclude(), &Interrupted{p.done, p.Rounds, "rounds", ctx.Err()}
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	return p.conclude(p.Rounds), nil
+	return p.conclude(), nil
 }
 
 // enter finds out who can take part; who cannot is named.
 func (p *pathRun) enter(ctx context.Context) (names []string, err error) {
 	for _, name := range p.Competitors {
-		e, ok := engine.New(name, p.Executable)
+		e, ok := engine.New(strings.ReplaceAll(name, again, ""), p.Executable)
 		if !ok {
 			return nil, fmt.Errorf("no competitor of the name %q", name)
 		}
@@ -216,7 +210,7 @@ func (p *pathRun) enter(ctx context.Context) (names []string, err error) {
 			continue
 		}
 		names = append(names, name)
-		p.samples[name], p.loads[name], p.replies[name] = map[string][]float64{}, &PathLoad{Competitor: name}, map[string]int{}
+		p.samples[name], p.tallies[name] = map[string][]float64{}, newPathTally(name)
 	}
 	if len(names) == 0 {
 		return nil, errors.New("none of the competitors is installed")
@@ -224,103 +218,6 @@ func (p *pathRun) enter(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
-// rehearse gives everyone a first turn that is not counted. It shows that all
-// three servers answer, and what the slowest carries: a third of that is the
-// open loop's rate.
-func (p *pathRun) rehearse(ctx context.Context, names []string) error {
-	slowest := 0.0
-	for _, name := range names {
-		err := p.with(ctx, name, func(d *pathDirector) error {
-			_, err := d.closed(ctx, 1, warmUp)
-			if err != nil {
-				return err
-			}
-			r, err := d.closed(ctx, 1, min(time.Second, p.Sample))
-			if err == nil && (slowest == 0 || r.ReplyRate < slowest) {
-				slowest = r.ReplyRate
-			}
-			return err
-		})
-		if err == nil {
-			err = p.allAnswered(name)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		p.loads[name], p.replies[name] = &PathLoad{Competitor: name}, map[string]int{}
-	}
-	if p.Rate == 0 {
-		p.Rate = max(100, float64(int(slowest/3)/100*100))
-	}
-	p.result.Rate = p.Rate
-	return nil
-}
-
-// allAnswered wants each server to have given a fair share of the replies.
-func (p *pathRun) allAnswered(name string) error {
-	shares := p.shares(name)
-	if len(shares) < pathServers || slices.Min(shares) < 0.5/pathServers {
-		return fmt.Errorf("the servers' shares of the replies are %.2f: not by turns", shares)
-	}
-	return nil
-}
-
-// shares are the servers' parts of a competitor's replies.
-func (p *pathRun) shares(name string) (list []float64) {
-	all := 0
-	for _, n := range p.replies[name] {
-		all += n
-	}
-	for _, server := range slices.Sorted(maps.Keys(p.replies[name])) {
-		list = append(list, float64(p.replies[name][server])/float64(all))
-	}
-	return list
-}
-
-// with runs fn on a freshly set up director, and takes it down.
-func (p *pathRun) with(ctx context.Context, name string, fn func(*pathDirector) error) (err error) {
-	e, _ := engine.New(name, p.Executable) // enter has found it
-	setup := engine.Setup{
-		Cluster: p.cluster, Family: topology.IPv4, Servers: p.cluster.Servers, Weights: []int{1, 1, 1},
-		Scheduler: pathSchedulers[name], Dir: p.files, Threads: 1,
-	}
-	instance, err := e.Start(ctx, setup)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, instance.Stop(context.WithoutCancel(ctx))) }()
-	d := &pathDirector{pathRun: p, name: name, targets: instance.Targets()}
-	if name == yardstick { // plain forwarding has no virtual address
-		d.targets = p.backends()
-	}
-	measure.Settle(2 * time.Second)
-	return fn(d)
-}
-
-// turn takes all samples of a competitor. What an unfinished one has brought is
-// not kept.
-func (p *pathRun) turn(ctx context.Context, name string) error {
-	return p.with(ctx, name, func(d *pathDirector) error {
-		if _, err := d.closed(ctx, 1, warmUp); err != nil {
-			return err
-		}
-		got := map[string]float64{}
-		for _, sample := range pathSamples {
-			p.loop = append(p.loop, float64(measure.Calibrate().Microseconds())/1000)
-			if err := sample(ctx, d, got); err != nil {
-				return err
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			p.done++
-			if p.Progress != nil {
-				p.Progress(p.done, p.Rounds*len(p.samples)*len(pathSamples))
-			}
-		}
-		for m, v := range got {
-			p.samples[name][m] = append(p.samples[name][m], v)
-		}
-		return nil
-	})
+func newPathTally(name string) *pathTally {
+	return &pathTally{PathLoad{Competitor: name}, map[string]int{}}
 }

@@ -3,52 +3,64 @@
 package bench
 
 import (
+	"slices"
+	"strings"
+
 	"imbang/internal/lab/stats"
 )
 
 // pathReferences are what the others are compared with.
 var pathReferences = []string{yardstick, "nftables", "haproxy-tcp"}
 
-// conclude sums up the first rounds.
-func (p *pathRun) conclude(rounds int) *PathResult {
+// conclude sums up the rounds.
+func (p *pathRun) conclude() *PathResult {
 	r := &p.result
-	r.Rounds, r.Loop = rounds, stats.Summarize(p.loop)
+	r.Rounds, r.Loop, r.Others = p.done, stats.Summarize(p.loop), stats.Summarize(p.shares)
 	for _, name := range p.Competitors {
 		if p.samples[name] == nil {
 			continue
 		}
 		for _, m := range pathMeasures {
-			row := PathRow{Competitor: name, Measure: m.name, Unit: m.unit, Rounds: p.samples[name][m.name][:rounds]}
+			row := PathRow{Competitor: name, Measure: m.name, Unit: m.unit, Rounds: p.samples[name][m.name]}
 			row.Value = stats.Summarize(row.Rounds)
-			for _, other := range pathReferences {
-				if other != name && p.samples[other] != nil {
-					if row.Over == nil {
-						row.Over = map[string]stats.Summary{}
-					}
-					row.Over[other] = p.ratio(name, other, m.name, rounds)
-				}
-			}
+			p.compareWith(&row)
 			r.Rows = append(r.Rows, row)
 		}
-		l := p.loads[name]
-		l.Shares = p.shares(name)
-		r.Requests = append(r.Requests, *l)
+		t := p.tallies[name]
+		t.Shares = t.shares()
+		r.Requests = append(r.Requests, t.PathLoad)
 	}
 	r.Rows = r.byMeasure()
-	r.Targets = p.targets(rounds)
+	r.Targets = p.targets()
 	return r
 }
 
-// ratio is that of two competitors, round by round.
-func (p *pathRun) ratio(name, other, measure string, rounds int) stats.Summary {
+// compareWith fills in the ratios of a row.
+func (p *pathRun) compareWith(row *PathRow) {
+	for _, other := range slices.Concat(pathReferences, []string{strings.ReplaceAll(row.Competitor, again, "")}) {
+		if other == row.Competitor || p.samples[other] == nil {
+			continue
+		}
+		if row.Over == nil {
+			row.Over, row.Within = map[string]stats.Summary{}, map[string]stats.Interval{}
+		}
+		list := p.ratios(row.Competitor, other, row.Measure)
+		row.Over[other], row.Within[other] = stats.Summarize(list), stats.MedianInterval(list, confidence)
+	}
+}
+
+// confidence is that of intervals.
+const confidence = 0.95
+
+// ratios are those of two competitors, round by round.
+func (p *pathRun) ratios(name, other, measure string) (list []float64) {
 	mine, theirs := p.samples[name][measure], p.samples[other][measure]
-	var list []float64
-	for i := range rounds {
+	for i := range mine {
 		if theirs[i] > 0 {
 			list = append(list, mine[i]/theirs[i])
 		}
 	}
-	return stats.Summarize(list)
+	return list
 }
 
 // pathTargets are the ratios that imbang shall reach.
@@ -63,17 +75,19 @@ var pathTargets = []struct {
 }
 
 // targets compares imbang's ratios with what they shall be.
-func (p *pathRun) targets(rounds int) (list []Target) {
+func (p *pathRun) targets() (list []Target) {
 	for _, t := range pathTargets {
 		if p.samples[ownName] == nil || p.samples[t.other] == nil {
 			continue
 		}
-		name, v := t.measure+", ratio to "+t.other, p.ratio(ownName, t.other, t.measure, rounds)
+		name, ratios := t.measure+", ratio to "+t.other, p.ratios(ownName, t.other, t.measure)
+		one := atMost(name, "", t.most, stats.Summarize(ratios))
 		if t.least > 0 {
-			list = append(list, atLeast(name, "", t.least, v))
-		} else {
-			list = append(list, atMost(name, "", t.most, v))
+			one = atLeast(name, "", t.least, stats.Summarize(ratios))
 		}
+		within := stats.MedianInterval(ratios, confidence)
+		one.Within = &within
+		list = append(list, one)
 	}
 	return list
 }
@@ -92,12 +106,15 @@ func (r *PathResult) byMeasure() (list []PathRow) {
 
 // References are those that rows have ratios to.
 func (r *PathResult) References() (list []string) {
-	for _, other := range pathReferences {
-		for _, row := range r.Rows {
-			if _, ok := row.Over[other]; ok {
-				list = append(list, other)
-				break
-			}
+	has := map[string]bool{}
+	for _, row := range r.Rows {
+		for other := range row.Over {
+			has[other] = true
+		}
+	}
+	for _, other := range slices.Concat(pathReferences, PathCompetitors()) {
+		if has[other] && !slices.Contains(list, other) {
+			list = append(list, other)
 		}
 	}
 	return list

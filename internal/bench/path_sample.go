@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"imbang/internal/lab/load"
-	"imbang/internal/lab/measure"
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/topology"
 )
@@ -33,85 +32,75 @@ var pathMeasures = []struct{ name, unit string }{
 	{pathCPUConn, "us"}, {pathCPUReq, "us"}, {pathConnect, "us"}, {pathOne, "us"},
 }
 
-// pathSamples take a turn's measurements, one after the other.
-var pathSamples = []func(context.Context, *pathDirector, map[string]float64) error{
-	sampleNew, sampleKeepAlive, sampleBulk, sampleRate, sampleConnect,
-}
+// pathSamples take one each.
+var pathSamples = []func(context.Context, *pathSite) error{sampleNew, sampleKeepAlive, sampleBulk, sampleRate, sampleConnect}
 
-// pathDirector is a competitor that is set up.
-type pathDirector struct {
-	*pathRun
-	name    string
-	targets []netip.AddrPort
-}
-
-// backends are the servers' own addresses.
-func (p *pathRun) backends() (list []netip.AddrPort) {
-	for _, s := range p.cluster.Servers {
-		list = append(list, netip.AddrPortFrom(s.Addr[topology.IPv4], server.Port))
-	}
-	return list
-}
-
-func sampleNew(ctx context.Context, d *pathDirector, got map[string]float64) error {
-	r, err := d.closed(ctx, 1, d.Sample)
+func sampleNew(ctx context.Context, s *pathSite) error {
+	r, err := s.closed(ctx, 1)
 	if err == nil {
-		got[pathNew] = r.ReplyRate
+		s.got[pathNew] = r.ReplyRate
 	}
 	return err
 }
 
-func sampleKeepAlive(ctx context.Context, d *pathDirector, got map[string]float64) error {
-	r, err := d.closed(ctx, load.Unlimited, d.Sample)
+func sampleKeepAlive(ctx context.Context, s *pathSite) error {
+	r, err := s.closed(ctx, load.Unlimited)
 	if err == nil {
-		got[pathKeepAlive], got[pathCPUReq] = r.ReplyRate, r.cpuEach(r.Generator.Requests)
+		s.got[pathKeepAlive], s.got[pathCPUReq] = r.ReplyRate, r.cpuEach(r.Generator.Requests)
 	}
 	return err
 }
 
 // sampleRate is an open loop, well below what any of them carries. CPU time is
-// taken here, where it is not all that there is.
-func sampleRate(ctx context.Context, d *pathDirector, got map[string]float64) error {
-	r, err := d.run(ctx, load.Plan{Rate: d.Rate, Duration: d.Sample, Precedence: true}, pathThreads)
+// taken here, where it is not all that there is. It takes twice as long, since
+// what it measures varies most.
+func sampleRate(ctx context.Context, s *pathSite) error {
+	r, err := s.run(ctx, load.Plan{Rate: s.Rate, Duration: 2 * s.Sample, Precedence: true}, pathThreads)
+	if err != nil {
+		return err
+	}
+	s.got[pathP50], s.got[pathP99] = r.Response.P50MS, r.Response.P99MS
+	s.got[pathCPUConn] = r.cpuEach(r.Generator.Connections)
+	return nil
+}
+
+func sampleConnect(ctx context.Context, s *pathSite) error {
+	r, err := s.run(ctx, load.Plan{Concurrency: 1, Duration: s.Sample / 2}, 1)
 	if err == nil {
-		got[pathP50], got[pathP99] = r.Response.P50MS, r.Response.P99MS
-		got[pathCPUConn] = r.cpuEach(r.Generator.Connections)
+		s.got[pathConnect], s.got[pathOne] = r.Connect.P50MS*1000, r.Response.P50MS*1000
 	}
 	return err
 }
 
-func sampleConnect(ctx context.Context, d *pathDirector, got map[string]float64) error {
-	r, err := d.run(ctx, load.Plan{Concurrency: 1, Duration: d.Sample / 2}, 1)
-	if err == nil {
-		got[pathConnect], got[pathOne] = r.Connect.P50MS*1000, r.Response.P50MS*1000
-	}
-	return err
-}
-
-// sampleBulk downloads the large file again and again, one download at a time.
-func sampleBulk(ctx context.Context, d *pathDirector, got map[string]float64) error {
+// sampleBulk downloads of the large file what comes in a sample's time, twice:
+// on which CPUs the ends of a connection come to lie makes much of its speed.
+func sampleBulk(ctx context.Context, s *pathSite) error {
+	var bytes int64
 	var took time.Duration
-	n := 0
-	for ; n == 0 || took < d.Sample; n++ {
-		target := d.targets[n%len(d.targets)].String()
-		one, err := fetch(ctx, d.client(), target, nil, d.Megabytes)
+	for range 2 {
+		target := s.targets[rand.N(len(s.targets))].String()
+		n, d, err := fetchFor(ctx, s.client(), target, s.Megabytes, warmUp, s.Sample)
 		if err != nil {
 			return err
 		}
-		took += one
+		bytes, took = bytes+n, took+d
+		s.tally.Sent++
 	}
-	d.loads[d.name].Sent += n
-	got[pathBulk] = float64(n*d.Megabytes) / took.Seconds()
+	s.got[pathBulk] = float64(bytes) / 1e6 / took.Seconds()
 	return nil
 }
 
 // closed is a closed loop.
-func (d *pathDirector) closed(ctx context.Context, perConnection int, length time.Duration) (*pathLoaded, error) {
-	p := load.Plan{Concurrency: pathConnections, RequestsPerConnection: perConnection, Duration: length}
-	return d.run(ctx, p, pathThreads)
+func (s *pathSite) closed(ctx context.Context, perConnection int) (*pathLoaded, error) {
+	p := load.Plan{Concurrency: pathConnections, RequestsPerConnection: perConnection, Duration: s.Sample}
+	return s.run(ctx, p, pathThreads)
 }
 
-// pathLoaded is what a load measured, and the whole machine's CPU time.
+// warmUp is how long a load runs before it counts: a cluster that slept finds
+// its caches cold. CPU time is of all of it.
+const warmUp = 25 * time.Millisecond
+
+// pathLoaded is what a load measured, and the CPU time of all who took part.
 type pathLoaded struct {
 	*load.Result
 	cpu time.Duration
@@ -123,18 +112,18 @@ func (r *pathLoaded) cpuEach(n int) float64 {
 }
 
 // run makes a load with some threads.
-func (d *pathDirector) run(ctx context.Context, plan load.Plan, threads int) (*pathLoaded, error) {
-	d.seed++
-	plan.Targets, plan.ServerHeader, plan.Seed = d.targets, server.Header, d.seed
-	sources := d.cluster.Clients[0].Addresses[topology.IPv4]
+func (s *pathSite) run(ctx context.Context, plan load.Plan, threads int) (*pathLoaded, error) {
+	s.seed++
+	plan.Targets, plan.ServerHeader, plan.Seed, plan.Warmup = s.targets, server.Header, s.seed, warmUp
+	sources := s.cluster.Clients[0].Addresses[topology.IPv4]
 	// Threads have addresses of their own, and begin with another each time.
 	for i := range threads {
 		own := sources[i*len(sources)/threads : (i+1)*len(sources)/threads]
 		turned := rand.N(len(own))
 		own = append(append([]netip.Addr{}, own[turned:]...), own[:turned]...)
-		plan.Clients = append(plan.Clients, load.Client{Namespace: d.client().Path(), Sources: own})
+		plan.Clients = append(plan.Clients, load.Client{Namespace: s.client().Path(), Sources: own})
 	}
-	before, err := measure.ReadMachine()
+	before, err := s.readCPU()
 	if err != nil {
 		return nil, err
 	}
@@ -142,21 +131,23 @@ func (d *pathDirector) run(ctx context.Context, plan load.Plan, threads int) (*p
 	if err != nil {
 		return nil, err
 	}
-	after, err := measure.ReadMachine()
+	after, err := s.readCPU()
 	if err != nil {
 		return nil, err
 	}
-	d.count(r)
-	busy := after.BusySince(before) * float64(after.CPUs)
-	return &pathLoaded{r, time.Duration(busy * float64(after.At.Sub(before.At)))}, nil
+	s.tally.count(r)
+	cpu := after.spent - before.spent + time.Duration(r.Generator.CPUSeconds*float64(time.Second))
+	if plan.Concurrency == pathConnections {
+		s.others.add(before.machine, after.machine, cpu)
+	}
+	return &pathLoaded{r, cpu}, nil
 }
 
 // count adds a load to what the competitor was sent.
-func (d *pathDirector) count(r *load.Result) {
-	l := d.loads[d.name]
+func (l *pathTally) count(r *load.Result) {
 	l.Sent += r.Scheduled
 	for server, n := range r.PerServer {
-		d.replies[d.name][server] += n
+		l.replies[server] += n
 	}
 	notPages := r.Replies - r.Status.Success
 	for cause, n := range map[string]int{

@@ -17,6 +17,9 @@ type Target struct {
 	Most  float64       `json:"at_most,omitempty"`
 	Value stats.Summary `json:"value"`
 	Met   bool          `json:"met"`
+	// Within holds the median of ever more such figures with the confidence
+	// that it says.
+	Within *stats.Interval `json:"interval,omitempty"`
 }
 
 func atLeast(name, unit string, least float64, v stats.Summary) Target {

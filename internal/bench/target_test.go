@@ -3,6 +3,8 @@
 package bench
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"imbang/internal/lab/stats"
@@ -40,35 +42,66 @@ func TestFigure(t *testing.T) {
 	}
 }
 
-// Ratios are those of the rounds, and only of finished ones.
+// Ratios are those of the rounds, with the interval of their median.
 func TestPathConclusion(t *testing.T) {
 	p := &pathRun{
 		PathConfig: PathConfig{Competitors: []string{yardstick, ownName, "nftables"}},
-		samples:    map[string]map[string][]float64{}, loads: map[string]*PathLoad{}, replies: map[string]map[string]int{},
+		done:       6, samples: map[string]map[string][]float64{}, tallies: map[string]*pathTally{},
 	}
 	for name, factor := range map[string]float64{yardstick: 1, ownName: 0.9} {
 		p.samples[name] = map[string][]float64{}
 		for _, m := range pathMeasures {
-			p.samples[name][m.name] = []float64{10 * factor, 40 * factor, 1000}
+			p.samples[name][m.name] = []float64{10 * factor, 40 * factor, 1000 * factor, 5 * factor, 20 * factor, 7}
 		}
-		p.loads[name], p.replies[name] = &PathLoad{Competitor: name}, map[string]int{"s1": 1, "s2": 3}
+		p.tallies[name] = &pathTally{PathLoad{Competitor: name}, map[string]int{"s1": 1, "s2": 3}}
 	}
-	r := p.conclude(2)
-	if len(r.Rows) != 2*len(pathMeasures) || len(r.Targets) != 5 || r.Rounds != 2 {
+	r := p.conclude()
+	if len(r.Rows) != 2*len(pathMeasures) || len(r.Targets) != 5 || r.Rounds != 6 {
 		t.Fatalf("%+v", r)
 	}
+	want := stats.Interval{Low: 0.9, High: 1, Level: 0.96875} // six are just enough
 	for _, row := range r.Rows {
 		over, is := row.Over[yardstick]
-		if is != (row.Competitor == ownName) || is && (over.N != 2 || over.Median != 0.9) || row.Value.Max > 100 {
+		if is != (row.Competitor == ownName) || is && (over.N != 6 || over.Median != 0.9 || row.Within[yardstick] != want) {
 			t.Errorf("%+v", row)
 		}
 	}
 	for _, target := range r.Targets {
+		if target.Within == nil || *target.Within != want {
+			t.Errorf("%+v", target.Within)
+		}
 		if target.Met != (target.Most > 0) { // 0.9 of the yardstick: less CPU, and less done
 			t.Errorf("%+v", target)
 		}
 	}
 	if s := r.Requests[0].Shares; len(s) != 2 || s[1] != 0.75 {
 		t.Errorf("shares %v", s)
+	}
+}
+
+// Who takes part twice has two names, and is compared with itself.
+func TestPathAgainstItself(t *testing.T) {
+	names := apart([]string{yardstick, ownName, ownName, ownName})
+	if want := []string{yardstick, ownName, ownName + again, ownName + again + again}; !slices.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+	p := &pathRun{
+		PathConfig: PathConfig{Competitors: names}, done: 1,
+		samples: map[string]map[string][]float64{}, tallies: map[string]*pathTally{},
+	}
+	for i, name := range names {
+		p.tallies[name], p.samples[name] = newPathTally(name), map[string][]float64{}
+		for _, m := range pathMeasures {
+			p.samples[name][m.name] = []float64{float64(i + 1)}
+		}
+	}
+	r := p.conclude()
+	if others := r.References(); !slices.Equal(others, []string{yardstick, ownName}) {
+		t.Errorf("%q", others)
+	}
+	for _, row := range r.Rows[:4] {
+		if over, is := row.Over[ownName]; is != strings.HasSuffix(row.Competitor, again) || is && over.Median != row.Value.Median/2 {
+			t.Errorf("%+v", row)
+		}
 	}
 }

@@ -42,6 +42,10 @@ same round: there the program that drops the packets at the servers does so on
 the director's own client device. So the own cost is that of finding the
 connection and the way, of the rewriting, and of the second device.
 
+A ratio takes the same off both of its sides, what both have in common: noop-xdp
+if that is the noop of one of them, else noop. Beside imbang in XDP mode the
+making of the socket buffer, which it saves, is thus a cost of the other's.
+
 Traffic is of three kinds:
   one    packets of one established connection
   many   packets of --flows established connections, by turns
@@ -58,7 +62,7 @@ Competitors:
              classifier are socket buffers, and end in a classifier
 
 All take turns in random order in each round, each with a fresh table. Medians
-and ranges of the rounds are printed, and ratios of own costs round by round.
+and ranges of the rounds are printed, and ratios round by round.
 Whoever loses packets is marked; the cost is that of a packet sent all the same.
 That packets arrive whole, and at servers alone, is checked.
 
@@ -154,7 +158,7 @@ func printFlood(w io.Writer, r *bench.FloodResult) error {
 		fmt.Fprintln(w, "BPF programs are interpreted (sysctl -w net.core.bpf_jit_enable=1)")
 	}
 	printFloodLimits(w, r.Limits)
-	fmt.Fprintln(w, "ns of CPU time a packet sent, median (range); own: more than a director that drops it; ratios of own")
+	fmt.Fprintln(w, "ns of CPU time a packet sent, median (range); own: more than a director that drops it; ratios: of what is more than one that both have in common")
 	for i, c := range r.Costs {
 		if i == 0 || c.Scheduler != r.Costs[i-1].Scheduler || c.Servers != r.Costs[i-1].Servers {
 			fmt.Fprintf(w, "\n%s, %d servers\n%-6s %-11s %24s %24s\n", c.Scheduler, c.Servers, "flows", "", "whole", "own")

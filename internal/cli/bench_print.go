@@ -21,12 +21,13 @@ func printTargets(w io.Writer, targets []bench.Target) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "\ntarget\tshall be\tis\t\n")
 	for _, one := range targets {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", one.Name, one.Bound(), bench.Figure(one.Value), one.Verdict())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", one.Name, one.Bound(), one.Figure(), one.Verdict())
 	}
 	return t.Flush()
 }
 
-// ratioHeads are the columns of ratios of a row, ratios those of one.
+// ratioHeads are the columns of ratios of a row, ratios those of one: medians
+// with their intervals.
 func ratioHeads(others []string) string {
 	var s strings.Builder
 	for _, o := range others {
@@ -39,7 +40,7 @@ func ratios(r bench.PathRow, others []string) string {
 	var s strings.Builder
 	for _, o := range others {
 		if v, ok := r.Over[o]; ok {
-			s.WriteString(bench.Figure(v))
+			s.WriteString(bench.Between(v, r.Within[o]))
 		}
 		s.WriteString("\t")
 	}

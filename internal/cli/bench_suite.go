@@ -20,7 +20,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"imbang/internal/bench"
 	"imbang/internal/bench/history"
 	"imbang/internal/lab/measure"
 )
@@ -35,7 +34,7 @@ type suitePart struct {
 // suite is all of them, in the order in which they run.
 var suite = []suitePart{
 	{"packets", nil, []string{"--rounds", "2", "--packets", "2000", "--schedulers", "rr,wlc", "--servers", "3,1000", "--flows", "1,65536"}},
-	{"path", nil, []string{"--rounds", "2", "--seconds", "0.2", "--megabytes", "20"}},
+	{"path", nil, []string{"--rounds", "2", "--sittings", "1", "--megabytes", "20"}},
 	{"flood", nil, []string{"--packets", "20000", "--rounds", "1"}},
 	{"synflood", nil, []string{"--rounds", "1", "--duration", "2s"}},
 	{"memory", []string{"--connections", "1000000", "--rounds", "1"}, []string{"--connections", "20000", "--rounds", "1"}},
@@ -172,7 +171,7 @@ func printSuite(w io.Writer, r *history.Run) error {
 		}
 		fmt.Fprintf(t, "\n%s\t%s in %.0f s\t\t\n", p.Command, outcome, p.Seconds)
 		for _, one := range p.Targets() {
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", one.Name, one.Bound(), bench.Figure(one.Value), one.Verdict())
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", one.Name, one.Bound(), one.Figure(), one.Verdict())
 		}
 	}
 	fmt.Fprintln(t)

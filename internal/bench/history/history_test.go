@@ -62,8 +62,9 @@ func TestHistory(t *testing.T) {
 }
 
 const result = `{"flows":7,"rate":{"n":3,"median":12.34,"min":10,"max":20},
-"costs":[{"name":"a|b","over":{"direct":{"n":2,"median":0.5,"min":0.4,"max":0.6}}},{"name":"c","ok":true}],
+"costs":[{"name":"a|b","over":{"direct":{"n":2,"median":0.5,"min":0.4,"max":0.6}},"over_interval":{"direct":{"low":0,"high":1,"level":0.5}}},{"name":"c","ok":true}],
 "targets":[{"name":"t","at_most":1,"value":{"n":2,"median":0.5,"min":0.4,"max":0.6},"met":true},
+{"name":"v","at_most":1,"value":{"n":2,"median":0.5,"min":0.4,"max":0.6},"interval":{"low":0.45,"high":0.55,"level":0.96},"met":true},
 {"name":"u","unit":"ms","at_least":9,"value":{"n":1,"median":8,"min":8,"max":8},"met":false}]}`
 
 // A part's figures, its tables and its targets are on the page, and the course
@@ -79,9 +80,9 @@ func TestPage(t *testing.T) {
 		"## Some\n\n`imbang bench some`, 2026-11-22, version v1 (newest), Linux 6.18, CPU, 2 CPUs; a load of 0.5 before it, and a fixed loop of 8.0 ms, behind it 9.0.\n",
 		"| flows | 7 |\n| rate | 12.3 (10.0 to 20.0) |\n",
 		"costs:\n\n| name | over direct | ok |\n| --- | --- | --- |\n| a\\|b | 0.500 (0.400 to 0.600) |  |\n| c |  | yes |\n",
-		"| t | at most 1 | 0.500 (0.400 to 0.600) | met |\n| u | at least 9 ms | 8.00 | NOT MET |\n",
-		"Over time:\n\n| date | version | CPU | load | fixed loop [ms] | t | u |\n",
-		"| 2026-11-22 | v1 (older) | CPU | 0.5 | 8.0 | 0.500 (0.400 to 0.600) | 8.00 |\n",
+		"| t | at most 1 | 0.500 (0.400 to 0.600) | met |\n| v | at most 1 | 0.500 (0.450 to 0.550) | met |\n| u | at least 9 ms | 8.00 | NOT MET |\n",
+		"Over time:\n\n| date | version | CPU | load | fixed loop [ms] | t | v | u |\n",
+		"| 2026-11-22 | v1 (older) | CPU | 0.5 | 8.0 | 0.500 (0.400 to 0.600) | 0.500 (0.450 to 0.550) | 8.00 |\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks\n%s", want)

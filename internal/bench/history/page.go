@@ -5,8 +5,6 @@ package history
 import (
 	"fmt"
 	"strings"
-
-	"imbang/internal/bench"
 )
 
 // Page is the history in Markdown: of each part the latest results and what
@@ -27,8 +25,8 @@ func Page(runs []Run) (string, error) {
 const preface = `# Performance
 
 Made by ` + "`imbang bench page`" + ` from [the history](bench/history.jsonl) of ` + "`make bench`" + `; a test compares the two.
-Figures are medians with the range of all rounds in brackets. [Measuring](measuring.md#the-suite) says what is measured and
-how.
+Figures are medians with the range of all rounds in brackets; where the run tells it, a target's figure has the
+interval that holds the median with 95 % confidence. [Measuring](measuring.md#the-suite) says what is measured and how.
 `
 
 // section is a part with what it came to.
@@ -45,7 +43,7 @@ func section(w *strings.Builder, m measured) error {
 	if targets := m.Targets(); len(targets) > 0 {
 		var body [][]string
 		for _, t := range targets {
-			body = append(body, []string{t.Name, t.Bound(), bench.Figure(t.Value), t.Verdict()})
+			body = append(body, []string{t.Name, t.Bound(), t.Figure(), t.Verdict()})
 		}
 		table(w, []string{"target", "shall be", "is", ""}, body)
 	}
@@ -122,7 +120,7 @@ func trend(w *strings.Builder, all []measured) {
 func valueOf(m measured, target string) string {
 	for _, t := range m.Targets() {
 		if t.Name == target {
-			return bench.Figure(t.Value)
+			return t.Figure()
 		}
 	}
 	return ""

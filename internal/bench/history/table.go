@@ -95,7 +95,7 @@ func (o object) summary() any {
 // flat is the object with the members of inner ones in it.
 func (o object) flat(prefix string) (list object) {
 	for _, m := range o {
-		if m.key == "by_round" { // the figure beside it sums it up
+		if m.key == "by_round" || m.key == "over_interval" { // the figure beside it sums it up
 			continue
 		}
 		if inner, ok := m.value.(object); ok {

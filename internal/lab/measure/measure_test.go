@@ -26,6 +26,23 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+func TestInterruptTime(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		stat:                                  0, // softirqs by the tick
+		"cpu  10 0 20 300 40 5 7 0 0 0\n":     120 * time.Millisecond,
+		"cpu  10 0 20 300 40 5 0 0 0 0\nintr": 50 * time.Millisecond,
+	} {
+		if got, err := interruptTime(text); err != nil || got != want {
+			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "cpu 1 2 3 4 5 6\n", "cpu 1 2 3 4 5 x 6 7\n", "cpu 1 2 3 4 5 6 x 7\n", "intr 1 2 3 4 5 6 7 8\n"} {
+		if got, err := interruptTime(bad); err == nil {
+			t.Errorf("%q gives %s", bad, got)
+		}
+	}
+}
+
 func TestBusySince(t *testing.T) {
 	start := time.Now()
 	before := Machine{At: start, CPUs: 2, Idle: 10 * time.Second}
