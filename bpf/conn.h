@@ -376,7 +376,7 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 					 answers_here(fresh->forward) ? FROM_CLIENT : CLIENT_ONLY,
 					 set));
 	fresh->state = state;
-	fresh->in_packets = !p->ahead;
+	fresh->in_packets = 1;
 	if (!counts_active(state))
 		fresh->flags |= CONN_INACTIVE;
 }

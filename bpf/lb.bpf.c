@@ -161,11 +161,12 @@ static __always_inline int one_packet(const struct packet *p, const struct servi
 	return svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP;
 }
 
-/* The packet that opened a connection. */
+/* The packet that opened a connection. One ahead is counted when it is sure to go. */
 static __always_inline int conn_first(struct packet *p, const struct conn *c,
 				      const struct server *s)
 {
-	count_in(p, s->service, c->server);
+	if (!p->ahead)
+		count_in(p, s->service, c->server);
 	if (p->part == FIRST_PART)
 		fragment_note(p, &p->flow, FROM_CLIENT, NO_SERVER);
 	return decide_server(p, c->server, s, c->forward, c->port);
@@ -219,7 +220,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	load_changed(id);
 	if (!conn_create(p, &fresh, s, l, set)) {
 		count_conn(svc->id, id);
-		return p->ahead ? TO_SERVER : conn_first(p, &fresh, s);
+		return conn_first(p, &fresh, s);
 	}
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
 	/* Another CPU may have been first with the same packet. */

@@ -189,16 +189,31 @@ static __always_inline int xdp_opens(const struct packet *p)
 	       may_open(p, set);
 }
 
-/*
- * A packet of no connection. It is opened first, and then there is one; if its
- * packet cannot go from here, the classifier finds it the same way, and counts
- * the packet.
- */
+/* The packet that opened a connection: an XDP action. If it cannot go from here, it
+ * is the classifier's, as any later one. */
+static __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
+{
+	struct settings *set = get_settings();
+	__u32 id = p->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct way *way;
+	struct conn *c;
+
+	if (s && set && (p->forward == FORWARD_MASQ || p->forward == FORWARD_ROUTE) &&
+	    xdp_way(ctx, p, &p->flow.src, &p->to, &way, set)) {
+		count_in(p, s->service, id);
+		return xdp_finish(ctx, p, NAT_DESTINATION, way, set);
+	}
+	c = conn_find(&p->flow);
+	if (c)
+		c->in_packets = 0;
+	report(p);
+	return XDP_PASS;
+}
+
+/* A packet of no connection: an XDP action, or UNDECIDED if it opens none. */
 static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 {
-	struct conn *c;
-	int action;
-
 	if (!xdp_opens(p))
 		return UNDECIDED;
 	p->ahead = 1;
@@ -206,13 +221,7 @@ static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 		report(p);
 		return XDP_DROP;
 	}
-	if (!(p->news & NEWS_OPENED))
-		return UNDECIDED;
-	c = conn_find(&p->flow);
-	action = c ? xdp_in(ctx, p, c) : XDP_PASS;
-	if (action == XDP_PASS)
-		report(p);
-	return action;
+	return p->news & NEWS_OPENED ? xdp_first(ctx, p) : UNDECIDED;
 }
 
 /* A plain packet that may be for us; the classifiers challenge clients while
