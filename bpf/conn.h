@@ -10,6 +10,7 @@
 #ifndef IMBANG_CONN_H
 #define IMBANG_CONN_H
 
+#include "answers.h"
 #include "attack.h"
 #include "counters.h"
 #include "defence.h"
@@ -70,18 +71,6 @@ static __always_inline void server_reopen(__u32 server)
 		l->overloaded = 0;
 }
 
-/* Whether the server's answers come through the director. */
-static __always_inline int answers_here(__u8 forward)
-{
-	return forward == FORWARD_MASQ;
-}
-
-/* Whether answers do, or one did. */
-static __always_inline int answers_seen(const struct conn *c)
-{
-	return answers_here(c->forward) || c->flags & CONN_ANSWERED;
-}
-
 /* The flow of the server's answers. */
 static __always_inline void conn_reverse_flow(const struct flow *flow, const struct conn *c,
 					      const struct server *s, struct flow *reverse)
@@ -135,7 +124,7 @@ static __noinline void conn_remove(const struct flow *flow, struct conn *c)
 	s = bpf_map_lookup_elem(&servers, &server);
 	if (flags & CONN_HAIRPIN) {
 		hairpin_close(flow);
-	} else if (s && answers_here(c->forward)) {
+	} else if (s && flags & CONN_LISTED) {
 		conn_reverse_flow(flow, c, s, &reverse);
 		/* A client that reached the same server from the same port
 		 * through another virtual address owns the entry now. */
@@ -387,7 +376,7 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 					 answers_here(fresh->forward) ? FROM_CLIENT : CLIENT_ONLY,
 					 set));
 	fresh->state = state;
-	fresh->in_packets = !p->ahead;
+	fresh->in_packets = 1;
 	if (!counts_active(state))
 		fresh->flags |= CONN_INACTIVE;
 }
@@ -395,22 +384,27 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 /* Enters a connection for the packet's flow, as the caller filled it in, with
  * what the first packet makes of it: 0, or not. */
 static __always_inline int conn_create(struct packet *p, struct conn *fresh, const struct server *s,
-				       const struct settings *set)
+				       const struct load *l, const struct settings *set)
 {
 	__u8 before = state_before(p->flow.protocol);
 	struct flow reverse;
 
+	if (answers_listed(&p->flow, fresh, s))
+		fresh->flags |= CONN_LISTED;
 	if (conn_insert(&p->flow, fresh, conn_timeout(fresh->server, fresh->state, set)))
 		return -ENOMEM;
-	/* A hairpin is there already. */
-	if (answers_here(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
+	if (fresh->flags & CONN_LISTED) {
 		conn_reverse_flow(&p->flow, fresh, s, &reverse);
-		if (reverse_put(&reverse, &p->flow, BPF_ANY)) {
+		if (reverse_enter(&reverse, &p->flow, BPF_ANY)) {
 			conn_abandon(&p->flow);
 			fresh->flags |= CONN_INACTIVE;
 			defence_alarm();
 			return -ENOMEM;
 		}
+	} else if (l->shared && answers_here(fresh->forward)) {
+		/* Answers are its own now, not those of one by another service. */
+		conn_reverse_flow(&p->flow, fresh, s, &reverse);
+		reverse_forget(&reverse);
 	}
 	p->news |= NEWS_OPENED;
 	if (fresh->state != before) {

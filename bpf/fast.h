@@ -106,23 +106,34 @@ struct settled {
 	__u64 expires; /* the connection; 0: it need not be told */
 };
 
-/* Whose packet it is; UNKNOWN, or 0. Where clients are, answers are only looked
- * for if servers are there too. */
+/* Whether it answers a connection: 0, or UNDECIDED; UNKNOWN if surely none. */
+static __always_inline int fast_answered(struct packet *p, struct settled *s, __u8 family)
+{
+	const struct front *front = front_of(&p->flow);
+
+	s->side = NAT_SOURCE;
+	s->conn = answered_in(&p->flow, &s->client, front, family);
+	if (s->conn)
+		return 0;
+	return front ? UNDECIDED : UNKNOWN;
+}
+
+/* Whose packet it is: 0, UNDECIDED or UNKNOWN. Where clients are, answers are only
+ * looked for if servers are there too. */
 static __always_inline int fast_find(struct packet *p, struct settled *s, int expect_answers,
 				     const struct settings *set, __u8 family)
 {
-	s->side = NAT_SOURCE;
-	if (!expect_answers || !reverse_find_in(&p->flow, &s->client, family)) {
-		s->conn = conn_find_in(&p->flow, family);
-		if (s->conn)
-			s->side = NAT_DESTINATION;
-		else if (expect_answers || !set->one_device ||
-			 !reverse_find_in(&p->flow, &s->client, family))
-			return UNKNOWN;
-	}
-	if (s->side == NAT_SOURCE)
-		s->conn = conn_find_in(&s->client, family);
-	return 0;
+	int answers = UNKNOWN;
+
+	if (expect_answers)
+		answers = fast_answered(p, s, family);
+	if (answers != UNKNOWN)
+		return answers;
+	s->side = NAT_DESTINATION;
+	s->conn = conn_find_in(&p->flow, family);
+	if (s->conn)
+		return 0;
+	return expect_answers || !set->one_device ? UNKNOWN : fast_answered(p, s, family);
 }
 
 /* Whether such packets may go by the fast path. */
@@ -245,7 +256,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 	struct packet p = { .server = NO_SERVER };
 	struct settings *set = get_settings();
 	struct settled s = {};
-	int verdict;
+	int verdict, found;
 
 	if (!set || set->drain_timeout || !(family == AF_INET ? set->in_use4 : set->in_use6))
 		return UNDECIDED;
@@ -253,8 +264,9 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 		return UNDECIDED;
 	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
 		return fast_edge(skb, &p, set);
-	if (fast_find(&p, &s, expect_answers, set, family) == UNKNOWN)
-		return UNKNOWN;
+	found = fast_find(&p, &s, expect_answers, set, family);
+	if (found)
+		return found;
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;

@@ -8,7 +8,7 @@
 #ifndef IMBANG_HAIRPIN_H
 #define IMBANG_HAIRPIN_H
 
-#include "flow.h"
+#include "answers.h"
 
 /* The ports to choose from, for each server and port. Those from 32768 on are
  * the director's own connections', say of a health check to this server. */
@@ -28,7 +28,7 @@ struct hairpin_search {
 static long hairpin_try(__u32 i, struct hairpin_search *s)
 {
 	s->reverse.dport = bpf_htons(HAIRPIN_PORT + (s->from + i) % HAIRPIN_PORTS);
-	if (reverse_put(&s->reverse, &s->client, BPF_NOEXIST))
+	if (reverse_enter(&s->reverse, &s->client, BPF_NOEXIST))
 		return 0;
 	s->found = 1;
 	return 1;

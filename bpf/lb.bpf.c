@@ -161,11 +161,12 @@ static __always_inline int one_packet(const struct packet *p, const struct servi
 	return svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP;
 }
 
-/* The packet that opened a connection. */
+/* The packet that opened a connection. One ahead is counted when it is sure to go. */
 static __always_inline int conn_first(struct packet *p, const struct conn *c,
 				      const struct server *s)
 {
-	count_in(p, s->service, c->server);
+	if (!p->ahead)
+		count_in(p, s->service, c->server);
 	if (p->part == FIRST_PART)
 		fragment_note(p, &p->flow, FROM_CLIENT, NO_SERVER);
 	return decide_server(p, c->server, s, c->forward, c->port);
@@ -217,9 +218,9 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	conn_begin(p, &fresh, set);
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	if (!conn_create(p, &fresh, s, set)) {
+	if (!conn_create(p, &fresh, s, l, set)) {
 		count_conn(svc->id, id);
-		return p->ahead ? TO_SERVER : conn_first(p, &fresh, s);
+		return conn_first(p, &fresh, s);
 	}
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
 	/* Another CPU may have been first with the same packet. */
@@ -403,8 +404,9 @@ __noinline int find(struct packet *p, int expect_answers, int *outdated)
 
 	if (!p || !set || !outdated)
 		return VERDICT_DROP;
-	if (expect_answers && reverse_find(&p->flow, &client))
-		return conn_out(p, &client, conn_find(&client), set);
+	c = expect_answers ? answered(&p->flow, &client) : 0;
+	if (c)
+		return conn_out(p, &client, c, set);
 	c = conn_find(&p->flow);
 	if (c) {
 		s = available_server(c);
@@ -421,11 +423,15 @@ __noinline int find_answer(struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct flow client;
+	struct conn *c;
 
-	if (!p || !set || !reverse_find(&p->flow, &client))
+	if (!p || !set)
+		return UNDECIDED;
+	c = answered(&p->flow, &client);
+	if (!c)
 		return UNDECIDED;
 	p->news &= ~NEWS_ASIDE;
-	return conn_out(p, &client, conn_find(&client), set);
+	return conn_out(p, &client, c, set);
 }
 
 /* A later fragment of a packet that is a connection by itself. */

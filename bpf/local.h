@@ -7,9 +7,9 @@
 #ifndef IMBANG_LOCAL_H
 #define IMBANG_LOCAL_H
 
-/* The client's flow of an answer: of a masqueraded connection, or of one whose
- * server answers in the service's own name. */
-static __noinline int answer_client(struct packet *p, struct flow *client)
+/* The connection of an answer, and its client's flow: a masqueraded one, or one
+ * whose server answers in the service's own name. */
+static __noinline struct conn *answer_of(struct packet *p, struct flow *client)
 {
 	struct fragment *f;
 	struct conn *c;
@@ -20,13 +20,14 @@ static __noinline int answer_client(struct packet *p, struct flow *client)
 			return 0;
 		*client = f->client;
 		p->flow.protocol = client->protocol;
-		return 1;
+		return conn_find(client);
 	}
-	if (reverse_find(&p->flow, client))
-		return 1;
+	c = answered(&p->flow, client);
+	if (c)
+		return c;
 	flow_turn(&p->flow, client);
 	c = conn_find(client);
-	return c && !answers_here(c->forward);
+	return c && !answers_here(c->forward) ? c : 0;
 }
 
 /* TO_CLIENT, a verdict, or UNDECIDED if it is no answer. */
@@ -34,12 +35,12 @@ __noinline int answer_find(struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct flow client;
+	struct conn *c;
 
 	if (!p || !set)
 		return VERDICT_DROP;
-	if (!answer_client(p, &client))
-		return UNDECIDED;
-	return conn_out(p, &client, conn_find(&client), set);
+	c = answer_of(p, &client);
+	return c ? conn_out(p, &client, c, set) : UNDECIDED;
 }
 
 static __always_inline int handle_local(struct __sk_buff *skb)

@@ -101,7 +101,18 @@ struct {
 	__type(value, struct conn);
 } conns6 SEC(".maps");
 
-/* kernel: from the server's flow to the client's. */
+/* user: which server has an address and port for a service of one virtual address
+ * and port. It keeps them for as long as it has connections. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, struct endpoint);
+	__type(value, struct front);
+} fronts SEC(".maps");
+
+/* kernel: from the server's flow to the client's, of connections whose answers
+ * are not known by the server alone (answers.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

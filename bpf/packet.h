@@ -112,7 +112,7 @@ struct packet {
 	__u8 hairpin;     /* enum hairpin */
 	__u8 cut;         /* into fragments, when it is rewritten (struct cutting) */
 	__u8 local;       /* it begins or ends at the director: no way, no hop */
-	__u8 ahead;       /* only opens its connection: it is counted afterwards */
+	__u8 ahead;       /* of its skb, which there may be none of */
 };
 
 /* What can be told by ICMP, in either family. */

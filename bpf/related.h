@@ -338,12 +338,9 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 /* An error about a packet that went to the server: on to the client, in the
  * service's name. */
 static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
-				       const struct quoted *q, const struct flow *client)
+				       const struct quoted *q, const struct flow *client,
+				       const struct conn *c)
 {
-	struct conn *c = conn_find(client);
-
-	if (!c)
-		return pass(p, REASON_PASS_ICMP);
 	count_out(p, c->server);
 	p->from_server = 1;
 	p->server = c->server;
@@ -365,8 +362,9 @@ __noinline int related_local(struct __sk_buff *skb, struct packet *p)
 	if (p->part != WHOLE || quoted_parse(skb, p, &q))
 		return UNDECIDED;
 	flow_turn(&q.flow, &back);
-	if (reverse_find(&back, &client))
-		return related_out(skb, p, &q, &client);
+	c = answered(&back, &client);
+	if (c)
+		return related_out(skb, p, &q, &client, c);
 	c = conn_find(&q.flow);
 	if (!c || answers_here(c->forward))
 		return UNDECIDED;
@@ -389,8 +387,9 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 	if (quoted_parse(skb, p, &q))
 		return UNDECIDED;
 	flow_turn(&q.flow, &back);
-	if (reverse_find(&back, &client))
-		return related_out(skb, p, &q, &client);
+	c = answered(&back, &client);
+	if (c)
+		return related_out(skb, p, &q, &client, c);
 	c = conn_find(&back);
 	if (c)
 		return related_in(skb, p, &q, &back, c, &client);

@@ -127,6 +127,7 @@ struct service_state {
 
 enum server_flag {
 	SERVER_AVAILABLE = 0x1, /* in its service's list */
+	SERVER_FRONTS = 0x2,    /* `fronts` names it for its address and port */
 };
 
 /* IP_VS_CONN_F_* forwarding methods. */
@@ -157,6 +158,20 @@ struct server {
 	enum server_flag flags;
 };
 
+/* A server's address and port, in one protocol. */
+struct endpoint {
+	union address addr;
+	__be16 port;
+	__u8 protocol;
+	__u8 pad;
+};
+
+/* The service that such an address and port serves: its server's owner. */
+struct front {
+	__u32 server; /* id */
+	__u32 shared; /* kernel: other services' connections came to it, too */
+};
+
 /* The connections of a server, by server id. Written by the kernel only,
  * but for the overload flag when thresholds change. */
 struct load {
@@ -167,6 +182,8 @@ struct load {
 	/* For the tree, made known by edits: */
 	__u32 position; /* in its service's list, in order of addition */
 	__s32 weight;
+	__u32 shared; /* as its front (struct front) */
+	__u32 pad;
 };
 
 /* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:
@@ -257,12 +274,13 @@ enum conn_flag {
 	/* An answer was seen, though the director need not see any (Linux: no
 	 * IP_VS_CONN_F_NOOUTPUT). */
 	CONN_ANSWERED = 0x20,
+	CONN_LISTED = 0x40, /* the reverse table has an entry of it */
 };
 
 /*
  * A connection, under the flow of its client's packets. If the server's
- * answers come through the director, the reverse table leads here from their
- * flow. The server's address is in the servers table: an id stays its
+ * answers come through the director, answers.h leads here from their flow. The
+ * server's address is in the servers table: an id stays its
  * server's for as long as there are connections.
  *
  * As in Linux, a persistence template lies in the same table.

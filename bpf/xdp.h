@@ -86,7 +86,7 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
 	if (!xdp_plain(ctx, &p, family))
 		return XDP_PASS;
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
-	    fast_find(&p, &s, expect_answers, set, family) == UNKNOWN || !fast_takes(s.conn) ||
+	    fast_find(&p, &s, expect_answers, set, family) || !fast_takes(s.conn) ||
 	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE)
 		return UNDECIDED;
 	if (!fast_way(ctx, HOOK_XDP, &p, &s) || !xdp_goes(s.way, set))
@@ -167,10 +167,10 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p, struct conn *
 }
 
 /* A server's. */
-static __noinline int xdp_out(struct xdp_md *ctx, struct packet *p, const struct flow *client)
+static __noinline int xdp_out(struct xdp_md *ctx, struct packet *p, const struct flow *client,
+			      struct conn *c)
 {
 	struct settings *set = get_settings();
-	struct conn *c = conn_find(client);
 	struct way *way;
 
 	if (!set || !xdp_takes(c) || !xdp_way(ctx, p, &client->dst, &p->flow.dst, &way, set))
@@ -189,30 +189,39 @@ static __always_inline int xdp_opens(const struct packet *p)
 	       may_open(p, set);
 }
 
-/*
- * A packet of no connection. It is opened first, and then there is one; if its
- * packet cannot go from here, the classifier finds it the same way, and counts
- * the packet.
- */
+/* The packet that opened a connection: an XDP action. If it cannot go from here, it
+ * is the classifier's, as any later one. */
+static __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
+{
+	struct settings *set = get_settings();
+	__u32 id = p->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct way *way;
+	struct conn *c;
+
+	if (s && set && (p->forward == FORWARD_MASQ || p->forward == FORWARD_ROUTE) &&
+	    xdp_way(ctx, p, &p->flow.src, &p->to, &way, set)) {
+		count_in(p, s->service, id);
+		return xdp_finish(ctx, p, NAT_DESTINATION, way, set);
+	}
+	c = conn_find(&p->flow);
+	if (c)
+		c->in_packets = 0;
+	report(p);
+	return XDP_PASS;
+}
+
+/* A packet of no connection: an XDP action, or UNDECIDED if it opens none. */
 static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 {
-	struct conn *c;
-	int action;
-
 	if (!xdp_opens(p))
-		return XDP_PASS;
+		return UNDECIDED;
 	p->ahead = 1;
 	if (conn_new_ahead(p) == VERDICT_DROP) {
 		report(p);
 		return XDP_DROP;
 	}
-	if (!(p->news & NEWS_OPENED))
-		return XDP_PASS;
-	c = conn_find(&p->flow);
-	action = c ? xdp_in(ctx, p, c) : XDP_PASS;
-	if (action == XDP_PASS)
-		report(p);
-	return action;
+	return p->news & NEWS_OPENED ? xdp_first(ctx, p) : UNDECIDED;
 }
 
 /* A plain packet that may be for us; the classifiers challenge clients while
@@ -233,41 +242,53 @@ static __noinline int xdp_parse(struct xdp_md *ctx, struct packet *p)
 	return plain && !(challengeable(p) && challenging(set));
 }
 
-/* Whether a packet came in where servers are. */
-static __always_inline int xdp_of_servers(struct xdp_md *ctx)
+/* Where a packet came in. */
+enum xdp_side { XDP_CLIENTS, XDP_SERVERS, XDP_BOTH };
+
+static __always_inline enum xdp_side xdp_side(struct xdp_md *ctx)
 {
 	struct settings *set = get_settings();
 
-	return set && set->xdp[1].ifindex == ctx->ingress_ifindex;
+	if (set && set->one_device)
+		return XDP_BOTH;
+	return set && set->xdp[1].ifindex == ctx->ingress_ifindex ? XDP_SERVERS : XDP_CLIENTS;
 }
 
 /* A packet of a server's, if it is one: an XDP action, or UNDECIDED. */
 static __noinline int xdp_answer(struct xdp_md *ctx, struct packet *p)
 {
 	struct flow client;
+	struct conn *c = answered(&p->flow, &client);
 
-	return reverse_find(&p->flow, &client) ? xdp_out(ctx, p, &client) : UNDECIDED;
+	p->news &= ~NEWS_ASIDE;
+	p->ahead = 0;
+	return c ? xdp_out(ctx, p, &client, c) : UNDECIDED;
 }
 
-/* Every plain packet that the fast path leaves: an XDP action. */
+/* Every plain packet that the fast path leaves: an XDP action. Where only clients are
+ * expected, answers are looked for last. */
 static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
 {
-	int action = UNDECIDED, expect_answers;
+	enum xdp_side side = xdp_side(ctx);
+	int action = UNDECIDED;
 	struct conn *c;
 
 	if (!xdp_parse(ctx, p))
 		return XDP_PASS;
-	expect_answers = xdp_of_servers(ctx);
-	if (expect_answers)
+	if (side == XDP_SERVERS)
 		action = xdp_answer(ctx, p);
 	if (action != UNDECIDED)
 		return action;
 	c = conn_find(&p->flow);
 	if (c)
 		return xdp_in(ctx, p, c);
-	if (!expect_answers)
+	if (side == XDP_BOTH)
 		action = xdp_answer(ctx, p);
-	return action == UNDECIDED ? xdp_new(ctx, p) : action;
+	if (action == UNDECIDED)
+		action = xdp_new(ctx, p);
+	if (action == UNDECIDED && side == XDP_CLIENTS)
+		action = xdp_answer(ctx, p);
+	return action == UNDECIDED ? XDP_PASS : action;
 }
 
 #endif

@@ -123,6 +123,7 @@ const (
 	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
 	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
 	LbConnFlagCONN_ANSWERED LbConnFlag = 32
+	LbConnFlagCONN_LISTED   LbConnFlag = 64
 )
 
 type LbConnState uint32
@@ -196,6 +197,14 @@ const (
 	LbDefenceModeDEFENCE_ALWAYS    LbDefenceMode = 3
 )
 
+type LbEndpoint struct {
+	_        structs.HostLayout
+	Addr     LbAddress
+	Port     uint16
+	Protocol uint8
+	Pad      uint8
+}
+
 type LbFlow struct {
 	_        structs.HostLayout
 	Src      LbAddress
@@ -253,6 +262,12 @@ type LbFreeAppointments struct {
 	Pad   [6]uint64
 }
 
+type LbFront struct {
+	_      structs.HostLayout
+	Server uint32
+	Shared uint32
+}
+
 type LbHandshakeCounts struct {
 	_          structs.HostLayout
 	Opened     uint64
@@ -269,6 +284,8 @@ type LbLoad struct {
 	Overloaded uint32
 	Position   uint32
 	Weight     int32
+	Shared     uint32
+	Pad        uint32
 }
 
 type LbLocality struct {
@@ -418,6 +435,7 @@ type LbServerFlag uint32
 
 const (
 	LbServerFlagSERVER_AVAILABLE LbServerFlag = 1
+	LbServerFlagSERVER_FRONTS    LbServerFlag = 2
 )
 
 type LbService struct {
@@ -592,6 +610,7 @@ const (
 	LbMapDefences        = "defences"
 	LbMapFragments       = "fragments"
 	LbMapFreeLists       = "free_lists"
+	LbMapFronts          = "fronts"
 	LbMapHairpins        = "hairpins"
 	LbMapHandshakes      = "handshakes"
 	LbMapLoads           = "loads"
@@ -715,6 +734,7 @@ type LbMapSpecs struct {
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
+	Fronts          *ebpf.MapSpec `ebpf:"fronts"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
@@ -794,6 +814,7 @@ type LbMaps struct {
 	Defences        *ebpf.Map `ebpf:"defences"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	FreeLists       *ebpf.Map `ebpf:"free_lists"`
+	Fronts          *ebpf.Map `ebpf:"fronts"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Handshakes      *ebpf.Map `ebpf:"handshakes"`
 	Loads           *ebpf.Map `ebpf:"loads"`
@@ -849,6 +870,7 @@ func (m *LbMaps) Close() error {
 		m.Defences,
 		m.Fragments,
 		m.FreeLists,
+		m.Fronts,
 		m.Hairpins,
 		m.Handshakes,
 		m.Loads,

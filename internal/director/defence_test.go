@@ -171,7 +171,7 @@ func TestDropEntry(t *testing.T) {
 		all += n
 	}
 	got := r.leftovers(tcp.Key, udp.Key)
-	if want := (leftovers{all, all, r.left()["10.14"] + n/4, all - r.left()["10.14"] - n/4}); got != want {
+	if want := (leftovers{conns: all, active: r.left()["10.14"] + n/4, inactive: all - r.left()["10.14"] - n/4}); got != want {
 		t.Errorf("left: %+v, want %+v", got, want)
 	}
 }

@@ -208,7 +208,7 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 		}
 	}
 	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_rates", "bucket_tables", "maglevs")
-	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns")
+	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns", "fronts")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
 	set(4*s.Servers, "order")

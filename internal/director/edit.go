@@ -177,6 +177,9 @@ func (d *Director) putServices(keys []bpfobj.LbServiceKey, values []bpfobj.LbSer
 
 // putServers writes servers as the table has them.
 func (d *Director) putServers(ids ...uint32) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	values := make([]bpfobj.LbServer, len(ids))
 	for i, id := range ids {
 		values[i] = d.table.servers[id]

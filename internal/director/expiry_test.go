@@ -144,7 +144,7 @@ func TestManyExpireAtOnce(t *testing.T) {
 	const n = 20000
 	r.flood(n/2, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
 	r.flood(n/2, func(i int) testenv.Packet { return testenv.UDP(nthClient(i), vip, "x") })
-	if got := r.leftovers(tcp.Key, udp.Key); got != (leftovers{n, n, n / 2, n / 2}) {
+	if got := r.leftovers(tcp.Key, udp.Key); got != (leftovers{conns: n, active: n / 2, inactive: n / 2}) {
 		t.Fatalf("%+v of %d connections", got, n)
 	}
 	r.timeouts(time.Second, everyState()...)
@@ -214,8 +214,8 @@ func TestFullTable(t *testing.T) {
 	if got["drop table full"] != 2*room || len(got) != 1 {
 		t.Errorf("reasons %v, want %d dropped", got, 2*room)
 	}
-	if got := r.leftovers(s.Key); got != (leftovers{room, room, room, 0}) {
-		t.Errorf("%+v, want %d of each", got, room)
+	if got := r.leftovers(s.Key); got != (leftovers{conns: room, active: room}) {
+		t.Errorf("%+v, want %d, all active", got, room)
 	}
 	r.atLast(5*time.Second, "all is over", func() bool { return r.leftovers(s.Key) == leftovers{} })
 	r.syn(client1, vip)

@@ -28,6 +28,9 @@ func (d *Director) mend(t *table, unlisted []uint32) error {
 	if err := d.forgetStrays(t); err != nil {
 		return err
 	}
+	if err := d.mendFronts(t); err != nil {
+		return err
+	}
 	for _, svc := range t.services {
 		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0); err != nil {
 			return err

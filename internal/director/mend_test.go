@@ -184,6 +184,15 @@ func (r *rig) mended(before, after map[model.ServiceKey]model.ServiceStatus, n i
 			r.Errorf("killed before write %d: the kernel has %+v, the lists %+v", n, kernel, s)
 		}
 	}
+	fronts := map[bpfobj.LbEndpoint]uint32{}
+	for id, s := range tab.servers {
+		if isFront(s) {
+			fronts[placeAt(s)] = uint32(id)
+		}
+	}
+	if diff := cmp.Diff(fronts, r.fronts()); diff != "" {
+		r.Errorf("killed before write %d: the kernel knows other servers by their addresses (-marked +known):\n%s", n, diff)
+	}
 	have := r.remembered()
 	for _, svc := range tab.services {
 		r.must(r.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0))
@@ -201,6 +210,18 @@ func (r *rig) mended(before, after map[model.ServiceKey]model.ServiceStatus, n i
 			r.Errorf("killed before write %d: the buckets of a dh or sh service are left", n)
 		}
 	}
+}
+
+// fronts are the servers that the kernel knows by their addresses.
+func (r *rig) fronts() map[bpfobj.LbEndpoint]uint32 {
+	r.Helper()
+	places, values, err := hashAll[bpfobj.LbEndpoint, bpfobj.LbFront](r.maps.Fronts, hashBatch)
+	r.must(err)
+	all := map[bpfobj.LbEndpoint]uint32{}
+	for i, at := range places {
+		all[at] = values[i].Server
+	}
+	return all
 }
 
 // scheduled reports whether a service id has one of these schedulers.
@@ -224,10 +245,10 @@ func TestKilledBeforeTheScheduler(t *testing.T) {
 		for i, scheduler := range []string{"dh", "sh", "mh", "wrr"} {
 			s := tcpService(nthVIP(i), scheduler)
 			r.addService(s, 2, 1)
-			edit := func() error { return r.AddServer(s.Key, realServer(2, 4)) }
+			edit := func() error { return r.AddServer(s.Key, realServer(10+i, 4)) }
 			if !killed {
 				r.must(edit())
-			} else if !r.killedAt(3, edit) { // before the scheduler hears of it
+			} else if !r.killedAt(4, edit) { // before the scheduler hears of it
 				t.Fatal("not killed")
 			}
 			if got := len(r.status(s.Key).Servers); got != 3 {

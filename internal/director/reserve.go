@@ -11,8 +11,8 @@ import (
 )
 
 // connectionTables are the hash tables that have an element for each
-// connection, by family.
-var connectionTables = [][]string{{"conns4", "reverse4"}, {"conns6", "reverse6"}}
+// connection, by family. Few need one in the reverse tables.
+var connectionTables = []string{"conns4", "conns6"}
 
 // reserveShare is the share of the machine's memory that one family's
 // connections may have at once: a sixteenth.
@@ -28,15 +28,8 @@ func reserve(spec *ebpf.CollectionSpec) error {
 		return fmt.Errorf("the machine's memory: %w", err)
 	}
 	total := uint64(machine.Totalram) * uint64(machine.Unit)
-	for _, tables := range connectionTables {
-		var size uint64
-		for _, name := range tables {
-			size += hashSize(spec.Maps[name])
-		}
-		if size > total/reserveShare {
-			continue
-		}
-		for _, name := range tables {
+	for _, name := range connectionTables {
+		if hashSize(spec.Maps[name]) <= total/reserveShare {
 			spec.Maps[name].Flags &^= unix.BPF_F_NO_PREALLOC
 		}
 	}
@@ -46,10 +39,8 @@ func reserve(spec *ebpf.CollectionSpec) error {
 // allocate takes that back: somebody else needs the memory, or this process may
 // not have so much.
 func allocate(spec *ebpf.CollectionSpec) {
-	for _, tables := range connectionTables {
-		for _, name := range tables {
-			spec.Maps[name].Flags |= unix.BPF_F_NO_PREALLOC
-		}
+	for _, name := range connectionTables {
+		spec.Maps[name].Flags |= unix.BPF_F_NO_PREALLOC
 	}
 }
 

@@ -80,8 +80,8 @@ func crowdOf(t *testing.T, n network) {
 	c := newCrowd(r, n, size)
 
 	c.each((*walker).open)
-	if got := r.leftovers(); got != (leftovers{conns: size, reverse: size}) || r.appointments() != size {
-		t.Errorf("%+v, want %d of each", got, size)
+	if got := r.leftovers(); got != (leftovers{conns: size}) || r.appointments() != size {
+		t.Errorf("%+v, %d appointments, want %d of each", got, r.appointments(), size)
 	}
 	if diff := cmp.Diff(c.sent, r.listed(), compareAccounts); diff != "" {
 		t.Errorf("all are open (-sent +listed):\n%s", diff)

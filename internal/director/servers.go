@@ -70,6 +70,9 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 	if old := t.servers[id]; !never(old) && opens(old, want) {
 		d.staged.reopen = append(d.staged.reopen, id)
 	}
+	if err := d.claimFront(id, &want); err != nil {
+		return err
+	}
 	d.staged.servers = append(d.staged.servers, id)
 	t.servers[id] = want
 	t.enter(id)
@@ -274,6 +277,7 @@ func (d *Director) retiredServerID(must bool) (id uint32, found bool, err error)
 		}
 		if idle(l) {
 			t.strike(id)
+			d.strikeFront(id)
 			d.staged.reuse(id)
 			return id, true, nil
 		}

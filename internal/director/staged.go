@@ -20,6 +20,10 @@ type staged struct {
 	// zero, and of servers, for the schedulers' caches to forget.
 	usedServices, usedServers []uint32
 	reused                    map[uint32]bool
+	// Servers that are to be fronts, those that are no longer, and where there
+	// is none any more.
+	fronts, released []uint32
+	struck           []bpfobj.LbEndpoint
 }
 
 // stagedService is a service whose value in the kernel, if it has one, is old.
@@ -106,6 +110,9 @@ func (d *Director) commitServers(s *staged) error {
 		return err
 	}
 	if err := d.zeroServers(s.usedServers); err != nil {
+		return err
+	}
+	if err := d.commitFronts(s); err != nil {
 		return err
 	}
 	if err := d.putServers(s.servers...); err != nil {

@@ -22,12 +22,13 @@ type table struct {
 	order    map[uint32][]uint32 // by service id: server ids in order of addition
 	servers  []bpfobj.LbServer   // by id; below the ids in use
 	// Ids by key, when it has been asked for that more than a few times.
-	index map[serverKey]uint32
-	asked int
-	ids   idPool // of services
-	live  int    // servers in the lists
-	slots extents
-	total summary // of services
+	index  map[serverKey]uint32
+	asked  int
+	fronts map[bpfobj.LbEndpoint]uint32 // beside the index: of servers that are fronts
+	ids    idPool                       // of services
+	live   int                          // servers in the lists
+	slots  extents
+	total  summary // of services
 	// Ids of retired servers without connections when they were looked at, and
 	// of those retired since. It is looked when one is needed.
 	spare   []uint32
@@ -175,9 +176,13 @@ func (t *table) find(k serverKey) (uint32, bool) {
 	}
 	if t.index == nil {
 		t.index = make(map[serverKey]uint32, len(t.servers))
+		t.fronts = map[bpfobj.LbEndpoint]uint32{}
 		for id, s := range t.servers {
 			if !never(s) {
 				t.index[keyOf(s)] = uint32(id)
+			}
+			if isFront(s) {
+				t.fronts[placeAt(s)] = uint32(id)
 			}
 		}
 	}

@@ -19,6 +19,7 @@ func (v *Virtual) Reset(seed uint64) error {
 	err := errors.Join(
 		clearHash[bpfobj.LbFlow4, bpfobj.LbConn](m.Conns4),
 		clearHash[bpfobj.LbFlow4, bpfobj.LbFlow4](m.Reverse4),
+		clearHash[bpfobj.LbEndpoint, bpfobj.LbFront](m.Fronts),
 		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
 		clearHash[uint32, bpfobj.LbBuckets](m.BucketTables),
 		clearHash[uint32, bpfobj.LbMaglev](m.Maglevs),

@@ -138,13 +138,13 @@ func TestVirtualResetForgets(t *testing.T) {
 		return all
 	}
 	first := draw()
-	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.Localities} {
+	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Fronts, v.d.maps.Localities} {
 		if r.entries(m) == 0 {
 			t.Errorf("%s has nothing to forget", m)
 		}
 	}
 	r.must(v.Reset(1))
-	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.Localities, v.d.maps.Services} {
+	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.Fronts, v.d.maps.Localities, v.d.maps.Services} {
 		if n := r.entries(m); n != 0 {
 			t.Errorf("%s has %d elements left", m, n)
 		}
