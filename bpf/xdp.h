@@ -191,14 +191,16 @@ static __always_inline int xdp_opens(const struct packet *p)
 
 /* The packet that opened a connection: an XDP action. If it cannot go from here, it
  * is the classifier's, as any later one. */
-static __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
+__noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 {
 	struct settings *set = get_settings();
-	__u32 id = p->server;
+	__u32 id = p ? p->server : NO_SERVER;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct way *way;
 	struct conn *c;
 
+	if (!p)
+		return XDP_PASS;
 	if (s && set && (p->forward == FORWARD_MASQ || p->forward == FORWARD_ROUTE) &&
 	    xdp_way(ctx, p, &p->flow.src, &p->to, &way, set)) {
 		count_in(p, s->service, id);
@@ -255,11 +257,14 @@ static __always_inline enum xdp_side xdp_side(struct xdp_md *ctx)
 }
 
 /* A packet of a server's, if it is one: an XDP action, or UNDECIDED. */
-static __noinline int xdp_answer(struct xdp_md *ctx, struct packet *p)
+__noinline int xdp_answer(struct xdp_md *ctx, struct packet *p)
 {
 	struct flow client;
-	struct conn *c = answered(&p->flow, &client);
+	struct conn *c;
 
+	if (!p)
+		return UNDECIDED;
+	c = answered(&p->flow, &client);
 	p->news &= ~NEWS_ASIDE;
 	p->ahead = 0;
 	return c ? xdp_out(ctx, p, &client, c) : UNDECIDED;
