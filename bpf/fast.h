@@ -150,7 +150,7 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 	if (next != state)
 		p->news |= NEWS_STATE;
 	p->state = next;
-	s->expires = conn_later(s->conn, bpf_ktime_get_coarse_ns(), set->timeout[next & 31]);
+	s->expires = conn_later(s->conn, time_coarse(), set->timeout[next & 31]);
 	return !s->expires || appointed_before(s->conn, s->expires);
 }
 

@@ -28,7 +28,7 @@ static __always_inline const struct xdp_device *xdp_device(const struct settings
 /* Whether the kernel was reminded lately that a neighbour is in use. */
 static __always_inline int xdp_asked(const struct way *way)
 {
-	__u64 now = bpf_ktime_get_coarse_ns(), neighbour = (__u64)way->ifindex << 48;
+	__u64 now = time_coarse(), neighbour = (__u64)way->ifindex << 48;
 	struct asked_neighbour *a;
 	__u32 slot;
 
