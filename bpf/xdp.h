@@ -78,12 +78,12 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct packet *p, __u8 
 /* Sends a packet of a settled connection: an XDP action. The side is known when
  * this is compiled. */
 static __always_inline int xdp_settled(struct xdp_md *ctx, struct packet *p, struct settled *s,
-				       const struct settings *set, enum nat_side side)
+				       const struct settings *set, enum nat_side side, __u8 family)
 {
 	int action;
 
 	s->side = side;
-	if (!fast_way(ctx, HOOK_XDP, p, s) || !xdp_goes(s->way, set))
+	if (!fast_way(ctx, HOOK_XDP, p, s, family) || !xdp_goes(s->way, set))
 		return XDP_PASS;
 	fast_count(p, s);
 	action = xdp_send(ctx, p, side, s->way, set);
@@ -105,8 +105,8 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
 	    fast_find(&p, &s, expect_answers, set, family) == UNKNOWN || !fast_takes(s.conn) ||
 	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE)
 		return UNDECIDED;
-	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, set, NAT_SOURCE)
-				    : xdp_settled(ctx, &p, &s, set, NAT_DESTINATION);
+	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, set, NAT_SOURCE, family)
+				    : xdp_settled(ctx, &p, &s, set, NAT_DESTINATION, family);
 }
 
 static __noinline int xdp_steady4(struct xdp_md *ctx, int expect_answers,
