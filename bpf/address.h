@@ -13,6 +13,15 @@ static __always_inline void address_from4(union address *a, __be32 v4)
 	a->word[3] = v4;
 }
 
+/* A copy, of a family that is known when this is compiled. */
+static __always_inline void address_copy(union address *to, const union address *from, __u8 family)
+{
+	if (family == AF_INET)
+		address_from4(to, from->word[3]);
+	else
+		*to = *from;
+}
+
 static __always_inline int address_equal(const union address *a, const union address *b)
 {
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] &&

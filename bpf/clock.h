@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The timers that beat in the background, whoever's commands have ended. */
+/* What time it is, and the timers that beat in the background, whoever's commands
+ * have ended. */
 #ifndef IMBANG_CLOCK_H
 #define IMBANG_CLOCK_H
 
@@ -14,6 +15,27 @@
 static __always_inline __u32 tick_after(__u64 time)
 {
 	return (time >> TICK_SHIFT) + 1;
+}
+
+/*
+ * The time of the kernel's last tick [ns], or of the one before it. Asking the
+ * kernel costs a packet three calls; but that time only changes when jiffies do,
+ * which are read in place. So the first packet of a tick asks, for all CPUs.
+ */
+static __always_inline __u64 time_coarse(void)
+{
+	__u64 jiffies = bpf_jiffies64();
+	__u32 zero = 0;
+	struct moment *m = bpf_map_lookup_elem(&moments, &zero);
+
+	if (!m)
+		return bpf_ktime_get_coarse_ns();
+	if (m->jiffies != jiffies) {
+		m->time = bpf_ktime_get_coarse_ns();
+		barrier();
+		m->jiffies = jiffies;
+	}
+	return m->time;
 }
 
 /* Sets a clock going, if it does not; 0 when it goes. */

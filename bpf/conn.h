@@ -155,7 +155,7 @@ static __always_inline int appointed_before(const struct conn *c, __u64 expires)
 /* Lets the connection live for another `timeout` [ns]. */
 static __always_inline void conn_extend(const struct flow *flow, struct conn *c, __u64 timeout)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = time_coarse();
 	__u64 expires = conn_later(c, now, timeout);
 	__u32 tick, number;
 

@@ -56,27 +56,25 @@ __noinline int foresee_conn(struct packet *p)
 	return decide_server(p, c->server, s, c->forward, c->port);
 }
 
-/* Whether the kernel knows a way to the server. */
-static __noinline void foresee_way(struct __sk_buff *skb, struct packet *p)
+/* Why the kernel has no way to the server: a reason, or -1 if it has one. */
+static __noinline int foresee_way(struct __sk_buff *skb, const struct packet *p)
 {
 	struct way *way;
 
 	switch (find_way(skb, HOOK_TC, p, &p->flow.src, &p->to, 0, &way)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED: /* for this packet, that stands for all */
-		return;
+		return -1;
 	case BPF_FIB_LKUP_RET_NOT_FWDED:
 		if (!is_own(skb, p, way))
 			break;
-		turn_aside(p, p->forward == FORWARD_MASQ && address_loopback(&p->to)
-				      ? REASON_DROP_TO_LOOPBACK
-				      : REASON_PASS_LOCAL);
-		return;
+		return p->forward == FORWARD_MASQ && address_loopback(&p->to)
+			       ? REASON_DROP_TO_LOOPBACK
+			       : REASON_PASS_LOCAL;
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
-		turn_aside(p, REASON_DROP_FORWARDING_OFF);
-		return;
+		return REASON_DROP_FORWARDING_OFF;
 	}
-	turn_aside(p, REASON_REFUSED_NO_ROUTE);
+	return REASON_REFUSED_NO_ROUTE;
 }
 
 static __always_inline int foresee(struct __sk_buff *skb, struct packet *p)
@@ -116,16 +114,19 @@ __noinline int answer_end(struct __sk_buff *skb, const struct packet *p)
 static __always_inline int explain_packet(struct __sk_buff *skb)
 {
 	struct packet p = { .server = NO_SERVER, .peek = 1 };
-	int decision;
+	int decision, reason;
 
 	answer_begin(&p);
 	decision = foresee(skb, &p);
 	if (decision == REFUSED)
 		turn_aside(&p, p.reason);
-	if (decision == TO_SERVER && p.forward == FORWARD_LOCAL)
+	if (decision == TO_SERVER && p.forward == FORWARD_LOCAL) {
 		turn_aside(&p, REASON_PASS_LOCAL);
-	else if (decision == TO_SERVER && p.ifindex)
-		foresee_way(skb, &p);
+	} else if (decision == TO_SERVER && p.ifindex) {
+		reason = foresee_way(skb, &p);
+		if (reason >= 0)
+			turn_aside(&p, reason);
+	}
 	return answer_end(skb, &p);
 }
 

@@ -34,8 +34,7 @@ static __always_inline int plain_transport(struct packet *p, void *header, void 
 	} else {
 		return 0;
 	}
-	p->flow.sport = udp->source;
-	p->flow.dport = udp->dest;
+	__builtin_memcpy(&p->flow.sport, tcp, 2 * sizeof(p->flow.sport));
 	return p->length >= p->headers && ETH_HEADER + p->length <= p->frame;
 }
 
@@ -161,7 +160,7 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 	if (next != state)
 		p->news |= NEWS_STATE;
 	p->state = next;
-	s->expires = conn_later(s->conn, bpf_ktime_get_coarse_ns(), set->timeout[next & 31]);
+	s->expires = conn_later(s->conn, time_coarse(), set->timeout[next & 31]);
 	return !s->expires || appointed_before(s->conn, s->expires);
 }
 
@@ -192,7 +191,8 @@ static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction, __u8
 }
 
 /* Where the packet goes, if there is a way that takes it as it is. */
-static __always_inline int fast_way(void *ctx, enum hook hook, struct packet *p, struct settled *s)
+static __always_inline int fast_way(void *ctx, enum hook hook, struct packet *p, struct settled *s,
+				    __u8 family)
 {
 	long rc;
 
@@ -201,11 +201,11 @@ static __always_inline int fast_way(void *ctx, enum hook hook, struct packet *p,
 		s->server = available_server(s->conn);
 		if (!s->server)
 			return 0;
-		p->to = s->server->addr;
+		address_copy(&p->to, &s->server->addr, family);
 		p->port = s->conn->port;
 		rc = find_way(ctx, hook, p, &p->flow.src, &p->to, 0, &s->way);
 	} else {
-		p->to = s->client.dst;
+		address_copy(&p->to, &s->client.dst, family);
 		p->port = s->client.dport;
 		rc = find_way(ctx, hook, p, &p->to, &p->flow.dst, 0, &s->way);
 	}
@@ -235,18 +235,35 @@ static __always_inline int opens_alone(const struct packet *p)
 
 /* A packet that opens a connection or resets one: while there is a SYN flood not even the
  * whole path is for everybody. */
-static __always_inline int fast_edge(struct __sk_buff *skb, const struct packet *p,
+static __always_inline int fast_edge(struct __sk_buff *skb, struct packet *p,
 				     const struct settings *set)
 {
-	struct packet copy; /* so that other packets need not be in memory */
 	int verdict;
 
 	if (!challengeable(p) || !challenging(set))
 		return UNDECIDED;
-	copy = *p;
-	verdict = challenge(skb, &copy);
+	verdict = challenge(skb, p);
 	if (verdict != UNDECIDED)
-		report(&copy);
+		report(p);
+	return verdict;
+}
+
+/* Sends a packet of a settled connection: a verdict, or UNDECIDED. The side and
+ * the family are known when this is compiled. */
+static __always_inline int fast_send(struct __sk_buff *skb, struct packet *p, struct settled *s,
+				     enum nat_side side, __u8 family)
+{
+	int verdict;
+
+	s->side = side;
+	if (!fast_way(skb, HOOK_TC, p, s, family))
+		return UNDECIDED;
+	if (p->news & NEWS_STATE && !fast_move(s->conn, p->tcp_bits, fast_direction(s), p->state))
+		return UNDECIDED;
+	fast_count(p, s);
+	verdict = nat_send(skb, p, side, s->way);
+	if (p->news & NEWS_ASIDE)
+		count_reason(p->reason);
 	return verdict;
 }
 
@@ -256,7 +273,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 	struct packet p = { .server = NO_SERVER };
 	struct settings *set = get_settings();
 	struct settled s = {};
-	int verdict, found;
+	int found;
 
 	if (!set || set->drain_timeout || !(family == AF_INET ? set->in_use4 : set->in_use6))
 		return UNDECIDED;
@@ -270,15 +287,10 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set) || !fast_way(skb, HOOK_TC, &p, &s))
+	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set))
 		return UNDECIDED;
-	if (p.news & NEWS_STATE && !fast_move(s.conn, p.tcp_bits, fast_direction(&s), p.state))
-		return UNDECIDED;
-	fast_count(&p, &s);
-	verdict = nat_send(skb, &p, s.side, s.way);
-	if (p.news & NEWS_ASIDE)
-		count_reason(p.reason);
-	return verdict;
+	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, NAT_SOURCE, family)
+				    : fast_send(skb, &p, &s, NAT_DESTINATION, family);
 }
 
 /* A function for each: their frames together would be too big. */

@@ -14,12 +14,9 @@ static __always_inline void flow_to4(const struct flow *flow, struct flow4 *four
 {
 	four->src = address_to4(&flow->src);
 	four->dst = address_to4(&flow->dst);
-	four->sport = flow->sport;
-	four->dport = flow->dport;
-	four->protocol = flow->protocol;
-	four->template = flow->template;
-	four->pad[0] = flow->pad;
-	four->pad[1] = 0;
+	__builtin_memcpy(&four->sport, &flow->sport, 2 * sizeof(four->sport));
+	*(__u32 *)&four->protocol =
+		flow->protocol | (__u32)flow->template << 8 | (__u32)flow->pad << 16;
 }
 
 static __always_inline void flow_from4(const struct flow4 *four, struct flow *flow)

@@ -339,6 +339,19 @@ struct {
 	__type(value, struct clock);
 } clocks SEC(".maps");
 
+/* kernel: what time it is (clock.h). */
+struct moment {
+	__u64 jiffies; /* 0: none yet */
+	__u64 time;    /* CLOCK_MONOTONIC [ns] */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct moment);
+} moments SEC(".maps");
+
 /* kernel: how many ICMP errors each sender may still get. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

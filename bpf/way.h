@@ -13,6 +13,7 @@
 #define IMBANG_WAY_H
 
 #include "address.h"
+#include "clock.h"
 #include "maps.h"
 #include "packet.h"
 #include "sources.h"
@@ -75,7 +76,7 @@ static __always_inline int way_is_of(const struct way *w, const struct journey *
  * 0 is not known. */
 static __always_inline int way_fits(struct way *w, const struct journey *j, int all, __u32 longest)
 {
-	if (!way_is_of(w, j, all) || bpf_ktime_get_coarse_ns() >= w->until || longest - 1 >= w->mtu)
+	if (!way_is_of(w, j, all) || time_coarse() >= w->until || longest - 1 >= w->mtu)
 		return 0;
 	return 1;
 }
@@ -83,7 +84,7 @@ static __always_inline int way_fits(struct way *w, const struct journey *j, int 
 /* Whether what would be everybody's way was found not to be. */
 static __always_inline int way_is_apart(const struct way *w, const struct journey *j)
 {
-	return way_is_of(w, j, 1) && bpf_ktime_get_coarse_ns() < w->apart;
+	return way_is_of(w, j, 1) && time_coarse() < w->apart;
 }
 
 /* Makes a slot a journey's. A function, for the stack's sake. */

@@ -75,13 +75,29 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct packet *p, __u8 
 	return plain(p, data, end, family) && p->ttl > 1 && !xdp_transport_pending(p, data, end);
 }
 
+/* Sends a packet of a settled connection: an XDP action. The side is known when
+ * this is compiled. */
+static __always_inline int xdp_settled(struct xdp_md *ctx, struct packet *p, struct settled *s,
+				       const struct settings *set, enum nat_side side, __u8 family)
+{
+	int action;
+
+	s->side = side;
+	if (!fast_way(ctx, HOOK_XDP, p, s, family) || !xdp_goes(s->way, set))
+		return XDP_PASS;
+	fast_count(p, s);
+	action = xdp_send(ctx, p, side, s->way, set);
+	if (p->news & NEWS_ASIDE)
+		count_reason(p->reason);
+	return action;
+}
+
 /* An XDP action, or UNDECIDED. */
 static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
 				      const struct settings *set, __u8 family)
 {
 	struct packet p = { .server = NO_SERVER };
 	struct settled s = {};
-	int action;
 
 	if (!xdp_plain(ctx, &p, family))
 		return XDP_PASS;
@@ -89,27 +105,20 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
 	    fast_find(&p, &s, expect_answers, set, family) || !fast_takes(s.conn) ||
 	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE)
 		return UNDECIDED;
-	if (!fast_way(ctx, HOOK_XDP, &p, &s) || !xdp_goes(s.way, set))
-		return XDP_PASS;
-	fast_count(&p, &s);
-	action = xdp_send(ctx, &p, s.side, s.way, set);
-	if (p.news & NEWS_ASIDE)
-		count_reason(p.reason);
-	return action;
+	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, set, NAT_SOURCE, family)
+				    : xdp_settled(ctx, &p, &s, set, NAT_DESTINATION, family);
 }
 
-static __noinline int xdp_steady4(struct xdp_md *ctx, int expect_answers)
+static __noinline int xdp_steady4(struct xdp_md *ctx, int expect_answers,
+				  const struct settings *set)
 {
-	struct settings *set = get_settings();
-
-	return set ? xdp_steady(ctx, expect_answers, set, AF_INET) : XDP_PASS;
+	return xdp_steady(ctx, expect_answers, set, AF_INET);
 }
 
-static __noinline int xdp_steady6(struct xdp_md *ctx, int expect_answers)
+static __noinline int xdp_steady6(struct xdp_md *ctx, int expect_answers,
+				  const struct settings *set)
 {
-	struct settings *set = get_settings();
-
-	return set ? xdp_steady(ctx, expect_answers, set, AF_INET6) : XDP_PASS;
+	return xdp_steady(ctx, expect_answers, set, AF_INET6);
 }
 
 /* fast(), of XDP: an action, or UNDECIDED. */
@@ -119,9 +128,9 @@ static __always_inline int xdp_fast(struct xdp_md *ctx, int expect_answers)
 
 	switch (set ? xdp_family(ctx, set) : 0) {
 	case AF_INET:
-		return xdp_steady4(ctx, expect_answers);
+		return xdp_steady4(ctx, expect_answers, set);
 	case AF_INET6:
-		return xdp_steady6(ctx, expect_answers);
+		return xdp_steady6(ctx, expect_answers, set);
 	}
 	return XDP_PASS;
 }

@@ -197,6 +197,17 @@ static __always_inline int take_hop(struct __sk_buff *skb, struct packet *p)
 	return 0;
 }
 
+/* By words: both are at even addresses. */
+static __always_inline void mac_copy(__u8 *to, const __u8 *from)
+{
+	__u16 *x = (__u16 *)to;
+	const __u16 *y = (const __u16 *)from;
+
+	x[0] = y[0];
+	x[1] = y[1];
+	x[2] = y[2];
+}
+
 /* Sends the packet, as it now is, on its way. */
 static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, struct way *way)
 {
@@ -205,8 +216,8 @@ static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, str
 	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
 		return drop(p, REASON_DROP_REWRITE);
 	if (way->known) {
-		__builtin_memcpy(eth->h_dest, way->dmac, ETH_ALEN);
-		__builtin_memcpy(eth->h_source, way->smac, ETH_ALEN);
+		mac_copy(eth->h_dest, way->dmac);
+		mac_copy(eth->h_source, way->smac);
 	}
 	if (way->ask) {
 		struct bpf_redir_neigh next = {};

@@ -28,7 +28,7 @@ static __always_inline const struct xdp_device *xdp_device(const struct settings
 /* Whether the kernel was reminded lately that a neighbour is in use. */
 static __always_inline int xdp_asked(const struct way *way)
 {
-	__u64 now = bpf_ktime_get_coarse_ns(), neighbour = (__u64)way->ifindex << 48;
+	__u64 now = time_coarse(), neighbour = (__u64)way->ifindex << 48;
 	struct asked_neighbour *a;
 	__u32 slot;
 
@@ -88,9 +88,9 @@ static __always_inline __u16 csum_moved(__u16 check, __u64 moved)
 	return csum_fold(moved);
 }
 
-/* The IP header: another address, unless there is none, and one hop less. */
+/* The IP header: another address, if it is masqueraded, and one hop less. */
 static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, enum nat_side side,
-				  const union address *to, __u64 moved)
+				  __u64 moved)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
@@ -102,17 +102,17 @@ static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, en
 		moved += (__u16)~bpf_htons(ip->ttl << 8) + bpf_htons((ip->ttl - 1) << 8);
 		ip->check = csum_moved(ip->check, moved);
 		ip->ttl--;
-		if (to)
-			*(side == NAT_SOURCE ? &ip->saddr : &ip->daddr) = address_to4(to);
+		if (p->forward == FORWARD_MASQ)
+			*(side == NAT_SOURCE ? &ip->saddr : &ip->daddr) = address_to4(&p->to);
 	} else {
 		struct ipv6hdr *ip = data + ETH_HEADER;
 
 		if ((void *)(ip + 1) > end)
 			return -1;
 		ip->hop_limit--;
-		if (to)
-			__builtin_memcpy(side == NAT_SOURCE ? &ip->saddr : &ip->daddr, to,
-					 sizeof(*to));
+		if (p->forward == FORWARD_MASQ)
+			__builtin_memcpy(side == NAT_SOURCE ? &ip->saddr : &ip->daddr, &p->to,
+					 sizeof(p->to));
 	}
 	return 0;
 }
@@ -150,15 +150,18 @@ static __always_inline int xdp_transport(struct xdp_md *ctx, const struct packet
 static __always_inline int xdp_transmit(struct xdp_md *ctx, const struct packet *p,
 					const struct way *way, const struct settings *set)
 {
-	const struct xdp_device *device = xdp_device(set, way->ifindex);
+	const struct xdp_device *device;
 	struct ethhdr *eth = (void *)(long)ctx->data;
 
 	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
 		return -1;
-	__builtin_memcpy(eth->h_dest, way->dmac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, way->smac, ETH_ALEN);
-	if (way->ifindex == p->ifindex && device && device->turns)
-		return XDP_TX;
+	mac_copy(eth->h_dest, way->dmac);
+	mac_copy(eth->h_source, way->smac);
+	if (way->ifindex == p->ifindex) {
+		device = xdp_device(set, way->ifindex);
+		if (device && device->turns)
+			return XDP_TX;
+	}
 	return bpf_redirect(way->ifindex, 0);
 }
 
@@ -166,17 +169,16 @@ static __always_inline int xdp_transmit(struct xdp_md *ctx, const struct packet 
 static __always_inline int xdp_send(struct xdp_md *ctx, struct packet *p, enum nat_side side,
 				    const struct way *way, const struct settings *set)
 {
-	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst, *to = 0;
+	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
 	__u64 moved = 0;
 	int action = -1;
 
 	if (p->forward == FORWARD_MASQ) {
-		to = &p->to;
-		moved = address_moved(p, from, to);
+		moved = address_moved(p, from, &p->to);
 		if (xdp_transport(ctx, p, side, moved))
 			goto out;
 	}
-	if (!xdp_ip(ctx, p, side, to, moved))
+	if (!xdp_ip(ctx, p, side, moved))
 		action = xdp_transmit(ctx, p, way, set);
 out:
 	if (action >= 0)

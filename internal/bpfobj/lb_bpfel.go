@@ -621,6 +621,7 @@ const (
 	LbMapMaglevTurns     = "maglev_turns"
 	LbMapMaglevs         = "maglevs"
 	LbMapMarks           = "marks"
+	LbMapMoments         = "moments"
 	LbMapOrder           = "order"
 	LbMapPeers           = "peers"
 	LbMapProofs          = "proofs"
@@ -745,6 +746,7 @@ type LbMapSpecs struct {
 	MaglevTurns     *ebpf.MapSpec `ebpf:"maglev_turns"`
 	Maglevs         *ebpf.MapSpec `ebpf:"maglevs"`
 	Marks           *ebpf.MapSpec `ebpf:"marks"`
+	Moments         *ebpf.MapSpec `ebpf:"moments"`
 	Order           *ebpf.MapSpec `ebpf:"order"`
 	Peers           *ebpf.MapSpec `ebpf:"peers"`
 	Proofs          *ebpf.MapSpec `ebpf:"proofs"`
@@ -825,6 +827,7 @@ type LbMaps struct {
 	MaglevTurns     *ebpf.Map `ebpf:"maglev_turns"`
 	Maglevs         *ebpf.Map `ebpf:"maglevs"`
 	Marks           *ebpf.Map `ebpf:"marks"`
+	Moments         *ebpf.Map `ebpf:"moments"`
 	Order           *ebpf.Map `ebpf:"order"`
 	Peers           *ebpf.Map `ebpf:"peers"`
 	Proofs          *ebpf.Map `ebpf:"proofs"`
@@ -881,6 +884,7 @@ func (m *LbMaps) Close() error {
 		m.MaglevTurns,
 		m.Maglevs,
 		m.Marks,
+		m.Moments,
 		m.Order,
 		m.Peers,
 		m.Proofs,

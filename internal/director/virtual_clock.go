@@ -39,7 +39,8 @@ func (w whims) put(at int64, v uint64) error {
 	return err
 }
 
-// readTime replaces bpf_ktime_get_ns and bpf_ktime_get_coarse_ns.
+// readTime replaces bpf_ktime_get_ns and bpf_ktime_get_coarse_ns, and jiffies,
+// which only tell that the time has changed.
 var readTime = asm.Instructions{
 	asm.LoadMapValue(asm.R0, 0, timeAt).WithReference(whimsMap),
 	asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord),
@@ -65,7 +66,7 @@ func instead(ins asm.Instruction) asm.Instructions {
 		return nil
 	}
 	switch asm.BuiltinFunc(ins.Constant) {
-	case asm.FnKtimeGetNs, asm.FnKtimeGetCoarseNs:
+	case asm.FnKtimeGetNs, asm.FnKtimeGetCoarseNs, asm.FnJiffies64:
 		return readTime
 	case asm.FnGetPrandomU32:
 		return drawNumber
