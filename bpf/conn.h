@@ -204,27 +204,42 @@ static __always_inline int counts_active(__u8 state)
 	return tcp_active(state) || state == SCTP_ESTABLISHED;
 }
 
-/* Changes the state, and whether it counts as active: 1, -1, 0 if as before. */
+/* Changes the state, and whether it counts as active: 1, -1, 0 if as before. Under the
+ * connection's lock. */
+static __always_inline __s32 conn_become(struct conn *c, __u8 state)
+{
+	int now = counts_active(state);
+
+	c->state = state;
+	if (c->flags & CONN_DEAD || now == !(c->flags & CONN_INACTIVE))
+		return 0;
+	c->flags ^= CONN_INACTIVE;
+	return now ? 1 : -1;
+}
+
+/* Its server's counts follow. */
+static __always_inline void conn_counted(const struct conn *c, __s32 active)
+{
+	__u32 server = c->server;
+	struct load *l = bpf_map_lookup_elem(&loads, &server);
+
+	if (!l)
+		return;
+	__sync_fetch_and_add(&l->active, active);
+	__sync_fetch_and_add(&l->inactive, -active);
+	load_changed(server);
+}
+
+/* Changes the state by a packet, likewise. */
 static __always_inline __s32 conn_move(const struct packet *p, struct conn *c, __u32 direction,
 				       __u8 *state)
 {
-	__s32 active = 0;
+	__s32 active;
 	__u8 next;
 
 	bpf_spin_lock(&c->lock);
 	next = next_state(c->state, p, direction);
-	c->state = next;
-	if (!(c->flags & CONN_DEAD)) {
-		int now = counts_active(next);
-
-		if (now && c->flags & CONN_INACTIVE) {
-			c->flags &= ~CONN_INACTIVE;
-			active = 1;
-		} else if (!now && !(c->flags & CONN_INACTIVE)) {
-			c->flags |= CONN_INACTIVE;
-			active = -1;
-		}
-	}
+	active = conn_become(c, next);
 	bpf_spin_unlock(&c->lock);
 	*state = next;
 	return active;
@@ -266,8 +281,6 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	/* A later fragment says nothing of the connection, but that it lives. */
 	if (has_states(state) && p->part != LATER_PART && next_state(state, p, by) != state) {
 		__s32 active = conn_move(p, c, by, &state);
-		__u32 server = c->server;
-		struct load *l;
 
 		if (state != was) {
 			p->news |= NEWS_STATE;
@@ -277,12 +290,8 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 		}
 		if (is_established(state) && !is_established(was))
 			conn_assure(flow, c);
-		l = active ? bpf_map_lookup_elem(&loads, &server) : 0;
-		if (l) {
-			__sync_fetch_and_add(&l->active, active);
-			__sync_fetch_and_add(&l->inactive, -active);
-			load_changed(server);
-		}
+		if (active)
+			conn_counted(c, active);
 	}
 	if (state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, c);

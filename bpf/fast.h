@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The fast path: a plain packet of a masqueraded connection that has a server
- * and a way to it, and stays on the list of active ones, or of the others.
- * Whatever is not so, or not certain, is left to the whole path, which begins
- * anew; so nothing is changed or counted here before the packet is sure to go.
+ * The fast path: a plain packet of a masqueraded connection that has a server and
+ * a way to it. Whatever is not so, or not certain, is left to the whole path,
+ * which begins anew; so nothing is changed or counted here before the packet is
+ * sure to go.
  *
  * The whole path is another program, reached by a tail call: the verifier
  * walks it once and not for each device, and this one stays small.
@@ -164,11 +164,12 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 	return !s->expires || appointed_before(s->conn, s->expires);
 }
 
-/* Changes the state of a TCP connection to what it is expected to be, if it counts
- * as active before and after, or neither, and nobody is to be told; 1 if so. */
+/* Changes the state of a TCP connection to what it is expected to be, if nobody is to be
+ * told; 1 if so. */
 static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction, __u8 expected)
 {
 	struct settings *set = get_settings();
+	__s32 active = 0;
 	int moved = 0;
 	__u8 was, next;
 	__u32 by;
@@ -179,12 +180,13 @@ static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction, __u8
 	bpf_spin_lock(&c->lock);
 	was = c->state;
 	next = tcp_next_state(was, bits, by);
-	if (next == expected && !(c->flags & CONN_DEAD) &&
-	    tcp_active(next) == !(c->flags & CONN_INACTIVE)) {
-		c->state = next;
+	if (next == expected && !(c->flags & CONN_DEAD)) {
+		active = conn_become(c, next);
 		moved = 1;
 	}
 	bpf_spin_unlock(&c->lock);
+	if (active)
+		conn_counted(c, active);
 	if (moved)
 		handshake_follow(was, next);
 	return moved;

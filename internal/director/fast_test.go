@@ -78,8 +78,7 @@ func (r *rig) withoutWhole(do func()) {
 }
 
 // A connection that the fast path follows goes through the states that the whole
-// one gives it, and counts alike; what makes it active or inactive is left to the
-// whole one.
+// one gives it, and counts alike.
 func TestFastPathFollows(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
@@ -101,7 +100,7 @@ func TestFastPathFollows(t *testing.T) {
 				{"ACK", false, "A", true, "ESTABLISHED"},
 				{"data", true, "PA", true, "ESTABLISHED"},
 				{"a client that may begin anew", false, "SA", false, "ESTABLISHED"},
-				{"first FIN", true, "FA", false, "FIN_WAIT"},
+				{"first FIN", true, "FA", true, "FIN_WAIT"},
 				{"second FIN", false, "FA", true, "TIME_WAIT"},
 				{"last ACK", true, "A", true, "TIME_WAIT"},
 				{"reset: it ends much earlier", false, "R", false, "CLOSE"},
