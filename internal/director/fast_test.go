@@ -40,7 +40,7 @@ func TestFastPath(t *testing.T) {
 				{"UDP answer", true, true, testenv.UDP(server, client, "yes")},
 				{"last hop", false, false, in.TTL(1)},
 				{"another client", false, false, testenv.TCP(at(f.client, 7), web, "S")},
-				{"end", false, false, in.Flags("FA")},
+				{"end", false, true, in.Flags("FA")},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					program := r.progs.LbClient
