@@ -7,7 +7,8 @@
  * The address and port of nearly every server serve one virtual address and
  * port: they say which (`fronts`), and the connection needs no entry for its
  * answers. Others have one in the reverse table: of further services with the
- * same server, of firewall marks, of any port, and hairpins.
+ * same server, of firewall marks, of other ports than the service's own, and
+ * hairpins.
  */
 #ifndef IMBANG_ANSWERS_H
 #define IMBANG_ANSWERS_H
@@ -102,17 +103,23 @@ static __noinline long reverse_enter(const struct flow *reverse, const struct fl
 				     __u64 flags)
 {
 	struct front *front = front_of(reverse);
-	struct load *l;
-	__u32 id;
+	__u32 zero = 0, *ever = bpf_map_lookup_elem(&listed, &zero);
 
-	if (front && !front->shared) {
-		id = front->server;
-		l = bpf_map_lookup_elem(&loads, &id);
-		if (l)
-			l->shared = 1;
+	if (front && !front->shared)
 		front->shared = 1;
-	}
+	if (ever && !*ever)
+		*ever = 1;
 	return reverse_put(reverse, client, flags);
+}
+
+/* Answers of a flow are those of a connection without an entry now; another's, older
+ * one is in the way. */
+static __always_inline void reverse_clear(const struct flow *reverse)
+{
+	__u32 zero = 0, *ever = bpf_map_lookup_elem(&listed, &zero);
+
+	if (ever && *ever)
+		reverse_forget(reverse);
 }
 
 #endif

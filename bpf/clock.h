@@ -18,9 +18,10 @@ static __always_inline __u32 tick_after(__u64 time)
 }
 
 /*
- * The time of the kernel's last tick [ns], or of the one before it. Asking the
- * kernel costs a packet three calls; but that time only changes when jiffies do,
- * which are read in place. So the first packet of a tick asks, for all CPUs.
+ * The time of the kernel's last tick [ns]. Asking the kernel costs a packet three
+ * calls; but that time only changes when jiffies do, which are read in place. So
+ * each CPU asks once in a tick. (Jiffies change a moment before it does: who asks
+ * just then has the time of the tick before.)
  */
 static __always_inline __u64 time_coarse(void)
 {

@@ -218,9 +218,8 @@ static __always_inline __s32 conn_become(struct conn *c, __u8 state)
 }
 
 /* Its server's counts follow. */
-static __always_inline void conn_counted(const struct conn *c, __s32 active)
+static __always_inline void conn_counted(__u32 server, __s32 active)
 {
-	__u32 server = c->server;
 	struct load *l = bpf_map_lookup_elem(&loads, &server);
 
 	if (!l)
@@ -276,7 +275,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 					__u32 direction, const struct settings *set)
 {
 	__u8 state = c->state, was = state;
-	__u32 by = rules(state, direction, set);
+	__u32 by = rules(state, direction, set), server = c->server;
 
 	/* A later fragment says nothing of the connection, but that it lives. */
 	if (has_states(state) && p->part != LATER_PART && next_state(state, p, by) != state) {
@@ -291,11 +290,11 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 		if (is_established(state) && !is_established(was))
 			conn_assure(flow, c);
 		if (active)
-			conn_counted(c, active);
+			conn_counted(server, active);
 	}
 	if (state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, c);
-	conn_extend(flow, c, conn_timeout(c->server, state, set));
+	conn_extend(flow, c, conn_timeout(server, state, set));
 }
 
 /* Takes back an entry that cannot be completed. Its server still counts it, as
@@ -393,7 +392,7 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 /* Enters a connection for the packet's flow, as the caller filled it in, with
  * what the first packet makes of it: 0, or not. */
 static __always_inline int conn_create(struct packet *p, struct conn *fresh, const struct server *s,
-				       const struct load *l, const struct settings *set)
+				       const struct settings *set)
 {
 	__u8 before = state_before(p->flow.protocol);
 	struct flow reverse;
@@ -410,10 +409,9 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 			defence_alarm();
 			return -ENOMEM;
 		}
-	} else if (l->shared && answers_here(fresh->forward)) {
-		/* Answers are its own now, not those of one by another service. */
+	} else if (answers_here(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
 		conn_reverse_flow(&p->flow, fresh, s, &reverse);
-		reverse_forget(&reverse);
+		reverse_clear(&reverse);
 	}
 	p->news |= NEWS_OPENED;
 	if (fresh->state != before) {

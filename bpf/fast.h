@@ -126,13 +126,13 @@ static __always_inline int fast_find(struct packet *p, struct settled *s, int ex
 
 	if (expect_answers)
 		answers = fast_answered(p, s, family);
-	if (answers != UNKNOWN)
-		return answers;
+	if (!answers)
+		return 0;
 	s->side = NAT_DESTINATION;
 	s->conn = conn_find_in(&p->flow, family);
 	if (s->conn)
 		return 0;
-	return expect_answers || !set->one_device ? UNKNOWN : fast_answered(p, s, family);
+	return expect_answers || !set->one_device ? answers : fast_answered(p, s, family);
 }
 
 /* Whether such packets may go by the fast path. */
@@ -169,10 +169,10 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction, __u8 expected)
 {
 	struct settings *set = get_settings();
+	__u32 by, server = c->server;
 	__s32 active = 0;
 	int moved = 0;
 	__u8 was, next;
-	__u32 by;
 
 	if (!set || c->template || traced())
 		return 0;
@@ -186,7 +186,7 @@ static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction, __u8
 	}
 	bpf_spin_unlock(&c->lock);
 	if (active)
-		conn_counted(c, active);
+		conn_counted(server, active);
 	if (moved)
 		handshake_follow(was, next);
 	return moved;

@@ -218,7 +218,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	conn_begin(p, &fresh, set);
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	if (!conn_create(p, &fresh, s, l, set)) {
+	if (!conn_create(p, &fresh, s, set)) {
 		count_conn(svc->id, id);
 		return conn_first(p, &fresh, s);
 	}

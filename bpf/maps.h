@@ -111,6 +111,14 @@ struct {
 	__type(value, struct front);
 } fronts SEC(".maps");
 
+/* kernel: whether the reverse tables ever had an entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} listed SEC(".maps");
+
 /* kernel: from the server's flow to the client's, of connections whose answers
  * are not known by the server alone (answers.h). */
 struct {
@@ -346,7 +354,7 @@ struct moment {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct moment);

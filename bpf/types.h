@@ -182,8 +182,6 @@ struct load {
 	/* For the tree, made known by edits: */
 	__u32 position; /* in its service's list, in order of addition */
 	__s32 weight;
-	__u32 shared; /* as its front (struct front) */
-	__u32 pad;
 };
 
 /* Per-CPU counters of a service or server. Bytes are IP bytes on the wire:

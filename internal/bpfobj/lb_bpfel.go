@@ -284,8 +284,6 @@ type LbLoad struct {
 	Overloaded uint32
 	Position   uint32
 	Weight     int32
-	Shared     uint32
-	Pad        uint32
 }
 
 type LbLocality struct {
@@ -613,6 +611,7 @@ const (
 	LbMapFronts          = "fronts"
 	LbMapHairpins        = "hairpins"
 	LbMapHandshakes      = "handshakes"
+	LbMapListed          = "listed"
 	LbMapLoads           = "loads"
 	LbMapLocalities      = "localities"
 	LbMapLocalitySets    = "locality_sets"
@@ -738,6 +737,7 @@ type LbMapSpecs struct {
 	Fronts          *ebpf.MapSpec `ebpf:"fronts"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
+	Listed          *ebpf.MapSpec `ebpf:"listed"`
 	Loads           *ebpf.MapSpec `ebpf:"loads"`
 	Localities      *ebpf.MapSpec `ebpf:"localities"`
 	LocalitySets    *ebpf.MapSpec `ebpf:"locality_sets"`
@@ -819,6 +819,7 @@ type LbMaps struct {
 	Fronts          *ebpf.Map `ebpf:"fronts"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Handshakes      *ebpf.Map `ebpf:"handshakes"`
+	Listed          *ebpf.Map `ebpf:"listed"`
 	Loads           *ebpf.Map `ebpf:"loads"`
 	Localities      *ebpf.Map `ebpf:"localities"`
 	LocalitySets    *ebpf.Map `ebpf:"locality_sets"`
@@ -876,6 +877,7 @@ func (m *LbMaps) Close() error {
 		m.Fronts,
 		m.Hairpins,
 		m.Handshakes,
+		m.Listed,
 		m.Loads,
 		m.Localities,
 		m.LocalitySets,

@@ -163,3 +163,64 @@ func TestAnswersUnderAnotherAddress(t *testing.T) {
 		t.Errorf("%d servers are known by their addresses, want 2", got)
 	}
 }
+
+// A server gets the id of one with its own address and port, which was another
+// service's: by commands of their own, and by one that adds many.
+func TestAnswersUnderTheSameAddress(t *testing.T) {
+	for _, servers := range []int{2, 16} {
+		r := newRig(t, Sizes{Services: 4, Servers: uint32(servers), Connections: 256})
+		one, two := tcpService(nthVIP(0), "rr"), tcpService(nthVIP(1), "rr")
+		weights := make([]int32, servers)
+		weights[0] = 1
+		r.addService(one, weights...)
+		r.reopen()
+		r.must(r.Flush())
+		r.reopen()
+		r.must(r.Batch(func() error {
+			r.addService(two, weights...)
+			return nil
+		}))
+		for range 2 {
+			to := r.establish(client1, nthVIP(1))
+			wantAnswers(t, r, to.String(), client1, nthVIP(1))
+			r.wantListed(0)
+			if got := len(r.fronts()); got != servers {
+				t.Errorf("%d servers are known by their addresses, want %d", got, servers)
+			}
+			r.must(r.DeleteServer(two.Key, to), r.AddServer(two.Key, realServer(0, 1)))
+			r.reopen()
+		}
+	}
+}
+
+// A client reaches a server by two services from one port, and another client by
+// the first of them: answers of the first client stay the later connection's.
+func TestAnswersOfALaterFront(t *testing.T) {
+	for name, prepare := range map[string]func(*rig) (older func(client string)){
+		"after a service of a mark": func(r *rig) func(string) {
+			r.addService(model.Service{Key: model.MarkKey(7, model.IPv4), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)}, 1)
+			return func(client string) {
+				r.send(r.progs.LbClient, skBuff{Mark: 7}, testenv.TCP(client, nthVIP(5), "S").Frame())
+			}
+		},
+		"after a second service": func(r *rig) func(string) {
+			r.addService(tcpService(nthVIP(1), "rr"), 1)
+			r.addService(tcpService(nthVIP(2), "rr"), 1)
+			r.must(r.DeleteService(tcpService(nthVIP(1), "rr").Key))
+			return func(client string) { r.establish(client, nthVIP(2)) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, small)
+			a, b := nthClient(0), nthClient(1)
+			older := prepare(r)
+			older(a)
+			r.wantListed(1)
+			r.addService(tcpService(nthVIP(0), "rr"), 1)
+			r.establish(a, nthVIP(0))
+			wantAnswers(t, r, server0, a, nthVIP(0))
+			older(b)
+			wantAnswers(t, r, server0, a, nthVIP(0))
+		})
+	}
+}

@@ -16,7 +16,7 @@ import (
 // A server's address and port say whose answers its packets are, if they serve
 // one virtual address and port alone (bpf/answers.h): the server is their front.
 // Of several with the same address and port, it is the first, until it was
-// deleted and has no connections.
+// deleted and has no connections. Servers become fronts when they are added.
 
 // endpointOf is what a server may be the front of. A connection by a firewall
 // mark, or to any port, does not have the service's address and port.
@@ -91,13 +91,14 @@ func (d *Director) releaseFront(id uint32) (bool, error) {
 	return true, nil
 }
 
-// strikeFront forgets a server that was one and whose id is to be another's.
+// strikeFront makes a server none whose id is to be another's.
 func (d *Director) strikeFront(id uint32) {
 	s := d.table.servers[id]
 	if !isFront(s) {
 		return
 	}
 	at := placeAt(s)
+	d.table.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_FRONTS
 	delete(d.table.fronts, at)
 	d.staged.struck = append(d.staged.struck, at)
 }

@@ -281,7 +281,7 @@ func (w *fuzzWorld) wantNothingLeft(t testing.TB) {
 	loads, err := lookupAll[bpfobj.LbLoad](r.maps.Loads, w.settings.Servers)
 	r.must(err)
 	for id, l := range loads {
-		if l != (bpfobj.LbLoad{Position: l.Position, Weight: l.Weight, Shared: l.Shared}) { // which stays
+		if l != (bpfobj.LbLoad{Position: l.Position, Weight: l.Weight}) { // which stays
 			t.Errorf("after %d scripts, without a connection, server %d has %+v", w.number, id, l)
 		}
 	}
