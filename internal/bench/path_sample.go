@@ -72,12 +72,13 @@ func sampleConnect(ctx context.Context, s *pathSite) error {
 	return err
 }
 
-// sampleBulk downloads of the large file what comes in a sample's time, twice:
-// on which CPUs the ends of a connection come to lie makes much of its speed.
+// sampleBulk downloads of the large file what comes in a sample's time, four
+// times: on which CPUs the ends of a connection come to lie makes much of its
+// speed.
 func sampleBulk(ctx context.Context, s *pathSite) error {
 	var bytes int64
 	var took time.Duration
-	for range 2 {
+	for range 4 {
 		target := s.targets[rand.N(len(s.targets))].String()
 		n, d, err := fetchFor(ctx, s.client(), target, s.Megabytes, warmUp, s.Sample)
 		if err != nil {
