@@ -18,13 +18,10 @@ import (
 // Of several with the same address and port, it is the first, until it was
 // deleted and has no connections. Servers become fronts when they are added.
 
-// endpointOf is what a server may be the front of. A connection by a firewall
-// mark, or to any port, does not have the service's address and port.
-func endpointOf(s bpfobj.LbServer) (at bpfobj.LbEndpoint, ok bool) {
-	if s.Forward != bpfobj.LbForwardFORWARD_MASQ || s.Owner.Fwmark != 0 || s.Owner.Port == 0 || s.Port == 0 {
-		return at, false
-	}
-	return placeAt(s), true
+// mayFront reports whether a server may be one. A connection by a firewall mark,
+// or to any port, does not have the service's address and port.
+func mayFront(s bpfobj.LbServer) bool {
+	return s.Forward == bpfobj.LbForwardFORWARD_MASQ && s.Owner.Fwmark == 0 && s.Owner.Port != 0 && s.Port != 0
 }
 
 func placeAt(s bpfobj.LbServer) bpfobj.LbEndpoint {
@@ -56,7 +53,7 @@ func (d *Director) claimFront(id uint32, s *bpfobj.LbServer) error {
 		s.Flags |= bpfobj.LbServerFlagSERVER_FRONTS
 		return nil
 	}
-	if _, may := endpointOf(*s); !may {
+	if !mayFront(*s) {
 		return nil
 	}
 	if held {
@@ -120,9 +117,14 @@ func (d *Director) commitFronts(s *staged) error {
 			return fmt.Errorf("forget a server's address: %w", err)
 		}
 	}
-	places, fronts := make([]bpfobj.LbEndpoint, len(s.fronts)), make([]bpfobj.LbFront, len(s.fronts))
-	for i, id := range s.fronts {
-		places[i], fronts[i] = placeAt(d.table.servers[id]), bpfobj.LbFront{Server: id}
+	return d.putFronts(d.table, s.fronts)
+}
+
+// putFronts tells the kernel of servers that are fronts.
+func (d *Director) putFronts(t *table, ids []uint32) error {
+	places, fronts := make([]bpfobj.LbEndpoint, len(ids)), make([]bpfobj.LbFront, len(ids))
+	for i, id := range ids {
+		places[i], fronts[i] = placeAt(t.servers[id]), bpfobj.LbFront{Server: id}
 	}
 	return putAll("servers' addresses", d.maps.Fronts, places, fronts)
 }
@@ -130,15 +132,15 @@ func (d *Director) commitFronts(s *staged) error {
 // mendFronts makes the fronts those servers that are marked, after an edit that
 // was killed.
 func (d *Director) mendFronts(t *table) error {
-	missing := map[bpfobj.LbEndpoint]bpfobj.LbFront{}
+	missing := map[bpfobj.LbEndpoint]uint32{}
 	for id, s := range t.servers {
 		if isFront(s) {
-			missing[placeAt(s)] = bpfobj.LbFront{Server: uint32(id)}
+			missing[placeAt(s)] = uint32(id)
 		}
 	}
 	err := deleteKeys(d.maps.Fronts, func(at bpfobj.LbEndpoint, f bpfobj.LbFront) bool {
-		want, wanted := missing[at]
-		if !wanted || want.Server != f.Server {
+		id, wanted := missing[at]
+		if !wanted || id != f.Server {
 			return true
 		}
 		delete(missing, at)
@@ -147,10 +149,5 @@ func (d *Director) mendFronts(t *table) error {
 	if err != nil {
 		return err
 	}
-	places := slices.Collect(maps.Keys(missing))
-	fronts := make([]bpfobj.LbFront, len(places))
-	for i, at := range places {
-		fronts[i] = missing[at]
-	}
-	return putAll("servers' addresses", d.maps.Fronts, places, fronts)
+	return d.putFronts(t, slices.Collect(maps.Values(missing)))
 }
