@@ -14,10 +14,11 @@ export BPF_CFLAGS ?= -idirafter /usr/include/$(MULTIARCH)
 
 # Debian's packages for each target.
 RUN_PACKAGES  := nginx-light iproute2
-# Those of the second line are what the lab measures beside imbang, and with.
-TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount \
-	nftables haproxy libnginx-mod-stream httperf apache2-utils siege wrk
 BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
+# Those of the second line are what the lab measures beside imbang, and with; a
+# test compiles the data plane with made-up extensions.
+TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount $(BPF_PACKAGES) \
+	nftables haproxy libnginx-mod-stream httperf apache2-utils siege wrk
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
@@ -26,27 +27,29 @@ LINT_PACKAGES := clang-format
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The linker writes through a mapping, a page at a time, and so the program lies
-# in the page cache, where each fault brings in as little. What one call wrote
-# lies there in large pieces, and starts sooner by a seventh.
-copied = @dd if=$(1) of=$(1).copy bs=64M status=none && chmod 755 $(1).copy && mv $(1).copy $(1)
+LDFLAGS := -s -w -X imbang/internal/version.Version=$(VERSION)
 
-build: ## build bin/imbang, and bin/imbang-ipvsadm with bin/ipvsadm as a link to it
-	$(GO) build -trimpath -ldflags '-s -w -X imbang/internal/cli.Version=$(VERSION)' -o $(BIN) ./cmd/imbang
-	$(call copied,$(BIN))
-	$(GO) build -trimpath -ldflags '-s -w' -o bin/imbang-ipvsadm ./cmd/imbang-ipvsadm
-	$(call copied,bin/imbang-ipvsadm)
-	@ln -sf imbang-ipvsadm bin/ipvsadm
+build: ## build bin/imbang and bin/imbang-lab; bin/ipvsadm and bin/imbang-ipvsadm are links to imbang
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/imbang ./cmd/imbang-lab
+	@ln -sf imbang bin/ipvsadm
+	@ln -sf imbang bin/imbang-ipvsadm
 
-install: build ## copy imbang and imbang-ipvsadm to /usr/local/sbin
-	$(SUDO) install -m 0755 $(BIN) bin/imbang-ipvsadm /usr/local/sbin
+install: build ## copy imbang and imbang-lab to /usr/local/sbin, with the link imbang-ipvsadm
+	$(SUDO) install -m 0755 $(BIN) bin/imbang-lab /usr/local/sbin
+	$(SUDO) ln -sf imbang /usr/local/sbin/imbang-ipvsadm
 
-generate: ## compile the data plane (needs clang and libbpf-dev)
+# The Go packages with compiled BPF objects: the data plane, and what the lab runs.
+BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/director/testrun ./internal/lab/probe
+
+# All C that clang-format keeps.
+C_FILES := bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h bpf/lab/*.c
+
+generate: ## compile the BPF programs (needs clang and libbpf-dev)
 	@build/need $(BPF_PACKAGES)
-	$(GO) generate ./internal/bpfobj
+	$(GO) generate $(BPF_GO)
 
 check-generate: generate ## fail if the committed objects are not those of the sources
-	git diff --exit-code --stat -- internal/bpfobj
+	git diff --exit-code --stat -- $(BPF_GO)
 
 test: ## run every test; as root, or the privileged ones are skipped
 	@build/need $(TEST_PACKAGES)
@@ -68,17 +71,18 @@ screenshots: build ## retake the pictures in docs/images of the run in DIR (need
 	build/screenshots $(BIN) "$(DIR)"
 
 lint: ## formatting, vet, staticcheck, modules
-	@build/need $(LINT_PACKAGES)
+	@build/need $(LINT_PACKAGES) $(BPF_PACKAGES)
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	$(GO) mod tidy -diff
 	$(GO) mod verify
-	clang-format --dry-run --Werror bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h
+	clang-format --dry-run --Werror $(C_FILES)
+	build/headers
 
 format: ## format Go and C
 	gofmt -w .
-	clang-format -i bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h
+	clang-format -i $(C_FILES)
 
 demo: ## compare ten schedulers on this machine, in under three minutes (root)
 	@build/need $(RUN_PACKAGES)

@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "packet.h"
+#include "settings.h"
 
 /* An attack is over when it has not looked like one for so long. */
 #define ATTACK_LINGER (5 * NSEC_PER_SEC)
@@ -27,8 +28,6 @@
 #define HALF_OPEN_LIFE 60
 
 #define HANDSHAKE_CPUS 1024
-
-static __always_inline struct settings *get_settings(void);
 
 static __always_inline struct attack *get_attack(void)
 {

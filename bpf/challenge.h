@@ -16,7 +16,9 @@
 #define IMBANG_CHALLENGE_H
 
 #include "attack.h"
+#include "clock.h"
 #include "conn.h"
+#include "counters.h"
 #include "csum.h"
 #include "parse.h"
 #include "service.h"
@@ -90,7 +92,7 @@ static __noinline __u32 cookie_of(const struct flow *flow, __u32 slot)
 
 static __always_inline __u32 cookie_slot(void)
 {
-	return bpf_ktime_get_coarse_ns() >> COOKIE_SLOT_SHIFT;
+	return now_coarse_ns() >> COOKIE_SLOT_SHIFT;
 }
 
 /* Whether a number acknowledged comes from here. */
@@ -108,7 +110,7 @@ static __noinline int proven(const union address *client, __u32 spend)
 	union address key = *client;
 	struct proof *proof = bpf_map_lookup_elem(&proofs, &key);
 
-	if (!proof || proof->expires < bpf_ktime_get_coarse_ns())
+	if (!proof || proof->expires < now_coarse_ns())
 		return 0;
 	if (spend)
 		return __sync_fetch_and_add(&proof->credit, -1) > 0;
@@ -118,7 +120,7 @@ static __noinline int proven(const union address *client, __u32 spend)
 static __always_inline void prove(const union address *client)
 {
 	struct proof proof = {
-		.expires = bpf_ktime_get_coarse_ns() + PROOF_LIFE,
+		.expires = now_coarse_ns() + PROOF_LIFE,
 		.credit = PROOF_CREDIT,
 	};
 	union address key = *client;

@@ -4,12 +4,32 @@
 #ifndef IMBANG_CLOCK_H
 #define IMBANG_CLOCK_H
 
+#include "hook.h"
 #include "maps.h"
+#include "settings.h"
 
 #define CLOCK_MONOTONIC 1
 
 #define TICK_SHIFT 26 /* 2^26 ns */
 #define TICK (1ULL << TICK_SHIFT)
+
+/* The time [ns]. */
+static __always_inline __u64 now_ns(void)
+{
+	return VIRTUAL_TIME(bpf_ktime_get_ns());
+}
+
+/* That of the kernel's last tick. */
+static __always_inline __u64 now_coarse_ns(void)
+{
+	return VIRTUAL_TIME(bpf_ktime_get_coarse_ns());
+}
+
+/* Changes when that time does. */
+static __always_inline __u64 now_jiffies(void)
+{
+	return VIRTUAL_TIME(bpf_jiffies64());
+}
 
 /* The tick in which a time [ns] has passed. */
 static __always_inline __u32 tick_after(__u64 time)
@@ -25,18 +45,26 @@ static __always_inline __u32 tick_after(__u64 time)
  */
 static __always_inline __u64 time_coarse(void)
 {
-	__u64 jiffies = bpf_jiffies64();
+	__u64 jiffies = now_jiffies();
 	__u32 zero = 0;
 	struct moment *m = bpf_map_lookup_elem(&moments, &zero);
 
 	if (!m)
-		return bpf_ktime_get_coarse_ns();
+		return now_coarse_ns();
 	if (m->jiffies != jiffies) {
-		m->time = bpf_ktime_get_coarse_ns();
+		m->time = now_coarse_ns();
 		barrier();
 		m->jiffies = jiffies;
 	}
 	return m->time;
+}
+
+/* Whether the next build's timers go on in place of this one's. */
+static __always_inline int clock_ends(void)
+{
+	struct settings *set = get_settings();
+
+	return set && set->successor;
 }
 
 /* Sets a clock going, if it does not; 0 when it goes. */
@@ -47,12 +75,15 @@ static __always_inline int clock_start(__u32 id, void *callback, __u64 interval)
 
 	if (!c)
 		return -ENOENT;
+	if (TIMERS_OFF)
+		return 0;
 	rc = bpf_timer_init(&c->timer, &clocks, CLOCK_MONOTONIC);
 	if (rc == -EBUSY)
 		return 0; /* it runs */
 	if (rc)
 		return rc;
-	c->tick = tick_after(bpf_ktime_get_ns()) - 1;
+	if (!c->tick) /* else it goes on where an earlier build's was */
+		c->tick = tick_after(now_ns()) - 1;
 	rc = bpf_timer_set_callback(&c->timer, callback);
 	if (rc)
 		return rc;

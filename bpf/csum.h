@@ -3,6 +3,8 @@
 #ifndef IMBANG_CSUM_H
 #define IMBANG_CSUM_H
 
+#include "kernel.h"
+
 static __always_inline __u16 csum_fold(__u32 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);

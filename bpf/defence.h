@@ -9,6 +9,7 @@
 #ifndef IMBANG_DEFENCE_H
 #define IMBANG_DEFENCE_H
 
+#include "clock.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -27,14 +28,14 @@ static __noinline int defence_alarmed(void)
 {
 	struct defence *d = get_defence();
 
-	return d && d->until > bpf_ktime_get_coarse_ns();
+	return d && d->until > now_coarse_ns();
 }
 
 /* There is no room for a connection. */
 static __noinline void defence_alarm(void)
 {
 	struct defence *d = get_defence();
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = now_coarse_ns();
 
 	if (!d)
 		return;

@@ -1,74 +1,78 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Answers what would become of a packet if it came now, by the code that
+ * Tells what would become of a packet if it came now, by the code that
  * decides of packets; nothing comes of the question.
  */
 #ifndef IMBANG_EXPLAIN_H
 #define IMBANG_EXPLAIN_H
 
+#include "clock.h"
+#include "conn_packet.h"
+#include "find.h"
+#include "forward/method.h"
 #include "forward/out.h"
 #include "persist.h"
+#include "schedule.h"
+#include "settings.h"
 #include "trace.h"
 
 /* What the connection table has of the flow. */
 static __always_inline void explain_conn(const struct flow *flow, const struct conn *c,
-					 struct answer *answer)
+					 struct explanation *explanation)
 {
 	struct control control = control_of(c);
 	struct flow key;
-	struct conn *t;
+	struct conn t;
 
-	answer->expires = c->expires;
-	answer->state = c->state;
-	answer->forward = c->forward;
-	answer->port = c->port;
-	contender_now(&answer->server, c->server);
+	explanation->expires = c->expires;
+	explanation->state = c->state;
+	explanation->forward = c->forward;
+	explanation->port = c->port;
+	contender_now(&explanation->server, c->server);
 	if (!c->template)
 		return;
-	t = template_of(flow, &control, &key);
-	if (t)
-		template_told(t, answer);
+	if (template_of(flow, &control, &key, &t))
+		template_told(&t, explanation);
 }
 
 /* The connection that packets of the flow have: a verdict or a decision, or
  * UNDECIDED if there is none that they would use. */
 __noinline int foresee_conn(struct packet *p)
 {
-	struct answer *answer = p ? story_of(p) : 0;
+	struct explanation *explanation = p ? story_of(p) : 0;
 	struct settings *set = get_settings();
+	struct conn seen;
 	struct server *s;
-	struct conn *c;
 
-	if (!answer || !set)
+	if (!explanation || !set)
 		return VERDICT_DROP;
-	c = conn_find(&p->flow);
-	if (!c)
+	if (!conn_look(&p->flow, &seen))
 		return UNDECIDED;
-	explain_conn(&p->flow, c, answer);
-	s = available_server(c);
-	if (conn_outdated(p, c, s, set)) {
+	explain_conn(&p->flow, &seen, explanation);
+	s = available_server(&seen);
+	if (conn_outdated(p, &seen, s, set)) {
 		p->news |= NEWS_OUTDATED;
 		return UNDECIDED;
 	}
 	p->news |= NEWS_KNOWN;
 	if (!s)
-		return conn_orphaned(p, c);
-	return decide_server(p, c->server, s, c->forward, c->port);
+		return conn_orphaned(p, &seen);
+	return decide_server(p, seen.server, s, seen.forward, seen.port);
 }
 
-/* Why the kernel has no way to the server: a reason, or -1 if it has one. */
-static __noinline int foresee_way(struct __sk_buff *skb, const struct packet *p)
+/* Why the kernel has no route to the server: a reason, or -1 if it has one. */
+static __noinline int foresee_route(struct __sk_buff *skb, const struct packet *p)
 {
-	struct way *way;
+	struct route *route;
 
-	switch (find_way(skb, HOOK_TC, p, &p->flow.src, &p->to, 0, &way)) {
+	switch (find_route(skb, HOOK_TC, p, &p->flow.src, &p->to, 0, &route)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED: /* for this packet, that stands for all */
 		return -1;
 	case BPF_FIB_LKUP_RET_NOT_FWDED:
-		if (!is_own(skb, p, way))
+		if (!is_own(skb, p, route))
 			break;
-		return p->forward == FORWARD_MASQ && address_loopback(&p->to)
+		return rewrites_address(p->forward) && address_loopback(&p->to)
 			       ? REASON_DROP_TO_LOOPBACK
 			       : REASON_PASS_LOCAL;
 	case BPF_FIB_LKUP_RET_FWD_DISABLED:
@@ -90,25 +94,25 @@ static __always_inline int foresee(struct __sk_buff *skb, struct packet *p)
 	return decision == UNDECIDED ? conn_new(skb, p, 0) : decision;
 }
 
-__noinline int answer_begin(const struct packet *p)
+__noinline int explanation_begin(const struct packet *p)
 {
-	struct answer *answer = p ? story_of(p) : 0;
+	struct explanation *explanation = p ? story_of(p) : 0;
 
-	if (answer)
-		__builtin_memset(answer, 0, sizeof(*answer));
+	if (explanation)
+		__builtin_memset(explanation, 0, sizeof(*explanation));
 	return 0;
 }
 
-/* Writes the answer where the packet was. */
-__noinline int answer_end(struct __sk_buff *skb, const struct packet *p)
+/* Writes the explanation where the packet was. */
+__noinline int explanation_end(struct __sk_buff *skb, const struct packet *p)
 {
-	struct answer *answer = p ? story_of(p) : 0;
+	struct explanation *explanation = p ? story_of(p) : 0;
 
-	if (!answer)
+	if (!explanation)
 		return -1;
-	event_complete(p, &answer->event);
-	answer->now = bpf_ktime_get_coarse_ns();
-	return bpf_skb_store_bytes(skb, 0, answer, sizeof(*answer), 0);
+	event_complete(p, &explanation->event);
+	explanation->now = now_coarse_ns();
+	return bpf_skb_store_bytes(skb, 0, explanation, sizeof(*explanation), 0);
 }
 
 static __always_inline int explain_packet(struct __sk_buff *skb)
@@ -116,18 +120,18 @@ static __always_inline int explain_packet(struct __sk_buff *skb)
 	struct packet p = { .server = NO_SERVER, .peek = 1 };
 	int decision, reason;
 
-	answer_begin(&p);
+	explanation_begin(&p);
 	decision = foresee(skb, &p);
 	if (decision == REFUSED)
 		turn_aside(&p, p.reason);
-	if (decision == TO_SERVER && p.forward == FORWARD_LOCAL) {
+	if (decision == TO_SERVER && stays_here(p.forward)) {
 		turn_aside(&p, REASON_PASS_LOCAL);
 	} else if (decision == TO_SERVER && p.ifindex) {
-		reason = foresee_way(skb, &p);
+		reason = foresee_route(skb, &p);
 		if (reason >= 0)
 			turn_aside(&p, reason);
 	}
-	return answer_end(skb, &p);
+	return explanation_end(skb, &p);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The fast path: a plain packet of a masqueraded connection that has a server and
- * a way to it. Whatever is not so, or not certain, is left to the whole path,
+ * a cached route to it. Whatever is not so, or not certain, is left to the whole path,
  * which begins anew; so nothing is changed or counted here before the packet is
  * sure to go.
  *
@@ -12,7 +12,14 @@
 #define IMBANG_FAST_H
 
 #include "challenge.h"
+#include "conn_life.h"
+#include "conn_packet.h"
+#include "forward/method.h"
 #include "forward/nat.h"
+#include "hook.h"
+#include "parse.h"
+#include "settings.h"
+#include "trace.h"
 
 #define IP_PLAIN 0x45 /* version 4, no options */
 
@@ -97,48 +104,50 @@ static __always_inline int plain_skb(struct __sk_buff *skb, struct packet *p, __
 
 /* A packet's connection, and what is to become of the packet. */
 struct settled {
-	struct flow client;
 	struct conn *conn;
+	struct conn seen;      /* what it was when it was found */
 	struct server *server; /* of a client's packet */
-	struct way *way;
+	struct route *route;
 	enum nat_side side;
 	__u64 expires; /* the connection; 0: it need not be told */
 };
 
-/* Whether it answers a connection: 0, or UNDECIDED; UNKNOWN if surely none. */
-static __always_inline int fast_answered(struct packet *p, struct settled *s, __u8 family)
+/* Whether it is a reply of a connection: 0, or UNDECIDED; UNKNOWN if surely none. */
+static __always_inline int fast_reply(struct packet *p, struct settled *s, union conn_key *key,
+				      __u8 family)
 {
-	const struct front *front = front_of(&p->flow);
+	const struct reply_owner *owner = reply_owner_of(&p->flow);
+	struct flow client;
 
 	s->side = NAT_SOURCE;
-	s->conn = answered_in(&p->flow, &s->client, front, family);
+	s->conn = reply_conn_in(&p->flow, &client, owner, key, &s->seen, family, 1);
 	if (s->conn)
 		return 0;
-	return front ? UNDECIDED : UNKNOWN;
+	return owner ? UNDECIDED : UNKNOWN;
 }
 
-/* Whose packet it is: 0, UNDECIDED or UNKNOWN. Where clients are, answers are only
+/* Whose packet it is: 0, UNDECIDED or UNKNOWN. Where clients are, replies are only
  * looked for if servers are there too. */
-static __always_inline int fast_find(struct packet *p, struct settled *s, int expect_answers,
-				     const struct settings *set, __u8 family)
+static __always_inline int fast_find(struct packet *p, struct settled *s, union conn_key *key,
+				     int expect_replies, const struct settings *set, __u8 family)
 {
-	int answers = UNKNOWN;
+	int replies = UNKNOWN;
 
-	if (expect_answers)
-		answers = fast_answered(p, s, family);
-	if (!answers)
+	if (expect_replies)
+		replies = fast_reply(p, s, key, family);
+	if (!replies)
 		return 0;
 	s->side = NAT_DESTINATION;
-	s->conn = conn_find_in(&p->flow, family);
+	s->conn = conn_look_in(&p->flow, key, &s->seen, family);
 	if (s->conn)
 		return 0;
-	return expect_answers || !set->one_device ? answers : fast_answered(p, s, family);
+	return expect_replies || !set->one_device ? replies : fast_reply(p, s, key, family);
 }
 
 /* Whether such packets may go by the fast path. */
 static __always_inline int fast_takes(const struct conn *c)
 {
-	return c && c->forward == FORWARD_MASQ && !(c->flags & CONN_HAIRPIN);
+	return fast_capable(c->forward) && !(c->flags & CONN_HAIRPIN);
 }
 
 static __always_inline __u32 fast_direction(const struct settled *s)
@@ -147,86 +156,124 @@ static __always_inline __u32 fast_direction(const struct settled *s)
 }
 
 /* Whether the packet is one of many: its connection lives longer, without a new
- * appointment. */
+ * timer entry. */
 static __always_inline int fast_steady(struct packet *p, struct settled *s,
 				       const struct settings *set)
 {
-	__u8 state = s->conn->state, next = state;
+	__u8 state = s->seen.state, next = state;
 
 	if (has_states(state))
 		next = next_state(state, p, rules(state, fast_direction(s), set));
-	else if (s->conn->template)
+	else if (s->seen.template)
 		return 0;
 	if (next != state)
 		p->news |= NEWS_STATE;
 	p->state = next;
-	s->expires = conn_later(s->conn, time_coarse(), set->timeout[next & 31]);
-	return !s->expires || appointed_before(s->conn, s->expires);
+	s->expires = conn_later(&s->seen, time_coarse(), set->timeout[next & 31]);
+	return !s->expires || timer_entry_before(&s->seen, s->expires);
 }
 
+/* What a change of state did: for a return value, and whoever has room on the stack. */
+#define FAST_MOVED 0x100
+#define FAST_ACTIVE 0x200
+#define FAST_INACTIVE 0x400
+#define FAST_WAS 0xff
+
 /* Changes the state of a TCP connection to what it is expected to be, if nobody is to be
- * told; 1 if so. */
-static __noinline int fast_move(struct conn *c, __u8 bits, __u32 direction, __u8 expected)
+ * told; FAST_MOVED and more if so. */
+static __always_inline int fast_move(struct conn *c, const union conn_key *key, __u32 server,
+				     __u32 bits_direction, __u8 expected, __u8 family)
 {
 	struct settings *set = get_settings();
-	__u32 by, server = c->server;
-	__s32 active = 0;
-	int moved = 0;
-	__u8 was, next;
+	__u32 by, moved = 0;
+	__s32 active;
 
-	if (!set || c->template || traced())
+	if (!set || traced())
 		return 0;
-	by = rules(TCP_NONE, direction, set);
+	by = rules(TCP_NONE, bits_direction >> 8, set);
+	HOOK(CONN_FAST);
 	bpf_spin_lock(&c->lock);
-	was = c->state;
-	next = tcp_next_state(was, bits, by);
-	if (next == expected && !(c->flags & CONN_DEAD)) {
-		active = conn_become(c, next);
-		moved = 1;
+	if (conn_lives(c, key, family) && !c->template && c->server == server &&
+	    tcp_next_state(c->state, bits_direction & 0xff, by) == expected) {
+		moved = FAST_MOVED | c->state;
+		active = conn_become(c, expected);
+		if (active)
+			moved |= active > 0 ? FAST_ACTIVE : FAST_INACTIVE;
 	}
 	bpf_spin_unlock(&c->lock);
-	if (active)
-		conn_counted(server, active);
-	if (moved)
-		handshake_follow(was, next);
 	return moved;
 }
 
-/* Where the packet goes, if there is a way that takes it as it is. */
-static __always_inline int fast_way(void *ctx, enum hook hook, struct packet *p, struct settled *s,
-				    __u8 family)
+static __noinline int fast_move4(struct conn *c, const union conn_key *key, __u32 server,
+				 __u32 bits_direction, __u8 expected)
+{
+	return fast_move(c, key, server, bits_direction, expected, AF_INET);
+}
+
+static __noinline int fast_move6(struct conn *c, const union conn_key *key, __u32 server,
+				 __u32 bits_direction, __u8 expected)
+{
+	return fast_move(c, key, server, bits_direction, expected, AF_INET6);
+}
+
+static __always_inline int fast_follow(const struct packet *p, const struct settled *s,
+				       const union conn_key *key, __u8 family)
+{
+	__u32 how = p->tcp_bits | fast_direction(s) << 8, server = s->seen.server;
+	int moved;
+
+	moved = family == AF_INET ? fast_move4(s->conn, key, server, how, p->state)
+				  : fast_move6(s->conn, key, server, how, p->state);
+	if (!moved)
+		return 0;
+	if (moved & (FAST_ACTIVE | FAST_INACTIVE))
+		conn_counted(server, moved & FAST_ACTIVE ? 1 : -1);
+	handshake_follow(moved & FAST_WAS, p->state);
+	return 1;
+}
+
+/* Where the packet goes, if there is a route that takes it unfragmented. */
+static __always_inline int fast_route(void *ctx, enum hook hook, struct packet *p,
+				      struct settled *s, const union conn_key *key, __u8 family)
 {
 	long rc;
 
-	p->server = s->conn->server;
+	p->server = s->seen.server;
 	if (s->side == NAT_DESTINATION) {
-		s->server = available_server(s->conn);
+		s->server = available_server(&s->seen);
 		if (!s->server)
 			return 0;
 		address_copy(&p->to, &s->server->addr, family);
-		p->port = s->conn->port;
-		rc = find_way(ctx, hook, p, &p->flow.src, &p->to, 0, &s->way);
+		p->port = s->seen.port;
+		rc = find_route(ctx, hook, p, &p->flow.src, &p->to, 0, &s->route);
 	} else {
-		address_copy(&p->to, &s->client.dst, family);
-		p->port = s->client.dport;
-		rc = find_way(ctx, hook, p, &p->to, &p->flow.dst, 0, &s->way);
+		/* The key is the client's flow. */
+		if (family == AF_INET6) {
+			p->to = key->six.dst;
+			p->port = key->six.dport;
+		} else {
+			address_from4(&p->to, key->four.dst);
+			p->port = key->four.dport;
+		}
+		rc = find_route(ctx, hook, p, &p->to, &p->flow.dst, 0, &s->route);
 	}
 	return rc == BPF_FIB_LKUP_RET_SUCCESS;
 }
 
-static __always_inline void fast_count(const struct packet *p, const struct settled *s)
+static __always_inline void fast_count(const struct packet *p, const struct settled *s,
+				       const union conn_key *key, __u8 family)
 {
-	struct conn *c = s->conn;
-
+	HOOK(CONN_COUNT);
+	/* If that fails, the next packet does it. */
 	if (s->expires)
-		c->expires = s->expires;
+		conn_postpone(s->conn, key, s->expires, family);
 	if (s->side == NAT_SOURCE) {
 		count_out(p, p->server);
 		return;
 	}
 	count_in(p, s->server->service, p->server);
-	if (c->in_packets < MANY_PACKETS)
-		c->in_packets++;
+	if (s->seen.in_packets < MANY_PACKETS)
+		s->conn->in_packets = s->seen.in_packets + 1;
 }
 
 /* A client's first. */
@@ -253,28 +300,29 @@ static __always_inline int fast_edge(struct __sk_buff *skb, struct packet *p,
 /* Sends a packet of a settled connection: a verdict, or UNDECIDED. The side and
  * the family are known when this is compiled. */
 static __always_inline int fast_send(struct __sk_buff *skb, struct packet *p, struct settled *s,
-				     enum nat_side side, __u8 family)
+				     const union conn_key *key, enum nat_side side, __u8 family)
 {
 	int verdict;
 
 	s->side = side;
-	if (!fast_way(skb, HOOK_TC, p, s, family))
+	if (!fast_route(skb, HOOK_TC, p, s, key, family))
 		return UNDECIDED;
-	if (p->news & NEWS_STATE && !fast_move(s->conn, p->tcp_bits, fast_direction(s), p->state))
+	if (p->news & NEWS_STATE && !fast_follow(p, s, key, family))
 		return UNDECIDED;
-	fast_count(p, s);
-	verdict = nat_send(skb, p, side, s->way);
+	fast_count(p, s, key, family);
+	verdict = nat_send(skb, p, side, s->route);
 	if (p->news & NEWS_ASIDE)
 		count_reason(p->reason);
 	return verdict;
 }
 
 /* A verdict, UNDECIDED or UNKNOWN. */
-static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers, __u8 family)
+static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies, __u8 family)
 {
 	struct packet p = { .server = NO_SERVER };
 	struct settings *set = get_settings();
 	struct settled s = {};
+	union conn_key key;
 	int found;
 
 	if (!set || set->drain_timeout || !(family == AF_INET ? set->in_use4 : set->in_use6))
@@ -283,37 +331,37 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_answers
 		return UNDECIDED;
 	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
 		return fast_edge(skb, &p, set);
-	found = fast_find(&p, &s, expect_answers, set, family);
+	found = fast_find(&p, &s, &key, expect_replies, set, family);
 	if (found)
 		return found;
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(s.conn) || !fast_steady(&p, &s, set))
+	if (!fast_takes(&s.seen) || !fast_steady(&p, &s, set))
 		return UNDECIDED;
-	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, NAT_SOURCE, family)
-				    : fast_send(skb, &p, &s, NAT_DESTINATION, family);
+	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, &key, NAT_SOURCE, family)
+				    : fast_send(skb, &p, &s, &key, NAT_DESTINATION, family);
 }
 
 /* A function for each: their frames together would be too big. */
-static __noinline int fast4(struct __sk_buff *skb, int expect_answers)
+static __noinline int fast4(struct __sk_buff *skb, int expect_replies)
 {
-	return fast_family(skb, expect_answers, AF_INET);
+	return fast_family(skb, expect_replies, AF_INET);
 }
 
-static __noinline int fast6(struct __sk_buff *skb, int expect_answers)
+static __noinline int fast6(struct __sk_buff *skb, int expect_replies)
 {
-	return fast_family(skb, expect_answers, AF_INET6);
+	return fast_family(skb, expect_replies, AF_INET6);
 }
 
-static __always_inline int fast(struct __sk_buff *skb, int expect_answers)
+static __always_inline int fast(struct __sk_buff *skb, int expect_replies)
 {
 	if (skb->pkt_type != PACKET_HOST || skb->vlan_present)
 		return UNDECIDED;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return fast4(skb, expect_answers);
+		return fast4(skb, expect_replies);
 	if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		return fast6(skb, expect_answers);
+		return fast6(skb, expect_replies);
 	return UNDECIDED;
 }
 

@@ -8,6 +8,7 @@
 #define IMBANG_FLOW_H
 
 #include "address.h"
+#include "hook.h"
 #include "maps.h"
 
 static __always_inline void flow_to4(const struct flow *flow, struct flow4 *four)
@@ -38,79 +39,44 @@ static __always_inline int flow_equal(const struct flow *a, const struct flow *b
 	       a->template == b->template && a->family == b->family;
 }
 
-/* The connection of a flow of a family that is known when this is compiled. */
-static __always_inline struct conn *conn_find_in(const struct flow *flow, __u8 family)
-{
+/* A flow as key of the table of its family, which is known when this is compiled, as it
+ * is in all functions that have it as an argument. */
+union conn_key {
 	struct flow4 four;
 	struct flow six;
+	__u64 word[5];
+};
+
+/* The client's flow of a server's; 1 if there is one. `stop`: tests may stop here. */
+static __always_inline int reverse_find_in(const struct flow *flow, union conn_key *key,
+					   struct flow *client, __u8 family, int stop)
+{
+	struct flow4 *found4;
+	struct flow *found;
 
 	if (family == AF_INET6) {
-		six = *flow;
-		return bpf_map_lookup_elem(&conns6, &six);
-	}
-	flow_to4(flow, &four);
-	return bpf_map_lookup_elem(&conns4, &four);
-}
-
-static __noinline struct conn *conn_find(const struct flow *flow)
-{
-	return flow->family == AF_INET6 ? conn_find_in(flow, AF_INET6)
-					: conn_find_in(flow, AF_INET);
-}
-
-/* 0, or an error if the flow has a connection or there is no room. */
-static __noinline long conn_put(const struct flow *flow, const struct conn *c)
-{
-	struct flow4 four;
-	struct flow six;
-
-	if (flow->family == AF_INET6) {
-		six = *flow;
-		return bpf_map_update_elem(&conns6, &six, c, BPF_NOEXIST);
-	}
-	flow_to4(flow, &four);
-	return bpf_map_update_elem(&conns4, &four, c, BPF_NOEXIST);
-}
-
-static __noinline void conn_forget(const struct flow *flow)
-{
-	struct flow4 four;
-	struct flow six;
-
-	if (flow->family == AF_INET6) {
-		six = *flow;
-		bpf_map_delete_elem(&conns6, &six);
-		return;
-	}
-	flow_to4(flow, &four);
-	bpf_map_delete_elem(&conns4, &four);
-}
-
-/* The client's flow of a server's, likewise; 1 if there is one. */
-static __always_inline int reverse_find_in(const struct flow *flow, struct flow *client,
-					   __u8 family)
-{
-	struct flow4 four, *found4;
-	struct flow six, *found;
-
-	if (family == AF_INET6) {
-		six = *flow;
-		found = bpf_map_lookup_elem(&reverse6, &six);
+		key->six = *flow;
+		found = bpf_map_lookup_elem(&reverse6, &key->six);
 		if (found)
 			*client = *found;
 		return !!found;
 	}
-	flow_to4(flow, &four);
-	found4 = bpf_map_lookup_elem(&reverse4, &four);
-	if (found4)
+	flow_to4(flow, &key->four);
+	found4 = bpf_map_lookup_elem(&reverse4, &key->four);
+	if (found4) {
+		if (stop)
+			HOOK(REVERSE_FOUND);
 		flow_from4(found4, client);
+	}
 	return !!found4;
 }
 
 static __noinline int reverse_find(const struct flow *flow, struct flow *client)
 {
-	return flow->family == AF_INET6 ? reverse_find_in(flow, client, AF_INET6)
-					: reverse_find_in(flow, client, AF_INET);
+	union conn_key key;
+
+	return flow->family == AF_INET6 ? reverse_find_in(flow, &key, client, AF_INET6, 0)
+					: reverse_find_in(flow, &key, client, AF_INET, 0);
 }
 
 static __noinline long reverse_put(const struct flow *flow, const struct flow *client, __u64 flags)

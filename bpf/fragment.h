@@ -7,6 +7,7 @@
 #ifndef IMBANG_FRAGMENT_H
 #define IMBANG_FRAGMENT_H
 
+#include "clock.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -30,7 +31,7 @@ static __always_inline void fragment_key(const struct packet *p, struct fragment
 __noinline int fragment_note(const struct packet *p, const struct flow *client, __u32 direction,
 			     __u32 server)
 {
-	struct fragment value = { .expires = bpf_ktime_get_coarse_ns() + FRAGMENT_LIFETIME };
+	struct fragment value = { .expires = now_coarse_ns() + FRAGMENT_LIFETIME };
 	struct fragment_key key;
 
 	if (!p || !client)
@@ -51,7 +52,7 @@ static __always_inline struct fragment *fragment_find(const struct packet *p)
 
 	fragment_key(p, &key);
 	f = bpf_map_lookup_elem(&fragments, &key);
-	return f && f->expires > bpf_ktime_get_coarse_ns() ? f : 0;
+	return f && f->expires > now_coarse_ns() ? f : 0;
 }
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Hairpins: connections of clients in the servers' own network. The server's
- * answers would go to such a client directly, and it would not know them. So
+ * replies would go to such a client directly, and it would not know them. So
  * the server gets the packets from the director's own address and a port of
  * its choice, and answers there.
  */
 #ifndef IMBANG_HAIRPIN_H
 #define IMBANG_HAIRPIN_H
 
-#include "answers.h"
+#include "replies.h"
+#include "rng.h"
 
 /* The ports to choose from, for each server and port. Those from 32768 on are
  * the director's own connections', say of a health check to this server. */
@@ -20,7 +21,7 @@
 
 struct hairpin_search {
 	struct flow client;
-	struct flow reverse; /* of the server's answers */
+	struct flow reverse; /* of the server's replies */
 	__u32 from;
 	__u32 found;
 };
@@ -32,6 +33,14 @@ static long hairpin_try(__u32 i, struct hairpin_search *s)
 		return 0;
 	s->found = 1;
 	return 1;
+}
+
+/* The server's flow of a hairpin: 1 if a client's flow has one, and that is it. */
+static __noinline int hairpin_leads(const struct flow *client, const struct flow *reverse)
+{
+	struct flow key = *client, *found = bpf_map_lookup_elem(&hairpins, &key);
+
+	return found && flow_equal(found, reverse);
 }
 
 /* Makes a hairpin for a client's flow that has none; 0, or an error. */
@@ -48,7 +57,7 @@ __noinline int hairpin_open(const struct flow *client, const struct server *s, _
 	search.reverse.src = s->addr;
 	search.reverse.dst = s->source;
 	search.reverse.sport = port;
-	search.from = bpf_get_prandom_u32() % HAIRPIN_PORTS;
+	search.from = random_u32() % HAIRPIN_PORTS;
 	bpf_loop(HAIRPIN_TRIES, hairpin_try, &search, 0);
 	if (!search.found)
 		return -1;
@@ -62,15 +71,18 @@ __noinline int hairpin_open(const struct flow *client, const struct server *s, _
 /* The connection of a client's flow ends, or came to nothing. */
 __noinline int hairpin_close(const struct flow *client)
 {
-	struct flow key, *reverse;
+	struct flow key, reverse, *found;
 
 	if (!client)
 		return 0;
 	key = *client;
-	reverse = bpf_map_lookup_elem(&hairpins, &key);
-	if (!reverse)
+	found = bpf_map_lookup_elem(&hairpins, &key);
+	if (!found)
 		return 0;
-	reverse_forget(reverse);
+	reverse = *found;
+	/* Not another hairpin's: the entry may be that by now. */
+	if (hairpin_leads(&key, &reverse))
+		reverse_forget(&reverse);
 	bpf_map_delete_elem(&hairpins, &key);
 	return 0;
 }

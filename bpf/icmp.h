@@ -6,6 +6,7 @@
 #ifndef IMBANG_ICMP_H
 #define IMBANG_ICMP_H
 
+#include "clock.h"
 #include "counters.h"
 #include "csum.h"
 #include "parse.h"
@@ -112,7 +113,8 @@ static __always_inline void icmp_begin(struct icmp_header *icmp, __u32 kind, __u
  * is the address that the packet was for. `transport` is the offset of its
  * transport header, `length` the packet's. One that was `quoted` is as its
  * bytes are: no device will fill in its checksum. */
-__noinline int icmp_answer4(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 length, int quoted)
+__noinline int icmp_error_packet4(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 length,
+				  int quoted)
 {
 	struct whole q = { .length = length };
 	struct icmp_frame4 frame = {};
@@ -149,8 +151,8 @@ __noinline int icmp_answer4(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 
 	return icmp_turn_back(skb);
 }
 
-__noinline int icmp_answer6(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 transport,
-			    __u32 protocol)
+__noinline int icmp_error_packet6(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 transport,
+				  __u32 protocol)
 {
 	struct whole q = { .headers = transport - ETH_HEADER };
 	struct icmp_frame6 frame = {};
@@ -197,7 +199,7 @@ __noinline int icmp_answer6(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 
 static __noinline int icmp_allowed(const union address *sender)
 {
 	struct allowance fresh = { .saved = ICMP_BURST - ICMP_INTERVAL }, *a;
-	__u64 now = bpf_ktime_get_coarse_ns(), saved;
+	__u64 now = now_coarse_ns(), saved;
 	union address key = *sender;
 
 	a = bpf_map_lookup_elem(&allowances, &key);
@@ -214,7 +216,7 @@ static __noinline int icmp_allowed(const union address *sender)
 	return saved >= ICMP_INTERVAL;
 }
 
-/* Answers a refused packet; the verdict. */
+/* Sends the ICMP error for a refused packet; the verdict. */
 __noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 {
 	int rc;
@@ -230,10 +232,10 @@ __noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 		return drop(p, REASON_DROP_RATE_LIMIT);
 	turn_aside(p, p->reason);
 	if (p->flow.family == AF_INET)
-		rc = icmp_answer4(skb, icmp_kind4(p->error), p->mtu, p->length, 0);
+		rc = icmp_error_packet4(skb, icmp_kind4(p->error), p->mtu, p->length, 0);
 	else
-		rc = icmp_answer6(skb, icmp_kind6(p->error), p->mtu, p->transport,
-				  p->flow.protocol);
+		rc = icmp_error_packet6(skb, icmp_kind6(p->error), p->mtu, p->transport,
+					p->flow.protocol);
 	if (rc)
 		return drop(p, REASON_DROP_REWRITE);
 	return bpf_redirect(skb->ingress_ifindex, 0);

@@ -22,9 +22,11 @@
 #define MAX_FRAGMENTS 8192
 #define MAX_HAIRPINS (1 << 16)
 #define MAX_PEERS 16
-#define WAYS_BITS 10
-#define WAYS (1 << WAYS_BITS)
+#define ROUTE_CACHE_BITS 10
+#define ROUTE_CACHE_SIZE (1 << ROUTE_CACHE_BITS)
 #define MAX_PROOFS (1 << 16)
+#define MAX_CALLS (1 << 16)
+#define MAX_OUTBOUND (1 << 14)
 
 /* user: timeouts and switches. */
 struct {
@@ -42,6 +44,16 @@ struct {
 	__type(key, struct service_key);
 	__type(value, struct service);
 } services SEC(".maps");
+
+/* kernel: the copy of a service that the packet at hand uses, which is too big for
+ * the stack, and (1) the question: that comes from a process, which packets may
+ * interrupt. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct service);
+} service_copies SEC(".maps");
 
 /* kernel: schedulers' memory, by service id. */
 struct {
@@ -68,6 +80,31 @@ struct {
 	__type(value, struct tree_pair);
 } trees SEC(".maps");
 
+/* user: what may not be given to another yet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct quarantine);
+} quarantines SEC(".maps");
+
+/* user: written for a barrier alone. An update of a map of maps returns when no
+ * program runs any more that could have read the former value (kernel:
+ * maybe_wait_bpf_programs). */
+struct barrier_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct barrier_map);
+} barriers SEC(".maps");
+
 /* user: the real servers, by server id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -90,7 +127,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_CONNS4);
 	__type(key, struct flow4);
-	__type(value, struct conn);
+	__type(value, struct conn4);
 } conns4 SEC(".maps");
 
 struct {
@@ -98,7 +135,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_CONNS6);
 	__type(key, struct flow);
-	__type(value, struct conn);
+	__type(value, struct conn6);
 } conns6 SEC(".maps");
 
 /* user: which server has an address and port for a service of one virtual address
@@ -108,8 +145,8 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_SERVERS);
 	__type(key, struct endpoint);
-	__type(value, struct front);
-} fronts SEC(".maps");
+	__type(value, struct reply_owner);
+} reply_owners SEC(".maps");
 
 /* kernel: whether the reverse tables ever had an entry. */
 struct {
@@ -119,8 +156,8 @@ struct {
 	__type(value, __u32);
 } listed SEC(".maps");
 
-/* kernel: from the server's flow to the client's, of connections whose answers
- * are not known by the server alone (answers.h). */
+/* kernel: from the server's flow to the client's, of connections whose replies
+ * are not known by the server alone (replies.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -137,7 +174,7 @@ struct {
 	__type(value, struct flow);
 } reverse6 SEC(".maps");
 
-/* kernel: the appointments of each slot of the wheel. */
+/* kernel: the timer entries of each slot of the wheel. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WHEEL_SLOTS);
@@ -145,29 +182,84 @@ struct {
 	__type(value, struct wheel_slot);
 } wheel SEC(".maps");
 
-/* kernel: the flows to look at. A connection has one appointment, and now and
+/* kernel: the flows to look at. A connection has one timer entry, and now and
  * then more, which it does not keep. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 3 * MAX_CONNS4);
+	__uint(max_entries, 3 * MAX_CONNS4 / 2);
 	__type(key, __u32);
-	__type(value, struct appointment4);
-} appointments4 SEC(".maps");
+	__type(value, struct timer_pair4);
+} timer_entries4 SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 3 * MAX_CONNS6);
+	__uint(max_entries, 3 * MAX_CONNS6 / 2);
 	__type(key, __u32);
-	__type(value, struct appointment6);
-} appointments6 SEC(".maps");
+	__type(value, struct timer_pair6);
+} timer_entries6 SEC(".maps");
 
-/* kernel: which of them are free: IPv4's (0), IPv6's (1). */
+/* kernel: which of them are free: IPv4's lists, then IPv6's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2);
+	__uint(max_entries, 2 * FREE_LISTS);
 	__type(key, __u32);
-	__type(value, struct free_appointments);
+	__type(value, struct free_timer_entries);
 } free_lists SEC(".maps");
+
+/* kernel: the numbers of the calls that have a template (call.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CALLS);
+	__type(key, struct call);
+	__type(value, __u32);
+} calls SEC(".maps");
+
+/* kernel: and the calls by their numbers, for as long as the template is in the
+ * connection table. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_CALLS);
+	__type(key, __u32);
+	__type(value, struct call);
+} call_numbers SEC(".maps");
+
+/* kernel: where the Call-ID of the packet at hand is read (pe_sip.h). */
+#define SIP_WINDOW 64 /* [bytes] */
+
+struct sip_reader {
+	struct call call;
+	__u32 offset;  /* of the payload in the frame [bytes] */
+	__u32 limit;   /* of the payload [bytes] */
+	__u32 at;      /* in it */
+	__u32 from;    /* where the search for the header began */
+	__u32 value;   /* where the header's value begins */
+	__u32 state;   /* enum sip_state */
+	__u32 matched; /* bytes of the name, or of the value */
+	__u32 loaded;  /* where the window begins in the payload */
+	__u8 last;     /* the byte before */
+	__u8 found;
+	__u8 pad[2];
+	__u8 window[SIP_WINDOW];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sip_reader);
+} sip_readers SEC(".maps");
+
+/* user: the servers, by address and port, that may open connections to clients:
+ * those of services with an engine. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_OUTBOUND);
+	__type(key, struct endpoint);
+	__type(value, __u32);
+} outbound SEC(".maps");
 
 /* kernel: from a client's flow to its server's, of connections that the server
  * takes for the director's. */
@@ -421,11 +513,11 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, __u32);
-	__type(value, struct answer);
+	__type(value, struct explanation);
 } stories SEC(".maps");
 
-/* What a way depends on. */
-struct journey {
+/* What a route depends on. */
+struct route_key {
 	union address src;
 	union address dst; /* in IPv4's case mapped addresses, both */
 	__u32 ifindex;     /* where packets come in */
@@ -435,22 +527,23 @@ struct journey {
 	__u8 pad;
 };
 
-/* Where the routing table sends packets, and the neighbour there. */
-struct way {
-	struct journey of;
-	__u64 until;        /* it is believed in [ns] */
+/* An entry of the route cache: where the routing table sends packets, and the
+ * neighbour there. */
+struct route {
+	struct route_key of;
+	__u64 until;        /* valid until [ns] */
 	__u64 asked;        /* when the neighbour last was [ns] */
 	union address next; /* router, or the host itself */
 	__u32 ifindex;
 	__u16 mtu;
 	__u8 dmac[6];
 	__u8 smac[6];
-	__u8 known;  /* the neighbour's hardware address */
-	__u8 ask;    /* the neighbour: it is not known, or was not asked lately */
-	__u8 peer;   /* the device is one of `peers` */
-	__u8 all;    /* it is everybody's, whatever the source */
-	__u16 slot;  /* of itself */
-	__u64 apart; /* until then sources have ways of their own all the same [ns] */
+	__u8 known;       /* the neighbour's hardware address */
+	__u8 ask;         /* the neighbour: it is not known, or was not asked lately */
+	__u8 peer;        /* the device is one of `peers` */
+	__u8 all;         /* shared by all sources */
+	__u16 slot;       /* of itself */
+	__u64 per_source; /* until then each source has a route of its own [ns] */
 };
 
 /* kernel: whether sources are alike to the routing tables, of IPv4 and of IPv6:
@@ -465,7 +558,7 @@ struct {
 /* The longest packet that is cut into fragments [bytes]. */
 #define CUT_LONGEST 16000
 
-/* A packet that is cut into fragments: what is known of its way, and its bytes.
+/* A packet that is cut into fragments: its next hop, and its bytes.
  * There is room for twice as many, as the verifier knows no better. */
 struct cutting {
 	struct bpf_redir_neigh next;
@@ -509,13 +602,21 @@ struct {
 	__type(value, __u32);
 } peers SEC(".maps");
 
-/* kernel: ways found lately (way.h). */
+/* kernel: the route cache (route.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, WAYS);
+	__uint(max_entries, ROUTE_CACHE_SIZE);
 	__type(key, __u32);
-	__type(value, struct way);
-} ways SEC(".maps");
+	__type(value, struct route);
+} routes SEC(".maps");
+
+/* user: connections to be adopted (adopt.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ADOPTIONS);
+	__type(key, __u32);
+	__type(value, struct adoption);
+} adoptions SEC(".maps");
 
 /* kernel: room to build values that are too big for the stack. The enums are
  * there for their BTF alone: user space reads the numbers from it. */
@@ -528,6 +629,9 @@ union scratch {
 	enum reason reason;
 	enum news news;
 	enum defence_mode defence_mode;
+	enum engine engine;
+	enum entry entry;
+	enum repair_result repair_result;
 };
 
 /* Edits come from a process, which packets may interrupt. */

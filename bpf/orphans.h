@@ -7,47 +7,46 @@
 #ifndef IMBANG_ORPHANS_H
 #define IMBANG_ORPHANS_H
 
-#include "persist.h"
+#include "conn_life.h"
+#include "template.h"
 
 struct orphans {
 	__u32 templates; /* they, or the connections */
 };
 
-static __always_inline void orphan_end(const struct flow *flow, const struct conn *at,
-				       const struct orphans *want)
+/* What the callback was given has a lock that Linux 6.1 takes for none: the flow is
+ * looked up. */
+static __always_inline void orphan_end(const struct flow *flow, const struct orphans *want)
 {
-	__u32 server = at->server;
-	struct conn *c;
-	struct server *s = bpf_map_lookup_elem(&servers, &server);
+	struct conn seen;
+	struct server *s;
 
-	if ((s && s->flags & SERVER_AVAILABLE) || flow->template != want->templates)
+	if (flow->template != want->templates || !conn_look(flow, &seen))
 		return;
-	if (flow->template && at->controlled)
-		return;
-	/* What the callback was given has a lock that Linux 6.1 takes for none. */
-	c = conn_find(flow);
-	if (!c)
+	s = bpf_map_lookup_elem(&servers, &seen.server);
+	if ((s && s->flags & SERVER_AVAILABLE) ||
+	    !conn_kill(flow, &seen, flow->template ? KILL_UNHELD : 0))
 		return;
 	if (flow->template)
-		template_remove(flow, c);
+		template_remove(flow, &seen);
 	else
-		conn_remove(flow, c);
+		conn_remove(flow, &seen);
 }
 
-static long orphan4(void *map, const struct flow4 *key, struct conn *c, struct orphans *want)
+static long orphan4(void *map, const struct flow4 *key, void *c, struct orphans *want)
 {
 	struct flow flow;
 
 	flow_from4(key, &flow);
-	orphan_end(&flow, c, want);
+	orphan_end(&flow, want);
 	return 0;
 }
 
-static long orphan6(void *map, const struct flow *key, struct conn *c, struct orphans *want)
+static long orphan6(void *map, const struct flow *key, void *c, struct orphans *want)
 {
 	struct flow flow = *key;
 
-	orphan_end(&flow, c, want);
+	orphan_end(&flow, want);
 	return 0;
 }
 

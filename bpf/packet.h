@@ -93,12 +93,15 @@ struct packet {
 		struct {
 			__u32 tick;
 			__u32 number;
-		} heritage;
+			/* And the number of the call whose template the new one holds;
+			 * 0: none. */
+			__u32 call;
+		} inherited;
 	};
 	__u32 server; /* id, or NO_SERVER */
 	union {
-		__u16 mtu; /* told by an error, of */
-		__u16 way; /* the slot of a way that was found */
+		__u16 mtu;   /* told by an error, of */
+		__u16 route; /* the slot of the route that was found */
 	};
 	__u16 kind; /* ICMP_KIND of an error that is told on */
 	__u8 error; /* enum icmp_error */
@@ -107,11 +110,11 @@ struct packet {
 	__u8 reason;      /* enum reason, of NEWS_ASIDE or REFUSED */
 	__u8 was;         /* enum conn_state, before a NEWS_STATE */
 	__u8 state;       /* and after */
-	__u8 from_server; /* an answer */
+	__u8 from_server; /* a reply */
 	__u8 peek;        /* no packet but a question: nothing may come of it */
 	__u8 hairpin;     /* enum hairpin */
 	__u8 cut;         /* into fragments, when it is rewritten (struct cutting) */
-	__u8 local;       /* it begins or ends at the director: no way, no hop */
+	__u8 local;       /* it begins or ends at the director: no route, no hop */
 	__u8 ahead;       /* of its skb, which there may be none of */
 };
 

@@ -52,7 +52,7 @@ static __always_inline __u32 transport_size(__u8 protocol)
 	return sizeof(struct udphdr); /* ICMP's are as long */
 }
 
-/* The IPv4 header; PARSED, or the reason to pass the packet by. */
+/* The IPv4 header; PARSED, or the reason to pass the packet to the stack. */
 static __always_inline int parse_ip4(struct __sk_buff *skb, struct packet *p)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;

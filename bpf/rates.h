@@ -7,6 +7,7 @@
 #define IMBANG_RATES_H
 
 #include "clock.h"
+#include "settings.h"
 
 #define RATE_INTERVAL (2 * NSEC_PER_SEC)
 
@@ -106,12 +107,14 @@ static int rate_timer(void *map, __u32 *key, struct clock *c)
 	struct settings *set = get_settings();
 	__u32 beat = c->tick++ % RATE_BEATS;
 
+	if (clock_ends())
+		return 0;
 	if (set) {
 		bpf_loop(rate_share(set->services, beat), rate_tick_service, &beat, 0);
 		bpf_loop(rate_share(set->servers, beat), rate_tick_server, &beat, 0);
 	}
 	/* The next beat is a full one: being late does not add up. */
-	bpf_timer_start(&c->timer, RATE_BEAT - bpf_ktime_get_ns() % RATE_BEAT, 0);
+	bpf_timer_start(&c->timer, RATE_BEAT - now_ns() % RATE_BEAT, 0);
 	return 0;
 }
 

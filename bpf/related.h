@@ -7,7 +7,8 @@
 #ifndef IMBANG_RELATED_H
 #define IMBANG_RELATED_H
 
-#include "conn.h"
+#include "conn_entry.h"
+#include "conn_packet.h"
 #include "forward/deliver.h"
 #include "icmp.h"
 
@@ -102,7 +103,7 @@ static __noinline int quoted_parse(struct __sk_buff *skb, const struct packet *p
 	return 0;
 }
 
-/* The flow of the answers to a packet. */
+/* The flow of the replies to a packet. */
 static __always_inline void flow_turn(const struct flow *flow, struct flow *back)
 {
 	back->src = flow->dst;
@@ -258,7 +259,7 @@ static __always_inline int related_hairpin(struct __sk_buff *skb, struct packet 
 	return rc;
 }
 
-/* An error about an answer of the director as a server: it ends here. */
+/* An error about a reply of the director as a server: it ends here. */
 static __always_inline int related_up(struct packet *p)
 {
 	if (address_loopback(&p->to))
@@ -274,14 +275,14 @@ static __noinline int related_send(struct __sk_buff *skb, struct packet *p, enum
 {
 	const union address *src = side == NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.src;
 	const union address *dst = side != NAT_SOURCE ? &p->to : other ? &other->src : &p->flow.dst;
-	struct way *way;
-	int verdict = route(skb, p, src, dst, 0, &way);
+	struct route *route;
+	int verdict = route_or_refuse(skb, p, src, dst, 0, &route);
 
 	if (verdict == LOCAL && side == NAT_DESTINATION)
 		return related_up(p);
 	if (verdict == LOCAL)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
-	return verdict == ROUTED ? transmit(skb, p, way) : verdict;
+	return verdict == ROUTED ? transmit(skb, p, route) : verdict;
 }
 
 /* `other` is the source of the flow whose end becomes the other side's: of a
@@ -312,10 +313,45 @@ static __always_inline int related_other(const struct flow *client, struct flow 
 	return 0;
 }
 
+/* What counts of the connection that an error is about: there is little room on the
+ * stack. */
+struct related_conn {
+	__u32 server;
+	__be16 port;
+	__u8 forward;
+	__u8 flags;
+};
+
+static __always_inline int related_told(struct related_conn *of, const struct conn *seen)
+{
+	of->server = seen->server;
+	of->port = seen->port;
+	of->forward = seen->forward;
+	of->flags = seen->flags;
+	return 1;
+}
+
+/* Whether there is a connection whose replies, or whose client's packets, have this
+ * flow. */
+static __noinline int related_reply(const struct flow *flow, struct flow *client,
+				    struct related_conn *of)
+{
+	struct conn seen;
+
+	return reply_conn(flow, client, &seen) && related_told(of, &seen);
+}
+
+static __noinline int related_request(const struct flow *flow, struct related_conn *of)
+{
+	struct conn seen;
+
+	return conn_look(flow, &seen) && related_told(of, &seen);
+}
+
 /* An error about a packet that went to the client: on to the server. */
 static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 				      const struct quoted *q, const struct flow *client,
-				      struct conn *c, struct flow *other)
+				      const struct related_conn *c, struct flow *other)
 {
 	__u32 server = c->server, hairpin = c->flags & CONN_HAIRPIN;
 	struct server *s = bpf_map_lookup_elem(&servers, &server);
@@ -327,7 +363,7 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
 	if (s->flags & SERVER_AVAILABLE)
 		count_in(p, s->service, server);
 	decide_server(p, server, s, c->forward, c->port);
-	if (p->forward != FORWARD_MASQ)
+	if (!rewrites_address(p->forward))
 		return TO_SERVER;
 	if (!hairpin)
 		other = 0;
@@ -339,7 +375,7 @@ static __always_inline int related_in(struct __sk_buff *skb, struct packet *p,
  * service's name. */
 static __always_inline int related_out(struct __sk_buff *skb, struct packet *p,
 				       const struct quoted *q, const struct flow *client,
-				       const struct conn *c)
+				       const struct related_conn *c)
 {
 	count_out(p, c->server);
 	p->from_server = 1;
@@ -355,20 +391,18 @@ __noinline int related_local(struct __sk_buff *skb, struct packet *p)
 {
 	struct flow back, client;
 	struct quoted q = {};
-	struct conn *c;
+	struct related_conn of;
 
 	if (!p)
 		return VERDICT_DROP;
 	if (p->part != WHOLE || quoted_parse(skb, p, &q))
 		return UNDECIDED;
 	flow_turn(&q.flow, &back);
-	c = answered(&back, &client);
-	if (c)
-		return related_out(skb, p, &q, &client, c);
-	c = conn_find(&q.flow);
-	if (!c || answers_here(c->forward))
+	if (related_reply(&back, &client, &of))
+		return related_out(skb, p, &q, &client, &of);
+	if (!related_request(&q.flow, &of) || replies_return(of.forward))
 		return UNDECIDED;
-	count_out(p, c->server);
+	count_out(p, of.server);
 	return VERDICT_PASS;
 }
 
@@ -378,7 +412,7 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 {
 	struct flow back, client;
 	struct quoted q = {};
-	struct conn *c;
+	struct related_conn of;
 
 	if (!p)
 		return VERDICT_DROP;
@@ -387,12 +421,10 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 	if (quoted_parse(skb, p, &q))
 		return UNDECIDED;
 	flow_turn(&q.flow, &back);
-	c = answered(&back, &client);
-	if (c)
-		return related_out(skb, p, &q, &client, c);
-	c = conn_find(&back);
-	if (c)
-		return related_in(skb, p, &q, &back, c, &client);
+	if (related_reply(&back, &client, &of))
+		return related_out(skb, p, &q, &client, &of);
+	if (related_request(&back, &of))
+		return related_in(skb, p, &q, &back, &of, &client);
 	return UNDECIDED;
 }
 

@@ -4,6 +4,7 @@
 #define IMBANG_SERVICE_H
 
 #include "address.h"
+#include "hook.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -75,6 +76,77 @@ static __always_inline struct service *service_find(const struct packet *p,
 		return 0;
 	key->port = 0;
 	return bpf_map_lookup_elem(&services, key);
+}
+
+typedef __u64 __attribute__((may_alias)) word;
+
+#define SERVICE_WORDS (offsetof(struct service, check) / sizeof(word))
+
+/* A sum of a service's key and value: each word times an odd number of its own.
+ * User space makes the same one (director/check.go). */
+static __always_inline __u64 service_check(const word *key, const word *value)
+{
+	return key[0] * 0x7feb352d + key[1] * 0x58adbe67 + key[2] * 0x4c7f6dd1 +
+	       value[0] * 0x68bc21eb + value[1] * 0x5c4bcea9 + value[2] * 0x735a2d97 +
+	       value[3] * 0x31848bab + value[4] * 0x7a646e19 + value[5] * 0x66fe0cb5 + 1;
+}
+
+/*
+ * Copies a service. Returns 0 if the copy is not a value that the key had: the
+ * element was being reused. The sum needs no order among the reads, nor among
+ * the kernel's writes of an element.
+ */
+static __always_inline int service_copy(const struct service_key *key, const struct service *at,
+					struct service *copy)
+{
+	const volatile word *from = (const volatile word *)at;
+	word *to = (word *)copy;
+
+	_Static_assert(SERVICE_WORDS == 6 && sizeof(*key) == 3 * sizeof(word), "service_check");
+	HOOK(SERVICE_FOUND);
+	to[0] = from[0];
+	HOOK(PICK_FOR);
+	to[1] = from[1];
+	to[2] = from[2];
+	to[3] = from[3];
+	to[4] = from[4];
+	to[5] = from[5];
+	to[6] = from[6];
+	return copy->check == service_check((const word *)key, to);
+}
+
+enum service_found { SERVICE_NONE, SERVICE_FOUND, SERVICE_CHANGED };
+
+static __noinline enum service_found service_try(const struct packet *p, const struct settings *set,
+						 struct service *copy)
+{
+	struct service_key key __attribute__((aligned(8)));
+	struct service *s = service_find(p, set, &key);
+
+	if (!s)
+		return SERVICE_NONE;
+	return service_copy(&key, s, copy) ? SERVICE_FOUND : SERVICE_CHANGED;
+}
+
+/* The service that a packet is for, in *svc. SERVICE_CHANGED: whenever it was looked
+ * for, it changed. */
+static __always_inline enum service_found service_wanted(const struct packet *p,
+							 const struct settings *set,
+							 struct service **svc)
+{
+	__u32 slot = !!p->peek;
+	struct service *copy = bpf_map_lookup_elem(&service_copies, &slot);
+	enum service_found found;
+
+	if (!copy)
+		return SERVICE_NONE;
+	*svc = copy;
+	found = service_try(p, set, copy);
+	if (found == SERVICE_CHANGED)
+		found = service_try(p, set, copy);
+	if (found == SERVICE_CHANGED)
+		found = service_try(p, set, copy);
+	return found;
 }
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef IMBANG_SIPHASH_H
 #define IMBANG_SIPHASH_H
 
+#include "kernel.h"
+
 #define SIPHASH_0 0x736f6d6570736575ULL
 #define SIPHASH_1 0x646f72616e646f6dULL
 #define SIPHASH_2 0x6c7967656e657261ULL

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whether it matters for a packet's way where it comes from. It does where there
+ * Whether a packet's route depends on its source address. It does where there
  * are routing rules (policy routing), or routes of one source's own (IPv6);
- * then each client has a way of its own. Elsewhere there is one for all of
+ * then each client has a cached route of its own. Elsewhere there is one for all of
  * them, which is remembered much longer than one client sends. The kernel says
  * which, in the network namespace; where it cannot be asked (before Linux
  * 6.2), it matters.
  *
  * It also matters where a route has several routers to choose from, which the
- * look-up does not tell: so a way is everybody's only to a neighbour (way_look).
+ * look-up does not tell: so only a route to a neighbour is shared by all sources (route_lookup).
  * (A route by several devices without a router has its packets take turns with
  * them for some ms each; that is not found out.)
  */

@@ -7,6 +7,7 @@
 #ifndef IMBANG_STORY_H
 #define IMBANG_STORY_H
 
+#include "clock.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -23,13 +24,13 @@ static __always_inline int traced(void)
 	until = *(volatile __u64 *)lease;
 	if (!until)
 		return 0;
-	if (until > bpf_ktime_get_coarse_ns())
+	if (until > now_coarse_ns())
 		return 1;
 	__sync_val_compare_and_swap(lease, until, 0);
 	return 0;
 }
 
-static __always_inline struct answer *story_of(const struct packet *p)
+static __always_inline struct explanation *story_of(const struct packet *p)
 {
 	__u32 which = p->peek;
 

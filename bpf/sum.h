@@ -4,6 +4,7 @@
 #define IMBANG_SUM_H
 
 #include "csum.h"
+#include "kernel.h"
 #include "packet.h"
 
 #define SUM_CHUNK 32

@@ -2,14 +2,19 @@
 /*
  * The defence mode drop_entry: each second a random 1/32 of the table is looked
  * at, and ends if little is lost with it (ip_vs_random_dropentry). What is
- * looked at are appointments, of which every connection keeps one: every 32nd,
+ * looked at are timer entries, of which every connection keeps one: every 32nd,
  * from a random one on.
  */
 #ifndef IMBANG_SWEEP_H
 #define IMBANG_SWEEP_H
 
 #include "clock.h"
-#include "persist.h"
+#include "conn_life.h"
+#include "defence.h"
+#include "rng.h"
+#include "settings.h"
+#include "template.h"
+#include "wheel.h"
 
 #define SWEEP_SHARE 32
 
@@ -23,6 +28,7 @@
 struct sweep {
 	__u64 now;
 	__u32 beat;
+	__u32 fresh;
 	__u8 family;
 };
 
@@ -68,57 +74,67 @@ static __always_inline int sweep_ends(const struct conn *c, __u64 now)
  * and none was real (ip_vs_conn_expire). */
 __noinline int sweep_template(const struct flow *flow, const struct control *control)
 {
+	struct conn seen;
 	struct flow key;
-	struct conn *t;
 
 	if (!flow || !control)
 		return 0;
-	t = template_of(flow, control, &key);
-	if (!t || t->controlled || t->flags & CONN_ASSURED)
-		return 0;
-	template_remove(&key, t);
+	if (template_of(flow, control, &key, &seen) &&
+	    conn_kill(&key, &seen, KILL_UNHELD | KILL_UNREAL))
+		template_remove(&key, &seen);
 	return 0;
 }
 
-static __always_inline void sweep_end(const struct flow *flow, struct conn *c)
+static __always_inline void sweep_end(const struct flow *flow, struct conn *seen)
 {
-	struct control control = control_of(c);
+	struct control control = control_of(seen);
 
+	if (!conn_kill(flow, seen, flow->template ? KILL_UNHELD | KILL_UNREAL : KILL_SAME_STATE))
+		return;
 	if (flow->template) {
-		template_remove(flow, c);
+		template_remove(flow, seen);
 		return;
 	}
-	conn_remove(flow, c);
+	conn_remove(flow, seen);
 	if (control.kind)
 		sweep_template(flow, &control);
 }
 
-/* One appointment of 32. */
+/* One timer entry of 32. */
 static long sweep_one(__u32 i, struct sweep *s)
 {
 	__u32 share = s->beat + i * SWEEP_BEATS;
-	__u32 number = 1 + share * SWEEP_SHARE + bpf_get_prandom_u32() % SWEEP_SHARE;
+	__u32 number = 1 + share * SWEEP_SHARE + random_u32() % SWEEP_SHARE;
+	struct conn seen;
 	struct flow flow;
-	struct conn *c;
 
-	if (!appointment_flow(number, s->family, &flow))
+	if (!timer_entry_flow(number, s->family, &flow))
 		return 0;
-	c = conn_find(&flow);
 	/* One that it does not keep does not count: it has another. */
-	if (!c || c->number != number)
+	if (!conn_look(&flow, &seen) || seen.number != number)
 		return 0;
-	if (sweep_ends(c, s->now))
-		sweep_end(&flow, c);
+	if (sweep_ends(&seen, s->now))
+		sweep_end(&flow, &seen);
+	return 0;
+}
+
+/* How many timer entries were ever taken of the list of which most were. */
+static long sweep_fresh(__u32 i, struct sweep *s)
+{
+	struct free_timer_entries *free = free_list_of(i, s->family);
+
+	if (free && free->fresh > s->fresh)
+		s->fresh = free->fresh;
 	return 0;
 }
 
 static __always_inline void sweep_family(__u8 family, __u32 beat)
 {
-	struct free_appointments *free = free_of(family);
-	struct sweep s = { .now = bpf_ktime_get_coarse_ns(), .beat = beat, .family = family };
+	struct sweep s = { .now = now_coarse_ns(), .beat = beat, .family = family };
 
-	if (free)
-		bpf_loop(free->fresh / (SWEEP_SHARE * SWEEP_BEATS) + 1, sweep_one, &s, 0);
+	bpf_loop(FREE_LISTS, sweep_fresh, &s, 0);
+	bpf_loop(timer_entry_number(FREE_LISTS - 1, s.fresh) / (SWEEP_SHARE * SWEEP_BEATS) + 1,
+		 sweep_one, &s, 0);
 }
 
 static int sweep_timer(void *map, __u32 *key, struct clock *c)
@@ -127,6 +143,8 @@ static int sweep_timer(void *map, __u32 *key, struct clock *c)
 	__u32 beat = c->tick++ % SWEEP_BEATS;
 	__u64 next = NSEC_PER_SEC;
 
+	if (clock_ends())
+		return 0;
 	if (set && set->drop_entry) {
 		next = SWEEP_BEAT;
 		if (defence_works(set->drop_entry)) {
@@ -135,7 +153,7 @@ static int sweep_timer(void *map, __u32 *key, struct clock *c)
 		}
 	}
 	/* The next beat is a full one: being late does not add up. */
-	bpf_timer_start(&c->timer, next - bpf_ktime_get_ns() % next, 0);
+	bpf_timer_start(&c->timer, next - now_ns() % next, 0);
 	return 0;
 }
 

@@ -13,7 +13,7 @@
 enum direction {
 	FROM_CLIENT = 0,
 	FROM_SERVER = 1,
-	/* FROM_CLIENT of a connection none of whose answers was seen: direct
+	/* FROM_CLIENT of a connection none of whose replies was seen: direct
 	 * routing and tunnels */
 	CLIENT_ONLY = 2,
 	/* added to them: TCP by the rules of secure_tcp */

@@ -8,9 +8,12 @@
 #ifndef IMBANG_TRACE_H
 #define IMBANG_TRACE_H
 
+#include "clock.h"
 #include "conn.h"
+#include "counters.h"
 #include "sched.h"
 #include "service.h"
+#include "settings.h"
 #include "story.h"
 
 /* Asks the scheduler, and writes down its choice and the runner-up. Whoever
@@ -18,7 +21,7 @@
  * remembers when it is asked in earnest. */
 __noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum scheduler scheduler)
 {
-	struct answer *story = p ? story_of(p) : 0;
+	struct explanation *story = p ? story_of(p) : 0;
 	__u32 id, foreseen, second;
 
 	if (!story || !pick)
@@ -46,7 +49,7 @@ __noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum sc
 /* Writes down the server that a template chose. */
 __noinline int note_template(struct packet *p, __u32 id)
 {
-	struct answer *story = p ? story_of(p) : 0;
+	struct explanation *story = p ? story_of(p) : 0;
 
 	if (!story)
 		return 0;
@@ -90,7 +93,7 @@ static __always_inline void event_service(const struct packet *p, struct trace_e
 /* Writes down all that is not yet. */
 static __always_inline void event_complete(const struct packet *p, struct trace_event *e)
 {
-	e->time = bpf_ktime_get_ns();
+	e->time = now_ns();
 	e->flow = p->flow;
 	e->virtual = p->from_server ? p->to : p->flow.dst;
 	e->virtual_port = p->from_server ? p->port : p->flow.dport;
@@ -168,11 +171,11 @@ static long tell_one(__u32 number, struct telling *telling)
 	return 0;
 }
 
-/* The end of a packet's way, if there is news of it. */
+/* The last step of a packet that has something to report. */
 __noinline int report(const struct packet *p)
 {
 	struct telling telling = {};
-	struct answer *story;
+	struct explanation *story;
 
 	if (!p)
 		return 0;

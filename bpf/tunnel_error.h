@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * ICMP errors about the way to a server behind a tunnel come to the director,
+ * ICMP errors about the path to a server behind a tunnel come to the director,
  * which put on the outer header: the client is told, about the packet inside
  * (the part of ip_vs_in_icmp about tunnels). As in Linux, of IPv4 in IPv4.
  */
@@ -8,6 +8,7 @@
 #define IMBANG_TUNNEL_ERROR_H
 
 #include "conn.h"
+#include "forward/method.h"
 #include "forward/tun.h"
 #include "icmp.h"
 #include "related.h"
@@ -82,7 +83,7 @@ static __always_inline int tunnelled_flow(struct __sk_buff *skb, struct packet *
 
 static __always_inline int is_tunnel_to(const struct server *s, const struct tunnelled *t)
 {
-	return s->forward == FORWARD_TUNNEL && s->tunnel_type == t->type &&
+	return encapsulates(s->forward) && s->tunnel_type == t->type &&
 	       address_family(&s->addr) == AF_INET && address_to4(&s->addr) == t->outer.daddr &&
 	       (t->type != TUNNEL_GUE || s->tunnel_port == t->port);
 }
@@ -94,7 +95,7 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 	struct icmp_header icmp;
 	struct tunnelled t = {};
 	struct server *s;
-	struct conn *c;
+	struct conn seen;
 	__u32 server, end, headers, mtu;
 
 	if (!p)
@@ -105,10 +106,9 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 	    !icmp_is_error(AF_INET, icmp.type) || tunnelled_parse(skb, p, &t) ||
 	    tunnelled_flow(skb, p, t.inner, end))
 		return pass(p, REASON_PASS_ICMP);
-	c = conn_find(&p->flow);
-	if (!c || c->forward != FORWARD_TUNNEL)
+	if (!conn_look(&p->flow, &seen) || !encapsulates(seen.forward))
 		return pass(p, REASON_PASS_ICMP);
-	server = c->server;
+	server = seen.server;
 	s = bpf_map_lookup_elem(&servers, &server);
 	if (!s || !is_tunnel_to(s, &t))
 		return pass(p, REASON_PASS_ICMP);
@@ -134,19 +134,19 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
  * client. */
 __noinline int tell_on(struct __sk_buff *skb, struct packet *p)
 {
-	struct way *way;
+	struct route *route;
 
 	if (!p)
 		return VERDICT_DROP;
 	if (!p->mtu && !icmp_allowed(&p->flow.src))
 		return drop(p, REASON_DROP_RATE_LIMIT);
-	if (icmp_answer4(skb, p->kind, p->mtu, 0, 1))
+	if (icmp_error_packet4(skb, p->kind, p->mtu, 0, 1))
 		return drop(p, REASON_DROP_REWRITE);
 	p->length = 0;
-	if (find_way(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &way) !=
+	if (find_route(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &route) !=
 	    BPF_FIB_LKUP_RET_SUCCESS)
 		return drop(p, REASON_REFUSED_NO_ROUTE);
-	return transmit(skb, p, way);
+	return transmit(skb, p, route);
 }
 
 #endif

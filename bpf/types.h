@@ -11,6 +11,9 @@
 #ifndef IMBANG_TYPES_H
 #define IMBANG_TYPES_H
 
+#include "kernel.h"
+#include "sched/list.h"
+
 #define NSEC_PER_SEC 1000000000ULL
 
 #define AF_INET 2
@@ -45,23 +48,11 @@ enum service_flag {
 	SVC_SCHED_3 = 0x20,
 };
 
-/* The numbers are part of the pinned tables: append, never renumber. */
 enum scheduler {
 	SCHED_NONE = 0,
-	SCHED_RR = 1,
-	SCHED_WRR = 2,
-	SCHED_LC = 3,
-	SCHED_WLC = 4,
-	SCHED_LBLC = 5,
-	SCHED_LBLCR = 6,
-	SCHED_DH = 7,
-	SCHED_SH = 8,
-	SCHED_SED = 9,
-	SCHED_NQ = 10,
-	SCHED_FO = 11,
-	SCHED_OVF = 12,
-	SCHED_MH = 13,
-	SCHED_TWOS = 14,
+#define SCHED_NUMBER(NUMBER, name, number) SCHED_##NUMBER = number,
+	SCHEDULERS_BY_COST(SCHED_NUMBER) SCHEDULERS_BY_PICK(SCHED_NUMBER)
+#undef SCHED_NUMBER
 };
 
 /* What a persistence template stands for, besides the clients: the value of
@@ -71,11 +62,20 @@ enum template_kind {
 	TEMPLATE_PORT,    /* protocol, virtual address and port */
 	TEMPLATE_ADDRESS, /* protocol and virtual address: port 0, and FTP */
 	TEMPLATE_MARK,    /* the firewall mark */
+	TEMPLATE_CALL,    /* struct conn alone: a call (struct call) */
+};
+
+/* A persistence engine: what tells templates apart beside the clients. */
+enum engine {
+	ENGINE_NONE,
+	ENGINE_SIP, /* the Call-ID of SIP over UDP */
 };
 
 /*
  * A service as the packet path sees it. User space replaces the whole value
- * on each change, so that a packet sees one state or the other.
+ * on each change. The element that held the value before is the next one that
+ * an update takes, while packets still read it; so a packet copies the value
+ * and uses the copy if `check` confirms it (service.h).
  *
  * The servers of a service are the ids in order[first .. first + count - 1],
  * in the order of their addition. Linux keeps them the other way round (a new
@@ -93,7 +93,12 @@ struct service {
 	enum template_kind template;
 	__u32 fwmark;
 	__be16 port;
-	__u16 pad;
+	__u8 engine; /* enum engine; without persistence, it lets servers send first */
+	__u8 pad;
+	/* Counts the schedulers that services with this id have had, from 1: the
+	 * owner of what a scheduler remembers (sched/contract.h). */
+	__u32 incarnation;
+	__u64 check; /* of the key and all of the above: see service_check */
 };
 
 /* What is known of a service's tree (sched/tree.h). */
@@ -113,12 +118,15 @@ struct tree_pair {
 
 /* What a scheduler remembers between two picks, by service id. */
 struct service_state {
-	/* rr, wrr: the position of the last pick in the low half (LIST_HEAD:
-	 * none yet), wrr's current weight in the high half. One word, so that
-	 * compare-and-swap moves both. */
-	__u64 cursor;
-	__u32 max_weight; /* wrr: the highest weight less (step - 1) */
-	__u32 step;       /* wrr: greatest common divisor of the weights */
+	/* Each is one word, so that compare-and-swap covers the incarnation that
+	 * it belongs to. rr: the position of the last pick in the low half
+	 * (LIST_HEAD: none yet), the incarnation in the high half. wrr: see
+	 * sched/wrr.h. */
+	__u64 rr_cursor;
+	__u64 wrr_cursor;
+	__u32 max_weight;  /* wrr: the highest weight less (step - 1) */
+	__u32 step;        /* wrr: greatest common divisor of the weights */
+	__u32 incarnation; /* the last one that a scheduler was initialised for */
 	struct tree tree;
 	/* Who changes nodes of the tree: how many in the low half, and how often
 	 * one more came in the high half. */
@@ -126,8 +134,8 @@ struct service_state {
 };
 
 enum server_flag {
-	SERVER_AVAILABLE = 0x1, /* in its service's list */
-	SERVER_FRONTS = 0x2,    /* `fronts` names it for its address and port */
+	SERVER_AVAILABLE = 0x1,    /* in its service's list */
+	SERVER_OWNS_REPLIES = 0x2, /* `reply_owners` names it for its address and port */
 };
 
 /* IP_VS_CONN_F_* forwarding methods. */
@@ -156,6 +164,32 @@ struct server {
 	__u16 tunnel_type;
 	enum forward forward;
 	enum server_flag flags;
+	__u32 added;   /* a number that grows with each addition to the table */
+	__u32 retired; /* struct quarantine's barriers when it left its list */
+};
+
+#define QUARANTINED_EXTENTS 256
+#define QUARANTINED_SERVICES 256
+
+/* A range of slots in order[]. */
+struct extent {
+	__u32 first;
+	__u32 size;
+};
+
+/*
+ * What left the tables since the last barrier, which waits until no packet is
+ * under way that began before it. Until then a packet may hold such an extent, id
+ * of a service or id of a server, and nobody else may get it. A server's stamp is
+ * in struct server: it is in quarantine while `retired` equals `barriers`.
+ */
+struct quarantine {
+	__u32 barriers; /* so far */
+	__u32 extents;  /* in `extent` */
+	__u32 services; /* in `service` */
+	__u32 all;      /* more than there is room for: whatever is free */
+	struct extent extent[QUARANTINED_EXTENTS];
+	__u32 service[QUARANTINED_SERVICES]; /* ids */
 };
 
 /* A server's address and port, in one protocol. */
@@ -167,7 +201,7 @@ struct endpoint {
 };
 
 /* The service that such an address and port serves: its server's owner. */
-struct front {
+struct reply_owner {
 	__u32 server; /* id */
 	__u32 shared; /* kernel: other services' connections came to it, too */
 };
@@ -269,48 +303,86 @@ enum conn_flag {
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
 	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
 	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
-	/* An answer was seen, though the director need not see any (Linux: no
+	/* a reply was seen, though the director need not see any (Linux: no
 	 * IP_VS_CONN_F_NOOUTPUT). */
-	CONN_ANSWERED = 0x20,
-	CONN_LISTED = 0x40, /* the reverse table has an entry of it */
+	CONN_REPLIED = 0x20,
+	CONN_LISTED = 0x40,  /* the reverse table has an entry of it */
+	CONN_ADOPTED = 0x80, /* an upgrade entered it */
 };
 
 /*
  * A connection, under the flow of its client's packets. If the server's
- * answers come through the director, answers.h leads here from their flow. The
+ * replies come through the director, replies.h leads here from their flow. The
  * server's address is in the servers table: an id stays its
  * server's for as long as there are connections.
  *
  * As in Linux, a persistence template lies in the same table.
  */
+#define CONN_FIELDS                                                              \
+	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by packets */  \
+	struct bpf_spin_lock lock; /* of all that changes, but in_packets */     \
+	__u32 tick;                /* of its timer entry on the wheel */         \
+	__u32 number;              /* of that timer entry */                     \
+	__u32 server;              /* id */                                      \
+	__be16 port;               /* of the server */                           \
+	__u8 state;                /* enum conn_state */                         \
+	__u8 flags;                /* enum conn_flag */                          \
+	__u8 template;             /* enum template_kind, what controls it */    \
+	__u8 forward;              /* enum forward */                            \
+	__u8 in_packets;           /* from the client, MANY_PACKETS at most */   \
+	__u8 pad;                                                                \
+	union {                                                                  \
+		__u32 fwmark;     /* of its template; TEMPLATE_CALL: a number */ \
+		__u32 controlled; /* of a template: its connections */           \
+	};                                                                       \
+	union {                                                                  \
+		__be32 netmask; /* of a connection's template */                 \
+		__u32 timeout;  /* of a template [s] */                          \
+	}
+
+/* What the values of both families' tables have in common, or a copy of it. */
 struct conn {
-	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by each packet */
-	__u32 tick;                /* of its appointment on the wheel */
-	__u32 number;              /* of that appointment */
-	struct bpf_spin_lock lock; /* of state and flags */
-	__u32 server;              /* id */
-	__be16 port;               /* of the server */
-	__u8 state;                /* enum conn_state */
-	__u8 flags;                /* enum conn_flag */
-	__u8 template;             /* enum template_kind, what controls it */
-	__u8 forward;              /* enum forward */
-	__u8 in_packets;           /* from the client, MANY_PACKETS at most */
-	__u8 pad;
-	union {
-		__u32 fwmark;     /* of a connection's template */
-		__u32 controlled; /* of a template: its connections */
-	};
-	union {
-		__be32 netmask; /* of a connection's template */
-		__u32 timeout;  /* of a template [s] */
-	};
+	CONN_FIELDS;
+};
+
+/*
+ * The values themselves begin with their entry's flow, by which a CPU that has
+ * found one knows whether it still is the one that it looked for (conn_entry.h).
+ * The flow lies in front of the lock and the flags lie behind it: the kernel
+ * copies a new value in two pieces, one on either side of the lock.
+ */
+struct conn4 {
+	struct flow4 flow;
+	CONN_FIELDS;
+};
+
+struct conn6 {
+	struct flow flow;
+	CONN_FIELDS;
+};
+
+#define CALL_ID_MAX 255 /* [bytes] IP_VS_PEDATA_MAXLEN */
+
+/* The protocol in the key of a call's template. */
+#define CALL_PROTOCOL 0xff
+
+/*
+ * What a template of the SIP engine stands for: the clients and the service, as
+ * in the key of a template without an engine, and the Call-ID. The connection
+ * table has it under a number: a flow with CALL_PROTOCOL, the number as source,
+ * and nothing else.
+ */
+struct call {
+	struct flow clients;
+	__u8 length;          /* of the Call-ID [bytes] */
+	__u8 id[CALL_ID_MAX]; /* 0 behind its end */
 };
 
 #define MANY_PACKETS 9 /* so many, and drop_entry spares what is idle */
 
 #define WHEEL_SLOTS 2048 /* of 67 ms: 137 s, half of which is used */
 
-#define APPOINTMENTS (1 << 23) /* at most, in the list of a slot */
+#define TIMER_ENTRIES (1 << 23) /* at most, in the list of a slot */
 
 /* Key of a packet that comes in fragments. */
 struct fragment_key {
@@ -330,35 +402,41 @@ struct fragment {
 };
 
 /*
- * Appointments, by number: flows that want to be looked at, in the lists of the
- * wheel's slots, or free ones in a list of their own. Numbers count from 1; 0
- * ends a list.
+ * Timer entries, by number: flows to be examined, in the lists of the
+ * wheel's slots, or free ones in lists of their own. Numbers count from 1; 0
+ * ends a list. An element holds two of them, as the kernel rounds its size up
+ * to 8 bytes.
  */
-struct appointment4 {
-	__u32 next;
-	struct flow4 flow;
+struct timer_pair4 {
+	__u32 next[2];
+	struct flow4 flow[2];
 };
 
-struct appointment6 {
-	__u32 next;
-	struct flow flow;
+struct timer_pair6 {
+	__u32 next[2];
+	struct flow flow[2];
 };
 
-/* A slot of the wheel: the numbers of its first appointments. */
+/* flow.template of timer entries in the lists of free ones. */
+#define TIMER_ENTRY_FREE 2
+
+/* A slot of the wheel: the numbers of its first timer entries. */
 struct wheel_slot {
+	struct bpf_spin_lock lock;
 	__u32 first4;
 	__u32 first6;
+	__u32 pad;
 };
 
-/* Appointments that are free: those in a list, and those from `fresh` on, which
- * never were taken. */
-struct free_appointments {
-	/* The first of the list in the low half. In the high half how often one
-	 * was taken, so that compare-and-swap finds a list that has become
-	 * another one behind the same first (ABA). */
-	__u64 first;
-	__u64 fresh;
-	__u64 pad[6]; /* a cache line of its own */
+/* Free timer entries, in so many lists, so that CPUs seldom meet at one. */
+#define FREE_LISTS 16
+
+/* One of them, and the entries of its own that were never taken. */
+struct free_timer_entries {
+	struct bpf_spin_lock lock;
+	__u32 first;
+	__u32 fresh;   /* so many of its own were taken for the first time */
+	__u32 pad[13]; /* a cache line of its own */
 };
 
 /* A device with an XDP program, by which others' packets may leave, too. */
@@ -380,7 +458,6 @@ struct settings {
 	__u32 in_use4;    /* of IPv4; without any, nothing is followed */
 	__u32 in_use6;
 	__u32 mark_rules; /* rules in the marks table */
-	__u32 editing;    /* a command is at work, or was killed at it */
 	/* Linux's net.ipv4.vs.*, by their names there */
 	__u32 conn_reuse_mode;
 	__u32 expire_nodest_conn;
@@ -401,7 +478,51 @@ struct settings {
 	__u32 half_open_limit;    /* more half-open connections are an attack; 0: none is */
 	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 	__u32 one_device;         /* is both */
-	__u32 pad;
+	__u32 engines;            /* services with an engine */
+	/* Of what user space writes: odd while a command writes to it, and after
+	 * one was killed at that; even, and another one, after each change. */
+	__u64 generation;
+	/* An upgrade (upgrade.h): the next build is to go on; and in that build
+	 * until the connections are there. */
+	__u32 successor;
+	__u32 adopting;
+};
+
+#define ADOPTIONS 256 /* at a time */
+
+enum adoption_result {
+	ADOPTION_NONE,
+	ADOPTION_DONE,
+	ADOPTION_SUPERSEDED, /* its flow has another connection already */
+	ADOPTION_NO_ROOM,
+};
+
+/* A connection or template of an earlier build, for adopt_conns: as in struct flow
+ * and struct conn. */
+struct adoption {
+	struct flow flow; /* family 0: none */
+	__u32 server;
+	__u64 expires;
+	__be16 port;
+	__u8 state;
+	__u8 flags;
+	__u8 template;
+	__u8 forward;
+	__u8 in_packets;
+	__u8 pad;
+	__u32 fwmark;
+	__u32 netmask;
+	enum adoption_result result; /* the program's */
+	__u32 pad2;
+};
+
+/* Where packets enter the data plane: the number is part of what one build hands
+ * over to the next. */
+enum entry {
+	ENTRY_CLIENT = 0,
+	ENTRY_SERVER = 1,
+	ENTRY_LOCAL = 2,
+	ENTRIES = 8,
 };
 
 /* When a defence works. Linux's 2, which is 1 at work, nobody writes here. */
@@ -459,6 +580,7 @@ struct secret {
 struct locality_key {
 	union address addr;
 	__u32 service;
+	__u32 incarnation; /* of it */
 };
 
 #define LBLCR_SET 64 /* servers remembered for one destination */
@@ -525,6 +647,38 @@ struct change {
 	__u32 position; /* in order of addition; CHANGE_DELETE: before it */
 };
 
+/* What the auditor found and the repair program corrects (repair.h). Each is
+ * tested once more in the kernel, where the tables change meanwhile. */
+enum repair_kind {
+	REPAIR_COUNTS,     /* adds to what `server` counts */
+	REPAIR_CONTROLLED, /* adds to what the template of `flow`, to `server`, controls */
+	REPAIR_TIMER,      /* a timer entry for the connection of `flow` that names `number` */
+	REPAIR_GIVE,       /* gives back timer entry `number`, which has `flow` */
+	REPAIR_CUT_SLOT,   /* empties list `from` of the wheel, if its first is `number` */
+	REPAIR_CUT_FREE,   /* likewise, a list of free timer entries */
+	REPAIR_CUT_ENTRY,  /* ends a list behind entry `from`, if the next one is `number` */
+};
+
+enum repair_result {
+	REPAIR_DONE,
+	REPAIR_CHANGED, /* the table is no longer as it was found */
+	REPAIR_FAILED,  /* no timer entry is free; no such object */
+};
+
+struct repair {
+	struct flow flow;
+	enum repair_kind kind;
+	__u32 number;
+	__u32 tick; /* of the connection */
+	__u32 from;
+	__u32 server;
+	/* differences: */
+	__s32 active;
+	__s32 inactive;
+	__s32 persistent;
+	__s32 controlled;
+};
+
 /* Why a packet was not simply forwarded. Names are read from BTF: the word
  * after REASON_ is what users see. */
 enum reason {
@@ -562,12 +716,15 @@ enum reason {
 	REASON_DROP_CHALLENGED,
 	REASON_DROP_PROOF,
 	REASON_DROP_UNPROVEN,
+	REASON_DROP_SERVICE_CHANGED,
+	REASON_DROP_NO_CALL_ID,
+	REASON_DROP_UPGRADE,
 	REASON_COUNT,
 };
 
 /* What happened to a packet besides being forwarded: what tracers hear of. */
 enum news {
-	NEWS_ASIDE = 0x01,    /* passed by, refused or dropped, for a reason */
+	NEWS_ASIDE = 0x01,    /* passed to the stack, refused or dropped, for a reason */
 	NEWS_OPENED = 0x02,   /* it opened a connection */
 	NEWS_STATE = 0x04,    /* its connection's state changed */
 	NEWS_CHOSEN = 0x08,   /* a scheduler was asked */
@@ -607,7 +764,7 @@ struct trace_event {
 	__u8 news;        /* enum news */
 	__u8 reason;      /* enum reason, of NEWS_ASIDE */
 	__u8 tcp_bits;    /* enum tcp_bit */
-	__u8 from_server; /* the packet is an answer */
+	__u8 from_server; /* the packet is a reply */
 	__u8 scheduler;   /* enum scheduler */
 	__u8 was;         /* enum conn_state, before a NEWS_STATE */
 	__u8 state;       /* and after */
@@ -615,7 +772,7 @@ struct trace_event {
 };
 
 /* What the explain program says of a flow. */
-struct answer {
+struct explanation {
 	struct trace_event event;
 	__u64 now;
 	__u64 expires;           /* of the flow's connection [ns]; 0: there is none */

@@ -3,15 +3,27 @@
  * When connections expire: a timing wheel with one clock for all of them.
  *
  * A slot of the wheel stands for a tick of 67 ms, and has a list of
- * appointments, each of which names a flow. Each tick the clock's timer takes
+ * timer entries, each of which names a flow. Each tick the clock's timer takes
  * the list that is due, and the connections either end or get a later slot.
- * Whoever enters an appointment into a list does so by compare-and-swap, and
- * nobody but the timer takes one out, so there is no lock.
  *
- * What a connection does not keep, because it ended or wants to be looked at
- * earlier, stays where it is until its slot comes. So that these are few, no
- * slot is further away than WHEEL_REACH: who lives longer is looked at now and
- * then.
+ * What a connection does not keep, because it ended or must be examined
+ * earlier, stays where it is until its slot is due. So that these are few, no
+ * slot is further away than WHEEL_REACH: connections that live longer are
+ * examined repeatedly.
+ *
+ * Invariants:
+ * 1. A timer entry is in one place: a free list, a slot's list, or the hands of
+ *    one CPU, which took it from a free list (to enter it into a slot) or from a
+ *    slot (the wheel's timer alone).
+ * 2. Lists change under the spin lock of the slot or of the free list. Under it
+ *    only links are written, so no CPU waits for long, and neither entering nor
+ *    freeing can fail.
+ * 3. The clock's `tick` is set before the list of that tick is taken. Whoever
+ *    holds a slot's lock and finds its tick still to come therefore knows that
+ *    the list will be taken later; what is entered is never left for a
+ *    revolution.
+ * 4. A free entry is found if there is one: a CPU begins with the list of its
+ *    own number and goes on to all others.
  *
  * A BPF timer for each connection would be simpler, but the kernel allocates
  * one where it may not wait for memory, and that was seen to fail at any load.
@@ -19,104 +31,154 @@
 #ifndef IMBANG_WHEEL_H
 #define IMBANG_WHEEL_H
 
-#include "attack.h"
 #include "clock.h"
 #include "flow.h"
+#include "hook.h"
 
 #define WHEEL_REACH (32 * NSEC_PER_SEC / TICK)
 
-/* CPUs that are in each other's way try again so often. */
-#define WHEEL_TRIES 64
+/* How often a CPU goes around the free lists, at most. */
+#define WHEEL_TRIES 4
 
-/* The link to the next in a list, of an appointment; NULL if there is no such. */
-static __always_inline __u32 *appointment_next(__u32 number, __u8 family)
+/* Ticks that a CPU is given that was overtaken twice: 4 s. */
+#define WHEEL_MARGIN 64
+
+/* Neighbouring timer entries of one free list: they share cache lines. */
+#define FREE_BLOCK_BITS 4
+#define FREE_BLOCK (1 << FREE_BLOCK_BITS)
+
+/* The link to the next in a list, of a timer entry; NULL if there is no such. */
+static __always_inline __u32 *timer_entry_next(__u32 number, __u8 family)
 {
-	__u32 at = number - 1;
+	__u32 at = (number - 1) / 2, half = (number - 1) & 1;
 
 	if (family == AF_INET6) {
-		struct appointment6 *six = bpf_map_lookup_elem(&appointments6, &at);
+		struct timer_pair6 *six = bpf_map_lookup_elem(&timer_entries6, &at);
 
-		return six ? &six->next : 0;
+		return six ? &six->next[half] : 0;
 	} else {
-		struct appointment4 *four = bpf_map_lookup_elem(&appointments4, &at);
+		struct timer_pair4 *four = bpf_map_lookup_elem(&timer_entries4, &at);
 
-		return four ? &four->next : 0;
+		return four ? &four->next[half] : 0;
 	}
 }
 
-static __always_inline struct free_appointments *free_of(__u8 family)
+static __always_inline struct free_timer_entries *free_list_of(__u32 list, __u8 family)
 {
-	__u32 which = family == AF_INET6;
+	__u32 at = list % FREE_LISTS + (family == AF_INET6 ? FREE_LISTS : 0);
 
-	return bpf_map_lookup_elem(&free_lists, &which);
+	return bpf_map_lookup_elem(&free_lists, &at);
 }
 
-struct exchange {
-	struct free_appointments *free;
-	__u32 *first; /* of a slot */
+/* The n-th timer entry of a free list, from 0. */
+static __always_inline __u32 timer_entry_number(__u32 list, __u32 n)
+{
+	__u32 block = n / FREE_BLOCK * FREE_LISTS + list % FREE_LISTS;
+
+	return 1 + block * FREE_BLOCK + n % FREE_BLOCK;
+}
+
+/* The free list that an entry belongs to. */
+static __always_inline __u32 timer_entry_list(__u32 number)
+{
+	return (number - 1) / FREE_BLOCK;
+}
+
+/* The first of a free list: its number, or 0 if the list is empty or another CPU
+ * interfered. */
+static __always_inline __u32 timer_entry_pop(struct free_timer_entries *free, __u8 family)
+{
+	__u32 first = *(volatile __u32 *)&free->first, number = 0;
+	__u32 *next = timer_entry_next(first, family);
+
+	if (!first || !next)
+		return 0;
+	HOOK(ENTRY_TAKE);
+	bpf_spin_lock(&free->lock);
+	if (free->first == first) {
+		free->first = *next;
+		number = first;
+	}
+	bpf_spin_unlock(&free->lock);
+	return number;
+}
+
+/* One of a list that was never taken, or 0. */
+static __always_inline __u32 timer_entry_fresh(struct free_timer_entries *free, __u32 list,
+					       __u8 family)
+{
+	__u32 number = timer_entry_number(list, *(volatile __u32 *)&free->fresh);
+
+	if (!timer_entry_next(number, family))
+		return 0;
+	number = timer_entry_number(list, __sync_fetch_and_add(&free->fresh, 1));
+	return timer_entry_next(number, family) ? number : 0;
+}
+
+struct timer_entry_search {
+	__u32 list;
 	__u32 number;
-	__u32 done;
 	__u8 family;
 };
 
-static long appointment_try_take(__u32 i, struct exchange *e)
+static long timer_entry_try(__u32 i, struct timer_entry_search *s)
 {
-	__u64 first = *(volatile __u64 *)&e->free->first;
-	__u32 *next = appointment_next(first, e->family);
+	struct free_timer_entries *free = free_list_of(s->list + i, s->family);
 
-	if (!(__u32)first || !next)
+	if (!free)
 		return 1;
-	if (__sync_val_compare_and_swap(&e->free->first, first,
-					((first >> 32) + 1) << 32 | *next) != first)
-		return 0;
-	e->number = first;
-	return 1;
+	s->number = timer_entry_pop(free, s->family);
+	if (s->number)
+		return 1;
+	if (*(volatile __u32 *)&free->first)
+		s->list--; /* another CPU was faster: the same one again */
+	else
+		s->number = timer_entry_fresh(free, s->list + i, s->family);
+	return !!s->number;
 }
 
-/* Takes a free appointment: its number, or 0. */
-static __noinline __u32 appointment_take(__u8 family)
+/* Takes a free timer entry: its number, or 0. */
+static __always_inline __u32 timer_entry_take(__u8 family)
 {
-	struct exchange e = { .free = free_of(family), .family = family };
+	struct timer_entry_search s = { .list = bpf_get_smp_processor_id(), .family = family };
 
-	if (!e.free)
-		return 0;
-	bpf_loop(WHEEL_TRIES, appointment_try_take, &e, 0);
-	if (e.number || !appointment_next(e.free->fresh + 1, family))
-		return e.number;
-	return __sync_fetch_and_add(&e.free->fresh, 1) + 1;
+	bpf_loop(TRIES(WHEEL_TRIES) * FREE_LISTS, timer_entry_try, &s, 0);
+	return s.number;
 }
 
-static long appointment_try_give(__u32 i, struct exchange *e)
+/* Marks an entry as free in what says its kind of flow, for the auditor: no
+ * connection's flow is like that. Whoever books it writes all of the flow. */
+static __always_inline void timer_entry_mark_free(__u32 number, __u8 family)
 {
-	__u64 first = *(volatile __u64 *)&e->free->first;
-	__u32 *next = appointment_next(e->number, e->family);
+	__u32 at = (number - 1) / 2, half = (number - 1) & 1;
 
-	if (!next)
-		return 1;
-	*next = first;
-	return __sync_val_compare_and_swap(&e->free->first, first, first >> 32 << 32 | e->number) ==
-	       first;
+	if (family == AF_INET6) {
+		struct timer_pair6 *six = bpf_map_lookup_elem(&timer_entries6, &at);
+
+		if (six)
+			six->flow[half].template = TIMER_ENTRY_FREE;
+	} else {
+		struct timer_pair4 *four = bpf_map_lookup_elem(&timer_entries4, &at);
+
+		if (four)
+			four->flow[half].template = TIMER_ENTRY_FREE;
+	}
 }
 
 /* Gives one back that is in no list. */
-static __noinline void appointment_give(__u32 number, __u8 family)
+static __noinline void timer_entry_give(__u32 number, __u8 family)
 {
-	struct exchange e = { .free = free_of(family), .family = family, .number = number };
+	struct free_timer_entries *free = free_list_of(timer_entry_list(number), family);
+	__u32 *next = timer_entry_next(number, family);
 
-	if (e.free)
-		bpf_loop(WHEEL_TRIES, appointment_try_give, &e, 0);
-}
-
-static long wheel_try_enter(__u32 i, struct exchange *e)
-{
-	__u32 *next = appointment_next(e->number, e->family);
-	__u32 first = *(volatile __u32 *)e->first;
-
-	if (!next)
-		return 1;
-	*next = first;
-	e->done = __sync_val_compare_and_swap(e->first, first, e->number) == first;
-	return e->done;
+	if (!free || !next)
+		return;
+	timer_entry_mark_free(number, family);
+	HOOK(ENTRY_GIVE);
+	bpf_spin_lock(&free->lock);
+	*next = free->first;
+	free->first = number;
+	bpf_spin_unlock(&free->lock);
 }
 
 /* The tick for a time [ns], or as far as the wheel reaches; not one that the
@@ -130,159 +192,153 @@ static __always_inline __u32 wheel_tick_for(__u64 time, __u64 now)
 	return tick - present > WHEEL_REACH ? present + WHEEL_REACH : tick;
 }
 
-/* Enters an appointment at a tick, which it returns, or 0 if that did not
- * succeed. */
-static __noinline __u32 wheel_enter(__u32 number, __u8 family, __u32 tick)
+static __always_inline struct clock *wheel_clock(void)
 {
-	struct exchange e = { .family = family, .number = number };
-	__u32 at = tick & (WHEEL_SLOTS - 1);
-	struct wheel_slot *slot = bpf_map_lookup_elem(&wheel, &at);
+	__u32 id = CLOCK_WHEEL;
 
-	if (!slot)
-		return 0;
-	e.first = family == AF_INET6 ? &slot->first6 : &slot->first4;
-	bpf_loop(WHEEL_TRIES, wheel_try_enter, &e, 0);
-	return e.done ? tick : 0;
+	return bpf_map_lookup_elem(&clocks, &id);
 }
 
-static __always_inline void appointment_write(__u32 number, const struct flow *flow)
+/* Whether the list of a tick was taken, or is about to be. */
+static __always_inline int wheel_passed(const struct clock *c, __u32 tick)
 {
-	__u32 at = number - 1;
+	return (__s32)(*(volatile __u32 *)&c->tick - tick) >= 0;
+}
+
+static __always_inline struct wheel_slot *wheel_slot_of(__u32 tick)
+{
+	__u32 at = tick & (WHEEL_SLOTS - 1);
+
+	return bpf_map_lookup_elem(&wheel, &at);
+}
+
+/* Enters a timer entry at a tick, unless that has passed; with `late` in any case. */
+static __always_inline int wheel_try_enter(__u32 number, __u8 family, __u32 tick, int late)
+{
+	__u32 *next = timer_entry_next(number, family);
+	struct wheel_slot *slot = wheel_slot_of(tick);
+	const struct clock *c = wheel_clock();
+	int entered = 0;
+
+	if (!next || !slot || !c)
+		return 1;
+	HOOK(WHEEL_ENTER);
+	bpf_spin_lock(&slot->lock);
+	if (late || !wheel_passed(c, tick)) {
+		if (family == AF_INET6) {
+			*next = slot->first6;
+			slot->first6 = number;
+		} else {
+			*next = slot->first4;
+			slot->first4 = number;
+		}
+		entered = 1;
+	}
+	bpf_spin_unlock(&slot->lock);
+	return entered;
+}
+
+/* The next tick that is surely to come, unless this CPU stops for one. */
+static __always_inline __u32 wheel_next(void)
+{
+	const struct clock *c = wheel_clock();
+
+	return c ? *(volatile __u32 *)&c->tick + 2 : 0;
+}
+
+/*
+ * Enters a timer entry at a tick, or at a later one if that has passed meanwhile. If the
+ * wheel overtakes it three times, by seconds at last, it stays for a revolution (137 s):
+ * it is better late than lost.
+ */
+static __noinline void wheel_enter(__u32 number, __u8 family, __u32 tick)
+{
+	if (wheel_try_enter(number, family, tick, 0) ||
+	    wheel_try_enter(number, family, wheel_next(), 0))
+		return;
+	wheel_try_enter(number, family, wheel_next() + WHEEL_MARGIN, 1);
+}
+
+/* Whether the list of a tick is still to be taken. */
+static __noinline int wheel_awaits(__u32 tick)
+{
+	struct wheel_slot *slot = wheel_slot_of(tick);
+	const struct clock *c = wheel_clock();
+	int passed;
+
+	if (!slot || !c)
+		return 0;
+	bpf_spin_lock(&slot->lock);
+	passed = wheel_passed(c, tick);
+	bpf_spin_unlock(&slot->lock);
+	return !passed;
+}
+
+/* The lists of a slot, which then are empty. */
+struct wheel_due {
+	__u32 first4;
+	__u32 first6;
+};
+
+static __always_inline struct wheel_due wheel_take(struct wheel_slot *slot)
+{
+	struct wheel_due due;
+
+	bpf_spin_lock(&slot->lock);
+	due.first4 = slot->first4;
+	due.first6 = slot->first6;
+	slot->first4 = 0;
+	slot->first6 = 0;
+	bpf_spin_unlock(&slot->lock);
+	return due;
+}
+
+static __always_inline void timer_entry_write(__u32 number, const struct flow *flow)
+{
+	__u32 at = (number - 1) / 2, half = (number - 1) & 1;
 
 	if (flow->family == AF_INET6) {
-		struct appointment6 *six = bpf_map_lookup_elem(&appointments6, &at);
+		struct timer_pair6 *six = bpf_map_lookup_elem(&timer_entries6, &at);
 
 		if (six)
-			six->flow = *flow;
+			six->flow[half] = *flow;
 	} else {
-		struct appointment4 *four = bpf_map_lookup_elem(&appointments4, &at);
+		struct timer_pair4 *four = bpf_map_lookup_elem(&timer_entries4, &at);
 
 		if (four)
-			flow_to4(flow, &four->flow);
+			flow_to4(flow, &four->flow[half]);
 	}
 }
 
-/* Whose appointment it is, or was; 1 if there is such. */
-static __noinline int appointment_flow(__u32 number, __u8 family, struct flow *flow)
+/* Whose timer entry it is, or was; 1 if there is such. */
+static __noinline int timer_entry_flow(__u32 number, __u8 family, struct flow *flow)
 {
-	__u32 at = number - 1;
+	__u32 at = (number - 1) / 2, half = (number - 1) & 1;
 
 	if (family == AF_INET6) {
-		struct appointment6 *six = bpf_map_lookup_elem(&appointments6, &at);
+		struct timer_pair6 *six = bpf_map_lookup_elem(&timer_entries6, &at);
 
 		if (six)
-			*flow = six->flow;
+			*flow = six->flow[half];
 		return !!six;
 	} else {
-		struct appointment4 *four = bpf_map_lookup_elem(&appointments4, &at);
+		struct timer_pair4 *four = bpf_map_lookup_elem(&timer_entries4, &at);
 
 		if (four)
-			flow_from4(&four->flow, flow);
+			flow_from4(&four->flow[half], flow);
 		return !!four;
 	}
 }
 
-/* Prepares an appointment that is in no list yet: its number; 0 if there is none
+/* Prepares a timer entry that is in no list yet: its number; 0 if there is none
  * free. */
-__noinline __u32 wheel_book(const struct flow *flow)
+static FRAMELESS_IN_VARIANT __u32 wheel_book(const struct flow *flow)
 {
-	__u32 number = flow ? appointment_take(flow->family) : 0;
+	__u32 number = timer_entry_take(flow->family);
 
 	if (number)
-		appointment_write(number, flow);
+		timer_entry_write(number, flow);
 	return number;
-}
-
-/*
- * Makes an appointment at a time [ns], or as far as the wheel reaches.
- * Returns the tick, and the number; 0 if there is none free.
- */
-__noinline __u32 wheel_appoint(const struct flow *flow, __u64 time, __u64 now, __u32 *number)
-{
-	__u32 tick;
-
-	if (!flow || !number)
-		return 0;
-	*number = wheel_book(flow);
-	if (!*number)
-		return 0;
-	tick = wheel_enter(*number, flow->family, wheel_tick_for(time, now));
-	if (!tick)
-		appointment_give(*number, flow->family);
-	return tick;
-}
-
-static __always_inline int conn_appointment(const struct flow *flow, __u32 number, __u64 now);
-
-/* What is taken from a slot. */
-struct wheel_list {
-	__u64 now;
-	__u32 next;
-	__u8 family;
-};
-
-static long wheel_keep(__u32 i, struct wheel_list *list)
-{
-	__u32 number = list->next;
-	__u32 *next = appointment_next(number, list->family);
-	struct flow flow;
-
-	if (!number || !next)
-		return 1;
-	list->next = *next;
-	if (!appointment_flow(number, list->family, &flow) ||
-	    !conn_appointment(&flow, number, list->now))
-		appointment_give(number, list->family);
-	return 0;
-}
-
-struct wheel_turn {
-	__u32 from;
-	__u64 now;
-};
-
-static long wheel_tick(__u32 i, struct wheel_turn *turn)
-{
-	struct wheel_list four = { .now = turn->now, .family = AF_INET };
-	struct wheel_list six = { .now = turn->now, .family = AF_INET6 };
-	__u32 at = (turn->from + i) & (WHEEL_SLOTS - 1);
-	struct wheel_slot *slot = bpf_map_lookup_elem(&wheel, &at);
-
-	if (!slot)
-		return 1;
-	/* Whoever comes late is kept when the wheel is round. */
-	if (slot->first4) {
-		four.next = __sync_lock_test_and_set(&slot->first4, 0);
-		bpf_loop(APPOINTMENTS, wheel_keep, &four, 0);
-	}
-	if (slot->first6) {
-		six.next = __sync_lock_test_and_set(&slot->first6, 0);
-		bpf_loop(APPOINTMENTS, wheel_keep, &six, 0);
-	}
-	return 0;
-}
-
-static int wheel_timer(void *map, __u32 *key, struct clock *c)
-{
-	__u64 now = bpf_ktime_get_ns();
-	struct wheel_turn turn = { .from = c->tick + 1, .now = now };
-	__u32 present = tick_after(now) - 1;
-	__u32 behind = present - c->tick;
-
-	if ((__s32)behind > 0) {
-		if (behind > WHEEL_SLOTS)
-			behind = WHEEL_SLOTS;
-		bpf_loop(behind, wheel_tick, &turn, 0);
-		c->tick = present;
-		attack_judge(now);
-	}
-	bpf_timer_start(&c->timer, TICK, 0);
-	return 0;
-}
-
-static __always_inline int wheel_start(void)
-{
-	return clock_start(CLOCK_WHEEL, wheel_timer, TICK);
 }
 
 #endif

@@ -9,7 +9,11 @@
 #define IMBANG_XDP_H
 
 #include "fast.h"
+#include "find.h"
+#include "forward/method.h"
 #include "forward/xdp.h"
+#include "schedule.h"
+#include "settings.h"
 
 /*
  * Whether the hardware is still to fill in the checksum: it then is the sum of
@@ -78,114 +82,119 @@ static __always_inline int xdp_plain(struct xdp_md *ctx, struct packet *p, __u8 
 /* Sends a packet of a settled connection: an XDP action. The side is known when
  * this is compiled. */
 static __always_inline int xdp_settled(struct xdp_md *ctx, struct packet *p, struct settled *s,
-				       const struct settings *set, enum nat_side side, __u8 family)
+				       const union conn_key *key, const struct settings *set,
+				       enum nat_side side, __u8 family)
 {
 	int action;
 
 	s->side = side;
-	if (!fast_way(ctx, HOOK_XDP, p, s, family) || !xdp_goes(s->way, set))
+	if (!fast_route(ctx, HOOK_XDP, p, s, key, family) || !xdp_goes(s->route, set))
 		return XDP_PASS;
-	fast_count(p, s);
-	action = xdp_send(ctx, p, side, s->way, set);
+	fast_count(p, s, key, family);
+	action = xdp_send(ctx, p, side, s->route, set);
 	if (p->news & NEWS_ASIDE)
 		count_reason(p->reason);
 	return action;
 }
 
 /* An XDP action, or UNDECIDED. */
-static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_answers,
+static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
 				      const struct settings *set, __u8 family)
 {
 	struct packet p = { .server = NO_SERVER };
 	struct settled s = {};
+	union conn_key key;
 
 	if (!xdp_plain(ctx, &p, family))
 		return XDP_PASS;
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
-	    fast_find(&p, &s, expect_answers, set, family) || !fast_takes(s.conn) ||
+	    fast_find(&p, &s, &key, expect_replies, set, family) || !fast_takes(&s.seen) ||
 	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE)
 		return UNDECIDED;
-	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, set, NAT_SOURCE, family)
-				    : xdp_settled(ctx, &p, &s, set, NAT_DESTINATION, family);
+	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, &key, set, NAT_SOURCE, family)
+				    : xdp_settled(ctx, &p, &s, &key, set, NAT_DESTINATION, family);
 }
 
-static __noinline int xdp_steady4(struct xdp_md *ctx, int expect_answers,
+static __noinline int xdp_steady4(struct xdp_md *ctx, int expect_replies,
 				  const struct settings *set)
 {
-	return xdp_steady(ctx, expect_answers, set, AF_INET);
+	return xdp_steady(ctx, expect_replies, set, AF_INET);
 }
 
-static __noinline int xdp_steady6(struct xdp_md *ctx, int expect_answers,
+static __noinline int xdp_steady6(struct xdp_md *ctx, int expect_replies,
 				  const struct settings *set)
 {
-	return xdp_steady(ctx, expect_answers, set, AF_INET6);
+	return xdp_steady(ctx, expect_replies, set, AF_INET6);
 }
 
 /* fast(), of XDP: an action, or UNDECIDED. */
-static __always_inline int xdp_fast(struct xdp_md *ctx, int expect_answers)
+static __always_inline int xdp_fast(struct xdp_md *ctx, int expect_replies)
 {
 	struct settings *set = get_settings();
 
 	switch (set ? xdp_family(ctx, set) : 0) {
 	case AF_INET:
-		return xdp_steady4(ctx, expect_answers, set);
+		return xdp_steady4(ctx, expect_replies, set);
 	case AF_INET6:
-		return xdp_steady6(ctx, expect_answers, set);
+		return xdp_steady6(ctx, expect_replies, set);
 	}
 	return XDP_PASS;
 }
 
-/* Whether there is a way from here. */
-static __always_inline int xdp_way(struct xdp_md *ctx, const struct packet *p,
-				   const union address *src, const union address *dst,
-				   struct way **way, const struct settings *set)
+/* Whether the packet can leave from here: it has a route that XDP can use. */
+static __always_inline int xdp_route(struct xdp_md *ctx, const struct packet *p,
+				     const union address *src, const union address *dst,
+				     struct route **route, const struct settings *set)
 {
-	return find_way(ctx, HOOK_XDP, p, src, dst, 0, way) == BPF_FIB_LKUP_RET_SUCCESS &&
-	       xdp_goes(*way, set);
+	return find_route(ctx, HOOK_XDP, p, src, dst, 0, route) == BPF_FIB_LKUP_RET_SUCCESS &&
+	       xdp_goes(*route, set);
 }
 
 /* Whether packets of a connection may go from here at all. */
 static __always_inline int xdp_takes(const struct conn *c)
 {
-	return c && (c->forward == FORWARD_MASQ || c->forward == FORWARD_ROUTE) &&
-	       !(c->flags & CONN_HAIRPIN);
+	return xdp_capable(c->forward) && !(c->flags & CONN_HAIRPIN);
 }
 
 static __always_inline int xdp_finish(struct xdp_md *ctx, struct packet *p, enum nat_side side,
-				      const struct way *way, const struct settings *set)
+				      const struct route *route, const struct settings *set)
 {
-	int action = xdp_send(ctx, p, side, way, set);
+	int action = xdp_send(ctx, p, side, route, set);
 
 	if (p->news)
 		report(p);
 	return action;
 }
 
-/* A client's packet of a connection: an XDP action. */
-static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p, struct conn *c)
+/* A client's packet of a connection: an XDP action, or UNDECIDED. */
+static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 {
-	struct server *s = xdp_takes(c) ? available_server(c) : 0;
 	struct settings *set = get_settings();
-	struct way *way;
+	struct conn seen, *c = conn_look(&p->flow, &seen);
+	struct route *route;
+	struct server *s;
 
-	if (!s || !set || conn_outdated(p, c, s, set) ||
-	    !xdp_way(ctx, p, &p->flow.src, &s->addr, &way, set))
+	if (!c)
+		return UNDECIDED;
+	s = xdp_takes(&seen) ? available_server(&seen) : 0;
+	if (!s || !set || conn_outdated(p, &seen, s, set) ||
+	    !xdp_route(ctx, p, &p->flow.src, &s->addr, &route, set))
 		return XDP_PASS;
-	conn_in(p, &p->flow, c, s, set);
-	return xdp_finish(ctx, p, NAT_DESTINATION, way, set);
+	conn_in(p, &p->flow, c, &seen, s, set);
+	return xdp_finish(ctx, p, NAT_DESTINATION, route, set);
 }
 
-/* A server's. */
-static __noinline int xdp_out(struct xdp_md *ctx, struct packet *p, const struct flow *client,
-			      struct conn *c)
+/* A server's, an XDP action. */
+static __always_inline int xdp_out(struct xdp_md *ctx, struct packet *p, const struct flow *client,
+				   const struct conn *seen)
 {
 	struct settings *set = get_settings();
-	struct way *way;
+	struct route *route;
 
-	if (!set || !xdp_takes(c) || !xdp_way(ctx, p, &client->dst, &p->flow.dst, &way, set))
+	if (!set || !xdp_takes(seen) || !xdp_route(ctx, p, &client->dst, &p->flow.dst, &route, set))
 		return XDP_PASS;
-	conn_out(p, client, c, set);
-	return xdp_finish(ctx, p, NAT_SOURCE, way, set);
+	conn_out(p, client, seen, set);
+	return xdp_finish(ctx, p, NAT_SOURCE, route, set);
 }
 
 /* Whether new connections may be opened here: not if an skb's mark, which is
@@ -205,17 +214,17 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 	struct settings *set = get_settings();
 	__u32 id = p ? p->server : NO_SERVER;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct way *way;
-	struct conn *c;
+	struct conn seen, *c;
+	struct route *route;
 
 	if (!p)
 		return XDP_PASS;
-	if (s && set && (p->forward == FORWARD_MASQ || p->forward == FORWARD_ROUTE) &&
-	    xdp_way(ctx, p, &p->flow.src, &p->to, &way, set)) {
+	if (s && set && xdp_capable(p->forward) &&
+	    xdp_route(ctx, p, &p->flow.src, &p->to, &route, set)) {
 		count_in(p, s->service, id);
-		return xdp_finish(ctx, p, NAT_DESTINATION, way, set);
+		return xdp_finish(ctx, p, NAT_DESTINATION, route, set);
 	}
-	c = conn_find(&p->flow);
+	c = conn_look(&p->flow, &seen);
 	if (c)
 		c->in_packets = 0;
 	report(p);
@@ -266,42 +275,42 @@ static __always_inline enum xdp_side xdp_side(struct xdp_md *ctx)
 }
 
 /* A packet of a server's, if it is one: an XDP action, or UNDECIDED. */
-__noinline int xdp_answer(struct xdp_md *ctx, struct packet *p)
+__noinline int xdp_reply(struct xdp_md *ctx, struct packet *p)
 {
 	struct flow client;
-	struct conn *c;
+	struct conn seen;
+	int found;
 
 	if (!p)
 		return UNDECIDED;
-	c = answered(&p->flow, &client);
+	found = !!reply_conn(&p->flow, &client, &seen);
 	p->news &= ~NEWS_ASIDE;
 	p->ahead = 0;
-	return c ? xdp_out(ctx, p, &client, c) : UNDECIDED;
+	return found ? xdp_out(ctx, p, &client, &seen) : UNDECIDED;
 }
 
 /* Every plain packet that the fast path leaves: an XDP action. Where only clients are
- * expected, answers are looked for last. */
+ * expected, replies are looked for last. */
 static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
 {
 	enum xdp_side side = xdp_side(ctx);
 	int action = UNDECIDED;
-	struct conn *c;
 
 	if (!xdp_parse(ctx, p))
 		return XDP_PASS;
 	if (side == XDP_SERVERS)
-		action = xdp_answer(ctx, p);
+		action = xdp_reply(ctx, p);
 	if (action != UNDECIDED)
 		return action;
-	c = conn_find(&p->flow);
-	if (c)
-		return xdp_in(ctx, p, c);
+	action = xdp_in(ctx, p);
+	if (action != UNDECIDED)
+		return action;
 	if (side == XDP_BOTH)
-		action = xdp_answer(ctx, p);
+		action = xdp_reply(ctx, p);
 	if (action == UNDECIDED)
 		action = xdp_new(ctx, p);
 	if (action == UNDECIDED && side == XDP_CLIENTS)
-		action = xdp_answer(ctx, p);
+		action = xdp_reply(ctx, p);
 	return action == UNDECIDED ? XDP_PASS : action;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Cutting an IPv4 packet that is too big for its way into fragments (RFC 791,
+ * Cutting an IPv4 packet that exceeds its route's MTU into fragments (RFC 791,
  * 3.2; ip_do_fragment), when it has become what it is to be. The skb becomes
  * one fragment after the other: copies of it are sent, and the last one leaves
  * as any packet does.
@@ -215,7 +215,7 @@ static __noinline int cut_take(struct cut *c, const struct packet *p)
 }
 
 /*
- * A packet that is too big for its way, rewritten and about to be sent: the
+ * A packet that is too big for its route, rewritten and about to be sent: the
  * verdict. While the neighbour is not known, the last fragment goes alone, to
  * make the kernel ask for it.
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Carries out what was decided about a packet. */
+/* Carries out what was decided about a packet: the only place that goes by the
+ * name of the forwarding method. */
 #ifndef IMBANG_FORWARD_DELIVER_H
 #define IMBANG_FORWARD_DELIVER_H
 
@@ -8,16 +9,18 @@
 #include "nat.h"
 #include "tun.h"
 
-/* The client's half of a connection: on to the server. A verdict, or REFUSED. */
-__noinline int to_server(struct __sk_buff *skb, struct packet *p)
+/* The client's half of a connection: on to the server. A verdict, or REFUSED.
+ * Each method is a global function: a frame of its own, which the verifier walks
+ * once for a program. */
+static __always_inline int to_server(struct __sk_buff *skb, struct packet *p)
 {
-	if (!p)
-		return VERDICT_DROP;
 	switch (p->forward) {
 	case FORWARD_MASQ:
-		return nat(skb, p, NAT_DESTINATION);
+		return nat_in(skb, p);
 	case FORWARD_ROUTE:
 		return direct(skb, p);
+	case FORWARD_TUNNEL:
+		return tunnel(skb, p);
 	case FORWARD_LOCAL:
 		return pass(p, REASON_PASS_LOCAL);
 	}
@@ -25,11 +28,9 @@ __noinline int to_server(struct __sk_buff *skb, struct packet *p)
 }
 
 /* The server's half: back to the client, in the service's name. */
-__noinline int to_client(struct __sk_buff *skb, struct packet *p)
+static __always_inline int to_client(struct __sk_buff *skb, struct packet *p)
 {
-	if (!p)
-		return VERDICT_DROP;
-	return nat(skb, p, NAT_SOURCE);
+	return nat_out(skb, p);
 }
 
 /* Decides for the server of a connection. */

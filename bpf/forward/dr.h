@@ -8,10 +8,15 @@
 
 #include "out.h"
 
-static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
+/* A verdict, or REFUSED. */
+__noinline int direct(struct __sk_buff *skb, struct packet *p)
 {
-	struct way *way;
-	int verdict = route(skb, p, &p->flow.src, &p->to, 0, &way);
+	struct route *route;
+	int verdict;
+
+	if (!p)
+		return VERDICT_DROP;
+	verdict = route_or_refuse(skb, p, &p->flow.src, &p->to, 0, &route);
 
 	if (verdict == LOCAL)
 		return pass(p, REASON_PASS_LOCAL);
@@ -19,7 +24,7 @@ static __always_inline int direct(struct __sk_buff *skb, struct packet *p)
 		return verdict;
 	if (take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, way);
+	return transmit(skb, p, route);
 }
 
 #endif

@@ -7,31 +7,33 @@
 
 #include "../fragment.h"
 #include "../hairpin.h"
+#include "method.h"
 #include "nat.h"
 
 /* Whether the client is on the link that leads to the server. */
 static __always_inline int neighbours(struct __sk_buff *skb, struct packet *p,
 				      const struct server *s)
 {
-	struct way *way;
+	struct route *route;
 	__u32 device;
 
-	if (find_way(skb, HOOK_TC, p, &p->flow.src, &s->addr, 0, &way) != BPF_FIB_LKUP_RET_SUCCESS)
-		return 0;
-	device = way->ifindex;
-	if (find_way(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &way) !=
+	if (find_route(skb, HOOK_TC, p, &p->flow.src, &s->addr, 0, &route) !=
 	    BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;
-	if (way->ifindex != device)
+	device = route->ifindex;
+	if (find_route(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &route) !=
+	    BPF_FIB_LKUP_RET_SUCCESS)
+		return 0;
+	if (route->ifindex != device)
 		return 0;
 	/* A gateway's address stands there if there is one. */
-	return address_equal(&way->next, &p->flow.src);
+	return address_equal(&route->next, &p->flow.src);
 }
 
 /* A new connection to a server: is it to be a hairpin? */
 __noinline int hairpin_wanted(struct __sk_buff *skb, struct packet *p, const struct server *s)
 {
-	return p && s && s->forward == FORWARD_MASQ && neighbours(skb, p, s);
+	return p && s && hairpin_capable(s->forward) && neighbours(skb, p, s);
 }
 
 /* The client's flow of a packet that goes either way; 0 if there is none. */
@@ -46,7 +48,7 @@ static __noinline int hairpin_client(const struct packet *p, struct flow *client
 		return !!f;
 	}
 	if (p->from_server)
-		return reverse_find(&p->flow, client);
+		return reverse_find(&p->flow, client) && hairpin_leads(client, &p->flow);
 	*client = p->flow;
 	return 1;
 }
@@ -82,15 +84,15 @@ __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 {
 	enum nat_side side, other_side;
 	struct end other;
-	struct way *way;
+	struct route *route;
 	int verdict;
 
 	if (!p)
 		return VERDICT_DROP;
 	if (hairpin_other(p, &other))
 		return drop(p, REASON_DROP_NO_HAIRPIN);
-	verdict = route(skb, p, p->from_server ? &p->to : &other.addr,
-			p->from_server ? &other.addr : &p->to, 0, &way);
+	verdict = route_or_refuse(skb, p, p->from_server ? &p->to : &other.addr,
+				  p->from_server ? &other.addr : &p->to, 0, &route);
 	if (verdict == LOCAL)
 		return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (verdict != ROUTED)
@@ -102,7 +104,7 @@ __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 	if (nat_side(skb, p, side, &p->to, p->port) ||
 	    nat_side(skb, p, other_side, &other.addr, other.port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, way);
+	return transmit(skb, p, route);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Masquerading (LVS-NAT): the client's packets get the server's address and
- * port, the server's answers those of the virtual service.
+ * port, the server's replies those of the virtual service.
  */
 #ifndef IMBANG_FORWARD_NAT_H
 #define IMBANG_FORWARD_NAT_H
@@ -158,20 +158,20 @@ static __always_inline int nat_up(struct __sk_buff *skb, struct packet *p)
 /* One side gets the address and port that were decided, and the packet leaves
  * one hop further. */
 static __always_inline int nat_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
-				    struct way *way)
+				    struct route *route)
 {
 	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, way);
+	return transmit(skb, p, route);
 }
 
-/* Likewise, by the way that the routing table has. */
+/* Likewise, by the route that the routing table has. */
 static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat_side side)
 {
 	const union address *src = side == NAT_SOURCE ? &p->to : &p->flow.src;
 	const union address *dst = side == NAT_SOURCE ? &p->flow.dst : &p->to;
-	struct way *way;
-	int verdict = route(skb, p, src, dst, 0, &way);
+	struct route *route;
+	int verdict = route_or_refuse(skb, p, src, dst, 0, &route);
 
 	if (verdict == LOCAL && side == NAT_DESTINATION)
 		return nat_up(skb, p);
@@ -181,7 +181,19 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 		return verdict;
 	if (sctp_hides_length(p, side, p->port))
 		return drop(p, REASON_DROP_SCTP_FRAGMENT);
-	return nat_send(skb, p, side, way);
+	return nat_send(skb, p, side, route);
+}
+
+/* A client's packet, to the server. A verdict, or REFUSED. */
+__noinline int nat_in(struct __sk_buff *skb, struct packet *p)
+{
+	return p ? nat(skb, p, NAT_DESTINATION) : VERDICT_DROP;
+}
+
+/* A server's, to the client. */
+__noinline int nat_out(struct __sk_buff *skb, struct packet *p)
+{
+	return p ? nat(skb, p, NAT_SOURCE) : VERDICT_DROP;
 }
 
 #endif

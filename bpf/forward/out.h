@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The way out: where the kernel's routing table sends a packet, and sending
+ * Routing: where the kernel's routing table sends a packet, and sending
  * it there. The look-up comes before any rewriting, so that a packet that
  * cannot go is answered as it came.
  */
@@ -9,27 +9,27 @@
 
 #include "../counters.h"
 #include "../icmp.h"
-#include "../way.h"
+#include "../route.h"
 
-#define ROUTED (-2) /* route() found a way: no verdict yet */
+#define ROUTED (-2) /* a route was found: no verdict yet */
 #define LOCAL (-9)  /* the address is the director's own */
 
 /*
- * Finds the way from src to dst, of a family that need not be the packet's:
+ * Finds the route from src to dst, of a family that need not be the packet's:
  * the one that was found lately, or the routing table's. `overhead` is what a
  * tunnel adds [bytes]. A TCP super-packet need not fit: the tunnel makes its
  * segments shorter. Returns BPF_FIB_LKUP_RET_*.
  */
-static __always_inline long find_way(void *ctx, enum hook hook, const struct packet *p,
-				     const union address *src, const union address *dst,
-				     __u32 overhead, struct way **way)
+static __always_inline long find_route(void *ctx, enum hook hook, const struct packet *p,
+				       const union address *src, const union address *dst,
+				       __u32 overhead, struct route **route)
 {
 	__u32 longest = packet_longest(p), slot;
-	struct journey j;
+	struct route_key j;
 	int all;
 	long rc;
 
-	journey(&j, p, src, dst);
+	route_key_fill(&j, p, src, dst);
 	/* Against the route's MTU. Without a length the kernel looks at the skb,
 	 * but lets it be longer by a VLAN tag. */
 	if (longest)
@@ -37,66 +37,67 @@ static __always_inline long find_way(void *ctx, enum hook hook, const struct pac
 	if (overhead && p->gso_size && p->flow.protocol == IPPROTO_TCP)
 		longest = p->headers + overhead;
 	all = sources_alike(j.family);
-	slot = way_slot(&j, all);
-	*way = way_at(slot);
-	if (!*way)
+	slot = route_slot(&j, all);
+	*route = route_at(slot);
+	if (!*route)
 		return -ENOMEM;
-	if (way_fits(*way, &j, all, longest))
+	if (route_fits(*route, &j, all, longest))
 		return BPF_FIB_LKUP_RET_SUCCESS;
-	if (all && way_is_apart(*way, &j)) {
+	if (all && route_is_per_source(*route, &j)) {
 		all = 0;
-		slot = way_slot(&j, all);
-		*way = way_at(slot);
-		if (!*way)
+		slot = route_slot(&j, all);
+		*route = route_at(slot);
+		if (!*route)
 			return -ENOMEM;
-		if (way_fits(*way, &j, all, longest))
+		if (route_fits(*route, &j, all, longest))
 			return BPF_FIB_LKUP_RET_SUCCESS;
 	}
-	way_claim(*way, &j, slot, all);
+	route_claim(*route, &j, slot, all);
 	sources_ask(ctx, hook, j.family);
-	rc = way_look(ctx, *way, &j, longest);
+	rc = route_lookup(ctx, *route, &j, longest);
 	if (!longest)
-		(*way)->until = 0;
+		(*route)->until = 0;
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
 /* The next router, or the host itself. */
-static __always_inline void way_next(const struct way *way, struct bpf_redir_neigh *next)
+static __always_inline void route_next_hop(const struct route *route, struct bpf_redir_neigh *next)
 {
-	if (address_family(&way->next) == AF_INET) {
+	if (address_family(&route->next) == AF_INET) {
 		next->nh_family = AF_INET;
-		next->ipv4_nh = address_to4(&way->next);
+		next->ipv4_nh = address_to4(&route->next);
 	} else {
 		next->nh_family = AF_INET6;
-		__builtin_memcpy(next->ipv6_nh, &way->next, sizeof(next->ipv6_nh));
+		__builtin_memcpy(next->ipv6_nh, &route->next, sizeof(next->ipv6_nh));
 	}
 }
 
 /*
- * The way of a packet that is too big for it but may be fragmented: looked up
+ * The route of a packet that is too big for it but may be fragmented: looked up
  * for the fragments, and written down for whoever cuts it. A super-packet whose
  * segments are too big would need another one, and with IPv6 outside it is not
  * for a router to do. ROUTED, or a verdict.
  */
-static __always_inline int route_fragments(struct __sk_buff *skb, struct packet *p, struct way *way)
+static __always_inline int route_fragments(struct __sk_buff *skb, struct packet *p,
+					   struct route *route)
 {
 	struct cutting *cut;
 	__u32 zero = 0;
 	long rc;
 
 	cut = bpf_map_lookup_elem(&cuttings, &zero);
-	if (!cut || p->gso_size || way->of.family != AF_INET)
+	if (!cut || p->gso_size || route->of.family != AF_INET)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
-	cut->mtu = way->mtu;
-	rc = way_look(skb, way, &way->of, 1); /* they will fit */
-	if (!way->known && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
+	cut->mtu = route->mtu;
+	rc = route_lookup(skb, route, &route->of, 1); /* they will fit */
+	if (!route->known && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
 	__builtin_memset(&cut->next, 0, sizeof(cut->next));
-	way_next(way, &cut->next);
-	cut->device = way->ifindex;
-	cut->known = way->known;
-	cut->ask = way->ask;
-	way->ask = 0;
+	route_next_hop(route, &cut->next);
+	cut->device = route->ifindex;
+	cut->known = route->known;
+	cut->ask = route->ask;
+	route->ask = 0;
 	p->cut = 1;
 	return ROUTED;
 }
@@ -106,28 +107,29 @@ static __always_inline int route_fragments(struct __sk_buff *skb, struct packet 
  * for one that there is no route to. An own one has none though there is a
  * default route, or was one when the server was added.
  */
-static __always_inline int is_own(struct __sk_buff *skb, const struct packet *p, struct way *way)
+static __always_inline int is_own(struct __sk_buff *skb, const struct packet *p,
+				  struct route *route)
 {
 	__u32 id = p->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 
 	if (s && (address_loopback(&s->addr) || address_equal(&s->addr, &s->source)))
 		return 1;
-	__builtin_memset(&way->of.dst, 0, sizeof(way->of.dst));
-	return way_look(skb, way, &way->of, 1) != BPF_FIB_LKUP_RET_NOT_FWDED;
+	__builtin_memset(&route->of.dst, 0, sizeof(route->of.dst));
+	return route_lookup(skb, route, &route->of, 1) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
-/* find_way, refusing the packet if there is none: ROUTED, and the way's slot in
- * packet.way; LOCAL, or what becomes of the packet. */
-static __always_inline int route_to(struct __sk_buff *skb, struct packet *p,
-				    const union address *src, const union address *dst,
-				    __u32 overhead, struct way **way)
+/* find_route, refusing the packet if there is none: ROUTED, and the route's slot
+ * in packet.route; LOCAL, or a verdict. */
+static __always_inline int route_checked(struct __sk_buff *skb, struct packet *p,
+					 const union address *src, const union address *dst,
+					 __u32 overhead, struct route **route)
 {
-	long rc = find_way(skb, HOOK_TC, p, src, dst, overhead, way);
+	long rc = find_route(skb, HOOK_TC, p, src, dst, overhead, route);
 
 	/* What is no host's address is refused where servers are added. */
 	if (rc == BPF_FIB_LKUP_RET_NOT_FWDED)
-		return is_own(skb, p, *way)
+		return is_own(skb, p, *route)
 			       ? LOCAL
 			       : refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 	if (p->ttl <= 1)
@@ -139,35 +141,37 @@ static __always_inline int route_to(struct __sk_buff *skb, struct packet *p,
 		return drop(p, REASON_DROP_FORWARDING_OFF);
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		if (!p->dont_fragment)
-			return route_fragments(skb, p, *way);
-		return refuse(p, ICMP_ERROR_TOO_BIG, (*way)->mtu - overhead,
+			return route_fragments(skb, p, *route);
+		return refuse(p, ICMP_ERROR_TOO_BIG, (*route)->mtu - overhead,
 			      REASON_REFUSED_TOO_BIG);
 	}
 	return refuse(p, ICMP_ERROR_HOST, 0, REASON_REFUSED_NO_ROUTE);
 }
 
 /* Likewise: global, so that the verifier walks it once. */
-__noinline int route_slot(struct __sk_buff *skb, struct packet *p, const union address *src,
-			  const union address *dst, __u32 overhead)
+__noinline int route_or_refuse_slot(struct __sk_buff *skb, struct packet *p,
+				    const union address *src, const union address *dst,
+				    __u32 overhead)
 {
-	struct way *way = 0;
+	struct route *route = 0;
 	int verdict;
 
 	if (!p || !src || !dst)
 		return VERDICT_DROP;
-	verdict = route_to(skb, p, src, dst, overhead, &way);
-	if (verdict == ROUTED && way)
-		p->way = way->slot;
+	verdict = route_checked(skb, p, src, dst, overhead, &route);
+	if (verdict == ROUTED && route)
+		p->route = route->slot;
 	return verdict;
 }
 
-static __always_inline int route(struct __sk_buff *skb, struct packet *p, const union address *src,
-				 const union address *dst, __u32 overhead, struct way **way)
+static __always_inline int route_or_refuse(struct __sk_buff *skb, struct packet *p,
+					   const union address *src, const union address *dst,
+					   __u32 overhead, struct route **route)
 {
-	int verdict = route_slot(skb, p, src, dst, overhead);
+	int verdict = route_or_refuse_slot(skb, p, src, dst, overhead);
 
-	*way = way_at(verdict == ROUTED ? p->way : 0);
-	return *way ? verdict : VERDICT_DROP;
+	*route = route_at(verdict == ROUTED ? p->route : 0);
+	return *route ? verdict : VERDICT_DROP;
 }
 
 /* One router more: TTL or hop limit less one. */
@@ -209,26 +213,26 @@ static __always_inline void mac_copy(__u8 *to, const __u8 *from)
 }
 
 /* Sends the packet, as it now is, on its way. */
-static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, struct way *way)
+static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, struct route *route)
 {
 	struct ethhdr *eth = (void *)(long)skb->data;
 
 	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
 		return drop(p, REASON_DROP_REWRITE);
-	if (way->known) {
-		mac_copy(eth->h_dest, way->dmac);
-		mac_copy(eth->h_source, way->smac);
+	if (route->known) {
+		mac_copy(eth->h_dest, route->dmac);
+		mac_copy(eth->h_source, route->smac);
 	}
-	if (way->ask) {
+	if (route->ask) {
 		struct bpf_redir_neigh next = {};
 
-		way->ask = 0;
-		way_next(way, &next);
-		return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
+		route->ask = 0;
+		route_next_hop(route, &next);
+		return bpf_redirect_neigh(route->ifindex, &next, sizeof(next), 0);
 	}
-	if (way->peer)
-		return bpf_redirect_peer(way->ifindex, 0);
-	return bpf_redirect(way->ifindex, 0);
+	if (route->peer)
+		return bpf_redirect_peer(route->ifindex, 0);
+	return bpf_redirect(route->ifindex, 0);
 }
 
 #endif

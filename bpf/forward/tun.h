@@ -8,6 +8,7 @@
 #ifndef IMBANG_FORWARD_TUN_H
 #define IMBANG_FORWARD_TUN_H
 
+#include "../rng.h"
 #include "../sum.h"
 #include "out.h"
 
@@ -144,7 +145,7 @@ static __always_inline int outer_write(struct __sk_buff *skb, struct packet *p,
 		if (p->flow.family == AF_INET && p->dont_fragment)
 			ip.frag_off = bpf_htons(IP_DF);
 		else
-			ip.id = bpf_get_prandom_u32();
+			ip.id = random_u32();
 		ip.ttl = p->ttl - 1;
 		ip.protocol = tunnel_protocol(s, t);
 		ip.saddr = address_to4(&s->source);
@@ -174,11 +175,11 @@ static __always_inline int outer_write(struct __sk_buff *skb, struct packet *p,
 }
 
 /* What bpf_skb_adjust_room is told of the new headers. TCP segments of a
- * super-packet become shorter if they would not fit the way else. The length
+ * super-packet become shorter if they would not fit the MTU else. The length
  * of a packet with an outer header that the kernel knows of cannot be changed:
  * one that is to be cut has none. */
 static __always_inline __u64 tunnel_room_flags(const struct packet *p, const struct server *s,
-					       const struct tunnel *t, const struct way *way)
+					       const struct tunnel *t, const struct route *route)
 {
 	__u32 longest = packet_longest(p) + t->ip + t->shim;
 	__u64 flags = t->ip == sizeof(struct iphdr) ? BPF_F_ADJ_ROOM_ENCAP_L3_IPV4
@@ -190,7 +191,7 @@ static __always_inline __u64 tunnel_room_flags(const struct packet *p, const str
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_UDP;
 	if (s->tunnel_type == TUNNEL_GRE)
 		flags |= BPF_F_ADJ_ROOM_ENCAP_L4_GRE;
-	if (p->flow.protocol != IPPROTO_TCP || longest <= way->mtu)
+	if (p->flow.protocol != IPPROTO_TCP || longest <= route->mtu)
 		flags |= BPF_F_ADJ_ROOM_FIXED_GSO;
 	return flags;
 }
@@ -228,7 +229,7 @@ __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 	__u32 id = p ? p->server : NO_SERVER;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct tunnel t = {};
-	struct way *way;
+	struct route *route;
 	int verdict;
 
 	if (!p)
@@ -236,16 +237,16 @@ __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 	if (!s)
 		return drop(p, REASON_DROP_SERVER_DELETED);
 	tunnel_plan(p, s, &t);
-	verdict = route(skb, p, &s->source, &s->addr, t.ip + t.shim, &way);
+	verdict = route_or_refuse(skb, p, &s->source, &s->addr, t.ip + t.shim, &route);
 	if (verdict == LOCAL)
 		return pass(p, REASON_PASS_LOCAL);
 	if (verdict != ROUTED)
 		return verdict;
 	if (!s->source.word[3] && !s->source.word[0])
 		return drop(p, REASON_DROP_NO_TUNNEL_SOURCE);
-	if (tunnel_wrap(skb, p, s, &t, tunnel_room_flags(p, s, &t, way)))
+	if (tunnel_wrap(skb, p, s, &t, tunnel_room_flags(p, s, &t, route)))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, way);
+	return transmit(skb, p, route);
 }
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "../clock.h"
 #include "../csum.h"
+#include "method.h"
 #include "nat.h"
 
 /* The device's entry in the settings, if packets may leave by it; 0 if they may
@@ -26,13 +27,13 @@ static __always_inline const struct xdp_device *xdp_device(const struct settings
 #define ASK_AGAIN NSEC_PER_SEC
 
 /* Whether the kernel was reminded lately that a neighbour is in use. */
-static __always_inline int xdp_asked(const struct way *way)
+static __always_inline int xdp_asked(const struct route *route)
 {
-	__u64 now = time_coarse(), neighbour = (__u64)way->ifindex << 48;
+	__u64 now = time_coarse(), neighbour = (__u64)route->ifindex << 48;
 	struct asked_neighbour *a;
 	__u32 slot;
 
-	__builtin_memcpy(&neighbour, way->dmac, ETH_ALEN);
+	__builtin_memcpy(&neighbour, route->dmac, ETH_ALEN);
 	slot = hash_32(neighbour ^ neighbour >> 32, ASKED_BITS);
 	a = bpf_map_lookup_elem(&asked, &slot);
 	if (!a)
@@ -45,23 +46,23 @@ static __always_inline int xdp_asked(const struct way *way)
 }
 
 /*
- * Whether a packet may go by a way from here. Writing a neighbour's hardware
- * address does not remind the kernel of it (WAY_ASKED), and there is no
+ * Whether a packet may leave by a route from here. Writing a neighbour's hardware
+ * address does not remind the kernel of it (NEIGHBOUR_REFRESH), and there is no
  * bpf_redirect_neigh here. So one packet a second is left to the classifier,
  * which is made to ask.
  */
-static __always_inline int xdp_goes(struct way *way, const struct settings *set)
+static __always_inline int xdp_goes(struct route *route, const struct settings *set)
 {
-	if (!way->known || !xdp_device(set, way->ifindex))
+	if (!route->known || !xdp_device(set, route->ifindex))
 		return 0;
-	if (!way->ask)
+	if (!route->ask)
 		return 1;
-	if (xdp_asked(way)) {
-		way->ask = 0;
+	if (xdp_asked(route)) {
+		route->ask = 0;
 		return 1;
 	}
-	way->until = 0;
-	way->asked = 0;
+	route->until = 0;
+	route->asked = 0;
 	return 0;
 }
 
@@ -88,7 +89,7 @@ static __always_inline __u16 csum_moved(__u16 check, __u64 moved)
 	return csum_fold(moved);
 }
 
-/* The IP header: another address, if it is masqueraded, and one hop less. */
+/* The IP header: another address, if the method rewrites it, and one hop less. */
 static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, enum nat_side side,
 				  __u64 moved)
 {
@@ -102,7 +103,7 @@ static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, en
 		moved += (__u16)~bpf_htons(ip->ttl << 8) + bpf_htons((ip->ttl - 1) << 8);
 		ip->check = csum_moved(ip->check, moved);
 		ip->ttl--;
-		if (p->forward == FORWARD_MASQ)
+		if (rewrites_address(p->forward))
 			*(side == NAT_SOURCE ? &ip->saddr : &ip->daddr) = address_to4(&p->to);
 	} else {
 		struct ipv6hdr *ip = data + ETH_HEADER;
@@ -110,7 +111,7 @@ static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, en
 		if ((void *)(ip + 1) > end)
 			return -1;
 		ip->hop_limit--;
-		if (p->forward == FORWARD_MASQ)
+		if (rewrites_address(p->forward))
 			__builtin_memcpy(side == NAT_SOURCE ? &ip->saddr : &ip->daddr, &p->to,
 					 sizeof(p->to));
 	}
@@ -148,38 +149,38 @@ static __always_inline int xdp_transport(struct xdp_md *ctx, const struct packet
 
 /* Hands the packet to the driver that it leaves by. */
 static __always_inline int xdp_transmit(struct xdp_md *ctx, const struct packet *p,
-					const struct way *way, const struct settings *set)
+					const struct route *route, const struct settings *set)
 {
 	const struct xdp_device *device;
 	struct ethhdr *eth = (void *)(long)ctx->data;
 
 	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
 		return -1;
-	mac_copy(eth->h_dest, way->dmac);
-	mac_copy(eth->h_source, way->smac);
-	if (way->ifindex == p->ifindex) {
-		device = xdp_device(set, way->ifindex);
+	mac_copy(eth->h_dest, route->dmac);
+	mac_copy(eth->h_source, route->smac);
+	if (route->ifindex == p->ifindex) {
+		device = xdp_device(set, route->ifindex);
 		if (device && device->turns)
 			return XDP_TX;
 	}
-	return bpf_redirect(way->ifindex, 0);
+	return bpf_redirect(route->ifindex, 0);
 }
 
 /* Sends a plain packet on as was decided; an XDP action. */
 static __always_inline int xdp_send(struct xdp_md *ctx, struct packet *p, enum nat_side side,
-				    const struct way *way, const struct settings *set)
+				    const struct route *route, const struct settings *set)
 {
 	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
 	__u64 moved = 0;
 	int action = -1;
 
-	if (p->forward == FORWARD_MASQ) {
+	if (rewrites_address(p->forward)) {
 		moved = address_moved(p, from, &p->to);
 		if (xdp_transport(ctx, p, side, moved))
 			goto out;
 	}
 	if (!xdp_ip(ctx, p, side, moved))
-		action = xdp_transmit(ctx, p, way, set);
+		action = xdp_transmit(ctx, p, route, set);
 out:
 	if (action >= 0)
 		return action;

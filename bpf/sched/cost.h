@@ -7,6 +7,8 @@
 #ifndef IMBANG_SCHED_COST_H
 #define IMBANG_SCHED_COST_H
 
+#include "contract.h"
+
 struct cost {
 	__s64 load;
 	__s64 weight; /* 0: more than any */

@@ -8,6 +8,12 @@
 #ifndef IMBANG_SCHED_DH_H
 #define IMBANG_SCHED_DH_H
 
+#include "../address.h"
+#include "contract.h"
+#include "hashed.h"
+
+#define dh_tree(count) SCHED_NONE
+
 struct dh_search {
 	struct pick *pick;
 	struct buckets *table;
@@ -21,19 +27,29 @@ static long dh_visit(__u32 offset, struct dh_search *s)
 	return s->id != NO_SERVER;
 }
 
+/* Returns 1 if there is no more to try: a server, or a table that has none. */
+static __always_inline int dh_try(struct dh_search *s)
+{
+	s->table = bucket_table(s->pick);
+	if (!s->table) {
+		s->id = table_missing(s->pick);
+		return 1;
+	}
+	HOOK(TABLE);
+	s->id = bucket_server(s->pick, s->table, s->hash);
+	if (s->id == NO_SERVER && s->pick->fallback)
+		bpf_loop(HASH_BUCKETS, dh_visit, s, 0);
+	return s->id != NO_SERVER || !bucket_table_gone(s->pick, s->table);
+}
+
 static __noinline __u32 dh_pick(struct pick *p)
 {
 	struct dh_search s = { .pick = p, .id = NO_SERVER };
-	__u32 service = p->service;
 
-	s.table = bpf_map_lookup_elem(&bucket_tables, &service);
-	if (!s.table)
-		return NO_SERVER;
 	s.hash = hash_32(address_fold(&p->dst, p->family), HASH_BITS);
-	s.id = bucket_server(p, s.table, s.hash);
-	if (s.id == NO_SERVER && p->fallback)
-		bpf_loop(HASH_BUCKETS, dh_visit, &s, 0);
-	return s.id;
+	if (dh_try(&s) || dh_try(&s) || dh_try(&s))
+		return s.id;
+	return NO_SERVER;
 }
 
 static __always_inline void dh_changed(struct change *c)

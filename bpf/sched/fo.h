@@ -6,7 +6,10 @@
 #ifndef IMBANG_SCHED_FO_H
 #define IMBANG_SCHED_FO_H
 
-static __always_inline struct cost fo_cost(__s32 weight)
+#include "contract.h"
+#include "cost.h"
+
+static __always_inline struct cost fo_cost(__s32 weight, const struct load *l)
 {
 	struct cost cost = { .load = 1, .weight = weight };
 

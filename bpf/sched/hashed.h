@@ -6,6 +6,8 @@
 #ifndef IMBANG_SCHED_HASHED_H
 #define IMBANG_SCHED_HASHED_H
 
+#include "contract.h"
+
 #define HASH_BITS 8 /* of HASH_BUCKETS */
 
 struct deal {
@@ -58,6 +60,24 @@ static __always_inline void deal_buckets(struct change *c, __u32 weighted)
 	bpf_map_update_elem(&bucket_tables, &c->service.id, &room->buckets, BPF_ANY);
 }
 
+/*
+ * A table that is replaced is the next one that an update takes, for any service,
+ * while packets still look at it. So a bucket counts only if its server is one of
+ * the service, and whoever finds none asks bucket_table_gone.
+ */
+static __always_inline struct buckets *bucket_table(const struct pick *p)
+{
+	__u32 service = p->service;
+
+	return bpf_map_lookup_elem(&bucket_tables, &service);
+}
+
+/* Whether a table is not the service's any more: what it said may be another's. */
+static __always_inline int bucket_table_gone(const struct pick *p, const struct buckets *table)
+{
+	return bucket_table(p) != table;
+}
+
 /* The server of a bucket if it can take a connection. */
 static __always_inline __u32 bucket_server(const struct pick *p, const struct buckets *table,
 					   __u32 index)
@@ -66,7 +86,7 @@ static __always_inline __u32 bucket_server(const struct pick *p, const struct bu
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-	if (!s || !l || !(s->flags & SERVER_AVAILABLE) || !usable(s, l))
+	if (!s || !l || !serves(s, p->service) || !usable(s, l))
 		return NO_SERVER;
 	return id;
 }

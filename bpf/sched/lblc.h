@@ -11,11 +11,18 @@
 #ifndef IMBANG_SCHED_LBLC_H
 #define IMBANG_SCHED_LBLC_H
 
+#include "contract.h"
+#include "least.h"
+#include "locality.h"
+
+#define lblc_tree(count) SCHED_WLC
+#define lblc_changed unchanging
+
 static __noinline __u32 lblc_pick(struct pick *p)
 {
 	struct locality_key key;
 	struct locality *cached, fresh = {};
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = now_coarse_ns();
 
 	locality_key(p, &key);
 	cached = bpf_map_lookup_elem(&localities, &key);
@@ -26,12 +33,13 @@ static __noinline __u32 lblc_pick(struct pick *p)
 
 		if (!p->peek)
 			cached->last_use = now;
-		if (s && l && s->flags & SERVER_AVAILABLE && s->service == p->service &&
-		    s->weight > 0 && !locality_overloaded(p, s, l))
+		if (s && l && serves(s, p->service) && s->weight > 0 &&
+		    !locality_overloaded(p, s, l))
 			return id;
 	}
 	fresh.server = least_pick(p, SCHED_WLC);
 	fresh.last_use = now;
+	HOOK(LOCALITY_PUT);
 	if (fresh.server != NO_SERVER && !p->peek)
 		bpf_map_update_elem(&localities, &key, &fresh, BPF_ANY);
 	return fresh.server;

@@ -11,6 +11,14 @@
 #ifndef IMBANG_SCHED_LBLCR_H
 #define IMBANG_SCHED_LBLCR_H
 
+#include "contract.h"
+#include "cost.h"
+#include "least.h"
+#include "locality.h"
+
+#define lblcr_tree(count) SCHED_WLC
+#define lblcr_changed unchanging
+
 struct set_search {
 	struct locality_set *set;
 	struct least best;
@@ -32,8 +40,7 @@ static long set_min_visit(__u32 i, struct set_search *search)
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 
-	if (s && l && s->flags & SERVER_AVAILABLE && s->service == search->best.pick->service &&
-	    usable(s, l))
+	if (s && l && serves(s, search->best.pick->service) && usable(s, l))
 		least_offer(&search->best, id, wlc_cost(s->weight, l));
 	return 0;
 }
@@ -136,7 +143,7 @@ static __always_inline void set_new(const struct locality_key *key, __u32 id, __
 static __noinline __u32 lblcr_pick(struct pick *p)
 {
 	struct set_search search = { .best.pick = p };
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 now = now_coarse_ns();
 	struct locality_key key;
 	__u32 id;
 
@@ -144,6 +151,7 @@ static __noinline __u32 lblcr_pick(struct pick *p)
 	search.set = bpf_map_lookup_elem(&locality_sets, &key);
 	if (!search.set || now - search.set->last_use >= LOCALITY_EXPIRATION) {
 		id = least_pick(p, SCHED_WLC);
+		HOOK(LOCALITY_SET);
 		if (id != NO_SERVER && !p->peek)
 			set_new(&key, id, now);
 		return id;

@@ -6,6 +6,9 @@
 #ifndef IMBANG_SCHED_LC_H
 #define IMBANG_SCHED_LC_H
 
+#include "contract.h"
+#include "cost.h"
+
 static __always_inline struct cost lc_cost(__s32 weight, const struct load *l)
 {
 	struct cost cost = { .load = overhead(l), .weight = 1 };

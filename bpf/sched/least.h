@@ -6,6 +6,10 @@
 #ifndef IMBANG_SCHED_LEAST_H
 #define IMBANG_SCHED_LEAST_H
 
+#include "contract.h"
+#include "cost.h"
+#include "tree.h"
+
 struct least {
 	struct pick *pick;
 	struct cost cost;

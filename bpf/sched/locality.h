@@ -6,6 +6,8 @@
 #ifndef IMBANG_SCHED_LOCALITY_H
 #define IMBANG_SCHED_LOCALITY_H
 
+#include "contract.h"
+
 /* Linux's lblc_expiration and lblcr_expiration: 24 hours. */
 #define LOCALITY_EXPIRATION (24 * 3600 * NSEC_PER_SEC)
 
@@ -13,6 +15,7 @@ static __always_inline void locality_key(const struct pick *p, struct locality_k
 {
 	key->addr = p->dst;
 	key->service = p->service;
+	key->incarnation = p->incarnation;
 }
 
 struct idle_search {

@@ -12,7 +12,12 @@
 #ifndef IMBANG_SCHED_MH_H
 #define IMBANG_SCHED_MH_H
 
+#include "../address.h"
 #include "../siphash.h"
+#include "contract.h"
+#include "weights.h"
+
+#define mh_tree(count) SCHED_NONE
 
 #define SVC_MH_FALLBACK SVC_SCHED_1
 #define SVC_MH_PORT SVC_SCHED_2
@@ -70,7 +75,7 @@ static __always_inline __u32 mh_server(struct mh_search *search, __u32 hash, __u
 	id = candidate(search->pick, id);
 	s = bpf_map_lookup_elem(&servers, &id);
 	l = bpf_map_lookup_elem(&loads, &id);
-	return s && l && usable(s, l) ? id : NO_SERVER;
+	return s && l && serves(s, search->pick->service) && usable(s, l) ? id : NO_SERVER;
 }
 
 static long mh_visit(__u32 i, struct mh_search *search)
@@ -83,22 +88,41 @@ static long mh_visit(__u32 i, struct mh_search *search)
 	return search->id != NO_SERVER || gap;
 }
 
+static __always_inline struct maglev *mh_table(const struct pick *p)
+{
+	__u32 service = p->service;
+
+	return bpf_map_lookup_elem(&maglevs, &service);
+}
+
+/* Returns 1 if there is no more to try: a server, or a table that has none. One
+ * that was replaced meanwhile may be another service's (sched/hashed.h). */
+static __always_inline int mh_try(struct mh_search *s)
+{
+	__u32 gap = 0;
+
+	s->table = mh_table(s->pick);
+	if (!s->table) {
+		s->id = table_missing(s->pick);
+		return 1;
+	}
+	HOOK(TABLE);
+	s->id = mh_server(s, s->hash, &gap);
+	if (s->id == NO_SERVER && !gap && (s->pick->fallback || s->pick->flags & SVC_MH_FALLBACK))
+		bpf_loop(MAGLEV_SIZE, mh_visit, s, 0);
+	return s->id != NO_SERVER || mh_table(s->pick) == s->table;
+}
+
 static __noinline __u32 mh_pick(struct pick *p)
 {
 	struct mh_search search = { .pick = p, .id = NO_SERVER };
 	__u32 port = p->flags & SVC_MH_PORT ? bpf_ntohs(p->sport) : 0;
-	__u32 service = p->service;
-	__u32 gap = 0;
 
-	search.table = bpf_map_lookup_elem(&maglevs, &service);
-	if (!search.table)
-		return NO_SERVER;
 	search.value = port + address_fold(&p->src, p->family);
 	search.hash = mh_siphash(search.value, MH_KEY_1) % MAGLEV_SIZE;
-	search.id = mh_server(&search, search.hash, &gap);
-	if (search.id == NO_SERVER && !gap && (p->fallback || p->flags & SVC_MH_FALLBACK))
-		bpf_loop(MAGLEV_SIZE, mh_visit, &search, 0);
-	return search.id;
+	if (mh_try(&search) || mh_try(&search) || mh_try(&search))
+		return search.id;
+	return NO_SERVER;
 }
 
 struct mh_fill {

@@ -6,6 +6,10 @@
 #ifndef IMBANG_SCHED_NQ_H
 #define IMBANG_SCHED_NQ_H
 
+#include "contract.h"
+#include "cost.h"
+#include "sed.h"
+
 static __always_inline struct cost nq_cost(__s32 weight, const struct load *l)
 {
 	struct cost idle = { .load = 0, .weight = 1 };

@@ -9,6 +9,12 @@
 #ifndef IMBANG_SCHED_SH_H
 #define IMBANG_SCHED_SH_H
 
+#include "../address.h"
+#include "contract.h"
+#include "hashed.h"
+
+#define sh_tree(count) SCHED_NONE
+
 #define SVC_SH_FALLBACK SVC_SCHED_1
 #define SVC_SH_PORT SVC_SCHED_2
 
@@ -35,19 +41,29 @@ static long sh_visit(__u32 offset, struct sh_search *s)
 	return s->id != NO_SERVER;
 }
 
+/* Returns 1 if there is no more to try: a server, or a table that has none. */
+static __always_inline int sh_try(struct sh_search *s)
+{
+	s->table = bucket_table(s->pick);
+	if (!s->table) {
+		s->id = table_missing(s->pick);
+		return 1;
+	}
+	HOOK(TABLE);
+	s->id = bucket_server(s->pick, s->table, s->hash);
+	if (s->id == NO_SERVER && (s->pick->fallback || s->pick->flags & SVC_SH_FALLBACK))
+		bpf_loop(HASH_BUCKETS, sh_visit, s, 0);
+	return s->id != NO_SERVER || !bucket_table_gone(s->pick, s->table);
+}
+
 static __noinline __u32 sh_pick(struct pick *p)
 {
 	struct sh_search s = { .pick = p, .id = NO_SERVER };
-	__u32 service = p->service;
 
-	s.table = bpf_map_lookup_elem(&bucket_tables, &service);
-	if (!s.table)
-		return NO_SERVER;
 	s.hash = sh_hash(p, 0);
-	s.id = bucket_server(p, s.table, s.hash);
-	if (s.id == NO_SERVER && (p->fallback || p->flags & SVC_SH_FALLBACK))
-		bpf_loop(HASH_BUCKETS, sh_visit, &s, 0);
-	return s.id;
+	if (sh_try(&s) || sh_try(&s) || sh_try(&s))
+		return s.id;
+	return NO_SERVER;
 }
 
 static __always_inline void sh_changed(struct change *c)

@@ -7,6 +7,9 @@
 #ifndef IMBANG_SCHED_SKIP_H
 #define IMBANG_SCHED_SKIP_H
 
+#include "contract.h"
+#include "tree.h"
+
 /* Servers looked at, at most. */
 #define SKIP_STEPS (1 << 20)
 

@@ -43,58 +43,37 @@
 #ifndef IMBANG_SCHED_TREE_H
 #define IMBANG_SCHED_TREE_H
 
-/* Fewer are walked over quicker than a tree is kept. A tree of weights costs
- * nothing until thresholds are met, and wrr's walks are long with any number. */
-#define TREE_FEW 9
+#include "contract.h"
+#include "cost.h"
+#include "fo.h"
+#include "lc.h"
+#include "list.h"
+#include "nq.h"
+#include "ovf.h"
+#include "sed.h"
+#include "wlc.h"
+
+/* Fewer are walked over as quickly as a tree is kept (BenchmarkTrees). A tree of
+ * weights costs nothing until thresholds are met; fo gains by it with any number,
+ * and wrr's walks are long where a heavy server is overloaded. */
+#define TREE_FEW 12
 
 /* Nodes looked at for one change: twice the height is usual, more if other
  * CPUs come between. */
 #define TREE_STEPS 4096
-
-/* The scheduler by whose cost a service's tree is made. */
-static __always_inline enum scheduler tree_rule(enum scheduler scheduler)
-{
-	switch (scheduler) {
-	case SCHED_LC:
-	case SCHED_WLC:
-	case SCHED_SED:
-	case SCHED_NQ:
-	case SCHED_FO:
-	case SCHED_OVF:
-		return scheduler;
-	case SCHED_LBLC:
-	case SCHED_LBLCR:
-		return SCHED_WLC;
-	case SCHED_RR:
-	case SCHED_WRR:
-		return SCHED_FO;
-	case SCHED_NONE:
-	case SCHED_DH:
-	case SCHED_SH:
-	case SCHED_MH:
-	case SCHED_TWOS:
-		break;
-	}
-	return SCHED_NONE;
-}
 
 static __always_inline struct cost cost_by(enum scheduler rule, __s32 weight, const struct load *l)
 {
 	if (weight <= 0 || l->overloaded)
 		return too_dear();
 	switch (rule) {
-	case SCHED_LC:
-		return lc_cost(weight, l);
-	case SCHED_WLC:
-		return wlc_cost(weight, l);
-	case SCHED_SED:
-		return sed_cost(weight, l);
-	case SCHED_NQ:
-		return nq_cost(weight, l);
-	case SCHED_OVF:
-		return ovf_cost(weight, l);
+#define SCHED_CASE(NUMBER, name, number) \
+	case SCHED_##NUMBER:             \
+		return name##_cost(weight, l);
+		SCHEDULERS_BY_COST(SCHED_CASE)
+#undef SCHED_CASE
 	default:
-		return fo_cost(weight);
+		return too_dear();
 	}
 }
 
@@ -392,9 +371,19 @@ static long tree_double(__u32 i, struct tree *t)
 	return t->leaves >= t->count;
 }
 
+/* The service is gone, or its scheduler: so is its tree. */
+static __always_inline void tree_drop(const struct service *svc)
+{
+	__u32 service = svc->id;
+	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
+
+	if (state)
+		__sync_lock_test_and_set(&state->tree.tag, 0);
+}
+
 /* Builds a service's tree after a change of its list, or takes it away. The
  * slot 0 is no tree's, as roots are 1: it has the latest tag. */
-static __noinline void tree_rebuild(const struct service *svc)
+static __noinline void tree_rebuild(const struct service *svc, enum scheduler rule)
 {
 	__u32 service = svc->id, zero = 0;
 	struct service_state *state = bpf_map_lookup_elem(&service_states, &service);
@@ -404,11 +393,11 @@ static __noinline void tree_rebuild(const struct service *svc)
 	if (!state || !tags)
 		return;
 	__sync_lock_test_and_set(&state->tree.tag, 0);
-	c.tree.rule = tree_rule(svc->scheduler);
+	c.tree.rule = rule;
 	c.tree.first = svc->first;
 	c.tree.count = svc->count;
 	c.tree.leaves = 1;
-	if (c.tree.rule == SCHED_NONE || svc->count < (c.tree.rule == SCHED_FO ? 2 : TREE_FEW))
+	if (rule == SCHED_NONE || svc->count < (rule == SCHED_FO ? 2 : TREE_FEW))
 		return;
 	bpf_loop(32, tree_double, &c.tree, 0);
 	c.tree.tag = __sync_fetch_and_add(&tags->node[0], 1) + 1;
@@ -438,12 +427,14 @@ static __always_inline void tree_weight(const struct service *svc, __u32 positio
 	tree_update(state, id, l);
 }
 
-static __always_inline void tree_changed(const struct change *c)
+static __always_inline void tree_changed(const struct change *c, enum scheduler rule)
 {
 	if (c->event == CHANGE_UPDATE)
 		tree_weight(&c->service, c->position);
-	else if (c->event != CHANGE_DONE)
-		tree_rebuild(&c->service);
+	else if (c->event == CHANGE_DONE)
+		tree_drop(&c->service);
+	else
+		tree_rebuild(&c->service, rule);
 }
 
 #endif

@@ -8,6 +8,11 @@
 #ifndef IMBANG_SCHED_TWOS_H
 #define IMBANG_SCHED_TWOS_H
 
+#include "contract.h"
+
+#define twos_tree(count) SCHED_NONE
+#define twos_changed unchanging
+
 struct twos_sum {
 	struct pick *pick;
 	__u64 weights;
@@ -57,7 +62,7 @@ static long twos_visit(__u32 i, struct twos_draw *draw)
 static __always_inline void twos_draw_one(struct pick *p, __u64 weights, struct twos_draw *draw)
 {
 	draw->pick = p;
-	draw->ticket = bpf_get_prandom_u32() * (weights + 1) >> 32;
+	draw->ticket = random_u32() * (weights + 1) >> 32;
 	draw->id = NO_SERVER;
 	bpf_loop(p->count, twos_visit, draw, 0);
 }

@@ -4,6 +4,8 @@
 #ifndef IMBANG_SCHED_WEIGHTS_H
 #define IMBANG_SCHED_WEIGHTS_H
 
+#include "contract.h"
+
 struct weights {
 	__u32 first; /* slot of the first server */
 	__u32 max;

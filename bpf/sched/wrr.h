@@ -11,14 +11,47 @@
 #ifndef IMBANG_SCHED_WRR_H
 #define IMBANG_SCHED_WRR_H
 
+#include "contract.h"
+#include "skip.h"
+#include "weights.h"
+
+#define wrr_tree(count) SCHED_FO
+
 /* Servers looked at for one connection, at most, while an edit keeps us from
  * leaving any out: weights of many thousands make long walks. */
 #define WRR_STEPS (1 << 20)
+
+/*
+ * The cursor: the position of the last pick (WRR_HEAD: none yet), the incarnation
+ * that it belongs to, and the current weight, which is above 0. A service has fewer
+ * than 2^24 servers; no packet is under way for 512 changes of a service's
+ * scheduler.
+ */
+#define WRR_POSITION_BITS 24
+#define WRR_INCARNATION_BITS 9
+#define WRR_WEIGHT_SHIFT (WRR_POSITION_BITS + WRR_INCARNATION_BITS)
+#define WRR_HEAD ((1U << WRR_POSITION_BITS) - 1)
+
+static __always_inline __u64 wrr_cursor(__u32 position, __u32 incarnation, __u32 weight)
+{
+	return (position & WRR_HEAD) |
+	       (__u64)(incarnation & ((1U << WRR_INCARNATION_BITS) - 1)) << WRR_POSITION_BITS |
+	       (__u64)weight << WRR_WEIGHT_SHIFT;
+}
+
+/* Whether a cursor is an incarnation's. */
+static __always_inline int wrr_own(__u64 cursor, __u32 incarnation)
+{
+	return !((cursor ^ wrr_cursor(0, incarnation, 0)) >> WRR_POSITION_BITS &
+		 ((1U << WRR_INCARNATION_BITS) - 1));
+}
 
 struct wrr_walk {
 	struct skip at; /* its bar is the current weight */
 	struct service_state *state;
 	__u64 last;     /* the cursor as it was */
+	__s32 high;     /* the current weight then */
+	__u32 own;      /* the cursor is the pick's incarnation's */
 	__u32 start;    /* where we began */
 	__u32 position; /* where we are; the count: the list's head */
 	__s32 max;
@@ -27,12 +60,19 @@ struct wrr_walk {
 
 static __always_inline void wrr_begin(struct wrr_walk *w)
 {
-	__u32 count = w->at.pick->count;
+	__u32 count = w->at.pick->count, position;
 
-	w->last = *(volatile __u64 *)&w->state->cursor;
-	w->start = (__u32)w->last < count ? (__u32)w->last : count;
+	w->last = *(volatile __u64 *)&w->state->wrr_cursor;
+	w->own = wrr_own(w->last, w->at.pick->incarnation);
+	w->high = w->last >> WRR_WEIGHT_SHIFT;
+	position = w->last & WRR_HEAD;
+	if (!w->own || w->high <= 0) { /* a weight of 0 would let drained servers in */
+		w->high = w->max;
+		position = count;
+	}
+	w->start = position < count ? position : count;
 	w->position = w->start;
-	w->at.bar = w->last >> 32;
+	w->at.bar = w->high;
 	w->at.lost = 0;
 }
 
@@ -70,7 +110,7 @@ static __always_inline int wrr_lower(struct wrr_walk *w)
  * this is the next such: all that is left is what is up to there. */
 static __always_inline int wrr_round(const struct wrr_walk *w)
 {
-	return w->position != w->start && (__s32)(w->last >> 32) <= w->step && w->at.bar <= w->step;
+	return w->position != w->start && w->high <= w->step && w->at.bar <= w->step;
 }
 
 /* One walk to the list's end. Returns 1 when the pick is ours: no other CPU
@@ -90,11 +130,11 @@ static long wrr_walk(__u32 i, struct wrr_walk *w)
 	} else if (!wrr_lower(w)) {
 		return 0;
 	}
-	if (w->at.pick->peek)
+	if (w->at.pick->peek || !w->own) /* not own: a change overtook the packet */
 		return 1;
-	next = w->position == w->at.pick->count ? LIST_HEAD : w->position;
-	next |= (__u64)(__u32)w->at.bar << 32;
-	if (__sync_val_compare_and_swap(&w->state->cursor, w->last, next) == w->last)
+	next = wrr_cursor(w->position == w->at.pick->count ? WRR_HEAD : w->position,
+			  w->at.pick->incarnation, w->at.bar);
+	if (__sync_val_compare_and_swap(&w->state->wrr_cursor, w->last, next) == w->last)
 		return 1;
 again:
 	wrr_begin(w);
@@ -113,6 +153,7 @@ static __noinline __u32 wrr_pick(struct pick *p)
 	w.step = state->step;
 	skip_begin(&w.at, p);
 	wrr_begin(&w);
+	HOOK(WRR);
 	bpf_loop(WRR_STEPS / p->count + 1, wrr_walk, &w, 0);
 	return w.at.id;
 }
@@ -156,13 +197,14 @@ static __noinline void wrr_changed(struct change *c)
 		return;
 	/* Servers that came together count as if each had come alone. */
 	w.from = c->event == CHANGE_ADD ? c->position : c->service.count - 1;
-	w.weight = c->event == CHANGE_INIT ? 0 : state->cursor >> 32;
+	if (c->event != CHANGE_INIT && wrr_own(state->wrr_cursor, c->service.incarnation))
+		w.weight = state->wrr_cursor >> WRR_WEIGHT_SHIFT;
 	bpf_loop(c->service.count, wrr_weigh, &w, 0);
 	if (!c->service.count)
 		wrr_adjust(&w);
 	state->max_weight = w.max;
 	state->step = w.step;
-	state->cursor = LIST_HEAD | (__u64)w.weight << 32;
+	state->wrr_cursor = wrr_cursor(WRR_HEAD, c->service.incarnation, w.weight);
 }
 
 #endif

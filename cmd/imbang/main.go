@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command imbang is a Linux Virtual Server in eBPF and the laboratory that
-// compares its schedulers. Called as ipvsadm, it is ipvsadm.
+// Command imbang is a Linux Virtual Server in eBPF. Called as ipvsadm or
+// imbang-ipvsadm, it is ipvsadm.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package acceptance tests the program as its users have it: a binary, its
-// commands, their words and exit statuses, on real traffic.
+// Package acceptance tests the programs as their users have them: binaries,
+// their commands, words and exit statuses, on real traffic.
 package acceptance
 
 import (
@@ -20,11 +20,15 @@ import (
 	"imbang/internal/lab/topology"
 )
 
-// executable is built once for all tests, where it is not given.
+// executable is imbang, built once for all tests with imbang-lab beside it,
+// where it is not given.
 var executable string
 
+// labExecutable is imbang-lab.
+func labExecutable() string { return filepath.Join(filepath.Dir(executable), "imbang-lab") }
+
 func init() {
-	flag.StringVar(&executable, "executable", "", "the program to test; else it is built")
+	flag.StringVar(&executable, "executable", "", "imbang, with imbang-lab beside it; else both are built")
 }
 
 func TestMain(m *testing.M) {

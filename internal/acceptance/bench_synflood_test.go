@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"imbang/internal/bench"
+	"imbang/internal/lab/bench"
 )
 
 // A small flood, of seconds: with the defence most of it opens nothing, and

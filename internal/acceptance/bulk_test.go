@@ -6,7 +6,7 @@ import (
 	"context"
 	"testing"
 
-	"imbang/internal/bench"
+	"imbang/internal/lab/bench"
 )
 
 // A file comes through the director as it is, GSO super-packets and all. How

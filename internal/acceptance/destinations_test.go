@@ -115,9 +115,9 @@ func behind(t *testing.T, addresses, servers int) *topology.Cluster {
 		}
 	})
 	dir := t.TempDir()
-	spec := study.Server{Kind: study.Model, Page: 100, Law: "constant", Service: time.Millisecond, Concurrency: 16, Speed: 1}
+	spec := study.Server{Kind: study.Model, Page: 100, Distribution: "constant", Service: time.Millisecond, Concurrency: 16, Speed: 1}
 	for _, place := range c.Servers {
-		s, err := server.Start(place.Namespace, place.Name, spec, dir, executable)
+		s, err := server.Start(place.Namespace, place.Name, spec, dir, labExecutable())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"imbang/internal/bench"
+	"imbang/internal/lab/bench"
 )
 
 // The comparison of load generators, with few connections: everybody that is

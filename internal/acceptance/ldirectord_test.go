@@ -121,7 +121,7 @@ func TestLdirectordRemoves(t *testing.T) {
 // and a service of datagrams, whose servers are checked by ping.
 func TestLdirectordMarksAndDatagrams(t *testing.T) {
 	f := newFarm(t, 2)
-	f.answerDatagrams("53")
+	f.replyToDatagrams("53")
 	must(t, f.Director, "", "mark", "add", "10.20.0.2/32", "3")
 	l := startLdirectord(t, f, "marks.cf")
 	const mark, dns = "-f 3", "-u 10.20.0.1:53"

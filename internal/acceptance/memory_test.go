@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"imbang/internal/bench"
+	"imbang/internal/lab/bench"
 )
 
 // The benchmark of many connections, with few: all are counted, and end on

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"imbang/internal/bench"
 	"imbang/internal/host"
+	"imbang/internal/lab/bench"
 	"imbang/internal/lab/topology"
 )
 
@@ -68,7 +68,7 @@ func TestInterruptedSuite(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(stderr.String(), "imbang: interrupted in part") {
+	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(stderr.String(), "imbang-lab: interrupted in part") {
 		t.Errorf("status %d, said %s", code, stderr.String())
 	}
 	if left := orphans(t); len(left) > 0 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"imbang/internal/bench"
+	"imbang/internal/lab/bench"
 )
 
 // The benchmark of large tables, on a small one: what is saved is what was
@@ -35,7 +35,7 @@ func TestBenchRestore(t *testing.T) {
 		t.Errorf("it prints:\n%s", text)
 	}
 	got := imbang(t, nil, "", "bench", "restore", "--services", "2", "--scheduler", "none")
-	if want := "imbang: imbang ipvsadm -R: exit status 255: Scheduler or persistence engine not found\n"; got.status != 3 || got.stderr != want {
+	if want := "imbang-lab: imbang ipvsadm -R: exit status 255: Scheduler or persistence engine not found\n"; got.status != 3 || got.stderr != want {
 		t.Errorf("without a scheduler: %+v", got)
 	}
 	if got := imbang(t, nil, "", "bench", "restore", "--rounds", "0"); got.status != 2 {

@@ -120,9 +120,9 @@ func (f *farm) echo(target string) (string, error) {
 	return string(answer[:n]), err
 }
 
-// answerDatagrams lets every real server answer datagrams to a port with its
+// replyToDatagrams lets every real server answer datagrams to a port with its
 // name.
-func (f *farm) answerDatagrams(port string) {
+func (f *farm) replyToDatagrams(port string) {
 	f.t.Helper()
 	for _, s := range f.Servers {
 		var l net.PacketConn

@@ -18,35 +18,38 @@ type LbAddress struct {
 	Word [4]uint32
 }
 
+type LbAdoption struct {
+	_         structs.HostLayout
+	Flow      LbFlow
+	Server    uint32
+	_         [4]byte
+	Expires   uint64
+	Port      uint16
+	State     uint8
+	Flags     uint8
+	Template  uint8
+	Forward   uint8
+	InPackets uint8
+	Pad       uint8
+	Fwmark    uint32
+	Netmask   uint32
+	Result    LbAdoptionResult
+	Pad2      uint32
+}
+
+type LbAdoptionResult uint32
+
+const (
+	LbAdoptionResultADOPTION_NONE       LbAdoptionResult = 0
+	LbAdoptionResultADOPTION_DONE       LbAdoptionResult = 1
+	LbAdoptionResultADOPTION_SUPERSEDED LbAdoptionResult = 2
+	LbAdoptionResultADOPTION_NO_ROOM    LbAdoptionResult = 3
+)
+
 type LbAllowance struct {
 	_     structs.HostLayout
 	Last  uint64
 	Saved uint64
-}
-
-type LbAnswer struct {
-	_               structs.HostLayout
-	Event           LbTraceEvent
-	Now             uint64
-	Expires         uint64
-	TemplateExpires uint64
-	Controlled      uint32
-	Server          LbContender
-	Port            uint16
-	Forward         uint8
-	State           uint8
-}
-
-type LbAppointment4 struct {
-	_    structs.HostLayout
-	Next uint32
-	Flow LbFlow4
-}
-
-type LbAppointment6 struct {
-	_    structs.HostLayout
-	Next uint32
-	Flow LbFlow
 }
 
 type LbAskedNeighbour struct {
@@ -74,6 +77,13 @@ type LbBuckets struct {
 	Server [256]uint32
 }
 
+type LbCall struct {
+	_       structs.HostLayout
+	Clients LbFlow
+	Length  uint8
+	Id      [255]uint8
+}
+
 type LbChange struct {
 	_        structs.HostLayout
 	Service  LbService
@@ -93,15 +103,69 @@ const (
 	LbChangeEventCHANGE_UNKNOWN LbChangeEvent = 7
 )
 
+type LbClock struct {
+	_     structs.HostLayout
+	Timer struct {
+		_ structs.HostLayout
+		_ [16]byte
+	}
+	Tick uint32
+	_    [4]byte
+}
+
 type LbConn struct {
 	_       structs.HostLayout
 	Expires uint64
-	Tick    uint32
-	Number  uint32
 	Lock    struct {
 		_   structs.HostLayout
 		Val uint32
 	}
+	Tick      uint32
+	Number    uint32
+	Server    uint32
+	Port      uint16
+	State     uint8
+	Flags     uint8
+	Template  uint8
+	Forward   uint8
+	InPackets uint8
+	Pad       uint8
+	Fwmark    uint32
+	Netmask   uint32
+}
+
+type LbConn4 struct {
+	_       structs.HostLayout
+	Flow    LbFlow4
+	Expires uint64
+	Lock    struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Tick      uint32
+	Number    uint32
+	Server    uint32
+	Port      uint16
+	State     uint8
+	Flags     uint8
+	Template  uint8
+	Forward   uint8
+	InPackets uint8
+	Pad       uint8
+	Fwmark    uint32
+	Netmask   uint32
+}
+
+type LbConn6 struct {
+	_       structs.HostLayout
+	Flow    LbFlow
+	Expires uint64
+	Lock    struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	Tick      uint32
+	Number    uint32
 	Server    uint32
 	Port      uint16
 	State     uint8
@@ -122,8 +186,9 @@ const (
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
 	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
 	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
-	LbConnFlagCONN_ANSWERED LbConnFlag = 32
+	LbConnFlagCONN_REPLIED  LbConnFlag = 32
 	LbConnFlagCONN_LISTED   LbConnFlag = 64
+	LbConnFlagCONN_ADOPTED  LbConnFlag = 128
 )
 
 type LbConnState uint32
@@ -205,6 +270,41 @@ type LbEndpoint struct {
 	Pad      uint8
 }
 
+type LbEngine uint32
+
+const (
+	LbEngineENGINE_NONE LbEngine = 0
+	LbEngineENGINE_SIP  LbEngine = 1
+)
+
+type LbEntry uint32
+
+const (
+	LbEntryENTRY_CLIENT LbEntry = 0
+	LbEntryENTRY_SERVER LbEntry = 1
+	LbEntryENTRY_LOCAL  LbEntry = 2
+	LbEntryENTRIES      LbEntry = 8
+)
+
+type LbExplanation struct {
+	_               structs.HostLayout
+	Event           LbTraceEvent
+	Now             uint64
+	Expires         uint64
+	TemplateExpires uint64
+	Controlled      uint32
+	Server          LbContender
+	Port            uint16
+	Forward         uint8
+	State           uint8
+}
+
+type LbExtent struct {
+	_     structs.HostLayout
+	First uint32
+	Size  uint32
+}
+
 type LbFlow struct {
 	_        structs.HostLayout
 	Src      LbAddress
@@ -255,17 +355,15 @@ type LbFragmentKey struct {
 	Pad      uint16
 }
 
-type LbFreeAppointments struct {
-	_     structs.HostLayout
-	First uint64
-	Fresh uint64
-	Pad   [6]uint64
-}
-
-type LbFront struct {
-	_      structs.HostLayout
-	Server uint32
-	Shared uint32
+type LbFreeTimerEntries struct {
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
+	First uint32
+	Fresh uint32
+	Pad   [13]uint32
 }
 
 type LbHandshakeCounts struct {
@@ -294,9 +392,10 @@ type LbLocality struct {
 }
 
 type LbLocalityKey struct {
-	_       structs.HostLayout
-	Addr    LbAddress
-	Service uint32
+	_           structs.HostLayout
+	Addr        LbAddress
+	Service     uint32
+	Incarnation uint32
 }
 
 type LbLocalitySet struct {
@@ -336,6 +435,16 @@ type LbProof struct {
 	_       structs.HostLayout
 	Expires uint64
 	Credit  int64
+}
+
+type LbQuarantine struct {
+	_        structs.HostLayout
+	Barriers uint32
+	Extents  uint32
+	Services uint32
+	All      uint32
+	Extent   [256]LbExtent
+	Service  [256]uint32
 }
 
 type LbRates struct {
@@ -381,25 +490,68 @@ const (
 	LbReasonREASON_DROP_CHALLENGED       LbReason = 31
 	LbReasonREASON_DROP_PROOF            LbReason = 32
 	LbReasonREASON_DROP_UNPROVEN         LbReason = 33
-	LbReasonREASON_COUNT                 LbReason = 34
+	LbReasonREASON_DROP_SERVICE_CHANGED  LbReason = 34
+	LbReasonREASON_DROP_NO_CALL_ID       LbReason = 35
+	LbReasonREASON_DROP_UPGRADE          LbReason = 36
+	LbReasonREASON_COUNT                 LbReason = 37
 )
+
+type LbRepair struct {
+	_          structs.HostLayout
+	Flow       LbFlow
+	Kind       LbRepairKind
+	Number     uint32
+	Tick       uint32
+	From       uint32
+	Server     uint32
+	Active     int32
+	Inactive   int32
+	Persistent int32
+	Controlled int32
+}
+
+type LbRepairKind uint32
+
+const (
+	LbRepairKindREPAIR_COUNTS     LbRepairKind = 0
+	LbRepairKindREPAIR_CONTROLLED LbRepairKind = 1
+	LbRepairKindREPAIR_TIMER      LbRepairKind = 2
+	LbRepairKindREPAIR_GIVE       LbRepairKind = 3
+	LbRepairKindREPAIR_CUT_SLOT   LbRepairKind = 4
+	LbRepairKindREPAIR_CUT_FREE   LbRepairKind = 5
+	LbRepairKindREPAIR_CUT_ENTRY  LbRepairKind = 6
+)
+
+type LbRepairResult uint32
+
+const (
+	LbRepairResultREPAIR_DONE    LbRepairResult = 0
+	LbRepairResultREPAIR_CHANGED LbRepairResult = 1
+	LbRepairResultREPAIR_FAILED  LbRepairResult = 2
+)
+
+type LbReplyOwner struct {
+	_      structs.HostLayout
+	Server uint32
+	Shared uint32
+}
 
 type LbScheduler uint32
 
 const (
 	LbSchedulerSCHED_NONE  LbScheduler = 0
-	LbSchedulerSCHED_RR    LbScheduler = 1
-	LbSchedulerSCHED_WRR   LbScheduler = 2
 	LbSchedulerSCHED_LC    LbScheduler = 3
 	LbSchedulerSCHED_WLC   LbScheduler = 4
-	LbSchedulerSCHED_LBLC  LbScheduler = 5
-	LbSchedulerSCHED_LBLCR LbScheduler = 6
-	LbSchedulerSCHED_DH    LbScheduler = 7
-	LbSchedulerSCHED_SH    LbScheduler = 8
 	LbSchedulerSCHED_SED   LbScheduler = 9
 	LbSchedulerSCHED_NQ    LbScheduler = 10
 	LbSchedulerSCHED_FO    LbScheduler = 11
 	LbSchedulerSCHED_OVF   LbScheduler = 12
+	LbSchedulerSCHED_RR    LbScheduler = 1
+	LbSchedulerSCHED_WRR   LbScheduler = 2
+	LbSchedulerSCHED_LBLC  LbScheduler = 5
+	LbSchedulerSCHED_LBLCR LbScheduler = 6
+	LbSchedulerSCHED_DH    LbScheduler = 7
+	LbSchedulerSCHED_SH    LbScheduler = 8
 	LbSchedulerSCHED_MH    LbScheduler = 13
 	LbSchedulerSCHED_TWOS  LbScheduler = 14
 )
@@ -426,30 +578,35 @@ type LbServer struct {
 	TunnelType  uint16
 	Forward     LbForward
 	Flags       LbServerFlag
+	Added       uint32
+	Retired     uint32
 	_           [4]byte
 }
 
 type LbServerFlag uint32
 
 const (
-	LbServerFlagSERVER_AVAILABLE LbServerFlag = 1
-	LbServerFlagSERVER_FRONTS    LbServerFlag = 2
+	LbServerFlagSERVER_AVAILABLE    LbServerFlag = 1
+	LbServerFlagSERVER_OWNS_REPLIES LbServerFlag = 2
 )
 
 type LbService struct {
-	_         structs.HostLayout
-	Id        uint32
-	Flags     uint32
-	First     uint32
-	Count     uint32
-	Capacity  uint32
-	Timeout   uint32
-	Netmask   uint32
-	Scheduler LbScheduler
-	Template  LbTemplateKind
-	Fwmark    uint32
-	Port      uint16
-	Pad       uint16
+	_           structs.HostLayout
+	Id          uint32
+	Flags       uint32
+	First       uint32
+	Count       uint32
+	Capacity    uint32
+	Timeout     uint32
+	Netmask     uint32
+	Scheduler   LbScheduler
+	Template    LbTemplateKind
+	Fwmark      uint32
+	Port        uint16
+	Engine      uint8
+	Pad         uint8
+	Incarnation uint32
+	Check       uint64
 }
 
 type LbServiceFlag uint32
@@ -472,13 +629,14 @@ type LbServiceKey struct {
 }
 
 type LbServiceState struct {
-	_         structs.HostLayout
-	Cursor    uint64
-	MaxWeight uint32
-	Step      uint32
-	Tree      LbTree
-	_         [4]byte
-	Climbers  uint64
+	_           structs.HostLayout
+	RrCursor    uint64
+	WrrCursor   uint64
+	MaxWeight   uint32
+	Step        uint32
+	Incarnation uint32
+	Tree        LbTree
+	Climbers    uint64
 }
 
 type LbSettings struct {
@@ -492,7 +650,6 @@ type LbSettings struct {
 	InUse4                  uint32
 	InUse6                  uint32
 	MarkRules               uint32
-	Editing                 uint32
 	ConnReuseMode           uint32
 	ExpireNodestConn        uint32
 	ExpireQuiescentTemplate uint32
@@ -509,8 +666,10 @@ type LbSettings struct {
 	HalfOpenLimit           uint32
 	Xdp                     [2]LbXdpDevice
 	OneDevice               uint32
-	Pad                     uint32
-	_                       [4]byte
+	Engines                 uint32
+	Generation              uint64
+	Successor               uint32
+	Adopting                uint32
 }
 
 type LbTemplateKind uint32
@@ -520,7 +679,20 @@ const (
 	LbTemplateKindTEMPLATE_PORT    LbTemplateKind = 1
 	LbTemplateKindTEMPLATE_ADDRESS LbTemplateKind = 2
 	LbTemplateKindTEMPLATE_MARK    LbTemplateKind = 3
+	LbTemplateKindTEMPLATE_CALL    LbTemplateKind = 4
 )
+
+type LbTimerPair4 struct {
+	_    structs.HostLayout
+	Next [2]uint32
+	Flow [2]LbFlow4
+}
+
+type LbTimerPair6 struct {
+	_    structs.HostLayout
+	Next [2]uint32
+	Flow [2]LbFlow
+}
 
 type LbTraceEvent struct {
 	_           structs.HostLayout
@@ -577,9 +749,14 @@ type LbTreePair struct {
 }
 
 type LbWheelSlot struct {
-	_      structs.HostLayout
+	_    structs.HostLayout
+	Lock struct {
+		_   structs.HostLayout
+		Val uint32
+	}
 	First4 uint32
 	First6 uint32
+	Pad    uint32
 }
 
 type LbXdpDevice struct {
@@ -594,12 +771,14 @@ type LbXdpDevice struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	LbMapAdoptions       = "adoptions"
 	LbMapAllowances      = "allowances"
-	LbMapAppointments4   = "appointments4"
-	LbMapAppointments6   = "appointments6"
 	LbMapAsked           = "asked"
 	LbMapAttacks         = "attacks"
+	LbMapBarriers        = "barriers"
 	LbMapBucketTables    = "bucket_tables"
+	LbMapCallNumbers     = "call_numbers"
+	LbMapCalls           = "calls"
 	LbMapClocks          = "clocks"
 	LbMapConfig          = "config"
 	LbMapConns4          = "conns4"
@@ -608,7 +787,6 @@ const (
 	LbMapDefences        = "defences"
 	LbMapFragments       = "fragments"
 	LbMapFreeLists       = "free_lists"
-	LbMapFronts          = "fronts"
 	LbMapHairpins        = "hairpins"
 	LbMapHandshakes      = "handshakes"
 	LbMapListed          = "listed"
@@ -622,32 +800,42 @@ const (
 	LbMapMarks           = "marks"
 	LbMapMoments         = "moments"
 	LbMapOrder           = "order"
+	LbMapOutbound        = "outbound"
 	LbMapPeers           = "peers"
 	LbMapProofs          = "proofs"
+	LbMapQuarantines     = "quarantines"
 	LbMapReasons         = "reasons"
+	LbMapReplyOwners     = "reply_owners"
 	LbMapReverse4        = "reverse4"
 	LbMapReverse6        = "reverse6"
 	LbMapRings           = "rings"
+	LbMapRoutes          = "routes"
 	LbMapScratch         = "scratch"
 	LbMapSecrets         = "secrets"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
 	LbMapServerZeros     = "server_zeros"
 	LbMapServers         = "servers"
+	LbMapServiceCopies   = "service_copies"
 	LbMapServiceCounters = "service_counters"
 	LbMapServiceRates    = "service_rates"
 	LbMapServiceStates   = "service_states"
 	LbMapServiceZeros    = "service_zeros"
 	LbMapServices        = "services"
+	LbMapSipReaders      = "sip_readers"
 	LbMapSources         = "sources"
 	LbMapStages          = "stages"
 	LbMapStories         = "stories"
+	LbMapSuccessors      = "successors"
+	LbMapTimerEntries4   = "timer_entries4"
+	LbMapTimerEntries6   = "timer_entries6"
 	LbMapTracedUntil     = "traced_until"
 	LbMapTracers         = "tracers"
 	LbMapTrees           = "trees"
-	LbMapWays            = "ways"
 	LbMapWheel           = "wheel"
 	LbMapXdpStages       = "xdp_stages"
+	LbMapXdpSuccessors   = "xdp_successors"
+	LbProgAdoptConns     = "adopt_conns"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
 	LbProgLbClient       = "lb_client"
@@ -657,6 +845,7 @@ const (
 	LbProgLbXdpClient    = "lb_xdp_client"
 	LbProgLbXdpMore      = "lb_xdp_more"
 	LbProgLbXdpServer    = "lb_xdp_server"
+	LbProgRepairTable    = "repair_table"
 	LbProgStartClocks    = "start_clocks"
 	LbProgTableChanged   = "table_changed"
 )
@@ -703,6 +892,7 @@ type LbSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbProgramSpecs struct {
+	AdoptConns   *ebpf.ProgramSpec `ebpf:"adopt_conns"`
 	EndOrphans   *ebpf.ProgramSpec `ebpf:"end_orphans"`
 	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
@@ -712,6 +902,7 @@ type LbProgramSpecs struct {
 	LbXdpClient  *ebpf.ProgramSpec `ebpf:"lb_xdp_client"`
 	LbXdpMore    *ebpf.ProgramSpec `ebpf:"lb_xdp_more"`
 	LbXdpServer  *ebpf.ProgramSpec `ebpf:"lb_xdp_server"`
+	RepairTable  *ebpf.ProgramSpec `ebpf:"repair_table"`
 	StartClocks  *ebpf.ProgramSpec `ebpf:"start_clocks"`
 	TableChanged *ebpf.ProgramSpec `ebpf:"table_changed"`
 }
@@ -720,12 +911,14 @@ type LbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
+	Adoptions       *ebpf.MapSpec `ebpf:"adoptions"`
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
-	Appointments4   *ebpf.MapSpec `ebpf:"appointments4"`
-	Appointments6   *ebpf.MapSpec `ebpf:"appointments6"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
+	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
+	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
+	Calls           *ebpf.MapSpec `ebpf:"calls"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	Config          *ebpf.MapSpec `ebpf:"config"`
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
@@ -734,7 +927,6 @@ type LbMapSpecs struct {
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
-	Fronts          *ebpf.MapSpec `ebpf:"fronts"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
 	Handshakes      *ebpf.MapSpec `ebpf:"handshakes"`
 	Listed          *ebpf.MapSpec `ebpf:"listed"`
@@ -748,32 +940,41 @@ type LbMapSpecs struct {
 	Marks           *ebpf.MapSpec `ebpf:"marks"`
 	Moments         *ebpf.MapSpec `ebpf:"moments"`
 	Order           *ebpf.MapSpec `ebpf:"order"`
+	Outbound        *ebpf.MapSpec `ebpf:"outbound"`
 	Peers           *ebpf.MapSpec `ebpf:"peers"`
 	Proofs          *ebpf.MapSpec `ebpf:"proofs"`
+	Quarantines     *ebpf.MapSpec `ebpf:"quarantines"`
 	Reasons         *ebpf.MapSpec `ebpf:"reasons"`
+	ReplyOwners     *ebpf.MapSpec `ebpf:"reply_owners"`
 	Reverse4        *ebpf.MapSpec `ebpf:"reverse4"`
 	Reverse6        *ebpf.MapSpec `ebpf:"reverse6"`
 	Rings           *ebpf.MapSpec `ebpf:"rings"`
+	Routes          *ebpf.MapSpec `ebpf:"routes"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	Secrets         *ebpf.MapSpec `ebpf:"secrets"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
 	ServerZeros     *ebpf.MapSpec `ebpf:"server_zeros"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
+	ServiceCopies   *ebpf.MapSpec `ebpf:"service_copies"`
 	ServiceCounters *ebpf.MapSpec `ebpf:"service_counters"`
 	ServiceRates    *ebpf.MapSpec `ebpf:"service_rates"`
 	ServiceStates   *ebpf.MapSpec `ebpf:"service_states"`
 	ServiceZeros    *ebpf.MapSpec `ebpf:"service_zeros"`
 	Services        *ebpf.MapSpec `ebpf:"services"`
+	SipReaders      *ebpf.MapSpec `ebpf:"sip_readers"`
 	Sources         *ebpf.MapSpec `ebpf:"sources"`
 	Stages          *ebpf.MapSpec `ebpf:"stages"`
 	Stories         *ebpf.MapSpec `ebpf:"stories"`
+	Successors      *ebpf.MapSpec `ebpf:"successors"`
+	TimerEntries4   *ebpf.MapSpec `ebpf:"timer_entries4"`
+	TimerEntries6   *ebpf.MapSpec `ebpf:"timer_entries6"`
 	TracedUntil     *ebpf.MapSpec `ebpf:"traced_until"`
 	Tracers         *ebpf.MapSpec `ebpf:"tracers"`
 	Trees           *ebpf.MapSpec `ebpf:"trees"`
-	Ways            *ebpf.MapSpec `ebpf:"ways"`
 	Wheel           *ebpf.MapSpec `ebpf:"wheel"`
 	XdpStages       *ebpf.MapSpec `ebpf:"xdp_stages"`
+	XdpSuccessors   *ebpf.MapSpec `ebpf:"xdp_successors"`
 }
 
 // LbVariableSpecs contains global variables before they are loaded into the kernel.
@@ -802,12 +1003,14 @@ func (o *LbObjects) Close() error {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
+	Adoptions       *ebpf.Map `ebpf:"adoptions"`
 	Allowances      *ebpf.Map `ebpf:"allowances"`
-	Appointments4   *ebpf.Map `ebpf:"appointments4"`
-	Appointments6   *ebpf.Map `ebpf:"appointments6"`
 	Asked           *ebpf.Map `ebpf:"asked"`
 	Attacks         *ebpf.Map `ebpf:"attacks"`
+	Barriers        *ebpf.Map `ebpf:"barriers"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
+	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
+	Calls           *ebpf.Map `ebpf:"calls"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	Config          *ebpf.Map `ebpf:"config"`
 	Conns4          *ebpf.Map `ebpf:"conns4"`
@@ -816,7 +1019,6 @@ type LbMaps struct {
 	Defences        *ebpf.Map `ebpf:"defences"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	FreeLists       *ebpf.Map `ebpf:"free_lists"`
-	Fronts          *ebpf.Map `ebpf:"fronts"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
 	Handshakes      *ebpf.Map `ebpf:"handshakes"`
 	Listed          *ebpf.Map `ebpf:"listed"`
@@ -830,42 +1032,53 @@ type LbMaps struct {
 	Marks           *ebpf.Map `ebpf:"marks"`
 	Moments         *ebpf.Map `ebpf:"moments"`
 	Order           *ebpf.Map `ebpf:"order"`
+	Outbound        *ebpf.Map `ebpf:"outbound"`
 	Peers           *ebpf.Map `ebpf:"peers"`
 	Proofs          *ebpf.Map `ebpf:"proofs"`
+	Quarantines     *ebpf.Map `ebpf:"quarantines"`
 	Reasons         *ebpf.Map `ebpf:"reasons"`
+	ReplyOwners     *ebpf.Map `ebpf:"reply_owners"`
 	Reverse4        *ebpf.Map `ebpf:"reverse4"`
 	Reverse6        *ebpf.Map `ebpf:"reverse6"`
 	Rings           *ebpf.Map `ebpf:"rings"`
+	Routes          *ebpf.Map `ebpf:"routes"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	Secrets         *ebpf.Map `ebpf:"secrets"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
 	ServerZeros     *ebpf.Map `ebpf:"server_zeros"`
 	Servers         *ebpf.Map `ebpf:"servers"`
+	ServiceCopies   *ebpf.Map `ebpf:"service_copies"`
 	ServiceCounters *ebpf.Map `ebpf:"service_counters"`
 	ServiceRates    *ebpf.Map `ebpf:"service_rates"`
 	ServiceStates   *ebpf.Map `ebpf:"service_states"`
 	ServiceZeros    *ebpf.Map `ebpf:"service_zeros"`
 	Services        *ebpf.Map `ebpf:"services"`
+	SipReaders      *ebpf.Map `ebpf:"sip_readers"`
 	Sources         *ebpf.Map `ebpf:"sources"`
 	Stages          *ebpf.Map `ebpf:"stages"`
 	Stories         *ebpf.Map `ebpf:"stories"`
+	Successors      *ebpf.Map `ebpf:"successors"`
+	TimerEntries4   *ebpf.Map `ebpf:"timer_entries4"`
+	TimerEntries6   *ebpf.Map `ebpf:"timer_entries6"`
 	TracedUntil     *ebpf.Map `ebpf:"traced_until"`
 	Tracers         *ebpf.Map `ebpf:"tracers"`
 	Trees           *ebpf.Map `ebpf:"trees"`
-	Ways            *ebpf.Map `ebpf:"ways"`
 	Wheel           *ebpf.Map `ebpf:"wheel"`
 	XdpStages       *ebpf.Map `ebpf:"xdp_stages"`
+	XdpSuccessors   *ebpf.Map `ebpf:"xdp_successors"`
 }
 
 func (m *LbMaps) Close() error {
 	return _LbClose(
+		m.Adoptions,
 		m.Allowances,
-		m.Appointments4,
-		m.Appointments6,
 		m.Asked,
 		m.Attacks,
+		m.Barriers,
 		m.BucketTables,
+		m.CallNumbers,
+		m.Calls,
 		m.Clocks,
 		m.Config,
 		m.Conns4,
@@ -874,7 +1087,6 @@ func (m *LbMaps) Close() error {
 		m.Defences,
 		m.Fragments,
 		m.FreeLists,
-		m.Fronts,
 		m.Hairpins,
 		m.Handshakes,
 		m.Listed,
@@ -888,32 +1100,41 @@ func (m *LbMaps) Close() error {
 		m.Marks,
 		m.Moments,
 		m.Order,
+		m.Outbound,
 		m.Peers,
 		m.Proofs,
+		m.Quarantines,
 		m.Reasons,
+		m.ReplyOwners,
 		m.Reverse4,
 		m.Reverse6,
 		m.Rings,
+		m.Routes,
 		m.Scratch,
 		m.Secrets,
 		m.ServerCounters,
 		m.ServerRates,
 		m.ServerZeros,
 		m.Servers,
+		m.ServiceCopies,
 		m.ServiceCounters,
 		m.ServiceRates,
 		m.ServiceStates,
 		m.ServiceZeros,
 		m.Services,
+		m.SipReaders,
 		m.Sources,
 		m.Stages,
 		m.Stories,
+		m.Successors,
+		m.TimerEntries4,
+		m.TimerEntries6,
 		m.TracedUntil,
 		m.Tracers,
 		m.Trees,
-		m.Ways,
 		m.Wheel,
 		m.XdpStages,
+		m.XdpSuccessors,
 	)
 }
 
@@ -927,6 +1148,7 @@ type LbVariables struct {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbPrograms struct {
+	AdoptConns   *ebpf.Program `ebpf:"adopt_conns"`
 	EndOrphans   *ebpf.Program `ebpf:"end_orphans"`
 	Explain      *ebpf.Program `ebpf:"explain"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
@@ -936,12 +1158,14 @@ type LbPrograms struct {
 	LbXdpClient  *ebpf.Program `ebpf:"lb_xdp_client"`
 	LbXdpMore    *ebpf.Program `ebpf:"lb_xdp_more"`
 	LbXdpServer  *ebpf.Program `ebpf:"lb_xdp_server"`
+	RepairTable  *ebpf.Program `ebpf:"repair_table"`
 	StartClocks  *ebpf.Program `ebpf:"start_clocks"`
 	TableChanged *ebpf.Program `ebpf:"table_changed"`
 }
 
 func (p *LbPrograms) Close() error {
 	return _LbClose(
+		p.AdoptConns,
 		p.EndOrphans,
 		p.Explain,
 		p.LbClient,
@@ -951,6 +1175,7 @@ func (p *LbPrograms) Close() error {
 		p.LbXdpClient,
 		p.LbXdpMore,
 		p.LbXdpServer,
+		p.RepairTable,
 		p.StartClocks,
 		p.TableChanged,
 	)

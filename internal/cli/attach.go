@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/director"
 )
 
@@ -39,17 +40,18 @@ they can before the kernel has the packet: whole TCP and UDP packets of
 masqueraded or directly routed connections, and new connections. Everything else
 goes on to the programs above. Mode xdp is in the drivers and fails where one
 cannot; xdp-generic is behind them, on any device; auto is xdp if both drivers
-are known to be good at it, else tc. The chosen mode is printed with the reason.`,
+were tried on hardware, else tc. No driver was tried so far, so auto is tc. The
+chosen mode is printed with the reason.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if client == "" || server == "" {
-				return usageError{errors.New("attach needs --client-dev and --server-dev (the same device may be both)")}
+				return command.Usage(errors.New("attach needs --client-dev and --server-dev (the same device may be both)"))
 			}
 			if !slices.Contains(director.Hooks, director.Hook(hook)) {
-				return usageError{fmt.Errorf("unknown hook %q (auto, tcx or clsact)", hook)}
+				return command.Usage(fmt.Errorf("unknown hook %q (auto, tcx or clsact)", hook))
 			}
 			if !slices.Contains(director.Modes, director.Mode(mode)) {
-				return usageError{unknownMode(mode)}
+				return command.UnknownMode(mode)
 			}
 			// Before anything is loaded.
 			for _, dev := range []string{client, server} {
@@ -68,7 +70,7 @@ are known to be good at it, else tc. The chosen mode is printed with the reason.
 			}
 			fmt.Fprintln(c.OutOrStdout(), choice)
 			if !forwards() {
-				fmt.Fprintln(c.ErrOrStderr(), "imbang: note: net.ipv4.ip_forward is 0, so the kernel gives no way to the servers: sysctl -w net.ipv4.ip_forward=1")
+				fmt.Fprintln(c.ErrOrStderr(), "imbang: note: net.ipv4.ip_forward is 0, so the kernel has no route to the servers: sysctl -w net.ipv4.ip_forward=1")
 			}
 			return nil
 		},
@@ -77,21 +79,11 @@ are known to be good at it, else tc. The chosen mode is printed with the reason.
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
-	registerMode(c, &mode, director.ModeAuto)
+	command.RegisterMode(c, &mode, string(director.ModeAuto))
 	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
 	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 131072)")
 	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")
 	return c
-}
-
-// registerMode adds the flag --mode.
-func registerMode(c *cobra.Command, mode *string, otherwise director.Mode) {
-	c.Flags().StringVar(mode, "mode", string(otherwise), "tc, xdp, xdp-generic, or auto for xdp on drivers that are good at it")
-	_ = c.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"auto", "tc", "xdp", "xdp-generic"}, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func unknownMode(mode string) error {
-	return fmt.Errorf("unknown mode %q (auto, tc, xdp or xdp-generic)", mode)
 }
 
 // forwards reports whether the kernel forwards IPv4 packets here at all.

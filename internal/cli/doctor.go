@@ -9,37 +9,38 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/doctor"
 )
 
 func newDoctorCommand() *cobra.Command {
-	var out outputFlag
+	var out command.OutputFlag
 	var client, server string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what the director depends on, and say what to change",
 		Long: `Looks at the kernel, the forwarding, the devices' offloads, queues, MTU and XDP,
-and the way to each virtual address and real server, and prints a line for each
+and the route to each virtual address and real server, and prints a line for each
 finding: ok, warning (it works, but worse than it could or not for everybody) or
-problem (packets are lost), with the command that mends it. It changes nothing
+problem (packets are lost), with the command that repairs it. It changes nothing
 and sends nothing. The devices are those that the director is attached to,
 unless they are named; before the first attach they have to be.
 
 The exit status is 0 if all is fine and 1 if there is anything to change.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+			if err := out.Check(); err != nil {
 				return err
 			}
 			if (client == "") != (server == "") {
-				return usageError{errors.New("name both --client-dev and --server-dev (the same device may be both), or none")}
+				return command.Usage(errors.New("name both --client-dev and --server-dev (the same device may be both), or none"))
 			}
 			facts, err := doctor.Gather(client, server)
 			if err != nil {
 				return err
 			}
 			all := doctor.Examine(facts)
-			err = out.print(c.OutOrStdout(), all, func(w io.Writer) error {
+			err = out.Print(c.OutOrStdout(), all, func(w io.Writer) error {
 				for _, f := range all {
 					if _, err := fmt.Fprintln(w, f); err != nil {
 						return err
@@ -48,12 +49,12 @@ The exit status is 0 if all is fine and 1 if there is anything to change.`,
 				return nil
 			})
 			if err == nil && !doctor.Fine(all) {
-				err = errNotAsHoped
+				err = command.ErrNotAsExpected
 			}
 			return err
 		},
 	}
-	out.register(c)
+	out.Register(c)
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	return c

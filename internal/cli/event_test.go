@@ -67,11 +67,11 @@ func TestEventLines(t *testing.T) {
 		{syn + "SYN_RECV -> ESTABLISHED (172.16.0.3:80)", func(e *director.Event) {
 			e.Was, e.State, e.Server = "SYN_RECV", "ESTABLISHED", &winner
 		}},
-		{"12:00:01.123 10.10.0.2 > 10.20.0.1/icmp: passed by: icmp", func(e *director.Event) {
+		{"12:00:01.123 10.10.0.2 > 10.20.0.1/icmp: passed to the stack: icmp", func(e *director.Event) {
 			e.Protocol, e.Flags, e.Verdict, e.Reason = "icmp", "", "pass", "icmp"
 			e.Source, e.Destination = netip.AddrPortFrom(aClient.Addr(), 0), netip.AddrPortFrom(aVirtual.Addr(), 0)
 		}},
-		{"12:00:01.123 packet on eth0: passed by: not ip", func(e *director.Event) {
+		{"12:00:01.123 packet on eth0: passed to the stack: not ip", func(e *director.Event) {
 			*e = director.Event{Time: e.Time, Device: e.Device, Verdict: "pass", Reason: "not ip"}
 		}},
 	} {
@@ -107,45 +107,45 @@ func TestTold(t *testing.T) {
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestReplies(t *testing.T) {
 	held := &director.Held{State: "ESTABLISHED", Expires: director.Seconds(90 * time.Second), Forward: "Masq", Port: 8080, Server: &winner}
 	template := &director.Template{Clients: "10.10.0.0/16", Expires: director.Seconds(2500 * time.Millisecond), Connections: 1}
 	const service = "  service   10.20.0.1:80/tcp, found by address and port; scheduler wlc, 2 servers\n"
 	for _, c := range []struct {
-		director.Answer
+		director.Explanation
 		change func(e *director.Event)
 		want   string
 	}{
-		{director.Answer{Known: true, Connection: held, Template: template}, func(e *director.Event) { e.Server = &winner },
+		{director.Explanation{Known: true, Connection: held, Template: template}, func(e *director.Event) { e.Server = &winner },
 			"connected\n" +
 				"  state     ESTABLISHED, ends in 1m30s if no packet comes\n" +
 				"  server    172.16.0.3:8080 (weight 2, 10 active, 3 inactive) by Masq\n" + service +
 				"  template  of 10.10.0.0/16, ends in 2.5s, controls 1 connection\n"},
-		{director.Answer{Template: template}, func(e *director.Event) {
+		{director.Explanation{Template: template}, func(e *director.Event) {
 			e.By, e.Template, e.Server = director.ByTemplate, "10.10.0.0/16", &winner
 		}, "not connected; a first packet now would open a connection\n" + service +
 			"  template  of 10.10.0.0/16, ends in 2.5s, controls 1 connection\n" +
 			"  choice    the template of 10.10.0.0/16 leads to 172.16.0.3:80 (weight 2, 10 active, 3 inactive)\n"},
-		{director.Answer{}, func(e *director.Event) {
+		{director.Explanation{}, func(e *director.Event) {
 			e.By, e.Server, e.Verdict, e.Reason = "", nil, "pass", "no service"
 			e.Service = ""
 		},
-			"not connected; a first packet now would be passed by: no service\n"},
-		{director.Answer{Known: true}, func(e *director.Event) { e.Service, e.Verdict, e.Reason = "", "drop", "server deleted" },
+			"not connected; a first packet now would be passed to the stack: no service\n"},
+		{director.Explanation{Known: true}, func(e *director.Event) { e.Service, e.Verdict, e.Reason = "", "drop", "server deleted" },
 			"connected, but its packets are dropped: server deleted\n"},
 	} {
-		a := c.Answer
+		a := c.Explanation
 		a.Protocol, a.Client, a.Virtual, a.Attached = "tcp", aClient, aVirtual, true
 		a.Packet = anEvent(c.change)
 		var got bytes.Buffer
-		if err := printAnswer(&got, &a); err != nil {
+		if err := printExplanation(&got, &a); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff("10.10.0.2:1234 > 10.20.0.1:80/tcp: "+c.want, got.String()); diff != "" {
 			t.Error(diff)
 		}
 	}
-	over := director.Answer{Connection: held}
+	over := director.Explanation{Connection: held}
 	over.Packet.Verdict = "forwarded"
 	if got := summary(&over); got != "connected, but that is over; a first packet now would open another" {
 		t.Error(got)

@@ -2,7 +2,14 @@
 
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/director"
+	"imbang/internal/ipvsadm"
+)
 
 // newIpvsadmCommand is there for the help; Main takes the verb before cobra.
 func newIpvsadmCommand() *cobra.Command {
@@ -10,8 +17,34 @@ func newIpvsadmCommand() *cobra.Command {
 		Use:   "ipvsadm ...",
 		Short: "Administer services and servers with ipvsadm's command line",
 		Long: `Takes ipvsadm's arguments and prints what ipvsadm prints (imbang ipvsadm -h).
-A symlink to this program named ipvsadm does the same, and so does the program
-imbang-ipvsadm, which starts faster.`,
+A symlink to this program named ipvsadm or imbang-ipvsadm does the same.`,
 		DisableFlagParsing: true,
 	}
+}
+
+// table is a director as ipvsadm wants it.
+type table struct{ *director.Director }
+
+func (t table) Batch(edit func(ipvsadm.Table) error) error {
+	return t.Director.Batch(func() error { return edit(t) })
+}
+
+// ipvsadmMain executes one command line of ipvsadm on the director of the
+// calling thread's network namespace, args without the program's name, and
+// returns ipvsadm's exit status.
+func ipvsadmMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var open *director.Director
+	defer func() {
+		if open != nil {
+			open.Close()
+		}
+	}()
+	return ipvsadm.Run(args, stdin, stdout, stderr, func() (ipvsadm.Table, error) {
+		d, err := director.OpenOrLoad(director.Sizes{})
+		if err != nil {
+			return nil, err
+		}
+		open = d
+		return table{d}, nil
+	})
 }

@@ -3,31 +3,74 @@
 package cli
 
 import (
-	"context"
+	"fmt"
 	"os"
-	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
 )
 
-// newLabCommand is the verb that compares schedulers.
-func newLabCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "lab",
-		Short: "Compare schedulers on a cluster built on this machine",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+// labProgram has the verbs lab, bench and conform.
+const labProgram = "imbang-lab"
+
+// newLabCommands are there for the help and for completion of their names;
+// Main executes imbang-lab before cobra sees the arguments.
+func newLabCommands() []*cobra.Command {
+	stub := func(use, short string) *cobra.Command {
+		return &cobra.Command{
+			Use: use + " ...", Short: short + " (" + labProgram + ")",
+			DisableFlagParsing: true,
+			Run:                func(*cobra.Command, []string) {},
+		}
 	}
-	c.AddCommand(newLabRunCommand(), newLabReplayCommand(), newLabReportCommand(), newLabCompareCommand(), newLabSimulateCommand(), newLabImportCommand(), newLabServeCommand())
-	return c
+	return []*cobra.Command{
+		stub("lab", "Compare schedulers on a cluster built on this machine"),
+		stub("bench", "Measure what the director and its commands cost"),
+		stub("conform", "Play recorded scenarios of Linux's IPVS and compare"),
+	}
 }
 
-// untilSignal is a context that the usual signals end, so that they take down
-// the cluster and not the program; this holds for a second Ctrl-C too, until
-// all is down. A reader that goes away (| head) must not leave a cluster
-// standing either.
-func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+// labArguments translates imbang's arguments to imbang-lab's, if they are for
+// it: `lab VERB` is its VERB, `bench` and `conform` are verbs of it. Requests for
+// help and for completion of these verbs are for it, too.
+func labArguments(args []string) (theirs []string, is bool) {
+	if len(args) == 0 {
+		return nil, false
+	}
+	var before []string
+	switch args[0] {
+	case "help":
+		before, args = args[:1], args[1:]
+	case cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+		before, args = args[:1], args[1:]
+		if len(args) < 2 { // the verb itself is being completed
+			return nil, false
+		}
+	}
+	if len(args) == 0 {
+		return nil, false
+	}
+	switch args[0] {
+	case "lab":
+		args = args[1:]
+	case "bench", "conform":
+	default:
+		return nil, false
+	}
+	return slices.Concat(before, args), true
+}
+
+// execLab replaces this process with imbang-lab. It returns only an error.
+func execLab(args []string) error {
+	path, err := command.Sibling(labProgram)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Exec(path, append([]string{labProgram}, args...), os.Environ()); err != nil {
+		return fmt.Errorf("execute %s: %w", path, err)
+	}
+	return nil
 }

@@ -3,103 +3,33 @@
 package cli
 
 import (
-	"bytes"
-	"context"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// runLab runs `imbang lab` with arguments that must be refused before anything
-// is built, and returns the status and what it says.
-func runLab(args ...string) (int, string) {
-	var stdout, stderr bytes.Buffer
-	status := execute(context.Background(), append([]string{"lab"}, args...), strings.NewReader(""), &stdout, &stderr)
-	return status, strings.TrimSpace(stdout.String() + stderr.String())
-}
-
-// caches is a study of many virtual addresses.
-const caches = "../../docs/caches.yaml"
-
-func TestLabRefusesBadUsage(t *testing.T) {
-	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("name: bad\nrepeatz: 3\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"run"}, "imbang: name one study: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis, or the path of a YAML file (see imbang lab run --help)"},
-		{[]string{"run", "thesiz"}, `imbang: study "thesiz": there is none of that name; built in are: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis; or give the path of a YAML file`},
-		{[]string{"run", bad}, "imbang: " + bad + `:2:1: unknown key "repeatz": known here are name, title, source, hypothesis, cluster, load, competitors, repeats, quick, published`},
-		{[]string{"run", "thesis", "--engines", "pound"}, `imbang: --engines: "pound" is unknown: want some of imbang, ipvs, nftables, haproxy-tcp, haproxy-http, nginx-stream, nginx-http, direct`},
-		{[]string{"run", caches, "--engines", "imbang,direct"}, "imbang: --engines: direct is reached at a server's own address, and study caches has 200 virtual ones"},
-		{[]string{"run", "thesis", "--engines", ""}, "imbang: --engines: want at least one, and none empty"},
-		{[]string{"run", "thesis", "--schedulers", "rr,rr"}, "imbang: --schedulers: one is given twice"},
-		{[]string{"run", "thesis", "--rates", "0"}, "imbang: --rates: 0 is out of range: want connections per second, above 0 and at most 1000000"},
-		{[]string{"run", "thesis", "--repeats", "0"}, "imbang: --repeats 0: want 1 or more"},
-		{[]string{"run", "thesis", "--connections", "0"}, "imbang: --connections 0: want 1 or more"},
-		{[]string{"run", "thesis", "--arrivals", "bursty"}, `imbang: --arrivals: arrivals "bursty": want constant or poisson`},
-		{[]string{"run", "thesis", "--users", "5"}, "imbang: --users: study thesis is an open loop, of rates"},
-		{[]string{"run", "single-vs-cluster", "--rates", "5"}, "imbang: --rates: study single-vs-cluster is a closed loop, of users"},
-		{[]string{"run", "thesis", "--families", "ipv6"}, `imbang: --families: "ipv6" is not of the study's: ipv4`},
-		{[]string{"run", "thesis", "--resume", "out"}, `imbang: --resume goes on with the study of its directory: leave "thesis" out`},
-		{[]string{"run", "--resume", "out", "--rates", "5"}, "imbang: --resume goes on by the plan of its directory: leave --rates out"},
-		{[]string{"run", "thesis", "--output", "xml"}, `imbang: unknown output format "xml" (text or json)`},
-		{[]string{"run", "thesis", "--fast"}, "imbang: unknown flag: --fast"},
+func TestLabArguments(t *testing.T) {
+	for args, want := range map[string]string{
+		"lab":                       "",
+		"lab run thesis --quick":    "run thesis --quick",
+		"lab run --help":            "run --help",
+		"bench":                     "bench",
+		"bench flood -o json":       "bench flood -o json",
+		"conform a.json":            "conform a.json",
+		"help lab run":              "help run",
+		"help bench":                "help bench",
+		"__complete lab r":          "__complete r",
+		"__completeNoDesc bench f":  "__completeNoDesc bench f",
+		"__complete conform --mode": "__complete conform --mode",
 	} {
-		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			if status, said := runLab(c.args...); status != statusUsage || said != c.want {
-				t.Errorf("status %d, %s\nwant %d, %s", status, said, statusUsage, c.want)
-			}
-		})
-	}
-}
-
-func TestLabReportNeedsARun(t *testing.T) {
-	dir := t.TempDir()
-	status, said := runLab("report", dir)
-	if status != statusFailed || !strings.Contains(said, "is "+dir+" the directory of a run?") {
-		t.Errorf("status %d, %s", status, said)
-	}
-}
-
-func TestLabCompareRefusals(t *testing.T) {
-	dir := t.TempDir()
-	for _, c := range []struct {
-		args   []string
-		status int
-		want   string
-	}{
-		{[]string{"compare", dir}, statusUsage, "name the directories of two runs"},
-		{[]string{"compare", dir, dir, dir}, statusUsage, "name the directories of two runs"},
-		{[]string{"compare", dir, dir}, statusFailed, "is " + dir + " the directory of a run?"},
-		{[]string{"compare", dir, filepath.Join(dir, "none")}, statusFailed, "is " + dir + " the directory of a run?"},
-		{[]string{"compare", dir, dir, "--output", "xml"}, statusUsage, `unknown output format "xml"`},
-	} {
-		if status, said := runLab(c.args...); status != c.status || !strings.Contains(said, c.want) {
-			t.Errorf("%v: status %d, %s\nwant %d, %s", c.args, status, said, c.status, c.want)
+		got, is := labArguments(strings.Fields(args))
+		if !is || !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%q becomes %q, %v; want %q", args, got, is, want)
 		}
 	}
-}
-
-func TestLabCompletesDirectories(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"lab", "compare", ""}, "ShellCompDirectiveFilterDirs"},
-		{[]string{"lab", "compare", "a", ""}, "ShellCompDirectiveFilterDirs"},
-		{[]string{"lab", "compare", "a", "b", ""}, "ShellCompDirectiveNoFileComp"},
-		{[]string{"lab", "report", ""}, "ShellCompDirectiveFilterDirs"},
-		{[]string{"lab", "report", "a", ""}, "ShellCompDirectiveNoFileComp"},
-	} {
-		var stdout, stderr bytes.Buffer
-		execute(context.Background(), append([]string{"__complete"}, c.args...), strings.NewReader(""), &stdout, &stderr)
-		if !strings.Contains(stderr.String(), c.want) {
-			t.Errorf("%v: %s%s\nwant %s", c.args, stdout.String(), stderr.String(), c.want)
+	for _, args := range []string{"", "help", "status lab", "__complete lab", "__complete status l", "help status", "--help", "labs"} {
+		if got, is := labArguments(strings.Fields(args)); is {
+			t.Errorf("%q becomes %q of imbang-lab", args, got)
 		}
 	}
 }

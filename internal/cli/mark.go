@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/director"
 )
 
@@ -28,7 +29,7 @@ longest prefix counts; a mark that a packet brings along comes first.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			mark, err := strconv.ParseUint(args[1], 0, 32)
 			if err != nil || mark == 0 {
-				return usageError{fmt.Errorf("%q is not a mark (1 to 4294967295)", args[1])}
+				return command.Usage(fmt.Errorf("%q is not a mark (1 to 4294967295)", args[1]))
 			}
 			return setMark(args[0], uint32(mark))
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/director"
 )
 
@@ -42,7 +43,7 @@ Timeouts are set as ever: imbang ipvsadm --set TCP TCPFIN UDP.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("--output %q: want text or json", output)}
+				return command.Usage(fmt.Errorf("--output %q: want text or json", output))
 			}
 			if len(args) == 0 {
 				return listSettings(c.OutOrStdout(), output)
@@ -81,7 +82,7 @@ func changeSettings(args []string) error {
 	for _, a := range args {
 		s, err := director.ParseSetting(a)
 		if err != nil {
-			return usageError{err}
+			return command.Usage(err)
 		}
 		changes = append(changes, s)
 	}

@@ -10,21 +10,22 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/director"
 )
 
 func newStatusCommand() *cobra.Command {
-	var out outputFlag
+	var out command.OutputFlag
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show where the director is attached and what it did not forward",
 		Long: `Shows the devices the director is attached to, the time its programs took
 (while kernel.bpf_stats_enabled is 1), the sizes of its tables, and how many
-packets it passed by, refused or dropped, by reason. Services, servers,
+packets it passed to the stack, refused or dropped, by reason. Services, servers,
 connections and their counters are ipvsadm's to show.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+			if err := out.Check(); err != nil {
 				return err
 			}
 			d, err := director.Open()
@@ -36,10 +37,10 @@ connections and their counters are ipvsadm's to show.`,
 			if err != nil {
 				return err
 			}
-			return out.print(c.OutOrStdout(), st, func(w io.Writer) error { return printStatus(w, st) })
+			return out.Print(c.OutOrStdout(), st, func(w io.Writer) error { return printStatus(w, st) })
 		},
 	}
-	out.register(c)
+	out.Register(c)
 	return c
 }
 
@@ -111,4 +112,4 @@ func clock(t time.Time) string {
 }
 
 // verdictWords are the verdicts of reasons in whole words.
-var verdictWords = map[string]string{"pass": "passed by", "refused": "refused", "drop": "dropped"}
+var verdictWords = map[string]string{"pass": "passed to the stack", "refused": "refused", "drop": "dropped"}

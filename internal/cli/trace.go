@@ -13,20 +13,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/director"
 	"imbang/internal/model"
 )
 
 func newTraceCommand() *cobra.Command {
-	var out outputFlag
+	var out command.OutputFlag
 	var w wanted
 	c := &cobra.Command{
 		Use:   "trace",
 		Short: "Tell live what becomes of packets, and why",
 		Long: `Tells, a line each, of new connections and why they went to their server, and of
-packets that were refused, dropped or passed by, and for which reason; until
+packets that were refused, dropped or passed to the stack, and for which reason; until
 Ctrl-C. Packets of established connections are not told of. Packets that are
-passed by and are for no virtual service are told of only if --reason asks.
+passed to the stack and are for no virtual service are told of only if --reason asks.
 
 A scheduler's choice comes with what it saw of the server and of the one that
 it would have chosen instead. Up to eight may trace at once. Tracing costs new
@@ -38,7 +39,7 @@ command, and five seconds later if that is killed.`,
   imbang trace --service fwmark:3 --verbose --output json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+			if err := out.Check(); err != nil {
 				return err
 			}
 			filter, err := w.filter()
@@ -46,11 +47,11 @@ command, and five seconds later if that is killed.`,
 				return err
 			}
 			begun := func() { fmt.Fprintln(c.ErrOrStderr(), "imbang: tracing, until Ctrl-C") }
-			return trace(c.Context(), filter, begun, teller{w: c.OutOrStdout(), json: out.format == "json", verbose: w.verbose})
+			return trace(c.Context(), filter, begun, teller{w: c.OutOrStdout(), json: out.Format == "json", verbose: w.verbose})
 		},
 	}
 	w.register(c)
-	out.register(c)
+	out.Register(c)
 	return c
 }
 
@@ -81,7 +82,7 @@ func (w *wanted) filter() (f director.Filter, err error) {
 	f = director.Filter{Reasons: w.reasons, New: w.new, States: w.verbose}
 	for _, name := range w.reasons {
 		if err := director.CheckReason(name); err != nil {
-			return f, usageError{err}
+			return f, command.Usage(err)
 		}
 	}
 	if w.client != "" {
@@ -91,7 +92,7 @@ func (w *wanted) filter() (f director.Filter, err error) {
 	}
 	if w.server != "" {
 		if f.Server, err = netip.ParseAddr(w.server); err != nil {
-			return f, usageError{fmt.Errorf("%q is not a server's address", w.server)}
+			return f, command.Usage(fmt.Errorf("%q is not a server's address", w.server))
 		}
 	}
 	if w.service != "" {
@@ -107,7 +108,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
-		return p, usageError{fmt.Errorf("%q is not an address or prefix such as 10.20.0.32/27", s)}
+		return p, command.Usage(fmt.Errorf("%q is not an address or prefix such as 10.20.0.32/27", s))
 	}
 	return p, nil
 }
@@ -119,7 +120,7 @@ func parseServiceFilter(s string, f *director.Filter) error {
 	if number, is := strings.CutPrefix(s, markWord); is {
 		mark, err := strconv.ParseUint(number, 0, 32)
 		if err != nil || mark == 0 {
-			return usageError{fmt.Errorf("%q is not a mark (1 to 4294967295)", number)}
+			return command.Usage(fmt.Errorf("%q is not a mark (1 to 4294967295)", number))
 		}
 		f.Mark = uint32(mark)
 		return nil
@@ -130,7 +131,7 @@ func parseServiceFilter(s string, f *director.Filter) error {
 	}
 	var err error
 	if f.Virtual, err = netip.ParseAddrPort(s); err != nil {
-		return usageError{fmt.Errorf("%q is not a service such as 10.20.0.1:80, [2001:db8::1]:80 or fwmark:3", s)}
+		return command.Usage(fmt.Errorf("%q is not a service such as 10.20.0.1:80, [2001:db8::1]:80 or fwmark:3", s))
 	}
 	return nil
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/director"
 	"imbang/internal/model"
 )
 
 func newWhyCommand() *cobra.Command {
-	var out outputFlag
+	var out command.OutputFlag
 	var tcp, udp, sctp bool
 	var mark uint32
 	c := &cobra.Command{
@@ -34,7 +35,7 @@ The status is 1 if packets are not forwarded.`,
   imbang why --udp [2001:db8::2]:5353 [2001:db8::1]:53`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
+			if err := out.Check(); err != nil {
 				return err
 			}
 			q, err := parseQuestion(args)
@@ -59,14 +60,14 @@ The status is 1 if packets are not forwarded.`,
 	c.Flags().BoolVar(&sctp, "sctp", false, "an SCTP association")
 	c.Flags().Uint32Var(&mark, "mark", 0, "firewall mark that the packet brings along")
 	_ = c.RegisterFlagCompletionFunc("mark", cobra.NoFileCompletions)
-	out.register(c)
+	out.Register(c)
 	return c
 }
 
 func oneProtocol(tcp, udp, sctp bool) (model.Protocol, error) {
 	switch {
 	case tcp && (udp || sctp) || udp && sctp:
-		return 0, usageError{errors.New("a connection is of --tcp, --udp or --sctp, one of them")}
+		return 0, command.Usage(errors.New("a connection is of --tcp, --udp or --sctp, one of them"))
 	case udp:
 		return model.UDP, nil
 	case sctp:
@@ -87,18 +88,18 @@ func completeVirtual(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 
 func parseQuestion(args []string) (q director.Question, err error) {
 	if q.Client, err = netip.ParseAddrPort(args[0]); err != nil {
-		return q, usageError{fmt.Errorf("%q is not a client's address and port such as 10.10.0.2:1234", args[0])}
+		return q, command.Usage(fmt.Errorf("%q is not a client's address and port such as 10.10.0.2:1234", args[0]))
 	}
 	if q.Virtual, err = netip.ParseAddrPort(args[1]); err != nil {
-		return q, usageError{fmt.Errorf("%q is not a virtual address and port such as 10.20.0.1:80", args[1])}
+		return q, command.Usage(fmt.Errorf("%q is not a virtual address and port such as 10.20.0.1:80", args[1]))
 	}
 	if q.Client.Addr().Is4() != q.Virtual.Addr().Is4() {
-		return q, usageError{errors.New("the client's address and the virtual one are not of one family")}
+		return q, command.Usage(errors.New("the client's address and the virtual one are not of one family"))
 	}
 	return q, nil
 }
 
-func why(w io.Writer, out outputFlag, q director.Question) error {
+func why(w io.Writer, out command.OutputFlag, q director.Question) error {
 	d, err := director.Open()
 	if err != nil {
 		return err
@@ -108,16 +109,16 @@ func why(w io.Writer, out outputFlag, q director.Question) error {
 	if err != nil {
 		return err
 	}
-	if err := out.print(w, a, func(w io.Writer) error { return printAnswer(w, &a) }); err != nil {
+	if err := out.Print(w, a, func(w io.Writer) error { return printExplanation(w, &a) }); err != nil {
 		return err
 	}
 	if a.Packet.Verdict != "forwarded" {
-		return errNotAsHoped
+		return command.ErrNotAsExpected
 	}
 	return nil
 }
 
-func printAnswer(w io.Writer, a *director.Answer) error {
+func printExplanation(w io.Writer, a *director.Explanation) error {
 	fmt.Fprintf(w, "%s > %s/%s: %s\n", a.Client, a.Virtual, a.Protocol, summary(a))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if c := a.Connection; c != nil {
@@ -140,7 +141,7 @@ func printAnswer(w io.Writer, a *director.Answer) error {
 }
 
 // summary is the answer in a few words.
-func summary(a *director.Answer) string {
+func summary(a *director.Explanation) string {
 	trouble := ""
 	if a.Packet.Reason != "" {
 		trouble = fmt.Sprintf("%s: %s", verdictWords[a.Packet.Verdict], a.Packet.Reason)
@@ -171,8 +172,8 @@ func heldBy(c *director.Held) string {
 	return fmt.Sprintf("%s by %s", describe(&server), c.Forward)
 }
 
-// serviceWays say how a service was found.
-var serviceWays = map[director.FoundBy]string{
+// foundByText say how a service was found.
+var foundByText = map[director.FoundBy]string{
 	director.ByMark:     "by its firewall mark",
 	director.ByAddress:  "by address and port",
 	director.ByFTP:      "as other ports of an FTP service",
@@ -180,7 +181,7 @@ var serviceWays = map[director.FoundBy]string{
 }
 
 func serviceStory(e *director.Event) string {
-	story := fmt.Sprintf("%s, found %s", e.Service, serviceWays[e.FoundBy])
+	story := fmt.Sprintf("%s, found %s", e.Service, foundByText[e.FoundBy])
 	if e.Scheduler != "" {
 		story += fmt.Sprintf("; scheduler %s, %s", e.Scheduler, count(e.Servers, "server"))
 	}
@@ -188,7 +189,7 @@ func serviceStory(e *director.Event) string {
 }
 
 // forecast is what would decide about a first packet.
-func forecast(a *director.Answer) string {
+func forecast(a *director.Explanation) string {
 	e := &a.Packet
 	if a.Known || e.By == "" {
 		return ""

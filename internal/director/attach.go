@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
+
+	"imbang/internal/bpfobj"
 )
 
 // Hook is where in the kernel the programs are attached. Both hooks are at
@@ -62,6 +64,10 @@ func (p place) role() string {
 // already is refused, and nothing changes when an error is returned. It is to
 // be called in the director's network namespace, as Attachments and Detach.
 func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
+	return d.exclusively(func() error { return d.attach(clientDev, serverDev, hook) })
+}
+
+func (d *Director) attach(clientDev, serverDev string, hook Hook) error {
 	client, err := ethernet(clientDev)
 	if err != nil {
 		return err
@@ -102,15 +108,12 @@ func (d *Director) Attach(clientDev, serverDev string, hook Hook) error {
 
 // noteOneDevice says whether servers' answers come in where clients' packets do.
 func (d *Director) noteOneDevice(one bool) error {
-	set, err := d.config()
-	if err != nil {
-		return err
-	}
-	set.OneDevice = 0
-	if one {
-		set.OneDevice = 1
-	}
-	return putConfig(d.maps.Config, set)
+	return d.changeConfig(func(set *bpfobj.LbSettings) {
+		set.OneDevice = 0
+		if one {
+			set.OneDevice = 1
+		}
+	})
 }
 
 // attachDevice attaches to one device, both ways.
@@ -206,7 +209,7 @@ func Detach(purge bool) error {
 		return err
 	}
 	if purge {
-		if err := removePins(in.dir()); err != nil {
+		if err := errors.Join(removePins(in.dir()+nextSuffix), removePins(in.dir())); err != nil {
 			return err
 		}
 		_ = os.Remove(lock.Name())

@@ -5,9 +5,7 @@ package director
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"imbang/internal/bpfobj"
@@ -20,7 +18,7 @@ func TestBatchSchedulesAsSingleEdits(t *testing.T) {
 	want := map[string]string{}
 	for _, together := range []bool{false, true} {
 		r := newRig(t, small)
-		for i, scheduler := range slices.Sorted(maps.Keys(schedulers)) {
+		for i, scheduler := range model.SchedulerNames() {
 			s := tcpService(nthVIP(i), scheduler)
 			build := func() error {
 				r.addService(s, 4, 6, 2)

@@ -67,8 +67,8 @@ func TestConcurrentConnections(t *testing.T) {
 		}
 	}
 	// The second service has the same servers.
-	if got := r.leftovers(); got != (leftovers{conns: 2 * threads * each, reverse: threads * each}) || r.appointments() != got.conns {
-		t.Errorf("%+v, want %d and as many appointments, half of them with an entry for answers", got, 2*threads*each)
+	if got := r.leftovers(); got != (leftovers{conns: 2 * threads * each, reverse: threads * each}) || r.timerEntries() != got.conns {
+		t.Errorf("%+v, want %d and as many timer entries, half of them with an entry for answers", got, 2*threads*each)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestEditsUnderTraffic(t *testing.T) {
 	edits.Wait()
 	r.must(append(errs, failed)...)
 	var active, inactive uint32
-	statuses, err := r.serverStatuses()
+	statuses, err := r.serverStatuses(r.table)
 	r.must(err)
 	for _, st := range statuses {
 		active += st.Active

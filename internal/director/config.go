@@ -82,18 +82,15 @@ func (d *Director) Timeouts() (model.Timeouts, error) {
 // SetTimeouts changes those that are not zero. A connection gets its new
 // timeout with its next packet.
 func (d *Director) SetTimeouts(t model.Timeouts) error {
-	set, err := d.config()
-	if err != nil {
-		return err
-	}
-	for state, v := range map[bpfobj.LbConnState]time.Duration{
-		bpfobj.LbConnStateTCP_ESTABLISHED: t.TCP,
-		bpfobj.LbConnStateTCP_FIN_WAIT:    t.TCPFin,
-		bpfobj.LbConnStateCONN_UDP:        t.UDP,
-	} {
-		if v != 0 {
-			set.Timeout[state] = uint64(v)
+	return d.changeConfig(func(set *bpfobj.LbSettings) {
+		for state, v := range map[bpfobj.LbConnState]time.Duration{
+			bpfobj.LbConnStateTCP_ESTABLISHED: t.TCP,
+			bpfobj.LbConnStateTCP_FIN_WAIT:    t.TCPFin,
+			bpfobj.LbConnStateCONN_UDP:        t.UDP,
+		} {
+			if v != 0 {
+				set.Timeout[state] = uint64(v)
+			}
 		}
-	}
-	return putConfig(d.maps.Config, set)
+	})
 }

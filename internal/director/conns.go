@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,36 +27,52 @@ func (d *Director) Connections() ([]model.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := d.config()
+	var servers []bpfobj.LbServer
+	err = d.read(func(t *table) error {
+		servers = slices.Clone(t.servers)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	servers, err := lookupAll[bpfobj.LbServer](d.maps.Servers, set.Servers)
+	calls, err := d.calls()
 	if err != nil {
-		return nil, fmt.Errorf("read the servers: %w", err)
+		return nil, err
 	}
 	var all []model.Connection
-	add := func(k bpfobj.LbFlow, c bpfobj.LbConn) {
-		if int(c.Server) < len(servers) {
-			all = append(all, fromConn(k, c, servers[c.Server], now))
+	add := func(c bpfobj.LbConn6) {
+		if c.Server >= d.maps.Servers.MaxEntries() || c.Flags&connDead != 0 {
+			return
+		}
+		if int(c.Server) >= len(servers) { // it was added meanwhile
+			servers = append(servers, make([]bpfobj.LbServer, int(c.Server)+1-len(servers))...)
+		}
+		s := &servers[c.Server]
+		if never(*s) && d.maps.Servers.Lookup(c.Server, s) != nil {
+			return
+		}
+		if number, ok := callNumber(c.Flow); !ok {
+			all = append(all, fromConn(c, *s, now))
+		} else if call, ok := calls[number]; ok {
+			all = append(all, fromCall(call, c, *s, now))
 		}
 	}
-	err = eachConn(d.maps.Conns4, func(k bpfobj.LbFlow4, c bpfobj.LbConn) { add(fromFlow4(k), c) })
+	err = eachConn[bpfobj.LbFlow4](d.maps.Conns4, func(c bpfobj.LbConn4) { add(widen(c)) })
 	if err != nil {
 		return nil, err
 	}
-	err = eachConn(d.maps.Conns6, add)
+	err = eachConn[bpfobj.LbFlow](d.maps.Conns6, add)
 	return all, err
 }
 
 // eachConn calls for every entry of a connection table.
-func eachConn[K any](m *ebpf.Map, call func(K, bpfobj.LbConn)) error {
-	keys, values := make([]K, connBatch), make([]bpfobj.LbConn, connBatch)
+func eachConn[K, V any](m *ebpf.Map, call func(V)) error {
+	keys, values := make([]K, connBatch), make([]V, connBatch)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
-			call(keys[i], values[i])
+			call(values[i])
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil
@@ -70,15 +87,66 @@ func eachConn[K any](m *ebpf.Map, call func(K, bpfobj.LbConn)) error {
 // of Linux's default connection table; scripts compare whole banners.
 func (d *Director) TableSize() int { return 4096 }
 
-func fromConn(k bpfobj.LbFlow, c bpfobj.LbConn, s bpfobj.LbServer, now uint64) model.Connection {
+// widen is a connection of IPv4 as one of IPv6.
+func widen(c bpfobj.LbConn4) bpfobj.LbConn6 {
+	return bpfobj.LbConn6{
+		Flow: fromFlow4(c.Flow), Expires: c.Expires, Tick: c.Tick, Number: c.Number, Server: c.Server,
+		Port: c.Port, State: c.State, Flags: c.Flags, Template: c.Template, Forward: c.Forward,
+		InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
+	}
+}
+
+func fromConn(c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection {
+	k := c.Flow
 	return model.Connection{
 		Protocol: model.Protocol(k.Protocol),
-		State:    stateName(c),
+		State:    stateName(c.State, c.Flags),
 		Expires:  time.Duration(max(0, int64(c.Expires-now))),
 		Client:   clientOf(k),
 		Virtual:  netip.AddrPortFrom(fromAddressOf(k.Dst, k.Family), swapPort(k.Dport)),
 		Server:   netip.AddrPortFrom(fromAddress(s.Addr), swapPort(c.Port)),
 	}
+}
+
+// callNumber is the number of the call that a template is of, if it is of one.
+func callNumber(k bpfobj.LbFlow) (number uint32, ok bool) {
+	return k.Src.Word[3], k.Template != 0 && k.Protocol == callProtocol
+}
+
+// callProtocol is CALL_PROTOCOL of bpf/types.h.
+const callProtocol = 0xff
+
+// calls reads the calls that have a template, by number. There is none as long as
+// no service ever had an engine.
+func (d *Director) calls() (map[uint32]bpfobj.LbCall, error) {
+	numbers, calls, err := hashAll[uint32, bpfobj.LbCall](d.maps.CallNumbers, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read calls: %w", err)
+	}
+	all := make(map[uint32]bpfobj.LbCall, len(numbers))
+	for i, number := range numbers {
+		all[number] = calls[i]
+	}
+	return all, nil
+}
+
+// invalidPort is TEMPLATE_INVALID of bpf/template.h.
+const invalidPort = 0xffff
+
+// fromCall is the template of a call.
+func fromCall(call bpfobj.LbCall, c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection {
+	if c.Port == invalidPort {
+		call.Clients.Dport = invalidPort
+	}
+	c.Flow = call.Clients
+	out := fromConn(c, s, now)
+	out.Engine = engineName(uint8(bpfobj.LbEngineENGINE_SIP))
+	id := make([]byte, call.Length)
+	for i := range id {
+		id[i] = byte(call.Id[i])
+	}
+	out.EngineData = string(id)
+	return out
 }
 
 // clientOf is where a connection comes from; a template's clients have no
@@ -93,10 +161,10 @@ func clientOf(k bpfobj.LbFlow) netip.AddrPort {
 
 // stateName is the word Linux has for a connection's state: without the
 // protocol, and for a template whether it ever led to a real connection.
-func stateName(c bpfobj.LbConn) string {
-	state := bpfobj.LbConnState(c.State)
+func stateName(number, flags uint8) string {
+	state := bpfobj.LbConnState(number)
 	if state == bpfobj.LbConnStateCONN_TEMPLATE {
-		if c.Flags&connAssured != 0 {
+		if flags&connAssured != 0 {
 			return "ASSURED"
 		}
 		return "NONE"
@@ -112,8 +180,11 @@ func stateName(c bpfobj.LbConn) string {
 // (sctp_state_name_table of ip_vs_proto_sctp.c).
 var sctpName = strings.NewReplacer("COOKIE_", "C-", "SHUTDOWN_", "S-", "_", "-")
 
-// connAssured is CONN_ASSURED of bpf/types.h.
-const connAssured = uint8(bpfobj.LbConnFlagCONN_ASSURED)
+// Of enum conn_flag in bpf/types.h.
+const (
+	connAssured = uint8(bpfobj.LbConnFlagCONN_ASSURED)
+	connDead    = uint8(bpfobj.LbConnFlagCONN_DEAD)
+)
 
 // monotonic reads the clock of bpf_ktime_get_ns [ns].
 func monotonic() (uint64, error) {

@@ -108,11 +108,16 @@ func fromKey(k bpfobj.LbServiceKey) model.ServiceKey {
 
 // toService fills what the model says; id and the list's place stay.
 func toService(s model.Service, into *bpfobj.LbService) error {
-	n, ok := schedulers[s.Scheduler]
-	if !ok || s.Engine != "" {
-		return fmt.Errorf("%w: %s%s", model.ErrNoScheduler, s.Scheduler, s.Engine)
+	scheduler, ok := model.SchedulerNamed(s.Scheduler)
+	if !ok {
+		return fmt.Errorf("%w: %s", model.ErrNoScheduler, s.Scheduler)
 	}
-	into.Scheduler = n
+	engine, ok := engines[s.Engine]
+	if !ok {
+		return fmt.Errorf("%w: %s", model.ErrNoScheduler, s.Engine)
+	}
+	into.Scheduler = bpfobj.LbScheduler(scheduler.Number)
+	into.Engine = engine
 	into.Flags = uint32(s.Flags)
 	into.Timeout = uint32(s.Timeout / time.Second)
 	into.Netmask = toNetmask(s.Netmask, s.Key.Family)
@@ -146,6 +151,7 @@ func fromService(k bpfobj.LbServiceKey, s bpfobj.LbService) model.Service {
 		Flags:     model.ServiceFlags(s.Flags),
 		Timeout:   time.Duration(s.Timeout) * time.Second,
 		Netmask:   fromNetmask(s.Netmask, model.Family(k.Family)),
+		Engine:    engineName(s.Engine),
 	}
 }
 

@@ -5,9 +5,11 @@
 // the programs to devices.
 //
 // There is one director for each network namespace, as Linux has one IPVS.
-// Its programs and maps are pinned, so that it outlives every command; a
-// command opens it, edits under a lock, and ends. No other package touches
-// BPF. This one does not parse command lines and does not print.
+// Its programs and maps are pinned, so that it outlives every command. A handle
+// on it may be open for any time: each edit, or batch of edits, takes the lock
+// for itself, and readers take none (generation.go). A handle is for one
+// goroutine at a time. No other package touches BPF. This one does not parse
+// command lines and does not print.
 package director
 
 import (
@@ -32,21 +34,29 @@ type Sizes struct {
 	Connections uint32 // of each address family
 }
 
+// maxServers is where the positions of servers end that wrr keeps (bpf/sched/wrr.h).
+const maxServers = 1<<24 - 1
+
 // Director is an open handle on the director of one network namespace.
 type Director struct {
 	dir   string // of pins
-	lock  *os.File
 	maps  bpfobj.LbMaps
 	progs bpfobj.LbPrograms
-	// partly: of those only what an edit of one server takes.
-	partly bool
-	table  *table // nil until an edit needs it; valid while the lock is held
 
-	own map[netip.Addr]bool // its addresses; nil until asked for
+	lock     *os.File  // whose flock serialises edits
+	held     bool      // it is locked, by this handle
+	released time.Time // when it was last
+
+	table *table // nil until it is needed; valid while the generation is seen
+	seen  uint64
+	// overtaken: when the last batch took the lock, another process had edited
+	// the table just before.
+	overtaken bool
+	own       map[netip.Addr]bool // the director's addresses; nil until asked for, for each lock anew
 
 	staged   staged
 	batching bool
-	marked   bool // the kernel's table is marked as being edited
+	marked   bool // this handle has made the generation odd
 	// interrupt, in tests, comes before each write and ends the edit there, as
 	// a kill would.
 	interrupt func() error
@@ -61,54 +71,79 @@ func Open() (*Director, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := in.lock(false)
+	return in.openHandle()
+}
+
+// openHandle opens the director without waiting for commands that edit it.
+func (in instance) openHandle() (*Director, error) {
+	lock, err := in.openLock(false)
 	if err != nil {
 		return nil, err
 	}
 	d, err := in.open()
-	if err != nil {
-		unlock.Close()
+	if err == nil && stillThere(lock) {
+		d.lock = lock
+		return d, nil
+	}
+	if err == nil {
+		d.closeObjects()
+	}
+	lock.Close()
+	// It is being made or removed: with the lock, it is there or not.
+	if lock, err = in.lock(false); err != nil {
 		return nil, err
 	}
-	d.lock = unlock
+	return in.openLocked(lock)
+}
+
+// openLocked opens the director with a lock that is held, and gives the lock up.
+func (in instance) openLocked(lock *os.File) (*Director, error) {
+	d, err := in.open()
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	d.lock = lock
+	d.release()
 	return d, nil
 }
 
 // OpenOrLoad is Open, but loads a director where there is none.
-func OpenOrLoad(sizes Sizes) (*Director, error) { return openOrLoad(sizes, allObjects) }
-
-// OpenForOne is OpenOrLoad for who calls EditServer alone.
-func OpenForOne() (*Director, error) { return openOrLoad(Sizes{}, oneServer) }
-
-func openOrLoad(sizes Sizes, want objects) (*Director, error) {
+func OpenOrLoad(sizes Sizes) (*Director, error) {
 	in, err := reachableInstance()
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := in.lock(true)
-	if err != nil {
-		return nil, err
-	}
-	d, err := in.openOnly(want)
+	d, err := in.openHandle()
 	if errors.Is(err, ErrNotLoaded) {
-		if err = errors.Join(in.sign(unlock), in.load(sizes)); err == nil {
-			d, err = in.openOnly(want)
-		}
-	} else if err == nil && sizes != (Sizes{}) {
-		err = d.checkSizes(sizes)
+		d, err = in.openLoaded(sizes)
 	}
 	if err != nil {
-		if d != nil {
-			d.closeObjects()
-		}
-		unlock.Close()
 		return nil, err
 	}
-	d.lock = unlock
+	if err := d.checkSizes(sizes); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	return d, nil
 }
 
-// Close gives up the handle and its lock; the director stays.
+// openLoaded loads the director, unless another process has done that just now,
+// and opens it.
+func (in instance) openLoaded(sizes Sizes) (*Director, error) {
+	lock, err := in.lock(true)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(in.dir()); errors.Is(err, os.ErrNotExist) {
+		if err := errors.Join(in.sign(lock), in.load(sizes)); err != nil {
+			lock.Close()
+			return nil, err
+		}
+	}
+	return in.openLocked(lock)
+}
+
+// Close gives up the handle; the director stays.
 func (d *Director) Close() error {
 	d.closeObjects()
 	return d.lock.Close()
@@ -126,13 +161,18 @@ func (in instance) load(sizes Sizes) error {
 	if err != nil {
 		return err
 	}
-	spec = spec.Copy()
+	return in.loadSpec(spec.Copy(), sizes, func(*ebpf.Collection) error { return nil })
+}
+
+// loadSpec is load for another compilation of the same data plane. What is loaded
+// is handed to ready before its timers start and before it becomes visible.
+func (in instance) loadSpec(spec *ebpf.CollectionSpec, sizes Sizes, ready func(*ebpf.Collection) error) error {
+	if sizes.Servers >= maxServers {
+		return fmt.Errorf("room for %d servers: want fewer than %d (imbang attach --max-servers)", sizes.Servers, maxServers)
+	}
 	resize(spec, sizes)
 	if err := reserve(spec); err != nil {
 		return err
-	}
-	for _, name := range []string{"servers", "order"} { // which commands read in place
-		spec.Maps[name].Flags |= mmapable
 	}
 	withoutXDP(spec)
 	objs, err := ebpf.NewCollection(spec)
@@ -144,6 +184,9 @@ func (in instance) load(sizes Sizes) error {
 		return explainLoad(err)
 	}
 	defer objs.Close()
+	if err := ready(objs); err != nil {
+		return err
+	}
 	hold, err := in.holdBase()
 	if err != nil {
 		return err
@@ -152,15 +195,15 @@ func (in instance) load(sizes Sizes) error {
 	if err := in.mount(); err != nil {
 		return err
 	}
-	staging := in.dir() + "-new" // a BPF file system takes no dots
+	staging := in.dir() + newSuffix
 	if err := removePins(staging); err != nil {
 		return err
 	}
 	if err := os.Mkdir(staging, 0o700); err != nil {
 		return fmt.Errorf("pin the data plane: %w", err)
 	}
-	if err := os.Mkdir(signature(staging), 0o700); err != nil {
-		return fmt.Errorf("pin the data plane: %w", err)
+	if err := sign(staging, bpfobj.Fingerprint); err != nil {
+		return err
 	}
 	for name, obj := range pinnables(objs) {
 		if err := obj.Pin(filepath.Join(staging, name)); err != nil {
@@ -207,15 +250,21 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 			}
 		}
 	}
-	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_rates", "bucket_tables", "maglevs")
-	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns", "fronts")
+	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_rates")
+	for _, m := range memories {
+		if m.perService {
+			set(s.Services, m.name)
+		}
+	}
+	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns", "reply_owners")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
 	set(4*s.Servers, "order")
 	set(2*s.Servers, "trees") // a pair of nodes for two slots
 	set(s.Connections, "conns4", "reverse4", "conns6", "reverse6")
-	// One that ends early leaves an appointment behind for a while.
-	set(3*s.Connections, "appointments4", "appointments6")
+	// One that ends early leaves a timer entry behind for a while. Two are an
+	// element.
+	set((3*s.Connections+1)/2, "timer_entries4", "timer_entries6")
 }
 
 // checkSizes refuses sizes that the loaded director does not have.

@@ -113,18 +113,17 @@ func TestHoleyNetmask(t *testing.T) {
 	}
 }
 
-// There is no persistence engine: to ask for one adds nothing, and edits
-// nothing.
-func TestNoEngine(t *testing.T) {
+// To ask for a persistence engine that is none adds nothing, and edits nothing.
+func TestUnknownEngine(t *testing.T) {
 	r := newRig(t, small)
 	s := persistent(service(model.UDP, "10.20.0.1:5060", "rr"))
-	sip := s
-	sip.Engine = "sip"
-	if err := r.AddService(sip); !errors.Is(err, model.ErrNoScheduler) {
+	odd := s
+	odd.Engine = "sip2"
+	if err := r.AddService(odd); !errors.Is(err, model.ErrNoScheduler) {
 		t.Errorf("added: %v", err)
 	}
 	r.must(r.AddService(s))
-	if err := r.EditService(sip); !errors.Is(err, model.ErrNoScheduler) {
+	if err := r.EditService(odd); !errors.Is(err, model.ErrNoScheduler) {
 		t.Errorf("edited: %v", err)
 	}
 	if got := r.status(s.Key).Service; got != s {
@@ -199,7 +198,7 @@ func TestListsGrow(t *testing.T) {
 	r.must(r.Flush())
 	r.reopen()
 	tab, err := r.load()
-	r.must(err)
+	r.must(err, r.barrier())
 	if free := tab.slots.free; len(free) != 1 || free[0] != (extent{0, r.maps.Order.MaxEntries()}) {
 		t.Errorf("free slots after a flush: %v", free)
 	}

@@ -210,7 +210,7 @@ func tcpFlags(bits uint8) string {
 }
 
 func tcpStateName(state uint8) string {
-	return stateName(bpfobj.LbConn{State: state})
+	return stateName(state, 0)
 }
 
 // reasonWords are the verdict and the reason in lower case:

@@ -36,22 +36,22 @@ func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 	return l
 }
 
-// appointments counts what is in the lists of the wheel.
-func (r *rig) appointments() (n int) {
+// timerEntries counts what is in the lists of the wheel.
+func (r *rig) timerEntries() (n int) {
 	r.Helper()
 	var next uint32
 	for at := range r.maps.Wheel.MaxEntries() {
 		var slot bpfobj.LbWheelSlot
 		r.must(r.maps.Wheel.Lookup(at, &slot))
 		for next = slot.First4; next != 0; n++ {
-			var a bpfobj.LbAppointment4
-			r.must(r.maps.Appointments4.Lookup(next-1, &a))
-			next = a.Next
+			var a bpfobj.LbTimerPair4
+			r.must(r.maps.TimerEntries4.Lookup((next-1)/2, &a))
+			next = a.Next[(next-1)&1]
 		}
 		for next = slot.First6; next != 0; n++ {
-			var a bpfobj.LbAppointment6
-			r.must(r.maps.Appointments6.Lookup(next-1, &a))
-			next = a.Next
+			var a bpfobj.LbTimerPair6
+			r.must(r.maps.TimerEntries6.Lookup((next-1)/2, &a))
+			next = a.Next[(next-1)&1]
 		}
 	}
 	return n
@@ -157,16 +157,16 @@ func TestManyExpireAtOnce(t *testing.T) {
 	}
 }
 
-// A connection makes another appointment with the clock only to end much
+// A connection makes another timer entry with the clock only to end much
 // earlier, and who uses its flow again takes that over. None outlasts its time.
-func TestAppointments(t *testing.T) {
+func TestTimerEntries(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
 	want := func(what string, n int) {
 		t.Helper()
-		if got := r.appointments(); got != n {
-			t.Errorf("%s: %d appointments, want %d", what, got, n)
+		if got := r.timerEntries(); got != n {
+			t.Errorf("%s: %d timer entries, want %d", what, got, n)
 		}
 	}
 	r.timeouts(3*time.Second, bpfobj.LbConnStateTCP_SYN_RECV)
@@ -182,7 +182,7 @@ func TestAppointments(t *testing.T) {
 	r.walk(client1, vip, server0, "c:A c:R")
 	want("much shorter again", 2)
 	r.atLast(3*time.Second, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
-	r.atLast(3*time.Second, "the time of every appointment is over", func() bool { return r.appointments() == 0 })
+	r.atLast(3*time.Second, "the time of every timer entry is over", func() bool { return r.timerEntries() == 0 })
 }
 
 // One client that uses the same port over and over fills no table.
@@ -192,8 +192,8 @@ func TestPortReuseFillsNothing(t *testing.T) {
 	r.addService(tcpService(vip, "rr"), 1)
 	for i := range 2000 {
 		if got := r.fromClient(testenv.TCP(client1, vip, "S")); got.verdict != redirect {
-			t.Fatalf("the SYN of connection %d: %s, with %d connections and %d appointments in the tables",
-				i+1, got.verdict, r.entries(r.maps.Conns4), r.appointments())
+			t.Fatalf("the SYN of connection %d: %s, with %d connections and %d timer entries in the tables",
+				i+1, got.verdict, r.entries(r.maps.Conns4), r.timerEntries())
 		}
 		r.fromClient(testenv.TCP(client1, vip, "R").From(client1))
 		r.fromServer(testenv.TCP(server0, client1, "R"))
@@ -221,7 +221,7 @@ func TestFullTable(t *testing.T) {
 	r.syn(client1, vip)
 }
 
-// Timeouts may reach further than the wheel does: an appointment is kept again
+// Timeouts may reach further than the wheel does: a timer entry is kept again
 // and again, and is one all the time.
 func TestLongTimeout(t *testing.T) {
 	t.Parallel()
@@ -231,15 +231,15 @@ func TestLongTimeout(t *testing.T) {
 	r.syn(client1, vip)
 	r.must(r.SetTimeouts(model.Timeouts{TCP: 2 * time.Hour}))
 	r.walk(client1, vip, server0, "s:SA c:A")
-	conn := func() (c bpfobj.LbConn) {
+	conn := func() (c bpfobj.LbConn4) {
 		r.must(r.maps.Conns4.Lookup(flowOf(testenv.TCP(client1, vip, "S")), &c))
 		return c
 	}
 	tick := conn().Tick
-	r.atLast(3*time.Second, "the appointment is kept", func() bool { return conn().Tick != tick })
+	r.atLast(3*time.Second, "the timer entry is kept", func() bool { return conn().Tick != tick })
 	const reach = 477 // WHEEL_REACH
-	if c, n := conn(), r.appointments(); c.Tick < tick+reach-40 || c.Tick > tick+reach+40 || n != 1 {
-		t.Errorf("%d appointments, in %d ticks, want one in %d", n, c.Tick-tick, reach)
+	if c, n := conn(), r.timerEntries(); c.Tick < tick+reach-40 || c.Tick > tick+reach+40 || n != 1 {
+		t.Errorf("%d timer entries, in %d ticks, want one in %d", n, c.Tick-tick, reach)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestTemplateIsLetGo(t *testing.T) {
 		r.fromClient(testenv.UDP(client1, "10.20.0.1:53", "x"))
 	}
 	var key bpfobj.LbFlow4
-	var c bpfobj.LbConn
+	var c bpfobj.LbConn4
 	templates := 0
 	for it := r.maps.Conns4.Iterate(); it.Next(&key, &c); {
 		templates++

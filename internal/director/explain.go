@@ -23,9 +23,9 @@ type Question struct {
 	Mark     uint32 // that the packet brings along
 }
 
-// Answer is what the director has of a connection and what it would do with a
+// Explanation is what the director has of a connection and what it would do with a
 // packet that opens one.
-type Answer struct {
+type Explanation struct {
 	Protocol   string         `json:"protocol"`
 	Client     netip.AddrPort `json:"client"`
 	Virtual    netip.AddrPort `json:"virtual"`
@@ -65,14 +65,14 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 // Explain asks the programs that decide of packets, without any packet.
 // Nothing comes of it: no connection, no count, no scheduler's turn. It is to
 // be called in the director's network namespace.
-func (d *Director) Explain(q Question) (Answer, error) {
-	out := Answer{Protocol: protocolName(uint8(q.Protocol)), Client: q.Client, Virtual: q.Virtual}
+func (d *Director) Explain(q Question) (Explanation, error) {
+	out := Explanation{Protocol: protocolName(uint8(q.Protocol)), Client: q.Client, Virtual: q.Virtual}
 	device, err := d.clientDevice()
 	if err != nil {
 		return out, err
 	}
 	out.Attached = device.Index != 0
-	var a bpfobj.LbAnswer
+	var a bpfobj.LbExplanation
 	if err := d.ask(q, device, &a); err != nil {
 		return out, err
 	}
@@ -86,7 +86,7 @@ func (d *Director) Explain(q Question) (Answer, error) {
 	left := func(expires uint64) Seconds { return Seconds(max(0, int64(expires-a.Now))) }
 	if a.Expires != 0 {
 		out.Connection = &Held{
-			State:   stateName(bpfobj.LbConn{State: a.State}),
+			State:   stateName(a.State, 0),
 			Expires: left(a.Expires),
 			Forward: model.Forward(a.Forward).String(),
 			Port:    swapPort(a.Port),
@@ -114,7 +114,7 @@ func (d *Director) clientDevice() (net.Interface, error) {
 }
 
 // ask runs the program that answers, on a first packet of the connection.
-func (d *Director) ask(q Question, device net.Interface, a *bpfobj.LbAnswer) error {
+func (d *Director) ask(q Question, device net.Interface, a *bpfobj.LbExplanation) error {
 	frame := firstPacket(q, device.HardwareAddr)
 	frame = append(frame, make([]byte, max(0, binary.Size(a)-len(frame)))...)
 	o := ebpf.RunOptions{
@@ -134,22 +134,8 @@ func (d *Director) ask(q Question, device net.Interface, a *bpfobj.LbAnswer) err
 	return nil
 }
 
-// skBuff is struct __sk_buff of linux/bpf.h. BPF_PROG_TEST_RUN takes few of
-// its fields, and wants the others to be zero.
-type skBuff struct {
-	_              [2]uint32
-	Mark           uint32
-	_              [6]uint32
-	IngressIfindex uint32
-	Ifindex        uint32
-	_              [29]uint32
-	WireLen        uint32
-	GSOSegs        uint32
-	_              uint64
-	GSOSize        uint32
-	_              uint32
-	_              uint64
-}
+// skBuff is the context of a classifier that is run on a packet.
+type skBuff = bpfobj.SkBuff
 
 // firstPacket is a frame whose packet opens a connection: a SYN, an INIT or a
 // datagram. The checksums are left out, since the packet goes nowhere.

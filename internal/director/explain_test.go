@@ -4,10 +4,8 @@ package director
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,14 +18,14 @@ import (
 )
 
 // explain asks about a TCP connection.
-func (r *rig) explain(client, virtual string) Answer {
+func (r *rig) explain(client, virtual string) Explanation {
 	r.Helper()
 	return r.answer(Question{
 		Client: netip.MustParseAddrPort(client), Virtual: netip.MustParseAddrPort(virtual), Protocol: model.TCP,
 	})
 }
 
-func (r *rig) answer(q Question) (a Answer) {
+func (r *rig) answer(q Question) (a Explanation) {
 	r.Helper()
 	r.must(r.ns.Do(func() (err error) {
 		a, err = r.Explain(q)
@@ -41,7 +39,7 @@ func (r *rig) answer(q Question) (a Answer) {
 func TestForetold(t *testing.T) {
 	r := newRig(t, small)
 	random := rand.New(rand.NewPCG(1, 2))
-	for i, name := range slices.Sorted(maps.Keys(schedulers)) {
+	for i, name := range model.SchedulerNames() {
 		if name == "twos" {
 			continue // draws lots
 		}
@@ -96,7 +94,7 @@ func (r *rig) foretold(s model.Service, client string) {
 func sameEnd(a, b netip.AddrPort) bool { return a == b }
 
 // wantRunnerUp closes the first one's threshold for a moment.
-func (r *rig) wantRunnerUp(s model.Service, client string, a *Answer) {
+func (r *rig) wantRunnerUp(s model.Service, client string, a *Explanation) {
 	r.Helper()
 	id, ok := r.serverID(s.Key, a.Packet.Server.Addr)
 	if !ok {
@@ -152,7 +150,7 @@ func (r *rig) lastUse(scheduler, virtual string) uint64 {
 	all, err := r.load()
 	r.must(err)
 	svc := all.services[toKey(model.AddrKey(model.TCP, addr))]
-	key := bpfobj.LbLocalityKey{Addr: toAddress(addr.Addr()), Service: svc.Id}
+	key := bpfobj.LbLocalityKey{Addr: toAddress(addr.Addr()), Service: svc.Id, Incarnation: svc.Incarnation}
 	if scheduler == "lblc" {
 		var l bpfobj.LbLocality
 		r.must(r.maps.Localities.Lookup(key, &l))

@@ -14,7 +14,7 @@ import (
 )
 
 // Filter says which events a tracer wants. The zero value wants new
-// connections, what was refused or dropped, and what was passed by although it
+// connections, what was refused or dropped, and what was passed to the stack although it
 // was for a virtual service.
 type Filter struct {
 	Client  netip.Prefix   // not valid: any

@@ -151,7 +151,7 @@ func TestUnknownNeighbour(t *testing.T) {
 }
 
 // What the routing table says of a server's address.
-func TestNoWayToServer(t *testing.T) {
+func TestNoRouteToServer(t *testing.T) {
 	for _, c := range []struct {
 		name, server string
 		prepare      func(*rig)
@@ -248,18 +248,18 @@ func TestServiceOrder(t *testing.T) {
 	}
 }
 
-// wayBelieved is WAY_BELIEVED of bpf/way.h, and what the coarse clock may lag.
-const wayBelieved = 8*time.Millisecond + 10*time.Millisecond
+// routeLifetime is ROUTE_LIFETIME of bpf/route.h, and what the coarse clock may lag.
+const routeLifetime = 8*time.Millisecond + 10*time.Millisecond
 
-// The way out is the routing table's, whatever the devices of the programs; a
-// change there is obeyed as soon as ways found before are not believed any more.
+// The route is the routing table's, whatever the devices of the programs; a
+// change there is obeyed as soon as cached routes have expired.
 func TestRouteChangesMidway(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
 	r.syn(client1, vip)
 	gate := netip.MustParseAddr("10.9.0.2")
 	r.must(r.ns.AddRoutes(host.Route{Dst: netip.PrefixFrom(serverAddr(0), 32), Via: gate}))
-	time.Sleep(wayBelieved)
+	time.Sleep(routeLifetime)
 	p := testenv.TCP(client1, vip, "A")
 	wantForwarded(t, r.fromClient(p), p.To(server0).TTL(63).MACs(clientDevMAC, routerMAC))
 }

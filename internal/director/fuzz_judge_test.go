@@ -31,13 +31,13 @@ func (w *fuzzWorld) judge(p passed, counted map[string]uint64) error {
 	switch p.got.verdict {
 	case pass:
 		if word != "pass" && !(p.fromHere && word == "") {
-			return fmt.Errorf("passed by for the reason %q", reason)
+			return fmt.Errorf("passed to the stack for the reason %q", reason)
 		}
 		if reason == "pass local" || p.fromHere {
 			return w.judgeHere(p)
 		}
 		if !bytes.Equal(p.frame, p.got.frame) {
-			return fmt.Errorf("passed by (%s), but touched: %x", reason, p.got.frame)
+			return fmt.Errorf("passed to the stack (%s), but touched: %x", reason, p.got.frame)
 		}
 		return nil
 	case drop:

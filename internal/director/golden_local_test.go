@@ -106,7 +106,7 @@ func goldenLocalFragments(t *testing.T, w *rig) {
 
 // On the way out, what is no answer of the director's as a server leaves as it
 // is and is counted nowhere.
-func goldenWayOut(t *testing.T, w *rig) {
+func goldenOutgoing(t *testing.T, w *rig) {
 	for _, f := range families {
 		var table []golden
 		own, server := f.own().String(), at(f.server(0), 8080)

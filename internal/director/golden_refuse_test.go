@@ -107,13 +107,13 @@ func goldenICMPOfPendingChecksum(t *testing.T, r *rig) {
 		for name, p := range transports(at(f.client, 1000), at(f.vip(vipEmpty), 80)) {
 			at := map[string]int{"TCP": 16, "UDP": 6}[name]
 			if at == 0 {
-				continue // a CRC of SCTP cannot be told from an unfinished one
+				continue // a CRC of SCTP cannot be told from a partial one
 			}
 			for _, n := range []int{100, say.quote, say.quote + 1, 1500} {
 				t.Run(fmt.Sprintf("%s %s of %d", f.name, name, n), func(t *testing.T) {
 					r := r.in(t)
 					r.forgetAllowances()
-					pending, at := unfinished(f, sized(p, n), at)
+					pending, at := partialChecksum(f, sized(p, n), at)
 					got := r.send(r.progs.LbClient, skBuff{}, pending)
 					if got.verdict != redirect {
 						t.Fatal(got.verdict)
@@ -134,9 +134,9 @@ func goldenICMPOfPendingChecksum(t *testing.T, r *rig) {
 	}
 }
 
-// unfinished is a frame whose transport checksum, at an offset in the
+// partialChecksum is a frame whose transport checksum, at an offset in the
 // segment, is the sum of the pseudo header alone.
-func unfinished(f family, p testenv.Packet, at int) ([]byte, int) {
+func partialChecksum(f family, p testenv.Packet, at int) ([]byte, int) {
 	frame := p.Frame()
 	segment := frame[14+f.header:]
 	right := binary.BigEndian.Uint16(segment[at:])

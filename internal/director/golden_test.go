@@ -51,7 +51,7 @@ func TestGolden(t *testing.T) {
 		{"local server", goldenLocalServer},
 		{"local server, ICMP", goldenLocalICMP},
 		{"local server, fragments", goldenLocalFragments},
-		{"way out", goldenWayOut},
+		{"way out", goldenOutgoing},
 		{"ICMP of deleted server", goldenICMPOfDeletedServer},
 	} {
 		t.Run(topic.name, func(t *testing.T) { topic.play(t, w.in(t)) })

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -130,71 +129,6 @@ func (in instance) dir() string {
 	return filepath.Join(in.base(), "bpf", strconv.FormatUint(in.cookie, 10))
 }
 
-// lock takes the lock that serialises edits of this director. It is held by
-// the returned file. With create false a director that was never made is
-// ErrNotLoaded.
-func (in instance) lock(create bool) (*os.File, error) {
-	name := filepath.Join(in.base(), strconv.FormatUint(in.cookie, 10)+".lock")
-	flags := unix.O_RDWR
-	if create {
-		flags |= unix.O_CREAT
-	}
-	for {
-		if create {
-			if err := os.MkdirAll(in.base(), 0o755); err != nil {
-				return nil, fmt.Errorf("state directory: %w", err)
-			}
-		}
-		f, err := openFile(name, flags)
-		if errors.Is(err, os.ErrNotExist) && create {
-			continue // another's detach took the directory away
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, ErrNotLoaded
-		}
-		if err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
-		}
-		if err := flock(f, unix.LOCK_EX); err != nil {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", name, err)
-		}
-		// A detach may have removed the file while we waited for it.
-		if stillThere(f) {
-			return f, nil
-		}
-		f.Close()
-	}
-}
-
-// openFile is os.OpenFile for a plain file. That one makes an epoll instance
-// first, in case the file can be waited for.
-func openFile(name string, flags int) (*os.File, error) {
-	for {
-		fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0o600)
-		if err == nil {
-			return os.NewFile(uintptr(fd), name), nil
-		}
-		if err != unix.EINTR {
-			return nil, &os.PathError{Op: "open", Path: name, Err: err}
-		}
-	}
-}
-
-func flock(f *os.File, how int) error {
-	for {
-		if err := unix.Flock(int(f.Fd()), how); err != unix.EINTR {
-			return err
-		}
-	}
-}
-
-// stillThere reports whether an open file is the one that its name leads to.
-func stillThere(f *os.File) bool {
-	var mine, now unix.Stat_t
-	return unix.Fstat(int(f.Fd()), &mine) == nil && unix.Stat(f.Name(), &now) == nil && mine.Ino == now.Ino
-}
-
 // holdBase keeps the state directory and its file system from being removed
 // by a director that ends (sweep), until the returned file is closed.
 func (in instance) holdBase() (*os.File, error) {
@@ -203,7 +137,7 @@ func (in instance) holdBase() (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
-		if err := flock(f, unix.LOCK_EX); err != nil {
+		if err := acquire(f); err != nil {
 			f.Close()
 			return nil, fmt.Errorf("state directory: %w", err)
 		}
@@ -288,55 +222,36 @@ var compiled = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
 	return spec, nil
 })
 
-// open gets hold of the pinned objects.
-func (in instance) open() (*Director, error) { return in.openOnly(allObjects) }
-
-// openOnly gets hold of those that are wanted, at least.
-func (in instance) openOnly(want objects) (*Director, error) {
+// open opens the pinned objects.
+func (in instance) open() (*Director, error) {
 	if _, err := os.Stat(in.dir()); errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNotLoaded
 	}
-	ours := in.ours()
-	if !ours {
-		want = allObjects
-	}
 	d := &Director{dir: in.dir()}
-	if err := d.openObjects(want); err != nil {
+	err := d.openObjects()
+	if err == nil && !in.ours() {
+		err = d.checkShapes()
+	}
+	if err != nil {
 		d.closeObjects()
 		return nil, err
 	}
-	if !ours {
-		if err := d.checkShapes(); err != nil {
-			d.closeObjects()
-			return nil, err
-		}
+	set, err := d.config()
+	if err == nil && set.Successor != 0 {
+		err = ErrUpgrading
+	}
+	if err != nil {
+		d.closeObjects()
+		return nil, err
 	}
 	return d, nil
 }
 
-// objects are the names of pinned ones.
-type objects []string
-
-var (
-	allObjects objects // nil
-	// oneServer is what an edit of one server takes; to open all takes longer
-	// than the edit.
-	oneServer = objects{"config", "services", "order", "servers", "loads", "table_changed"}
-)
-
-// openObjects opens those that are wanted and are not open.
-func (d *Director) openObjects(want objects) error {
-	d.partly = want != nil
-	skip := func(field reflect.Value, name string) bool {
-		return !field.IsNil() || want != nil && !slices.Contains(want, name)
-	}
+func (d *Director) openObjects() error {
 	maps := reflect.ValueOf(&d.maps).Elem()
 	for i := range maps.NumField() {
 		name := maps.Type().Field(i).Tag.Get("ebpf")
-		if skip(maps.Field(i), name) {
-			continue
-		}
-		m, err := pinned(filepath.Join(d.dir, name), ebpf.NewMapFromFD)
+		m, err := ebpf.LoadPinnedMap(filepath.Join(d.dir, name), nil)
 		if err != nil {
 			return otherVersion(name, err)
 		}
@@ -345,10 +260,7 @@ func (d *Director) openObjects(want objects) error {
 	progs := reflect.ValueOf(&d.progs).Elem()
 	for i := range progs.NumField() {
 		name := progs.Type().Field(i).Tag.Get("ebpf")
-		if skip(progs.Field(i), name) {
-			continue
-		}
-		p, err := pinned(filepath.Join(d.dir, name), ebpf.NewProgramFromFD)
+		p, err := ebpf.LoadPinnedProgram(filepath.Join(d.dir, name), nil)
 		if errors.Is(err, os.ErrNotExist) && ofXDP(name) {
 			continue
 		}
@@ -362,7 +274,7 @@ func (d *Director) openObjects(want objects) error {
 
 // signature is a directory among the pins that names the data plane they are
 // of: to read the one compiled in, and to compare, takes longer than a command.
-func signature(dir string) string { return filepath.Join(dir, "object-"+bpfobj.Fingerprint) }
+func signature(dir string) string { return filepath.Join(dir, objectPrefix+bpfobj.Fingerprint) }
 
 // ours reports whether the pins are those of this very data plane.
 func (in instance) ours() bool {

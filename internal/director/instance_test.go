@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,41 +102,6 @@ func TestSizes(t *testing.T) {
 	r.must(err)
 	if st.Capacity != small || st.Services != 1 || len(st.Attachments) != 0 {
 		t.Errorf("status: %+v", st)
-	}
-}
-
-// Who opens a director waits until the other handle is closed, and then sees
-// what that has done.
-func TestHandlesSerialise(t *testing.T) {
-	r := newRig(t, small)
-	var closed atomic.Bool
-	done := make(chan error, 1)
-	go func() {
-		done <- r.ns.Do(func() error {
-			d, err := Open()
-			if err != nil {
-				return err
-			}
-			defer d.Close()
-			if !closed.Load() {
-				return errors.New("two handles at once")
-			}
-			all, err := d.Services()
-			if err == nil && len(all) != 1 {
-				err = errors.New("the edit is not there")
-			}
-			return err
-		})
-	}()
-	time.Sleep(200 * time.Millisecond)
-	r.must(r.AddService(tcpService(vip, "rr")))
-	closed.Store(true)
-	r.close()
-	select {
-	case err := <-done:
-		r.must(err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("the second handle waits for ever")
 	}
 }
 

@@ -15,12 +15,12 @@ import (
 // Services lists all services, and the servers of each, in the order of Linux's
 // lists.
 func (d *Director) Services() (all []model.ServiceStatus, err error) {
-	err = d.editNow(func(t *table) error {
+	err = d.read(func(t *table) error {
 		services, err := d.serviceTally().read(t.ids.top)
 		if err != nil {
 			return err
 		}
-		servers, err := d.serverStatuses()
+		servers, err := d.serverStatuses(t)
 		if err != nil {
 			return err
 		}
@@ -80,8 +80,8 @@ func bucket(k bpfobj.LbServiceKey) uint8 {
 
 // serverStatuses are the servers by id, also those that are in no list, with
 // their connections and counters.
-func (d *Director) serverStatuses() ([]model.ServerStatus, error) {
-	known := d.table.servers
+func (d *Director) serverStatuses(t *table) ([]model.ServerStatus, error) {
+	known := t.servers
 	counts, err := d.serverTally().read(uint32(len(known)))
 	if err != nil {
 		return nil, err

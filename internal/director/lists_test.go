@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 
 	"imbang/internal/bpfobj"
+	"imbang/internal/model"
 )
 
 // enum reads an enum of the data plane from its BTF.
@@ -31,11 +32,11 @@ func enum(t *testing.T, name string) []btf.EnumValue {
 // verdict and words. No list may lack what another has.
 func TestListsAgree(t *testing.T) {
 	byNumber := map[uint64]string{}
-	for name, number := range schedulers {
-		if other, twice := byNumber[uint64(number)]; twice {
-			t.Errorf("schedulers %s and %s have one number", name, other)
+	for _, s := range model.Schedulers() {
+		if other, twice := byNumber[uint64(s.Number)]; twice {
+			t.Errorf("schedulers %s and %s have one number", s.Name, other)
 		}
-		byNumber[uint64(number)] = name
+		byNumber[uint64(s.Number)] = s.Name
 	}
 	for _, v := range enum(t, "scheduler") {
 		name, listed := byNumber[v.Value]
@@ -90,7 +91,7 @@ func TestStatesHaveTimeouts(t *testing.T) {
 		if defaultTimeouts[state] <= 0 {
 			t.Errorf("%s has no timeout", v.Name)
 		}
-		if name := stateName(bpfobj.LbConn{State: uint8(state)}); name == "" || strings.Contains(name, "(") {
+		if name := stateName(uint8(state), 0); name == "" || strings.Contains(name, "(") {
 			t.Errorf("%s is called %q", v.Name, name)
 		}
 	}

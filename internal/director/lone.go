@@ -48,17 +48,6 @@ func (t *table) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.Ad
 // lone finds a server in the maps.
 type lone struct{ *Director }
 
-// loneEdit reports whether an edit may do without the table: it was not read
-// yet, no other edit waits, there is nothing to mend, and the maps can be read
-// in place, which those of earlier versions cannot.
-func (d *Director) loneEdit() (bool, error) {
-	if d.table != nil || d.batching || d.maps.Servers.Flags()&d.maps.Order.Flags()&mmapable == 0 {
-		return false, nil
-	}
-	set, err := d.config()
-	return err == nil && set.Editing == 0, err
-}
-
 func (l lone) serviceOf(k model.ServiceKey) (svc bpfobj.LbService, err error) {
 	err = l.maps.Services.Lookup(toKey(k), &svc)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -71,27 +60,68 @@ func (l lone) serviceOf(k model.ServiceKey) (svc bpfobj.LbService, err error) {
 }
 
 func (l lone) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.AddrPort) (listed, error) {
-	missing := func() error { return fmt.Errorf("service %s: server %s: %w", k, addr, model.ErrNoServer) }
-	if svc.Count == 0 {
-		return listed{}, missing() // a window of nothing cannot be
-	}
-	order, err := newWindow[uint32](l.maps.Order, svc.First, svc.Count)
+	order, err := readSome[uint32](l.maps.Order, span(svc.First, svc.Count))
 	if err != nil {
 		return listed{}, fmt.Errorf("read the servers' order: %w", err)
 	}
-	defer order.close()
-	servers := newPanes[bpfobj.LbServer](l.maps.Servers)
-	defer servers.close()
+	if at, found := l.front(k, addr, order); found {
+		return at, nil
+	}
+	servers, err := readSome[bpfobj.LbServer](l.maps.Servers, order)
+	if err != nil {
+		return listed{}, fmt.Errorf("read servers: %w", err)
+	}
 	want, port := toAddress(addr.Addr()), swapPort(addr.Port())
-	for i := range svc.Count {
-		id := *order.at(int(i))
-		s, err := servers.at(id)
-		if err != nil {
-			return listed{}, fmt.Errorf("read servers: %w", err)
-		}
+	for i, s := range servers {
 		if s.Port == port && s.Addr == want {
-			return listed{id, i, *s}, nil
+			return listed{order[i], uint32(i), s}, nil
 		}
 	}
-	return listed{}, missing()
+	return listed{}, fmt.Errorf("service %s: server %s: %w", k, addr, model.ErrNoServer)
+}
+
+// front finds a server of the service by its address and port alone, if it is
+// the one that they stand for; that spares to read the others.
+func (l lone) front(k model.ServiceKey, addr netip.AddrPort, order []uint32) (at listed, found bool) {
+	key := toKey(k)
+	place := bpfobj.LbEndpoint{Addr: toAddress(addr.Addr()), Port: swapPort(addr.Port()), Protocol: key.Protocol}
+	var f bpfobj.LbReplyOwner
+	if l.maps.ReplyOwners.Lookup(place, &f) != nil || l.maps.Servers.Lookup(f.Server, &at.server) != nil {
+		return at, false
+	}
+	i := slices.Index(order, f.Server)
+	at.id, at.position = f.Server, uint32(i)
+	return at, i >= 0 && keyOf(at.server) == serverKey{key, place.Addr, place.Port}
+}
+
+// span is n numbers from the first on.
+func span(first, n uint32) []uint32 {
+	all := make([]uint32, n)
+	for i := range all {
+		all[i] = first + uint32(i)
+	}
+	return all
+}
+
+// readSome reads elements of an array map: a few each by itself, many with one
+// pass over the map up to the last of them.
+func readSome[V any](m *ebpf.Map, at []uint32) ([]V, error) {
+	const few = 64
+	values := make([]V, len(at))
+	if len(at) <= few {
+		for i, id := range at {
+			if err := m.Lookup(id, &values[i]); err != nil {
+				return nil, err
+			}
+		}
+		return values, nil
+	}
+	all, err := lookupAll[V](m, slices.Max(at)+1)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range at {
+		values[i] = all[id]
+	}
+	return values, nil
 }

@@ -28,6 +28,10 @@ func markKey(p netip.Prefix) bpfobj.LbMarkKey {
 
 // Mark adds or replaces a rule; mark 0 removes it.
 func (d *Director) Mark(r MarkRule) error {
+	return d.exclusively(func() error { return d.mark(r) })
+}
+
+func (d *Director) mark(r MarkRule) error {
 	key := markKey(r.Prefix)
 	if r.Mark == 0 {
 		if err := d.maps.Marks.Delete(key); err != nil {
@@ -40,12 +44,7 @@ func (d *Director) Mark(r MarkRule) error {
 	if err != nil {
 		return err
 	}
-	set, err := d.config()
-	if err != nil {
-		return err
-	}
-	set.MarkRules = uint32(len(rules))
-	return putConfig(d.maps.Config, set)
+	return d.changeConfig(func(set *bpfobj.LbSettings) { set.MarkRules = uint32(len(rules)) })
 }
 
 // Marks lists the rules by prefix.

@@ -15,7 +15,7 @@ import (
 type Mode string
 
 const (
-	ModeAuto       Mode = "auto" // xdp where both drivers are known to be good at it, else tc
+	ModeAuto       Mode = "auto" // xdp where both drivers were tried on hardware (triedDrivers), else tc
 	ModeTC         Mode = "tc"
 	ModeXDP        Mode = "xdp"         // in the drivers
 	ModeXDPGeneric Mode = "xdp-generic" // behind any driver; slower than in one
@@ -32,9 +32,15 @@ type Choice struct {
 
 func (c Choice) String() string { return fmt.Sprintf("mode %s: %s", c.Mode, c.Why) }
 
-// goodDrivers are those of hardware that run XDP programs and send what others
-// redirect to them without giving up offloads that matter more.
-var goodDrivers = []string{"bnxt_en", "ena", "i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core", "sfc"}
+// nativeDrivers are those of hardware that run XDP programs and send what others
+// redirect to them, by their documentation: where the kernel does not tell a
+// driver's features, --mode xdp accepts these.
+var nativeDrivers = []string{"bnxt_en", "ena", "i40e", "ice", "igb", "igc", "ixgbe", "mlx5_core", "sfc"}
+
+// triedDrivers are those on whose hardware the programs of XDP were run and
+// compared with the classifiers; --mode auto uses native XDP on no other. None
+// was tried so far: a driver is added here with the measurement.
+var triedDrivers []string
 
 const vethDriver = "veth"
 
@@ -78,10 +84,10 @@ func (n nature) unableNative(attached bool) string {
 		return why
 	}
 	if n.unknown {
-		if n.driver == vethDriver || slices.Contains(goodDrivers, n.driver) {
+		if n.driver == vethDriver || slices.Contains(nativeDrivers, n.driver) {
 			return ""
 		}
-		return fmt.Sprintf("%s: %v, and its driver %s is not known to be good at it", n.name, host.ErrFeaturesUnknown, n.driverName())
+		return fmt.Sprintf("%s: %v, and its driver %s is not known to run XDP programs", n.name, host.ErrFeaturesUnknown, n.driverName())
 	}
 	if n.driver == vethDriver && n.features == 0 {
 		return fmt.Sprintf("%s: its peer sends by more queues than it has (ethtool -L %s rx N, as many as the peer's tx)", n.name, n.name)
@@ -123,8 +129,9 @@ func (n nature) driverName() string {
 }
 
 // choose settles what is asked for, before anything is attached. Native XDP
-// that is asked for and cannot be is an error.
-func choose(asked Mode, devices []nature) (Choice, error) {
+// that is asked for and cannot be is an error. The mode auto uses it on the
+// drivers in tried alone.
+func choose(asked Mode, devices []nature, tried []string) (Choice, error) {
 	switch asked {
 	case ModeTC:
 		return Choice{asked, "as asked"}, nil
@@ -150,9 +157,9 @@ func choose(asked Mode, devices []nature) (Choice, error) {
 		if why := n.unableNative(false); why != "" {
 			return Choice{ModeTC, why}, nil
 		}
-		if !slices.Contains(goodDrivers, n.driver) {
-			return Choice{ModeTC, fmt.Sprintf("%s: its driver %s is not known to be better off with XDP (--mode xdp tries it)", n.name, n.driverName())}, nil
+		if !slices.Contains(tried, n.driver) {
+			return Choice{ModeTC, fmt.Sprintf("%s: XDP was not tried on hardware with its driver %s (--mode xdp tries it)", n.name, n.driverName())}, nil
 		}
 	}
-	return Choice{ModeXDP, "both drivers are good at it"}, nil
+	return Choice{ModeXDP, "XDP was tried on hardware with both drivers"}, nil
 }

@@ -38,13 +38,13 @@ func TestChoose(t *testing.T) {
 		{"xdp, VLANs", ModeXDP, []nature{trunk}, "", "eth0: XDP could not tell its frames from those of its VLAN device eth0.10"},
 		{"generic, VLANs", ModeXDPGeneric, []nature{trunk}, "", "VLAN device eth0.10"},
 		{"auto, VLANs", ModeAuto, []nature{trunk}, ModeTC, "VLAN device eth0.10"},
-		{"auto, good", ModeAuto, []nature{good, good}, ModeXDP, "good"},
-		{"auto, one other", ModeAuto, []nature{good, other}, ModeTC, "eth1: its driver newnic is not known to be better off"},
+		{"auto, tried", ModeAuto, []nature{good, good}, ModeXDP, "XDP was tried on hardware with both drivers"},
+		{"auto, one other", ModeAuto, []nature{good, other}, ModeTC, "eth1: XDP was not tried on hardware with its driver newnic (--mode xdp tries it)"},
 		{"auto, veth", ModeAuto, []nature{veth}, ModeTC, "ext0 is a veth"},
 		{"auto, unable", ModeAuto, []nature{{name: "br0", driver: "bridge"}}, ModeTC, "no native XDP"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := choose(c.asked, c.devices)
+			got, err := choose(c.asked, c.devices, []string{"ice"})
 			if c.want == "" {
 				if err == nil || !strings.Contains(err.Error(), "XDP is not possible: ") || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%v, %v; want a refusal that says %q", got, err, c.says)
@@ -62,5 +62,16 @@ func TestChoose(t *testing.T) {
 	}
 	if why := other.unableNative(true); why != "" {
 		t.Errorf("%q", why)
+	}
+}
+
+// No driver was tried on hardware yet: auto is tc, whatever the drivers offer.
+func TestAutoIsTC(t *testing.T) {
+	for _, driver := range append([]string{"newnic", "veth"}, nativeDrivers...) {
+		n := nature{name: "eth0", driver: driver, features: host.XDPBasic | host.XDPRedirect | host.XDPTransmit}
+		got, err := choose(ModeAuto, []nature{n, n}, triedDrivers)
+		if err != nil || got.Mode != ModeTC {
+			t.Errorf("%s: %v, %v; want mode tc", driver, got, err)
+		}
 	}
 }

@@ -118,7 +118,7 @@ var (
 			key = model.AddrKey([]model.Protocol{model.TCP, model.UDP}[i%2], netip.MustParseAddrPort(nthVIP(i/2)))
 		}
 		return model.Service{Key: key, Netmask: model.FullMask(model.IPv4),
-			Scheduler: rapid.SampledFrom(slices.Sorted(maps.Keys(schedulers))).Draw(t, "scheduler"),
+			Scheduler: rapid.SampledFrom(model.SchedulerNames()).Draw(t, "scheduler"),
 			Flags:     rapid.SampledFrom([]model.ServiceFlags{0, model.SchedFlag1, model.SchedFlag2}).Draw(t, "flags")}
 	})
 	anyServer = rapid.Custom(func(t *rapid.T) model.Server {

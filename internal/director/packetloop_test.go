@@ -18,9 +18,9 @@ func TestPacketLoop(t *testing.T) {
 			web := at(f.vip(1), 80)
 			s := tcpService(web, "rr")
 			r.serve(s, model.Server{Addr: f.serverAddr(0), Port: 8080, Weight: 1})
-			var l *PacketLoop
+			var l PacketLoop
 			r.must(r.ns.Do(func() (err error) {
-				l, err = r.NewPacketLoop(clientDev, serverDev)
+				l, err = NewPacketLoop(r.Director, clientDev, serverDev)
 				return err
 			}))
 			defer l.Close()

@@ -19,7 +19,7 @@ func TestRefusals(t *testing.T) {
 	s, none := tcpService(vip, "rr"), tcpService("10.20.0.9:80", "rr")
 	r.addService(s, 1, 2)
 	odd, engine := tcpService("10.20.0.8:80", "fastest"), tcpService("10.20.0.8:80", "rr")
-	engine.Engine = "sip"
+	engine.Engine = "sip2"
 	thresholds, absent := realServer(0, 1), realServer(9, 1)
 	thresholds.Upper, thresholds.Lower = 3, 4
 	at := func(addr string) model.Server {
@@ -35,7 +35,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"service that is there", func() error { return r.AddService(tcpService(vip, "wlc")) }, model.ErrServiceExists, "10.20.0.1:80/tcp"},
 		{"scheduler that is not", func() error { return r.AddService(odd) }, model.ErrNoScheduler, "fastest"},
-		{"persistence engine", func() error { return r.AddService(engine) }, model.ErrNoScheduler, "sip"},
+		{"persistence engine", func() error { return r.AddService(engine) }, model.ErrNoScheduler, "sip2"},
 		{"edit a service that is not", func() error { return r.EditService(none) }, model.ErrNoService, "10.20.0.9:80/tcp"},
 		{"edit to a scheduler that is not", func() error { return r.EditService(edited) }, model.ErrNoScheduler, "fastest"},
 		{"delete a service that is not", func() error { return r.DeleteService(none.Key) }, model.ErrNoService, "10.20.0.9:80/tcp"},

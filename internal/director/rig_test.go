@@ -48,6 +48,12 @@ type rig struct {
 // newRig makes a rig that goes away with the test.
 func newRig(t testing.TB, sizes Sizes) *rig {
 	t.Helper()
+	return newRigWith(t, func(r *rig) { r.open(sizes) })
+}
+
+// newRigWith makes one whose director is made by load, or else by default sizes.
+func newRigWith(t testing.TB, load func(*rig)) *rig {
+	t.Helper()
 	ns := testenv.Namespace(t, "dir")
 	r := &rig{TB: t, ns: ns}
 	for _, dev := range []struct{ name, mac, peerMAC string }{
@@ -74,7 +80,10 @@ func newRig(t testing.TB, sizes Sizes) *rig {
 	r.must(err)
 	r.server, err = ns.LinkIndex(serverDev)
 	r.must(err)
-	r.open(sizes)
+	load(r)
+	if r.Director == nil {
+		r.open(Sizes{})
+	}
 	t.Cleanup(r.remove)
 	r.halfOpenLimit(0)
 	return r

@@ -80,8 +80,8 @@ func crowdOf(t *testing.T, n network) {
 	c := newCrowd(r, n, size)
 
 	c.each((*walker).open)
-	if got := r.leftovers(); got != (leftovers{conns: size}) || r.appointments() != size {
-		t.Errorf("%+v, %d appointments, want %d of each", got, r.appointments(), size)
+	if got := r.leftovers(); got != (leftovers{conns: size}) || r.timerEntries() != size {
+		t.Errorf("%+v, %d timer entries, want %d of each", got, r.timerEntries(), size)
 	}
 	if diff := cmp.Diff(c.sent, r.listed(), compareAccounts); diff != "" {
 		t.Errorf("all are open (-sent +listed):\n%s", diff)
@@ -93,7 +93,7 @@ func crowdOf(t *testing.T, n network) {
 	if got := r.leftovers(); got != (leftovers{}) {
 		t.Errorf("left: %+v", got)
 	}
-	r.atLast(40*time.Second, "appointments that nobody keeps are over", func() bool { return r.appointments() == 0 })
+	r.atLast(40*time.Second, "timer entries that nobody keeps are over", func() bool { return r.timerEntries() == 0 })
 	if diff := cmp.Diff(c.sent.over(), r.listed(), compareAccounts); diff != "" {
 		t.Errorf("all are over (-sent +listed):\n%s", diff)
 	}

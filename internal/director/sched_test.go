@@ -305,7 +305,7 @@ func TestSchedulerChanges(t *testing.T) {
 		r.must(r.EditService(next))
 		s.want(len(c.want), c.want)
 	}
-	for name := range schedulers {
+	for _, name := range model.SchedulerNames() {
 		next := s.Service
 		next.Scheduler = name
 		r.must(r.EditService(next))

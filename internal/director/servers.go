@@ -70,9 +70,11 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 	if old := t.servers[id]; !never(old) && opens(old, want) {
 		d.staged.reopen = append(d.staged.reopen, id)
 	}
-	if err := d.claimFront(id, &want); err != nil {
+	if err := d.claimReplyOwner(id, &want); err != nil {
 		return err
 	}
+	t.added++
+	want.Added = t.added
 	d.staged.servers = append(d.staged.servers, id)
 	t.servers[id] = want
 	t.enter(id)
@@ -84,14 +86,27 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 
 // EditServer changes a server's weight, thresholds and forwarding method.
 func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
-	alone, err := d.loneEdit()
-	if err != nil {
-		return err
+	return d.exclusively(func() error {
+		alone, err := d.editsAlone()
+		if err != nil {
+			return err
+		}
+		if alone {
+			return d.finish(d.editServer(lone{d}, k, s))
+		}
+		return d.editNow(func(t *table) error { return d.editServer(t, k, s) })
+	})
+}
+
+// editsAlone reports whether an edit of one server may do without the table: it
+// was not read yet, no other edit waits, and no service has a persistence engine,
+// whose outbound servers depend on all others.
+func (d *Director) editsAlone() (bool, error) {
+	if d.table != nil || d.batching {
+		return false, nil
 	}
-	if alone {
-		return d.finish(d.editServer(lone{d}, k, s))
-	}
-	return d.editNow(func(t *table) error { return d.editServer(t, k, s) })
+	set, err := d.config()
+	return set.Engines == 0, err
 }
 
 func (d *Director) editServer(in places, k model.ServiceKey, s model.Server) error {
@@ -208,7 +223,7 @@ func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order 
 		next.Capacity /= 2
 	}
 	var err error
-	if next.First, err = t.slots.take(next.Capacity); err != nil {
+	if next.First, err = d.takeSlots(next.Capacity); err != nil {
 		return err
 	}
 	slots := make([]uint32, len(order))
@@ -221,7 +236,7 @@ func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order 
 	if err := d.putService(key, next); err != nil {
 		return err
 	}
-	t.slots.give(placeOf(svc))
+	t.quarantine.holdExtent(placeOf(svc))
 	*svc = next
 	t.order[svc.Id] = order
 	return nil
@@ -230,6 +245,7 @@ func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order 
 // retire makes a server one that is in no list.
 func (t *table) retire(id uint32) {
 	t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
+	t.servers[id].Retired = t.quarantine.barriers
 	t.spare = append(t.spare, id)
 	t.live--
 }
@@ -271,13 +287,17 @@ func (d *Director) retiredServerID(must bool) (id uint32, found bool, err error)
 		if available(t.servers[id]) {
 			continue // it came back
 		}
+		// Before its connections are counted: a packet may be opening one.
+		if err := d.settled(id); err != nil {
+			return 0, false, err
+		}
 		var l bpfobj.LbLoad
 		if err := d.maps.Loads.Lookup(id, &l); err != nil {
 			return 0, false, fmt.Errorf("read the servers' connections: %w", err)
 		}
 		if idle(l) {
 			t.strike(id)
-			d.strikeFront(id)
+			d.strikeReplyOwner(id)
 			d.staged.reuse(id)
 			return id, true, nil
 		}
@@ -310,26 +330,6 @@ func (s *staged) reuse(id uint32) {
 	}
 	s.reused[id] = true
 	s.usedServers = append(s.usedServers, id)
-}
-
-// forgetServers takes servers out of the schedulers' caches, whose entries
-// would else name whoever gets their ids.
-func (d *Director) forgetServers(ids map[uint32]bool) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	if err := d.writing(); err != nil {
-		return err
-	}
-	err := deleteKeys(d.maps.Localities, func(_ bpfobj.LbLocalityKey, l bpfobj.LbLocality) bool {
-		return ids[l.Server]
-	})
-	if err != nil {
-		return err
-	}
-	return deleteKeys(d.maps.LocalitySets, func(_ bpfobj.LbLocalityKey, set bpfobj.LbLocalitySet) bool {
-		return slices.ContainsFunc(set.Server[:set.Count], func(id uint32) bool { return ids[id] })
-	})
 }
 
 // opens reports whether an edit opens a server for connections: adding it

@@ -25,17 +25,18 @@ func (d *Director) AddService(s model.Service) error {
 		if err := toService(s, &svc); err != nil {
 			return fmt.Errorf("service %s: %w", s.Key, err)
 		}
-		id, used, err := t.ids.take(d.maps.Services.MaxEntries())
+		id, incarnation, used, err := d.takeServiceID()
 		if err != nil {
 			return fmt.Errorf("service %s: %w", s.Key, err)
 		}
-		svc.Id = id
+		svc.Id, svc.Incarnation = id, incarnation
 		d.stage(key, &svc).fresh = true
 		if used {
 			d.staged.usedServices = append(d.staged.usedServices, id)
 		}
 		t.services[key] = &svc
 		t.total.count(key, 1)
+		t.total.engine(&svc, 1)
 		return nil
 	})
 }
@@ -52,7 +53,16 @@ func (d *Director) EditService(s model.Service) error {
 			return fmt.Errorf("service %s: %w", s.Key, err)
 		}
 		old := *svc
+		if old.Scheduler != next.Scheduler {
+			// Packets that still schedule for the old one write nothing that
+			// the new one reads.
+			if next.Incarnation, err = d.nextIncarnation(svc.Id); err != nil {
+				return fmt.Errorf("service %s: %w", s.Key, err)
+			}
+		}
 		*svc = next
+		t.total.engine(&old, -1)
+		t.total.engine(&next, 1)
 		if old.Scheduler == next.Scheduler {
 			return d.putService(key, next)
 		}
@@ -64,16 +74,11 @@ func (d *Director) EditService(s model.Service) error {
 		if err := d.putService(key, next); err != nil {
 			return err
 		}
-		if bucketed(old.Scheduler) && bucketed(next.Scheduler) {
-			return nil // the new one's memory lies where the old one's was
+		if shareMemory(old.Scheduler, next.Scheduler) {
+			return nil
 		}
 		return d.forget(old)
 	})
-}
-
-// bucketed reports whether a scheduler's memory is a table of buckets.
-func bucketed(s bpfobj.LbScheduler) bool {
-	return s == bpfobj.LbSchedulerSCHED_DH || s == bpfobj.LbSchedulerSCHED_SH
 }
 
 // DeleteService removes a service. Its servers are remembered for as long as
@@ -131,9 +136,10 @@ func (t *table) drop(key bpfobj.LbServiceKey) (bpfobj.LbService, []uint32) {
 		t.retire(id)
 		t.servers[id].Service = noService
 	}
-	t.slots.give(placeOf(&svc))
-	t.ids.give(svc.Id)
+	t.quarantine.holdExtent(placeOf(&svc))
+	t.quarantine.holdService(svc.Id)
 	t.total.count(key, -1)
+	t.total.engine(&svc, -1)
 	delete(t.order, svc.Id)
 	delete(t.services, key)
 	return svc, servers
@@ -141,27 +147,12 @@ func (t *table) drop(key bpfobj.LbServiceKey) (bpfobj.LbService, []uint32) {
 
 // forget ends schedulers' work for services, with all they remember.
 func (d *Director) forget(services ...bpfobj.LbService) error {
-	local := map[uint32]bool{} // services that lblc or lblcr remembers
 	for _, svc := range services {
 		if err := d.changed(svc, bpfobj.LbChangeEventCHANGE_DONE, 0); err != nil {
 			return err
 		}
-		if svc.Scheduler == bpfobj.LbSchedulerSCHED_LBLC || svc.Scheduler == bpfobj.LbSchedulerSCHED_LBLCR {
-			local[svc.Id] = true
-		}
 	}
-	if len(local) == 0 {
-		return nil
-	}
-	err := deleteKeys(d.maps.Localities, func(k bpfobj.LbLocalityKey, _ bpfobj.LbLocality) bool {
-		return local[k.Service]
-	})
-	if err != nil {
-		return err
-	}
-	return deleteKeys(d.maps.LocalitySets, func(k bpfobj.LbLocalityKey, _ bpfobj.LbLocalitySet) bool {
-		return local[k.Service]
-	})
+	return d.forgetServices(services)
 }
 
 // deleteKeys removes the elements of a hash for which want says so.
@@ -179,9 +170,17 @@ func deleteKeys[K, V any](m *ebpf.Map, want func(K, V) bool) error {
 		return fmt.Errorf("read the schedulers' memory: %w", err)
 	}
 	for _, k := range keys {
-		if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("clear the schedulers' memory: %w", err)
+		if err := deleteKey(m, k); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// deleteKey removes an element of a hash, if it is there.
+func deleteKey(m *ebpf.Map, key any) error {
+	if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("clear the schedulers' memory: %w", err)
 	}
 	return nil
 }

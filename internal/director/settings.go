@@ -44,7 +44,7 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireQuiescentTemplate }},
 	{"hash_fallback", "clients of sh, mh and dh whose server can take no more: 0 are refused unless the service's flags say else, 1 go on to the next server", 1,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.HashFallback }},
-	{"hairpin", "clients in the real servers' own network: 0: answers pass the director by, 1: masquerading gives such a client the director's address", 1,
+	{"hairpin", "clients in the real servers' own network: 0: replies do not pass the director, 1: masquerading gives such a client the director's address", 1,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.Hairpin }},
 	{"secure_tcp", "holds a TCP connection for half open until its server has sent more than a SYN: 0, 1 and 3 as with drop_entry", maxDefence,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SecureTcp }},
@@ -110,21 +110,21 @@ func ParseSetting(text string) (Setting, error) {
 
 // Set changes settings, all or none.
 func (d *Director) Set(changes ...Setting) error {
-	if slices.ContainsFunc(changes, func(c Setting) bool { return c.Name == "hairpin" && c.Value != 0 }) {
-		if err := d.findSources(); err != nil {
-			return err
-		}
-	}
-	set, err := d.config()
-	if err != nil {
-		return err
-	}
 	for _, c := range changes {
-		i := slices.Index(SettingNames(), c.Name)
-		if i < 0 {
+		if !slices.Contains(SettingNames(), c.Name) {
 			return fmt.Errorf("setting %q: %w", c.Name, model.ErrInvalid)
 		}
-		*settings[i].field(&set) = c.Value
 	}
-	return putConfig(d.maps.Config, set)
+	return d.exclusively(func() error {
+		if slices.ContainsFunc(changes, func(c Setting) bool { return c.Name == "hairpin" && c.Value != 0 }) {
+			if err := d.findSources(); err != nil {
+				return err
+			}
+		}
+		return d.changeConfig(func(set *bpfobj.LbSettings) {
+			for _, c := range changes {
+				*settings[slices.Index(SettingNames(), c.Name)].field(set) = c.Value
+			}
+		})
+	})
 }

@@ -23,7 +23,7 @@ func (d *Director) source(s model.Server) (bpfobj.LbAddress, error) {
 	if own {
 		return toAddress(s.Addr), nil
 	}
-	if s.Forward == model.Masquerade {
+	if s.Forward.Hairpins() {
 		set, err := d.config()
 		if err != nil || set.Hairpin == 0 {
 			return bpfobj.LbAddress{}, err
@@ -54,7 +54,7 @@ func (d *Director) isOwn(a netip.Addr) (bool, error) {
 // a route there is none yet, and the data plane drops what it would send; any
 // later change of the server looks again.
 func sourceOf(s model.Server) bpfobj.LbAddress {
-	if s.Forward != model.Tunnel && s.Forward != model.Masquerade {
+	if !s.Forward.Encapsulates() && !s.Forward.Hairpins() {
 		return bpfobj.LbAddress{}
 	}
 	// Connecting a datagram socket looks up the route and sends nothing.

@@ -20,9 +20,9 @@ type staged struct {
 	// zero, and of servers, for the schedulers' caches to forget.
 	usedServices, usedServers []uint32
 	reused                    map[uint32]bool
-	// Servers that are to be fronts, those that are no longer, and where there
+	// Servers that are to own replies, those that are no longer, and where there
 	// is none any more.
-	fronts, released []uint32
+	owners, released []uint32
 	struck           []bpfobj.LbEndpoint
 }
 
@@ -59,13 +59,13 @@ func (d *Director) makeRoom(key bpfobj.LbServiceKey, svc *bpfobj.LbService) erro
 		return nil
 	}
 	capacity := max(4, 2*svc.Capacity)
-	first, err := t.slots.take(capacity)
+	first, err := d.takeSlots(capacity)
 	if errors.Is(err, model.ErrTableFull) { // what waits may hold old slots
 		if err := d.commit(); err != nil {
 			return err
 		}
 		s = d.stage(key, svc)
-		first, err = t.slots.take(capacity)
+		first, err = d.takeSlots(capacity)
 	}
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (d *Director) commit() error {
 	}
 	for _, svc := range s.inOrder {
 		if svc.place != placeOf(svc.svc) {
-			d.table.slots.give(svc.place)
+			d.table.quarantine.holdExtent(svc.place)
 		}
 	}
 	return nil
@@ -112,7 +112,7 @@ func (d *Director) commitServers(s *staged) error {
 	if err := d.zeroServers(s.usedServers); err != nil {
 		return err
 	}
-	if err := d.commitFronts(s); err != nil {
+	if err := d.commitReplyOwners(s); err != nil {
 		return err
 	}
 	if err := d.putServers(s.servers...); err != nil {

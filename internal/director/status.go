@@ -19,7 +19,8 @@ type Status struct {
 	Reasons     []ReasonCount `json:"reasons"`
 	Capacity    Sizes         `json:"capacity"`
 	Services    int           `json:"services"`
-	Tracers     int           `json:"tracers"` // at work, or killed a moment ago
+	Generation  uint64        `json:"generation"` // of the table, see Director.Generation
+	Tracers     int           `json:"tracers"`    // at work, or killed a moment ago
 	// Connections are those of servers, templates left out.
 	Connections uint64 `json:"connections"`
 	Tables      Tables `json:"connection_tables"`
@@ -28,7 +29,7 @@ type Status struct {
 }
 
 // Tables is the memory of the connection tables, of both directions, the lists
-// of hash tables and the appointments with the clock included, by the kernel's
+// of hash tables and the timer entries with the clock included, by the kernel's
 // account [bytes]. What it allocates entry by entry it rounds up besides.
 type Tables struct {
 	IPv4 uint64 `json:"ipv4_bytes"`
@@ -51,7 +52,7 @@ type ProgramTime struct {
 	RunCount uint64 `json:"run_count"`
 }
 
-// ReasonCount is how many packets were passed by, refused or dropped for one
+// ReasonCount is how many packets were passed to the stack, refused or dropped for one
 // reason.
 type ReasonCount struct {
 	Verdict string `json:"verdict"` // pass, refused or drop
@@ -66,11 +67,15 @@ func (d *Director) Status() (Status, error) {
 		Servers:     d.maps.Servers.MaxEntries(),
 		Connections: d.maps.Conns4.MaxEntries(),
 	}}
-	t, err := d.load()
+	servers := 0
+	err := d.read(func(t *table) (err error) {
+		st.Services, servers = len(t.services), len(t.servers)
+		st.Generation, err = d.Generation()
+		return err
+	})
 	if err != nil {
 		return st, err
 	}
-	st.Services = len(t.services)
 	if st.Attachments, err = d.Attachments(); err != nil {
 		return st, err
 	}
@@ -83,7 +88,7 @@ func (d *Director) Status() (Status, error) {
 	if st.Reasons, err = d.reasons(); err != nil {
 		return st, err
 	}
-	if st.Connections, err = d.connections(len(t.servers)); err != nil {
+	if st.Connections, err = d.connections(servers); err != nil {
 		return st, err
 	}
 	if st.Tables, err = d.tables(); err != nil {
@@ -111,10 +116,10 @@ func (d *Director) connections(n int) (sum uint64, err error) {
 // tables adds up the memory of the connection tables.
 func (d *Director) tables() (t Tables, err error) {
 	m := &d.maps
-	if t.IPv4, err = mapMemory(m.Conns4, m.Reverse4, m.Appointments4); err != nil {
+	if t.IPv4, err = mapMemory(m.Conns4, m.Reverse4, m.TimerEntries4); err != nil {
 		return t, err
 	}
-	t.IPv6, err = mapMemory(m.Conns6, m.Reverse6, m.Appointments6)
+	t.IPv6, err = mapMemory(m.Conns6, m.Reverse6, m.TimerEntries6)
 	return t, err
 }
 

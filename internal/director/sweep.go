@@ -77,7 +77,8 @@ func (in instance) sweep() {
 // they are half a load's; it reports whether nothing is left of them. Whoever
 // holds the director's lock is at work on it.
 func (in instance) sweepOne(dir string) bool {
-	cookie, unfinished := strings.CutSuffix(filepath.Base(dir), "-new")
+	cookie, unfinished := strings.CutSuffix(filepath.Base(dir), newSuffix)
+	cookie, _ = strings.CutSuffix(cookie, nextSuffix) // an upgrade's: it goes with its director
 	name := filepath.Join(in.base(), cookie+".lock")
 	lock, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {

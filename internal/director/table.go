@@ -15,24 +15,29 @@ import (
 	"imbang/internal/model"
 )
 
-// table is what edits need to know of the maps, read once for each lock. It
-// is pure: it plans, the Director writes.
+// table is what edits need to know of the maps, read once for each generation
+// that another process made. It is pure: it plans, the Director writes.
 type table struct {
 	services map[bpfobj.LbServiceKey]*bpfobj.LbService
 	order    map[uint32][]uint32 // by service id: server ids in order of addition
 	servers  []bpfobj.LbServer   // by id; below the ids in use
 	// Ids by key, when it has been asked for that more than a few times.
-	index  map[serverKey]uint32
-	asked  int
-	fronts map[bpfobj.LbEndpoint]uint32 // beside the index: of servers that are fronts
-	ids    idPool                       // of services
-	live   int                          // servers in the lists
-	slots  extents
-	total  summary // of services
+	index       map[serverKey]uint32
+	asked       int
+	replyOwners map[bpfobj.LbEndpoint]uint32 // beside the index: of servers that own the replies of their address and port
+	ids         idPool                       // of services
+	live        int                          // servers in the lists
+	slots       extents
+	quarantine  quarantine
+	total       summary // of services
+	added       uint32  // the highest number that a server was given when it was added
 	// Ids of retired servers without connections when they were looked at, and
 	// of those retired since. It is looked when one is needed.
 	spare   []uint32
 	scanned time.Time
+	// Ids of servers that were marked as being in a list and are in none: an
+	// edit was killed, or is at work.
+	unlisted []uint32
 }
 
 func (t *table) summary() summary {
@@ -57,25 +62,41 @@ func available(s bpfobj.LbServer) bool {
 	return s.Flags&bpfobj.LbServerFlagSERVER_AVAILABLE != 0
 }
 
-// load returns the table, reading it if this handle has not yet.
+// load returns the table, reading it if this handle has not yet. The lock is
+// held. What a command left that was killed is repaired.
 func (d *Director) load() (*table, error) {
 	if d.table != nil {
 		return d.table, nil
-	}
-	if d.partly {
-		if err := d.openObjects(allObjects); err != nil {
-			return nil, err
-		}
 	}
 	set, err := d.config()
 	if err != nil {
 		return nil, err
 	}
+	t, err := d.readTable(set)
+	if err != nil {
+		return nil, err
+	}
+	d.table, d.seen = t, set.Generation
+	if beingEdited(set.Generation) {
+		if err := d.finish(d.repair(t, t.unlisted)); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// errTorn says that lists and services do not fit together. Without the lock that
+// may be for an edit meanwhile.
+var errTorn = errors.New("the pinned table is damaged (imbang detach removes it)")
+
+// readTable reads the table that settings are of, and changes nothing.
+func (d *Director) readTable(set bpfobj.LbSettings) (*table, error) {
 	t := &table{
 		services: map[bpfobj.LbServiceKey]*bpfobj.LbService{},
 		order:    map[uint32][]uint32{},
 	}
-	if t.servers, err = readArray[bpfobj.LbServer](d.maps.Servers, 0, set.Servers); err != nil {
+	var err error
+	if t.servers, err = lookupAll[bpfobj.LbServer](d.maps.Servers, set.Servers); err != nil {
 		return nil, fmt.Errorf("read servers: %w", err)
 	}
 	keys, values, err := hashAll[bpfobj.LbServiceKey, bpfobj.LbService](d.maps.Services, set.InUse4+set.InUse6)
@@ -86,39 +107,51 @@ func (d *Director) load() (*table, error) {
 	top := uint32(0)
 	for i, key := range keys {
 		t.services[key] = &values[i]
-		t.total.count(key, 1)
 		ids[i] = values[i].Id
 		top = max(top, values[i].First+values[i].Capacity)
 	}
+	for key, svc := range t.services { // a hash that is written meanwhile may give a key twice
+		t.total.count(key, 1)
+		t.total.engine(svc, 1)
+	}
+	if top > d.maps.Order.MaxEntries() {
+		return nil, errTorn
+	}
 	t.ids = usedIDs(ids, set.Services)
-	slots, err := readArray[uint32](d.maps.Order, 0, top)
+	slots, err := lookupAll[uint32](d.maps.Order, top)
 	if err != nil {
 		return nil, fmt.Errorf("read the servers' order: %w", err)
 	}
 	listed := make([]bool, len(t.servers))
 	for _, s := range t.services {
+		if s.Count > s.Capacity {
+			return nil, errTorn
+		}
 		t.order[s.Id] = slices.Clone(slots[s.First : s.First+s.Count])
 		for _, id := range t.order[s.Id] {
+			if id >= uint32(len(listed)) {
+				return nil, errTorn
+			}
 			listed[id] = true
 		}
 		t.live += len(t.order[s.Id])
 	}
 	// The lists decide: a command that was killed between two writes may have
 	// left a server marked that is in none, and then nothing could add it.
-	var unlisted []uint32
 	for id := range t.servers {
+		t.added = max(t.added, t.servers[id].Added)
 		if !listed[id] && available(t.servers[id]) {
 			t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
-			unlisted = append(unlisted, uint32(id))
+			t.unlisted = append(t.unlisted, uint32(id))
 		}
 	}
 	t.slots = usedExtents(t.services, d.maps.Order.MaxEntries())
-	d.table = t
-	if set.Editing != 0 {
-		if err := d.finish(d.mend(t, unlisted)); err != nil {
-			return nil, err
-		}
+	if t.quarantine, err = d.quarantineOf(); err != nil {
+		return nil, err
 	}
+	// A command that was killed may have reused what the account still has.
+	t.quarantine.extents = slices.DeleteFunc(t.quarantine.extents, func(e extent) bool { return !t.slots.hold(e) })
+	t.quarantine.services = slices.DeleteFunc(t.quarantine.services, func(id uint32) bool { return !t.ids.hold(id) })
 	return t, nil
 }
 
@@ -176,13 +209,13 @@ func (t *table) find(k serverKey) (uint32, bool) {
 	}
 	if t.index == nil {
 		t.index = make(map[serverKey]uint32, len(t.servers))
-		t.fronts = map[bpfobj.LbEndpoint]uint32{}
+		t.replyOwners = map[bpfobj.LbEndpoint]uint32{}
 		for id, s := range t.servers {
 			if !never(s) {
 				t.index[keyOf(s)] = uint32(id)
 			}
-			if isFront(s) {
-				t.fronts[placeAt(s)] = uint32(id)
+			if ownsReplies(s) {
+				t.replyOwners[placeAt(s)] = uint32(id)
 			}
 		}
 	}
@@ -255,6 +288,15 @@ func (p *idPool) take(limit uint32) (id uint32, used bool, err error) {
 
 func (p *idPool) give(id uint32) { p.free = append(p.free, id) }
 
+// hold takes an id out of the free ones, if it is one.
+func (p *idPool) hold(id uint32) bool {
+	i := slices.Index(p.free, id)
+	if i >= 0 {
+		p.free = slices.Delete(p.free, i, i+1)
+	}
+	return i >= 0
+}
+
 // extents hands out ranges of slots in order[].
 type extents struct {
 	free []extent // sorted, not adjacent
@@ -298,6 +340,19 @@ func (x *extents) take(size uint32) (uint32, error) {
 		return first, nil
 	}
 	return 0, fmt.Errorf("%w: no room for a list of %d servers (imbang attach --max-servers makes more)", model.ErrTableFull, size)
+}
+
+// hold takes a range out of the free ones, if it is free.
+func (x *extents) hold(e extent) bool {
+	i := slices.IndexFunc(x.free, func(f extent) bool { return f.first <= e.first && e.first+e.size <= f.first+f.size })
+	if i < 0 {
+		return false
+	}
+	f := x.free[i]
+	x.free = slices.Delete(x.free, i, i+1)
+	x.give(extent{f.first, e.first - f.first})
+	x.give(extent{e.first + e.size, f.first + f.size - e.first - e.size})
+	return true
 }
 
 // give takes a range back and joins it with its neighbours.

@@ -265,7 +265,7 @@ func TestTreeUnderTraffic(t *testing.T) {
 	}
 }
 
-// Two CPUs with nothing but changes of loads: none is lost. The next one mends
+// Two CPUs with nothing but changes of loads: none is lost. The next one repairs
 // the nodes that it comes by, so it is looked after a few, again and again.
 func TestTreeOfTwoCPUs(t *testing.T) {
 	const servers, flows, bursts = 24, 64, 1000
@@ -276,10 +276,10 @@ func TestTreeOfTwoCPUs(t *testing.T) {
 	for i := range servers {
 		r.must(r.AddServer(s.Key, treeServer(i, int32(1+i%3))))
 	}
-	var loops [2]*PacketLoop
+	var loops [2]PacketLoop
 	for i := range loops {
 		r.must(r.ns.Do(func() (err error) {
-			loops[i], err = r.NewPacketLoop(clientDev, serverDev)
+			loops[i], err = NewPacketLoop(r.Director, clientDev, serverDev)
 			return err
 		}))
 		defer loops[i].Close()

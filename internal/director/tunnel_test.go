@@ -135,7 +135,7 @@ func TestTunnels(t *testing.T) {
 					t.Errorf("the outer header (-want +got):\n%s", diff)
 				}
 				c.check(t, o)
-				r.must(deleteKeys(r.maps.Conns4, func(bpfobj.LbFlow4, bpfobj.LbConn) bool { return true }))
+				r.must(deleteKeys(r.maps.Conns4, func(bpfobj.LbFlow4, bpfobj.LbConn4) bool { return true }))
 			})
 		}
 	}

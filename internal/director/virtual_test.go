@@ -32,7 +32,7 @@ func (r *rig) virtual(seed uint64, s model.Service, weights ...int32) (v *Virtua
 	for i, w := range weights {
 		servers = append(servers, realServer(i, w))
 	}
-	r.must(v.begin(seed), v.Serve(s, servers))
+	r.must(v.Reset(seed), v.Serve(s, servers))
 	return v
 }
 
@@ -138,13 +138,13 @@ func TestVirtualResetForgets(t *testing.T) {
 		return all
 	}
 	first := draw()
-	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Fronts, v.d.maps.Localities} {
+	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.ReplyOwners, v.d.maps.Localities} {
 		if r.entries(m) == 0 {
 			t.Errorf("%s has nothing to forget", m)
 		}
 	}
 	r.must(v.Reset(1))
-	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.Fronts, v.d.maps.Localities, v.d.maps.Services} {
+	for _, m := range []*ebpf.Map{v.d.maps.Conns4, v.d.maps.Reverse4, v.d.maps.ReplyOwners, v.d.maps.Localities, v.d.maps.Services} {
 		if n := r.entries(m); n != 0 {
 			t.Errorf("%s has %d elements left", m, n)
 		}

@@ -37,22 +37,26 @@ func (d *Director) AttachMode(clientDev, serverDev string, hook Hook, mode Mode)
 			return Choice{}, err
 		}
 	}
-	choice, err := choose(mode, natures)
+	choice, err := choose(mode, natures, triedDrivers)
 	if err != nil {
 		return Choice{}, err
 	}
-	if err := d.Attach(clientDev, serverDev, hook); err != nil {
-		return Choice{}, err
-	}
-	if choice.Mode == ModeTC {
-		return choice, nil
-	}
-	err = d.accelerate(pair, choice.Mode)
-	if err != nil && mode == ModeAuto {
-		return Choice{ModeTC, err.Error()}, detachXDP(d.dir)
-	}
+	err = d.exclusively(func() error {
+		if err := d.attach(clientDev, serverDev, hook); err != nil || choice.Mode == ModeTC {
+			return err
+		}
+		err := d.accelerate(pair, choice.Mode)
+		if err != nil && mode == ModeAuto {
+			choice = Choice{ModeTC, err.Error()}
+			return detachXDP(d.dir)
+		}
+		if err != nil {
+			return errors.Join(err, detachAll(d.dir))
+		}
+		return nil
+	})
 	if err != nil {
-		return Choice{}, errors.Join(err, detachAll(d.dir))
+		return Choice{}, err
 	}
 	return choice, nil
 }
@@ -99,17 +103,14 @@ func (d *Director) accelerate(p pair, mode Mode) error {
 	if err := d.wantXDP(); err != nil {
 		return err
 	}
-	set, err := d.config()
-	if err != nil {
-		return err
-	}
+	var devices [2]bpfobj.LbXdpDevice
 	for i, dev := range p {
 		if err := d.attachXDP(dev, mode); err != nil {
 			return err
 		}
-		set.Xdp[i] = dev.settings()
+		devices[i] = dev.settings()
 		if mode == ModeXDPGeneric {
-			set.Xdp[i].Turns = 1
+			devices[i].Turns = 1
 			continue
 		}
 		n, err := natureOf(dev)
@@ -121,10 +122,10 @@ func (d *Director) accelerate(p pair, mode Mode) error {
 		}
 		// A veth sends back only to a peer that has a program, too.
 		if n.driver != vethDriver {
-			set.Xdp[i].Turns = 1
+			devices[i].Turns = 1
 		}
 	}
-	return putConfig(d.maps.Config, set)
+	return d.changeConfig(func(set *bpfobj.LbSettings) { set.Xdp = devices })
 }
 
 func (dev device) settings() bpfobj.LbXdpDevice {
@@ -141,24 +142,16 @@ func (d *Director) pretendXDP(clientDev, serverDev string) error {
 	if err != nil {
 		return err
 	}
-	set, err := d.config()
-	if err != nil {
-		return err
-	}
-	for i, dev := range p {
-		set.Xdp[i] = dev.settings()
-	}
-	return putConfig(d.maps.Config, set)
+	return d.changeConfig(func(set *bpfobj.LbSettings) {
+		for i, dev := range p {
+			set.Xdp[i] = dev.settings()
+		}
+	})
 }
 
 // decelerate tells the classifiers that there is no XDP in front of them.
 func (d *Director) decelerate() error {
-	set, err := d.config()
-	if err != nil {
-		return err
-	}
-	set.Xdp = [2]bpfobj.LbXdpDevice{}
-	return putConfig(d.maps.Config, set)
+	return d.changeConfig(func(set *bpfobj.LbSettings) { set.Xdp = [2]bpfobj.LbXdpDevice{} })
 }
 
 // ExpectsMAC reports whether the XDP programs take packets for a device's

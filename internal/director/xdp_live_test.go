@@ -142,7 +142,7 @@ func (w *town) attachMode(mode Mode) (choice Choice, err error) {
 // their checksums are finished or not, and in XDP's modes by XDP if they are.
 func TestModes(t *testing.T) {
 	for _, mode := range []Mode{ModeTC, ModeXDP, ModeXDPGeneric} {
-		for name, finished := range map[string]bool{"finished checksums": true, "unfinished checksums": false} {
+		for name, finished := range map[string]bool{"finished checksums": true, "partial checksum": false} {
 			t.Run(string(mode)+", "+name, func(t *testing.T) {
 				w := newTown(t, finished)
 				stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)

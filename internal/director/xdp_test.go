@@ -25,8 +25,8 @@ const (
 	xdpRedirect verdict = 4
 )
 
-// inFront lets XDP programs work as if they were attached.
-func (r *rig) inFront() {
+// ownsRepliesHere lets XDP programs work as if they were attached.
+func (r *rig) ownsRepliesHere() {
 	r.Helper()
 	r.must(r.ns.Do(func() error { return r.pretendXDP(clientDev, serverDev) }))
 }
@@ -40,14 +40,14 @@ func (r *rig) forgetAsked() {
 	}
 }
 
-// newFront is a world with XDP in front, and without services of marks, with
+// newReplyOwner is a world with XDP in front, and without services of marks, with
 // which the classifiers open all connections.
-func newFront(t *testing.T) *rig {
+func newReplyOwner(t *testing.T) *rig {
 	r := newWorld(t, small)
 	for _, f := range families {
 		r.must(r.DeleteService(f.marked(markMasq).Key), r.DeleteService(f.marked(markDirect).Key))
 	}
-	r.inFront()
+	r.ownsRepliesHere()
 	return r
 }
 
@@ -93,7 +93,7 @@ func (r *rig) sure(fromServer bool, frame []byte) result {
 
 // What XDP sends is to the byte what the classifiers send.
 func TestXDPGolden(t *testing.T) {
-	r := newFront(t)
+	r := newReplyOwner(t)
 	for _, f := range families {
 		for name, c := range map[string]struct {
 			vip, n, port int
@@ -152,7 +152,7 @@ func wantXDP(t *testing.T, got result, want testenv.Packet) {
 
 // What XDP does not take, it leaves as it was, and nothing is counted.
 func TestXDPLeaves(t *testing.T) {
-	r := newFront(t)
+	r := newReplyOwner(t)
 	for _, f := range families {
 		client, vip := at(f.client, 3000), at(f.vip(vipMasq), 80)
 		syn, udp := testenv.TCP(client, vip, "S"), testenv.UDP(client, vip, "question")
@@ -199,7 +199,7 @@ func TestXDPLeaves(t *testing.T) {
 // mark comes behind XDP.
 func TestXDPLeavesMarks(t *testing.T) {
 	r := newWorld(t, small)
-	r.inFront()
+	r.ownsRepliesHere()
 	for _, f := range families {
 		for range 2 {
 			p := testenv.UDP(at(f.client, 3000), at(f.vip(vipMasq), 80), "question")
@@ -215,7 +215,7 @@ func TestXDPLeavesMarks(t *testing.T) {
 func TestXDPDrops(t *testing.T) {
 	r := newRig(t, Sizes{Services: 16, Servers: 16, Connections: 64})
 	r.addService(tcpService(vip, "rr"), 1)
-	r.inFront()
+	r.ownsRepliesHere()
 	reasons := r.reasonsOf(func() {
 		for i := range 200 {
 			r.xdp(false, testenv.TCP(nthClient(i), vip, "S").Frame())
@@ -268,7 +268,7 @@ func tagged(frame []byte) []byte {
 // A packet whose connection XDP opened, and which then cannot go from there, is
 // the classifier's: everything is counted once.
 func TestXDPOpensAhead(t *testing.T) {
-	r := newFront(t)
+	r := newReplyOwner(t)
 	for _, f := range families {
 		for name, vip := range map[string]int{"neighbour not asked": vipMasq, "tunnel": vipTunnel, "local": vipLocal} {
 			t.Run(f.name+", "+name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestXDPCountsAlike(t *testing.T) {
 		r := newRig(t, small)
 		s := tcpService(at(f.vip(1), 80), "rr")
 		r.serve(s, f.real(0, 8080))
-		r.inFront()
+		r.ownsRepliesHere()
 		taken := 0
 		sum := func() model.ServiceStatus { return r.status(s.Key) }
 		for i, walk := range stateWalks {
@@ -349,4 +349,12 @@ func (r *rig) sureThrough(fromServer bool, p testenv.Packet) bool {
 		r.Errorf("left by XDP: %s", got.verdict)
 	}
 	return false
+}
+
+// xdpContext is struct xdp_md of linux/bpf.h.
+type xdpContext struct {
+	Data, DataEnd, DataMeta uint32
+	IngressIfindex          uint32
+	RxQueueIndex            uint32
+	EgressIfindex           uint32
 }

@@ -71,11 +71,11 @@ func examineForwarding(r report, f Facts) {
 	on := true
 	if f.uses(model.IPv4) && !f.IPv4Forwarding {
 		on = false
-		r.problem("sysctl -w net.ipv4.ip_forward=1", "IPv4 is not forwarded, so the kernel gives no way to servers")
+		r.problem("sysctl -w net.ipv4.ip_forward=1", "IPv4 is not forwarded, so the kernel has no route to servers")
 	}
 	if f.uses(model.IPv6) && !f.IPv6Forwarding {
 		on = false
-		r.problem("sysctl -w net.ipv6.conf.all.forwarding=1", "IPv6 is not forwarded, so the kernel gives no way to servers")
+		r.problem("sysctl -w net.ipv6.conf.all.forwarding=1", "IPv6 is not forwarded, so the kernel has no route to servers")
 	}
 	for _, d := range f.Devices {
 		if f.uses(model.IPv4) && f.IPv4Forwarding && !d.Forwarding[0] {
@@ -195,7 +195,7 @@ func examineMTU(r report, f Facts) {
 	need := 0
 	for _, s := range f.Services {
 		for _, one := range s.Servers {
-			if one.Forward != model.Tunnel {
+			if !one.Forward.Encapsulates() {
 				continue
 			}
 			over := overheads[one.TunnelType]
@@ -259,7 +259,7 @@ func examineServers(r report, f Facts) {
 	for _, s := range f.Services {
 		for _, one := range s.Servers {
 			total++
-			if one.Forward == model.Route && !one.Local {
+			if one.Forward.SameLink() && !one.Local {
 				direct++
 			}
 			examineServer(complain, one)
@@ -272,7 +272,7 @@ func examineServers(r report, f Facts) {
 		r.ok("%d by direct routing: each needs the virtual address on lo, and net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 first", direct)
 	}
 	if bad == 0 && total > 0 {
-		r.ok("there is a way to each of %d", total)
+		r.ok("there is a route to each of %d", total)
 	}
 }
 
@@ -281,7 +281,7 @@ func examineServer(complain func(l Level, remedy, format string, args ...any), s
 	case s.Local:
 	case !s.Route:
 		complain(Problem, fmt.Sprintf("ip route add %s via ROUTER", s.Addr), "%s: there is no route to it", s.Addr)
-	case s.Forward == model.Route && s.Router:
+	case s.Forward.SameLink() && s.Router:
 		complain(Problem, "imbang ipvsadm -e ... -i (a tunnel) or -m", "%s: direct routing to it leads through a router, which would send the packets back", s.Addr)
 	case s.Neighbour == host.NeighbourSilent:
 		complain(Problem, "ping -c 1 "+s.Addr.String(), "%s: its hardware address, or its router's, is asked for in vain on %s", s.Addr, s.Device)

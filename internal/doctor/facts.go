@@ -53,7 +53,7 @@ type Service struct {
 	Servers []Server
 }
 
-// Server is one of a service's, and the way to it.
+// Server is one of a service's, and the route to it.
 type Server struct {
 	model.ServerStatus
 	host.Reach

@@ -212,3 +212,17 @@ func untilWhole[T any](list func() ([]T, error)) (all []T, err error) {
 func gone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
 }
+
+// ReplaceClassifier puts another program in a listed classifier's place, in one
+// step of the kernel.
+func ReplaceClassifier(c Classifier, program int) error {
+	f := c.filter
+	f.LinkIndex, f.Parent, f.Fd = c.Device, uint32(c.Way), program
+	if err := netlink.FilterReplace(&f); err != nil {
+		if gone(err) {
+			return fmt.Errorf("filter %s: %w", c.Name, os.ErrNotExist)
+		}
+		return fmt.Errorf("replace the filter %s: %w", c.Name, needRoot(err))
+	}
+	return nil
+}

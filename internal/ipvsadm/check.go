@@ -101,11 +101,10 @@ func (c *command) checkService() *exit {
 
 func (c *command) checkServer() *exit {
 	s := &c.server
-	// Only NAT can rewrite a port: the others deliver the packet as it came.
-	if c.mark == 0 && (s.Forward == model.Tunnel || s.Forward == model.Route) {
+	if c.mark == 0 && !s.Forward.RewritesPort() {
 		s.Port = c.port
 	}
-	if s.Forward != model.Tunnel {
+	if !s.Forward.Encapsulates() {
 		if model.FamilyOf(s.Addr) != c.family {
 			return fail("Different address family is allowed only for tunneling servers")
 		}

@@ -45,6 +45,15 @@ func (v verb) onServer() bool {
 	return v == verbAddServer || v == verbEditServer || v == verbDeleteServer
 }
 
+// edits reports whether a command changes the table and prints nothing.
+func (v verb) edits() bool {
+	switch v {
+	case verbAddService, verbEditService, verbDeleteService, verbFlush, verbZero, verbSet:
+		return true
+	}
+	return v.onServer()
+}
+
 // command is a command line understood.
 type command struct {
 	verb  verb

@@ -9,7 +9,7 @@ import (
 )
 
 // connections prints the connection table. With engines there are titles for
-// the data of persistence engines; model.Connection has none to print.
+// what persistence engines tell templates apart by, and templates have it.
 func (l *listing) connections(t Table, engines bool) error {
 	conns, err := t.Connections()
 	if err != nil {
@@ -23,11 +23,15 @@ func (l *listing) connections(t Table, engines bool) error {
 	l.w.WriteString("IPVS connection entries\n")
 	fmt.Fprintf(l.w, columns, "pro", "expire", "state", "source", "virtual", destination)
 	for _, c := range conns {
+		server := l.formatEndpoint(c.Server.Addr(), c.Server.Port(), c.Protocol)
+		if engines && c.Engine != "" {
+			server = fmt.Sprintf("%-16s %-18s %s", server, c.Engine, c.EngineData)
+		}
 		left := max(seconds(c.Expires), 0)
 		fmt.Fprintf(l.w, columns, connProtocol(c.Protocol), fmt.Sprintf("%02d:%02d", left/60, left%60), c.State,
 			l.formatEndpoint(c.Client.Addr(), c.Client.Port(), c.Protocol),
 			l.formatEndpoint(c.Virtual.Addr(), c.Virtual.Port(), c.Protocol),
-			l.formatEndpoint(c.Server.Addr(), c.Server.Port(), c.Protocol))
+			server)
 	}
 	return nil
 }

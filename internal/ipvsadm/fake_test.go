@@ -22,13 +22,14 @@ type fakeTable struct {
 	timeouts model.Timeouts
 	conns    []model.Connection
 	batches  int
+	edits    int // of services and servers, refused ones too
 }
 
 func newFake() *fakeTable {
 	return &fakeTable{timeouts: model.Timeouts{TCP: 900 * time.Second, TCPFin: 120 * time.Second, UDP: 300 * time.Second}}
 }
 
-func (f *fakeTable) open(bool) (Table, error) { return f, nil }
+func (f *fakeTable) open() (Table, error) { return f, nil }
 
 // bucket is ip_vs_svc_hashkey and ip_vs_svc_fwm_hashkey.
 func (f *fakeTable) bucket(k model.ServiceKey) uint8 {
@@ -73,6 +74,7 @@ func (f *fakeTable) checkService(s model.Service) error {
 }
 
 func (f *fakeTable) AddService(s model.Service) error {
+	f.edits++
 	if f.index(s.Key) >= 0 {
 		return model.ErrServiceExists
 	}
@@ -96,6 +98,7 @@ func (f *fakeTable) EditService(s model.Service) error {
 }
 
 func (f *fakeTable) DeleteService(k model.ServiceKey) error {
+	f.edits++
 	i := f.index(k)
 	if i < 0 {
 		return model.ErrNoService
@@ -124,6 +127,7 @@ func (f *fakeTable) find(k model.ServiceKey, ap netip.AddrPort) (*model.ServiceS
 }
 
 func (f *fakeTable) AddServer(k model.ServiceKey, s model.Server) error {
+	f.edits++
 	svc, i, err := f.find(k, s.AddrPort())
 	switch {
 	case err != nil:

@@ -23,7 +23,7 @@ var tunnelFlags = map[uint16]tunnelFlag{
 
 // formatTunnel is the TunnelInfo column.
 func formatTunnel(s *model.Server) string {
-	if s.Forward != model.Tunnel {
+	if !s.Forward.Encapsulates() {
 		return "n/a"
 	}
 	switch s.TunnelType {

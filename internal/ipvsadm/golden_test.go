@@ -34,6 +34,7 @@ type recording struct {
 		State                   string
 		Expires                 time.Duration
 		Client, Virtual, Server netip.AddrPort
+		Engine, EngineData      string
 	}
 	// Salt is what the kernel's hash of services had added; see fakeTable.
 	Salt uint8
@@ -59,7 +60,8 @@ func load(t testing.TB, file string) (recording, *fakeTable) {
 	}
 	for _, c := range r.Connections {
 		table.conns = append(table.conns, model.Connection{Protocol: c.Protocol, State: c.State,
-			Expires: c.Expires * time.Second, Client: c.Client, Virtual: c.Virtual, Server: c.Server})
+			Expires: c.Expires * time.Second, Client: c.Client, Virtual: c.Virtual, Server: c.Server,
+			Engine: c.Engine, EngineData: c.EngineData})
 	}
 	return r, table
 }

@@ -28,34 +28,14 @@ type kernelTable struct {
 	linux *linuxExtras
 }
 
-// linuxExtras are what no director has: the name of a persistence engine that
-// is a module of Linux, connections of that time, and the order of services
-// that came of an address in Linux's memory.
+// linuxExtras are what no director has: connections of that time, and the order
+// of services that came of an address in Linux's memory.
 type linuxExtras struct {
 	*fakeTable // for its hash and its connections
-	engines    map[model.ServiceKey]string
-}
-
-func (k kernelTable) AddService(s model.Service) error  { return k.put(s, k.Director.AddService) }
-func (k kernelTable) EditService(s model.Service) error { return k.put(s, k.Director.EditService) }
-
-func (k kernelTable) put(s model.Service, apply func(model.Service) error) error {
-	engine := s.Engine
-	if engine == "sip" {
-		s.Engine = ""
-	}
-	err := apply(s)
-	if err == nil {
-		k.linux.engines[s.Key] = engine
-	}
-	return err
 }
 
 func (k kernelTable) Services() ([]model.ServiceStatus, error) {
 	all, err := k.Director.Services()
-	for i := range all {
-		all[i].Engine = k.linux.engines[all[i].Key]
-	}
 	return k.linux.hashed(all), err
 }
 
@@ -76,7 +56,7 @@ func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) 
 	var status int
 	err := ns.Do(func() error {
 		var d *director.Director
-		status = run(args, strings.NewReader(stdin), &stdout, &stderr, func(bool) (_ Table, err error) {
+		status = run(args, strings.NewReader(stdin), &stdout, &stderr, func() (_ Table, err error) {
 			d, err = director.OpenOrLoad(director.Sizes{Services: 256, Servers: 1024, Connections: 1024})
 			if err != nil {
 				return nil, err
@@ -141,7 +121,7 @@ func playInTheKernel(t *testing.T, file string) (differences []string) {
 	t.Helper()
 	r, fake := load(t, file)
 	ns := emptyNamespace(t)
-	linux := &linuxExtras{fake, map[model.ServiceKey]string{}}
+	linux := &linuxExtras{fake}
 	wrap := func(d *director.Director) Table { return kernelTable{d, linux} }
 	for _, c := range r.Transcript {
 		args := []string{"-C"}

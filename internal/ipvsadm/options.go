@@ -89,7 +89,7 @@ type option struct {
 
 // options holds every option. The compiler lays the lists out: to put them
 // together when the program starts would take a part of its time.
-var options = [][]option{commandOptions, serviceOptions, serverOptions, listOptions, daemonOptions}
+var options = [][]option{commandOptions, serviceOptions, serverOptions, forwardOptions(), listOptions, daemonOptions}
 
 var commandOptions = []option{
 	{long: "add-service", short: 'A', verb: verbAddService},
@@ -127,9 +127,6 @@ var serviceOptions = []option{
 
 var serverOptions = []option{
 	{long: "real-server", short: 'r', arg: argRequired, id: optServer, set: setServer},
-	{long: "masquerading", short: 'm', id: optForward, bare: setMasquerade},
-	{long: "ipip", short: 'i', id: optForward, bare: setTunnel},
-	{long: "gatewaying", short: 'g', id: optForward, bare: setRoute},
 	{long: "weight", short: 'w', arg: argRequired, id: optWeight, set: setWeight},
 	{long: "u-threshold", short: 'x', arg: argRequired, id: optUpper, set: setUpper},
 	{long: "l-threshold", short: 'y', arg: argRequired, id: optLower, set: setLower},

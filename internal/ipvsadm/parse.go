@@ -208,9 +208,15 @@ func setServer(p *parser, v string) *exit {
 	return nil
 }
 
-func setMasquerade(p *parser) *exit { p.server.Forward = model.Masquerade; return nil }
-func setTunnel(p *parser) *exit     { p.server.Forward = model.Tunnel; return nil }
-func setRoute(p *parser) *exit      { p.server.Forward = model.Route; return nil }
+// forwardOptions are those of the forwarding methods.
+func forwardOptions() (options []option) {
+	for _, o := range model.ForwardOptions() {
+		set := func(p *parser) *exit { p.server.Forward = o.Forward; return nil }
+		options = append(options, option{long: o.Long, short: o.Short, id: optForward, bare: set})
+	}
+	return options
+}
+
 func setTunCsum(p *parser) *exit    { p.server.TunnelFlags |= model.TunnelCsum; return nil }
 func setTunRemCsum(p *parser) *exit { p.server.TunnelFlags |= model.TunnelRemCsum; return nil }
 

@@ -20,13 +20,13 @@ import (
 //	255  the command line cannot be read, or the table refused
 //
 // It calls open once the command line is known to be right and to need the
-// table, and says whether all that it will do is to edit one server. Where stdout cannot be written the status does not tell, as with
+// table. Where stdout cannot be written the status does not tell, as with
 // ipvsadm.
-func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func(one bool) (Table, error)) int {
+func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error)) int {
 	return run(args, stdin, stdout, stderr, open, systemNames())
 }
 
-func run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func(one bool) (Table, error), n *names) int {
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error), n *names) int {
 	out := bufio.NewWriter(stdout)
 	s := session{stdin: stdin, out: out, stderr: stderr, open: open, names: n}
 	var end *exit
@@ -44,7 +44,7 @@ type session struct {
 	stdin     io.Reader
 	out       *bufio.Writer
 	stderr    io.Writer
-	open      func(one bool) (Table, error)
+	open      func() (Table, error)
 	table     Table // nil until it is needed
 	names     *names
 	restoring bool
@@ -93,7 +93,7 @@ func (s *session) execute(c *command) *exit {
 		}
 	}
 	if s.table == nil {
-		t, err := s.open(c.verb == verbEditServer)
+		t, err := s.open()
 		if err != nil {
 			return &exit{status: 255, text: fmt.Sprintf("ipvsadm: %v", err), stop: true}
 		}

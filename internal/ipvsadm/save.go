@@ -11,15 +11,6 @@ import (
 // serviceOption is the option that names a service of a protocol.
 var serviceOption = map[model.Protocol]string{model.TCP: "-t", model.UDP: "-u", model.SCTP: "--sctp-service"}
 
-// forwardOption is the option for a forwarding method. LocalNode is not for
-// users to ask for: the director finds it out again.
-var forwardOption = map[model.Forward]string{
-	model.Masquerade: "-m",
-	model.Tunnel:     "-i",
-	model.LocalNode:  "-g",
-	model.Route:      "-g",
-}
-
 // save prints the table as command lines for restore. Thresholds are not
 // among them, as in ipvsadm.
 func (l *listing) save(t Table) error {
@@ -32,7 +23,7 @@ func (l *listing) save(t Table) error {
 		fmt.Fprintf(l.w, "-A %s -s %s%s\n", name, svc.Scheduler, ruleFlags(&svc.Service))
 		for _, s := range l.servers(&svc) {
 			fmt.Fprintf(l.w, "-a %s -r %s %s -w %d%s\n", name,
-				l.formatEndpoint(s.Addr, s.Port, svc.Key.Protocol), forwardOption[s.Forward], s.Weight, ruleTunnel(&s.Server))
+				l.formatEndpoint(s.Addr, s.Port, svc.Key.Protocol), s.Forward.Option(), s.Weight, ruleTunnel(&s.Server))
 		}
 	}
 	return nil
@@ -73,7 +64,7 @@ func ruleFlags(svc *model.Service) (s string) {
 
 // ruleTunnel is the options of a tunnel.
 func ruleTunnel(s *model.Server) string {
-	if s.Forward != model.Tunnel {
+	if !s.Forward.Encapsulates() {
 		return ""
 	}
 	csum := tunnelFlags[s.TunnelFlags].option

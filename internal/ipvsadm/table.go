@@ -13,7 +13,8 @@ import (
 // Edits return errors that wrap the model.Err* values; [Run] turns those into
 // Linux's words. Servers arrive complete: the port is already inherited from
 // the service where the command line gave none, and already equal to the
-// service's for Route and Tunnel servers of a service with an address. Keys
+// service's for servers whose forwarding method rewrites none, of a service with
+// an address. Keys
 // are as model.AddrKey and model.MarkKey make them, both ways.
 type Table interface {
 	// Services lists every service with its servers, in the order
@@ -44,8 +45,10 @@ type Table interface {
 	TableSize() int
 
 	// Batch runs edit on a table whose changes may be written together once
-	// edit returns, under one lock. In it reads see the edits made so far,
-	// and each edit reports its own error at once; those before and after a
-	// refused edit stand. The error is edit's own or that of the writing.
+	// edit returns, under one lock: edit must not wait for input or output. In
+	// it reads see the edits made so far, and each edit reports its own error
+	// at once; those before and after a refused edit stand. The error is edit's
+	// own or that of the writing. Outside of it each method takes the lock by
+	// itself, if it edits.
 	Batch(edit func(Table) error) error
 }

@@ -88,15 +88,15 @@ type schedFlag struct {
 }
 
 // schedFlags lists the flags in the order listings have them.
-var schedFlags = []schedFlag{
-	{"sh-fallback", model.SchedFlag1, "sh"},
-	{"sh-port", model.SchedFlag2, "sh"},
-	{"mh-fallback", model.SchedFlag1, "mh"},
-	{"mh-port", model.SchedFlag2, "mh"},
-	{"flag-1", model.SchedFlag1, ""},
-	{"flag-2", model.SchedFlag2, ""},
-	{"flag-3", model.SchedFlag3, ""},
-}
+var schedFlags = func() (all []schedFlag) {
+	for _, s := range model.Schedulers() {
+		for _, f := range s.Flags {
+			all = append(all, schedFlag{f.Name, f.Bit, s.Name})
+		}
+	}
+	return append(all, schedFlag{"flag-1", model.SchedFlag1, ""},
+		schedFlag{"flag-2", model.SchedFlag2, ""}, schedFlag{"flag-3", model.SchedFlag3, ""})
+}()
 
 // parseSchedFlags reads the value of -b for a scheduler.
 func parseSchedFlags(sched, list string) (flags model.ServiceFlags, stop *exit) {

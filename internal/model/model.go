@@ -95,8 +95,8 @@ type ServiceFlags uint32
 const (
 	Persistent ServiceFlags = 0x01
 	OnePacket  ServiceFlags = 0x04
-	SchedFlag1 ServiceFlags = 0x08 // sh-fallback, mh-fallback
-	SchedFlag2 ServiceFlags = 0x10 // sh-port, mh-port
+	SchedFlag1 ServiceFlags = 0x08 // schedulers have names for them
+	SchedFlag2 ServiceFlags = 0x10
 	SchedFlag3 ServiceFlags = 0x20
 )
 
@@ -121,32 +121,6 @@ type Service struct {
 	Timeout   time.Duration // of persistence; whole seconds
 	Netmask   Netmask
 	Engine    string // persistence engine, usually empty
-}
-
-// Forward is how packets reach a real server.
-type Forward uint8
-
-// Forwarding methods, with the values of Linux's IP_VS_CONN_F_*.
-const (
-	Masquerade Forward = 0
-	LocalNode  Forward = 1
-	Tunnel     Forward = 2
-	Route      Forward = 3
-)
-
-// String is the word in ipvsadm's listings.
-func (f Forward) String() string {
-	switch f {
-	case Masquerade:
-		return "Masq"
-	case LocalNode:
-		return "Local"
-	case Tunnel:
-		return "Tunnel"
-	case Route:
-		return "Route"
-	}
-	return fmt.Sprintf("Forward(%d)", uint8(f))
 }
 
 // TunnelType is the encapsulation of a Tunnel server, with Linux's
@@ -229,6 +203,9 @@ type Connection struct {
 	Client   netip.AddrPort
 	Virtual  netip.AddrPort
 	Server   netip.AddrPort
+	// Of the template of a persistence engine: its name, and what it tells
+	// templates apart by (the Call-ID of SIP). Empty for all others.
+	Engine, EngineData string
 }
 
 // Timeouts are the three values of ipvsadm --set. A zero value means "leave

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"imbang/internal/lab/chance"
 	"imbang/internal/lab/load"
+	"imbang/internal/lab/rng"
 )
 
 // Options say what of a log is replayed, and how.
@@ -72,7 +72,7 @@ func Replay(l *Log, o Options) (*Trace, error) {
 	case o.From < 0 || o.Until < 0 || (o.Until > 0 && o.Until <= o.From):
 		return nil, fmt.Errorf("replay: from %s until %s: want the second after the first", o.From, o.Until)
 	}
-	r := replayer{Options: o, rand: chance.Stream(o.Seed), clients: map[string]int32{}, requests: map[request]int32{}}
+	r := replayer{Options: o, rand: rng.Stream(o.Seed), clients: map[string]int32{}, requests: map[request]int32{}}
 	return r.run(l.Entries)
 }
 

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"imbang/internal/lab/chance"
+	"imbang/internal/lab/rng"
 )
 
 // Spec is what a schedule is made of.
@@ -43,7 +43,7 @@ const arrivalsStream = 1 << 32
 func NewSchedule(s Spec) *Schedule {
 	return &Schedule{
 		course: newCourse(s), shape: s.Shape, mean: s.Shape.size(), poisson: s.Law == Poisson,
-		rand: chance.Stream(s.Seed, arrivalsStream),
+		rand: rng.Stream(s.Seed, arrivalsStream),
 	}
 }
 

@@ -155,7 +155,7 @@ func Described() (list []study.Engine) {
 	return list
 }
 
-// New makes the engine of a name that Names holds; executable is this program.
+// New makes the engine of a name that Names holds; imbang is the path of its program.
 func New(name, executable string) (Engine, bool) {
 	f, ok := factories[strings.ToLower(name)]
 	if !ok {

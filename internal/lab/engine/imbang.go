@@ -13,7 +13,7 @@ import (
 	"imbang/internal/lab/topology"
 )
 
-// imbang is this program, driven by the same commands that its users type.
+// imbang is the director, driven by the same commands that its users type.
 type imbang struct{ executable string }
 
 func (*imbang) Name() string                            { return "imbang" }
@@ -82,7 +82,7 @@ func (i *imbangInstance) Stop(ctx context.Context) error {
 	return err
 }
 
-// command runs this program in the director's namespace.
+// command runs imbang in the director's namespace.
 func (i *imbangInstance) command(ctx context.Context, stdin string, args ...string) ([]byte, error) {
 	return command(ctx, i.ns, "imbang", i.engine.executable, stdin, args...)
 }

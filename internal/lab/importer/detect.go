@@ -110,7 +110,7 @@ func (b *block) parse(r *Result) error {
 	if !b.whole {
 		first := b.lines[0].number
 		if why := b.complaint(); why != "" {
-			return fmt.Errorf("%d: %s ended without results (%q): mend that and run it again", first, b.format.tool, why)
+			return fmt.Errorf("%d: %s ended without results (%q): repair that and run it again", first, b.format.tool, why)
 		}
 		return fmt.Errorf("%d: %s's results are missing: the run was stopped or the file is cut; run it again", first, b.format.tool)
 	}

@@ -19,7 +19,7 @@ func TestRefusals(t *testing.T) {
 		{text(t, "foreign.txt"), "f.txt: no output of httperf, ab, siege or wrk: give what the tool printed, standard error included"},
 		{text(t, "ab/html.txt"), "f.txt: ab's HTML tables (-w): run ab without -w and give what it prints"},
 		{"Running 30s test @ http://a/\n  Thread calibration: mean lat.: 1ms\n", "f.txt: wrk2's output, whose load is another than wrk's: only httperf, ab, siege and wrk are read"},
-		{text(t, "ab/refused.txt"), `f.txt:1: ab ended without results ("Benchmarking 127.0.0.1 (be patient)...apr_socket_recv: Connection refused (111)"): mend that and run it again`},
+		{text(t, "ab/refused.txt"), `f.txt:1: ab ended without results ("Benchmarking 127.0.0.1 (be patient)...apr_socket_recv: Connection refused (111)"): repair that and run it again`},
 		{cut(log, "Total:"), "f.txt:1: httperf's results are missing: the run was stopped or the file is cut; run it again"},
 		{cut(log, "Net I/O"), `f.txt:20: the line "Net I/O:" is missing before here: the run was stopped or the file is cut; run it again`},
 		{cut(wrk, "Requests/sec"), `f.txt:7: the line "Requests/sec:" is missing before here: the run was stopped or the file is cut; run it again`},

@@ -5,20 +5,20 @@ package load
 import (
 	"testing"
 
-	"imbang/internal/lab/chance"
+	"imbang/internal/lab/rng"
 )
 
 // Draws follow the weights: chi-square with 99 degrees of freedom, 0.01 %.
 func TestDrawsFollowZipf(t *testing.T) {
 	const n, draws = 100, 200_000
 	for _, s := range []float64{0, 0.8, 1, 2} {
-		w := chance.Zipf(n, s)
+		w := rng.Zipf(n, s)
 		var sum float64
 		for _, x := range w {
 			sum += x
 		}
 		for purpose := range uint64(3) {
-			c, got := chance.NewChoice(w), make([]float64, n)
+			c, got := rng.NewChoice(w), make([]float64, n)
 			for i := range int64(draws) {
 				got[c.Pick(draw(9, i, purpose))]++
 			}

@@ -2,12 +2,12 @@
 
 package load
 
-import "imbang/internal/lab/chance"
+import "imbang/internal/lab/rng"
 
 // odds are the choices of a run, shared by its clients and never changed.
 // One that is not nil is to be made.
 type odds struct {
-	requests, urls, targets *chance.Choice
+	requests, urls, targets *rng.Choice
 }
 
 func newOdds(p Plan) (o odds) {
@@ -16,13 +16,13 @@ func newOdds(p Plan) (o odds) {
 		for i, r := range p.Requests {
 			weights[i] = r.Weight
 		}
-		o.requests = chance.NewChoice(weights)
+		o.requests = rng.NewChoice(weights)
 	}
 	if p.URLs > 0 {
-		o.urls = chance.NewChoice(chance.Zipf(p.URLs, p.URLsExponent))
+		o.urls = rng.NewChoice(rng.Zipf(p.URLs, p.URLsExponent))
 	}
 	if len(p.Targets) > 1 && len(p.Trace) == 0 {
-		o.targets = chance.NewChoice(chance.Zipf(len(p.Targets), p.TargetsExponent))
+		o.targets = rng.NewChoice(rng.Zipf(len(p.Targets), p.TargetsExponent))
 	}
 	return o
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/arrivals"
-	"imbang/internal/lab/chance"
+	"imbang/internal/lab/rng"
 )
 
 // afterFailure is how long a user of a closed loop waits after a request that
@@ -49,7 +49,7 @@ func newUsers(p Plan, me int, shared *crowd) *users {
 		from: int64(p.Warmup), until: math.MaxInt64, think: float64(p.Think),
 	}
 	if p.Arrivals == arrivals.Poisson {
-		u.rand = chance.Stream(p.Seed, uint64(me))
+		u.rand = rng.Stream(p.Seed, uint64(me))
 	}
 	if p.Duration > 0 {
 		u.until = int64(p.Warmup + p.Duration)

@@ -35,7 +35,7 @@ func (l *lab) programs(ctx context.Context) (map[string]string, error) {
 		if _, done := l.engines[c.Engine]; done {
 			continue
 		}
-		e, ok := engine.New(c.Engine, l.config.Executable)
+		e, ok := engine.New(c.Engine, l.config.Imbang)
 		if !ok {
 			return nil, fmt.Errorf("engine %q is unknown: want some of %v", c.Engine, engine.Names())
 		}
@@ -86,7 +86,7 @@ func (l *lab) up(ctx context.Context, name host.Run) error {
 		return err
 	}
 	for i, place := range l.cluster.Servers {
-		started, err := server.Start(place.Namespace, place.Name, s.Servers[i], l.files, l.config.Executable)
+		started, err := server.Start(place.Namespace, place.Name, s.Servers[i], l.files, l.config.Lab)
 		if err != nil {
 			return err
 		}

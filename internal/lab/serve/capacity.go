@@ -11,21 +11,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"imbang/internal/lab/chance"
-	"imbang/internal/lab/law"
+	"imbang/internal/lab/distribution"
+	"imbang/internal/lab/rng"
 )
 
 // Capacity states what a server can do, however fast the machine is: it serves
-// Concurrency requests at a time, each for a time drawn from Law, and lets
+// Concurrency requests at a time, each for a time drawn from Distribution, and lets
 // Backlog more wait. At most Concurrency/Service requests are served a second.
 type Capacity struct {
-	Law         law.Law
-	Service     time.Duration // mean, at speed 1
-	Concurrency int
-	Backlog     int // 0: any number may wait; a request beyond it is answered 503
-	Speed       float64
-	Page        int // bytes of a reply
-	Seed        uint64
+	Distribution distribution.Distribution
+	Service      time.Duration // mean, at speed 1
+	Concurrency  int
+	Backlog      int // 0: any number may wait; a request beyond it is answered 503
+	Speed        float64
+	Page         int // bytes of a reply
+	Seed         uint64
 }
 
 // station is a server of a stated capacity.
@@ -49,7 +49,7 @@ type place struct {
 // NewStation makes a server of a stated capacity.
 func NewStation(c Capacity) Server {
 	s := &station{
-		Capacity: c, places: make(chan *place, c.Concurrency), rand: chance.Stream(c.Seed),
+		Capacity: c, places: make(chan *place, c.Concurrency), rand: rng.Stream(c.Seed),
 	}
 	for range c.Concurrency {
 		s.places <- &place{}
@@ -66,7 +66,7 @@ func (s *station) SetSpeed(speed float64) error {
 // work is the time of one request.
 func (s *station) work() time.Duration {
 	s.mu.Lock()
-	share := s.Law.Draw(s.rand)
+	share := s.Distribution.Draw(s.rand)
 	s.mu.Unlock()
 	return time.Duration(share * float64(s.Service) / math.Float64frombits(s.speed.Load()))
 }

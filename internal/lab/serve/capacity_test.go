@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"imbang/internal/lab/law"
+	"imbang/internal/lab/distribution"
 )
 
 // crowd sends n requests at once and returns the time and the statuses.
@@ -39,7 +39,7 @@ func crowd(s Server, n int) (time.Duration, map[int]int) {
 // Late timers, noise of the machine, may make a server slower than stated but
 // never faster, and they do not add up.
 func TestCapacityIsAsStated(t *testing.T) {
-	s := NewStation(Capacity{Law: law.Constant, Service: 2 * time.Millisecond, Concurrency: 4, Speed: 0.5, Page: 10})
+	s := NewStation(Capacity{Distribution: distribution.Constant, Service: 2 * time.Millisecond, Concurrency: 4, Speed: 0.5, Page: 10})
 	took, got := crowd(s, 400) // 100 after another of 4 ms
 	if took < 399*time.Millisecond || took > 700*time.Millisecond || got[200] != 400 {
 		t.Errorf("%v, %v; want 400 ms and 400 replies", took, got)
@@ -53,7 +53,7 @@ func TestCapacityIsAsStated(t *testing.T) {
 }
 
 func TestBacklogIsBounded(t *testing.T) {
-	s := NewStation(Capacity{Law: law.Constant, Service: 300 * time.Millisecond, Concurrency: 2, Backlog: 3, Speed: 1})
+	s := NewStation(Capacity{Distribution: distribution.Constant, Service: 300 * time.Millisecond, Concurrency: 2, Backlog: 3, Speed: 1})
 	if _, got := crowd(s, 20); got[200] != 5 || got[503] != 15 {
 		t.Errorf("statuses %v; want 5 served and 15 refused", got)
 	}
@@ -66,7 +66,7 @@ func TestRunObeys(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	s := NewStation(Capacity{Law: law.Constant, Service: time.Millisecond, Concurrency: 1, Speed: 1, Page: 375})
+	s := NewStation(Capacity{Distribution: distribution.Constant, Service: time.Millisecond, Concurrency: 1, Speed: 1, Page: 375})
 	commands, give := io.Pipe()
 	ended := make(chan error)
 	go func() { ended <- Run(context.Background(), s, address, "X-Server", "s1", commands) }()

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"imbang/internal/lab/law"
+	"imbang/internal/lab/distribution"
 )
 
 // A reply is as long as its path says, and as the page where it says nothing.
 func TestSizedReplies(t *testing.T) {
-	s := NewStation(Capacity{Law: law.Constant, Service: time.Microsecond, Concurrency: 1, Speed: 1, Page: 375})
+	s := NewStation(Capacity{Distribution: distribution.Constant, Service: time.Microsecond, Concurrency: 1, Speed: 1, Page: 375})
 	for _, c := range []struct {
 		method, path  string
 		stated, bytes int

@@ -19,7 +19,7 @@ import (
 	"imbang/internal/lab/study"
 )
 
-// builtIn is one running server of package serve, a process of this program.
+// builtIn is one running server of package serve, a process of imbang-lab.
 type builtIn struct {
 	name, log string
 	spec      study.Server
@@ -29,7 +29,7 @@ type builtIn struct {
 	commands io.WriteCloser
 }
 
-// startBuiltIn starts this program as a real server. Applications share one
+// startBuiltIn starts imbang-lab as a real server. Applications share one
 // database in dir.
 func startBuiltIn(ns *host.Namespace, name string, spec study.Server, dir, executable string) (*builtIn, error) {
 	b := &builtIn{name: name, spec: spec, log: filepath.Join(dir, name+".log")}
@@ -40,14 +40,14 @@ func startBuiltIn(ns *host.Namespace, name string, spec study.Server, dir, execu
 	return b, nil
 }
 
-// arguments are those of `imbang lab serve`.
+// arguments are those of `imbang-lab serve`.
 func arguments(name string, spec study.Server, dir string) []string {
-	args := []string{"lab", "serve", "--name", name, "--listen", fmt.Sprintf(":%d", Port), "--header", Header}
+	args := []string{"serve", "--name", name, "--listen", fmt.Sprintf(":%d", Port), "--header", Header}
 	if spec.Kind == study.API {
 		return append(args, "--database", filepath.Join(dir, "application.db"))
 	}
 	return append(args,
-		"--law", spec.Law, "--service", spec.Service.String(), "--concurrency", strconv.Itoa(spec.Concurrency),
+		"--law", spec.Distribution, "--service", spec.Service.String(), "--concurrency", strconv.Itoa(spec.Concurrency),
 		"--backlog", strconv.Itoa(spec.Backlog), "--speed", strconv.FormatFloat(spec.Speed, 'g', -1, 64),
 		"--page", strconv.Itoa(spec.Page))
 }

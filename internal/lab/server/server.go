@@ -39,14 +39,14 @@ type Server interface {
 }
 
 // Start starts a real server in a namespace, with its files in a directory of
-// its own below dir. It does not wait until the server answers. executable is
-// this program.
-func Start(ns *host.Namespace, name string, spec study.Server, dir, executable string) (Server, error) {
+// its own below dir. It does not wait until the server answers. lab is
+// the path of imbang-lab, of which built-in servers are processes.
+func Start(ns *host.Namespace, name string, spec study.Server, dir, lab string) (Server, error) {
 	switch spec.Kind {
 	case study.Nginx:
 		return startNginx(ns, name, spec.Page, dir)
 	case study.Model, study.API:
-		return startBuiltIn(ns, name, spec, dir, executable)
+		return startBuiltIn(ns, name, spec, dir, lab)
 	}
 	return nil, fmt.Errorf("real server %s: there is no server of kind %s", name, spec.Kind)
 }

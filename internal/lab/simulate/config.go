@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"imbang/internal/lab/arrivals"
-	"imbang/internal/lab/law"
+	"imbang/internal/lab/distribution"
 )
 
 // Config is what to simulate.
 type Config struct {
-	Servers     []Server      `json:"servers"`
-	Concurrency int           `json:"concurrency"` // connections that a server serves at a time
-	Backlog     int           `json:"backlog"`     // that may wait for it; below 0: any number
-	Law         law.Law       `json:"law"`
-	Service     time.Duration `json:"service_ns"` // mean, at speed 1
+	Servers      []Server                  `json:"servers"`
+	Concurrency  int                       `json:"concurrency"` // connections that a server serves at a time
+	Backlog      int                       `json:"backlog"`     // that may wait for it; below 0: any number
+	Distribution distribution.Distribution `json:"law"`
+	Service      time.Duration             `json:"service_ns"` // mean, at speed 1
 
 	// A server has so many destinations at hand, and then needs HitShare of
 	// the time; 0: there is nothing to have at hand.
@@ -131,6 +131,6 @@ func (c *Config) tableSize() uint32 {
 	}
 	open := float64(len(c.Servers))*float64(c.Concurrency) + waiting
 	n := min(float64(c.Connections), 1.2*rate*(longest.Seconds()+1)+open)
-	// A connection has one appointment with the clock, and now and then two.
+	// A connection has one timer entry with the clock, and now and then two.
 	return uint32(min(math.MaxInt32, 1.5*n+4096))
 }

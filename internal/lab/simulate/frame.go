@@ -5,7 +5,7 @@ package simulate
 import "encoding/binary"
 
 // frame is a TCP segment without data over IPv4 and Ethernet (RFC 9293, RFC
-// 791). Its checksums are left out: the data plane mends them by difference
+// 791). Its checksums are left out: the data plane repairs them by difference
 // and nobody reads them.
 type frame [54]byte
 

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"imbang/internal/director"
+	"imbang/internal/director/testrun"
 	"imbang/internal/model"
 )
 
 // plane is the data plane with one service, as the simulation uses it: by the
 // packets of connections.
 type plane struct {
-	v     *director.Virtual
+	v     *testrun.Virtual
 	frame *frame
 	first uint32 // the address of server 0
 	short bool   // leave out packets that change nothing
@@ -22,7 +23,7 @@ type plane struct {
 
 // newPlane loads it. Its packets are run by threads in the network's namespace.
 func newPlane(n *network, servers int, connections uint32) (*plane, error) {
-	v, err := director.NewVirtual(director.Sizes{Services: 4, Servers: uint32(servers), Connections: connections}, n.client, n.server)
+	v, err := testrun.NewVirtual(director.Sizes{Services: 4, Servers: uint32(servers), Connections: connections}, n.client, n.server)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func virtualAddr(destination int) uint32 {
 
 // open sends a SYN: the server that the scheduler chose, or noServer.
 func (p *plane) open(c *conn) (int32, error) {
-	if fate, err := p.fromClient(c, syn); err != nil || fate != director.Forwarded {
+	if fate, err := p.fromClient(c, syn); err != nil || fate != testrun.Forwarded {
 		return noServer, err
 	}
 	addr, refused, err := p.v.Chosen()
@@ -105,7 +106,7 @@ func (p *plane) abandon(c *conn) error { return p.forwarded(p.fromClient(c, fin|
 // than a connection lives that is half closed: then nobody has it any more.
 func (p *plane) closeAbandoned(c *conn) error {
 	fate, err := p.fromServer(c, fin|ack)
-	if err != nil || fate == director.Passed || p.short {
+	if err != nil || fate == testrun.Passed || p.short {
 		return err
 	}
 	if err := p.forwarded(fate, nil); err != nil {
@@ -114,19 +115,19 @@ func (p *plane) closeAbandoned(c *conn) error {
 	return p.forwarded(p.fromClient(c, ack))
 }
 
-func (p *plane) fromClient(c *conn, flags byte) (director.Fate, error) {
+func (p *plane) fromClient(c *conn, flags byte) (testrun.Fate, error) {
 	p.frame.set(c.client, end{c.virtual, servicePort}, flags)
 	return p.v.FromClient(p.frame[:])
 }
 
-func (p *plane) fromServer(c *conn, flags byte) (director.Fate, error) {
+func (p *plane) fromServer(c *conn, flags byte) (testrun.Fate, error) {
 	p.frame.set(end{p.first + uint32(c.server), serverPort}, c.client, flags)
 	return p.v.FromServer(p.frame[:])
 }
 
 // forwarded is an error if a packet of a connection was not.
-func (p *plane) forwarded(fate director.Fate, err error) error {
-	if err == nil && fate != director.Forwarded {
+func (p *plane) forwarded(fate testrun.Fate, err error) error {
+	if err == nil && fate != testrun.Forwarded {
 		reasons, _ := p.v.Reasons()
 		err = fmt.Errorf("the data plane did not forward a packet of a connection (verdict %d): %v", fate, reasons)
 	}
@@ -135,5 +136,5 @@ func (p *plane) forwarded(fate director.Fate, err error) error {
 
 // setTime turns the clock to a time since the beginning [ns].
 func (p *plane) setTime(now int64) error {
-	return p.v.SetTime(director.VirtualStart + time.Duration(now))
+	return p.v.SetTime(testrun.VirtualStart + time.Duration(now))
 }

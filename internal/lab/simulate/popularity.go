@@ -5,17 +5,17 @@ package simulate
 import (
 	"math/rand/v2"
 
-	"imbang/internal/lab/chance"
+	"imbang/internal/lab/rng"
 )
 
 // popularity draws from a number of things by Zipf's law.
 type popularity struct {
-	*chance.Choice
+	*rng.Choice
 	r *rand.Rand
 }
 
 func newPopularity(n int, exponent float64, r *rand.Rand) *popularity {
-	return &popularity{chance.NewChoice(chance.Zipf(n, exponent)), r}
+	return &popularity{rng.NewChoice(rng.Zipf(n, exponent)), r}
 }
 
 // draw is the index of one of them, 0 the most popular.

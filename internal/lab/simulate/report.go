@@ -175,7 +175,7 @@ func (c *Config) Describe() string {
 	if c.Backlog >= 0 {
 		fmt.Fprintf(&b, " with room for %d to wait", c.Backlog)
 	}
-	fmt.Fprintf(&b, "; service %s, mean %s at speed 1", c.Law, c.Service)
+	fmt.Fprintf(&b, "; service %s, mean %s at speed 1", c.Distribution, c.Service)
 	if c.Cache > 0 {
 		fmt.Fprintf(&b, ", %g of that for the %d destinations at hand", c.HitShare, c.Cache)
 	}

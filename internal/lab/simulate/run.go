@@ -3,7 +3,7 @@
 // Package simulate plays a study of load balancing in virtual time: simulated
 // clients and servers around the real data plane. Every connection is opened
 // and closed by packets that go through the compiled programs
-// (director.Virtual), so that the schedulers, the connection table and the
+// (testrun.Virtual), so that the schedulers, the connection table and the
 // counts of active and inactive connections are those that balance real
 // traffic. There is no second implementation of a scheduler here.
 package simulate
@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"imbang/internal/lab/chance"
+	"imbang/internal/lab/rng"
 )
 
 // Results is what a simulation came to.
@@ -90,7 +90,7 @@ func cells(c *Config) (all []Outcome) {
 	for _, rate := range c.Rates {
 		for _, scheduler := range c.Schedulers {
 			for repeat := range c.Repeats {
-				all = append(all, Outcome{Scheduler: scheduler, Rate: rate, Repeat: repeat, Seed: chance.Seed(c.Seed, uint64(repeat))})
+				all = append(all, Outcome{Scheduler: scheduler, Rate: rate, Repeat: repeat, Seed: rng.Seed(c.Seed, uint64(repeat))})
 			}
 		}
 	}

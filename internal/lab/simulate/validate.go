@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/arrivals"
-	"imbang/internal/lab/law"
+	"imbang/internal/lab/distribution"
 )
 
 // Validation is a case whose outcome is known without a simulation.
@@ -80,9 +80,9 @@ func validations(effort float64, seed uint64, jobs int) []Validation {
 		rate    = 70.0
 		service = 0.01 // so that a server is busy 70 % of the time
 	)
-	farm := func(scheduler string, servers, concurrency, backlog int, law law.Law, rate float64) Config {
+	farm := func(scheduler string, servers, concurrency, backlog int, distributed distribution.Distribution, rate float64) Config {
 		c := Config{
-			Concurrency: concurrency, Backlog: backlog, Law: law, Service: time.Duration(service * 1e9),
+			Concurrency: concurrency, Backlog: backlog, Distribution: distributed, Service: time.Duration(service * 1e9),
 			Arrivals: arrivals.Pattern{Law: arrivals.Poisson}, Clients: 1 << 16, Destinations: 1,
 			Schedulers: []string{scheduler}, Rates: []float64{rate},
 			Connections: int(50000 * effort), Warmup: 0.1, Repeats: 8, Seed: seed, Jobs: jobs,
@@ -92,12 +92,12 @@ func validations(effort float64, seed uint64, jobs int) []Validation {
 		}
 		return c
 	}
-	weighted := farm("wrr", 3, 1000, -1, law.Exponential, rate)
+	weighted := farm("wrr", 3, 1000, -1, distribution.Exponential, rate)
 	weighted.Warmup, weighted.Connections = 0, weighted.Connections/9*9
 	for i := range weighted.Servers {
 		weighted.Servers[i].Weight = int32(4 - i)
 	}
-	dealt := farm("rr", 4, 1000, -1, law.Exponential, rate)
+	dealt := farm("rr", 4, 1000, -1, distribution.Exponential, rate)
 	dealt.Warmup, dealt.Connections = 0, dealt.Connections/4*4
 	response := func(o *Outcome) float64 { return o.Response.MeanMS / 1000 }
 	share := func(server int) func(*Outcome) float64 {
@@ -106,19 +106,19 @@ func validations(effort float64, seed uint64, jobs int) []Validation {
 	const mean, lost = "mean response time [s]", "share of connections lost"
 	return []Validation{
 		{Name: "one server, exponential service", Source: "M/M/1", Figure: mean, Expected: mm1(rate, service),
-			config: farm("rr", 1, 1, -1, law.Exponential, rate), of: response},
+			config: farm("rr", 1, 1, -1, distribution.Exponential, rate), of: response},
 		{Name: "one server, constant service", Source: "M/D/1", Figure: mean, Expected: md1(rate, service),
-			config: farm("rr", 1, 1, -1, law.Constant, rate), of: response},
+			config: farm("rr", 1, 1, -1, distribution.Constant, rate), of: response},
 		{Name: "rr over four servers", Source: "Erlang-4/M/1", Figure: mean, Expected: em1(4*rate, service, 4),
-			config: farm("rr", 4, 1, -1, law.Exponential, 4*rate), of: response},
+			config: farm("rr", 4, 1, -1, distribution.Exponential, 4*rate), of: response},
 		{Name: "sh over four servers, many clients", Source: "four of M/M/1", Figure: mean, Expected: mm1(rate, service),
-			config: farm("sh", 4, 1, -1, law.Exponential, 4*rate), of: response},
+			config: farm("sh", 4, 1, -1, distribution.Exponential, 4*rate), of: response},
 		{Name: "one server, eight at a time", Source: "M/M/8", Figure: mean, Expected: mmc(8*rate, service, 8),
-			config: farm("rr", 1, 8, -1, law.Exponential, 8*rate), of: response},
+			config: farm("rr", 1, 8, -1, distribution.Exponential, 8*rate), of: response},
 		{Name: "one server, eight at a time, none waits", Source: "Erlang B", Figure: lost, Expected: erlangB(8*rate, service, 8),
-			config: farm("rr", 1, 8, 0, law.Exponential, 8*rate), of: func(o *Outcome) float64 { return lossShare(o) }},
+			config: farm("rr", 1, 8, 0, distribution.Exponential, 8*rate), of: func(o *Outcome) float64 { return lossShare(o) }},
 		{Name: "nq over four servers, none waits", Source: "Erlang B", Figure: lost, Expected: erlangB(4*rate, service, 4),
-			config: farm("nq", 4, 1, 0, law.Exponential, 4*rate), of: func(o *Outcome) float64 { return lossShare(o) }},
+			config: farm("nq", 4, 1, 0, distribution.Exponential, 4*rate), of: func(o *Outcome) float64 { return lossShare(o) }},
 		{Name: "rr deals evenly", Source: "Linux's rr", Figure: "the first server's share", Expected: 0.25, config: dealt, of: share(0), exact: true},
 		{Name: "wrr deals by weights 4, 3, 2", Source: "Linux's wrr", Figure: "the first server's share", Expected: 4.0 / 9, config: weighted, of: share(0), exact: true},
 	}

@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"imbang/internal/director"
+	"imbang/internal/director/testrun"
 	"imbang/internal/lab/arrivals"
-	"imbang/internal/lab/chance"
+	"imbang/internal/lab/rng"
 )
 
 const noServer = -1
@@ -65,7 +65,7 @@ const (
 )
 
 func newWorld(c *Config, p *plane, rate float64, seed uint64, advance func(int)) *world {
-	stream := func(n uint64) *rand.Rand { return chance.Stream(seed, n) }
+	stream := func(n uint64) *rand.Rand { return rng.Stream(seed, n) }
 	w := &world{
 		c: c, plane: p, left: c.Connections, advance: advance,
 		servers: make([]server, len(c.Servers)),
@@ -84,7 +84,7 @@ func newWorld(c *Config, p *plane, rate float64, seed uint64, advance func(int))
 	w.arrivals = arrivals.NewSchedule(spec)
 	w.look = max(int64(float64(spec.End())*(1-c.Warmup)/samples), int64(time.Microsecond))
 	w.tally = newTally(len(c.Servers))
-	w.queue.plan(int64(director.WheelTick), tick, 0)
+	w.queue.plan(int64(testrun.WheelTick), tick, 0)
 	w.planArrival()
 	return w
 }
@@ -122,7 +122,7 @@ func (w *world) happen(e event) error {
 	case impatience:
 		return w.impatience(e)
 	case tick:
-		w.queue.plan(w.now+int64(director.WheelTick), tick, 0)
+		w.queue.plan(w.now+int64(testrun.WheelTick), tick, 0)
 		return w.plane.v.TurnWheel()
 	case sample:
 		return w.sample()
@@ -160,7 +160,7 @@ func (w *world) open() error {
 	*c = conn{
 		client: end{number(clientNet.Addr()) + 1 + uint32(client), 1024 + w.ports[client]%(1<<16-1024)}, virtual: virtualAddr(destination),
 		destination: int32(destination), began: w.now, started: notYet, counted: counted,
-		work: w.c.Law.Draw(w.works) * float64(w.c.Service),
+		work: w.c.Distribution.Draw(w.works) * float64(w.c.Service),
 	}
 	w.ports[client]++
 	w.tally.arrived(counted)

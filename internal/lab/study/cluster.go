@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"imbang/internal/lab/law"
+	"imbang/internal/lab/distribution"
 )
 
 // Server is one real server.
@@ -16,11 +16,11 @@ type Server struct {
 	Page int // bytes of the page of nginx, and of a model's replies
 
 	// Of a model: what it stands for.
-	Law         string        // by its name in package law
-	Service     time.Duration // mean time of a request on a server of speed 1
-	Concurrency int           // requests served at a time; more wait
-	Backlog     int           // requests that may wait; more are refused. 0: any number
-	Speed       float64       // requests are served this many times as fast
+	Distribution string        // by its name in package distribution
+	Service      time.Duration // mean time of a request on a server of speed 1
+	Concurrency  int           // requests served at a time; more wait
+	Backlog      int           // requests that may wait; more are refused. 0: any number
+	Speed        float64       // requests are served this many times as fast
 }
 
 // Kind names what a real server is.
@@ -35,7 +35,7 @@ const (
 
 var kinds = []string{string(Nginx), string(Model), string(API)}
 
-var laws = law.Names()
+var distributions = distribution.Names()
 
 // WeightSet is one weight for each real server, under a name.
 type WeightSet struct {
@@ -65,14 +65,14 @@ type clusterDoc struct {
 }
 
 type serverDoc struct {
-	Kind        string  `yaml:"kind"`
-	Count       int     `yaml:"count"`
-	Page        string  `yaml:"page"`
-	Law         string  `yaml:"law"`
-	Service     string  `yaml:"service"`
-	Concurrency int     `yaml:"concurrency"`
-	Backlog     int     `yaml:"backlog"`
-	Speed       float64 `yaml:"speed"`
+	Kind         string  `yaml:"kind"`
+	Count        int     `yaml:"count"`
+	Page         string  `yaml:"page"`
+	Distribution string  `yaml:"law"`
+	Service      string  `yaml:"service"`
+	Concurrency  int     `yaml:"concurrency"`
+	Backlog      int     `yaml:"backlog"`
+	Speed        float64 `yaml:"speed"`
 }
 
 func (c *checker) cluster(d *clusterDoc, s *Study) {
@@ -127,9 +127,9 @@ func (c *checker) server(at string, d serverDoc) Server {
 		}
 		return s
 	}
-	s.Law, s.Concurrency, s.Backlog, s.Speed = d.Law, d.Concurrency, d.Backlog, 1
-	if !slices.Contains(laws, d.Law) {
-		c.refuse(at+".law", "%q is unknown: want one of %s", d.Law, join(laws))
+	s.Distribution, s.Concurrency, s.Backlog, s.Speed = d.Distribution, d.Concurrency, d.Backlog, 1
+	if !slices.Contains(distributions, d.Distribution) {
+		c.refuse(at+".law", "%q is unknown: want one of %s", d.Distribution, join(distributions))
 	}
 	s.Service = c.duration(at+".service", d.Service)
 	c.between(at+".concurrency", d.Concurrency, 1, 100_000)

@@ -7,7 +7,7 @@
 // It is strict, because a misspelt key that is silently ignored gives an
 // experiment other than the one that was written down: every mistake is one
 // line with file, line, column and remedy. It runs nothing; of
-// the lab it imports only load and law, whose words it checks.
+// the lab it imports only load and distribution, whose words it checks.
 package study
 
 import (

@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 		Families: []string{"ipv4", "ipv6"}, ClientNamespaces: 2, ClientAddresses: 40, VirtualAddresses: 1,
 		Servers: []Server{
 			{Kind: Nginx, Page: 2048},
-			{Kind: Model, Page: 1024, Law: "pareto", Service: 2 * time.Millisecond, Concurrency: 8, Speed: 0.5},
+			{Kind: Model, Page: 1024, Distribution: "pareto", Service: 2 * time.Millisecond, Concurrency: 8, Speed: 0.5},
 		},
 		Weights: []WeightSet{{"even", []int{1, 1}}, {"odd", []int{1, 2}}},
 		Load: Load{

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The life of a connection: it begins with its first packet, follows the others,
+ * and ends; its server's counts and its template follow.
+ */
+#ifndef IMBANG_CONN_LIFE_H
+#define IMBANG_CONN_LIFE_H
+
+#include "attack.h"
+#include "conn.h"
+#include "conn_state.h"
+#include "defence.h"
+#include "hairpin.h"
+#include "load.h"
+#include "replies.h"
+#include "template.h"
+
+/* The entry of a connection's replies goes. */
+static __noinline void conn_unlist(const struct flow *flow, const struct conn *c)
+{
+	struct flow reverse, client;
+	__u32 server = c->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &server);
+
+	if (!s)
+		return;
+	conn_reverse_flow(flow, c, s, &reverse);
+	/* A client that reached the same server from the same port through
+	 * another virtual address owns the entry now. */
+	if (reverse_find(&reverse, &client) && flow_equal(&client, flow))
+		reverse_forget(&reverse);
+}
+
+/* Removes a connection that this CPU has killed from the tables and from its server's
+ * counts. */
+static __noinline void conn_remove(const struct flow *flow, const struct conn *c)
+{
+	__u32 server = c->server;
+
+	conn_release(flow, c);
+	if (c->flags & CONN_HAIRPIN)
+		hairpin_close(flow);
+	else if (c->flags & CONN_LISTED)
+		conn_unlist(flow, c);
+	conn_forget(flow);
+	/* Last: then the server's id may be given to another. */
+	server_unbind(server, c->flags & CONN_INACTIVE);
+}
+
+/* For how much longer a server may have its connections [ns]: the setting
+ * drain_timeout ends those of one that has weight 0 for so long. */
+static __always_inline __u64 server_lease(const struct server *s, const struct settings *set)
+{
+	__u64 until, now;
+
+	if (!set->drain_timeout || s->weight)
+		return ~0ULL;
+	until = s->quiescent + set->drain_timeout * NSEC_PER_SEC;
+	now = now_coarse_ns();
+	return until > now ? until - now : 0;
+}
+
+/* The time that a connection may live without a packet [ns]. */
+static __always_inline __u64 conn_timeout(__u32 server, __u8 state, const struct settings *set)
+{
+	__u64 timeout = set->timeout[state & 31], lease;
+	struct server *s;
+
+	if (!set->drain_timeout)
+		return timeout;
+	s = bpf_map_lookup_elem(&servers, &server);
+	lease = s ? server_lease(s, set) : timeout;
+	return lease < timeout ? lease : timeout;
+}
+
+/* Follows a packet's effect on state, counts and expiry (set_tcp_state). */
+static __always_inline void conn_follow(struct packet *p, const struct flow *flow,
+					const struct conn *seen, __u32 direction,
+					const struct settings *set)
+{
+	struct conn_change change = { .was = seen->state, .state = seen->state };
+
+	change.by = rules(seen->state, direction, set);
+	change.server = seen->server;
+	/* A later fragment says nothing of the connection, but that it lives. */
+	if (has_states(seen->state) && p->part != LATER_PART &&
+	    next_state(seen->state, p, change.by) != seen->state && conn_move(flow, p, &change)) {
+		if (change.state != change.was) {
+			p->news |= NEWS_STATE;
+			p->was = change.was;
+			p->state = change.state;
+			handshake_follow(change.was, change.state);
+		}
+		if (is_established(change.state) && !is_established(change.was))
+			conn_assure(flow, seen);
+		if (change.active)
+			conn_counted(change.server, change.active);
+	}
+	if (seen->state == CONN_UDP && direction == FROM_SERVER)
+		conn_assure(flow, seen);
+	conn_extend(flow, seen, conn_timeout(change.server, change.state, set));
+}
+
+/* What the first packet makes of a connection that is not there yet: as
+ * conn_follow would. */
+static __always_inline void conn_begin(const struct packet *p, struct conn *fresh,
+				       const struct settings *set)
+{
+	__u8 state = state_before(p->flow.protocol);
+
+	if (has_states(state))
+		state = next_state(state, p,
+				   rules(state,
+					 replies_return(fresh->forward) ? FROM_CLIENT : CLIENT_ONLY,
+					 set));
+	fresh->state = state;
+	fresh->in_packets = 1;
+	if (!counts_active(state))
+		fresh->flags |= CONN_INACTIVE;
+}
+
+/* Enters a connection for the packet's flow, as the caller filled it in, with
+ * what the first packet makes of it: 0, or not; see conn_insert. */
+static __always_inline int conn_create(struct packet *p, struct conn *fresh, const struct server *s,
+				       const struct settings *set)
+{
+	__u8 before = state_before(p->flow.protocol);
+	struct flow reverse;
+	int rc;
+
+	if (reply_listed(&p->flow, fresh, s))
+		fresh->flags |= CONN_LISTED;
+	rc = conn_insert(&p->flow, fresh, conn_timeout(fresh->server, fresh->state, set), 1);
+	if (rc)
+		return rc;
+	if (fresh->flags & CONN_LISTED) {
+		conn_reverse_flow(&p->flow, fresh, s, &reverse);
+		if (reverse_enter(&reverse, &p->flow, BPF_ANY)) {
+			defence_alarm();
+			return conn_take_back(&p->flow, fresh) ? -ENOMEM : -ENOENT;
+		}
+	} else if (replies_return(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
+		conn_reverse_flow(&p->flow, fresh, s, &reverse);
+		reverse_clear(&reverse);
+	}
+	p->news |= NEWS_OPENED;
+	if (fresh->state != before) {
+		p->news |= NEWS_STATE;
+		p->was = before;
+		p->state = fresh->state;
+		handshake_follow(before, fresh->state);
+	}
+	if (is_established(fresh->state))
+		conn_assure(&p->flow, fresh);
+	return 0;
+}
+
+#endif

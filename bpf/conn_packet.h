@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Packets of connections that there are: counted, followed, and decided about.
+ */
+#ifndef IMBANG_CONN_PACKET_H
+#define IMBANG_CONN_PACKET_H
+
+#include "conn_life.h"
+#include "counters.h"
+#include "forward/deliver.h"
+#include "fragment.h"
+#include "settings.h"
+
+/* A packet of a connection from its client. */
+static __always_inline int conn_in(struct packet *p, const struct flow *flow, struct conn *c,
+				   const struct conn *seen, const struct server *s,
+				   const struct settings *set)
+{
+	count_in(p, s->service, seen->server);
+	if (seen->in_packets < MANY_PACKETS)
+		c->in_packets = seen->in_packets + 1;
+	p->hairpin = seen->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
+	conn_follow(p, flow, seen, replies_seen(seen) ? FROM_CLIENT : CLIENT_ONLY, set);
+	if (p->part == FIRST_PART)
+		fragment_note(p, flow, FROM_CLIENT, NO_SERVER);
+	return decide_server(p, seen->server, s, seen->forward, seen->port);
+}
+
+/* A packet of a connection from its server. */
+static __always_inline int conn_out(struct packet *p, const struct flow *client,
+				    const struct conn *seen, const struct settings *set)
+{
+	count_out(p, seen->server);
+	p->from_server = 1;
+	p->hairpin = seen->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
+	if (!replies_seen(seen))
+		conn_mark(client, seen->server, CONN_REPLIED);
+	conn_follow(p, client, seen, FROM_SERVER, set);
+	if (p->part == FIRST_PART)
+		fragment_note(p, client, FROM_SERVER, NO_SERVER);
+	p->server = seen->server;
+	p->forward = seen->forward;
+	p->to = client->dst;
+	p->port = client->dport;
+	return TO_CLIENT;
+}
+
+static __always_inline struct server *available_server(const struct conn *c)
+{
+	__u32 id = c->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	return s && s->flags & SERVER_AVAILABLE ? s : 0;
+}
+
+/* A client that opens a connection anew from the port of one that is over gets
+ * a new one: Linux's conn_reuse_mode, without its lost SYN. A template's
+ * connection keeps its server anyway (is_new_conn_expected). */
+static __always_inline int conn_is_over(const struct conn *c, const struct settings *set)
+{
+	if (!set->conn_reuse_mode || c->template)
+		return 0;
+	if (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE || c->state == SCTP_CLOSED)
+		return 1;
+	return set->conn_reuse_mode & 2 && c->state == TCP_FIN_WAIT && !replies_seen(c);
+}
+
+static __always_inline int opens_connection(const struct packet *p)
+{
+	if (p->flow.protocol == IPPROTO_SCTP)
+		return p->chunk == CHUNK_INIT;
+	return p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_SYN;
+}
+
+/* Whether a packet of this connection wants another one (ip_vs_in_hook). */
+static __always_inline int conn_outdated(const struct packet *p, const struct conn *c,
+					 const struct server *s, const struct settings *set)
+{
+	if (!s)
+		return set->expire_nodest_conn;
+	if (!server_lease(s, set))
+		return 1;
+	if (!opens_connection(p))
+		return 0;
+	return (!s->weight && (set->expire_nodest_conn || set->drain_timeout)) ||
+	       conn_is_over(c, set);
+}
+
+#endif

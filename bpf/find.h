@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which connection a packet is of, from its client or its server.
+ */
+#ifndef IMBANG_FIND_H
+#define IMBANG_FIND_H
+
+#include "conn_packet.h"
+#include "fragment.h"
+#include "replies.h"
+#include "settings.h"
+
+/* A packet of a connection whose server was deleted. */
+static __always_inline int conn_orphaned(struct packet *p, const struct conn *c)
+{
+	p->server = c->server;
+	return drop(p, REASON_DROP_SERVER_DELETED);
+}
+
+/* What the fast path tells the whole one. */
+enum found {
+	EXPECT_REPLIES = 0x1, /* servers are where the packet came in */
+	NOTHING_FOUND = 0x2,  /* it is of no connection; or a reply, of clients' device */
+};
+
+/* A whole packet, or the fragment that has the ports: of which connection?
+ * UNDECIDED if none; *outdated tells of one that is not to be used. */
+__noinline int find(struct packet *p, int expect_replies, int *outdated)
+{
+	struct settings *set = get_settings();
+	struct flow client;
+	struct conn seen, *c;
+	struct server *s;
+
+	if (!p || !set || !outdated)
+		return VERDICT_DROP;
+	if (expect_replies && reply_conn(&p->flow, &client, &seen))
+		return conn_out(p, &client, &seen, set);
+	c = conn_look(&p->flow, &seen);
+	if (c) {
+		s = available_server(&seen);
+		if (!conn_outdated(p, &seen, s, set))
+			return s ? conn_in(p, &p->flow, c, &seen, s, set) : conn_orphaned(p, &seen);
+		*outdated = 1;
+	}
+	return UNDECIDED;
+}
+
+/* A reply that came in where clients do; UNDECIDED if it is none. Where servers
+ * are, too, it is looked for before a new connection, and else last. */
+__noinline int find_reply(struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct flow client;
+	struct conn seen;
+
+	if (!p || !set || !reply_conn(&p->flow, &client, &seen))
+		return UNDECIDED;
+	p->news &= ~NEWS_ASIDE;
+	return conn_out(p, &client, &seen, set);
+}
+
+/* A later fragment of a packet that is a connection by itself. */
+static __always_inline int one_packet_later(struct packet *p, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	count_in(p, s->service, id);
+	return decide_server(p, id, s, s->forward, 0);
+}
+
+/* A fragment without ports: it goes where the first one went. Returns a
+ * verdict or a decision. */
+__noinline int find_later(struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct fragment *f;
+	struct flow client;
+	struct conn seen, *c;
+	struct server *s;
+
+	if (!p || !set)
+		return VERDICT_DROP;
+	f = fragment_find(p);
+	if (!f)
+		return pass(p, REASON_PASS_FRAGMENT);
+	if (f->server != NO_SERVER)
+		return one_packet_later(p, f->server);
+	client = f->client;
+	p->flow.protocol = client.protocol;
+	c = conn_look(&client, &seen);
+	if (f->direction == FROM_SERVER)
+		return c ? conn_out(p, &client, &seen, set) : pass(p, REASON_PASS_NO_CONNECTION);
+	if (!c)
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	s = available_server(&seen);
+	return s ? conn_in(p, &client, c, &seen, s, set) : conn_orphaned(p, &seen);
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The contract of a scheduler, after struct ip_vs_scheduler of Linux:
+ *
+ *   __u32 NAME_pick(struct pick *p)          a server id, NO_SERVER, STALE_CHOICE
+ *   void  NAME_changed(struct change *c)     keep its memory true; without
+ *                                            one: #define NAME_changed unchanging
+ *   #define NAME_tree(count)                 by whose cost its services of so
+ *                                            many servers have a tree
+ *                                            (sched/tree.h), or SCHED_NONE
+ *
+ * or, if it always takes the server that costs least,
+ *
+ *   struct cost NAME_cost(__s32 weight, const struct load *l)
+ *
+ * for which there is a tree that finds it among many.
+ *
+ * What it remembers of a service belongs to p->incarnation: another scheduler
+ * of the service, or another service with the same id, has another one. A packet
+ * that was under way when the scheduler changed must not write into what a later
+ * incarnation reads: memory in words has the incarnation in the word that
+ * compare-and-swap moves, entries of tables have it in their keys.
+ *
+ * It never chooses p->without (which reads as no server by server_id_nth and
+ * candidate), and with p->peek it leaves no trace of having been asked.
+ *
+ * A scheduler is one header under sched/, which may have maps, too, and its line
+ * in sched/list.h; ARCHITECTURE.md walks through the places. The same code runs
+ * for packets, for table edits (the table_changed program) and under
+ * BPF_PROG_TEST_RUN.
+ *
+ * A visit (a callback of bpf_loop) must not ask whether it is the first one:
+ * verifiers before Linux 6.7 walk it with what it is given at first only, and
+ * take out what is then never reached. "If there is none yet" would always
+ * hold. A test finds code that is lost in this way.
+ */
+#ifndef IMBANG_SCHED_CONTRACT_H
+#define IMBANG_SCHED_CONTRACT_H
+
+#include "../address.h"
+#include "../clock.h"
+#include "../hook.h"
+#include "../maps.h"
+#include "../rng.h"
+
+/* No choice, as a change overtook the packet: the scheduler's memory is gone, or the
+ * service has lost the server. The packet is dropped, and the client sends it again. */
+#define STALE_CHOICE 0xfffffffeU
+
+/* What a scheduler may look at to choose. Not a key of a table as it lies
+ * here: Linux 6.1 wants keys on the program's own stack or in a table. */
+struct pick {
+	__u32 service; /* id */
+	__u32 incarnation;
+	__u32 first; /* the servers: order[first .. first + count - 1] */
+	__u32 count;
+	__u32 flags; /* enum service_flag */
+	union address src;
+	union address dst;
+	__be16 sport;
+	__u8 family;
+	__u8 protocol;
+	__u8 peek;     /* only to know: whatever remembers stays as it is */
+	__u8 fallback; /* of hash tables: go on to the next server that can */
+	__u32 without; /* choose as if this server could take nothing */
+};
+
+/* NAME_changed of a scheduler that remembers nothing of the list. */
+static __always_inline void unchanging(struct change *c)
+{
+}
+
+/* The id of the server at a position in order of addition. */
+static __always_inline __u32 server_id_at(__u32 first, __u32 position)
+{
+	__u32 slot = first + position;
+	__u32 *id = bpf_map_lookup_elem(&order, &slot);
+
+	return id ? *id : NO_SERVER;
+}
+
+/* A server's id, or NO_SERVER if the choice is made without it. */
+static __always_inline __u32 candidate(const struct pick *p, __u32 id)
+{
+	return id == p->without ? NO_SERVER : id;
+}
+
+/* The i-th server of Linux's list: the latest added is the first. */
+static __always_inline __u32 server_id_nth(const struct pick *p, __u32 i)
+{
+	return candidate(p, server_id_at(p->first, p->count - 1 - i));
+}
+
+/* Whether a server is in a service's list. Ids of services and of servers are not
+ * reused while a packet is under way that knows them (struct quarantine). */
+static __always_inline int serves(const struct server *s, __u32 service)
+{
+	return s->flags & SERVER_AVAILABLE && s->service == service;
+}
+
+/* Without a table of a hashing scheduler: a service that has servers has one, unless
+ * another scheduler was chosen or the service deleted meanwhile. */
+static __always_inline __u32 table_missing(const struct pick *p)
+{
+	return p->count ? STALE_CHOICE : NO_SERVER;
+}
+
+/* ip_vs_dest_conn_overhead: an active connection weighs 256 inactive ones. */
+static __always_inline __s64 overhead(const struct load *l)
+{
+	return ((__s64)l->active << 8) + l->inactive;
+}
+
+/* Fit for a new connection: has weight and is below its upper threshold. */
+static __always_inline int usable(const struct server *s, const struct load *l)
+{
+	return s->weight > 0 && !l->overloaded;
+}
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Packets of no known connection: which service they are for, and whether they
+ * open a connection, to the server that its scheduler chooses
+ * (ip_vs_schedule).
+ */
+#ifndef IMBANG_SCHEDULE_H
+#define IMBANG_SCHEDULE_H
+
+#include "challenge.h"
+#include "conn_packet.h"
+#include "forward/hairpin.h"
+#include "forward/method.h"
+#include "hook.h"
+#include "persist.h"
+#include "persist_call.h"
+#include "service.h"
+#include "settings.h"
+#include "trace.h"
+#include "upgrade.h"
+
+static __always_inline void pick_for(const struct packet *p, const struct service *svc,
+				     struct pick *pick)
+{
+	struct settings *set = get_settings();
+
+	pick->fallback = set && set->hash_fallback;
+	pick->service = svc->id;
+	pick->incarnation = svc->incarnation;
+	pick->first = svc->first;
+	pick->count = svc->count;
+	pick->flags = svc->flags;
+	pick->src = p->flow.src;
+	pick->dst = p->flow.dst;
+	pick->sport = p->flow.sport;
+	pick->family = p->flow.family;
+	pick->protocol = p->flow.protocol;
+	pick->without = NO_SERVER;
+}
+
+/* The port of the server: its own, or the one that the client asked for. A
+ * template for every port leaves it to the client, and so do methods that rewrite
+ * none. */
+static __always_inline __be16 server_port(const struct packet *p, const struct service *svc,
+					  const struct server *s)
+{
+	if (!s->port || !rewrites_port(s->forward) || (svc->template && p->flow.dport != svc->port))
+		return p->flow.dport;
+	return s->port;
+}
+
+/* Ends the connection of a packet's flow that was found to be outdated, if it still is:
+ * another CPU may have opened the next one. Its timer entry is for who comes next: a
+ * client may use a port over and over. */
+__noinline int conn_end(struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct conn seen;
+
+	if (!p || !set || !conn_look(&p->flow, &seen) ||
+	    !conn_outdated(p, &seen, available_server(&seen), set) ||
+	    !conn_kill(&p->flow, &seen, KILL_SAME_STATE))
+		return 0;
+	p->inherited.tick = seen.tick;
+	p->inherited.number = seen.number;
+	conn_remove(&p->flow, &seen);
+	return 0;
+}
+
+/* Whether the packet is a connection by itself. */
+static __always_inline int one_packet(const struct packet *p, const struct service *svc)
+{
+	return svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP;
+}
+
+/* The packet that opened a connection. One ahead is counted when it is sure to go. */
+static __always_inline int conn_first(struct packet *p, const struct conn *c,
+				      const struct server *s)
+{
+	if (!p->ahead)
+		count_in(p, s->service, c->server);
+	if (p->part == FIRST_PART)
+		fragment_note(p, &p->flow, FROM_CLIENT, NO_SERVER);
+	return decide_server(p, c->server, s, c->forward, c->port);
+}
+
+/* A new connection of a service to the server that was chosen for it. */
+__noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	struct settings *set = get_settings();
+	struct conn fresh = {};
+	int verdict, rc;
+
+	if (!p || !svc || !set)
+		return VERDICT_DROP;
+	fresh.server = id;
+	fresh.template = svc->template;
+	fresh.netmask = svc->netmask;
+	fresh.fwmark = svc->fwmark;
+	if (by_call(svc)) {
+		fresh.template = TEMPLATE_CALL;
+		fresh.fwmark = p->inherited.call;
+	}
+	fresh.tick = p->inherited.tick;
+	fresh.number = p->inherited.number;
+	p->server = id;
+	HOOK(CONN_OPEN);
+	if (!s || !l || !(s->flags & SERVER_AVAILABLE)) {
+		verdict = drop(p, REASON_DROP_SERVER_DELETED);
+		goto none;
+	}
+	fresh.port = server_port(p, svc, s);
+	fresh.forward = s->forward;
+	if (p->hairpin == HAIRPIN_IMPOSSIBLE) {
+		verdict = drop(p, REASON_DROP_NO_HAIRPIN);
+		goto none;
+	}
+	if (p->hairpin)
+		fresh.flags = CONN_HAIRPIN;
+	if (one_packet(p, svc)) {
+		/* A connection for as long as the packet takes: it may be
+		 * the one that reaches a threshold. */
+		server_bind(s, l, 1);
+		server_unbind(id, 1);
+		count_conn(svc->id, id);
+		count_in(p, svc->id, id);
+		p->news |= NEWS_OPENED;
+		if (p->part == FIRST_PART)
+			fragment_note(p, &p->flow, FROM_CLIENT, id);
+		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
+		goto none;
+	}
+	conn_begin(p, &fresh, set);
+	server_bind(s, l, fresh.flags & CONN_INACTIVE);
+	load_changed(id);
+	rc = conn_create(p, &fresh, s, set);
+	if (!rc) {
+		count_conn(svc->id, id);
+		return conn_first(p, &fresh, s);
+	}
+	if (rc == -ENOENT)
+		return drop(p, REASON_DROP_TABLE_FULL);
+	server_unbind(id, fresh.flags & CONN_INACTIVE);
+	/* Another CPU may have been first with the same packet. */
+	verdict = rc == -EEXIST ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
+none: /* no connection came of it: the template is held for none */
+	conn_release(&p->flow, &fresh);
+	return verdict;
+}
+
+/* May a packet open a connection? A SYN with ACK may be one of an active FTP
+ * server (tcp_conn_schedule). */
+static __always_inline int may_open(const struct packet *p, const struct settings *set)
+{
+	switch (p->flow.protocol) {
+	case IPPROTO_TCP:
+		return (opens_connection(p) || set->sloppy_tcp) && !(p->tcp_bits & TCP_BIT_RST);
+	case IPPROTO_SCTP:
+		return opens_connection(p) || (set->sloppy_sctp && p->chunk != CHUNK_ABORT);
+	}
+	return 1;
+}
+
+/* A choice, if it is one of the service's servers: the service may have been deleted
+ * and added again with its servers, which then count for the new one. */
+static __always_inline __u32 checked_choice(const struct service *svc, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	return !s || serves(s, svc->id) ? id : STALE_CHOICE;
+}
+
+/* The scheduler's choice; NO_SERVER if no server can take the connection, or
+ * STALE_CHOICE. */
+__noinline __u32 choose(struct packet *p, const struct service *svc)
+{
+	struct pick pick = {};
+
+	if (!p || !svc)
+		return NO_SERVER;
+	pick_for(p, svc, &pick);
+	HOOK(CHOOSE);
+	if (!p->peek && !traced())
+		return checked_choice(svc, schedule(&pick, svc->scheduler));
+	p->news |= NEWS_CHOSEN | NEWS_NOTED;
+	return checked_choice(svc, choose_aloud(p, &pick, svc->scheduler));
+}
+
+/* Likewise, or a template's server. The connection then holds a template if
+ * the service is persistent. */
+static __always_inline __u32 server_for(struct packet *p, const struct service *svc)
+{
+	__u32 id;
+
+	if (!svc->template)
+		return choose(p, svc);
+	id = by_call(svc) ? call_use(p, NO_SERVER) : template_use(p, svc);
+	if (id != NO_SERVER) {
+		note_template(p, id);
+		return id;
+	}
+	id = choose(p, svc);
+	if (id == NO_SERVER || id == STALE_CHOICE || p->peek)
+		return id;
+	if (!by_call(svc))
+		return template_open(p, svc, id);
+	id = call_open(p, svc, id);
+	return id == NO_SERVER ? call_use(p, NO_SERVER) : id;
+}
+
+/* conn_open, or with the setting hairpin perhaps one. */
+static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet *p,
+					   const struct service *svc, __u32 id,
+					   const struct settings *set)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	int verdict;
+
+	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
+		p->hairpin = hairpin_open(&p->flow, s, server_port(p, svc, s)) ? HAIRPIN_IMPOSSIBLE
+									       : HAIRPIN;
+	verdict = conn_open(p, svc, id);
+	if (p->hairpin && verdict == VERDICT_DROP)
+		hairpin_close(&p->flow);
+	return verdict;
+}
+
+/* The server to which a packet would open a connection. */
+static __always_inline int would_open(struct packet *p, const struct service *svc, __u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	p->server = id;
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	return decide_server(p, id, s, s->forward, server_port(p, svc, s));
+}
+
+/* Nothing new comes of a packet, but the end of what was outdated. */
+static __always_inline int none_new(struct packet *p, int outdated, __u32 reason)
+{
+	if (outdated && !p->peek)
+		conn_end(p);
+	return pass(p, reason);
+}
+
+/*
+ * A packet of no known connection: perhaps the first of a new one. One that
+ * is outdated may be there; it counts until its successor's server is chosen,
+ * as in Linux. Returns a verdict or a decision. Without an skb it is ahead.
+ */
+static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p, int outdated)
+{
+	struct settings *set = get_settings();
+	struct service *svc = 0;
+	__u32 id;
+
+	if (!p || !set)
+		return VERDICT_DROP;
+	if (set->adopting && awaits_adoption(p))
+		return drop(p, REASON_DROP_UPGRADE);
+	if (!may_open(p, set))
+		return none_new(p, outdated, REASON_PASS_NO_CONNECTION);
+	switch (service_wanted(p, set, &svc)) {
+	case SERVICE_NONE:
+		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
+	case SERVICE_CHANGED:
+		return drop(p, REASON_DROP_SERVICE_CHANGED);
+	case SERVICE_FOUND:
+		break;
+	}
+	if (!address_of_host(&p->flow.src))
+		return none_new(p, outdated, REASON_PASS_MARTIAN);
+	/* A connection and a packet at once, or turns to be taken of packets
+	 * that there may be no server for. */
+	if (!skb && (one_packet(p, svc) || by_call(svc) || defence_works(set->drop_packet)))
+		return UNDECIDED;
+	if (drop_packet(p, set)) {
+		none_new(p, outdated, REASON_DROP_DEFENCE);
+		return VERDICT_DROP;
+	}
+	if (p->flow.sport == bpf_htons(20))
+		return none_new(p, outdated, REASON_PASS_FTP_DATA);
+	/* Other ports of an FTP service need persistence. */
+	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
+		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
+	if (!admitted(p))
+		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
+
+	if (outdated)
+		p->news |= NEWS_OUTDATED;
+	if (skb && by_call(svc) && !p->peek && call_read(skb, p, svc)) {
+		none_new(p, outdated, REASON_DROP_NO_CALL_ID);
+		return VERDICT_DROP;
+	}
+	id = server_for(p, svc);
+	if (id == STALE_CHOICE)
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	if (outdated && !p->peek)
+		conn_end(p);
+	HOOK(CONN_ENDED);
+	if (id == NO_SERVER)
+		return refuse(p, ICMP_ERROR_PORT, 0, REASON_REFUSED_NO_SERVER);
+	if (!skb)
+		return conn_open(p, svc, id);
+	if (p->peek)
+		return would_open(p, svc, id);
+	return conn_or_hairpin(skb, p, svc, id, set);
+}
+
+__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
+{
+	return conn_schedule(skb, p, outdated);
+}
+
+/* Likewise, before there is an skb: the connection is opened, and nothing made
+ * of its packet yet. */
+__noinline int conn_new_ahead(struct packet *p)
+{
+	return conn_schedule(0, p, 0);
+}
+
+#endif

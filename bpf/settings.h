@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The settings that user space writes.
+ */
+#ifndef IMBANG_SETTINGS_H
+#define IMBANG_SETTINGS_H
+
+#include "maps.h"
+
+static __always_inline struct settings *get_settings(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&config, &zero);
+}
+
+#endif

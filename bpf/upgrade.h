@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * One build of the data plane hands over to another. The programs that are
+ * attached go on as the new build's, on all devices at once: by one word in
+ * their settings (`successor`), upon which each calls the new program of its
+ * entry. Timers of the earlier build end at the same word.
+ *
+ * If the connection table has another layout, its entries are taken over after
+ * that (adopt.h). Meanwhile a packet may be of a connection that is not in the
+ * new table yet: it is dropped, as a packet that is lost, for neither the
+ * kernel's stack, which would reset the connection, nor the scheduler, which
+ * would choose another server, may have it.
+ */
+#ifndef IMBANG_UPGRADE_H
+#define IMBANG_UPGRADE_H
+
+#include "conn_packet.h"
+#include "maps.h"
+#include "replies.h"
+#include "service.h"
+#include "settings.h"
+
+/* user: the next build's programs, by enum entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, ENTRIES);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} successors SEC(".maps");
+
+/* user: likewise those of XDP. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, ENTRIES);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} xdp_successors SEC(".maps");
+
+/* Calls the next build's program of an entry, if it is to go on; returns if not. */
+#define HAND_OVER(ctx, map, entry)                            \
+	do {                                                  \
+		struct settings *set = get_settings();        \
+		if (set && set->successor)                    \
+			bpf_tail_call((ctx), (map), (entry)); \
+	} while (0)
+
+/* Whether a packet of no known connection may be of one that is still to be
+ * adopted: a server's reply, or a client's packet that does not open one. The
+ * first packet of a persistent client may have a template there. */
+__noinline int awaits_adoption(const struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct service_key key;
+	struct service *svc;
+	struct flow client;
+
+	if (!p || !set || !set->adopting || p->peek)
+		return 0;
+	if (reply_owner_of(&p->flow) || reverse_find(&p->flow, &client))
+		return 1;
+	svc = service_find(p, set, &key);
+	if (!svc)
+		return 0;
+	if (svc->template)
+		return 1;
+	if (svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP)
+		return 0;
+	return !opens_connection(p);
+}
+
+#endif

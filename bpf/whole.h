@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The whole path of a packet: parse, find, schedule, follow, forward, report.
+ * Packets that the fast path leaves come here.
+ */
+#ifndef IMBANG_WHOLE_H
+#define IMBANG_WHOLE_H
+
+#include "counters.h"
+#include "find.h"
+#include "forward/cut.h"
+#include "forward/deliver.h"
+#include "forward/hairpin.h"
+#include "icmp.h"
+#include "outbound.h"
+#include "parse.h"
+#include "related.h"
+#include "schedule.h"
+#include "service.h"
+#include "settings.h"
+#include "trace.h"
+#include "tunnel_error.h"
+
+/* Returns a verdict or a decision. */
+static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32 found)
+{
+	struct settings *set = get_settings();
+	int outdated = 0, expect_replies = found & EXPECT_REPLIES, decision = UNDECIDED;
+	int parsed = parse(skb, p);
+
+	if (parsed != PARSED)
+		return pass(p, parsed);
+	if (!set || !in_use(p, set))
+		return pass(p, REASON_PASS_NO_SERVICE);
+	if (is_icmp(p)) {
+		decision = related(skb, p);
+		return decision == UNDECIDED ? tunnel_error(skb, p) : decision;
+	}
+	if (p->part == LATER_PART)
+		return find_later(p);
+	if (!(found & NOTHING_FOUND))
+		decision = find(p, expect_replies, &outdated);
+	if (decision == UNDECIDED && set->one_device && !(found & NOTHING_FOUND))
+		decision = find_reply(p);
+	if (decision == UNDECIDED)
+		decision = conn_new(skb, p, outdated);
+	if (decision == UNDECIDED)
+		decision = find(p, expect_replies, &outdated);
+	if (decision == VERDICT_PASS && !expect_replies && !outdated) {
+		decision = find_reply(p);
+		if (decision == UNDECIDED)
+			decision = VERDICT_PASS;
+	}
+	return decision == VERDICT_PASS ? outbound_packet(skb, p) : decision;
+}
+
+static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, int decision)
+{
+	if (p->hairpin && (decision == TO_SERVER || decision == TO_CLIENT))
+		decision = hairpin(skb, p);
+	else if (decision == TO_SERVER)
+		decision = to_server(skb, p);
+	else if (decision == TO_CLIENT)
+		decision = to_client(skb, p);
+	else if (decision == UNDECIDED) /* two CPUs interfered with each other */
+		decision = drop(p, REASON_DROP_TABLE_FULL);
+	if (p->cut && decision == VERDICT_REDIRECT)
+		return cut(skb, p);
+	if (decision == TOLD_ON)
+		return tell_on(skb, p);
+	return decision == REFUSED ? icmp_error(skb, p) : decision;
+}
+
+static __always_inline int handle(struct __sk_buff *skb, __u32 found)
+{
+	struct packet p = { .server = NO_SERVER };
+	int verdict = carry_out(skb, &p, decide(skb, &p, found));
+
+	if (p.news)
+		report(&p);
+	return verdict;
+}
+
+#endif

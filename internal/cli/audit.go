@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/director"
+)
+
+func newAuditCommand() *cobra.Command {
+	var out command.OutputFlag
+	var options director.AuditOptions
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "Look for faults in the kernel's tables",
+		Long: `Compares the kernel's tables with each other: connections with their timer
+entries, servers' counts with the connections there are, lists of servers with
+the servers, the schedulers' memory with the services. Traffic and other commands
+go on meanwhile: nothing is locked, and a finding is only reported if it holds in
+two passes. What moves too fast to be judged is not reported.
+
+With --repair, counts are corrected, connections get timer entries, and what
+nothing uses is deleted, under the director's lock; then the tables are examined
+again. Each repair is reported.
+
+The exit status is 0 if the tables are sound (with --repair: in the end), 1 if
+not, 2 for a wrong command line and 3 if the audit failed.`,
+		Example: `  imbang audit
+  imbang audit --repair -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			if options.Interval <= 0 || options.Interval > director.MaxAuditInterval {
+				return command.Usage(fmt.Errorf("--interval %v: want more than 0 and at most %v", options.Interval, director.MaxAuditInterval))
+			}
+			return audit(c, out, options)
+		},
+	}
+	c.Flags().DurationVar(&options.Interval, "interval", director.DefaultAuditInterval, "time between the two passes")
+	c.Flags().BoolVar(&options.Repair, "repair", false, "correct what can be corrected")
+	_ = c.RegisterFlagCompletionFunc("interval", cobra.NoFileCompletions)
+	out.Register(c)
+	return c
+}
+
+func audit(c *cobra.Command, out command.OutputFlag, options director.AuditOptions) error {
+	d, err := director.Open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	clear := func() {}
+	if w := c.ErrOrStderr(); terminal(w) {
+		const eraseLine = "\r\x1b[K"
+		options.Progress = func(step string) { fmt.Fprintf(w, eraseLine+"%s", step) }
+		clear = func() { fmt.Fprint(w, eraseLine) }
+	}
+	report, err := d.Audit(c.Context(), options)
+	clear()
+	if err != nil {
+		return err
+	}
+	if err := out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return printAudit(w, &report) }); err != nil {
+		return err
+	}
+	if !report.Clean() {
+		return command.ErrNotAsExpected
+	}
+	return nil
+}
+
+// terminal reports whether somebody may be watching.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func printAudit(w io.Writer, r *director.AuditReport) error {
+	took := time.Duration(r.Took).Round(time.Millisecond)
+	fmt.Fprintf(w, "%d connections, %d templates, %d timer entries, %d services, %d servers: ", r.Connections, r.Templates, r.TimerEntries, r.Services, r.Servers)
+	if len(r.Findings) == 0 {
+		fmt.Fprintf(w, "sound (%v)\n", took)
+	} else {
+		fmt.Fprintf(w, "%s (%v)\n", count(uint32(len(r.Findings)), "finding"), took)
+	}
+	if err := printFindings(w, r.Findings); err != nil {
+		return err
+	}
+	for kind, n := range r.Omitted {
+		fmt.Fprintf(w, "%d more of kind %s\n", n, kind)
+	}
+	for _, part := range r.NotJudged {
+		fmt.Fprintf(w, "not judged: %s\n", part)
+	}
+	if r.Rounds < 2 {
+		return nil
+	}
+	if len(r.Remaining) == 0 {
+		fmt.Fprintf(w, "repaired: nothing is left\n")
+		return nil
+	}
+	fmt.Fprintf(w, "left after the repair:\n")
+	return printFindings(w, r.Remaining)
+}
+
+func printFindings(w io.Writer, all []director.AuditFinding) error {
+	if len(all) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "KIND\tOBJECT\tDETAIL\tREPAIR\n")
+	for _, f := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", f.Kind, f.Object, f.Detail, f.Repair)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package command is what the command lines of imbang and imbang-lab share:
+// how verbs are executed, how errors become messages and exit statuses, and
+// flags that both have. It knows no verb.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses of both programs.
+const (
+	StatusOK            = iota
+	StatusNotAsExpected // a scenario differs, a download is corrupted
+	StatusUsage         // another command line is required
+	StatusFailed
+)
+
+// ErrNotAsExpected ends a verb that has printed itself what is wrong: status 1
+// without a further message.
+var ErrNotAsExpected = errors.New("not as expected")
+
+// usageError is an error that another command line repairs.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usage marks an error as one of the command line: status 2.
+func Usage(err error) error { return usageError{err} }
+
+// Main executes a program's arguments, without its name, and returns the exit
+// status. Verbs clean up when their context ends, at the first SIGINT or
+// SIGTERM; a second signal kills those that do not say otherwise.
+func Main(root *cobra.Command, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	return Execute(ctx, root, args, os.Stdin, os.Stdout, os.Stderr)
+}
+
+// Execute executes arguments with the given streams and returns the exit
+// status. Messages begin with the program's name.
+func Execute(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	switch {
+	case err == nil:
+		return StatusOK
+	case errors.Is(err, ErrNotAsExpected):
+		return StatusNotAsExpected
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+		return StatusUsage
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	return StatusFailed
+}
+
+// NewRoot makes a program's command of its verbs.
+func NewRoot(name, short, long string, verbs ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use: name, Short: short, Long: long,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          knownVerb,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.AddCommand(verbs...)
+	for _, c := range verbs {
+		wrapArgs(c)
+	}
+	return root
+}
+
+// knownVerb refuses what is no verb, and says in the same line what may have
+// been meant.
+func knownVerb(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("unknown command %q (see %s --help)", args[0], root.Name())
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		err = fmt.Errorf("unknown command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
+	}
+	return Usage(err)
+}
+
+// wrapArgs turns complaints about the number of arguments into usage errors.
+func wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return Usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		wrapArgs(sub)
+	}
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// OutputFlag is --output of a verb that can print JSON.
+type OutputFlag struct{ Format string }
+
+func (o *OutputFlag) Register(c *cobra.Command) {
+	c.Flags().StringVarP(&o.Format, "output", "o", "text", "output format: text or json")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Print writes v as JSON, or calls text.
+func (o *OutputFlag) Print(w io.Writer, v any, text func(io.Writer) error) error {
+	switch o.Format {
+	case "text":
+		return text(w)
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	}
+	return Usage(fmt.Errorf("unknown output format %q (text or json)", o.Format))
+}
+
+// Check refuses a bad format before any work is done.
+func (o *OutputFlag) Check() error {
+	if o.Format != "text" && o.Format != "json" {
+		return Usage(fmt.Errorf("unknown output format %q (text or json)", o.Format))
+	}
+	return nil
+}

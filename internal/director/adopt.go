@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/director/layout"
+)
+
+// adoptionBatch is ADOPTIONS of bpf/types.h.
+const adoptionBatch = 256
+
+// adopt enters the earlier build's connections into the new table, templates
+// first, since connections hold them. Nobody writes the earlier table any more.
+// Until it is through, packets of unknown connections are dropped.
+func (u *upgrade) adopt() error {
+	set, err := u.next.settings()
+	if err != nil {
+		return err
+	}
+	if waits, err := set.get("adopting"); err != nil || !waits {
+		return err
+	}
+	for _, templates := range []bool{true, false} {
+		for _, table := range []string{"conns4", "conns6"} {
+			a, err := u.newAdopter(table)
+			if err != nil {
+				return fmt.Errorf("table %s: %w", table, err)
+			}
+			if err := a.run(templates); err != nil {
+				return fmt.Errorf("table %s: %w", table, err)
+			}
+			u.result.Adopted += a.done
+		}
+	}
+	return set.set("adopting", false)
+}
+
+// adopter takes over one table.
+type adopter struct {
+	from       *ebpf.Map
+	buffer     *ebpf.Map
+	program    *ebpf.Program
+	convert    *layout.Converter
+	decode     func([]byte) (bpfobj.LbConn6, error)
+	size       uint32 // of a value in the new layout [bytes]
+	records    []bpfobj.LbAdoption
+	keys       [][]byte // of the records, in the earlier table
+	superseded [][]byte
+	done       int
+	at         func(string)
+}
+
+func (u *upgrade) newAdopter(table string) (*adopter, error) {
+	a := &adopter{from: u.cur.maps[table], buffer: u.next.maps["adoptions"], program: u.next.progs["adopt_conns"], at: u.at}
+	to := u.next.maps[table]
+	if a.from == nil || to == nil || a.buffer == nil || a.program == nil {
+		return nil, errors.New("a pin is missing")
+	}
+	name := map[string]string{"conns4": "conn4", "conns6": "conn6"}[table]
+	was, err := valueLayout(a.from, name)
+	if err != nil {
+		return nil, err
+	}
+	is, err := valueLayout(to, name)
+	if err != nil {
+		return nil, err
+	}
+	if is.Size != to.ValueSize() || was.Size != a.from.ValueSize() {
+		return nil, errors.New("its values are not of the type that the kernel says")
+	}
+	compiledAs, err := compiledLayout(table)
+	if err != nil {
+		return nil, err
+	}
+	if d := is.Differences(compiledAs); len(d) > 0 {
+		return nil, fmt.Errorf("the upgrade was begun by another build of imbang: finish it with that one (%s)", d[0])
+	}
+	a.size = is.Size
+	a.convert, err = layout.NewConverter(was, is)
+	a.decode = decodeConn6
+	if table == "conns4" {
+		a.decode = decodeConn4
+	}
+	return a, err
+}
+
+// compiledLayout is the layout of a map's values in this program.
+func compiledLayout(table string) (layout.Layout, error) {
+	spec, err := compiled()
+	if err != nil {
+		return layout.Layout{}, err
+	}
+	return layout.Of(spec.Maps[table].Value)
+}
+
+// run adopts the templates of the table, or the connections.
+func (a *adopter) run(templates bool) error {
+	var key, value []byte
+	fresh := make([]byte, a.size)
+	it := a.from.Iterate()
+	for it.Next(&key, &value) {
+		a.convert.Convert(fresh, value)
+		c, err := a.decode(fresh)
+		if err != nil {
+			return err
+		}
+		if (c.Flow.Template != 0) != templates || c.Flags&connDead != 0 {
+			continue
+		}
+		a.records = append(a.records, bpfobj.LbAdoption{
+			Flow: c.Flow, Server: c.Server, Expires: c.Expires, Port: c.Port, State: c.State, Flags: c.Flags,
+			Template: c.Template, Forward: c.Forward, InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
+		})
+		a.keys = append(a.keys, append([]byte(nil), key...))
+		if len(a.records) == adoptionBatch {
+			if err := a.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := it.Err(); err != nil {
+		return err
+	}
+	if err := a.flush(); err != nil {
+		return err
+	}
+	// Run again, they must not be taken from their servers' counts again.
+	for _, key := range a.superseded {
+		if err := a.from.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+	}
+	a.superseded = nil
+	return nil
+}
+
+// flush runs the program on the records.
+func (a *adopter) flush() error {
+	if len(a.records) == 0 {
+		return nil
+	}
+	if a.at != nil {
+		a.at("adopt a batch")
+	}
+	all := make([]bpfobj.LbAdoption, adoptionBatch)
+	numbers := make([]uint32, adoptionBatch)
+	copy(all, a.records)
+	for i := range numbers {
+		numbers[i] = uint32(i)
+	}
+	if _, err := a.buffer.BatchUpdate(numbers, all, nil); err != nil {
+		return err
+	}
+	if _, err := a.program.Run(&ebpf.RunOptions{Data: make([]byte, 14)}); err != nil {
+		return err
+	}
+	results, err := lookupAll[bpfobj.LbAdoption](a.buffer, uint32(len(a.records)))
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		switch r.Result {
+		case bpfobj.LbAdoptionResultADOPTION_DONE:
+			a.done++
+		case bpfobj.LbAdoptionResultADOPTION_SUPERSEDED:
+			a.superseded = append(a.superseded, a.keys[i])
+		default:
+			return fmt.Errorf("no room for a connection in the new table (%d were adopted)", a.done)
+		}
+	}
+	a.records, a.keys = a.records[:0], a.keys[:0]
+	return nil
+}

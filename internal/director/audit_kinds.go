@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+// AuditKind is a kind of fault that Audit finds.
+type AuditKind uint8
+
+// The kinds of faults. Why a healthy table cannot show one in two passes is said
+// of each in the table below; "grace period" is the wait between two passes, after
+// which every program that was under way before has ended.
+const (
+	AuditNoTimer AuditKind = iota
+	AuditDead
+	AuditOverdue
+	AuditClockStopped
+	AuditEntryTwice
+	AuditEntryListedFree
+	AuditEntryLeaked
+	AuditEntryLost
+	AuditLinkBroken
+	AuditCounts
+	AuditCountsMoving
+	AuditControlled
+	AuditReverseStray
+	AuditHairpinStray
+	AuditConnServer
+	AuditServerUnlisted
+	AuditOrderServer
+	AuditExtentsOverlap
+	AuditServiceCheck
+	AuditServiceID
+	AuditReplyOwner
+	AuditReplyOwnerMissing
+	AuditBucketsStale
+	AuditMaglevStale
+	AuditLocalityStale
+	AuditStateStale
+	AuditTreeStale
+	AuditTreeNode
+	auditKinds
+)
+
+// auditKindInfo is what there is to say of a kind.
+type auditKindInfo struct {
+	name   string // in JSON
+	text   string // of an object, in the table
+	repair string // what --repair does; "" if nothing
+	sound  string // why a healthy table does not show it in two passes
+}
+
+const edits = "no edit was under way in either pass (the generation was even, and the same before and behind the reading), and a finished edit leaves none"
+
+var auditInfo = [auditKinds]auditKindInfo{
+	AuditNoTimer: {"no-timer", "connection without a timer entry in a slot: it never ends", "gives it a timer entry",
+		"the connection names the same entry and tick in both passes; whoever named it entered it before the grace period was over, and only the wheel takes it out, which then writes another tick or ends the connection"},
+	AuditDead: {"dead", "connection that was marked as dead and never removed", "removes it",
+		"whoever marks a connection removes it in the same run of a program, which a grace period outlasts"},
+	AuditOverdue: {"overdue", "connection long past its time", "gives it a timer entry, by which it ends",
+		"the wheel examines each entry within a revolution of the wheel and 32 s, which is the limit here"},
+	AuditClockStopped: {"clock-stopped", "the wheel's clock stands still: nothing expires", "starts it",
+		"the clock is 10 s or more behind and did not move between the passes"},
+	AuditEntryTwice: {"entry-twice", "timer entry in two slots, or twice in one", "cuts the later list",
+		"a slot's list, from a head that was read, does not change until its tick; lists whose tick came meanwhile are not judged"},
+	AuditEntryListedFree: {"entry-listed-and-free", "timer entry in a slot and free", "cuts it out of the list of free entries, or out of the slot",
+		"an entry is marked as free when it is in no slot, and the slots judged do not change; a list of free entries that leads into a slot does so by the same link in both passes"},
+	AuditEntryLeaked: {"entry-leaked", "timer entry that is neither free, nor in a slot, nor of a connection", "gives it back",
+		"an entry outside all lists is in the hands of a program, which ended in the grace period; the same entry has the same flow and link in both passes"},
+	AuditEntryLost: {"entry-lost", "timer entry that is marked as free and in no list of free ones", "gives it back",
+		"judged only of lists whose head did not change while they were read, and whose entries were all free; the link is the same in both passes"},
+	AuditLinkBroken: {"link-broken", "list of timer entries that leads to a number that is none", "cuts the list there",
+		"links are numbers of entries; none is written otherwise"},
+	AuditCounts: {"counts", "server's counts differ from the connections there are", "adds the difference",
+		"in both passes the server has the same connections (their sum of hashes) in the same activity, and the same counts, read before and behind them: nothing moved, and no program of the first pass is under way in the second"},
+	AuditCountsMoving: {"counts-moving", "server's count differs from the connections there are, while they come and go", "",
+		"connections that came and went while they were counted bound the difference (connections opened, by the server's counter, and the change of the count); the bounds of both passes exclude 0"},
+	AuditControlled: {"controlled", "template's count differs from the connections that it controls", "adds the difference",
+		"in both passes the template has the same count and the same connections (their sum of hashes)"},
+	AuditReverseStray: {"reverse-stray", "entry of the reverse table without its connection", "deletes it",
+		"the entry is there before and after its connection was looked for; a connection is inserted before its entry and removed behind it, by one run of a program"},
+	AuditHairpinStray: {"hairpin-stray", "hairpin without its connection", "deletes it and its reverse entry",
+		"likewise: a hairpin is made and its connection opened by one run of a program"},
+	AuditConnServer: {"connection-server", "connection of a server that there is not", "removes it",
+		"a server's id stays while it has connections; ids in use only grow"},
+	AuditServerUnlisted: {"server-unlisted", "server that is marked as available and in no list", "clears the mark", edits},
+	AuditOrderServer:    {"order-server", "server in a service's list that is not available, unknown or another service's", "takes it out of the list", edits},
+	AuditExtentsOverlap: {"extents-overlap", "services whose lists of servers overlap", "gives one of them another place", edits},
+	AuditServiceCheck:   {"service-check", "service whose sum is wrong: packets do not use it", "writes it anew", edits},
+	AuditServiceID:      {"service-id", "service whose id is unknown or another service's, too", "", edits},
+	AuditReplyOwner:     {"reply-owner", "address and port whose replies are of a wrong server", "deletes the entry", edits},
+	AuditReplyOwnerMissing: {"reply-owner-missing", "server that owns its replies, without the entry that says so",
+		"writes the entry", edits},
+	AuditBucketsStale:  {"buckets-stale", "bucket table of a service that is gone or has another scheduler", "deletes it", edits},
+	AuditMaglevStale:   {"maglev-stale", "Maglev table of a service that is gone or has another scheduler", "deletes it", edits},
+	AuditLocalityStale: {"locality-stale", "cached destination of a service that is gone or has another scheduler", "deletes it", edits},
+	AuditStateStale:    {"state-stale", "scheduler's memory of another incarnation of its service", "initialises the scheduler anew", edits},
+	AuditTreeStale:     {"tree-stale", "tree of a service that is gone, or of another list or scheduler", "removes or rebuilds it", edits},
+	AuditTreeNode: {"tree-node", "node of a tree that does not have the winner of its children", "rebuilds the tree",
+		"nobody changed nodes and no load changed while they were read (climbers and loads, before and behind)"},
+}
+
+func (k AuditKind) String() string { return auditInfo[k].name }
+
+// Text says what is wrong with an object of this kind.
+func (k AuditKind) Text() string { return auditInfo[k].text }
+
+// Repair says what AuditOptions.Repair does; "" if nothing.
+func (k AuditKind) Repair() string { return auditInfo[k].repair }
+
+// Sound says why a healthy table does not show the fault in two passes.
+func (k AuditKind) Sound() string { return auditInfo[k].sound }
+
+// AuditKinds lists all kinds.
+func AuditKinds() []AuditKind {
+	all := make([]AuditKind, auditKinds)
+	for i := range all {
+		all[i] = AuditKind(i)
+	}
+	return all
+}

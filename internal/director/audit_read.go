@@ -1,0 +1,646 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+)
+
+// What the auditor reads of the kernel's maps is read here alone.
+
+// overdueLimit is the longest time by which a connection outlives its expiry
+// [ns]: a revolution of the wheel and its reach.
+const overdueLimit = uint64((wheelSlots + wheelReach) * WheelTickLength)
+
+// WheelTickLength is TICK of bpf/clock.h.
+const WheelTickLength = time.Duration(1 << 26)
+
+// clockStopped is how far the wheel's clock may be behind [ticks]: 10 s.
+const clockStopped = uint32(10 * time.Second / WheelTickLength)
+
+// entryPair is how many timer entries an element of their maps holds: struct
+// timer_pair4 of bpf/types.h.
+const entryPair = 2
+
+// entryBatch is how many pairs of timer entries one system call reads.
+const entryBatch = 1 << 15
+
+// auditFamily is one family's part of a pass.
+type auditFamily struct {
+	family  model.Family
+	wheel   *wheelView
+	pending map[uint32]struct{} // entries whose connections are to be looked at again
+}
+
+// auditPass reads all tables once and judges what it can by itself.
+func (d *Director) auditPass(ctx context.Context) (*auditPass, error) {
+	began := time.Now()
+	p := &auditPass{}
+	r := auditReader{d: d, pass: p, ctx: ctx}
+	steps := []func() error{
+		r.settings, r.readClock, r.readIDs, r.readSchedulers, r.entriesFirst,
+		r.countsBefore, r.connections, r.countsAfter, r.slotsAndEntries, r.judgeWheel,
+		r.reverse, r.hairpins, r.opened,
+	}
+	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("audit: %w", err)
+		}
+	}
+	p.took = time.Since(began)
+	return p, nil
+}
+
+// auditReader is a pass under way.
+type auditReader struct {
+	d         *Director
+	ctx       context.Context
+	pass      *auditPass
+	set       bpfobj.LbSettings
+	now       uint64
+	servers   []bpfobj.LbServer
+	families  [2]auditFamily
+	templates []templateView
+	holds     []holdView
+}
+
+func (r *auditReader) settings() (err error) {
+	if r.set, err = r.d.config(); err != nil {
+		return err
+	}
+	fence() // the generation is known before what it counts is read
+	r.now, err = monotonic()
+	return err
+}
+
+// wheelClockTick is the tick that the wheel's clock has done.
+func (d *Director) wheelClockTick() (uint32, error) {
+	value, err := d.maps.Clocks.LookupBytes(uint32(0))
+	if err != nil || value == nil {
+		return 0, fmt.Errorf("read the wheel's clock: %w", err)
+	}
+	const behindTimer = 16 // sizeof(struct bpf_timer)
+	return binary.NativeEndian.Uint32(value[behindTimer:]), nil
+}
+
+func (r *auditReader) readClock() error {
+	tick, err := r.d.wheelClockTick()
+	if err != nil {
+		return err
+	}
+	for i, family := range []model.Family{model.IPv4, model.IPv6} {
+		entries, _ := r.d.timerEntries(family)
+		r.families[i] = auditFamily{family, newWheelView(uint8(family), entryPair*entries.MaxEntries()), map[uint32]struct{}{}}
+		r.families[i].wheel.before = tick
+	}
+	r.pass.clock = tick
+	if uint32(r.now/uint64(WheelTickLength))-tick > clockStopped {
+		r.pass.report(suspect{kind: AuditClockStopped, tick: tick})
+	}
+	return nil
+}
+
+// timerEntries are a family's, and the place of its free lists.
+func (d *Director) timerEntries(f model.Family) (entries *ebpf.Map, free uint32) {
+	if f == model.IPv6 {
+		return d.maps.TimerEntries6, freeLists
+	}
+	return d.maps.TimerEntries4, 0
+}
+
+// readIDs reads services and servers.
+func (r *auditReader) readIDs() (err error) {
+	m, v := &r.d.maps, &r.pass.ids
+	if r.servers, err = lookupAll[bpfobj.LbServer](m.Servers, r.set.Servers); err != nil {
+		return fmt.Errorf("read servers: %w", err)
+	}
+	v.top = r.set.Services
+	if v.keys, v.services, err = r.services(); err != nil {
+		return err
+	}
+	slots := uint32(0)
+	for _, svc := range v.services {
+		slots = max(slots, min(svc.First+max(svc.Capacity, svc.Count), m.Order.MaxEntries()))
+	}
+	if v.order, err = lookupAll[uint32](m.Order, slots); err != nil {
+		return fmt.Errorf("read the servers' order: %w", err)
+	}
+	v.servers = r.servers
+	if v.places, v.owners, err = hashAll[bpfobj.LbEndpoint, bpfobj.LbReplyOwner](m.ReplyOwners, hashBatch); err != nil {
+		return fmt.Errorf("read the owners of replies: %w", err)
+	}
+	if r.pass.edited, err = r.editedMeanwhile(); err != nil || r.pass.edited {
+		return err
+	}
+	r.pass.stats.Services = len(v.services)
+	for _, svc := range v.services {
+		r.pass.stats.Servers += int(svc.Count)
+	}
+	v.judge(r.pass.report)
+	return nil
+}
+
+func (r *auditReader) services() ([]bpfobj.LbServiceKey, []bpfobj.LbService, error) {
+	keys, values, err := hashAll[bpfobj.LbServiceKey, bpfobj.LbService](r.d.maps.Services, hashBatch)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read services: %w", err)
+	}
+	return keys, values, nil
+}
+
+// editedMeanwhile reports whether what was read of services and servers may be of
+// two states of the table (generation.go).
+func (r *auditReader) editedMeanwhile() (bool, error) {
+	fence()
+	now, err := r.d.config()
+	if err != nil {
+		return false, err
+	}
+	return beingEdited(r.set.Generation) || now.Generation != r.set.Generation, nil
+}
+
+// readSchedulers reads what schedulers remember. Trees are read between two
+// readings of what their nodes depend on.
+func (r *auditReader) readSchedulers() (err error) {
+	if r.pass.edited {
+		return nil
+	}
+	m := &r.d.maps
+	var v schedView
+	if v.buckets, err = mapKeys[uint32](m.BucketTables); err != nil {
+		return err
+	}
+	if v.maglevs, err = mapKeys[uint32](m.Maglevs); err != nil {
+		return err
+	}
+	if v.localities, err = mapKeys[bpfobj.LbLocalityKey](m.Localities); err != nil {
+		return err
+	}
+	if v.localitySets, err = mapKeys[bpfobj.LbLocalityKey](m.LocalitySets); err != nil {
+		return err
+	}
+	var states [2][]bpfobj.LbServiceState
+	var loads [2][]bpfobj.LbLoad
+	var pairs []bpfobj.LbTreePair
+	for i := range 2 {
+		if states[i], err = lookupAll[bpfobj.LbServiceState](m.ServiceStates, r.set.Services); err != nil {
+			return fmt.Errorf("read the schedulers' memory: %w", err)
+		}
+		if loads[i], err = r.loads(); err != nil {
+			return err
+		}
+		if i == 0 {
+			slots := uint32(0)
+			for _, s := range states[0] {
+				if s.Tree.Tag != 0 {
+					slots = max(slots, min(s.Tree.First/2+s.Tree.Leaves/2+1, m.Trees.MaxEntries()))
+				}
+			}
+			if pairs, err = lookupAll[bpfobj.LbTreePair](m.Trees, slots); err != nil {
+				return fmt.Errorf("read the trees: %w", err)
+			}
+		}
+	}
+	v.states = states[1]
+	for _, svc := range r.pass.ids.services {
+		if int(svc.Id) >= len(states[0]) {
+			continue
+		}
+		state := states[0][svc.Id]
+		t := &state.Tree
+		end := t.First/2 + (t.Leaves+1)/2
+		if t.Tag == 0 || t.First != svc.First || t.Count != svc.Count || t.Leaves < t.Count || int(end) > len(pairs) ||
+			int(t.First+t.Count) > len(r.pass.ids.order) {
+			continue // judged as stale, or none
+		}
+		tree := treeView{service: svc.Id, state: state, pairs: pairs[t.First/2 : end], moved: state != states[1][svc.Id]}
+		r.pass.ids.listed(&svc, func(_, id uint32) {
+			var l bpfobj.LbLoad
+			if int(id) < len(loads[0]) {
+				l = loads[0][id]
+				tree.moved = tree.moved || l != loads[1][id]
+			}
+			tree.ids, tree.loads = append(tree.ids, id), append(tree.loads, l)
+		})
+		v.trees = append(v.trees, tree)
+	}
+	if edited, err := r.editedMeanwhile(); err != nil || edited {
+		r.pass.edited = true
+		return err
+	}
+	v.judge(&r.pass.ids, r.pass.report)
+	return nil
+}
+
+// mapKeys are the keys of a hash map.
+func mapKeys[K any](m *ebpf.Map) (keys []K, err error) {
+	var key K
+	value := make([]byte, m.ValueSize())
+	it := m.Iterate()
+	for it.Next(&key, &value) {
+		keys = append(keys, key)
+	}
+	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return nil, fmt.Errorf("read the schedulers' memory: %w", err)
+	}
+	return keys, nil
+}
+
+func (r *auditReader) loads() ([]bpfobj.LbLoad, error) {
+	loads, err := lookupAll[bpfobj.LbLoad](r.d.maps.Loads, r.set.Servers)
+	if err != nil {
+		return nil, fmt.Errorf("read the servers' connections: %w", err)
+	}
+	return loads, nil
+}
+
+func (r *auditReader) readFreeLists() ([]bpfobj.LbFreeTimerEntries, error) {
+	lists, err := lookupAll[bpfobj.LbFreeTimerEntries](r.d.maps.FreeLists, 2*freeLists)
+	if err != nil {
+		return nil, fmt.Errorf("read the lists of free timer entries: %w", err)
+	}
+	return lists, nil
+}
+
+// entriesFirst notes which timer entries are in use.
+func (r *auditReader) entriesFirst() error {
+	lists, err := r.readFreeLists()
+	if err != nil {
+		return err
+	}
+	for i := range r.families {
+		f := &r.families[i]
+		entries, at := r.d.timerEntries(f.family)
+		for _, l := range lists[at : at+freeLists] {
+			f.wheel.fresh = append(f.wheel.fresh, l.Fresh)
+			r.pass.stats.TimerEntries += uint64(l.Fresh)
+		}
+		top := takenUpTo(lists[at:at+freeLists], entryPair*entries.MaxEntries())
+		err := r.eachEntry(f, top, func(number, _ uint32, flow *bpfobj.LbFlow) {
+			f.wheel.first(number, entryHash(flow), flow.Template == entryFree)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachEntry reads the timer entries with numbers up to n, and the other one of its pair.
+func (r *auditReader) eachEntry(f *auditFamily, n uint32, call func(number, next uint32, flow *bpfobj.LbFlow)) error {
+	if f.family == model.IPv6 {
+		return eachElement(r.ctx, r.d.maps.TimerEntries6, (n+1)/entryPair, func(at uint32, e *bpfobj.LbTimerPair6) {
+			for half := range uint32(entryPair) {
+				call(entryPair*at+half+1, e.Next[half], &e.Flow[half])
+			}
+		})
+	}
+	return eachElement(r.ctx, r.d.maps.TimerEntries4, (n+1)/entryPair, func(at uint32, e *bpfobj.LbTimerPair4) {
+		for half := range uint32(entryPair) {
+			flow := fromFlow4(e.Flow[half])
+			call(entryPair*at+half+1, e.Next[half], &flow)
+		}
+	})
+}
+
+// eachElement reads the first n elements of an array, many at a time.
+func eachElement[V any](ctx context.Context, m *ebpf.Map, n uint32, call func(uint32, *V)) error {
+	size := min(n, entryBatch)
+	if size == 0 {
+		return nil
+	}
+	keys, values := make([]uint32, size), make([]V, size)
+	var cursor ebpf.MapBatchCursor
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		got, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range got {
+			if keys[i] >= n {
+				return nil
+			}
+			call(keys[i], &values[i])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read timer entries: %w", err)
+		}
+	}
+}
+
+func (r *auditReader) countsBefore() (err error) {
+	c := &r.pass.counts
+	c.slack = 2 * int64(runtime.NumCPU())
+	c.tally = make([]connTally, r.set.Servers)
+	if c.openedBefore, err = r.openedConns(); err != nil {
+		return err
+	}
+	c.before, err = r.loads()
+	return err
+}
+
+func (r *auditReader) countsAfter() (err error) {
+	r.pass.counts.after, err = r.loads()
+	return err
+}
+
+// opened reads how many connections servers opened, when those are counted that
+// were being opened before: behind a grace period.
+func (r *auditReader) opened() (err error) {
+	if err := gracePeriod(); err != nil {
+		return err
+	}
+	r.pass.counts.openedBy, err = r.openedConns()
+	return err
+}
+
+func (r *auditReader) openedConns() ([]uint64, error) {
+	totals, err := r.d.serverTally().totals(r.set.Servers)
+	if err != nil {
+		return nil, err
+	}
+	opened := make([]uint64, r.set.Servers)
+	for id, t := range totals {
+		opened[id] = t.Conns
+	}
+	return opened, nil
+}
+
+// eachConnection reads the connections and templates of a family.
+func (r *auditReader) eachConnection(f model.Family, call func(*bpfobj.LbFlow, *bpfobj.LbConn6)) error {
+	if f == model.IPv6 {
+		return eachConn[bpfobj.LbFlow](r.d.maps.Conns6, func(c bpfobj.LbConn6) { call(&c.Flow, &c) })
+	}
+	return eachConn[bpfobj.LbFlow4](r.d.maps.Conns4, func(four bpfobj.LbConn4) {
+		c := widen(four)
+		call(&c.Flow, &c)
+	})
+}
+
+func (r *auditReader) connections() error {
+	for i := range r.families {
+		f := &r.families[i]
+		if err := r.eachConnection(f.family, func(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) { r.connection(f, flow, c) }); err != nil {
+			return err
+		}
+	}
+	countControlled(r.templates, r.holds)
+	judgeControlled(r.templates, r.pass.report)
+	return nil
+}
+
+func (r *auditReader) connection(f *auditFamily, flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
+	if flow.Template != 0 {
+		r.pass.stats.Templates++
+	} else {
+		r.pass.stats.Connections++
+	}
+	found := suspect{family: uint8(f.family), flow: *flow, number: c.Number, tick: c.Tick}
+	report := func(kind AuditKind) {
+		found.kind = kind
+		r.pass.report(found)
+	}
+	if late := int64(r.now - c.Expires); late > int64(overdueLimit) {
+		report(AuditOverdue)
+	}
+	switch {
+	case !f.wheel.has(c.Number):
+		report(AuditNoTimer)
+	case !f.wheel.name(c.Number, entryHash(flow), c.Tick):
+		f.pending[c.Number] = struct{}{}
+	}
+	if c.Flags&connDead != 0 {
+		report(AuditDead)
+		return
+	}
+	if int(c.Server) >= len(r.servers) || never(r.servers[c.Server]) {
+		found.id = c.Server
+		report(AuditConnServer)
+		return
+	}
+	r.pass.counts.add(flow, c)
+	switch {
+	case flow.Template != 0:
+		r.templates = append(r.templates, newTemplate(flow, c))
+	case c.Template != 0:
+		r.holds = append(r.holds, newHold(flow, c))
+	}
+}
+
+// slotsAndEntries reads the wheel behind the connections: see wheelView.
+func (r *auditReader) slotsAndEntries() error {
+	earlier, err := r.readFreeLists()
+	if err != nil {
+		return err
+	}
+	slots, err := lookupAll[bpfobj.LbWheelSlot](r.d.maps.Wheel, wheelSlots)
+	if err != nil {
+		return fmt.Errorf("read the wheel: %w", err)
+	}
+	for i := range r.families {
+		f := &r.families[i]
+		w := f.wheel
+		w.firsts = make([]uint32, len(slots))
+		for slot, s := range slots {
+			w.firsts[slot] = s.First4
+			if f.family == model.IPv6 {
+				w.firsts[slot] = s.First6
+			}
+		}
+		// Entries that were taken meanwhile: their lists lead on.
+		entries, at := r.d.timerEntries(f.family)
+		top := takenUpTo(earlier[at:at+freeLists], entryPair*entries.MaxEntries())
+		err := r.eachEntry(f, top, func(number, next uint32, flow *bpfobj.LbFlow) {
+			w.second(number, next, entryHash(flow), flow.Template == entryFree)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	later, err := r.readFreeLists()
+	if err != nil {
+		return err
+	}
+	tick, err := r.d.wheelClockTick()
+	if err != nil {
+		return err
+	}
+	for i := range r.families {
+		w := r.families[i].wheel
+		_, at := r.d.timerEntries(r.families[i].family)
+		for list := at; list < at+freeLists; list++ {
+			w.freeFirst = append(w.freeFirst, later[list].First)
+			w.freeQuiet = append(w.freeQuiet, later[list].First == earlier[list].First && later[list].Fresh == earlier[list].Fresh)
+		}
+		w.after = tick
+	}
+	return nil
+}
+
+// judgeWheel judges timer entries, and looks for the connections of those that it
+// suspects.
+func (r *auditReader) judgeWheel() error {
+	for i := range r.families {
+		f := &r.families[i]
+		f.wheel.judge(func(s suspect) {
+			if s.kind == AuditNoTimer {
+				f.pending[s.number] = struct{}{}
+				return
+			}
+			r.pass.report(s)
+		})
+		if len(f.pending) == 0 {
+			continue
+		}
+		err := r.eachConnection(f.family, func(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
+			if _, want := f.pending[c.Number]; want && !f.wheel.fires(c.Number, entryHash(flow), c.Tick) {
+				r.pass.report(suspect{kind: AuditNoTimer, family: uint8(f.family), flow: *flow, number: c.Number, tick: c.Tick})
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reverse looks for the connection of each entry of the reverse tables.
+func (r *auditReader) reverse() error {
+	err := eachOf(r.ctx, r.d.maps.Reverse4, func(k, v bpfobj.LbFlow4) error {
+		return r.judgeReverse(model.IPv4, fromFlow4(k), fromFlow4(v), r.d.maps.Reverse4, k)
+	})
+	if err != nil {
+		return err
+	}
+	return eachOf(r.ctx, r.d.maps.Reverse6, func(k, v bpfobj.LbFlow) error {
+		return r.judgeReverse(model.IPv6, k, v, r.d.maps.Reverse6, k)
+	})
+}
+
+func (r *auditReader) judgeReverse(f model.Family, key, client bpfobj.LbFlow, m *ebpf.Map, raw any) error {
+	c, err := r.d.connOf(client)
+	if err != nil {
+		return err
+	}
+	if c != nil && int(c.Server) < len(r.servers) && r.servers[c.Server].Addr == key.Src && c.Port == key.Sport {
+		return nil
+	}
+	value, err := m.LookupBytes(raw)
+	if err != nil || value == nil { // it ended meanwhile
+		return err
+	}
+	r.pass.report(suspect{kind: AuditReverseStray, family: uint8(f), flow: key, hash: flowHash(&client)})
+	return nil
+}
+
+func (r *auditReader) hairpins() error {
+	return eachOf(r.ctx, r.d.maps.Hairpins, func(client, reverse bpfobj.LbFlow) error {
+		c, err := r.d.connOf(client)
+		if err != nil || c != nil && c.Flags&connHairpin != 0 {
+			return err
+		}
+		value, err := r.d.maps.Hairpins.LookupBytes(client)
+		if err != nil || value == nil {
+			return err
+		}
+		r.pass.report(suspect{kind: AuditHairpinStray, family: client.Family, flow: client, hash: flowHash(&reverse)})
+		return nil
+	})
+}
+
+// connOf is the connection of a client's flow; nil if there is none.
+func (d *Director) connOf(flow bpfobj.LbFlow) (*bpfobj.LbConn6, error) {
+	var c bpfobj.LbConn6
+	var err error
+	if model.Family(flow.Family) == model.IPv6 {
+		err = d.maps.Conns6.Lookup(flow, &c)
+	} else {
+		var four bpfobj.LbConn4
+		err = d.maps.Conns4.Lookup(toFlow4(flow), &four)
+		c = widen(four)
+	}
+	if err != nil {
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("read a connection: %w", err)
+	}
+	return &c, nil
+}
+
+// toFlow4 is flow_to4 of bpf/flow.h.
+func toFlow4(f bpfobj.LbFlow) bpfobj.LbFlow4 {
+	return bpfobj.LbFlow4{
+		Src: f.Src.Word[3], Dst: f.Dst.Word[3], Sport: f.Sport, Dport: f.Dport,
+		Protocol: f.Protocol, Template: f.Template, Pad: [2]uint8{f.Pad},
+	}
+}
+
+// eachOf reads a hash map, many elements at a time.
+func eachOf[K, V any](ctx context.Context, m *ebpf.Map, call func(K, V) error) error {
+	keys, values := make([]K, hashBatch), make([]V, hashBatch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			if err := call(keys[i], values[i]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", m, err)
+		}
+	}
+}
+
+// gracePeriod waits until every program that runs now has ended: the kernel does
+// before an update of a map of maps returns (maybe_wait_bpf_programs). The map is
+// this function's own.
+func gracePeriod() error {
+	inner := &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1}
+	m, err := ebpf.NewMap(inner)
+	if err != nil {
+		return fmt.Errorf("wait for a grace period: %w", err)
+	}
+	defer m.Close()
+	outer, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ArrayOfMaps, KeySize: 4, ValueSize: 4, MaxEntries: 1, InnerMap: inner})
+	if err != nil {
+		return fmt.Errorf("wait for a grace period: %w", err)
+	}
+	defer outer.Close()
+	if err := outer.Put(uint32(0), m); err != nil {
+		return fmt.Errorf("wait for a grace period: %w", err)
+	}
+	return nil
+}
+
+// frameOf is a value behind an Ethernet header, for a classifier that reads it
+// from there.
+func frameOf[T any](v *T) []byte {
+	const header = 14
+	return append(make([]byte, header), bytes.Clone(unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)))...)
+}

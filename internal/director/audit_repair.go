@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+)
+
+// What became of a repair, in AuditFinding.Repair.
+const (
+	repairDone    = "done"
+	repairChanged = "not done: the table has changed meanwhile"
+	repairNone    = "cannot be repaired"
+)
+
+// repairFindings corrects what can be, under the director's lock, and says of each
+// finding what became of it. any: something was done.
+func (d *Director) repairFindings(found []suspect) (results []string, any bool, err error) {
+	err = d.exclusively(func() error {
+		results, any, err = d.repairAll(found)
+		return err
+	})
+	return results, any, err
+}
+
+func (d *Director) repairAll(found []suspect) (results []string, any bool, err error) {
+	results = make([]string, len(found))
+	rebuild := map[uint32]bool{} // services whose schedulers are to begin anew
+	relist := map[uint32]bool{}  // services whose lists are written anew
+	unlisted := false
+	for i, s := range found {
+		switch s.kind {
+		case AuditStateStale, AuditTreeStale, AuditTreeNode:
+			rebuild[s.id] = true
+			results[i] = repairDone
+		case AuditOrderServer, AuditExtentsOverlap:
+			relist[s.id] = true
+			results[i] = repairDone
+		case AuditServerUnlisted, AuditReplyOwner, AuditReplyOwnerMissing, AuditServiceCheck:
+			unlisted = true
+			results[i] = repairDone
+		default:
+			if results[i], err = d.repairOne(s); err != nil {
+				return results, any, err
+			}
+		}
+		any = any || results[i] == repairDone
+	}
+	if !unlisted && len(rebuild) == 0 && len(relist) == 0 {
+		return results, any, nil
+	}
+	d.forgetTable() // as it is in the kernel
+	err = d.edit(func(t *table) error {
+		if err := errors.Join(d.relistServices(t, relist), d.rebuildSchedulers(t, rebuild)); err != nil || !unlisted {
+			return err
+		}
+		return d.rewrite(t)
+	})
+	d.forgetTable() // which slots are free follows from the lists
+	return results, any, err
+}
+
+// relistServices gives services lists of their own, of the servers that are theirs.
+func (d *Director) relistServices(t *table, services map[uint32]bool) error {
+	for key, svc := range t.services {
+		if !services[svc.Id] {
+			continue
+		}
+		own := slices.DeleteFunc(slices.Clone(t.order[svc.Id]), func(id uint32) bool {
+			return int(id) >= len(t.servers) || !available(t.servers[id]) || t.servers[id].Service != svc.Id || t.servers[id].Owner != key
+		})
+		if err := d.relist(key, svc, own); err != nil {
+			return err
+		}
+		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewrite writes again what follows from the lists: who is available, who owns
+// replies, and the services' sums.
+func (d *Director) rewrite(t *table) error {
+	ids := make([]uint32, len(t.servers)) // reading the table cleared wrong marks
+	for id := range ids {
+		ids[id] = uint32(id)
+	}
+	if err := d.putServers(ids...); err != nil {
+		return err
+	}
+	if err := d.repairReplyOwners(t); err != nil {
+		return err
+	}
+	for key, svc := range t.services {
+		if svc.Check != serviceCheck(key, *svc) {
+			if err := d.putService(key, *svc); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rebuildSchedulers initialises what schedulers remember of services; what is left
+// of services that are gone is cleared.
+func (d *Director) rebuildSchedulers(t *table, services map[uint32]bool) error {
+	for _, svc := range t.services {
+		if !services[svc.Id] {
+			continue
+		}
+		delete(services, svc.Id)
+		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_INIT, 0); err != nil {
+			return err
+		}
+	}
+	for id := range services {
+		gone := bpfobj.LbService{Id: id}
+		if err := d.changed(gone, bpfobj.LbChangeEventCHANGE_DONE, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repairOne corrects one finding, in the kernel where packets change the same.
+func (d *Director) repairOne(s suspect) (string, error) {
+	r := bpfobj.LbRepair{Flow: s.flow, Number: s.number, Tick: s.tick, From: s.from, Server: s.id}
+	r.Flow.Family = max(r.Flow.Family, s.family)
+	switch s.kind {
+	case AuditClockStopped:
+		return repairDone, startClocks(d.progs.StartClocks)
+	case AuditConnServer, AuditDead:
+		return d.deleteConn(s)
+	case AuditNoTimer, AuditOverdue:
+		r.Kind = bpfobj.LbRepairKindREPAIR_TIMER
+	case AuditEntryTwice, AuditLinkBroken, AuditEntryListedFree:
+		r.Kind = bpfobj.LbRepairKindREPAIR_CUT_ENTRY
+		if s.from == 0 {
+			r.Kind, r.From = bpfobj.LbRepairKindREPAIR_CUT_SLOT, s.list
+			if s.free {
+				r.Kind = bpfobj.LbRepairKindREPAIR_CUT_FREE
+			}
+		}
+	case AuditEntryLeaked, AuditEntryLost:
+		r.Kind = bpfobj.LbRepairKindREPAIR_GIVE
+		flow, next, err := d.timerEntry(s.family, s.number)
+		if err != nil {
+			return "", err
+		}
+		if int64(next) != s.a || s.hash != 0 && uint64(entryHash(&flow)) != s.hash {
+			return repairChanged, nil
+		}
+		r.Flow = flow
+		r.Flow.Family = s.family
+	case AuditCounts:
+		r.Kind = bpfobj.LbRepairKindREPAIR_COUNTS
+		r.Active, r.Inactive, r.Persistent = int32(-s.a), int32(-s.b), int32(-s.c)
+	case AuditControlled:
+		r.Kind, r.Controlled = bpfobj.LbRepairKindREPAIR_CONTROLLED, int32(s.b-s.a)
+	default:
+		return d.deleteStale(s)
+	}
+	return d.runRepair(&r)
+}
+
+// deleteConn removes a connection of a server that there is not, or a dead one, which
+// nothing counts. The wheel frees its timer entry.
+func (d *Director) deleteConn(s suspect) (string, error) {
+	c, err := d.connOf(s.flow)
+	if err != nil {
+		return "", err
+	}
+	if c == nil || c.Number != s.number || s.kind == AuditDead && c.Flags&connDead == 0 || s.kind == AuditConnServer && c.Server != s.id {
+		return repairChanged, nil
+	}
+	if model.Family(s.family) == model.IPv6 {
+		err = d.maps.Conns6.Delete(s.flow)
+	} else {
+		err = d.maps.Conns4.Delete(toFlow4(s.flow))
+	}
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return repairChanged, nil
+	}
+	if number, ok := callNumber(s.flow); ok && err == nil {
+		err = d.forgetCall(number)
+	}
+	return repairDone, err
+}
+
+// forgetCall is call_forget of bpf/call.h.
+func (d *Director) forgetCall(number uint32) error {
+	var call bpfobj.LbCall
+	var now uint32
+	err := d.maps.CallNumbers.Lookup(number, &call)
+	if err == nil && d.maps.Calls.Lookup(&call, &now) == nil && now == number {
+		err = d.maps.Calls.Delete(&call)
+	}
+	if err == nil || errors.Is(err, ebpf.ErrKeyNotExist) {
+		err = d.maps.CallNumbers.Delete(number)
+	}
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget a call: %w", err)
+	}
+	return nil
+}
+
+// timerEntry reads one.
+func (d *Director) timerEntry(family uint8, number uint32) (flow bpfobj.LbFlow, next uint32, err error) {
+	at, half := (number-1)/entryPair, (number-1)%entryPair
+	if model.Family(family) == model.IPv6 {
+		var e bpfobj.LbTimerPair6
+		err = d.maps.TimerEntries6.Lookup(at, &e)
+		return e.Flow[half], e.Next[half], err
+	}
+	var e bpfobj.LbTimerPair4
+	err = d.maps.TimerEntries4.Lookup(at, &e)
+	return fromFlow4(e.Flow[half]), e.Next[half], err
+}
+
+// runRepair runs the program that corrects.
+func (d *Director) runRepair(r *bpfobj.LbRepair) (string, error) {
+	rc, err := d.progs.RepairTable.Run(&ebpf.RunOptions{Data: frameOf(r)})
+	if err != nil {
+		return "", fmt.Errorf("repair: %w", err)
+	}
+	switch bpfobj.LbRepairResult(rc) {
+	case bpfobj.LbRepairResultREPAIR_DONE:
+		return repairDone, nil
+	case bpfobj.LbRepairResultREPAIR_CHANGED:
+		return repairChanged, nil
+	}
+	return "not done: no timer entry is free, or there is no such object", nil
+}
+
+// deleteStale deletes an entry that nothing uses.
+func (d *Director) deleteStale(s suspect) (string, error) {
+	var err error
+	switch s.kind {
+	case AuditBucketsStale:
+		err = d.maps.BucketTables.Delete(s.id)
+	case AuditMaglevStale:
+		err = d.maps.Maglevs.Delete(s.id)
+	case AuditLocalityStale:
+		m := d.maps.Localities
+		if s.free {
+			m = d.maps.LocalitySets
+		}
+		err = m.Delete(s.locality)
+	case AuditReverseStray, AuditHairpinStray:
+		return d.deleteStray(s)
+	default:
+		return repairNone, nil
+	}
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return repairChanged, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("clear the schedulers' memory: %w", err)
+	}
+	return repairDone, nil
+}
+
+// deleteStray deletes where replies lead that are of no connection, unless it leads
+// somewhere else by now.
+func (d *Director) deleteStray(s suspect) (string, error) {
+	var client bpfobj.LbFlow
+	var err error
+	reverse := s.flow
+	if s.kind == AuditHairpinStray {
+		if err = d.maps.Hairpins.Lookup(s.flow, &reverse); err == nil {
+			client = s.flow
+			err = d.maps.Hairpins.Delete(s.flow)
+		}
+	} else if model.Family(s.family) == model.IPv6 {
+		err = d.maps.Reverse6.Lookup(reverse, &client)
+	} else {
+		var four bpfobj.LbFlow4
+		err = d.maps.Reverse4.Lookup(toFlow4(reverse), &four)
+		client = fromFlow4(four)
+	}
+	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && s.kind == AuditReverseStray && flowHash(&client) != s.hash {
+		return repairChanged, nil
+	}
+	if err == nil && model.Family(s.family) == model.IPv6 {
+		err = d.maps.Reverse6.Delete(reverse)
+	} else if err == nil {
+		err = d.maps.Reverse4.Delete(toFlow4(reverse))
+	}
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return "", fmt.Errorf("delete an entry of the reverse table: %w", err)
+	}
+	return repairDone, nil
+}

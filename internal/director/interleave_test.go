@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/bpfobj/lbtest"
+	"imbang/internal/testenv"
+)
+
+// The CPUs on which operations of an interleaved test run.
+const (
+	cpuA = 0 // the operation that is stopped
+	cpuB = 1 // what runs meanwhile
+)
+
+// interleaved is a rig with the test variant of the data plane, for a test that
+// runs one operation into the middle of another one:
+//
+//	r := newInterleaved(t)
+//	r.addService(tcpService(vip, "rr"), 1)
+//	a := r.stop(lbtest.LbHookPointPOINT_CONN_KILL, func() error {
+//		_, err := r.clientRun(testenv.TCP(client1, vip, "R"))
+//		return err
+//	})
+//	r.onCPU(cpuB, func() error { ... })  // to its end
+//	a.finish()                           // the first one goes on, to its end
+//
+// stop starts the operation on a thread of CPU A and returns when it has
+// arrived at the hook point, where it spins until finish, for twelve seconds at most;
+// it fails the test if the operation does not come by. While it is stopped, A's
+// CPU runs nothing else, neither timers nor interrupts' work, and no RCU grace
+// period ends: what waits for one (deleting a program, membarrier, a barrier of
+// an edit) must be started in a goroutine and waited for after finish.
+//
+// Hash elements and free lists are per CPU: an element that is freed on a CPU is
+// the next that is allocated there. Run what frees and what allocates by
+// onCPU(cpuB).
+//
+// No timer runs, and time stands still at the moment of the load: advance moves
+// the clock, turn lets the wheel catch up with it.
+type interleaved struct {
+	*rig
+	*lbtest.Controls
+	wheel *ebpf.Program
+}
+
+// newInterleaved makes one. The test is skipped where there is only one CPU.
+func newInterleaved(t testing.TB) *interleaved { return newInterleavedSized(t, small) }
+
+func newInterleavedSized(t testing.TB, sizes Sizes) *interleaved {
+	t.Helper()
+	testenv.Root(t)
+	if runtime.NumCPU() < 2 {
+		t.Skip("needs two CPUs: runs one operation in the middle of another")
+	}
+	x := &interleaved{}
+	x.rig = newRigWith(t, func(r *rig) { r.must(r.ns.Do(func() error { return x.loadVariant(sizes) })) })
+	t.Cleanup(func() {
+		x.wheel.Close()
+		_ = x.Controls.Close()
+	})
+	return x
+}
+
+// loadVariant makes the director of the calling thread's namespace, from the variant.
+func (x *interleaved) loadVariant(sizes Sizes) error {
+	in, err := currentInstance()
+	if err != nil {
+		return err
+	}
+	lock, err := in.lock(true)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	spec, err := lbtest.LoadLb()
+	if err != nil {
+		return err
+	}
+	return in.loadSpec(spec, sizes, func(c *ebpf.Collection) (err error) {
+		if x.wheel, err = c.Programs["turn_wheel"].Clone(); err != nil {
+			return err
+		}
+		if x.Controls, err = lbtest.NewControls(c.Maps[lbtest.ControlsMap]); err != nil {
+			return err
+		}
+		x.TimersOff()
+		now, err := monotonic()
+		x.SetTime(time.Duration(now))
+		return err
+	})
+}
+
+// advance moves the data plane's clock.
+func (x *interleaved) advance(d time.Duration) { x.SetTime(x.Time() + d) }
+
+// turnWheel lets the wheel catch up with the clock, on CPU B.
+func (x *interleaved) turnWheel() {
+	x.Helper()
+	x.onCPU(cpuB, func() error {
+		_, err := x.wheel.Run(&ebpf.RunOptions{Data: make([]byte, 14)})
+		return err
+	})
+}
+
+// pass moves the clock by a time in steps, with the wheel behind it. The wheel
+// catches up with 137 s at most.
+func (x *interleaved) pass(d time.Duration) {
+	x.Helper()
+	const step = 8 * time.Second
+	for ; d > 0; d -= step {
+		x.advance(min(d, step))
+		x.turnWheel()
+	}
+}
+
+// pinned runs fn in the rig's namespace on a thread of one CPU.
+func (x *interleaved) pinned(cpu int, fn func() error) error {
+	return x.ns.Do(func() error {
+		var all, one unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &all); err != nil {
+			return err
+		}
+		one.Set(cpu)
+		if err := unix.SchedSetaffinity(0, &one); err != nil {
+			return err
+		}
+		return errors.Join(fn(), unix.SchedSetaffinity(0, &all))
+	})
+}
+
+// onCPU is pinned, for what runs to its end.
+func (x *interleaved) onCPU(cpu int, fn func() error) {
+	x.Helper()
+	x.must(x.pinned(cpu, fn))
+}
+
+// leave has all threads of the process keep off a CPU and go before others', or
+// come back: one that waited for the CPU of a stopped operation would wait for all
+// of the stop, and that must not last.
+func leave(cpu int, off bool) error {
+	tasks, err := os.ReadDir("/proc/self/task")
+	for _, task := range tasks {
+		var cpus unix.CPUSet
+		nice := 0
+		tid, _ := strconv.Atoi(task.Name())
+		if unix.SchedGetaffinity(tid, &cpus) != nil {
+			continue // it has ended
+		}
+		if off {
+			cpus.Clear(cpu)
+			nice = -15
+		} else {
+			cpus.Set(cpu)
+		}
+		if e := errors.Join(unix.SchedSetaffinity(tid, &cpus), unix.Setpriority(unix.PRIO_PROCESS, tid, nice)); e != nil && !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, fmt.Errorf("keep thread %d off CPU %d: %w", tid, cpu, e))
+		}
+	}
+	return err
+}
+
+// fromClientOn sends a packet in through the clients' device, on a CPU.
+func (x *interleaved) fromClientOn(cpu int, p testenv.Packet) (v result) {
+	x.Helper()
+	x.onCPU(cpu, func() (err error) { v, err = x.clientRun(p); return err })
+	return v
+}
+
+// fromServerOn sends a packet in through the servers' device, on a CPU.
+func (x *interleaved) fromServerOn(cpu int, p testenv.Packet) (v result) {
+	x.Helper()
+	x.onCPU(cpu, func() (err error) { v, err = x.serverRun(p); return err })
+	return v
+}
+
+// clientRun is fromClient for a thread that is in the namespace already.
+func (x *interleaved) clientRun(p testenv.Packet) (result, error) {
+	return run(x.progs.LbClient, x.arriving(x.progs.LbClient, skBuff{}), p.Frame(), 0)
+}
+
+// serverRun is fromServer, likewise.
+func (x *interleaved) serverRun(p testenv.Packet) (result, error) {
+	return run(x.progs.LbServer, x.arriving(x.progs.LbServer, skBuff{}), p.Frame(), 0)
+}
+
+// stopped is an operation that has arrived at a hook.
+type stopped struct {
+	x    *interleaved
+	hook lbtest.Hook
+	done chan error
+}
+
+// stop runs an operation on CPU A as far as a hook point.
+func (x *interleaved) stop(at lbtest.LbHookPoint, fn func() error) *stopped {
+	x.Helper()
+	return x.stopTimes(at, 1, fn)
+}
+
+// stopTimes is stop for an operation that comes by several times; await tells of
+// the second and later arrivals.
+func (x *interleaved) stopTimes(at lbtest.LbHookPoint, times int, fn func() error) *stopped {
+	x.Helper()
+	s := &stopped{x: x, hook: x.Arm(at, cpuA, times), done: make(chan error, 1)}
+	x.must(leave(cpuA, true))
+	go func() { s.done <- x.pinned(cpuA, fn) }()
+	if err := s.hook.Await(1); err != nil {
+		s.hook.Disarm()
+		s.hook.Release(times)
+		x.must(leave(cpuA, false))
+		x.Fatal(errors.Join(err, <-s.done))
+	}
+	return s
+}
+
+// stopPacket is stop for a client's packet; its result is there after finish.
+func (x *interleaved) stopPacket(at lbtest.LbHookPoint, p testenv.Packet) (*stopped, *result) {
+	x.Helper()
+	v := new(result)
+	return x.stop(at, func() (err error) { *v, err = x.clientRun(p); return err }), v
+}
+
+// finish lets the operation go on, to its end.
+func (s *stopped) finish() {
+	s.x.Helper()
+	s.hook.Disarm()
+	s.hook.Release(s.hook.Reached())
+	s.x.must(<-s.done, leave(cpuA, false))
+	if n := s.hook.Expired(); n != 0 {
+		s.x.Fatal(fmt.Errorf("%d operations were not held for as long as the test took", n))
+	}
+}
+
+// The harness stops an operation where it says, and nowhere else.
+func TestInterleave(t *testing.T) {
+	x := newInterleaved(t)
+	x.addService(tcpService(vip, "rr"), 1)
+	server := x.establish(client1, vip)
+	a, v := x.stopPacket(lbtest.LbHookPointPOINT_CONN_MOVE, testenv.TCP(client1, vip, "R"))
+	if got := x.connection(client1).State; got != "ESTABLISHED" {
+		t.Errorf("stopped before the change of state: %s", got)
+	}
+	// Another CPU's packets are not stopped.
+	if got := x.fromClientOn(cpuB, testenv.TCP(client1, vip, "F")); got.verdict != redirect {
+		t.Errorf("meanwhile: %s", got.verdict)
+	}
+	if got := x.connection(client1).State; got != "CLOSE_WAIT" {
+		t.Errorf("after another packet: %s", got)
+	}
+	a.finish()
+	if to, err := v.server(); err != nil || to != server {
+		t.Errorf("the packet went to %s, want %s: %v", to, server, err)
+	}
+	if got := x.connection(client1).State; got != "CLOSE" {
+		t.Errorf("in the end: %s", got)
+	}
+	// Time stands still.
+	time.Sleep(200 * time.Millisecond)
+	if n := x.entries(x.maps.Conns4); n != 1 {
+		t.Errorf("%d connections before their time", n)
+	}
+	x.pass(12 * time.Second)
+	if n := x.entries(x.maps.Conns4); n != 0 {
+		t.Errorf("%d connections after their time", n)
+	}
+}

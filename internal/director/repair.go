@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import "imbang/internal/bpfobj"
+
+// repair makes good what a command left that was killed in the middle of an
+// edit. The lists decide what the table is, and the table was read from them;
+// what follows from it is written anew.
+func (d *Director) repair(t *table, unlisted []uint32) error {
+	d.marked = true                     // the generation is odd since the other edit
+	if err := d.barrier(); err != nil { // what retired is not known
+		return err
+	}
+	for _, id := range unlisted {
+		s := &t.servers[id]
+		if svc := t.services[s.Owner]; svc == nil || svc.Id != s.Service {
+			s.Service = noService
+		}
+	}
+	if err := d.putServers(unlisted...); err != nil {
+		return err
+	}
+	if err := d.reopenBelow(t); err != nil {
+		return err
+	}
+	if err := d.forgetStrays(t); err != nil {
+		return err
+	}
+	if err := d.repairReplyOwners(t); err != nil {
+		return err
+	}
+	for _, svc := range t.services {
+		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reopenBelow opens servers that are below their threshold: one may have been
+// raised just before.
+func (d *Director) reopenBelow(t *table) error {
+	loads, err := lookupAll[bpfobj.LbLoad](d.maps.Loads, uint32(len(t.servers)))
+	if err != nil {
+		return err
+	}
+	var below []uint32
+	for id, l := range loads {
+		if upper := t.servers[id].Upper; l.Overloaded != 0 && (upper == 0 || l.Active+l.Inactive < upper) {
+			below = append(below, uint32(id))
+		}
+	}
+	return d.reopen(below)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testrun
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/director"
+)
+
+// wheelClock is CLOCK_WHEEL of bpf/maps.h.
+const wheelClock = uint32(0)
+
+// Reset makes a Virtual as it was when it was new, but for another seed: to
+// load the programs anew takes a second, which is more than a short simulation
+// does. Counters alone go on.
+func (v *Virtual) Reset(seed uint64) error {
+	m := &v.maps
+	err := errors.Join(
+		clearHash[bpfobj.LbFlow4, bpfobj.LbConn4](m.Conns4),
+		clearHash[bpfobj.LbFlow4, bpfobj.LbFlow4](m.Reverse4),
+		clearHash[bpfobj.LbEndpoint, bpfobj.LbReplyOwner](m.ReplyOwners),
+		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
+		director.ForgetSchedulers(m),
+		clearHash[bpfobj.LbAddress, bpfobj.LbAllowance](m.Allowances),
+		clearArray[bpfobj.LbServer](m.Servers),
+		clearArray[bpfobj.LbLoad](m.Loads),
+		clearArray[bpfobj.LbServiceState](m.ServiceStates),
+		clearArray[bpfobj.LbWheelSlot](m.Wheel),
+		clearArray[bpfobj.LbFreeTimerEntries](m.FreeLists), // from the first on, as if none was ever taken
+		m.Clocks.Put(wheelClock, make([]byte, m.Clocks.ValueSize())),
+	)
+	if err != nil {
+		return fmt.Errorf("empty the virtual director: %w", err)
+	}
+	marks, err := v.d.Marks()
+	if err != nil {
+		return err
+	}
+	for _, r := range marks {
+		if err := v.Mark(director.MarkRule{Prefix: r.Prefix}); err != nil {
+			return err
+		}
+	}
+	return v.begin(seed)
+}
+
+// begin sets what is not empty at the beginning.
+func (v *Virtual) begin(seed uint64) error {
+	v.controls.Seed(seed)
+	return errors.Join(v.SetTime(VirtualStart), v.d.Restart())
+}
+
+// clearHash deletes all elements.
+func clearHash[K, V any](m *ebpf.Map) error {
+	keys, _, err := director.ReadHash[K, V](m)
+	if err == nil && len(keys) > 0 {
+		_, err = m.BatchDelete(keys, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", m, err)
+	}
+	return nil
+}
+
+// clearArray makes all elements zero.
+func clearArray[V any](m *ebpf.Map) error {
+	keys := make([]uint32, m.MaxEntries())
+	for i := range keys {
+		keys[i] = uint32(i)
+	}
+	if _, err := m.BatchUpdate(keys, make([]V, len(keys)), nil); err != nil {
+		return fmt.Errorf("%s: %w", m, err)
+	}
+	return nil
+}

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/director/layout"
+)
+
+// An upgrade replaces the programs of a living director, and the tables whose
+// layout changed. It goes in steps, of which each can be the last one that a
+// killed command took; run again, it goes on or begins anew:
+//
+//  1. The new build is loaded on the tables that both share, and pinned beside
+//     the loaded one, in a directory that ends in "-next". Until then nothing has
+//     changed for packets.
+//  2. One word hands over (bpf/upgrade.h): from then on every packet is the new
+//     build's, on all devices. The command waits until no program of the earlier
+//     build runs any more.
+//  3. The new build's timers start where the earlier ones ended; connections are
+//     adopted if their table has another layout.
+//  4. Attachments get the new programs, one by one: those that have them not yet
+//     hand over.
+//  5. The two directories of pins are exchanged by one rename, and the earlier
+//     one is removed.
+//
+// Between 2 and 5 other commands refuse to work, even if this one was killed.
+
+// ErrUpgrading says that an upgrade was begun and is not through.
+var ErrUpgrading = errors.New("an upgrade of this director was interrupted (imbang upgrade finishes it)")
+
+// errReplaced says that a handle is of the build before an upgrade.
+var errReplaced = errors.New("the director was upgraded meanwhile (open it again)")
+
+// UpgradeOptions say how to upgrade.
+type UpgradeOptions struct {
+	DryRun   bool              // only plan
+	Progress func(step string) // called before each step, if not nil
+}
+
+// UpgradeResult is what an upgrade did.
+type UpgradeResult struct {
+	Plan     *UpgradePlan `json:"plan"`
+	Upgraded bool         `json:"upgraded"` // false: this build was loaded already, or only planned
+	Resumed  bool         `json:"resumed"`  // it finished one that was interrupted
+	Adopted  int          `json:"adopted"`  // connections and templates
+}
+
+// Upgrade makes the director of the calling thread's network namespace one of
+// this program's build. An error before packets are handed over leaves it as it
+// was.
+func Upgrade(o UpgradeOptions) (UpgradeResult, error) {
+	in, err := currentInstance()
+	if err != nil {
+		return UpgradeResult{}, err
+	}
+	lock, err := in.lock(false)
+	if err != nil {
+		return UpgradeResult{}, err
+	}
+	defer lock.Close()
+	spec, err := compiled()
+	if err != nil {
+		return UpgradeResult{}, err
+	}
+	u := &upgrade{in: in, spec: spec.Copy(), object: bpfobj.Fingerprint, at: o.Progress}
+	defer u.close()
+	return u.run(o.DryRun)
+}
+
+// upgrade is one under way.
+type upgrade struct {
+	in        instance
+	spec      *ebpf.CollectionSpec // of the new build
+	object    string               // its fingerprint
+	at        func(step string)    // before each step; in tests it may panic, as a kill would end it
+	cur, next *pinnedBuild
+	result    UpgradeResult
+}
+
+func (u *upgrade) close() {
+	u.cur.close()
+	u.next.close()
+}
+
+func (u *upgrade) step(name string, do func() error) error {
+	if u.at != nil {
+		u.at(name)
+	}
+	if err := do(); err != nil {
+		return fmt.Errorf("upgrade: %s: %w", name, err)
+	}
+	return nil
+}
+
+func (u *upgrade) nextDir() string { return u.in.dir() + nextSuffix }
+
+func (u *upgrade) run(dry bool) (UpgradeResult, error) {
+	var err error
+	if u.cur, err = openPinnedBuild(u.in.dir()); errors.Is(err, os.ErrNotExist) {
+		return u.result, ErrNotLoaded
+	} else if err != nil {
+		return u.result, err
+	}
+	if u.result.Resumed, err = u.resume(); err != nil {
+		return u.result, err
+	}
+	if u.result.Resumed {
+		if err := u.finish(); err != nil {
+			return u.result, err
+		}
+		// What was finished may be another build than this one.
+		u.close()
+		u.next = nil
+		if u.cur, err = openPinnedBuild(u.in.dir()); err != nil {
+			return u.result, err
+		}
+	}
+	u.result.Plan, err = planUpgrade(u.cur, u.spec, Build{ABI, u.object})
+	if err != nil || dry || u.cur.object == u.object {
+		return u.result, err
+	}
+	if err := u.prepare(); err != nil {
+		return u.result, errors.Join(err, removePins(u.nextDir()))
+	}
+	u.result.Upgraded = true
+	return u.result, u.finish()
+}
+
+// resume looks at what an interrupted upgrade left, and reports whether packets
+// were handed over by it. What it had only prepared is removed.
+func (u *upgrade) resume() (bool, error) {
+	next, err := openPinnedBuild(u.nextDir())
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, errors.Join(err, removePins(u.nextDir()))
+	}
+	u.next = next
+	handed, err := handedOver(u.cur)
+	if err != nil || handed {
+		return handed, err
+	}
+	// The exchange was made: what lies beside is the earlier build.
+	if earlier, err := handedOver(next); err == nil && earlier {
+		u.cur, u.next = next, u.cur
+		return false, u.step("remove the earlier build", func() error { return u.removeEarlier() })
+	}
+	next.close()
+	u.next = nil
+	return false, removePins(u.nextDir())
+}
+
+func handedOver(g *pinnedBuild) (bool, error) {
+	set, err := g.settings()
+	if err != nil {
+		return false, err
+	}
+	return set.get("successor")
+}
+
+// prepare makes the new build's programs and maps, and pins them.
+func (u *upgrade) prepare() error {
+	next := u.nextDir()
+	err := u.step("load the new build", func() error { return u.load() })
+	if err != nil {
+		return err
+	}
+	err = u.step("copy the tables", func() error { return u.copyTables() })
+	if err != nil {
+		return err
+	}
+	err = u.step("pin the new build", func() error { return u.pin(next) })
+	if err != nil {
+		return err
+	}
+	return u.step("name the successors", func() error { return u.nameSuccessors() })
+}
+
+// finish is all that comes from the word on.
+func (u *upgrade) finish() error {
+	for _, s := range []struct {
+		name string
+		do   func() error
+	}{
+		{"hand over", u.handOver},
+		{"wait for packets under way", u.settle},
+		{"start the timers", u.startTimers},
+		{"adopt the connections", u.adopt},
+		{"replace the programs on devices", u.relink},
+		{"exchange the pins", u.exchange},
+		{"remove the earlier build", u.removeEarlier},
+	} {
+		if err := u.step(s.name, s.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load loads the new build: on the maps that are kept, and on others of the same
+// sizes.
+func (u *upgrade) load() error {
+	replaced := map[string]*ebpf.Map{}
+	for _, m := range u.result.Plan.Maps {
+		want, have := u.spec.Maps[m.Name], u.cur.maps[m.Name]
+		if want == nil || have == nil || policies[m.Name] == own && m.Name != "config" {
+			continue
+		}
+		if want.Type == have.Type() {
+			want.MaxEntries, want.Flags = have.MaxEntries(), have.Flags()
+		}
+		if m.Disposition == Kept {
+			want.Contents = nil
+			replaced[m.Name] = have
+		}
+	}
+	if !u.hasXDP() {
+		withoutXDP(u.spec)
+	}
+	objs, err := ebpf.NewCollectionWithOptions(u.spec, ebpf.CollectionOptions{MapReplacements: replaced})
+	if err != nil {
+		return explainLoad(err)
+	}
+	u.next = &pinnedBuild{dir: u.nextDir(), maps: map[string]*ebpf.Map{}, progs: objs.Programs, abi: ABI, object: u.object}
+	for name, m := range objs.Maps {
+		if constant(name) {
+			m.Close() // the programs hold it
+			continue
+		}
+		u.next.maps[name] = m
+	}
+	return nil
+}
+
+// hasXDP reports whether the programs of XDP are loaded.
+func (u *upgrade) hasXDP() bool {
+	for name := range u.cur.progs {
+		if ofXDP(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// pin pins the new build, and signs it at last.
+func (u *upgrade) pin(dir string) error {
+	if err := removePins(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for name, m := range u.next.maps {
+		if err := pinAgain(m, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for name, p := range u.next.progs {
+		if err := p.Pin(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return sign(dir, u.object)
+}
+
+// pinAgain pins a map that may be pinned elsewhere: there it stays.
+func pinAgain(m *ebpf.Map, path string) error {
+	other, err := m.Clone()
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	return other.Pin(path)
+}
+
+// copyTables copies what commands wrote, in the new layout. The lock is held: no
+// command writes meanwhile.
+func (u *upgrade) copyTables() error {
+	if err := u.copySettings(); err != nil {
+		return err
+	}
+	for _, m := range u.result.Plan.Maps {
+		if m.Disposition != Converted {
+			continue
+		}
+		if err := copyMap(u.cur.maps[m.Name], u.next.maps[m.Name], u.spec.Maps[m.Name]); err != nil {
+			return fmt.Errorf("map %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// copySettings begins with what a new director has, for settings that are new.
+func (u *upgrade) copySettings() error {
+	if err := initConfig(u.next.maps["config"], u.next.maps["conns4"].MaxEntries()); err != nil {
+		return err
+	}
+	from, err := u.cur.settings()
+	if err != nil {
+		return err
+	}
+	to, err := u.next.settings()
+	if err != nil {
+		return err
+	}
+	c, err := layout.NewConverter(from.layout, to.layout)
+	if err != nil {
+		return err
+	}
+	c.Over(to.value, from.value)
+	for word, on := range map[string]bool{"successor": false, "adopting": u.result.Plan.Count(Adopted) > 0} {
+		w, err := to.word(word)
+		if err != nil {
+			return err
+		}
+		binary.NativeEndian.PutUint32(w, 0)
+		if on {
+			binary.NativeEndian.PutUint32(w, 1)
+		}
+	}
+	return to.m.Put(uint32(0), to.value)
+}
+
+// copyMap converts every element of a map.
+func copyMap(from, to *ebpf.Map, want *ebpf.MapSpec) error {
+	keys, values, err := layoutsOf(from, want)
+	if err != nil {
+		return err
+	}
+	toKey, err := keys.converter()
+	if err != nil {
+		return err
+	}
+	toValue, err := values.converter()
+	if err != nil {
+		return err
+	}
+	var key, value []byte
+	newKey, newValue := make([]byte, keys.to.Size), make([]byte, values.to.Size)
+	it := from.Iterate()
+	for it.Next(&key, &value) {
+		toKey.Convert(newKey, key)
+		toValue.Convert(newValue, value)
+		if err := to.Put(newKey, newValue); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}
+
+// entries are the programs of each entry of the data plane, by its number.
+var entries = map[bpfobj.LbEntry]struct{ tc, xdp string }{
+	bpfobj.LbEntryENTRY_CLIENT: {"lb_client", "lb_xdp_client"},
+	bpfobj.LbEntryENTRY_SERVER: {"lb_server", "lb_xdp_server"},
+	bpfobj.LbEntryENTRY_LOCAL:  {"lb_local", ""},
+}
+
+// nameSuccessors tells the loaded programs whom they hand over to.
+func (u *upgrade) nameSuccessors() error {
+	for n, e := range entries {
+		if err := u.cur.maps["successors"].Put(uint32(n), u.next.progs[e.tc]); err != nil {
+			return fmt.Errorf("%s: %w", e.tc, err)
+		}
+		p := u.next.progs[e.xdp]
+		if p == nil {
+			continue
+		}
+		if err := u.cur.maps["xdp_successors"].Put(uint32(n), p); err != nil {
+			return fmt.Errorf("%s: %w", e.xdp, err)
+		}
+	}
+	return nil
+}
+
+// handOver is the word upon which packets are the new build's.
+func (u *upgrade) handOver() error {
+	set, err := u.cur.settings()
+	if err != nil {
+		return err
+	}
+	return set.set("successor", true)
+}
+
+// settle waits until no program of the earlier build is under way any more.
+func (u *upgrade) settle() error {
+	barriers := u.cur.maps["barriers"]
+	if barriers == nil {
+		return errors.New("pinned barriers is missing")
+	}
+	return waitForPackets(barriers)
+}
+
+// startTimers lets the new build's timers go on at the ticks that the earlier
+// ones had done last.
+func (u *upgrade) startTimers() error {
+	from, to := u.cur.maps["clocks"], u.next.maps["clocks"]
+	was, err := valueLayout(from, "clock")
+	if err != nil {
+		return err
+	}
+	is, err := valueLayout(to, "clock")
+	if err != nil {
+		return err
+	}
+	c, err := layout.NewConverter(was, is)
+	if err != nil {
+		return err
+	}
+	value := make([]byte, is.Size)
+	for i := range min(from.MaxEntries(), to.MaxEntries()) {
+		old, err := from.LookupBytes(i)
+		if err != nil {
+			return err
+		}
+		c.Convert(value, old)
+		if err := to.Put(i, value); err != nil {
+			return err
+		}
+	}
+	return startClocks(u.next.progs["start_clocks"])
+}
+
+// exchange makes the new build's pins the director's, in one step.
+func (u *upgrade) exchange() error {
+	return unix.Renameat2(unix.AT_FDCWD, u.in.dir(), unix.AT_FDCWD, u.nextDir(), unix.RENAME_EXCHANGE)
+}
+
+// removeEarlier removes the pins of the earlier build, which lie beside now.
+func (u *upgrade) removeEarlier() error { return removePins(u.nextDir()) }

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+// olderBuild is a build whose connections have another layout: a field that this
+// one has not, and two exchanged.
+func olderBuild(t testing.TB) *ebpf.CollectionSpec {
+	return anotherBuild(t, map[string][]string{"types.h": {
+		"	__u8 template;             /* enum template_kind, what controls it */", "	__u8 forward;              /* enum forward */",
+		"	__u8 forward;              /* enum forward */", "	__u8 template;             /* enum template_kind, what controls it */",
+		"	struct flow4 flow;\n	CONN_FIELDS;", "	struct flow4 flow;\n	CONN_FIELDS;\n	__u64 former;",
+	}})
+}
+
+// newOlderRig is a rig with a director of that build.
+func newOlderRig(t testing.TB, spec *ebpf.CollectionSpec) *rig {
+	return newRigWith(t, func(r *rig) {
+		r.must(r.ns.Do(func() error {
+			in, err := currentInstance()
+			if err != nil {
+				return err
+			}
+			lock, err := in.lock(true)
+			if err != nil {
+				return err
+			}
+			defer lock.Close()
+			if err := in.loadSpec(spec, small, func(*ebpf.Collection) error { return nil }); err != nil {
+				return err
+			}
+			return nil
+		}))
+		r.open(Sizes{})
+	})
+}
+
+// disguise signs the rig's pins as those of the older build.
+func (r *rig) disguise() {
+	r.Helper()
+	r.must(os.Remove(filepath.Join(r.dir, objectPrefix+bpfobj.Fingerprint)), os.Mkdir(filepath.Join(r.dir, objectPrefix+"older"), 0o700))
+}
+
+// persistent adds clients of a persistent service.
+func (l *living) persistent(clients int) (templates int) {
+	l.Helper()
+	s := tcpService("10.20.0.2:80", "rr")
+	s.Flags, s.Timeout = model.Persistent, time.Minute
+	l.addService(s, 1, 1, 1)
+	for i := range clients {
+		client := fmt.Sprintf("10.10.1.%d:3000", 1+i)
+		l.kept[client] = l.establish(client, "10.20.0.2:80")
+	}
+	return clients
+}
+
+// checkPersistent opens another connection of each client of the persistent
+// service: it goes to the client's server.
+func (l *living) checkPersistent(what string) {
+	l.Helper()
+	for client, server := range l.kept {
+		end := netip.MustParseAddrPort(client)
+		again := netip.AddrPortFrom(end.Addr(), end.Port()+1).String()
+		var v result
+		context := skBuff{Ifindex: uint32(l.client), IngressIfindex: uint32(l.client)}
+		l.must(l.ns.Do(func() (err error) {
+			v, err = run(l.entry, context, testenv.TCP(again, "10.20.0.2:80", "S").Frame(), 0)
+			return err
+		}))
+		if got, err := v.server(); err != nil || got != server {
+			l.Errorf("%s: a new connection of %s goes to %v (%v), want %v", what, client, got, err, server)
+		}
+	}
+}
+
+// An upgrade to a build whose connections have another layout takes them over
+// with their states, timeouts, templates and timer entries, though it is killed
+// before any of its steps.
+func TestUpgradeOfLayout(t *testing.T) {
+	spec := olderBuild(t)
+	for _, step := range []string{"", "hand over", "start the timers", "adopt the connections", "adopt a batch", "replace the programs on devices"} {
+		t.Run("killed before "+step, func(t *testing.T) {
+			r := newOlderRig(t, spec.Copy())
+			r.must(r.attach(clientDev, serverDev, HookAuto))
+			l := newLiving(r, 20)
+			templates := l.persistent(3)
+			r.disguise()
+			result, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, step)
+			var k killedBefore
+			if errors.As(err, &k) != (step != "") {
+				t.Fatal(err)
+			}
+			if step != "" {
+				if result, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := len(l.servers) + len(l.kept) + templates; step == "" && result.Adopted != want {
+				t.Errorf("%d connections and templates were adopted, want %d", result.Adopted, want)
+			}
+			r.open(Sizes{})
+			l.enter()
+			if got, want := r.entries(r.maps.Conns4), len(l.servers)+len(l.kept)+templates; got != want {
+				t.Errorf("%d entries, want %d", got, want)
+			}
+			r.close()
+			l.check("upgraded")
+			l.checkPersistent("upgraded")
+			r.open(Sizes{})
+			r.timeouts(time.Second, bpfobj.LbConnStateTCP_ESTABLISHED)
+			r.close()
+			l.check("with a short timeout")
+			r.open(Sizes{})
+			if step == "" {
+				r.atLast(10*time.Second, "connections expire", func() bool {
+					active, inactive := uint32(0), uint32(0)
+					for _, s := range r.status(tcpService(vip, "rr").Key).Servers {
+						active, inactive = active+s.Active, inactive+s.Inactive
+					}
+					return active == 0 && inactive == 0
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"imbang/internal/director/layout"
+)
+
+// Disposition is what an upgrade does with a map.
+type Disposition string
+
+const (
+	Kept      Disposition = "kept"      // both builds use the same one
+	Converted Disposition = "converted" // what commands wrote is copied, field by field
+	Adopted   Disposition = "adopted"   // connections are entered again, one by one
+	Renewed   Disposition = "renewed"   // a cache, or a build's own: it begins empty
+	Gone      Disposition = "gone"      // the new build has none
+)
+
+// MapPlan is what an upgrade does with one map, and why.
+type MapPlan struct {
+	Name        string      `json:"name"`
+	Disposition Disposition `json:"disposition"`
+	Differences []string    `json:"differences,omitempty"` // of the layouts
+}
+
+// UpgradePlan is what an upgrade would do.
+type UpgradePlan struct {
+	From Build     `json:"from"`
+	To   Build     `json:"to"`
+	Maps []MapPlan `json:"maps"`
+}
+
+// Build names a build of the data plane.
+type Build struct {
+	ABI    int    `json:"abi"`
+	Object string `json:"object"` // fingerprint
+}
+
+func (b Build) String() string { return fmt.Sprintf("%s (ABI %d)", b.Object, b.ABI) }
+
+// Count is how many maps have a disposition.
+func (p *UpgradePlan) Count(f Disposition) (n int) {
+	for _, m := range p.Maps {
+		if m.Disposition == f {
+			n++
+		}
+	}
+	return n
+}
+
+// policy says what may become of a map whose layout changed.
+type policy int
+
+const (
+	keep    policy = iota // nothing: the kernel writes it while packets pass
+	convert               // commands alone write it, under the director's lock
+	adopt                 // of the group of connections: renewed, and entered again
+	renew                 // a cache, or scratch memory
+	own                   // of each build, whatever its layout
+)
+
+// policies has every map (a test compares).
+var policies = map[string]policy{
+	"barriers": own, "config": own, "stages": own, "xdp_stages": own, "successors": own, "xdp_successors": own, "clocks": own,
+
+	"conns4": adopt, "conns6": adopt, "wheel": adopt, "timer_entries4": adopt, "timer_entries6": adopt, "free_lists": adopt,
+
+	"services": convert, "servers": convert, "order": convert, "marks": convert, "peers": convert, "secrets": convert,
+	"service_zeros": convert, "server_zeros": convert, "outbound": convert, "quarantines": convert,
+
+	"adoptions": own, "allowances": renew, "asked": renew, "cuttings": renew, "fragments": renew, "lost_events": renew, "maglev_scratch": renew,
+	"maglev_turns": renew, "moments": renew, "proofs": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
+	"service_copies": renew, "sip_readers": renew, "stories": renew, "traced_until": renew, "tracers": renew,
+
+	"attacks": keep, "bucket_tables": keep, "calls": keep, "call_numbers": keep, "defences": keep, "hairpins": keep, "handshakes": keep, "listed": keep, "loads": keep,
+	"localities": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
+	"reverse6": keep, "server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
+	"service_states": keep, "trees": keep,
+}
+
+// planUpgrade compares a pinned build with a spec, map by map. It refuses a
+// change of layout that cannot be made while packets pass.
+func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*UpgradePlan, error) {
+	if cur.abi == 0 {
+		return nil, fmt.Errorf("the loaded data plane is of a build before ABI %d, which cannot hand over (imbang detach --purge removes it, with its connections)", ABI)
+	}
+	if cur.abi > ABI {
+		return nil, fmt.Errorf("the loaded data plane has ABI %d, this program ABI %d: upgrade with the newer imbang", cur.abi, ABI)
+	}
+	p := &UpgradePlan{From: Build{cur.abi, cur.object}, To: to}
+	var refused []error
+	if err := checkEnumerations(cur, spec); err != nil {
+		refused = append(refused, err)
+	}
+	for name, want := range spec.Maps {
+		if constant(name) {
+			continue
+		}
+		m, err := planMap(name, cur.maps[name], want)
+		if err != nil {
+			refused = append(refused, err)
+		}
+		p.Maps = append(p.Maps, m)
+	}
+	for name := range cur.maps {
+		if spec.Maps[name] == nil {
+			p.Maps = append(p.Maps, MapPlan{Name: name, Disposition: Gone})
+		}
+	}
+	slices.SortFunc(p.Maps, func(a, b MapPlan) int { return strings.Compare(a.Name, b.Name) })
+	p.adoptTogether()
+	if len(refused) > 0 {
+		return p, fmt.Errorf("this build cannot take over the tables of the loaded one, and nothing was changed (imbang detach --purge and attach begin anew): %w", errors.Join(refused...))
+	}
+	return p, nil
+}
+
+// constant tells the maps of a program's own constants, which are not pinned.
+func constant(name string) bool { return strings.HasPrefix(name, ".") }
+
+func planMap(name string, have *ebpf.Map, want *ebpf.MapSpec) (MapPlan, error) {
+	m := MapPlan{Name: name, Disposition: Renewed}
+	rule, known := policies[name]
+	if have == nil || known && rule == own {
+		return m, nil
+	}
+	key, value, err := layoutsOf(have, want)
+	if err != nil {
+		return m, fmt.Errorf("map %s: %w", name, err)
+	}
+	m.Differences = append(typeDifferences(have, want), append(key.differences(), value.differences()...)...)
+	if len(m.Differences) == 0 {
+		m.Disposition = Kept
+		return m, nil
+	}
+	switch rule {
+	case renew:
+	case adopt:
+		m.Disposition = Adopted
+	case convert:
+		m.Disposition = Converted
+		if have.Type() != want.Type {
+			return m, fmt.Errorf("map %s: its type changed", name)
+		}
+		if _, err := key.converter(); err != nil {
+			return m, fmt.Errorf("map %s: key: %w", name, err)
+		}
+	default:
+		return m, fmt.Errorf("map %s: %s", name, strings.Join(m.Differences, ", "))
+	}
+	if m.Disposition == Renewed {
+		return m, nil
+	}
+	if _, err := value.converter(); err != nil {
+		return m, fmt.Errorf("map %s: %w", name, err)
+	}
+	return m, nil
+}
+
+// adoptTogether: connections, their timer entries and the wheel refer to each
+// other. If one of them changed, all are renewed, and the connections entered again.
+func (p *UpgradePlan) adoptTogether() {
+	if p.Count(Adopted) == 0 {
+		return
+	}
+	for i, m := range p.Maps {
+		if policies[m.Name] == adopt {
+			p.Maps[i].Disposition = Adopted
+		}
+	}
+}
+
+// change is a type of two builds; both are unnamed where BTF has no struct.
+type change struct{ from, to layout.Layout }
+
+func (c change) differences() []string { return c.from.Differences(c.to) }
+
+func (c change) converter() (*layout.Converter, error) { return layout.NewConverter(c.from, c.to) }
+
+func layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error) {
+	if want.Key == nil || want.Value == nil { // maps of programs and of maps, ring buffers
+		return key, value, nil
+	}
+	types, err := typesOf(have)
+	if err != nil {
+		return key, value, err
+	}
+	if key, err = changeOf(types, have.KeySize(), want.Key); err != nil {
+		return key, value, err
+	}
+	value, err = changeOf(types, have.ValueSize(), want.Value)
+	return key, value, err
+}
+
+// changeOf finds the earlier layout of a type by its name; an integer has none.
+func changeOf(types *btf.Spec, size uint32, want btf.Type) (c change, err error) {
+	if c.to, err = layout.Of(want); err != nil {
+		return c, err
+	}
+	switch btf.UnderlyingType(want).(type) {
+	case *btf.Struct, *btf.Union:
+	default:
+		if c.to.Size != size {
+			return c, fmt.Errorf("%d bytes instead of %d", c.to.Size, size)
+		}
+		c.from = c.to
+		return c, nil
+	}
+	// There are two where key and value are of one type.
+	all, err := types.AnyTypesByName(btf.UnderlyingType(want).TypeName())
+	if err != nil {
+		return c, fmt.Errorf("the earlier type of %s: %w", want.TypeName(), err)
+	}
+	for _, was := range all {
+		if c.from, err = layout.Of(was); err == nil && c.from.Size == size {
+			return c, nil
+		}
+	}
+	return c, fmt.Errorf("the earlier type of %s is not in the kernel's types of the map", want.TypeName())
+}
+
+// checkEnumerations refuses enumerations whose numbers changed: tables have them in
+// bytes, which do not tell. The map scratch has all of them among its types.
+func checkEnumerations(cur *pinnedBuild, spec *ebpf.CollectionSpec) error {
+	m := cur.maps["scratch"]
+	if m == nil {
+		return errors.New("pinned scratch is missing")
+	}
+	was, err := typesOf(m)
+	if err != nil {
+		return err
+	}
+	for t, err := range was.All() {
+		if err != nil {
+			return fmt.Errorf("types of pinned map scratch: %w", err)
+		}
+		e, ok := t.(*btf.Enum)
+		if !ok || e.Name == "" {
+			continue
+		}
+		var is *btf.Enum
+		if err := spec.Types.TypeByName(e.Name, &is); err != nil {
+			return fmt.Errorf("enum %s: %w", e.Name, err)
+		}
+		before, _ := layout.Of(e)
+		after, _ := layout.Of(is)
+		if d := before.Differences(after); len(d) > 0 {
+			return fmt.Errorf("enum %s: %s", e.Name, strings.Join(d, ", "))
+		}
+	}
+	return nil
+}
+
+// typeDifferences tells of a map's type and flags; how many elements it has, and
+// whether they are reserved, was said when the director was made.
+func typeDifferences(have *ebpf.Map, want *ebpf.MapSpec) (all []string) {
+	if have.Type() != want.Type {
+		all = append(all, fmt.Sprintf("type %v instead of %v", want.Type, have.Type()))
+	}
+	return all
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/measure"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/stats"
+	"imbang/internal/lab/study"
+	"imbang/internal/lab/topology"
+)
+
+// SynFloodConfig says what to send, and for how long.
+type SynFloodConfig struct {
+	Rate        int           // SYNs per second
+	Duration    time.Duration // of each flood
+	Established int           // connections that are there before
+	Requests    int           // per second on all of them
+	Newcomers   int           // new connections per second, each from another address
+	Room        int           // for connections
+	Rounds      int
+	CPU         int    // where the generator runs
+	Executable  string // path of imbang
+	Progress    func(done, all int)
+}
+
+// SynFloodResult compares what the director does against a SYN flood.
+type SynFloodResult struct {
+	Rate      int              `json:"rate_wanted"`
+	Seconds   float64          `json:"seconds"`
+	Room      int              `json:"room_for_connections"`
+	CPUs      int              `json:"cpus"`
+	Policies  []SynFloodPolicy `json:"policies"`
+	Defended  bool             `json:"defended"` // the last of them lost nothing, and let 95 % in
+	FullSpeed bool             `json:"full_speed"`
+	Targets   []Target         `json:"targets"`
+}
+
+// SynFloodPolicy is what one of them achieved.
+type SynFloodPolicy struct {
+	Name        string        `json:"name"`
+	Settings    []string      `json:"settings"`
+	Rate        stats.Summary `json:"syns_per_s"`
+	Requests    int           `json:"established_requests"`
+	Lost        int           `json:"established_lost"`
+	Broken      int           `json:"established_broken"` // connections
+	Newcomers   int           `json:"new_tried"`
+	Succeeded   int           `json:"new_succeeded"`
+	Success     stats.Summary `json:"new_success"` // of 1
+	ConnectP50  stats.Summary `json:"new_connect_p50_ms"`
+	ConnectP99  stats.Summary `json:"new_connect_p99_ms"`
+	Connections stats.Summary `json:"connections_at_the_end"`
+	Reached     stats.Summary `json:"connections_opened"` // the servers had so many SYNs, and repeats
+	CPU         stats.Summary `json:"cpu_busy"`           // share of the machine
+	Generator   stats.Summary `json:"generator_cpu"`      // share of a CPU that it got, with the director's part
+}
+
+func share(n, of int) float64 { return float64(n) / float64(max(1, of)) }
+
+// synPolicies are what is compared, the defended one last.
+var synPolicies = []struct {
+	name     string
+	settings []string
+}{
+	{"none", []string{"syn_defence=never"}},
+	{"drop_entry", []string{"syn_defence=never", "drop_entry=3"}},
+	{"syn_defence", []string{"syn_defence=auto"}},
+}
+
+// newcomerAddresses are enough that none comes twice in most runs.
+const newcomerAddresses = 3500
+
+// The hop that spoofed addresses are behind.
+const (
+	abyssMAC  = "02:00:00:0a:ff:fe"
+	abyssAddr = "10.10.255.254"
+)
+
+type synflood struct {
+	SynFloodConfig
+	program
+	cluster *topology.Cluster
+	servers []server.Server
+	maker   *synMaker
+}
+
+// SynFlood carries the comparison out. Nothing is left behind.
+func SynFlood(ctx context.Context, c SynFloodConfig) (result *SynFloodResult, err error) {
+	name, err := newRun()
+	if err != nil {
+		return nil, err
+	}
+	files, err := os.MkdirTemp("", name.String())
+	if err != nil {
+		return nil, fmt.Errorf("temporary directory: %w", err)
+	}
+	f := &synflood{SynFloodConfig: c}
+	defer func() { err = errors.Join(err, f.down(), os.RemoveAll(files)) }()
+	if err := f.up(ctx, name, files); err != nil {
+		return nil, err
+	}
+	return f.compare(ctx)
+}
+
+// up builds the cluster.
+func (f *synflood) up(ctx context.Context, name host.Run, files string) error {
+	var err error
+	f.cluster, err = topology.Build(name, topology.Spec{ClientNamespaces: 1, ClientAddresses: newcomerAddresses, Servers: 3})
+	if err != nil {
+		return err
+	}
+	f.program = program{f.cluster.Director, f.Executable}
+	abyss := netip.MustParseAddr(abyssAddr)
+	if err := errors.Join(
+		f.ns.AddNeighbours(topology.ClientDevice, abyssMAC, abyss),
+		f.ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: abyss}),
+	); err != nil {
+		return err
+	}
+	for _, s := range f.cluster.Servers {
+		one, err := server.Start(s.Namespace, s.Name, study.Server{Kind: study.Nginx, Page: pageSize}, files, "")
+		if err != nil {
+			return err
+		}
+		f.servers = append(f.servers, one)
+		if err := one.WaitReady(ctx, f.honest(), netip.AddrPortFrom(s.Addr[topology.IPv4], server.Port)); err != nil {
+			return err
+		}
+	}
+	gateway, err := f.ns.LinkMAC(topology.ClientDevice)
+	if err != nil {
+		return err
+	}
+	from, err := net.ParseMAC(abyssMAC)
+	if err != nil {
+		return err
+	}
+	f.maker = newSynMaker([6]byte(from), [6]byte(gateway), f.service(), uint32(time.Now().UnixNano()))
+	return nil
+}
+
+func (f *synflood) honest() *host.Namespace { return f.cluster.Clients[0].Namespace }
+
+func (f *synflood) service() netip.AddrPort {
+	return netip.AddrPortFrom(f.cluster.Virtual(topology.IPv4), server.Port)
+}
+
+func (f *synflood) down() error {
+	for _, s := range f.servers {
+		s.Stop()
+	}
+	if f.cluster == nil {
+		return nil
+	}
+	return f.cluster.Close()
+}
+
+func (f *synflood) compare(ctx context.Context) (*SynFloodResult, error) {
+	r := &SynFloodResult{Rate: f.Rate, Seconds: f.Duration.Seconds(), Room: f.Room}
+	samples := make([]synSamples, len(synPolicies))
+	n := len(synPolicies)
+	for round := range f.Rounds {
+		for turn := range n {
+			// Everyone comes first, and last, as often as the others.
+			which := (round + turn) % n
+			s, err := f.sample(ctx, synPolicies[which].settings)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", synPolicies[which].name, err)
+			}
+			samples[which].add(s)
+			if f.Progress != nil {
+				f.Progress(round*n+turn+1, f.Rounds*n)
+			}
+		}
+	}
+	for i, p := range synPolicies {
+		r.Policies = append(r.Policies, samples[i].policy(p.name, p.settings))
+	}
+	m, err := measure.ReadMachine()
+	r.CPUs = m.CPUs
+	last := r.Policies[n-1]
+	r.Defended = last.Lost == 0 && last.Broken == 0 && last.Success.Min >= 0.95
+	r.Targets = []Target{
+		atLeast("the flood that is defended against", "SYNs/s", 200_000, last.Rate),
+		atLeast("requests of established connections that are answered", "", 1, stats.Summarize([]float64{share(last.Requests-last.Lost-last.Broken, last.Requests)})),
+		atLeast("new connections that succeed", "", 0.95, last.Success),
+	}
+	r.FullSpeed = last.Rate.Min >= 0.98*float64(f.Rate)
+	return r, err
+}
+
+// synSample is one flood against one policy.
+type synSample struct {
+	flood     flooded
+	keepers   *keepers
+	newcomers *newcomers
+	end       synTable
+	cpu       float64
+}
+
+// synTable is what the director says in the end.
+type synTable struct{ connections, opened float64 }
+
+// sample floods a director that is made for it.
+func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, err error) {
+	defer func() {
+		_, _, detached := f.program.run(context.WithoutCancel(ctx), "", "detach")
+		err = errors.Join(err, detached)
+	}()
+	if err := f.set(ctx, settings); err != nil {
+		return s, err
+	}
+	addresses := f.cluster.Clients[0].Addresses[topology.IPv4]
+	known, others := addresses[:f.Established], addresses[f.Established:]
+	if s.keepers, err = openKeepers(f.honest(), known, f.service(), f.Established); err != nil {
+		return s, err
+	}
+	defer s.keepers.close()
+	s.newcomers = &newcomers{}
+	flood, cancel := context.WithTimeout(ctx, f.Duration)
+	defer cancel()
+	done := make(chan struct{}, 2)
+	before, err := measure.ReadMachine()
+	if err != nil {
+		return s, err
+	}
+	go func() { s.keepers.run(flood, f.Requests); done <- struct{}{} }()
+	go func() {
+		s.newcomers.run(flood, f.honest(), others, f.service(), f.Newcomers)
+		done <- struct{}{}
+	}()
+	outside, dev := f.cluster.Uplink()
+	s.flood, err = synFlood(flood, outside, dev, f.Rate, f.CPU, f.maker)
+	after, machine := measure.ReadMachine()
+	s.cpu = after.BusySince(before)
+	table, listed := f.table(ctx)
+	s.end = table
+	<-done
+	<-done
+	if ctx.Err() != nil {
+		return s, ctx.Err()
+	}
+	return s, errors.Join(err, machine, listed)
+}
+
+// set loads a director with a service.
+func (f *synflood) set(ctx context.Context, settings []string) error {
+	service := f.service().String()
+	commands := [][]string{
+		{"attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice, "--max-connections", strconv.Itoa(f.Room)},
+		append([]string{"settings"}, settings...),
+		{"ipvsadm", "-A", "-t", service, "-s", "wlc"},
+	}
+	for _, s := range f.cluster.Servers {
+		to := netip.AddrPortFrom(s.Addr[topology.IPv4], server.Port).String()
+		commands = append(commands, []string{"ipvsadm", "-a", "-t", service, "-r", to, "-m"})
+	}
+	for _, c := range commands {
+		if _, _, err := f.program.run(ctx, "", c...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table reads how full the director's is.
+func (f *synflood) table(ctx context.Context) (t synTable, err error) {
+	now, err := f.listed(ctx, "-Ln", 2)
+	if err != nil {
+		return t, err
+	}
+	totals, err := f.listed(ctx, "-Ln --stats --exact", 5)
+	if err != nil {
+		return t, err
+	}
+	return synTable{float64(now[0] + now[1]), float64(totals[0])}, nil
+}
+
+// synSamples are those of one policy.
+type synSamples struct {
+	requests, lost, broken, tried, succeeded                           int
+	rate, success, p50, p99, connections, opened, processor, generator []float64
+}
+
+func (a *synSamples) add(s synSample) {
+	a.requests += s.keepers.requests
+	a.lost += s.keepers.lost
+	a.broken += s.keepers.broken
+	a.tried += s.newcomers.tried
+	a.succeeded += s.newcomers.succeeded
+	a.rate = append(a.rate, s.flood.rate())
+	a.success = append(a.success, float64(s.newcomers.succeeded)/float64(max(1, s.newcomers.tried)))
+	if c := slices.Sorted(slices.Values(s.newcomers.connect)); len(c) > 0 {
+		a.p50 = append(a.p50, 1000*c[len(c)/2])
+		a.p99 = append(a.p99, 1000*c[len(c)*99/100])
+	}
+	a.connections = append(a.connections, s.end.connections)
+	a.opened = append(a.opened, s.end.opened)
+	a.processor = append(a.processor, s.cpu)
+	a.generator = append(a.generator, s.flood.cpu.Seconds()/s.flood.took.Seconds())
+}
+
+func (a *synSamples) policy(name string, settings []string) SynFloodPolicy {
+	return SynFloodPolicy{
+		Name: name, Settings: settings, Rate: stats.Summarize(a.rate),
+		Requests: a.requests, Lost: a.lost, Broken: a.broken,
+		Newcomers: a.tried, Succeeded: a.succeeded, Success: stats.Summarize(a.success),
+		ConnectP50: stats.Summarize(a.p50), ConnectP99: stats.Summarize(a.p99),
+		Connections: stats.Summarize(a.connections), Reached: stats.Summarize(a.opened), CPU: stats.Summarize(a.processor),
+		Generator: stats.Summarize(a.generator),
+	}
+}

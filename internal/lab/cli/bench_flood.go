@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/lab/bench"
+	"imbang/internal/model"
+)
+
+func newBenchFloodCommand() *cobra.Command {
+	var out command.OutputFlag
+	config := bench.FloodConfig{}
+	var read string
+	c := &cobra.Command{
+		Use:   "flood",
+		Short: "Flood directors with packets: what each packet costs, end to end",
+		Long: `Sends UDP datagrams of the shortest length as fast as one CPU can into the device
+of a director in a network namespace. The director sends them on to real servers,
+which are addresses behind its other device: there every packet is counted by its
+destination and dropped at once. Devices are veth pairs, so that the sender's CPU
+does all of the work.
+
+Packets come to the director's device as they do from a NIC's driver: frames in
+pages of a pool, without socket buffers, which an XDP program has as they are.
+For a director that has none the device makes socket buffers of them, with GRO on.
+
+The cost of a packet is the time that this CPU took, divided by the packets sent:
+all the time that passed, less what other tasks had of it; of a sample, the
+median of its 16 parts. The director's own
+cost is what that is more than with a director that does nothing, "noop", in the
+same round: there the program that drops the packets at the servers does so on
+the director's own client device. So the own cost is that of finding the
+connection and the way, of the rewriting, and of the second device.
+
+A ratio takes the same off both of its sides, what both have in common: noop-xdp
+if that is the noop of one of them, else noop. Beside imbang in XDP mode the
+making of the socket buffer, which it saves, is thus a cost of the other's.
+
+Traffic is of three kinds:
+  one    packets of one established connection
+  many   packets of --flows established connections, by turns
+  new    each packet opens a connection, until there are --flows
+
+Competitors:
+  plain      the kernel forwards; packets are addressed to the servers in turn
+  nftables   destination NAT with connection tracking (schedulers rr and sh)
+  ipvs       the kernel's IPVS, masquerading, where the kernel has it; without
+             connection tracking (net.ipv4.vs.conntrack=0)
+  imbang-tc  imbang attach --mode tc
+  imbang-xdp imbang attach --mode xdp; its packets end in an XDP program, and so
+             do those of its noop, "noop-xdp"; the few that XDP leaves to its
+             classifier are socket buffers, and end in a classifier
+
+All take turns in random order in each round, each with a fresh table. Medians
+and ranges of the rounds are printed, and ratios round by round.
+Whoever loses packets is marked; the cost is that of a packet sent all the same.
+That packets arrive whole, and at servers alone, is checked.
+
+It needs root, and the machine for itself.`,
+		Example: `  imbang-lab bench flood
+  imbang-lab bench flood --competitors plain,imbang-tc --rounds 15
+  imbang-lab bench flood --schedulers rr,wlc,sh,mh --servers 3,100,1000 --output json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			if read != "" {
+				r, err := readFlood(read)
+				if err != nil {
+					return err
+				}
+				return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printFlood(w, r) })
+			}
+			if err := checkFlood(config); err != nil {
+				return command.Usage(err)
+			}
+			if config.Executable, err = command.Sibling("imbang"); err != nil {
+				return err
+			}
+			progress, finish := progressBar()
+			defer finish()
+			config.Progress = progress
+			r, err := bench.Flood(c.Context(), config)
+			if err != nil {
+				return err
+			}
+			return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printFlood(w, r) })
+		},
+	}
+	out.Register(c)
+	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.FloodCompetitors(), "who takes part")
+	c.Flags().StringSliceVar(&config.Schedulers, "schedulers", []string{"rr"}, "schedulers of the service")
+	c.Flags().IntSliceVar(&config.Servers, "servers", []int{3}, "numbers of its real servers")
+	c.Flags().IntVar(&config.Flows, "flows", 1<<16, "connections to open; the tables have room for twice as many")
+	c.Flags().IntVar(&config.Packets, "packets", 500000, "packets of established connections in a sample")
+	c.Flags().IntVar(&config.Rounds, "rounds", 9, "samples of each")
+	c.Flags().BoolVar(&config.LoadOnce, "load-once", false, "load imbang once, for machines on which that takes long; between samples its connections end")
+	c.Flags().StringVar(&read, "read", "", "print the result that a file holds as JSON, and measure nothing")
+	_ = c.MarkFlagFilename("read", "json")
+	c.Flags().StringVar(&config.Note, "note", "", "words to keep with the result")
+	return c
+}
+
+func readFlood(path string) (*bench.FloodResult, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &bench.FloodResult{}
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%s is no result of imbang-lab bench flood --output json: %w", path, err)
+	}
+	return r, nil
+}
+
+func checkFlood(c bench.FloodConfig) error {
+	for _, name := range c.Competitors {
+		if known := bench.FloodCompetitors(); !slices.Contains(known, name) {
+			return fmt.Errorf("unknown competitor %q (%s)", name, strings.Join(known, ", "))
+		}
+	}
+	for _, name := range c.Schedulers {
+		if known := model.SchedulerNames(); !slices.Contains(known, name) {
+			return fmt.Errorf("unknown scheduler %q (%s)", name, strings.Join(known, ", "))
+		}
+	}
+	for _, n := range c.Servers {
+		if n < 1 || n > 60000 {
+			return fmt.Errorf("--servers %d: want 1 to 60000", n)
+		}
+	}
+	if len(c.Competitors) == 0 || len(c.Schedulers) == 0 || len(c.Servers) == 0 {
+		return errors.New("--competitors, --schedulers, --servers: want one or more of each")
+	}
+	if c.Flows < 2 || c.Flows > 1<<22 || c.Packets < 1 || c.Rounds < 1 {
+		return fmt.Errorf("--flows, --packets, --rounds: want 2 to %d, 1 or more, 1 or more", 1<<22)
+	}
+	return nil
+}
+
+func printFlood(w io.Writer, r *bench.FloodResult) error {
+	if r.Note != "" {
+		fmt.Fprintln(w, r.Note)
+	}
+	fmt.Fprintf(w, "Linux %s, %s, %d CPUs; frames of %d bytes\n", r.Machine.Kernel, r.Machine.CPU, r.Machine.CPUs, r.FrameBytes)
+	if !r.Machine.JIT {
+		fmt.Fprintln(w, "BPF programs are interpreted (sysctl -w net.core.bpf_jit_enable=1)")
+	}
+	printFloodLimits(w, r.Limits)
+	fmt.Fprintln(w, "ns of CPU time a packet sent, median (range); own: more than a director that drops it; ratios: of what is more than one that both have in common")
+	for i, c := range r.Costs {
+		if i == 0 || c.Scheduler != r.Costs[i-1].Scheduler || c.Servers != r.Costs[i-1].Servers {
+			fmt.Fprintf(w, "\n%s, %d servers\n%-6s %-11s %24s %24s\n", c.Scheduler, c.Servers, "flows", "", "whole", "own")
+		}
+		printFloodCost(w, c)
+	}
+	for _, m := range r.Missing {
+		fmt.Fprintln(w, m)
+	}
+	fmt.Fprintf(w, "\na fixed loop beside them: %.1f ms (%.1f to %.1f)\n", r.Calibration.Median/1e6, r.Calibration.Min/1e6, r.Calibration.Max/1e6)
+	return printTargets(w, r.Targets)
+}
+
+func printFloodLimits(w io.Writer, l bench.FloodLimits) {
+	for _, limit := range []struct {
+		name  string
+		value int
+	}{
+		{"imbang --max-connections", l.Imbang}, {"nf_conntrack_max", l.ConntrackMax},
+		{"nf_conntrack_buckets", l.ConntrackBuckets}, {"ip_vs conn_tab_bits", l.IPVSTableBits},
+	} {
+		if limit.value > 0 {
+			fmt.Fprintf(w, "%s=%d ", limit.name, limit.value)
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+func printFloodCost(w io.Writer, c bench.FloodCost) {
+	cost := func(c bench.Cost) string { return fmt.Sprintf("%.0f (%.0f to %.0f)", c.Median, c.Min, c.Max) }
+	fmt.Fprintf(w, "%-6s %-11s %24s %24s", c.Traffic, c.Competitor, cost(c.NS), cost(c.Own))
+	for _, other := range bench.FloodCompetitors() {
+		if over, ok := c.Over[other]; ok {
+			fmt.Fprintf(w, "  /%s %.2f (%.2f to %.2f)", other, over.Median, over.Min, over.Max)
+		}
+	}
+	if c.Arrived != c.Sent {
+		fmt.Fprintf(w, "  LOST %d of %d", c.Sent-c.Arrived, c.Sent)
+	}
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/lab/bench"
+)
+
+func newBenchSynFloodCommand() *cobra.Command {
+	var out command.OutputFlag
+	config := bench.SynFloodConfig{}
+	c := &cobra.Command{
+		Use:   "synflood",
+		Short: "Flood the director with SYNs: what becomes of its clients",
+		Long: `Builds a cluster in network namespaces and floods its service with SYNs whose
+source addresses are made up, each another one, that nobody answers for. Before
+that connections are opened, which go on with requests; during it other clients,
+each from an address of its own, open connections. Compares by turns, each with
+a director of its own: no defence, Linux's drop_entry, and syn_defence. Prints
+the rate that the flood had, what was lost, how long connecting took, how full
+the table was in the end, and how busy the machine.
+
+The generator has one CPU of its own thread; it, the director, the servers and
+the clients share the machine. Where the machine cannot do all, the flood is
+slower than asked for, and the output says so.
+
+The exit status is 1 when syn_defence lost a request of an established
+connection, or let less than 95 % of the new ones in.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			if config.Rate < 1 || config.Duration < time.Second || config.Rounds < 1 || config.Newcomers < 1 || config.Requests < 1 || config.Room < 1 {
+				return command.Usage(errors.New("--rate, --duration, --rounds, --new, --requests, --max-connections: want 1 or more"))
+			}
+			if config.Established < 1 || config.Established > 500 {
+				return command.Usage(fmt.Errorf("--established %d: want 1 to 500", config.Established))
+			}
+			if config.Executable, err = command.Sibling("imbang"); err != nil {
+				return err
+			}
+			progress, finish := progressBar()
+			defer finish()
+			config.Progress = progress
+			r, err := bench.SynFlood(c.Context(), config)
+			if err != nil {
+				return err
+			}
+			err = out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printSynFlood(w, r) })
+			if err == nil && !r.Defended {
+				err = command.ErrNotAsExpected
+			}
+			return err
+		},
+	}
+	out.Register(c)
+	c.Flags().IntVar(&config.Rate, "rate", 210000, "SYNs per second")
+	c.Flags().DurationVar(&config.Duration, "duration", 15*time.Second, "of each flood")
+	c.Flags().IntVar(&config.Established, "established", 50, "connections that are there before")
+	c.Flags().IntVar(&config.Requests, "requests", 500, "requests per second on all of them")
+	c.Flags().IntVar(&config.Newcomers, "new", 50, "new connections per second")
+	c.Flags().IntVar(&config.Room, "max-connections", 1<<18, "room in the director's table")
+	c.Flags().IntVar(&config.Rounds, "rounds", 3, "how often each takes its turn")
+	c.Flags().IntVar(&config.CPU, "cpu", 0, "where the generator runs")
+	return c
+}
+
+func printSynFlood(w io.Writer, r *bench.SynFloodResult) error {
+	fmt.Fprintf(w, "floods of %.0f s, %d SYNs/s wanted, room for %d connections, %d CPUs\n", r.Seconds, r.Rate, r.Room, r.CPUs)
+	for _, p := range r.Policies {
+		fmt.Fprintf(w, "%s (%s)\n", p.Name, strings.Join(p.Settings, " "))
+		fmt.Fprintf(w, "  flood                %9.0f SYNs/s (%.0f to %.0f)\n", p.Rate.Median, p.Rate.Min, p.Rate.Max)
+		fmt.Fprintf(w, "  established          %9d of %d requests lost, %d connections broken\n", p.Lost, p.Requests, p.Broken)
+		fmt.Fprintf(w, "  new connections      %8.1f %% (%.1f to %.1f) of %d succeeded\n", 100*p.Success.Median, 100*p.Success.Min, 100*p.Success.Max, p.Newcomers)
+		if p.ConnectP50.N > 0 {
+			fmt.Fprintf(w, "  connecting took      %9.1f ms p50, %.1f ms p99 (%.1f to %.1f)\n", p.ConnectP50.Median, p.ConnectP99.Median, p.ConnectP99.Min, p.ConnectP99.Max)
+		}
+		fmt.Fprintf(w, "  table                %9.0f connections in the end, %.0f were opened\n", p.Connections.Median, p.Reached.Median)
+		fmt.Fprintf(w, "  CPU                  %8.0f %% of the machine, %.0f %% of one for the generator and what the director did at once\n", 100*p.CPU.Median, 100*p.Generator.Median)
+	}
+	if !r.FullSpeed {
+		fmt.Fprintln(w, "The machine could not make the flood that was asked for while it was defended against.")
+	}
+	return printTargets(w, r.Targets)
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/lab/engine"
+	"imbang/internal/lab/importer"
+	"imbang/internal/lab/study"
+	"imbang/studies"
+)
+
+// importLogs holds the flags of `imbang-lab import`.
+type importLogs struct {
+	study  string
+	output command.OutputFlag
+}
+
+// noStudy is the --study that sets nothing beside the runs.
+const noStudy = "none"
+
+func newImportCommand() *cobra.Command {
+	var f importLogs
+	c := &cobra.Command{
+		Use:   "import FILE...",
+		Short: "Read what httperf, ab, siege or wrk printed, and say what it shows",
+		Long: `Read the output of other load tools, and print one table of all runs and what
+they show and cannot show: a client that ran out of descriptors, a rate that was
+never reached, replies that were redirects or errors, runs too short or made
+once, and others. Nothing is measured and nothing is sent.
+
+FILE is what a tool printed, standard error included:
+
+  httperf  0.8 and 0.9; several runs in one file are told apart
+  ab       ApacheBench of Apache 1.3 to 2.4, not its HTML (-w)
+  siege    2 to 4, as text or JSON (-j)
+  wrk      3 and 4, with or without --latency; wrk2 is another tool
+
+The tool is told by the content. Of a directory, all *.txt and *.log in it and
+below are read. Files may have the line ends of Windows and a terminal's colours.
+A file that cannot be read, is cut off, or is of something else gets one line on
+standard error; the others are reported, and the exit status is 3.
+
+Logs of httperf named SCHEDULER-RATE.txt, such as rr-2000.txt, are the cells of
+tables: schedulers across, asked connections per second down. Several runs of a cell,
+in several directories or in one file, are printed as median and range.
+
+Units: KB are 1024 bytes. Throughput of httperf counts requests and replies
+(its Net I/O), that of the others replies alone; headers are in all. The response
+time is of httperf, from the request's first byte to the reply's; of ab, its
+first "Time per request", concurrency x duration / requests; of siege, the mean
+of all transactions; of wrk, the mean latency without the requests that timed
+out. They do not compare with each other.
+
+With --study, the figures that the study published stand above those of the
+runs, every cell that differs by more than the rounding of one decimal is named,
+and so is which of httperf's times the published response time is. Without it,
+a built-in study is taken if all named files are its cells and asked its
+published address; --study none prevents that.`,
+		Example: "  imbang-lab import httperf.log\n" +
+			"  imbang-lab import --study thesis logs/\n" +
+			"  imbang-lab import ab-*.txt wrk.txt -o json",
+		Args: cobra.MinimumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	c.Flags().StringVar(&f.study, "study", "", "set the figures of this study beside the runs: "+
+		strings.Join(studies.Names(), ", ")+", the path of a YAML file, or "+noStudy)
+	_ = c.RegisterFlagCompletionFunc("study", cobra.FixedCompletions(append(studies.Names(), noStudy), cobra.ShellCompDirectiveDefault))
+	f.output.Register(c)
+	return c
+}
+
+func (f *importLogs) run(cmd *cobra.Command, paths []string) error {
+	if err := f.output.Check(); err != nil {
+		return err
+	}
+	chosen, err := f.chosen()
+	if err != nil {
+		return command.Usage(err)
+	}
+	runs, refused, files := importAll(paths)
+	for _, line := range refused {
+		fmt.Fprintf(cmd.ErrOrStderr(), "imbang-lab: %s\n", line)
+	}
+	if chosen == nil && f.study == "" {
+		chosen = recognised(runs)
+	}
+	rep := importer.New(runs, chosen)
+	rep.Refused = refused
+	if len(runs) > 0 || f.output.Format == "json" {
+		if err := f.output.Print(cmd.OutOrStdout(), rep, rep.Text); err != nil {
+			return err
+		}
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("%d runs read from %d files; what could not be read is listed above", len(runs), files)
+	}
+	return nil
+}
+
+// chosen is the study that --study names.
+func (f *importLogs) chosen() (*study.Study, error) {
+	if f.study == "" || f.study == noStudy {
+		return nil, nil
+	}
+	s, err := study.Find(f.study, engine.Described())
+	if err != nil {
+		return nil, err
+	}
+	if s.Published == nil || len(s.Published.Tables) == 0 {
+		return nil, fmt.Errorf("--study %s: it publishes no tables: leave the flag out", f.study)
+	}
+	return s, nil
+}
+
+// recognised is the built-in study whose published runs these are, if any.
+func recognised(runs []importer.Result) *study.Study {
+	for _, name := range studies.Names() {
+		if s, err := study.Find(name, engine.Described()); err == nil && importer.Published(runs, s) {
+			return s
+		}
+	}
+	return nil
+}
+
+// importAll reads files and directories. What cannot be read is said in lines.
+func importAll(paths []string) (runs []importer.Result, refused []string, files int) {
+	for _, path := range paths {
+		found, err := outputs(path)
+		if err != nil {
+			refused = append(refused, err.Error())
+			continue
+		}
+		for _, name := range found {
+			files++
+			rs, err := importFile(name)
+			runs = append(runs, rs...)
+			if err != nil {
+				refused = append(refused, strings.Split(err.Error(), "\n")...)
+			}
+		}
+	}
+	return runs, refused, files
+}
+
+func importFile(name string) ([]importer.Result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, openError(name, err)
+	}
+	defer f.Close()
+	return importer.Parse(f, name)
+}
+
+// outputs is a file itself, or the outputs in a directory.
+func outputs(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, openError(path, err)
+	case !info.IsDir() && !info.Mode().IsRegular() && info.Mode()&fs.ModeNamedPipe == 0:
+		return nil, fmt.Errorf("%s: neither a file nor a directory: give what a tool printed", path)
+	case !info.IsDir():
+		return []string{path}, nil
+	}
+	var found []string
+	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && slices.Contains([]string{".txt", ".log"}, filepath.Ext(name)) {
+			found = append(found, name)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: no *.txt or *.log in this directory: name the files", path)
+	}
+	return found, nil
+}
+
+// openError is a path's error without the name of the system call.
+func openError(path string, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		path, err = at.Path, at.Err
+	}
+	return fmt.Errorf("%s: %w: check the name and your rights", path, err)
+}

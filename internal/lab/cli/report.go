@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/lab/report"
+	"imbang/internal/lab/report/page"
+)
+
+func newReportCommand() *cobra.Command {
+	var output command.OutputFlag
+	c := &cobra.Command{
+		Use:   "report DIR",
+		Short: "Make the tables and the page of a stored run again",
+		Long: "Make the tables of a stored run again, from its samples alone, and beside them\n" +
+			page.File + ", a page for the browser with plots, which needs no network.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeDirectories(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.Check(); err != nil {
+				return err
+			}
+			rep, path, err := writeReport(args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "page: %s\n", path)
+			return output.Print(cmd.OutOrStdout(), rep, rep.Text)
+		},
+	}
+	output.Register(c)
+	return c
+}
+
+// writeReport stores every form of the report beside the samples. It returns
+// the report and the path of the page.
+func writeReport(dir string) (*report.Report, string, error) {
+	rep, err := report.Write(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	path, err := page.Write(dir, rep)
+	return rep, path, err
+}
+
+// completeDirectories completes so many directories.
+func completeDirectories(n int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+}
