@@ -7,9 +7,16 @@
  * is, and:
  *
  * 1. Whatever changes an element that is in the table holds its lock, and has
- *    compared the flow and found it not dead. Not in_packets: that may count a
- *    packet for a stranger, or lose one, and drop_entry may then spare or end
- *    an idle connection one packet too early or late.
+ *    compared the flow and found it not dead. Two writes are unlocked:
+ *    a) in_packets: a store. It may count a packet for a stranger, or lose one, and
+ *       drop_entry may then spare or end an idle connection one packet too early or
+ *       late.
+ *    b) expires, on the fast path: a compare-and-swap with the value that was read
+ *       with the flow (conn_prolong). It can change a stranger only if the stranger's
+ *       is the same to the nanosecond; then the stranger ends by the timeout of
+ *       the packet's state instead of its own, once, or by its next packet's. It may
+ *       come between the wheel's decision that a connection is over and its end: the
+ *       packet was too late, as one behind the end.
  * 2. What was decided without the lock is decided again under it.
  * 3. Who sets CONN_DEAD removes the entry, takes it from its server's count and
  *    lets its template go; nobody else does. While it is dead, no entry of its flow can
@@ -323,13 +330,22 @@ static __always_inline int timer_entry_before(const struct conn *c, __u64 expire
 	return (__s32)(c->tick - tick_after(expires)) <= 1;
 }
 
-/* Writes when an element's connection ends; not if it needs an earlier timer entry for
- * that, or is not this flow's. */
-static __always_inline int conn_postpone(struct conn *c, const union conn_key *key, __u64 expires,
-					 __u8 family)
+/* Lets the connection that was read end at `expires` instead of at `was` [ns]: without
+ * its lock, see rule 1b. It has a timer entry that is early enough. */
+static __always_inline void conn_prolong(struct conn *c, __u64 was, __u64 expires)
 {
+	__sync_val_compare_and_swap(&c->expires, was, expires);
+}
+
+static __always_inline int conn_delay_in(const struct flow *flow, union conn_key *key,
+					 __u64 expires, __u8 family)
+{
+	struct conn *c = conn_find_in(flow, key, family);
 	int done = 0;
 
+	if (!c)
+		return 0;
+	HOOK(CONN_EXTEND);
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && timer_entry_before(c, expires)) {
 		c->expires = expires;
@@ -339,18 +355,8 @@ static __always_inline int conn_postpone(struct conn *c, const union conn_key *k
 	return done;
 }
 
-static __always_inline int conn_delay_in(const struct flow *flow, union conn_key *key,
-					 __u64 expires, __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-
-	if (!c)
-		return 0;
-	HOOK(CONN_EXTEND);
-	return conn_postpone(c, key, expires, family);
-}
-
-/* Likewise, of a flow's connection. */
+/* Writes when a flow's connection ends [ns]; 0 if it needs an earlier timer entry for
+ * that, or is gone. */
 static __noinline int conn_delay(const struct flow *flow, __u64 expires)
 {
 	union conn_key key;

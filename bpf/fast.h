@@ -260,13 +260,11 @@ static __always_inline int fast_route(void *ctx, enum hook hook, struct packet *
 	return rc == BPF_FIB_LKUP_RET_SUCCESS;
 }
 
-static __always_inline void fast_count(const struct packet *p, const struct settled *s,
-				       const union conn_key *key, __u8 family)
+static __always_inline void fast_count(const struct packet *p, const struct settled *s)
 {
 	HOOK(CONN_COUNT);
-	/* If that fails, the next packet does it. */
 	if (s->expires)
-		conn_postpone(s->conn, key, s->expires, family);
+		conn_prolong(s->conn, s->seen.expires, s->expires);
 	if (s->side == NAT_SOURCE) {
 		count_out(p, p->server);
 		return;
@@ -309,7 +307,7 @@ static __always_inline int fast_send(struct __sk_buff *skb, struct packet *p, st
 		return UNDECIDED;
 	if (p->news & NEWS_STATE && !fast_follow(p, s, key, family))
 		return UNDECIDED;
-	fast_count(p, s, key, family);
+	fast_count(p, s);
 	verdict = nat_send(skb, p, side, s->route);
 	if (p->news & NEWS_ASIDE)
 		count_reason(p->reason);

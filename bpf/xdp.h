@@ -90,7 +90,7 @@ static __always_inline int xdp_settled(struct xdp_md *ctx, struct packet *p, str
 	s->side = side;
 	if (!fast_route(ctx, HOOK_XDP, p, s, key, family) || !xdp_goes(s->route, set))
 		return XDP_PASS;
-	fast_count(p, s, key, family);
+	fast_count(p, s);
 	action = xdp_send(ctx, p, side, s->route, set);
 	if (p->news & NEWS_ASIDE)
 		count_reason(p->reason);
