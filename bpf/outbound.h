@@ -16,6 +16,7 @@
 #include "persist_call.h"
 #include "sched.h"
 #include "schedule.h"
+#include "service.h"
 #include "settings.h"
 
 /* The server that such a packet is of; NO_SERVER if it is none's. */
@@ -31,12 +32,18 @@ static __noinline __u32 outbound_server(const struct flow *flow)
 	return id ? *id : NO_SERVER;
 }
 
+/* A copy of the service that a server may send first for; NULL if none. No other
+ * packet's copy is needed on this CPU any more. */
 static __noinline struct service *outbound_service(const struct server *s)
 {
-	struct service_key key = s->owner;
-	struct service *svc = bpf_map_lookup_elem(&services, &key);
+	struct service_key key __attribute__((aligned(8))) = s->owner;
+	struct service *svc = bpf_map_lookup_elem(&services, &key), *copy;
+	__u32 slot = 0;
 
-	return svc && svc->engine && svc->id == s->service ? svc : 0;
+	copy = bpf_map_lookup_elem(&service_copies, &slot);
+	if (!svc || !copy || !service_copy(&key, svc, copy))
+		return 0;
+	return copy->engine && copy->id == s->service ? copy : 0;
 }
 
 /* The connection, entered under the client's flow: 0, or not. */

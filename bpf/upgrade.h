@@ -50,7 +50,6 @@ struct {
 __noinline int awaits_adoption(const struct packet *p)
 {
 	struct settings *set = get_settings();
-	struct service_key key;
 	struct service *svc;
 	struct flow client;
 
@@ -58,9 +57,14 @@ __noinline int awaits_adoption(const struct packet *p)
 		return 0;
 	if (reply_owner_of(&p->flow) || reverse_find(&p->flow, &client))
 		return 1;
-	svc = service_find(p, set, &key);
-	if (!svc)
+	switch (service_wanted(p, set, &svc)) {
+	case SERVICE_NONE:
 		return 0;
+	case SERVICE_CHANGED:
+		return 1;
+	case SERVICE_FOUND:
+		break;
+	}
 	if (svc->template)
 		return 1;
 	if (svc->flags & SVC_ONE_PACKET && p->flow.protocol == IPPROTO_UDP)

@@ -4,6 +4,7 @@ package director
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 
 	"imbang/internal/bpfobj/lbtest"
@@ -141,4 +142,31 @@ func TestRaceTableGone(t *testing.T) {
 			x.wantSound("after the SYN")
 		})
 	}
+}
+
+// A server's packet that would open a connection has its service's element, which
+// becomes another one's: the packet does not count for that one.
+func TestRaceOutboundService(t *testing.T) {
+	x := newInterleaved(t)
+	old := sipService()
+	old.Flags &^= model.Persistent
+	fresh := old
+	fresh.Key = tcpService(otherVIP, "rr").Key
+	fresh.Key.Protocol = model.UDP
+	x.addService(old, 1)
+	var v result
+	a := x.stop(lbtest.LbHookPointPOINT_PICK_FOR, func() (err error) {
+		v, err = x.serverRun(testenv.UDP(netip.AddrPortFrom(serverAddr(0), 8080).String(), client1, "x"))
+		return err
+	})
+	x.onCPU(cpuB, func() error { return byAnotherElement(x, old, fresh) })
+	a.finish()
+	if v.verdict == redirect {
+		t.Errorf("the packet leaves for a service that is gone")
+	}
+	if n := x.status(fresh.Key).Stats.Conns; n != 0 {
+		t.Errorf("%s counts %d connections of another service's server", otherVIP, n)
+	}
+	x.wantSound("after the packet")
+	x.wantOver()
 }
