@@ -44,7 +44,10 @@ func TestTotals(t *testing.T) {
 	}
 	r.addService(a, 1)
 	r.addService(b, 1, 1, 1)
-	id := func(s model.Service) (svc bpfobj.LbService) { r.must(r.maps.Services.Lookup(toKey(s.Key), &svc)); return svc }
+	id := func(s model.Service) (svc bpfobj.LbService) {
+		r.must(r.maps.Services.Lookup(toKey(s.Key), &svc))
+		return svc
+	}
 	open(nthVIP(0), 3)
 	want("at first", a, 3, 3, 3, 3)
 	r.must(r.Zero(&a.Key))
