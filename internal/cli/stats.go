@@ -23,12 +23,12 @@ func newStatsCommand() *cobra.Command {
 server, since the service or server was added. SERVICE is -t, -u or
 --sctp-service ADDRESS:PORT, or -f MARK.
 
-They are counters for monitoring, as Prometheus wants them: they never decrease
-while the service or server exists. ipvsadm -Z does not change them; ipvsadm -L
---stats shows the same counters since the last -Z. They begin with 0 when a
-service is added, also after it was deleted, and for a new server. A server that
-is deleted and added again to the same service while it still has connections
-goes on counting, as it does in Linux.
+They are counters for monitoring, as Prometheus requires them: they never
+decrease while the service or server exists. ipvsadm -Z does not change them;
+ipvsadm -L --stats shows the same counters since the last -Z. They begin with 0
+when a service is added, also after it was deleted, and for a new server. A
+server that is deleted and added again to the same service goes on counting while
+it still has connections, as in Linux, or while no other server got its id.
 
   conns                    connections
   in_packets, in_bytes     from clients to servers
