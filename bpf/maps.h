@@ -368,6 +368,22 @@ struct {
 	__type(value, struct counters);
 } server_zeros SEC(".maps");
 
+/* user: counters when the id was given to its present service or server, from
+ * which totals are counted that no zeroing disturbs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct counters);
+} service_births SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct counters);
+} server_births SEC(".maps");
+
 /* kernel: rates, by service id and by server id. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

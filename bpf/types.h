@@ -153,7 +153,7 @@ struct server {
 				   * The server's own: it is the director */
 	struct service_key owner; /* kept after deletion, to revive the server */
 	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
-	__s32 weight;             /* 0: quiescent */
+	__s32 weight;             /* effective: schedulers read this one. 0: quiescent */
 	__s32 last_weight;        /* the weight before it was made quiescent */
 	__u32 upper;              /* connection thresholds, 0: none */
 	__u32 lower;
@@ -166,6 +166,11 @@ struct server {
 	enum server_flag flags;
 	__u32 added;   /* a number that grows with each addition to the table */
 	__u32 retired; /* struct quarantine's barriers when it left its list */
+	/* What `weight` is made of (Effective in internal/model). Packets read
+	 * neither. */
+	__s32 administrative; /* the weight that the user set */
+	__u8 withheld;        /* share of it that health checks withhold [%]: 0 up, 100 down */
+	__u8 pad[3];
 };
 
 #define QUARANTINED_EXTENTS 256

@@ -562,25 +562,28 @@ type LbSecret struct {
 }
 
 type LbServer struct {
-	_           structs.HostLayout
-	Addr        LbAddress
-	Source      LbAddress
-	Owner       LbServiceKey
-	Quiescent   uint64
-	Weight      int32
-	LastWeight  int32
-	Upper       uint32
-	Lower       uint32
-	Service     uint32
-	Port        uint16
-	TunnelPort  uint16
-	TunnelFlags uint16
-	TunnelType  uint16
-	Forward     LbForward
-	Flags       LbServerFlag
-	Added       uint32
-	Retired     uint32
-	_           [4]byte
+	_              structs.HostLayout
+	Addr           LbAddress
+	Source         LbAddress
+	Owner          LbServiceKey
+	Quiescent      uint64
+	Weight         int32
+	LastWeight     int32
+	Upper          uint32
+	Lower          uint32
+	Service        uint32
+	Port           uint16
+	TunnelPort     uint16
+	TunnelFlags    uint16
+	TunnelType     uint16
+	Forward        LbForward
+	Flags          LbServerFlag
+	Added          uint32
+	Retired        uint32
+	Administrative int32
+	Withheld       uint8
+	Pad            [3]uint8
+	_              [4]byte
 }
 
 type LbServerFlag uint32
@@ -812,10 +815,12 @@ const (
 	LbMapRoutes          = "routes"
 	LbMapScratch         = "scratch"
 	LbMapSecrets         = "secrets"
+	LbMapServerBirths    = "server_births"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
 	LbMapServerZeros     = "server_zeros"
 	LbMapServers         = "servers"
+	LbMapServiceBirths   = "service_births"
 	LbMapServiceCopies   = "service_copies"
 	LbMapServiceCounters = "service_counters"
 	LbMapServiceRates    = "service_rates"
@@ -952,10 +957,12 @@ type LbMapSpecs struct {
 	Routes          *ebpf.MapSpec `ebpf:"routes"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	Secrets         *ebpf.MapSpec `ebpf:"secrets"`
+	ServerBirths    *ebpf.MapSpec `ebpf:"server_births"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
 	ServerZeros     *ebpf.MapSpec `ebpf:"server_zeros"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
+	ServiceBirths   *ebpf.MapSpec `ebpf:"service_births"`
 	ServiceCopies   *ebpf.MapSpec `ebpf:"service_copies"`
 	ServiceCounters *ebpf.MapSpec `ebpf:"service_counters"`
 	ServiceRates    *ebpf.MapSpec `ebpf:"service_rates"`
@@ -1044,10 +1051,12 @@ type LbMaps struct {
 	Routes          *ebpf.Map `ebpf:"routes"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	Secrets         *ebpf.Map `ebpf:"secrets"`
+	ServerBirths    *ebpf.Map `ebpf:"server_births"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
 	ServerZeros     *ebpf.Map `ebpf:"server_zeros"`
 	Servers         *ebpf.Map `ebpf:"servers"`
+	ServiceBirths   *ebpf.Map `ebpf:"service_births"`
 	ServiceCopies   *ebpf.Map `ebpf:"service_copies"`
 	ServiceCounters *ebpf.Map `ebpf:"service_counters"`
 	ServiceRates    *ebpf.Map `ebpf:"service_rates"`
@@ -1112,10 +1121,12 @@ func (m *LbMaps) Close() error {
 		m.Routes,
 		m.Scratch,
 		m.Secrets,
+		m.ServerBirths,
 		m.ServerCounters,
 		m.ServerRates,
 		m.ServerZeros,
 		m.Servers,
+		m.ServiceBirths,
 		m.ServiceCopies,
 		m.ServiceCounters,
 		m.ServiceRates,

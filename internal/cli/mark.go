@@ -4,11 +4,9 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"imbang/internal/command"
 	"imbang/internal/director"
 )
 
@@ -27,11 +25,11 @@ longest prefix counts; a mark that a packet brings along comes first.`,
 		Example: "  imbang mark add 10.20.0.32/27 3",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			mark, err := strconv.ParseUint(args[1], 0, 32)
-			if err != nil || mark == 0 {
-				return command.Usage(fmt.Errorf("%q is not a mark (1 to 4294967295)", args[1]))
+			mark, err := parseMark(args[1])
+			if err != nil {
+				return err
 			}
-			return setMark(args[0], uint32(mark))
+			return setMark(args[0], mark)
 		},
 	}, &cobra.Command{
 		Use:   "delete PREFIX",

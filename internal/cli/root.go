@@ -43,6 +43,8 @@ program imbang-lab.
   imbang attach --client-dev eth0 --server-dev eth1   load the director
   imbang ipvsadm -A -t 10.20.0.1:80 -s wlc            a virtual service
   imbang ipvsadm -a -t 10.20.0.1:80 -r 172.16.0.2 -m  a real server
+  imbang weight                                       servers' weights and health
+  imbang stats                                        counters that no -Z resets
   imbang status                                       what it is doing
   imbang trace                                        what becomes of packets, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
@@ -56,7 +58,7 @@ program imbang-lab.
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
 		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newTraceCommand(), newWhyCommand(),
-			newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
+			newWeightCommand(), newStatsCommand(), newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)
 	registerLockTimeout(root)
 	return root

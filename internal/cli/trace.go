@@ -118,12 +118,9 @@ const markWord = "fwmark:"
 
 func parseServiceFilter(s string, f *director.Filter) error {
 	if number, is := strings.CutPrefix(s, markWord); is {
-		mark, err := strconv.ParseUint(number, 0, 32)
-		if err != nil || mark == 0 {
-			return command.Usage(fmt.Errorf("%q is not a mark (1 to 4294967295)", number))
-		}
-		f.Mark = uint32(mark)
-		return nil
+		var err error
+		f.Mark, err = parseMark(number)
+		return err
 	}
 	if addr, err := netip.ParseAddr(s); err == nil {
 		f.Virtual = netip.AddrPortFrom(addr, 0)

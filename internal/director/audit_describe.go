@@ -46,6 +46,9 @@ func (n auditNames) describe(s suspect, repair string) AuditFinding {
 		f.Object = flowText(s.flow)
 	case AuditServerUnlisted, AuditReplyOwnerMissing:
 		f.Object = n.serverText(s.id)
+	case AuditServerWeight:
+		f.Object = n.serverText(s.id)
+		f.Detail = fmt.Sprintf("has effective weight %d; its administrative weight and health give %d", s.a, s.b)
 	case AuditOrderServer:
 		f.Object = n.serviceText(s.id)
 		f.Detail = fmt.Sprintf("slot %d has server id %d", s.number, s.from)

@@ -44,8 +44,12 @@ func (v *idsView) judge(report func(suspect)) {
 		})
 	}
 	for id := range v.servers {
-		if available(v.servers[id]) && !inList[id] {
+		s := v.servers[id]
+		if available(s) && !inList[id] {
 			report(suspect{kind: AuditServerUnlisted, id: uint32(id)})
+		}
+		if available(s) && s.Weight != effective(s) {
+			report(suspect{kind: AuditServerWeight, id: uint32(id), a: int64(s.Weight), b: int64(effective(s))})
 		}
 	}
 	v.judgeOwners(report)

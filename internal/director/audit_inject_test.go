@@ -324,6 +324,14 @@ var faults = []func(*injector){
 		x.want[AuditReplyOwner]++
 		x.want[AuditReplyOwnerMissing]++
 	},
+	func(x *injector) { // an effective weight
+		_, svc := x.quiet("sh")
+		id := x.idOf(svc, 1)
+		s := x.server(id)
+		s.Weight += 3
+		x.must(x.maps.Servers.Put(id, &s))
+		x.want[AuditServerWeight]++
+	},
 	func(x *injector) { // tables of schedulers that there are not
 		_, svc := x.quiet("rr")
 		x.must(x.maps.BucketTables.Put(svc.Id, &bpfobj.LbBuckets{}), x.maps.Maglevs.Put(svc.Id, &bpfobj.LbMaglev{}))

@@ -31,6 +31,7 @@ const (
 	AuditServiceID
 	AuditReplyOwner
 	AuditReplyOwnerMissing
+	AuditServerWeight
 	AuditBucketsStale
 	AuditMaglevStale
 	AuditLocalityStale
@@ -89,6 +90,8 @@ var auditInfo = [auditKinds]auditKindInfo{
 	AuditReplyOwner:     {"reply-owner", "address and port whose replies are of a wrong server", "deletes the entry", edits},
 	AuditReplyOwnerMissing: {"reply-owner-missing", "server that owns its replies, without the entry that says so",
 		"writes the entry", edits},
+	AuditServerWeight: {"server-weight", "server whose effective weight is not what its administrative weight and health give",
+		"writes the effective weight anew", edits},
 	AuditBucketsStale:  {"buckets-stale", "bucket table of a service that is gone or has another scheduler", "deletes it", edits},
 	AuditMaglevStale:   {"maglev-stale", "Maglev table of a service that is gone or has another scheduler", "deletes it", edits},
 	AuditLocalityStale: {"locality-stale", "cached destination of a service that is gone or has another scheduler", "deletes it", edits},

@@ -176,6 +176,14 @@ func TestAuditIDs(t *testing.T) {
 		"another's server": {func(v *idsView) { v.order[5] = 0 }, []AuditKind{AuditOrderServer, AuditServerUnlisted}},
 		"retired server":   {func(v *idsView) { v.servers[3].Flags = 0 }, []AuditKind{AuditOrderServer}},
 		"owner":            {func(v *idsView) { v.servers[1].Flags |= owns }, []AuditKind{AuditReplyOwnerMissing}},
+		"a weight":         {func(v *idsView) { v.servers[1].Weight = 3 }, []AuditKind{AuditServerWeight}},
+		"a weight of one that is down": {func(v *idsView) {
+			v.servers[1].Administrative, v.servers[1].Withheld, v.servers[1].Weight = 3, 100, 3
+		}, []AuditKind{AuditServerWeight}},
+		"one that is down": {func(v *idsView) { v.servers[1].Administrative, v.servers[1].Withheld = 3, 100 }, nil},
+		"a weight of a retired server": {func(v *idsView) {
+			v.servers[3].Flags, v.servers[3].Weight = 0, 3
+		}, []AuditKind{AuditOrderServer}},
 		"wrong owner": {func(v *idsView) {
 			v.places, v.owners = []bpfobj.LbEndpoint{placeAt(v.servers[1])}, []bpfobj.LbReplyOwner{{Server: 1}}
 		}, []AuditKind{AuditReplyOwner}},

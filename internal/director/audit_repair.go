@@ -35,6 +35,7 @@ func (d *Director) repairAll(found []suspect) (results []string, any bool, err e
 	rebuild := map[uint32]bool{} // services whose schedulers are to begin anew
 	relist := map[uint32]bool{}  // services whose lists are written anew
 	unlisted := false
+	var weights []uint32 // ids of servers
 	for i, s := range found {
 		switch s.kind {
 		case AuditStateStale, AuditTreeStale, AuditTreeNode:
@@ -42,6 +43,9 @@ func (d *Director) repairAll(found []suspect) (results []string, any bool, err e
 			results[i] = repairDone
 		case AuditOrderServer, AuditExtentsOverlap:
 			relist[s.id] = true
+			results[i] = repairDone
+		case AuditServerWeight:
+			weights = append(weights, s.id)
 			results[i] = repairDone
 		case AuditServerUnlisted, AuditReplyOwner, AuditReplyOwnerMissing, AuditServiceCheck:
 			unlisted = true
@@ -53,18 +57,41 @@ func (d *Director) repairAll(found []suspect) (results []string, any bool, err e
 		}
 		any = any || results[i] == repairDone
 	}
-	if !unlisted && len(rebuild) == 0 && len(relist) == 0 {
+	if !unlisted && len(rebuild) == 0 && len(relist) == 0 && len(weights) == 0 {
 		return results, any, nil
 	}
 	d.forgetTable() // as it is in the kernel
 	err = d.edit(func(t *table) error {
-		if err := errors.Join(d.relistServices(t, relist), d.rebuildSchedulers(t, rebuild)); err != nil || !unlisted {
+		if err := errors.Join(d.reweighServers(t, weights), d.relistServices(t, relist), d.rebuildSchedulers(t, rebuild)); err != nil || !unlisted {
 			return err
 		}
 		return d.rewrite(t)
 	})
 	d.forgetTable() // which slots are free follows from the lists
 	return results, any, err
+}
+
+// reweighServers writes the effective weights of servers anew, and tells the
+// schedulers of their services.
+func (d *Director) reweighServers(t *table, ids []uint32) error {
+	for _, id := range ids {
+		if err := weigh(&t.servers[id]); err != nil {
+			return err
+		}
+		if err := d.putServers(id); err != nil {
+			return err
+		}
+		svc := t.services[t.servers[id].Owner]
+		if svc == nil {
+			continue
+		}
+		if position := slices.Index(t.order[svc.Id], id); position >= 0 {
+			if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_UPDATE, uint32(position)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // relistServices gives services lists of their own, of the servers that are theirs.

@@ -155,11 +155,12 @@ func fromService(k bpfobj.LbServiceKey, s bpfobj.LbService) model.Service {
 	}
 }
 
-// toServer fills what the model says; owner, service and flags stay.
+// toServer fills what the model says; owner, service, flags and health stay. The
+// effective weight is to be made of it (weigh).
 func toServer(s model.Server, into *bpfobj.LbServer) {
 	into.Addr = toAddress(s.Addr)
 	into.Port = swapPort(s.Port)
-	into.Weight = s.Weight
+	into.Administrative = s.Weight
 	into.Upper, into.Lower = s.Upper, s.Lower
 	into.Forward = bpfobj.LbForward(s.Forward)
 	into.TunnelType = uint16(s.TunnelType)
@@ -172,7 +173,7 @@ func fromServer(s bpfobj.LbServer) model.Server {
 		Addr:        fromAddress(s.Addr),
 		Port:        swapPort(s.Port),
 		Forward:     model.Forward(s.Forward),
-		Weight:      s.Weight,
+		Weight:      s.Administrative,
 		Upper:       s.Upper,
 		Lower:       s.Lower,
 		TunnelType:  model.TunnelType(s.TunnelType),

@@ -15,15 +15,15 @@ import (
 
 // tally is what is counted of services or of servers, by id.
 type tally struct {
-	counters, zeros, rates *ebpf.Map
+	counters, zeros, births, rates *ebpf.Map
 }
 
 func (d *Director) serviceTally() tally {
-	return tally{d.maps.ServiceCounters, d.maps.ServiceZeros, d.maps.ServiceRates}
+	return tally{d.maps.ServiceCounters, d.maps.ServiceZeros, d.maps.ServiceBirths, d.maps.ServiceRates}
 }
 
 func (d *Director) serverTally() tally {
-	return tally{d.maps.ServerCounters, d.maps.ServerZeros, d.maps.ServerRates}
+	return tally{d.maps.ServerCounters, d.maps.ServerZeros, d.maps.ServerBirths, d.maps.ServerRates}
 }
 
 // counterBatch is how many counters one system call reads: each has as many
@@ -66,10 +66,12 @@ func sum(perCPU []bpfobj.LbCounters) (total bpfobj.LbCounters) {
 	return total
 }
 
-// counted is what an id counted since its zeroing, and its rates.
+// counted is what an id counted since its zeroing and since it was given to its
+// service or server, and its rates.
 type counted struct {
 	model.Stats
 	model.Rates
+	total model.Stats
 }
 
 // read reads the first n ids.
@@ -82,20 +84,33 @@ func (c tally) read(n uint32) ([]counted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read counters: %w", err)
 	}
+	births, err := lookupAll[bpfobj.LbCounters](c.births, n)
+	if err != nil {
+		return nil, fmt.Errorf("read counters: %w", err)
+	}
 	rates, err := lookupAll[bpfobj.LbRates](c.rates, n)
 	if err != nil {
 		return nil, fmt.Errorf("read rates: %w", err)
 	}
 	all := make([]counted, n)
 	for id := range all {
-		all[id] = counted{fromCounters(now[id]).Sub(fromCounters(zeros[id])), fromRates(rates[id])}
+		total := fromCounters(now[id])
+		all[id] = counted{total.Sub(fromCounters(zeros[id])), fromRates(rates[id]), total.Sub(fromCounters(births[id]))}
 	}
 	return all, nil
 }
 
 // zero makes what ids counted so far their base. The kernel's counters are
 // never written: a packet may be adding to them. The rates start again.
-func (c tally) zero(ids []uint32) error {
+func (c tally) zero(ids []uint32) error { return c.rebase(ids, c.zeros) }
+
+// begin lets ids that somebody had before count from zero for a new service or
+// server. An id that nobody had has counted nothing.
+func (c tally) begin(ids []uint32) error { return c.rebase(ids, c.zeros, c.births) }
+
+// rebase writes what ids counted so far as their base of some kind, the same to
+// each: totals since birth are never less than those since a zeroing.
+func (c tally) rebase(ids []uint32, bases ...*ebpf.Map) error {
 	totals := make([]bpfobj.LbCounters, len(ids))
 	rates := make([]bpfobj.LbRates, len(ids))
 	if err := c.lookup(ids, totals); err != nil {
@@ -104,8 +119,10 @@ func (c tally) zero(ids []uint32) error {
 	for i, now := range totals {
 		rates[i].Last = now
 	}
-	if err := putAll("zeros of counters", c.zeros, ids, totals); err != nil {
-		return err
+	for _, base := range bases {
+		if err := putAll("bases of counters", base, ids, totals); err != nil {
+			return err
+		}
 	}
 	return putAll("zeros of rates", c.rates, ids, rates)
 }
@@ -136,24 +153,16 @@ func (c tally) lookup(ids []uint32, into []bpfobj.LbCounters) error {
 	return nil
 }
 
-func (d *Director) zeroServices(ids []uint32) error {
+// rebase makes what ids of services or servers counted so far a base, by zero or
+// begin of a tally.
+func (d *Director) rebase(ids []uint32, base func([]uint32) error) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	if err := d.writing(); err != nil {
 		return err
 	}
-	return d.serviceTally().zero(ids)
-}
-
-func (d *Director) zeroServers(ids []uint32) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	if err := d.writing(); err != nil {
-		return err
-	}
-	return d.serverTally().zero(ids)
+	return base(ids)
 }
 
 // Zero clears the counters of a service and its servers; nil means all.
@@ -172,9 +181,9 @@ func (d *Director) Zero(k *model.ServiceKey) error {
 				servers = append(servers, t.order[svc.Id]...)
 			}
 		}
-		if err := d.zeroServices(services); err != nil {
+		if err := d.rebase(services, d.serviceTally().zero); err != nil {
 			return err
 		}
-		return d.zeroServers(servers)
+		return d.rebase(servers, d.serverTally().zero)
 	})
 }

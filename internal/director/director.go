@@ -250,13 +250,14 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 			}
 		}
 	}
-	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_rates")
+	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_births", "service_rates")
 	for _, m := range memories {
 		if m.perService {
 			set(s.Services, m.name)
 		}
 	}
-	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_rates", "maglev_turns", "reply_owners")
+	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_births", "server_rates", "maglev_turns",
+		"reply_owners")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
 	set(4*s.Servers, "order")

@@ -29,8 +29,8 @@ func (r *rig) listing() map[model.ServiceKey]model.ServiceStatus {
 }
 
 var ignoreTraffic = cmp.Options{
-	cmpopts.IgnoreFields(model.ServiceStatus{}, "Stats", "Rates"),
-	cmpopts.IgnoreFields(model.ServerStatus{}, "Active", "Inactive", "Persistent", "Stats", "Rates"),
+	cmpopts.IgnoreFields(model.ServiceStatus{}, "Stats", "Total", "Rates"),
+	cmpopts.IgnoreFields(model.ServerStatus{}, "Active", "Inactive", "Persistent", "Stats", "Total", "Rates"),
 	cmpopts.EquateEmpty(),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 }

@@ -30,6 +30,7 @@ func (d *Director) Services() (all []model.ServiceStatus, err error) {
 			st := model.ServiceStatus{
 				Service: fromService(key, *svc),
 				Stats:   services[svc.Id].Stats,
+				Total:   services[svc.Id].total,
 				Rates:   services[svc.Id].Rates,
 				Servers: make([]model.ServerStatus, 0, svc.Count),
 			}
@@ -93,9 +94,9 @@ func (d *Director) serverStatuses(t *table) ([]model.ServerStatus, error) {
 	all := make([]model.ServerStatus, len(known))
 	for id, s := range known {
 		all[id] = model.ServerStatus{
-			Server: fromServer(s),
+			Server: fromServer(s), Health: model.Health(s.Withheld),
 			Active: loads[id].Active, Inactive: loads[id].Inactive, Persistent: loads[id].Persistent,
-			Stats: counts[id].Stats, Rates: counts[id].Rates,
+			Stats: counts[id].Stats, Total: counts[id].total, Rates: counts[id].Rates,
 		}
 	}
 	return all, nil

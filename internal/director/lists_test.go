@@ -104,9 +104,9 @@ func TestDefaultSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]uint32{
-		"services": 10_000, "service_states": 10_000, "service_counters": 10_000, "service_zeros": 10_000,
+		"services": 10_000, "service_states": 10_000, "service_counters": 10_000, "service_zeros": 10_000, "service_births": 10_000,
 		"service_rates": 10_000, "bucket_tables": 10_000, "maglevs": 10_000, "servers": 100_000, "loads": 100_000,
-		"server_counters": 100_000, "server_zeros": 100_000, "server_rates": 100_000, "maglev_turns": 100_000,
+		"server_counters": 100_000, "server_zeros": 100_000, "server_births": 100_000, "server_rates": 100_000, "maglev_turns": 100_000,
 		"order": 10_000 * 16, "trees": 10_000 * 16, // the power of two above ten
 	} {
 		if got := spec.Maps[name].MaxEntries; got < want {

@@ -97,6 +97,8 @@ func TestKilledEdits(t *testing.T) {
 			})
 		}},
 		{"edit server", func() error { return r.EditServer(key(4), realServer(0, 9)) }},
+		{"weight of a server", func() error { return r.SetWeight(key(4), realServer(0, 0).AddrPort(), 9) }},
+		{"health of a server", func() error { return r.SetHealth(key(1), realServer(0, 0).AddrPort(), model.Down) }},
 		{"delete server", func() error { return r.DeleteServer(key(3), realServer(0, 0).AddrPort()) }},
 		{"delete server of dh", func() error { return r.DeleteServer(key(2), realServer(1, 0).AddrPort()) }},
 		{"delete service", func() error { return r.DeleteService(key(4)) }},

@@ -16,7 +16,8 @@ import (
 const noService = ^uint32(0)
 
 // AddServer puts a real server at the head of a service's list. One that was
-// deleted and still has connections comes back with them and its counters.
+// deleted and still has connections comes back with them and its counters. Its
+// health is up.
 func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 	return d.edit(func(t *table) error {
 		key, svc, err := t.service(k)
@@ -28,10 +29,13 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 			return err
 		}
 		want := bpfobj.LbServer{
-			Owner: key, Service: svc.Id, LastWeight: s.Weight,
+			Owner: key, Service: svc.Id,
 			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE, Quiescent: now,
 		}
 		toServer(s, &want)
+		if err := weigh(&want); err != nil { // it is up
+			return err
+		}
 		if want.Source, err = d.source(s); err != nil {
 			return err
 		}
@@ -84,7 +88,8 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 	return nil
 }
 
-// EditServer changes a server's weight, thresholds and forwarding method.
+// EditServer changes a server's administrative weight, thresholds and forwarding
+// method. Its health stays.
 func (d *Director) EditServer(k model.ServiceKey, s model.Server) error {
 	return d.exclusively(func() error {
 		alone, err := d.editsAlone()
@@ -146,12 +151,7 @@ func (d *Director) edited(old bpfobj.LbServer, s model.Server) (next bpfobj.LbSe
 	if next.Source, err = d.source(s); err != nil {
 		return next, err
 	}
-	if s.Weight != 0 { // quiescing keeps the last one, for mh
-		next.LastWeight = s.Weight
-	} else if old.Weight != 0 {
-		next.Quiescent, err = monotonic()
-	}
-	return next, err
+	return next, weigh(&next)
 }
 
 // checkNumbers refuses thresholds and weights out of range.

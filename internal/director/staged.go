@@ -106,10 +106,10 @@ func (d *Director) commitServers(s *staged) error {
 	if err := d.forgetServers(s.reused); err != nil {
 		return err
 	}
-	if err := d.zeroServices(s.usedServices); err != nil {
+	if err := d.rebase(s.usedServices, d.serviceTally().begin); err != nil {
 		return err
 	}
-	if err := d.zeroServers(s.usedServers); err != nil {
+	if err := d.rebase(s.usedServers, d.serverTally().begin); err != nil {
 		return err
 	}
 	if err := d.commitReplyOwners(s); err != nil {

@@ -213,7 +213,7 @@ func (u *upgrade) finish() error {
 func (u *upgrade) load() error {
 	replaced := map[string]*ebpf.Map{}
 	for _, m := range u.result.Plan.Maps {
-		want, have := u.spec.Maps[m.Name], u.cur.maps[m.Name]
+		want, have := u.spec.Maps[m.Name], u.cur.origin(m.Name)
 		if want == nil || have == nil || policies[m.Name] == own && m.Name != "config" {
 			continue
 		}
@@ -294,7 +294,7 @@ func (u *upgrade) copyTables() error {
 		if m.Disposition != Converted {
 			continue
 		}
-		if err := copyMap(u.cur.maps[m.Name], u.next.maps[m.Name], u.spec.Maps[m.Name]); err != nil {
+		if err := copyMap(u.cur.origin(m.Name), u.next.maps[m.Name], u.spec.Maps[m.Name]); err != nil {
 			return fmt.Errorf("map %s: %w", m.Name, err)
 		}
 	}

@@ -76,6 +76,7 @@ var policies = map[string]policy{
 
 	"services": convert, "servers": convert, "order": convert, "marks": convert, "peers": convert, "secrets": convert,
 	"service_zeros": convert, "server_zeros": convert, "outbound": convert, "quarantines": convert,
+	"service_births": convert, "server_births": convert,
 
 	"adoptions": own, "allowances": renew, "asked": renew, "cuttings": renew, "fragments": renew, "lost_events": renew, "maglev_scratch": renew,
 	"maglev_turns": renew, "moments": renew, "proofs": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
@@ -86,6 +87,23 @@ var policies = map[string]policy{
 	"reverse6": keep, "server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
 	"service_states": keep, "trees": keep,
 }
+
+// origins are of maps that the earlier build may not have: the map of which they
+// begin as a copy. Totals that no zeroing disturbs begin with what listings show,
+// since what an id counted for others before is not known any more.
+var origins = map[string]string{"service_births": "service_zeros", "server_births": "server_zeros"}
+
+// origin is the map that a new build's map begins with; nil if there is none.
+func (g *pinnedBuild) origin(name string) *ebpf.Map {
+	if m := g.maps[name]; m != nil {
+		return m
+	}
+	return g.maps[origins[name]]
+}
+
+// fieldOrigins are of fields that the earlier build's values may not have: the
+// field that they begin with. All other new fields begin with 0: a server is up.
+var fieldOrigins = map[string]map[string]string{"servers": {"administrative": "weight"}}
 
 // planUpgrade compares a pinned build with a spec, map by map. It refuses a
 // change of layout that cannot be made while packets pass.
@@ -105,7 +123,7 @@ func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*Upgrad
 		if constant(name) {
 			continue
 		}
-		m, err := planMap(name, cur.maps[name], want)
+		m, err := planMap(name, cur, want)
 		if err != nil {
 			refused = append(refused, err)
 		}
@@ -127,9 +145,10 @@ func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*Upgrad
 // constant tells the maps of a program's own constants, which are not pinned.
 func constant(name string) bool { return strings.HasPrefix(name, ".") }
 
-func planMap(name string, have *ebpf.Map, want *ebpf.MapSpec) (MapPlan, error) {
+func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error) {
 	m := MapPlan{Name: name, Disposition: Renewed}
 	rule, known := policies[name]
+	have := cur.origin(name)
 	if have == nil || known && rule == own {
 		return m, nil
 	}
@@ -137,7 +156,10 @@ func planMap(name string, have *ebpf.Map, want *ebpf.MapSpec) (MapPlan, error) {
 	if err != nil {
 		return m, fmt.Errorf("map %s: %w", name, err)
 	}
-	m.Differences = append(typeDifferences(have, want), append(key.differences(), value.differences()...)...)
+	if cur.maps[name] == nil {
+		m.Differences = append(m.Differences, "begins as a copy of "+origins[name])
+	}
+	m.Differences = slices.Concat(m.Differences, typeDifferences(have, want), key.differences(), value.differences())
 	if len(m.Differences) == 0 {
 		m.Disposition = Kept
 		return m, nil
@@ -180,11 +202,16 @@ func (p *UpgradePlan) adoptTogether() {
 }
 
 // change is a type of two builds; both are unnamed where BTF has no struct.
-type change struct{ from, to layout.Layout }
+type change struct {
+	from, to layout.Layout
+	origins  map[string]string // of new fields
+}
 
 func (c change) differences() []string { return c.from.Differences(c.to) }
 
-func (c change) converter() (*layout.Converter, error) { return layout.NewConverter(c.from, c.to) }
+func (c change) converter() (*layout.Converter, error) {
+	return layout.NewConverterWith(c.from, c.to, c.origins)
+}
 
 func layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error) {
 	if want.Key == nil || want.Value == nil { // maps of programs and of maps, ring buffers
@@ -198,6 +225,7 @@ func layoutsOf(have *ebpf.Map, want *ebpf.MapSpec) (key, value change, err error
 		return key, value, err
 	}
 	value, err = changeOf(types, have.ValueSize(), want.Value)
+	value.origins = fieldOrigins[want.Name]
 	return key, value, err
 }
 

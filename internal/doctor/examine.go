@@ -247,7 +247,7 @@ func examineServices(r report, f Facts) {
 	}
 }
 
-func usable(s Server) bool { return s.Weight > 0 }
+func usable(s Server) bool { return s.EffectiveWeight() > 0 }
 
 func examineServers(r report, f Facts) {
 	bad, direct, total := 0, 0, 0

@@ -242,11 +242,11 @@ func (l *listing) printServer(svc *model.ServiceStatus, s *model.ServerStatus) {
 	case layoutThresholds:
 		fmt.Fprintf(l.w, " %-10d %-10d", s.Upper, s.Lower)
 	case layoutPersistent:
-		fmt.Fprintf(l.w, " %-9d %-11d", s.Weight, s.Persistent)
+		fmt.Fprintf(l.w, " %-9d %-11d", s.EffectiveWeight(), s.Persistent)
 	case layoutTunnel:
-		fmt.Fprintf(l.w, " %-7s %-13s %-6d", s.Forward, formatTunnel(&s.Server), s.Weight)
+		fmt.Fprintf(l.w, " %-7s %-13s %-6d", s.Forward, formatTunnel(&s.Server), s.EffectiveWeight())
 	default:
-		fmt.Fprintf(l.w, " %-7s %-6d", s.Forward, s.Weight)
+		fmt.Fprintf(l.w, " %-7s %-6d", s.Forward, s.EffectiveWeight())
 	}
 	fmt.Fprintf(l.w, " %-10d %-10d", s.Active, s.Inactive)
 }

@@ -12,7 +12,8 @@ import (
 var serviceOption = map[model.Protocol]string{model.TCP: "-t", model.UDP: "-u", model.SCTP: "--sctp-service"}
 
 // save prints the table as command lines for restore. Thresholds are not
-// among them, as in ipvsadm.
+// among them, as in ipvsadm. Weights are administrative ones: that a server is
+// down is not the user's wish, to be restored.
 func (l *listing) save(t Table) error {
 	services, err := t.Services()
 	if err != nil {

@@ -146,7 +146,7 @@ type Server struct {
 	Addr    netip.Addr
 	Port    uint16 // host byte order; 0 keeps the client's destination port
 	Forward Forward
-	Weight  int32 // 0 quiesces: no new connections
+	Weight  int32 // administrative; 0 quiesces: no new connections
 	// Upper and Lower are connection thresholds: at Upper the server takes
 	// no new connections until it has fewer than Lower (or, with Lower 0,
 	// than three quarters of Upper). 0 means none.
@@ -160,8 +160,9 @@ type Server struct {
 // AddrPort is the server's address and port.
 func (s Server) AddrPort() netip.AddrPort { return netip.AddrPortFrom(s.Addr, s.Port) }
 
-// Stats are totals since creation or the last zeroing. "In" is towards the
-// real server, "Out" towards the client; bytes are IP bytes.
+// Stats are totals: as Stats of a status since creation or the last zeroing, as
+// Total since creation, which no zeroing changes and which never decrease. "In" is
+// towards the real server, "Out" towards the client; bytes are IP bytes.
 type Stats struct {
 	Conns, InPkts, OutPkts, InBytes, OutBytes uint64
 }
@@ -181,16 +182,22 @@ type Rates struct {
 // ServerStatus is a real server with what the director knows about it.
 type ServerStatus struct {
 	Server
+	Health                       Health
 	Active, Inactive, Persistent uint32 // connections, by Linux's accounting
 	Stats                        Stats
+	Total                        Stats
 	Rates                        Rates
 }
+
+// EffectiveWeight is the weight that the kernel schedules by.
+func (s *ServerStatus) EffectiveWeight() int32 { return Effective(s.Weight, s.Health) }
 
 // ServiceStatus is a virtual service with its servers, head of the list (the
 // latest added) first, as Linux keeps them.
 type ServiceStatus struct {
 	Service
 	Stats   Stats
+	Total   Stats
 	Rates   Rates
 	Servers []ServerStatus
 }

@@ -115,10 +115,12 @@ const (
 	LbMapRoutes          = "routes"
 	LbMapScratch         = "scratch"
 	LbMapSecrets         = "secrets"
+	LbMapServerBirths    = "server_births"
 	LbMapServerCounters  = "server_counters"
 	LbMapServerRates     = "server_rates"
 	LbMapServerZeros     = "server_zeros"
 	LbMapServers         = "servers"
+	LbMapServiceBirths   = "service_births"
 	LbMapServiceCopies   = "service_copies"
 	LbMapServiceCounters = "service_counters"
 	LbMapServiceRates    = "service_rates"
@@ -262,10 +264,12 @@ type LbMapSpecs struct {
 	Routes          *ebpf.MapSpec `ebpf:"routes"`
 	Scratch         *ebpf.MapSpec `ebpf:"scratch"`
 	Secrets         *ebpf.MapSpec `ebpf:"secrets"`
+	ServerBirths    *ebpf.MapSpec `ebpf:"server_births"`
 	ServerCounters  *ebpf.MapSpec `ebpf:"server_counters"`
 	ServerRates     *ebpf.MapSpec `ebpf:"server_rates"`
 	ServerZeros     *ebpf.MapSpec `ebpf:"server_zeros"`
 	Servers         *ebpf.MapSpec `ebpf:"servers"`
+	ServiceBirths   *ebpf.MapSpec `ebpf:"service_births"`
 	ServiceCopies   *ebpf.MapSpec `ebpf:"service_copies"`
 	ServiceCounters *ebpf.MapSpec `ebpf:"service_counters"`
 	ServiceRates    *ebpf.MapSpec `ebpf:"service_rates"`
@@ -355,10 +359,12 @@ type LbMaps struct {
 	Routes          *ebpf.Map `ebpf:"routes"`
 	Scratch         *ebpf.Map `ebpf:"scratch"`
 	Secrets         *ebpf.Map `ebpf:"secrets"`
+	ServerBirths    *ebpf.Map `ebpf:"server_births"`
 	ServerCounters  *ebpf.Map `ebpf:"server_counters"`
 	ServerRates     *ebpf.Map `ebpf:"server_rates"`
 	ServerZeros     *ebpf.Map `ebpf:"server_zeros"`
 	Servers         *ebpf.Map `ebpf:"servers"`
+	ServiceBirths   *ebpf.Map `ebpf:"service_births"`
 	ServiceCopies   *ebpf.Map `ebpf:"service_copies"`
 	ServiceCounters *ebpf.Map `ebpf:"service_counters"`
 	ServiceRates    *ebpf.Map `ebpf:"service_rates"`
@@ -423,10 +429,12 @@ func (m *LbMaps) Close() error {
 		m.Routes,
 		m.Scratch,
 		m.Secrets,
+		m.ServerBirths,
 		m.ServerCounters,
 		m.ServerRates,
 		m.ServerZeros,
 		m.Servers,
+		m.ServiceBirths,
 		m.ServiceCopies,
 		m.ServiceCounters,
 		m.ServiceRates,

@@ -19,11 +19,18 @@ type pair struct{ from, to Field }
 // NewConverter refuses layouts with a field that would lose its meaning: one
 // that became shorter, an enumeration that was renumbered, a union of another
 // shape.
-func NewConverter(from, to Layout) (*Converter, error) {
+func NewConverter(from, to Layout) (*Converter, error) { return NewConverterWith(from, to, nil) }
+
+// NewConverterWith is NewConverter, where some new fields have an origin: they
+// begin as another field of the earlier layout.
+func NewConverterWith(from, to Layout, origins map[string]string) (*Converter, error) {
 	c := &Converter{from: from, to: to}
 	old := from.byPath()
 	for _, g := range to.Fields {
 		f, ok := old[g.Path]
+		if origin := origins[g.Path]; !ok && origin != "" {
+			f, ok = old[origin]
+		}
 		if !ok || g.Kind == Kernel {
 			continue
 		}

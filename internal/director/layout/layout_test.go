@@ -103,6 +103,41 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// A new field may begin as another of the earlier layout; one that the earlier
+// layout has is its own.
+func TestConvertWithOrigins(t *testing.T) {
+	was := layoutOf(t, structOf(8, member("weight", 0, s32), member("id", 4, u32)))
+	is := layoutOf(t, structOf(16, member("id", 0, u32), member("weight", 4, s32), member("administrative", 8, s32), member("health", 12, u32)))
+	origins := map[string]string{"administrative": "weight", "id": "administrative", "health": "no such field"}
+	le := binary.NativeEndian
+	for _, c := range []struct {
+		from, to  Layout
+		src, want []uint32
+	}{
+		{was, is, []uint32{5, 9}, []uint32{9, 5, 5, 0}},
+		{is, is, []uint32{9, 0, 5, 100}, []uint32{9, 0, 5, 100}},
+	} {
+		converter, err := NewConverterWith(c.from, c.to, origins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, dst, want := []byte{}, make([]byte, c.to.Size), []byte{}
+		for _, w := range c.src {
+			src = le.AppendUint32(src, w)
+		}
+		for _, w := range c.want {
+			want = le.AppendUint32(want, w)
+		}
+		if converter.Convert(dst, src); !slices.Equal(dst, want) {
+			t.Errorf("%v became %x, want %x", c.src, dst, want)
+		}
+	}
+	// The origin must be of a type that can be converted.
+	if _, err := NewConverterWith(was, layoutOf(t, structOf(8, member("administrative", 0, u8), member("id", 4, u32))), origins); err == nil {
+		t.Error("a shorter field than its origin was taken")
+	}
+}
+
 func TestConverterRefuses(t *testing.T) {
 	was := structOf(8, member("a", 0, u32), member("b", 4, u32))
 	for name, is := range map[string]btf.Type{
