@@ -4,4 +4,4 @@ package bpfobj
 
 // Fingerprint tells this data plane from others without reading what is in it,
 // which takes longer than most commands.
-const Fingerprint = "df6425e3333496da"
+const Fingerprint = "149e698589754ef4"

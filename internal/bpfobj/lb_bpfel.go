@@ -167,7 +167,7 @@ type LbConnRecord struct {
 	_           structs.HostLayout
 	Flow        LbFlow
 	Server      uint32
-	_           [4]byte
+	Fwmark      uint32
 	Expires     uint64
 	Port        uint16
 	State       uint8
@@ -176,11 +176,10 @@ type LbConnRecord struct {
 	Forward     uint8
 	InPackets   uint8
 	Pad         uint8
-	Fwmark      uint32
 	Netmask     uint32
 	Result      LbRecordResult
 	HairpinPort uint16
-	Pad2        uint16
+	Pad2        [3]uint16
 	Hairpin     LbAddress
 }
 

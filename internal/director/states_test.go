@@ -34,7 +34,7 @@ func (r *rig) walk(client, service, server, steps string) {
 // connection finds one in the listing.
 func (r *rig) connection(client string) model.Connection {
 	r.Helper()
-	all, err := r.Connections()
+	all, err := collected(r.Director)
 	r.must(err)
 	i := slices.IndexFunc(all, func(c model.Connection) bool { return c.Client == netip.MustParseAddrPort(client) })
 	if i < 0 {
@@ -207,7 +207,7 @@ func TestConnectionListingIsWhole(t *testing.T) {
 	r.addService(tcpService(vip, "rr"), 1)
 	const n = 2*connBatch + 100
 	r.flood(n, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
-	all, err := r.Connections()
+	all, err := collected(r.Director)
 	r.must(err)
 	seen := map[netip.AddrPort]bool{}
 	for _, c := range all {
