@@ -12,9 +12,6 @@ import (
 	"imbang/internal/director/layout"
 )
 
-// recordBatch is CONN_RECORDS of bpf/types.h.
-const recordBatch = 256
-
 // adopt enters the earlier build's connections into the new table, templates
 // first, since connections hold them. Nobody writes the earlier table any more.
 // Until it is through, packets of unknown connections are dropped.
@@ -148,19 +145,7 @@ func (a *adopter) flush() error {
 	if a.at != nil {
 		a.at("adopt a batch")
 	}
-	all := make([]bpfobj.LbConnRecord, recordBatch)
-	numbers := make([]uint32, recordBatch)
-	copy(all, a.records)
-	for i := range numbers {
-		numbers[i] = uint32(i)
-	}
-	if _, err := a.buffer.BatchUpdate(numbers, all, nil); err != nil {
-		return err
-	}
-	if _, err := a.program.Run(&ebpf.RunOptions{Data: make([]byte, 14)}); err != nil {
-		return err
-	}
-	results, err := lookupAll[bpfobj.LbConnRecord](a.buffer, uint32(len(a.records)))
+	results, err := enterRecords(a.buffer, a.program, a.records)
 	if err != nil {
 		return err
 	}
