@@ -44,6 +44,7 @@ program imbang-lab.
   imbang ipvsadm -A -t 10.20.0.1:80 -s wlc            a virtual service
   imbang ipvsadm -a -t 10.20.0.1:80 -r 172.16.0.2 -m  a real server
   imbang status                                       what it is doing
+  imbang conns --client 10.10.0.0/16                  its connections; --import enters others's
   imbang trace                                        what becomes of packets, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
   imbang doctor                                       what to change around it
@@ -55,7 +56,7 @@ program imbang-lab.
 
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
-		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newTraceCommand(), newWhyCommand(),
+		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newConnsCommand(), newTraceCommand(), newWhyCommand(),
 			newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)
 	registerLockTimeout(root)

@@ -51,6 +51,9 @@ const InsertBatch = 16 * recordBatch
 // other error says that the director cannot be changed; then some may have been entered.
 func (d *Director) Insert(entries []model.Connection) (errs []error, err error) {
 	errs = make([]error, len(entries))
+	if err := d.prepare(); err != nil {
+		return errs, err
+	}
 	err = d.exclusively(func() error {
 		if err := d.commit(); err != nil {
 			return err
