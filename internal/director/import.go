@@ -87,6 +87,8 @@ type inserter struct {
 	calls   []bpfobj.LbCall
 	at      []int // of the records, in errs
 	called  bool  // one of them is a call's template
+	// The numbers of all calls, when one was not found otherwise.
+	former map[bpfobj.LbCall][]uint32
 }
 
 func (in *inserter) add(i int, c *model.Connection) error {
@@ -116,6 +118,7 @@ func (in *inserter) flush() error {
 		return nil
 	}
 	if in.called {
+		in.former = nil
 		if err := putRecords(in.d.maps.CallRecords, in.calls); err != nil {
 			return fmt.Errorf("insert connections: %w", err)
 		}
@@ -359,7 +362,7 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 	if c.Control != nil {
 		r.Template, r.Netmask = uint8(c.Control.Kind), toNetmask(c.Control.Netmask, c.Service.Family)
 		if c.Control.Kind == model.TemplateCall {
-			r.Fwmark, err = in.callNumber(c)
+			r.Fwmark, err = in.callNumber(c, id)
 		}
 	}
 	return r, call, err
@@ -411,8 +414,8 @@ func newCall(clients bpfobj.LbFlow, id string) bpfobj.LbCall {
 	return call
 }
 
-// callNumber finds the number of the call that a connection is of.
-func (in *inserter) callNumber(c *model.Connection) (number uint32, err error) {
+// callNumber finds the number of the call that a connection to a server is of.
+func (in *inserter) callNumber(c *model.Connection, server uint32) (number uint32, err error) {
 	if in.called { // its template may be among those that wait
 		if err := in.flush(); err != nil {
 			return 0, err
@@ -430,13 +433,51 @@ func (in *inserter) callNumber(c *model.Connection) (number uint32, err error) {
 	}
 	call := newCall(clients, c.Control.CallID)
 	err = in.d.maps.Calls.Lookup(call, &number)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return 0, entryError{fmt.Errorf("call %q: %w", c.Control.CallID, ErrNoTemplate)}
+	if err == nil {
+		var leads bool
+		if leads, err = in.callLeads(number, server); leads {
+			return number, nil
+		}
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return 0, fmt.Errorf("read a call: %w", err)
 	}
-	return number, nil
+	return in.formerCall(c, call, server)
+}
+
+// callLeads reports whether the template of a number is to this server.
+func (in *inserter) callLeads(number, server uint32) (bool, error) {
+	call, err := in.d.call(number)
+	if call == nil || err != nil {
+		return false, err
+	}
+	key := bpfobj.LbFlow{ // call_flow of bpf/call.h
+		Src: toAddress(netip.IPv4Unspecified()), Dst: toAddress(netip.IPv4Unspecified()),
+		Protocol: callProtocol, Template: 1, Family: call.Clients.Family,
+	}
+	key.Src.Word[3] = number
+	t, err := in.d.connOf(key)
+	return t != nil && t.Server == server, err
+}
+
+// formerCall finds the number of a call whose template is invalid: no call leads there.
+func (in *inserter) formerCall(c *model.Connection, call bpfobj.LbCall, server uint32) (uint32, error) {
+	if in.former == nil {
+		numbers, calls, err := hashAll[uint32, bpfobj.LbCall](in.d.maps.CallNumbers, 0)
+		if err != nil {
+			return 0, fmt.Errorf("read calls: %w", err)
+		}
+		in.former = map[bpfobj.LbCall][]uint32{}
+		for i, n := range numbers {
+			in.former[calls[i]] = append(in.former[calls[i]], n)
+		}
+	}
+	for _, number := range in.former[call] {
+		if leads, err := in.callLeads(number, server); leads || err != nil {
+			return number, err
+		}
+	}
+	return 0, entryError{fmt.Errorf("call %q: %w", c.Control.CallID, ErrNoTemplate)}
 }
 
 // maskedClient is address_mask of bpf/template.h.
