@@ -195,7 +195,8 @@ func TestConnectionListing(t *testing.T) {
 	}
 	c.Expires = 0
 	want := model.Connection{Protocol: model.TCP, State: "ESTABLISHED", Client: netip.MustParseAddrPort(client1),
-		Virtual: netip.MustParseAddrPort(vip), Server: netip.MustParseAddrPort(server0)}
+		Virtual: netip.MustParseAddrPort(vip), Server: netip.MustParseAddrPort(server0),
+		Service: tcpService(vip, "rr").Key, RealServer: netip.MustParseAddrPort(server0), InPackets: 2}
 	if c != want {
 		t.Errorf("listed as %v, want %v", c, want)
 	}
