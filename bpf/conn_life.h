@@ -119,30 +119,43 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 		fresh->flags |= CONN_INACTIVE;
 }
 
+/* Enters a connection that its server and its template count already, and what its
+ * replies are found by: 0, or not; see conn_insert. */
+static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
+				      const struct server *s, __u64 timeout, int inherits)
+{
+	struct flow reverse;
+	int rc;
+
+	if (reply_listed(flow, fresh, s))
+		fresh->flags |= CONN_LISTED;
+	rc = conn_insert(flow, fresh, timeout, inherits);
+	if (rc)
+		return rc;
+	if (fresh->flags & CONN_LISTED) {
+		conn_reverse_flow(flow, fresh, s, &reverse);
+		if (reverse_enter(&reverse, flow, BPF_ANY)) {
+			defence_alarm();
+			return conn_take_back(flow, fresh) ? -ENOMEM : -ENOENT;
+		}
+	} else if (replies_return(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
+		conn_reverse_flow(flow, fresh, s, &reverse);
+		reverse_clear(&reverse);
+	}
+	return 0;
+}
+
 /* Enters a connection for the packet's flow, as the caller filled it in, with
  * what the first packet makes of it: 0, or not; see conn_insert. */
 static __always_inline int conn_create(struct packet *p, struct conn *fresh, const struct server *s,
 				       const struct settings *set)
 {
 	__u8 before = state_before(p->flow.protocol);
-	struct flow reverse;
 	int rc;
 
-	if (reply_listed(&p->flow, fresh, s))
-		fresh->flags |= CONN_LISTED;
-	rc = conn_insert(&p->flow, fresh, conn_timeout(fresh->server, fresh->state, set), 1);
+	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1);
 	if (rc)
 		return rc;
-	if (fresh->flags & CONN_LISTED) {
-		conn_reverse_flow(&p->flow, fresh, s, &reverse);
-		if (reverse_enter(&reverse, &p->flow, BPF_ANY)) {
-			defence_alarm();
-			return conn_take_back(&p->flow, fresh) ? -ENOMEM : -ENOENT;
-		}
-	} else if (replies_return(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
-		conn_reverse_flow(&p->flow, fresh, s, &reverse);
-		reverse_clear(&reverse);
-	}
 	p->news |= NEWS_OPENED;
 	if (fresh->state != before) {
 		p->news |= NEWS_STATE;

@@ -8,6 +8,7 @@
 #include "expiry.h"
 #include "explain.h"
 #include "fast.h"
+#include "import.h"
 #include "local.h"
 #include "maps.h"
 #include "orphans.h"
@@ -139,11 +140,20 @@ int start_clocks(struct __sk_buff *skb)
 	return rc ? rc : sweep_start();
 }
 
-/* Run by an upgrade, on what is in `adoptions`. */
+/* Run by an upgrade, on what is in `conn_records`; a classifier as start_clocks is. */
 SEC("tc")
 int adopt_conns(struct __sk_buff *skb)
 {
-	bpf_loop(ADOPTIONS, adopt_one, 0, 0);
+	bpf_loop(CONN_RECORDS, adopt_one, 0, 0);
+	return 0;
+}
+
+/* Run by commands that enter connections, on what is in `conn_records`; a classifier as
+ * start_clocks is. */
+SEC("tc")
+int import_conns(struct __sk_buff *skb)
+{
+	bpf_loop(CONN_RECORDS, import_one, 0, 0);
 	return 0;
 }
 

@@ -626,13 +626,21 @@ struct {
 	__type(value, struct route);
 } routes SEC(".maps");
 
-/* user: connections to be adopted (adopt.h). */
+/* user: connections to be entered (record.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, ADOPTIONS);
+	__uint(max_entries, CONN_RECORDS);
 	__type(key, __u32);
-	__type(value, struct adoption);
-} adoptions SEC(".maps");
+	__type(value, struct conn_record);
+} conn_records SEC(".maps");
+
+/* user: the calls of those of them that are a call's template. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CONN_RECORDS);
+	__type(key, __u32);
+	__type(value, struct call);
+} call_records SEC(".maps");
 
 /* kernel: room to build values that are too big for the stack. The enums are
  * there for their BTF alone: user space reads the numbers from it. */

@@ -493,20 +493,25 @@ struct settings {
 	__u32 adopting;
 };
 
-#define ADOPTIONS 256 /* at a time */
+#define CONN_RECORDS 256 /* at a time */
 
-enum adoption_result {
-	ADOPTION_NONE,
-	ADOPTION_DONE,
-	ADOPTION_SUPERSEDED, /* its flow has another connection already */
-	ADOPTION_NO_ROOM,
+/* What became of a record. */
+enum record_result {
+	RECORD_NONE,
+	RECORD_ENTERED,
+	RECORD_EXISTS,      /* its flow has an entry already */
+	RECORD_NO_ROOM,     /* for the entry, its timer entry or the entry of its replies */
+	RECORD_NO_SERVER,   /* that is in a service's list */
+	RECORD_NO_TEMPLATE, /* to its server, which would control it */
+	RECORD_NO_HAIRPIN,  /* another connection has the director's port */
 };
 
-/* A connection or template of an earlier build, for adopt_conns: as in struct flow
- * and struct conn. */
-struct adoption {
-	struct flow flow; /* family 0: none */
+/* A connection or template that user space enters, for adopt_conns and import_conns:
+ * as in struct flow and struct conn. */
+struct conn_record {
+	struct flow flow; /* family 0: none. Of a call's template: that of struct call */
 	__u32 server;
+	__u32 fwmark;
 	__u64 expires;
 	__be16 port;
 	__u8 state;
@@ -515,10 +520,11 @@ struct adoption {
 	__u8 forward;
 	__u8 in_packets;
 	__u8 pad;
-	__u32 fwmark;
 	__u32 netmask;
-	enum adoption_result result; /* the program's */
-	__u32 pad2;
+	enum record_result result; /* the program's */
+	__be16 hairpin_port;       /* the director's, of a hairpin */
+	__u16 pad2[3];
+	union address hairpin; /* likewise, its address */
 };
 
 /* Where packets enter the data plane: the number is part of what one build hands

@@ -18,34 +18,6 @@ type LbAddress struct {
 	Word [4]uint32
 }
 
-type LbAdoption struct {
-	_         structs.HostLayout
-	Flow      LbFlow
-	Server    uint32
-	_         [4]byte
-	Expires   uint64
-	Port      uint16
-	State     uint8
-	Flags     uint8
-	Template  uint8
-	Forward   uint8
-	InPackets uint8
-	Pad       uint8
-	Fwmark    uint32
-	Netmask   uint32
-	Result    LbAdoptionResult
-	Pad2      uint32
-}
-
-type LbAdoptionResult uint32
-
-const (
-	LbAdoptionResultADOPTION_NONE       LbAdoptionResult = 0
-	LbAdoptionResultADOPTION_DONE       LbAdoptionResult = 1
-	LbAdoptionResultADOPTION_SUPERSEDED LbAdoptionResult = 2
-	LbAdoptionResultADOPTION_NO_ROOM    LbAdoptionResult = 3
-)
-
 type LbAllowance struct {
 	_     structs.HostLayout
 	Last  uint64
@@ -190,6 +162,26 @@ const (
 	LbConnFlagCONN_LISTED   LbConnFlag = 64
 	LbConnFlagCONN_ADOPTED  LbConnFlag = 128
 )
+
+type LbConnRecord struct {
+	_           structs.HostLayout
+	Flow        LbFlow
+	Server      uint32
+	Fwmark      uint32
+	Expires     uint64
+	Port        uint16
+	State       uint8
+	Flags       uint8
+	Template    uint8
+	Forward     uint8
+	InPackets   uint8
+	Pad         uint8
+	Netmask     uint32
+	Result      LbRecordResult
+	HairpinPort uint16
+	Pad2        [3]uint16
+	Hairpin     LbAddress
+}
 
 type LbConnState uint32
 
@@ -496,6 +488,18 @@ const (
 	LbReasonREASON_COUNT                 LbReason = 37
 )
 
+type LbRecordResult uint32
+
+const (
+	LbRecordResultRECORD_NONE        LbRecordResult = 0
+	LbRecordResultRECORD_ENTERED     LbRecordResult = 1
+	LbRecordResultRECORD_EXISTS      LbRecordResult = 2
+	LbRecordResultRECORD_NO_ROOM     LbRecordResult = 3
+	LbRecordResultRECORD_NO_SERVER   LbRecordResult = 4
+	LbRecordResultRECORD_NO_TEMPLATE LbRecordResult = 5
+	LbRecordResultRECORD_NO_HAIRPIN  LbRecordResult = 6
+)
+
 type LbRepair struct {
 	_          structs.HostLayout
 	Flow       LbFlow
@@ -774,16 +778,17 @@ type LbXdpDevice struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	LbMapAdoptions       = "adoptions"
 	LbMapAllowances      = "allowances"
 	LbMapAsked           = "asked"
 	LbMapAttacks         = "attacks"
 	LbMapBarriers        = "barriers"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapCallNumbers     = "call_numbers"
+	LbMapCallRecords     = "call_records"
 	LbMapCalls           = "calls"
 	LbMapClocks          = "clocks"
 	LbMapConfig          = "config"
+	LbMapConnRecords     = "conn_records"
 	LbMapConns4          = "conns4"
 	LbMapConns6          = "conns6"
 	LbMapCuttings        = "cuttings"
@@ -843,6 +848,7 @@ const (
 	LbProgAdoptConns     = "adopt_conns"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
+	LbProgImportConns    = "import_conns"
 	LbProgLbClient       = "lb_client"
 	LbProgLbLocal        = "lb_local"
 	LbProgLbServer       = "lb_server"
@@ -900,6 +906,7 @@ type LbProgramSpecs struct {
 	AdoptConns   *ebpf.ProgramSpec `ebpf:"adopt_conns"`
 	EndOrphans   *ebpf.ProgramSpec `ebpf:"end_orphans"`
 	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
+	ImportConns  *ebpf.ProgramSpec `ebpf:"import_conns"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
 	LbLocal      *ebpf.ProgramSpec `ebpf:"lb_local"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
@@ -916,16 +923,17 @@ type LbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
-	Adoptions       *ebpf.MapSpec `ebpf:"adoptions"`
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
 	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
+	CallRecords     *ebpf.MapSpec `ebpf:"call_records"`
 	Calls           *ebpf.MapSpec `ebpf:"calls"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	Config          *ebpf.MapSpec `ebpf:"config"`
+	ConnRecords     *ebpf.MapSpec `ebpf:"conn_records"`
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
@@ -1010,16 +1018,17 @@ func (o *LbObjects) Close() error {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
-	Adoptions       *ebpf.Map `ebpf:"adoptions"`
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Asked           *ebpf.Map `ebpf:"asked"`
 	Attacks         *ebpf.Map `ebpf:"attacks"`
 	Barriers        *ebpf.Map `ebpf:"barriers"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
+	CallRecords     *ebpf.Map `ebpf:"call_records"`
 	Calls           *ebpf.Map `ebpf:"calls"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	Config          *ebpf.Map `ebpf:"config"`
+	ConnRecords     *ebpf.Map `ebpf:"conn_records"`
 	Conns4          *ebpf.Map `ebpf:"conns4"`
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
@@ -1080,16 +1089,17 @@ type LbMaps struct {
 
 func (m *LbMaps) Close() error {
 	return _LbClose(
-		m.Adoptions,
 		m.Allowances,
 		m.Asked,
 		m.Attacks,
 		m.Barriers,
 		m.BucketTables,
 		m.CallNumbers,
+		m.CallRecords,
 		m.Calls,
 		m.Clocks,
 		m.Config,
+		m.ConnRecords,
 		m.Conns4,
 		m.Conns6,
 		m.Cuttings,
@@ -1162,6 +1172,7 @@ type LbPrograms struct {
 	AdoptConns   *ebpf.Program `ebpf:"adopt_conns"`
 	EndOrphans   *ebpf.Program `ebpf:"end_orphans"`
 	Explain      *ebpf.Program `ebpf:"explain"`
+	ImportConns  *ebpf.Program `ebpf:"import_conns"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
 	LbLocal      *ebpf.Program `ebpf:"lb_local"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
@@ -1179,6 +1190,7 @@ func (p *LbPrograms) Close() error {
 		p.AdoptConns,
 		p.EndOrphans,
 		p.Explain,
+		p.ImportConns,
 		p.LbClient,
 		p.LbLocal,
 		p.LbServer,

@@ -4,11 +4,13 @@ package cli
 
 import (
 	"io"
+	"iter"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/director"
 	"imbang/internal/ipvsadm"
+	"imbang/internal/model"
 )
 
 // newIpvsadmCommand is there for the help; Main takes the verb before cobra.
@@ -24,6 +26,10 @@ A symlink to this program named ipvsadm or imbang-ipvsadm does the same.`,
 
 // table is a director as ipvsadm wants it.
 type table struct{ *director.Director }
+
+func (t table) Connections() iter.Seq2[model.Connection, error] {
+	return t.Director.Connections(director.ConnectionFilter{})
+}
 
 func (t table) Batch(edit func(ipvsadm.Table) error) error {
 	return t.Director.Batch(func() error { return edit(t) })

@@ -46,6 +46,7 @@ program imbang-lab.
   imbang weight                                       servers' weights and health
   imbang stats                                        counters that no -Z resets
   imbang status                                       what it is doing
+  imbang conns --client 10.10.0.0/16                  its connections; --import enters others's
   imbang trace                                        what becomes of packets, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
   imbang doctor                                       what to change around it
@@ -57,7 +58,7 @@ program imbang-lab.
 
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
-		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newTraceCommand(), newWhyCommand(),
+		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newConnsCommand(), newTraceCommand(), newWhyCommand(),
 			newWeightCommand(), newStatsCommand(), newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)
 	registerLockTimeout(root)

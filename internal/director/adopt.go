@@ -12,9 +12,6 @@ import (
 	"imbang/internal/director/layout"
 )
 
-// adoptionBatch is ADOPTIONS of bpf/types.h.
-const adoptionBatch = 256
-
 // adopt enters the earlier build's connections into the new table, templates
 // first, since connections hold them. Nobody writes the earlier table any more.
 // Until it is through, packets of unknown connections are dropped.
@@ -49,7 +46,7 @@ type adopter struct {
 	convert    *layout.Converter
 	decode     func([]byte) (bpfobj.LbConn6, error)
 	size       uint32 // of a value in the new layout [bytes]
-	records    []bpfobj.LbAdoption
+	records    []bpfobj.LbConnRecord
 	keys       [][]byte // of the records, in the earlier table
 	superseded [][]byte
 	done       int
@@ -57,7 +54,7 @@ type adopter struct {
 }
 
 func (u *upgrade) newAdopter(table string) (*adopter, error) {
-	a := &adopter{from: u.cur.maps[table], buffer: u.next.maps["adoptions"], program: u.next.progs["adopt_conns"], at: u.at}
+	a := &adopter{from: u.cur.maps[table], buffer: u.next.maps["conn_records"], program: u.next.progs["adopt_conns"], at: u.at}
 	to := u.next.maps[table]
 	if a.from == nil || to == nil || a.buffer == nil || a.program == nil {
 		return nil, errors.New("a pin is missing")
@@ -113,12 +110,12 @@ func (a *adopter) run(templates bool) error {
 		if (c.Flow.Template != 0) != templates || c.Flags&connDead != 0 {
 			continue
 		}
-		a.records = append(a.records, bpfobj.LbAdoption{
+		a.records = append(a.records, bpfobj.LbConnRecord{
 			Flow: c.Flow, Server: c.Server, Expires: c.Expires, Port: c.Port, State: c.State, Flags: c.Flags,
 			Template: c.Template, Forward: c.Forward, InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
 		})
 		a.keys = append(a.keys, append([]byte(nil), key...))
-		if len(a.records) == adoptionBatch {
+		if len(a.records) == recordBatch {
 			if err := a.flush(); err != nil {
 				return err
 			}
@@ -148,27 +145,15 @@ func (a *adopter) flush() error {
 	if a.at != nil {
 		a.at("adopt a batch")
 	}
-	all := make([]bpfobj.LbAdoption, adoptionBatch)
-	numbers := make([]uint32, adoptionBatch)
-	copy(all, a.records)
-	for i := range numbers {
-		numbers[i] = uint32(i)
-	}
-	if _, err := a.buffer.BatchUpdate(numbers, all, nil); err != nil {
-		return err
-	}
-	if _, err := a.program.Run(&ebpf.RunOptions{Data: make([]byte, 14)}); err != nil {
-		return err
-	}
-	results, err := lookupAll[bpfobj.LbAdoption](a.buffer, uint32(len(a.records)))
+	results, err := enterRecords(a.buffer, a.program, a.records)
 	if err != nil {
 		return err
 	}
 	for i, r := range results {
 		switch r.Result {
-		case bpfobj.LbAdoptionResultADOPTION_DONE:
+		case bpfobj.LbRecordResultRECORD_ENTERED:
 			a.done++
-		case bpfobj.LbAdoptionResultADOPTION_SUPERSEDED:
+		case bpfobj.LbRecordResultRECORD_EXISTS:
 			a.superseded = append(a.superseded, a.keys[i])
 		default:
 			return fmt.Errorf("no room for a connection in the new table (%d were adopted)", a.done)

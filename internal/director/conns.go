@@ -5,6 +5,7 @@ package director
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,62 +18,209 @@ import (
 	"imbang/internal/model"
 )
 
-// connBatch is how many connections one system call reads.
-const connBatch = 4096
-
-// Connections lists the connection table. Connections come and go meanwhile:
-// the list is no snapshot.
-func (d *Director) Connections() ([]model.Connection, error) {
-	now, err := monotonic()
-	if err != nil {
-		return nil, err
+// Connections reads the connection table, IPv4's entries first, and yields those that
+// a filter accepts. Nothing is collected: the memory is the same for a million
+// entries. An error ends it.
+//
+// Packets and timers change the table meanwhile, and it is no snapshot:
+//
+//   - An entry that is there from the beginning to the end is yielded exactly once, and
+//     no flow twice: the kernel copies the hash bucket by bucket, each under its lock,
+//     and a flow is always in the same one.
+//   - An entry that comes or goes meanwhile may be yielded or not. One that is dead is
+//     not, nor is a copy whose flow is not the one that it was found under.
+//   - The fields of an entry are copied while packets write: state, flags and method are
+//     of one moment, the time of expiry may be of another.
+//   - A server is the one that has the entry's id when its batch is read. The id of one
+//     that was deleted may be another's if its last connection ended after that.
+//
+// It takes no lock, and may be stopped for as long as one likes between two entries.
+func (d *Director) Connections(f ConnectionFilter) iter.Seq2[model.Connection, error] {
+	return func(yield func(model.Connection, error) bool) {
+		r := connReader{d: d, filter: f, yield: yield}
+		err := r.read()
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(model.Connection{}, err)
+		}
 	}
-	var servers []bpfobj.LbServer
-	err = d.read(func(t *table) error {
-		servers = slices.Clone(t.servers)
+}
+
+// CountConnections counts what Connections would yield.
+func (d *Director) CountConnections(f ConnectionFilter) (n uint64, err error) {
+	for _, err := range d.Connections(f) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// HasTemplates reports whether a server counts a persistence template.
+func (d *Director) HasTemplates() (bool, error) {
+	set, err := d.config()
+	if err != nil {
+		return false, err
+	}
+	loads, err := lookupAll[bpfobj.LbLoad](d.maps.Loads, set.Servers)
+	if err != nil {
+		return false, fmt.Errorf("read the servers' connections: %w", err)
+	}
+	return slices.ContainsFunc(loads, func(l bpfobj.LbLoad) bool { return l.Persistent != 0 }), nil
+}
+
+// errStopped says that the consumer of an iterator wants no more.
+var errStopped = errors.New("stopped")
+
+// connReader reads the table for one consumer.
+type connReader struct {
+	d       *Director
+	filter  ConnectionFilter
+	yield   func(model.Connection, error) bool
+	servers []bpfobj.LbServer
+	seen    uint64 // the generation that they are of, if it is even
+	now     uint64
+}
+
+func (r *connReader) read() error {
+	m := &r.d.maps
+	err := eachBatch(m.Conns4, func(keys []bpfobj.LbFlow4, values []bpfobj.LbConn4) error {
+		if err := r.refresh(); err != nil {
+			return err
+		}
+		for i := range values {
+			if keys[i] == values[i].Flow {
+				if err := r.entry(widen(values[i])); err != nil {
+					return err
+				}
+			}
+		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	calls, err := d.calls()
-	if err != nil {
-		return nil, err
-	}
-	var all []model.Connection
-	add := func(c bpfobj.LbConn6) {
-		if c.Server >= d.maps.Servers.MaxEntries() || c.Flags&connDead != 0 {
-			return
+	return eachBatch(m.Conns6, func(keys []bpfobj.LbFlow, values []bpfobj.LbConn6) error {
+		if err := r.refresh(); err != nil {
+			return err
 		}
-		if int(c.Server) >= len(servers) { // it was added meanwhile
-			servers = append(servers, make([]bpfobj.LbServer, int(c.Server)+1-len(servers))...)
+		for i := range values {
+			if keys[i] == values[i].Flow {
+				if err := r.entry(values[i]); err != nil {
+					return err
+				}
+			}
 		}
-		s := &servers[c.Server]
-		if never(*s) && d.maps.Servers.Lookup(c.Server, s) != nil {
-			return
-		}
-		if number, ok := callNumber(c.Flow); !ok {
-			all = append(all, fromConn(c, *s, now))
-		} else if call, ok := calls[number]; ok {
-			all = append(all, fromCall(call, c, *s, now))
-		}
-	}
-	err = eachConn[bpfobj.LbFlow4](d.maps.Conns4, func(c bpfobj.LbConn4) { add(widen(c)) })
-	if err != nil {
-		return nil, err
-	}
-	err = eachConn[bpfobj.LbFlow](d.maps.Conns6, add)
-	return all, err
+		return nil
+	})
 }
 
-// eachConn calls for every entry of a connection table.
-func eachConn[K, V any](m *ebpf.Map, call func(V)) error {
+// refresh brings the time, and the servers if they were edited, to what they are
+// behind a batch: a consumer may have let much time pass since the last one.
+func (r *connReader) refresh() (err error) {
+	if r.now, err = monotonic(); err != nil {
+		return err
+	}
+	set, err := r.d.config()
+	if err != nil {
+		return err
+	}
+	if set.Successor != 0 {
+		return errReplaced
+	}
+	if r.servers != nil && r.seen == set.Generation && !beingEdited(r.seen) {
+		return nil
+	}
+	fence()
+	r.seen = set.Generation
+	if r.servers, err = lookupAll[bpfobj.LbServer](r.d.maps.Servers, set.Servers); err != nil {
+		return fmt.Errorf("read servers: %w", err)
+	}
+	return nil
+}
+
+// entry yields one, if the filter accepts it.
+func (r *connReader) entry(c bpfobj.LbConn6) error {
+	if c.Flags&connDead != 0 || c.Server >= r.d.maps.Servers.MaxEntries() || !r.filter.kind(c.Flow.Template != 0) {
+		return nil
+	}
+	if int(c.Server) >= len(r.servers) { // it was added meanwhile
+		r.servers = append(r.servers, make([]bpfobj.LbServer, int(c.Server)+1-len(r.servers))...)
+	}
+	s := &r.servers[c.Server]
+	if never(*s) && r.d.maps.Servers.Lookup(c.Server, s) != nil {
+		return nil
+	}
+	out, ok, err := r.d.fromEntry(&c, s, r.now)
+	if err != nil || !ok || !r.filter.accepts(&out) {
+		return err
+	}
+	if !r.yield(out, nil) {
+		return errStopped
+	}
+	return nil
+}
+
+// fromEntry is an entry of the connection table for its readers; not a template whose
+// call is gone, and so is it.
+func (d *Director) fromEntry(c *bpfobj.LbConn6, s *bpfobj.LbServer, now uint64) (out model.Connection, ok bool, err error) {
+	if number, is := callNumber(c.Flow); is {
+		call, err := d.call(number)
+		if call == nil || err != nil {
+			return out, false, err
+		}
+		return fromCall(call, *c, *s, now), true, nil
+	}
+	out = fromConn(*c, *s, now)
+	if out.Control != nil && out.Control.Kind == model.TemplateCall {
+		call, err := d.call(c.Fwmark)
+		if err != nil {
+			return out, false, err
+		}
+		if call != nil {
+			out.Control.CallID = callIDOf(call)
+		}
+	}
+	if out.Flags&model.ConnHairpin != 0 {
+		var reverse bpfobj.LbFlow
+		err := d.maps.Hairpins.Lookup(c.Flow, &reverse)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return out, false, fmt.Errorf("read a hairpin: %w", err)
+		}
+		if err == nil {
+			out.Hairpin = netip.AddrPortFrom(fromAddress(reverse.Dst), swapPort(reverse.Dport))
+		}
+	}
+	return out, true, nil
+}
+
+// call is that of a number; nil if there is none any more.
+func (d *Director) call(number uint32) (*bpfobj.LbCall, error) {
+	var call bpfobj.LbCall
+	err := d.maps.CallNumbers.Lookup(number, &call)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a call: %w", err)
+	}
+	return &call, nil
+}
+
+// connBatch is how many entries one system call reads.
+const connBatch = 4096
+
+// eachBatch reads a hash map: it calls for some elements, and then for the next ones in
+// the same memory.
+func eachBatch[K, V any](m *ebpf.Map, call func([]K, []V) error) error {
 	keys, values := make([]K, connBatch), make([]V, connBatch)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
-		for i := range n {
-			call(values[i])
+		if n > 0 {
+			if err := call(keys[:n], values[:n]); err != nil {
+				return err
+			}
 		}
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil
@@ -81,6 +229,16 @@ func eachConn[K, V any](m *ebpf.Map, call func(V)) error {
 			return fmt.Errorf("read connections: %w", err)
 		}
 	}
+}
+
+// eachConn calls for every entry of a connection table, as it is.
+func eachConn[K, V any](m *ebpf.Map, call func(V)) error {
+	return eachBatch(m, func(_ []K, values []V) error {
+		for i := range values {
+			call(values[i])
+		}
+		return nil
+	})
 }
 
 // TableSize is what a listing's banner says. It is the number of hash buckets
@@ -98,14 +256,53 @@ func widen(c bpfobj.LbConn4) bpfobj.LbConn6 {
 
 func fromConn(c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection {
 	k := c.Flow
-	return model.Connection{
-		Protocol: model.Protocol(k.Protocol),
-		State:    stateName(c.State, c.Flags),
-		Expires:  time.Duration(max(0, int64(c.Expires-now))),
-		Client:   clientOf(k),
-		Virtual:  netip.AddrPortFrom(fromAddressOf(k.Dst, k.Family), swapPort(k.Dport)),
-		Server:   netip.AddrPortFrom(fromAddress(s.Addr), swapPort(c.Port)),
+	addr := fromAddress(s.Addr)
+	out := model.Connection{
+		Protocol:   model.Protocol(k.Protocol),
+		State:      stateName(c.State, c.Flags),
+		Expires:    time.Duration(max(0, int64(c.Expires-now))),
+		Client:     clientOf(k),
+		Virtual:    netip.AddrPortFrom(fromAddressOf(k.Dst, k.Family), swapPort(k.Dport)),
+		Server:     netip.AddrPortFrom(addr, swapPort(c.Port)),
+		Service:    fromKey(s.Owner),
+		RealServer: netip.AddrPortFrom(addr, swapPort(s.Port)),
+		Forward:    model.Forward(c.Forward),
+		Flags:      fromConnFlags(c.Flags),
+		InPackets:  c.InPackets,
 	}
+	if k.Template != 0 {
+		out.Template, out.Timeout, out.Connections = true, time.Duration(c.Netmask)*time.Second, c.Fwmark
+		out.Forward = model.Forward(s.Forward)
+		if c.Port == invalidPort && (k.Dport == invalidPort || k.Protocol == callProtocol) {
+			out.Flags |= model.ConnInvalid
+		}
+		return out
+	}
+	if c.Template != uint8(bpfobj.LbTemplateKindTEMPLATE_NONE) {
+		out.Control = &model.Control{Kind: model.TemplateKind(c.Template), Netmask: fromNetmask(c.Netmask, model.Family(k.Family))}
+	}
+	return out
+}
+
+// connFlags are the flags of enum conn_flag that readers see.
+var connFlags = []struct {
+	kernel uint8
+	model  model.ConnFlags
+}{
+	{uint8(bpfobj.LbConnFlagCONN_INACTIVE), model.ConnInactive},
+	{uint8(bpfobj.LbConnFlagCONN_HAIRPIN), model.ConnHairpin},
+	{uint8(bpfobj.LbConnFlagCONN_REPLIED), model.ConnReplied},
+	{uint8(bpfobj.LbConnFlagCONN_LISTED), model.ConnListed},
+	{uint8(bpfobj.LbConnFlagCONN_ADOPTED), model.ConnAdopted},
+}
+
+func fromConnFlags(flags uint8) (out model.ConnFlags) {
+	for _, f := range connFlags {
+		if flags&f.kernel != 0 {
+			out |= f.model
+		}
+	}
+	return out
 }
 
 // callNumber is the number of the call that a template is of, if it is of one.
@@ -116,37 +313,27 @@ func callNumber(k bpfobj.LbFlow) (number uint32, ok bool) {
 // callProtocol is CALL_PROTOCOL of bpf/types.h.
 const callProtocol = 0xff
 
-// calls reads the calls that have a template, by number. There is none as long as
-// no service ever had an engine.
-func (d *Director) calls() (map[uint32]bpfobj.LbCall, error) {
-	numbers, calls, err := hashAll[uint32, bpfobj.LbCall](d.maps.CallNumbers, 0)
-	if err != nil {
-		return nil, fmt.Errorf("read calls: %w", err)
-	}
-	all := make(map[uint32]bpfobj.LbCall, len(numbers))
-	for i, number := range numbers {
-		all[number] = calls[i]
-	}
-	return all, nil
-}
-
 // invalidPort is TEMPLATE_INVALID of bpf/template.h.
 const invalidPort = 0xffff
 
 // fromCall is the template of a call.
-func fromCall(call bpfobj.LbCall, c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection {
-	if c.Port == invalidPort {
-		call.Clients.Dport = invalidPort
-	}
+func fromCall(call *bpfobj.LbCall, c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection {
 	c.Flow = call.Clients
+	if c.Port == invalidPort {
+		c.Flow.Dport = invalidPort
+	}
 	out := fromConn(c, s, now)
 	out.Engine = engineName(uint8(bpfobj.LbEngineENGINE_SIP))
+	out.EngineData = callIDOf(call)
+	return out
+}
+
+func callIDOf(call *bpfobj.LbCall) string {
 	id := make([]byte, call.Length)
 	for i := range id {
-		id[i] = byte(call.Id[i])
+		id[i] = call.Id[i]
 	}
-	out.EngineData = string(id)
-	return out
+	return string(id)
 }
 
 // clientOf is where a connection comes from; a template's clients have no
@@ -162,27 +349,48 @@ func clientOf(k bpfobj.LbFlow) netip.AddrPort {
 // stateName is the word Linux has for a connection's state: without the
 // protocol, and for a template whether it ever led to a real connection.
 func stateName(number, flags uint8) string {
-	state := bpfobj.LbConnState(number)
-	if state == bpfobj.LbConnStateCONN_TEMPLATE {
-		if flags&connAssured != 0 {
-			return "ASSURED"
-		}
-		return "NONE"
+	if bpfobj.LbConnState(number) == bpfobj.LbConnStateCONN_TEMPLATE && flags&connAssured != 0 {
+		return assured
 	}
-	name := strings.TrimPrefix(state.String(), "CONN_")
-	if sctp, ok := strings.CutPrefix(name, "SCTP_"); ok {
-		return sctpName.Replace(sctp)
+	if int(number) < len(stateNames) {
+		return stateNames[number]
 	}
-	return strings.TrimPrefix(name, "TCP_")
+	return fmt.Sprintf("state %d", number)
 }
+
+// assured is the state of a template that led to a real connection.
+const assured = "ASSURED"
+
+// stateNames are Linux's, by number.
+var stateNames = func() (names [bpfobj.LbConnStateCONN_STATES]string) {
+	for i := range names {
+		state := bpfobj.LbConnState(i)
+		name := strings.TrimPrefix(state.String(), "CONN_")
+		if sctp, ok := strings.CutPrefix(name, "SCTP_"); ok {
+			name = sctpName.Replace(sctp)
+		}
+		names[i] = strings.TrimPrefix(name, "TCP_")
+	}
+	names[bpfobj.LbConnStateCONN_TEMPLATE] = "NONE"
+	return names
+}()
 
 // sctpName turns a state's C name into the one that Linux lists
 // (sctp_state_name_table of ip_vs_proto_sctp.c).
 var sctpName = strings.NewReplacer("COOKIE_", "C-", "SHUTDOWN_", "S-", "_", "-")
 
+// ConnectionStates are the names that connections' states have, of all protocols and of
+// templates.
+func ConnectionStates() []string {
+	names := append(slices.Clone(stateNames[:]), assured)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Of enum conn_flag in bpf/types.h.
 const (
 	connAssured = uint8(bpfobj.LbConnFlagCONN_ASSURED)
+	connReplied = uint8(bpfobj.LbConnFlagCONN_REPLIED)
 	connDead    = uint8(bpfobj.LbConnFlagCONN_DEAD)
 )
 

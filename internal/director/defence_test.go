@@ -98,7 +98,7 @@ func TestDropPacket(t *testing.T) {
 // left counts connections by the first two numbers of their clients' addresses.
 func (r *rig) left() map[string]int {
 	r.Helper()
-	all, err := r.Connections()
+	all, err := collected(r.Director)
 	r.must(err)
 	n := map[string]int{}
 	for _, c := range all {
@@ -188,7 +188,7 @@ func TestDropEntryTemplates(t *testing.T) {
 	r.establish("10.11.0.1:1000", vip)
 	r.turn("drop_entry=3")
 	templates := func() (templates, conns int) {
-		all, err := r.Connections()
+		all, err := collected(r.Director)
 		r.must(err)
 		for _, c := range all {
 			if c.Client.Port() == 0 {
@@ -211,7 +211,7 @@ func TestDropEntryTemplates(t *testing.T) {
 	if templates, conns := templates(); templates != conns {
 		t.Errorf("%d templates of %d connections are left", templates, conns)
 	}
-	all, err := r.Connections()
+	all, err := collected(r.Director)
 	r.must(err)
 	for _, want := range []string{"ASSURED", "ESTABLISHED"} {
 		if !slices.ContainsFunc(all, func(c model.Connection) bool { return c.State == want }) {

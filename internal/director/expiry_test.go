@@ -107,7 +107,7 @@ func (r *rig) lifetimes(start map[string]time.Time, limit time.Duration) map[str
 	r.Helper()
 	lives := map[string]time.Duration{}
 	for begin := time.Now(); len(lives) < len(start) && time.Since(begin) < limit; time.Sleep(10 * time.Millisecond) {
-		all, err := r.Connections()
+		all, err := collected(r.Director)
 		r.must(err)
 		for client, since := range start {
 			alive := slices.ContainsFunc(all, func(c model.Connection) bool { return c.Client.String() == client })

@@ -164,7 +164,7 @@ func (c *crowd) watch() {
 	for len(alive) > 0 && late == 0 {
 		next := make(map[netip.AddrPort]*one, len(alive))
 		start := time.Now()
-		all, err := c.Connections()
+		all, err := collected(c.Director)
 		end := time.Now()
 		c.must(err)
 		for _, conn := range all {

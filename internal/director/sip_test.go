@@ -133,7 +133,7 @@ func TestCallTemplates(t *testing.T) {
 	if got := to("10.10.0.3:5060", "a@h"); got == first {
 		t.Errorf("another client's call goes to %s as well", got)
 	}
-	conns, err := r.Connections()
+	conns, err := collected(r.Director)
 	r.must(err)
 	got := map[string]int{}
 	for _, c := range conns {
@@ -151,7 +151,7 @@ func TestCallTemplates(t *testing.T) {
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		conns, err := r.Connections()
+		conns, err := collected(r.Director)
 		r.must(err)
 		numbers, _, err := hashAll[uint32, bpfobj.LbCall](r.maps.CallNumbers, hashBatch)
 		r.must(err)

@@ -34,7 +34,7 @@ func (r *rig) walk(client, service, server, steps string) {
 // connection finds one in the listing.
 func (r *rig) connection(client string) model.Connection {
 	r.Helper()
-	all, err := r.Connections()
+	all, err := collected(r.Director)
 	r.must(err)
 	i := slices.IndexFunc(all, func(c model.Connection) bool { return c.Client == netip.MustParseAddrPort(client) })
 	if i < 0 {
@@ -195,7 +195,8 @@ func TestConnectionListing(t *testing.T) {
 	}
 	c.Expires = 0
 	want := model.Connection{Protocol: model.TCP, State: "ESTABLISHED", Client: netip.MustParseAddrPort(client1),
-		Virtual: netip.MustParseAddrPort(vip), Server: netip.MustParseAddrPort(server0)}
+		Virtual: netip.MustParseAddrPort(vip), Server: netip.MustParseAddrPort(server0),
+		Service: tcpService(vip, "rr").Key, RealServer: netip.MustParseAddrPort(server0), InPackets: 2}
 	if c != want {
 		t.Errorf("listed as %v, want %v", c, want)
 	}
@@ -207,7 +208,7 @@ func TestConnectionListingIsWhole(t *testing.T) {
 	r.addService(tcpService(vip, "rr"), 1)
 	const n = 2*connBatch + 100
 	r.flood(n, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
-	all, err := r.Connections()
+	all, err := collected(r.Director)
 	r.must(err)
 	seen := map[netip.AddrPort]bool{}
 	for _, c := range all {

@@ -8,21 +8,27 @@ import (
 	"imbang/internal/model"
 )
 
-// connections prints the connection table. With engines there are titles for
+// connections prints the connection table while it is read. With engines there are titles for
 // what persistence engines tell templates apart by, and templates have it.
 func (l *listing) connections(t Table, engines bool) error {
-	conns, err := t.Connections()
-	if err != nil {
-		return err
-	}
 	const columns = "%-3s %-6s %-11s %-18s %-18s %s\n"
-	destination := "destination"
-	if engines {
-		destination = fmt.Sprintf("%-18s %-16s %s", destination, "pe name", "pe_data")
+	title := func() {
+		destination := "destination"
+		if engines {
+			destination = fmt.Sprintf("%-18s %-16s %s", destination, "pe name", "pe_data")
+		}
+		l.w.WriteString("IPVS connection entries\n")
+		fmt.Fprintf(l.w, columns, "pro", "expire", "state", "source", "virtual", destination)
 	}
-	l.w.WriteString("IPVS connection entries\n")
-	fmt.Fprintf(l.w, columns, "pro", "expire", "state", "source", "virtual", destination)
-	for _, c := range conns {
+	titled := false // when the table was found to be readable
+	for c, err := range t.Connections() {
+		if err != nil {
+			return err
+		}
+		if !titled {
+			title()
+			titled = true
+		}
 		server := l.formatEndpoint(c.Server.Addr(), c.Server.Port(), c.Protocol)
 		if engines && c.Engine != "" {
 			server = fmt.Sprintf("%-16s %-18s %s", server, c.Engine, c.EngineData)
@@ -32,6 +38,9 @@ func (l *listing) connections(t Table, engines bool) error {
 			l.formatEndpoint(c.Client.Addr(), c.Client.Port(), c.Protocol),
 			l.formatEndpoint(c.Virtual.Addr(), c.Virtual.Port(), c.Protocol),
 			server)
+	}
+	if !titled {
+		title()
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package ipvsadm
 
 import (
 	"encoding/binary"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -21,6 +22,7 @@ type fakeTable struct {
 	services []model.ServiceStatus // newest first
 	timeouts model.Timeouts
 	conns    []model.Connection
+	broken   error // what reading the connections ends with
 	batches  int
 	edits    int // of services and servers, refused ones too
 }
@@ -182,7 +184,18 @@ func (f *fakeTable) SetTimeouts(t model.Timeouts) error {
 	return nil
 }
 
-func (f *fakeTable) Connections() ([]model.Connection, error) { return f.conns, nil }
+func (f *fakeTable) Connections() iter.Seq2[model.Connection, error] {
+	return func(yield func(model.Connection, error) bool) {
+		for _, c := range f.conns {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if f.broken != nil {
+			yield(model.Connection{}, f.broken)
+		}
+	}
+}
 
 func (f *fakeTable) TableSize() int { return 4096 }
 

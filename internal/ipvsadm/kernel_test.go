@@ -5,8 +5,8 @@ package ipvsadm
 import (
 	"bytes"
 	"errors"
+	"iter"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,9 +39,18 @@ func (k kernelTable) Services() ([]model.ServiceStatus, error) {
 	return k.linux.hashed(all), err
 }
 
-func (k kernelTable) Connections() ([]model.Connection, error) {
-	conns, err := k.Director.Connections()
-	return slices.Concat(conns, k.linux.conns), err
+func (k kernelTable) Connections() iter.Seq2[model.Connection, error] {
+	return func(yield func(model.Connection, error) bool) {
+		for _, all := range []iter.Seq2[model.Connection, error]{
+			k.Director.Connections(director.ConnectionFilter{}), k.linux.Connections(),
+		} {
+			for c, err := range all {
+				if !yield(c, err) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (k kernelTable) Batch(edit func(Table) error) error {

@@ -3,6 +3,7 @@
 package ipvsadm
 
 import (
+	"iter"
 	"net/netip"
 
 	"imbang/internal/model"
@@ -37,10 +38,11 @@ type Table interface {
 	Timeouts() (model.Timeouts, error)
 	// SetTimeouts changes the values that are not zero.
 	SetTimeouts(model.Timeouts) error
-	// Connections lists the connection table in the order to print it. The
-	// persistence template of a fwmark service has protocol 0, and the mark
-	// as an IPv4 address in place of the virtual one, as Linux has it.
-	Connections() ([]model.Connection, error)
+	// Connections reads the connection table in the order to print it, and yields
+	// entries while it reads; an error is the last. The persistence template of a
+	// fwmark service has protocol 0, and the mark as an IPv4 address in place of the
+	// virtual one, as Linux has it.
+	Connections() iter.Seq2[model.Connection, error]
 	// TableSize is the size of the connection table in the listings' banner.
 	TableSize() int
 

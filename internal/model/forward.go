@@ -49,6 +49,19 @@ func (f Forward) String() string {
 	return fmt.Sprintf("Forward(%d)", uint8(f))
 }
 
+// Known reports whether there is such a method.
+func (f Forward) Known() bool { return f.method().word != "" }
+
+// ForwardNamed is the method of a word in listings.
+func ForwardNamed(word string) (Forward, bool) {
+	for f, m := range methods {
+		if m.word == word {
+			return Forward(f), true
+		}
+	}
+	return 0, false
+}
+
 // ForwardOption is ipvsadm's option for a forwarding method.
 type ForwardOption struct {
 	Forward Forward

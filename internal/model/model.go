@@ -11,6 +11,8 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -38,6 +40,29 @@ func (p Protocol) String() string {
 		return "FWM"
 	}
 	return fmt.Sprintf("IP%d", uint8(p))
+}
+
+// Word is a protocol's name in messages and JSON: tcp, udp, sctp; empty for 0.
+func (p Protocol) Word() string {
+	switch p {
+	case TCP:
+		return "tcp"
+	case UDP:
+		return "udp"
+	case SCTP:
+		return "sctp"
+	}
+	return ""
+}
+
+// ProtocolNamed is the protocol of such a name.
+func ProtocolNamed(word string) (Protocol, bool) {
+	for _, p := range []Protocol{TCP, UDP, SCTP} {
+		if p.Word() == word {
+			return p, true
+		}
+	}
+	return 0, false
 }
 
 // Family is an address family.
@@ -84,8 +109,36 @@ func (k ServiceKey) String() string {
 		}
 		return fmt.Sprintf("fwmark %d", k.Mark)
 	}
-	name := map[Protocol]string{TCP: "tcp", UDP: "udp", SCTP: "sctp"}[k.Protocol]
-	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(k.Addr, k.Port), name)
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(k.Addr, k.Port), k.Protocol.Word())
+}
+
+// ParseServiceKey reads what String writes.
+func ParseServiceKey(s string) (k ServiceKey, err error) {
+	wrong := fmt.Errorf("%q is not a service such as 10.20.0.1:80/tcp, [2001:db8::1]:80/udp, fwmark 3 or fwmark 3 (IPv6)", s)
+	if number, is := strings.CutPrefix(s, "fwmark "); is {
+		family := IPv4
+		if n, six := strings.CutSuffix(number, " (IPv6)"); six {
+			number, family = n, IPv6
+		}
+		mark, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || mark == 0 {
+			return k, wrong
+		}
+		return MarkKey(uint32(mark), family), nil
+	}
+	at := strings.LastIndexByte(s, '/')
+	if at < 0 {
+		return k, wrong
+	}
+	protocol, ok := ProtocolNamed(s[at+1:])
+	if !ok {
+		return k, wrong
+	}
+	addr, err := netip.ParseAddrPort(s[:at])
+	if err != nil {
+		return k, wrong
+	}
+	return AddrKey(protocol, addr), nil
 }
 
 // ServiceFlags are the IP_VS_SVC_F_* bits of Linux (uapi/linux/ip_vs.h).
@@ -202,17 +255,108 @@ type ServiceStatus struct {
 	Servers []ServerStatus
 }
 
-// Connection is one entry of the connection table.
+// Connection is one entry of the connection table: a connection, or a persistence
+// template.
 type Connection struct {
 	Protocol Protocol
-	State    string        // ESTABLISHED, SYN_RECV, ..., UDP
-	Expires  time.Duration // until it is dropped if no packet comes
-	Client   netip.AddrPort
-	Virtual  netip.AddrPort
-	Server   netip.AddrPort
+	State    string         // ESTABLISHED, SYN_RECV, ..., UDP; of a template ASSURED or NONE
+	Expires  time.Duration  // until it is dropped if no packet comes
+	Client   netip.AddrPort // of a template: its network's address, port 0
+	Virtual  netip.AddrPort // where the client sends to; of a mark's template the mark as an address
+	Server   netip.AddrPort // where its packets go: the port may differ from the server's own
 	// Of the template of a persistence engine: its name, and what it tells
 	// templates apart by (the Call-ID of SIP). Empty for all others.
 	Engine, EngineData string
+
+	Service    ServiceKey     // whose server it has
+	RealServer netip.AddrPort // that server, as the service lists it
+	Forward    Forward        // the method of a connection, which may differ from its server's
+	Flags      ConnFlags
+	InPackets  uint8    // from the client, counted up to a few
+	Control    *Control // the template that controls a connection; nil: none
+
+	Template    bool          // the entry is a template
+	Timeout     time.Duration // of a template: its service's persistence when it was made
+	Connections uint32        // likewise: that it controls
+
+	// Hairpin is, for a client on its server's link, whom the server takes for the
+	// client: an address and port of the director.
+	Hairpin netip.AddrPort
+}
+
+// Control is what is known in a connection of its template.
+type Control struct {
+	Kind    TemplateKind
+	Netmask Netmask
+	CallID  string // of TemplateCall
+}
+
+// TemplateKind is what a persistence template stands for, beside the clients.
+type TemplateKind uint8
+
+// Kinds of templates, with the values of enum template_kind in bpf/types.h.
+const (
+	TemplatePort    TemplateKind = 1 // protocol, virtual address and port
+	TemplateAddress TemplateKind = 2 // protocol and virtual address
+	TemplateMark    TemplateKind = 3 // a firewall mark
+	TemplateCall    TemplateKind = 4 // a SIP call
+)
+
+var templateKinds = map[TemplateKind]string{
+	TemplatePort: "port", TemplateAddress: "address", TemplateMark: "mark", TemplateCall: "call",
+}
+
+func (k TemplateKind) String() string {
+	if name := templateKinds[k]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("TemplateKind(%d)", uint8(k))
+}
+
+// TemplateKindNamed is the kind of a name.
+func TemplateKindNamed(name string) (TemplateKind, bool) {
+	for k, n := range templateKinds {
+		if n == name {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// ConnFlags are what is special about an entry of the connection table.
+type ConnFlags uint16
+
+// Flags of connections and templates.
+const (
+	ConnInactive ConnFlags = 1 << iota // it counts as inactive at its server
+	ConnHairpin                        // the server takes the director for its client
+	ConnReplied                        // a reply was seen, though the method needs none to return
+	ConnListed                         // it has an entry by which its replies are found
+	ConnAdopted                        // an upgrade entered it
+	ConnInvalid                        // a template that leads no new connection to its server any more
+)
+
+// connFlagNames are the flags' names, by bit.
+var connFlagNames = []string{"inactive", "hairpin", "replied", "listed", "adopted", "invalid"}
+
+// Names are the names of the flags that are set.
+func (f ConnFlags) Names() (names []string) {
+	for i, name := range connFlagNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ConnFlagNamed is the flag of a name.
+func ConnFlagNamed(name string) (ConnFlags, bool) {
+	for i, n := range connFlagNames {
+		if n == name {
+			return 1 << i, true
+		}
+	}
+	return 0, false
 }
 
 // Timeouts are the three values of ipvsadm --set. A zero value means "leave

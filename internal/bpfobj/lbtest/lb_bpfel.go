@@ -74,16 +74,17 @@ type LbHookState struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	LbMapAdoptions       = "adoptions"
 	LbMapAllowances      = "allowances"
 	LbMapAsked           = "asked"
 	LbMapAttacks         = "attacks"
 	LbMapBarriers        = "barriers"
 	LbMapBucketTables    = "bucket_tables"
 	LbMapCallNumbers     = "call_numbers"
+	LbMapCallRecords     = "call_records"
 	LbMapCalls           = "calls"
 	LbMapClocks          = "clocks"
 	LbMapConfig          = "config"
+	LbMapConnRecords     = "conn_records"
 	LbMapConns4          = "conns4"
 	LbMapConns6          = "conns6"
 	LbMapCuttings        = "cuttings"
@@ -145,6 +146,7 @@ const (
 	LbProgBeatSweep      = "beat_sweep"
 	LbProgEndOrphans     = "end_orphans"
 	LbProgExplain        = "explain"
+	LbProgImportConns    = "import_conns"
 	LbProgLbClient       = "lb_client"
 	LbProgLbLocal        = "lb_local"
 	LbProgLbServer       = "lb_server"
@@ -206,6 +208,7 @@ type LbProgramSpecs struct {
 	BeatSweep    *ebpf.ProgramSpec `ebpf:"beat_sweep"`
 	EndOrphans   *ebpf.ProgramSpec `ebpf:"end_orphans"`
 	Explain      *ebpf.ProgramSpec `ebpf:"explain"`
+	ImportConns  *ebpf.ProgramSpec `ebpf:"import_conns"`
 	LbClient     *ebpf.ProgramSpec `ebpf:"lb_client"`
 	LbLocal      *ebpf.ProgramSpec `ebpf:"lb_local"`
 	LbServer     *ebpf.ProgramSpec `ebpf:"lb_server"`
@@ -223,16 +226,17 @@ type LbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
-	Adoptions       *ebpf.MapSpec `ebpf:"adoptions"`
 	Allowances      *ebpf.MapSpec `ebpf:"allowances"`
 	Asked           *ebpf.MapSpec `ebpf:"asked"`
 	Attacks         *ebpf.MapSpec `ebpf:"attacks"`
 	Barriers        *ebpf.MapSpec `ebpf:"barriers"`
 	BucketTables    *ebpf.MapSpec `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.MapSpec `ebpf:"call_numbers"`
+	CallRecords     *ebpf.MapSpec `ebpf:"call_records"`
 	Calls           *ebpf.MapSpec `ebpf:"calls"`
 	Clocks          *ebpf.MapSpec `ebpf:"clocks"`
 	Config          *ebpf.MapSpec `ebpf:"config"`
+	ConnRecords     *ebpf.MapSpec `ebpf:"conn_records"`
 	Conns4          *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
@@ -318,16 +322,17 @@ func (o *LbObjects) Close() error {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
-	Adoptions       *ebpf.Map `ebpf:"adoptions"`
 	Allowances      *ebpf.Map `ebpf:"allowances"`
 	Asked           *ebpf.Map `ebpf:"asked"`
 	Attacks         *ebpf.Map `ebpf:"attacks"`
 	Barriers        *ebpf.Map `ebpf:"barriers"`
 	BucketTables    *ebpf.Map `ebpf:"bucket_tables"`
 	CallNumbers     *ebpf.Map `ebpf:"call_numbers"`
+	CallRecords     *ebpf.Map `ebpf:"call_records"`
 	Calls           *ebpf.Map `ebpf:"calls"`
 	Clocks          *ebpf.Map `ebpf:"clocks"`
 	Config          *ebpf.Map `ebpf:"config"`
+	ConnRecords     *ebpf.Map `ebpf:"conn_records"`
 	Conns4          *ebpf.Map `ebpf:"conns4"`
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
@@ -388,16 +393,17 @@ type LbMaps struct {
 
 func (m *LbMaps) Close() error {
 	return _LbClose(
-		m.Adoptions,
 		m.Allowances,
 		m.Asked,
 		m.Attacks,
 		m.Barriers,
 		m.BucketTables,
 		m.CallNumbers,
+		m.CallRecords,
 		m.Calls,
 		m.Clocks,
 		m.Config,
+		m.ConnRecords,
 		m.Conns4,
 		m.Conns6,
 		m.Cuttings,
@@ -473,6 +479,7 @@ type LbPrograms struct {
 	BeatSweep    *ebpf.Program `ebpf:"beat_sweep"`
 	EndOrphans   *ebpf.Program `ebpf:"end_orphans"`
 	Explain      *ebpf.Program `ebpf:"explain"`
+	ImportConns  *ebpf.Program `ebpf:"import_conns"`
 	LbClient     *ebpf.Program `ebpf:"lb_client"`
 	LbLocal      *ebpf.Program `ebpf:"lb_local"`
 	LbServer     *ebpf.Program `ebpf:"lb_server"`
@@ -493,6 +500,7 @@ func (p *LbPrograms) Close() error {
 		p.BeatSweep,
 		p.EndOrphans,
 		p.Explain,
+		p.ImportConns,
 		p.LbClient,
 		p.LbLocal,
 		p.LbServer,

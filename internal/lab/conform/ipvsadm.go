@@ -4,10 +4,12 @@ package conform
 
 import (
 	"bytes"
+	"iter"
 	"strings"
 
 	"imbang/internal/director"
 	"imbang/internal/ipvsadm"
+	"imbang/internal/model"
 )
 
 // Ipvsadm runs ipvsadm's command line on the director of the calling
@@ -30,6 +32,10 @@ func Ipvsadm(args []string, stdout, stderr *bytes.Buffer) int {
 
 // table is a director as ipvsadm requires it.
 type table struct{ *director.Director }
+
+func (t table) Connections() iter.Seq2[model.Connection, error] {
+	return t.Director.Connections(director.ConnectionFilter{})
+}
 
 func (t table) Batch(edit func(ipvsadm.Table) error) error {
 	return t.Director.Batch(func() error { return edit(t) })

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Connections and templates of another director, or of an earlier day, are entered
+ * as packets would have made them: counted at their server and at their template,
+ * with what their replies are found by, their hairpin and a timer entry. The state
+ * and the time that is left are given. A template comes before the connections that
+ * it controls, and controls none at first.
+ *
+ * User space has the director's lock and chose the server, which stays in its
+ * service's list meanwhile. Packets and timers go on.
+ */
+#ifndef IMBANG_IMPORT_H
+#define IMBANG_IMPORT_H
+
+#include "conn_life.h"
+#include "counters.h"
+#include "persist_call.h"
+#include "record.h"
+
+/* Has the connection's template control it: the valid one if that leads to its
+ * server, or else the one that was set aside. */
+static __noinline int import_hold(const struct flow *flow, const struct control *control)
+{
+	__u32 server = control->server;
+	struct flow key;
+
+	control_key(flow, control, &key);
+	if (conn_hold(&key, &server, 1))
+		return 1;
+	if (control->kind == TEMPLATE_CALL)
+		return 0;
+	template_set_aside(&key, control->server);
+	server = control->server;
+	return conn_hold(&key, &server, 1);
+}
+
+/* Makes the hairpin that a record names; 0, or an error. */
+static __noinline int import_hairpin(const struct conn_record *r, const struct server *s)
+{
+	struct flow client = r->flow, reverse = r->flow;
+
+	reverse.src = s->addr;
+	reverse.dst = r->hairpin;
+	reverse.sport = r->port;
+	reverse.dport = r->hairpin_port;
+	if (reverse_enter(&reverse, &client, BPF_NOEXIST))
+		return -1;
+	if (!bpf_map_update_elem(&hairpins, &client, &reverse, BPF_NOEXIST))
+		return 0;
+	reverse_forget(&reverse);
+	return -1;
+}
+
+static __noinline enum record_result import_conn(const struct conn_record *r)
+{
+	struct control control = record_control(r);
+	enum record_result result = RECORD_NO_ROOM;
+	struct conn fresh = {};
+	struct flow flow = r->flow;
+	__u32 id = r->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct load *l = bpf_map_lookup_elem(&loads, &id);
+	int rc;
+
+	if (!s || !l || !(s->flags & SERVER_AVAILABLE))
+		return RECORD_NO_SERVER;
+	if (conn_exists(&flow))
+		return RECORD_EXISTS;
+	if (control.kind && !import_hold(&flow, &control))
+		return RECORD_NO_TEMPLATE;
+	record_conn(r, &fresh);
+	if (!counts_active(fresh.state))
+		fresh.flags |= CONN_INACTIVE;
+	if (fresh.flags & CONN_HAIRPIN && import_hairpin(r, s)) {
+		result = RECORD_NO_HAIRPIN;
+		goto release;
+	}
+	server_bind(s, l, fresh.flags & CONN_INACTIVE);
+	load_changed(id);
+	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0);
+	if (!rc) {
+		count_conn(s->service, id);
+		handshake_follow(state_before(flow.protocol), fresh.state);
+		return RECORD_ENTERED;
+	}
+	/* Who removed it took it from all counts. */
+	if (rc == -ENOENT)
+		return RECORD_NO_ROOM;
+	server_unbind(id, fresh.flags & CONN_INACTIVE);
+	if (fresh.flags & CONN_HAIRPIN)
+		hairpin_close(&flow);
+	if (rc == -EEXIST)
+		result = RECORD_EXISTS;
+release:
+	if (control.kind)
+		template_release(&flow, &control);
+	return result;
+}
+
+/* The key of a template: that of a call has a number, made here. 0, or a result. */
+static __noinline enum record_result import_key(const struct conn_record *r,
+						const struct call *call, struct flow *key)
+{
+	__u32 number;
+
+	*key = r->flow;
+	if (r->template != TEMPLATE_CALL)
+		return RECORD_NONE;
+	if (r->port != TEMPLATE_INVALID && bpf_map_lookup_elem(&calls, call))
+		return RECORD_EXISTS;
+	number = call_name(call);
+	if (!number)
+		return RECORD_NO_ROOM;
+	call_flow(number, r->flow.family, key);
+	return RECORD_NONE;
+}
+
+static __noinline enum record_result import_template(const struct conn_record *r,
+						     const struct call *call)
+{
+	__u32 id = r->server, number;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct conn fresh = {};
+	enum record_result result;
+	struct flow key;
+	int rc;
+
+	if (!s || !(s->flags & SERVER_AVAILABLE))
+		return RECORD_NO_SERVER;
+	result = import_key(r, call, &key);
+	if (result != RECORD_NONE)
+		return result;
+	record_conn(r, &fresh);
+	fresh.template = TEMPLATE_NONE;
+	rc = conn_insert(&key, &fresh, record_timeout(r), 0);
+	if (rc) {
+		if (is_call(&key))
+			call_forget(&key);
+		return rc == -EEXIST ? RECORD_EXISTS : RECORD_NO_ROOM;
+	}
+	template_counted(id, 1);
+	if (!is_call(&key) || fresh.port == TEMPLATE_INVALID)
+		return RECORD_ENTERED;
+	number = call_number(&key);
+	if (!bpf_map_update_elem(&calls, call, &number, BPF_NOEXIST))
+		return RECORD_ENTERED;
+	if (conn_kill(&key, &fresh, 0))
+		template_remove(&key, &fresh);
+	return RECORD_EXISTS;
+}
+
+static long import_one(__u32 i, void *unused)
+{
+	struct conn_record *r = bpf_map_lookup_elem(&conn_records, &i);
+	struct call *call = bpf_map_lookup_elem(&call_records, &i);
+
+	if (!r || !call || !r->flow.family)
+		return 0;
+	r->result = r->flow.template ? import_template(r, call) : import_conn(r);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Records of connections and templates that user space enters (struct conn_record):
+ * an upgrade (adopt.h), and commands that import them (import.h).
+ */
+#ifndef IMBANG_RECORD_H
+#define IMBANG_RECORD_H
+
+#include "clock.h"
+#include "template.h"
+
+/* What the table is to have of a record. */
+static __always_inline void record_conn(const struct conn_record *r, struct conn *fresh)
+{
+	fresh->server = r->server;
+	fresh->port = r->port;
+	fresh->state = r->state;
+	fresh->flags = r->flags;
+	fresh->template = r->template;
+	fresh->forward = r->forward;
+	fresh->in_packets = r->in_packets;
+	fresh->fwmark = r->fwmark;
+	fresh->netmask = r->netmask;
+}
+
+static __always_inline struct control record_control(const struct conn_record *r)
+{
+	struct control control = {
+		.kind = r->template,
+		.netmask = r->netmask,
+		.fwmark = r->fwmark,
+		.server = r->server,
+	};
+
+	return control;
+}
+
+/* How long it has left [ns]. */
+static __always_inline __u64 record_timeout(const struct conn_record *r)
+{
+	__u64 now = now_coarse_ns();
+
+	return r->expires > now ? r->expires - now : 0;
+}
+
+#endif

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/director"
+	"imbang/internal/model"
+)
+
+// connsFlags are the flags of imbang conns.
+type connsFlags struct {
+	out                            command.OutputFlag
+	service, server, client        string
+	state, protocol                string
+	onlyTemplates, onlyConnections bool
+	count                          bool
+	importFrom                     string
+}
+
+func newConnsCommand() *cobra.Command {
+	var f connsFlags
+	c := &cobra.Command{
+		Use:   "conns",
+		Short: "List, count or import the connection table",
+		Long: `Lists the connection table: connections, and the templates of persistent services.
+The listing is printed while the table is read, in memory that does not grow with
+the table, and takes no lock. It is no snapshot: an entry that is there all the
+time is listed once, one that comes or goes meanwhile may be listed or not.
+
+Columns of the text output:
+  PROTO    tcp, udp or sctp; mark in the template of a fwmark service
+  CLIENT   address and port; of a template the address of the clients' network
+  VIRTUAL  where the client sends to; of a mark's template the mark as an address
+  SERVER   where its packets go
+  STATE    as in ipvsadm -Lc; of a template ASSURED or NONE
+  EXPIRES  when the entry ends if no packet comes
+  FORWARD  Masq, Route, Tunnel or Local
+  DETAILS  flags; mark=N of a fwmark service; template=KIND/NETMASK of a connection
+           that a template controls; of a template its timeout, the number of its
+           connections and the persistence engine's data
+
+Flags: inactive (counted as such at its server), hairpin (the server takes the
+director for the client), replied (a reply was seen though none has to pass),
+listed (replies are found by an entry of their own), adopted (an upgrade entered
+it), invalid (a template that is not used any more).
+
+Filters are applied while the table is read; an entry has to match all of them.
+  --service ADDRESS[:PORT] or fwmark:MARK   entries of a service's servers
+  --server ADDRESS[:PORT]                   entries whose packets go there
+  --client ADDRESS[/BITS]                   entries of these clients
+  --state STATE, --protocol tcp|udp|sctp
+  --connections, --templates                one kind of entries only
+
+With -o json the output is one object a line, templates first. Fields:
+  type        connection or template
+  protocol    tcp, udp, sctp; absent in the template of a fwmark service
+  client, virtual, service, server          addresses; server as its service has it
+  port        the server's port for this entry
+  forward, state, flags
+  expires_in  [s]
+  packets     from the client; counted up to 9
+  hairpin     the director's address and port that the server takes for the client
+  template    of a connection: kind (port, address, mark, call), netmask, call_id
+  timeout     of a template: its persistence [s]; also controls (connections), engine
+              and call_id
+A Call-ID that is not UTF-8 is in call_id_hex.
+
+--import FILE enters the entries of such an output into this director's table, with
+the state and the time that they have left; - is standard input. Services and
+servers must be there and have the same names, and templates must come before the
+connections that they control, as the listing has them. Each entry is counted at its
+server and its service as a packet's connection would be, and the entries of
+replies and hairpins are made. What the director reckons itself is not read: controls,
+and the flags inactive, listed and adopted. An entry with less than a second left
+gets a second. An entry whose flow is in the table already is left as it is there.
+The command reports how many entries were entered, existed, or were refused, and the
+first refusals with their lines.
+
+A line that is not an entry ends the import. A FILE is checked first, and then
+nothing is entered; what standard input had before that line stays entered. Run
+again, the import enters what is missing.
+
+The exit status is 0 if all entries of an import are in the table, 1 if some were
+refused, 2 for a wrong command line and 3 if a line is not an entry, or the director
+cannot be read or changed.`,
+		Example: `  imbang conns --service 10.20.0.1:80 --state ESTABLISHED
+  imbang conns --client 10.10.0.0/16 --count
+  imbang conns --server 172.16.0.2 -o json
+  imbang conns -o json >table && ssh other imbang conns --import - <table`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return f.run(c)
+		},
+	}
+	f.register(c)
+	return c
+}
+
+// register adds the flags of the verb.
+func (f *connsFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.service, "service", "", "only of this service: ADDRESS, ADDRESS:PORT or fwmark:MARK")
+	flags.StringVar(&f.server, "server", "", "only to this server: ADDRESS or ADDRESS:PORT")
+	flags.StringVar(&f.client, "client", "", "only of clients of this address or prefix")
+	flags.StringVar(&f.state, "state", "", "only in this state")
+	flags.StringVar(&f.protocol, "protocol", "", "only of this protocol: tcp, udp or sctp")
+	flags.BoolVar(&f.onlyConnections, "connections", false, "connections only")
+	flags.BoolVar(&f.onlyTemplates, "templates", false, "persistence templates only")
+	flags.BoolVar(&f.count, "count", false, "print the number of entries")
+	flags.StringVar(&f.importFrom, "import", "", "enter the entries of a file that -o json wrote (- is standard input)")
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"service": completeServices, "server": completeServerPorts, "client": cobra.NoFileCompletions,
+		"state":    cobra.FixedCompletions(director.ConnectionStates(), cobra.ShellCompDirectiveNoFileComp),
+		"protocol": cobra.FixedCompletions([]string{"tcp", "udp", "sctp"}, cobra.ShellCompDirectiveNoFileComp),
+	} {
+		_ = c.RegisterFlagCompletionFunc(flag, complete)
+	}
+	f.out.Register(c)
+}
+
+// completeServerPorts offers the real servers' addresses, alone and with the port.
+func completeServerPorts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return completions(func(s model.ServiceStatus) (servers []string) {
+		for _, server := range s.Servers {
+			servers = append(servers, server.Addr.String(), server.AddrPort().String())
+		}
+		return servers
+	})
+}
+
+func (f *connsFlags) run(c *cobra.Command) error {
+	if err := f.out.Check(); err != nil {
+		return err
+	}
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	if c.Flags().Changed("import") {
+		return f.runImport(c, filter)
+	}
+	d, err := director.Open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if f.count {
+		return f.printCount(c.OutOrStdout(), d, filter)
+	}
+	w := bufio.NewWriterSize(c.OutOrStdout(), 1<<16)
+	if f.out.Format == "json" {
+		err = printConnsJSON(w, d, filter)
+	} else {
+		err = printConns(w, d.Connections(filter))
+	}
+	return errors.Join(err, w.Flush())
+}
+
+// runImport enters a file's entries. Filters and --count say nothing of it.
+func (f *connsFlags) runImport(c *cobra.Command, filter director.ConnectionFilter) error {
+	if f.count || filter != (director.ConnectionFilter{}) {
+		return command.Usage(errors.New("--import enters all entries of its file: it has no filters and no --count"))
+	}
+	d, err := director.Open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	report, err := importConns(c.Context(), d, f.importFrom, c.InOrStdin())
+	if printed := f.out.Print(c.OutOrStdout(), report, report.print); printed != nil {
+		err = errors.Join(err, printed)
+	}
+	if err == nil && report.Refused > 0 {
+		return command.ErrNotAsExpected
+	}
+	return err
+}
+
+// filter is what the flags say.
+func (f *connsFlags) filter() (out director.ConnectionFilter, err error) {
+	if f.service != "" {
+		var service director.Filter
+		if err := parseServiceFilter(f.service, &service); err != nil {
+			return out, err
+		}
+		out.Service, out.Mark = service.Virtual, service.Mark
+	}
+	if f.server != "" {
+		if out.Server, err = parseServer(f.server); err != nil {
+			return out, err
+		}
+	}
+	if f.client != "" {
+		if out.Client, err = parsePrefix(f.client); err != nil {
+			return out, err
+		}
+	}
+	if f.state != "" {
+		out.State = strings.ToUpper(f.state)
+		if states := director.ConnectionStates(); !slices.Contains(states, out.State) {
+			return out, command.Usage(fmt.Errorf("%q is not a state (%s)", f.state, strings.Join(states, ", ")))
+		}
+	}
+	if f.protocol != "" {
+		var ok bool
+		if out.Protocol, ok = model.ProtocolNamed(strings.ToLower(f.protocol)); !ok {
+			return out, command.Usage(fmt.Errorf("%q is not a protocol (tcp, udp or sctp)", f.protocol))
+		}
+	}
+	switch {
+	case f.onlyConnections && f.onlyTemplates:
+		return out, command.Usage(errors.New("--connections and --templates exclude each other"))
+	case f.onlyConnections:
+		out.Kind = director.OnlyConnections
+	case f.onlyTemplates:
+		out.Kind = director.OnlyTemplates
+	}
+	return out, nil
+}
+
+// parseServer reads a server's address, or its address and port.
+func parseServer(s string) (netip.AddrPort, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return netip.AddrPortFrom(addr, 0), nil
+	}
+	server, err := netip.ParseAddrPort(s)
+	if err != nil {
+		return server, command.Usage(fmt.Errorf("%q is not a server such as 172.16.0.2, 172.16.0.2:80 or [2001:db8::2]:80", s))
+	}
+	return server, nil
+}
+
+func (f *connsFlags) printCount(w io.Writer, d *director.Director, filter director.ConnectionFilter) error {
+	n, err := d.CountConnections(filter)
+	if err != nil {
+		return err
+	}
+	return f.out.Print(w, map[string]uint64{"count": n}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, n)
+		return err
+	})
+}
+
+// connColumns are the columns of the listing. It is printed before its widest field is
+// known, so longer ones, as those of IPv6, move the rest of their line.
+const connColumns = "%-5s %-21s %-21s %-21s %-11s %7s %-7s %s\n"
+
+func printConns(w io.Writer, all iter.Seq2[model.Connection, error]) error {
+	titled := false
+	title := func() (err error) {
+		if !titled {
+			titled = true
+			_, err = fmt.Fprintf(w, connColumns, "PROTO", "CLIENT", "VIRTUAL", "SERVER", "STATE", "EXPIRES", "FORWARD", "DETAILS")
+		}
+		return err
+	}
+	for c, err := range all {
+		if err != nil {
+			return err
+		}
+		if err := title(); err != nil {
+			return err
+		}
+		if err := printConn(w, &c); err != nil {
+			return err
+		}
+	}
+	return title()
+}
+
+func printConn(w io.Writer, c *model.Connection) error {
+	protocol := c.Protocol.Word()
+	if protocol == "" {
+		protocol = "mark"
+	}
+	line := fmt.Sprintf(connColumns, protocol, c.Client, c.Virtual, c.Server, c.State, clockTime(c), c.Forward, connDetails(c))
+	_, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n")
+	return err
+}
+
+// clockTime is when an entry expires, as minutes and seconds.
+func clockTime(c *model.Connection) string {
+	left := int64(c.Expires.Seconds())
+	return fmt.Sprintf("%02d:%02d", left/60, left%60)
+}
+
+// connDetails is what the last column has.
+func connDetails(c *model.Connection) string {
+	words := c.Flags.Names()
+	if c.Service.Mark != 0 {
+		words = append(words, fmt.Sprintf("mark=%d", c.Service.Mark))
+	}
+	if c.Hairpin.IsValid() {
+		words = append(words, "hairpin="+c.Hairpin.String())
+	}
+	if control := c.Control; control != nil {
+		words = append(words, fmt.Sprintf("template=%s/%s", control.Kind, netmaskText(control.Netmask, c.Service.Family)))
+		if control.CallID != "" {
+			words = append(words, fmt.Sprintf("call=%q", control.CallID))
+		}
+	}
+	if c.Template {
+		words = append(words, fmt.Sprintf("timeout=%d", int64(c.Timeout.Seconds())), fmt.Sprintf("controls=%d", c.Connections))
+	}
+	if c.Engine != "" {
+		words = append(words, fmt.Sprintf("%s=%q", c.Engine, c.EngineData))
+	}
+	return strings.Join(words, " ")
+}
