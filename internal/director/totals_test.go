@@ -4,6 +4,7 @@ package director
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"imbang/internal/bpfobj"
@@ -99,40 +100,51 @@ func TestTotalsNeverDecrease(t *testing.T) {
 	r := newRig(t, small)
 	s := tcpService(vip, "wlc")
 	r.addService(s, 1, 2, 3)
-	done := make(chan error)
-	go func() {
-		done <- func() error {
-			var last model.ServiceStatus
-			for n := 0; ; n++ {
-				all, err := r.Services()
-				if err != nil {
-					return err
-				}
-				now := all[0]
-				if !atLeast(now.Total, last.Total) || !atLeast(now.Total, now.Stats) {
-					t.Errorf("the service counted %+v (%+v shown) after %+v", now.Total, now.Stats, last.Total)
-				}
-				for i, server := range last.Servers {
-					if !atLeast(now.Servers[i].Total, server.Total) || !atLeast(now.Servers[i].Total, now.Servers[i].Stats) {
-						t.Errorf("a server counted %+v (%+v shown) after %+v", now.Servers[i].Total, now.Servers[i].Stats, server.Total)
-					}
-				}
-				last = now
-				if now.Total.Conns == threads*each {
-					return nil
-				}
-				at := realServer(n%3, 0).AddrPort()
-				err = errors.Join(r.Zero(nil), r.SetWeight(s.Key, at, int32(1+n%4)), r.SetHealth(s.Key, at, model.Health(20*(n%4))))
-				if err != nil {
-					return err
-				}
-			}
-		}()
+	stop, done := make(chan struct{}), make(chan error, 1)
+	read := 0
+	go func() { done <- r.watchTotals(s, stop, &read) }()
+	func() {
+		defer close(stop)
+		r.together(threads, each, func(thread, i int) testenv.Packet { return testenv.TCP(nthClient(thread*each+i), vip, "S") })
 	}()
-	r.together(threads, each, func(thread, i int) testenv.Packet { return testenv.TCP(nthClient(thread*each+i), vip, "S") })
 	r.must(<-done)
+	if read < 3 {
+		t.Errorf("the counters were read %d times during the traffic, want 3 or more", read)
+	}
 	if got := r.status(s.Key); got.Total != syns(threads*each) {
 		t.Errorf("in total %+v, want %d", got.Total, threads*each)
+	}
+}
+
+// watchTotals reads the counters of a service of three servers until it is stopped,
+// and zeroes and edits after each time.
+func (r *rig) watchTotals(s model.Service, stop <-chan struct{}, read *int) error {
+	var last model.ServiceStatus
+	for ; ; *read++ {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		all, err := r.Services()
+		if err != nil {
+			return err
+		}
+		now := all[0]
+		if !atLeast(now.Total, last.Total) || !atLeast(now.Total, now.Stats) {
+			return fmt.Errorf("the service counted %+v (%+v shown) after %+v", now.Total, now.Stats, last.Total)
+		}
+		for i, was := range last.Servers {
+			if is := now.Servers[i]; !atLeast(is.Total, was.Total) || !atLeast(is.Total, is.Stats) {
+				return fmt.Errorf("a server counted %+v (%+v shown) after %+v", is.Total, is.Stats, was.Total)
+			}
+		}
+		last = now
+		at := realServer(*read%3, 0).AddrPort()
+		err = errors.Join(r.Zero(nil), r.SetWeight(s.Key, at, int32(1+*read%4)), r.SetHealth(s.Key, at, model.Health(20*(*read%4))))
+		if err != nil {
+			return err
+		}
 	}
 }
 

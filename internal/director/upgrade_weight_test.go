@@ -79,15 +79,6 @@ func TestUpgradeFromBeforeWeights(t *testing.T) {
 		t.Errorf("then %+v", got)
 	}
 	r.wantClean("upgraded")
-	// Totals and health are the new build's own: another of its kind keeps them.
-	r.must(r.SetHealth(s.Key, realServer(2, 0).AddrPort(), model.Down))
-	if _, _, err := r.upgradeTo(ours(t), "another", ""); err != nil {
-		t.Fatal(err)
-	}
-	r.open(Sizes{})
-	if got := r.status(s.Key); got.Total != syns(5) || got.Stats != syns(0) || got.Servers[0].Health != model.Down || got.Servers[0].Weight != 3 {
-		t.Errorf("after another upgrade %+v", got)
-	}
 }
 
 // mapNamed is a map that the rig's director has pinned.

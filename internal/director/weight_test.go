@@ -161,10 +161,27 @@ func TestWeightTouchesNothingElse(t *testing.T) {
 	}
 }
 
+// What weights and health do, on one director: loading one takes longer than each.
+func TestWeightsAndHealth(t *testing.T) {
+	r := newRig(t, small)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *rig)
+	}{
+		{"refusals", weightRefused}, {"drain", downDrains}, {"shares", healthShares}, {"edits", healthAndEdits}, {"schedulers", weightsSchedule},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r.TB = t
+			r.must(r.Flush())
+			c.test(t, r)
+		})
+		r.TB = t
+	}
+}
+
 // What cannot be set is refused, with the name of the service and server, and
 // changes nothing.
-func TestWeightRefused(t *testing.T) {
-	r := newRig(t, small)
+func weightRefused(t *testing.T, r *rig) {
 	s := tcpService(vip, "wrr")
 	r.addService(s, 3)
 	at, other := realServer(0, 0).AddrPort(), realServer(1, 0).AddrPort()
@@ -203,10 +220,9 @@ func TestWeightRefused(t *testing.T) {
 // Schedulers follow weight and health as they follow an edit to the same effective
 // weight: of two like services, one is edited and one has its health changed, and
 // both choose alike.
-func TestWeightsSchedule(t *testing.T) {
-	r := newRig(t, small)
+func weightsSchedule(t *testing.T, r *rig) {
 	const servers = 13 // trees have twelve or more
-	n := 0
+	n := 100           // virtual addresses that nobody has connected to
 	for _, scheduler := range []string{"rr", "wrr", "lc", "wlc", "sed", "nq", "fo", "ovf", "sh", "mh"} {
 		for _, count := range []int{3, servers} {
 			a, b := nthVIP(n), nthVIP(n+1)
@@ -262,8 +278,7 @@ func TestWeightsSchedule(t *testing.T) {
 
 // By wrr and wlc a server that is down gets nothing and keeps its connections; at
 // half of its health it has half of its share, by wlc of all connections there are.
-func TestHealthShares(t *testing.T) {
-	r := newRig(t, small)
+func healthShares(t *testing.T, r *rig) {
 	for i, c := range []struct {
 		scheduler string
 		want      [4]int // of 24 connections each
@@ -299,8 +314,7 @@ func TestHealthShares(t *testing.T) {
 
 // An edit sets the administrative weight and leaves the health. A server that is
 // deleted and added again is up; so is one of a service that is made again.
-func TestHealthAndEdits(t *testing.T) {
-	r := newRig(t, small)
+func healthAndEdits(t *testing.T, r *rig) {
 	s := tcpService(vip, "wrr")
 	r.addService(s, 2, 2)
 	at := realServer(0, 0).AddrPort()
@@ -348,14 +362,14 @@ func TestHealthAndEdits(t *testing.T) {
 	want("made again", 6, model.Up)
 }
 
-// drain_timeout counts from when a server went down, and an error of the weight's
+// drain_timeout counts from when a server went down, and a change of its weight
 // does not begin it anew.
-func TestDownDrains(t *testing.T) {
-	r := newRig(t, small)
+func downDrains(t *testing.T, r *rig) {
 	s := tcpService(vip, "rr")
 	r.addService(s, 1)
 	r.establish(client1, vip)
 	r.turn("drain_timeout=1")
+	defer r.turn("drain_timeout=0")
 	at := realServer(0, 0).AddrPort()
 	r.must(r.SetHealth(s.Key, at, model.Down))
 	if got, err := r.fromClient(testenv.TCP(client1, vip, "A")).server(); err != nil || got != at {

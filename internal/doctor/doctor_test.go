@@ -95,6 +95,7 @@ func TestExamine(t *testing.T) {
 		{"MTU", func(f *Facts) { f.Devices[1].MTU = 1400 }, "ip link set int0 mtu 1500"},
 		{"MTU of a tunnel", changed(func(s *Server) { s.Forward = model.Tunnel }), "ip link set int0 mtu 1520"},
 		{"no services", func(f *Facts) { f.Services = nil }, "warning services: there are none"},
+		{"no server that is up", changed(func(s *Server) { s.Health = model.Down }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"no usable server", changed(func(s *Server) { s.Weight = 0 }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"address elsewhere", func(f *Facts) { f.Services[0].Own = false }, "ip address add 10.20.0.1/32 dev lo"},
 		{"no route", changed(func(s *Server) { s.Route = false }), "problem servers: 172.16.0.2: there is no route to it"},
