@@ -10,6 +10,7 @@
 #include "conn.h"
 #include "conn_state.h"
 #include "defence.h"
+#include "follow.h"
 #include "hairpin.h"
 #include "load.h"
 #include "replies.h"
@@ -42,6 +43,7 @@ static __noinline void conn_remove(const struct flow *flow, const struct conn *c
 		hairpin_close(flow);
 	else if (c->flags & CONN_LISTED)
 		conn_unlist(flow, c);
+	follow_tell(flow, c, FOLLOW_CLOSE, 0);
 	conn_forget(flow);
 	/* Last: then the server's id may be given to another. */
 	server_unbind(server, c->flags & CONN_INACTIVE);
@@ -90,6 +92,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->was = change.was;
 			p->state = change.state;
 			handshake_follow(change.was, change.state);
+			follow_tell(flow, 0, FOLLOW_STATE, change.was);
 		}
 		if (is_established(change.state) && !is_established(change.was))
 			conn_assure(flow, seen);
@@ -131,18 +134,21 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 	if (reply_listed(&p->flow, fresh, s))
 		fresh->flags |= CONN_LISTED;
 	rc = conn_insert(&p->flow, fresh, conn_timeout(fresh->server, fresh->state, set), 1);
-	if (rc)
-		return rc;
-	if (fresh->flags & CONN_LISTED) {
+	if (!rc && fresh->flags & CONN_LISTED) {
 		conn_reverse_flow(&p->flow, fresh, s, &reverse);
 		if (reverse_enter(&reverse, &p->flow, BPF_ANY)) {
 			defence_alarm();
-			return conn_take_back(&p->flow, fresh) ? -ENOMEM : -ENOENT;
+			rc = conn_take_back(&p->flow, fresh) ? -ENOMEM : -ENOENT;
 		}
-	} else if (replies_return(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
+	} else if (!rc && replies_return(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
 		conn_reverse_flow(&p->flow, fresh, s, &reverse);
 		reverse_clear(&reverse);
 	}
+	/* Who removed it at once has reported its end. */
+	if (!rc || rc == -ENOENT)
+		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);
+	if (rc)
+		return rc;
 	p->news |= NEWS_OPENED;
 	if (fresh->state != before) {
 		p->news |= NEWS_STATE;

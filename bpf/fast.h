@@ -229,6 +229,12 @@ static __always_inline int fast_follow(const struct packet *p, const struct sett
 	if (moved & (FAST_ACTIVE | FAST_INACTIVE))
 		conn_counted(server, moved & FAST_ACTIVE ? 1 : -1);
 	handshake_follow(moved & FAST_WAS, p->state);
+	if ((moved & FAST_WAS) != p->state) {
+		if (family == AF_INET)
+			follow_fast4(key, moved & FAST_WAS);
+		else
+			follow_fast6(key, moved & FAST_WAS);
+	}
 	return 1;
 }
 

@@ -4,4 +4,4 @@ package bpfobj
 
 // Fingerprint tells this data plane from others without reading what is in it,
 // which takes longer than most commands.
-const Fingerprint = "0c077c4ba6c7a86b"
+const Fingerprint = "adfd5c702d31d884"

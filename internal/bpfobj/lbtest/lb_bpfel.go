@@ -88,6 +88,8 @@ const (
 	LbMapConns6          = "conns6"
 	LbMapCuttings        = "cuttings"
 	LbMapDefences        = "defences"
+	LbMapFollowedUntil   = "followed_until"
+	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
 	LbMapFreeLists       = "free_lists"
 	LbMapHairpins        = "hairpins"
@@ -235,6 +237,8 @@ type LbMapSpecs struct {
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
+	FollowedUntil   *ebpf.MapSpec `ebpf:"followed_until"`
+	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
@@ -328,6 +332,8 @@ type LbMaps struct {
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	Defences        *ebpf.Map `ebpf:"defences"`
+	FollowedUntil   *ebpf.Map `ebpf:"followed_until"`
+	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
@@ -396,6 +402,8 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
+		m.FollowedUntil,
+		m.Followers,
 		m.Fragments,
 		m.FreeLists,
 		m.Hairpins,
