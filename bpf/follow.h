@@ -53,11 +53,17 @@ static __always_inline int followed(void)
 	return lease_runs(bpf_map_lookup_elem(&followed_until, &zero));
 }
 
-static __always_inline int service_key_equal(const struct service_key *a,
-					     const struct service_key *b)
+/* Whether it is of the service that a follower asks for. */
+static __always_inline int follow_service(const struct follower *who,
+					  const struct service_key *service)
 {
-	return address_equal(&a->addr, &b->addr) && a->fwmark == b->fwmark && a->port == b->port &&
-	       a->protocol == b->protocol && a->family == b->family;
+	if (!who->service.family)
+		return 1;
+	if (who->service.fwmark)
+		return who->service.fwmark == service->fwmark;
+	return who->service.family == service->family &&
+	       (who->every_port || who->service.port == service->port) &&
+	       address_equal(&who->service.addr, &service->addr);
 }
 
 /* Whether a follower's rule includes it. */
@@ -70,7 +76,7 @@ static __always_inline int follow_wanted(const struct follower *who, const struc
 		return 0;
 	if (template && !who->templates)
 		return 0;
-	return !who->service.family || service_key_equal(&who->service, &f->server->owner);
+	return follow_service(who, &f->server->owner);
 }
 
 /* Copies what an entry says, the flags last, as conn_copy does. */

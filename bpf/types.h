@@ -845,12 +845,12 @@ struct follow_event {
 /* One who follows, and what. Its events come by the ring behind those of tracers. */
 struct follower {
 	__u64 until;                /* when its lease ends [ns]; 0: nobody */
-	struct service_key service; /* family 0: any */
+	struct service_key service; /* family 0: any; or a mark, or address and port */
 	__u32 owner;                /* a number of its own */
 	__u8 kinds;                 /* enum follow_kind: any of these */
 	__u8 protocol;              /* 0: any */
 	__u8 templates;             /* of these, too */
-	__u8 pad;
+	__u8 every_port;            /* of the service's address */
 };
 
 #endif

@@ -357,7 +357,7 @@ type LbFollowKind uint32
 const (
 	LbFollowKindFOLLOW_OPEN  LbFollowKind = 1
 	LbFollowKindFOLLOW_STATE LbFollowKind = 2
-	LbFollowKindFOLLOW_END   LbFollowKind = 4
+	LbFollowKindFOLLOW_CLOSE LbFollowKind = 4
 )
 
 type LbFollower struct {
@@ -368,7 +368,7 @@ type LbFollower struct {
 	Kinds     uint8
 	Protocol  uint8
 	Templates uint8
-	Pad       uint8
+	EveryPort uint8
 }
 
 type LbForward uint32
