@@ -116,7 +116,7 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 	e->service_id = f->server->service;
 	e->kind = f->kind;
 	e->was = f->was;
-	e->over = over;
+	e->over = over && f->kind == FOLLOW_OPEN;
 	__builtin_memset(e->pad, 0, sizeof(e->pad));
 	return 1;
 }

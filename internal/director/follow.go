@@ -71,7 +71,8 @@ const lossInterval = 50 * time.Millisecond
 // at its end. bpf/follow.h says in which order events come.
 type Follower struct {
 	listener[bpfobj.LbFollower]
-	checked time.Time // for losses
+	checked time.Time       // for losses
+	missing ConnectionEvent // to be said; no kind: none
 }
 
 // Follow begins to follow the connections of the director of the calling thread's
@@ -147,7 +148,7 @@ type ConnectionEvent struct {
 	IsTemplate  bool   `json:"is_template,omitempty"`
 	Connections uint32 `json:"connections,omitempty"`
 	Timeout     uint32 `json:"timeout,omitempty"`
-	// Template is what controls a connection.
+	// Template is what controls a connection; of a call's template, that itself.
 	Template *ControllingTemplate `json:"template,omitempty"`
 	// Over: the entry was removed before its opening could be reported, and the event of
 	// that may have come first.
@@ -181,38 +182,60 @@ var connectionFlags = []struct {
 }
 
 // Each calls for every event until the context ends, which is no error, or something
-// fails. If events are lost it calls with one of kind lost.
+// fails. If events are lost it calls with one of kind lost, behind every event that was
+// in the ring when the loss was noticed: a reader that reads the table again then is not
+// led astray by what comes next.
 func (f *Follower) Each(ctx context.Context, call func(ConnectionEvent) error) error {
 	return f.each(ctx, func(raw []byte, more bool) error {
+		noticed := f.missing.Kind != ""
+		drained := !more
 		if raw != nil {
 			e, err := followEvent(raw)
 			if err != nil {
 				return err
 			}
+			if noticed && e.Time.After(f.missing.Time) {
+				noticed = false
+				if err := f.sayMissing(call); err != nil {
+					return err
+				}
+			}
 			if err := call(e); err != nil {
 				return err
 			}
 		}
-		if more && time.Since(f.checked) < lossInterval {
-			return nil
+		if noticed && drained {
+			if err := f.sayMissing(call); err != nil {
+				return err
+			}
 		}
-		f.checked = time.Now()
-		lost, is, err := f.missing()
-		if err != nil || !is {
-			return err
-		}
-		return call(lost)
+		return f.lookForMissing(more)
 	})
 }
 
-// missing is the event that says that events are missing, if any are.
-func (f *Follower) missing() (e ConnectionEvent, is bool, err error) {
+func (f *Follower) sayMissing(call func(ConnectionEvent) error) error {
+	e := f.missing
+	f.missing, f.patience = ConnectionEvent{}, 0
+	return call(e)
+}
+
+// lookForMissing notices that events are missing.
+func (f *Follower) lookForMissing(more bool) error {
+	if more && time.Since(f.checked) < lossInterval {
+		return nil
+	}
+	f.checked = time.Now()
 	n, err := f.Lost()
 	f.mu.Lock()
 	replaced := f.tablesNew
 	f.tablesNew = false
 	f.mu.Unlock()
-	return ConnectionEvent{Time: time.Now(), Kind: ConnectionLost, Lost: n}, n > 0 || replaced, err
+	if n == 0 && !replaced {
+		return err
+	}
+	f.missing.Kind, f.missing.Time, f.missing.Lost = ConnectionLost, time.Now(), f.missing.Lost+n
+	f.patience = lossInterval
+	return err
 }
 
 func followEvent(raw []byte) (ConnectionEvent, error) {
@@ -252,7 +275,9 @@ func fromFollowEvent(e bpfobj.LbFollowEvent, sinceBoot time.Duration) Connection
 			out.Flags = append(out.Flags, f.word)
 		}
 	}
-	if _, call := callNumber(e.Flow); !call { // its clients are in another table
+	if number, call := callNumber(e.Flow); call { // its clients are in another table
+		out.Template = &ControllingTemplate{By: "call", Call: number}
+	} else {
 		out.Client = clientOf(e.Flow)
 		out.Virtual = netip.AddrPortFrom(fromAddressOf(e.Flow.Dst, e.Flow.Family), swapPort(e.Flow.Dport))
 		if e.Flow.Protocol != 0 {

@@ -3,6 +3,7 @@
 package director
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,8 +40,9 @@ type listener[T listenerElement] struct {
 	rings     *ebpf.Map
 	lost      *ebpf.Map // lost_events
 	reader    *ringbuf.Reader
-	tables    ebpf.MapID // the connection table
-	tablesNew bool       // that was replaced since it was asked last; under mu
+	tables    ebpf.MapID    // the connection table
+	tablesNew bool          // that was replaced since it was asked last; under mu
+	patience  time.Duration // how long each waits for an event; 0: listenerRenewal
 	stop      chan struct{}
 	stopped   sync.WaitGroup
 
@@ -122,7 +124,7 @@ func (l *listener[T]) begin(d *Director, until, places *ebpf.Map) (err error) {
 	if l.losses, err = l.lostSoFar(); err != nil {
 		return err
 	}
-	ring, err := ebpf.NewMap(&ebpf.MapSpec{Name: "events", Type: ebpf.RingBuf, MaxEntries: uint32(l.kind.ring)})
+	ring, err := newRing(l.kind.ring)
 	if err != nil {
 		return err
 	}
@@ -134,6 +136,11 @@ func (l *listener[T]) begin(d *Director, until, places *ebpf.Map) (err error) {
 		return err
 	}
 	return l.renew()
+}
+
+// newRing makes a ring with so much room [bytes].
+func newRing(room int) (*ebpf.Map, error) {
+	return ebpf.NewMap(&ebpf.MapSpec{Name: "events", Type: ebpf.RingBuf, MaxEntries: uint32(room)})
 }
 
 func (l *listener[T]) ringNumber() uint32 { return l.kind.firstRing + l.number }
@@ -302,12 +309,12 @@ func (l *listener[T]) Lost() (uint64, error) {
 }
 
 // each calls with every event until the context ends, which is no error, or something
-// fails; and with nil when there was none for a second. `more`: others wait in the ring.
+// fails; and with nil when there was none for a while. `more`: others wait in the ring.
 func (l *listener[T]) each(ctx context.Context, call func(raw []byte, more bool) error) error {
 	defer context.AfterFunc(ctx, func() { l.reader.Close() })()
 	var rec ringbuf.Record
 	for {
-		l.reader.SetDeadline(time.Now().Add(listenerRenewal))
+		l.reader.SetDeadline(time.Now().Add(cmp.Or(l.patience, listenerRenewal)))
 		err := l.reader.ReadInto(&rec)
 		raw := rec.RawSample
 		switch {
