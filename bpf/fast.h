@@ -231,9 +231,9 @@ static __always_inline int fast_follow(const struct packet *p, const struct sett
 	handshake_follow(moved & FAST_WAS, p->state);
 	if ((moved & FAST_WAS) != p->state) {
 		if (family == AF_INET)
-			follow_fast4(key, moved & FAST_WAS);
+			follow_state4(&key->four, moved & FAST_WAS);
 		else
-			follow_fast6(key, moved & FAST_WAS);
+			follow_tell(&key->six, 0, FOLLOW_STATE, moved & FAST_WAS);
 	}
 	return 1;
 }

@@ -190,12 +190,11 @@ static __always_inline int follow_all(struct following *f, __u32 kind, __u32 was
 }
 
 /* Reports of a flow's entry, if anybody follows. `given`: of an opening and an end. */
-static __noinline int follow_tell(const struct flow *flow, const struct conn *given, __u32 kind,
-				  __u32 was)
+__noinline int follow_tell(const struct flow *flow, const struct conn *given, __u32 kind, __u32 was)
 {
 	struct following f;
 
-	if (!followed())
+	if (!flow || !followed())
 		return 0;
 	f.given = given;
 	if (flow->family == AF_INET6) {
@@ -206,27 +205,16 @@ static __noinline int follow_tell(const struct flow *flow, const struct conn *gi
 	return follow_all(&f, kind, was, AF_INET);
 }
 
-/* The same of a change of state, from the fast path. */
-static __noinline int follow_fast4(const union conn_key *key, __u32 was)
+/* The same of a change of state, of a key: the fast path has nothing else. */
+__noinline int follow_state4(const struct flow4 *key, __u32 was)
 {
 	struct following f;
 
-	if (!followed())
+	if (!key || !followed())
 		return 0;
 	f.given = 0;
-	f.key.four = key->four;
+	f.key.four = *key;
 	return follow_all(&f, FOLLOW_STATE, was, AF_INET);
-}
-
-static __noinline int follow_fast6(const union conn_key *key, __u32 was)
-{
-	struct following f;
-
-	if (!followed())
-		return 0;
-	f.given = 0;
-	f.key.six = key->six;
-	return follow_all(&f, FOLLOW_STATE, was, AF_INET6);
 }
 
 #endif

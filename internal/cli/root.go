@@ -45,6 +45,7 @@ program imbang-lab.
   imbang ipvsadm -a -t 10.20.0.1:80 -r 172.16.0.2 -m  a real server
   imbang status                                       what it is doing
   imbang trace                                        what becomes of packets, live
+  imbang conns --follow                               connections that open, change and end, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
   imbang doctor                                       what to change around it
   imbang upgrade                                      replace its programs, keep its connections
@@ -55,7 +56,7 @@ program imbang-lab.
 
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
-		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newTraceCommand(), newWhyCommand(),
+		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newTraceCommand(), newConnsCommand(), newWhyCommand(),
 			newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)
 	registerLockTimeout(root)
