@@ -94,6 +94,15 @@ func Follow(rule FollowRule) (*Follower, error) {
 	return f, nil
 }
 
+// following counts the followers.
+func (d *Director) following() (int, error) {
+	n, err := listeners[bpfobj.LbFollower](d.maps.Followers)
+	if err != nil {
+		return 0, fmt.Errorf("read the followers: %w", err)
+	}
+	return n, nil
+}
+
 // follower is the rule as the kernel has it.
 func (r FollowRule) follower() (bpfobj.LbFollower, error) {
 	f := bpfobj.LbFollower{Owner: rand.Uint32(), Protocol: uint8(r.Protocol)}
