@@ -12,6 +12,7 @@
 #include "defence.h"
 #include "follow.h"
 #include "hairpin.h"
+#include "hook.h"
 #include "load.h"
 #include "replies.h"
 #include "template.h"
@@ -92,6 +93,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->was = change.was;
 			p->state = change.state;
 			handshake_follow(change.was, change.state);
+			HOOK(CONN_MOVED);
 			follow_tell(flow, 0, FOLLOW_STATE, change.was);
 		}
 		if (is_established(change.state) && !is_established(change.was))

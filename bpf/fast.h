@@ -230,6 +230,7 @@ static __always_inline int fast_follow(const struct packet *p, const struct sett
 		conn_counted(server, moved & FAST_ACTIVE ? 1 : -1);
 	handshake_follow(moved & FAST_WAS, p->state);
 	if ((moved & FAST_WAS) != p->state) {
+		HOOK(CONN_MOVED);
 		if (family == AF_INET)
 			follow_state4(&key->four, moved & FAST_WAS);
 		else
