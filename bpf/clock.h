@@ -59,6 +59,23 @@ static __always_inline __u64 time_coarse(void)
 	return m->time;
 }
 
+/* Whether a lease, which a command renews while it runs [ns], has not ended. A command
+ * that was killed renews none, and the first who finds its lease over puts 0 there. */
+static __always_inline int lease_runs(__u64 *lease)
+{
+	__u64 until;
+
+	if (!lease)
+		return 0;
+	until = *(volatile __u64 *)lease;
+	if (!until)
+		return 0;
+	if (until > now_coarse_ns())
+		return 1;
+	__sync_val_compare_and_swap(lease, until, 0);
+	return 0;
+}
+
 /* Whether the next build's timers go on in place of this one's. */
 static __always_inline int clock_ends(void)
 {

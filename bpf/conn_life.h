@@ -10,7 +10,9 @@
 #include "conn.h"
 #include "conn_state.h"
 #include "defence.h"
+#include "follow.h"
 #include "hairpin.h"
+#include "hook.h"
 #include "load.h"
 #include "replies.h"
 #include "template.h"
@@ -42,6 +44,7 @@ static __noinline void conn_remove(const struct flow *flow, const struct conn *c
 		hairpin_close(flow);
 	else if (c->flags & CONN_LISTED)
 		conn_unlist(flow, c);
+	follow_tell(flow, c, FOLLOW_CLOSE, 0);
 	conn_forget(flow);
 	/* Last: then the server's id may be given to another. */
 	server_unbind(server, c->flags & CONN_INACTIVE);
@@ -90,6 +93,8 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->was = change.was;
 			p->state = change.state;
 			handshake_follow(change.was, change.state);
+			HOOK(CONN_MOVED);
+			follow_tell(flow, 0, FOLLOW_STATE, change.was);
 		}
 		if (is_established(change.state) && !is_established(change.was))
 			conn_assure(flow, seen);
@@ -154,6 +159,9 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 	int rc;
 
 	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1);
+	/* Who removed it at once has reported its end. */
+	if (!rc || rc == -ENOENT)
+		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);
 	if (rc)
 		return rc;
 	p->news |= NEWS_OPENED;

@@ -229,6 +229,13 @@ static __always_inline int fast_follow(const struct packet *p, const struct sett
 	if (moved & (FAST_ACTIVE | FAST_INACTIVE))
 		conn_counted(server, moved & FAST_ACTIVE ? 1 : -1);
 	handshake_follow(moved & FAST_WAS, p->state);
+	if ((moved & FAST_WAS) != p->state) {
+		HOOK(CONN_MOVED);
+		if (family == AF_INET)
+			follow_state4(&key->four, moved & FAST_WAS);
+		else
+			follow_tell(&key->six, 0, FOLLOW_STATE, moved & FAST_WAS);
+	}
 	return 1;
 }
 

@@ -502,7 +502,23 @@ struct {
 	__type(value, struct tracer);
 } tracers SEC(".maps");
 
-/* tracers: the ring that each reads. */
+/* followers: as traced_until. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} followed_until SEC(".maps");
+
+/* followers: as tracers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FOLLOWERS);
+	__type(key, __u32);
+	__type(value, struct follower);
+} followers SEC(".maps");
+
+/* tracers, then followers: the ring that each reads. */
 struct ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -510,15 +526,15 @@ struct ring {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, TRACERS);
+	__uint(max_entries, TRACERS + FOLLOWERS);
 	__type(key, __u32);
 	__array(values, struct ring);
 } rings SEC(".maps");
 
-/* kernel: events that found a tracer's ring full. */
+/* kernel: events that found such a ring full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TRACERS);
+	__uint(max_entries, TRACERS + FOLLOWERS);
 	__type(key, __u32);
 	__type(value, __u64);
 } lost_events SEC(".maps");
@@ -642,8 +658,8 @@ struct {
 	__type(value, struct call);
 } call_records SEC(".maps");
 
-/* kernel: room to build values that are too big for the stack. The enums are
- * there for their BTF alone: user space reads the numbers from it. */
+/* kernel: room to build values that are too big for the stack. The enums and
+ * the event are there for their BTF alone: user space reads numbers and layout from it. */
 union scratch {
 	struct buckets buckets;
 	struct locality_set set;
@@ -656,6 +672,8 @@ union scratch {
 	enum engine engine;
 	enum entry entry;
 	enum repair_result repair_result;
+	enum follow_kind follow_kind;
+	struct follow_event follow_event;
 };
 
 /* Edits come from a process, which packets may interrupt. */

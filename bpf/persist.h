@@ -30,6 +30,7 @@ static __always_inline int template_aside(const struct flow *key, struct conn *t
 	t->flags = 0;
 	if (!conn_insert(key, t, TEMPLATE_LINGER, 0)) {
 		template_counted(t->server, 1);
+		follow_tell(key, t, FOLLOW_OPEN, 0);
 		return 1;
 	}
 	return conn_hold(key, &t->server, TEMPLATE_MOVING);
@@ -137,6 +138,7 @@ static long template_try_open(__u32 i, struct template_opening *o)
 
 	if (!rc) {
 		template_counted(fresh.server, 1);
+		follow_tell(&o->key, &fresh, FOLLOW_OPEN, 0);
 		o->server = fresh.server;
 		return 1;
 	}

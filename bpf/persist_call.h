@@ -99,6 +99,7 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 		return NO_SERVER;
 	}
 	template_counted(id, 1);
+	follow_tell(&key, &fresh, FOLLOW_OPEN, 0);
 	if (bpf_map_update_elem(&calls, &r->call, &number, BPF_NOEXIST)) {
 		if (conn_kill(&key, &fresh, 0))
 			template_remove(&key, &fresh);

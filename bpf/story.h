@@ -11,23 +11,12 @@
 #include "maps.h"
 #include "packet.h"
 
-/* Whether anybody traces. A tracer renews its lease; one that was killed does
- * not, and the first packet that finds the lease over forgets it. */
+/* Whether anybody traces. */
 static __always_inline int traced(void)
 {
 	__u32 zero = 0;
-	__u64 *lease = bpf_map_lookup_elem(&traced_until, &zero);
-	__u64 until;
 
-	if (!lease)
-		return 0;
-	until = *(volatile __u64 *)lease;
-	if (!until)
-		return 0;
-	if (until > now_coarse_ns())
-		return 1;
-	__sync_val_compare_and_swap(lease, until, 0);
-	return 0;
+	return lease_runs(bpf_map_lookup_elem(&traced_until, &zero));
 }
 
 static __always_inline struct explanation *story_of(const struct packet *p)

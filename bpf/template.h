@@ -15,6 +15,7 @@
 #include "call.h"
 #include "conn.h"
 #include "flow.h"
+#include "follow.h"
 #include "hook.h"
 #include "settings.h"
 
@@ -124,6 +125,7 @@ static __always_inline void template_counted(__u32 server, __s32 n)
 static __always_inline void template_remove(const struct flow *key, const struct conn *t)
 {
 	template_counted(t->server, -1);
+	follow_tell(key, t, FOLLOW_CLOSE, 0);
 	conn_forget(key);
 	if (is_call(key))
 		call_forget(key);

@@ -813,4 +813,58 @@ struct tracer {
 	__u8 pad[5];
 };
 
+/* What happens to an entry of the connection table: what followers are told of. */
+enum follow_kind {
+	FOLLOW_OPEN = 0x1,
+	FOLLOW_STATE = 0x2,
+	FOLLOW_CLOSE = 0x4,
+};
+
+/* An entry as it was when the event was reported (follow.h). */
+struct follow_event {
+	__u64 time;                 /* CLOCK_MONOTONIC [ns] */
+	__u64 expires;              /* of the entry [ns] */
+	struct flow flow;           /* the client's, or a template's key */
+	union address addr;         /* of the server */
+	struct service_key service; /* of the server */
+	__u32 server;               /* id */
+	__u32 service_id;           /* of a server that was deleted: its last one */
+	/* The rest as in struct conn. */
+	union {
+		__u32 fwmark;
+		__u32 controlled;
+	};
+	union {
+		__be32 netmask;
+		__u32 timeout;
+	};
+	__be16 port;
+	__u8 state;
+	__u8 flags;
+	__u8 template;
+	__u8 forward;
+	__u8 in_packets;
+	__u8 unused;
+	__u8 kind; /* enum follow_kind */
+	__u8 was;  /* enum conn_state, before a FOLLOW_STATE */
+	__u8 over; /* the entry was dead already: its end may have been reported before */
+	__u8 pad[5];
+};
+
+#define FOLLOWERS 4 /* at once */
+
+/* The entries of the connection table that a follower asks for. */
+enum follow_entries { FOLLOW_ALL, FOLLOW_CONNECTIONS, FOLLOW_TEMPLATES };
+
+/* One who follows, and what. Its events come by the ring behind those of tracers. */
+struct follower {
+	__u64 until;                /* when its lease ends [ns]; 0: nobody */
+	struct service_key service; /* family 0: any; or a mark, or address and port */
+	__u32 owner;                /* a number of its own */
+	__u8 kinds;                 /* enum follow_kind: any of these */
+	__u8 protocol;              /* 0: any */
+	__u8 entries;               /* enum follow_entries */
+	__u8 every_port;            /* of the service's address */
+};
+
 #endif

@@ -28,6 +28,7 @@ enum hook_point {
 	POINT_CONN_OPEN,     /* has the chosen server's id */
 	POINT_CONN_DUE,      /* the wheel: about to decide whether it ends */
 	POINT_CONN_HOLD,     /* a template: about to count a connection more or less */
+	POINT_CONN_MOVED,    /* changed the state; about to report that */
 	POINT_REVERSE_FOUND, /* has a reverse entry; about to copy the client's flow */
 	/* the wheel */
 	POINT_ENTRY_TAKE,  /* read the free list's head; about to exchange it */

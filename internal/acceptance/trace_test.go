@@ -20,7 +20,7 @@ import (
 	"imbang/internal/lab/topology"
 )
 
-// tracer is `imbang trace` at work.
+// tracer is `imbang trace` at work, or another command that prints events.
 type tracer struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -31,7 +31,14 @@ type tracer struct {
 // startTracer waits until it traces.
 func startTracer(t *testing.T, f *farm, args ...string) *tracer {
 	t.Helper()
-	tr := &tracer{t: t, cmd: exec.Command(executable, append([]string{"trace"}, args...)...), lines: make(chan string, 1000)}
+	return startTelling(t, f, "tracing, until Ctrl-C", append([]string{"trace"}, args...)...)
+}
+
+// startTelling starts a command that prints a line for each event, and waits until it says
+// that it has begun.
+func startTelling(t *testing.T, f *farm, said string, args ...string) *tracer {
+	t.Helper()
+	tr := &tracer{t: t, cmd: exec.Command(executable, args...), lines: make(chan string, 1000)}
 	stdout, err := tr.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +52,7 @@ func startTracer(t *testing.T, f *farm, args ...string) *tracer {
 	}
 	t.Cleanup(func() { _ = tr.cmd.Process.Kill() }) // ended already, as a rule
 	begun, err := bufio.NewReader(io.TeeReader(stderr, &tr.stderr)).ReadString('\n')
-	if err != nil || !strings.Contains(begun, "tracing, until Ctrl-C") {
+	if err != nil || !strings.Contains(begun, said) {
 		t.Fatalf("it said %q, %v", begun, err)
 	}
 	go func() {

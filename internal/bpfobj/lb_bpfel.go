@@ -320,6 +320,49 @@ type LbFlow4 struct {
 	Pad      [2]uint8
 }
 
+type LbFollowEvent struct {
+	_         structs.HostLayout
+	Time      uint64
+	Expires   uint64
+	Flow      LbFlow
+	Addr      LbAddress
+	Service   LbServiceKey
+	Server    uint32
+	ServiceId uint32
+	Fwmark    uint32
+	Netmask   uint32
+	Port      uint16
+	State     uint8
+	Flags     uint8
+	Template  uint8
+	Forward   uint8
+	InPackets uint8
+	Unused    uint8
+	Kind      uint8
+	Was       uint8
+	Over      uint8
+	Pad       [5]uint8
+}
+
+type LbFollowKind uint32
+
+const (
+	LbFollowKindFOLLOW_OPEN  LbFollowKind = 1
+	LbFollowKindFOLLOW_STATE LbFollowKind = 2
+	LbFollowKindFOLLOW_CLOSE LbFollowKind = 4
+)
+
+type LbFollower struct {
+	_         structs.HostLayout
+	Until     uint64
+	Service   LbServiceKey
+	Owner     uint32
+	Kinds     uint8
+	Protocol  uint8
+	Entries   uint8
+	EveryPort uint8
+}
+
 type LbForward uint32
 
 const (
@@ -793,6 +836,8 @@ const (
 	LbMapConns6          = "conns6"
 	LbMapCuttings        = "cuttings"
 	LbMapDefences        = "defences"
+	LbMapFollowedUntil   = "followed_until"
+	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
 	LbMapFreeLists       = "free_lists"
 	LbMapHairpins        = "hairpins"
@@ -938,6 +983,8 @@ type LbMapSpecs struct {
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
+	FollowedUntil   *ebpf.MapSpec `ebpf:"followed_until"`
+	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
@@ -1033,6 +1080,8 @@ type LbMaps struct {
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	Defences        *ebpf.Map `ebpf:"defences"`
+	FollowedUntil   *ebpf.Map `ebpf:"followed_until"`
+	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
@@ -1104,6 +1153,8 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
+		m.FollowedUntil,
+		m.Followers,
 		m.Fragments,
 		m.FreeLists,
 		m.Hairpins,

@@ -27,13 +27,15 @@ type connsFlags struct {
 	onlyTemplates, onlyConnections bool
 	count                          bool
 	importFrom                     string
+	follow                         bool
+	events                         []string
 }
 
 func newConnsCommand() *cobra.Command {
 	var f connsFlags
 	c := &cobra.Command{
 		Use:   "conns",
-		Short: "List, count or import the connection table",
+		Short: "List, count, follow or import the connection table",
 		Long: `Lists the connection table: connections, and the templates of persistent services.
 The listing is printed while the table is read, in memory that does not grow with
 the table, and takes no lock. It is no snapshot: an entry that is there all the
@@ -92,12 +94,15 @@ A line that is not an entry ends the import. A FILE is checked first, and then
 nothing is entered; what standard input had before that line stays entered. Run
 again, the import enters what is missing.
 
+` + "` + followHelp + `" + `
+
 The exit status is 0 if all entries of an import are in the table, 1 if some were
 refused, 2 for a wrong command line and 3 if a line is not an entry, or the director
 cannot be read or changed.`,
 		Example: `  imbang conns --service 10.20.0.1:80 --state ESTABLISHED
   imbang conns --client 10.10.0.0/16 --count
   imbang conns --server 172.16.0.2 -o json
+  imbang conns --follow --service 10.20.0.1:80 --event open,close
   imbang conns -o json >table && ssh other imbang conns --import - <table`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -121,10 +126,13 @@ func (f *connsFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.onlyTemplates, "templates", false, "persistence templates only")
 	flags.BoolVar(&f.count, "count", false, "print the number of entries")
 	flags.StringVar(&f.importFrom, "import", "", "enter the entries of a file that -o json wrote (- is standard input)")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "print what happens to entries, until Ctrl-C")
+	flags.StringSliceVar(&f.events, "event", nil, "with --follow: only these events: open, state, close")
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"service": completeServices, "server": completeServerPorts, "client": cobra.NoFileCompletions,
 		"state":    cobra.FixedCompletions(director.ConnectionStates(), cobra.ShellCompDirectiveNoFileComp),
 		"protocol": cobra.FixedCompletions([]string{"tcp", "udp", "sctp"}, cobra.ShellCompDirectiveNoFileComp),
+		"event":    cobra.FixedCompletions(director.ConnectionKinds(), cobra.ShellCompDirectiveNoFileComp),
 	} {
 		_ = c.RegisterFlagCompletionFunc(flag, complete)
 	}
@@ -144,6 +152,12 @@ func completeServerPorts(*cobra.Command, []string, string) ([]string, cobra.Shel
 func (f *connsFlags) run(c *cobra.Command) error {
 	if err := f.out.Check(); err != nil {
 		return err
+	}
+	if f.follow {
+		return f.runFollow(c)
+	}
+	if c.Flags().Changed("event") {
+		return command.Usage(errors.New("--event requires --follow"))
 	}
 	filter, err := f.filter()
 	if err != nil {

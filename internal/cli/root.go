@@ -48,6 +48,7 @@ program imbang-lab.
   imbang status                                       what it is doing
   imbang conns --client 10.10.0.0/16                  its connections; --import enters others's
   imbang trace                                        what becomes of packets, live
+  imbang conns --follow                               connections that open, change and end, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
   imbang doctor                                       what to change around it
   imbang upgrade                                      replace its programs, keep its connections

@@ -60,6 +60,9 @@ func printStatus(w io.Writer, st director.Status) error {
 	if st.Tracers > 0 {
 		fmt.Fprintf(t, "tracers\t%d\n", st.Tracers)
 	}
+	if st.Followers > 0 {
+		fmt.Fprintf(t, "followers\t%d\n", st.Followers)
+	}
 	for _, p := range st.Programs {
 		if p.RunCount > 0 {
 			fmt.Fprintf(t, "program %s\t%d runs\t%v\n", p.Name, p.RunCount, time.Duration(p.RunTime))

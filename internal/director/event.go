@@ -164,8 +164,12 @@ func templateNetwork(e bpfobj.LbTraceEvent) string {
 	if e.FromServer != 0 {
 		client = e.Flow.Dst
 	}
-	addr := fromAddressOf(client, e.Flow.Family)
-	mask := fromNetmask(e.Netmask, model.Family(e.Flow.Family))
+	return clientNetwork(fromAddressOf(client, e.Flow.Family), e.Netmask, e.Flow.Family)
+}
+
+// clientNetwork is the network of a client under the netmask of its template.
+func clientNetwork(addr netip.Addr, netmask uint32, family uint8) string {
+	mask := fromNetmask(netmask, model.Family(family))
 	if addr.Is6() {
 		return networkName(addr, int(mask))
 	}

@@ -21,6 +21,7 @@ type Status struct {
 	Services    int           `json:"services"`
 	Generation  uint64        `json:"generation"` // of the table, see Director.Generation
 	Tracers     int           `json:"tracers"`    // at work, or killed a moment ago
+	Followers   int           `json:"followers"`  // of connections, likewise
 	// Connections are those of servers, templates left out.
 	Connections uint64 `json:"connections"`
 	Tables      Tables `json:"connection_tables"`
@@ -83,6 +84,9 @@ func (d *Director) Status() (Status, error) {
 		return st, err
 	}
 	if st.Tracers, err = d.tracing(); err != nil {
+		return st, err
+	}
+	if st.Followers, err = d.following(); err != nil {
 		return st, err
 	}
 	if st.Reasons, err = d.reasons(); err != nil {

@@ -41,22 +41,23 @@ const (
 	LbHookPointPOINT_CONN_OPEN           LbHookPoint = 11
 	LbHookPointPOINT_CONN_DUE            LbHookPoint = 12
 	LbHookPointPOINT_CONN_HOLD           LbHookPoint = 13
-	LbHookPointPOINT_REVERSE_FOUND       LbHookPoint = 14
-	LbHookPointPOINT_ENTRY_TAKE          LbHookPoint = 15
-	LbHookPointPOINT_ENTRY_GIVE          LbHookPoint = 16
-	LbHookPointPOINT_WHEEL_ENTER         LbHookPoint = 17
-	LbHookPointPOINT_SERVICE_FOUND       LbHookPoint = 18
-	LbHookPointPOINT_PICK_FOR            LbHookPoint = 19
-	LbHookPointPOINT_CHOOSE              LbHookPoint = 20
-	LbHookPointPOINT_RR                  LbHookPoint = 21
-	LbHookPointPOINT_WRR                 LbHookPoint = 22
-	LbHookPointPOINT_TABLE               LbHookPoint = 23
-	LbHookPointPOINT_LOCALITY_PUT        LbHookPoint = 24
-	LbHookPointPOINT_LOCALITY_SET        LbHookPoint = 25
-	LbHookPointPOINT_TEMPLATE_HOLD       LbHookPoint = 26
-	LbHookPointPOINT_TEMPLATE_RELEASE    LbHookPoint = 27
-	LbHookPointPOINT_TEMPLATE_INVALIDATE LbHookPoint = 28
-	LbHookPointPOINT_TEMPLATE_OPEN       LbHookPoint = 29
+	LbHookPointPOINT_CONN_MOVED          LbHookPoint = 14
+	LbHookPointPOINT_REVERSE_FOUND       LbHookPoint = 15
+	LbHookPointPOINT_ENTRY_TAKE          LbHookPoint = 16
+	LbHookPointPOINT_ENTRY_GIVE          LbHookPoint = 17
+	LbHookPointPOINT_WHEEL_ENTER         LbHookPoint = 18
+	LbHookPointPOINT_SERVICE_FOUND       LbHookPoint = 19
+	LbHookPointPOINT_PICK_FOR            LbHookPoint = 20
+	LbHookPointPOINT_CHOOSE              LbHookPoint = 21
+	LbHookPointPOINT_RR                  LbHookPoint = 22
+	LbHookPointPOINT_WRR                 LbHookPoint = 23
+	LbHookPointPOINT_TABLE               LbHookPoint = 24
+	LbHookPointPOINT_LOCALITY_PUT        LbHookPoint = 25
+	LbHookPointPOINT_LOCALITY_SET        LbHookPoint = 26
+	LbHookPointPOINT_TEMPLATE_HOLD       LbHookPoint = 27
+	LbHookPointPOINT_TEMPLATE_RELEASE    LbHookPoint = 28
+	LbHookPointPOINT_TEMPLATE_INVALIDATE LbHookPoint = 29
+	LbHookPointPOINT_TEMPLATE_OPEN       LbHookPoint = 30
 )
 
 type LbHookState struct {
@@ -89,6 +90,8 @@ const (
 	LbMapConns6          = "conns6"
 	LbMapCuttings        = "cuttings"
 	LbMapDefences        = "defences"
+	LbMapFollowedUntil   = "followed_until"
+	LbMapFollowers       = "followers"
 	LbMapFragments       = "fragments"
 	LbMapFreeLists       = "free_lists"
 	LbMapHairpins        = "hairpins"
@@ -241,6 +244,8 @@ type LbMapSpecs struct {
 	Conns6          *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings        *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences        *ebpf.MapSpec `ebpf:"defences"`
+	FollowedUntil   *ebpf.MapSpec `ebpf:"followed_until"`
+	Followers       *ebpf.MapSpec `ebpf:"followers"`
 	Fragments       *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists       *ebpf.MapSpec `ebpf:"free_lists"`
 	Hairpins        *ebpf.MapSpec `ebpf:"hairpins"`
@@ -337,6 +342,8 @@ type LbMaps struct {
 	Conns6          *ebpf.Map `ebpf:"conns6"`
 	Cuttings        *ebpf.Map `ebpf:"cuttings"`
 	Defences        *ebpf.Map `ebpf:"defences"`
+	FollowedUntil   *ebpf.Map `ebpf:"followed_until"`
+	Followers       *ebpf.Map `ebpf:"followers"`
 	Fragments       *ebpf.Map `ebpf:"fragments"`
 	FreeLists       *ebpf.Map `ebpf:"free_lists"`
 	Hairpins        *ebpf.Map `ebpf:"hairpins"`
@@ -408,6 +415,8 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
+		m.FollowedUntil,
+		m.Followers,
 		m.Fragments,
 		m.FreeLists,
 		m.Hairpins,

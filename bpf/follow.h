@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Reports the opening, the changes of state and the end of connections and of
+ * templates to followers, who each have a rule, a ring and a lease, as tracers have.
+ * Unlike tracing it leaves the fast path on, and it reports of table entries, not of
+ * packets: a connection by itself (one-packet scheduling) has no entry and is not
+ * reported.
+ *
+ * The order of events in a ring is that in which room for them was reserved. For a
+ * connection A and the next one of its flow, A':
+ * 1. An end is reported after the entry was marked as dead, and before it is deleted.
+ *    While it is dead no entry of the flow can be inserted, so A's end comes before
+ *    every event of A'.
+ * 2. A change of state reads the entry after its room was reserved, and is discarded
+ *    if the entry is dead or another's by then. So it comes before A's end, and says
+ *    what the entry was at that moment, which includes what other CPUs did before.
+ * 3. An opening reads it likewise. If the entry is dead or another's, the event says
+ *    what was inserted, and `over`: then, and only then, A's end may come first.
+ * 4. Each entry that was completed has one opening and one end. One that could not be
+ *    completed (no room for its replies' entry) was in the table for a moment and has
+ *    neither.
+ * Not promised: between CPUs, a change of state may come before the opening of its
+ * connection, and `was` may differ from the state that the event before reported. A
+ * reader that enters what it does not know, and deletes at the end, has the table's
+ * content, unless events were lost; the count of those says so.
+ *
+ * The frames of follow_tell and its callback are as big as those of load_changed and
+ * what that calls (160 bytes), next to which they are called: see docs/kernels.md.
+ */
+#ifndef IMBANG_FOLLOW_H
+#define IMBANG_FOLLOW_H
+
+#include "clock.h"
+#include "conn_entry.h"
+#include "flow.h"
+#include "maps.h"
+
+/* What is reported. */
+struct following {
+	union conn_key key;
+	const struct conn *given; /* what was inserted, or killed; 0: neither */
+	struct conn *conn;        /* the element in the table; 0: not asked for */
+	struct server *server;
+	__u64 time; /* [ns] */
+	__u8 kind;  /* enum follow_kind */
+	__u8 was;   /* enum conn_state */
+};
+
+static __always_inline int followed(void)
+{
+	__u32 zero = 0;
+
+	return lease_runs(bpf_map_lookup_elem(&followed_until, &zero));
+}
+
+/* Whether it is of the service that a follower asks for. */
+static __always_inline int follow_service(const struct follower *who,
+					  const struct service_key *service)
+{
+	if (!who->service.family)
+		return 1;
+	if (who->service.fwmark)
+		return who->service.fwmark == service->fwmark;
+	return who->service.family == service->family &&
+	       (who->every_port || who->service.port == service->port) &&
+	       address_equal(&who->service.addr, &service->addr);
+}
+
+/* Whether a follower's rule includes it. */
+static __always_inline int follow_wanted(const struct follower *who, const struct following *f,
+					 __u8 protocol, __u8 template)
+{
+	if (who->until < f->time || !(who->kinds & f->kind))
+		return 0;
+	if (who->protocol && who->protocol != protocol)
+		return 0;
+	if (who->entries && who->entries != (template ? FOLLOW_TEMPLATES : FOLLOW_CONNECTIONS))
+		return 0;
+	return follow_service(who, &f->server->owner);
+}
+
+/* Copies what an entry says, the flags last, as conn_copy does. */
+static __always_inline void follow_copy(struct follow_event *e, const struct conn *c)
+{
+	e->expires = c->expires;
+	e->server = c->server;
+	e->controlled = c->controlled;
+	e->timeout = c->timeout;
+	barrier();
+	__builtin_memcpy(&e->port, (const void *)c + CONN_WORD, 8);
+}
+
+/* Fills an event in: 0 if it is not to be reported. */
+static __always_inline int follow_fill(struct follow_event *e, const struct following *f,
+				       __u8 family)
+{
+	int over = 1;
+
+	if (f->conn) {
+		follow_copy(e, f->conn);
+		barrier();
+		over = e->flags & CONN_DEAD || !conn_is_of(f->conn, &f->key, family);
+	}
+	if (over) {
+		if (!f->given)
+			return 0;
+		follow_copy(e, f->given);
+	}
+	if (family == AF_INET6)
+		e->flow = f->key.six;
+	else
+		flow_from4(&f->key.four, &e->flow);
+	e->time = f->time;
+	e->addr = f->server->addr;
+	e->service = f->server->owner;
+	e->service_id = f->server->service;
+	e->kind = f->kind;
+	e->was = f->was;
+	e->over = over && f->kind == FOLLOW_OPEN;
+	__builtin_memset(e->pad, 0, sizeof(e->pad));
+	return 1;
+}
+
+static __always_inline long follow_one(__u32 number, struct following *f, __u8 family)
+{
+	struct follower *who = bpf_map_lookup_elem(&followers, &number);
+	__u32 place = TRACERS + number;
+	void *ring = bpf_map_lookup_elem(&rings, &place);
+	struct follow_event *e;
+	__u64 *lost;
+
+	if (!who || !ring)
+		return 0;
+	if (family == AF_INET6 ? !follow_wanted(who, f, f->key.six.protocol, f->key.six.template)
+			       : !follow_wanted(who, f, f->key.four.protocol, f->key.four.template))
+		return 0;
+	e = bpf_ringbuf_reserve(ring, sizeof(*e), 0);
+	if (!e) {
+		lost = bpf_map_lookup_elem(&lost_events, &place);
+		if (lost)
+			__sync_fetch_and_add(lost, 1);
+		return 0;
+	}
+	if (follow_fill(e, f, family))
+		bpf_ringbuf_submit(e, 0);
+	else
+		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static long follow_one4(__u32 number, struct following *f)
+{
+	return follow_one(number, f, AF_INET);
+}
+
+static long follow_one6(__u32 number, struct following *f)
+{
+	return follow_one(number, f, AF_INET6);
+}
+
+/* To be called with the key filled in, and `given`, if there is one. */
+static __always_inline int follow_all(struct following *f, __u32 kind, __u32 was, __u8 family)
+{
+	void *found = 0;
+	__u32 server;
+
+	f->kind = kind;
+	f->was = was;
+	if (kind != FOLLOW_CLOSE)
+		found = family == AF_INET6 ? bpf_map_lookup_elem(&conns6, &f->key.six)
+					   : bpf_map_lookup_elem(&conns4, &f->key.four);
+	if (found)
+		found += family == AF_INET6 ? CONN6_FIELDS : CONN4_FIELDS;
+	f->conn = found;
+	if (f->given)
+		server = f->given->server;
+	else if (found)
+		server = f->conn->server;
+	else
+		return 0;
+	f->server = bpf_map_lookup_elem(&servers, &server);
+	if (!f->server)
+		return 0;
+	f->time = now_ns();
+	if (family == AF_INET6)
+		bpf_loop(FOLLOWERS, follow_one6, f, 0);
+	else
+		bpf_loop(FOLLOWERS, follow_one4, f, 0);
+	return 0;
+}
+
+/* Reports of a flow's entry, if anybody follows. `given`: of an opening and an end. */
+__noinline int follow_tell(const struct flow *flow, const struct conn *given, __u32 kind, __u32 was)
+{
+	struct following f;
+
+	if (!flow || !followed())
+		return 0;
+	f.given = given;
+	if (flow->family == AF_INET6) {
+		f.key.six = *flow;
+		return follow_all(&f, kind, was, AF_INET6);
+	}
+	flow_to4(flow, &f.key.four);
+	return follow_all(&f, kind, was, AF_INET);
+}
+
+/* The same of a change of state, of a key: the fast path has nothing else. */
+__noinline int follow_state4(const struct flow4 *key, __u32 was)
+{
+	struct following f;
+
+	if (!key || !followed())
+		return 0;
+	f.given = 0;
+	f.key.four = *key;
+	return follow_all(&f, FOLLOW_STATE, was, AF_INET);
+}
+
+#endif
