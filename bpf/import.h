@@ -87,10 +87,12 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	if (rc == -ENOENT)
 		return RECORD_NO_ROOM;
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
-	if (fresh.flags & CONN_HAIRPIN)
-		hairpin_close(&flow);
 	if (rc == -EEXIST)
 		result = RECORD_EXISTS;
+	/* A packet may have been first, and then has found the hairpin. */
+	if (fresh.flags & CONN_HAIRPIN &&
+	    !(rc == -EEXIST && conn_look(&flow, &fresh) && fresh.flags & CONN_HAIRPIN))
+		hairpin_close(&flow);
 release:
 	if (control.kind)
 		template_release(&flow, &control);
@@ -98,8 +100,8 @@ release:
 }
 
 /* The key of a template: that of a call has a number, made here. 0, or a result. */
-static __noinline enum record_result import_key(const struct conn_record *r, const struct call *call,
-						struct flow *key)
+static __noinline enum record_result import_key(const struct conn_record *r,
+						const struct call *call, struct flow *key)
 {
 	__u32 number;
 

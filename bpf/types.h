@@ -494,8 +494,8 @@ struct settings {
 enum record_result {
 	RECORD_NONE,
 	RECORD_ENTERED,
-	RECORD_EXISTS,	    /* its flow has an entry already */
-	RECORD_NO_ROOM,	    /* for the entry, its timer entry or the entry of its replies */
+	RECORD_EXISTS,      /* its flow has an entry already */
+	RECORD_NO_ROOM,     /* for the entry, its timer entry or the entry of its replies */
 	RECORD_NO_SERVER,   /* that is in a service's list */
 	RECORD_NO_TEMPLATE, /* to its server, which would control it */
 	RECORD_NO_HAIRPIN,  /* another connection has the director's port */
@@ -517,7 +517,7 @@ struct conn_record {
 	__u8 pad;
 	__u32 netmask;
 	enum record_result result; /* the program's */
-	__be16 hairpin_port;	   /* the director's, of a hairpin */
+	__be16 hairpin_port;       /* the director's, of a hairpin */
 	__u16 pad2[3];
 	union address hairpin; /* likewise, its address */
 };
