@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Connections and templates of another director, or of an earlier day, are entered
- * as packets would have made them: counted at their server and at their template,
- * with what their replies are found by, their hairpin and a timer entry. The state
- * and the time that is left are given. A template comes before the connections that
- * it controls, and controls none at first.
+ * Connections and templates that user space enters (`imbang conns --import`), as a
+ * packet would have: counted at their server and their template, with the entry
+ * for replies, the hairpin and a timer entry. State and remaining time are given. A
+ * template precedes the connections that it controls; it controls none at first.
  *
- * User space has the director's lock and chose the server, which stays in its
- * service's list meanwhile. Packets and timers go on.
+ * User space holds the director's lock, so the server that it chose stays in its
+ * service's list meanwhile. Packets and timers run concurrently.
  */
 #ifndef IMBANG_IMPORT_H
 #define IMBANG_IMPORT_H
@@ -90,10 +89,12 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	if (rc == -ENOENT)
 		return RECORD_NO_ROOM;
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
-	if (fresh.flags & CONN_HAIRPIN)
-		hairpin_close(&flow);
 	if (rc == -EEXIST)
 		result = RECORD_EXISTS;
+	/* A packet may have been first, and then has found the hairpin. */
+	if (fresh.flags & CONN_HAIRPIN &&
+	    !(rc == -EEXIST && conn_look(&flow, &fresh) && fresh.flags & CONN_HAIRPIN))
+		hairpin_close(&flow);
 release:
 	if (control.kind)
 		template_release(&flow, &control);

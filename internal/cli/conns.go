@@ -37,68 +37,79 @@ func newConnsCommand() *cobra.Command {
 		Use:   "conns",
 		Short: "List, count, follow or import the connection table",
 		Long: `Lists the connection table: connections, and the templates of persistent services.
-The listing is printed while the table is read, in memory that does not grow with
-the table, and takes no lock. It is no snapshot: an entry that is there all the
-time is listed once, one that comes or goes meanwhile may be listed or not.
+The listing is printed while the table is read; memory use does not depend on the
+number of entries, and no lock is taken. The listing is not a snapshot: an entry that
+exists during the whole command is listed exactly once, an entry that is created or
+removed meanwhile may be listed or not.
 
 Columns of the text output:
-  PROTO    tcp, udp or sctp; mark in the template of a fwmark service
+  PROTO    tcp, udp or sctp; mark for the template of a fwmark service
   CLIENT   address and port; of a template the address of the clients' network
-  VIRTUAL  where the client sends to; of a mark's template the mark as an address
-  SERVER   where its packets go
+  VIRTUAL  address and port that the client sends to; of the template of a fwmark
+           service the mark, as an address
+  SERVER   address and port that packets are forwarded to
   STATE    as in ipvsadm -Lc; of a template ASSURED or NONE
-  EXPIRES  when the entry ends if no packet comes
+  EXPIRES  time until the entry is removed if no packet arrives [min:s]
   FORWARD  Masq, Route, Tunnel or Local
-  DETAILS  flags; mark=N of a fwmark service; template=KIND/NETMASK of a connection
-           that a template controls; of a template its timeout, the number of its
-           connections and the persistence engine's data
+  DETAILS  flags; mark=MARK of a fwmark service; hairpin=ADDRESS:PORT; of a connection
+           that a template controls template=KIND/NETMASK and call=CALL-ID; of a
+           template timeout=SECONDS, controls=CONNECTIONS and sip=CALL-ID
 
-Flags: inactive (counted as such at its server), hairpin (the server takes the
-director for the client), replied (a reply was seen though none has to pass),
-listed (replies are found by an entry of their own), adopted (an upgrade entered
-it), invalid (a template that is not used any more).
+Flags:
+  inactive  the server counts the connection as inactive
+  hairpin   the server sees the director's address in place of the client's
+  replied   a reply passed, though the forwarding method does not require it
+  listed    replies are found by an entry in the reverse table
+  adopted   an upgrade entered the connection
+  invalid   new connections do not use this template any more
 
-Filters are applied while the table is read; an entry has to match all of them.
-  --service ADDRESS[:PORT] or fwmark:MARK   entries of a service's servers
-  --server ADDRESS[:PORT]                   entries whose packets go there
-  --client ADDRESS[/BITS]                   entries of these clients
+Filters are applied while the table is read; an entry must match all of them.
+  --service ADDRESS[:PORT] | fwmark:MARK   entries of this service
+  --server ADDRESS[:PORT]                  entries forwarded to this server
+  --client ADDRESS[/BITS]                  entries of these clients
   --state STATE, --protocol tcp|udp|sctp
-  --connections, --templates                one kind of entries only
+  --connections | --templates              entries of one type
 
-With -o json the output is one object a line, templates first. Fields:
+With -o json the output is JSON Lines: one object per line, templates first. Fields
+that do not apply are absent.
   type        connection or template
-  protocol    tcp, udp, sctp; absent in the template of a fwmark service
-  client, virtual, service, server          addresses; server as its service has it
+  protocol    tcp, udp, sctp
+  client, virtual                          address and port
+  service     10.20.0.1:80/tcp, fwmark 3, fwmark 3 (IPv6)
+  server      address and port as the service lists the server
   port        the server's port for this entry
-  forward, state, flags
+  forward, state, flags                    as in the text output
   expires_in  [s]
-  packets     from the client; counted up to 9
-  hairpin     the director's address and port that the server takes for the client
+  packets     packets from the client; counting stops at 9
+  mark        of the fwmark service
+  hairpin     address and port that the server sees
   template    of a connection: kind (port, address, mark, call), netmask, call_id
-  timeout     of a template: its persistence [s]; also controls (connections), engine
-              and call_id
-A Call-ID that is not UTF-8 is in call_id_hex.
+  timeout     of a template: persistence timeout [s]
+  controls    of a template: its connections
+  engine      of a template: the persistence engine, with call_id
+A Call-ID that is not valid UTF-8 is written as call_id_hex.
 
---import FILE enters the entries of such an output into this director's table, with
-the state and the time that they have left; - is standard input. Services and
-servers must be there and have the same names, and templates must come before the
-connections that they control, as the listing has them. Each entry is counted at its
-server and its service as a packet's connection would be, and the entries of
-replies and hairpins are made. What the director reckons itself is not read: controls,
-and the flags inactive, listed and adopted. An entry with less than a second left
-gets a second. An entry whose flow is in the table already is left as it is there.
-The command reports how many entries were entered, existed, or were refused, and the
-first refusals with their lines.
+--import FILE reads such lines (- is standard input) and enters the entries into this
+director's table with their state and remaining time. The services and servers must
+exist under the same names. A template must precede the connections that it
+controls, as in the listing. Each entry is counted at its service and server like a
+connection opened by a packet; entries for replies and hairpins are created. A
+hairpin's address must be the address from which this director sends to the server.
+The fields controls and mark and the flags inactive, listed and adopted are not used: the
+director computes them. An entry with less than 1 s left gets 1 s. An entry whose
+flow exists in the table is not changed. The command prints how many entries were
+entered, existed or were refused, and the first ten refusals with their line numbers.
 
-A line that is not an entry ends the import. A FILE is checked first, and then
-nothing is entered; what standard input had before that line stays entered. Run
-again, the import enters what is missing.
+A line that is not a valid entry ends the import with status 3. A regular FILE is
+checked before the first entry is entered, so nothing is changed then; of standard
+input, the entries before that line have been entered. The import can be repeated: it
+enters what is missing.
 
-` + "` + followHelp + `" + `
+` + followHelp + `
 
-The exit status is 0 if all entries of an import are in the table, 1 if some were
-refused, 2 for a wrong command line and 3 if a line is not an entry, or the director
-cannot be read or changed.`,
+Exit status: 0 success, and all imported entries are in the table; 1 entries were
+refused; 2 wrong command line; 3 a line is not a valid entry, or the director cannot
+be read or changed.`,
 		Example: `  imbang conns --service 10.20.0.1:80 --state ESTABLISHED
   imbang conns --client 10.10.0.0/16 --count
   imbang conns --server 172.16.0.2 -o json

@@ -8,11 +8,14 @@ import (
 	"errors"
 	"iter"
 	"net/netip"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"imbang/internal/director"
 	"imbang/internal/model"
@@ -184,4 +187,39 @@ func TestConnsFilters(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", c.flags, got, err)
 		}
 	}
+}
+
+// The reference page has each field, flag and command-line flag.
+func TestConnsReference(t *testing.T) {
+	text, err := os.ReadFile("../../docs/connections.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	var names func(reflect.Type)
+	names = func(of reflect.Type) {
+		for i := range of.NumField() {
+			f := of.Field(i)
+			if f.Anonymous {
+				names(f.Type)
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("docs/connections.md does not have the field %s", name)
+			}
+		}
+	}
+	names(reflect.TypeFor[connJSON]())
+	names(reflect.TypeFor[controlJSON]())
+	for _, flag := range (^model.ConnFlags(0)).Names() {
+		if !strings.Contains(page, "| `"+flag+"` |") {
+			t.Errorf("docs/connections.md does not have the flag %s", flag)
+		}
+	}
+	newConnsCommand().LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !strings.Contains(page, "--"+f.Name) && f.Name != "output" && f.Name != "help" {
+			t.Errorf("docs/connections.md does not have --%s", f.Name)
+		}
+	})
 }

@@ -19,22 +19,23 @@ import (
 )
 
 // Connections reads the connection table, IPv4's entries first, and yields those that
-// a filter accepts. Nothing is collected: the memory is the same for a million
-// entries. An error ends it.
+// a filter accepts. Memory use does not depend on the number of entries. An error is
+// yielded last.
 //
-// Packets and timers change the table meanwhile, and it is no snapshot:
+// Packets and timers change the table meanwhile; the result is not a snapshot:
 //
-//   - An entry that is there from the beginning to the end is yielded exactly once, and
-//     no flow twice: the kernel copies the hash bucket by bucket, each under its lock,
-//     and a flow is always in the same one.
-//   - An entry that comes or goes meanwhile may be yielded or not. One that is dead is
-//     not, nor is a copy whose flow is not the one that it was found under.
-//   - The fields of an entry are copied while packets write: state, flags and method are
-//     of one moment, the time of expiry may be of another.
-//   - A server is the one that has the entry's id when its batch is read. The id of one
-//     that was deleted may be another's if its last connection ended after that.
+//   - An entry that exists during the whole iteration is yielded exactly once, and no
+//     flow is yielded twice: the kernel copies the hash bucket by bucket, each under the
+//     bucket's lock (__htab_map_lookup_and_delete_batch), and a flow's bucket is fixed.
+//   - An entry that is inserted or removed meanwhile may be yielded or not. A dead entry
+//     and a copy whose flow differs from its key are not yielded.
+//   - The fields of an entry are copied while packets write: port, state, flags and
+//     method are of one moment, the time of expiry may be of another.
+//   - The server is the one that has the entry's id when the batch has been read. If the
+//     entry and its deleted server's last other connection ended in between, the id may
+//     have been given to another server.
 //
-// It takes no lock, and may be stopped for as long as one likes between two entries.
+// It takes no lock; the consumer may wait for any time between two entries.
 func (d *Director) Connections(f ConnectionFilter) iter.Seq2[model.Connection, error] {
 	return func(yield func(model.Connection, error) bool) {
 		r := connReader{d: d, filter: f, yield: yield}

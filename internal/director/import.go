@@ -36,19 +36,19 @@ const (
 	manyPackets = 9
 )
 
-// InsertBatch is how many entries Insert should be given at a time: it has the
-// director's lock meanwhile, for some milliseconds.
+// InsertBatch is how many entries Insert should get at a time: it holds the director's
+// lock meanwhile, for some milliseconds.
 const InsertBatch = 16 * recordBatch
 
-// Insert enters connections and persistence templates as packets would have made them:
-// with their server, which counts them, the entry of their replies, their hairpin, the
-// template that controls them, and a timer entry. A template must come before its
-// connections. What the director reckons itself is not read: Connections of a template,
-// and the flags inactive, listed and adopted. An entry that has less than a second left
-// gets a second.
+// Insert enters connections and persistence templates as a packet would have: bound to
+// their server, which counts them, with the entry for replies, the hairpin, the
+// template that controls them, and a timer entry. A template must precede its
+// connections. Connections of a template and the flags inactive, listed and adopted are
+// ignored, as the director computes them. An entry with less than a second left gets a
+// second.
 //
-// The errors are the entries' own, in their order: nil for one that was entered. The
-// other error says that the director cannot be changed; then some may have been entered.
+// errs has the error of each entry, nil for one that was entered. err reports that the
+// director cannot be changed; some entries may have been entered then.
 func (d *Director) Insert(entries []model.Connection) (errs []error, err error) {
 	errs = make([]error, len(entries))
 	if err := d.prepare(); err != nil {
