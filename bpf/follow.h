@@ -124,8 +124,7 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 static __always_inline long follow_one(__u32 number, struct following *f, __u8 family)
 {
 	struct follower *who = bpf_map_lookup_elem(&followers, &number);
-	__u32 place = TRACERS + number;
-	void *ring = bpf_map_lookup_elem(&rings, &place);
+	void *ring = bpf_map_lookup_elem(&follow_rings, &number);
 	struct follow_event *e;
 	__u64 *lost;
 
@@ -136,7 +135,7 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 		return 0;
 	e = bpf_ringbuf_reserve(ring, sizeof(*e), 0);
 	if (!e) {
-		lost = bpf_map_lookup_elem(&lost_events, &place);
+		lost = bpf_map_lookup_elem(&lost_follow_events, &number);
 		if (lost)
 			__sync_fetch_and_add(lost, 1);
 		return 0;

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
@@ -54,11 +52,8 @@ type FollowRule struct {
 // following is what followers have in common.
 var following = listenerKind{
 	verb: "follow connections", noun: "follower", doing: "following connections", places: bpfobj.LbMapFollowers,
-	firstRing: tracerPlaces, ring: 4 << 20,
+	ring: 4 << 20,
 }
-
-// tracerPlaces is TRACERS of bpf/types.h: the rings of followers are behind those.
-const tracerPlaces = 8
 
 // lossInterval is how often a follower that does not keep up looks whether it lost
 // events.
@@ -87,11 +82,14 @@ func Follow(rule FollowRule) (*Follower, error) {
 	if rule.Ring != 0 {
 		f.kind.ring = rule.Ring
 	}
-	err = f.listen(func(d *Director) (until, places *ebpf.Map) { return d.maps.FollowedUntil, d.maps.Followers })
-	if err != nil {
+	if err := f.listen(followerMaps); err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+func followerMaps(d *Director) listenerMaps {
+	return listenerMaps{d.maps.FollowedUntil, d.maps.Followers, d.maps.FollowRings, d.maps.LostFollowEvents}
 }
 
 // following counts the followers.
