@@ -190,8 +190,8 @@ var connectionFlags = []struct {
 
 // Each calls for every event until the context ends, which is no error, or something
 // fails. If events are lost it calls with one of kind lost, behind every event that was
-// in the ring when the loss was noticed: a reader that reads the table again then is not
-// led astray by what comes next.
+// in the ring when the loss was noticed. A reader that then reads the table again may
+// apply the events that follow to what it has read.
 func (f *Follower) Each(ctx context.Context, call func(ConnectionEvent) error) error {
 	return f.each(ctx, func(raw []byte, more bool) error {
 		noticed := f.missing.Kind != ""
