@@ -24,8 +24,9 @@
  * reader that enters what it does not know, and deletes at the end, has the table's
  * content, unless events were lost; the count of those says so.
  *
- * The frames of follow_tell and its callback are as big as those of load_changed and
- * what that calls (160 bytes), next to which they are called: see docs/kernels.md.
+ * The frames of follow_tell and its callback together are not greater than those of
+ * load_changed and what that calls (160 bytes), which stand at the same depth: Linux 6.1
+ * has 512 bytes for all frames of a chain of calls.
  */
 #ifndef IMBANG_FOLLOW_H
 #define IMBANG_FOLLOW_H
@@ -124,8 +125,7 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 static __always_inline long follow_one(__u32 number, struct following *f, __u8 family)
 {
 	struct follower *who = bpf_map_lookup_elem(&followers, &number);
-	__u32 place = TRACERS + number;
-	void *ring = bpf_map_lookup_elem(&rings, &place);
+	void *ring = bpf_map_lookup_elem(&follow_rings, &number);
 	struct follow_event *e;
 	__u64 *lost;
 
@@ -136,7 +136,7 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 		return 0;
 	e = bpf_ringbuf_reserve(ring, sizeof(*e), 0);
 	if (!e) {
-		lost = bpf_map_lookup_elem(&lost_events, &place);
+		lost = bpf_map_lookup_elem(&lost_follow_events, &number);
 		if (lost)
 			__sync_fetch_and_add(lost, 1);
 		return 0;

@@ -502,6 +502,27 @@ struct {
 	__type(value, struct tracer);
 } tracers SEC(".maps");
 
+/* tracers: the ring that each reads. */
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, TRACERS);
+	__type(key, __u32);
+	__array(values, struct ring);
+} rings SEC(".maps");
+
+/* kernel: events that found a tracer's ring full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TRACERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost_events SEC(".maps");
+
 /* followers: as traced_until. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -518,26 +539,21 @@ struct {
 	__type(value, struct follower);
 } followers SEC(".maps");
 
-/* tracers, then followers: the ring that each reads. */
-struct ring {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-};
-
+/* followers: the ring that each reads. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, TRACERS + FOLLOWERS);
+	__uint(max_entries, FOLLOWERS);
 	__type(key, __u32);
 	__array(values, struct ring);
-} rings SEC(".maps");
+} follow_rings SEC(".maps");
 
-/* kernel: events that found such a ring full. */
+/* kernel: events that found a follower's ring full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TRACERS + FOLLOWERS);
+	__uint(max_entries, FOLLOWERS);
 	__type(key, __u32);
 	__type(value, __u64);
-} lost_events SEC(".maps");
+} lost_follow_events SEC(".maps");
 
 /* kernel: what is told of the packet at hand, and (1) of the question: that
  * comes from a process, which packets may interrupt. */

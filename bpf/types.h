@@ -856,7 +856,7 @@ struct follow_event {
 /* The entries of the connection table that a follower asks for. */
 enum follow_entries { FOLLOW_ALL, FOLLOW_CONNECTIONS, FOLLOW_TEMPLATES };
 
-/* One who follows, and what. Its events come by the ring behind those of tracers. */
+/* One who follows, and what. Its events come by the ring of its number. */
 struct follower {
 	__u64 until;                /* when its lease ends [ns]; 0: nobody */
 	struct service_key service; /* family 0: any; or a mark, or address and port */

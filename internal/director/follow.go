@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 )
@@ -53,11 +51,8 @@ type FollowRule struct {
 // following is what followers have in common.
 var following = listenerKind{
 	verb: "follow connections", noun: "follower", doing: "following connections", places: bpfobj.LbMapFollowers,
-	firstRing: tracerPlaces, ring: 4 << 20,
+	ring: 4 << 20,
 }
-
-// tracerPlaces is TRACERS of bpf/types.h: the rings of followers are behind those.
-const tracerPlaces = 8
 
 // lossInterval is how often a follower that does not keep up looks whether it lost
 // events.
@@ -86,11 +81,14 @@ func Follow(rule FollowRule) (*Follower, error) {
 	if rule.Ring != 0 {
 		f.kind.ring = rule.Ring
 	}
-	err = f.listen(func(d *Director) (until, places *ebpf.Map) { return d.maps.FollowedUntil, d.maps.Followers })
-	if err != nil {
+	if err := f.listen(followerMaps); err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+func followerMaps(d *Director) listenerMaps {
+	return listenerMaps{d.maps.FollowedUntil, d.maps.Followers, d.maps.FollowRings, d.maps.LostFollowEvents}
 }
 
 // following counts the followers.
@@ -188,8 +186,8 @@ var connectionFlags = []struct {
 
 // Each calls for every event until the context ends, which is no error, or something
 // fails. If events are lost it calls with one of kind lost, behind every event that was
-// in the ring when the loss was noticed: a reader that reads the table again then is not
-// led astray by what comes next.
+// in the ring when the loss was noticed. A reader that then reads the table again may
+// apply the events that follow to what it has read.
 func (f *Follower) Each(ctx context.Context, call func(ConnectionEvent) error) error {
 	return f.each(ctx, func(raw []byte, more bool) error {
 		noticed := f.missing.Kind != ""

@@ -459,7 +459,7 @@ func (r *rig) ring(number uint32) *ringbuf.Reader {
 	r.must(err)
 	defer ring.Close()
 	reader, err := ringbuf.NewReader(ring)
-	r.must(err, r.maps.Rings.Put(tracerPlaces+number, ring))
+	r.must(err, r.maps.FollowRings.Put(number, ring))
 	r.Cleanup(func() { reader.Close() })
 	return reader
 }
@@ -468,9 +468,6 @@ func (r *rig) ring(number uint32) *ringbuf.Reader {
 func TestSeveralFollowers(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
-	if r.maps.Tracers.MaxEntries() != tracerPlaces || r.maps.Rings.MaxEntries() != tracerPlaces+r.maps.Followers.MaxEntries() {
-		t.Fatalf("%d tracers and %d followers have %d rings", r.maps.Tracers.MaxEntries(), r.maps.Followers.MaxEntries(), r.maps.Rings.MaxEntries())
-	}
 	tr := r.trace(Filter{})
 	defer r.untrace(tr)
 	var all []*Follower

@@ -38,7 +38,7 @@ type listener[T listenerElement] struct {
 	until     *ebpf.Map // when the last lease ends
 	places    *ebpf.Map // of T
 	rings     *ebpf.Map
-	lost      *ebpf.Map // lost_events
+	lost      *ebpf.Map // how many events found no room
 	reader    *ringbuf.Reader
 	tables    ebpf.MapID    // the connection table
 	tablesNew bool          // that was replaced since it was asked last; under mu
@@ -57,12 +57,11 @@ type listenerElement interface {
 
 // listenerKind is what one kind of listeners has in common.
 type listenerKind struct {
-	verb      string // of messages: "trace"
-	noun      string // "tracer"
-	doing     string // "tracing"
-	places    string // its map's name
-	firstRing uint32 // of rings and lost_events
-	ring      int    // room for events that wait to be read [bytes]
+	verb   string // of messages: "trace"
+	noun   string // "tracer"
+	doing  string // "tracing"
+	places string // its map's name
+	ring   int    // room for events that wait to be read [bytes]
 }
 
 // lease is when the lease of an element ends, and whose it is.
@@ -76,9 +75,12 @@ func lease[T listenerElement](e *T) (until *uint64, owner uint32) {
 	panic("no listener")
 }
 
+// listenerMaps are what one kind of listeners has in the director.
+type listenerMaps struct{ until, places, rings, lost *ebpf.Map }
+
 // listen takes a place among the listeners of the director of the calling thread's
-// network namespace. `maps` tells the leases' map and the elements'.
-func (l *listener[T]) listen(maps func(*Director) (until, places *ebpf.Map)) error {
+// network namespace.
+func (l *listener[T]) listen(maps func(*Director) listenerMaps) error {
 	in, err := currentInstance()
 	if err != nil {
 		return err
@@ -94,8 +96,7 @@ func (l *listener[T]) listen(maps func(*Director) (until, places *ebpf.Map)) err
 	}
 	defer d.closeObjects()
 	l.in, l.stop = in, make(chan struct{})
-	until, places := maps(d)
-	if err := l.begin(d, until, places); err != nil {
+	if err := l.begin(d, maps(d)); err != nil {
 		l.closeMaps()
 		return fmt.Errorf("%s: %w", l.kind.verb, err)
 	}
@@ -104,12 +105,12 @@ func (l *listener[T]) listen(maps func(*Director) (until, places *ebpf.Map)) err
 	return nil
 }
 
-func (l *listener[T]) begin(d *Director, until, places *ebpf.Map) (err error) {
+func (l *listener[T]) begin(d *Director, maps listenerMaps) (err error) {
 	for _, m := range []struct {
 		from *ebpf.Map
 		to   **ebpf.Map
 	}{
-		{until, &l.until}, {places, &l.places}, {d.maps.Rings, &l.rings}, {d.maps.LostEvents, &l.lost},
+		{maps.until, &l.until}, {maps.places, &l.places}, {maps.rings, &l.rings}, {maps.lost, &l.lost},
 	} {
 		if *m.to, err = m.from.Clone(); err != nil {
 			return err
@@ -132,7 +133,7 @@ func (l *listener[T]) begin(d *Director, until, places *ebpf.Map) (err error) {
 	if l.reader, err = ringbuf.NewReader(ring); err != nil {
 		return err
 	}
-	if err := l.rings.Put(l.ringNumber(), ring); err != nil {
+	if err := l.rings.Put(l.number, ring); err != nil {
 		return err
 	}
 	return l.renew()
@@ -142,8 +143,6 @@ func (l *listener[T]) begin(d *Director, until, places *ebpf.Map) (err error) {
 func newRing(room int) (*ebpf.Map, error) {
 	return ebpf.NewMap(&ebpf.MapSpec{Name: "events", Type: ebpf.RingBuf, MaxEntries: uint32(room)})
 }
-
-func (l *listener[T]) ringNumber() uint32 { return l.kind.firstRing + l.number }
 
 // freePlace finds one that nobody has, or whose owner was killed.
 func (l *listener[T]) freePlace() (uint32, error) {
@@ -293,7 +292,7 @@ func mapID(m *ebpf.Map) (ebpf.MapID, error) {
 
 // lostSoFar counts the events that whoever has this place did not hear of.
 func (l *listener[T]) lostSoFar() (n uint64, err error) {
-	err = l.lost.Lookup(l.ringNumber(), &n)
+	err = l.lost.Lookup(l.number, &n)
 	return n, err
 }
 
@@ -369,7 +368,7 @@ func (l *listener[T]) end() error {
 	if err := l.places.Put(l.number, none); err != nil {
 		return err
 	}
-	if err := l.rings.Delete(l.ringNumber()); err != nil {
+	if err := l.rings.Delete(l.number); err != nil {
 		return err
 	}
 	taken, err := takenPlaces[T](l.places)

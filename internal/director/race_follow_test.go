@@ -19,7 +19,7 @@ func (x *interleaved) followHere(rule FollowRule) *Follower {
 	x.must(err)
 	f := &Follower{}
 	f.kind, f.want = following, want
-	x.must(f.begin(x.Director, x.maps.FollowedUntil, x.maps.Followers))
+	x.must(f.begin(x.Director, followerMaps(x.Director)))
 	f.want.Until = ^uint64(0) >> 1
 	x.must(f.places.Put(f.number, f.want), f.until.Put(uint32(0), f.want.Until))
 	x.Cleanup(f.closeMaps)

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj"
 )
 
@@ -34,11 +32,14 @@ func Trace(f Filter) (*Tracer, error) {
 	}
 	t := &Tracer{devices: deviceNames{}}
 	t.kind, t.want = tracing, want
-	err = t.listen(func(d *Director) (until, places *ebpf.Map) { return d.maps.TracedUntil, d.maps.Tracers })
-	if err != nil {
+	if err := t.listen(tracerMaps); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+func tracerMaps(d *Director) listenerMaps {
+	return listenerMaps{d.maps.TracedUntil, d.maps.Tracers, d.maps.Rings, d.maps.LostEvents}
 }
 
 // tracing counts the tracers.
