@@ -76,14 +76,9 @@ var variantPlanes Reuse
 // openVariant makes the director of the calling thread's namespace, from the variant.
 func (x *interleaved) openVariant(r *rig, sizes Sizes) (err error) {
 	kind := dataPlaneKind{sizes: sizes}
-	if r.reuse, r.plane = &variantPlanes, variantPlanes.take(kind); r.plane == nil {
-		spec, err := lbtest.LoadLb()
-		if err != nil {
-			return err
-		}
-		if r.plane, err = newDataPlane(spec, kind); err != nil {
-			return err
-		}
+	r.reuse = &variantPlanes
+	if r.plane, err = r.reuse.get(kind, lbtest.LoadLb); err != nil {
+		return err
 	}
 	x.wheel = r.plane.objs.Programs["turn_wheel"]
 	controls := r.plane.objs.Maps[lbtest.ControlsMap]

@@ -18,6 +18,8 @@ import (
 type Reuse struct {
 	mu   sync.Mutex
 	idle map[dataPlaneKind][]*DataPlane
+
+	loading sync.Mutex // held while a data plane is loaded
 }
 
 // dataPlaneKind is what a director requires of a data plane.
@@ -38,16 +40,9 @@ type DataPlane struct {
 // With xdp the programs of XDP are loaded, as if they had been attached before.
 // It is an error if there is a director already.
 func (u *Reuse) Open(sizes Sizes, xdp bool) (*Director, *DataPlane, error) {
-	kind := dataPlaneKind{sizes, xdp}
-	p := u.take(kind)
-	if p == nil {
-		spec, err := compiled()
-		if err != nil {
-			return nil, nil, err
-		}
-		if p, err = newDataPlane(spec.Copy(), kind); err != nil {
-			return nil, nil, err
-		}
+	p, err := u.get(dataPlaneKind{sizes, xdp}, compiled)
+	if err != nil {
+		return nil, nil, err
 	}
 	d, err := p.open()
 	if err != nil {
@@ -88,6 +83,24 @@ func (u *Reuse) Close() {
 		}
 	}
 	u.idle = nil
+}
+
+// get takes an idle data plane, or loads one. One is loaded at a time: the kernel
+// verifies programs on one CPU, and others are at work.
+func (u *Reuse) get(kind dataPlaneKind, compiled func() (*ebpf.CollectionSpec, error)) (*DataPlane, error) {
+	if p := u.take(kind); p != nil {
+		return p, nil
+	}
+	u.loading.Lock()
+	defer u.loading.Unlock()
+	if p := u.take(kind); p != nil { // came back meanwhile
+		return p, nil
+	}
+	spec, err := compiled()
+	if err != nil {
+		return nil, err
+	}
+	return newDataPlane(spec.Copy(), kind)
 }
 
 func (u *Reuse) take(kind dataPlaneKind) *DataPlane {
