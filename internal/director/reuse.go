@@ -16,10 +16,10 @@ import (
 // empty the tables some milliseconds. Tests and conformance runs make hundreds of
 // directors. The zero value is empty and ready; all methods may be called at once.
 type Reuse struct {
-	mu   sync.Mutex
-	idle map[dataPlaneKind][]*DataPlane
-
-	loading sync.Mutex // held while a data plane is loaded
+	mu      sync.Mutex
+	idle    map[dataPlaneKind][]*DataPlane
+	loading bool          // a data plane is being loaded
+	changed chan struct{} // closed when one becomes idle or a load ends; nil if nobody waits
 }
 
 // dataPlaneKind is what a director requires of a data plane.
@@ -53,8 +53,8 @@ func (u *Reuse) Open(sizes Sizes, xdp bool) (*Director, *DataPlane, error) {
 }
 
 // Remove removes the director of the calling thread's network namespace, as
-// Detach does, and keeps its data plane, which Open returned, for the next. On an
-// error the data plane is freed.
+// Detach does, and keeps its data plane, which Open returned, for the next. It is
+// the caller's no more; on an error it is freed.
 func (u *Reuse) Remove(p *DataPlane) error {
 	err := Detach(true)
 	if err == nil {
@@ -64,12 +64,7 @@ func (u *Reuse) Remove(p *DataPlane) error {
 		p.Close()
 		return err
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.idle == nil {
-		u.idle = map[dataPlaneKind][]*DataPlane{}
-	}
-	u.idle[p.kind] = append(u.idle[p.kind], p)
+	u.put(p)
 	return nil
 }
 
@@ -85,17 +80,28 @@ func (u *Reuse) Close() {
 	u.idle = nil
 }
 
-// get takes an idle data plane, or loads one. One is loaded at a time: the kernel
-// verifies programs on one CPU, and others are at work.
+// get takes an idle data plane, or loads one. One is loaded at a time, for that
+// takes a whole CPU; who waits gets one that becomes idle meanwhile.
 func (u *Reuse) get(kind dataPlaneKind, compiled func() (*ebpf.CollectionSpec, error)) (*DataPlane, error) {
-	if p := u.take(kind); p != nil {
+	u.mu.Lock()
+	for u.loading && len(u.idle[kind]) == 0 {
+		if u.changed == nil {
+			u.changed = make(chan struct{})
+		}
+		changed := u.changed
+		u.mu.Unlock()
+		<-changed
+		u.mu.Lock()
+	}
+	if last := len(u.idle[kind]) - 1; last >= 0 {
+		p := u.idle[kind][last]
+		u.idle[kind] = u.idle[kind][:last]
+		u.mu.Unlock()
 		return p, nil
 	}
-	u.loading.Lock()
-	defer u.loading.Unlock()
-	if p := u.take(kind); p != nil { // came back meanwhile
-		return p, nil
-	}
+	u.loading = true
+	u.mu.Unlock()
+	defer u.change(func() { u.loading = false })
 	spec, err := compiled()
 	if err != nil {
 		return nil, err
@@ -103,16 +109,25 @@ func (u *Reuse) get(kind dataPlaneKind, compiled func() (*ebpf.CollectionSpec, e
 	return newDataPlane(spec.Copy(), kind)
 }
 
-func (u *Reuse) take(kind dataPlaneKind) *DataPlane {
+// put keeps an idle data plane.
+func (u *Reuse) put(p *DataPlane) {
+	u.change(func() {
+		if u.idle == nil {
+			u.idle = map[dataPlaneKind][]*DataPlane{}
+		}
+		u.idle[p.kind] = append(u.idle[p.kind], p)
+	})
+}
+
+// change makes a change that some may wait for.
+func (u *Reuse) change(fn func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	idle := u.idle[kind]
-	if len(idle) == 0 {
-		return nil
+	fn()
+	if u.changed != nil {
+		close(u.changed)
+		u.changed = nil
 	}
-	last := len(idle) - 1
-	u.idle[kind] = idle[:last]
-	return idle[last]
 }
 
 // newDataPlane loads one.

@@ -103,8 +103,8 @@ func TestReusedIsAsNew(t *testing.T) {
 		if got := contents(t, p); !maps.Equal(got, fresh) {
 			t.Error(cmp.Diff(fresh, got))
 		}
-		if again := reuse.take(p.kind); again != p {
-			t.Errorf("the data plane is not there to be used again")
+		if again, err := reuse.get(p.kind, nil); again != p || err != nil {
+			t.Errorf("the data plane is not there to be used again: %v", err)
 		}
 		for _, table := range []string{
 			"conns4", "conns6", "timer_entries4", "timer_entries6", "wheel", "free_lists", "services", "servers", "order", "loads", "service_states",

@@ -165,12 +165,18 @@ func (r *rig) remove() {
 	if r.gone {
 		return
 	}
+	plane := r.plane
+	r.plane = nil
 	err := r.ns.Do(func() error {
-		// What a failed test did to the tables is not known.
-		if r.plane == nil || r.Failed() {
+		if plane == nil {
 			return Detach(true)
 		}
-		return r.reuse.Remove(r.plane)
+		// What a failed test did to the tables is not known.
+		if r.Failed() {
+			defer plane.Close()
+			return Detach(true)
+		}
+		return r.reuse.Remove(plane)
 	})
 	if err != nil && !errors.Is(err, ErrNotLoaded) {
 		r.Error(err)
