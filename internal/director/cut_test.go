@@ -49,7 +49,7 @@ func newStreet(t *testing.T, clientMTU, serverMTU int) street {
 		s.servers.AddAddresses("eth0", netip.MustParsePrefix(streetServer+"/24")),
 		s.servers.AddRoutes(host.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("172.16.0.1")}),
 	)
-	s.open(small)
+	s.openSmall(false)
 	t.Cleanup(s.remove)
 	s.must(s.attach(clientDev, serverDev, HookAuto))
 	return s

@@ -130,12 +130,17 @@ func OpenOrLoad(sizes Sizes) (*Director, error) {
 // openLoaded loads the director, unless another process has done that just now,
 // and opens it.
 func (in instance) openLoaded(sizes Sizes) (*Director, error) {
+	return in.openMade(func() error { return in.load(sizes) })
+}
+
+// openMade opens the director, which load makes if there is none.
+func (in instance) openMade(load func() error) (*Director, error) {
 	lock, err := in.lock(true)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := os.Stat(in.dir()); errors.Is(err, os.ErrNotExist) {
-		if err := errors.Join(in.sign(lock), in.load(sizes)); err != nil {
+		if err := errors.Join(in.sign(lock), load()); err != nil {
 			lock.Close()
 			return nil, err
 		}
@@ -167,26 +172,40 @@ func (in instance) load(sizes Sizes) error {
 // loadSpec is load for another compilation of the same data plane. What is loaded
 // is handed to ready before its timers start and before it becomes visible.
 func (in instance) loadSpec(spec *ebpf.CollectionSpec, sizes Sizes, ready func(*ebpf.Collection) error) error {
+	withoutXDP(spec)
+	objs, err := newCollection(spec, sizes)
+	if err != nil {
+		return err
+	}
+	defer objs.Close()
+	if err := ready(objs); err != nil {
+		return err
+	}
+	return in.install(objs)
+}
+
+// newCollection loads the data plane with tables of these sizes.
+func newCollection(spec *ebpf.CollectionSpec, sizes Sizes) (*ebpf.Collection, error) {
 	if sizes.Servers >= maxServers {
-		return fmt.Errorf("room for %d servers: want fewer than %d (imbang attach --max-servers)", sizes.Servers, maxServers)
+		return nil, fmt.Errorf("room for %d servers: want fewer than %d (imbang attach --max-servers)", sizes.Servers, maxServers)
 	}
 	resize(spec, sizes)
 	if err := reserve(spec); err != nil {
-		return err
+		return nil, err
 	}
-	withoutXDP(spec)
 	objs, err := ebpf.NewCollection(spec)
 	if errors.Is(err, unix.ENOMEM) {
 		allocate(spec)
 		objs, err = ebpf.NewCollection(spec)
 	}
 	if err != nil {
-		return explainLoad(err)
+		return nil, explainLoad(err)
 	}
-	defer objs.Close()
-	if err := ready(objs); err != nil {
-		return err
-	}
+	return objs, nil
+}
+
+// install pins a loaded data plane whose tables are new, and starts its timers.
+func (in instance) install(objs *ebpf.Collection) error {
 	hold, err := in.holdBase()
 	if err != nil {
 		return err

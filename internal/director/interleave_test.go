@@ -65,41 +65,37 @@ func newInterleavedSized(t testing.TB, sizes Sizes) *interleaved {
 		t.Skip("needs two CPUs: runs one operation in the middle of another")
 	}
 	x := &interleaved{}
-	x.rig = newRigWith(t, func(r *rig) { r.must(r.ns.Do(func() error { return x.loadVariant(sizes) })) })
-	t.Cleanup(func() {
-		x.wheel.Close()
-		_ = x.Controls.Close()
-	})
+	x.rig = newRigWith(t, func(r *rig) { r.must(r.ns.Do(func() error { return x.openVariant(r, sizes) })) })
+	t.Cleanup(func() { _ = x.Controls.Close() })
 	return x
 }
 
-// loadVariant makes the director of the calling thread's namespace, from the variant.
-func (x *interleaved) loadVariant(sizes Sizes) error {
-	in, err := currentInstance()
+// variantPlanes are the data planes of interleaved rigs.
+var variantPlanes Reuse
+
+// openVariant makes the director of the calling thread's namespace, from the variant.
+func (x *interleaved) openVariant(r *rig, sizes Sizes) (err error) {
+	kind := dataPlaneKind{sizes: sizes}
+	r.reuse = &variantPlanes
+	if r.plane, err = r.reuse.get(kind, lbtest.LoadLb); err != nil {
+		return err
+	}
+	x.wheel = r.plane.objs.Programs["turn_wheel"]
+	controls := r.plane.objs.Maps[lbtest.ControlsMap]
+	if err := clearMap(controls); err != nil { // as it is compiled in: zero
+		return err
+	}
+	if x.Controls, err = lbtest.NewControls(controls); err != nil {
+		return err
+	}
+	x.TimersOff()
+	now, err := monotonic()
 	if err != nil {
 		return err
 	}
-	lock, err := in.lock(true)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	spec, err := lbtest.LoadLb()
-	if err != nil {
-		return err
-	}
-	return in.loadSpec(spec, sizes, func(c *ebpf.Collection) (err error) {
-		if x.wheel, err = c.Programs["turn_wheel"].Clone(); err != nil {
-			return err
-		}
-		if x.Controls, err = lbtest.NewControls(c.Maps[lbtest.ControlsMap]); err != nil {
-			return err
-		}
-		x.TimersOff()
-		now, err := monotonic()
-		x.SetTime(time.Duration(now))
-		return err
-	})
+	x.SetTime(time.Duration(now))
+	r.Director, err = r.plane.open()
+	return err
 }
 
 // advance moves the data plane's clock.

@@ -43,12 +43,41 @@ type rig struct {
 	ns             *host.Namespace
 	client, server int  // indexes of the devices
 	gone           bool // the namespace was removed
+	// What the director is made of and who keeps that afterwards; nil if it is
+	// loaded for this rig alone.
+	plane *DataPlane
+	reuse *Reuse
 }
+
+// planes are the data planes of rigs of the size small.
+var planes Reuse
 
 // newRig makes a rig that goes away with the test.
 func newRig(t testing.TB, sizes Sizes) *rig {
 	t.Helper()
-	return newRigWith(t, func(r *rig) { r.open(sizes) })
+	return newRigWith(t, func(r *rig) {
+		if sizes == small {
+			r.openSmall(false)
+		} else {
+			r.open(sizes)
+		}
+	})
+}
+
+// newXDPRig makes one of the size small whose programs of XDP are loaded.
+func newXDPRig(t testing.TB) *rig {
+	t.Helper()
+	return newRigWith(t, func(r *rig) { r.openSmall(true) })
+}
+
+// openSmall makes the director and opens it; its data plane may be a used one.
+func (r *rig) openSmall(xdp bool) {
+	r.Helper()
+	r.reuse = &planes
+	r.must(r.ns.Do(func() (err error) {
+		r.Director, r.plane, err = planes.Open(small, xdp)
+		return err
+	}))
 }
 
 // newRigWith makes one whose director is made by load, or else by default sizes.
@@ -136,7 +165,19 @@ func (r *rig) remove() {
 	if r.gone {
 		return
 	}
-	err := r.ns.Do(func() error { return Detach(true) })
+	plane := r.plane
+	r.plane = nil
+	err := r.ns.Do(func() error {
+		if plane == nil {
+			return Detach(true)
+		}
+		// What a failed test did to the tables is not known.
+		if r.Failed() {
+			defer plane.Close()
+			return Detach(true)
+		}
+		return r.reuse.Remove(plane)
+	})
 	if err != nil && !errors.Is(err, ErrNotLoaded) {
 		r.Error(err)
 	}

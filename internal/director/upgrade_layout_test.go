@@ -92,6 +92,7 @@ func (l *living) checkPersistent(what string) {
 // with their states, timeouts, templates and timer entries, though it is killed
 // before any of its steps.
 func TestUpgradeOfLayout(t *testing.T) {
+	t.Parallel()
 	spec := olderBuild(t)
 	for _, step := range []string{"", "hand over", "start the timers", "adopt the connections", "adopt a batch", "replace the programs on devices"} {
 		t.Run("killed before "+step, func(t *testing.T) {

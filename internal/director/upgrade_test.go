@@ -28,6 +28,10 @@ func (k killedBefore) Error() string { return fmt.Sprintf("killed before %q", st
 func (r *rig) upgradeTo(spec *ebpf.CollectionSpec, object, before string) (result UpgradeResult, steps []string, err error) {
 	r.Helper()
 	r.close()
+	if r.plane != nil { // two builds have its tables from now on
+		r.plane.Close()
+		r.plane = nil
+	}
 	var in instance
 	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
 	lock, err := in.lock(false)
@@ -179,6 +183,7 @@ func TestUpgrade(t *testing.T) {
 // An upgrade that is killed before any of its steps loses no connection, and is
 // finished when it is run again; meanwhile other commands refuse to work.
 func TestUpgradeKilled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, small)
 	r.must(r.attach(clientDev, serverDev, HookAuto))
 	l := newLiving(r, 10)

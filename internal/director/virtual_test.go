@@ -28,12 +28,18 @@ func (r *rig) virtual(seed uint64, s model.Service, weights ...int32) (v *Virtua
 		return err
 	}))
 	r.Cleanup(v.Close)
+	r.begin(v, seed, s, weights...)
+	return v
+}
+
+// begin begins a simulation of a service.
+func (r *rig) begin(v *Virtual, seed uint64, s model.Service, weights ...int32) {
+	r.Helper()
 	var servers []model.Server
 	for i, w := range weights {
 		servers = append(servers, realServer(i, w))
 	}
 	r.must(v.Reset(seed), v.Serve(s, servers))
-	return v
 }
 
 // virtualSyn opens a connection, and says which server got it.
@@ -109,12 +115,12 @@ func TestVirtualChanceIsSeeded(t *testing.T) {
 
 // Virtual and real programs choose alike.
 func TestVirtualChoosesAsReal(t *testing.T) {
-	r := newRig(t, small)
+	weights := []int32{40, 30, 20}
+	r, v := newVirtual(t, tcpService(vip, "rr"), weights...)
 	for n, scheduler := range []string{"wrr", "lc", "lblcr", "sh", "sed", "ovf", "mh"} {
 		t.Run(scheduler, func(t *testing.T) {
 			r := r.in(t)
-			weights := []int32{40, 30, 20}
-			v := r.virtual(1, tcpService(vip, scheduler), weights...)
+			r.begin(v, 1, tcpService(vip, scheduler), weights...)
 			service := nthVIP(n)
 			r.addService(tcpService(service, scheduler), weights...)
 			for i := range 60 {

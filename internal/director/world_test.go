@@ -46,7 +46,14 @@ const (
 
 // newWorld makes a rig with services of every kind in both families.
 func newWorld(t testing.TB, sizes Sizes) *rig {
-	r := newRig(t, sizes)
+	return newRig(t, sizes).furnish()
+}
+
+// newXDPWorld makes one whose programs of XDP are loaded.
+func newXDPWorld(t testing.TB) *rig { return newXDPRig(t).furnish() }
+
+// furnish adds the services of a world.
+func (r *rig) furnish() *rig {
 	for _, f := range families {
 		for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
 			r.serve(service(p, at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))

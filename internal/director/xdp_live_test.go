@@ -60,7 +60,7 @@ func newTown(t *testing.T, finished bool) *town {
 	var err error
 	w.client, err = w.ns.LinkIndex(clientDev)
 	w.must(err)
-	w.open(small)
+	w.open(small) // for itself: the runs of its programs are counted
 	t.Cleanup(w.remove)
 	for family, vip := range townVIPs {
 		real := model.Server{Addr: netip.MustParseAddr(townServers[family]), Port: 8080, Weight: 1}

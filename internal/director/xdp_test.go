@@ -43,7 +43,7 @@ func (r *rig) forgetAsked() {
 // newReplyOwner is a world with XDP in front, and without services of marks, with
 // which the classifiers open all connections.
 func newReplyOwner(t *testing.T) *rig {
-	r := newWorld(t, small)
+	r := newXDPWorld(t)
 	for _, f := range families {
 		r.must(r.DeleteService(f.marked(markMasq).Key), r.DeleteService(f.marked(markDirect).Key))
 	}
@@ -198,7 +198,7 @@ func TestXDPLeaves(t *testing.T) {
 // With services of marks the classifiers open all connections: what is to set a
 // mark comes behind XDP.
 func TestXDPLeavesMarks(t *testing.T) {
-	r := newWorld(t, small)
+	r := newXDPWorld(t)
 	r.ownsRepliesHere()
 	for _, f := range families {
 		for range 2 {
@@ -294,7 +294,7 @@ func TestXDPOpensAhead(t *testing.T) {
 // classifiers.
 func TestXDPCountsAlike(t *testing.T) {
 	for _, f := range families {
-		r := newRig(t, small)
+		r := newXDPRig(t)
 		s := tcpService(at(f.vip(1), 80), "rr")
 		r.serve(s, f.real(0, 8080))
 		r.ownsRepliesHere()

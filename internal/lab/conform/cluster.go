@@ -39,7 +39,11 @@ const (
 // through it.
 type cluster struct {
 	director, clients, servers *host.Namespace
+	plane                      *director.DataPlane // nil: no director is loaded
 }
+
+// planes are the data planes of clusters that were removed, for the next ones.
+var planes director.Reuse
 
 // build makes a cluster; on failure nothing is left of it.
 func build() (*cluster, error) {
@@ -165,11 +169,12 @@ func (c *cluster) attach(mode director.Mode) error {
 		}
 	}
 	return c.director.Do(func() error {
-		d, err := director.OpenOrLoad(director.Sizes{Connections: 1 << 16, Services: 256, Servers: 4096})
+		d, plane, err := planes.Open(director.Sizes{Connections: 1 << 16, Services: 256, Servers: 4096}, mode != director.ModeTC)
 		if err != nil {
 			return err
 		}
 		defer d.Close()
+		c.plane = plane
 		_, err = d.AttachMode(clientSide.dev, serverSide.dev, director.HookAuto, mode)
 		return err
 	})
@@ -184,7 +189,12 @@ func (c *cluster) close() error {
 		}
 	}
 	if c.director != nil {
-		err := c.director.Do(func() error { return director.Detach(true) })
+		err := c.director.Do(func() error {
+			if c.plane == nil { // what a load that failed left
+				return director.Detach(true)
+			}
+			return planes.Remove(c.plane)
+		})
 		if err != nil && !isNotLoaded(err) {
 			keep(fmt.Errorf("remove the director: %w", err))
 		}

@@ -3,11 +3,14 @@
 package conform
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"imbang/internal/director"
@@ -32,9 +35,22 @@ const (
 	noFreeMemory = "automatic defences go by the room for connections, not by free memory (amemthresh)"
 )
 
-// atOnce is how many clusters play at the same time. A scenario waits more
-// than it works, but its clients give up after some time.
-const atOnce = 6
+// atOnce is how many clusters play at the same time, unless -test.parallel says
+// otherwise. A scenario waits more than it works, but its clients give up after
+// some time.
+const atOnce = "8"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 // The recorded scenarios of Linux's IPVS, each played on a cluster of its own.
 func TestRecordings(t *testing.T) {
@@ -44,28 +60,41 @@ func TestRecordings(t *testing.T) {
 		t.Fatalf("no recordings: %v", err)
 	}
 	t.Cleanup(func() { nothingLeft(t) })
-	slots := make(chan struct{}, atOnce)
+	var all []Recording
 	seen := map[string]bool{}
 	for _, file := range files {
 		recordings, err := Read(file)
 		if err != nil {
 			t.Error(err)
 		}
-		for _, r := range recordings {
-			seen[r.Scenario.Name] = true
-			t.Run(r.Scenario.Name, func(t *testing.T) {
-				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				playIn(t, r, director.ModeTC)
-			})
-		}
+		all = append(all, recordings...)
+	}
+	// The longest waits first, so that no scenario is left to wait alone.
+	slices.SortStableFunc(all, func(a, b Recording) int { return cmp.Compare(sleeps(b), sleeps(a)) })
+	for _, r := range all {
+		seen[r.Scenario.Name] = true
+		t.Run(r.Scenario.Name, func(t *testing.T) {
+			t.Parallel()
+			playIn(t, r, director.ModeTC)
+		})
 	}
 	for name := range notYet {
 		if !seen[name] {
 			t.Errorf("%s is in notYet, but there is no such recording", name)
 		}
 	}
+}
+
+// sleeps are the seconds that a scenario sleeps.
+func sleeps(r Recording) (sum float64) {
+	for _, op := range r.Scenario.Ops {
+		var kind string
+		var seconds float64
+		if json.Unmarshal(op[0], &kind) == nil && kind == "sleep" && args(op, &seconds) == nil {
+			sum += seconds
+		}
+	}
+	return sum
 }
 
 // tries is for machines that are too slow for a scenario's timeouts of a
@@ -77,7 +106,6 @@ var tries = flag.Int("tries", 1, "how often a scenario may be played until it co
 func TestRecordingsInXDP(t *testing.T) {
 	testenv.Root(t)
 	t.Cleanup(func() { nothingLeft(t) })
-	slots := make(chan struct{}, atOnce)
 	for _, name := range []string{
 		"both-families-one-port", "close-timeout", "direct-and-masquerade", "direct-and-masquerade-ipv6", "drop-packet-all-services",
 		"ftp-plain", "local-server-masquerade", "mark-both-families", "no-servers-udp-ipv6", "secure-tcp-nat",
@@ -95,8 +123,6 @@ func TestRecordingsInXDP(t *testing.T) {
 		for _, mode := range []director.Mode{director.ModeXDP, director.ModeXDPGeneric} {
 			t.Run(name+", "+string(mode), func(t *testing.T) {
 				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
 				playIn(t, recordings[0], mode)
 			})
 		}

@@ -33,6 +33,14 @@ const (
 	settle       = 10 * time.Millisecond  // after a close
 )
 
+// How long ours waits where the recording's client was answered: a busy machine
+// may be slower. Longer waits hide no lost packet: no datagram is sent again, and a SYN
+// is sent again after one second, in either time, and not before two.
+const (
+	openPatience = 1900 * time.Millisecond
+	udpPatience  = 5 * time.Second
+)
+
 // ErrCannotPlay says that imbang has not what a scenario asks for. It counts
 // as a difference; every other error is one of the machine.
 var ErrCannotPlay = errors.New("cannot be played")
@@ -80,7 +88,7 @@ func Play(ctx context.Context, r Recording, mode director.Mode, administer Admin
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		got, err := p.do(op)
+		got, err := p.do(op, r.Results[i])
 		if err != nil {
 			return nil, err
 		}
@@ -145,8 +153,8 @@ func (p *player) mark(rule []any) error {
 	})
 }
 
-// do plays one operation.
-func (p *player) do(op []json.RawMessage) (any, error) {
+// do plays one operation. The recorded result says only how long to wait.
+func (p *player) do(op []json.RawMessage, recorded json.RawMessage) (any, error) {
 	var kind string
 	if err := json.Unmarshal(op[0], &kind); err != nil {
 		return nil, fmt.Errorf("operation %s: %w", op[0], err)
@@ -158,7 +166,7 @@ func (p *player) do(op []json.RawMessage) (any, error) {
 		if err := args(op, &name, &client, &cport, &vip, &vport); err != nil {
 			return nil, err
 		}
-		return p.connect(name, client, cport, vip, vport)
+		return p.connect(name, client, cport, vip, vport, expectation(recorded))
 	case "close":
 		var name string
 		if err := args(op, &name); err != nil {
@@ -176,14 +184,14 @@ func (p *player) do(op []json.RawMessage) (any, error) {
 		if err := args(op, into...); err != nil {
 			return nil, err
 		}
-		return p.datagram(client, cport, vip, vport, payload)
+		return p.datagram(client, cport, vip, vport, payload, expectation(recorded))
 	case "out":
 		var server, client, payload string
 		var sport, cport uint16
 		if err := args(op, &server, &sport, &client, &cport, &payload); err != nil {
 			return nil, err
 		}
-		return p.outbound(server, sport, client, cport, payload)
+		return p.outbound(server, sport, client, cport, payload, expectation(recorded))
 	case "ipvsadm":
 		var line string
 		if err := args(op, &line); err != nil {
@@ -257,11 +265,42 @@ func reuse(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
+// expected is what became of a packet of the recording's client.
+type expected int
+
+const (
+	nothing  expected = iota // no answer
+	arrival                  // a server got the datagram and was not heard
+	anAnswer                 // a server's, or an error
+)
+
+// noAnswer ends the result of a datagram that a server got and was not heard.
+const noAnswer = " no answer"
+
+func expectation(recorded json.RawMessage) expected {
+	var result string
+	switch err := json.Unmarshal(recorded, &result); {
+	case err != nil || result == "" || result == "timeout":
+		return nothing
+	case strings.HasSuffix(result, noAnswer):
+		return arrival
+	}
+	return anAnswer
+}
+
+// wait is the time for an answer.
+func (e expected) wait(recorded, patience time.Duration) time.Duration {
+	if e == anAnswer {
+		return patience
+	}
+	return recorded
+}
+
 // dial opens a client's socket. The literal addresses keep the dialer on this
 // thread, which is the one in the clients' namespace.
-func (p *player) dial(network, client string, cport uint16, vip string, vport uint16) (c net.Conn, err error) {
+func (p *player) dial(network, client string, cport uint16, vip string, vport uint16, timeout time.Duration) (c net.Conn, err error) {
 	from := net.JoinHostPort(client, strconv.Itoa(int(cport)))
-	d := net.Dialer{Timeout: openTimeout, Control: reuse}
+	d := net.Dialer{Timeout: timeout, Control: reuse}
 	if network == "tcp" {
 		d.LocalAddr, err = net.ResolveTCPAddr(network, from)
 	} else {
@@ -277,8 +316,8 @@ func (p *player) dial(network, client string, cport uint16, vip string, vport ui
 	return c, err
 }
 
-func (p *player) connect(name, client string, cport uint16, vip string, vport uint16) (any, error) {
-	c, err := p.dial("tcp", client, cport, vip, vport)
+func (p *player) connect(name, client string, cport uint16, vip string, vport uint16, want expected) (any, error) {
+	c, err := p.dial("tcp", client, cport, vip, vport, want.wait(openTimeout, openPatience))
 	if err != nil {
 		return outcome(err), nil
 	}
@@ -324,14 +363,14 @@ func (p *player) hangUp(name string) any {
 	}
 }
 
-func (p *player) datagram(client string, cport uint16, vip string, vport uint16, payload string) (any, error) {
+func (p *player) datagram(client string, cport uint16, vip string, vport uint16, payload string, want expected) (any, error) {
 	p.real.takeArrived()
-	c, err := p.dial("udp", client, cport, vip, vport)
+	c, err := p.dial("udp", client, cport, vip, vport, openTimeout)
 	if err != nil {
 		return outcome(err), nil
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(udpTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(want.wait(udpTimeout, udpPatience))); err != nil {
 		return nil, err
 	}
 	buf := make([]byte, 512)
@@ -341,14 +380,18 @@ func (p *player) datagram(client string, cport uint16, vip string, vport uint16,
 			return string(buf[:n]), nil
 		}
 	}
-	if at := p.real.takeArrived(); at != "" {
-		return at + " no answer", nil
+	at := p.real.takeArrived()
+	for late := time.Now().Add(udpPatience); at == "" && want == arrival && time.Now().Before(late); at = p.real.takeArrived() {
+		time.Sleep(settle)
+	}
+	if at != "" {
+		return at + noAnswer, nil
 	}
 	return outcome(err), nil
 }
 
 // outbound sends a datagram from a server to a client: the source that the client saw.
-func (p *player) outbound(server string, sport uint16, client string, cport uint16, payload string) (any, error) {
+func (p *player) outbound(server string, sport uint16, client string, cport uint16, payload string, want expected) (any, error) {
 	to, err := p.listenPacket(p.clients, client, cport)
 	if err != nil {
 		return nil, err
@@ -359,7 +402,7 @@ func (p *player) outbound(server string, sport uint16, client string, cport uint
 		return nil, err
 	}
 	defer from.Close()
-	if err := to.SetReadDeadline(time.Now().Add(outTimeout)); err != nil {
+	if err := to.SetReadDeadline(time.Now().Add(want.wait(outTimeout, udpPatience))); err != nil {
 		return nil, err
 	}
 	if _, err := from.WriteTo([]byte(payload), to.LocalAddr()); err != nil {
