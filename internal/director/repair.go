@@ -30,8 +30,32 @@ func (d *Director) repair(t *table, unlisted []uint32) error {
 	if err := d.repairReplyOwners(t); err != nil {
 		return err
 	}
+	if err := d.dropTrees(t); err != nil {
+		return err
+	}
 	for _, svc := range t.services {
 		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropTrees takes the trees of services away that are gone.
+func (d *Director) dropTrees(t *table) error {
+	states, err := lookupAll[bpfobj.LbServiceState](d.maps.ServiceStates, d.maps.ServiceStates.MaxEntries())
+	if err != nil {
+		return err
+	}
+	there := map[uint32]bool{}
+	for _, svc := range t.services {
+		there[svc.Id] = true
+	}
+	for id, state := range states {
+		if state.Tree.Tag == 0 || there[uint32(id)] {
+			continue
+		}
+		if err := d.changed(bpfobj.LbService{Id: uint32(id)}, bpfobj.LbChangeEventCHANGE_DONE, 0); err != nil {
 			return err
 		}
 	}

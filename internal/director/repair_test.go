@@ -198,6 +198,17 @@ func (r *rig) repaired(before, after map[model.ServiceKey]model.ServiceStatus, n
 	if diff := cmp.Diff(r.remembered(), have); diff != "" {
 		r.Errorf("killed before write %d: schedulers remember something else (-want +got):\n%.2000s", n, diff)
 	}
+	of := map[uint32]bool{}
+	for _, svc := range tab.services {
+		of[svc.Id] = true
+	}
+	states, err := lookupAll[bpfobj.LbServiceState](r.maps.ServiceStates, r.maps.ServiceStates.MaxEntries())
+	r.must(err)
+	for id, state := range states {
+		if state.Tree.Tag != 0 && !of[uint32(id)] {
+			r.Errorf("killed before write %d: a tree of service id %d is left, which is gone", n, id)
+		}
+	}
 	for id := range r.elements(r.maps.Maglevs) {
 		if !r.scheduled(id, "mh") {
 			r.Errorf("killed before write %d: the table of an mh service is left", n)
