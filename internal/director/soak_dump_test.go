@@ -41,3 +41,20 @@ func (d *Director) dumpTrees() string {
 	}
 	return text
 }
+
+// dumpConns says all that the kernel has of some connections.
+func (s *soak) dumpConns() {
+	now, err := monotonic()
+	s.must(err)
+	tick, err := s.wheelClockTick()
+	s.must(err)
+	s.say("now %d, the clock's tick %d, the time's %d", now, tick, now/uint64(WheelTickLength))
+	n := 0
+	say := func(c bpfobj.LbConn6) {
+		if n++; n < 20 {
+			s.say("left: %s, expires in %.1f s, tick %d: %+v", flowText(c.Flow), (float64(c.Expires)-float64(now))/1e9, c.Tick, c)
+		}
+	}
+	s.must(eachConn[bpfobj.LbFlow4](s.maps.Conns4, func(c bpfobj.LbConn4) { say(widen(c)) }))
+	s.must(eachConn[bpfobj.LbFlow](s.maps.Conns6, say))
+}

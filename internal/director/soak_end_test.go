@@ -21,10 +21,9 @@ func (s *soak) wantEnd() {
 	s.Helper()
 	s.must(s.Zero(nil)) // which repairs what a killed edit left
 	s.wantSound("packets have ended")
-	// A template that waits for its connections takes a minute more.
-	s.atLast(4*time.Minute, "every connection ends", func() bool {
-		return s.entries(s.maps.Conns4)+s.entries(s.maps.Conns6) == 0
-	})
+	// Without the director, as sockets send again what got no answer, for minutes.
+	s.must(s.ns.Do(func() error { return Detach(false) }))
+	s.wantExpiry(*soakPatience) // a template that waits for its connections takes a minute more
 	s.say("every connection has ended")
 	s.wantSound("connections have ended")
 	s.wantNoLoads()
@@ -35,9 +34,7 @@ func (s *soak) wantEnd() {
 	for _, m := range marks {
 		s.must(s.Mark(MarkRule{Prefix: m.Prefix}))
 	}
-	s.atLast(time.Minute, "every connection ends", func() bool {
-		return s.entries(s.maps.Conns4)+s.entries(s.maps.Conns6) == 0
-	})
+	s.wantExpiry(time.Minute)
 	s.wantSound("the table is empty")
 	s.wantNoLoads()
 	for name, m := range map[string]*ebpf.Map{
@@ -52,6 +49,28 @@ func (s *soak) wantEnd() {
 	}
 	if n := s.timerEntries(); n != 0 {
 		s.Errorf("%d timer entries are left in the wheel", n)
+	}
+}
+
+// wantExpiry wants every connection to end.
+func (s *soak) wantExpiry(limit time.Duration) {
+	s.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		n := s.entries(s.maps.Conns4) + s.entries(s.maps.Conns6)
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			left, err := s.Connections()
+			s.must(err)
+			for _, c := range left[:min(len(left), 30)] {
+				s.say("left: %+v", c)
+			}
+			s.dumpConns()
+			s.Fatalf("%d connections are left %v after the last packet (seed %d)", n, limit, s.seed)
+		}
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 
@@ -82,7 +101,7 @@ func (s *soak) wantNoLoads() {
 // wantService wants requests to be answered when a simple service is there.
 func (s *soak) wantService() {
 	s.Helper()
-	s.must(s.Flush())
+	s.must(s.Flush(), s.attachMode(ModeTC))
 	for _, f := range families {
 		for _, p := range []model.Protocol{model.TCP, model.UDP} {
 			s.must(s.ns.Do(func() error {
@@ -112,4 +131,5 @@ func (s *soak) wantService() {
 	for _, c := range a.idle {
 		c.Close()
 	}
+	s.must(s.ns.Do(func() error { return Detach(false) }))
 }

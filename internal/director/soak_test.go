@@ -24,10 +24,11 @@ import (
 )
 
 var (
-	soakTime   = flag.Duration("soak", time.Minute, "how long packets, requests and edits go on")
-	soakSeed   = flag.Uint64("seed", 0, "of all random choices; 0 chooses one")
-	soakFaults = flag.Bool("faults", false, "inject faults at random times, and want each found and repaired")
-	soakPace   = flag.Duration("pace", time.Millisecond, "pause after each "+fmt.Sprint(soakBurst)+" packets that a CPU sends")
+	soakTime     = flag.Duration("soak", time.Minute, "how long packets, requests and edits go on")
+	soakSeed     = flag.Uint64("seed", 0, "of all random choices; 0 chooses one")
+	soakFaults   = flag.Bool("faults", false, "inject faults at random times, and want each found and repaired")
+	soakPatience = flag.Duration("patience", 3*time.Minute, "how long connections may take to end, once no more packets come")
+	soakPace     = flag.Duration("pace", time.Millisecond, "pause after each "+fmt.Sprint(soakBurst)+" packets that a CPU sends")
 )
 
 // soakBurst is how many packets a CPU sends between two pauses.
