@@ -399,8 +399,8 @@ func (s *soak) populate() {
 	set, err := s.config()
 	s.must(err)
 	s.halfOpenLimit(2000) // so that floods are attacks
-	for _, state := range everyState() {
-		s.rig.timeouts(min(time.Duration(set.Timeout[state]), 8*time.Second), state)
+	for state, d := range set.Timeout {
+		s.rig.timeouts(min(time.Duration(d), 8*time.Second), bpfobj.LbConnState(state))
 	}
 	s.rig.timeouts(2*time.Second, bpfobj.LbConnStateTCP_SYN_RECV, bpfobj.LbConnStateTCP_TIME_WAIT, bpfobj.LbConnStateTCP_CLOSE)
 	e := &soakEditor{soak: s, Rand: rand.New(rand.NewPCG(s.seed, 0)), keys: soakKeys(), d: s.Director}

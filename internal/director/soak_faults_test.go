@@ -128,10 +128,10 @@ func (i *injections) quiet(x *injector) {
 		}
 		return nil
 	}))
-	for n := range 48 {
+	for n := range 96 {
 		client := fmt.Sprintf("10.10.%d.%d:%d", 40+n, 1+i.round%250, 1024+i.round/250)
 		i.establish(client, quietVIP("wlc"))
-		if n%3 == 2 {
+		if n%2 == 1 {
 			time.Sleep(70 * time.Millisecond) // some share a slot, many do not
 		}
 		x.flows = append(x.flows, fromFlow4(x.flow4(client, quietVIP("wlc"))))

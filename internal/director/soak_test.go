@@ -76,6 +76,10 @@ func TestSoak(t *testing.T) {
 	defer stop()
 	s.ctx, s.cancel = context.WithCancelCause(interrupted)
 	defer s.cancel(nil)
+	defer func() { // before the namespaces go, whatever ended the run
+		s.cancel(nil)
+		s.all.Wait()
+	}()
 	s.say("seed %d, %v, %d CPUs; the same choices again: -seed=%d", s.seed, *soakTime, runtime.NumCPU(), s.seed)
 	SetLockTimeout(time.Minute)
 	s.populate()
