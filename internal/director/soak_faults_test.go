@@ -99,9 +99,15 @@ func (i *injections) quiet(x *injector) {
 	// Nothing but the wheel may end these connections, and not soon.
 	i.must(i.Set(Setting{Name: "drop_entry"}, Setting{Name: "drop_packet"}, Setting{Name: "secure_tcp"}, Setting{Name: "syn_defence"},
 		Setting{Name: "expire_nodest_conn"}, Setting{Name: "drain_timeout"}))
-	established := time.Duration(set.Timeout[bpfobj.LbConnStateTCP_ESTABLISHED])
-	i.rig.timeouts(time.Minute, bpfobj.LbConnStateTCP_ESTABLISHED)
-	defer i.rig.timeouts(established, bpfobj.LbConnStateTCP_ESTABLISHED)
+	// Others keep silent for a while, so that these have slots of the wheel for
+	// themselves: some faults are put into their lists.
+	i.sending.Lock()
+	defer i.sending.Unlock()
+	for _, state := range []bpfobj.LbConnState{bpfobj.LbConnStateTCP_SYN_RECV, bpfobj.LbConnStateTCP_ESTABLISHED} {
+		was := time.Duration(set.Timeout[state])
+		i.rig.timeouts(time.Minute, state)
+		defer func() { i.rig.timeouts(was, state) }()
+	}
 	i.must(i.Batch(func() error {
 		gone := func(vip string) error {
 			err := i.DeleteService(model.AddrKey(model.TCP, netip.MustParseAddrPort(vip)))

@@ -29,28 +29,30 @@ type packetMaker struct {
 func (s *soak) sendPackets(random *rand.Rand) error {
 	m := &packetMaker{soak: s, Rand: random, number: int(random.Uint32() >> 11)}
 	for !s.over() {
-		if time.Now().UnixNano() < s.flood.Load() {
-			if err := m.syns(256); err != nil {
-				return err
-			}
-			continue
-		}
-		var err error
-		switch n := m.IntN(40000); {
-		case n == 0:
-			s.flood.Store(time.Now().Add(time.Duration(200+m.IntN(2000)) * time.Millisecond).UnixNano())
-		case n < 10000:
-			err = m.script()
-		case n < 15000:
-			err = m.call()
-		default:
-			err = m.connection()
-		}
-		if err != nil {
+		if err := m.some(); err != nil {
 			return fmt.Errorf("packet: %w", err)
 		}
 	}
 	return nil
+}
+
+// some sends what belongs together.
+func (m *packetMaker) some() error {
+	m.sending.RLock()
+	defer m.sending.RUnlock()
+	if time.Now().UnixNano() < m.flood.Load() {
+		return m.syns(256)
+	}
+	switch n := m.IntN(40000); {
+	case n == 0:
+		m.flood.Store(time.Now().Add(time.Duration(200+m.IntN(2000)) * time.Millisecond).UnixNano())
+		return nil
+	case n < 10000:
+		return m.script()
+	case n < 15000:
+		return m.call()
+	}
+	return m.connection()
 }
 
 // put sends one packet.

@@ -125,7 +125,9 @@ func (s *soak) askServers(random *rand.Rand) error {
 			network = "udp"
 		}
 		f := families[random.IntN(2)]
+		s.sending.RLock()
 		err := a.ask(network, at(f.vip(soakVIPs[random.IntN(len(soakVIPs))]), 80), a.client(f))
+		s.sending.RUnlock()
 		s.asked.Add(1)
 		if err == nil {
 			s.answered.Add(1)

@@ -54,6 +54,7 @@ type soak struct {
 	began   time.Time
 	all     sync.WaitGroup
 	editing sync.RWMutex // an edit has it for reading
+	sending sync.RWMutex // who sends has it for reading, a connection at a time
 	flood   atomic.Int64 // until when, in Unix nanoseconds
 	streams atomic.Uint64
 
