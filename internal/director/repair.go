@@ -30,19 +30,13 @@ func (d *Director) repair(t *table, unlisted []uint32) error {
 	if err := d.repairReplyOwners(t); err != nil {
 		return err
 	}
-	if err := d.dropTrees(t); err != nil {
-		return err
-	}
-	for _, svc := range t.services {
-		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.repairSchedulers(t)
 }
 
-// dropTrees takes the trees of services away that are gone.
-func (d *Director) dropTrees(t *table) error {
+// repairSchedulers lets schedulers learn anew what they remember of the lists, and
+// takes the trees of services away that are gone. Memory that was made for a scheduler
+// that its service did not get is made for the one that it has.
+func (d *Director) repairSchedulers(t *table) error {
 	states, err := lookupAll[bpfobj.LbServiceState](d.maps.ServiceStates, d.maps.ServiceStates.MaxEntries())
 	if err != nil {
 		return err
@@ -50,6 +44,13 @@ func (d *Director) dropTrees(t *table) error {
 	there := map[uint32]bool{}
 	for _, svc := range t.services {
 		there[svc.Id] = true
+		event := bpfobj.LbChangeEventCHANGE_UNKNOWN
+		if states[svc.Id].Incarnation != svc.Incarnation {
+			event = bpfobj.LbChangeEventCHANGE_INIT
+		}
+		if err := d.changed(*svc, event, 0); err != nil {
+			return err
+		}
 	}
 	for id, state := range states {
 		if state.Tree.Tag == 0 || there[uint32(id)] {
