@@ -57,6 +57,7 @@ func (s *soak) wantExpiry(limit time.Duration) {
 	s.Helper()
 	deadline := time.Now().Add(limit)
 	for {
+		s.must(s.interrupted.Err())
 		n := s.entries(s.maps.Conns4) + s.entries(s.maps.Conns6)
 		if n == 0 {
 			return

@@ -48,15 +48,17 @@ func soakSizes() Sizes {
 // soak is a run: a director under traffic and edits, which an auditor examines.
 type soak struct {
 	*soakNet
-	seed    uint64
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	began   time.Time
-	all     sync.WaitGroup
-	editing sync.RWMutex // an edit has it for reading
-	sending sync.RWMutex // who sends has it for reading, a connection at a time
-	flood   atomic.Int64 // until when, in Unix nanoseconds
-	streams atomic.Uint64
+	seed   uint64
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// interrupted ends by Ctrl-C, ctx with the traffic.
+	interrupted context.Context
+	began       time.Time
+	all         sync.WaitGroup
+	editing     sync.RWMutex // an edit has it for reading
+	sending     sync.RWMutex // who sends has it for reading, a connection at a time
+	flood       atomic.Int64 // until when, in Unix nanoseconds
+	streams     atomic.Uint64
 
 	packets, redirected atomic.Uint64
 	asked, answered     atomic.Uint64 // by sockets
@@ -75,6 +77,7 @@ func TestSoak(t *testing.T) {
 	}
 	interrupted, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	s.interrupted = interrupted
 	s.ctx, s.cancel = context.WithCancelCause(interrupted)
 	defer s.cancel(nil)
 	defer func() { // before the namespaces go, whatever ended the run
@@ -84,7 +87,7 @@ func TestSoak(t *testing.T) {
 	s.say("seed %d, %v, %d CPUs; the same choices again: -seed=%d", s.seed, *soakTime, runtime.NumCPU(), s.seed)
 	SetLockTimeout(time.Minute)
 	s.populate()
-	s.must(s.attachMode(ModeTC))
+	s.must(s.attachMode(ModeTC), interrupted.Err())
 
 	for cpu := range runtime.NumCPU() {
 		s.start(s.ns.Do, cpu, s.sendPackets)
