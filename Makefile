@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount $(BPF_PACKAGES
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race fuzz check-6.1 bench-ipvs screenshots lint format demo bench clean install
+.PHONY: help build generate check-generate test test-race fuzz check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 bench-ipvs screenshots lint format demo bench clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,35 @@ fuzz: ## fuzz every target in turn, each for FUZZTIME; packets need root
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)
 
+# Each run of the soak prints its seed; SEED repeats the choices of another one, and
+# FAULTS=1 injects faults, which the auditor has to find and repair.
+SOAK       ?= 30m
+GUEST_SOAK ?= 12m
+SOAKFLAGS   = -test.run '^TestSoak$$' -test.timeout 0 $(if $(SEED),-seed=$(SEED)) $(if $(FAULTS),-faults)
+
+soak: ## random edits under traffic of every kind for SOAK, audited, on all CPUs (root; SEED=N, FAULTS=1)
+	@mkdir -p bin
+	$(GO) test -c -tags soak -o bin/soak.test ./internal/director
+	cd internal/director && exec $(SUDO) ../../bin/soak.test $(SOAKFLAGS) -soak=$(SOAK)
+
+soak-guest: ## the same for GUEST_SOAK on Debian 12's Linux 6.1, emulated, with 8 CPUs
+	SUITES=build/oldkernel/suites.long TAGS=soak CPUS=8 MEMORY=4096 LIMIT=14400 OUT=out/soak-guest \
+		ARGS="-soak=$(GUEST_SOAK) $(if $(SEED),-seed=$(SEED)) $(if $(FAULTS),-faults)" build/oldkernel/run soak
+
+# The other builds are of this tree, with changes that build/otherbuilds makes.
+check-upgrade: build ## upgrades under 2000 connections/s with 10000 idle ones, killed at every step: none lost (root)
+	@build/need $(BPF_PACKAGES)
+	build/otherbuilds bin/otherbuilds
+	$(GO) test -c -tags upgrade -o bin/upgrade.test ./internal/acceptance
+	cd internal/acceptance && exec $(SUDO) ../../bin/upgrade.test -test.run '^TestUpgradeUnderLoad$$' -test.timeout 0 \
+		-executable=$(CURDIR)/bin/imbang -builds=$(CURDIR)/bin/otherbuilds
+
+check-upgrade-6.1: ## the same on Debian 12's Linux 6.1, emulated, at a rate that emulation carries
+	@build/need $(BPF_PACKAGES)
+	build/otherbuilds bin/otherbuilds
+	SUITES=build/oldkernel/suites.long TAGS=upgrade BUILDS=bin/otherbuilds MEMORY=4096 LIMIT=14400 OUT=out/upgrade-guest \
+		build/oldkernel/run upgrade
+
 bench-ipvs: ## imbang against the kernel's IPVS on Debian 12's Linux 6.1, emulated: instructions a packet
 	build/ipvsguest/run
 
@@ -74,7 +103,9 @@ lint: ## formatting, vet, staticcheck, modules
 	@build/need $(LINT_PACKAGES) $(BPF_PACKAGES)
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags soak,upgrade ./internal/director ./internal/acceptance
 	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck -tags soak,upgrade ./internal/director ./internal/acceptance
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)

@@ -372,3 +372,35 @@ func TestPinsRemovedByHand(t *testing.T) {
 		t.Errorf("classifiers: %v, want two", got)
 	}
 }
+
+// Attachments are listed while another command takes them away.
+func TestAttachmentsWhileDetaching(t *testing.T) {
+	r := newRig(t, small)
+	done := make(chan struct{})
+	listed := make(chan error, 1)
+	go func() {
+		listed <- r.ns.Do(func() error {
+			d, err := Open()
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			for {
+				select {
+				case <-done:
+					return nil
+				default:
+				}
+				if _, err := d.Attachments(); err != nil {
+					return err
+				}
+			}
+		})
+	}()
+	for range 15 {
+		r.must(r.attach(clientDev, serverDev, HookAuto))
+		r.detach(false)
+	}
+	close(done)
+	r.must(<-listed)
+}

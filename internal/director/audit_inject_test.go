@@ -4,7 +4,10 @@ package director
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
+	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +25,11 @@ type injector struct {
 	flows []bpfobj.LbFlow // of established connections to the quiet wlc service
 	want  map[AuditKind]int
 	used  int
+	// unknown is a server's id that no server ever had; round tells clients of
+	// several injections apart.
+	unknown uint32
+	round   int
+	undo    []func() // of what a repair does not correct
 }
 
 // victim is a connection that has no fault yet, and its value.
@@ -150,7 +158,7 @@ func (x *injector) state(id uint32) (s bpfobj.LbServiceState) {
 func (x *injector) freeList(at uint32) (l bpfobj.LbFreeTimerEntries) {
 	x.Helper()
 	x.must(x.maps.FreeLists.Lookup(at, &l))
-	if l.Fresh != 0 {
+	if runtime.NumCPU() > int(at) {
 		x.Skipf("this machine has a CPU %d, which uses the list of free timer entries that is to be damaged", at)
 	}
 	return l
@@ -160,8 +168,6 @@ func (x *injector) freeList(at uint32) (l bpfobj.LbFreeTimerEntries) {
 func freeEntry(list, n uint32) uint32 {
 	return 1 + (n/freeBlock*freeLists+list)*freeBlock + n%freeBlock
 }
-
-const unknownServer = 900
 
 // faults inject one fault each, and say what is found of it.
 var faults = []func(*injector){
@@ -221,22 +227,26 @@ var faults = []func(*injector){
 	func(x *injector) { // in a slot and free
 		c := x.last()
 		l := x.freeList(9)
+		if l.First != 0 {
+			x.Fatal("there are free timer entries in the list")
+		}
 		l.First = c.Number
 		x.must(x.maps.FreeLists.Put(uint32(9), &l))
 		x.want[AuditEntryListedFree]++
 	},
 	func(x *injector) { // leaked
 		l := x.freeList(10)
-		l.Fresh = 3
+		l.Fresh += 3
 		x.must(x.maps.FreeLists.Put(uint32(10), &l))
 		x.want[AuditEntryLeaked] += 3
 	},
 	func(x *injector) { // lost
 		l := x.freeList(11)
-		l.Fresh = 20
-		for n := range l.Fresh {
+		before := l.Fresh
+		l.Fresh += 20
+		for n := before; n < l.Fresh; n++ {
 			e := timerEntry{Flow: bpfobj.LbFlow4{Template: entryFree}}
-			if n > 2 {
+			if n > before+2 {
 				e.Next = l.First
 				l.First = freeEntry(11, n)
 			}
@@ -261,14 +271,17 @@ var faults = []func(*injector){
 	},
 	func(x *injector) { // and of one with
 		_, svc := x.service(nthVIP(0))
-		x.counts(x.idOf(svc, 0), 50000, 0, 0)
+		id := x.idOf(svc, 0)
+		x.counts(id, 50000, 0, 0)
+		x.undo = append(x.undo, func() { x.counts(id, -50000, 0, 0) })
 		x.want[AuditCountsMoving]++
 	},
 	func(x *injector) { // what a template controls
 		_, svc := x.quiet("")
-		x.syn("10.10.9.9:1234", quietVIP(""))
-		c := x.conn(fromFlow4(x.flow4("10.10.9.9:1234", quietVIP(""))))
-		key := templateKey(ptr(fromFlow4(x.flow4("10.10.9.9:1234", quietVIP("")))), &c)
+		client := fmt.Sprintf("10.10.9.%d:%d", 1+x.round%250, 1234+x.round/250)
+		x.syn(client, quietVIP(""))
+		c := x.conn(fromFlow4(x.flow4(client, quietVIP(""))))
+		key := templateKey(ptr(fromFlow4(x.flow4(client, quietVIP("")))), &c)
 		result, err := x.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_CONTROLLED, Flow: key, Server: c.Server, Controlled: 3})
 		x.must(err)
 		if result != repairDone || svc.Template == 0 {
@@ -288,7 +301,7 @@ var faults = []func(*injector){
 	func(x *injector) { // a connection of a server that there is not
 		flow, c := x.victim()
 		x.counts(c.Server, -1, 0, 0)
-		c.Server = unknownServer
+		c.Server = x.unknown
 		x.put(flow, c)
 		x.want[AuditConnServer]++
 		x.want[AuditReverseStray]++ // where its replies led
@@ -319,8 +332,11 @@ var faults = []func(*injector){
 	func(x *injector) { // an owner of replies
 		places, owners, err := hashAll[bpfobj.LbEndpoint, bpfobj.LbReplyOwner](x.maps.ReplyOwners, hashBatch)
 		x.must(err)
-		owners[0].Server += 1
-		x.must(x.maps.ReplyOwners.Put(places[0], &owners[0]))
+		i := slices.IndexFunc(owners, func(o bpfobj.LbReplyOwner) bool {
+			return x.server(o.Server).Flags&bpfobj.LbServerFlagSERVER_AVAILABLE != 0
+		})
+		owners[i].Server += 1
+		x.must(x.maps.ReplyOwners.Put(places[i], &owners[i]))
 		x.want[AuditReplyOwner]++
 		x.want[AuditReplyOwnerMissing]++
 	},
@@ -353,17 +369,15 @@ var faults = []func(*injector){
 		state := x.state(svc.Id)
 		state.Tree.Count--
 		x.must(x.maps.ServiceStates.Put(svc.Id, &state))
-		set, err := x.config()
-		x.must(err)
+		_, gone := x.quiet("ovf")
 		x.must(x.DeleteService(model.AddrKey(model.TCP, netip.MustParseAddrPort(quietVIP("ovf")))))
-		for id := range set.Services {
-			if s := x.state(id); s.Tree.Rule == bpfobj.LbSchedulerSCHED_OVF && s.Tree.Tag == 0 {
-				s.Tree.Tag = 1
-				x.must(x.maps.ServiceStates.Put(id, &s))
-				x.want[AuditTreeStale]++
-			}
+		left := x.state(gone.Id)
+		if left.Tree.Rule != bpfobj.LbSchedulerSCHED_OVF || left.Tree.Tag != 0 {
+			x.Fatalf("of the deleted service: %+v", left.Tree)
 		}
-		x.want[AuditTreeStale]++
+		left.Tree.Tag = 1
+		x.must(x.maps.ServiceStates.Put(gone.Id, &left))
+		x.want[AuditTreeStale] += 2
 	},
 	func(x *injector) { // a node
 		_, svc := x.quiet("lblc")
@@ -395,7 +409,7 @@ func (x *injector) flow4(src, dst string) bpfobj.LbFlow4 {
 // invented; and none is left by a repair.
 func TestAuditFindsInjectedFaults(t *testing.T) {
 	r := auditRig(t)
-	x := &injector{rig: r, want: map[AuditKind]int{}}
+	x := &injector{rig: r, want: map[AuditKind]int{}, unknown: 900}
 	r.must(r.Batch(func() error {
 		for _, scheduler := range auditServices {
 			r.addService(tcpService(quietVIP(scheduler), scheduler), 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 4)

@@ -131,6 +131,31 @@ func TestUnknownEngine(t *testing.T) {
 	}
 }
 
+// A server of the other address family must be behind a tunnel, and stay there.
+func TestOtherFamilyNeedsTunnel(t *testing.T) {
+	r := newRig(t, small)
+	for _, f := range families {
+		s := service(model.TCP, at(f.vip(1), 80), "rr")
+		r.must(r.AddService(s))
+		plain := f.other().real(0, 80)
+		tunnel := plain
+		tunnel.Forward = model.Tunnel
+		if err := r.AddServer(s.Key, plain); !errors.Is(err, model.ErrInvalid) {
+			t.Errorf("%s: %s added without a tunnel: %v", f.name, plain.Addr, err)
+		}
+		r.must(r.AddServer(s.Key, tunnel))
+		for range 2 { // with the table and without it
+			if err := r.EditServer(s.Key, plain); !errors.Is(err, model.ErrInvalid) {
+				t.Errorf("%s: %s taken out of its tunnel: %v", f.name, plain.Addr, err)
+			}
+			r.reopen()
+		}
+		if got := r.status(s.Key).Servers; len(got) != 1 || got[0].Forward != model.Tunnel {
+			t.Errorf("%s: %+v", f.name, got)
+		}
+	}
+}
+
 // A new server goes to the head of the list; edits move none; a deleted one
 // leaves the others in place, and comes back at the head.
 func TestOrderOfServers(t *testing.T) {

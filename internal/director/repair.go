@@ -30,8 +30,33 @@ func (d *Director) repair(t *table, unlisted []uint32) error {
 	if err := d.repairReplyOwners(t); err != nil {
 		return err
 	}
+	return d.repairSchedulers(t)
+}
+
+// repairSchedulers lets schedulers learn anew what they remember of the lists, and
+// takes the trees of services away that are gone. Memory that was made for a scheduler
+// that its service did not get is made for the one that it has.
+func (d *Director) repairSchedulers(t *table) error {
+	states, err := lookupAll[bpfobj.LbServiceState](d.maps.ServiceStates, d.maps.ServiceStates.MaxEntries())
+	if err != nil {
+		return err
+	}
+	there := map[uint32]bool{}
 	for _, svc := range t.services {
-		if err := d.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0); err != nil {
+		there[svc.Id] = true
+		event := bpfobj.LbChangeEventCHANGE_UNKNOWN
+		if states[svc.Id].Incarnation != svc.Incarnation {
+			event = bpfobj.LbChangeEventCHANGE_INIT
+		}
+		if err := d.changed(*svc, event, 0); err != nil {
+			return err
+		}
+	}
+	for id, state := range states {
+		if state.Tree.Tag == 0 || there[uint32(id)] {
+			continue
+		}
+		if err := d.changed(bpfobj.LbService{Id: uint32(id)}, bpfobj.LbChangeEventCHANGE_DONE, 0); err != nil {
 			return err
 		}
 	}

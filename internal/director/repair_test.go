@@ -200,6 +200,21 @@ func (r *rig) repaired(before, after map[model.ServiceKey]model.ServiceStatus, n
 	if diff := cmp.Diff(r.remembered(), have); diff != "" {
 		r.Errorf("killed before write %d: schedulers remember something else (-want +got):\n%.2000s", n, diff)
 	}
+	of := map[uint32]uint32{} // incarnations of services
+	for _, svc := range tab.services {
+		of[svc.Id] = svc.Incarnation
+	}
+	states, err := lookupAll[bpfobj.LbServiceState](r.maps.ServiceStates, r.maps.ServiceStates.MaxEntries())
+	r.must(err)
+	for id, state := range states {
+		incarnation, there := of[uint32(id)]
+		if state.Tree.Tag != 0 && !there {
+			r.Errorf("killed before write %d: a tree of service id %d is left, which is gone", n, id)
+		}
+		if there && state.Incarnation != incarnation {
+			r.Errorf("killed before write %d: service id %d is incarnation %d, its memory of %d", n, id, incarnation, state.Incarnation)
+		}
+	}
 	for id := range r.elements(r.maps.Maglevs) {
 		if !r.scheduled(id, "mh") {
 			r.Errorf("killed before write %d: the table of an mh service is left", n)

@@ -3,6 +3,7 @@
 package director
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -48,7 +49,7 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 
 func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, want bpfobj.LbServer, s model.Server) error {
 	// The checks come in Linux's order: scripts see which error is first.
-	if err := checkNumbers(s); err != nil {
+	if err := errors.Join(checkNumbers(s), checkFamily(model.Family(key.Family), s)); err != nil {
 		return err
 	}
 	t := d.table
@@ -119,7 +120,7 @@ func (d *Director) editServer(in places, k model.ServiceKey, s model.Server) err
 	if err != nil {
 		return err
 	}
-	if err := checkNumbers(s); err != nil {
+	if err := errors.Join(checkNumbers(s), checkFamily(k.Family, s)); err != nil {
 		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
 	}
 	at, err := in.serverOf(svc, k, s.AddrPort())
@@ -161,6 +162,15 @@ func checkNumbers(s model.Server) error {
 	}
 	if s.Weight < 0 {
 		return fmt.Errorf("%w: weight %d", model.ErrInvalid, s.Weight)
+	}
+	return nil
+}
+
+// checkFamily refuses a server of the other address family than its service's, unless
+// it is behind a tunnel (ip_vs_genl_set_cmd).
+func checkFamily(service model.Family, s model.Server) error {
+	if s.Addr.IsValid() && !s.Addr.Is4In6() && model.FamilyOf(s.Addr) != service && !s.Forward.Encapsulates() {
+		return fmt.Errorf("%w: a server of another address family needs a tunnel", model.ErrInvalid)
 	}
 	return nil
 }

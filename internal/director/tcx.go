@@ -76,6 +76,9 @@ func (d *Director) linkAttachments() ([]Attachment, error) {
 			continue
 		}
 		l, err := link.LoadPinnedLink(filepath.Join(d.dir, e.Name()), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // detached meanwhile, by another command
+		}
 		if err != nil {
 			return nil, fmt.Errorf("pinned attachment %s: %w", e.Name(), err)
 		}
