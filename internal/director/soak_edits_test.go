@@ -423,7 +423,7 @@ func (s *soak) lookAround(random *rand.Rand) error {
 				_, err := d.Services()
 				return err
 			case 1:
-				_, err := d.Connections()
+				_, err := collected(d)
 				return err
 			case 2:
 				_, err := d.Status()

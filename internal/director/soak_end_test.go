@@ -63,7 +63,7 @@ func (s *soak) wantExpiry(limit time.Duration) {
 			return
 		}
 		if time.Now().After(deadline) {
-			left, err := s.Connections()
+			left, err := collected(s.Director)
 			s.must(err)
 			for _, c := range left[:min(len(left), 30)] {
 				s.say("left: %+v", c)
