@@ -141,13 +141,19 @@ func (f *connsFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&f.events, "event", nil, "with --follow: only these events: open, state, close")
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"service": completeServices, "server": completeServerPorts, "client": cobra.NoFileCompletions,
-		"state":    cobra.FixedCompletions(director.ConnectionStates(), cobra.ShellCompDirectiveNoFileComp),
+		"state":    completeStates,
 		"protocol": cobra.FixedCompletions([]string{"tcp", "udp", "sctp"}, cobra.ShellCompDirectiveNoFileComp),
 		"event":    cobra.FixedCompletions(director.ConnectionKinds(), cobra.ShellCompDirectiveNoFileComp),
 	} {
 		_ = c.RegisterFlagCompletionFunc(flag, complete)
 	}
 	f.out.Register(c)
+}
+
+// completeStates offers the names of states. They are read from the data plane's own,
+// which takes too long for other commands.
+func completeStates(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return director.ConnectionStates(), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeServerPorts offers the real servers' addresses, alone and with the port.

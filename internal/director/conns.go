@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -353,8 +354,8 @@ func stateName(number, flags uint8) string {
 	if bpfobj.LbConnState(number) == bpfobj.LbConnStateCONN_TEMPLATE && flags&connAssured != 0 {
 		return assured
 	}
-	if int(number) < len(stateNames) {
-		return stateNames[number]
+	if names := stateNames(); int(number) < len(names) {
+		return names[number]
 	}
 	return fmt.Sprintf("state %d", number)
 }
@@ -362,8 +363,8 @@ func stateName(number, flags uint8) string {
 // assured is the state of a template that led to a real connection.
 const assured = "ASSURED"
 
-// stateNames are Linux's, by number.
-var stateNames = func() (names [bpfobj.LbConnStateCONN_STATES]string) {
+// stateNames are Linux's, by number. Commands that show no state do not wait for them.
+var stateNames = sync.OnceValue(func() (names [bpfobj.LbConnStateCONN_STATES]string) {
 	for i := range names {
 		state := bpfobj.LbConnState(i)
 		name := strings.TrimPrefix(state.String(), "CONN_")
@@ -374,7 +375,7 @@ var stateNames = func() (names [bpfobj.LbConnStateCONN_STATES]string) {
 	}
 	names[bpfobj.LbConnStateCONN_TEMPLATE] = "NONE"
 	return names
-}()
+})
 
 // sctpName turns a state's C name into the one that Linux lists
 // (sctp_state_name_table of ip_vs_proto_sctp.c).
@@ -383,7 +384,8 @@ var sctpName = strings.NewReplacer("COOKIE_", "C-", "SHUTDOWN_", "S-", "_", "-")
 // ConnectionStates are the names that connections' states have, of all protocols and of
 // templates.
 func ConnectionStates() []string {
-	names := append(slices.Clone(stateNames[:]), assured)
+	known := stateNames()
+	names := append(known[:], assured)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -309,7 +309,7 @@ func markAddress(k model.ServiceKey) netip.Addr {
 // stateNumber is the number of an entry's state.
 func stateNumber(c *model.Connection) (uint8, bool) {
 	if c.Template {
-		return uint8(bpfobj.LbConnStateCONN_TEMPLATE), c.State == assured || c.State == stateNames[bpfobj.LbConnStateCONN_TEMPLATE]
+		return uint8(bpfobj.LbConnStateCONN_TEMPLATE), c.State == assured || c.State == stateNames()[bpfobj.LbConnStateCONN_TEMPLATE]
 	}
 	first, end := bpfobj.LbConnStateTCP_NONE, bpfobj.LbConnStateTCP_NONE
 	switch c.Protocol {
@@ -321,7 +321,7 @@ func stateNumber(c *model.Connection) (uint8, bool) {
 		first, end = bpfobj.LbConnStateSCTP_NONE, bpfobj.LbConnStateCONN_STATES
 	}
 	for n := first; n < end; n++ {
-		if stateNames[n] == c.State {
+		if stateNames()[n] == c.State {
 			return uint8(n), true
 		}
 	}
