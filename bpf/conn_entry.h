@@ -11,12 +11,15 @@
  *    a) in_packets: a store. It may count a packet for a stranger, or lose one, and
  *       drop_entry may then spare or end an idle connection one packet too early or
  *       late.
- *    b) expires, on the fast path: a compare-and-swap with the value that was read
- *       with the flow (conn_prolong). It can change a stranger only if the stranger's
- *       is the same to the nanosecond; then the stranger ends by the timeout of
- *       the packet's state instead of its own, once, or by its next packet's. It may
- *       come between the wheel's decision that a connection is over and its end: the
- *       packet was too late, as one behind the end.
+ *    b) expires, on the fast path, by packets that do not change the state: a
+ *       compare-and-swap with the value that was read with the flow (conn_prolong).
+ *       If it fails, another packet was first. It can change a stranger only if that
+ *       expires at the same nanosecond, as what was opened or prolonged in one tick
+ *       of the coarse clock for one timeout does; then the stranger ends by the timeout
+ *       of the packet's state instead of its own, until its next packet. It may come
+ *       between the wheel's decision that a connection is over and its end: the packet
+ *       was too late, as one behind the end. If the timer entry was moved meanwhile, a
+ *       connection whose timeout is shortened ends later, as in conn.h's invariant 4.
  * 2. What was decided without the lock is decided again under it.
  * 3. Who sets CONN_DEAD removes the entry, takes it from its server's count and
  *    lets its template go; nobody else does. While it is dead, no entry of its flow can

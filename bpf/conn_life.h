@@ -93,8 +93,6 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->was = change.was;
 			p->state = change.state;
 			handshake_follow(change.was, change.state);
-			HOOK(CONN_MOVED);
-			follow_tell(flow, 0, FOLLOW_STATE, change.was);
 		}
 		if (is_established(change.state) && !is_established(change.was))
 			conn_assure(flow, seen);
@@ -104,6 +102,10 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	if (seen->state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, seen);
 	conn_extend(flow, seen, conn_timeout(change.server, change.state, set));
+	if (change.state != change.was) {
+		HOOK(CONN_MOVED);
+		follow_tell(flow, 0, FOLLOW_STATE, change.was);
+	}
 }
 
 /* What the first packet makes of a connection that is not there yet: as
@@ -124,10 +126,26 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 		fresh->flags |= CONN_INACTIVE;
 }
 
+/* Whose the replies of a connection that is entered are, if others have the same. */
+enum replies_to { REPLIES_TO_LATEST, REPLIES_TO_ACTIVE };
+
+/* Whether another connection has these replies already and keeps them: one that is
+ * active, or one as inactive as this. */
+static __noinline int replies_kept(const struct flow *reverse, const struct flow *flow,
+				   __u32 inactive)
+{
+	struct flow client;
+	struct conn seen;
+
+	return reply_conn(reverse, &client, &seen) && !flow_equal(&client, flow) &&
+	       (inactive || !(seen.flags & CONN_INACTIVE));
+}
+
 /* Enters a connection that its server and its template count already, and what its
  * replies are found by: 0, or not; see conn_insert. */
 static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
-				      const struct server *s, __u64 timeout, int inherits)
+				      const struct server *s, __u64 timeout, int inherits,
+				      enum replies_to to)
 {
 	struct flow reverse;
 	int rc;
@@ -137,14 +155,17 @@ static __always_inline int conn_enter(const struct flow *flow, struct conn *fres
 	rc = conn_insert(flow, fresh, timeout, inherits);
 	if (rc)
 		return rc;
+	if (!replies_return(fresh->forward) || fresh->flags & CONN_HAIRPIN)
+		return 0;
+	conn_reverse_flow(flow, fresh, s, &reverse);
+	if (to == REPLIES_TO_ACTIVE && replies_kept(&reverse, flow, fresh->flags & CONN_INACTIVE))
+		return 0;
 	if (fresh->flags & CONN_LISTED) {
-		conn_reverse_flow(flow, fresh, s, &reverse);
 		if (reverse_enter(&reverse, flow, BPF_ANY)) {
 			defence_alarm();
 			return conn_take_back(flow, fresh) ? -ENOMEM : -ENOENT;
 		}
-	} else if (replies_return(fresh->forward) && !(fresh->flags & CONN_HAIRPIN)) {
-		conn_reverse_flow(flow, fresh, s, &reverse);
+	} else {
 		reverse_clear(&reverse);
 	}
 	return 0;
@@ -158,7 +179,8 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 	__u8 before = state_before(p->flow.protocol);
 	int rc;
 
-	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1);
+	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1,
+			REPLIES_TO_LATEST);
 	/* Who removed it at once has reported its end. */
 	if (!rc || rc == -ENOENT)
 		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);

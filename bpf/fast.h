@@ -179,24 +179,39 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 #define FAST_INACTIVE 0x400
 #define FAST_WAS 0xff
 
-/* Changes the state of a TCP connection to what it is expected to be, if nobody is to be
- * told; FAST_MOVED and more if so. */
-static __always_inline int fast_move(struct conn *c, const union conn_key *key, __u32 server,
-				     __u32 bits_direction, __u8 expected, __u8 family)
+/* What a packet does to a connection, as one argument. */
+union fast_change {
+	struct {
+		__u32 server;   /* that it must have */
+		__u8 bits;      /* of the packet, TCP_BIT_ */
+		__u8 direction; /* FROM_ */
+		__u8 expected;  /* state after */
+		__u8 pad;
+	};
+	__u64 word;
+};
+
+/* Changes the state of a TCP connection to what it is expected to be, and when it ends
+ * (`expires` [ns]; 0: as before), if no tracer is to be told; FAST_MOVED and more if so. */
+static __always_inline int fast_move(struct conn *c, const union conn_key *key, __u64 word,
+				     __u64 expires, __u8 family)
 {
+	union fast_change change = { .word = word };
 	struct settings *set = get_settings();
 	__u32 by, moved = 0;
 	__s32 active;
 
 	if (!set || traced())
 		return 0;
-	by = rules(TCP_NONE, bits_direction >> 8, set);
+	by = rules(TCP_NONE, change.direction, set);
 	HOOK(CONN_FAST);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && !c->template && c->server == server &&
-	    tcp_next_state(c->state, bits_direction & 0xff, by) == expected) {
+	if (conn_lives(c, key, family) && !c->template && c->server == change.server &&
+	    tcp_next_state(c->state, change.bits, by) == change.expected) {
 		moved = FAST_MOVED | c->state;
-		active = conn_become(c, expected);
+		active = conn_become(c, change.expected);
+		if (expires)
+			c->expires = expires;
 		if (active)
 			moved |= active > 0 ? FAST_ACTIVE : FAST_INACTIVE;
 	}
@@ -204,28 +219,33 @@ static __always_inline int fast_move(struct conn *c, const union conn_key *key, 
 	return moved;
 }
 
-static __noinline int fast_move4(struct conn *c, const union conn_key *key, __u32 server,
-				 __u32 bits_direction, __u8 expected)
+static __noinline int fast_move4(struct conn *c, const union conn_key *key, __u64 change,
+				 __u64 expires)
 {
-	return fast_move(c, key, server, bits_direction, expected, AF_INET);
+	return fast_move(c, key, change, expires, AF_INET);
 }
 
-static __noinline int fast_move6(struct conn *c, const union conn_key *key, __u32 server,
-				 __u32 bits_direction, __u8 expected)
+static __noinline int fast_move6(struct conn *c, const union conn_key *key, __u64 change,
+				 __u64 expires)
 {
-	return fast_move(c, key, server, bits_direction, expected, AF_INET6);
+	return fast_move(c, key, change, expires, AF_INET6);
 }
 
-static __always_inline int fast_follow(const struct packet *p, const struct settled *s,
+static __always_inline int fast_follow(const struct packet *p, struct settled *s,
 				       const union conn_key *key, __u8 family)
 {
-	__u32 how = p->tcp_bits | fast_direction(s) << 8, server = s->seen.server;
+	__u32 server = s->seen.server;
+	union fast_change change = { .server = server };
 	int moved;
 
-	moved = family == AF_INET ? fast_move4(s->conn, key, server, how, p->state)
-				  : fast_move6(s->conn, key, server, how, p->state);
+	change.bits = p->tcp_bits;
+	change.direction = fast_direction(s);
+	change.expected = p->state;
+	moved = family == AF_INET ? fast_move4(s->conn, key, change.word, s->expires)
+				  : fast_move6(s->conn, key, change.word, s->expires);
 	if (!moved)
 		return 0;
+	s->expires = 0;
 	if (moved & (FAST_ACTIVE | FAST_INACTIVE))
 		conn_counted(server, moved & FAST_ACTIVE ? 1 : -1);
 	handshake_follow(moved & FAST_WAS, p->state);

@@ -43,6 +43,7 @@ struct following {
 	struct conn *conn;        /* the element in the table; 0: not asked for */
 	struct server *server;
 	__u64 time; /* [ns] */
+	__u32 id;   /* of the server */
 	__u8 kind;  /* enum follow_kind */
 	__u8 was;   /* enum conn_state */
 };
@@ -100,7 +101,8 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 	if (f->conn) {
 		follow_copy(e, f->conn);
 		barrier();
-		over = e->flags & CONN_DEAD || !conn_is_of(f->conn, &f->key, family);
+		over = e->flags & CONN_DEAD || !conn_is_of(f->conn, &f->key, family) ||
+		       e->server != f->id;
 	}
 	if (over) {
 		if (!f->given)
@@ -144,7 +146,8 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 	if (follow_fill(e, f, family))
 		bpf_ringbuf_submit(e, 0);
 	else
-		bpf_ringbuf_discard(e, BPF_RB_NO_WAKEUP);
+		/* Wakes the reader, too: if its position is here, later events do not. */
+		bpf_ringbuf_discard(e, 0);
 	return 0;
 }
 
@@ -178,6 +181,7 @@ static __always_inline int follow_all(struct following *f, __u32 kind, __u32 was
 		server = f->conn->server;
 	else
 		return 0;
+	f->id = server;
 	f->server = bpf_map_lookup_elem(&servers, &server);
 	if (!f->server)
 		return 0;

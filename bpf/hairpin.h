@@ -47,6 +47,7 @@ static __noinline int hairpin_leads(const struct flow *client, const struct flow
 __noinline int hairpin_open(const struct flow *client, const struct server *s, __be16 port)
 {
 	struct hairpin_search search = {};
+	struct flow *found;
 
 	if (!client || !s)
 		return -1;
@@ -64,8 +65,9 @@ __noinline int hairpin_open(const struct flow *client, const struct server *s, _
 	if (!bpf_map_update_elem(&hairpins, &search.client, &search.reverse, BPF_NOEXIST))
 		return 0;
 	reverse_forget(&search.reverse);
-	/* Another CPU may have been first. */
-	return bpf_map_lookup_elem(&hairpins, &search.client) ? 0 : -1;
+	/* Another CPU may have been first, and have chosen another server. */
+	found = bpf_map_lookup_elem(&hairpins, &search.client);
+	return found && found->sport == port && address_equal(&found->src, &s->addr) ? 0 : -1;
 }
 
 /* The connection of a client's flow ends, or came to nothing. */

@@ -76,7 +76,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	}
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0);
+	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0, REPLIES_TO_ACTIVE);
 	/* Who removed it at once has reported its end. */
 	if (!rc || rc == -ENOENT)
 		follow_tell(&flow, &fresh, FOLLOW_OPEN, fresh.state);

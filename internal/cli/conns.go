@@ -96,9 +96,10 @@ controls, as in the listing. Each entry is counted at its service and server lik
 connection opened by a packet; entries for replies and hairpins are created. A
 hairpin's address must be the address from which this director sends to the server.
 The fields controls and mark and the flags inactive, listed and adopted are not used: the
-director computes them. An entry with less than 1 s left gets 1 s. An entry whose
-flow exists in the table is not changed. The command prints how many entries were
-entered, existed or were refused, and the first ten refusals with their line numbers.
+director computes them. A connection with less than 1 s left gets 1 s, a template with
+less than 60 s left 60 s. An entry whose flow exists in the table is not changed. The
+command prints how many entries were entered, existed or were refused, and the first
+ten refusals with their line numbers.
 
 A line that is not a valid entry ends the import with status 3. A regular FILE is
 checked before the first entry is entered, so nothing is changed then; of standard

@@ -69,8 +69,12 @@ func TestListing(t *testing.T) {
 		{Key: model.MarkKey(1<<31, model.IPv4), Scheduler: "mh", Netmask: model.FullMask(model.IPv4)},
 		{Key: model.MarkKey(1, model.IPv6), Scheduler: "lc", Netmask: 128},
 	} {
-		r.must(r.AddService(s), r.AddServer(s.Key, tunnel), r.AddServer(s.Key, realServer(0, 0)))
-		want[s.Key] = model.ServiceStatus{Service: s, Servers: []model.ServerStatus{{Server: realServer(0, 0)}, {Server: tunnel}}}
+		other := realServer(0, 0)
+		if s.Key.Family == model.IPv6 {
+			other.Forward = model.Tunnel // as its address is of the other family
+		}
+		r.must(r.AddService(s), r.AddServer(s.Key, tunnel), r.AddServer(s.Key, other))
+		want[s.Key] = model.ServiceStatus{Service: s, Servers: []model.ServerStatus{{Server: other}, {Server: tunnel}}}
 	}
 	if diff := cmp.Diff(want, r.listing(), ignoreTraffic); diff != "" {
 		t.Errorf("this handle (-want +got):\n%s", diff)

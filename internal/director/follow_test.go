@@ -103,7 +103,7 @@ func TestConnectionEvent(t *testing.T) {
 			s.Netmask = model.Netmask(map[string]uint32{"IPv4": 0xffffff00, "IPv6": 64}[f.name])
 			r.serve(s, f.real(0, 8080))
 			client, virtual := at(f.client, 1234), at(f.vip(1), 80)
-			follower := r.follow(FollowRule{})
+			follower := r.follow(FollowRule{Entries: OnlyConnections})
 			before := time.Now()
 			r.establish(client, virtual)
 			got := r.followed(follower)
@@ -113,7 +113,7 @@ func TestConnectionEvent(t *testing.T) {
 			if e := got[1].Time; e.Before(before.Add(-50*time.Millisecond)) || e.After(time.Now().Add(50*time.Millisecond)) {
 				t.Errorf("reported at %v of %v", e, before)
 			}
-			if e := got[1].ExpiresIn; e < 59 || e > 901 {
+			if e := got[1].ExpiresIn; e < 899 || e > 901 {
 				t.Errorf("it expires in %g s", e)
 			}
 			got[1].Time, got[1].ExpiresIn = time.Time{}, 0
@@ -199,7 +199,7 @@ func TestFollowKindsOfConnections(t *testing.T) {
 	r.addService(gone, 1, 1)
 	sip := sipService()
 	r.addService(sip, 1)
-	f := r.follow(FollowRule{})
+	f := r.follow(FollowRule{Entries: OnlyConnections})
 
 	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateCONN_UDP)
 	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))

@@ -30,6 +30,11 @@ const (
 	recordBatch = 256
 	// minExpiry is the shortest time that an inserted entry gets.
 	minExpiry = time.Second
+	// templateLinger is TEMPLATE_LINGER of bpf/conn_entry.h: the shortest time that a
+	// template gets, also from the kernel.
+	templateLinger = time.Minute
+	// hairpinPort and hairpinPorts are HAIRPIN_PORT and HAIRPIN_PORTS of bpf/hairpin.h.
+	hairpinPort, hairpinPorts = 1024, 32768 - 1024
 	// maxExpiry is the longest timeout that ipvsadm accepts.
 	maxExpiry = 31 * 24 * time.Hour
 	// manyPackets is MANY_PACKETS of bpf/types.h.
@@ -240,7 +245,7 @@ func checkTemplate(c *model.Connection) error {
 		if want := markAddress(k); c.Protocol != 0 || c.Virtual.Addr() != want || port != 0 {
 			return bad("a template of %s has protocol 0 and the virtual address %s, port 0", k, want)
 		}
-	case c.Protocol != k.Protocol || c.Virtual.Addr() != k.Addr || port != 0 && port != k.Port:
+	case c.Protocol != k.Protocol || c.Virtual.Addr() != k.Addr || port != templatePort(k):
 		return bad("a template to %s/%s is not of service %s", c.Virtual, c.Protocol.Word(), k)
 	}
 	return nil
@@ -265,6 +270,9 @@ func checkConnection(c *model.Connection) error {
 	}
 	if !c.Forward.Encapsulates() && model.FamilyOf(c.Server.Addr()) != k.Family {
 		return bad("%s does not lead to a server of the other family", c.Forward)
+	}
+	if port := c.Hairpin.Port(); c.Hairpin.IsValid() && (c.Hairpin.Addr().IsUnspecified() || port < hairpinPort || port >= hairpinPort+hairpinPorts) {
+		return bad("the hairpin %s: want an address of the director and a port from %d to %d", c.Hairpin, hairpinPort, hairpinPort+hairpinPorts-1)
 	}
 	if hairpin := c.Flags&model.ConnHairpin != 0; hairpin != c.Hairpin.IsValid() || hairpin && !c.Forward.Hairpins() {
 		return bad("a hairpin has the flag hairpin, the director's address and port, and the method masquerading")
@@ -345,6 +353,8 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 		Port: swapPort(c.Server.Port()), State: state, Forward: uint8(c.Forward), InPackets: c.InPackets,
 	}
 	if c.Template {
+		// Its connections come later, and it must be there then.
+		r.Expires = in.now + uint64(max(c.Expires, templateLinger))
 		call = templateRecord(c, &r)
 		return r, call, nil
 	}

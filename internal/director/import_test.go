@@ -279,6 +279,61 @@ func TestImportExpires(t *testing.T) {
 	r.wantClean("expired")
 }
 
+// A template that had nearly expired is there when its connections come, seconds later.
+func TestImportWaitsForConnections(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	s := persistent(tcpService(vip, "rr"))
+	r.addService(s, 1)
+	server := netip.AddrPortFrom(serverAddr(0), 8080)
+	template := model.Connection{
+		Protocol: model.TCP, State: "NONE", Client: netip.AddrPortFrom(netip.MustParseAddrPort(client1).Addr(), 0), Virtual: netip.MustParseAddrPort(vip),
+		Server: server, RealServer: server, Service: s.Key, Template: true, Timeout: time.Minute,
+	}
+	held := template
+	held.Template, held.Timeout, held.State, held.Expires = false, 0, "ESTABLISHED", time.Hour
+	held.Client = netip.MustParseAddrPort(client1)
+	held.Control = &model.Control{Kind: model.TemplatePort, Netmask: model.FullMask(model.IPv4)}
+	r.insert([]model.Connection{template})
+	time.Sleep(minExpiry + 1500*time.Millisecond)
+	r.insert([]model.Connection{held})
+	r.wantClean("imported")
+}
+
+// A client has used one port for two services with the same server: replies are those
+// of the connection that is active, whichever was entered first.
+func TestImportKeepsReplies(t *testing.T) {
+	const second = "10.20.0.9:80"
+	r := newRig(t, small)
+	one, two := tcpService(vip, "rr"), tcpService(second, "rr")
+	r.addService(one, 1)
+	r.addService(two, 1)
+	entry := func(s model.Service, client int, state string) model.Connection {
+		server := netip.AddrPortFrom(serverAddr(0), 8080)
+		return model.Connection{
+			Protocol: model.TCP, State: state, Expires: time.Minute, Client: netip.MustParseAddrPort(nthClient(client)),
+			Virtual: netip.AddrPortFrom(s.Key.Addr, s.Key.Port), Server: server, RealServer: server, Service: s.Key,
+		}
+	}
+	for i, c := range []struct{ first, then, active model.Service }{{one, two, one}, {one, two, two}, {two, one, one}, {two, one, two}} {
+		state := func(s model.Service) string {
+			if s.Key == c.active.Key {
+				return "ESTABLISHED"
+			}
+			return "TIME_WAIT"
+		}
+		r.insert([]model.Connection{entry(c.first, i, state(c.first))})
+		r.insert([]model.Connection{entry(c.then, i, state(c.then))})
+		got := r.fromServer(testenv.TCP(netip.AddrPortFrom(serverAddr(0), 8080).String(), nthClient(i), "A"))
+		from, _, err := testenv.Ends(got.frame)
+		r.must(err)
+		if want := netip.AddrPortFrom(c.active.Key.Addr, 80); from != want {
+			t.Errorf("%s first, %s active: the reply is from %s", c.first.Key, c.active.Key, from)
+		}
+	}
+	r.wantClean("imported")
+}
+
 // Each entry that cannot be entered has its own reason; the others are entered.
 func TestImportRefuses(t *testing.T) {
 	r := newWorld(t, Sizes{Services: 256, Servers: 512, Connections: 64})
