@@ -83,3 +83,30 @@ func TestRaceImportOfHairpin(t *testing.T) {
 		t.Errorf("in the end: %d hairpins, %d entries of replies", n, m)
 	}
 }
+
+// Likewise, and the packet was scheduled to another server than the import's: whichever
+// connection there is in the end, its server's replies reach the client.
+func TestRaceImportOfHairpinToAnother(t *testing.T) {
+	const client = "172.16.0.30:40000"
+	for n := range 2 {
+		x := newInterleaved(t)
+		s := tcpService(vip, "rr")
+		x.addService(s, 1, 1)
+		x.turn("hairpin=1")
+		server := netip.AddrPortFrom(serverAddr(n), 8080)
+		a, _ := x.importing(lbtest.LbHookPointPOINT_CONN_INSERT, model.Connection{
+			Protocol: model.TCP, State: "ESTABLISHED", Expires: time.Minute, Client: netip.MustParseAddrPort(client), Virtual: netip.MustParseAddrPort(vip),
+			Server: server, RealServer: server, Service: s.Key, Flags: model.ConnHairpin, Hairpin: netip.MustParseAddrPort("172.16.0.1:2000"),
+		})
+		x.fromServerOn(cpuB, testenv.TCP(client, vip, "S"))
+		a.finish()
+		again := x.fromServerOn(cpuB, testenv.TCP(client, vip, "A"))
+		director, to, err := testenv.Ends(again.frame)
+		x.must(err)
+		back := x.fromServerOn(cpuB, testenv.TCP(to.String(), director.String(), "A"))
+		if from, _, err := testenv.Ends(back.frame); err != nil || from.String() != vip {
+			t.Errorf("import to server %d: the reply of %s to %s leaves from %s, %v", n, to, director, from, err)
+		}
+		x.wantSound("after the import")
+	}
+}
