@@ -32,7 +32,13 @@
  * A visit (a callback of bpf_loop) must not ask whether it is the first one:
  * verifiers before Linux 6.7 walk it with what it is given at first only, and
  * take out what is then never reached. "If there is none yet" would always
- * hold. A test finds code that is lost in this way.
+ * hold.
+ *
+ * A visit must not compare a value that the verifier knows something of: before
+ * Linux 6.8 it may walk the visit with the value of one caller, or of one branch
+ * of the caller, and take out what the other values need. What it reads from a
+ * table is unknown; for a constant or what was compared before there is
+ * store_unknown. A test finds code that is lost in either way.
  */
 #ifndef IMBANG_SCHED_CONTRACT_H
 #define IMBANG_SCHED_CONTRACT_H
@@ -42,6 +48,10 @@
 #include "../hook.h"
 #include "../maps.h"
 #include "../rng.h"
+
+/* Stores a value for a visit, on the stack, and makes the verifier forget what
+ * it knows of the value. */
+#define store_unknown(place, value) ((void)__sync_lock_test_and_set(place, value))
 
 /* No choice, as a change overtook the packet: the scheduler's memory is gone, or the
  * service has lost the server. The packet is dropped, and the client sends it again. */

@@ -393,10 +393,10 @@ static __noinline void tree_rebuild(const struct service *svc, enum scheduler ru
 	if (!state || !tags)
 		return;
 	__sync_lock_test_and_set(&state->tree.tag, 0);
-	c.tree.rule = rule;
 	c.tree.first = svc->first;
 	c.tree.count = svc->count;
-	c.tree.leaves = 1;
+	store_unknown(&c.tree.rule, rule);
+	store_unknown(&c.tree.leaves, 1);
 	if (rule == SCHED_NONE || svc->count < (rule == SCHED_FO ? 2 : TREE_FEW))
 		return;
 	bpf_loop(32, tree_double, &c.tree, 0);

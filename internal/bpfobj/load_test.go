@@ -39,9 +39,9 @@ func eachProgram(t *testing.T, test func(t *testing.T, name string, one *ebpf.Co
 	}
 }
 
-// The kernel's verifier takes each program, and says at what cost. Verifiers
-// differ from release to release: this test is what to run on another kernel
-// first.
+// The kernel's verifier takes each program, leaves its callbacks whole, and says at
+// what cost. Verifiers differ from release to release: this test is what to run on
+// another kernel first.
 func TestProgramsLoad(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
 		start := time.Now()
@@ -51,12 +51,21 @@ func TestProgramsLoad(t *testing.T) {
 		}
 		defer c.Close()
 		t.Logf("%s loaded in %.2f s\n%s", name, time.Since(start).Seconds(), c.Programs[name].VerifierLog)
+		missing, err := lost(one.Programs[name], c.Programs[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(missing)
+		for _, piece := range missing {
+			t.Errorf("the verifier took out: %s", piece)
+		}
 	})
 }
 
 // The verifier walks every instruction of the callbacks: it takes out what it
 // does not. Before Linux 6.7 it walks a callback of bpf_loop as if for the
-// first time only, so that code for later times is silently lost.
+// first time only, and before 6.8 it may walk it for one of several callers only,
+// so that the code for other times and callers is silently lost.
 func TestFunctionsAreWhole(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
 		if name == "lb_server" {
