@@ -21,11 +21,12 @@ and each template that opens, changes its state or ends, from now on until Ctrl-
 --service, --protocol, --connections and --templates select events in the kernel; an
 event that is not selected costs no room.
 
-An event has the time, what happened, and the connection as it was then: client, virtual
-address, server, state, and after how many seconds without a packet it expires. Events
-of a connection are in order: its end is the last one, and comes before the opening of
-the next connection with the same ports. If packets of a connection are handled by two
-CPUs at the same time, a change of state may come before the opening.
+An event has the time, what happened, and the connection as it is when the event is
+written: client, virtual address, server, state, and after how many seconds without a
+packet it expires. The end of a connection is its last event, and comes before the
+opening of the next connection with the same ports. If two CPUs handle packets of a
+connection at the same time, a change of state may come before the opening, and two
+changes may be in either order and both have the later state.
 
 Datagrams of services with one-packet scheduling (ipvsadm --ops) have no entry in the
 connection table and are not reported.
@@ -79,11 +80,27 @@ func followConns(ctx context.Context, rule director.FollowRule, begun func(), ou
 	}()
 	return f.Each(ctx, func(e director.ConnectionEvent) error {
 		if asJSON {
-			return json.NewEncoder(out).Encode(e)
+			return json.NewEncoder(out).Encode(jsonEvent(e))
 		}
 		_, err := fmt.Fprintln(out, connectionLine(e))
 		return err
 	})
+}
+
+// eventJSON is an event with the type of its entry, named as in a listing.
+type eventJSON struct {
+	director.ConnectionEvent
+	Type string `json:"type,omitempty"`
+}
+
+func jsonEvent(e director.ConnectionEvent) eventJSON {
+	switch {
+	case e.Kind == director.ConnectionLost:
+		return eventJSON{ConnectionEvent: e}
+	case e.IsTemplate:
+		return eventJSON{e, "template"}
+	}
+	return eventJSON{e, "connection"}
 }
 
 // connectionLine is an event in one line.

@@ -67,12 +67,12 @@ func TestConnectionEventJSON(t *testing.T) {
 	e := aConnectionEvent(func(e *director.ConnectionEvent) {
 		e.Time, e.Flags = time.Date(2026, 1, 2, 12, 0, 1, 0, time.UTC), []string{"inactive"}
 	})
-	got, err := json.Marshal(e)
+	got, err := json.Marshal(jsonEvent(e))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{"time":"2026-01-02T12:00:01Z","event":"open","protocol":"tcp","client":"10.10.0.2:1234","virtual":"10.20.0.1:80",` +
-		`"server":"172.16.0.3:80","service":"10.20.0.1:80/tcp","forward":"Masq","state":"SYN_RECV","flags":["inactive"],"expires_in":60}`
+		`"server":"172.16.0.3:80","service":"10.20.0.1:80/tcp","forward":"Masq","state":"SYN_RECV","flags":["inactive"],"expires_in":60,"type":"connection"}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

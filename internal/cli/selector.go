@@ -203,7 +203,7 @@ func compareKeys(a, b model.ServiceKey) int {
 // are listed that there are.
 func named(err error) error {
 	if errors.Is(err, model.ErrNoService) || errors.Is(err, model.ErrNoServer) {
-		return fmt.Errorf("%w (imbang weight lists all)", err)
+		return fmt.Errorf("%w (imbang ipvsadm -Ln lists all)", err)
 	}
 	return err
 }

@@ -36,7 +36,7 @@ SIGKILL, loses no connection: run it again to finish it. Until then other
 commands refuse to work.
 
 Directors loaded by a build without an ABI number cannot be upgraded: remove
-such a one with imbang detach --purge, which ends its connections.`,
+such a one with imbang detach, which ends its connections.`,
 		Example: `  imbang upgrade --dry-run
   imbang upgrade
   imbang upgrade --output json`,

@@ -148,8 +148,8 @@ type ConnectionEvent struct {
 
 	// IsTemplate: it is a persistence template, and how many connections it controls,
 	// and for how long it lives without any [s].
-	IsTemplate  bool   `json:"is_template,omitempty"`
-	Connections uint32 `json:"connections,omitempty"`
+	IsTemplate  bool   `json:"-"`
+	Connections uint32 `json:"controls,omitempty"`
 	Timeout     uint32 `json:"timeout,omitempty"`
 	// Template is what controls a connection; of a call's template, that itself.
 	Template *ControllingTemplate `json:"template,omitempty"`
@@ -165,7 +165,7 @@ type ConnectionEvent struct {
 
 // ControllingTemplate is the template that a connection is counted by.
 type ControllingTemplate struct {
-	By      string `json:"by"`                // port, address, mark or call: what it stands for besides the clients
+	By      string `json:"kind"`              // port, address, mark or call: what it stands for besides the clients
 	Network string `json:"network,omitempty"` // of clients
 	Mark    uint32 `json:"mark,omitempty"`
 	Call    uint32 `json:"call,omitempty"` // the number of its Call-ID in the director's tables

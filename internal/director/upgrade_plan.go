@@ -110,7 +110,7 @@ var fieldOrigins = map[string]map[string]string{"servers": {"administrative": "w
 // change of layout that cannot be made while packets pass.
 func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*UpgradePlan, error) {
 	if cur.abi == 0 {
-		return nil, fmt.Errorf("the loaded data plane is of a build before ABI %d, which cannot hand over (imbang detach --purge removes it, with its connections)", ABI)
+		return nil, fmt.Errorf("the loaded data plane is of a build before ABI %d, which cannot hand over (imbang detach removes it, with its connections)", ABI)
 	}
 	if cur.abi > ABI {
 		return nil, fmt.Errorf("the loaded data plane has ABI %d, this program ABI %d: upgrade with the newer imbang", cur.abi, ABI)
@@ -138,7 +138,7 @@ func planUpgrade(cur *pinnedBuild, spec *ebpf.CollectionSpec, to Build) (*Upgrad
 	slices.SortFunc(p.Maps, func(a, b MapPlan) int { return strings.Compare(a.Name, b.Name) })
 	p.adoptTogether()
 	if len(refused) > 0 {
-		return p, fmt.Errorf("this build cannot take over the tables of the loaded one, and nothing was changed (imbang detach --purge and attach begin anew): %w", errors.Join(refused...))
+		return p, fmt.Errorf("this build cannot take over the tables of the loaded one, and nothing was changed (imbang detach and attach begin anew): %w", errors.Join(refused...))
 	}
 	return p, nil
 }
