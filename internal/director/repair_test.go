@@ -184,15 +184,7 @@ func (r *rig) repaired(before, after map[model.ServiceKey]model.ServiceStatus, n
 			r.Errorf("killed before write %d: the kernel has %+v, the lists %+v", n, kernel, s)
 		}
 	}
-	owners := map[bpfobj.LbEndpoint]uint32{}
-	for id, s := range tab.servers {
-		if ownsReplies(s) {
-			owners[placeAt(s)] = uint32(id)
-		}
-	}
-	if diff := cmp.Diff(owners, r.replyOwners()); diff != "" {
-		r.Errorf("killed before write %d: the kernel knows other servers by their addresses (-marked +known):\n%s", n, diff)
-	}
+	r.wantReplyOwners(tab, n)
 	have := r.remembered()
 	for _, svc := range tab.services {
 		r.must(r.changed(*svc, bpfobj.LbChangeEventCHANGE_UNKNOWN, 0))
@@ -223,6 +215,94 @@ func (r *rig) repaired(before, after map[model.ServiceKey]model.ServiceStatus, n
 	for id := range r.elements(r.maps.BucketTables) {
 		if !r.scheduled(id, "dh", "sh") {
 			r.Errorf("killed before write %d: the buckets of a dh or sh service are left", n)
+		}
+	}
+}
+
+// wantReplyOwners wants one server to be marked for each address and port that the
+// kernel knows, and no others.
+func (r *rig) wantReplyOwners(tab *table, n int) {
+	r.Helper()
+	owners := map[bpfobj.LbEndpoint]uint32{}
+	for id, s := range tab.servers {
+		if !ownsReplies(s) {
+			continue
+		}
+		if other, twice := owners[placeAt(s)]; twice {
+			r.Errorf("killed before write %d: ids %d and %d both own the replies of %s", n, other, id, fromKey(s.Owner))
+		}
+		owners[placeAt(s)] = uint32(id)
+	}
+	if diff := cmp.Diff(owners, r.replyOwners()); diff != "" {
+		r.Errorf("killed before write %d: the kernel knows other servers by their addresses (-marked +known):\n%s", n, diff)
+	}
+}
+
+// A batch gives the id of a server whose replies another claims to a third, with the
+// address and port of one whose id it gives away, too. Wherever it is killed, one
+// server owns the replies of each address and port.
+func TestKilledReuseOfReplyOwners(t *testing.T) {
+	r := newRig(t, Sizes{Services: 4, Servers: 3, Connections: 64})
+	one, two := tcpService(nthVIP(0), "rr"), tcpService(nthVIP(1), "rr")
+	for n := 0; ; n++ {
+		r.must(r.Flush())
+		r.addService(one, 1, 1, 1) // ids 0, 1 and 2
+		r.must(r.Flush())
+		r.reopen() // the lowest ids are given first
+		killed := r.killedAt(n, func() error {
+			return r.Batch(func() error {
+				return errors.Join(r.AddService(two),
+					r.AddServer(two.Key, realServer(2, 1)), // id 0, claims what id 2 had
+					r.AddServer(two.Key, realServer(5, 1)), // id 1: none is left for server 1
+					r.AddServer(two.Key, realServer(1, 1))) // id 2, claims that
+			})
+		})
+		r.listing() // what was killed is repaired
+		r.Director.table = nil
+		tab, err := r.load()
+		r.must(err)
+		r.wantReplyOwners(tab, n)
+		if !killed {
+			for id, want := range []int{2, 5, 1} {
+				if s := tab.servers[id]; s.Addr != toAddress(serverAddr(want)) || !ownsReplies(s) {
+					t.Errorf("id %d is %s, with flags %#x; want server %d, which owns its replies", id, fromAddress(s.Addr), s.Flags, want)
+				}
+			}
+			return
+		}
+	}
+}
+
+// Two servers are marked for one address and port, as earlier builds left them: the
+// repair leaves the one that the kernel knows.
+func TestRepairTwoReplyOwners(t *testing.T) {
+	r := newRig(t, small)
+	for i := range 3 { // server 0 of each, which the first owns
+		r.addService(tcpService(nthVIP(i), "rr"), 1)
+	}
+	for known := range uint32(3) {
+		for place := range r.replyOwners() {
+			r.must(r.maps.ReplyOwners.Put(place, &bpfobj.LbReplyOwner{Server: known}))
+		}
+		for id := range uint32(3) {
+			var s bpfobj.LbServer
+			r.must(r.maps.Servers.Lookup(id, &s))
+			s.Flags |= bpfobj.LbServerFlagSERVER_OWNS_REPLIES
+			r.must(r.maps.Servers.Put(id, &s))
+		}
+		r.reopen()
+		if !r.killedAt(0, func() error { return r.Zero(nil) }) {
+			t.Fatal("not killed")
+		}
+		r.listing()
+		r.Director.table = nil
+		tab, err := r.load()
+		r.must(err)
+		r.wantReplyOwners(tab, 0)
+		for id, s := range tab.servers {
+			if ownsReplies(s) != (uint32(id) == known) {
+				t.Errorf("the kernel knows id %d; id %d is marked: %t", known, id, ownsReplies(s))
+			}
 		}
 	}
 }

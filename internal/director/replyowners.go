@@ -110,7 +110,10 @@ func (d *Director) commitReplyOwners(s *staged) error {
 	if len(s.owners)+len(s.released)+len(s.struck) == 0 {
 		return nil
 	}
-	if err := d.putServers(s.released...); err != nil {
+	// An id that is another's by now stays as it is until all servers are written: what
+	// it is to own may be marked as that of one whose id is another's by now, too.
+	released := slices.DeleteFunc(s.released, func(id uint32) bool { return s.reused[id] })
+	if err := d.putServers(released...); err != nil {
 		return err
 	}
 	if err := d.writing(); err != nil {
@@ -134,13 +137,28 @@ func (d *Director) putReplyOwners(t *table, ids []uint32) error {
 }
 
 // repairReplyOwners makes owners of those servers that are marked, after an edit that
-// was killed.
+// was killed. Of two that are marked for one place, as earlier builds may have left
+// them, it is the one that the kernel knows.
 func (d *Director) repairReplyOwners(t *table) error {
 	missing := map[bpfobj.LbEndpoint]uint32{}
+	var others []uint32
 	for id, s := range t.servers {
-		if ownsReplies(s) {
-			missing[placeAt(s)] = uint32(id)
+		if !ownsReplies(s) {
+			continue
 		}
+		at, owner := placeAt(s), uint32(id)
+		if other, twice := missing[at]; twice {
+			var known bpfobj.LbReplyOwner
+			if d.maps.ReplyOwners.Lookup(at, &known) == nil && known.Server == other {
+				owner, other = other, owner
+			}
+			t.servers[other].Flags &^= bpfobj.LbServerFlagSERVER_OWNS_REPLIES
+			others = append(others, other)
+		}
+		missing[at] = owner
+	}
+	if err := d.putServers(others...); err != nil {
+		return err
 	}
 	err := deleteKeys(d.maps.ReplyOwners, func(at bpfobj.LbEndpoint, f bpfobj.LbReplyOwner) bool {
 		id, wanted := missing[at]
