@@ -33,8 +33,8 @@ connection table and are not reported.
 
 Events wait for the command in a ring of 4 MiB, which holds about 30000. Events that
 find it full are lost; a line says how many, behind the last event that is older. Packets
-are never delayed. The fast path stays on. Following costs each event about a
-microsecond. It ends with the command, and at most five seconds later if that is killed.
+are never delayed. The fast path stays on. Following costs time for each event, not for
+each packet. It ends with the command, and at most five seconds later if that is killed.
 Up to four commands may follow at once.`
 
 // followRule is what the flags say.
