@@ -92,11 +92,19 @@ func terminal(w io.Writer) bool {
 
 func printAudit(w io.Writer, r *director.AuditReport) error {
 	took := time.Duration(r.Took).Round(time.Millisecond)
-	fmt.Fprintf(w, "%d connections, %d templates, %d timer entries, %d services, %d servers: ", r.Connections, r.Templates, r.TimerEntries, r.Services, r.Servers)
-	if len(r.Findings) == 0 {
-		fmt.Fprintf(w, "sound (%v)\n", took)
+	fmt.Fprintf(w, "%d connections, %d templates, %d timer entries, ", r.Connections, r.Templates, r.TimerEntries)
+	if len(r.NotJudged) == 0 {
+		fmt.Fprintf(w, "%d services, %d servers", r.Services, r.Servers)
 	} else {
-		fmt.Fprintf(w, "%s (%v)\n", count(uint32(len(r.Findings)), "finding"), took)
+		fmt.Fprint(w, "services and servers not read")
+	}
+	switch {
+	case len(r.Findings) > 0:
+		fmt.Fprintf(w, ": %s (%v)\n", count(uint32(len(r.Findings)), "finding"), took)
+	case len(r.NotJudged) > 0:
+		fmt.Fprintf(w, ": nothing found in what was judged (%v)\n", took)
+	default:
+		fmt.Fprintf(w, ": sound (%v)\n", took)
 	}
 	if err := printFindings(w, r.Findings); err != nil {
 		return err

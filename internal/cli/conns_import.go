@@ -53,7 +53,7 @@ func (r importReport) print(w io.Writer) error {
 // read twice nothing is entered if one of its lines is not an entry.
 func importConns(ctx context.Context, d *director.Director, name string, stdin io.Reader) (report importReport, err error) {
 	if name == "-" {
-		err = report.enter(ctx, d, stdin)
+		err = report.enter(ctx, d, untilDone(ctx, stdin))
 		return report, err
 	}
 	f, err := os.Open(name)
@@ -66,7 +66,12 @@ func importConns(ctx context.Context, d *director.Director, name string, stdin i
 		return report, err
 	}
 	if info.Mode().IsRegular() {
-		err := eachEntry(f, func(uint64, model.Connection) error { return ctx.Err() })
+		err := eachEntry(f, func(uint64, model.Connection) error {
+			if ctx.Err() != nil {
+				return errInterrupted
+			}
+			return nil
+		})
 		if err != nil {
 			return report, fmt.Errorf("%s: %w (nothing was entered)", name, err)
 		}
@@ -79,6 +84,20 @@ func importConns(ctx context.Context, d *director.Director, name string, stdin i
 	}
 	return report, nil
 }
+
+// untilDone reads from a stream that may keep its reader waiting, until the context is
+// done.
+func untilDone(ctx context.Context, from io.Reader) io.Reader {
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(errInterrupted) })
+	go func() {
+		_, err := io.Copy(w, from)
+		_ = w.CloseWithError(err)
+	}()
+	return r
+}
+
+var errInterrupted = errors.New("interrupted")
 
 // eachEntry reads entries, one a line, until one is none; lines that are empty do not
 // count.
@@ -113,9 +132,6 @@ func (r *importReport) enter(ctx context.Context, d *director.Director, from io.
 		if len(entries) == 0 {
 			return nil
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		errs, err := d.Insert(entries)
 		if err != nil {
 			return err
@@ -128,15 +144,15 @@ func (r *importReport) enter(ctx context.Context, d *director.Director, from io.
 	}
 	err := eachEntry(from, func(line uint64, c model.Connection) error {
 		entries, lines = append(entries, c), append(lines, line)
-		if len(entries) == director.InsertBatch {
-			return flush()
+		if len(entries) < director.InsertBatch {
+			return nil
 		}
-		return nil
+		if err := flush(); err != nil || ctx.Err() == nil {
+			return err
+		}
+		return errInterrupted
 	})
-	if err != nil && ctx.Err() != nil {
-		return err
-	}
-	return errors.Join(flush(), err) // what came before a bad line counts
+	return errors.Join(flush(), err) // what came before a bad line, or a signal, counts
 }
 
 func (r *importReport) add(line uint64, c *model.Connection, err error) {

@@ -3,10 +3,14 @@
 package cli
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/spf13/cobra"
 
+	"imbang/internal/command"
 	"imbang/internal/director"
 )
 
@@ -47,19 +51,32 @@ longest prefix counts; a mark that a packet brings along comes first.`,
 			}
 			defer d.Close()
 			rules, err := d.Marks()
+			w := bufio.NewWriter(c.OutOrStdout())
 			for _, r := range rules {
-				fmt.Fprintf(c.OutOrStdout(), "%s %d\n", r.Prefix, r.Mark)
+				fmt.Fprintf(w, "%s %d\n", r.Prefix, r.Mark)
 			}
-			return err
+			return errors.Join(err, w.Flush())
 		},
 	})
 	return c
+}
+
+// masked is the prefix that may have been meant.
+func masked(p netip.Prefix) netip.Prefix {
+	const mapped = 96 // bits in front of an IPv4 address in IPv6
+	if p.Addr().Is4In6() && p.Bits() >= mapped {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
+	}
+	return p.Masked()
 }
 
 func setMark(prefix string, mark uint32) error {
 	p, err := parsePrefix(prefix)
 	if err != nil {
 		return err
+	}
+	if p != p.Masked() || p.Addr().Is4In6() {
+		return command.Usage(fmt.Errorf("%s is not a prefix: its address has bits behind it (%s?)", prefix, masked(p)))
 	}
 	d, err := director.OpenOrLoad(director.Sizes{})
 	if err != nil {

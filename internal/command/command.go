@@ -84,8 +84,19 @@ func NewRoot(name, short, long string, verbs ...*cobra.Command) *cobra.Command {
 	root.AddCommand(verbs...)
 	for _, c := range verbs {
 		wrapArgs(c)
+		refuseUnknown(c)
 	}
 	return root
+}
+
+// refuseUnknown has a verb that only groups others refuse what is none of them.
+func refuseUnknown(c *cobra.Command) {
+	if !c.HasSubCommands() || c.Runnable() {
+		return
+	}
+	c.Args = knownVerb
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.SuggestionsMinimumDistance = 2
 }
 
 // knownVerb refuses what is no verb, and says in the same line what may have
@@ -94,7 +105,7 @@ func knownVerb(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	err := fmt.Errorf("unknown command %q (see %s --help)", args[0], root.Name())
+	err := fmt.Errorf("unknown command %q (see %s --help)", args[0], root.CommandPath())
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		err = fmt.Errorf("unknown command %q (did you mean %s?)", args[0], strings.Join(near, " or "))
 	}

@@ -3,7 +3,9 @@
 package command
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -22,7 +24,9 @@ func (o *OutputFlag) Register(c *cobra.Command) {
 func (o *OutputFlag) Print(w io.Writer, v any, text func(io.Writer) error) error {
 	switch o.Format {
 	case "text":
-		return text(w)
+		// So that no line that cannot be written passes for written.
+		buffered := bufio.NewWriter(w)
+		return errors.Join(text(buffered), buffered.Flush())
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")

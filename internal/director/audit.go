@@ -138,6 +138,12 @@ func (d *Director) Audit(ctx context.Context, o AuditOptions) (AuditReport, erro
 		return AuditReport{}, fmt.Errorf("interval %v between the passes: want at most %v", o.Interval, MaxAuditInterval)
 	}
 	report := AuditReport{Findings: []AuditFinding{}}
+	if o.Repair {
+		// What a killed command left is judged only when it is repaired.
+		if err := d.Batch(func() error { return nil }); err != nil {
+			return report, err
+		}
+	}
 	for round := 1; ; round++ {
 		found, now, err := d.auditRound(ctx, o, round)
 		if err != nil {

@@ -101,6 +101,10 @@ func acquire(f *os.File) error {
 // openLock opens the file of the lock. With create false a director that was
 // never made is ErrNotLoaded.
 func (in instance) openLock(create bool) (*os.File, error) {
+	// Who never has to wait is told of a bad timeout, too.
+	if _, err := lockTimeout(); err != nil {
+		return nil, err
+	}
 	name := filepath.Join(in.base(), strconv.FormatUint(in.cookie, 10)+".lock")
 	flags := unix.O_RDWR
 	if create {

@@ -20,8 +20,8 @@ import (
 //	255  the command line cannot be read, or the table refused
 //
 // It calls open once the command line is known to be right and to need the
-// table. Where stdout cannot be written the status does not tell, as with
-// ipvsadm.
+// table. Where stdout cannot be written the status is 1, other than with ipvsadm:
+// a table that a full disk has no room for is not saved.
 func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error)) int {
 	return run(args, stdin, stdout, stderr, open, systemNames())
 }
@@ -36,6 +36,10 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (
 		end = s.line(args)
 	}
 	s.report(end)
+	if err := out.Flush(); err != nil && end.code() == 0 {
+		fmt.Fprintf(stderr, "ipvsadm: %v\n", err)
+		return 1
+	}
 	return end.code()
 }
 

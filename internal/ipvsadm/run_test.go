@@ -116,3 +116,20 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// A table that there is no room for must not be taken for saved.
+func TestFullDisk(t *testing.T) {
+	table := newFake()
+	result(table, "", "-A", "-t", "10.20.0.1:80")
+	for _, args := range [][]string{{"-Sn"}, {"-Ln"}, {"-Lcn"}, {"-h"}, {"-L", "--timeout"}} {
+		var stderr bytes.Buffer
+		status := run(args, strings.NewReader(""), full{}, &stderr, table.open, testNames())
+		if status != 1 || stderr.String() != "ipvsadm: no space left\n" {
+			t.Errorf("%v: status %d, %q", args, status, stderr.String())
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+)
+
+// Whoever waits for input that does not come is woken, with what came.
+func TestReadUntilDone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	from, to := io.Pipe()
+	defer to.Close()
+	r := untilDone(ctx, from)
+	got := make([]byte, 3)
+	go func() { _, _ = to.Write([]byte("abc")) }()
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != "abc" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	cancel()
+	if _, err := r.Read(got); !errors.Is(err, errInterrupted) {
+		t.Errorf("%v, want %v", err, errInterrupted)
+	}
+}

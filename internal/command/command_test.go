@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestUnknownVerbs(t *testing.T) {
+	for _, c := range []struct {
+		line    string
+		status  int
+		message string
+	}{
+		{"", StatusOK, ""},
+		{"mark", StatusOK, ""},
+		{"mark add", StatusOK, ""},
+		{"mrak", StatusUsage, `p: unknown command "mrak" (did you mean mark?)`},
+		{"mark remove 10.20.0.64/27", StatusUsage, `p: unknown command "remove" (see p mark --help)`},
+		{"mark ad", StatusUsage, `p: unknown command "ad" (did you mean add?)`},
+		{"mark add more", StatusUsage, `p: unknown command "more" for "p mark add" (see p mark add --help)`},
+	} {
+		mark := &cobra.Command{Use: "mark"}
+		mark.AddCommand(&cobra.Command{Use: "add", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }})
+		var stderr strings.Builder
+		status := Execute(t.Context(), NewRoot("p", "", "", mark), strings.Fields(c.line), nil, io.Discard, &stderr)
+		if status != c.status || strings.TrimSpace(stderr.String()) != c.message {
+			t.Errorf("%q: status %d, %q; want %d, %q", c.line, status, stderr.String(), c.status, c.message)
+		}
+	}
+}
+
+var errFull = errors.New("no space left")
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestPrintToFullDisk(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		out := OutputFlag{format}
+		err := out.Print(full{}, 1, func(w io.Writer) error {
+			_, _ = io.WriteString(w, "1")
+			return nil
+		})
+		if !errors.Is(err, errFull) {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
