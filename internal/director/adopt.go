@@ -3,8 +3,10 @@
 package director
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/cilium/ebpf"
 
@@ -40,17 +42,16 @@ func (u *upgrade) adopt() error {
 
 // adopter takes over one table.
 type adopter struct {
-	from       *ebpf.Map
-	buffer     *ebpf.Map
-	program    *ebpf.Program
-	convert    *layout.Converter
-	decode     func([]byte) (bpfobj.LbConn6, error)
-	size       uint32 // of a value in the new layout [bytes]
-	records    []bpfobj.LbConnRecord
-	keys       [][]byte // of the records, in the earlier table
-	superseded [][]byte
-	done       int
-	at         func(string)
+	from    *ebpf.Map
+	buffer  *ebpf.Map
+	program *ebpf.Program
+	convert *layout.Converter
+	decode  func([]byte) (bpfobj.LbConn6, error)
+	size    uint32 // of a value in the new layout [bytes]
+	records []bpfobj.LbConnRecord
+	keys    [][]byte // of the records, in the earlier table
+	done    int
+	at      func(string)
 }
 
 func (u *upgrade) newAdopter(table string) (*adopter, error) {
@@ -96,44 +97,46 @@ func compiledLayout(table string) (layout.Layout, error) {
 	return layout.Of(spec.Maps[table].Value)
 }
 
-// run adopts the templates of the table, or the connections.
+// run adopts the templates of the table, or the connections. It reads bucket by bucket, so
+// that what was adopted can be deleted meanwhile.
 func (a *adopter) run(templates bool) error {
-	var key, value []byte
+	bytesOf := func(size uint32) reflect.Value {
+		one := reflect.ArrayOf(int(size), reflect.TypeFor[byte]())
+		return reflect.MakeSlice(reflect.SliceOf(one), connBatch, connBatch)
+	}
+	keys, values := bytesOf(a.from.KeySize()), bytesOf(a.from.ValueSize())
 	fresh := make([]byte, a.size)
-	it := a.from.Iterate()
-	for it.Next(&key, &value) {
-		a.convert.Convert(fresh, value)
-		c, err := a.decode(fresh)
-		if err != nil {
-			return err
-		}
-		if (c.Flow.Template != 0) != templates || c.Flags&connDead != 0 {
-			continue
-		}
-		a.records = append(a.records, bpfobj.LbConnRecord{
-			Flow: c.Flow, Server: c.Server, Expires: c.Expires, Port: c.Port, State: c.State, Flags: c.Flags,
-			Template: c.Template, Forward: c.Forward, InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
-		})
-		a.keys = append(a.keys, append([]byte(nil), key...))
-		if len(a.records) == recordBatch {
-			if err := a.flush(); err != nil {
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, end := a.from.BatchLookup(&cursor, keys.Interface(), values.Interface(), nil)
+		for i := range n {
+			if err := a.add(keys.Index(i).Bytes(), values.Index(i).Bytes(), fresh, templates); err != nil {
 				return err
 			}
 		}
-	}
-	if err := it.Err(); err != nil {
-		return err
-	}
-	if err := a.flush(); err != nil {
-		return err
-	}
-	// Run again, they must not be taken from their servers' counts again.
-	for _, key := range a.superseded {
-		if err := a.from.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return err
+		if errors.Is(end, ebpf.ErrKeyNotExist) {
+			return a.flush()
+		}
+		if end != nil {
+			return end
 		}
 	}
-	a.superseded = nil
+}
+
+func (a *adopter) add(key, value, fresh []byte, templates bool) error {
+	a.convert.Convert(fresh, value)
+	c, err := a.decode(fresh)
+	if err != nil || (c.Flow.Template != 0) != templates || c.Flags&connDead != 0 {
+		return err
+	}
+	a.records = append(a.records, bpfobj.LbConnRecord{
+		Flow: c.Flow, Server: c.Server, Expires: c.Expires, Port: c.Port, State: c.State, Flags: c.Flags,
+		Template: c.Template, Forward: c.Forward, InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
+	})
+	a.keys = append(a.keys, bytes.Clone(key))
+	if len(a.records) == recordBatch {
+		return a.flush()
+	}
 	return nil
 }
 
@@ -149,16 +152,26 @@ func (a *adopter) flush() error {
 	if err != nil {
 		return err
 	}
+	full := false
 	for i, r := range results {
 		switch r.Result {
 		case bpfobj.LbRecordResultRECORD_ENTERED:
 			a.done++
 		case bpfobj.LbRecordResultRECORD_EXISTS:
-			a.superseded = append(a.superseded, a.keys[i])
 		default:
-			return fmt.Errorf("no room for a connection in the new table (%d were adopted)", a.done)
+			full = true
+			continue
+		}
+		// Run again, it must neither be entered again if it is over by then, nor taken
+		// from its server's count again. That is still possible for what ends between
+		// a kill right here and the next run: imbang audit --repair mends the counts.
+		if err := a.from.Delete(a.keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
 		}
 	}
 	a.records, a.keys = a.records[:0], a.keys[:0]
+	if full {
+		return fmt.Errorf("no room for a connection in the new table (%d were adopted)", a.done)
+	}
 	return nil
 }

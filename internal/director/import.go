@@ -203,6 +203,11 @@ func checkEntry(c *model.Connection) error {
 	if !c.Client.IsValid() || !c.Virtual.IsValid() || model.FamilyOf(c.Client.Addr()) != family || c.Service.Family != family {
 		return bad("client %s, virtual address %s and service %s are not of one family", c.Client, c.Virtual, c.Service)
 	}
+	for _, a := range []netip.Addr{c.Client.Addr(), c.Virtual.Addr(), c.RealServer.Addr()} {
+		if a.Is4In6() || a.Zone() != "" {
+			return bad("the address %s: want it without a zone, and not an IPv4 address as one of IPv6", a)
+		}
+	}
 	if c.Server.Addr() != c.RealServer.Addr() {
 		return bad("its packets go to %s, its server is %s", c.Server, c.RealServer)
 	}
@@ -356,7 +361,10 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 		// Its connections come later, and it must be there then.
 		r.Expires = in.now + uint64(max(c.Expires, templateLinger))
 		call = templateRecord(c, &r)
-		return r, call, nil
+		if c.Engine != "" && r.Port == invalidPort { // no call leads to it
+			err = in.checkFormer(call, id)
+		}
+		return r, call, err
 	}
 	r.Fwmark = c.Service.Mark
 	if c.Flags&model.ConnReplied != 0 {
@@ -472,15 +480,8 @@ func (in *inserter) callLeads(number, server uint32) (bool, error) {
 
 // formerCall finds the number of a call whose template is invalid: no call leads there.
 func (in *inserter) formerCall(c *model.Connection, call bpfobj.LbCall, server uint32) (uint32, error) {
-	if in.former == nil {
-		numbers, calls, err := hashAll[uint32, bpfobj.LbCall](in.d.maps.CallNumbers, 0)
-		if err != nil {
-			return 0, fmt.Errorf("read calls: %w", err)
-		}
-		in.former = map[bpfobj.LbCall][]uint32{}
-		for i, n := range numbers {
-			in.former[calls[i]] = append(in.former[calls[i]], n)
-		}
+	if err := in.readCalls(); err != nil {
+		return 0, err
 	}
 	for _, number := range in.former[call] {
 		if leads, err := in.callLeads(number, server); leads || err != nil {
@@ -488,6 +489,43 @@ func (in *inserter) formerCall(c *model.Connection, call bpfobj.LbCall, server u
 		}
 	}
 	return 0, entryError{fmt.Errorf("call %q: %w", c.Control.CallID, ErrNoTemplate)}
+}
+
+// readCalls reads the numbers of all calls.
+func (in *inserter) readCalls() error {
+	if in.former != nil {
+		return nil
+	}
+	numbers, calls, err := hashAll[uint32, bpfobj.LbCall](in.d.maps.CallNumbers, 0)
+	if err != nil {
+		return fmt.Errorf("read calls: %w", err)
+	}
+	in.former = map[bpfobj.LbCall][]uint32{}
+	for i, n := range numbers {
+		in.former[calls[i]] = append(in.former[calls[i]], n)
+	}
+	return nil
+}
+
+// checkFormer refuses an invalid template of a call whose server has one already.
+func (in *inserter) checkFormer(call bpfobj.LbCall, server uint32) error {
+	if err := in.readCalls(); err != nil {
+		return err
+	}
+	for _, number := range in.former[call] {
+		var now uint32
+		if in.d.maps.Calls.Lookup(call, &now) == nil && now == number {
+			continue // the valid one
+		}
+		leads, err := in.callLeads(number, server)
+		if err != nil {
+			return err
+		}
+		if leads {
+			return entryError{ErrConnectionExists}
+		}
+	}
+	return nil
 }
 
 // maskedClient is address_mask of bpf/template.h.

@@ -82,7 +82,8 @@ func (in instance) sweepOne(dir string) bool {
 	name := filepath.Join(in.base(), cookie+".lock")
 	lock, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
-		return false
+		_, err := os.Stat(dir) // its director's sweep took it along
+		return os.IsNotExist(err)
 	}
 	defer lock.Close()
 	if flock(lock, unix.LOCK_EX|unix.LOCK_NB) != nil || !stillThere(lock) {
@@ -90,6 +91,11 @@ func (in instance) sweepOne(dir string) bool {
 	}
 	text, err := os.ReadFile(name)
 	if err != nil || (!unfinished && in.lives(string(text))) || removePins(dir) != nil {
+		return false
+	}
+	// The lock goes with the last of them: without it neither could be removed.
+	own := filepath.Join(in.base(), "bpf", cookie)
+	if !unfinished && (removePins(own+nextSuffix) != nil || removePins(own) != nil) {
 		return false
 	}
 	if !unfinished {

@@ -111,7 +111,11 @@ func (u *upgrade) run(dry bool) (UpgradeResult, error) {
 	} else if err != nil {
 		return u.result, err
 	}
-	if u.result.Resumed, err = u.resume(); err != nil {
+	if dry {
+		if handed, err := handedOver(u.cur); err == nil && handed {
+			return u.result, ErrUpgrading
+		}
+	} else if u.result.Resumed, err = u.resume(); err != nil {
 		return u.result, err
 	}
 	if u.result.Resumed {
@@ -144,6 +148,10 @@ func (u *upgrade) resume() (bool, error) {
 		return false, nil
 	}
 	if err != nil {
+		// Packets may be that build's, and these its only pins.
+		if handed, unknown := handedOver(u.cur); handed || unknown != nil {
+			return false, errors.Join(err, unknown)
+		}
 		return false, errors.Join(err, removePins(u.nextDir()))
 	}
 	u.next = next
@@ -153,7 +161,8 @@ func (u *upgrade) resume() (bool, error) {
 	}
 	// The exchange was made: what lies beside is the earlier build.
 	if earlier, err := handedOver(next); err == nil && earlier {
-		u.cur, u.next = next, u.cur
+		next.close()
+		u.next = nil
 		return false, u.step("remove the earlier build", func() error { return u.removeEarlier() })
 	}
 	next.close()
@@ -436,5 +445,11 @@ func (u *upgrade) exchange() error {
 	return unix.Renameat2(unix.AT_FDCWD, u.in.dir(), unix.AT_FDCWD, u.nextDir(), unix.RENAME_EXCHANGE)
 }
 
-// removeEarlier removes the pins of the earlier build, which lie beside now.
-func (u *upgrade) removeEarlier() error { return removePins(u.nextDir()) }
+// removeEarlier removes the pins of the earlier build, which lie beside now, when no packet is in its programs any more:
+// without pins they have no successors.
+func (u *upgrade) removeEarlier() error {
+	if err := gracePeriod(); err != nil {
+		return err
+	}
+	return removePins(u.nextDir())
+}

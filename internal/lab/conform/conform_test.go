@@ -52,6 +52,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// mode is how the director is attached for all scenarios.
+var mode = flag.String("mode", string(director.ModeTC), "tc, xdp or xdp-generic")
+
 // The recorded scenarios of Linux's IPVS, each played on a cluster of its own.
 func TestRecordings(t *testing.T) {
 	testenv.Root(t)
@@ -75,7 +78,7 @@ func TestRecordings(t *testing.T) {
 		seen[r.Scenario.Name] = true
 		t.Run(r.Scenario.Name, func(t *testing.T) {
 			t.Parallel()
-			playIn(t, r, director.ModeTC)
+			playIn(t, r, director.Mode(*mode))
 		})
 	}
 	for name := range notYet {

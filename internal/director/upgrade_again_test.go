@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/testenv"
+)
+
+// upgradeKilledAt is upgradeTo, killed before the n-th time (from 1) of a step.
+func (r *rig) upgradeKilledAt(object, before string, nth int) error {
+	r.Helper()
+	r.close()
+	if r.plane != nil {
+		r.plane.Close()
+		r.plane = nil
+	}
+	var in instance
+	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
+	lock, err := in.lock(false)
+	r.must(err)
+	defer lock.Close()
+	u := &upgrade{in: in, spec: ours(r).Copy(), object: object}
+	defer u.close()
+	u.at = func(step string) {
+		if step == before {
+			if nth--; nth == 0 {
+				panic(killedBefore(step))
+			}
+		}
+	}
+	r.must(r.ns.Do(func() error {
+		defer func() {
+			if k, ok := recover().(killedBefore); ok {
+				err = k
+			}
+		}()
+		_, err = u.run(false)
+		return nil
+	}))
+	return err
+}
+
+// An upgrade that was killed when only the earlier build's pins were left to be removed is
+// through: other commands work, and what they change stays when it is run again.
+func TestUpgradeKilledThenEdited(t *testing.T) {
+	r := newRig(t, small)
+	r.must(r.attach(clientDev, serverDev, HookAuto))
+	l := newLiving(r, 5)
+	_, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint+"x", "")
+	r.must(err)
+	_, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, "remove the earlier build")
+	var k killedBefore
+	if !errors.As(err, &k) {
+		t.Fatal(err)
+	}
+	r.open(Sizes{})
+	other := tcpService("10.20.0.3:80", "rr")
+	r.addService(other, 1, 1)
+	r.turn("drain_timeout=17")
+	before, err := r.config()
+	r.must(err)
+	r.close()
+	result, steps, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
+	r.must(err)
+	if result.Upgraded {
+		t.Errorf("this build, which was loaded already, was loaded again: %q", steps)
+	}
+	r.open(Sizes{})
+	l.enter()
+	after, err := r.config()
+	r.must(err)
+	if before != after {
+		t.Errorf("settings before\n%+v, after\n%+v", before, after)
+	}
+	r.close()
+	l.check("afterwards")
+	r.open(Sizes{})
+	if got := r.fromClient(testenv.TCP("10.10.0.9:999", "10.20.0.3:80", "S")); got.verdict != redirect {
+		t.Errorf("the other service's packet: %s", got.verdict)
+	}
+	if got := len(r.status(other.Key).Servers); got != 2 {
+		t.Errorf("the other service has %d servers", got)
+	}
+	r.wantClean("afterwards")
+}
+
+// Connections that were adopted and ended before an upgrade that was killed is run again
+// do not come back, and are taken from their servers' counts once.
+func TestUpgradeKilledThenExpired(t *testing.T) {
+	r := newOlderRig(t, olderBuild(t))
+	r.must(r.attach(clientDev, serverDev, HookAuto))
+	r.timeouts(10*time.Second, bpfobj.LbConnStateTCP_ESTABLISHED)
+	l := newLiving(r, 300)
+	r.disguise()
+	err := r.upgradeKilledAt(bpfobj.Fingerprint, "adopt a batch", 2)
+	var k killedBefore
+	if !errors.As(err, &k) {
+		t.Fatal(err)
+	}
+	time.Sleep(14 * time.Second)
+	_, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
+	r.must(err)
+	r.open(Sizes{})
+	l.enter()
+	r.atLast(20*time.Second, "connections expire", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	time.Sleep(time.Second)
+	for _, s := range r.status(tcpService(vip, "rr").Key).Servers {
+		if s.Active != 0 || s.Inactive != 0 {
+			t.Errorf("server %s counts %d active and %d inactive connections, and there is none", s.Addr, int32(s.Active), int32(s.Inactive))
+		}
+	}
+}
+
+var _ = os.Remove
+
+// An upgrade that cannot open the pins of the build that packets were handed over to (here
+// for want of file descriptors) leaves them alone: they are that build's only ones.
+func TestUpgradeResumedWithoutDescriptors(t *testing.T) {
+	r := newOlderRig(t, olderBuild(t))
+	r.must(r.attach(clientDev, serverDev, HookAuto))
+	l := newLiving(r, 20)
+	r.disguise()
+	var k killedBefore
+	if _, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, "replace the programs on devices"); !errors.As(err, &k) {
+		t.Fatal(err)
+	}
+	l.check("killed") // by adopted connections
+	dir := instanceDir(r)
+	open, err := os.ReadDir("/proc/self/fd")
+	r.must(err)
+	pins, err := os.ReadDir(dir)
+	r.must(err)
+	var was unix.Rlimit
+	r.must(unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	few := was
+	few.Cur = uint64(len(open) + len(pins) + 30)
+	r.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	_, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
+	r.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	t.Log(err)
+	if !errors.Is(err, unix.EMFILE) {
+		t.Fatal("not for want of descriptors")
+	}
+	if _, err := os.Stat(dir + nextSuffix); err != nil {
+		t.Errorf("the pins of the build that has the packets: %v", err)
+	}
+	_, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
+	r.must(err)
+	r.open(Sizes{})
+	l.enter()
+	l.check("finished")
+	l.counted("finished")
+}
+
+func instanceDir(r *rig) string {
+	var in instance
+	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
+	return in.dir()
+}
+
+// A dry run of an upgrade changes nothing, though one was interrupted before.
+func TestUpgradeDryAfterKill(t *testing.T) {
+	r := newRig(t, small)
+	r.must(r.attach(clientDev, serverDev, HookAuto))
+	newLiving(r, 2)
+	_, _, err := r.upgradeTo(ours(t), "another", "start the timers")
+	var k killedBefore
+	if !errors.As(err, &k) {
+		t.Fatal(err)
+	}
+	dir := instanceDir(r)
+	var result UpgradeResult
+	err = r.ns.Do(func() (err error) { result, err = Upgrade(UpgradeOptions{DryRun: true}); return err })
+	if err != nil && !errors.Is(err, ErrUpgrading) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir + nextSuffix); err != nil || result.Resumed {
+		t.Errorf("the dry run finished the upgrade: resumed %v, %v", result.Resumed, err)
+	}
+	_, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
+	r.must(err)
+	r.open(Sizes{})
+}
