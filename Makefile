@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount $(BPF_PACKAGES
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race fuzz check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 bench-ipvs screenshots lint format demo bench clean install
+.PHONY: help build generate check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 bench-ipvs screenshots lint format demo bench clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,11 @@ test-race: ## the same under the race detector (needs gcc)
 
 fuzz: ## fuzz every target in turn, each for FUZZTIME; packets need root
 	build/fuzz $(FUZZTIME)
+
+check-xdp: ## every recorded scenario by XDP, native and generic (root)
+	@build/need $(TEST_PACKAGES)
+	$(SUDO) $(GO) test -count=1 -timeout 0 ./internal/lab/conform -run '^TestRecordings$$' -mode=xdp
+	$(SUDO) $(GO) test -count=1 -timeout 0 ./internal/lab/conform -run '^TestRecordings$$' -mode=xdp-generic
 
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)

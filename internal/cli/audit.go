@@ -31,7 +31,7 @@ With --repair, counts are corrected, connections get timer entries, and what
 nothing uses is deleted, under the director's lock; then the tables are examined
 again. Each repair is reported.
 
-The exit status is 0 if the tables are sound (with --repair: in the end), 1 if
+The exit status is 0 if nothing was found (with --repair: in the end), 1 if
 not, 2 for a wrong command line and 3 if the audit failed.`,
 		Example: `  imbang audit
   imbang audit --repair -o json`,
