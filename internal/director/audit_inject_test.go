@@ -4,12 +4,15 @@ package director
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -77,6 +80,19 @@ func (x *injector) entry(number uint32) timerEntry {
 	x.must(x.maps.TimerEntries4.Lookup((number-1)/entryPair, &pair))
 	half := (number - 1) % entryPair
 	return timerEntry{pair.Next[half], pair.Flow[half]}
+}
+
+// next is the number behind an entry; 0 also if another fault has put a number there of
+// which there is no entry.
+func (x *injector) next(number uint32) uint32 {
+	x.Helper()
+	var pair bpfobj.LbTimerPair4
+	err := x.maps.TimerEntries4.Lookup((number-1)/entryPair, &pair)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0
+	}
+	x.must(err)
+	return pair.Next[(number-1)%entryPair]
 }
 
 func (x *injector) setEntry(number uint32, e timerEntry) {
@@ -190,10 +206,13 @@ var faults = []func(*injector){
 		for slot := range x.maps.Wheel.MaxEntries() {
 			var s bpfobj.LbWheelSlot
 			x.must(x.maps.Wheel.Lookup(slot, &s))
-			for at := s.First4; at != 0; at = x.entry(at).Next {
-				if x.entry(at).Next == c.Number {
+			// Another fault may have made a circle of the list.
+			for at, n := s.First4, uint32(0); at != 0 && n < x.maps.TimerEntries4.MaxEntries(); n++ {
+				next := x.next(at)
+				if next == c.Number {
 					before = at
 				}
+				at = next
 			}
 		}
 		if before == 0 {
