@@ -36,7 +36,8 @@ var (
 	upgradeBuilds = flag.String("builds", "", "directory of other builds, by build/otherbuilds")
 	upgradeRate   = flag.Float64("rate", 2000, "new connections a second")
 	upgradeIdle   = flag.Int("idle", 10_000, "connections that are held open")
-	upgradePoints = flag.Int("points", 11, "at how many points an upgrade to other programs, and one to another layout, is killed")
+	upgradePoints = flag.Int("points", 11, "an upgrade to other programs, and one to another layout, is killed in its first so many steps")
+	upgradeStride = flag.Int("stride", 1, "of these steps, in each of so many")
 )
 
 const (
@@ -57,7 +58,9 @@ func init() {
 // serve echoes on one port and answers a request on the other, until it is killed.
 func serve(name string) error {
 	raiseFiles()
-	idle, err := net.Listen("tcp", fmt.Sprintf(":%d", idlePort))
+	// Idle connections are silent: a server does not ask for its clients either.
+	silent := net.ListenConfig{KeepAlive: -1}
+	idle, err := silent.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", idlePort))
 	if err != nil {
 		return err
 	}
@@ -66,7 +69,11 @@ func serve(name string) error {
 		return err
 	}
 	fmt.Println("listening")
-	go accept(idle, func(c net.Conn) { _, _ = io.Copy(c, c) })
+	go accept(idle, func(c net.Conn) {
+		if n, err := io.Copy(c, c); err != nil {
+			fmt.Fprintf(os.Stderr, "server %s: %v, after %d bytes: %v\n", name, c.RemoteAddr(), n, err)
+		}
+	})
 	reply := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n%s: %s\r\n\r\nok\n", serverHeader, name)
 	return accept(web, func(c net.Conn) {
 		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
@@ -117,6 +124,7 @@ type upgradeCluster struct {
 	t    *testing.T
 	ctx  context.Context
 	idle []net.Conn
+	*packets
 	said int // lines that each idle connection carried
 }
 
@@ -161,20 +169,21 @@ var adopting = []string{"hand over", "wait for packets under way", "start the ti
 // than the one before, and runs each again.
 func (u *upgradeCluster) killAll(one, other string, layout bool) {
 	u.t.Helper()
-	killed := 0
-	for n := 1; n <= *upgradePoints && u.ctx.Err() == nil; n++ {
-		to := []string{one, other}[(n+1)%2]
-		step := u.killUpgrade(to, n)
+	killed, points := 0, 0
+	for n := 1; n <= *upgradePoints && u.ctx.Err() == nil; n += *upgradeStride {
+		points++
+		step := u.killUpgrade(one, n)
 		if step != "" {
 			killed++
 		}
 		if !layout || !slices.Contains(adopting, step) {
 			u.check("then")
 		}
-		u.upgrade(to)
+		u.upgrade(one)
 		u.check("then")
+		one, other = other, one
 	}
-	if want := min(10, *upgradePoints); killed < want && u.ctx.Err() == nil {
+	if want := min(10, points); killed < want && u.ctx.Err() == nil {
 		u.t.Errorf("killed at %d points only, want %d", killed, want)
 	}
 }
@@ -227,6 +236,7 @@ func newUpgradeCluster(t *testing.T, ctx context.Context) *upgradeCluster {
 			table += fmt.Sprintf("-a -t %s -r %s:%d -m\n", vip, s.Addr[topology.IPv4], port)
 		}
 	}
+	u.packets = watchIdle(t, c.Director)
 	must(t, c.Director, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
 	must(t, c.Director, table, "ipvsadm", "-R")
 	return u
@@ -292,20 +302,24 @@ func (u *upgradeCluster) check(when string) {
 	u.said++
 	began := time.Now()
 	line := func(i int) []byte { return fmt.Appendf(nil, "%d of %d\n", u.said, i) }
+	const patience, grace = time.Minute, time.Second
 	lost := 0
 	fail := func(i int, err error) {
 		if lost++; lost <= 5 {
-			u.t.Errorf("%s: idle connection %d of %s: %v", when, i, u.idle[i].LocalAddr(), err)
+			local := u.idle[i].LocalAddr().(*net.TCPAddr).AddrPort()
+			u.t.Errorf("%s: idle connection %d of %s: %v; its last packets:\n\t%s", when, i, local, err, u.packets.last(local))
 		}
 	}
 	for i, c := range u.idle {
-		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		_ = c.SetWriteDeadline(time.Now().Add(patience))
 		if _, err := c.Write(line(i)); err != nil {
 			fail(i, err)
 		}
 	}
 	for i, c := range u.idle {
 		got := make([]byte, len(line(i)))
+		// One without a reply must not take the others' time.
+		_ = c.SetReadDeadline(time.Now().Add(max(grace, patience-time.Since(began))))
 		if _, err := io.ReadFull(c, got); err != nil {
 			fail(i, err)
 		} else if !bytes.Equal(got, line(i)) {
@@ -314,8 +328,17 @@ func (u *upgradeCluster) check(when string) {
 	}
 	if lost > 0 {
 		u.t.Errorf("%s: %d of %d idle connections are lost", when, lost, len(u.idle))
+		u.explain()
 	}
 	u.say("%s: %d of %d idle connections answer (%v)", when, len(u.idle)-lost, len(u.idle), time.Since(began).Round(time.Millisecond))
+}
+
+// explain shows what the director says of packets.
+func (u *upgradeCluster) explain() {
+	for _, args := range [][]string{{"status"}, {"stats"}, {"conns", "--count"}} {
+		o := imbangOf(u.t, u.Director, executable, args...)
+		u.say("imbang %s\n%s%s", strings.Join(args, " "), o.stdout, o.stderr)
+	}
 }
 
 // load sends requests, each by a connection of its own, until report is called,
@@ -355,6 +378,7 @@ func (u *upgradeCluster) load() (report func()) {
 			r.Issued, took, float64(r.Issued)/took, *upgradeRate, r.Replies, r.PerServer, r.Loss.Total(), r.Loss, r.Unfinished)
 		if r.Loss.Total() != 0 || r.Replies == 0 || r.Issued > r.Replies+r.Unfinished {
 			u.t.Errorf("requests were lost: %+v", r.Loss)
+			u.explain()
 		}
 		if r.Unfinished > int(*upgradeRate) {
 			u.t.Errorf("%d requests were still without a reply", r.Unfinished)
