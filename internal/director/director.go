@@ -299,7 +299,7 @@ func (d *Director) checkSizes(s Sizes) error {
 		{"connections", s.Connections, d.maps.Conns4},
 	} {
 		if c.want != 0 && c.want != c.m.MaxEntries() {
-			return fmt.Errorf("the director has room for %d %s, not %d: sizes are fixed when it is loaded (remove it with imbang detach first)",
+			return fmt.Errorf("the director has room for %d %s, not %d: sizes are fixed when it is loaded (keep its services with ipvsadm -Sn, and remove it with imbang detach first)",
 				c.m.MaxEntries(), c.what, c.want)
 		}
 	}
