@@ -60,7 +60,7 @@ func (l lone) serviceOf(k model.ServiceKey) (svc bpfobj.LbService, err error) {
 }
 
 func (l lone) serverOf(svc bpfobj.LbService, k model.ServiceKey, addr netip.AddrPort) (listed, error) {
-	order, err := readSome[uint32](l.maps.Order, span(svc.First, svc.Count))
+	order, err := lookupSpan[uint32](l.maps.Order, svc.First, svc.Count)
 	if err != nil {
 		return listed{}, fmt.Errorf("read the servers' order: %w", err)
 	}
@@ -92,15 +92,6 @@ func (l lone) front(k model.ServiceKey, addr netip.AddrPort, order []uint32) (at
 	i := slices.Index(order, f.Server)
 	at.id, at.position = f.Server, uint32(i)
 	return at, i >= 0 && keyOf(at.server) == serverKey{key, place.Addr, place.Port}
-}
-
-// span is n numbers from the first on.
-func span(first, n uint32) []uint32 {
-	all := make([]uint32, n)
-	for i := range all {
-		all[i] = first + uint32(i)
-	}
-	return all
 }
 
 // readSome reads elements of an array map: a few each by itself, many with one

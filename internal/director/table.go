@@ -93,7 +93,6 @@ var errTorn = errors.New("the pinned table is damaged (imbang detach removes it)
 func (d *Director) readTable(set bpfobj.LbSettings) (*table, error) {
 	t := &table{
 		services: map[bpfobj.LbServiceKey]*bpfobj.LbService{},
-		order:    map[uint32][]uint32{},
 	}
 	var err error
 	if t.servers, err = lookupAll[bpfobj.LbServer](d.maps.Servers, set.Servers); err != nil {
@@ -104,30 +103,20 @@ func (d *Director) readTable(set bpfobj.LbSettings) (*table, error) {
 		return nil, fmt.Errorf("read services: %w", err)
 	}
 	ids := make([]uint32, len(keys))
-	top := uint32(0)
 	for i, key := range keys {
 		t.services[key] = &values[i]
 		ids[i] = values[i].Id
-		top = max(top, values[i].First+values[i].Capacity)
 	}
 	for key, svc := range t.services { // a hash that is written meanwhile may give a key twice
 		t.total.count(key, 1)
 		t.total.engine(svc, 1)
 	}
-	if top > d.maps.Order.MaxEntries() {
-		return nil, errTorn
-	}
 	t.ids = usedIDs(ids, set.Services)
-	slots, err := lookupAll[uint32](d.maps.Order, top)
-	if err != nil {
+	if t.order, err = d.lists(values); err != nil {
 		return nil, fmt.Errorf("read the servers' order: %w", err)
 	}
 	listed := make([]bool, len(t.servers))
 	for _, s := range t.services {
-		if s.Count > s.Capacity {
-			return nil, errTorn
-		}
-		t.order[s.Id] = slices.Clone(slots[s.First : s.First+s.Count])
 		for _, id := range t.order[s.Id] {
 			if id >= uint32(len(listed)) {
 				return nil, errTorn
