@@ -74,10 +74,11 @@ static __always_inline int conn_book(const struct flow *flow, struct timer_chang
 	return 0;
 }
 
-/* For a connection that is to end earlier than its timer entry is due. */
-static __noinline void conn_hasten(const struct flow *flow, __u64 expires)
+/* For a connection that is to end earlier than its timer entry is due, unless its state has
+ * changed. */
+static __noinline void conn_hasten(const struct flow *flow, __u64 expires, __u32 state)
 {
-	struct timer_change to = { .expires = expires };
+	struct timer_change to = { .expires = expires, .state = state };
 
 	HOOK(CONN_EXTEND);
 	conn_book(flow, &to, expires);
@@ -92,16 +93,17 @@ static __noinline int conn_disinherit(const struct flow *flow, __u64 expires, __
 	return conn_book(flow, &to, expires);
 }
 
-/* Lets the connection of which this was seen live for another `timeout` [ns]. */
+/* Lets the connection of which this was seen live for another `timeout` [ns], that of the
+ * state which it is in now. */
 static __always_inline void conn_extend(const struct flow *flow, const struct conn *seen,
-					__u64 timeout)
+					__u64 timeout, __u32 state)
 {
 	__u64 expires = conn_later(seen, time_coarse(), timeout);
 
 	if (!expires)
 		return;
-	if (!timer_entry_before(seen, expires) || !conn_delay(flow, expires))
-		conn_hasten(flow, expires);
+	if (!timer_entry_before(seen, expires) || !conn_delay(flow, expires, state))
+		conn_hasten(flow, expires, state);
 }
 
 /* Whether a timer entry that was inherited will do: the entry is there, and the

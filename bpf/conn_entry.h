@@ -341,7 +341,7 @@ static __always_inline void conn_prolong(struct conn *c, __u64 was, __u64 expire
 }
 
 static __always_inline int conn_delay_in(const struct flow *flow, union conn_key *key,
-					 __u64 expires, __u8 family)
+					 __u64 expires, __u32 state, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
 	int done = 0;
@@ -350,22 +350,26 @@ static __always_inline int conn_delay_in(const struct flow *flow, union conn_key
 		return 0;
 	HOOK(CONN_EXTEND);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && timer_entry_before(c, expires)) {
-		c->expires = expires;
-		done = 1;
+	if (conn_lives(c, key, family)) {
+		/* Who gave it another state says when that ends. */
+		done = c->state != state;
+		if (!done && timer_entry_before(c, expires)) {
+			c->expires = expires;
+			done = 1;
+		}
 	}
 	bpf_spin_unlock(&c->lock);
 	return done;
 }
 
-/* Writes when a flow's connection ends [ns]; 0 if it needs an earlier timer entry for
- * that, or is gone. */
-static __noinline int conn_delay(const struct flow *flow, __u64 expires)
+/* Writes when a flow's connection ends that is in a state [ns]; 0 if it needs an earlier
+ * timer entry for that, or is gone. */
+static __noinline int conn_delay(const struct flow *flow, __u64 expires, __u32 state)
 {
 	union conn_key key;
 
-	return flow->family == AF_INET6 ? conn_delay_in(flow, &key, expires, AF_INET6)
-					: conn_delay_in(flow, &key, expires, AF_INET);
+	return flow->family == AF_INET6 ? conn_delay_in(flow, &key, expires, state, AF_INET6)
+					: conn_delay_in(flow, &key, expires, state, AF_INET);
 }
 
 /* A timer entry for a connection. */
@@ -374,6 +378,7 @@ struct timer_change {
 	__u32 tick;
 	__u32 number;
 	__u32 instead; /* of this one; 0: of any */
+	__u32 state;   /* if `expires` is given: that it is for */
 };
 
 static __always_inline int conn_name_in(const struct flow *flow, union conn_key *key,
@@ -386,7 +391,8 @@ static __always_inline int conn_name_in(const struct flow *flow, union conn_key 
 		return 0;
 	HOOK(CONN_TICK);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && (!to->instead || c->number == to->instead)) {
+	if (conn_lives(c, key, family) && (!to->instead || c->number == to->instead) &&
+	    (!to->expires || c->state == to->state)) {
 		c->tick = to->tick;
 		c->number = to->number;
 		if (to->expires)

@@ -101,7 +101,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	}
 	if (seen->state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, seen);
-	conn_extend(flow, seen, conn_timeout(change.server, change.state, set));
+	conn_extend(flow, seen, conn_timeout(change.server, change.state, set), change.state);
 	if (change.state != change.was) {
 		HOOK(CONN_MOVED);
 		follow_tell(flow, 0, FOLLOW_STATE, change.was);

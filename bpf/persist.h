@@ -106,7 +106,7 @@ __noinline __u32 template_use(const struct packet *p, const struct service *svc)
 	/* It may have expired meanwhile: then there is none. */
 	if (!conn_hold(&key, &id, 1))
 		return NO_SERVER;
-	conn_extend(&key, &seen, seen.timeout * NSEC_PER_SEC);
+	conn_extend(&key, &seen, seen.timeout * NSEC_PER_SEC, seen.state);
 	return id;
 }
 

@@ -59,7 +59,7 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 	/* It may have expired meanwhile: then there is none. */
 	if (!conn_hold(&key, &id, 1))
 		return NO_SERVER;
-	conn_extend(&key, &seen, seen.timeout * NSEC_PER_SEC);
+	conn_extend(&key, &seen, seen.timeout * NSEC_PER_SEC, seen.state);
 	p->inherited.call = number;
 	return id;
 }
