@@ -5,6 +5,7 @@ package director
 import (
 	"errors"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -134,14 +135,27 @@ func TestUpgradeResumedWithoutDescriptors(t *testing.T) {
 	}
 	l.check("killed") // by adopted connections
 	dir := instanceDir(r)
+	// The limit is one of numbers: those that are free below the highest are taken.
 	open, err := os.ReadDir("/proc/self/fd")
 	r.must(err)
+	highest := 0
+	for _, e := range open {
+		fd, err := strconv.Atoi(e.Name())
+		r.must(err)
+		highest = max(highest, fd)
+	}
+	for fd := 0; fd < highest; {
+		f, err := os.Open(os.DevNull)
+		r.must(err)
+		defer f.Close()
+		fd = int(f.Fd())
+	}
 	pins, err := os.ReadDir(dir)
 	r.must(err)
 	var was unix.Rlimit
 	r.must(unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	few := was
-	few.Cur = uint64(len(open) + len(pins) + 30)
+	few.Cur = uint64(highest + 1 + len(pins) + 30)
 	r.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	_, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
 	r.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
