@@ -36,8 +36,8 @@ var (
 	upgradeBuilds = flag.String("builds", "", "directory of other builds, by build/otherbuilds")
 	upgradeRate   = flag.Float64("rate", 2000, "new connections a second")
 	upgradeIdle   = flag.Int("idle", 10_000, "connections that are held open")
-	upgradePoints = flag.Int("points", 11, "an upgrade to other programs, and one to another layout, is killed in its first so many steps")
-	upgradeStride = flag.Int("stride", 1, "of these steps, in each of so many")
+	upgradePoints = flag.Int("points", 11, "upgrades to other programs, and to another layout, are killed in each of their first so many steps")
+	upgradeStride = flag.Int("stride", 1, "1: kill in each of these steps, 2: in every second one, and so on")
 )
 
 const (
@@ -58,7 +58,7 @@ func init() {
 // serve echoes on one port and answers a request on the other, until it is killed.
 func serve(name string) error {
 	raiseFiles()
-	// Idle connections are silent: a server does not ask for its clients either.
+	// Idle connections are silent: servers send no keep-alive probes.
 	silent := net.ListenConfig{KeepAlive: -1}
 	idle, err := silent.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", idlePort))
 	if err != nil {

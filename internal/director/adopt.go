@@ -106,21 +106,18 @@ func (a *adopter) run(templates bool) error {
 	}
 	keys, values := bytesOf(a.from.KeySize()), bytesOf(a.from.ValueSize())
 	fresh := make([]byte, a.size)
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, end := a.from.BatchLookup(&cursor, keys.Interface(), values.Interface(), nil)
+	err := eachRead(a.from, keys.Interface(), values.Interface(), func(n int) error {
 		for i := range n {
 			if err := a.add(keys.Index(i).Bytes(), values.Index(i).Bytes(), fresh, templates); err != nil {
 				return err
 			}
 		}
-		if errors.Is(end, ebpf.ErrKeyNotExist) {
-			return a.flush()
-		}
-		if end != nil {
-			return end
-		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
+	return a.flush()
 }
 
 func (a *adopter) add(key, value, fresh []byte, templates bool) error {
@@ -164,7 +161,7 @@ func (a *adopter) flush() error {
 		}
 		// Run again, it must neither be entered again if it is over by then, nor taken
 		// from its server's count again. That is still possible for what ends between
-		// a kill right here and the next run: imbang audit --repair mends the counts.
+		// a kill right here and the next run: imbang audit --repair corrects the counts.
 		if err := a.from.Delete(a.keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return err
 		}

@@ -216,11 +216,17 @@ const connBatch = 4096
 // the same memory.
 func eachBatch[K, V any](m *ebpf.Map, call func([]K, []V) error) error {
 	keys, values := make([]K, connBatch), make([]V, connBatch)
+	return eachRead(m, keys, values, func(n int) error { return call(keys[:n], values[:n]) })
+}
+
+// eachRead is likewise, of elements whose types are known when it runs: it reads into two
+// slices, and calls with the number of those that were read.
+func eachRead(m *ebpf.Map, keys, values any, call func(n int) error) error {
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		if n > 0 {
-			if err := call(keys[:n], values[:n]); err != nil {
+			if err := call(n); err != nil {
 				return err
 			}
 		}

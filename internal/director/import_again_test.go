@@ -40,7 +40,6 @@ func TestImportInvalidCallAgain(t *testing.T) {
 	if got := len(to.exported()); got != before {
 		t.Errorf("%d entries after repeated imports, %d after the first", got, before)
 	}
-
 }
 
 // A server's address written as a mapped one does not hide its family: masquerading does

@@ -101,7 +101,7 @@ func acquire(f *os.File) error {
 // openLock opens the file of the lock. With create false a director that was
 // never made is ErrNotLoaded.
 func (in instance) openLock(create bool) (*os.File, error) {
-	// Who never has to wait is told of a bad timeout, too.
+	// A bad timeout is an error for every command, also for one that does not wait.
 	if _, err := lockTimeout(); err != nil {
 		return nil, err
 	}

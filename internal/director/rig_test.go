@@ -183,12 +183,18 @@ func (r *rig) remove() {
 	}
 }
 
+// instance is that of the rig's network namespace.
+func (r *rig) instance() (in instance) {
+	r.Helper()
+	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
+	return in
+}
+
 // pins lists what this rig's director, or a load of it that failed, has in
 // the state directory.
 func (r *rig) pins() (names []string) {
 	r.Helper()
-	var in instance
-	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
+	in := r.instance()
 	for _, dir := range []string{in.base(), filepath.Join(in.base(), "bpf")} {
 		own, err := filepath.Glob(filepath.Join(dir, strconv.FormatUint(in.cookie, 10)+"*"))
 		r.must(err)

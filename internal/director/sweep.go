@@ -93,14 +93,15 @@ func (in instance) sweepOne(dir string) bool {
 	if err != nil || (!unfinished && in.lives(string(text))) || removePins(dir) != nil {
 		return false
 	}
+	if unfinished {
+		return true
+	}
 	// The lock goes with the last of them: without it neither could be removed.
 	own := filepath.Join(in.base(), "bpf", cookie)
-	if !unfinished && (removePins(own+nextSuffix) != nil || removePins(own) != nil) {
+	if removePins(own+nextSuffix) != nil || removePins(own) != nil {
 		return false
 	}
-	if !unfinished {
-		_ = os.Remove(name)
-	}
+	_ = os.Remove(name)
 	return true
 }
 

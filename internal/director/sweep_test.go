@@ -19,8 +19,7 @@ func TestSweepInterruptedUpgrade(t *testing.T) {
 	if !errors.As(err, &k) {
 		t.Fatal(err)
 	}
-	var in instance
-	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
+	in := r.instance()
 	lock := strings.TrimSuffix(in.dir(), "/bpf/"+filepath.Base(in.dir())) + "/" + filepath.Base(in.dir()) + ".lock"
 	r.must(os.WriteFile(lock, []byte("1"), 0o600)) // of a namespace that is no more
 	r.gone = true

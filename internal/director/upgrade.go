@@ -445,8 +445,8 @@ func (u *upgrade) exchange() error {
 	return unix.Renameat2(unix.AT_FDCWD, u.in.dir(), unix.AT_FDCWD, u.nextDir(), unix.RENAME_EXCHANGE)
 }
 
-// removeEarlier removes the pins of the earlier build, which lie beside now, when no packet is in its programs any more:
-// without pins they have no successors.
+// removeEarlier removes the pins of the earlier build, which lie beside now, when no
+// packet is in its programs any more: without pins they have no successors.
 func (u *upgrade) removeEarlier() error {
 	if err := gracePeriod(); err != nil {
 		return err

@@ -15,40 +15,6 @@ import (
 	"imbang/internal/testenv"
 )
 
-// upgradeKilledAt is upgradeTo, killed before the n-th time (from 1) of a step.
-func (r *rig) upgradeKilledAt(object, before string, nth int) error {
-	r.Helper()
-	r.close()
-	if r.plane != nil {
-		r.plane.Close()
-		r.plane = nil
-	}
-	var in instance
-	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
-	lock, err := in.lock(false)
-	r.must(err)
-	defer lock.Close()
-	u := &upgrade{in: in, spec: ours(r).Copy(), object: object}
-	defer u.close()
-	u.at = func(step string) {
-		if step == before {
-			if nth--; nth == 0 {
-				panic(killedBefore(step))
-			}
-		}
-	}
-	r.must(r.ns.Do(func() error {
-		defer func() {
-			if k, ok := recover().(killedBefore); ok {
-				err = k
-			}
-		}()
-		_, err = u.run(false)
-		return nil
-	}))
-	return err
-}
-
 // An upgrade that was killed when only the earlier build's pins were left to be removed is
 // through: other commands work, and what they change stays when it is run again.
 func TestUpgradeKilledThenEdited(t *testing.T) {
@@ -101,7 +67,7 @@ func TestUpgradeKilledThenExpired(t *testing.T) {
 	r.timeouts(10*time.Second, bpfobj.LbConnStateTCP_ESTABLISHED)
 	l := newLiving(r, 300)
 	r.disguise()
-	err := r.upgradeKilledAt(bpfobj.Fingerprint, "adopt a batch", 2)
+	_, _, err := r.upgradeToNth(ours(t), bpfobj.Fingerprint, "adopt a batch", 2)
 	var k killedBefore
 	if !errors.As(err, &k) {
 		t.Fatal(err)
@@ -120,8 +86,6 @@ func TestUpgradeKilledThenExpired(t *testing.T) {
 	}
 }
 
-var _ = os.Remove
-
 // An upgrade that cannot open the pins of the build that packets were handed over to (here
 // for want of file descriptors) leaves them alone: they are that build's only ones.
 func TestUpgradeResumedWithoutDescriptors(t *testing.T) {
@@ -134,7 +98,7 @@ func TestUpgradeResumedWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.check("killed") // by adopted connections
-	dir := instanceDir(r)
+	dir := r.instance().dir()
 	// The limit is one of numbers: those that are free below the highest are taken.
 	open, err := os.ReadDir("/proc/self/fd")
 	r.must(err)
@@ -174,12 +138,6 @@ func TestUpgradeResumedWithoutDescriptors(t *testing.T) {
 	l.counted("finished")
 }
 
-func instanceDir(r *rig) string {
-	var in instance
-	r.must(r.ns.Do(func() (err error) { in, err = currentInstance(); return err }))
-	return in.dir()
-}
-
 // A dry run of an upgrade changes nothing, though one was interrupted before.
 func TestUpgradeDryAfterKill(t *testing.T) {
 	r := newRig(t, small)
@@ -190,7 +148,7 @@ func TestUpgradeDryAfterKill(t *testing.T) {
 	if !errors.As(err, &k) {
 		t.Fatal(err)
 	}
-	dir := instanceDir(r)
+	dir := r.instance().dir()
 	var result UpgradeResult
 	err = r.ns.Do(func() (err error) { result, err = Upgrade(UpgradeOptions{DryRun: true}); return err })
 	if err != nil && !errors.Is(err, ErrUpgrading) {

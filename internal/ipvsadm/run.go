@@ -20,8 +20,8 @@ import (
 //	255  the command line cannot be read, or the table refused
 //
 // It calls open once the command line is known to be right and to need the
-// table. Where stdout cannot be written the status is 1, other than with ipvsadm:
-// a table that a full disk has no room for is not saved.
+// table. If stdout cannot be written the status is 1, where ipvsadm's is 0: a script
+// must not clear a table that a full disk had no room for.
 func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error)) int {
 	return run(args, stdin, stdout, stderr, open, systemNames())
 }
