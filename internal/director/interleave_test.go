@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,6 +198,7 @@ type stopped struct {
 	x    *interleaved
 	hook lbtest.Hook
 	done chan error
+	late *time.Timer // tells what the process waits for when the hook is about to give up
 }
 
 // stop runs an operation on CPU A as far as a hook point.
@@ -217,7 +220,24 @@ func (x *interleaved) stopTimes(at lbtest.LbHookPoint, times int, fn func() erro
 		x.must(leave(cpuA, false))
 		x.Fatal(errors.Join(err, <-s.done))
 	}
+	s.late = time.AfterFunc(9*time.Second, func() { x.Logf("an operation is stopped for 9 s:\n%s", stacks()) })
+	x.Cleanup(func() { s.late.Stop() })
 	return s
+}
+
+// stacks are those of the process: of its goroutines, and in the kernel of its threads.
+func stacks() string {
+	var s strings.Builder
+	all := make([]byte, 1<<20)
+	s.Write(all[:runtime.Stack(all, true)])
+	threads, _ := filepath.Glob("/proc/self/task/*")
+	for _, thread := range threads {
+		for _, what := range []string{"comm", "syscall", "stack"} {
+			text, _ := os.ReadFile(filepath.Join(thread, what))
+			fmt.Fprintf(&s, "%s/%s: %s", thread, what, text)
+		}
+	}
+	return s.String()
 }
 
 // stopPacket is stop for a client's packet; its result is there after finish.
@@ -230,6 +250,7 @@ func (x *interleaved) stopPacket(at lbtest.LbHookPoint, p testenv.Packet) (*stop
 // finish lets the operation go on, to its end.
 func (s *stopped) finish() {
 	s.x.Helper()
+	s.late.Stop()
 	s.hook.Disarm()
 	s.hook.Release(s.hook.Reached())
 	s.x.must(<-s.done, leave(cpuA, false))
