@@ -37,7 +37,6 @@ var (
 	upgradeRate   = flag.Float64("rate", 2000, "new connections a second")
 	upgradeIdle   = flag.Int("idle", 10_000, "connections that are held open")
 	upgradePoints = flag.Int("points", 11, "upgrades to other programs, and to another layout, are killed in each of their first so many steps")
-	upgradeStride = flag.Int("stride", 1, "1: kill in each of these steps, 2: in every second one, and so on")
 )
 
 const (
@@ -169,9 +168,8 @@ var adopting = []string{"hand over", "wait for packets under way", "start the ti
 // than the one before, and runs each again.
 func (u *upgradeCluster) killAll(one, other string, layout bool) {
 	u.t.Helper()
-	killed, points := 0, 0
-	for n := 1; n <= *upgradePoints && u.ctx.Err() == nil; n += *upgradeStride {
-		points++
+	killed := 0
+	for n := 1; n <= *upgradePoints && u.ctx.Err() == nil; n++ {
 		step := u.killUpgrade(one, n)
 		if step != "" {
 			killed++
@@ -183,7 +181,7 @@ func (u *upgradeCluster) killAll(one, other string, layout bool) {
 		u.check("then")
 		one, other = other, one
 	}
-	if want := min(10, points); killed < want && u.ctx.Err() == nil {
+	if want := min(10, *upgradePoints); killed < want && u.ctx.Err() == nil {
 		u.t.Errorf("killed at %d points only, want %d", killed, want)
 	}
 }
