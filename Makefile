@@ -109,8 +109,8 @@ lint: ## formatting, vet, staticcheck, modules
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags soak,upgrade ./internal/director ./internal/acceptance
-	$(GO) tool staticcheck ./...
-	$(GO) tool staticcheck -tags soak,upgrade ./internal/director ./internal/acceptance
+	"$$($(GO) tool -n staticcheck)" ./...
+	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade ./internal/director ./internal/acceptance
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)

@@ -225,17 +225,22 @@ func (x *interleaved) stopTimes(at lbtest.LbHookPoint, times int, fn func() erro
 	return s
 }
 
-// stacks are those of the process: of its goroutines, and in the kernel of its threads.
+// stacks are those of the process: of its goroutines, and in the kernel of its threads
+// and of whatever is in an uninterruptible wait.
 func stacks() string {
 	var s strings.Builder
 	all := make([]byte, 1<<20)
 	s.Write(all[:runtime.Stack(all, true)])
-	threads, _ := filepath.Glob("/proc/self/task/*")
-	for _, thread := range threads {
-		for _, what := range []string{"comm", "syscall", "stack"} {
-			text, _ := os.ReadFile(filepath.Join(thread, what))
-			fmt.Fprintf(&s, "%s/%s: %s", thread, what, text)
+	own, _ := filepath.Glob("/proc/self/task/*")
+	others, _ := filepath.Glob("/proc/[0-9]*")
+	for i, thread := range append(own, others...) {
+		status, _ := os.ReadFile(filepath.Join(thread, "status"))
+		if i >= len(own) && !strings.Contains(string(status), "\nState:\tD") {
+			continue
 		}
+		name, _, _ := strings.Cut(string(status), "\n")
+		stack, _ := os.ReadFile(filepath.Join(thread, "stack"))
+		fmt.Fprintf(&s, "%s, %s\n%s", thread, name, stack)
 	}
 	return s.String()
 }
