@@ -54,10 +54,8 @@ chosen mode is printed with the reason.`,
 				return command.UnknownMode(mode)
 			}
 			// Before anything is loaded.
-			for _, dev := range []string{client, server} {
-				if err := director.CheckDevice(dev); err != nil {
-					return err
-				}
+			if err := director.CheckMode(client, server, director.Mode(mode)); err != nil {
+				return err
 			}
 			d, err := director.OpenOrLoad(sizes)
 			if err != nil {

@@ -52,6 +52,9 @@ func printStatus(w io.Writer, st director.Status) error {
 	for _, a := range st.Attachments {
 		fmt.Fprintf(t, "%s device\t%s\t%s\n", a.Role, a.Device, a.Hook)
 	}
+	for _, side := range st.Gone {
+		fmt.Fprintf(t, "%s device\tGONE\t%s\n", side, director.AttachAgain)
+	}
 	fmt.Fprintf(t, "services\t%d of %d\n", st.Services, st.Capacity.Services)
 	fmt.Fprintf(t, "room for servers\t%d\n", st.Capacity.Servers)
 	fmt.Fprintf(t, "room for connections\t%d\tof each family; there are %d\n", st.Capacity.Connections, st.Connections)
@@ -85,7 +88,7 @@ func printFull(w io.Writer, f director.Full) {
 	if f.Now {
 		state = "IS FULL"
 	}
-	fmt.Fprintf(w, "table %s\t%s ago\tfrom %s to %s, %d packets dropped: imbang detach, imbang attach --max-connections MORE\n",
+	fmt.Fprintf(w, "table %s\t%s ago\tfrom %s to %s, %d packets dropped: save (ipvsadm -Sn), imbang detach, imbang attach --max-connections MORE, restore (ipvsadm -R)\n",
 		state, time.Since(f.Last).Round(time.Second), clock(f.Since), clock(f.Last), f.Packets)
 }
 

@@ -134,7 +134,10 @@ func printExplanation(w io.Writer, a *director.Explanation) error {
 	if story := forecast(a); story != "" {
 		fmt.Fprintf(t, "  choice\t%s\n", story)
 	}
-	if !a.Attached {
+	for _, side := range a.Gone {
+		fmt.Fprintf(t, "  note\tthe %ss' device is gone that the director was attached to: %s\n", side, director.AttachAgain)
+	}
+	if !a.Attached && len(a.Gone) == 0 {
 		fmt.Fprintf(t, "  note\tthe director is attached to no device: no packet reaches it\n")
 	}
 	return t.Flush()

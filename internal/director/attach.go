@@ -30,6 +30,9 @@ const (
 // Hooks are those that can be asked for.
 var Hooks = []Hook{HookAuto, HookTCX, HookClsact}
 
+// AttachAgain is the remedy when a device is gone: services and connections stay.
+const AttachAgain = "imbang detach --keep-table && imbang attach --client-dev DEV --server-dev DEV"
+
 // Attachment is a program on a device.
 type Attachment struct {
 	Role   string `json:"role"` // "client" or "server"; "local" is on the way out
@@ -79,7 +82,7 @@ func (d *Director) attach(clientDev, serverDev string, hook Hook) error {
 	if now, err := d.Attachments(); err != nil {
 		return err
 	} else if len(now) > 0 {
-		return fmt.Errorf("the director is attached to %s already (imbang detach removes it)", now[0].Device)
+		return fmt.Errorf("the director is attached to %s already (imbang detach --keep-table takes it off; services and connections stay)", now[0].Device)
 	}
 	if err := features.HaveProgramType(ebpf.SchedCLS); err != nil {
 		return fmt.Errorf("this kernel has no BPF classifiers (CONFIG_NET_CLS_BPF): %w", err)
@@ -104,6 +107,28 @@ func (d *Director) attach(clientDev, serverDev string, hook Hook) error {
 		return errors.Join(err, detachAll(d.dir))
 	}
 	return nil
+}
+
+// Gone lists the sides, client or server, whose device the director was attached to and is
+// no more: the device was removed, perhaps to be made again, and its programs went with
+// it. It is empty if the director is attached to no device at all.
+func (d *Director) Gone(now []Attachment) (sides []string, err error) {
+	if len(now) == 0 {
+		return nil, nil
+	}
+	set, err := d.config()
+	if err != nil {
+		return nil, err
+	}
+	for _, side := range []string{sideClient, sideServer} {
+		if side == sideServer && set.OneDevice != 0 {
+			continue
+		}
+		if !slices.ContainsFunc(now, func(a Attachment) bool { return a.Role == side }) {
+			sides = append(sides, side)
+		}
+	}
+	return sides, nil
 }
 
 // noteOneDevice says whether servers' answers come in where clients' packets do.
@@ -136,15 +161,6 @@ func (d *Director) attachOne(hook Hook, at place, dev *net.Interface, prog *ebpf
 	if hook != HookTCX && errors.Is(err, ebpf.ErrNotSupported) {
 		err = attachClsact(at, dev, prog)
 	}
-	return err
-}
-
-// CheckDevice refuses a device that the director cannot be attached to.
-func CheckDevice(name string) error {
-	if err := needRoot(); err != nil {
-		return err
-	}
-	_, err := ethernet(name)
 	return err
 }
 

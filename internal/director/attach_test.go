@@ -237,8 +237,10 @@ func TestDeviceGoes(t *testing.T) {
 		r.addService(tcpService(vip, "rr"), 1)
 		r.must(r.attach(clientDev, serverDev, hook), r.ns.DeleteLink(serverDev))
 		r.wantAttached("client " + clientDev + " " + string(hook))
+		r.wantGone("server")
 		r.must(r.ns.DeleteLink(clientDev))
 		r.wantAttached()
+		r.wantGone()
 		dir := r.dir
 		r.close()
 		other.remove()
@@ -254,9 +256,22 @@ func TestDeviceGoes(t *testing.T) {
 		r.wantAttached()
 		r.must(r.attach(clientDev, clientDev, hook))
 		r.wantAttached("client " + clientDev + " " + string(hook))
+		r.wantGone()
 		r.must(r.ns.DeleteLink(clientDev))
 		r.detach(true)
 	})
+}
+
+// wantGone checks which sides' devices are said to be gone.
+func (r *rig) wantGone(want ...string) {
+	r.Helper()
+	r.must(r.ns.Do(func() error {
+		st, err := r.Status()
+		if err == nil && !slices.Equal(st.Gone, want) {
+			r.Errorf("devices gone: %v, want %v", st.Gone, want)
+		}
+		return err
+	}))
 }
 
 // The director of a namespace that went away is removed when another ends.

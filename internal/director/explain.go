@@ -29,7 +29,8 @@ type Explanation struct {
 	Protocol   string         `json:"protocol"`
 	Client     netip.AddrPort `json:"client"`
 	Virtual    netip.AddrPort `json:"virtual"`
-	Attached   bool           `json:"attached"` // packets reach the director at all
+	Attached   bool           `json:"attached"`       // packets reach the director at all
+	Gone       []string       `json:"gone,omitempty"` // sides whose device is gone, see Director.Gone
 	Connection *Held          `json:"connection,omitempty"`
 	Template   *Template      `json:"template,omitempty"` // what decides or would
 	// Known says that packets belong to that connection. If not, Packet is
@@ -72,6 +73,13 @@ func (d *Director) Explain(q Question) (Explanation, error) {
 		return out, err
 	}
 	out.Attached = device.Index != 0
+	attachments, err := d.Attachments()
+	if err != nil {
+		return out, err
+	}
+	if out.Gone, err = d.Gone(attachments); err != nil {
+		return out, err
+	}
 	var a bpfobj.LbExplanation
 	if err := d.ask(q, device, &a); err != nil {
 		return out, err

@@ -147,7 +147,7 @@ func resultError(r bpfobj.LbRecordResult) error {
 	case bpfobj.LbRecordResultRECORD_EXISTS:
 		return ErrConnectionExists
 	case bpfobj.LbRecordResultRECORD_NO_ROOM:
-		return fmt.Errorf("%w: no room for connections (imbang detach, imbang attach --max-connections MORE)", model.ErrTableFull)
+		return fmt.Errorf("%w: no room for connections (save with ipvsadm -Sn, imbang detach, imbang attach --max-connections MORE, restore with ipvsadm -R)", model.ErrTableFull)
 	case bpfobj.LbRecordResultRECORD_NO_SERVER:
 		return model.ErrNoServer
 	case bpfobj.LbRecordResultRECORD_NO_TEMPLATE:

@@ -15,6 +15,7 @@ import (
 // Status is what there is to know of a director besides its table.
 type Status struct {
 	Attachments []Attachment  `json:"attachments"`
+	Gone        []string      `json:"gone,omitempty"` // sides whose device is gone, see Director.Gone
 	Programs    []ProgramTime `json:"programs"`
 	Reasons     []ReasonCount `json:"reasons"`
 	Capacity    Sizes         `json:"capacity"`
@@ -78,6 +79,9 @@ func (d *Director) Status() (Status, error) {
 		return st, err
 	}
 	if st.Attachments, err = d.Attachments(); err != nil {
+		return st, err
+	}
+	if st.Gone, err = d.Gone(st.Attachments); err != nil {
 		return st, err
 	}
 	if st.Programs, err = d.programTimes(); err != nil {

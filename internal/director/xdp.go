@@ -27,17 +27,7 @@ const (
 // mode asks for them; it says what it chose. Nothing is attached when an error
 // is returned.
 func (d *Director) AttachMode(clientDev, serverDev string, hook Hook, mode Mode) (Choice, error) {
-	pair, err := pairOf(clientDev, serverDev)
-	if err != nil {
-		return Choice{}, err
-	}
-	var natures []nature
-	if mode == ModeAuto || mode == ModeXDP {
-		if natures, err = pair.natures(); err != nil {
-			return Choice{}, err
-		}
-	}
-	choice, err := choose(mode, natures, triedDrivers)
+	pair, choice, err := chosen(clientDev, serverDev, mode)
 	if err != nil {
 		return Choice{}, err
 	}
@@ -59,6 +49,32 @@ func (d *Director) AttachMode(clientDev, serverDev string, hook Hook, mode Mode)
 		return Choice{}, err
 	}
 	return choice, nil
+}
+
+// CheckMode refuses devices, and a mode on them, for what AttachMode would refuse them
+// before it attaches anything.
+func CheckMode(clientDev, serverDev string, mode Mode) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
+	_, _, err := chosen(clientDev, serverDev, mode)
+	return err
+}
+
+// chosen is what a mode that is asked for comes to on two devices.
+func chosen(clientDev, serverDev string, mode Mode) (pair, Choice, error) {
+	both, err := pairOf(clientDev, serverDev)
+	if err != nil {
+		return nil, Choice{}, err
+	}
+	var natures []nature
+	if mode == ModeAuto || mode == ModeXDP {
+		if natures, err = both.natures(); err != nil {
+			return nil, Choice{}, err
+		}
+	}
+	choice, err := choose(mode, natures, triedDrivers)
+	return both, choice, err
 }
 
 // device is one that the director is attached to, and its side.

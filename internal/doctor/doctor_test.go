@@ -65,6 +65,7 @@ func TestExamine(t *testing.T) {
 		{"no JIT", func(f *Facts) { f.JITOff = true }, "problem kernel: BPF programs are interpreted, many times slower: sysctl -w net.core.bpf_jit_enable=1"},
 		{"not loaded", func(f *Facts) { f.Loaded = false }, "warning director: none is loaded"},
 		{"not attached", func(f *Facts) { f.Attachments = nil }, "problem director: it is loaded, but on no device: imbang attach"},
+		{"server device gone", func(f *Facts) { f.Gone = []string{"server"} }, "problem director: the servers' device it was attached to is gone: imbang detach --keep-table && imbang attach"},
 		{"full", func(f *Facts) { f.Connections[0] = 1000 }, "problem director: the table of IPv4 connections is full (1000)"},
 		{"nearly full", func(f *Facts) { f.Connections[1] = 800 }, "warning director: 800 of 1000 IPv6 connections are in use"},
 		{"no forwarding", func(f *Facts) { f.IPv4Forwarding = false }, "sysctl -w net.ipv4.ip_forward=1"},

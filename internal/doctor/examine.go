@@ -36,6 +36,9 @@ func examineDirector(r report, f Facts) {
 		r.problem("imbang attach --client-dev DEV --server-dev DEV", "it is loaded, but on no device")
 		return
 	}
+	for _, side := range f.Gone {
+		r.problem(director.AttachAgain, "the %ss' device it was attached to is gone", side)
+	}
 	r.ok("it is attached in mode %s to %s", f.mode(), strings.Join(attachedTo(f), " and "))
 	for i, family := range []string{"IPv4", "IPv6"} {
 		switch n, room := f.Connections[i], uint64(f.Capacity); {

@@ -18,7 +18,8 @@ type Facts struct {
 
 	Loaded      bool
 	Attachments []director.Attachment
-	Capacity    uint32 // connections of a family
+	Gone        []string // sides whose device is gone
+	Capacity    uint32   // connections of a family
 	Connections [2]uint64
 	Services    []Service
 

@@ -57,7 +57,7 @@ func (f *Facts) gatherDirector(d *director.Director) error {
 	if err != nil {
 		return err
 	}
-	f.Loaded, f.Attachments, f.Capacity = true, st.Attachments, st.Capacity.Connections
+	f.Loaded, f.Attachments, f.Gone, f.Capacity = true, st.Attachments, st.Gone, st.Capacity.Connections
 	all, err := d.Services()
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (f *Facts) gatherDevices(d *director.Director, clientDev, serverDev string)
 			return err
 		}
 		dev.Client = name == clientDev
-		dev.Server = name == serverDev || serverDev == ""
+		dev.Server = name == serverDev || serverDev == "" && len(f.Gone) == 0
 		if d != nil {
 			i, err := net.InterfaceByName(name)
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // ethernet finds a device that carries Ethernet frames.
 func ethernet(name string) (*net.Interface, error) {
-	if err := director.CheckDevice(name); err != nil {
+	if err := director.CheckMode(name, name, director.ModeTC); err != nil {
 		return nil, err
 	}
 	return net.InterfaceByName(name)
