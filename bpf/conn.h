@@ -93,17 +93,23 @@ static __noinline int conn_disinherit(const struct flow *flow, __u64 expires, __
 	return conn_book(flow, &to, expires);
 }
 
-/* Lets the connection of which this was seen live for another `timeout` [ns], that of the
- * state which it is in now. */
+/* Has the connection of which this was seen end at `expires` [ns], as the state says which
+ * it is in now. */
+static __always_inline void conn_end_at(const struct flow *flow, const struct conn *seen,
+					__u64 expires, __u32 state)
+{
+	if (!timer_entry_before(seen, expires) || !conn_delay(flow, expires, state))
+		conn_hasten(flow, expires, state);
+}
+
+/* Lets it live for another `timeout` [ns] in the state that it was seen in. */
 static __always_inline void conn_extend(const struct flow *flow, const struct conn *seen,
 					__u64 timeout, __u32 state)
 {
 	__u64 expires = conn_later(seen, time_coarse(), timeout);
 
-	if (!expires)
-		return;
-	if (!timer_entry_before(seen, expires) || !conn_delay(flow, expires, state))
-		conn_hasten(flow, expires, state);
+	if (expires)
+		conn_end_at(flow, seen, expires, state);
 }
 
 /* Whether a timer entry that was inherited will do: the entry is there, and the

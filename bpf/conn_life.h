@@ -82,6 +82,7 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 					const struct settings *set)
 {
 	struct conn_change change = { .was = seen->state, .state = seen->state };
+	__u64 timeout;
 
 	change.by = rules(seen->state, direction, set);
 	change.server = seen->server;
@@ -101,7 +102,12 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	}
 	if (seen->state == CONN_UDP && direction == FROM_SERVER)
 		conn_assure(flow, seen);
-	conn_extend(flow, seen, conn_timeout(change.server, change.state, set), change.state);
+	timeout = conn_timeout(change.server, change.state, set);
+	/* When a state ends that another CPU gave it is not what was seen. */
+	if (change.state != change.was || change.was != seen->state)
+		conn_end_at(flow, seen, time_coarse() + timeout, change.state);
+	else
+		conn_extend(flow, seen, timeout, change.state);
 	if (change.state != change.was) {
 		HOOK(CONN_MOVED);
 		follow_tell(flow, 0, FOLLOW_STATE, change.was);

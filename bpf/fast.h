@@ -166,10 +166,14 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 		next = next_state(state, p, rules(state, fast_direction(s), set));
 	else if (s->seen.template)
 		return 0;
-	if (next != state)
-		p->news |= NEWS_STATE;
 	p->state = next;
-	s->expires = conn_later(&s->seen, time_coarse(), set->timeout[next & 31]);
+	if (next != state) {
+		/* In any case: another CPU may have given it another time meanwhile. */
+		p->news |= NEWS_STATE;
+		s->expires = time_coarse() + set->timeout[next & 31];
+	} else {
+		s->expires = conn_later(&s->seen, time_coarse(), set->timeout[next & 31]);
+	}
 	return !s->expires || timer_entry_before(&s->seen, s->expires);
 }
 
