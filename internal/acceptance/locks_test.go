@@ -185,6 +185,40 @@ func TestStalledListing(t *testing.T) {
 	}
 }
 
+// Nor do those that others' edits overtake, so that they cannot read without having them
+// wait, when they are stopped then.
+func TestListingStoppedBesideEdits(t *testing.T) {
+	ns := newLargeTable(t)
+	alone := editTime(t, ns)
+	read, write := pipe(t)
+	start(t, ns, read, nil, "ipvsadm", "-R")
+	read.Close()
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for w := 1; ; w++ {
+			select {
+			case <-quit:
+				return
+			case <-time.After(12 * time.Millisecond):
+			}
+			fmt.Fprintf(write, "-e -t 10.20.0.9:80 -r 172.16.3.9:8080 -m -w %d\n", 1+w%50)
+		}
+	}()
+	defer func() { close(quit); <-ended; write.Close() }()
+	for i := range 16 {
+		stopped := start(t, ns, nil, io.Discard, "ipvsadm", "-Ln")
+		time.Sleep(time.Duration(5+6*i) * time.Millisecond)
+		if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
+			continue // it has ended
+		}
+		undelayed(t, ns, alone, fmt.Sprintf("while a listing that others overtake is stopped after %d ms", 5+6*i))
+		if err := stopped.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // While another process holds the lock, edits end when their time is over, with
 // a message that names it; who only reads does not wait.
 func TestLockedTable(t *testing.T) {

@@ -46,6 +46,8 @@ type Director struct {
 	lock     *os.File  // whose flock serialises edits
 	held     bool      // it is locked, by this handle
 	released time.Time // when it was last
+	inTurn   bool      // edits let this handle read, see turn.go
+	rested   time.Time // when this handle last waited in vain for another's turn
 
 	table *table // nil until it is needed; valid while the generation is seen
 	seen  uint64

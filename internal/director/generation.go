@@ -52,14 +52,17 @@ const (
 	readPatience = 20 * time.Millisecond
 	// readTries is how many times it reads a table that has changed meanwhile.
 	readTries = 3
+	// turnTries is how many more times it does so in its turn.
+	turnTries = 10
 )
 
 // read runs fn on the table without changing it and, if it can, without the
 // lock: fn is run again if the table was edited meanwhile, so it must set its
 // results anew. When that did not succeed three times, or somebody is writing
-// for 20 ms, it is run once more under the lock. Then it is a LockedError if
-// a command that is stopped holds the lock; a table that was half written is
-// nothing to show.
+// for 20 ms, it takes a turn, in which those who are about to edit let it finish for
+// 50 ms; only what takes longer than that is read under the lock in the end. It is a
+// LockedError if a command that is stopped holds the lock; a table that was half
+// written is nothing to show.
 func (d *Director) read(fn func(*table) error) error {
 	if d.held || d.lock == nil { // what waits to be written counts, too
 		return d.editNow(fn)
@@ -82,6 +85,26 @@ func (d *Director) read(fn func(*table) error) error {
 			return err
 		}
 		tries++
+	}
+	if err := d.takeTurn(); err != nil {
+		return err
+	}
+	defer d.giveTurn()
+	for range turnTries {
+		// Waits for who writes, and repairs what one who was killed has left.
+		if err := d.exclusively(func() error { return nil }); err != nil {
+			return err
+		}
+		set, err := d.config()
+		if err != nil {
+			return err
+		}
+		if beingEdited(set.Generation) { // by one who waited for the lock already
+			continue
+		}
+		if done, err := d.readOnce(set, fn); done {
+			return err
+		}
 	}
 	return d.editNow(fn)
 }

@@ -16,8 +16,8 @@ import (
 
 // Edits of one director are serialised by flock(2) on a file that is made with
 // the director and removed with it. The lock is held while a command writes to
-// the kernel's table, or reads it where reading without the lock did not
-// succeed; never while a command waits for input or output.
+// the kernel's table, or reads it where reading without the lock succeeds even in
+// a reader's turn (turn.go) not; never while a command waits for input or output.
 
 const (
 	// DefaultLockTimeout is how long an edit waits for the lock.
@@ -187,6 +187,7 @@ func (d *Director) exclusively(fn func() error) error {
 	if d.held || d.lock == nil { // a virtual director is nobody else's
 		return fn()
 	}
+	d.letReaders()
 	if err := acquire(d.lock); err != nil {
 		return err
 	}

@@ -245,13 +245,15 @@ func TestListingsAreSnapshots(t *testing.T) {
 	}
 }
 
-// A reader whose table changed meanwhile reads again, and after three times under
-// the lock.
+// A reader whose table changed meanwhile reads again, after three times in its turn, and
+// in the end under the lock.
 func TestReadAgain(t *testing.T) {
 	r := newRig(t, small)
 	other := r.another()
-	for changes, want := range map[int]int{0: 1, 1: 2, 2: 3, 3: 4} {
+	const last = readTries + turnTries
+	for _, changes := range []int{0, 1, 2, readTries, readTries + 1, last} {
 		r.must(r.Flush())
+		want := changes + 1
 		calls, services := 0, 0
 		r.must(r.read(func(t *table) error {
 			calls++
@@ -259,8 +261,8 @@ func TestReadAgain(t *testing.T) {
 				r.must(other.AddService(tcpService(nthVIP(calls), "rr")))
 			}
 			services = len(t.services)
-			if r.held != (calls > readTries) {
-				r.Errorf("%d changes: the lock is held at try %d: %v", changes, calls, r.held)
+			if r.inTurn != (calls > readTries) || r.held != (calls > last) {
+				r.Errorf("%d changes: at try %d it has the turn: %v, the lock: %v", changes, calls, r.inTurn, r.held)
 			}
 			return nil
 		}))
@@ -272,11 +274,59 @@ func TestReadAgain(t *testing.T) {
 	calls := 0
 	r.must(r.read(func(*table) error {
 		if calls++; calls == 1 {
-			r.must(other.AddService(tcpService(nthVIP(9), "rr")))
+			r.must(other.AddService(tcpService(nthVIP(99), "rr")))
 			return errTorn
 		}
 		return nil
 	}))
+}
+
+// A reader that was overtaken and is then stopped while it reads delays edits by the time
+// of a turn, and a handle's next ones not at all; one that goes on is let finish.
+func TestReadersTurn(t *testing.T) {
+	r := newRig(t, small)
+	other := r.another()
+	calls, edits := 0, 0
+	edit := func() time.Duration {
+		began := time.Now()
+		edits++
+		r.must(other.AddService(tcpService(nthVIP(100+edits), "rr")))
+		return time.Since(began)
+	}
+	r.must(r.read(func(*table) error {
+		switch calls++; {
+		case calls <= readTries:
+			r.must(other.AddService(tcpService(nthVIP(calls), "rr")))
+		case calls == readTries+1: // as if it were stopped here
+			if took := edit(); took < readerTurn || took > readerTurn+time.Second {
+				t.Errorf("an edit beside a reader that is stopped in its turn takes %v", took)
+			}
+			if took := edit(); took >= readerTurn {
+				t.Errorf("the next edit takes %v", took)
+			}
+		}
+		return nil
+	}))
+	if calls != readTries+2 {
+		t.Errorf("%d tries", calls)
+	}
+	// Others' edits come after a reader that is quick.
+	other.rested = time.Time{}
+	calls = 0
+	var edited sync.WaitGroup
+	r.must(r.read(func(*table) error {
+		if calls++; calls <= readTries {
+			r.must(other.AddService(tcpService(nthVIP(10+calls), "rr")))
+			return nil
+		}
+		edited.Go(func() { r.must(other.Flush()) })
+		time.Sleep(readerTurn / 5)
+		return nil
+	}))
+	edited.Wait()
+	if calls != readTries+1 {
+		t.Errorf("%d tries of a reader in its turn", calls)
+	}
 }
 
 // The generation moves with each change, by an even step, and not otherwise.
