@@ -85,7 +85,7 @@ func TestSoak(t *testing.T) {
 		s.all.Wait()
 	}()
 	s.say("seed %d, %v, %d CPUs; the same choices again: -seed=%d", s.seed, *soakTime, runtime.NumCPU(), s.seed)
-	SetLockTimeout(time.Minute)
+	SetLockTimeout(max(time.Minute, *soakPatience/3)) // as slow as the machine is emulated
 	s.populate()
 	s.must(s.attachMode(ModeTC), interrupted.Err())
 
