@@ -166,3 +166,18 @@ func TestClsactHook(t *testing.T) {
 		t.Errorf("qdiscs of the servers' device after detach:\n%s", got)
 	}
 }
+
+// A mode that the devices cannot do is refused before anything is loaded.
+func TestRefusedModeLoadsNothing(t *testing.T) {
+	needRoot(t)
+	ns := newNamespace(t)
+	if err := host.Connect(host.End{NS: ns, Name: "a0"}, host.End{NS: ns, Name: "a1"}, host.LinkOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if o := imbang(t, ns, "", "attach", "--client-dev", "a0", "--server-dev", "a1", "--mode", "xdp"); o.status != 3 || !strings.Contains(o.stderr, "native XDP is not possible") {
+		t.Errorf("attached: %+v", o)
+	}
+	if o := imbang(t, ns, "", "status"); o.status != 3 || !strings.Contains(o.stderr, "no director is loaded") {
+		t.Errorf("and loaded: %+v", o)
+	}
+}
