@@ -112,6 +112,9 @@ func eachEntry(r io.Reader, call func(line uint64, c model.Connection) error) er
 		}
 		c, err := parseConn(lines.Bytes())
 		if err != nil {
+			if e := lines.Err(); e != nil { // the line was cut by that
+				return e
+			}
 			return fmt.Errorf("line %d is not an entry that imbang conns -o json writes: %w", n, err)
 		}
 		if err := call(n, c); err != nil {

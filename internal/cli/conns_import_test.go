@@ -7,6 +7,9 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
+
+	"imbang/internal/model"
 )
 
 // Whoever waits for input that does not come is woken, with what came.
@@ -22,6 +25,24 @@ func TestReadUntilDone(t *testing.T) {
 	}
 	cancel()
 	if _, err := r.Read(got); !errors.Is(err, errInterrupted) {
+		t.Errorf("%v, want %v", err, errInterrupted)
+	}
+}
+
+// Interrupted in the middle of a line: it is said that it was interrupted, not that the
+// input is wrong.
+func TestImportInterruptedInALine(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	from, to := io.Pipe()
+	defer to.Close()
+	r := untilDone(ctx, from)
+	go func() {
+		_, _ = to.Write([]byte(`{"template":false,"prot`))
+		time.Sleep(200 * time.Millisecond)
+		cancel()
+	}()
+	err := eachEntry(r, func(uint64, model.Connection) error { return nil })
+	if !errors.Is(err, errInterrupted) {
 		t.Errorf("%v, want %v", err, errInterrupted)
 	}
 }
