@@ -56,28 +56,23 @@ func importConns(ctx context.Context, d *director.Director, name string, stdin i
 		err = report.enter(ctx, d, untilDone(ctx, stdin))
 		return report, err
 	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return report, err
+	}
+	if !info.Mode().IsRegular() {
+		if err := report.enter(ctx, d, untilDone(ctx, &opened{name: name})); err != nil {
+			return report, fmt.Errorf("%s: %w", name, err)
+		}
+		return report, nil
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return report, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return report, err
-	}
-	if info.Mode().IsRegular() {
-		err := eachEntry(f, func(uint64, model.Connection) error {
-			if ctx.Err() != nil {
-				return errInterrupted
-			}
-			return nil
-		})
-		if err != nil {
-			return report, fmt.Errorf("%s: %w (nothing was entered)", name, err)
-		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return report, err
-		}
+	if err := checkEntries(ctx, f); err != nil {
+		return report, fmt.Errorf("%s: %w (nothing was entered)", name, err)
 	}
 	if err := report.enter(ctx, d, f); err != nil {
 		return report, fmt.Errorf("%s: %w", name, err)
@@ -85,8 +80,38 @@ func importConns(ctx context.Context, d *director.Director, name string, stdin i
 	return report, nil
 }
 
+// checkEntries reads a file that is read again afterwards.
+func checkEntries(ctx context.Context, f *os.File) error {
+	err := eachEntry(f, func(uint64, model.Connection) error {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return nil
+	})
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	return err
+}
+
+// opened is a file that is opened by the first read: to open a FIFO is to wait for its
+// writer.
+type opened struct {
+	name string
+	f    *os.File
+}
+
+func (o *opened) Read(p []byte) (n int, err error) {
+	if o.f == nil {
+		if o.f, err = os.Open(o.name); err != nil {
+			return 0, err
+		}
+	}
+	return o.f.Read(p)
+}
+
 // untilDone reads from a stream that may keep its reader waiting, until the context is
-// done.
+// done. Who waits then is left behind: the process ends.
 func untilDone(ctx context.Context, from io.Reader) io.Reader {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { _ = w.CloseWithError(errInterrupted) })
@@ -155,6 +180,9 @@ func (r *importReport) enter(ctx context.Context, d *director.Director, from io.
 		}
 		return errInterrupted
 	})
+	if ctx.Err() != nil { // the signal may have ended the writer, too: the stream is cut
+		err = errInterrupted
+	}
 	return errors.Join(flush(), err) // what came before a bad line, or a signal, counts
 }
 

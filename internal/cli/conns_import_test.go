@@ -6,6 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,5 +48,52 @@ func TestImportInterruptedInALine(t *testing.T) {
 	err := eachEntry(r, func(uint64, model.Connection) error { return nil })
 	if !errors.Is(err, errInterrupted) {
 		t.Errorf("%v, want %v", err, errInterrupted)
+	}
+}
+
+// A FIFO without a writer, and one whose writer writes nothing, are waited for until the
+// signal.
+func TestImportInterruptedAtFIFO(t *testing.T) {
+	for name, written := range map[string]bool{"no writer": false, "silent writer": true} {
+		t.Run(name, func(t *testing.T) {
+			fifo := filepath.Join(t.TempDir(), "fifo")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if written {
+				w, err := os.OpenFile(fifo, os.O_RDWR, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer w.Close()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			done := make(chan error, 1)
+			go func() {
+				_, err := importConns(ctx, nil, fifo, nil)
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if !errors.Is(err, errInterrupted) {
+					t.Errorf("%v, want %v", err, errInterrupted)
+				}
+			case <-time.After(2 * time.Second):
+				t.Error("it waits on")
+			}
+		})
+	}
+}
+
+// The signal often ends the writer, too: the end of its stream is no success.
+func TestImportInterruptedWithWriter(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, input := range []string{"", `{"template":false,"prot`} {
+		var report importReport
+		if err := report.enter(ctx, nil, strings.NewReader(input)); !errors.Is(err, errInterrupted) {
+			t.Errorf("%q: %v, want %v", input, err, errInterrupted)
+		}
 	}
 }
