@@ -4,7 +4,9 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -51,5 +53,26 @@ func TestPrintToFullDisk(t *testing.T) {
 		if !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", format, err)
 		}
+	}
+}
+
+// What cannot be written is said once.
+func TestPrintSaysAWriteErrorOnce(t *testing.T) {
+	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o := OutputFlag{Format: "text"}
+	err = o.Print(f, nil, func(w io.Writer) error {
+		for range 1000 {
+			if _, err := fmt.Fprintln(w, "a line of a long listing"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if n := strings.Count(err.Error(), "no space left"); n != 1 {
+		t.Errorf("said %d times: %q", n, err)
 	}
 }

@@ -26,7 +26,11 @@ func (o *OutputFlag) Print(w io.Writer, v any, text func(io.Writer) error) error
 	case "text":
 		// So that no line that cannot be written passes for written.
 		buffered := bufio.NewWriter(w)
-		return errors.Join(text(buffered), buffered.Flush())
+		err, unwritten := text(buffered), buffered.Flush()
+		if errors.Is(err, unwritten) { // text met it first
+			return err
+		}
+		return errors.Join(err, unwritten)
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
