@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -509,6 +510,11 @@ func (in *inserter) readCalls() error {
 
 // checkFormer refuses an invalid template of a call whose server has one already.
 func (in *inserter) checkFormer(call bpfobj.LbCall, server uint32) error {
+	if slices.Contains(in.calls, call) { // it may be among those that wait
+		if err := in.flush(); err != nil {
+			return err
+		}
+	}
 	if err := in.readCalls(); err != nil {
 		return err
 	}

@@ -62,3 +62,39 @@ func TestImportMappedServer(t *testing.T) {
 		t.Log(c.Client, c.Virtual, c.Server, c.Forward, err)
 	}
 }
+
+// The same invalid template of a call twice in one batch is entered once.
+func TestImportInvalidCallTwiceInABatch(t *testing.T) {
+	call := sipService()
+	var worlds [2]*rig
+	for i := range worlds {
+		worlds[i] = newRig(t, small)
+		worlds[i].addService(call, 1)
+	}
+	from, to := worlds[0], worlds[1]
+	from.turn("expire_quiescent_template=1")
+	from.fromClient(testenv.UDP(sipClient(1), sipVIP, invite("a@h")))
+	from.must(from.EditServer(call.Key, realServer(0, 0)))
+	from.fromClient(testenv.UDP(sipClient(1)+"1", sipVIP, invite("a@h"))) // invalidates it
+	exported := from.exported()
+	var twice []model.Connection
+	for _, c := range exported {
+		if c.Template && c.Flags&model.ConnInvalid != 0 {
+			twice = append(twice, c, c)
+		}
+	}
+	errs, err := to.Insert(twice)
+	to.must(err)
+	for i, err := range errs {
+		t.Log(i, err)
+	}
+	invalid := 0
+	for _, c := range to.exported() {
+		if c.Template && c.Flags&model.ConnInvalid != 0 {
+			invalid++
+		}
+	}
+	if invalid != 1 {
+		t.Errorf("%d invalid templates, want 1", invalid)
+	}
+}
