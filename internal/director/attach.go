@@ -224,6 +224,10 @@ func Detach(purge bool) error {
 	if err := detachAll(in.dir()); err != nil {
 		return err
 	}
+	// An interrupted upgrade has pins of the same attachments beside.
+	if err := detachLinks(in.dir()+nextSuffix, linkPrefix+"*"); err != nil {
+		return err
+	}
 	if purge {
 		if err := errors.Join(removePins(in.dir()+nextSuffix), removePins(in.dir())); err != nil {
 			return err
