@@ -53,7 +53,7 @@ func (r importReport) print(w io.Writer) error {
 // read twice nothing is entered if one of its lines is not an entry.
 func importConns(ctx context.Context, d *director.Director, name string, stdin io.Reader) (report importReport, err error) {
 	if name == "-" {
-		err = report.enter(ctx, d, untilDone(ctx, stdin))
+		err = report.enter(ctx, d.Insert, untilDone(ctx, stdin))
 		return report, err
 	}
 	info, err := os.Stat(name)
@@ -61,7 +61,7 @@ func importConns(ctx context.Context, d *director.Director, name string, stdin i
 		return report, err
 	}
 	if !info.Mode().IsRegular() {
-		if err := report.enter(ctx, d, untilDone(ctx, &opened{name: name})); err != nil {
+		if err := report.enter(ctx, d.Insert, untilDone(ctx, &opened{name: name})); err != nil {
 			return report, fmt.Errorf("%s: %w", name, err)
 		}
 		return report, nil
@@ -74,7 +74,7 @@ func importConns(ctx context.Context, d *director.Director, name string, stdin i
 	if err := checkEntries(ctx, f); err != nil {
 		return report, fmt.Errorf("%s: %w (nothing was entered)", name, err)
 	}
-	if err := report.enter(ctx, d, f); err != nil {
+	if err := report.enter(ctx, d.Insert, f); err != nil {
 		return report, fmt.Errorf("%s: %w", name, err)
 	}
 	return report, nil
@@ -152,22 +152,26 @@ func eachEntry(r io.Reader, call func(line uint64, c model.Connection) error) er
 	return lines.Err()
 }
 
+// insertion is director.Insert.
+type insertion func([]model.Connection) ([]error, error)
+
 // enter enters what a stream has, many at a time. The lock is not held while it is read.
-func (r *importReport) enter(ctx context.Context, d *director.Director, from io.Reader) error {
+func (r *importReport) enter(ctx context.Context, insert insertion, from io.Reader) error {
 	entries := make([]model.Connection, 0, director.InsertBatch)
 	lines := make([]uint64, 0, director.InsertBatch)
 	flush := func() error {
 		if len(entries) == 0 {
 			return nil
 		}
-		errs, err := d.Insert(entries)
+		batch, at := entries, lines
+		entries, lines = entries[:0], lines[:0] // also if it fails: once more would only fail again
+		errs, err := insert(batch)
 		if err != nil {
 			return err
 		}
 		for i, err := range errs {
-			r.add(lines[i], &entries[i], err)
+			r.add(at[i], &batch[i], err)
 		}
-		entries, lines = entries[:0], lines[:0]
 		return nil
 	}
 	err := eachEntry(from, func(line uint64, c model.Connection) error {

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/director"
 	"imbang/internal/model"
 )
 
@@ -90,10 +92,31 @@ func TestImportInterruptedAtFIFO(t *testing.T) {
 func TestImportInterruptedWithWriter(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	nothing := func([]model.Connection) ([]error, error) { return nil, nil }
 	for _, input := range []string{"", `{"template":false,"prot`} {
 		var report importReport
-		if err := report.enter(ctx, nil, strings.NewReader(input)); !errors.Is(err, errInterrupted) {
+		if err := report.enter(ctx, nothing, strings.NewReader(input)); !errors.Is(err, errInterrupted) {
 			t.Errorf("%q: %v, want %v", input, err, errInterrupted)
+		}
+	}
+}
+
+// What could not be inserted is not tried again: that would wait for the lock twice, and
+// say so twice.
+func TestImportInsertFailsOnce(t *testing.T) {
+	var entry strings.Builder
+	one := connsOfAllKinds()[0]
+	if err := json.NewEncoder(&entry).Encode(toConnJSON(&one)); err != nil {
+		t.Fatal(err)
+	}
+	calls, locked := 0, errors.New("locked")
+	fails := func([]model.Connection) ([]error, error) { calls++; return nil, locked }
+	for _, n := range []int{1, director.InsertBatch, director.InsertBatch + 1} {
+		calls = 0
+		var report importReport
+		err := report.enter(t.Context(), fails, strings.NewReader(strings.Repeat(entry.String(), n)))
+		if !errors.Is(err, locked) || strings.Count(err.Error(), "locked") != 1 || calls != 1 {
+			t.Errorf("%d entries: inserted %d times: %v", n, calls, err)
 		}
 	}
 }
