@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 
 	"github.com/spf13/cobra"
@@ -28,18 +29,18 @@ longest prefix counts; a mark that a packet brings along comes first.`,
 		Short:   "Mark packets to a prefix",
 		Example: "  imbang mark add 10.20.0.32/27 3",
 		Args:    cobra.ExactArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			mark, err := parseMark(args[1])
 			if err != nil {
 				return err
 			}
-			return setMark(args[0], mark)
+			return setMark(c.ErrOrStderr(), args[0], mark)
 		},
 	}, &cobra.Command{
 		Use:   "delete PREFIX",
 		Short: "Remove a rule",
 		Args:  cobra.ExactArgs(1),
-		RunE:  func(_ *cobra.Command, args []string) error { return setMark(args[0], 0) },
+		RunE:  func(c *cobra.Command, args []string) error { return setMark(c.ErrOrStderr(), args[0], 0) },
 	}, &cobra.Command{
 		Use:   "list",
 		Short: "List the rules",
@@ -61,27 +62,55 @@ longest prefix counts; a mark that a packet brings along comes first.`,
 	return c
 }
 
-// masked is the prefix that may have been meant.
-func masked(p netip.Prefix) netip.Prefix {
-	const mapped = 96 // bits in front of an IPv4 address in IPv6
-	if p.Addr().Is4In6() && p.Bits() >= mapped {
-		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
+// parseMarked reads the prefix of a rule.
+func parseMarked(prefix string) (netip.Prefix, error) {
+	p, err := parsePrefix(prefix)
+	switch {
+	case err != nil:
+		return p, err
+	case p.Addr().Is4In6():
+		return p, command.Usage(errors.New(prefix + " is an IPv4-mapped address" + unmapped(p)))
+	case p != p.Masked():
+		return p, command.Usage(fmt.Errorf("%s is not a prefix: its address has bits behind it (%s?)", prefix, p.Masked()))
 	}
-	return p.Masked()
+	return p, nil
 }
 
-func setMark(prefix string, mark uint32) error {
-	p, err := parsePrefix(prefix)
+// unmapped advises on a prefix of IPv4-mapped addresses.
+func unmapped(p netip.Prefix) string {
+	const mapped = 96 // bits in front of an IPv4 address in IPv6
+	if p.Bits() < mapped {
+		return "" // of more than IPv4
+	}
+	return fmt.Sprintf(": write it as %s", netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped).Masked())
+}
+
+func setMark(notes io.Writer, prefix string, mark uint32) error {
+	p, err := parseMarked(prefix)
 	if err != nil {
 		return err
-	}
-	if p != p.Masked() || p.Addr().Is4In6() {
-		return command.Usage(fmt.Errorf("%s is not a prefix: its address has bits behind it (%s?)", prefix, masked(p)))
 	}
 	d, err := director.OpenOrLoad(director.Sizes{})
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return d.Mark(director.MarkRule{Prefix: p, Mark: mark})
+	rules, err := d.Marks()
+	if err != nil {
+		return err
+	}
+	if err := d.Mark(director.MarkRule{Prefix: p, Mark: mark}); err != nil || mark == 0 {
+		return err
+	}
+	noteReplaced(notes, rules, director.MarkRule{Prefix: p, Mark: mark})
+	return nil
+}
+
+// noteReplaced says which of the earlier rules a new one replaced.
+func noteReplaced(w io.Writer, earlier []director.MarkRule, rule director.MarkRule) {
+	for _, r := range earlier {
+		if r.Prefix == rule.Prefix && r.Mark != rule.Mark {
+			fmt.Fprintf(w, "imbang: note: %s had mark %d\n", r.Prefix, r.Mark)
+		}
+	}
 }
