@@ -37,9 +37,11 @@ func holderOf(f *os.File) (h Holder) {
 	if h.PID == 0 {
 		return h
 	}
-	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.PID)); err == nil {
-		h.Command = strings.TrimSpace(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.PID))
+	if err != nil || len(line) == 0 { // it has exited, and another has its descriptor
+		return Holder{}
 	}
+	h.Command = strings.TrimSpace(string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 	h.Stopped = isStopped(h.PID)
 	return h
 }

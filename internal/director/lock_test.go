@@ -528,3 +528,20 @@ func TestLockHolder(t *testing.T) {
 		t.Errorf("we hold it, but %+v", h)
 	}
 }
+
+// A process that has exited, whose lock another has with its descriptor, is not known.
+func TestHolderThatExited(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	locking := exec.Command("flock", "3")
+	locking.ExtraFiles = []*os.File{f}
+	if out, err := locking.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if h := holderOf(f); h != (Holder{}) {
+		t.Errorf("%+v, want one that is not known", h)
+	}
+}
