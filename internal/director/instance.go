@@ -301,7 +301,7 @@ func (d *Director) checkShapes() error {
 }
 
 func otherVersion(name string, err error) error {
-	return fmt.Errorf("pinned %s is not of this version of imbang (remove the director with imbang detach): %w", name, err)
+	return fmt.Errorf("pinned %s is of another build of imbang (imbang upgrade replaces it and keeps services and connections; imbang detach removes all): %w", name, err)
 }
 
 // removePins removes a directory of pins; the kernel frees what nothing else

@@ -112,7 +112,7 @@ func TestOtherVersion(t *testing.T) {
 	r.close()
 	r.must(os.Remove(filepath.Join(dir, "loads")))
 	err := r.ns.Do(func() error { _, err := Open(); return err })
-	if err == nil || !strings.Contains(err.Error(), "not of this version") || errors.Is(err, ErrNotLoaded) {
+	if err == nil || !strings.Contains(err.Error(), "of another build") || errors.Is(err, ErrNotLoaded) {
 		t.Errorf("opened: %v", err)
 	}
 	r.remove()

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +87,40 @@ func (l *living) checkPersistent(what string) {
 			l.Errorf("%s: a new connection of %s goes to %v (%v), want %v", what, client, got, err, server)
 		}
 	}
+}
+
+// A director whose tables have another layout, also one whose upgrade was killed, is not
+// to be removed: what is said leads to an upgrade, which works.
+func TestOtherLayoutAdvisesUpgrade(t *testing.T) {
+	t.Parallel()
+	r := newOlderRig(t, olderBuild(t))
+	r.must(r.attach(clientDev, serverDev, HookAuto))
+	l := newLiving(r, 3)
+	r.disguise()
+	advised := func(when string) {
+		err := r.ns.Do(func() error {
+			d, err := Open()
+			if err == nil {
+				d.Close()
+			}
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "imbang upgrade replaces it and keeps services and connections") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	advised("before")
+	_, _, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, "adopt the connections")
+	var k killedBefore
+	if !errors.As(err, &k) {
+		t.Fatal(err)
+	}
+	advised("killed")
+	_, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, "")
+	r.must(err)
+	r.open(Sizes{})
+	l.enter()
+	l.check("upgraded")
 }
 
 // An upgrade to a build whose connections have another layout takes them over
