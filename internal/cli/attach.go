@@ -18,6 +18,7 @@ import (
 func newAttachCommand() *cobra.Command {
 	var client, server, hook, mode string
 	var sizes director.Sizes
+	var limits sizeFlags
 	c := &cobra.Command{
 		Use:   "attach --client-dev DEV --server-dev DEV",
 		Short: "Load the director and attach it to devices",
@@ -53,6 +54,9 @@ chosen mode is printed with the reason.`,
 			if !slices.Contains(director.Modes, director.Mode(mode)) {
 				return command.UnknownMode(mode)
 			}
+			if err := limits.parse(); err != nil {
+				return err
+			}
 			// Before anything is loaded.
 			if err := director.CheckMode(client, server, director.Mode(mode)); err != nil {
 				return err
@@ -78,9 +82,7 @@ chosen mode is printed with the reason.`,
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
 	command.RegisterMode(c, &mode, string(director.ModeAuto))
-	c.Flags().Uint32Var(&sizes.Services, "max-services", 0, "room for virtual services (default 16384)")
-	c.Flags().Uint32Var(&sizes.Servers, "max-servers", 0, "room for real servers of all services (default 131072)")
-	c.Flags().Uint32Var(&sizes.Connections, "max-connections", 0, "room for connections (default 1048576)")
+	limits = registerSizes(c, &sizes)
 	return c
 }
 

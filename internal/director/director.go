@@ -34,8 +34,32 @@ type Sizes struct {
 	Connections uint32 // of each address family
 }
 
-// maxServers is where the positions of servers end that wrr keeps (bpf/sched/wrr.h).
-const maxServers = 1<<24 - 1
+const (
+	// MaxServers is below where the positions of servers end that wrr keeps
+	// (bpf/sched/wrr.h).
+	MaxServers = 1<<24 - 2
+	// MaxServices and MaxConnections keep the sizes of all maps far from where they
+	// overflow.
+	MaxServices    = 1 << 20
+	MaxConnections = 1 << 26
+)
+
+// check refuses sizes that tables cannot have.
+func (s Sizes) check() error {
+	for _, c := range []struct {
+		flag     string
+		n, limit uint32
+	}{
+		{"--max-services", s.Services, MaxServices},
+		{"--max-servers", s.Servers, MaxServers},
+		{"--max-connections", s.Connections, MaxConnections},
+	} {
+		if c.n > c.limit {
+			return fmt.Errorf("%s %d: want at most %d", c.flag, c.n, c.limit)
+		}
+	}
+	return nil
+}
 
 // Director is an open handle on the director of one network namespace.
 type Director struct {
@@ -188,8 +212,8 @@ func (in instance) loadSpec(spec *ebpf.CollectionSpec, sizes Sizes, ready func(*
 
 // newCollection loads the data plane with tables of these sizes.
 func newCollection(spec *ebpf.CollectionSpec, sizes Sizes) (*ebpf.Collection, error) {
-	if sizes.Servers >= maxServers {
-		return nil, fmt.Errorf("room for %d servers: want fewer than %d (imbang attach --max-servers)", sizes.Servers, maxServers)
+	if err := sizes.check(); err != nil {
+		return nil, err
 	}
 	resize(spec, sizes)
 	if err := reserve(spec); err != nil {
