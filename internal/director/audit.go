@@ -206,6 +206,10 @@ func (d *Director) auditRound(ctx context.Context, o AuditOptions, round int) ([
 		}
 	}
 	found, omitted := findingsOf(passes[0], passes[1])
+	found, err := d.confirmHeld(found)
+	if err != nil {
+		return nil, AuditReport{}, err
+	}
 	report := passes[1].stats
 	report.Omitted = omitted
 	report.Pass = Seconds(max(passes[0].took, passes[1].took))

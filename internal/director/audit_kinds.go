@@ -75,7 +75,7 @@ var auditInfo = [auditKinds]auditKindInfo{
 	AuditCountsMoving: {"counts-moving", "server's count differs from the connections there are, while they come and go", "",
 		"connections that came and went while they were counted bound the difference (connections opened, by the server's counter, and the change of the count); the bounds of both passes exclude 0"},
 	AuditControlled: {"controlled", "template's count differs from the connections that it controls", "adds the difference",
-		"in both passes the template has the same count and the same connections (their sum of hashes)"},
+		"in both passes the template has the same count and the same connections (their sum of hashes); a count that is too high is so in each of 64 looks afterwards, while packets under way hold a template for microseconds"},
 	AuditReverseStray: {"reverse-stray", "entry of the reverse table without its connection", "deletes it",
 		"the entry is there before and after its connection was looked for; a connection is inserted before its entry and removed behind it, by one run of a program"},
 	AuditHairpinStray: {"hairpin-stray", "hairpin without its connection", "deletes it and its reverse entry",
