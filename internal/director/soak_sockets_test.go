@@ -17,9 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soakAskers is how many threads a CPU has that ask servers by sockets.
-const soakAskers = 3
-
 // listen echoes what comes by TCP and by UDP to any address, on the ports that
 // servers have.
 func (n *soakNet) listen() {

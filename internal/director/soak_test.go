@@ -27,6 +27,7 @@ var (
 	soakTime     = flag.Duration("soak", time.Minute, "how long packets, requests and edits go on")
 	soakSeed     = flag.Uint64("seed", 0, "of all random choices; 0 chooses one")
 	soakFaults   = flag.Bool("faults", false, "inject faults at random times, and want each found and repaired")
+	soakAskers   = flag.Int("askers", 3, "threads a CPU that ask servers by sockets")
 	soakPatience = flag.Duration("patience", 3*time.Minute, "how long connections may take to end, once no more packets come")
 	soakPace     = flag.Duration("pace", time.Millisecond, "pause after each "+fmt.Sprint(soakBurst)+" packets that a CPU sends")
 )
@@ -91,7 +92,7 @@ func TestSoak(t *testing.T) {
 
 	for cpu := range runtime.NumCPU() {
 		s.start(s.ns.Do, cpu, s.sendPackets)
-		for range soakAskers {
+		for range *soakAskers {
 			s.start(s.clients.Do, cpu, s.askServers)
 		}
 	}
@@ -271,7 +272,7 @@ func (f findingsError) Error() string {
 // been answered and audits to have judged everything: else nothing was tested.
 func (s *soak) wantEverythingTried() {
 	s.Helper()
-	if s.packets.Load() == 0 || s.redirected.Load() == 0 || s.answered.Load() == 0 || s.judged.Load() == 0 {
+	if s.packets.Load() == 0 || s.redirected.Load() == 0 || (s.answered.Load() == 0 && *soakAskers > 0) || s.judged.Load() == 0 {
 		s.Errorf("packets were not forwarded, requests not answered or nothing audited: %s", s.progress())
 	}
 	attempts, often := 0.0, 0
