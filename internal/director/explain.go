@@ -68,15 +68,12 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 // be called in the director's network namespace.
 func (d *Director) Explain(q Question) (Explanation, error) {
 	out := Explanation{Protocol: protocolName(uint8(q.Protocol)), Client: q.Client, Virtual: q.Virtual}
-	device, err := d.clientDevice()
-	if err != nil {
-		return out, err
-	}
-	out.Attached = device.Index != 0
 	attachments, err := d.Attachments()
 	if err != nil {
 		return out, err
 	}
+	device := clientDevice(attachments)
+	out.Attached = device.Index != 0
 	if out.Gone, err = d.Gone(attachments); err != nil {
 		return out, err
 	}
@@ -109,16 +106,15 @@ func (d *Director) Explain(q Question) (Explanation, error) {
 
 // clientDevice is the device that clients' packets come in by; index 0 if the
 // director is not attached.
-func (d *Director) clientDevice() (net.Interface, error) {
-	all, err := d.Attachments()
-	if err != nil || len(all) == 0 {
-		return net.Interface{}, err
+func clientDevice(all []Attachment) net.Interface {
+	if len(all) == 0 {
+		return net.Interface{}
 	}
 	dev, err := net.InterfaceByIndex(all[0].Index)
 	if err != nil {
-		return net.Interface{}, nil // it is going away
+		return net.Interface{} // it is going away
 	}
-	return *dev, nil
+	return *dev
 }
 
 // ask runs the program that answers, on a first packet of the connection.

@@ -12,8 +12,10 @@ import (
 	"imbang/internal/testenv"
 )
 
-// An import that is repeated enters an invalid template of a call once.
-func TestImportInvalidCallAgain(t *testing.T) {
+// invalidCall exports a director that has an invalid template of a call; `to` is another
+// one with the same service.
+func invalidCall(t *testing.T) (exported []model.Connection, to *rig) {
+	t.Helper()
 	call := sipService()
 	var worlds [2]*rig
 	for i := range worlds {
@@ -25,7 +27,12 @@ func TestImportInvalidCallAgain(t *testing.T) {
 	from.fromClient(testenv.UDP(sipClient(1), sipVIP, invite("a@h")))
 	from.must(from.EditServer(call.Key, realServer(0, 0)))
 	from.fromClient(testenv.UDP(sipClient(1)+"1", sipVIP, invite("a@h"))) // invalidates it
-	exported := from.exported()
+	return from.exported(), to
+}
+
+// An import that is repeated enters an invalid template of a call once.
+func TestImportInvalidCallAgain(t *testing.T) {
+	exported, to := invalidCall(t)
 	to.insert(exported)
 	before := len(to.exported())
 	for range 3 {
@@ -65,18 +72,7 @@ func TestImportMappedServer(t *testing.T) {
 
 // The same invalid template of a call twice in one batch is entered once.
 func TestImportInvalidCallTwiceInABatch(t *testing.T) {
-	call := sipService()
-	var worlds [2]*rig
-	for i := range worlds {
-		worlds[i] = newRig(t, small)
-		worlds[i].addService(call, 1)
-	}
-	from, to := worlds[0], worlds[1]
-	from.turn("expire_quiescent_template=1")
-	from.fromClient(testenv.UDP(sipClient(1), sipVIP, invite("a@h")))
-	from.must(from.EditServer(call.Key, realServer(0, 0)))
-	from.fromClient(testenv.UDP(sipClient(1)+"1", sipVIP, invite("a@h"))) // invalidates it
-	exported := from.exported()
+	exported, to := invalidCall(t)
 	var twice []model.Connection
 	for _, c := range exported {
 		if c.Template && c.Flags&model.ConnInvalid != 0 {
