@@ -21,7 +21,6 @@ type Plan struct {
 	Until   float64       `json:"until,omitempty"`     // relative half width of intervals that ends the run
 	Budget  time.Duration `json:"budget_ns,omitempty"` // of time for blocks beyond Repeats
 	Cells   int           `json:"cells"`               // of one block
-	Again   bool          `json:"again,omitempty"`     // measure once more where the generator was late
 
 	Replay        *Replay       `json:"replay,omitempty"`
 	Connections   int           `json:"connections,omitempty"` // of a cell of an open loop

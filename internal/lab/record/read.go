@@ -16,7 +16,10 @@ import (
 type Run struct {
 	Environment Environment
 	Samples     []Sample
-	Late        []Sample // replaced by others (Kept)
+	// Repeated are samples of cells that the same block already holds: earlier
+	// versions measured a cell once more when the generator was late. Nothing
+	// is computed from them.
+	Repeated []Sample
 }
 
 // Read reads a stored run.
@@ -38,7 +41,7 @@ func Read(dir string) (*Run, error) {
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n') // a sample carries whole histograms
 		if errors.Is(err, io.EOF) {
-			r.Samples, r.Late = Kept(r.Samples)
+			r.Samples, r.Repeated = first(r.Samples)
 			return r, nil // a line without an end was cut off: it is no sample
 		}
 		if err != nil {
@@ -52,25 +55,22 @@ func Read(dir string) (*Run, error) {
 	}
 }
 
-// Kept is one sample for each cell of a block; late are those in which the
-// generator was late and whose place another took, or that failed to.
-func Kept(samples []Sample) (kept, late []Sample) {
+// first returns the first sample of each cell in each block, and the others.
+// What is kept follows from the plan alone: a run that is drawn again because
+// of how it went would select among the results.
+func first(samples []Sample) (kept, repeated []Sample) {
 	type place struct {
 		Cell
 		block int
 	}
-	replaced := map[place]bool{}
+	seen := map[place]bool{}
 	for _, s := range samples {
-		if s.Again > 0 && s.Error == "" {
-			replaced[place{s.Cell, s.Block}] = true
+		at := place{s.Cell, s.Block}
+		if seen[at] {
+			repeated = append(repeated, s)
+			continue
 		}
+		seen[at], kept = true, append(kept, s)
 	}
-	for _, s := range samples {
-		if replaced[place{s.Cell, s.Block}] == (s.Again > 0) {
-			kept = append(kept, s)
-		} else {
-			late = append(late, s)
-		}
-	}
-	return kept, late
+	return kept, repeated
 }

@@ -30,11 +30,8 @@ const (
 // Sample is one measurement of one cell.
 type Sample struct {
 	Cell
-	Block int `json:"block"` // from 1; each holds every cell once
-	Order int `json:"order"` // from 1, over the whole run, as measured
-	// Again is 1 for a cell's second run in a block, which takes the place of
-	// one in which the generator was late.
-	Again   int       `json:"again,omitempty"`
+	Block   int       `json:"block"` // from 1; each holds every cell once
+	Order   int       `json:"order"` // from 1, over the whole run, as measured
 	Started time.Time `json:"started"`
 	// Error says why there is no measurement; then nothing below is filled.
 	Error string       `json:"error,omitempty"`

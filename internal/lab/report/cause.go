@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,13 +21,14 @@ type Kind string
 // cannot show.
 const (
 	NotMeasured     Kind = "not_measured"
-	ClientSaturated Kind = "client_saturated" // descriptors, ports or CPU of the client
-	GeneratorBehind Kind = "generator_behind" // its schedule, for no limit that was found
+	ClientSaturated Kind = "client_saturated" // requests not sent, or CPU of the client in late runs
+	GeneratorBehind Kind = "generator_behind" // every run was late, for no limit that was found
 	RequestsLost    Kind = "requests_lost"
 	ErrorPages      Kind = "error_pages"
 	OneAddress      Kind = "one_address" // under a scheduler that hashes it
 	EqualWeights    Kind = "equal_weights"
-	NeverShort      Kind = "never_short" // throughput: all carried what was asked
+	NeverShort      Kind = "never_short"     // throughput: all carried what was asked
+	GeneratorDelay  Kind = "generator_delay" // latencies that it can explain
 	MachineNoisy    Kind = "machine_noisy"
 	TooFewRuns      Kind = "too_few_runs"
 	ControlDiffers  Kind = "control_differs" // the same, twice, was told apart
@@ -45,6 +47,7 @@ var kinds = []struct {
 	{OneAddress, "one address under a scheduler that hashes it"},
 	{EqualWeights, "equal weights"},
 	{NeverShort, "throughput ranks nothing"},
+	{GeneratorDelay, "generator delay"},
 	{MachineNoisy, "machine too noisy by its own control"},
 	{TooFewRuns, "too few runs"},
 	{ControlDiffers, "the control differs from itself"},
@@ -81,13 +84,14 @@ func (r *runsWith) add(example string) {
 	}
 }
 
-// explain finds why the cell is not ranked.
+// explain finds why the cell is not ranked. Late runs are no cause while there
+// are others; runs whose client did not send all requests are.
 func (c *Cell) explain(samples []record.Sample, condition record.Condition, s *study.Study) {
 	if c.Runs == 0 {
 		c.because(NotMeasured, "no run was measured")
 		return
 	}
-	var saturated, behind, lost, pages runsWith
+	var unsent, saturated, behind, lost, pages runsWith
 	var status load.Status
 	for _, smp := range samples {
 		r := smp.Load
@@ -96,12 +100,14 @@ func (c *Cell) explain(samples []record.Sample, condition record.Condition, s *s
 		}
 		limits := r.Limits()
 		switch {
+		case r.Loss.Client.Total() > 0 && r.Generator.Behind:
+			unsent.add(r.Generator.Reason)
+		case r.Loss.Client.Total() > 0:
+			unsent.add(cmp.Or(strings.Join(limits, "; "), "requests were not sent"))
 		case r.Generator.Behind && len(limits) > 0:
 			saturated.add(r.Generator.Reason)
 		case r.Generator.Behind:
 			behind.add(r.Generator.Reason)
-		case r.Loss.Client.Total() > 0:
-			saturated.add(strings.Join(limits, "; "))
 		}
 		if r.Loss.Total() > r.Loss.Client.Total() {
 			lost.add("")
@@ -111,11 +117,14 @@ func (c *Cell) explain(samples []record.Sample, condition record.Condition, s *s
 			add(&status, r.Status)
 		}
 	}
+	if len(c.Late) < c.Runs { // claims are judged with the late runs and without
+		saturated, behind = runsWith{}, runsWith{}
+	}
 	lost.example, pages.example = c.lossWords(), statusWords(status)
 	for _, x := range []struct {
 		runsWith
 		kind Kind
-	}{{saturated, ClientSaturated}, {behind, GeneratorBehind}, {lost, RequestsLost}, {pages, ErrorPages}} {
+	}{{unsent, ClientSaturated}, {saturated, ClientSaturated}, {behind, GeneratorBehind}, {lost, RequestsLost}, {pages, ErrorPages}} {
 		if x.n > 0 {
 			c.because(x.kind, "in %d of %d runs: %s", x.n, c.Runs, x.example)
 		}

@@ -67,14 +67,14 @@ func silence(r *load.Result) []string {
 	return []string{fmt.Sprintf("%s says nothing of %s: they have no figure", who, strings.Join(r.Absent, ", "))}
 }
 
-// strain says that a client that kept up was near its limit. Other tools may
-// use all CPU there is and not need it.
+// strain says that a client that kept its schedule was near its limit. Other
+// tools may use all CPU time there is without need.
 func strain(r *load.Result) []string {
 	if r.Tool != "" || r.Generator.Behind || len(r.Limits()) == 0 || r.Loss.Client.Total() > 0 {
 		return nil
 	}
-	return []string{"the generator kept its schedule, but ran or waited for a CPU nearly all of the time, or waited a tenth of it: " +
-		"response times hold some of its own delay"}
+	return []string{"the generator kept its schedule, but its busiest thread ran or waited for a CPU for 90 % of the time or more, " +
+		"or waited for 10 % or more: compare the generator delay with the response times"}
 }
 
 // cellsIn names cells by what they have in common, if nothing else measured

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"imbang/internal/lab/record"
 )
@@ -103,7 +104,10 @@ func (rep *Report) table(w io.Writer, columns []string, rowsOf func(Cell) [][]st
 func (rep *Report) metricCSV(w io.Writer, m Metric) error {
 	unit := "[" + m.Unit + "]"
 	columns := []string{"published " + unit, "median " + unit, "min " + unit, "max " + unit,
-		"interval low " + unit, "interval high " + unit, "interval level", "runs", "ranked", "marks"}
+		"interval low " + unit, "interval high " + unit, "interval level", "runs", "ranked", "marks", "late runs"}
+	for _, key := range m.Beside {
+		columns = append(columns, strings.ToLower(metric(key).Title)+" "+unit)
+	}
 	return rep.table(w, columns, func(c Cell) [][]string {
 		v := c.Values[m.Key]
 		row := []string{"", "", "", "", "", "", ""}
@@ -116,7 +120,15 @@ func (rep *Report) metricCSV(w io.Writer, m Metric) error {
 		if v.Interval != nil {
 			row[4], row[5], row[6] = number(v.Interval.Low), number(v.Interval.High), number(v.Interval.Level)
 		}
-		return [][]string{append(row, strconv.Itoa(v.N), strconv.FormatBool(c.RankedBy(m.Key)), c.Marks.String())}
+		row = append(row, strconv.Itoa(v.N), strconv.FormatBool(c.RankedBy(m.Key)), c.Marks.String(), strconv.Itoa(len(c.Late)))
+		for _, key := range m.Beside {
+			delay := ""
+			if v := c.Values[key]; v.N > 0 {
+				delay = number(v.Median)
+			}
+			row = append(row, delay)
+		}
+		return [][]string{row}
 	})
 }
 

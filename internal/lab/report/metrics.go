@@ -3,6 +3,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"imbang/internal/lab/record"
@@ -11,7 +12,8 @@ import (
 
 // Metric is a quantity with a table of its own.
 type Metric struct {
-	Key       string // of JSON and the name of the CSV file
+	Key       string   // of JSON and the name of the CSV file
+	Beside    []string // of a latency: the metrics of generator delay that are printed with it
 	Title     string
 	Name      string // in a sentence, where verdicts need one
 	Unit      string
@@ -36,22 +38,54 @@ var metrics = []Metric{
 		Lowest: true, published: study.ResponseTime,
 		Meaning: "from the moment a connection was due to the last byte of its reply, so waiting is never left out " +
 			"(httperf's starts at the request and leaves out connecting)",
+		Beside: []string{"generator_delay_mean"},
 		fields: []string{"response.mean_ms"},
 		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.MeanMS, s.Load.Replies > 0 },
 	},
 	{
+		Key: "generator_delay_mean", Title: "Generator delay, mean", Unit: "ms", Decimals: 3, Lowest: true,
+		Meaning: "from the moment a request was due to its actual start; response times contain it",
+		fields:  []string{"generator.lateness"},
+		value: func(s record.Sample) (float64, bool) {
+			return s.Load.Generator.Lateness.MeanMS, s.Load.Generator.Lateness.Count > 0
+		},
+	},
+	{
 		Key: "response_time_p50", Title: "Response time, median", Unit: "ms", Decimals: 2, Lowest: true,
+		Beside: []string{"generator_delay_p50"},
 		fields: []string{"response.p50_ms"},
 		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P50MS, s.Load.Replies > 0 },
 	},
 	{
+		Key: "generator_delay_p50", Title: "Generator delay, median", Unit: "ms", Decimals: 3, Lowest: true,
+		fields: []string{"generator.lateness"},
+		value: func(s record.Sample) (float64, bool) {
+			return s.Load.Generator.Lateness.P50MS, s.Load.Generator.Lateness.Count > 0
+		},
+	},
+	{
 		Key: "response_time_p99", Title: "Response time, 99th percentile", Name: "99th percentile of response times", Unit: "ms", Decimals: 2, Lowest: true,
+		Beside: []string{"generator_delay_p99", "generator_delay_max"},
 		fields: []string{"response.p99_ms"},
 		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P99MS, s.Load.Replies > 0 },
 	},
 	{
+		Key: "generator_delay_p99", Title: "Generator delay, 99th percentile", Unit: "ms", Decimals: 3, Lowest: true,
+		fields: []string{"generator.lateness"},
+		value: func(s record.Sample) (float64, bool) {
+			return s.Load.Generator.Lateness.P99MS, s.Load.Generator.Lateness.Count > 0
+		},
+	},
+	{
+		Key: "generator_delay_max", Title: "Generator delay, maximum", Unit: "ms", Decimals: 3, Lowest: true,
+		fields: []string{"generator.lateness"},
+		value: func(s record.Sample) (float64, bool) {
+			return s.Load.Generator.Lateness.MaxMS, s.Load.Generator.Lateness.Count > 0
+		},
+	},
+	{
 		Key: "achieved_rate", Title: "Achieved rate", Unit: "connections/s", Decimals: 0,
-		Meaning: "connections really started per second",
+		Meaning: "requests started within the window, per second of it",
 		value:   func(s record.Sample) (float64, bool) { return s.Load.IssuedRate, true },
 	},
 	{
@@ -91,6 +125,12 @@ var metrics = []Metric{
 		Meaning: "elapsed x CPUs - idle; the load generator is in it",
 		value:   func(s record.Sample) (float64, bool) { return 100 * s.CPU.MachineBusy, true },
 	},
+}
+
+// isBeside reports whether the metric is printed with a latency and has no
+// table of its own.
+func (m Metric) isBeside() bool {
+	return slices.ContainsFunc(metrics, func(x Metric) bool { return slices.Contains(x.Beside, m.Key) })
 }
 
 // metric finds one by its key.

@@ -17,11 +17,11 @@ var yardsticks = map[string]string{
 }
 
 // notes says what the tables alone do not.
-func notes(rep *Report, samples, late []record.Sample) []string {
+func notes(rep *Report, samples, repeated []record.Sample) []string {
 	var out []string
-	if len(late) > 0 {
-		out = append(out, fmt.Sprintf("The generator was late in %d runs of cells in which it was not always so; each was measured once more at the "+
-			"end of its block, and that run counts. The late ones are kept in %s.", len(late), record.SamplesFile))
+	if n := len(repeated); n > 0 {
+		out = append(out, fmt.Sprintf("The version that made this run measured %d cells once more at the end of their block, because the generator was late. "+
+			"The first run counts, as planned; the others are in %s and are not used.", n, record.SamplesFile))
 	}
 	if rep.Measured < rep.Planned {
 		out = append(out, fmt.Sprintf("%d of %d planned runs were measured; the others failed or were interrupted.", rep.Measured, rep.Planned))
@@ -43,7 +43,7 @@ func notes(rep *Report, samples, late []record.Sample) []string {
 	return append(out, failures(samples)...)
 }
 
-// shortfall gives one example of why the generator fell short.
+// shortfall gives one example of why the generator was late.
 func shortfall(samples []record.Sample) string {
 	n, example := 0, ""
 	for _, s := range samples {
@@ -55,8 +55,8 @@ func shortfall(samples []record.Sample) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("In %d runs the generator, not the cluster, was the bottleneck (such as %s). Those cells say what this machine can do, "+
-		"not which scheduler is better; ask for lower rates or use more CPUs.", n, example)
+	return fmt.Sprintf("The generator was late in %d runs (such as %s). They are marked, stay in their blocks, and every claim holds with and without them; "+
+		"a cell whose every run was late is not ranked. Lower rates or more CPUs avoid this.", n, example)
 }
 
 // concentrated lists the competitors that used one server only, of several,

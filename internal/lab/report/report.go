@@ -105,10 +105,17 @@ type Cell struct {
 	Spread map[string]float64 `json:"spread,omitempty"`
 	// Causes say why the cell is not ranked.
 	Causes []Cause `json:"causes,omitempty"`
+	// Late lists the blocks, from 1, whose run was late. It counts all the same.
+	Late []int `json:"late_blocks,omitempty"`
+	// Delayed lists the metrics that are not ranked at this level because
+	// generator delay can explain them, in this competitor or another.
+	Delayed []string `json:"delayed,omitempty"`
 
-	fewest    int64                // response times in one of the runs
-	blocks    map[string][]float64 // the metrics by block, NaN where there is none
-	yardstick bool                 // does not compete
+	fewest int64 // response times in one of the runs
+	// blocks holds the metrics by block, NaN where there is none, and the
+	// latencies without generator delay.
+	blocks    map[string][]float64
+	yardstick bool // does not compete
 }
 
 // Value is one metric of one cell.
@@ -121,7 +128,7 @@ type Value struct {
 
 // Marks are reasons not to rank a cell.
 type Marks struct {
-	Behind int `json:"behind,omitempty"`  // runs in which the generator fell short
+	Behind int `json:"behind,omitempty"`  // late runs: the generator did not keep its schedule
 	Lossy  int `json:"lossy,omitempty"`   // runs that lost requests
 	Not200 int `json:"not_200,omitempty"` // runs with replies other than 2xx
 	Failed int `json:"failed,omitempty"`  // runs without a measurement
@@ -136,8 +143,12 @@ func (c Cell) Ranked() bool {
 }
 
 // RankedBy reports whether the cell may be compared by a metric. One that lost
-// requests may be by those that count what was answered.
+// requests may be by those that count what was answered; none may by a latency
+// that generator delay can explain.
 func (c Cell) RankedBy(metric string) bool {
+	if slices.Contains(c.Delayed, metric) {
+		return false
+	}
 	return c.Ranked() || slices.Contains(carried, metric) && c.carries()
 }
 
@@ -169,7 +180,7 @@ func New(r *record.Run) (*Report, error) {
 	rep.sections(env.Plan, r.Samples, s)
 	rep.Verdict = rep.verdict()
 	rep.Caveats = caveats(r.Samples)
-	rep.Notes = notes(rep, r.Samples, r.Late)
+	rep.Notes = notes(rep, r.Samples, r.Repeated)
 	return rep, nil
 }
 
@@ -194,6 +205,7 @@ func (rep *Report) sections(plan record.Plan, samples []record.Sample, s *study.
 			found.yardstick = c.Scheduler == "" && balancers(plan) > 1
 			row.Cells = append(row.Cells, found)
 		}
+		row.findDelay()
 		row.judge(s, plan)
 		rep.Sections[i].Rows = append(rep.Sections[i].Rows, row)
 	}
@@ -260,11 +272,15 @@ func cell(samples []record.Sample, planned int, s *study.Study, key record.Cell)
 			c.fewest = smp.Load.Response.Count
 		}
 		c.mark(smp.Load)
+		if smp.Load.Generator.Behind {
+			c.Late = append(c.Late, smp.Block)
+		}
 		for _, m := range metrics {
 			if v, ok := m.value(smp); ok && tells(smp.Load, m.fields...) {
 				c.enter(m.Key, smp.Block, v)
 			}
 		}
+		c.enterUndelayed(smp)
 		for name, n := range smp.Load.PerServer {
 			c.Spread[name] += float64(n)
 			replies += n

@@ -50,7 +50,8 @@ var response = map[string]map[float64][6]float64{
 }
 
 // fixed is a stored run with one case of everything: published figures, a
-// winner, no winner, cells behind, lost requests, a failure, one missing run.
+// winner, no winner, one late run, cells whose every run was late, lost
+// requests, a failure, one missing run.
 func fixed() *record.Run {
 	s, err := study.Parse("fixed.yaml", []byte(fixedStudy), nil)
 	if err != nil {
@@ -110,6 +111,11 @@ func sample(cell record.Cell, block int) record.Sample {
 		Response:  load.Latency{Count: 1000, MeanMS: mean, P50MS: mean * 0.9, P99MS: mean * 5},
 	}
 	r.Generator.Connections = 1200
+	r.Generator.Lateness = load.Latency{Count: 1000, MeanMS: 0.04, P50MS: 0.03, P99MS: 0.2, MaxMS: 1 + float64(block)}
+	if scheduler == "nq" && rate == 8000 && block == 3 {
+		r.Generator.Behind, r.Generator.Reason = true, "1 % of the starts were over 12.0 ms late: no limit found"
+		r.Generator.Lateness.P99MS = 12
+	}
 	if scheduler == "dh" || scheduler == "direct" {
 		r.PerServer = map[string]int{"s1": 1000}
 	}

@@ -26,7 +26,7 @@ func (m Marks) String() string {
 	return s
 }
 
-const legend = `† the generator fell short of the asked rate in at least one run: not ranked
+const legend = `† the generator was late in at least one run: claims hold with and without such runs; not ranked if all runs were late
 ‡ requests were lost in at least one run: only what was carried is ranked
 § replies other than 200 in at least one run: not ranked
 ¶ one address under a scheduler that hashes it, so one server: not ranked
@@ -80,7 +80,7 @@ func (rep *Report) textSection(p *printer, sec Section) {
 	p.linef("")
 	p.linef("== %s", sec.Title)
 	for _, m := range metrics {
-		if !sec.has(m.Key) || m.Key == "loss" {
+		if !sec.has(m.Key) || m.Key == "loss" || m.isBeside() {
 			continue
 		}
 		p.linef("")
@@ -91,9 +91,11 @@ func (rep *Report) textSection(p *printer, sec Section) {
 		p.header(sec)
 		for _, row := range sec.Rows {
 			marked = p.metric(sec, m, row) || marked
+			p.beside(sec, m, row)
 		}
 	}
 	p.intervals(sec)
+	p.delays(sec)
 	rep.textSpread(p, sec)
 	rep.textLoss(p, sec)
 	if marked {
@@ -198,6 +200,30 @@ func (p *printer) metric(sec Section, m Metric, row Row) (marked bool) {
 	return marked
 }
 
+// beside prints the generator delay at the statistic of a latency.
+func (p *printer) beside(sec Section, m Metric, row Row) {
+	for _, key := range m.Beside {
+		delay := metric(key)
+		var cells []string
+		any := false
+		for _, c := range row.Cells {
+			v := c.Values[key]
+			if any = any || v.N > 0; v.N == 0 {
+				cells = append(cells, "-")
+				continue
+			}
+			cells = append(cells, fmt.Sprintf("%.*f", delay.Decimals, v.Median))
+		}
+		word := "  delay"
+		if key == "generator_delay_max" {
+			word = "    max"
+		}
+		if any {
+			p.row(sec, "", word, cells)
+		}
+	}
+}
+
 // intervals says what "from" and "to" are: their level depends on the runs.
 func (p *printer) intervals(sec Section) {
 	few := map[int]float64{}
@@ -221,6 +247,13 @@ func (p *printer) intervals(sec Section) {
 	for _, n := range slices.Sorted(maps.Keys(few)) {
 		p.linef("from, to of %d runs: their range, with %.0f %% confidence; %.0f %% takes %d runs",
 			n, 100*few[n], 100*level, stats.RepeatsFor(level))
+	}
+}
+
+// delays says what the lines "delay" are.
+func (p *printer) delays(sec Section) {
+	if sec.has("generator_delay_mean") {
+		p.linef("delay: from the moment a request was due to its actual start, at the same statistic, median of the runs (max: the longest of a run); response times contain it")
 	}
 }
 

@@ -110,7 +110,7 @@ func (row *Row) questions(carrying, ranked []Cell) (list []Metric) {
 		list = append(list, metric(tail))
 	}
 	return slices.DeleteFunc(list, func(m Metric) bool {
-		return !slices.ContainsFunc(carrying, func(c Cell) bool { return c.Values[m.Key].N > 0 })
+		return row.delayed(m.Key) || !slices.ContainsFunc(carrying, func(c Cell) bool { return c.Values[m.Key].N > 0 })
 	})
 }
 

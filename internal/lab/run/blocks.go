@@ -15,7 +15,7 @@ import (
 func (l *lab) measureAll(ctx context.Context) error {
 	plan := l.config.Plan
 	list := cells(plan)
-	l.announce(list, plan.Repeats, nil)
+	l.announce(list, plan.Repeats)
 	began := time.Now()
 	for b := 0; ; b++ {
 		switch {
@@ -24,25 +24,18 @@ func (l *lab) measureAll(ctx context.Context) error {
 		case b >= plan.Repeats && !l.another(b, time.Since(began)):
 			return l.endAfter(b)
 		case b >= plan.Repeats:
-			l.announce(list, b+1, nil)
+			l.announce(list, b+1)
 		}
 		order := block(list, b, plan.Seed)
 		if err := l.measureBlock(ctx, b, order); err != nil {
 			return err
 		}
-		if err := l.measureAgain(ctx, b, list); err != nil {
-			return err
-		}
 	}
 }
 
-// announce tells how long a number of blocks is expected to take, and cells
-// that come before the next of them.
-func (l *lab) announce(list []record.Cell, blocks int, first []record.Cell) {
+// announce tells how long a number of blocks is expected to take.
+func (l *lab) announce(list []record.Cell, blocks int) {
 	var expected []time.Duration
-	for _, c := range first {
-		expected = append(expected, Expected(l.config.Plan, c))
-	}
 	for b := range blocks {
 		for _, c := range block(list, b, l.config.Plan.Seed) {
 			if !l.done(c, b+1) {
@@ -73,8 +66,7 @@ func (l *lab) another(b int, elapsed time.Duration) bool {
 		l.watch.Note(fmt.Sprintf("the budget of %v is spent after %d blocks", p.Budget, b))
 		return false
 	}
-	kept, _ := record.Kept(l.samples)
-	return !l.config.Enough(kept)
+	return !l.config.Enough(l.samples)
 }
 
 // measureBlock measures the cells of block b, counted from 0, that are not

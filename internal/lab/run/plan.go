@@ -17,13 +17,13 @@ func NewPlan(s *study.Study, quick bool) record.Plan {
 		Conditions: conditions(s, quick),
 		Repeats:    s.Repeats.Least, Most: s.Repeats.Most, Until: s.Repeats.Until, Budget: s.Repeats.Budget,
 		Connections: s.Load.Connections, Duration: s.Load.Duration, PerConnection: s.Load.PerConnection,
-		Timeout: s.Load.Timeout, Warmup: 200 * time.Millisecond, Again: true,
+		Timeout: s.Load.Timeout, Warmup: 200 * time.Millisecond,
 	}
 	for _, c := range s.Competitors {
 		p.Competitors = append(p.Competitors, record.Competitor(c))
 	}
 	if quick {
-		p.Quick, p.Again, p.Repeats, p.Connections, p.Duration = true, false, s.Quick.Repeats, 0, s.Quick.Duration
+		p.Quick, p.Repeats, p.Connections, p.Duration = true, s.Quick.Repeats, 0, s.Quick.Duration
 		p.Most, p.Until, p.Budget = 0, 0, 0
 		p.Warmup, p.Timeout = 50*time.Millisecond, min(p.Timeout, time.Second)
 	}

@@ -134,8 +134,8 @@ func Run(ctx context.Context, c Config, watch Observer) (outcome *Outcome, err e
 // store opens the files that the run goes to.
 func (l *lab) store(programs map[string]string, bpfStats string) (err error) {
 	if r := l.config.Resume; r != nil {
-		l.env, l.samples = r.Environment, slices.Concat(r.Late, r.Samples)
-		for _, s := range l.samples {
+		l.env, l.samples = r.Environment, r.Samples
+		for _, s := range slices.Concat(r.Samples, r.Repeated) {
 			l.order = max(l.order, s.Order)
 		}
 		l.out, err = record.Append(l.config.Out)

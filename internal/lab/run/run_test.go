@@ -54,7 +54,7 @@ func config(t *testing.T) Config {
 		t.Fatal(err)
 	}
 	plan := NewPlan(s, false)
-	plan.Warmup, plan.Again = 20*time.Millisecond, false // the cells are counted
+	plan.Warmup = 20 * time.Millisecond
 	return Config{Study: s, Name: "small.yaml", Out: filepath.Join(t.TempDir(), "out"), Plan: plan, Version: "test"}
 }
 
