@@ -23,8 +23,8 @@
 //   - Every scheduled arrival ends in exactly one count: a reply, a loss with
 //     its cause, or, when the run is cancelled, unfinished.
 //   - The generator judges itself. Descriptors, ports, CPU and lateness are
-//     recorded beside the result, and Generator.Behind says when the client
-//     rather than the cluster was the bottleneck.
+//     recorded beside the result, and Generator.Behind says that it did not
+//     keep its schedule; response times have no part in that.
 //
 // An arrival is a request. With one request per connection it is a connection
 // too. With more, a request takes an open connection from its source to its
@@ -58,6 +58,7 @@
 //
 //	plan.go     what to run; check.go its validation
 //	pace.go     the schedule of arrivals (pure); trace.go a replayed one
+//	window.go   what came within the window, for rates
 //	users.go    the users of a closed loop (pure but for their common number)
 //	request.go  requests and what is filled into them (pure)
 //	draw.go     the random bits of each request (pure); mix.go what they choose
@@ -75,5 +76,5 @@
 //	limits.go   descriptors, ports, CPU time
 //	thread.go   threads and network namespaces
 //	run.go      Run: workers together, progress
-//	result.go   Result; judge.go decides whether the generator kept up
+//	result.go   Result; judge.go decides whether the generator was late
 package load

@@ -58,6 +58,9 @@ func (w *worker) read(c *conn, ev uint32) {
 			w.eof(c, now)
 			return
 		}
+		if w.window.has(now) {
+			w.tally.carried.received += int64(n)
+		}
 		if c.first == 0 {
 			c.first = now
 		}
@@ -105,6 +108,9 @@ func (w *worker) complete(c *conn, ev uint32, now int64) {
 func (w *worker) answered(c *conn, now int64) {
 	if c.counted {
 		w.tally.reply(c, now)
+	}
+	if w.window.has(now) {
+		w.tally.carried.replies++
 	}
 	w.free(&c.arrival, now)
 }

@@ -17,6 +17,12 @@ func (w *worker) issue(a arrival, now int64) {
 		record(w.tally.lateness, now-a.at)
 		w.tally.issued++
 		w.tally.lastIssue = now
+		if until, ok := w.window.known(); ok && now >= until {
+			w.tally.carried.afterwards++
+		}
+		if a.last {
+			w.window.sentLast(now)
+		}
 	}
 	w.tally.requests++
 	if c := w.pool.take(&w.slab, a.source, a.target); c != nil {
@@ -93,11 +99,15 @@ func (w *worker) socket(source int32) (int32, unix.Errno) {
 
 // unissued counts a request that this machine could not send.
 func (w *worker) unissued(a *arrival, e unix.Errno) {
+	now := w.now()
 	if a.counted {
 		w.tally.issued--
 		w.tally.loss.local(e)
+		if until, ok := w.window.known(); ok && now >= until {
+			w.tally.carried.afterwards--
+		}
 	}
-	w.free(a, w.now()+int64(afterFailure))
+	w.free(a, now+int64(afterFailure))
 }
 
 // connectFailed ends a connection whose connect failed at once. Everything
@@ -154,8 +164,12 @@ func (w *worker) send(c *conn) (gone bool, e unix.Errno) {
 		w.fail(c, e)
 		return true, e
 	}
+	now := w.now()
 	if !c.open() && c.counted {
-		record(w.tally.connect, w.now()-c.at)
+		record(w.tally.connect, now-c.at)
+	}
+	if w.window.has(now) {
+		w.tally.carried.sent += int64(n)
 	}
 	c.sent += int32(n)
 	if int(c.sent) == len(c.out) {

@@ -2,20 +2,82 @@
 
 package load
 
-import "testing"
+import (
+	"net"
+	"testing"
+	"time"
+)
 
-// Late is what is much, and much of what is measured.
-func TestLateness(t *testing.T) {
-	for _, c := range []struct {
-		late, response float64 // 99th percentiles, ms
-		behind         bool
-	}{
-		{9, 12, false}, {11, 12, true}, {11, 200, true}, {11, 300, false}, {60, 1000, true}, {40, 1000, false}, {11, 0, true},
-	} {
-		r := Result{IssuedRate: 100, OfferedRate: 100}
-		r.Generator.Lateness.P99MS, r.Response.P99MS = c.late, c.response
-		if r.Judge(); r.Generator.Behind != c.behind {
-			t.Errorf("%g ms late of %g: behind %v, want %v", c.late, c.response, r.Generator.Behind, c.behind)
+// Lateness is a matter of the schedule: whatever the response times are, the
+// verdict is the same.
+func TestLatenessIgnoresResponses(t *testing.T) {
+	for _, loop := range []string{openLoop, closedLoop, traceLoop} {
+		for late, behind := range map[float64]bool{0: false, 9.9: false, 10.1: true, 60: true} { // 99th percentiles, ms
+			for _, response := range []float64{0, 12, 200, 300, 1000, 10_000} {
+				r := Result{Loop: loop, IssuedRate: 100, OfferedRate: 100}
+				r.Generator.Lateness.P99MS = late
+				r.Response = Latency{Count: 100, MeanMS: response, P50MS: response, P99MS: response, MaxMS: response}
+				if r.Judge(); r.Generator.Behind != behind {
+					t.Errorf("%s, %g ms late, responses of %g ms: behind %v, want %v", loop, late, response, r.Generator.Behind, behind)
+				}
+			}
 		}
+	}
+}
+
+// A result can be judged again.
+func TestJudgeTwice(t *testing.T) {
+	r := Result{IssuedRate: 50, OfferedRate: 100}
+	r.Judge()
+	first := r.Generator.Reason
+	if r.Judge(); !r.Generator.Behind || r.Generator.Reason != first {
+		t.Errorf("first %q, then %q", first, r.Generator.Reason)
+	}
+	r.IssuedRate = 100
+	if r.Judge(); r.Generator.Behind || r.Generator.Reason != "" {
+		t.Errorf("still behind: %q", r.Generator.Reason)
+	}
+}
+
+// A server that takes most of the run to answer does not make the generator
+// late, nor does it excuse one that stood still.
+func TestSlowServerIsNotLateness(t *testing.T) {
+	target := serve(t, "127.0.0.1:0", func(_ int, c *net.TCPConn) {
+		time.Sleep(400 * time.Millisecond)
+		c.Write([]byte(page))
+	})
+	p := Plan{Target: target, Rate: 200, Duration: 500 * time.Millisecond}
+	r := mustRun(t, p)
+	if late := r.Generator.Lateness.P99MS; r.Generator.Behind && late < maxLatenessMS {
+		t.Errorf("behind: %s", r.Generator.Reason)
+	}
+	p.stall = func(issued int) {
+		if issued == 50 {
+			time.Sleep(18 * time.Millisecond) // less than a twentieth of the response times
+		}
+	}
+	if r = mustRun(t, p); !r.Generator.Behind || r.Generator.Lateness.P99MS > maxLatenessMS*3 {
+		t.Errorf("behind %v after a stall of 18 ms, %.1f ms late", r.Generator.Behind, r.Generator.Lateness.P99MS)
+	}
+}
+
+// A user is late after the think time, not after a slow reply.
+func TestLatenessOfUsers(t *testing.T) {
+	slow := serve(t, "127.0.0.1:0", func(_ int, c *net.TCPConn) {
+		time.Sleep(30 * time.Millisecond)
+		c.Write([]byte(page))
+	})
+	p := Plan{Target: slow, Concurrency: 4, Think: 5 * time.Millisecond, Duration: 400 * time.Millisecond}
+	r := mustRun(t, p)
+	if r.Generator.Lateness.P50MS > 5 {
+		t.Errorf("lateness %.1f ms of users who wait 30 ms for replies and think for 5 ms", r.Generator.Lateness.P50MS)
+	}
+	p.stall = func(issued int) {
+		if issued%8 == 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	if r = mustRun(t, p); !r.Generator.Behind {
+		t.Errorf("not behind, lateness %.1f ms at the 99th percentile", r.Generator.Lateness.P99MS)
 	}
 }

@@ -16,6 +16,7 @@ type arrival struct {
 	at      int64 // intended start, ns from the run's beginning
 	n       int64 // its number in the run, the warm-up's and all clients' together
 	counted bool  // not of the warm-up
+	last    bool  // of a closed loop's number of requests
 
 	source  int32 // index of the client's sources, or anyone
 	request int32 // index of Plan.Requests, or anyone

@@ -33,17 +33,27 @@ type Result struct {
 
 	// AskedRate is the plan's. OfferedRate is what the schedule came to: the
 	// same for constant arrivals, near it for Poisson ones. IssuedRate is
-	// what was really started, late ones and all; local failures are not in
-	// it. All in requests per second; a closed loop has only the last.
+	// what was started within the window; local failures are not in it, nor
+	// what started after the window. All in requests per second; a closed loop
+	// has only the last, and one of a number of requests divides it by
+	// DurationSeconds.
 	AskedRate   float64 `json:"asked_rate"`
 	OfferedRate float64 `json:"offered_rate"`
 	IssuedRate  float64 `json:"issued_rate"`
-	// ReplyRate is complete replies per second of DurationSeconds.
+	// ReplyRate is RepliesInWindow per second of WindowSeconds. Other tools
+	// divide all replies by the time until the last one, so that one late
+	// reply lowers their rate.
 	ReplyRate float64 `json:"reply_rate"`
+	// RepliesInWindow is complete replies that came within the window, those to
+	// requests of the warm-up too. 0 for other tools.
+	RepliesInWindow int `json:"replies_in_window,omitempty"`
 
 	// All three begin with the counted window. WindowSeconds ends with the
-	// schedule, DurationSeconds with the last reply (but not before the
-	// window), ElapsedSeconds with the last connection.
+	// schedule; in a closed loop of a number of requests, when the last one is
+	// sent or, if that is no more than one for some user, with the last reply.
+	// DurationSeconds, the makespan of such a number, ends with the last reply
+	// (but not before the window), ElapsedSeconds with the last connection. Of
+	// other tools all three are the time until the last reply.
 	WindowSeconds   float64 `json:"window_seconds"`
 	DurationSeconds float64 `json:"duration_seconds"`
 	ElapsedSeconds  float64 `json:"elapsed_seconds"`
@@ -63,7 +73,9 @@ type Result struct {
 
 	Bytes Bytes `json:"bytes"`
 	// ThroughputKBs is reply bytes, NetIOKBs reply and request bytes as
-	// httperf's "Net I/O", per second of DurationSeconds. 1 KB is 1024 bytes.
+	// httperf's "Net I/O", that were received or sent within the window, per
+	// second of WindowSeconds; of other tools, per second until the last
+	// reply. 1 KB is 1024 bytes.
 	ThroughputKBs float64 `json:"throughput_kbs"`
 	NetIOKBs      float64 `json:"net_io_kbs"`
 
@@ -190,15 +202,17 @@ type Generator struct {
 	// Precedence says that the clients came before others (Plan.Precedence).
 	Precedence bool `json:"precedence,omitempty"`
 
-	Lateness        Latency `json:"lateness"` // actual minus intended start
+	// Lateness is the delay of each start: actual minus intended time. Of the
+	// built-in generator, response times contain it.
+	Lateness        Latency `json:"lateness"`
 	DescriptorLimit int     `json:"descriptor_limit"`
 	LocalPorts      int     `json:"local_ports"` // all clients and sources; 0 unknown
 	MaxOpen         int     `json:"max_open"`    // sum of the clients' peaks
 
 	// Warnings are limits the plan could meet, whether or not it did.
 	Warnings []string `json:"warnings,omitempty"`
-	// Behind says that the schedule was not kept: the generator, not the
-	// cluster, was the bottleneck, for Reason.
+	// Behind says that the generator did not keep its schedule, for Reason;
+	// response times have no part in it (Judge).
 	Behind bool   `json:"behind"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -311,8 +325,11 @@ func (t *team) rates(r *Result, p Plan, sum *tally) {
 		elapsed = max(elapsed, w.endNS-from)
 		end, known := w.table.end()
 		switch {
-		case p.Concurrency > 0 && p.Connections > 0: // ends with what it asked for
-			end = max(sum.lastReply, sum.lastIssue)
+		case p.Concurrency > 0 && p.Connections > 0:
+			var closed bool
+			if end, closed = t.shared.window.known(); !closed {
+				end = max(sum.lastReply, sum.lastIssue)
+			}
 		case !known: // cancelled
 			end = w.endNS
 		}
@@ -328,10 +345,14 @@ func (t *team) rates(r *Result, p Plan, sum *tally) {
 	if p.Concurrency == 0 {
 		r.OfferedRate = float64(r.Scheduled) / r.WindowSeconds
 	}
-	r.IssuedRate = float64(r.Issued) / seconds(max(window, sum.lastIssue-from))
-	r.ReplyRate = float64(r.Replies) / r.DurationSeconds
-	r.ThroughputKBs = float64(r.Bytes.Received()) / 1024 / r.DurationSeconds
-	r.NetIOKBs = float64(r.Bytes.Received()+r.Bytes.Sent) / 1024 / r.DurationSeconds
+	in := &sum.carried
+	if r.IssuedRate = float64(r.Issued-in.afterwards) / r.WindowSeconds; p.Concurrency > 0 && p.Connections > 0 {
+		r.IssuedRate = float64(r.Issued) / r.DurationSeconds
+	}
+	r.RepliesInWindow = in.replies
+	r.ReplyRate = float64(in.replies) / r.WindowSeconds
+	r.ThroughputKBs = float64(in.received) / 1024 / r.WindowSeconds
+	r.NetIOKBs = float64(in.received+in.sent) / 1024 / r.WindowSeconds
 }
 
 // latencies summarizes the histograms.

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tally is what one client counted. Only all and requests include the warm-up.
+// tally is what one client counted. Only all, requests and carried include the
+// warm-up.
 type tally struct {
 	all        int // connects made, the warm-up's too
 	requests   int // sent or tried, the warm-up's too
@@ -21,6 +22,7 @@ type tally struct {
 	loss       Loss
 	unfinished int
 	bytes      Bytes
+	carried    carried
 	server     []int // by index of names
 	slots      slots
 	unnamed    int
@@ -57,6 +59,7 @@ func (t *tally) merge(o *tally) {
 	t.loss.add(o.loss)
 	t.unfinished += o.unfinished
 	t.bytes.add(o.bytes)
+	t.carried.merge(o.carried)
 	t.unnamed += o.unnamed
 	t.lastIssue = max(t.lastIssue, o.lastIssue)
 	t.lastReply = max(t.lastReply, o.lastReply)

@@ -85,12 +85,16 @@ func (u *users) peek(now int64) (int64, bool) {
 
 func (u *users) take() (arrival, bool) {
 	next := u.pop()
-	counted := next.at >= u.from
-	if counted && u.crowd.left.Add(-1) < 0 {
-		u.over = true
-		return arrival{}, false
+	counted, last := next.at >= u.from, false
+	if counted {
+		left := u.crowd.left.Add(-1)
+		if left < 0 {
+			u.over = true
+			return arrival{}, false
+		}
+		last = left == 0
 	}
-	a := arrival{at: next.at, n: u.crowd.asked.Add(1) - 1, counted: counted,
+	a := arrival{at: next.at, n: u.crowd.asked.Add(1) - 1, counted: counted, last: last,
 		source: anyone, request: anyone, target: anyone, user: next.user}
 	if u.sources > 0 {
 		a.source = next.user % u.sources

@@ -42,8 +42,13 @@ func TestClosedLoopByNumber(t *testing.T) {
 		t.Errorf("does not say what it is: %q, %d users, offered %g, %q", r.Loop, r.Concurrency, r.OfferedRate, r.Caveats)
 	}
 	// Every user needs 5 ms a request.
-	if r.ReplyRate > 6/0.005 || math.Abs(r.ReplyRate*r.DurationSeconds-300) > 1e-6 || r.WindowSeconds > r.DurationSeconds {
-		t.Errorf("%g replies/s in %g s", r.ReplyRate, r.DurationSeconds)
+	if r.ReplyRate > 6/0.005 || math.Abs(r.ReplyRate*r.WindowSeconds-float64(r.RepliesInWindow)) > 1e-6 || r.WindowSeconds > r.DurationSeconds {
+		t.Errorf("%g replies/s in %g s of %g s", r.ReplyRate, r.WindowSeconds, r.DurationSeconds)
+	}
+	// The last request is sent when at most 6 others are unanswered; replies to
+	// the warm-up are at most 6 more.
+	if n := r.RepliesInWindow; n < 300-6 || n > 300+6 {
+		t.Errorf("%d replies in the window of 300", n)
 	}
 }
 

@@ -23,13 +23,15 @@ type gauge struct {
 
 // shared is what the clients of a run have in common.
 type shared struct {
-	stop  atomic.Bool
-	crowd crowd
-	odds  odds
+	stop   atomic.Bool
+	crowd  crowd
+	odds   odds
+	window window
 }
 
 func newShared(p Plan) *shared {
 	s := &shared{odds: newOdds(p)}
+	s.window.open(p)
 	s.crowd.left.Store(math.MaxInt64)
 	if p.Connections > 0 {
 		s.crowd.left.Store(int64(p.Connections))
@@ -39,7 +41,7 @@ func newShared(p Plan) *shared {
 
 // worker is one client: one locked thread, its sockets, its part of the
 // schedule. Nothing it writes is shared but gauge, stop and, in a closed
-// loop, how many requests are left.
+// loop, how many requests are left and the window's end.
 type worker struct {
 	plan    Plan
 	family  int
@@ -47,9 +49,10 @@ type worker struct {
 	sources []*sockaddr
 	turn    int32 // the next source
 
-	base  time.Time // the run's beginning
-	stop  *atomic.Bool
-	gauge gauge
+	base   time.Time // the run's beginning
+	stop   *atomic.Bool
+	window *window
+	gauge  gauge
 
 	table    timetable
 	menu     *menu
@@ -82,7 +85,7 @@ func newWorker(p Plan, me int, s *shared) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{
-		plan: p, family: family(p.Target.Addr()), stop: &s.stop,
+		plan: p, family: family(p.Target.Addr()), stop: &s.stop, window: &s.window,
 		poller: poller, answers: newQueue(), lingerers: newQueue(), pool: newPool(len(p.Targets)),
 		buf: make([]byte, 64<<10), names: newNames(p.ServerHeader), tally: newTally(), ports: localPorts(),
 	}
