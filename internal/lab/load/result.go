@@ -36,7 +36,8 @@ type Result struct {
 	// what was started within the window; local failures are not in it, nor
 	// what started after the window. All in requests per second; a closed loop
 	// has only the last, and one of a number of requests divides it by
-	// DurationSeconds.
+	// DurationSeconds. Of httperf, IssuedRate is the highest that its output
+	// allows, since its time includes the wait for the last reply.
 	AskedRate   float64 `json:"asked_rate"`
 	OfferedRate float64 `json:"offered_rate"`
 	IssuedRate  float64 `json:"issued_rate"`

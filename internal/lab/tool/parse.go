@@ -33,6 +33,7 @@ func outputOf(r *importer.Result) *Output {
 	switch r.Tool {
 	case importer.Httperf: // its response ends with the first byte
 		o.FirstByteMS, o.ResponseMS = r.ResponseMS, timeOf(r, importer.TimeReply)
+		o.LongestMS = timeOf(r, importer.TimeConnMax)
 		o.ResponseIs, o.Both = "from the first byte of the request to the last of the reply", true
 	case importer.AB: // what failed is complete too
 		for _, n := range r.Errors {

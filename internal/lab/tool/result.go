@@ -30,6 +30,7 @@ type Output struct {
 	FirstByteMS *float64 // mean
 	ConnectMS   *float64 // mean
 	MaxMS       *float64
+	LongestMS   *float64            // of a whole connection
 	Percentiles map[float64]float64 // ms
 
 	// KBs is 1024 bytes per second, of requests too with Both.
@@ -169,14 +170,22 @@ func (t Tool) rates(out *load.Result, j *job, o *Output) {
 	}
 }
 
-// issuing is how long requests were sent. A run goes on until the last reply,
-// or the last timeout: then its sending ended that much earlier, if not before
-// its requests were due.
+// issuing is the shortest time in which the requests can have been sent. A run
+// goes on until the last reply or timeout, so its sending ended as much earlier
+// as a connection lasted at most, though not before its requests were due. A
+// tool is late only if it is by this time: slow replies are no lateness.
 func (j *job) issuing(out *load.Result, o *Output) float64 {
-	if j.Rate == 0 || out.Loss.Timeout == 0 {
+	if j.Rate == 0 {
 		return o.Seconds
 	}
-	return min(o.Seconds, max(o.Seconds-j.Timeout.Seconds(), float64(j.asked())/j.Rate))
+	waited := 0.0
+	if o.LongestMS != nil {
+		waited = *o.LongestMS / 1000
+	}
+	if out.Loss.Timeout > 0 {
+		waited = max(waited, j.Timeout.Seconds())
+	}
+	return min(o.Seconds, max(o.Seconds-waited, float64(j.asked())/j.Rate))
 }
 
 // asked is the number of requests, if the plan says.

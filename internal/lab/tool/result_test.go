@@ -55,6 +55,32 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// httperf's run ends with its last reply: a slow one does not make it late.
+func TestSlowReplyIsNotLateness(t *testing.T) {
+	tool, _ := New("httperf")
+	j, err := tool.job(load.Plan{Target: target, Rate: 1000, Connections: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		seconds   float64
+		longestMS *float64
+		rate      float64
+		late      bool
+	}{
+		{1, ptr(2.0), 1000, false},
+		{1.25, ptr(300.0), 1000, false}, // the last reply took up to 0.3 s
+		{2, ptr(300.0), 1000 / 1.7, true},
+		{1.25, nil, 800, true},
+	} {
+		o := &Output{Seconds: tc.seconds, Replies: 1000, LongestMS: tc.longestMS}
+		r := tool.result(j, o, ran{cpu: time.Second, wall: 10 * time.Second}, time.Now())
+		if math.Abs(r.IssuedRate-tc.rate) > 1e-6 || r.Generator.Behind != tc.late {
+			t.Errorf("%g s: issued %g/s, want %g; late %v, want %v", tc.seconds, r.IssuedRate, tc.rate, r.Generator.Behind, tc.late)
+		}
+	}
+}
+
 func TestUnclearStatus(t *testing.T) {
 	tool, _ := New("wrk")
 	j, err := tool.job(load.Plan{Target: target, Concurrency: 2, Duration: time.Second})
