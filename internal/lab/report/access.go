@@ -42,6 +42,13 @@ func (c Cell) NotRanked() []string { return c.causes() }
 // Blocks has the figures of a metric by block, NaN where there is none.
 func (c Cell) Blocks(key string) []float64 { return c.blocks[key] }
 
+// OnTime is Blocks with NaN for late runs.
+func (c Cell) OnTime(key string) []float64 { return c.onTime(key).Values }
+
+// Undelayed is Blocks of a latency without generator delay, of any other
+// metric Blocks.
+func (c Cell) Undelayed(key string) []float64 { return c.undelayed(key).Values }
+
 // Words name the kind of a cause.
 func (k Kind) Words() string { return k.words() }
 

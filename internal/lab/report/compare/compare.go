@@ -11,6 +11,7 @@ package compare
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/report"
@@ -192,7 +193,7 @@ func cellsOf(r *report.Report) cells {
 }
 
 // exclude keeps the pairs that may be compared, and says why of the others. A
-// cell in which the generator was the bottleneck says nothing of either run.
+// cell whose every run was late says nothing of either run.
 func (c *Comparison) exclude(pairs []pair) (good []pair) {
 	for _, p := range pairs {
 		var causes []string
@@ -216,20 +217,24 @@ func (c *Comparison) exclude(pairs []pair) (good []pair) {
 	return good
 }
 
-// compare asks for the differences of one metric in all cells at once.
+// compare asks for the differences of one metric in all cells at once. What it
+// claims holds with late runs and without, and with generator delay and without.
 func (c *Comparison) compare(m report.Metric, pairs []pair, q stats.Question) {
 	out := Metric{Key: m.Key, Title: m.Title, Unit: m.Unit, decimals: m.Decimals, lowest: m.Lowest}
-	var a, b []stats.Series
+	var asked []pair
 	for _, p := range pairs {
 		va, vb := p.a.Values[m.Key], p.b.Values[m.Key]
 		if va.N == 0 || vb.N == 0 || va.Min <= 0 || vb.Min <= 0 || m.Key == "reply_rate" && !p.cell.Closed() {
 			continue // a figure of 0 has no ratio to others
 		}
-		a = append(a, stats.Series{Name: p.cell.String(), Values: p.a.Blocks(m.Key)})
-		b = append(b, stats.Series{Name: p.cell.String(), Values: p.b.Blocks(m.Key)})
+		if slices.Contains(p.a.Delayed, m.Key) || slices.Contains(p.b.Delayed, m.Key) {
+			c.NotCompared = append(c.NotCompared, Excluded{p.cell.String(), []string{m.Title + ": generator delay can explain it"}})
+			continue
+		}
+		asked = append(asked, p)
 		out.Cells = append(out.Cells, Cell{Cell: p.cell, MedianA: va.Median, MedianB: vb.Median})
 	}
-	for i, s := range stats.Shifts(a, b, q) {
+	for i, s := range shifts(m.Key, asked, q) {
 		out.Cells[i].Shift = s
 	}
 	if len(out.Cells) > 0 {
