@@ -21,11 +21,11 @@ type Target struct {
 const furtherBlocks = 4
 
 // Enough reports whether no further block has to be measured, and why. It looks
-// at the width of the intervals only, never at what they say: a study that ended
+// at the width of the intervals only, not at where they lie: a study that ended
 // when a difference appears would find one in the end. Call it after each block.
 //
-// Widths are sometimes small by luck, and ending then makes intervals miss the
-// truth more often than they say (by 7 % instead of 5 %, in simulations of two
+// Widths are sometimes small by chance, and ending then makes intervals miss the
+// truth more often than their level states (by 7 % instead of 5 %, in simulations of two
 // competitors). So a study goes on for a few blocks after the intervals became
 // narrow (Simons, Annals of Mathematical Statistics 39, 1968), and ends if they
 // still are.
@@ -38,9 +38,9 @@ func (t Target) Enough(series []Series) (bool, string) {
 	y := logs(in)
 	list := contrasts(y, nil)
 	blocks := len(y)
-	least := max(t.Least, Needed(len(in), t.Alpha)) + furtherBlocks
+	least := max(t.Least, leastFor(len(in), t.Alpha)) + furtherBlocks
 	if blocks >= t.Most {
-		return true, fmt.Sprintf("the budget of %d blocks is spent; %s", t.Most, t.describe(in, list))
+		return true, fmt.Sprintf("the most blocks, %d, are measured; %s", t.Most, t.describe(in, list))
 	}
 	if blocks < least {
 		return false, fmt.Sprintf("%d of at least %d blocks", blocks, least)
@@ -79,6 +79,6 @@ func (t Target) describe(in []Series, list []contrast) string {
 	if math.IsInf(w.half, 0) {
 		return fmt.Sprintf("%s and %s have fewer than two blocks in common", in[w.a].Name, in[w.b].Name)
 	}
-	return fmt.Sprintf("the widest interval, of %s and %s, is +-%.1f %%, wanted +-%.1f %%",
+	return fmt.Sprintf("the widest interval, of %s and %s, is +-%.1f %%, target +-%.1f %%",
 		in[w.a].Name, in[w.b].Name, 100*w.half, 100*t.HalfWidth)
 }

@@ -35,11 +35,10 @@ func TestEndingByWidthKeepsTheErrorRate(t *testing.T) {
 			t.Parallel()
 			const studies, rate = 1000, 0.05
 			rng := rand.New(rand.NewPCG(3, 5))
-			q := NewQuestion(true, 0)
-			q.Relabellings = 99
+			q := NewQuestion(true)
+			q.Arrangements = few
 			wrong, early, blocks := 0, 0, 0
-			for i := range studies {
-				q.Seed = uint64(i)
+			for range studies {
 				s := c.w.study(rng)
 				n := c.target.Least
 				for ; ; n++ {
@@ -76,8 +75,8 @@ func TestEnoughSaysWhy(t *testing.T) {
 	}{
 		{4, target, false, "4 of at least 9 blocks"},
 		{9, Target{0.01, 5, 30, 0.05}, false, "the widest interval, of "},
-		{20, target, true, "wanted +-5.0 %"},
-		{30, Target{0.001, 5, 30, 0.05}, true, "the budget of 30 blocks is spent"},
+		{20, target, true, "target +-5.0 %"},
+		{30, Target{0.001, 5, 30, 0.05}, true, "the most blocks, 30, are measured"},
 	} {
 		got, reason := c.target.Enough(upTo(s, c.blocks))
 		if got != c.want || !strings.Contains(reason, c.reason) {

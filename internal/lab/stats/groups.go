@@ -4,17 +4,17 @@ package stats
 
 import "slices"
 
-// together reports which places of the ranking are not apart.
+// together reports which places of the ranking do not differ.
 func (v Verdict) together() func(a, b int) bool {
-	apart := map[[2]int]bool{}
+	differ := map[[2]int]bool{}
 	for _, p := range v.Pairs {
-		apart[[2]int{p.a, p.b}] = p.Finding == Apart
+		differ[[2]int{p.a, p.b}] = p.Finding == Different
 	}
-	return func(a, b int) bool { return !apart[[2]int{min(a, b), max(a, b)}] }
+	return func(a, b int) bool { return !differ[[2]int{min(a, b), max(a, b)}] }
 }
 
 // cliques lists the largest sets of places of which every two are together: the
-// letters of a compact letter display, by inserting each pair that is apart and
+// letters of a compact letter display, by inserting each pair that differs and
 // absorbing what became part of another (Piepho, Journal of Computational and
 // Graphical Statistics 13, 2004).
 func cliques(k int, together func(a, b int) bool) [][]int {

@@ -7,37 +7,43 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Judge answers the question.
 func Judge(series []Series, q Question) Verdict {
 	v := Verdict{Alpha: q.Alpha, Smallest: q.Smallest}
 	in := v.admit(series)
-	y := logs(in)
 	k := len(in)
-	v.Needed = Needed(k, q.Alpha)
+	v.Least = leastFor(k, q.Alpha)
+	y := logs(in)
 	order := ranking(y, k, q.LessIsBetter)
-	in, y = reorder(in, order), reorderColumns(y, order)
-	for _, s := range in {
-		v.Ranking = append(v.Ranking, s.Name)
+	for _, column := range order {
+		v.Ranking = append(v.Ranking, in[column].Name)
 	}
 	if k < 2 {
 		v.Outcome = NotMeasurable
 		return v
 	}
 	list := contrasts(y, nil)
-	v.Blocks = slices.MinFunc(list, func(a, b contrast) int { return cmp.Compare(a.n, b.n) }).n
-	if v.Blocks < v.Needed {
+	if v.Blocks = blocksOf(list); v.Blocks < v.Least {
 		v.Outcome = TooFewBlocks
 		return v
 	}
-	v.comparePairs(y, list, q)
+	all := test(y, list, q)
+	punctual := all
+	if v.Late = lateIn(in); v.Late > 0 {
+		z := logs(onTime(in))
+		punctual = test(z, contrasts(z, nil), q)
+	}
+	v.comparePairs(y, order, all, punctual, q)
 	v.Groups = named(cliques(k, v.together()), v.Ranking)
 	v.Outcome = v.outcome()
 	return v
 }
 
-// admit leaves out what cannot be judged, and says why.
+// admit leaves out what cannot be judged, and says why. The others are in the
+// order of their names, on which alone the arrangements of a test may depend.
 func (v *Verdict) admit(series []Series) (in []Series) {
 	for _, s := range series {
 		causes := slices.Clone(s.Out)
@@ -54,11 +60,13 @@ func (v *Verdict) admit(series []Series) (in []Series) {
 		}
 		in = append(in, s)
 	}
-	return v.admitLong(in)
+	in = v.admitLong(in)
+	slices.SortStableFunc(in, func(a, b Series) int { return strings.Compare(a.Name, b.Name) })
+	return in
 }
 
-// admitLong leaves out who was measured in too few blocks, so that it does not
-// take the verdict from those that were measured in enough.
+// admitLong leaves out competitors that were measured in too few blocks, so that
+// those that were measured in enough are judged.
 func (v *Verdict) admitLong(series []Series) (in []Series) {
 	most := 0
 	for _, s := range series {
@@ -75,39 +83,41 @@ func (v *Verdict) admitLong(series []Series) (in []Series) {
 	return in
 }
 
-// comparePairs lets both referees judge every pair.
-func (v *Verdict) comparePairs(y [][]float64, list []contrast, q Question) {
-	m := float64(len(list))
-	student := make([]float64, len(list))
-	asked := make([]bool, len(list))
-	for i, c := range list {
-		student[i] = min(1, m*studentTails(c.t, c.df))
-		asked[i] = student[i] <= q.Alpha
-	}
-	relabelled := make([]float64, len(list))
-	if slices.Contains(asked, true) {
-		relabelled = byRelabelling(y, list, asked, q.Relabellings, q.Seed)
-	}
-	point := studentPoints(q.Alpha / m)
+// blocksOf is the number of blocks that every pair has at least.
+func blocksOf(list []contrast) int {
+	return slices.MinFunc(list, func(a, b contrast) int { return cmp.Compare(a.n, b.n) }).n
+}
+
+// comparePairs puts the results of the tests together, with all runs and
+// without the late ones. order lists columns, the best first.
+func (v *Verdict) comparePairs(y [][]float64, order []int, all, punctual tested, q Question) {
 	var ranks []float64
-	for i, c := range list {
-		p := Pair{A: v.Ranking[c.a], B: v.Ranking[c.b], a: c.a, b: c.b, Blocks: c.n, PStudent: student[i], PRelabelling: 1}
-		if asked[i] {
-			p.PRelabelling = relabelled[i]
+	for i, first := range order {
+		for j, second := range order[i+1:] {
+			a, t := all.pair(first, second), all.pair(first, second)
+			p := Pair{A: v.Ranking[i], B: v.Ranking[i+1+j], a: i, b: i + 1 + j, Blocks: t.n,
+				PStudent: t.student, PRelabelling: t.relabelling, P: t.p()}
+			low, high := t.low, t.high
+			if v.Late > 0 {
+				a = punctual.pair(first, second)
+				p.P, p.POnTime = max(p.P, a.p()), new(a.p())
+				if t.mean*a.mean < 0 { // they contradict each other
+					p.P = 1
+				}
+				low, high = min(low, a.low), max(high, a.high)
+			}
+			if p.P > q.Alpha { // one of the tests does not exclude 0, so neither does the interval
+				low, high = min(low, 0), max(high, 0)
+			}
+			p.Joint = shares(Interval{low, high, 1 - q.Alpha})
+			if len(ranks) != t.n*(t.n+1)/2+1 {
+				ranks = signedRank(t.n)
+			}
+			estimate, own := hodgesLehmann(walsh(differences(y, first, second)), ranks, t.n, 1-q.Alpha)
+			p.Difference, p.Own = math.Expm1(estimate), shares(own)
+			p.Finding = p.finding(q)
+			v.Pairs = append(v.Pairs, p)
 		}
-		p.P = max(p.PStudent, p.PRelabelling)
-		if len(ranks) != c.n*(c.n+1)/2+1 {
-			ranks = signedRank(c.n)
-		}
-		middle, own := hodgesLehmann(walsh(differences(y, c.a, c.b)), ranks, c.n, 1-q.Alpha)
-		p.Difference, p.Own = math.Expm1(middle), shares(own)
-		half := point(c.df) * c.standardError()
-		p.Joint = shares(Interval{c.mean - half, c.mean + half, 1 - q.Alpha})
-		if p.P > q.Alpha { // one referee does not exclude 0, so neither does the interval
-			p.Joint.Low, p.Joint.High = min(p.Joint.Low, 0), max(p.Joint.High, 0)
-		}
-		p.Finding = p.finding(q)
-		v.Pairs = append(v.Pairs, p)
 	}
 }
 
@@ -127,12 +137,12 @@ func (p Pair) finding(q Question) Finding {
 	case math.Abs(p.Difference) < q.Smallest:
 		return Slight
 	}
-	return Apart
+	return Different
 }
 
 func (v Verdict) outcome() Outcome {
 	switch {
-	case !slices.ContainsFunc(v.Pairs, func(p Pair) bool { return p.a == 0 && p.Finding != Apart }):
+	case !slices.ContainsFunc(v.Pairs, func(p Pair) bool { return p.a == 0 && p.Finding != Different }):
 		return Winner
 	case !slices.ContainsFunc(v.Pairs, func(p Pair) bool { return p.Finding != Equal }):
 		return AllEqual

@@ -4,8 +4,9 @@ package stats
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/combin"
 )
 
 // Shift is how a figure differs between two runs, measured at different times:
@@ -22,23 +23,23 @@ type Shift struct {
 	Joint Interval `json:"joint"`
 	// Own is the rank-sum interval of this figure alone.
 	Own Interval `json:"own"`
-	// P is the greater one of both referees' p-values, all figures counted in.
+	// P is the greater p-value of both tests, which account for all figures.
 	P            float64 `json:"p"`
 	PStudent     float64 `json:"p_student"`
-	PRelabelling float64 `json:"p_relabelling"` // 1 if PStudent leaves nothing to ask
+	PRelabelling float64 `json:"p_relabelling"` // 1 if PStudent exceeds alpha already
 }
 
 // Shifts compares the series of two runs one by one, a[i] with b[i], for any
 // claim to be false in at most Alpha of all studies.
 //
-// The two referees are those of Judge. Student's t is Welch's, as two runs may
+// The two tests are those of Judge. Student's t is Welch's, as two runs may
 // be unequally noisy, with Bonferroni's correction. The other relabels whole
 // blocks: if the runs are alike, each block might as well be of the other run,
-// and all its figures with it, since they share the machine's mood; the largest
-// t over all figures is what each has to beat (Westfall and Young).
+// and all its figures with it, since they share the machine's drift; each figure's
+// t is compared with the largest over all figures (Westfall and Young).
 //
-// What it cannot know is why: the machine may have changed between the runs,
-// and each run's drift is in its spread, not taken out as within blocks.
+// The cause of a difference is not known: the machine may have changed between
+// the runs. Each run's drift is in its spread, not removed as within blocks.
 func Shifts(a, b []Series, q Question) []Shift {
 	y := runTable{logs(a), logs(b)}
 	if len(a) == 0 {
@@ -56,7 +57,7 @@ func Shifts(a, b []Series, q Question) []Shift {
 	}
 	relabelled := make([]float64, len(list))
 	if asked {
-		relabelled = y.relabel(list, q)
+		relabelled = y.relabel(list, q.Arrangements)
 	}
 	out := make([]Shift, len(list))
 	for i, c := range list {
@@ -145,29 +146,76 @@ func moments(rows [][]float64, i int) (mean, variance float64, n int) {
 	return mean, squares / float64(max(1, n-1)), n
 }
 
-// relabel gives for each figure the share of relabelled runs whose largest t is
-// no smaller than its own.
-func (y runTable) relabel(list []apart, q Question) []float64 {
+// relabel gives for each figure the share of arrangements whose largest t is no
+// smaller than its own. Arrangements are all choices of the blocks that are
+// called A's, or, if those are too many, exchanges of blocks between pairs of one
+// block of A and one of B.
+func (y runTable) relabel(list []apart, bound Arrangements) []float64 {
 	blocks := y.order()
-	rng := rand.New(rand.NewPCG(q.Seed, uint64(q.Relabellings)))
-	reached := make([]int, len(list))
-	for range q.Relabellings {
-		rng.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+	na, n := len(y[0]), len(blocks)
+	reached, total := make([]int, len(list)), 0
+	rows := make([][]float64, n)
+	see := func(order []int) {
+		for i, from := range order {
+			rows[i] = blocks[from]
+		}
 		largest := 0.0
-		for _, c := range y.contrasts(blocks) {
+		for _, c := range y.contrasts(rows) {
 			largest = max(largest, c.t)
 		}
+		total++
 		for i, c := range list {
 			if largest >= c.t*(1-1e-9) {
 				reached[i]++
 			}
 		}
 	}
+	if combin.GeneralizedBinomial(float64(n), float64(na)) <= float64(bound.Exact) {
+		choices(n, na, see)
+	} else {
+		bound.exchanges(na, n-na, see)
+	}
 	p := make([]float64, len(list))
 	for i := range p {
-		p[i] = float64(reached[i]+1) / float64(q.Relabellings+1) // the measured labels count as one
+		p[i] = float64(reached[i]) / float64(total)
 	}
 	return p
+}
+
+// choices calls see with an order of n numbers for each choice of the first na.
+func choices(n, na int, see func(order []int)) {
+	chosen := combin.NewCombinationGenerator(n, na)
+	order := make([]int, n)
+	for chosen.Next() {
+		chosen.Combination(order[:na])
+		slices.Sort(order[:na])
+		rest := order[:na]
+		for i, at := 0, na; i < n; i++ {
+			if !slices.Contains(rest, i) {
+				order[at] = i
+				at++
+			}
+		}
+		see(order)
+	}
+}
+
+// exchanges calls see with orders that exchange the i-th of na numbers with the
+// i-th of nb further ones, or not.
+func (a Arrangements) exchanges(na, nb int, see func(order []int)) {
+	pairs := min(na, nb)
+	rows := make([][]float64, pairs)
+	two := make([]int, pairs)
+	for i := range rows {
+		rows[i], two[i] = []float64{float64(i), float64(na + i)}, 2
+	}
+	order := identity(na + nb)
+	a.rotationsOf(two).each(rows, func(turned [][]float64) {
+		for i, row := range turned {
+			order[i], order[na+i] = int(row[0]), int(row[1])
+		}
+		see(order)
+	})
 }
 
 // rankSum is by what share b is greater than a, by the middle of all ratios,

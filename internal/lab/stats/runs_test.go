@@ -79,11 +79,11 @@ func TestShifts(t *testing.T) {
 			claims := 0
 			for range studies {
 				a, b := runsOf(rng, c.k, c.blocks, c.mood, c.noise, c.noiseB, c.shift)
-				q := NewQuestion(true, 1)
-				q.Relabellings = 499
+				q := NewQuestion(true)
+				q.Arrangements = few
 				claimed := false
 				for _, s := range Shifts(a, b, q) {
-					claimed = claimed || s.Finding == Apart || s.Finding == Slight
+					claimed = claimed || s.Finding == Different || s.Finding == Slight
 				}
 				if claimed {
 					claims++
@@ -99,14 +99,14 @@ func TestShifts(t *testing.T) {
 func TestShiftsOfFew(t *testing.T) {
 	a := []Series{{Name: "x", Values: []float64{1, 1.01, math.NaN(), 0.99}}}
 	b := []Series{{Name: "x", Values: []float64{2, 2.01, 1.99, 2}}}
-	s := Shifts(a, b, NewQuestion(true, 1))[0]
+	s := Shifts(a, b, NewQuestion(true))[0]
 	if s.Finding != Unclear || s.BlocksA != 3 || s.BlocksB != 4 || math.Abs(s.Difference-1) > 0.03 {
 		t.Errorf("%+v", s)
 	}
 	if s.Own.Low < 0.9 || s.Own.High > 1.1 || math.Abs(s.Own.Level-(1-2./35)) > 1e-12 {
 		t.Errorf("own interval %v at %g", s.Own, s.Own.Level)
 	}
-	if Shifts(nil, nil, NewQuestion(true, 1)) != nil {
+	if Shifts(nil, nil, NewQuestion(true)) != nil {
 		t.Error("shifts of nothing")
 	}
 }
@@ -117,7 +117,7 @@ func TestShiftsEqual(t *testing.T) {
 		a.Values = append(a.Values, 100+0.1*float64(i%3))
 		b.Values = append(b.Values, 100.1+0.1*float64(i%2))
 	}
-	if s := Shifts([]Series{a}, []Series{b}, NewQuestion(true, 1))[0]; s.Finding != Equal {
+	if s := Shifts([]Series{a}, []Series{b}, NewQuestion(true))[0]; s.Finding != Equal {
 		t.Errorf("%+v", s)
 	}
 }

@@ -9,6 +9,9 @@ type Series struct {
 	Name string
 	// Values has one figure a block, NaN where there is none.
 	Values []float64
+	// Late marks blocks in which the load generator was late; it may be shorter
+	// than Values.
+	Late []bool
 	// Out says why the competitor cannot be judged, if so.
 	Out []string
 }
@@ -20,14 +23,13 @@ type Question struct {
 	Alpha float64
 	// Smallest is the smallest difference of interest, as a share.
 	Smallest float64
-	// Relabellings is how often labels are permuted.
-	Relabellings int
-	Seed         uint64
+	// Arrangements bounds the work of the relabelling test.
+	Arrangements Arrangements
 }
 
 // NewQuestion is the usual question: claims at 5 %, differences of 2 %.
-func NewQuestion(lessIsBetter bool, seed uint64) Question {
-	return Question{LessIsBetter: lessIsBetter, Alpha: 0.05, Smallest: 0.02, Relabellings: 1999, Seed: seed}
+func NewQuestion(lessIsBetter bool) Question {
+	return Question{LessIsBetter: lessIsBetter, Alpha: 0.05, Smallest: 0.02, Arrangements: usualArrangements}
 }
 
 // Outcome is the verdict in one word.
@@ -36,7 +38,7 @@ type Outcome string
 // The outcomes.
 const (
 	Winner        Outcome = "winner"         // one is better than every other
-	Groups        Outcome = "groups"         // some cannot be told from the best
+	Groups        Outcome = "groups"         // the best does not differ from all others
 	AllEqual      Outcome = "equal"          // all differ by less than is of interest
 	TooFewBlocks  Outcome = "too few blocks" // nothing could be claimed
 	NotMeasurable Outcome = "not measurable" // fewer than two can be judged
@@ -47,10 +49,10 @@ type Finding string
 
 // The findings.
 const (
-	Apart   Finding = "apart"       // they differ, by what is of interest
-	Slight  Finding = "slight"      // they differ, it seems by less than that
-	Equal   Finding = "equal"       // they differ by less than that for certain
-	Unclear Finding = "cannot tell" // the interval is too wide for any of these
+	Different Finding = "different"                 // significantly, and by what is of interest
+	Slight    Finding = "slight"                    // significantly, but the estimate is smaller
+	Equal     Finding = "equal"                     // the joint interval excludes what is of interest
+	Unclear   Finding = "no significant difference" // the joint interval says how large one may be
 )
 
 // Pair compares two competitors; A is the one that ranks before.
@@ -65,10 +67,14 @@ type Pair struct {
 	Joint Interval `json:"joint"`
 	// Own is the signed-rank interval of this pair alone.
 	Own Interval `json:"own"`
-	// P is the greater one of both referees' p-values, all pairs counted in.
+	// P is the greatest of the p-values, which account for all pairs: of both
+	// tests, with and without late runs.
 	P            float64 `json:"p"`
 	PStudent     float64 `json:"p_student"`
-	PRelabelling float64 `json:"p_relabelling"` // 1 if PStudent leaves nothing to ask
+	PRelabelling float64 `json:"p_relabelling"` // 1 if PStudent exceeds alpha already
+	// POnTime is the greater p-value without the runs in which the load
+	// generator was late, nil if there were none.
+	POnTime *float64 `json:"p_on_time,omitempty"`
 
 	a, b int // in Ranking
 }
@@ -82,12 +88,14 @@ type Excluded struct {
 // Verdict is what may be said about one metric.
 type Verdict struct {
 	Outcome Outcome `json:"outcome"`
-	// Blocks is the number that every pair has, Needed the least for a claim.
+	// Blocks is the number that every pair has, Least the least for a claim.
 	Blocks int `json:"blocks"`
-	Needed int `json:"needed"`
+	Least  int `json:"least"`
+	// Late is the number of figures that come from late runs.
+	Late int `json:"late,omitempty"`
 	// Ranking names the judged, the best first; only Pairs say what of it counts.
 	Ranking []string `json:"ranking"`
-	// Groups are the largest sets of which no two are apart, the best first.
+	// Groups are the largest sets in which no two differ, the best first.
 	Groups   [][]string `json:"groups,omitempty"`
 	Pairs    []Pair     `json:"pairs,omitempty"`
 	Excluded []Excluded `json:"excluded,omitempty"`
