@@ -63,7 +63,8 @@ func (f *studyRun) changeLoad(given func(string) bool, s *study.Study) error {
 		}
 	}
 	if given("rates") {
-		l.Rates = f.rates
+		l.Rates, l.Fractions, l.PublishedRates = f.rates, nil, nil
+		l.ToolCells = slices.DeleteFunc(slices.Clone(l.ToolCells), func(t study.ToolCell) bool { return t.Fraction > 0 })
 	}
 	if given("users") {
 		l.Users = f.users

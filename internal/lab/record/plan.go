@@ -3,6 +3,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,12 @@ type Plan struct {
 	Until   float64       `json:"until,omitempty"`     // relative half width of intervals that ends the run
 	Budget  time.Duration `json:"budget_ns,omitempty"` // of time for blocks beyond Repeats
 	Cells   int           `json:"cells"`               // of one block
+
+	// Capacity is what rates of the conditions are fractions of, nil where the
+	// study gives rates itself or no pilot has run yet; Pilot is what the pilot
+	// measured at the levels of the study.
+	Capacity *Capacity `json:"capacity,omitempty"`
+	Pilot    *Pilot    `json:"pilot,omitempty"`
 
 	Replay        *Replay       `json:"replay,omitempty"`
 	Connections   int           `json:"connections,omitempty"` // of a cell of an open loop
@@ -48,10 +55,21 @@ type Condition struct {
 	Tool     string  `json:"tool"`
 	Arrivals string  `json:"arrivals,omitempty"` // of an open loop
 	Rate     float64 `json:"rate,omitempty"`     // of an open loop: asked, connections per second
-	Speed    float64 `json:"speed,omitempty"`    // of a replay: this many times as fast as logged
-	Users    int     `json:"users,omitempty"`    // of a closed loop
-	Requests int     `json:"requests,omitempty"` // of a closed loop, a cell; 0: for a time
+	Fraction float64 `json:"fraction,omitempty"` // Rate is this fraction of the plan's Capacity
+	// Published is the level of the published tables that stands beside this
+	// one, where it is not Level.
+	Published float64 `json:"published_level,omitempty"`
+	Speed     float64 `json:"speed,omitempty"`    // of a replay: this many times as fast as logged
+	Users     int     `json:"users,omitempty"`    // of a closed loop
+	Requests  int     `json:"requests,omitempty"` // of a closed loop, a cell; 0: for a time
+	// Connections is the length of an open loop where it is not the plan's.
+	Connections int  `json:"connections,omitempty"`
+	KeepAlive   bool `json:"keep_alive,omitempty"` // connections carry requests without a limit
 }
+
+// PublishedLevel is the level at which published tables hold figures for this
+// condition.
+func (c Condition) PublishedLevel() float64 { return cmp.Or(c.Published, c.Level()) }
 
 // Closed reports whether users wait for replies.
 func (c Condition) Closed() bool { return c.Users > 0 }
@@ -83,7 +101,7 @@ func (c Condition) LevelUnit() string {
 func (c Condition) Group() Condition {
 	switch {
 	case !c.Closed():
-		c.Rate, c.Speed = 0, 0
+		c.Rate, c.Fraction, c.Published, c.Speed = 0, 0, 0, 0
 	case c.Requests > 0:
 		c.Requests = 1 // whatever it is, there is one
 	default:
@@ -99,6 +117,10 @@ var usual = []string{"ipv4", "page", "logged", "built-in", "constant", ""}
 func (c Condition) String() string {
 	var words []string
 	switch {
+	case c.Fraction > 0 && c.Rate == 0: // before the pilot
+		words = append(words, fmt.Sprintf("%g %% of capacity", 100*c.Fraction))
+	case c.Fraction > 0:
+		words = append(words, fmt.Sprintf("%g %% of capacity (%g/s)", 100*c.Fraction, c.Rate))
 	case !c.Closed():
 		words = append(words, fmt.Sprintf("%g/s", c.Rate))
 	case c.Requests > 0:
@@ -110,6 +132,9 @@ func (c Condition) String() string {
 		if !slices.Contains(usual, w) {
 			words = append(words, w)
 		}
+	}
+	if c.KeepAlive {
+		words = append(words, "keep-alive")
 	}
 	return strings.Join(words, ", ")
 }

@@ -291,7 +291,7 @@ func cell(samples []record.Sample, planned int, s *study.Study, key record.Cell)
 	}
 	for _, m := range metrics {
 		v := value(stats.Present(c.blocks[m.Key]))
-		if p, ok := s.Published.Figure(m.published, key.Family, key.Call, key.Level(), key.Name); ok && m.published != "" {
+		if p, ok := s.Published.Figure(m.published, key.Family, key.Call, key.PublishedLevel(), key.Name); ok && m.published != "" {
 			v.Published = &p
 		}
 		c.Values[m.Key] = v

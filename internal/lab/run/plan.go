@@ -48,6 +48,29 @@ func conditions(s *study.Study, quick bool) (list []record.Condition) {
 			}
 		}
 	}
+	if !quick {
+		list = append(list, toolConditions(s)...)
+	}
+	return list
+}
+
+// toolConditions are those of the study's tool cells. A quick run has none: a
+// tool's own parameters do not shorten.
+func toolConditions(s *study.Study) (list []record.Condition) {
+	for _, t := range s.Load.ToolCells {
+		for _, family := range s.Families {
+			for _, call := range t.Calls {
+				c := record.Condition{
+					Family: family, Call: call, Tool: t.Tool, Fraction: t.Fraction, Rate: t.Rate, Connections: t.Connections,
+					Users: t.Users, Requests: t.Requests, KeepAlive: t.KeepAlive, Published: t.Published,
+				}
+				if !c.Closed() {
+					c.Arrivals = "constant"
+				}
+				list = append(list, c)
+			}
+		}
+	}
 	return list
 }
 
@@ -58,6 +81,13 @@ func levels(l *study.Load, quick bool) (list []record.Condition) {
 		}
 	}
 	for _, arrivals := range l.Arrivals {
+		for i, f := range l.Fractions {
+			c := record.Condition{Arrivals: arrivals, Fraction: f}
+			if len(l.PublishedRates) > 0 {
+				c.Published = l.PublishedRates[i]
+			}
+			list = append(list, c)
+		}
 		for _, rate := range l.Rates {
 			list = append(list, record.Condition{Arrivals: arrivals, Rate: rate})
 		}
@@ -113,15 +143,15 @@ const closedRate = 1000
 
 // Expected is about how long a cell's load takes.
 func Expected(p record.Plan, c record.Cell) time.Duration {
-	window := p.Duration
+	window, connections := p.Duration, cmp.Or(c.Connections, p.Connections)
 	switch {
 	case c.Speed > 0:
 		whole := time.Duration(float64(p.Replay.Length) / c.Speed)
 		return p.Warmup + min(whole, cmp.Or(p.Duration, whole))
 	case c.Requests > 0:
 		window = time.Duration(float64(c.Requests) / closedRate * float64(time.Second))
-	case p.Connections > 0 && !c.Closed():
-		window = time.Duration(float64(p.Connections) / c.Rate * float64(time.Second))
+	case !c.Closed() && connections > 0 && c.Rate > 0:
+		window = time.Duration(float64(connections) / c.Rate * float64(time.Second))
 	}
 	return p.Warmup + window
 }

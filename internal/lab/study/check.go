@@ -95,6 +95,7 @@ func (c *checker) study(d *document) *Study {
 	c.cluster(&d.Cluster, s)
 	c.load(&d.Load, s)
 	c.competitors(d.Competitors, s)
+	c.reference(d.Load.Reference, s)
 	c.repeats(&d.Repeats, s)
 	c.quick(&d.Quick, s)
 	s.Published = c.published(d.Published, s)

@@ -16,9 +16,16 @@ import (
 // (Replay), or a closed one with Users, each of whom waits for a reply before
 // the next request.
 type Load struct {
-	Rates       []float64 // connections per second
-	Arrivals    []string  // of an open loop, patterns as arrivals.Parse reads them
-	Connections int       // of an open loop, a cell; 0 when Duration is given
+	Rates []float64 // connections per second
+	// Fractions of the cluster's capacity, which a pilot measures with the
+	// competitor called Reference, stand in place of Rates. PublishedRates are
+	// those of the published tables that belong to them, in the same order.
+	Fractions      []float64
+	PublishedRates []float64
+	Reference      string
+
+	Arrivals    []string // of an open loop, patterns as arrivals.Parse reads them
+	Connections int      // of an open loop, a cell; 0 when Duration is given
 
 	Users    []int // of a closed loop, at the same time
 	Requests []int // of a closed loop, a cell; empty when Duration is given
@@ -33,6 +40,9 @@ type Load struct {
 	Popularity
 	Tools  []string // what sends it: built-in, httperf, ab, siege, wrk
 	Faults []Fault
+
+	// ToolCells are measured beside the rest, each with a tool of its own.
+	ToolCells []ToolCell
 }
 
 // Closed reports whether users wait for replies.
@@ -66,6 +76,9 @@ var (
 
 type loadDoc struct {
 	Rates         []float64  `yaml:"rates"`
+	Fractions     []float64  `yaml:"fractions"`
+	Published     []float64  `yaml:"published_rates"`
+	Reference     string     `yaml:"reference"`
 	Arrivals      []string   `yaml:"arrivals"`
 	Connections   int        `yaml:"connections"`
 	Users         []int      `yaml:"users"`
@@ -80,6 +93,7 @@ type loadDoc struct {
 	Zipf          float64    `yaml:"destination_zipf"`
 	Tools         []string   `yaml:"tools"`
 	Faults        []faultDoc `yaml:"faults"`
+	ToolCells     []toolDoc  `yaml:"tool_cells"`
 }
 
 type callDoc struct {
@@ -99,11 +113,11 @@ type faultDoc struct {
 
 func (c *checker) load(d *loadDoc, s *Study) {
 	l := &s.Load
-	*l = Load{Rates: d.Rates, Arrivals: d.Arrivals, Users: d.Users, PerConnection: 1}
-	switch kinds := c.count("load.rates", "load.users", "load.replay"); {
+	*l = Load{Rates: d.Rates, Fractions: d.Fractions, PublishedRates: d.Published, Arrivals: d.Arrivals, Users: d.Users, PerConnection: 1}
+	switch kinds := c.count("load.rates", "load.fractions", "load.users", "load.replay"); {
 	case kinds != 1:
-		c.refuse("load", "give one of rates (an open loop, in connections per second), users (a closed one) and replay (a web server's log)")
-	case c.has("load.rates"):
+		c.refuse("load", "give one of rates (an open loop, in connections per second), fractions (the same, of the measured capacity), users (a closed one) and replay (a web server's log)")
+	case c.has("load.rates"), c.has("load.fractions"):
 		c.openLoop(d, l)
 	case c.has("load.users"):
 		c.closedLoop(d, l)
@@ -123,6 +137,7 @@ func (c *checker) load(d *loadDoc, s *Study) {
 	c.calls(d.Calls, l)
 	c.popularity(d, s)
 	c.faults(d.Faults, s)
+	c.toolCells(d.ToolCells, s)
 }
 
 // count is how many of the paths are in the file.
@@ -136,18 +151,7 @@ func (c *checker) count(paths ...string) (n int) {
 }
 
 func (c *checker) openLoop(d *loadDoc, l *Load) {
-	if len(l.Rates) == 0 {
-		c.refuse("load.rates", "missing: want a list of connections per second such as [2000, 8000]")
-	}
-	for i, r := range l.Rates {
-		path := fmt.Sprintf("load.rates[%d]", i)
-		if !(r > 0 && r <= maxRate) {
-			c.refuse(path, "%g is out of range: want connections per second, above 0 and at most %g", r, maxRate)
-		}
-		if slices.Index(l.Rates, r) != i {
-			c.refuse(path, "%g is given twice: remove one", r)
-		}
-	}
+	c.levels(l)
 	c.absent("load", "requests", "it belongs to users; an open loop has connections")
 	switch {
 	case c.has("load.connections") == c.has("load.duration"):

@@ -75,7 +75,7 @@ func (c *checker) replay(d *replayDoc, s *Study) {
 		r.Methods = d.Methods
 		c.methods(at+".methods", d.Methods)
 	}
-	for _, key := range []string{"arrivals", "connections", "requests", "duration", "calls", "tools", "urls", "url_zipf", "destination_zipf"} {
+	for _, key := range []string{"arrivals", "connections", "requests", "duration", "calls", "tools", "published_rates", "reference", "urls", "url_zipf", "destination_zipf"} {
 		c.absent("load", key, "the log says what is sent, and when, and the built-in generator sends it")
 	}
 	if s.VirtualAddresses > 1 {

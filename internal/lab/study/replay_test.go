@@ -65,7 +65,7 @@ func TestParseRefusesReplays(t *testing.T) {
 		{"methods: [GET, POST]", "methods: [GET, GET]", `load.replay.methods[1]: "GET" is given twice: remove one`},
 		{"  timeout: 5 s", "  timeout: 5 s\n  duration: 5 s", `load.duration: remove it: the log says what is sent, and when, and the built-in generator sends it`},
 		{"  timeout: 5 s", "  timeout: 5 s\n  tools: [wrk]", `load.tools: remove it: the log says what is sent, and when, and the built-in generator sends it`},
-		{"  timeout: 5 s", "  timeout: 5 s\n  rates: [5]", `load: give one of rates (an open loop, in connections per second), users (a closed one) and replay (a web server's log)`},
+		{"  timeout: 5 s", "  timeout: 5 s\n  rates: [5]", `load: give one of rates (an open loop, in connections per second), fractions (the same, of the measured capacity), users (a closed one) and replay (a web server's log)`},
 		{"{kind: model, page: 1 KB, law: constant, service: 2 ms, concurrency: 8}", "{kind: nginx, page: 1 KB}",
 			`cluster.servers: s1 is nginx: a log is replayed to servers of kind: model, which answer with as many bytes as it says`},
 	} {
