@@ -60,7 +60,8 @@ func TestReadmeRunsACluster(t *testing.T) {
 	if o := shell(fresh); o.status != 0 {
 		t.Fatalf("%s: %s", fresh, o.stderr)
 	}
-	for _, lacking := range []string{"sysctl -w", "ip address add"} {
+	// The address first: a client remembers the reply to an ARP request.
+	for _, lacking := range []string{"ip address add", "sysctl -w"} {
 		// The test can fail: without one of these commands nothing answers.
 		var lines []string
 		for _, l := range strings.Split(blocks[1], "\n") {

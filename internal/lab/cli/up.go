@@ -115,7 +115,8 @@ func printUp(w io.Writer, c *sandbox.Cluster, did sandbox.Outcome) error {
 	case did.Built:
 		fmt.Fprintf(w, "cluster %s is up:\n\n", name)
 	case len(did.Restarted) > 0:
-		fmt.Fprintf(w, "cluster %s was up; started again: %s\n\n", name, strings.Join(did.Restarted, ", "))
+		_, err := fmt.Fprintf(w, "cluster %s was up; started again: %s\n", name, strings.Join(did.Restarted, ", "))
+		return err
 	default:
 		fmt.Fprintf(w, "cluster %s was up already; nothing changed:\n\n", name)
 	}
