@@ -173,6 +173,28 @@ func TestUpKilledAtAnyMoment(t *testing.T) {
 	t.Error("up never ended before it was killed")
 }
 
+// Ctrl-C removes what has been built.
+func TestUpInterrupted(t *testing.T) {
+	name := stay(t, "i")
+	t.Setenv("STAY", name)
+	up := exec.Command(labExecutable(), "up", "--name", name, "--servers", "20")
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if len(host.PIDsInside("imbang-up-"+name+"-s2")) > 0 {
+			break
+		}
+	}
+	if err := up.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := up.Wait(); err == nil || up.ProcessState.ExitCode() != 3 {
+		t.Errorf("an interrupted up ended with %v, want status 3", err)
+	}
+	nothingLeft(t, name)
+}
+
 func TestUpAfterAKilledUp(t *testing.T) {
 	name := stay(t, "r")
 	up := exec.Command(labExecutable(), "up", "--name", name)

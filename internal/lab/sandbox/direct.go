@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/probe"
 	"imbang/internal/lab/topology"
 )
 
@@ -36,7 +37,7 @@ func replyDirectly(t *topology.Cluster, spec Spec) error {
 				s.Namespace.AddAddresses("eth1", t.ClientNetworkAddress(f, 100+i)))
 		}
 		if spec.Forwarding == TUN {
-			errs = append(errs, decapsulate(s.Namespace, "eth0"))
+			errs = append(errs, probe.Decapsulate(s.Namespace, "eth0"))
 		}
 		if err := errors.Join(errs...); err != nil {
 			return fmt.Errorf("prepare %s for replies without the director: %w", s.Name, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sandbox
+package probe
 
 import (
 	"errors"
@@ -61,8 +61,8 @@ func decapsulator() *ebpf.ProgramSpec {
 // networkOrder is a 16-bit number as a little-endian CPU reads it from a packet.
 func networkOrder(n uint16) uint16 { return n<<8 | n>>8 }
 
-// decapsulate puts the program on a device of a namespace.
-func decapsulate(ns *host.Namespace, dev string) error {
+// Decapsulate puts the decapsulator on a device of a namespace.
+func Decapsulate(ns *host.Namespace, dev string) error {
 	program, err := ebpf.NewProgram(decapsulator())
 	if err != nil {
 		return fmt.Errorf("load the program that ends tunnels: %w", err)
