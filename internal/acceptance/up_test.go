@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -336,6 +337,19 @@ func TestUpEmptyAndExec(t *testing.T) {
 	}
 	if completed := lab(t, "__complete", "down", "").stdout; !strings.Contains(completed, name+"\n") {
 		t.Errorf("clusters are completed as:\n%s", completed)
+	}
+}
+
+func TestUpNeedsRoot(t *testing.T) {
+	name := stay(t, "n")
+	mustLab(t, "up", "--name", name, "--servers", "1", "--empty")
+	for _, args := range [][]string{{"up"}, {"down", name}, {"exec", "--name", name, "client", "true"}} {
+		cmd := exec.Command(labExecutable(), args...)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if o := finish(t, nil, cmd, ""); o.status != 3 || !strings.Contains(o.stderr, "run it with sudo") {
+			t.Errorf("%v as another user: status %d, %s", args, o.status, o.stderr)
+		}
 	}
 }
 

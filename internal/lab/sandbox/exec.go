@@ -17,6 +17,9 @@ import (
 // `imbang`, `imbang-lab` and `ipvsadm` are those that the cluster was built
 // with.
 func (c *Cluster) Exec(node string, argv []string) error {
+	if err := needRoot(); err != nil {
+		return err
+	}
 	n, err := c.Node(node)
 	if err != nil {
 		return err

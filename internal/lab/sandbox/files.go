@@ -32,6 +32,9 @@ func describe(name string) string { return filepath.Join(dir(name), "cluster.jso
 // if there are none. The lock is of the kernel, which releases it when the
 // process ends.
 func lock() (unlock func(), err error) {
+	if err := needRoot(); err != nil {
+		return nil, err
+	}
 	for {
 		if err := os.MkdirAll(stateDir, 0o755); err != nil {
 			return nil, err
@@ -55,6 +58,13 @@ func lock() (unlock func(), err error) {
 		}
 		f.Close()
 	}
+}
+
+func needRoot() error {
+	if os.Geteuid() != 0 {
+		return errors.New("not permitted: network namespaces require root; run it with sudo")
+	}
+	return nil
 }
 
 func flock(f *os.File) error {
