@@ -54,6 +54,7 @@ program imbang-lab.
   imbang upgrade                                      replace its programs, keep its connections
   imbang audit                                        whether its tables are sound
   imbang detach                                       remove it
+  imbang lab up                                       a cluster in network namespaces, to try it
   imbang lab run thesis --quick                       compare ten schedulers
   imbang lab replay access.log                        the same for your own traffic
 

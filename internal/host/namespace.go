@@ -72,17 +72,22 @@ func NewNamespace(name string) (*Namespace, error) {
 
 // open takes hold of a namespace just bound and gives it its first settings.
 func (n *Namespace) open() error {
-	var err error
-	if n.file, err = os.Open(n.Path()); err != nil {
-		return err
-	}
-	if n.handle, err = netlink.NewHandleAt(netns.NsHandle(n.file.Fd()), unix.NETLINK_ROUTE); err != nil {
+	if err := n.hold(); err != nil {
 		return err
 	}
 	if err := n.Up("lo"); err != nil {
 		return err
 	}
 	return n.Sysctl("net.ipv4.tcp_timestamps", "2")
+}
+
+// hold opens the namespace's file and a netlink socket inside.
+func (n *Namespace) hold() (err error) {
+	if n.file, err = os.Open(n.Path()); err != nil {
+		return err
+	}
+	n.handle, err = netlink.NewHandleAt(netns.NsHandle(n.file.Fd()), unix.NETLINK_ROUTE)
+	return err
 }
 
 // shareNetnsDir makes /run/netns a shared mount, as ip(8) does: without it a

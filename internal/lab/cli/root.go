@@ -26,6 +26,7 @@ cost, and plays recorded scenarios of Linux's IPVS. It runs imbang, which it
 looks for beside itself and in PATH. The verbs are reached through imbang, too:
 imbang lab VERB, imbang bench and imbang conform.
 
+  imbang-lab up                         a cluster to try imbang on; down removes it
   imbang-lab run thesis --quick         compare ten schedulers
   imbang-lab replay access.log          the same for your own traffic
   imbang-lab simulate --servers 1000    a thousand servers in virtual time
@@ -33,7 +34,7 @@ imbang lab VERB, imbang bench and imbang conform.
   imbang-lab conform scenario.json      compare with Linux's IPVS`
 	return command.NewRoot("imbang-lab", "The laboratory of imbang", long,
 		newRunCommand(), newReplayCommand(), newReportCommand(), newCompareCommand(), newSimulateCommand(), newImportCommand(),
-		newServeCommand(), newBenchCommand(), newConformCommand(), command.NewVersion())
+		newUpCommand(), newDownCommand(), newPsCommand(), newExecCommand(), newGreetCommand(), newServeCommand(), newBenchCommand(), newConformCommand(), command.NewVersion())
 }
 
 // untilSignal is a context that the usual signals end, so that they take down

@@ -72,6 +72,7 @@ type Cluster struct {
 // Client is a namespace full of clients.
 type Client struct {
 	Namespace *host.Namespace
+	Own       map[Family]netip.Addr // of eth0
 	Addresses map[Family][]netip.Addr
 }
 
@@ -95,6 +96,18 @@ func (c *Cluster) VirtualNetwork(f Family) netip.Prefix { return plans[f].virtua
 // Uplink is where the clients' network ends at the director's device: what is
 // sent out of it comes in there, whoever it says it is from.
 func (c *Cluster) Uplink() (*host.Namespace, string) { return c.fabric, clientSide }
+
+// Gateways are the director's addresses on the clients' and the servers' side.
+func (c *Cluster) Gateways(f Family) []netip.Addr {
+	return []netip.Addr{plans[f].clientGateway.Addr(), plans[f].serverGateway.Addr()}
+}
+
+// ClientNetworkAddress is the n-th address after the gateway of the clients'
+// network, with its prefix length.
+func (c *Cluster) ClientNetworkAddress(f Family, n int) netip.Prefix {
+	gateway := plans[f].clientGateway
+	return netip.PrefixFrom(plus(gateway.Addr(), n), gateway.Bits())
+}
 
 // Build makes a cluster whose namespaces carry the run's name. On an error
 // nothing is left.
@@ -182,7 +195,7 @@ func (c *Cluster) addClient(run host.Run, i, n int) error {
 	if err != nil {
 		return err
 	}
-	client := Client{ns, map[Family][]netip.Addr{}}
+	client := Client{ns, map[Family]netip.Addr{}, map[Family][]netip.Addr{}}
 	c.Clients = append(c.Clients, client)
 	mac := fmt.Sprintf("02:00:00:0a:01:%02x", i+1)
 	if err := c.fabric.Share(clientSide, host.End{NS: ns, Name: "eth0", MAC: mac}); err != nil {
@@ -191,7 +204,7 @@ func (c *Cluster) addClient(run host.Run, i, n int) error {
 	for _, f := range c.families {
 		p := plans[f]
 		addr, pool := p.client(i), p.pool(i)
-		client.Addresses[f] = hosts(pool, n)
+		client.Own[f], client.Addresses[f] = addr, hosts(pool, n)
 		if err := errors.Join(
 			c.endpoint(ns, netip.PrefixFrom(addr, p.clientGateway.Bits()), p.clientGateway.Addr(), extMAC),
 			ns.AddRoutes(host.Route{Dst: pool, Dev: "lo", Local: true}),
@@ -252,6 +265,14 @@ func (c *Cluster) Close() error {
 		errs = append(errs, ns.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Release closes the descriptors of a cluster that outlives this process. The
+// cluster is not usable afterwards.
+func (c *Cluster) Release() {
+	for _, ns := range c.namespaces() {
+		ns.Release()
+	}
 }
 
 // namespaces lists what was built, clients first: with the load gone, the rest
