@@ -29,9 +29,8 @@ const (
 	EqualWeights    Kind = "equal_weights"
 	NeverShort      Kind = "never_short"     // throughput: all carried what was asked
 	GeneratorDelay  Kind = "generator_delay" // latencies that it can explain
-	MachineNoisy    Kind = "machine_noisy"
 	TooFewRuns      Kind = "too_few_runs"
-	ControlDiffers  Kind = "control_differs" // the same, twice, was told apart
+	ControlDiffers  Kind = "control_differs" // the same competitor, measured twice, differs
 )
 
 // kinds orders them, with their words.
@@ -48,7 +47,6 @@ var kinds = []struct {
 	{EqualWeights, "equal weights"},
 	{NeverShort, "throughput ranks nothing"},
 	{GeneratorDelay, "generator delay"},
-	{MachineNoisy, "machine too noisy by its own control"},
 	{TooFewRuns, "too few runs"},
 	{ControlDiffers, "the control differs from itself"},
 }

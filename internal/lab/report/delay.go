@@ -32,13 +32,16 @@ import (
 // statistic, mean or percentile, does not explain it.
 const mostDelay = 0.5
 
-// latencies are the metrics that contain generator delay.
-var latencies = []struct {
+// latency is a metric that contains generator delay.
+type latency struct {
 	key      string
 	delay    string // the metric that is the delay at the same statistic
 	without  string // the blocks that hold the latency without delay
 	response func(load.Latency) float64
-}{
+}
+
+// latencies are all of them.
+var latencies = []latency{
 	{"response_time", "generator_delay_mean", "service_time", func(l load.Latency) float64 { return l.MeanMS }},
 	{"response_time_p50", "generator_delay_p50", "service_time_p50", func(l load.Latency) float64 { return l.P50MS }},
 	{"response_time_p99", "generator_delay_p99", "service_time_p99", func(l load.Latency) float64 { return l.P99MS }},

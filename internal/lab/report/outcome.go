@@ -45,7 +45,7 @@ func (row *Row) answers(s map[string]record.Competitor, twins func(a, b record.C
 			}
 			if isFirst(p.A) != isFirst(p.B) {
 				a.winner, clear = max(a.winner, p.P), true
-				if p.Finding != stats.Apart || !isFirst(p.A) {
+				if p.Finding != stats.Different || !isFirst(p.A) {
 					a.winner = 1
 				}
 			}
@@ -76,7 +76,7 @@ func (row *Row) conclude(s *study.Study) {
 	row.answered = row.answers(byName, func(a, b record.Competitor) bool { return same(a, b, s) })
 	apart, best, equal := false, []string(nil), true
 	for _, a := range row.answered {
-		apart = apart || slices.ContainsFunc(a.verdict.Pairs, func(p stats.Pair) bool { return p.Finding == stats.Apart })
+		apart = apart || slices.ContainsFunc(a.verdict.Pairs, func(p stats.Pair) bool { return p.Finding == stats.Different })
 		equal = equal && a.verdict.Outcome == stats.AllEqual
 		if a.best == nil {
 			continue
@@ -111,7 +111,7 @@ func (row *Row) few() {
 	for _, m := range metrics {
 		if v, asked := row.Comparisons[m.Key]; asked && v.Outcome == stats.TooFewBlocks {
 			row.Outcome = OutcomeTooFewRuns
-			row.because(TooFewRuns, v.Ranking, "%d runs of each are compared, and for %d at least %d are needed", v.Blocks, len(v.Ranking), v.Needed)
+			row.because(TooFewRuns, v.Ranking, "%d runs of each are compared, and for %d at least %d are needed", v.Blocks, len(v.Ranking), v.Least)
 			return
 		}
 	}

@@ -34,6 +34,9 @@ type Report struct {
 	// Verdict is what may be said of the study as a whole.
 	Verdict StudyVerdict `json:"verdict"`
 
+	// Power is what the design finds, as stated before the run.
+	Power []Power `json:"power,omitempty"`
+
 	Sections  []Section        `json:"sections"`
 	Published *PublishedClaims `json:"published,omitempty"`
 	Caveats   []Caveat         `json:"caveats,omitempty"`
@@ -72,13 +75,12 @@ type Row struct {
 	Verdicts []string            `json:"verdicts,omitempty"` // in sentences
 	// Comparisons holds the numbers behind the verdicts, by metric.
 	Comparisons map[string]stats.Verdict `json:"comparisons,omitempty"`
-	// Noise is how far competitors lie apart that are the same by definition.
+	// Noise is by how much competitors differ that are the same by definition.
 	Noise []Noise `json:"noise,omitempty"`
 	// Control is what such a pair says of the machine, the noisiest of several.
 	Control *stats.Control `json:"control,omitempty"`
 
 	series   [][]stats.Series // those compared, for each metric that was
-	controls []string         // the pair of Control
 	answered []answer
 }
 
@@ -177,6 +179,7 @@ func New(r *record.Run) (*Report, error) {
 			}
 		}
 	}
+	rep.Power = PowerOf(env.Plan, s)
 	rep.sections(env.Plan, r.Samples, s)
 	rep.Verdict = rep.verdict()
 	rep.Caveats = caveats(r.Samples)

@@ -16,10 +16,10 @@ func sentence(m Metric, v stats.Verdict, medians map[string]Value) string {
 	case stats.NotMeasurable:
 		return m.Title + ": nothing to compare."
 	case stats.TooFewBlocks:
-		return fmt.Sprintf("%s: no verdict: %d runs of each are compared, and for %d schedulers at least %d are needed; repeat more often.",
-			m.Title, v.Blocks, len(v.Ranking), v.Needed)
+		return fmt.Sprintf("%s: no verdict: %d runs of each are compared; %d competitors require at least %d.",
+			m.Title, v.Blocks, len(v.Ranking), v.Least)
 	case stats.AllEqual:
-		return fmt.Sprintf("No best: in %s all are equal within %s: %s.", m.Name, share(v.Smallest), strings.Join(v.Ranking, ", "))
+		return fmt.Sprintf("No winner: in %s all are equal within %s by their joint intervals: %s.", m.Name, share(v.Smallest), strings.Join(v.Ranking, ", "))
 	}
 	first := v.Ranking[0]
 	word := "highest"
@@ -28,19 +28,19 @@ func sentence(m Metric, v stats.Verdict, medians map[string]Value) string {
 	}
 	if v.Outcome == stats.Winner {
 		p, _ := v.Pair(0, 1)
-		return fmt.Sprintf("Best: %s has the %s %s, %s, apart from all others; next: %s, a %s difference.", first, word, m.Name,
-			figure(m, medians[first]), against(v, stats.Apart)[0], stats.Size(p.Difference, v.Smallest))
+		return fmt.Sprintf("Winner: %s has the %s %s, %s, significantly different from all others; next: %s, a %s difference.", first, word, m.Name,
+			figure(m, medians[first]), against(v, stats.Different)[0], stats.Size(p.Difference, v.Smallest))
 	}
-	line := fmt.Sprintf("No best: %s comes first in %s, %s", first, m.Name, figure(m, medians[first]))
+	line := fmt.Sprintf("No winner: %s is first in %s, %s", first, m.Name, figure(m, medians[first]))
 	if names, hull := together(v); len(names) > 0 {
-		line += fmt.Sprintf(", but cannot be told from %s (difference %s)", strings.Join(names, ", "), hull)
+		line += fmt.Sprintf("; no significant difference to %s (joint intervals within %s)", strings.Join(names, ", "), hull)
 	}
 	for _, f := range []struct {
 		finding stats.Finding
 		word    string
 	}{
-		{stats.Equal, "equal within " + share(v.Smallest)}, {stats.Slight, "apart, but it seems by less than " + share(v.Smallest)},
-		{stats.Apart, "apart"},
+		{stats.Equal, "equal within " + share(v.Smallest)}, {stats.Slight, "significantly different, by an estimate below " + share(v.Smallest)},
+		{stats.Different, "significantly different"},
 	} {
 		if list := against(v, f.finding); len(list) > 0 {
 			line += fmt.Sprintf("; %s: %s", f.word, strings.Join(list, ", "))
@@ -69,8 +69,8 @@ func against(v stats.Verdict, f stats.Finding) []string {
 	return out
 }
 
-// together names those that cannot be told from the first, and an interval
-// that holds all their differences.
+// together names those that do not differ significantly from the first, and an
+// interval that holds all their differences.
 func together(v stats.Verdict) (names []string, hull stats.Interval) {
 	hull = stats.Interval{Low: math.Inf(1), High: math.Inf(-1)}
 	for i := 1; i < len(v.Ranking); i++ {
@@ -82,7 +82,7 @@ func together(v stats.Verdict) (names []string, hull stats.Interval) {
 	return names, hull
 }
 
-// groupsOf adds the groups where the first one's comparisons do not say them.
+// groupsOf adds the groups where the comparisons with the first do not give them.
 func groupsOf(v stats.Verdict) string {
 	if len(v.Groups) < 2 {
 		return ""
@@ -91,7 +91,7 @@ func groupsOf(v stats.Verdict) string {
 	for _, g := range v.Groups {
 		parts = append(parts, strings.Join(g, " "))
 	}
-	return " Not apart within: " + strings.Join(parts, " | ") + "."
+	return " Groups without a significant difference: " + strings.Join(parts, " | ") + "."
 }
 
 // share writes a share without a sign.

@@ -47,6 +47,9 @@ func (rep *Report) Text(w io.Writer) error {
 	for _, l := range rep.Setting {
 		p.linef("measured: %s", l)
 	}
+	for _, x := range rep.Power {
+		p.linef("power before the run: %s", x)
+	}
 	for _, sec := range rep.Sections {
 		rep.textSection(p, sec)
 	}

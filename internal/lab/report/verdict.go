@@ -42,9 +42,9 @@ type Outcome string
 // The outcomes.
 const (
 	OutcomeWinner        Outcome = "winner"         // one is better than every other
-	OutcomeGroups        Outcome = "groups"         // some are apart, none from all
-	OutcomeEqual         Outcome = "equal"          // all are alike for certain
-	OutcomeNoDifference  Outcome = "no difference"  // no two can be told apart
+	OutcomeGroups        Outcome = "groups"         // some differ, the first not from all others
+	OutcomeEqual         Outcome = "equal"          // the joint intervals exclude differences of interest
+	OutcomeNoDifference  Outcome = "no difference"  // no two differ significantly
 	OutcomeTooFewRuns    Outcome = "too few runs"   // nothing could be claimed
 	OutcomeNotMeasurable Outcome = "not measurable" // for the causes given
 	OutcomeNothing       Outcome = "nothing to compare"
@@ -80,12 +80,11 @@ func (row *Row) judge(s *study.Study, plan record.Plan) {
 		return
 	}
 	for _, m := range row.questions(carrying, ranked) {
-		row.compare(m, groups, plan.Seed)
+		row.compare(m, groups)
 	}
 	row.conclude(s)
 	row.noise(ranked, s)
-	row.control(ranked, len(groups), s, plan)
-	row.tooNoisy()
+	row.control(ranked, s)
 	row.suspects(s)
 	row.saySuspicion()
 }
@@ -127,7 +126,7 @@ func (row *Row) alike(groups [][]Cell, s *study.Study) {
 		if len(g) < 2 {
 			continue
 		}
-		row.because(EqualWeights, names(g), "%s are one algorithm by definition, no run can tell them apart, and they are judged as one", list(names(g)))
+		row.because(EqualWeights, names(g), "%s are one algorithm by definition and are judged as one", list(names(g)))
 	}
 }
 
@@ -146,10 +145,10 @@ func (row *Row) sayCauses() {
 	}
 }
 
-// saySuspicion says what the control shows of the machine.
+// saySuspicion says where the control differs from itself.
 func (row *Row) saySuspicion() {
 	for _, c := range row.Causes {
-		if c.Kind == MachineNoisy || c.Kind == ControlDiffers {
+		if c.Kind == ControlDiffers {
 			row.say("%s: %s.", capital(c.Kind.words()), c.Text)
 		}
 	}
@@ -162,19 +161,18 @@ func (row *Row) say(format string, args ...any) {
 }
 
 // compare lets the statistics judge one metric and keeps their numbers.
-func (row *Row) compare(m Metric, groups [][]Cell, seed uint64) {
-	var series []stats.Series
+func (row *Row) compare(m Metric, groups [][]Cell) {
+	series := seriesOf(groups, m.Key, Cell.series)
 	medians := map[string]Value{}
-	for _, g := range groups {
-		s := joined(g, m.Key)
-		series, medians[s.Name] = append(series, s), value(stats.Present(s.Values))
+	for _, s := range series {
+		medians[s.Name] = value(stats.Present(s.Values))
 	}
-	if m.Key != tail { // its intervals are wide for long; a study does not wait for them
+	if m.Key != tail { // its intervals stay wide for long; a study does not wait for them
 		row.series = append(row.series, series)
 	}
-	q := stats.NewQuestion(m.Lowest, seed)
+	q := stats.NewQuestion(m.Lowest)
 	q.Alpha = claimAlpha
-	v := stats.Judge(series, q)
+	v := stats.Judge(series, q, variantsOf(groups, m.Key)...)
 	var unsaid []string
 	for _, x := range v.Excluded {
 		if i := slices.IndexFunc(series, func(s stats.Series) bool { return s.Name == x.Name }); len(series[i].Out) == 0 {
@@ -248,15 +246,6 @@ func ownName(c record.Competitor) bool {
 func equal(c record.Competitor, s *study.Study) bool {
 	w := s.WeightsOf(c.Weights).Weights
 	return study.WeightSet{Weights: w[:min(c.Servers, len(w))]}.Equal()
-}
-
-// joined is one competitor's series.
-func joined(cells []Cell, key string) stats.Series {
-	var all []stats.Series
-	for _, c := range cells {
-		all = append(all, c.series(key))
-	}
-	return stats.Join(all)
 }
 
 // carried are the metrics that count what was answered: a request that the

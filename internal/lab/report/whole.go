@@ -10,9 +10,9 @@ import (
 	"imbang/internal/lab/stats"
 )
 
-// StudyVerdict is what may be said of all levels together. Whom it calls best
-// anywhere, it does wrongly in one study of twenty at most, however many levels
-// and metrics there are; and so with a difference that it finds at all.
+// StudyVerdict is what may be said of all levels together. In at most one study of
+// twenty any winner that it names is wrong, however many levels and metrics there
+// are; the same holds for the differences that it claims.
 type StudyVerdict struct {
 	Outcome  Outcome  `json:"outcome"`
 	Sentence string   `json:"sentence"`
@@ -129,16 +129,16 @@ func (v *StudyVerdict) judged(all, judged []*Row, answers []answer) {
 		v.Outcome, v.Sentence = OutcomeWinner, v.winners(judged)
 	case len(different) > 0:
 		v.Outcome = OutcomeGroups
-		v.Sentence = fmt.Sprintf("No %s is best%s; not apart are %s", noun(all), anywhere(judged), divided(different))
+		v.Sentence = fmt.Sprintf("No winner%s; groups without a significant difference: %s", anywhere(judged), divided(different))
 	case equal:
 		v.Outcome = OutcomeEqual
-		v.Sentence = fmt.Sprintf("No difference: all are equal within %s%s", share(answers[0].verdict.Smallest), everywhere(judged))
+		v.Sentence = fmt.Sprintf("Equal: the joint intervals exclude a difference above %s%s", share(answers[0].verdict.Smallest), everywhere(judged))
 	default:
 		v.Outcome = OutcomeNoDifference
-		v.Sentence = fmt.Sprintf("No difference: no two %ss can be told apart%s, which does not prove them equal", noun(all), anywhere(judged))
+		v.Sentence = fmt.Sprintf("No significant difference between any two %ss%s; %s", noun(all), anywhere(judged), hulls(answers))
 	}
 	if rows := beyond(answers, differ); len(rows) > 0 {
-		v.Sentence += fmt.Sprintf("; what seems apart%s is no more than chance brings in one of %d questions", places(rows), len(answers))
+		v.Sentence += fmt.Sprintf("; differences%s are not significant among %d questions", places(rows), len(answers))
 	}
 	if rest := except(all, judged); len(rest) > 0 {
 		v.Sentence += fmt.Sprintf("; not measurable here%s: %s", places(rest), kindsOf(rest))
@@ -146,7 +146,7 @@ func (v *StudyVerdict) judged(all, judged []*Row, answers []answer) {
 	v.Sentence += "."
 }
 
-// winners says who is best where, and that elsewhere none is.
+// winners says which competitor is best at which level, and where none is.
 func (v *StudyVerdict) winners(judged []*Row) string {
 	var parts []string
 	var done []*Row
@@ -174,18 +174,39 @@ func (v *StudyVerdict) winners(judged []*Row) string {
 		parts = append(parts, fmt.Sprintf("%s %s best%s%s (%s%s)", list(w.Names), is, in, places(rows), such, w.answer.advantage()))
 	}
 	if rest := except(judged, done); len(rest) > 0 {
-		parts = append(parts, "none is"+places(rest))
+		parts = append(parts, "no winner"+places(rest))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// alsoSaid reports whether two winners are said in one breath.
+// hulls says for each metric within what bounds the joint intervals lie.
+func hulls(answers []answer) string {
+	var parts []string
+	for _, m := range metrics {
+		low, high, asked := 0.0, 0.0, false
+		for _, a := range answers {
+			if a.metric.Key != m.Key {
+				continue
+			}
+			asked = true
+			for _, p := range a.verdict.Pairs {
+				low, high = min(low, p.Joint.Low), max(high, p.Joint.High)
+			}
+		}
+		if asked {
+			parts = append(parts, fmt.Sprintf("%s from %s to %s", m.Name, stats.Percent(low), stats.Percent(high)))
+		}
+	}
+	return "the joint intervals allow differences in " + list(parts)
+}
+
+// alsoSaid reports whether one clause names two winners.
 func alsoSaid(a, b Winner) bool {
 	whole := a.answer.row.Outcome == OutcomeWinner
 	return slices.Equal(a.Names, b.Names) && whole == (b.answer.row.Outcome == OutcomeWinner) && (whole || a.Metric == b.Metric)
 }
 
-// divided lists the groups of which no two are apart, for some questions.
+// divided lists the groups without a significant difference, for some questions.
 func divided(different []answer) string {
 	const most = 3
 	var parts []string
@@ -202,8 +223,8 @@ func divided(different []answer) string {
 	return strings.Join(parts, "; ")
 }
 
-// beyond lists levels at which something is apart by the measure of the level
-// alone, but not by that of the study.
+// beyond lists levels with a difference that is significant for the level alone,
+// but not for the study.
 func beyond(answers []answer, differ []bool) (rows []*Row) {
 	for i, a := range answers {
 		if !differ[i] && a.apart <= a.verdict.Alpha && !slices.Contains(rows, a.row) {

@@ -46,10 +46,11 @@
 // of this package show the rates by simulation, also for unequal noise, long
 // tails, drift, rounded figures, and groups of equals among others.
 //
-// # Late runs
+// # Variants
 //
-// Runs in which the load generator was late are kept and marked. A claim has to
-// hold with and without them.
+// Figures that may be wrong in a known way, such as those of runs in which the
+// load generator was late, are not removed from a question. It is asked with and
+// without them, and a claim has to hold in both (Variant).
 //
 // # Power
 //

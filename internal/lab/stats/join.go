@@ -8,8 +8,7 @@ import (
 )
 
 // Join makes one competitor of several that are the same by definition: in each
-// block the geometric mean of their figures, where all were measured. A block is
-// late in which one of them was.
+// block the geometric mean of their figures, where all were measured.
 func Join(series []Series) Series {
 	var out Series
 	var names []string
@@ -22,12 +21,6 @@ func Join(series []Series) Series {
 			}
 			if b < len(out.Values) {
 				out.Values[b] += math.Log(v) / float64(len(series))
-			}
-			if s.late(b) {
-				for len(out.Late) <= b {
-					out.Late = append(out.Late, false)
-				}
-				out.Late[b] = true
 			}
 		}
 		out.Values = out.Values[:min(len(out.Values), len(s.Values))]

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// Judge answers the question.
-func Judge(series []Series, q Question) Verdict {
+// Judge answers the question. A claim has to hold in the variants too, where
+// those are given.
+func Judge(series []Series, q Question, variants ...Variant) Verdict {
 	v := Verdict{Alpha: q.Alpha, Smallest: q.Smallest}
 	in := v.admit(series)
 	k := len(in)
@@ -30,13 +31,17 @@ func Judge(series []Series, q Question) Verdict {
 		v.Outcome = TooFewBlocks
 		return v
 	}
-	all := test(y, list, q)
-	punctual := all
-	if v.Late = lateIn(in); v.Late > 0 {
-		z := logs(onTime(in))
-		punctual = test(z, contrasts(z, nil), q)
+	v.comparePairs(y, order, test(y, list, q), q)
+	for _, x := range variants {
+		v.hold(x, q)
 	}
-	v.comparePairs(y, order, all, punctual, q)
+	for i := range v.Pairs {
+		p := &v.Pairs[i]
+		if p.P > q.Alpha { // one of the tests does not exclude 0, so neither does the interval
+			p.Joint.Low, p.Joint.High = min(p.Joint.Low, 0), max(p.Joint.High, 0)
+		}
+		p.Finding = p.finding(q)
+	}
 	v.Groups = named(cliques(k, v.together()), v.Ranking)
 	v.Outcome = v.outcome()
 	return v
@@ -88,36 +93,57 @@ func blocksOf(list []contrast) int {
 	return slices.MinFunc(list, func(a, b contrast) int { return cmp.Compare(a.n, b.n) }).n
 }
 
-// comparePairs puts the results of the tests together, with all runs and
-// without the late ones. order lists columns, the best first.
-func (v *Verdict) comparePairs(y [][]float64, order []int, all, punctual tested, q Question) {
+// comparePairs lists the pairs with what the tests say of them. order lists
+// columns, the best first.
+func (v *Verdict) comparePairs(y [][]float64, order []int, list tested, q Question) {
 	var ranks []float64
 	for i, first := range order {
-		for j, second := range order[i+1:] {
-			a, t := all.pair(first, second), all.pair(first, second)
-			p := Pair{A: v.Ranking[i], B: v.Ranking[i+1+j], a: i, b: i + 1 + j, Blocks: t.n,
-				PStudent: t.student, PRelabelling: t.relabelling, P: t.p()}
-			low, high := t.low, t.high
-			if v.Late > 0 {
-				a = punctual.pair(first, second)
-				p.P, p.POnTime = max(p.P, a.p()), new(a.p())
-				if t.mean*a.mean < 0 { // they contradict each other
-					p.P = 1
-				}
-				low, high = min(low, a.low), max(high, a.high)
-			}
-			if p.P > q.Alpha { // one of the tests does not exclude 0, so neither does the interval
-				low, high = min(low, 0), max(high, 0)
-			}
-			p.Joint = shares(Interval{low, high, 1 - q.Alpha})
+		for j := i + 1; j < len(order); j++ {
+			t := list.pair(first, order[j])
+			p := Pair{A: v.Ranking[i], B: v.Ranking[j], a: i, b: j, Blocks: t.n,
+				PStudent: t.student, PRelabelling: t.relabelling, P: t.p(), Joint: shares(Interval{t.low, t.high, 1 - q.Alpha})}
 			if len(ranks) != t.n*(t.n+1)/2+1 {
 				ranks = signedRank(t.n)
 			}
-			estimate, own := hodgesLehmann(walsh(differences(y, first, second)), ranks, t.n, 1-q.Alpha)
+			estimate, own := hodgesLehmann(walsh(differences(y, first, order[j])), ranks, t.n, 1-q.Alpha)
 			p.Difference, p.Own = math.Expm1(estimate), shares(own)
-			p.Finding = p.finding(q)
 			v.Pairs = append(v.Pairs, p)
 		}
+	}
+}
+
+// hold lets a variant object to claims. What it cannot compare, it does not
+// allow to be claimed.
+func (v *Verdict) hold(x Variant, q Question) {
+	var unused Verdict
+	in := unused.admit(x.Series)
+	var list tested
+	column := map[string]int{}
+	if len(in) > 1 {
+		y := logs(in)
+		list = test(y, contrasts(y, nil), q)
+		for i, s := range in {
+			column[s.Name] = i
+		}
+	}
+	for i := range v.Pairs {
+		p := &v.Pairs[i]
+		a, first := column[p.A]
+		b, second := column[p.B]
+		own := 1.0
+		if first && second {
+			t := list.pair(a, b)
+			if joint := shares(Interval{t.low, t.high, 1 - q.Alpha}); t.n >= leastBlocks {
+				p.Joint.Low, p.Joint.High = min(p.Joint.Low, joint.Low), max(p.Joint.High, joint.High)
+			}
+			if own = t.p(); t.mean*p.Difference < 0 { // they contradict each other
+				own = 1
+			}
+		}
+		if p.PVariants == nil {
+			p.PVariants = map[string]float64{}
+		}
+		p.PVariants[x.Name], p.P = own, max(p.P, own)
 	}
 }
 

@@ -9,11 +9,15 @@ type Series struct {
 	Name string
 	// Values has one figure a block, NaN where there is none.
 	Values []float64
-	// Late marks blocks in which the load generator was late; it may be shorter
-	// than Values.
-	Late []bool
 	// Out says why the competitor cannot be judged, if so.
 	Out []string
+}
+
+// Variant is another version of the series, such as that without the runs in
+// which the load generator was late. Claims have to hold in it too.
+type Variant struct {
+	Name   string
+	Series []Series // found by their names
 }
 
 // Question is what is asked of the series of one metric.
@@ -68,13 +72,12 @@ type Pair struct {
 	// Own is the signed-rank interval of this pair alone.
 	Own Interval `json:"own"`
 	// P is the greatest of the p-values, which account for all pairs: of both
-	// tests, with and without late runs.
+	// tests and of every variant.
 	P            float64 `json:"p"`
 	PStudent     float64 `json:"p_student"`
 	PRelabelling float64 `json:"p_relabelling"` // 1 if PStudent exceeds alpha already
-	// POnTime is the greater p-value without the runs in which the load
-	// generator was late, nil if there were none.
-	POnTime *float64 `json:"p_on_time,omitempty"`
+	// PVariants holds the greater p-value of both tests in each variant.
+	PVariants map[string]float64 `json:"p_variants,omitempty"`
 
 	a, b int // in Ranking
 }
@@ -91,8 +94,6 @@ type Verdict struct {
 	// Blocks is the number that every pair has, Least the least for a claim.
 	Blocks int `json:"blocks"`
 	Least  int `json:"least"`
-	// Late is the number of figures that come from late runs.
-	Late int `json:"late,omitempty"`
 	// Ranking names the judged, the best first; only Pairs say what of it counts.
 	Ranking []string `json:"ranking"`
 	// Groups are the largest sets in which no two differ, the best first.

@@ -125,7 +125,7 @@ func read(dir string) (*report.Report, error) {
 
 // New compares two runs.
 func New(a, b *report.Report) (*Comparison, error) {
-	q := stats.NewQuestion(true, 1)
+	q := stats.NewQuestion(true)
 	c := &Comparison{A: side(a), B: side(b), Environment: changes(a.Stored(), b.Stored()), Alpha: q.Alpha, Smallest: q.Smallest}
 	if c.Environment == nil {
 		c.Environment = []Change{}

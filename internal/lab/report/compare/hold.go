@@ -42,7 +42,7 @@ func both(x, y stats.Shift) stats.Shift {
 		return x
 	}
 	x.Joint.Low, x.Joint.High = min(x.Joint.Low, y.Joint.Low), max(x.Joint.High, y.Joint.High)
-	differs := func(f stats.Finding) bool { return f == stats.Apart || f == stats.Slight }
+	differs := func(f stats.Finding) bool { return f == stats.Different || f == stats.Slight }
 	switch {
 	case x.Finding == y.Finding && (!differs(x.Finding) || (x.Difference > 0) == (y.Difference > 0)):
 	case differs(x.Finding) && differs(y.Finding) && (x.Difference > 0) == (y.Difference > 0):

@@ -37,8 +37,8 @@ func TestClaimsHoldWithAndWithoutLateRuns(t *testing.T) {
 		change func(int, *load.Result)
 		want   stats.Finding
 	}{
-		"none late":       {late(func(int) bool { return false }), stats.Apart},
-		"one late":        {late(func(b int) bool { return b == 3 }), stats.Apart},
+		"none late":       {late(func(int) bool { return false }), stats.Different},
+		"one late":        {late(func(b int) bool { return b == 3 }), stats.Different},
 		"too few on time": {late(func(b int) bool { return b > 2 }), stats.Unclear},
 	} {
 		if s, _ := found(t, 1.5, tc.change); s.Finding != tc.want || s.BlocksB != 8 {
@@ -53,7 +53,7 @@ func TestClaimsHoldWithAndWithoutLateRuns(t *testing.T) {
 		r.Generator.Behind = true
 		r.Response.MeanMS *= 3
 	})
-	if s.Finding == stats.Apart || s.Joint.Low > 0 {
+	if s.Finding == stats.Different || s.Joint.Low > 0 {
 		t.Errorf("of late runs alone: %+v", s)
 	}
 }
@@ -66,7 +66,7 @@ func TestClaimsHoldWithoutDelay(t *testing.T) {
 			r.Generator.Lateness = load.Latency{Count: 1000, MeanMS: delay, P50MS: delay, P99MS: delay}
 		}
 	}
-	if s, _ := found(t, 1.5, delayed(0.1)); s.Finding != stats.Apart {
+	if s, _ := found(t, 1.5, delayed(0.1)); s.Finding != stats.Different {
 		t.Errorf("a difference of 0.5 ms, of which 0.1 is delay: %+v", s)
 	}
 	if s, _ := found(t, 1.5, delayed(0.5)); s.Finding != stats.Unclear || s.Joint.Low > 0 {
@@ -85,15 +85,15 @@ func TestBoth(t *testing.T) {
 			Joint: stats.Interval{Low: difference - 0.1, High: difference + 0.1}}
 	}
 	for _, tc := range []struct{ x, y, want stats.Finding }{
-		{stats.Apart, stats.Apart, stats.Apart}, {stats.Apart, stats.Unclear, stats.Unclear}, {stats.Unclear, stats.Apart, stats.Unclear},
-		{stats.Apart, stats.Slight, stats.Slight}, {stats.Slight, stats.Apart, stats.Slight}, {stats.Equal, stats.Equal, stats.Equal},
+		{stats.Different, stats.Different, stats.Different}, {stats.Different, stats.Unclear, stats.Unclear}, {stats.Unclear, stats.Different, stats.Unclear},
+		{stats.Different, stats.Slight, stats.Slight}, {stats.Slight, stats.Different, stats.Slight}, {stats.Equal, stats.Equal, stats.Equal},
 		{stats.Equal, stats.Slight, stats.Unclear}, {stats.Unclear, stats.Unclear, stats.Unclear},
 	} {
 		if got := both(shift(tc.x, 0.3), shift(tc.y, 0.2)); got.Finding != tc.want || got.Joint.Low > 0.1+1e-12 || got.Joint.High < 0.4 {
 			t.Errorf("%s and %s: %+v, want %s", tc.x, tc.y, got, tc.want)
 		}
 	}
-	if got := both(shift(stats.Apart, 0.3), shift(stats.Apart, -0.3)); got.Finding != stats.Unclear {
+	if got := both(shift(stats.Different, 0.3), shift(stats.Different, -0.3)); got.Finding != stats.Unclear {
 		t.Errorf("of opposite signs: %+v", got)
 	}
 }

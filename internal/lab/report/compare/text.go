@@ -55,13 +55,13 @@ func (m Metric) sentence() string {
 		}
 		f := s.Finding
 		name := s.Name
-		if f == stats.Apart {
+		if f == stats.Different {
 			name += " " + stats.Percent(s.Difference)
 		}
 		found[f] = append(found[f], name)
 	}
 	var parts []string
-	if list := found[stats.Apart]; len(list) > 0 {
+	if list := found[stats.Different]; len(list) > 0 {
 		parts = append(parts, fmt.Sprintf("B differs from A in %d of %d cells (%s)", len(list), len(m.Cells), strings.Join(list, ", ")))
 	} else if few < len(m.Cells) {
 		parts = append(parts, fmt.Sprintf("B differs from A in none of %d cells", len(m.Cells)))

@@ -43,7 +43,7 @@ func (m *maker) forest(i int, sec report.Section) group {
 		f     stats.Finding
 		class string
 		text  string
-	}{{stats.Apart, "k-dot", "apart"}, {stats.Unclear, "k-unclear", "cannot be told apart"}, {stats.Slight, "k-hollow", "apart, by less than the margin"}, {stats.Equal, "k-equal", "equal within the margin"}} {
+	}{{stats.Different, "k-dot", "apart"}, {stats.Unclear, "k-unclear", "cannot be told apart"}, {stats.Slight, "k-hollow", "apart, by less than the margin"}, {stats.Equal, "k-equal", "equal within the margin"}} {
 		if kinds[k.f] {
 			g.Keys = append(g.Keys, key{k.class, k.text})
 		}
@@ -80,7 +80,7 @@ func newForest(i int, sec report.Section, row report.Row, metric report.Metric, 
 }
 
 func findingClass(f stats.Finding) string {
-	return map[stats.Finding]string{stats.Apart: "apart", stats.Unclear: "unclear", stats.Slight: "slight", stats.Equal: "equal"}[f]
+	return map[stats.Finding]string{stats.Different: "apart", stats.Unclear: "unclear", stats.Slight: "slight", stats.Equal: "equal"}[f]
 }
 
 // Differences are drawn as ratios, on a logarithmic scale, so that twice and

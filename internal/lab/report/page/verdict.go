@@ -57,7 +57,7 @@ func answer(m report.Metric, row report.Row, c stats.Verdict) said {
 	case stats.NotMeasurable:
 		return said{"none", "Not measurable here", fmt.Sprintf("In %s fewer than two can be compared.", name)}
 	case stats.TooFewBlocks:
-		return said{"none", "Too few repeats", fmt.Sprintf("%s: %s; to compare %d it takes at least %d.", sentenceCase(name), ofEach(c.Blocks), len(c.Ranking), c.Needed)}
+		return said{"none", "Too few repeats", fmt.Sprintf("%s: %s; to compare %d it takes at least %d.", sentenceCase(name), ofEach(c.Blocks), len(c.Ranking), c.Least)}
 	case stats.AllEqual:
 		return said{"equal", "Equal", fmt.Sprintf("In %s all are equal within %g %%.", name, 100*c.Smallest)}
 	case stats.Winner:
