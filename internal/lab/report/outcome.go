@@ -20,9 +20,9 @@ type answer struct {
 	metric  Metric
 	verdict stats.Verdict
 	best    []string // who is best by itself, under all its names
-	// winner is the p-value of the claim that best is; apart that of any
+	// winner is the p-value of the claim that best is; differs that of any
 	// difference. Both count all pairs in.
-	winner, apart float64
+	winner, differs float64
 }
 
 // answers lists the questions of the row that were judged.
@@ -32,7 +32,7 @@ func (row *Row) answers(s map[string]record.Competitor, twins func(a, b record.C
 		if !asked || len(v.Pairs) == 0 {
 			continue
 		}
-		a := answer{at: row.Condition.String(), metric: m, verdict: v, apart: 1}
+		a := answer{at: row.Condition.String(), metric: m, verdict: v, differs: 1}
 		isFirst := func(name string) bool {
 			x, known := s[name]
 			first, both := s[v.Ranking[0]]
@@ -41,7 +41,7 @@ func (row *Row) answers(s map[string]record.Competitor, twins func(a, b record.C
 		clear := false
 		for _, p := range v.Pairs {
 			if math.Abs(p.Difference) >= v.Smallest {
-				a.apart = min(a.apart, p.P)
+				a.differs = min(a.differs, p.P)
 			}
 			if isFirst(p.A) != isFirst(p.B) {
 				a.winner, clear = max(a.winner, p.P), true
@@ -67,16 +67,16 @@ func (row *Row) answers(s map[string]record.Competitor, twins func(a, b record.C
 }
 
 // conclude puts the verdicts on the metrics into one word. A competitor that
-// stands in the study twice is best if both of it are apart from all others.
+// stands in the study twice is best if both of its cells differ from all others.
 func (row *Row) conclude(s *study.Study) {
 	byName := map[string]record.Competitor{}
 	for _, c := range row.Cells {
 		byName[c.Name] = c.Competitor
 	}
 	row.answered = row.answers(byName, func(a, b record.Competitor) bool { return same(a, b, s) })
-	apart, best, equal := false, []string(nil), true
+	differ, best, equal := false, []string(nil), true
 	for _, a := range row.answered {
-		apart = apart || slices.ContainsFunc(a.verdict.Pairs, func(p stats.Pair) bool { return p.Finding == stats.Different })
+		differ = differ || slices.ContainsFunc(a.verdict.Pairs, func(p stats.Pair) bool { return p.Finding == stats.Different })
 		equal = equal && a.verdict.Outcome == stats.AllEqual
 		if a.best == nil {
 			continue
@@ -97,7 +97,7 @@ func (row *Row) conclude(s *study.Study) {
 		row.few()
 	case len(best) > 0:
 		row.Outcome = OutcomeWinner
-	case apart:
+	case differ:
 		row.Outcome = OutcomeGroups
 	case equal:
 		row.Outcome = OutcomeEqual

@@ -262,11 +262,12 @@ func (c Cell) series(key string) stats.Series {
 	return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes()}
 }
 
-// bounded reports whether the cluster bounded what it carried. In an open loop
-// one that keeps up carries what is asked, no more: that ranks nothing.
+// bounded reports whether the cluster bounded what it carried: whether one of the
+// competitors carried less than was asked in the median of its runs on time. In an
+// open loop one that keeps up carries what is asked, no more: that ranks nothing.
 func bounded(rate float64, ranked []Cell) bool {
 	for _, c := range ranked {
-		if c.Values["reply_rate"].Min < keptUp*rate {
+		if s := stats.Summarize(stats.Present(c.onTime("reply_rate").Values)); s.N > 0 && s.Median < keptUp*rate {
 			return true
 		}
 	}

@@ -109,17 +109,17 @@ func (v *StudyVerdict) unjudged(all []*Row) {
 
 // judged is the verdict when some levels have one.
 func (v *StudyVerdict) judged(all, judged []*Row, answers []answer) {
-	var winner, apart []float64
+	var winner, any []float64
 	for _, a := range answers {
-		winner, apart = append(winner, a.winner), append(apart, a.apart)
+		winner, any = append(winner, a.winner), append(any, a.differs)
 	}
-	won, differ := stats.Hochberg(winner, 1-level), stats.Hochberg(apart, 1-level)
+	won, differ := stats.Hochberg(winner, 1-level), stats.Hochberg(any, 1-level)
 	var different []answer
 	for i, a := range answers {
 		if won[i] && a.best != nil {
 			v.Winners = append(v.Winners, Winner{a.at, a.metric.Key, a.best, a})
 		}
-		if differ[i] && a.apart <= a.verdict.Alpha {
+		if differ[i] && a.differs <= a.verdict.Alpha {
 			different = append(different, a)
 		}
 	}
@@ -227,7 +227,7 @@ func divided(different []answer) string {
 // but not for the study.
 func beyond(answers []answer, differ []bool) (rows []*Row) {
 	for i, a := range answers {
-		if !differ[i] && a.apart <= a.verdict.Alpha && !slices.Contains(rows, a.row) {
+		if !differ[i] && a.differs <= a.verdict.Alpha && !slices.Contains(rows, a.row) {
 			rows = append(rows, a.row)
 		}
 	}

@@ -34,17 +34,17 @@ func TestStudyVerdicts(t *testing.T) {
 		"a winner everywhere": {made{load: rates, competitors: three, blocks: 8, result: noisy(1, 0.02, map[string]float64{"rr": 0.3, "sed": 0.3})},
 			OutcomeWinner, []string{"lc is best at 1000/s, 2000/s and 4000/s (at 1000/s: lowest mean response time; ", ", the next, has +"}},
 		"a winner at one rate": {made{load: rates, competitors: three, blocks: 8, result: at(4000, map[string]float64{"rr": 0.3, "sed": 0.3})},
-			OutcomeWinner, []string{"lc is best at 4000/s (lowest mean response time", "; none is at 1000/s and 2000/s."}},
+			OutcomeWinner, []string{"lc is best at 4000/s (lowest mean response time", "; no winner at 1000/s and 2000/s."}},
 		"no winner, but groups": {made{load: rates, competitors: three, blocks: 8, result: noisy(1, 0.02, map[string]float64{"sed": 0.3})},
-			OutcomeGroups, []string{"No scheduler is best at any of 3 rates; not apart are ", " | sed at 1000/s in mean response time; "}},
+			OutcomeGroups, []string{"No winner at any of 3 rates; groups without a significant difference: ", " | sed at 1000/s in mean response time; "}},
 		"no difference": {made{load: rates, competitors: three, blocks: 8, result: noisy(1, 0.1, nil)},
-			OutcomeNoDifference, []string{"No difference: no two schedulers can be told apart at any of 3 rates, which does not prove them equal."}},
+			OutcomeNoDifference, []string{"No significant difference between any two schedulers at any of 3 rates; the joint intervals allow differences in throughput from -", "mean response time from -"}},
 		"equal": {made{load: "rates: [1000], duration: 2 s", competitors: three, blocks: 8, result: func(c record.Cell, _ int) *load.Result { return clean(c, 1, 5, 1) }},
-			OutcomeEqual, []string{"No difference: all are equal within 2 % at 1000/s."}},
+			OutcomeEqual, []string{"Equal: the joint intervals exclude a difference above 2 % at 1000/s."}},
 		"too few runs": {made{load: rates, competitors: three, blocks: 2, result: noisy(1, 0.02, nil)},
 			OutcomeTooFewRuns, []string{"No verdict at any of 3 rates: 2 runs of each are compared, and for 3 at least 5 are needed; repeat more often."}},
 		"engines": {made{load: "rates: [1000], duration: 2 s", competitors: "  - {engine: imbang, schedulers: [rr]}\n  - {engine: haproxy-tcp, schedulers: [roundrobin]}", blocks: 8, result: noisy(1, 0.1, nil)},
-			OutcomeNoDifference, []string{"no two competitors can be told apart at 1000/s"}},
+			OutcomeNoDifference, []string{"No significant difference between any two competitors at 1000/s; "}},
 		"one alone": {made{load: rates, competitors: "  - {engine: imbang, schedulers: [rr]}", blocks: 2, result: noisy(1, 0.02, nil)},
 			OutcomeNothing, []string{"Nothing to compare: fewer than two competitors."}},
 		"users": {made{load: "users: [10, 20], duration: 2 s", competitors: three, blocks: 8, result: noisy(1, 0.1, nil)},
@@ -76,7 +76,7 @@ func TestOneOfManyMustBeSurer(t *testing.T) {
 	if row.Outcome != OutcomeWinner || many.Verdict.Outcome != OutcomeNoDifference {
 		t.Errorf("of many: level %s, study %s", row.Outcome, many.Verdict.Outcome)
 	}
-	wants(t, many.Verdict.Sentence, "; what seems apart at ", "4000/s is no more than chance brings in one of 15 questions")
+	wants(t, many.Verdict.Sentence, "; differences at ", "4000/s are not significant among 15 questions")
 }
 
 // The 99th percentile is judged for itself, if enough lie beyond it.

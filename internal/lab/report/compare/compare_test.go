@@ -130,7 +130,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("names %d changes, want 7: %v", len(c.Environment), c.Environment)
 	}
 	b2, err := json.Marshal(c)
-	if err != nil || !bytes.Contains(b2, []byte(`"finding":"apart"`)) || !bytes.Contains(b2, []byte(`"competitor":"lc"`)) {
+	if err != nil || !bytes.Contains(b2, []byte(`"finding":"different"`)) || !bytes.Contains(b2, []byte(`"competitor":"lc"`)) {
 		t.Errorf("%v: %s", err, b2)
 	}
 }
@@ -146,7 +146,7 @@ func TestCompareWithItself(t *testing.T) {
 	}
 	for _, m := range c.Metrics {
 		for _, x := range m.Cells {
-			if x.Difference != 0 || x.Finding == "apart" || x.MedianA != x.MedianB {
+			if x.Difference != 0 || x.Finding == "different" || x.MedianA != x.MedianB {
 				t.Errorf("%s: %+v", m.Key, x)
 			}
 		}
