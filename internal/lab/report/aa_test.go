@@ -3,13 +3,15 @@
 package report
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
 // Equals come out as no difference, of the whole study and of each of its
 // levels, but for one of twenty: from stored samples to the verdict.
-func TestEqualsAreNotToldApart(t *testing.T) {
+func TestEqualsDoNotDiffer(t *testing.T) {
 	const twice = "  - {engine: imbang, schedulers: [rr]}\n  - {name: rr again, engine: imbang, schedulers: [rr]}"
 	for name, c := range map[string]struct {
 		made    made
@@ -53,7 +55,31 @@ func TestEqualsAreNotToldApart(t *testing.T) {
 	}
 }
 
-// The same path finds what there is: no difference is not said of everything.
+// The same for two to ten competitors, a study of two levels and three metrics.
+func TestEqualsOfAnyNumberDoNotDiffer(t *testing.T) {
+	schedulers := []string{"rr", "lc", "sed", "nq", "twos", "ovf", "fo", "lblc", "lblcr", "mh"}
+	const studies, rate = 150, 0.05
+	for k := 2; k <= len(schedulers); k++ {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel()
+			wrong := 0
+			for seed := range studies {
+				rep := made{load: "rates: [1000, 2000], duration: 2 s", competitors: "  - {engine: imbang, schedulers: [" + strings.Join(schedulers[:k], ", ") + "]}",
+					blocks: 8, result: noisy(uint64(seed), 0.05, nil)}.report(t)
+				if o := rep.Verdict.Outcome; o != OutcomeNoDifference && o != OutcomeEqual {
+					wrong++
+				}
+			}
+			got, most := float64(wrong)/studies, rate+3*math.Sqrt(rate*(1-rate)/studies)
+			t.Logf("%d of %d studies claim a difference", wrong, studies)
+			if got > most {
+				t.Errorf("%.3f of the studies claim a difference, want at most %.2f (%.3f by chance)", got, rate, most)
+			}
+		})
+	}
+}
+
+// The same path finds what there is: not everything is without a difference.
 func TestWhatDiffersIsFound(t *testing.T) {
 	found := 0
 	const studies = 20
