@@ -58,7 +58,7 @@ func TestEqualsDoNotDiffer(t *testing.T) {
 // The same for two to ten competitors, a study of two levels and three metrics.
 func TestEqualsOfAnyNumberDoNotDiffer(t *testing.T) {
 	schedulers := []string{"rr", "lc", "sed", "nq", "twos", "ovf", "fo", "lblc", "lblcr", "mh"}
-	const studies, rate = 150, 0.05
+	const studies, rate = 500, 0.05
 	for k := 2; k <= len(schedulers); k++ {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
