@@ -27,7 +27,9 @@ LINT_PACKAGES := clang-format
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-LDFLAGS := -s -w -X imbang/internal/version.Version=$(VERSION)
+# The whole hash, with -dirty if the tree has other changes.
+COMMIT  ?= $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null)
+LDFLAGS := -s -w -X imbang/internal/version.Version=$(VERSION) -X imbang/internal/version.Commit=$(COMMIT)
 
 build: ## build bin/imbang and bin/imbang-lab; bin/ipvsadm and bin/imbang-ipvsadm are links to imbang
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/imbang ./cmd/imbang-lab
