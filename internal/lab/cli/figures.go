@@ -31,6 +31,7 @@ A comment directly behind a figure names the result:
   <!-- = study=thesis metric=response_time of=rr at=2000/s -->
   <!-- = published=rr-vs-lc metric=throughput of=rr over=lc stat=least -->
   <!-- = logs=thesis figure=disagreeing -->
+  <!-- = recordings=all figure=identical -->
 
 and a verdict, sentences, table or setting stands between two comments:
 

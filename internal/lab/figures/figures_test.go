@@ -131,9 +131,10 @@ func TestFiguresAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestLogsAreCounted(t *testing.T) {
-	page, problems := Fill(`1<!-- = logs=thesis figure=disagreeing --> of 1<!-- = logs=thesis figure=compared -->, 1<!-- = logs=thesis figure=runs -->`, Open(root))
-	if got := comment.ReplaceAllString(page, ""); got != "5 of 60, 30" || len(problems) > 0 {
+func TestLogsAndRecordingsAreCounted(t *testing.T) {
+	page, problems := Fill(`1<!-- = logs=thesis figure=disagreeing --> of 1<!-- = logs=thesis figure=compared -->, 1<!-- = logs=thesis figure=runs -->; `+
+		`1<!-- = recordings=golden figure=identical --> of 1<!-- = recordings=golden figure=played -->`, Open(root))
+	if got := comment.ReplaceAllString(page, ""); got != "5 of 60, 30; 88 of 88" || len(problems) > 0 {
 		t.Errorf("%q, %v", got, problems)
 	}
 }

@@ -19,6 +19,9 @@ const (
 	HistoryFile = "docs/bench/history.jsonl"
 	StudiesDir  = "docs/studies" // a directory for each archived run, named for its study
 	logsDir     = "internal/lab/importer/testdata"
+	// recordingsDir has the scenarios of Linux's IPVS, in a directory for each
+	// kind.
+	recordingsDir = "internal/lab/conform/testdata"
 )
 
 // Store is the stored results below a directory. They are read when a page
@@ -77,6 +80,7 @@ func (s *Store) figure(text string) (float64, error) {
 		of  func(name string, q query) (float64, error)
 	}{
 		{"bench", s.benchFigure}, {"file", s.fileFigure}, {"study", s.studyFigure}, {"published", s.publishedFigure}, {"logs", s.logsFigure},
+		{"recordings", s.recordingsFigure},
 	} {
 		if name := q.take(source.key, ""); name != "" {
 			v, err := source.of(name, q)
@@ -86,5 +90,5 @@ func (s *Store) figure(text string) (float64, error) {
 			return v, err
 		}
 	}
-	return 0, fmt.Errorf("%q names no source: want bench, file, study, published or logs", text)
+	return 0, fmt.Errorf("%q names no source: want bench, file, study, published, logs or recordings", text)
 }
