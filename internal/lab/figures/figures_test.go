@@ -69,7 +69,8 @@ func archive(t *testing.T, out string) {
 		t.Fatal(err)
 	}
 	err = w.Environment(record.Environment{Study: "small", StudyText: smallStudy, Plan: plan, Started: time.Unix(0, 0), CPUs: 2,
-		Builds: map[string]record.Build{"imbang": {Commit: "abc"}, "imbang-lab": {Commit: "def", Modified: true}}})
+		CommandLine: []string{"/a/imbang-lab", "run", "small", "--out", "/b", "--seed=7"},
+		Builds:      map[string]record.Build{"imbang": {Commit: "abc"}, "imbang-lab": {Commit: "def", Modified: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +119,7 @@ func TestFiguresAreFilledIn(t *testing.T) {
 		{`9<!-- = study=small figure=samples -->`, "28"},
 		{`9.9<!-- = published=rr-vs-lc metric=throughput of=rr over=lc level=10000 -->`, "0.4"},
 		{`9.9<!-- = published=rr-vs-lc metric=throughput of=rr over=lc stat=most -->`, "9.5"},
+		{`9<!-- = published=nginx-upstreams replies="GET /api/me" figure=failed -->`, "40"},
 		{`9.99<!-- = published=single-vs-cluster metric=response_time of=LVS over=single where="the text" -->`, "-43.65"},
 	} {
 		page, problems := Fill("Costs "+c.page+" times.\n", s)
@@ -157,6 +159,7 @@ func TestProblemsOfFigures(t *testing.T) {
 		`1<!-- = study=small metric=response_time of=rr at=1000/s by=7 -->`:          "by: not known here",
 		`1<!-- = study=small metric=response_time of=lc over=rr at=2000/s -->`:       "nothing has been selected", // lost: not compared
 		`1<!-- = published=rr-vs-lc metric=loss of=rr level=1 -->`:                   `publishes no table of "loss"`,
+		`1<!-- = published=nginx-upstreams replies=GET figure=failed -->`:            "nothing is recorded",
 		`1<!-- = weather=fine -->`:                                                   "names no source",
 		`1<!-- = bench= -->`:                                                         "want words such as key=value",
 		`1 <!-- = bench=flood figure=packets -->`:                                    "1 comments mark a figure and 0 of them",
@@ -195,7 +198,7 @@ func TestBlocks(t *testing.T) {
 	if got := fill("study=small show=findings at=1000/s"); !strings.Contains(got, "\n- 1000/s: ") || strings.Contains(got, "- 2000/s: ") {
 		t.Error(got)
 	}
-	if got := fill("study=small show=setting"); !strings.Contains(got, "imbang (commit abc), imbang-lab (commit def, modified)") || !strings.Contains(got, "28 samples of 4 cells") {
+	if got := fill("study=small show=setting"); !strings.Contains(got, "imbang (commit abc), imbang-lab (commit def, modified)") || !strings.Contains(got, "28 samples, of 4 cells, in `docs/studies/small`; made by `imbang-lab run small --seed=7`\n") {
 		t.Error(got)
 	}
 	if got := fill("study=none show=verdict"); !strings.Contains(got, "*No run of `none` is stored.*\n") {
@@ -205,14 +208,14 @@ func TestBlocks(t *testing.T) {
 	for _, line := range []string{
 		"| | rr | lc |\n| --- | --- | --- |\n",
 		"| 1000/s | 1.04 (1.01 to 1.07) | 2.08 (2.02 to 2.14) |\n",
-		"| 2000/s | 1.04 (1.01 to 1.07) | 2.08 (2.02 to 2.14) ‡ |\n| published | 584 | 753.3 |\n\nMedians, in brackets the interval that holds the median; ‡ requests were lost",
+		"| 2000/s | 1.04 (1.01 to 1.07) | 2.08 (2.02 to 2.14) ‡ |\n| published | 584 | 753.3 |\n\nMedians of 7 runs; in brackets the interval that holds the median with 98 % confidence or more; ‡ requests were lost",
 	} {
 		if !strings.Contains(got, line) {
 			t.Errorf("the table lacks\n%s\nin\n%s", line, got)
 		}
 	}
 	if got := fill(`study=small show=table metric=throughput,response_time at=2000/s of=lc`); !strings.Contains(got, "| | lc |\n") ||
-		!strings.Contains(got, "| throughput [KB/s] | 1000.0 (1000.0 to 1000.0) ‡ |\n| response time, mean [ms] | 2.08 (2.02 to 2.14) ‡ |\n") {
+		!strings.Contains(got, "| Throughput [KB/s] | 1000.0 (1000.0 to 1000.0) ‡ |\n| Response time, mean [ms] | 2.08 (2.02 to 2.14) ‡ |\n") {
 		t.Error(got)
 	}
 }

@@ -21,6 +21,9 @@ func (s *Store) publishedFigure(name string, q query) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if request := q.take("replies", ""); request != "" {
+		return repliesFigure(st.Published, request, q)
+	}
 	metric, of, over, level := q.take("metric", ""), q.take("of", ""), q.take("over", ""), q.take("level", "")
 	family, where := q.take("family", st.Families[0]), q.take("where", "")
 	take, err := statistic(q)
@@ -57,6 +60,29 @@ func (s *Store) publishedFigure(name string, q query) (float64, error) {
 		values = append(values, v)
 	}
 	return take.one(values)
+}
+
+// repliesFigure is what a publication shows of the replies to a request.
+func repliesFigure(p *study.Published, request string, q query) (float64, error) {
+	figure := q.take("figure", "")
+	if err := q.done(); err != nil {
+		return 0, err
+	}
+	for _, r := range p.Replies {
+		if r.Of != request {
+			continue
+		}
+		switch figure {
+		case "count":
+			return float64(r.Count), nil
+		case "not_2xx":
+			return float64(r.Not2xx), nil
+		case "failed":
+			return float64(r.Failed), nil
+		}
+		return 0, fmt.Errorf("no figure %q: there are count, not_2xx, failed", figure)
+	}
+	return 0, fmt.Errorf("nothing is recorded of replies to %q", request)
 }
 
 // logsFigure counts what imports of a publication's own logs came to.

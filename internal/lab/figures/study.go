@@ -5,6 +5,7 @@ package figures
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -207,9 +208,25 @@ func setting(r *stored, _ query) (string, error) {
 		fmt.Fprintf(&b, "- %s\n", escape(line))
 	}
 	fmt.Fprintf(&b, "- programs: %s\n", programs(e))
-	fmt.Fprintf(&b, "- %d samples of %d cells; raw data: [%s](%s)\n", len(r.run.Samples)+len(r.run.Late), e.Plan.Cells,
-		record.ArchivedFile, "studies/"+e.Study+"/"+record.ArchivedFile)
+	fmt.Fprintf(&b, "- %d samples, of %d cells, in `%s`; made by `%s`\n", len(r.run.Samples)+len(r.run.Late), e.Plan.Cells,
+		path.Join(StudiesDir, e.Study), command(e.CommandLine))
 	return b.String(), nil
+}
+
+// command is the command line of a run without the place of the program and of
+// the results.
+func command(args []string) string {
+	words := []string{"imbang-lab"}
+	for i := 1; i < len(args); i++ {
+		if args[i] == "--out" {
+			i++
+			continue
+		}
+		if !strings.HasPrefix(args[i], "--out=") {
+			words = append(words, args[i])
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // programs are the commits of imbang's own.

@@ -4,6 +4,7 @@ package figures
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,7 +35,7 @@ func table(r *stored, q query) (string, error) {
 		b.WriteString(" | " + escape(name))
 	}
 	fmt.Fprintf(&b, " |\n|%s\n", strings.Repeat(" --- |", len(columns)+1))
-	marks := ""
+	var n notes
 	for _, key := range keys {
 		i := slices.IndexFunc(report.Metrics(), func(m report.Metric) bool { return m.Key == key })
 		if i < 0 {
@@ -42,68 +43,96 @@ func table(r *stored, q query) (string, error) {
 		}
 		m := report.Metrics()[i]
 		for _, row := range rows {
-			label := fmt.Sprintf("%s [%s]", strings.ToLower(m.Title[:1])+m.Title[1:], m.Unit)
+			label := fmt.Sprintf("%s [%s]", m.Title, m.Unit)
 			switch {
 			case len(rows) > 1 && len(keys) == 1:
 				label = row.Condition.String()
 			case len(rows) > 1:
 				label += ", " + row.Condition.String()
 			}
-			line, published, found := cells(row, columns, m)
-			marks += found
+			line, published := n.cells(row, columns, m)
 			fmt.Fprintf(&b, "| %s | %s |\n", escape(label), line)
 			if published != "" {
 				fmt.Fprintf(&b, "| published | %s |\n", published)
 			}
 		}
 	}
-	return b.String() + legend(marks), nil
+	return b.String() + n.String(), nil
 }
 
-// cells are a row's figures for the columns, those published, and all marks.
-func cells(row report.Row, columns []string, m report.Metric) (line, published, marks string) {
+// notes are what stands below a table.
+type notes struct {
+	marks        string
+	fewest       int // runs of a cell
+	most         int
+	leastCertain float64 // level of confidence of an interval, 0 to 1
+}
+
+// cells are a row's figures for the columns, and those published.
+func (n *notes) cells(row report.Row, columns []string, m report.Metric) (line, published string) {
 	var figures, originals []string
 	any := false
 	for _, name := range columns {
-		figure, original := "", ""
-		for _, c := range row.Cells {
-			if c.Name != name {
-				continue
-			}
-			v := c.Values[m.Key]
-			if v.N > 0 {
-				figure = fmt.Sprintf("%.*f", m.Decimals, v.Median)
-			}
-			if v.N > 1 && v.Interval != nil {
-				figure += fmt.Sprintf(" (%.*f to %.*f)", m.Decimals, v.Interval.Low, m.Decimals, v.Interval.High)
-			}
-			if s := c.Marks.String(); s != "" && v.N > 0 {
-				figure, marks = figure+" "+escape(s), marks+s
-			}
-			if v.Published != nil {
-				original, any = fmt.Sprintf("%g", *v.Published), true
-			}
+		i := slices.IndexFunc(row.Cells, func(c report.Cell) bool { return c.Name == name })
+		if i < 0 {
+			figures, originals = append(figures, ""), append(originals, "")
+			continue
 		}
-		figures, originals = append(figures, figure), append(originals, original)
+		c, original := row.Cells[i], ""
+		v := c.Values[m.Key]
+		if v.Published != nil {
+			original, any = fmt.Sprintf("%g", *v.Published), true
+		}
+		figures, originals = append(figures, n.figure(c, v, m)), append(originals, original)
 	}
 	if any {
 		published = strings.Join(originals, " | ")
 	}
-	return strings.Join(figures, " | "), published, marks
+	return strings.Join(figures, " | "), published
 }
 
-// legend explains the marks that a table has.
-func legend(marks string) string {
-	var parts []string
-	for _, line := range strings.Split(strings.TrimSpace(report.Legend()), "\n") {
-		mark, meaning, _ := strings.Cut(line, " ")
-		if strings.Contains(marks, mark) {
-			parts = append(parts, escape(mark)+" "+escape(meaning))
+// figure is a cell's median with its interval and marks.
+func (n *notes) figure(c report.Cell, v report.Value, m report.Metric) string {
+	if v.N == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%.*f", m.Decimals, v.Median)
+	if n.most == 0 {
+		n.fewest = v.N
+	}
+	n.fewest, n.most = min(n.fewest, v.N), max(n.most, v.N)
+	if v.N > 1 && v.Interval != nil {
+		text += fmt.Sprintf(" (%.*f to %.*f)", m.Decimals, v.Interval.Low, m.Decimals, v.Interval.High)
+		if n.leastCertain == 0 || v.Interval.Level < n.leastCertain {
+			n.leastCertain = v.Interval.Level
 		}
 	}
-	text := "Medians, in brackets the interval that holds the median"
-	if len(parts) > 0 {
-		text += "; " + strings.Join(parts, "; ")
+	if s := c.Marks.String(); s != "" {
+		text, n.marks = text+" "+escape(s), n.marks+s
+	}
+	return text
+}
+
+// String says what the figures, brackets and marks are.
+func (n *notes) String() string {
+	if n.most == 0 {
+		return ""
+	}
+	runs := fmt.Sprint(n.most)
+	if n.fewest < n.most {
+		runs = fmt.Sprintf("%d to %d", n.fewest, n.most)
+	}
+	text := fmt.Sprintf("Medians of %s runs", runs)
+	if n.most == 1 {
+		text = "One run of each"
+	}
+	if n.leastCertain > 0 {
+		text += fmt.Sprintf("; in brackets the interval that holds the median with %.0f %% confidence or more", math.Floor(100*n.leastCertain))
+	}
+	for _, line := range strings.Split(strings.TrimSpace(report.Legend()), "\n") {
+		if mark, meaning, _ := strings.Cut(line, " "); strings.Contains(n.marks, mark) {
+			text += "; " + escape(mark) + " " + escape(meaning)
+		}
 	}
 	return "\n" + text + ".\n"
 }

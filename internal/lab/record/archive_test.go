@@ -80,6 +80,9 @@ func TestArchive(t *testing.T) {
 	if _, err := Archive(dir, out); err == nil || !strings.Contains(err.Error(), "holds a run already") {
 		t.Errorf("over an archive: %v", err)
 	}
+	if _, err := Append(out); err == nil || !strings.Contains(err.Error(), "is an archived run") {
+		t.Errorf("an archive goes on: %v", err)
+	}
 	if _, err := Archive(out, filepath.Join(t.TempDir(), "again")); err != nil {
 		t.Errorf("an archive of an archive: %v", err)
 	}

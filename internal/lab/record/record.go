@@ -112,6 +112,9 @@ func Create(dir string) (*Writer, error) {
 func Append(dir string) (*Writer, error) {
 	path := filepath.Join(dir, SamplesFile)
 	b, err := os.ReadFile(path)
+	if _, archived := os.Stat(filepath.Join(dir, ArchivedFile)); err != nil && archived == nil {
+		return nil, fmt.Errorf("results: %s is an archived run, which cannot go on: unpack %s first", dir, ArchivedFile)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("results: %w (is %s the directory of a run?)", err, dir)
 	}
