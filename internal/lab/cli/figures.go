@@ -20,9 +20,10 @@ func newFiguresCommand() *cobra.Command {
 		Use:   "figures FILE...",
 		Short: "Write the figures of stored results into pages of the documentation",
 		Long: `Write what the stored results say into the places of Markdown pages that are
-marked for it, and name every figure that looks measured and is not marked. The
-results are the history of the benchmarks, files of results, and the archived
-runs of the studies: ` + figures.HistoryFile + `, ` + figures.StudiesDir + `/STUDY.
+marked for it. With --check write nothing, and name every page that differs and
+every figure that looks measured and is not marked. The results are the history
+of the benchmarks (` + figures.HistoryFile + `), files of results, and the
+archived runs of the studies (` + figures.StudiesDir + `/STUDY).
 
 A comment directly behind a figure names the result:
 
@@ -45,8 +46,7 @@ generated.
 
   <!-- figures: limits -->
 
-The exit status is 1 when a figure cannot be traced, or with --check when a page
-differs from the results.`,
+The exit status is 1 when something has been named.`,
 		Example: "  imbang-lab figures README.md docs/studies.md\n" +
 			"  imbang-lab figures --check README.md docs/*.md",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -64,9 +64,11 @@ differs from the results.`,
 				}
 				page, problems := figures.Fill(string(old), store)
 				for _, p := range problems {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s:%s\n", name, p)
+					if check || !p.Unmarked {
+						fmt.Fprintf(cmd.OutOrStdout(), "%s:%s\n", name, p)
+						bad = true
+					}
 				}
-				bad = bad || len(problems) > 0
 				switch {
 				case page == string(old):
 				case check:
@@ -85,6 +87,6 @@ differs from the results.`,
 		},
 	}
 	c.Flags().StringVar(&root, "root", root, "the directory that has docs/")
-	c.Flags().BoolVar(&check, "check", false, "write nothing")
+	c.Flags().BoolVar(&check, "check", false, "write nothing and name what differs or is not marked")
 	return c
 }

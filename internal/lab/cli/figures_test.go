@@ -12,8 +12,8 @@ import (
 	"imbang/internal/command"
 )
 
-// A page is written when the results say something else, and a figure without a
-// result is named with its line.
+// A page is written when the results say something else; a mark without a result
+// is named with its line, and with --check a figure without a mark.
 func TestFiguresVerb(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "page.md")
@@ -34,7 +34,9 @@ func TestFiguresVerb(t *testing.T) {
 	}{
 		{old, []string{"--check"}, command.StatusNotAsExpected, page + ": differs from the stored results\n", old},
 		{old, nil, command.StatusOK, "", strings.Replace(old, "0.1", "0.3", 1)},
-		{"\nNow 7 ms.\n", nil, command.StatusNotAsExpected, page + `:2: "7 ms" is not traced to a result` + "\n", "\nNow 7 ms.\n"},
+		{"\nNow 7 ms.\n", nil, command.StatusOK, "", "\nNow 7 ms.\n"},
+		{strings.Replace(old, "=x", "=y", 1), nil, command.StatusNotAsExpected, page + `:1: no figure "y": there are x (file=r.json figure=y)` + "\n", strings.Replace(old, "=x", "=y", 1)},
+		{"\nNow 7 ms.\n", []string{"--check"}, command.StatusNotAsExpected, page + `:2: "7 ms" is not traced to a result` + "\n", "\nNow 7 ms.\n"},
 	} {
 		store("page.md", c.page)
 		var out, errs bytes.Buffer

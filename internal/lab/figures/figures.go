@@ -31,6 +31,9 @@ import (
 type Problem struct {
 	Line int
 	Text string
+	// Unmarked reports a figure that no comment marks, in contrast to a mark
+	// that names no result.
+	Unmarked bool
 }
 
 func (p Problem) String() string { return fmt.Sprintf("%d: %s", p.Line, p.Text) }
@@ -59,7 +62,7 @@ func Fill(page string, s *Store) (string, []Problem) {
 			}
 			now, err := with(groups)
 			if err != nil {
-				problems = append(problems, Problem{lineOf(text, at[0]), err.Error()})
+				problems = append(problems, Problem{Line: lineOf(text, at[0]), Text: err.Error()})
 				now = groups[0]
 			}
 			out.WriteString(text[last:at[0]] + now)
@@ -68,14 +71,14 @@ func Fill(page string, s *Store) (string, []Problem) {
 		return out.String() + text[last:]
 	}
 	if a, b := len(begin.FindAllString(page, -1)), len(block.FindAllString(page, -1)); a != b {
-		problems = append(problems, Problem{1, fmt.Sprintf("%d comments begin a block and %d of them end", a, b)})
+		problems = append(problems, Problem{Line: 1, Text: fmt.Sprintf("%d comments begin a block and %d of them end", a, b)})
 	}
 	page = replace(block, page, func(g []string) (string, error) {
 		text, err := s.block(g[2])
 		return g[1] + text + g[4], err
 	})
 	if a, b := len(mark.FindAllString(page, -1)), len(marked.FindAllString(page, -1)); a != b {
-		problems = append(problems, Problem{1, fmt.Sprintf("%d comments mark a figure and %d of them stand directly behind one", a, b)})
+		problems = append(problems, Problem{Line: 1, Text: fmt.Sprintf("%d comments mark a figure and %d of them stand directly behind one", a, b)})
 	}
 	page = replace(marked, page, func(g []string) (string, error) {
 		v, err := s.figure(g[2])

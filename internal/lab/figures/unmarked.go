@@ -66,7 +66,7 @@ func unmarked(page string) (problems []Problem) {
 		}
 		if m := exemption.FindStringSubmatch(line); m != nil {
 			if bad := badKind(m[1]); bad != "" {
-				problems = append(problems, Problem{i + 1, bad})
+				problems = append(problems, Problem{Line: i + 1, Text: bad})
 			}
 			if strings.TrimSpace(line) == m[0] {
 				exempt = max(1, level)
@@ -84,7 +84,7 @@ func unmarked(page string) (problems []Problem) {
 		}
 		if m := exemption.FindStringSubmatch(paragraph); m != nil {
 			if bad := badKind(m[1]); bad != "" && i > first {
-				problems = append(problems, Problem{first + 1, bad})
+				problems = append(problems, Problem{Line: first + 1, Text: bad})
 			}
 			continue
 		}
@@ -119,7 +119,7 @@ func claims(paragraph string, first int) (problems []Problem) {
 		}
 		for _, cell := range strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")[1:] { // the first is a label
 			if cell = strings.TrimSpace(cell); cellFigure.MatchString(cell) {
-				problems = append(problems, Problem{first + i, fmt.Sprintf("%q in a table is not traced to a result", cell)})
+				problems = append(problems, Problem{first + i, fmt.Sprintf("%q in a table is not traced to a result", cell), true})
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func claims(paragraph string, first int) (problems []Problem) {
 	flat := strings.ReplaceAll(text, "\n", " ") // of the same length
 	for _, at := range measured.FindAllStringIndex(flat, -1) {
 		if found := flat[at[0]:at[1]]; digit.MatchString(found) {
-			problems = append(problems, Problem{first + strings.Count(text[:at[0]], "\n"), fmt.Sprintf("%q is not traced to a result", found)})
+			problems = append(problems, Problem{first + strings.Count(text[:at[0]], "\n"), fmt.Sprintf("%q is not traced to a result", found), true})
 		}
 	}
 	return problems
