@@ -22,12 +22,14 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount $(BPF_PACKAGES
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 bench-ipvs screenshots lint format demo bench clean install
+.PHONY: help build generate check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-LDFLAGS := -s -w -X imbang/internal/version.Version=$(VERSION)
+# The whole hash, with -dirty if the tree has other changes.
+COMMIT  ?= $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null)
+LDFLAGS := -s -w -X imbang/internal/version.Version=$(VERSION) -X imbang/internal/version.Commit=$(COMMIT)
 
 build: ## build bin/imbang and bin/imbang-lab; bin/ipvsadm and bin/imbang-ipvsadm are links to imbang
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/imbang ./cmd/imbang-lab
@@ -129,6 +131,22 @@ bench: build ## the benchmark suite, into docs/bench/history.jsonl and docs/perf
 	@build/need $(TEST_PACKAGES)
 	$(SUDO) $(BIN) bench --history docs/bench/history.jsonl $(BENCHFLAGS)
 	$(BIN) bench page >docs/performance.md
+
+STUDIES ?= $(basename $(notdir $(wildcard studies/*.yaml)))
+PAGES   := README.md $(shell find docs -name '*.md' ! -name performance.md)
+
+publish-studies: ## run the studies, archive them in docs/studies and fill in the pages (root; commit first; STUDIES=thesis)
+	@git diff --quiet HEAD || { echo "the tree has changes: commit them first, so that the runs name what was measured"; exit 1; }
+	@build/need $(TEST_PACKAGES)
+	@$(MAKE) --no-print-directory build
+	for s in $(STUDIES); do \
+		$(SUDO) rm -rf out/studies/$$s && $(SUDO) $(BIN) lab run $$s --out out/studies/$$s || exit; \
+		rm -rf docs/studies/$$s && $(BIN) lab archive out/studies/$$s docs/studies/$$s || exit; \
+	done
+	@$(MAKE) --no-print-directory figures
+
+figures: ## write the figures of stored results into README.md and docs/
+	$(GO) run ./cmd/imbang-lab figures $(PAGES)
 
 clean: ## remove what the targets made
 	rm -rf bin

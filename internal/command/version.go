@@ -6,11 +6,32 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/version"
 )
+
+// versionLine holds the program, its version, its revision and Go's version.
+const versionLine = "%s %s (revision %s, %s)\n"
+
+// unknown is the revision of a build that did not record it.
+const unknown = "unknown"
+
+// ParseVersion reads what the verb of NewVersion prints; the revision is "" if
+// the program does not know it.
+func ParseVersion(text string) (number, revision string, err error) {
+	var program, goVersion string
+	scannable := strings.NewReplacer("(", "", ")", "", ",", "").Replace(text)
+	if _, err := fmt.Sscanf(scannable, "%s %s revision %s %s", &program, &number, &revision, &goVersion); err != nil {
+		return "", "", fmt.Errorf("%q is not what the verb version of imbang prints", strings.TrimSpace(text))
+	}
+	if revision == unknown {
+		revision = ""
+	}
+	return number, revision, nil
+}
 
 // NewVersion is the verb that prints a program's version.
 func NewVersion() *cobra.Command {
@@ -19,8 +40,8 @@ func NewVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "%s %s (revision %s, %s)\n",
-				c.Root().Name(), version.Version, cmp.Or(version.Revision(), "unknown"), runtime.Version())
+			_, err := fmt.Fprintf(c.OutOrStdout(), versionLine,
+				c.Root().Name(), version.Version, cmp.Or(version.Revision(), unknown), runtime.Version())
 			return err
 		},
 	}

@@ -32,7 +32,7 @@ const noStudy = "none"
 func newImportCommand() *cobra.Command {
 	var f importLogs
 	c := &cobra.Command{
-		Use:   "import FILE...",
+		Use:   "import FILE... | import --study STUDY",
 		Short: "Read what httperf, ab, siege or wrk printed, and say what it shows",
 		Long: `Read the output of other load tools, and print one table of all runs and what
 they show and cannot show: a client that ran out of descriptors, a rate that was
@@ -66,11 +66,20 @@ With --study, the figures that the study published stand above those of the
 runs, every cell that differs by more than the rounding of one decimal is named,
 and so is which of httperf's times the published response time is. Without it,
 a built-in study is taken if all named files are its cells and asked its
-published address; --study none prevents that.`,
+published address; --study none prevents that.
+
+--study without a file checks the published figures alone: whether the text and
+the tables agree, and what the publication shows of the replies.`,
 		Example: "  imbang-lab import httperf.log\n" +
 			"  imbang-lab import --study thesis logs/\n" +
+			"  imbang-lab import --study single-vs-cluster\n" +
 			"  imbang-lab import ab-*.txt wrk.txt -o json",
-		Args: cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.study != "" && f.study != noStudy {
+				return nil
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault
 		},
@@ -100,7 +109,7 @@ func (f *importLogs) run(cmd *cobra.Command, paths []string) error {
 	}
 	rep := importer.New(runs, chosen)
 	rep.Refused = refused
-	if len(runs) > 0 || f.output.Format == "json" {
+	if len(runs) > 0 || len(paths) == 0 || f.output.Format == "json" {
 		if err := f.output.Print(cmd.OutOrStdout(), rep, rep.Text); err != nil {
 			return err
 		}

@@ -72,6 +72,17 @@ func TestLabImportReportsTheOthers(t *testing.T) {
 	}
 }
 
+// Without a file the published figures are checked against each other.
+func TestLabImportOfPublishedFigures(t *testing.T) {
+	status, stdout, stderr := runImport("--study", "single-vs-cluster")
+	if status != command.StatusOK || stderr != "" || !strings.Contains(stdout, "the text gives -43.65 %, the means of the table -30.4 %") {
+		t.Errorf("status %d, %s%s", status, stderr, stdout)
+	}
+	if strings.Contains(stdout, "logs") {
+		t.Errorf("speaks of logs that were not given: %s", stdout)
+	}
+}
+
 func TestLabImportJSON(t *testing.T) {
 	status, stdout, _ := runImport("-o", "json", importSamples+"thesis", importSamples+"foreign.txt")
 	var rep importer.Report

@@ -33,7 +33,7 @@ imbang lab VERB, imbang bench and imbang conform.
   imbang-lab bench path                 what the way through the director costs
   imbang-lab conform scenario.json      compare with Linux's IPVS`
 	return command.NewRoot("imbang-lab", "The laboratory of imbang", long,
-		newRunCommand(), newReplayCommand(), newReportCommand(), newCompareCommand(), newSimulateCommand(), newImportCommand(),
+		newRunCommand(), newReplayCommand(), newReportCommand(), newArchiveCommand(), newFiguresCommand(), newCompareCommand(), newSimulateCommand(), newImportCommand(),
 		newUpCommand(), newDownCommand(), newPsCommand(), newExecCommand(), newGreetCommand(), newServeCommand(), newBenchCommand(), newConformCommand(), command.NewVersion())
 }
 

@@ -106,6 +106,9 @@ func (f *studyRun) carryOut(cmd *cobra.Command, config run.Config) error {
 		return err
 	}
 	config.Imbang, config.Lab = own.imbang, own.lab
+	if config.Builds, err = own.builds(cmd.Context()); err != nil {
+		return err
+	}
 	config.Enough = func(samples []record.Sample) bool { return report.Enough(config.Plan, config.Study, samples) }
 	ctx, stop := untilSignal(cmd.Context())
 	defer stop()

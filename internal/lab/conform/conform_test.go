@@ -17,24 +17,6 @@ import (
 	"imbang/internal/testenv"
 )
 
-// notYet are the scenarios that imbang does not play as Linux does, with the
-// reason. One that does fails the test: it has to leave the list.
-var notYet = map[string]string{
-	"close-reuse-threshold-ipv6": "the client's kernel has the director's answer before connect() is done, and throws it away",
-
-	"director-as-server-udp-ipv6": lostError6,
-
-	"drop-packet-automatic": noFreeMemory,
-	"secure-tcp-automatic":  noFreeMemory,
-
-	"sip-out-then-flow": "two servers that send first to one client's port have a connection each in Linux; here the later one replaces the earlier",
-}
-
-const (
-	lostError6   = "Linux 6.1.176 loses the ICMPv6 errors that it would translate (repaired in 6.1.187), and imbang tells the client"
-	noFreeMemory = "automatic defences go by the room for connections, not by free memory (amemthresh)"
-)
-
 // atOnce is how many clusters play at the same time, unless -test.parallel says
 // otherwise. A scenario waits more than it works, but its clients give up after
 // some time.
@@ -81,9 +63,9 @@ func TestRecordings(t *testing.T) {
 			playIn(t, r, director.Mode(*mode))
 		})
 	}
-	for name := range notYet {
+	for name := range NotYet {
 		if !seen[name] {
-			t.Errorf("%s is in notYet, but there is no such recording", name)
+			t.Errorf("%s is in NotYet, but there is no such recording", name)
 		}
 	}
 }
@@ -141,10 +123,10 @@ func playIn(t *testing.T, r Recording, mode director.Mode) {
 	if err != nil && !errors.Is(err, ErrCannotPlay) {
 		t.Fatal(err)
 	}
-	reason, expected := notYet[r.Scenario.Name]
+	reason, expected := NotYet[r.Scenario.Name]
 	switch same := diff == nil && err == nil; {
 	case same && expected:
-		t.Errorf("as Linux, though %q: take it out of notYet", reason)
+		t.Errorf("as Linux, though %q: take it out of NotYet", reason)
 	case !same && !expected && err != nil:
 		t.Error(err)
 	case !same && !expected:

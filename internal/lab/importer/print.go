@@ -29,7 +29,7 @@ func (rep *Report) Text(w io.Writer) error {
 	for _, t := range rep.Tables {
 		p.table(t)
 	}
-	if rep.Comparison != nil {
+	if rep.Comparison != nil && len(rep.Runs) > 0 {
 		p.comparison(rep.Comparison)
 	}
 	if len(rep.Findings) > 0 {

@@ -23,7 +23,7 @@ type Report struct {
 }
 
 // New makes the report of runs, beside the figures that a study published; the
-// study may be nil.
+// study may be nil. Without runs it is about those figures alone.
 func New(runs []Result, s *study.Study) *Report {
 	rep := &Report{Runs: runs, Directory: shareDirectory(runs)}
 	if runs == nil {
@@ -36,7 +36,10 @@ func New(runs []Result, s *study.Study) *Report {
 	rep.Tables = tables(s, cells, rep.Comparison)
 	rep.Findings = findings(runs)
 	if rep.Comparison != nil {
-		rep.Findings = append(rep.Findings, studyFindings(s, rep, cells)...)
+		if len(runs) > 0 {
+			rep.Findings = append(rep.Findings, studyFindings(s, rep, cells)...)
+		}
+		rep.Findings = append(rep.Findings, publishedFindings(s)...)
 	}
 	return rep
 }

@@ -32,7 +32,7 @@ func Read(dir string) (*Run, error) {
 	if err := json.Unmarshal(b, &r.Environment); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, EnvironmentFile), err)
 	}
-	f, err := os.Open(filepath.Join(dir, SamplesFile))
+	f, err := openSamples(dir)
 	if err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}

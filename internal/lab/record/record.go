@@ -60,7 +60,9 @@ type Environment struct {
 	CommandLine []string  `json:"command_line"`
 
 	Imbang string `json:"imbang"`
-	Go     string `json:"go"`
+	// Builds are the programs of imbang that took part, by name.
+	Builds map[string]Build `json:"builds,omitempty"`
+	Go     string           `json:"go"`
 	// Programs are the versions of others' programs that took part.
 	Programs map[string]string `json:"programs,omitempty"`
 	Kernel   string            `json:"kernel"`
@@ -70,6 +72,15 @@ type Environment struct {
 	MemoryKB int64             `json:"memory_kb"`
 	Limits   map[string]string `json:"limits"`
 	BPFStats string            `json:"bpf_stats"` // "on", or why not
+}
+
+// Build says what a program was built from.
+type Build struct {
+	Version string `json:"version"`
+	// Commit is the whole hash, "" if the program does not know it.
+	Commit string `json:"commit"`
+	// Modified reports whether the tree had changes that are not in Commit.
+	Modified bool `json:"modified,omitempty"`
 }
 
 // Writer stores a run while it goes on.
@@ -98,6 +109,9 @@ func Create(dir string) (*Writer, error) {
 func Append(dir string) (*Writer, error) {
 	path := filepath.Join(dir, SamplesFile)
 	b, err := os.ReadFile(path)
+	if _, archived := os.Stat(filepath.Join(dir, ArchivedFile)); err != nil && archived == nil {
+		return nil, fmt.Errorf("results: %s is an archived run, which cannot go on: unpack %s first", dir, ArchivedFile)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("results: %w (is %s the directory of a run?)", err, dir)
 	}

@@ -17,7 +17,7 @@ func (l *lab) environment(programs map[string]string, bpfStats string) record.En
 	return record.Environment{
 		Study: l.config.Name, StudyText: l.config.Study.Text, Plan: l.config.Plan,
 		Started: time.Now(), CommandLine: l.config.CommandLine,
-		Imbang: l.config.Version, Go: runtime.Version(), Programs: programs,
+		Imbang: l.config.Version, Builds: l.config.Builds, Go: runtime.Version(), Programs: programs,
 		Kernel: h.Kernel, Machine: h.Machine, CPU: h.CPU, CPUs: h.CPUs, MemoryKB: h.MemoryKB,
 		Limits: h.Limits, BPFStats: bpfStats,
 	}

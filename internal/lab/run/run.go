@@ -34,8 +34,10 @@ type Config struct {
 	Plan        record.Plan
 	CommandLine []string
 	Version     string // of this program
-	Imbang      string // path of imbang
-	Lab         string // path of imbang-lab, which real servers run
+	// Builds are what imbang's programs were built from.
+	Builds map[string]record.Build
+	Imbang string // path of imbang
+	Lab    string // path of imbang-lab, which real servers run
 	// Log is what the study replays, nil if nothing.
 	Log *Log
 	// Resume goes on with the run stored in Out, whose Plan this one is.

@@ -14,6 +14,10 @@ type Published struct {
 	Conclusion     string
 	Notes          []string
 	Tables         []Table
+	// Statements and Replies are figures outside the tables, from which
+	// `imbang-lab import` finds contradictions.
+	Statements []Statement
+	Replies    []Replies
 }
 
 // Metric names a quantity that a study can publish.
@@ -75,6 +79,9 @@ type publishedDoc struct {
 	Conclusion     string     `yaml:"conclusion"`
 	Notes          []string   `yaml:"notes"`
 	Tables         []tableDoc `yaml:"tables"`
+
+	Statements []statementDoc `yaml:"statements"`
+	Replies    []Replies      `yaml:"replies"`
 }
 
 type tableDoc struct {
@@ -96,6 +103,7 @@ func (c *checker) published(d *publishedDoc, s *Study) *Published {
 	for i, t := range d.Tables {
 		p.Tables = append(p.Tables, c.table(fmt.Sprintf("published.tables[%d]", i), t, s))
 	}
+	c.statements(d, p)
 	return p
 }
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package command
+
+import (
+	"strings"
+	"testing"
+
+	"imbang/internal/version"
+)
+
+func TestVersionIsParsed(t *testing.T) {
+	defer func(c string) { version.Commit = c }(version.Commit)
+	version.Commit = "0123abc-dirty"
+	var out, errs strings.Builder
+	if status := Execute(t.Context(), NewRoot("p", "", "", NewVersion()), []string{"version"}, nil, &out, &errs); status != StatusOK {
+		t.Fatal(errs.String())
+	}
+	number, revision, err := ParseVersion(out.String())
+	if err != nil || number != version.Version || revision != "0123abc-dirty" {
+		t.Errorf("%q: %q, %q, %v", out.String(), number, revision, err)
+	}
+	if _, revision, err := ParseVersion("imbang v1 (revision unknown, go1.26)\n"); err != nil || revision != "" {
+		t.Errorf("unknown: %q, %v", revision, err)
+	}
+	if _, _, err := ParseVersion("usage: something\n"); err == nil {
+		t.Error("another program's output is a version")
+	}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package figures
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"imbang/internal/lab/record"
+	"imbang/studies"
+)
+
+const root = "../../.."
+
+// madeElsewhere are pages that another test compares with what they are made
+// of: the performance page in package history.
+var madeElsewhere = []string{"docs/performance.md"}
+
+// untraced is how many figures of a page are neither traced nor exempt yet. A
+// page that is not here has none, and no number may grow.
+var untraced = map[string]int{
+	"docs/connections.md": 5,
+	"docs/kernels.md":     15,
+	"docs/measuring.md":   87,
+	"docs/operating.md":   31,
+}
+
+// pages are README.md and those of docs/.
+func pages(t *testing.T) (list []string) {
+	t.Helper()
+	list = []string{"README.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
+			name, _ := filepath.Rel(root, path)
+			list = append(list, name)
+		}
+		return err
+	})
+	if err != nil || len(list) < 5 {
+		t.Fatalf("%d pages, %v", len(list), err)
+	}
+	return list
+}
+
+// Every figure of README.md and docs/ is that of a stored result, or says why
+// there is none.
+func TestPagesAreOfStoredResults(t *testing.T) {
+	s, all := Open(root), pages(t)
+	for name := range untraced {
+		if !slices.Contains(all, name) {
+			t.Errorf("%s is in untraced and not a page: remove it there", name)
+		}
+	}
+	for _, name := range all {
+		if slices.Contains(madeElsewhere, name) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, problems := Fill(string(text), s)
+		if page != string(text) {
+			t.Errorf("%s is not of the stored results: make figures\n%s", name, firstChange(string(text), page))
+		}
+		if most := untraced[name]; len(problems) > most {
+			t.Errorf("%s: %d figures are not traced, at most %d may be", name, len(problems), most)
+			for _, p := range problems {
+				t.Logf("%s:%s", name, p)
+			}
+		} else if len(problems) < most {
+			t.Errorf("%s: %d figures are not traced: lower its number in untraced, %d", name, len(problems), most)
+		}
+	}
+}
+
+func firstChange(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return "page:    " + x[i] + "\nresults: " + y[i]
+		}
+	}
+	return "one is longer"
+}
+
+// mostBytes is the room for all archived runs.
+const mostBytes = 16 << 20
+
+// Each study has a run, whose raw samples can be reported on, which is no short
+// look, and whose programs are of known commits without other changes.
+func TestStoredStudies(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(root, StudiesDir)); err != nil {
+		t.Skip("no runs are stored (make publish-studies)")
+	}
+	s := Open(root)
+	var size int64
+	for _, name := range studies.Names() {
+		one, err := s.study(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		e := one.run.Environment
+		if e.Plan.Quick || len(one.run.Samples) == 0 {
+			t.Errorf("%s: %d samples, quick: %v", name, len(one.run.Samples), e.Plan.Quick)
+		}
+		for _, program := range []string{"imbang", "imbang-lab"} {
+			if b := e.Builds[program]; len(b.Commit) != 40 || b.Modified {
+				t.Errorf("%s: %s is of commit %q, modified: %v", name, program, b.Commit, b.Modified)
+			}
+		}
+		if text, ok := studies.Read(name); !ok || withoutPublished(e.StudyText) != withoutPublished(string(text)) {
+			t.Errorf("%s: the run is of another text of the study: run it again", name)
+		}
+		info, err := os.Stat(filepath.Join(root, StudiesDir, name, record.ArchivedFile))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		size += info.Size()
+	}
+	if size > mostBytes {
+		t.Errorf("%d bytes of samples, at most %d", size, mostBytes)
+	}
+}
+
+// withoutPublished is what of a study decides about a run: neither comments nor
+// the published figures.
+func withoutPublished(text string) string {
+	text, _, _ = strings.Cut(text, "\npublished:")
+	var lines []string
+	for _, line := range strings.Split(text, "\n") {
+		if code, _, _ := strings.Cut(line, "#"); strings.TrimSpace(code) != "" {
+			lines = append(lines, strings.TrimRight(code, " "))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
