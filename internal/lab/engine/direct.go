@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"imbang/internal/lab/study"
 )
 
 // direct is no balancer: clients reach the real servers through the director's
@@ -23,34 +25,22 @@ func (direct) Version(context.Context) (string, error) { return "", nil }
 // Configuration says where clients go: nothing is configured.
 func (direct) Configuration(s Setup) (string, error) {
 	var list []string
+	weights := study.Reduced(s.Weights)
 	for i, b := range s.backends() {
-		list = append(list, fmt.Sprintf("%s weight %d", b, s.weight(i)))
+		list = append(list, fmt.Sprintf("%s weight %d", b, weights[i]))
 	}
 	return fmt.Sprintf("no balancer: clients connect to %s\n", strings.Join(list, ", ")), nil
 }
 
 func (direct) Start(_ context.Context, s Setup) (Instance, error) {
 	var list targets
+	weights := study.Reduced(s.Weights)
 	for i, b := range s.backends() {
-		for range s.weight(i) {
+		for range weights[i] {
 			list = append(list, b)
 		}
 	}
 	return directInstance{list}, nil
-}
-
-// weight is that of a server, in the smallest whole numbers of the proportion.
-func (s Setup) weight(i int) int {
-	divisor := 0
-	for _, w := range s.Weights {
-		for a, b := divisor, w; ; a, b = b, a%b {
-			if b == 0 {
-				divisor = a
-				break
-			}
-		}
-	}
-	return s.Weights[i] / max(divisor, 1)
 }
 
 type directInstance struct{ targets }

@@ -171,7 +171,7 @@ func New(r *record.Run) (*Report, error) {
 	}
 	rep.sections(env.Plan, r.Samples, s)
 	rep.Verdict = rep.verdict()
-	rep.Caveats = caveats(r.Samples)
+	rep.Caveats = append(caveats(r.Samples), unlikeWeights(r.Samples, s)...)
 	rep.Notes = append(notes(rep, r.Samples, r.Late), noPlain(r.Samples, newPlain(r.Samples))...)
 	return rep, nil
 }
