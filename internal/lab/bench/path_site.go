@@ -69,14 +69,12 @@ func (s *pathSite) direct(ctx context.Context) (err error) {
 	e, _ := engine.New(kind, s.Executable) // enter has found it
 	s.instance, err = e.Start(ctx, engine.Setup{
 		Cluster: s.cluster, Family: topology.IPv4, Servers: s.cluster.Servers, Weights: []int{1, 1, 1},
-		Scheduler: pathSchedulers[kind], Dir: s.dir, Threads: 1,
+		Scheduler: pathSchedulers[kind], Dir: s.dir,
 	})
 	if err != nil {
 		return err
 	}
-	if s.targets = s.instance.Targets(); kind == yardstick { // plain forwarding has no virtual address
-		s.targets = s.backends()
-	}
+	s.targets = s.instance.Targets()
 	return nil
 }
 

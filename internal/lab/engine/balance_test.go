@@ -104,6 +104,13 @@ func balances(t *testing.T, e Engine, s Setup) {
 // servers builds a cluster of two nginx servers behind virtual addresses.
 func servers(t *testing.T, virtual int) *topology.Cluster {
 	t.Helper()
+	c, _ := serversIn(t, virtual)
+	return c
+}
+
+// serversIn also returns the directory of the servers' files.
+func serversIn(t *testing.T, virtual int) (*topology.Cluster, string) {
+	t.Helper()
 	run, err := host.NewRun(topology.Prefix)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +133,7 @@ func servers(t *testing.T, virtual int) *topology.Cluster {
 			}
 		}
 	}
-	return c
+	return c, dir
 }
 
 func TestUnknownSchedulers(t *testing.T) {

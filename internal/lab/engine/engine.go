@@ -36,6 +36,9 @@ type Engine interface {
 	// Version is the version of its program, empty for this one; an error
 	// says what is missing and how to get it.
 	Version(ctx context.Context) (string, error)
+	// Configuration is the text that Start hands to the engine's program:
+	// its configuration file, or the commands and their input.
+	Configuration(setup Setup) (string, error)
 	// Start sets up a fresh director. On an error nothing is left.
 	Start(ctx context.Context, setup Setup) (Instance, error)
 }
@@ -50,7 +53,6 @@ type Setup struct {
 	Dir       string            // for the engine's files; it is removed with the run
 	UDP       bool              // the service is of UDP, which only balancers in the kernel have
 	Attach    []string          // further arguments of `imbang attach`
-	Threads   int               // of a program of user space that can be told; 0: as many as it takes
 }
 
 // targets are where clients reach a director: one for each virtual address.

@@ -220,7 +220,7 @@ func TestDirect(t *testing.T) {
 	s, program, _ := setup(t, "")
 	e, _ := New("direct", program)
 	i, err := e.Start(context.Background(), s)
-	if err != nil || fmt.Sprint(i.Targets()) != "[172.16.0.2:80]" {
+	if err != nil || fmt.Sprint(i.Targets()) != "[172.16.0.2:80 172.16.0.2:80 172.16.0.2:80 172.16.0.3:80]" {
 		t.Fatalf("%v, %v", i, err)
 	}
 	if cpu, err := i.CPU(context.Background()); err != nil || cpu.Known {

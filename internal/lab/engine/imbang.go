@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"imbang/internal/host"
@@ -21,14 +22,34 @@ func (*imbang) Balances() bool                          { return true }
 func (*imbang) Schedulers() []string                    { return nil }
 func (*imbang) Version(context.Context) (string, error) { return "", nil }
 
+// attach are the commands that attach the data plane and mark the virtual
+// addresses, if there are several.
+func (e *imbang) attach(s Setup) (list [][]string) {
+	list = append(list, append([]string{"attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice}, s.Attach...))
+	if len(s.targets()) > 1 {
+		list = append(list, []string{"mark", "add", s.Cluster.VirtualNetwork(s.Family).String(), strconv.Itoa(mark)})
+	}
+	return list
+}
+
+// Configuration is the commands, and the table that the last one restores.
+func (e *imbang) Configuration(s Setup) (string, error) {
+	var b strings.Builder
+	for _, args := range e.attach(s) {
+		fmt.Fprintf(&b, "imbang %s\n", strings.Join(args, " "))
+	}
+	return b.String() + "imbang ipvsadm -R\n" + Table(s), nil
+}
+
 // Start attaches the data plane and loads the table of an LVS-NAT cluster. A
 // new data plane has no connection of an earlier cell.
 func (e *imbang) Start(ctx context.Context, s Setup) (Instance, error) {
 	i := &imbangInstance{engine: e, ns: s.Cluster.Director, targets: s.targets()}
-	attach := []string{"attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice}
-	_, err := i.command(ctx, "", append(attach, s.Attach...)...)
-	if err == nil && len(i.targets) > 1 {
-		_, err = i.command(ctx, "", "mark", "add", s.Cluster.VirtualNetwork(s.Family).String(), strconv.Itoa(mark))
+	var err error
+	for _, args := range e.attach(s) {
+		if err == nil {
+			_, err = i.command(ctx, "", args...)
+		}
 	}
 	if err == nil {
 		_, err = i.command(ctx, Table(s), "ipvsadm", "-R")

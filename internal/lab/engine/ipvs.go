@@ -49,6 +49,15 @@ func kernelHasIPVS(ctx context.Context) error {
 	return nil
 }
 
+// Configuration is the table that ipvsadm restores, after the rules that mark
+// several virtual addresses.
+func (ipvs) Configuration(s Setup) (string, error) {
+	if len(s.targets()) == 1 {
+		return Table(s), nil
+	}
+	return ipvsMarks(s) + Table(s), nil
+}
+
 func (ipvs) Start(ctx context.Context, s Setup) (Instance, error) {
 	path, err := process.Look("ipvsadm", ipvsRemedy)
 	if err != nil {

@@ -43,6 +43,9 @@ func (nftables) Version(ctx context.Context) (string, error) {
 // shares.
 const nftTable = "imbang_lab"
 
+// Configuration is the ruleset.
+func (nftables) Configuration(s Setup) (string, error) { return nftRules(s) }
+
 func (nftables) Start(ctx context.Context, s Setup) (Instance, error) {
 	rules, err := nftRules(s)
 	if err != nil {

@@ -26,7 +26,7 @@ type proxy struct {
 	version    []string // arguments that make it say its version
 	schedulers map[string]string
 	// config is the whole configuration; scheduler is a value of schedulers.
-	config func(s Setup, scheduler, dir string) string
+	config func(s Setup, scheduler string) string
 	// arguments run it in the foreground with a configuration file.
 	arguments func(file, dir string) []string
 	// missing, which may be nil, says what else it lacks.
@@ -50,8 +50,16 @@ func (p *proxy) Version(ctx context.Context) (string, error) {
 	return process.VersionOf(ctx, path, p.version...)
 }
 
-func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
+func (p *proxy) Configuration(s Setup) (string, error) {
 	scheduler, err := known(p.name, p.schedulers, s.Scheduler)
+	if err != nil {
+		return "", err
+	}
+	return p.config(s, scheduler), nil
+}
+
+func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
+	text, err := p.Configuration(s)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +72,7 @@ func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
 		return nil, err
 	}
 	file, log := filepath.Join(dir, "config"), filepath.Join(dir, "log")
-	if err := os.WriteFile(file, []byte(p.config(s, scheduler, dir)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(path, p.arguments(file, dir)...)

@@ -65,9 +65,10 @@ func ProcessTime(pid int) (time.Duration, error) {
 
 // Machine is a reading of the whole machine.
 type Machine struct {
-	At   time.Time
-	Idle time.Duration // over all CPUs since boot
-	CPUs int
+	At     time.Time
+	Idle   time.Duration // over all CPUs since boot
+	Stolen time.Duration // over all CPUs since boot, by the hypervisor
+	CPUs   int
 }
 
 // ReadMachine takes a reading.
@@ -81,8 +82,11 @@ func ReadMachine() (Machine, error) {
 	return m, err
 }
 
-// parseStat reads the idle and iowait columns of /proc/stat (proc(5)), in
-// ticks of 1/100 s. Unlike the busy columns they are kept by the clock.
+// tick is the unit of /proc/stat (USER_HZ is 100 on all architectures).
+const tick = 10 * time.Millisecond
+
+// parseStat reads the columns idle, iowait and steal of /proc/stat (proc(5)),
+// in ticks of 1/100 s. Unlike the busy columns they are kept by the clock.
 func parseStat(text string) (m Machine, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -98,7 +102,14 @@ func parseStat(text string) (m Machine, err error) {
 			if err != nil {
 				return m, fmt.Errorf("/proc/stat: %w", err)
 			}
-			m.Idle += time.Duration(ticks) * 10 * time.Millisecond
+			m.Idle += time.Duration(ticks) * tick
+		}
+		if len(f) > 8 {
+			ticks, err := strconv.ParseInt(f[8], 10, 64)
+			if err != nil {
+				return m, fmt.Errorf("/proc/stat: %w", err)
+			}
+			m.Stolen = time.Duration(ticks) * tick
 		}
 	}
 	if m.CPUs == 0 {
@@ -135,7 +146,7 @@ func interruptTime(stat string) (time.Duration, error) {
 	if ticks[0] == 0 {
 		return 0, nil
 	}
-	return time.Duration(ticks[0]+ticks[1]) * 10 * time.Millisecond, nil
+	return time.Duration(ticks[0]+ticks[1]) * tick, nil
 }
 
 // BusySince is the share of the machine, 0 to 1, that was not idle since an
@@ -147,6 +158,15 @@ func (m Machine) BusySince(before Machine) float64 {
 		return 0
 	}
 	return min(1, max(0, 1-float64(m.Idle-before.Idle)/float64(total)))
+}
+
+// WorkSince is the CPU time of everything that ran since an earlier reading:
+// elapsed x CPUs - idle - stolen. Tasks, interrupts and softirqs are in it, and
+// so is what it takes a CPU to wake up; time that a hypervisor took away is
+// not. Its resolution is a tick for each CPU.
+func (m Machine) WorkSince(before Machine) time.Duration {
+	total := m.At.Sub(before.At) * time.Duration(m.CPUs)
+	return max(0, total-(m.Idle-before.Idle)-(m.Stolen-before.Stolen))
 }
 
 // calibrationLoops makes the fixed loop take some milliseconds.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const stat = `cpu  10 0 20 300 40 0 7 0 0 0
+const stat = `cpu  10 0 20 300 40 0 7 2 0 0
 cpu0 5 0 10 150 20 0 3 0 0 0
 cpu1 5 0 10 150 20 0 4 0 0 0
 intr 12345
@@ -16,8 +16,11 @@ intr 12345
 
 func TestParseStat(t *testing.T) {
 	m, err := parseStat(stat)
-	if err != nil || m.CPUs != 2 || m.Idle != 3400*time.Millisecond {
-		t.Errorf("%+v, %v; want 2 CPUs, 3.4 s idle", m, err)
+	if err != nil || m.CPUs != 2 || m.Idle != 3400*time.Millisecond || m.Stolen != 20*time.Millisecond {
+		t.Errorf("%+v, %v; want 2 CPUs, 3.4 s idle, 20 ms stolen", m, err)
+	}
+	if _, err := parseStat("cpu 1 2 3 4 5 6 7 8\ncpu0 1 2 3 4 5 6 7 8\n"); err != nil {
+		t.Errorf("a kernel without a column of stolen time: %v", err)
 	}
 	for _, bad := range []string{"", "intr 1\n", "cpu 1 2 3 x 5 6\ncpu0 1 2 3 4 5 6\n"} {
 		if m, err := parseStat(bad); err == nil {
@@ -60,6 +63,38 @@ func TestBusySince(t *testing.T) {
 		if got := after.BusySince(before); got != c.want {
 			t.Errorf("idle %v of 2 x %v: busy %v, want %v", c.idle, c.elapsed, got, c.want)
 		}
+	}
+}
+
+// Work is what was neither idle nor taken away by the hypervisor.
+func TestWorkSince(t *testing.T) {
+	start := time.Now()
+	before := Machine{At: start, CPUs: 2, Idle: 10 * time.Second, Stolen: time.Second}
+	for _, c := range []struct{ idle, stolen, want time.Duration }{
+		{2 * time.Second, 0, 0},
+		{time.Second, 0, time.Second},
+		{time.Second, 300 * time.Millisecond, 700 * time.Millisecond},
+		{0, 0, 2 * time.Second},
+		{3 * time.Second, 0, 0}, // ticks are coarse
+	} {
+		after := Machine{At: start.Add(time.Second), CPUs: 2, Idle: before.Idle + c.idle, Stolen: before.Stolen + c.stolen}
+		if got := after.WorkSince(before); got != c.want {
+			t.Errorf("idle %v and stolen %v of 2 x 1 s: worked %v, want %v", c.idle, c.stolen, got, c.want)
+		}
+	}
+}
+
+// Work by a task is in it.
+func TestWorkSinceGrowsWithWork(t *testing.T) {
+	before, err := ReadMachine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for time.Since(before.At) < 300*time.Millisecond {
+	}
+	after, err := ReadMachine()
+	if work := after.WorkSince(before); err != nil || work < 150*time.Millisecond {
+		t.Errorf("%v, %v: a task ran for 300 ms", work, err)
 	}
 }
 

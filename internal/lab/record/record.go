@@ -49,6 +49,10 @@ type CPU struct {
 	ServersNS map[string]time.Duration `json:"servers_ns,omitempty"`
 	// MachineBusy is the share of all CPUs that was not idle, 0 to 1.
 	MachineBusy float64 `json:"machine_busy"`
+	// MachineNS is the CPU time of everything that ran on the machine, softirqs
+	// included and time stolen by a hypervisor not; 0 in runs stored before it
+	// was measured.
+	MachineNS time.Duration `json:"machine_ns,omitempty"`
 }
 
 // Environment is what the samples were taken in and for.
@@ -65,13 +69,16 @@ type Environment struct {
 	Go     string           `json:"go"`
 	// Programs are the versions of others' programs that took part.
 	Programs map[string]string `json:"programs,omitempty"`
-	Kernel   string            `json:"kernel"`
-	Machine  string            `json:"machine"`
-	CPU      string            `json:"cpu"`
-	CPUs     int               `json:"cpus"`
-	MemoryKB int64             `json:"memory_kb"`
-	Limits   map[string]string `json:"limits"`
-	BPFStats string            `json:"bpf_stats"` // "on", or why not
+	// Configurations are what the programs of the competitors were given, by
+	// the competitors' names: a file, or commands and their input.
+	Configurations map[string]string `json:"configurations,omitempty"`
+	Kernel         string            `json:"kernel"`
+	Machine        string            `json:"machine"`
+	CPU            string            `json:"cpu"`
+	CPUs           int               `json:"cpus"`
+	MemoryKB       int64             `json:"memory_kb"`
+	Limits         map[string]string `json:"limits"`
+	BPFStats       string            `json:"bpf_stats"` // "on", or why not
 }
 
 // Build says what a program was built from.

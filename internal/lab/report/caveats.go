@@ -30,7 +30,7 @@ func caveats(samples []record.Sample) (list []Caveat) {
 			continue
 		}
 		measured = once(measured, s.Cell)
-		for _, text := range slices.Concat(s.Load.Caveats, silence(s.Load), strain(s.Load)) {
+		for _, text := range slices.Concat(s.Load.Caveats, silence(s.Load), strain(s.Load), capped(s)) {
 			if concern[text] == nil {
 				order = append(order, text)
 			}

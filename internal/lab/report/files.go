@@ -44,7 +44,13 @@ func Write(dir string) (*Report, error) {
 	if err := writeFile(filepath.Join(dir, "comparisons.csv"), rep.comparisonsCSV); err != nil {
 		return nil, err
 	}
-	return rep, writeFile(filepath.Join(dir, "loss_causes.csv"), rep.causesCSV)
+	if err := writeFile(filepath.Join(dir, "loss_causes.csv"), rep.causesCSV); err != nil {
+		return nil, err
+	}
+	if len(rep.Configurations) == 0 {
+		return rep, nil
+	}
+	return rep, writeFile(filepath.Join(dir, ConfigurationsFile), rep.configurations)
 }
 
 func writeFile(path string, write func(io.Writer) error) error {

@@ -23,6 +23,20 @@ type Metric struct {
 	published study.Metric
 	fields    []string // of the load's result, that it is made of
 	value     func(record.Sample) (float64, bool)
+	// beside, instead of value, also looks at the sample of plain forwarding
+	// under the same condition in the same block.
+	beside func(s, plain record.Sample) (float64, bool)
+}
+
+// of is the figure of a sample; plain is nil where there is none.
+func (m Metric) of(s record.Sample, plain *record.Sample) (float64, bool) {
+	switch {
+	case m.beside == nil:
+		return m.value(s)
+	case plain == nil:
+		return 0, false
+	}
+	return m.beside(s, *plain)
 }
 
 // metrics are printed in this order.
@@ -98,10 +112,12 @@ var metrics = []Metric{
 			return 100 * float64(s.Load.Loss.Total()) / float64(max(1, s.Load.Scheduled)), true
 		},
 	},
+	balancerCPU,
 	{
-		Key: "cpu_director", Title: "CPU of the director", Unit: "us/connection", Decimals: 1, Lowest: true,
-		Meaning: "run time of its BPF programs or, of a proxy, of its processes; plain forwarding has no figure of its own",
-		fields:  []string{"connections"},
+		Key: "cpu_director", Title: "CPU of the director, its own account", Unit: "us/connection", Decimals: 1, Lowest: true,
+		Meaning: "run time of its BPF programs or, of a proxy, of its processes; engines account for different parts of their work, " +
+			"so it compares none of them",
+		fields: []string{"connections"},
 		value: func(s record.Sample) (float64, bool) {
 			v, ok := perConnection(s.CPU.Director.Time, s.Load)
 			return v, ok && s.CPU.Director.Known

@@ -27,6 +27,8 @@ type Report struct {
 	Source     string   `json:"source,omitempty"`
 	Hypothesis string   `json:"hypothesis,omitempty"`
 	Setting    []string `json:"setting"` // what was run where, in lines
+	// Configurations are what the competitors' programs were given.
+	Configurations map[string]string `json:"configurations,omitempty"`
 	// Measured of Planned samples exist; fewer after an interruption.
 	Measured int `json:"measured"`
 	Planned  int `json:"planned"`
@@ -164,7 +166,8 @@ func New(r *record.Run) (*Report, error) {
 	}
 	rep := &Report{
 		Study: s.Name, Title: s.Title, Source: s.Source, Hypothesis: s.Hypothesis, Setting: setting(env, s, r.Samples),
-		Planned: env.Plan.Cells * env.Plan.Repeats, stored: r,
+		Configurations: env.Configurations,
+		Planned:        env.Plan.Cells * env.Plan.Repeats, stored: r,
 	}
 	for _, smp := range r.Samples {
 		if smp.Error == "" {
@@ -182,8 +185,8 @@ func New(r *record.Run) (*Report, error) {
 	rep.Power = PowerOf(env.Plan, s)
 	rep.sections(env.Plan, r.Samples, s)
 	rep.Verdict = rep.verdict()
-	rep.Caveats = caveats(r.Samples)
-	rep.Notes = notes(rep, r.Samples, r.Repeated)
+	rep.Caveats = append(caveats(r.Samples), unlikeWeights(r.Samples, s)...)
+	rep.Notes = append(notes(rep, r.Samples, r.Repeated), noPlain(r.Samples, newPlain(r.Samples))...)
 	return rep, nil
 }
 
@@ -194,6 +197,7 @@ func (rep *Report) sections(plan record.Plan, samples []record.Sample, s *study.
 		cells[smp.Cell] = append(cells[smp.Cell], smp)
 	}
 	at := map[record.Condition]int{}
+	forwarding := newPlain(samples)
 	for _, condition := range plan.Conditions {
 		i, ok := at[condition.Group()]
 		if !ok {
@@ -204,7 +208,7 @@ func (rep *Report) sections(plan record.Plan, samples []record.Sample, s *study.
 		row := Row{Condition: condition}
 		for _, c := range plan.Competitors {
 			key := record.Cell{Competitor: c, Condition: condition}
-			found := cell(cells[key], plan.Repeats, s, key)
+			found := cell(cells[key], forwarding[condition], plan.Repeats, s, key)
 			found.yardstick = c.Scheduler == "" && balancers(plan) > 1
 			row.Cells = append(row.Cells, found)
 		}
@@ -258,8 +262,9 @@ func sectionTitle(c record.Condition, plan record.Plan) string {
 	return strings.Join(words, ", ")
 }
 
-// cell sums up the repeats of one cell.
-func cell(samples []record.Sample, planned int, s *study.Study, key record.Cell) Cell {
+// cell sums up the repeats of one cell; plain is plain forwarding under the
+// same condition, by block.
+func cell(samples []record.Sample, plain map[int]record.Sample, planned int, s *study.Study, key record.Cell) Cell {
 	c := Cell{
 		Competitor: key.Competitor, Values: map[string]Value{}, Loss: map[string]int{},
 		Spread: map[string]float64{}, blocks: map[string][]float64{},
@@ -279,7 +284,7 @@ func cell(samples []record.Sample, planned int, s *study.Study, key record.Cell)
 			c.Late = append(c.Late, smp.Block)
 		}
 		for _, m := range metrics {
-			if v, ok := m.value(smp); ok && tells(smp.Load, m.fields...) {
+			if v, ok := m.of(smp, plainOf(plain, smp)); ok && tells(smp.Load, m.fields...) {
 				c.enter(m.Key, smp.Block, v)
 			}
 		}

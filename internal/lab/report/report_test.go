@@ -94,10 +94,11 @@ func sample(cell record.Cell, block int) record.Sample {
 			Director:    engine.CPU{Known: true, Time: 3 * time.Millisecond, Runs: 10000},
 			ServersNS:   map[string]time.Duration{"s1": 10 * time.Millisecond, "s2": 9 * time.Millisecond, "s3": 11 * time.Millisecond},
 			MachineBusy: rate / 20000,
+			MachineNS:   time.Duration(600+block) * time.Millisecond,
 		},
 	}
 	if scheduler == "direct" {
-		s.CPU.Director = engine.CPU{}
+		s.CPU.Director, s.CPU.MachineNS = engine.CPU{}, 480*time.Millisecond
 	}
 	if scheduler == "dh" && rate == 2000 && block == 2 {
 		s.Error = "imbang attach: device ext0: no such device"

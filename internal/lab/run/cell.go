@@ -85,7 +85,7 @@ func (l *lab) readClocks() (r clocks, err error) {
 // since is what was used between two moments. A server that was started anew
 // took the time of its former process along: then nothing is said of servers.
 func (r clocks) since(before clocks) record.CPU {
-	c := record.CPU{ServersNS: map[string]time.Duration{}, MachineBusy: r.machine.BusySince(before.machine)}
+	c := record.CPU{ServersNS: map[string]time.Duration{}, MachineBusy: r.machine.BusySince(before.machine), MachineNS: r.machine.WorkSince(before.machine)}
 	if !maps.EqualFunc(r.pids, before.pids, slices.Equal) {
 		c.ServersNS = nil
 		return c

@@ -146,7 +146,9 @@ func (l *lab) store(programs map[string]string, bpfStats string) (err error) {
 	if l.out, err = record.Create(l.config.Out); err != nil {
 		return err
 	}
-	l.env = l.environment(programs, bpfStats)
+	if l.env, err = l.environment(programs, bpfStats); err != nil {
+		return err
+	}
 	return l.out.Environment(l.env)
 }
 

@@ -133,7 +133,15 @@ func TestRunMeasuresEveryCell(t *testing.T) {
 			t.Errorf("%s: no CPU time: %+v, %v", s.Cell, s.CPU, s.CalibrationNS)
 		}
 	}
+	for _, s := range stored.Samples {
+		if s.CPU.MachineNS <= 0 {
+			t.Errorf("%s: the machine did no work", s.Cell)
+		}
+	}
 	env := stored.Environment
+	if got, want := env.Configurations["direct"], "no balancer: clients connect to 172."; !strings.HasPrefix(got, want) {
+		t.Errorf("configuration %q, want %s...", got, want)
+	}
 	if env.StudyText != small || env.Plan.Cells != 4 || env.Programs["nginx"] == "" || env.Kernel == "" || env.CPUs < 1 {
 		t.Errorf("environment %+v", env)
 	}

@@ -89,6 +89,8 @@ func TestCompare(t *testing.T) {
 	env := &b.Environment
 	env.Kernel, env.Imbang, env.Programs = "6.1.0", "2.0", map[string]string{"nginx": "1.22", "haproxy": "2.6"}
 	env.Plan.Connections = 20000
+	a.Environment.Configurations = map[string]string{"rr": "attach\n-w 1", "lc": "attach", "sh": "attach"}
+	env.Configurations = map[string]string{"rr": "attach\n-w 2", "lc": "attach", "nq": "attach"}
 	for i := range b.Samples {
 		b.Samples[i].CalibrationNS = 6 * time.Millisecond
 		if s := &b.Samples[i]; s.Name == "rr" && s.Rate == 8000 {
@@ -121,13 +123,14 @@ func TestCompare(t *testing.T) {
 		{"kernel", "6.18.0", "6.1.0"}, {"imbang", "1.0", "2.0"}, {"haproxy", "-", "2.6"}, {"connections a run", "1000", "20000"}, {"runs a cell", "6", "8"},
 		{"text of the study", "as stored", `another: line 4 is "load: {rates: [2000, 8000], connections: 1000, timeout: 5 s}"`},
 		{"machine's speed, by a fixed loop", "5.00 ms", "6.00 ms (+20.0 %)"},
+		{"configuration of rr", "as stored", `another: line 2 is "-w 2"`},
 	} {
 		if !slices.Contains(c.Environment, want) {
 			t.Errorf("%v\nwants %v", c.Environment, want)
 		}
 	}
-	if len(c.Environment) != 7 {
-		t.Errorf("names %d changes, want 7: %v", len(c.Environment), c.Environment)
+	if len(c.Environment) != 8 {
+		t.Errorf("names %d changes, want 8: %v", len(c.Environment), c.Environment)
 	}
 	b2, err := json.Marshal(c)
 	if err != nil || !bytes.Contains(b2, []byte(`"finding":"different"`)) || !bytes.Contains(b2, []byte(`"competitor":"lc"`)) {

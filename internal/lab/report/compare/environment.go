@@ -36,6 +36,11 @@ func changes(a, b *record.Run) (list []Change) {
 	note("BPF statistics", x.BPFStats, y.BPFStats)
 	maps2(x.Programs, y.Programs, note)
 	maps2(x.Limits, y.Limits, note)
+	for _, name := range slices.Sorted(maps.Keys(x.Configurations)) {
+		if was, is := x.Configurations[name], y.Configurations[name]; is != "" && was != is {
+			list = append(list, Change{"configuration of " + name, "as stored", "another: " + firstDifference(was, is)})
+		}
+	}
 	plans(x.Plan, y.Plan, note)
 	return append(list, speed(a, b)...)
 }

@@ -227,6 +227,22 @@ func TestVerdictComesFirst(t *testing.T) {
 }
 
 // The page needs no network, and its own references lead somewhere.
+// Every competitor's configuration stands on the page, as text.
+func TestConfigurationsOnThePage(t *testing.T) {
+	run := fixed(t, "Configurations", 2)
+	name := run.Environment.Plan.Competitors[0].Name
+	run.Environment.Configurations = map[string]string{name: "listen web\n    server s1 <weight 2>\n"}
+	_, got := rendered(t, run)
+	for _, want := range []string{"<summary>Configuration of " + name + "</summary>", "server s1 &lt;weight 2&gt;"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q on the page", want)
+		}
+	}
+	if n := strings.Count(got, "<summary>Configuration of "); n != 1 {
+		t.Errorf("%d configurations, want 1", n)
+	}
+}
+
 func TestSelfContained(t *testing.T) {
 	_, page := rendered(t, fixed(t, "Some", 6))
 	ids := map[string]bool{}
@@ -345,6 +361,7 @@ func TestNoHistograms(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	dir, run := t.TempDir(), fixed(t, "Some", 6)
+	run.Environment.Configurations = map[string]string{"rr": "imbang attach\n"}
 	w, err := record.Create(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +392,7 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`href="samples.jsonl"`, `href="response_time.csv"`, `href="comparisons.csv"`, "imbang lab run &#39;./a study.yaml&#39; --repeats 6 --seed 7"} {
+	for _, want := range []string{`href="samples.jsonl"`, `href="response_time.csv"`, `href="comparisons.csv"`, `href="configurations.txt"`, "imbang lab run &#39;./a study.yaml&#39; --repeats 6 --seed 7"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page has no %s", want)
 		}

@@ -149,14 +149,19 @@ func publishedColumn(i int, sec report.Section, row report.Row, metric report.Me
 	return &c
 }
 
-// cpu shows what a connection cost, and the whole machine.
+// cpu shows what a connection cost, and the whole machine. Where plain forwarding
+// was not measured, the director's own account stands for the cost of balancing.
 func (m *maker) cpu(i int, sec report.Section) group {
-	g := group{ID: "cpu", Title: "CPU", Say: "Time per connection in the director and in the real servers, and how busy the whole machine was, load generator included."}
+	g := group{ID: "cpu", Title: "CPU", Say: "Time per connection for balancing and in the real servers, and how busy the whole machine was, load generator included."}
+	director, title := "cpu_balancing", "balancing [µs]"
+	if !sec.Has(director) {
+		director, title = "cpu_director", "director [µs]"
+	}
 	box := figureBox{Class: levelsClass(len(sec.Rows))}
 	for _, row := range sec.Rows {
-		p := m.newPanel("CPU time", sec, row, "cpu_director")
+		p := m.newPanel("CPU time", sec, row, director)
 		for _, x := range []struct{ key, title string }{
-			{"cpu_director", "director [µs]"}, {"cpu_servers", "servers [µs]"}, {"cpu_machine", "machine [%]"},
+			{director, title}, {"cpu_servers", "servers [µs]"}, {"cpu_machine", "machine [%]"},
 		} {
 			metric := report.MetricOf(x.key)
 			marks := measured(i, sec, row, metric)

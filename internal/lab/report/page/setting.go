@@ -21,6 +21,8 @@ type setting struct {
 	Command string
 	Text    string // of the study
 	Rows    []settingRow
+	// Configurations are those of the competitors, in the order of the tables.
+	Configurations []settingRow
 }
 
 type settingRow struct{ Name, Value string }
@@ -59,6 +61,11 @@ func newSetting(e record.Environment, s *study.Study) setting {
 		add(name, e.Limits[name])
 	}
 	add("BPF run-time statistics", e.BPFStats)
+	for _, c := range p.Competitors {
+		if text := e.Configurations[c.Name]; text != "" {
+			made.Configurations = append(made.Configurations, settingRow{c.Name, text})
+		}
+	}
 	return made
 }
 
@@ -113,6 +120,7 @@ type file struct{ Name, Says string }
 var fileWords = map[string]string{
 	record.SamplesFile: "every run, with its whole latency distribution", record.EnvironmentFile: "the machine, the plan, the study",
 	report.TablesFile: "this report as text", "comparisons.csv": "all pairs", "spread.csv": "share of each server", "loss_causes.csv": "losses by cause",
+	report.ConfigurationsFile: "the configuration of each competitor",
 }
 
 // listFiles names the run's files that exist.

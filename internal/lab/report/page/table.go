@@ -36,7 +36,8 @@ type tableCell struct {
 // shortTitles are those of columns.
 var shortTitles = map[string]string{
 	"response_time": "Response, mean", "response_time_p50": "Response, median", "response_time_p99": "Response, 99\u00a0%",
-	"achieved_rate": "Achieved rate", "cpu_director": "CPU, director", "cpu_servers": "CPU, servers", "cpu_machine": "CPU, machine",
+	"achieved_rate": "Achieved rate", "cpu_balancing": "CPU, balancing",
+	"cpu_director": "CPU, director's account", "cpu_servers": "CPU, servers", "cpu_machine": "CPU, machine",
 }
 
 func newTable(sec report.Section, row report.Row) table {
