@@ -35,6 +35,9 @@ func setting(e record.Environment, s *study.Study, samples []record.Sample) []st
 		fmt.Sprintf("%s a run after %v of warm-up, runs a cell: %d, in random order (seed %d), timeout %v",
 			length, p.Warmup, p.Repeats, p.Seed, p.Timeout),
 	}
+	if p.Capacity != nil {
+		lines = append(lines, p.Capacity.Lines()...)
+	}
 	if p.Replay != nil {
 		lines = append(lines, p.Replay.Lines()...)
 	}

@@ -31,6 +31,12 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 	for _, c := range l.cluster.Clients {
 		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses[topology.Family(s.Family)]})
 	}
+	if s.KeepAlive {
+		plan.RequestsPerConnection = load.Unlimited
+	}
+	if s.Tool != study.BuiltIn {
+		plan.Warmup = 0 // a tool's cell is its one command, as it was published
+	}
 	if s.Speed > 0 {
 		return plan, l.config.Log.fill(&plan, s.Speed, p.Duration)
 	}
@@ -43,6 +49,9 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 		return plan, nil
 	}
 	plan.Rate, plan.Connections, plan.Duration = s.Rate, p.Connections, p.Duration
+	if s.Connections > 0 {
+		plan.Connections, plan.Duration = s.Connections, 0
+	}
 	pattern, err := arrivals.Parse(s.Arrivals)
 	plan.Arrivals, plan.Shape = pattern.Law, pattern.Shape
 	return plan, err

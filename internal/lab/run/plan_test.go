@@ -72,17 +72,19 @@ func TestClosedLoopPlan(t *testing.T) {
 
 func TestTooSlowLooksOneBlockAhead(t *testing.T) {
 	for _, c := range []struct {
-		elapsed time.Duration
-		blocks  int
-		want    bool
+		pilot, elapsed time.Duration
+		blocks         int
+		want           bool
 	}{
-		{30 * time.Second, 1, false},
-		{35 * time.Second, 1, true},
-		{40 * time.Second, 2, false},
-		{46 * time.Second, 2, true},
+		{0, 30 * time.Second, 1, false},
+		{0, 35 * time.Second, 1, true},
+		{0, 40 * time.Second, 2, false},
+		{0, 46 * time.Second, 2, true},
+		{9 * time.Second, 30 * time.Second, 1, true},
+		{9 * time.Second, 29 * time.Second, 1, false},
 	} {
-		if got := tooSlow(c.elapsed, c.blocks); got != c.want {
-			t.Errorf("tooSlow(%v, %d) = %v, want %v", c.elapsed, c.blocks, got, c.want)
+		if got := tooSlow(c.pilot, c.elapsed, c.blocks); got != c.want {
+			t.Errorf("tooSlow(%v, %v, %d) = %v, want %v", c.pilot, c.elapsed, c.blocks, got, c.want)
 		}
 	}
 }
