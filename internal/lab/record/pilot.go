@@ -57,7 +57,7 @@ type PilotRun struct {
 	Seconds    float64   `json:"seconds"`
 	MeanMS     float64   `json:"mean_ms"`        // response time
 	P99MS      float64   `json:"p99_ms"`         // response time
-	Throughput float64   `json:"throughput_kbs"` // of 1024 bytes
+	Throughput float64   `json:"throughput_kbs"` // requests and replies, 1024 bytes a KB
 	ReplyRate  float64   `json:"reply_rate"`     // per second
 	Lost       int       `json:"lost,omitempty"`
 	Behind     bool      `json:"behind,omitempty"` // the generator did not keep its schedule

@@ -40,7 +40,9 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 	if s.Speed > 0 {
 		return plan, l.config.Log.fill(&plan, s.Speed, p.Duration)
 	}
-	plan.Requests = []load.Request{l.request(s)}
+	if s.Tool != study.Ping {
+		plan.Requests = []load.Request{l.request(s)}
+	}
 	if s.Closed() {
 		plan.Concurrency, plan.Connections = s.Users, s.Requests
 		if s.Requests == 0 {
@@ -70,6 +72,9 @@ func (l *lab) request(s *record.Sample) load.Request {
 func (l *lab) load(ctx context.Context, name string, plan load.Plan) (*load.Result, error) {
 	if name == study.BuiltIn {
 		return load.Run(ctx, plan, func(p load.Progress) { l.watch.Within(p.Elapsed) })
+	}
+	if name == study.Ping {
+		return tool.Ping(ctx, plan)
 	}
 	t, err := tool.New(name)
 	if err != nil {

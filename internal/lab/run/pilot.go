@@ -248,7 +248,7 @@ func (l *lab) noise(ctx context.Context, size pilotSize) error {
 			}
 			out.Runs = append(out.Runs, record.PilotRun{
 				Condition: c, Repeat: repeat, Seconds: r.WindowSeconds, MeanMS: r.Response.MeanMS, P99MS: r.Response.P99MS,
-				Throughput: r.ThroughputKBs, ReplyRate: r.ReplyRate, Lost: r.Loss.Total(), Behind: r.Generator.Behind,
+				Throughput: r.NetIOKBs, ReplyRate: r.ReplyRate, Lost: r.Loss.Total(), Behind: r.Generator.Behind,
 			})
 		}
 	}

@@ -55,6 +55,7 @@ func config(t *testing.T) Config {
 	}
 	plan := NewPlan(s, false)
 	plan.Warmup, plan.Again = 20*time.Millisecond, false // the cells are counted
+	plan.Pilot = &record.Pilot{}                         // and no pilot is made
 	return Config{Study: s, Name: "small.yaml", Out: filepath.Join(t.TempDir(), "out"), Plan: plan, Version: "test"}
 }
 
