@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -29,16 +30,16 @@ type pilotSize struct {
 
 var (
 	wholePilot = pilotSize{probes: 16, window: 800 * time.Millisecond, cells: 24, repeats: 4, cell: 600 * time.Millisecond}
-	quickPilot = pilotSize{probes: 8, window: 280 * time.Millisecond, cells: 6, repeats: 2, cell: 280 * time.Millisecond}
+	quickPilot = pilotSize{probes: 9, window: 400 * time.Millisecond, cells: 6, repeats: 2, cell: 280 * time.Millisecond}
 )
 
 const (
 	// carriedLeast is the share of the requests that a probe must have answered
 	// within its window.
 	carriedLeast = 0.99
-	// pilotUsers of a closed loop give the first estimate of the capacity: as
-	// many as keep the servers of any study busy.
-	pilotUsers = 256
+	// A closed loop gives the first estimate of the capacity: of this many users
+	// at least and at most, twice as many as the servers serve at a time.
+	fewestUsers, mostUsers = 32, 256
 	// light is the fraction of that estimate at which nothing waits.
 	light = 0.25
 	// longestProbe bounds a probe's timeout.
@@ -99,12 +100,13 @@ func (l *lab) findCapacity(ctx context.Context, size pilotSize) (err error) {
 	}
 	defer func() { err = errors.Join(err, director.Stop(context.WithoutCancel(ctx))) }()
 
+	users := pilotUsers(l.config.Study.Servers)
 	c := &record.Capacity{Competitor: who.Name, Family: family, Rule: probeRule}
 	probe := func(rate float64, base float64) (record.Probe, error) {
 		cell := record.Cell{Competitor: who, Condition: p.Conditions[0]}
 		cell.Rate, cell.Users = rate, 0
 		if rate == 0 {
-			cell.Condition.Users = pilotUsers
+			cell.Condition.Users = users
 		}
 		r, err := l.pilotRun(ctx, cell, director, size.window, true)
 		if err != nil {
@@ -112,23 +114,24 @@ func (l *lab) findCapacity(ctx context.Context, size pilotSize) (err error) {
 		}
 		out := judge(r, rate, base)
 		if rate == 0 {
-			out.Users = pilotUsers
+			out.Users = users
 		}
 		c.Probes = append(c.Probes, out)
 		return out, nil
 	}
-	estimate, err := probe(0, 0)
+	closed, err := probe(0, 0)
 	if err != nil {
 		return err
 	}
-	if estimate.Replies <= 0 {
-		return fmt.Errorf("%s answered none of the requests of %d users", who.Name, pilotUsers)
+	if closed.MeanMS <= 0 {
+		return fmt.Errorf("%s answered none of the requests of %d users", who.Name, users)
 	}
-	idle, err := probe(light*estimate.Replies, 0)
+	estimate := float64(users) / closed.MeanMS * 1e3 // each of them waits for one reply at any moment
+	idle, err := probe(rounded(light*estimate), 0)
 	if err != nil {
 		return err
 	}
-	s := newSearch(estimate.Replies, size.probes-len(c.Probes))
+	s := newSearch(estimate, size.probes-len(c.Probes))
 	for rate, more := s.next(); more; rate, more = s.next() {
 		made, err := probe(rounded(rate), idle.MeanMS/1e3)
 		if err != nil {
@@ -136,8 +139,8 @@ func (l *lab) findCapacity(ctx context.Context, size pilotSize) (err error) {
 		}
 		s.tell(made.Passed)
 	}
-	c.Rate, c.Found = s.result()
-	c.Rate = rounded(c.Rate)
+	rate, found := s.result()
+	c.Rate, c.Found = rounded(rate), found
 	c.Limit = limit(c.Probes[2:], c.Rate)
 	p.Capacity = c
 	setRates(p)
@@ -147,18 +150,28 @@ func (l *lab) findCapacity(ctx context.Context, size pilotSize) (err error) {
 	return nil
 }
 
+// pilotUsers is how many users keep the servers busy.
+func pilotUsers(servers []study.Server) (n int) {
+	for _, s := range servers {
+		n += 2 * s.Concurrency
+	}
+	return min(max(n, fewestUsers), mostUsers)
+}
+
 // setRates makes the conditions' fractions rates.
 func setRates(p *record.Plan) {
 	for i := range p.Conditions {
 		if c := &p.Conditions[i]; c.Fraction > 0 {
-			c.Rate = rounded(c.Fraction * p.Capacity.Rate)
+			c.Rate = significant(c.Fraction*p.Capacity.Rate, 3)
 		}
 	}
 }
 
 // judge says what a probe shows. base is the mean response time under a light
-// load, in seconds: by Little's law rate*base requests are under way at any
-// moment, and so at the window's end, however fast the cluster is.
+// load, in seconds: by Little's law rate*base requests are under way on average
+// at any moment, and so at the window's end, however fast the cluster is. Their
+// number is about Poisson distributed: two of its standard deviations are
+// allowed beside.
 func judge(r *load.Result, rate, base float64) record.Probe {
 	n := within(r)
 	out := record.Probe{
@@ -166,7 +179,8 @@ func judge(r *load.Result, rate, base float64) record.Probe {
 		Lost: r.Loss.Total() + r.Status.ServerError, MeanMS: r.Response.MeanMS, Behind: r.Generator.Behind, Reason: r.Generator.Reason,
 	}
 	if r.Scheduled > 0 {
-		out.Carried = min(1, (float64(n)+rate*base)/float64(r.Scheduled))
+		under := rate * base
+		out.Carried = min(1, (float64(n)+under+2*math.Sqrt(under))/float64(r.Scheduled))
 	}
 	out.Passed = out.Lost == 0 && !out.Behind && out.Carried >= carriedLeast
 	return out
