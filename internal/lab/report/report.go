@@ -35,6 +35,7 @@ type Report struct {
 	Verdict StudyVerdict `json:"verdict"`
 
 	Sections  []Section        `json:"sections"`
+	Tools     []ToolTable      `json:"tools,omitempty"`
 	Published *PublishedClaims `json:"published,omitempty"`
 	Caveats   []Caveat         `json:"caveats,omitempty"`
 	Notes     []string         `json:"notes,omitempty"` // the caveats too
@@ -167,6 +168,7 @@ func New(r *record.Run) (*Report, error) {
 		}
 	}
 	rep.sections(env.Plan, r.Samples, s)
+	rep.Tools = rep.tools()
 	rep.Verdict = rep.verdict()
 	rep.Caveats = caveats(r.Samples)
 	rep.Notes = notes(rep, r.Samples, r.Late)
