@@ -100,7 +100,7 @@ func TestLabImportRefusesBadUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, _, _ := strings.Cut(string(text), "published:")
+	head, _, _ := strings.Cut(string(text), "\npublished:")
 	if err := os.WriteFile(mine, []byte(head), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,8 @@ func newServeCommand() *cobra.Command {
 			if c.Distribution, err = distribution.Parse(distributed); err != nil {
 				return command.Usage(err)
 			}
-			if c.Concurrency < 1 || c.Backlog < 0 || !(c.Speed > 0) || c.Service <= 0 || c.Page < 0 {
-				return command.Usage(fmt.Errorf("concurrency, speed and service must be above 0, backlog and page not below"))
+			if c.Concurrency < 1 || c.Backlog < 0 || !(c.Speed > 0) || c.Service <= 0 || c.Page < 0 || c.Hashes < 0 {
+				return command.Usage(fmt.Errorf("concurrency, speed and service must be above 0, backlog, page and hashes not below"))
 			}
 			return serve.Run(ctx, newStation(c), listen, header, name, cmd.InOrStdin())
 		},
@@ -56,6 +56,7 @@ func newServeCommand() *cobra.Command {
 	f.IntVar(&c.Backlog, "backlog", 0, "requests that may wait; 0: any number")
 	f.Float64Var(&c.Speed, "speed", 1, "requests are served this many times as fast")
 	f.IntVar(&c.Page, "page", 1, "bytes of a reply")
+	f.IntVar(&c.Hashes, "hashes", 0, "SHA-256 hashes of 1 KB that a request costs")
 	f.Uint64Var(&c.Seed, "seed", 1, "seed of service times")
 	return cmd
 }

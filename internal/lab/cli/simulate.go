@@ -207,6 +207,9 @@ func (f *simulation) study(cmd *cobra.Command, name string) error {
 	c := &f.config
 	if !given("rates") && !given("rho") {
 		c.Rates = s.Load.Rates
+		if len(s.Load.Fractions) > 0 { // of what the simulated servers can serve
+			f.rhos = s.Load.Fractions
+		}
 	}
 	if !given("schedulers") {
 		c.Schedulers = nil
@@ -220,7 +223,7 @@ func (f *simulation) study(cmd *cobra.Command, name string) error {
 		c.Repeats = s.Repeats.Least
 	}
 	if !given("connections") {
-		c.Connections = cmp.Or(s.Load.Connections, int(s.Load.Duration.Seconds()*slices.Max(s.Load.Rates)))
+		c.Connections = cmp.Or(s.Load.Connections, int(s.Load.Duration.Seconds()*f.fastest(s.Load)))
 	}
 	if !given("patience") {
 		c.Patience = s.Load.Timeout
@@ -238,6 +241,18 @@ func (f *simulation) study(cmd *cobra.Command, name string) error {
 		c.DestinationZipf = s.Load.DestinationZipf
 	}
 	return nil
+}
+
+// fastest is the highest rate of a study's open loop.
+func (f *simulation) fastest(l study.Load) float64 {
+	if len(l.Rates) > 0 {
+		return slices.Max(l.Rates)
+	}
+	total := 0.0
+	for i := range f.servers {
+		total += f.speeds[i%len(f.speeds)]
+	}
+	return slices.Max(l.Fractions) * total * float64(f.config.Concurrency) / f.config.Service.Seconds()
 }
 
 // studyServers takes the farm: of servers of a stated capacity all, of others

@@ -3,17 +3,26 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/studies"
 )
 
 func TestLabSimulateRefusesBadUsage(t *testing.T) {
+	bare := filepath.Join(t.TempDir(), "bare.yaml")
+	if err := os.WriteFile(bare, []byte(strings.NewReplacer("kind: model, count: 3, page: 375 B, law: constant, service: 8 ms, concurrency: 4", "kind: nginx, count: 3, page: 375 B",
+		"name: thesis", "name: bare").Replace(thesis(t))), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ args, want string }{
-		{"thesis", "imbang-lab: study thesis does not say how fast a server is: say it, such as --service 10ms --concurrency 32, which is 3200 connections/s for each server"},
+		{bare, "imbang-lab: study bare does not say how fast a server is: say it, such as --service 10ms --concurrency 32, which is 3200 connections/s for each server"},
 		{"--schedulers rr,lq", `imbang-lab: --schedulers: "lq" is unknown: want some of dh, fo, lblc, lblcr, lc, mh, nq, ovf, rr, sed, sh, twos, wlc, wrr`},
 		{"--schedulers rr,rr", "imbang-lab: --schedulers, --rates, --rho: want each once"},
 		{"--law weibull", `imbang-lab: --law: "weibull" is no distribution of service times: want one of constant, exponential, pareto, lognormal`},
@@ -34,6 +43,34 @@ func TestLabSimulateRefusesBadUsage(t *testing.T) {
 				t.Errorf("status %d, %s\nwant %d, %s", status, said, command.StatusUsage, c.want)
 			}
 		})
+	}
+}
+
+// thesis is the text of the study of that name.
+func thesis(t *testing.T) string {
+	t.Helper()
+	text, ok := studies.Read("thesis")
+	if !ok {
+		t.Fatal("there is no study thesis")
+	}
+	return string(text)
+}
+
+// A study's fractions are of what the simulated servers can serve.
+func TestLabSimulateTakesFractionsFromAStudy(t *testing.T) {
+	var f simulation
+	cmd := &cobra.Command{}
+	f.farmFlags(cmd)
+	f.loadFlags(cmd)
+	f.runFlags(cmd)
+	if err := f.study(cmd, "thesis"); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(f.rhos, []float64{0.3, 0.6, 0.9}) || len(f.config.Rates) > 0 {
+		t.Errorf("fractions %v, rates %v; want those of the study and none", f.rhos, f.config.Rates)
+	}
+	if want := int(1.2 * 0.9 * 1500); f.config.Connections != want {
+		t.Errorf("%d connections, want the %d of a cell at the highest rate", f.config.Connections, want)
 	}
 }
 

@@ -2,6 +2,8 @@
 
 package record
 
+import "fmt"
+
 // What limits the capacity that a pilot finds.
 const (
 	LimitCluster   = "cluster"   // requests were lost or not answered in time
@@ -55,8 +57,22 @@ type PilotRun struct {
 	Seconds    float64   `json:"seconds"`
 	MeanMS     float64   `json:"mean_ms"`        // response time
 	P99MS      float64   `json:"p99_ms"`         // response time
-	Throughput float64   `json:"throughput_kbs"` // of 1024 bytes
+	Throughput float64   `json:"throughput_kbs"` // requests and replies, 1024 bytes a KB
 	ReplyRate  float64   `json:"reply_rate"`     // per second
 	Lost       int       `json:"lost,omitempty"`
 	Behind     bool      `json:"behind,omitempty"` // the generator did not keep its schedule
+}
+
+// Lines say how the capacity was found.
+func (c *Capacity) Lines() []string {
+	what := map[string]string{
+		LimitCluster:   "beyond it the cluster does not answer in time",
+		LimitGenerator: "beyond it the load generator does not keep its schedule: fractions are of what it can send",
+		LimitNone:      "no probe failed",
+	}[c.Limit]
+	if !c.Found {
+		what = "no probe passed: this is the lowest rate that was probed"
+	}
+	lines := []string{fmt.Sprintf("capacity: %g connections/s, found with %s in %d probes; %s", c.Rate, c.Competitor, len(c.Probes), what)}
+	return append(lines, "a rate is carried if it passes "+c.Rule)
 }

@@ -40,6 +40,7 @@ type Report struct {
 	Power []Power `json:"power,omitempty"`
 
 	Sections  []Section        `json:"sections"`
+	Tools     []ToolTable      `json:"tools,omitempty"`
 	Published *PublishedClaims `json:"published,omitempty"`
 	Caveats   []Caveat         `json:"caveats,omitempty"`
 	Notes     []string         `json:"notes,omitempty"` // the caveats too
@@ -184,6 +185,7 @@ func New(r *record.Run) (*Report, error) {
 	}
 	rep.Power = PowerOf(env.Plan, s)
 	rep.sections(env.Plan, r.Samples, s)
+	rep.Tools = rep.tools()
 	rep.Verdict = rep.verdict()
 	rep.Caveats = append(caveats(r.Samples), unlikeWeights(r.Samples, s)...)
 	rep.Notes = append(notes(rep, r.Samples, r.Repeated), noPlain(r.Samples, newPlain(r.Samples))...)

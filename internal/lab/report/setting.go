@@ -13,6 +13,22 @@ import (
 	"imbang/internal/lab/study"
 )
 
+// otherLevels says which published figures stand beside rates that are not the
+// published ones.
+func otherLevels(p record.Plan) []string {
+	var pairs []string
+	for _, c := range p.Conditions {
+		pair := fmt.Sprintf("%g/s beside those of %g/s", c.Rate, c.Published)
+		if c.Published > 0 && c.Published != c.Level() && !c.Closed() && !slices.Contains(pairs, pair) {
+			pairs = append(pairs, pair)
+		}
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	return []string{"the rates are not the published ones; measured figures stand in the order of rates: " + strings.Join(pairs, ", ")}
+}
+
 // setting describes the run in a few lines.
 func setting(e record.Environment, s *study.Study, samples []record.Sample) []string {
 	p := e.Plan
@@ -35,9 +51,13 @@ func setting(e record.Environment, s *study.Study, samples []record.Sample) []st
 		fmt.Sprintf("%s a run after %v of warm-up, runs a cell: %d, in random order (seed %d), timeout %v",
 			length, p.Warmup, p.Repeats, p.Seed, p.Timeout),
 	}
+	if p.Capacity != nil {
+		lines = append(lines, p.Capacity.Lines()...)
+	}
 	if p.Replay != nil {
 		lines = append(lines, p.Replay.Lines()...)
 	}
+	lines = append(lines, otherLevels(p)...)
 	lines = append(lines, s.Choices()...)
 	if slices.ContainsFunc(samples, func(s record.Sample) bool { return s.Load != nil && s.Load.Generator.Precedence }) {
 		lines = append(lines, "the clients come before everything else on this machine, as if they had one of their own: what is short is the cluster")

@@ -53,6 +53,7 @@ func (rep *Report) Text(w io.Writer) error {
 	for _, sec := range rep.Sections {
 		rep.textSection(p, sec)
 	}
+	rep.textTools(p)
 	rep.textWords(p)
 	return p.err
 }

@@ -19,7 +19,7 @@ func (l *lab) measureAll(ctx context.Context) error {
 	began := time.Now()
 	for b := 0; ; b++ {
 		switch {
-		case b < plan.Repeats && b > 0 && plan.Quick && tooSlow(time.Since(began), b):
+		case b < plan.Repeats && b > 0 && plan.Quick && tooSlow(l.piloted, time.Since(began), b):
 			return l.endAfter(b)
 		case b >= plan.Repeats && !l.another(b, time.Since(began)):
 			return l.endAfter(b)
@@ -84,9 +84,9 @@ func (l *lab) measureBlock(ctx context.Context, b int, order []record.Cell) erro
 }
 
 // tooSlow reports whether another block of a quick run would go beyond what a
-// quick run may take, by the time that the blocks so far took.
-func tooSlow(elapsed time.Duration, blocks int) bool {
-	return elapsed+elapsed/time.Duration(blocks) > quickBudget
+// quick run may take, by the time that the pilot and the blocks so far took.
+func tooSlow(pilot, elapsed time.Duration, blocks int) bool {
+	return pilot+elapsed+elapsed/time.Duration(blocks) > quickBudget
 }
 
 // endAfter makes the blocks measured so far the whole run.

@@ -31,10 +31,18 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 	for _, c := range l.cluster.Clients {
 		plan.Clients = append(plan.Clients, load.Client{Namespace: c.Namespace.Path(), Sources: c.Addresses[topology.Family(s.Family)]})
 	}
+	if s.KeepAlive {
+		plan.RequestsPerConnection = load.Unlimited
+	}
+	if s.Tool != study.BuiltIn {
+		plan.Warmup = 0 // a tool's cell is its one command, as it was published
+	}
 	if s.Speed > 0 {
 		return plan, l.config.Log.fill(&plan, s.Speed, p.Duration)
 	}
-	plan.Requests = []load.Request{l.request(s)}
+	if s.Tool != study.Ping {
+		plan.Requests = []load.Request{l.request(s)}
+	}
 	if s.Closed() {
 		plan.Concurrency, plan.Connections = s.Users, s.Requests
 		if s.Requests == 0 {
@@ -43,6 +51,9 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 		return plan, nil
 	}
 	plan.Rate, plan.Connections, plan.Duration = s.Rate, p.Connections, p.Duration
+	if s.Connections > 0 {
+		plan.Connections, plan.Duration = s.Connections, 0
+	}
 	pattern, err := arrivals.Parse(s.Arrivals)
 	plan.Arrivals, plan.Shape = pattern.Law, pattern.Shape
 	return plan, err
@@ -61,6 +72,9 @@ func (l *lab) request(s *record.Sample) load.Request {
 func (l *lab) load(ctx context.Context, name string, plan load.Plan) (*load.Result, error) {
 	if name == study.BuiltIn {
 		return load.Run(ctx, plan, func(p load.Progress) { l.watch.Within(p.Elapsed) })
+	}
+	if name == study.Ping {
+		return tool.Ping(ctx, plan)
 	}
 	t, err := tool.New(name)
 	if err != nil {

@@ -23,8 +23,8 @@ func find(t *testing.T, name string) *study.Study {
 
 func TestBlocksAreShuffled(t *testing.T) {
 	list := cells(NewPlan(find(t, "thesis"), false))
-	if len(list) != 33 {
-		t.Fatalf("%d cells, want 33: ten schedulers and the yardstick at three rates", len(list))
+	if len(list) != 44 {
+		t.Fatalf("%d cells, want 44: ten schedulers and the yardstick at three rates, and with httperf at one", len(list))
 	}
 	if diff := cmp.Diff(block(list, 1, 7), block(list, 1, 7)); diff != "" {
 		t.Errorf("equal seeds give different orders: %s", diff)
@@ -44,23 +44,29 @@ func TestBlocksAreShuffled(t *testing.T) {
 func TestQuickPlan(t *testing.T) {
 	s := find(t, "thesis")
 	full, quick := NewPlan(s, false), NewPlan(s, true)
-	if full.Connections != 20000 || full.Repeats != 6 || full.Timeout != 5*time.Second {
+	if full.Duration != s.Load.Duration || full.Repeats != 8 || full.Timeout != 5*time.Second {
 		t.Errorf("full plan %+v", full)
 	}
 	if quick.Connections != 0 || quick.Duration != s.Quick.Duration || quick.Repeats != s.Quick.Repeats {
 		t.Errorf("quick plan %+v", quick)
 	}
-	cell := record.Cell{Condition: record.Condition{Rate: 2000}}
-	if got := Expected(full, cell); got != 10*time.Second+full.Warmup {
-		t.Errorf("expected time of a full cell %v", got)
+	for _, c := range full.Conditions {
+		if c.Connections > 0 {
+			if c.Rate = 2000; Expected(full, record.Cell{Condition: c}) != 500*time.Millisecond+full.Warmup {
+				t.Errorf("expected time of %s: %v", c, Expected(full, record.Cell{Condition: c}))
+			}
+		}
+	}
+	if cells(quick)[len(cells(quick))-1].Tool != study.BuiltIn {
+		t.Error("a quick run has cells of other tools")
 	}
 }
 
 func TestClosedLoopPlan(t *testing.T) {
 	s := find(t, "single-vs-cluster")
 	full, quick := cells(NewPlan(s, false)), cells(NewPlan(s, true))
-	if len(full) != 12 || len(quick) != 4 {
-		t.Errorf("%d cells, %d of a quick run; want 12 (2 competitors, 3 numbers of requests, 2 families) and 4", len(full), len(quick))
+	if len(full) != 16 || len(quick) != 4 {
+		t.Errorf("%d cells, %d of a quick run; want 16 (2 competitors, 2 families, the built-in generator, ab twice, ping) and 4", len(full), len(quick))
 	}
 	if c := full[0].Condition; c.Level() != 1000 || c.LevelUnit() != "requests" || !c.Closed() {
 		t.Errorf("%+v: level %g %s", c, c.Level(), c.LevelUnit())
@@ -72,17 +78,19 @@ func TestClosedLoopPlan(t *testing.T) {
 
 func TestTooSlowLooksOneBlockAhead(t *testing.T) {
 	for _, c := range []struct {
-		elapsed time.Duration
-		blocks  int
-		want    bool
+		pilot, elapsed time.Duration
+		blocks         int
+		want           bool
 	}{
-		{30 * time.Second, 1, false},
-		{35 * time.Second, 1, true},
-		{40 * time.Second, 2, false},
-		{46 * time.Second, 2, true},
+		{0, 30 * time.Second, 1, false},
+		{0, 35 * time.Second, 1, true},
+		{0, 40 * time.Second, 2, false},
+		{0, 46 * time.Second, 2, true},
+		{9 * time.Second, 30 * time.Second, 1, true},
+		{9 * time.Second, 29 * time.Second, 1, false},
 	} {
-		if got := tooSlow(c.elapsed, c.blocks); got != c.want {
-			t.Errorf("tooSlow(%v, %d) = %v, want %v", c.elapsed, c.blocks, got, c.want)
+		if got := tooSlow(c.pilot, c.elapsed, c.blocks); got != c.want {
+			t.Errorf("tooSlow(%v, %v, %d) = %v, want %v", c.pilot, c.elapsed, c.blocks, got, c.want)
 		}
 	}
 }

@@ -138,8 +138,11 @@ func (l *lab) try(ctx context.Context, c record.Competitor, family string) (err 
 	}
 	defer func() { err = errors.Join(err, i.Stop(context.WithoutCancel(ctx))) }()
 	for _, condition := range l.config.Plan.Conditions {
-		if condition.Tool == study.BuiltIn || condition.Family != family {
+		if condition.Tool == study.BuiltIn || condition.Tool == study.Ping || condition.Family != family {
 			continue
+		}
+		if condition.Fraction > 0 && condition.Rate == 0 {
+			condition.Rate = 1 // the pilot will say
 		}
 		plan, err := l.loadPlan(&record.Sample{Cell: record.Cell{Competitor: c, Condition: condition}}, i)
 		if err != nil {

@@ -79,9 +79,12 @@ func (l *Log) Enter(p *record.Plan) error {
 }
 
 // rounded keeps four digits.
-func rounded(rate float64) float64 {
-	unit := math.Pow(10, 3-math.Floor(math.Log10(rate)))
-	return math.Round(rate*unit) / unit
+func rounded(rate float64) float64 { return significant(rate, 4) }
+
+// significant keeps a number of digits.
+func significant(x float64, digits int) float64 {
+	unit := math.Pow(10, float64(digits-1)-math.Floor(math.Log10(x)))
+	return math.Round(x*unit) / unit
 }
 
 // trace is the log as a load. A client has its own number, and each path says

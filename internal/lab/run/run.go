@@ -8,6 +8,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,7 @@ type lab struct {
 	outcome Outcome
 	samples []record.Sample
 	order   int // of the last sample
+	piloted time.Duration
 }
 
 // descriptors are as many as clients may need whose every connection waits.
@@ -130,6 +132,11 @@ func Run(ctx context.Context, c Config, watch Observer) (outcome *Outcome, err e
 		return nil, err
 	}
 	l.outcome.Dir = c.Out
+	began := time.Now()
+	if err := l.pilot(ctx); err != nil {
+		return &l.outcome, cmp.Or(ctx.Err(), err)
+	}
+	l.piloted = time.Since(began)
 	return &l.outcome, l.measureAll(ctx)
 }
 

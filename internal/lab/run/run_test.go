@@ -55,6 +55,7 @@ func config(t *testing.T) Config {
 	}
 	plan := NewPlan(s, false)
 	plan.Warmup = 20 * time.Millisecond
+	plan.Pilot = &record.Pilot{} // no pilot is made
 	return Config{Study: s, Name: "small.yaml", Out: filepath.Join(t.TempDir(), "out"), Plan: plan, Version: "test"}
 }
 

@@ -26,6 +26,7 @@ type Capacity struct {
 	Speed        float64
 	Page         int // bytes of a reply
 	Seed         uint64
+	Hashes       int // of 1 KB (SHA-256) that a request costs on the CPU, within its time
 }
 
 // station is a server of a stated capacity.
@@ -64,9 +65,10 @@ func (s *station) SetSpeed(speed float64) error {
 }
 
 // work is the time of one request.
-func (s *station) work() time.Duration {
+func (s *station) work(path string) time.Duration {
+	d := s.distributionOf(path)
 	s.mu.Lock()
-	share := s.Distribution.Draw(s.rand)
+	share := d.Draw(s.rand)
 	s.mu.Unlock()
 	return time.Duration(share * float64(s.Service) / math.Float64frombits(s.speed.Load()))
 }
@@ -83,7 +85,8 @@ func (s *station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.free.After(came) {
 		begin = p.free
 	}
-	p.free = begin.Add(s.work())
+	p.free = begin.Add(s.work(r.URL.Path))
+	compute(s.Hashes)
 	time.Sleep(time.Until(p.free))
 	s.places <- p
 	n, asked := sizeOf(r.URL.Path)

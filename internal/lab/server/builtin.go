@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"net/http"
 	"net/netip"
@@ -49,7 +50,15 @@ func arguments(name string, spec study.Server, dir string) []string {
 	return append(args,
 		"--law", spec.Distribution, "--service", spec.Service.String(), "--concurrency", strconv.Itoa(spec.Concurrency),
 		"--backlog", strconv.Itoa(spec.Backlog), "--speed", strconv.FormatFloat(spec.Speed, 'g', -1, 64),
-		"--page", strconv.Itoa(spec.Page))
+		"--page", strconv.Itoa(spec.Page), "--hashes", strconv.Itoa(spec.Hashes), "--seed", strconv.FormatUint(seed(name), 10))
+}
+
+// seed is a server's own: servers of one seed would have the same service
+// times in the same order.
+func seed(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, name)
+	return h.Sum64()
 }
 
 func (b *builtIn) run(ns *host.Namespace, executable string, args []string) error {

@@ -21,6 +21,7 @@ type Server struct {
 	Concurrency  int           // requests served at a time; more wait
 	Backlog      int           // requests that may wait; more are refused. 0: any number
 	Speed        float64       // requests are served this many times as fast
+	Hashes       int           // SHA-256 hashes of 1 KB that a request costs on the CPU
 }
 
 // Kind names what a real server is.
@@ -73,6 +74,7 @@ type serverDoc struct {
 	Concurrency  int     `yaml:"concurrency"`
 	Backlog      int     `yaml:"backlog"`
 	Speed        float64 `yaml:"speed"`
+	Hashes       int     `yaml:"hashes"`
 }
 
 func (c *checker) cluster(d *clusterDoc, s *Study) {
@@ -122,7 +124,7 @@ func (c *checker) server(at string, d serverDoc) Server {
 		c.absent(at, "page", "the application makes its own replies")
 	}
 	if s.Kind != Model {
-		for _, key := range []string{"law", "service", "concurrency", "backlog", "speed"} {
+		for _, key := range []string{"law", "service", "concurrency", "backlog", "speed", "hashes"} {
 			c.absent(at, key, "only a server of kind: model has a stated capacity")
 		}
 		return s
@@ -135,6 +137,10 @@ func (c *checker) server(at string, d serverDoc) Server {
 	c.between(at+".concurrency", d.Concurrency, 1, 100_000)
 	if c.has(at + ".backlog") {
 		c.between(at+".backlog", d.Backlog, 0, 1_000_000)
+	}
+	if c.has(at + ".hashes") {
+		s.Hashes = d.Hashes
+		c.between(at+".hashes", d.Hashes, 0, 1_000_000)
 	}
 	if c.has(at + ".speed") {
 		if s.Speed = d.Speed; !(d.Speed > 0 && d.Speed <= 1000) {

@@ -67,7 +67,7 @@ func TestParseRefusesFractions(t *testing.T) {
 		{"fractions: [0.3, 0.9]", "rates: [5]", `load.published_rates: remove it: it belongs to fractions`},
 		{"published_rates: [2000, 8000]", "published_rates: [2000]", `load.published_rates: 1 for 2 fractions: give one for each`},
 		{"reference: lc", "reference: wlc", `load.reference: "wlc" is no competitor of the study: they are rr, lc`},
-		{"tool: httperf", "tool: wrk", `load.tool_cells[0].tool: "wrk" is unknown: want one of httperf, ab, siege, ping`},
+		{"tool: httperf", "tool: wrk", `load.tool_cells[0].tool: "wrk" is unknown: want one of httperf, built-in, ab, siege, ping`},
 		{httperf, "connections: 3", `load.tool_cells[0]: give one of fraction (of the measured capacity) and rate (connections per second)`},
 		{httperf, "fraction: 0.5, rate: 3, connections: 3", `load.tool_cells[0]: give one of fraction (of the measured capacity) and rate (connections per second)`},
 		{httperf, "fraction: 3, connections: 3", `load.tool_cells[0].fraction: 3 is out of range: want a fraction of the measured capacity, above 0 and at most 2`},

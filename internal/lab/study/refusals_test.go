@@ -6,7 +6,7 @@ package study
 // line that tells.
 var refusals = []struct{ old, bad, want string }{
 	{"repeats: {least: 3, m", "repeatz: {least: 3, m", `s.yaml:28:1: unknown key "repeatz": known here are name, title, source, hypothesis, cluster, load, competitors, repeats, quick, published`},
-	{"    - {kind: nginx, page: 2 KB}", "    - {kind: nginx, pages: 2 KB}", `s.yaml:9:21: unknown key "pages": known here are kind, count, page, law, service, concurrency, backlog, speed`},
+	{"    - {kind: nginx, page: 2 KB}", "    - {kind: nginx, pages: 2 KB}", `s.yaml:9:21: unknown key "pages": known here are kind, count, page, law, service, concurrency, backlog, speed, hashes`},
 	{"name: small", "name: small\nname: again", `s.yaml:2:1: mapping key "name" already defined at [1:1]: correct the YAML here`},
 	{"name: small", "name: [a", `s.yaml:2:1: ',' or ']' must be specified: correct the YAML here`},
 	{"name: small", "name: A Study", `s.yaml:1:7: name: "A Study": want a short name of lower-case letters, digits, - and _`},
@@ -22,6 +22,8 @@ var refusals = []struct{ old, bad, want string }{
 	{"service: 2 ms", "service: 2", `s.yaml:10:55: cluster.servers[1].service: 2 has no unit: write 2 s or 2 ms`},
 	{"concurrency: 8", "concurrency: 0", `s.yaml:10:74: cluster.servers[1].concurrency: 0 is out of range: want 1 to 100000`},
 	{"speed: 0.5", "speed: -1", `s.yaml:10:84: cluster.servers[1].speed: -1 is out of range: want above 0 and at most 1000, 1 being the speed that service is given for`},
+	{"speed: 0.5", "hashes: -1", `s.yaml:10:85: cluster.servers[1].hashes: -1 is out of range: want 0 to 1000000`},
+	{"{kind: nginx, page: 2 KB}", "{kind: nginx, page: 2 KB, hashes: 3}", `s.yaml:9:41: cluster.servers[0].hashes: remove it: only a server of kind: model has a stated capacity`},
 	{"odd: [1, 2]", "odd: [1, -1]", `s.yaml:13:14: cluster.weights.odd[1]: -1 is out of range: want 0 to 65535`},
 	{"odd: [1, 2]", "odd: [1, 1.5]", `s.yaml:13:14: cluster.weights.odd[1]: 1.5 is not a whole number: want 0 to 65535`},
 	{"odd: [1, 2]", "odd: [0, 0]", `s.yaml:13:10: cluster.weights.odd: all are 0, so no server takes connections: give one a weight of 1 or more`},

@@ -33,7 +33,7 @@ const Echo = "echo"
 // openTools and closedTools are those that a tool cell can have, by loop.
 var (
 	openTools   = []string{"httperf"}
-	closedTools = []string{"ab", "siege", Ping}
+	closedTools = []string{BuiltIn, "ab", "siege", Ping}
 )
 
 type toolDoc struct {

@@ -17,6 +17,7 @@
 //	able.go     what of a plan each can do
 //	command.go  their commands
 //	result.go   what they said as a load.Result
+//	ping.go     ICMP echo requests, which need no program
 package tool
 
 import (
