@@ -66,7 +66,7 @@ func (l *lab) another(b int, elapsed time.Duration) bool {
 		l.watch.Note(fmt.Sprintf("the budget of %v is spent after %d blocks", p.Budget, b))
 		return false
 	}
-	return !l.config.Enough(l.samples)
+	return !l.config.Enough(p, l.samples)
 }
 
 // measureBlock measures the cells of block b, counted from 0, that are not

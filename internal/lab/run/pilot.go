@@ -71,6 +71,11 @@ func (l *lab) pilot(ctx context.Context) error {
 		return fmt.Errorf("pilot: %w", err)
 	}
 	l.env.Plan = *p
+	if l.config.Power != nil {
+		for _, line := range l.config.Power(*p) {
+			l.watch.Note(line)
+		}
+	}
 	return l.out.Environment(l.env)
 }
 

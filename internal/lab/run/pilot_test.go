@@ -97,7 +97,7 @@ func TestPilotFindsTheCapacityOfAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{Study: s, Name: "piloted.yaml", Out: filepath.Join(t.TempDir(), "out"), Plan: NewPlan(s, false), Version: "test", Lab: labProgram(t)}
-	c.Plan.Warmup, c.Plan.Again = 20*time.Millisecond, false
+	c.Plan.Warmup = 20 * time.Millisecond
 	c.Plan.Quick = true // a short pilot, of all cells
 	w := &watch{}
 	if _, err := Run(context.Background(), c, w); err != nil {

@@ -45,7 +45,9 @@ type Config struct {
 	Resume *record.Run
 	// Enough reports whether the samples so far answer the study, when
 	// blocks are added until they do.
-	Enough func([]record.Sample) bool
+	Enough func(record.Plan, []record.Sample) bool
+	// Power states what the plan finds, when the pilot has run.
+	Power func(record.Plan) []string
 }
 
 // Observer is told how a run goes on.

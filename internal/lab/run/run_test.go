@@ -233,7 +233,7 @@ func TestBlocksAreAddedUntilEnough(t *testing.T) {
 	c := config(t)
 	c.Plan.Conditions, c.Plan.Cells = c.Plan.Conditions[:1], 1
 	c.Plan.Repeats, c.Plan.Most, c.Plan.Until = 2, 5, 0.05
-	c.Enough = func(s []record.Sample) bool { return len(s) == 4 }
+	c.Enough = func(_ record.Plan, s []record.Sample) bool { return len(s) == 4 }
 	outcome, err := Run(context.Background(), c, &watch{})
 	if err != nil || outcome.Measured != 4 || outcome.Planned != 4 {
 		t.Errorf("%+v, %v; want 4 cells", outcome, err)
