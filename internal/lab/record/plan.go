@@ -123,6 +123,8 @@ func (c Condition) String() string {
 		words = append(words, fmt.Sprintf("%g %% of capacity (%g/s)", 100*c.Fraction, c.Rate))
 	case !c.Closed():
 		words = append(words, fmt.Sprintf("%g/s", c.Rate))
+	case c.Requests > 0 && c.Users == 1:
+		words = append(words, fmt.Sprintf("%d requests of one user", c.Requests))
 	case c.Requests > 0:
 		words = append(words, fmt.Sprintf("%d requests of %d users", c.Requests, c.Users))
 	default:

@@ -24,6 +24,7 @@ type ToolRow struct {
 	Tool   string `json:"tool"`
 	Load   string `json:"load,omitempty"` // its own parameters, in words
 	Metric string `json:"metric"`         // a key
+	Title  string `json:"title"`          // of the metric
 	Unit   string `json:"unit"`
 	// Values are in the order of the columns; without a figure N is 0.
 	Values []Value `json:"values"`
@@ -90,7 +91,7 @@ func loadWords(c record.Condition) string {
 }
 
 func toolRow(m Metric, row, first Row) ToolRow {
-	out := ToolRow{Tool: row.Tool, Metric: m.Key, Unit: m.Unit}
+	out := ToolRow{Tool: row.Tool, Metric: m.Key, Title: m.Title, Unit: m.Unit}
 	if !row.Closed() {
 		out.Load = row.Arrivals + " arrivals"
 		if row.Connections > 0 {
@@ -124,11 +125,11 @@ func (rep *Report) textTools(p *printer) {
 		p.linef("")
 		p.linef("%s", t.Title)
 		sec := Section{Columns: t.Columns}
-		p.linef("%-34s %s", "", joinCells(sec, t.Columns))
+		p.linef("%-36s %s", "", joinCells(sec, t.Columns))
 		for _, r := range t.Rows {
-			p.linef("%-34s %s", fmt.Sprintf("%s %s [%s]", r.Tool, r.Metric, r.Unit), joinCells(sec, r.figures()))
+			p.linef("%-36s %s", fmt.Sprintf("%s: %s [%s]", r.Tool, r.Title, r.Unit), joinCells(sec, r.figures()))
 			if len(r.Times) > 0 {
-				p.linef("%-34s %s", "  times the built-in generator's", joinCells(sec, r.multiples()))
+				p.linef("%-36s %s", "  times the built-in generator's", joinCells(sec, r.multiples()))
 			}
 		}
 		for _, r := range t.Rows[:len(t.Rows)/len(toolMetrics)] {

@@ -41,7 +41,7 @@ func TestToolsAreCompared(t *testing.T) {
 			t.Errorf("%s %s: %q, want %q", r.Tool, r.Metric, got, want)
 		}
 	}
-	wants(t, text(t, rep), "== Tools: medians of the same load by tool", "httperf response_time [ms]")
+	wants(t, text(t, rep), "== Tools: medians of the same load by tool", "httperf: Response time, mean [ms]")
 }
 
 func TestOneToolIsNotCompared(t *testing.T) {

@@ -65,8 +65,8 @@ func TestQuickPlan(t *testing.T) {
 func TestClosedLoopPlan(t *testing.T) {
 	s := find(t, "single-vs-cluster")
 	full, quick := cells(NewPlan(s, false)), cells(NewPlan(s, true))
-	if len(full) != 16 || len(quick) != 4 {
-		t.Errorf("%d cells, %d of a quick run; want 16 (2 competitors, 2 families, the built-in generator, ab twice, ping) and 4", len(full), len(quick))
+	if len(full) != 24 || len(quick) != 4 {
+		t.Errorf("%d cells, %d of a quick run; want 24 (2 competitors, 2 families, 3 numbers of requests, ab twice, ping) and 4", len(full), len(quick))
 	}
 	if c := full[0].Condition; c.Level() != 1000 || c.LevelUnit() != "requests" || !c.Closed() {
 		t.Errorf("%+v: level %g %s", c, c.Level(), c.LevelUnit())
