@@ -22,6 +22,8 @@ import (
 // slots of whole milliseconds, 40 of them, and so ends where the window does.
 type pilotSize struct {
 	probes  int           // at most
+	search  time.Duration // after which no probe begins, once a rate has passed
+	noise   time.Duration // after which no further repeat begins, beyond two
 	window  time.Duration // of a probe
 	cells   int           // runs of levels, about
 	repeats int           // of a level, at most
@@ -29,8 +31,8 @@ type pilotSize struct {
 }
 
 var (
-	wholePilot = pilotSize{probes: 16, window: 800 * time.Millisecond, cells: 24, repeats: 4, cell: 600 * time.Millisecond}
-	quickPilot = pilotSize{probes: 9, window: 400 * time.Millisecond, cells: 6, repeats: 2, cell: 280 * time.Millisecond}
+	wholePilot = pilotSize{probes: 16, search: 16 * time.Second, noise: 12 * time.Second, window: 800 * time.Millisecond, cells: 24, repeats: 4, cell: 600 * time.Millisecond}
+	quickPilot = pilotSize{probes: 9, search: 5 * time.Second, noise: 2 * time.Second, window: 400 * time.Millisecond, cells: 6, repeats: 2, cell: 280 * time.Millisecond}
 )
 
 const (
@@ -42,6 +44,8 @@ const (
 	fewestUsers, mostUsers = 32, 256
 	// light is the fraction of that estimate at which nothing waits.
 	light = 0.25
+	// pilotSettle bounds the wait for a quiet machine before each run.
+	pilotSettle = 150 * time.Millisecond
 	// longestProbe bounds a probe's timeout.
 	longestProbe = 2 * time.Second
 )
@@ -97,7 +101,7 @@ func (l *lab) reference() record.Competitor {
 
 // findCapacity searches the capacity and sets the rates of the conditions.
 func (l *lab) findCapacity(ctx context.Context, size pilotSize) (err error) {
-	p := &l.config.Plan
+	p, began := &l.config.Plan, time.Now()
 	who, family := l.reference(), l.config.Plan.Conditions[0].Family
 	director, err := l.engines[who.Engine].Start(ctx, l.setup(who, family))
 	if err != nil {
@@ -137,7 +141,7 @@ func (l *lab) findCapacity(ctx context.Context, size pilotSize) (err error) {
 		return err
 	}
 	s := newSearch(estimate, size.probes-len(c.Probes))
-	for rate, more := s.next(); more; rate, more = s.next() {
+	for rate, more := s.next(); more && !(s.low > 0 && time.Since(began) > size.search); rate, more = s.next() {
 		made, err := probe(rounded(rate), idle.MeanMS/1e3)
 		if err != nil {
 			return err
@@ -248,7 +252,7 @@ func (l *lab) pilotRun(ctx context.Context, cell record.Cell, director engine.In
 			plan.Requests = append(plan.Requests, l.request(sample))
 		}
 	}
-	measure.Settle(settleAtMost(l.config.Plan))
+	measure.Settle(pilotSettle)
 	return load.Run(ctx, plan, nil)
 }
 
@@ -259,7 +263,8 @@ func (l *lab) noise(ctx context.Context, size pilotSize) error {
 	out := &record.Pilot{Competitor: who.Name}
 	levels := pilotLevels(l.config.Plan.Conditions)
 	repeats := min(size.repeats, max(2, size.cells/max(1, len(levels))))
-	for repeat := 1; repeat <= repeats; repeat++ {
+	began := time.Now()
+	for repeat := 1; repeat <= repeats && (repeat <= 2 || time.Since(began) < size.noise); repeat++ {
 		for _, c := range levels {
 			r, err := l.pilotCell(ctx, record.Cell{Competitor: who, Condition: c}, size.cell)
 			if err != nil {

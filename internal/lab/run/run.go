@@ -136,7 +136,7 @@ func Run(ctx context.Context, c Config, watch Observer) (outcome *Outcome, err e
 	l.outcome.Dir = c.Out
 	began := time.Now()
 	if err := l.pilot(ctx); err != nil {
-		return &l.outcome, cmp.Or(ctx.Err(), err)
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	l.piloted = time.Since(began)
 	return &l.outcome, l.measureAll(ctx)
