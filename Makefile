@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount $(BPF_PACKAGES
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help build generate check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,10 @@ check-upgrade-6.1: ## the same on Debian 12's Linux 6.1, emulated, at a rate tha
 	SUITES=build/oldkernel/suites.long TAGS=upgrade BUILDS=bin/otherbuilds MEMORY=4096 LIMIT=14400 OUT=out/upgrade-guest \
 		build/oldkernel/run upgrade
 
+check-verdicts: ## two studies whose answer is known, live: four equals, and a slow server (root)
+	@build/need $(RUN_PACKAGES)
+	$(SUDO) $(GO) test -count=1 -tags live ./internal/acceptance -run 'Live$$' -v
+
 bench-ipvs: ## imbang against the kernel's IPVS on Debian 12's Linux 6.1, emulated: instructions a packet
 	build/ipvsguest/run
 
@@ -110,9 +114,9 @@ lint: ## formatting, vet, staticcheck, modules
 	@build/need $(LINT_PACKAGES) $(BPF_PACKAGES)
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,upgrade ./internal/director ./internal/acceptance
+	$(GO) vet -tags soak,upgrade,live ./internal/director ./internal/acceptance
 	"$$($(GO) tool -n staticcheck)" ./...
-	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade ./internal/director ./internal/acceptance
+	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live ./internal/director ./internal/acceptance
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)
