@@ -121,7 +121,7 @@ int lb_local(struct __sk_buff *skb)
 	return handle_local(skb);
 }
 
-/* Run by `imbang why`, on a packet that is none. */
+/* Run by `imbang why`, on a description of a packet. */
 SEC("tc")
 int explain(struct __sk_buff *skb)
 {

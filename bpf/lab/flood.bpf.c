@@ -23,7 +23,7 @@
 struct order {
 	__u8 frame[FLOOD_BYTES]; /* of flow 0, IPv4 */
 	__u32 device;
-	__u32 targets; /* addresses from the frame's on, by turns of flows */
+	__u32 targets; /* addresses from the frame's on, in rotation of flows */
 	__u32 flows;   /* that take turns */
 	__u32 next;    /* kernel: the flow whose turn it is */
 	__u32 left;    /* kernel: packets; a run that a signal cut short begins anew */

@@ -71,7 +71,7 @@ type Director struct {
 	held     bool      // it is locked, by this handle
 	released time.Time // when it was last
 	inTurn   bool      // edits let this handle read, see turn.go
-	rested   time.Time // when this handle last waited in vain for another's turn
+	rested   time.Time // when this handle last waited for another's turn until the limit
 
 	table *table // nil until it is needed; valid while the generation is seen
 	seen  uint64

@@ -107,7 +107,7 @@ func goldenICMPOfPendingChecksum(t *testing.T, r *rig) {
 		for name, p := range transports(at(f.client, 1000), at(f.vip(vipEmpty), 80)) {
 			at := map[string]int{"TCP": 16, "UDP": 6}[name]
 			if at == 0 {
-				continue // a CRC of SCTP cannot be told from a partial one
+				continue // a CRC of SCTP cannot be distinguished from a partial one
 			}
 			for _, n := range []int{100, say.quote, say.quote + 1, 1500} {
 				t.Run(fmt.Sprintf("%s %s of %d", f.name, name, n), func(t *testing.T) {

@@ -105,7 +105,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Pins that another version left are told apart from a fault.
+// Pins that another version left are distinguished from a fault.
 func TestOtherVersion(t *testing.T) {
 	r := newRig(t, small)
 	dir := r.dir

@@ -270,7 +270,7 @@ func TestReadAgain(t *testing.T) {
 			t.Errorf("%d changes: %d tries, want %d; %d services", changes, calls, want, services)
 		}
 	}
-	// An error of a table that changed is not its own.
+	// An error of a table that changed belongs to the table.
 	calls := 0
 	r.must(r.read(func(*table) error {
 		if calls++; calls == 1 {

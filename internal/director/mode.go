@@ -53,7 +53,7 @@ type nature struct {
 	vlan     string // a VLAN's device on it
 }
 
-// hidesVLANs says why a device's frames cannot be told from those of a VLAN on
+// hidesVLANs says why a device's frames cannot be distinguished from those of a VLAN on
 // it: drivers take the tag off before XDP sees them. "" if they can.
 func (n nature) hidesVLANs() string {
 	if n.vlan == "" {

@@ -16,7 +16,7 @@ import (
 func TestRates(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, small)
-	// The estimator takes ids by turns: this server's is not of the first.
+	// The estimator takes ids in rotation: this server's is not of the first.
 	r.addService(tcpService(nthVIP(1), "rr"), make([]int32, 150)...)
 	s := tcpService(vip, "rr")
 	r.addService(s, 1)

@@ -73,7 +73,7 @@ func TestCachedRoutesObeyRoutingRules(t *testing.T) {
 				t.Error("the kernel forgot that there were rules")
 			}
 			if !alike && kernelTells() {
-				t.Error("without a rule sources are told apart")
+				t.Error("without a rule sources are distinguished")
 			}
 		})
 	}

@@ -110,7 +110,7 @@ func FuzzCallID(f *testing.F) {
 	})
 }
 
-// Templates are told apart by client and Call-ID, are listed with it, and leave
+// Templates are distinguished by client and Call-ID, are listed with it, and leave
 // nothing behind.
 func TestCallTemplates(t *testing.T) {
 	r := newRig(t, small)

@@ -106,7 +106,7 @@ func (in instance) sweepOne(dir string) bool {
 }
 
 // lives reports whether a network namespace, by its inode number, has a
-// process in it or a name. It is believed to live when that cannot be told.
+// process in it or a name. It is taken for alive when that is unknown.
 func (in instance) lives(inode string) bool {
 	if inode == "" {
 		return true

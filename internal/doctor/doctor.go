@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor looks at what a director depends on and is not its own: the
+// Package doctor checks the host's settings that a director depends on: the
 // kernel, devices, routes, the table's servers. It gathers facts, and judges
 // them apart from that; it changes nothing.
 package doctor

@@ -100,7 +100,7 @@ func TestExamine(t *testing.T) {
 		{"no usable server", changed(func(s *Server) { s.Weight = 0 }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"address elsewhere", func(f *Facts) { f.Services[0].Own = false }, "ip address add 10.20.0.1/32 dev lo"},
 		{"no route", changed(func(s *Server) { s.Route = false }), "problem servers: 172.16.0.2: there is no route to it"},
-		{"silent", changed(func(s *Server) { s.Neighbour = host.NeighbourSilent }), "problem servers: 172.16.0.2: its hardware address, or its router's, is asked for in vain on int0: ping -c 1 172.16.0.2"},
+		{"silent", changed(func(s *Server) { s.Neighbour = host.NeighbourSilent }), "problem servers: 172.16.0.2: no reply to requests for its hardware address, or its router's, on int0: ping -c 1 172.16.0.2"},
 		{"not known", changed(func(s *Server) { s.Neighbour = host.NeighbourUnknown }), "warning servers: 172.16.0.2: its hardware address"},
 		{"direct, behind a router", changed(func(s *Server) { s.Forward, s.Router = model.Route, true }), "problem servers: 172.16.0.2: direct routing to it leads through a router"},
 	} {

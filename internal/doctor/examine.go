@@ -287,7 +287,7 @@ func examineServer(complain func(l Level, remedy, format string, args ...any), s
 	case s.Forward.SameLink() && s.Router:
 		complain(Problem, "imbang ipvsadm -e ... -i (a tunnel) or -m", "%s: direct routing to it leads through a router, which would send the packets back", s.Addr)
 	case s.Neighbour == host.NeighbourSilent:
-		complain(Problem, "ping -c 1 "+s.Addr.String(), "%s: its hardware address, or its router's, is asked for in vain on %s", s.Addr, s.Device)
+		complain(Problem, "ping -c 1 "+s.Addr.String(), "%s: no reply to requests for its hardware address, or its router's, on %s", s.Addr, s.Device)
 	case s.Neighbour == host.NeighbourUnknown:
 		complain(Warning, "ping -c 1 "+s.Addr.String(), "%s: its hardware address, or its router's, is not known yet on %s", s.Addr, s.Device)
 	}

@@ -55,7 +55,7 @@ func NewPacketLoop(d *director.Director, clientDev, serverDev string) (*PacketLo
 func (l *PacketLoop) Close() error { return l.objs.Close() }
 
 // Scene sets what is sent from now on: a frame of PacketLoopBytes, TCP or UDP,
-// IPv4 or IPv6 without options, from so many flows by turns (a power of two),
+// IPv4 or IPv6 without options, from so many flows in rotation (a power of two),
 // the first of which has the client address, of which first is the last word.
 func (l *PacketLoop) Scene(frame []byte, first uint32, flows int) error {
 	if len(frame) != PacketLoopBytes || flows < 1 || flows&(flows-1) != 0 {

@@ -5,7 +5,7 @@ package arrivals
 import "math"
 
 // course is the expected number of arrivals as a function of time, inverted.
-// A law of arrivals draws them at unit rate; putting each where the course
+// A distribution of arrivals draws them at unit rate; putting each where the course
 // reaches its number gives the same law at a rate that varies (for Poisson
 // arrivals, the inhomogeneous process).
 type course struct {

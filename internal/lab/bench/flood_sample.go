@@ -129,7 +129,7 @@ func (f *flood) replace(ctx context.Context, st *stage, setup engine.Setup) erro
 const settle = 500 * time.Millisecond
 
 // traffic sends everything, one kind after the other: the first connection's
-// packets, the first of all other connections, and packets of all by turns.
+// packets, the first of all other connections, and packets of all in rotation.
 func (f *flood) traffic(ctx context.Context, st *stage, e *probe.Emitter, cell floodCell) error {
 	// The first packet opens its connection, and a few more find a way.
 	if err := e.Send(ctx, 1, 0, 64); err != nil {

@@ -88,14 +88,14 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// What is sent are the clients' datagrams, flow by flow, to each target by
-// turns.
+// What is sent are the clients' datagrams, flow by flow, to each target in
+// rotation.
 func TestFloodFrames(t *testing.T) {
 	testenv.Root(t)
 	for name, c := range map[string]struct{ targets, flows, at, n int }{
 		"the first flow":                {1, 1, 0, 30},
 		"of the first flow to targets":  {3, 1, 0, 30},
-		"all by turns, twice":           {3, 20, 0, 40},
+		"all in rotation, twice":        {3, 20, 0, 40},
 		"begins anew after the last":    {1000, 50000, 49990, 64},
 		"the next port":                 {1, 1 << 20, 1<<15 - 5, 10},
 		"a place behind the last":       {2, 7, 17, 64},

@@ -22,7 +22,7 @@ import (
 type PacketsConfig struct {
 	Schedulers []string
 	Servers    []int // of the service
-	Flows      []int // established connections by turns, powers of two
+	Flows      []int // established connections in rotation, powers of two
 	Packets    int   // of a round
 	Rounds     int
 	Progress   func(done, all int)

@@ -90,7 +90,7 @@ func (s *pathSite) rehearse(ctx context.Context) (rate float64, err error) {
 func (t *pathTally) allAnswered() error {
 	shares := t.shares()
 	if len(shares) < pathServers || slices.Min(shares) < 0.5/pathServers {
-		return fmt.Errorf("the servers' shares of the replies are %.2f: not by turns", shares)
+		return fmt.Errorf("the servers' shares of the replies are %.2f: not equal", shares)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func newBenchBulkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bulk",
 		Short: "Download a large file through the director and without it",
-		Long: `Builds a cluster in network namespaces and downloads one file by turns through
+		Long: `Builds a cluster in network namespaces and downloads one file alternately through
 the director and by plain kernel forwarding to one of the same servers. Checks
 every byte of the first download of each, and prints medians, ranges and the
 ratio of the two, pair by pair. What is timed, the client receives and discards

@@ -49,7 +49,7 @@ making of the socket buffer, which it saves, is thus a cost of the other's.
 
 Traffic is of three kinds:
   one    packets of one established connection
-  many   packets of --flows established connections, by turns
+  many   packets of --flows established connections, in rotation
   new    each packet opens a connection, until there are --flows
 
 Competitors:

@@ -20,8 +20,8 @@ func newBenchGeneratorCommand() *cobra.Command {
 		Use:   "generator",
 		Short: "Compare the lab's load generator with httperf, ab and wrk",
 		Long: `Builds a client, a plain forwarder and a server in network namespaces, and lets
-the lab's load generator, httperf, ab and wrk make connections of one request by
-turns: in an open loop at one rate, in a closed one with as many users. Prints
+the lab's load generator, httperf, ab and wrk make connections of one request,
+interleaved: in an open loop at one rate, in a closed one with as many users. Prints
 medians and ranges of connections per second of the generator's CPU time, as the
 server's kernel counts them, and imbang's over each of the others', round by
 round. Those that are not installed are left out and named.

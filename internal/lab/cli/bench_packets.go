@@ -24,7 +24,7 @@ func newBenchPacketsCommand() *cobra.Command {
 and prints the nanoseconds that each takes: packets of established connections,
 by how many connections take turns, on the fast path, on the whole one and in
 XDP; and packets that open one, by scheduler and number of real servers. Devices, drivers
-and sockets are not in it. The time of making the packets is measured by turns
+and sockets are not in it. The time of making the packets is measured interleaved
 and taken off; medians and ranges of the rounds.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -24,7 +24,7 @@ func newBenchSynFloodCommand() *cobra.Command {
 		Long: `Builds a cluster in network namespaces and floods its service with SYNs whose
 source addresses are made up, each another one, that nobody answers for. Before
 that connections are opened, which go on with requests; during it other clients,
-each from an address of its own, open connections. Compares by turns, each with
+each from an address of its own, open connections. Compares interleaved, each with
 a director of its own: no defence, Linux's drop_entry, and syn_defence. Prints
 the rate that the flood had, what was lost, how long connecting took, how full
 the table was in the end, and how busy the machine.

@@ -41,7 +41,7 @@ once, and others. Nothing is measured and nothing is sent.
 
 FILE is what a tool printed, standard error included:
 
-  httperf  0.8 and 0.9; several runs in one file are told apart
+  httperf  0.8 and 0.9; several runs in one file are separated
   ab       ApacheBench of Apache 1.3 to 2.4, not its HTML (-w)
   siege    2 to 4, as text or JSON (-j)
   wrk      3 and 4, with or without --latency; wrk2 is another tool

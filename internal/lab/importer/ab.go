@@ -82,7 +82,7 @@ func (a *ab) causes(g groups, names ...string) {
 	}
 }
 
-// columns are times that cannot be told apart: with -S long ones run into each
+// columns are times that run together: with -S long ones run into each
 // other, and some versions print negative ones.
 const columns = `^[A-Z][a-z]+:[-\s\d.]+$`
 

@@ -20,7 +20,7 @@ type format struct {
 
 const httperfHead = `^\S*httperf .*--client=\d+/\d+ `
 
-// formats are told apart by lines that no other tool prints.
+// formats are recognized by lines that no other tool prints.
 var formats = []format{
 	{Httperf, matching(httperfHead), prefixed("Total: connections "), parseHttperf},
 	{AB, prefixed("This is ApacheBench, "), prefixed("Server Software:"), parseAB},

@@ -11,7 +11,7 @@ import (
 	"imbang/internal/lab/arrivals"
 )
 
-// maxNamed bounds the request names told apart: each has a histogram.
+// maxNamed bounds the number of request names: each has a histogram.
 const maxNamed = 100
 
 // Validate reports the first field that cannot be run, and its remedy.
@@ -111,7 +111,7 @@ func (p Plan) validateRequests() error {
 	case !(weight > 0 && weight <= math.MaxFloat64):
 		return errors.New("requests: the weights add up to nothing")
 	case len(names) > maxNamed:
-		return fmt.Errorf("requests have %d names, at most %d are told apart: give some the same name", len(names), maxNamed)
+		return fmt.Errorf("requests have %d names, at most %d are counted separately: give some the same name", len(names), maxNamed)
 	}
 	return nil
 }

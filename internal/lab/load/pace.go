@@ -63,7 +63,7 @@ type stream interface {
 // many clients send it: a Poisson stream stays Poisson and a constant one
 // evenly spaced. Walking costs a few ns per skipped arrival. An arrival that
 // names its source belongs to the client with that address, any other to each
-// client by turns.
+// client in rotation.
 type deal struct {
 	stream  stream
 	owners  []owner // of sources, over all clients

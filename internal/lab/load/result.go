@@ -97,7 +97,7 @@ type Result struct {
 	Response  Latency `json:"response"`
 	Service   Latency `json:"service"`
 
-	// Requests are told apart when the plan gives them names.
+	// Requests are counted separately when the plan gives them names.
 	Requests []RequestResult `json:"requests,omitempty"`
 
 	Generator Generator `json:"generator"`

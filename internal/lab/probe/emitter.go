@@ -59,7 +59,7 @@ func NewEmitter(device string, frame []byte, targets int) (*Emitter, error) {
 // Close frees it.
 func (e *Emitter) Close() error { return errors.Join(e.link.Close(), e.objs.Close()) }
 
-// Send sends n datagrams of the first flows by turns, beginning with the
+// Send sends n datagrams of the first flows in rotation, beginning with the
 // at-th. The calling thread does the receiver's work too, as far as that polls.
 func (e *Emitter) Send(ctx context.Context, flows, at, n int) error {
 	for ; n > 0; n -= emitterRun {

@@ -272,7 +272,7 @@ func (w *world) within(then int64) int64 {
 }
 
 // impatience is the time at which a client gives up, if the connection is
-// still its. A server that has begun serves on, in vain.
+// still its. A server that has begun serves on, without a client.
 func (w *world) impatience(e event) error {
 	c := &w.conns[e.conn]
 	if c.free || c.gone || c.began != e.at-int64(w.c.Patience) {

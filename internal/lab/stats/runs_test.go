@@ -34,13 +34,13 @@ func TestMannWhitney(t *testing.T) {
 	}
 }
 
-// runsOf draws two runs of k figures, whose blocks share a mood. The last
+// runsOf draws two runs of k figures, whose blocks share a drift. The last
 // figure of the second is so much greater.
-func runsOf(rng *rand.Rand, k, blocks int, mood, noise, noiseB, shift float64) (a, b []Series) {
+func runsOf(rng *rand.Rand, k, blocks int, drift, noise, noiseB, shift float64) (a, b []Series) {
 	draw := func(noise, shift float64) []Series {
 		s := make([]Series, k)
 		for range blocks {
-			m := mood * rng.NormFloat64()
+			m := drift * rng.NormFloat64()
 			for i := range s {
 				v := m + noise*rng.NormFloat64()
 				if i == k-1 {
@@ -63,11 +63,11 @@ func TestShifts(t *testing.T) {
 	const studies = 200
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
-		name                string
-		k, blocks           int
-		mood, noise, noiseB float64
-		shift               float64
-		least, most         int // of the studies that claim a difference
+		name                 string
+		k, blocks            int
+		drift, noise, noiseB float64
+		shift                float64
+		least, most          int // of the studies that claim a difference
 	}{
 		{"alike", 20, 6, 0, 0.03, 0.03, 0, 0, 14},
 		{"moody", 20, 6, 0.05, 0.02, 0.02, 0, 0, 14},
@@ -78,7 +78,7 @@ func TestShifts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			claims := 0
 			for range studies {
-				a, b := runsOf(rng, c.k, c.blocks, c.mood, c.noise, c.noiseB, c.shift)
+				a, b := runsOf(rng, c.k, c.blocks, c.drift, c.noise, c.noiseB, c.shift)
 				q := NewQuestion(true)
 				q.Arrangements = few
 				claimed := false

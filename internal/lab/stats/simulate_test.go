@@ -40,7 +40,7 @@ func (w world) study(rng *rand.Rand) []Series {
 }
 
 // errs reports whether a verdict claims anything false: an interval that misses
-// the true difference, or equals told apart.
+// the true difference, or a difference between equals.
 func (w world) errs(v Verdict) bool {
 	for _, p := range v.Pairs {
 		a, b := int(p.A[0]-'0'), int(p.B[0]-'0')

@@ -81,7 +81,7 @@ func causeOf(l *load.Loss, name string) *int {
 	return &l.Unnamed
 }
 
-// status puts replies into classes; what the tool does not tell apart is a
+// status puts replies into classes; what the tool does not distinguish is a
 // caveat, lest an error page pass for a page.
 func (t Tool) status(out *load.Result, o *Output) {
 	classes := map[string]*int{

@@ -10,7 +10,7 @@ import (
 
 // panel has a row for each competitor and a column for each scale: what was
 // measured, what was published. Names and figures stand beside their marks, so
-// that any number of competitors can be told apart without a colour for each.
+// that any number of competitors can be distinguished without a colour for each.
 type panel struct {
 	title   string // for those who cannot see it
 	rows    []panelRow
