@@ -22,9 +22,9 @@ func commandPages() (pages []Page) {
 		for _, c := range visible(root) {
 			name := strings.TrimPrefix(c.CommandPath(), root.Name()+" ")
 			file := strings.ReplaceAll(name, " ", "-") + ".md"
-			if c.DisableFlagParsing && root.Name() == "imbang" && name != "ipvsadm" {
-				rows = append(rows, []string{code(c.CommandPath()), c.Short})
-				continue // executes imbang-lab, whose pages describe it
+			if page, is := otherPages[c.CommandPath()]; is {
+				rows = append(rows, []string{fmt.Sprintf("[%s](%s)", code(c.CommandPath()), page), c.Short})
+				continue
 			}
 			rows = append(rows, []string{fmt.Sprintf("[%s](%s/%s)", code(c.CommandPath()), root.Name(), file), c.Short})
 			pages = append(pages, Page{root.Name() + "/" + file, commandPage(c)})
@@ -36,6 +36,15 @@ func commandPages() (pages []Page) {
 	return pages
 }
 
+// otherPages describe commands that have no flags of their own: ipvsadm parses its
+// arguments itself, and the others execute imbang-lab.
+var otherPages = map[string]string{
+	"imbang ipvsadm": "ipvsadm.md",
+	"imbang lab":     "imbang-lab.md",
+	"imbang bench":   "imbang-lab/bench.md",
+	"imbang conform": "imbang-lab/conform.md",
+}
+
 const exits = `Exit statuses: 0 success; 1 the command worked, and its result is not the expected one (see the command); 2 wrong
 command line; 3 the command failed. ` + "`ipvsadm`" + ` has ipvsadm's own.
 
@@ -44,7 +53,7 @@ command line; 3 the command failed. ` + "`ipvsadm`" + ` has ipvsadm's own.
 // visible are the commands below one that its help shows, each before its own.
 func visible(of *cobra.Command) (all []*cobra.Command) {
 	for _, c := range of.Commands() {
-		if c.IsAvailableCommand() && c.Name() != "help" && c.Name() != "completion" {
+		if !c.Hidden && c.Name() != "help" && c.Name() != "completion" {
 			all = append(append(all, c), visible(c)...)
 		}
 	}
