@@ -49,16 +49,17 @@ func TestPagesAreOfTheCode(t *testing.T) {
 
 // Every reason and every key is described, and nothing else.
 func TestDescriptionsAreComplete(t *testing.T) {
-	of := map[director.Reason]bool{}
+	of := map[string]bool{}
 	for _, r := range director.Reasons() {
-		of[r] = true
-		if reasons[r] == "" {
-			t.Errorf("%s %s has no description", r.Verdict, r.Reason)
+		name := r.Verdict + " " + r.Reason
+		of[name] = true
+		if reasons[name] == "" {
+			t.Errorf("%s has no description", name)
 		}
 	}
 	for r := range reasons {
 		if !of[r] {
-			t.Errorf("%s %s is no reason", r.Verdict, r.Reason)
+			t.Errorf("%s is no reason", r)
 		}
 	}
 	known := map[string]bool{}
