@@ -26,7 +26,7 @@ const preface = `# Performance
 
 Made by ` + "`imbang bench page`" + ` from [the history](bench/history.jsonl) of ` + "`make bench`" + `; a test compares the two.
 Figures are medians with the range of all rounds in brackets; where the run tells it, a target's figure has the
-interval that holds the median with 95 % confidence. [Measuring](measuring.md#the-suite) says what is measured and how.
+interval that holds the median with 95 % confidence. [How the benchmarks measure](explanation/benchmarks.md) describes what is measured and how.
 `
 
 // section is a part with what it came to.
