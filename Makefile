@@ -140,7 +140,7 @@ bench: build ## the benchmark suite, into docs/bench/history.jsonl and docs/perf
 	$(BIN) bench page >docs/performance.md
 
 STUDIES ?= $(basename $(notdir $(wildcard studies/*.yaml)))
-PAGES   := README.md $(shell find docs -name '*.md' ! -name performance.md)
+PAGES   := README.md $(shell find docs -name '*.md' ! -name performance.md ! -path 'docs/reference/imbang*/*')
 
 publish-studies: ## run the studies, archive them in docs/studies and fill in the pages (root; commit first; STUDIES=thesis)
 	@git diff --quiet HEAD || { echo "the tree has changes: commit them first, so that the runs name what was measured"; exit 1; }

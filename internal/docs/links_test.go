@@ -5,6 +5,7 @@
 package docs
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,9 +116,17 @@ func broken(page, to string, read func(string) (string, error)) string {
 	return ""
 }
 
+// archive has the stored runs of the studies; it is absent until the first ones are
+// published (make publish-studies).
+const archive = "docs/studies"
+
 func fromTree(name string) (string, error) {
 	path := filepath.Join(root, name)
-	if info, err := os.Stat(path); err != nil || info.IsDir() {
+	info, err := os.Stat(path)
+	if name == archive && errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil || info.IsDir() {
 		return "", err
 	}
 	text, err := os.ReadFile(path)

@@ -100,3 +100,17 @@ func TestPagesSayWhatTheyAreAbout(t *testing.T) {
 		}
 	}
 }
+
+// The example of the page about studies is a study.
+func TestExampleStudyIsValid(t *testing.T) {
+	page, err := os.ReadFile("../../docs/how-to/add-a-study.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	s, err := study.Parse("mine.yaml", []byte(text), nil)
+	if err != nil || len(s.Servers) != 3 {
+		t.Fatalf("%v\n%s", err, text)
+	}
+}
