@@ -5,6 +5,7 @@ package acceptance
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -164,6 +165,51 @@ func TestClsactHook(t *testing.T) {
 	}
 	if got := tc(t, c.Director, "qdisc", "show", "dev", topology.ServerDevice); strings.Contains(got, "clsact") {
 		t.Errorf("qdiscs of the servers' device after detach:\n%s", got)
+	}
+}
+
+// Packets to a veth pair into another namespace are not sent by the device, unless
+// they are to leave through it.
+func TestRedirect(t *testing.T) {
+	c := newCluster(t)
+	must(t, c.Director, "", "detach", "--keep-table")
+	sent := func() (n int) {
+		var out bytes.Buffer
+		cmd := exec.Command("ip", "-s", "-j", "link", "show", "dev", topology.ServerDevice)
+		cmd.Stdout = &out
+		err := c.Director.Start(cmd)
+		if err == nil {
+			err = cmd.Wait()
+		}
+		var links []struct {
+			Stats struct{ TX struct{ Packets int } } `json:"stats64"`
+		}
+		if err = errors.Join(err, json.Unmarshal(out.Bytes(), &links)); err != nil || len(links) != 1 {
+			t.Fatalf("%v: %s", err, out.String())
+		}
+		return links[0].Stats.TX.Packets
+	}
+	const requests = 12
+	for _, x := range []struct {
+		args []string
+		all  bool // packets of the requests are sent by the device
+	}{{nil, false}, {[]string{"--redirect", "device"}, true}, {[]string{"--redirect", "peer"}, false}} {
+		attach := append([]string{"attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice}, x.args...)
+		must(t, c.Director, "", attach...)
+		if got := ask(t, c, 3, ever); got != 3 { // neighbours are known now
+			t.Fatalf("%v: %d of 3 requests answered", x.args, got)
+		}
+		before := sent()
+		if got := ask(t, c, requests, ever); got != requests {
+			t.Errorf("%v: %d of %d requests answered", x.args, got, requests)
+		}
+		if n := sent() - before; x.all && n < 4*requests || !x.all && n > requests {
+			t.Errorf("%v: %d packets of %d requests were sent by the servers' device, want all: %v", x.args, n, requests, x.all)
+		}
+		must(t, c.Director, "", "detach", "--keep-table")
+	}
+	if o := imbang(t, c.Director, "", "attach", "--client-dev", "ext0", "--server-dev", "int0", "--redirect", "card"); o.status != 2 || !strings.Contains(o.stderr, `unknown value "card" of --redirect (peer or device)`) {
+		t.Errorf("status %d, said %q", o.status, o.stderr)
 	}
 }
 

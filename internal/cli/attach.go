@@ -15,8 +15,16 @@ import (
 	"imbang/internal/director"
 )
 
+// The values of attach's --redirect.
+const (
+	redirectPeer   = "peer"
+	redirectDevice = "device"
+)
+
+var redirects = []string{redirectPeer, redirectDevice}
+
 func newAttachCommand() *cobra.Command {
-	var client, server, hook, mode string
+	var client, server, hook, mode, redirect string
 	var sizes director.Sizes
 	var limits sizeFlags
 	c := &cobra.Command{
@@ -42,7 +50,12 @@ masqueraded or directly routed connections, and new connections. Everything else
 goes on to the programs above. Mode xdp is in the drivers and fails where one
 cannot; xdp-generic is behind them, on any device; auto is xdp if both drivers
 were tried on hardware, else tc. No driver was tried so far, so auto is tc. The
-chosen mode is printed with the reason.`,
+chosen mode is printed with the reason.
+
+A device that is a veth pair into another network namespace, as that of a
+container, gets packets at its other end at once (bpf_redirect_peer). With
+--redirect device the director sends them through the device instead, as other
+forwarders do: its queueing discipline, egress filters and captures see them.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if client == "" || server == "" {
@@ -53,6 +66,9 @@ chosen mode is printed with the reason.`,
 			}
 			if !slices.Contains(director.Modes, director.Mode(mode)) {
 				return command.UnknownMode(mode)
+			}
+			if !slices.Contains(redirects, redirect) {
+				return command.Usage(fmt.Errorf("unknown value %q of --redirect (%s)", redirect, strings.Join(redirects, " or ")))
 			}
 			if err := limits.parse(); err != nil {
 				return err
@@ -70,6 +86,11 @@ chosen mode is printed with the reason.`,
 			if err != nil {
 				return err
 			}
+			if redirect == redirectDevice {
+				if err := d.WithoutPeers(); err != nil {
+					return err
+				}
+			}
 			fmt.Fprintln(c.OutOrStdout(), choice)
 			if !forwards() {
 				fmt.Fprintln(c.ErrOrStderr(), "imbang: note: net.ipv4.ip_forward is 0, so the kernel has no route to the servers: sysctl -w net.ipv4.ip_forward=1")
@@ -81,6 +102,8 @@ chosen mode is printed with the reason.`,
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&redirect, "redirect", redirectPeer, "last step of packets to veth pairs into other network namespaces: peer, at once to the other end, or device, through the device")
+	_ = c.RegisterFlagCompletionFunc("redirect", cobra.FixedCompletions(redirects, cobra.ShellCompDirectiveNoFileComp))
 	command.RegisterMode(c, &mode, string(director.ModeAuto))
 	limits = registerSizes(c, &sizes)
 	return c

@@ -40,3 +40,7 @@ func (d *Director) passPeers(devices ...int) error {
 	}
 	return nil
 }
+
+// WithoutPeers lets the director send every frame through its device, as other
+// forwarders do, until it is attached again.
+func (d *Director) WithoutPeers() error { return d.exclusively(func() error { return d.passPeers() }) }

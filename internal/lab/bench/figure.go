@@ -56,10 +56,13 @@ func (t Target) Bound() string {
 
 // Verdict says whether it is met.
 func (t Target) Verdict() string {
-	if t.Met {
+	switch {
+	case t.Met:
 		return "met"
+	case t.Value.N > 0 && t.keeps(t.Value.Median):
+		return "missed: the median meets it, the interval does not"
 	}
-	return "NOT MET"
+	return "missed"
 }
 
 func unit(u string) string {

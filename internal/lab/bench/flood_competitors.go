@@ -37,6 +37,7 @@ const (
 	nftables = "nftables"
 	ipvs     = "ipvs"
 	viaTC    = "imbang-tc"
+	viaPeer  = "imbang-tc-peer" // with the shortcut of veth pairs, which no network card offers
 	viaXDP   = "imbang-xdp"
 )
 
@@ -46,7 +47,8 @@ var competitors = []competitor{
 	{name: plain, hook: probe.SinkTC, base: noop},
 	{name: nftables, engine: "nftables", hook: probe.SinkTC, base: noop},
 	{name: ipvs, engine: "ipvs", hook: probe.SinkTC, base: noop},
-	{name: viaTC, engine: "imbang", attach: []string{"--mode", "tc"}, hook: probe.SinkTC, base: noop},
+	{name: viaTC, engine: "imbang", attach: []string{"--redirect", "device", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
+	{name: viaPeer, engine: "imbang", attach: []string{"--redirect", "peer", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
 	{name: viaXDP, engine: "imbang", attach: []string{"--mode", "xdp"}, hook: probe.SinkXDP, base: noopXDP},
 }
 

@@ -42,7 +42,7 @@ func (f *flood) widen(list []competitor) (restore func(), err error) {
 	}
 	for _, c := range list {
 		switch c.name {
-		case viaTC, viaXDP:
+		case viaTC, viaPeer, viaXDP:
 			l.Imbang = f.connections()
 		case ipvs:
 			l.IPVSTableBits, err = readNumber(ipvsTableBits)

@@ -39,7 +39,7 @@ type PacketsResult struct {
 	Targets     []Target     `json:"targets,omitempty"`
 }
 
-// conclude compares what was measured with what it shall be: wlc has to look
+// conclude compares what was measured with the target: wlc has to look
 // at all servers, and may not take long for many.
 func (r *PacketsResult) conclude() {
 	cost := map[int]Cost{}

@@ -34,15 +34,27 @@ type PathConfig struct {
 // yardstick is what the others are compared with first: forwarding alone.
 const yardstick = "direct"
 
-// PathCompetitors are the lab's engines that can take part, with the scheduler
-// of each. All of them deal connections out by turns.
-var pathSchedulers = map[string]string{
-	yardstick: "", "imbang": "rr", "nftables": "rr", "haproxy-tcp": "roundrobin", "nginx-stream": "rr",
+// pathKinds are the competitors: engines of the lab, all of which balance round
+// robin. imbang sends packets through its devices, as all others do;
+// imbang-peer has the shortcut of veth pairs, which no network card offers.
+var pathKinds = map[string]struct {
+	engine, scheduler string
+	attach            []string
+}{
+	yardstick:      {yardstick, "", nil},
+	ownName:        {"imbang", "rr", []string{"--redirect", "device"}},
+	peerName:       {"imbang", "rr", []string{"--redirect", "peer"}},
+	"nftables":     {"nftables", "rr", nil},
+	"haproxy-tcp":  {"haproxy-tcp", "roundrobin", nil},
+	"nginx-stream": {"nginx-stream", "rr", nil},
 }
+
+// peerName is imbang with the shortcut of veth pairs.
+const peerName = "imbang-peer"
 
 // PathCompetitors lists who can take part.
 func PathCompetitors() []string {
-	return []string{yardstick, "imbang", "nftables", "haproxy-tcp", "nginx-stream"}
+	return []string{yardstick, ownName, peerName, "nftables", "haproxy-tcp", "nginx-stream"}
 }
 
 // PathResult is the whole path from a client by a director to three servers
@@ -201,8 +213,9 @@ func (p *pathRun) compare(ctx context.Context) (*PathResult, error) {
 // enter finds out who can take part; who cannot is named.
 func (p *pathRun) enter(ctx context.Context) (names []string, err error) {
 	for _, name := range p.Competitors {
-		e, ok := engine.New(strings.ReplaceAll(name, again, ""), p.Executable)
-		if !ok {
+		kind, ok := pathKinds[strings.ReplaceAll(name, again, "")]
+		e, known := engine.New(kind.engine, p.Executable)
+		if !ok || !known {
 			return nil, fmt.Errorf("no competitor of the name %q", name)
 		}
 		if _, err := e.Version(ctx); err != nil {

@@ -63,7 +63,7 @@ func (p *pathRun) ratios(name, other, measure string) (list []float64) {
 	return list
 }
 
-// pathTargets are the ratios that imbang shall reach.
+// pathTargets are the ratios that are imbang's targets.
 var pathTargets = []struct {
 	other, measure string
 	least, most    float64
@@ -74,7 +74,7 @@ var pathTargets = []struct {
 	{"haproxy-tcp", pathNew, 1.6, 0}, {"haproxy-tcp", pathKeepAlive, 1.6, 0}, {"haproxy-tcp", pathBulk, 4, 0},
 }
 
-// targets compares imbang's ratios with what they shall be.
+// targets compares imbang's ratios with their targets.
 func (p *pathRun) targets() (list []Target) {
 	for _, t := range pathTargets {
 		if p.samples[ownName] == nil || p.samples[t.other] == nil {
@@ -85,9 +85,7 @@ func (p *pathRun) targets() (list []Target) {
 		if t.least > 0 {
 			one = atLeast(name, "", t.least, stats.Summarize(ratios))
 		}
-		within := stats.MedianInterval(ratios, confidence)
-		one.Within = &within
-		list = append(list, one)
+		list = append(list, one.within(stats.MedianInterval(ratios, confidence)))
 	}
 	return list
 }

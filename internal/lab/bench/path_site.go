@@ -65,11 +65,11 @@ func (s *pathSite) build(ctx context.Context) error {
 
 // direct sets the director up.
 func (s *pathSite) direct(ctx context.Context) (err error) {
-	kind := strings.ReplaceAll(s.name, again, "")
-	e, _ := engine.New(kind, s.Executable) // enter has found it
+	kind := pathKinds[strings.ReplaceAll(s.name, again, "")]
+	e, _ := engine.New(kind.engine, s.Executable) // enter has found it
 	s.instance, err = e.Start(ctx, engine.Setup{
 		Cluster: s.cluster, Family: topology.IPv4, Servers: s.cluster.Servers, Weights: []int{1, 1, 1},
-		Scheduler: pathSchedulers[kind], Dir: s.dir,
+		Scheduler: kind.scheduler, Attach: kind.attach, Dir: s.dir,
 	})
 	if err != nil {
 		return err

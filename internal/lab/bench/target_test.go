@@ -12,15 +12,19 @@ import (
 
 func TestTargets(t *testing.T) {
 	v := stats.Summarize([]float64{0.9, 1, 1.2})
+	const median = "missed: the median meets it, the interval does not"
 	for _, c := range []struct {
 		target         Target
 		bound, verdict string
 	}{
-		{atLeast("", "", 1, v), "at least 1", "met"},
-		{atLeast("", "ms", 1.01, v), "at least 1.01 ms", "NOT MET"},
+		{atLeast("", "", 0.9, v), "at least 0.9", "met"},
+		{atLeast("", "", 1, v), "at least 1", median},
+		{atLeast("", "ms", 1.01, v), "at least 1.01 ms", "missed"},
 		{atMost("", "bytes", 320, v), "at most 320 bytes", "met"},
-		{atMost("", "", 0.99, v), "at most 0.99", "NOT MET"},
-		{atMost("", "", 1, stats.Summary{}), "at most 1", "NOT MET"}, // nothing was measured
+		{atMost("", "", 1.1, v), "at most 1.1", median},
+		{atMost("", "", 1.1, v).within(stats.Interval{Low: 0.95, High: 1.05, Level: 0.95}), "at most 1.1", "met"},
+		{atMost("", "", 0.99, v), "at most 0.99", "missed"},
+		{atMost("", "", 1, stats.Summary{}), "at most 1", "missed"}, // nothing was measured
 	} {
 		if c.target.Bound() != c.bound || c.target.Verdict() != c.verdict {
 			t.Errorf("%+v: %s, %s", c.target, c.target.Bound(), c.target.Verdict())

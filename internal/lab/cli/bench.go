@@ -22,7 +22,7 @@ func newBenchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure what the director and its commands cost",
 		Long: `Runs the suite: one benchmark after the other, each as the command that it prints
-and records. Prints what they came to beside what they shall be, or with
+and records. Prints the results beside their targets, or with
 --output json one document of all results; --history adds that to a file, of
 which imbang-lab bench page makes a page. After Ctrl-C, what is finished is kept.`,
 		Args: cobra.NoArgs,

@@ -57,7 +57,11 @@ Competitors:
   nftables   destination NAT with connection tracking (schedulers rr and sh)
   ipvs       the kernel's IPVS, masquerading, where the kernel has it; without
              connection tracking (net.ipv4.vs.conntrack=0)
-  imbang-tc  imbang attach --mode tc
+  imbang-tc  imbang attach --mode tc --redirect device: packets leave through
+             the device, as those of all others do
+  imbang-tc-peer
+             the same with --redirect peer, the shortcut of veth pairs into
+             containers, which no network card offers
   imbang-xdp imbang attach --mode xdp; its packets end in an XDP program, and so
              do those of its noop, "noop-xdp"; the few that XDP leaves to its
              classifier are socket buffers, and end in a classifier

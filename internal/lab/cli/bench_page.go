@@ -18,7 +18,7 @@ func newBenchPageCommand() *cobra.Command {
 		Short: "Make a page of the history of the suite",
 		Long: `Prints, in Markdown, what the suite's runs in a history file came to: of each
 benchmark the latest results with the command, the machine and the version, and
-what they shall be; and the course of the targets over all runs.`,
+their targets; and the course of the targets over all runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			runs, err := history.Read(file)

@@ -36,7 +36,7 @@ Prints for each, as medians and ranges of the rounds: new connections and
 keep-alive requests per second in a closed loop of 32, a large download (which
 the client discards without copying it), times and CPU at a fixed rate well below
 what the slowest carries, and how long one connection takes to open; and the
-ratios, round by round, beside what they shall be: their median, and in brackets
+ratios, round by round, beside their targets: the median, and in brackets
 the interval that holds it with 95 % confidence. Requests lost are counted.
 
 Who is named twice among the competitors takes part twice, and is compared with

@@ -13,13 +13,13 @@ import (
 	"imbang/internal/lab/bench"
 )
 
-// printTargets lists what figures shall be and what they are.
+// printTargets lists targets with what was measured.
 func printTargets(w io.Writer, targets []bench.Target) error {
 	if len(targets) == 0 {
 		return nil
 	}
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "\ntarget\tshall be\tis\t\n")
+	fmt.Fprintf(t, "\nmeasure\ttarget\tmeasured\t\n")
 	for _, one := range targets {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", one.Name, one.Bound(), one.Figure(), one.Verdict())
 	}

@@ -109,7 +109,9 @@ func (f *studyRun) carryOut(cmd *cobra.Command, config run.Config) error {
 	if config.Builds, err = own.builds(cmd.Context()); err != nil {
 		return err
 	}
-	config.Enough = func(plan record.Plan, samples []record.Sample) bool { return report.Enough(plan, config.Study, samples) }
+	config.Enough = func(plan record.Plan, samples []record.Sample) bool {
+		return report.Enough(plan, config.Study, samples)
+	}
 	config.Power = func(plan record.Plan) (lines []string) {
 		for _, p := range report.PowerOf(plan, config.Study) {
 			lines = append(lines, p.String())

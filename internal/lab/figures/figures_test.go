@@ -219,3 +219,20 @@ func TestBlocks(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestConditionsAreNamedWithoutTheirRate(t *testing.T) {
+	for _, c := range []struct {
+		condition, named string
+		want             bool
+	}{
+		{"60 % of capacity (901/s), poisson", "60 % of capacity, poisson", true},
+		{"60 % of capacity (901/s), poisson", "60 % of capacity (901/s), poisson", true},
+		{"60 % of capacity (901/s), poisson", "60 % of capacity", false},
+		{"90 % of capacity (901/s)", "60 % of capacity", false},
+		{"2000/s, poisson", "2000/s, poisson", true},
+	} {
+		if got := isAt(c.condition, c.named); got != c.want {
+			t.Errorf("%q named %q: %v", c.condition, c.named, got)
+		}
+	}
+}

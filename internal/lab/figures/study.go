@@ -92,7 +92,7 @@ func (r *stored) count(figure string) (float64, error) {
 func (r *stored) rows(at string) (rows []report.Row) {
 	for _, sec := range r.report.Sections {
 		for _, row := range sec.Rows {
-			if at == "" || slices.Contains(split(at, ";"), row.Condition.String()) {
+			if at == "" || slices.ContainsFunc(split(at, ";"), func(x string) bool { return isAt(row.Condition.String(), x) }) {
 				rows = append(rows, row)
 			}
 		}
@@ -255,4 +255,15 @@ func programs(e record.Environment) string {
 // escape keeps Markdown from reading markup into a sentence.
 func escape(text string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;").Replace(text)
+}
+
+// isAt reports whether a condition is the one that a page names: whole, or
+// without the rate that a fraction of the capacity came to, as in "60 % of
+// capacity, poisson" for "60 % of capacity (901/s), poisson".
+func isAt(condition, named string) bool {
+	before, behind, ok := strings.Cut(condition, " (")
+	if _, rest, closed := strings.Cut(behind, ")"); ok && closed && before+rest == named {
+		return true
+	}
+	return condition == named
 }

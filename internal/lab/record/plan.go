@@ -148,4 +148,22 @@ type Cell struct {
 }
 
 // String names the cell in messages.
+// Measurable reports whether the cell can be measured: clients of plain forwarding
+// to several servers choose one themselves, which other tools cannot.
+func (c Cell) Measurable() bool {
+	return c.Engine != "direct" || c.Servers < 2 || c.Tool == "built-in"
+}
+
+// Measured lists the cells of one block, in table order.
+func (p Plan) Measured() (list []Cell) {
+	for _, condition := range p.Conditions {
+		for _, competitor := range p.Competitors {
+			if c := (Cell{Competitor: competitor, Condition: condition}); c.Measurable() {
+				list = append(list, c)
+			}
+		}
+	}
+	return list
+}
+
 func (c Cell) String() string { return fmt.Sprintf("%s at %s", c.Name, c.Condition) }

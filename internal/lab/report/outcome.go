@@ -111,7 +111,7 @@ func (row *Row) few() {
 	for _, m := range metrics {
 		if v, asked := row.Comparisons[m.Key]; asked && v.Outcome == stats.TooFewBlocks {
 			row.Outcome = OutcomeTooFewRuns
-			row.because(TooFewRuns, v.Ranking, "%d runs of each are compared, and for %d at least %d are needed", v.Blocks, len(v.Ranking), v.Least)
+			row.because(TooFewRuns, v.Ranking, "%s", runsNeeded(v))
 			return
 		}
 	}

@@ -136,3 +136,18 @@ func (p Power) String() string {
 	return fmt.Sprintf("%s at %s: %s find a difference of %.1f %% with a probability of 80 %% (%s)",
 		metric(p.Metric).Title, p.At, design, 100**p.Detects, noise)
 }
+
+// needed holds stats.Needed at claimAlpha, which takes seconds to compute, by
+// the number of competitors.
+var needed = map[int]int{2: 7, 3: 7, 4: 8, 5: 8, 6: 6, 7: 6, 8: 6, 9: 6, 10: 6}
+
+// runsNeeded says how many runs a claim requires.
+func runsNeeded(v stats.Verdict) string {
+	k := len(v.Ranking)
+	n, known := needed[k]
+	if !known {
+		n = stats.Needed(k, claimAlpha)
+	}
+	return fmt.Sprintf("%d runs of each are compared; claims about %d competitors require at least %d, and %d to find a difference of %.0f %% at a noise of %.0f %% with a probability of %.0f %%",
+		v.Blocks, k, v.Least, n, 100*stats.ReferenceDifference, 100*stats.ReferenceNoise, 100*stats.DesignPower)
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"imbang/internal/lab/record"
+	"imbang/internal/lab/stats"
 	"imbang/internal/lab/study"
 )
 
@@ -56,5 +57,13 @@ func TestPowerOfAPlan(t *testing.T) {
 	plan.Repeats = 4
 	if p := PowerOf(plan, s)[0]; p.Detects != nil || !strings.Contains(p.String(), "find no difference") {
 		t.Errorf("in four blocks: %s", p)
+	}
+}
+
+func TestNeededIsThatOfTheStatistics(t *testing.T) {
+	for k, want := range needed {
+		if got := stats.Needed(k, claimAlpha); got != want {
+			t.Errorf("%d competitors: %d, want %d", k, got, want)
+		}
 	}
 }

@@ -271,7 +271,9 @@ func cell(samples []record.Sample, plain map[int]record.Sample, planned int, s *
 		Competitor: key.Competitor, Values: map[string]Value{}, Loss: map[string]int{},
 		Spread: map[string]float64{}, blocks: map[string][]float64{},
 	}
-	c.Marks.Missing = max(0, planned-len(samples))
+	if key.Measurable() {
+		c.Marks.Missing = max(0, planned-len(samples))
+	}
 	replies := 0
 	for _, smp := range samples {
 		if smp.Error != "" || smp.Load == nil {

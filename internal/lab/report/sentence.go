@@ -16,8 +16,7 @@ func sentence(m Metric, v stats.Verdict, medians map[string]Value) string {
 	case stats.NotMeasurable:
 		return m.Title + ": nothing to compare."
 	case stats.TooFewBlocks:
-		return fmt.Sprintf("%s: no verdict: %d runs of each are compared; %d competitors require at least %d.",
-			m.Title, v.Blocks, len(v.Ranking), v.Least)
+		return fmt.Sprintf("%s: no verdict: %s.", m.Title, runsNeeded(v))
 	case stats.AllEqual:
 		return fmt.Sprintf("No winner: in %s all are equal within %s by their joint intervals: %s.", m.Name, share(v.Smallest), strings.Join(v.Ranking, ", "))
 	}

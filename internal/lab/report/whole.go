@@ -101,7 +101,7 @@ func (v *StudyVerdict) unjudged(all []*Row) {
 		v.Outcome, v.Sentence = OutcomeTooFewRuns, fmt.Sprintf("No verdict%s: %s.", anywhere(all), kindsOf(all))
 		for _, c := range v.Causes {
 			if c.Kind == TooFewRuns {
-				v.Sentence = fmt.Sprintf("No verdict%s: %s; repeat more often.", anywhere(all), c.Text)
+				v.Sentence = fmt.Sprintf("No verdict%s: %s.", anywhere(all), c.Text)
 			}
 		}
 	}

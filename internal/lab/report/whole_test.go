@@ -42,7 +42,7 @@ func TestStudyVerdicts(t *testing.T) {
 		"equal": {made{load: "rates: [1000], duration: 2 s", competitors: three, blocks: 8, result: func(c record.Cell, _ int) *load.Result { return clean(c, 1, 5, 1) }},
 			OutcomeEqual, []string{"Equal: the joint intervals exclude a difference above 2 % at 1000/s."}},
 		"too few runs": {made{load: rates, competitors: three, blocks: 2, result: noisy(1, 0.02, nil)},
-			OutcomeTooFewRuns, []string{"No verdict at any of 3 rates: 2 runs of each are compared, and for 3 at least 5 are needed; repeat more often."}},
+			OutcomeTooFewRuns, []string{"No verdict at any of 3 rates: 2 runs of each are compared; claims about 3 competitors require at least 5, and 7 to find a difference of 10 % at a noise of 3 % with a probability of 80 %."}},
 		"engines": {made{load: "rates: [1000], duration: 2 s", competitors: "  - {engine: imbang, schedulers: [rr]}\n  - {engine: haproxy-tcp, schedulers: [roundrobin]}", blocks: 8, result: noisy(1, 0.1, nil)},
 			OutcomeNoDifference, []string{"No significant difference between any two competitors at 1000/s; "}},
 		"one alone": {made{load: rates, competitors: "  - {engine: imbang, schedulers: [rr]}", blocks: 2, result: noisy(1, 0.02, nil)},

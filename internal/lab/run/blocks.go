@@ -14,7 +14,7 @@ import (
 // measureAll measures every cell of every block that is not stored yet.
 func (l *lab) measureAll(ctx context.Context) error {
 	plan := l.config.Plan
-	list := cells(plan)
+	list := plan.Measured()
 	l.announce(list, plan.Repeats)
 	began := time.Now()
 	for b := 0; ; b++ {

@@ -27,11 +27,11 @@ type pilotSize struct {
 	window  time.Duration // of a probe
 	cells   int           // runs of levels, about
 	repeats int           // of a level, at most
-	cell    time.Duration
+	cell    time.Duration // of a level, at least; a whole pilot has the length of the study's cells
 }
 
 var (
-	wholePilot = pilotSize{probes: 16, search: 16 * time.Second, noise: 12 * time.Second, window: 800 * time.Millisecond, cells: 24, repeats: 4, cell: 600 * time.Millisecond}
+	wholePilot = pilotSize{probes: 16, search: 16 * time.Second, noise: time.Minute, window: 800 * time.Millisecond, cells: 48, repeats: 6, cell: 600 * time.Millisecond}
 	quickPilot = pilotSize{probes: 9, search: 5 * time.Second, noise: 2 * time.Second, window: 400 * time.Millisecond, cells: 6, repeats: 2, cell: 280 * time.Millisecond}
 )
 
@@ -256,17 +256,21 @@ func (l *lab) pilotRun(ctx context.Context, cell record.Cell, director engine.In
 	return load.Run(ctx, plan, nil)
 }
 
-// noise measures a competitor several times at each level: what its runs
-// differ by, other competitors' will too.
+// noise measures a competitor several times at each level, by the same arrivals:
+// what its runs differ by, the runs of a block will too.
 func (l *lab) noise(ctx context.Context, size pilotSize) error {
 	who := l.reference()
 	out := &record.Pilot{Competitor: who.Name}
 	levels := pilotLevels(l.config.Plan.Conditions)
 	repeats := min(size.repeats, max(2, size.cells/max(1, len(levels))))
+	window := size.cell
+	if !l.config.Plan.Quick {
+		window = max(window, l.config.Plan.Duration)
+	}
 	began := time.Now()
 	for repeat := 1; repeat <= repeats && (repeat <= 2 || time.Since(began) < size.noise); repeat++ {
 		for _, c := range levels {
-			r, err := l.pilotCell(ctx, record.Cell{Competitor: who, Condition: c}, size.cell)
+			r, err := l.pilotCell(ctx, record.Cell{Competitor: who, Condition: c}, window)
 			if err != nil {
 				return err
 			}

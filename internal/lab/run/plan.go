@@ -30,7 +30,7 @@ func NewPlan(s *study.Study, quick bool) record.Plan {
 	if s.Load.Replay != nil {
 		p.Warmup = 0 // a log's beginning is a part of it
 	}
-	p.Cells = len(p.Competitors) * len(p.Conditions)
+	p.Cells = len(p.Measured())
 	return p
 }
 
@@ -114,16 +114,6 @@ func settleAtMost(p record.Plan) time.Duration {
 		return 150 * time.Millisecond
 	}
 	return time.Second
-}
-
-// cells lists every cell of one block, in table order.
-func cells(p record.Plan) (list []record.Cell) {
-	for _, condition := range p.Conditions {
-		for _, competitor := range p.Competitors {
-			list = append(list, record.Cell{Competitor: competitor, Condition: condition})
-		}
-	}
-	return list
 }
 
 // block is the order in which the cells of block b, counted from 0, are

@@ -22,7 +22,7 @@ func find(t *testing.T, name string) *study.Study {
 }
 
 func TestBlocksAreShuffled(t *testing.T) {
-	list := cells(NewPlan(find(t, "thesis"), false))
+	list := NewPlan(find(t, "thesis"), false).Measured()
 	if len(list) != 44 {
 		t.Fatalf("%d cells, want 44: ten schedulers and the yardstick at three rates, and with httperf at one", len(list))
 	}
@@ -57,14 +57,14 @@ func TestQuickPlan(t *testing.T) {
 			}
 		}
 	}
-	if cells(quick)[len(cells(quick))-1].Tool != study.BuiltIn {
+	if quick.Measured()[len(quick.Measured())-1].Tool != study.BuiltIn {
 		t.Error("a quick run has cells of other tools")
 	}
 }
 
 func TestClosedLoopPlan(t *testing.T) {
 	s := find(t, "single-vs-cluster")
-	full, quick := cells(NewPlan(s, false)), cells(NewPlan(s, true))
+	full, quick := NewPlan(s, false).Measured(), NewPlan(s, true).Measured()
 	if len(full) != 24 || len(quick) != 4 {
 		t.Errorf("%d cells, %d of a quick run; want 24 (2 competitors, 2 families, 3 numbers of requests, ab twice, ping) and 4", len(full), len(quick))
 	}
@@ -92,5 +92,23 @@ func TestTooSlowLooksOneBlockAhead(t *testing.T) {
 		if got := tooSlow(c.pilot, c.elapsed, c.blocks); got != c.want {
 			t.Errorf("tooSlow(%v, %v, %d) = %v, want %v", c.pilot, c.elapsed, c.blocks, got, c.want)
 		}
+	}
+}
+
+// Tools other than the built-in one ask one address, so plain forwarding to
+// several servers has no cell with them.
+func TestPlainForwardingToSeveralServersHasNoToolCells(t *testing.T) {
+	p := NewPlan(find(t, "layer7-vs-layer4"), false)
+	own, others := 0, 0
+	for _, c := range p.Measured() {
+		switch {
+		case c.Engine == "direct" && c.Tool == study.BuiltIn:
+			own++
+		case c.Engine == "direct":
+			others++
+		}
+	}
+	if own != 4 || others != 0 || p.Cells != len(p.Measured()) {
+		t.Errorf("%d cells by the built-in generator, %d by others, %d in all of %d", own, others, p.Cells, len(p.Measured()))
 	}
 }

@@ -64,7 +64,7 @@ func (l *lab) leaveOut() error {
 		}
 		return gone
 	})
-	p.Cells = len(p.Competitors) * len(p.Conditions)
+	p.Cells = len(p.Measured())
 	if len(p.Competitors) == 0 {
 		return fmt.Errorf("nothing is left to measure: %s is not available here", strings.Join(p.LeftOut, ", "))
 	}
@@ -138,7 +138,8 @@ func (l *lab) try(ctx context.Context, c record.Competitor, family string) (err 
 	}
 	defer func() { err = errors.Join(err, i.Stop(context.WithoutCancel(ctx))) }()
 	for _, condition := range l.config.Plan.Conditions {
-		if condition.Tool == study.BuiltIn || condition.Tool == study.Ping || condition.Family != family {
+		if condition.Tool == study.BuiltIn || condition.Tool == study.Ping || condition.Family != family ||
+			!(record.Cell{Competitor: c, Condition: condition}).Measurable() {
 			continue
 		}
 		if condition.Fraction > 0 && condition.Rate == 0 {

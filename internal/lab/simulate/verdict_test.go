@@ -66,9 +66,7 @@ func farm(speed float64, blocks int, seed uint64, schedulers ...string) Config {
 		Arrivals: arrivals.Pattern{Law: arrivals.Poisson}, Clients: 1 << 12, Destinations: 1,
 		Schedulers: schedulers, Connections: 1500, Warmup: 0.1, Repeats: blocks, Seed: seed, Jobs: 2, Short: true,
 	}
-	for _, s := range []Server{{1, 4}, {1, 4}, {1, 4}, {speed, max(1, int32(4*speed))}} {
-		c.Servers = append(c.Servers, s)
-	}
+	c.Servers = []Server{{1, 4}, {1, 4}, {1, 4}, {speed, max(1, int32(4*speed))}}
 	return c
 }
 

@@ -26,17 +26,17 @@ type Design struct {
 // is said to find.
 const DesignPower = 0.80
 
-// The reference difference: one competitor differs by referenceDifference from
-// all others, and figures vary by referenceNoise.
+// The reference: one competitor differs by a share of ReferenceDifference from
+// all others, and figures vary by ReferenceNoise.
 const (
-	referenceDifference = 0.10
-	referenceNoise      = 0.03
+	ReferenceDifference = 0.10
+	ReferenceNoise      = 0.03
 )
 
-// Needed is the number of blocks from which on a difference of 10 % at a noise
-// of 3 % is claimed with a probability of 80 %, among k competitors.
+// Needed is the number of blocks from which on the reference difference is
+// claimed with a probability of 80 %, among k competitors.
 func Needed(k int, alpha float64) int {
-	return Design{Competitors: k, Alpha: alpha, Noise: referenceNoise}.BlocksFor(referenceDifference)
+	return Design{Competitors: k, Alpha: alpha, Noise: ReferenceNoise}.BlocksFor(ReferenceDifference)
 }
 
 // Power is the probability that a pair is claimed to differ whose second

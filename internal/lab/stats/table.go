@@ -51,24 +51,6 @@ func ranking(y [][]float64, k int, lessIsBetter bool) []int {
 	return order
 }
 
-func reorder(in []Series, order []int) []Series {
-	out := make([]Series, len(in))
-	for i, j := range order {
-		out[i] = in[j]
-	}
-	return out
-}
-
-func reorderColumns(y [][]float64, order []int) [][]float64 {
-	out := make([][]float64, len(y))
-	for b, row := range y {
-		for _, j := range order {
-			out[b] = append(out[b], row[j])
-		}
-	}
-	return out
-}
-
 // differences lists b - a of the blocks that hold both.
 func differences(y [][]float64, a, b int) []float64 {
 	d := make([]float64, 0, len(y))

@@ -80,7 +80,7 @@ func TestPage(t *testing.T) {
 		"## Some\n\n`imbang bench some`, 2026-11-22, version v1 (newest), Linux 6.18, CPU, 2 CPUs; a load of 0.5 before it, and a fixed loop of 8.0 ms, behind it 9.0.\n",
 		"| flows | 7 |\n| rate | 12.3 (10.0 to 20.0) |\n",
 		"costs:\n\n| name | over direct | ok |\n| --- | --- | --- |\n| a\\|b | 0.500 (0.400 to 0.600) |  |\n| c |  | yes |\n",
-		"| t | at most 1 | 0.500 (0.400 to 0.600) | met |\n| v | at most 1 | 0.500 (0.450 to 0.550) | met |\n| u | at least 9 ms | 8.00 | NOT MET |\n",
+		"| t | at most 1 | 0.500 (0.400 to 0.600) | met |\n| v | at most 1 | 0.500 (0.450 to 0.550) | met |\n| u | at least 9 ms | 8.00 | missed |\n",
 		"Over time:\n\n| date | version | CPU | load | fixed loop [ms] | t | v | u |\n",
 		"| 2026-11-22 | v1 (older) | CPU | 0.5 | 8.0 | 0.500 (0.400 to 0.600) | 0.500 (0.450 to 0.550) | 8.00 |\n",
 	} {

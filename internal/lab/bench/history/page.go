@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Page is the history in Markdown: of each part the latest results and what
-// they shall be, and where there are several runs, what the targets came to.
+// Page is the history in Markdown: of each part the latest results and
+// the targets, and where there are several runs, the course of the targets.
 func Page(runs []Run) (string, error) {
 	var w strings.Builder
 	w.WriteString(preface)
@@ -25,8 +25,8 @@ func Page(runs []Run) (string, error) {
 const preface = `# Performance
 
 Made by ` + "`imbang bench page`" + ` from [the history](bench/history.jsonl) of ` + "`make bench`" + `; a test compares the two.
-Figures are medians with the range of all rounds in brackets; where the run tells it, a target's figure has the
-interval that holds the median with 95 % confidence. [How the benchmarks measure](explanation/benchmarks.md) describes what is measured and how.
+Figures are medians with the range of all rounds in brackets; the figure of a target has the 95 % confidence interval of
+the median where the run stored it. A target is met if both ends of the bracket meet it. [How the benchmarks measure](explanation/benchmarks.md) describes what is measured and how.
 `
 
 // section is a part with what it came to.
@@ -45,7 +45,7 @@ func section(w *strings.Builder, m measured) error {
 		for _, t := range targets {
 			body = append(body, []string{t.Name, t.Bound(), t.Figure(), t.Verdict()})
 		}
-		table(w, []string{"target", "shall be", "is", ""}, body)
+		table(w, []string{"measure", "target", "measured", ""}, body)
 	}
 	return results(w, m)
 }
