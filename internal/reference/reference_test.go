@@ -13,6 +13,7 @@ import (
 
 	"imbang/internal/director"
 	"imbang/internal/lab/study"
+	"imbang/internal/model"
 )
 
 const dir = "../../docs/reference"
@@ -61,6 +62,14 @@ func TestDescriptionsAreComplete(t *testing.T) {
 		if !of[r] {
 			t.Errorf("%s is no reason", r)
 		}
+	}
+	for _, s := range model.Schedulers() {
+		if rules[s.Name] == "" {
+			t.Errorf("scheduler %s has no rule", s.Name)
+		}
+	}
+	if len(rules) != len(model.Schedulers()) {
+		t.Errorf("%d rules for %d schedulers", len(rules), len(model.Schedulers()))
 	}
 	known := map[string]bool{}
 	for _, k := range study.Keys() {

@@ -42,6 +42,25 @@ func auditPage() Page {
 	return Page{"audit.md", text + table([]string{"kind", "what is wrong", "`--repair`"}, rows)}
 }
 
+// rules say what each scheduler chooses. A test compares the names with the list of
+// schedulers.
+var rules = map[string]string{
+	"rr":    "servers in turn",
+	"wrr":   "servers in turn, as often as their weights say",
+	"lc":    "the server with the fewest connections",
+	"wlc":   "the server with the fewest connections in proportion to its weight",
+	"lblc":  "the server that got the destination address before; wlc if it is overloaded",
+	"lblcr": "one of the servers that got the destination address before; one is added if all are overloaded",
+	"dh":    "by a hash of the destination address",
+	"sh":    "by a hash of the client's address",
+	"sed":   "the server with the shortest expected delay: active connections and one more, in proportion to its weight",
+	"nq":    "an idle server; sed if there is none",
+	"fo":    "the available server with the greatest weight",
+	"ovf":   "the server with the greatest weight whose active connections are fewer than its weight",
+	"mh":    "by a Maglev hash of the client's address",
+	"twos":  "the less loaded of two servers that are drawn at random by weight",
+}
+
 func ipvsadmPage() Page {
 	var rows [][]string
 	for _, s := range model.Schedulers() {
@@ -49,17 +68,13 @@ func ipvsadmPage() Page {
 		for _, f := range s.Flags {
 			flags = append(flags, code(f.Name))
 		}
-		by := "the state of the servers"
-		if s.ByClient {
-			by = "the client's address"
-		}
-		rows = append(rows, []string{code(s.Name), by, strings.Join(flags, ", ")})
+		rows = append(rows, []string{code(s.Name), rules[s.Name], strings.Join(flags, ", ")})
 	}
 	return Page{"ipvsadm.md", title("ipvsadm", "the command's help and the list of schedulers") +
 		"`imbang ipvsadm`, or a link to `imbang` named `ipvsadm` or `imbang-ipvsadm`, has the command line of ipvsadm 1.31. " +
 		"Beyond the help below the scheduler `twos` can be chosen. `--start-daemon` and `--stop-daemon` are refused.\n\n" +
 		fence("text", ipvsadm.Usage()) + "## Schedulers\n\n" +
-		table([]string{"scheduler", "chooses by", "flags of `-b`"}, rows) + messages}
+		table([]string{"scheduler", "chooses", "flags of `-b`"}, rows) + messages}
 }
 
 // messages are those that need an explanation.
