@@ -129,6 +129,21 @@ func named(runs []Run, name string) (list []measured) {
 	return list
 }
 
+// everyRun lists all runs of a part, failed ones too, but quick ones only where
+// there are no others.
+func everyRun(runs []Run, name string) (list []measured) {
+	shown := named(runs, name)
+	quick := len(shown) > 0 && shown[0].run.Quick
+	for i := range runs {
+		for _, p := range runs[i].Parts {
+			if p.Name == name && (quick || !runs[i].Quick) {
+				list = append(list, measured{p, &runs[i]})
+			}
+		}
+	}
+	return list
+}
+
 // failed is the exit status of a benchmark that did not come to its end.
 const failed = 3
 

@@ -77,19 +77,24 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"## Some\n\n`imbang bench some`, 2026-11-22, version v1 (newest), Linux 6.18, CPU, 2 CPUs; a load of 0.5 before it, and a fixed loop of 8.0 ms, behind it 9.0.\n",
+		"## Some\n\n`imbang bench some`, series 1, 2026-11-22, version v1 (newest), Linux 6.18, CPU, 2 CPUs; a load of 0.5 before it, and a fixed loop of 8.0 ms, behind it 9.0.\n",
 		"| flows | 7 |\n| rate | 12.3 (10.0 to 20.0) |\n",
 		"costs:\n\n| name | over direct | ok |\n| --- | --- | --- |\n| a\\|b | 0.500 (0.400 to 0.600) |  |\n| c |  | yes |\n",
 		"| t | at most 1 | 0.500 (0.400 to 0.600) | met |\n| v | at most 1 | 0.500 (0.450 to 0.550) | met |\n| u | at least 9 ms | 8.00 | missed |\n",
-		"Over time:\n\n| date | version | CPU | load | fixed loop [ms] | t | v | u |\n",
-		"| 2026-11-22 | v1 (older) | CPU | 0.5 | 8.0 | 0.500 (0.400 to 0.600) | 0.500 (0.450 to 0.550) | 8.00 |\n",
+		"Over time; figures of different series are not comparable:\n\n| series | date | version | CPU | load | fixed loop [ms] | t | v | u |\n",
+		"| 1 | 2026-11-22 | v1 (older) | CPU | 0.5 | 8.0 | 0.500 (0.400 to 0.600) | 0.500 (0.450 to 0.550) | 8.00 |\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks\n%s", want)
 		}
 	}
-	if strings.Contains(page, "(quick)") || strings.Contains(page, "(cut)") {
-		t.Error("a quick or interrupted run counts beside whole ones")
+	for _, want := range []string{"| v1 (cut) | CPU | 0.0 | 0.0 | failed, exit status 3 |  |  |", "| v1 (none) | CPU | 0.0 | 0.0 | failed, exit status 0: failed |  |  |"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks the failed run\n%s", want)
+		}
+	}
+	if strings.Contains(page, "(quick)") {
+		t.Error("a quick run counts beside whole ones")
 	}
 	if t.Failed() {
 		t.Log(page)

@@ -4,6 +4,7 @@ package history
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -17,7 +18,8 @@ func Page(runs []Run) (string, error) {
 		if err := section(&w, all[len(all)-1]); err != nil {
 			return "", fmt.Errorf("history: %s: %w", name, err)
 		}
-		trend(&w, all)
+		trend(&w, everyRun(runs, name), all[len(all)-1])
+		writeChanges(&w, name)
 	}
 	return w.String(), nil
 }
@@ -32,8 +34,8 @@ the median where the run stored it. A target is met if both ends of the bracket 
 // section is a part with what it came to.
 func section(w *strings.Builder, m measured) error {
 	e := m.run.Environment
-	fmt.Fprintf(w, "\n## %s\n\n`%s`, %s, version %s, Linux %s, %s, %d CPUs; a load of %.1f before it, and a fixed loop of %.1f ms, behind it %.1f.\n",
-		title(m.Name), m.Command, e.Date.UTC().Format("2006-01-02"), version(e), e.Kernel, e.CPU, e.CPUs, m.LoadAverage, m.LoopMS[0], m.LoopMS[1])
+	fmt.Fprintf(w, "\n## %s\n\n`%s`, series %d, %s, version %s, Linux %s, %s, %d CPUs; a load of %.1f before it, and a fixed loop of %.1f ms, behind it %.1f.\n",
+		title(m.Name), m.Command, m.series(), e.Date.UTC().Format("2006-01-02"), version(e), e.Kernel, e.CPU, e.CPUs, m.LoadAverage, m.LoopMS[0], m.LoopMS[1])
 	if m.run.Quick {
 		w.WriteString("\nA quick run: samples too short to be believed.\n")
 	}
@@ -94,21 +96,27 @@ func isTable(list []any) bool {
 	return ok
 }
 
-// trend is what the targets came to in each run.
-func trend(w *strings.Builder, all []measured) {
-	if len(all) < 2 || len(all[len(all)-1].Targets()) == 0 {
+// trend is the course of the latest run's targets over all runs, failed ones
+// included.
+func trend(w *strings.Builder, all []measured, last measured) {
+	latest := last.Targets()
+	if len(all) < 2 || len(latest) == 0 {
 		return
 	}
-	w.WriteString("\nOver time:\n")
-	head := []string{"date", "version", "CPU", "load", "fixed loop [ms]"}
-	latest := all[len(all)-1].Targets()
+	w.WriteString("\nOver time; figures of different series are not comparable:\n")
+	head := []string{"series", "date", "version", "CPU", "load", "fixed loop [ms]"}
 	for _, t := range latest {
 		head = append(head, t.Name)
 	}
 	var body [][]string
 	for _, m := range all {
 		e := m.run.Environment
-		row := []string{e.Date.UTC().Format("2006-01-02"), version(e), e.CPU, fmt.Sprintf("%.1f", m.LoadAverage), fmt.Sprintf("%.1f", m.LoopMS[0])}
+		row := []string{number(m.series()), e.Date.UTC().Format("2006-01-02"), version(e), e.CPU, fmt.Sprintf("%.1f", m.LoadAverage), fmt.Sprintf("%.1f", m.LoopMS[0])}
+		if m.Status == failed || len(m.Result) == 0 {
+			row = append(row, strings.TrimSuffix(fmt.Sprintf("failed, exit status %d: %s", m.Status, m.Error), ": "))
+			body = append(body, append(row, make([]string, len(latest)-1)...))
+			continue
+		}
 		for _, t := range latest {
 			row = append(row, valueOf(m, t.Name))
 		}
@@ -116,6 +124,8 @@ func trend(w *strings.Builder, all []measured) {
 	}
 	table(w, head, body)
 }
+
+func number(n int) string { return strconv.Itoa(n) }
 
 func valueOf(m measured, target string) string {
 	for _, t := range m.Targets() {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import "testing"
+
+func TestSeries(t *testing.T) {
+	for _, c := range []struct {
+		part, date string
+		want       int
+	}{
+		{"path", "2026-11-22T14:17:30Z", 1}, {"path", "2026-11-22T16:57:04Z", 2}, {"path", "2026-11-22T17:14:55Z", 3},
+		{"path", "2026-11-22T21:00:57Z", 4}, {"path", "2026-11-22T21:07:36Z", 5}, {"path", "2026-12-01T00:00:00Z", 6},
+		{"flood", "2026-11-22T14:27:32Z", 1}, {"flood", "2026-11-22T21:00:57Z", 3}, {"memory", "2026-12-01T00:00:00Z", 1},
+	} {
+		if got := seriesAt(c.part, at(c.date)); got != c.want {
+			t.Errorf("%s at %s: series %d, want %d", c.part, c.date, got, c.want)
+		}
+	}
+	for i, c := range changes {
+		if i > 0 && changes[i-1].part == c.part && c.since.Before(changes[i-1].since) {
+			t.Errorf("%s: %s is listed behind a later change", c.part, c.commit)
+		}
+	}
+}
