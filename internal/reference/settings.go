@@ -56,7 +56,7 @@ var rules = map[string]string{
 	"sed":   "the server with the shortest expected delay: active connections and one more, in proportion to its weight",
 	"nq":    "an idle server; sed if there is none",
 	"fo":    "the available server with the greatest weight",
-	"ovf":   "the server with the greatest weight whose active connections are fewer than its weight",
+	"ovf":   "the server with the greatest weight that has no more active connections than its weight",
 	"mh":    "by a Maglev hash of the client's address",
 	"twos":  "the less loaded of two servers that are drawn at random by weight",
 }
