@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount $(BPF_PACKAGES
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ C_FILES := bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h bpf/lab/*.c
 generate: ## compile the BPF programs (needs clang and libbpf-dev)
 	@build/need $(BPF_PACKAGES)
 	$(GO) generate $(BPF_GO)
+
+reference: ## write the generated pages of docs/reference
+	$(GO) generate ./internal/reference
 
 check-generate: generate ## fail if the committed objects are not those of the sources
 	git diff --exit-code --stat -- $(BPF_GO)
@@ -137,7 +140,7 @@ bench: build ## the benchmark suite, into docs/bench/history.jsonl and docs/perf
 	$(BIN) bench page >docs/performance.md
 
 STUDIES ?= $(basename $(notdir $(wildcard studies/*.yaml)))
-PAGES   := README.md $(shell find docs -name '*.md' ! -name performance.md)
+PAGES   := README.md $(shell find docs -name '*.md' ! -name performance.md ! -path 'docs/reference/imbang*/*')
 
 publish-studies: ## run the studies, archive them in docs/studies and fill in the pages (root; commit first; STUDIES=thesis)
 	@git diff --quiet HEAD || { echo "the tree has changes: commit them first, so that the runs name what was measured"; exit 1; }

@@ -280,10 +280,18 @@ func (f *connsFlags) printCount(w io.Writer, d *director.Director, filter direct
 	if err != nil {
 		return err
 	}
-	return f.out.Print(w, map[string]uint64{"count": n}, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, n)
-		return err
-	})
+	return f.printNumber(w, n)
+}
+
+// printNumber prints one line in both formats: with -o json all output of the verb
+// is JSON Lines.
+func (f *connsFlags) printNumber(w io.Writer, n uint64) error {
+	text := fmt.Sprintln(n)
+	if f.out.Format == "json" {
+		text = fmt.Sprintf("{\"count\": %d}\n", n)
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // connColumns are the columns of the listing. It is printed before its widest field is

@@ -189,9 +189,21 @@ func TestConnsFilters(t *testing.T) {
 	}
 }
 
+// The number of entries is one line in both formats.
+func TestConnsCountIsOneLine(t *testing.T) {
+	for format, want := range map[string]string{"text": "3\n", "json": "{\"count\": 3}\n"} {
+		var f connsFlags
+		f.out.Format = format
+		var out bytes.Buffer
+		if err := f.printNumber(&out, 3); err != nil || out.String() != want {
+			t.Errorf("%s: %q, %v; want %q", format, out.String(), err, want)
+		}
+	}
+}
+
 // The reference page has each field, flag and command-line flag.
 func TestConnsReference(t *testing.T) {
-	text, err := os.ReadFile("../../docs/connections.md")
+	text, err := os.ReadFile("../../docs/reference/connections.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +218,7 @@ func TestConnsReference(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("docs/connections.md does not have the field %s", name)
+				t.Errorf("docs/reference/connections.md does not have the field %s", name)
 			}
 		}
 	}
@@ -214,12 +226,12 @@ func TestConnsReference(t *testing.T) {
 	names(reflect.TypeFor[controlJSON]())
 	for _, flag := range (^model.ConnFlags(0)).Names() {
 		if !strings.Contains(page, "| `"+flag+"` |") {
-			t.Errorf("docs/connections.md does not have the flag %s", flag)
+			t.Errorf("docs/reference/connections.md does not have the flag %s", flag)
 		}
 	}
 	newConnsCommand().LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if !strings.Contains(page, "--"+f.Name) && f.Name != "output" && f.Name != "help" {
-			t.Errorf("docs/connections.md does not have --%s", f.Name)
+			t.Errorf("docs/reference/connections.md does not have --%s", f.Name)
 		}
 	})
 }

@@ -34,6 +34,9 @@ func Main(args []string) int {
 	return command.Main(newRootCommand(), args)
 }
 
+// Command is the program's command with all its verbs, for the reference pages.
+func Command() *cobra.Command { return newRootCommand() }
+
 func newRootCommand() *cobra.Command {
 	const long = `imbang balances connections to a virtual address over real servers, in the
 kernel, as Linux's IPVS does, on kernels that need no ip_vs module. It is

@@ -235,7 +235,7 @@ func TestAuditSchedulers(t *testing.T) {
 
 // The manual has each kind as the code has it.
 func TestAuditKindsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operating.md")
+	page, err := os.ReadFile("../../docs/reference/audit.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestAuditKindsAreDocumented(t *testing.T) {
 			repair = "no"
 		}
 		if row := fmt.Sprintf("| `%s` | %s | %s |\n", k, k.Text(), repair); !strings.Contains(string(page), row) {
-			t.Errorf("docs/operating.md does not have %s", row)
+			t.Errorf("docs/reference/audit.md does not have %s", row)
 		}
 		if k.Sound() == "" {
 			t.Errorf("%s: nothing says why a sound table does not show it", k)

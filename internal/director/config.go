@@ -45,14 +45,17 @@ var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 	bpfobj.LbConnStateSCTP_CLOSED:            61 * time.Second,
 }
 
-// initConfig writes what holds at first, with room for so many connections.
-func initConfig(m *ebpf.Map, room uint32) error {
+// defaultConfig is the configuration of a new director, with room for so many
+// connections.
+func defaultConfig(room uint32) bpfobj.LbSettings {
 	set := bpfobj.LbSettings{ConnReuseMode: 1, AmDroprate: 10, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room)}
 	for state, d := range defaultTimeouts {
 		set.Timeout[state] = uint64(d)
 	}
-	return putConfig(m, set)
+	return set
 }
+
+func initConfig(m *ebpf.Map, room uint32) error { return putConfig(m, defaultConfig(room)) }
 
 func putConfig(m *ebpf.Map, set bpfobj.LbSettings) error {
 	if err := m.Put(uint32(0), set); err != nil {

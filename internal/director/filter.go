@@ -43,6 +43,19 @@ func ReasonNames() []string {
 	return append(verdicts, slices.Compact(reasons)...)
 }
 
+// Reason is why a packet was not forwarded. The same words may stand with several
+// verdicts.
+type Reason struct{ Verdict, Reason string }
+
+// Reasons lists all of them.
+func Reasons() []Reason {
+	all := make([]Reason, bpfobj.LbReasonREASON_COUNT)
+	for r := range all {
+		all[r].Verdict, all[r].Reason = reasonWords(bpfobj.LbReason(r))
+	}
+	return all
+}
+
 // reasonBits are the reasons of a name; 0 if there are none.
 func reasonBits(name string) (bits uint64) {
 	name = strings.NewReplacer("-", " ", "_", " ").Replace(strings.ToLower(name))

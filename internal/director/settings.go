@@ -74,6 +74,24 @@ func (d *Director) Settings() ([]Setting, error) {
 	return all, nil
 }
 
+// SettingInfo describes a setting: its default, and its greatest value; the least
+// is 0.
+type SettingInfo struct {
+	Name, Help   string
+	Default, Max uint32
+	Defence      bool // its values are also written as never, auto and always
+}
+
+// DescribeSettings lists what there is to know of all settings without a director.
+func DescribeSettings() []SettingInfo {
+	set := defaultConfig(0)
+	all := make([]SettingInfo, len(settings))
+	for i, s := range settings {
+		all[i] = SettingInfo{s.name, s.help, *s.field(&set), s.max, s.max == maxDefence}
+	}
+	return all
+}
+
 // SettingNames lists their names.
 func SettingNames() []string {
 	names := make([]string, len(settings))

@@ -5,6 +5,9 @@ package ipvsadm
 // versionLine is what scripts that look for ipvsadm's version expect.
 const versionLine = "ipvsadm v1.31 2019/12/24 (compiled with popt and IPVS v1.2.1)\n"
 
+// Usage is the answer to --help.
+func Usage() string { return usage }
+
 // usage is the answer to --help. It is ipvsadm's interface as much as the
 // options are: tools look there for what a version can do.
 const usage = `Usage:

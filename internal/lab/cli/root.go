@@ -19,6 +19,9 @@ import (
 // Main runs the program with its arguments, its name first.
 func Main(args []string) int { return command.Main(newRootCommand(), args[1:]) }
 
+// Command is the program's command with all its verbs, for the reference pages.
+func Command() *cobra.Command { return newRootCommand() }
+
 func newRootCommand() *cobra.Command {
 	const long = `imbang-lab compares schedulers and directors on clusters that it builds in
 network namespaces of this machine, measures what the director and its commands

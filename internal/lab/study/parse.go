@@ -188,6 +188,28 @@ func keysAt(path string) []string {
 	return keys
 }
 
+// Key is a key of a study: its path, with [] behind a key that has a list of
+// mappings, and what kind of value it has.
+type Key struct{ Path, Kind string }
+
+// Keys lists all keys, in the order to write them.
+func Keys() []Key { return keysBelow("", reflect.TypeFor[document]()) }
+
+func keysBelow(prefix string, t reflect.Type) (keys []Key) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		path, of := prefix+f.Tag.Get("yaml"), deref(f.Type)
+		keys = append(keys, Key{path, kindName(of)})
+		if of.Kind() == reflect.Slice {
+			path, of = path+"[]", of.Elem()
+		}
+		if of.Kind() == reflect.Struct {
+			keys = append(keys, keysBelow(path+".", of)...)
+		}
+	}
+	return keys
+}
+
 // kindAt says in words what a path wants.
 func kindAt(path string) string {
 	t := typeAt(path)

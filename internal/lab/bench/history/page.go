@@ -28,7 +28,7 @@ const preface = `# Performance
 
 Made by ` + "`imbang bench page`" + ` from [the history](bench/history.jsonl) of ` + "`make bench`" + `; a test compares the two.
 Figures are medians with the range of all rounds in brackets; the figure of a target has the 95 % confidence interval of
-the median where the run stored it. A target is met if both ends of the bracket meet it. [Measuring](measuring.md#the-suite) says what is measured and how.
+the median where the run stored it. A target is met if both ends of the bracket meet it. [How the benchmarks measure](explanation/benchmarks.md) describes what is measured and how.
 `
 
 // section is a part with what it came to.
