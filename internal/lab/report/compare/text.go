@@ -36,8 +36,8 @@ func (c *Comparison) Text(out io.Writer) error {
 	}
 	if len(c.Metrics) > 0 {
 		fmt.Fprintf(w, "\nB to A: the middle of the ratios of all figures of B to all of A. All at once: these intervals hold the differences\n"+
-			"of all cells of a table with %.0f %% confidence. Apart are those of which two tests say so, all cells counted in, and\n"+
-			"that differ by the margin. The runs were made at different times: what the machine did meanwhile is in their difference.\n",
+			"of all cells of a table with %.0f %% confidence. A difference is significant if two tests agree that account for all cells.\n"+
+			"The runs were made at different times: drift of the machine between them is part of their difference.\n",
 			100*(1-c.Alpha))
 	}
 	c.textRest(w)
@@ -69,7 +69,7 @@ func (m Metric) sentence() string {
 	for _, x := range []struct {
 		f    stats.Finding
 		word string
-	}{{stats.Slight, "apart, it seems by less than the margin"}, {stats.Equal, "equal within the margin"}, {stats.Unclear, "cannot be told apart"}} {
+	}{{stats.Slight, "significantly different, by an estimate below the margin"}, {stats.Equal, "equal within the margin"}, {stats.Unclear, "without a significant difference"}} {
 		if n := len(found[x.f]); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, x.word))
 		}

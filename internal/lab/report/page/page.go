@@ -33,19 +33,23 @@ var files embed.FS
 // layout is read when it is first needed: every other verb of the program would
 // wait for it.
 var layout = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page.html.tmpl").ParseFS(files, "page.html.tmpl"))
+	return template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{"tidy": tidy, "toolFigure": toolFigure}).ParseFS(files, "page.html.tmpl"))
 })
 
 // document is what the layout lays out.
 type document struct {
 	*report.Report
-	Style   template.CSS
-	Script  template.JS
-	Facts   []string
-	Parts   []part
-	Marks   []markMeaning
-	Setting setting
-	Files   []file
+	Style  template.CSS
+	Script template.JS
+	Facts  []string
+	// Matrices show the judged metrics of all conditions at one glance, Keys their
+	// marks.
+	Matrices []matrix
+	Keys     []markMeaning
+	Parts    []part
+	Marks    []markMeaning
+	Setting  setting
+	Files    []file
 }
 
 // PublishedFigures reports whether any stands in the tables.
@@ -55,6 +59,16 @@ func (d *document) PublishedFigures() bool {
 			return slices.ContainsFunc(t.Heads, func(h head) bool { return h.Published })
 		})
 	})
+}
+
+// Raw are the files that hold what was measured.
+func (d *document) Raw() (list []file) {
+	for _, f := range d.Files {
+		if slices.Contains([]string{record.SamplesFile, record.ArchivedFile, record.EnvironmentFile}, f.Name) {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // part is one section of the report.
@@ -146,6 +160,7 @@ func newDocument(rep *report.Report) (*document, error) {
 	d := &document{
 		Report: rep, Style: template.CSS(style), Script: template.JS(script),
 		Facts: facts(stored.Environment, rep), Setting: newSetting(stored.Environment, s), Marks: marksOf(rep),
+		Matrices: matrices(rep), Keys: matrixKeys(),
 	}
 	m := &maker{rep: rep, study: s, samples: byCell(stored.Samples), servers: inOrder(rep.Servers())}
 	for i, sec := range rep.Sections {

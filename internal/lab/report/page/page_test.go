@@ -219,7 +219,7 @@ func TestVerdictComesFirst(t *testing.T) {
 			t.Errorf("no verdict on %s", level)
 		}
 	}
-	for _, want := range []string{"Not measurable here", "Generator behind schedule (all 5)", "requests lost (all 5)", "Best: rr=wrr"} {
+	for _, want := range []string{"Not measurable here", "Generator behind schedule (all 5)", "requests lost (all 5)", "Winner: rr=wrr"} {
 		if !strings.Contains(top, want) {
 			t.Errorf("the verdict does not say %q", want)
 		}

@@ -43,7 +43,7 @@ func (m *maker) forest(i int, sec report.Section) group {
 		f     stats.Finding
 		class string
 		text  string
-	}{{stats.Different, "k-dot", "apart"}, {stats.Unclear, "k-unclear", "cannot be told apart"}, {stats.Slight, "k-hollow", "apart, by less than the margin"}, {stats.Equal, "k-equal", "equal within the margin"}} {
+	}{{stats.Different, "k-dot", "significantly different"}, {stats.Unclear, "k-unclear", "no significant difference"}, {stats.Slight, "k-hollow", "significantly different, by less than the margin"}, {stats.Equal, "k-equal", "equal within the margin"}} {
 		if kinds[k.f] {
 			g.Keys = append(g.Keys, key{k.class, k.text})
 		}

@@ -110,7 +110,20 @@ func facts(e record.Environment, rep *report.Report) []string {
 	} else {
 		list = append(list, fmt.Sprintf("%d runs, %d a cell", rep.Measured, e.Plan.Repeats))
 	}
-	return append(list, fmt.Sprintf("Linux %s on %d CPUs", e.Kernel, e.CPUs), "imbang "+e.Imbang)
+	return append(list, fmt.Sprintf("Linux %s on %d CPUs", e.Kernel, e.CPUs), "imbang "+build(e))
+}
+
+// build is the version that was measured, with its commit where that is known.
+func build(e record.Environment) string {
+	b := e.Builds["imbang"]
+	if b.Commit == "" {
+		return e.Imbang
+	}
+	s := e.Imbang + ", commit " + b.Commit[:min(12, len(b.Commit))]
+	if b.Modified {
+		s += ", modified"
+	}
+	return s
 }
 
 // file is one that lies beside the page.
@@ -118,14 +131,14 @@ type file struct{ Name, Says string }
 
 // fileWords says what the files hold.
 var fileWords = map[string]string{
-	record.SamplesFile: "every run, with its whole latency distribution", record.EnvironmentFile: "the machine, the plan, the study",
+	record.SamplesFile: "every run, with its whole latency distribution", record.ArchivedFile: "every run, with its whole latency distribution, compressed", record.EnvironmentFile: "the machine, the plan, the study",
 	report.TablesFile: "this report as text", "comparisons.csv": "all pairs", "spread.csv": "share of each server", "loss_causes.csv": "losses by cause",
 	report.ConfigurationsFile: "the configuration of each competitor",
 }
 
 // listFiles names the run's files that exist.
 func listFiles(dir string) (list []file) {
-	for _, pattern := range []string{"*.jsonl", "*.json", "*.txt", "*.csv"} {
+	for _, pattern := range []string{"*.jsonl", "*.jsonl.gz", "*.json", "*.txt", "*.csv"} {
 		found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is a good one
 		for _, path := range found {
 			name := filepath.Base(path)

@@ -131,10 +131,10 @@ func pairTables(sec report.Section, row report.Row) (out []pairTable) {
 		if !ok || len(v.Pairs) == 0 {
 			continue
 		}
-		t := pairTable{Title: m.Title + " at " + at(sec, row), Level: fmt.Sprintf("%g %%", 100*v.Pairs[0].Joint.Level)}
+		t := pairTable{Title: m.Title + " at " + at(sec, row), Level: fmt.Sprintf("%g\u00a0%%", 100*v.Pairs[0].Joint.Level)}
 		for _, p := range v.Pairs {
 			t.Rows = append(t.Rows, pairRow{
-				A: p.A, B: p.B, Difference: percent(p.Difference), Joint: span(p.Joint), Own: fmt.Sprintf("%s (%.0f %%)", span(p.Own), 100*p.Own.Level),
+				A: p.A, B: p.B, Difference: percent(p.Difference), Joint: span(p.Joint), Own: fmt.Sprintf("%s (%.0f\u00a0%%)", span(p.Own), 100*p.Own.Level),
 				P: fmt.Sprintf("%.3g", p.P), Finding: string(p.Finding), Class: findingClass(p.Finding), Blocks: p.Blocks,
 			})
 		}
@@ -148,7 +148,15 @@ type noiseLine struct{ Level, A, B, Difference, Interval string }
 
 func noiseLines(sec report.Section, row report.Row) (out []noiseLine) {
 	for _, n := range row.Noise {
-		out = append(out, noiseLine{at(sec, row), n.A, n.B, percent(n.Difference), fmt.Sprintf("%s (%.0f %%)", span(n.Interval), 100*n.Interval.Level)})
+		out = append(out, noiseLine{at(sec, row), n.A, n.B, percent(n.Difference), fmt.Sprintf("%s (%.0f\u00a0%%)", span(n.Interval), 100*n.Interval.Level)})
 	}
 	return out
+}
+
+// toolFigure is a figure that a tool reports, with three digits.
+func toolFigure(v report.Value) string {
+	if v.N == 0 {
+		return "–"
+	}
+	return figure(v.Median)
 }

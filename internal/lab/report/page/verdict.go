@@ -26,7 +26,7 @@ type said struct {
 }
 
 func newVerdict(sec report.Section, row report.Row) verdict {
-	v := verdict{Level: at(sec, row), Full: row.Verdicts}
+	v := verdict{Level: at(sec, row), Full: tidyAll(row.Verdicts)}
 	for _, m := range report.Metrics() {
 		if c, ok := row.Comparisons[m.Key]; ok {
 			v.Lines = append(v.Lines, answer(m, row, c))
@@ -59,20 +59,31 @@ func answer(m report.Metric, row report.Row, c stats.Verdict) said {
 	case stats.TooFewBlocks:
 		return said{"none", "Too few repeats", fmt.Sprintf("%s: %s; to compare %d it takes at least %d.", sentenceCase(name), ofEach(c.Blocks), len(c.Ranking), c.Least)}
 	case stats.AllEqual:
-		return said{"equal", "Equal", fmt.Sprintf("In %s all are equal within %g %%.", name, 100*c.Smallest)}
+		return said{"equal", "Equal", fmt.Sprintf("In %s all are equal within %g\u00a0%%, by their joint intervals.", name, 100*c.Smallest)}
 	case stats.Winner:
 		return winner(m, name, row, c)
 	}
 	first := c.Groups[0]
 	rest := slices.DeleteFunc(slices.Clone(c.Ranking), func(s string) bool { return slices.Contains(first, s) })
 	if len(rest) == 0 {
-		return said{"open", "Cannot be told apart", fmt.Sprintf("In %s no two of %s are apart.", name, listed(c.Ranking))}
+		return said{"open", "No significant difference", fmt.Sprintf("In %s no two of %s differ significantly; %s.", name, listed(c.Ranking), joint(c))}
 	}
-	text := fmt.Sprintf("In %s %s lead and cannot be told apart; behind: %s.", name, listed(first), listed(rest))
+	text := fmt.Sprintf("In %s %s are first, without a significant difference; behind: %s; %s.", name, listed(first), listed(rest), joint(c))
 	if len(first) == 1 {
-		text = fmt.Sprintf("In %s %s comes first, but by how much is not certain; behind: %s.", name, first[0], listed(rest))
+		text = fmt.Sprintf("In %s %s is first; behind: %s; %s.", name, first[0], listed(rest), joint(c))
 	}
-	return said{"open", "No single best", text}
+	return said{"open", "No winner", text}
+}
+
+// joint says within what bounds the differences lie that are not significant.
+func joint(c stats.Verdict) string {
+	low, high := 0.0, 0.0
+	for _, p := range c.Pairs {
+		if p.Finding == stats.Unclear {
+			low, high = min(low, p.Joint.Low), max(high, p.Joint.High)
+		}
+	}
+	return "the joint intervals of such pairs lie within " + percent(low) + " to " + percent(high)
 }
 
 func ofEach(n int) string {
@@ -96,7 +107,7 @@ func winner(m report.Metric, name string, row report.Row, c stats.Verdict) said 
 	if p, ok := c.Pair(0, 1); ok {
 		text += fmt.Sprintf("; the next, %s, has %s (%s)", p.B, percent(p.Difference), span(p.Joint))
 	}
-	return said{"winner", "Best: " + c.Ranking[0], text + "."}
+	return said{"winner", "Winner: " + c.Ranking[0], text + "."}
 }
 
 // noAnswer says why nothing is compared.
