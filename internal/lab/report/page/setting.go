@@ -75,6 +75,9 @@ func again(e record.Environment) string {
 	words := []string{"imbang"}
 	list := e.CommandLine
 	if len(list) > 0 {
+		if filepath.Base(list[0]) == "imbang-lab" {
+			words[0] = "imbang-lab"
+		}
 		list = list[1:]
 	}
 	if len(list) == 0 {
