@@ -97,3 +97,25 @@ func (s *pathSite) spent() (sum time.Duration, err error) {
 	t, err := measure.InterruptTime()
 	return sum + t, err
 }
+
+// pathDifferences are measures that have no ratios: a difference may be 0 or
+// negative.
+var pathDifferences = []string{pathBalanceConn, pathBalanceReq}
+
+// balance fills in the CPU time of balancing, by one measure for all
+// competitors: that of the whole machine less that of plain forwarding, round by
+// round. It includes the work of other programs on the machine.
+func (p *pathRun) balance() {
+	for of, from := range map[string]string{pathBalanceConn: pathMachineConn, pathBalanceReq: pathMachineReq} {
+		plain := p.samples[yardstick][from]
+		for name, measured := range p.samples {
+			delete(measured, of)
+			if name == yardstick || len(plain) != len(measured[from]) {
+				continue
+			}
+			for i, v := range measured[from] {
+				measured[of] = append(measured[of], v-plain[i])
+			}
+		}
+	}
+}

@@ -3,18 +3,23 @@
 package bench
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"imbang/internal/lab/stats"
 )
 
-// pathReferences are what the others are compared with.
-var pathReferences = []string{yardstick, "nftables", "haproxy-tcp"}
+// pathPeers are the other balancers, and pathReferences all that ratios are to.
+var (
+	pathPeers      = []string{"nftables", "haproxy-tcp", "nginx-stream"}
+	pathReferences = append(slices.Clone(pathPeers), yardstick)
+)
 
 // conclude sums up the rounds.
 func (p *pathRun) conclude() *PathResult {
 	r := &p.result
+	p.balance()
 	r.Rounds, r.Loop, r.Others = p.done, stats.Summarize(p.loop), stats.Summarize(p.shares)
 	for _, name := range p.Competitors {
 		if p.samples[name] == nil {
@@ -22,8 +27,13 @@ func (p *pathRun) conclude() *PathResult {
 		}
 		for _, m := range pathMeasures {
 			row := PathRow{Competitor: name, Measure: m.name, Unit: m.unit, Rounds: p.samples[name][m.name]}
+			if len(row.Rounds) == 0 {
+				continue // plain forwarding balances nothing
+			}
 			row.Value = stats.Summarize(row.Rounds)
-			p.compareWith(&row)
+			if !slices.Contains(pathDifferences, m.name) {
+				p.compareWith(&row)
+			}
 			r.Rows = append(r.Rows, row)
 		}
 		t := p.tallies[name]
@@ -63,11 +73,14 @@ func (p *pathRun) ratios(name, other, measure string) (list []float64) {
 	return list
 }
 
-// pathTargets are the ratios that are imbang's targets.
-var pathTargets = []struct {
+// pathTarget is a ratio to another competitor, with its bound.
+type pathTarget struct {
 	other, measure string
 	least, most    float64
-}{
+}
+
+// pathTargets are the targets of imbang's ratios.
+var pathTargets = []pathTarget{
 	{yardstick, pathNew, 0.95, 0}, {yardstick, pathKeepAlive, 1, 0}, {yardstick, pathBulk, 1, 0},
 	{yardstick, pathCPUConn, 0, 1.05}, {yardstick, pathP99, 0, 1},
 	{"nftables", pathNew, 1.15, 0}, {"nftables", pathKeepAlive, 1.15, 0},
@@ -76,7 +89,13 @@ var pathTargets = []struct {
 
 // targets compares imbang's ratios with their targets.
 func (p *pathRun) targets() (list []Target) {
-	for _, t := range pathTargets {
+	ordered := slices.Clone(pathTargets)
+	slices.SortStableFunc(ordered, func(a, b pathTarget) int {
+		order := p.result.References(a.measure)
+		return cmp.Or(cmp.Compare(measureIndex(a.measure), measureIndex(b.measure)),
+			cmp.Compare(slices.Index(order, a.other), slices.Index(order, b.other)))
+	})
+	for _, t := range ordered {
 		if p.samples[ownName] == nil || p.samples[t.other] == nil {
 			continue
 		}
@@ -102,18 +121,35 @@ func (r *PathResult) byMeasure() (list []PathRow) {
 	return list
 }
 
-// References are those that rows have ratios to.
-func (r *PathResult) References() (list []string) {
-	has := map[string]bool{}
+// References are those that rows of a measure have ratios to: the other
+// balancers, the fastest first, then plain forwarding and what remains.
+func (r *PathResult) References(measure string) (list []string) {
+	has, median := map[string]bool{}, map[string]float64{}
 	for _, row := range r.Rows {
+		if row.Measure != measure {
+			continue
+		}
+		median[row.Competitor] = row.Value.Median
+		if moreIsBetter(row.Unit) {
+			median[row.Competitor] *= -1
+		}
 		for other := range row.Over {
 			has[other] = true
 		}
 	}
-	for _, other := range slices.Concat(pathReferences, PathCompetitors()) {
+	peers := slices.Clone(pathPeers)
+	slices.SortStableFunc(peers, func(a, b string) int { return cmp.Compare(median[a], median[b]) })
+	for _, other := range slices.Concat(peers, []string{yardstick}, PathCompetitors()) {
 		if has[other] && !slices.Contains(list, other) {
 			list = append(list, other)
 		}
 	}
 	return list
+}
+
+// moreIsBetter reports whether a unit is that of a rate, not of a time.
+func moreIsBetter(unit string) bool { return strings.HasSuffix(unit, "/s") }
+
+func measureIndex(name string) int {
+	return slices.IndexFunc(pathMeasures, func(m pathMeasure) bool { return m.name == name })
 }

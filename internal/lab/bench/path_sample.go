@@ -22,14 +22,23 @@ const (
 	pathP99       = "p99 at a fixed rate"
 	pathCPUConn   = "CPU per connection"
 	pathCPUReq    = "CPU per request"
-	pathConnect   = "connect p50, one connection"
-	pathOne       = "request p50, one connection" // from the SYN to the last byte
+	// CPU time of the whole machine, and of it what plain forwarding does not
+	// use under the same load in the same round.
+	pathMachineConn = "machine CPU per connection"
+	pathMachineReq  = "machine CPU per request"
+	pathBalanceConn = "CPU of balancing per connection"
+	pathBalanceReq  = "CPU of balancing per request"
+	pathConnect     = "connect p50, one connection"
+	pathOne         = "request p50, one connection" // from the SYN to the last byte
 )
 
+type pathMeasure struct{ name, unit string }
+
 // pathMeasures lists them with their units.
-var pathMeasures = []struct{ name, unit string }{
+var pathMeasures = []pathMeasure{
 	{pathNew, "1/s"}, {pathKeepAlive, "1/s"}, {pathBulk, "MB/s"}, {pathP50, "ms"}, {pathP99, "ms"},
-	{pathCPUConn, "us"}, {pathCPUReq, "us"}, {pathConnect, "us"}, {pathOne, "us"},
+	{pathCPUConn, "us"}, {pathCPUReq, "us"},
+	{pathMachineConn, "us"}, {pathMachineReq, "us"}, {pathBalanceConn, "us"}, {pathBalanceReq, "us"}, {pathConnect, "us"}, {pathOne, "us"},
 }
 
 // pathSamples take one each.
@@ -46,7 +55,8 @@ func sampleNew(ctx context.Context, s *pathSite) error {
 func sampleKeepAlive(ctx context.Context, s *pathSite) error {
 	r, err := s.closed(ctx, load.Unlimited)
 	if err == nil {
-		s.got[pathKeepAlive], s.got[pathCPUReq] = r.ReplyRate, r.cpuEach(r.Generator.Requests)
+		s.got[pathKeepAlive], s.got[pathCPUReq] = r.ReplyRate, each(r.cpu, r.Generator.Requests)
+		s.got[pathMachineReq] = each(r.machine, r.Generator.Requests)
 	}
 	return err
 }
@@ -60,7 +70,7 @@ func sampleRate(ctx context.Context, s *pathSite) error {
 		return err
 	}
 	s.got[pathP50], s.got[pathP99] = r.Response.P50MS, r.Response.P99MS
-	s.got[pathCPUConn] = r.cpuEach(r.Generator.Connections)
+	s.got[pathCPUConn], s.got[pathMachineConn] = each(r.cpu, r.Generator.Connections), each(r.machine, r.Generator.Connections)
 	return nil
 }
 
@@ -101,15 +111,16 @@ func (s *pathSite) closed(ctx context.Context, perConnection int) (*pathLoaded, 
 // its caches cold. CPU time is of all of it.
 const warmUp = 25 * time.Millisecond
 
-// pathLoaded is what a load measured, and the CPU time of all who took part.
+// pathLoaded is what a load measured, with the CPU time of all who took part
+// and of the whole machine.
 type pathLoaded struct {
 	*load.Result
-	cpu time.Duration
+	cpu, machine time.Duration
 }
 
-// cpuEach is microseconds of the CPU time for each of n.
-func (r *pathLoaded) cpuEach(n int) float64 {
-	return float64(r.cpu.Nanoseconds()) / 1000 / float64(max(n, 1))
+// each is microseconds of a CPU time for each of n.
+func each(cpu time.Duration, n int) float64 {
+	return float64(cpu.Nanoseconds()) / 1000 / float64(max(n, 1))
 }
 
 // run makes a load with some threads.
@@ -141,7 +152,7 @@ func (s *pathSite) run(ctx context.Context, plan load.Plan, threads int) (*pathL
 	if plan.Concurrency == pathConnections {
 		s.others.add(before.machine, after.machine, cpu)
 	}
-	return &pathLoaded{r, cpu}, nil
+	return &pathLoaded{r, cpu, after.machine.WorkSince(before.machine)}, nil
 }
 
 // count adds a load to what the competitor was sent.

@@ -60,12 +60,18 @@ func TestPathConclusion(t *testing.T) {
 		p.tallies[name] = &pathTally{PathLoad{Competitor: name}, map[string]int{"s1": 1, "s2": 3}}
 	}
 	r := p.conclude()
-	if len(r.Rows) != 2*len(pathMeasures) || len(r.Targets) != 5 || r.Rounds != 6 {
+	if len(r.Rows) != 2*len(pathMeasures)-len(pathDifferences) || len(r.Targets) != 5 || r.Rounds != 6 {
 		t.Fatalf("%+v", r)
 	}
 	want := stats.Interval{Low: 0.9, High: 1, Level: 0.96875} // six are just enough
 	for _, row := range r.Rows {
 		over, is := row.Over[yardstick]
+		if slices.Contains(pathDifferences, row.Measure) {
+			if is || row.Competitor != ownName || row.Rounds[2] != -100 { // 900 less 1000
+				t.Errorf("%+v", row)
+			}
+			continue
+		}
 		if is != (row.Competitor == ownName) || is && (over.N != 6 || over.Median != 0.9 || row.Within[yardstick] != want) {
 			t.Errorf("%+v", row)
 		}
@@ -80,6 +86,33 @@ func TestPathConclusion(t *testing.T) {
 	}
 	if s := r.Requests[0].Shares; len(s) != 2 || s[1] != 0.75 {
 		t.Errorf("shares %v", s)
+	}
+}
+
+// Ratios are to the fastest peer first, whose place differs by measure.
+func TestFastestPeerFirst(t *testing.T) {
+	names := []string{yardstick, ownName, "nftables", "haproxy-tcp", "nginx-stream"}
+	p := &pathRun{
+		PathConfig: PathConfig{Competitors: names}, done: 1,
+		samples: map[string]map[string][]float64{}, tallies: map[string]*pathTally{},
+	}
+	for i, name := range names {
+		p.tallies[name], p.samples[name] = newPathTally(name), map[string][]float64{}
+		for _, m := range pathMeasures {
+			p.samples[name][m.name] = []float64{float64(i + 1)}
+		}
+	}
+	r := p.conclude()
+	for measure, want := range map[string][]string{
+		pathNew:     {"nginx-stream", "haproxy-tcp", "nftables", yardstick},
+		pathCPUConn: {"nftables", "haproxy-tcp", "nginx-stream", yardstick},
+	} {
+		if got := r.References(measure); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", measure, got, want)
+		}
+	}
+	if want := pathNew + ", ratio to haproxy-tcp"; r.Targets[0].Name != want {
+		t.Errorf("the first target is %q, want %q", r.Targets[0].Name, want)
 	}
 }
 
@@ -100,7 +133,7 @@ func TestPathAgainstItself(t *testing.T) {
 		}
 	}
 	r := p.conclude()
-	if others := r.References(); !slices.Equal(others, []string{yardstick, ownName}) {
+	if others := r.References(pathNew); !slices.Equal(others, []string{yardstick, ownName}) {
 		t.Errorf("%q", others)
 	}
 	for _, row := range r.Rows[:4] {

@@ -102,10 +102,10 @@ func printPath(w io.Writer, r *bench.PathResult) error {
 	fmt.Fprintf(w, "load generator: %s; fixed loop beside each round %.1f ms (%.1f to %.1f)\n", r.Generator, r.Loop.Median, r.Loop.Min, r.Loop.Max)
 	fmt.Fprintf(w, "other programs, or a hypervisor, had %.0f %% of the CPUs (%.0f to %.0f)\n", 100*r.Others.Median, 100*r.Others.Min, 100*r.Others.Max)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	measure, others := "", r.References()
+	measure, others := "", []string(nil)
 	for _, row := range r.Rows {
 		if row.Measure != measure {
-			measure = row.Measure
+			measure, others = row.Measure, r.References(row.Measure)
 			fmt.Fprintf(t, "\n%s [%s]\t\t%s\n", row.Measure, row.Unit, ratioHeads(others))
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%s\n", row.Competitor, bench.Figure(row.Value), ratios(row, others))
