@@ -15,13 +15,13 @@ func newCompareCommand() *cobra.Command {
 	var output command.OutputFlag
 	c := &cobra.Command{
 		Use:   "compare DIR DIR",
-		Short: "Tell two stored runs apart",
-		Long: "Tell two stored runs apart, the second against the first: by how much each cell that\n" +
-			"both measured differs, with intervals that hold for all cells at once, and what else\n" +
-			"is different between them: version, kernel, machine, plan. Cells in which the load\n" +
-			"generator fell short or requests were lost are named and not compared.\n\n" +
-			"A cell needs five runs in both. Differences between runs hold what the machine did\n" +
-			"meanwhile: to compare two schedulers, put both into one study.",
+		Short: "Compare two stored runs",
+		Long: "Compare two stored runs, the second against the first. Prints the difference of each\n" +
+			"cell that both measured, with intervals that hold for all cells at once, and the\n" +
+			"differences in version, kernel, machine and plan. Cells in which the load generator\n" +
+			"fell short or requests were lost are named and not compared.\n\n" +
+			"Requires five runs of a cell in both. Differences include drift of the machine between\n" +
+			"the two runs: to compare two schedulers, put both into one study.",
 		Example: "  imbang-lab compare results/thesis-before results/thesis-after\n" +
 			"  imbang-lab compare results/a results/b --output json",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compare tells two stored runs apart: the same cells, measured at
-// different times, by what version, on what machine.
+// Package compare compares two stored runs of the same cells, measured at
+// different times, by different versions or on different machines.
 //
 // It reads what report makes of each run and asks package stats. It measures
 // nothing, and it cannot say why two runs differ: it names what else is

@@ -3,6 +3,8 @@
 package page
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,7 +18,8 @@ type matrix struct {
 	Title, Unit string
 	Columns     []string
 	Rows        []matrixRow
-	Published   bool // some cell has a published figure
+	Published   bool   // some cell has a published figure
+	Level       string // the least that an interval of the matrix has
 }
 
 type matrixRow struct {
@@ -65,11 +68,17 @@ func matrices(rep *report.Report) (list []matrix) {
 	}
 	sortBy(keys, func(m report.Metric) float64 { return -float64(asked[m.Key]) })
 	for _, m := range keys[:min(mostMatrices, len(keys))] {
+		level := math.Inf(1)
 		x := matrix{Title: m.Title, Unit: strings.TrimSpace(unit(m)), Columns: columns}
 		for _, sec := range rep.Sections {
 			for _, row := range sec.Rows {
 				if !slices.ContainsFunc(row.Cells, func(c report.Cell) bool { return c.Values[m.Key].N > 0 }) {
 					continue
+				}
+				for _, c := range row.Cells {
+					if v := c.Values[m.Key]; v.N > 0 && v.Interval != nil {
+						level = min(level, v.Interval.Level)
+					}
 				}
 				line := matrixRow{Condition: tidy(row.Condition.String())}
 				for _, name := range columns {
@@ -79,6 +88,9 @@ func matrices(rep *report.Report) (list []matrix) {
 				}
 				x.Rows = append(x.Rows, line)
 			}
+		}
+		if !math.IsInf(level, 1) {
+			x.Level = fmt.Sprintf("%g\u00a0%%", math.Floor(1000*level)/10) // down: "at least" has to be true
 		}
 		list = append(list, x)
 	}
@@ -124,6 +136,6 @@ func matrixKeys() []markMeaning {
 	return []markMeaning{
 		{markWinner, "winner: significantly different from every competitor"},
 		{markGroup, "first group: no significant difference among those that carry this mark at one condition"},
-		{markOut, "not ranked: the cell's title says why"},
+		{markOut, "not ranked: the reason is in the tooltip of the cell, and below at its condition"},
 	}
 }

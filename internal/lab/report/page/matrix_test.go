@@ -5,27 +5,80 @@ package page
 import (
 	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"imbang/internal/lab/record"
 )
 
-// text of the page without markup, scripts and what stands as it was typed.
+// visible is the text of the page, drawings and tooltips included, without
+// markup, scripts and commands. Elements are separated by "|".
 func visible(page string) string {
-	for _, tag := range []string{"script", "style", "pre", "code", "svg"} {
+	for _, tag := range []string{"script", "style", "pre", "code"} {
 		page = regexp.MustCompile(`(?s)<`+tag+`[ >].*?</`+tag+`>`).ReplaceAllString(page, "")
 	}
-	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " "))
+	for _, m := range regexp.MustCompile(`\s(?:title|aria-label)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		page += "|" + m[1]
+	}
+	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "|"))
 }
 
-// A figure is not broken over lines, and there is one minus sign.
+var (
+	broken = regexp.MustCompile(`.{0,30}\d (?:%|[mµu]?s|[KM]B|GiB|Mbit|(?:[KM]B|conn|connections|requests|replies)/s)(?:[\s.,;:)/|]|$)`)
+	hyphen = regexp.MustCompile(`.{0,30}[\s(|\x{a0}]-\d.{0,10}`)
+)
+
+// A figure and its unit stay on one line, and a negative number has U+2212, in
+// the text, the drawings and the tooltips alike.
 func TestFiguresAreNotBroken(t *testing.T) {
-	_, page := rendered(t, fixed(t, "Some", 6))
+	run := fixed(t, "Some", 6)
+	_, page := rendered(t, run)
 	text := visible(page)
-	if m := regexp.MustCompile(`\d (%|ms|KB/s)`).FindAllString(text, -1); len(m) > 0 {
-		t.Errorf("breakable figures: %q", m)
+	if !strings.Contains(text, "\u00a0%") || !strings.Contains(text, "\u00a0ms") {
+		t.Fatal("the page has no figures to check")
 	}
-	if m := regexp.MustCompile(`.{20}[\s(]-\d.{10}`).FindAllString(text, -1); len(m) > 0 {
-		t.Errorf("hyphens as minus signs: %q", m)
+	for _, m := range broken.FindAllString(text, -1) {
+		t.Errorf("breakable figure: %q", m)
+	}
+	for _, m := range hyphen.FindAllString(text, -1) {
+		t.Errorf("hyphen as minus sign: %q", m)
+	}
+}
+
+// The study's own words are set like those of the report.
+func TestWordsOfTheStudyAreNotBroken(t *testing.T) {
+	run := fixed(t, "Changes of -3 % within 5 ms", 6)
+	run.Environment.CPU = "some CPU of 3 MB"
+	run.Environment.Limits = map[string]string{"delay": "at most 2 ms"}
+	_, page := rendered(t, run)
+	if !strings.Contains(visible(page), "Changes of −3\u00a0% within 5\u00a0ms") {
+		t.Error("the title is not set")
+	}
+	for _, m := range append(broken.FindAllString(visible(page), -1), hyphen.FindAllString(visible(page), -1)...) {
+		t.Errorf("not set: %q", m)
+	}
+}
+
+// The caption names the level that the intervals have: so few runs permit no
+// 95 %.
+func TestMatrixNamesTheLevelOfItsIntervals(t *testing.T) {
+	for runs, want := range map[int]string{3: "75\u00a0%", 5: "93.7\u00a0%", 6: "96.8\u00a0%"} {
+		run := fixed(t, "Some", 6)
+		run.Environment.Plan.Repeats = runs
+		run.Samples = slices.DeleteFunc(run.Samples, func(s record.Sample) bool { return s.Block > runs })
+		rep, page := rendered(t, run)
+		for _, x := range matrices(rep) {
+			if x.Level != want {
+				t.Errorf("%d runs: %s: level %q, want %q", runs, x.Title, x.Level, want)
+			}
+		}
+		if len(matrices(rep)) == 0 {
+			t.Errorf("%d runs: no matrix", runs)
+		}
+		if !strings.Contains(visible(page), "confidence intervals of at least "+want) {
+			t.Errorf("%d runs: the caption does not say %s", runs, want)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (l lines) plots() (one bool, list []template.HTML) {
 	if len(l.list) <= mostLines {
 		return true, []template.HTML{l.together()}
 	}
-	return false, l.apart()
+	return false, l.separate()
 }
 
 // frame is the inner part of a plot.
@@ -171,9 +171,9 @@ func (l lines) draw(d *drawing, f frame, s scale, one line, dash int) {
 	}
 }
 
-// apart draws a plot for each line. The background is drawn once, in the
+// separate draws a plot for each line. The background is drawn once, in the
 // first, and the others refer to it.
-func (l lines) apart() (list []template.HTML) {
+func (l lines) separate() (list []template.HTML) {
 	const width, height = 178.0, 116.0
 	f := frame{38, width - 8, 24, height - 20}
 	s := l.vertical(f, 3)
@@ -206,7 +206,7 @@ func (l lines) apart() (list []template.HTML) {
 	return list
 }
 
-// spread moves labels apart that would overlap, by no more than it takes. NaN
+// spread moves labels that would overlap, no farther than necessary. NaN
 // stands for no label.
 func spread(y []float64, gap, top, bottom float64) []float64 {
 	out := append([]float64(nil), y...)

@@ -80,7 +80,7 @@ func newForest(i int, sec report.Section, row report.Row, metric report.Metric, 
 }
 
 func findingClass(f stats.Finding) string {
-	return map[stats.Finding]string{stats.Different: "apart", stats.Unclear: "unclear", stats.Slight: "slight", stats.Equal: "equal"}[f]
+	return map[stats.Finding]string{stats.Different: "different", stats.Unclear: "unclear", stats.Slight: "slight", stats.Equal: "equal"}[f]
 }
 
 // Differences are drawn as ratios, on a logarithmic scale, so that twice and
@@ -103,7 +103,7 @@ func (f forest) svg() template.HTML {
 	low, high := f.reach()
 	tail := 0.0
 	for _, p := range f.pairs {
-		tail = max(tail, wide(brieflyApart(p))+12)
+		tail = max(tail, wide(briefly(p))+12)
 	}
 	right := panelWidth - tail
 	bottom := 8 + step*float64(len(f.pairs))
@@ -138,13 +138,13 @@ func (f forest) svg() template.HTML {
 			d.circle(x(p.Difference), y, 4, "dot")
 		}
 		d.end()
-		d.text(panelWidth, y+4, "figure e "+findingClass(p.Finding), brieflyApart(p))
+		d.text(panelWidth, y+4, "figure e "+findingClass(p.Finding), briefly(p))
 	}
 	return d.html()
 }
 
-// brieflyApart is a pair's difference; what is many times as much is said so.
-func brieflyApart(p stats.Pair) string {
+// briefly is a pair's difference; what is many times as much is said so.
+func briefly(p stats.Pair) string {
 	if p.Difference >= 9 {
 		return "×" + figure(1+p.Difference)
 	}

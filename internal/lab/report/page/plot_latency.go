@@ -20,7 +20,7 @@ var percentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92
 const beyond = 5
 
 // latency shows the whole distribution of response times, all runs of a cell
-// together, with the tail stretched: 90, 99 and 99.9 % are as far apart.
+// together, with the tail stretched: 90, 99 and 99.9 % are at equal distances.
 func (m *maker) latency(i int, sec report.Section) (group, error) {
 	g := group{ID: "latency", Title: "Distribution of response times", Say: "The share of requests that were answered within a time: all runs of a cell together. " +
 		"To the right each step is a tenth of the requests that are left."}

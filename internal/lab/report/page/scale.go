@@ -172,8 +172,8 @@ func brief(v float64, decimals int) string {
 // thin is a narrow space that does not break.
 const thin = "\u202f"
 
-// grouped writes a number with its thousands apart, from ten thousand on, and
-// a real minus sign.
+// grouped writes a number with U+2212 as its minus sign and, from ten
+// thousand on, a space between its thousands.
 func grouped(v float64, decimals int) string {
 	s := strconv.FormatFloat(math.Abs(v), 'f', decimals, 64)
 	whole, rest, _ := strings.Cut(s, ".")

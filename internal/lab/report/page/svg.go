@@ -20,7 +20,7 @@ type drawing struct {
 // those who cannot see it.
 func newDrawing(width, height float64, title string) *drawing {
 	d := &drawing{}
-	d.group("svg", "viewBox", "0 0 "+short(width)+" "+short(height), "width", width, "height", height, "role", "img", "aria-label", title)
+	d.group("svg", "viewBox", "0 0 "+short(width)+" "+short(height), "width", width, "height", height, "role", "img", "aria-label", tidy(title))
 	return d
 }
 
@@ -76,12 +76,12 @@ func (d *drawing) start(name string, attributes []any) {
 // ("e" ends there, "m" has its middle there).
 func (d *drawing) text(x, y float64, class, words string) {
 	d.start("text", []any{"x", x, "y", y, "class", class})
-	d.b.WriteString(">" + template.HTMLEscapeString(words) + "</text>")
+	d.b.WriteString(">" + template.HTMLEscapeString(tidy(words)) + "</text>")
 }
 
 // hint is what a pointer that rests on the group says.
 func (d *drawing) hint(words string) {
-	d.b.WriteString("<title>" + template.HTMLEscapeString(words) + "</title>")
+	d.b.WriteString("<title>" + template.HTMLEscapeString(tidy(words)) + "</title>")
 }
 
 func (d *drawing) line(x1, y1, x2, y2 float64, class string) {

@@ -143,7 +143,7 @@ func pairTables(sec report.Section, row report.Row) (out []pairTable) {
 	return out
 }
 
-// noiseLine is how far two lie apart that are the same by definition.
+// noiseLine is the difference of two that are the same by definition.
 type noiseLine struct{ Level, A, B, Difference, Interval string }
 
 func noiseLines(sec report.Section, row report.Row) (out []noiseLine) {
