@@ -113,3 +113,15 @@ func TestMatrix(t *testing.T) {
 		t.Errorf("the matrix is at %d, the verdicts on levels at %d", at, first)
 	}
 }
+
+// The head names the commit of the build that was measured, and that it was
+// modified.
+func TestHeadNamesTheCommit(t *testing.T) {
+	run := fixed(t, "Some", 6)
+	run.Environment.Builds = map[string]record.Build{"imbang": {Commit: "0123456789abcdef0123456789abcdef01234567", Modified: true}}
+	_, page := rendered(t, run)
+	head, _, _ := strings.Cut(page, "</header>")
+	if !strings.Contains(visible(head), "imbang test, commit 0123456789ab, modified") {
+		t.Errorf("no commit in the head: %q", visible(head))
+	}
+}
