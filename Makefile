@@ -36,9 +36,15 @@ build: ## build bin/imbang and bin/imbang-lab; bin/ipvsadm and bin/imbang-ipvsad
 	@ln -sf imbang bin/ipvsadm
 	@ln -sf imbang bin/imbang-ipvsadm
 
-install: build ## copy imbang and imbang-lab to /usr/local/sbin, with the link imbang-ipvsadm
-	$(SUDO) install -m 0755 $(BIN) bin/imbang-lab /usr/local/sbin
-	$(SUDO) ln -sf imbang /usr/local/sbin/imbang-ipvsadm
+# Packagers set DESTDIR and do not need root.
+PREFIX  ?= /usr/local
+SBIN    := $(DESTDIR)$(PREFIX)/sbin
+INSTALL := $(if $(DESTDIR),,$(SUDO))
+
+install: build ## copy imbang and imbang-lab to $(DESTDIR)$(PREFIX)/sbin (/usr/local/sbin), with the link imbang-ipvsadm
+	$(INSTALL) install -d $(SBIN)
+	$(INSTALL) install -m 0755 $(BIN) bin/imbang-lab $(SBIN)
+	$(INSTALL) ln -sf imbang $(SBIN)/imbang-ipvsadm
 
 # The Go packages with compiled BPF objects: the data plane, and what the lab runs.
 BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/director/testrun ./internal/lab/probe

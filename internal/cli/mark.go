@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -19,10 +18,10 @@ func newMarkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mark",
 		Short: "Mark packets by destination, for fwmark services",
-		Long: `A fwmark service (ipvsadm -A -f MARK) takes the packets that carry a firewall
-mark. iptables and nftables set marks only after the director has seen the
-packet, so the director has rules of its own: packets to PREFIX carry MARK. The
-longest prefix counts; a mark that a packet brings along comes first.`,
+		Long: `A fwmark service (ipvsadm -A -f MARK) matches packets that carry a firewall
+mark. iptables and nftables set marks only after the director has processed the
+packet, so the director has its own rules: packets to PREFIX get MARK. The
+longest matching prefix applies. A packet that already has a mark keeps it.`,
 	}
 	c.AddCommand(&cobra.Command{
 		Use:     "add PREFIX MARK",
@@ -41,25 +40,53 @@ longest prefix counts; a mark that a packet brings along comes first.`,
 		Short: "Remove a rule",
 		Args:  cobra.ExactArgs(1),
 		RunE:  func(c *cobra.Command, args []string) error { return setMark(c.ErrOrStderr(), args[0], 0) },
-	}, &cobra.Command{
+	}, newMarkListCommand())
+	return c
+}
+
+func newMarkListCommand() *cobra.Command {
+	var out command.OutputFlag
+	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the rules",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
 			d, err := director.Open()
 			if err != nil {
 				return err
 			}
 			defer d.Close()
 			rules, err := d.Marks()
-			w := bufio.NewWriter(c.OutOrStdout())
-			for _, r := range rules {
-				fmt.Fprintf(w, "%s %d\n", r.Prefix, r.Mark)
-			}
-			return errors.Join(err, w.Flush())
+			return errors.Join(err, out.Print(c.OutOrStdout(), toMarkJSON(rules), func(w io.Writer) error {
+				for _, r := range rules {
+					if _, err := fmt.Fprintf(w, "%s %d\n", r.Prefix, r.Mark); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
 		},
-	})
+	}
+	out.Register(c)
 	return c
+}
+
+// markJSON is a rule in JSON.
+type markJSON struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Mark   uint32       `json:"mark"`
+}
+
+// toMarkJSON is never nil: no rules are [], not null.
+func toMarkJSON(rules []director.MarkRule) []markJSON {
+	list := make([]markJSON, 0, len(rules))
+	for _, r := range rules {
+		list = append(list, markJSON(r))
+	}
+	return list
 }
 
 // parseMarked reads the prefix of a rule.
@@ -71,7 +98,7 @@ func parseMarked(prefix string) (netip.Prefix, error) {
 	case p.Addr().Is4In6():
 		return p, command.Usage(errors.New(prefix + " is an IPv4-mapped address" + unmapped(p)))
 	case p != p.Masked():
-		return p, command.Usage(fmt.Errorf("%s is not a prefix: its address has bits behind it (%s?)", prefix, p.Masked()))
+		return p, command.Usage(fmt.Errorf("%s is not a prefix: its address has bits set after the prefix length (%s?)", prefix, p.Masked()))
 	}
 	return p, nil
 }

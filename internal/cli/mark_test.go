@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"io"
 	"net/netip"
 	"strings"
@@ -57,6 +58,19 @@ func TestMarkReplacedIsNoted(t *testing.T) {
 		noteReplaced(&out, earlier, rule("10.20.0.32/27", 3))
 		if out.String() != want {
 			t.Errorf("%v: %q, want %q", now, out.String(), want)
+		}
+	}
+}
+
+// Rules in JSON are a list, an empty one without rules.
+func TestMarkJSON(t *testing.T) {
+	for want, rules := range map[string][]director.MarkRule{
+		`[]`: nil,
+		`[{"prefix":"10.20.0.32/27","mark":3},{"prefix":"fd00::/64","mark":4}]`: {
+			{Prefix: netip.MustParsePrefix("10.20.0.32/27"), Mark: 3}, {Prefix: netip.MustParsePrefix("fd00::/64"), Mark: 4}},
+	} {
+		if got, err := json.Marshal(toMarkJSON(rules)); err != nil || string(got) != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
 }

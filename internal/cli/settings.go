@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -15,21 +14,21 @@ import (
 )
 
 func newSettingsCommand() *cobra.Command {
-	var output string
+	var out command.OutputFlag
 	c := &cobra.Command{
 		Use:   "settings [NAME=VALUE...]",
-		Short: "Show or change what Linux has under net.ipv4.vs, and remedies of ours",
-		Long: `Without arguments, lists the settings; with NAME=VALUE, changes them, all or
-none. Most have the names and meanings of Linux's net.ipv4.vs.*. Those that
-Linux has not are 0 at first, which is to do as Linux does. All hold for this
-director until it is removed. Packets that come afterwards obey them.
+		Short: "Show or change settings: those of Linux's net.ipv4.vs, and imbang's own",
+		Long: `Without arguments, lists the settings. With NAME=VALUE, changes them, all or
+none. Most have the names and meanings of Linux's net.ipv4.vs.*. Settings that
+Linux does not have are 0 by default: the director then behaves as Linux does.
+A setting applies to later packets, and lasts until the director is removed.
 
 The defence modes drop_entry, drop_packet and secure_tcp are 0 (never), 1
-(automatic: while there is no room for connections, when they are shown as 2)
-or 3 (always). Linux's automatic ones go by free memory, for which BPF
-programs cannot ask; its amemthresh is therefore refused.
+(automatic: active while the connection table is full, and then shown as 2) or
+3 (always). Linux's automatic modes depend on free memory, which BPF programs
+cannot read; its setting amemthresh is therefore rejected.
 
-Timeouts are set as ever: imbang ipvsadm --set TCP TCPFIN UDP.`,
+Timeouts are set with imbang ipvsadm --set TCP TCPFIN UDP.`,
 		Example: `  imbang settings
   imbang settings expire_nodest_conn=1 expire_quiescent_template=1
   imbang settings drop_entry=1
@@ -42,20 +41,20 @@ Timeouts are set as ever: imbang ipvsadm --set TCP TCPFIN UDP.`,
 			return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return command.Usage(fmt.Errorf("--output %q: want text or json", output))
+			if err := out.Check(); err != nil {
+				return err
 			}
 			if len(args) == 0 {
-				return listSettings(c.OutOrStdout(), output)
+				return listSettings(c.OutOrStdout(), out)
 			}
 			return changeSettings(args)
 		},
 	}
-	c.Flags().StringVar(&output, "output", "text", "text or json")
+	out.Register(c)
 	return c
 }
 
-func listSettings(out io.Writer, format string) error {
+func listSettings(w io.Writer, out command.OutputFlag) error {
 	d, err := director.Open()
 	if err != nil {
 		return err
@@ -65,16 +64,13 @@ func listSettings(out io.Writer, format string) error {
 	if err != nil {
 		return err
 	}
-	if format == "json" {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
-	}
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	for _, s := range all {
-		fmt.Fprintf(w, "%s\t%d\t%s\n", s.Name, s.Value, s.Help)
-	}
-	return w.Flush()
+	return out.Print(w, all, func(w io.Writer) error {
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		for _, s := range all {
+			fmt.Fprintf(t, "%s\t%d\t%s\n", s.Name, s.Value, s.Help)
+		}
+		return t.Flush()
+	})
 }
 
 func changeSettings(args []string) error {

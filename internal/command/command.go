@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"imbang/internal/version"
 )
 
 // Exit statuses of both programs.
@@ -55,7 +57,11 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	help := checkHelp(root)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = help.err
+	}
 	var usage usageError
 	switch {
 	case err == nil:
@@ -79,6 +85,9 @@ func NewRoot(name, short, long string, verbs ...*cobra.Command) *cobra.Command {
 		Args:          knownVerb,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	// The text of the verb version; the flag exists on the program's own command only.
+	root.Version = version.Version
+	root.SetVersionTemplate(versionText(name))
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	root.AddCommand(verbs...)

@@ -25,6 +25,13 @@ func TestUnknownVerbs(t *testing.T) {
 		{"mrak", StatusUsage, `p: unknown command "mrak" (did you mean mark?)`},
 		{"mark remove 10.20.0.64/27", StatusUsage, `p: unknown command "remove" (see p mark --help)`},
 		{"mark ad", StatusUsage, `p: unknown command "ad" (did you mean add?)`},
+		{"mrak --help", StatusUsage, `p: unknown command "mrak" (did you mean mark?)`},
+		{"mark remove --help", StatusUsage, `p: unknown command "remove" (see p mark --help)`},
+		{"--help", StatusOK, ""},
+		{"mark --help", StatusOK, ""},
+		{"mark add --help", StatusOK, ""},
+		{"help mark", StatusOK, ""},
+		{"--version", StatusOK, ""},
 		{"mark add more", StatusUsage, `p: unknown command "more" for "p mark add" (see p mark add --help)`},
 	} {
 		mark := &cobra.Command{Use: "mark"}
@@ -52,6 +59,18 @@ func TestPrintToFullDisk(t *testing.T) {
 		})
 		if !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+// Help and versions that cannot be written are failures, reported once.
+func TestHelpToFullDisk(t *testing.T) {
+	for _, line := range []string{"--help", "mark --help", "help mark", "--version", "version", ""} {
+		mark := &cobra.Command{Use: "mark", Short: "Mark", Run: func(*cobra.Command, []string) {}}
+		var stderr strings.Builder
+		status := Execute(t.Context(), NewRoot("p", "", "", mark, NewVersion()), strings.Fields(line), nil, full{}, &stderr)
+		if status != StatusFailed || strings.Count(stderr.String(), errFull.Error()) != 1 {
+			t.Errorf("%q: status %d, %q", line, status, stderr.String())
 		}
 	}
 }

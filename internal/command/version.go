@@ -5,6 +5,7 @@ package command
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 
@@ -40,9 +41,13 @@ func NewVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), versionLine,
-				c.Root().Name(), version.Version, cmp.Or(version.Revision(), unknown), runtime.Version())
+			_, err := io.WriteString(c.OutOrStdout(), versionText(c.Root().Name()))
 			return err
 		},
 	}
+}
+
+// versionText is what the verb version and the flag --version print.
+func versionText(program string) string {
+	return fmt.Sprintf(versionLine, program, version.Version, cmp.Or(version.Revision(), unknown), runtime.Version())
 }

@@ -16,6 +16,10 @@ func TestVersionIsParsed(t *testing.T) {
 	if status := Execute(t.Context(), NewRoot("p", "", "", NewVersion()), []string{"version"}, nil, &out, &errs); status != StatusOK {
 		t.Fatal(errs.String())
 	}
+	var flag strings.Builder
+	if status := Execute(t.Context(), NewRoot("p", "", "", NewVersion()), []string{"--version"}, nil, &flag, &errs); status != StatusOK || flag.String() != out.String() {
+		t.Errorf("--version: status %d, %q, want %q", status, flag.String(), out.String())
+	}
 	number, revision, err := ParseVersion(out.String())
 	if err != nil || number != version.Version || revision != "0123abc-dirty" {
 		t.Errorf("%q: %q, %q, %v", out.String(), number, revision, err)
