@@ -213,7 +213,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// A mode that the devices cannot do is refused before anything is loaded.
+// A mode that the devices cannot do is refused and loads no program.
 func TestRefusedModeLoadsNothing(t *testing.T) {
 	needRoot(t)
 	ns := newNamespace(t)

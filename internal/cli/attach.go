@@ -30,27 +30,27 @@ func newAttachCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "attach --client-dev DEV --server-dev DEV",
 		Short: "Load the director and attach it to devices",
-		Long: `Loads the director of this network namespace, unless it is loaded, and puts
-its programs on the ingress of the device that clients' packets come in by and
-of the one that real servers' answers come in by. One device may be both. From
-then on the director works in the kernel; no process of imbang runs.
+		Long: `Loads the director of this network namespace, unless it is loaded, and attaches
+its programs to the ingress of two devices: the one that receives clients'
+packets and the one that receives real servers' replies. Both may be the same
+device. The director then works in the kernel; no process of imbang runs.
 
-The table of virtual services may be set before or after with ipvsadm. The
-virtual addresses must lead here: give them to a device (ip address add
-10.20.0.1/32 dev lo) or route them here. The real servers' way back to the
-clients must lead through this machine.
+The table of virtual services may be set before or after with ipvsadm. Packets
+to the virtual addresses must reach this machine: add the addresses to a device
+(ip address add 10.20.0.1/32 dev lo) or route them here. With masquerading, the
+real servers' replies must be routed through this machine.
 
-The programs go to the tcx hook (Linux 6.6 or later), else to a filter of the
-device's clsact qdisc, which is made if there is none. Other programs and
-filters there stay, and get the packets that are not the director's.
+The programs are attached to the tcx hook (Linux 6.6 or later), otherwise to a
+filter of the device's clsact qdisc, which is created if it does not exist. Other
+programs and filters stay, and process the packets that the director passes.
 
-In the modes xdp and xdp-generic, XDP programs on the same devices take what
-they can before the kernel has the packet: whole TCP and UDP packets of
-masqueraded or directly routed connections, and new connections. Everything else
-goes on to the programs above. Mode xdp is in the drivers and fails where one
-cannot; xdp-generic is behind them, on any device; auto is xdp if both drivers
-were tried on hardware, else tc. No driver was tried so far, so auto is tc. The
-chosen mode is printed with the reason.
+In the modes xdp and xdp-generic, XDP programs on the same devices handle what
+they can before the kernel allocates an skb: whole TCP and UDP packets of
+masqueraded or directly routed connections, and new connections. All other
+packets are handled by the programs above. Mode xdp runs in the drivers and fails
+if a driver does not support it; xdp-generic runs on any device; auto is xdp if
+both drivers were tested on hardware, otherwise tc. No driver has been tested so
+far, so auto is tc. The chosen mode is printed with the reason.
 
 A device that is a veth pair into another network namespace, as that of a
 container, gets packets at its other end at once (bpf_redirect_peer). With
@@ -73,7 +73,7 @@ forwarders do: its queueing discipline, egress filters and captures see them.`,
 			if err := limits.parse(); err != nil {
 				return err
 			}
-			// Before anything is loaded.
+			// Before the director is loaded.
 			if err := director.CheckMode(client, server, director.Mode(mode)); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ forwarders do: its queueing discipline, egress filters and captures see them.`,
 		},
 	}
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
-	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
+	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' replies come in by")
 	c.Flags().StringVar(&hook, "hook", string(director.HookAuto), "where to attach: tcx, clsact, or auto for tcx where the kernel has it")
 	_ = c.RegisterFlagCompletionFunc("hook", cobra.FixedCompletions([]string{"auto", "tcx", "clsact"}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().StringVar(&redirect, "redirect", redirectPeer, "last step of packets to veth pairs into other network namespaces: peer, at once to the other end, or device, through the device")

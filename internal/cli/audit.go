@@ -23,16 +23,16 @@ func newAuditCommand() *cobra.Command {
 		Short: "Look for faults in the kernel's tables",
 		Long: `Compares the kernel's tables with each other: connections with their timer
 entries, servers' counts with the connections there are, lists of servers with
-the servers, the schedulers' memory with the services. Traffic and other commands
-go on meanwhile: nothing is locked, and a finding is only reported if it holds in
-two passes. What moves too fast to be judged is not reported.
+the servers, the schedulers' memory with the services. It takes no lock, so that
+traffic and other commands continue. A finding is reported only if it holds in
+two passes; entries that change too fast to be checked are not reported.
 
-With --repair, counts are corrected, connections get timer entries, and what
-nothing uses is deleted, under the director's lock; then the tables are examined
+With --repair, counts are corrected, connections get timer entries, and unused
+entries are deleted, under the director's lock; then the tables are examined
 again. Each repair is reported.
 
-The exit status is 0 if nothing was found (with --repair: in the end), 1 if
-not, 2 for a wrong command line and 3 if the audit failed.`,
+The exit status is 0 if no fault was found (with --repair: none is left), 1 if
+there are faults, 2 for a wrong command line and 3 if the audit failed.`,
 		Example: `  imbang audit
   imbang audit --repair -o json`,
 		Args:              cobra.NoArgs,

@@ -18,7 +18,7 @@ import (
 	"imbang/internal/model"
 )
 
-// Whoever waits for input that does not come is woken, with what came.
+// A reader that waits for input is woken at the end of the context, with what it has read.
 func TestReadUntilDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	from, to := io.Pipe()

@@ -18,15 +18,15 @@ func newDoctorCommand() *cobra.Command {
 	var client, server string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what the director depends on, and say what to change",
-		Long: `Looks at the kernel, the forwarding, the devices' offloads, queues, MTU and XDP,
-and the route to each virtual address and real server, and prints a line for each
-finding: ok, warning (it works, but worse than it could or not for everybody) or
-problem (packets are lost), with the command that repairs it. It changes nothing
-and sends nothing. The devices are those that the director is attached to,
-unless they are named; before the first attach they have to be.
+		Short: "Check the host's settings, and print the command that fixes each problem",
+		Long: `Checks the kernel, IP forwarding, the devices' offloads, queues, MTU and XDP, and
+the route to each virtual address and real server. Prints a line for each
+finding: ok, warning (it works, but slower or not for all packets) or problem
+(packets are lost), with the command that fixes it. It changes no setting and
+sends no packet. Without --client-dev and --server-dev it checks the devices that
+the director is attached to; both are required before the first attach.
 
-The exit status is 0 if all is fine and 1 if there is anything to change.`,
+The exit status is 0 if every finding is ok and 1 if there is a warning or a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {

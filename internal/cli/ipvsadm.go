@@ -18,13 +18,13 @@ func newIpvsadmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ipvsadm ...",
 		Short: "Administer services and servers with ipvsadm's command line",
-		Long: `Takes ipvsadm's arguments and prints what ipvsadm prints (imbang ipvsadm -h).
+		Long: `Accepts ipvsadm's arguments and prints what ipvsadm prints (imbang ipvsadm -h).
 A symlink to this program named ipvsadm or imbang-ipvsadm does the same.`,
 		DisableFlagParsing: true,
 	}
 }
 
-// table is a director as ipvsadm wants it.
+// table adapts a director to ipvsadm's interface.
 type table struct{ *director.Director }
 
 func (t table) Connections() iter.Seq2[model.Connection, error] {

@@ -25,7 +25,7 @@ func TestMarkWantsPrefixes(t *testing.T) {
 	}
 }
 
-// An IPv4 address as one of IPv6 is told as that, with what it is in IPv4 if there is such
+// An IPv4-mapped address is reported as such, with its IPv4 form if there is such
 // a prefix.
 func TestMarkOfMappedAddress(t *testing.T) {
 	for prefix, meant := range map[string]string{

@@ -49,13 +49,13 @@ program imbang-lab.
   imbang weight                                       servers' weights and health
   imbang stats                                        counters that no -Z resets
   imbang status                                       what it is doing
-  imbang conns --client 10.10.0.0/16                  its connections; --import enters others's
-  imbang trace                                        what becomes of packets, live
+  imbang conns --client 10.10.0.0/16                  its connections; --import adds those of another director
+  imbang trace                                        how packets are handled, live
   imbang conns --follow                               connections that open, change and end, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
-  imbang doctor                                       what to change around it
-  imbang upgrade                                      replace its programs, keep its connections
-  imbang audit                                        whether its tables are sound
+  imbang doctor                                       the host's settings, and how to fix them
+  imbang upgrade                                      replace its programs and keep its connections
+  imbang audit                                        check its tables for faults
   imbang detach                                       remove it
   imbang lab up                                       a cluster in network namespaces, to try it
   imbang lab run thesis --quick                       compare ten schedulers

@@ -10,7 +10,7 @@ import (
 	"imbang/internal/command"
 )
 
-// A size out of bounds is refused with the name of its flag, before anything is looked for.
+// A size out of bounds is refused with the name of its flag, before devices are looked up.
 func TestAttachRefusesSizes(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--max-connections=4294967295": "--max-connections 4294967295: want at most 67108864",

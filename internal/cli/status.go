@@ -19,10 +19,10 @@ func newStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show where the director is attached and what it did not forward",
-		Long: `Shows the devices the director is attached to, the time its programs took
+		Long: `Shows the devices that the director is attached to, the run time of its programs
 (while kernel.bpf_stats_enabled is 1), the sizes of its tables, and how many
-packets it passed to the stack, refused or dropped, by reason. Services, servers,
-connections and their counters are ipvsadm's to show.`,
+packets it passed to the stack, refused or dropped, by reason. ipvsadm -L shows
+services, servers, connections and their counters.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {

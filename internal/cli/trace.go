@@ -23,16 +23,16 @@ func newTraceCommand() *cobra.Command {
 	var w wanted
 	c := &cobra.Command{
 		Use:   "trace",
-		Short: "Tell live what becomes of packets, and why",
-		Long: `Tells, a line each, of new connections and why they went to their server, and of
-packets that were refused, dropped or passed to the stack, and for which reason; until
-Ctrl-C. Packets of established connections are not told of. Packets that are
-passed to the stack and are for no virtual service are told of only if --reason asks.
+		Short: "Show live how packets are handled, and why",
+		Long: `Prints a line for each new connection, with the reason for its server, and for
+each packet that was refused, dropped or passed to the stack, with the reason,
+until Ctrl-C. Packets of established connections are not shown. Packets that are
+passed to the stack and belong to no virtual service are shown only with --reason.
 
-A scheduler's choice comes with what it saw of the server and of the one that
-it would have chosen instead. Up to eight may trace at once. Tracing costs new
-connections some microseconds and established ones nothing; it ends with the
-command, and five seconds later if that is killed.`,
+A scheduler's choice is shown with the figures of the chosen server and of the
+runner-up. Up to eight commands may trace at once. Tracing costs some
+microseconds for a new connection and nothing for established ones. It ends with
+the command, or five seconds after the command is killed.`,
 		Example: `  imbang trace --client 10.10.0.0/16
   imbang trace --service 10.20.0.1:80 --new
   imbang trace --reason drop --reason no-server
@@ -69,7 +69,7 @@ func (w *wanted) register(c *cobra.Command) {
 	f.StringVar(&w.server, "server", "", "only of connections to this real server's address")
 	f.StringSliceVar(&w.reasons, "reason", nil, "only what was not forwarded for this reason, or with this verdict (pass, refused, drop)")
 	f.BoolVar(&w.new, "new", false, "only new connections (with --reason: these, too)")
-	f.BoolVarP(&w.verbose, "verbose", "v", false, "also tell of changes of TCP and SCTP states; lines have the device and the length")
+	f.BoolVarP(&w.verbose, "verbose", "v", false, "also show changes of TCP and SCTP states; lines have the device and the length")
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"client": cobra.NoFileCompletions, "service": completeServices, "server": completeServers,
 		"reason": completeReasons,

@@ -30,13 +30,13 @@ moment. Until they are copied, packets that may belong to one are dropped (the
 senders repeat them); new connections are opened meanwhile. imbang status shows
 them as "drop upgrade".
 
-A change that cannot be made while packets pass is refused, and nothing is
-changed; --dry-run tells beforehand. An upgrade that was interrupted, even by
+A change that cannot be made under traffic is rejected, and nothing is changed;
+--dry-run reports it beforehand. An upgrade that was interrupted, even by
 SIGKILL, loses no connection: run it again to finish it. Until then other
-commands refuse to work.
+commands fail.
 
-Directors loaded by a build without an ABI number cannot be upgraded: remove
-such a one with imbang detach, which ends its connections.`,
+A director loaded by a build without an ABI number cannot be upgraded: remove it
+with imbang detach, which ends its connections.`,
 		Example: `  imbang upgrade --dry-run
   imbang upgrade
   imbang upgrade --output json`,
@@ -57,7 +57,7 @@ such a one with imbang detach, which ends its connections.`,
 		},
 	}
 	out.Register(c)
-	c.Flags().BoolVar(&dry, "dry-run", false, "tell what would be done, and change nothing")
+	c.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, and change nothing")
 	return c
 }
 

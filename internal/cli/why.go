@@ -23,14 +23,14 @@ func newWhyCommand() *cobra.Command {
 	var mark uint32
 	c := &cobra.Command{
 		Use:   "why CLIENT:PORT ADDRESS:PORT",
-		Short: "Say where a connection's packets go, and why",
-		Long: `Says what the director has of the connection from CLIENT:PORT to the virtual
-ADDRESS:PORT. If there is none, it says what a first packet would meet now:
-which service, a template or the scheduler's choice and the runner-up, or the
-reason not to forward it. The programs that decide of packets are asked, and
-nothing comes of it: no connection, no count, nobody's turn.
+		Short: "Show where a connection's packets go, and why",
+		Long: `Shows the director's entry of the connection from CLIENT:PORT to the virtual
+ADDRESS:PORT. Without an entry, it shows how a first packet would be handled now:
+the service, the template or the scheduler's choice and the runner-up, or the
+reason why it is not forwarded. The data plane's own programs decide, without
+side effects: no connection is created, and no counter or scheduler changes.
 
-The status is 1 if packets are not forwarded.`,
+The exit status is 1 if packets are not forwarded.`,
 		Example: `  imbang why 10.10.0.2:1234 10.20.0.1:80
   imbang why --udp [2001:db8::2]:5353 [2001:db8::1]:53`,
 		Args: cobra.ExactArgs(2),
@@ -56,9 +56,9 @@ The status is 1 if packets are not forwarded.`,
 		},
 	}
 	c.Flags().BoolVar(&tcp, "tcp", false, "a TCP connection (the default)")
-	c.Flags().BoolVar(&udp, "udp", false, "datagrams of UDP")
+	c.Flags().BoolVar(&udp, "udp", false, "UDP datagrams")
 	c.Flags().BoolVar(&sctp, "sctp", false, "an SCTP association")
-	c.Flags().Uint32Var(&mark, "mark", 0, "firewall mark that the packet brings along")
+	c.Flags().Uint32Var(&mark, "mark", 0, "firewall mark of the packet")
 	_ = c.RegisterFlagCompletionFunc("mark", cobra.NoFileCompletions)
 	out.Register(c)
 	return c

@@ -28,8 +28,8 @@ type injector struct {
 	flows []bpfobj.LbFlow // of established connections to the quiet wlc service
 	want  map[AuditKind]int
 	used  int
-	// unknown is a server's id that no server ever had; round tells clients of
-	// several injections apart.
+	// unknown is a server's id that no server ever had; round distinguishes clients of
+	// several injections.
 	unknown uint32
 	round   int
 	undo    []func() // of what a repair does not correct
@@ -200,7 +200,7 @@ var faults = []func(*injector){
 		x.put(flow, c)
 		x.want[AuditNoTimer]++
 	},
-	func(x *injector) { // its slot has forgotten it: whoever is behind it, too
+	func(x *injector) { // it is missing from its slot's list, with the entries behind it
 		c := x.last()
 		before := uint32(0)
 		for slot := range x.maps.Wheel.MaxEntries() {

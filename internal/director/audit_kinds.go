@@ -53,9 +53,9 @@ const edits = "no edit was under way in either pass (the generation was even, an
 
 var auditInfo = [auditKinds]auditKindInfo{
 	AuditNoTimer: {"no-timer", "connection without a timer entry in a slot: it never ends", "gives it a timer entry",
-		"the connection names the same entry and tick in both passes; whoever named it entered it before the grace period was over, and only the wheel takes it out, which then writes another tick or ends the connection"},
+		"the connection names the same entry and tick in both passes; a program that names an entry puts it into its slot within the grace period, and only the wheel takes it out, which then writes another tick or ends the connection"},
 	AuditDead: {"dead", "connection that was marked as dead and never removed", "removes it",
-		"whoever marks a connection removes it in the same run of a program, which a grace period outlasts"},
+		"a program that marks a connection removes it in the same run, which ends within the grace period"},
 	AuditOverdue: {"overdue", "connection long past its time", "gives it a timer entry, by which it ends",
 		"the wheel examines each entry within a revolution of the wheel and 32 s, which is the limit here"},
 	AuditClockStopped: {"clock-stopped", "the wheel's clock stands still: nothing expires", "starts it",
@@ -68,8 +68,8 @@ var auditInfo = [auditKinds]auditKindInfo{
 		"an entry outside all lists is in the hands of a program, which ended in the grace period; the same entry has the same flow and link in both passes"},
 	AuditEntryLost: {"entry-lost", "timer entry that is marked as free and in no list of free ones", "gives it back",
 		"judged only of lists whose head did not change while they were read, and whose entries were all free; the link is the same in both passes"},
-	AuditLinkBroken: {"link-broken", "list of timer entries that leads to a number that is none", "cuts the list there",
-		"links are numbers of entries; none is written otherwise"},
+	AuditLinkBroken: {"link-broken", "list of timer entries with an invalid link", "cuts the list there",
+		"links are numbers of entries; programs write no other value"},
 	AuditCounts: {"counts", "server's counts differ from the connections there are", "adds the difference",
 		"in both passes the server has the same connections (their sum of hashes) in the same activity, and the same counts, read before and behind them: nothing moved, and no program of the first pass is under way in the second"},
 	AuditCountsMoving: {"counts-moving", "server's count differs from the connections there are, while they come and go", "",

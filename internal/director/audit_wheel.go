@@ -219,7 +219,7 @@ func takenUpTo(lists []bpfobj.LbFreeTimerEntries, most uint32) (top uint32) {
 
 var auditSeed = maphash.MakeSeed()
 
-// flowHash tells flows apart for as long as this process runs.
+// flowHash identifies a flow within this process: the seed is random.
 func flowHash(f *bpfobj.LbFlow) uint64 {
 	return maphash.Bytes(auditSeed, unsafe.Slice((*byte)(unsafe.Pointer(f)), unsafe.Sizeof(*f)))
 }

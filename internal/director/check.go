@@ -9,8 +9,8 @@ import (
 	"imbang/internal/bpfobj"
 )
 
-// serviceCheck is service_check of bpf/service.h: the sum by which whoever copied a
-// service knows that the copy is one value and that key's.
+// serviceCheck is service_check of bpf/service.h: the sum by which the reader
+// of a copied service knows that the copy is one value and belongs to that key.
 func serviceCheck(key bpfobj.LbServiceKey, s bpfobj.LbService) uint64 {
 	factors := []uint64{
 		0x7feb352d, 0x58adbe67, 0x4c7f6dd1, // of the key

@@ -58,7 +58,7 @@ func TestSecureTCP(t *testing.T) {
 }
 
 // drop_packet drops the first of am_droprate packets that would open
-// connections, whoever's they are, and no others.
+// connections, of all clients, and no others.
 func TestDropPacket(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)

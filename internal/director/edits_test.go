@@ -117,7 +117,7 @@ func TestHoleyNetmask(t *testing.T) {
 	}
 }
 
-// To ask for a persistence engine that is none adds nothing, and edits nothing.
+// A service with an unknown persistence engine is neither added nor edited.
 func TestUnknownEngine(t *testing.T) {
 	r := newRig(t, small)
 	s := persistent(service(model.UDP, "10.20.0.1:5060", "rr"))

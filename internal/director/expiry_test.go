@@ -267,7 +267,7 @@ func TestTemplateExpiry(t *testing.T) {
 }
 
 // A template is held for a connection while that lives: one-packet datagrams,
-// and packets that no connection came of, do not keep it for ever.
+// and packets that no connection came of, do not keep it.
 func TestTemplateIsLetGo(t *testing.T) {
 	r := newRig(t, small)
 	udp := persistent(tcpService("10.20.0.1:53", "rr"))

@@ -120,7 +120,7 @@ func (r *rig) serverID(k model.ServiceKey, addr netip.AddrPort) (uint32, bool) {
 	return id, ok
 }
 
-// lblc and lblcr: whoever is remembered for the destination comes first, the
+// lblc and lblcr: the server stored for the destination comes first, the
 // runner-up is wlc's or of the same set; the memory stays.
 func TestForetoldOfLocality(t *testing.T) {
 	r := newRig(t, small)

@@ -371,7 +371,7 @@ func TestFollowRules(t *testing.T) {
 		})
 	}
 	if _, err := (FollowRule{Kinds: []string{"boredom"}}).follower(); err == nil || !strings.Contains(err.Error(), "boredom") {
-		t.Errorf("a kind that is none: %v", err)
+		t.Errorf("unknown kind: %v", err)
 	}
 }
 

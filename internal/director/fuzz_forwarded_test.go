@@ -103,7 +103,7 @@ func (w *fuzzWorld) judgeTranslated(in, out []byte) error {
 	switch {
 	case dst.Addr() != to:
 		_, port, err := testenv.Ends(in)
-		if err != nil { // an error is about whom it quotes, whoever it is for
+		if err != nil { // an ICMP error concerns the connection that it quotes
 			return errors.Join(w.isServer(dst.Addr()), toMAC(out, dst.Addr()))
 		}
 		return errors.Join(w.behindVirtual(to, dst, model.Masquerade, port.Port()), toMAC(out, dst.Addr()))

@@ -78,8 +78,8 @@ func (w *fuzzWorld) findsFaults(t *testing.T, name string, p passed, counted map
 	}
 }
 
-// mayDiffer are the bytes of a tunnel's header that are its own choice: what
-// tells flows apart, and an id that nobody needs.
+// mayDiffer are the bytes of a tunnel's header that are its own choice: the
+// source port that identifies the flow, and the IP id, which is not used.
 func mayDiffer(frame []byte, i int) bool {
 	tunnel, inner, err := testenv.Unwrap(frame)
 	if err != nil {

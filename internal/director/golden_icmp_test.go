@@ -69,8 +69,8 @@ func (f family) exchanges() (all []exchange) {
 }
 
 // Errors about a packet on its way to the server go on to its sender, as if
-// they were about the packet that he had sent; whoever reports it, they come
-// from the virtual address.
+// they were about the packet that the client sent. Their source is the virtual
+// address, not the host that reports the error.
 func goldenICMPToClient(t *testing.T, w *rig) {
 	for _, f := range families {
 		translated, _ := f.messages()
@@ -92,8 +92,8 @@ func goldenICMPToClient(t *testing.T, w *rig) {
 	}
 }
 
-// Errors about an answer on its way to the client go on to the server, from
-// whoever reports it.
+// Errors about an answer on its way to the client go on to the server. Their
+// source stays the host that reports the error.
 func goldenICMPToServer(t *testing.T, w *rig) {
 	for _, f := range families {
 		translated, _ := f.messages()

@@ -290,7 +290,7 @@ func mapID(m *ebpf.Map) (ebpf.MapID, error) {
 	return id, nil
 }
 
-// lostSoFar counts the events that whoever has this place did not hear of.
+// lostSoFar counts the events that the reader in this place did not get.
 func (l *listener[T]) lostSoFar() (n uint64, err error) {
 	err = l.lost.Lookup(l.number, &n)
 	return n, err

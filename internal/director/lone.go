@@ -15,7 +15,7 @@ import (
 )
 
 // places is where edits of a server find it: the whole table, or the kernel's
-// maps. A command that changes one weight, which health checkers run for ever,
+// maps. A command that changes one weight, which health checkers run all the time,
 // does not have to read a hundred thousand servers.
 type places interface {
 	serviceOf(model.ServiceKey) (bpfobj.LbService, error)

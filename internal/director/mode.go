@@ -128,7 +128,7 @@ func (n nature) driverName() string {
 	return n.driver
 }
 
-// choose settles what is asked for, before anything is attached. Native XDP
+// choose determines the mode before programs are attached. Native XDP
 // that is asked for and cannot be is an error. The mode auto uses it on the
 // drivers in tried alone.
 func choose(asked Mode, devices []nature, tried []string) (Choice, error) {

@@ -96,7 +96,7 @@ func TestRaceRoundRobinTwice(t *testing.T) {
 	}
 }
 
-// A current weight of 0, whoever wrote it, lets no drained server in.
+// With a current weight of 0, no drained server is chosen.
 func TestWeightedRoundRobinWithoutWeight(t *testing.T) {
 	r := newRig(t, small)
 	s := r.schedule(vip, "wrr", 0, 1, 1)

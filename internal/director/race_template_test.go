@@ -44,7 +44,7 @@ func TestRaceTemplateHoldOfRecycled(t *testing.T) {
 
 // A connection ends and is about to let its template go, which is set aside
 // meanwhile, as its server was deleted. What is set aside has the same element, and
-// does not count that connection for ever.
+// does not keep counting that connection.
 func TestRaceTemplateSetAside(t *testing.T) {
 	x := newInterleaved(t)
 	s := x.persistent()

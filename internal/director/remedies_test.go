@@ -93,8 +93,8 @@ func TestHashFallback(t *testing.T) {
 	}
 }
 
-// A server of weight 0 loses its connections in a stated time, whoever has
-// them; without the setting they stay for as long as their clients like.
+// A server of weight 0 loses its connections in a stated time, for all
+// clients; without the setting they stay until their clients end them.
 func TestDrain(t *testing.T) {
 	const (
 		busy, silent, over = "10.10.0.2:1000", "10.10.0.3:1000", "10.10.0.4:1000"

@@ -136,7 +136,7 @@ func TestRepliesOfDeletedServer(t *testing.T) {
 	}
 	r.atLast(3*time.Second, "the first service's connections end", func() bool { return r.entries(r.maps.Conns4) == 1 })
 
-	// Whoever is added next is the owner, and what has an entry keeps it.
+	// The service added next is the owner; connections with an entry keep theirs.
 	r.must(r.DeleteServer(two.Key, netip.MustParseAddrPort(server0)), r.AddServer(two.Key, realServer(0, 1)))
 	r.establish(last, nthVIP(1))
 	r.wantListed(1)

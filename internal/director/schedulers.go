@@ -117,7 +117,7 @@ func (d *Director) forgetStrays(t *table) error {
 }
 
 // forgetServers takes servers out of the schedulers' caches, whose entries
-// would else name whoever gets their ids.
+// would otherwise name the servers that get their ids.
 func (d *Director) forgetServers(ids map[uint32]bool) error {
 	if len(ids) == 0 {
 		return nil

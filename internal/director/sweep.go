@@ -74,8 +74,8 @@ func (in instance) sweep() {
 }
 
 // sweepOne removes a director's pins if its network namespace is gone, or if
-// they are half a load's; it reports whether nothing is left of them. Whoever
-// holds the director's lock is at work on it.
+// they are half a load's; it reports whether nothing is left of them. A process
+// that holds the director's lock is working on it.
 func (in instance) sweepOne(dir string) bool {
 	cookie, unfinished := strings.CutSuffix(filepath.Base(dir), newSuffix)
 	cookie, _ = strings.CutSuffix(cookie, nextSuffix) // an upgrade's: it goes with its director

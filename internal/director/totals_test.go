@@ -61,7 +61,7 @@ func TestTotals(t *testing.T) {
 	at := realServer(0, 0).AddrPort()
 	r.must(r.DeleteServer(a.Key, at), r.AddServer(a.Key, realServer(0, 1)))
 	want("its server came back", a, 1, 6, 1, 6)
-	// A service that is made again does not, nor do its servers, whoever gets the id.
+	// A service that is made again does not, nor do its servers, whichever of them gets the id.
 	before := id(a)
 	r.must(r.DeleteService(a.Key))
 	r.addService(a, 1)

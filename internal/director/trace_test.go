@@ -284,7 +284,7 @@ func TestFilters(t *testing.T) {
 		})
 	}
 	if _, err := (Filter{Reasons: []string{"boredom"}}).tracer(); err == nil || !strings.Contains(err.Error(), "boredom") {
-		t.Errorf("a reason that is none: %v", err)
+		t.Errorf("unknown reason: %v", err)
 	}
 }
 

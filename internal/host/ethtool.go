@@ -18,7 +18,7 @@ type Offload struct {
 	flag     uint32 // its bit, where the command has several
 }
 
-// What matters to whoever forwards.
+// The offloads that matter for forwarding.
 var (
 	TxChecksum = Offload{"tx", 0x16, 0x17, 0}
 	TSO        = Offload{"tso", 0x1e, 0x1f, 0}

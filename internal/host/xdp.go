@@ -44,7 +44,7 @@ func FeaturesOf(ifindex int) (XDPFeatures, error) {
 		return 0, fmt.Errorf("XDP features: %w", err)
 	}
 	request := nl.NewNetlinkRequest(int(family.ID), 0)
-	// By hand: nl.Genlmsg leaves what is reserved to chance, and the kernel looks.
+	// By hand: nl.Genlmsg does not clear the reserved field, and the kernel checks it.
 	request.AddRawData(append([]byte{netdevDevGet, uint8(family.Version), 0, 0},
 		nl.NewRtAttr(netdevAttrIfindex, nl.Uint32Attr(uint32(ifindex))).Serialize()...))
 	answers, err := request.Execute(unix.NETLINK_GENERIC, 0)

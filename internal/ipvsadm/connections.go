@@ -9,7 +9,7 @@ import (
 )
 
 // connections prints the connection table while it is read. With engines there are titles for
-// what persistence engines tell templates apart by, and templates have it.
+// the data by which persistence engines identify templates, and templates have it.
 func (l *listing) connections(t Table, engines bool) error {
 	const columns = "%-3s %-6s %-11s %-18s %-18s %s\n"
 	title := func() {

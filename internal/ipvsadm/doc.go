@@ -7,7 +7,7 @@
 // It owns the option syntax (popt's), the checks ipvsadm makes before it asks
 // the kernel, the words it uses for the kernel's refusals, every listing
 // format and the save and restore formats. What a table is and how it is
-// stored belongs to whoever implements [Table].
+// stored is up to the implementation of [Table].
 //
 // A command passes through four steps, one or two files each:
 //

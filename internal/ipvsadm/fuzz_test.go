@@ -79,7 +79,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// sortedLines forgets the order, which ipvsadm's comparison leaves to chance.
+// sortedLines removes the order, which ipvsadm's comparison does not determine.
 func sortedLines(s string) string {
 	lines := strings.Split(s, "\n")
 	slices.Sort(lines)

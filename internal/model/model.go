@@ -264,8 +264,8 @@ type Connection struct {
 	Client   netip.AddrPort // of a template: its network's address, port 0
 	Virtual  netip.AddrPort // where the client sends to; of a mark's template the mark as an address
 	Server   netip.AddrPort // where its packets go: the port may differ from the server's own
-	// Of the template of a persistence engine: its name, and what it tells
-	// templates apart by (the Call-ID of SIP). Empty for all others.
+	// Of the template of a persistence engine: its name, and the data by
+	// which it identifies templates (the Call-ID of SIP). Empty for all others.
 	Engine, EngineData string
 
 	Service    ServiceKey     // whose server it has

@@ -5,6 +5,7 @@
 package words
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,52 +15,75 @@ import (
 	"testing"
 )
 
-// phrases are what is not written, with what is written instead. They are found
-// in any case, and over the ends of lines.
+// phrases are regular expressions of what is not written, with what is written
+// instead. They are found in any case, and over the ends of lines.
 var phrases = map[string]string{
-	"appointment":             "timer entry",
-	"appointments":            "timer entries",
-	"journey":                 "route",
-	"unfinished checksum":     "partial checksum",
-	"unfinished checksums":    "partial checksums",
-	"whims":                   "random seed",
-	"whim":                    "random seed",
-	"law of arrivals":         "distribution of arrivals",
-	"law of service times":    "distribution of service times",
-	"passed by the director":  "passed to the stack",
-	"shall be":                "target",
-	"by turns":                "interleaved",
-	"told apart":              "significantly different",
-	"tell apart":              "distinguish",
-	"tells apart":             "distinguishes",
-	"not apart":               "no significant difference",
-	"moods":                   "drift",
-	"mood":                    "drift",
-	"in vain":                 "without a reply",
-	"as hoped":                "as expected",
-	"sees to it":              "handles",
-	"should it be that":       "if",
-	"refuses to lie":          "",
-	"nobody gets in":          "",
-	"it hurts":                "",
-	"better lost than":        "drop the packet rather than leak the entry",
-	"a packet that is none":   "",
-	"they want debian":        "requires Debian",
-	"moods meet":              "drift affects",
-	"before it is sure":       "no side effects until every check has passed",
-	"is not its own":          "checks the host's settings",
-	"has no figure, not 0":    "metrics that a tool does not report are left blank",
-	"best is who":             "a winner differs significantly from every competitor",
-	"there for ever":          "drop the packet rather than leak the entry",
-	"what takes commands":     "parsers of commands",
-	"none is at":              "no winner at",
-	"is asked for in vain":    "",
-	"no more than chance":     "not significant",
-	"does not prove them":     "the joint intervals",
-	"what is to be said of":   "",
-	"nothing is hidden":       "",
-	"cannot be told":          "no significant difference",
-	"its way through the lab": "",
+	"appointment":                 "timer entry",
+	"appointments":                "timer entries",
+	"journey":                     "route",
+	"unfinished checksum":         "partial checksum",
+	"unfinished checksums":        "partial checksums",
+	"whims":                       "random seed",
+	"whim":                        "random seed",
+	"law of arrivals":             "distribution of arrivals",
+	"law of service times":        "distribution of service times",
+	"passed by the director":      "passed to the stack",
+	"shall be":                    "target",
+	"by turns":                    "interleaved",
+	"told apart":                  "significantly different",
+	"tell apart":                  "distinguish",
+	"tells apart":                 "distinguishes",
+	"not apart":                   "no significant difference",
+	"moods":                       "drift",
+	"mood":                        "drift",
+	"in vain":                     "without a reply",
+	"as hoped":                    "as expected",
+	"sees to it":                  "handles",
+	"should it be that":           "if",
+	"refuses to lie":              "",
+	"nobody gets in":              "",
+	"it hurts":                    "",
+	"better lost than":            "drop the packet rather than leak the entry",
+	"a packet that is none":       "",
+	"they want debian":            "requires Debian",
+	"moods meet":                  "drift affects",
+	"before it is sure":           "no side effects until every check has passed",
+	"is not its own":              "checks the host's settings",
+	"has no figure, not 0":        "metrics that a tool does not report are left blank",
+	"best is who":                 "a winner differs significantly from every competitor",
+	"there for ever":              "drop the packet rather than leak the entry",
+	"what takes commands":         "parsers of commands",
+	"none is at":                  "no winner at",
+	"is asked for in vain":        "",
+	"no more than chance":         "not significant",
+	"does not prove them":         "the joint intervals",
+	"what is to be said of":       "",
+	"nothing is hidden":           "",
+	"cannot be told":              "no significant difference",
+	"its way through the lab":     "",
+	"none is at 1000/s":           "no winner at 1000/s",
+	"whoever":                     "the user, the process, or what it is",
+	"before anything":             "before, and before what",
+	"mend":                        "repair",
+	"mends":                       "repairs",
+	"no chance":                   "significant",
+	"is chance":                   "not significant",
+	"all chance":                  "random seed",
+	"(left|leaves?) to chance":    "random",
+	"says nothing of chance":      "has no confidence interval",
+	"tells? ([a-z']+ ){1,6}apart": "distinguishes, identifies",
+	"(kind|reason|engine|number|port|histogram|persistence engine) that is none": "unknown, invalid",
+}
+
+// identifiers are names that are not given, with those that are; in Go and C.
+var identifiers = map[string]string{
+	`\w*[Aa]ppointments?\w*`: "timerEntry",
+	`\w*[Jj]ourney\w*`:       "route",
+	`[Ww]hims?|\w*Whims?\w*`: "seed",
+	`Law|\w+Law|parseLaw`:    "distribution",
+	`[Mm]end|\w*Mend[A-Z]?`:  "repair",
+	`[Mm]oods?|\w*Moods?`:    "drift",
+	`\w*[Uu]nfinishedSum\w*`: "partial checksum",
 }
 
 // unread are files that are not prose of this project: recordings, results, and
@@ -80,7 +104,7 @@ func TestVocabulary(t *testing.T) {
 		t.Fatalf("git names %d files", len(files))
 	}
 	for _, name := range files {
-		if unread.MatchString(name) {
+		if unread.MatchString(name) || exempt.MatchString(name) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -91,20 +115,80 @@ func TestVocabulary(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range find(string(text)) {
-			t.Errorf("%s: %q; write %q", name, f, phrases[f])
+			t.Errorf("%s:%d: %q; write %q", name, f.line, f.phrase, f.instead)
+		}
+		if source.MatchString(name) {
+			for _, f := range findNames(string(text)) {
+				t.Errorf("%s:%d: the name %q; write %q", name, f.line, f.phrase, f.instead)
+			}
 		}
 	}
 }
 
-// find lists the phrases of a text, in order.
-func find(text string) (found []string) {
-	plain := " " + strings.ToLower(strings.Join(strings.Fields(marks.ReplaceAllString(text, " ")), " ")) + " "
-	for p := range phrases {
-		if regexp.MustCompile(`\b` + regexp.QuoteMeta(p) + `\b`).MatchString(plain) {
-			found = append(found, p)
+// exempt are files that are read later.
+var exempt = regexp.MustCompile(`^bpf/`)
+
+// source are the files whose identifiers are examined.
+var source = regexp.MustCompile(`\.(go|[ch])$`)
+
+// finding is a phrase or a name at a line, counted from 1.
+type finding struct {
+	phrase, instead string
+	line            int
+}
+
+// compile makes one expression of each, that is found as whole words only.
+func compile(list map[string]string, flags string) map[*regexp.Regexp]string {
+	compiled := map[*regexp.Regexp]string{}
+	for expression, instead := range list {
+		compiled[regexp.MustCompile(flags+`\b(?:`+expression+`)\b`)] = instead
+	}
+	return compiled
+}
+
+var (
+	phrasePatterns = compile(phrases, "(?i)")
+	namePatterns   = compile(identifiers, "")
+)
+
+// find lists the phrases of a text, in order of their lines.
+func find(text string) []finding {
+	var plain strings.Builder
+	var begins []int // offset in plain of each line
+	for line := range strings.Lines(text) {
+		begins = append(begins, plain.Len())
+		for _, word := range strings.Fields(marks.ReplaceAllString(line, "")) {
+			plain.WriteString(word + " ")
 		}
 	}
-	slices.Sort(found)
+	return search(phrasePatterns, plain.String(), begins)
+}
+
+// findNames lists the identifiers of a text, in order of their lines.
+func findNames(text string) []finding {
+	begins := []int{0}
+	for line := range strings.Lines(text) {
+		begins = append(begins, begins[len(begins)-1]+len(line))
+	}
+	return search(namePatterns, text, begins)
+}
+
+func search(patterns map[*regexp.Regexp]string, text string, begins []int) (found []finding) {
+	for p, instead := range patterns {
+		for _, at := range p.FindAllStringIndex(text, -1) {
+			line, exact := slices.BinarySearch(begins, at[0])
+			for exact && line+1 < len(begins) && begins[line+1] == at[0] {
+				line++ // empty lines begin where the next does
+			}
+			if exact {
+				line++
+			}
+			found = append(found, finding{text[at[0]:at[1]], instead, line})
+		}
+	}
+	slices.SortFunc(found, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.line, b.line), strings.Compare(a.phrase, b.phrase))
+	})
 	return found
 }
 
@@ -119,5 +203,20 @@ func TestPhrasesAreFoundOverLines(t *testing.T) {
 		if got := len(find(text)) > 0; got != want {
 			t.Errorf("%q: found %v, want %v", text, got, want)
 		}
+	}
+}
+
+func TestFindingsHaveLines(t *testing.T) {
+	text := "// A first line.\n\n// Whoever comes,\n// tells the two\n// apart.\n"
+	var got []int
+	for _, f := range find(text) {
+		got = append(got, f.line)
+	}
+	if want := []int{3, 4}; !slices.Equal(got, want) {
+		t.Errorf("found in lines %d, want %d", got, want)
+	}
+	names := findNames("package p\n\ntype Law int\n\nfunc parseLaw(flaw, amend, Lawn int)\n")
+	if len(names) != 2 || names[0].line != 3 || names[1].line != 5 {
+		t.Errorf("names: %v, want Law in line 3 and parseLaw in line 5", names)
 	}
 }

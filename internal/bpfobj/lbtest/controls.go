@@ -64,7 +64,7 @@ func (c *Controls) SetTries(n uint32) { atomic.StoreUint32(&c.c.FewTries, n) }
 // starts its timers.
 func (c *Controls) TimersOff() { atomic.StoreUint32(&c.c.TimersOff, 1) }
 
-// AnyCPU is for hooks that stop whoever comes.
+// AnyCPU is for hooks that stop a program on any CPU.
 const AnyCPU = -1
 
 // Hook is a hook point that was armed.

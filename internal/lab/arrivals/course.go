@@ -6,7 +6,7 @@ import "math"
 
 // course is the expected number of arrivals as a function of time, inverted.
 // A distribution of arrivals draws them at unit rate; putting each where the course
-// reaches its number gives the same law at a rate that varies (for Poisson
+// reaches its number gives the same distribution at a rate that varies (for Poisson
 // arrivals, the inhomogeneous process).
 type course struct {
 	gap float64 // of the rate, ns

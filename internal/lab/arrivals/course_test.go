@@ -35,19 +35,19 @@ func between(list []float64, from, to float64) (n float64) {
 }
 
 func TestRamp(t *testing.T) {
-	for _, law := range []Law{Constant, Poisson} {
+	for _, distribution := range []Distribution{Constant, Poisson} {
 		for _, p := range []Spec{
 			{Rate: 1000, Pattern: Pattern{Shape: Shape{RampTo: 5000}}, Duration: 10 * time.Second},
 			{Rate: 1000, Pattern: Pattern{Shape: Shape{RampTo: 5000}}, Connections: 30000, Warmup: 3 * time.Second},
 			{Rate: 5000, Pattern: Pattern{Shape: Shape{RampTo: 1}}, Duration: 10 * time.Second, Warmup: time.Second},
 		} {
-			p.Law = law
+			p.Distribution = distribution
 			list := starts(p)
 			for s := range 10 {
 				a, slope := p.Rate, (p.Shape.RampTo-p.Rate)/10
 				want := a + slope*(float64(s)+0.5) // the rate in the second's middle
 				tolerance := 1.5
-				if law == Poisson {
+				if distribution == Poisson {
 					tolerance = 4 * math.Sqrt(want)
 				}
 				if n := between(list, float64(s), float64(s+1)); math.Abs(n-want) > tolerance {
@@ -59,40 +59,40 @@ func TestRamp(t *testing.T) {
 }
 
 func TestOnOff(t *testing.T) {
-	for _, law := range []Law{Constant, Poisson} {
+	for _, distribution := range []Distribution{Constant, Poisson} {
 		p := Spec{Rate: 1000, Duration: 10 * time.Second,
-			Pattern: Pattern{law, Shape{On: 200 * time.Millisecond, Off: 300 * time.Millisecond}}}
+			Pattern: Pattern{distribution, Shape{On: 200 * time.Millisecond, Off: 300 * time.Millisecond}}}
 		list := starts(p)
 		for period := range 20 {
 			from := float64(period) * 0.5
 			// A tick of rounding lies between the periods.
 			if n := between(list, from+0.2+1e-6, from+0.5-1e-6); n != 0 {
-				t.Errorf("%v: %g arrivals while off", law, n)
+				t.Errorf("%v: %g arrivals while off", distribution, n)
 			}
 			tolerance := 1.0
-			if law == Poisson {
+			if distribution == Poisson {
 				tolerance = 4.5 * math.Sqrt(500)
 			}
 			if n := between(list, from-1e-6, from+0.2+1e-6); math.Abs(n-500) > tolerance {
-				t.Errorf("%v: %g arrivals in an On, want 500: the rate is the mean", law, n)
+				t.Errorf("%v: %g arrivals in an On, want 500: the rate is the mean", distribution, n)
 			}
 		}
 		halves := between(list, 1, 1.1) / between(list, 1, 1.2)
 		if math.Abs(halves-0.5) > 0.1 {
-			t.Errorf("%v: %.2f of an On's arrivals in its first half", law, halves)
+			t.Errorf("%v: %.2f of an On's arrivals in its first half", distribution, halves)
 		}
 	}
 }
 
 func TestBatches(t *testing.T) {
-	for _, law := range []Law{Constant, Poisson} {
-		list := starts(Spec{Pattern: Pattern{law, Shape{Batch: 10}}, Rate: 10000, Seed: 1, Connections: 100_000})
+	for _, distribution := range []Distribution{Constant, Poisson} {
+		list := starts(Spec{Pattern: Pattern{distribution, Shape{Batch: 10}}, Rate: 10000, Seed: 1, Connections: 100_000})
 		var epochs []float64
 		for i, at := range list {
 			if i%10 == 0 {
 				epochs = append(epochs, at)
 			} else if at != list[i-1] {
-				t.Fatalf("%v: arrival %d is not at its batch's instant", law, i)
+				t.Fatalf("%v: arrival %d is not at its batch's instant", distribution, i)
 			}
 		}
 		var sum, square float64
@@ -104,11 +104,11 @@ func TestBatches(t *testing.T) {
 		n := float64(len(epochs) - 1)
 		mean, variance := sum/n, square/n-sum/n*sum/n
 		want, tolerance := 0.0, 1e-6
-		if law == Poisson {
+		if distribution == Poisson {
 			want, tolerance = 1, 4*math.Sqrt(8/n)
 		}
 		if math.Abs(mean-1) > 4*math.Sqrt(want/n)+1e-6 || math.Abs(variance-want) > tolerance {
-			t.Errorf("%v: gaps of batches have mean %.4f and variance %.4f, want 1 and %g", law, mean, variance, want)
+			t.Errorf("%v: gaps of batches have mean %.4f and variance %.4f, want 1 and %g", distribution, mean, variance, want)
 		}
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Law says how the intended starts are spaced.
-type Law int
+// Distribution says how the intended starts are spaced.
+type Distribution int
 
 const (
 	// Constant spaces arrivals by exactly 1/rate.
-	Constant Law = iota
+	Constant Distribution = iota
 	// Poisson draws independent exponential gaps of mean 1/rate: what many
 	// independent users produce, and burstier than Constant.
 	Poisson
 )
 
 // String is the name used in results and on command lines.
-func (l Law) String() string {
+func (l Distribution) String() string {
 	switch l {
 	case Constant:
 		return "constant"
@@ -32,8 +32,8 @@ func (l Law) String() string {
 	return fmt.Sprintf("arrivals(%d)", int(l))
 }
 
-// parseLaw is the inverse of String.
-func parseLaw(s string) (Law, error) {
+// parseDistribution is the inverse of String.
+func parseDistribution(s string) (Distribution, error) {
 	switch s {
 	case "constant":
 		return Constant, nil
@@ -47,7 +47,7 @@ func parseLaw(s string) (Law, error) {
 // rate of single arrivals.
 type Shape struct {
 	// Batch arrivals come at one instant, and the batches are spaced by the
-	// law with gaps that keep the rate. 0 is 1.
+	// distribution with gaps that keep the rate. 0 is 1.
 	Batch int
 	// Burst is the same with sizes by chance, of a geometric distribution
 	// with this mean. 0 is none.
@@ -60,10 +60,10 @@ type Shape struct {
 	RampTo float64
 }
 
-// Pattern is a law and its shape.
+// Pattern is a distribution and its shape.
 type Pattern struct {
-	Law   Law
-	Shape Shape
+	Distribution Distribution
+	Shape        Shape
 }
 
 // Examples shows how patterns are written.
@@ -75,7 +75,7 @@ func Parse(text string) (p Pattern, err error) {
 	if len(words) == 0 {
 		return p, fmt.Errorf("arrivals %q: want constant or poisson", text)
 	}
-	if p.Law, err = parseLaw(words[0]); err != nil {
+	if p.Distribution, err = parseDistribution(words[0]); err != nil {
 		return p, err
 	}
 	s := &p.Shape
@@ -107,7 +107,7 @@ func Parse(text string) (p Pattern, err error) {
 
 // String is the inverse of Parse.
 func (p Pattern) String() string {
-	text, s := p.Law.String(), p.Shape
+	text, s := p.Distribution.String(), p.Shape
 	if s.Batch > 1 {
 		text += fmt.Sprintf(" batch=%d", s.Batch)
 	}

@@ -14,7 +14,7 @@ import (
 type Spec struct {
 	Pattern
 	Rate float64 // per second
-	Seed uint64  // of all chance; equal seeds give equal schedules
+	Seed uint64  // random seed; equal seeds give equal schedules
 
 	// A ramp begins after Warmup. It lasts for Connections arrivals, or for
 	// Duration where no number is given.
@@ -42,7 +42,7 @@ const arrivalsStream = 1 << 32
 // NewSchedule begins a schedule.
 func NewSchedule(s Spec) *Schedule {
 	return &Schedule{
-		course: newCourse(s), shape: s.Shape, mean: s.Shape.size(), poisson: s.Law == Poisson,
+		course: newCourse(s), shape: s.Shape, mean: s.Shape.size(), poisson: s.Distribution == Poisson,
 		rand: rng.Stream(s.Seed, arrivalsStream),
 	}
 }

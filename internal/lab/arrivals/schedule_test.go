@@ -40,7 +40,7 @@ func TestConstantSpacing(t *testing.T) {
 // gaps are n Poisson gaps as multiples of the mean one.
 func gaps(seed uint64, n int) []float64 {
 	const rate = 8000
-	s := NewSchedule(Spec{Pattern: Pattern{Law: Poisson}, Rate: rate, Seed: seed})
+	s := NewSchedule(Spec{Pattern: Pattern{Distribution: Poisson}, Rate: rate, Seed: seed})
 	out, last := make([]float64, n), int64(0)
 	for i := range out {
 		at := s.Next()
@@ -131,7 +131,7 @@ func TestPatternsKeepTheRate(t *testing.T) {
 
 // Bursts have a geometric size of the mean asked for.
 func TestBursts(t *testing.T) {
-	s := NewSchedule(Spec{Pattern: Pattern{Law: Constant, Shape: Shape{Burst: 4}}, Rate: 1000, Seed: 1})
+	s := NewSchedule(Spec{Pattern: Pattern{Distribution: Constant, Shape: Shape{Burst: 4}}, Rate: 1000, Seed: 1})
 	sizes, last := map[int64]int{}, int64(0)
 	for range 400_000 {
 		last = s.Next()

@@ -68,7 +68,7 @@ Competitors:
 
 All take turns in random order in each round, each with a fresh table. Medians
 and ranges of the rounds are printed, and ratios round by round.
-Whoever loses packets is marked; the cost is that of a packet sent all the same.
+A competitor that loses packets is marked; its cost is still that per packet sent.
 That packets arrive whole, and at servers alone, is checked.
 
 It needs root, and the machine for itself.`,

@@ -46,7 +46,7 @@ FILE is what a tool printed, standard error included:
   siege    2 to 4, as text or JSON (-j)
   wrk      3 and 4, with or without --latency; wrk2 is another tool
 
-The tool is told by the content. Of a directory, all *.txt and *.log in it and
+The tool is recognised by the content. Of a directory, all *.txt and *.log in it and
 below are read. Files may have the line ends of Windows and a terminal's colours.
 A file that cannot be read, is cut off, or is of something else gets one line on
 standard error; the others are reported, and the exit status is 3.

@@ -13,8 +13,8 @@ import (
 	"imbang/internal/command"
 )
 
-// runLab runs `imbang-lab` with arguments that must be refused before anything
-// is built, and returns the status and what it says.
+// runLab runs `imbang-lab` with arguments that must be refused before
+// a cluster is built, and returns the status and what it says.
 func runLab(args ...string) (int, string) {
 	var stdout, stderr bytes.Buffer
 	status := command.Execute(context.Background(), newRootCommand(), args, strings.NewReader(""), &stdout, &stderr)

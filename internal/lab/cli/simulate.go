@@ -99,7 +99,7 @@ func (f *simulation) runFlags(c *cobra.Command) {
 	fl.IntVar(&f.config.Connections, "connections", 200000, "connections a run")
 	fl.Float64Var(&f.config.Warmup, "warmup", 0.25, "share of them that come first and are not counted")
 	fl.IntVar(&f.config.Repeats, "repeats", 3, "runs of each scheduler at each rate, with other connections")
-	fl.Uint64Var(&f.config.Seed, "seed", 0, "seed of all chance (default: a new one, which is printed)")
+	fl.Uint64Var(&f.config.Seed, "seed", 0, "random seed (default: a new one, which is printed)")
 	fl.IntVar(&f.config.Jobs, "jobs", runtime.NumCPU(), "runs at a time")
 	fl.BoolVar(&f.config.Short, "short", false, "leave out the two packets of a connection that change nothing: the SYN-ACK and the last ACK")
 	fl.BoolVar(&f.validate, "validate", false, "simulate what queueing theory knows, and compare")
@@ -129,7 +129,7 @@ func (f *simulation) run(cmd *cobra.Command, args []string) error {
 // validateEffort comes to about a million connections.
 const validateEffort = 0.25
 
-// play simulates and prints. finish ends the bar before anything is printed.
+// play simulates and prints. finish ends the bar before the results are printed.
 func (f *simulation) play(ctx context.Context, out io.Writer, progress func(done, all int), finish func()) error {
 	if f.validate {
 		all, err := simulate.Validate(ctx, validateEffort, f.config.Seed, f.config.Jobs, progress)

@@ -10,9 +10,9 @@ import (
 	"imbang/internal/testenv"
 )
 
-// Every law has the mean 1, and the squared variation that it says.
+// Every distribution has the mean 1, and the squared variation that it says.
 func TestLaws(t *testing.T) {
-	// Of the bounded Pareto law by its second moment.
+	// Of the bounded Pareto distribution by its second moment.
 	a, r := paretoShape, paretoRange
 	pareto := math.Pow(paretoLeast, 2)*a/(2-a)*(math.Pow(r, 2-a)-1)/(1-math.Pow(r, -a)) - 1
 	for l, variation := range map[Distribution]float64{Constant: 0, Exponential: 1, Pareto: pareto, LogNormal: math.Exp(sigma*sigma) - 1} {
@@ -31,6 +31,6 @@ func TestLaws(t *testing.T) {
 		}
 	}
 	if _, err := Parse("weibull"); err == nil {
-		t.Error("weibull is taken for a law")
+		t.Error("weibull is taken for a distribution")
 	}
 }

@@ -111,7 +111,7 @@ type Instance interface {
 }
 
 // CPU is what a director has used. Known is false where no figure exists: the
-// kernel's own forwarding is charged to whoever is interrupted.
+// kernel's own forwarding is charged to the interrupted process.
 type CPU struct {
 	Known bool          `json:"known"`
 	Time  time.Duration `json:"time_ns"`

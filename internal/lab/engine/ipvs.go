@@ -84,7 +84,7 @@ type ipvsInstance struct {
 	unmark func(context.Context) error
 }
 
-// CPU is unknown: the kernel charges it to whoever is interrupted.
+// CPU is unknown: the kernel charges it to the interrupted process.
 func (*ipvsInstance) CPU(context.Context) (CPU, error) { return CPU{}, nil }
 
 func (i *ipvsInstance) Stop(ctx context.Context) error {

@@ -119,7 +119,7 @@ type nftInstance struct {
 	targets
 }
 
-// CPU is unknown: rules are charged to whoever is interrupted.
+// CPU is unknown: rules are charged to the interrupted process.
 func (*nftInstance) CPU(context.Context) (CPU, error) { return CPU{}, nil }
 
 func (i *nftInstance) Stop(ctx context.Context) error {

@@ -37,7 +37,7 @@ func sayShort(about, all []*Result) string {
 }
 
 func sayFewReplies(about, all []*Result) string {
-	return fmt.Sprintf("%s had %s replies, fewer than %d: a mean or a high percentile of so few is chance.", subject(about, all),
+	return fmt.Sprintf("%s had %s replies, fewer than %d: too few for a mean or a high percentile.", subject(about, all),
 		span(about, "%.0f", func(r *Result) float64 { return float64(r.Replies) }), fewReplies)
 }
 

@@ -35,7 +35,7 @@
 // server to close it. A request that crosses the server's own close is sent
 // once more if its method allows that, and counted as repeated.
 //
-// What is left to chance (kinds of requests, URLs, targets) is drawn from the
+// Random choices (kinds of requests, URLs, targets) are drawn from the
 // seed and the number of the request alone. Equal seeds ask for the same in
 // the same order, however many clients there are.
 //

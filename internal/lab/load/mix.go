@@ -64,7 +64,7 @@ func newMenu(p *Plan, me int, o odds) *menu {
 	return m
 }
 
-// choose settles what an arrival leaves to chance.
+// choose makes the random choices of an arrival.
 func (m *menu) choose(a *arrival) {
 	if a.request == anyone {
 		a.request = 0

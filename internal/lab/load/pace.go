@@ -8,7 +8,7 @@ import (
 	"imbang/internal/lab/arrivals"
 )
 
-// anyone leaves a choice to the client or to chance.
+// anyone leaves a choice to the client, or makes it a random one.
 const anyone int32 = -1
 
 // arrival is one request that is to be sent.
@@ -48,7 +48,7 @@ func (s schedule) next() (arrival, bool) {
 // spec is the schedule of a plan.
 func (p *Plan) spec() arrivals.Spec {
 	return arrivals.Spec{
-		Pattern: arrivals.Pattern{Law: p.Arrivals, Shape: p.Shape}, Rate: p.Rate, Seed: p.Seed,
+		Pattern: arrivals.Pattern{Distribution: p.Arrivals, Shape: p.Shape}, Rate: p.Rate, Seed: p.Seed,
 		Warmup: p.Warmup, Duration: p.Duration, Connections: p.Connections,
 	}
 }

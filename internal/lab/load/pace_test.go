@@ -17,7 +17,7 @@ func TestDealIsAPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Plan{
 			Rate:     rapid.Float64Range(1, 20000).Draw(t, "rate"),
-			Arrivals: rapid.SampledFrom([]arrivals.Law{arrivals.Constant, arrivals.Poisson}).Draw(t, "arrivals"),
+			Arrivals: rapid.SampledFrom([]arrivals.Distribution{arrivals.Constant, arrivals.Poisson}).Draw(t, "arrivals"),
 			Seed:     rapid.Uint64().Draw(t, "seed"),
 			Clients:  make([]Client, rapid.IntRange(1, 5).Draw(t, "clients")),
 			Shape:    arrivals.Shape{Batch: rapid.IntRange(0, 5).Draw(t, "batch")},

@@ -50,19 +50,19 @@ type Plan struct {
 	// for Result.PerServer; empty counts none.
 	ServerHeader string
 	// Requests, when given, take Path's place: each one sent is chosen by
-	// weight, and Result.Requests tells them apart.
+	// weight, and Result.Requests has figures for each.
 	Requests []Request
 	// URLs is how many different {url} there are, URLsExponent that of Zipf's
-	// law by which they are chosen, 1 the most often.
+	// law, by which they are chosen, 1 the most often.
 	URLs         int
 	URLsExponent float64
 
 	Clients []Client // one client in the caller's namespace by default
 	// Rate is requests per second, all clients together, in an open loop.
 	Rate     float64
-	Arrivals arrivals.Law
+	Arrivals arrivals.Distribution
 	Shape    arrivals.Shape
-	Seed     uint64 // of all chance; equal seeds give equal schedules and choices
+	Seed     uint64 // random seed; equal seeds give equal schedules and choices
 	// Concurrency users make a closed loop: each sends its next request as
 	// soon as the last has ended and Think has passed: exactly that, or with
 	// Poisson arrivals exponential pauses of that mean.
@@ -95,7 +95,7 @@ type Plan struct {
 	Closing Closing
 	Linger  time.Duration
 
-	// Precedence gives the clients a CPU before anything else on the machine,
+	// Precedence gives the clients a CPU before all other processes of the machine,
 	// as clients with machines of their own have: what is short is then the
 	// cluster, not the generator.
 	Precedence bool

@@ -282,7 +282,7 @@ func (r *Result) Describe(p Plan) {
 	}
 }
 
-// byName tells the requests apart.
+// byName sums the requests of each name.
 func (r *Result) byName(sum *tally, labels []string) error {
 	for i := range sum.named {
 		one, err := sum.named[i].result(labels[i])

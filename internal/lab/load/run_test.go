@@ -19,18 +19,18 @@ import (
 
 func TestExactCounts(t *testing.T) {
 	target := serve(t, "127.0.0.1:0", always(page))
-	for _, law := range []arrivals.Law{arrivals.Constant, arrivals.Poisson} {
+	for _, gaps := range []arrivals.Distribution{arrivals.Constant, arrivals.Poisson} {
 		for _, closing := range []Closing{ServerFirst, ClientFirst} {
 			p := Plan{
 				Target: target, ServerHeader: "x-server", Rate: 2000, Connections: 400, Seed: 3,
-				Arrivals: law, Closing: closing, Warmup: 50 * time.Millisecond, Clients: make([]Client, 2),
+				Arrivals: gaps, Closing: closing, Warmup: 50 * time.Millisecond, Clients: make([]Client, 2),
 			}
 			r := mustRun(t, p)
 			if r.Replies != 400 || r.Status.Success != 400 || r.PerServer["s1"] != 400 || r.Issued != 400 {
-				t.Errorf("%v: %d issued, %d replies, %+v, %v", law, r.Issued, r.Replies, r.Status, r.PerServer)
+				t.Errorf("%v: %d issued, %d replies, %+v, %v", gaps, r.Issued, r.Replies, r.Status, r.PerServer)
 			}
 			if n := r.Generator.Connections - 400; n < 50 || n > 200 {
-				t.Errorf("%v: %d warm-up connections, want about 100", law, n)
+				t.Errorf("%v: %d warm-up connections, want about 100", gaps, n)
 			}
 			head := int64(len(page) - 5)
 			if r.Bytes.Content != 400*5 || r.Bytes.Header != 400*head || r.Bytes.Framing != 0 {
@@ -44,7 +44,7 @@ func TestExactCounts(t *testing.T) {
 			if math.Abs(kb-r.ThroughputKBs) > 1e-6 || r.NetIOKBs <= r.ThroughputKBs || r.RepliesInWindow < 300 {
 				t.Errorf("throughput %g KB/s, net I/O %g, want %g and more; %d replies in the window", r.ThroughputKBs, r.NetIOKBs, kb, r.RepliesInWindow)
 			}
-			if law == arrivals.Constant && math.Abs(r.OfferedRate-2000) > 1 {
+			if gaps == arrivals.Constant && math.Abs(r.OfferedRate-2000) > 1 {
 				t.Errorf("offered %g/s, want 2000", r.OfferedRate)
 			}
 			if r.Response.P50MS <= 0 || r.FirstByte.P50MS > r.Response.P50MS || r.Generator.CPUSeconds <= 0 {

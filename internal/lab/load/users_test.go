@@ -66,13 +66,13 @@ func TestClosedLoopByTime(t *testing.T) {
 // Thinking users send at most one request per pause.
 func TestThinking(t *testing.T) {
 	target := serve(t, "127.0.0.1:0", always(page))
-	for _, law := range []arrivals.Law{arrivals.Constant, arrivals.Poisson} {
-		p := Plan{Target: target, Concurrency: 20, Think: 50 * time.Millisecond, Duration: time.Second, Arrivals: law}
+	for _, gaps := range []arrivals.Distribution{arrivals.Constant, arrivals.Poisson} {
+		p := Plan{Target: target, Concurrency: 20, Think: 50 * time.Millisecond, Duration: time.Second, Arrivals: gaps}
 		// 20 users every 50 ms are 400; exponential pauses have a standard
 		// deviation of 20.
 		r := mustRun(t, p)
-		if r.Replies < 200 || r.Replies > 480 || (law == arrivals.Constant && r.Replies > 400) {
-			t.Errorf("%v: %d replies, want up to 400", law, r.Replies)
+		if r.Replies < 200 || r.Replies > 480 || (gaps == arrivals.Constant && r.Replies > 400) {
+			t.Errorf("%v: %d replies, want up to 400", gaps, r.Replies)
 		}
 	}
 }

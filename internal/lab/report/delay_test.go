@@ -24,8 +24,8 @@ func delayedBy(r *load.Result, mean, p99 float64) *load.Result {
 	return r
 }
 
-// A latency is not ranked at a level where one competitor's is mostly delay,
-// whoever that is: the best, the worst or one between.
+// A latency is not ranked at a level where that of any competitor is mostly
+// delay: the best, the worst or one between.
 func TestDelayExplains(t *testing.T) {
 	for _, name := range []string{"rr", "lc", "sed"} {
 		draw := noisy(1, 0.02, map[string]float64{"lc": 0.5, "sed": 1})

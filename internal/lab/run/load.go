@@ -55,7 +55,7 @@ func (l *lab) loadPlan(s *record.Sample, director engine.Instance) (load.Plan, e
 		plan.Connections, plan.Duration = s.Connections, 0
 	}
 	pattern, err := arrivals.Parse(s.Arrivals)
-	plan.Arrivals, plan.Shape = pattern.Law, pattern.Shape
+	plan.Arrivals, plan.Shape = pattern.Distribution, pattern.Shape
 	return plan, err
 }
 

@@ -166,7 +166,7 @@ func (l *lab) try(ctx context.Context, c record.Competitor, family string) (err 
 	case err != nil:
 		return err
 	case r.Status.Success < r.Scheduled:
-		return fmt.Errorf("%d of %d requests had no good answer before anything was measured: %+v", r.Scheduled-r.Status.Success, r.Scheduled, r.Loss)
+		return fmt.Errorf("%d of %d requests failed in the check before the measurements: %+v", r.Scheduled-r.Status.Success, r.Scheduled, r.Loss)
 	case len(r.PerServer) < 2 && c.Servers > 1 && slices.Contains(evenly, c.Scheduler):
 		return fmt.Errorf("it does not balance: all of %d requests went to one server", r.Scheduled)
 	}

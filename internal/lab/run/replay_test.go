@@ -64,8 +64,8 @@ func TestLogEntersThePlan(t *testing.T) {
 	}
 }
 
-// A block's cells meet the same instants, and other blocks others, where those
-// are left to chance.
+// Where instants are random, the cells of a block have the same ones, and other
+// blocks others.
 func TestUniformReplaysDifferByBlock(t *testing.T) {
 	l := openLog(t, study.Replay{Methods: []string{"GET"}, Uniform: true})
 	trace := func(seed uint64) []load.Event {

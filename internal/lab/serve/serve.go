@@ -49,8 +49,8 @@ func Run(ctx context.Context, s Server, listen, header, name string, commands io
 	}
 }
 
-// obey carries out commands until there are no more: then whoever gave them is
-// gone.
+// obey carries out commands until the end of input: the process that gave them
+// has ended.
 func obey(s Server, commands io.Reader) error {
 	lines := bufio.NewScanner(commands)
 	for lines.Scan() {

@@ -18,8 +18,8 @@ type Config struct {
 	Servers      []Server                  `json:"servers"`
 	Concurrency  int                       `json:"concurrency"` // connections that a server serves at a time
 	Backlog      int                       `json:"backlog"`     // that may wait for it; below 0: any number
-	Distribution distribution.Distribution `json:"law"`
-	Service      time.Duration             `json:"service_ns"` // mean, at speed 1
+	Distribution distribution.Distribution `json:"law"`         // the key of stored results
+	Service      time.Duration             `json:"service_ns"`  // mean, at speed 1
 
 	// A server has so many destinations at hand, and then needs HitShare of
 	// the time; 0: there is nothing to have at hand.
@@ -97,7 +97,7 @@ func (c *Config) Check() error {
 	case !(c.HitShare >= 0 && c.HitShare <= 1):
 		return fmt.Errorf("hit share %g: want 0 to 1", c.HitShare)
 	case c.Patience < 0:
-		return fmt.Errorf("patience %s: want 0, for ever, or more", c.Patience)
+		return fmt.Errorf("patience %s: want 0 (no limit) or more", c.Patience)
 	case !(c.ClientZipf >= 0 && c.DestinationZipf >= 0):
 		return errors.New("want exponents of Zipf's law of 0 or more")
 	}

@@ -222,7 +222,7 @@ func (r *Results) Notes() []string {
 	if r.Config.Repeats > 1 {
 		notes = append(notes, "± is the 95 % confidence interval of the mean over the repeats.")
 	} else {
-		notes = append(notes, "One repeat says nothing of chance: use --repeats.")
+		notes = append(notes, "One repeat has no confidence interval: use --repeats.")
 	}
 	shortest := r.Outcomes[0].VirtualSeconds
 	for _, o := range r.Outcomes {

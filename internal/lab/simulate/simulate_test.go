@@ -35,7 +35,7 @@ func TestValidate(t *testing.T) {
 
 func small(schedulers ...string) Config {
 	c := Config{
-		Concurrency: 1, Backlog: -1, Distribution: distribution.Pareto, Service: 100 * time.Millisecond, Arrivals: arrivals.Pattern{Law: arrivals.Poisson, Shape: arrivals.Shape{Burst: 5}},
+		Concurrency: 1, Backlog: -1, Distribution: distribution.Pareto, Service: 100 * time.Millisecond, Arrivals: arrivals.Pattern{Distribution: arrivals.Poisson, Shape: arrivals.Shape{Burst: 5}},
 		Clients: 500, Destinations: 200, DestinationZipf: 0.8, Cache: 20, HitShare: 0.2,
 		Schedulers: schedulers, Rates: []float64{60}, Connections: 3000, Warmup: 0.1, Repeats: 1, Seed: 5, Jobs: 1,
 	}

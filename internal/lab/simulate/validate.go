@@ -26,7 +26,7 @@ type Validation struct {
 
 	config Config
 	of     func(*Outcome) float64
-	exact  bool // chance has no part in it
+	exact  bool // it does not depend on the seed
 }
 
 // Validate simulates what theory knows, with 400 000 connections a case and
@@ -83,7 +83,7 @@ func validations(effort float64, seed uint64, jobs int) []Validation {
 	farm := func(scheduler string, servers, concurrency, backlog int, distributed distribution.Distribution, rate float64) Config {
 		c := Config{
 			Concurrency: concurrency, Backlog: backlog, Distribution: distributed, Service: time.Duration(service * 1e9),
-			Arrivals: arrivals.Pattern{Law: arrivals.Poisson}, Clients: 1 << 16, Destinations: 1,
+			Arrivals: arrivals.Pattern{Distribution: arrivals.Poisson}, Clients: 1 << 16, Destinations: 1,
 			Schedulers: []string{scheduler}, Rates: []float64{rate},
 			Connections: int(50000 * effort), Warmup: 0.1, Repeats: 8, Seed: seed, Jobs: jobs,
 		}

@@ -63,7 +63,7 @@ func stored(t *testing.T, names []string, rates []float64, blocks int, outcomes 
 func farm(speed float64, blocks int, seed uint64, schedulers ...string) Config {
 	c := Config{
 		Concurrency: 1, Backlog: -1, Distribution: distribution.Exponential, Service: 10 * time.Millisecond,
-		Arrivals: arrivals.Pattern{Law: arrivals.Poisson}, Clients: 1 << 12, Destinations: 1,
+		Arrivals: arrivals.Pattern{Distribution: arrivals.Poisson}, Clients: 1 << 12, Destinations: 1,
 		Schedulers: schedulers, Connections: 1500, Warmup: 0.1, Repeats: blocks, Seed: seed, Jobs: 2, Short: true,
 	}
 	c.Servers = []Server{{1, 4}, {1, 4}, {1, 4}, {speed, max(1, int32(4*speed))}}

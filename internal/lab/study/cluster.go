@@ -69,7 +69,7 @@ type serverDoc struct {
 	Kind         string  `yaml:"kind"`
 	Count        int     `yaml:"count"`
 	Page         string  `yaml:"page"`
-	Distribution string  `yaml:"law"`
+	Distribution string  `yaml:"law"` // the key of stored studies
 	Service      string  `yaml:"service"`
 	Concurrency  int     `yaml:"concurrency"`
 	Backlog      int     `yaml:"backlog"`

@@ -114,8 +114,8 @@ func (c *checker) engine(path, name string) Engine {
 	return Engine{Balances: true}
 }
 
-// NameAll names the competitors that have no name of their own by what tells
-// them apart: schedulers alone where there is one engine that balances.
+// NameAll names the competitors that have no name of their own by what
+// differs between them: schedulers alone where there is one engine that balances.
 func NameAll(s *Study) {
 	var engines []string
 	for _, p := range s.Competitors {

@@ -94,7 +94,7 @@ func (c *Cluster) Virtual(f Family) netip.Addr { return c.Virtuals(f)[0] }
 func (c *Cluster) VirtualNetwork(f Family) netip.Prefix { return plans[f].virtual }
 
 // Uplink is where the clients' network ends at the director's device: what is
-// sent out of it comes in there, whoever it says it is from.
+// sent out of it comes in there, with any source address.
 func (c *Cluster) Uplink() (*host.Namespace, string) { return c.fabric, clientSide }
 
 // Gateways are the director's addresses on the clients' and the servers' side.

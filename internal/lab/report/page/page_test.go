@@ -355,7 +355,7 @@ func TestNoHistograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := render(io.Discard, rep, nil); err == nil || !strings.Contains(err.Error(), "latency histogram") {
-		t.Errorf("a histogram that is none: %v", err)
+		t.Errorf("invalid histogram: %v", err)
 	}
 }
 
@@ -398,7 +398,7 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	if bytes.Contains(page, []byte("others.txt")) {
-		t.Error("the page lists a file that is none of the run's")
+		t.Error("the page lists a file that is not part of the run")
 	}
 	for _, e := range elements(t, string(page)) {
 		if href := attribute(e, "href"); href != "" && !strings.HasPrefix(href, "#") {
