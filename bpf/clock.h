@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What time it is, and the timers that beat in the background, whoever's commands
- * have ended. */
+/* The time, and the timers that run in the background, independently of commands,
+ * which end. */
 #ifndef IMBANG_CLOCK_H
 #define IMBANG_CLOCK_H
 

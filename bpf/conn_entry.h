@@ -2,9 +2,9 @@
 /*
  * Elements of the connection tables: found, read, and changed under their locks.
  *
- * The kernel uses the element of a deleted entry again at once: whoever has found
- * one may hold a stranger's at any later instruction. So an element says whose it
- * is, and:
+ * The kernel uses the element of a deleted entry again at once: a pointer to it
+ * may lead to another flow's entry at any later instruction. So an element has the
+ * flow that it belongs to, and:
  *
  * 1. Whatever changes an element that is in the table holds its lock, and has
  *    compared the flow and found it not dead. Two writes are unlocked:
@@ -318,7 +318,7 @@ static __always_inline int conn_disable_in(const struct flow *flow, union conn_k
 	return done;
 }
 
-/* Gives a template a port that is none, under its own key; 0 if it has it, or is gone. */
+/* Gives a template an invalid port, under its own key; 0 if it has it, or is gone. */
 static __noinline int conn_disable(const struct flow *flow, __u32 server, __be16 port)
 {
 	union conn_key key;

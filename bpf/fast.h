@@ -177,7 +177,7 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 	return !s->expires || timer_entry_before(&s->seen, s->expires);
 }
 
-/* What a change of state did: for a return value, and whoever has room on the stack. */
+/* What a change of state did: for a return value, and callers with room on the stack. */
 #define FAST_MOVED 0x100
 #define FAST_ACTIVE 0x200
 #define FAST_INACTIVE 0x400

@@ -16,7 +16,7 @@
 #include "settings.h"
 #include "template.h"
 
-/* Whether calls tell the templates of a service apart. */
+/* Whether a service's templates are identified by calls. */
 static __always_inline int by_call(const struct service *svc)
 {
 	return svc->template && svc->engine;

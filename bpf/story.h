@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What there is to tell of the packet at hand, while somebody traces. It is
- * too long for the stack: whoever knows a part of it writes that down here,
- * and trace.h tells the whole.
+ * What a trace shows of the current packet, while a command traces. It is
+ * too long for the stack: each function stores the part that it knows here,
+ * and trace.h emits the whole.
  */
 #ifndef IMBANG_STORY_H
 #define IMBANG_STORY_H

@@ -16,9 +16,9 @@
 #include "settings.h"
 #include "story.h"
 
-/* Asks the scheduler, and writes down its choice and the runner-up. Whoever
- * only peeks comes first: what the scheduler remembers must be what it
- * remembers when it is asked in earnest. */
+/* Asks the scheduler, and stores its choice and the runner-up. The
+ * peek comes first: the scheduler's memory must then be the same as in the
+ * real choice that follows. */
 __noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum scheduler scheduler)
 {
 	struct explanation *story = p ? story_of(p) : 0;
@@ -35,7 +35,7 @@ __noinline __u32 choose_aloud(const struct packet *p, struct pick *pick, enum sc
 		pick->without = NO_SERVER;
 		id = schedule(pick, scheduler);
 	}
-	/* Another CPU's packet, or chance, came between. */
+	/* Another CPU's packet came between, or a random number. */
 	if (id != foreseen) {
 		pick->peek = 1;
 		pick->without = id;

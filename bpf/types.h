@@ -65,7 +65,7 @@ enum template_kind {
 	TEMPLATE_CALL,    /* struct conn alone: a call (struct call) */
 };
 
-/* A persistence engine: what tells templates apart beside the clients. */
+/* A persistence engine: what identifies templates, besides the clients. */
 enum engine {
 	ENGINE_NONE,
 	ENGINE_SIP, /* the Call-ID of SIP over UDP */

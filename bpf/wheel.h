@@ -18,7 +18,7 @@
  * 2. Lists change under the spin lock of the slot or of the free list. Under it
  *    only links are written, so no CPU waits for long, and neither entering nor
  *    freeing can fail.
- * 3. The clock's `tick` is set before the list of that tick is taken. Whoever
+ * 3. The clock's `tick` is set before the list of that tick is taken. A CPU that
  *    holds a slot's lock and finds its tick still to come therefore knows that
  *    the list will be taken later; what is entered is never left for a
  *    revolution.
@@ -147,7 +147,7 @@ static __always_inline __u32 timer_entry_take(__u8 family)
 }
 
 /* Marks an entry as free in what says its kind of flow, for the auditor: no
- * connection's flow is like that. Whoever books it writes all of the flow. */
+ * connection's flow is like that. Booking it writes all of the flow. */
 static __always_inline void timer_entry_mark_free(__u32 number, __u8 family)
 {
 	__u32 at = (number - 1) / 2, half = (number - 1) & 1;

@@ -175,7 +175,7 @@ static __always_inline int cut_fill(struct __sk_buff *skb, const struct packet *
 /*
  * Makes the kernel forget that a checksum is left to the hardware, and where
  * the transport header is, as far as that keeps it from making the skb short.
- * It does when the place is gone; then the place is made anew. And it forgets a
+ * It does when the place is gone; then the place is made anew. And it drops a
  * sum that the hardware made when the skb becomes longer.
  */
 static __always_inline int cut_forget(struct __sk_buff *skb, __u32 transport)

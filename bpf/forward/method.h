@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a forwarding method (enum forward) does: the one place that says it.
- * Whoever needs to know asks one of these by what it depends on, and names no
- * method. deliver.h alone does, to dispatch.
+ * Other code calls one of these functions, by the property it depends on, and
+ * names no method. Only deliver.h does, to dispatch.
  */
 #ifndef IMBANG_FORWARD_METHOD_H
 #define IMBANG_FORWARD_METHOD_H

@@ -74,7 +74,7 @@ static __always_inline void route_next_hop(const struct route *route, struct bpf
 
 /*
  * The route of a packet that is too big for it but may be fragmented: looked up
- * for the fragments, and written down for whoever cuts it. A super-packet whose
+ * for the fragments, and stored for the code that cuts it. A super-packet whose
  * segments are too big would need another one, and with IPv6 outside it is not
  * for a router to do. ROUTED, or a verdict.
  */

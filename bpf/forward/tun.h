@@ -70,7 +70,7 @@ static __always_inline void tunnel_plan(const struct packet *p, const struct ser
 		t->shim = t->checked ? sizeof(struct gre_header) : GRE_SHORT;
 }
 
-/* The port that tells flows to the server apart, for its receive queues. */
+/* The source port, by which the server spreads flows over receive queues. */
 static __always_inline __be16 gue_source(const struct packet *p)
 {
 	__u32 hash = address_fold(&p->flow.src, p->flow.family) ^ (__u32)p->flow.sport << 16 ^

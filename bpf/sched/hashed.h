@@ -63,7 +63,7 @@ static __always_inline void deal_buckets(struct change *c, __u32 weighted)
 /*
  * A table that is replaced is the next one that an update takes, for any service,
  * while packets still look at it. So a bucket counts only if its server is one of
- * the service, and whoever finds none asks bucket_table_gone.
+ * the service; without one, callers use bucket_table_gone.
  */
 static __always_inline struct buckets *bucket_table(const struct pick *p)
 {

@@ -9,36 +9,36 @@
  * Node k has the children 2k and 2k + 1, and the root is 1. From `leaves` (a
  * power of two) on they are the service's slots of `order`; the others are the
  * slots of `trees` with the same numbers, two siblings in each element. Each
- * says in its upper half whose it is: a tag is never used twice, so whoever is
- * behind the times finds that nothing here is his.
+ * has its owner's tag in its upper half: a tag is never used twice, so a packet
+ * of an earlier incarnation finds that no node here is its own.
  *
- * Whoever changes what a server costs plays its matches again, from the leaf
+ * A CPU that changes a server's cost plays its matches again, from the leaf
  * up, until a node stays as it was and another server is its winner. CPUs do so
  * at once, without a lock: each says that it comes and that it goes
- * (`climbers`). Who is alone looks at each node once and takes the winner along
- * with what it costs (tree_rise). If nobody came until he is through, nobody
- * else's reads or writes were between his; whoever changed a cost meanwhile has
- * yet to come. If somebody came, he climbs once more like all who are not alone
- * (tree_climb), now to the root, as he may have written something old anywhere
- * on his way; who comes while he does finds that he is there. Of those who climb
- * at once no change is lost:
+ * (`climbers`). A CPU that is alone looks at each node once and takes the winner along
+ * with its cost (tree_rise). If no other came until it is through, no reads or
+ * writes of another were between its own; a CPU that changed a cost meanwhile has
+ * yet to come. If one came, it climbs once more like all that are not alone
+ * (tree_climb), now to the root, as it may have written something old anywhere
+ * on its way; a CPU that comes meanwhile finds it among the climbers. Of CPUs
+ * that climb at the same time, no change is lost:
  *
- * - A node depends on its children and on what their winners cost. Whoever
+ * - A node depends on its children and on what their winners cost. A CPU that
  *   changes one of these comes to the node afterwards, with a barrier between.
- *   Who wrote a child does, as nobody goes away from what he wrote but upwards.
- *   Who changed the cost of a child's winner climbs through that child; and if
- *   he turns back below, because there it is no longer the winner, then who
- *   made it so is on his way up.
- * - Whoever comes finds the node right, or writes it. Whoever writes it, looks
- *   at all of this again, with a barrier between, until it is right. So if his
- *   write was of something old, and covers another's who knew better, he sees
- *   what the other saw; and what he does not see, somebody brings.
+ *   The writer of a child does, as a writer leaves a node only upwards.
+ *   A CPU that changed the cost of a child's winner climbs through that child. If
+ *   it turns back below, because the server is no longer the winner there, the CPU
+ *   that made another the winner is on its way up.
+ * - A CPU that comes finds the node right, or writes it. A CPU that writes it
+ *   checks all of this again, with a barrier between, until it is right. So if it
+ *   wrote something old over a newer value of another CPU, it sees what the other
+ *   saw; a change that it does not see is brought up by a later climber.
  *
- * When nobody is under way, every node is right. While an edit builds a tree,
- * schedulers walk over the list. The builder is one of the climbers, and no load
- * is looked at before the tag is known: one that changes meanwhile is seen, or
- * climbs to nodes that are built already; from one that is not it may turn back,
- * as the builder has yet to look there.
+ * While no CPU climbs, every node is right. While an edit builds a tree,
+ * schedulers walk over the list. The builder is one of the climbers, and reads a
+ * load only when the tag is known: a load that changes meanwhile is seen, or its
+ * CPU climbs to nodes that are built already; from a node that is not built the
+ * CPU may turn back, as the builder has yet to process it.
  */
 #ifndef IMBANG_SCHED_TREE_H
 #define IMBANG_SCHED_TREE_H
@@ -159,7 +159,7 @@ static __always_inline int tree_for(const struct pick *p, enum scheduler rule, s
 
 enum tree_step { TREE_RIGHT, TREE_WRITTEN, TREE_GONE };
 
-/* Makes a node the winner of its children. Whoever wrote it looks again. */
+/* Makes a node the winner of its children. A CPU that wrote it looks again. */
 static __always_inline enum tree_step tree_play(const struct tree *t, __u32 node, __u32 *winner,
 						int build)
 {
@@ -226,7 +226,7 @@ static long tree_climb(__u32 i, struct climb *c)
 	return !c->node;
 }
 
-/* The winner of a node meets its sibling's, and whoever costs less goes up. */
+/* The winner of a node meets its sibling's, and the cheaper one goes up. */
 static __always_inline void tree_meet(struct climb *c, __u32 other)
 {
 	struct cost cost = tree_cost(c->tree.rule, other);

@@ -58,7 +58,7 @@ static long twos_visit(__u32 i, struct twos_draw *draw)
 }
 
 /* Linux draws from 0 to the sum of weights, both included, so that the first
- * server of the list has a chance more. */
+ * server of the list is drawn for one value more. */
 static __always_inline void twos_draw_one(struct pick *p, __u64 weights, struct twos_draw *draw)
 {
 	draw->pick = p;
