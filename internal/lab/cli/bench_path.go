@@ -26,8 +26,8 @@ func newBenchPathCommand() *cobra.Command {
 		Short: "Compare whole paths: imbang, plain forwarding, nftables, HAProxy, nginx",
 		Long: `Builds a cluster of a client, a director and three servers in network namespaces
 for every competitor, which is the director of its own: plain kernel forwarding to
-three servers (direct), imbang (tc), destination NAT of nftables, HAProxy (tcp, one
-thread) and nginx (stream). They are measured interleaved, the others asleep: a round
+three servers (direct), imbang (tc), destination NAT of nftables, HAProxy (tcp,
+all CPUs) and nginx (stream). They are measured interleaved, the others asleep: a round
 takes each kind of sample of everybody before the next kind, all in random order,
 so that what is compared was measured within about a second. Everything is set up anew
 several times (--sittings), since a set-up has its luck.

@@ -106,7 +106,7 @@ func levels(l *study.Load, quick bool) (list []record.Condition) {
 
 // quickBudget is how long a quick run may be expected to take; a slow machine
 // gets fewer blocks rather than a longer wait.
-const quickBudget = 68 * time.Second
+const quickBudget = 150 * time.Second
 
 // settleAtMost bounds the wait for a quiet machine before a cell.
 func settleAtMost(p record.Plan) time.Duration {
