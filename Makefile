@@ -47,7 +47,7 @@ install: build ## copy imbang and imbang-lab to $(DESTDIR)$(PREFIX)/sbin (/usr/l
 	$(INSTALL) ln -sf imbang $(SBIN)/imbang-ipvsadm
 
 # The Go packages with compiled BPF objects: the data plane, and what the lab runs.
-BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/director/testrun ./internal/lab/probe
+BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/bpfobj/lbstages ./internal/director/testrun ./internal/lab/probe
 
 # All C that clang-format keeps.
 C_FILES := bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h bpf/lab/*.c

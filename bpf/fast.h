@@ -128,8 +128,8 @@ static __always_inline int fast_reply(struct packet *p, struct settled *s, union
 
 /* Whose packet it is: 0, UNDECIDED or UNKNOWN. Where clients are, replies are only
  * looked for if servers are there too. */
-static __always_inline int fast_find(struct packet *p, struct settled *s, union conn_key *key,
-				     int expect_replies, const struct settings *set, __u8 family)
+static __always_inline int fast_owner(struct packet *p, struct settled *s, union conn_key *key,
+				      int expect_replies, const struct settings *set, __u8 family)
 {
 	int replies = UNKNOWN;
 
@@ -142,6 +142,15 @@ static __always_inline int fast_find(struct packet *p, struct settled *s, union 
 	if (s->conn)
 		return 0;
 	return expect_replies || !set->one_device ? replies : fast_reply(p, s, key, family);
+}
+
+static __always_inline int fast_find(struct packet *p, struct settled *s, union conn_key *key,
+				     int expect_replies, const struct settings *set, __u8 family)
+{
+	int found = fast_owner(p, s, key, expect_replies, set, family);
+
+	STAGE(FIND);
+	return found;
 }
 
 /* Whether such packets may go by the fast path. */
@@ -269,6 +278,7 @@ static __always_inline int fast_route(void *ctx, enum hook hook, struct packet *
 {
 	long rc;
 
+	STAGE(FOLLOW);
 	p->server = s->seen.server;
 	if (s->side == NAT_DESTINATION) {
 		s->server = available_server(&s->seen);
@@ -288,6 +298,7 @@ static __always_inline int fast_route(void *ctx, enum hook hook, struct packet *
 		}
 		rc = find_route(ctx, hook, p, &p->to, &p->flow.dst, 0, &s->route);
 	}
+	STAGE(ROUTE);
 	return rc == BPF_FIB_LKUP_RET_SUCCESS;
 }
 
@@ -339,6 +350,7 @@ static __always_inline int fast_send(struct __sk_buff *skb, struct packet *p, st
 	if (p->news & NEWS_STATE && !fast_follow(p, s, key, family))
 		return UNDECIDED;
 	fast_count(p, s);
+	STAGE(FOLLOW);
 	verdict = nat_send(skb, p, side, s->route);
 	if (p->news & NEWS_ASIDE)
 		count_reason(p->reason);
@@ -358,6 +370,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 		return UNDECIDED;
 	if (!plain_skb(skb, &p, family) || p.ttl <= 1)
 		return UNDECIDED;
+	STAGE(PARSE);
 	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
 		return fast_edge(skb, &p, set);
 	found = fast_find(&p, &s, &key, expect_replies, set, family);

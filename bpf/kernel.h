@@ -14,5 +14,6 @@
 #include <stddef.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "stage.h"
 
 #endif

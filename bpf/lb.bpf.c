@@ -54,6 +54,7 @@ static __always_inline int enter(struct __sk_buff *skb, int expect_replies)
 SEC("tc")
 int lb_client(struct __sk_buff *skb)
 {
+	STAGE_BEGIN();
 	HAND_OVER(skb, &successors, ENTRY_CLIENT);
 	return enter(skb, 0);
 }
@@ -61,6 +62,7 @@ int lb_client(struct __sk_buff *skb)
 SEC("tc")
 int lb_server(struct __sk_buff *skb)
 {
+	STAGE_BEGIN();
 	HAND_OVER(skb, &successors, ENTRY_SERVER);
 	return enter(skb, 1);
 }
@@ -99,6 +101,7 @@ static __always_inline int xdp_enter(struct xdp_md *ctx, int expect_replies)
 SEC("xdp")
 int lb_xdp_client(struct xdp_md *ctx)
 {
+	STAGE_BEGIN();
 	HAND_OVER(ctx, &xdp_successors, ENTRY_CLIENT);
 	return xdp_enter(ctx, 0);
 }
@@ -106,6 +109,7 @@ int lb_xdp_client(struct xdp_md *ctx)
 SEC("xdp")
 int lb_xdp_server(struct xdp_md *ctx)
 {
+	STAGE_BEGIN();
 	HAND_OVER(ctx, &xdp_successors, ENTRY_SERVER);
 	return xdp_enter(ctx, 1);
 }

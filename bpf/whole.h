@@ -28,6 +28,7 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32
 	int outdated = 0, expect_replies = found & EXPECT_REPLIES, decision = UNDECIDED;
 	int parsed = parse(skb, p);
 
+	STAGE(PARSE);
 	if (parsed != PARSED)
 		return pass(p, parsed);
 	if (!set || !in_use(p, set))
@@ -42,8 +43,10 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32
 		decision = find(p, expect_replies, &outdated);
 	if (decision == UNDECIDED && set->one_device && !(found & NOTHING_FOUND))
 		decision = find_reply(p);
+	STAGE(FIND);
 	if (decision == UNDECIDED)
 		decision = conn_new(skb, p, outdated);
+	STAGE(OPEN);
 	if (decision == UNDECIDED)
 		decision = find(p, expect_replies, &outdated);
 	if (decision == VERDICT_PASS && !expect_replies && !outdated) {
@@ -78,6 +81,7 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 found)
 
 	if (p.news)
 		report(&p);
+	STAGE(REPORT);
 	return verdict;
 }
 

@@ -91,6 +91,7 @@ static __always_inline int xdp_settled(struct xdp_md *ctx, struct packet *p, str
 	if (!fast_route(ctx, HOOK_XDP, p, s, key, family) || !xdp_goes(s->route, set))
 		return XDP_PASS;
 	fast_count(p, s);
+	STAGE(FOLLOW);
 	action = xdp_send(ctx, p, side, s->route, set);
 	if (p->news & NEWS_ASIDE)
 		count_reason(p->reason);
@@ -107,6 +108,7 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
 
 	if (!xdp_plain(ctx, &p, family))
 		return XDP_PASS;
+	STAGE(PARSE);
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
 	    fast_find(&p, &s, &key, expect_replies, set, family) || !fast_takes(&s.seen) ||
 	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE)
@@ -146,8 +148,11 @@ static __always_inline int xdp_route(struct xdp_md *ctx, const struct packet *p,
 				     const union address *src, const union address *dst,
 				     struct route **route, const struct settings *set)
 {
-	return find_route(ctx, HOOK_XDP, p, src, dst, 0, route) == BPF_FIB_LKUP_RET_SUCCESS &&
-	       xdp_goes(*route, set);
+	int found = find_route(ctx, HOOK_XDP, p, src, dst, 0, route) == BPF_FIB_LKUP_RET_SUCCESS &&
+		    xdp_goes(*route, set);
+
+	STAGE(ROUTE);
+	return found;
 }
 
 /* Whether packets of a connection may go from here at all. */
@@ -163,6 +168,7 @@ static __always_inline int xdp_finish(struct xdp_md *ctx, struct packet *p, enum
 
 	if (p->news)
 		report(p);
+	STAGE(REPORT);
 	return action;
 }
 
@@ -181,6 +187,7 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 	    !xdp_route(ctx, p, &p->flow.src, &s->addr, &route, set))
 		return XDP_PASS;
 	conn_in(p, &p->flow, c, &seen, s, set);
+	STAGE(FOLLOW);
 	return xdp_finish(ctx, p, NAT_DESTINATION, route, set);
 }
 
@@ -194,6 +201,7 @@ static __always_inline int xdp_out(struct xdp_md *ctx, struct packet *p, const s
 	if (!set || !xdp_takes(seen) || !xdp_route(ctx, p, &client->dst, &p->flow.dst, &route, set))
 		return XDP_PASS;
 	conn_out(p, client, seen, set);
+	STAGE(FOLLOW);
 	return xdp_finish(ctx, p, NAT_SOURCE, route, set);
 }
 
@@ -222,6 +230,7 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 	if (s && set && xdp_capable(p->forward) &&
 	    xdp_route(ctx, p, &p->flow.src, &p->to, &route, set)) {
 		count_in(p, s->service, id);
+		STAGE(OPEN);
 		return xdp_finish(ctx, p, NAT_DESTINATION, route, set);
 	}
 	c = conn_look(&p->flow, &seen);
@@ -234,10 +243,14 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 /* A packet of no connection: an XDP action, or UNDECIDED if it opens none. */
 static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 {
+	int verdict;
+
 	if (!xdp_opens(p))
 		return UNDECIDED;
 	p->ahead = 1;
-	if (conn_new_ahead(p) == VERDICT_DROP) {
+	verdict = conn_new_ahead(p);
+	STAGE(OPEN);
+	if (verdict == VERDICT_DROP) {
 		report(p);
 		return XDP_DROP;
 	}
@@ -298,11 +311,13 @@ static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
 
 	if (!xdp_parse(ctx, p))
 		return XDP_PASS;
+	STAGE(PARSE);
 	if (side == XDP_SERVERS)
 		action = xdp_reply(ctx, p);
 	if (action != UNDECIDED)
 		return action;
 	action = xdp_in(ctx, p);
+	STAGE(FIND);
 	if (action != UNDECIDED)
 		return action;
 	if (side == XDP_BOTH)

@@ -160,9 +160,14 @@ static __always_inline int nat_up(struct __sk_buff *skb, struct packet *p)
 static __always_inline int nat_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
 				    struct route *route)
 {
+	int verdict;
+
 	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, route);
+	STAGE(REWRITE);
+	verdict = transmit(skb, p, route);
+	STAGE(TRANSMIT);
+	return verdict;
 }
 
 /* Likewise, by the route that the routing table has. */
@@ -173,6 +178,7 @@ static __always_inline int nat(struct __sk_buff *skb, struct packet *p, enum nat
 	struct route *route;
 	int verdict = route_or_refuse(skb, p, src, dst, 0, &route);
 
+	STAGE(ROUTE);
 	if (verdict == LOCAL && side == NAT_DESTINATION)
 		return nat_up(skb, p);
 	if (verdict == LOCAL)

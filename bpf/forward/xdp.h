@@ -179,8 +179,11 @@ static __always_inline int xdp_send(struct xdp_md *ctx, struct packet *p, enum n
 		if (xdp_transport(ctx, p, side, moved))
 			goto out;
 	}
-	if (!xdp_ip(ctx, p, side, moved))
+	if (!xdp_ip(ctx, p, side, moved)) {
+		STAGE(REWRITE);
 		action = xdp_transmit(ctx, p, route, set);
+		STAGE(TRANSMIT);
+	}
 out:
 	if (action >= 0)
 		return action;

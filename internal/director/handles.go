@@ -59,3 +59,12 @@ func ExplainLoad(err error) error { return explainLoad(err) }
 
 // ForgetSchedulers empties what schedulers remember, but for service_states.
 func ForgetSchedulers(maps *bpfobj.LbMaps) error { return forgetAll(maps) }
+
+// UseVariant makes this process load another compilation of the data plane, with
+// the same tables, until restore is called: to measure it. No other goroutine may
+// use the director meanwhile.
+func UseVariant(load func() (*ebpf.CollectionSpec, error)) (restore func()) {
+	product := compiled
+	compiled = compilation(load)
+	return func() { compiled = product }
+}

@@ -213,14 +213,19 @@ func pinnables(objs *ebpf.Collection) map[string]pinnable {
 	return all
 }
 
-// compiled is the data plane as it is compiled in; nobody changes it.
-var compiled = sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
-	spec, err := bpfobj.LoadLb()
-	if err != nil {
-		return nil, fmt.Errorf("read the compiled data plane: %w", err)
-	}
-	return spec, nil
-})
+// compiled is the data plane as it is compiled in; nobody changes the spec.
+var compiled = compilation(bpfobj.LoadLb)
+
+// compilation reads a compilation of the data plane once.
+func compilation(load func() (*ebpf.CollectionSpec, error)) func() (*ebpf.CollectionSpec, error) {
+	return sync.OnceValues(func() (*ebpf.CollectionSpec, error) {
+		spec, err := load()
+		if err != nil {
+			return nil, fmt.Errorf("read the compiled data plane: %w", err)
+		}
+		return spec, nil
+	})
+}
 
 // open opens the pinned objects.
 func (in instance) open() (*Director, error) {

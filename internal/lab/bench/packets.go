@@ -86,30 +86,43 @@ const (
 
 // Packets carries it out in a namespace of its own.
 func Packets(ctx context.Context, c PacketsConfig) (_ *PacketsResult, err error) {
-	name, err := newRun()
+	var result PacketsResult
+	err = inPacketsNetwork(c, func(p *packets) error {
+		if err := p.all(ctx); err != nil {
+			return err
+		}
+		p.result.Making = stats.Summarize(p.making)
+		p.result.conclude()
+		result = p.result
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
+	return &result, nil
+}
+
+// inPacketsNetwork calls measure in a namespace that has devices and routes to
+// clients and servers, and nothing at their ends.
+func inPacketsNetwork(c PacketsConfig, measure func(*packets) error) (err error) {
+	name, err := newRun()
+	if err != nil {
+		return err
+	}
 	p := &packets{PacketsConfig: c, result: PacketsResult{Packets: c.Packets}}
 	if p.ns, err = host.NewNamespace(name.Name("dir")); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, p.ns.Close()) }()
 	outside, err := host.NewNamespace(name.Name("out"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, outside.Close()) }()
 	if err := p.connect(outside); err != nil {
-		return nil, err
+		return err
 	}
-	err = p.ns.Do(func() error { return p.all(ctx) })
-	if err != nil {
-		return nil, err
-	}
-	p.result.Making = stats.Summarize(p.making)
-	p.result.conclude()
-	return &p.result, nil
+	return p.ns.Do(func() error { return measure(p) })
 }
 
 // connect makes a way from clients to servers. Nothing needs to be at its ends.
@@ -169,42 +182,28 @@ func (p *packets) all(ctx context.Context) error {
 
 // one measures a case with a director of its own.
 func (p *packets) one(ctx context.Context, c PacketCost, way testrun.Way) (_ PacketCost, err error) {
-	if err := ctx.Err(); err != nil {
-		return c, err
-	}
 	c.Family, c.Path = "ipv4", paths[way]
 	nowhere := testrun.Nowhere
 	if way == testrun.InXDP {
 		nowhere = testrun.NowhereXDP
 	}
-	opened := c.Flows
-	if opened == 0 {
-		opened = p.Packets * p.Rounds
-	}
-	d, err := p.director(c, opened)
-	if err != nil {
-		return c, err
-	}
-	defer func() { err = errors.Join(err, d.Close(), director.Detach(true)) }()
-	loop, err := testrun.NewPacketLoop(d, benchClientDev, benchServerDev)
-	if err != nil {
-		return c, err
-	}
-	defer loop.Close()
-	if err := p.prepare(loop, c.Flows); err != nil {
-		return c, err
-	}
 	var costs []float64
-	for range p.Rounds {
-		making, err := p.round(loop, nowhere)
-		if err != nil {
-			return c, err
+	err = p.loop(ctx, c, func(loop *testrun.PacketLoop) error {
+		for range p.Rounds {
+			making, err := p.round(loop, nowhere)
+			if err != nil {
+				return err
+			}
+			through, err := p.round(loop, way)
+			if err != nil {
+				return err
+			}
+			p.making, costs = append(p.making, making), append(costs, through-making)
 		}
-		through, err := p.round(loop, way)
-		if err != nil {
-			return c, err
-		}
-		p.making, costs = append(p.making, making), append(costs, through-making)
+		return nil
+	})
+	if err != nil {
+		return c, err
 	}
 	c.NS = stats.Summarize(costs)
 	p.done++
@@ -212,6 +211,31 @@ func (p *packets) one(ctx context.Context, c PacketCost, way testrun.Way) (_ Pac
 		p.Progress(p.done, p.cases())
 	}
 	return c, nil
+}
+
+// loop loads a director, prepares the packets of a case, and has them measured.
+func (p *packets) loop(ctx context.Context, c PacketCost, measure func(*testrun.PacketLoop) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	opened := c.Flows
+	if opened == 0 {
+		opened = p.Packets * (p.Rounds + 1)
+	}
+	d, err := p.director(c, opened)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close(), director.Detach(true)) }()
+	loop, err := testrun.NewPacketLoop(d, benchClientDev, benchServerDev)
+	if err != nil {
+		return err
+	}
+	defer loop.Close()
+	if err := p.prepare(loop, c.Flows); err != nil {
+		return err
+	}
+	return measure(loop)
 }
 
 // prepare opens the connections whose packets are to be measured, or lets each

@@ -30,7 +30,7 @@ which imbang-lab bench page makes a page. After Ctrl-C, what is finished is kept
 	}
 	all.register(c)
 	c.AddCommand(newBenchBulkCommand(), newBenchRestoreCommand(), newBenchMemoryCommand(),
-		newBenchGeneratorCommand(), newBenchPacketsCommand(), newBenchPathCommand(), newBenchFloodCommand(),
+		newBenchGeneratorCommand(), newBenchPacketsCommand(), newBenchStagesCommand(), newBenchPathCommand(), newBenchFloodCommand(),
 		newBenchSynFloodCommand(), newBenchChangesCommand(), newBenchPageCommand())
 	return c
 }

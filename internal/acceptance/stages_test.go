@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"encoding/json"
+	"testing"
+
+	"imbang/internal/lab/bench"
+)
+
+// The stages of a packet's path: each is on the path of the packets that have it,
+// and connections are inserted by new ones alone.
+func TestBenchStages(t *testing.T) {
+	needRoot(t)
+	out := must(t, nil, "", "bench", "stages", "--packets", "1000", "--rounds", "1", "--flows", "64", "--output", "json")
+	var r bench.StagesResult
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	costs := map[[3]string]bench.StageCost{}
+	for _, c := range r.Costs {
+		costs[[3]string{c.Path, c.Traffic, c.Stage}] = c
+	}
+	if len(r.Costs) != 2*3*9 || len(costs) != len(r.Costs) || r.Flows != 64 {
+		t.Fatalf("%+v", r)
+	}
+	for _, path := range []string{"tc", "xdp"} {
+		for _, traffic := range []string{"one", "many", "new"} {
+			at := func(stage string) bench.StageCost { return costs[[3]string{path, traffic, stage}] }
+			for _, stage := range []string{"parse", "find", "route", "rewrite", "program"} {
+				if c := at(stage); c.NS.N != 1 || c.NS.Median <= 0 {
+					t.Errorf("%+v", c)
+				}
+			}
+			if c := at("find"); c.Lookups < 1 {
+				t.Errorf("a connection is found without a look-up: %+v", c)
+			}
+			if c := at("rewrite"); c.Lookups > 0.5 {
+				t.Errorf("a packet is rewritten by look-ups: %+v", c)
+			}
+			if c := at("open"); (c.Changes >= 1) != (traffic == "new") {
+				t.Errorf("connections inserted: %+v", c)
+			}
+		}
+	}
+	if left := orphans(t); len(left) > 0 {
+		t.Errorf("left behind: %s", left)
+	}
+	for _, args := range [][]string{{"--rounds", "0"}, {"--flows", "3"}, {"--packets", "1"}} {
+		if got := imbang(t, nil, "", append([]string{"bench", "stages"}, args...)...); got.status != 2 {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj/lbstages"
+	"imbang/internal/director"
+	"imbang/internal/director/testrun"
+	"imbang/internal/lab/stats"
+)
+
+// StagesConfig says which packets are followed through the data plane.
+type StagesConfig struct {
+	Flows    int // established connections in rotation, a power of two
+	Packets  int // of a round
+	Rounds   int
+	Note     string // kept with the result
+	Progress func(done, all int)
+}
+
+// StagesResult is where the time of packets goes, stage by stage of their path
+// (bpf/stage.h), within the data plane's programs.
+type StagesResult struct {
+	Note    string      `json:"note,omitempty"`
+	Machine Machine     `json:"machine"`
+	Flows   int         `json:"flows"`
+	Packets int         `json:"packets_per_round"`
+	Costs   []StageCost `json:"costs"`
+}
+
+// StageCost is what one stage costs a packet. The stage "program" is the product's
+// whole program with the same packets, without marks: what the stages' sum
+// is more than that, marks cost.
+type StageCost struct {
+	Path    string  `json:"path"`    // tc or xdp
+	Traffic string  `json:"traffic"` // one, many, new: as in FloodCost
+	Stage   string  `json:"stage"`
+	NS      Cost    `json:"ns"`
+	Lookups float64 `json:"map_lookups"` // of elements, of arrays too
+	Changes float64 `json:"map_changes"` // elements inserted or deleted
+}
+
+// wholeProgram is the name of the stage that is all of them.
+const wholeProgram = "program"
+
+var stagePaths = []struct {
+	name string
+	way  testrun.Way
+}{{"tc", testrun.FromHere}, {"xdp", testrun.InXDP}}
+
+// Stages runs established and new connections' packets through the variant of the
+// data plane that measures its stages: once with a clock, once counting the calls
+// of maps, and once through the product itself.
+func Stages(ctx context.Context, c StagesConfig) (_ *StagesResult, err error) {
+	r := &StagesResult{Note: c.Note, Machine: thisMachine(), Flows: c.Flows, Packets: c.Packets}
+	done := 0
+	err = inPacketsNetwork(PacketsConfig{Packets: c.Packets, Rounds: c.Rounds}, func(p *packets) error {
+		for _, path := range stagePaths {
+			for _, traffic := range traffics {
+				costs, err := p.stages(ctx, path.way, map[string]int{oneFlow: 1, manyFlows: c.Flows}[traffic])
+				if err != nil {
+					return err
+				}
+				for _, cost := range costs {
+					cost.Path, cost.Traffic = path.name, traffic
+					r.Costs = append(r.Costs, cost)
+				}
+				if done++; c.Progress != nil {
+					c.Progress(done, len(stagePaths)*len(traffics))
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// stages are the costs of one kind of packets; 0 flows: each opens a connection.
+func (p *packets) stages(ctx context.Context, way testrun.Way, flows int) (costs []StageCost, err error) {
+	kind := PacketCost{Scheduler: "rr", Servers: 3, Flows: flows}
+	product, err := p.one(ctx, kind, way)
+	if err != nil {
+		return nil, err
+	}
+	timed, err := p.marked(ctx, kind, way, false)
+	if err != nil {
+		return nil, err
+	}
+	counted, err := p.marked(ctx, kind, way, true)
+	if err != nil {
+		return nil, err
+	}
+	sum := StageCost{Stage: wholeProgram, NS: product.NS}
+	for i, name := range lbstages.Names[1:] { // the first is empty
+		cost := stageCost(name, lbstages.LbStage(i+1), timed, counted)
+		sum.Lookups, sum.Changes = sum.Lookups+cost.Lookups, sum.Changes+cost.Changes
+		costs = append(costs, cost)
+	}
+	return append(costs, sum), nil
+}
+
+// stageCost takes one stage out of rounds that were timed and rounds that were
+// counted: a packet's share, without the cost of marks.
+func stageCost(name string, stage lbstages.LbStage, timed, counted []lbstages.LbStageCosts) StageCost {
+	cost := StageCost{Stage: name}
+	var ns []float64
+	for _, round := range timed {
+		empty, of := round.Of[lbstages.LbStageSTAGE_EMPTY], round.Of[stage]
+		packets := float64(max(empty.Ends, 1))
+		ns = append(ns, (float64(of.Ns)-float64(of.Ends)*float64(empty.Ns)/packets)/packets)
+	}
+	cost.NS = stats.Summarize(ns)
+	for _, round := range counted[:min(1, len(counted))] {
+		packets := float64(max(round.Of[lbstages.LbStageSTAGE_EMPTY].Ends, 1))
+		cost.Lookups, cost.Changes = float64(round.Of[stage].Lookups)/packets, float64(round.Of[stage].Changes)/packets
+	}
+	return cost
+}
+
+// marked runs packets through the variant: the costs of each round.
+func (p *packets) marked(ctx context.Context, c PacketCost, way testrun.Way, counts bool) (rounds []lbstages.LbStageCosts, err error) {
+	defer director.UseVariant(func() (*ebpf.CollectionSpec, error) { return lbstages.Load(counts) })()
+	err = p.loop(ctx, c, func(loop *testrun.PacketLoop) error {
+		table, err := loop.Map(way, lbstages.CostsMap)
+		if err != nil {
+			return err
+		}
+		for range 1 + p.Rounds { // the first fills caches
+			var costs lbstages.LbStageCosts
+			if err := table.Put(uint32(0), &costs); err != nil {
+				return errors.Join(err, table.Close())
+			}
+			if _, err := p.round(loop, way); err != nil {
+				return errors.Join(err, table.Close())
+			}
+			if err := table.Lookup(uint32(0), &costs); err != nil {
+				return errors.Join(err, table.Close())
+			}
+			rounds = append(rounds, costs)
+		}
+		return table.Close()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rounds[1:], nil
+}
