@@ -26,10 +26,12 @@ func TestBenchPath(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Missing) > 0 {
-		t.Skip(r.Missing)
+	for _, m := range r.Missing {
+		if !strings.HasPrefix(m, "nftables-flowtable: not available") { // many kernels have none
+			t.Fatal(m)
+		}
 	}
-	if n := len(bench.PathCompetitors()); len(r.Requests) != n || len(r.Rows) != 11*n+2*(n-1) || len(r.Targets) != 10 || r.Rate != 1000 || r.Rounds != 2 || r.Sittings != 2 {
+	if n := len(bench.PathCompetitors()) - len(r.Missing); len(r.Requests) != n || len(r.Rows) != 11*n+2*(n-1) || len(r.Targets) != 10 || r.Rate != 1000 || r.Rounds != 2 || r.Sittings != 2 {
 		t.Fatalf("%+v", r)
 	}
 	for _, row := range r.Rows {

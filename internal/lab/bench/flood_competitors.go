@@ -35,6 +35,7 @@ const (
 	noopXDP  = "noop-xdp"
 	plain    = "plain"
 	nftables = "nftables"
+	nftFlow  = "nftables-flowtable" // the engine's name, too
 	ipvs     = "ipvs"
 	viaTC    = "imbang-tc"
 	viaPeer  = "imbang-tc-peer" // with the shortcut of veth pairs, which no network card offers
@@ -46,6 +47,7 @@ var competitors = []competitor{
 	{name: noopXDP, idle: true, hook: probe.SinkXDP, base: noopXDP},
 	{name: plain, hook: probe.SinkTC, base: noop},
 	{name: nftables, engine: "nftables", hook: probe.SinkTC, base: noop},
+	{name: nftFlow, engine: nftFlow, hook: probe.SinkTC, base: noop},
 	{name: ipvs, engine: "ipvs", hook: probe.SinkTC, base: noop},
 	{name: viaTC, engine: "imbang", attach: []string{"--redirect", "device", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
 	{name: viaPeer, engine: "imbang", attach: []string{"--redirect", "peer", "--mode", "tc"}, hook: probe.SinkTC, base: noop},
@@ -53,7 +55,7 @@ var competitors = []competitor{
 }
 
 // compared are those whose cost others' are divided by.
-var compared = []string{plain, nftables, ipvs}
+var compared = []string{plain, nftFlow, nftables, ipvs}
 
 // FloodCompetitors lists the names that can be asked for; those of directors
 // that do nothing go with the others.

@@ -46,7 +46,7 @@ func (f *flood) widen(list []competitor) (restore func(), err error) {
 			l.Imbang = f.connections()
 		case ipvs:
 			l.IPVSTableBits, err = readNumber(ipvsTableBits)
-		case nftables:
+		case nftables, nftFlow:
 			for path, limit := range map[string]*int{conntrackBuckets: &l.ConntrackBuckets, conntrackMax: &l.ConntrackMax} {
 				back, failed := raise(path, f.connections(), limit)
 				undo, err = append(undo, back), errors.Join(err, failed)

@@ -45,6 +45,7 @@ var pathKinds = map[string]struct {
 	ownName:        {"imbang", "rr", []string{"--redirect", "device"}},
 	peerName:       {"imbang", "rr", []string{"--redirect", "peer"}},
 	"nftables":     {"nftables", "rr", nil},
+	nftFlow:        {nftFlow, "rr", nil},
 	"haproxy-tcp":  {"haproxy-tcp", "roundrobin", nil},
 	"nginx-stream": {"nginx-stream", "rr", nil},
 }
@@ -54,7 +55,7 @@ const peerName = "imbang-peer"
 
 // PathCompetitors lists who can take part.
 func PathCompetitors() []string {
-	return []string{yardstick, ownName, peerName, "nftables", "haproxy-tcp", "nginx-stream"}
+	return []string{yardstick, ownName, peerName, nftFlow, "nftables", "haproxy-tcp", "nginx-stream"}
 }
 
 // PathResult is the whole path from a client by a director to three servers

@@ -12,7 +12,7 @@ import (
 
 // pathPeers are the other balancers, and pathReferences all that ratios are to.
 var (
-	pathPeers      = []string{"nftables", "haproxy-tcp", "nginx-stream"}
+	pathPeers      = []string{nftFlow, "nftables", "haproxy-tcp", "nginx-stream"}
 	pathReferences = append(slices.Clone(pathPeers), yardstick)
 )
 

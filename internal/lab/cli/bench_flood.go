@@ -38,14 +38,14 @@ For a director that has none the device makes socket buffers of them, with GRO o
 The cost of a packet is the time that this CPU took, divided by the packets sent:
 all the time that passed, less what other tasks had of it; of a sample, the
 median of its 16 parts. The director's own
-cost is what that is more than with a director that does nothing, "noop", in the
+cost is that less the cost with a director that does nothing, "noop", in the
 same round: there the program that drops the packets at the servers does so on
 the director's own client device. So the own cost is that of finding the
-connection and the way, of the rewriting, and of the second device.
+connection and the route, of the rewriting, and of the second device.
 
-A ratio takes the same off both of its sides, what both have in common: noop-xdp
-if that is the noop of one of them, else noop. Beside imbang in XDP mode the
-making of the socket buffer, which it saves, is thus a cost of the other's.
+A ratio subtracts the same from both sides: noop-xdp if that is the noop of one of
+them, else noop. The socket buffer, which XDP mode does not need, is therefore a cost
+of the other side.
 
 Traffic is of three kinds:
   one    packets of one established connection
@@ -55,6 +55,9 @@ Traffic is of three kinds:
 Competitors:
   plain      the kernel forwards; packets are addressed to the servers in turn
   nftables   destination NAT with connection tracking (schedulers rr and sh)
+  nftables-flowtable
+             the same; later packets of a connection take the flowtable at the
+             ingress hook (kernels with CONFIG_NF_FLOW_TABLE)
   ipvs       the kernel's IPVS, masquerading, where the kernel has it; without
              connection tracking (net.ipv4.vs.conntrack=0)
   imbang-tc  imbang attach --mode tc --redirect device: packets leave through
@@ -66,7 +69,7 @@ Competitors:
              do those of its noop, "noop-xdp"; the few that XDP leaves to its
              classifier are socket buffers, and end in a classifier
 
-All take turns in random order in each round, each with a fresh table. Medians
+All are measured in random order in each round, each with a fresh table. Medians
 and ranges of the rounds are printed, and ratios round by round.
 A competitor that loses packets is marked; its cost is still that per packet sent.
 That packets arrive whole, and at servers alone, is checked.
@@ -104,7 +107,7 @@ It needs root, and the machine for itself.`,
 		},
 	}
 	out.Register(c)
-	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.FloodCompetitors(), "who takes part")
+	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.FloodCompetitors(), "competitors")
 	c.Flags().StringSliceVar(&config.Schedulers, "schedulers", []string{"rr"}, "schedulers of the service")
 	c.Flags().IntSliceVar(&config.Servers, "servers", []int{3}, "numbers of its real servers")
 	c.Flags().IntVar(&config.Flows, "flows", 1<<16, "connections to open; the tables have room for twice as many")
@@ -166,7 +169,7 @@ func printFlood(w io.Writer, r *bench.FloodResult) error {
 	fmt.Fprintln(w, "ns of CPU time a packet sent, median (range); own: more than a director that drops it; ratios: of what is more than one that both have in common")
 	for i, c := range r.Costs {
 		if i == 0 || c.Scheduler != r.Costs[i-1].Scheduler || c.Servers != r.Costs[i-1].Servers {
-			fmt.Fprintf(w, "\n%s, %d servers\n%-6s %-11s %24s %24s\n", c.Scheduler, c.Servers, "flows", "", "whole", "own")
+			fmt.Fprintf(w, "\n%s, %d servers\n%-6s %-18s %24s %24s\n", c.Scheduler, c.Servers, "flows", "", "whole", "own")
 		}
 		printFloodCost(w, c)
 	}
@@ -194,7 +197,7 @@ func printFloodLimits(w io.Writer, l bench.FloodLimits) {
 
 func printFloodCost(w io.Writer, c bench.FloodCost) {
 	cost := func(c bench.Cost) string { return fmt.Sprintf("%.0f (%.0f to %.0f)", c.Median, c.Min, c.Max) }
-	fmt.Fprintf(w, "%-6s %-11s %24s %24s", c.Traffic, c.Competitor, cost(c.NS), cost(c.Own))
+	fmt.Fprintf(w, "%-6s %-18s %24s %24s", c.Traffic, c.Competitor, cost(c.NS), cost(c.Own))
 	for _, other := range bench.FloodCompetitors() {
 		if over, ok := c.Over[other]; ok {
 			fmt.Fprintf(w, "  /%s %.2f (%.2f to %.2f)", other, over.Median, over.Min, over.Max)

@@ -26,11 +26,11 @@ func newBenchPathCommand() *cobra.Command {
 		Short: "Compare whole paths: imbang, plain forwarding, nftables, HAProxy, nginx",
 		Long: `Builds a cluster of a client, a director and three servers in network namespaces
 for every competitor, which is the director of its own: plain kernel forwarding to
-three servers (direct), imbang (tc), destination NAT of nftables, HAProxy (tcp,
-all CPUs) and nginx (stream). They are measured interleaved, the others asleep: a round
-takes each kind of sample of everybody before the next kind, all in random order,
-so that what is compared was measured within about a second. Everything is set up anew
-several times (--sittings), since a set-up has its luck.
+three servers (direct), imbang (tc), destination NAT of nftables (where
+the kernel has flowtables with one, too), HAProxy (tcp, all CPUs) and nginx (stream). They are measured interleaved, while the
+others sleep: a round takes one kind of sample of every competitor before the next
+kind, in random order, so that compared samples are about a second apart. Everything
+is set up anew several times (--sittings), because set-ups differ.
 
 Prints for each, as medians and ranges of the rounds: new connections and
 keep-alive requests per second in a closed loop of 32, a large download (which
@@ -39,8 +39,8 @@ what the slowest carries, and how long one connection takes to open; and the
 ratios, round by round, beside their targets: the median, and in brackets
 the interval that holds it with 95 % confidence. Requests lost are counted.
 
-Who is named twice among the competitors takes part twice, and is compared with
-itself too: that shows what the machine's noise does to a ratio.
+A competitor that is named twice takes part twice and is also compared with itself,
+which shows what the machine's noise does to a ratio.
 
 Interrupted, it reports the rounds that are finished.`,
 		Example: `  imbang-lab bench path
@@ -69,8 +69,8 @@ Interrupted, it reports the rounds that are finished.`,
 		},
 	}
 	out.Register(c)
-	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.PathCompetitors(), "who takes part")
-	c.Flags().IntVar(&config.Rounds, "rounds", 54, "turns of each, in all sittings together")
+	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.PathCompetitors(), "competitors")
+	c.Flags().IntVar(&config.Rounds, "rounds", 54, "rounds, in all sittings together")
 	c.Flags().IntVar(&config.Sittings, "sittings", 3, "how often everything is set up anew in the course of the rounds")
 	c.Flags().Float64Var(&seconds, "seconds", 0.1, "length of each sample, five in a turn")
 	c.Flags().Float64Var(&config.Rate, "rate", 0, "connections/s of the open loop (0: a third of what the slowest carries)")

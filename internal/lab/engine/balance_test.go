@@ -138,9 +138,10 @@ func serversIn(t *testing.T, virtual int) (*topology.Cluster, string) {
 
 func TestUnknownSchedulers(t *testing.T) {
 	for name, want := range map[string]string{
-		"nftables":     `nftables has no scheduler "wlc": it has random, rr, sh`,
-		"haproxy-tcp":  `haproxy-tcp has no scheduler "wlc": it has leastconn, random, roundrobin, source, static-rr`,
-		"nginx-stream": `nginx-stream has no scheduler "wlc": it has hash, least_conn, random, rr`,
+		"nftables":           `nftables has no scheduler "wlc": it has random, rr, sh`,
+		"nftables-flowtable": `nftables-flowtable has no scheduler "wlc": it has random, rr, sh`,
+		"haproxy-tcp":        `haproxy-tcp has no scheduler "wlc": it has leastconn, random, roundrobin, source, static-rr`,
+		"nginx-stream":       `nginx-stream has no scheduler "wlc": it has hash, least_conn, random, rr`,
 	} {
 		e, _ := New(name, "")
 		if e.Schedulers() == nil {

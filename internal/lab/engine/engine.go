@@ -129,18 +129,19 @@ var ErrUnavailable = errors.New("not available")
 
 // factories makes every engine there is.
 var factories = map[string]func(executable string) Engine{
-	"imbang":       func(executable string) Engine { return &imbang{executable} },
-	"ipvs":         func(string) Engine { return ipvs{} },
-	"nftables":     func(string) Engine { return nftables{} },
-	"haproxy-tcp":  func(string) Engine { return haproxy("tcp") },
-	"haproxy-http": func(string) Engine { return haproxy("http") },
-	"nginx-stream": func(string) Engine { return nginx("stream") },
-	"nginx-http":   func(string) Engine { return nginx("http") },
-	"direct":       func(string) Engine { return direct{} },
+	"imbang":             func(executable string) Engine { return &imbang{executable} },
+	"ipvs":               func(string) Engine { return ipvs{} },
+	"nftables":           func(string) Engine { return nftables{} },
+	"nftables-flowtable": func(string) Engine { return nftables{flowtable: true} },
+	"haproxy-tcp":        func(string) Engine { return haproxy("tcp") },
+	"haproxy-http":       func(string) Engine { return haproxy("http") },
+	"nginx-stream":       func(string) Engine { return nginx("stream") },
+	"nginx-http":         func(string) Engine { return nginx("http") },
+	"direct":             func(string) Engine { return direct{} },
 }
 
 // order is how engines are listed to people: balancers first.
-var order = []string{"imbang", "ipvs", "nftables", "haproxy-tcp", "haproxy-http", "nginx-stream", "nginx-http", "direct"}
+var order = []string{"imbang", "ipvs", "nftables", "nftables-flowtable", "haproxy-tcp", "haproxy-http", "nginx-stream", "nginx-http", "direct"}
 
 // names are the sorted keys.
 func names(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

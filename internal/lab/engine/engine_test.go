@@ -119,7 +119,7 @@ func TestUDP(t *testing.T) {
 	if diff := cmp.Diff(want, calls()); diff != "" {
 		t.Error(diff)
 	}
-	rules, err := nftRules(s)
+	rules, err := nftables{}.rules(s)
 	if want := "ip daddr 10.20.0.1 udp dport 80 dnat to"; err != nil || !strings.Contains(rules, want) {
 		t.Errorf("%v: %s\nwants %s", err, rules, want)
 	}

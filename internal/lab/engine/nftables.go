@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 
 	"imbang/internal/host"
@@ -15,8 +16,10 @@ import (
 )
 
 // nftables is destination NAT by the kernel's packet filter with connection
-// tracking: what Linux balances with when it has nothing else.
-type nftables struct{}
+// tracking: what Linux balances with when it has nothing else. With a flowtable
+// later packets of a connection leave at the ingress hook and skip the rest
+// (Documentation/networking/nf_flowtable.rst).
+type nftables struct{ flowtable bool }
 
 // nftSchedulers are the expressions that choose among n numbers.
 var nftSchedulers = map[string]string{
@@ -27,16 +30,35 @@ var nftSchedulers = map[string]string{
 
 const nftRemedy = "apt install nftables"
 
-func (nftables) Name() string         { return "nftables" }
+func (n nftables) Name() string {
+	if n.flowtable {
+		return "nftables-flowtable"
+	}
+	return "nftables"
+}
+
 func (nftables) Balances() bool       { return true }
 func (nftables) Schedulers() []string { return names(nftSchedulers) }
 
-func (nftables) Version(ctx context.Context) (string, error) {
+func (n nftables) Version(ctx context.Context) (string, error) {
 	path, err := process.Look("nft", nftRemedy)
+	if err == nil && n.flowtable {
+		err = kernelHasFlowtables(ctx, path)
+	}
 	if err != nil {
 		return "", err
 	}
 	return process.VersionOf(ctx, path, "--version")
+}
+
+// kernelHasFlowtables has the kernel check a flowtable, without making one.
+func kernelHasFlowtables(ctx context.Context, nft string) error {
+	c := exec.CommandContext(ctx, nft, "--check", "--file", "-")
+	c.Stdin = strings.NewReader("table ip " + nftTable + " { flowtable f { hook ingress priority filter; devices = { lo }; } }\n")
+	if _, err := c.Output(); err != nil {
+		return fmt.Errorf("%w: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET), or nft may not make one", ErrUnavailable)
+	}
+	return nil
 }
 
 // nftTable is the table's name in the director's namespace, which nobody
@@ -44,10 +66,10 @@ func (nftables) Version(ctx context.Context) (string, error) {
 const nftTable = "imbang_lab"
 
 // Configuration is the ruleset.
-func (nftables) Configuration(s Setup) (string, error) { return nftRules(s) }
+func (n nftables) Configuration(s Setup) (string, error) { return n.rules(s) }
 
-func (nftables) Start(ctx context.Context, s Setup) (Instance, error) {
-	rules, err := nftRules(s)
+func (n nftables) Start(ctx context.Context, s Setup) (Instance, error) {
+	rules, err := n.rules(s)
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +106,20 @@ func nftDestination(s Setup) string {
 	return s.Cluster.VirtualNetwork(s.Family).String()
 }
 
-// nftRules is the table. A server takes as many of the numbers as its weight.
-func nftRules(s Setup) (string, error) {
-	choose, err := known("nftables", nftSchedulers, s.Scheduler)
+// nftFlowtable has connections that pass the forward hook continue at the
+// ingress hook of both devices, as nftables' documentation advises.
+var nftFlowtable = fmt.Sprintf(`	flowtable forwarded {
+		hook ingress priority filter; devices = { %s, %s };
+	}
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		meta l4proto { tcp, udp } flow add @forwarded
+	}
+`, topology.ClientDevice, topology.ServerDevice)
+
+// rules are the table. A server takes as many of the numbers as its weight.
+func (n nftables) rules(s Setup) (string, error) {
+	choose, err := known(n.Name(), nftSchedulers, s.Scheduler)
 	if err != nil {
 		return "", err
 	}
@@ -104,13 +137,17 @@ func nftRules(s Setup) (string, error) {
 	} else {
 		choose = fmt.Sprintf(choose, sum)
 	}
+	flowtable := ""
+	if n.flowtable {
+		flowtable = nftFlowtable
+	}
 	return fmt.Sprintf(`table %[1]s %[2]s {
-	chain prerouting {
+%[8]s	chain prerouting {
 		type nat hook prerouting priority dstnat; policy accept;
 		%[1]s daddr %[3]s %[7]s dport %[4]d dnat to %[5]s map { %[6]s }
 	}
 }
-`, family, nftTable, nftDestination(s), server.Port, choose, strings.Join(numbers, ", "), s.protocol()), nil
+`, family, nftTable, nftDestination(s), server.Port, choose, strings.Join(numbers, ", "), s.protocol(), flowtable), nil
 }
 
 type nftInstance struct {

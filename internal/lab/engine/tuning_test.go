@@ -256,7 +256,17 @@ func TestConfigurationIsWhatRuns(t *testing.T) {
 			}
 		})
 	}
-	s := Setup{Cluster: c, Family: topology.IPv4, Servers: c.Servers, Weights: []int{2, 1}, Scheduler: "wrr"}
+	s := Setup{Cluster: c, Family: topology.IPv4, Servers: c.Servers, Weights: []int{2, 1}, Scheduler: "rr"}
+	plain, err := nftables{}.Configuration(s)
+	if err != nil || strings.Contains(plain, "flow") {
+		t.Errorf("%s\n%v", plain, err)
+	}
+	flow, err := nftables{flowtable: true}.Configuration(s)
+	if err != nil || strings.Replace(flow, nftFlowtable, "", 1) != plain ||
+		!strings.Contains(flow, "devices = { ext0, int0 };") || !strings.Contains(flow, "flow add @forwarded") {
+		t.Errorf("%s\n%v", flow, err)
+	}
+	s.Scheduler = "wrr"
 	for name, want := range map[string]string{
 		"imbang": "imbang attach --client-dev ext0 --server-dev int0\nimbang ipvsadm -R\n" + Table(s),
 		"ipvs":   Table(s),
