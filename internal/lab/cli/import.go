@@ -33,9 +33,9 @@ func newImportCommand() *cobra.Command {
 	var f importLogs
 	c := &cobra.Command{
 		Use:   "import FILE... | import --study STUDY",
-		Short: "Read what httperf, ab, siege or wrk printed, and say what it shows",
-		Long: `Read the output of other load tools, and print one table of all runs and what
-they show and cannot show: a client that ran out of descriptors, a rate that was
+		Short: "Read the output of httperf, ab, siege or wrk, and list what it shows",
+		Long: `Read the output of other load tools, and print one table of all runs and the limits of
+what they show: a client that ran out of descriptors, a rate that was
 never reached, replies that were redirects or errors, runs too short or made
 once, and others. Nothing is measured and nothing is sent.
 

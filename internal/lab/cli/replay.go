@@ -36,19 +36,20 @@ func newReplayCommand() *cobra.Command {
 	var f replay
 	c := &cobra.Command{
 		Use:   "replay ACCESS_LOG | replay --resume DIR",
-		Short: "Let the traffic of a web server's log decide which scheduler is best for it",
-		Long: `Send the requests of a web server's log, at the times and from as many clients as
-logged, through one scheduler after the other, and report which serves them best.
-The cluster is built on this machine and removed again, as by imbang-lab run, and
-whatever that says of cells, blocks, verdicts and --resume holds here.
+		Short: "Compare schedulers with the traffic of a web server's log",
+		Long: `Send the requests of a web server's log, at the logged times and from as many clients,
+through each scheduler, and report how well it serves them. The cluster is built on
+this machine and removed, as by imbang-lab run; cells, blocks, verdicts and --resume
+are the same.
 
 ACCESS_LOG is in the common or combined format, as nginx and Apache write it; one
 whose name ends in .gz is compressed. Every client has an address of its own. Real
-servers are models, which answer each request with as many bytes as logged, after a
-time that the log does not hold: --service, or what makes the servers --rho busy
-on average. GET and HEAD are sent; a log does not hold what others carry.
+servers are models: they answer each request with as many bytes as logged, after a
+service time that the log does not contain: --service, or the time that keeps the
+servers --rho busy on average. Only GET and HEAD are sent, because a log does not
+contain the bodies of other requests.
 
-By default those schedulers compete that can differ: dh, lblc and lblcr choose by
+By default the schedulers are compared that can differ: dh, lblc and lblcr choose by
 the destination, and there is one; with equal weights wrr is rr and wlc is lc, and
 with others rr and lc do not look at them.`,
 		Example: "  imbang-lab replay /var/log/nginx/access.log --quick\n" +

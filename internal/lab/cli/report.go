@@ -16,9 +16,9 @@ func newReportCommand() *cobra.Command {
 	var output command.OutputFlag
 	c := &cobra.Command{
 		Use:   "report DIR",
-		Short: "Make the tables and the page of a stored run again",
-		Long: "Make the tables of a stored run again, from its samples alone, and beside them\n" +
-			page.File + ", a page for the browser with plots, which needs no network.",
+		Short: "Write the tables and the page of a stored run",
+		Long: "Write the tables of a stored run from its samples, and " + page.File + ", a page\n" +
+			"with plots for a browser. The page contains everything it shows and needs no network.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeDirectories(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -43,13 +43,13 @@ func newRunCommand() *cobra.Command {
 	var f studyRun
 	c := &cobra.Command{
 		Use:   "run STUDY | run --resume DIR",
-		Short: "Carry out a study and report what it shows",
-		Long: "Carry out a study: build clients, a director and real servers in network namespaces\n" +
-			"of their own, measure every cell in random order, and report medians, intervals and\n" +
-			"what they allow to be said. Everything built is removed again, also after Ctrl-C.\n" +
-			"What was measured is stored at once; --resume measures the rest of a run that was\n" +
-			"interrupted. Needs root, and the programs that the study names (nginx: apt install\n" +
-			"nginx-light).\n\n" +
+		Short: "Run a study and report its results",
+		Long: "Run a study: build clients, a director and real servers in network namespaces of\n" +
+			"their own, find the capacity and the noise in a pilot, measure every cell in random\n" +
+			"order, and report medians, intervals and verdicts. Everything that was built is\n" +
+			"removed at the end, also after Ctrl-C. Each sample is stored as soon as it is\n" +
+			"measured; --resume measures the rest of an interrupted run. Requires root, and the\n" +
+			"programs that the study names (nginx: apt install nginx-light).\n\n" +
 			"STUDY is a built-in one (" + strings.Join(studies.Names(), ", ") + ")\nor the path of a YAML file.",
 		Example: "  imbang-lab run thesis\n" +
 			"  imbang-lab run thesis --quick\n" +

@@ -43,16 +43,16 @@ func newSimulateCommand() *cobra.Command {
 	var f simulation
 	c := &cobra.Command{
 		Use:   "simulate [STUDY]",
-		Short: "Play a study in virtual time, with the real schedulers, at any size",
-		Long: "Play a study of schedulers in virtual time: simulated clients and servers around\n" +
-			"the compiled data plane, through which every connection is opened and closed by\n" +
-			"its packets. Time is virtual for the data plane too, so that a thousand servers and\n" +
-			"millions of connections take minutes. Needs root, but neither nginx nor a free\n" +
-			"machine: other work on it changes how long it takes, not what it says.\n\n" +
+		Short: "Simulate a study in virtual time with the real schedulers",
+		Long: "Simulate a study of schedulers in virtual time. Clients and servers are simulated;\n" +
+			"the data plane is the compiled one, and packets open and close every connection in\n" +
+			"it. Its time is virtual, too, so that a thousand servers and millions of connections\n" +
+			"take minutes. Requires root. Other programs on the machine change how long a\n" +
+			"simulation takes, not its results.\n\n" +
 			"STUDY gives weights, rates, schedulers, arrivals, clients, virtual addresses and their\n" +
 			"popularity, the clients' timeout and repeats (built in: " + strings.Join(studies.Names(), ", ") + ");\n" +
-			"flags change them. Of servers that are no models it does not say how fast they are:\n" +
-			"--service and --concurrency do.",
+			"flags override them. For servers of another kind than model, --service and\n" +
+			"--concurrency give the speed.",
 		Example: "  imbang-lab simulate --servers 1000 --schedulers rr,wlc,sh,twos --rho 0.5,0.8,0.95\n" +
 			"  imbang-lab simulate --law pareto --speeds 1,4 --weights speed --schedulers wrr,wlc,sed\n" +
 			"  imbang-lab simulate --destinations 20000 --cache 500 --schedulers wlc,dh,lblc,lblcr\n" +

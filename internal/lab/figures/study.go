@@ -161,9 +161,16 @@ func (s *Store) block(text string) (string, error) {
 		return "", err
 	}
 	name, show := q.take("study", ""), q.take("show", "")
+	if costBlocks[show] != nil {
+		out, err := s.costBlock(show, q)
+		if err != nil {
+			err = fmt.Errorf("%w (%s)", err, text)
+		}
+		return out, err
+	}
 	made, known := shows[show]
 	if name == "" || !known {
-		return "", fmt.Errorf("%q: want study=NAME and show=verdict, findings, setting or table", text)
+		return "", fmt.Errorf("%q: want study=NAME and show=verdict, findings, setting or table; or file=FILE or bench=PART and show=ratios or stages", text)
 	}
 	run, err := s.study(name)
 	if errors.Is(err, errNoRun) {

@@ -290,7 +290,7 @@ func (row *Row) noise(ranked []Cell, s *study.Study) {
 		}
 	}
 	if len(parts) > 0 {
-		row.say("Noise: these are one algorithm here by definition, yet their response times differ: %s.", strings.Join(parts, ", "))
+		row.say("Noise: difference in mean response time of competitors that are one algorithm here: %s.", strings.Join(parts, ", "))
 	}
 }
 

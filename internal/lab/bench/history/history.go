@@ -48,6 +48,9 @@ type Part struct {
 	// LoadAverage is the kernel's before it, of a minute: what else the
 	// machine had to do, or the part before.
 	LoadAverage float64 `json:"load_average"`
+	// Series is that of its measures, where it was measured again by an older
+	// program, to compare old and new on one machine; 0 is that of its date.
+	Series int `json:"series,omitempty"`
 
 	Status int             `json:"exit_status"`
 	Error  string          `json:"error,omitempty"`
@@ -108,13 +111,13 @@ type measured struct {
 	run *Run
 }
 
-// named are the parts of a name with results, the oldest first. Where there are
-// whole ones, quick and interrupted ones do not count.
+// named are the parts of a name with results of the measures of their date, the
+// oldest first. Where there are whole ones, quick and interrupted ones do not count.
 func named(runs []Run, name string) (list []measured) {
 	var whole []measured
 	for i := range runs {
 		for _, p := range runs[i].Parts {
-			if p.Name != name || len(p.Result) == 0 {
+			if p.Name != name || len(p.Result) == 0 || p.Series > 0 {
 				continue
 			}
 			list = append(list, measured{p, &runs[i]})

@@ -53,7 +53,12 @@ func seriesAt(part string, date time.Time) int {
 }
 
 // series is the number of the series of a measured part.
-func (m measured) series() int { return seriesAt(m.Name, m.run.Environment.Date) }
+func (m measured) series() int {
+	if m.Series > 0 {
+		return m.Series
+	}
+	return seriesAt(m.Name, m.run.Environment.Date)
+}
 
 // writeChanges lists the changes of a part's measures.
 func writeChanges(w *strings.Builder, part string) {

@@ -2,7 +2,12 @@
 
 package history
 
-import "testing"
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
 
 func TestSeries(t *testing.T) {
 	for _, c := range []struct {
@@ -21,5 +26,24 @@ func TestSeries(t *testing.T) {
 		if i > 0 && changes[i-1].part == c.part && c.since.Before(changes[i-1].since) {
 			t.Errorf("%s: %s is listed behind a later change", c.part, c.commit)
 		}
+	}
+}
+
+// A run of an older program by an old measure is in the course of the figures, in
+// its own series, and is not the latest result.
+func TestOldMeasureAgain(t *testing.T) {
+	run := func(value string, series int) Run {
+		return Run{Environment: Environment{Date: at("2026-12-01T00:00:00Z").Add(time.Duration(series) * time.Hour)}, Parts: []Part{{
+			Name: "path", Series: series,
+			Result: json.RawMessage(`{"targets":[{"name":"n","at_least":1,"value":{"n":1,"median":` + value + `,"min":1,"max":1}}]}`),
+		}}}
+	}
+	runs := []Run{run("1.25", 0), run("2.25", 5)}
+	if latest, ok := Latest(runs, "path"); !ok || !strings.Contains(string(latest.Result), "1.25") {
+		t.Errorf("%+v", latest)
+	}
+	page, err := Page(runs)
+	if err != nil || !strings.Contains(page, "\n| 6 | 2026-12-01 |") || !strings.Contains(page, "\n| 5 | 2026-12-01 |") {
+		t.Errorf("%v:\n%s", err, page)
 	}
 }
