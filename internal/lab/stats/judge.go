@@ -42,7 +42,7 @@ func Judge(series []Series, q Question, variants ...Variant) Verdict {
 		}
 		p.Finding = p.finding(q)
 	}
-	v.Groups = named(cliques(k, v.together()), v.Ranking)
+	v.Groups = v.GroupsAt(q.Alpha)
 	v.Outcome = v.outcome()
 	return v
 }
