@@ -50,7 +50,7 @@ type Pilot struct {
 	// Blocks is how many the plan had when the pilot ran: blocks are added later,
 	// or left out. 0 in runs stored before it was kept.
 	Blocks int        `json:"blocks,omitempty"`
-	Runs       []PilotRun `json:"runs"`
+	Runs   []PilotRun `json:"runs"`
 }
 
 // PilotRun is one short run of a condition.
