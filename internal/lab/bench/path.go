@@ -150,8 +150,8 @@ func Path(ctx context.Context, c PathConfig) (result *PathResult, err error) {
 			Generator: fmt.Sprintf("imbang's own (internal/lab/load), %d threads, %d client addresses", pathThreads, pathClients),
 		},
 	}
-	if p.files, err = os.MkdirTemp("", name.String()); err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
+	if p.files, err = tempDir(name); err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.files)) }()
 	if _, err := writeRandom(filepath.Join(p.files, bulkFile), c.Megabytes); err != nil {

@@ -101,9 +101,9 @@ func SynFlood(ctx context.Context, c SynFloodConfig) (result *SynFloodResult, er
 	if err != nil {
 		return nil, err
 	}
-	files, err := os.MkdirTemp("", name.String())
+	files, err := tempDir(name)
 	if err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
+		return nil, err
 	}
 	f := &synflood{SynFloodConfig: c}
 	defer func() { err = errors.Join(err, f.down(), os.RemoveAll(files)) }()

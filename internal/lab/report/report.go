@@ -117,8 +117,8 @@ type Cell struct {
 	Delayed []string `json:"delayed,omitempty"`
 
 	fewest int64 // response times in one of the runs
-	// blocks holds the metrics by block, NaN where there is none, and the
-	// latencies without generator delay.
+	// blocks holds the metrics by block, NaN where there is none, the latencies
+	// without generator delay, and the carried share.
 	blocks    map[string][]float64
 	yardstick bool // does not compete
 }
@@ -293,6 +293,9 @@ func cell(samples []record.Sample, plain map[int]record.Sample, planned int, s *
 			}
 		}
 		c.enterUndelayed(smp)
+		if !key.Closed() {
+			c.enter(carriedShare, smp.Block, carriedOf(smp))
+		}
 		for name, n := range smp.Load.PerServer {
 			c.Spread[name] += float64(n)
 			replies += n

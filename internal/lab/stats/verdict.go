@@ -80,6 +80,9 @@ type Pair struct {
 	PVariants map[string]float64 `json:"p_variants,omitempty"`
 
 	a, b int // in Ranking
+	// uncompared: a variant has too few blocks of the pair, so its interval there
+	// is not known.
+	uncompared bool
 }
 
 // Excluded is a competitor that is not judged.
