@@ -99,6 +99,9 @@ type PathLoad struct {
 	Competitor string `json:"competitor"`
 	Sent       int    `json:"sent"`
 	Lost       int    `json:"lost"`
+	// Late are the samples at the fixed rate in which the generator did not keep
+	// its schedule; they are in the medians.
+	Late int `json:"late_samples,omitempty"`
 	// Causes of the losses, by the load generator's names.
 	Causes map[string]int `json:"causes,omitempty"`
 	// Shares are of the three servers, of all replies.
