@@ -104,6 +104,8 @@ func (row *Row) judge(s *study.Study, plan record.Plan) {
 // plan and from what was carried, not from who was better.
 func (row *Row) questions(carrying, ranked []Cell) (list []Metric) {
 	switch {
+	case row.Tool == study.Ping:
+		// Its rate is that of the lab's pause between two echo requests.
 	case row.Closed():
 		list = append(list, metric("reply_rate"))
 	case bounded(carrying):
@@ -267,10 +269,11 @@ var carried = []string{"throughput", "reply_rate"}
 func (c Cell) carries() bool { return c.Runs > 0 && len(c.causes(RequestsLost)) == 0 }
 
 func (c Cell) series(key string) stats.Series {
+	s := stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes(), Rounding: c.roundingOf(key)}
 	if slices.Contains(carried, key) {
-		return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes(RequestsLost)}
+		s.Out = c.causes(RequestsLost)
 	}
-	return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes()}
+	return s
 }
 
 // bounded reports whether the cluster bounded what it carried: whether one of the

@@ -35,6 +35,7 @@ func Judge(series []Series, q Question, variants ...Variant) Verdict {
 	for _, x := range variants {
 		v.hold(x, q)
 	}
+	v.round(in)
 	for i := range v.Pairs {
 		p := &v.Pairs[i]
 		if p.P > q.Alpha { // one of the tests does not exclude 0, so neither does the interval
