@@ -145,7 +145,11 @@ func (v *StudyVerdict) judged(all, judged []*Row, answers []answer) {
 		v.Sentence = fmt.Sprintf("No significant difference between any two %ss%s; %s", noun(all), anywhere(judged), hulls(answers))
 	}
 	if rows := beyond(answers, differ); len(rows) > 0 {
-		v.Sentence += fmt.Sprintf("; differences%s are not significant among %d questions", places(rows), len(answers))
+		what := "differences"
+		if len(v.Winners)+len(different) > 0 {
+			what = "other differences" // a condition with a winner by one metric may have one by another
+		}
+		v.Sentence += fmt.Sprintf("; %s%s are not significant among %d questions", what, places(rows), len(answers))
 	}
 	if rest := except(all, judged); len(rest) > 0 {
 		v.Sentence += fmt.Sprintf("; not measurable here%s: %s", places(rest), kindsOf(rest))
