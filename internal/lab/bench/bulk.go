@@ -65,19 +65,13 @@ type bulk struct {
 
 // Bulk carries the comparison out. Nothing is left behind.
 func Bulk(ctx context.Context, c BulkConfig) (result *BulkResult, err error) {
-	if os.Geteuid() != 0 {
-		return nil, errors.New("not permitted: the benchmark makes network namespaces; run it as root, with sudo")
-	}
-	if _, err := host.Sweep(topology.Prefix); err != nil {
-		return nil, err
-	}
-	name, err := host.NewRun(topology.Prefix)
+	name, err := newLabRun()
 	if err != nil {
 		return nil, err
 	}
-	files, err := os.MkdirTemp("", name.String())
+	files, err := tempDir(name)
 	if err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
+		return nil, err
 	}
 	b := &bulk{BulkConfig: c}
 	defer func() { err = errors.Join(err, b.down(), os.RemoveAll(files)) }()

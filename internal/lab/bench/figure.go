@@ -59,6 +59,10 @@ func (t Target) Verdict() string {
 	switch {
 	case t.Met:
 		return "met"
+	case t.Invalid != "":
+		return "missed: " + t.Invalid
+	case t.few() && t.Value.N > 0:
+		return "missed: too few rounds for an interval of 95 %"
 	case t.Value.N > 0 && t.keeps(t.Value.Median):
 		return "missed: the median meets it, the interval does not"
 	}

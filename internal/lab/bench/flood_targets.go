@@ -23,7 +23,11 @@ func floodTargets(costs []FloodCost) (targets []Target) {
 		for _, c := range costs {
 			over, compared := c.Over[t.other]
 			if c.Competitor == t.competitor && c.Traffic == t.traffic && compared {
-				targets = append(targets, atMost(floodTarget(c, t.other), "", t.most, over))
+				target := atMost(floodTarget(c, t.other), "", t.most, over)
+				if c.Arrived < c.Sent {
+					target = target.invalid(fmt.Sprintf("%d of %d packets were lost", c.Sent-c.Arrived, c.Sent))
+				}
+				targets = append(targets, target)
 			}
 		}
 	}

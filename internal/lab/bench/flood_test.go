@@ -208,16 +208,16 @@ func TestFloodCosts(t *testing.T) {
 
 // Both sides of a ratio have the same taken off; own costs have their own base.
 func TestFloodRatios(t *testing.T) {
-	ns := map[string]float64{noop: 100, noopXDP: 40, plain: 300, nftables: 700, ipvs: 500, viaTC: 200, viaXDP: 105}
+	ns := map[string]float64{noop: 100, noopXDP: 40, plain: 300, nftFlow: 350, nftables: 700, ipvs: 500, viaTC: 200, viaXDP: 105}
 	for _, c := range []struct {
 		name string
 		own  float64
 		over map[string]float64
 	}{
-		{plain, 200, map[string]float64{nftables: 200. / 600, ipvs: 200. / 400}},
-		{nftables, 600, map[string]float64{plain: 600. / 200, ipvs: 600. / 400}},
-		{viaTC, 100, map[string]float64{plain: 100. / 200, nftables: 100. / 600, ipvs: 100. / 400}},
-		{viaXDP, 65, map[string]float64{plain: 65. / 260, nftables: 65. / 660, ipvs: 65. / 460}},
+		{plain, 200, map[string]float64{nftFlow: 200. / 250, nftables: 200. / 600, ipvs: 200. / 400}},
+		{nftables, 600, map[string]float64{nftFlow: 600. / 250, plain: 600. / 200, ipvs: 600. / 400}},
+		{viaTC, 100, map[string]float64{nftFlow: 100. / 250, plain: 100. / 200, nftables: 100. / 600, ipvs: 100. / 400}},
+		{viaXDP, 65, map[string]float64{nftFlow: 65. / 310, plain: 65. / 260, nftables: 65. / 660, ipvs: 65. / 460}},
 		{noop, 0, map[string]float64{}},
 		{noopXDP, 0, map[string]float64{}},
 	} {

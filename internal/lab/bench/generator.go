@@ -91,9 +91,9 @@ func Generators(ctx context.Context, c GeneratorConfig) (result *GeneratorResult
 	if err != nil {
 		return nil, err
 	}
-	files, err := os.MkdirTemp("", name.String())
+	files, err := tempDir(name)
 	if err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
+		return nil, err
 	}
 	g := &generators{GeneratorConfig: c, result: GeneratorResult{PageBytes: pageSize}}
 	defer func() { err = errors.Join(err, g.down(), os.RemoveAll(files)) }()

@@ -99,6 +99,9 @@ type PathLoad struct {
 	Competitor string `json:"competitor"`
 	Sent       int    `json:"sent"`
 	Lost       int    `json:"lost"`
+	// Late are the samples at the fixed rate in which the generator did not keep
+	// its schedule; they are in the medians.
+	Late int `json:"late_samples,omitempty"`
 	// Causes of the losses, by the load generator's names.
 	Causes map[string]int `json:"causes,omitempty"`
 	// Shares are of the three servers, of all replies.
@@ -150,8 +153,8 @@ func Path(ctx context.Context, c PathConfig) (result *PathResult, err error) {
 			Generator: fmt.Sprintf("imbang's own (internal/lab/load), %d threads, %d client addresses", pathThreads, pathClients),
 		},
 	}
-	if p.files, err = os.MkdirTemp("", name.String()); err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
+	if p.files, err = tempDir(name); err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.files)) }()
 	if _, err := writeRandom(filepath.Join(p.files, bulkFile), c.Megabytes); err != nil {

@@ -69,6 +69,9 @@ func sampleRate(ctx context.Context, s *pathSite) error {
 	if err != nil {
 		return err
 	}
+	if r.Generator.Behind {
+		s.tally.Late++
+	}
 	s.got[pathP50], s.got[pathP99] = r.Response.P50MS, r.Response.P99MS
 	s.got[pathCPUConn], s.got[pathMachineConn] = each(r.cpu, r.Generator.Connections), each(r.machine, r.Generator.Connections)
 	return nil

@@ -20,13 +20,16 @@ import (
 // those of clusters are the lab's.
 const prefix = "imbang-bench"
 
-// newRun names the namespaces of a run, and removes what runs left that were
-// killed.
+// newRun names the namespaces and files of a run, and removes what runs left
+// that were killed.
 func newRun() (host.Run, error) {
 	if os.Geteuid() != 0 {
 		return host.Run{}, errors.New("not permitted: the benchmark makes network namespaces; run it as root, with sudo")
 	}
 	if _, err := host.Sweep(prefix); err != nil {
+		return host.Run{}, err
+	}
+	if _, err := host.SweepFiles(os.TempDir(), prefix); err != nil {
 		return host.Run{}, err
 	}
 	return host.NewRun(prefix)

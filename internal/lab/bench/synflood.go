@@ -101,9 +101,9 @@ func SynFlood(ctx context.Context, c SynFloodConfig) (result *SynFloodResult, er
 	if err != nil {
 		return nil, err
 	}
-	files, err := os.MkdirTemp("", name.String())
+	files, err := tempDir(name)
 	if err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
+		return nil, err
 	}
 	f := &synflood{SynFloodConfig: c}
 	defer func() { err = errors.Join(err, f.down(), os.RemoveAll(files)) }()
@@ -233,6 +233,8 @@ func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, 
 	s.newcomers = &newcomers{}
 	flood, cancel := context.WithTimeout(ctx, f.Duration)
 	defer cancel()
+	coming, stop := context.WithTimeout(ctx, lastComers(f.Duration))
+	defer stop()
 	done := make(chan struct{}, 2)
 	before, err := measure.ReadMachine()
 	if err != nil {
@@ -240,7 +242,7 @@ func (f *synflood) sample(ctx context.Context, settings []string) (s synSample, 
 	}
 	go func() { s.keepers.run(flood, f.Requests); done <- struct{}{} }()
 	go func() {
-		s.newcomers.run(flood, f.honest(), others, f.service(), f.Newcomers)
+		s.newcomers.run(coming, f.honest(), others, f.service(), f.Newcomers)
 		done <- struct{}{}
 	}()
 	outside, dev := f.cluster.Uplink()

@@ -135,6 +135,11 @@ type newcomers struct {
 	mu               sync.Mutex
 }
 
+// lastComers is when the last of them begins: so that its time to connect ends
+// before the flood does, which it might otherwise outlast. Of a flood that is
+// shorter than two such times, half of it.
+func lastComers(flood time.Duration) time.Duration { return flood - min(connectTimeout, flood/2) }
+
 func (n *newcomers) run(ctx context.Context, ns *host.Namespace, from []netip.Addr, to netip.AddrPort, perSecond int) {
 	var wg sync.WaitGroup
 	beat := time.NewTicker(time.Second / time.Duration(perSecond))

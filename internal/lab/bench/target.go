@@ -10,7 +10,8 @@ import (
 )
 
 // Target is a bound that a figure has to keep, and the figure. It is met if the
-// interval of the figure keeps it, not the median alone.
+// interval of the figure keeps it, not the median alone, and if enough rounds
+// were measured for an interval of 95 %.
 type Target struct {
 	Name  string        `json:"name"`
 	Unit  string        `json:"unit,omitempty"` // none: a ratio
@@ -21,6 +22,8 @@ type Target struct {
 	// Within is the interval of the median at the level that it states; without
 	// one the range of the rounds takes its place.
 	Within *stats.Interval `json:"interval,omitempty"`
+	// Invalid says why the figure counts for nothing, if it does.
+	Invalid string `json:"invalid,omitempty"`
 }
 
 func atLeast(name, unit string, least float64, v stats.Summary) Target {
@@ -44,8 +47,17 @@ func (t Target) judged() Target {
 	if t.Within != nil && t.Within.Level > 0 {
 		low, high = t.Within.Low, t.Within.High
 	}
-	t.Met = t.Value.N > 0 && t.keeps(low) && t.keeps(high)
+	t.Met = t.Value.N > 0 && t.keeps(low) && t.keeps(high) && !t.few() && t.Invalid == ""
 	return t
+}
+
+// few reports whether the rounds are too few for the interval.
+func (t Target) few() bool { return t.Within != nil && !t.Within.Reaches(confidence) }
+
+// invalid marks a figure that does not count.
+func (t Target) invalid(why string) Target {
+	t.Invalid = why
+	return t.judged()
 }
 
 // keeps reports whether a value is within the bound.

@@ -24,6 +24,8 @@ func TestTargets(t *testing.T) {
 		{atMost("", "", 1.1, v), "at most 1.1", median},
 		{atMost("", "", 1.1, v).within(stats.Interval{Low: 0.95, High: 1.05, Level: 0.95}), "at most 1.1", "met"},
 		{atMost("", "", 0.99, v), "at most 0.99", "missed"},
+		{atMost("", "", 2, v).within(stats.Interval{Low: 0.9, High: 1.2, Level: 0.75}), "at most 2", "missed: too few rounds for an interval of 95 %"},
+		{atMost("", "", 2, v).invalid("1 of 9 packets was lost"), "at most 2", "missed: 1 of 9 packets was lost"},
 		{atMost("", "", 1, stats.Summary{}), "at most 1", "missed"}, // nothing was measured
 	} {
 		if c.target.Bound() != c.bound || c.target.Verdict() != c.verdict {

@@ -113,10 +113,18 @@ func printPath(w io.Writer, r *bench.PathResult) error {
 	t.Flush()
 	fmt.Fprintln(w)
 	for _, l := range r.Requests {
-		fmt.Fprintf(w, "%-12s %d requests, %d lost%s; servers' shares %.3f\n", l.Competitor, l.Sent, l.Lost, causes(l.Causes), l.Shares)
+		fmt.Fprintf(w, "%-12s %d requests, %d lost%s; servers' shares %.3f%s\n", l.Competitor, l.Sent, l.Lost, causes(l.Causes), l.Shares, late(l.Late))
 	}
 	for _, m := range r.Missing {
 		fmt.Fprintln(w, "left out:", m)
 	}
 	return printTargets(w, r.Targets)
+}
+
+// late are the samples at the fixed rate whose generator was late.
+func late(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; generator late in %d samples at the fixed rate", n)
 }

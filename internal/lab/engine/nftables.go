@@ -54,9 +54,10 @@ func (n nftables) Version(ctx context.Context) (string, error) {
 // kernelHasFlowtables has the kernel check a flowtable, without making one.
 func kernelHasFlowtables(ctx context.Context, nft string) error {
 	c := exec.CommandContext(ctx, nft, "--check", "--file", "-")
-	c.Stdin = strings.NewReader("table ip " + nftTable + " { flowtable f { hook ingress priority filter; devices = { lo }; } }\n")
-	if _, err := c.Output(); err != nil {
-		return fmt.Errorf("%w: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET), or nft may not make one", ErrUnavailable)
+	c.Stdin = strings.NewReader("table ip " + nftTable + " {\n flowtable f {\n hook ingress priority filter; devices = { lo };\n }\n}\n")
+	if said, err := c.CombinedOutput(); err != nil {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+		return fmt.Errorf("%w: this kernel makes no flowtable (CONFIG_NF_FLOW_TABLE, CONFIG_NF_FLOW_TABLE_INET): nft: %s", ErrUnavailable, first)
 	}
 	return nil
 }

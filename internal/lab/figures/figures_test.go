@@ -150,6 +150,7 @@ func TestProblemsOfFigures(t *testing.T) {
 		`1<!-- = bench=flood in=costs competitor=z figure=servers -->`:               "nothing has been selected",
 		`1<!-- = bench=flood in=costs competitor=a figure=x -->`:                     `no figure "x": there are competitor, over plain, servers`,
 		`1<!-- = bench=flood in=costs competitor=a figure=competitor -->`:            "is no number",
+		`1<!-- = bench=flood in=costs competitor=a figure="over plain" stat=low -->`: "is no number",
 		`1<!-- = bench=flood in=prices figure=x -->`:                                 `no list "prices"`,
 		`1<!-- = bench=flood figure=packets stat=mean -->`:                           "stat=mean: want one of",
 		`1<!-- = file=none.json figure=x -->`:                                        "no such file",

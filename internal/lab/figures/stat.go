@@ -26,8 +26,12 @@ func statistic(q query) (stat, error) {
 	return s, nil
 }
 
-// of takes a number out of a value of a result.
+// of takes a number out of a value of a benchmark's result, which has no
+// intervals and nothing published.
 func (s stat) of(v any) (float64, bool) {
+	if s == "low" || s == "high" || s == "published" {
+		return 0, false
+	}
 	if o, ok := v.(map[string]any); ok {
 		key := "median"
 		if s == "min" || s == "max" {

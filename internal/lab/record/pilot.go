@@ -46,8 +46,11 @@ type Probe struct {
 // before the first block. It says how much runs of one cell differ, and so
 // which difference the design can find.
 type Pilot struct {
-	Competitor string     `json:"competitor"`
-	Runs       []PilotRun `json:"runs"`
+	Competitor string `json:"competitor"`
+	// Blocks is how many the plan had when the pilot ran: blocks are added later,
+	// or left out. 0 in runs stored before it was kept.
+	Blocks int        `json:"blocks,omitempty"`
+	Runs   []PilotRun `json:"runs"`
 }
 
 // PilotRun is one short run of a condition.

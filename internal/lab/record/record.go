@@ -136,13 +136,18 @@ func Append(dir string) (*Writer, error) {
 // Dir is where the run is stored.
 func (w *Writer) Dir() string { return w.dir }
 
-// Environment stores the environment.
+// Environment stores the environment, whole or not at all: without it the
+// samples cannot be read.
 func (w *Writer) Environment(e Environment) error {
 	b, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(w.dir, EnvironmentFile), append(b, '\n'), 0o644)
+	path := filepath.Join(w.dir, EnvironmentFile)
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // Sample appends a sample; a crash later does not lose it.

@@ -41,10 +41,14 @@ var hashed = map[string]struct {
 // virtualAddresses is how many connections go to.
 func virtualAddresses(_ record.Condition, s *study.Study) int { return s.VirtualAddresses }
 
-// clientAddresses is how many connections come from. Other tools use one.
+// clientAddresses is how many connections come from. Other tools use one. A user
+// of a closed loop keeps its address, so there are no more of them than users.
 func clientAddresses(c record.Condition, s *study.Study) int {
-	if c.Tool != study.BuiltIn {
+	switch {
+	case c.Tool != study.BuiltIn:
 		return 1
+	case c.Closed():
+		return min(s.ClientAddresses, c.Users)
 	}
 	return s.ClientAddresses
 }
@@ -57,8 +61,9 @@ func clientNetworks(c record.Condition, s *study.Study) int {
 		return n
 	}
 	const ofOne = 254 // addresses that share their first three bytes
-	each := (n + s.ClientNamespaces - 1) / s.ClientNamespaces
-	return s.ClientNamespaces * ((each + ofOne - 1) / ofOne)
+	namespaces := min(n, s.ClientNamespaces)
+	each := (n + namespaces - 1) / namespaces
+	return namespaces * ((each + ofOne - 1) / ofOne)
 }
 
 // paths is how many there are, or more than can be counted.

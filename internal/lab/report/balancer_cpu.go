@@ -9,8 +9,8 @@ import (
 )
 
 // balancerCPU is what balancing costs, by one measure for all engines: the CPU
-// time of the whole machine per connection, less that of plain forwarding under
-// the same load in the same block. Engines account for themselves differently:
+// time of the whole machine per connection, less that of plain forwarding to as
+// many servers under the same load in the same block. Engines account for themselves differently:
 // a kernel's NAT has no account, and BPF programs and processes leave out the
 // packets that softirqs handle on their behalf.
 //
@@ -18,8 +18,8 @@ import (
 // that no two stored figures of one name mean different things.
 var balancerCPU = Metric{
 	Key: "cpu_balancing", Title: "CPU of balancing", Name: "CPU time of balancing", Unit: "us/connection", Decimals: 1, Lowest: true,
-	Meaning: "CPU time of the whole machine, softirqs included, less that of plain forwarding (engine direct) under the same load in the " +
-		"same block; blank where that was not measured or lost requests",
+	Meaning: "CPU time of the whole machine, softirqs included, less that of plain forwarding (engine direct) to as many servers under the " +
+		"same load in the same block; blank where that was not measured or lost requests",
 	fields: []string{"connections"},
 	beside: func(s, plain record.Sample) (float64, bool) {
 		own, known := machineEach(s)
@@ -56,10 +56,12 @@ func newPlain(samples []record.Sample) map[record.Condition]map[int]record.Sampl
 	return all
 }
 
-// plainOf is the sample to subtract; plain forwarding has none itself.
+// plainOf is the sample to subtract; plain forwarding has none itself. Fewer
+// servers are full earlier, and work and wake up otherwise: a difference to them
+// would not be the balancer's.
 func plainOf(plain map[int]record.Sample, s record.Sample) *record.Sample {
 	p, ok := plain[s.Block]
-	if !ok || s.Engine == forwarder {
+	if !ok || s.Engine == forwarder || p.Servers != s.Servers {
 		return nil
 	}
 	return &p
@@ -82,9 +84,12 @@ func capped(s record.Sample) []string {
 func noPlain(samples []record.Sample, forwarding map[record.Condition]map[int]record.Sample) []string {
 	measured := func(s record.Sample) bool { return s.CPU.MachineNS > 0 }
 	forwarded := func(s record.Sample) bool { return s.Engine == forwarder }
+	compared := func(s record.Sample) bool { return plainOf(forwarding[s.Condition], s) != nil }
 	switch {
-	case len(forwarding) > 0 || !slices.ContainsFunc(samples, measured):
+	case slices.ContainsFunc(samples, compared) || !slices.ContainsFunc(samples, measured):
 		return nil
+	case len(forwarding) > 0:
+		return []string{"CPU of balancing has no figure: plain forwarding (engine direct) had another number of servers than every competitor."}
 	case slices.ContainsFunc(samples, forwarded):
 		return []string{"CPU of balancing has no figure: plain forwarding (engine direct) lost requests under every condition."}
 	}

@@ -94,6 +94,12 @@ func TestWhyCPUOfBalancingIsMissing(t *testing.T) {
 			s.Load.Loss.Refused = 3
 		}
 	})), "CPU of balancing has no figure: plain forwarding (engine direct) lost requests under every condition.")
+	const toOne = "  - {engine: nftables, schedulers: [rr]}\n  - {engine: direct}"
+	one := withWork(t, toOne, byEngine, nil)
+	if s := balancing(one)["nftables rr"]; s.N != 0 {
+		t.Errorf("less plain forwarding to one server: %+v", s)
+	}
+	wants(t, text(t, one), "CPU of balancing has no figure: plain forwarding (engine direct) had another number of servers than every competitor.")
 	none := func(record.Cell, int) time.Duration { return 0 }
 	if got := text(t, withWork(t, competitors, none, nil)); strings.Contains(got, "CPU of balancing") {
 		t.Errorf("a run stored before the machine's work was measured: %s", got)

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -159,6 +160,25 @@ func TestSettingSaysWhatIsChosen(t *testing.T) {
 		load:   `rates: [1000], duration: 2 s, destination_zipf: 0.8, urls: 50, calls: [{name: page, path: "/url/{url}"}]`,
 		result: func(c record.Cell, _ int) *load.Result { return clean(c, 1, 5, 1) }}.report(t)
 	wants(t, text(t, rep), "100 virtual addresses, popular by Zipf's law with the exponent 0.8\n", "50 URLs, all as popular as each other\n")
+}
+
+// Each user of a closed loop keeps one address: ten users of a thousand addresses
+// are in one net, and on one server of ip_hash.
+func TestUsersHaveOneAddressEach(t *testing.T) {
+	for users, want := range map[int]string{10: "and there is one: s2 answered all", 600: "there are 3, which all fell on s2"} {
+		rep := made{cluster: "client_namespaces: 1, client_addresses: 1000", load: fmt.Sprintf("users: [%d], duration: 2 s", users), blocks: 6,
+			competitors: "  - {engine: nginx-http, schedulers: [rr, ip_hash]}",
+			result: func(c record.Cell, block int) *load.Result {
+				r := clean(c, 1, 5, 1)
+				if c.Scheduler == "ip_hash" {
+					r.PerServer = map[string]int{"s2": r.Replies}
+				}
+				return r
+			}}.report(t)
+		if c := rep.Sections[0].Rows[0].Cells[1].Causes; len(c) != 1 || c[0].Kind != OneAddress || !strings.Contains(c[0].Text, want) {
+			t.Errorf("%d users: %+v, want %q", users, c, want)
+		}
+	}
 }
 
 // Other tools come from one address, whatever the study has.

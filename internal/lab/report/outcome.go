@@ -23,6 +23,9 @@ type answer struct {
 	// winner is the p-value of the claim that best is; differs that of any
 	// difference. Both count all pairs in.
 	winner, differs float64
+	// groups are those of the study's verdict: only differences count that are
+	// significant among all questions.
+	groups [][]string
 }
 
 // answers lists the questions of the row that were judged.

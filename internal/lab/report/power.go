@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -54,6 +55,7 @@ func PowerOf(plan record.Plan, s *study.Study) (list []Power) {
 	if competitors < 2 {
 		return nil
 	}
+	blocks := cmp.Or(plan.Pilot.Blocks, plan.Repeats)
 	for _, c := range plan.Conditions {
 		for _, m := range piloted {
 			var values []float64
@@ -65,9 +67,9 @@ func PowerOf(plan record.Plan, s *study.Study) (list []Power) {
 			if len(values) < leastPilot {
 				continue
 			}
-			p := Power{At: c.String(), Metric: m.key, Runs: len(values), Competitors: competitors, Blocks: plan.Repeats}
+			p := Power{At: c.String(), Metric: m.key, Runs: len(values), Competitors: competitors, Blocks: blocks}
 			p.Noise, p.Stalls = noiseOf(values)
-			d := stats.Design{Competitors: competitors, Blocks: plan.Repeats, Alpha: claimAlpha, Noise: p.Noise, Stalls: p.Stalls}
+			d := stats.Design{Competitors: competitors, Blocks: blocks, Alpha: claimAlpha, Noise: p.Noise, Stalls: p.Stalls}
 			if x := d.Detects(); !math.IsInf(x, 0) {
 				p.Detects = &x
 			}

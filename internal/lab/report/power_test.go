@@ -58,6 +58,10 @@ func TestPowerOfAPlan(t *testing.T) {
 	if p := PowerOf(plan, s)[0]; p.Detects != nil || !strings.Contains(p.String(), "find no difference") {
 		t.Errorf("in four blocks: %s", p)
 	}
+	plan.Pilot.Blocks, plan.Repeats = 7, 20 // as many were added while the intervals were wide
+	if again := PowerOf(plan, s)[1]; again.Blocks != 7 || again.Detects == nil || *again.Detects != *p.Detects {
+		t.Errorf("with blocks added: %s, before the run it was: %s", again, p)
+	}
 }
 
 func TestNeededIsThatOfTheStatistics(t *testing.T) {

@@ -117,10 +117,11 @@ type Cell struct {
 	Delayed []string `json:"delayed,omitempty"`
 
 	fewest int64 // response times in one of the runs
-	// blocks holds the metrics by block, NaN where there is none, and the
-	// latencies without generator delay.
+	// blocks holds the metrics by block, NaN where there is none, the latencies
+	// without generator delay, and the carried share.
 	blocks    map[string][]float64
-	yardstick bool // does not compete
+	rounded   map[string][]float64 // how far printing may have brought those from the truth
+	yardstick bool                 // does not compete
 }
 
 // Value is one metric of one cell.
@@ -269,7 +270,7 @@ func sectionTitle(c record.Condition, plan record.Plan) string {
 func cell(samples []record.Sample, plain map[int]record.Sample, planned int, s *study.Study, key record.Cell) Cell {
 	c := Cell{
 		Competitor: key.Competitor, Values: map[string]Value{}, Loss: map[string]int{},
-		Spread: map[string]float64{}, blocks: map[string][]float64{},
+		Spread: map[string]float64{}, blocks: map[string][]float64{}, rounded: map[string][]float64{},
 	}
 	if key.Measurable() {
 		c.Marks.Missing = max(0, planned-len(samples))
@@ -290,9 +291,13 @@ func cell(samples []record.Sample, plain map[int]record.Sample, planned int, s *
 		for _, m := range metrics {
 			if v, ok := m.of(smp, plainOf(plain, smp)); ok && tells(smp.Load, m.fields...) {
 				c.enter(m.Key, smp.Block, v)
+				c.enterRounding(m.Key, smp)
 			}
 		}
 		c.enterUndelayed(smp)
+		if !key.Closed() {
+			c.enter(carriedShare, smp.Block, carriedOf(smp))
+		}
 		for name, n := range smp.Load.PerServer {
 			c.Spread[name] += float64(n)
 			replies += n

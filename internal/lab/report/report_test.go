@@ -28,7 +28,7 @@ cluster: {client_namespaces: 1, client_addresses: 1, servers: [{kind: nginx, cou
 load: {rates: [2000, 8000, 14000], connections: 1000, timeout: 5 s}
 competitors:
   - {engine: imbang, schedulers: [rr, wrr, lc, dh, nq]}
-  - {engine: direct}
+  - {engine: direct, servers: [3]}
 repeats: {least: 6}
 published:
   virtual_address: 192.0.2.1

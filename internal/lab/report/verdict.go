@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +20,18 @@ var sameByDefinition = [][2]string{{"rr", "wrr"}, {"lc", "wlc"}}
 // linux are the engines whose schedulers sameByDefinition speaks of.
 var linux = []string{"imbang", "ipvs"}
 
-// keptUp is the share of the asked rate that counts as all of it.
+// keptUp is the share of the offered rate that counts as all of it.
 const keptUp = 0.99
+
+// carriedShare are the blocks with the share of the offered rate that was
+// answered within the window. The offered rate is that of the schedule: random
+// arrivals of a run are by percents more or fewer than the rate that is asked
+// for, for all competitors alike.
+const carriedShare = "carried_share"
+
+func carriedOf(s record.Sample) float64 {
+	return s.Load.ReplyRate / cmp.Or(s.Load.OfferedRate, s.Rate)
+}
 
 // A metric's claims err in one study of sixty, so that those about all of a
 // level, and there are at most three metrics, do in one of twenty.
@@ -93,9 +104,11 @@ func (row *Row) judge(s *study.Study, plan record.Plan) {
 // plan and from what was carried, not from who was better.
 func (row *Row) questions(carrying, ranked []Cell) (list []Metric) {
 	switch {
+	case row.Tool == study.Ping:
+		// Its rate is that of the lab's pause between two echo requests.
 	case row.Closed():
 		list = append(list, metric("reply_rate"))
-	case bounded(row.Rate, carrying):
+	case bounded(carrying):
 		list = append(list, metric("throughput"))
 	default:
 		row.because(NeverShort, names(ranked), "the cluster was never short of anything, every ranked cell carried all that was asked")
@@ -256,18 +269,19 @@ var carried = []string{"throughput", "reply_rate"}
 func (c Cell) carries() bool { return c.Runs > 0 && len(c.causes(RequestsLost)) == 0 }
 
 func (c Cell) series(key string) stats.Series {
+	s := stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes(), Rounding: c.roundingOf(key)}
 	if slices.Contains(carried, key) {
-		return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes(RequestsLost)}
+		s.Out = c.causes(RequestsLost)
 	}
-	return stats.Series{Name: c.Name, Values: c.blocks[key], Out: c.causes()}
+	return s
 }
 
 // bounded reports whether the cluster bounded what it carried: whether one of the
-// competitors carried less than was asked in the median of its runs on time. In an
-// open loop one that keeps up carries what is asked, no more: that ranks nothing.
-func bounded(rate float64, ranked []Cell) bool {
+// competitors carried less than was offered in the median of its runs on time. In an
+// open loop one that keeps up carries what is offered, no more: that ranks nothing.
+func bounded(ranked []Cell) bool {
 	for _, c := range ranked {
-		if s := stats.Summarize(stats.Present(c.onTime("reply_rate").Values)); s.N > 0 && s.Median < keptUp*rate {
+		if s := stats.Summarize(stats.Present(c.onTime(carriedShare).Values)); s.N > 0 && s.Median < keptUp {
 			return true
 		}
 	}

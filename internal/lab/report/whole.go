@@ -20,7 +20,8 @@ type StudyVerdict struct {
 	// Causes say what is not measurable, and where.
 	Causes []Cause `json:"causes,omitempty"`
 
-	places []string // of each cause, in words
+	places    []string // of each cause, in words
+	different []answer // questions with groups
 }
 
 // Winner is who is best by one metric at one level.
@@ -119,10 +120,16 @@ func (v *StudyVerdict) judged(all, judged []*Row, answers []answer) {
 		if won[i] && a.best != nil {
 			v.Winners = append(v.Winners, Winner{a.at, a.metric.Key, a.best, a})
 		}
-		if differ[i] && a.differs <= a.verdict.Alpha {
+		if !differ[i] || a.differs > a.verdict.Alpha {
+			continue
+		}
+		if a.groups = a.groupsAmong(len(answers)); len(a.groups) > 1 {
 			different = append(different, a)
+		} else {
+			differ[i] = won[i]
 		}
 	}
+	v.different = different
 	equal := !slices.ContainsFunc(judged, func(r *Row) bool { return r.Outcome != OutcomeEqual })
 	switch {
 	case len(v.Winners) > 0:
@@ -144,6 +151,18 @@ func (v *StudyVerdict) judged(all, judged []*Row, answers []answer) {
 		v.Sentence += fmt.Sprintf("; not measurable here%s: %s", places(rest), kindsOf(rest))
 	}
 	v.Sentence += "."
+}
+
+// groupsAmong are the groups of a question among several. Hochberg's procedure
+// only says that the question has a difference somewhere. Its other pairs may
+// be equal, and were there a difference in every question, each would err by
+// itself: so every pair has to be significant at a question's part of the
+// study's error rate. Where there is one pair, it is the question.
+func (a answer) groupsAmong(questions int) [][]string {
+	if len(a.verdict.Pairs) == 1 {
+		return a.verdict.Groups
+	}
+	return a.verdict.GroupsAt(min(a.verdict.Alpha, (1-level)/float64(questions)))
 }
 
 // winners says which competitor is best at which level, and where none is.
@@ -212,7 +231,7 @@ func divided(different []answer) string {
 	var parts []string
 	for _, a := range different[:min(most, len(different))] {
 		var groups []string
-		for _, g := range a.verdict.Groups {
+		for _, g := range a.groups {
 			groups = append(groups, strings.Join(g, " "))
 		}
 		parts = append(parts, fmt.Sprintf("%s at %s in %s", strings.Join(groups, " | "), a.at, a.metric.Name))

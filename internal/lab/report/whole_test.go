@@ -9,6 +9,7 @@ import (
 
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
+	"imbang/internal/lab/stats"
 )
 
 const rates = "rates: [1000, 2000, 4000], duration: 2 s"
@@ -77,6 +78,44 @@ func TestOneOfManyMustBeSurer(t *testing.T) {
 		t.Errorf("of many: level %s, study %s", row.Outcome, many.Verdict.Outcome)
 	}
 	wants(t, many.Verdict.Sentence, "; differences at ", "4000/s are not significant among 15 questions")
+}
+
+// A large difference in each question does not let a pair be claimed that is
+// significant in its question alone.
+func TestPairsAreSignificantAmongAllQuestions(t *testing.T) {
+	weak := 0
+	for seed := range uint64(40) {
+		rep := made{load: rates, competitors: two, blocks: 8, result: noisy(seed, 0.02, map[string]float64{"lc": 0.03, "sed": 0.5})}.report(t)
+		questions := 0
+		for _, row := range rep.Sections[0].Rows {
+			questions += len(row.answered)
+		}
+		for _, a := range rep.Verdict.different {
+			together := map[[2]string]bool{}
+			for _, g := range a.groups {
+				for _, x := range g {
+					for _, y := range g {
+						together[[2]string{x, y}] = true
+					}
+				}
+			}
+			for _, p := range a.verdict.Pairs {
+				if p.Finding != stats.Different {
+					continue
+				}
+				sure := p.P <= (1-level)/float64(questions)
+				if !sure {
+					weak++
+				}
+				if together[[2]string{p.A, p.B}] == sure {
+					t.Errorf("seed %d, %s at %s: %s and %s, p = %.4f among %d questions, groups %v", seed, a.metric.Key, a.at, p.A, p.B, p.P, questions, a.groups)
+				}
+			}
+		}
+	}
+	if weak == 0 {
+		t.Error("no pair was significant in its question alone: the test shows nothing")
+	}
 }
 
 // The 99th percentile is judged for itself, if enough lie beyond it.

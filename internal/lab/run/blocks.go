@@ -24,6 +24,9 @@ func (l *lab) measureAll(ctx context.Context) error {
 		case b >= plan.Repeats && !l.another(b, time.Since(began)):
 			return l.endAfter(b)
 		case b >= plan.Repeats:
+			if err := l.extend(b + 1); err != nil {
+				return err
+			}
 			l.announce(list, b+1)
 		}
 		order := block(list, b, plan.Seed)
@@ -31,6 +34,17 @@ func (l *lab) measureAll(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// extend makes so many blocks the plan, before the first run of the last one: a
+// run that is interrupted in an added block says how many it planned, and one
+// that goes on finishes that block first.
+func (l *lab) extend(blocks int) error {
+	if blocks <= l.env.Plan.Repeats {
+		return nil
+	}
+	l.env.Plan.Repeats = blocks
+	return l.out.Environment(l.env)
 }
 
 // announce tells how long a number of blocks is expected to take.

@@ -260,7 +260,7 @@ func (l *lab) pilotRun(ctx context.Context, cell record.Cell, director engine.In
 // what its runs differ by, the runs of a block will too.
 func (l *lab) noise(ctx context.Context, size pilotSize) error {
 	who := l.reference()
-	out := &record.Pilot{Competitor: who.Name}
+	out := &record.Pilot{Competitor: who.Name, Blocks: l.config.Plan.Repeats}
 	levels := pilotLevels(l.config.Plan.Conditions)
 	repeats := min(size.repeats, max(2, size.cells/max(1, len(levels))))
 	window := size.cell

@@ -27,7 +27,7 @@ const patience = 5 * time.Second
 
 // startServer starts the web server of a node. It has a session of its own, so
 // that it survives the terminal of this command; it ends with its namespace.
-func (c *Cluster) startServer(ctx context.Context, n *Node, lab string) error {
+func (c *Cluster) startServer(ctx context.Context, n *Node, lab string) (err error) {
 	ns, err := host.OpenNamespace(n.Namespace)
 	if err != nil {
 		return err
@@ -47,6 +47,11 @@ func (c *Cluster) startServer(ctx context.Context, n *Node, lab string) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	defer func() {
+		if err != nil {
+			_ = cmd.Process.Kill() // it may have ended
+		}
+	}()
 	target := netip.AddrPortFrom(n.Addresses[0], Port)
 	for deadline := time.Now().Add(patience); ; {
 		said, err := get(ctx, ns, target)

@@ -69,7 +69,7 @@ func (c *Cluster) revive(ctx context.Context, lab string) (names []string, err e
 			continue
 		}
 		if err := c.startServer(ctx, n, lab); err != nil {
-			return names, err
+			return names, errors.Join(err, c.save()) // those that were started are known to the next command
 		}
 		names = append(names, n.Name)
 	}

@@ -4,11 +4,17 @@ package stats
 
 import "slices"
 
+// GroupsAt are the groups by those differences alone whose p-value is at most
+// alpha.
+func (v Verdict) GroupsAt(alpha float64) [][]string {
+	return named(cliques(len(v.Ranking), v.together(alpha)), v.Ranking)
+}
+
 // together reports which places of the ranking do not differ.
-func (v Verdict) together() func(a, b int) bool {
+func (v Verdict) together(alpha float64) func(a, b int) bool {
 	differ := map[[2]int]bool{}
 	for _, p := range v.Pairs {
-		differ[[2]int{p.a, p.b}] = p.Finding == Different
+		differ[[2]int{p.a, p.b}] = p.Finding == Different && p.P <= alpha
 	}
 	return func(a, b int) bool { return !differ[[2]int{min(a, b), max(a, b)}] }
 }

@@ -15,6 +15,7 @@ func Join(series []Series) Series {
 	for i, s := range series {
 		names = append(names, s.Name)
 		out.Out = append(out.Out, s.Out...)
+		out.Rounding += s.Rounding / float64(len(series))
 		for b, v := range s.Values {
 			if i == 0 {
 				out.Values = append(out.Values, 0)

@@ -35,6 +35,7 @@ func Judge(series []Series, q Question, variants ...Variant) Verdict {
 	for _, x := range variants {
 		v.hold(x, q)
 	}
+	v.round(in)
 	for i := range v.Pairs {
 		p := &v.Pairs[i]
 		if p.P > q.Alpha { // one of the tests does not exclude 0, so neither does the interval
@@ -42,7 +43,7 @@ func Judge(series []Series, q Question, variants ...Variant) Verdict {
 		}
 		p.Finding = p.finding(q)
 	}
-	v.Groups = named(cliques(k, v.together()), v.Ranking)
+	v.Groups = v.GroupsAt(q.Alpha)
 	v.Outcome = v.outcome()
 	return v
 }
@@ -113,7 +114,7 @@ func (v *Verdict) comparePairs(y [][]float64, order []int, list tested, q Questi
 }
 
 // hold lets a variant object to claims. What it cannot compare, it does not
-// allow to be claimed.
+// allow to be claimed: neither that a pair differs nor that it is equal.
 func (v *Verdict) hold(x Variant, q Question) {
 	var unused Verdict
 	in := unused.admit(x.Series)
@@ -130,16 +131,18 @@ func (v *Verdict) hold(x Variant, q Question) {
 		p := &v.Pairs[i]
 		a, first := column[p.A]
 		b, second := column[p.B]
-		own := 1.0
+		own, compared := 1.0, false
 		if first && second {
 			t := list.pair(a, b)
-			if joint := shares(Interval{t.low, t.high, 1 - q.Alpha}); t.n >= leastBlocks {
+			if compared = t.n >= leastBlocks; compared {
+				joint := shares(Interval{t.low, t.high, 1 - q.Alpha})
 				p.Joint.Low, p.Joint.High = min(p.Joint.Low, joint.Low), max(p.Joint.High, joint.High)
 			}
 			if own = t.p(); t.mean*p.Difference < 0 { // they contradict each other
 				own = 1
 			}
 		}
+		p.uncompared = p.uncompared || !compared
 		if p.PVariants == nil {
 			p.PVariants = map[string]float64{}
 		}
@@ -156,7 +159,7 @@ func shares(i Interval) Interval {
 
 func (p Pair) finding(q Question) Finding {
 	switch {
-	case p.Joint.within(q.Smallest):
+	case p.Joint.within(q.Smallest) && !p.uncompared:
 		return Equal
 	case p.P > q.Alpha:
 		return Unclear

@@ -5,6 +5,7 @@ package stats
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -45,6 +46,23 @@ func TestClaimsHoldInVariants(t *testing.T) {
 		}
 		if p.Finding == Unclear && (p.Joint.Low > 0 || p.Joint.High < 0) {
 			t.Errorf("%s: no difference is claimed, and the interval is %s", c.name, p.Joint)
+		}
+	}
+}
+
+// Equality is a claim too: where a variant has too few blocks of a pair, the
+// interval of all runs alone does not make the pair equal.
+func TestEqualHoldsInVariants(t *testing.T) {
+	w := world{2, 14, normal, same(0.001), same(0), 0, 0}
+	for late, want := range map[int]Finding{0: Equal, 4: Equal, 10: Unclear, 14: Unclear} {
+		s := w.study(rand.New(rand.NewPCG(1, 2)))
+		onTime := Variant{"on time", []Series{s[0], {Name: s[1].Name, Values: slices.Clone(s[1].Values)}}}
+		for b := range late {
+			onTime.Series[1].Values[b] = math.NaN()
+		}
+		v := Judge(s, NewQuestion(true), onTime)
+		if v.Pairs[0].Finding != want || (v.Outcome == AllEqual) != (want == Equal) {
+			t.Errorf("%d of 14 runs late: %s, %+v", late, v.Outcome, v.Pairs[0])
 		}
 	}
 }

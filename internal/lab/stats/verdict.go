@@ -11,6 +11,9 @@ type Series struct {
 	Values []float64
 	// Out says why the competitor cannot be judged, if so.
 	Out []string
+	// Rounding bounds what rounding did to the mean of the figures' logarithms;
+	// 0 of figures that have all their digits.
+	Rounding float64
 }
 
 // Variant is another version of the series, such as that without the runs in
@@ -80,6 +83,9 @@ type Pair struct {
 	PVariants map[string]float64 `json:"p_variants,omitempty"`
 
 	a, b int // in Ranking
+	// uncompared: a variant has too few blocks of the pair, so its interval there
+	// is not known.
+	uncompared bool
 }
 
 // Excluded is a competitor that is not judged.
