@@ -299,6 +299,23 @@ func TestTwoClustersThatStay(t *testing.T) {
 	}
 }
 
+// devicesOf lists a node's devices in alphabetical order, as netlink has them.
+func devicesOf(t *testing.T, in func(stdin string, args ...string) outcome, node string) (names []string) {
+	t.Helper()
+	o := in("", node, "ip", "-json", "link")
+	var links []struct {
+		Name string `json:"ifname"`
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &links); err != nil || len(links) < 2 {
+		t.Fatalf("devices of %s: %v, %s%s", node, err, o.stdout, o.stderr)
+	}
+	for _, l := range links {
+		names = append(names, l.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // The user configures an empty cluster.
 func TestUpEmptyAndExec(t *testing.T) {
 	name := stay(t, "e")
@@ -330,6 +347,19 @@ func TestUpEmptyAndExec(t *testing.T) {
 		if o := in("typed", c.args...); o.status != c.status || o.stdout != c.stdout {
 			t.Errorf("exec %v: status %d, %q, want %d, %q (%s)", c.args, o.status, o.stdout, c.status, c.stdout, o.stderr)
 		}
+	}
+	// /sys is the node's, and mounts in a node do not appear outside.
+	o := in("", "server1", "ls", "/sys/class/net")
+	shown := strings.Fields(o.stdout)
+	slices.Sort(shown)
+	if want := devicesOf(t, in, "server1"); o.status != 0 || !slices.Equal(shown, want) {
+		t.Errorf("/sys/class/net of server1: status %d, %q, want %q (%s)", o.status, shown, want, o.stderr)
+	}
+	if o := in("", "director", "sh", "-c", "mount -t tmpfs tmpfs-of-"+name+" /mnt && test -d /sys/class/net/ext0"); o.status != 0 {
+		t.Errorf("mount in a node: status %d, %s", o.status, o.stderr)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(mounts), "tmpfs-of-"+name) {
+		t.Errorf("a mount of a command in a node is visible outside: %v\n%s", err, mounts)
 	}
 	completed := lab(t, "__complete", "exec", "--name", name, "").stdout
 	if !strings.HasPrefix(completed, "client1\ndirector\nserver1\n") {

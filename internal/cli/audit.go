@@ -50,7 +50,7 @@ there are faults, 2 for a wrong command line and 3 if the audit failed.`,
 	c.Flags().DurationVar(&options.Interval, "interval", director.DefaultAuditInterval, "time between the two passes")
 	c.Flags().BoolVar(&options.Repair, "repair", false, "correct what can be corrected")
 	_ = c.RegisterFlagCompletionFunc("interval", cobra.NoFileCompletions)
-	out.Register(c)
+	out.Register(c, command.One[director.AuditReport](""))
 	return c
 }
 

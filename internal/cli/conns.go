@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -148,7 +149,11 @@ func (f *connsFlags) register(c *cobra.Command) {
 	} {
 		_ = c.RegisterFlagCompletionFunc(flag, complete)
 	}
-	f.out.Register(c)
+	f.out.Register(c,
+		command.Lines[connJSON]("without --count, --import and --follow: each entry"),
+		command.One[entryCount]("--count"),
+		command.One[importReport]("--import"),
+		command.Lines[eventJSON]("--follow: each event"))
 }
 
 // completeStates offers the names of states. They are read from the data plane's own,
@@ -275,6 +280,11 @@ func parseServer(s string) (netip.AddrPort, error) {
 	return server, nil
 }
 
+// entryCount is the number of entries in JSON.
+type entryCount struct {
+	Count uint64 `json:"count"`
+}
+
 func (f *connsFlags) printCount(w io.Writer, d *director.Director, filter director.ConnectionFilter) error {
 	n, err := d.CountConnections(filter)
 	if err != nil {
@@ -286,11 +296,10 @@ func (f *connsFlags) printCount(w io.Writer, d *director.Director, filter direct
 // printNumber prints one line in both formats: with -o json all output of the verb
 // is JSON Lines.
 func (f *connsFlags) printNumber(w io.Writer, n uint64) error {
-	text := fmt.Sprintln(n)
 	if f.out.Format == "json" {
-		text = fmt.Sprintf("{\"count\": %d}\n", n)
+		return json.NewEncoder(w).Encode(entryCount{n})
 	}
-	_, err := io.WriteString(w, text)
+	_, err := fmt.Fprintln(w, n)
 	return err
 }
 

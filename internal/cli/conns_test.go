@@ -191,7 +191,7 @@ func TestConnsFilters(t *testing.T) {
 
 // The number of entries is one line in both formats.
 func TestConnsCountIsOneLine(t *testing.T) {
-	for format, want := range map[string]string{"text": "3\n", "json": "{\"count\": 3}\n"} {
+	for format, want := range map[string]string{"text": "3\n", "json": "{\"count\":3}\n"} {
 		var f connsFlags
 		f.out.Format = format
 		var out bytes.Buffer

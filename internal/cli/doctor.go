@@ -54,7 +54,7 @@ The exit status is 0 if every finding is ok and 1 if there is a warning or a pro
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[[]doctor.Finding](""))
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	return c

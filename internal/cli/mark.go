@@ -70,7 +70,7 @@ func newMarkListCommand() *cobra.Command {
 			}))
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[[]markJSON](""))
 	return c
 }
 

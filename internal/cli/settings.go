@@ -50,7 +50,7 @@ Timeouts are set with imbang ipvsadm --set TCP TCPFIN UDP.`,
 			return changeSettings(args)
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[[]director.Setting](""))
 	return c
 }
 

@@ -57,7 +57,7 @@ director, service or server of that name, or no permission.`,
 		},
 	}
 	which.register(c)
-	out.Register(c)
+	out.Register(c, command.One[[]serviceTotals](""))
 	return c
 }
 

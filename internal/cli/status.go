@@ -40,7 +40,7 @@ services, servers, connections and their counters.`,
 			return out.Print(c.OutOrStdout(), st, func(w io.Writer) error { return printStatus(w, st) })
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[director.Status](""))
 	return c
 }
 

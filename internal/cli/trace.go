@@ -51,7 +51,7 @@ the command, or five seconds after the command is killed.`,
 		},
 	}
 	w.register(c)
-	out.Register(c)
+	out.Register(c, command.Lines[director.Event]("each event"), command.Lines[lostEvents]("if events were lost"))
 	return c
 }
 
@@ -185,9 +185,14 @@ func (t teller) tell(e *director.Event, lost uint64) error {
 	return err
 }
 
+// lostEvents stands in JSON where events are missing.
+type lostEvents struct {
+	Lost uint64 `json:"lost"`
+}
+
 func (t teller) tellLost(n uint64) error {
 	if t.json {
-		return json.NewEncoder(t.w).Encode(map[string]uint64{"lost": n})
+		return json.NewEncoder(t.w).Encode(lostEvents{n})
 	}
 	_, err := fmt.Fprintf(t.w, "%d events are lost here: they came faster than they were read (a filter helps)\n", n)
 	return err

@@ -56,7 +56,7 @@ with imbang detach, which ends its connections.`,
 			return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printUpgrade(w, r, dry) })
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[director.UpgradeResult](""))
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, and change nothing")
 	return c
 }

@@ -91,7 +91,7 @@ changed.`,
 	c.Flags().StringVar(&health, "health", "", "set the health: up, down, or the `SHARE` of the weight that is left, as 50%")
 	_ = c.RegisterFlagCompletionFunc("set", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("health", cobra.FixedCompletions([]string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp))
-	out.Register(c)
+	out.Register(c, command.One[[]serverWeight](""))
 	return c
 }
 

@@ -60,7 +60,7 @@ The exit status is 1 if packets are not forwarded.`,
 	c.Flags().BoolVar(&sctp, "sctp", false, "an SCTP association")
 	c.Flags().Uint32Var(&mark, "mark", 0, "firewall mark of the packet")
 	_ = c.RegisterFlagCompletionFunc("mark", cobra.NoFileCompletions)
-	out.Register(c)
+	out.Register(c, command.One[director.Explanation](""))
 	return c
 }
 

@@ -52,7 +52,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestPrintToFullDisk(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
-		out := OutputFlag{format}
+		out := OutputFlag{Format: format, documents: []Document{One[int]("")}}
 		err := out.Print(full{}, 1, func(w io.Writer) error {
 			_, _ = io.WriteString(w, "1")
 			return nil
@@ -93,5 +93,36 @@ func TestPrintSaysAWriteErrorOnce(t *testing.T) {
 	})
 	if n := strings.Count(err.Error(), "no space left"); n != 1 {
 		t.Errorf("said %d times: %q", n, err)
+	}
+}
+
+// A verb prints only JSON that the reference describes.
+func TestPrintKnowsItsDocuments(t *testing.T) {
+	type described struct{ N int }
+	type other struct{ N int }
+	var out OutputFlag
+	c := &cobra.Command{Use: "verb"}
+	out.Register(c, One[described](""), Lines[other]("--follow"))
+	if err := c.ParseFlags([]string{"-o", "json"}); err != nil || out.Format != "json" {
+		t.Fatalf("format %q, %v", out.Format, err)
+	}
+	for _, v := range []any{described{1}, &described{1}} {
+		if err := out.Print(io.Discard, v, nil); err != nil {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
+	for _, v := range []any{other{1}, []described{}, 1, nil} {
+		if err := out.Print(io.Discard, v, nil); err == nil {
+			t.Errorf("%T is not registered as a document, and was printed", v)
+		}
+	}
+	if d := Documents(c); len(d) != 2 || !d[1].Lines || d[1].When != "--follow" {
+		t.Errorf("documents: %v", d)
+	}
+	if f := c.Flags().Lookup("output"); f.DefValue != "text" || f.Value.Type() != "string" {
+		t.Errorf("default %q, type %q", f.DefValue, f.Value.Type())
+	}
+	if d := Documents(&cobra.Command{}); d != nil {
+		t.Errorf("documents without the flag: %v", d)
 	}
 }

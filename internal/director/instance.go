@@ -20,10 +20,10 @@ import (
 	"imbang/internal/bpfobj"
 )
 
-// stateDir holds a BPF file system of our own. /sys/fs/bpf will not do:
+// StateDir holds a BPF file system of our own. /sys/fs/bpf is not suitable:
 // `ip netns exec` mounts a fresh /sys over it, and a director loaded there
 // could not be found again from outside.
-const stateDir = "/run/imbang"
+const StateDir = "/run/imbang"
 
 // instance names the director of one network namespace.
 type instance struct {
@@ -120,9 +120,9 @@ func parent(pid int) int {
 // base is the state directory as this process reaches it.
 func (in instance) base() string {
 	if in.home != 0 {
-		return fmt.Sprintf("/proc/%d/root%s", in.home, stateDir)
+		return fmt.Sprintf("/proc/%d/root%s", in.home, StateDir)
 	}
-	return stateDir
+	return StateDir
 }
 
 func (in instance) dir() string {
@@ -159,7 +159,7 @@ func (in instance) mount() error {
 		return nil
 	}
 	mount := func() error {
-		return unix.Mount("bpf", filepath.Join(stateDir, "bpf"), "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700")
+		return unix.Mount("bpf", filepath.Join(StateDir, "bpf"), "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700")
 	}
 	if err := in.atHome(mount); err != nil {
 		return fmt.Errorf("mount a BPF file system on %s: %w", point, err)

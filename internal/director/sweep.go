@@ -62,14 +62,14 @@ func (in instance) sweep() {
 	// All of it where the mount is: elsewhere a copy of it may still cover
 	// the directory, which can then not be removed.
 	_ = in.atHome(func() error {
-		point := filepath.Join(stateDir, "bpf")
+		point := filepath.Join(StateDir, "bpf")
 		if err := unix.Unmount(point, 0); err != nil {
 			return err
 		}
 		if err := os.Remove(point); err != nil {
 			return err
 		}
-		return os.Remove(stateDir) // fails if another's lock file is there
+		return os.Remove(StateDir) // fails if another's lock file is there
 	})
 }
 

@@ -89,6 +89,18 @@ var policies = map[string]policy{
 	"service_states": keep, "trees": keep,
 }
 
+// MapPolicies says of each map what an upgrade does with it: Kept if only the same
+// layout can be kept, else what becomes of it if its layout changed. "" is a map that
+// each build has of its own.
+func MapPolicies() map[string]Disposition {
+	dispositions := map[policy]Disposition{keep: Kept, convert: Converted, adopt: Adopted, renew: Renewed, own: ""}
+	all := make(map[string]Disposition, len(policies))
+	for name, p := range policies {
+		all[name] = dispositions[p]
+	}
+	return all
+}
+
 // origins are of maps that the earlier build may not have: the map of which they
 // begin as a copy. Totals that no zeroing disturbs begin with what listings show,
 // since what an id counted for others before is not known any more.

@@ -172,10 +172,10 @@ func TestBrokenLinksAreFound(t *testing.T) {
 }
 
 // The contents lead to every page: directly, or for the generated pages of
-// commands through the page of their program.
+// commands through the page of their program or that of JSON output.
 func TestContentsAreComplete(t *testing.T) {
 	listed := map[string]bool{"README.md": true, "ARCHITECTURE.md": true, "docs/README.md": true}
-	for _, page := range []string{"docs/README.md", "docs/reference/imbang.md", "docs/reference/imbang-lab.md"} {
+	for _, page := range []string{"docs/README.md", "docs/reference/imbang.md", "docs/reference/imbang-lab.md", "docs/reference/json.md"} {
 		all, _ := links(read(t, page))
 		for _, to := range all {
 			path, _, _ := strings.Cut(to, "#")

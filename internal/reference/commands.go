@@ -28,6 +28,9 @@ func commandPages() (pages []Page) {
 			}
 			rows = append(rows, []string{fmt.Sprintf("[%s](%s/%s)", code(c.CommandPath()), root.Name(), file), c.Short})
 			pages = append(pages, Page{root.Name() + "/" + file, commandPage(c)})
+			if jsonApart[c.CommandPath()] {
+				pages = append(pages, Page{jsonPlace(c.CommandPath()), title("JSON output of "+c.CommandPath(), "the types that it prints") + jsonForms(c)})
+			}
 		}
 		text := title(root.Name(), "the program's commands") + root.Short + ".\n\n" +
 			table([]string{"command", "purpose"}, rows) + "\n" + exits + section("Description", fence("text", root.Long))
@@ -45,8 +48,8 @@ var otherPages = map[string]string{
 	"imbang conform": "imbang-lab/conform.md",
 }
 
-const exits = `Exit statuses: 0 success; 1 the command worked, and its result is not the expected one (see the command); 2 wrong
-command line; 3 the command failed. ` + "`ipvsadm`" + ` has ipvsadm's own.
+const exits = `Exit statuses: 0 success; 1 the command worked, and its result is not the expected one; 2 wrong command line; 3 the command
+failed. [Exit statuses and environment variables](environment.md) has the details, [JSON output](json.md) the keys of ` + "`-o json`" + `.
 
 `
 
@@ -75,6 +78,7 @@ func commandPage(c *cobra.Command) string {
 	if c.Long != "" {
 		text += section("Description", fence("text", c.Long))
 	}
+	text += jsonSection(c)
 	return strings.TrimRight(text, "\n") + "\n"
 }
 

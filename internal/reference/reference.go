@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reference makes the generated pages of docs/reference from the code:
-// the commands of both programs, the settings, the reasons for which packets are
+// the commands of both programs, their JSON output, exit statuses, environment
+// variables, files and BPF maps, the settings, the reasons for which packets are
 // not forwarded, the kinds of audit findings, the options of ipvsadm and the keys
 // of a study. A test compares the pages with what it makes. It imports the
 // director and the lab and is linked into neither program.
@@ -20,7 +21,8 @@ type Page struct{ Path, Text string }
 
 // Pages are all generated pages, by path.
 func Pages() []Page {
-	pages := append(commandPages(), settingsPage(), reasonsPage(), auditPage(), ipvsadmPage(), studyPage())
+	pages := append(commandPages(), settingsPage(), reasonsPage(), auditPage(), ipvsadmPage(), studyPage(),
+		jsonPage(), environmentPage(), filesPage())
 	slices.SortFunc(pages, func(a, b Page) int { return strings.Compare(a.Path, b.Path) })
 	return pages
 }

@@ -71,7 +71,7 @@ in the kernel, without copying it: a copy would hide what the way costs.`,
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.BulkResult](""))
 	c.Flags().IntVar(&config.Megabytes, "megabytes", 100, "size of the file, in 10^6 bytes")
 	c.Flags().IntVar(&config.Pairs, "pairs", 9, "downloads of each side")
 	return c

@@ -55,7 +55,7 @@ does nothing is shown beside it.`,
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.ChangesResult](""))
 	c.Flags().IntVar(&config.Servers, "servers", 10000, "real servers of the service")
 	c.Flags().StringVar(&config.Scheduler, "scheduler", "wlc", "scheduler of all services")
 	c.Flags().IntVar(&config.Rounds, "rounds", 20, "how often each command is run, idle and under traffic")

@@ -106,7 +106,7 @@ It needs root, and the machine for itself.`,
 			return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printFlood(w, r) })
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.FloodResult](""))
 	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.FloodCompetitors(), "competitors")
 	c.Flags().StringSliceVar(&config.Schedulers, "schedulers", []string{"rr"}, "schedulers of the service")
 	c.Flags().IntSliceVar(&config.Servers, "servers", []int{3}, "numbers of its real servers")

@@ -50,7 +50,7 @@ round.`,
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.GeneratorResult](""))
 	c.Flags().IntVar(&config.Connections, "connections", 20000, "how many each generator makes in a round")
 	c.Flags().IntVar(&config.Concurrency, "concurrency", 32, "users of the closed loops")
 	c.Flags().IntVar(&config.Rounds, "rounds", 5, "how often each takes its turn")

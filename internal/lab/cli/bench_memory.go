@@ -57,7 +57,7 @@ of /proc/meminfo, and others): do nothing else meanwhile.`,
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.MemoryResult](""))
 	c.Flags().IntVar(&config.Connections, "connections", 100000, "how many at a time")
 	c.Flags().IntVar(&config.Family, "family", 4, "version of IP: 4 or 6")
 	c.Flags().IntVar(&config.Rounds, "rounds", 3, "how often to do it")

@@ -44,7 +44,7 @@ and taken off; medians and ranges of the rounds.`,
 			return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printPackets(w, r) })
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.PacketsResult](""))
 	c.Flags().StringSliceVar(&config.Schedulers, "schedulers", model.SchedulerNames(), "schedulers of new connections")
 	c.Flags().IntSliceVar(&config.Servers, "servers", []int{1, 3, 100, 1000, 10000}, "numbers of real servers for new connections")
 	c.Flags().IntSliceVar(&config.Flows, "flows", []int{1, 1 << 16, 1 << 20}, "numbers of established connections, powers of two")

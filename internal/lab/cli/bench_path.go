@@ -68,7 +68,7 @@ Interrupted, it reports the rounds that are finished.`,
 			return errors.Join(out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printPath(w, r) }), err)
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.PathResult](""))
 	c.Flags().StringSliceVar(&config.Competitors, "competitors", bench.PathCompetitors(), "competitors")
 	c.Flags().IntVar(&config.Rounds, "rounds", 54, "rounds, in all sittings together")
 	c.Flags().IntVar(&config.Sittings, "sittings", 3, "how often everything is set up anew in the course of the rounds")

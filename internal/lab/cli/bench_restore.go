@@ -48,7 +48,7 @@ checks that what is saved is what was restored.`,
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.RestoreResult](""))
 	c.Flags().IntVar(&config.Services, "services", 10000, "virtual services")
 	c.Flags().IntVar(&config.Servers, "servers", 10, "real servers of each service")
 	c.Flags().StringVar(&config.Scheduler, "scheduler", "wlc", "scheduler of the services")

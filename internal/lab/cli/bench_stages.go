@@ -75,7 +75,7 @@ Requires root.`,
 			return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printStages(w, r) })
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.StagesResult](""))
 	c.Flags().IntVar(&config.Flows, "flows", 1<<16, "established connections in rotation, a power of two")
 	c.Flags().IntVar(&config.Packets, "packets", 20000, "packets of a round")
 	c.Flags().IntVar(&config.Rounds, "rounds", 5, "rounds of each case")

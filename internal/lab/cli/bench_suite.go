@@ -60,7 +60,7 @@ type suiteRun struct {
 }
 
 func (s *suiteRun) register(c *cobra.Command) {
-	s.out.Register(c)
+	s.out.Register(c, command.One[history.Run](""))
 	c.Flags().BoolVar(&s.quick, "quick", false, "short samples: to see that everything works, not to be believed")
 	c.Flags().StringVar(&s.history, "history", "", "file to add the results to, one line of JSON a run")
 	c.Flags().StringSliceVar(&s.parts, "parts", suiteNames(), "which benchmarks to run")

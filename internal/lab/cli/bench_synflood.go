@@ -63,7 +63,7 @@ connection, or let less than 95 % of the new ones in.`,
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[bench.SynFloodResult](""))
 	c.Flags().IntVar(&config.Rate, "rate", 210000, "SYNs per second")
 	c.Flags().DurationVar(&config.Duration, "duration", 15*time.Second, "of each flood")
 	c.Flags().IntVar(&config.Established, "established", 50, "connections that are there before")

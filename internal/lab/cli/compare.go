@@ -42,6 +42,6 @@ func newCompareCommand() *cobra.Command {
 			return output.Print(cmd.OutOrStdout(), found, found.Text)
 		},
 	}
-	output.Register(c)
+	output.Register(c, command.One[compare.Comparison](""))
 	return c
 }

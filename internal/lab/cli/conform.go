@@ -68,7 +68,7 @@ is 0 only if all are identical.`,
 			return err
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[[]played](""))
 	command.RegisterMode(c, &mode, string(director.ModeTC))
 	return c
 }

@@ -19,13 +19,13 @@ func newExecCommand() *cobra.Command {
 		Use:   "exec [--name NAME] NODE [COMMAND [ARGUMENT...]]",
 		Short: "Run a command in a node of a cluster",
 		Long: `Runs a command in the network namespace of a node: director, client1 or client,
-server1 and so on. Without a command it runs the shell. Input, output and signals
-are the command's own, and its exit status is returned: 127 if there is no such
-command, 126 if it cannot be run.
+server1 and so on. Without a command it runs the shell ($SHELL, or /bin/sh). Input,
+output, signals and the exit status are those of the command; the status is 127 if
+the command does not exist, 126 if it cannot be executed.
 
-imbang and ipvsadm are the ones that the cluster was built with, and in the
-director they administer the cluster's director. The file system and the
-processes are those of this machine.
+imbang and ipvsadm are the programs that the cluster was built with. In the
+director they administer the cluster's director. The node shares processes and
+files with this machine, except /sys, which shows the node's devices.
 
   imbang-lab exec director ipvsadm -Ln
   imbang-lab exec client curl -s http://10.20.0.1/

@@ -88,7 +88,7 @@ the tables agree, and what the publication shows of the replies.`,
 	c.Flags().StringVar(&f.study, "study", "", "set the figures of this study beside the runs: "+
 		strings.Join(studies.Names(), ", ")+", the path of a YAML file, or "+noStudy)
 	_ = c.RegisterFlagCompletionFunc("study", cobra.FixedCompletions(append(studies.Names(), noStudy), cobra.ShellCompDirectiveDefault))
-	f.output.Register(c)
+	f.output.Register(c, command.One[importer.Report](""))
 	return c
 }
 

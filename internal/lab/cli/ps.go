@@ -39,7 +39,7 @@ func newPsCommand() *cobra.Command {
 			return out.Print(c.OutOrStdout(), clusters, func(w io.Writer) error { return printClusters(w, clusters) })
 		},
 	}
-	out.Register(c)
+	out.Register(c, command.One[[]*sandbox.Cluster](""))
 	return c
 }
 

@@ -16,6 +16,7 @@ import (
 	"imbang/internal/command"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/load"
+	"imbang/internal/lab/report"
 	"imbang/internal/lab/run"
 	"imbang/internal/lab/study"
 	"imbang/internal/version"
@@ -91,7 +92,7 @@ func (f *replay) trafficFlags(c *cobra.Command) {
 
 func (f *replay) runFlags(c *cobra.Command) {
 	fl := c.Flags()
-	f.run.output.Register(c)
+	f.run.output.Register(c, command.One[report.Report](""))
 	fl.StringVar(&f.run.out, "out", "", "directory for the results (default results/replay-TIMESTAMP)")
 	fl.StringVar(&f.run.resume, "resume", "", "go on with the run stored in this directory; the log must be where it was")
 	fl.StringSliceVar(&f.run.engines, "engines", []string{"imbang"}, "engines to measure: "+strings.Join(engine.Names(), ", "))

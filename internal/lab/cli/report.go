@@ -33,7 +33,7 @@ func newReportCommand() *cobra.Command {
 			return output.Print(cmd.OutOrStdout(), rep, rep.Text)
 		},
 	}
-	output.Register(c)
+	output.Register(c, command.One[report.Report](""))
 	return c
 }
 

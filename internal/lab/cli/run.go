@@ -67,7 +67,7 @@ func newRunCommand() *cobra.Command {
 	fl := c.Flags()
 	fl.StringVar(&f.out, "out", "", "directory for the results (default results/STUDY-TIMESTAMP)")
 	fl.StringVar(&f.resume, "resume", "", "go on with the run stored in this directory")
-	f.output.Register(c)
+	f.output.Register(c, command.One[report.Report](""))
 	fl.StringSliceVar(&f.engines, "engines", nil, "engines to measure, of the study's or beside them: "+strings.Join(engine.Names(), ", "))
 	fl.StringSliceVar(&f.schedulers, "schedulers", nil, "schedulers to compare in place of the study's, such as rr,lc")
 	fl.Float64SliceVar(&f.rates, "rates", nil, "rates of an open loop, in connections per second")

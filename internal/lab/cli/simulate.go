@@ -61,7 +61,7 @@ func newSimulateCommand() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: f.run,
 	}
-	f.output.Register(c)
+	f.output.Register(c, command.One[simulate.Report]("without --validate"), command.One[[]simulate.Validation]("--validate"))
 	f.farmFlags(c)
 	f.loadFlags(c)
 	f.runFlags(c)

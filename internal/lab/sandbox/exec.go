@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"syscall"
 
 	"imbang/internal/host"
 )
 
 // Exec replaces this process by a command inside a node, so that streams,
-// signals and the exit status are the command's own. It returns only an error.
+// signals and the exit status are the command's own. /sys shows the node's
+// devices. It returns only an error.
 // `imbang`, `imbang-lab` and `ipvsadm` are those that the cluster was built
 // with.
 func (c *Cluster) Exec(node string, argv []string) error {
@@ -36,9 +36,10 @@ func (c *Cluster) Exec(node string, argv []string) error {
 	if err != nil {
 		return &NotRun{err}
 	}
-	// The kernel continues with the thread that calls execve, which is in the
-	// namespace.
-	err = ns.Do(func() error { return syscall.Exec(path, argv, os.Environ()) })
+	err = ns.Exec(path, argv, os.Environ())
+	if not := (*host.MountError)(nil); errors.As(err, &not) {
+		return err
+	}
 	return &NotRun{fmt.Errorf("%s: %w", path, err)}
 }
 

@@ -15,15 +15,15 @@ import (
 	"imbang/internal/host"
 )
 
-// stateDir has a directory for each cluster.
-const stateDir = "/run/imbang-lab"
+// StateDir has a directory for each cluster.
+const StateDir = "/run/imbang-lab"
 
 // prefix begins the names of the namespaces.
 const prefix = "imbang-up"
 
 func run(name string) host.Run { return host.NamedRun(prefix, name) }
 
-func dir(name string) string      { return filepath.Join(stateDir, name) }
+func dir(name string) string      { return filepath.Join(StateDir, name) }
 func binDir(name string) string   { return filepath.Join(dir(name), "bin") }
 func describe(name string) string { return filepath.Join(dir(name), "cluster.json") }
 
@@ -36,10 +36,10 @@ func lock() (unlock func(), err error) {
 		return nil, err
 	}
 	for {
-		if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		if err := os.MkdirAll(StateDir, 0o755); err != nil {
 			return nil, err
 		}
-		f, err := os.Open(stateDir)
+		f, err := os.Open(StateDir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // another command has just removed it
 		}
@@ -48,11 +48,11 @@ func lock() (unlock func(), err error) {
 		}
 		if err := flock(f); err != nil {
 			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", stateDir, err)
+			return nil, fmt.Errorf("lock %s: %w", StateDir, err)
 		}
 		if stillThere(f) {
 			return func() {
-				_ = os.Remove(stateDir) // fails while there are clusters
+				_ = os.Remove(StateDir) // fails while there are clusters
 				f.Close()
 			}, nil
 		}
@@ -126,7 +126,7 @@ var ErrNone = errors.New("no such cluster")
 
 // Names lists the clusters, also unfinished ones.
 func Names() ([]string, error) {
-	entries, err := os.ReadDir(stateDir)
+	entries, err := os.ReadDir(StateDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

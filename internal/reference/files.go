@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reference
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/director"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/report"
+	"imbang/internal/lab/report/page"
+	"imbang/internal/lab/sandbox"
+)
+
+// Who writes a map.
+const (
+	byCommands  = "commands"
+	byPrograms  = "programs"
+	byFollowers = "`imbang trace`, `conns --follow`"
+)
+
+// bpfMaps describe the maps of the data plane. A test compares the names with the
+// compiled object.
+var bpfMaps = map[string]struct{ writer, contents string }{
+	"allowances":         {byPrograms, "ICMP errors that each sender may still get"},
+	"asked":              {byPrograms, "XDP: neighbours whose hardware address was confirmed a moment ago"},
+	"attacks":            {byPrograms, "state of the SYN flood detection"},
+	"barriers":           {byCommands, "written to wait until no program reads a former value"},
+	"bucket_tables":      {byPrograms, "hash tables of dh and sh"},
+	"call_numbers":       {byPrograms, "persistence engine: Call-IDs by number"},
+	"call_records":       {byCommands, "import: Call-IDs of the templates in `conn_records`"},
+	"calls":              {byPrograms, "persistence engine: numbers of Call-IDs"},
+	"clocks":             {byPrograms, "timers of expiry, rates and the sweep of drop_entry"},
+	"config":             {byCommands, "settings, timeouts, generation of the table"},
+	"conn_records":       {byCommands, "import: connections to be entered"},
+	"conns4":             {byPrograms, "IPv4 connections and templates, by the client's flow"},
+	"conns6":             {byPrograms, "the same of IPv6"},
+	"cuttings":           {byPrograms, "the packet that is being fragmented"},
+	"defences":           {byPrograms, "state of Linux's defence modes"},
+	"follow_rings":       {byPrograms, "ring buffer of each follower"},
+	"followed_until":     {byFollowers, "end of the followers' leases"},
+	"followers":          {byFollowers, "rule and lease of each follower"},
+	"fragments":          {byPrograms, "ports of fragmented packets"},
+	"free_lists":         {byPrograms, "free timer entries"},
+	"hairpins":           {byPrograms, "from a client's flow to its server's, where client and server are in one network"},
+	"handshakes":         {byPrograms, "counts of SYNs and handshakes"},
+	"listed":             {byPrograms, "whether the reverse tables ever had an entry"},
+	"loads":              {byPrograms, "active and inactive connections of each server"},
+	"localities":         {byPrograms, "destination cache of lblc"},
+	"locality_sets":      {byPrograms, "destination cache of lblcr"},
+	"lost_events":        {byPrograms, "events that a tracer's ring had no room for"},
+	"lost_follow_events": {byPrograms, "events that a follower's ring had no room for"},
+	"maglev_scratch":     {byPrograms, "memory in which a table of mh is built"},
+	"maglev_turns":       {byPrograms, "the same: the servers' turns"},
+	"maglevs":            {byPrograms, "tables of mh"},
+	"marks":              {byCommands, "firewall marks by destination (`imbang mark`)"},
+	"moments":            {byPrograms, "the time of the current tick"},
+	"order":              {byCommands, "ids of each service's servers, in order"},
+	"outbound":           {byCommands, "servers that may open connections to clients"},
+	"peers":              {byCommands, "veth devices whose other end is in another network namespace"},
+	"proofs":             {byPrograms, "clients that replied to a challenge"},
+	"quarantines":        {byCommands, "ids and extents that must not be reused yet"},
+	"reasons":            {byPrograms, "counters of packets that were not forwarded"},
+	"reply_owners":       {byCommands, "server of each address and port that sends replies"},
+	"reverse4":           {byPrograms, "IPv4: from the server's flow to the client's, where the server alone does not tell"},
+	"reverse6":           {byPrograms, "the same of IPv6"},
+	"rings":              {byPrograms, "ring buffer of each tracer"},
+	"routes":             {byPrograms, "route cache"},
+	"scratch":            {byPrograms, "values that are too large for the stack"},
+	"secrets":            {byCommands, "random key of the challenges"},
+	"server_births":      {byCommands, "counters when the id was given to its server: base of totals"},
+	"server_counters":    {byPrograms, "counters of each server"},
+	"server_rates":       {byPrograms, "rates of each server"},
+	"server_zeros":       {byCommands, "counters at the last `ipvsadm -Z`: base of listings"},
+	"servers":            {byCommands, "real servers"},
+	"service_births":     {byCommands, "as `server_births`, of services"},
+	"service_copies":     {byPrograms, "copy of a service for the current packet"},
+	"service_counters":   {byPrograms, "counters of each service"},
+	"service_rates":      {byPrograms, "rates of each service"},
+	"service_states":     {byPrograms, "what the scheduler of each service remembers"},
+	"service_zeros":      {byCommands, "as `server_zeros`, of services"},
+	"services":           {byCommands, "virtual services"},
+	"sip_readers":        {byPrograms, "Call-ID of the current packet while it is read"},
+	"sources":            {byPrograms, "whether routes depend on source addresses"},
+	"stages":             {byCommands, "program of the whole path, for a tail call"},
+	"stories":            {byPrograms, "trace of the current packet"},
+	"successors":         {byCommands, "upgrade: programs of the next build"},
+	"timer_entries4":     {byPrograms, "timer entries of IPv4 connections"},
+	"timer_entries6":     {byPrograms, "timer entries of IPv6 connections"},
+	"traced_until":       {byFollowers, "end of the tracers' leases"},
+	"tracers":            {byFollowers, "filter and lease of each tracer"},
+	"trees":              {byPrograms, "tournament trees of schedulers by cost"},
+	"wheel":              {byPrograms, "slots of the timer wheel"},
+	"xdp_stages":         {byCommands, "XDP programs, for a tail call"},
+	"xdp_successors":     {byCommands, "upgrade: XDP programs of the next build"},
+}
+
+// upgradeOf says what an upgrade does with a map.
+var upgradeOf = map[director.Disposition]string{
+	director.Kept:      "kept",
+	director.Converted: "kept or converted",
+	director.Adopted:   "kept or adopted",
+	director.Renewed:   "kept or renewed",
+	"":                 "renewed",
+}
+
+// programKinds are the program types that the data plane has, in words.
+var programKinds = map[ebpf.ProgramType]string{
+	ebpf.SchedCLS: "tc", ebpf.XDP: "XDP", ebpf.Syscall: "run by commands",
+}
+
+func filesPage() Page {
+	spec, err := bpfobj.LoadLb()
+	if err != nil {
+		return Page{"files.md", err.Error()} // a test fails
+	}
+	text := title("Files, pins and BPF maps", "constants, maps and upgrade rules of the code") + filesOfDirector() + filesOfLab()
+	policies := director.MapPolicies()
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(spec.Maps)) {
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		m := spec.Maps[name]
+		rows = append(rows, []string{code(name), bpfMaps[name].contents, bpfMaps[name].writer, fmt.Sprint(m.Type), strconv.FormatUint(uint64(m.MaxEntries), 10), upgradeOf[policies[name]]})
+	}
+	text += mapsText + table([]string{"map", "contents", "written by", "type", "entries", "upgrade"}, rows) + programsText
+	rows = nil
+	for _, name := range slices.Sorted(maps.Keys(spec.Programs)) {
+		rows = append(rows, []string{code(name), programKinds[spec.Programs[name].Type]})
+	}
+	return Page{"files.md", text + table([]string{"program", "type"}, rows)}
+}
+
+func filesOfDirector() string {
+	base := director.StateDir
+	return `## Director
+
+A director belongs to one network namespace. COOKIE is the kernel's number of the namespace (` + "`SO_NETNS_COOKIE`" + `). All paths are
+in the mount namespace of the machine: ` + "`ip netns exec`" + ` mounts a new ` + "`/sys`, so `/sys/fs/bpf`" + ` is not used.
+
+` + table([]string{"path", "contents", "created by", "removed by"}, [][]string{
+		{code(base + "/bpf"), "mount point of a BPF file system, mode 0700", "the first command that loads a director", "the removal of the last director"},
+		{code(base + "/bpf/COOKIE/MAP"), "pinned map, see [below](#bpf-maps)", "`imbang attach`, any `ipvsadm` command, `imbang upgrade`", "`imbang detach`"},
+		{code(base + "/bpf/COOKIE/PROGRAM"), "pinned program, see [below](#bpf-programs)", "likewise; XDP programs with the first `imbang attach --mode xdp`", "`imbang detach`"},
+		{code(base + "/bpf/COOKIE/link_client`, `link_client_out`, `link_client_xdp"), "pinned link of a program to the clients' device: ingress, egress, XDP", "`imbang attach`", "`imbang detach`, also with `--keep-table`"},
+		{code(base + "/bpf/COOKIE/link_server`, `link_server_out`, `link_server_xdp"), "the same of the servers' device", "`imbang attach`", "likewise"},
+		{code(base + "/bpf/COOKIE/abi-N`, `object-HASH"), "directories whose names are the interface version and the fingerprint of the loaded build", "with the pins", "`imbang detach`"},
+		{code(base + "/bpf/COOKIE-new`, `COOKIE-next"), "pins of a director that is being loaded, of a build that is being upgraded to", "`imbang attach`, `imbang upgrade`", "the same command; after it was killed, the next one"},
+		{code(base + "/COOKIE.lock"), "lock file; contains the inode number of the namespace", "the command that loads the director", "`imbang detach`"},
+		{"clsact filters `imbang/client`, `imbang/server`, `imbang/local`", "programs on devices where the kernel has no tcx (`tc filter show`)", "`imbang attach`", "`imbang detach`, removal of the device"},
+	}) + `
+| event | result |
+| --- | --- |
+| end of a command | everything stays: the kernel runs the director |
+| removal of a device | its programs are detached; services and connections stay |
+| ` + "`imbang detach --keep-table`" + ` | programs are detached; services and connections stay |
+| ` + "`imbang upgrade`" + ` | services, connections, counters and settings stay; column "upgrade" [below](#bpf-maps) |
+| ` + "`imbang detach`" + ` | everything is removed |
+| removal of the network namespace | the next ` + "`imbang`" + ` command in any namespace removes what is left |
+| restart of the machine | everything is lost: save the table with ` + "`ipvsadm -Sn`" + ` |
+
+`
+}
+
+func filesOfLab() string {
+	return "## Lab\n\n" + table([]string{"path", "contents", "created by", "removed by"}, [][]string{
+		{code("results/STUDY-TIME"), "a run: the files below; another directory with `--out`", "`imbang-lab run`, `replay`", "the user"},
+		{code(".../" + record.SamplesFile), "one sample per line, as JSON; archived runs have `" + record.ArchivedFile + "`", "`imbang-lab run`, after each sample", "the user"},
+		{code(".../" + record.EnvironmentFile), "machine, versions, text of the study, plan", "`imbang-lab run`", "the user"},
+		{code(".../" + page.File + "`, `" + report.TablesFile + "`, `*.csv`, `" + report.ConfigurationsFile), "the report", "`imbang-lab run`, `report`", "the user"},
+		{code(sandbox.StateDir + "/NAME"), "a cluster: `cluster.json`, and `bin` with its programs", "`imbang-lab up`", "`imbang-lab down`"},
+		{code("/run/netns/imbang-up-NAME-NODE"), "network namespace of a node", "`imbang-lab up`", "`imbang-lab down`"},
+		{code("/run/netns/imbang-lab-*"), "network namespaces of a run or benchmark", "`imbang-lab run`, `replay`, `bench`", "the same command; after it was killed, the next one"},
+		{code("$TMPDIR/imbang-lab-*"), "files and configurations of servers and proxies", "likewise", "likewise"},
+	}) + "\n"
+}
+
+const mapsText = `## BPF maps
+
+Programs write while packets pass; commands write under the director's lock. Sizes are the defaults; ` + "`imbang attach`" + ` has flags for
+those of connections, services and servers.
+
+| upgrade | meaning |
+| --- | --- |
+| kept | both builds use the map. A build with another layout is refused |
+| kept or converted | if the layout differs, the contents are copied field by field |
+| kept or adopted | if the layout differs, the connections are entered again, one by one |
+| kept or renewed | a cache or working memory: if the layout differs, it begins empty |
+| renewed | each build has a map of its own; settings are copied |
+
+`
+
+const programsText = `
+## BPF programs
+
+`
