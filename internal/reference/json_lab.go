@@ -553,4 +553,6 @@ var labFieldTexts = map[string]string{
 	"bench.SynFloodResult.defended":               "the last set lost no request and let 95 % of new clients connect",
 	"bench.SynFloodResult.full_speed":             "the flood reached the planned rate",
 	"bench.SynFloodResult.targets":                "targets",
+	"bench.PathLoad.late_samples":                 "samples at the fixed rate in which the generator did not keep its schedule; they are in the medians",
+	"bench.Target.invalid":                        "why the figure is not valid; absent if it is",
 }
