@@ -276,7 +276,7 @@ enum conn_state {
 #define TCP_STATES CONN_UDP /* states below are TCP's */
 
 /*
- * Who sends to whom: the addresses of a packet, as they stand in it. Of a
+ * Source and destination: the addresses of a packet, as they are in it. Of a
  * persistence template: the client's network, and what the service is found
  * by. It is the key of IPv6's tables.
  */
