@@ -12,7 +12,7 @@
  * 1. The entry that a connection names is in a slot, or in the hands of a CPU
  *    that will enter it into one. So it is named before it is entered, as the wheel
  *    frees an entry that the connection of its flow does not name.
- * 2. Only an entry that is in nobody's hands but one's own is given back.
+ * 2. Only an entry that no other CPU holds is given back.
  * 3. A connection that inherits the entry of its flow's earlier one is inserted
  *    first. If the list of that entry's tick is still to be taken then, the wheel will
  *    find the connection; else the entry may be free or another's, and the

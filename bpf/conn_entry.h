@@ -22,7 +22,7 @@
  *       connection whose timeout is shortened ends later, as in conn.h's invariant 4.
  * 2. What was decided without the lock is decided again under it.
  * 3. Who sets CONN_DEAD removes the entry, takes it from its server's count and
- *    lets its template go; nobody else does. While it is dead, no entry of its flow can
+ *    lets its template go; no other program does. While it is dead, no entry of its flow can
  *    be inserted, so the one that is then deleted is this one.
  * 4. Readers take no lock. They copy the fields, then the flags, then compare the
  *    flow. An element is dead before another entry is copied into it, and the copy
@@ -178,7 +178,7 @@ static __noinline void conn_forget(const struct flow *flow)
 	bpf_map_delete_elem(&conns4, &key.four);
 }
 
-/* What must still be as it was seen, besides the server, for an entry to be killed. */
+/* What must not have changed, in addition to the server, for an entry to be killed. */
 enum kill_condition {
 	KILL_SAME_STATE = 0x1,
 	KILL_UNHELD = 0x2, /* a template that controls no connection */

@@ -72,7 +72,7 @@ static __always_inline int opens_connection(const struct packet *p)
 	return p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_SYN;
 }
 
-/* Whether a packet of this connection wants another one (ip_vs_in_hook). */
+/* Whether a packet of this connection requires a new one (ip_vs_in_hook). */
 static __always_inline int conn_outdated(const struct packet *p, const struct conn *c,
 					 const struct server *s, const struct settings *set)
 {

@@ -323,7 +323,7 @@ static __always_inline int opens_alone(const struct packet *p)
 }
 
 /* A packet that opens a connection or resets one: while there is a SYN flood not even the
- * whole path is for everybody. */
+ * whole path is open to every client. */
 static __always_inline int fast_edge(struct __sk_buff *skb, struct packet *p,
 				     const struct settings *set)
 {

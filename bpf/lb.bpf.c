@@ -132,7 +132,7 @@ int explain(struct __sk_buff *skb)
 	return explain_packet(skb);
 }
 
-/* Run once when the tables are made; again if it fails for want of memory. Not
+/* Run once when the tables are made; again if there was no memory for it. Not
  * of type syscall: such a program may sleep, and older kernels then keep it
  * from tables whose values hold a lock. */
 SEC("tc")

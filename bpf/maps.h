@@ -485,7 +485,7 @@ struct {
 } reasons SEC(".maps");
 
 /* tracers: when the last of their leases ends [ns]. The kernel puts 0 here when
- * it has, so that nobody's tracing costs a comparison. */
+ * it has, so that without tracers a packet costs one comparison. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -114,7 +114,7 @@ static __always_inline int sip_load(const struct sip_reading *reading, struct si
 
 	if (r->loaded == from)
 		return 0;
-	/* Linux 6.1 wants to see a length that is not 0. */
+	/* Linux 6.1's verifier requires a length above 0. */
 	if (r->limit - from < SIP_WINDOW)
 		return bpf_skb_load_bytes(reading->skb, r->offset + r->at,
 					  &r->window[r->at & (SIP_WINDOW - 1)], 1);

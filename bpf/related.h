@@ -301,7 +301,7 @@ static __always_inline int related_translate(struct __sk_buff *skb, struct packe
 	return verdict;
 }
 
-/* Whom the server takes for its client. */
+/* The client's address and port as the server sees them. */
 static __always_inline int related_other(const struct flow *client, struct flow *other)
 {
 	struct flow *reverse = bpf_map_lookup_elem(&hairpins, client);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tells tracers of the packets that were not simply forwarded, and why: which
- * service, whom the scheduler chose and whom it would have chosen instead, or
+ * Reports to tracers the packets that were not simply forwarded, and why: which
+ * service, the scheduler's choice and what it would have chosen instead, or
  * the reason that there was no forwarding. Nothing here runs for a packet of a
  * settled connection.
  */
@@ -127,7 +127,7 @@ static __always_inline int address_any(const union address *a)
 	return !(a->word[0] | a->word[1] | a->word[2] | a->word[3]);
 }
 
-/* Whether a tracer wants to hear of an event. */
+/* Whether a tracer's filter selects an event. */
 static __always_inline int event_wanted(const struct tracer *t, const struct trace_event *e)
 {
 	__u64 reasons = t->reasons;

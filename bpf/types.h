@@ -55,7 +55,7 @@ enum scheduler {
 #undef SCHED_NUMBER
 };
 
-/* What a persistence template stands for, besides the clients: the value of
+/* What a persistence template stands for, in addition to the clients: the value of
  * struct service and struct conn. */
 enum template_kind {
 	TEMPLATE_NONE,    /* the service is not persistent */
@@ -65,7 +65,7 @@ enum template_kind {
 	TEMPLATE_CALL,    /* struct conn alone: a call (struct call) */
 };
 
-/* A persistence engine: what identifies templates, besides the clients. */
+/* A persistence engine: what identifies templates in addition to the clients. */
 enum engine {
 	ENGINE_NONE,
 	ENGINE_SIP, /* the Call-ID of SIP over UDP */
@@ -185,7 +185,7 @@ struct extent {
 /*
  * What left the tables since the last barrier, which waits until no packet is
  * under way that began before it. Until then a packet may hold such an extent, id
- * of a service or id of a server, and nobody else may get it. A server's stamp is
+ * of a service or id of a server, and no other object may get it. A server's stamp is
  * in struct server: it is in quarantine while `retired` equals `barriers`.
  */
 struct quarantine {
@@ -276,7 +276,7 @@ enum conn_state {
 #define TCP_STATES CONN_UDP /* states below are TCP's */
 
 /*
- * Who sends to whom: the addresses of a packet, as they stand in it. Of a
+ * Source and destination: the addresses of a packet, as they are in it. Of a
  * persistence template: the client's network, and what the service is found
  * by. It is the key of IPv6's tables.
  */
@@ -536,7 +536,7 @@ enum entry {
 	ENTRIES = 8,
 };
 
-/* When a defence works. Linux's 2, which is 1 at work, nobody writes here. */
+/* When a defence works. Linux's 2, which is 1 at work, is never written here. */
 enum defence_mode {
 	DEFENCE_NEVER = 0,
 	DEFENCE_AUTOMATIC = 1, /* while there is no room for connections */
@@ -733,7 +733,7 @@ enum reason {
 	REASON_COUNT,
 };
 
-/* What happened to a packet besides being forwarded: what tracers hear of. */
+/* What happened to a packet in addition to forwarding: what tracers report. */
 enum news {
 	NEWS_ASIDE = 0x01,    /* passed to the stack, refused or dropped, for a reason */
 	NEWS_OPENED = 0x02,   /* it opened a connection */
@@ -758,14 +758,14 @@ struct contender {
 	__u8 pad;
 };
 
-/* What a tracer is told of a packet. */
+/* What a tracer gets of a packet. */
 struct trace_event {
 	__u64 time;                 /* CLOCK_MONOTONIC [ns] */
 	struct flow flow;           /* of the packet, as it came; family 0: not known */
 	union address virtual;      /* where the client sends to */
 	struct service_key service; /* family 0: of no service */
 	struct contender server;    /* of the connection */
-	struct contender runner_up; /* whom the scheduler would have taken instead */
+	struct contender runner_up; /* the one that it would have chosen instead */
 	__u32 servers;              /* that the service has */
 	__be32 netmask;             /* of the service's persistence */
 	__u32 ifindex;
@@ -799,7 +799,7 @@ struct explanation {
 
 /* One who traces, and what of. Its events come by the ring of its number. */
 struct tracer {
-	__u64 until;            /* when its lease ends [ns]; 0: nobody */
+	__u64 until;            /* when its lease ends [ns]; 0: not in use */
 	__u64 reasons;          /* bits by enum reason */
 	__u64 reasons_services; /* likewise, of packets to services */
 	union address client;   /* and its network */
@@ -813,7 +813,7 @@ struct tracer {
 	__u8 pad[5];
 };
 
-/* What happens to an entry of the connection table: what followers are told of. */
+/* What happens to an entry of the connection table: what followers get. */
 enum follow_kind {
 	FOLLOW_OPEN = 0x1,
 	FOLLOW_STATE = 0x2,
@@ -858,7 +858,7 @@ enum follow_entries { FOLLOW_ALL, FOLLOW_CONNECTIONS, FOLLOW_TEMPLATES };
 
 /* One who follows, and what. Its events come by the ring of its number. */
 struct follower {
-	__u64 until;                /* when its lease ends [ns]; 0: nobody */
+	__u64 until;                /* when its lease ends [ns]; 0: not in use */
 	struct service_key service; /* family 0: any; or a mark, or address and port */
 	__u32 owner;                /* a number of its own */
 	__u8 kinds;                 /* enum follow_kind: any of these */

@@ -76,7 +76,7 @@ struct controls variant SEC(".data.variant") = {};
 
 #define READ_VARIANT(field) (*(volatile typeof(variant.field) *)&variant.field)
 
-/* An operation that nobody releases goes on after so long [ns], or when all spins
+/* An operation that is not released continues after this time [ns], or when all spins
  * are over, which takes about as long. */
 #define HOOK_PATIENCE (12 * NSEC_PER_SEC)
 

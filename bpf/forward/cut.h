@@ -140,7 +140,7 @@ static __always_inline int cut_options(struct cut *c)
 /*
  * Fills in a checksum that was left to the hardware, which would do so for
  * each fragment. `transport` is the offset of the header that it is in, and
- * `length` the packet's, as it now is. SCTP's is for nobody here to make.
+ * `length` the packet's, as it now is. SCTP's cannot be made here.
  */
 static __always_inline int cut_fill(struct __sk_buff *skb, const struct packet *p, __u32 transport,
 				    __u32 length)

@@ -174,7 +174,7 @@ static __always_inline int outer_write(struct __sk_buff *skb, struct packet *p,
 	return 0;
 }
 
-/* What bpf_skb_adjust_room is told of the new headers. TCP segments of a
+/* How bpf_skb_adjust_room gets the new headers. TCP segments of a
  * super-packet become shorter if they would not fit the MTU else. The length
  * of a packet with an outer header that the kernel knows of cannot be changed:
  * one that is to be cut has none. */

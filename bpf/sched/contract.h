@@ -22,7 +22,7 @@
  * compare-and-swap moves, entries of tables have it in their keys.
  *
  * It never chooses p->without (which reads as no server by server_id_nth and
- * candidate), and with p->peek it leaves no trace of having been asked.
+ * candidate), and with p->peek it changes nothing.
  *
  * A scheduler is one header under sched/, which may have maps, too, and its line
  * in sched/list.h; ARCHITECTURE.md walks through the places. The same code runs
@@ -58,7 +58,7 @@
 #define STALE_CHOICE 0xfffffffeU
 
 /* What a scheduler may look at to choose. Not a key of a table as it lies
- * here: Linux 6.1 wants keys on the program's own stack or in a table. */
+ * here: Linux 6.1 requires keys on the program's own stack or in a table. */
 struct pick {
 	__u32 service; /* id */
 	__u32 incarnation;

@@ -4,7 +4,7 @@
  * server until that is gone, quiescent or overloaded; then, and at first, wlc
  * chooses (ip_vs_lblc.c).
  *
- * Linux sweeps out entries that nobody used for a day, earlier when there are
+ * Linux sweeps out entries that were not used for a day, earlier when there are
  * more than 16384; here the least recently used one leaves a full table, and
  * an entry of a day is no entry.
  */

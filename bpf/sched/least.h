@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The server that costs least: the root of the service's tree, if there is
- * one that can be used, or else whom a walk over the list finds.
+ * one that can be used, or else the server that a walk over the list finds.
  */
 #ifndef IMBANG_SCHED_LEAST_H
 #define IMBANG_SCHED_LEAST_H

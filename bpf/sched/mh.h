@@ -28,8 +28,8 @@
 
 #define MH_WEIGHT_BITS 6
 
-/* Entries looked at in one step: fewer steps are quicker, the verifier wants
- * an end. */
+/* Entries looked at in one step: fewer steps are quicker, the verifier requires
+ * a bound. */
 #define MH_TRIES 32
 
 /* hsiphash_1u32 of a 64-bit kernel: SipHash-1-3 of four bytes. */

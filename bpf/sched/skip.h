@@ -2,7 +2,7 @@
 /*
  * What rr and wrr look for: the next server down the list that has so much
  * weight and is not overloaded. The service's tree says which parts of the list
- * have nobody; without one, each server is looked at.
+ * have no such server; without one, each server is looked at.
  */
 #ifndef IMBANG_SCHED_SKIP_H
 #define IMBANG_SCHED_SKIP_H
@@ -69,7 +69,7 @@ static long skip_visit(__u32 i, struct skip *at)
 		return 0;
 	}
 	if (at->leaves) {
-		/* Up, for as long as nobody is to the left. */
+		/* Up, for as long as no usable server is to the left. */
 		node /= node & -node;
 		at->node = node - 1;
 		return node == 1;

@@ -4,7 +4,7 @@
  * at each: a tournament. The leaves are the servers' positions in order of
  * addition, a node above two others has the winner of both, the root the
  * winner of all. On a tie the right one wins, which was added later and is
- * first in Linux's list; so the root is whom a walk over the list would find.
+ * first in Linux's list; so the root is the server that a walk would find.
  *
  * Node k has the children 2k and 2k + 1, and the root is 1. From `leaves` (a
  * power of two) on they are the service's slots of `order`; the others are the

@@ -90,7 +90,7 @@ static __always_inline void wrr_sink(struct wrr_walk *w)
 	w->at.bar -= (above + step - 1) / step * step;
 }
 
-/* Nobody up to the list's end: lower the bar, and go on from the head. Returns
+/* No server up to the list's end: lower the bar, and go on from the head. Returns
  * 1 to give up: the lowest bar was for the whole list. */
 static __always_inline int wrr_lower(struct wrr_walk *w)
 {

@@ -80,7 +80,7 @@ func audit(c *cobra.Command, out command.OutputFlag, options director.AuditOptio
 	return nil
 }
 
-// terminal reports whether somebody may be watching.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

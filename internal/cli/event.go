@@ -88,7 +88,7 @@ func asideStory(e *director.Event) string {
 	return story
 }
 
-// noneStory says of whom a scheduler found none.
+// noneStory says among how many servers a scheduler found none.
 func noneStory(e *director.Event) string {
 	if e.Servers == 0 {
 		return fmt.Sprintf("%s has no servers", e.Service)

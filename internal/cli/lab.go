@@ -29,7 +29,7 @@ func newLabCommands() []*cobra.Command {
 	return []*cobra.Command{
 		stub("lab", "Compare schedulers on a cluster built on this machine"),
 		stub("bench", "Measure what the director and its commands cost"),
-		stub("conform", "Play recorded scenarios of Linux's IPVS and compare"),
+		stub("conform", "Repeat recorded scenarios of Linux's IPVS and compare the results"),
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // adopt enters the earlier build's connections into the new table, templates
-// first, since connections hold them. Nobody writes the earlier table any more.
+// first, since connections hold them. The earlier table is not written any more.
 // Until it is through, packets of unknown connections are dropped.
 func (u *upgrade) adopt() error {
 	set, err := u.next.settings()

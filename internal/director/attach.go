@@ -38,7 +38,7 @@ type Attachment struct {
 	Role   string `json:"role"` // "client" or "server"; "local" is on the way out
 	Device string `json:"device"`
 	Index  int    `json:"ifindex"`
-	Hook   Hook   `json:"hook"` // not HookAuto; HookXDP and HookXDPGeneric besides
+	Hook   Hook   `json:"hook"` // not HookAuto; also HookXDP and HookXDPGeneric
 }
 
 // place is where on a device a program is attached.

@@ -60,7 +60,7 @@ func (r *rig) detach(purge bool) {
 }
 
 // wantAttached compares "role device hook" of the attachments. Each device has
-// the program of the way out besides.
+// also the program of the egress.
 func (r *rig) wantAttached(want ...string) {
 	r.Helper()
 	var all []Attachment

@@ -23,7 +23,7 @@ const (
 // attack.
 func halfOpenLimit(room uint32) uint32 { return min(room/halfOpenShare, mostHalfOpen) }
 
-// initSecret writes what nobody can guess.
+// initSecret writes a random key.
 func initSecret(m *ebpf.Map) error {
 	key := make([]byte, m.ValueSize())
 	rand.Read(key) // never fails

@@ -139,7 +139,7 @@ func TestManyConnectionsAreNoAttack(t *testing.T) {
 	}
 }
 
-// An attack goes on for as long as SYNs come that nobody answers for, though
+// An attack goes on for as long as SYNs from spoofed addresses come, though
 // no connection comes of them.
 func TestAttackGoesOnWhileChallenged(t *testing.T) {
 	s := newSiege(t, 100)

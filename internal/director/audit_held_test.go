@@ -12,7 +12,7 @@ import (
 )
 
 // Each pass meets another packet that holds a template without a connection: that is
-// no fault. What nobody holds is one.
+// no fault. An id that is not held is one.
 func TestRaceAuditOfHeldTemplate(t *testing.T) {
 	x := newInterleaved(t)
 	s := tcpService(vip, "rr")

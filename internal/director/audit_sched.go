@@ -140,7 +140,7 @@ func treeCost(rule bpfobj.LbScheduler, l bpfobj.LbLoad) treePrice {
 	return treePrice{1, weight}
 }
 
-// judge plays the tournament of a tree that nobody changed while it was read.
+// judge plays the tournament of a tree that did not change while it was read.
 func (v *treeView) judge(report func(suspect)) {
 	t := &v.state.Tree
 	if v.moved || uint32(v.state.Climbers) != 0 || t.Leaves == 0 {

@@ -87,7 +87,7 @@ func TestBatch(t *testing.T) {
 }
 
 // A table full to the last server, emptied and filled with others, and again
-// with the first: no id is lost, no list is mixed up, nobody inherits counts.
+// with the first: no id is lost, no list is mixed up, no object inherits counts.
 func TestTableFullAgainAndAgain(t *testing.T) {
 	const services, each = 32, 8
 	r := newRig(t, Sizes{Services: services, Servers: services * each, Connections: 64})
@@ -95,7 +95,7 @@ func TestTableFullAgainAndAgain(t *testing.T) {
 		return r.Batch(func() error {
 			for i := range services {
 				s := service(model.UDP, fmt.Sprintf("10.20.%d.%d:53", net, i), "wrr")
-				s.Flags = model.OnePacket // nobody's id is held by a connection
+				s.Flags = model.OnePacket // no id is held by a connection
 				if err := r.AddService(s); err != nil {
 					return err
 				}

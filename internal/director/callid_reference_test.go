@@ -9,7 +9,7 @@ import (
 )
 
 // The Call-ID of a datagram as Linux finds it, in Go: the judge of bpf/pe_sip.h
-// for payloads that nobody recorded. It is judged itself by those that were.
+// for payloads that were not recorded. It is judged itself by those that were.
 
 // callID finds the Call-ID of a payload; ok says whether it has one.
 func callID(payload string) (id string, ok bool) {

@@ -153,7 +153,7 @@ func TestChallengePending(t *testing.T) {
 }
 
 // Who is not challenged: packets of connections, of other protocols, to
-// nobody's service, and all of them while the defence rests.
+// addresses without a service, and all of them while the defence is inactive.
 func TestChallengeOthers(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)

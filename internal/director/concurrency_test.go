@@ -43,7 +43,7 @@ func (r *rig) together(threads, n int, packet func(thread, i int) testenv.Packet
 	r.must(errs...)
 }
 
-// Packets on several CPUs at once: round robin gives nobody's turn twice, and
+// Packets on several CPUs at once: round robin gives no turn twice, and
 // no count is lost.
 func TestConcurrentConnections(t *testing.T) {
 	const threads, each, servers = 4, 3000, 3

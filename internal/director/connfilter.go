@@ -8,8 +8,8 @@ import (
 	"imbang/internal/model"
 )
 
-// ConnectionFilter says which entries of the connection table a reader wants. The zero
-// value wants all.
+// ConnectionFilter says which entries of the connection table are read. The zero
+// value selects all.
 type ConnectionFilter struct {
 	Client netip.Prefix // not valid: any. A template's client is its network's address
 	// Service is the address of a virtual service; port 0: of any port; not valid: any.

@@ -71,7 +71,7 @@ func (d *Director) HasTemplates() (bool, error) {
 	return slices.ContainsFunc(loads, func(l bpfobj.LbLoad) bool { return l.Persistent != 0 }), nil
 }
 
-// errStopped says that the consumer of an iterator wants no more.
+// errStopped says that the consumer of an iterator has stopped it.
 var errStopped = errors.New("stopped")
 
 // connReader reads the table for one consumer.

@@ -97,9 +97,9 @@ func TestConnectionFilters(t *testing.T) {
 		}
 	}
 	for range r.Connections(ConnectionFilter{}) {
-		break // who wants no more gets no more, and no error
+		break // an iteration that is stopped ends without an error
 	}
-	// What is dead, or lies under another's key, is nobody's.
+	// A dead entry, or one under another's key, belongs to no connection.
 	p := testenv.TCP("10.10.0.2:1", vip, "A")
 	var c bpfobj.LbConn4
 	r.must(r.maps.Conns4.Lookup(flowOf(p), &c))

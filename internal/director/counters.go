@@ -104,8 +104,8 @@ func (c tally) read(n uint32) ([]counted, error) {
 // never written: a packet may be adding to them. The rates start again.
 func (c tally) zero(ids []uint32) error { return c.rebase(ids, c.zeros) }
 
-// begin lets ids that somebody had before count from zero for a new service or
-// server. An id that nobody had has counted nothing.
+// begin lets ids that were in use before count from zero for a new service or
+// server. The counters of an id that was never in use are 0.
 func (c tally) begin(ids []uint32) error { return c.rebase(ids, c.zeros, c.births) }
 
 // rebase writes what ids counted so far as their base of some kind, the same to

@@ -269,8 +269,8 @@ func (in instance) install(objs *ebpf.Collection) error {
 	return nil
 }
 
-// startClocks sets the kernel's timers going, by a program that wants to be
-// given a frame. The kernel may have no memory at hand for a timer at one
+// startClocks starts the kernel's timers, by a program that requires a
+// frame as its input. The kernel may have no memory at hand for a timer at one
 // moment and have it at the next.
 func startClocks(p *ebpf.Program) error {
 	var rc uint32

@@ -169,7 +169,7 @@ func (d *Director) summarise(change func(*bpfobj.LbSettings, summary)) error {
 	return putConfig(d.maps.Config, set)
 }
 
-// summary is what the packet path wants to know of the whole table. Before
+// summary is what the packet path needs of the whole table. Before
 // services come it says at least what will be, and until services are gone
 // what was: looking for what is not there does no harm.
 type summary struct {

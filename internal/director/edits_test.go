@@ -234,7 +234,7 @@ func TestListsGrow(t *testing.T) {
 }
 
 // A server that was deleted with connections comes back with them and with
-// its counters (ip_vs_trash_get_dest); nobody else gets its id.
+// its counters (ip_vs_trash_get_dest); no other server gets its id.
 func TestServerComesBack(t *testing.T) {
 	r := newRig(t, small)
 	s := tcpService(vip, "rr")

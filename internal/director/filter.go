@@ -13,7 +13,7 @@ import (
 	"imbang/internal/bpfobj"
 )
 
-// Filter says which events a tracer wants. The zero value wants new
+// Filter says which events a tracer gets. The zero value selects new
 // connections, what was refused or dropped, and what was passed to the stack although it
 // was for a virtual service.
 type Filter struct {

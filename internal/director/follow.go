@@ -59,7 +59,7 @@ var following = listenerKind{
 const lossInterval = 50 * time.Millisecond
 
 // Follower receives the openings, changes of state and ends of connections, from its
-// making until it is closed. A reader that wants to know the table's content makes
+// making until it is closed. A reader that needs the table's content makes
 // a follower, reads the table (Director.Connections), and then applies the events: it
 // enters a connection that it does not know at any event but an end, and forgets it
 // at its end. bpf/follow.h says in which order events come.
@@ -165,7 +165,7 @@ type ConnectionEvent struct {
 
 // ControllingTemplate is the template that a connection is counted by.
 type ControllingTemplate struct {
-	By      string `json:"kind"`              // port, address, mark or call: what it stands for besides the clients
+	By      string `json:"kind"`              // port, address, mark or call: what it stands for in addition to the clients
 	Network string `json:"network,omitempty"` // of clients
 	Mark    uint32 `json:"mark,omitempty"`
 	Call    uint32 `json:"call,omitempty"` // the number of its Call-ID in the director's tables

@@ -128,7 +128,7 @@ func addresses(frame []byte) (src, dst netip.Addr) {
 	return src, dst
 }
 
-// behindVirtual wants a server of a virtual address, or of a mark, and a port
+// behindVirtual expects a server of a virtual address, or of a mark, and a port
 // that is the server's, or the client's if that has none, or of FTP's data.
 func (w *fuzzWorld) behindVirtual(virtual netip.Addr, server netip.AddrPort, by model.Forward, port uint16) error {
 	for _, s := range slices.Concat(w.behind[virtual], w.behind[netip.Addr{}]) {
@@ -140,7 +140,7 @@ func (w *fuzzWorld) behindVirtual(virtual netip.Addr, server netip.AddrPort, by 
 	return fmt.Errorf("%s:%d went to %s, which is none of its servers", virtual, port, server)
 }
 
-// isServer wants a server that is masqueraded.
+// isServer expects a server that is masqueraded.
 func (w *fuzzWorld) isServer(a netip.Addr) error {
 	for _, servers := range w.behind {
 		for _, s := range servers {
@@ -152,7 +152,7 @@ func (w *fuzzWorld) isServer(a netip.Addr) error {
 	return fmt.Errorf("went to %s, which is no server", a)
 }
 
-// isVirtual wants an address that services have, or one that a packet with a
+// isVirtual expects an address that services have, or one that a packet with a
 // mark went to: that is no matter of addresses.
 func (w *fuzzWorld) isVirtual(a netip.Addr) error {
 	if w.behind[a] == nil && !w.asked[a] {
@@ -161,7 +161,7 @@ func (w *fuzzWorld) isVirtual(a netip.Addr) error {
 	return nil
 }
 
-// toMAC wants a frame to go to the hardware address of the next hop, if that
+// toMAC expects a frame to go to the hardware address of the next hop, if that
 // is one of those that the rig knows.
 func toMAC(frame []byte, hop netip.Addr) error {
 	want := ""
@@ -190,7 +190,7 @@ func mac(s string) string {
 	return s[:2] + s[3:5] + s[6:8] + s[9:11] + s[12:14] + s[15:]
 }
 
-// directMAC wants a frame to go to a server of direct routing.
+// directMAC expects a frame to go to a server of direct routing.
 func (w *fuzzWorld) directMAC(virtual netip.Addr, out []byte) error {
 	for _, s := range slices.Concat(w.behind[virtual], w.behind[netip.Addr{}]) {
 		if s.Forward == model.Route {
@@ -200,7 +200,7 @@ func (w *fuzzWorld) directMAC(virtual netip.Addr, out []byte) error {
 	return fmt.Errorf("went on as it came, but %s has no server of direct routing", virtual)
 }
 
-// judgeHairpin wants one of the ends in the servers' network, whichever way
+// judgeHairpin expects one of the ends in the servers' network, whichever way
 // the packet goes. A mark may also lead to a server from its own address.
 func (w *fuzzWorld) judgeHairpin(in, out []byte) error {
 	src, dst, err := testenv.Hairpinned(bothMeasured(in, out))
@@ -221,7 +221,7 @@ func (w *fuzzWorld) judgeHairpin(in, out []byte) error {
 	return fmt.Errorf("from %s to %s", src, dst)
 }
 
-// judgeTunnel wants the packet as it was, one hop older, behind the header of
+// judgeTunnel expects the packet as it was, one hop older, behind the header of
 // a server's tunnel.
 func (w *fuzzWorld) judgeTunnel(in, out []byte) error {
 	tunnel, inner, err := testenv.Unwrap(out)

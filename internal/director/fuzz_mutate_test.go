@@ -11,10 +11,10 @@ import (
 )
 
 // longestFrame is what fits into the page that BPF_PROG_TEST_RUN takes, with
-// what it needs besides.
+// what else it requires.
 const longestFrame = 3300
 
-// runnable is a frame that BPF_PROG_TEST_RUN takes: it wants a whole IP header
+// runnable is a frame that BPF_PROG_TEST_RUN takes: it expects a whole IP header
 // in one that says that it has one.
 func runnable(frame []byte) []byte {
 	least := 15
@@ -51,7 +51,7 @@ func (s *script) mutation(frame []byte) []byte {
 		return s.field(frame)
 	case 4:
 		frame[s.n(len(frame))] ^= 1 << s.n(8)
-	case 5: // cut; BPF_PROG_TEST_RUN wants more than Ethernet's header
+	case 5: // cut; BPF_PROG_TEST_RUN expects more than Ethernet's header
 		return frame[:min(len(frame), 15+s.n(len(frame)))]
 	case 6:
 		return append(frame, s.bytes(1+s.n(64))...)

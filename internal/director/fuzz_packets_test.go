@@ -205,7 +205,7 @@ func (s *script) forwarded() []byte {
 	return nil
 }
 
-// answer is one to a packet that was forwarded, from whom that went to.
+// answer is a reply to a packet that was forwarded, from its destination.
 func (s *script) answer() sent {
 	frame := turned(s.forwarded())
 	if frame == nil {
@@ -257,8 +257,8 @@ func transportOf(frame []byte) (at int, protocol byte) {
 	return 14 + int(frame[14]&15)*4, frame[14+9]
 }
 
-// error is an ICMP message about a packet that was forwarded, to whom that
-// is from.
+// error is an ICMP message about a packet that was forwarded, to the source
+// of that packet.
 func (s *script) error() sent {
 	about := s.forwarded()
 	if s.once(8) {

@@ -232,7 +232,7 @@ func toldPart(p passed, counted map[string]uint64) bool {
 	return reason == "drop rate limit" || p.got.verdict == redirect && testenv.ToldOn(p.frame, p.got.frame) == nil && cut(p.frame, p.got)
 }
 
-// sane wants counts of connections that can be.
+// sane expects counts of connections that can be.
 func (w *fuzzWorld) sane() error {
 	loads, err := lookupAll[bpfobj.LbLoad](w.maps.Loads, w.settings.Servers)
 	if err != nil {
@@ -268,7 +268,7 @@ func (w *fuzzWorld) settled(t testing.TB, limit time.Duration) bool {
 	return true
 }
 
-// wantNothingLeft wants nobody to have connections when there are none, and
+// wantNothingLeft expects no server to have connections when there are none, and
 // nothing to be left of them.
 func (w *fuzzWorld) wantNothingLeft(t testing.TB) {
 	t.Helper()

@@ -58,7 +58,7 @@ const (
 
 // read runs fn on the table without changing it and, if it can, without the
 // lock: fn is run again if the table was edited meanwhile, so it must set its
-// results anew. When that did not succeed three times, or somebody is writing
+// results anew. When that did not succeed three times, or another command is writing
 // for 20 ms, it takes a turn, in which those who are about to edit let it finish for
 // 50 ms; only what takes longer than that is read under the lock in the end. It is a
 // LockedError if a command that is stopped holds the lock; a table that was half

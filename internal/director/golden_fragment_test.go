@@ -85,7 +85,7 @@ func goldenFragmentsInterleaved(t *testing.T, w *rig) {
 	}
 }
 
-// What cannot go on: nobody is told about a later fragment, but for IPv6's
+// What cannot go on: no error is sent for a later fragment, except IPv6's
 // that it is too big.
 func goldenFragmentsRefused(t *testing.T, w *rig) {
 	for _, f := range families {

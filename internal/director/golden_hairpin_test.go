@@ -12,8 +12,8 @@ import (
 )
 
 // Errors about a hairpin's packets change on both sides, as the packets do:
-// the server hears of the director's packets, from the director; the client of
-// its own, from the service.
+// the server gets one about the director's packets, from the director; the client
+// one about its own, from the service.
 func TestHairpinICMP(t *testing.T) {
 	r := newRig(t, small)
 	for _, f := range families {
@@ -56,7 +56,7 @@ func TestHairpinICMP(t *testing.T) {
 	}
 }
 
-// Without the hairpin's entry there is nobody that the server knows to tell it of.
+// Without the hairpin's entry the server does not know the addressee of the error.
 func TestHairpinICMPWithoutHairpin(t *testing.T) {
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)

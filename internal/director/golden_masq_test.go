@@ -39,7 +39,7 @@ func goldenMasquerade(t *testing.T, w *rig) {
 	}
 }
 
-// variants are a packet and what it may have besides, which is not changed.
+// variants are a packet, and the packet with further contents, which are not changed.
 func variants(f family, p testenv.Packet) map[string]testenv.Packet {
 	all := map[string]testenv.Packet{
 		"":              p,

@@ -13,7 +13,7 @@ import (
 )
 
 // shortened is a frame whose packet says that it ends n bytes behind its IP
-// header; what is there besides stays.
+// header; all other contents stay.
 func (f family) shortened(frame []byte, n int) []byte {
 	if f.number == ipv6.number {
 		return altered(frame, 14+4, uint16(n))

@@ -80,7 +80,7 @@ func goldenRefused(t *testing.T, w *rig) {
 	}
 }
 
-// Nobody is told, and nothing is begun, for a source that is no host.
+// No error is sent, and no connection opened, for a source that is not a host.
 func goldenMartians(t *testing.T, w *rig) {
 	for _, f := range families {
 		sources := []string{"0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "255.255.255.255"}

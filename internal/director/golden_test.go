@@ -91,12 +91,12 @@ type outcome struct {
 	judge  func(t *testing.T, in []byte, got result)
 }
 
-// becomes wants a packet to come out as another one.
+// becomes expects a packet to come out as another one.
 func becomes(p testenv.Packet) outcome { return becomesFrame(p.Frame()) }
 
 func becomesFrame(want []byte) outcome { return comesOut("", redirect, want) }
 
-// goesOn wants the stack to have it as another one.
+// goesOn expects the stack to have it as another one.
 func goesOn(reason string, p testenv.Packet) outcome { return comesOut(reason, pass, p.Frame()) }
 
 func comesOut(reason string, verdict verdict, want []byte) outcome {
@@ -111,7 +111,7 @@ func comesOut(reason string, verdict verdict, want []byte) outcome {
 	}}
 }
 
-// stays wants it untouched; the verdict is the reason's first word.
+// stays expects it untouched; the verdict is the reason's first word.
 func stays(reason string) outcome {
 	want := pass
 	if !strings.HasPrefix(reason, "pass") {
@@ -123,7 +123,7 @@ func stays(reason string) outcome {
 	}}
 }
 
-// refused wants it to be answered by an ICMP error.
+// refused expects it to be answered by an ICMP error.
 func refused(reason string, want testenv.Refusal) outcome {
 	return outcome{"refused " + reason, func(t *testing.T, in []byte, got result) {
 		t.Helper()

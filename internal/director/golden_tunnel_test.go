@@ -13,7 +13,7 @@ import (
 	"imbang/internal/testenv"
 )
 
-// wrapped wants a packet to come out behind the header of a tunnel.
+// wrapped expects a packet to come out behind the header of a tunnel.
 func wrapped(p testenv.Packet, want testenv.Tunnel) outcome { return wrappedFrame(p.Frame(), want) }
 
 func wrappedFrame(frame []byte, want testenv.Tunnel) outcome {

@@ -32,7 +32,7 @@ func (r *rig) exported() (all []model.Connection) {
 	return all
 }
 
-// insert enters entries, and wants all of them to be entered.
+// insert enters entries, and expects all of them to be entered.
 func (r *rig) insert(entries []model.Connection) {
 	r.Helper()
 	errs, err := r.Insert(entries)

@@ -51,7 +51,7 @@ func currentInstance() (instance, error) {
 }
 
 // reachableInstance is currentInstance for those who only open what is pinned:
-// if the pins are seen from here, nobody else's mounts need be looked for.
+// if the pins are seen from here, other mount namespaces need not be searched.
 func reachableInstance() (instance, error) {
 	in, err := thisInstance()
 	if _, missing := os.Stat(in.dir()); missing != nil {
@@ -213,7 +213,7 @@ func pinnables(objs *ebpf.Collection) map[string]pinnable {
 	return all
 }
 
-// compiled is the data plane as it is compiled in; nobody changes the spec.
+// compiled is the data plane as it is compiled in; the spec is never changed.
 var compiled = compilation(bpfobj.LoadLb)
 
 // compilation reads a compilation of the data plane once.

@@ -144,7 +144,7 @@ func newRing(room int) (*ebpf.Map, error) {
 	return ebpf.NewMap(&ebpf.MapSpec{Name: "events", Type: ebpf.RingBuf, MaxEntries: uint32(room)})
 }
 
-// freePlace finds one that nobody has, or whose owner was killed.
+// freePlace finds one that is not in use, or whose owner was killed.
 func (l *listener[T]) freePlace() (uint32, error) {
 	taken, err := takenPlaces[T](l.places)
 	if err != nil {

@@ -184,7 +184,7 @@ var errRemoved = fmt.Errorf("the director was removed while this command ran (im
 // killed at an edit, its table is repaired first. Within fn it may be called
 // again.
 func (d *Director) exclusively(fn func() error) error {
-	if d.held || d.lock == nil { // a virtual director is nobody else's
+	if d.held || d.lock == nil { // a virtual director has no other user
 		return fn()
 	}
 	d.letReaders()

@@ -396,7 +396,7 @@ func TestHandlesSeeEachOther(t *testing.T) {
 }
 
 // A batch is alone; who waits for the lock has it soon after it is given up,
-// also if the holder wants it again at once.
+// also if the holder takes it again at once.
 func TestLockIsHandedOver(t *testing.T) {
 	const busy, rounds = 20 * time.Millisecond, 15
 	r := newRig(t, small)
@@ -463,7 +463,7 @@ func TestHandleOfRemoved(t *testing.T) {
 	}
 }
 
-// To open a director waits for nobody who edits it.
+// To open a director does not wait for edits of it.
 func TestOpenDoesNotWait(t *testing.T) {
 	r := newRig(t, small)
 	r.lockTimeout(200 * time.Millisecond)

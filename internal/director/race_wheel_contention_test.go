@@ -73,7 +73,7 @@ func TestRaceWheelGivesEntryBack(t *testing.T) {
 	x.wantOver()
 }
 
-// A connection wants a timer entry, of which CPU B takes others; there are as many
+// A connection requires a timer entry, of which CPU B takes others; there are as many
 // as it takes.
 func TestRaceEntryForConnection(t *testing.T) {
 	x := newInterleaved(t)

@@ -117,7 +117,7 @@ func TestDrain(t *testing.T) {
 				r.addService(s, 9, 1)
 			}
 			r.turn(c.setting)
-			// who gets a packet; nobody is ?.
+			// the server that gets a packet; ? if there is none.
 			who := func(p testenv.Packet) string {
 				to, _ := r.fromClient(p).server()
 				return names([]netip.AddrPort{to})
@@ -221,7 +221,7 @@ func TestHairpin(t *testing.T) {
 	})
 }
 
-// Of a fragmented SCTP packet nobody knows how long it is: a checksum for other
+// The length of a fragmented SCTP packet is not known: a checksum for other
 // ports cannot be had. Its fragments do not go on, and whole packets do.
 func TestHairpinSCTPFragments(t *testing.T) {
 	r := newRig(t, small)

@@ -219,7 +219,7 @@ func (r *rig) repaired(before, after map[model.ServiceKey]model.ServiceStatus, n
 	}
 }
 
-// wantReplyOwners wants one server to be marked for each address and port that the
+// wantReplyOwners expects one server to be marked for each address and port that the
 // kernel knows, and no others.
 func (r *rig) wantReplyOwners(tab *table, n int) {
 	r.Helper()
@@ -343,7 +343,7 @@ func TestKilledBeforeTheScheduler(t *testing.T) {
 			edit := func() error { return r.AddServer(s.Key, realServer(10+i, 4)) }
 			if !killed {
 				r.must(edit())
-			} else if !r.killedAt(4, edit) { // before the scheduler hears of it
+			} else if !r.killedAt(4, edit) { // before the scheduler is called
 				t.Fatal("not killed")
 			}
 			if got := len(r.status(s.Key).Servers); got != 3 {

@@ -12,8 +12,8 @@ import (
 	"imbang/internal/testenv"
 )
 
-// wantReplies wants a server's answer to be that of a service, by the fast path
-// and by the whole one; or with "" nobody's.
+// wantReplies expects a server's answer to be that of a service, by the fast path
+// and by the whole one; or with "" of no service.
 func wantReplies(t *testing.T, r *rig, server, client, service string) {
 	t.Helper()
 	for _, flags := range []string{"A", "SA"} {
@@ -27,7 +27,7 @@ func wantReplies(t *testing.T, r *rig, server, client, service string) {
 	}
 }
 
-// wantListed wants so many connections to have an entry for their answers.
+// wantListed expects so many connections to have an entry for their answers.
 func (r *rig) wantListed(want int) {
 	r.Helper()
 	if got := r.entries(r.maps.Reverse4); got != want {

@@ -36,7 +36,7 @@ func reserve(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// allocate takes that back: somebody else needs the memory, or this process may
+// allocate takes that back: another process needs the memory, or this process may
 // not have so much.
 func allocate(spec *ebpf.CollectionSpec) {
 	for _, name := range connectionTables {

@@ -19,7 +19,7 @@ type Reuse struct {
 	mu      sync.Mutex
 	idle    map[dataPlaneKind][]*DataPlane
 	loading bool          // a data plane is being loaded
-	changed chan struct{} // closed when one becomes idle or a load ends; nil if nobody waits
+	changed chan struct{} // closed when one becomes idle or a load ends; nil if there is no waiter
 }
 
 // dataPlaneKind is what a director requires of a data plane.
@@ -260,7 +260,7 @@ func zeroArray(m *ebpf.Map) error {
 	return nil
 }
 
-// deleteAll deletes the elements of a hash or a trie, which nobody else changes.
+// deleteAll deletes the elements of a hash or a trie, which is not changed meanwhile.
 func deleteAll(m *ebpf.Map) error {
 	var all [][]byte
 	key, err := m.NextKeyBytes(nil)

@@ -132,7 +132,7 @@ func TestCachedRoutesAreShared(t *testing.T) {
 			for i := range 100 {
 				r.syn(at(f.clientAddr(i), 1234), service)
 			}
-			// The first found nobody who had asked about the sources.
+			// The first packet found no answer about the sources in the cache.
 			if n := r.cachedRoutes(); n != 2 {
 				t.Errorf("100 clients of one server have %d cached routes, want 2", n)
 			}

@@ -262,7 +262,7 @@ func TestSourceHashing(t *testing.T) {
 }
 
 // mh: shares by weight; a server that goes moves the clients of others only
-// rarely; one that is made quiescent moves nobody else.
+// rarely; one that is made quiescent moves no other client.
 func TestMaglev(t *testing.T) {
 	const n = 512
 	r := newRig(t, small)

@@ -13,7 +13,7 @@ import (
 )
 
 // Setting is one of Linux's net.ipv4.vs.*, under the name it has there, or one
-// of those that Linux has not, which are 0 until somebody wants them.
+// of those that Linux has not, which are 0 by default.
 type Setting struct {
 	Name  string `json:"name"`
 	Value uint32 `json:"value"`

@@ -44,7 +44,7 @@ func callOf(client, id string) bpfobj.LbCall {
 	return call
 }
 
-// checkCallID sends a payload and wants the Call-ID found in it, or the packet dropped.
+// checkCallID sends a payload and expects the Call-ID found in it, or the packet dropped.
 func (r *rig) checkCallID(client, payload, id string, has bool) error {
 	got := r.fromClient(testenv.UDP(client, sipVIP, payload))
 	if !has {

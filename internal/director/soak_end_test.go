@@ -15,7 +15,7 @@ import (
 	"imbang/internal/model"
 )
 
-// wantEnd wants everything to expire once packets and edits have ended, the auditor
+// wantEnd expects everything to expire once packets and edits have ended, the auditor
 // to find nothing, and nothing to be left when the last service is deleted.
 func (s *soak) wantEnd() {
 	s.Helper()
@@ -52,7 +52,7 @@ func (s *soak) wantEnd() {
 	}
 }
 
-// wantExpiry wants every connection to end.
+// wantExpiry expects every connection to end.
 func (s *soak) wantExpiry(limit time.Duration) {
 	s.Helper()
 	deadline := time.Now().Add(limit)
@@ -85,7 +85,7 @@ func (s *soak) wantSound(when string) {
 	}
 }
 
-// wantNoLoads wants no server to count a connection.
+// wantNoLoads expects no server to count a connection.
 func (s *soak) wantNoLoads() {
 	s.Helper()
 	set, err := s.config()
@@ -99,7 +99,7 @@ func (s *soak) wantNoLoads() {
 	}
 }
 
-// wantService wants requests to be answered when a simple service is there.
+// wantService expects requests to be answered when a simple service is there.
 func (s *soak) wantService() {
 	s.Helper()
 	s.must(s.Flush(), s.attachMode(ModeTC))

@@ -37,7 +37,7 @@ func (s *soak) injections() *injections {
 // next tells when the next faults are due.
 func (i *injections) next() <-chan time.Time { return i.timer.C }
 
-// episode injects some kinds of faults, and wants each found, nothing else found,
+// episode injects some kinds of faults, and expects each found, nothing else found,
 // and all repaired.
 func (i *injections) episode() {
 	i.Helper()

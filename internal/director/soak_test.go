@@ -268,7 +268,7 @@ func (f findingsError) Error() string {
 	return text
 }
 
-// wantEverythingTried wants each kind of edit to have been made, requests to have
+// wantEverythingTried expects each kind of edit to have been made, requests to have
 // been answered and audits to have judged everything: else nothing was tested.
 func (s *soak) wantEverythingTried() {
 	s.Helper()

@@ -16,7 +16,7 @@ type staged struct {
 	inOrder  []*stagedService
 	servers  []uint32 // ids
 	reopen   []uint32 // those of them that may have reached a threshold before
-	// Ids that somebody had before: of services and servers, to count from
+	// Ids that were in use before: of services and servers, to count from
 	// zero, and of servers, for the schedulers' caches to forget.
 	usedServices, usedServers []uint32
 	reused                    map[uint32]bool

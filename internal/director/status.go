@@ -12,7 +12,7 @@ import (
 	"imbang/internal/bpfobj"
 )
 
-// Status is what there is to know of a director besides its table.
+// Status is the state of a director without the services of its table.
 type Status struct {
 	Attachments []Attachment  `json:"attachments"`
 	Gone        []string      `json:"gone,omitempty"` // sides whose device is gone, see Director.Gone
@@ -32,7 +32,7 @@ type Status struct {
 
 // Tables is the memory of the connection tables, of both directions, the lists
 // of hash tables and the timer entries with the clock included, by the kernel's
-// account [bytes]. What it allocates entry by entry it rounds up besides.
+// account [bytes]. What it allocates entry by entry it also rounds up.
 type Tables struct {
 	IPv4 uint64 `json:"ipv4_bytes"`
 	IPv6 uint64 `json:"ipv6_bytes"`

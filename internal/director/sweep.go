@@ -31,7 +31,7 @@ func (in instance) sign(lock *os.File) error {
 
 // sweep removes the directors of network namespaces that are gone, and what a
 // load that was killed left behind. At last the state directory goes, if
-// nobody uses it.
+// it is not in use.
 func (in instance) sweep() {
 	bpf := filepath.Join(in.base(), "bpf")
 	dirs, err := filepath.Glob(filepath.Join(bpf, "[0-9]*"))

@@ -288,8 +288,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// The same schedulers' rules hold while somebody traces: asking for the
-// runner-up moves nobody's turn.
+// The same schedulers' rules hold while a tracer runs: determining the
+// runner-up does not change whose turn it is.
 func TestTracingMovesNothing(t *testing.T) {
 	r := newRig(t, small)
 	tr := r.trace(Filter{})

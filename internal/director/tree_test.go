@@ -110,8 +110,8 @@ func treeServer(i int, weight int32) model.Server {
 // treeSchedulers have one.
 var treeSchedulers = []string{"lc", "wlc", "sed", "nq", "fo", "ovf", "rr", "wrr", "lblc", "lblcr"}
 
-// Whatever happens to a service, its scheduler takes whom it would take if it
-// looked at each server, as one that only asks does; and each node is right.
+// Whatever happens to a service, its scheduler chooses the server that it would
+// choose if it looked at each one, as a choice without effects does; and each node is right.
 func TestTreeIsTheWalk(t *testing.T) {
 	r := newRig(t, small)
 	r.timeouts(time.Hour, everyState()...)

@@ -375,7 +375,7 @@ var entries = map[bpfobj.LbEntry]struct{ tc, xdp string }{
 	bpfobj.LbEntryENTRY_LOCAL:  {"lb_local", ""},
 }
 
-// nameSuccessors tells the loaded programs whom they hand over to.
+// nameSuccessors enters the programs to which the loaded ones hand over.
 func (u *upgrade) nameSuccessors() error {
 	for n, e := range entries {
 		if err := u.cur.maps["successors"].Put(uint32(n), u.next.progs[e.tc]); err != nil {

@@ -87,7 +87,7 @@ func TestUpgradeKilledThenExpired(t *testing.T) {
 }
 
 // An upgrade that cannot open the pins of the build that packets were handed over to (here
-// for want of file descriptors) leaves them alone: they are that build's only ones.
+// without free file descriptors) leaves them alone: they are that build's only ones.
 func TestUpgradeResumedWithoutDescriptors(t *testing.T) {
 	r := newOlderRig(t, olderBuild(t))
 	r.must(r.attach(clientDev, serverDev, HookAuto))

@@ -17,7 +17,7 @@ import (
 	"imbang/internal/bpfobj"
 )
 
-// Every map has a policy: nobody adds one without saying what an upgrade may do
+// Every map has a policy: a new map requires a decision on what an upgrade may do
 // with it.
 func TestUpgradePolicies(t *testing.T) {
 	spec, err := compiled()

@@ -222,7 +222,7 @@ func weightRefused(t *testing.T, r *rig) {
 // both choose alike.
 func weightsSchedule(t *testing.T, r *rig) {
 	const servers = 13 // trees have twelve or more
-	n := 100           // virtual addresses that nobody has connected to
+	n := 100           // virtual addresses without connections
 	for _, scheduler := range []string{"rr", "wrr", "lc", "wlc", "sed", "nq", "fo", "ovf", "sh", "mh"} {
 		for _, count := range []int{3, servers} {
 			a, b := nthVIP(n), nthVIP(n+1)

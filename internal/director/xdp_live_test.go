@@ -31,7 +31,7 @@ var (
 	townVIPs    = map[string]string{"IPv4": "10.20.0.1", "IPv6": "fd00:20::1"}
 )
 
-// newTown makes one. Its hosts poll, as XDP wants it; whether their checksums
+// newTown makes one. Its hosts poll, as XDP expects it; whether their checksums
 // are finished is asked for.
 func newTown(t *testing.T, finished bool) *town {
 	w := &town{rig: &rig{TB: t, ns: testenv.Namespace(t, "dir")}, clients: testenv.Namespace(t, "cli"), servers: testenv.Namespace(t, "srv")}
@@ -110,7 +110,7 @@ func (w *town) listen(addr string) {
 	}))
 }
 
-// echo sends data to a virtual address and wants it back.
+// echo sends data to a virtual address and expects it back.
 func (w *town) echo(network, addr string, data []byte) {
 	w.Helper()
 	var c net.Conn

@@ -62,6 +62,11 @@ var phrases = map[string]string{
 	"cannot be told":              "no significant difference",
 	"its way through the lab":     "",
 	"none is at 1000/s":           "no winner at 1000/s",
+	"allow to be said":            "verdicts",
+	"play a study":                "simulate a study",
+	"a short look":                "short samples",
+	"not to be believed":          "not a result",
+	"has its luck":                "differs",
 	"whoever":                     "the user, the process, or what it is",
 	"before anything":             "before, and before what",
 	"mend":                        "repair",
@@ -85,6 +90,21 @@ var identifiers = map[string]string{
 	`[Mm]oods?|\w*Moods?`:    "drift",
 	`\w*[Uu]nfinishedSum\w*`: "partial checksum",
 }
+
+// commentPhrases are not written in comments of the data plane and of imbang. They are
+// found as phrases are.
+var commentPhrases = map[string]string{
+	"nobody('s)?":      "what is not there: no server, no other program, not in use",
+	"(some|every)body": "the user, the process, or what it is",
+	"wants?( (an?|the|to|all|no|another|more|it|of|keys))": "requires, expects, selects, needs",
+	"besides":          "also, in addition to",
+	"whom":             "the server, the client, or what it is",
+	"hears? of":        "gets, reports",
+	"take(s|n)? amiss": "rejects",
+}
+
+// commented are the files whose comments are examined for those.
+var commented = regexp.MustCompile(`^(bpf/.*\.[ch]|internal/(director|cli)/.*\.go)$`)
 
 // unread are files that are not prose of this project: recordings, results, and
 // this test.
@@ -114,7 +134,11 @@ func TestVocabulary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range find(string(text)) {
+		found := find(phrasePatterns, string(text))
+		if commented.MatchString(name) {
+			found = append(found, find(commentPatterns, comments(string(text)))...)
+		}
+		for _, f := range found {
 			t.Errorf("%s:%d: %q; write %q", name, f.line, f.phrase, f.instead)
 		}
 		if source.MatchString(name) {
@@ -144,12 +168,34 @@ func compile(list map[string]string, flags string) map[*regexp.Regexp]string {
 }
 
 var (
-	phrasePatterns = compile(phrases, "(?i)")
-	namePatterns   = compile(identifiers, "")
+	phrasePatterns  = compile(phrases, "(?i)")
+	commentPatterns = compile(commentPhrases, "(?i)")
+	namePatterns    = compile(identifiers, "")
 )
 
+// commentOrText finds comments of Go and C, and literals, which may look like some.
+var commentOrText = regexp.MustCompile("(?s)/\\*.*?\\*/|//[^\n]*|\"(?:[^\"\\\\\n]|\\\\.)*\"|`[^`]*`|'(?:[^'\\\\\n]|\\\\.)+'")
+
+// comments leaves the comments of a source text, in their lines.
+func comments(text string) string {
+	var left strings.Builder
+	lines := func(code string) { left.WriteString(strings.Repeat("\n", strings.Count(code, "\n"))) }
+	end := 0
+	for _, at := range commentOrText.FindAllStringIndex(text, -1) {
+		lines(text[end:at[0]])
+		if part := text[at[0]:at[1]]; strings.HasPrefix(part, "/") {
+			left.WriteString(part)
+		} else {
+			lines(part)
+		}
+		end = at[1]
+	}
+	lines(text[end:])
+	return left.String()
+}
+
 // find lists the phrases of a text, in order of their lines.
-func find(text string) []finding {
+func find(patterns map[*regexp.Regexp]string, text string) []finding {
 	var plain strings.Builder
 	var begins []int // offset in plain of each line
 	for line := range strings.Lines(text) {
@@ -158,7 +204,7 @@ func find(text string) []finding {
 			plain.WriteString(word + " ")
 		}
 	}
-	return search(phrasePatterns, plain.String(), begins)
+	return search(patterns, plain.String(), begins)
 }
 
 // findNames lists the identifiers of a text, in order of their lines.
@@ -197,7 +243,7 @@ func TestPhrasesAreFoundOverLines(t *testing.T) {
 		"by turnstile":                                     false,
 		"interleaved, and significantly so":                false,
 	} {
-		if got := len(find(text)) > 0; got != want {
+		if got := len(find(phrasePatterns, text)) > 0; got != want {
 			t.Errorf("%q: found %v, want %v", text, got, want)
 		}
 	}
@@ -206,7 +252,7 @@ func TestPhrasesAreFoundOverLines(t *testing.T) {
 func TestFindingsHaveLines(t *testing.T) {
 	text := "// A first line.\n\n// Whoever comes,\n// tells the two\n// apart.\n"
 	var got []int
-	for _, f := range find(text) {
+	for _, f := range find(phrasePatterns, text) {
 		got = append(got, f.line)
 	}
 	if want := []int{3, 4}; !slices.Equal(got, want) {
@@ -215,5 +261,17 @@ func TestFindingsHaveLines(t *testing.T) {
 	names := findNames("package p\n\ntype Law int\n\nfunc parseLaw(flaw, amend, Lawn int)\n")
 	if len(names) != 2 || names[0].line != 3 || names[1].line != 5 {
 		t.Errorf("names: %v, want Law in line 3 and parseLaw in line 5", names)
+	}
+}
+
+// Only comments are examined for those of comments, and lines are kept.
+func TestComments(t *testing.T) {
+	text := "package p // Nobody\n\nvar a = \"nobody // whom\" /* and\n * somebody */ + `\nwhom`\n// It wants\n// a lock.\nvar q = '\"' // besides\n"
+	var got []int
+	for _, f := range find(commentPatterns, comments(text)) {
+		got = append(got, f.line)
+	}
+	if want := []int{1, 4, 6, 8}; !slices.Equal(got, want) {
+		t.Errorf("found in lines %d, want %d: %q", got, want, comments(text))
 	}
 }

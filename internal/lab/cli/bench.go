@@ -21,10 +21,12 @@ func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what the director and its commands cost",
-		Long: `Runs the suite: one benchmark after the other, each as the command that it prints
-and records. Prints the results beside their targets, or with
---output json one document of all results; --history adds that to a file, of
-which imbang-lab bench page makes a page. After Ctrl-C, what is finished is kept.`,
+		Long: `Runs all benchmarks one after the other and prints and records the command of
+each. Prints the results and their targets, or with --output json all results as one
+document. --history adds the document to a file, from which imbang-lab bench page
+writes a page. After Ctrl-C the finished benchmarks are reported and stored.
+
+Requires root.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return all.run(c) },
 	}
@@ -44,8 +46,10 @@ func newBenchBulkCommand() *cobra.Command {
 		Long: `Builds a cluster in network namespaces and downloads one file alternately through
 the director and by plain kernel forwarding to one of the same servers. Checks
 every byte of the first download of each, and prints medians, ranges and the
-ratio of the two, pair by pair. What is timed, the client receives and discards
-in the kernel, without copying it: a copy would hide what the way costs.`,
+ratio of the two, pair by pair. In timed downloads the client discards the data
+in the kernel without copying it, because a copy would hide the cost of the path.
+
+The exit status is 1 if a download is corrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := out.Check(); err != nil {

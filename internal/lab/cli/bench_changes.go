@@ -21,10 +21,10 @@ func newBenchChangesCommand() *cobra.Command {
 		Use:   "changes",
 		Short: "Time changes of large tables: a weight, a server, a restore",
 		Long: `Changes the weight of one server of a service with many, adds a server and
-deletes it, by whole commands, while the service is idle and while packets go
-through it; and restores a table of many services, as imbang-lab bench restore does.
-The time of a command runs from its start to its end; that of a program which
-does nothing is shown beside it.`,
+deletes it, while the service is idle and while packets pass it; and restores a
+table of many services, as imbang-lab bench restore does. Each change is a command
+of its own; its time runs from its start to its end. The time of a program that
+does nothing is printed for comparison.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := out.Check(); err != nil {
@@ -58,10 +58,10 @@ does nothing is shown beside it.`,
 	out.Register(c, command.One[bench.ChangesResult](""))
 	c.Flags().IntVar(&config.Servers, "servers", 10000, "real servers of the service")
 	c.Flags().StringVar(&config.Scheduler, "scheduler", "wlc", "scheduler of all services")
-	c.Flags().IntVar(&config.Rounds, "rounds", 20, "how often each command is run, idle and under traffic")
+	c.Flags().IntVar(&config.Rounds, "rounds", 20, "runs of each command, idle and under traffic")
 	c.Flags().IntVar(&config.Restore.Services, "restore-services", 10000, "services of the table to restore")
 	c.Flags().IntVar(&config.Restore.Servers, "restore-servers", 10, "real servers of each of them")
-	c.Flags().IntVar(&config.Restore.Rounds, "restore-rounds", 3, "how often to restore it (0: not at all)")
+	c.Flags().IntVar(&config.Restore.Rounds, "restore-rounds", 3, "restores of that table (0: none)")
 	return c
 }
 

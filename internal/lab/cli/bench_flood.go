@@ -24,24 +24,23 @@ func newBenchFloodCommand() *cobra.Command {
 	var read string
 	c := &cobra.Command{
 		Use:   "flood",
-		Short: "Flood directors with packets: what each packet costs, end to end",
+		Short: "Measure the cost of a packet end to end, in a flood of packets",
 		Long: `Sends UDP datagrams of the shortest length as fast as one CPU can into the device
 of a director in a network namespace. The director sends them on to real servers,
 which are addresses behind its other device: there every packet is counted by its
 destination and dropped at once. Devices are veth pairs, so that the sender's CPU
 does all of the work.
 
-Packets come to the director's device as they do from a NIC's driver: frames in
-pages of a pool, without socket buffers, which an XDP program has as they are.
-For a director that has none the device makes socket buffers of them, with GRO on.
+Packets arrive at the director's device as from a NIC's driver: frames in pages of a
+pool, without socket buffers. An XDP program gets the frames. Without an XDP program
+the device makes socket buffers of them, with GRO on.
 
-The cost of a packet is the time that this CPU took, divided by the packets sent:
-all the time that passed, less what other tasks had of it; of a sample, the
-median of its 16 parts. The director's own
-cost is that less the cost with a director that does nothing, "noop", in the
-same round: there the program that drops the packets at the servers does so on
-the director's own client device. So the own cost is that of finding the
-connection and the route, of the rewriting, and of the second device.
+The cost of a packet is the time of this CPU, without that of other tasks, divided by
+the packets sent; of a sample, the median of its 16 parts. The director's own cost is
+the cost minus that of a director that does nothing, "noop", in the same round: there
+the program that drops the packets at the servers does so on the director's client
+device. The own cost is therefore that of finding the connection and the route, of
+rewriting, and of the second device.
 
 A ratio subtracts the same from both sides: noop-xdp if that is the noop of one of
 them, else noop. The socket buffer, which XDP mode does not need, is therefore a cost
@@ -72,9 +71,9 @@ Competitors:
 All are measured in random order in each round, each with a fresh table. Medians
 and ranges of the rounds are printed, and ratios round by round.
 A competitor that loses packets is marked; its cost is still that per packet sent.
-That packets arrive whole, and at servers alone, is checked.
+The benchmark checks that packets arrive intact and only at servers.
 
-It needs root, and the machine for itself.`,
+Requires root. Run nothing else on the machine meanwhile.`,
 		Example: `  imbang-lab bench flood
   imbang-lab bench flood --competitors plain,imbang-tc --rounds 15
   imbang-lab bench flood --schedulers rr,wlc,sh,mh --servers 3,100,1000 --output json`,
@@ -114,9 +113,9 @@ It needs root, and the machine for itself.`,
 	c.Flags().IntVar(&config.Packets, "packets", 500000, "packets of established connections in a sample")
 	c.Flags().IntVar(&config.Rounds, "rounds", 9, "samples of each")
 	c.Flags().BoolVar(&config.LoadOnce, "load-once", false, "load imbang once, for machines on which that takes long; between samples its connections end")
-	c.Flags().StringVar(&read, "read", "", "print the result that a file holds as JSON, and measure nothing")
+	c.Flags().StringVar(&read, "read", "", "print a stored result (--output json) instead of measuring")
 	_ = c.MarkFlagFilename("read", "json")
-	c.Flags().StringVar(&config.Note, "note", "", "words to keep with the result")
+	c.Flags().StringVar(&config.Note, "note", "", "text to keep with the result")
 	return c
 }
 

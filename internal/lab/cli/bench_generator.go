@@ -19,15 +19,15 @@ func newBenchGeneratorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generator",
 		Short: "Compare the lab's load generator with httperf, ab and wrk",
-		Long: `Builds a client, a plain forwarder and a server in network namespaces, and lets
-the lab's load generator, httperf, ab and wrk make connections of one request,
-interleaved: in an open loop at one rate, in a closed one with as many users. Prints
+		Long: `Builds a client, a plain forwarder and a server in network namespaces. The lab's
+load generator, httperf, ab and wrk make connections of one request, interleaved: in
+an open loop at one rate, and in a closed loop with equal numbers of users. Prints
 medians and ranges of connections per second of the generator's CPU time, as the
-server's kernel counts them, and imbang's over each of the others', round by
-round. Those that are not installed are left out and named.
+server's kernel counts them, and the ratio of imbang-lab to each other generator,
+round by round. Generators that are not installed are left out and listed.
 
-The exit status is 1 when one of the others does more with its CPU time in every
-round.`,
+The exit status is 1 if another generator makes more connections per CPU second in
+every round.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {
@@ -51,9 +51,9 @@ round.`,
 		},
 	}
 	out.Register(c, command.One[bench.GeneratorResult](""))
-	c.Flags().IntVar(&config.Connections, "connections", 20000, "how many each generator makes in a round")
+	c.Flags().IntVar(&config.Connections, "connections", 20000, "connections of each generator in a round")
 	c.Flags().IntVar(&config.Concurrency, "concurrency", 32, "users of the closed loops")
-	c.Flags().IntVar(&config.Rounds, "rounds", 5, "how often each takes its turn")
+	c.Flags().IntVar(&config.Rounds, "rounds", 5, "rounds")
 	return c
 }
 

@@ -18,17 +18,21 @@ func newBenchMemoryCommand() *cobra.Command {
 	config := bench.MemoryConfig{}
 	c := &cobra.Command{
 		Use:   "memory",
-		Short: "Open many connections: what each needs, and when it ends",
+		Short: "Measure the memory of connections and when they end",
 		Long: `Opens connections by UDP datagrams, one each, through a director in a network
-namespace of its own, which has room for just so many. Prints the kernel's
-memory for each: the family's connection tables, both directions, their lists
-and the timer entries with the clock, divided by the connections, and what the
-kernel's memory for small objects grew by when they came; what an empty director
-takes; whether the counters say what was sent; and how long after its timeout a
-connection was still there.
+namespace of its own, whose table has room for exactly as many. Prints
 
-The growth and the empty director's memory are the whole machine's (SUnreclaim
-of /proc/meminfo, and others): do nothing else meanwhile.`,
+  - the kernel's memory for each connection: the family's connection tables, both
+    directions, their lists and the timer entries with the clock, divided by the
+    number of connections, and the growth of the kernel's memory for small objects
+  - the memory of a director without connections
+  - whether the counters equal the packets sent
+  - how long after its timeout the last connection ended
+
+The growth and the memory of the empty director are measured on the whole machine
+(SUnreclaim of /proc/meminfo, and others): run nothing else meanwhile.
+
+The exit status is 1 if the counters are wrong or connections ended early.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := out.Check(); err != nil {
@@ -58,9 +62,9 @@ of /proc/meminfo, and others): do nothing else meanwhile.`,
 		},
 	}
 	out.Register(c, command.One[bench.MemoryResult](""))
-	c.Flags().IntVar(&config.Connections, "connections", 100000, "how many at a time")
+	c.Flags().IntVar(&config.Connections, "connections", 100000, "connections at a time")
 	c.Flags().IntVar(&config.Family, "family", 4, "version of IP: 4 or 6")
-	c.Flags().IntVar(&config.Rounds, "rounds", 3, "how often to do it")
+	c.Flags().IntVar(&config.Rounds, "rounds", 3, "rounds")
 	return c
 }
 

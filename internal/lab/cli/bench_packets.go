@@ -21,11 +21,11 @@ func newBenchPacketsCommand() *cobra.Command {
 		Use:   "packets",
 		Short: "Time the data plane's programs, packet by packet",
 		Long: `Runs packets through the loaded programs without a network (BPF_PROG_TEST_RUN)
-and prints the nanoseconds that each takes: packets of established connections,
-by how many connections take turns, on the fast path, on the whole one and in
-XDP; and packets that open one, by scheduler and number of real servers. Devices, drivers
-and sockets are not in it. The time of making the packets is measured interleaved
-and taken off; medians and ranges of the rounds.`,
+and prints the time of each in nanoseconds: packets of established connections, by
+number of connections in rotation, on the fast path, on the whole path and in XDP;
+and packets that open a connection, by scheduler and number of real servers. Devices,
+drivers and sockets are not included. The time to make the packets is measured
+interleaved and subtracted. Prints medians and ranges of the rounds.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {

@@ -15,10 +15,10 @@ func newBenchPageCommand() *cobra.Command {
 	file := "docs/bench/history.jsonl"
 	c := &cobra.Command{
 		Use:   "page",
-		Short: "Make a page of the history of the suite",
-		Long: `Prints, in Markdown, what the suite's runs in a history file came to: of each
-benchmark the latest results with the command, the machine and the version, and
-their targets; and the course of the targets over all runs.`,
+		Short: "Write a page of the history of the benchmarks",
+		Long: `Prints a page in Markdown from the runs in a history file: of each benchmark
+the latest results with command, machine, version and targets; and the targets of
+all runs over time.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			runs, err := history.Read(file)

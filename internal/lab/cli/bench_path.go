@@ -26,11 +26,12 @@ func newBenchPathCommand() *cobra.Command {
 		Short: "Compare whole paths: imbang, plain forwarding, nftables, HAProxy, nginx",
 		Long: `Builds a cluster of a client, a director and three servers in network namespaces
 for every competitor, which is the director of its own: plain kernel forwarding to
-three servers (direct), imbang (tc), destination NAT of nftables (where
-the kernel has flowtables with one, too), HAProxy (tcp, all CPUs) and nginx (stream). They are measured interleaved, while the
-others sleep: a round takes one kind of sample of every competitor before the next
-kind, in random order, so that compared samples are about a second apart. Everything
-is set up anew several times (--sittings), because set-ups differ.
+three servers (direct), imbang (tc), destination NAT of nftables (also with a
+flowtable, where the kernel has it), HAProxy (tcp, all CPUs) and nginx (stream). They
+are measured interleaved, while the others sleep: a round takes one kind of sample of
+every competitor before the next kind, in random order, so that compared samples are
+about a second apart. Everything is set up anew several times (--sittings), because
+set-ups differ.
 
 Prints for each, as medians and ranges of the rounds: new connections and
 keep-alive requests per second in a closed loop of 32, a large download (which

@@ -21,8 +21,8 @@ func newBenchRestoreCommand() *cobra.Command {
 		Short: "Restore, list, save and clear a large table",
 		Long: `Restores a table of many services with ipvsadm -R into a director in a network
 namespace of its own, lists and saves it, changes one server and clears it
-again. Prints the time that each command takes, from its start to its end, and
-checks that what is saved is what was restored.`,
+again. Prints the time of each command, from its start to its end, and checks that
+the saved table equals the restored one; if not, the exit status is 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := out.Check(); err != nil {
@@ -52,7 +52,7 @@ checks that what is saved is what was restored.`,
 	c.Flags().IntVar(&config.Services, "services", 10000, "virtual services")
 	c.Flags().IntVar(&config.Servers, "servers", 10, "real servers of each service")
 	c.Flags().StringVar(&config.Scheduler, "scheduler", "wlc", "scheduler of the services")
-	c.Flags().IntVar(&config.Rounds, "rounds", 3, "how often to do it")
+	c.Flags().IntVar(&config.Rounds, "rounds", 3, "rounds")
 	return c
 }
 

@@ -61,9 +61,9 @@ type suiteRun struct {
 
 func (s *suiteRun) register(c *cobra.Command) {
 	s.out.Register(c, command.One[history.Run](""))
-	c.Flags().BoolVar(&s.quick, "quick", false, "short samples: to see that everything works, not to be believed")
-	c.Flags().StringVar(&s.history, "history", "", "file to add the results to, one line of JSON a run")
-	c.Flags().StringSliceVar(&s.parts, "parts", suiteNames(), "which benchmarks to run")
+	c.Flags().BoolVar(&s.quick, "quick", false, "short samples: a check that everything works, not a result")
+	c.Flags().StringVar(&s.history, "history", "", "file to which the results are added, one line of JSON for each run")
+	c.Flags().StringSliceVar(&s.parts, "parts", suiteNames(), "benchmarks to run")
 }
 
 // run carries the suite out. What is finished is printed and kept, whatever

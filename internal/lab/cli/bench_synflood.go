@@ -20,21 +20,21 @@ func newBenchSynFloodCommand() *cobra.Command {
 	config := bench.SynFloodConfig{}
 	c := &cobra.Command{
 		Use:   "synflood",
-		Short: "Flood the director with SYNs: what becomes of its clients",
-		Long: `Builds a cluster in network namespaces and floods its service with SYNs whose
-source addresses are made up, each another one, that nobody answers for. Before
-that connections are opened, which go on with requests; during it other clients,
-each from an address of its own, open connections. Compares interleaved, each with
+		Short: "Flood the director with SYNs and measure its clients",
+		Long: `Builds a cluster in network namespaces and floods its service with SYNs from
+spoofed source addresses, each different. Connections that were opened before the
+flood send requests during it; other clients, each from an address of its own, open
+connections. Compares interleaved, each with
 a director of its own: no defence, Linux's drop_entry, and syn_defence. Prints
 the rate that the flood had, what was lost, how long connecting took, how full
 the table was in the end, and how busy the machine.
 
-The generator has one CPU of its own thread; it, the director, the servers and
-the clients share the machine. Where the machine cannot do all, the flood is
-slower than asked for, and the output says so.
+The generator is a thread on one CPU; it, the director, the servers and the clients
+share the machine. If the machine is too slow, the flood is slower than --rate, and
+the output says so.
 
-The exit status is 1 when syn_defence lost a request of an established
-connection, or let less than 95 % of the new ones in.`,
+The exit status is 1 if with syn_defence a request of an established connection was
+lost, or less than 95 % of the new connections succeeded.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if err := out.Check(); err != nil {
@@ -65,13 +65,13 @@ connection, or let less than 95 % of the new ones in.`,
 	}
 	out.Register(c, command.One[bench.SynFloodResult](""))
 	c.Flags().IntVar(&config.Rate, "rate", 210000, "SYNs per second")
-	c.Flags().DurationVar(&config.Duration, "duration", 15*time.Second, "of each flood")
-	c.Flags().IntVar(&config.Established, "established", 50, "connections that are there before")
+	c.Flags().DurationVar(&config.Duration, "duration", 15*time.Second, "length of each flood")
+	c.Flags().IntVar(&config.Established, "established", 50, "connections that are opened before the flood")
 	c.Flags().IntVar(&config.Requests, "requests", 500, "requests per second on all of them")
 	c.Flags().IntVar(&config.Newcomers, "new", 50, "new connections per second")
 	c.Flags().IntVar(&config.Room, "max-connections", 1<<18, "room in the director's table")
-	c.Flags().IntVar(&config.Rounds, "rounds", 3, "how often each takes its turn")
-	c.Flags().IntVar(&config.CPU, "cpu", 0, "where the generator runs")
+	c.Flags().IntVar(&config.Rounds, "rounds", 3, "rounds")
+	c.Flags().IntVar(&config.CPU, "cpu", 0, "CPU on which the generator runs")
 	return c
 }
 

@@ -29,13 +29,12 @@ func newConformCommand() *cobra.Command {
 	var mode string
 	c := &cobra.Command{
 		Use:   "conform FILE...",
-		Short: "Play recorded scenarios of Linux's IPVS and compare",
-		Long: `Plays scenarios that were recorded on Linux's IPVS, each in network namespaces
+		Short: "Repeat recorded scenarios of Linux's IPVS and compare the results",
+		Long: `Repeats scenarios that were recorded on Linux's IPVS, each in network namespaces
 of its own with real clients and servers, and compares every result with the
-recorded one: which real server answered, how connections are counted, what
-state they are in. With --mode xdp the director's XDP programs are judged, too.
-Prints the first difference of each scenario. The exit status
-is 0 only if all are identical.`,
+recorded one: the real server that replied, the counts of connections and their
+states. With --mode xdp the director's XDP programs are tested, too. Prints the
+first difference of each scenario. The exit status is 1 if there is one.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error {
 			if err := out.Check(); err != nil {

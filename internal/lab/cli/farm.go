@@ -29,13 +29,13 @@ type farm struct {
 func (f *farm) flags(c *cobra.Command) {
 	fl := c.Flags()
 	fl.IntVar(&f.servers, "servers", 3, "real servers")
-	fl.Float64SliceVar(&f.speeds, "speeds", []float64{1}, "speeds of servers, in turns")
-	fl.StringSliceVar(&f.weights, "weights", []string{"1"}, "weights of servers, in turns; or the word speed: ten times the speed")
+	fl.Float64SliceVar(&f.speeds, "speeds", []float64{1}, "speeds of servers, repeated if there are more servers")
+	fl.StringSliceVar(&f.weights, "weights", []string{"1"}, "weights of servers, repeated if there are more servers; or the word speed: ten times the speed")
 	fl.IntVar(&f.concurrency, "concurrency", 8, "requests that a server serves at a time")
-	fl.IntVar(&f.backlog, "backlog", 0, "requests that may wait at a server, before it answers 503; 0: any number")
+	fl.IntVar(&f.backlog, "backlog", 0, "requests that may wait at a server before it replies 503; 0: no limit")
 	fl.StringVar(&f.distribution, "law", string(distribution.Exponential), "distribution of service times: "+strings.Join(distribution.Names(), ", "))
 	fl.DurationVar(&f.service, "service", 0, "mean service time of a server of speed 1 (default: by --rho)")
-	fl.Float64Var(&f.rho, "rho", 0.7, "share of the servers' capacity that the log asks for on average, at the highest --speed; gives a service time of at most "+mostService.String())
+	fl.Float64Var(&f.rho, "rho", 0.7, "average utilisation of the servers at the highest --speed; gives a service time of at most "+mostService.String())
 	c.MarkFlagsMutuallyExclusive("service", "rho")
 }
 

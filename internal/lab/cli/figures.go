@@ -46,7 +46,7 @@ generated.
 
   <!-- figures: limits -->
 
-The exit status is 1 when something has been named.`,
+The exit status of --check is 1 if it names anything.`,
 		Example: "  imbang-lab figures README.md docs/studies.md\n" +
 			"  imbang-lab figures --check README.md docs/*.md",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -34,42 +34,47 @@ func newImportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE... | import --study STUDY",
 		Short: "Read the output of httperf, ab, siege or wrk, and list what it shows",
-		Long: `Read the output of other load tools, and print one table of all runs and the limits of
-what they show: a client that ran out of descriptors, a rate that was
-never reached, replies that were redirects or errors, runs too short or made
-once, and others. Nothing is measured and nothing is sent.
+		Long: `Read the output of other load tools. Prints one table of all runs and lists their
+limits: a client that ran out of descriptors, a rate that was not reached, replies
+that were redirects or errors, runs that were too short or not repeated, and others.
+Nothing is measured and nothing is sent.
 
-FILE is what a tool printed, standard error included:
+FILE is the output of a tool, standard error included:
 
   httperf  0.8 and 0.9; several runs in one file are separated
   ab       ApacheBench of Apache 1.3 to 2.4, not its HTML (-w)
   siege    2 to 4, as text or JSON (-j)
   wrk      3 and 4, with or without --latency; wrk2 is another tool
 
-The tool is recognised by the content. Of a directory, all *.txt and *.log in it and
-below are read. Files may have the line ends of Windows and a terminal's colours.
-A file that cannot be read, is cut off, or is of something else gets one line on
-standard error; the others are reported, and the exit status is 3.
+The tool is recognised by the content. In a directory, all *.txt and *.log files are
+read, also in directories below it. Windows line ends and terminal colours are accepted.
+A file that cannot be read, is truncated or has another format is reported in one line
+on standard error; the others are reported, and the exit status is 3.
 
 Logs of httperf named SCHEDULER-RATE.txt, such as rr-2000.txt, are the cells of
-tables: schedulers across, asked connections per second down. Several runs of a cell,
-in several directories or in one file, are printed as median and range.
+tables with a column for each scheduler and a row for each planned rate. Several runs
+of a cell, in several directories or in one file, are printed as median and range.
 
-Units: KB are 1024 bytes. Throughput of httperf counts requests and replies
-(its Net I/O), that of the others replies alone; headers are in all. The response
-time is of httperf, from the request's first byte to the reply's; of ab, its
-first "Time per request", concurrency x duration / requests; of siege, the mean
-of all transactions; of wrk, the mean latency without the requests that timed
-out. They do not compare with each other.
+Units and definitions:
 
-With --study, the figures that the study published stand above those of the
-runs, every cell that differs by more than the rounding of one decimal is named,
-and so is which of httperf's times the published response time is. Without it,
-a built-in study is taken if all named files are its cells and asked its
-published address; --study none prevents that.
+  KB          1024 bytes
+  throughput  httperf: requests and replies (its Net I/O); the others: replies.
+              Headers are included
+  response    httperf: from the first byte of the request to that of the reply
+  time        ab: its first "Time per request", concurrency x duration / requests
+              siege: mean of all transactions
+              wrk: mean latency, without requests that timed out
+
+Response times of different tools are not comparable.
+
+With --study, the published figures of the study are printed above those of the runs.
+Cells that differ by more than the rounding of one decimal are listed, and which of
+httperf's times is the published response time. Without --study, a built-in study is
+chosen if all files are its cells and their requests went to its published address;
+--study none prevents that.
 
 --study without a file checks the published figures alone: whether the text and
-the tables agree, and what the publication shows of the replies.`,
+the tables agree, and what the publication says about the replies.`,
 		Example: "  imbang-lab import httperf.log\n" +
 			"  imbang-lab import --study thesis logs/\n" +
 			"  imbang-lab import --study single-vs-cluster\n" +
@@ -85,7 +90,7 @@ the tables agree, and what the publication shows of the replies.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	c.Flags().StringVar(&f.study, "study", "", "set the figures of this study beside the runs: "+
+	c.Flags().StringVar(&f.study, "study", "", "compare the runs with the published figures of this study: "+
 		strings.Join(studies.Names(), ", ")+", the path of a YAML file, or "+noStudy)
 	_ = c.RegisterFlagCompletionFunc("study", cobra.FixedCompletions(append(studies.Names(), noStudy), cobra.ShellCompDirectiveDefault))
 	f.output.Register(c, command.One[importer.Report](""))

@@ -50,9 +50,9 @@ service time that the log does not contain: --service, or the time that keeps th
 servers --rho busy on average. Only GET and HEAD are sent, because a log does not
 contain the bodies of other requests.
 
-By default the schedulers are compared that can differ: dh, lblc and lblcr choose by
-the destination, and there is one; with equal weights wrr is rr and wlc is lc, and
-with others rr and lc do not look at them.`,
+The default schedulers are those whose results can differ. dh, lblc and lblcr choose by
+the destination, and there is only one. With equal weights wrr equals rr and wlc equals
+lc; with unequal weights rr and lc are left out, because they ignore weights.`,
 		Example: "  imbang-lab replay /var/log/nginx/access.log --quick\n" +
 			"  imbang-lab replay access.log.1.gz --from 12h --until 13h --speed 20\n" +
 			"  imbang-lab replay access.log --speed 1,10,50 --schedulers rr,lc,sh --service 20ms\n" +
@@ -81,12 +81,12 @@ with others rr and lc do not look at them.`,
 
 func (f *replay) trafficFlags(c *cobra.Command) {
 	fl := c.Flags()
-	fl.Float64SliceVar(&f.replay.Speeds, "speed", []float64{1}, "how many times as fast as logged; several are compared each")
-	fl.DurationVar(&f.replay.From, "from", 0, "leave out what comes before, counted from the log's first entry")
-	fl.DurationVar(&f.replay.Until, "until", 0, "leave out what comes from here on; 0: nothing")
-	fl.BoolVar(&f.replay.Uniform, "uniform", false, "requests come at random instants of their second, in place of spread over it evenly: a log has whole seconds")
-	fl.StringSliceVar(&f.replay.Methods, "methods", []string{"GET", "HEAD"}, "methods that are sent; those with content are sent without")
-	fl.DurationVar(&f.timeout, "timeout", 5*time.Second, "when a client gives up")
+	fl.Float64SliceVar(&f.replay.Speeds, "speed", []float64{1}, "multiples of the logged speed; the schedulers are compared at each")
+	fl.DurationVar(&f.replay.From, "from", 0, "leave out entries before this time, counted from the first entry of the log")
+	fl.DurationVar(&f.replay.Until, "until", 0, "leave out entries from this time on; 0: none")
+	fl.BoolVar(&f.replay.Uniform, "uniform", false, "send the requests of a second at random instants, not evenly spaced (a log has whole seconds)")
+	fl.StringSliceVar(&f.replay.Methods, "methods", []string{"GET", "HEAD"}, "methods of the requests to send; requests with content are sent without it")
+	fl.DurationVar(&f.timeout, "timeout", 5*time.Second, "time after which a client gives up")
 	fl.IntVar(&f.each, "requests-per-connection", 1, "requests that a client sends on one connection")
 }
 
@@ -94,13 +94,13 @@ func (f *replay) runFlags(c *cobra.Command) {
 	fl := c.Flags()
 	f.run.output.Register(c, command.One[report.Report](""))
 	fl.StringVar(&f.run.out, "out", "", "directory for the results (default results/replay-TIMESTAMP)")
-	fl.StringVar(&f.run.resume, "resume", "", "go on with the run stored in this directory; the log must be where it was")
+	fl.StringVar(&f.run.resume, "resume", "", "continue the run stored in this directory; the log must have the same path")
 	fl.StringSliceVar(&f.run.engines, "engines", []string{"imbang"}, "engines to measure: "+strings.Join(engine.Names(), ", "))
 	fl.StringSliceVar(&f.run.schedulers, "schedulers", nil, "schedulers to compare (default rr,lc,sed,nq,twos,sh; with unequal weights wrr,wlc,sed,nq,twos,sh)")
-	fl.IntVar(&f.run.repeats, "repeats", 6, "how often to measure each cell")
+	fl.IntVar(&f.run.repeats, "repeats", 6, "measurements of each cell")
 	fl.Uint64Var(&f.run.seed, "seed", 0, "seed of the random order and of --uniform (default: a new one, which is recorded)")
-	fl.BoolVar(&f.run.quick, "quick", false, "a short look: the log's first seconds, about a minute in all")
-	fl.BoolVar(&f.print, "print-study", false, "print the study that would be run, to be changed and given to imbang-lab run")
+	fl.BoolVar(&f.run.quick, "quick", false, "replay the first seconds of the log only, about a minute in all: not a result")
+	fl.BoolVar(&f.print, "print-study", false, "print the study that would be run, as a file for imbang-lab run")
 }
 
 func (f *replay) do(cmd *cobra.Command, args []string) error {

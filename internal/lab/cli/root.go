@@ -25,15 +25,15 @@ func Command() *cobra.Command { return newRootCommand() }
 func newRootCommand() *cobra.Command {
 	const long = `imbang-lab compares schedulers and directors on clusters that it builds in
 network namespaces of this machine, measures what the director and its commands
-cost, and plays recorded scenarios of Linux's IPVS. It runs imbang, which it
-looks for beside itself and in PATH. The verbs are reached through imbang, too:
-imbang lab VERB, imbang bench and imbang conform.
+cost, and repeats recorded scenarios of Linux's IPVS. It runs imbang from its own
+directory or PATH. imbang runs the verbs, too: imbang lab VERB, imbang bench and
+imbang conform.
 
   imbang-lab up                         a cluster to try imbang on; down removes it
   imbang-lab run thesis --quick         compare ten schedulers
   imbang-lab replay access.log          the same for your own traffic
   imbang-lab simulate --servers 1000    a thousand servers in virtual time
-  imbang-lab bench path                 what the way through the director costs
+  imbang-lab bench path                 cost of the path through the director
   imbang-lab conform scenario.json      compare with Linux's IPVS`
 	return command.NewRoot("imbang-lab", "The laboratory of imbang", long,
 		newRunCommand(), newReplayCommand(), newReportCommand(), newArchiveCommand(), newFiguresCommand(), newCompareCommand(), newSimulateCommand(), newImportCommand(),

@@ -66,18 +66,18 @@ func newRunCommand() *cobra.Command {
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.out, "out", "", "directory for the results (default results/STUDY-TIMESTAMP)")
-	fl.StringVar(&f.resume, "resume", "", "go on with the run stored in this directory")
+	fl.StringVar(&f.resume, "resume", "", "continue the run stored in this directory")
 	f.output.Register(c, command.One[report.Report](""))
-	fl.StringSliceVar(&f.engines, "engines", nil, "engines to measure, of the study's or beside them: "+strings.Join(engine.Names(), ", "))
-	fl.StringSliceVar(&f.schedulers, "schedulers", nil, "schedulers to compare in place of the study's, such as rr,lc")
+	fl.StringSliceVar(&f.engines, "engines", nil, "engines to measure, of the study or others: "+strings.Join(engine.Names(), ", "))
+	fl.StringSliceVar(&f.schedulers, "schedulers", nil, "schedulers to compare instead of the study's, such as rr,lc")
 	fl.Float64SliceVar(&f.rates, "rates", nil, "rates of an open loop, in connections per second")
 	fl.StringSliceVar(&f.arrivals, "arrivals", nil, "how the arrivals of an open loop are spaced: "+arrivals.Examples)
 	fl.IntSliceVar(&f.users, "users", nil, "users of a closed loop")
-	fl.StringSliceVar(&f.families, "families", nil, "address families, of the study's: ipv4, ipv6")
-	fl.IntVar(&f.repeats, "repeats", 0, "how often to measure each cell")
-	fl.IntVar(&f.connections, "connections", 0, "connections a cell of an open loop, in place of the study's")
+	fl.StringSliceVar(&f.families, "families", nil, "address families, a part of the study's: ipv4, ipv6")
+	fl.IntVar(&f.repeats, "repeats", 0, "measurements of each cell")
+	fl.IntVar(&f.connections, "connections", 0, "connections of a cell in an open loop, instead of the study's")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order and of random arrivals (default: a new one, which is recorded)")
-	fl.BoolVar(&f.quick, "quick", false, "a short look: all cells, each for a moment")
+	fl.BoolVar(&f.quick, "quick", false, "short samples of all cells: a check that the study runs, not a result")
 	return c
 }
 
