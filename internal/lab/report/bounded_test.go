@@ -21,7 +21,7 @@ func TestThroughputIsJudgedByWhatWasOffered(t *testing.T) {
 		}}
 		row := m.report(t).Sections[0].Rows[0]
 		never := slices.ContainsFunc(row.Causes, func(c Cause) bool { return c.Kind == NeverShort })
-		if _, asked := row.Comparisons["throughput"]; asked != judged || never == judged {
+		if _, asked := row.Comparisons["reply_rate"]; asked != judged || never == judged {
 			t.Errorf("0.95 of the rate answered, %g offered: throughput judged %v, never short %v", offered, asked, never)
 		}
 	}

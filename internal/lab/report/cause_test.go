@@ -68,7 +68,7 @@ func TestCausesOfCells(t *testing.T) {
 			says := "Not measurable here: lc ("
 			if tc.kind == RequestsLost { // what it carried is measured
 				says = "are not ranked: lc ("
-				if len(row.Comparisons["throughput"].Ranking) != 3 || len(row.Comparisons["response_time"].Ranking) != 2 {
+				if len(row.Comparisons["reply_rate"].Ranking) != 3 || len(row.Comparisons["response_time"].Ranking) != 2 {
 					t.Errorf("ranked: %+v", row.Comparisons)
 				}
 			}

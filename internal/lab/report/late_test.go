@@ -36,7 +36,7 @@ func TestLateRunsAreKept(t *testing.T) {
 		if !c.Ranked() || len(c.Causes) > 0 || c.Runs != 8 || c.Marks.Behind != 2 || !slices.Equal(c.Late, []int{2, 5}) {
 			t.Fatalf("CPU %v: %d runs, %+v, late in %v, causes %+v", cpu, c.Runs, c.Marks, c.Late, c.Causes)
 		}
-		for _, key := range []string{"response_time", "throughput"} {
+		for _, key := range []string{"response_time", "reply_rate"} {
 			all, onTime := c.series(key).Values, c.onTime(key).Values
 			if len(all) != 8 || len(onTime) != 8 {
 				t.Fatalf("%s: %d and %d blocks", key, len(all), len(onTime))

@@ -40,7 +40,7 @@ var piloted = []struct {
 	key string
 	of  func(record.PilotRun) float64
 }{
-	{"throughput", func(r record.PilotRun) float64 { return r.Throughput }},
+	{"reply_rate", func(r record.PilotRun) float64 { return r.ReplyRate }},
 	{"response_time", func(r record.PilotRun) float64 { return r.MeanMS }},
 	{tail, func(r record.PilotRun) float64 { return r.P99MS }},
 }

@@ -4,6 +4,7 @@ package report
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,13 +42,13 @@ func TestPowerOfAPlan(t *testing.T) {
 	plan.Pilot = &record.Pilot{Competitor: "rr"}
 	for i := range 6 {
 		f := 1 + 0.03*float64(i%3-1)
-		plan.Pilot.Runs = append(plan.Pilot.Runs, record.PilotRun{Condition: condition, Repeat: i + 1, MeanMS: f, P99MS: 2 * f, Throughput: 100 * f})
+		plan.Pilot.Runs = append(plan.Pilot.Runs, record.PilotRun{Condition: condition, Repeat: i + 1, MeanMS: f, P99MS: 2 * f, ReplyRate: 100 * f})
 	}
 	list := PowerOf(plan, s)
 	if len(list) != 3 {
 		t.Fatalf("%d statements: %v", len(list), list)
 	}
-	p := list[1]
+	p := list[slices.IndexFunc(list, func(p Power) bool { return p.Metric == "response_time" })]
 	if p.Competitors != 2 || p.Blocks != 7 || p.Detects == nil || *p.Detects < 0.03 || *p.Detects > 0.12 {
 		t.Errorf("%+v", p)
 	}

@@ -106,10 +106,10 @@ func (row *Row) questions(carrying, ranked []Cell) (list []Metric) {
 	switch {
 	case row.Tool == study.Ping:
 		// Its rate is that of the lab's pause between two echo requests.
-	case row.Closed():
+	case row.Closed() || bounded(carrying):
+		// Not by bytes: a proxy that adds a header to each reply carries more of
+		// them, and no more requests.
 		list = append(list, metric("reply_rate"))
-	case bounded(carrying):
-		list = append(list, metric("throughput"))
 	default:
 		row.because(NeverShort, names(ranked), "the cluster was never short of anything, every ranked cell carried all that was asked")
 		row.say("Throughput ranks nothing: every ranked cell carried all that was asked.")

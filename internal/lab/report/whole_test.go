@@ -39,7 +39,7 @@ func TestStudyVerdicts(t *testing.T) {
 		"no winner, but groups": {made{load: rates, competitors: three, blocks: 8, result: noisy(1, 0.02, map[string]float64{"sed": 0.3})},
 			OutcomeGroups, []string{"No winner at any of 3 rates; groups without a significant difference: ", " | sed at 1000/s in mean response time; "}},
 		"no difference": {made{load: rates, competitors: three, blocks: 8, result: noisy(1, 0.1, nil)},
-			OutcomeNoDifference, []string{"No significant difference between any two schedulers at any of 3 rates; the joint intervals allow differences in throughput from -", "mean response time from -"}},
+			OutcomeNoDifference, []string{"No significant difference between any two schedulers at any of 3 rates; the joint intervals allow differences in mean response time from -", "request rate from -"}},
 		"equal": {made{load: "rates: [1000], duration: 2 s", competitors: three, blocks: 8, result: func(c record.Cell, _ int) *load.Result { return clean(c, 1, 5, 1) }},
 			OutcomeEqual, []string{"Equal: the joint intervals exclude a difference above 2 % at 1000/s."}},
 		"too few runs": {made{load: rates, competitors: three, blocks: 2, result: noisy(1, 0.02, nil)},
