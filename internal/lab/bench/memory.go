@@ -185,7 +185,8 @@ func (m *memory) measure(ctx context.Context, before kernelMemory) (one measured
 	one.timeout = m.timeout
 	one.empty = float64(empty.fixed - before.fixed)
 	one.tables = tables / float64(m.Connections)
-	one.perConnection = one.tables + float64(full.slab-empty.slab)/float64(m.Connections)
+	// Other programs may give back more than the connections take.
+	one.perConnection = one.tables + max(0, float64(full.slab-empty.slab))/float64(m.Connections)
 	one.slabs = full.grown(empty, m.Connections)
 	if one.late, one.early, err = m.watch(ctx, s); err != nil {
 		return one, err

@@ -16,7 +16,7 @@ func TestSeries(t *testing.T) {
 	}{
 		{"path", "2026-11-22T14:17:30Z", 1}, {"path", "2026-11-22T16:57:04Z", 2}, {"path", "2026-11-22T17:14:55Z", 3},
 		{"path", "2026-11-22T21:00:57Z", 4}, {"path", "2026-11-22T21:07:36Z", 5}, {"path", "2026-12-01T00:00:00Z", 6},
-		{"flood", "2026-11-22T14:27:32Z", 1}, {"flood", "2026-11-22T21:00:57Z", 3}, {"memory", "2026-12-01T00:00:00Z", 1},
+		{"flood", "2026-11-22T14:27:32Z", 1}, {"flood", "2026-11-22T21:00:57Z", 3}, {"memory", "2026-11-24T00:00:00Z", 1}, {"memory", "2026-12-01T00:00:00Z", 2},
 	} {
 		if got := seriesAt(c.part, at(c.date)); got != c.want {
 			t.Errorf("%s at %s: series %d, want %d", c.part, c.date, got, c.want)
