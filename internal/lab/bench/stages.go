@@ -6,10 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cilium/ebpf"
-
 	"imbang/internal/bpfobj/lbstages"
-	"imbang/internal/director"
 	"imbang/internal/director/testrun"
 	"imbang/internal/lab/stats"
 )
@@ -127,29 +124,36 @@ func stageCost(name string, stage lbstages.LbStage, timed, counted []lbstages.Lb
 
 // marked runs packets through the variant: the costs of each round.
 func (p *packets) marked(ctx context.Context, c PacketCost, way testrun.Way, counts bool) (rounds []lbstages.LbStageCosts, err error) {
-	defer director.UseVariant(func() (*ebpf.CollectionSpec, error) { return lbstages.Load(counts) })()
+	defer testrun.MeasureStages(counts)()
 	err = p.loop(ctx, c, func(loop *testrun.PacketLoop) error {
-		table, err := loop.Map(way, lbstages.CostsMap)
+		costs, err := loop.Stages(way)
 		if err != nil {
 			return err
 		}
-		for range 1 + p.Rounds { // the first fills caches
-			var costs lbstages.LbStageCosts
-			if err := table.Put(uint32(0), &costs); err != nil {
-				return errors.Join(err, table.Close())
-			}
-			if _, err := p.round(loop, way); err != nil {
-				return errors.Join(err, table.Close())
-			}
-			if err := table.Lookup(uint32(0), &costs); err != nil {
-				return errors.Join(err, table.Close())
-			}
-			rounds = append(rounds, costs)
-		}
-		return table.Close()
+		rounds, err = p.stageRounds(loop, way, costs)
+		return errors.Join(err, costs.Close())
 	})
 	if err != nil {
 		return nil, err
 	}
 	return rounds[1:], nil
+}
+
+// stageRounds runs the packets, and reads what each round cost; the first one
+// fills caches.
+func (p *packets) stageRounds(loop *testrun.PacketLoop, way testrun.Way, costs testrun.StageCosts) (rounds []lbstages.LbStageCosts, err error) {
+	for range 1 + p.Rounds {
+		if err := costs.Clear(); err != nil {
+			return nil, err
+		}
+		if _, err := p.round(loop, way); err != nil {
+			return nil, err
+		}
+		round, err := costs.Read()
+		if err != nil {
+			return nil, err
+		}
+		rounds = append(rounds, round)
+	}
+	return rounds, nil
 }
