@@ -235,7 +235,7 @@ func TestCompletion(t *testing.T) {
 	}
 	vip := f.Virtual(topology.IPv4).String()
 	for words, want := range map[string]string{
-		"tr":                     "trace\tTell live",
+		"tr":                     "trace\tShow live",
 		"trace --":               "--client\t",
 		"trace --service ":       vip + ":80\n",
 		"trace --server ":        f.Servers[2].Addr[topology.IPv4].String() + "\n",
