@@ -82,12 +82,12 @@ func TestTooSlowLooksOneBlockAhead(t *testing.T) {
 		blocks         int
 		want           bool
 	}{
-		{0, 30 * time.Second, 1, false},
-		{0, 35 * time.Second, 1, true},
-		{0, 40 * time.Second, 2, false},
-		{0, 46 * time.Second, 2, true},
-		{9 * time.Second, 30 * time.Second, 1, true},
-		{9 * time.Second, 29 * time.Second, 1, false},
+		{0, 70 * time.Second, 1, false},
+		{0, 76 * time.Second, 1, true},
+		{0, 95 * time.Second, 2, false},
+		{0, 101 * time.Second, 2, true},
+		{20 * time.Second, 66 * time.Second, 1, true},
+		{20 * time.Second, 64 * time.Second, 1, false},
 	} {
 		if got := tooSlow(c.pilot, c.elapsed, c.blocks); got != c.want {
 			t.Errorf("tooSlow(%v, %v, %d) = %v, want %v", c.pilot, c.elapsed, c.blocks, got, c.want)
