@@ -75,8 +75,12 @@ func TestFlood(t *testing.T) {
 			if c.Traffic == newFlows {
 				want = rounds * (flows - 1)
 			}
-			if c.Sent != want || c.Arrived != want || c.NS.N != rounds || c.Own.N != rounds || c.NS.Min <= 0 {
+			if c.Sent != want || c.Arrived != want || c.NS.N != rounds || c.Own.N != rounds {
 				t.Errorf("%+v, want %d packets", c, want)
+			}
+			// So few packets of new connections that noise may exceed what they cost.
+			if c.Traffic != newFlows && c.NS.Min <= 0 {
+				t.Errorf("%+v: packets cost nothing", c)
 			}
 			if c.Over[plain].N != rounds && strings.HasPrefix(c.Competitor, "imbang") {
 				t.Errorf("%+v is not compared", c)
