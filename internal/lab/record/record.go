@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/engine"
+	"imbang/internal/lab/jsonfile"
 	"imbang/internal/lab/load"
 )
 
@@ -139,15 +140,7 @@ func (w *Writer) Dir() string { return w.dir }
 // Environment stores the environment, whole or not at all: without it the
 // samples cannot be read.
 func (w *Writer) Environment(e Environment) error {
-	b, err := json.MarshalIndent(e, "", "  ")
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(w.dir, EnvironmentFile)
-	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return jsonfile.Write(filepath.Join(w.dir, EnvironmentFile), e)
 }
 
 // Sample appends a sample; a crash later does not lose it.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/jsonfile"
 )
 
 // StateDir has a directory for each cluster.
@@ -86,17 +87,7 @@ func stillThere(f *os.File) bool {
 }
 
 // save writes a cluster's description, whole or not at all.
-func (c *Cluster) save() error {
-	b, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
-	}
-	path := describe(c.Spec.Name)
-	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
+func (c *Cluster) save() error { return jsonfile.Write(describe(c.Spec.Name), c) }
 
 // Find reads a cluster's description.
 func Find(name string) (*Cluster, error) {
