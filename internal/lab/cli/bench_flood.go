@@ -3,11 +3,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -83,7 +81,7 @@ Requires root. Run nothing else on the machine meanwhile.`,
 				return err
 			}
 			if read != "" {
-				r, err := readFlood(read)
+				r, err := readResult[bench.FloodResult](read, "flood")
 				if err != nil {
 					return err
 				}
@@ -113,22 +111,8 @@ Requires root. Run nothing else on the machine meanwhile.`,
 	c.Flags().IntVar(&config.Packets, "packets", 500000, "packets of established connections in a sample")
 	c.Flags().IntVar(&config.Rounds, "rounds", 9, "samples of each")
 	c.Flags().BoolVar(&config.LoadOnce, "load-once", false, "load imbang once, for machines on which that takes long; between samples its connections end")
-	c.Flags().StringVar(&read, "read", "", "print a stored result (--output json) instead of measuring")
-	_ = c.MarkFlagFilename("read", "json")
-	c.Flags().StringVar(&config.Note, "note", "", "text to keep with the result")
+	storedFlags(c, &read, &config.Note)
 	return c
-}
-
-func readFlood(path string) (*bench.FloodResult, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r := &bench.FloodResult{}
-	if err := json.Unmarshal(b, r); err != nil {
-		return nil, fmt.Errorf("%s is no result of imbang-lab bench flood --output json: %w", path, err)
-	}
-	return r, nil
 }
 
 func checkFlood(c bench.FloodConfig) error {
@@ -195,8 +179,7 @@ func printFloodLimits(w io.Writer, l bench.FloodLimits) {
 }
 
 func printFloodCost(w io.Writer, c bench.FloodCost) {
-	cost := func(c bench.Cost) string { return fmt.Sprintf("%.0f (%.0f to %.0f)", c.Median, c.Min, c.Max) }
-	fmt.Fprintf(w, "%-6s %-18s %24s %24s", c.Traffic, c.Competitor, cost(c.NS), cost(c.Own))
+	fmt.Fprintf(w, "%-6s %-18s %24s %24s", c.Traffic, c.Competitor, costText(c.NS), costText(c.Own))
 	for _, other := range bench.FloodCompetitors() {
 		if over, ok := c.Over[other]; ok {
 			fmt.Fprintf(w, "  /%s %.2f (%.2f to %.2f)", other, over.Median, over.Min, over.Max)

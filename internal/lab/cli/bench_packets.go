@@ -60,7 +60,7 @@ func checkPackets(c bench.PacketsConfig) error {
 		}
 	}
 	for _, n := range c.Flows {
-		if n < 1 || n > 1<<24 || n&(n-1) != 0 {
+		if !powerOfTwo(n, 1<<24) {
 			return fmt.Errorf("--flows %d: want a power of two up to %d", n, 1<<24)
 		}
 	}
@@ -69,6 +69,9 @@ func checkPackets(c bench.PacketsConfig) error {
 	}
 	return nil
 }
+
+// powerOfTwo reports whether a number is one, at most so great.
+func powerOfTwo(n, most int) bool { return n >= 1 && n <= most && n&(n-1) == 0 }
 
 func printPackets(w io.Writer, r *bench.PacketsResult) error {
 	cost := func(c bench.Cost) string { return fmt.Sprintf("%6.0f (%.0f to %.0f)", c.Median, c.Min, c.Max) }

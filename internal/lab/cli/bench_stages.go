@@ -3,11 +3,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -50,27 +48,22 @@ Requires root.`,
 			if err := out.Check(); err != nil {
 				return err
 			}
-			if config.Packets < 1000 || config.Rounds < 1 || config.Flows < 1 || config.Flows > 1<<20 || config.Flows&(config.Flows-1) != 0 {
-				return command.Usage(errors.New("--packets, --rounds, --flows: want 1000 or more packets, 1 or more rounds, and a power of two of flows, at most 1048576"))
+			if err := checkStages(config); err != nil {
+				return command.Usage(err)
 			}
-			r := &bench.StagesResult{}
 			if read != "" {
-				b, err := os.ReadFile(read)
+				r, err := readResult[bench.StagesResult](read, "stages")
 				if err != nil {
 					return err
 				}
-				if err := json.Unmarshal(b, r); err != nil {
-					return fmt.Errorf("%s is no result of imbang-lab bench stages --output json: %w", read, err)
-				}
-			} else {
-				progress, finish := progressBar()
-				defer finish()
-				config.Progress = progress
-				measured, err := bench.Stages(c.Context(), config)
-				if err != nil {
-					return err
-				}
-				r = measured
+				return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printStages(w, r) })
+			}
+			progress, finish := progressBar()
+			defer finish()
+			config.Progress = progress
+			r, err := bench.Stages(c.Context(), config)
+			if err != nil {
+				return err
 			}
 			return out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printStages(w, r) })
 		},
@@ -79,9 +72,15 @@ Requires root.`,
 	c.Flags().IntVar(&config.Flows, "flows", 1<<16, "established connections in rotation, a power of two")
 	c.Flags().IntVar(&config.Packets, "packets", 20000, "packets of a round")
 	c.Flags().IntVar(&config.Rounds, "rounds", 5, "rounds of each case")
-	c.Flags().StringVar(&config.Note, "note", "", "text to keep with the result")
-	c.Flags().StringVar(&read, "read", "", "print a stored result (--output json) instead of measuring")
+	storedFlags(c, &read, &config.Note)
 	return c
+}
+
+func checkStages(c bench.StagesConfig) error {
+	if c.Packets < 1000 || c.Rounds < 1 || !powerOfTwo(c.Flows, 1<<20) {
+		return errors.New("--packets, --rounds, --flows: want 1000 or more packets, 1 or more rounds, and a power of two of flows, at most 1048576")
+	}
+	return nil
 }
 
 func printStages(w io.Writer, r *bench.StagesResult) error {
@@ -93,8 +92,7 @@ func printStages(w io.Writer, r *bench.StagesResult) error {
 		if i == 0 || c.Path != r.Costs[i-1].Path || c.Traffic != r.Costs[i-1].Traffic {
 			fmt.Fprintf(w, "\n%-4s %-9s %26s %12s %12s\n", c.Path, c.Traffic, "ns", "map look-ups", "map changes")
 		}
-		cost := fmt.Sprintf("%.0f (%.0f to %.0f)", c.NS.Median, c.NS.Min, c.NS.Max)
-		if _, err := fmt.Fprintf(w, "  %-12s %26s %12.2f %12.2f\n", c.Stage, cost, c.Lookups, c.Changes); err != nil {
+		if _, err := fmt.Fprintf(w, "  %-12s %26s %12.2f %12.2f\n", c.Stage, costText(c.NS), c.Lookups, c.Changes); err != nil {
 			return err
 		}
 	}

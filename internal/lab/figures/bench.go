@@ -18,22 +18,31 @@ import (
 // benchFigure is a figure of the run of a benchmark that the performance page
 // shows.
 func (s *Store) benchFigure(part string, q query) (float64, error) {
+	text, err := s.latest(part)
+	if err != nil {
+		return 0, err
+	}
+	var result any
+	if err := json.Unmarshal(text, &result); err != nil {
+		return 0, err
+	}
+	return find(result, q)
+}
+
+// latest is the result of the run of a benchmark that the performance page shows.
+func (s *Store) latest(part string) (json.RawMessage, error) {
 	if s.runs == nil {
 		runs, err := history.Read(filepath.Join(s.root, HistoryFile))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		s.runs = runs
 	}
 	latest, ok := history.Latest(s.runs, part)
 	if !ok {
-		return 0, fmt.Errorf("%s has no run of %s", HistoryFile, part)
+		return nil, fmt.Errorf("%s has no run of %s", HistoryFile, part)
 	}
-	var result any
-	if err := json.Unmarshal(latest.Result, &result); err != nil {
-		return 0, err
-	}
-	return find(result, q)
+	return latest.Result, nil
 }
 
 // fileFigure is a figure of a file with one JSON value.

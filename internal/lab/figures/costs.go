@@ -3,6 +3,7 @@
 package figures
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"strings"
 
 	"imbang/internal/lab/bench"
-	"imbang/internal/lab/bench/history"
 )
 
 // costBlocks are the blocks that can be made of what packets cost: of a file
@@ -37,19 +37,20 @@ func (s *Store) result(file, part string) ([]byte, error) {
 	if part == "" {
 		return os.ReadFile(filepath.Join(s.root, file))
 	}
-	runs, err := history.Read(filepath.Join(s.root, HistoryFile))
-	if err != nil {
-		return nil, err
-	}
-	latest, ok := history.Latest(runs, part)
-	if !ok {
-		return nil, fmt.Errorf("%s has no run of %s", HistoryFile, part)
-	}
-	return latest.Result, nil
+	return s.latest(part)
 }
 
 // traffics are the kinds of packets, as columns.
 var traffics = []struct{ name, title string }{{"one", "one flow"}, {"many", "many flows"}, {"new", "new connections"}}
+
+// costHead begins a table with a column for each of them.
+func costHead(label string) string {
+	head := "| " + label + " |"
+	for _, t := range traffics {
+		head += " " + t.title + " |"
+	}
+	return head + "\n|" + strings.Repeat(" --- |", len(traffics)+1) + "\n"
+}
 
 // ratios sets forwarders beside those that they are compared with: the cost of a
 // packet over theirs, median and range of the rounds, the cheapest of these first.
@@ -77,14 +78,10 @@ func ratios(text []byte, q query) (string, error) {
 		return "", fmt.Errorf("%s is compared with none", of[0])
 	}
 	slices.SortFunc(others, func(a, b string) int {
-		return int(1e3 * (costs["one"][a].Own.Median - costs["one"][b].Own.Median))
+		return cmp.Compare(costs["one"][a].Own.Median, costs["one"][b].Own.Median)
 	})
 	var b strings.Builder
-	b.WriteString("| cost of a packet |")
-	for _, t := range traffics {
-		b.WriteString(" " + t.title + " |")
-	}
-	b.WriteString("\n|" + strings.Repeat(" --- |", len(traffics)+1) + "\n")
+	b.WriteString(costHead("cost of a packet"))
 	for _, name := range of {
 		for _, other := range others {
 			fmt.Fprintf(&b, "| `%s` to `%s` |", name, other)
@@ -125,11 +122,7 @@ func stages(text []byte, q query) (string, error) {
 		return "", errors.New("no such path")
 	}
 	var b strings.Builder
-	b.WriteString("| stage |")
-	for _, t := range traffics {
-		b.WriteString(" " + t.title + " |")
-	}
-	b.WriteString("\n|" + strings.Repeat(" --- |", len(traffics)+1) + "\n")
+	b.WriteString(costHead("stage"))
 	for _, name := range names {
 		fmt.Fprintf(&b, "| %s |", name)
 		for _, t := range traffics {
