@@ -39,7 +39,7 @@ struct stage_cost {
 /* The lab runs packets on one CPU, one after the other. */
 struct stage_costs {
 	__u64 since; /* the last mark [ns] */
-	enum stage last;
+	enum stage last; /* also makes the compiler describe the enum in BTF */
 	__u32 pad;
 	__u64 lookups;
 	__u64 changes;

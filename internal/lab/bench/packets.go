@@ -86,20 +86,20 @@ const (
 
 // Packets carries it out in a namespace of its own.
 func Packets(ctx context.Context, c PacketsConfig) (_ *PacketsResult, err error) {
-	var result PacketsResult
+	var result *PacketsResult
 	err = inPacketsNetwork(c, func(p *packets) error {
 		if err := p.all(ctx); err != nil {
 			return err
 		}
 		p.result.Making = stats.Summarize(p.making)
 		p.result.conclude()
-		result = p.result
+		result = &p.result
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &result, nil
+	return result, nil
 }
 
 // inPacketsNetwork calls measure in a namespace that has devices and routes to
@@ -188,7 +188,7 @@ func (p *packets) one(ctx context.Context, c PacketCost, way testrun.Way) (_ Pac
 		nowhere = testrun.NowhereXDP
 	}
 	var costs []float64
-	err = p.loop(ctx, c, func(loop *testrun.PacketLoop) error {
+	err = p.loop(ctx, c, p.Rounds, func(loop *testrun.PacketLoop) error {
 		for range p.Rounds {
 			making, err := p.round(loop, nowhere)
 			if err != nil {
@@ -213,14 +213,15 @@ func (p *packets) one(ctx context.Context, c PacketCost, way testrun.Way) (_ Pac
 	return c, nil
 }
 
-// loop loads a director, prepares the packets of a case, and has them measured.
-func (p *packets) loop(ctx context.Context, c PacketCost, measure func(*testrun.PacketLoop) error) (err error) {
+// loop loads a director, prepares the packets of a case, and has them measured, in
+// as many rounds.
+func (p *packets) loop(ctx context.Context, c PacketCost, rounds int, measure func(*testrun.PacketLoop) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	opened := c.Flows
 	if opened == 0 {
-		opened = p.Packets * (p.Rounds + 1)
+		opened = p.Packets * rounds
 	}
 	d, err := p.director(c, opened)
 	if err != nil {

@@ -12,10 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"imbang/internal/host"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/stats"
-	"imbang/internal/lab/topology"
 )
 
 // PathConfig says who takes part in the comparison of whole paths, and for how
@@ -178,20 +176,6 @@ func apart(names []string) (list []string) {
 		list = append(list, name)
 	}
 	return list
-}
-
-// newLabRun is newRun for what has a whole cluster.
-func newLabRun() (host.Run, error) {
-	if os.Geteuid() != 0 {
-		return host.Run{}, errors.New("not permitted: the benchmark makes network namespaces; run it as root, with sudo")
-	}
-	if _, err := host.Sweep(topology.Prefix); err != nil {
-		return host.Run{}, err
-	}
-	if _, err := host.SweepFiles(os.TempDir(), topology.Prefix); err != nil {
-		return host.Run{}, err
-	}
-	return host.NewRun(topology.Prefix)
 }
 
 // compare shares the rounds out among the sittings.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"imbang/internal/host"
+	"imbang/internal/lab/topology"
 )
 
 // prefix begins the names of the namespaces made here for a director alone;
@@ -22,7 +23,12 @@ const prefix = "imbang-bench"
 
 // newRun names the namespaces and files of a run, and removes what runs left
 // that were killed.
-func newRun() (host.Run, error) {
+func newRun() (host.Run, error) { return newRunOf(prefix) }
+
+// newLabRun is newRun for a benchmark that has a cluster of the lab.
+func newLabRun() (host.Run, error) { return newRunOf(topology.Prefix) }
+
+func newRunOf(prefix string) (host.Run, error) {
 	if os.Geteuid() != 0 {
 		return host.Run{}, errors.New("not permitted: the benchmark makes network namespaces; run it as root, with sudo")
 	}

@@ -87,50 +87,50 @@ func (p *packets) stages(ctx context.Context, way testrun.Way, flows int) (costs
 	if err != nil {
 		return nil, err
 	}
-	timed, err := p.marked(ctx, kind, way, false)
+	timed, err := p.marked(ctx, kind, way, false, p.Rounds)
 	if err != nil {
 		return nil, err
 	}
-	counted, err := p.marked(ctx, kind, way, true)
+	counted, err := p.marked(ctx, kind, way, true, 1)
 	if err != nil {
 		return nil, err
 	}
 	sum := StageCost{Stage: wholeProgram, NS: product.NS}
 	for i, name := range lbstages.Names[1:] { // the first is empty
-		cost := stageCost(name, lbstages.LbStage(i+1), timed, counted)
+		cost := stageCost(name, lbstages.LbStage(i+1), timed, counted[0])
 		sum.Lookups, sum.Changes = sum.Lookups+cost.Lookups, sum.Changes+cost.Changes
 		costs = append(costs, cost)
 	}
 	return append(costs, sum), nil
 }
 
-// stageCost takes one stage out of rounds that were timed and rounds that were
-// counted: a packet's share, without the cost of marks.
-func stageCost(name string, stage lbstages.LbStage, timed, counted []lbstages.LbStageCosts) StageCost {
-	cost := StageCost{Stage: name}
+// stageCost takes one stage out of rounds that were timed and one that was counted:
+// a packet's share, without the cost of marks.
+func stageCost(name string, stage lbstages.LbStage, timed []lbstages.LbStageCosts, counted lbstages.LbStageCosts) StageCost {
 	var ns []float64
 	for _, round := range timed {
-		empty, of := round.Of[lbstages.LbStageSTAGE_EMPTY], round.Of[stage]
-		packets := float64(max(empty.Ends, 1))
+		empty, of, packets := round.Of[lbstages.LbStageSTAGE_EMPTY], round.Of[stage], packetsOf(round)
 		ns = append(ns, (float64(of.Ns)-float64(of.Ends)*float64(empty.Ns)/packets)/packets)
 	}
-	cost.NS = stats.Summarize(ns)
-	for _, round := range counted[:min(1, len(counted))] {
-		packets := float64(max(round.Of[lbstages.LbStageSTAGE_EMPTY].Ends, 1))
-		cost.Lookups, cost.Changes = float64(round.Of[stage].Lookups)/packets, float64(round.Of[stage].Changes)/packets
-	}
-	return cost
+	of, packets := counted.Of[stage], packetsOf(counted)
+	return StageCost{Stage: name, NS: stats.Summarize(ns), Lookups: float64(of.Lookups) / packets, Changes: float64(of.Changes) / packets}
 }
 
-// marked runs packets through the variant: the costs of each round.
-func (p *packets) marked(ctx context.Context, c PacketCost, way testrun.Way, counts bool) (rounds []lbstages.LbStageCosts, err error) {
+// packetsOf is how many packets a round had: each begins with an empty stage.
+func packetsOf(round lbstages.LbStageCosts) float64 {
+	return float64(max(round.Of[lbstages.LbStageSTAGE_EMPTY].Ends, 1))
+}
+
+// marked runs packets through the variant: the costs of each of n rounds. One more
+// before them fills caches.
+func (p *packets) marked(ctx context.Context, c PacketCost, way testrun.Way, counts bool, n int) (rounds []lbstages.LbStageCosts, err error) {
 	defer testrun.MeasureStages(counts)()
-	err = p.loop(ctx, c, func(loop *testrun.PacketLoop) error {
+	err = p.loop(ctx, c, 1+n, func(loop *testrun.PacketLoop) error {
 		costs, err := loop.Stages(way)
 		if err != nil {
 			return err
 		}
-		rounds, err = p.stageRounds(loop, way, costs)
+		rounds, err = p.stageRounds(loop, way, costs, 1+n)
 		return errors.Join(err, costs.Close())
 	})
 	if err != nil {
@@ -139,10 +139,9 @@ func (p *packets) marked(ctx context.Context, c PacketCost, way testrun.Way, cou
 	return rounds[1:], nil
 }
 
-// stageRounds runs the packets, and reads what each round cost; the first one
-// fills caches.
-func (p *packets) stageRounds(loop *testrun.PacketLoop, way testrun.Way, costs testrun.StageCosts) (rounds []lbstages.LbStageCosts, err error) {
-	for range 1 + p.Rounds {
+// stageRounds runs the packets n times, and reads what each round cost.
+func (p *packets) stageRounds(loop *testrun.PacketLoop, way testrun.Way, costs testrun.StageCosts, n int) (rounds []lbstages.LbStageCosts, err error) {
+	for range n {
 		if err := costs.Clear(); err != nil {
 			return nil, err
 		}

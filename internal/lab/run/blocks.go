@@ -40,7 +40,12 @@ func (l *lab) measureAll(ctx context.Context) error {
 // run that is interrupted in an added block says how many it planned, and one
 // that goes on finishes that block first.
 func (l *lab) extend(blocks int) error {
-	if blocks <= l.env.Plan.Repeats {
+	return l.plan(max(blocks, l.env.Plan.Repeats))
+}
+
+// plan stores how many blocks the plan has.
+func (l *lab) plan(blocks int) error {
+	if blocks == l.env.Plan.Repeats {
 		return nil
 	}
 	l.env.Plan.Repeats = blocks
@@ -109,11 +114,7 @@ func (l *lab) endAfter(blocks int) error {
 		l.watch.Note(fmt.Sprintf("this machine is too slow for %d runs a cell in %v: ending after %d", l.env.Plan.Repeats, quickBudget, blocks))
 	}
 	l.outcome.Planned = l.outcome.Measured + l.outcome.Failed
-	if blocks == l.env.Plan.Repeats {
-		return nil
-	}
-	l.env.Plan.Repeats = blocks
-	return l.out.Environment(l.env)
+	return l.plan(blocks)
 }
 
 // measureCell measures one cell and stores what came of it. An error ends the
