@@ -10,8 +10,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"imbang/internal/strictyaml"
 )
 
 // Limits that the lab's address plan and one machine set.
@@ -27,8 +28,7 @@ const (
 
 // checker turns a document into a Study and keeps the first mistake.
 type checker struct {
-	file    string
-	body    ast.Node
+	tree    *strictyaml.Tree
 	engines []Engine // nil: any
 	err     error
 }
@@ -39,34 +39,13 @@ func (c *checker) refuse(path, format string, args ...any) {
 	if c.err != nil {
 		return
 	}
-	line, column := 1, 1
-	for p := path; ; p = parentPath(p) {
-		if n := c.node(p); n != nil {
-			pos := n.GetToken().Position
-			line, column = pos.Line, pos.Column
-			break
-		}
-		if p == "" {
-			break
-		}
-	}
-	c.err = fmt.Errorf("%s:%d:%d: %s: %s", c.file, line, column, path, fmt.Sprintf(format, args...))
+	c.err = c.tree.Mistake(path, format, args...)
 }
 
 // node is the value at a path of the file, nil if there is none.
-func (c *checker) node(path string) ast.Node {
-	p, err := yaml.PathString(strings.TrimSuffix("$."+path, "."))
-	if err != nil {
-		return nil
-	}
-	n, err := p.FilterNode(c.body)
-	if err != nil {
-		return nil
-	}
-	return n
-}
+func (c *checker) node(path string) ast.Node { return c.tree.Node(path) }
 
-func (c *checker) has(path string) bool { return c.node(path) != nil }
+func (c *checker) has(path string) bool { return c.tree.Has(path) }
 
 // between refuses a number outside a range, and one with a fraction, which the
 // YAML library would cut off silently.
@@ -103,16 +82,7 @@ func (c *checker) study(d *document) *Study {
 }
 
 // keys are the keys of a mapping in the order of the file.
-func (c *checker) keys(path string) (keys []string) {
-	m, ok := c.node(path).(ast.MapNode)
-	if !ok {
-		return nil
-	}
-	for it := m.MapRange(); it.Next(); {
-		keys = append(keys, it.Key().GetToken().Value)
-	}
-	return keys
-}
+func (c *checker) keys(path string) []string { return c.tree.Keys(path) }
 
 // absent refuses a key that does not belong where it stands.
 func (c *checker) absent(path, key, why string) {

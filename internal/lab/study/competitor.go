@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"imbang/internal/strictyaml"
 )
 
 // Competitor is one of those that are compared.
@@ -101,7 +103,7 @@ func (c *checker) competitor(at string, d competitorDoc, s *Study) {
 // engine finds an engine; a study read without a list knows them all.
 func (c *checker) engine(path, name string) Engine {
 	if c.engines == nil {
-		return Engine{Name: name, Balances: c.has(parentPath(path) + ".schedulers")}
+		return Engine{Name: name, Balances: c.has(strictyaml.Parent(path) + ".schedulers")}
 	}
 	var names []string
 	for _, e := range c.engines {

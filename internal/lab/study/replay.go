@@ -54,7 +54,7 @@ func (c *checker) replay(d *replayDoc, s *Study) {
 		c.refuse(at+".log", "missing: want the path of an access log in the common or combined format")
 	}
 	if !filepath.IsAbs(r.Log) {
-		r.Log = filepath.Join(filepath.Dir(c.file), r.Log)
+		r.Log = filepath.Join(filepath.Dir(c.tree.File()), r.Log)
 	}
 	if c.has(at + ".speeds") {
 		r.Speeds = d.Speeds

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package strictyaml reads YAML files that people write: an unknown key, a key that
+// is given twice and a value of the wrong kind are refused, in one line that names
+// file, line, column and remedy. It knows no file's keys: the Go type does that a
+// file is decoded into, by tags `yaml:"key"`.
+package strictyaml
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Kind is the words that errors have for a kind of file.
+type Kind struct {
+	Name  string // with its article: "a study"
+	Begin string // how such a file begins: `a study that begins with "name: NAME"`
+}
+
+// Tree is a file as it stands, by which mistakes found later get their places.
+type Tree struct {
+	file string
+	body ast.Node
+}
+
+// Decode reads a file into a pointer to a struct. file is the name that errors
+// carry.
+func Decode(file string, text []byte, kind Kind, into any) (*Tree, error) {
+	root := reflect.TypeOf(into).Elem()
+	tree, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, located(file, nil, kind, root, err)
+	}
+	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil {
+		return nil, fmt.Errorf("%s:1:1: the file is empty: write %s", file, kind.Begin)
+	}
+	if len(tree.Docs) > 1 {
+		return nil, fmt.Errorf("%s:%d:1: a second document: keep one %s a file", file, tree.Docs[1].GetToken().Position.Line, bare(kind.Name))
+	}
+	body := tree.Docs[0].Body
+	if tk := unusual(body); tk != nil {
+		return nil, fmt.Errorf("%s:%d:%d: %q: write the value itself: tags, anchors and aliases are not read in %s",
+			file, tk.Position.Line, tk.Position.Column, tk.Value, kind.Name)
+	}
+	if err := yaml.NodeToValue(body, into, yaml.Strict()); err != nil {
+		return nil, located(file, body, kind, root, err)
+	}
+	return &Tree{file, body}, nil
+}
+
+func bare(name string) string {
+	_, noun, _ := strings.Cut(name, " ")
+	return noun
+}
+
+// unusual finds YAML that such files have no use for; the library's decoder even
+// panics over some tags.
+func unusual(body ast.Node) *token.Token {
+	for _, kind := range []ast.NodeType{ast.TagType, ast.AnchorType, ast.AliasType, ast.MergeKeyType} {
+		if found := ast.Filter(kind, body); len(found) > 0 {
+			return found[0].GetToken()
+		}
+	}
+	return nil
+}
+
+// located turns an error of the YAML library into one line that names the
+// place and the remedy.
+func located(file string, body ast.Node, kind Kind, root reflect.Type, err error) error {
+	var ye yaml.Error
+	if !errors.As(err, &ye) || ye.GetToken() == nil {
+		return fmt.Errorf("%s: %s", file, firstLine(err.Error()))
+	}
+	tk := ye.GetToken()
+	at := fmt.Sprintf("%s:%d:%d", file, tk.Position.Line, tk.Position.Column)
+	var (
+		unknown *yaml.UnknownFieldError
+		wrong   *yaml.TypeError
+		node    *yaml.UnexpectedNodeTypeError
+		twice   *yaml.DuplicateKeyError
+	)
+	path := pathOf(body, tk)
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s: unknown key %q: known here are %s", at, tk.Value, strings.Join(keysAt(root, Parent(path)), ", "))
+	case errors.As(err, &twice):
+		return fmt.Errorf("%s: key %q is given twice: remove one", at, tk.Value)
+	case errors.As(err, &wrong), errors.As(err, &node):
+		return fmt.Errorf("%s: %s: %q is of the wrong kind: want %s", at, cmp.Or(path, "the "+bare(kind.Name)), tk.Value, kindAt(root, path))
+	}
+	return fmt.Errorf("%s: %s: correct the YAML here", at, firstLine(ye.GetMessage()))
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
