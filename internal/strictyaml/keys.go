@@ -43,39 +43,58 @@ func deref(t reflect.Type) reflect.Type {
 }
 
 func fieldOf(t reflect.Type, key string) (reflect.Type, bool) {
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Tag.Get("yaml") == key {
+	for _, f := range Fields(t) {
+		if f.Tag.Get("yaml") == key {
 			return f.Type, true
 		}
 	}
 	return nil, false
 }
 
+// Fields are the fields of a struct that have a key, those of embedded structs with
+// the tag `yaml:",inline"` among them.
+func Fields(t reflect.Type) (list []reflect.StructField) {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Tag.Get("yaml") == ",inline" {
+			list = append(list, Fields(f.Type)...)
+		} else {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 // keysAt lists the keys of the mapping at a path, in the order to write them.
 func keysAt(root reflect.Type, path string) []string {
 	var keys []string
 	if t := typeAt(root, path); t != nil && t.Kind() == reflect.Struct {
-		for i := range t.NumField() {
-			keys = append(keys, t.Field(i).Tag.Get("yaml"))
+		for _, f := range Fields(t) {
+			keys = append(keys, f.Tag.Get("yaml"))
 		}
 	}
 	return keys
 }
 
 // Key is a key of a kind of file: its path, with [] behind a key that has a list of
-// mappings, and what kind of value it has.
-type Key struct{ Path, Kind string }
+// mappings and .NAME behind one whose mappings have names of the user's, what kind of
+// value it has, and the Go field with its tags.
+type Key struct {
+	Path, Kind string
+	Field      reflect.StructField
+}
 
 // Keys lists all keys of what is decoded into a type, in the order to write them.
 func Keys[T any]() []Key { return keysBelow("", reflect.TypeFor[T]()) }
 
 func keysBelow(prefix string, t reflect.Type) (keys []Key) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range Fields(t) {
 		path, of := prefix+f.Tag.Get("yaml"), deref(f.Type)
-		keys = append(keys, Key{path, kindName(of)})
-		if of.Kind() == reflect.Slice {
+		keys = append(keys, Key{path, kindName(of), f})
+		switch of.Kind() {
+		case reflect.Slice:
 			path, of = path+"[]", of.Elem()
+		case reflect.Map:
+			path, of = path+".NAME", of.Elem()
 		}
 		if of.Kind() == reflect.Struct {
 			keys = append(keys, keysBelow(path+".", of)...)
@@ -95,8 +114,10 @@ func kindAt(root reflect.Type, path string) string {
 
 func kindName(t reflect.Type) string {
 	switch deref(t).Kind() {
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
 	case reflect.Float64:
 		return "a number"
 	case reflect.Slice:

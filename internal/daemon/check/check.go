@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package check has the health checks of real servers: a file for each kind, the
+// registry of kinds, what follows from a sequence of results (state.go, pure), and
+// the scheduler that carries checks out. It knows neither the director nor the
+// configuration file, and decides nothing about weights.
+package check
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Target is what a check is directed to.
+type Target struct {
+	// Addr is the server's address and the port to check. Kinds without a port
+	// ignore it.
+	Addr netip.AddrPort
+	// Virtual is the service's address and port, for the environment of scripts. It
+	// is invalid for a service of a firewall mark.
+	Virtual netip.AddrPort
+	// Dial connects to the server the way the service's traffic goes; nil: directly.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// dial connects to the target's address and port.
+func (t Target) dial(ctx context.Context, network string) (net.Conn, error) {
+	if t.Dial != nil {
+		return t.Dial(ctx, network, t.Addr.String())
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, network, t.Addr.String())
+}
+
+// Result is the outcome of one check.
+type Result struct {
+	OK     bool
+	Detail string // one line: "200 in 3 ms", "connection refused"
+	// Share is the percentage of the server's weight that the check leaves it, 0 to
+	// 100. HasShare is false for checks that do not say.
+	Share    uint8
+	HasShare bool
+	Command  Command
+}
+
+// Command is what an agent asks for in addition to a state.
+type Command uint8
+
+// Commands of HAProxy's agent-check protocol.
+const (
+	NoCommand   Command = iota
+	Ready               // end what drain and maint began
+	Drain               // no new connections
+	Maintenance         // out of service
+)
+
+func (c Command) String() string {
+	return [...]string{"", "ready", "drain", "maintenance"}[c]
+}
+
+func failed(format string, args ...any) Result { return Result{Detail: fmt.Sprintf(format, args...)} }
+
+func passed(format string, args ...any) Result {
+	return Result{OK: true, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Checker carries out one check. It returns when the context ends, at the latest.
+type Checker interface {
+	Check(ctx context.Context, t Target) Result
+}
+
+// Spec is the configuration of a check of one kind, decoded from YAML.
+type Spec interface {
+	// Problems lists what is wrong with it.
+	Problems() []Problem
+	// Checker reads the files that it names (certificates, secrets).
+	Checker() (Checker, error)
+}
+
+// Problem is a mistake in a Spec.
+type Problem struct {
+	Key  string // as in the YAML, "" for the whole
+	Text string // what is required
+}
+
+// since is how long something took, as results show it.
+func since(start time.Time) string {
+	d := time.Since(start)
+	if d < 10*time.Millisecond {
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run carries a check out against an address.
+func run(t *testing.T, s Spec, addr string) Result {
+	t.Helper()
+	if p := s.Problems(); len(p) > 0 {
+		t.Fatalf("%+v: %v", s, p)
+	}
+	c, err := s.Checker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	return c.Check(ctx, Target{Addr: netip.MustParseAddrPort(addr)})
+}
+
+// expect compares a result with how its detail has to begin.
+func expect(t *testing.T, name string, r Result, ok bool, detail string) {
+	t.Helper()
+	if r.OK != ok || !strings.HasPrefix(r.Detail, detail) || strings.Contains(r.Detail, "\n") {
+		t.Errorf("%s: %v %q, want %v %q...", name, r.OK, r.Detail, ok, detail)
+	}
+}
+
+// listen serves connections until the test ends.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestTCP(t *testing.T) {
+	silent := listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
+	banner := listen(t, func(c net.Conn) { fmt.Fprint(c, "220 ready\r\n"); _, _ = c.Read(make([]byte, 1)) })
+	flood := listen(t, func(c net.Conn) {
+		for _, err := c.Write(make([]byte, 1<<16)); err == nil; _, err = c.Write(make([]byte, 1<<16)) {
+		}
+	})
+	closed := listen(t, func(net.Conn) {})
+	expect(t, "connect", run(t, &TCP{}, silent), true, "connected in ")
+	expect(t, "send", run(t, &TCP{Send: "PING\r\n"}, silent), true, "connected and sent in ")
+	expect(t, "banner", run(t, &TCP{Expect: "220 "}, banner), true, "connected and received the expected text in ")
+	expect(t, "silent", run(t, &TCP{Expect: "220 "}, silent), false, `connected, but "220 " did not come: timeout; received ""`)
+	expect(t, "other", run(t, &TCP{Expect: "221 "}, banner), false, `connected, but "221 " did not come: timeout; received "220 ready\r\n"`)
+	expect(t, "flood", run(t, &TCP{Expect: "220 "}, flood), false, `connected, but "220 " did not come: it is not in the first 4096 bytes`)
+	expect(t, "closed", run(t, &TCP{Expect: "220 "}, closed), false, `connected, but "220 " did not come: the server closed the connection`)
+	expect(t, "refused", run(t, &TCP{}, "127.0.0.1:1"), false, "connection refused")
+}
+
+func TestHTTP(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte("Bearer x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "host %s, %s", r.Host, r.Header.Get("X")) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) })
+	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	mux.HandleFunc("/secret", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer x" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	mux.HandleFunc("/post", func(w http.ResponseWriter, r *http.Request) {
+		b := make([]byte, 10)
+		n, _ := r.Body.Read(b)
+		fmt.Fprintf(w, "%s %s", r.Method, b[:n])
+	})
+	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
+		for range 64 {
+			_, _ = w.Write(make([]byte, 1<<16))
+		}
+	})
+	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	addr := s.Listener.Addr().String()
+	head := listen(t, func(c net.Conn) {
+		fmt.Fprint(c, "HTTP/1.1 200 OK\r\n")
+		for _, err := fmt.Fprint(c, "A: "+strings.Repeat("b", 1000)+"\r\n"); err == nil; _, err = fmt.Fprint(c, "A: "+strings.Repeat("b", 1000)+"\r\n") {
+		}
+	})
+	nonsense := listen(t, func(c net.Conn) { fmt.Fprint(c, "SSH-2.0-x\r\n\r\n"); _, _ = c.Read(make([]byte, 512)) })
+	one := func(r Request) *HTTP { return &HTTP{Requests: []Request{r}} }
+	for _, c := range []struct {
+		name   string
+		spec   *HTTP
+		addr   string
+		ok     bool
+		detail string
+	}{
+		{"default", &HTTP{}, addr, true, "status 200 in "},
+		{"host", &HTTP{Host: "www.example.org", Headers: map[string]string{"X": "y"}, Requests: []Request{{Expect: "^host www.example.org, y$"}}}, addr, true, "status 200"},
+		{"redirect", one(Request{Path: "/moved"}), addr, true, "status 302 in "},
+		{"redirect refused", one(Request{Path: "/moved", Status: "200-299,304"}), addr, false, "/moved: status 302, want 200-299,304"},
+		{"broken", one(Request{Path: "/broken"}), addr, false, "/broken: status 503, want 200-399"},
+		{"expected 503", one(Request{Path: "/broken", Status: "503"}), addr, true, "status 503"},
+		{"two", &HTTP{Requests: []Request{{Path: "/moved"}, {Path: "/", Expect: "host"}}}, addr, true, "status 200"},
+		{"second fails", &HTTP{Requests: []Request{{Path: "/"}, {Path: "/broken"}}}, addr, false, "/broken: status 503"},
+		{"body", one(Request{Expect: "welcome"}), addr, false, `/: the body of `},
+		{"digest", one(Request{Path: "/post", Method: "POST", Body: "a", Digest: "6B41ACDFAFFFA5BC3AB5A83CB9E15F50"}), addr, false, "/post: the body's MD5 digest is "},
+		{"post", one(Request{Path: "/post", Method: "POST", Body: "abc", Expect: "^POST abc$"}), addr, true, "status 200"},
+		{"secret", &HTTP{Secrets: map[string]string{"Authorization": secret}, Requests: []Request{{Path: "/secret"}}}, addr, true, "status 200"},
+		{"no secret", one(Request{Path: "/secret"}), addr, false, "/secret: status 401"},
+		{"large digest", one(Request{Path: "/large", Digest: strings.Repeat("0", 32)}), addr, false, "/large: the body is longer than 1024 KiB"},
+		{"large regexp", one(Request{Path: "/large", Expect: "x"}), addr, false, "/large: the body of 1048577 bytes does not match"},
+		{"slow", one(Request{Path: "/slow", Expect: "x"}), addr, false, "/slow: timeout"},
+		{"endless head", &HTTP{}, head, false, "/: the head of the reply is longer than 64 KiB"},
+		{"no HTTP", &HTTP{}, nonsense, false, "/: malformed HTTP"},
+		{"refused", &HTTP{}, "127.0.0.1:1", false, "connection refused"},
+		{"TLS to plain", &HTTP{TLS: &ClientTLS{}}, addr, false, "TLS handshake: "},
+	} {
+		expect(t, c.name, run(t, c.spec, c.addr), c.ok, c.detail)
+	}
+}
+
+func TestHTTPS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.TLS.ServerName) }))
+	t.Cleanup(s.Close)
+	addr := s.Listener.Addr().String()
+	expect(t, "plain", run(t, &HTTP{TLS: &ClientTLS{}}, addr), true, "status 200")
+	expect(t, "name", run(t, &HTTP{TLS: &ClientTLS{ServerName: "x.example"}, Requests: []Request{{Expect: "^x.example$"}}}, addr), true, "status 200")
+	expect(t, "verified", run(t, &HTTP{TLS: &ClientTLS{ServerName: "x.example", Verify: true}}, addr), false, "TLS handshake: tls: failed to verify certificate: x509: ")
+	expect(t, "HTTP to TLS", run(t, &HTTP{}, addr), false, "/: status 400")
+}
+
+func TestProblems(t *testing.T) {
+	for _, c := range []struct {
+		spec Spec
+		want string
+	}{
+		{&TCP{Expect: strings.Repeat("x", 5000)}, "expect: longer than 4096 bytes: want a shorter text"},
+		{&HTTP{Requests: []Request{{Path: "health"}}}, `requests[0].path: "health": want a path that begins with /, such as /health`},
+		{&HTTP{Requests: []Request{{}, {Method: "BREW"}}}, `requests[1].method: "BREW": want GET, HEAD, POST or OPTIONS`},
+		{&HTTP{Requests: []Request{{Status: "2xx"}}}, `requests[0].status: "2xx": want statuses from 100 to 599, such as 200, 200-299 or 200,301`},
+		{&HTTP{Requests: []Request{{Status: "299-200"}}}, `requests[0].status: "299-200": want statuses from 100 to 599, such as 200, 200-299 or 200,301`},
+		{&HTTP{Requests: []Request{{Expect: "("}}}, "requests[0].expect: \"(\" is not a regular expression: missing closing ): `(`"},
+		{&HTTP{Requests: []Request{{Digest: "abc"}}}, `requests[0].digest: "abc": want 32 hexadecimal digits, as md5sum prints`},
+		{&HTTP{Requests: []Request{{Method: "HEAD", Expect: "x"}}}, `requests[0].method: a reply to HEAD has no body: remove expect and digest, or write GET`},
+		{&HTTP{Headers: map[string]string{"A b": "c"}}, `headers: "A b": want a name without spaces and colons, and one line`},
+		{&HTTP{TLS: &ClientTLS{Cert: "c"}}, "tls.cert: a client certificate requires both cert and key"},
+		{&HTTP{TLS: &ClientTLS{CA: "c"}}, "tls.ca: is used only to verify: write verify: true, or remove it"},
+		{&HTTP{TLS: &ClientTLS{Verify: true}}, "tls.server_name: missing: verify requires the name that the certificate has"},
+	} {
+		got := c.spec.Problems()
+		if len(got) != 1 || got[0].Key+": "+got[0].Text != c.want {
+			t.Errorf("%v, want %q", got, c.want)
+		}
+	}
+}
+
+func TestState(t *testing.T) {
+	timing := Timing{Interval: 10, Fast: 1, Rise: 2, Fall: 3, Initial: Up}
+	s := timing.Begin(time.Unix(0, 0))
+	var verdicts, waits []string
+	for i, ok := range []bool{false, false, true, false, false, false, true, false, true, true} {
+		var changed bool
+		s, changed = timing.Next(s, Result{OK: ok}, time.Unix(int64(i), 0))
+		mark := s.Verdict.String()
+		if changed {
+			mark += "!"
+		}
+		verdicts = append(verdicts, mark)
+		waits = append(waits, fmt.Sprint(int(timing.Wait(s))))
+	}
+	if got, want := strings.Join(verdicts, " "), "up up up up up down! down down down up!"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := strings.Join(waits, " "), "1 1 10 1 1 10 1 10 1 10"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if s.Runs != 10 || s.Fails != 6 || s.Since != time.Unix(9, 0) {
+		t.Errorf("%+v", s)
+	}
+	// Nothing is known: the first result decides.
+	for _, ok := range []bool{true, false} {
+		if s, changed := timing.Next(State{}, Result{OK: ok}, time.Unix(1, 0)); !changed || s.Verdict == Unknown {
+			t.Errorf("%+v, %v", s, changed)
+		}
+	}
+}

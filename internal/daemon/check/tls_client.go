@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+)
+
+// ClientTLS is how checks speak TLS. Certificates are not verified unless asked, as
+// keepalived does: real servers often have the service's name, or none.
+type ClientTLS struct {
+	ServerName string `yaml:"server_name" jsonschema_description:"name in the handshake (SNI), and the one that is verified"`
+	Verify     bool   `yaml:"verify" jsonschema_description:"verify the server's certificate; default false"`
+	CA         string `yaml:"ca" jsonschema_description:"file of the certificate authorities (PEM) to verify with; default the system's"`
+	Cert       string `yaml:"cert" jsonschema_description:"file of the client certificate (PEM)"`
+	Key        string `yaml:"key" jsonschema_description:"file of its key (PEM)"`
+}
+
+func (c *ClientTLS) problems(at string) (list []Problem) {
+	switch {
+	case c == nil:
+	case (c.Cert == "") != (c.Key == ""):
+		list = append(list, Problem{at + "cert", "a client certificate requires both cert and key"})
+	case c.CA != "" && !c.Verify:
+		list = append(list, Problem{at + "ca", "is used only to verify: write verify: true, or remove it"})
+	case c.Verify && c.ServerName == "":
+		list = append(list, Problem{at + "server_name", "missing: verify requires the name that the certificate has"})
+	}
+	return list
+}
+
+// config reads the files. It is nil without TLS.
+func (c *ClientTLS) config() (*tls.Config, error) {
+	if c == nil {
+		return nil, nil
+	}
+	t := &tls.Config{ServerName: c.ServerName, InsecureSkipVerify: !c.Verify, MinVersion: tls.VersionTLS12}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("certificate authorities: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("certificate authorities: %s has no certificate in PEM", c.CA)
+		}
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads imbang.yaml into plain values: what the user wants of a
+// director. It is strict, names file, line, key and remedy of every mistake, and
+// changes nothing. It does not know what the kernel has.
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/model"
+)
+
+// Config is a configuration that was found valid.
+type Config struct {
+	Director *Director // nil: the loaded one, as it is
+	Settings []Setting // by name
+	Timeouts model.Timeouts
+	Daemon   Daemon
+	Services []Service
+	Files    []string // that were read, the first one first
+}
+
+// Director is how the director is loaded and attached.
+type Director struct {
+	ClientDevice, ServerDevice              string
+	Mode, Hook                              string
+	MaxServices, MaxServers, MaxConnections uint32 // 0: the default
+	Forwarding                              bool
+	Addresses                               []Address
+}
+
+// Address is a virtual address that the daemon keeps on a device.
+type Address struct {
+	Prefix netip.Prefix
+	Device string
+}
+
+// Setting is one of the director's settings, as NAME=VALUE would set it.
+type Setting struct{ Name, Value string }
+
+// Daemon is about the process itself.
+type Daemon struct {
+	Watch         bool
+	MaxRemoved    float64       // share of the servers, 0 to 1
+	AuditInterval time.Duration // 0: none
+	ScriptUser    string
+	Mail, MailTo  []string
+	Metrics       Metrics
+}
+
+// Metrics is where metrics are served.
+type Metrics struct {
+	Listen       netip.AddrPort // invalid: nowhere
+	NodeExporter bool
+}
+
+// Check is a health check by name.
+type Check struct {
+	Name      string
+	Kind      string // its key in check.Kinds
+	Spec      check.Spec
+	Port      uint16 // 0: the server's
+	LastKnown bool   // the state before the first result is the last one, if there is one
+	check.Timing
+}
+
+// OnFailure is what becomes of a server that is down.
+type OnFailure string
+
+// Failed servers keep their connections, or leave the table.
+const (
+	Quiesce OnFailure = "quiesce"
+	Remove  OnFailure = "remove"
+)
+
+// AllDown is what becomes of a service all of whose servers are down.
+type AllDown string
+
+// Policies. Refuse is keepalived's.
+const (
+	Refuse   AllDown = "refuse" // clients are refused
+	KeepLast AllDown = "last"   // the last server stays
+	UseAll   AllDown = "all"    // all servers are used
+)
+
+// Service is a virtual service.
+type Service struct {
+	model.Service
+	Name                 string
+	Servers              []Server
+	Sorry                *Server
+	SteerChecks          bool
+	OnFailure            OnFailure
+	AllDown              AllDown
+	Quorum, Hysteresis   int
+	QuorumUp, QuorumDown []string
+	DrainDeadline        time.Duration // 0: none
+}
+
+// Server is a real server of a service.
+type Server struct {
+	model.Server
+	Name                 string
+	Checks               []*Check
+	SlowStart            time.Duration // 0: none
+	NotifyUp, NotifyDown []string
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "imbang/internal/daemon/check"
+
+// The documents are files as they stand, before units and sense are checked. The
+// tags describe the keys, for the reference and the JSON Schema.
+
+type document struct {
+	Include  []string            `yaml:"include" jsonschema_description:"files with further services and checks, relative to this one; wildcards as in *.yaml"`
+	Director *directorDoc        `yaml:"director" jsonschema_description:"devices and tables; without it, the director that is loaded is used as it is"`
+	Settings map[string]string   `yaml:"settings" jsonschema_description:"settings of the director by name; imbang settings lists them"`
+	Timeouts timeoutsDoc         `yaml:"timeouts" jsonschema_description:"of connections, as ipvsadm --set has them; default as they are"`
+	Daemon   daemonDoc           `yaml:"daemon" jsonschema_description:"the process itself"`
+	Checks   map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
+	Services []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
+}
+
+// included is what an included file may have.
+type included struct {
+	Checks   map[string]checkDoc `yaml:"checks"`
+	Services []serviceDoc        `yaml:"services"`
+}
+
+type directorDoc struct {
+	ClientDevice   string       `yaml:"client_device" jsonschema_description:"required; device that clients' packets come in by"`
+	ServerDevice   string       `yaml:"server_device" jsonschema_description:"device that real servers' replies come in by; default the clients'"`
+	Mode           string       `yaml:"mode" jsonschema_description:"as imbang attach --mode; default auto" jsonschema:"enum=auto,enum=tc,enum=xdp,enum=xdp-generic"`
+	Hook           string       `yaml:"hook" jsonschema_description:"as imbang attach --hook; default auto" jsonschema:"enum=auto,enum=tcx,enum=clsact"`
+	MaxServices    int          `yaml:"max_services" jsonschema_description:"size of the table; takes effect when the director is loaded"`
+	MaxServers     int          `yaml:"max_servers" jsonschema_description:"likewise, servers of all services"`
+	MaxConnections int          `yaml:"max_connections" jsonschema_description:"likewise, connections of each address family"`
+	Forwarding     *bool        `yaml:"forwarding" jsonschema_description:"turn the kernel's forwarding on for the families of the services; default true"`
+	Addresses      []addressDoc `yaml:"addresses" jsonschema_description:"virtual addresses that the daemon configures and keeps"`
+}
+
+type addressDoc struct {
+	Address string `yaml:"address" jsonschema_description:"required; with or without prefix length, such as 10.20.0.1/32"`
+	Device  string `yaml:"device" jsonschema_description:"device that gets it; default the clients'"`
+}
+
+type timeoutsDoc struct {
+	TCP    string `yaml:"tcp" jsonschema_description:"of established TCP connections, such as 15 min"`
+	TCPFin string `yaml:"tcp_fin" jsonschema_description:"of TCP connections that have received a FIN"`
+	UDP    string `yaml:"udp" jsonschema_description:"of UDP"`
+}
+
+type daemonDoc struct {
+	Watch         bool       `yaml:"watch" jsonschema_description:"reload when the file changes; default false: on SIGHUP and imbang reload"`
+	MaxRemoved    string     `yaml:"max_removed" jsonschema_description:"share of the servers that a reload removes at most without --force; default 50 %"`
+	AuditInterval string     `yaml:"audit_interval" jsonschema_description:"time between audits of the tables; 0 s: none; default 5 min"`
+	ScriptUser    string     `yaml:"script_user" jsonschema_description:"user that script checks run as; default nobody"`
+	Mail          []string   `yaml:"mail" jsonschema_description:"command that gets each alarm and change of a server as a mail message on its input, such as [/usr/sbin/sendmail, -t]"`
+	MailTo        []string   `yaml:"mail_to" jsonschema_description:"addresses for the message's To"`
+	Metrics       metricsDoc `yaml:"metrics" jsonschema_description:"metrics for Prometheus"`
+}
+
+type metricsDoc struct {
+	Listen       string `yaml:"listen" jsonschema_description:"loopback address and port, such as 127.0.0.1:9106; default none"`
+	NodeExporter bool   `yaml:"node_exporter" jsonschema_description:"also node_ipvs_* under node_exporter's names and labels; default false"`
+}
+
+type checkDoc struct {
+	check.Kinds  `yaml:",inline"`
+	Port         int     `yaml:"port" jsonschema_description:"port to check; default the server's"`
+	Interval     string  `yaml:"interval" jsonschema_description:"time between the starts of two checks; default 5 s"`
+	FastInterval string  `yaml:"fast_interval" jsonschema_description:"likewise while a change of the state is under way; default the interval"`
+	Timeout      string  `yaml:"timeout" jsonschema_description:"of one check; default 3 s, at most the interval"`
+	Rise         int     `yaml:"rise" jsonschema_description:"successes in a row that make a server up; default 2"`
+	Fall         int     `yaml:"fall" jsonschema_description:"failures in a row that make a server down; default 3"`
+	Jitter       *string `yaml:"jitter" jsonschema_description:"share by which each interval varies; default 10 %"`
+	Initial      string  `yaml:"initial" jsonschema_description:"state of a server before its first result; default last-known, which is up for new ones" jsonschema:"enum=up,enum=down,enum=last-known"`
+}
+
+type serviceDoc struct {
+	Name          string      `yaml:"name" jsonschema_description:"required; a short name, for commands and metrics"`
+	Virtual       string      `yaml:"virtual" jsonschema_description:"virtual address and port, such as 10.20.0.1:80; without port, every port. Or mark"`
+	Protocol      string      `yaml:"protocol" jsonschema_description:"of the virtual address; default tcp" jsonschema:"enum=tcp,enum=udp,enum=sctp"`
+	Mark          int64       `yaml:"mark" jsonschema_description:"firewall mark, in place of virtual"`
+	Family        string      `yaml:"family" jsonschema_description:"of the packets with the mark; default ipv4" jsonschema:"enum=ipv4,enum=ipv6"`
+	Scheduler     string      `yaml:"scheduler" jsonschema_description:"default wlc, as ipvsadm"`
+	Flags         []string    `yaml:"flags" jsonschema_description:"of the scheduler, such as [sh-port]"`
+	OnePacket     bool        `yaml:"one_packet" jsonschema_description:"schedule every datagram by itself"`
+	Persistence   string      `yaml:"persistence" jsonschema_description:"time for which clients stay with their server, such as 5 min"`
+	Netmask       int         `yaml:"netmask" jsonschema_description:"length of the prefix that makes clients one, for persistence; default 32, or 128"`
+	Engine        string      `yaml:"engine" jsonschema_description:"persistence engine" jsonschema:"enum=sip"`
+	Forward       string      `yaml:"forward" jsonschema_description:"of its servers; default masquerading" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
+	Tunnel        tunnelDoc   `yaml:"tunnel" jsonschema_description:"of its servers"`
+	Checks        []string    `yaml:"checks" jsonschema_description:"names of the checks of its servers, all of which must succeed"`
+	SteerChecks   *bool       `yaml:"steer_checks" jsonschema_description:"TCP, TLS and HTTP checks of direct routing and tunnels go to the virtual address, the way of the traffic; default true"`
+	SlowStart     string      `yaml:"slow_start" jsonschema_description:"time in which a returning server gets its full share; default none"`
+	OnFailure     string      `yaml:"on_failure" jsonschema_description:"what becomes of a server that is down: quiesce keeps its connections, remove takes it out of the table; default quiesce" jsonschema:"enum=quiesce,enum=remove"`
+	AllDown       string      `yaml:"all_down" jsonschema_description:"when every server is down: refuse clients, keep the last one, or use all as if they were up; default refuse" jsonschema:"enum=refuse,enum=last,enum=all"`
+	Quorum        int         `yaml:"quorum" jsonschema_description:"sum of the weights of available servers below which the service is down; default 1"`
+	Hysteresis    int         `yaml:"hysteresis" jsonschema_description:"more than this above (or below) the quorum changes the service's state; default 0"`
+	QuorumUp      []string    `yaml:"quorum_up" jsonschema_description:"command to run when the service gets its quorum"`
+	QuorumDown    []string    `yaml:"quorum_down" jsonschema_description:"command to run when it loses it"`
+	NotifyUp      []string    `yaml:"notify_up" jsonschema_description:"command to run when a server comes up"`
+	NotifyDown    []string    `yaml:"notify_down" jsonschema_description:"command to run when one goes down"`
+	DrainDeadline string      `yaml:"drain_deadline" jsonschema_description:"time after which imbang drain resets connections unless it is told another; default never"`
+	Sorry         *serverDoc  `yaml:"sorry" jsonschema_description:"sorry server: gets the clients while the quorum is lost"`
+	Servers       []serverDoc `yaml:"servers" jsonschema_description:"real servers"`
+}
+
+type serverDoc struct {
+	Name       string     `yaml:"name" jsonschema_description:"for commands and metrics; default address and port"`
+	Address    string     `yaml:"address" jsonschema_description:"required; with a port if it is not the service's, such as 172.16.0.2:8080"`
+	Weight     *int       `yaml:"weight" jsonschema_description:"0 to 2147483647; default 1"`
+	Forward    string     `yaml:"forward" jsonschema_description:"default the service's" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
+	Tunnel     *tunnelDoc `yaml:"tunnel" jsonschema_description:"default the service's"`
+	Upper      int        `yaml:"upper" jsonschema_description:"connections at which it gets no new ones; default no limit"`
+	Lower      int        `yaml:"lower" jsonschema_description:"connections below which it gets new ones again; default three quarters of upper"`
+	Checks     *[]string  `yaml:"checks" jsonschema_description:"default the service's; [] for none"`
+	SlowStart  string     `yaml:"slow_start" jsonschema_description:"default the service's"`
+	NotifyUp   []string   `yaml:"notify_up" jsonschema_description:"default the service's"`
+	NotifyDown []string   `yaml:"notify_down" jsonschema_description:"default the service's"`
+}
+
+type tunnelDoc struct {
+	Type     string `yaml:"type" jsonschema_description:"encapsulation; default ipip" jsonschema:"enum=ipip,enum=gue,enum=gre"`
+	Port     int    `yaml:"port" jsonschema_description:"of gue"`
+	Checksum string `yaml:"checksum" jsonschema_description:"of gue and gre: none, csum, or remcsum (gue); default none" jsonschema:"enum=none,enum=csum,enum=remcsum"`
+}

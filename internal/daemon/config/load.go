@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"imbang/internal/strictyaml"
+)
+
+// DefaultFile is where a configuration lies if nothing else is said.
+const DefaultFile = "/etc/imbang/imbang.yaml"
+
+// maxFile bounds a file [bytes]: a configuration of 10 000 servers has 1 MB.
+const maxFile = 16 << 20
+
+var kind = strictyaml.Kind{Name: "a configuration", Begin: `a configuration that begins with "services:"`}
+
+// Mistakes are all that is wrong with a configuration, in order of files and lines.
+type Mistakes []error
+
+func (m Mistakes) Error() string {
+	lines := make([]string, len(m))
+	for i, err := range m {
+		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap makes errors.As find each.
+func (m Mistakes) Unwrap() []error { return m }
+
+// Load reads a configuration and what it includes. Names in errors are as path is,
+// relative or not. The error is of type Mistakes if the files can be read.
+func Load(path string) (*Config, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return parse(path, text)
+}
+
+func parse(path string, text []byte) (*Config, error) {
+	var d document
+	tree, err := strictyaml.Decode(path, text, kind, &d)
+	if err != nil {
+		return nil, Mistakes{err}
+	}
+	c := newChecker()
+	c.config.Files = []string{path}
+	c.tree = tree
+	files := c.included(&d)
+	c.top(&d)
+	sections := append([]section{{tree, included{d.Checks, d.Services}}}, files...)
+	for _, s := range sections { // services may name checks of any file
+		c.tree = s.tree
+		c.checks(s.Checks)
+	}
+	for _, s := range sections {
+		c.tree = s.tree
+		c.services(s.Services)
+	}
+	c.tree = tree
+	c.whole()
+	if len(c.mistakes) > 0 {
+		return nil, c.sorted()
+	}
+	return c.config, nil
+}
+
+// section is what one file says of checks and services.
+type section struct {
+	tree *strictyaml.Tree
+	included
+}
+
+// included reads the included files.
+func (c *checker) included(d *document) (all []section) {
+	for i, pattern := range d.Include {
+		at := fmt.Sprintf("include[%d]", i)
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(c.tree.File()), pattern)
+		}
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 && !strings.ContainsAny(pattern, "*?[") {
+			c.refuse(at, "no such file: %s", pattern)
+			continue
+		}
+		for _, path := range paths {
+			if slices.Contains(c.config.Files, path) {
+				continue
+			}
+			c.config.Files = append(c.config.Files, path)
+			s, err := readSection(path)
+			if err != nil {
+				c.mistakes = append(c.mistakes, err)
+				continue
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func readSection(path string) (s section, err error) {
+	text, err := readFile(path)
+	if err != nil {
+		return s, err
+	}
+	s.tree, err = strictyaml.Decode(path, text, kind, &s.included)
+	return s, err
+}
+
+// readFile reads a regular file of bounded size.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			return nil, fmt.Errorf("%s: %w", path, at.Err)
+		}
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s: larger than %d MiB: split it, and include the parts", path, maxFile>>20)
+	}
+	return text, nil
+}

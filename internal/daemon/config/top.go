@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/director"
+)
+
+// top checks what only the first file has.
+func (c *checker) top(d *document) {
+	c.director(d.Director)
+	for _, name := range slices.Sorted(maps.Keys(d.Settings)) {
+		if _, err := director.ParseSetting(name + "=" + d.Settings[name]); err != nil {
+			c.refuse("settings."+name, "%s", strings.TrimPrefix(err.Error(), "setting "+name+": "))
+			continue
+		}
+		c.config.Settings = append(c.config.Settings, Setting{name, d.Settings[name]})
+	}
+	t := &c.config.Timeouts
+	t.TCP = c.duration("timeouts.tcp", d.Timeouts.TCP, time.Second, 0)
+	t.TCPFin = c.duration("timeouts.tcp_fin", d.Timeouts.TCPFin, time.Second, 0)
+	t.UDP = c.duration("timeouts.udp", d.Timeouts.UDP, time.Second, 0)
+	c.daemon(&d.Daemon)
+}
+
+func (c *checker) director(d *directorDoc) {
+	if d == nil {
+		return
+	}
+	if d.ClientDevice == "" {
+		c.refuse("director.client_device", "missing: want the device that clients' packets come in by, such as eth0")
+	}
+	out := &Director{ClientDevice: d.ClientDevice, ServerDevice: d.ServerDevice, Forwarding: d.Forwarding == nil || *d.Forwarding}
+	if out.ServerDevice == "" {
+		out.ServerDevice = d.ClientDevice
+	}
+	out.Mode = c.oneOf("director.mode", d.Mode, "auto", "tc", "xdp", "xdp-generic")
+	out.Hook = c.oneOf("director.hook", d.Hook, "auto", "tcx", "clsact")
+	for _, size := range []struct {
+		key   string
+		n     int
+		into  *uint32
+		limit int
+	}{
+		{"max_services", d.MaxServices, &out.MaxServices, director.MaxServices},
+		{"max_servers", d.MaxServers, &out.MaxServers, director.MaxServers},
+		{"max_connections", d.MaxConnections, &out.MaxConnections, director.MaxConnections},
+	} {
+		if at := "director." + size.key; c.tree.Has(at) {
+			*size.into = uint32(c.between(at, size.n, 1, size.limit))
+		}
+	}
+	for i, a := range d.Addresses {
+		at := fmt.Sprintf("director.addresses[%d]", i)
+		one := c.address(at, a, d.ClientDevice)
+		if slices.ContainsFunc(out.Addresses, func(o Address) bool { return one.Prefix.IsValid() && o.Prefix.Addr() == one.Prefix.Addr() }) {
+			c.refuse(at+".address", "%s is given twice: remove one", one.Prefix.Addr())
+		}
+		out.Addresses = append(out.Addresses, one)
+	}
+	c.config.Director = out
+}
+
+func (c *checker) address(path string, a addressDoc, device string) Address {
+	if a.Device != "" {
+		device = a.Device
+	}
+	p, err := netip.ParsePrefix(a.Address)
+	if addr, alone := netip.ParseAddr(a.Address); alone == nil && addr.Zone() == "" {
+		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	switch {
+	case err != nil:
+		c.refuse(path+".address", "%q: want an address with or without prefix length, such as 10.20.0.1/32", a.Address)
+	case p.Addr().IsUnspecified() || p.Addr().IsMulticast() || p.Addr().IsLoopback():
+		c.refuse(path+".address", "%s is not an address that clients can reach", a.Address)
+	}
+	return Address{p, device}
+}
+
+func (c *checker) daemon(d *daemonDoc) {
+	out := &c.config.Daemon
+	out.Watch = d.Watch
+	out.MaxRemoved = c.share("daemon.max_removed", d.MaxRemoved, 0.5)
+	out.AuditInterval = c.duration("daemon.audit_interval", d.AuditInterval, 0, 5*time.Minute)
+	out.ScriptUser = d.ScriptUser
+	if out.ScriptUser == "" {
+		out.ScriptUser = "nobody"
+	}
+	out.Mail, out.MailTo = c.command("daemon.mail", d.Mail), d.MailTo
+	for i, to := range d.MailTo {
+		if !strings.Contains(to, "@") && !strings.HasPrefix(to, "root") || strings.ContainsAny(to, "\r\n ") {
+			c.refuse(fmt.Sprintf("daemon.mail_to[%d]", i), "%q: want a mail address", to)
+		}
+	}
+	if len(d.MailTo) > 0 && len(d.Mail) == 0 {
+		c.refuse("daemon.mail_to", "nothing sends mail: write mail: [/usr/sbin/sendmail, -t], or remove it")
+	}
+	out.Metrics.NodeExporter = d.Metrics.NodeExporter
+	if d.Metrics.Listen != "" {
+		at, err := netip.ParseAddrPort(d.Metrics.Listen)
+		if err != nil || !at.Addr().IsLoopback() {
+			c.refuse("daemon.metrics.listen", "%q: want a loopback address and port, such as 127.0.0.1:9106 (a proxy can publish it)", d.Metrics.Listen)
+		}
+		out.Metrics.Listen = at
+	} else if d.Metrics.NodeExporter {
+		c.refuse("daemon.metrics.node_exporter", "requires listen, such as listen: 127.0.0.1:9106")
+	}
+}
