@@ -128,7 +128,7 @@ func (r *connReader) refresh() (err error) {
 		return err
 	}
 	if set.Successor != 0 {
-		return errReplaced
+		return ErrReplaced
 	}
 	if r.servers != nil && r.seen == set.Generation && !beingEdited(r.seen) {
 		return nil

@@ -229,10 +229,10 @@ func TestConnectionsReplaced(t *testing.T) {
 	r.must(err)
 	set.Successor = 1
 	r.must(putConfig(r.maps.Config, set))
-	if _, err := collected(r.Director); !errors.Is(err, errReplaced) {
+	if _, err := collected(r.Director); !errors.Is(err, ErrReplaced) {
 		t.Error(err)
 	}
-	if _, err := r.Insert(manyTo(1, s, realServer(0, 1).AddrPort())); !errors.Is(err, errReplaced) {
+	if _, err := r.Insert(manyTo(1, s, realServer(0, 1).AddrPort())); !errors.Is(err, ErrReplaced) {
 		t.Error(err)
 	}
 	set.Successor = 0

@@ -74,7 +74,7 @@ func (d *Director) read(fn func(*table) error) error {
 			return err
 		}
 		if set.Successor != 0 {
-			return errReplaced
+			return ErrReplaced
 		}
 		if beingEdited(set.Generation) {
 			time.Sleep(pause)

@@ -177,8 +177,8 @@ func stillThere(f *os.File) bool {
 	return unix.Fstat(int(f.Fd()), &mine) == nil && unix.Stat(f.Name(), &now) == nil && mine.Ino == now.Ino
 }
 
-// errRemoved says that the director of a handle is no more.
-var errRemoved = fmt.Errorf("the director was removed while this command ran (imbang detach): %w", ErrNotLoaded)
+// ErrRemoved says that the director of a handle is no more.
+var ErrRemoved = fmt.Errorf("the director was removed while this command ran (imbang detach): %w", ErrNotLoaded)
 
 // exclusively runs fn with the lock held and the table at rest: if a command was
 // killed at an edit, its table is repaired first. Within fn it may be called
@@ -194,14 +194,14 @@ func (d *Director) exclusively(fn func() error) error {
 	d.held = true
 	defer d.release()
 	if !stillThere(d.lock) {
-		return errRemoved
+		return ErrRemoved
 	}
 	set, err := d.config()
 	if err != nil {
 		return err
 	}
 	if set.Successor != 0 {
-		return errReplaced
+		return ErrReplaced
 	}
 	d.own = nil
 	if set.Generation != d.seen {

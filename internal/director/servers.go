@@ -20,6 +20,15 @@ const noService = ^uint32(0)
 // deleted and still has connections comes back with them and its counters. Its
 // health is up.
 func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
+	return d.AddServerWith(k, s, model.Up)
+}
+
+// AddServerWith is AddServer for a server whose health is known. One that is down gets
+// no connection, not even before a SetHealth that would follow.
+func (d *Director) AddServerWith(k model.ServiceKey, s model.Server, h model.Health) error {
+	if !h.Valid() {
+		return fmt.Errorf("service %s: server %s: %w: health withholds %d%%", k, s.AddrPort(), model.ErrInvalid, uint8(h))
+	}
 	return d.edit(func(t *table) error {
 		key, svc, err := t.service(k)
 		if err != nil {
@@ -34,7 +43,8 @@ func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
 			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE, Quiescent: now,
 		}
 		toServer(s, &want)
-		if err := weigh(&want); err != nil { // it is up
+		want.Withheld = uint8(h)
+		if err := weigh(&want); err != nil {
 			return err
 		}
 		if want.Source, err = d.source(s); err != nil {

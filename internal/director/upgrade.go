@@ -38,8 +38,8 @@ import (
 // ErrUpgrading says that an upgrade was begun and is not through.
 var ErrUpgrading = errors.New("an upgrade of this director was interrupted (imbang upgrade finishes it)")
 
-// errReplaced says that a handle is of the build before an upgrade.
-var errReplaced = errors.New("the director was upgraded meanwhile (open it again)")
+// ErrReplaced says that a handle is of the build before an upgrade.
+var ErrReplaced = errors.New("the director was upgraded meanwhile (open it again)")
 
 // UpgradeOptions say how to upgrade.
 type UpgradeOptions struct {

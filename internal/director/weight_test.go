@@ -385,3 +385,26 @@ func downDrains(t *testing.T, r *rig) {
 		t.Errorf("down since %d, before since %d", now, since)
 	}
 }
+
+// A server that is down when it is added gets no connection.
+func TestAddServerThatIsDown(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	r.must(r.AddService(s), r.AddServer(s.Key, realServer(0, 1)), r.AddServerWith(s.Key, realServer(1, 4), model.Down))
+	all, err := r.Services()
+	r.must(err)
+	if got := all[0].Servers[0]; got.Health != model.Down || got.Weight != 4 || got.EffectiveWeight() != 0 {
+		t.Errorf("%+v", got)
+	}
+	for port := range 4 {
+		client := fmt.Sprintf("10.0.0.1:%d", 2000+port)
+		r.establish(client, vip)
+		if got := r.connection(client).RealServer; got != realServer(0, 1).AddrPort() {
+			t.Errorf("%s went to %s", client, got)
+		}
+	}
+	if err := r.AddServerWith(s.Key, realServer(2, 1), 101); !errors.Is(err, model.ErrInvalid) {
+		t.Error(err)
+	}
+	r.must(r.SetHealth(s.Key, realServer(1, 4).AddrPort(), model.Up))
+}

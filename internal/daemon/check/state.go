@@ -23,7 +23,8 @@ type Timing struct {
 	Timeout  time.Duration // of one check
 	Rise     int           // successes in a row that make a server up
 	Fall     int           // failures in a row that make it down
-	Jitter   float64       // share of the interval by which each varies, 0 to 1
+	Jitter   float64       // share by which each interval is shortened at random, 0 to 1
+	Spread   time.Duration // within which the first check is made
 	Initial  Verdict       // before the first change
 }
 

@@ -75,6 +75,7 @@ func (c *checker) timing(at string, d *checkDoc) check.Timing {
 	t.Interval = c.duration(at+".interval", d.Interval, 10*time.Millisecond, defaultInterval)
 	t.Fast = c.duration(at+".fast_interval", d.FastInterval, 10*time.Millisecond, t.Interval)
 	t.Timeout = c.duration(at+".timeout", d.Timeout, time.Millisecond, min(defaultTimeout, t.Interval))
+	t.Spread = c.duration(at+".start_spread", d.StartSpread, 0, t.Interval)
 	if t.Fast > t.Interval {
 		c.refuse(at+".fast_interval", "%s is longer than the interval of %s: want a shorter time", d.FastInterval, t.Interval)
 	}

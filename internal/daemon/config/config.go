@@ -38,8 +38,11 @@ type Address struct {
 	Device string
 }
 
-// Setting is one of the director's settings, as NAME=VALUE would set it.
-type Setting struct{ Name, Value string }
+// Setting is one of the director's settings.
+type Setting struct {
+	Name  string
+	Value uint32
+}
 
 // Daemon is about the process itself.
 type Daemon struct {

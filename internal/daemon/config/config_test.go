@@ -70,7 +70,7 @@ func TestWhole(t *testing.T) {
 	if c.Director == nil || c.Director.MaxConnections != 1000000 || len(c.Director.Addresses) != 2 || c.Director.Addresses[1].Device != "lo" || c.Director.Addresses[0].Device != "eth0" {
 		t.Errorf("%+v", c.Director)
 	}
-	if want := []Setting{{"expire_nodest_conn", "1"}, {"syn_defence", "auto"}}; !cmp.Equal(c.Settings, want) {
+	if want := []Setting{{"expire_nodest_conn", 1}, {"syn_defence", 1}}; !cmp.Equal(c.Settings, want) {
 		t.Errorf("%v", c.Settings)
 	}
 	if c.Timeouts != (model.Timeouts{TCP: 15 * time.Minute, TCPFin: time.Minute, UDP: 5 * time.Minute}) {
@@ -91,7 +91,7 @@ func TestWhole(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	if ch := a.Checks[0]; ch.Kind != "http" || ch.LastKnown || ch.Timing != (check.Timing{
-		Interval: 2 * time.Second, Fast: 500 * time.Millisecond, Timeout: time.Second, Rise: 3, Fall: 4, Jitter: 0.2, Initial: check.Down,
+		Interval: 2 * time.Second, Fast: 500 * time.Millisecond, Timeout: time.Second, Rise: 3, Fall: 4, Jitter: 0.2, Spread: 2 * time.Second, Initial: check.Down,
 	}) {
 		t.Errorf("%+v", ch)
 	}

@@ -69,7 +69,8 @@ type checkDoc struct {
 	Timeout      string  `yaml:"timeout" jsonschema_description:"of one check; default 3 s, at most the interval"`
 	Rise         int     `yaml:"rise" jsonschema_description:"successes in a row that make a server up; default 2"`
 	Fall         int     `yaml:"fall" jsonschema_description:"failures in a row that make a server down; default 3"`
-	Jitter       *string `yaml:"jitter" jsonschema_description:"share by which each interval varies; default 10 %"`
+	Jitter       *string `yaml:"jitter" jsonschema_description:"share by which each interval is shortened at random, so that checks do not run in step; default 10 %"`
+	StartSpread  string  `yaml:"start_spread" jsonschema_description:"first checks are made at random within this time; default the interval"`
 	Initial      string  `yaml:"initial" jsonschema_description:"state of a server before its first result; default last-known, which is up for new ones" jsonschema:"enum=up,enum=down,enum=last-known"`
 }
 

@@ -17,11 +17,12 @@ import (
 func (c *checker) top(d *document) {
 	c.director(d.Director)
 	for _, name := range slices.Sorted(maps.Keys(d.Settings)) {
-		if _, err := director.ParseSetting(name + "=" + d.Settings[name]); err != nil {
+		parsed, err := director.ParseSetting(name + "=" + d.Settings[name])
+		if err != nil {
 			c.refuse("settings."+name, "%s", strings.TrimPrefix(err.Error(), "setting "+name+": "))
 			continue
 		}
-		c.config.Settings = append(c.config.Settings, Setting{name, d.Settings[name]})
+		c.config.Settings = append(c.config.Settings, Setting{parsed.Name, parsed.Value})
 	}
 	t := &c.config.Timeouts
 	t.TCP = c.duration("timeouts.tcp", d.Timeouts.TCP, time.Second, 0)

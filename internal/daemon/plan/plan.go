@@ -30,6 +30,7 @@ type Service struct {
 type Server struct {
 	model.Server
 	Health model.Health
+	Drain  bool // takes no new connections, whatever its weight
 	Absent bool // named, but not to be in the table: a sorry server in reserve, a failed one that is removed
 }
 

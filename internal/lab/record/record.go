@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/engine"
-	"imbang/internal/lab/jsonfile"
+	"imbang/internal/jsonfile"
 	"imbang/internal/lab/load"
 )
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/host"
-	"imbang/internal/lab/jsonfile"
+	"imbang/internal/jsonfile"
 )
 
 // StateDir has a directory for each cluster.

@@ -5,6 +5,7 @@ package jsonfile
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 )
 
@@ -15,8 +16,19 @@ func Write(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
+	if err := writeThrough(path+".new", append(b, '\n')); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)
+}
+
+// writeThrough writes a file to the disk: after a power failure the name must not
+// stand for an empty one.
+func writeThrough(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Sync(), f.Close())
 }

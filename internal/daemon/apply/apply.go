@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apply is where the daemon meets the director: it reads what a plan is
+// compared with, and carries plans out. It decides nothing.
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"imbang/internal/daemon/plan"
+	"imbang/internal/director"
+	"imbang/internal/model"
+)
+
+// Observe reads the table.
+func Observe(d *director.Director) (o plan.Observed, err error) {
+	if o.Services, err = d.Services(); err != nil {
+		return o, err
+	}
+	settings, err := d.Settings()
+	if err != nil {
+		return o, err
+	}
+	for _, s := range settings {
+		o.Settings = append(o.Settings, plan.Setting{Name: s.Name, Value: s.Value})
+	}
+	o.Timeouts, err = d.Timeouts()
+	return o, err
+}
+
+// hold is how long a batch has the director's lock at most, about: others wait for
+// it meanwhile.
+const hold = 25 * time.Millisecond
+
+// Refused is a change that the director refused. The others were made.
+type Refused struct {
+	Change plan.Change
+	Err    error
+}
+
+func (r *Refused) Error() string { return fmt.Sprintf("%s: %v", r.Change, r.Err) }
+
+func (r *Refused) Unwrap() error { return r.Err }
+
+// Apply carries a plan out, in its order. What the director refuses does not keep the
+// rest from being made; the error joins all refusals. Without the director nothing
+// more is tried.
+func Apply(d *director.Director, changes []plan.Change) (err error) {
+	for len(changes) > 0 {
+		batch := d.Batch(func() error {
+			until := time.Now().Add(hold)
+			for len(changes) > 0 && time.Now().Before(until) {
+				c := changes[0]
+				changes = changes[1:]
+				switch refused := one(d, c); {
+				case lost(refused):
+					return refused
+				case refused != nil:
+					err = errors.Join(err, &Refused{c, refused})
+				}
+			}
+			return nil
+		})
+		if batch != nil {
+			return errors.Join(err, batch)
+		}
+	}
+	return err
+}
+
+// lost reports whether a handle is of no use any more.
+func lost(err error) bool {
+	return errors.Is(err, director.ErrReplaced) || errors.Is(err, director.ErrNotLoaded)
+}
+
+func one(d *director.Director, c plan.Change) error {
+	k, at := c.Service.Key, c.Server.AddrPort()
+	switch c.Kind {
+	case plan.Set:
+		return d.Set(director.Setting{Name: c.Setting.Name, Value: c.Setting.Value})
+	case plan.SetTimeouts:
+		return d.SetTimeouts(c.Timeouts)
+	case plan.AddService:
+		return d.AddService(c.Service)
+	case plan.EditService:
+		return d.EditService(c.Service)
+	case plan.DeleteService:
+		return d.DeleteService(k)
+	case plan.AddServer:
+		return d.AddServerWith(k, c.Server, c.Health)
+	case plan.EditServer:
+		return d.EditServer(k, c.Server)
+	case plan.SetHealth:
+		return d.SetHealth(k, at, c.Health)
+	case plan.DeleteServer:
+		return d.DeleteServer(k, at)
+	case plan.KeepService:
+		return nil
+	}
+	return fmt.Errorf("%w: unknown kind of change %q", model.ErrInvalid, c.Kind)
+}
