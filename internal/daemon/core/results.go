@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/weight"
+	"imbang/internal/model"
+)
+
+// healthy reports whether no check says that the server is down.
+func (s *server) healthy() bool {
+	return !slices.ContainsFunc(s.checks, func(w *watched) bool { return w.Verdict == check.Down })
+}
+
+// Result takes a check's result in. One of a check that is no more, or of a server in
+// maintenance, means nothing.
+func (c *Core) Result(id CheckID, r check.Result, now time.Time) (out Outcome) {
+	one := c.servers[id.ServerID]
+	if one == nil {
+		return out
+	}
+	i := slices.IndexFunc(one.checks, func(w *watched) bool { return w.Name == id.Check })
+	if i < 0 || c.Book[id.ServerID].Maintenance != nil {
+		return out
+	}
+	w := one.checks[i]
+	share, command := w.share(), w.command
+	w.State, _ = w.Next(w.State, r, now)
+	w.heed(r.Command)
+	if w.share() != share || w.command != command {
+		out.Changed = []model.ServiceKey{one.id.Service}
+		if w.command != command {
+			out.Events = append(out.Events, c.event(now, events.AgentAsked, one, "agent asks for "+commandWord(w.command)))
+		}
+	}
+	if up := one.healthy(); up != one.up {
+		one.up, one.since = up, now
+		out.add(c.serverChanged(one, w, now))
+	}
+	out.add(c.settle(one.service, now))
+	return out
+}
+
+func commandWord(c check.Command) string {
+	if c == check.NoCommand {
+		return check.Ready.String()
+	}
+	return c.String()
+}
+
+// share is the percentage of the weight that a check leaves.
+func (w *watched) share() uint8 {
+	if w.Last.HasShare {
+		return w.Last.Share
+	}
+	return 100
+}
+
+// heed remembers what an agent asks for, until it says ready.
+func (w *watched) heed(c check.Command) {
+	switch c {
+	case check.Ready:
+		w.command = check.NoCommand
+	case check.Drain, check.Maintenance:
+		w.command = c
+	}
+}
+
+// serverChanged tells that a server came up or went down.
+func (c *Core) serverChanged(one *server, because *watched, now time.Time) (out Outcome) {
+	out.Changed = []model.ServiceKey{one.id.Service}
+	kind, command := events.ServerUp, one.NotifyUp
+	if !one.up {
+		kind, command = events.ServerDown, one.NotifyDown
+		one.service.last = slices.Index(one.service.servers, one)
+	}
+	e := c.event(now, kind, one, fmt.Sprintf("check %s: %s", because.Name, because.Last.Detail))
+	out.Events = append(out.Events, e)
+	if len(command) > 0 {
+		out.Hooks = append(out.Hooks, Hook{command, e})
+	}
+	return out
+}
+
+// settle follows a service's quorum.
+func (c *Core) settle(s *service, now time.Time) (out Outcome) {
+	up := weight.Quorum(c.inputs(s), s.Quorum, s.Hysteresis, s.up)
+	if up == s.up {
+		return out
+	}
+	s.up, s.since = up, now
+	out.Changed = []model.ServiceKey{s.Key}
+	kind, command, text := events.QuorumUp, s.QuorumUp, "the service has its quorum of "
+	if !up {
+		kind, command, text = events.QuorumDown, s.QuorumDown, "the service has less than its quorum of "
+	}
+	e := events.Event{Time: now, Kind: kind, Service: s.Name, Text: fmt.Sprintf("%s%d", text, s.Quorum)}
+	if !up && s.Sorry != nil {
+		e.Text += ", clients get the sorry server " + s.Sorry.Name
+	}
+	out.Events = append(out.Events, e)
+	if len(command) > 0 {
+		out.Hooks = append(out.Hooks, Hook{command, e})
+	}
+	return out
+}
+
+func (c *Core) event(now time.Time, kind events.Kind, one *server, text string) events.Event {
+	return events.Event{Time: now, Kind: kind, Service: one.service.Name, Server: one.Name, Text: text}
+}

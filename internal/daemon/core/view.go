@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"time"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/operator"
+	"imbang/internal/daemon/plan"
+)
+
+// ServiceView is a service as it is known.
+type ServiceView struct {
+	*config.Service
+	Up      bool // has its quorum
+	Since   time.Time
+	Sorry   bool // the sorry server gets the clients
+	Servers []ServerView
+}
+
+// ServerView is a server as it is known.
+type ServerView struct {
+	*config.Server
+	ID     operator.ServerID
+	Up     bool // no check says else
+	Since  time.Time
+	Order  operator.State
+	Agent  check.Command
+	Wanted plan.Server
+	Checks []CheckView
+}
+
+// CheckView is one check of a server.
+type CheckView struct {
+	*config.Check
+	State check.State
+}
+
+// View is all services.
+func (c *Core) View() (list []ServiceView) {
+	for _, s := range c.services {
+		v := ServiceView{Service: s.Service, Up: s.up, Since: s.since, Sorry: s.Sorry != nil && !s.up}
+		wanted := c.wanted(s)
+		for i, one := range s.servers {
+			sv := ServerView{Server: one.Server, ID: one.id, Up: one.up, Since: one.since, Order: c.Book[one.id], Wanted: wanted.Servers[i]}
+			for _, w := range one.checks {
+				sv.Checks = append(sv.Checks, CheckView{w.Check, w.State})
+				sv.Agent = max(sv.Agent, w.command)
+			}
+			v.Servers = append(v.Servers, sv)
+		}
+		list = append(list, v)
+	}
+	return list
+}

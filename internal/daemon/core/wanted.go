@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package core
+
+import (
+	"slices"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/plan"
+	"imbang/internal/daemon/weight"
+	"imbang/internal/model"
+)
+
+// input is what is known of a server.
+func (c *Core) input(one *server) weight.Input {
+	order := c.Book[one.id]
+	in := weight.Input{
+		Configured: one.Weight, Down: !one.up, Share: 100, Remove: one.service.OnFailure == config.Remove,
+		Drain: order.Drain != nil, Maintenance: order.Maintenance != nil,
+	}
+	if order.Weight != nil {
+		in.Weight = &order.Weight.Weight
+	}
+	for _, w := range one.checks {
+		in.Share = min(in.Share, w.share())
+		in.Drain = in.Drain || w.command == check.Drain
+		in.Maintenance = in.Maintenance || w.command == check.Maintenance
+	}
+	return in
+}
+
+func (c *Core) inputs(s *service) (list []weight.Input) {
+	for _, one := range s.servers {
+		list = append(list, c.input(one))
+	}
+	return list
+}
+
+var policies = map[config.AllDown]weight.Policy{config.Refuse: weight.Refuse, config.KeepLast: weight.KeepLast, config.UseAll: weight.UseAll}
+
+// Wanted is the whole table as it should be now.
+func (c *Core) Wanted() plan.Table {
+	t := plan.Table{Timeouts: c.Config.Timeouts}
+	for _, s := range c.Config.Settings {
+		t.Settings = append(t.Settings, plan.Setting(s))
+	}
+	for _, s := range c.services {
+		t.Services = append(t.Services, c.wanted(s))
+	}
+	return t
+}
+
+// WantedService is one service of it; false if the configuration has none of that
+// key.
+func (c *Core) WantedService(k model.ServiceKey) (plan.Service, bool) {
+	i := slices.IndexFunc(c.services, func(s *service) bool { return s.Key == k })
+	if i < 0 {
+		return plan.Service{}, false
+	}
+	return c.wanted(c.services[i]), true
+}
+
+func (c *Core) wanted(s *service) plan.Service {
+	out := plan.Service{Service: s.Service.Service}
+	sorry := s.Sorry != nil && !s.up
+	for i, o := range weight.Service(c.inputs(s), policies[s.AllDown], s.last, sorry) {
+		one := plan.Server{Server: s.servers[i].Server.Server, Health: o.Health, Absent: o.Absent, Drain: o.Drain}
+		one.Weight = o.Weight
+		out.Servers = append(out.Servers, one)
+	}
+	if s.Sorry != nil {
+		out.Servers = append(out.Servers, plan.Server{Server: s.Sorry.Server, Absent: !sorry})
+	}
+	return out
+}
