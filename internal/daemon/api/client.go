@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"syscall"
+
+	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/place"
+)
+
+// ErrNoDaemon says that no daemon listens.
+var ErrNoDaemon = errors.New("no daemon runs in this network namespace (start one with: imbang run -c /etc/imbang/imbang.yaml)")
+
+// Client asks the daemon of one network namespace.
+type Client struct{ http http.Client }
+
+// NewClient is a client of the daemon of the calling thread's network namespace. It
+// connects with the first request.
+func NewClient() (*Client, error) {
+	dir, err := place.Dir()
+	if err != nil {
+		return nil, err
+	}
+	return At(place.Socket(dir)), nil
+}
+
+// At is a client of the daemon at a socket.
+func At(path string) *Client {
+	return &Client{http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		},
+	}}}
+}
+
+// Status asks for everything.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	return call[Status](ctx, c, http.MethodGet, "/v1/status", nil)
+}
+
+// Plan asks what a configuration would change.
+func (c *Client) Plan(ctx context.Context, q PlanRequest) (*Plan, error) {
+	return call[Plan](ctx, c, http.MethodPost, "/v1/plan", q)
+}
+
+// Reload has the configuration applied again.
+func (c *Client) Reload(ctx context.Context, q ReloadRequest) (*Plan, error) {
+	return call[Plan](ctx, c, http.MethodPost, "/v1/reload", q)
+}
+
+// Order changes what is ordered of a server.
+func (c *Client) Order(ctx context.Context, q OrderRequest) (*OrderReply, error) {
+	return call[OrderReply](ctx, c, http.MethodPost, "/v1/order", q)
+}
+
+// Events calls for the latest events, and with follow for those that come, until the
+// context ends, the daemon does, or the call fails.
+func (c *Client) Events(ctx context.Context, last int, follow bool, each func(events.Event) error) error {
+	q := url.Values{"last": {strconv.Itoa(last)}, "follow": {strconv.FormatBool(follow)}}
+	r, err := c.send(ctx, http.MethodGet, "/v1/events?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	lines := bufio.NewScanner(r.Body)
+	for lines.Scan() {
+		var e events.Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("the daemon's reply: %w", err)
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the daemon ended the connection: %w", err)
+	}
+	return nil
+}
+
+func call[R any](ctx context.Context, c *Client, method, path string, q any) (*R, error) {
+	r, err := c.send(ctx, method, path, q)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	reply := new(R)
+	if err := json.NewDecoder(r.Body).Decode(reply); err != nil {
+		return nil, fmt.Errorf("the daemon's reply: %w", err)
+	}
+	return reply, nil
+}
+
+func (c *Client) send(ctx context.Context, method, path string, q any) (*http.Response, error) {
+	var body bytes.Buffer
+	if q != nil {
+		if err := json.NewEncoder(&body).Encode(q); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://imbang"+path, &body)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.http.Do(request)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, ErrNoDaemon
+	case err != nil:
+		return nil, fmt.Errorf("ask the daemon: %w", errors.Unwrap(err))
+	case r.StatusCode == http.StatusOK:
+		return r, nil
+	}
+	defer r.Body.Close()
+	var refused Error
+	if err := json.NewDecoder(r.Body).Decode(&refused); err != nil || refused.Error == "" {
+		return nil, fmt.Errorf("the daemon refused with status %s", r.Status)
+	}
+	return nil, errors.New(refused.Error)
+}

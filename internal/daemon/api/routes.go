@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"imbang/internal/daemon/events"
+)
+
+// Route is one request that the interface knows.
+type Route struct {
+	Method, Path, Summary string
+	Changes               bool         // only root and group imbang may send it
+	Request               reflect.Type // of the body; nil: none
+	Reply                 reflect.Type
+	Stream                bool    // the reply is JSON Lines, and goes on
+	Query                 []Query // parameters of the path
+	serve                 func(*Endpoint, http.ResponseWriter, *http.Request) error
+}
+
+// Query is a parameter of a path.
+type Query struct{ Name, Summary string }
+
+// Routes are all requests.
+func Routes() []Route {
+	return []Route{
+		{
+			Method: http.MethodGet, Path: "/v1/status", Summary: "Services, servers, checks, orders, drift and alarms", Reply: reflect.TypeFor[Status](),
+			serve: func(s *Endpoint, w http.ResponseWriter, _ *http.Request) error { return answer(w)(s.daemon.Status()) },
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/events", Summary: "What happened, one event a line", Reply: reflect.TypeFor[events.Event](), Stream: true,
+			Query: []Query{{"last", "how many events to begin with; default 100"}, {"follow", "true: go on with new events"}},
+			serve: (*Endpoint).events,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/plan", Summary: "What applying a configuration would change",
+			Request: reflect.TypeFor[PlanRequest](), Reply: reflect.TypeFor[Plan](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q PlanRequest) (*Plan, error) { return s.daemon.Plan(q) })
+			},
+			Changes: true, // it reads files with the daemon's permissions
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/reload", Summary: "Apply the configuration file again", Changes: true,
+			Request: reflect.TypeFor[ReloadRequest](), Reply: reflect.TypeFor[Plan](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q ReloadRequest) (*Plan, error) { return s.daemon.Reload(callerOf(r), q) })
+			},
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/order", Summary: "Drain a server, take it into maintenance, set its weight, or enable it again", Changes: true,
+			Request: reflect.TypeFor[OrderRequest](), Reply: reflect.TypeFor[OrderReply](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q OrderRequest) (*OrderReply, error) { return s.daemon.Order(callerOf(r), q) })
+			},
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/openapi.json", Summary: "This description", Reply: reflect.TypeFor[map[string]any](),
+			serve: func(_ *Endpoint, w http.ResponseWriter, _ *http.Request) error {
+				w.Header().Set("Content-Type", "application/json")
+				_, err := w.Write(OpenAPI())
+				return err
+			},
+		},
+	}
+}
+
+// answer writes a reply, or hands an error on.
+func answer(w http.ResponseWriter) func(reply any, err error) error {
+	return func(reply any, err error) error {
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		return json.NewEncoder(w).Encode(reply)
+	}
+}
+
+// with reads a request of exactly one JSON value, without unknown fields.
+func with[Q, R any](w http.ResponseWriter, r *http.Request, do func(Q) (*R, error)) error {
+	var q Q
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&q); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return &refusal{http.StatusRequestEntityTooLarge, fmt.Errorf("the request is larger than %d KiB", maxRequest>>10)}
+		}
+		return &refusal{http.StatusBadRequest, fmt.Errorf("the request is not valid: %w", err)}
+	}
+	if decoder.More() {
+		return &refusal{http.StatusBadRequest, errors.New("the request is not valid: more than one JSON value")}
+	}
+	reply, err := do(q)
+	return answer(w)(reply, err)
+}
+
+// events serves events, perhaps for ever.
+func (s *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
+	last := 100
+	if text := r.URL.Query().Get("last"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return &refusal{http.StatusBadRequest, fmt.Errorf("last=%q: want a number", text)}
+		}
+		last = n
+	}
+	before, after, stop := s.daemon.Events().Follow(last)
+	defer stop()
+	w.Header().Set("Content-Type", "application/jsonl")
+	out := json.NewEncoder(w)
+	flush := http.NewResponseController(w)
+	for _, e := range before {
+		if err := s.send(flush, out, e); err != nil {
+			return nil //nolint:nilerr // the client has gone
+		}
+	}
+	if r.URL.Query().Get("follow") != "true" {
+		return nil
+	}
+	if err := flush.Flush(); err != nil {
+		return nil //nolint:nilerr // likewise
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return nil
+		case e, open := <-after:
+			if !open || s.send(flush, out, e) != nil || flush.Flush() != nil {
+				return nil
+			}
+		}
+	}
+}

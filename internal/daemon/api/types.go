@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api is the daemon's local interface: HTTP with JSON on a Unix socket. This
+// file has what is sent; client.go asks, server.go answers, by what the daemon
+// implements as Daemon.
+package api
+
+import (
+	"time"
+
+	"imbang/internal/daemon/events"
+)
+
+// Daemon is what answers requests. Its methods may be called by any goroutine.
+type Daemon interface {
+	Status() (*Status, error)
+	Plan(PlanRequest) (*Plan, error)
+	Reload(Caller, ReloadRequest) (*Plan, error)
+	Order(Caller, OrderRequest) (*OrderReply, error)
+	Events() *events.Log
+}
+
+// Caller is who asks, by the kernel's word (SO_PEERCRED).
+type Caller struct {
+	UID  uint32
+	PID  int32
+	Name string // the user's name, or number
+}
+
+// Status is everything that imbang status shows of a daemon.
+type Status struct {
+	PID         int       `json:"pid"`
+	Version     string    `json:"version"`
+	Since       time.Time `json:"since"`                  // when the daemon started
+	Config      string    `json:"config"`                 // path of the configuration
+	Reloaded    time.Time `json:"reloaded"`               // when it was applied last
+	ReloadError string    `json:"reload_error,omitempty"` // why the last reload was refused
+	Services    []Service `json:"services"`
+	Alarms      []Alarm   `json:"alarms"`
+	Drift       []string  `json:"drift"` // how the table differs from what the daemon made of it
+	Checks      Checks    `json:"checks"`
+}
+
+// Alarm is a fault that lasts.
+type Alarm struct {
+	Name  string    `json:"name"` // such as device or audit
+	Since time.Time `json:"since"`
+	Text  string    `json:"text"`
+}
+
+// Checks is how the checks themselves are doing.
+type Checks struct {
+	Jobs       int     `json:"jobs"`
+	Made       int64   `json:"made"`         // since the daemon started
+	DelayP50MS float64 `json:"delay_p50_ms"` // of starts behind the time they were due
+	DelayP99MS float64 `json:"delay_p99_ms"`
+}
+
+// Service is a virtual service.
+type Service struct {
+	Name      string    `json:"name"`
+	Key       string    `json:"key"` // such as 10.20.0.1:80/tcp
+	Scheduler string    `json:"scheduler"`
+	Up        bool      `json:"up"` // has its quorum
+	Since     time.Time `json:"since"`
+	Quorum    int       `json:"quorum"`
+	Sorry     bool      `json:"sorry"`   // the sorry server gets the clients
+	Missing   bool      `json:"missing"` // it is not in the table
+	Servers   []Server  `json:"servers"`
+}
+
+// Server is a real server.
+type Server struct {
+	Name        string    `json:"name"`
+	Address     string    `json:"address"` // with port
+	State       string    `json:"state"`   // up, down, drain, maintenance, unchecked or missing
+	Since       time.Time `json:"since"`
+	Weight      int32     `json:"weight"`    // administrative
+	Health      string    `json:"health"`    // up, down or a share
+	Effective   int32     `json:"effective"` // what the scheduler goes by
+	Active      uint32    `json:"active"`    // connections
+	Inactive    uint32    `json:"inactive"`
+	Checks      []Check   `json:"checks"`
+	Drain       *Order    `json:"drain,omitempty"`
+	Maintenance *Order    `json:"maintenance,omitempty"`
+	WeightOrder *Order    `json:"weight_order,omitempty"`
+	Agent       string    `json:"agent,omitempty"` // what the agent asks for: drain or maintenance
+}
+
+// Check is a check of a server.
+type Check struct {
+	Name   string    `json:"name"`
+	Kind   string    `json:"kind"`
+	State  string    `json:"state"` // up, down or unknown
+	Since  time.Time `json:"since"`
+	At     time.Time `json:"at,omitzero"` // of the last result
+	OK     bool      `json:"ok"`
+	Detail string    `json:"detail"`
+	Row    int       `json:"row"` // results in a row that contradict the state
+	Runs   uint64    `json:"runs"`
+	Fails  uint64    `json:"fails"`
+}
+
+// Order is what an operator ordered.
+type Order struct {
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+	Reason   string    `json:"reason,omitempty"`
+	Deadline time.Time `json:"deadline,omitzero"` // of draining
+	Weight   *int32    `json:"weight,omitempty"`
+}
+
+// PlanRequest asks what applying a configuration would change.
+type PlanRequest struct {
+	File string `json:"file,omitempty"` // absolute path; default the daemon's
+}
+
+// ReloadRequest asks to apply the configuration file again.
+type ReloadRequest struct {
+	Force bool `json:"force,omitempty"` // even if more servers go than allowed
+}
+
+// Plan is what a reload changes or would change.
+type Plan struct {
+	Changes []string `json:"changes"` // one line each
+	Summary string   `json:"summary"`
+	Named   int      `json:"named"`   // servers of the last configuration that are in the table
+	Removed int      `json:"removed"` // of these
+}
+
+// OrderRequest changes what is ordered of a server.
+type OrderRequest struct {
+	Server   string   `json:"server"`             // name or address
+	Service  string   `json:"service,omitempty"`  // name or key; default every service that has the server
+	Action   string   `json:"action"`             // drain, maintenance, weight or enable
+	Deadline *float64 `json:"deadline,omitempty"` // of drain [s]; 0: never; default the service's
+	Weight   int32    `json:"weight,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+}
+
+// OrderReply is what became of it.
+type OrderReply struct {
+	Servers []Target `json:"servers"`
+}
+
+// Target is a server of a service.
+type Target struct {
+	Service string `json:"service"` // name
+	Key     string `json:"key"`
+	Server  string `json:"server"`  // name
+	Address string `json:"address"` // with port
+}
+
+// Error is the body of a refusal.
+type Error struct {
+	Error string `json:"error"`
+}
+
+// Actions of an OrderRequest.
+const (
+	ActionDrain       = "drain"
+	ActionMaintenance = "maintenance"
+	ActionWeight      = "weight"
+	ActionEnable      = "enable"
+)

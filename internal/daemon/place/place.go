@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package place says where a daemon keeps its socket and what it knows, by network
+// namespace: there is one daemon for a director.
+package place
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Base has a directory for each network namespace that has or had a daemon. It goes
+// with the machine's next start.
+const Base = "/run/imbang/daemon"
+
+// State is what survives that.
+const State = "/var/lib/imbang"
+
+// Dir is the directory of the calling thread's network namespace.
+func Dir() (string, error) {
+	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("network namespace: %w", err)
+	}
+	defer unix.Close(s)
+	// The kernel's number of the namespace, which it never gives twice.
+	cookie, err := unix.GetsockoptUint64(s, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return "", fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
+	}
+	return filepath.Join(Base, strconv.FormatUint(cookie, 10)), nil
+}
+
+// Socket is where the daemon of a directory listens.
+func Socket(dir string) string { return filepath.Join(dir, "api.sock") }
+
+// ErrRunning says that there is a daemon already.
+var ErrRunning = errors.New("a daemon runs already in this network namespace (imbang status; stop it, or reload it with imbang reload)")
+
+// Take makes the directory and locks it, until the file is closed or the process ends.
+func Take(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrRunning
+		}
+		return nil, fmt.Errorf("state directory: lock: %w", err)
+	}
+	return f, nil
+}
+
+// Sweep removes the directories of network namespaces that have neither a daemon nor a
+// director any more.
+func Sweep() {
+	dirs, _ := filepath.Glob(filepath.Join(Base, "[0-9]*"))
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(Base), filepath.Base(dir)+".lock")); err == nil {
+			continue
+		}
+		if f, err := Take(dir); err == nil {
+			_ = os.RemoveAll(dir)
+			f.Close()
+		}
+	}
+}
