@@ -46,6 +46,8 @@ program imbang-lab.
   imbang attach --client-dev eth0 --server-dev eth1   load the director
   imbang ipvsadm -A -t 10.20.0.1:80 -s wlc            a virtual service
   imbang ipvsadm -a -t 10.20.0.1:80 -r 172.16.0.2 -m  a real server
+  imbang run -c imbang.yaml                           keep all of it as a file says, and check the servers
+  imbang drain 172.16.0.2                             give a server no new connections
   imbang weight                                       servers' weights and health
   imbang stats                                        counters that no -Z resets
   imbang status                                       what it is doing
@@ -63,7 +65,8 @@ program imbang-lab.
 
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
-		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newStatusCommand(), newConnsCommand(), newTraceCommand(), newWhyCommand(),
+		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newRunCommand(), newCheckCommand(), newPlanCommand(), newReloadCommand(), newDrainCommand(), newEnableCommand(), newMaintenanceCommand(), newEventsCommand(),
+			newStatusCommand(), newConnsCommand(), newTraceCommand(), newWhyCommand(),
 			newWeightCommand(), newStatsCommand(), newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)
 	registerLockTimeout(root)

@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -18,8 +19,13 @@ func newStatusCommand() *cobra.Command {
 	var out command.OutputFlag
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show where the director is attached and what it did not forward",
-		Long: `Shows the devices that the director is attached to, the run time of its programs
+		Short: "Show servers, their checks and orders, and what the director did not forward",
+		Long: `With a daemon (imbang run), first shows its alarms, the drift of the table from the
+configuration, and each service and server: its state and since when, its weight,
+its connections, the last result of its checks, and what was ordered of it. Users
+who are not root see this part alone.
+
+Then shows the devices that the director is attached to, the run time of its programs
 (while kernel.bpf_stats_enabled is 1), the sizes of its tables, and how many
 packets it passed to the stack, refused or dropped, by reason. ipvsadm -L shows
 services, servers, connections and their counters.`,
@@ -28,19 +34,33 @@ services, servers, connections and their counters.`,
 			if err := out.Check(); err != nil {
 				return err
 			}
+			daemon, err := askDaemon(c.Context())
+			if err != nil {
+				return err
+			}
+			st := statusOf{Daemon: daemon}
 			d, err := director.Open()
-			if err != nil {
+			if err == nil {
+				defer d.Close()
+				st.Status, err = d.Status()
+			}
+			if err != nil && (daemon == nil || os.Geteuid() == 0) {
 				return err
 			}
-			defer d.Close()
-			st, err := d.Status()
-			if err != nil {
-				return err
-			}
-			return out.Print(c.OutOrStdout(), st, func(w io.Writer) error { return printStatus(w, st) })
+			return out.Print(c.OutOrStdout(), st, func(w io.Writer) error {
+				if daemon != nil {
+					if err := printDaemon(w, daemon, time.Now()); err != nil {
+						return err
+					}
+				}
+				if d == nil {
+					return nil
+				}
+				return printStatus(w, st.Status)
+			})
 		},
 	}
-	out.Register(c, command.One[director.Status](""))
+	out.Register(c, command.One[statusOf](""))
 	return c
 }
 

@@ -19,7 +19,7 @@ func newWeightCommand() *cobra.Command {
 	var out command.OutputFlag
 	var which selector
 	var set int32
-	var health string
+	var health, reason string
 	c := &cobra.Command{
 		Use:   "weight [SERVICE [-r SERVER [--set N | --health up|down|N%]]]",
 		Short: "Show or set servers' weights and health",
@@ -44,6 +44,10 @@ A server with effective weight 0 is quiescent: it keeps its connections and gets
 no new ones, as with ipvsadm -e ... -w 0 (imbang settings drain_timeout= limits
 the time). ipvsadm -e leaves the health as it is: a server that is down stays
 down. A server is up when it is added, also by ipvsadm -R.
+
+With a daemon (imbang run) whose configuration names the server, --set is an order:
+it holds over reloads and restarts until imbang enable ends it. Health is then
+the daemon's, which sets it again.
 
 Both values are the director's, in the kernel: they stay when commands end, and
 over imbang upgrade and imbang detach --keep-table.
@@ -75,6 +79,9 @@ changed.`,
 			case sets && set < 0:
 				return command.Usage(fmt.Errorf("--set %d: want a weight of 0 or more", set))
 			case sets:
+				if ordered, err := orderWeight(c.Context(), *w.key, *w.addr, set, reason); ordered || err != nil {
+					return err
+				}
 				return onDirector(func(d *director.Director) error { return d.SetWeight(*w.key, *w.addr, set) })
 			case checks:
 				h, err := model.ParseHealth(health)
@@ -89,7 +96,9 @@ changed.`,
 	which.register(c)
 	c.Flags().Int32Var(&set, "set", 0, "set the administrative weight to `N`")
 	c.Flags().StringVar(&health, "health", "", "set the health: up, down, or the `SHARE` of the weight that is left, as 50%")
+	c.Flags().StringVar(&reason, "reason", "", "`TEXT` for the daemon's status and log, with --set")
 	_ = c.RegisterFlagCompletionFunc("set", cobra.NoFileCompletions)
+	_ = c.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("health", cobra.FixedCompletions([]string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp))
 	out.Register(c, command.One[[]serverWeight](""))
 	return c

@@ -94,6 +94,8 @@ func one(d *director.Director, c plan.Change) error {
 		return d.EditServer(k, c.Server)
 	case plan.SetHealth:
 		return d.SetHealth(k, at, c.Health)
+	case plan.SetWeight:
+		return d.SetWeight(k, at, c.Server.Weight)
 	case plan.DeleteServer:
 		return d.DeleteServer(k, at)
 	case plan.KeepService:

@@ -67,10 +67,31 @@ func (c *Core) wanted(s *service) plan.Service {
 	for i, o := range weight.Service(c.inputs(s), policies[s.AllDown], s.last, sorry) {
 		one := plan.Server{Server: s.servers[i].Server.Server, Health: o.Health, Absent: o.Absent, Drain: o.Drain}
 		one.Weight = o.Weight
+		if o.Drain {
+			one.Health = model.Down
+		}
 		out.Servers = append(out.Servers, one)
 	}
 	if s.Sorry != nil {
 		out.Servers = append(out.Servers, plan.Server{Server: s.Sorry.Server, Absent: !sorry})
 	}
 	return out
+}
+
+// Configured is the table as the configuration alone has it, whatever the state of its
+// servers: by it one configuration is compared with another.
+func (c *Core) Configured() plan.Table {
+	t := c.Wanted()
+	for i, s := range c.services {
+		for j := range t.Services[i].Servers {
+			one := plan.Server{}
+			if j < len(s.servers) {
+				one.Server = s.servers[j].Server.Server
+			} else {
+				one.Server = s.Sorry.Server
+			}
+			t.Services[i].Servers[j] = one
+		}
+	}
+	return t
 }

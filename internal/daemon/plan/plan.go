@@ -60,6 +60,7 @@ const (
 	AddServer     Kind = "add-server"
 	EditServer    Kind = "edit-server"
 	SetHealth     Kind = "set-health"
+	SetWeight     Kind = "set-weight"
 	DeleteServer  Kind = "delete-server"
 	DeleteService Kind = "delete-service"
 	KeepService   Kind = "keep-service" // not named any more, but it has servers of others
@@ -120,7 +121,7 @@ func Make(wanted, applied Table, observed Observed) *Plan {
 }
 
 func order(k Kind) int {
-	return slices.Index([]Kind{Set, SetTimeouts, AddService, EditService, AddServer, EditServer, SetHealth, DeleteServer, DeleteService, KeepService}, k)
+	return slices.Index([]Kind{Set, SetTimeouts, AddService, EditService, AddServer, EditServer, SetWeight, SetHealth, DeleteServer, DeleteService, KeepService}, k)
 }
 
 func find(t Table, k model.ServiceKey) *Service {

@@ -203,3 +203,31 @@ keep service 10.20.0.3:80/tcp: it has 1 server that no configuration named`
 		t.Errorf("%d of %d", p.Removed, p.Named)
 	}
 }
+
+func TestFollowAndAssert(t *testing.T) {
+	was := Service{service(1), []Server{{Server: server(1)}, {Server: server(2), Absent: true}, {Server: server(3)}, {Server: server(4)}, {Server: server(5), Absent: true}}}
+	is := Service{service(1), slices.Clone(was.Servers)}
+	is.Servers[0].Health, is.Servers[0].Weight = model.Down, 4
+	is.Servers[1].Absent, is.Servers[1].Health = false, 20
+	is.Servers[2].Absent = true
+	lines := func(changes []Change) string {
+		var list []string
+		for _, c := range changes {
+			list = append(list, c.String())
+		}
+		return strings.Join(list, "\n")
+	}
+	if diff := cmp.Diff(`set weight of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from 1 to 4
+set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down
+add service 10.20.0.1:80/tcp: server 172.16.0.2:80, masquerading, weight 1, health 80%
+delete service 10.20.0.1:80/tcp: server 172.16.0.3:80`, lines(Follow(was, is))); diff != "" {
+		t.Error(diff)
+	}
+	if c := Follow(is, is); c != nil {
+		t.Errorf("%v", c)
+	}
+	there := []model.ServiceStatus{{Service: service(1), Servers: []model.ServerStatus{{Server: server(1)}, {Server: server(2), Health: 20}, {Server: server(9)}}}, {Service: service(2)}}
+	if got := lines(Assert(Table{Services: []Service{is}}, there)); got != "set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down" {
+		t.Error(got)
+	}
+}

@@ -35,6 +35,8 @@ func (c Change) String() string {
 		return fmt.Sprintf("change %s from %s to %s", server, c.Was, c.Is)
 	case SetHealth:
 		return fmt.Sprintf("set health of %s from %s to %s", server, c.Was, c.Is)
+	case SetWeight:
+		return fmt.Sprintf("set weight of %s from %s to %s", server, c.Was, c.Is)
 	case DeleteServer:
 		return "delete " + server
 	case DeleteService:
@@ -49,7 +51,7 @@ func (c Change) String() string {
 func (p *Plan) Summary() string {
 	names := map[Kind]string{
 		Set: "settings changed", SetTimeouts: "timeouts changed", AddService: "services added", EditService: "services changed", AddServer: "servers added",
-		EditServer: "servers changed", SetHealth: "healths set", DeleteServer: "servers deleted", DeleteService: "services deleted", KeepService: "services kept",
+		EditServer: "servers changed", SetHealth: "healths set", SetWeight: "weights set", DeleteServer: "servers deleted", DeleteService: "services deleted", KeepService: "services kept",
 	}
 	counts := map[Kind]int{}
 	var kinds []Kind

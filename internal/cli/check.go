@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/daemon/config"
+)
+
+// checkedFile is what imbang check prints.
+type checkedFile struct {
+	Valid    bool     `json:"valid"`
+	Files    []string `json:"files"`
+	Services int      `json:"services"`
+	Servers  int      `json:"servers"`
+	Mistakes []string `json:"mistakes"`
+}
+
+func newCheckCommand() *cobra.Command {
+	var out command.OutputFlag
+	c := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a configuration file of imbang run",
+		Long: `Reads a configuration file (by default ` + config.DefaultFile + `) with the
+files that it includes, and prints every mistake with file, line, column, key and
+remedy. It needs neither a director nor permissions, and changes nothing.
+
+The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
+line, or 3 if it cannot be read.`,
+		Example: `  imbang check
+  imbang check imbang.yaml --output json`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			file := config.DefaultFile
+			if len(args) == 1 {
+				file = args[0]
+			}
+			r := checkedFile{Files: []string{file}, Mistakes: []string{}}
+			loaded, err := config.Load(file)
+			var mistakes config.Mistakes
+			switch {
+			case errors.As(err, &mistakes):
+				for _, m := range mistakes {
+					r.Mistakes = append(r.Mistakes, m.Error())
+				}
+			case err != nil:
+				return err
+			default:
+				r.Valid, r.Files, r.Services = true, loaded.Files, len(loaded.Services)
+				for _, s := range loaded.Services {
+					r.Servers += len(s.Servers)
+				}
+			}
+			if err := out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printChecked(w, r) }); err != nil {
+				return err
+			}
+			if !r.Valid {
+				return command.ErrNotAsExpected
+			}
+			return nil
+		},
+	}
+	out.Register(c, command.One[checkedFile](""))
+	return c
+}
+
+func printChecked(w io.Writer, r checkedFile) error {
+	for _, m := range r.Mistakes {
+		fmt.Fprintln(w, m)
+	}
+	if r.Valid {
+		fmt.Fprintf(w, "%s is valid: %d services, %d servers\n", r.Files[0], r.Services, r.Servers)
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/daemon/api"
+	"imbang/internal/model"
+)
+
+// orderFlags are those of all orders.
+func orderFlags(c *cobra.Command, q *api.OrderRequest, out *command.OutputFlag) {
+	c.Flags().StringVar(&q.Service, "service", "", "of this `SERVICE` alone, by name or address; default every service that has the server")
+	c.Flags().StringVar(&q.Reason, "reason", "", "`TEXT` for imbang status and the log")
+	_ = c.RegisterFlagCompletionFunc("service", completeDaemon(func(s api.Service) []string { return []string{s.Name} }))
+	_ = c.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
+	c.ValidArgsFunction = completeDaemon(func(s api.Service) (names []string) {
+		for _, one := range s.Servers {
+			names = append(names, one.Name)
+		}
+		return names
+	})
+	out.Register(c, command.One[api.OrderReply](""))
+}
+
+// completeDaemon offers words of the services that the daemon has.
+func completeDaemon(words func(api.Service) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		d, err := api.NewClient()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		s, err := d.Status(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var all []string
+		for _, one := range s.Services {
+			all = append(all, words(one)...)
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func newDrainCommand() *cobra.Command {
+	var out command.OutputFlag
+	q := api.OrderRequest{Action: api.ActionDrain}
+	var deadline time.Duration
+	var wait bool
+	c := &cobra.Command{
+		Use:   "drain SERVER",
+		Short: "Give a server no new connections, and wait for the others",
+		Long: `Orders the daemon (imbang run) to give a server, by name or address, no new
+connections. Those that it has go on. The order survives reloads, restarts of the
+daemon and of the machine, until imbang enable SERVER ends it.
+
+With --wait the command shows the connections that remain, and ends when there
+are none. Ctrl-C ends the waiting; the order stays.
+
+Requires root or membership of group imbang. The exit status is 0, 2 for a wrong
+command line, or 3 if it failed; then nothing is ordered.`,
+		Example: `  imbang drain web1 --reason "new disk" --wait
+  imbang drain 172.16.0.2:80 --service shop`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			q.Server = args[0]
+			if c.Flags().Changed("deadline") {
+				if deadline < 0 {
+					return command.Usage(fmt.Errorf("--deadline %s: want a time above 0, or 0 for never", deadline))
+				}
+				seconds := deadline.Seconds()
+				q.Deadline = &seconds
+			}
+			reply, err := giveOrder(c, out, q, "draining")
+			if err != nil || !wait {
+				return err
+			}
+			return waitDrained(c.Context(), c.ErrOrStderr(), reply)
+		},
+	}
+	c.Flags().DurationVar(&deadline, "deadline", 0, "reset connections that remain after this `TIME`; 0: never; default the service's drain_deadline")
+	c.Flags().BoolVar(&wait, "wait", false, "end when the server has no connections")
+	orderFlags(c, &q, &out)
+	return c
+}
+
+func newEnableCommand() *cobra.Command {
+	var out command.OutputFlag
+	q := api.OrderRequest{Action: api.ActionEnable}
+	c := &cobra.Command{
+		Use:   "enable SERVER",
+		Short: "End all orders of a server: draining, maintenance, a weight",
+		Long: `Ends what was ordered of a server by imbang drain, imbang maintenance and imbang
+weight --set: it has its configured weight and its checks again.
+
+Requires root or membership of group imbang. The exit status is 0, 2 for a wrong
+command line, or 3 if it failed; then everything is as it was.`,
+		Example: `  imbang enable web1`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			q.Server = args[0]
+			_, err := giveOrder(c, out, q, "enabled")
+			return err
+		},
+	}
+	orderFlags(c, &q, &out)
+	return c
+}
+
+func newMaintenanceCommand() *cobra.Command {
+	var out command.OutputFlag
+	var q api.OrderRequest
+	c := &cobra.Command{
+		Use:   "maintenance on|off SERVER",
+		Short: "Take a server out of service, without checks and alarms",
+		Long: `Orders the daemon (imbang run) to give a server no new connections and to stop its
+checks: what becomes of it meanwhile causes no events. off ends that, as imbang
+enable does. The order survives reloads, restarts of the daemon and of the
+machine.
+
+Requires root or membership of group imbang. The exit status is 0, 2 for a wrong
+command line, or 3 if it failed; then everything is as it was.`,
+		Example: `  imbang maintenance on web1 --reason "kernel upgrade"
+  imbang maintenance off web1`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			q.Server = args[1]
+			words := map[string]string{"on": api.ActionMaintenance, "off": api.ActionEnable}
+			if q.Action = words[args[0]]; q.Action == "" {
+				return command.Usage(fmt.Errorf("%q: want on or off", args[0]))
+			}
+			_, err := giveOrder(c, out, q, map[string]string{"on": "in maintenance", "off": "enabled"}[args[0]])
+			return err
+		},
+	}
+	orderFlags(c, &q, &out)
+	servers := c.ValidArgsFunction
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return []string{"on", "off"}, cobra.ShellCompDirectiveNoFileComp
+		}
+		return servers(c, args, text)
+	}
+	return c
+}
+
+// giveOrder gives an order, and says which servers it is about.
+func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, done string) (*api.OrderReply, error) {
+	if err := out.Check(); err != nil {
+		return nil, err
+	}
+	d, err := api.NewClient()
+	if err != nil {
+		return nil, err
+	}
+	reply, err := d.Order(c.Context(), q)
+	if err != nil {
+		return nil, err
+	}
+	return reply, out.Print(c.OutOrStdout(), reply, func(w io.Writer) error {
+		for _, s := range reply.Servers {
+			fmt.Fprintf(w, "service %s: server %s is %s\n", s.Service, s.Server, done)
+		}
+		return nil
+	})
+}
+
+// waitDrained shows the remaining connections until there are none.
+func waitDrained(ctx context.Context, w io.Writer, reply *api.OrderReply) error {
+	d, err := api.NewClient()
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last := ^uint64(0)
+	for {
+		s, err := d.Status(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		left := remaining(s, reply)
+		if left == 0 {
+			fmt.Fprintln(w, "no connections remain")
+			return nil
+		}
+		if left != last {
+			fmt.Fprintf(w, "%d connections remain\n", left)
+			last = left
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// remaining counts the connections of servers.
+func remaining(s *api.Status, reply *api.OrderReply) (n uint64) {
+	for _, service := range s.Services {
+		for _, server := range service.Servers {
+			for _, t := range reply.Servers {
+				if t.Key == service.Key && t.Address == server.Address {
+					n += uint64(server.Active) + uint64(server.Inactive)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// orderWeight has the daemon set a weight, which then is an order. false: there is no
+// daemon, or its configuration does not name the server.
+func orderWeight(ctx context.Context, k model.ServiceKey, at netip.AddrPort, weight int32, reason string) (bool, error) {
+	d, err := api.NewClient()
+	if err != nil {
+		return false, err
+	}
+	s, err := d.Status(ctx)
+	if errors.Is(err, api.ErrNoDaemon) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !names(s, k, at) {
+		return false, nil
+	}
+	_, err = d.Order(ctx, api.OrderRequest{Service: k.String(), Server: at.String(), Action: api.ActionWeight, Weight: weight, Reason: reason})
+	return true, err
+}
+
+// names reports whether the daemon's configuration names a server.
+func names(s *api.Status, k model.ServiceKey, at netip.AddrPort) bool {
+	for _, service := range s.Services {
+		for _, server := range service.Servers {
+			if service.Key == k.String() && server.Address == at.String() {
+				return true
+			}
+		}
+	}
+	return false
+}

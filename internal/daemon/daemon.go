@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package daemon keeps a director alive: it applies the configuration, checks the real
+// servers, follows the operator's orders, and tells what happens. One goroutine, the
+// loop, has all of the state; everything else sends it results and requests. The
+// director works without it: killing it changes nothing for packets.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/core"
+	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/hooks"
+	"imbang/internal/daemon/operator"
+	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/plan"
+	"imbang/internal/host"
+)
+
+// Options are those of imbang run.
+type Options struct {
+	File  string // the configuration
+	State string // directory of what survives a reboot
+	Force bool   // apply the configuration even if too many servers go
+	Log   *slog.Logger
+	Ready func() // called once the configuration is applied and the socket listens
+}
+
+// Daemon is a running daemon.
+type Daemon struct {
+	Options
+	dir     string
+	started time.Time
+	events  *events.Log
+	runner  *check.Runner[core.CheckID]
+	hooks   *hooks.Queue
+	calls   chan func()
+	results chan result
+	ended   chan struct{}
+
+	// The loop's own.
+	core     *core.Core
+	applied  plan.Table // as the configuration had it
+	asserted plan.Table // what the daemon has made of it since
+	table    table
+	seen     uint64 // the table's generation
+	alarms   map[string]api.Alarm
+	drift    []string
+	reloaded time.Time
+	failure  error // of the last reload
+	checkers map[*config.Check]check.Checker
+	// configured are the virtual addresses that were there since the daemon began.
+	configured map[config.Address]bool
+}
+
+type result struct {
+	id core.CheckID
+	check.Result
+	at time.Time
+}
+
+// polled is how often the loop looks whether others have changed something.
+const polled = time.Second
+
+// Run keeps the director of the calling thread's network namespace alive until the
+// context ends. The director and its table stay.
+func Run(ctx context.Context, o Options) (err error) {
+	d := &Daemon{
+		Options: o, started: time.Now(), calls: make(chan func()), results: make(chan result, 1024), ended: make(chan struct{}),
+		alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{},
+	}
+	c, err := config.Load(o.File)
+	if err != nil {
+		return err
+	}
+	if d.dir, err = place.Dir(); err != nil {
+		return err
+	}
+	lock, err := place.Take(d.dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	place.Sweep()
+	book, err := operator.Load(d.bookFile())
+	if err != nil {
+		return err
+	}
+	if d.events, err = events.Open(filepath.Join(o.State, "events.jsonl")); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.events.Close()) }()
+	defer close(d.ended)
+	d.hooks = hooks.New(d.hookFailed)
+	defer d.hooks.Close()
+	defer d.table.close()
+	if err := d.begin(c, book); err != nil {
+		return err
+	}
+	d.runner = check.NewRunner(d.report)
+	defer d.runner.Stop()
+	d.setJobs()
+	socket, err := api.Listen(place.Socket(d.dir), d, o.Log)
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	changes, err := host.Changes(ctx)
+	if err != nil {
+		return err
+	}
+	d.note(events.Event{Kind: events.Started, Text: fmt.Sprintf("process %d, configuration %s", os.Getpid(), o.File)})
+	if o.Ready != nil {
+		o.Ready()
+	}
+	d.loop(ctx, changes)
+	d.note(events.Event{Kind: events.Stopping, Text: "the director goes on without the daemon"})
+	return d.remember()
+}
+
+func (d *Daemon) bookFile() string { return filepath.Join(d.State, "operator.json") }
+
+// loop handles one thing after the other.
+func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
+	tick := time.NewTicker(polled)
+	defer tick.Stop()
+	hup, stop := hangups()
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-d.results:
+			d.take(r)
+		case call := <-d.calls:
+			call()
+		case <-hup:
+			_, _ = d.reload(false, "SIGHUP") // it has been noted
+		case <-changes:
+			d.keepHost()
+		case <-tick.C:
+			d.keepHost()
+			d.look()
+			alive()
+		}
+	}
+}
+
+// report hands a check's result to the loop.
+func (d *Daemon) report(id core.CheckID, r check.Result, at time.Time) {
+	select {
+	case d.results <- result{id, r, at}:
+	case <-d.ended:
+	}
+}
+
+// errEnding says that the daemon takes no more requests.
+var errEnding = errors.New("the daemon is stopping")
+
+// do runs a function in the loop.
+func (d *Daemon) do(f func() error) error {
+	done := make(chan error, 1)
+	select {
+	case d.calls <- func() { done <- f() }:
+		return <-done
+	case <-d.ended:
+		return errEnding
+	}
+}
+
+// take takes a result in, and those that wait behind it.
+func (d *Daemon) take(r result) {
+	var out core.Outcome
+	for range cap(d.results) {
+		one := d.core.Result(r.id, r.Result, r.at)
+		out.Events = append(out.Events, one.Events...)
+		out.Hooks = append(out.Hooks, one.Hooks...)
+		out.Changed = append(out.Changed, one.Changed...)
+		select {
+		case r = <-d.results:
+			continue
+		default:
+		}
+		break
+	}
+	d.carryOut(out)
+}
+
+// carryOut does what follows from an input: first the table, then the word of it.
+func (d *Daemon) carryOut(out core.Outcome) {
+	var changes []plan.Change
+	for i, k := range out.Changed {
+		if slices.Contains(out.Changed[:i], k) {
+			continue
+		}
+		is, ok := d.core.WantedService(k)
+		at := slices.IndexFunc(d.asserted.Services, func(s plan.Service) bool { return s.Key == k })
+		if ok && at >= 0 {
+			changes = append(changes, plan.Follow(d.asserted.Services[at], is)...)
+			d.asserted.Services[at] = is
+		}
+	}
+	if len(changes) > 0 {
+		d.edit(changes)
+	}
+	for _, e := range out.Events {
+		d.note(e)
+	}
+	for _, h := range out.Hooks {
+		d.hooks.Add(h.Command, h.Event)
+	}
+}
+
+// note keeps an event, logs it, and sends mail of it.
+func (d *Daemon) note(e events.Event) {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	e, err := d.events.Add(e)
+	if err != nil {
+		d.raise("events", err.Error())
+	}
+	level := slog.LevelInfo
+	switch e.Kind {
+	case events.ServerDown, events.QuorumDown, events.AlarmRaised, events.ReloadFailed, events.HookFailed, events.DriftFound:
+		level = slog.LevelWarn
+	}
+	args := []any{"event", string(e.Kind)}
+	for _, f := range []struct{ key, value string }{{"service", e.Service}, {"server", e.Server}, {"by", e.By}} {
+		if f.value != "" {
+			args = append(args, f.key, f.value)
+		}
+	}
+	d.Log.Log(context.Background(), level, e.Text, args...)
+	if d.core != nil {
+		d.hooks.Mail(d.core.Config.Daemon.Mail, d.core.Config.Daemon.MailTo, e)
+	}
+}
+
+// hookFailed is called by other goroutines.
+func (d *Daemon) hookFailed(e events.Event) {
+	go func() { _ = d.do(func() error { d.note(e); return nil }) }()
+}
+
+// raise raises an alarm, unless it is raised with this text already.
+func (d *Daemon) raise(name, text string) {
+	old, known := d.alarms[name]
+	if known && old.Text == text {
+		return
+	}
+	d.alarms[name] = api.Alarm{Name: name, Since: time.Now(), Text: text}
+	if name != "events" { // that could not be kept
+		d.note(events.Event{Kind: events.AlarmRaised, Text: name + ": " + text})
+	}
+}
+
+// clear ends an alarm.
+func (d *Daemon) clear(name string) {
+	if a, raised := d.alarms[name]; raised {
+		delete(d.alarms, name)
+		d.note(events.Event{Kind: events.AlarmEnded, Text: name + ": after " + time.Since(a.Since).Round(time.Second).String()})
+	}
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"net/netip"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/core"
+)
+
+// setJobs gives the runner the checks that are to be made.
+func (d *Daemon) setJobs() {
+	jobs := map[core.CheckID]check.Job{}
+	d.core.Each(func(id core.CheckID, ch *config.Check, s *config.Service, one *config.Server) {
+		t := check.Target{Addr: one.AddrPort()}
+		if ch.Port != 0 {
+			t.Addr = netip.AddrPortFrom(one.Addr, ch.Port)
+		}
+		if s.Key.Mark == 0 {
+			t.Virtual = netip.AddrPortFrom(s.Key.Addr, s.Key.Port)
+		}
+		jobs[id] = check.Job{Checker: d.checkers[ch], Target: t, Timing: ch.Timing}
+	})
+	d.runner.Set(jobs)
+}

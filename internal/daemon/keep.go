@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"fmt"
+	"strings"
+
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/events"
+	"imbang/internal/director"
+	"imbang/internal/host"
+	"imbang/internal/model"
+)
+
+// Alarms of the host.
+const (
+	alarmDevice     = "device"
+	alarmAddress    = "address"
+	alarmForwarding = "forwarding"
+)
+
+// keepHost sees that the director is attached, that the virtual addresses are there, and
+// that the kernel forwards, as far as the configuration has a director.
+func (d *Daemon) keepHost() {
+	c := d.core.Config.Director
+	if c == nil {
+		return
+	}
+	if err := d.table.use(func(t *director.Director) error { return d.keepAttached(t, c) }); err != nil {
+		d.raise(alarmDevice, err.Error())
+	} else {
+		d.clear(alarmDevice)
+	}
+	d.keepAddresses(c)
+	if !c.Forwarding {
+		return
+	}
+	if err := keepForwarding(d.core.Config); err != nil {
+		d.raise(alarmForwarding, err.Error())
+	} else {
+		d.clear(alarmForwarding)
+	}
+}
+
+// keepAttached attaches the director where it is to be and is not: at first, when a
+// device was made again, and when the configuration names other devices.
+func (d *Daemon) keepAttached(t *director.Director, c *config.Director) error {
+	now, err := t.Attachments()
+	if err != nil {
+		return err
+	}
+	gone, err := t.Gone(now)
+	if err != nil {
+		return err
+	}
+	if len(gone) == 0 && attachedTo(now, c) {
+		return nil
+	}
+	for _, dev := range []string{c.ClientDevice, c.ServerDevice} {
+		if exists, _ := host.DeviceIsUp(dev); !exists {
+			return fmt.Errorf("there is no device %s: the director is attached when there is", dev)
+		}
+	}
+	if len(now) > 0 {
+		if err := director.Detach(false); err != nil {
+			return err
+		}
+	}
+	choice, err := t.AttachMode(c.ClientDevice, c.ServerDevice, director.Hook(c.Hook), director.Mode(c.Mode))
+	if err != nil {
+		return err
+	}
+	d.note(events.Event{Kind: events.Changed, Text: fmt.Sprintf("attached to %s and %s, %s", c.ClientDevice, c.ServerDevice, choice)})
+	return nil
+}
+
+// attachedTo reports whether attachments are those of a configuration.
+func attachedTo(now []director.Attachment, c *config.Director) bool {
+	client, server := false, c.ClientDevice == c.ServerDevice
+	for _, a := range now {
+		switch a.Role {
+		case "client":
+			if a.Device != c.ClientDevice {
+				return false
+			}
+			client = true
+		case "server":
+			if a.Device != c.ServerDevice {
+				return false
+			}
+			server = true
+		}
+	}
+	return client && server
+}
+
+// keepAddresses adds virtual addresses that are missing. That others removed one is an
+// alarm for as long as it takes to add it.
+func (d *Daemon) keepAddresses(c *config.Director) {
+	var missing []string
+	for _, a := range c.Addresses {
+		there, err := host.HasAddress(a.Device, a.Prefix.Addr())
+		if err != nil {
+			missing = append(missing, err.Error())
+			continue
+		}
+		if there {
+			d.configured[a] = true
+			continue
+		}
+		if err := host.AddAddress(a.Device, a.Prefix); err != nil {
+			missing = append(missing, err.Error())
+			continue
+		}
+		kind, text := events.Changed, "added address"
+		if d.configured[a] {
+			kind, text = events.AlarmRaised, "restored an address that was removed:"
+		}
+		d.configured[a] = true
+		d.note(events.Event{Kind: kind, Text: fmt.Sprintf("%s %s on %s", text, a.Prefix, a.Device)})
+	}
+	if missing != nil {
+		d.raise(alarmAddress, strings.Join(missing, "; "))
+		return
+	}
+	d.clear(alarmAddress)
+}
+
+// keepForwarding turns forwarding on for the families of the services.
+func keepForwarding(c *config.Config) error {
+	for _, s := range c.Services {
+		six := s.Key.Family == model.IPv6
+		on, err := host.Forwarding(six)
+		if err == nil && !on {
+			err = host.Forward(six)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/operator"
+)
+
+// Order implements api.Daemon. It is all or nothing: the state is on the disk before
+// the table follows.
+func (d *Daemon) Order(by api.Caller, q api.OrderRequest) (reply *api.OrderReply, err error) {
+	err = d.do(func() error {
+		reply, err = d.order(by, q)
+		return err
+	})
+	return reply, err
+}
+
+func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, error) {
+	ids, err := d.core.Find(q.Server, q.Service)
+	if err != nil {
+		return nil, api.Unknown(err)
+	}
+	now := time.Now()
+	order := operator.Order{By: by.Name, At: now, Reason: q.Reason}
+	book, states, texts := d.core.Book, make([]operator.State, len(ids)), make([]string, len(ids))
+	for i, id := range ids {
+		if states[i], texts[i], err = d.ordered(id, q, order); err != nil {
+			return nil, api.Conflict(err)
+		}
+		book = book.Change(id, states[i])
+	}
+	if err := book.Save(d.bookFile()); err != nil {
+		return nil, err
+	}
+	reply := &api.OrderReply{}
+	for i, id := range ids {
+		d.carryOut(d.core.Order(id, states[i], by.Name, texts[i], now))
+		service, server := d.core.Name(id)
+		reply.Servers = append(reply.Servers, api.Target{Service: service, Key: id.Service.String(), Server: server, Address: id.Server.String()})
+	}
+	d.setJobs()
+	return reply, nil
+}
+
+// ordered is a server's state after a request, and what was ordered in words.
+func (d *Daemon) ordered(id operator.ServerID, q api.OrderRequest, order operator.Order) (s operator.State, text string, err error) {
+	s = d.core.Book[id]
+	switch q.Action {
+	case api.ActionDrain:
+		deadline, err := d.deadline(id, q.Deadline)
+		if err != nil {
+			return s, "", err
+		}
+		s.Drain, text = &operator.Drain{Order: order}, "drain"
+		if deadline > 0 {
+			s.Drain.Deadline = order.At.Add(deadline)
+			text += ", connections are reset after " + deadline.String()
+		}
+	case api.ActionMaintenance:
+		s.Maintenance, text = &order, "maintenance: no new connections and no checks"
+	case api.ActionWeight:
+		if q.Weight < 0 {
+			return s, "", fmt.Errorf("weight %d: want 0 or more", q.Weight)
+		}
+		s.Weight, text = &operator.Weight{Order: order, Weight: q.Weight}, fmt.Sprintf("weight %d", q.Weight)
+	case api.ActionEnable:
+		s, text = operator.State{}, "enable: all orders end"
+	default:
+		return s, "", fmt.Errorf("action %q: want drain, maintenance, weight or enable", q.Action)
+	}
+	if q.Reason != "" {
+		text += " (" + q.Reason + ")"
+	}
+	return s, text, nil
+}
+
+// deadline is the time after which draining resets connections; 0: never.
+func (d *Daemon) deadline(id operator.ServerID, asked *float64) (time.Duration, error) {
+	if asked != nil {
+		if !(*asked >= 0) || *asked > math.MaxInt32 {
+			return 0, errors.New("the deadline is out of range: want seconds, 0 for never")
+		}
+		return time.Duration(*asked * float64(time.Second)), nil
+	}
+	for _, s := range d.core.Config.Services {
+		if s.Key == id.Service {
+			return s.DrainDeadline, nil
+		}
+	}
+	return 0, nil
+}

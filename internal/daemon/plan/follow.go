@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+
+	"imbang/internal/model"
+)
+
+// Follow lists the changes between two states of one service that the daemon made
+// itself: health, weight and presence of servers. What others changed in the table
+// meanwhile is not looked at, so it holds.
+func Follow(was, is Service) (changes []Change) {
+	before := map[netip.AddrPort]Server{}
+	for _, s := range was.Servers {
+		before[s.AddrPort()] = s
+	}
+	for _, s := range is.Servers {
+		old, known := before[s.AddrPort()]
+		c := Change{Service: is.Service, Server: s.Server, Health: s.Health}
+		switch {
+		case !known:
+		case old.Absent && !s.Absent:
+			c.Kind = AddServer
+			changes = append(changes, c)
+		case s.Absent && !old.Absent:
+			c.Kind = DeleteServer
+			changes = append(changes, c)
+		case !s.Absent:
+			changes = append(changes, values(c, old, s)...)
+		}
+	}
+	return changes
+}
+
+// values are the changes of a server that stays.
+func values(c Change, old, s Server) (changes []Change) {
+	if old.Weight != s.Weight {
+		c.Kind, c.Was, c.Is = SetWeight, fmt.Sprint(old.Weight), fmt.Sprint(s.Weight)
+		changes = append(changes, c)
+	}
+	if old.Health != s.Health {
+		c.Kind, c.Was, c.Is = SetHealth, old.Health.String(), s.Health.String()
+		changes = append(changes, c)
+	}
+	return changes
+}
+
+// Assert lists the changes that give the servers that are in the table the health that
+// is wanted: that is the daemon's, whatever else others edit.
+func Assert(wanted Table, observed []model.ServiceStatus) (changes []Change) {
+	for i := range observed {
+		s := find(wanted, observed[i].Key)
+		if s == nil {
+			continue
+		}
+		there := serversOf(&observed[i])
+		for _, one := range s.Servers {
+			if have := there[one.AddrPort()]; have != nil && have.Health != one.Health {
+				changes = append(changes, Change{
+					Kind: SetHealth, Service: s.Service, Server: one.Server, Health: one.Health, Was: have.Health.String(), Is: one.Health.String(),
+				})
+			}
+		}
+	}
+	return changes
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/apply"
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/core"
+	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/operator"
+	"imbang/internal/daemon/plan"
+	"imbang/internal/director"
+	"imbang/internal/model"
+	"imbang/internal/version"
+)
+
+// Events implements api.Daemon.
+func (d *Daemon) Events() *events.Log { return d.events }
+
+// Status implements api.Daemon.
+func (d *Daemon) Status() (s *api.Status, err error) {
+	err = d.do(func() error {
+		s = d.status()
+		return nil
+	})
+	return s, err
+}
+
+func (d *Daemon) status() *api.Status {
+	file, err := filepath.Abs(d.File)
+	if err != nil {
+		file = d.File
+	}
+	s := &api.Status{
+		PID: os.Getpid(), Version: version.Version, Since: d.started, Config: file, Reloaded: d.reloaded,
+		Services: []api.Service{}, Alarms: []api.Alarm{}, Drift: slices.Concat([]string{}, d.drift),
+	}
+	if d.failure != nil {
+		s.ReloadError = d.failure.Error()
+	}
+	for _, a := range d.alarms {
+		s.Alarms = append(s.Alarms, a)
+	}
+	slices.SortFunc(s.Alarms, func(a, b api.Alarm) int { return cmp.Compare(a.Name, b.Name) })
+	delay := d.runner.Delay()
+	s.Checks = api.Checks{Made: delay.Checks, DelayP50MS: milliseconds(delay.P50), DelayP99MS: milliseconds(delay.P99)}
+	d.core.Each(func(core.CheckID, *config.Check, *config.Service, *config.Server) { s.Checks.Jobs++ })
+	var services []model.ServiceStatus
+	if err := d.table.use(func(t *director.Director) (err error) { services, err = t.Services(); return err }); err != nil {
+		d.raise(alarmDirector, err.Error())
+	}
+	for _, v := range d.core.View() {
+		i := slices.IndexFunc(services, func(o model.ServiceStatus) bool { return o.Key == v.Key })
+		if i < 0 {
+			s.Services = append(s.Services, service(v, nil))
+		} else {
+			s.Services = append(s.Services, service(v, &services[i]))
+		}
+	}
+	return s
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// service is a service with what the table has of it; nil: nothing.
+func service(v core.ServiceView, table *model.ServiceStatus) api.Service {
+	s := api.Service{
+		Name: v.Name, Key: v.Key.String(), Scheduler: v.Scheduler, Up: v.Up, Since: v.Since, Quorum: v.Quorum,
+		Sorry: v.Sorry, Missing: table == nil, Servers: []api.Server{},
+	}
+	there := map[netip.AddrPort]*model.ServerStatus{}
+	if table != nil {
+		for i := range table.Servers {
+			there[table.Servers[i].AddrPort()] = &table.Servers[i]
+		}
+	}
+	for _, one := range v.Servers {
+		s.Servers = append(s.Servers, server(one, there[one.AddrPort()]))
+	}
+	return s
+}
+
+func server(v core.ServerView, table *model.ServerStatus) api.Server {
+	s := api.Server{
+		Name: v.Name, Address: v.AddrPort().String(), State: state(v, table), Since: v.Since, Weight: v.Wanted.Weight,
+		Health: v.Wanted.Health.String(), Checks: []api.Check{}, Agent: v.Agent.String(),
+	}
+	if table != nil {
+		s.Weight, s.Health, s.Effective, s.Active, s.Inactive = table.Weight, table.Health.String(), table.EffectiveWeight(), table.Active, table.Inactive
+	}
+	if o := v.Order.Drain; o != nil {
+		s.Drain = order(o.Order)
+		s.Drain.Deadline = o.Deadline
+	}
+	if o := v.Order.Maintenance; o != nil {
+		s.Maintenance = order(*o)
+	}
+	if o := v.Order.Weight; o != nil {
+		s.WeightOrder = order(o.Order)
+		s.WeightOrder.Weight = &o.Weight
+	}
+	for _, c := range v.Checks {
+		s.Checks = append(s.Checks, api.Check{
+			Name: c.Name, Kind: c.Kind, State: c.State.Verdict.String(), Since: c.State.Since, At: c.State.At, OK: c.State.Last.OK,
+			Detail: c.State.Last.Detail, Row: c.State.Row, Runs: c.State.Runs, Fails: c.State.Fails,
+		})
+	}
+	return s
+}
+
+func order(o operator.Order) *api.Order { return &api.Order{By: o.By, At: o.At, Reason: o.Reason} }
+
+// state is a server's state in one word.
+func state(v core.ServerView, table *model.ServerStatus) string {
+	switch {
+	case v.Order.Maintenance != nil || v.Agent == check.Maintenance:
+		return "maintenance"
+	case v.Order.Drain != nil || v.Agent == check.Drain:
+		return "drain"
+	case !v.Up:
+		return "down"
+	case table == nil:
+		return "missing"
+	case len(v.Checks) == 0:
+		return "unchecked"
+	}
+	return "up"
+}
+
+// Plan implements api.Daemon.
+func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
+	err = d.do(func() error {
+		file := q.File
+		if file == "" {
+			file = d.File
+		}
+		c, err := config.Load(file)
+		if err != nil {
+			return api.Conflict(err)
+		}
+		next := d.core.Reload(c, time.Now())
+		return d.table.use(func(t *director.Director) error {
+			o, err := apply.Observe(t)
+			if err == nil {
+				reply = planned(plan.Make(next.Wanted(), d.applied, o))
+			}
+			return err
+		})
+	})
+	return reply, err
+}
+
+// Reload implements api.Daemon.
+func (d *Daemon) Reload(by api.Caller, q api.ReloadRequest) (reply *api.Plan, err error) {
+	err = d.do(func() error {
+		p, err := d.reload(q.Force, by.Name)
+		if err != nil {
+			return api.Conflict(err)
+		}
+		reply = planned(p)
+		return nil
+	})
+	return reply, err
+}
+
+func planned(p *plan.Plan) *api.Plan {
+	out := &api.Plan{Changes: []string{}, Summary: p.Summary(), Named: p.Named, Removed: p.Removed}
+	for _, c := range p.Changes {
+		out.Changes = append(out.Changes, c.String())
+	}
+	return out
+}
