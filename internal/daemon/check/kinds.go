@@ -7,8 +7,13 @@ import "reflect"
 // Kinds is the registry: a field for each kind of check, under the key that it has
 // in a configuration. Exactly one field of a check is set.
 type Kinds struct {
-	TCP  *TCP  `yaml:"tcp" jsonschema_description:"connects to the server's port"`
-	HTTP *HTTP `yaml:"http" jsonschema_description:"HTTP requests, one after the other; with tls also HTTPS"`
+	TCP    *TCP    `yaml:"tcp" jsonschema_description:"connects to the server's port"`
+	TLS    *TLS    `yaml:"tls" jsonschema_description:"connects and completes a TLS handshake"`
+	HTTP   *HTTP   `yaml:"http" jsonschema_description:"HTTP requests, one after the other; with tls also HTTPS"`
+	ICMP   *ICMP   `yaml:"icmp" jsonschema_description:"sends an ICMP echo request"`
+	UDP    *UDP    `yaml:"udp" jsonschema_description:"sends a datagram"`
+	Script *Script `yaml:"script" jsonschema_description:"runs a program, whose exit status decides"`
+	Agent  *Agent  `yaml:"agent" jsonschema_description:"connects to an agent on the server, by HAProxy's agent-check protocol"`
 }
 
 // KindNames are the keys of all kinds.

@@ -46,6 +46,9 @@ func (c *checker) checks(docs map[string]checkDoc) {
 
 func (c *checker) check(at, name string, d *checkDoc) *Check {
 	out := &Check{Name: name}
+	if d.Script != nil && d.Script.User == "" {
+		d.Script.User = c.config.Daemon.ScriptUser
+	}
 	kinds, specs := d.Given()
 	if len(kinds) != 1 {
 		c.refuse(at, "has %s: want exactly one of %s", orNone(kinds), strings.Join(check.KindNames(), ", "))
