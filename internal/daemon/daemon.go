@@ -60,6 +60,13 @@ type Daemon struct {
 	reloaded time.Time
 	failure  error // of the last reload
 	checkers map[*config.Check]check.Checker
+	scraped  scraped
+	auditing bool
+	audited  time.Time // the last time; zero: the start
+	// Of the configuration's files: as they were applied, as they were seen last, and
+	// since when that is so.
+	watched, latest []stamp
+	unsettled       time.Time
 	// configured are the virtual addresses that were there since the daemon began.
 	configured map[config.Address]bool
 }
@@ -78,7 +85,7 @@ const polled = time.Second
 func Run(ctx context.Context, o Options) (err error) {
 	d := &Daemon{
 		Options: o, started: time.Now(), calls: make(chan func()), results: make(chan result, 1024), ended: make(chan struct{}),
-		alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{},
+		audited: time.Now(), alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{},
 	}
 	c, err := config.Load(o.File)
 	if err != nil {
@@ -111,6 +118,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.runner = check.NewRunner(d.report)
 	defer d.runner.Stop()
 	d.setJobs()
+	d.serveMetrics()
+	defer d.closeMetrics()
 	socket, err := api.Listen(place.Socket(d.dir), d, o.Log)
 	if err != nil {
 		return err
@@ -151,7 +160,10 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepHost()
 		case <-tick.C:
 			d.keepHost()
+			d.serveMetrics() // again, if it failed
 			d.look()
+			d.audit(ctx)
+			d.watchFiles(time.Now())
 			alive()
 		}
 	}

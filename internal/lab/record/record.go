@@ -17,8 +17,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"imbang/internal/lab/engine"
 	"imbang/internal/jsonfile"
+	"imbang/internal/lab/engine"
 	"imbang/internal/lab/load"
 )
 
