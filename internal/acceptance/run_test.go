@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/lab/load"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
+)
+
+// keeper is imbang run on the director of a farm.
+type keeper struct {
+	*farm
+	dir    string
+	config string // path
+	cmd    *exec.Cmd
+	log    *os.File
+}
+
+// checkEvery is a check by HTTP that finds a server out within 700 ms.
+const checkEvery = `
+checks:
+  web:
+    http: {}
+    interval: 200 ms
+    timeout: 100 ms
+    rise: 2
+    fall: 3
+    jitter: 0 %
+`
+
+// newKeeper makes a farm whose director has nothing yet, and starts the daemon with a
+// configuration. In it, VIP and S1 to S9 stand for addresses.
+func newKeeper(t *testing.T, servers int, config string) *keeper {
+	t.Helper()
+	f := newFarm(t, servers)
+	must(t, f.Director, "", "detach")
+	k := &keeper{farm: f, dir: t.TempDir()}
+	k.config = filepath.Join(k.dir, "imbang.yaml")
+	k.configure(config)
+	k.start()
+	t.Cleanup(k.stop)
+	return k
+}
+
+func (k *keeper) configure(text string) {
+	k.t.Helper()
+	text = strings.ReplaceAll(text, "VIP", k.Virtual(topology.IPv4).String())
+	for i, s := range k.Servers {
+		text = strings.ReplaceAll(text, fmt.Sprintf("S%d", i+1), s.Addr[topology.IPv4].String())
+	}
+	text = fmt.Sprintf("director: {client_device: %s, server_device: %s}\n", topology.ClientDevice, topology.ServerDevice) + text
+	if err := os.WriteFile(k.config, []byte(text), 0o644); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// start starts the daemon, and returns when it answers.
+func (k *keeper) start() {
+	k.t.Helper()
+	var err error
+	if k.log, err = os.OpenFile(filepath.Join(k.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644); err != nil {
+		k.t.Fatal(err)
+	}
+	defer k.log.Close()
+	k.cmd = exec.Command(executable, "run", "-c", k.config, "--state", filepath.Join(k.dir, "state"))
+	k.cmd.Stderr = k.log
+	if err := k.Director.Start(k.cmd); err != nil {
+		k.t.Fatal(err)
+	}
+	for range 200 {
+		if o := imbang(k.t, k.Director, "", "events", "-n", "0"); o.status == 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	k.t.Fatalf("the daemon does not answer:\n%s", k.said())
+}
+
+func (k *keeper) said() string {
+	b, _ := os.ReadFile(filepath.Join(k.dir, "log"))
+	return string(b)
+}
+
+// end ends the daemon by a signal.
+func (k *keeper) end(s syscall.Signal) {
+	if k.cmd.Process != nil && k.cmd.ProcessState == nil {
+		_ = k.cmd.Process.Signal(s)
+		_ = k.cmd.Wait()
+	}
+}
+
+func (k *keeper) stop() {
+	k.end(syscall.SIGTERM)
+	if k.t.Failed() {
+		k.t.Logf("the daemon said:\n%s", k.said())
+	}
+}
+
+// do runs imbang on the director.
+func (k *keeper) do(args ...string) string {
+	k.t.Helper()
+	return must(k.t, k.Director, "", args...)
+}
+
+// status is the daemon's.
+func (k *keeper) status() *api.Status {
+	k.t.Helper()
+	var s struct{ Daemon *api.Status }
+	if err := json.Unmarshal([]byte(k.do("status", "-o", "json")), &s); err != nil || s.Daemon == nil {
+		k.t.Fatalf("%v, %+v", err, s)
+	}
+	return s.Daemon
+}
+
+// states are the states of the servers of the first service.
+func (k *keeper) states() string {
+	k.t.Helper()
+	var words []string
+	for _, one := range k.status().Services[0].Servers {
+		words = append(words, fmt.Sprintf("%s %s/%d", one.Name, one.State, one.Effective))
+	}
+	return strings.Join(words, ", ")
+}
+
+// await waits for a condition.
+func (k *keeper) await(what string, limit time.Duration, reached func() bool) time.Duration {
+	k.t.Helper()
+	start := time.Now()
+	for !reached() {
+		if time.Since(start) > limit {
+			k.t.Fatalf("%s: not within %s; states: %s", what, limit, k.states())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+// under sends requests while something is done.
+func (k *keeper) under(rate int, do func()) *load.Result {
+	k.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	type outcome struct {
+		r   *load.Result
+		err error
+	}
+	done := make(chan outcome)
+	go func() {
+		r, err := load.Run(ctx, load.Plan{
+			Target: netip.AddrPortFrom(k.Virtual(topology.IPv4), server.Port), ServerHeader: server.Header,
+			Clients: []load.Client{{Namespace: k.Clients[0].Namespace.Path(), Sources: k.Clients[0].Addresses[topology.IPv4]}},
+			Rate:    float64(rate), Duration: 12 * time.Second,
+		}, nil)
+		done <- outcome{r, err}
+	}()
+	time.Sleep(500 * time.Millisecond)
+	do()
+	o := <-done
+	cancel()
+	if o.err != nil {
+		k.t.Fatal(o.err)
+	}
+	return o.r
+}
+
+const threeServers = `
+services:
+  - name: web
+    virtual: VIP:80
+    scheduler: rr
+    checks: [web]
+    servers:
+      - {name: a, address: S1}
+      - {name: b, address: S2}
+      - {name: c, address: S3}
+`
+
+// No request is lost whatever becomes of the daemon, of the table and of orders.
+func TestRunLosesNoRequest(t *testing.T) {
+	k := newKeeper(t, 3, checkEvery+threeServers)
+	r := k.under(200, func() {
+		k.end(syscall.SIGKILL)
+		k.start()
+		k.configure(checkEvery + strings.ReplaceAll(threeServers, "rr", "wlc"))
+		k.do("reload")
+		k.do("drain", "b", "--reason", "test")
+		time.Sleep(300 * time.Millisecond)
+		k.do("enable", "b")
+		k.do("upgrade")
+		k.configure(checkEvery + strings.ReplaceAll(threeServers, "      - {name: c, address: S3}\n", ""))
+		k.do("drain", "c", "--wait") // those that it has end first
+		k.do("reload")
+		k.configure(checkEvery + threeServers)
+		k.do("reload")
+		k.do("enable", "c")
+		k.end(syscall.SIGTERM)
+		k.start()
+		k.await("all servers", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1, c up/1" })
+	})
+	if r.Loss.Total() != 0 || len(r.PerServer) != 3 {
+		t.Errorf("%d replies of %v, lost %+v", r.Replies, r.PerServer, r.Loss)
+	}
+	if s := k.status(); len(s.Alarms)+len(s.Drift) != 0 {
+		t.Errorf("alarms %v, drift %v", s.Alarms, s.Drift)
+	}
+	k.do("audit")
+}
+
+// A server that dies or hangs leaves the rotation in time, and comes back.
+func TestRunTakesOutDeadServers(t *testing.T) {
+	k := newKeeper(t, 3, checkEvery+threeServers)
+	all := "a up/1, b up/1, c up/1"
+	k.await("all servers", 5*time.Second, func() bool { return k.states() == all })
+	pids, err := k.nginx[2].PIDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal := func(s syscall.Signal) {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, fault := range []struct {
+		name       string
+		kill, mend func()
+		want       string
+	}{
+		{"killed", func() { k.kill(1) }, func() { k.revive(1) }, "a up/1, b down/0, c up/1"},
+		{"stopped", func() { signal(syscall.SIGSTOP) }, func() { signal(syscall.SIGCONT) }, "a up/1, b up/1, c down/0"},
+	} {
+		fault.kill()
+		// interval x fall + timeout is 700 ms; the rest is for a busy machine.
+		took := k.await(fault.name, 3*time.Second, func() bool { return k.states() == fault.want })
+		t.Logf("%s: out of rotation after %s", fault.name, took)
+		if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
+			t.Errorf("%s: %d of 20 requests answered afterwards", fault.name, n)
+		}
+		fault.mend()
+		k.await(fault.name+", and back", 5*time.Second, func() bool { return k.states() == all })
+	}
+	log := k.do("events")
+	for _, want := range []string{"server-down", "web b  check web: connection refused", "web c  check web: /: timeout", "server-up"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %q in\n%s", want, log)
+		}
+	}
+}
+
+// The file owns what it names; what others edit holds until the next reload.
+func TestRunOwnsWhatItNames(t *testing.T) {
+	k := newKeeper(t, 3, checkEvery+threeServers)
+	vip := k.Virtual(topology.IPv4).String() + ":80"
+	addr := func(i int) string { return k.Servers[i].Addr[topology.IPv4].String() + ":80" }
+	k.do("ipvsadm", "-e", "-t", vip, "-r", addr(0), "-m", "-w", "7")
+	k.do("ipvsadm", "-d", "-t", vip, "-r", addr(1))
+	k.do("ipvsadm", "-a", "-t", vip, "-r", "172.16.99.9:80", "-m")
+	k.do("ipvsadm", "-A", "-t", "10.20.99.1:80", "-s", "rr")
+	// A daemon that comes back changes nothing that is not due.
+	k.end(syscall.SIGKILL)
+	before := k.do("ipvsadm", "-Sn")
+	k.start()
+	k.await("drift", 5*time.Second, func() bool { return len(k.status().Drift) == 2 })
+	if after := k.do("ipvsadm", "-Sn"); after != before {
+		t.Errorf("the table was\n%sand is\n%s", before, after)
+	}
+	// A file that is not valid changes nothing, and the status says so.
+	good, err := os.ReadFile(k.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.configure("services: [{name: web}]\n")
+	if o := imbang(t, k.Director, "", "reload"); o.status != 3 || !strings.Contains(o.stderr, "imbang.yaml:2:12: services[0]: want one of virtual and mark") {
+		t.Errorf("%+v", o)
+	}
+	if s := k.status(); !strings.Contains(s.ReloadError, "want one of virtual and mark") {
+		t.Errorf("%+v", s)
+	}
+	// One that removes too much neither.
+	k.configure(checkEvery)
+	if o := imbang(t, k.Director, "", "reload"); o.status != 3 || !strings.Contains(o.stderr, "2 of 2 servers would be deleted") {
+		t.Errorf("%+v", o)
+	}
+	if after := k.do("ipvsadm", "-Sn"); after != before {
+		t.Errorf("the table was\n%sand is\n%s", before, after)
+	}
+	if err := os.WriteFile(k.config, good, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := "add service " + vip + "/tcp: server " + addr(1) + ", masquerading, weight 1\n" +
+		"change service " + vip + "/tcp: server " + addr(0) + " from weight 7 to weight 1\n1 servers added, 1 servers changed\n"
+	for _, verb := range []string{"plan", "reload"} {
+		if got := k.do(verb); got != want {
+			t.Errorf("%s: %q, want %q", verb, got, want)
+		}
+	}
+	saved := k.do("ipvsadm", "-Sn")
+	for _, line := range []string{"-r " + addr(0) + " -m -w 1\n", "-r " + addr(1) + " -m -w 1\n", "-r 172.16.99.9:80 -m -w 1\n", "-A -t 10.20.99.1:80 -s rr\n"} {
+		if !strings.Contains(saved, line) {
+			t.Errorf("no %q in\n%s", line, saved)
+		}
+	}
+	// Without the service in the file, what is not the file's stays.
+	k.configure(checkEvery)
+	k.do("reload", "--force")
+	if saved := k.do("ipvsadm", "-Sn"); saved != "-A -t "+vip+" -s rr\n-a -t "+vip+" -r 172.16.99.9:80 -m -w 1\n-A -t 10.20.99.1:80 -s rr\n" {
+		t.Error(saved)
+	}
+}
+
+// Orders outlive the daemon, and a reload.
+func TestRunKeepsOrders(t *testing.T) {
+	k := newKeeper(t, 3, checkEvery+threeServers)
+	vip := k.Virtual(topology.IPv4).String() + ":80"
+	k.do("maintenance", "on", "a", "--reason", "disk")
+	k.do("weight", "-t", vip, "-r", k.Servers[1].Addr[topology.IPv4].String(), "--set", "5")
+	k.do("drain", "c")
+	want := "a maintenance/0, b up/5, c drain/0"
+	k.await("orders", time.Second, func() bool { return k.states() == want })
+	k.kill(0) // nobody is told of it
+	k.end(syscall.SIGKILL)
+	k.start()
+	k.do("reload")
+	time.Sleep(time.Second)
+	if got := k.states(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if log := k.do("events"); strings.Contains(log, "server-down") {
+		t.Errorf("an event of a server in maintenance:\n%s", log)
+	}
+	if text := k.do("status"); !strings.Contains(text, "maintenance by root at ") || !strings.Contains(text, "(disk)") {
+		t.Error(text)
+	}
+	k.revive(0)
+	for _, name := range []string{"a", "b", "c"} {
+		k.do("enable", name)
+	}
+	k.await("all servers", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1, c up/1" })
+	if o := imbang(t, k.Director, "", "drain", "x"); o.status != 3 || o.stderr != "imbang: server \"x\": the configuration has none of that name or address\n" {
+		t.Errorf("%+v", o)
+	}
+}
+
+// There is one daemon for a director, and without one the verbs say so.
+func TestRunIsAlone(t *testing.T) {
+	k := newKeeper(t, 1, "services: []\n")
+	if o := imbang(t, k.Director, "", "run", "-c", k.config, "--state", k.dir); o.status != 3 || !strings.Contains(o.stderr, "a daemon runs already") {
+		t.Errorf("%+v", o)
+	}
+	k.end(syscall.SIGTERM)
+	for _, verb := range []string{"reload", "plan", "events", "drain a"} {
+		if o := imbang(t, k.Director, "", strings.Fields(verb)...); o.status != 3 || !strings.Contains(o.stderr, "no daemon runs in this network namespace") {
+			t.Errorf("%s: %+v", verb, o)
+		}
+	}
+}
