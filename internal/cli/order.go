@@ -65,8 +65,8 @@ func newDrainCommand() *cobra.Command {
 connections. Those that it has go on. The order survives reloads, restarts of the
 daemon and of the machine, until imbang enable SERVER ends it.
 
-With --wait the command shows the connections that remain, and ends when there
-are none. Ctrl-C ends the waiting; the order stays.
+With --wait the command shows the active connections that remain, and ends when
+there are none; inactive ones are closing or closed. Ctrl-C ends the waiting; the order stays.
 
 Requires root or membership of group imbang. The exit status is 0, 2 for a wrong
 command line, or 3 if it failed; then nothing is ordered.`,
@@ -90,7 +90,7 @@ command line, or 3 if it failed; then nothing is ordered.`,
 		},
 	}
 	c.Flags().DurationVar(&deadline, "deadline", 0, "reset connections that remain after this `TIME`; 0: never; default the service's drain_deadline")
-	c.Flags().BoolVar(&wait, "wait", false, "end when the server has no connections")
+	c.Flags().BoolVar(&wait, "wait", false, "end when the server has no active connections")
 	orderFlags(c, &q, &out)
 	return c
 }
@@ -176,7 +176,8 @@ func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, don
 	})
 }
 
-// waitDrained shows the remaining connections until there are none.
+// waitDrained shows the active connections that remain until there are none. Inactive
+// ones are closing: Linux keeps them for up to two minutes after the last packet.
 func waitDrained(ctx context.Context, w io.Writer, reply *api.OrderReply) error {
 	d, err := api.NewClient()
 	if err != nil {
@@ -193,14 +194,14 @@ func waitDrained(ctx context.Context, w io.Writer, reply *api.OrderReply) error 
 		if err != nil {
 			return err
 		}
-		left := remaining(s, reply)
-		if left == 0 {
-			fmt.Fprintln(w, "no connections remain")
+		active, inactive := remaining(s, reply)
+		if active == 0 {
+			fmt.Fprintf(w, "no active connections remain; %d are closing\n", inactive)
 			return nil
 		}
-		if left != last {
-			fmt.Fprintf(w, "%d connections remain\n", left)
-			last = left
+		if active != last {
+			fmt.Fprintf(w, "%d active connections remain\n", active)
+			last = active
 		}
 		select {
 		case <-ctx.Done():
@@ -211,17 +212,18 @@ func waitDrained(ctx context.Context, w io.Writer, reply *api.OrderReply) error 
 }
 
 // remaining counts the connections of servers.
-func remaining(s *api.Status, reply *api.OrderReply) (n uint64) {
+func remaining(s *api.Status, reply *api.OrderReply) (active, inactive uint64) {
 	for _, service := range s.Services {
 		for _, server := range service.Servers {
 			for _, t := range reply.Servers {
 				if t.Key == service.Key && t.Address == server.Address {
-					n += uint64(server.Active) + uint64(server.Inactive)
+					active += uint64(server.Active)
+					inactive += uint64(server.Inactive)
 				}
 			}
 		}
 	}
-	return n
+	return active, inactive
 }
 
 // orderWeight has the daemon set a weight, which then is an order. false: there is no
