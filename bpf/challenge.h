@@ -15,6 +15,7 @@
 #ifndef IMBANG_CHALLENGE_H
 #define IMBANG_CHALLENGE_H
 
+#include "answer.h"
 #include "attack.h"
 #include "clock.h"
 #include "conn.h"
@@ -30,16 +31,6 @@
 /* A proof is good for so long, and for so many connections. */
 #define PROOF_LIFE (600 * NSEC_PER_SEC)
 #define PROOF_CREDIT 256
-
-struct challenge4 {
-	struct iphdr ip;
-	struct tcphdr tcp;
-};
-
-struct challenge6 {
-	struct ipv6hdr ip;
-	struct tcphdr tcp;
-};
 
 static __always_inline int challenging(const struct settings *set)
 {
@@ -131,114 +122,24 @@ static __always_inline void prove(const union address *client)
 		h->proofs++;
 }
 
-/* The TCP header of a plain packet. */
-static __always_inline struct tcphdr *plain_tcp(struct __sk_buff *skb, const struct packet *p)
-{
-	void *header = (void *)(long)skb->data + (p->transport & MAX_TRANSPORT);
-
-	return header + sizeof(struct tcphdr) <= (void *)(long)skb->data_end ? header : 0;
-}
-
-/* The sum of the pseudo header of so many bytes of TCP. */
-static __always_inline __u32 pseudo_sum(__be32 *addresses, __u32 size, __u32 length)
-{
-	return bpf_csum_diff(0, 0, addresses, size, bpf_htons(IPPROTO_TCP) + bpf_htons(length));
-}
-
-/* The challenge's TCP header. Where the SYN's checksum was still to be filled
- * in, which shows by what stands there (sum_pending), this one's is too. */
-static __always_inline void challenge_tcp(const struct packet *p, struct tcphdr *tcp,
-					  __be32 *addresses, __u32 size, __u16 check, __u32 cookie)
-{
-	__u32 length = p->length + ETH_HEADER - p->transport, sum;
-
-	tcp->source = p->flow.dport;
-	tcp->dest = p->flow.sport;
-	tcp->ack_seq = bpf_htonl(cookie);
-	tcp->doff = sizeof(*tcp) / 4;
-	tcp->ack = 1;
-	sum = pseudo_sum(addresses, size, sizeof(*tcp));
-	if (check == (__u16)~csum_fold(pseudo_sum(addresses, size, length)))
-		tcp->check = ~csum_fold(sum);
-	else
-		tcp->check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)tcp, sizeof(*tcp), sum));
-}
-
-/* Cuts the packet to a frame's length and puts the frame there. */
-static __always_inline int challenge_put(struct __sk_buff *skb, void *frame, __u32 size)
-{
-	if (skb->len != ETH_HEADER + size && bpf_skb_change_tail(skb, ETH_HEADER + size, 0))
-		return -1;
-	return bpf_skb_store_bytes(skb, ETH_HEADER, frame, size, BPF_F_RECOMPUTE_CSUM);
-}
-
-static __noinline int challenge4(struct __sk_buff *skb, const struct packet *p, __u16 check,
-				 __u32 cookie)
-{
-	struct challenge4 frame = {};
-
-	frame.ip.version = 4;
-	frame.ip.ihl = sizeof(frame.ip) / 4;
-	frame.ip.tot_len = bpf_htons(sizeof(frame));
-	frame.ip.frag_off = bpf_htons(IP_DF);
-	frame.ip.ttl = 64;
-	frame.ip.protocol = IPPROTO_TCP;
-	frame.ip.saddr = address_to4(&p->flow.dst);
-	frame.ip.daddr = address_to4(&p->flow.src);
-	frame.ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip, sizeof(frame.ip), 0));
-	challenge_tcp(p, &frame.tcp, &frame.ip.saddr, 8, check, cookie);
-	return challenge_put(skb, &frame, sizeof(frame));
-}
-
-static __noinline int challenge6(struct __sk_buff *skb, const struct packet *p, __u16 check,
-				 __u32 cookie)
-{
-	struct challenge6 frame = {};
-
-	frame.ip.version = 6;
-	frame.ip.payload_len = bpf_htons(sizeof(frame.tcp));
-	frame.ip.nexthdr = IPPROTO_TCP;
-	frame.ip.hop_limit = 64;
-	__builtin_memcpy(&frame.ip.saddr, &p->flow.dst, sizeof(frame.ip.saddr));
-	__builtin_memcpy(&frame.ip.daddr, &p->flow.src, sizeof(frame.ip.daddr));
-	challenge_tcp(p, &frame.tcp, (__be32 *)&frame.ip.saddr, 32, check, cookie);
-	return challenge_put(skb, &frame, sizeof(frame));
-}
-
-/* The frame goes back to who sent it. */
-static __always_inline int challenge_turn_back(struct __sk_buff *skb)
-{
-	struct ethhdr *eth = (void *)(long)skb->data;
-	__u8 mac[ETH_ALEN];
-
-	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
-		return -1;
-	__builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
-	__builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, mac, ETH_ALEN);
-	return 0;
-}
-
 /* Makes a challenge of a SYN; a verdict. */
 static __always_inline int challenge_send(struct __sk_buff *skb, struct packet *p)
 {
+	struct tcp_answer a = { .ack_seq = bpf_htonl(cookie_of(&p->flow, cookie_slot())),
+				.bits = TCP_BIT_ACK };
 	struct tcphdr *tcp = plain_tcp(skb, p);
-	__u32 cookie = cookie_of(&p->flow, cookie_slot());
 	struct handshake_counts *h = get_handshakes();
-	int rc;
+	int verdict;
 
 	if (!tcp)
 		return drop(p, REASON_DROP_UNPROVEN);
-	if (p->flow.family == AF_INET)
-		rc = challenge4(skb, p, tcp->check, cookie);
-	else
-		rc = challenge6(skb, p, tcp->check, cookie);
-	if (rc || challenge_turn_back(skb))
+	verdict = answer_send(skb, p, tcp->check, &a);
+	if (verdict < 0)
 		return drop(p, REASON_DROP_REWRITE);
 	if (h)
 		h->challenged++;
 	turn_aside(p, REASON_DROP_CHALLENGED);
-	return bpf_redirect(skb->ingress_ifindex, 0);
+	return verdict;
 }
 
 /* Whether a SYN's client has to prove itself. */

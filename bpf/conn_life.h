@@ -63,6 +63,20 @@ static __always_inline __u64 server_lease(const struct server *s, const struct s
 	return until > now ? until - now : 0;
 }
 
+/* Whether a server is draining, and its deadline is over. */
+static __always_inline int drain_over(const struct server *s)
+{
+	return s->flags & SERVER_DRAINING && s->drain_until && s->drain_until <= now_coarse_ns();
+}
+
+/* Whether a packet of a connection of such a server is answered with a reset. A SYN
+ * begins anew, with another server. */
+static __always_inline int reset_due(const struct packet *p, const struct server *s)
+{
+	return p->flow.protocol == IPPROTO_TCP && p->part == WHOLE &&
+	       !(p->tcp_bits & (TCP_BIT_SYN | TCP_BIT_RST)) && drain_over(s);
+}
+
 /* The time that a connection may live without a packet [ns]. */
 static __always_inline __u64 conn_timeout(__u32 server, __u8 state, const struct settings *set)
 {

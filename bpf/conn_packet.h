@@ -45,6 +45,20 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 	return TO_CLIENT;
 }
 
+/* A packet of a connection that is reset: the connection follows the reset, which the
+ * other side gets with its own next packet. */
+static __always_inline int conn_reset(struct packet *p, const struct flow *client,
+				      const struct conn *seen, __u32 direction,
+				      const struct settings *set)
+{
+	p->server = seen->server;
+	p->from_server = direction == FROM_SERVER;
+	p->tcp_bits |= TCP_BIT_RST;
+	conn_follow(p, client, seen, direction, set);
+	p->reason = REASON_REFUSED_DRAINED;
+	return RESET;
+}
+
 static __always_inline struct server *available_server(const struct conn *c)
 {
 	__u32 id = c->server;
@@ -80,10 +94,12 @@ static __always_inline int conn_outdated(const struct packet *p, const struct co
 		return set->expire_nodest_conn;
 	if (!server_lease(s, set))
 		return 1;
+	if (p->flow.protocol != IPPROTO_TCP && drain_over(s))
+		return 1;
 	if (!opens_connection(p))
 		return 0;
 	return (!s->weight && (set->expire_nodest_conn || set->drain_timeout)) ||
-	       conn_is_over(c, set);
+	       s->flags & SERVER_DRAINING || conn_is_over(c, set);
 }
 
 #endif

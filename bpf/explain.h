@@ -50,6 +50,12 @@ __noinline int foresee_conn(struct packet *p)
 		return UNDECIDED;
 	explain_conn(&p->flow, &seen, explanation);
 	s = available_server(&seen);
+	if (s && reset_due(p, s)) {
+		p->news |= NEWS_KNOWN;
+		p->server = seen.server;
+		p->reason = REASON_REFUSED_DRAINED;
+		return REFUSED;
+	}
 	if (conn_outdated(p, &seen, s, set)) {
 		p->news |= NEWS_OUTDATED;
 		return UNDECIDED;

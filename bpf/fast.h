@@ -114,11 +114,14 @@ struct settled {
 
 /* Whether it is a reply of a connection: 0, or UNDECIDED; UNKNOWN if surely none. */
 static __always_inline int fast_reply(struct packet *p, struct settled *s, union conn_key *key,
-				      __u8 family)
+				      const struct settings *set, __u8 family)
 {
 	const struct reply_owner *owner = reply_owner_of(&p->flow);
 	struct flow client;
 
+	/* Whose server is not looked at here: it may be draining. */
+	if (set->draining && (!owner || owner->shared))
+		return UNDECIDED;
 	s->side = NAT_SOURCE;
 	s->conn = reply_conn_in(&p->flow, &client, owner, key, &s->seen, family, 1);
 	if (s->conn)
@@ -134,14 +137,14 @@ static __always_inline int fast_owner(struct packet *p, struct settled *s, union
 	int replies = UNKNOWN;
 
 	if (expect_replies)
-		replies = fast_reply(p, s, key, family);
+		replies = fast_reply(p, s, key, set, family);
 	if (!replies)
 		return 0;
 	s->side = NAT_DESTINATION;
 	s->conn = conn_look_in(&p->flow, key, &s->seen, family);
 	if (s->conn)
 		return 0;
-	return expect_replies || !set->one_device ? replies : fast_reply(p, s, key, family);
+	return expect_replies || !set->one_device ? replies : fast_reply(p, s, key, set, family);
 }
 
 static __always_inline int fast_find(struct packet *p, struct settled *s, union conn_key *key,
@@ -282,7 +285,7 @@ static __always_inline int fast_route(void *ctx, enum hook hook, struct packet *
 	p->server = s->seen.server;
 	if (s->side == NAT_DESTINATION) {
 		s->server = available_server(&s->seen);
-		if (!s->server)
+		if (!s->server || s->server->flags & SERVER_DRAINING)
 			return 0;
 		address_copy(&p->to, &s->server->addr, family);
 		p->port = s->seen.port;

@@ -17,6 +17,18 @@ static __always_inline int conn_orphaned(struct packet *p, const struct conn *c)
 	return drop(p, REASON_DROP_SERVER_DELETED);
 }
 
+/* A reply of a connection: a decision. */
+static __always_inline int reply_found(struct packet *p, const struct flow *client,
+				       const struct conn *seen, const struct settings *set)
+{
+	__u32 id = seen->server;
+	struct server *s = set->draining ? bpf_map_lookup_elem(&servers, &id) : 0;
+
+	if (s && reset_due(p, s))
+		return conn_reset(p, client, seen, FROM_SERVER, set);
+	return conn_out(p, client, seen, set);
+}
+
 /* What the fast path tells the whole one. */
 enum found {
 	EXPECT_REPLIES = 0x1, /* servers are where the packet came in */
@@ -35,10 +47,13 @@ __noinline int find(struct packet *p, int expect_replies, int *outdated)
 	if (!p || !set || !outdated)
 		return VERDICT_DROP;
 	if (expect_replies && reply_conn(&p->flow, &client, &seen))
-		return conn_out(p, &client, &seen, set);
+		return reply_found(p, &client, &seen, set);
 	c = conn_look(&p->flow, &seen);
 	if (c) {
 		s = available_server(&seen);
+		if (s && reset_due(p, s))
+			return conn_reset(p, &p->flow, &seen,
+					  replies_seen(&seen) ? FROM_CLIENT : CLIENT_ONLY, set);
 		if (!conn_outdated(p, &seen, s, set))
 			return s ? conn_in(p, &p->flow, c, &seen, s, set) : conn_orphaned(p, &seen);
 		*outdated = 1;
@@ -57,7 +72,7 @@ __noinline int find_reply(struct packet *p)
 	if (!p || !set || !reply_conn(&p->flow, &client, &seen))
 		return UNDECIDED;
 	p->news &= ~NEWS_ASIDE;
-	return conn_out(p, &client, &seen, set);
+	return reply_found(p, &client, &seen, set);
 }
 
 /* A later fragment of a packet that is a connection by itself. */

@@ -134,6 +134,7 @@ enum decision {
 	UNDECIDED = -6,
 	TOLD_ON = -7, /* an error about a tunnel: packet.kind, mtu */
 	UNKNOWN = -8, /* UNDECIDED, and of no known connection */
+	RESET = -9,   /* answered by a TCP reset, packet.reason */
 };
 
 /* To be answered by an error, once everything else is done: that takes room

@@ -64,7 +64,8 @@ static __always_inline int template_valid(const struct server *s, const struct s
 {
 	if (!s || !(s->flags & SERVER_AVAILABLE))
 		return 0;
-	return s->weight || !(set->expire_quiescent_template || set->drain_timeout);
+	return s->weight || !(s->flags & SERVER_DRAINING || set->expire_quiescent_template ||
+			      set->drain_timeout);
 }
 
 static __always_inline void template_told(const struct conn *t, struct explanation *explanation)

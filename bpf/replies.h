@@ -39,13 +39,15 @@ static __always_inline struct reply_owner *reply_owner_of(const struct flow *flo
 static __always_inline struct conn *reply_owner_conn(const struct reply_owner *owner,
 						     const struct flow *flow, struct flow *client,
 						     union conn_key *key, struct conn *seen,
-						     __u8 family)
+						     __u8 family, int fast)
 {
 	__u32 id = owner->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct conn *c;
 
 	if (!s || !address_equal(&s->addr, &flow->src))
+		return 0;
+	if (fast && s->flags & SERVER_DRAINING)
 		return 0;
 	client->src = flow->dst;
 	client->dst = s->owner.addr;
@@ -112,7 +114,7 @@ static __always_inline struct conn *reply_conn_in(const struct flow *flow, struc
 
 	if (!owner || owner->shared)
 		c = reply_listed_conn(flow, client, key, seen, family, fast);
-	return c || !owner ? c : reply_owner_conn(owner, flow, client, key, seen, family);
+	return c || !owner ? c : reply_owner_conn(owner, flow, client, key, seen, family, fast);
 }
 
 /* Likewise, and for a connection that is older than the owner. */

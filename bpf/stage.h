@@ -38,7 +38,7 @@ struct stage_cost {
 
 /* The lab runs packets on one CPU, one after the other. */
 struct stage_costs {
-	__u64 since; /* the last mark [ns] */
+	__u64 since;     /* the last mark [ns] */
 	enum stage last; /* also makes the compiler describe the enum in BTF */
 	__u32 pad;
 	__u64 lookups;

@@ -136,6 +136,7 @@ struct service_state {
 enum server_flag {
 	SERVER_AVAILABLE = 0x1,    /* in its service's list */
 	SERVER_OWNS_REPLIES = 0x2, /* `reply_owners` names it for its address and port */
+	SERVER_DRAINING = 0x4,     /* gets no new connections, its effective weight is 0 */
 };
 
 /* IP_VS_CONN_F_* forwarding methods. */
@@ -171,6 +172,9 @@ struct server {
 	__s32 administrative; /* the weight that the user set */
 	__u8 withheld;        /* share of it that health checks withhold [%]: 0 up, 100 down */
 	__u8 pad[3];
+	/* While it is draining: when its connections are reset, CLOCK_MONOTONIC [ns];
+	 * 0: never. */
+	__u64 drain_until;
 };
 
 #define QUARANTINED_EXTENTS 256
@@ -484,6 +488,8 @@ struct settings {
 	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 	__u32 one_device;         /* is both */
 	__u32 engines;            /* services with an engine */
+	__u32 draining;           /* servers that are draining */
+	__u32 pad;
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */
 	__u64 generation;
@@ -730,6 +736,7 @@ enum reason {
 	REASON_DROP_SERVICE_CHANGED,
 	REASON_DROP_NO_CALL_ID,
 	REASON_DROP_UPGRADE,
+	REASON_REFUSED_DRAINED,
 	REASON_COUNT,
 };
 

@@ -15,6 +15,7 @@
 #include "outbound.h"
 #include "parse.h"
 #include "related.h"
+#include "reset.h"
 #include "schedule.h"
 #include "service.h"
 #include "settings.h"
@@ -71,6 +72,8 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 		return cut(skb, p);
 	if (decision == TOLD_ON)
 		return tell_on(skb, p);
+	if (decision == RESET)
+		return reset(skb, p);
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
 }
 

@@ -183,7 +183,7 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 	if (!c)
 		return UNDECIDED;
 	s = xdp_takes(&seen) ? available_server(&seen) : 0;
-	if (!s || !set || conn_outdated(p, &seen, s, set) ||
+	if (!s || !set || reset_due(p, s) || conn_outdated(p, &seen, s, set) ||
 	    !xdp_route(ctx, p, &p->flow.src, &s->addr, &route, set))
 		return XDP_PASS;
 	conn_in(p, &p->flow, c, &seen, s, set);
@@ -198,7 +198,8 @@ static __always_inline int xdp_out(struct xdp_md *ctx, struct packet *p, const s
 	struct settings *set = get_settings();
 	struct route *route;
 
-	if (!set || !xdp_takes(seen) || !xdp_route(ctx, p, &client->dst, &p->flow.dst, &route, set))
+	if (!set || set->draining || !xdp_takes(seen) ||
+	    !xdp_route(ctx, p, &client->dst, &p->flow.dst, &route, set))
 		return XDP_PASS;
 	conn_out(p, client, seen, set);
 	STAGE(FOLLOW);

@@ -528,7 +528,8 @@ const (
 	LbReasonREASON_DROP_SERVICE_CHANGED  LbReason = 34
 	LbReasonREASON_DROP_NO_CALL_ID       LbReason = 35
 	LbReasonREASON_DROP_UPGRADE          LbReason = 36
-	LbReasonREASON_COUNT                 LbReason = 37
+	LbReasonREASON_REFUSED_DRAINED       LbReason = 37
+	LbReasonREASON_COUNT                 LbReason = 38
 )
 
 type LbRecordResult uint32
@@ -631,6 +632,7 @@ type LbServer struct {
 	Withheld       uint8
 	Pad            [3]uint8
 	_              [4]byte
+	DrainUntil     uint64
 }
 
 type LbServerFlag uint32
@@ -638,6 +640,7 @@ type LbServerFlag uint32
 const (
 	LbServerFlagSERVER_AVAILABLE    LbServerFlag = 1
 	LbServerFlagSERVER_OWNS_REPLIES LbServerFlag = 2
+	LbServerFlagSERVER_DRAINING     LbServerFlag = 4
 )
 
 type LbService struct {
@@ -717,6 +720,8 @@ type LbSettings struct {
 	Xdp                     [2]LbXdpDevice
 	OneDevice               uint32
 	Engines                 uint32
+	Draining                uint32
+	Pad                     uint32
 	Generation              uint64
 	Successor               uint32
 	Adopting                uint32

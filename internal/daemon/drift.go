@@ -18,7 +18,7 @@ const mostDrift = 100
 func (d *Daemon) setDrift(p *plan.Plan) {
 	var now []string
 	for _, c := range p.Changes {
-		if c.Kind == plan.SetHealth || c.Kind == plan.KeepService {
+		if c.Kind == plan.SetHealth || c.Kind == plan.SetDrain || c.Kind == plan.KeepService {
 			continue
 		}
 		if len(now) == mostDrift {

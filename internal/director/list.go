@@ -91,10 +91,15 @@ func (d *Director) serverStatuses(t *table) ([]model.ServerStatus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the servers' connections: %w", err)
 	}
+	now, err := monotonic()
+	if err != nil {
+		return nil, err
+	}
 	all := make([]model.ServerStatus, len(known))
 	for id, s := range known {
 		all[id] = model.ServerStatus{
 			Server: fromServer(s), Health: model.Health(s.Withheld),
+			Draining: draining(s), Deadline: draining(s) && s.DrainUntil != 0, DrainLeft: drainLeft(s, now),
 			Active: loads[id].Active, Inactive: loads[id].Inactive, Persistent: loads[id].Persistent,
 			Stats: counts[id].Stats, Total: counts[id].total, Rates: counts[id].Rates,
 		}

@@ -264,7 +264,10 @@ func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order 
 
 // retire makes a server one that is in no list.
 func (t *table) retire(id uint32) {
-	t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE
+	if draining(t.servers[id]) {
+		t.total.draining--
+	}
+	t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE | bpfobj.LbServerFlagSERVER_DRAINING
 	t.servers[id].Retired = t.quarantine.barriers
 	t.spare = append(t.spare, id)
 	t.live--

@@ -111,6 +111,11 @@ func (d *Director) readTable(set bpfobj.LbSettings) (*table, error) {
 		t.total.count(key, 1)
 		t.total.engine(svc, 1)
 	}
+	for _, s := range t.servers {
+		if available(s) && draining(s) {
+			t.total.draining++
+		}
+	}
 	t.ids = usedIDs(ids, set.Services)
 	if t.order, err = d.lists(values); err != nil {
 		return nil, fmt.Errorf("read the servers' order: %w", err)

@@ -10,9 +10,9 @@ import (
 	"imbang/internal/model"
 )
 
-// The kernel's servers have three values: the administrative weight and the
-// health, which commands write and packets do not read, and the effective weight,
-// which follows from them. Each write of a server has all three in one value.
+// The kernel's servers have the administrative weight and the health, which commands
+// write and packets do not read, a flag for draining (drain.go), and the effective
+// weight, which follows from them. Each write of a server has all of them in one value.
 
 // SetWeight sets the administrative weight of a server and nothing else. The
 // effective one follows, as far as the server's health allows.
@@ -76,7 +76,7 @@ func (d *Director) reweighIn(in places, k model.ServiceKey, addr netip.AddrPort,
 
 // effective is what a server's weight has to be.
 func effective(s bpfobj.LbServer) int32 {
-	return model.Effective(s.Administrative, model.Health(s.Withheld))
+	return model.Effective(s.Administrative, model.Health(s.Withheld), draining(s))
 }
 
 // weigh gives a server the effective weight. One that becomes quiescent is so from

@@ -236,6 +236,9 @@ type Rates struct {
 type ServerStatus struct {
 	Server
 	Health                       Health
+	Draining                     bool          // it gets no new connections
+	DrainLeft                    time.Duration // until its connections are reset, if Deadline
+	Deadline                     bool
 	Active, Inactive, Persistent uint32 // connections, by Linux's accounting
 	Stats                        Stats
 	Total                        Stats
@@ -243,7 +246,7 @@ type ServerStatus struct {
 }
 
 // EffectiveWeight is the weight that the kernel schedules by.
-func (s *ServerStatus) EffectiveWeight() int32 { return Effective(s.Weight, s.Health) }
+func (s *ServerStatus) EffectiveWeight() int32 { return Effective(s.Weight, s.Health, s.Draining) }
 
 // ServiceStatus is a virtual service with its servers, head of the list (the
 // latest added) first, as Linux keeps them.

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// A server has three weights' worth of state, kept apart:
+// A server has four values, kept apart:
 //
-//	administrative  what the user set (ipvsadm -w); Server.Weight
+//	administrative  the weight that the user set (ipvsadm -w); Server.Weight
 //	health          what health checks leave of it; Health
-//	effective       what the kernel schedules by; Effective
+//	draining        whether it gets no new connections; ServerStatus.Draining
+//	effective       the weight that the kernel schedules by; Effective
 //
-// The effective weight follows from the other two and is set by nobody.
+// The effective weight follows from the others and is set by nobody.
 
 // Health is what health checks say of a server: the share of its administrative
 // weight that they withhold, in percent. The zero value is Up.
@@ -26,9 +27,10 @@ const (
 )
 
 // Effective is the weight that the kernel schedules by. A server that has an
-// administrative weight and is not down has at least 1: lowered is not down.
-func Effective(administrative int32, h Health) int32 {
-	if administrative <= 0 || h >= Down {
+// administrative weight and is neither down nor draining has at least 1: lowered is not
+// down.
+func Effective(administrative int32, h Health, draining bool) int32 {
+	if administrative <= 0 || h >= Down || draining {
 		return 0
 	}
 	return int32(max(1, int64(administrative)*int64(Down-h)/100))

@@ -22,16 +22,19 @@ func TestEffective(t *testing.T) {
 		{math.MaxInt32, 50, math.MaxInt32 / 2}, // no overflow
 		{-1, Up, 0},
 	} {
-		if got := Effective(c.administrative, c.health); got != c.want {
+		if got := Effective(c.administrative, c.health, false); got != c.want {
 			t.Errorf("weight %d, health %s: effective %d, want %d", c.administrative, c.health, got, c.want)
 		}
+	}
+	if got := Effective(7, Up, true); got != 0 {
+		t.Errorf("draining: effective %d", got)
 	}
 	// Less health is never more weight, and health alone never changes the order
 	// of a weight and a greater one.
 	for w := int32(0); w < 200; w++ {
 		for h := Up; h < Down; h++ {
-			if Effective(w, h) < Effective(w, h+1) || Effective(w+1, h) < Effective(w, h) || Effective(w, h) > w {
-				t.Fatalf("weight %d, health %s: %d", w, h, Effective(w, h))
+			if Effective(w, h, false) < Effective(w, h+1, false) || Effective(w+1, h, false) < Effective(w, h, false) || Effective(w, h, false) > w {
+				t.Fatalf("weight %d, health %s: %d", w, h, Effective(w, h, false))
 			}
 		}
 	}

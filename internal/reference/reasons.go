@@ -27,6 +27,7 @@ var reasons = map[string]string{
 	"refused ttl exceeded":  "the TTL or hop limit is used up: the sender gets time exceeded",
 	"refused too big":       "larger than the MTU of the route, and not to be fragmented: the sender gets the MTU. Raise it, or lower the MSS",
 	"refused no route":      "no route to the server: the client gets host unreachable. `ip route get SERVER`",
+	"refused drained":       "of a connection of a draining server whose deadline is over: the sender gets a TCP reset. See [drain](../how-to/drain.md)",
 	"drop server deleted":   "of a connection whose server was deleted. Add the server again to continue it, or `imbang settings expire_nodest_conn=1`",
 	"drop table full":       "no room, or no memory at that moment, for another connection: see [a full table](../how-to/full-table.md)",
 	"drop rate limit":       "an ICMP error was due, but its addressee had six, and then one a second, as in Linux",
@@ -55,7 +56,7 @@ func reasonsPage() Page {
 		"forwarded](../how-to/not-forwarded.md) shows their use.\n\n" +
 		table([]string{"verdict", "meaning"}, [][]string{
 			{"passed to the stack", "the director does not handle the packet: the next tc program, the filters and the kernel's stack get it"},
-			{"refused", "the sender gets an ICMP error"},
+			{"refused", "the sender gets an ICMP error or a TCP reset"},
 			{"dropped", "the packet is dropped"},
 		}) + "\n"
 	var rows [][]string

@@ -89,17 +89,44 @@ func one(d *director.Director, c plan.Change) error {
 	case plan.DeleteService:
 		return d.DeleteService(k)
 	case plan.AddServer:
-		return d.AddServerWith(k, c.Server, c.Health)
+		return add(d, c)
 	case plan.EditServer:
 		return d.EditServer(k, c.Server)
 	case plan.SetHealth:
 		return d.SetHealth(k, at, c.Health)
 	case plan.SetWeight:
 		return d.SetWeight(k, at, c.Server.Weight)
+	case plan.SetDrain:
+		return drain(d, c)
 	case plan.DeleteServer:
 		return d.DeleteServer(k, at)
 	case plan.KeepService:
 		return nil
 	}
 	return fmt.Errorf("%w: unknown kind of change %q", model.ErrInvalid, c.Kind)
+}
+
+// add adds a server. One that drains gets no connection before it does.
+func add(d *director.Director, c plan.Change) error {
+	if !c.Drain {
+		return d.AddServerWith(c.Service.Key, c.Server, c.Health)
+	}
+	if err := d.AddServerWith(c.Service.Key, c.Server, model.Down); err != nil {
+		return err
+	}
+	if err := drain(d, c); err != nil {
+		return err
+	}
+	return d.SetHealth(c.Service.Key, c.Server.AddrPort(), c.Health)
+}
+
+func drain(d *director.Director, c plan.Change) error {
+	k, at := c.Service.Key, c.Server.AddrPort()
+	switch {
+	case !c.Drain:
+		return d.EndDrain(k, at)
+	case c.Until.IsZero():
+		return d.Drain(k, at, 0)
+	}
+	return d.Drain(k, at, max(time.Until(c.Until), 1)) // one that is over still is a deadline
 }

@@ -146,7 +146,7 @@ func TestSharesAndAgents(t *testing.T) {
 	w.result("c", "agent", half)
 	w.expect("half", w.table(), "1/up 2/up 3/50%")
 	w.expect("drain", w.result("c", "agent", check.Result{OK: true, Command: check.Drain}), "agent c: agent asks for drain")
-	w.expect("drain", w.table(), "1/up 2/up 3/down/drain")
+	w.expect("drain", w.table(), "1/up 2/up 3/up/drain")
 	w.expect("again", w.result("c", "agent", check.Result{OK: true, Command: check.Drain}), "")
 	w.expect("ready", w.result("c", "agent", check.Result{OK: true, Command: check.Ready}), "agent c: agent asks for ready")
 	w.expect("ready", w.table(), "1/up 2/up 3/up")
@@ -201,11 +201,11 @@ func TestOrders(t *testing.T) {
 	w.expect("weight", w.tell(w.Order(w.id("b"), operator.State{Weight: &operator.Weight{Order: order, Weight: 9}}, "root", "weight 9", w.now)), "order b: weight 9")
 	w.expect("weight", w.table(), "1/up 9/up 3/up")
 	w.expect("drain", w.tell(w.Order(w.id("b"), operator.State{Drain: &operator.Drain{Order: order}}, "root", "drain", w.now)), "order b: drain")
-	w.expect("drain", w.table(), "1/up 2/down/drain 3/up")
+	w.expect("drain", w.table(), "1/up 2/up/drain 3/up")
 	// What is in maintenance is not checked, and not known when it is back.
 	w.result("c", "agent", bad)
 	w.expect("maintenance of the last but one", w.tell(w.Order(w.id("c"), operator.State{Maintenance: &order}, "root", "maintenance", w.now)), "order c: maintenance")
-	w.expect("maintenance", w.table(), "1/up 2/down/drain 3/down/drain")
+	w.expect("maintenance", w.table(), "1/up 2/up/drain 3/up/drain")
 	w.expect("no results", w.result("c", "agent", bad), "")
 	n := 0
 	w.Each(func(id CheckID, _ *config.Check, _ *config.Service, _ *config.Server) {
@@ -218,7 +218,7 @@ func TestOrders(t *testing.T) {
 		t.Errorf("%d checks", n)
 	}
 	w.Order(w.id("c"), operator.State{}, "root", "back", w.now)
-	w.expect("back", w.table(), "1/up 2/down/drain 3/up")
+	w.expect("back", w.table(), "1/up 2/up/drain 3/up")
 }
 
 // A reload keeps what is known of what stays, in whatever order.

@@ -67,8 +67,8 @@ func (c *Core) wanted(s *service) plan.Service {
 	for i, o := range weight.Service(c.inputs(s), policies[s.AllDown], s.last, sorry) {
 		one := plan.Server{Server: s.servers[i].Server.Server, Health: o.Health, Absent: o.Absent, Drain: o.Drain}
 		one.Weight = o.Weight
-		if o.Drain {
-			one.Health = model.Down
+		if order := c.Book[s.servers[i].id].Drain; order != nil && o.Drain {
+			one.Until = order.Deadline
 		}
 		out.Servers = append(out.Servers, one)
 	}

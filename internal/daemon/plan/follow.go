@@ -19,7 +19,7 @@ func Follow(was, is Service) (changes []Change) {
 	}
 	for _, s := range is.Servers {
 		old, known := before[s.AddrPort()]
-		c := Change{Service: is.Service, Server: s.Server, Health: s.Health}
+		c := Change{Service: is.Service, Server: s.Server, Health: s.Health, Drain: s.Drain, Until: s.Until}
 		switch {
 		case !known:
 		case old.Absent && !s.Absent:
@@ -45,11 +45,15 @@ func values(c Change, old, s Server) (changes []Change) {
 		c.Kind, c.Was, c.Is = SetHealth, old.Health.String(), s.Health.String()
 		changes = append(changes, c)
 	}
+	if old.Drain != s.Drain || s.Drain && !old.Until.Equal(s.Until) {
+		c.Kind = SetDrain
+		changes = append(changes, c)
+	}
 	return changes
 }
 
 // Assert lists the changes that give the servers that are in the table the health that
-// is wanted: that is the daemon's, whatever else others edit.
+// is wanted, and have them drain or not: that is the daemon's, whatever else others edit.
 func Assert(wanted Table, observed []model.ServiceStatus) (changes []Change) {
 	for i := range observed {
 		s := find(wanted, observed[i].Key)
@@ -58,10 +62,17 @@ func Assert(wanted Table, observed []model.ServiceStatus) (changes []Change) {
 		}
 		there := serversOf(&observed[i])
 		for _, one := range s.Servers {
-			if have := there[one.AddrPort()]; have != nil && have.Health != one.Health {
+			have := there[one.AddrPort()]
+			if have == nil {
+				continue
+			}
+			if have.Health != one.Health {
 				changes = append(changes, Change{
 					Kind: SetHealth, Service: s.Service, Server: one.Server, Health: one.Health, Was: have.Health.String(), Is: one.Health.String(),
 				})
+			}
+			if have.Draining != one.Drain {
+				changes = append(changes, Change{Kind: SetDrain, Service: s.Service, Server: one.Server, Drain: one.Drain, Until: one.Until})
 			}
 		}
 	}

@@ -30,8 +30,9 @@ type Service struct {
 type Server struct {
 	model.Server
 	Health model.Health
-	Drain  bool // takes no new connections, whatever its weight
-	Absent bool // named, but not to be in the table: a sorry server in reserve, a failed one that is removed
+	Drain  bool      // takes no new connections, whatever its weight
+	Until  time.Time // while it drains: when connections are reset; zero: never
+	Absent bool      // named, but not to be in the table: a sorry server in reserve, a failed one that is removed
 }
 
 // Setting is a setting of the director.
@@ -61,6 +62,7 @@ const (
 	EditServer    Kind = "edit-server"
 	SetHealth     Kind = "set-health"
 	SetWeight     Kind = "set-weight"
+	SetDrain      Kind = "set-drain"
 	DeleteServer  Kind = "delete-server"
 	DeleteService Kind = "delete-service"
 	KeepService   Kind = "keep-service" // not named any more, but it has servers of others
@@ -72,6 +74,8 @@ type Change struct {
 	Service  model.Service // of Set and SetTimeouts none
 	Server   model.Server
 	Health   model.Health
+	Drain    bool      // of SetDrain and AddServer
+	Until    time.Time // likewise, as in Server
 	Setting  Setting
 	Timeouts model.Timeouts
 	Was      string // what a changed value was
@@ -121,7 +125,7 @@ func Make(wanted, applied Table, observed Observed) *Plan {
 }
 
 func order(k Kind) int {
-	return slices.Index([]Kind{Set, SetTimeouts, AddService, EditService, AddServer, EditServer, SetWeight, SetHealth, DeleteServer, DeleteService, KeepService}, k)
+	return slices.Index([]Kind{Set, SetTimeouts, AddService, EditService, AddServer, EditServer, SetWeight, SetHealth, SetDrain, DeleteServer, DeleteService, KeepService}, k)
 }
 
 func find(t Table, k model.ServiceKey) *Service {
@@ -185,7 +189,7 @@ func (p *planner) server(s model.Service, want Server, have *model.ServerStatus)
 			p.add(Change{Kind: DeleteServer, Service: s, Server: want.Server})
 		}
 	case have == nil:
-		p.add(Change{Kind: AddServer, Service: s, Server: want.Server, Health: want.Health})
+		p.add(Change{Kind: AddServer, Service: s, Server: want.Server, Health: want.Health, Drain: want.Drain, Until: want.Until})
 	default:
 		if have.Server != want.Server {
 			was, is := serverDifference(have.Server, want.Server)
@@ -193,6 +197,9 @@ func (p *planner) server(s model.Service, want Server, have *model.ServerStatus)
 		}
 		if have.Health != want.Health {
 			p.add(Change{Kind: SetHealth, Service: s, Server: want.Server, Health: want.Health, Was: have.Health.String(), Is: want.Health.String()})
+		}
+		if have.Draining != want.Drain {
+			p.add(Change{Kind: SetDrain, Service: s, Server: want.Server, Drain: want.Drain, Until: want.Until})
 		}
 	}
 }

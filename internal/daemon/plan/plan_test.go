@@ -48,7 +48,7 @@ func (t table) apply(fail func(string, ...any), p *Plan) {
 		if (s == nil) != (c.Kind == AddService) {
 			fail("%s: the service is there: %v", c, s != nil)
 		}
-		if server := strings.HasSuffix(string(c.Kind), "-server") || c.Kind == SetHealth; server && (at < 0) != (c.Kind == AddServer) {
+		if server := strings.HasSuffix(string(c.Kind), "-server") || c.Kind == SetHealth || c.Kind == SetDrain; server && (at < 0) != (c.Kind == AddServer) {
 			fail("%s: the server is at %d", c, at)
 		}
 		switch c.Kind {
@@ -59,7 +59,9 @@ func (t table) apply(fail func(string, ...any), p *Plan) {
 		case DeleteService:
 			delete(t, c.Service.Key)
 		case AddServer:
-			s.Servers = append(s.Servers, model.ServerStatus{Server: c.Server, Health: c.Health})
+			s.Servers = append(s.Servers, model.ServerStatus{Server: c.Server, Health: c.Health, Draining: c.Drain})
+		case SetDrain:
+			s.Servers[at].Draining = c.Drain
 		case EditServer:
 			s.Servers[at].Server = c.Server
 		case SetHealth:
@@ -77,6 +79,7 @@ func drawTable(t *rapid.T, label string) (w Table) {
 		for _, m := range rapid.SliceOfNDistinct(rapid.IntRange(1, 5), 0, 5, rapid.ID).Draw(t, "servers") {
 			one := Server{Server: server(m), Health: rapid.SampledFrom([]model.Health{model.Up, model.Down, 50}).Draw(t, "health")}
 			one.Weight = int32(rapid.IntRange(0, 2).Draw(t, "weight"))
+			one.Drain = rapid.Bool().Draw(t, "drain")
 			one.Absent = rapid.IntRange(0, 4).Draw(t, "absent") == 0
 			s.Servers = append(s.Servers, one)
 		}
@@ -94,7 +97,7 @@ func TestPlanLeadsThere(t *testing.T) {
 		for _, s := range other.Services {
 			status := &model.ServiceStatus{Service: s.Service}
 			for _, one := range s.Servers {
-				status.Servers = append(status.Servers, model.ServerStatus{Server: one.Server, Health: one.Health})
+				status.Servers = append(status.Servers, model.ServerStatus{Server: one.Server, Health: one.Health, Draining: one.Drain})
 			}
 			there[s.Key] = status
 		}
@@ -130,7 +133,7 @@ func TestPlanLeadsThere(t *testing.T) {
 			have := serversOf(o)
 			for _, one := range s.Servers {
 				status := have[one.AddrPort()]
-				if (status == nil) != one.Absent || status != nil && (status.Server != one.Server || status.Health != one.Health) {
+				if (status == nil) != one.Absent || status != nil && (status.Server != one.Server || (status.Health != one.Health || status.Draining != one.Drain)) {
 					t.Fatalf("service %s: %+v, want %+v", s.Key, status, one)
 				}
 			}
@@ -210,6 +213,7 @@ func TestFollowAndAssert(t *testing.T) {
 	is.Servers[0].Health, is.Servers[0].Weight = model.Down, 4
 	is.Servers[1].Absent, is.Servers[1].Health = false, 20
 	is.Servers[2].Absent = true
+	is.Servers[3].Drain = true
 	lines := func(changes []Change) string {
 		var list []string
 		for _, c := range changes {
@@ -220,7 +224,8 @@ func TestFollowAndAssert(t *testing.T) {
 	if diff := cmp.Diff(`set weight of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from 1 to 4
 set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down
 add service 10.20.0.1:80/tcp: server 172.16.0.2:80, masquerading, weight 1, health 80%
-delete service 10.20.0.1:80/tcp: server 172.16.0.3:80`, lines(Follow(was, is))); diff != "" {
+delete service 10.20.0.1:80/tcp: server 172.16.0.3:80
+drain service 10.20.0.1:80/tcp: server 172.16.0.4:80`, lines(Follow(was, is))); diff != "" {
 		t.Error(diff)
 	}
 	if c := Follow(is, is); c != nil {
