@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
 	"imbang/internal/daemon/api"
-	"imbang/internal/model"
 )
 
 // orderFlags are those of all orders.
@@ -61,17 +59,26 @@ func newDrainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain SERVER",
 		Short: "Give a server no new connections, and wait for the others",
-		Long: `Orders the daemon (imbang run) to give a server, by name or address, no new
-connections. Those that it has go on. The order survives reloads, restarts of the
-daemon and of the machine, until imbang enable SERVER ends it.
+		Long: `Gives a server, by name or address, no new connections: not by its scheduler, not
+to persistent clients, and not to clients that use a port again. Those that it has
+go on. imbang enable SERVER ends that.
+
+With --deadline, the next packet of a TCP connection that remains after that time,
+from the client or from the server, is answered with a reset to its sender, and
+datagrams of known clients go to another server. Idle connections stay in the listing (imbang conns
+--server ADDRESS) until they send something or expire.
+
+With a daemon (imbang run) the order survives reloads, restarts of the daemon and
+of the machine. Without one it is the table's alone, SERVER is an address, and
+the order ends when the server is deleted.
 
 With --wait the command shows the active connections that remain, and ends when
 there are none; inactive ones are closing or closed. Ctrl-C ends the waiting; the order stays.
 
-Requires root or membership of group imbang. The exit status is 0, 2 for a wrong
-command line, or 3 if it failed; then nothing is ordered.`,
+Requires root, or with a daemon membership of group imbang. The exit status is 0, 2
+for a wrong command line, or 3 if it failed; then nothing is ordered.`,
 		Example: `  imbang drain web1 --reason "new disk" --wait
-  imbang drain 172.16.0.2:80 --service shop`,
+  imbang drain 172.16.0.2:80 --service shop --deadline 10m`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			q.Server = args[0]
@@ -165,6 +172,9 @@ func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, don
 		return nil, err
 	}
 	reply, err := d.Order(c.Context(), q)
+	if errors.Is(err, api.ErrNoDaemon) && q.Action != api.ActionMaintenance {
+		reply, err = orderAlone(q)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +200,9 @@ func waitDrained(ctx context.Context, w io.Writer, reply *api.OrderReply) error 
 		s, err := d.Status(ctx)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if errors.Is(err, api.ErrNoDaemon) {
+			s, err = statusAlone()
 		}
 		if err != nil {
 			return err
@@ -224,37 +237,4 @@ func remaining(s *api.Status, reply *api.OrderReply) (active, inactive uint64) {
 		}
 	}
 	return active, inactive
-}
-
-// orderWeight has the daemon set a weight, which then is an order. false: there is no
-// daemon, or its configuration does not name the server.
-func orderWeight(ctx context.Context, k model.ServiceKey, at netip.AddrPort, weight int32, reason string) (bool, error) {
-	d, err := api.NewClient()
-	if err != nil {
-		return false, err
-	}
-	s, err := d.Status(ctx)
-	if errors.Is(err, api.ErrNoDaemon) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if !names(s, k, at) {
-		return false, nil
-	}
-	_, err = d.Order(ctx, api.OrderRequest{Service: k.String(), Server: at.String(), Action: api.ActionWeight, Weight: weight, Reason: reason})
-	return true, err
-}
-
-// names reports whether the daemon's configuration names a server.
-func names(s *api.Status, k model.ServiceKey, at netip.AddrPort) bool {
-	for _, service := range s.Services {
-		for _, server := range service.Servers {
-			if service.Key == k.String() && server.Address == at.String() {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -120,6 +120,7 @@ type serverWeight struct {
 	Server         string `json:"server"`
 	Administrative int32  `json:"administrative"`
 	Health         string `json:"health"`
+	Draining       bool   `json:"draining"`       // no new connections: imbang drain
 	HealthPercent  int    `json:"health_percent"` // share of the administrative weight
 	Effective      int32  `json:"effective"`
 }
@@ -132,14 +133,18 @@ func listWeights(to io.Writer, out command.OutputFlag, w selected) error {
 	all := []serverWeight{}
 	for _, s := range services {
 		for _, m := range s.Servers {
-			all = append(all, serverWeight{s.Key.String(), endpointText(m.Addr, m.Port), m.Weight, m.Health.String(), m.Health.Percent(), m.EffectiveWeight()})
+			all = append(all, serverWeight{s.Key.String(), endpointText(m.Addr, m.Port), m.Weight, m.Health.String(), m.Draining, m.Health.Percent(), m.EffectiveWeight()})
 		}
 	}
 	return out.Print(to, all, func(w io.Writer) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintf(t, "SERVICE\tSERVER\tADMINISTRATIVE\tHEALTH\tEFFECTIVE\n")
 		for _, m := range all {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\n", m.Service, m.Server, m.Administrative, m.Health, m.Effective)
+			health := m.Health
+			if m.Draining {
+				health += ", draining"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\n", m.Service, m.Server, m.Administrative, health, m.Effective)
 		}
 		return t.Flush()
 	})
