@@ -12,6 +12,7 @@
 #include "local.h"
 #include "maps.h"
 #include "orphans.h"
+#include "ramp.h"
 #include "rates.h"
 #include "repair.h"
 #include "sched.h"
@@ -191,6 +192,7 @@ int table_changed(struct change *change)
 		server_reopen(c.position);
 	else
 		scheduler_changed(&c);
+	ramps_changed(&c.service);
 	return 0;
 }
 

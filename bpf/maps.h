@@ -63,6 +63,22 @@ struct {
 	__type(value, struct service_state);
 } service_states SEC(".maps");
 
+/* kernel: by service id; true while a server has a slow start (ramp.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_SERVICES);
+	__type(key, __u32);
+	__type(value, struct fair_sum);
+} fair_sums SEC(".maps");
+
+/* kernel: of servers that return, by server id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, __u32);
+	__type(value, struct ramp_turn);
+} ramp_turns SEC(".maps");
+
 /* user: server ids, an extent for each service (see struct service). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -14,6 +14,7 @@
 #include "hook.h"
 #include "persist.h"
 #include "persist_call.h"
+#include "ramp.h"
 #include "service.h"
 #include "settings.h"
 #include "trace.h"
@@ -172,20 +173,41 @@ static __always_inline __u32 checked_choice(const struct service *svc, __u32 id)
 	return !s || serves(s, svc->id) ? id : STALE_CHOICE;
 }
 
+/* The choice, or another one if that server has a ramp and has had its part. */
+static __always_inline __u32 choose_ramped(struct pick *pick, enum scheduler scheduler, __u32 id)
+{
+	__u32 other;
+
+	if (!ramp_holds(pick->service, id))
+		return id;
+	pick->without = WITHOUT_RAMPING;
+	pick->fallback = 1;
+	other = schedule(pick, scheduler);
+	return other == NO_SERVER || other == STALE_CHOICE ? id : other;
+}
+
 /* The scheduler's choice; NO_SERVER if no server can take the connection, or
  * STALE_CHOICE. */
 __noinline __u32 choose(struct packet *p, const struct service *svc)
 {
+	struct settings *set = get_settings();
 	struct pick pick = {};
+	__u32 id;
 
-	if (!p || !svc)
+	if (!p || !svc || !set)
 		return NO_SERVER;
 	pick_for(p, svc, &pick);
 	HOOK(CHOOSE);
-	if (!p->peek && !traced())
-		return checked_choice(svc, schedule(&pick, svc->scheduler));
-	p->news |= NEWS_CHOSEN | NEWS_NOTED;
-	return checked_choice(svc, choose_aloud(p, &pick, svc->scheduler));
+	if (!p->peek && !traced()) {
+		id = schedule(&pick, svc->scheduler);
+	} else {
+		p->news |= NEWS_CHOSEN | NEWS_NOTED;
+		id = choose_aloud(p, &pick, svc->scheduler);
+		pick.peek = p->peek;
+	}
+	if (set->slow_starts && !p->peek)
+		id = choose_ramped(&pick, svc->scheduler, id);
+	return checked_choice(svc, id);
 }
 
 /* Likewise, or a template's server. The connection then holds a template if

@@ -175,6 +175,31 @@ struct server {
 	/* While it is draining: when its connections are reset, CLOCK_MONOTONIC [ns];
 	 * 0: never. */
 	__u64 drain_until;
+	__u64 ramp_since; /* since when its weight is not 0, CLOCK_MONOTONIC [ns]; 0: no ramp */
+	__u32 slow_start; /* time in which it gets its full share [ms]; 0: at once */
+	__u32 pad2;
+};
+
+/* Fractions of one. */
+#define PART_SHIFT 16
+#define WHOLE_PART (1 << PART_SHIFT)
+
+/* What a fair share of a service's new connections is of. */
+enum fair { FAIR_WEIGHT, FAIR_NUMBER, FAIR_ALL };
+
+/* Of a service whose servers have a slow start: over all servers that have a weight. */
+struct fair_sum {
+	__u64 sum; /* of weights, or their number; 0: not known */
+	enum fair fair;
+	__u32 pad;
+};
+
+/* A ramp's turns, by server id: of each CPU, what a server may take of the connections
+ * that the CPU opens. */
+struct ramp_turn {
+	__u64 taken; /* the service's connections on this CPU up to which the server had its part
+		      * [2^-16] */
+	__u64 since; /* of the ramp, as in struct server */
 };
 
 #define QUARANTINED_EXTENTS 256
@@ -489,7 +514,7 @@ struct settings {
 	__u32 one_device;         /* is both */
 	__u32 engines;            /* services with an engine */
 	__u32 draining;           /* servers that are draining */
-	__u32 pad;
+	__u32 slow_starts;        /* servers that have a slow start */
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */
 	__u64 generation;

@@ -57,6 +57,9 @@
  * service has lost the server. The packet is dropped, and the client sends it again. */
 #define STALE_CHOICE 0xfffffffeU
 
+/* In pick->without: every server that has a ramp (ramp.h). */
+#define WITHOUT_RAMPING 0xfffffffdU
+
 /* What a scheduler may look at to choose. Not a key of a table as it lies
  * here: Linux 6.1 requires keys on the program's own stack or in a table. */
 struct pick {
@@ -89,10 +92,41 @@ static __always_inline __u32 server_id_at(__u32 first, __u32 position)
 	return id ? *id : NO_SERVER;
 }
 
+/* The part of its service's new connections that a server with a ramp may take
+ * [2^-16]; WHOLE_PART or more: all that its scheduler gives it. It grows with the time,
+ * from nothing, through the server's fair share at the end of its slow start, and on. */
+static __always_inline __u64 ramp_part(__u32 id)
+{
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	__u64 length, age, share = WHOLE_PART, now;
+	struct fair_sum *of;
+	__u32 service;
+
+	if (!s || !s->ramp_since || !s->slow_start || s->weight <= 0)
+		return WHOLE_PART;
+	service = s->service;
+	of = bpf_map_lookup_elem(&fair_sums, &service);
+	if (!of || !of->sum)
+		return WHOLE_PART;
+	if (of->fair == FAIR_WEIGHT)
+		share = (__u64)s->weight * WHOLE_PART / of->sum;
+	else if (of->fair == FAIR_NUMBER)
+		share = WHOLE_PART / of->sum;
+	now = now_coarse_ns();
+	age = now > s->ramp_since ? (now - s->ramp_since) >> 10 : 0;
+	length = (s->slow_start * 1000000ULL) >> 10;
+	/* The age is bounded, so that nothing overflows: 2^16 times the slow start. */
+	if (!length || age >> PART_SHIFT >= length)
+		return WHOLE_PART;
+	return age * share / length;
+}
+
 /* A server's id, or NO_SERVER if the choice is made without it. */
 static __always_inline __u32 candidate(const struct pick *p, __u32 id)
 {
-	return id == p->without ? NO_SERVER : id;
+	if (id == p->without)
+		return NO_SERVER;
+	return p->without == WITHOUT_RAMPING && ramp_part(id) < WHOLE_PART ? NO_SERVER : id;
 }
 
 /* The i-th server of Linux's list: the latest added is the first. */

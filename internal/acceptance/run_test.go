@@ -236,9 +236,9 @@ func TestRunTakesOutDeadServers(t *testing.T) {
 		}
 	}
 	for _, fault := range []struct {
-		name       string
-		kill, mend func()
-		want       string
+		name         string
+		kill, repair func()
+		want         string
 	}{
 		{"killed", func() { k.kill(1) }, func() { k.revive(1) }, "a up/1, b down/0, c up/1"},
 		{"stopped", func() { signal(syscall.SIGSTOP) }, func() { signal(syscall.SIGCONT) }, "a up/1, b up/1, c down/0"},
@@ -250,7 +250,7 @@ func TestRunTakesOutDeadServers(t *testing.T) {
 		if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
 			t.Errorf("%s: %d of 20 requests answered afterwards", fault.name, n)
 		}
-		fault.mend()
+		fault.repair()
 		k.await(fault.name+", and back", 5*time.Second, func() bool { return k.states() == all })
 	}
 	log := k.do("events")

@@ -24,6 +24,7 @@ type checkedFile struct {
 
 func newCheckCommand() *cobra.Command {
 	var out command.OutputFlag
+	var schema bool
 	c := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration file of imbang run",
@@ -34,13 +35,18 @@ remedy. It needs neither a director nor permissions, and changes nothing.
 The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
 line, or 3 if it cannot be read.`,
 		Example: `  imbang check
-  imbang check imbang.yaml --output json`,
+  imbang check imbang.yaml --output json
+  imbang check --schema >imbang.schema.json`,
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
+				return err
+			}
+			if schema {
+				_, err := c.OutOrStdout().Write(config.Schema())
 				return err
 			}
 			file := config.DefaultFile
@@ -72,6 +78,7 @@ line, or 3 if it cannot be read.`,
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of configurations, for editors")
 	out.Register(c, command.One[checkedFile](""))
 	return c
 }

@@ -85,6 +85,9 @@ func printDaemonServer(w io.Writer, s api.Server, now time.Time) {
 			words = append(words, orderText(o.word, o.order))
 		}
 	}
+	if s.Ramp > 0 && s.Ramp < 1 {
+		words = append(words, fmt.Sprintf("slow start at %.0f %%", 100*s.Ramp))
+	}
 	if s.Agent != "" {
 		words = append(words, "agent asks for "+s.Agent)
 	}

@@ -96,6 +96,7 @@ func server(v core.ServerView, table *model.ServerStatus) api.Server {
 	}
 	if table != nil {
 		s.Weight, s.Health, s.Effective, s.Active, s.Inactive = table.Weight, table.Health.String(), table.EffectiveWeight(), table.Active, table.Inactive
+		s.Ramp = table.Ramp
 	}
 	if o := v.Order.Drain; o != nil {
 		s.Drain = order(o.Order)

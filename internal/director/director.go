@@ -295,13 +295,13 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 			}
 		}
 	}
-	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_births", "service_rates")
+	set(s.Services, "services", "service_states", "service_counters", "service_zeros", "service_births", "service_rates", "fair_sums")
 	for _, m := range memories {
 		if m.perService {
 			set(s.Services, m.name)
 		}
 	}
-	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_births", "server_rates", "maglev_turns",
+	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_births", "server_rates", "maglev_turns", "ramp_turns",
 		"reply_owners")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.

@@ -47,17 +47,27 @@ func (d *Director) EndDrain(k model.ServiceKey, addr netip.AddrPort) error {
 // are some.
 func (d *Director) setDrain(k model.ServiceKey, addr netip.AddrPort, change func(*bpfobj.LbServer)) error {
 	return d.editNow(func(t *table) error {
-		return d.reweighIn(t, k, addr, func(s *bpfobj.LbServer) {
-			was := draining(*s)
-			change(s)
-			switch {
-			case draining(*s) && !was:
-				t.total.draining++
-			case was && !draining(*s):
-				t.total.draining--
-			}
-		})
+		return d.reweighIn(t, k, addr, t.counted(change))
 	})
+}
+
+// counted is a change of a server that the table's totals follow.
+func (t *table) counted(change func(*bpfobj.LbServer)) func(*bpfobj.LbServer) {
+	return func(s *bpfobj.LbServer) {
+		t.total.states(*s, -1)
+		change(s)
+		t.total.states(*s, 1)
+	}
+}
+
+// states counts what packets must know of servers as long as there is one of them.
+func (s *summary) states(server bpfobj.LbServer, n int) {
+	if draining(server) {
+		s.draining += uint32(n)
+	}
+	if server.SlowStart != 0 {
+		s.slowStarts += uint32(n)
+	}
 }
 
 func draining(s bpfobj.LbServer) bool { return s.Flags&bpfobj.LbServerFlagSERVER_DRAINING != 0 }

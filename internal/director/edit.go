@@ -177,7 +177,7 @@ type summary struct {
 	inUse4, inUse6           uint32 // services
 	fwmarks, portZeros, ftps uint32
 	engines                  uint32 // services with a persistence engine
-	draining                 uint32 // servers
+	draining, slowStarts     uint32 // servers
 }
 
 // count adds n services of a key.
@@ -207,17 +207,17 @@ func (s *summary) engine(svc *bpfobj.LbService, n int) {
 func (s summary) atLeast(o summary) summary {
 	return summary{max(s.services, o.services), max(s.servers, o.servers), max(s.inUse4, o.inUse4), max(s.inUse6, o.inUse6),
 		max(s.fwmarks, o.fwmarks), max(s.portZeros, o.portZeros), max(s.ftps, o.ftps),
-		max(s.engines, o.engines), max(s.draining, o.draining)}
+		max(s.engines, o.engines), max(s.draining, o.draining), max(s.slowStarts, o.slowStarts)}
 }
 
 func (s summary) into(set *bpfobj.LbSettings) {
 	set.Services, set.Servers, set.InUse4, set.InUse6 = s.services, s.servers, s.inUse4, s.inUse6
 	set.Fwmarks, set.PortZeros, set.Ftps = s.fwmarks, s.portZeros, s.ftps
-	set.Engines, set.Draining = s.engines, s.draining
+	set.Engines, set.Draining, set.SlowStarts = s.engines, s.draining, s.slowStarts
 }
 
 func summaryOf(set *bpfobj.LbSettings) summary {
-	return summary{set.Services, set.Servers, set.InUse4, set.InUse6, set.Fwmarks, set.PortZeros, set.Ftps, set.Engines, set.Draining}
+	return summary{set.Services, set.Servers, set.InUse4, set.InUse6, set.Fwmarks, set.PortZeros, set.Ftps, set.Engines, set.Draining, set.SlowStarts}
 }
 
 // changed tells the service's scheduler of a change, in the kernel.

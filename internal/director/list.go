@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -100,6 +101,7 @@ func (d *Director) serverStatuses(t *table) ([]model.ServerStatus, error) {
 		all[id] = model.ServerStatus{
 			Server: fromServer(s), Health: model.Health(s.Withheld),
 			Draining: draining(s), Deadline: draining(s) && s.DrainUntil != 0, DrainLeft: drainLeft(s, now),
+			SlowStart: time.Duration(s.SlowStart) * time.Millisecond, Ramp: ramp(s, now),
 			Active: loads[id].Active, Inactive: loads[id].Inactive, Persistent: loads[id].Persistent,
 			Stats: counts[id].Stats, Total: counts[id].total, Rates: counts[id].Rates,
 		}

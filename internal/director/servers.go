@@ -20,14 +20,24 @@ const noService = ^uint32(0)
 // deleted and still has connections comes back with them and its counters. Its
 // health is up.
 func (d *Director) AddServer(k model.ServiceKey, s model.Server) error {
-	return d.AddServerWith(k, s, model.Up)
+	return d.AddServerWith(k, s, Begin{})
 }
 
-// AddServerWith is AddServer for a server whose health is known. One that is down gets
+// Begin is what a server begins with: the zero value is what ipvsadm adds.
+type Begin struct {
+	Health    model.Health
+	SlowStart time.Duration // as SetSlowStart; it begins at once
+}
+
+// AddServerWith is AddServer for a server of which more is known. One that is down gets
 // no connection, not even before a SetHealth that would follow.
-func (d *Director) AddServerWith(k model.ServiceKey, s model.Server, h model.Health) error {
-	if !h.Valid() {
-		return fmt.Errorf("service %s: server %s: %w: health withholds %d%%", k, s.AddrPort(), model.ErrInvalid, uint8(h))
+func (d *Director) AddServerWith(k model.ServiceKey, s model.Server, b Begin) error {
+	if !b.Health.Valid() {
+		return fmt.Errorf("service %s: server %s: %w: health withholds %d%%", k, s.AddrPort(), model.ErrInvalid, uint8(b.Health))
+	}
+	slow, err := slowStart(b.SlowStart)
+	if err != nil {
+		return fmt.Errorf("service %s: server %s: %w", k, s.AddrPort(), err)
 	}
 	return d.edit(func(t *table) error {
 		key, svc, err := t.service(k)
@@ -43,7 +53,7 @@ func (d *Director) AddServerWith(k model.ServiceKey, s model.Server, h model.Hea
 			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE, Quiescent: now,
 		}
 		toServer(s, &want)
-		want.Withheld = uint8(h)
+		want.Withheld, want.SlowStart = uint8(b.Health), slow
 		if err := weigh(&want); err != nil {
 			return err
 		}
@@ -88,6 +98,7 @@ func (d *Director) addServer(key bpfobj.LbServiceKey, svc *bpfobj.LbService, wan
 	if err := d.claimReplyOwner(id, &want); err != nil {
 		return err
 	}
+	t.total.states(want, 1)
 	t.added++
 	want.Added = t.added
 	d.staged.servers = append(d.staged.servers, id)
@@ -264,9 +275,7 @@ func (d *Director) relist(key bpfobj.LbServiceKey, svc *bpfobj.LbService, order 
 
 // retire makes a server one that is in no list.
 func (t *table) retire(id uint32) {
-	if draining(t.servers[id]) {
-		t.total.draining--
-	}
+	t.total.states(t.servers[id], -1)
 	t.servers[id].Flags &^= bpfobj.LbServerFlagSERVER_AVAILABLE | bpfobj.LbServerFlagSERVER_DRAINING
 	t.servers[id].Retired = t.quarantine.barriers
 	t.spare = append(t.spare, id)

@@ -112,8 +112,8 @@ func (d *Director) readTable(set bpfobj.LbSettings) (*table, error) {
 		t.total.engine(svc, 1)
 	}
 	for _, s := range t.servers {
-		if available(s) && draining(s) {
-			t.total.draining++
+		if available(s) {
+			t.total.states(s, 1)
 		}
 	}
 	t.ids = usedIDs(ids, set.Services)

@@ -79,12 +79,12 @@ var policies = map[string]policy{
 	"service_births": convert, "server_births": convert,
 
 	"conn_records": own, "call_records": own, "allowances": renew, "asked": renew, "cuttings": renew, "fragments": renew, "lost_events": renew, "maglev_scratch": renew,
-	"maglev_turns": renew, "moments": renew, "proofs": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
+	"maglev_turns": renew, "moments": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
 	"service_copies": renew, "sip_readers": renew, "stories": renew, "traced_until": renew, "tracers": renew,
 	"followed_until": renew, "followers": renew, "follow_rings": renew, "lost_follow_events": renew,
 
 	"attacks": keep, "bucket_tables": keep, "calls": keep, "call_numbers": keep, "defences": keep, "hairpins": keep, "handshakes": keep, "listed": keep, "loads": keep,
-	"localities": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
+	"localities": keep, "fair_sums": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
 	"reverse6": keep, "server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
 	"service_states": keep, "trees": keep,
 }

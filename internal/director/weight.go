@@ -80,13 +80,22 @@ func effective(s bpfobj.LbServer) int32 {
 }
 
 // weigh gives a server the effective weight. One that becomes quiescent is so from
-// now on, and keeps its last weight, for mh.
+// now on, and keeps its last weight, for mh; one that is quiescent no more begins its
+// slow start.
 func weigh(s *bpfobj.LbServer) (err error) {
 	old := s.Weight
-	if s.Weight = effective(*s); s.Weight != 0 {
+	s.Weight = effective(*s)
+	if s.Weight != 0 {
 		s.LastWeight = s.Weight
-	} else if old != 0 {
-		s.Quiescent, err = monotonic()
+	}
+	if (s.Weight == 0) == (old == 0) {
+		return nil
+	}
+	now, err := monotonic()
+	if s.RampSince = 0; s.Weight == 0 {
+		s.Quiescent = now
+	} else if s.SlowStart != 0 {
+		s.RampSince = now
 	}
 	return err
 }

@@ -390,7 +390,7 @@ func downDrains(t *testing.T, r *rig) {
 func TestAddServerThatIsDown(t *testing.T) {
 	r := newRig(t, small)
 	s := tcpService(vip, "rr")
-	r.must(r.AddService(s), r.AddServer(s.Key, realServer(0, 1)), r.AddServerWith(s.Key, realServer(1, 4), model.Down))
+	r.must(r.AddService(s), r.AddServer(s.Key, realServer(0, 1)), r.AddServerWith(s.Key, realServer(1, 4), Begin{Health: model.Down}))
 	all, err := r.Services()
 	r.must(err)
 	if got := all[0].Servers[0]; got.Health != model.Down || got.Weight != 4 || got.EffectiveWeight() != 0 {
@@ -403,7 +403,7 @@ func TestAddServerThatIsDown(t *testing.T) {
 			t.Errorf("%s went to %s", client, got)
 		}
 	}
-	if err := r.AddServerWith(s.Key, realServer(2, 1), 101); !errors.Is(err, model.ErrInvalid) {
+	if err := r.AddServerWith(s.Key, realServer(2, 1), Begin{Health: 101}); !errors.Is(err, model.ErrInvalid) {
 		t.Error(err)
 	}
 	r.must(r.SetHealth(s.Key, realServer(1, 4).AddrPort(), model.Up))

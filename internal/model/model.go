@@ -239,7 +239,9 @@ type ServerStatus struct {
 	Draining                     bool          // it gets no new connections
 	DrainLeft                    time.Duration // until its connections are reset, if Deadline
 	Deadline                     bool
-	Active, Inactive, Persistent uint32 // connections, by Linux's accounting
+	SlowStart                    time.Duration
+	Ramp                         float64 // while it returns: its part of the fair share; else 0
+	Active, Inactive, Persistent uint32  // connections, by Linux's accounting
 	Stats                        Stats
 	Total                        Stats
 	Rates                        Rates

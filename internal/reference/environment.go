@@ -23,6 +23,7 @@ var statuses = map[int]string{
 // with the code.
 var notAsExpected = []struct{ file, command, meaning string }{
 	{"internal/cli/audit.go", "imbang audit", "there are findings, or some remain after repairs"},
+	{"internal/cli/check.go", "imbang check", "the configuration is not valid"},
 	{"internal/cli/conns.go", "imbang conns", "`--import`: entries were refused"},
 	{"internal/cli/doctor.go", "imbang doctor", "there is a warning or a problem"},
 	{"internal/cli/why.go", "imbang why", "the packet would not be forwarded"},

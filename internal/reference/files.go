@@ -53,6 +53,8 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"handshakes":         {byPrograms, "counts of SYNs and handshakes"},
 	"listed":             {byPrograms, "whether the reverse tables ever had an entry"},
 	"loads":              {byPrograms, "active and inactive connections of each server"},
+	"fair_sums":          {byPrograms, "of services whose servers have a slow start: sum of the weights, or number of servers"},
+	"ramp_turns":         {byPrograms, "of returning servers: connections that they may open, for each CPU"},
 	"localities":         {byPrograms, "destination cache of lblc"},
 	"locality_sets":      {byPrograms, "destination cache of lblcr"},
 	"lost_events":        {byPrograms, "events that a tracer's ring had no room for"},
@@ -155,6 +157,11 @@ in the mount namespace of the machine: ` + "`ip netns exec`" + ` mounts a new ` 
 		{code(base + "/bpf/COOKIE/abi-N`, `object-HASH"), "directories whose names are the interface version and the fingerprint of the loaded build", "with the pins", "`imbang detach`"},
 		{code(base + "/bpf/COOKIE-new`, `COOKIE-next"), "pins of a director that is being loaded, of a build that is being upgraded to", "`imbang attach`, `imbang upgrade`", "the same command; after it was killed, the next one"},
 		{code(base + "/COOKIE.lock"), "lock file; contains the inode number of the namespace", "the command that loads the director", "`imbang detach`"},
+		{code("/etc/imbang/imbang.yaml"), "configuration of `imbang run`: see [its keys](configuration.md)", "the user", "the user"},
+		{code(base + "/daemon/COOKIE/api.sock"), "socket of the daemon's HTTP interface", "`imbang run`", "its end"},
+		{code(base + "/daemon/COOKIE/record.json`, `lock"), "what the daemon applied last and what its checks found, for the next daemon; its lock", "`imbang run`", "the next daemon in any namespace, once the director is removed"},
+		{code("/var/lib/imbang/operator.json"), "orders: draining, maintenance, weights", "`imbang drain`, `maintenance`, `weight --set`", "the user"},
+		{code("/var/lib/imbang/events.jsonl`, `events.jsonl.1"), "events, one line of JSON each, up to 16 MiB a file", "`imbang run`", "the user"},
 		{"clsact filters `imbang/client`, `imbang/server`, `imbang/local`", "programs on devices where the kernel has no tcx (`tc filter show`)", "`imbang attach`", "`imbang detach`, removal of the device"},
 	}) + `
 | event | result |

@@ -8,5 +8,6 @@ import "maps"
 var fieldTexts = func() map[string]string {
 	all := maps.Clone(directorFieldTexts)
 	maps.Copy(all, labFieldTexts)
+	maps.Copy(all, daemonFieldTexts)
 	return all
 }()

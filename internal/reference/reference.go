@@ -21,7 +21,7 @@ type Page struct{ Path, Text string }
 
 // Pages are all generated pages, by path.
 func Pages() []Page {
-	pages := append(commandPages(), settingsPage(), reasonsPage(), auditPage(), ipvsadmPage(), studyPage(),
+	pages := append(commandPages(), settingsPage(), reasonsPage(), auditPage(), ipvsadmPage(), studyPage(), configurationPage(),
 		jsonPage(), environmentPage(), filesPage())
 	slices.SortFunc(pages, func(a, b Page) int { return strings.Compare(a.Path, b.Path) })
 	return pages

@@ -90,6 +90,7 @@ const (
 	LbMapConns6           = "conns6"
 	LbMapCuttings         = "cuttings"
 	LbMapDefences         = "defences"
+	LbMapFairSums         = "fair_sums"
 	LbMapFollowRings      = "follow_rings"
 	LbMapFollowedUntil    = "followed_until"
 	LbMapFollowers        = "followers"
@@ -113,6 +114,7 @@ const (
 	LbMapPeers            = "peers"
 	LbMapProofs           = "proofs"
 	LbMapQuarantines      = "quarantines"
+	LbMapRampTurns        = "ramp_turns"
 	LbMapReasons          = "reasons"
 	LbMapReplyOwners      = "reply_owners"
 	LbMapReverse4         = "reverse4"
@@ -246,6 +248,7 @@ type LbMapSpecs struct {
 	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences         *ebpf.MapSpec `ebpf:"defences"`
+	FairSums         *ebpf.MapSpec `ebpf:"fair_sums"`
 	FollowRings      *ebpf.MapSpec `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.MapSpec `ebpf:"followed_until"`
 	Followers        *ebpf.MapSpec `ebpf:"followers"`
@@ -269,6 +272,7 @@ type LbMapSpecs struct {
 	Peers            *ebpf.MapSpec `ebpf:"peers"`
 	Proofs           *ebpf.MapSpec `ebpf:"proofs"`
 	Quarantines      *ebpf.MapSpec `ebpf:"quarantines"`
+	RampTurns        *ebpf.MapSpec `ebpf:"ramp_turns"`
 	Reasons          *ebpf.MapSpec `ebpf:"reasons"`
 	ReplyOwners      *ebpf.MapSpec `ebpf:"reply_owners"`
 	Reverse4         *ebpf.MapSpec `ebpf:"reverse4"`
@@ -346,6 +350,7 @@ type LbMaps struct {
 	Conns6           *ebpf.Map `ebpf:"conns6"`
 	Cuttings         *ebpf.Map `ebpf:"cuttings"`
 	Defences         *ebpf.Map `ebpf:"defences"`
+	FairSums         *ebpf.Map `ebpf:"fair_sums"`
 	FollowRings      *ebpf.Map `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.Map `ebpf:"followed_until"`
 	Followers        *ebpf.Map `ebpf:"followers"`
@@ -369,6 +374,7 @@ type LbMaps struct {
 	Peers            *ebpf.Map `ebpf:"peers"`
 	Proofs           *ebpf.Map `ebpf:"proofs"`
 	Quarantines      *ebpf.Map `ebpf:"quarantines"`
+	RampTurns        *ebpf.Map `ebpf:"ramp_turns"`
 	Reasons          *ebpf.Map `ebpf:"reasons"`
 	ReplyOwners      *ebpf.Map `ebpf:"reply_owners"`
 	Reverse4         *ebpf.Map `ebpf:"reverse4"`
@@ -421,6 +427,7 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
+		m.FairSums,
 		m.FollowRings,
 		m.FollowedUntil,
 		m.Followers,
@@ -444,6 +451,7 @@ func (m *LbMaps) Close() error {
 		m.Peers,
 		m.Proofs,
 		m.Quarantines,
+		m.RampTurns,
 		m.Reasons,
 		m.ReplyOwners,
 		m.Reverse4,

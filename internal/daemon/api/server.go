@@ -47,7 +47,7 @@ func Listen(path string, d Daemon, log *slog.Logger) (*Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	// Whoever may do what is decided by the kernel's word for the peer.
+	// What a process may do is decided by the kernel's word for the peer.
 	if err := os.Chmod(path, 0o666); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
 	}

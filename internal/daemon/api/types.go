@@ -80,6 +80,7 @@ type Server struct {
 	Effective   int32     `json:"effective"` // what the scheduler goes by
 	Active      uint32    `json:"active"`    // connections
 	Inactive    uint32    `json:"inactive"`
+	Ramp        float64   `json:"ramp,omitempty"` // of a returning server: part of its fair share
 	Checks      []Check   `json:"checks"`
 	Drain       *Order    `json:"drain,omitempty"`
 	Maintenance *Order    `json:"maintenance,omitempty"`

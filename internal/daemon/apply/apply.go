@@ -96,6 +96,8 @@ func one(d *director.Director, c plan.Change) error {
 		return d.SetHealth(k, at, c.Health)
 	case plan.SetWeight:
 		return d.SetWeight(k, at, c.Server.Weight)
+	case plan.SetSlowStart:
+		return d.SetSlowStart(k, at, c.SlowStart)
 	case plan.SetDrain:
 		return drain(d, c)
 	case plan.DeleteServer:
@@ -109,9 +111,9 @@ func one(d *director.Director, c plan.Change) error {
 // add adds a server. One that drains gets no connection before it does.
 func add(d *director.Director, c plan.Change) error {
 	if !c.Drain {
-		return d.AddServerWith(c.Service.Key, c.Server, c.Health)
+		return d.AddServerWith(c.Service.Key, c.Server, director.Begin{Health: c.Health, SlowStart: c.SlowStart})
 	}
-	if err := d.AddServerWith(c.Service.Key, c.Server, model.Down); err != nil {
+	if err := d.AddServerWith(c.Service.Key, c.Server, director.Begin{Health: model.Down, SlowStart: c.SlowStart}); err != nil {
 		return err
 	}
 	if err := drain(d, c); err != nil {

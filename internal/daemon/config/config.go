@@ -95,7 +95,6 @@ type Service struct {
 	Name                 string
 	Servers              []Server
 	Sorry                *Server
-	SteerChecks          bool
 	OnFailure            OnFailure
 	AllDown              AllDown
 	Quorum, Hysteresis   int

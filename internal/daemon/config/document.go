@@ -89,7 +89,6 @@ type serviceDoc struct {
 	Forward       string      `yaml:"forward" jsonschema_description:"of its servers; default masquerading" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
 	Tunnel        tunnelDoc   `yaml:"tunnel" jsonschema_description:"of its servers"`
 	Checks        []string    `yaml:"checks" jsonschema_description:"names of the checks of its servers, all of which must succeed"`
-	SteerChecks   *bool       `yaml:"steer_checks" jsonschema_description:"TCP, TLS and HTTP checks of direct routing and tunnels go to the virtual address, the way of the traffic; default true"`
 	SlowStart     string      `yaml:"slow_start" jsonschema_description:"time in which a returning server gets its full share; default none"`
 	OnFailure     string      `yaml:"on_failure" jsonschema_description:"what becomes of a server that is down: quiesce keeps its connections, remove takes it out of the table; default quiesce" jsonschema:"enum=quiesce,enum=remove"`
 	AllDown       string      `yaml:"all_down" jsonschema_description:"when every server is down: refuse clients, keep the last one, or use all as if they were up; default refuse" jsonschema:"enum=refuse,enum=last,enum=all"`

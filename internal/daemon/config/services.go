@@ -35,7 +35,7 @@ func (c *checker) services(docs []serviceDoc) {
 }
 
 func (c *checker) service(at string, d *serviceDoc) Service {
-	s := Service{Name: d.Name, SteerChecks: d.SteerChecks == nil || *d.SteerChecks}
+	s := Service{Name: d.Name}
 	if !nameForm().MatchString(d.Name) {
 		c.refuse(at+".name", "%q: %s", d.Name, wantName)
 	}

@@ -65,7 +65,7 @@ func (c *Core) wanted(s *service) plan.Service {
 	out := plan.Service{Service: s.Service.Service}
 	sorry := s.Sorry != nil && !s.up
 	for i, o := range weight.Service(c.inputs(s), policies[s.AllDown], s.last, sorry) {
-		one := plan.Server{Server: s.servers[i].Server.Server, Health: o.Health, Absent: o.Absent, Drain: o.Drain}
+		one := plan.Server{Server: s.servers[i].Server.Server, Health: o.Health, Absent: o.Absent, Drain: o.Drain, SlowStart: s.servers[i].SlowStart}
 		one.Weight = o.Weight
 		if order := c.Book[s.servers[i].id].Drain; order != nil && o.Drain {
 			one.Until = order.Deadline
@@ -86,7 +86,7 @@ func (c *Core) Configured() plan.Table {
 		for j := range t.Services[i].Servers {
 			one := plan.Server{}
 			if j < len(s.servers) {
-				one.Server = s.servers[j].Server.Server
+				one.Server, one.SlowStart = s.servers[j].Server.Server, s.servers[j].SlowStart
 			} else {
 				one.Server = s.Sorry.Server
 			}

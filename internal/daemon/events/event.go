@@ -16,8 +16,7 @@ const (
 	QuorumUp     Kind = "quorum-up"
 	QuorumDown   Kind = "quorum-down"
 	AgentAsked   Kind = "agent"
-	Ordered      Kind = "order"   // an operator drained, maintained, weighed or enabled a server
-	Drained      Kind = "drained" // a draining server has no connections left
+	Ordered      Kind = "order" // an operator drained, maintained, weighed or enabled a server
 	Started      Kind = "started"
 	Stopping     Kind = "stopping"
 	Reloaded     Kind = "reloaded"
@@ -32,7 +31,7 @@ const (
 
 // Kinds lists all kinds.
 func Kinds() []Kind {
-	return []Kind{ServerUp, ServerDown, QuorumUp, QuorumDown, AgentAsked, Ordered, Drained, Started, Stopping,
+	return []Kind{ServerUp, ServerDown, QuorumUp, QuorumDown, AgentAsked, Ordered, Started, Stopping,
 		Reloaded, ReloadFailed, Changed, DriftFound, DriftEnded, AlarmRaised, AlarmEnded, HookFailed}
 }
 

@@ -19,7 +19,7 @@ func Follow(was, is Service) (changes []Change) {
 	}
 	for _, s := range is.Servers {
 		old, known := before[s.AddrPort()]
-		c := Change{Service: is.Service, Server: s.Server, Health: s.Health, Drain: s.Drain, Until: s.Until}
+		c := Change{Service: is.Service, Server: s.Server, Health: s.Health, Drain: s.Drain, Until: s.Until, SlowStart: s.SlowStart}
 		switch {
 		case !known:
 		case old.Absent && !s.Absent:

@@ -32,7 +32,9 @@ type Server struct {
 	Health model.Health
 	Drain  bool      // takes no new connections, whatever its weight
 	Until  time.Time // while it drains: when connections are reset; zero: never
-	Absent bool      // named, but not to be in the table: a sorry server in reserve, a failed one that is removed
+	// SlowStart is the time in which it gets its share when it returns; 0: at once.
+	SlowStart time.Duration
+	Absent    bool // named, but not to be in the table: a sorry server in reserve, a failed one that is removed
 }
 
 // Setting is a setting of the director.
@@ -63,6 +65,7 @@ const (
 	SetHealth     Kind = "set-health"
 	SetWeight     Kind = "set-weight"
 	SetDrain      Kind = "set-drain"
+	SetSlowStart  Kind = "set-slow-start"
 	DeleteServer  Kind = "delete-server"
 	DeleteService Kind = "delete-service"
 	KeepService   Kind = "keep-service" // not named any more, but it has servers of others
@@ -70,16 +73,17 @@ const (
 
 // Change is one edit of the director's table.
 type Change struct {
-	Kind     Kind
-	Service  model.Service // of Set and SetTimeouts none
-	Server   model.Server
-	Health   model.Health
-	Drain    bool      // of SetDrain and AddServer
-	Until    time.Time // likewise, as in Server
-	Setting  Setting
-	Timeouts model.Timeouts
-	Was      string // what a changed value was
-	Is       string // and will be
+	Kind      Kind
+	Service   model.Service // of Set and SetTimeouts none
+	Server    model.Server
+	Health    model.Health
+	Drain     bool          // of SetDrain and AddServer
+	Until     time.Time     // likewise, as in Server
+	SlowStart time.Duration // of AddServer and SetSlowStart
+	Setting   Setting
+	Timeouts  model.Timeouts
+	Was       string // what a changed value was
+	Is        string // and will be
 }
 
 // Plan is a list of changes.
@@ -125,7 +129,7 @@ func Make(wanted, applied Table, observed Observed) *Plan {
 }
 
 func order(k Kind) int {
-	return slices.Index([]Kind{Set, SetTimeouts, AddService, EditService, AddServer, EditServer, SetWeight, SetHealth, SetDrain, DeleteServer, DeleteService, KeepService}, k)
+	return slices.Index([]Kind{Set, SetTimeouts, AddService, EditService, AddServer, EditServer, SetWeight, SetSlowStart, SetHealth, SetDrain, DeleteServer, DeleteService, KeepService}, k)
 }
 
 func find(t Table, k model.ServiceKey) *Service {
@@ -189,11 +193,14 @@ func (p *planner) server(s model.Service, want Server, have *model.ServerStatus)
 			p.add(Change{Kind: DeleteServer, Service: s, Server: want.Server})
 		}
 	case have == nil:
-		p.add(Change{Kind: AddServer, Service: s, Server: want.Server, Health: want.Health, Drain: want.Drain, Until: want.Until})
+		p.add(Change{Kind: AddServer, Service: s, Server: want.Server, Health: want.Health, Drain: want.Drain, Until: want.Until, SlowStart: want.SlowStart})
 	default:
 		if have.Server != want.Server {
 			was, is := serverDifference(have.Server, want.Server)
 			p.add(Change{Kind: EditServer, Service: s, Server: want.Server, Was: was, Is: is})
+		}
+		if have.SlowStart != want.SlowStart {
+			p.add(Change{Kind: SetSlowStart, Service: s, Server: want.Server, SlowStart: want.SlowStart, Was: have.SlowStart.String(), Is: want.SlowStart.String()})
 		}
 		if have.Health != want.Health {
 			p.add(Change{Kind: SetHealth, Service: s, Server: want.Server, Health: want.Health, Was: have.Health.String(), Is: want.Health.String()})

@@ -48,7 +48,7 @@ func (t table) apply(fail func(string, ...any), p *Plan) {
 		if (s == nil) != (c.Kind == AddService) {
 			fail("%s: the service is there: %v", c, s != nil)
 		}
-		if server := strings.HasSuffix(string(c.Kind), "-server") || c.Kind == SetHealth || c.Kind == SetDrain; server && (at < 0) != (c.Kind == AddServer) {
+		if server := strings.HasSuffix(string(c.Kind), "-server") || c.Kind == SetHealth || c.Kind == SetDrain || c.Kind == SetSlowStart; server && (at < 0) != (c.Kind == AddServer) {
 			fail("%s: the server is at %d", c, at)
 		}
 		switch c.Kind {
@@ -59,7 +59,9 @@ func (t table) apply(fail func(string, ...any), p *Plan) {
 		case DeleteService:
 			delete(t, c.Service.Key)
 		case AddServer:
-			s.Servers = append(s.Servers, model.ServerStatus{Server: c.Server, Health: c.Health, Draining: c.Drain})
+			s.Servers = append(s.Servers, model.ServerStatus{Server: c.Server, Health: c.Health, Draining: c.Drain, SlowStart: c.SlowStart})
+		case SetSlowStart:
+			s.Servers[at].SlowStart = c.SlowStart
 		case SetDrain:
 			s.Servers[at].Draining = c.Drain
 		case EditServer:
@@ -79,6 +81,7 @@ func drawTable(t *rapid.T, label string) (w Table) {
 		for _, m := range rapid.SliceOfNDistinct(rapid.IntRange(1, 5), 0, 5, rapid.ID).Draw(t, "servers") {
 			one := Server{Server: server(m), Health: rapid.SampledFrom([]model.Health{model.Up, model.Down, 50}).Draw(t, "health")}
 			one.Weight = int32(rapid.IntRange(0, 2).Draw(t, "weight"))
+			one.SlowStart = time.Duration(rapid.IntRange(0, 1).Draw(t, "slow start")) * time.Second
 			one.Drain = rapid.Bool().Draw(t, "drain")
 			one.Absent = rapid.IntRange(0, 4).Draw(t, "absent") == 0
 			s.Servers = append(s.Servers, one)
@@ -97,7 +100,7 @@ func TestPlanLeadsThere(t *testing.T) {
 		for _, s := range other.Services {
 			status := &model.ServiceStatus{Service: s.Service}
 			for _, one := range s.Servers {
-				status.Servers = append(status.Servers, model.ServerStatus{Server: one.Server, Health: one.Health, Draining: one.Drain})
+				status.Servers = append(status.Servers, model.ServerStatus{Server: one.Server, Health: one.Health, Draining: one.Drain, SlowStart: one.SlowStart})
 			}
 			there[s.Key] = status
 		}
@@ -133,7 +136,7 @@ func TestPlanLeadsThere(t *testing.T) {
 			have := serversOf(o)
 			for _, one := range s.Servers {
 				status := have[one.AddrPort()]
-				if (status == nil) != one.Absent || status != nil && (status.Server != one.Server || (status.Health != one.Health || status.Draining != one.Drain)) {
+				if (status == nil) != one.Absent || status != nil && (status.Server != one.Server || (status.Health != one.Health || status.Draining != one.Drain || status.SlowStart != one.SlowStart)) {
 					t.Fatalf("service %s: %+v, want %+v", s.Key, status, one)
 				}
 			}

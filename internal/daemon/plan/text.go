@@ -30,6 +30,9 @@ func (c Change) String() string {
 		if c.Health != model.Up {
 			text += ", health " + c.Health.String()
 		}
+		if c.SlowStart != 0 {
+			text += ", slow start " + c.SlowStart.String()
+		}
 		if c.Drain {
 			text += ", draining"
 		}
@@ -40,6 +43,8 @@ func (c Change) String() string {
 		return fmt.Sprintf("set health of %s from %s to %s", server, c.Was, c.Is)
 	case SetWeight:
 		return fmt.Sprintf("set weight of %s from %s to %s", server, c.Was, c.Is)
+	case SetSlowStart:
+		return fmt.Sprintf("set slow start of %s from %s to %s", server, c.Was, c.Is)
 	case SetDrain:
 		if c.Drain {
 			return "drain " + server
@@ -59,7 +64,7 @@ func (c Change) String() string {
 func (p *Plan) Summary() string {
 	names := map[Kind]string{
 		Set: "settings changed", SetTimeouts: "timeouts changed", AddService: "services added", EditService: "services changed", AddServer: "servers added",
-		EditServer: "servers changed", SetHealth: "healths set", SetWeight: "weights set", SetDrain: "draining set", DeleteServer: "servers deleted", DeleteService: "services deleted", KeepService: "services kept",
+		EditServer: "servers changed", SetHealth: "healths set", SetWeight: "weights set", SetDrain: "draining set", SetSlowStart: "slow starts set", DeleteServer: "servers deleted", DeleteService: "services deleted", KeepService: "services kept",
 	}
 	counts := map[Kind]int{}
 	var kinds []Kind

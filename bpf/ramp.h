@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Slow start. A server that returns would get a flood: lc, wlc, sed and nq give it every
+ * connection until its counts equal the others'. For its slow start T its part of the
+ * service's new connections is bounded by a line: at a time t after it returned, by t/T of
+ * its fair share, whatever the scheduler. The line goes on beyond T, so that the flood does
+ * not merely come later, and ends where it is all of the connections.
+ *
+ * When the scheduler chooses such a server and it has had its part, the scheduler is asked
+ * again without all that have a ramp. If no other can take the connection, the first
+ * choice does: no connection is refused for a ramp.
+ *
+ * Each CPU counts for itself, by the connections of the service that it opened: parts of
+ * all CPUs add up to the part of the whole.
+ */
+#ifndef IMBANG_RAMP_H
+#define IMBANG_RAMP_H
+
+#include "maps.h"
+#include "sched.h"
+
+/* Whether a server has had its part of a service's connections on this CPU. If not, it
+ * takes one now. What it did not take earlier, as the scheduler did not choose it, it
+ * may make up for by one connection. */
+static __always_inline int ramp_holds(__u32 service, __u32 id)
+{
+	struct counters *c = bpf_map_lookup_elem(&service_counters, &service);
+	struct ramp_turn *turn = bpf_map_lookup_elem(&ramp_turns, &id);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	__u64 part = ramp_part(id), opened, step;
+
+	if (part >= WHOLE_PART || !c || !turn || !s)
+		return 0;
+	if (!part)
+		return 1;
+	/* The connection at hand is not counted yet. */
+	opened = (c->conns + 1) << PART_SHIFT;
+	step = (1ULL << (2 * PART_SHIFT)) / part;
+	if (turn->since != s->ramp_since) {
+		turn->since = s->ramp_since;
+		turn->taken = opened;
+	}
+	if (opened - turn->taken > 2 * step)
+		turn->taken = opened - step;
+	if (opened - turn->taken < step)
+		return 1;
+	turn->taken += step;
+	return 0;
+}
+
+static __always_inline enum fair fairness(enum scheduler scheduler)
+{
+	switch (scheduler) {
+	case SCHED_RR: /* these look at weights only for being above 0 */
+	case SCHED_LC:
+	case SCHED_DH:
+		return FAIR_NUMBER;
+	case SCHED_FO: /* these give all to one server, as long as it can take it */
+	case SCHED_OVF:
+		return FAIR_ALL;
+	default:
+		return FAIR_WEIGHT;
+	}
+}
+
+struct ramp_walk {
+	__u32 first;
+	__u32 number; /* servers that have a weight */
+	__u64 weight; /* of them all */
+};
+
+static long ramp_add(__u32 i, struct ramp_walk *w)
+{
+	__u32 id = server_id_at(w->first, i);
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	if (s && s->weight > 0) {
+		w->weight += s->weight;
+		w->number++;
+	}
+	return 0;
+}
+
+/* What the shares of a service's servers are of, after a change. */
+static __noinline int ramps_changed(const struct service *svc)
+{
+	__u32 zero = 0, id = svc->id, first = svc->first;
+	struct settings *set = bpf_map_lookup_elem(&config, &zero);
+	struct fair_sum *sum = bpf_map_lookup_elem(&fair_sums, &id);
+	struct ramp_walk w = {};
+
+	if (!set || !set->slow_starts || !sum)
+		return 0;
+	store_unknown(&w.first, first);
+	bpf_loop(svc->count, ramp_add, &w, 0);
+	sum->fair = fairness(svc->scheduler);
+	sum->sum = sum->fair == FAIR_WEIGHT ? w.weight : w.number;
+	return 0;
+}
+
+#endif
