@@ -108,7 +108,6 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.events.Close()) }()
-	defer close(d.ended)
 	d.hooks = hooks.New(d.hookFailed)
 	defer d.hooks.Close()
 	defer d.table.close()
@@ -117,6 +116,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d.runner = check.NewRunner(d.report)
 	defer d.runner.Stop()
+	defer close(d.ended) // first: checks under way report no more
 	d.setJobs()
 	d.serveMetrics()
 	defer d.closeMetrics()

@@ -223,10 +223,13 @@ func (u *upgrade) load() error {
 	replaced := map[string]*ebpf.Map{}
 	for _, m := range u.result.Plan.Maps {
 		want, have := u.spec.Maps[m.Name], u.cur.origin(m.Name)
+		if like := u.cur.maps[sizesOf[m.Name]]; want != nil && have == nil && like != nil {
+			want.MaxEntries = like.MaxEntries()
+		}
 		if want == nil || have == nil || policies[m.Name] == own && m.Name != "config" {
 			continue
 		}
-		if want.Type == have.Type() {
+		if want.Type == have.Type() && (m.Name != reasonsMap || m.Disposition == Kept) {
 			want.MaxEntries, want.Flags = have.MaxEntries(), have.Flags()
 		}
 		if m.Disposition == Kept {

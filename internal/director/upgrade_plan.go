@@ -106,6 +106,13 @@ func MapPolicies() map[string]Disposition {
 // since what an id counted for others before is not known any more.
 var origins = map[string]string{"service_births": "service_zeros", "server_births": "server_zeros"}
 
+// sizesOf are of maps that the earlier build may not have, and that begin empty: the map
+// that they have as many elements as.
+var sizesOf = map[string]string{"ramp_turns": "servers", "fair_sums": "service_states"}
+
+// reasonsMap has an element for each reason. One that has too few is not kept.
+const reasonsMap = "reasons"
+
 // origin is the map that a new build's map begins with; nil if there is none.
 func (g *pinnedBuild) origin(name string) *ebpf.Map {
 	if m := g.maps[name]; m != nil {
@@ -171,6 +178,10 @@ func planMap(name string, cur *pinnedBuild, want *ebpf.MapSpec) (MapPlan, error)
 	}
 	if cur.maps[name] == nil {
 		m.Differences = append(m.Differences, "begins as a copy of "+origins[name])
+	}
+	if name == reasonsMap && have.MaxEntries() < want.MaxEntries {
+		m.Differences = append(m.Differences, "reasons were added: all count from 0 again")
+		return m, nil
 	}
 	m.Differences = slices.Concat(m.Differences, typeDifferences(have, want), key.differences(), value.differences())
 	if len(m.Differences) == 0 {
@@ -292,13 +303,21 @@ func checkEnumerations(cur *pinnedBuild, spec *ebpf.CollectionSpec) error {
 		if err := spec.Types.TypeByName(e.Name, &is); err != nil {
 			return fmt.Errorf("enum %s: %w", e.Name, err)
 		}
-		before, _ := layout.Of(e)
-		after, _ := layout.Of(is)
+		before, _ := layout.Of(stored(e))
+		after, _ := layout.Of(stored(is))
 		if d := before.Differences(after); len(d) > 0 {
 			return fmt.Errorf("enum %s: %s", e.Name, strings.Join(d, ", "))
 		}
 	}
 	return nil
+}
+
+// stored is an enumeration without the number of its values, which no table has: it
+// grows with a new value behind the others.
+func stored(e *btf.Enum) *btf.Enum {
+	of := *e
+	of.Values = slices.DeleteFunc(slices.Clone(e.Values), func(v btf.EnumValue) bool { return strings.HasSuffix(v.Name, "_COUNT") })
+	return &of
 }
 
 // typeDifferences tells of a map's type and flags; how many elements it has, and

@@ -149,9 +149,20 @@ func TestUpgradePlan(t *testing.T) {
 			e := t.(*btf.Enum)
 			e.Values = append(e.Values, btf.EnumValue{Name: "NOVELTY", Value: 77})
 		}, map[Disposition][]string{}, ""},
+		{"a reason more", "reason", func(t btf.Type) {
+			e := t.(*btf.Enum)
+			last := &e.Values[len(e.Values)-1]
+			e.Values = append(e.Values, btf.EnumValue{Name: last.Name, Value: last.Value + 1})
+			e.Values[len(e.Values)-2].Name = "REASON_DROP_NOVELTY"
+		}, map[Disposition][]string{Renewed: {"reasons"}}, ""},
+		{"a reason renumbered", "reason", renumber("REASON_PASS_LOCAL"), nil, "REASON_PASS_LOCAL has another number"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			plan, err := planUpgrade(cur, edited(t, c.changed, c.edit), Build{ABI, "another"})
+			spec := edited(t, c.changed, c.edit)
+			if c.name == "a reason more" {
+				spec.Maps["reasons"].MaxEntries++
+			}
+			plan, err := planUpgrade(cur, spec, Build{ABI, "another"})
 			if c.error != "" {
 				if err == nil || !strings.Contains(err.Error(), c.error) {
 					t.Errorf("error %v, want one with %q", err, c.error)
