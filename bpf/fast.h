@@ -119,14 +119,13 @@ static __always_inline int fast_reply(struct packet *p, struct settled *s, union
 	const struct reply_owner *owner = reply_owner_of(&p->flow);
 	struct flow client;
 
-	/* Whose server is not looked at here: it may be draining. */
-	if (set->draining && (!owner || owner->shared))
-		return UNDECIDED;
 	s->side = NAT_SOURCE;
 	s->conn = reply_conn_in(&p->flow, &client, owner, key, &s->seen, family, 1);
-	if (s->conn)
+	/* The server of a connection that was listed is not looked at here: it may be
+	 * draining. */
+	if (s->conn && !(set->draining && (!owner || owner->shared)))
 		return 0;
-	return owner ? UNDECIDED : UNKNOWN;
+	return owner || set->draining ? UNDECIDED : UNKNOWN;
 }
 
 /* Whose packet it is: 0, UNDECIDED or UNKNOWN. Where clients are, replies are only

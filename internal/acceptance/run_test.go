@@ -362,7 +362,7 @@ func TestRunIsAlone(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	k.end(syscall.SIGTERM)
-	for _, verb := range []string{"reload", "plan", "events", "drain a"} {
+	for _, verb := range []string{"reload", "plan", "events", "maintenance on a"} {
 		if o := imbang(t, k.Director, "", strings.Fields(verb)...); o.status != 3 || !strings.Contains(o.stderr, "no daemon runs in this network namespace") {
 			t.Errorf("%s: %+v", verb, o)
 		}
