@@ -247,6 +247,12 @@ func TestRunTakesOutDeadServers(t *testing.T) {
 		// interval x fall + timeout is 700 ms; the rest is for a busy machine.
 		took := k.await(fault.name, 3*time.Second, func() bool { return k.states() == fault.want })
 		t.Logf("%s: out of rotation after %s", fault.name, took)
+		// The next daemon knows it at once, whether the last one wrote it down or not.
+		k.end(syscall.SIGKILL)
+		k.start()
+		if got := k.states(); got != fault.want {
+			t.Errorf("%s: another daemon finds %s", fault.name, got)
+		}
 		if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
 			t.Errorf("%s: %d of 20 requests answered afterwards", fault.name, n)
 		}

@@ -55,6 +55,7 @@ type Daemon struct {
 	asserted plan.Table // what the daemon has made of it since
 	table    table
 	seen     uint64 // the table's generation
+	unsaved  bool   // what checks found since the record was written
 	alarms   map[string]api.Alarm
 	drift    []string
 	reloaded time.Time
@@ -162,6 +163,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepHost()
 			d.serveMetrics() // again, if it failed
 			d.look()
+			d.save()
 			d.audit(ctx)
 			d.watchFiles(time.Now())
 			alive()
@@ -225,6 +227,11 @@ func (d *Daemon) carryOut(out core.Outcome) {
 	}
 	if len(changes) > 0 {
 		d.edit(changes)
+		d.unsaved = true
+		// The table does not tell who removed a server.
+		if slices.ContainsFunc(changes, func(c plan.Change) bool { return c.Kind == plan.DeleteServer || c.Kind == plan.AddServer }) {
+			d.save()
+		}
 	}
 	for _, e := range out.Events {
 		d.note(e)

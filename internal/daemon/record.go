@@ -62,6 +62,19 @@ func (d *Daemon) recall() (r record) {
 	return r
 }
 
+// save writes it if checks have found something new.
+func (d *Daemon) save() {
+	if !d.unsaved {
+		return
+	}
+	if err := d.remember(); err != nil {
+		d.raise(alarmRecord, err.Error())
+		return
+	}
+	d.unsaved = false
+	d.clear(alarmRecord)
+}
+
 // remember writes it.
 func (d *Daemon) remember() error {
 	r := record{Applied: d.applied}

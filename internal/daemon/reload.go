@@ -17,6 +17,7 @@ import (
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
+	"imbang/internal/model"
 )
 
 // begin applies the configuration for the first time. If the director is the one that
@@ -28,10 +29,14 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 		return err
 	}
 	r := d.recall()
-	next := core.Restart(c, book, r.Memory.core(), time.Now())
 	if err := d.load(c); err != nil {
 		return err
 	}
+	memory, err := d.known(c, r)
+	if err != nil {
+		return err
+	}
+	next := core.Restart(c, book, memory, time.Now())
 	d.core, d.checkers = next, checkers
 	d.keepHost()
 	return d.table.use(func(t *director.Director) error {
@@ -56,6 +61,31 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 		d.finish(t, p, "start")
 		return nil
 	})
+}
+
+// known is what is remembered of checks. The table knows better which servers are down: the
+// last daemon may have been killed before it wrote that down.
+func (d *Daemon) known(c *config.Config, r record) (core.Memory, error) {
+	memory := r.Memory.core()
+	err := d.table.use(func(t *director.Director) error {
+		id, err := t.Identity()
+		if err != nil || id != r.Director {
+			return err
+		}
+		services, err := t.Services()
+		if err != nil {
+			return err
+		}
+		down := map[operator.ServerID]bool{}
+		for _, s := range services {
+			for _, one := range s.Servers {
+				down[operator.ServerID{Service: s.Key, Server: one.AddrPort()}] = one.Health == model.Down
+			}
+		}
+		memory.Down(c, down, time.Now())
+		return nil
+	})
+	return memory, err
 }
 
 // load loads and attaches the director if the configuration says how; otherwise there

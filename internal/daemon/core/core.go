@@ -64,6 +64,22 @@ type Hook struct {
 	Event   events.Event
 }
 
+// Down has the checks of servers that are down say so, unless one of them does already.
+func (m Memory) Down(c *config.Config, down map[operator.ServerID]bool, now time.Time) {
+	for _, s := range c.Services {
+		for _, one := range s.Servers {
+			id := operator.ServerID{Service: s.Key, Server: one.AddrPort()}
+			says := slices.ContainsFunc(one.Checks, func(ch *config.Check) bool { return m[CheckID{id, ch.Name}].Verdict == check.Down })
+			if !down[id] || says {
+				continue
+			}
+			for _, ch := range one.Checks {
+				m[CheckID{id, ch.Name}] = check.State{Verdict: check.Down, Since: now}
+			}
+		}
+	}
+}
+
 // Outcome is what followed from an input.
 type Outcome struct {
 	Events []events.Event
@@ -87,6 +103,9 @@ func New(c *config.Config, book operator.Book, memory Memory, now time.Time) *Co
 			one := newServer(s, &s.Service.Servers[j], memory, now)
 			s.servers = append(s.servers, one)
 			core.servers[one.id] = one
+			if !one.up && (s.last < 0 || one.since.After(s.servers[s.last].since)) {
+				s.last = j
+			}
 		}
 		s.up = weight.Quorum(core.inputs(s), s.Quorum, 0, true)
 		core.services = append(core.services, s)

@@ -182,6 +182,8 @@ func TestAllDown(t *testing.T) {
 			w.result(s, "web", bad)
 		}
 		w.expect(policy, w.table(), want)
+		w.Core = w.Reload(w.Config, w.now)
+		w.expect(policy+", after a reload", w.table(), want)
 		w.result("a", "web", good)
 		w.result("a", "web", good)
 		w.expect(policy, w.table(), "1/up 2/down 3/down")
