@@ -24,8 +24,8 @@ func newEventsCommand() *cobra.Command {
 		Short: "Show what happened: servers up and down, orders, reloads, alarms",
 		Long: `Prints the latest events of the daemon of this network namespace (imbang run): when
 something happened, to which service and server, and why. With --follow it goes
-on with new ones until Ctrl-C. All of them are also in the file events.jsonl of
-the daemon's state directory, and in its log.
+on with new ones until Ctrl-C. All of them, also of earlier daemons, are in the
+file events.jsonl of the daemon's state directory.
 
 The exit status is 0, 2 for a wrong command line, or 3 if it failed: there is no
 daemon.`,

@@ -14,7 +14,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Target.key":            "`10.20.0.1:80/tcp`, `fwmark 3`, `fwmark 3 (IPv6)`",
 	"api.Target.server":         "name of the server; without a daemon its address",
 	"api.Target.address":        "address and port",
-	"events.Event.number":       "grows by 1 with each event of a daemon",
+	"events.Event.number":       "grows by 1 from one event to the next",
 	"events.Event.time":         "when it happened",
 	"events.Event.kind":         "`server-up`, `server-down`, `quorum-up`, `quorum-down`, `agent`, `order`, `started`, `stopping`, `reloaded`, `reload-failed`, `changed`, `drift`, `drift-ended`, `alarm`, `alarm-ended` or `hook-failed`",
 	"events.Event.service":      "name of the service",

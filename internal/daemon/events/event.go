@@ -37,7 +37,7 @@ func Kinds() []Kind {
 
 // Event is something that happened.
 type Event struct {
-	Number  uint64    `json:"number"` // grows by 1 while a daemon runs
+	Number  uint64    `json:"number"` // grows by 1 from one event to the next
 	Time    time.Time `json:"time"`
 	Kind    Kind      `json:"kind"`
 	Service string    `json:"service,omitempty"` // its name

@@ -3,9 +3,11 @@
 package events
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +40,33 @@ func Open(path string) (*Log, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("log of events: %w", err)
 	}
+	l.recall()
 	return l, l.open()
+}
+
+// recalled is how much of a file's end is read for the events before this daemon
+// [bytes].
+const recalled = 512 << 10
+
+// recall reads the last events of the file, as far as it can be read.
+func (l *Log) recall() {
+	f, err := os.Open(l.path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > recalled {
+		_, _ = f.Seek(-recalled, io.SeekEnd)
+	}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, recalled)
+	for lines.Scan() {
+		var e Event
+		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Number > 0 { // the first may be cut
+			l.last, l.number = append(l.last, e), e.Number
+		}
+	}
+	l.last = slices.Clone(l.last[max(0, len(l.last)-kept):])
 }
 
 func (l *Log) open() error {

@@ -55,6 +55,19 @@ func TestLog(t *testing.T) {
 	if _, open := <-end; open {
 		t.Error("a follower is not told of the end")
 	}
+	again, err := Open(path) // another daemon knows what happened before
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := again.Add(Event{Text: "next"}); err != nil || e.Number != 3005 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if all := again.Last(5000); len(all) != kept || all[0].Number != 2006 || all[kept-1].Text != "next" {
+		t.Errorf("%d events from %+v", len(all), all[0])
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +80,7 @@ func TestLog(t *testing.T) {
 			t.Fatalf("line %d: %s, %v", n, lines.Text(), err)
 		}
 	}
-	if n != 3004 {
+	if n != 3005 {
 		t.Errorf("%d lines", n)
 	}
 }
