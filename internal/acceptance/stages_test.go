@@ -29,7 +29,9 @@ func TestBenchStages(t *testing.T) {
 		for _, traffic := range []string{"one", "many", "new"} {
 			at := func(stage string) bench.StageCost { return costs[[3]string{path, traffic, stage}] }
 			for _, stage := range []string{"parse", "find", "route", "rewrite", "program"} {
-				if c := at(stage); c.NS.N != 1 || c.NS.Median <= 0 {
+				// In one round of so few packets, noise may exceed what a single stage
+				// takes: its time is what is left without the cost of marks.
+				if c := at(stage); c.NS.N != 1 || stage == "program" && c.NS.Median <= 0 {
 					t.Errorf("%+v", c)
 				}
 			}
