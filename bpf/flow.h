@@ -39,6 +39,19 @@ static __always_inline int flow_equal(const struct flow *a, const struct flow *b
 	       a->template == b->template && a->family == b->family;
 }
 
+/* The flow of the replies to a packet. */
+static __always_inline void flow_turn(const struct flow *flow, struct flow *back)
+{
+	back->src = flow->dst;
+	back->dst = flow->src;
+	back->sport = flow->dport;
+	back->dport = flow->sport;
+	back->protocol = flow->protocol;
+	back->template = 0;
+	back->family = flow->family;
+	back->pad = 0;
+}
+
 /* A flow as key of the table of its family, which is known when this is compiled, as it
  * is in all functions that have it as an argument. */
 union conn_key {

@@ -14,6 +14,7 @@
 #include "parse.h"
 #include "related.h"
 #include "settings.h"
+#include "steer.h"
 #include "trace.h"
 #include "upgrade.h"
 
@@ -58,6 +59,11 @@ static __always_inline int handle_local(struct __sk_buff *skb)
 	if (!set || !(set->in_use4 | set->in_use6) || parse(skb, &p) != PARSED)
 		return VERDICT_PASS;
 	p.ifindex = skb->ifindex;
+	if (set->steering) {
+		decision = steer_out(skb, &p);
+		if (decision != UNDECIDED)
+			return decision;
+	}
 	decision = is_icmp(&p) ? related_local(skb, &p) : local_reply(&p);
 	if (decision == UNDECIDED && awaits_adoption(&p))
 		decision = drop(&p, REASON_DROP_UPGRADE);

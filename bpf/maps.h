@@ -22,6 +22,7 @@
 #define MAX_FRAGMENTS 8192
 #define MAX_HAIRPINS (1 << 16)
 #define MAX_PEERS 16
+#define MAX_CHECK_FLOWS 65536
 #define ROUTE_CACHE_BITS 10
 #define ROUTE_CACHE_SIZE (1 << ROUTE_CACHE_BITS)
 #define MAX_PROOFS (1 << 16)
@@ -665,6 +666,16 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } peers SEC(".maps");
+
+/* user: the sockets of health checks that are under way: their flows, and those of the
+ * replies (steer.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_CHECK_FLOWS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct flow);
+	__type(value, struct check_flow);
+} check_flows SEC(".maps");
 
 /* kernel: the route cache (route.h). */
 struct {

@@ -103,19 +103,6 @@ static __noinline int quoted_parse(struct __sk_buff *skb, const struct packet *p
 	return 0;
 }
 
-/* The flow of the replies to a packet. */
-static __always_inline void flow_turn(const struct flow *flow, struct flow *back)
-{
-	back->src = flow->dst;
-	back->dst = flow->src;
-	back->sport = flow->dport;
-	back->dport = flow->sport;
-	back->protocol = flow->protocol;
-	back->template = 0;
-	back->family = flow->family;
-	back->pad = 0;
-}
-
 /* What changes in the quoted packet, in one piece for bpf_csum_diff. */
 struct quoted_side {
 	union address addr;

@@ -17,6 +17,7 @@
 #include "ramp.h"
 #include "service.h"
 #include "settings.h"
+#include "steer.h"
 #include "trace.h"
 #include "upgrade.h"
 
@@ -334,7 +335,10 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 
 __noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
 {
-	return conn_schedule(skb, p, outdated);
+	/* Here, and not beside the look-ups: lb_whole has no stack left. */
+	int decision = steer_in(skb, p);
+
+	return decision == UNDECIDED ? conn_schedule(skb, p, outdated) : decision;
 }
 
 /* Likewise, before there is an skb: the connection is opened, and nothing made

@@ -180,6 +180,16 @@ struct server {
 	__u32 pad2;
 };
 
+/* What becomes of the packets of a health check's socket, or of their replies (steer.h). */
+struct check_flow {
+	union address addr; /* instead of the server's; of a reply: the server's */
+	__u64 until;        /* CLOCK_MONOTONIC [ns]: a daemon that was killed leaves flows */
+	__u32 server;       /* id */
+	__be16 port;
+	__u8 reply;
+	__u8 seen; /* a packet of it was steered */
+};
+
 /* Fractions of one. */
 #define PART_SHIFT 16
 #define WHOLE_PART (1 << PART_SHIFT)
@@ -515,6 +525,8 @@ struct settings {
 	__u32 engines;            /* services with an engine */
 	__u32 draining;           /* servers that are draining */
 	__u32 slow_starts;        /* servers that have a slow start */
+	__u32 steering;           /* there may be check_flows */
+	__u32 pad;
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */
 	__u64 generation;
@@ -762,6 +774,7 @@ enum reason {
 	REASON_DROP_NO_CALL_ID,
 	REASON_DROP_UPGRADE,
 	REASON_REFUSED_DRAINED,
+	REASON_DROP_CHECK_RETURNED,
 	REASON_COUNT,
 };
 

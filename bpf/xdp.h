@@ -14,6 +14,7 @@
 #include "forward/xdp.h"
 #include "schedule.h"
 #include "settings.h"
+#include "steer.h"
 
 /*
  * Whether the hardware is still to fill in the checksum: it then is the sum of
@@ -241,12 +242,19 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 	return XDP_PASS;
 }
 
+static __always_inline int xdp_of_a_check(const struct packet *p)
+{
+	struct settings *set = get_settings();
+
+	return set && set->steering && of_a_check(p, set);
+}
+
 /* A packet of no connection: an XDP action, or UNDECIDED if it opens none. */
 static __always_inline int xdp_new(struct xdp_md *ctx, struct packet *p)
 {
 	int verdict;
 
-	if (!xdp_opens(p))
+	if (!xdp_opens(p) || xdp_of_a_check(p))
 		return UNDECIDED;
 	p->ahead = 1;
 	verdict = conn_new_ahead(p);

@@ -230,7 +230,7 @@ static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, str
 		route_next_hop(route, &next);
 		return bpf_redirect_neigh(route->ifindex, &next, sizeof(next), 0);
 	}
-	if (route->peer)
+	if (route->peer && !p->local) /* only what came in by a device can go so */
 		return bpf_redirect_peer(route->ifindex, 0);
 	return bpf_redirect(route->ifindex, 0);
 }

@@ -21,14 +21,14 @@ type farm struct {
 	nginx []server.Server
 }
 
-func newFarm(t *testing.T, servers int) *farm {
+func newFarm(t *testing.T, servers int, families ...topology.Family) *farm {
 	t.Helper()
 	needRoot(t)
 	run, err := host.NewRun(topology.Prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := topology.Build(run, topology.Spec{ClientNamespaces: 1, ClientAddresses: 20, Servers: servers})
+	c, err := topology.Build(run, topology.Spec{Families: families, ClientNamespaces: 1, ClientAddresses: 20, Servers: servers})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,6 +75,16 @@ const (
 	LbChangeEventCHANGE_UNKNOWN LbChangeEvent = 7
 )
 
+type LbCheckFlow struct {
+	_      structs.HostLayout
+	Addr   LbAddress
+	Until  uint64
+	Server uint32
+	Port   uint16
+	Reply  uint8
+	Seen   uint8
+}
+
 type LbClock struct {
 	_     structs.HostLayout
 	Timer struct {
@@ -529,7 +539,8 @@ const (
 	LbReasonREASON_DROP_NO_CALL_ID       LbReason = 35
 	LbReasonREASON_DROP_UPGRADE          LbReason = 36
 	LbReasonREASON_REFUSED_DRAINED       LbReason = 37
-	LbReasonREASON_COUNT                 LbReason = 38
+	LbReasonREASON_DROP_CHECK_RETURNED   LbReason = 38
+	LbReasonREASON_COUNT                 LbReason = 39
 )
 
 type LbRecordResult uint32
@@ -725,6 +736,8 @@ type LbSettings struct {
 	Engines                 uint32
 	Draining                uint32
 	SlowStarts              uint32
+	Steering                uint32
+	Pad                     uint32
 	Generation              uint64
 	Successor               uint32
 	Adopting                uint32
@@ -837,6 +850,7 @@ const (
 	LbMapCallNumbers      = "call_numbers"
 	LbMapCallRecords      = "call_records"
 	LbMapCalls            = "calls"
+	LbMapCheckFlows       = "check_flows"
 	LbMapClocks           = "clocks"
 	LbMapConfig           = "config"
 	LbMapConnRecords      = "conn_records"
@@ -988,6 +1002,7 @@ type LbMapSpecs struct {
 	CallNumbers      *ebpf.MapSpec `ebpf:"call_numbers"`
 	CallRecords      *ebpf.MapSpec `ebpf:"call_records"`
 	Calls            *ebpf.MapSpec `ebpf:"calls"`
+	CheckFlows       *ebpf.MapSpec `ebpf:"check_flows"`
 	Clocks           *ebpf.MapSpec `ebpf:"clocks"`
 	Config           *ebpf.MapSpec `ebpf:"config"`
 	ConnRecords      *ebpf.MapSpec `ebpf:"conn_records"`
@@ -1089,6 +1104,7 @@ type LbMaps struct {
 	CallNumbers      *ebpf.Map `ebpf:"call_numbers"`
 	CallRecords      *ebpf.Map `ebpf:"call_records"`
 	Calls            *ebpf.Map `ebpf:"calls"`
+	CheckFlows       *ebpf.Map `ebpf:"check_flows"`
 	Clocks           *ebpf.Map `ebpf:"clocks"`
 	Config           *ebpf.Map `ebpf:"config"`
 	ConnRecords      *ebpf.Map `ebpf:"conn_records"`
@@ -1166,6 +1182,7 @@ func (m *LbMaps) Close() error {
 		m.CallNumbers,
 		m.CallRecords,
 		m.Calls,
+		m.CheckFlows,
 		m.Clocks,
 		m.Config,
 		m.ConnRecords,

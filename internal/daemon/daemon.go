@@ -25,6 +25,8 @@ import (
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/plan"
+	"imbang/internal/daemon/steer"
+	"imbang/internal/director"
 	"imbang/internal/host"
 )
 
@@ -44,6 +46,7 @@ type Daemon struct {
 	started time.Time
 	events  *events.Log
 	runner  *check.Runner[core.CheckID]
+	dialer  steer.Dialer
 	hooks   *hooks.Queue
 	calls   chan func()
 	results chan result
@@ -57,6 +60,8 @@ type Daemon struct {
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written
 	alarms   map[string]api.Alarm
+	steered  int                // checks
+	steering *director.Director // whose; nil: none's
 	drift    []string
 	reloaded time.Time
 	failure  error // of the last reload
@@ -118,6 +123,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.runner = check.NewRunner(d.report)
 	defer d.runner.Stop()
 	defer close(d.ended) // first: checks under way report no more
+	d.endSteering()      // of a daemon that was killed
+	defer d.endSteering()
 	d.setJobs()
 	d.serveMetrics()
 	defer d.closeMetrics()
@@ -163,6 +170,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepHost()
 			d.serveMetrics() // again, if it failed
 			d.look()
+			d.keepSteering()
 			d.save()
 			d.audit(ctx)
 			d.watchFiles(time.Now())

@@ -13,6 +13,7 @@ import (
 // setJobs gives the runner the checks that are to be made.
 func (d *Daemon) setJobs() {
 	jobs := map[core.CheckID]check.Job{}
+	d.steered = 0
 	d.core.Each(func(id core.CheckID, ch *config.Check, s *config.Service, one *config.Server) {
 		t := check.Target{Addr: one.AddrPort()}
 		if ch.Port != 0 {
@@ -21,7 +22,10 @@ func (d *Daemon) setJobs() {
 		if s.Key.Mark == 0 {
 			t.Virtual = netip.AddrPortFrom(s.Key.Addr, s.Key.Port)
 		}
+		d.steer(&t, ch, s, one)
 		jobs[id] = check.Job{Checker: d.checkers[ch], Target: t, Timing: ch.Timing}
 	})
+	d.dialer.Forget()
+	d.keepSteering()
 	d.runner.Set(jobs)
 }

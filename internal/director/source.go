@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"imbang/internal/bpfobj"
+	"imbang/internal/host"
 	"imbang/internal/model"
 )
 
@@ -57,13 +58,10 @@ func sourceOf(s model.Server) bpfobj.LbAddress {
 	if !s.Forward.Encapsulates() && !s.Forward.Hairpins() {
 		return bpfobj.LbAddress{}
 	}
-	// Connecting a datagram socket looks up the route and sends nothing.
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.Addr, 9)))
+	local, err := host.Source(s.Addr)
 	if err != nil {
 		return bpfobj.LbAddress{}
 	}
-	defer c.Close()
-	local, _ := netip.AddrFromSlice(c.LocalAddr().(*net.UDPAddr).IP)
 	return toAddress(local)
 }
 

@@ -37,6 +37,7 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"call_numbers":       {byPrograms, "persistence engine: Call-IDs by number"},
 	"call_records":       {byCommands, "import: Call-IDs of the templates in `conn_records`"},
 	"calls":              {byPrograms, "persistence engine: numbers of Call-IDs"},
+	"check_flows":        {byCommands, "daemon: health checks under way that go as the traffic does"},
 	"clocks":             {byPrograms, "timers of expiry, rates and the sweep of drop_entry"},
 	"config":             {byCommands, "settings, timeouts, generation of the table"},
 	"conn_records":       {byCommands, "import: connections to be entered"},

@@ -58,6 +58,7 @@ const (
 	LbMapCallNumbers      = "call_numbers"
 	LbMapCallRecords      = "call_records"
 	LbMapCalls            = "calls"
+	LbMapCheckFlows       = "check_flows"
 	LbMapClocks           = "clocks"
 	LbMapConfig           = "config"
 	LbMapConnRecords      = "conn_records"
@@ -211,6 +212,7 @@ type LbMapSpecs struct {
 	CallNumbers      *ebpf.MapSpec `ebpf:"call_numbers"`
 	CallRecords      *ebpf.MapSpec `ebpf:"call_records"`
 	Calls            *ebpf.MapSpec `ebpf:"calls"`
+	CheckFlows       *ebpf.MapSpec `ebpf:"check_flows"`
 	Clocks           *ebpf.MapSpec `ebpf:"clocks"`
 	Config           *ebpf.MapSpec `ebpf:"config"`
 	ConnRecords      *ebpf.MapSpec `ebpf:"conn_records"`
@@ -314,6 +316,7 @@ type LbMaps struct {
 	CallNumbers      *ebpf.Map `ebpf:"call_numbers"`
 	CallRecords      *ebpf.Map `ebpf:"call_records"`
 	Calls            *ebpf.Map `ebpf:"calls"`
+	CheckFlows       *ebpf.Map `ebpf:"check_flows"`
 	Clocks           *ebpf.Map `ebpf:"clocks"`
 	Config           *ebpf.Map `ebpf:"config"`
 	ConnRecords      *ebpf.Map `ebpf:"conn_records"`
@@ -391,6 +394,7 @@ func (m *LbMaps) Close() error {
 		m.CallNumbers,
 		m.CallRecords,
 		m.Calls,
+		m.CheckFlows,
 		m.Clocks,
 		m.Config,
 		m.ConnRecords,

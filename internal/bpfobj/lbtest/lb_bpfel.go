@@ -83,6 +83,7 @@ const (
 	LbMapCallNumbers      = "call_numbers"
 	LbMapCallRecords      = "call_records"
 	LbMapCalls            = "calls"
+	LbMapCheckFlows       = "check_flows"
 	LbMapClocks           = "clocks"
 	LbMapConfig           = "config"
 	LbMapConnRecords      = "conn_records"
@@ -241,6 +242,7 @@ type LbMapSpecs struct {
 	CallNumbers      *ebpf.MapSpec `ebpf:"call_numbers"`
 	CallRecords      *ebpf.MapSpec `ebpf:"call_records"`
 	Calls            *ebpf.MapSpec `ebpf:"calls"`
+	CheckFlows       *ebpf.MapSpec `ebpf:"check_flows"`
 	Clocks           *ebpf.MapSpec `ebpf:"clocks"`
 	Config           *ebpf.MapSpec `ebpf:"config"`
 	ConnRecords      *ebpf.MapSpec `ebpf:"conn_records"`
@@ -343,6 +345,7 @@ type LbMaps struct {
 	CallNumbers      *ebpf.Map `ebpf:"call_numbers"`
 	CallRecords      *ebpf.Map `ebpf:"call_records"`
 	Calls            *ebpf.Map `ebpf:"calls"`
+	CheckFlows       *ebpf.Map `ebpf:"check_flows"`
 	Clocks           *ebpf.Map `ebpf:"clocks"`
 	Config           *ebpf.Map `ebpf:"config"`
 	ConnRecords      *ebpf.Map `ebpf:"conn_records"`
@@ -420,6 +423,7 @@ func (m *LbMaps) Close() error {
 		m.CallNumbers,
 		m.CallRecords,
 		m.Calls,
+		m.CheckFlows,
 		m.Clocks,
 		m.Config,
 		m.ConnRecords,

@@ -4,6 +4,7 @@ package config
 
 import (
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -61,6 +62,7 @@ func (c *checker) check(at, name string, d *checkDoc) *Check {
 	if c.tree.Has(at + ".port") {
 		out.Port = uint16(c.between(at+".port", d.Port, 1, 65535))
 	}
+	c.steering(at, d, out)
 	out.Timing = c.timing(at, d)
 	switch c.oneOf(at+".initial", d.Initial, "last-known", "up", "down") {
 	case "last-known":
@@ -71,6 +73,33 @@ func (c *checker) check(at, name string, d *checkDoc) *Check {
 		out.Initial = check.Down
 	}
 	return out
+}
+
+// connecting are the kinds of checks that connect to a server, and so can be steered.
+var connecting = []string{"tcp", "tls", "http"}
+
+func (c *checker) steering(at string, d *checkDoc, out *Check) {
+	can := slices.Contains(connecting, out.Kind)
+	out.Steered = can && (d.Steered == nil || *d.Steered)
+	if !can && out.Kind != "" {
+		for key, given := range map[string]bool{"steered": d.Steered != nil, "virtual": d.Virtual != ""} {
+			if given {
+				c.refuse(at+"."+key, "is for checks of kind %s", strings.Join(connecting, ", "))
+			}
+		}
+		return
+	}
+	if d.Virtual == "" {
+		return
+	}
+	a, err := netip.ParseAddr(d.Virtual)
+	switch {
+	case err != nil || !a.IsValid() || a.Zone() != "":
+		c.refuse(at+".virtual", "%q: want an address, such as 10.20.0.1", d.Virtual)
+	case !out.Steered:
+		c.refuse(at+".virtual", "the check is not steered: remove this, or steered: false")
+	}
+	out.Virtual = a.Unmap()
 }
 
 func (c *checker) timing(at string, d *checkDoc) check.Timing {

@@ -65,8 +65,10 @@ type Check struct {
 	Name      string
 	Kind      string // its key in check.Kinds
 	Spec      check.Spec
-	Port      uint16 // 0: the server's
-	LastKnown bool   // the state before the first result is the last one, if there is one
+	Port      uint16     // 0: the server's
+	Steered   bool       // goes as the traffic does, where that is another way
+	Virtual   netip.Addr // that it is for; invalid: the service's
+	LastKnown bool       // the state before the first result is the last one, if there is one
 	check.Timing
 }
 

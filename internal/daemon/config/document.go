@@ -64,6 +64,8 @@ type metricsDoc struct {
 type checkDoc struct {
 	check.Kinds  `yaml:",inline"`
 	Port         int     `yaml:"port" jsonschema_description:"port to check; default the server's"`
+	Steered      *bool   `yaml:"steered" jsonschema_description:"connections of tcp, tls and http to servers by direct routing or tunnel go as the traffic does, for the virtual address; default true"`
+	Virtual      string  `yaml:"virtual" jsonschema_description:"address that steered connections are for; default the service's. Needed for services of a firewall mark, which have none"`
 	Interval     string  `yaml:"interval" jsonschema_description:"time between the starts of two checks; default 5 s"`
 	FastInterval string  `yaml:"fast_interval" jsonschema_description:"likewise while a change of the state is under way; default the interval"`
 	Timeout      string  `yaml:"timeout" jsonschema_description:"of one check; default 3 s, at most the interval"`

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Health checks of the director's own that go the way of the traffic. A socket
+ * connects to a server's own address, so that the stack has the route and the
+ * neighbour; on the way out the packets get the virtual address, and the server's
+ * tunnel, and the replies come back to the stack as the server's. User space
+ * registers each socket in `check_flows`, in both directions, before it connects.
+ */
+#ifndef IMBANG_STEER_H
+#define IMBANG_STEER_H
+
+#include "clock.h"
+#include "counters.h"
+#include "flow.h"
+#include "forward/nat.h"
+#include "forward/tun.h"
+#include "maps.h"
+#include "settings.h"
+
+/* A registered flow that is still of use; NULL if there is none. */
+static __noinline struct check_flow *check_of(const struct flow *flow)
+{
+	struct flow key = *flow;
+	struct check_flow *c = bpf_map_lookup_elem(&check_flows, &key);
+
+	return c && c->until > now_coarse_ns() ? c : 0;
+}
+
+static __always_inline int may_be_steered(const struct packet *p, const struct settings *set)
+{
+	return set->steering && p->flow.protocol == IPPROTO_TCP && p->part == WHOLE;
+}
+
+/* Whether a packet that comes in is of a check: a reply, or the check's own that a server
+ * without the virtual address has forwarded. */
+static __noinline int of_a_check(const struct packet *p, const struct settings *set)
+{
+	struct flow back;
+
+	if (!may_be_steered(p, set))
+		return 0;
+	flow_turn(&p->flow, &back);
+	return check_of(&p->flow) || check_of(&back);
+}
+
+/* A packet of the director's own: a verdict, or UNDECIDED if it is of no check. */
+__noinline int steer_out(struct __sk_buff *skb, struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct check_flow *c;
+	struct server *s;
+	int verdict;
+
+	if (!p || !set || !may_be_steered(p, set))
+		return UNDECIDED;
+	c = check_of(&p->flow);
+	if (!c || c->reply)
+		return UNDECIDED;
+	s = bpf_map_lookup_elem(&servers, &c->server);
+	/* Another server has the id by now: the check fails. */
+	if (!s || !address_equal(&s->addr, &p->flow.dst))
+		return VERDICT_DROP;
+	if (s->forward != FORWARD_ROUTE && s->forward != FORWARD_TUNNEL)
+		return UNDECIDED;
+	c->seen = 1;
+	p->server = c->server;
+	p->forward = s->forward;
+	p->to = c->addr;
+	p->port = c->port;
+	if (nat_side(skb, p, NAT_DESTINATION, &p->to, p->port))
+		return VERDICT_DROP;
+	if (p->forward == FORWARD_ROUTE)
+		return VERDICT_PASS;
+	p->flow.dst = p->to;
+	p->flow.dport = p->port;
+	p->dont_fragment = 1; /* so that it is not to be cut here */
+	verdict = tunnel(skb, p);
+	return verdict == VERDICT_REDIRECT ? verdict : VERDICT_DROP;
+}
+
+/* A packet that comes in and is of no connection: a verdict, or UNDECIDED. */
+__noinline int steer_in(struct __sk_buff *skb, struct packet *p)
+{
+	struct settings *set = get_settings();
+	struct check_flow *c;
+	struct flow back;
+
+	if (!p || p->peek || !set || !may_be_steered(p, set))
+		return UNDECIDED;
+	c = check_of(&p->flow);
+	if (c && c->reply) {
+		p->to = c->addr;
+		p->port = c->port;
+		return nat_side(skb, p, NAT_SOURCE, &p->to, p->port) ? VERDICT_DROP : VERDICT_PASS;
+	}
+	/* It must not be balanced as a client's: another server would answer the check. */
+	flow_turn(&p->flow, &back);
+	c = check_of(&back);
+	return c && c->reply ? drop(p, REASON_DROP_CHECK_RETURNED) : UNDECIDED;
+}
+
+#endif
