@@ -65,7 +65,7 @@ program imbang-lab.
 
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
-		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newRunCommand(), newCheckCommand(), newPlanCommand(), newReloadCommand(), newDrainCommand(), newEnableCommand(), newMaintenanceCommand(), newEventsCommand(),
+		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newRunCommand(), newCheckCommand(), newImportCommand(), newInitCommand(), newPlanCommand(), newReloadCommand(), newDrainCommand(), newEnableCommand(), newMaintenanceCommand(), newEventsCommand(),
 			newStatusCommand(), newConnsCommand(), newTraceCommand(), newWhyCommand(),
 			newWeightCommand(), newStatsCommand(), newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)

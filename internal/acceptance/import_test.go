@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"imbang/internal/lab/topology"
+)
+
+// What keepalived, ldirectord and ipvsadm had serves traffic, and a dead server leaves
+// the rotation where there were checks.
+func TestImportServes(t *testing.T) {
+	for _, one := range []struct {
+		name, text string
+		checked    bool
+	}{
+		{"keepalived.conf", `
+virtual_server VIP 80 {
+    delay_loop 1
+    lb_algo rr
+    lb_kind NAT
+    protocol TCP
+    real_server S1 80 {
+        weight 1
+        HTTP_GET {
+            url {
+              path /
+              status_code 200
+            }
+            connect_timeout 1
+            retry 1
+            delay_before_retry 1
+        }
+    }
+    real_server S2 80 {
+        weight 1
+        TCP_CHECK {
+            connect_timeout 1
+        }
+    }
+}
+`, true},
+		{"ldirectord.cf", `
+checktimeout=1
+checkinterval=1
+virtual=VIP:80
+	real=S1:80 masq
+	real=S2:80 masq
+	scheduler=rr
+	service=http
+	request="/"
+`, true},
+		{"ipvsadm.save", "-A -t VIP:80 -s rr\n-a -t VIP:80 -r S1:80 -m -w 1\n-a -t VIP:80 -r S2:80 -m -w 1\n", false},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			k := newKeeper(t, 2, checkEvery)
+			text := strings.NewReplacer("VIP", k.Virtual(topology.IPv4).String(), "S1", k.Servers[0].Addr[topology.IPv4].String(), "S2", k.Servers[1].Addr[topology.IPv4].String()).Replace(one.text)
+			file := filepath.Join(k.dir, one.name)
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			k.configure(must(t, k.Director, "", "import", file))
+			k.do("reload")
+			if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
+				t.Errorf("%d of 20 requests answered", n)
+			}
+			if !one.checked {
+				return
+			}
+			up := func() (n int) {
+				for _, s := range k.status().Services[0].Servers {
+					if s.State == "up" {
+						n++
+					}
+				}
+				return n
+			}
+			for i := range 2 {
+				k.kill(i)
+				k.await("a dead server", 10*time.Second, func() bool { return up() == 1 })
+				if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
+					t.Errorf("%d of 20 requests answered without server %d", n, i)
+				}
+				k.revive(i)
+				k.await("both", 10*time.Second, func() bool { return up() == 2 })
+			}
+		})
+	}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/daemon/migrate"
+)
+
+// mostImported is the size of a file that is read [bytes].
+const mostImported = 16 << 20
+
+// imported is what imbang import prints with --output json.
+type imported struct {
+	From          string         `json:"from"`
+	Services      int            `json:"services"`
+	Servers       int            `json:"servers"`
+	Losses        []migrate.Loss `json:"losses"`
+	Configuration string         `json:"configuration"`
+}
+
+func newImportCommand() *cobra.Command {
+	var out command.OutputFlag
+	var file, format string
+	var force bool
+	c := &cobra.Command{
+		Use:   "import {keepalived.conf|ldirectord.cf|-}",
+		Short: "Write a configuration of imbang run from that of keepalived, ldirectord or ipvsadm",
+		Long: `Reads virtual services, real servers and health checks from a keepalived.conf
+(virtual_server blocks, with what it includes), from a ldirectord.cf, or, with -,
+from what ipvsadm -Sn prints, and writes a configuration of imbang run. What each
+part came from is in a comment beside it.
+
+What could not be carried over as it was is listed line by line on standard error,
+with the reason and what to do, and at the end of the configuration. VRRP is left to
+keepalived. Nothing of the machine is changed, and permissions are not needed.
+
+The format is told by the contents; --format says it if that is not enough.
+
+The exit status is 0 if everything was carried over, 1 if a configuration was written
+with losses, 2 for a wrong command line, or 3 if the file cannot be read or written;
+then nothing is.`,
+		Example: `  imbang import /etc/keepalived/keepalived.conf -f /etc/imbang/imbang.yaml
+  ipvsadm -Sn | imbang import - >imbang.yaml
+  imbang import ldirectord.cf --output json | jq .losses`,
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"conf", "cf"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			r, err := importFile(args[0], format, c.InOrStdin())
+			if err != nil {
+				return err
+			}
+			text := r.YAML()
+			if file != "" {
+				if err := writeImported(file, text, force); err != nil {
+					return err
+				}
+			}
+			v := imported{args[0], r.Services(), r.Servers(), append([]migrate.Loss{}, r.Losses...), string(text)}
+			err = out.Print(c.OutOrStdout(), v, func(w io.Writer) error {
+				if file == "" {
+					_, err := w.Write(text)
+					return err
+				}
+				_, err := fmt.Fprintf(w, "%s: %d services, %d servers\n", file, v.Services, v.Servers)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			for _, l := range r.Losses {
+				fmt.Fprintln(c.ErrOrStderr(), l)
+			}
+			if len(r.Losses) > 0 {
+				return command.ErrNotAsExpected
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "write the configuration to this `FILE` in place of standard output")
+	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
+	c.Flags().StringVar(&format, "format", "", "format of the input: keepalived, ldirectord or ipvsadm; default by its contents")
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]cobra.Completion{"keepalived", "ldirectord", "ipvsadm"}, cobra.ShellCompDirectiveNoFileComp))
+	out.Register(c, command.One[imported](""))
+	return c
+}
+
+func importFile(name, format string, stdin io.Reader) (*migrate.Result, error) {
+	in := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	text, err := io.ReadAll(io.LimitReader(in, mostImported+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(text) > mostImported {
+		return nil, fmt.Errorf("%s: longer than %d MiB: this is no such configuration", name, mostImported>>20)
+	}
+	if format == "" {
+		format = migrate.Format(text)
+	}
+	switch format {
+	case "keepalived":
+		return migrate.Keepalived(name, text, migrate.FilesIn(filepath.Dir(name)))
+	case "ldirectord":
+		return migrate.Ldirectord(name, text, migrate.Names{Host: lookupHost, Port: net.LookupPort})
+	case "ipvsadm":
+		return migrate.Ipvsadm(name, text)
+	case "":
+		return nil, fmt.Errorf("%s has neither virtual_server blocks, nor virtual= lines, nor lines of ipvsadm -Sn: say what it is with --format", name)
+	}
+	return nil, command.Usage(fmt.Errorf("--format %s: want keepalived, ldirectord or ipvsadm", format))
+}
+
+func lookupHost(name string) (netip.Addr, error) {
+	all, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", name)
+	if err != nil || len(all) == 0 {
+		return netip.Addr{}, errors.Join(err, errors.New("no address"))
+	}
+	slices.SortStableFunc(all, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+	return all[0].Unmap(), nil
+}
+
+func writeImported(name string, text []byte, force bool) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(name, flags, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s exists: name another file, or replace it with --force", name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}

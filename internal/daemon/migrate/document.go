@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package migrate writes a configuration of imbang run from those of others: keepalived,
+// ldirectord, and commands that ipvsadm has saved. It is pure, but for FilesIn; names
+// that a ldirectord.cf has are looked up by the caller. What cannot be carried over is listed, line by line.
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Loss is what could not be carried over as it was.
+type Loss struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	What string `json:"what"` // the words of the line
+	Why  string `json:"why"`  // and what to do about it
+}
+
+func (l Loss) String() string { return fmt.Sprintf("%s:%d: %s: %s", l.File, l.Line, l.What, l.Why) }
+
+// Result is a configuration that was read.
+type Result struct {
+	Losses   []Loss
+	from     string // the source's name
+	devices  *Devices
+	timeouts []string
+	mailTo   []string
+	watch    bool
+	checks   []check
+	services []service
+}
+
+// Services and Servers are how many there are.
+func (r *Result) Services() int { return len(r.services) }
+
+// Servers is likewise.
+func (r *Result) Servers() (n int) {
+	for _, s := range r.services {
+		n += len(s.servers)
+	}
+	return n
+}
+
+// place is where something came from.
+type place struct {
+	file string
+	line int
+}
+
+func (p place) String() string {
+	if p.line == 0 {
+		return oneLine(p.file)
+	}
+	return fmt.Sprintf("%s:%d", oneLine(p.file), p.line)
+}
+
+// oneLine is a text that can stand in a comment: without characters that end it.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return ' '
+	}, s)
+}
+
+// mail adds addresses for mail.
+func (r *Result) mail(at place, addresses []string) {
+	for _, a := range addresses {
+		if !strings.Contains(a, "@") {
+			r.lose(at, a, "want a mail address with @: left out")
+			continue
+		}
+		r.mailTo = append(r.mailTo, a)
+	}
+}
+
+func (r *Result) lose(at place, what, format string, args ...any) {
+	l := Loss{at.file, at.line, oneLine(what), oneLine(fmt.Sprintf(format, args...))}
+	if !slices.Contains(r.Losses, l) { // each server of a service would tell the same
+		r.Losses = append(r.Losses, l)
+	}
+}
+
+// check is a health check: lines of YAML without the name. Equal ones are one.
+type check struct {
+	name string
+	from place
+	body []string
+}
+
+// service is a virtual service: its keys as lines, and what its servers have.
+type service struct {
+	name    string
+	from    place
+	keys    []string
+	sorry   *server
+	servers []server
+}
+
+type server struct {
+	from        place
+	addr        netip.Addr
+	port        uint16   // 0: the service's
+	masqueraded bool     // its port counts
+	keys        []string // of a mapping in one line, behind the address
+}
+
+func (s *server) String() string {
+	return fmt.Sprintf("{%s}", strings.Join(append([]string{"address: " + endpoint(s.addr, s.port)}, s.keys...), ", "))
+}
+
+// samePort takes the port away that no packet to the server gets.
+func (r *Result) samePort(s *server, port uint16, what string) {
+	if s.masqueraded || s.port == 0 || s.port == port || port == 0 {
+		return
+	}
+	r.lose(s.from, what, "only masquerading changes the port: the servers get packets to port %d", port)
+	s.port = 0
+}
+
+// ofAddress makes it the service of a virtual address, and names it. A port of 0 is every
+// port.
+func (s *service) ofAddress(a netip.Addr, port uint16, protocol string) {
+	s.name = nameOf(a.String())
+	keys := []string{"virtual: " + endpoint(a, port)}
+	if port != 0 {
+		s.name += fmt.Sprintf("-%d", port)
+	}
+	if p := strings.Trim(protocol, `"`); p != "tcp" {
+		s.name += "-" + nameOf(p)
+		keys = append(keys, "protocol: "+protocol)
+	}
+	s.keys = append(keys, s.keys...)
+}
+
+// ofMark makes it the service of a firewall mark, and names it.
+func (s *service) ofMark(mark uint64, six bool) {
+	s.name = fmt.Sprintf("mark-%d", mark)
+	keys := []string{fmt.Sprintf("mark: %d", mark)}
+	if six {
+		keys = append(keys, "family: ipv6")
+	}
+	s.keys = append(keys, s.keys...)
+}
+
+// quoted is a string of YAML.
+func quoted(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return strconv.Quote(s)
+	}
+	// Go writes these three as escapes for HTML's sake.
+	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(b))
+}
+
+// list is a list of YAML in one line.
+func list(words []string) string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = quoted(w)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// span is a time as configurations have it.
+func span(t time.Duration) string {
+	switch {
+	case t%time.Second == 0:
+		return fmt.Sprintf("%d s", t/time.Second)
+	case t%time.Millisecond == 0:
+		return fmt.Sprintf("%d ms", t/time.Millisecond)
+	}
+	return fmt.Sprintf("%d us", t/time.Microsecond)
+}
+
+// endpoint is an address, with its port unless that is 0.
+func endpoint(a netip.Addr, port uint16) string {
+	if port == 0 {
+		return quoted(a.String())
+	}
+	return quoted(netip.AddrPortFrom(a, port).String())
+}
+
+var notName = regexp.MustCompile(`[^A-Za-z0-9.]+`)
+
+// nameOf makes a name that a configuration may have.
+func nameOf(s string) string {
+	s = strings.Trim(notName.ReplaceAllString(s, "-"), "-.")
+	if s == "" {
+		return "service"
+	}
+	return s
+}
+
+// add adds a check, and returns its name: that of an equal one, or a new one.
+func (r *Result) add(kind string, from place, body []string) string {
+	taken := 0
+	for _, c := range r.checks {
+		if slices.Equal(c.body, body) {
+			return c.name
+		}
+		if c.name == kind || strings.HasPrefix(c.name, kind+"-") {
+			taken++
+		}
+	}
+	name := kind
+	if taken > 0 {
+		name = fmt.Sprintf("%s-%d", kind, taken+1)
+	}
+	r.checks = append(r.checks, check{name, from, body})
+	return name
+}
+
+// addService adds a service, under a name that no other has.
+func (r *Result) addService(s service) {
+	name := s.name
+	for n := 2; slices.ContainsFunc(r.services, func(o service) bool { return o.name == s.name }); n++ {
+		s.name = fmt.Sprintf("%s-%d", name, n)
+	}
+	r.services = append(r.services, s)
+}
+
+// YAML is the configuration.
+func (r *Result) YAML() []byte {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	if r.devices != nil {
+		r.devices.write(p)
+		r.rest(p)
+		return []byte(b.String())
+	}
+	p("# Written by imbang import from %s. Try it with: imbang check, imbang plan.", oneLine(r.from))
+	p("#\n# Without the next part, imbang run uses the director that is attached. With the names of")
+	p("# this machine's devices it attaches one by itself:\n#\n# director:\n#   client_device: eth0\n#   server_device: eth1")
+	r.rest(p)
+	return []byte(b.String())
+}
+
+// rest is all but the head.
+func (r *Result) rest(p func(string, ...any)) {
+	r.daemon(p)
+	if len(r.timeouts) > 0 {
+		p("\ntimeouts: {%s}", strings.Join(r.timeouts, ", "))
+	}
+	if len(r.checks) > 0 {
+		p("\nchecks:")
+	}
+	for _, c := range r.checks {
+		p("  %s: # %s", c.name, c.from)
+		for _, line := range c.body {
+			p("    %s", line)
+		}
+	}
+	if len(r.services) > 0 {
+		p("\nservices:")
+	}
+	for _, s := range r.services {
+		s.write(p)
+	}
+	if len(r.Losses) > 0 {
+		p("\n# Not carried over as it was:")
+	}
+	for _, l := range r.Losses {
+		p("# %s", oneLine(l.String()))
+	}
+	if len(r.services) == 0 {
+		p("\nservices: []")
+	}
+}
+
+func (r *Result) daemon(p func(string, ...any)) {
+	if len(r.mailTo) == 0 && !r.watch {
+		return
+	}
+	p("\ndaemon:")
+	if r.watch {
+		p("  watch: true")
+	}
+	if len(r.mailTo) > 0 {
+		p("  mail: [/usr/sbin/sendmail, -t]\n  mail_to: %s", list(r.mailTo))
+	}
+}
+
+func (s *service) write(p func(string, ...any)) {
+	p("  - name: %s # %s", quoted(s.name), s.from)
+	for _, k := range s.keys {
+		p("    %s", k)
+	}
+	if s.sorry != nil {
+		p("    sorry: %s # %s", s.sorry, s.sorry.from)
+	}
+	if len(s.servers) == 0 {
+		return
+	}
+	p("    servers:")
+	for i := range s.servers {
+		p("      - %s # %s", &s.servers[i], s.servers[i].from)
+	}
+}
+
+// timing is when checks are made.
+type timing struct {
+	interval, fast, timeout, spread time.Duration
+	rise, fall                      int
+	initial                         string // empty: the default
+}
+
+// lines are a timing's, within what configurations allow.
+func (t timing) lines(r *Result, at place) []string {
+	if t.timeout > t.interval {
+		r.lose(at, "timeout of "+span(t.timeout), "longer than the interval of %s, and checks of a server do not overlap: shortened to that", span(t.interval))
+		t.timeout = t.interval
+	}
+	lines := []string{"interval: " + span(t.interval)}
+	if t.fast > 0 && t.fast < t.interval {
+		lines = append(lines, "fast_interval: "+span(t.fast))
+	}
+	lines = append(lines, "timeout: "+span(t.timeout), fmt.Sprintf("rise: %d", t.rise), fmt.Sprintf("fall: %d", t.fall), "jitter: 0 %")
+	if t.spread != t.interval {
+		lines = append(lines, "start_spread: "+span(t.spread))
+	}
+	if t.initial != "" {
+		lines = append(lines, "initial: "+t.initial)
+	}
+	return lines
+}
+
+var formats = []struct {
+	name string
+	sign *regexp.Regexp
+}{
+	{"keepalived", regexp.MustCompile(`(?m)^\s*(virtual_server|virtual_server_group|vrrp_instance|global_defs)\b`)},
+	{"ldirectord", regexp.MustCompile(`(?m)^\s*(virtual6?|checktimeout|checkinterval)\s*=`)},
+	{"ipvsadm", regexp.MustCompile(`(?m)^\s*(-[Aa]|--add-service|--add-server)\s`)},
+}
+
+// Format tells of which program a configuration is: keepalived, ldirectord, ipvsadm, or
+// "".
+func Format(text []byte) string {
+	for _, f := range formats {
+		if f.sign.Match(text) {
+			return f.name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import "imbang/internal/model"
+
+// Devices are what a machine's first configuration begins with.
+type Devices struct {
+	Client, Server string   // empty: not known, or the clients' one
+	Found          []string // a line for each device and file, as comments
+}
+
+// First makes a machine's first configuration from the table that is there.
+func First(table []model.ServiceStatus, d Devices) (*Result, error) {
+	t := newRecorded(&Result{devices: &d})
+	t.from = place{file: "the table"}
+	for _, s := range table {
+		if err := t.AddService(s.Service); err != nil {
+			return nil, err
+		}
+		for _, one := range s.Servers {
+			if err := t.AddServer(s.Key, one.Server); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return t.result(), nil
+}
+
+func (d *Devices) write(p func(string, ...any)) {
+	p("# Written by imbang init. Try it with: imbang check, imbang plan.\n#")
+	for _, line := range d.Found {
+		p("# %s", oneLine(line))
+	}
+	if d.Client == "" {
+		p("\n# director:\n#   client_device: eth0 # clients' packets come in here\n#   server_device: eth1 # and real servers' replies here")
+		return
+	}
+	p("\ndirector:\n  client_device: %s # clients' packets come in here", quoted(d.Client))
+	if d.Server != "" && d.Server != d.Client {
+		p("  server_device: %s # and real servers' replies here", quoted(d.Server))
+	}
+	p("  # addresses: # virtual addresses that the daemon configures\n  #   - address: 10.20.0.1/32")
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/bits"
+	"strings"
+
+	"imbang/internal/ipvsadm"
+	"imbang/internal/model"
+)
+
+// Ipvsadm reads the commands that ipvsadm -Sn prints.
+func Ipvsadm(name string, text []byte) (*Result, error) {
+	r := &Result{from: name}
+	t := newRecorded(r)
+	for i, line := range strings.Split(string(text), "\n") {
+		t.from = place{name, i + 1}
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if words[0] != "-A" && words[0] != "-a" && words[0] != "--add-service" && words[0] != "--add-server" {
+			r.lose(t.from, line, "want what ipvsadm -Sn prints: lines of -A and -a")
+			continue
+		}
+		var said bytes.Buffer
+		if ipvsadm.Run(words, strings.NewReader(""), io.Discard, &said, func() (ipvsadm.Table, error) { return t, nil }) != 0 {
+			why, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+			r.lose(t.from, line, "%s", why)
+		}
+	}
+	return t.result(), nil
+}
+
+// recorded is a table that keeps what is added to it. All else that a table can do is
+// never asked of it.
+type recorded struct {
+	ipvsadm.Table
+	*Result
+	from place
+	at   map[model.ServiceKey]int
+	made []service
+}
+
+func newRecorded(r *Result) *recorded { return &recorded{Result: r, at: map[model.ServiceKey]int{}} }
+
+// result is what was read, with the services.
+func (t *recorded) result() *Result {
+	for _, s := range t.made {
+		t.addService(s)
+	}
+	return t.Result
+}
+
+func (t *recorded) Batch(edit func(ipvsadm.Table) error) error { return edit(t) }
+
+func (t *recorded) Services() ([]model.ServiceStatus, error) { return nil, nil }
+
+func (t *recorded) AddService(s model.Service) error {
+	if _, twice := t.at[s.Key]; twice {
+		return model.ErrServiceExists
+	}
+	if _, known := model.SchedulerNamed(s.Scheduler); !known {
+		return model.ErrNoScheduler
+	}
+	out := service{from: t.from}
+	if s.Key.Mark != 0 {
+		out.ofMark(uint64(s.Key.Mark), s.Key.Family == model.IPv6)
+	} else {
+		out.ofAddress(s.Key.Addr, s.Key.Port, s.Key.Protocol.Word())
+	}
+	out.keys = append(out.keys, "scheduler: "+s.Scheduler)
+	if flags := flagNames(s); flags != nil {
+		out.keys = append(out.keys, "flags: "+list(flags))
+	}
+	if s.Flags&model.OnePacket != 0 {
+		out.keys = append(out.keys, "one_packet: true")
+	}
+	if s.Flags&model.Persistent != 0 {
+		out.keys = append(out.keys, "persistence: "+span(s.Timeout))
+		t.netmask(&out, s)
+	}
+	if s.Engine != "" {
+		out.keys = append(out.keys, "engine: "+quoted(s.Engine))
+	}
+	t.at[s.Key] = len(t.made)
+	t.made = append(t.made, out)
+	return nil
+}
+
+func (t *recorded) netmask(out *service, s model.Service) {
+	if s.Netmask == model.FullMask(s.Key.Family) {
+		return
+	}
+	n := int(s.Netmask)
+	if s.Key.Family == model.IPv4 {
+		n = bits.LeadingZeros32(^uint32(s.Netmask))
+		if uint32(s.Netmask) != ^uint32(0)<<(32-n) {
+			t.lose(t.from, out.name, "its netmask is no prefix: one of %d bits", n)
+		}
+	}
+	if n == 0 {
+		t.lose(t.from, out.name, "a netmask of 0 bits makes all clients one: left out")
+		return
+	}
+	out.keys = append(out.keys, fmt.Sprintf("netmask: %d", n))
+}
+
+// flagNames are the names of a scheduler's flags.
+func flagNames(s model.Service) (names []string) {
+	known, _ := model.SchedulerNamed(s.Scheduler)
+	for i, bit := range []model.ServiceFlags{model.SchedFlag1, model.SchedFlag2, model.SchedFlag3} {
+		if s.Flags&bit == 0 {
+			continue
+		}
+		name := fmt.Sprintf("flag-%d", i+1)
+		for _, f := range known.Flags {
+			if f.Bit == bit {
+				name = f.Name
+			}
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func (t *recorded) AddServer(k model.ServiceKey, s model.Server) error {
+	i, ok := t.at[k]
+	if !ok {
+		return model.ErrNoService
+	}
+	out := server{from: t.from, addr: s.Addr, port: s.Port}
+	if out.port == k.Port {
+		out.port = 0
+	}
+	method := map[model.Forward]string{model.Route: "direct-routing", model.Tunnel: "tunnel"}[s.Forward]
+	if method != "" {
+		out.keys = append(out.keys, "forward: "+method)
+	}
+	if s.Forward == model.Tunnel && s.TunnelType != model.IPIP {
+		tunnel := []string{"type: " + map[model.TunnelType]string{model.GUE: "gue", model.GRE: "gre"}[s.TunnelType]}
+		if s.TunnelPort != 0 {
+			tunnel = append(tunnel, fmt.Sprintf("port: %d", s.TunnelPort))
+		}
+		if sum := map[uint16]string{model.TunnelCsum: "csum", model.TunnelRemCsum: "remcsum"}[s.TunnelFlags]; sum != "" {
+			tunnel = append(tunnel, "checksum: "+sum)
+		}
+		out.keys = append(out.keys, "tunnel: {"+strings.Join(tunnel, ", ")+"}")
+	}
+	out.keys = append(out.keys, fmt.Sprintf("weight: %d", s.Weight))
+	if s.Upper != 0 {
+		out.keys = append(out.keys, fmt.Sprintf("upper: %d", s.Upper))
+	}
+	if s.Lower != 0 {
+		out.keys = append(out.keys, fmt.Sprintf("lower: %d", s.Lower))
+	}
+	t.made[i].servers = append(t.made[i].servers, out)
+	return nil
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"errors"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/daemon/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var testNames = Names{
+	Host: func(name string) (netip.Addr, error) {
+		if name == "web.example.org" {
+			return netip.MustParseAddr("172.16.0.7"), nil
+		}
+		return netip.Addr{}, errors.New("no such host")
+	},
+	Port: func(network, name string) (int, error) {
+		if name == "http" {
+			return 80, nil
+		}
+		return 0, errors.New("unknown port")
+	},
+}
+
+func importOne(name string, text []byte, files Files) (*Result, error) {
+	switch Format(text) {
+	case "keepalived":
+		return Keepalived(name, text, files)
+	case "ldirectord":
+		return Ldirectord(name, text, testNames)
+	case "ipvsadm":
+		return Ipvsadm(name, text)
+	}
+	return nil, errors.New("no format")
+}
+
+// valid reports whether imbang run takes a configuration.
+func valid(t testing.TB, text []byte) error {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "imbang.yaml")
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := config.Load(name)
+	return err
+}
+
+func TestImport(t *testing.T) {
+	for _, name := range []string{"keepalived.conf", "ldirectord.cf", "ipvsadm.save"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := importOne(name, text, FilesIn("testdata"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := r.YAML()
+			golden := filepath.Join("testdata", name+".yaml")
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), string(got)); d != "" {
+				t.Error(d)
+			}
+			if err := valid(t, got); err != nil {
+				t.Errorf("imbang run does not take it: %v", err)
+			}
+		})
+	}
+}
+
+// Files that are none are refused with their place.
+func TestImportRefuses(t *testing.T) {
+	for _, one := range []struct{ text, want string }{
+		{"virtual_server 10.0.0.1 80 {\n", "x:1: the block virtual_server 10.0.0.1 80 does not end"},
+		{"virtual_server 10.0.0.1 80 {\n}\n}\n", "x:3: a } without a {"},
+		{"global_defs {\n {\n", "x:2: a block without a name"},
+		{"global_defs {\n router_id \"x\n}\n", `x:2: a quote that does not end: "x`},
+		{"checkinterval=1\n\treal=1.2.3.4\n", "x:2: real=1.2.3.4: indented, but no virtual= is above"},
+		{"checkinterval=1\nhello\n", "x:2: hello: want key = value"},
+	} {
+		if _, err := importOne("x", []byte(one.text), FilesIn("testdata")); err == nil || err.Error() != one.want {
+			t.Errorf("%q: %v, want %s", one.text, err, one.want)
+		}
+	}
+}
+
+// samples are the directories of Debian's examples, and how many there are.
+var samples = map[string]int{"/usr/share/doc/keepalived/samples": 16, "/usr/share/doc/ldirectord/examples": 1}
+
+// Debian's examples become configurations that imbang run takes.
+func TestDebianSamples(t *testing.T) {
+	for dir, want := range samples {
+		t.Run(filepath.Base(filepath.Dir(dir)), func(t *testing.T) {
+			names, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(names) == 0 {
+				t.Skip("the Debian package is not installed")
+			}
+			found := 0
+			for _, name := range names {
+				text, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(text), "\nvirtual") {
+					found++
+					t.Run(filepath.Base(name), func(t *testing.T) { importSample(t, name, text) })
+				}
+			}
+			if found < want {
+				t.Errorf("%d examples, want %d", found, want)
+			}
+		})
+	}
+}
+
+func importSample(t *testing.T, name string, text []byte) {
+	r, err := importOne(name, text, FilesIn(filepath.Dir(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := valid(t, r.YAML()); err != nil || r.Servers() == 0 {
+		t.Errorf("%d servers, %v\n%s", r.Servers(), err, r.YAML())
+	}
+	for _, l := range r.Losses {
+		t.Log(l)
+	}
+}
+
+// Whatever is read, what is written is YAML that the configuration's reader takes, or says
+// what is wrong with values; it never breaks the form.
+func FuzzImport(f *testing.F) {
+	for _, name := range []string{"keepalived.conf", "ldirectord.cf", "ipvsadm.save"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := importOne("x", text, func(string) ([]string, [][]byte, error) { return nil, nil, nil })
+		if err != nil {
+			return
+		}
+		var mistakes config.Mistakes
+		if err := valid(t, r.YAML()); err != nil && !errors.As(err, &mistakes) {
+			t.Errorf("%v\n%s", err, r.YAML())
+		}
+		for _, m := range mistakes {
+			if strings.Contains(m.Error(), "unknown key") || strings.Contains(m.Error(), "want a mapping") {
+				t.Errorf("%v\n%s", m, r.YAML())
+			}
+		}
+	})
+}
