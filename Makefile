@@ -17,12 +17,12 @@ RUN_PACKAGES  := nginx-light iproute2
 BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
 # Those of the second line are what the lab measures beside imbang, and with; a
 # test compiles the data plane with made-up extensions.
-TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord ipvsadm mount $(BPF_PACKAGES) \
+TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsadm mount $(BPF_PACKAGES) \
 	nftables haproxy libnginx-mod-stream httperf apache2-utils siege wrk curl
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-daemon soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,21 @@ install: build ## copy imbang and imbang-lab to $(DESTDIR)$(PREFIX)/sbin (/usr/l
 	$(INSTALL) install -d $(SBIN)
 	$(INSTALL) install -m 0755 $(BIN) bin/imbang-lab $(SBIN)
 	$(INSTALL) ln -sf imbang $(SBIN)/imbang-ipvsadm
+
+# nfpm, by its module version.
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
+
+deb: build ## write out/imbang_VERSION_ARCH.deb: binaries, unit, default configuration, completions, manual pages
+	rm -rf out/deb
+	$(GO) run -ldflags '$(LDFLAGS)' ./internal/reference/man out/deb
+	gzip -9n out/deb/man8/*.8
+	VERSION='$(DEB_VERSION)' ARCH="$$($(GO) env GOARCH)" $(GO) run $(NFPM) package --config packaging/nfpm.yaml --packager deb --target out/
+
+# Debian's versions begin with a number and grow; 0~ is before every release.
+DEB_VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//; s/-/+/g' | grep . || echo "0~$$(git rev-list --count HEAD 2>/dev/null || echo 0)+$$(git rev-parse --short HEAD 2>/dev/null)")
+
+check-deb: deb ## install, upgrade, remove and purge the package in a file system of its own (root, as for the tests)
+	build/check-deb out/imbang_*.deb
 
 # The Go packages with compiled BPF objects: the data plane, and what the lab runs.
 BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/bpfobj/lbstages ./internal/director/testrun ./internal/lab/probe
@@ -91,6 +106,9 @@ soak: ## random edits under traffic of every kind for SOAK, audited, on all CPUs
 	$(GO) test -c -tags soak -o bin/soak.test ./internal/director
 	cd internal/director && exec $(SUDO) ../../bin/soak.test $(SOAKFLAGS) -soak=$(SOAK)
 
+measure-daemon: build ## how fast dead servers are found, and what thousands of checks cost (root; TRIALS=50)
+	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure' -trials=$(or $(TRIALS),50)
+
 soak-guest: ## the same for GUEST_SOAK on Debian 12's Linux 6.1, emulated, with 8 CPUs
 	SUITES=build/oldkernel/suites.long TAGS=soak CPUS=8 MEMORY=4096 LIMIT=14400 OUT=out/soak-guest \
 		ARGS="-soak=$(GUEST_SOAK) $(if $(SEED),-seed=$(SEED)) $(if $(FAULTS),-faults)" build/oldkernel/run soak
@@ -123,9 +141,9 @@ lint: ## formatting, vet, staticcheck, modules
 	@build/need $(LINT_PACKAGES) $(BPF_PACKAGES)
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,upgrade,live ./internal/director ./internal/acceptance
+	$(GO) vet -tags soak,upgrade,live,measure ./internal/director ./internal/acceptance
 	"$$($(GO) tool -n staticcheck)" ./...
-	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live ./internal/director ./internal/acceptance
+	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure ./internal/director ./internal/acceptance
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)
