@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -11,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon"
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/config"
 )
 
 func newPlanCommand() *cobra.Command {
@@ -21,10 +25,12 @@ func newPlanCommand() *cobra.Command {
 		Short: "Show what applying a configuration would change",
 		Long: `Lists the changes that imbang reload would make now, one a line, or those of
 another configuration file. It asks the daemon of this network namespace (imbang
-run), and changes nothing. Requires root or membership of group imbang.
+run); without one it lists what imbang run would change of the table when it
+begins with FILE (by default ` + config.DefaultFile + `). It changes nothing. Requires
+root, or, with a daemon, membership of group imbang.
 
-The exit status is 0, 2 for a wrong command line, or 3 if it failed: there is no
-daemon, or the file is not valid.`,
+The exit status is 0, 2 for a wrong command line, or 3 if it failed: the file is not
+valid, or the table cannot be read.`,
 		Example: `  imbang plan
   imbang plan new.yaml --output json`,
 		Args: cobra.MaximumNArgs(1),
@@ -40,7 +46,13 @@ daemon, or the file is not valid.`,
 				}
 				q.File = path
 			}
-			return printPlanned(c, out, func(ctx context.Context, d *api.Client) (*api.Plan, error) { return d.Plan(ctx, q) })
+			return printPlanned(c, out, func(ctx context.Context, d *api.Client) (*api.Plan, error) {
+				p, err := d.Plan(ctx, q)
+				if errors.Is(err, api.ErrNoDaemon) {
+					return daemon.PlanAlone(cmp.Or(q.File, config.DefaultFile))
+				}
+				return p, err
+			})
 		},
 	}
 	out.Register(c, command.One[api.Plan](""))

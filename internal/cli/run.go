@@ -11,6 +11,7 @@ import (
 	"imbang/internal/command"
 	"imbang/internal/daemon"
 	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/journal"
 	"imbang/internal/daemon/place"
 )
 
@@ -38,6 +39,9 @@ SIGHUP and imbang reload apply the file again. A file that is not valid, or that
 deletes more servers than daemon.max_removed, changes nothing. imbang check FILE
 tries a file without a daemon.
 
+Under systemd the log goes to the journal with the fields IMBANG_EVENT,
+IMBANG_SERVICE, IMBANG_SERVER and IMBANG_BY.
+
 The exit status is 0 after a signal, 2 for a wrong command line, or 3 if it failed.`,
 		Example: `  imbang run
   imbang run -c /etc/imbang/imbang.yaml --log json`,
@@ -46,6 +50,10 @@ The exit status is 0 after a signal, 2 for a wrong command line, or 3 if it fail
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch format {
 			case "text":
+				if h := journal.New(); h != nil {
+					o.Log = slog.New(h)
+					break
+				}
 				o.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
 			case "json":
 				o.Log = slog.New(slog.NewJSONHandler(c.ErrOrStderr(), nil))

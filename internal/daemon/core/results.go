@@ -43,7 +43,10 @@ func (c *Core) Result(id CheckID, r check.Result, now time.Time) (out Outcome) {
 		one.up, one.since = up, now
 		out.add(c.serverChanged(one, w, now))
 	}
-	out.add(c.settle(one.service, now))
+	// The quorum is of all servers: with many of them, too much for each result.
+	if len(out.Changed) > 0 {
+		out.add(c.settle(one.service, now))
+	}
 	return out
 }
 
