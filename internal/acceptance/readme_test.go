@@ -41,7 +41,7 @@ func shellBlocks(t *testing.T, heading string) []string {
 // neither forwarding nor the virtual address.
 func TestReadmeRunsACluster(t *testing.T) {
 	blocks := shellBlocks(t, "Run a cluster")
-	if len(blocks) != 3 || !strings.HasPrefix(blocks[0], "make build") {
+	if len(blocks) != 3 || !strings.HasPrefix(blocks[0], "make deb") {
 		t.Fatalf("the section has the blocks %q, want one that installs, one that sets up and one that removes", blocks)
 	}
 	f := newFarm(t, 2)

@@ -26,6 +26,8 @@ type keeper struct {
 	*farm
 	dir    string
 	config string // path
+	extra  string // keys of the director, such as ", mode: tc"
+	text   string // the configuration as it was written
 	cmd    *exec.Cmd
 	log    *os.File
 }
@@ -44,9 +46,9 @@ checks:
 
 // newKeeper makes a farm whose director has nothing yet, and starts the daemon with a
 // configuration. In it, VIP and S1 to S9 stand for addresses.
-func newKeeper(t *testing.T, servers int, config string) *keeper {
+func newKeeper(t *testing.T, servers int, config string, families ...topology.Family) *keeper {
 	t.Helper()
-	f := newFarm(t, servers)
+	f := newFarm(t, servers, families...)
 	must(t, f.Director, "", "detach")
 	k := &keeper{farm: f, dir: t.TempDir()}
 	k.config = filepath.Join(k.dir, "imbang.yaml")
@@ -58,11 +60,21 @@ func newKeeper(t *testing.T, servers int, config string) *keeper {
 
 func (k *keeper) configure(text string) {
 	k.t.Helper()
-	text = strings.ReplaceAll(text, "VIP", k.Virtual(topology.IPv4).String())
-	for i, s := range k.Servers {
-		text = strings.ReplaceAll(text, fmt.Sprintf("S%d", i+1), s.Addr[topology.IPv4].String())
+	family := topology.IPv4
+	if _, has := k.Servers[0].Addr[family]; !has {
+		family = topology.IPv6
 	}
-	text = fmt.Sprintf("director: {client_device: %s, server_device: %s}\n", topology.ClientDevice, topology.ServerDevice) + text
+	text = strings.ReplaceAll(text, "VIP", k.Virtual(family).String())
+	for i, s := range k.Servers {
+		text = strings.ReplaceAll(text, fmt.Sprintf("S%d", i+1), s.Addr[family].String())
+	}
+	k.write(fmt.Sprintf("director: {client_device: %s, server_device: %s%s}\n", topology.ClientDevice, topology.ServerDevice, k.extra) + text)
+}
+
+// write writes a configuration as it is.
+func (k *keeper) write(text string) {
+	k.t.Helper()
+	k.text = text
 	if err := os.WriteFile(k.config, []byte(text), 0o644); err != nil {
 		k.t.Fatal(err)
 	}
@@ -368,7 +380,7 @@ func TestRunIsAlone(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	k.end(syscall.SIGTERM)
-	for _, verb := range []string{"reload", "plan", "events", "maintenance on a"} {
+	for _, verb := range []string{"reload", "events", "maintenance on a"} {
 		if o := imbang(t, k.Director, "", strings.Fields(verb)...); o.status != 3 || !strings.Contains(o.stderr, "no daemon runs in this network namespace") {
 			t.Errorf("%s: %+v", verb, o)
 		}
