@@ -29,7 +29,7 @@ func (c *Agent) Checker() (Checker, error) { return *c, nil }
 // Check implements Checker.
 func (c Agent) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := (Target{Addr: t.Addr}).dial(ctx, "tcp")
+	conn, err := (Target{Addr: t.Addr}).dial(ctx)
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}

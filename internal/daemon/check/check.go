@@ -23,16 +23,23 @@ type Target struct {
 	// is invalid for a service of a firewall mark.
 	Virtual netip.AddrPort
 	// Dial connects to the server the way the service's traffic goes; nil: directly.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial func(ctx context.Context, server netip.AddrPort) (net.Conn, error)
 }
 
-// dial connects to the target's address and port.
-func (t Target) dial(ctx context.Context, network string) (net.Conn, error) {
+// Dialer connects to servers. It sends no keep-alive probes: the connections of checks
+// are short, and each option of a socket is a system call.
+var Dialer = net.Dialer{KeepAlive: -1}
+
+// dial connects to the target's address and port by TCP.
+func (t Target) dial(ctx context.Context) (net.Conn, error) {
 	if t.Dial != nil {
-		return t.Dial(ctx, network, t.Addr.String())
+		return t.Dial(ctx, t.Addr)
 	}
-	var d net.Dialer
-	return d.DialContext(ctx, network, t.Addr.String())
+	conn, err := Dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, t.Addr)
+	if err != nil {
+		return nil, err // not a nil *net.TCPConn
+	}
+	return conn, nil
 }
 
 // Result is the outcome of one check.

@@ -142,7 +142,7 @@ func (c *HTTP) Checker() (Checker, error) {
 // Check implements Checker.
 func (h *httpChecker) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := t.dial(ctx, "tcp")
+	conn, err := t.dial(ctx)
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}

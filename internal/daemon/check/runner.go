@@ -32,6 +32,7 @@ type Runner[ID comparable] struct {
 	mu     sync.Mutex
 	jobs   map[ID]*running[ID]
 	queue  queue[ID]
+	full   bool                    // a job is due, and as many as may be are under way
 	delays *hdrhistogram.Histogram // of starts [us]
 }
 
@@ -106,6 +107,11 @@ func (r *Runner[ID]) remove(j *running[ID]) {
 	}
 }
 
+// reserve is by how much a check is due before its interval has passed: with the time
+// that it takes to start it and to act on its result, the interval is not exceeded, and
+// a dead server is found within Interval * Fall + Timeout.
+func reserve(interval time.Duration) time.Duration { return min(interval/100, 5*time.Millisecond) }
+
 // within is a random time from 0 to d.
 func within(d time.Duration) time.Duration {
 	if d <= 0 {
@@ -149,7 +155,8 @@ func (r *Runner[ID]) startDue(ctx context.Context) time.Duration {
 		select {
 		case r.limit <- struct{}{}:
 		default:
-			return time.Hour // a check that ends wakes the loop
+			r.full = true // a check that ends wakes the loop
+			return time.Hour
 		}
 		heap.Pop(&r.queue)
 		r.under.Add(1)
@@ -173,13 +180,16 @@ func (r *Runner[ID]) run(ctx context.Context, j *running[ID], job Job) {
 	if r.again(j, start, result, now) {
 		r.report(j.id, result, now)
 	}
-	r.rouse()
 }
 
 // again queues a job after a check; false if it was removed meanwhile.
 func (r *Runner[ID]) again(j *running[ID], start time.Time, result Result, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.full {
+		r.full = false
+		r.rouse()
+	}
 	_ = r.delays.RecordValue(int64(max(start.Sub(j.due), time.Microsecond) / time.Microsecond))
 	if j.gone {
 		return false
@@ -187,11 +197,14 @@ func (r *Runner[ID]) again(j *running[ID], start time.Time, result Result, now t
 	j.state, _ = j.Timing.Next(j.state, result, now)
 	// From one start to the next, so that a slow server is not checked less often.
 	wait := j.Timing.Wait(j.state)
-	j.due = start.Add(wait - within(time.Duration(float64(wait)*j.Timing.Jitter)))
+	j.due = start.Add(wait - reserve(wait) - within(time.Duration(float64(wait)*j.Timing.Jitter)))
 	if j.due.Before(now) {
 		j.due = now
 	}
 	heap.Push(&r.queue, j)
+	if j.index == 0 { // else the loop waits for another one
+		r.rouse()
+	}
 	return true
 }
 

@@ -122,7 +122,7 @@ func TestSpread(t *testing.T) {
 		for _, s := range all {
 			buckets[s.starts[0].Sub(start)/time.Second]++
 			for i := 1; i < len(s.starts); i++ {
-				if gap := s.starts[i].Sub(s.starts[i-1]); gap < 8*time.Second || gap > 10*time.Second {
+				if gap := s.starts[i].Sub(s.starts[i-1]); gap < 8*time.Second-reserve(10*time.Second) || gap > 10*time.Second {
 					t.Fatalf("%s between two checks", gap)
 				}
 			}

@@ -36,7 +36,7 @@ func (c *TCP) Checker() (Checker, error) { return *c, nil }
 // Check implements Checker.
 func (c TCP) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := t.dial(ctx, "tcp")
+	conn, err := t.dial(ctx)
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}

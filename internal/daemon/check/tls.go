@@ -38,7 +38,7 @@ func (c *TLS) Checker() (Checker, error) {
 // Check implements Checker.
 func (c tlsChecker) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := t.dial(ctx, "tcp")
+	conn, err := t.dial(ctx)
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"regexp"
 	"strings"
@@ -58,7 +59,7 @@ func (c *UDP) Checker() (Checker, error) {
 // Check implements Checker.
 func (c udpChecker) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := (Target{Addr: t.Addr}).dial(ctx, "udp")
+	conn, err := Dialer.DialUDP(ctx, "udp", netip.AddrPort{}, t.Addr)
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}

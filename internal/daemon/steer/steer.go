@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"imbang/internal/daemon/check"
 	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -51,19 +52,15 @@ var (
 	errOtherWay   = errors.New("the route to it does not lead out of a device of the director")
 )
 
-// To is a function that connects to a server for a virtual address, as net.Dialer's
-// DialContext does. A check that cannot be steered goes to the server's own address.
-func (d *Dialer) To(k model.ServiceKey, server, virtual netip.AddrPort) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		remote, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("address %q: %w", address, err)
-		}
+// To is a function that connects to an address of a server for a virtual address, as
+// check.Target has it. A check that cannot be steered goes to the server's own address.
+func (d *Dialer) To(k model.ServiceKey, server, virtual netip.AddrPort) func(context.Context, netip.AddrPort) (net.Conn, error) {
+	return func(ctx context.Context, remote netip.AddrPort) (net.Conn, error) {
 		a := attempt{Steered: director.Steered{Service: k, Server: server, Remote: remote, Virtual: virtual, Until: lifetime(ctx)}}
 		if s := d.steering.Load(); s != nil {
 			a.steering = *s
 		}
-		conn, err := a.dial(ctx, network)
+		conn, err := a.dial(ctx)
 		if a.failure == nil && conn != nil && !a.steering.Steered(a.Steered) {
 			a.failure = errOtherWay
 		}
@@ -112,20 +109,23 @@ type attempt struct {
 	failure  error // why it is not steered
 }
 
-func (a *attempt) dial(ctx context.Context, network string) (net.Conn, error) {
+func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 	if a.steering == nil {
 		a.failure = errNoDirector
 	}
-	dialer := net.Dialer{Control: a.control}
-	conn, err := dialer.DialContext(ctx, network, a.Remote.String())
-	if !a.begun {
-		return conn, err
-	}
-	if err != nil {
+	dialer := check.Dialer
+	dialer.Control = a.control
+	conn, err := dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, a.Remote)
+	switch {
+	case err != nil && a.begun:
 		a.steering.End(a.Steered)
 		return nil, err
+	case err != nil:
+		return nil, err
+	case !a.begun:
+		return conn, nil
 	}
-	return &steered{conn.(*net.TCPConn), a.Steered, a.steering, atomic.Bool{}}, nil
+	return &steered{conn, a.Steered, a.steering, atomic.Bool{}}, nil
 }
 
 // longest is the size of TCP segments, in both directions [bytes]: with the headers of
