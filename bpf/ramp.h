@@ -19,32 +19,39 @@
 #include "maps.h"
 #include "sched.h"
 
+/* What a scheduler did not choose it for, a server may make up for by so many connections:
+ * one that is chosen at random would get half of its part with one. */
+#define MOST_CREDIT (8 * WHOLE_PART)
+
 /* Whether a server has had its part of a service's connections on this CPU. If not, it
- * takes one now. What it did not take earlier, as the scheduler did not choose it, it
- * may make up for by one connection. */
+ * takes one now. */
 static __always_inline int ramp_holds(__u32 service, __u32 id)
 {
 	struct counters *c = bpf_map_lookup_elem(&service_counters, &service);
 	struct ramp_turn *turn = bpf_map_lookup_elem(&ramp_turns, &id);
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	__u64 part = ramp_part(id), opened, step;
+	__u64 part = ramp_part(id), opened, credit;
 
 	if (part >= WHOLE_PART || !c || !turn || !s)
 		return 0;
-	if (!part)
-		return 1;
-	/* The connection at hand is not counted yet. */
-	opened = (c->conns + 1) << PART_SHIFT;
-	step = (1ULL << (2 * PART_SHIFT)) / part;
 	if (turn->since != s->ramp_since) {
 		turn->since = s->ramp_since;
-		turn->taken = opened;
+		turn->seen = c->conns;
+		turn->credit = 0;
+		turn->part = 0;
 	}
-	if (opened - turn->taken > 2 * step)
-		turn->taken = opened - step;
-	if (opened - turn->taken < step)
+	/* Between two looks the mean of a straight line is that of its ends. The
+	 * connection at hand is not counted yet. */
+	opened = c->conns + 1;
+	credit = turn->credit + (opened - turn->seen) * (turn->part + part) / 2;
+	if (credit > MOST_CREDIT)
+		credit = MOST_CREDIT;
+	turn->seen = opened;
+	turn->part = part;
+	turn->credit = credit;
+	if (credit < WHOLE_PART)
 		return 1;
-	turn->taken += step;
+	turn->credit = credit - WHOLE_PART;
 	return 0;
 }
 

@@ -207,9 +207,10 @@ struct fair_sum {
 /* A ramp's turns, by server id: of each CPU, what a server may take of the connections
  * that the CPU opens. */
 struct ramp_turn {
-	__u64 taken; /* the service's connections on this CPU up to which the server had its part
-		      * [2^-16] */
-	__u64 since; /* of the ramp, as in struct server */
+	__u64 seen;   /* the service's connections on this CPU up to the last look */
+	__u64 since;  /* of the ramp, as in struct server */
+	__u32 credit; /* connections that it may take [2^-16] */
+	__u32 part;   /* of the connections, at the last look [2^-16] */
 };
 
 #define QUARANTINED_EXTENTS 256

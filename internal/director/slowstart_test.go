@@ -3,9 +3,13 @@
 package director
 
 import (
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,20 +19,51 @@ import (
 
 const (
 	slowStartTest = 2 * time.Second
-	returning     = 2 // of four servers
+	slowStartEach = 300 // connections in a tenth of it
+	returning     = 2   // of four servers
 )
+
+// slowStarts is the file that docs/images/slow-start.svg is drawn from.
+var slowStarts = flag.String("slow-starts", "", "write what TestSlowStart measured into this file")
+
+// ramps are what TestSlowStart measured, as internal/lab/figures reads it.
+type ramps struct {
+	mu   sync.Mutex
+	Each int            `json:"connections_each_tenth"`
+	Runs []measuredRamp `json:"runs"`
+}
+
+type measuredRamp struct {
+	Scheduler string  `json:"scheduler"`
+	Seconds   float64 `json:"slow_start_seconds"`
+	Share     float64 `json:"fair_share"`
+	Taken     []int   `json:"taken"`
+}
 
 // A server that returns gets no more than its ramp, under every scheduler, and near the
 // end about its share. Without a slow start those that look at connections flood it.
 func TestSlowStart(t *testing.T) {
+	all := &ramps{Each: slowStartEach}
+	t.Cleanup(func() {
+		if *slowStarts == "" {
+			return
+		}
+		text, err := json.Marshal(all)
+		if err == nil {
+			err = os.WriteFile(*slowStarts, append(text, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	for _, s := range model.Schedulers() {
 		for _, slow := range []time.Duration{0, slowStartTest} {
-			t.Run(fmt.Sprintf("%s/%s", s.Name, slow), func(t *testing.T) { slowStartOf(t, s.Name, slow) })
+			t.Run(fmt.Sprintf("%s/%s", s.Name, slow), func(t *testing.T) { slowStartOf(t, s.Name, slow, all) })
 		}
 	}
 }
 
-func slowStartOf(t *testing.T, scheduler string, slow time.Duration) {
+func slowStartOf(t *testing.T, scheduler string, slow time.Duration, all *ramps) {
 	t.Parallel()
 	r := newRig(t, small)
 	s := tcpService(vip, scheduler)
@@ -70,12 +105,11 @@ func slowStartOf(t *testing.T, scheduler string, slow time.Duration) {
 	if share == 0 {
 		share = 0.125
 	}
-	const each = 300 // connections in a tenth of the slow start
 	var got [10]int
 	allowed, taken := 0.0, 0
 	for tenth := range got {
-		for i := range each {
-			due := begin.Add(slowStartTest / 10 * time.Duration(tenth)).Add(slowStartTest / 10 / each * time.Duration(i))
+		for i := range slowStartEach {
+			due := begin.Add(slowStartTest / 10 * time.Duration(tenth)).Add(slowStartTest / 10 / slowStartEach * time.Duration(i))
 			time.Sleep(time.Until(due))
 			if open() {
 				got[tenth]++
@@ -89,15 +123,17 @@ func slowStartOf(t *testing.T, scheduler string, slow time.Duration) {
 		}
 	}
 	floods := map[string]bool{"lc": true, "wlc": true, "sed": true, "nq": true}[scheduler]
-	last := share * each
+	last := share * slowStartEach
 	t.Logf("%v connections in each tenth; the fair share is %.0f", got, last)
+	all.mu.Lock()
+	all.Runs = append(all.Runs, measuredRamp{scheduler, slow.Seconds(), share, got[:]})
+	all.mu.Unlock()
 	switch {
 	case slow == 0 && floods && got[0] < 2*int(last):
 		t.Errorf("no flood without a slow start: %v", got)
-	case slow != 0 && floods && float64(got[9]) < 0.8*0.9*last:
+	case slow != 0 && scheduler == "lblc": // all clients of one address have one server
+	case slow != 0 && float64(got[9]) < 0.75*last: // 0.95 by the line; sh, mh and twos choose at random
 		t.Errorf("less than its share at the end: %v", got)
-	case slow != 0 && taken == 0 && scheduler != "lblc" && scheduler != "lblcr":
-		t.Errorf("nothing at all: %v", got)
 	}
 	r.wantClean("after a slow start")
 }
