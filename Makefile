@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-daemon soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,10 @@ soak: ## random edits under traffic of every kind for SOAK, audited, on all CPUs
 	@mkdir -p bin
 	$(GO) test -c -tags soak -o bin/soak.test ./internal/director
 	cd internal/director && exec $(SUDO) ../../bin/soak.test $(SOAKFLAGS) -soak=$(SOAK)
+
+measure-slow-start: ## what a returning server gets under each scheduler, into docs/bench and docs/images (root)
+	$(SUDO) $(GO) test -count=1 ./internal/director -run '^TestSlowStart$$' -slow-starts=$(CURDIR)/docs/bench/slow-start.json
+	$(GO) test -count=1 ./internal/lab/figures -run '^TestRampsImage$$' -update
 
 measure-daemon: build ## how fast dead servers are found, and what thousands of checks cost (root; TRIALS=50)
 	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure' -trials=$(or $(TRIALS),50)
