@@ -110,8 +110,10 @@ measure-slow-start: ## what a returning server gets under each scheduler, into d
 	$(SUDO) $(GO) test -count=1 ./internal/director -run '^TestSlowStart$$' -slow-starts=$(CURDIR)/docs/bench/slow-start.json
 	$(GO) test -count=1 ./internal/lab/figures -run '^TestRampsImage$$' -update
 
-measure-daemon: build ## how fast dead servers are found, and what thousands of checks cost (root; TRIALS=50)
-	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure' -trials=$(or $(TRIALS),50)
+measure-daemon: build ## how fast dead servers are found, what checks cost, changes at 70 % of capacity, into docs/bench/daemon.json (root; TRIALS=50 ROUNDS=5)
+	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure|^TestRun(LosesNoRequest|ReloadsMany|RandomChanges|KeepsDevices)$$' \
+		-executable=$(CURDIR)/bin/imbang -measures=$(CURDIR)/docs/bench/daemon.json -load-share=0.7 \
+		-trials=$(or $(TRIALS),50) -rounds=$(or $(ROUNDS),5)
 
 soak-guest: ## the same for GUEST_SOAK on Debian 12's Linux 6.1, emulated, with 8 CPUs
 	SUITES=build/oldkernel/suites.long TAGS=soak CPUS=8 MEMORY=4096 LIMIT=14400 OUT=out/soak-guest \

@@ -5,6 +5,7 @@ package acceptance
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -24,12 +25,14 @@ import (
 // keeper is imbang run on the director of a farm.
 type keeper struct {
 	*farm
-	dir    string
-	config string // path
-	extra  string // keys of the director, such as ", mode: tc"
-	text   string // the configuration as it was written
-	cmd    *exec.Cmd
-	log    *os.File
+	dir     string
+	config  string // path
+	extra   string // keys of the director, such as ", mode: tc"
+	text    string // the configuration as it was written
+	cmd     *exec.Cmd
+	log     *os.File
+	loaded  []changed // a row of each load that is not noted yet
+	carries float64   // requests a second, if measured
 }
 
 // checkEvery is a check by HTTP that finds a server out within 700 ms.
@@ -161,31 +164,80 @@ func (k *keeper) await(what string, limit time.Duration, reached func() bool) ti
 	return time.Since(start)
 }
 
-// under sends requests while something is done.
-func (k *keeper) under(rate int, do func()) *load.Result {
+// loadShare makes the tests of changes an experiment: they send requests at this share of
+// what the cluster carries, and note what became of them.
+var loadShare = flag.Float64("load-share", 0, "share of the cluster's capacity at which tests send requests while something changes; 0: few requests")
+
+// load sends requests by a plan's rate or number of users.
+func (k *keeper) load(ctx context.Context, p load.Plan) (*load.Result, error) {
+	p.Target, p.ServerHeader = netip.AddrPortFrom(k.Virtual(topology.IPv4), server.Port), server.Header
+	p.Clients = []load.Client{{Namespace: k.Clients[0].Namespace.Path(), Sources: k.Clients[0].Addresses[topology.IPv4]}}
+	return load.Run(ctx, p, nil)
+}
+
+// rate is at how many requests a second a test loads the cluster, and what the cluster
+// carries, if that was measured.
+func (k *keeper) rate(few int) (rate, capacity float64) {
 	k.t.Helper()
+	if *loadShare == 0 {
+		return float64(few), 0
+	}
+	if k.carries > 0 {
+		return *loadShare * k.carries, k.carries
+	}
+	const users, measured = 64, 3 * time.Second
+	r, err := k.load(k.t.Context(), load.Plan{Concurrency: users, Warmup: time.Second, Duration: measured})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.carries = float64(r.Replies) / measured.Seconds()
+	return *loadShare * k.carries, k.carries
+}
+
+// under sends requests while something is done: a few each second, or as many as the
+// share of the capacity is.
+func (k *keeper) under(few int, do func()) *load.Result {
+	k.t.Helper()
+	rate, capacity := k.rate(few)
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	type outcome struct {
 		r   *load.Result
 		err error
 	}
 	done := make(chan outcome)
 	go func() {
-		r, err := load.Run(ctx, load.Plan{
-			Target: netip.AddrPortFrom(k.Virtual(topology.IPv4), server.Port), ServerHeader: server.Header,
-			Clients: []load.Client{{Namespace: k.Clients[0].Namespace.Path(), Sources: k.Clients[0].Addresses[topology.IPv4]}},
-			Rate:    float64(rate), Duration: 12 * time.Second,
-		}, nil)
+		r, err := k.load(ctx, load.Plan{Rate: rate, Duration: 12 * time.Second})
 		done <- outcome{r, err}
 	}()
 	time.Sleep(500 * time.Millisecond)
 	do()
 	o := <-done
-	cancel()
 	if o.err != nil {
 		k.t.Fatal(o.err)
 	}
+	k.loaded = append(k.loaded, changed{
+		Capacity: capacity, Rate: rate, Replies: o.r.Replies, Lost: o.r.Loss.Total(), P99: o.r.Response.P99MS,
+	})
 	return o.r
+}
+
+// noteLoad notes what became of the requests of a test, of all its loads together.
+func (k *keeper) noteLoad(name string, outage time.Duration) {
+	k.t.Helper()
+	row := changed{Name: name, Outage: float64(outage) / 1e6}
+	for _, one := range k.loaded {
+		row.Replies += one.Replies
+		row.Lost += one.Lost
+		row.Capacity = max(row.Capacity, one.Capacity)
+		row.Rate = max(row.Rate, one.Rate)
+		row.P99 = max(row.P99, one.P99)
+	}
+	k.loaded = nil
+	k.t.Logf("%+v", row)
+	note(k.t, func(all *measured) {
+		all.Changes = put(all.Changes, row, func(x changed) bool { return x.Name == row.Name })
+	})
 }
 
 const threeServers = `
@@ -203,27 +255,58 @@ services:
 // No request is lost whatever becomes of the daemon, of the table and of orders.
 func TestRunLosesNoRequest(t *testing.T) {
 	k := newKeeper(t, 3, checkEvery+threeServers)
-	r := k.under(200, func() {
-		k.end(syscall.SIGKILL)
-		k.start()
-		k.configure(checkEvery + strings.ReplaceAll(threeServers, "rr", "wlc"))
-		k.do("reload")
-		k.do("drain", "b", "--reason", "test")
-		time.Sleep(300 * time.Millisecond)
-		k.do("enable", "b")
-		k.do("upgrade")
-		k.configure(checkEvery + strings.ReplaceAll(threeServers, "      - {name: c, address: S3}\n", ""))
-		k.do("drain", "c", "--wait") // those that it has end first
-		k.do("reload")
-		k.configure(checkEvery + threeServers)
-		k.do("reload")
-		k.do("enable", "c")
-		k.end(syscall.SIGTERM)
-		k.start()
+	all := func() {
 		k.await("all servers", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1, c up/1" })
-	})
-	if r.Loss.Total() != 0 || len(r.PerServer) != 3 {
-		t.Errorf("%d replies of %v, lost %+v", r.Replies, r.PerServer, r.Loss)
+	}
+	steps := []struct {
+		name string
+		do   func()
+	}{
+		{"daemon killed (SIGKILL) and started again", func() {
+			k.end(syscall.SIGKILL)
+			k.start()
+		}},
+		{"reload with another scheduler", func() {
+			k.configure(checkEvery + strings.ReplaceAll(threeServers, "rr", "wlc"))
+			k.do("reload")
+		}},
+		{"server drained and enabled", func() {
+			k.do("drain", "b", "--reason", "test")
+			time.Sleep(300 * time.Millisecond)
+			k.do("enable", "b")
+		}},
+		{"`imbang upgrade`", func() { k.do("upgrade") }},
+		{"server drained, removed and added", func() {
+			k.configure(checkEvery + strings.ReplaceAll(threeServers, "      - {name: c, address: S3}\n", ""))
+			k.do("drain", "c", "--wait") // those that it has end first
+			k.do("reload")
+			k.configure(checkEvery + threeServers)
+			k.do("reload")
+			k.do("enable", "c")
+		}},
+		{"daemon stopped (SIGTERM) and started again", func() {
+			k.end(syscall.SIGTERM)
+			k.start()
+		}},
+	}
+	check := func(r *load.Result) {
+		t.Helper()
+		if r.Loss.Total() != 0 || len(r.PerServer) != 3 {
+			t.Errorf("%d replies of %v, lost %+v", r.Replies, r.PerServer, r.Loss)
+		}
+	}
+	if *loadShare == 0 {
+		check(k.under(200, func() {
+			for _, s := range steps {
+				s.do()
+			}
+			all()
+		}))
+	} else {
+		for _, s := range steps {
+			check(k.under(0, func() { s.do(); all() }))
+			k.noteLoad(s.name, 0)
+		}
 	}
 	if s := k.status(); len(s.Alarms)+len(s.Drift) != 0 {
 		t.Errorf("alarms %v, drift %v", s.Alarms, s.Drift)
