@@ -393,7 +393,7 @@ func TestRunOwnsWhatItNames(t *testing.T) {
 	}
 	// One that removes too much neither.
 	k.configure(checkEvery)
-	if o := imbang(t, k.Director, "", "reload"); o.status != 3 || !strings.Contains(o.stderr, "2 of 2 servers would be deleted") {
+	if o := imbang(t, k.Director, "", "reload"); o.status != 3 || !strings.Contains(o.stderr, "3 of 3 servers would be deleted") {
 		t.Errorf("%+v", o)
 	}
 	if after := k.do("ipvsadm", "-Sn"); after != before {

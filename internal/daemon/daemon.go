@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"imbang/internal/daemon/api"
@@ -28,6 +27,7 @@ import (
 	"imbang/internal/daemon/steer"
 	"imbang/internal/director"
 	"imbang/internal/host"
+	"imbang/internal/model"
 )
 
 // Options are those of imbang run.
@@ -54,8 +54,13 @@ type Daemon struct {
 
 	// The loop's own.
 	core     *core.Core
-	applied  plan.Table // as the configuration had it
-	asserted plan.Table // what the daemon has made of it since
+	applied  plan.Table                 // as the configuration had it
+	asserted plan.Table                 // what the daemon has made of it since
+	pending  bool                       // the configuration is not carried out whole yet
+	behind   map[model.ServiceKey]bool  // services whose last changes failed
+	deleted  map[operator.ServerID]bool // servers that others deleted since
+	added    map[config.Address]bool    // virtual addresses that the daemon added
+	retried  time.Time                  // the last time that failed changes were tried
 	table    table
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written
@@ -92,6 +97,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d := &Daemon{
 		Options: o, started: time.Now(), calls: make(chan func()), results: make(chan result, 1024), ended: make(chan struct{}),
 		audited: time.Now(), alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{},
+		behind: map[model.ServiceKey]bool{}, added: map[config.Address]bool{},
 	}
 	c, err := config.Load(o.File)
 	if err != nil {
@@ -169,6 +175,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 		case <-tick.C:
 			d.keepHost()
 			d.serveMetrics() // again, if it failed
+			d.catchUp()
 			d.look()
 			d.keepSteering()
 			d.save()
@@ -221,26 +228,12 @@ func (d *Daemon) take(r result) {
 
 // carryOut does what follows from an input: first the table, then the word of it.
 func (d *Daemon) carryOut(out core.Outcome) {
-	var changes []plan.Change
-	for i, k := range out.Changed {
-		if slices.Contains(out.Changed[:i], k) {
-			continue
-		}
-		is, ok := d.core.WantedService(k)
-		at := slices.IndexFunc(d.asserted.Services, func(s plan.Service) bool { return s.Key == k })
-		if ok && at >= 0 {
-			changes = append(changes, plan.Follow(d.asserted.Services[at], is)...)
-			d.asserted.Services[at] = is
-		}
-	}
-	if len(changes) > 0 {
-		d.edit(changes)
-		d.unsaved = true
-		// The table does not tell who removed a server.
-		if slices.ContainsFunc(changes, func(c plan.Change) bool { return c.Kind == plan.DeleteServer || c.Kind == plan.AddServer }) {
-			d.save()
-		}
-	}
+	d.follow(out.Changed)
+	d.tell(out)
+}
+
+// tell notes events and runs hooks.
+func (d *Daemon) tell(out core.Outcome) {
 	for _, e := range out.Events {
 		d.note(e)
 	}

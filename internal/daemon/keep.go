@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"imbang/internal/daemon/config"
@@ -24,6 +25,7 @@ const (
 // that the kernel forwards, as far as the configuration has a director.
 func (d *Daemon) keepHost() {
 	c := d.core.Config.Director
+	d.dropAddresses(c)
 	if c == nil {
 		return
 	}
@@ -117,7 +119,7 @@ func (d *Daemon) keepAddresses(c *config.Director) {
 		if d.configured[a] {
 			kind, text = events.AlarmRaised, "restored an address that was removed:"
 		}
-		d.configured[a] = true
+		d.configured[a], d.added[a], d.unsaved = true, true, true
 		d.note(events.Event{Kind: kind, Text: fmt.Sprintf("%s %s on %s", text, a.Prefix, a.Device)})
 	}
 	if missing != nil {
@@ -125,6 +127,26 @@ func (d *Daemon) keepAddresses(c *config.Director) {
 		return
 	}
 	d.clear(alarmAddress)
+}
+
+// dropAddresses deletes the virtual addresses that the daemon added and that the
+// configuration does not name any more.
+func (d *Daemon) dropAddresses(c *config.Director) {
+	for a := range d.added {
+		if c != nil && slices.Contains(c.Addresses, a) {
+			continue
+		}
+		if exists, _ := host.DeviceIsUp(a.Device); exists {
+			if err := host.DeleteAddress(a.Device, a.Prefix); err != nil {
+				d.raise(alarmAddress, err.Error())
+				continue
+			}
+			d.note(events.Event{Kind: events.Changed, Text: fmt.Sprintf("deleted address %s on %s", a.Prefix, a.Device)})
+		}
+		delete(d.added, a)
+		delete(d.configured, a)
+		d.unsaved = true
+	}
 }
 
 // keepForwarding turns forwarding on for the families of the services.

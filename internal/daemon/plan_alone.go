@@ -4,7 +4,6 @@ package daemon
 
 import (
 	"errors"
-	"reflect"
 	"time"
 
 	"imbang/internal/daemon/api"
@@ -52,9 +51,13 @@ func PlanAlone(file string) (*api.Plan, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	next := core.Restart(c, book, r.Memory.core(), time.Now())
-	if !none && reflect.DeepEqual(normal(r.Applied), normal(next.Configured())) {
-		return planned(&plan.Plan{Changes: plan.Assert(next.Wanted(), o.Services)}), nil
+	if none {
+		next := core.Restart(c, book, r.core(), time.Now())
+		return planned(plan.Make(next.Wanted(), plan.Table{}, o)), nil
+	}
+	next := core.New(c, book, known(c, r, o), time.Now())
+	if p := d.first(next, r, o, true); p != nil {
+		return planned(p), nil
 	}
 	return planned(plan.Make(next.Wanted(), r.Applied, o)), nil
 }

@@ -4,7 +4,9 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"strings"
 
 	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/core"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/plan"
@@ -27,7 +30,22 @@ const alarmRecord = "record"
 type record struct {
 	Director string     `json:"director"` // director.Identity
 	Applied  plan.Table `json:"applied"`
-	Memory   memory     `json:"memory"`
+	// Pending says that Applied may not be carried out whole: it names what the last
+	// configuration named, too, and all of it is compared with the table.
+	Pending bool             `json:"pending,omitempty"`
+	Deleted []named          `json:"deleted,omitempty"` // servers that others deleted since
+	Added   []config.Address `json:"added,omitempty"`   // virtual addresses that the daemon added
+	Lost    []string         `json:"lost,omitempty"`    // services without their quorum
+	Memory  memory           `json:"memory"`
+}
+
+// named is a server by its service's key.
+type named struct{ Service, Server string }
+
+func (n named) id() (operator.ServerID, error) {
+	k, err := model.ParseServiceKey(n.Service)
+	at, err2 := netip.ParseAddrPort(n.Server)
+	return operator.ServerID{Service: k, Server: at}, errors.Join(err, err2)
 }
 
 // memory is a core.Memory as a list.
@@ -38,13 +56,28 @@ type remembered struct {
 	State                  check.State
 }
 
-func (m memory) core() core.Memory {
-	out := core.Memory{}
-	for _, one := range m {
-		k, err := model.ParseServiceKey(one.Service)
-		at, err2 := netip.ParseAddrPort(one.Server)
-		if err == nil && err2 == nil {
-			out[core.CheckID{ServerID: operator.ServerID{Service: k, Server: at}, Check: one.Check}] = one.State
+// core is what a record knows of checks and services.
+func (r record) core() core.Memory {
+	out := core.Memory{Checks: map[core.CheckID]check.State{}, Lost: map[model.ServiceKey]bool{}}
+	for _, one := range r.Memory {
+		if id, err := (named{one.Service, one.Server}).id(); err == nil {
+			out.Checks[core.CheckID{ServerID: id, Check: one.Check}] = one.State
+		}
+	}
+	for _, text := range r.Lost {
+		if k, err := model.ParseServiceKey(text); err == nil {
+			out.Lost[k] = true
+		}
+	}
+	return out
+}
+
+// deleted are the servers that others deleted.
+func (r record) deleted() map[operator.ServerID]bool {
+	out := map[operator.ServerID]bool{}
+	for _, one := range r.Deleted {
+		if id, err := one.id(); err == nil {
+			out[id] = true
 		}
 	}
 	return out
@@ -77,8 +110,16 @@ func (d *Daemon) save() {
 
 // remember writes it.
 func (d *Daemon) remember() error {
-	r := record{Applied: d.applied}
-	for id, state := range d.core.Memory() {
+	r := record{Applied: d.applied, Pending: d.pending, Added: slices.SortedFunc(maps.Keys(d.added), config.Address.Compare)}
+	for id := range d.deleted {
+		r.Deleted = append(r.Deleted, named{id.Service.String(), id.Server.String()})
+	}
+	memory := d.core.Memory()
+	for k := range memory.Lost {
+		r.Lost = append(r.Lost, k.String())
+	}
+	slices.Sort(r.Lost)
+	for id, state := range memory.Checks {
 		r.Memory = append(r.Memory, remembered{id.Service.String(), id.Server.String(), id.Check, state})
 	}
 	slices.SortFunc(r.Memory, func(a, b remembered) int {

@@ -29,63 +29,82 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 		return err
 	}
 	r := d.recall()
+	for _, a := range r.Added {
+		d.added[a] = true
+	}
 	if err := d.load(c); err != nil {
 		return err
 	}
-	memory, err := d.known(c, r)
+	id, o, err := d.observe()
 	if err != nil {
 		return err
 	}
-	next := core.Restart(c, book, memory, time.Now())
-	d.core, d.checkers = next, checkers
+	same := r.Director == id
+	var next *core.Core
+	if same {
+		next = core.New(c, book, known(c, r, o), time.Now())
+	} else {
+		next = core.Restart(c, book, r.core(), time.Now())
+		r = record{}
+	}
+	p := d.first(next, r, o, same)
+	if p == nil {
+		if p, err = d.allowed(c, next.Wanted(), r.Applied, o, d.Force); err != nil {
+			return err
+		}
+	}
+	d.core, d.checkers, d.applied = next, checkers, r.Applied
 	d.keepHost()
-	return d.table.use(func(t *director.Director) error {
-		id, err := t.Identity()
-		if err != nil {
-			return err
-		}
-		if r.Director != id {
-			r.Applied = plan.Table{}
-		}
-		o, err := apply.Observe(t)
-		if err != nil {
-			return err
-		}
-		configured, wanted := next.Configured(), next.Wanted()
-		var p *plan.Plan
-		if r.Director == id && reflect.DeepEqual(normal(r.Applied), normal(configured)) {
-			p = &plan.Plan{Changes: plan.Assert(wanted, o.Services)}
-		} else if p, err = d.allowed(c, wanted, r.Applied, o, d.Force); err != nil {
-			return err
-		}
-		d.finish(t, p, "start")
+	err = d.finish(p, "start")
+	if d.deleted = r.deleted(); !same || r.Pending {
+		d.deleted = map[operator.ServerID]bool{}
+	}
+	if errors.As(err, new(*incomplete)) {
+		return nil // the alarm says so
+	}
+	return err
+}
+
+// first is the plan of a start with the table and the configuration of the last daemon;
+// nil if all of it is to be compared.
+func (d *Daemon) first(next *core.Core, r record, o plan.Observed, same bool) *plan.Plan {
+	if !same || r.Pending || !reflect.DeepEqual(normal(r.Applied), normal(next.Configured())) {
 		return nil
+	}
+	return &plan.Plan{Changes: plan.Assert(next.Wanted(), o.Services)}
+}
+
+// observe reads the table and whose it is.
+func (d *Daemon) observe() (id string, o plan.Observed, err error) {
+	err = d.table.use(func(t *director.Director) (err error) {
+		if id, err = t.Identity(); err == nil {
+			o, err = apply.Observe(t)
+		}
+		return err
 	})
+	return id, o, err
 }
 
 // known is what is remembered of checks. The table knows better which servers are down: the
 // last daemon may have been killed before it wrote that down.
-func (d *Daemon) known(c *config.Config, r record) (core.Memory, error) {
-	memory := r.Memory.core()
-	err := d.table.use(func(t *director.Director) error {
-		id, err := t.Identity()
-		if err != nil || id != r.Director {
-			return err
+func known(c *config.Config, r record, o plan.Observed) core.Memory {
+	memory := r.core()
+	down := map[operator.ServerID]bool{}
+	for _, s := range o.Services {
+		for _, one := range s.Servers {
+			down[operator.ServerID{Service: s.Key, Server: one.AddrPort()}] = one.Health == model.Down
 		}
-		services, err := t.Services()
-		if err != nil {
-			return err
+	}
+	for _, s := range c.Services {
+		if s.Sorry == nil {
+			continue
 		}
-		down := map[operator.ServerID]bool{}
-		for _, s := range services {
-			for _, one := range s.Servers {
-				down[operator.ServerID{Service: s.Key, Server: one.AddrPort()}] = one.Health == model.Down
-			}
+		if _, serves := down[operator.ServerID{Service: s.Key, Server: s.Sorry.AddrPort()}]; serves {
+			memory.Lost[s.Key] = true
 		}
-		memory.Down(c, down, time.Now())
-		return nil
-	})
-	return memory, err
+	}
+	memory.Down(c, down, time.Now())
+	return memory
 }
 
 // load loads and attaches the director if the configuration says how; otherwise there
@@ -98,9 +117,21 @@ func (d *Daemon) load(c *config.Config) error {
 	if err != nil {
 		return err
 	}
+	// Checks under way are steered by the handle that is open.
+	if d.table.d != nil && sameDirector(d.table.d, t) {
+		return t.Close()
+	}
 	d.table.close()
 	d.table.d = t
 	return nil
+}
+
+// sameDirector reports whether a handle that was opened earlier is as good as a new one.
+func sameDirector(old, now *director.Director) bool {
+	was, err := old.Identity()
+	is, err2 := now.Identity()
+	_, err3 := old.Generation() // it was upgraded since
+	return errors.Join(err, err2, err3) == nil && was == is
 }
 
 // allowed plans, and refuses to remove more than the configuration allows.
@@ -113,21 +144,79 @@ func (d *Daemon) allowed(c *config.Config, wanted, applied plan.Table, o plan.Ob
 	return p, nil
 }
 
-// finish carries a plan out and takes the core's table for the one that there is.
-func (d *Daemon) finish(t *director.Director, p *plan.Plan, why string) {
-	if err := apply.Apply(t, p.Changes); err != nil {
-		d.raise(alarmApply, err.Error())
-	} else {
-		d.clear(alarmApply)
+// incomplete is the error of a configuration that was applied in part.
+type incomplete struct{ err error }
+
+func (i *incomplete) Error() string { return i.err.Error() }
+
+func (i *incomplete) Unwrap() error { return i.err }
+
+// finish carries a plan out. Until that is done, the record says that it is under way and
+// names what either configuration names, so that nothing is left without an owner
+// whenever the daemon is killed.
+func (d *Daemon) finish(p *plan.Plan, why string) error {
+	d.pending, d.deleted, d.behind = true, map[operator.ServerID]bool{}, map[model.ServiceKey]bool{}
+	d.applied = plan.Union(d.core.Configured(), d.applied)
+	if !p.Empty() {
+		if err := d.remember(); err != nil {
+			d.raise(alarmRecord, err.Error())
+		}
 	}
-	d.applied, d.asserted, d.seen = d.core.Configured(), d.core.Wanted(), 0
-	d.reloaded, d.failure = time.Now(), nil
+	undone := d.carry(p.Changes)
+	d.asserted, d.seen = d.core.Wanted(), 0
+	d.reloaded, d.retried = time.Now(), time.Now()
+	failed := map[string]bool{}
+	for _, u := range undone {
+		failed[u.String()] = true
+	}
+	err := d.conclude(undone, len(p.Changes))
+	if err == nil {
+		d.note(events.Event{Kind: events.Reloaded, Text: why + ": " + p.Summary()})
+	}
+	for _, c := range p.Changes {
+		if !failed[c.String()] {
+			d.note(events.Event{Kind: events.Changed, Text: c.String()})
+		}
+	}
+	return err
+}
+
+// conclude ends a configuration's being carried out, unless something of it failed. What
+// was to be deleted and is gone did not.
+func (d *Daemon) conclude(undone []*apply.Undone, of int) error {
+	var texts []string
+	for _, u := range undone {
+		gone := errors.Is(u.Err, model.ErrNoServer) || errors.Is(u.Err, model.ErrNoService)
+		if !gone || u.Kind != plan.DeleteServer && u.Kind != plan.DeleteService {
+			texts = append(texts, u.Error())
+		}
+	}
+	var err error
+	if d.pending = len(texts) > 0; d.pending {
+		err = &incomplete{fmt.Errorf("%d of %d changes failed, and are tried again: %s", len(texts), of, texts[0])}
+	} else {
+		d.applied = d.core.Configured()
+	}
+	d.applies(texts)
+	d.failure = err
 	if err := d.remember(); err != nil {
 		d.raise(alarmRecord, err.Error())
 	}
-	d.note(events.Event{Kind: events.Reloaded, Text: why + ": " + p.Summary()})
-	for _, c := range p.Changes {
-		d.note(events.Event{Kind: events.Changed, Text: c.String()})
+	return err
+}
+
+// tryAgain carries out what is left of a configuration that was applied in part.
+func (d *Daemon) tryAgain() {
+	_, o, err := d.observe()
+	if err != nil {
+		d.raise(alarmDirector, err.Error())
+		return
+	}
+	p := plan.Make(d.core.Wanted(), d.applied, o)
+	undone := d.carry(p.Changes)
+	d.asserted, d.seen = d.core.Wanted(), 0
+	if d.conclude(undone, len(p.Changes)) == nil {
+		d.note(events.Event{Kind: events.Reloaded, Text: "the rest of the configuration: " + p.Summary()})
 	}
 }
 
@@ -135,14 +224,19 @@ func (d *Daemon) finish(t *director.Director, p *plan.Plan, why string) {
 // changes nothing.
 func (d *Daemon) reload(force bool, by string) (*plan.Plan, error) {
 	p, err := d.tryReload(force, by)
-	if err != nil {
-		d.failure = err
-		d.note(events.Event{Kind: events.ReloadFailed, Text: "the configuration stays as it was: " + oneLine(err), By: by})
+	if err == nil {
+		return p, nil
 	}
+	text := "the configuration stays as it was: "
+	if errors.As(err, new(*incomplete)) {
+		text = "the configuration is applied in part: "
+	}
+	d.failure = err
+	d.note(events.Event{Kind: events.ReloadFailed, Text: text + oneLine(err), By: by})
 	return p, err
 }
 
-func (d *Daemon) tryReload(force bool, by string) (p *plan.Plan, err error) {
+func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, error) {
 	c, err := config.Load(d.File)
 	if err != nil {
 		return nil, err
@@ -151,28 +245,24 @@ func (d *Daemon) tryReload(force bool, by string) (p *plan.Plan, err error) {
 	if err != nil {
 		return nil, err
 	}
-	next := d.core.Reload(c, time.Now())
 	if err := d.load(c); err != nil {
 		return nil, err
 	}
-	err = d.table.use(func(t *director.Director) error {
-		o, err := apply.Observe(t)
-		if err != nil {
-			return err
-		}
-		if p, err = d.allowed(c, next.Wanted(), d.applied, o, force); err != nil {
-			return err
-		}
-		d.core, d.checkers = next, checkers
-		d.keepHost()
-		d.finish(t, p, "reload by "+by)
-		return nil
-	})
+	_, o, err := d.observe()
 	if err != nil {
 		return nil, err
 	}
+	next, out := d.core.Reload(c, time.Now())
+	p, err := d.allowed(c, next.Wanted(), d.applied, o, force)
+	if err != nil {
+		return nil, err
+	}
+	d.core, d.checkers = next, checkers
+	d.keepHost()
+	err = d.finish(p, "reload by "+by)
+	d.tell(out)
 	d.setJobs()
-	return p, nil
+	return p, err
 }
 
 // makeCheckers reads what checks need: certificates, secrets.

@@ -148,7 +148,7 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 		if err != nil {
 			return api.Conflict(err)
 		}
-		next := d.core.Reload(c, time.Now())
+		next, _ := d.core.Reload(c, time.Now())
 		return d.table.use(func(t *director.Director) error {
 			o, err := apply.Observe(t)
 			if err == nil {

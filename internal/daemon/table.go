@@ -4,12 +4,10 @@ package daemon
 
 import (
 	"errors"
-	"strings"
 
 	"imbang/internal/daemon/apply"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
-	"imbang/internal/model"
 )
 
 // table is the open director. One that was upgraded or made anew is opened again.
@@ -58,39 +56,6 @@ const (
 	alarmApply    = "apply"    // the director refused what the configuration says
 )
 
-// edit carries changes out that the daemon decided on. A server that others have
-// deleted is left alone: that is drift.
-func (d *Daemon) edit(changes []plan.Change) {
-	err := d.table.use(func(t *director.Director) error { return apply.Apply(t, changes) })
-	var failed []string
-	for _, one := range split(err) {
-		if !errors.Is(one, model.ErrNoServer) && !errors.Is(one, model.ErrNoService) && !errors.Is(one, model.ErrServerExists) {
-			failed = append(failed, one.Error())
-		}
-	}
-	if failed != nil {
-		d.raise(alarmApply, strings.Join(failed, "; "))
-		return
-	}
-	d.clear(alarmApply)
-}
-
-// split takes joined errors apart.
-func split(err error) []error {
-	var many interface{ Unwrap() []error }
-	if errors.As(err, &many) {
-		var all []error
-		for _, one := range many.Unwrap() {
-			all = append(all, split(one)...)
-		}
-		return all
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
-}
-
 // look looks whether others have changed the table: what the daemon owns of it, the
 // health of servers, is set again, the rest is shown as drift.
 func (d *Daemon) look() {
@@ -104,7 +69,10 @@ func (d *Daemon) look() {
 			return err
 		}
 		if changes := plan.Assert(d.asserted, o.Services); len(changes) > 0 {
-			if err := apply.Apply(t, changes); err != nil {
+			for _, u := range apply.Apply(t, changes) {
+				err = errors.Join(err, u)
+			}
+			if err != nil {
 				return err
 			}
 			if o, err = apply.Observe(t); err != nil {

@@ -40,10 +40,13 @@ func fence() { fenced.Add(1) }
 // marks and settings. It is even while the table is at rest and another one after
 // each change; odd while a command edits, or after one was killed at that and
 // before the next one repairs the table. It takes no lock and costs one system
-// call: to learn of changes, poll it. A change of it may have changed nothing
+// call: to learn of changes, poll it. After an upgrade it is ErrReplaced. A change of it may have changed nothing
 // that a listing shows (counters that were zeroed).
 func (d *Director) Generation() (uint64, error) {
 	set, err := d.config()
+	if err == nil && set.Successor != 0 {
+		err = ErrReplaced
+	}
 	return set.Generation, err
 }
 

@@ -34,40 +34,43 @@ func Observe(d *director.Director) (o plan.Observed, err error) {
 // it meanwhile.
 const hold = 25 * time.Millisecond
 
-// Refused is a change that the director refused. The others were made.
-type Refused struct {
-	Change plan.Change
-	Err    error
+// Undone is a change that was not made.
+type Undone struct {
+	plan.Change
+	Err error
 }
 
-func (r *Refused) Error() string { return fmt.Sprintf("%s: %v", r.Change, r.Err) }
+func (u *Undone) Error() string { return fmt.Sprintf("%s: %v", u.Change, u.Err) }
 
-func (r *Refused) Unwrap() error { return r.Err }
+func (u *Undone) Unwrap() error { return u.Err }
 
-// Apply carries a plan out, in its order. What the director refuses does not keep the
-// rest from being made; the error joins all refusals. Without the director nothing
-// more is tried.
-func Apply(d *director.Director, changes []plan.Change) (err error) {
+// Apply carries a plan out, in its order, and returns what was not done. What the
+// director refuses does not keep the rest from being made; without the director, or
+// its lock, nothing more is tried.
+func Apply(d *director.Director, changes []plan.Change) (undone []*Undone) {
 	for len(changes) > 0 {
-		batch := d.Batch(func() error {
+		err := d.Batch(func() error {
 			until := time.Now().Add(hold)
 			for len(changes) > 0 && time.Now().Before(until) {
-				c := changes[0]
-				changes = changes[1:]
-				switch refused := one(d, c); {
-				case lost(refused):
-					return refused
-				case refused != nil:
-					err = errors.Join(err, &Refused{c, refused})
+				err := one(d, changes[0])
+				if lost(err) {
+					return err
 				}
+				if err != nil {
+					undone = append(undone, &Undone{changes[0], err})
+				}
+				changes = changes[1:]
 			}
 			return nil
 		})
-		if batch != nil {
-			return errors.Join(err, batch)
+		if err != nil {
+			for _, c := range changes {
+				undone = append(undone, &Undone{c, err})
+			}
+			return undone
 		}
 	}
-	return err
+	return undone
 }
 
 // lost reports whether a handle is of no use any more.

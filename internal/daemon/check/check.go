@@ -35,11 +35,8 @@ func (t Target) dial(ctx context.Context) (net.Conn, error) {
 	if t.Dial != nil {
 		return t.Dial(ctx, t.Addr)
 	}
-	conn, err := Dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, t.Addr)
-	if err != nil {
-		return nil, err // not a nil *net.TCPConn
-	}
-	return conn, nil
+	// Not DialTCP, which binds the socket in any case.
+	return Dialer.DialContext(ctx, "tcp", t.Addr.String())
 }
 
 // Result is the outcome of one check.

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"regexp"
 	"strings"
@@ -59,7 +58,7 @@ func (c *UDP) Checker() (Checker, error) {
 // Check implements Checker.
 func (c udpChecker) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := Dialer.DialUDP(ctx, "udp", netip.AddrPort{}, t.Addr)
+	conn, err := Dialer.DialContext(ctx, "udp", t.Addr.String())
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}

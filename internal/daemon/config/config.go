@@ -6,6 +6,7 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -36,6 +37,11 @@ type Director struct {
 type Address struct {
 	Prefix netip.Prefix
 	Device string
+}
+
+// Compare orders addresses.
+func (a Address) Compare(b Address) int {
+	return cmp.Or(a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()), cmp.Compare(a.Device, b.Device))
 }
 
 // Setting is one of the director's settings.

@@ -36,7 +36,6 @@ type service struct {
 	servers []*server
 	up      bool // has its quorum
 	since   time.Time
-	last    int // index of the server that went down last; -1: none did
 }
 
 type server struct {
@@ -52,11 +51,13 @@ type server struct {
 type watched struct {
 	*config.Check
 	check.State
-	command check.Command // the last one that asked for something
 }
 
 // Memory is what a core knows that the next one can go on with.
-type Memory map[CheckID]check.State
+type Memory struct {
+	Checks map[CheckID]check.State
+	Lost   map[model.ServiceKey]bool // services without their quorum
+}
 
 // Hook is a command to run because of an event.
 type Hook struct {
@@ -64,17 +65,25 @@ type Hook struct {
 	Event   events.Event
 }
 
-// Down has the checks of servers that are down say so, unless one of them does already.
+// Down has the checks of servers that are down in the table say so, unless one of them
+// does already. The table does not say it of all: while clients get the sorry server, or
+// without a share of its weight, a server that is up is down there.
 func (m Memory) Down(c *config.Config, down map[operator.ServerID]bool, now time.Time) {
 	for _, s := range c.Services {
+		if m.Lost[s.Key] && s.Sorry != nil {
+			continue
+		}
 		for _, one := range s.Servers {
 			id := operator.ServerID{Service: s.Key, Server: one.AddrPort()}
-			says := slices.ContainsFunc(one.Checks, func(ch *config.Check) bool { return m[CheckID{id, ch.Name}].Verdict == check.Down })
-			if !down[id] || says {
+			known := slices.ContainsFunc(one.Checks, func(ch *config.Check) bool {
+				state := m.Checks[CheckID{id, ch.Name}]
+				return state.Verdict == check.Down || state.Withheld == 100
+			})
+			if !down[id] || known {
 				continue
 			}
 			for _, ch := range one.Checks {
-				m[CheckID{id, ch.Name}] = check.State{Verdict: check.Down, Since: now}
+				m.Checks[CheckID{id, ch.Name}] = check.State{Verdict: check.Down, Since: now}
 			}
 		}
 	}
@@ -98,31 +107,32 @@ func (o *Outcome) add(more Outcome) {
 func New(c *config.Config, book operator.Book, memory Memory, now time.Time) *Core {
 	core := &Core{Config: c, Book: book, servers: map[operator.ServerID]*server{}}
 	for i := range c.Services {
-		s := &service{Service: &c.Services[i], last: -1, since: now}
+		s := &service{Service: &c.Services[i], since: now}
 		for j := range s.Service.Servers {
 			one := newServer(s, &s.Service.Servers[j], memory, now)
 			s.servers = append(s.servers, one)
 			core.servers[one.id] = one
-			if !one.up && (s.last < 0 || one.since.After(s.servers[s.last].since)) {
-				s.last = j
-			}
 		}
-		s.up = weight.Quorum(core.inputs(s), s.Quorum, 0, true)
+		hysteresis := 0 // there is nothing to keep
+		if memory.Lost[s.Key] {
+			hysteresis = s.Hysteresis
+		}
+		s.up = weight.Quorum(core.inputs(s), s.Quorum, hysteresis, !memory.Lost[s.Key])
 		core.services = append(core.services, s)
 	}
 	return core
 }
 
-// Restart is New for a daemon that begins: only checks whose initial state is the last
-// known one go on.
+// Restart is New for a daemon that begins with another director than the last one had:
+// only checks whose initial state is the last known one go on.
 func Restart(c *config.Config, book operator.Book, memory Memory, now time.Time) *Core {
-	known := Memory{}
+	known := Memory{Checks: map[CheckID]check.State{}}
 	for _, s := range c.Services {
 		for _, one := range s.Servers {
 			for _, ch := range one.Checks {
 				id := CheckID{operator.ServerID{Service: s.Key, Server: one.AddrPort()}, ch.Name}
-				if state, ok := memory[id]; ok && ch.LastKnown {
-					known[id] = state
+				if state, ok := memory.Checks[id]; ok && ch.LastKnown {
+					known.Checks[id] = state
 				}
 			}
 		}
@@ -134,7 +144,7 @@ func newServer(s *service, c *config.Server, memory Memory, now time.Time) *serv
 	one := &server{Server: c, id: operator.ServerID{Service: s.Key, Server: c.AddrPort()}, service: s, since: now}
 	for _, ch := range c.Checks {
 		w := &watched{Check: ch, State: ch.Begin(now)}
-		if known, ok := memory[CheckID{one.id, ch.Name}]; ok {
+		if known, ok := memory.Checks[CheckID{one.id, ch.Name}]; ok {
 			w.State = known
 		}
 		one.checks = append(one.checks, w)
@@ -150,30 +160,18 @@ func newServer(s *service, c *config.Server, memory Memory, now time.Time) *serv
 	return one
 }
 
-// Memory is what is known of all checks.
+// Memory is what is known of all checks and services.
 func (c *Core) Memory() Memory {
-	m := Memory{}
+	m := Memory{map[CheckID]check.State{}, map[model.ServiceKey]bool{}}
 	for id, one := range c.servers {
 		for _, w := range one.checks {
-			m[CheckID{id, w.Name}] = w.State
+			m.Checks[CheckID{id, w.Name}] = w.State
+		}
+	}
+	for _, s := range c.services {
+		if !s.up {
+			m.Lost[s.Key] = true
 		}
 	}
 	return m
-}
-
-// Reload is a core for another configuration, which knows what this one knows.
-func (c *Core) Reload(next *config.Config, now time.Time) *Core {
-	n := New(next, c.Book, c.Memory(), now)
-	for _, s := range n.services {
-		if i := slices.IndexFunc(c.services, func(o *service) bool { return o.Key == s.Key }); i >= 0 {
-			s.up, s.since = c.services[i].up, c.services[i].since
-			s.up = weight.Quorum(n.inputs(s), s.Quorum, s.Hysteresis, s.up)
-		}
-		for _, one := range s.servers {
-			if old := c.servers[one.id]; old != nil && old.up == one.up {
-				one.since = old.since
-			}
-		}
-	}
-	return n
 }

@@ -40,7 +40,7 @@ func load(t *testing.T, text string) *config.Config {
 func newWorld(t *testing.T, text string) *world {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	return &world{t, New(load(t, text), operator.Book{}, nil, now), now}
+	return &world{t, New(load(t, text), operator.Book{}, Memory{}, now), now}
 }
 
 const checked = `
@@ -146,10 +146,10 @@ func TestSharesAndAgents(t *testing.T) {
 	w.result("c", "agent", half)
 	w.expect("half", w.table(), "1/up 2/up 3/50%")
 	w.expect("drain", w.result("c", "agent", check.Result{OK: true, Command: check.Drain}), "agent c: agent asks for drain")
-	w.expect("drain", w.table(), "1/up 2/up 3/up/drain")
+	w.expect("drain", w.table(), "1/up 2/up 3/50%/drain")
 	w.expect("again", w.result("c", "agent", check.Result{OK: true, Command: check.Drain}), "")
 	w.expect("ready", w.result("c", "agent", check.Result{OK: true, Command: check.Ready}), "agent c: agent asks for ready")
-	w.expect("ready", w.table(), "1/up 2/up 3/up")
+	w.expect("ready, the share holds", w.table(), "1/up 2/up 3/50%")
 }
 
 func TestQuorumAndSorry(t *testing.T) {
@@ -182,7 +182,7 @@ func TestAllDown(t *testing.T) {
 			w.result(s, "web", bad)
 		}
 		w.expect(policy, w.table(), want)
-		w.Core = w.Reload(w.Config, w.now)
+		w.Core, _ = w.Reload(w.Config, w.now)
 		w.expect(policy+", after a reload", w.table(), want)
 		w.result("a", "web", good)
 		w.result("a", "web", good)
@@ -229,7 +229,7 @@ func TestReload(t *testing.T) {
 	w.result("a", "web", bad)
 	w.result("a", "web", bad)
 	since := w.now
-	w.Core = w.Reload(load(t, checked+`    servers:
+	w.Core, _ = w.Reload(load(t, checked+`    servers:
       - {name: new, address: 172.16.0.7}
       - {name: renamed, address: 172.16.0.1}
 `), w.now.Add(time.Minute))
@@ -237,7 +237,7 @@ func TestReload(t *testing.T) {
 	if v := w.View()[0].Servers[1]; v.Since != since || v.Up {
 		t.Errorf("%+v", v)
 	}
-	// A restart likewise, with last-known; without it all begins anew.
+	// Likewise a daemon with another director, with last-known; without it all begins anew.
 	again := Restart(w.Config, w.Book, w.Memory(), w.now)
 	if v := again.View()[0].Servers[1]; v.Up || v.Since != since {
 		t.Errorf("%+v", v)

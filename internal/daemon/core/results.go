@@ -30,18 +30,18 @@ func (c *Core) Result(id CheckID, r check.Result, now time.Time) (out Outcome) {
 		return out
 	}
 	w := one.checks[i]
-	share, command := w.share(), w.command
+	withheld, command := w.Withheld, w.Command
 	w.State, _ = w.Next(w.State, r, now)
-	w.heed(r.Command)
-	if w.share() != share || w.command != command {
+	w.heed(r)
+	if w.Withheld != withheld || w.Command != command {
 		out.Changed = []model.ServiceKey{one.id.Service}
-		if w.command != command {
-			out.Events = append(out.Events, c.event(now, events.AgentAsked, one, "agent asks for "+commandWord(w.command)))
+		if w.Command != command {
+			out.Events = append(out.Events, c.event(now, events.AgentAsked, one, "agent asks for "+commandWord(w.Command)))
 		}
 	}
 	if up := one.healthy(); up != one.up {
 		one.up, one.since = up, now
-		out.add(c.serverChanged(one, w, now))
+		out.add(c.serverChanged(one, fmt.Sprintf("check %s: %s", w.Name, w.Last.Detail), now))
 	}
 	// The quorum is of all servers: with many of them, too much for each result.
 	if len(out.Changed) > 0 {
@@ -57,33 +57,28 @@ func commandWord(c check.Command) string {
 	return c.String()
 }
 
-// share is the percentage of the weight that a check leaves.
-func (w *watched) share() uint8 {
-	if w.Last.HasShare {
-		return w.Last.Share
+// heed remembers the share of the weight that a result leaves, until one with another,
+// and what an agent asks for, until it says ready.
+func (w *watched) heed(r check.Result) {
+	if r.HasShare {
+		w.Withheld = 100 - min(r.Share, 100)
 	}
-	return 100
-}
-
-// heed remembers what an agent asks for, until it says ready.
-func (w *watched) heed(c check.Command) {
-	switch c {
+	switch r.Command {
 	case check.Ready:
-		w.command = check.NoCommand
+		w.Command = check.NoCommand
 	case check.Drain, check.Maintenance:
-		w.command = c
+		w.Command = r.Command
 	}
 }
 
 // serverChanged tells that a server came up or went down.
-func (c *Core) serverChanged(one *server, because *watched, now time.Time) (out Outcome) {
+func (c *Core) serverChanged(one *server, because string, now time.Time) (out Outcome) {
 	out.Changed = []model.ServiceKey{one.id.Service}
 	kind, command := events.ServerUp, one.NotifyUp
 	if !one.up {
 		kind, command = events.ServerDown, one.NotifyDown
-		one.service.last = slices.Index(one.service.servers, one)
 	}
-	e := c.event(now, kind, one, fmt.Sprintf("check %s: %s", because.Name, because.Last.Detail))
+	e := c.event(now, kind, one, because)
 	out.Events = append(out.Events, e)
 	if len(command) > 0 {
 		out.Hooks = append(out.Hooks, Hook{command, e})

@@ -47,7 +47,7 @@ func (c *Core) View() (list []ServiceView) {
 			sv := ServerView{Server: one.Server, ID: one.id, Up: one.up, Since: one.since, Order: c.Book[one.id], Wanted: wanted.Servers[i]}
 			for _, w := range one.checks {
 				sv.Checks = append(sv.Checks, CheckView{w.Check, w.State})
-				sv.Agent = max(sv.Agent, w.command)
+				sv.Agent = max(sv.Agent, w.Command)
 			}
 			v.Servers = append(v.Servers, sv)
 		}

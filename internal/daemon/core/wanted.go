@@ -23,9 +23,9 @@ func (c *Core) input(one *server) weight.Input {
 		in.Weight = &order.Weight.Weight
 	}
 	for _, w := range one.checks {
-		in.Share = min(in.Share, w.share())
-		in.Drain = in.Drain || w.command == check.Drain
-		in.Maintenance = in.Maintenance || w.command == check.Maintenance
+		in.Share = min(in.Share, 100-w.Withheld)
+		in.Drain = in.Drain || w.Command == check.Drain
+		in.Maintenance = in.Maintenance || w.Command == check.Maintenance
 	}
 	return in
 }
@@ -35,6 +35,18 @@ func (c *Core) inputs(s *service) (list []weight.Input) {
 		list = append(list, c.input(one))
 	}
 	return list
+}
+
+// last is the index of the server that went down last, of those that are not out of
+// service; -1: there is none.
+func (s *service) last(inputs []weight.Input) int {
+	last := -1
+	for i, in := range inputs {
+		if in.Down && !in.Drain && !in.Maintenance && (last < 0 || !s.servers[i].since.Before(s.servers[last].since)) {
+			last = i
+		}
+	}
+	return last
 }
 
 var policies = map[config.AllDown]weight.Policy{config.Refuse: weight.Refuse, config.KeepLast: weight.KeepLast, config.UseAll: weight.UseAll}
@@ -64,7 +76,8 @@ func (c *Core) WantedService(k model.ServiceKey) (plan.Service, bool) {
 func (c *Core) wanted(s *service) plan.Service {
 	out := plan.Service{Service: s.Service.Service}
 	sorry := s.Sorry != nil && !s.up
-	for i, o := range weight.Service(c.inputs(s), policies[s.AllDown], s.last, sorry) {
+	inputs := c.inputs(s)
+	for i, o := range weight.Service(inputs, policies[s.AllDown], s.last(inputs), sorry) {
 		one := plan.Server{Server: s.servers[i].Server.Server, Health: o.Health, Absent: o.Absent, Drain: o.Drain, SlowStart: s.servers[i].SlowStart}
 		one.Weight = o.Weight
 		if order := c.Book[s.servers[i].id].Drain; order != nil && o.Drain {

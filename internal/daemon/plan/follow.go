@@ -32,6 +32,7 @@ func Follow(was, is Service) (changes []Change) {
 			changes = append(changes, values(c, old, s)...)
 		}
 	}
+	Sort(changes)
 	return changes
 }
 

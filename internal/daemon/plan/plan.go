@@ -89,8 +89,8 @@ type Change struct {
 // Plan is a list of changes.
 type Plan struct {
 	Changes []Change
-	// Named is the number of servers that the applied configuration named and that
-	// are in the table; Removed of them the plan deletes.
+	// Named is the number of servers that the applied configuration named; Removed of
+	// them the wanted one does not, whether they are in the table or failed and left it.
 	Named, Removed int
 }
 
@@ -119,13 +119,44 @@ func Make(wanted, applied Table, observed Observed) *Plan {
 		p.service(s, find(applied, s.Key))
 	}
 	for _, s := range applied.Services {
-		p.count(s)
-		if find(wanted, s.Key) == nil {
+		next := find(wanted, s.Key)
+		p.count(s, next)
+		if next == nil {
 			p.drop(s)
 		}
 	}
-	slices.SortStableFunc(p.Changes, func(a, b Change) int { return order(a.Kind) - order(b.Kind) })
+	Sort(p.Changes)
 	return &p.Plan
+}
+
+// Sort puts changes into the order in which they are made.
+func Sort(changes []Change) {
+	slices.SortStableFunc(changes, func(a, b Change) int { return order(a.Kind) - order(b.Kind) })
+}
+
+// Union names what either of two tables names.
+func Union(a, b Table) Table {
+	out := Table{Services: slices.Clone(a.Services), Settings: a.Settings, Timeouts: a.Timeouts}
+	for _, s := range b.Services {
+		i := slices.IndexFunc(out.Services, func(o Service) bool { return o.Key == s.Key })
+		if i < 0 {
+			out.Services = append(out.Services, s)
+			continue
+		}
+		o := &out.Services[i]
+		o.Servers = slices.Clone(o.Servers)
+		for _, one := range s.Servers {
+			if !names(o, one.AddrPort()) {
+				o.Servers = append(o.Servers, one)
+			}
+		}
+	}
+	return out
+}
+
+// names reports whether a service has a server of an address.
+func names(s *Service, at netip.AddrPort) bool {
+	return s != nil && slices.ContainsFunc(s.Servers, func(one Server) bool { return one.AddrPort() == at })
 }
 
 func order(k Kind) int {
@@ -180,8 +211,8 @@ func (p *planner) service(s Service, named *Service) {
 	}
 	for _, one := range named.Servers {
 		at := one.AddrPort()
-		if _, is := there[at]; is && !slices.ContainsFunc(s.Servers, func(w Server) bool { return w.AddrPort() == at }) {
-			p.delete(s.Service, one.Server)
+		if _, is := there[at]; is && !names(&s, at) {
+			p.add(Change{Kind: DeleteServer, Service: s.Service, Server: one.Server})
 		}
 	}
 }
@@ -211,18 +242,12 @@ func (p *planner) server(s model.Service, want Server, have *model.ServerStatus)
 	}
 }
 
-// delete plans that a server that was named goes.
-func (p *planner) delete(s model.Service, one model.Server) {
-	p.Removed++
-	p.add(Change{Kind: DeleteServer, Service: s, Server: one})
-}
-
-// count counts the named servers that are in the table.
-func (p *planner) count(s Service) {
-	there := serversOf(p.observed[s.Key])
+// count counts the named servers of a service, and those that are not named any more.
+func (p *planner) count(s Service, next *Service) {
 	for _, one := range s.Servers {
-		if there[one.AddrPort()] != nil {
-			p.Named++
+		p.Named++
+		if !names(next, one.AddrPort()) {
+			p.Removed++
 		}
 	}
 }
@@ -237,7 +262,7 @@ func (p *planner) drop(s Service) {
 	there := serversOf(o)
 	for _, one := range s.Servers {
 		if there[one.AddrPort()] != nil {
-			p.delete(o.Service, one.Server)
+			p.add(Change{Kind: DeleteServer, Service: o.Service, Server: one.Server})
 			delete(there, one.AddrPort())
 		}
 	}

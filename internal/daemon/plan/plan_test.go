@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"imbang/internal/model"
@@ -205,7 +206,7 @@ keep service 10.20.0.3:80/tcp: it has 1 server that no configuration named`
 	if want := "1 settings changed, 1 timeouts changed, 1 services changed, 1 servers added, 1 servers changed, 1 healths set, 4 servers deleted, 1 services deleted, 1 services kept"; p.Summary() != want {
 		t.Error(p.Summary())
 	}
-	if p.Named != 3 || p.Removed != 3 || p.RemovedShare() != 1 {
+	if p.Named != 4 || p.Removed != 4 || p.RemovedShare() != 1 {
 		t.Errorf("%d of %d", p.Removed, p.Named)
 	}
 }
@@ -224,11 +225,11 @@ func TestFollowAndAssert(t *testing.T) {
 		}
 		return strings.Join(list, "\n")
 	}
-	if diff := cmp.Diff(`set weight of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from 1 to 4
+	if diff := cmp.Diff(`add service 10.20.0.1:80/tcp: server 172.16.0.2:80, masquerading, weight 1, health 80%
+set weight of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from 1 to 4
 set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down
-add service 10.20.0.1:80/tcp: server 172.16.0.2:80, masquerading, weight 1, health 80%
-delete service 10.20.0.1:80/tcp: server 172.16.0.3:80
-drain service 10.20.0.1:80/tcp: server 172.16.0.4:80`, lines(Follow(was, is))); diff != "" {
+drain service 10.20.0.1:80/tcp: server 172.16.0.4:80
+delete service 10.20.0.1:80/tcp: server 172.16.0.3:80`, lines(Follow(was, is))); diff != "" {
 		t.Error(diff)
 	}
 	if c := Follow(is, is); c != nil {
@@ -237,5 +238,26 @@ drain service 10.20.0.1:80/tcp: server 172.16.0.4:80`, lines(Follow(was, is))); 
 	there := []model.ServiceStatus{{Service: service(1), Servers: []model.ServerStatus{{Server: server(1)}, {Server: server(2), Health: 20}, {Server: server(9)}}}, {Service: service(2)}}
 	if got := lines(Assert(Table{Services: []Service{is}}, there)); got != "set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down" {
 		t.Error(got)
+	}
+}
+
+// Servers that failed and left the table count as removed, if they are not named any more.
+func TestRemovedCountsAbsent(t *testing.T) {
+	applied := Table{Services: []Service{{service(1), []Server{{Server: server(1)}, {Server: server(2)}}}}}
+	there := Observed{Services: []model.ServiceStatus{{Service: service(1)}}}
+	if p := Make(Table{}, applied, there); p.Named != 2 || p.Removed != 2 {
+		t.Errorf("%d of %d", p.Removed, p.Named)
+	}
+}
+
+func TestUnion(t *testing.T) {
+	a := Table{Services: []Service{{service(1), []Server{{Server: server(1)}}}}, Settings: []Setting{{"hairpin", 1}}}
+	b := Table{Services: []Service{{service(1), []Server{{Server: server(1)}, {Server: server(2)}}}, {service(2), []Server{{Server: server(3)}}}}}
+	want := Table{Services: []Service{{service(1), []Server{{Server: server(1)}, {Server: server(2)}}}, b.Services[1]}, Settings: a.Settings}
+	if diff := cmp.Diff(want, Union(a, b), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Error(diff)
+	}
+	if len(a.Services[0].Servers) != 1 {
+		t.Error("a table was changed")
 	}
 }

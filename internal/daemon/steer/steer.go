@@ -115,7 +115,7 @@ func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 	}
 	dialer := check.Dialer
 	dialer.Control = a.control
-	conn, err := dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, a.Remote)
+	conn, err := dialer.DialContext(ctx, "tcp", a.Remote.String())
 	switch {
 	case err != nil && a.begun:
 		a.steering.End(a.Steered)
@@ -125,7 +125,7 @@ func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 	case !a.begun:
 		return conn, nil
 	}
-	return &steered{conn, a.Steered, a.steering, atomic.Bool{}}, nil
+	return &steered{conn.(*net.TCPConn), a.Steered, a.steering, atomic.Bool{}}, nil
 }
 
 // longest is the size of TCP segments, in both directions [bytes]: with the headers of

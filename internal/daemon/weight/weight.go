@@ -30,7 +30,7 @@ type Output struct {
 
 // Available reports whether the server takes part in its service's quorum.
 func (in Input) Available() bool {
-	return !in.Down && !in.Drain && !in.Maintenance && in.administrative() > 0
+	return !in.Down && !in.Drain && !in.Maintenance && in.Share > 0 && in.administrative() > 0
 }
 
 func (in Input) administrative() int32 {
@@ -51,7 +51,7 @@ const (
 )
 
 // Service composes the servers of a service. last is the index of the server that went
-// down last. Without quorum, a sorry server takes all clients: others get none.
+// down last, of those that are not out of service; -1: there is none. Without quorum, a sorry server takes all clients: others get none.
 func Service(servers []Input, policy Policy, last int, sorry bool) []Output {
 	available := 0
 	for _, in := range servers {
@@ -73,21 +73,24 @@ func Service(servers []Input, policy Policy, last int, sorry bool) []Output {
 }
 
 func (in Input) compose() Output {
-	out := Output{Weight: in.administrative(), Drain: in.Drain || in.Maintenance, Health: model.Down - model.Health(min(in.Share, 100))}
+	out := Output{Weight: in.administrative(), Drain: in.Drain || in.Maintenance, Health: in.health()}
 	if in.Down && !in.Maintenance {
 		out.Health, out.Absent = model.Down, in.Remove
 	}
 	return out
 }
 
-// Quorum is whether a service is up: the sum of the available servers' weights has to
+// health is what the shares of checks and agents leave.
+func (in Input) health() model.Health { return model.Down - model.Health(min(in.Share, 100)) }
+
+// Quorum is whether a service is up: the sum of the available servers' effective weights has to
 // reach the quorum plus the hysteresis to bring it up, and to fall below the quorum less
 // the hysteresis to take it down, as in keepalived.
 func Quorum(servers []Input, quorum, hysteresis int, was bool) bool {
 	var sum int64
 	for _, in := range servers {
 		if in.Available() {
-			sum += int64(in.administrative())
+			sum += int64(model.Effective(in.administrative(), in.health(), false))
 		}
 	}
 	if was {

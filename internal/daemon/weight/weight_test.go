@@ -44,7 +44,7 @@ func TestService(t *testing.T) {
 func TestQuorum(t *testing.T) {
 	of := func(weights ...int32) (list []Input) {
 		for _, w := range weights {
-			list = append(list, Input{Configured: max(w, -w), Down: w < 0})
+			list = append(list, Input{Configured: max(w, -w), Share: 100, Down: w < 0})
 		}
 		return list
 	}
