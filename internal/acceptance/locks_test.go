@@ -225,28 +225,7 @@ func TestLockedTable(t *testing.T) {
 	needRoot(t)
 	ns := newNamespace(t)
 	must(t, ns, "-A -t 10.20.0.1:80 -s rr\n-a -t 10.20.0.1:80 -r 172.16.0.2:80 -m\n", "ipvsadm", "-R")
-	var cookie uint64
-	err := ns.Do(func() error {
-		s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(s)
-		cookie, err = unix.GetsockoptUint64(s, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := os.Open(fmt.Sprintf("/run/imbang/%d.lock", cookie))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
-	release := sync.OnceFunc(func() { lock.Close() })
-	t.Cleanup(release)
+	release := lockTable(t, ns)
 	for _, args := range [][]string{{"ipvsadm", "-Ln"}, {"ipvsadm", "-Sn"}, {"ipvsadm", "-Lcn"}, {"ipvsadm", "-L", "--timeout"},
 		{"status"}, {"settings"}, {"mark", "list"}} {
 		began := time.Now()
@@ -337,4 +316,32 @@ func TestEditDuringRestore(t *testing.T) {
 			all = append(all, editOnce(t, ns, 1+len(all)%9))
 		}
 	}
+}
+
+// lockTable holds the director's lock, as a command that is stopped would.
+func lockTable(t *testing.T, ns *host.Namespace) (release func()) {
+	t.Helper()
+	var cookie uint64
+	err := ns.Do(func() error {
+		s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(s)
+		cookie, err = unix.GetsockoptUint64(s, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Open(fmt.Sprintf("/run/imbang/%d.lock", cookie))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() { lock.Close() })
+	t.Cleanup(release)
+	return release
 }

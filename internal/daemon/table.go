@@ -83,6 +83,10 @@ func (d *Daemon) look() {
 			}
 		}
 		d.seen = now
+		if d.pending || len(d.behind) > 0 {
+			d.seen = 0 // what is missing is the daemon's own, and not drift
+			return nil
+		}
 		d.setDrift(plan.Make(d.core.Wanted(), d.applied, o))
 		return nil
 	})

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"encoding/json"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/place"
+	"imbang/internal/director"
+	"imbang/internal/jsonfile"
+	"imbang/internal/lab/topology"
+)
+
+// saved is the table, as ipvsadm saves it.
+func (k *keeper) saved() string {
+	k.t.Helper()
+	return k.do("ipvsadm", "-Sn")
+}
+
+// What cannot be done for another command's lock is done when that is free.
+func TestRunTriesAgain(t *testing.T) {
+	k := newKeeper(t, 3, checkEvery+threeServers)
+	addr := func(i int) string { return k.Servers[i].Addr[topology.IPv4].String() + ":80" }
+	release := lockTable(t, k.Director)
+	k.configure(checkEvery + strings.ReplaceAll(threeServers, "      - {name: c, address: S3}\n", ""))
+	o := imbang(t, k.Director, "", "reload")
+	if o.status != 3 || !strings.Contains(o.stderr, "1 of 1 changes failed, and are tried again: delete service") {
+		t.Errorf("%+v", o)
+	}
+	release()
+	k.await("the reload's rest", 15*time.Second, func() bool { return !strings.Contains(k.saved(), addr(2)) })
+	k.await("no alarm", 5*time.Second, func() bool { return len(k.status().Alarms) == 0 })
+	release = lockTable(t, k.Director)
+	imbang(t, k.Director, "", "weight", "-t", k.Virtual(topology.IPv4).String()+":80", "-r", addr(0), "--set", "77")
+	release()
+	k.await("the weight", 15*time.Second, func() bool { return strings.Contains(k.saved(), addr(0)+" -m -w 77") })
+	if log := k.do("events"); strings.Contains(log, "the table was changed") {
+		t.Errorf("the daemon's own changes are drift:\n%s", log)
+	}
+}
+
+// What does not fit the table is refused aloud, and deleted again by the next file.
+func TestRunFullTable(t *testing.T) {
+	k := newKeeper(t, 1, "services: []\n")
+	k.end(syscall.SIGTERM)
+	k.do("detach")
+	k.extra = ", max_servers: 64"
+	weights, foreign := map[netip.Addr]int{}, "-A -t 10.20.9.9:80 -s rr\n"
+	for i, a := range k.many(70) {
+		if i < 40 {
+			weights[a] = 1
+		} else {
+			foreign += "-a -t 10.20.9.9:80 -r " + a.String() + ":80 -m\n"
+		}
+	}
+	k.configure("services: []\n")
+	k.start()
+	must(t, k.Director, foreign, "ipvsadm", "-R")
+	k.configure(manyConfig("rr", weights))
+	o := imbang(t, k.Director, "", "reload")
+	if o.status != 3 || !strings.Contains(o.stderr, "changes failed, and are tried again: add service") {
+		t.Errorf("%+v", o)
+	}
+	if a := k.status().Alarms; len(a) != 1 || a[0].Name != "apply" {
+		t.Errorf("%+v", a)
+	}
+	k.configure("daemon: {max_removed: 100 %}\nservices: []\n")
+	if o := imbang(t, k.Director, "", "reload"); o.status != 0 {
+		t.Errorf("%+v", o)
+	}
+	if got := k.saved(); strings.Contains(got, "10.20.0.1:80") {
+		t.Errorf("the table is\n%s", got)
+	}
+}
+
+// What others deleted is not added before the next reload, whatever its checks say.
+func TestRunDeletedStaysDeleted(t *testing.T) {
+	k := newKeeper(t, 2, checkEvery+strings.Replace(strings.ReplaceAll(threeServers, "      - {name: c, address: S3}\n", ""), "    checks:", "    on_failure: remove\n    checks:", 1))
+	addr := k.Servers[1].Addr[topology.IPv4].String() + ":80"
+	k.await("both", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1" })
+	k.do("ipvsadm", "-d", "-t", k.Virtual(topology.IPv4).String()+":80", "-r", addr)
+	health := func() string {
+		for _, s := range k.status().Services[0].Servers {
+			if s.Name == "b" {
+				return s.Checks[0].State
+			}
+		}
+		return ""
+	}
+	turn := func() {
+		k.kill(1)
+		k.await("down", 5*time.Second, func() bool { return health() == "down" })
+		k.revive(1)
+		k.await("up", 5*time.Second, func() bool { return health() == "up" })
+		time.Sleep(300 * time.Millisecond)
+		if got := k.saved(); strings.Contains(got, addr) {
+			t.Errorf("it was added again:\n%s", got)
+		}
+	}
+	turn()
+	k.end(syscall.SIGKILL)
+	k.start()
+	turn()
+	k.do("reload")
+	if got := k.saved(); !strings.Contains(got, addr) {
+		t.Errorf("the reload did not add it:\n%s", got)
+	}
+}
+
+// A daemon that was killed in a reload leaves nothing behind that nobody owns, whichever
+// file the next one begins with.
+func TestRunKilledInReload(t *testing.T) {
+	few := checkEvery + strings.ReplaceAll(threeServers, "      - {name: c, address: S3}\n", "")
+	k := newKeeper(t, 3, few)
+	k.configure(checkEvery + threeServers)
+	k.do("reload")
+	k.end(syscall.SIGKILL)
+	// The record as it is between the first change and the last.
+	var file string
+	err := k.Director.Do(func() error {
+		dir, err := place.Dir()
+		file = filepath.Join(dir, "record.json")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r map[string]any
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	r["pending"] = true
+	if err := jsonfile.Write(file, r); err != nil {
+		t.Fatal(err)
+	}
+	k.configure(few)
+	k.start()
+	if got := k.saved(); strings.Contains(got, k.Servers[2].Addr[topology.IPv4].String()) {
+		t.Errorf("the table is\n%s", got)
+	}
+}
+
+// A virtual address goes with its line, if the daemon added it.
+func TestRunDropsAddresses(t *testing.T) {
+	k := newKeeper(t, 1, "services: []\n")
+	has := func(a string) bool {
+		return strings.Contains(finish(t, k.Director, exec.Command("ip", "address", "show", "dev", "lo"), "").stdout, a)
+	}
+	if o := finish(t, k.Director, exec.Command("ip", "address", "add", "10.20.7.2/32", "dev", "lo"), ""); o.status != 0 {
+		t.Fatalf("%+v", o)
+	}
+	k.extra = ", addresses: [{address: 10.20.7.1/32, device: lo}, {address: 10.20.7.2/32, device: lo}]"
+	k.configure("services: []\n")
+	k.do("reload")
+	if !has("10.20.7.1/32") {
+		t.Fatal("the address was not added")
+	}
+	k.end(syscall.SIGKILL)
+	k.extra = ""
+	k.configure("services: []\n")
+	k.start()
+	if has("10.20.7.1/32") || !has("10.20.7.2/32") {
+		t.Errorf("10.20.7.1, the daemon's own: %v; 10.20.7.2, another's: %v", has("10.20.7.1/32"), has("10.20.7.2/32"))
+	}
+}
+
+// table opens the director.
+func (k *keeper) table() (d *director.Director) {
+	k.t.Helper()
+	err := k.Director.Do(func() (err error) {
+		d, err = director.Open()
+		return err
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { _ = d.Close() })
+	return d
+}
