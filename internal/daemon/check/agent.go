@@ -50,7 +50,7 @@ func (c Agent) Check(ctx context.Context, t Target) Result {
 	if err != nil {
 		return failed("%v", err)
 	}
-	r.Detail = fmt.Sprintf("agent: %s in %s", line, since(start))
+	r.Detail = printable(fmt.Sprintf("agent: %s in %s", line, since(start)))
 	return r
 }
 

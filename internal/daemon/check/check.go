@@ -42,7 +42,7 @@ func (t Target) dial(ctx context.Context) (net.Conn, error) {
 // Result is the outcome of one check.
 type Result struct {
 	OK     bool
-	Detail string // one line: "200 in 3 ms", "connection refused"
+	Detail string // one printable line: "200 in 3 ms", "connection refused"
 	// Share is the percentage of the server's weight that the check leaves it, 0 to
 	// 100. HasShare is false for checks that do not say.
 	Share    uint8
@@ -65,10 +65,12 @@ func (c Command) String() string {
 	return [...]string{"", "ready", "drain", "maintenance"}[c]
 }
 
-func failed(format string, args ...any) Result { return Result{Detail: fmt.Sprintf(format, args...)} }
+func failed(format string, args ...any) Result {
+	return Result{Detail: printable(fmt.Sprintf(format, args...))}
+}
 
 func passed(format string, args ...any) Result {
-	return Result{OK: true, Detail: fmt.Sprintf(format, args...)}
+	return Result{OK: true, Detail: printable(fmt.Sprintf(format, args...))}
 }
 
 // Checker carries out one check. It returns when the context ends, at the latest.

@@ -168,7 +168,7 @@ func (h *httpChecker) Check(ctx context.Context, t Target) Result {
 	for i, one := range h.requests {
 		status, err := h.exchange(conn, r, one, host, i == len(h.requests)-1)
 		if err != nil {
-			return failed("%s: %s", one.path(), reason(ctx, err))
+			return failed("%.80s: %s", one.path(), reason(ctx, err))
 		}
 		last = status
 	}

@@ -23,8 +23,6 @@ type Script struct {
 	Dynamic bool     `yaml:"dynamic" jsonschema_description:"exit status 2 to 255 is a success, and says the share of the weight: (status - 2) / 253; default false"`
 }
 
-const maxLine = 200 // of a script's last line of output that is shown [bytes]
-
 // Problems implements Spec.
 func (c *Script) Problems() (list []Problem) {
 	if len(c.Command) == 0 || !strings.HasPrefix(c.Command[0], "/") {
@@ -144,11 +142,5 @@ func (l *lastBytes) line() string {
 	defer l.mu.Unlock()
 	s := strings.TrimSpace(string(l.text))
 	s = s[strings.LastIndexByte(s, '\n')+1:]
-	s = strings.ToValidUTF8(s[:min(len(s), maxLine)], "?")
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, s)
+	return printable(s)
 }

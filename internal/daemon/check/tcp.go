@@ -54,7 +54,7 @@ func (c TCP) Check(ctx context.Context, t Target) Result {
 		return passed("connected and sent in %s", since(start))
 	}
 	if got, err := readUntil(conn, []byte(c.Expect)); err != nil {
-		return failed("connected, but %q did not come: %s; received %.40q", c.Expect, reason(ctx, err), got)
+		return failed("connected, but %.40q did not come: %s; received %.40q", c.Expect, reason(ctx, err), got)
 	}
 	return passed("connected and received the expected text in %s", since(start))
 }
