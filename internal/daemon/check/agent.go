@@ -34,11 +34,7 @@ func (c Agent) Check(ctx context.Context, t Target) Result {
 		return failed("%s", reason(ctx, err))
 	}
 	defer hangUp(conn)
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer bound(ctx, conn)()
 	if _, err := io.WriteString(conn, c.Send); err != nil {
 		return failed("%s", reason(ctx, err))
 	}

@@ -147,11 +147,7 @@ func (h *httpChecker) Check(ctx context.Context, t Target) Result {
 		return failed("%s", reason(ctx, err))
 	}
 	defer hangUp(conn)
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer bound(ctx, conn)()
 	host := h.host
 	if host == "" {
 		host = hostOf(t)

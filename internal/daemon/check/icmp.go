@@ -59,11 +59,7 @@ func (c icmpChecker) Check(ctx context.Context, t Target) Result {
 		return failed("no raw socket: %s", reason(ctx, err))
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer bound(ctx, conn)()
 	number := echoes.Add(1)
 	echo := &icmp.Echo{ID: int(number >> 16), Seq: int(number & 0xffff), Data: make([]byte, c.size)}
 	if _, err := rand.Read(echo.Data[:16]); err != nil {

@@ -4,6 +4,9 @@ package check
 
 import (
 	"context"
+	"io"
+	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -133,4 +136,39 @@ func TestSpread(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Stop does not wait for the timeouts of checks of silent servers.
+func TestStop(t *testing.T) {
+	at := netip.MustParseAddrPort(listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }))
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	for _, c := range []struct {
+		name string
+		spec Spec
+		at   netip.AddrPort
+	}{
+		{"tcp", &TCP{Expect: "x"}, at},
+		{"tls", &TLS{}, at},
+		{"http", &HTTP{}, at},
+		{"udp", &UDP{Expect: "x"}, netip.MustParseAddrPort(silent.LocalAddr().String())},
+		{"script", &Script{Command: []string{"/bin/sleep", "8"}}, at},
+		{"agent", &Agent{}, at},
+	} {
+		checker, err := c.spec.Checker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := NewRunner(func(string, Result, time.Time) {})
+		r.Set(map[string]Job{c.name: {checker, Target{Addr: c.at}, Timing{Interval: 8 * time.Second, Timeout: 8 * time.Second, Rise: 1, Fall: 1}}})
+		time.Sleep(100 * time.Millisecond) // it waits for a reply
+		begin := time.Now()
+		r.Stop()
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("%s: stopped after %s", c.name, took)
+		}
+	}
 }

@@ -7,10 +7,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
-	"os"
-	"strings"
-	"syscall"
 	"time"
 )
 
@@ -44,9 +40,7 @@ func (c TCP) Check(ctx context.Context, t Target) Result {
 	if c.Send == "" && c.Expect == "" {
 		return passed("connected in %s", since(start))
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
-	}
+	defer bound(ctx, conn)()
 	if _, err := io.WriteString(conn, c.Send); err != nil {
 		return failed("connected, but sending failed: %s", reason(ctx, err))
 	}
@@ -73,31 +67,4 @@ func readUntil(r io.Reader, want []byte) ([]byte, error) {
 		}
 	}
 	return got, nil
-}
-
-// hangUp closes a connection by a reset: thousands of checks a second would use up
-// the local ports by TIME_WAIT.
-func hangUp(conn net.Conn) {
-	if l, ok := conn.(interface{ SetLinger(sec int) error }); ok {
-		_ = l.SetLinger(0)
-	}
-	_ = conn.Close()
-}
-
-// reason is an error in a few words, without addresses and Go's operations.
-func reason(ctx context.Context, err error) string {
-	var dns *net.DNSError
-	var number syscall.Errno
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), ctx.Err() != nil:
-		return "timeout"
-	case errors.As(err, &number):
-		return number.Error()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the server closed the connection"
-	case errors.As(err, &dns):
-		return dns.Err
-	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }
