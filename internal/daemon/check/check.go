@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -48,6 +49,9 @@ type Result struct {
 	Share    uint8
 	HasShare bool
 	Command  Command
+	// Inconclusive is set if this machine could not make the check, for lack of files,
+	// memory, ports, processes or rights: it says nothing of the server. Detail has why.
+	Inconclusive bool
 }
 
 // Command is what an agent asks for in addition to a state.
@@ -65,8 +69,12 @@ func (c Command) String() string {
 	return [...]string{"", "ready", "drain", "maintenance"}[c]
 }
 
+// failed is the result of a check that failed. It is inconclusive if a cause among the
+// arguments is of this machine.
 func failed(format string, args ...any) Result {
-	return Result{Detail: printable(fmt.Sprintf(format, args...))}
+	r := Result{Detail: printable(fmt.Sprintf(format, args...))}
+	r.Inconclusive = slices.ContainsFunc(args, func(arg any) bool { c, ok := arg.(cause); return ok && c.local })
+	return r
 }
 
 func passed(format string, args ...any) Result {

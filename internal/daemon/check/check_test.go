@@ -208,6 +208,16 @@ func TestState(t *testing.T) {
 	if s.Runs != 10 || s.Fails != 6 || s.Since != time.Unix(9, 0) {
 		t.Errorf("%+v", s)
 	}
+	// An inconclusive result decides nothing, and keeps what is under way.
+	for _, verdict := range []Verdict{Unknown, Up, Down} {
+		known := State{Verdict: verdict, Since: time.Unix(1, 0), Row: 1, Last: Result{OK: true}, Runs: 7, Fails: 3, Withheld: 50, Command: Drain}
+		lack := Result{Detail: "too many open files", Inconclusive: true}
+		want := known
+		want.Last, want.At, want.Runs = lack, time.Unix(2, 0), 8
+		if s, changed := timing.Next(known, lack, time.Unix(2, 0)); changed || s != want {
+			t.Errorf("%+v, %v, want %+v", s, changed, want)
+		}
+	}
 	// Nothing is known: the first result decides.
 	for _, ok := range []bool{true, false} {
 		if s, changed := timing.Next(State{}, Result{OK: ok}, time.Unix(1, 0)); !changed || s.Verdict == Unknown {

@@ -4,12 +4,7 @@ package check
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
-	"os"
-	"strings"
-	"syscall"
 	"time"
 )
 
@@ -29,22 +24,4 @@ func hangUp(conn net.Conn) {
 		_ = l.SetLinger(0)
 	}
 	_ = conn.Close()
-}
-
-// reason is an error in a few words, without addresses and Go's operations.
-func reason(ctx context.Context, err error) string {
-	var dns *net.DNSError
-	var number syscall.Errno
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), ctx.Err() != nil:
-		return "timeout"
-	case errors.As(err, &number):
-		return number.Error()
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the server closed the connection"
-	case errors.As(err, &dns):
-		return dns.Err
-	}
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }

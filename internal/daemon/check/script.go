@@ -101,6 +101,8 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	}
 	var exited *exec.ExitError
 	switch {
+	case c.Process == nil: // it was not started
+		return failed("%s", reason(ctx, err))
 	case ctx.Err() != nil:
 		return failed("timeout: killed%s", said)
 	case err == nil || errors.Is(err, exec.ErrWaitDelay) && c.ProcessState.Success():

@@ -49,14 +49,18 @@ type State struct {
 func (t Timing) Begin(now time.Time) State { return State{Verdict: t.Initial, Since: now} }
 
 // Next is the state after a result, and whether the verdict changed. Of an unknown
-// verdict the first result decides: there is nothing to keep until more have come.
+// verdict the first result decides: there is nothing to keep until more have come. An
+// inconclusive one decides nothing.
 func (t Timing) Next(s State, r Result, now time.Time) (State, bool) {
 	want := Down
 	s.Last, s.At = r, now
 	s.Runs++
-	if r.OK {
+	switch {
+	case r.Inconclusive:
+		return s, false
+	case r.OK:
 		want = Up
-	} else {
+	default:
 		s.Fails++
 	}
 	if s.Verdict == want {

@@ -125,6 +125,10 @@ func TestFallAndRise(t *testing.T) {
 	w.expect("two", w.result("a", "web", bad), "server-down a: check web: timeout; run /bin/down -x")
 	w.expect("then", w.table(), "1/down 2/up 3/up")
 	w.expect("three", w.result("a", "web", bad), "")
+	for range 3 {
+		w.expect("inconclusive", w.result("b", "web", check.Result{Inconclusive: true, Detail: "too many open files"}), "")
+	}
+	w.expect("then", w.table(), "1/down 2/up 3/up")
 	w.expect("one success", w.result("a", "web", good), "")
 	w.expect("a failure between", w.result("a", "web", bad), "")
 	w.expect("one success again", w.result("a", "web", good), "")
@@ -145,8 +149,12 @@ func TestSharesAndAgents(t *testing.T) {
 	half := check.Result{OK: true, Share: 50, HasShare: true}
 	w.result("c", "agent", half)
 	w.expect("half", w.table(), "1/up 2/up 3/50%")
+	w.expect("inconclusive", w.result("c", "agent", check.Result{Inconclusive: true, Detail: "too many open files"}), "")
+	w.expect("inconclusive", w.table(), "1/up 2/up 3/50%")
 	w.expect("drain", w.result("c", "agent", check.Result{OK: true, Command: check.Drain}), "agent c: agent asks for drain")
 	w.expect("drain", w.table(), "1/up 2/up 3/50%/drain")
+	w.expect("inconclusive", w.result("c", "agent", check.Result{Inconclusive: true, Command: check.Ready}), "")
+	w.expect("inconclusive", w.table(), "1/up 2/up 3/50%/drain")
 	w.expect("again", w.result("c", "agent", check.Result{OK: true, Command: check.Drain}), "")
 	w.expect("ready", w.result("c", "agent", check.Result{OK: true, Command: check.Ready}), "agent c: agent asks for ready")
 	w.expect("ready, the share holds", w.table(), "1/up 2/up 3/50%")

@@ -19,7 +19,7 @@ func (s *server) healthy() bool {
 }
 
 // Result takes a check's result in. One of a check that is no more, or of a server in
-// maintenance, means nothing.
+// maintenance, means nothing; an inconclusive one is only shown.
 func (c *Core) Result(id CheckID, r check.Result, now time.Time) (out Outcome) {
 	one := c.servers[id.ServerID]
 	if one == nil {
@@ -32,6 +32,9 @@ func (c *Core) Result(id CheckID, r check.Result, now time.Time) (out Outcome) {
 	w := one.checks[i]
 	withheld, command := w.Withheld, w.Command
 	w.State, _ = w.Next(w.State, r, now)
+	if r.Inconclusive {
+		return out
+	}
 	w.heed(r)
 	if w.Withheld != withheld || w.Command != command {
 		out.Changed = []model.ServiceKey{one.id.Service}
