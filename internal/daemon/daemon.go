@@ -65,6 +65,7 @@ type Daemon struct {
 	seen     uint64 // the table's generation
 	unsaved  bool   // what checks found since the record was written
 	alarms   map[string]api.Alarm
+	unmadeAt time.Time          // when a check could not be made last
 	steered  int                // checks
 	steering *director.Director // whose; nil: none's
 	drift    []string
@@ -178,6 +179,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.catchUp()
 			d.look()
 			d.keepSteering()
+			d.keepUnmade(time.Now())
 			d.save()
 			d.audit(ctx)
 			d.watchFiles(time.Now())
@@ -212,6 +214,9 @@ func (d *Daemon) do(f func() error) error {
 func (d *Daemon) take(r result) {
 	var out core.Outcome
 	for range cap(d.results) {
+		if r.Inconclusive {
+			d.unmade(r)
+		}
 		one := d.core.Result(r.id, r.Result, r.at)
 		out.Events = append(out.Events, one.Events...)
 		out.Hooks = append(out.Hooks, one.Hooks...)

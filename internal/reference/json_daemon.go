@@ -45,7 +45,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Status.alarms":          "faults that last",
 	"api.Status.drift":           "what a reload would change because others edited the table, one line each",
 	"api.Status.checks":          "how checks are carried out",
-	"api.Alarm.name":             "`director`, `device`, `address`, `forwarding`, `apply`, `audit`, `metrics`, `events` or `record`",
+	"api.Alarm.name":             "`director`, `device`, `address`, `forwarding`, `apply`, `audit`, `checks`, `steering`, `metrics`, `events` or `record`",
 	"api.Alarm.since":            "when it was raised",
 	"api.Alarm.text":             "what is wrong",
 	"api.Checks.jobs":            "checks that are made again and again",

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/core"
+	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/hooks"
+	"imbang/internal/daemon/operator"
+)
+
+const checked = `
+checks:
+  web: {tcp: {}, rise: 3}
+services:
+  - name: web
+    virtual: 10.20.0.1:80
+    checks: [web]
+    servers:
+      - {name: a, address: 172.16.0.1}
+      - {name: b, address: 172.16.0.2}
+`
+
+// newDaemon is a daemon of a configuration without its loop and its director.
+func newDaemon(t *testing.T, text string) *Daemon {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "imbang.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := events.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{
+		Options: Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, events: log, results: make(chan result, 8),
+		alarms: map[string]api.Alarm{}, core: core.New(c, operator.Book{}, core.Memory{}, time.Now()),
+	}
+	d.hooks = hooks.New(d.hookFailed)
+	t.Cleanup(d.hooks.Close)
+	return d
+}
+
+// texts are the events of a daemon, in short.
+func texts(d *Daemon) (list []string) {
+	for _, e := range d.events.Last(100) {
+		list = append(list, string(e.Kind)+" "+e.Text)
+	}
+	return list
+}
+
+// One alarm says that checks cannot be made, and ends a minute after the last of them.
+func TestUnmade(t *testing.T) {
+	d := newDaemon(t, checked)
+	start := time.Now()
+	var ids []core.CheckID
+	d.core.Each(func(id core.CheckID, _ *config.Check, _ *config.Service, _ *config.Server) { ids = append(ids, id) })
+	lack := check.Result{Detail: "too many open files", Inconclusive: true}
+	d.keepUnmade(start)
+	for i := range 10 {
+		d.take(result{ids[i%2], lack, start.Add(time.Duration(i) * time.Second)})
+	}
+	if got, want := d.alarms[alarmChecks].Text, "check web of a could not be made: too many open files"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	d.take(result{ids[0], check.Result{OK: true}, start.Add(20 * time.Second)})
+	d.keepUnmade(start.Add(68 * time.Second))
+	if len(d.alarms) != 1 {
+		t.Errorf("%v, 59 s after the last one", d.alarms)
+	}
+	d.keepUnmade(start.Add(69 * time.Second))
+	want := []string{"alarm checks: check web of a could not be made: too many open files", "alarm-ended checks: after 0s"}
+	if got := texts(d); len(d.alarms) != 0 || !slices.Equal(got, want) {
+		t.Errorf("%v, %q, want %q", d.alarms, got, want)
+	}
+}
