@@ -56,6 +56,28 @@ func newDaemon(t *testing.T, text string) *Daemon {
 	return d
 }
 
+// After a restart, checks go on from the state that was remembered.
+func TestJobsGoOn(t *testing.T) {
+	d := newDaemon(t, checked)
+	now := time.Now()
+	memory, ids := d.core.Memory(), checkIDs(d)
+	down := check.State{Verdict: check.Down, Since: now.Add(-time.Hour), Row: 1}
+	memory.Checks[ids[1]] = down
+	d.core = core.Restart(d.core.Config, operator.Book{}, memory, now)
+	jobs := d.jobs()
+	if got := jobs[ids[0]].State.Verdict; len(jobs) != 2 || got != check.Up {
+		t.Errorf("%d jobs, the first one %s", len(jobs), got)
+	}
+	if got := jobs[ids[1]].State; got != down {
+		t.Errorf("%+v, want %+v", got, down)
+	}
+}
+
+func checkIDs(d *Daemon) (ids []core.CheckID) {
+	d.core.Each(func(id core.CheckID, _ *config.Check, _ *config.Service, _ *config.Server) { ids = append(ids, id) })
+	return ids
+}
+
 // texts are the events of a daemon, in short.
 func texts(d *Daemon) (list []string) {
 	for _, e := range d.events.Last(100) {
@@ -68,8 +90,7 @@ func texts(d *Daemon) (list []string) {
 func TestUnmade(t *testing.T) {
 	d := newDaemon(t, checked)
 	start := time.Now()
-	var ids []core.CheckID
-	d.core.Each(func(id core.CheckID, _ *config.Check, _ *config.Service, _ *config.Server) { ids = append(ids, id) })
+	ids := checkIDs(d)
 	lack := check.Result{Detail: "too many open files", Inconclusive: true}
 	d.keepUnmade(start)
 	for i := range 10 {

@@ -12,7 +12,15 @@ import (
 
 // setJobs gives the runner the checks that are to be made.
 func (d *Daemon) setJobs() {
-	jobs := map[core.CheckID]check.Job{}
+	jobs := d.jobs()
+	d.dialer.Forget()
+	d.keepSteering()
+	d.runner.Set(jobs)
+}
+
+// jobs are these checks, each with what the core knows of it.
+func (d *Daemon) jobs() map[core.CheckID]check.Job {
+	jobs, known := map[core.CheckID]check.Job{}, d.core.Memory().Checks
 	d.steered = 0
 	d.core.Each(func(id core.CheckID, ch *config.Check, s *config.Service, one *config.Server) {
 		t := check.Target{Addr: one.AddrPort()}
@@ -23,9 +31,7 @@ func (d *Daemon) setJobs() {
 			t.Virtual = netip.AddrPortFrom(s.Key.Addr, s.Key.Port)
 		}
 		d.steer(&t, ch, s, one)
-		jobs[id] = check.Job{Checker: d.checkers[ch], Target: t, Timing: ch.Timing}
+		jobs[id] = check.Job{Checker: d.checkers[ch], Target: t, Timing: ch.Timing, State: known[id]}
 	})
-	d.dialer.Forget()
-	d.keepSteering()
-	d.runner.Set(jobs)
+	return jobs
 }

@@ -17,6 +17,9 @@ type Job struct {
 	Checker Checker
 	Target  Target
 	Timing  Timing
+	// State is what is known when the job begins: a server that was down before a
+	// restart rises at the fast interval. The runner goes on from there by itself.
+	State State
 }
 
 // Runner carries jobs out, each under an id. One goroutine waits for the next start,
@@ -82,7 +85,7 @@ func (r *Runner[ID]) Set(jobs map[ID]Job) {
 	for id, job := range jobs {
 		old := r.jobs[id]
 		if old == nil {
-			j := &running[ID]{id: id, Job: job, state: job.Timing.Begin(now), due: now.Add(within(job.Timing.Spread))}
+			j := &running[ID]{id: id, Job: job, state: job.State, due: now.Add(within(job.Timing.Spread))}
 			r.jobs[id] = j
 			heap.Push(&r.queue, j)
 			continue

@@ -59,7 +59,8 @@ func TestRunner(t *testing.T) {
 		})
 		a, b := &scripted{takes: time.Millisecond}, &scripted{takes: time.Hour}
 		timing := Timing{Interval: time.Second, Fast: 100 * time.Millisecond, Timeout: 500 * time.Millisecond, Rise: 2, Fall: 3, Initial: Up}
-		r.Set(map[string]Job{"a": {a, Target{}, timing}, "b": {b, Target{}, timing}})
+		up := timing.Begin(time.Now())
+		r.Set(map[string]Job{"a": {a, Target{}, timing, up}, "b": {b, Target{}, timing, up}})
 		time.Sleep(10*time.Second + time.Millisecond)
 		if n := a.count(); n != 11 {
 			t.Errorf("%d checks of a, want 11 in 10 s", n)
@@ -81,7 +82,7 @@ func TestRunner(t *testing.T) {
 		// A job that stays keeps its time, one that goes is not reported any more.
 		stays := a.count()
 		for range 20 {
-			r.Set(map[string]Job{"a": {a, Target{}, timing}})
+			r.Set(map[string]Job{"a": {a, Target{}, timing, up}})
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := a.count() - stays; n != 2 {
@@ -115,7 +116,7 @@ func TestSpread(t *testing.T) {
 		jobs, all := map[int]Job{}, make([]*scripted, 200)
 		for i := range all {
 			all[i] = &scripted{takes: time.Millisecond}
-			jobs[i] = Job{all[i], Target{}, Timing{Interval: 10 * time.Second, Timeout: time.Second, Jitter: 0.2, Spread: 10 * time.Second, Rise: 1, Fall: 1}}
+			jobs[i] = Job{all[i], Target{}, Timing{Interval: 10 * time.Second, Timeout: time.Second, Jitter: 0.2, Spread: 10 * time.Second, Rise: 1, Fall: 1}, State{}}
 		}
 		start := time.Now()
 		r.Set(jobs)
@@ -136,6 +137,34 @@ func TestSpread(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A job goes on from the state that is known: what changes it is checked fast.
+func TestKnownState(t *testing.T) {
+	timing := Timing{Interval: 10 * time.Second, Fast: time.Second, Timeout: time.Second, Rise: 3, Fall: 3, Initial: Up}
+	for _, c := range []struct {
+		name  string
+		state State
+		fails bool
+		want  int // checks in 5 s: at 0 s, and while a change is under way each second
+	}{
+		{"down, and succeeds", State{Verdict: Down}, false, 3},
+		{"down, and fails", State{Verdict: Down}, true, 1},
+		{"down, one success before", State{Verdict: Down, Row: 1}, false, 2},
+		{"up, and fails", State{Verdict: Up}, true, 3},
+		{"up, and succeeds", State{Verdict: Up}, false, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := NewRunner(func(string, Result, time.Time) {})
+			s := &scripted{takes: time.Millisecond, fails: c.fails}
+			r.Set(map[string]Job{c.name: {s, Target{}, timing, c.state}})
+			time.Sleep(5 * time.Second)
+			r.Stop()
+			if n := s.count(); n != c.want {
+				t.Errorf("%s: %d checks in 5 s, want %d", c.name, n, c.want)
+			}
+		})
+	}
 }
 
 // Stop does not wait for the timeouts of checks of silent servers.
@@ -163,7 +192,7 @@ func TestStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := NewRunner(func(string, Result, time.Time) {})
-		r.Set(map[string]Job{c.name: {checker, Target{Addr: c.at}, Timing{Interval: 8 * time.Second, Timeout: 8 * time.Second, Rise: 1, Fall: 1}}})
+		r.Set(map[string]Job{c.name: {checker, Target{Addr: c.at}, Timing{Interval: 8 * time.Second, Timeout: 8 * time.Second, Rise: 1, Fall: 1}, State{}}})
 		time.Sleep(100 * time.Millisecond) // it waits for a reply
 		begin := time.Now()
 		r.Stop()
