@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,7 +26,7 @@ import (
 type HTTP struct {
 	Requests []Request         `yaml:"requests" jsonschema_description:"sent in this order; default one GET / that expects a status of 200 to 399"`
 	Host     string            `yaml:"host" jsonschema_description:"Host header; default the service's virtual address"`
-	Headers  map[string]string `yaml:"headers" jsonschema_description:"further headers of all requests"`
+	Headers  map[string]string `yaml:"headers" jsonschema_description:"further headers of all requests, except Host (use host), Connection, Content-Length and Transfer-Encoding"`
 	Secrets  map[string]string `yaml:"secrets" jsonschema_description:"headers whose values are in files, by name: Authorization: /etc/imbang/token"`
 	TLS      *ClientTLS        `yaml:"tls" jsonschema_description:"HTTPS; an empty mapping {} takes all defaults"`
 }
@@ -71,12 +72,30 @@ func (c *HTTP) Problems() (list []Problem) {
 			list = append(list, Problem{at + "method", "a reply to HEAD has no body: remove expect and digest, or write GET"})
 		}
 	}
-	for name, value := range c.Headers {
-		if strings.ContainsAny(name+value, "\r\n") || strings.ContainsAny(name, " :") || name == "" {
-			list = append(list, Problem{"headers", fmt.Sprintf("%q: want a name without spaces and colons, and one line", name)})
+	list = append(list, headerProblems("headers", c.Headers)...)
+	list = append(list, headerProblems("secrets", c.Secrets)...)
+	return append(list, c.TLS.problems("tls.")...)
+}
+
+// ownHeaders are headers that requests have by themselves, with the remedy. net/http
+// ignores them among others, or writes them twice.
+var ownHeaders = map[string]string{
+	"Host":              "use host, beside headers",
+	"Connection":        "imbang sets it: remove it",
+	"Content-Length":    "imbang sets it: remove it",
+	"Transfer-Encoding": "imbang sets it: remove it",
+}
+
+func headerProblems(key string, headers map[string]string) (list []Problem) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch remedy := ownHeaders[http.CanonicalHeaderKey(name)]; {
+		case remedy != "":
+			list = append(list, Problem{key + "." + name, remedy})
+		case strings.ContainsAny(name+headers[name], "\r\n") || strings.ContainsAny(name, " :") || name == "":
+			list = append(list, Problem{key, fmt.Sprintf("%q: want a name without spaces and colons, and one line", name)})
 		}
 	}
-	return append(list, c.TLS.problems("tls.")...)
+	return list
 }
 
 func (r Request) path() string {
