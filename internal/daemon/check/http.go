@@ -3,26 +3,22 @@
 package check
 
 import (
-	"bufio"
-	"context"
 	"crypto/md5"
 	"crypto/tls"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // HTTP sends requests, one after the other on one connection, all of which must be
-// answered as expected. Redirects are replies like others.
+// answered as expected. Redirects are replies like others. A reply that ends the
+// connection, or is not read to its end, is followed by another connection.
 type HTTP struct {
 	Requests []Request         `yaml:"requests" jsonschema_description:"sent in this order; default one GET / that expects a status of 200 to 399"`
 	Host     string            `yaml:"host" jsonschema_description:"Host header; default the service's virtual address"`
@@ -41,11 +37,7 @@ type Request struct {
 	Digest string `yaml:"digest" jsonschema_description:"MD5 digest of the body, 32 hexadecimal digits, as genhash prints"`
 }
 
-const (
-	maxBody      = 1 << 20 // of a reply that is looked at [bytes]
-	maxHead      = 64 << 10
-	defaultCodes = "200-399"
-)
+const defaultCodes = "200-399"
 
 // Problems implements Spec.
 func (c *HTTP) Problems() (list []Problem) {
@@ -156,123 +148,4 @@ func (c *HTTP) Checker() (Checker, error) {
 	var err error
 	h.tls, err = c.TLS.config()
 	return h, err
-}
-
-// Check implements Checker.
-func (h *httpChecker) Check(ctx context.Context, t Target) Result {
-	start := time.Now()
-	conn, err := t.dial(ctx)
-	if err != nil {
-		return failed("%s", reason(ctx, err))
-	}
-	defer hangUp(conn)
-	defer bound(ctx, conn)()
-	host := h.host
-	if host == "" {
-		host = hostOf(t)
-	}
-	if h.tls != nil {
-		secured := tls.Client(conn, h.tls)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			return failed("TLS handshake: %s", reason(ctx, err))
-		}
-		conn = secured
-	}
-	r := newReplies(conn)
-	last := 0
-	for i, one := range h.requests {
-		status, err := h.exchange(conn, r, one, host, i == len(h.requests)-1)
-		if err != nil {
-			return failed("%.80s: %s", one.path(), reason(ctx, err))
-		}
-		last = status
-	}
-	return passed("status %d in %s", last, since(start))
-}
-
-// hostOf is the Host header of a check that names none.
-func hostOf(t Target) string {
-	at := t.Virtual
-	if !at.IsValid() {
-		at = t.Addr
-	}
-	if at.Port() == 80 || at.Port() == 443 || at.Port() == 0 {
-		if at.Addr().Is6() {
-			return "[" + at.Addr().String() + "]"
-		}
-		return at.Addr().String()
-	}
-	return at.String()
-}
-
-// replies reads from a connection, no more than is allowed.
-type replies struct {
-	left *io.LimitedReader
-	*bufio.Reader
-}
-
-func newReplies(conn net.Conn) *replies {
-	left := &io.LimitedReader{R: conn}
-	return &replies{left, bufio.NewReader(left)}
-}
-
-// exchange sends one request and judges its reply.
-func (h *httpChecker) exchange(conn net.Conn, r *replies, one request, host string, last bool) (int, error) {
-	method := one.Method
-	if method == "" {
-		method = http.MethodGet
-	}
-	q, err := http.NewRequest(method, "http://host"+one.path(), strings.NewReader(one.Body))
-	if err != nil {
-		return 0, err
-	}
-	q.Host, q.Header, q.Close = host, h.header, last
-	if one.Body == "" {
-		q.Body, q.ContentLength = nil, 0
-	}
-	if err := q.Write(conn); err != nil {
-		return 0, err
-	}
-	r.left.N = maxHead
-	reply, err := http.ReadResponse(r.Reader, q)
-	if err != nil {
-		if r.left.N <= 0 {
-			return 0, fmt.Errorf("the head of the reply is longer than %d KiB", maxHead>>10)
-		}
-		return 0, err
-	}
-	defer reply.Body.Close()
-	r.left.N = 2 * maxBody // chunks have lengths beside the data
-	return reply.StatusCode, one.judge(reply, last)
-}
-
-// judge compares a reply with what is expected of it. A body that nothing is
-// expected of is read only if another request follows on the connection.
-func (one request) judge(reply *http.Response, last bool) error {
-	if !one.statuses.has(reply.StatusCode) {
-		want := one.Status
-		if want == "" {
-			want = defaultCodes
-		}
-		return fmt.Errorf("status %d, want %s", reply.StatusCode, want)
-	}
-	if last && one.expect == nil && one.Digest == "" {
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(reply.Body, maxBody+1))
-	if err != nil {
-		return err
-	}
-	if len(body) > maxBody && one.Digest != "" {
-		return fmt.Errorf("the body is longer than %d KiB", maxBody>>10)
-	}
-	if one.expect != nil && !one.expect.Match(body[:min(len(body), maxBody)]) {
-		return fmt.Errorf("the body of %d bytes does not match %q", len(body), one.Expect)
-	}
-	if one.Digest != "" {
-		if sum := md5.Sum(body); !strings.EqualFold(hex.EncodeToString(sum[:]), one.Digest) {
-			return fmt.Errorf("the body's MD5 digest is %x, want %s", sum, strings.ToLower(one.Digest))
-		}
-	}
-	return nil
 }

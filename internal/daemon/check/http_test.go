@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// speak answers every request of every connection with a text; a connection ends after
+// a text that says so. connections counts them.
+func speak(t *testing.T, text string) (addr string, connections *atomic.Int32) {
+	t.Helper()
+	connections = new(atomic.Int32)
+	ends := strings.Contains(text, "Connection: close") || strings.HasPrefix(text, "HTTP/1.0")
+	addr = listen(t, func(c net.Conn) {
+		connections.Add(1)
+		for r := bufio.NewReader(c); ; {
+			if _, err := http.ReadRequest(r); err != nil {
+				return
+			}
+			if _, err := io.WriteString(c, text); err != nil || ends {
+				return
+			}
+		}
+	})
+	return addr, connections
+}
+
+func TestHTTPConnections(t *testing.T) {
+	const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+	large := "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\nwelcome" + strings.Repeat("z", 3000000-len("welcome"))
+	two := func(r Request) *HTTP { return &HTTP{Requests: []Request{r, r}} }
+	for _, c := range []struct {
+		name, text  string
+		spec        *HTTP
+		ok          bool
+		detail      string
+		connections int32
+	}{
+		{"kept", empty, two(Request{}), true, "status 200", 1},
+		{"kept, with a body", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nwelcome", two(Request{Expect: "welcome"}), true, "status 200", 1},
+		{"kept, in chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nwelcome\r\n0\r\n\r\n", two(Request{}), true, "status 200", 1},
+		{"closed", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", two(Request{}), true, "status 200", 2},
+		{"closed, without a length", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nwelcome", two(Request{Expect: "^welcome$"}), true, "status 200", 2},
+		{"HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\nwelcome", two(Request{Expect: "^welcome$"}), true, "status 200", 2},
+		{"large, not read", large, two(Request{}), true, "status 200", 2},
+		{"large, matches", large, two(Request{Expect: "^welcome"}), true, "status 200", 2},
+		{"closed, and one request", "HTTP/1.0 200 OK\r\n\r\n", &HTTP{}, true, "status 200", 1},
+		{"truncated", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nwelcome!!\r\n", two(Request{}), false, "/: malformed chunked encoding", 1},
+		{"early hints", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + empty, two(Request{}), true, "status 200", 1},
+		{"continue, twice", strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 2) + empty, two(Request{}), true, "status 200", 1},
+		{"other protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", &HTTP{}, false, "/: status 101, want 200-399", 1},
+		{"hints without end", strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 4000), &HTTP{}, false, "/: the head of the reply is longer than 64 KiB", 1},
+	} {
+		addr, connections := speak(t, c.text)
+		expect(t, c.name, run(t, c.spec, addr), c.ok, c.detail)
+		if n := connections.Load(); n != c.connections {
+			t.Errorf("%s: %d connections, want %d", c.name, n, c.connections)
+		}
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "welcome") }))
+	s.Config.SetKeepAlivesEnabled(false)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	expect(t, "closed, by TLS", run(t, &HTTP{TLS: &ClientTLS{}, Requests: []Request{{Expect: "welcome"}, {Expect: "welcome"}}}, s.Listener.Addr().String()), true, "status 200")
+	first := listenOnce(t, "HTTP/1.0 200 OK\r\n\r\n")
+	expect(t, "gone after the first", run(t, two(Request{}), first), false, "connection refused")
+}
+
+// listenOnce answers the first request with a text, and stops listening before that.
+func listenOnce(t *testing.T, text string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		c, err := l.Accept()
+		l.Close()
+		if err == nil {
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			_, _ = io.WriteString(c, text)
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A check takes no longer than it has to: not until the end of a body that nothing is
+// expected of.
+func TestHTTPTime(t *testing.T) {
+	endless := listen(t, func(c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for ; err == nil; _, err = io.WriteString(c, "1\r\nx\r\n") {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	for _, c := range []struct {
+		name    string
+		request Request
+		addr    string
+		timeout time.Duration
+		ok      bool
+		detail  string
+	}{
+		{"endless body", Request{}, endless, 5 * time.Second, true, "status 200"},
+	} {
+		checker, err := (&HTTP{Requests: []Request{c.request}}).Checker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+		begin := time.Now()
+		r := checker.Check(ctx, Target{Addr: netip.MustParseAddrPort(c.addr)})
+		took := time.Since(begin)
+		cancel()
+		expect(t, c.name, r, c.ok, c.detail)
+		if took > time.Second {
+			t.Errorf("%s: took %s", c.name, took)
+		}
+	}
+}
