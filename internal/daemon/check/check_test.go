@@ -139,7 +139,7 @@ func TestHTTP(t *testing.T) {
 		{"secret", &HTTP{Secrets: map[string]string{"Authorization": secret}, Requests: []Request{{Path: "/secret"}}}, addr, true, "status 200"},
 		{"no secret", one(Request{Path: "/secret"}), addr, false, "/secret: status 401"},
 		{"large digest", one(Request{Path: "/large", Digest: strings.Repeat("0", 32)}), addr, false, "/large: the body is longer than 1024 KiB"},
-		{"large regexp", one(Request{Path: "/large", Expect: "x"}), addr, false, "/large: the body of 1048577 bytes does not match"},
+		{"large regexp", one(Request{Path: "/large", Expect: "^x"}), addr, false, "/large: the body of 1048577 bytes does not match"},
 		{"slow", one(Request{Path: "/slow", Expect: "x"}), addr, false, "/slow: timeout"},
 		{"endless head", &HTTP{}, head, false, "/: the head of the reply is longer than 64 KiB"},
 		{"no HTTP", &HTTP{}, nonsense, false, "/: malformed HTTP"},

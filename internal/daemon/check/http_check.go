@@ -25,7 +25,7 @@ func (h *httpChecker) Check(ctx context.Context, t Target) Result {
 				return r
 			}
 		}
-		reply, err := h.exchange(c, one, host, i == len(h.requests)-1)
+		reply, err := h.exchange(ctx, c, one, host, i == len(h.requests)-1)
 		if err != nil {
 			return failed("%.80s: %s", one.path(), reason(ctx, err))
 		}
@@ -51,7 +51,7 @@ func hostOf(t Target) string {
 
 // exchange sends one request and judges its reply. The body is never closed: that would
 // read all of it, and after the last request the connection is reset.
-func (h *httpChecker) exchange(c *httpConn, one request, host string, last bool) (int, error) {
+func (h *httpChecker) exchange(ctx context.Context, c *httpConn, one request, host string, last bool) (int, error) {
 	q, err := h.request(one, host, last)
 	if err != nil {
 		return 0, err
@@ -60,7 +60,7 @@ func (h *httpChecker) exchange(c *httpConn, one request, host string, last bool)
 	if err != nil {
 		return 0, err
 	}
-	if err := one.judge(reply); err != nil || last {
+	if err := one.judge(ctx, reply); err != nil || last {
 		return reply.StatusCode, err
 	}
 	return reply.StatusCode, c.next(reply)

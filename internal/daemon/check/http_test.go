@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,7 +99,7 @@ func listenOnce(t *testing.T, text string) string {
 }
 
 // A check takes no longer than it has to: not until the end of a body that nothing is
-// expected of.
+// expected of, and not after its timeout.
 func TestHTTPTime(t *testing.T) {
 	endless := listen(t, func(c net.Conn) {
 		_, _ = http.ReadRequest(bufio.NewReader(c))
@@ -107,6 +108,7 @@ func TestHTTPTime(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
+	letters, _ := speak(t, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 1<<20, strings.Repeat("x", 1<<20)))
 	for _, c := range []struct {
 		name    string
 		request Request
@@ -116,6 +118,7 @@ func TestHTTPTime(t *testing.T) {
 		detail  string
 	}{
 		{"endless body", Request{}, endless, 5 * time.Second, true, "status 200"},
+		{"expensive expression", Request{Expect: "[a-z]{1,400}OK"}, letters, 300 * time.Millisecond, false, "/: timeout"},
 	} {
 		checker, err := (&HTTP{Requests: []Request{c.request}}).Checker()
 		if err != nil {
@@ -129,6 +132,30 @@ func TestHTTPTime(t *testing.T) {
 		expect(t, c.name, r, c.ok, c.detail)
 		if took > time.Second {
 			t.Errorf("%s: took %s", c.name, took)
+		}
+	}
+}
+
+// Long texts are matched as short ones are.
+func TestMatches(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		expression, text string
+		found, whenEnded bool
+	}{
+		{"^a+b$", "aaab", true, true},
+		{"^a+b$", strings.Repeat("a", 1<<20) + "b", true, false},
+		{"^a+$", strings.Repeat("a", 1<<20) + "b", false, false},
+		{"b", strings.Repeat("ä\xff", 1<<19), false, false},
+	} {
+		e := regexp.MustCompile(c.expression)
+		if found, err := matches(t.Context(), e, []byte(c.text)); found != c.found || err != nil {
+			t.Errorf("%s: %v, %v", c.expression, found, err)
+		}
+		found, err := matches(ended, e, []byte(c.text))
+		if (err == nil) != c.whenEnded || err == nil && found != c.found {
+			t.Errorf("%s, after the end of the context: %v, %v", c.expression, found, err)
 		}
 	}
 }

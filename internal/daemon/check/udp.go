@@ -74,8 +74,12 @@ func (c udpChecker) Check(ctx context.Context, t Target) Result {
 	}
 	buffer := make([]byte, 64<<10)
 	n, err := conn.Read(buffer)
+	fits := err == nil
+	if fits && c.expect != nil {
+		fits, err = matches(ctx, c.expect, buffer[:n])
+	}
 	switch {
-	case err == nil && (c.expect == nil || c.expect.Match(buffer[:n])):
+	case fits && err == nil:
 		return passed("reply of %d bytes in %s", n, since(start))
 	case err == nil:
 		return failed("the reply of %d bytes does not match %q", n, strings.TrimPrefix(c.expect.String(), "(?s)"))
