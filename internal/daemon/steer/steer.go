@@ -115,6 +115,7 @@ func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 	}
 	dialer := check.Dialer
 	dialer.Control = a.control
+	// DialTCP binds the socket itself, also to no address, and it is bound already.
 	conn, err := dialer.DialContext(ctx, "tcp", a.Remote.String())
 	switch {
 	case err != nil && a.begun:
