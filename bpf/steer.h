@@ -4,7 +4,8 @@
  * connects to a server's own address, so that the stack has the route and the
  * neighbour; on the way out the packets get the virtual address, and the server's
  * tunnel, and the replies come back to the stack as the server's. User space
- * registers each socket in `check_flows`, in both directions, before it connects.
+ * registers each socket in `check_flows`, in both directions, before it connects. An
+ * entry has all that a packet is sent by: a server that was removed is checked, too.
  */
 #ifndef IMBANG_STEER_H
 #define IMBANG_STEER_H
@@ -43,12 +44,17 @@ static __noinline int of_a_check(const struct packet *p, const struct settings *
 	return check_of(&p->flow) || check_of(&back);
 }
 
+/* A check's packet, by the tunnel of its server: a verdict, or REFUSED. */
+__noinline int steer_tunnel(struct __sk_buff *skb, struct packet *p, const struct server *s)
+{
+	return p && s ? tunnel_to(skb, p, s) : VERDICT_DROP;
+}
+
 /* A packet of the director's own: a verdict, or UNDECIDED if it is of no check. */
 __noinline int steer_out(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct check_flow *c;
-	struct server *s;
 	int verdict;
 
 	if (!p || !set || !may_be_steered(p, set))
@@ -56,15 +62,13 @@ __noinline int steer_out(struct __sk_buff *skb, struct packet *p)
 	c = check_of(&p->flow);
 	if (!c || c->reply)
 		return UNDECIDED;
-	s = bpf_map_lookup_elem(&servers, &c->server);
-	/* Another server has the id by now: the check fails. */
-	if (!s || !address_equal(&s->addr, &p->flow.dst))
+	/* The element is another flow's by now: this one has ended. */
+	if (!address_equal(&c->server.addr, &p->flow.dst))
 		return VERDICT_DROP;
-	if (s->forward != FORWARD_ROUTE && s->forward != FORWARD_TUNNEL)
+	if (c->server.forward != FORWARD_ROUTE && c->server.forward != FORWARD_TUNNEL)
 		return UNDECIDED;
 	c->seen = 1;
-	p->server = c->server;
-	p->forward = s->forward;
+	p->forward = c->server.forward;
 	p->to = c->addr;
 	p->port = c->port;
 	if (nat_side(skb, p, NAT_DESTINATION, &p->to, p->port))
@@ -74,7 +78,7 @@ __noinline int steer_out(struct __sk_buff *skb, struct packet *p)
 	p->flow.dst = p->to;
 	p->flow.dport = p->port;
 	p->dont_fragment = 1; /* so that it is not to be cut here */
-	verdict = tunnel(skb, p);
+	verdict = steer_tunnel(skb, p, &c->server);
 	return verdict == VERDICT_REDIRECT ? verdict : VERDICT_DROP;
 }
 

@@ -184,10 +184,13 @@ struct server {
 struct check_flow {
 	union address addr; /* instead of the server's; of a reply: the server's */
 	__u64 until;        /* CLOCK_MONOTONIC [ns]: a daemon that was killed leaves flows */
-	__u32 server;       /* id */
 	__be16 port;
 	__u8 reply;
 	__u8 seen; /* a packet of it was steered */
+	__u32 pad;
+	/* The server as its clients' packets would find it: it need not be in the
+	 * table, and its id may be another's by now. Not of a reply. */
+	struct server server;
 };
 
 /* Fractions of one. */

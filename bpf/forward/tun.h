@@ -223,19 +223,15 @@ static __always_inline int tunnel_wrap(struct __sk_buff *skb, struct packet *p,
 	return outer_write(skb, p, s, t);
 }
 
-/* A verdict, or REFUSED. */
-__noinline int tunnel(struct __sk_buff *skb, struct packet *p)
+/* To a server, which need not be in the table: a verdict, or REFUSED. Inlined, so that
+ * no caller has a frame more on the stack. */
+static __always_inline int tunnel_to(struct __sk_buff *skb, struct packet *p,
+				     const struct server *s)
 {
-	__u32 id = p ? p->server : NO_SERVER;
-	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct tunnel t = {};
 	struct route *route;
 	int verdict;
 
-	if (!p)
-		return VERDICT_DROP;
-	if (!s)
-		return drop(p, REASON_DROP_SERVER_DELETED);
 	tunnel_plan(p, s, &t);
 	verdict = route_or_refuse(skb, p, &s->source, &s->addr, t.ip + t.shim, &route);
 	if (verdict == LOCAL)
@@ -247,6 +243,19 @@ __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 	if (tunnel_wrap(skb, p, s, &t, tunnel_room_flags(p, s, &t, route)))
 		return drop(p, REASON_DROP_REWRITE);
 	return transmit(skb, p, route);
+}
+
+/* A verdict, or REFUSED. */
+__noinline int tunnel(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 id = p ? p->server : NO_SERVER;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+
+	if (!p)
+		return VERDICT_DROP;
+	if (!s)
+		return drop(p, REASON_DROP_SERVER_DELETED);
+	return tunnel_to(skb, p, s);
 }
 
 #endif

@@ -4,6 +4,9 @@ package acceptance
 
 import (
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -107,6 +110,169 @@ services:
 	k.configure(config)
 	k.do("reload")
 	wait("not steered", healthy)
+}
+
+// A server that lacks the virtual address stays out although no table has it: removed, and
+// not yet added again by a daemon or a director that begins, or by a reload.
+func TestRunSteersRemovedServers(t *testing.T) {
+	for _, forward := range []string{"direct-routing", "tunnel"} {
+		t.Run(forward, func(t *testing.T) { steersRemoved(t, forward) })
+	}
+}
+
+func steersRemoved(t *testing.T, forward string) {
+	family := topology.IPv4
+	k := newKeeper(t, 2, checkEvery, family)
+	virtual := k.Virtual(family)
+	for i := range k.Servers {
+		k.answerForVirtual(i, family, forward == "tunnel")
+	}
+	addr := func(i int) string { return netip.AddrPortFrom(k.Servers[i].Addr[family], 80).String() }
+	lo := func(verb string) {
+		o := finish(t, k.Servers[1].Namespace, exec.Command("ip", "addr", verb, virtual.String()+"/32", "dev", "lo"), "")
+		if o.status != 0 {
+			t.Fatalf("%+v", o)
+		}
+	}
+	config := func(initial, servers string) string {
+		return fmt.Sprintf(`checks:
+  line: {tcp: {}, interval: 200 ms, timeout: 150 ms, rise: 1, fall: 2, initial: %s}
+services:
+  - name: web
+    virtual: "%s"
+    forward: %s
+    on_failure: remove
+    checks: [line]
+    servers:
+      - {name: a, address: "%s"}
+%s`, initial, netip.AddrPortFrom(virtual, 80), forward, addr(0), servers)
+	}
+	b := fmt.Sprintf("      - {name: b, address: %q}\n", addr(1))
+	stays := func(what, want string) {
+		t.Helper()
+		k.await(what, 5*time.Second, func() bool { return k.states() == want })
+		for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if got := k.states(); got != want {
+				t.Errorf("%s: states %s, want %s", what, got, want)
+				return
+			}
+		}
+	}
+	lo("del")
+	k.configure(config("down", ""))
+	k.do("reload")
+	stays("one server", "a up/1")
+	k.configure(config("down", b))
+	k.do("reload")
+	stays("added by a reload", "a up/1, b down/0")
+	lo("add")
+	k.await("with the virtual address", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1" })
+	lo("del")
+	stays("removed", "a up/1, b down/0")
+	// Others' servers get the ids that are free.
+	k.configure(config("down", b) + "  - name: other\n    virtual: \"" + netip.AddrPortFrom(virtual, 81).String() + "\"\n" +
+		"    servers: [{address: 172.16.99.1}, {address: 172.16.99.2}, {address: 172.16.99.3}]\n")
+	k.do("reload")
+	stays("its id is another's", "a up/1, b down/0")
+	k.end(syscall.SIGTERM)
+	k.do("detach")
+	k.start()
+	stays("another director", "a up/1, b down/0")
+	if s := k.status(); len(s.Alarms) != 0 {
+		t.Errorf("alarms %v", s.Alarms)
+	}
+}
+
+// Checks go on while the configuration is loaded again and the director is replaced, and
+// none of them goes astray.
+func TestRunSteersThroughReloads(t *testing.T) {
+	family := topology.IPv4
+	k := newKeeper(t, 2, checkEvery, family)
+	virtual := k.Virtual(family)
+	for i := range k.Servers {
+		k.answerForVirtual(i, family, false)
+	}
+	var checks, names strings.Builder
+	for i := range 10 {
+		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 100 ms, timeout: 90 ms, rise: 1, fall: 1}\n", i)
+		fmt.Fprintf(&names, "c%d, ", i)
+	}
+	config := fmt.Sprintf("checks:\n%sservices:\n  - name: web\n    virtual: \"%s\"\n    forward: direct-routing\n    checks: [%s]\n    servers: [{name: a, address: S1}, {name: b, address: S2, weight: ", checks.String(), netip.AddrPortFrom(virtual, 80), strings.TrimSuffix(names.String(), ", "))
+	o := finish(t, k.Servers[1].Namespace, exec.Command("ip", "addr", "del", virtual.String()+"/32", "dev", "lo"), "")
+	if o.status != 0 {
+		t.Fatalf("%+v", o)
+	}
+	k.configure(config + "1}]\n")
+	k.do("reload")
+	k.await("steered", 5*time.Second, func() bool { return k.states() == "a up/1, b down/0" })
+	time.Sleep(500 * time.Millisecond)
+	count := func() int { return strings.Count(k.do("events", "-n", "1000"), "server-") }
+	before := count()
+	for i := range 5 {
+		k.configure(config + fmt.Sprintf("%d}]\n", 2+i%2))
+		k.do("reload")
+		time.Sleep(300 * time.Millisecond)
+	}
+	k.do("upgrade")
+	time.Sleep(1500 * time.Millisecond)
+	if n := count() - before; n != 0 {
+		t.Errorf("%d changes of servers, want none:\n%s", n, k.do("events", "-n", "20"))
+	}
+	k.do("detach")
+	time.Sleep(1500 * time.Millisecond)
+	if text := k.do("events", "-n", "1000"); strings.Contains(text[strings.LastIndex(text, "reload"):], "server-up") {
+		t.Errorf("a server came up without a director:\n%s", text)
+	}
+}
+
+// A server that is the director itself is checked at its own address, which is where its
+// traffic goes, and there is no alarm.
+func TestRunChecksItself(t *testing.T) {
+	k := newKeeper(t, 1, checkEvery)
+	k.answerForVirtual(0, topology.IPv4, false)
+	l := k.listenHere(topology.ServerDevice, 80)
+	k.configure(checkEvery + fmt.Sprintf("services:\n  - name: web\n    virtual: \"VIP:80\"\n    forward: direct-routing\n    checks: [web]\n    servers: [{name: a, address: S1}, {name: me, address: \"%s\"}]\n", l))
+	k.do("reload")
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if s := k.status(); len(s.Alarms) != 0 {
+			t.Fatalf("alarms %v", s.Alarms)
+		}
+	}
+	if got := k.states(); got != "a up/1, me up/1" {
+		t.Errorf("states %s", got)
+	}
+}
+
+// listenHere answers HTTP at an address of one of the director's devices.
+func (k *keeper) listenHere(dev string, port uint16) (at netip.AddrPort) {
+	k.t.Helper()
+	err := k.Director.Do(func() error {
+		i, err := net.InterfaceByName(dev)
+		if err != nil {
+			return err
+		}
+		all, err := i.Addrs()
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			if p, err := netip.ParsePrefix(one.String()); err == nil && p.Addr().Is4() {
+				at = netip.AddrPortFrom(p.Addr(), port)
+			}
+		}
+		l, err := net.Listen("tcp", at.String())
+		if err != nil {
+			return err
+		}
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })}
+		go func() { _ = s.Serve(l) }()
+		k.t.Cleanup(func() { _ = s.Close() })
+		return nil
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return at
 }
 
 // answerForVirtual has a real server answer clients of the virtual service by itself.

@@ -79,10 +79,11 @@ type LbCheckFlow struct {
 	_      structs.HostLayout
 	Addr   LbAddress
 	Until  uint64
-	Server uint32
 	Port   uint16
 	Reply  uint8
 	Seen   uint8
+	Pad    uint32
+	Server LbServer
 }
 
 type LbClock struct {

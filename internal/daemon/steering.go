@@ -12,8 +12,8 @@ import (
 	"imbang/internal/model"
 )
 
-// alarmSteering is raised while checks go to servers' own addresses that should go the
-// way of the traffic: they do not show whether that one is open.
+// alarmSteering is raised while checks that should go the way of the traffic go to
+// servers' own addresses, or are not made: they do not show whether that way is open.
 const alarmSteering = "steering"
 
 // steer has a check go as the traffic does, where that is another way.
@@ -30,7 +30,7 @@ func (d *Daemon) steer(t *check.Target, ch *config.Check, s *config.Service, one
 	if port := t.Addr.Port(); virtual.Port() == 0 || port != one.Port {
 		virtual = netip.AddrPortFrom(virtual.Addr(), port)
 	}
-	t.Dial = d.dialer.To(s.Key, one.AddrPort(), virtual)
+	t.Dial = d.dialer.To(s.Key, one.Server, virtual)
 	d.steered++
 }
 
@@ -51,6 +51,7 @@ func (d *Daemon) keepSteering() {
 		s, err := t.Steering()
 		if err == nil {
 			d.dialer.Use(s)
+			d.dialer.Forget() // what failed with the last one
 			d.steering = t
 		}
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -17,10 +18,11 @@ import (
 
 // Steering lets TCP connections of the director's own go the way of a service's
 // traffic (bpf/steer.h): for the virtual address, by the server's tunnel. It needs
-// neither the lock nor the table for a connection, and many may use it at once. It is
-// of the handle that it was taken from.
+// neither the lock nor the table for a connection, and many may use it at once. It has
+// descriptors of its own, and outlives the handle that it was taken from.
 type Steering struct {
 	config, flows, servers *ebpf.Map
+	lock, identity         string // the lock's file, and whose it is; empty: there is none
 
 	mu   sync.Mutex
 	ids  map[serverKey]uint32
@@ -31,16 +33,20 @@ type Steering struct {
 // packet for the virtual address does.
 type Steered struct {
 	Service model.ServiceKey
-	Server  netip.AddrPort // as it is in the table
+	// Server is sent to as the table says, or as this says if the table has none of
+	// that address: it may have been removed, or not be added yet.
+	Server  model.Server
 	Local   netip.AddrPort // the socket's
 	Remote  netip.AddrPort // the server's address, and the port that the socket connects to
 	Virtual netip.AddrPort // that the server is to see instead
 	Until   time.Duration  // the connection is steered for so long, from now on
 }
 
-// ErrNotSteered says that a connection cannot be steered: the server is masqueraded or
-// the director itself, or its address is of another family than the virtual one.
-var ErrNotSteered = errors.New("its traffic cannot be imitated by a connection to its own address")
+// ErrNotSteered says that a connection to the server's own address is what the traffic
+// is like: the server is masqueraded or the director itself. It is also the error if the
+// address is of another family than the virtual one, for which there is no such
+// connection.
+var ErrNotSteered = errors.New("its traffic goes to its own address, or is of another address family")
 
 // Steering prepares the director for steered connections, which costs new connections
 // two look-ups from now on, until StopSteering.
@@ -54,7 +60,19 @@ func (d *Director) Steering() (*Steering, error) {
 			return nil, err
 		}
 	}
-	return &Steering{config: d.maps.Config, flows: d.maps.CheckFlows, servers: d.maps.Servers}, nil
+	s := &Steering{}
+	// A Steering without users closes them when its memory is freed: until then checks
+	// under way may use it.
+	for to, from := range map[**ebpf.Map]*ebpf.Map{&s.config: d.maps.Config, &s.flows: d.maps.CheckFlows, &s.servers: d.maps.Servers} {
+		if *to, err = from.Clone(); err != nil {
+			return nil, err
+		}
+	}
+	if d.lock != nil {
+		s.lock = d.lock.Name()
+		s.identity, err = d.Identity()
+	}
+	return s, err
 }
 
 // StopSteering ends what Steering began, by this process or by one that was killed.
@@ -78,12 +96,14 @@ func (d *Director) StopSteering() error {
 
 // Begin registers a connection, before it is opened. End, or the time, ends it.
 func (s *Steering) Begin(c Steered) error {
-	id, forward, err := s.server(c.Service, c.Server)
+	server, err := s.server(c)
 	if err != nil {
 		return err
 	}
-	if forward != bpfobj.LbForwardFORWARD_ROUTE && forward != bpfobj.LbForwardFORWARD_TUNNEL || c.Remote.Addr().Is4() != c.Virtual.Addr().Is4() {
-		return fmt.Errorf("service %s: server %s: %w", c.Service, c.Server, ErrNotSteered)
+	here := c.Local.Addr() == c.Remote.Addr()
+	routed := server.Forward == bpfobj.LbForwardFORWARD_ROUTE || server.Forward == bpfobj.LbForwardFORWARD_TUNNEL
+	if here || !routed || c.Remote.Addr().Is4() != c.Virtual.Addr().Is4() {
+		return fmt.Errorf("service %s: server %s: %w", c.Service, c.Server.AddrPort(), ErrNotSteered)
 	}
 	now, err := monotonic()
 	if err != nil {
@@ -91,26 +111,56 @@ func (s *Steering) Begin(c Steered) error {
 	}
 	until := now + uint64(c.Until)
 	out, reply := c.flows()
-	value := func(a netip.AddrPort, reply uint8) bpfobj.LbCheckFlow {
-		return bpfobj.LbCheckFlow{Addr: toAddress(a.Addr()), Port: swapPort(a.Port()), Until: until, Server: id, Reply: reply}
+	value := func(a netip.AddrPort) bpfobj.LbCheckFlow {
+		return bpfobj.LbCheckFlow{Addr: toAddress(a.Addr()), Port: swapPort(a.Port()), Until: until}
 	}
+	back, forth := value(c.Remote), value(c.Virtual)
+	back.Reply, forth.Server = 1, server
 	// An entry may be there: of a socket that had the port, and was not ended.
-	if err := s.flows.Put(reply, value(c.Remote, 1)); err != nil {
-		return fmt.Errorf("register the replies of a check of server %s: %w", c.Server, err)
+	if err := s.flows.Put(reply, back); err != nil {
+		return fmt.Errorf("register the replies of a check of server %s: %w", c.Server.AddrPort(), err)
 	}
-	if err := s.flows.Put(out, value(c.Virtual, 0)); err != nil {
+	if err := s.flows.Put(out, forth); err != nil {
 		_ = s.flows.Delete(reply)
-		return fmt.Errorf("register a check of server %s: %w", c.Server, err)
+		return fmt.Errorf("register a check of server %s: %w", c.Server.AddrPort(), err)
 	}
 	return nil
 }
 
 // Steered reports whether packets of a connection went that way. They do not where the
-// server is reached by a device that the director is not attached to.
-func (s *Steering) Steered(c Steered) bool {
+// server is reached by a device that the director is not attached to. An error says that
+// it is not known, since the director is another one by now or does not steer any more.
+func (s *Steering) Steered(c Steered) (bool, error) {
 	out, _ := c.flows()
 	var flow bpfobj.LbCheckFlow
-	return s.flows.Lookup(out, &flow) == nil && flow.Seen != 0
+	if err := s.flows.Lookup(out, &flow); err != nil {
+		return false, fmt.Errorf("read a check of server %s: %w", c.Server.AddrPort(), err)
+	}
+	if flow.Seen != 0 {
+		return true, nil
+	}
+	return false, s.current()
+}
+
+// current is the error of a director that was removed, upgraded, or told to stop steering.
+func (s *Steering) current() error {
+	var set bpfobj.LbSettings
+	if err := s.config.Lookup(uint32(0), &set); err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if set.Successor != 0 {
+		return ErrReplaced
+	}
+	if set.Steering == 0 {
+		return errors.New("the director does not steer any more")
+	}
+	if s.lock == "" {
+		return nil
+	}
+	if now, err := identityOf(unix.AT_FDCWD, s.lock, 0); err != nil || now != s.identity {
+		return ErrRemoved
+	}
+	return nil
 }
 
 // End forgets a connection, which is closed.
@@ -134,29 +184,31 @@ func tcpFlow(src, dst netip.AddrPort) bpfobj.LbFlow {
 }
 
 // idsRead is how often the ids of all servers are read anew, at most.
-const idsRead = 100 * time.Millisecond
+const idsRead = time.Second
 
-// server is the id and the forwarding method of a server. An id that was found earlier
-// holds as long as the server of that id is this one.
-func (s *Steering) server(k model.ServiceKey, addr netip.AddrPort) (id uint32, forward bpfobj.LbForward, err error) {
-	key := serverKey{toKey(k), toAddress(addr.Addr()), swapPort(addr.Port())}
+// server is a server as packets are sent to it: as it is in its service's list, else as
+// the caller has it. An id that was found earlier holds as long as the server of that id
+// is this one.
+func (s *Steering) server(c Steered) (found bpfobj.LbServer, err error) {
+	key := serverKey{toKey(c.Service), toAddress(c.Server.Addr), swapPort(c.Server.Port)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range 2 {
 		if id, known := s.ids[key]; known {
-			var found bpfobj.LbServer
 			if err := s.servers.Lookup(id, &found); err != nil {
-				return 0, 0, fmt.Errorf("read server %s: %w", addr, err)
+				return found, fmt.Errorf("read server %s: %w", c.Server.AddrPort(), err)
 			}
-			if keyOf(found) == key {
-				return id, found.Forward, nil
+			if keyOf(found) == key && available(found) {
+				return found, nil
 			}
 		}
 		if err := s.readIDs(); err != nil {
-			return 0, 0, err
+			return found, err
 		}
 	}
-	return 0, 0, fmt.Errorf("service %s: server %s: %w", k, addr, model.ErrNoServer)
+	found = bpfobj.LbServer{Source: toAddress(c.Local.Addr())}
+	toServer(c.Server, &found)
+	return found, nil
 }
 
 func (s *Steering) readIDs() error {
@@ -173,8 +225,7 @@ func (s *Steering) readIDs() error {
 	}
 	s.ids, s.read = make(map[serverKey]uint32, len(servers)), time.Now()
 	for id, one := range servers {
-		// One that was taken out, and is remembered, is checked, too.
-		if _, known := s.ids[keyOf(one)]; !never(one) && (!known || available(one)) {
+		if available(one) {
 			s.ids[keyOf(one)] = uint32(id)
 		}
 	}

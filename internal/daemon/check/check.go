@@ -23,7 +23,8 @@ type Target struct {
 	// Virtual is the service's address and port, for the environment of scripts. It
 	// is invalid for a service of a firewall mark.
 	Virtual netip.AddrPort
-	// Dial connects to the server the way the service's traffic goes; nil: directly.
+	// Dial connects to the server the way the service's traffic goes; nil: directly. Its
+	// error is ErrInconclusive if a connection would not have gone that way.
 	Dial func(ctx context.Context, server netip.AddrPort) (net.Conn, error)
 }
 

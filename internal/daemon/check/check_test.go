@@ -62,6 +62,29 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
+// A check whose connection says nothing of the server says nothing, and changes nothing.
+func TestInconclusive(t *testing.T) {
+	dial := func(context.Context, netip.AddrPort) (net.Conn, error) {
+		return nil, fmt.Errorf("%w: there is no director", ErrInconclusive)
+	}
+	for name, spec := range map[string]Spec{"tcp": &TCP{}, "tls": &TLS{}, "http": &HTTP{}} {
+		c, err := spec.Checker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := c.Check(t.Context(), Target{Addr: netip.MustParseAddrPort("127.0.0.1:1"), Dial: dial})
+		if !r.Inconclusive || r.OK || r.Detail != "not checked: there is no director" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		timing := Timing{Rise: 1, Fall: 1}
+		for _, v := range []Verdict{Unknown, Up, Down} {
+			if s, changed := timing.Next(State{Verdict: v}, r, time.Now()); changed || s.Verdict != v || s.Row != 0 || s.Fails != 0 {
+				t.Errorf("%s, %s: %+v", name, v, s)
+			}
+		}
+	}
+}
+
 func TestTCP(t *testing.T) {
 	silent := listen(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
 	banner := listen(t, func(c net.Conn) { fmt.Fprint(c, "220 ready\r\n"); _, _ = c.Read(make([]byte, 1)) })

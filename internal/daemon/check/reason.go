@@ -27,6 +27,8 @@ func reason(ctx context.Context, err error) cause {
 	var number syscall.Errno
 	isErrno := errors.As(err, &number)
 	switch {
+	case errors.Is(err, ErrInconclusive):
+		return cause{err.Error(), true}
 	case isErrno && isLocal(err, number):
 		return cause{number.Error(), true}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), ctx.Err() != nil:
@@ -41,6 +43,10 @@ func reason(ctx context.Context, err error) cause {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return cause{text: line}
 }
+
+// ErrInconclusive is of a check that could not be made as it was to be: the server may be
+// up or down.
+var ErrInconclusive = errors.New("not checked")
 
 // shortages are the errors of a machine that has no resources left. No ICMP error and
 // no reply of a server leads to one of them.

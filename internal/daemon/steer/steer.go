@@ -28,14 +28,14 @@ import (
 // Steering is what the director does (director.Steering).
 type Steering interface {
 	Begin(director.Steered) error
-	Steered(director.Steered) bool
+	Steered(director.Steered) (bool, error)
 	End(director.Steered)
 }
 
 // Dialer connects to servers. Several goroutines may use it at once.
 type Dialer struct {
 	steering atomic.Pointer[Steering]
-	astray   sync.Map // serverOf -> why (string): checks that are not steered
+	astray   sync.Map // serverOf -> what is wrong (string): checks that are not steered
 }
 
 type serverOf struct {
@@ -53,36 +53,36 @@ var (
 )
 
 // To is a function that connects to an address of a server for a virtual address, as
-// check.Target has it. A check that cannot be steered goes to the server's own address.
-func (d *Dialer) To(k model.ServiceKey, server, virtual netip.AddrPort) func(context.Context, netip.AddrPort) (net.Conn, error) {
+// check.Target has it. Where that is what the traffic does, and where the director has no
+// part in it, it connects to the server's own address. If the director does not steer,
+// the check is inconclusive: it could find out that only that address answers.
+func (d *Dialer) To(k model.ServiceKey, server model.Server, virtual netip.AddrPort) func(context.Context, netip.AddrPort) (net.Conn, error) {
 	return func(ctx context.Context, remote netip.AddrPort) (net.Conn, error) {
 		a := attempt{Steered: director.Steered{Service: k, Server: server, Remote: remote, Virtual: virtual, Until: lifetime(ctx)}}
 		if s := d.steering.Load(); s != nil {
 			a.steering = *s
 		}
 		conn, err := a.dial(ctx)
-		if a.failure == nil && conn != nil && !a.steering.Steered(a.Steered) {
-			a.failure = errOtherWay
-		}
-		d.remember(serverOf{k, server}, a.failure)
+		d.remember(serverOf{k, server.AddrPort()}, a)
 		return conn, err
 	}
 }
 
-func (d *Dialer) remember(s serverOf, failure error) {
-	if failure == nil {
+func (d *Dialer) remember(s serverOf, a attempt) {
+	switch {
+	case a.failure != nil:
+		d.astray.Store(s, fmt.Sprintf("checks of server %s of service %s are not made: %s", s.server, s.service, a.failure))
+	case a.astray:
+		d.astray.Store(s, fmt.Sprintf("checks of server %s of service %s go to its own address: %s", s.server, s.service, errOtherWay))
+	default:
 		d.astray.Delete(s)
-		return
 	}
-	d.astray.Store(s, failure.Error())
 }
 
-// Astray lists the checks that went to servers' own addresses though they were to be
-// steered, and why.
+// Astray lists the checks that were to be steered and are not, and why.
 func (d *Dialer) Astray() (list []string) {
-	d.astray.Range(func(key, why any) bool {
-		s := key.(serverOf)
-		list = append(list, fmt.Sprintf("checks of server %s of service %s go to its own address: %s", s.server, s.service, why))
+	d.astray.Range(func(_, what any) bool {
+		list = append(list, what.(string))
 		return true
 	})
 	slices.Sort(list)
@@ -106,38 +106,47 @@ type attempt struct {
 	director.Steered
 	steering Steering
 	begun    bool
-	failure  error // why it is not steered
+	astray   bool  // it went to the server's own address, by a device that is not the director's
+	failure  error // why it is inconclusive
 }
 
 func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 	if a.steering == nil {
 		a.failure = errNoDirector
+		return nil, a.inconclusive()
 	}
 	dialer := check.Dialer
 	dialer.Control = a.control
 	// DialTCP binds the socket itself, also to no address, and it is bound already.
 	conn, err := dialer.DialContext(ctx, "tcp", a.Remote.String())
-	switch {
-	case err != nil && a.begun:
-		a.steering.End(a.Steered)
-		return nil, err
-	case err != nil:
-		return nil, err
-	case !a.begun:
-		return conn, nil
+	if a.begun {
+		var steered bool
+		steered, a.failure = a.steering.Steered(a.Steered)
+		a.astray = !steered && conn != nil
 	}
-	return &steered{conn.(*net.TCPConn), a.Steered, a.steering, atomic.Bool{}}, nil
+	if a.begun && err == nil {
+		conn = &steered{conn.(*net.TCPConn), a.Steered, a.steering, atomic.Bool{}}
+	} else if a.begun {
+		a.steering.End(a.Steered)
+	}
+	if a.failure == nil {
+		return conn, err
+	}
+	if err == nil {
+		_ = conn.Close()
+	}
+	return nil, a.inconclusive()
 }
+
+func (a *attempt) inconclusive() error { return fmt.Errorf("%w: %w", check.ErrInconclusive, a.failure) }
 
 // longest is the size of TCP segments, in both directions [bytes]: with the headers of
 // each tunnel they fit an MTU of 1400. Requests of checks are short.
 const longest = 1220
 
-// control binds a socket, before it connects, and has it steered.
+// control binds a socket, before it connects, and has it steered. A socket that cannot be
+// steered does not connect.
 func (a *attempt) control(_, _ string, raw syscall.RawConn) error {
-	if a.failure != nil {
-		return nil
-	}
 	var failure error
 	err := raw.Control(func(fd uintptr) {
 		if a.Local, failure = bind(int(fd), a.Remote); failure != nil {
@@ -148,9 +157,15 @@ func (a *attempt) control(_, _ string, raw syscall.RawConn) error {
 	if err = errors.Join(err, failure); err != nil {
 		return err
 	}
-	if a.failure = a.steering.Begin(a.Steered); a.failure == nil {
-		a.begun = true
+	err = a.steering.Begin(a.Steered)
+	switch {
+	case errors.Is(err, director.ErrNotSteered): // that address is where the traffic goes
+		return nil
+	case err != nil:
+		a.failure = err
+		return err
 	}
+	a.begun = true
 	return nil
 }
 

@@ -3,13 +3,17 @@
 package steer
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/check"
 	"imbang/internal/director"
 	"imbang/internal/model"
 )
@@ -20,8 +24,8 @@ type recorder struct {
 	calls []string
 	begun director.Steered
 	// What Begin and Steered answer.
-	refuses error
-	seen    bool
+	refuses, unknown error
+	seen             bool
 }
 
 func (r *recorder) note(what string) {
@@ -36,7 +40,7 @@ func (r *recorder) Begin(c director.Steered) error {
 	return r.refuses
 }
 
-func (r *recorder) Steered(director.Steered) bool { return r.seen }
+func (r *recorder) Steered(director.Steered) (bool, error) { return r.seen, r.unknown }
 
 func (r *recorder) End(director.Steered) { r.note("end") }
 
@@ -68,6 +72,10 @@ func listen(t *testing.T) (at netip.AddrPort, accepted func() int) {
 	}
 }
 
+func serverAt(at netip.AddrPort) model.Server {
+	return model.Server{Addr: at.Addr(), Port: at.Port(), Forward: model.Route}
+}
+
 // A socket is registered under the address and port that it connects from, until it is
 // closed.
 func TestDialRegisters(t *testing.T) {
@@ -75,7 +83,7 @@ func TestDialRegisters(t *testing.T) {
 	r := &recorder{seen: true}
 	var d Dialer
 	d.Use(r)
-	conn, err := d.To(service, at, netip.MustParseAddrPort("192.0.2.1:80"))(t.Context(), at)
+	conn, err := d.To(service, serverAt(at), netip.MustParseAddrPort("192.0.2.1:80"))(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,5 +96,57 @@ func TestDialRegisters(t *testing.T) {
 	}
 	if list := d.Astray(); len(list) != 0 {
 		t.Errorf("astray: %v", list)
+	}
+}
+
+// A connection to the server's own address counts where the traffic goes there, or where
+// the director has no part in it. Else the check is inconclusive, whatever that address
+// answers.
+func TestDialNotSteered(t *testing.T) {
+	full := errors.New("the table is full")
+	for _, c := range []struct {
+		name         string
+		r            *recorder
+		open         bool // something listens
+		connects     int
+		inconclusive bool
+		astray       string
+	}{
+		{"its own address is right", &recorder{refuses: fmt.Errorf("server: %w", director.ErrNotSteered)}, true, 1, false, ""},
+		{"another device", &recorder{}, true, 1, false, "go to its own address: " + errOtherWay.Error()},
+		{"steered", &recorder{seen: true}, true, 1, false, ""},
+		{"refused", &recorder{seen: true}, false, 0, false, ""},
+		{"no room", &recorder{refuses: full}, true, 0, true, "are not made: " + full.Error()},
+		{"replaced", &recorder{unknown: director.ErrReplaced}, true, 1, true, "are not made: " + director.ErrReplaced.Error()},
+		{"replaced, refused", &recorder{unknown: director.ErrReplaced}, false, 0, true, "are not made: " + director.ErrReplaced.Error()},
+		{"no director", nil, true, 0, true, "are not made: " + errNoDirector.Error()},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at, accepted := listen(t)
+			if !c.open {
+				at = netip.AddrPortFrom(at.Addr(), 1)
+			}
+			var d Dialer
+			if c.r != nil {
+				d.Use(c.r)
+			}
+			conn, err := d.To(service, serverAt(at), netip.MustParseAddrPort("192.0.2.1:80"))(t.Context(), at)
+			if c.inconclusive != errors.Is(err, check.ErrInconclusive) || (err == nil) != (c.open && !c.inconclusive) {
+				t.Errorf("error %v", err)
+			}
+			if err == nil {
+				conn.Close()
+			}
+			if n := accepted(); n != c.connects {
+				t.Errorf("%d connections, want %d", n, c.connects)
+			}
+			if c.r != nil && c.r.refuses == nil && !slices.Equal(c.r.calls, []string{"begin", "end"}) {
+				t.Errorf("calls %v", c.r.calls)
+			}
+			list := strings.Join(d.Astray(), "\n")
+			if !strings.HasSuffix(list, c.astray) || (list == "") != (c.astray == "") {
+				t.Errorf("astray %q, want %q", list, c.astray)
+			}
+		})
 	}
 }
