@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 )
 
 // Write stores a value as indented JSON, whole or not at all: a file that was there
@@ -19,7 +20,20 @@ func Write(path string, v any) error {
 	if err := writeThrough(path+".new", append(b, '\n')); err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+// syncDirectory writes a directory's names to the disk: until then, a power failure
+// brings back the file that was replaced.
+func syncDirectory(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // writeThrough writes a file to the disk: after a power failure the name must not
