@@ -34,17 +34,32 @@ func ParseVersion(text string) (number, revision string, err error) {
 	return number, revision, nil
 }
 
+// Version is what the verb version prints as JSON.
+type Version struct {
+	Program  string `json:"program"`
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+}
+
 // NewVersion is the verb that prints a program's version.
 func NewVersion() *cobra.Command {
-	return &cobra.Command{
+	var out OutputFlag
+	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := io.WriteString(c.OutOrStdout(), versionText(c.Root().Name()))
-			return err
+			program := c.Root().Name()
+			v := Version{program, version.Version, version.Revision(), runtime.Version()}
+			return out.Print(c.OutOrStdout(), v, func(w io.Writer) error {
+				_, err := io.WriteString(w, versionText(program))
+				return err
+			})
 		},
 	}
+	out.Register(c, One[Version](""))
+	return c
 }
 
 // versionText is what the verb version and the flag --version print.

@@ -3,6 +3,8 @@
 package command
 
 import (
+	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -29,5 +31,18 @@ func TestVersionIsParsed(t *testing.T) {
 	}
 	if _, _, err := ParseVersion("usage: something\n"); err == nil {
 		t.Error("another program's output is a version")
+	}
+}
+
+func TestVersionAsJSON(t *testing.T) {
+	defer func(c string) { version.Commit = c }(version.Commit)
+	version.Commit = "0123abc"
+	var out, errs strings.Builder
+	if status := Execute(t.Context(), NewRoot("p", "", "", NewVersion()), []string{"version", "--output", "json"}, nil, &out, &errs); status != StatusOK {
+		t.Fatal(errs.String())
+	}
+	var v Version
+	if err := json.Unmarshal([]byte(out.String()), &v); err != nil || v != (Version{"p", version.Version, "0123abc", runtime.Version()}) {
+		t.Errorf("%s: %+v, %v", out.String(), v, err)
 	}
 }
