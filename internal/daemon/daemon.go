@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"imbang/internal/daemon/api"
@@ -247,6 +248,9 @@ func (d *Daemon) tell(out core.Outcome) {
 	}
 }
 
+// alarmEvents is raised while events cannot be written to their file.
+const alarmEvents = "events"
+
 // note keeps an event, logs it, and sends mail of it.
 func (d *Daemon) note(e events.Event) {
 	if e.Time.IsZero() {
@@ -254,7 +258,9 @@ func (d *Daemon) note(e events.Event) {
 	}
 	e, err := d.events.Add(e)
 	if err != nil {
-		d.raise("events", err.Error())
+		d.raise(alarmEvents, err.Error())
+	} else {
+		d.clear(alarmEvents)
 	}
 	level := slog.LevelInfo
 	switch e.Kind {
@@ -285,8 +291,8 @@ func (d *Daemon) raise(name, text string) {
 		return
 	}
 	d.alarms[name] = api.Alarm{Name: name, Since: time.Now(), Text: text}
-	if name != "events" { // that could not be kept
-		d.note(events.Event{Kind: events.AlarmRaised, Text: name + ": " + text})
+	if name != alarmEvents { // that could not be kept
+		d.note(events.Event{Kind: events.AlarmRaised, Text: name + ": " + strings.ReplaceAll(text, "\n", "; ")})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/operator"
 )
 
@@ -28,6 +29,7 @@ func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, erro
 		return nil, api.Unknown(err)
 	}
 	now := time.Now()
+	q.Reason = events.Printable(q.Reason)
 	order := operator.Order{By: by.Name, At: now, Reason: q.Reason}
 	book, states, texts := d.core.Book, make([]operator.State, len(ids)), make([]string, len(ids))
 	for i, id := range ids {

@@ -96,13 +96,14 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// Add numbers an event, keeps it and passes it on. A follower that does not keep up is
+// Add numbers an event, makes its texts printable, keeps it and passes it on. A follower that does not keep up is
 // given up: its channel is closed. The error is the file's; the event is kept in any
 // case.
 func (l *Log) Add(e Event) (Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number++
+	e = e.Printable()
 	e.Number = l.number
 	l.last = append(l.last, e)
 	if len(l.last) > 2*kept {
