@@ -27,6 +27,7 @@ type fake struct {
 	log    *events.Log
 	asked  []string
 	refuse error
+	work   time.Duration // that a reload takes
 }
 
 func (f *fake) Status() (*Status, error) {
@@ -39,6 +40,7 @@ func (f *fake) Plan(q PlanRequest) (*Plan, error) {
 }
 
 func (f *fake) Reload(c Caller, q ReloadRequest) (*Plan, error) {
+	time.Sleep(f.work)
 	f.asked = append(f.asked, fmt.Sprintf("reload by %s, force %v", c.Name, q.Force))
 	return &Plan{Summary: "1 servers added"}, f.refuse
 }
@@ -131,6 +133,53 @@ func TestEvents(t *testing.T) {
 			return
 		case <-time.After(10 * time.Millisecond):
 		}
+	}
+}
+
+// A reply may take longer than the time to send it.
+func TestLongWork(t *testing.T) {
+	t.Parallel()
+	f, path := start(t)
+	f.work = sendTime + time.Second
+	if p, err := At(path).Reload(t.Context(), ReloadRequest{}); err != nil || p.Summary != "1 servers added" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	f.refuse = Conflict(errors.New("too many servers would go"))
+	if _, err := At(path).Reload(t.Context(), ReloadRequest{}); err == nil || err.Error() != f.refuse.Error() {
+		t.Errorf("%v", err)
+	}
+}
+
+// Events are followed for longer than the time to send a request.
+func TestFollowLong(t *testing.T) {
+	t.Parallel()
+	f, path := start(t)
+	time.AfterFunc(requestTime+time.Second, func() { _, _ = f.log.Add(events.Event{Text: "late"}) })
+	ctx, cancel := context.WithTimeout(t.Context(), requestTime+10*time.Second)
+	defer cancel()
+	err := At(path).Events(ctx, 0, true, func(events.Event) error { return io.EOF })
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A line of any length is an event.
+func TestLongEvents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 2 {
+			_ = json.NewEncoder(w).Encode(events.Event{Text: strings.Repeat("x", 100<<10)})
+		}
+	})}
+	go func() { _ = s.Serve(l) }()
+	defer s.Close()
+	n := 0
+	if err := At(path).Events(t.Context(), 0, false, func(events.Event) error { n++; return nil }); err != nil || n != 2 {
+		t.Errorf("%d events, %v", n, err)
 	}
 }
 

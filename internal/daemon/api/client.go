@@ -3,12 +3,12 @@
 package api
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -23,7 +23,9 @@ import (
 // ErrNoDaemon says that no daemon listens.
 var ErrNoDaemon = errors.New("no daemon runs in this network namespace (start one with: imbang run -c /etc/imbang/imbang.yaml)")
 
-// Client asks the daemon of one network namespace.
+// Client asks the daemon of one network namespace. It waits for a reply as long as the
+// context lasts: an edit may wait 10 s for the lock of the table, and for others' edits
+// before it.
 type Client struct{ http http.Client }
 
 // NewClient is a client of the daemon of the calling thread's network namespace. It
@@ -75,20 +77,21 @@ func (c *Client) Events(ctx context.Context, last int, follow bool, each func(ev
 		return err
 	}
 	defer r.Body.Close()
-	lines := bufio.NewScanner(r.Body)
-	for lines.Scan() {
+	in := json.NewDecoder(r.Body)
+	for {
 		var e events.Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+		switch err := in.Decode(&e); {
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return nil
+		case errors.As(err, new(*json.SyntaxError)):
 			return fmt.Errorf("the daemon's reply: %w", err)
+		case err != nil:
+			return fmt.Errorf("the daemon ended the connection: %w", err)
 		}
 		if err := each(e); err != nil {
 			return err
 		}
 	}
-	if err := lines.Err(); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("the daemon ended the connection: %w", err)
-	}
-	return nil
 }
 
 func call[R any](ctx context.Context, c *Client, method, path string, q any) (*R, error) {

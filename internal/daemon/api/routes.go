@@ -64,6 +64,7 @@ func Routes() []Route {
 		{
 			Method: http.MethodGet, Path: "/v1/openapi.json", Summary: "This description", Reply: reflect.TypeFor[map[string]any](),
 			serve: func(_ *Endpoint, w http.ResponseWriter, _ *http.Request) error {
+				begin(w)
 				w.Header().Set("Content-Type", "application/json")
 				_, err := w.Write(OpenAPI())
 				return err
@@ -78,6 +79,7 @@ func answer(w http.ResponseWriter) func(reply any, err error) error {
 		if err != nil {
 			return err
 		}
+		begin(w)
 		w.Header().Set("Content-Type", "application/json")
 		return json.NewEncoder(w).Encode(reply)
 	}
@@ -118,7 +120,7 @@ func (s *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 	out := json.NewEncoder(w)
 	flush := http.NewResponseController(w)
 	for _, e := range before {
-		if err := s.send(flush, out, e); err != nil {
+		if err := send(w, out, e); err != nil {
 			return nil //nolint:nilerr // the client has gone
 		}
 	}
@@ -133,7 +135,7 @@ func (s *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return nil
 		case e, open := <-after:
-			if !open || s.send(flush, out, e) != nil || flush.Flush() != nil {
+			if !open || send(w, out, e) != nil || flush.Flush() != nil {
 				return nil
 			}
 		}

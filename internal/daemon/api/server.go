@@ -71,7 +71,6 @@ func (s *Endpoint) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, route := range Routes() {
 		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTime))
 			if err := s.admit(route, r); err != nil {
 				s.refuse(w, r, err)
 			} else if err := route.serve(s, w, r); err != nil {
@@ -82,9 +81,15 @@ func (s *Endpoint) handler() http.Handler {
 	return mux
 }
 
-// send sends one value of a stream, within a time.
-func (s *Endpoint) send(c *http.ResponseController, out *json.Encoder, e events.Event) error {
-	_ = c.SetWriteDeadline(time.Now().Add(sendTime))
+// begin bounds the time for what is written next. The work for a reply may take longer
+// than that: an edit waits for the lock of the table.
+func begin(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTime))
+}
+
+// send sends one value of a stream.
+func send(w http.ResponseWriter, out *json.Encoder, e events.Event) error {
+	begin(w)
 	return out.Encode(e)
 }
 
@@ -128,6 +133,7 @@ func (s *Endpoint) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusNotFound
 	}
 	s.log.Info("request refused", "path", r.URL.Path, "by", callerOf(r).Name, "status", status, "error", err.Error())
+	begin(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(Error{err.Error()})
