@@ -12,6 +12,9 @@ import (
 	"imbang/internal/version"
 )
 
+const refusals = "Refused: 400 not valid, 403 not permitted, 404 unknown server or service, 409 the state or the configuration forbids it, " +
+	"413 too large, 429 the user has too many connections or followers, 503 all users of its class have."
+
 // OpenAPI describes the interface (OpenAPI 3.1), made of Routes and the types they
 // name.
 func OpenAPI() []byte {
@@ -37,7 +40,7 @@ func OpenAPI() []byte {
 		}
 		op["responses"] = map[string]any{
 			"200":     map[string]any{"description": "done", "content": content(kind, r.Reply, schemas)},
-			"default": map[string]any{"description": "refused", "content": content("application/json", reflect.TypeFor[Error](), schemas)},
+			"default": map[string]any{"description": refusals, "content": content("application/json", reflect.TypeFor[Error](), schemas)},
 		}
 		if paths[r.Path] == nil {
 			paths[r.Path] = map[string]any{}

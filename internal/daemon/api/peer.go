@@ -22,15 +22,18 @@ type peerKey struct{}
 // peer is the process at the other end, as the kernel knew it when it connected.
 type peer struct {
 	Caller
-	groups []uint32
-	err    error
+	class
+	groups  []uint32
+	err     error
+	refused error // it has too many connections
 }
 
-// clients accepts connections, at most so many at a time, and finds out whose they
-// are.
+// clients accepts connections, as many at a time as users may have, and finds out whose
+// they are.
 type clients struct {
 	net.Listener
-	slots chan struct{}
+	quota   *quota
+	refused chan struct{} // has those that are told so
 }
 
 // client is one of them.
@@ -42,14 +45,24 @@ type client struct {
 
 // Accept is net.Listener's.
 func (l clients) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	leave := sync.OnceFunc(func() { <-l.slots })
-	c, err := l.Listener.Accept()
-	if err != nil {
-		leave()
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		p := peerOf(c)
+		leave, err := l.quota.take(p)
+		if err == nil {
+			return &client{c, p, leave}, nil
+		}
+		select {
+		case l.refused <- struct{}{}:
+			p.refused = err
+			return &client{c, p, sync.OnceFunc(func() { <-l.refused })}, nil
+		default:
+			_ = c.Close()
+		}
 	}
-	return &client{c, peerOf(c), leave}, nil
 }
 
 // Close is net.Conn's.
@@ -62,9 +75,12 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, c.(*client).peer)
 }
 
-func callerOf(r *http.Request) Caller { return r.Context().Value(peerKey{}).(peer).Caller }
+func peerBy(r *http.Request) peer { return r.Context().Value(peerKey{}).(peer) }
+
+func callerOf(r *http.Request) Caller { return peerBy(r).Caller }
 
 func peerOf(c net.Conn) (p peer) {
+	defer func() { p.class = p.classOf() }()
 	socket, ok := c.(syscall.Conn)
 	if !ok {
 		p.err = errors.New("the connection is not a socket")
@@ -108,6 +124,18 @@ func peerGroups(fd int) ([]uint32, error) {
 			return nil, fmt.Errorf("groups of the peer: %w", errno)
 		}
 	}
+}
+
+func (p peer) classOf() class {
+	switch {
+	case p.err != nil:
+		return ofOthers
+	case p.UID == 0:
+		return ofRoot
+	case p.in(Group):
+		return ofGroup
+	}
+	return ofOthers
 }
 
 // in reports whether the peer is in a group.

@@ -104,15 +104,32 @@ func with[Q, R any](w http.ResponseWriter, r *http.Request, do func(Q) (*R, erro
 	return answer(w)(reply, err)
 }
 
+// lastOf is how many events a request asks for.
+func lastOf(r *http.Request) (int, error) {
+	text := r.URL.Query().Get("last")
+	if text == "" {
+		return 100, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, &refusal{http.StatusBadRequest, fmt.Errorf("last=%q: want a number", text)}
+	}
+	return n, nil
+}
+
 // events serves events, perhaps for ever.
 func (s *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
-	last := 100
-	if text := r.URL.Query().Get("last"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 0 {
-			return &refusal{http.StatusBadRequest, fmt.Errorf("last=%q: want a number", text)}
+	last, err := lastOf(r)
+	if err != nil {
+		return err
+	}
+	following := r.URL.Query().Get("follow") == "true"
+	if following {
+		leave, err := s.follow.take(peerBy(r))
+		if err != nil {
+			return err
 		}
-		last = n
+		defer leave()
 	}
 	before, after, stop := s.daemon.Events().Follow(last)
 	defer stop()
@@ -124,9 +141,10 @@ func (s *Endpoint) events(w http.ResponseWriter, r *http.Request) error {
 			return nil //nolint:nilerr // the client has gone
 		}
 	}
-	if r.URL.Query().Get("follow") != "true" {
+	if !following {
 		return nil
 	}
+	begin(w)
 	if err := flush.Flush(); err != nil {
 		return nil //nolint:nilerr // likewise
 	}

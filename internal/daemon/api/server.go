@@ -20,7 +20,6 @@ import (
 const (
 	maxRequest  = 64 << 10 // [bytes]
 	maxHeader   = 16 << 10
-	maxClients  = 128
 	headTime    = 5 * time.Second  // to send a request's head
 	requestTime = 10 * time.Second // and all of it
 	sendTime    = 5 * time.Second  // to take a part of the reply
@@ -36,6 +35,7 @@ type Endpoint struct {
 	http   *http.Server
 	listen net.Listener
 	path   string
+	follow *quota
 }
 
 // Listen makes the socket, in place of one that was left, and serves it.
@@ -51,12 +51,13 @@ func Listen(path string, d Daemon, log *slog.Logger) (*Endpoint, error) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
 	}
-	s := &Endpoint{daemon: d, log: log, listen: l, path: path}
+	s := &Endpoint{daemon: d, log: log, listen: l, path: path, follow: newQuota("followers of events", "end one (imbang events --follow)", maxFollowers)}
 	s.http = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headTime, ReadTimeout: requestTime, IdleTimeout: requestTime, MaxHeaderBytes: maxHeader,
 		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	go func() { _ = s.http.Serve(clients{l, make(chan struct{}, maxClients)}) }()
+	open := newQuota("connections", "end commands that wait or follow", maxConnections)
+	go func() { _ = s.http.Serve(clients{l, open, make(chan struct{}, maxRefused)}) }()
 	return s, nil
 }
 
@@ -78,7 +79,13 @@ func (s *Endpoint) handler() http.Handler {
 			}
 		})
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := peerBy(r).refused; err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // begin bounds the time for what is written next. The work for a reply may take longer
@@ -135,17 +142,20 @@ func (s *Endpoint) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	s.log.Info("request refused", "path", r.URL.Path, "by", callerOf(r).Name, "status", status, "error", err.Error())
 	begin(w)
 	w.Header().Set("Content-Type", "application/json")
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Connection", "close")
+	}
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(Error{err.Error()})
 }
 
 // admit decides whether the peer may send a request.
 func (s *Endpoint) admit(route Route, r *http.Request) error {
-	p := r.Context().Value(peerKey{}).(peer)
+	p := peerBy(r)
 	if p.err != nil {
 		return &refusal{http.StatusForbidden, fmt.Errorf("not permitted: who asks is not known: %w", p.err)}
 	}
-	if !route.Changes || p.UID == 0 || p.in(Group) {
+	if !route.Changes || p.class != ofOthers {
 		return nil
 	}
 	return &refusal{http.StatusForbidden, fmt.Errorf("not permitted: user %s is not root and not in group %s (usermod -aG %s %s)", p.Name, Group, Group, p.Name)}
