@@ -27,7 +27,8 @@ func newPlanCommand() *cobra.Command {
 another configuration file. It asks the daemon of this network namespace (imbang
 run); without one it lists what imbang run would change of the table when it
 begins with FILE (by default ` + config.DefaultFile + `). It changes nothing. Requires
-root, or, with a daemon, membership of group imbang.
+root, or, with a daemon and without FILE, membership of group imbang: the daemon
+reads FILE with root's permissions, so only root may name one.
 
 The exit status is 0, 2 for a wrong command line, or 3 if it failed: the file is not
 valid, or the table cannot be read.`,

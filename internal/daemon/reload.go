@@ -18,6 +18,7 @@ import (
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
 	"imbang/internal/model"
+	"imbang/internal/strictyaml"
 )
 
 // begin applies the configuration for the first time. If the director is the one that
@@ -232,8 +233,24 @@ func (d *Daemon) reload(force bool, by string) (*plan.Plan, error) {
 		text = "the configuration is applied in part: "
 	}
 	d.failure = err
-	d.note(events.Event{Kind: events.ReloadFailed, Text: text + oneLine(err), By: by})
+	d.Log.Warn("reload failed", "error", oneLine(err))
+	d.note(events.Event{Kind: events.ReloadFailed, Text: text + public(err), By: by})
 	return p, err
+}
+
+// public is an error as every user may read it, in events: mistakes of a configuration
+// quote what others may not read.
+func public(err error) string {
+	var mistakes config.Mistakes
+	if !errors.As(err, &mistakes) {
+		return oneLine(err)
+	}
+	at := ""
+	var first *strictyaml.Mistake
+	if errors.As(err, &first) {
+		at = fmt.Sprintf(", the first one at %s:%d:%d", first.File, first.Line, first.Column)
+	}
+	return fmt.Sprintf("it has %d mistakes%s (imbang status shows them to root and group %s)", len(mistakes), at, api.Group)
 }
 
 func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, error) {

@@ -40,15 +40,14 @@ func Decode(file string, text []byte, kind Kind, into any) (*Tree, error) {
 		return nil, located(file, nil, kind, root, err)
 	}
 	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil {
-		return nil, fmt.Errorf("%s:1:1: the file is empty: write %s", file, kind.Begin)
+		return nil, &Mistake{File: file, Line: 1, Column: 1, Text: "the file is empty: write " + kind.Begin}
 	}
 	if len(tree.Docs) > 1 {
-		return nil, fmt.Errorf("%s:%d:1: a second document: keep one %s a file", file, tree.Docs[1].GetToken().Position.Line, bare(kind.Name))
+		return nil, &Mistake{File: file, Line: tree.Docs[1].GetToken().Position.Line, Column: 1, Text: fmt.Sprintf("a second document: keep one %s a file", bare(kind.Name))}
 	}
 	body := tree.Docs[0].Body
 	if tk := unusual(body); tk != nil {
-		return nil, fmt.Errorf("%s:%d:%d: %q: write the value itself: tags, anchors and aliases are not read in %s",
-			file, tk.Position.Line, tk.Position.Column, tk.Value, kind.Name)
+		return nil, mistakeAt(file, tk, "", "%q: write the value itself: tags, anchors and aliases are not read in %s", tk.Value, kind.Name)
 	}
 	if err := yaml.NodeToValue(body, into, yaml.Strict()); err != nil {
 		return nil, located(file, body, kind, root, err)
@@ -80,7 +79,6 @@ func located(file string, body ast.Node, kind Kind, root reflect.Type, err error
 		return fmt.Errorf("%s: %s", file, firstLine(err.Error()))
 	}
 	tk := ye.GetToken()
-	at := fmt.Sprintf("%s:%d:%d", file, tk.Position.Line, tk.Position.Column)
 	var (
 		unknown *yaml.UnknownFieldError
 		wrong   *yaml.TypeError
@@ -90,13 +88,17 @@ func located(file string, body ast.Node, kind Kind, root reflect.Type, err error
 	path := pathOf(body, tk)
 	switch {
 	case errors.As(err, &unknown):
-		return fmt.Errorf("%s: unknown key %q: known here are %s", at, tk.Value, strings.Join(keysAt(root, Parent(path)), ", "))
+		return mistakeAt(file, tk, "", "unknown key %q: known here are %s", tk.Value, strings.Join(keysAt(root, Parent(path)), ", "))
 	case errors.As(err, &twice):
-		return fmt.Errorf("%s: key %q is given twice: remove one", at, tk.Value)
+		return mistakeAt(file, tk, "", "key %q is given twice: remove one", tk.Value)
 	case errors.As(err, &wrong), errors.As(err, &node):
-		return fmt.Errorf("%s: %s: %q is of the wrong kind: want %s", at, cmp.Or(path, "the "+bare(kind.Name)), tk.Value, kindAt(root, path))
+		return mistakeAt(file, tk, cmp.Or(path, "the "+bare(kind.Name)), "%q is of the wrong kind: want %s", tk.Value, kindAt(root, path))
 	}
-	return fmt.Errorf("%s: %s: correct the YAML here", at, firstLine(ye.GetMessage()))
+	return mistakeAt(file, tk, "", "%s: correct the YAML here", firstLine(ye.GetMessage()))
+}
+
+func mistakeAt(file string, tk *token.Token, path, format string, args ...any) *Mistake {
+	return &Mistake{File: file, Line: tk.Position.Line, Column: tk.Position.Column, Path: path, Text: fmt.Sprintf(format, args...)}
 }
 
 func firstLine(s string) string {

@@ -32,7 +32,7 @@ type fake struct {
 }
 
 func (f *fake) Status() (*Status, error) {
-	return &Status{PID: 7, Services: []Service{{Name: "web"}}}, f.refuse
+	return &Status{PID: 7, Services: []Service{{Name: "web"}}, ReloadError: "imbang.yaml:3:5: wrong"}, f.refuse
 }
 
 func (f *fake) Plan(q PlanRequest) (*Plan, error) {
@@ -276,8 +276,12 @@ func TestPermissions(t *testing.T) {
 		}
 		return string(out)
 	}
-	if got := ask("GET", "/v1/status"); !strings.Contains(got, `"pid":7`) {
+	got := ask("GET", "/v1/status")
+	if !strings.Contains(got, `"pid":7`) || strings.Contains(got, "imbang.yaml:3:5") || !strings.Contains(got, hidden) {
 		t.Error(got)
+	}
+	if s, err := At(path).Status(t.Context()); err != nil || s.ReloadError != "imbang.yaml:3:5: wrong" {
+		t.Errorf("root: %+v, %v", s, err)
 	}
 	for _, url := range []string{"/v1/order", "/v1/reload", "/v1/plan"} {
 		if got := ask("POST", url); !strings.Contains(got, "not permitted: user nobody is not root and not in group imbang") {
@@ -286,6 +290,23 @@ func TestPermissions(t *testing.T) {
 	}
 	if f.asked != nil {
 		t.Errorf("the daemon was asked: %q", f.asked)
+	}
+}
+
+// Who may not read every file names none to the daemon, which can.
+func TestPlanOfAFile(t *testing.T) {
+	f, _ := start(t)
+	for _, c := range []struct {
+		uid     uint32
+		file    string
+		allowed bool
+	}{{0, "", true}, {0, "/etc/x.yaml", true}, {1000, "", true}, {1000, "/etc/shadow", false}} {
+		f.asked = nil
+		_, err := f.at.plan(Caller{UID: c.uid}, PlanRequest{c.file})
+		var refused *refusal
+		if is := errors.As(err, &refused) && refused.status == http.StatusForbidden; is == c.allowed || (f.asked != nil) != c.allowed {
+			t.Errorf("user %d, file %q: %v, asked %q", c.uid, c.file, err, f.asked)
+		}
 	}
 }
 

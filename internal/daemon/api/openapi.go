@@ -21,8 +21,12 @@ func OpenAPI() []byte {
 	schemas, paths := map[string]any{}, map[string]map[string]any{}
 	for _, r := range Routes() {
 		op := map[string]any{"summary": r.Summary, "operationId": strings.ReplaceAll(strings.TrimPrefix(r.Path, "/v1/"), ".json", "")}
+		about := r.Note
 		if r.Changes {
-			op["description"] = "Permitted to root and to members of group " + Group + "."
+			about = strings.TrimSpace("Permitted to root and to members of group " + Group + ". " + about)
+		}
+		if about != "" {
+			op["description"] = about
 		}
 		var parameters []any
 		for _, q := range r.Query {

@@ -17,6 +17,7 @@ import (
 type Route struct {
 	Method, Path, Summary string
 	Changes               bool         // only root and group imbang may send it
+	Note                  string       // further conditions, a sentence
 	Request               reflect.Type // of the body; nil: none
 	Reply                 reflect.Type
 	Stream                bool    // the reply is JSON Lines, and goes on
@@ -32,7 +33,8 @@ func Routes() []Route {
 	return []Route{
 		{
 			Method: http.MethodGet, Path: "/v1/status", Summary: "Services, servers, checks, orders, drift and alarms", Reply: reflect.TypeFor[Status](),
-			serve: func(s *Endpoint, w http.ResponseWriter, _ *http.Request) error { return answer(w)(s.daemon.Status()) },
+			Note:  "Only root and members of group " + Group + " get the text of reload_error.",
+			serve: (*Endpoint).status,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/events", Summary: "What happened, one event a line", Reply: reflect.TypeFor[events.Event](), Stream: true,
@@ -43,9 +45,10 @@ func Routes() []Route {
 			Method: http.MethodPost, Path: "/v1/plan", Summary: "What applying a configuration would change",
 			Request: reflect.TypeFor[PlanRequest](), Reply: reflect.TypeFor[Plan](),
 			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
-				return with(w, r, func(q PlanRequest) (*Plan, error) { return s.daemon.Plan(q) })
+				return with(w, r, func(q PlanRequest) (*Plan, error) { return s.plan(callerOf(r), q) })
 			},
 			Changes: true, // it reads files with the daemon's permissions
+			Note:    "Only root may name a file.",
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/reload", Summary: "Apply the configuration file again", Changes: true,
@@ -71,6 +74,27 @@ func Routes() []Route {
 			},
 		},
 	}
+}
+
+// hidden is what users see who may not read the configuration: errors quote it.
+const hidden = "the configuration was refused; root and members of group " + Group + " see why"
+
+func (s *Endpoint) status(w http.ResponseWriter, r *http.Request) error {
+	st, err := s.daemon.Status()
+	if err == nil && st.ReloadError != "" && peerBy(r).class == ofOthers {
+		st.ReloadError = hidden
+	}
+	return answer(w)(st, err)
+}
+
+// plan plans. The daemon reads a file with its own permissions, and errors quote it, so
+// only who may read every file names one.
+func (s *Endpoint) plan(by Caller, q PlanRequest) (*Plan, error) {
+	if q.File != "" && by.UID != 0 {
+		return nil, &refusal{http.StatusForbidden, fmt.Errorf(
+			"not permitted: only root may name a file, since the daemon reads it with root's permissions: name none for the daemon's own configuration, or use sudo imbang plan %s", q.File)}
+	}
+	return s.daemon.Plan(q)
 }
 
 // answer writes a reply, or hands an error on.

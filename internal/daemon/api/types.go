@@ -34,7 +34,7 @@ type Status struct {
 	Since       time.Time `json:"since"`                  // when the daemon started
 	Config      string    `json:"config"`                 // path of the configuration
 	Reloaded    time.Time `json:"reloaded"`               // when it was applied last
-	ReloadError string    `json:"reload_error,omitempty"` // why the last reload was refused
+	ReloadError string    `json:"reload_error,omitempty"` // why the last reload was refused; the text is for root and group imbang
 	Services    []Service `json:"services"`
 	Alarms      []Alarm   `json:"alarms"`
 	Drift       []string  `json:"drift"` // how the table differs from what the daemon made of it
@@ -113,7 +113,7 @@ type Order struct {
 
 // PlanRequest asks what applying a configuration would change.
 type PlanRequest struct {
-	File string `json:"file,omitempty"` // absolute path; default the daemon's
+	File string `json:"file,omitempty"` // absolute path, for root only; default the daemon's
 }
 
 // ReloadRequest asks to apply the configuration file again.
