@@ -53,13 +53,20 @@ deb: build ## write out/imbang_VERSION_ARCH.deb: binaries, unit, default configu
 	rm -rf out/deb
 	$(GO) run -ldflags '$(LDFLAGS)' ./internal/reference/man out/deb
 	gzip -9n out/deb/man8/*.8
+	build/licenses >out/deb/modules.txt
+	gzip -9n out/deb/modules.txt
+	printf 'imbang (%s) unstable; urgency=medium\n\n  * Built from revision %s.\n\n -- imbang developers <imbang@localhost.localdomain>  %s\n' \
+		'$(DEB_VERSION)-1' '$(COMMIT)' "$$(git log -1 --format=%cD 2>/dev/null | grep . || date -R)" | gzip -9n >out/deb/changelog.Debian.gz
 	VERSION='$(DEB_VERSION)' ARCH="$$($(GO) env GOARCH)" $(GO) run $(NFPM) package --config packaging/nfpm.yaml --packager deb --target out/
 
-# Debian's versions begin with a number and grow; 0~ is before every release.
+# Debian's versions begin with a number and grow; 0~ is before every release. -1 is behind
+# it: the package is not part of the sources, and has a changelog of its own.
 DEB_VERSION ?= $(shell git describe --tags --match 'v[0-9]*' 2>/dev/null | sed 's/^v//; s/-/+/g' | grep . || echo "0~$$(git rev-list --count HEAD 2>/dev/null || echo 0)+$$(git rev-parse --short HEAD 2>/dev/null)")
 
-check-deb: deb ## install, upgrade, remove and purge the package in a file system of its own (root, as for the tests)
-	build/check-deb out/imbang_*.deb
+check-deb: deb ## check the package with lintian; install, upgrade, remove and purge it in a file system of its own (root, as for the tests)
+	@build/need lintian
+	lintian --fail-on error --allow-root out/imbang_$(DEB_VERSION)-1_*.deb
+	build/check-deb out/imbang_$(DEB_VERSION)-1_*.deb
 
 # The Go packages with compiled BPF objects: the data plane, and what the lab runs.
 BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/bpfobj/lbstages ./internal/director/testrun ./internal/lab/probe
