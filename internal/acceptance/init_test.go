@@ -37,3 +37,20 @@ func TestInitKeepsTable(t *testing.T) {
 		t.Errorf("the table was\n%sand is\n%s", before, after)
 	}
 }
+
+// The configuration of a director has how it is attached: the daemon that takes it over
+// attaches it the same way when a device was made again.
+func TestInitKeepsMode(t *testing.T) {
+	f := newFarm(t, 1)
+	for _, c := range []struct{ mode, hook string }{{"xdp-generic", "clsact"}, {"tc", "tcx"}} {
+		must(t, f.Director, "", "detach", "--keep-table")
+		must(t, f.Director, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice, "--mode", c.mode, "--hook", c.hook)
+		file := filepath.Join(t.TempDir(), "imbang.yaml")
+		must(t, f.Director, "", "init", "-f", file)
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), "  mode: "+c.mode+"\n  hook: "+c.hook+"\n") {
+			t.Errorf("%+v: %v\n%s", c, err, text)
+		}
+		must(t, f.Director, "", "check", file)
+	}
+}

@@ -26,9 +26,9 @@ func newInitCommand() *cobra.Command {
 		Use:   "init",
 		Short: "Write a first configuration of imbang run from what this machine has",
 		Long: `Writes a configuration with the devices of this network namespace, and the services
-and servers of its director, if there is one. imbang run with it changes nothing of
-that table. Other devices, and configurations of keepalived and ldirectord that
-imbang import can read, are named in comments.
+and servers of its director, if there is one, and how that is attached. imbang run
+with it changes nothing of that. Other devices, and configurations of keepalived and
+ldirectord that imbang import can read, are named in comments.
 
 Without a director, the device of the default route is taken for the clients', and
 another one, if there is exactly one, for the servers': correct that before you run
@@ -70,7 +70,7 @@ var importable = []string{"/etc/keepalived/keepalived.conf", "/etc/ha.d/ldirecto
 
 // found is what there is: a table, and devices.
 func found() (table []model.ServiceStatus, d migrate.Devices, err error) {
-	if table, d.Client, d.Server, err = loaded(); err != nil {
+	if table, err = loaded(&d); err != nil {
 		return nil, d, err
 	}
 	devices, err := net.Interfaces()
@@ -112,30 +112,46 @@ func found() (table []model.ServiceStatus, d migrate.Devices, err error) {
 	return table, d, nil
 }
 
-// loaded is the table and the devices of the director; nothing if there is none.
-func loaded() (services []model.ServiceStatus, client, server string, err error) {
+// loaded is the table of the director; nothing if there is none. It notes what that is
+// attached to, and how.
+func loaded(into *migrate.Devices) ([]model.ServiceStatus, error) {
 	d, err := director.Open()
 	if errors.Is(err, director.ErrNotLoaded) {
-		return nil, "", "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, "", "", err
+		return nil, err
 	}
 	defer d.Close()
-	if services, err = d.Services(); err != nil {
-		return nil, "", "", err
+	services, err := d.Services()
+	if err != nil {
+		return nil, err
 	}
 	all, err := d.Attachments()
-	if err != nil {
-		return nil, "", "", err
-	}
 	for _, a := range all {
-		switch a.Role {
-		case "client":
-			client = a.Device
-		case "server":
-			server = a.Device
-		}
+		noteAttachment(into, a)
 	}
-	return services, client, server, nil
+	return services, err
+}
+
+// noteAttachment notes one of a director's. The programs of XDP are in addition to those at
+// the hook.
+func noteAttachment(d *migrate.Devices, a director.Attachment) {
+	switch a.Role {
+	case "client":
+		d.Client = a.Device
+	case "server":
+		d.Server = a.Device
+	}
+	if d.Mode == "" {
+		d.Mode = string(director.ModeTC)
+	}
+	switch a.Hook {
+	case director.HookXDP:
+		d.Mode = string(director.ModeXDP)
+	case director.HookXDPGeneric:
+		d.Mode = string(director.ModeXDPGeneric)
+	default:
+		d.Hook = string(a.Hook)
+	}
 }

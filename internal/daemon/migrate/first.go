@@ -7,6 +7,7 @@ import "imbang/internal/model"
 // Devices are what a machine's first configuration begins with.
 type Devices struct {
 	Client, Server string   // empty: not known, or the clients' one
+	Mode, Hook     string   // of the director that is attached; empty: there is none
 	Found          []string // a line for each device and file, as comments
 }
 
@@ -39,6 +40,9 @@ func (d *Devices) write(p func(string, ...any)) {
 	p("\ndirector:\n  client_device: %s # clients' packets come in here", quoted(d.Client))
 	if d.Server != "" && d.Server != d.Client {
 		p("  server_device: %s # and real servers' replies here", quoted(d.Server))
+	}
+	if d.Mode != "" {
+		p("  mode: %s\n  hook: %s", d.Mode, d.Hook)
 	}
 	p("  # addresses: # virtual addresses that the daemon configures\n  #   - address: 10.20.0.1/32")
 }
