@@ -20,20 +20,22 @@ type checker struct {
 	config   *Config
 	tree     *strictyaml.Tree // the file at hand
 	mistakes Mistakes
+	refused  map[string]bool             // their texts
 	named    map[string]*Check           // by name
 	keys     map[model.ServiceKey]string // to the place of the first service that has it
 	names    map[string]string           // likewise, of services
 }
 
 func newChecker() *checker {
-	return &checker{config: &Config{}, named: map[string]*Check{}, keys: map[model.ServiceKey]string{}, names: map[string]string{}}
+	return &checker{config: &Config{}, refused: map[string]bool{}, named: map[string]*Check{}, keys: map[model.ServiceKey]string{}, names: map[string]string{}}
 }
 
 // refuse records a mistake at a path of the file at hand, once: what a service says
 // for its servers is looked at for each of them.
 func (c *checker) refuse(path, format string, args ...any) {
 	m := c.tree.Mistake(path, format, args...)
-	if !slices.ContainsFunc(c.mistakes, func(known error) bool { return known.Error() == m.Error() }) {
+	if text := m.Error(); !c.refused[text] {
+		c.refused[text] = true
 		c.mistakes = append(c.mistakes, m)
 	}
 }

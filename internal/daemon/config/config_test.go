@@ -125,7 +125,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := parse("fuzz.yaml", text)
+		c, err := Parse("fuzz.yaml", text)
 		if (c == nil) == (err == nil) || err != nil && strings.TrimSpace(err.Error()) == "" {
 			t.Errorf("%v, %v", c, err)
 		}

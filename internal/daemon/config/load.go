@@ -44,10 +44,11 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return parse(path, text)
+	return Parse(path, text)
 }
 
-func parse(path string, text []byte) (*Config, error) {
+// Parse reads a configuration from a text. Files that it includes are relative to path.
+func Parse(path string, text []byte) (*Config, error) {
 	var d document
 	tree, err := strictyaml.Decode(path, text, kind, &d)
 	if err != nil {
