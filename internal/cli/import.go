@@ -33,7 +33,7 @@ type imported struct {
 
 func newImportCommand() *cobra.Command {
 	var out command.OutputFlag
-	var file, format string
+	var file, format, configID string
 	var force bool
 	c := &cobra.Command{
 		Use:   "import {keepalived.conf|ldirectord.cf|-}",
@@ -47,7 +47,9 @@ What could not be carried over as it was is listed line by line on standard erro
 with the reason and what to do, and at the end of the configuration. VRRP is left to
 keepalived. Nothing of the machine is changed, and permissions are not needed.
 
-The format is told by the contents; --format says it if that is not enough.
+The format is told by the contents; --format says it if that is not enough. At most
+16 MiB and 200000 lines are read, with all that a keepalived.conf includes and its
+sequences stand for.
 
 The exit status is 0 if everything was carried over, 1 if a configuration was written
 with losses, 2 for a wrong command line, or 3 if the file cannot be read or written;
@@ -63,7 +65,7 @@ then nothing is.`,
 			if err := out.Check(); err != nil {
 				return err
 			}
-			r, err := importFile(args[0], format, c.InOrStdin())
+			r, err := importFile(c.Context(), args[0], format, configID, c.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -97,22 +99,24 @@ then nothing is.`,
 	c.Flags().StringVarP(&file, "file", "f", "", "write the configuration to this `FILE` in place of standard output")
 	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
 	c.Flags().StringVar(&format, "format", "", "format of the input: keepalived, ldirectord or ipvsadm; default by its contents")
+	c.Flags().StringVar(&configID, "config-id", "", "`ID` of the machine that lines of keepalived.conf with @ are for, as keepalived --config-id; without it they are left out")
+	_ = c.RegisterFlagCompletionFunc("config-id", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]cobra.Completion{"keepalived", "ldirectord", "ipvsadm"}, cobra.ShellCompDirectiveNoFileComp))
 	out.Register(c, command.One[imported](""))
 	return c
 }
 
-func importFile(name, format string, stdin io.Reader) (*migrate.Result, error) {
+func importFile(ctx context.Context, name, format, configID string, stdin io.Reader) (*migrate.Result, error) {
 	in := stdin
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := openRegular(name)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
 		in = f
 	}
-	text, err := io.ReadAll(io.LimitReader(in, mostImported+1))
+	text, err := readAll(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -122,9 +126,20 @@ func importFile(name, format string, stdin io.Reader) (*migrate.Result, error) {
 	if format == "" {
 		format = migrate.Format(text)
 	}
+	if configID != "" && format != "keepalived" {
+		return nil, command.Usage(errors.New("--config-id is for keepalived.conf only: remove it"))
+	}
+	return importText(ctx, name, format, configID, text)
+}
+
+func importText(ctx context.Context, name, format, configID string, text []byte) (*migrate.Result, error) {
 	switch format {
 	case "keepalived":
-		return migrate.Keepalived(name, text, migrate.FilesIn(filepath.Dir(name)))
+		base, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: filesUntil(ctx), ConfigID: configID})
 	case "ldirectord":
 		return migrate.Ldirectord(name, text, migrate.Names{Host: lookupHost, Port: net.LookupPort})
 	case "ipvsadm":
@@ -133,6 +148,52 @@ func importFile(name, format string, stdin io.Reader) (*migrate.Result, error) {
 		return nil, fmt.Errorf("%s has neither virtual_server blocks, nor virtual= lines, nor lines of ipvsadm -Sn: say what it is with --format", name)
 	}
 	return nil, command.Usage(fmt.Errorf("--format %s: want keepalived, ldirectord or ipvsadm", format))
+}
+
+// openRegular opens a file that is no directory, device or FIFO: one could be read for ever.
+func openRegular(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file: want - to read from a pipe", name)
+	}
+	return os.Open(name)
+}
+
+// readAll reads up to one byte more than may be imported, or until the context ends: a
+// reader such as a terminal may never end.
+func readAll(ctx context.Context, in io.Reader) (text []byte, err error) {
+	if !until(ctx, func() { text, err = io.ReadAll(io.LimitReader(in, mostImported+1)) }) {
+		return nil, ctx.Err()
+	}
+	return text, err
+}
+
+// filesUntil reads included files, none if the context ends: a pattern such as /*/*/*/* has
+// many matches.
+func filesUntil(ctx context.Context) migrate.Files {
+	return func(pattern string, limit int) []migrate.File {
+		var files []migrate.File
+		if !until(ctx, func() { files = migrate.ReadFiles(pattern, limit) }) {
+			return nil
+		}
+		return files
+	}
+}
+
+// until waits for a function, or for the end of the context; then it reports false, and
+// what the function makes is not to be read.
+func until(ctx context.Context, work func()) bool {
+	done := make(chan struct{})
+	go func() { defer close(done); work() }()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func lookupHost(name string) (netip.Addr, error) {

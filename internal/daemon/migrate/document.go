@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package migrate writes a configuration of imbang run from those of others: keepalived,
-// ldirectord, and commands that ipvsadm has saved. It is pure, but for FilesIn; names
+// ldirectord, and commands that ipvsadm has saved. It is pure, but for ReadFiles; names
 // that a ldirectord.cf has are looked up by the caller. What cannot be carried over is listed, line by line.
 package migrate
 
@@ -38,6 +38,8 @@ type Result struct {
 	checks   []check
 	services []service
 }
+
+func newResult(from string) *Result { return &Result{from: from} }
 
 // Services and Servers are how many there are.
 func (r *Result) Services() int { return len(r.services) }
@@ -339,7 +341,7 @@ var formats = []struct {
 	name string
 	sign *regexp.Regexp
 }{
-	{"keepalived", regexp.MustCompile(`(?m)^\s*(virtual_server|virtual_server_group|vrrp_instance|global_defs)\b`)},
+	{"keepalived", regexp.MustCompile(`(?m)^\s*(include[rmwba]?[ \t]+\S|(virtual_server|virtual_server_group|vrrp_instance|global_defs)\b)`)},
 	{"ldirectord", regexp.MustCompile(`(?m)^\s*(virtual6?|checktimeout|checkinterval)\s*=`)},
 	{"ipvsadm", regexp.MustCompile(`(?m)^\s*(-[Aa]|--add-service|--add-server)\s`)},
 }

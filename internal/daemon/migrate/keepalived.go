@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -16,9 +17,9 @@ import (
 
 // Keepalived reads a keepalived.conf: its virtual servers and their checkers, with
 // keepalived's defaults (keepalived.conf(5), version 2.2).
-func Keepalived(name string, text []byte, files Files) (*Result, error) {
-	r := &Result{from: name}
-	top, err := confRead(r, name, text, files)
+func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Result, error) {
+	r := newResult(name)
+	top, err := confRead(ctx, r, name, text, from)
 	if err != nil {
 		return nil, err
 	}

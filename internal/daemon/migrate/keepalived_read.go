@@ -3,7 +3,10 @@
 package migrate
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -11,6 +14,7 @@ import (
 type statement struct {
 	place
 	words []string
+	raw   string // the line, for words with escapes
 	block []*statement
 	open  bool // it has a block
 }
@@ -35,175 +39,197 @@ func (s *statement) word(i int) string {
 	return ""
 }
 
-// confReader makes statements of keepalived.conf (its parser.c).
+// confReader makes statements of keepalived.conf, line by line as read_line() in its
+// lib/parser.c (version 2.2.7).
 type confReader struct {
-	result *Result
-	files  Files
-	vars   map[string]string
-	stack  []*statement // open blocks; the first is the file itself
-	last   *statement   // that a block which begins on the next line belongs to
-	depth  int          // of includes
+	context.Context
+	result   *Result
+	from     Source
+	defs     map[string]definition
+	unknown  map[string]bool // variables that are defined for some machines only
+	defining string          // the definition of several lines that is open
+	stack    []*statement    // open blocks; the first is the file itself
+	last     *statement      // that a block which begins on the next line belongs to
+	dropped  dropping
+	at       place
+	dir      string // of the file
+	depth    int    // of includes
+	lines    int    // that were taken in, sequences and definitions written out
+	size     int    // of all files [bytes]
+	replaced int    // size of all lines that something was replaced in [bytes]
 }
 
 const (
 	maxIncludes = 16
 	maxBlocks   = 32
-	maxWords    = 1 << 16 // of a file with its includes
+	maxLines    = 200_000
+	maxFiles    = 16 << 20 // of a file with all that it includes [bytes]
 )
 
 func (c *confReader) read(name string, text []byte) error {
-	for i, line := range strings.Split(string(text), "\n") {
-		at := place{name, i + 1}
-		words, err := confWords(line)
-		if err != nil {
-			return fmt.Errorf("%s: %w", at, err)
+	i := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		i++
+		at := place{name, i}
+		line = strings.ReplaceAll(strings.TrimRight(line, "\r"), "\x01", " ") // which marks variables
+		if line == "" && c.defining != "" {
+			c.endDefinition()
 		}
-		if len(words) == 0 {
+		line = decomment(line)
+		if c.defining != "" && line != "" {
+			c.goOn(line)
 			continue
 		}
-		if err := c.line(at, words); err != nil {
+		if err := c.line(at, line, 0); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
 	return nil
 }
 
-// confWords splits a line into words; braces are words of their own, and comments end it.
-func confWords(line string) (words []confWord, err error) {
-	for i := 0; i < len(line); {
-		switch ch := line[i]; {
-		case ch == ' ' || ch == '\t' || ch == '\r':
-			i++
-		case ch == '#' || ch == '!':
-			return words, nil
-		case ch == '{' || ch == '}':
-			words = append(words, confWord{string(ch), true})
-			i++
-		case ch == '"' || ch == '\'':
-			end := strings.IndexByte(line[i+1:], ch)
-			if end < 0 {
-				return nil, fmt.Errorf("a quote that does not end: %s", line[i:])
+// line takes in one line without its comment. Depth is that of definitions of several lines
+// and of sequences.
+func (c *confReader) line(at place, text string, depth int) error {
+	if depth > maxNested {
+		return fmt.Errorf("definitions or sequences more than %d deep: does one stand for itself?", maxNested)
+	}
+	if c.lines++; c.lines > maxLines {
+		return fmt.Errorf("more than %d lines, with those that includes and sequences make", maxLines)
+	}
+	if c.lines%1024 == 0 && c.Err() != nil {
+		return c.Err()
+	}
+	c.at = at
+	text, more, err := c.prepared(at, text, depth)
+	if err != nil {
+		return err
+	}
+	if m := includeForm.FindStringSubmatch(text); m != nil {
+		if err := c.include(at, m[1]); err != nil {
+			return err
+		}
+	} else if text != "" {
+		first, rest := cutBrace(c.mark(text))
+		if err := c.piece(at, first); err != nil {
+			return err
+		}
+		if rest != "" { // it may have a condition or an include of its own
+			if err := c.line(at, unmarked(rest), depth); err != nil {
+				return err
 			}
-			words = append(words, confWord{line[i+1 : i+1+end], false})
-			i += end + 2
-		default:
-			n := strings.IndexAny(line[i:], " \t\r{}\"")
-			if strings.HasPrefix(line[i:], "${") || n > 0 && line[i+n] == '{' && line[i+n-1] == '$' { // a variable's braces
-				if end := strings.IndexByte(line[i:], '}'); end > 0 {
-					n = end + 1
-				}
-			}
-			if n <= 0 {
-				n = len(line) - i
-			}
-			words = append(words, confWord{line[i : i+n], false})
-			i += n
 		}
 	}
-	return words, nil
-}
-
-type confWord struct {
-	text  string
-	brace bool
-}
-
-// line takes one line in.
-func (c *confReader) line(at place, words []confWord) error {
-	first := words[0].text
-	switch {
-	case words[0].brace:
-	case strings.HasPrefix(first, "$") && strings.Contains(first, "="):
-		name, value, _ := strings.Cut(first[1:], "=")
-		for _, w := range words[1:] {
-			value = strings.TrimSpace(value + " " + w.text)
-		}
-		if strings.HasSuffix(value, `\`) {
-			c.result.lose(at, "$"+name, "a definition of several lines: write out what it stands for")
-		}
-		c.vars[name] = c.expand(value)
-		return nil
-	case strings.HasPrefix(first, "@"):
-		c.result.lose(at, joined(words), "holds for some machines only (@): write a file for each, with this line or without")
-		return nil
-	case strings.HasPrefix(first, "~SEQ"):
-		c.result.lose(at, joined(words), "a generated sequence: write its lines out")
-		return nil
-	case first == "include" && len(words) == 2:
-		return c.include(at, c.expand(words[1].text))
-	}
-	var s *statement
-	for _, w := range words {
-		switch {
-		case w.brace && w.text == "{":
-			if s == nil {
-				s = c.last
-			}
-			if s == nil || s.open {
-				return fmt.Errorf("a block without a name")
-			}
-			if len(c.stack) > maxBlocks {
-				return fmt.Errorf("more than %d blocks in each other", maxBlocks)
-			}
-			s.open = true
-			c.stack = append(c.stack, s)
-			s, c.last = nil, nil
-		case w.brace:
-			if len(c.stack) == 1 {
-				return fmt.Errorf("a } without a {")
-			}
-			c.stack = c.stack[:len(c.stack)-1]
-			s, c.last = nil, nil
-		case s == nil:
-			s = &statement{place: at, words: []string{c.expand(w.text)}}
-			in := c.stack[len(c.stack)-1]
-			in.block = append(in.block, s)
-			c.last = s
-		default:
-			s.words = append(s.words, c.expand(w.text))
+	for _, l := range more {
+		if err := c.line(at, l, depth+1); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func joined(words []confWord) string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = w.text
-	}
-	return strings.Join(all, " ")
-}
-
-// expand puts the values of variables in.
-func (c *confReader) expand(s string) string {
-	if !strings.Contains(s, "$") {
-		return s
-	}
-	for name, value := range c.vars {
-		s = strings.ReplaceAll(s, "${"+name+"}", value)
-		if s == "$"+name {
-			s = value
+// prepared is a line behind its condition, with the values of variables in it; none if the
+// condition does not hold, and of definitions and sequences.
+func (c *confReader) prepared(at place, text string, depth int) (out string, more []string, err error) {
+	for text != "" {
+		if text[0] == '@' {
+			if text = c.conditional(at, text); text == "" {
+				break
+			}
 		}
+		if c.define(text) {
+			return "", more, nil
+		}
+		if strings.HasPrefix(text, "~SEQ") || strings.HasPrefix(text, "~LST") {
+			return "", more, c.sequence(at, text, depth)
+		}
+		replaced, lines, changed, err := c.replace(text)
+		if err != nil || !changed {
+			return text, more, err
+		}
+		text, more = decomment(replaced), append(lines, more...)
 	}
-	if len(s) > maxWords {
-		return s[:maxWords]
-	}
-	return s
+	return "", more, nil
 }
 
+// piece takes in a brace, or a statement up to one.
+func (c *confReader) piece(at place, text string) error {
+	if c.dropped.piece(text) {
+		return nil
+	}
+	switch text {
+	case "{":
+		s := c.last
+		if s == nil || s.open {
+			return fmt.Errorf("a block without a name")
+		}
+		if len(c.stack) > maxBlocks {
+			return fmt.Errorf("more than %d blocks in each other", maxBlocks)
+		}
+		s.open, c.last = true, nil
+		c.stack = append(c.stack, s)
+		return nil
+	case "}":
+		if len(c.stack) == 1 {
+			return fmt.Errorf("a } without a {")
+		}
+		c.stack, c.last = c.stack[:len(c.stack)-1], nil
+		return nil
+	}
+	if what, why, is := c.lost(text); is {
+		c.result.lose(at, what, "%s", why)
+		c.dropped.expected, c.last = true, nil
+		return nil
+	}
+	words, err := confWords(text)
+	if err != nil || len(words) == 0 {
+		return err
+	}
+	c.last = &statement{place: at, words: words, raw: text}
+	in := c.stack[len(c.stack)-1]
+	in.block = append(in.block, c.last)
+	return nil
+}
+
+// includeForm is include with the variants that differ in what is an error.
+var includeForm = regexp.MustCompile(`^include[rmwba]?[ \t]+(.*)$`)
+
+// include reads the files of a pattern, relative to the file that includes them. Files that
+// cannot be read are left out one by one.
 func (c *confReader) include(at place, pattern string) error {
 	if c.depth == maxIncludes {
 		return fmt.Errorf("more than %d files include each other", maxIncludes)
 	}
-	names, contents, err := c.files(pattern)
-	if err != nil || len(names) == 0 {
-		c.result.lose(at, "include "+pattern, "no such file")
-		return nil
+	path := pattern
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.dir, path)
 	}
+	var files []File
+	if c.from.Files != nil {
+		files = c.from.Files(path, maxFiles-c.size)
+	}
+	if c.Err() != nil {
+		return c.Err()
+	}
+	if len(files) == 0 {
+		why := "no such file"
+		if strings.Contains(pattern, "{") {
+			why = "no such file; braces are not expanded: write an include for each"
+		}
+		c.result.lose(at, "include "+pattern, "%s", why)
+	}
+	outer := c.dir
 	c.depth++
-	defer func() { c.depth-- }()
-	for i, name := range names {
-		if err := c.read(name, contents[i]); err != nil {
+	defer func() { c.depth--; c.dir = outer }()
+	for _, f := range files {
+		if f.Err != nil {
+			c.result.lose(at, "include "+pattern, "%s: %v: left out", f.Name, f.Err)
+			continue
+		}
+		if c.size += len(f.Text); c.size > maxFiles {
+			return fmt.Errorf("files of more than %d MiB are included", maxFiles>>20)
+		}
+		c.dir = filepath.Dir(f.Name)
+		if err := c.read(f.Name, f.Text); err != nil {
 			return err
 		}
 	}
@@ -211,9 +237,15 @@ func (c *confReader) include(at place, pattern string) error {
 }
 
 // confRead reads a file with those that it includes.
-func confRead(r *Result, name string, text []byte, files Files) ([]*statement, error) {
+func confRead(ctx context.Context, r *Result, name string, text []byte, from Source) ([]*statement, error) {
 	whole := &statement{open: true}
-	c := &confReader{result: r, files: files, vars: map[string]string{}, stack: []*statement{whole}}
+	c := &confReader{
+		Context: ctx, result: r, from: from, dir: from.Dir, size: len(text), stack: []*statement{whole},
+		defs: map[string]definition{"_HASH": {value: "#"}, "_BANG": {value: "!"}}, unknown: map[string]bool{},
+	}
+	if from.ConfigID != "" {
+		c.defs["_INSTANCE"] = definition{value: from.ConfigID}
+	}
 	if err := c.read(name, text); err != nil {
 		return nil, err
 	}

@@ -33,10 +33,10 @@ var testNames = Names{
 	},
 }
 
-func importOne(name string, text []byte, files Files) (*Result, error) {
+func importOne(t testing.TB, name string, text []byte, from Source) (*Result, error) {
 	switch Format(text) {
 	case "keepalived":
-		return Keepalived(name, text, files)
+		return Keepalived(t.Context(), name, text, from)
 	case "ldirectord":
 		return Ldirectord(name, text, testNames)
 	case "ipvsadm":
@@ -63,7 +63,7 @@ func TestImport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := importOne(name, text, FilesIn("testdata"))
+			r, err := importOne(t, name, text, Source{Dir: "testdata", Files: ReadFiles})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestImportRefuses(t *testing.T) {
 		{"checkinterval=1\n\treal=1.2.3.4\n", "x:2: real=1.2.3.4: indented, but no virtual= is above"},
 		{"checkinterval=1\nhello\n", "x:2: hello: want key = value"},
 	} {
-		if _, err := importOne("x", []byte(one.text), FilesIn("testdata")); err == nil || err.Error() != one.want {
+		if _, err := importOne(t, "x", []byte(one.text), Source{}); err == nil || err.Error() != one.want {
 			t.Errorf("%q: %v, want %s", one.text, err, one.want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestDebianSamples(t *testing.T) {
 }
 
 func importSample(t *testing.T, name string, text []byte) {
-	r, err := importOne(name, text, FilesIn(filepath.Dir(name)))
+	r, err := importOne(t, name, text, Source{Dir: filepath.Dir(name), Files: ReadFiles})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func FuzzImport(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := importOne("x", text, func(string) ([]string, [][]byte, error) { return nil, nil, nil })
+		r, err := importOne(t, "x", text, Source{})
 		if err != nil {
 			return
 		}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/command"
+)
+
+// imports runs imbang import with a file of a name and text.
+func imports(t *testing.T, name, text string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	status = command.Execute(t.Context(), newRootCommand(), append([]string{"import", file}, args...), strings.NewReader(""), &out, &errs)
+	return status, out.String(), strings.ReplaceAll(errs.String(), filepath.Dir(file)+"/", "")
+}
+
+func TestImportText(t *testing.T) {
+	conditional := "virtual_server 10.0.0.1 80 {\nprotocol TCP\n@a lb_kind DR\n@b lb_kind TUN\nreal_server 10.0.1.1 80 {\n}\n}\n"
+	for _, one := range []struct {
+		about, name, text string
+		args              []string
+		status            int
+		stdout, stderr    string
+	}{
+		{"one machine's lines", "k.conf", conditional, []string{"--config-id", "b"}, 0, "forward: tunnel", ""},
+		{"no machine's lines", "k.conf", conditional, nil, 1, "forward: masquerading", "k.conf:3: @a lb_kind DR: holds for some machines only"},
+		{"includes alone", "k.conf", "include none.conf\n", nil, 1, "services: []", "k.conf:1: include none.conf: no such file\n"},
+		{"config-id of another format", "l.cf", "virtual=10.0.0.1:80\n", []string{"--config-id", "b"}, 2, "", "--config-id is for keepalived.conf only"},
+	} {
+		t.Run(one.about, func(t *testing.T) {
+			status, stdout, stderr := imports(t, one.name, one.text, one.args...)
+			if status != one.status || !strings.Contains(stdout, one.stdout) || !strings.Contains(stderr, one.stderr) {
+				t.Errorf("status %d, want %d\n%s\n%s", status, one.status, stdout, stderr)
+			}
+		})
+	}
+}
+
+// Files without an end are refused, and a reader without one ends with the context.
+func TestImportEnds(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "k.conf")
+	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{fifo, "/dev/zero", t.TempDir()} {
+		var errs bytes.Buffer
+		status := command.Execute(t.Context(), newRootCommand(), []string{"import", name}, strings.NewReader(""), io.Discard, &errs)
+		if status != command.StatusFailed || !strings.Contains(errs.String(), "is not a regular file") {
+			t.Errorf("%s: status %d, %s", name, status, errs.String())
+		}
+	}
+	in, _, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if status := command.Execute(ctx, newRootCommand(), []string{"import", "-"}, in, io.Discard, io.Discard); status != command.StatusFailed {
+		t.Errorf("status %d", status)
+	}
+}
