@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -90,6 +90,9 @@ then nothing is.`,
 			for _, l := range r.Losses {
 				fmt.Fprintln(c.ErrOrStderr(), l)
 			}
+			if v.Services == 0 {
+				fmt.Fprintf(c.ErrOrStderr(), "%s has no virtual service\n", args[0])
+			}
 			if len(r.Losses) > 0 {
 				return command.ErrNotAsExpected
 			}
@@ -124,7 +127,7 @@ func importFile(ctx context.Context, name, format, configID string, stdin io.Rea
 		return nil, fmt.Errorf("%s: longer than %d MiB: this is no such configuration", name, mostImported>>20)
 	}
 	if format == "" {
-		format = migrate.Format(text)
+		format = cmp.Or(migrate.Format(text), map[string]string{"keepalived.conf": "keepalived", "ldirectord.cf": "ldirectord"}[filepath.Base(name)])
 	}
 	if configID != "" && format != "keepalived" {
 		return nil, command.Usage(errors.New("--config-id is for keepalived.conf only: remove it"))
@@ -141,7 +144,9 @@ func importText(ctx context.Context, name, format, configID string, text []byte)
 		}
 		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: filesUntil(ctx), ConfigID: configID})
 	case "ldirectord":
-		return migrate.Ldirectord(name, text, migrate.Names{Host: lookupHost, Port: net.LookupPort})
+		return migrate.Ldirectord(ctx, name, text, migrate.Names{
+			Host: func(name string, six bool) (netip.Addr, error) { return lookupHost(ctx, name, six) }, Port: net.LookupPort,
+		})
 	case "ipvsadm":
 		return migrate.Ipvsadm(name, text)
 	case "":
@@ -196,12 +201,12 @@ func until(ctx context.Context, work func()) bool {
 	}
 }
 
-func lookupHost(name string) (netip.Addr, error) {
-	all, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", name)
+func lookupHost(ctx context.Context, name string, six bool) (netip.Addr, error) {
+	network := map[bool]string{false: "ip4", true: "ip6"}[six]
+	all, err := net.DefaultResolver.LookupNetIP(ctx, network, name)
 	if err != nil || len(all) == 0 {
 		return netip.Addr{}, errors.Join(err, errors.New("no address"))
 	}
-	slices.SortStableFunc(all, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 	return all[0].Unmap(), nil
 }
 

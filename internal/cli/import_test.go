@@ -38,6 +38,7 @@ func TestImportText(t *testing.T) {
 	}{
 		{"one machine's lines", "k.conf", conditional, []string{"--config-id", "b"}, 0, "forward: tunnel", ""},
 		{"no machine's lines", "k.conf", conditional, nil, 1, "forward: masquerading", "k.conf:3: @a lb_kind DR: holds for some machines only"},
+		{"comments alone", "ldirectord.cf", "# nothing\n", nil, 0, "services: []", "ldirectord.cf has no virtual service\n"},
 		{"includes alone", "k.conf", "include none.conf\n", nil, 1, "services: []", "k.conf:1: include none.conf: no such file\n"},
 		{"config-id of another format", "l.cf", "virtual=10.0.0.1:80\n", []string{"--config-id", "b"}, 2, "", "--config-id is for keepalived.conf only"},
 	} {

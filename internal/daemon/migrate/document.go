@@ -2,7 +2,8 @@
 
 // Package migrate writes a configuration of imbang run from those of others: keepalived,
 // ldirectord, and commands that ipvsadm has saved. It is pure, but for ReadFiles; names
-// that a ldirectord.cf has are looked up by the caller. What cannot be carried over is listed, line by line.
+// that a ldirectord.cf has are looked up by the caller, which also says what is wrong with
+// the configuration that was written. What cannot be carried over is listed, line by line.
 package migrate
 
 import (
@@ -10,7 +11,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,21 +25,33 @@ type Loss struct {
 	Why  string `json:"why"`  // and what to do about it
 }
 
-func (l Loss) String() string { return fmt.Sprintf("%s:%d: %s: %s", l.File, l.Line, l.What, l.Why) }
+func (l Loss) String() string {
+	return fmt.Sprintf("%s: %s: %s", place{l.File, l.Line}, l.What, l.Why)
+}
 
 // Result is a configuration that was read.
 type Result struct {
-	Losses   []Loss
-	from     string // the source's name
-	devices  *Devices
-	timeouts []string
-	mailTo   []string
-	watch    bool
-	checks   []check
-	services []service
+	Losses     []Loss
+	from       string // the source's name
+	devices    *Devices
+	timeouts   []string
+	mailTo     []string
+	watch      bool
+	scriptUser string
+	checks     []check
+	services   []service
+
+	lost        map[Loss]bool     // Losses
+	bodies      map[string]string // of checks, to their names
+	kinds       map[string]int    // how many checks of a kind there are
+	names       map[string]int    // of services, to how many have them, with a number behind
+	first       place             // of the first script check without a user of its own
+	firstNotify place             // likewise, of the first command that is told of a change
 }
 
-func newResult(from string) *Result { return &Result{from: from} }
+func newResult(from string) *Result {
+	return &Result{from: from, lost: map[Loss]bool{}, bodies: map[string]string{}, kinds: map[string]int{}, names: map[string]int{}}
+}
 
 // Services and Servers are how many there are.
 func (r *Result) Services() int { return len(r.services) }
@@ -88,7 +100,8 @@ func (r *Result) mail(at place, addresses []string) {
 
 func (r *Result) lose(at place, what, format string, args ...any) {
 	l := Loss{at.file, at.line, oneLine(what), oneLine(fmt.Sprintf(format, args...))}
-	if !slices.Contains(r.Losses, l) { // each server of a service would tell the same
+	if !r.lost[l] { // each server of a service would tell the same
+		r.lost[l] = true
 		r.Losses = append(r.Losses, l)
 	}
 }
@@ -107,33 +120,16 @@ type service struct {
 	keys    []string
 	sorry   *server
 	servers []server
-}
 
-type server struct {
-	from        place
-	addr        netip.Addr
-	port        uint16   // 0: the service's
-	masqueraded bool     // its port counts
-	keys        []string // of a mapping in one line, behind the address
-}
-
-func (s *server) String() string {
-	return fmt.Sprintf("{%s}", strings.Join(append([]string{"address: " + endpoint(s.addr, s.port)}, s.keys...), ", "))
-}
-
-// samePort takes the port away that no packet to the server gets.
-func (r *Result) samePort(s *server, port uint16, what string) {
-	if s.masqueraded || s.port == 0 || s.port == port || port == 0 {
-		return
-	}
-	r.lose(s.from, what, "only masquerading changes the port: the servers get packets to port %d", port)
-	s.port = 0
+	port uint16 // of the virtual address; 0: every port
+	mark bool
+	six  bool
 }
 
 // ofAddress makes it the service of a virtual address, and names it. A port of 0 is every
 // port.
 func (s *service) ofAddress(a netip.Addr, port uint16, protocol string) {
-	s.name = nameOf(a.String())
+	s.name, s.port, s.six = nameOf(a.String()), port, a.Is6()
 	keys := []string{"virtual: " + endpoint(a, port)}
 	if port != 0 {
 		s.name += fmt.Sprintf("-%d", port)
@@ -147,7 +143,7 @@ func (s *service) ofAddress(a netip.Addr, port uint16, protocol string) {
 
 // ofMark makes it the service of a firewall mark, and names it.
 func (s *service) ofMark(mark uint64, six bool) {
-	s.name = fmt.Sprintf("mark-%d", mark)
+	s.name, s.mark, s.six = fmt.Sprintf("mark-%d", mark), true, six
 	keys := []string{fmt.Sprintf("mark: %d", mark)}
 	if six {
 		keys = append(keys, "family: ipv6")
@@ -206,19 +202,15 @@ func nameOf(s string) string {
 
 // add adds a check, and returns its name: that of an equal one, or a new one.
 func (r *Result) add(kind string, from place, body []string) string {
-	taken := 0
-	for _, c := range r.checks {
-		if slices.Equal(c.body, body) {
-			return c.name
-		}
-		if c.name == kind || strings.HasPrefix(c.name, kind+"-") {
-			taken++
-		}
+	key := strings.Join(body, "\n")
+	if name, known := r.bodies[key]; known {
+		return name
 	}
 	name := kind
-	if taken > 0 {
-		name = fmt.Sprintf("%s-%d", kind, taken+1)
+	if r.kinds[kind]++; r.kinds[kind] > 1 {
+		name = fmt.Sprintf("%s-%d", kind, r.kinds[kind])
 	}
+	r.bodies[key] = name
 	r.checks = append(r.checks, check{name, from, body})
 	return name
 }
@@ -226,30 +218,33 @@ func (r *Result) add(kind string, from place, body []string) string {
 // addService adds a service, under a name that no other has.
 func (r *Result) addService(s service) {
 	name := s.name
-	for n := 2; slices.ContainsFunc(r.services, func(o service) bool { return o.name == s.name }); n++ {
-		s.name = fmt.Sprintf("%s-%d", name, n)
+	for r.names[s.name] > 0 {
+		r.names[name]++
+		s.name = fmt.Sprintf("%s-%d", name, r.names[name])
 	}
+	r.names[s.name]++
 	r.services = append(r.services, s)
 }
 
 // YAML is the configuration.
-func (r *Result) YAML() []byte {
-	var b strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+func (r *Result) YAML() []byte { return r.written().Bytes() }
+
+func (r *Result) written() *writer {
+	w := &writer{at: place{file: r.from}}
 	if r.devices != nil {
-		r.devices.write(p)
-		r.rest(p)
-		return []byte(b.String())
+		r.devices.write(w.p)
+	} else {
+		w.p("# Written by imbang import from %s. Try it with: imbang check, imbang plan.", oneLine(r.from))
+		w.p("#\n# Without the next part, imbang run uses the director that is attached. With the names of")
+		w.p("# this machine's devices it attaches one by itself:\n#\n# director:\n#   client_device: eth0\n#   server_device: eth1")
 	}
-	p("# Written by imbang import from %s. Try it with: imbang check, imbang plan.", oneLine(r.from))
-	p("#\n# Without the next part, imbang run uses the director that is attached. With the names of")
-	p("# this machine's devices it attaches one by itself:\n#\n# director:\n#   client_device: eth0\n#   server_device: eth1")
-	r.rest(p)
-	return []byte(b.String())
+	r.rest(w)
+	return w
 }
 
 // rest is all but the head.
-func (r *Result) rest(p func(string, ...any)) {
+func (r *Result) rest(w *writer) {
+	p := w.p
 	r.daemon(p)
 	if len(r.timeouts) > 0 {
 		p("\ntimeouts: {%s}", strings.Join(r.timeouts, ", "))
@@ -258,17 +253,20 @@ func (r *Result) rest(p func(string, ...any)) {
 		p("\nchecks:")
 	}
 	for _, c := range r.checks {
+		w.at = c.from
 		p("  %s: # %s", c.name, c.from)
 		for _, line := range c.body {
 			p("    %s", line)
 		}
 	}
+	w.at = place{file: r.from}
 	if len(r.services) > 0 {
 		p("\nservices:")
 	}
 	for _, s := range r.services {
-		s.write(p)
+		s.write(w)
 	}
+	w.at = place{file: r.from}
 	if len(r.Losses) > 0 {
 		p("\n# Not carried over as it was:")
 	}
@@ -281,32 +279,38 @@ func (r *Result) rest(p func(string, ...any)) {
 }
 
 func (r *Result) daemon(p func(string, ...any)) {
-	if len(r.mailTo) == 0 && !r.watch {
+	if len(r.mailTo) == 0 && !r.watch && r.scriptUser == "" {
 		return
 	}
 	p("\ndaemon:")
 	if r.watch {
 		p("  watch: true")
 	}
+	if r.scriptUser != "" {
+		p("  script_user: %s", quoted(r.scriptUser))
+	}
 	if len(r.mailTo) > 0 {
 		p("  mail: [/usr/sbin/sendmail, -t]\n  mail_to: %s", list(r.mailTo))
 	}
 }
 
-func (s *service) write(p func(string, ...any)) {
-	p("  - name: %s # %s", quoted(s.name), s.from)
+func (s *service) write(w *writer) {
+	w.at = s.from
+	w.p("  - name: %s # %s", quoted(s.name), s.from)
 	for _, k := range s.keys {
-		p("    %s", k)
+		w.p("    %s", k)
 	}
 	if s.sorry != nil {
-		p("    sorry: %s # %s", s.sorry, s.sorry.from)
+		w.at = s.sorry.from
+		w.p("    sorry: %s # %s", s.sorry, s.sorry.from)
 	}
 	if len(s.servers) == 0 {
 		return
 	}
-	p("    servers:")
+	w.p("    servers:")
 	for i := range s.servers {
-		p("      - %s # %s", &s.servers[i], s.servers[i].from)
+		w.at = s.servers[i].from
+		w.p("      - %s # %s", &s.servers[i], s.servers[i].from)
 	}
 }
 

@@ -13,7 +13,8 @@ type Devices struct {
 
 // First makes a machine's first configuration from the table that is there.
 func First(table []model.ServiceStatus, d Devices) (*Result, error) {
-	t := newRecorded(&Result{devices: &d})
+	t := newRecorded(newResult("the table"))
+	t.devices = &d
 	t.from = place{file: "the table"}
 	for _, s := range table {
 		if err := t.AddService(s.Service); err != nil {

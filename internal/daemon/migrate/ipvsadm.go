@@ -15,7 +15,7 @@ import (
 
 // Ipvsadm reads the commands that ipvsadm -Sn prints.
 func Ipvsadm(name string, text []byte) (*Result, error) {
-	r := &Result{from: name}
+	r := newResult(name)
 	t := newRecorded(r)
 	for i, line := range strings.Split(string(text), "\n") {
 		t.from = place{name, i + 1}
@@ -51,6 +51,7 @@ func newRecorded(r *Result) *recorded { return &recorded{Result: r, at: map[mode
 // result is what was read, with the services.
 func (t *recorded) result() *Result {
 	for _, s := range t.made {
+		t.settle(&s)
 		t.addService(s)
 	}
 	return t.Result
@@ -133,13 +134,13 @@ func (t *recorded) AddServer(k model.ServiceKey, s model.Server) error {
 	if !ok {
 		return model.ErrNoService
 	}
-	out := server{from: t.from, addr: s.Addr, port: s.Port}
+	out := server{from: t.from, what: s.AddrPort().String(), addr: s.Addr, port: s.Port, weight: int64(s.Weight), upper: int64(s.Upper), lower: int64(s.Lower)}
 	if out.port == k.Port {
 		out.port = 0
 	}
-	method := map[model.Forward]string{model.Route: "direct-routing", model.Tunnel: "tunnel"}[s.Forward]
-	if method != "" {
-		out.keys = append(out.keys, "forward: "+method)
+	out.method = map[model.Forward]string{model.Masquerade: "masquerading", model.Route: "direct-routing", model.Tunnel: "tunnel"}[s.Forward]
+	if s.Forward != model.Masquerade {
+		out.keys = append(out.keys, "forward: "+out.method)
 	}
 	if s.Forward == model.Tunnel && s.TunnelType != model.IPIP {
 		tunnel := []string{"type: " + map[model.TunnelType]string{model.GUE: "gue", model.GRE: "gre"}[s.TunnelType]}
@@ -150,13 +151,6 @@ func (t *recorded) AddServer(k model.ServiceKey, s model.Server) error {
 			tunnel = append(tunnel, "checksum: "+sum)
 		}
 		out.keys = append(out.keys, "tunnel: {"+strings.Join(tunnel, ", ")+"}")
-	}
-	out.keys = append(out.keys, fmt.Sprintf("weight: %d", s.Weight))
-	if s.Upper != 0 {
-		out.keys = append(out.keys, fmt.Sprintf("upper: %d", s.Upper))
-	}
-	if s.Lower != 0 {
-		out.keys = append(out.keys, fmt.Sprintf("lower: %d", s.Lower))
 	}
 	t.made[i].servers = append(t.made[i].servers, out)
 	return nil

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"imbang/internal/model"
 )
 
 // Keepalived reads a keepalived.conf: its virtual servers and their checkers, with
@@ -30,6 +28,9 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 		}
 	}
 	for _, s := range top {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		switch {
 		case s.is("virtual_server_group"):
 		case s.is("virtual_server"):
@@ -42,40 +43,95 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 			r.lose(s.place, s.text(), "not carried over")
 		}
 	}
+	k.wholeFile()
 	return r, nil
 }
 
 type keepalived struct {
 	*Result
 	groups map[string]*statement
+	mailed place // of notification_email
+	alerts bool  // smtp_alert is in the file
+}
+
+// wholeFile lists, once, where the daemon differs without a setting of the file.
+func (k *keepalived) wholeFile() {
+	if k.mailed != (place{}) && !k.alerts {
+		k.lose(k.mailed, "notification_email", "mail is sent of servers, services and alarms; keepalived sends it of services only with smtp_alert")
+	}
+	if k.first != (place{}) && k.scriptUser == "" {
+		k.lose(k.first, "MISC_CHECK", "scripts run as nobody; keepalived runs them as keepalived_script if there is such a user, or else as root: write daemon.script_user")
+	}
+	if k.firstNotify != (place{}) {
+		k.lose(k.firstNotify, "notify scripts", "run as the daemon's user; keepalived runs them as script_user, or else as keepalived_script if there is such a user: use a command such as setpriv")
+	}
+}
+
+// leaves are the statements of a block without those that have one of their own and should
+// not: a value with braces does, if it is not in double quotes.
+func (k *keepalived) leaves(block []*statement, but ...string) (rest []*statement) {
+	for _, s := range block {
+		if s.open && !s.is(but...) {
+			k.lose(s.place, s.text(), "has a { } block: left out with it; a value with braces must be in double quotes")
+			continue
+		}
+		rest = append(rest, s)
+	}
+	return rest
 }
 
 func (k *keepalived) global(s *statement) {
-	for _, one := range s.block {
+	for _, one := range k.leaves(s.block, "notification_email") {
 		switch {
 		case one.is("notification_email"):
+			k.mailed = one.place
 			for _, to := range one.block {
 				k.mail(to.place, to.words)
 			}
 		case one.is("lvs_timeouts"):
-			for i := 1; i+1 < len(one.words); i += 2 {
-				key := map[string]string{"tcp": "tcp", "tcpfin": "tcp_fin", "udp": "udp"}[one.words[i]]
-				if n, err := strconv.Atoi(one.words[i+1]); err == nil && key != "" && n > 0 {
-					k.timeouts = append(k.timeouts, key+": "+span(time.Duration(n)*time.Second))
-					continue
-				}
-				k.lose(one.place, one.text(), "not a timeout")
-			}
+			k.lvsTimeouts(one)
 		case one.is("notification_email_from", "smtp_server", "smtp_connect_timeout", "smtp_helo_name"):
 			k.lose(one.place, one.text(), "mail is sent by the command daemon.mail, which has its own settings for this")
+		case one.is("smtp_alert", "smtp_alert_checker"):
+			k.smtpAlert(one)
 		case one.is("script_user"):
-			k.lose(one.place, one.text(), "script checks run as nobody: write daemon.script_user")
+			k.scriptUser = k.user(one)
 		case one.is("router_id", "enable_script_security", "process_names", "use_pid_dir"):
 			k.lose(one.place, one.text(), "not needed")
 		default:
 			k.lose(one.place, one.text(), "not carried over")
 		}
 	}
+}
+
+func (k *keepalived) lvsTimeouts(s *statement) {
+	if len(s.words)%2 == 0 {
+		k.lose(s.place, s.text(), "want pairs of a name and a number of seconds")
+	}
+	for i := 1; i+1 < len(s.words); i += 2 {
+		key := map[string]string{"tcp": "tcp", "tcpfin": "tcp_fin", "udp": "udp"}[s.words[i]]
+		if n, err := strconv.Atoi(s.words[i+1]); err == nil && key != "" && n > 0 && n < 1e7 {
+			k.timeouts = append(k.timeouts, key+": "+span(time.Duration(n)*time.Second))
+			continue
+		}
+		k.lose(s.place, s.text(), "not a timeout")
+	}
+}
+
+func (k *keepalived) smtpAlert(s *statement) {
+	k.alerts = true
+	k.lose(s.place, s.text(), "mail is sent of all servers and services, if daemon.mail_to has an address")
+}
+
+// user is the user of scripts: USER [GROUP].
+func (k *keepalived) user(s *statement) string {
+	switch {
+	case s.word(1) == "":
+		k.lose(s.place, s.text(), "has no user: left out")
+	case s.word(2) != "" && s.word(2) != s.word(1):
+		k.lose(s.place, s.text(), "scripts run with the groups that %s has, not with group %s alone", s.word(1), s.word(2))
+	}
+	return s.word(1)
 }
 
 // inherited is what servers and checkers have from what they are in.
@@ -87,13 +143,17 @@ type inherited struct {
 	host                               string
 	forward                            forwarding
 	inhibit                            bool
+	weight                             int64
 }
+
+// shortest is the shortest interval that a check may have.
+const shortest = 10 * time.Millisecond
 
 func (k *keepalived) inherit(in *inherited, s *statement) bool {
 	seconds := func(to *time.Duration) {
 		t, err := strconv.ParseFloat(s.word(1), 64)
-		if err != nil || t < 0 || t > 1e6 {
-			k.lose(s.place, s.text(), "not a time in seconds")
+		if err != nil || !(t >= 0 && t <= 1e6) { // NaN is neither
+			k.lose(s.place, s.text(), "not a time in seconds: left out")
 			return
 		}
 		*to = time.Duration(t*1e6) * time.Microsecond
@@ -101,6 +161,10 @@ func (k *keepalived) inherit(in *inherited, s *statement) bool {
 	switch s.words[0] {
 	case "delay_loop":
 		seconds(&in.delay)
+		if in.delay < shortest {
+			k.lose(s.place, s.text(), "checks are made every %s at most", span(shortest))
+			in.delay = shortest
+		}
 	case "connect_timeout":
 		seconds(&in.timeout)
 	case "delay_before_retry":
@@ -124,6 +188,10 @@ func (k *keepalived) inherit(in *inherited, s *statement) bool {
 		in.inhibit = truth(s)
 	case "lvs_method", "lb_kind":
 		k.forwarding(&in.forward, s)
+	case "weight":
+		if n, ok := k.number(s, 0, 1<<31-1); ok {
+			in.weight = n
+		}
 	default:
 		return false
 	}
@@ -156,39 +224,63 @@ func (f forwarding) keys() []string {
 	return keys
 }
 
+// forwarding reads a method, in capitals as keepalived knows them; another one changes
+// nothing.
 func (k *keepalived) forwarding(f *forwarding, s *statement) {
-	switch strings.ToUpper(s.word(1)) {
-	case "NAT":
-		*f = forwarding{method: "masquerading"}
-	case "DR":
-		*f = forwarding{method: "direct-routing"}
-	case "TUN":
-		*f = forwarding{method: "tunnel"}
-		var keys []string
-		for i := 2; i < len(s.words); i++ {
-			switch w := strings.ToLower(s.words[i]); w {
-			case "type":
-			case "ipip", "gue", "gre":
-				keys = append(keys, "type: "+w)
-			case "port":
-				i++
-				if n, err := strconv.ParseUint(s.word(i), 10, 16); err == nil {
-					keys = append(keys, fmt.Sprintf("port: %d", n))
-				} else {
-					k.lose(s.place, s.text(), "not a port")
-				}
-			case "nocsum":
-				keys = append(keys, "checksum: none")
-			case "csum", "remcsum":
-				keys = append(keys, "checksum: "+w)
-			default:
-				k.lose(s.place, s.text(), "not an option of a tunnel: %s", w)
-			}
-		}
-		f.tunnel = strings.Join(keys, ", ")
-	default:
-		k.lose(s.place, s.text(), "not a forwarding method: masquerading")
+	method := map[string]string{"NAT": "masquerading", "DR": "direct-routing", "TUN": "tunnel"}[s.word(1)]
+	switch {
+	case method == "":
+		k.lose(s.place, s.text(), "keepalived knows NAT, DR and TUN, in capitals, and leaves this out: %s", f.method)
+		return
+	case method != "tunnel" && len(s.words) > 2:
+		k.lose(s.place, s.text(), "options are for TUN only: left out")
 	}
+	*f = forwarding{method: method}
+	if method == "tunnel" {
+		f.tunnel = k.tunnel(s)
+	}
+}
+
+// tunnel is the options of TUN, or "" if keepalived takes none of them.
+func (k *keepalived) tunnel(s *statement) string {
+	kind, port, checksum := "ipip", uint64(0), ""
+	for i := 2; i < len(s.words); i++ {
+		var err error
+		switch w := s.words[i]; w {
+		case "type":
+			i++
+			kind = s.word(i)
+		case "port":
+			i++
+			port, err = strconv.ParseUint(s.word(i), 10, 16)
+		case "nocsum":
+			checksum = "none"
+		case "csum", "remcsum":
+			checksum = w
+		default:
+			err = strconv.ErrSyntax
+		}
+		if err != nil {
+			k.lose(s.place, s.text(), "%s is not an option of a tunnel: a tunnel of type ipip", s.word(i))
+			return ""
+		}
+	}
+	keys := []string{"type: " + kind}
+	if port != 0 {
+		keys = append(keys, fmt.Sprintf("port: %d", port))
+	}
+	if checksum != "" && kind != "ipip" {
+		keys = append(keys, "checksum: "+checksum)
+	}
+	if !slices.Contains([]string{"ipip", "gue", "gre"}, kind) || (kind == "gue") != (port != 0) ||
+		kind == "ipip" && (checksum == "csum" || checksum == "remcsum") || kind == "gre" && checksum == "remcsum" {
+		k.lose(s.place, s.text(), "keepalived takes types ipip, gue with a port, and gre, and checksums of the last two: a tunnel of type ipip")
+		return ""
+	}
+	if len(keys) == 1 && kind == "ipip" {
+		return ""
+	}
+	return strings.Join(keys, ", ")
 }
 
 // target is what clients address: an address and port, or a firewall mark.
@@ -298,119 +390,6 @@ func addressRange(s string) (first, last netip.Addr, ok bool) {
 	return first, last, last.BitLen() == first.BitLen() && !last.Less(first)
 }
 
-func (k *keepalived) virtual(s *statement) {
-	in := inherited{delay: time.Minute, timeout: 5 * time.Second, forward: forwarding{method: "masquerading"}}
-	v := service{from: s.place}
-	protocol, sorryForward := "tcp", forwarding{}
-	var family string
-	var sorry *statement
-	var flags, commands []string
-	rest := k.inheritAll(&in, s.block)
-	for _, one := range rest {
-		switch one.words[0] {
-		case "real_server":
-		case "lvs_sched", "lb_algo":
-			if _, known := model.SchedulerNamed(one.word(1)); !known {
-				k.lose(one.place, one.text(), "there is no such scheduler: wlc")
-				break
-			}
-			v.keys = append(v.keys, "scheduler: "+one.word(1))
-		case "flag-1", "flag-2", "flag-3", "sh-port", "sh-fallback", "mh-port", "mh-fallback":
-			flags = append(flags, one.words[0])
-		case "ops":
-			v.keys = append(v.keys, "one_packet: true")
-		case "persistence_engine":
-			v.keys = append(v.keys, "engine: "+quoted(one.word(1)))
-		case "persistence_timeout":
-			k.persistence(&v, one)
-		case "persistence_granularity":
-			if n, ok := maskLength(one.word(1)); ok {
-				v.keys = append(v.keys, fmt.Sprintf("netmask: %d", n))
-				break
-			}
-			k.lose(one.place, one.text(), "not a netmask that is a prefix")
-		case "protocol":
-			protocol = strings.ToLower(one.word(1))
-		case "ip_family":
-			family = one.word(1)
-		case "quorum", "hysteresis":
-			v.keys = k.number(v.keys, one, one.words[0])
-		case "quorum_up", "quorum_down":
-			if command := k.command(one); command != nil {
-				commands = append(commands, one.words[0]+": "+list(command))
-			}
-		case "sorry_server":
-			sorry = one
-		case "sorry_server_lvs_method":
-			k.forwarding(&sorryForward, one)
-		case "sorry_server_inhibit", "omega", "ha_suspend", "smtp_alert", "snmp_name":
-			k.lose(one.place, one.text(), "there is nothing like it")
-		default:
-			k.lose(one.place, one.text(), "not carried over")
-		}
-	}
-	if len(flags) > 0 {
-		v.keys = append(v.keys, "flags: "+list(flags))
-	}
-	v.keys = append(v.keys, in.forward.keys()...)
-	v.keys = append(v.keys, commands...)
-	if sorry != nil {
-		v.sorry = k.sorry(sorry, sorryForward)
-	}
-	inhibited := 0
-	for _, one := range rest {
-		if !one.is("real_server") {
-			continue
-		}
-		if real, inhibits, ok := k.real(one, in); ok {
-			v.servers = append(v.servers, real)
-			inhibited += map[bool]int{true: 1}[inhibits]
-		}
-	}
-	switch {
-	case inhibited == 0:
-		v.keys = append(v.keys, "on_failure: remove")
-	case inhibited < len(v.servers):
-		k.lose(s.place, s.text(), "inhibit_on_failure of some servers only: here of all")
-	}
-	for _, t := range k.targets(s) {
-		k.addService(k.of(v, t, protocol, family))
-	}
-}
-
-// of is a virtual server of one target.
-func (k *keepalived) of(v service, t target, protocol, family string) service {
-	if t.mark != 0 {
-		if t.family != "" {
-			family = t.family
-		}
-		six := len(v.servers) > 0 && !slices.ContainsFunc(v.servers, func(s server) bool { return s.addr.Is4() })
-		v.ofMark(t.mark, family == "inet6" || family == "" && six)
-		return v
-	}
-	v.servers = slices.Clone(v.servers) // another target may have another port
-	for i := range v.servers {
-		s := &v.servers[i]
-		k.samePort(s, t.at.Port(), fmt.Sprintf("real_server %s %d", s.addr, s.port))
-	}
-	v.ofAddress(t.at.Addr(), t.at.Port(), quoted(protocol))
-	return v
-}
-
-func (k *keepalived) persistence(v *service, s *statement) {
-	n := 360
-	if len(s.words) > 1 {
-		var err error
-		if n, err = strconv.Atoi(s.word(1)); err != nil || n < 0 {
-			k.lose(s.place, s.text(), "not a time in seconds")
-			return
-		}
-	}
-	if n > 0 {
-		v.keys = append(v.keys, "persistence: "+span(time.Duration(n)*time.Second))
-	}
-}
-
 // maskLength is the prefix length of 255.255.255.0 or 24.
 func maskLength(s string) (int, bool) {
 	if n, err := strconv.Atoi(s); err == nil {
@@ -424,87 +403,4 @@ func maskLength(s string) (int, bool) {
 	m := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 	n := bits.LeadingZeros32(^m)
 	return n, n > 0 && m == ^uint32(0)<<(32-n)
-}
-
-// command is the command of a notify script.
-func (k *keepalived) command(s *statement) []string {
-	words := strings.Fields(s.word(1))
-	if len(s.words) > 2 {
-		k.lose(s.place, s.text(), "runs as the daemon's user: use a command such as setpriv for another")
-	}
-	if len(words) == 0 || !strings.HasPrefix(words[0], "/") {
-		k.lose(s.place, s.text(), "want an absolute path: left out")
-		return nil
-	}
-	return words
-}
-
-// server reads a server's address and port.
-func (k *keepalived) server(s *statement) (server, bool) {
-	a, err := netip.ParseAddr(s.word(1))
-	port := uint64(0)
-	if err == nil && len(s.words) > 2 {
-		port, err = strconv.ParseUint(s.word(2), 10, 16)
-	}
-	if err != nil {
-		k.lose(s.place, s.text(), "not an address and port: left out")
-		return server{}, false
-	}
-	return server{from: s.place, addr: a, port: uint16(port)}, true
-}
-
-func (k *keepalived) sorry(s *statement, f forwarding) *server {
-	out, ok := k.server(s)
-	if !ok {
-		return nil
-	}
-	if f.method != "" {
-		out.keys = append(out.keys, f.keys()...)
-	}
-	return &out
-}
-
-func (k *keepalived) real(s *statement, in inherited) (out server, inhibits, ok bool) {
-	if out, ok = k.server(s); !ok {
-		return out, false, false
-	}
-	of := in.forward
-	names := []string{}
-	for _, one := range k.inheritAll(&in, s.block) { // before its checkers, whatever the order
-		switch one.words[0] {
-		case "weight":
-			out.keys = k.number(out.keys, one, "weight")
-		case "uthreshold":
-			out.keys = k.number(out.keys, one, "upper")
-		case "lthreshold":
-			out.keys = k.number(out.keys, one, "lower")
-		case "notify_up", "notify_down":
-			if command := k.command(one); command != nil {
-				out.keys = append(out.keys, one.words[0]+": "+list(command))
-			}
-		case "smtp_alert", "snmp_name":
-			k.lose(one.place, one.text(), "there is nothing like it")
-		default:
-			if strings.HasSuffix(one.words[0], "_CHECK") || strings.HasSuffix(one.words[0], "_GET") {
-				names = append(names, k.checker(one, in)...)
-				break
-			}
-			k.lose(one.place, one.text(), "not carried over")
-		}
-	}
-	out.masqueraded = in.forward.method == "masquerading"
-	if in.forward != of {
-		out.keys = append(out.keys, in.forward.keys()...)
-	}
-	out.keys = append(out.keys, "checks: ["+strings.Join(names, ", ")+"]")
-	return out, in.inhibit, true
-}
-
-func (k *keepalived) number(keys []string, s *statement, key string) []string {
-	n, err := strconv.ParseInt(s.word(1), 10, 32)
-	if err != nil || n < 0 {
-		k.lose(s.place, s.text(), "not a number of 0 to 2147483647")
-		return keys
-	}
-	return append(keys, fmt.Sprintf("%s: %d", key, n))
 }

@@ -5,7 +5,7 @@ package migrate
 import (
 	"encoding/hex"
 	"fmt"
-	"regexp"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -31,18 +31,21 @@ func (in *inherited) timingOf(retry int, retryDelay time.Duration) timing {
 }
 
 // checker enters a checker, and returns the names of the checks that it became.
-func (k *keepalived) checker(s *statement, in inherited) []string {
-	port := ""
+func (k *keepalived) checker(s *statement, in inherited, of checked) []string {
+	own := uint64(0)
 	var rest []*statement
-	for _, one := range k.inheritAll(&in, s.block) {
+	for _, one := range k.leaves(s.block, "url") {
 		switch {
+		case one.is("weight", "lvs_method", "lb_kind", "inhibit_on_failure"): // of servers only
+			rest = append(rest, one)
+		case k.inherit(&in, one):
 		case one.is("connect_port"):
 			n, err := strconv.ParseUint(one.word(1), 10, 16)
-			if err != nil {
+			if err != nil || n == 0 {
 				k.lose(one.place, one.text(), "not a port")
 				break
 			}
-			port = fmt.Sprintf("port: %d", n)
+			own = n
 		case one.is("connect_ip"):
 			k.lose(one.place, one.text(), "the check goes to the server's own address")
 		case one.is("bindto", "bind_to", "bind_if", "bind_port", "fwmark"):
@@ -53,24 +56,41 @@ func (k *keepalived) checker(s *statement, in inherited) []string {
 			rest = append(rest, one)
 		}
 	}
-	if in.delay <= 0 {
-		in.delay = time.Second
-	}
 	if in.timeout <= 0 {
 		in.timeout = time.Second
 	}
-	t := in.timingOf(1, time.Second)
-	kind, bodies := "", [][]string(nil)
+	port, said := of.port(uint16(own))
+	if !said {
+		own = 0 // the default
+	} else if own == 0 {
+		own = uint64(port)
+	}
+	connects := !s.is("PING_CHECK", "MISC_CHECK")
+	if connects && port == 0 {
+		k.lose(s.place, s.words[0], "has no port to connect to: write connect_port; the server is not checked this way")
+		return nil
+	}
+	kind, bodies, t := k.bodies(s, rest, in, netip.AddrPortFrom(of.server.addr, port))
+	var names []string
+	for _, body := range bodies {
+		if own != 0 && connects {
+			body = append(body, fmt.Sprintf("port: %d", own))
+		}
+		names = append(names, k.add(kind, s.place, append(body, t.lines(k.Result, s.place)...)))
+	}
+	return names
+}
+
+// bodies are the checks of a checker of a server, without port and times.
+func (k *keepalived) bodies(s *statement, rest []*statement, in inherited, server netip.AddrPort) (kind string, bodies [][]string, t timing) {
+	t = in.timingOf(1, time.Second)
 	switch s.words[0] {
 	case "TCP_CHECK":
 		kind, bodies = "tcp", [][]string{{"tcp: {}"}}
 	case "HTTP_GET", "SSL_GET":
 		t = in.timingOf(1, 3*time.Second)
-		kind, bodies = "http", k.requests(rest, in.host, s.is("SSL_GET"))
-		if s.is("SSL_GET") {
-			kind = "https"
-		}
-		rest = nil
+		kind = map[bool]string{false: "http", true: "https"}[s.is("SSL_GET")]
+		return kind, k.requests(s, rest, in.host, server), t
 	case "SMTP_CHECK":
 		kind, bodies = "smtp", [][]string{{`tcp: {expect: "220"}`}}
 		k.lose(s.place, s.text(), "the check waits for the server's greeting (220) and says no HELO")
@@ -81,62 +101,61 @@ func (k *keepalived) checker(s *statement, in inherited) []string {
 	case "PING_CHECK":
 		kind, bodies = "icmp", [][]string{{"icmp: {}"}}
 	case "UDP_CHECK":
-		kind, bodies = "udp", k.udp(&rest)
+		kind, bodies = "udp", k.udp(s, &rest)
 	case "MISC_CHECK":
 		t = in.timingOf(0, time.Second)
 		t.timeout = in.delay // as long as its next turn, if misc_timeout is not set
-		kind, bodies = "script", k.script(&rest, &t)
+		kind, bodies = "script", k.script(s, &rest, &t)
 	default:
 		k.lose(s.place, s.text(), "there is no such check: the server is not checked this way")
-		return nil
+		return "", nil, t
 	}
 	for _, one := range rest {
 		k.lose(one.place, one.text(), "not carried over")
 	}
-	var names []string
-	for _, body := range bodies {
-		if port != "" {
-			body = append(body, port)
-		}
-		names = append(names, k.add(kind, s.place, append(body, t.lines(k.Result, s.place)...)))
-	}
-	return names
+	return kind, bodies, t
 }
 
-// requests are the checks of an HTTP checker: one for each Host.
-func (k *keepalived) requests(block []*statement, host string, secured bool) (bodies [][]string) {
+// requests are the checks of an HTTP checker: one for each Host. Without a virtualhost that
+// is the server's address and port, as keepalived sends it.
+func (k *keepalived) requests(s *statement, block []*statement, host string, server netip.AddrPort) (bodies [][]string) {
 	requests := map[string][]string{}
 	var hosts []string
 	sni := false
-	for _, s := range block {
+	for _, one := range block {
 		switch {
-		case s.is("url"):
-			of, request := k.url(s, host)
+		case one.is("url"):
+			of, request, ok := k.url(one, host)
+			if !ok {
+				break
+			}
 			if _, known := requests[of]; !known {
 				hosts = append(hosts, of)
 			}
 			requests[of] = append(requests[of], request)
-		case s.is("enable_sni"):
-			sni = truth(s)
-		case s.is("http_protocol"):
-			k.lose(s.place, s.text(), "requests are of HTTP/1.1")
-		case s.is("fast_recovery"):
-			k.lose(s.place, s.text(), "not needed: all requests of a check are made at once")
+		case one.is("enable_sni"):
+			sni = truth(one)
+		case one.is("http_protocol"):
+			k.lose(one.place, one.text(), "requests are of HTTP/1.1")
+		case one.is("fast_recovery"):
+			k.lose(one.place, one.text(), "not needed: all requests of a check are made at once")
 		default:
-			k.lose(s.place, s.text(), "not carried over")
+			k.lose(one.place, one.text(), "not carried over")
 		}
 	}
 	if len(hosts) == 0 {
-		hosts, requests[host] = []string{host}, []string{`{status: "200-299"}`}
+		k.lose(s.place, s.words[0], "has no url with a path, and keepalived leaves it out: the server is not checked this way")
 	}
 	for _, of := range hosts {
-		body := []string{"http:"}
-		if of != "" {
-			body = append(body, "  host: "+quoted(of))
+		sent := of
+		if sent == "" {
+			sent = server.String()
 		}
-		if secured && sni && of != "" {
+		body := []string{"http:", "  host: " + quoted(sent)}
+		switch {
+		case s.is("SSL_GET") && sni && of != "":
 			body = append(body, "  tls: {server_name: "+quoted(of)+"}")
-		} else if secured {
+		case s.is("SSL_GET"):
 			body = append(body, "  tls: {}")
 		}
 		body = append(body, "  requests:")
@@ -146,57 +165,6 @@ func (k *keepalived) requests(block []*statement, host string, secured bool) (bo
 		bodies = append(bodies, body)
 	}
 	return bodies
-}
-
-// url is one request, and the Host that it is for.
-func (k *keepalived) url(s *statement, host string) (of, request string) {
-	status := "200-299"
-	var keys []string
-	pattern, options := "", ""
-	for _, one := range s.block {
-		switch one.words[0] {
-		case "path":
-			path := one.word(1)
-			if !strings.HasPrefix(path, "/") {
-				path = "/" + path
-			}
-			keys = append(keys, "path: "+quoted(path))
-		case "digest":
-			if b, err := hex.DecodeString(one.word(1)); err != nil || len(b) != 16 {
-				k.lose(one.place, one.text(), "not an MD5 digest")
-				break
-			}
-			keys = append(keys, "digest: "+quoted(one.word(1)))
-		case "status_code":
-			status = strings.Join(one.words[1:], ",")
-		case "virtualhost":
-			host = one.word(1)
-		case "regex":
-			pattern = one.word(1)
-			if _, err := regexp.Compile(pattern); err != nil {
-				k.lose(one.place, one.text(), "this form is Perl's alone; want RE2: left out")
-				pattern = ""
-			}
-		case "regex_options":
-			for _, w := range one.words[1:] {
-				letter, known := map[string]string{"caseless": "i", "multiline": "m", "dotall": "s", "ungreedy": "U"}[w]
-				if !known {
-					k.lose(one.place, one.text(), "RE2 has no option %s", w)
-				}
-				options += letter
-			}
-		default:
-			k.lose(one.place, one.text(), "not carried over")
-		}
-	}
-	if pattern != "" {
-		if options != "" {
-			pattern = "(?" + options + ")" + pattern
-		}
-		keys = append(keys, "expect: "+quoted(pattern))
-	}
-	keys = append(keys, "status: "+quoted(status))
-	return host, "{" + strings.Join(keys, ", ") + "}"
 }
 
 // dnsTypes are those that DNS_CHECK knows (RFC 1035, 3.2.2; RFC 3596).
@@ -227,60 +195,82 @@ func (k *keepalived) dns(block *[]*statement) [][]string {
 	return [][]string{{fmt.Sprintf(`udp: {send_hex: "%x", expect: ".*"}`, query)}}
 }
 
-func (k *keepalived) udp(block *[]*statement) [][]string {
+func (k *keepalived) udp(s *statement, block *[]*statement) [][]string {
 	var keys []string
 	var rest []*statement
-	for _, s := range *block {
+	for _, one := range *block {
 		switch {
-		case s.is("payload"):
-			text := strings.Join(s.words[1:], "")
-			if _, err := hex.DecodeString(text); err != nil {
-				k.lose(s.place, s.text(), "want hexadecimal digits alone")
+		case one.is("payload"):
+			b, ok := payload(one.words[1:])
+			if !ok {
+				k.lose(one.place, one.text(), "want hexadecimal digits alone")
 				break
 			}
-			keys = append(keys, "send_hex: "+quoted(text))
-		case s.is("require_reply"):
+			keys = append(keys, fmt.Sprintf(`send_hex: "%x"`, b))
+		case one.is("require_reply"):
 			keys = append(keys, `expect: ".*"`)
-			if len(s.words) > 1 {
-				k.lose(s.place, s.text(), "any reply is a success: write expect")
+			if len(one.words) > 1 {
+				k.lose(one.place, one.text(), "any reply is a success: write expect")
 			}
 		default:
-			rest = append(rest, s)
+			rest = append(rest, one)
 		}
 	}
 	*block = rest
+	if !strings.HasPrefix(strings.Join(keys, " "), "send_hex") {
+		k.lose(s.place, s.words[0], "has no payload: an empty datagram is sent; keepalived sends random bytes")
+	}
 	return [][]string{{"udp: {" + strings.Join(keys, ", ") + "}"}}
 }
 
-func (k *keepalived) script(block *[]*statement, t *timing) [][]string {
+// payload is the bytes of hexadecimal words. An odd last digit of a word is a byte of its
+// own (read_hex_str() of keepalived).
+func payload(words []string) (b []byte, ok bool) {
+	for _, w := range words {
+		if len(w)%2 == 1 {
+			w = w[:len(w)-1] + "0" + w[len(w)-1:]
+		}
+		part, err := hex.DecodeString(w)
+		if err != nil {
+			return nil, false
+		}
+		b = append(b, part...)
+	}
+	return b, len(b) > 0
+}
+
+func (k *keepalived) script(s *statement, block *[]*statement, t *timing) [][]string {
+	var command []string
 	var keys []string
 	var rest []*statement
-	for _, s := range *block {
-		switch s.words[0] {
+	user := false
+	for _, one := range *block {
+		switch one.words[0] {
 		case "misc_path":
-			words := strings.Fields(s.word(1))
-			if len(words) == 0 || !strings.HasPrefix(words[0], "/") {
-				k.lose(s.place, s.text(), "want an absolute path: the check is left out")
-				*block = nil
-				return nil
-			}
-			keys = append(keys, "command: "+list(words))
+			command = k.command(one)
 		case "misc_timeout":
-			if n, err := strconv.Atoi(s.word(1)); err == nil && n > 0 {
+			if n, ok := k.number(one, 0, 1e6); ok && n > 0 {
 				t.timeout = time.Duration(n) * time.Second
 			}
 		case "misc_dynamic":
 			keys = append(keys, "dynamic: true")
-			k.lose(s.place, s.text(), "the exit status is a share of the configured weight, (status - 2) / 253, not a weight")
+			k.lose(one.place, one.text(), "the exit status is a share of the configured weight, (status - 2) / 253, not a weight")
 		case "user":
-			keys = append(keys, "user: "+quoted(s.word(1)))
+			if name := k.user(one); name != "" {
+				keys, user = append(keys, "user: "+quoted(name)), true
+			}
 		default:
-			rest = append(rest, s)
+			rest = append(rest, one)
 		}
 	}
 	*block = rest
-	if len(keys) == 0 || !strings.Contains(strings.Join(keys, " "), "command:") {
+	if command == nil {
+		k.lose(s.place, s.words[0], "has no misc_path that can be run: the server is not checked this way")
 		return nil
 	}
+	if !user && k.first == (place{}) {
+		k.first = s.place
+	}
+	keys = append([]string{"command: " + list(command)}, keys...)
 	return [][]string{{"script: {" + strings.Join(keys, ", ") + "}"}}
 }

@@ -3,10 +3,9 @@
 package migrate
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,43 +17,72 @@ import (
 
 // Names looks up what a ldirectord.cf may name: hosts, and ports by /etc/services.
 type Names struct {
-	Host func(name string) (netip.Addr, error)
+	Host func(name string, six bool) (netip.Addr, error)
 	Port func(network, name string) (int, error)
 }
 
-// Ldirectord reads a ldirectord.cf, with ldirectord's defaults (ldirectord(8)).
-func Ldirectord(name string, text []byte, names Names) (*Result, error) {
-	r := &Result{from: name}
+// Ldirectord reads a ldirectord.cf, with ldirectord's defaults (ldirectord(8), and
+// read_config() of the program).
+func Ldirectord(ctx context.Context, name string, text []byte, names Names) (*Result, error) {
+	r := newResult(name)
 	l := &ldirectord{Result: r, names: names, global: map[string]option{}}
-	for i, line := range strings.Split(string(text), "\n") {
-		at := place{name, i + 1}
-		line, _, _ = strings.Cut(line, "#")
-		inner := strings.HasPrefix(strings.ReplaceAll(line, "\t", "    "), "    ")
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
+	i := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		i++
+		if i > maxLines {
+			return nil, fmt.Errorf("%s: more than %d lines", name, maxLines)
 		}
-		key, value, ok := strings.Cut(line, "=")
-		if !ok {
-			return nil, fmt.Errorf("%s: %s: want key = value", at, line)
-		}
-		o := option{at, strings.TrimSpace(key), strings.TrimSpace(value)}
-		switch {
-		case inner && len(l.virtuals) == 0:
-			return nil, fmt.Errorf("%s: %s: indented, but no virtual= is above", at, line)
-		case inner:
-			v := &l.virtuals[len(l.virtuals)-1]
-			v.options = append(v.options, o)
-		case o.key == "virtual" || o.key == "virtual6":
-			l.virtuals = append(l.virtuals, virtual{option: o})
-		default:
-			l.set(o)
+		if err := l.line(place{name, i}, line); err != nil {
+			return nil, err
 		}
 	}
 	for _, v := range l.virtuals {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		l.virtual(v)
 	}
+	l.wholeFile()
 	return r, nil
+}
+
+func (l *ldirectord) line(at place, line string) error {
+	line, _, _ = strings.Cut(line, "#")
+	inner := strings.HasPrefix(strings.ReplaceAll(line, "\t", "    "), "    ")
+	line = strings.TrimSpace(line)
+	if line == "" {
+		return nil
+	}
+	key, value, ok := strings.Cut(line, "=")
+	if line == "supervised" { // is supervised=yes
+		ok, value = true, "yes"
+	}
+	if !ok {
+		return fmt.Errorf("%s: %s: want key = value", at, line)
+	}
+	o := option{at, strings.TrimSpace(key), strings.TrimSpace(value)}
+	switch {
+	case inner && len(l.virtuals) == 0:
+		return fmt.Errorf("%s: %s: indented, but no virtual= is above", at, line)
+	case inner:
+		v := &l.virtuals[len(l.virtuals)-1]
+		v.options = append(v.options, o)
+	case o.key == "virtual" || o.key == "virtual6":
+		l.virtuals = append(l.virtuals, virtual{option: o})
+	default:
+		l.set(o)
+	}
+	return nil
+}
+
+// wholeFile lists, once, where the daemon differs without a setting of the file.
+func (l *ldirectord) wholeFile() {
+	if l.first != (place{}) {
+		l.lose(l.first, "checktype=external", "scripts run as nobody; ldirectord runs them as root: write daemon.script_user")
+	}
+	if l.http != (place{}) {
+		l.lose(l.http, "checktype=negotiate", "a redirect is a failure; ldirectord follows it: request the page that it leads to")
+	}
 }
 
 type option struct {
@@ -87,6 +115,7 @@ type ldirectord struct {
 	names    Names
 	global   map[string]option
 	virtuals []virtual
+	http     place // of the first service that is asked for a page
 }
 
 func (l *ldirectord) set(o option) {
@@ -97,7 +126,10 @@ func (l *ldirectord) set(o option) {
 		l.mail(o.place, strings.FieldsFunc(o.bare(), func(c rune) bool { return c == ',' || c == ' ' }))
 	case "autoreload":
 		l.watch = o.value == "yes"
-	case "logfile", "fork", "supervised", "cleanstop", "lockfile":
+	case "fork":
+		l.global[o.key] = o
+		l.lose(o.place, o.text(), "not needed")
+	case "logfile", "supervised", "cleanstop", "lockfile":
 		l.lose(o.place, o.text(), "not needed")
 	default:
 		l.lose(o.place, o.text(), "there is nothing like it")
@@ -131,11 +163,11 @@ func splitPort(s string) (host, port string) {
 }
 
 // endpoint reads an address and port, which may be names.
-func (l *ldirectord) endpoint(o option, text, network string) (a netip.Addr, port uint16, ok bool) {
+func (l *ldirectord) endpoint(o option, text, network string, six bool) (a netip.Addr, port uint16, ok bool) {
 	host, service := splitPort(text)
 	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	if err != nil {
-		if a, err = l.names.Host(host); err != nil {
+		if a, err = l.names.Host(strings.Trim(host, "[]"), six); err != nil {
 			l.lose(o.place, o.text(), "%s: no such host: left out", host)
 			return a, 0, false
 		}
@@ -169,7 +201,7 @@ func (l *ldirectord) virtual(v virtual) {
 	if mark, err := strconv.ParseUint(v.value, 10, 32); err == nil && mark > 0 {
 		out.ofMark(mark, six)
 	} else {
-		a, p, ok := l.endpoint(v.option, v.value, network)
+		a, p, ok := l.endpoint(v.option, v.value, network, six)
 		if !ok {
 			return
 		}
@@ -182,36 +214,56 @@ func (l *ldirectord) virtual(v virtual) {
 	if o, ok := v.get("servicename"); ok {
 		out.name = nameOf(o.bare())
 	}
-	out.keys = append(out.keys, l.serviceKeys(&v)...)
+	out.keys = append(out.keys, l.serviceKeys(&v, network)...)
+	l.fallback(&out, &v, network)
+	plan := l.checks(&v, network, port)
+	plan.target, plan.virtualPort, plan.mark = target, port, out.mark
+	if a, err := netip.ParseAddr(target); err == nil && a.Is6() {
+		plan.target = "[" + target + "]" // as ldirectord has it
+	}
+	for _, o := range v.options {
+		if o.key != "real" && o.key != "real6" {
+			continue
+		}
+		own, rest := ownRequest(o)
+		for _, s := range l.reals(rest, network, six) {
+			s.checks = plan.of(l, o, own, s)
+			if plan.off {
+				s.weight = 0
+			}
+			if s.port == port {
+				s.port = 0
+			}
+			out.servers = append(out.servers, s)
+		}
+	}
+	l.settle(&out)
+	l.addService(out)
+}
+
+// fallback is the sorry server: the service's, or that of all.
+func (l *ldirectord) fallback(out *service, v *virtual, network string) {
 	for _, key := range []string{"fallback", "fallback6"} {
 		o, own := v.get(key)
 		if !own {
 			o = l.global[key]
 		}
-		if o.value == "" || six != (key == "fallback6") && !own {
+		if o.value == "" || out.six != (key == "fallback6") && !own {
 			continue
 		}
-		if s := l.reals(o, network, port); len(s) > 0 {
+		if s := l.reals(o, network, out.six); len(s) > 0 {
+			if s[0].port == out.port {
+				s[0].port = 0
+			}
+			s[0].weight = -1
 			out.sorry = &s[0]
 		}
 	}
-	plan := l.checks(&v, network, port)
-	plan.target, plan.virtualPort = target, port
-	for _, o := range v.options {
-		if o.key != "real" && o.key != "real6" {
-			continue
-		}
-		for _, s := range l.reals(o, network, port) {
-			s.keys = append(s.keys, "checks: ["+strings.Join(plan.of(l, o, s), ", ")+"]")
-			out.servers = append(out.servers, s)
-		}
-	}
-	l.addService(out)
 }
 
 // serviceKeys are the keys of a service but for its address.
-func (l *ldirectord) serviceKeys(v *virtual) (keys []string) {
-	scheduler := "wrr"
+func (l *ldirectord) serviceKeys(v *virtual, network string) (keys []string) {
+	scheduler, schedflags := "wrr", option{}
 	quiescent, said := v.get("quiescent")
 	if !said {
 		quiescent = l.global["quiescent"]
@@ -228,7 +280,7 @@ func (l *ldirectord) serviceKeys(v *virtual) (keys []string) {
 			}
 			scheduler = o.value
 		case "schedflags":
-			keys = append(keys, "flags: "+list(strings.Split(o.bare(), ",")))
+			schedflags = o
 		case "persistent":
 			if n, err := strconv.Atoi(o.value); err == nil && n > 0 {
 				keys = append(keys, "persistence: "+span(time.Duration(n)*time.Second))
@@ -236,14 +288,20 @@ func (l *ldirectord) serviceKeys(v *virtual) (keys []string) {
 			}
 			l.lose(o.place, o.text(), "not a time in seconds")
 		case "netmask":
+			if _, persistent := v.get("persistent"); !persistent {
+				l.lose(o.place, o.text(), "is used only with persistent: left out, as by ldirectord")
+				break
+			}
 			if n, ok := maskLength(o.value); ok {
 				keys = append(keys, fmt.Sprintf("netmask: %d", n))
 				break
 			}
 			l.lose(o.place, o.text(), "not a netmask that is a prefix")
 		case "ops":
-			if o.value == "yes" {
+			if o.value == "yes" && network == "udp" {
 				keys = append(keys, "one_packet: true")
+			} else if o.value == "yes" {
+				l.lose(o.place, o.text(), "is for UDP: left out, as by ldirectord")
 			}
 		case "emailalert":
 			l.lose(o.place, o.text(), "mail is sent for all services: daemon.mail_to")
@@ -254,211 +312,105 @@ func (l *ldirectord) serviceKeys(v *virtual) (keys []string) {
 		}
 	}
 	keys = append(keys, "scheduler: "+scheduler)
+	if flags := l.flags(schedflags, scheduler); flags != nil {
+		keys = append(keys, "flags: "+list(flags))
+	}
 	if quiescent.value != "yes" {
 		keys = append(keys, "on_failure: remove")
 	}
 	return keys
 }
 
-// ownRequest is what a server alone is asked for, and its reply.
-var ownRequest = regexp.MustCompile(`"([^"]*)"\s*,\s*"([^"]*)"`)
+// flags are those of a scheduler.
+func (l *ldirectord) flags(o option, name string) (flags []string) {
+	scheduler, _ := model.SchedulerNamed(name)
+	for _, w := range strings.FieldsFunc(o.bare(), func(c rune) bool { return c == ',' || c == ' ' }) {
+		known := slices.IndexFunc(scheduler.Flags, func(f model.SchedulerFlag) bool { return f.Name == w })
+		for i, bit := range []model.ServiceFlags{model.SchedFlag1, model.SchedFlag2, model.SchedFlag3} {
+			if w == fmt.Sprintf("flag-%d", i+1) {
+				known = slices.IndexFunc(scheduler.Flags, func(f model.SchedulerFlag) bool { return f.Bit == bit })
+			}
+		}
+		if known < 0 {
+			l.lose(o.place, o.text(), "%s: not a flag of %s: left out", w, name)
+			continue
+		}
+		if f := scheduler.Flags[known].Name; !slices.Contains(flags, f) {
+			flags = append(flags, f)
+		}
+	}
+	return flags
+}
 
-// reals are the servers of one line: ADDRESS[->ADDRESS][:PORT] METHOD [WEIGHT]
-// ["REQUEST", "RECEIVE"] [l:LOWER] [u:UPPER].
-func (l *ldirectord) reals(o option, network string, port uint16) (all []server) {
+// ownForm is what a server alone is asked for, and its reply: between them is a comma or a
+// blank, as add_real_server() of ldirectord has it.
+var ownForm = regexp.MustCompile(`\s+"(.*)"[, ]\s*"(.*)"`)
+
+// request is what a server is asked for, and the reply; nil: what the others are.
+type request struct{ path, receive string }
+
+// ownRequest is what a server alone is asked for, and the option without it.
+func ownRequest(o option) (*request, option) {
+	m := ownForm.FindStringSubmatchIndex(o.value)
+	if m == nil {
+		return nil, o
+	}
+	r := &request{o.value[m[2]:m[3]], o.value[m[4]:m[5]]}
+	o.value = o.value[:m[0]] + o.value[m[1]:]
+	return r, o
+}
+
+// reals are the servers of one line: ADDRESS[->ADDRESS][:PORT] METHOD [WEIGHT] [l:LOWER]
+// [u:UPPER].
+func (l *ldirectord) reals(o option, network string, six bool) (all []server) {
 	words := strings.Fields(o.value)
 	if len(words) == 0 {
 		l.lose(o.place, o.text(), "no address")
 		return nil
 	}
 	first, to, ranged := strings.Cut(words[0], "->")
-	a, p, ok := l.endpoint(o, first, network)
+	a, p, ok := l.endpoint(o, first, network, six)
 	last := a
 	if ok && ranged { // the port is behind the last
-		last, p, ok = l.endpoint(o, to, network)
+		last, p, ok = l.endpoint(o, to, network, six)
 	}
 	if !ok {
 		return nil
 	}
-	if p == port {
-		p = 0
-	}
-	method := "direct-routing"
-	var keys []string
-	for _, w := range strings.Fields(ownRequest.ReplaceAllString(strings.TrimPrefix(o.value, words[0]), "")) {
-		key, number := "weight", w
-		switch name, rest, limit := strings.Cut(w, ":"); {
-		case w == "gate" || w == "masq" || w == "ipip":
-			method = map[string]string{"gate": "direct-routing", "masq": "masquerading", "ipip": "tunnel"}[w]
-			continue
-		case limit && name == "l":
-			key, number = "lower", rest
-		case limit && name == "u":
-			key, number = "upper", rest
-		}
-		n, err := strconv.ParseUint(number, 10, 31)
-		twice := slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, key+":") })
-		if err != nil || twice {
-			l.lose(o.place, o.text(), "%s: not a forwarding method or weight", w)
-			continue
-		}
-		keys = append(keys, fmt.Sprintf("%s: %d", key, n))
-	}
-	for ; ; a = a.Next() {
-		if len(all) == mostMembers || last.Less(a) {
+	s := server{from: o.place, what: o.text(), addr: a, port: p, weight: 1}
+	l.realWords(o, &s, words[1:])
+	s.keys = []string{"forward: " + s.method}
+	for ; ; s.addr = s.addr.Next() {
+		if len(all) == mostMembers || last.Less(s.addr) || !s.addr.IsValid() {
 			l.lose(o.place, o.text(), "not a range of at most %d addresses", mostMembers)
 			return nil
 		}
-		s := server{from: o.place, addr: a, port: p, masqueraded: method == "masquerading", keys: append([]string{"forward: " + method}, keys...)}
-		l.samePort(&s, port, o.text())
 		all = append(all, s)
-		if a == last {
+		if s.addr == last {
 			return all
 		}
 	}
 }
 
-// ldirectordChecks is how the servers of a service are checked.
-type ldirectordChecks struct {
-	from                                   place
-	kind                                   string
-	secured                                bool
-	method, host, request, receive, expect string
-	port                                   string
-	command                                []string
-	target                                 string // the virtual address or mark, for a command
-	virtualPort                            uint16
-	timing                                 timing
-}
-
-// simple are the services that are checked by a connection alone, and what they say first.
-var simple = map[string]string{"smtp": "220", "submission": "220", "ftp": "220", "pop": `+OK`, "imap": "* OK", "nntp": "20"}
-
-func (l *ldirectord) checks(v *virtual, network string, port uint16) *ldirectordChecks {
-	c := &ldirectordChecks{from: v.place, request: "/", method: "GET"}
-	value := func(key string) string { o, _ := v.get(key); return o.bare() }
-	c.host = value("virtualhost")
-	if s := value("request"); s != "" {
-		c.request = path.Join("/", s)
-	}
-	c.receive = value("receive")
-	if s := value("httpmethod"); s != "" {
-		c.method = strings.ToUpper(s)
-	}
-	if n := l.number(v, 0, "checkport"); n > 0 {
-		c.port = fmt.Sprintf("port: %d", n)
-	}
-	of, said := v.get("service")
-	name := of.value
-	if !said {
-		name = map[uint16]string{21: "ftp", 25: "smtp", 53: "dns", 80: "http", 110: "pop", 119: "nntp", 143: "imap", 389: "ldap", 443: "https", 587: "submission", 636: "ldaps", 993: "imaps", 995: "pops", 3128: "http_proxy", 3306: "mysql", 5060: "sip"}[port]
-	}
-	kind, typed := v.get("checktype")
-	if !typed {
-		kind.value = "negotiate"
-	}
-	fail := max(l.number(v, 1, "failurecount"), l.number(v, 1, "checkcount"))
-	c.timing = timing{interval: time.Duration(l.number(v, 10, "checkinterval")) * time.Second, rise: 1, fall: fail}
-	c.timing.spread = c.timing.interval
-	timeout := l.number(v, 5, "checktimeout", "negotiatetimeout")
-	switch kind.value {
-	case "negotiate":
-		timeout = l.number(v, 30, "negotiatetimeout", "checktimeout")
-		l.negotiate(c, of, name, network, v.place)
-	case "connect":
-		c.kind = "tcp"
-		if network == "udp" {
-			c.kind = "icmp" // ldirectord does the same
+// realWords are what is behind the address of a server.
+func (l *ldirectord) realWords(o option, s *server, words []string) {
+	s.method = "direct-routing"
+	given := map[string]bool{}
+	for _, w := range words {
+		key, number := "weight", w
+		switch name, rest, limit := strings.Cut(w, ":"); {
+		case w == "gate" || w == "masq" || w == "ipip":
+			s.method = map[string]string{"gate": "direct-routing", "masq": "masquerading", "ipip": "tunnel"}[w]
+			continue
+		case limit && (name == "l" || name == "u"):
+			key, number = name, rest
 		}
-	case "ping":
-		c.kind = "icmp"
-	case "off":
-		l.lose(kind.place, kind.text(), "the servers are not checked, and get clients: delete those that must not")
-	case "on":
-	case "external", "external-perl":
-		c.kind, c.command = "script", strings.Fields(value("checkcommand"))
-		if len(c.command) == 0 || !strings.HasPrefix(c.command[0], "/") {
-			o, _ := v.get("checkcommand")
-			l.lose(o.place, o.text(), "want an absolute path: the servers are not checked")
-			c.kind = ""
-		} else if kind.value == "external-perl" {
-			l.lose(kind.place, kind.text(), "the file is run as a program")
+		n, err := strconv.ParseUint(number, 10, 31)
+		if err != nil || given[key] {
+			l.lose(o.place, o.text(), "%s: not a forwarding method or weight", w)
+			continue
 		}
-	default:
-		l.lose(kind.place, kind.text(), "every check asks for the page, none connects only")
-		l.negotiate(c, of, name, network, v.place)
+		given[key] = true
+		*map[string]*int64{"weight": &s.weight, "l": &s.lower, "u": &s.upper}[key] = int64(n)
 	}
-	c.timing.timeout = time.Duration(timeout) * time.Second
-	return c
-}
-
-// negotiate is a check of a service's protocol, as far as there is one.
-func (l *ldirectord) negotiate(c *ldirectordChecks, o option, name, network string, at place) {
-	if o.line == 0 {
-		o = option{at, "service", name}
-	}
-	switch name {
-	case "http", "https":
-		c.kind, c.secured = "http", name == "https"
-	case "imaps", "pops", "ldaps":
-		c.kind = "tls"
-		l.lose(o.place, o.text(), "the check completes a TLS handshake, and does not log in")
-	default:
-		c.kind, c.expect = "tcp", simple[name]
-		if network == "udp" {
-			c.kind = "icmp"
-			l.lose(o.place, o.text(), "no such check by UDP: the server is asked by ICMP only. See udp and script")
-			return
-		}
-		if name != "none" {
-			l.lose(o.place, o.text(), "the check connects%s, and asks no more", map[bool]string{true: " and reads the greeting"}[c.expect != ""])
-		}
-	}
-}
-
-// of enters the check of one server, and returns its name.
-func (c *ldirectordChecks) of(l *ldirectord, o option, s server) []string {
-	request, receive := c.request, c.receive
-	if quotes := ownRequest.FindStringSubmatch(o.value); quotes != nil {
-		request, receive = path.Join("/", quotes[1]), quotes[2]
-	}
-	kind := c.kind
-	var body []string
-	switch c.kind {
-	case "":
-		return nil
-	case "http":
-		keys := []string{"path: " + quoted(request)}
-		if c.method != "GET" {
-			keys = append(keys, "method: "+c.method)
-		}
-		if _, err := regexp.Compile(receive); err != nil {
-			l.lose(o.place, o.text(), "receive %q: this form is Perl's alone; want RE2: left out", receive)
-		} else if receive != "" && c.method != "HEAD" {
-			keys = append(keys, "expect: "+quoted(receive))
-		}
-		body = []string{"http:"}
-		if c.host != "" {
-			body = append(body, "  host: "+quoted(c.host))
-		}
-		if c.secured {
-			kind = "https"
-			body = append(body, "  tls: {}")
-		}
-		body = append(body, "  requests: [{"+strings.Join(keys, ", ")+`, status: "200-299"}]`)
-	case "tcp":
-		body = []string{"tcp: {}"}
-		if c.expect != "" {
-			body = []string{"tcp: {expect: " + quoted(c.expect) + "}"}
-		}
-	case "script":
-		port := func(p uint16) string { return strconv.Itoa(int(cmp.Or(p, c.virtualPort))) }
-		body = []string{"script: {command: " + list(append(slices.Clone(c.command), c.target, port(c.virtualPort), s.addr.String(), port(s.port))) + "}"}
-	default:
-		body = []string{c.kind + ": {}"}
-	}
-	if c.port != "" && c.kind != "icmp" && c.kind != "script" {
-		body = append(body, c.port)
-	}
-	return []string{l.add(kind, c.from, append(body, c.timing.lines(l.Result, c.from)...))}
 }

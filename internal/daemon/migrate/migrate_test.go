@@ -19,8 +19,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 var testNames = Names{
-	Host: func(name string) (netip.Addr, error) {
-		if name == "web.example.org" {
+	Host: func(name string, six bool) (netip.Addr, error) {
+		if name == "web.example.org" && !six {
 			return netip.MustParseAddr("172.16.0.7"), nil
 		}
 		return netip.Addr{}, errors.New("no such host")
@@ -38,7 +38,7 @@ func importOne(t testing.TB, name string, text []byte, from Source) (*Result, er
 	case "keepalived":
 		return Keepalived(t.Context(), name, text, from)
 	case "ldirectord":
-		return Ldirectord(name, text, testNames)
+		return Ldirectord(t.Context(), name, text, testNames)
 	case "ipvsadm":
 		return Ipvsadm(name, text)
 	}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"imbang/internal/daemon/config"
+	"imbang/internal/strictyaml"
+)
+
+// translation is a configuration, and lines that what it becomes has and does not have.
+type translation struct {
+	name, text string
+	want, not  []string
+}
+
+func (one translation) run(t *testing.T, text string) {
+	t.Run(one.name, func(t *testing.T) {
+		r, err := importOne(t, "x", []byte(text), Source{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := string(r.YAML())
+		for _, w := range one.want {
+			if !strings.Contains(got, w) {
+				t.Errorf("no %s in\n%s", w, got)
+			}
+		}
+		for _, w := range one.not {
+			if strings.Contains(got, w) {
+				t.Errorf("%s in\n%s", w, got)
+			}
+		}
+		if err := valid(t, r.YAML()); err != nil {
+			t.Errorf("imbang run does not take it: %v\n%s", err, got)
+		}
+	})
+}
+
+// What keepalived 2.2.7 makes of it is from keepalived -t and its validate_check_config().
+func TestKeepalivedVirtual(t *testing.T) {
+	real1 := "real_server 10.0.1.1 80 {\n}\n"
+	for _, one := range []translation{
+		{"no protocol", "virtual_server 10.0.0.1 80 {\n" + real1 + "}", []string{
+			`protocol: udp`, "x:1: virtual_server 10.0.0.1: has no protocol, and keepalived takes UDP"}, nil},
+		{"protocol", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n" + real1 + "}", nil, []string{"udp", "Not carried"}},
+		{"mark", "virtual_server fwmark 5 {\n" + real1 + "}", []string{"mark: 5"}, []string{"udp", "Not carried"}},
+		{"unknown protocol", "virtual_server 10.0.0.1 80 {\nprotocol ICMP\n" + real1 + "}", []string{"protocol: udp", "x:2: protocol ICMP: not a protocol"}, nil},
+		{"lower case", "virtual_server 10.0.0.1 80 {\nlb_kind dr\n" + real1 + "}", []string{
+			"forward: masquerading", "x:2: lb_kind dr: keepalived knows NAT, DR and TUN, in capitals, and leaves this out: masquerading"}, nil},
+		{"lower case of a server", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nreal_server 10.0.1.1 80 {\nlvs_method nat\n}\n}", []string{
+			`{address: "10.0.1.1:80", weight: 1, checks: []}`, "leaves this out: direct-routing"}, nil},
+		{"tunnel without port", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue\n" + real1 + "}", []string{"forward: tunnel", "a tunnel of type ipip"}, []string{"tunnel: {"}},
+		{"delay_loop NaN", "virtual_server 10.0.0.1 80 {\ndelay_loop NaN\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"interval: 60 s", "x:2: delay_loop NaN: not a time"}, nil},
+		{"delay_loop 0", "virtual_server 10.0.0.1 80 {\ndelay_loop 0\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"interval: 10 ms", "x:2: delay_loop 0: checks are made"}, nil},
+		{"quorum", "virtual_server 10.0.0.1 80 {\nquorum 0\nhysteresis 5\n" + real1 + "}", []string{
+			"x:2: quorum 0: keepalived takes 1 or more: 1", "hysteresis 5: not below the quorum of 1: 0"}, []string{"    quorum:", "    hysteresis:"}},
+		{"quorum above the weights", "virtual_server 10.0.0.1 80 {\nquorum 9\nweight 3\nhysteresis 2\n" + real1 + "real_server 10.0.1.2 80 {\nweight 1\n}\n}", []string{
+			"quorum: 4", "hysteresis: 2", "weight: 3", "quorum 9: more than the sum of the weights: 4"}, nil},
+		{"netmask alone", "virtual_server 10.0.0.1 80 {\npersistence_granularity 255.255.0.0\n" + real1 + "}", []string{"persistence: 360 s", "netmask: 16"}, nil},
+		{"every port", "virtual_server 10.0.0.1 0 {\n" + real1 + "}", []string{`virtual: "10.0.0.1"`, "persistence: 360 s"}, nil},
+		{"every port by DR", "virtual_server 10.0.0.1 {\nlb_kind DR\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\nreal_server 10.0.1.2 {\nTCP_CHECK {\n}\n}\n}", []string{
+			"port: 80", `{address: "10.0.1.1", weight: 1, checks: [tcp]}`, `{address: "10.0.1.2", weight: 1, checks: []}`, "TCP_CHECK: has no port to connect to"}, nil},
+		{"ops with TCP", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nops\n" + real1 + "}", []string{"x:3: ops: is for UDP"}, []string{"one_packet"}},
+		{"ops", "virtual_server fwmark 3 {\nprotocol TCP\nops\n" + real1 + "}", []string{"one_packet: true"}, nil},
+		{"flags twice", "virtual_server 10.0.0.1 80 {\nlvs_sched mh\nmh-port\nflag-2\nflag-1\nflag-3\nsh-port\n" + real1 + "}", []string{
+			`flags: ["mh-fallback", "mh-port"]`, "x:6: flag-3: not a flag of the scheduler above it, mh", "x:7: sh-port: not a flag"}, nil},
+		{"flag above its scheduler", "virtual_server 10.0.0.1 80 {\nsh-port\nlvs_sched sh\n" + real1 + "}", []string{"x:2: sh-port: not a flag of the scheduler above it, wlc"}, []string{"flags:"}},
+		{"sorry server", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\n" + real1 + "}", []string{`sorry: {address: "10.0.9.9"}`, "x:3: sorry_server 10.0.9.9 8080: only masquerading changes the port"}, nil},
+		{"sorry server of another method", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\nsorry_server_lvs_method NAT\n" + real1 + "}", []string{
+			`sorry: {address: "10.0.9.9:8080", forward: masquerading}`}, []string{"only masquerading"}},
+		{"sorry server that is a real server", "virtual_server 10.0.0.1 80 {\nsorry_server 10.0.1.1 80\n" + real1 + "}", []string{"x:2: sorry_server 10.0.1.1 80: a real server"}, []string{"sorry: {"}},
+		{"real server twice", "virtual_server 10.0.0.1 80 {\n" + real1 + real1 + "}", []string{"x:4: real_server 10.0.1.1 80: the service has a server of this address already"}, nil},
+		{"thresholds", "virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\nuthreshold 5\nlthreshold 9\n}\n}", []string{"upper: 5", "the lower threshold of 9 is above"}, []string{"lower: 9"}},
+		{"families", "virtual_server 10.0.0.1 80 {\n" + real1 + "real_server 2001:db8::1 80 {\n}\nreal_server 2001:db8::2 80 {\nlvs_method TUN\n}\n}", []string{
+			"x:4: real_server 2001:db8::1 80: of another address family", "2001:db8::2"}, []string{`"[2001:db8::1]:80"`}},
+		{"ports of a mark", "virtual_server fwmark 5 {\nlb_kind DR\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\nreal_server 10.0.1.2 {\nPING_CHECK {\n}\n}\n}", []string{
+			`{address: "10.0.1.1", weight: 1, checks: [tcp]}`, "port: 80", "checks: [icmp]"}, nil},
+		{"port of a check by DR", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nreal_server 10.0.1.1 8080 {\nTCP_CHECK {\n}\n}\n}", []string{"port: 8080", `{address: "10.0.1.1", weight`}, nil},
+		{"a group's commands", "virtual_server_group G {\n10.0.0.1 80\n10.0.0.2 80\n}\nvirtual_server group G {\nquorum_up /bin/up\n" + real1 + "}", []string{
+			"x:5: virtual_server group G: the group becomes 2 services, and each runs the quorum's commands"}, nil},
+		{"no real server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n}", []string{"x:1: virtual_server 10.0.0.1 80: has no real server"}, nil},
+		{"value with braces", "virtual_server 10.0.0.1 80 {\nsnmp_name a{2}\n" + real1 + "}", []string{"x:2: snmp_name a: has a { } block"}, nil},
+	} {
+		one.run(t, one.text)
+	}
+}
+
+func TestKeepalivedCheckers(t *testing.T) {
+	get := func(url string) string { return "HTTP_GET {\nurl {\n" + url + "\n}\n}" }
+	for _, one := range []translation{
+		{"host", get("path /"), []string{`host: "10.0.1.1:80"`}, []string{"Not carried"}},
+		{"virtualhost", "virtualhost a\n" + get("path /"), []string{`host: "a"`}, nil},
+		{"regex", get(`path /` + "\n" + `regex "v\\d+ \"a\""`), []string{`expect: "v\\d+ \"a\""`}, nil},
+		{"regex of two words", get("path /\nregex a b"), []string{"x:6: regex a b: want one regular expression"}, []string{"expect"}},
+		{"regex_no_match", get("path /\nregex \"ERROR\"\nregex_no_match"), []string{"x:6: regex ERROR: there is no regex_no_match: the body is not looked at"}, []string{"expect"}},
+		{"regex offsets", get("path /\nregex_min_offset 3\nregex_max_offset 9\nregex \"a\""), []string{"there is no regex_min_offset, no regex_max_offset"}, []string{"expect"}},
+		{"regex options", get("path /\nregex_options caseless dupnames caseless\nregex \"a\""), []string{`expect: "(?i)a"`}, []string{"Not carried"}},
+		{"regex options of PCRE", get("path /\nregex_options extended\nregex \"a b\""), []string{"there is no extended"}, []string{"expect"}},
+		{"end of the body", get("path /\nregex \"OK$\""), []string{`expect: "OK(?:\\n?\\z)"`}, nil},
+		{"end of a line", get("path /\nregex_options multiline\nregex \"OK$\""), []string{`expect: "(?m)OK$"`}, nil},
+		{"a class", get("path /\nregex \"[]$][[:alpha:]$]\\\\$\""), []string{`expect: "[]$][[:alpha:]$]\\$"`}, nil},
+		{"no path", get("regex a"), []string{"x:4: url: has no path", "x:3: HTTP_GET: has no url with a path", "checks: []"}, nil},
+		{"braces", get("path /{id}/x"), []string{"x:5: path /: has a { } block", "checks: []"}, nil},
+		{"status", get("path /\nstatus_code 200 x 301-302"), []string{`status: "200,301-302"`, "x: not a status"}, nil},
+		{"payload", "UDP_CHECK {\npayload Ab12f 3 456 546443123\n}", []string{`send_hex: "ab120f0345065464431203"`}, []string{"Not carried"}},
+		{"no payload", "UDP_CHECK {\n}", []string{"x:3: UDP_CHECK: has no payload: an empty datagram is sent; keepalived sends random bytes"}, nil},
+		{"script", "MISC_CHECK {\nmisc_path \"/bin/check -e 'a b'\"\n}", []string{`command: ["/bin/check", "-e", "a b"]`, "x:3: MISC_CHECK: scripts run as nobody"}, nil},
+		{"script without quotes", "MISC_CHECK {\nmisc_path /bin/check a\nuser nagios nogroup\n}", []string{
+			`command: ["/bin/check"]`, `user: "nagios"`, "the command is /bin/check alone", "not with group nogroup alone"}, []string{"run as nobody"}},
+		{"no script", "MISC_CHECK {\nmisc_timeout 3\n}", []string{"checks: []", "x:3: MISC_CHECK: has no misc_path that can be run"}, nil},
+		{"notify", "notify_down \"/bin/notify 'server one' down\"", []string{`notify_down: ["/bin/notify", "server one", "down"]`, "x:3: notify scripts: run as the daemon's user"}, nil},
+		{"key of a server", "PING_CHECK {\nweight 3\n}", []string{"x:4: weight 3: not carried over", "weight: 1"}, nil},
+	} {
+		one.run(t, "virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\n"+one.text+"\n}\nprotocol TCP\n}")
+	}
+}
+
+func TestKeepalivedGlobals(t *testing.T) {
+	virtual := "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nMISC_CHECK {\nmisc_path /bin/check\n}\n}\n}"
+	for _, one := range []translation{
+		{"script_user", "global_defs {\nscript_user nagios nagios\n}", []string{`script_user: "nagios"`}, []string{"nobody", "Not carried"}},
+		{"group", "global_defs {\nscript_user nagios ops\n}", []string{`script_user: "nagios"`, "x:2: script_user nagios ops: scripts run with the groups that nagios has, not with group ops alone"}, nil},
+		{"mail", "global_defs {\nnotification_email {\na@b.org\n}\n}", []string{`mail_to: ["a@b.org"]`, "x:2: notification_email: mail is sent of servers, services and alarms"}, nil},
+		{"alerts", "global_defs {\nnotification_email {\na@b.org\n}\nsmtp_alert\n}", []string{"x:5: smtp_alert: mail is sent of all"}, []string{"x:2"}},
+		{"timeouts", "global_defs {\nlvs_timeouts tcp 900 udp\n}", []string{"tcp: 900 s", "want pairs"}, nil},
+	} {
+		one.run(t, one.text+"\n"+virtual)
+	}
+}
+
+// refused is what the configuration's reader says, as imbang import has it.
+func refused(text []byte) (list []Mistake) {
+	_, err := config.Parse("imbang.yaml", text)
+	var mistakes config.Mistakes
+	if errors.As(err, &mistakes) {
+		for _, m := range mistakes {
+			var at *strictyaml.Mistake
+			if errors.As(m, &at) {
+				list = append(list, Mistake{at.Line, at.Path, at.Text})
+			}
+		}
+	}
+	return list
+}
+
+// What the reader of configurations refuses is listed with the line that it came from.
+func TestCheckNamesSource(t *testing.T) {
+	r, err := importOne(t, "x", []byte("virtual_server 10.0.0.1 80 {\npersistence_engine sip\nprotocol TCP\nreal_server 10.0.1.1 80 {\n}\nreal_server 224.0.0.1 80 {\n}\n}\n"), Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Check(refused)
+	got := string(r.YAML())
+	for _, want := range []string{
+		"x:1: services[0].engine: imbang check refuses what it became: is used only with persistence",
+		"x:6: services[0].servers[1].address: imbang check refuses what it became: 224.0.0.1 is not the address of a single host",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+}
