@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/migrate"
+	"imbang/internal/strictyaml"
 )
 
 // mostImported is the size of a file that is read [bytes].
@@ -44,8 +46,9 @@ from what ipvsadm -Sn prints, and writes a configuration of imbang run. What eac
 part came from is in a comment beside it.
 
 What could not be carried over as it was is listed line by line on standard error,
-with the reason and what to do, and at the end of the configuration. VRRP is left to
-keepalived. Nothing of the machine is changed, and permissions are not needed.
+with the reason and what to do, and at the end of the configuration; so is what imbang
+check refuses. VRRP is left to keepalived. Nothing of the machine is changed, and
+permissions are not needed.
 
 The format is told by the contents; --format says it if that is not enough. At most
 16 MiB and 200000 lines are read, with all that a keepalived.conf includes and its
@@ -68,6 +71,9 @@ then nothing is.`,
 			r, err := importFile(c.Context(), args[0], format, configID, c.InOrStdin())
 			if err != nil {
 				return err
+			}
+			if !until(c.Context(), func() { r.Check(refused) }) {
+				return c.Context().Err()
 			}
 			text := r.YAML()
 			if file != "" {
@@ -199,6 +205,24 @@ func until(ctx context.Context, work func()) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// refused is what imbang check would say of a configuration.
+func refused(text []byte) (list []migrate.Mistake) {
+	_, err := config.Parse("imbang.yaml", text)
+	var mistakes config.Mistakes
+	if err != nil && !errors.As(err, &mistakes) {
+		mistakes = config.Mistakes{err}
+	}
+	for _, m := range mistakes {
+		var at *strictyaml.Mistake
+		if errors.As(m, &at) {
+			list = append(list, migrate.Mistake{Line: at.Line, Key: at.Path, Text: at.Text})
+			continue
+		}
+		list = append(list, migrate.Mistake{Key: "the configuration", Text: m.Error()})
+	}
+	return list
 }
 
 func lookupHost(ctx context.Context, name string, six bool) (netip.Addr, error) {

@@ -30,6 +30,7 @@ func imports(t *testing.T, name, text string, args ...string) (status int, stdou
 
 func TestImportText(t *testing.T) {
 	conditional := "virtual_server 10.0.0.1 80 {\nprotocol TCP\n@a lb_kind DR\n@b lb_kind TUN\nreal_server 10.0.1.1 80 {\n}\n}\n"
+	refused := "virtual_server 10.0.0.1 80 {\nprotocol TCP\npersistence_engine sip\nreal_server 10.0.1.1 80 {\n}\n}\n"
 	for _, one := range []struct {
 		about, name, text string
 		args              []string
@@ -39,6 +40,7 @@ func TestImportText(t *testing.T) {
 		{"one machine's lines", "k.conf", conditional, []string{"--config-id", "b"}, 0, "forward: tunnel", ""},
 		{"no machine's lines", "k.conf", conditional, nil, 1, "forward: masquerading", "k.conf:3: @a lb_kind DR: holds for some machines only"},
 		{"comments alone", "ldirectord.cf", "# nothing\n", nil, 0, "services: []", "ldirectord.cf has no virtual service\n"},
+		{"what imbang check refuses", "k.conf", refused, nil, 1, "", "k.conf:1: services[0].engine: imbang check refuses what it became: "},
 		{"includes alone", "k.conf", "include none.conf\n", nil, 1, "services: []", "k.conf:1: include none.conf: no such file\n"},
 		{"config-id of another format", "l.cf", "virtual=10.0.0.1:80\n", []string{"--config-id", "b"}, 2, "", "--config-id is for keepalived.conf only"},
 	} {
