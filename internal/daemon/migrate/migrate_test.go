@@ -149,6 +149,19 @@ func importSample(t *testing.T, name string, text []byte) {
 	}
 }
 
+// fuzzed are forms that the files of testdata do not have.
+var fuzzed = []string{
+	"$N=7\n$RS= \\\n real_server 10.0.1.${N} 80 { \\\n weight ${N} \\\n }\nvirtual_server 10.0.0.1 80 {\n$RS\n}\n",
+	"virtual_server fwmark 7 {\n~SEQ(I,1,2,9) real_server 10.0.1.${I} 80 { }\n~LST({A,B},{1,2},{3}) real_server 10.${A}.${B}.1 80 { }\n}\n",
+	"virtual_server 10.0.0.1 80 {\n@main real_server 10.0.1.1 80 {\n@^main real_server 10.0.1.2 80 {\nweight ${_INSTANCE}\n}\n@main quorum 2\n}\n",
+	"virtual_server 10.0.0.1 {\nlb_kind TUN type gue port 5 remcsum\nsorry_server ::1 8 \nreal_server 10.0.1.1 8 {\nHTTP_GET {\nurl {\npath \"/${_HASH}\"\nregex \"[]$][[:a:]$]\\\\d$\"\nregex_options caseless\n}\n}\n}\n}\n",
+	"virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\nMISC_CHECK {\nmisc_path \"/bin/a 'b c' \\x41\\cA\"\nuser a b\n}\nUDP_CHECK {\npayload a bcd\n}\n}\n}\n",
+	"global_defs {\nscript_user a b\nnotification_email {\na@b\n}\nlvs_timeouts tcp 1 udp\n}\ninclude ${_PWD}/*\n",
+	"supervised\nvirtual=7\n\treal=10.0.1.1->10.0.1.3 gate 2 \"a\" \"b$\" l:1 u:9\n\tservice=http\n\tchecktype=negotiate\n\thttpmethod=HEAD\n",
+	"virtual6=[2001:db8::1]:80\n\treal6=[2001:db8::2]:8080 gate\n\tschedflags=\"a, b\"\n\tchecktype=ping\n\tcheckcount=3\n\tfallback6=[::1]\n",
+	"virtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tops=yes\n\tnetmask=255.0.0.0\n\tchecktype=external\n\tcheckcommand=\"/a b\"\n",
+}
+
 // Whatever is read, what is written is YAML that the configuration's reader takes, or says
 // what is wrong with values; it never breaks the form.
 func FuzzImport(f *testing.F) {
@@ -159,11 +172,15 @@ func FuzzImport(f *testing.F) {
 		}
 		f.Add(text)
 	}
+	for _, text := range fuzzed {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := importOne(t, "x", text, Source{})
 		if err != nil {
 			return
 		}
+		r.Check(refused)
 		var mistakes config.Mistakes
 		if err := valid(t, r.YAML()); err != nil && !errors.As(err, &mistakes) {
 			t.Errorf("%v\n%s", err, r.YAML())
