@@ -11,10 +11,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -23,19 +25,29 @@ import (
 type Kind struct {
 	Name  string // with its article: "a study"
 	Begin string // how such a file begins: `a study that begins with "name: NAME"`
+	// Secret are keys below which errors quote nothing.
+	Secret []string
 }
 
 // Tree is a file as it stands, by which mistakes found later get their places.
 type Tree struct {
 	file string
 	body ast.Node
+	kind Kind
 }
 
 // Decode reads a file into a pointer to a struct. file is the name that errors
 // carry.
 func Decode(file string, text []byte, kind Kind, into any) (*Tree, error) {
 	root := reflect.TypeOf(into).Elem()
-	tree, err := parser.ParseBytes(text, 0)
+	if m := crowded(file, text); m != nil {
+		return nil, m
+	}
+	tokens := uncommented(lexer.Tokenize(string(text)))
+	if tk, text := unbounded(tokens); tk != nil {
+		return nil, mistakeAt(file, tk, "", "%s", text)
+	}
+	tree, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, located(file, nil, kind, root, err)
 	}
@@ -52,7 +64,12 @@ func Decode(file string, text []byte, kind Kind, into any) (*Tree, error) {
 	if err := yaml.NodeToValue(body, into, yaml.Strict()); err != nil {
 		return nil, located(file, body, kind, root, err)
 	}
-	return &Tree{file, body}, nil
+	return &Tree{file, body, kind}, nil
+}
+
+// uncommented are the tokens but comments, as the parser has them.
+func uncommented(tokens token.Tokens) token.Tokens {
+	return slices.DeleteFunc(tokens, func(t *token.Token) bool { return t.Type == token.CommentType })
 }
 
 func bare(name string) string {
@@ -76,7 +93,7 @@ func unusual(body ast.Node) *token.Token {
 func located(file string, body ast.Node, kind Kind, root reflect.Type, err error) error {
 	var ye yaml.Error
 	if !errors.As(err, &ye) || ye.GetToken() == nil {
-		return fmt.Errorf("%s: %s", file, firstLine(err.Error()))
+		return fmt.Errorf("%s: %s", file, quotes(firstLine(err.Error()), false))
 	}
 	tk := ye.GetToken()
 	var (
@@ -88,17 +105,19 @@ func located(file string, body ast.Node, kind Kind, root reflect.Type, err error
 	path := pathOf(body, tk)
 	switch {
 	case errors.As(err, &unknown):
-		return mistakeAt(file, tk, "", "unknown key %q: known here are %s", tk.Value, strings.Join(keysAt(root, Parent(path)), ", "))
+		return mistakeAt(file, tk, "", "unknown key%s: known here are %s", quotedKey(tk.Value), strings.Join(keysAt(root, Parent(path)), ", "))
 	case errors.As(err, &twice):
-		return mistakeAt(file, tk, "", "key %q is given twice: remove one", tk.Value)
+		return mistakeAt(file, tk, "", "key%s is given twice: remove one", quotedKey(tk.Value))
 	case errors.As(err, &wrong), errors.As(err, &node):
-		return mistakeAt(file, tk, cmp.Or(path, "the "+bare(kind.Name)), "%q is of the wrong kind: want %s", tk.Value, kindAt(root, path))
+		// A file without keys may be of any kind.
+		value := quotes(fmt.Sprintf("%q", tk.Value), path == "" || kind.secret(path))
+		return mistakeAt(file, tk, cmp.Or(path, "the "+bare(kind.Name)), "%s is of the wrong kind: want %s", value, kindAt(root, path))
 	}
-	return mistakeAt(file, tk, "", "%s: correct the YAML here", firstLine(ye.GetMessage()))
+	return mistakeAt(file, tk, "", "%s: correct the YAML here", plain(firstLine(ye.GetMessage())))
 }
 
 func mistakeAt(file string, tk *token.Token, path, format string, args ...any) *Mistake {
-	return &Mistake{File: file, Line: tk.Position.Line, Column: tk.Position.Column, Path: path, Text: fmt.Sprintf(format, args...)}
+	return &Mistake{File: file, Line: tk.Position.Line, Column: tk.Position.Column, Path: path, Text: quotes(fmt.Sprintf(format, args...), false)}
 }
 
 func firstLine(s string) string {

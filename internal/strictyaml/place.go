@@ -30,9 +30,10 @@ func (m *Mistake) Error() string {
 func (t *Tree) File() string { return t.file }
 
 // Mistake locates a mistake at a path such as load.rates[1]. A path that is not in
-// the file, a missing key, is located at its nearest parent.
+// the file, a missing key, is located at its nearest parent. What the text quotes, in
+// double quotes, is cut, or left out below secret keys.
 func (t *Tree) Mistake(path, format string, args ...any) *Mistake {
-	m := &Mistake{File: t.file, Line: 1, Column: 1, Path: path, Text: fmt.Sprintf(format, args...)}
+	m := &Mistake{File: t.file, Line: 1, Column: 1, Path: path, Text: quotes(fmt.Sprintf(format, args...), t.kind.secret(path))}
 	for p := path; ; p = Parent(p) {
 		if n := t.Node(p); n != nil {
 			at := n.GetToken().Position

@@ -30,9 +30,17 @@ func newChecker() *checker {
 	return &checker{config: &Config{}, refused: map[string]bool{}, named: map[string]*Check{}, keys: map[model.ServiceKey]string{}, names: map[string]string{}}
 }
 
+// maxMistakes are kept; more are seldom read, and each is compared with all.
+const maxMistakes = 100
+
+func (c *checker) full() bool { return len(c.mistakes) >= maxMistakes }
+
 // refuse records a mistake at a path of the file at hand, once: what a service says
 // for its servers is looked at for each of them.
 func (c *checker) refuse(path, format string, args ...any) {
+	if c.full() {
+		return
+	}
 	m := c.tree.Mistake(path, format, args...)
 	if text := m.Error(); !c.refused[text] {
 		c.refused[text] = true

@@ -136,6 +136,9 @@ func orNone(words []string) string {
 // checksNamed looks checks up.
 func (c *checker) checksNamed(path string, names []string) (list []*Check) {
 	for i, name := range names {
+		if c.full() {
+			return list
+		}
 		at := path + indexed(i)
 		ch, ok := c.named[name]
 		switch {

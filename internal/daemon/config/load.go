@@ -5,13 +5,11 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"imbang/internal/readfile"
 	"imbang/internal/strictyaml"
 )
 
@@ -19,9 +17,13 @@ import (
 const DefaultFile = "/etc/imbang/imbang.yaml"
 
 // maxFile bounds a file [bytes]: a configuration of 10 000 servers has 1 MB.
-const maxFile = 16 << 20
+const maxFile = 4 << 20
 
-var kind = strictyaml.Kind{Name: "a configuration", Begin: `a configuration that begins with "services:"`}
+var kind = strictyaml.Kind{
+	Name: "a configuration", Begin: `a configuration that begins with "services:"`,
+	// A password, a token or an SNMP community may be in these.
+	Secret: []string{"headers", "secrets", "send", "send_hex", "password", "secret", "token"},
+}
 
 // Mistakes are all that is wrong with a configuration, in order of files and lines.
 type Mistakes []error
@@ -119,23 +121,10 @@ func readSection(path string) (s section, err error) {
 	return s, err
 }
 
-// readFile reads a regular file of bounded size.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			return nil, fmt.Errorf("%s: %w", path, at.Err)
-		}
-		return nil, err
+	text, _, err := readfile.Regular(path, maxFile)
+	if errors.As(err, new(readfile.TooLarge)) {
+		return nil, fmt.Errorf("%w: split it, and include the parts", err)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, errors.Unwrap(err))
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s: larger than %d MiB: split it, and include the parts", path, maxFile>>20)
-	}
-	return text, nil
+	return text, err
 }

@@ -58,12 +58,14 @@ func (c *checker) director(d *directorDoc) {
 			*size.into = uint32(c.between(at, size.n, 1, size.limit))
 		}
 	}
+	known := map[netip.Addr]bool{}
 	for i, a := range d.Addresses {
 		at := fmt.Sprintf("director.addresses[%d]", i)
 		one := c.address(at, a, d.ClientDevice)
-		if slices.ContainsFunc(out.Addresses, func(o Address) bool { return one.Prefix.IsValid() && o.Prefix.Addr() == one.Prefix.Addr() }) {
+		if known[one.Prefix.Addr()] && one.Prefix.IsValid() {
 			c.refuse(at+".address", "%s is given twice: remove one", one.Prefix.Addr())
 		}
+		known[one.Prefix.Addr()] = true
 		out.Addresses = append(out.Addresses, one)
 	}
 	c.config.Director = out

@@ -84,6 +84,6 @@ var refusals = []struct{ old, bad, want string }{
 	{"conclusion: rr is best.", "conclusion: {a: b}", `s.yaml:34:15: published.conclusion: "{" is of the wrong kind: want a text`},
 	{"least: 3", "least: !!int 3", `s.yaml:28:18: "!!int": write the value itself: tags, anchors and aliases are not read in a study`},
 	{whole, "", `s.yaml:1:1: the file is empty: write a study that begins with "name: NAME"`},
-	{whole, "just words", `s.yaml:1:1: the study: "just words" is of the wrong kind: want a mapping: keys with values, indented`},
+	{whole, "just words", `s.yaml:1:1: the study: the value is of the wrong kind: want a mapping: keys with values, indented`},
 	{whole, "name: a\n---\nname: b\n", `s.yaml:3:1: a second document: keep one study a file`},
 }
