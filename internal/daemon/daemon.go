@@ -76,10 +76,10 @@ type Daemon struct {
 	scraped  scraped
 	auditing bool
 	audited  time.Time // the last time; zero: the start
-	// Of the configuration's files: as they were applied, as they were seen last, and
-	// since when that is so.
-	watched, latest []stamp
-	unsettled       time.Time
+	// The configuration's files as they were read last, as they were seen last, and since
+	// when they are so.
+	read, latest *config.Seen
+	unsettled    time.Time
 	// configured are the virtual addresses that were there since the daemon began.
 	configured map[config.Address]bool
 }
@@ -101,10 +101,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		audited: time.Now(), alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{},
 		behind: map[model.ServiceKey]bool{}, added: map[config.Address]bool{},
 	}
-	c, err := config.Load(o.File)
+	c, seen, err := config.LoadSeen(o.File)
 	if err != nil {
 		return err
 	}
+	d.read = seen
 	if d.dir, err = place.Dir(); err != nil {
 		return err
 	}

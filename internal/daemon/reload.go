@@ -254,7 +254,8 @@ func public(err error) string {
 }
 
 func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, error) {
-	c, err := config.Load(d.File)
+	c, seen, err := config.LoadSeen(d.File)
+	d.read = seen
 	if err != nil {
 		return nil, err
 	}

@@ -139,15 +139,12 @@ func state(v core.ServerView, table *model.ServerStatus) string {
 
 // Plan implements api.Daemon.
 func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
+	// Reading takes seconds at most, which the loop does not wait for.
+	c, err := config.Load(cmp.Or(q.File, d.File))
+	if err != nil {
+		return nil, api.Conflict(err)
+	}
 	err = d.do(func() error {
-		file := q.File
-		if file == "" {
-			file = d.File
-		}
-		c, err := config.Load(file)
-		if err != nil {
-			return api.Conflict(err)
-		}
 		next, _ := d.core.Reload(c, time.Now())
 		return d.table.use(func(t *director.Director) error {
 			o, err := apply.Observe(t)

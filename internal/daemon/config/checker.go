@@ -19,6 +19,7 @@ import (
 type checker struct {
 	config   *Config
 	tree     *strictyaml.Tree // the file at hand
+	seen     *Seen
 	mistakes Mistakes
 	refused  map[string]bool             // their texts
 	named    map[string]*Check           // by name

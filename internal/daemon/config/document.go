@@ -47,7 +47,7 @@ type timeoutsDoc struct {
 }
 
 type daemonDoc struct {
-	Watch         bool       `yaml:"watch" jsonschema_description:"reload when the file changes; default false: on SIGHUP and imbang reload"`
+	Watch         bool       `yaml:"watch" jsonschema_description:"reload when the file or an included one changes, or another matches an include; default false: on SIGHUP and imbang reload"`
 	MaxRemoved    string     `yaml:"max_removed" jsonschema_description:"share of the servers that a reload removes at most without --force; default 50 %"`
 	AuditInterval string     `yaml:"audit_interval" jsonschema_description:"time between audits of the tables; 0 s: none; default 5 min"`
 	ScriptUser    string     `yaml:"script_user" jsonschema_description:"user that script checks run as; default nobody"`

@@ -42,21 +42,34 @@ func (m Mistakes) Unwrap() []error { return m }
 // Load reads a configuration and what it includes. Names in errors are as path is,
 // relative or not. The error is of type Mistakes if the files can be read.
 func Load(path string) (*Config, error) {
-	text, err := readFile(path)
+	c, _, err := LoadSeen(path)
+	return c, err
+}
+
+// LoadSeen also returns what the files were, valid or not, to notice changes by.
+func LoadSeen(path string) (*Config, *Seen, error) {
+	seen := &Seen{patterns: []string{path}, files: map[string]stamp{}}
+	text, err := readFile(path, seen)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return nil, seen, fmt.Errorf("configuration: %w", err)
 	}
-	return Parse(path, text)
+	c, err := parse(path, text, seen)
+	return c, seen, err
 }
 
 // Parse reads a configuration from a text. Files that it includes are relative to path.
 func Parse(path string, text []byte) (*Config, error) {
+	return parse(path, text, &Seen{files: map[string]stamp{}})
+}
+
+func parse(path string, text []byte, seen *Seen) (*Config, error) {
 	var d document
 	tree, err := strictyaml.Decode(path, text, kind, &d)
 	if err != nil {
 		return nil, Mistakes{err}
 	}
 	c := newChecker()
+	c.seen = seen
 	c.config.Files = []string{path}
 	c.tree = tree
 	files := c.included(&d)
@@ -91,6 +104,7 @@ func (c *checker) included(d *document) (all []section) {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(c.tree.File()), pattern)
 		}
+		c.seen.patterns = append(c.seen.patterns, pattern)
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 && !strings.ContainsAny(pattern, "*?[") {
 			c.refuse(at, "no such file: %s", pattern)
@@ -101,7 +115,7 @@ func (c *checker) included(d *document) (all []section) {
 				continue
 			}
 			c.config.Files = append(c.config.Files, path)
-			s, err := readSection(path)
+			s, err := c.section(path)
 			if err != nil {
 				c.mistakes = append(c.mistakes, err)
 				continue
@@ -112,8 +126,8 @@ func (c *checker) included(d *document) (all []section) {
 	return all
 }
 
-func readSection(path string) (s section, err error) {
-	text, err := readFile(path)
+func (c *checker) section(path string) (s section, err error) {
+	text, err := readFile(path, c.seen)
 	if err != nil {
 		return s, err
 	}
@@ -121,8 +135,9 @@ func readSection(path string) (s section, err error) {
 	return s, err
 }
 
-func readFile(path string) ([]byte, error) {
-	text, _, err := readfile.Regular(path, maxFile)
+func readFile(path string, seen *Seen) ([]byte, error) {
+	text, info, err := readfile.Regular(path, maxFile)
+	seen.note(path, info)
 	if errors.As(err, new(readfile.TooLarge)) {
 		return nil, fmt.Errorf("%w: split it, and include the parts", err)
 	}
