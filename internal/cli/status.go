@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -28,40 +30,52 @@ who are not root see this part alone.
 Then shows the devices that the director is attached to, the run time of its programs
 (while kernel.bpf_stats_enabled is 1), the sizes of its tables, and how many
 packets it passed to the stack, refused or dropped, by reason. ipvsadm -L shows
-services, servers, connections and their counters.`,
+services, servers, connections and their counters.
+
+The exit status is 0, 2 for a wrong command line, or 3 if it failed: no director is
+loaded, or it cannot be read. The daemon's part is shown in any case.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {
 				return err
 			}
-			daemon, err := askDaemon(c.Context())
-			if err != nil {
+			st, loaded, err := askBoth(c.Context())
+			if st.Daemon == nil && err != nil {
 				return err
 			}
-			st := statusOf{Daemon: daemon}
-			d, err := director.Open()
-			if err == nil {
-				defer d.Close()
-				st.Status, err = d.Status()
-			}
-			if err != nil && (daemon == nil || os.Geteuid() == 0) {
-				return err
-			}
-			return out.Print(c.OutOrStdout(), st, func(w io.Writer) error {
-				if daemon != nil {
-					if err := printDaemon(w, daemon, time.Now()); err != nil {
+			printed := out.Print(c.OutOrStdout(), st, func(w io.Writer) error {
+				if st.Daemon != nil {
+					if err := printDaemon(w, st.Daemon, time.Now()); err != nil {
 						return err
 					}
 				}
-				if d == nil {
+				if !loaded {
 					return nil
 				}
 				return printStatus(w, st.Status)
 			})
+			return errors.Join(printed, err)
 		},
 	}
 	out.Register(c, command.One[statusOf](""))
 	return c
+}
+
+// askBoth is the status of the daemon and of the director, as far as there are both. Users
+// who are not root do without the director.
+func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
+	if st.Daemon, err = askDaemon(ctx); err != nil {
+		return st, false, err
+	}
+	d, err := director.Open()
+	if err == nil {
+		defer d.Close()
+		st.Status, err = d.Status()
+	}
+	if err != nil && st.Daemon != nil && os.Geteuid() != 0 {
+		return st, false, nil
+	}
+	return st, err == nil, err
 }
 
 func printStatus(w io.Writer, st director.Status) error {
