@@ -20,7 +20,7 @@ const (
 
 const indicators = "-:,[]{}#&*!?|>'\"%"
 
-// crowded refuses a file before it is parsed of it is read.
+// crowded refuses a file by its characters, before the library sees it.
 func crowded(file string, text []byte) *Mistake {
 	n, line := 0, 1
 	for _, b := range text {

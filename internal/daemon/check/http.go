@@ -10,10 +10,11 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
+
+	"imbang/internal/readfile"
 )
 
 // HTTP sends requests, one after the other on one connection, all of which must be
@@ -118,7 +119,7 @@ func (c *HTTP) Checker() (Checker, error) {
 		h.header.Set(name, value)
 	}
 	for name, file := range c.Secrets {
-		b, err := os.ReadFile(file)
+		b, _, err := readfile.Regular(file, mostOfFile)
 		if err != nil {
 			return nil, fmt.Errorf("secret %s: %w", name, err)
 		}

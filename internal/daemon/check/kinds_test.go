@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -326,4 +327,21 @@ func ends(pid string) bool {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return false
+}
+
+// A pipe in place of a file is refused: nobody may write to it.
+func TestFilesAreRegular(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, spec := range map[string]Spec{
+		"secret":      &HTTP{Secrets: map[string]string{"Authorization": pipe}},
+		"authorities": &TLS{ClientTLS: ClientTLS{CA: pipe}},
+		"certificate": &TLS{ClientTLS: ClientTLS{Cert: pipe, Key: pipe}},
+	} {
+		if _, err := spec.Checker(); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

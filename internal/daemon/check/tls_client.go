@@ -5,8 +5,10 @@ package check
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
-	"os"
+
+	"imbang/internal/readfile"
 )
 
 // ClientTLS is how checks speak TLS. Certificates are not verified unless asked, as
@@ -32,6 +34,10 @@ func (c *ClientTLS) problems(at string) (list []Problem) {
 	return list
 }
 
+// mostOfFile bounds the files that checks read [bytes]: a bundle of authorities has some
+// hundred KiB.
+const mostOfFile = 4 << 20
+
 // config reads the files. It is nil without TLS.
 func (c *ClientTLS) config() (*tls.Config, error) {
 	if c == nil {
@@ -39,7 +45,7 @@ func (c *ClientTLS) config() (*tls.Config, error) {
 	}
 	t := &tls.Config{ServerName: c.ServerName, InsecureSkipVerify: !c.Verify, MinVersion: tls.VersionTLS12}
 	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
+		pem, _, err := readfile.Regular(c.CA, mostOfFile)
 		if err != nil {
 			return nil, fmt.Errorf("certificate authorities: %w", err)
 		}
@@ -49,7 +55,12 @@ func (c *ClientTLS) config() (*tls.Config, error) {
 		}
 	}
 	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		cert, _, err := readfile.Regular(c.Cert, mostOfFile)
+		key, _, err2 := readfile.Regular(c.Key, mostOfFile)
+		if err := errors.Join(err, err2); err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -37,7 +38,8 @@ func NginxVersion(ctx context.Context) (string, error) {
 // nginx is one running nginx.
 type nginx struct {
 	name string
-	page int
+	spec study.Server
+	page int // its size [bytes]
 
 	dir     string
 	start   func() error
@@ -46,13 +48,20 @@ type nginx struct {
 
 // startNginx starts nginx with its configuration and page in a directory of its
 // own below dir.
-func startNginx(ns *host.Namespace, name string, page int, dir string) (*nginx, error) {
+func startNginx(ns *host.Namespace, name string, spec study.Server, dir string) (*nginx, error) {
 	path, err := lookNginx()
 	if err != nil {
 		return nil, err
 	}
-	n := &nginx{name: name, page: page, dir: filepath.Join(dir, name)}
-	if err := n.write(page); err != nil {
+	n := &nginx{name: name, spec: spec, page: spec.Page, dir: filepath.Join(dir, name)}
+	if spec.Content != "" {
+		page, err := os.ReadFile(filepath.Join(spec.Content, "index.html"))
+		if err != nil {
+			return nil, fmt.Errorf("real server %s: content: %w", name, err)
+		}
+		n.page = len(page)
+	}
+	if err := n.write(); err != nil {
 		return nil, fmt.Errorf("real server %s: %w", name, err)
 	}
 	n.start = func() (err error) {

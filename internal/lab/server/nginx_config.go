@@ -3,9 +3,11 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -40,7 +42,7 @@ http {
     server {
         listen %[3]d backlog=65535;
         listen [::]:%[3]d backlog=65535;
-        root html;
+        root %[8]s;
         add_header %[4]s %[5]s always;
         location %[6]s {
             try_files /index.html =404;
@@ -68,7 +70,7 @@ func descriptors() int {
 }
 
 // write fills the server's directory.
-func (n *nginx) write(pageBytes int) error {
+func (n *nginx) write() error {
 	for _, d := range []string{"html", "html" + LargeFiles, "temp"} {
 		if err := os.MkdirAll(filepath.Join(n.dir, d), 0o755); err != nil {
 			return err
@@ -76,11 +78,11 @@ func (n *nginx) write(pageBytes int) error {
 	}
 	files := descriptors()
 	// Some descriptors are not connections: logs, the page, epoll.
-	text := fmt.Sprintf(config, files, files-32, Port, Header, n.name, study.NginxURLs, LargeFiles)
+	text := fmt.Sprintf(config, files, files-32, Port, Header, n.name, study.NginxURLs, LargeFiles, strconv.Quote(cmp.Or(n.spec.Content, "html")))
 	if err := os.WriteFile(filepath.Join(n.dir, "nginx.conf"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(n.dir, "html", "index.html"), page(pageBytes), 0o644)
+	return os.WriteFile(filepath.Join(n.dir, "html", "index.html"), page(n.page), 0o644)
 }
 
 // page is an HTML page of exactly n bytes.

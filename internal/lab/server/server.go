@@ -44,7 +44,7 @@ type Server interface {
 func Start(ns *host.Namespace, name string, spec study.Server, dir, lab string) (Server, error) {
 	switch spec.Kind {
 	case study.Nginx:
-		return startNginx(ns, name, spec.Page, dir)
+		return startNginx(ns, name, spec, dir)
 	case study.Model, study.API:
 		return startBuiltIn(ns, name, spec, dir, lab)
 	}

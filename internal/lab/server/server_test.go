@@ -124,6 +124,28 @@ func TestNginxAnswersURLs(t *testing.T) {
 	}
 }
 
+// Servers with the same content serve that, and say which directory has none.
+func TestNginxServesContent(t *testing.T) {
+	ns, first := start(t)
+	first.Stop()
+	content := t.TempDir()
+	spec := study.Server{Kind: study.Nginx, Content: content}
+	if _, err := Start(ns, "s1", spec, t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "real server s1: content: open "+content+"/index.html") {
+		t.Errorf("without a page: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(content, "index.html"), []byte("shared\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n, err := Start(ns, "s1", spec, t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Stop()
+	if err := n.WaitReady(t.Context(), ns, netip.MustParseAddrPort("127.0.0.1:80")); err != nil { // with as many bytes
+		t.Error(err)
+	}
+}
+
 func TestServerThatCannotStartSaysWhy(t *testing.T) {
 	ns, n := start(t)
 	if err := n.WaitReady(context.Background(), ns, netip.MustParseAddrPort("127.0.0.1:80")); err != nil {

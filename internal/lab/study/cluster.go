@@ -4,6 +4,7 @@ package study
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 type Server struct {
 	Kind Kind
 	Page int // bytes of the page of nginx, and of a model's replies
+	// Content is a directory whose index.html is nginx's page instead, such as shared
+	// storage that is mounted on this machine.
+	Content string
 
 	// Of a model: what it stands for.
 	Distribution string        // by its name in package distribution
@@ -69,6 +73,7 @@ type serverDoc struct {
 	Kind         string  `yaml:"kind"`
 	Count        int     `yaml:"count"`
 	Page         string  `yaml:"page"`
+	Content      string  `yaml:"content"`
 	Distribution string  `yaml:"law"` // the key of stored studies
 	Service      string  `yaml:"service"`
 	Concurrency  int     `yaml:"concurrency"`
@@ -118,10 +123,20 @@ func (c *checker) server(at string, d serverDoc) Server {
 		c.refuse(at+".kind", "%q is unknown: want one of %s", d.Kind, join(kinds))
 	}
 	s := Server{Kind: Kind(d.Kind)}
-	if s.Kind != API {
-		s.Page = c.size(at+".page", d.Page)
-	} else {
+	switch {
+	case s.Kind == API:
 		c.absent(at, "page", "the application makes its own replies")
+	case s.Kind == Nginx && d.Content != "":
+		s.Content = d.Content
+		c.absent(at, "page", "the page is index.html of content")
+		if !filepath.IsAbs(d.Content) {
+			c.refuse(at+".content", "%q: want an absolute path of a directory with an index.html", d.Content)
+		}
+	default:
+		s.Page = c.size(at+".page", d.Page)
+	}
+	if s.Kind != Nginx {
+		c.absent(at, "content", "only a server of kind: nginx has files")
 	}
 	if s.Kind != Model {
 		for _, key := range []string{"law", "service", "concurrency", "backlog", "speed", "hashes"} {

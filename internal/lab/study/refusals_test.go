@@ -6,7 +6,9 @@ package study
 // line that tells.
 var refusals = []struct{ old, bad, want string }{
 	{"repeats: {least: 3, m", "repeatz: {least: 3, m", `s.yaml:28:1: unknown key "repeatz": known here are name, title, source, hypothesis, cluster, load, competitors, repeats, quick, published`},
-	{"    - {kind: nginx, page: 2 KB}", "    - {kind: nginx, pages: 2 KB}", `s.yaml:9:21: unknown key "pages": known here are kind, count, page, law, service, concurrency, backlog, speed, hashes`},
+	{"    - {kind: nginx, page: 2 KB}", "    - {kind: nginx, content: www}", `s.yaml:9:30: cluster.servers[0].content: "www": want an absolute path of a directory with an index.html`},
+	{"    - {kind: nginx, page: 2 KB}", "    - {kind: nginx, content: /srv/www, page: 2 KB}", `s.yaml:9:46: cluster.servers[0].page: remove it: the page is index.html of content`},
+	{"    - {kind: nginx, page: 2 KB}", "    - {kind: nginx, pages: 2 KB}", `s.yaml:9:21: unknown key "pages": known here are kind, count, page, content, law, service, concurrency, backlog, speed, hashes`},
 	{"name: small", "name: small\nname: again", `s.yaml:2:1: mapping key "name" already defined at [1:1]: correct the YAML here`},
 	{"name: small", "name: [a", `s.yaml:2:1: ',' or ']' must be specified: correct the YAML here`},
 	{"name: small", "name: A Study", `s.yaml:1:7: name: "A Study": want a short name of lower-case letters, digits, - and _`},
