@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon check-clock soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ measure-daemon: build ## how fast dead servers are found, what checks cost, chan
 	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure|^TestRun(LosesNoRequest|ReloadsMany|RandomChanges|KeepsDevices)$$' \
 		-executable=$(CURDIR)/bin/imbang -measures=$(CURDIR)/docs/bench/daemon.json -load-share=0.7 \
 		-trials=$(or $(TRIALS),50) -rounds=$(or $(ROUNDS),5)
+
+check-clock: build ## clock jumps of an hour under a daemon; sets the clock of the machine for a minute (root)
+	$(SUDO) $(GO) test -count=1 -tags measure -v ./internal/acceptance -run "^TestRunClockJumps$$" -executable=$(CURDIR)/bin/imbang
 
 soak-guest: ## the same for GUEST_SOAK on Debian 12's Linux 6.1, emulated, with 8 CPUs
 	SUITES=build/oldkernel/suites.long TAGS=soak CPUS=8 MEMORY=4096 LIMIT=14400 OUT=out/soak-guest \

@@ -24,8 +24,8 @@
 #define MOST_CREDIT (8 * WHOLE_PART)
 
 /* Whether a server has had its part of a service's connections on this CPU. If not, it
- * takes one now. */
-static __always_inline int ramp_holds(__u32 service, __u32 id)
+ * takes one now. A function, for the stack's sake. */
+static __noinline int ramp_holds(__u32 service, __u32 id)
 {
 	struct counters *c = bpf_map_lookup_elem(&service_counters, &service);
 	struct ramp_turn *turn = bpf_map_lookup_elem(&ramp_turns, &id);
