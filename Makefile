@@ -117,10 +117,10 @@ measure-slow-start: ## what a returning server gets under each scheduler, into d
 	$(SUDO) $(GO) test -count=1 ./internal/director -run '^TestSlowStart$$' -slow-starts=$(CURDIR)/docs/bench/slow-start.json
 	$(GO) test -count=1 ./internal/lab/figures -run '^TestRampsImage$$' -update
 
-measure-daemon: build ## how fast dead servers are found, what checks cost, changes at 70 % of capacity, into docs/bench/daemon.json (root; TRIALS=50 ROUNDS=5)
+measure-daemon: build ## how fast dead servers are found, what checks cost, changes at 70 % of capacity, into docs/bench/daemon.json (root; TRIALS=50 ROUNDS=3)
 	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure|^TestRun(LosesNoRequest|ReloadsMany|RandomChanges|KeepsDevices)$$' \
 		-executable=$(CURDIR)/bin/imbang -measures=$(CURDIR)/docs/bench/daemon.json -load-share=0.7 \
-		-trials=$(or $(TRIALS),50) -rounds=$(or $(ROUNDS),5)
+		-trials=$(or $(TRIALS),50) -rounds=$(or $(ROUNDS),3)
 
 check-clock: build ## clock jumps of an hour under a daemon; sets the clock of the machine for a minute (root)
 	$(SUDO) $(GO) test -count=1 -tags measure -v ./internal/acceptance -run "^TestRunClockJumps$$" -executable=$(CURDIR)/bin/imbang

@@ -19,7 +19,7 @@ import (
 	"imbang/internal/lab/stats"
 )
 
-var rounds = flag.Int("rounds", 5, "rounds of measuring what checks cost")
+var rounds = flag.Int("rounds", 3, "rounds of measuring what checks cost")
 
 // manyChecks is one case of what checks cost.
 type manyChecks struct {
@@ -31,7 +31,7 @@ type manyChecks struct {
 // How late checks start, and what they cost: each case once a round.
 func TestMeasureChecks(t *testing.T) {
 	cases := []manyChecks{
-		{"at rest, no checks", "", 100, 1, 0, 60 * time.Second},
+		{"at rest, no checks", "", 100, 1, 0, 30 * time.Second},
 		{"TCP checks of 100 addresses", "tcp: {}", 100, 10, 200 * time.Millisecond, 30 * time.Second},
 		{"HTTP checks of 100 addresses", "http: {}", 100, 10, 200 * time.Millisecond, 30 * time.Second},
 		{"10000 servers each 30 s by TCP", "tcp: {}", 10000, 1, 30 * time.Second, 60 * time.Second},

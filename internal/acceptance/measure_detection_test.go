@@ -49,7 +49,7 @@ func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Sig
 	k.await("all servers", 5*time.Second, func() bool { return k.states() == all })
 	table := k.table()
 	const rate = 200
-	const each = 2500 * time.Millisecond // of a trial
+	const each = 2 * time.Second // of a trial
 	const bound = 700.0                  // ms, of checkEvery
 	done := make(chan *load.Result)
 	ctx, cancel := context.WithCancel(t.Context())
