@@ -50,7 +50,7 @@ func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Sig
 	table := k.table()
 	const rate = 200
 	const each = 2 * time.Second // of a trial
-	const bound = 700.0                  // ms, of checkEvery
+	const bound = 700.0          // ms, of checkEvery
 	done := make(chan *load.Result)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

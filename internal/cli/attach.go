@@ -3,15 +3,18 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/api"
 	"imbang/internal/director"
 )
 
@@ -116,16 +119,40 @@ func forwards() bool {
 }
 
 func newDetachCommand() *cobra.Command {
-	var keep bool
+	var keep, force bool
 	c := &cobra.Command{
 		Use:   "detach",
 		Short: "Remove the director of this network namespace",
 		Long: `Takes the director's programs off their devices and removes it with its table,
 counters and connections. With --keep-table only the programs go: services,
-servers and connections are there again after the next attach.`,
+servers and connections are there again after the next attach.
+
+A daemon (imbang run) keeps its director: stop it first. --force removes the director
+under it; imbang reload then loads it again.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return director.Detach(!keep) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := noDaemon(c.Context()); err != nil && !force {
+				return err
+			}
+			return director.Detach(!keep)
+		},
 	}
 	c.Flags().BoolVar(&keep, "keep-table", false, "keep services, servers, counters and connections")
+	c.Flags().BoolVar(&force, "force", false, "also under a daemon that runs")
 	return c
+}
+
+// noDaemon fails if a daemon keeps the director of this network namespace.
+func noDaemon(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	d, err := api.NewClient()
+	if err != nil {
+		return nil // no network namespace that could have one
+	}
+	s, err := d.Status(ctx)
+	if err != nil {
+		return nil
+	}
+	return fmt.Errorf("a daemon runs (process %d) and keeps the director: stop it first (systemctl stop imbang), or use --force", s.PID)
 }

@@ -235,11 +235,12 @@ func lookupHost(ctx context.Context, name string, six bool) (netip.Addr, error) 
 }
 
 func writeImported(name string, text []byte, force bool) error {
-	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if force {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+		if err := os.Rename(name, name+".bak"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
-	f, err := os.OpenFile(name, flags, 0o644)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%s exists: name another file, or replace it with --force", name)
 	}

@@ -26,8 +26,8 @@ func newInitCommand() *cobra.Command {
 		Use:   "init",
 		Short: "Write a first configuration of imbang run from what this machine has",
 		Long: `Writes a configuration with the devices of this network namespace, and the services
-and servers of its director, if there is one, and how that is attached. imbang run
-with it changes nothing of that. Other devices, and configurations of keepalived and
+servers and virtual addresses of its director, if there is one, and how that is
+attached. imbang run with it changes nothing of that. Other devices, and configurations of keepalived and
 ldirectord that imbang import can read, are named in comments.
 
 Without a director, the device of the default route is taken for the clients', and
@@ -61,7 +61,7 @@ the director cannot be read.`,
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "write to this `FILE`, such as "+config.DefaultFile+", in place of standard output")
-	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
+	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists, and keep it as FILE.bak")
 	return c
 }
 
@@ -82,10 +82,15 @@ func found() (table []model.ServiceStatus, d migrate.Devices, err error) {
 	route, _ := host.Source(netip.MustParseAddr("192.0.2.1"))
 	guessed := d.Client == ""
 	for _, one := range devices {
+		addresses, _ := one.Addrs()
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				d.Addresses = append(d.Addresses, migrate.Address{Prefix: p, Device: one.Name})
+			}
+		}
 		if one.Flags&net.FlagLoopback != 0 {
 			continue
 		}
-		addresses, _ := one.Addrs()
 		words := make([]string, len(addresses))
 		for i, a := range addresses {
 			words[i] = a.String()

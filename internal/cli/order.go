@@ -145,7 +145,7 @@ command line, or 3 if it failed; then everything is as it was.`,
 			q.Server = args[1]
 			words := map[string]string{"on": api.ActionMaintenance, "off": api.ActionEnable}
 			if q.Action = words[args[0]]; q.Action == "" {
-				return command.Usage(fmt.Errorf("%q: want on or off", args[0]))
+				return command.Usage(fmt.Errorf("%q: want on or off before the server: imbang maintenance on|off SERVER", args[0]))
 			}
 			_, err := giveOrder(c, out, q, map[string]string{"on": "in maintenance", "off": "enabled"}[args[0]])
 			return err
@@ -181,6 +181,9 @@ func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, don
 	return reply, out.Print(c.OutOrStdout(), reply, func(w io.Writer) error {
 		for _, s := range reply.Servers {
 			fmt.Fprintf(w, "service %s: server %s is %s\n", s.Service, s.Server, done)
+		}
+		for _, warning := range reply.Warnings {
+			fmt.Fprintf(c.ErrOrStderr(), "imbang: warning: %s\n", warning)
 		}
 		return nil
 	})

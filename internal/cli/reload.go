@@ -16,9 +16,11 @@ import (
 	"imbang/internal/daemon"
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/place"
 )
 
 func newPlanCommand() *cobra.Command {
+	var state string
 	var out command.OutputFlag
 	c := &cobra.Command{
 		Use:   "plan [FILE]",
@@ -50,12 +52,13 @@ valid, or the table cannot be read.`,
 			return printPlanned(c, out, func(ctx context.Context, d *api.Client) (*api.Plan, error) {
 				p, err := d.Plan(ctx, q)
 				if errors.Is(err, api.ErrNoDaemon) {
-					return daemon.PlanAlone(cmp.Or(q.File, config.DefaultFile))
+					return daemon.PlanAlone(cmp.Or(q.File, config.DefaultFile), state)
 				}
 				return p, err
 			})
 		},
 	}
+	c.Flags().StringVar(&state, "state", place.State, "without a daemon: `DIR` of its state, as of imbang run")
 	out.Register(c, command.One[api.Plan](""))
 	return c
 }

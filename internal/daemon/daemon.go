@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -101,6 +102,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		audited: time.Now(), alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{},
 		behind: map[model.ServiceKey]bool{}, added: map[config.Address]bool{},
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // most of the time it waits: memory is worth more than CPU time
+	}
 	c, seen, err := config.LoadSeen(o.File)
 	if err != nil {
 		return err
@@ -172,7 +176,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 		case call := <-d.calls:
 			call()
 		case <-hup:
-			_, _ = d.reload(false, "SIGHUP") // it has been noted
+			_, _, _ = d.reload(false, "SIGHUP") // it has been noted
 		case <-changes:
 			d.keepHost()
 		case <-tick.C:

@@ -3,7 +3,9 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -29,16 +31,20 @@ func (d *Daemon) keepHost() {
 	if c == nil {
 		return
 	}
-	if err := d.table.use(func(t *director.Director) error { return d.keepAttached(t, c) }); err != nil {
+	err := d.table.use(func(t *director.Director) error { return d.keepAttached(t, c) })
+	switch {
+	case errors.Is(err, director.ErrNotLoaded) || errors.Is(err, fs.ErrNotExist):
+		d.raise(alarmDevice, "the director was removed: imbang reload loads it again")
+	case err != nil:
 		d.raise(alarmDevice, err.Error())
-	} else {
+	default:
 		d.clear(alarmDevice)
 	}
 	d.keepAddresses(c)
 	if !c.Forwarding {
 		return
 	}
-	if err := keepForwarding(d.core.Config); err != nil {
+	if err := d.keepForwarding(); err != nil {
 		d.raise(alarmForwarding, err.Error())
 	} else {
 		d.clear(alarmForwarding)
@@ -150,16 +156,23 @@ func (d *Daemon) dropAddresses(c *config.Director) {
 }
 
 // keepForwarding turns forwarding on for the families of the services.
-func keepForwarding(c *config.Config) error {
-	for _, s := range c.Services {
-		six := s.Key.Family == model.IPv6
+func (d *Daemon) keepForwarding() error {
+	for _, s := range d.core.Config.Services {
+		family, six := "IPv4", s.Key.Family == model.IPv6
+		if six {
+			family = "IPv6"
+		}
 		on, err := host.Forwarding(six)
-		if err == nil && !on {
+		if err == nil && on {
+			continue
+		}
+		if err == nil {
 			err = host.Forward(six)
 		}
 		if err != nil {
 			return err
 		}
+		d.note(events.Event{Kind: events.Changed, Text: "turned forwarding on for " + family})
 	}
 	return nil
 }

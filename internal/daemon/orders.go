@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/core"
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/operator"
 )
@@ -48,6 +50,13 @@ func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, erro
 		reply.Servers = append(reply.Servers, api.Target{Service: service, Key: id.Service.String(), Server: server, Address: id.Server.String()})
 	}
 	d.setJobs()
+	for _, v := range d.core.View() {
+		about := slices.ContainsFunc(ids, func(id operator.ServerID) bool { return id.Service == v.Key })
+		serves := slices.ContainsFunc(v.Servers, func(s core.ServerView) bool { return s.Wanted.Takes() })
+		if about && !serves && !v.Sorry {
+			reply.Warnings = append(reply.Warnings, fmt.Sprintf("service %s has no server for new connections now", v.Name))
+		}
+	}
 	return reply, nil
 }
 

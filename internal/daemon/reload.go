@@ -41,14 +41,7 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 		return err
 	}
 	same := r.Director == id
-	var next *core.Core
-	if same {
-		next = core.New(c, book, known(c, r, o), time.Now())
-	} else {
-		next = core.Restart(c, book, r.core(), time.Now())
-		r = record{}
-	}
-	p := d.first(next, r, o, same)
+	next, p := d.beginning(c, book, &r, o, same)
 	if p == nil {
 		if p, err = d.allowed(c, next.Wanted(), r.Applied, o, d.Force); err != nil {
 			return err
@@ -56,7 +49,7 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	}
 	d.core, d.checkers, d.applied = next, checkers, r.Applied
 	d.keepHost()
-	err = d.finish(p, "start")
+	err = d.finish(p, nil, "start")
 	if d.deleted = r.deleted(); !same || r.Pending {
 		d.deleted = map[operator.ServerID]bool{}
 	}
@@ -66,13 +59,20 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	return err
 }
 
-// first is the plan of a start with the table and the configuration of the last daemon;
-// nil if all of it is to be compared.
-func (d *Daemon) first(next *core.Core, r record, o plan.Observed, same bool) *plan.Plan {
-	if !same || r.Pending || !reflect.DeepEqual(normal(r.Applied), normal(next.Configured())) {
-		return nil
+// beginning is what a daemon begins with: by the record, if that is of the same director,
+// which is emptied otherwise. The plan is that of the table and the configuration of the
+// last daemon; it is nil if all of the table is to be compared.
+func (d *Daemon) beginning(c *config.Config, book operator.Book, r *record, o plan.Observed, same bool) (*core.Core, *plan.Plan) {
+	if !same {
+		next := core.Restart(c, book, r.core(), time.Now())
+		*r = record{}
+		return next, nil
 	}
-	return &plan.Plan{Changes: plan.Assert(next.Wanted(), o.Services)}
+	next := core.New(c, book, known(c, *r, o), time.Now())
+	if r.Pending || !reflect.DeepEqual(normal(r.Applied), normal(next.Configured())) {
+		return next, nil
+	}
+	return next, &plan.Plan{Changes: plan.Assert(next.Wanted(), o.Services)}
 }
 
 // observe reads the table and whose it is.
@@ -155,7 +155,7 @@ func (i *incomplete) Unwrap() error { return i.err }
 // finish carries a plan out. Until that is done, the record says that it is under way and
 // names what either configuration names, so that nothing is left without an owner
 // whenever the daemon is killed.
-func (d *Daemon) finish(p *plan.Plan, why string) error {
+func (d *Daemon) finish(p *plan.Plan, host []string, why string) error {
 	d.pending, d.deleted, d.behind = true, map[operator.ServerID]bool{}, map[model.ServiceKey]bool{}
 	d.applied = plan.Union(d.core.Configured(), d.applied)
 	if !p.Empty() {
@@ -172,7 +172,7 @@ func (d *Daemon) finish(p *plan.Plan, why string) error {
 	}
 	err := d.conclude(undone, len(p.Changes))
 	if err == nil {
-		d.note(events.Event{Kind: events.Reloaded, Text: why + ": " + p.Summary()})
+		d.note(events.Event{Kind: events.Reloaded, Text: why + ": " + summary(p, host)})
 	}
 	for _, c := range p.Changes {
 		if !failed[c.String()] {
@@ -223,10 +223,10 @@ func (d *Daemon) tryAgain() {
 
 // reload applies the configuration file again. One that is wrong, or removes too much,
 // changes nothing.
-func (d *Daemon) reload(force bool, by string) (*plan.Plan, error) {
-	p, err := d.tryReload(force, by)
+func (d *Daemon) reload(force bool, by string) (*plan.Plan, []string, error) {
+	p, host, err := d.tryReload(force, by)
 	if err == nil {
-		return p, nil
+		return p, host, nil
 	}
 	text := "the configuration stays as it was: "
 	if errors.As(err, new(*incomplete)) {
@@ -235,7 +235,7 @@ func (d *Daemon) reload(force bool, by string) (*plan.Plan, error) {
 	d.failure = err
 	d.Log.Warn("reload failed", "error", oneLine(err))
 	d.note(events.Event{Kind: events.ReloadFailed, Text: text + public(err), By: by})
-	return p, err
+	return p, host, err
 }
 
 // public is an error as every user may read it, in events: mistakes of a configuration
@@ -253,34 +253,41 @@ func public(err error) string {
 	return fmt.Sprintf("it has %d mistakes%s (imbang status shows them to root and group %s)", len(mistakes), at, api.Group)
 }
 
-func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, error) {
+func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) {
 	c, seen, err := config.LoadSeen(d.File)
 	d.read = seen
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	checkers, err := makeCheckers(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if !force {
+		if err := d.devicesExist(c); err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := d.load(c); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_, o, err := d.observe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	next, out := d.core.Reload(c, time.Now())
 	p, err := d.allowed(c, next.Wanted(), d.applied, o, force)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	host := d.hostChanges(c)
 	d.core, d.checkers = next, checkers
 	d.keepHost()
-	err = d.finish(p, "reload by "+by)
+	err = d.finish(p, host, "reload by "+by)
+	d.serveMetrics()
 	d.tell(out)
 	d.setJobs()
-	return p, err
+	return p, host, err
 }
 
 // makeCheckers reads what checks need: certificates, secrets.

@@ -99,10 +99,12 @@ func server(v core.ServerView, table *model.ServerStatus) api.Server {
 		s.Ramp = table.Ramp
 	}
 	if o := v.Order.Drain; o != nil {
+		s.Since = o.At
 		s.Drain = order(o.Order)
 		s.Drain.Deadline = o.Deadline
 	}
 	if o := v.Order.Maintenance; o != nil {
+		s.Since = o.At
 		s.Maintenance = order(*o)
 	}
 	if o := v.Order.Weight; o != nil {
@@ -149,7 +151,7 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 		return d.table.use(func(t *director.Director) error {
 			o, err := apply.Observe(t)
 			if err == nil {
-				reply = planned(plan.Make(next.Wanted(), d.applied, o))
+				reply = planned(plan.Make(next.Wanted(), d.applied, o), d.hostChanges(c))
 			}
 			return err
 		})
@@ -160,20 +162,12 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 // Reload implements api.Daemon.
 func (d *Daemon) Reload(by api.Caller, q api.ReloadRequest) (reply *api.Plan, err error) {
 	err = d.do(func() error {
-		p, err := d.reload(q.Force, by.Name)
+		p, host, err := d.reload(q.Force, by.Name)
 		if err != nil {
 			return api.Conflict(err)
 		}
-		reply = planned(p)
+		reply = planned(p, host)
 		return nil
 	})
 	return reply, err
-}
-
-func planned(p *plan.Plan) *api.Plan {
-	out := &api.Plan{Changes: []string{}, Summary: p.Summary(), Named: p.Named, Removed: p.Removed}
-	for _, c := range p.Changes {
-		out.Changes = append(out.Changes, c.String())
-	}
-	return out
 }

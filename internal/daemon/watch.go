@@ -16,7 +16,7 @@ func (d *Daemon) watchFiles(now time.Time) {
 		return
 	}
 	if d.changed(now) {
-		_, _ = d.reload(false, "the changed file") // it has been noted
+		_, _, _ = d.reload(false, "the changed file") // it has been noted
 	}
 }
 

@@ -18,6 +18,7 @@ var daemonFieldTexts = map[string]string{
 	"cli.checkedFile.services":   "number of virtual services",
 	"cli.checkedFile.servers":    "number of real servers, of all services together",
 	"cli.checkedFile.mistakes":   "one line each: file, line, column, key and remedy",
+	"api.OrderReply.warnings":    "services that have no server for new connections now",
 	"api.OrderReply.servers":     "servers that the order is about",
 	"api.Target.service":         "name of the service; without a daemon its key",
 	"api.Target.key":             "`10.20.0.1:80/tcp`, `fwmark 3`, `fwmark 3 (IPv6)`",

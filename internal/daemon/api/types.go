@@ -141,7 +141,8 @@ type OrderRequest struct {
 
 // OrderReply is what became of it.
 type OrderReply struct {
-	Servers []Target `json:"servers"`
+	Servers  []Target `json:"servers"`
+	Warnings []string `json:"warnings,omitempty"` // services that no server is left for
 }
 
 // Target is a server of a service.

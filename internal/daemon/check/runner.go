@@ -152,7 +152,8 @@ func (r *Runner[ID]) startDue(ctx context.Context) time.Duration {
 	defer r.mu.Unlock()
 	for len(r.queue) > 0 {
 		j := r.queue[0]
-		if wait := time.Until(j.due); wait > 0 {
+		// What is due soon begins with what is due now: to wake up costs as much as a check.
+		if wait := time.Until(j.due); wait > reserve(j.Timing.Interval) {
 			return wait
 		}
 		select {

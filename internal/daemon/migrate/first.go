@@ -2,13 +2,25 @@
 
 package migrate
 
-import "imbang/internal/model"
+import (
+	"net/netip"
+	"slices"
+
+	"imbang/internal/model"
+)
 
 // Devices are what a machine's first configuration begins with.
 type Devices struct {
-	Client, Server string   // empty: not known, or the clients' one
-	Mode, Hook     string   // of the director that is attached; empty: there is none
+	Client, Server string // empty: not known, or the clients' one
+	Mode, Hook     string // of the director that is attached; empty: there is none
+	Addresses      []Address
 	Found          []string // a line for each device and file, as comments
+}
+
+// Address is a virtual address that the machine has.
+type Address struct {
+	Prefix netip.Prefix
+	Device string
 }
 
 // First makes a machine's first configuration from the table that is there.
@@ -26,6 +38,9 @@ func First(table []model.ServiceStatus, d Devices) (*Result, error) {
 			}
 		}
 	}
+	d.Addresses = slices.DeleteFunc(d.Addresses, func(a Address) bool {
+		return !slices.ContainsFunc(table, func(s model.ServiceStatus) bool { return s.Key.Addr == a.Prefix.Addr() })
+	})
 	return t.result(), nil
 }
 
@@ -45,5 +60,12 @@ func (d *Devices) write(p func(string, ...any)) {
 	if d.Mode != "" {
 		p("  mode: %s\n  hook: %s", d.Mode, d.Hook)
 	}
-	p("  # addresses: # virtual addresses that the daemon configures\n  #   - address: 10.20.0.1/32")
+	if len(d.Addresses) == 0 {
+		p("  # addresses: # virtual addresses that the daemon configures\n  #   - address: 10.20.0.1/32")
+		return
+	}
+	p("  addresses: # virtual addresses, which the daemon keeps configured")
+	for _, a := range d.Addresses {
+		p("    - {address: %s, device: %s}", quoted(a.Prefix.String()), quoted(a.Device))
+	}
 }

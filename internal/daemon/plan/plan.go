@@ -37,6 +37,11 @@ type Server struct {
 	Absent    bool // named, but not to be in the table: a sorry server in reserve, a failed one that is removed
 }
 
+// Takes reports whether the server gets new connections.
+func (s Server) Takes() bool {
+	return !s.Absent && model.Effective(s.Weight, s.Health, s.Drain) > 0
+}
+
 // Setting is a setting of the director.
 type Setting struct {
 	Name  string
