@@ -29,8 +29,9 @@ func newCheckCommand() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration file of imbang run",
 		Long: `Reads a configuration file (by default ` + config.DefaultFile + `) with the
-files that it includes, and prints every mistake with file, line, column, key and
-remedy. It needs neither a director nor permissions, and changes nothing.
+files that it includes, and prints mistakes with file, line, column, key and
+remedy: all wrong values, but of unknown keys, values of a wrong type and errors of
+YAML only the first. It needs neither a director nor permissions, and changes nothing.
 
 The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
 line, or 3 if it cannot be read.`,

@@ -50,7 +50,7 @@ with the reason and what to do, and at the end of the configuration; so is what 
 check refuses. VRRP is left to keepalived. Nothing of the machine is changed, and
 permissions are not needed.
 
-The format is told by the contents; --format says it if that is not enough. At most
+The format is detected from the contents. --format sets it. At most
 16 MiB and 200000 lines are read, with all that a keepalived.conf includes and its
 sequences stand for.
 

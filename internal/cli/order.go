@@ -58,22 +58,23 @@ func newDrainCommand() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
 		Use:   "drain SERVER",
-		Short: "Give a server no new connections, and wait for the others",
+		Short: "Stop new connections to a server; existing ones continue",
 		Long: `Gives a server, by name or address, no new connections: not by its scheduler, not
-to persistent clients, and not to clients that use a port again. Those that it has
-go on. imbang enable SERVER ends that.
+to persistent clients, and not to clients that use a port again. Existing
+connections continue. imbang enable SERVER ends that.
 
 With --deadline, the next packet of a TCP connection that remains after that time,
 from the client or from the server, is answered with a reset to its sender, and
-datagrams of known clients go to another server. Idle connections stay in the listing (imbang conns
---server ADDRESS) until they send something or expire.
+datagrams of known clients go to another server. Idle connections stay in the
+listing (imbang conns --server ADDRESS) until they send something or expire.
 
 With a daemon (imbang run) the order survives reloads, restarts of the daemon and
 of the machine. Without one it is the table's alone, SERVER is an address, and
 the order ends when the server is deleted.
 
 With --wait the command shows the active connections that remain, and ends when
-there are none; inactive ones are closing or closed. Ctrl-C ends the waiting; the order stays.
+there are none; inactive ones are closing or closed. It can outlast the deadline while
+idle connections remain. Ctrl-C ends the waiting; the order stays.
 
 Requires root, or with a daemon membership of group imbang. The exit status is 0, 2
 for a wrong command line, or 3 if it failed; then nothing is ordered.`,

@@ -27,8 +27,8 @@ func newPlanCommand() *cobra.Command {
 		Short: "Show what applying a configuration would change",
 		Long: `Lists the changes that imbang reload would make now, one a line, or those of
 another configuration file. It asks the daemon of this network namespace (imbang
-run); without one it lists what imbang run would change of the table when it
-begins with FILE (by default ` + config.DefaultFile + `). It changes nothing. Requires
+run); without one it lists what imbang run -c FILE would change in the table when it
+starts (FILE by default ` + config.DefaultFile + `). It changes nothing. Requires
 root, or, with a daemon and without FILE, membership of group imbang: the daemon
 reads FILE with root's permissions, so only root may name one.
 

@@ -22,16 +22,16 @@ func newRunCommand() *cobra.Command {
 		Use:   "run [-c FILE]",
 		Short: "Keep the director as a configuration says, and check its servers",
 		Long: `Applies a configuration file to the director of this network namespace, and then
-checks the real servers, follows orders (imbang drain, maintenance, enable,
-weight), and keeps devices attached and virtual addresses configured. It runs in
+checks the real servers, applies operators' orders (imbang drain, maintenance,
+enable, weight), and keeps devices attached and virtual addresses configured. It runs in
 the foreground until SIGINT or SIGTERM; the director and its table stay.
 
-If the daemon is killed, packets are balanced on as before. The next one takes
+If the daemon is killed, packets are balanced as before. The next one takes
 over what there is: if the configuration is the one that was applied last, it
 changes nothing but the health of servers.
 
 The file owns what it names. Between reloads the daemon writes servers' health,
-and weights that are ordered; other changes, by ipvsadm or imbang, hold until the
+and weights set by order; other changes, by ipvsadm or imbang, hold until the
 next reload, and imbang status shows them as drift. Services and servers that
 the file does not name are never changed.
 

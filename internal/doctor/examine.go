@@ -97,10 +97,10 @@ func examineForwarding(r report, f Facts) {
 
 func examineFirewall(r report, f Facts) {
 	if f.Conntrack {
-		r.ok("connection tracking is loaded; balanced packets pass neither it nor rules of the chain forward, so they cost nothing there, and no rule there protects servers")
+		r.ok("balanced packets bypass connection tracking and the forward chain: rules there do not filter them")
 		return
 	}
-	r.ok("balanced packets do not pass rules of the chain forward: none there protects servers")
+	r.ok("balanced packets bypass the forward chain: rules there do not filter them")
 }
 
 func examineDevice(r report, f Facts, d Device) {

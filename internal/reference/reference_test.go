@@ -102,6 +102,7 @@ func TestPagesSayWhatTheyAreAbout(t *testing.T) {
 		"audit.md":                 "| `no-timer` |",
 		"ipvsadm.md":               "`mh-fallback`, `mh-port`",
 		"study.md":                 "| `cluster.servers[].speed` | number |",
+		"configuration.md":         "| `services[].forward` | `masquerading`, `direct-routing`, `tunnel` |",
 		"imbang.md":                "[`imbang attach`](imbang/attach.md)",
 	} {
 		if !strings.Contains(text[path], want) {

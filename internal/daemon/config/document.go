@@ -66,7 +66,7 @@ type checkDoc struct {
 	Port         int     `yaml:"port" jsonschema_description:"port to check; default the server's"`
 	Steered      *bool   `yaml:"steered" jsonschema_description:"connections of tcp, tls and http to servers by direct routing or tunnel go as the traffic does, for the virtual address; default true"`
 	Virtual      string  `yaml:"virtual" jsonschema_description:"address that steered connections are for; default the service's. Needed for services of a firewall mark, which have none"`
-	Interval     string  `yaml:"interval" jsonschema_description:"longest time between the starts of two checks; they come up to 1 %, 5 ms at most, sooner, and the jitter; default 5 s"`
+	Interval     string  `yaml:"interval" jsonschema_description:"longest time between check starts; jitter, and up to 1 % (5 ms at most), shorten it; default 5 s"`
 	FastInterval string  `yaml:"fast_interval" jsonschema_description:"likewise while a change of the state is under way; default the interval"`
 	Timeout      string  `yaml:"timeout" jsonschema_description:"of one check; default 3 s, at most the interval"`
 	Rise         int     `yaml:"rise" jsonschema_description:"successes in a row that make a server up; default 2"`
@@ -88,7 +88,7 @@ type serviceDoc struct {
 	Persistence   string      `yaml:"persistence" jsonschema_description:"time for which clients stay with their server, such as 5 min"`
 	Netmask       int         `yaml:"netmask" jsonschema_description:"length of the prefix that makes clients one, for persistence; default 32, or 128"`
 	Engine        string      `yaml:"engine" jsonschema_description:"persistence engine" jsonschema:"enum=sip"`
-	Forward       string      `yaml:"forward" jsonschema_description:"of its servers; default masquerading" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
+	Forward       string      `yaml:"forward" jsonschema_description:"forwarding method of the servers: masquerading (NAT), direct-routing (DR) or tunnel (TUN); default masquerading" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
 	Tunnel        tunnelDoc   `yaml:"tunnel" jsonschema_description:"of its servers"`
 	Checks        []string    `yaml:"checks" jsonschema_description:"names of the checks of its servers, all of which must succeed"`
 	SlowStart     string      `yaml:"slow_start" jsonschema_description:"time in which a returning server gets its full share; default none"`
@@ -109,7 +109,7 @@ type serverDoc struct {
 	Name       string     `yaml:"name" jsonschema_description:"for commands and metrics; default address and port"`
 	Address    string     `yaml:"address" jsonschema_description:"required; with a port if it is not the service's, such as 172.16.0.2:8080"`
 	Weight     *int       `yaml:"weight" jsonschema_description:"0 to 2147483647; default 1"`
-	Forward    string     `yaml:"forward" jsonschema_description:"default the service's" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
+	Forward    string     `yaml:"forward" jsonschema_description:"forwarding method: masquerading (NAT), direct-routing (DR) or tunnel (TUN); default the service's" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
 	Tunnel     *tunnelDoc `yaml:"tunnel" jsonschema_description:"default the service's"`
 	Upper      int        `yaml:"upper" jsonschema_description:"connections at which it gets no new ones; default no limit"`
 	Lower      int        `yaml:"lower" jsonschema_description:"connections below which it gets new ones again; default three quarters of upper"`
@@ -121,6 +121,6 @@ type serverDoc struct {
 
 type tunnelDoc struct {
 	Type     string `yaml:"type" jsonschema_description:"encapsulation; default ipip" jsonschema:"enum=ipip,enum=gue,enum=gre"`
-	Port     int    `yaml:"port" jsonschema_description:"of gue"`
+	Port     int    `yaml:"port" jsonschema_description:"UDP port, for type gue"`
 	Checksum string `yaml:"checksum" jsonschema_description:"of gue and gre: none, csum, or remcsum (gue); default none" jsonschema:"enum=none,enum=csum,enum=remcsum"`
 }

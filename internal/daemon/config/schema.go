@@ -5,9 +5,11 @@ package config
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"github.com/invopop/jsonschema"
 
+	"imbang/internal/model"
 	"imbang/internal/strictyaml"
 )
 
@@ -19,6 +21,19 @@ func Keys() []Key { return strictyaml.Keys[document]() }
 
 // About is what a key is for, as the schema says.
 func About(k Key) string { return k.Field.Tag.Get("jsonschema_description") }
+
+// Values are the words that a key may have, as the schema says; nil: it has no such list.
+func Values(k Key) (words []string) {
+	if k.Path == "services[].scheduler" {
+		return model.SchedulerNames()
+	}
+	for option := range strings.SplitSeq(k.Field.Tag.Get("jsonschema"), ",") {
+		if word, is := strings.CutPrefix(option, "enum="); is {
+			words = append(words, word)
+		}
+	}
+	return words
+}
 
 // Schema is the JSON Schema of a configuration (draft 2020-12), for editors. It knows keys
 // and kinds of values; imbang check knows what they mean together.

@@ -84,7 +84,7 @@ func (k *keepalived) realKey(out *server, s *statement) {
 	case "smtp_alert":
 		k.smtpAlert(s)
 	case "snmp_name":
-		k.lose(s.place, s.text(), "there is nothing like it")
+		k.lose(s.place, s.text(), "not supported")
 	default:
 		k.lose(s.place, s.text(), "not carried over")
 	}

@@ -123,7 +123,7 @@ func (k *keepalived) virtualKey(v *virtualServer, s *statement) {
 	case "smtp_alert":
 		k.smtpAlert(s)
 	case "sorry_server_inhibit", "omega", "ha_suspend", "snmp_name":
-		k.lose(s.place, s.text(), "there is nothing like it")
+		k.lose(s.place, s.text(), "not supported")
 	default:
 		k.lose(s.place, s.text(), "not carried over")
 	}

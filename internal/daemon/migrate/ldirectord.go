@@ -132,7 +132,7 @@ func (l *ldirectord) set(o option) {
 	case "logfile", "supervised", "cleanstop", "lockfile":
 		l.lose(o.place, o.text(), "not needed")
 	default:
-		l.lose(o.place, o.text(), "there is nothing like it")
+		l.lose(o.place, o.text(), "not supported")
 	}
 }
 
@@ -308,7 +308,7 @@ func (l *ldirectord) serviceKeys(v *virtual, network string) (keys []string) {
 		case "login", "passwd", "database", "secret", "load":
 			l.lose(o.place, o.key, "no check logs in")
 		default:
-			l.lose(o.place, o.text(), "there is nothing like it")
+			l.lose(o.place, o.text(), "not supported")
 		}
 	}
 	keys = append(keys, "scheduler: "+scheduler)
