@@ -45,8 +45,9 @@ type running[ID comparable] struct {
 	Job
 	state State
 	due   time.Time
-	index int  // in the queue; -1: under way
-	gone  bool // removed while under way
+	early time.Duration // by how much it may begin before, with others
+	index int           // in the queue; -1: under way
+	gone  bool          // removed while under way
 }
 
 // mostUnderWay bounds the checks that are under way at once: each has a socket.
@@ -113,7 +114,7 @@ func (r *Runner[ID]) remove(j *running[ID]) {
 // reserve is by how much a check is due before its interval has passed: with the time
 // that it takes to start it and to act on its result, the interval is not exceeded, and
 // a dead server is found within Interval * Fall + Timeout.
-func reserve(interval time.Duration) time.Duration { return min(interval/100, 5*time.Millisecond) }
+func reserve(interval time.Duration) time.Duration { return min(interval/100, 20*time.Millisecond) }
 
 // within is a random time from 0 to d.
 func within(d time.Duration) time.Duration {
@@ -153,7 +154,7 @@ func (r *Runner[ID]) startDue(ctx context.Context) time.Duration {
 	for len(r.queue) > 0 {
 		j := r.queue[0]
 		// What is due soon begins with what is due now: to wake up costs as much as a check.
-		if wait := time.Until(j.due); wait > reserve(j.Timing.Interval) {
+		if wait := time.Until(j.due); wait > j.early {
 			return wait
 		}
 		select {
@@ -201,7 +202,8 @@ func (r *Runner[ID]) again(j *running[ID], start time.Time, result Result, now t
 	j.state, _ = j.Timing.Next(j.state, result, now)
 	// From one start to the next, so that a slow server is not checked less often.
 	wait := j.Timing.Wait(j.state)
-	j.due = start.Add(wait - reserve(wait) - within(time.Duration(float64(wait)*j.Timing.Jitter)))
+	j.early = reserve(wait)
+	j.due = start.Add(wait - j.early - within(time.Duration(float64(wait)*j.Timing.Jitter)))
 	if j.due.Before(now) {
 		j.due = now
 	}

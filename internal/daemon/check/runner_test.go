@@ -72,8 +72,10 @@ func TestRunner(t *testing.T) {
 		a.mu.Lock()
 		a.fails = true
 		a.mu.Unlock()
-		time.Sleep(time.Second) // one fails: two more follow at once
-		before := a.count()
+		before := a.count() + 1 // one fails: two more follow at once
+		for a.count() < before {
+			time.Sleep(time.Millisecond)
+		}
 		time.Sleep(200 * time.Millisecond)
 		if n := a.count() - before; n != 2 {
 			t.Errorf("%d checks in 200 ms while a change is under way, want 2", n)
@@ -126,7 +128,7 @@ func TestSpread(t *testing.T) {
 		for _, s := range all {
 			buckets[s.starts[0].Sub(start)/time.Second]++
 			for i := 1; i < len(s.starts); i++ {
-				if gap := s.starts[i].Sub(s.starts[i-1]); gap < 8*time.Second-reserve(10*time.Second) || gap > 10*time.Second {
+				if gap := s.starts[i].Sub(s.starts[i-1]); gap < 8*time.Second-2*reserve(10*time.Second) || gap > 10*time.Second {
 					t.Fatalf("%s between two checks", gap)
 				}
 			}

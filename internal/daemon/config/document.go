@@ -66,7 +66,7 @@ type checkDoc struct {
 	Port         int     `yaml:"port" jsonschema_description:"port to check; default the server's"`
 	Steered      *bool   `yaml:"steered" jsonschema_description:"connections of tcp, tls and http to servers by direct routing or tunnel go as the traffic does, for the virtual address; default true"`
 	Virtual      string  `yaml:"virtual" jsonschema_description:"address that steered connections are for; default the service's. Needed for services of a firewall mark, which have none"`
-	Interval     string  `yaml:"interval" jsonschema_description:"longest time between check starts; jitter, and up to 1 % (5 ms at most), shorten it; default 5 s"`
+	Interval     string  `yaml:"interval" jsonschema_description:"longest time between check starts; jitter, and up to 2 % (40 ms at most), shorten it; default 5 s"`
 	FastInterval string  `yaml:"fast_interval" jsonschema_description:"likewise while a change of the state is under way; default the interval"`
 	Timeout      string  `yaml:"timeout" jsonschema_description:"of one check; default 3 s, at most the interval"`
 	Rise         int     `yaml:"rise" jsonschema_description:"successes in a row that make a server up; default 2"`
