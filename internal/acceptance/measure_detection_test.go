@@ -110,6 +110,20 @@ func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Sig
 	})
 }
 
+// table opens the director.
+func (k *keeper) table() (d *director.Director) {
+	k.t.Helper()
+	err := k.Director.Do(func() (err error) {
+		d, err = director.Open()
+		return err
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
 // outSince is the time from a moment until a server has weight 0 in the kernel [ms].
 func (k *keeper) outSince(d *director.Director, server netip.Addr, at time.Time) float64 {
 	k.t.Helper()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"imbang/internal/daemon/place"
-	"imbang/internal/director"
 	"imbang/internal/jsonfile"
 	"imbang/internal/lab/topology"
 )
@@ -174,18 +173,4 @@ func TestRunDropsAddresses(t *testing.T) {
 	if has("10.20.7.1/32") || !has("10.20.7.2/32") {
 		t.Errorf("10.20.7.1, the daemon's own: %v; 10.20.7.2, another's: %v", has("10.20.7.1/32"), has("10.20.7.2/32"))
 	}
-}
-
-// table opens the director.
-func (k *keeper) table() (d *director.Director) {
-	k.t.Helper()
-	err := k.Director.Do(func() (err error) {
-		d, err = director.Open()
-		return err
-	})
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	k.t.Cleanup(func() { _ = d.Close() })
-	return d
 }

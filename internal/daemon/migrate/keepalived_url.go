@@ -14,7 +14,6 @@ import (
 // expectation is what a url expects of the body, by a regular expression of PCRE.
 type expectation struct {
 	at      *statement
-	pattern string
 	options string   // letters of RE2
 	missing []string // what RE2 does not have
 }
