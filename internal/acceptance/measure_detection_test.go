@@ -105,6 +105,9 @@ func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Sig
 	}
 	t.Logf("%d trials: table %.0f to %.0f ms, median %.0f, 90 %% %.0f; event %.0f to %.0f; %d above %.0f ms; %d requests, lost %+v",
 		len(took), row.Table.Min, row.Table.Max, row.Table.Median, row.P90, row.Event.Min, row.Event.Max, row.Above, bound, r.Replies, r.Loss)
+	if row.Above > 0 {
+		t.Errorf("%d of %d trials above %.0f ms", row.Above, len(took), bound)
+	}
 	note(t, func(all *measured) {
 		all.Detection = put(all.Detection, row, func(x detected) bool { return x.Name == row.Name && x.Jitter == row.Jitter })
 	})

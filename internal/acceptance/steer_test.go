@@ -82,7 +82,11 @@ services:
 	k.do("upgrade") // the next build steers, too
 	lo("del", virtual)
 	wait("without the virtual address", found)
+	// From healthy to the wrong address at once: the verdict comes of that one.
+	lo("add", virtual)
+	wait("with it again", healthy)
 	lo("add", wrong)
+	lo("del", virtual)
 	wait("with another one", found)
 	lo("add", virtual)
 	wait("with both", healthy)
@@ -92,10 +96,10 @@ services:
 	run("nft", "delete table inet firewall")
 	wait("without it", healthy)
 	// A server that forwards sends the check back: it must not be balanced.
-	lo("del", virtual)
 	if err := b.Sysctl(map[topology.Family]string{topology.IPv4: "net.ipv4.ip_forward", topology.IPv6: "net.ipv6.conf.all.forwarding"}[family], "1"); err != nil {
 		t.Fatal(err)
 	}
+	lo("del", virtual)
 	wait("forwarding", found)
 	if text := k.do("status"); !strings.Contains(text, "check returned") {
 		t.Errorf("no check came back:\n%s", text)

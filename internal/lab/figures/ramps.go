@@ -77,7 +77,7 @@ func Ramps(text []byte) (string, error) {
 
 const rampsHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="t d" font-family="system-ui, sans-serif" font-size="11">
   <title id="t">A returning server's part of the new connections, under each scheduler</title>
-  <desc id="d">A panel for each scheduler. With a slow start the part rises along the straight line to the fair share; without one, lc, wlc, sed, nq, lblcr and twos begin above it.</desc>
+  <desc id="d">A panel for each scheduler. With a slow start the part rises along the straight line to the fair share; without one, lc, wlc, sed, nq, lblc, lblcr and twos begin above it.</desc>
   <style>
     text { fill: #1f2328 }
     .small { fill: #57606a; font-size: 10px }
