@@ -24,6 +24,9 @@ const retryEvery = 5 * time.Second
 // carry makes changes, and returns what was not done. If the director was replaced
 // meanwhile, the rest is made on the new one.
 func (d *Daemon) carry(changes []plan.Change) (undone []*apply.Undone) {
+	if len(changes) == 0 {
+		return nil
+	}
 	err := d.table.use(func(t *director.Director) error {
 		undone = apply.Apply(t, changes)
 		if len(undone) == 0 {
@@ -46,6 +49,9 @@ func (d *Daemon) carry(changes []plan.Change) (undone []*apply.Undone) {
 // follow has the table follow what the core wants of services. Of a server whose changes
 // fail, what was made of it before stays in d.asserted, so that they are tried again.
 func (d *Daemon) follow(keys []model.ServiceKey) {
+	if len(keys) == 0 {
+		return
+	}
 	var changes []plan.Change
 	for i, k := range keys {
 		is, ok := d.core.WantedService(k)
