@@ -42,7 +42,9 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	}
 	same := r.Director == id
 	next, p := d.beginning(c, book, &r, o, same)
+	d.deleted = r.deleted()
 	if p == nil {
+		d.deleted = map[operator.ServerID]bool{} // all of the table is made as configured
 		if p, err = d.allowed(c, next.Wanted(), r.Applied, o, d.Force); err != nil {
 			return err
 		}
@@ -50,9 +52,6 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	d.core, d.checkers, d.applied = next, checkers, r.Applied
 	d.keepHost()
 	err = d.finish(p, nil, "start")
-	if d.deleted = r.deleted(); !same || r.Pending {
-		d.deleted = map[operator.ServerID]bool{}
-	}
 	if errors.As(err, new(*incomplete)) {
 		return nil // the alarm says so
 	}
@@ -156,7 +155,7 @@ func (i *incomplete) Unwrap() error { return i.err }
 // names what either configuration names, so that nothing is left without an owner
 // whenever the daemon is killed.
 func (d *Daemon) finish(p *plan.Plan, host []string, why string) error {
-	d.pending, d.deleted, d.behind = true, map[operator.ServerID]bool{}, map[model.ServiceKey]bool{}
+	d.pending, d.behind = true, map[model.ServiceKey]bool{}
 	d.applied = plan.Union(d.core.Configured(), d.applied)
 	if !p.Empty() {
 		if err := d.remember(); err != nil {
@@ -281,7 +280,7 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 		return nil, nil, err
 	}
 	host := d.hostChanges(c)
-	d.core, d.checkers = next, checkers
+	d.core, d.checkers, d.deleted = next, checkers, map[operator.ServerID]bool{}
 	d.keepHost()
 	err = d.finish(p, host, "reload by "+by)
 	d.serveMetrics()
