@@ -18,7 +18,7 @@ services:
     virtual: VIP:80
     servers: [{name: a, address: "S1"}]
 `)
-	k.do("detach")
+	k.do("detach", "--force")
 	text := imbang(t, k.Director, "", "status")
 	if text.status != 3 || !strings.HasPrefix(text.stdout, "daemon ") || !strings.Contains(text.stdout, "web") || !strings.Contains(text.stderr, "no director is loaded") {
 		t.Errorf("%+v", text)

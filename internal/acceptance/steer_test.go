@@ -222,7 +222,7 @@ func TestRunSteersThroughReloads(t *testing.T) {
 	if n := count() - before; n != 0 {
 		t.Errorf("%d changes of servers, want none:\n%s", n, k.do("events", "-n", "20"))
 	}
-	k.do("detach")
+	k.do("detach", "--force")
 	time.Sleep(1500 * time.Millisecond)
 	if text := k.do("events", "-n", "1000"); strings.Contains(text[strings.LastIndex(text, "reload"):], "server-up") {
 		t.Errorf("a server came up without a director:\n%s", text)
