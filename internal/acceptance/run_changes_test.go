@@ -138,6 +138,18 @@ func TestRunRandomChanges(t *testing.T) {
 		list := slices.SortedFunc(maps.Keys(weights), netip.Addr.Compare)
 		return list[1:]
 	}
+	idle := func(a netip.Addr) {
+		t.Helper()
+		k.await("no active connections", 5*time.Second, func() bool {
+			s, err := daemon.Status(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !slices.ContainsFunc(s.Services[0].Servers, func(one api.Server) bool {
+				return one.Address == netip.AddrPortFrom(a, 80).String() && one.Active > 0
+			})
+		})
+	}
 	const operations = 2000
 	done := 0
 	step := func() {
@@ -151,7 +163,11 @@ func TestRunRandomChanges(t *testing.T) {
 				}
 			}
 		case what < 3 && len(list) > 0: // remove; its orders stay, for when it comes back
-			delete(weights, list[random.IntN(len(list))])
+			a := list[random.IntN(len(list))]
+			drained[a] = true
+			order(a, api.ActionDrain, 0)
+			idle(a) // as on Linux, packets of a deleted server's connections are dropped
+			delete(weights, a)
 		case what < 5 && len(list) > 0: // change
 			weights[list[random.IntN(len(list))]] = random.IntN(5)
 		case what < 7 && len(list) > 0:
