@@ -46,6 +46,11 @@ func (d *Daemon) carry(changes []plan.Change) (undone []*apply.Undone) {
 	return undone
 }
 
+// isGone reports whether a change failed because others deleted what it is about.
+func isGone(err error) bool {
+	return errors.Is(err, model.ErrNoServer) || errors.Is(err, model.ErrNoService)
+}
+
 // follow has the table follow what the core wants of services. Of a server whose changes
 // fail, what was made of it before stays in d.asserted, so that they are tried again.
 func (d *Daemon) follow(keys []model.ServiceKey) {
@@ -72,7 +77,7 @@ func (d *Daemon) follow(keys []model.ServiceKey) {
 	for _, u := range d.carry(changes) {
 		id := operator.ServerID{Service: u.Service.Key, Server: u.Server.AddrPort()}
 		switch {
-		case errors.Is(u.Err, model.ErrNoServer) || errors.Is(u.Err, model.ErrNoService):
+		case isGone(u.Err):
 			if u.Kind == plan.DeleteServer {
 				d.deleted[id] = true
 			}

@@ -186,8 +186,7 @@ func (d *Daemon) finish(p *plan.Plan, host []string, why string) error {
 func (d *Daemon) conclude(undone []*apply.Undone, of int) error {
 	var texts []string
 	for _, u := range undone {
-		gone := errors.Is(u.Err, model.ErrNoServer) || errors.Is(u.Err, model.ErrNoService)
-		if !gone || u.Kind != plan.DeleteServer && u.Kind != plan.DeleteService {
+		if !isGone(u.Err) || u.Kind != plan.DeleteServer && u.Kind != plan.DeleteService {
 			texts = append(texts, u.Error())
 		}
 	}
