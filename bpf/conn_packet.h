@@ -86,12 +86,14 @@ static __always_inline int opens_connection(const struct packet *p)
 	return p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_SYN;
 }
 
-/* Whether a packet of this connection requires a new one (ip_vs_in_hook). */
+/* Whether a packet of this connection requires a new one (ip_vs_in_hook). Linux drops a
+ * SYN whose connection is not over and whose server was deleted, for as long as that
+ * connection lives; but its client knows of no connection any more. */
 static __always_inline int conn_outdated(const struct packet *p, const struct conn *c,
 					 const struct server *s, const struct settings *set)
 {
 	if (!s)
-		return set->expire_nodest_conn;
+		return set->expire_nodest_conn || (set->conn_reuse_mode && opens_connection(p));
 	if (!server_lease(s, set))
 		return 1;
 	if (p->flow.protocol != IPPROTO_TCP && drain_over(s))

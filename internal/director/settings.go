@@ -30,7 +30,7 @@ var settings = []struct {
 }{
 	{"am_droprate", "of how many packets that would open connections drop_packet drops one; 0: of none", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.AmDroprate }},
-	{"conn_reuse_mode", "a SYN from the port of a connection that is over: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
+	{"conn_reuse_mode", "a SYN from the port of a connection that is over, or whose server was deleted: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ConnReuseMode }},
 	{"drain_timeout", "seconds after which a server of weight 0 loses its connections; new ones do not come to it meanwhile; 0: as on Linux, when their clients like", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.DrainTimeout }},

@@ -3,10 +3,13 @@
 package director
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -180,6 +183,56 @@ func TestPortReuse(t *testing.T) {
 				t.Errorf("%d connections at the servers, %d in the table; want one, and one more", n, r.entries(r.maps.Conns4))
 			}
 		})
+	}
+}
+
+// The same of any connection whose server was deleted, unless conn_reuse_mode is 0:
+// its client has no use for it.
+func TestPortReuseAfterDeletion(t *testing.T) {
+	all := []string{handshake + "c:FA s:FA c:A", handshake + "c:R", "c:S s:RA", handshake + "c:FA", handshake + "s:FA",
+		handshake + "c:FA s:FA", handshake, "c:S", "c:S s:SA"}
+	for _, persistence := range []bool{false, true} {
+		r := newRig(t, small)
+		for i, steps := range all {
+			t.Run(fmt.Sprintf("%s/%t", steps, persistence), func(t *testing.T) {
+				r := r.in(t)
+				vip, client := nthVIP(i), nthClient(i)
+				s := tcpService(vip, "rr")
+				if persistence {
+					s = persistent(s)
+				}
+				r.addService(s, 1, 1)
+				entries := r.entries(r.maps.Conns4)
+				r.walk(client, vip, "172.16.0.11:8080", steps)
+				r.must(r.DeleteServer(s.Key, realServer(1, 1).AddrPort()))
+				dropped := func(flags string) {
+					t.Helper()
+					p := testenv.TCP(client, vip, flags)
+					reasons := r.reasonsOf(func() { wantUntouched(t, drop, r.fromClient(p), p.Frame()) })
+					if diff := cmp.Diff(map[string]uint64{"drop server deleted": 1}, reasons); diff != "" {
+						t.Errorf("%s: %s", flags, diff)
+					}
+				}
+				r.turn("conn_reuse_mode=0")
+				dropped("S")
+				r.turn("conn_reuse_mode=1")
+				dropped("A")
+				if got := r.syn(client, vip); got.String() != server0 {
+					t.Errorf("SYN goes to %s, want %s", got, server0)
+				}
+				want := 1
+				if persistence { // and two templates: of the deleted server, and of this one
+					want = 3
+				}
+				if got := r.entries(r.maps.Conns4) - entries; got != want {
+					t.Errorf("%d entries in the table, want %d", got, want)
+				}
+				r.must(r.AddServer(s.Key, realServer(1, 1)))
+				if a, i := r.counts(s.Key, serverAddr(1)); a != 0 || i != 0 {
+					t.Errorf("the server is back with %d active and %d inactive connections", a, i)
+				}
+			})
+		}
 	}
 }
 

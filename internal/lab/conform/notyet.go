@@ -12,6 +12,8 @@ var NotYet = map[string]string{
 	"drop-packet-automatic": noFreeMemory,
 	"secure-tcp-automatic":  noFreeMemory,
 
+	"reuse-mode-1-deleted-syn-recv": "Linux drops what a client of a deleted server sends, and imbang schedules its SYN anew",
+
 	"sip-out-then-flow": "two servers that send first to one client's port have a connection each in Linux; here the later one replaces the earlier",
 }
 
