@@ -113,8 +113,9 @@ func (r *Runner[ID]) remove(j *running[ID]) {
 
 // reserve is by how much a check is due before its interval has passed: with the time
 // that it takes to start it and to act on its result, the interval is not exceeded, and
-// a dead server is found within Interval * Fall + Timeout.
-func reserve(interval time.Duration) time.Duration { return min(interval/100, 20*time.Millisecond) }
+// a dead server is found within Interval * Fall + Timeout. Thus 1 % of the servers at most
+// begin at once, because wake-ups are shared.
+func reserve(interval time.Duration) time.Duration { return min(interval/100, 100*time.Millisecond) }
 
 // within is a random time from 0 to d.
 func within(d time.Duration) time.Duration {
