@@ -50,9 +50,10 @@ func TestMeasureChecks(t *testing.T) {
 	}
 	for i, one := range cases {
 		f := all[i]
-		row := checked{one.name, stats.Summarize(f.rate), stats.Summarize(f.p50), stats.Summarize(f.p99), stats.Summarize(f.cpu), stats.Summarize(f.memory)}
+		row := checked{one.name, "", stats.Summarize(f.rate), stats.Summarize(f.p50), stats.Summarize(f.p99), stats.Summarize(f.cpu), stats.Summarize(f.memory)}
 		t.Logf("%+v", row)
-		note(t, func(all *measured) {
+		note(t, func(all *measured, commit string) {
+			row.Commit = commit
 			all.Checks = put(all.Checks, row, func(x checked) bool { return x.Name == row.Name })
 		})
 	}

@@ -108,7 +108,8 @@ func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Sig
 	if row.Above > 0 {
 		t.Errorf("%d of %d trials above %.0f ms", row.Above, len(took), bound)
 	}
-	note(t, func(all *measured) {
+	note(t, func(all *measured, commit string) {
+		row.Commit = commit
 		all.Detection = put(all.Detection, row, func(x detected) bool { return x.Name == row.Name && x.Jitter == row.Jitter })
 	})
 }

@@ -38,6 +38,7 @@ type measured struct {
 // detected is how long a dead server kept its place [ms].
 type detected struct {
 	Name   string        `json:"name"`
+	Commit string        `json:"commit"`
 	Jitter string        `json:"jitter"`
 	Bound  float64       `json:"bound_ms"` // interval x fall + timeout
 	Table  stats.Summary `json:"table_ms"` // until the kernel's table had weight 0
@@ -51,6 +52,7 @@ type detected struct {
 // checked is what checks cost.
 type checked struct {
 	Name   string        `json:"name"`
+	Commit string        `json:"commit"`
 	Rate   stats.Summary `json:"checks_per_second"`
 	P50    stats.Summary `json:"start_delay_p50_ms"`
 	P99    stats.Summary `json:"start_delay_p99_ms"`
@@ -61,11 +63,13 @@ type checked struct {
 // changed is what became of requests while something changed.
 type changed struct {
 	Name     string  `json:"name"`
+	Commit   string  `json:"commit"`
 	Capacity float64 `json:"capacity"` // requests a second, of a closed loop
 	Rate     float64 `json:"rate"`     // requests a second that were asked for
 	Replies  int     `json:"replies"`
 	Lost     int     `json:"lost"`
-	P99      float64 `json:"p99_ms"` // of the latency
+	P99      float64 `json:"p99_ms"`  // of the latency
+	Late     float64 `json:"late_ms"` // 99th percentile of by how much the generator started requests late
 	Outage   float64 `json:"outage_ms"`
 }
 
@@ -74,8 +78,9 @@ var (
 	revision  = regexp.MustCompile(`revision ([0-9a-f]+(?:-dirty)?)`)
 )
 
-// note puts a measurement into the file, if there is one.
-func note(t *testing.T, put func(*measured)) {
+// note puts a measurement into the file, if there is one; the commit is that of what
+// was measured.
+func note(t *testing.T, put func(all *measured, commit string)) {
 	t.Helper()
 	if *measures == "" {
 		return
@@ -90,13 +95,14 @@ func note(t *testing.T, put func(*measured)) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	put(&all)
+	commit := ""
+	if m := revision.FindStringSubmatch(must(t, nil, "", "version")); m != nil {
+		commit = m[1]
+	}
+	put(&all, commit)
+	all.Environment.Commit = commit
 	all.Environment.Date = time.Now().UTC().Truncate(time.Second)
 	all.Environment.Host = measure.ReadHost()
-	all.Environment.Commit = ""
-	if m := revision.FindStringSubmatch(must(t, nil, "", "version")); m != nil {
-		all.Environment.Commit = m[1]
-	}
 	if err := jsonfile.Write(*measures, &all); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"imbang/internal/lab/topology"
 )
 
-var changesSeed = flag.Uint64("changes-seed", 1, "seed of TestRunRandomChanges")
+var changesSeed = flag.Uint64("changes-seed", 1, "seed of TestRunRandomChanges; with -load-share the first of three")
 
 // many gives the real servers so many more addresses, all of which answer.
 func (k *keeper) many(n int) []netip.Addr {
@@ -119,9 +119,18 @@ func TestRunReloadsMany(t *testing.T) {
 // Two thousand operations at random, each checked against a model of the table, lose no
 // request, and leave nothing for the auditor.
 func TestRunRandomChanges(t *testing.T) {
+	seeds := uint64(1)
+	if *loadShare > 0 {
+		seeds = 3
+	}
+	for seed := *changesSeed; seed < *changesSeed+seeds; seed++ {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { changeAtRandom(t, seed) })
+	}
+}
+
+func changeAtRandom(t *testing.T, seed uint64) {
 	k := newKeeper(t, 1, "services: []\n")
-	random := rand.New(rand.NewPCG(*changesSeed, 16))
-	t.Logf("seed %d", *changesSeed)
+	random := rand.New(rand.NewPCG(seed, 16))
 	pool := k.many(12)
 	weights, orders, drained := map[netip.Addr]int{pool[0]: 1, pool[1]: 1}, map[netip.Addr]int{}, map[netip.Addr]bool{}
 	k.configure(manyConfig("wlc", weights))
@@ -230,7 +239,7 @@ func TestRunRandomChanges(t *testing.T) {
 			t.Errorf("%d replies, lost %+v", r.Replies, r.Loss)
 		}
 	}
-	k.noteLoad(fmt.Sprintf("%d random operations", operations), 0)
+	k.noteLoad(fmt.Sprintf("%d random operations, seed %d", operations, seed), 0)
 	k.do("audit")
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,20 +20,20 @@ import (
 	"imbang/internal/daemon/api"
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/server"
+	"imbang/internal/lab/stats"
 	"imbang/internal/lab/topology"
 )
 
 // keeper is imbang run on the director of a farm.
 type keeper struct {
 	*farm
-	dir     string
-	config  string // path
-	extra   string // keys of the director, such as ", mode: tc"
-	text    string // the configuration as it was written
-	cmd     *exec.Cmd
-	log     *os.File
-	loaded  []changed // a row of each load that is not noted yet
-	carries float64   // requests a second, if measured
+	dir    string
+	config string // path
+	extra  string // keys of the director, such as ", mode: tc"
+	text   string // the configuration as it was written
+	cmd    *exec.Cmd
+	log    *os.File
+	loaded []changed // a row of each load that is not noted yet
 }
 
 // checkEvery is a check by HTTP that finds a server out within 700 ms.
@@ -182,16 +183,17 @@ func (k *keeper) rate(few int) (rate, capacity float64) {
 	if *loadShare == 0 {
 		return float64(few), 0
 	}
-	if k.carries > 0 {
-		return *loadShare * k.carries, k.carries
+	const users, loops, measured = 64, 3, 2 * time.Second
+	var carried []float64
+	for range loops {
+		r, err := k.load(k.t.Context(), load.Plan{Concurrency: users, Warmup: time.Second, Duration: measured})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		carried = append(carried, float64(r.Replies)/measured.Seconds())
 	}
-	const users, measured = 64, 3 * time.Second
-	r, err := k.load(k.t.Context(), load.Plan{Concurrency: users, Warmup: time.Second, Duration: measured})
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	k.carries = float64(r.Replies) / measured.Seconds()
-	return *loadShare * k.carries, k.carries
+	capacity = stats.Summarize(carried).Median
+	return *loadShare * capacity, capacity
 }
 
 // under sends requests while something is done: a few each second, or as many as the
@@ -218,6 +220,7 @@ func (k *keeper) under(few int, do func()) *load.Result {
 	}
 	k.loaded = append(k.loaded, changed{
 		Capacity: capacity, Rate: rate, Replies: o.r.Replies, Lost: o.r.Loss.Total(), P99: o.r.Response.P99MS,
+		Late: o.r.Generator.Lateness.P99MS,
 	})
 	return o.r
 }
@@ -232,10 +235,12 @@ func (k *keeper) noteLoad(name string, outage time.Duration) {
 		row.Capacity = max(row.Capacity, one.Capacity)
 		row.Rate = max(row.Rate, one.Rate)
 		row.P99 = max(row.P99, one.P99)
+		row.Late = max(row.Late, one.Late)
 	}
 	k.loaded = nil
 	k.t.Logf("%+v", row)
-	note(k.t, func(all *measured) {
+	note(k.t, func(all *measured, commit string) {
+		row.Commit = commit
 		all.Changes = put(all.Changes, row, func(x changed) bool { return x.Name == row.Name })
 	})
 }
@@ -258,10 +263,11 @@ func TestRunLosesNoRequest(t *testing.T) {
 	all := func() {
 		k.await("all servers", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1, c up/1" })
 	}
-	steps := []struct {
+	type step struct {
 		name string
 		do   func()
-	}{
+	}
+	steps := []step{
 		{"daemon killed (SIGKILL) and started again", func() {
 			k.end(syscall.SIGKILL)
 			k.start()
@@ -303,6 +309,7 @@ func TestRunLosesNoRequest(t *testing.T) {
 			all()
 		}))
 	} else {
+		steps = slices.Insert(steps, 0, step{"nothing, for comparison", func() {}})
 		for _, s := range steps {
 			check(k.under(0, func() { s.do(); all() }))
 			k.noteLoad(s.name, 0)
