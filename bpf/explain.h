@@ -56,7 +56,10 @@ __noinline int foresee_conn(struct packet *p)
 		p->reason = REASON_REFUSED_DRAINED;
 		return REFUSED;
 	}
-	if (conn_outdated(p, &seen, s, set)) {
+	/* Of a deleted server: what becomes of the connection's packets, though a SYN
+	 * would open another one. */
+	if (s ? conn_outdated(p, &seen, s, set)
+	      : set->expire_nodest_conn || conn_is_over(&seen, set)) {
 		p->news |= NEWS_OUTDATED;
 		return UNDECIDED;
 	}

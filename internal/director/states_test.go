@@ -217,6 +217,11 @@ func TestPortReuseAfterDeletion(t *testing.T) {
 				dropped("S")
 				r.turn("conn_reuse_mode=1")
 				dropped("A")
+				// It is told what its packets meet, and of one that is over what the next SYN does.
+				over := !persistence && (i < 3 || i == 5)
+				if a := r.explain(client, vip); a.Known == over || a.Packet.Outdated != over || a.Connection == nil {
+					t.Errorf("explained as %+v", a)
+				}
 				if got := r.syn(client, vip); got.String() != server0 {
 					t.Errorf("SYN goes to %s, want %s", got, server0)
 				}
