@@ -422,6 +422,13 @@ enum due {
 /* A template whose connections are not over is looked at again after. */
 #define TEMPLATE_LINGER (60 * NSEC_PER_SEC)
 
+/* Whether a template that was due gets another time for its connections. */
+static __always_inline int template_lingers(const struct flow *flow, const struct conn *seen,
+					    __u64 now)
+{
+	return flow->template && seen->expires == now + TEMPLATE_LINGER;
+}
+
 static __always_inline enum due conn_due_in(const struct flow *flow, union conn_key *key,
 					    __u32 number, __u64 now, struct conn *seen, __u8 family)
 {

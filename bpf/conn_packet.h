@@ -10,6 +10,7 @@
 #include "forward/deliver.h"
 #include "fragment.h"
 #include "settings.h"
+#include "sync.h"
 
 /* A packet of a connection from its client. */
 static __always_inline int conn_in(struct packet *p, const struct flow *flow, struct conn *c,
@@ -17,8 +18,11 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 				   const struct settings *set)
 {
 	count_in(p, s->service, seen->server);
-	if (seen->in_packets < MANY_PACKETS)
-		c->in_packets = seen->in_packets + 1;
+	if (p->part != LATER_PART) {
+		p->packets = packets_after(seen->in_packets, set);
+		if (p->packets != seen->in_packets)
+			c->in_packets = p->packets;
+	}
 	p->hairpin = seen->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, flow, seen, replies_seen(seen) ? FROM_CLIENT : CLIENT_ONLY, set);
 	if (p->part == FIRST_PART)

@@ -8,6 +8,7 @@
 
 #include "attack.h"
 #include "conn_life.h"
+#include "sync.h"
 #include "template.h"
 #include "wheel.h"
 
@@ -20,6 +21,8 @@ static __always_inline int conn_timer_entry(const struct flow *flow, __u32 numbe
 	switch (conn_due(flow, number, now, &seen)) {
 	case DUE_KEPT:
 		wheel_enter(number, flow->family, seen.tick);
+		if (template_lingers(flow, &seen, now))
+			sync_linger(flow);
 		return 1;
 	case DUE_OVER:
 		if (flow->template)

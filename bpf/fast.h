@@ -110,6 +110,7 @@ struct settled {
 	struct route *route;
 	enum nat_side side;
 	__u64 expires; /* the connection; 0: it need not be told */
+	__u16 packets; /* of its client; as before: they are not counted */
 };
 
 /* Whether it is a reply of a connection: 0, or UNDECIDED; UNKNOWN if surely none. */
@@ -186,6 +187,18 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 		s->expires = conn_later(&s->seen, time_coarse(), set->timeout[next & 31]);
 	}
 	return !s->expires || timer_entry_before(&s->seen, s->expires);
+}
+
+/* Whether the packet is one that backups may have to be told of: then it is not for the
+ * fast path. */
+static __always_inline int fast_tells(const struct packet *p, struct settled *s,
+				      const struct settings *set)
+{
+	s->packets = s->seen.in_packets;
+	if (s->side == NAT_SOURCE)
+		return 0;
+	s->packets = packets_after(s->seen.in_packets, set);
+	return set->syncing && sync_may_select(s->conn, &s->seen, p->state, s->packets, set);
 }
 
 /* What a change of state did: for a return value, and callers with room on the stack. */
@@ -314,8 +327,8 @@ static __always_inline void fast_count(const struct packet *p, const struct sett
 		return;
 	}
 	count_in(p, s->server->service, p->server);
-	if (s->seen.in_packets < MANY_PACKETS)
-		s->conn->in_packets = s->seen.in_packets + 1;
+	if (s->packets != s->seen.in_packets)
+		s->conn->in_packets = s->packets;
 }
 
 /* A client's first. */
@@ -381,7 +394,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(&s.seen) || !fast_steady(&p, &s, set))
+	if (!fast_takes(&s.seen) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, &key, NAT_SOURCE, family)
 				    : fast_send(skb, &p, &s, &key, NAT_DESTINATION, family);

@@ -120,7 +120,10 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 	e->kind = f->kind;
 	e->was = f->was;
 	e->over = over && f->kind == FOLLOW_OPEN;
+	e->server_port = f->server->port;
 	__builtin_memset(e->pad, 0, sizeof(e->pad));
+	if (e->state == CONN_TEMPLATE)
+		e->forward = f->server->forward;
 	return 1;
 }
 

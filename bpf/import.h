@@ -81,7 +81,8 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	if (!rc || rc == -ENOENT)
 		follow_tell(&flow, &fresh, FOLLOW_OPEN, fresh.state);
 	if (!rc) {
-		count_conn(s->service, id);
+		if (!r->told)
+			count_conn(s->service, id);
 		handshake_follow(state_before(flow.protocol), fresh.state);
 		return RECORD_ENTERED;
 	}
@@ -152,17 +153,6 @@ static __noinline enum record_result import_template(const struct conn_record *r
 	if (conn_kill(&key, &fresh, 0))
 		template_remove(&key, &fresh);
 	return RECORD_EXISTS;
-}
-
-static long import_one(__u32 i, void *unused)
-{
-	struct conn_record *r = bpf_map_lookup_elem(&conn_records, &i);
-	struct call *call = bpf_map_lookup_elem(&call_records, &i);
-
-	if (!r || !call || !r->flow.family)
-		return 0;
-	r->result = r->flow.template ? import_template(r, call) : import_conn(r);
-	return 0;
 }
 
 #endif

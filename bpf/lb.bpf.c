@@ -5,10 +5,10 @@
  */
 #include "kernel.h"
 #include "adopt.h"
+#include "backup.h"
 #include "expiry.h"
 #include "explain.h"
 #include "fast.h"
-#include "import.h"
 #include "local.h"
 #include "maps.h"
 #include "orphans.h"
@@ -158,7 +158,7 @@ int adopt_conns(struct __sk_buff *skb)
 SEC("tc")
 int import_conns(struct __sk_buff *skb)
 {
-	bpf_loop(CONN_RECORDS, import_one, 0, 0);
+	bpf_loop(CONN_RECORDS, record_enter, 0, 0);
 	return 0;
 }
 

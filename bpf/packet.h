@@ -103,7 +103,10 @@ struct packet {
 		__u16 mtu;   /* told by an error, of */
 		__u16 route; /* the slot of the route that was found */
 	};
-	__u16 kind; /* ICMP_KIND of an error that is told on */
+	union {
+		__u16 kind;    /* ICMP_KIND of an error that is told on */
+		__u16 packets; /* TO_SERVER, while backups are told: the client's so far */
+	};
 	__u8 error; /* enum icmp_error */
 	/* what there is to tell */
 	__u8 news;        /* enum news */

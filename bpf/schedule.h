@@ -81,6 +81,7 @@ static __always_inline int conn_first(struct packet *p, const struct conn *c,
 {
 	if (!p->ahead)
 		count_in(p, s->service, c->server);
+	p->packets = c->in_packets;
 	if (p->part == FIRST_PART)
 		fragment_note(p, &p->flow, FROM_CLIENT, NO_SERVER);
 	return decide_server(p, c->server, s, c->forward, c->port);

@@ -377,8 +377,7 @@ enum conn_flag {
 	__u8 flags;                /* enum conn_flag */                          \
 	__u8 template;             /* enum template_kind, what controls it */    \
 	__u8 forward;              /* enum forward */                            \
-	__u8 in_packets;           /* from the client, MANY_PACKETS at most */   \
-	__u8 pad;                                                                \
+	__u16 in_packets;          /* from the client: packets_after */          \
 	union {                                                                  \
 		__u32 fwmark;     /* of its template; TEMPLATE_CALL: a number */ \
 		__u32 controlled; /* of a template: its connections */           \
@@ -393,6 +392,14 @@ struct conn {
 	CONN_FIELDS;
 };
 
+/* What backups know of an entry (sync.h). Only in the table, behind struct conn; under
+ * its lock. */
+struct told {
+	__u32 end;  /* when it ends there, and the number of repetitions [SYNC_TIME_SHIFT] */
+	__u8 state; /* enum conn_state; of a template whether it is assured */
+	__u8 pad[3];
+};
+
 /*
  * The values themselves begin with their entry's flow, by which a CPU that has
  * found one knows whether it still is the one that it looked for (conn_entry.h).
@@ -402,11 +409,13 @@ struct conn {
 struct conn4 {
 	struct flow4 flow;
 	CONN_FIELDS;
+	struct told told;
 };
 
 struct conn6 {
 	struct flow flow;
 	CONN_FIELDS;
+	struct told told;
 };
 
 #define CALL_ID_MAX 255 /* [bytes] IP_VS_PEDATA_MAXLEN */
@@ -530,6 +539,17 @@ struct settings {
 	__u32 draining;           /* servers that are draining */
 	__u32 slow_starts;        /* servers that have a slow start */
 	__u32 steering;           /* there may be check_flows */
+	/* Linux's again, of synchronization; and whether anybody tells backups. */
+	__u32 sync_threshold;
+	__u32 sync_period;
+	__u32 sync_refresh_period; /* [s] */
+	__u32 sync_retries;
+	__u32 sync_persist_mode;
+	__u32 sync_version;
+	__u32 sync_ports;
+	__u32 sync_qlen_max;
+	__u32 sync_sock_size; /* [bytes] */
+	__u32 syncing;
 	__u32 pad;
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */
@@ -551,6 +571,8 @@ enum record_result {
 	RECORD_NO_SERVER,   /* that is in a service's list */
 	RECORD_NO_TEMPLATE, /* to its server, which would control it */
 	RECORD_NO_HAIRPIN,  /* another connection has the director's port */
+	RECORD_UPDATED,     /* a master told of an entry that there is */
+	RECORD_OUTDATED,    /* likewise, of an earlier connection of its flow, which is over */
 };
 
 /* A connection or template that user space enters, for adopt_conns and import_conns:
@@ -565,12 +587,12 @@ struct conn_record {
 	__u8 flags;
 	__u8 template;
 	__u8 forward;
-	__u8 in_packets;
-	__u8 pad;
+	__u16 in_packets;
 	__u32 netmask;
 	enum record_result result; /* the program's */
 	__be16 hairpin_port;       /* the director's, of a hairpin */
-	__u16 pad2[3];
+	__u8 told;                 /* by a master: known entries are changed */
+	__u8 pad[5];
 	union address hairpin; /* likewise, its address */
 };
 
@@ -867,6 +889,7 @@ enum follow_kind {
 	FOLLOW_OPEN = 0x1,
 	FOLLOW_STATE = 0x2,
 	FOLLOW_CLOSE = 0x4,
+	FOLLOW_TELL = 0x8, /* the synchronization rule selects the entry (sync.h) */
 };
 
 /* An entry as it was when the event was reported (follow.h). */
@@ -892,12 +915,12 @@ struct follow_event {
 	__u8 flags;
 	__u8 template;
 	__u8 forward;
-	__u8 in_packets;
-	__u8 unused;
+	__u16 in_packets;
 	__u8 kind; /* enum follow_kind */
 	__u8 was;  /* enum conn_state, before a FOLLOW_STATE */
 	__u8 over; /* the entry was dead already: its end may have been reported before */
-	__u8 pad[5];
+	__u8 pad[3];
+	__be16 server_port; /* of the server, as its service lists it */
 };
 
 #define FOLLOWERS 4 /* at once */

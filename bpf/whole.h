@@ -19,6 +19,7 @@
 #include "schedule.h"
 #include "service.h"
 #include "settings.h"
+#include "sync.h"
 #include "trace.h"
 #include "tunnel_error.h"
 
@@ -55,6 +56,8 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32
 		if (decision == UNDECIDED)
 			decision = VERDICT_PASS;
 	}
+	if (decision == TO_SERVER)
+		sync_tell(p, set);
 	return decision == VERDICT_PASS ? outbound_packet(skb, p) : decision;
 }
 

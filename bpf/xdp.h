@@ -112,7 +112,7 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
 	STAGE(PARSE);
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
 	    fast_find(&p, &s, &key, expect_replies, set, family) || !fast_takes(&s.seen) ||
-	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE)
+	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE || fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, &key, set, NAT_SOURCE, family)
 				    : xdp_settled(ctx, &p, &s, &key, set, NAT_DESTINATION, family);
@@ -313,7 +313,7 @@ __noinline int xdp_reply(struct xdp_md *ctx, struct packet *p)
 
 /* Every plain packet that the fast path leaves: an XDP action. Where only clients are
  * expected, replies are looked for last. */
-static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
+static __always_inline int xdp_decide(struct xdp_md *ctx, struct packet *p)
 {
 	enum xdp_side side = xdp_side(ctx);
 	int action = UNDECIDED;
@@ -336,6 +336,17 @@ static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
 	if (action == UNDECIDED && side == XDP_CLIENTS)
 		action = xdp_reply(ctx, p);
 	return action == UNDECIDED ? XDP_PASS : action;
+}
+
+static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
+{
+	int action = xdp_decide(ctx, p);
+	struct settings *set = get_settings();
+
+	/* Here, and not where the packet was sent: there is no stack left. */
+	if (set && action != XDP_PASS && action != XDP_DROP)
+		sync_tell(p, set);
+	return action;
 }
 
 #endif

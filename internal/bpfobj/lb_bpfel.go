@@ -111,8 +111,7 @@ type LbConn struct {
 	Flags     uint8
 	Template  uint8
 	Forward   uint8
-	InPackets uint8
-	Pad       uint8
+	InPackets uint16
 	Fwmark    uint32
 	Netmask   uint32
 }
@@ -133,10 +132,15 @@ type LbConn4 struct {
 	Flags     uint8
 	Template  uint8
 	Forward   uint8
-	InPackets uint8
-	Pad       uint8
+	InPackets uint16
 	Fwmark    uint32
 	Netmask   uint32
+	Told      struct {
+		_     structs.HostLayout
+		End   uint32
+		State uint8
+		Pad   [3]uint8
+	}
 }
 
 type LbConn6 struct {
@@ -155,10 +159,15 @@ type LbConn6 struct {
 	Flags     uint8
 	Template  uint8
 	Forward   uint8
-	InPackets uint8
-	Pad       uint8
+	InPackets uint16
 	Fwmark    uint32
 	Netmask   uint32
+	Told      struct {
+		_     structs.HostLayout
+		End   uint32
+		State uint8
+		Pad   [3]uint8
+	}
 }
 
 type LbConnFlag uint32
@@ -185,12 +194,12 @@ type LbConnRecord struct {
 	Flags       uint8
 	Template    uint8
 	Forward     uint8
-	InPackets   uint8
-	Pad         uint8
+	InPackets   uint16
 	Netmask     uint32
 	Result      LbRecordResult
 	HairpinPort uint16
-	Pad2        [3]uint16
+	Told        uint8
+	Pad         [5]uint8
 	Hairpin     LbAddress
 }
 
@@ -332,27 +341,27 @@ type LbFlow4 struct {
 }
 
 type LbFollowEvent struct {
-	_         structs.HostLayout
-	Time      uint64
-	Expires   uint64
-	Flow      LbFlow
-	Addr      LbAddress
-	Service   LbServiceKey
-	Server    uint32
-	ServiceId uint32
-	Fwmark    uint32
-	Netmask   uint32
-	Port      uint16
-	State     uint8
-	Flags     uint8
-	Template  uint8
-	Forward   uint8
-	InPackets uint8
-	Unused    uint8
-	Kind      uint8
-	Was       uint8
-	Over      uint8
-	Pad       [5]uint8
+	_          structs.HostLayout
+	Time       uint64
+	Expires    uint64
+	Flow       LbFlow
+	Addr       LbAddress
+	Service    LbServiceKey
+	Server     uint32
+	ServiceId  uint32
+	Fwmark     uint32
+	Netmask    uint32
+	Port       uint16
+	State      uint8
+	Flags      uint8
+	Template   uint8
+	Forward    uint8
+	InPackets  uint16
+	Kind       uint8
+	Was        uint8
+	Over       uint8
+	Pad        [3]uint8
+	ServerPort uint16
 }
 
 type LbFollowKind uint32
@@ -361,6 +370,7 @@ const (
 	LbFollowKindFOLLOW_OPEN  LbFollowKind = 1
 	LbFollowKindFOLLOW_STATE LbFollowKind = 2
 	LbFollowKindFOLLOW_CLOSE LbFollowKind = 4
+	LbFollowKindFOLLOW_TELL  LbFollowKind = 8
 )
 
 type LbFollower struct {
@@ -554,6 +564,8 @@ const (
 	LbRecordResultRECORD_NO_SERVER   LbRecordResult = 4
 	LbRecordResultRECORD_NO_TEMPLATE LbRecordResult = 5
 	LbRecordResultRECORD_NO_HAIRPIN  LbRecordResult = 6
+	LbRecordResultRECORD_UPDATED     LbRecordResult = 7
+	LbRecordResultRECORD_OUTDATED    LbRecordResult = 8
 )
 
 type LbRepair struct {
@@ -738,6 +750,16 @@ type LbSettings struct {
 	Draining                uint32
 	SlowStarts              uint32
 	Steering                uint32
+	SyncThreshold           uint32
+	SyncPeriod              uint32
+	SyncRefreshPeriod       uint32
+	SyncRetries             uint32
+	SyncPersistMode         uint32
+	SyncVersion             uint32
+	SyncPorts               uint32
+	SyncQlenMax             uint32
+	SyncSockSize            uint32
+	Syncing                 uint32
 	Pad                     uint32
 	Generation              uint64
 	Successor               uint32

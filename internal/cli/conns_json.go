@@ -33,7 +33,7 @@ type connJSON struct {
 	State    string       `json:"state"`
 	Flags    []string     `json:"flags,omitempty"`
 	Expires  seconds      `json:"expires_in"`
-	Packets  uint8        `json:"packets"`
+	Packets  uint16       `json:"packets"`
 	Mark     uint32       `json:"mark,omitempty"`
 	Hairpin  string       `json:"hairpin,omitempty"`
 	Template *controlJSON `json:"template,omitempty"`

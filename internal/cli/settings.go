@@ -76,11 +76,11 @@ func listSettings(w io.Writer, out command.OutputFlag) error {
 func changeSettings(args []string) error {
 	var changes []director.Setting
 	for _, a := range args {
-		s, err := director.ParseSetting(a)
+		s, err := director.ParseSettings(a)
 		if err != nil {
 			return command.Usage(err)
 		}
-		changes = append(changes, s)
+		changes = append(changes, s...)
 	}
 	d, err := director.OpenOrLoad(director.Sizes{})
 	if err != nil {

@@ -45,10 +45,17 @@ var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 	bpfobj.LbConnStateSCTP_CLOSED:            61 * time.Second,
 }
 
+// syncQueue is how many messages to backups may wait: Linux has memory in pages / 32, which
+// is as many on a machine with 1 GiB.
+const syncQueue = 8192
+
 // defaultConfig is the configuration of a new director, with room for so many
 // connections.
 func defaultConfig(room uint32) bpfobj.LbSettings {
-	set := bpfobj.LbSettings{ConnReuseMode: 1, AmDroprate: 10, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room)}
+	set := bpfobj.LbSettings{
+		ConnReuseMode: 1, AmDroprate: 10, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room),
+		SyncThreshold: 3, SyncPeriod: 50, SyncVersion: 1, SyncPorts: 1, SyncQlenMax: syncQueue,
+	}
 	for state, d := range defaultTimeouts {
 		set.Timeout[state] = uint64(d)
 	}

@@ -38,8 +38,6 @@ const (
 	hairpinPort, hairpinPorts = 1024, 32768 - 1024
 	// maxExpiry is the longest timeout that ipvsadm accepts.
 	maxExpiry = 31 * 24 * time.Hour
-	// manyPackets is MANY_PACKETS of bpf/types.h.
-	manyPackets = 9
 )
 
 // InsertBatch is how many entries Insert should get at a time: it holds the director's
@@ -56,7 +54,19 @@ const InsertBatch = 16 * recordBatch
 // errs has the error of each entry, nil for one that was entered. err reports that the
 // director cannot be changed; some entries may have been entered then.
 func (d *Director) Insert(entries []model.Connection) (errs []error, err error) {
-	errs = make([]error, len(entries))
+	return d.insert(len(entries), func(in *inserter) error {
+		for i := range entries {
+			if err := in.add(i, &entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// insert has n entries added, under the director's lock.
+func (d *Director) insert(n int, add func(*inserter) error) (errs []error, err error) {
+	errs = make([]error, n)
 	if err := d.prepare(); err != nil {
 		return errs, err
 	}
@@ -73,10 +83,8 @@ func (d *Director) Insert(entries []model.Connection) (errs []error, err error) 
 			return err
 		}
 		in := inserter{d: d, t: t, now: now, errs: errs}
-		for i := range entries {
-			if err := in.add(i, &entries[i]); err != nil {
-				return err
-			}
+		if err := add(&in); err != nil {
+			return err
 		}
 		return in.flush()
 	})
@@ -93,6 +101,7 @@ type inserter struct {
 	calls   []bpfobj.LbCall
 	at      []int // of the records, in errs
 	called  bool  // one of them is a call's template
+	told    bool  // a master told of them: see Synchronize
 	// The numbers of all calls, when one was not found otherwise.
 	former map[bpfobj.LbCall][]uint32
 }
@@ -143,7 +152,7 @@ func (in *inserter) flush() error {
 // resultError is what became of a record.
 func resultError(r bpfobj.LbRecordResult) error {
 	switch r {
-	case bpfobj.LbRecordResultRECORD_ENTERED:
+	case bpfobj.LbRecordResultRECORD_ENTERED, bpfobj.LbRecordResultRECORD_UPDATED, bpfobj.LbRecordResultRECORD_OUTDATED:
 		return nil
 	case bpfobj.LbRecordResultRECORD_EXISTS:
 		return ErrConnectionExists
@@ -196,9 +205,6 @@ func checkEntry(c *model.Connection) error {
 	}
 	if c.Expires < 0 || c.Expires > maxExpiry {
 		return bad("it expires in %v: want 0 to %v", c.Expires, maxExpiry)
-	}
-	if c.InPackets > manyPackets {
-		return bad("%d packets: at most %d are counted", c.InPackets, manyPackets)
 	}
 	family := model.FamilyOf(c.Virtual.Addr())
 	if !c.Client.IsValid() || !c.Virtual.IsValid() || model.FamilyOf(c.Client.Addr()) != family || c.Service.Family != family {
@@ -358,9 +364,13 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 		Server: id, Expires: in.now + uint64(max(c.Expires, minExpiry)),
 		Port: swapPort(c.Server.Port()), State: state, Forward: uint8(c.Forward), InPackets: c.InPackets,
 	}
+	if in.told {
+		r.Told = 1
+	}
 	if c.Template {
-		// Its connections come later, and it must be there then.
-		r.Expires = in.now + uint64(max(c.Expires, templateLinger))
+		if !in.told { // its connections come later, and it must be there then
+			r.Expires = in.now + uint64(max(c.Expires, templateLinger))
+		}
 		call = templateRecord(c, &r)
 		if c.Engine != "" && r.Port == invalidPort { // no call leads to it
 			err = in.checkFormer(call, id)
@@ -403,7 +413,7 @@ func (in *inserter) server(c *model.Connection) (uint32, error) {
 // templateRecord completes the record of a template, and says which call it is of.
 func templateRecord(c *model.Connection, r *bpfobj.LbConnRecord) (call bpfobj.LbCall) {
 	r.Flow.Template = 1
-	r.Forward, r.InPackets = 0, 0 // as packets make them
+	r.Forward = 0 // as packets make it
 	r.Netmask = uint32(c.Timeout / time.Second)
 	if c.State == assured {
 		r.Flags |= connAssured

@@ -388,7 +388,6 @@ func TestImportRefuses(t *testing.T) {
 		{"no state", ErrBadConnection, func(c *model.Connection) { c.State = "" }},
 		{"expiry", ErrBadConnection, func(c *model.Connection) { c.Expires = -time.Second }},
 		{"long expiry", ErrBadConnection, func(c *model.Connection) { c.Expires = maxExpiry + 1 }},
-		{"packets", ErrBadConnection, func(c *model.Connection) { c.InPackets = 10 }},
 		{"families", ErrBadConnection, func(c *model.Connection) { c.Client = netip.MustParseAddrPort("[fd00::1]:1") }},
 		{"no client", ErrBadConnection, func(c *model.Connection) { c.Client = netip.AddrPort{} }},
 		{"another server", ErrBadConnection, func(c *model.Connection) { c.Server = netip.MustParseAddrPort("192.0.2.1:80") }},

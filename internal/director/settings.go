@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -54,7 +55,35 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SloppyTcp }},
 	{"syn_defence", "under a SYN flood clients have to answer a question before they get a connection: 0 never, 1 while there is one (it is then shown as 2), 3 always", maxDefence,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SynDefence }},
+	{"sync_persist_mode", "1 does not tell backups of connections of persistent services, but of their templates alone", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncPersistMode }},
+	{"sync_period", "backups are told again of a connection after so many packets of its client; 0: only once", maxPackets,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncPeriod }},
+	{"sync_ports", "UDP ports, and threads on Linux, that connections are told over: a power of two", maxSyncPorts,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncPorts }},
+	{"sync_qlen_max", "messages that wait to be sent; more are lost, and counted", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncQlenMax }},
+	{"sync_refresh_period", "seconds in which backups are not told of an entry again whose end has not moved by so much; 0: sync_period alone decides", maxRefresh,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncRefreshPeriod }},
+	{"sync_retries", "how often they are told of it nevertheless, each time after an eighth of sync_refresh_period", 3,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncRetries }},
+	{"sync_sock_size", "send and receive buffer of the sockets of synchronization, in bytes; 0: the system's", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncSockSize }},
+	{"sync_threshold", "with which packet of its client a connection is first told to backups; sync_threshold=\"3 50\" sets sync_period, too, as on Linux", maxPackets,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncThreshold }},
+	{"sync_version", "of the messages to backups: 1, or 0 for IPv4 alone", 1,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.SyncVersion }},
 }
+
+// Bounds of the settings of synchronization.
+const (
+	// maxPackets is what packets_after of bpf/sync.h counts to, with room for a period.
+	maxPackets = 1<<15 - 1
+	// maxSyncPorts is IPVS_SYNC_PORTS_MAX.
+	maxSyncPorts = 64
+	// maxRefresh is the longest timeout [s].
+	maxRefresh = uint32(maxExpiry / time.Second)
+)
 
 const anyNumber = ^uint32(0) >> 1 // Linux's are signed
 
@@ -126,6 +155,35 @@ func ParseSetting(text string) (Setting, error) {
 	return Setting{Name: name, Value: uint32(n)}.stored(), nil
 }
 
+// ParseSettings reads NAME=VALUE, or sync_threshold with both of the values that it has on
+// Linux.
+func ParseSettings(text string) ([]Setting, error) {
+	name, value, _ := strings.Cut(text, "=")
+	both := strings.Fields(value)
+	if strings.TrimPrefix(strings.TrimSpace(name), "net.ipv4.vs.") != "sync_threshold" || len(both) != 2 {
+		s, err := ParseSetting(text)
+		return []Setting{s}, err
+	}
+	threshold, err := ParseSetting("sync_threshold=" + both[0])
+	if err != nil {
+		return nil, err
+	}
+	period, err := ParseSetting("sync_period=" + both[1])
+	return []Setting{threshold, period}, err
+}
+
+// checkSync refuses what cannot be together (proc_do_sync_threshold, proc_do_sync_ports).
+func checkSync(set *bpfobj.LbSettings) error {
+	if set.SyncPeriod != 0 && set.SyncThreshold >= set.SyncPeriod {
+		return fmt.Errorf("setting sync_threshold: %d is not less than sync_period, which is %d: set both, as sync_threshold=\"%d %d\" (%w)",
+			set.SyncThreshold, set.SyncPeriod, set.SyncThreshold, set.SyncThreshold+1, model.ErrInvalid)
+	}
+	if n := set.SyncPorts; n == 0 || n&(n-1) != 0 {
+		return fmt.Errorf("setting sync_ports: %d is not a power of two (%w)", n, model.ErrInvalid)
+	}
+	return nil
+}
+
 // Set changes settings, all or none.
 func (d *Director) Set(changes ...Setting) error {
 	for _, c := range changes {
@@ -139,10 +197,19 @@ func (d *Director) Set(changes ...Setting) error {
 				return err
 			}
 		}
-		return d.changeConfig(func(set *bpfobj.LbSettings) {
+		apply := func(set *bpfobj.LbSettings) {
 			for _, c := range changes {
 				*settings[slices.Index(SettingNames(), c.Name)].field(set) = c.Value
 			}
-		})
+		}
+		after, err := d.config()
+		if err != nil {
+			return err
+		}
+		apply(&after)
+		if err := checkSync(&after); err != nil {
+			return err
+		}
+		return d.changeConfig(apply)
 	})
 }

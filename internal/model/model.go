@@ -277,7 +277,7 @@ type Connection struct {
 	RealServer netip.AddrPort // that server, as the service lists it
 	Forward    Forward        // the method of a connection, which may differ from its server's
 	Flags      ConnFlags
-	InPackets  uint8    // from the client, counted up to a few
+	InPackets  uint16   // from the client, counted up to a few, and on while backups are told
 	Control    *Control // the template that controls a connection; nil: none
 
 	Template    bool          // the entry is a template

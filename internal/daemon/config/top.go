@@ -17,12 +17,14 @@ import (
 func (c *checker) top(d *document) {
 	c.director(d.Director)
 	for _, name := range slices.Sorted(maps.Keys(d.Settings)) {
-		parsed, err := director.ParseSetting(name + "=" + d.Settings[name])
+		parsed, err := director.ParseSettings(name + "=" + d.Settings[name])
 		if err != nil {
 			c.refuse("settings."+name, "%s", strings.TrimPrefix(err.Error(), "setting "+name+": "))
 			continue
 		}
-		c.config.Settings = append(c.config.Settings, Setting{parsed.Name, parsed.Value})
+		for _, s := range parsed {
+			c.config.Settings = append(c.config.Settings, Setting{s.Name, s.Value})
+		}
 	}
 	t := &c.config.Timeouts
 	t.TCP = c.duration("timeouts.tcp", d.Timeouts.TCP, time.Second, 0)

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which connections and templates backups are to know of, and when: Linux's rule
+ * (ip_vs_sync_conn_needed), applied to each packet of a client while somebody tells
+ * backups (settings.syncing). What it selects is an event for followers (FOLLOW_TELL).
+ *
+ * A packet that the rule may select leaves the fast path; all others only compare.
+ *
+ * One thing differs: Linux selects a template with every packet of its connections, this
+ * once a second. A backup's copy of the template then ends at most one second earlier.
+ */
+#ifndef IMBANG_SYNC_H
+#define IMBANG_SYNC_H
+
+#include "conn_entry.h"
+#include "conn_state.h"
+#include "follow.h"
+#include "settings.h"
+#include "template.h"
+
+/* The unit of struct told.end [ns]: 4.2 ms, so that it wraps around after 208 days,
+ * and a timeout has 31 days. Its two lowest bits count repetitions, as Linux's do. */
+#define SYNC_TIME_SHIFT 22
+#define SYNC_REPETITIONS 3U
+#define SYNC_SECOND (NSEC_PER_SEC >> SYNC_TIME_SHIFT)
+
+/* The least that sync_refresh_period is compared with [units of struct told.end]. */
+#define SYNC_LEAST_REFRESH (10 * SYNC_SECOND)
+
+#define STATE_BIT(state) (1U << (state))
+
+/* States that are told (ip_vs_sync_conn_needed). */
+#define TOLD_STATES                                                                            \
+	(STATE_BIT(TCP_ESTABLISHED) | STATE_BIT(TCP_FIN_WAIT) | STATE_BIT(TCP_CLOSE) |         \
+	 STATE_BIT(TCP_CLOSE_WAIT) | STATE_BIT(TCP_TIME_WAIT) | STATE_BIT(CONN_UDP) |          \
+	 STATE_BIT(SCTP_ESTABLISHED) | STATE_BIT(SCTP_SHUTDOWN_SENT) |                         \
+	 STATE_BIT(SCTP_SHUTDOWN_RECEIVED) | STATE_BIT(SCTP_SHUTDOWN_ACK_SENT) |               \
+	 STATE_BIT(SCTP_CLOSED))
+
+static __always_inline struct told *told_of(struct conn *c)
+{
+	return (struct told *)(c + 1);
+}
+
+/* How many packets a client has sent, with this one. Without synchronization nobody
+ * needs to know more than drop_entry does. The count goes on in 16 bits: where they end it
+ * leaves out a multiple of sync_period. */
+static __always_inline __u16 packets_after(__u16 packets, const struct settings *set)
+{
+	__u32 period = set->sync_period;
+
+	if (packets < MANY_PACKETS)
+		return packets + 1;
+	if (!set->syncing)
+		return packets;
+	if (packets < 0xffff)
+		return packets + 1;
+	if (!period)
+		return packets;
+	return 0x10000 % period + (period < MANY_PACKETS ? MANY_PACKETS * period : period);
+}
+
+/* Whether the state that a connection is in now has to be told whatever its packets:
+ * another one than backups know. */
+static __always_inline int sync_by_state(__u8 state, __u8 told)
+{
+	return state != told && !is_established(state) && state != CONN_UDP;
+}
+
+static __always_inline int sync_by_packets(__u32 packets, const struct settings *set)
+{
+	if (set->sync_period)
+		return packets % set->sync_period == set->sync_threshold;
+	return set->sync_refresh_period || packets == set->sync_threshold;
+}
+
+/* Whether the rule may select a connection that is in a state, with so many packets:
+ * asked before anything is changed. A persistent one has a template to be told of. */
+static __always_inline int sync_may_select(struct conn *c, const struct conn *seen, __u8 state,
+					   __u32 packets, const struct settings *set)
+{
+	if (seen->template)
+		return 1;
+	if (!(TOLD_STATES & STATE_BIT(state & 31)))
+		return 0;
+	return sync_by_state(state, told_of(c)->state) || sync_by_packets(packets, set);
+}
+
+/* What is to be decided of an entry under its lock. */
+struct sync_question {
+	__u32 now;     /* as struct told.end */
+	__u32 packets; /* of a connection's client; of a template its own are counted */
+};
+
+static __always_inline __u32 sync_time(__u64 ns)
+{
+	return ns >> SYNC_TIME_SHIFT;
+}
+
+/* When the entry would end on a backup that is told now; 0: it is not told again yet
+ * (sync_refresh_period, sync_retries). */
+static __always_inline __u32 sync_end(const struct told *told, __u32 now, __u32 timeout,
+				      const struct settings *set)
+{
+	__u32 end = (now + timeout) & ~SYNC_REPETITIONS, least = SYNC_LEAST_REFRESH;
+	__u32 period = set->sync_refresh_period * (__u32)SYNC_SECOND;
+	__u32 repetitions = told->end & SYNC_REPETITIONS;
+	__s32 moved = end - told->end;
+
+	if (!end)
+		end = SYNC_REPETITIONS + 1;
+	if (!set->sync_refresh_period || !told->end)
+		return end;
+	if (least < timeout >> 1)
+		least = timeout >> 1;
+	if (period < least)
+		least = period;
+	if (moved >= (__s32)least || -moved >= (__s32)least)
+		return end;
+	if (repetitions >= set->sync_retries || repetitions >= SYNC_REPETITIONS)
+		return 0;
+	if ((__s32)(now - (told->end - timeout + (period >> 3))) < 0)
+		return 0;
+	return end | (repetitions + 1);
+}
+
+/* Under the lock: whether a connection is told of. */
+static __always_inline int sync_selects(struct conn *c, const struct sync_question *q,
+					const struct settings *set)
+{
+	struct told *told = told_of(c);
+	__u32 timeout = sync_time(set->timeout[c->state & 31]), end;
+	__u8 state = c->state;
+
+	if (!(TOLD_STATES & STATE_BIT(state & 31)) || (set->sync_persist_mode && c->template))
+		return 0;
+	end = (q->now + timeout) & ~SYNC_REPETITIONS;
+	if (!sync_by_state(state, told->state)) {
+		end = sync_end(told, q->now, timeout, set);
+		if (!end || !sync_by_packets(q->packets, set))
+			return 0;
+	}
+	told->end = end;
+	told->state = state;
+	return 1;
+}
+
+/* Likewise, a template. */
+static __always_inline int sync_selects_template(struct conn *c, const struct sync_question *q,
+						 const struct settings *set)
+{
+	__u32 timeout = sync_time(c->timeout * NSEC_PER_SEC), end;
+	__u8 assured = c->flags & CONN_ASSURED;
+	struct told *told = told_of(c);
+
+	c->in_packets = packets_after(c->in_packets, set);
+	end = sync_end(told, q->now, timeout, set);
+	if (!end)
+		return 0;
+	if (!set->sync_period && !set->sync_refresh_period && c->in_packets != set->sync_threshold)
+		return 0;
+	if (!set->sync_refresh_period && told->end && told->state == assured &&
+	    q->now - (told->end - timeout) < SYNC_SECOND)
+		return 0;
+	told->end = end;
+	told->state = assured;
+	return 1;
+}
+
+static __always_inline int sync_decide_in(const struct flow *flow, union conn_key *key,
+					  const struct sync_question *q, struct control *control,
+					  __u8 family)
+{
+	struct conn *c = conn_find_in(flow, key, family);
+	struct settings *set = get_settings();
+	int selected = 0;
+
+	if (!c || !set)
+		return 0;
+	bpf_spin_lock(&c->lock);
+	if (conn_lives(c, key, family)) {
+		selected = flow->template ? sync_selects_template(c, q, set)
+					  : sync_selects(c, q, set);
+		*control = control_of(c);
+	}
+	bpf_spin_unlock(&c->lock);
+	return selected;
+}
+
+/* Whether the entry of a flow is told of now; what controls it. */
+static __noinline int sync_decide(const struct flow *flow, const struct sync_question *q,
+				  struct control *control)
+{
+	union conn_key key;
+
+	return flow->family == AF_INET6 ? sync_decide_in(flow, &key, q, control, AF_INET6)
+					: sync_decide_in(flow, &key, q, control, AF_INET);
+}
+
+/* The template of a connection: the valid one, or the one that was set aside. */
+static __noinline void sync_template(const struct flow *flow, const struct control *control,
+				     const struct sync_question *q)
+{
+	struct control none;
+	struct flow key;
+
+	control_key(flow, control, &key);
+	if (sync_decide(&key, q, &none))
+		follow_tell(&key, 0, FOLLOW_TELL, 0);
+}
+
+/* A client's packet, the `packets`-th of its connection: tells of that, and of its
+ * template. */
+__noinline int sync_packet(const struct flow *flow, __u32 packets)
+{
+	struct sync_question q = { .packets = packets };
+	struct control control = {};
+
+	if (!flow || !followed())
+		return 0;
+	q.now = sync_time(now_coarse_ns());
+	if (sync_decide(flow, &q, &control))
+		follow_tell(flow, 0, FOLLOW_TELL, 0);
+	if (control.kind)
+		sync_template(flow, &control, &q);
+	return 0;
+}
+
+/* A template whose time is over controls connections still, and gets a minute
+ * (expire_later of ip_vs_conn_expire). */
+static __always_inline void sync_linger(const struct flow *flow)
+{
+	struct settings *set = get_settings();
+
+	if (set && set->syncing)
+		follow_tell(flow, 0, FOLLOW_TELL, 0);
+}
+
+/* The same of a packet that goes to its server. */
+static __always_inline void sync_tell(const struct packet *p, const struct settings *set)
+{
+	if (set->syncing && p->packets)
+		sync_packet(&p->flow, p->packets);
+}
+
+#endif
