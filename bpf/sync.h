@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Which connections and templates backups are to know of, and when: Linux's rule
- * (ip_vs_sync_conn_needed), applied to each packet of a client while somebody tells
+ * (ip_vs_sync_conn_needed), applied to each packet of a client while a process tells
  * backups (settings.syncing). What it selects is an event for followers (FOLLOW_TELL).
  *
  * A packet that the rule may select leaves the fast path; all others only compare.
@@ -30,11 +30,11 @@
 #define STATE_BIT(state) (1U << (state))
 
 /* States that are told (ip_vs_sync_conn_needed). */
-#define TOLD_STATES                                                                            \
-	(STATE_BIT(TCP_ESTABLISHED) | STATE_BIT(TCP_FIN_WAIT) | STATE_BIT(TCP_CLOSE) |         \
-	 STATE_BIT(TCP_CLOSE_WAIT) | STATE_BIT(TCP_TIME_WAIT) | STATE_BIT(CONN_UDP) |          \
-	 STATE_BIT(SCTP_ESTABLISHED) | STATE_BIT(SCTP_SHUTDOWN_SENT) |                         \
-	 STATE_BIT(SCTP_SHUTDOWN_RECEIVED) | STATE_BIT(SCTP_SHUTDOWN_ACK_SENT) |               \
+#define TOLD_STATES                                                                    \
+	(STATE_BIT(TCP_ESTABLISHED) | STATE_BIT(TCP_FIN_WAIT) | STATE_BIT(TCP_CLOSE) | \
+	 STATE_BIT(TCP_CLOSE_WAIT) | STATE_BIT(TCP_TIME_WAIT) | STATE_BIT(CONN_UDP) |  \
+	 STATE_BIT(SCTP_ESTABLISHED) | STATE_BIT(SCTP_SHUTDOWN_SENT) |                 \
+	 STATE_BIT(SCTP_SHUTDOWN_RECEIVED) | STATE_BIT(SCTP_SHUTDOWN_ACK_SENT) |       \
 	 STATE_BIT(SCTP_CLOSED))
 
 static __always_inline struct told *told_of(struct conn *c)
@@ -42,8 +42,8 @@ static __always_inline struct told *told_of(struct conn *c)
 	return (struct told *)(c + 1);
 }
 
-/* How many packets a client has sent, with this one. Without synchronization nobody
- * needs to know more than drop_entry does. The count goes on in 16 bits: where they end it
+/* How many packets a client has sent, with this one. Without synchronization only
+ * drop_entry needs it, up to MANY_PACKETS. The count goes on in 16 bits: where they end it
  * leaves out a multiple of sync_period. */
 static __always_inline __u16 packets_after(__u16 packets, const struct settings *set)
 {
@@ -75,7 +75,7 @@ static __always_inline int sync_by_packets(__u32 packets, const struct settings 
 }
 
 /* Whether the rule may select a connection that is in a state, with so many packets:
- * asked before anything is changed. A persistent one has a template to be told of. */
+ * asked before the packet changes any table. A persistent one has a template to be told of. */
 static __always_inline int sync_may_select(struct conn *c, const struct conn *seen, __u8 state,
 					   __u32 packets, const struct settings *set)
 {
@@ -179,8 +179,8 @@ static __always_inline int sync_decide_in(const struct flow *flow, union conn_ke
 		return 0;
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family)) {
-		selected = flow->template ? sync_selects_template(c, q, set)
-					  : sync_selects(c, q, set);
+		selected =
+			flow->template ? sync_selects_template(c, q, set) : sync_selects(c, q, set);
 		*control = control_of(c);
 	}
 	bpf_spin_unlock(&c->lock);

@@ -39,7 +39,7 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.DropEntry }},
 	{"drop_packet", "drops one in am_droprate of the packets that would open connections: 0, 1 and 3 as with drop_entry", maxDefence,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.DropPacket }},
-	{"expire_nodest_conn", "connections of a server that is gone: 0 waits for it, 1 ends them", anyNumber,
+	{"expire_nodest_conn", "connections of a server that is gone: 0 keeps them for its return, but for a SYN (conn_reuse_mode), 1 ends them", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireNodestConn }},
 	{"expire_quiescent_template", "persistent clients of a server of weight 0: 0 stay, 1 are scheduled anew", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ExpireQuiescentTemplate }},

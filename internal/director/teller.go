@@ -114,7 +114,7 @@ func (t *Teller) Close() error {
 	return err
 }
 
-// countTellers has packets apply the rule exactly while somebody receives what it
+// countTellers has packets apply the rule exactly while a teller receives what it
 // selects. After one that was killed the next teller, or its end, does that.
 func (d *Director) countTellers() error {
 	now, err := monotonic()

@@ -29,7 +29,7 @@ var reasons = map[string]string{
 	"refused no route":      "no route to the server: the client gets host unreachable. `ip route get SERVER`",
 	"refused drained":       "of a connection of a draining server whose deadline is over: the sender gets a TCP reset. See [drain](../how-to/drain.md)",
 	"drop check returned":   "a health check's packet for the virtual address, which the server has forwarded: it lacks that address. See [health checks](../how-to/health.md#checks-take-the-path-of-the-traffic)",
-	"drop server deleted":   "of a connection whose server was deleted. Add the server again to continue it, or `imbang settings expire_nodest_conn=1`",
+	"drop server deleted":   "of a connection whose server was deleted. Adding the server again continues it, unless its client has sent a SYN meanwhile; `imbang settings expire_nodest_conn=1` ends such connections",
 	"drop table full":       "no room, or no memory at that moment, for another connection: see [a full table](../how-to/full-table.md)",
 	"drop rate limit":       "an ICMP error was due, but its addressee had six, and then one a second, as in Linux",
 	"drop forwarding off":   "the host does not forward: `sysctl -w net.ipv4.ip_forward=1`",
