@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a master tells of entries that a backup has already (ip_vs_proc_conn); those that it
- * has not are imported. As in Linux no template controls the connections of a backup:
- * a template lives by what is told of it.
+ * What another director tells of entries that are here already; those that are not are
+ * imported. Of a master of Linux (RECORD_TOLD) as ip_vs_proc_conn does: no template controls
+ * the connections of such a backup, a template lives by what is told of it. A director of
+ * this kind (RECORD_REPLICA, RECORD_ENDED) tells also of ends and of what controls a
+ * connection, in the order in which it happened.
  */
 #ifndef IMBANG_BACKUP_H
 #define IMBANG_BACKUP_H
 
 #include "conn_life.h"
 #include "import.h"
+#include "persist.h"
 #include "record.h"
 #include "sync.h"
 
@@ -27,12 +30,15 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && c->server == seen->server) {
 		c->in_packets = r->in_packets;
+		told_of(c)->end = sync_time(r->expires);
+		told_of(c)->replica = r->kind == RECORD_REPLICA;
 		if (flow->template) {
 			c->timeout = r->netmask;
 			c->flags = (c->flags & ~CONN_ASSURED) | (r->flags & CONN_ASSURED);
 			told_of(c)->state = r->flags & CONN_ASSURED;
 		} else {
 			moved = conn_become(c, r->state);
+			c->flags |= r->flags & CONN_REPLIED;
 			told_of(c)->state = r->state;
 		}
 		done = 1;
@@ -67,6 +73,66 @@ static __always_inline void backup_update(const struct flow *flow, const struct 
 	follow_tell(flow, 0, FOLLOW_STATE, seen->state);
 }
 
+/* The entry has another server than a record. A connection is replaced, unless a master of
+ * Linux tells of an earlier one, whose order is not known. A template of Linux keeps its
+ * server; a replica's is set aside, as it was there. */
+static __always_inline enum record_result backup_replace(const struct flow *key,
+							 const struct conn_record *r,
+							 struct conn *seen)
+{
+	if (!key->template) {
+		if (r->kind == RECORD_TOLD && !counts_active(r->state))
+			return RECORD_OUTDATED;
+		if (conn_kill(key, seen, 0))
+			conn_remove(key, seen);
+		return RECORD_NONE;
+	}
+	if (r->kind == RECORD_TOLD || is_call(key)) {
+		backup_update(key, r, seen);
+		return RECORD_UPDATED;
+	}
+	template_invalidate(key, seen);
+	return RECORD_NONE;
+}
+
+/* How exactly an end is known [units of struct told.end]. */
+#define REPLICA_SLACK (EXPIRY_SLACK >> SYNC_TIME_SHIFT)
+
+static __always_inline int backup_untouched_in(const struct flow *flow, union conn_key *key,
+					       __u8 family)
+{
+	struct conn *c = conn_find_in(flow, key, family);
+	__s32 moved;
+
+	if (!c || !told_of(c)->replica)
+		return 0;
+	moved = sync_time(c->expires) - told_of(c)->end;
+	return moved > -(__s32)REPLICA_SLACK && moved < (__s32)REPLICA_SLACK;
+}
+
+/* Whether the entry of a flow is as another director told: packets would have moved its
+ * end. If one comes just now, it comes to the end of its connection. */
+static __noinline int backup_untouched(const struct flow *flow)
+{
+	union conn_key key;
+
+	return flow->family == AF_INET6 ? backup_untouched_in(flow, &key, AF_INET6)
+					: backup_untouched_in(flow, &key, AF_INET);
+}
+
+static __always_inline enum record_result backup_end(const struct flow *key,
+						     const struct conn_record *r, struct conn *seen)
+{
+	if (seen->server != r->server || !backup_untouched(key) ||
+	    !conn_kill(key, seen, key->template ? KILL_UNHELD : 0))
+		return RECORD_KEPT;
+	if (key->template)
+		template_remove(key, seen);
+	else
+		conn_remove(key, seen);
+	return RECORD_UPDATED;
+}
+
 /* A record of an entry that there is: what became of it. RECORD_NONE: there is none now. */
 static __noinline enum record_result backup_known(const struct conn_record *r,
 						  const struct call *call)
@@ -83,16 +149,38 @@ static __noinline enum record_result backup_known(const struct conn_record *r,
 	}
 	if (!conn_look(&key, &seen))
 		return RECORD_NONE;
-	/* A template keeps its server. */
-	if (!key.template && (seen.server != r->server || seen.port != r->port)) {
-		if (!counts_active(r->state))
-			return RECORD_OUTDATED;
-		if (conn_kill(&key, &seen, 0))
-			conn_remove(&key, &seen);
-		return RECORD_NONE;
-	}
+	if (r->kind == RECORD_ENDED)
+		return backup_end(&key, r, &seen);
+	if (seen.server != r->server || (!key.template && seen.port != r->port))
+		return backup_replace(&key, r, &seen);
 	backup_update(&key, r, &seen);
 	return RECORD_UPDATED;
+}
+
+static __always_inline void backup_entered_in(const struct flow *flow, union conn_key *key,
+					      __u64 expires, __u8 family)
+{
+	struct conn *c = conn_find_in(flow, key, family);
+
+	if (!c)
+		return;
+	bpf_spin_lock(&c->lock);
+	if (conn_lives(c, key, family)) {
+		told_of(c)->end = sync_time(expires);
+		told_of(c)->replica = 1;
+	}
+	bpf_spin_unlock(&c->lock);
+}
+
+/* An entry that was imported just now is a replica. */
+static __noinline void backup_entered(const struct flow *flow, __u64 expires)
+{
+	union conn_key key;
+
+	if (flow->family == AF_INET6)
+		backup_entered_in(flow, &key, expires, AF_INET6);
+	else
+		backup_entered_in(flow, &key, expires, AF_INET);
 }
 
 /* One of the records that user space enters. */
@@ -104,12 +192,16 @@ static long record_enter(__u32 i, void *unused)
 
 	if (!r || !call || !r->flow.family)
 		return 0;
-	if (r->told)
+	if (r->kind != RECORD_NEW)
 		known = backup_known(r, call);
+	if (known == RECORD_NONE && r->kind == RECORD_ENDED)
+		known = RECORD_KEPT;
 	if (known != RECORD_NONE)
 		r->result = known;
 	else
 		r->result = r->flow.template ? import_template(r, call) : import_conn(r);
+	if (r->kind == RECORD_REPLICA && r->result == RECORD_ENTERED)
+		backup_entered(&r->flow, r->expires);
 	return 0;
 }
 

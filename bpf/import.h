@@ -81,7 +81,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	if (!rc || rc == -ENOENT)
 		follow_tell(&flow, &fresh, FOLLOW_OPEN, fresh.state);
 	if (!rc) {
-		if (!r->told)
+		if (r->kind == RECORD_NEW)
 			count_conn(s->service, id);
 		handshake_follow(state_before(flow.protocol), fresh.state);
 		return RECORD_ENTERED;

@@ -142,6 +142,7 @@ static __always_inline int sync_selects(struct conn *c, const struct sync_questi
 	}
 	told->end = end;
 	told->state = state;
+	told->replica = 0;
 	return 1;
 }
 
@@ -164,6 +165,7 @@ static __always_inline int sync_selects_template(struct conn *c, const struct sy
 		return 0;
 	told->end = end;
 	told->state = assured;
+	told->replica = 0;
 	return 1;
 }
 

@@ -397,7 +397,9 @@ struct conn {
 struct told {
 	__u32 end;  /* when it ends there, and the number of repetitions [SYNC_TIME_SHIFT] */
 	__u8 state; /* enum conn_state; of a template whether it is assured */
-	__u8 pad[3];
+	/* The entry is as another director told, which `end` is of: no packet came here. */
+	__u8 replica;
+	__u8 pad[2];
 };
 
 /*
@@ -573,6 +575,15 @@ enum record_result {
 	RECORD_NO_HAIRPIN,  /* another connection has the director's port */
 	RECORD_UPDATED,     /* a master told of an entry that there is */
 	RECORD_OUTDATED,    /* likewise, of an earlier connection of its flow, which is over */
+	RECORD_KEPT,        /* RECORD_ENDED: packets came here, or there is no such entry */
+};
+
+/* What a record is for. */
+enum record_kind {
+	RECORD_NEW,     /* to enter what is not there */
+	RECORD_TOLD,    /* a master of Linux told it: what is there is changed */
+	RECORD_REPLICA, /* likewise, a director of this kind */
+	RECORD_ENDED,   /* likewise: the entry ends, unless packets came here */
 };
 
 /* A connection or template that user space enters, for adopt_conns and import_conns:
@@ -591,7 +602,7 @@ struct conn_record {
 	__u32 netmask;
 	enum record_result result; /* the program's */
 	__be16 hairpin_port;       /* the director's, of a hairpin */
-	__u8 told;                 /* by a master: known entries are changed */
+	__u8 kind;                 /* enum record_kind */
 	__u8 pad[5];
 	union address hairpin; /* likewise, its address */
 };

@@ -136,10 +136,11 @@ type LbConn4 struct {
 	Fwmark    uint32
 	Netmask   uint32
 	Told      struct {
-		_     structs.HostLayout
-		End   uint32
-		State uint8
-		Pad   [3]uint8
+		_       structs.HostLayout
+		End     uint32
+		State   uint8
+		Replica uint8
+		Pad     [2]uint8
 	}
 }
 
@@ -163,10 +164,11 @@ type LbConn6 struct {
 	Fwmark    uint32
 	Netmask   uint32
 	Told      struct {
-		_     structs.HostLayout
-		End   uint32
-		State uint8
-		Pad   [3]uint8
+		_       structs.HostLayout
+		End     uint32
+		State   uint8
+		Replica uint8
+		Pad     [2]uint8
 	}
 }
 
@@ -198,7 +200,7 @@ type LbConnRecord struct {
 	Netmask     uint32
 	Result      LbRecordResult
 	HairpinPort uint16
-	Told        uint8
+	Kind        uint8
 	Pad         [5]uint8
 	Hairpin     LbAddress
 }
@@ -554,6 +556,15 @@ const (
 	LbReasonREASON_COUNT                 LbReason = 39
 )
 
+type LbRecordKind uint32
+
+const (
+	LbRecordKindRECORD_NEW     LbRecordKind = 0
+	LbRecordKindRECORD_TOLD    LbRecordKind = 1
+	LbRecordKindRECORD_REPLICA LbRecordKind = 2
+	LbRecordKindRECORD_ENDED   LbRecordKind = 3
+)
+
 type LbRecordResult uint32
 
 const (
@@ -566,6 +577,7 @@ const (
 	LbRecordResultRECORD_NO_HAIRPIN  LbRecordResult = 6
 	LbRecordResultRECORD_UPDATED     LbRecordResult = 7
 	LbRecordResultRECORD_OUTDATED    LbRecordResult = 8
+	LbRecordResultRECORD_KEPT        LbRecordResult = 9
 )
 
 type LbRepair struct {

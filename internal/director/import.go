@@ -101,7 +101,7 @@ type inserter struct {
 	calls   []bpfobj.LbCall
 	at      []int // of the records, in errs
 	called  bool  // one of them is a call's template
-	told    bool  // a master told of them: see Synchronize
+	kind    bpfobj.LbRecordKind
 	// The numbers of all calls, when one was not found otherwise.
 	former map[bpfobj.LbCall][]uint32
 }
@@ -152,7 +152,7 @@ func (in *inserter) flush() error {
 // resultError is what became of a record.
 func resultError(r bpfobj.LbRecordResult) error {
 	switch r {
-	case bpfobj.LbRecordResultRECORD_ENTERED, bpfobj.LbRecordResultRECORD_UPDATED, bpfobj.LbRecordResultRECORD_OUTDATED:
+	case bpfobj.LbRecordResultRECORD_ENTERED, bpfobj.LbRecordResultRECORD_UPDATED, bpfobj.LbRecordResultRECORD_OUTDATED, bpfobj.LbRecordResultRECORD_KEPT:
 		return nil
 	case bpfobj.LbRecordResultRECORD_EXISTS:
 		return ErrConnectionExists
@@ -362,13 +362,10 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 			Protocol: uint8(c.Protocol), Family: uint8(c.Service.Family),
 		},
 		Server: id, Expires: in.now + uint64(max(c.Expires, minExpiry)),
-		Port: swapPort(c.Server.Port()), State: state, Forward: uint8(c.Forward), InPackets: c.InPackets,
-	}
-	if in.told {
-		r.Told = 1
+		Port: swapPort(c.Server.Port()), State: state, Forward: uint8(c.Forward), InPackets: c.InPackets, Kind: uint8(in.kind),
 	}
 	if c.Template {
-		if !in.told { // its connections come later, and it must be there then
+		if in.kind == bpfobj.LbRecordKindRECORD_NEW { // its connections come later, and it must be there then
 			r.Expires = in.now + uint64(max(c.Expires, templateLinger))
 		}
 		call = templateRecord(c, &r)

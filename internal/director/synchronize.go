@@ -25,7 +25,7 @@ func (d *Director) Synchronize(entries []model.Connection) (errs []error, err er
 		if err != nil {
 			return err
 		}
-		in.told = true
+		in.kind = bpfobj.LbRecordKindRECORD_TOLD
 		for i := range entries {
 			c := entries[i]
 			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {
@@ -34,6 +34,45 @@ func (d *Director) Synchronize(entries []model.Connection) (errs []error, err er
 			c.InPackets = uint16(set.SyncThreshold)
 			c.Expires = min(max(c.Timeout, minExpiry), maxExpiry)
 			c.Control, c.Hairpin, c.Flags = nil, netip.AddrPort{}, 0
+			if err := in.add(i, &c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Replicate applies what another director of this kind told of its entries, in the order
+// in which it told: as Insert enters those that are not here, with their templates; those
+// that are here become what was told. A connection that has another server is replaced; a
+// template that has is set aside, as it was there. Hairpins are not replicated: the flags
+// and the address that make one are ignored. errs as Synchronize.
+func (d *Director) Replicate(entries []model.Connection) (errs []error, err error) {
+	return d.replicate(entries, bpfobj.LbRecordKindRECORD_REPLICA)
+}
+
+// Withdraw ends entries that ended where they were told of (Replicate), unless packets
+// have come here for them since, or their server is another one: errs is nil for those, too.
+func (d *Director) Withdraw(entries []model.Connection) (errs []error, err error) {
+	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED)
+}
+
+func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKind) (errs []error, err error) {
+	return d.insert(len(entries), func(in *inserter) error {
+		in.kind = kind
+		for i := range entries {
+			c := entries[i]
+			forward := c.Forward
+			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {
+				continue
+			}
+			if !c.Template {
+				c.Forward = forward
+			}
+			if kind == bpfobj.LbRecordKindRECORD_ENDED {
+				c.Control = nil
+			}
+			c.Hairpin, c.Flags = netip.AddrPort{}, c.Flags&(model.ConnReplied|model.ConnInvalid)
 			if err := in.add(i, &c); err != nil {
 				return err
 			}

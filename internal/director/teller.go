@@ -25,7 +25,6 @@ type Told struct {
 	Time time.Time
 	Kind string // ConnectionTell, or ConnectionOpen, ConnectionState, ConnectionClose
 	// Conn is the entry as it was. Timeout is the whole timeout of a connection's state, too.
-	// The Call-ID of its Control is not known.
 	Conn model.Connection
 }
 
@@ -175,6 +174,14 @@ func (t *Teller) add(raw []byte) error {
 			return nil
 		}
 		t.withCall(&told.Conn, &c)
+	}
+	if control := told.Conn.Control; control != nil && control.Kind == model.TemplateCall {
+		var c bpfobj.LbCall
+		if t.calls.Lookup(e.Fwmark, &c) != nil {
+			told.Conn.Control = nil
+		} else {
+			control.CallID = callIDOf(&c)
+		}
 	}
 	t.batch = append(t.batch, told)
 	return nil
