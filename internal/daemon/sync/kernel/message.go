@@ -93,18 +93,44 @@ var (
 // taken for version 0. With an error the message holds the records before the fault, which
 // the kernel uses.
 func Read(b []byte) (Message, error) {
+	var m Message
+	err := m.Read(b)
+	return m, err
+}
+
+// Read reads a datagram likewise, into the memory of the records that the message had.
+func (m *Message) Read(b []byte) error {
+	*m = Message{Records: m.Records[:0]}
 	if len(b) < header0 {
-		return Message{}, ErrShort
+		return ErrShort
 	}
-	if int(binary.BigEndian.Uint16(b[2:])) != len(b) {
-		return Message{}, ErrSize
+	if Size(b) != len(b) {
+		return ErrSize
 	}
-	m := Message{SyncID: b[1]}
+	m.SyncID = b[1]
 	if len(b) >= header1 && b[0] == 0 && b[5] == Version1 && b[6] == 0 && b[7] == 0 {
 		m.Version = Version1
-		return m, m.read1(b[header1:], int(b[4]))
+		return m.read1(b[header1:], int(b[4]))
 	}
-	return m, m.read0(b[header0:], int(b[0]))
+	return m.read0(b[header0:], int(b[0]))
+}
+
+// Size is how long a datagram says that it is [bytes]; 0: it is too short to say it.
+func Size(b []byte) int {
+	if len(b) < header0 {
+		return 0
+	}
+	return int(binary.BigEndian.Uint16(b[2:]))
+}
+
+// appendAddress appends an address of 4 or 16 bytes, which has no zone.
+func appendAddress(b []byte, a netip.Addr) []byte {
+	if a.Is4() {
+		four := a.As4()
+		return append(b, four[:]...)
+	}
+	sixteen := a.As16()
+	return append(b, sixteen[:]...)
 }
 
 // place says which record has a fault.

@@ -233,8 +233,47 @@ func TestWriterIsFull(t *testing.T) {
 	}
 }
 
+// A record that is longer than a datagram may be gets one of its own.
+func TestWriterHasRoomForOne(t *testing.T) {
+	w, err := NewWriter(Version1, 7, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		r := masqueraded()
+		add(t, w, r)
+		if fits, err := w.Add(&r); fits || err != nil {
+			t.Errorf("another one: %t, %v", fits, err)
+		}
+		if got := w.Take(); len(got) != header1+record4 {
+			t.Errorf("%d bytes", len(got))
+		}
+	}
+}
+
+// Neither a record that is written nor one that is read takes memory of its own.
+func TestRecordsTakeNoMemory(t *testing.T) {
+	for _, version := range []uint8{Version0, Version1} {
+		w, r := writer(t, version), masqueraded()
+		var m Message
+		datagrams := testing.AllocsPerRun(100, func() {
+			for range 30 {
+				if fits, err := w.Add(&r); !fits || err != nil {
+					t.Fatal(fits, err)
+				}
+			}
+			if err := m.Read(w.Take()); err != nil || len(m.Records) != 30 {
+				t.Fatal(err, len(m.Records))
+			}
+		})
+		if datagrams > 1 { // the datagram itself
+			t.Errorf("version %d: %v allocations for 30 records", version, datagrams)
+		}
+	}
+}
+
 func TestWriterRefuses(t *testing.T) {
-	for _, limit := range []int{0, 300, 0x10000} {
+	for _, limit := range []int{0, 0x10000} {
 		if _, err := NewWriter(Version1, 7, limit); err == nil {
 			t.Errorf("a limit of %d bytes", limit)
 		}

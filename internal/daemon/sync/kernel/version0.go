@@ -40,7 +40,7 @@ func (r *Record) append0(b []byte) []byte {
 		b = binary.BigEndian.AppendUint16(b, end.Port())
 	}
 	for _, end := range []netip.AddrPort{r.Client, r.Virtual, r.Server} {
-		b = append(b, end.Addr().AsSlice()...)
+		b = appendAddress(b, end.Addr())
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Flags&^FlagHashed))
 	b = binary.BigEndian.AppendUint16(b, r.State)

@@ -122,7 +122,7 @@ func (r *Record) append1(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, r.Mark)
 	b = binary.BigEndian.AppendUint32(b, r.Timeout)
 	for _, end := range []netip.AddrPort{r.Client, r.Virtual, r.Server} {
-		b = append(b, end.Addr().AsSlice()...)
+		b = appendAddress(b, end.Addr())
 	}
 	if r.Sequences != nil {
 		b = r.Sequences.append(append(b, optionSequences, sequencesSize), binary.BigEndian)

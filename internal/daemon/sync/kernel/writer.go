@@ -22,23 +22,24 @@ var (
 	ErrEngine = errors.New("a persistence engine that does not fit: version 0, a long name or long data")
 )
 
-// NewWriter begins a datagram of at most limit bytes (--sync-maxlen and the header). The
-// limit has room for one record of any kind at least.
+// NewWriter begins a datagram of at most limit bytes (--sync-maxlen, with the header). A
+// record that does not fit alone gets a datagram that is longer, as
+// ip_vs_sync_buff_create makes it.
 func NewWriter(version, syncID uint8, limit int) (*Writer, error) {
-	least := header1 + record6 + 2 + sequencesSize + 2 + MaxEngineData + 2 + MaxEngine
 	if version > Version1 {
 		return nil, fmt.Errorf("version %d: want 0 or 1", version)
 	}
-	if limit < least || limit > 0xffff {
-		return nil, fmt.Errorf("%d bytes: want %d to 65535", limit, least)
+	if limit < 1 || limit > 0xffff {
+		return nil, fmt.Errorf("%d bytes: want 1 to 65535", limit)
 	}
 	w := &Writer{version: version, syncID: syncID, limit: limit}
-	w.reset()
+	w.reset(0)
 	return w, nil
 }
 
-func (w *Writer) reset() {
-	w.b, w.records = append(w.b[:0], make([]byte, w.header())...), 0
+// reset begins a datagram; size is how long it may be expected to get.
+func (w *Writer) reset(size int) {
+	w.b, w.records = make([]byte, w.header(), max(w.header(), size)), 0
 }
 
 func (w *Writer) header() int {
@@ -55,7 +56,7 @@ func (w *Writer) Add(r *Record) (bool, error) {
 		!r.Virtual.Addr().IsValid() || !r.Server.Addr().IsValid() || w.version == Version0 && !client.Is4() {
 		return false, ErrFamily
 	}
-	if len(r.Engine) > MaxEngine || len(r.EngineData) > MaxEngineData || w.version == Version0 && r.Engine+string(r.EngineData) != "" {
+	if len(r.Engine) > MaxEngine || len(r.EngineData) > MaxEngineData || w.version == Version0 && (r.Engine != "" || len(r.EngineData) > 0) {
 		return false, ErrEngine
 	}
 	if w.records == mostRecords {
@@ -70,13 +71,16 @@ func (w *Writer) Add(r *Record) (bool, error) {
 		}
 		w.b = r.append1(w.b)
 	}
-	if len(w.b) > w.limit {
+	if len(w.b) > w.limit && w.records > 0 {
 		w.b = w.b[:before]
 		return false, nil
 	}
 	w.records++
 	return true, nil
 }
+
+// Version is that of the datagrams.
+func (w *Writer) Version() uint8 { return w.version }
 
 // Records is how many the datagram has.
 func (w *Writer) Records() int { return w.records }
@@ -94,7 +98,6 @@ func (w *Writer) Take() []byte {
 		w.b[4], w.b[5] = byte(w.records), Version1
 	}
 	b := w.b
-	w.b = nil
-	w.reset()
+	w.reset(len(b))
 	return b
 }
