@@ -26,9 +26,10 @@ const (
 	record0          = 24
 	record4, record6 = 36, 72
 	sequencesSize    = 24
-	// mostRecords is what the header can count.
-	mostRecords = 255
 )
+
+// MaxRecords is how many records a message has at most: what its header can count.
+const MaxRecords = 255
 
 // Flags of a record, those of the connection (include/uapi/linux/ip_vs.h).
 const (

@@ -207,7 +207,7 @@ func TestFaults(t *testing.T) {
 
 // A datagram is as long as it may be, and has at most 255 records.
 func TestWriterIsFull(t *testing.T) {
-	for _, c := range []struct{ limit, want int }{{header1 + 39*record4, 39}, {header1 + 40*record4 - 1, 39}, {0xffff, mostRecords}} {
+	for _, c := range []struct{ limit, want int }{{header1 + 39*record4, 39}, {header1 + 40*record4 - 1, 39}, {0xffff, MaxRecords}} {
 		w, err := NewWriter(Version1, 7, c.limit)
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,7 @@ func (w *Writer) Add(r *Record) (bool, error) {
 	if len(r.Engine) > MaxEngine || len(r.EngineData) > MaxEngineData || w.version == Version0 && (r.Engine != "" || len(r.EngineData) > 0) {
 		return false, ErrEngine
 	}
-	if w.records == mostRecords {
+	if w.records == MaxRecords {
 		return false, nil
 	}
 	before := len(w.b)

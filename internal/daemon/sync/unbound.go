@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package synchronize
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/model"
+)
+
+// maxUnbound bounds the entries that wait for their server: of a few hundred bytes each.
+const maxUnbound = 1 << 16
+
+// flowKey identifies an entry of the connection table.
+type flowKey struct {
+	protocol        model.Protocol
+	template        bool
+	client, virtual netip.AddrPort
+	engineData      string
+}
+
+func flowOf(c *model.Connection) flowKey {
+	return flowKey{c.Protocol, c.Template, c.Client, c.Virtual, c.EngineData}
+}
+
+// missingKey is what has to be added for an entry to be entered. It has no server if its
+// service is missing.
+type missingKey struct {
+	protocol model.Protocol
+	virtual  netip.AddrPort
+	mark     uint32
+	server   netip.AddrPort
+}
+
+// waiting is an entry without a server.
+type waiting struct {
+	entry   model.Connection
+	expires time.Time
+	missing missingKey
+}
+
+// unbound keeps entries whose service or server the table does not have.
+type unbound struct {
+	limit   int
+	entries map[flowKey]*waiting
+	missing map[missingKey]int // how many entries wait for it
+	// earliest is not later than when the next entry expires.
+	earliest time.Time
+	again    []flowKey // to be retried
+}
+
+func newUnbound(limit int) unbound {
+	return unbound{limit: limit, entries: map[flowKey]*waiting{}, missing: map[missingKey]int{}}
+}
+
+func (u *unbound) len() int { return len(u.entries) }
+
+// supersedes reports whether an entry is kept that has replaced this one: the flow has
+// another server, and the record says that its connection is over (ip_vs_proc_conn).
+func (u *unbound) supersedes(c *model.Connection) bool {
+	if len(u.entries) == 0 || c.Template || c.Flags&model.ConnInactive == 0 {
+		return false
+	}
+	kept := u.entries[flowOf(c)]
+	return kept != nil && kept.entry.Server != c.Server
+}
+
+// keep keeps an entry, in the place of an earlier one of its flow; false if there are too
+// many.
+func (u *unbound) keep(now time.Time, c *model.Connection, noService bool) bool {
+	key := flowOf(c)
+	w := u.entries[key]
+	if w == nil {
+		if len(u.entries) >= u.limit {
+			return false
+		}
+		w = &waiting{}
+		u.entries[key] = w
+	} else {
+		u.found(w.missing)
+	}
+	w.entry, w.expires = *c, now.Add(c.Expires)
+	w.missing = missingKey{c.Protocol, c.Virtual, c.Service.Mark, c.Server}
+	if noService {
+		w.missing.server = netip.AddrPort{}
+	}
+	u.missing[w.missing]++
+	if len(u.entries) == 1 || w.expires.Before(u.earliest) {
+		u.earliest = w.expires
+	}
+	return true
+}
+
+// found counts one entry less that waits.
+func (u *unbound) found(k missingKey) {
+	if u.missing[k]--; u.missing[k] == 0 {
+		delete(u.missing, k)
+	}
+}
+
+// remove removes the entry of a flow.
+func (u *unbound) remove(c *model.Connection) bool {
+	if len(u.entries) == 0 {
+		return false
+	}
+	key := flowOf(c)
+	w := u.entries[key]
+	if w == nil {
+		return false
+	}
+	u.found(w.missing)
+	delete(u.entries, key)
+	return true
+}
+
+// expire removes what has expired, and says how much that was.
+func (u *unbound) expire(now time.Time) (n int) {
+	if len(u.entries) == 0 || now.Before(u.earliest) {
+		return 0
+	}
+	first := true
+	for key, w := range u.entries {
+		if !w.expires.After(now) {
+			u.found(w.missing)
+			delete(u.entries, key)
+			n++
+		} else if first || w.expires.Before(u.earliest) {
+			u.earliest, first = w.expires, false
+		}
+	}
+	return n
+}
+
+func (u *unbound) retryAll() {
+	u.again = u.again[:0]
+	for key := range u.entries {
+		u.again = append(u.again, key)
+	}
+}
+
+// retry appends entries to be retried until there are n, with what is left of their time.
+func (u *unbound) retry(now time.Time, n int, to []model.Connection) []model.Connection {
+	for len(to) < n && len(u.again) > 0 {
+		key := u.again[len(u.again)-1]
+		u.again = u.again[:len(u.again)-1]
+		w := u.entries[key]
+		if w == nil || !w.expires.After(now) {
+			continue // entered or replaced meanwhile, or about to be removed
+		}
+		c := w.entry
+		c.Expires = w.expires.Sub(now)
+		to = append(to, c)
+	}
+	if len(u.again) == 0 {
+		u.again = nil
+	}
+	return to
+}
+
+// Missing is a service or a server that entries of the master have and the table does not.
+type Missing struct {
+	Service string         // as 10.0.0.1:80/tcp or fwmark 3
+	Server  netip.AddrPort // not valid: the whole service is missing
+	Entries int            // that wait for it
+}
+
+// report lists what is missing, most frequent first.
+func (u *unbound) report() []Missing {
+	list := make([]Missing, 0, len(u.missing))
+	for k, n := range u.missing {
+		list = append(list, Missing{k.service(), k.server, n})
+	}
+	slices.SortFunc(list, func(a, b Missing) int {
+		return cmp.Or(b.Entries-a.Entries, strings.Compare(a.Service, b.Service), a.Server.Compare(b.Server))
+	})
+	return list
+}
+
+// service names the service that an entry is of. A connection's mark need not be that of a
+// service.
+func (k missingKey) service() string {
+	byAddress := model.AddrKey(k.protocol, k.virtual).String()
+	if k.mark == 0 {
+		return byAddress
+	}
+	byMark := model.MarkKey(k.mark, model.FamilyOf(k.virtual.Addr())).String()
+	if k.protocol == 0 {
+		return byMark
+	}
+	return byMark + " or " + byAddress
+}
+
+// MissingText is an alarm's text about what is missing; empty if nothing is.
+func MissingText(missing []Missing) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	const shown = 3
+	total := 0
+	var parts []string
+	for i, m := range missing {
+		total += m.Entries
+		if i >= shown {
+			continue
+		}
+		if m.Server.IsValid() {
+			parts = append(parts, fmt.Sprintf("server %s of service %s (%d)", m.Server, m.Service, m.Entries))
+		} else {
+			parts = append(parts, fmt.Sprintf("service %s (%d)", m.Service, m.Entries))
+		}
+	}
+	text := fmt.Sprintf("%d connections and templates of the master wait for what this director does not have: %s", total, strings.Join(parts, ", "))
+	if more := len(missing) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + ". They are entered when it is added (imbang ipvsadm -A, -a)"
+}
