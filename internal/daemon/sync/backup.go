@@ -60,12 +60,28 @@ func (b *Backup) Receive(now time.Time, datagram []byte) {
 		switch {
 		case err != nil:
 			b.counts.drop(dropReason(err), 1)
-		case b.unbound.supersedes(&c):
+		case b.isStale(&c):
 			b.counts.drop(DropStale, 1)
 		default:
 			b.entries = append(b.entries, c)
 		}
 	}
+}
+
+// isStale reports whether a record is the end of a connection that another one of its flow
+// has replaced, which waits for its server. Later records of the flow may have been
+// collected since.
+func (b *Backup) isStale(c *model.Connection) bool {
+	if !b.unbound.supersedes(c) {
+		return false
+	}
+	key := flowOf(c)
+	for i := len(b.entries) - 1; i >= 0; i-- {
+		if flowOf(&b.entries[i]) == key {
+			return b.entries[i].Server != c.Server
+		}
+	}
+	return true
 }
 
 // dropReason is why a record is not used.

@@ -237,6 +237,13 @@ func TestBackupReplacesWhatHasNoServer(t *testing.T) {
 		t.Errorf("%+v", b.Entries())
 	}
 	counts.wants(t, map[Reason]uint64{DropStale: 1})
+	// Unless that connection came back just before.
+	b.Receive(start.Add(time.Minute), message(t, 1, 0, connection(1), over))
+	if len(b.Entries()) != 2 {
+		t.Errorf("%+v", b.Entries())
+	}
+	b.Done(start, nil, errors.New("locked"))
+	counts.wants(t, map[Reason]uint64{DropStale: 1, DropTable: 2})
 	// Its own end does.
 	over.Server = at2
 	b.Receive(start.Add(2*time.Minute), message(t, 1, 0, over))

@@ -142,7 +142,7 @@ func sendSocket(l link, group netip.AddrPort, ttl uint8, size int) (*net.UDPConn
 			o.set("IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT)
 		}
 		if o.err == nil {
-			o.do("connect (the interface needs an address that is usable, and a route to the group)", unix.Connect(o.fd, l.sockaddr(group)))
+			o.do("connect (does the interface have an address of this family? ip address show dev "+l.name+")", unix.Connect(o.fd, l.sockaddr(group)))
 		}
 	})
 }
