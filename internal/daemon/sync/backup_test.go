@@ -386,3 +386,18 @@ func FuzzBackup(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkBackup(b *testing.B) {
+	machine, _ := backup(b, Config{})
+	var entries []*model.Connection
+	for i := range 40 {
+		entries = append(entries, connection(i))
+	}
+	datagram, errs := message(b, 1, 0, entries...), make([]error, batchRecords)
+	for i := 0; i < b.N; i += 40 {
+		machine.Receive(start, datagram)
+		if len(machine.Entries()) > batchRecords-40 {
+			machine.Done(start, errs, nil)
+		}
+	}
+}
