@@ -184,7 +184,7 @@ func TestBackupRetriesWhatHasNoServer(t *testing.T) {
 	later := start.Add(5 * time.Minute)
 	b.Changed()
 	b.Retry(later, 2)
-	if got := b.Entries(); len(got) != 2 || got[0].Expires != 10*time.Minute || got[0].Timeout != 15*time.Minute {
+	if got := b.Entries(); len(got) != 2 || got[0].Expires != 10*time.Minute || got[0].Timeout != 10*time.Minute {
 		t.Fatalf("%+v", got)
 	}
 	first := ports(b.Entries())

@@ -12,6 +12,12 @@ import (
 	"imbang/internal/model"
 )
 
+// What runs is a director's.
+var (
+	_ Table  = (*director.Director)(nil)
+	_ Source = (*director.Teller)(nil)
+)
+
 // fakeTable is a connection table with the rules of ip_vs_proc_conn, of entries that are
 // told with a mark or an address.
 type fakeTable struct {
@@ -88,19 +94,19 @@ func (f *fakeTable) all() map[flowKey]model.Connection {
 
 // fakeSource tells what it is given.
 type fakeSource struct {
-	batches chan []Told
+	batches chan []director.Told
 	lost    chan uint64
 	closed  chan struct{}
 }
 
 func newFakeSource() *fakeSource {
-	return &fakeSource{batches: make(chan []Told), lost: make(chan uint64, 1), closed: make(chan struct{})}
+	return &fakeSource{batches: make(chan []director.Told), lost: make(chan uint64, 1), closed: make(chan struct{})}
 }
 
 var errSource = errors.New("the source has failed")
 
 // Each ends with an error when its channel is closed.
-func (f *fakeSource) Each(ctx context.Context, call func([]Told) error) error {
+func (f *fakeSource) Each(ctx context.Context, call func([]director.Told) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -131,9 +137,9 @@ func (f *fakeSource) Close() error {
 	return nil
 }
 
-func told(entries ...*model.Connection) (list []Told) {
+func told(entries ...*model.Connection) (list []director.Told) {
 	for _, c := range entries {
-		list = append(list, Told{Conn: *c})
+		list = append(list, director.Told{Kind: director.ConnectionTell, Conn: *c})
 	}
 	return list
 }

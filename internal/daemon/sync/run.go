@@ -20,7 +20,8 @@ import (
 // interface.
 const interval = time.Second
 
-// Table is what synchronization needs of a director.
+// Table is what synchronization needs of a director (director.Director). It is used by one
+// goroutine at a time.
 type Table interface {
 	// Synchronize enters or updates entries, as ip_vs_proc_conn does; errs has the error of
 	// each of them.
@@ -29,11 +30,12 @@ type Table interface {
 	Timeouts() (model.Timeouts, error)
 }
 
-// Source tells which entries of the director the synchronization rule selects.
+// Source tells which entries of the director the synchronization rule selects
+// (director.Teller).
 type Source interface {
 	// Each calls with entries until the context ends, which is no error. They are valid
-	// until the call returns.
-	Each(ctx context.Context, call func([]Told) error) error
+	// until the call returns. Only those of kind director.ConnectionTell are sent.
+	Each(ctx context.Context, call func([]director.Told) error) error
 	// Lost is how many entries found no room since it was asked last.
 	Lost() (uint64, error)
 	Close() error

@@ -23,7 +23,7 @@ const batchRecords = 4096
 type backupRun struct {
 	roleRun
 
-	mu      sync.Mutex
+	mu      sync.Mutex // held while the table is used
 	backup  *Backup
 	failing bool // the last call of Synchronize failed
 	missing []Missing
@@ -154,13 +154,13 @@ func (b *backupRun) retry(ctx context.Context) error {
 }
 
 func (b *backupRun) readTimeouts() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	t, err := b.o.Table.Timeouts()
 	if err != nil {
 		return fmt.Errorf("read the timeouts: %w", err)
 	}
-	b.mu.Lock()
 	b.backup.Timeouts = t
-	b.mu.Unlock()
 	return nil
 }
 

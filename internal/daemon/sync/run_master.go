@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"imbang/internal/director"
 )
 
 // endTime is how long a master goes on sending what waits when it is ended.
@@ -52,11 +54,13 @@ func (r roleRun) master(ctx context.Context, s Settings) error {
 
 // collect puts what the source tells into messages.
 func (m *masterRun) collect(ctx context.Context) error {
-	return m.source.Each(ctx, func(told []Told) error {
+	return m.source.Each(ctx, func(told []director.Told) error {
 		now := time.Now()
 		m.mu.Lock()
 		for i := range told {
-			m.master.Add(now, &told[i].Conn)
+			if told[i].Kind == director.ConnectionTell {
+				m.master.Add(now, &told[i].Conn)
+			}
 		}
 		m.mu.Unlock()
 		m.wakeSenders()

@@ -153,11 +153,17 @@ func TestMasterAndBackupOverANetwork(t *testing.T) {
 
 			// What has not been sent is, at the end.
 			last := c.entry(n)
+			closed := told(c.entry(n + 1))
+			closed[0].Kind = director.ConnectionClose
+			source.batches <- closed // which is not for backups
 			source.batches <- told(last)
 			source.batches <- nil // it has taken the one before
 			master.end(t)
 			eventually(t, "the last entry is on the backup", func() bool { return len(there.all()) == n+1 })
 			backup.end(t)
+			if len(there.all()) != n+1 {
+				t.Errorf("%d entries, want %d", len(there.all()), n+1)
+			}
 			select {
 			case <-source.closed:
 			default:

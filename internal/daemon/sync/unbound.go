@@ -154,6 +154,9 @@ func (u *unbound) retry(now time.Time, n int, to []model.Connection) []model.Con
 		}
 		c := w.entry
 		c.Expires = w.expires.Sub(now)
+		if !c.Template { // whose timeout is its service's
+			c.Timeout = c.Expires
+		}
 		to = append(to, c)
 	}
 	if len(u.again) == 0 {
