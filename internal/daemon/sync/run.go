@@ -133,7 +133,7 @@ func newParts(ctx context.Context) *parts {
 	return p
 }
 
-// errEnded: a part has ended without an error, and nobody had ended it.
+// errEnded says that a part has returned without an error before the context ended.
 var errEnded = errors.New("connection synchronization has ended by itself")
 
 func (p *parts) run(part func(ctx context.Context) error) {
