@@ -75,6 +75,7 @@ type command struct {
 
 	server   model.Server
 	timeouts model.Timeouts
+	daemon   Daemon
 }
 
 // newCommand has ipvsadm's defaults.

@@ -42,7 +42,7 @@ func (w *watchedTable) Connections() iter.Seq2[model.Connection, error] {
 func TestConnectionsArePrintedWhileRead(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	table := &watchedTable{fakeTable: newFake(), entries: 10_000, out: &stdout}
-	status := run([]string{"-Lcn"}, strings.NewReader(""), &stdout, &stderr, func() (Table, error) { return table, nil }, testNames())
+	status := run([]string{"-Lcn"}, strings.NewReader(""), &stdout, &stderr, func() (Table, error) { return table, nil }, nil, testNames())
 	if lines := strings.Count(stdout.String(), "\n"); status != 0 || lines != table.entries+2 {
 		t.Fatalf("status %d, %d lines, %q", status, lines, &stderr)
 	}

@@ -20,8 +20,7 @@
 // read /etc/hosts and /etc/services and, for names that are not there, to ask
 // the DNS with a short patience.
 //
-// It differs from ipvsadm on purpose where a program should not follow: the
-// sync daemon cannot be started, "-b ," means no flags where ipvsadm crashes,
-// and -S writes fwmarks from 2147483648 on without the minus sign that no -R
-// accepts.
+// It differs from ipvsadm on purpose where a program should not follow: "-b ,"
+// means no flags where ipvsadm crashes, and -S writes fwmarks from 2147483648 on
+// without the minus sign that no -R accepts.
 package ipvsadm

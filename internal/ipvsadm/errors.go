@@ -21,6 +21,8 @@ var refusals = []struct {
 	{model.ErrNoScheduler, "Scheduler or persistence engine not found"},
 	{model.ErrThresholdRange, "Numerical result out of range"},
 	{model.ErrTableFull, "Memory allocation problem"},
+	{ErrDaemonRuns, "Daemon has already run"},
+	{ErrNoDaemon, "No daemon is running"},
 	{model.ErrInvalid, "Invalid operation.  Possibly wrong module version, address not unicast, ..."},
 	{fs.ErrPermission, "Permission denied (you must be root)"},
 }
@@ -34,6 +36,11 @@ func explain(v verb, err error) string {
 	for _, w := range refusals {
 		if errors.Is(err, w.err) {
 			return w.text
+		}
+	}
+	if v == verbStartDaemon || v == verbStopDaemon {
+		if text, is := errnoText(err); is {
+			return text
 		}
 	}
 	return "ipvsadm: " + err.Error()

@@ -83,7 +83,7 @@ func TestLargeCounters(t *testing.T) {
 		{"-Sn", "-A -t 10.20.0.1:80 -s rr\n-a -t 10.20.0.1:80 -r 172.16.0.2:8080 -g -w 1\n"},
 	} {
 		var stdout, stderr bytes.Buffer
-		status := run(strings.Fields(c.args), nil, &stdout, &stderr, busyTable().open, testNames())
+		status := run(strings.Fields(c.args), nil, &stdout, &stderr, busyTable().open, nil, testNames())
 		lines := strings.SplitAfter(stdout.String(), "\n")
 		got := strings.Join(lines[max(0, len(lines)-3):], "")
 		if d := cmp.Diff(c.want, got); d != "" || status != 0 || stderr.Len() != 0 {

@@ -61,18 +61,18 @@ func FuzzRestore(f *testing.F) {
 	n := testNames()
 	f.Fuzz(func(t *testing.T, text string) {
 		table := newFake()
-		status := run([]string{"-R"}, strings.NewReader(text), io.Discard, io.Discard, table.open, n)
+		status := run([]string{"-R"}, strings.NewReader(text), io.Discard, io.Discard, table.open, nil, n)
 		if !slices.Contains([]int{0, 1, 2, 255}, status) {
 			t.Fatalf("%q: status %d", text, status)
 		}
 		// What came of it can be saved and restored again.
 		var first, second bytes.Buffer
 		copied := newFake()
-		run([]string{"-Sn"}, nil, &first, io.Discard, table.open, n)
-		if status := run([]string{"-R"}, bytes.NewReader(first.Bytes()), io.Discard, io.Discard, copied.open, n); status != 0 {
+		run([]string{"-Sn"}, nil, &first, io.Discard, table.open, nil, n)
+		if status := run([]string{"-R"}, bytes.NewReader(first.Bytes()), io.Discard, io.Discard, copied.open, nil, n); status != 0 {
 			t.Fatalf("%q: saved as %q, which is refused with %d", text, first.String(), status)
 		}
-		run([]string{"-Sn"}, nil, &second, io.Discard, copied.open, n)
+		run([]string{"-Sn"}, nil, &second, io.Discard, copied.open, nil, n)
 		if sortedLines(first.String()) != sortedLines(second.String()) {
 			t.Fatalf("%q: saved as %q, then as %q", text, first.String(), second.String())
 		}

@@ -38,10 +38,15 @@ type recording struct {
 	}
 	// Salt is what the kernel's hash of services had added; see fakeTable.
 	Salt uint8
+	// Devices are those by which synchronization daemons were started.
+	Devices map[string]fakeDevice
 }
 
 // salts are those of the recordings that do not say.
 var salts = map[string]uint8{"services.json": 80}
+
+// daemons are none yet, by the devices of the recording.
+func (r *recording) daemons() *fakeDaemons { return &fakeDaemons{devices: r.Devices} }
 
 func load(t testing.TB, file string) (recording, *fakeTable) {
 	t.Helper()
@@ -79,13 +84,14 @@ func TestTranscripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			r, table := load(t, file)
+			daemons := r.daemons()
 			for i, c := range r.Transcript {
 				if c.Clear {
 					table.Flush()
 					continue
 				}
 				var stdout, stderr bytes.Buffer
-				status := run(c.Argv[1:], strings.NewReader(c.Stdin), &stdout, &stderr, table.open, testNames())
+				status := run(c.Argv[1:], strings.NewReader(c.Stdin), &stdout, &stderr, table.open, daemons, testNames())
 				if status != c.Status {
 					t.Errorf("%d: %q: status %d, want %d", i, c.Argv, status, c.Status)
 				}

@@ -59,7 +59,7 @@ func (k kernelTable) Batch(edit func(Table) error) error {
 
 // onDirector runs a command line in a namespace, as a process would: it opens
 // the director, or loads it, and nothing of it is left in memory.
-func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) Table, args []string, stdin string) outcome {
+func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) Table, daemons Daemons, args []string, stdin string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	var status int
@@ -71,7 +71,7 @@ func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) 
 				return nil, err
 			}
 			return wrap(d), nil
-		}, testNames())
+		}, daemons, testNames())
 		if d == nil {
 			return nil
 		}
@@ -102,7 +102,8 @@ func emptyNamespace(t *testing.T) *host.Namespace {
 	return ns
 }
 
-// TestTranscriptsInTheKernel replays what was recorded on tables in the kernel.
+// TestTranscriptsInTheKernel replays what was recorded on tables in the kernel; daemons are
+// those of the other test.
 func TestTranscriptsInTheKernel(t *testing.T) {
 	testenv.Root(t)
 	files, err := filepath.Glob("testdata/*.json")
@@ -130,7 +131,7 @@ func playInTheKernel(t *testing.T, file string) (differences []string) {
 	t.Helper()
 	r, fake := load(t, file)
 	ns := emptyNamespace(t)
-	linux := &linuxExtras{fake}
+	linux, daemons := &linuxExtras{fake}, r.daemons()
 	wrap := func(d *director.Director) Table { return kernelTable{d, linux} }
 	for _, c := range r.Transcript {
 		args := []string{"-C"}
@@ -138,7 +139,7 @@ func playInTheKernel(t *testing.T, file string) (differences []string) {
 			args = c.Argv[1:]
 		}
 		want := outcome{c.Stdout, c.Stderr, c.Status}
-		if diff := cmp.Diff(want, onDirector(t, ns, wrap, args, c.Stdin)); diff != "" {
+		if diff := cmp.Diff(want, onDirector(t, ns, wrap, daemons, args, c.Stdin)); diff != "" {
 			differences = append(differences, strings.Join(args, " ")+" (-want +got):\n"+diff)
 		}
 	}

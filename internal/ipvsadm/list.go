@@ -69,7 +69,7 @@ func (s *session) list(c *command) error {
 	case c.given.has(optTimeout):
 		return l.timeouts(s.table)
 	case c.given.has(optDaemon):
-		return nil // there is none to show
+		return listDaemons(s.out, s.daemons)
 	}
 	return l.all(s.table)
 }

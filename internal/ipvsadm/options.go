@@ -152,15 +152,13 @@ var listOptions = []option{
 	{long: "exact", short: 'X', id: optExact},
 }
 
-// daemonOptions are checked although no sync daemon can be started yet, so
-// that a mistyped script is told its mistake and not something else.
 var daemonOptions = []option{
-	{long: "mcast-interface", arg: argRequired, id: optMcastInterface},
-	{long: "syncid", arg: argRequired, id: optSyncID, set: numberIn(0, 255, "illegal syncid specified")},
+	{long: "mcast-interface", arg: argRequired, id: optMcastInterface, set: setMcastInterface},
+	{long: "syncid", arg: argRequired, id: optSyncID, set: numberInto(0, 255, "illegal syncid specified", func(p *parser) *uint8 { return &p.daemon.SyncID })},
 	{long: "mcast-group", arg: argRequired, id: optMcastGroup, set: setMcastGroup},
-	{long: "mcast-port", arg: argRequired, id: optMcastPort, set: numberIn(1, 65535, "illegal mcast-port specified")},
-	{long: "mcast-ttl", arg: argRequired, id: optMcastTTL, set: numberIn(1, 255, "illegal mcast-ttl specified")},
-	{long: "sync-maxlen", arg: argRequired, id: optSyncMaxlen, set: numberIn(1, 65507, "illegal sync-maxlen specified")},
+	{long: "mcast-port", arg: argRequired, id: optMcastPort, set: numberInto(1, 65535, "illegal mcast-port specified", func(p *parser) *uint16 { return &p.daemon.Port })},
+	{long: "mcast-ttl", arg: argRequired, id: optMcastTTL, set: numberInto(1, 255, "illegal mcast-ttl specified", func(p *parser) *uint8 { return &p.daemon.TTL })},
+	{long: "sync-maxlen", arg: argRequired, id: optSyncMaxlen, set: numberInto(1, 65507, "illegal sync-maxlen specified", func(p *parser) *int { return &p.daemon.MaxLen })},
 }
 
 func longOption(name string) *option {

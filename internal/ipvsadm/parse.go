@@ -60,6 +60,9 @@ func (p *parser) first(s *scanner) *exit {
 		}
 		return fail("illegal start_daemon specified")
 	}
+	if got.value != nil {
+		p.daemon.Role = *got.value
+	}
 	return nil
 }
 

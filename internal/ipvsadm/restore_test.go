@@ -49,7 +49,7 @@ func TestRestorePrintsOutsideBatches(t *testing.T) {
 	var stdout, stderr strings.Builder
 	const lines = "-A -t 10.20.0.1:80\n-A -t 10.20.0.1:80\n-L --timeout\n-A -t 10.20.0.2:80\n-A -q\n-A -t 10.20.0.2:80\n-Ln\n-D -t 10.20.0.1:80"
 	status := run([]string{"-R"}, strings.NewReader(lines), checked{t, g, &stdout}, checked{t, g, &stderr},
-		func() (Table, error) { return g, nil }, testNames())
+		func() (Table, error) { return g, nil }, nil, testNames())
 	if status != 0 || len(g.services) != 1 || fmt.Sprint(g.sizes) != "[2 1 1 1]" {
 		t.Errorf("status %d, %d services, batches of %v", status, len(g.services), g.sizes)
 	}
@@ -67,7 +67,7 @@ func TestRestoreOfTricklingInput(t *testing.T) {
 	g := &guarded{fakeTable: newFake()}
 	done := make(chan int)
 	go func() {
-		done <- run([]string{"-R"}, read, io.Discard, io.Discard, func() (Table, error) { return g, nil }, testNames())
+		done <- run([]string{"-R"}, read, io.Discard, io.Discard, func() (Table, error) { return g, nil }, nil, testNames())
 	}()
 	for range 3 {
 		fmt.Fprint(write, "-A -t 10.20.0.1:80\n-D -t 10.20.0.1:")
@@ -96,7 +96,7 @@ func TestBatchesKeepServicesWhole(t *testing.T) {
 		}
 	}
 	g := &guarded{fakeTable: newFake()}
-	status := run([]string{"-R"}, strings.NewReader(lines.String()), io.Discard, io.Discard, func() (Table, error) { return g, nil }, testNames())
+	status := run([]string{"-R"}, strings.NewReader(lines.String()), io.Discard, io.Discard, func() (Table, error) { return g, nil }, nil, testNames())
 	all := 0
 	for _, n := range g.sizes {
 		all += n
@@ -114,7 +114,7 @@ func TestRestoreOfBrokenInput(t *testing.T) {
 	table := newFake()
 	var stderr strings.Builder
 	in := io.MultiReader(strings.NewReader("-A -t 10.20.0.1:80\n"), iotest.ErrReader(errors.New("gone")))
-	status := run([]string{"-R"}, in, io.Discard, &stderr, table.open, testNames())
+	status := run([]string{"-R"}, in, io.Discard, &stderr, table.open, nil, testNames())
 	if status != 255 || len(table.services) != 1 || stderr.String() != "ipvsadm: standard input: gone\n" {
 		t.Errorf("status %d, %d services, %q", status, len(table.services), stderr.String())
 	}

@@ -22,13 +22,15 @@ import (
 // It calls open once the command line is known to be right and to need the
 // table. If stdout cannot be written the status is 1, where ipvsadm's is 0: a script
 // must not clear a table that a full disk had no room for.
-func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error)) int {
-	return run(args, stdin, stdout, stderr, open, systemNames())
+//
+// Without daemons (nil) none can be started, and none is listed.
+func Run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error), daemons Daemons) int {
+	return run(args, stdin, stdout, stderr, open, daemons, systemNames())
 }
 
-func run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error), n *names) int {
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, open func() (Table, error), daemons Daemons, n *names) int {
 	out := bufio.NewWriter(stdout)
-	s := session{stdin: stdin, out: out, stderr: stderr, open: open, names: n}
+	s := session{stdin: stdin, out: out, stderr: stderr, open: open, daemons: daemons, names: n}
 	var end *exit
 	if len(args) == 0 {
 		end = s.execute(&command{verb: verbList})
@@ -50,6 +52,7 @@ type session struct {
 	stderr    io.Writer
 	open      func() (Table, error)
 	table     Table // nil until it is needed
+	daemons   Daemons
 	names     *names
 	restoring bool
 }
@@ -88,20 +91,16 @@ func (s *session) execute(c *command) *exit {
 		s.out.WriteString(versionLine)
 		return &exit{stop: true}
 	case verbStartDaemon:
-		return &exit{status: 255, text: "ipvsadm: the connection synchronization daemon is not available yet"}
+		return s.startDaemon(c.daemon)
 	case verbStopDaemon:
-		return &exit{status: 255, text: "No daemon is running"}
+		return s.stopDaemon(c.daemon.Role)
 	case verbRestore:
 		if s.restoring {
 			return tryHelp()
 		}
 	}
-	if s.table == nil {
-		t, err := s.open()
-		if err != nil {
-			return &exit{status: 255, text: fmt.Sprintf("ipvsadm: %v", err), stop: true}
-		}
-		s.table = t
+	if stop := s.openTable(); stop != nil {
+		return stop
 	}
 	switch c.verb {
 	case verbRestore:
@@ -112,10 +111,28 @@ func (s *session) execute(c *command) *exit {
 		}
 		return nil
 	}
-	if err := edit(s.table, c); err != nil {
-		return &exit{status: 255, text: explain(c.verb, err)}
+	return refused(c.verb, edit(s.table, c))
+}
+
+// openTable opens the table if it is not.
+func (s *session) openTable() *exit {
+	if s.table != nil {
+		return nil
 	}
+	t, err := s.open()
+	if err != nil {
+		return &exit{status: 255, text: fmt.Sprintf("ipvsadm: %v", err), stop: true}
+	}
+	s.table = t
 	return nil
+}
+
+// refused is the exit of an error of the table or of a daemon, nil if there is none.
+func refused(v verb, err error) *exit {
+	if err == nil {
+		return nil
+	}
+	return &exit{status: 255, text: explain(v, err)}
 }
 
 // edit makes the change a command asks for.

@@ -16,7 +16,7 @@ import (
 // result runs one command line.
 func result(table *fakeTable, stdin string, args ...string) (stdout, stderr string, status int) {
 	var o, e bytes.Buffer
-	status = run(args, strings.NewReader(stdin), &o, &e, table.open, testNames())
+	status = run(args, strings.NewReader(stdin), &o, &e, table.open, nil, testNames())
 	return o.String(), e.String(), status
 }
 
@@ -31,7 +31,7 @@ func TestOpenOnlyWhenNeeded(t *testing.T) {
 		{"-v", false, 0, ""},
 		{"-A", false, 2, "You need to supply the 'service-address' option for the 'add-service' command\n"},
 		{"-L -q", false, 255, "-q: unknown option\n"},
-		{"--start-daemon master", false, 255, "ipvsadm: the connection synchronization daemon is not available yet\n"},
+		{"--start-daemon master", false, 255, "ipvsadm: the connection synchronization daemon is not available here\n"},
 		{"--stop-daemon master", false, 255, "No daemon is running\n"},
 		{"", true, 255, "ipvsadm: not root\n"},
 		{"-Ln", true, 255, "ipvsadm: not root\n"},
@@ -41,7 +41,7 @@ func TestOpenOnlyWhenNeeded(t *testing.T) {
 		opened := false
 		open := func() (Table, error) { opened = true; return nil, errors.New("not root") }
 		var stdout, stderr bytes.Buffer
-		status := run(strings.Fields(c.line), strings.NewReader("-Ln\n"), &stdout, &stderr, open, testNames())
+		status := run(strings.Fields(c.line), strings.NewReader("-Ln\n"), &stdout, &stderr, open, nil, testNames())
 		if opened != c.opens || status != c.status || stderr.String() != c.stderr {
 			t.Errorf("%q: opened %v, status %d, stderr %q", c.line, opened, status, &stderr)
 		}
@@ -91,7 +91,7 @@ func TestRestoreInBatches(t *testing.T) {
 
 	var stdout, errs bytes.Buffer
 	broken := brokenBatch{newFake(), fmt.Errorf("service map: %w", model.ErrTableFull)}
-	status = run([]string{"-R"}, strings.NewReader(lines), &stdout, &errs, func() (Table, error) { return broken, nil }, testNames())
+	status = run([]string{"-R"}, strings.NewReader(lines), &stdout, &errs, func() (Table, error) { return broken, nil }, nil, testNames())
 	want := "Memory allocation problem\n" // and no line after it is run
 	if status != 255 || errs.String() != want || stdout.Len() != 0 {
 		t.Errorf("status %d, stdout %q, stderr %q, want %q", status, &stdout, &errs, want)
@@ -123,7 +123,7 @@ func TestFullDisk(t *testing.T) {
 	result(table, "", "-A", "-t", "10.20.0.1:80")
 	for _, args := range [][]string{{"-Sn"}, {"-Ln"}, {"-Lcn"}, {"-h"}, {"-L", "--timeout"}} {
 		var stderr bytes.Buffer
-		status := run(args, strings.NewReader(""), full{}, &stderr, table.open, testNames())
+		status := run(args, strings.NewReader(""), full{}, &stderr, table.open, nil, testNames())
 		if status != 1 || stderr.String() != "ipvsadm: no space left\n" {
 			t.Errorf("%v: status %d, %q", args, status, stderr.String())
 		}

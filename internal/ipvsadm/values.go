@@ -58,24 +58,30 @@ func parseTimeout(s string, low int64) (int64, *exit) {
 	return n, nil
 }
 
-// numberIn checks a number nothing uses yet.
-func numberIn(low, high int64, complaint string) func(*parser, string) *exit {
-	return func(_ *parser, v string) *exit {
-		if _, ok := parseNumber(v, low, high); !ok {
+// numberInto reads a number into a field, and refuses others with a complaint.
+func numberInto[T uint8 | uint16 | int](low, high int64, complaint string, field func(*parser) *T) func(*parser, string) *exit {
+	return func(p *parser, v string) *exit {
+		n, ok := parseNumber(v, low, high)
+		if !ok {
 			return fail("%s", complaint)
 		}
+		*field(p) = T(n)
 		return nil
 	}
 }
 
-func setMcastGroup(_ *parser, v string) *exit {
+func setMcastInterface(p *parser, v string) *exit { p.daemon.Interface = v; return nil }
+
+func setMcastGroup(p *parser, v string) *exit {
 	family := "IPv4"
 	if strings.Contains(v, ":") {
 		family = "IPv6"
 	}
-	if a, err := netip.ParseAddr(v); err != nil || !a.IsMulticast() || a.Zone() != "" {
+	a, err := netip.ParseAddr(v)
+	if err != nil || !a.IsMulticast() || a.Is4In6() || a.Zone() != "" {
 		return fail("invalid %s mcast-group `%s'", family, v)
 	}
+	p.daemon.Group = a
 	return nil
 }
 

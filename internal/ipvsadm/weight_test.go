@@ -18,7 +18,7 @@ func TestWeightsByHealth(t *testing.T) {
 	ipvsadm := func(args string) string {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		if status := run(strings.Fields(args), nil, &stdout, &stderr, f.open, testNames()); status != 0 || stderr.Len() != 0 {
+		if status := run(strings.Fields(args), nil, &stdout, &stderr, f.open, nil, testNames()); status != 0 || stderr.Len() != 0 {
 			t.Errorf("%s: status %d, stderr %q", args, status, &stderr)
 		}
 		return strings.Join(strings.Fields(stdout.String()), " ")

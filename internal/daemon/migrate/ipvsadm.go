@@ -28,7 +28,7 @@ func Ipvsadm(name string, text []byte) (*Result, error) {
 			continue
 		}
 		var said bytes.Buffer
-		if ipvsadm.Run(words, strings.NewReader(""), io.Discard, &said, func() (ipvsadm.Table, error) { return t, nil }) != 0 {
+		if ipvsadm.Run(words, strings.NewReader(""), io.Discard, &said, func() (ipvsadm.Table, error) { return t, nil }, nil) != 0 {
 			why, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
 			r.lose(t.from, line, "%s", why)
 		}

@@ -27,7 +27,7 @@ func Ipvsadm(args []string, stdout, stderr *bytes.Buffer) int {
 			return nil, err
 		}
 		return table{open}, nil
-	})
+	}, nil)
 }
 
 // table is a director as ipvsadm requires it.
