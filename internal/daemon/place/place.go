@@ -12,6 +12,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/sync/running"
 )
 
 // Base has a directory for each network namespace that has or had a daemon. It goes
@@ -62,11 +64,14 @@ func Take(dir string) (*os.File, error) {
 }
 
 // Sweep removes the directories of network namespaces that have neither a daemon nor a
-// director any more.
+// director any more, nor a process that synchronizes connections.
 func Sweep() {
 	dirs, _ := filepath.Glob(filepath.Join(Base, "[0-9]*"))
 	for _, dir := range dirs {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(Base), filepath.Base(dir)+".lock")); err == nil {
+			continue
+		}
+		if roles, err := running.List(dir); err != nil || len(roles) > 0 {
 			continue
 		}
 		if f, err := Take(dir); err == nil {
