@@ -52,5 +52,5 @@ func ipvsadmMain(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 		open = d
 		return table{d}, nil
-	}, nil)
+	}, daemonsTelling(stderr))
 }

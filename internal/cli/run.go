@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"fmt"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -48,18 +47,14 @@ The exit status is 0 after a signal, 2 for a wrong command line, or 3 if it fail
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			switch format {
-			case "text":
-				if h := journal.New(); h != nil {
-					o.Log = slog.New(h)
-					break
-				}
-				o.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-			case "json":
-				o.Log = slog.New(slog.NewJSONHandler(c.ErrOrStderr(), nil))
-			default:
-				return command.Usage(fmt.Errorf("unknown value %q of --log (text or json)", format))
+			log, err := logger(format, c.ErrOrStderr())
+			if err != nil {
+				return command.Usage(err)
 			}
+			if h := journal.New(); h != nil && format == "text" {
+				log = slog.New(h)
+			}
+			o.Log = log
 			o.Ready = daemon.Ready
 			return daemon.Run(c.Context(), o)
 		},
@@ -68,8 +63,7 @@ The exit status is 0 after a signal, 2 for a wrong command line, or 3 if it fail
 	c.Flags().StringVar(&o.State, "state", place.State, "`DIRECTORY` of orders and of the log of events")
 	_ = c.MarkFlagDirname("state")
 	c.Flags().BoolVar(&o.Force, "force", false, "apply the configuration even if it deletes more servers than daemon.max_removed")
-	c.Flags().StringVar(&format, "log", "text", "format of the log on standard error: text or json")
-	_ = c.RegisterFlagCompletionFunc("log", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	registerLog(c, &format)
 	return c
 }
 
