@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
@@ -88,12 +87,14 @@ it failed, as where the interface does not exist or the role runs already.`,
 			if err != nil {
 				return err
 			}
-			defer d.Close()
-			opened := func(c synchronize.Config) {
-				log.Info("sockets are open", configWords(c)...)
-				ready()
+			if err := d.Close(); err != nil {
+				return err
 			}
-			return perform.Role(c.Context(), dir, running.ByCommand, config, synchronize.Of(d), log, &synchronize.Counts{}, opened)
+			place.Sweep()
+			return perform.Role(c.Context(), config, perform.Options{
+				Dir: dir, By: running.ByCommand, Log: log, Counts: &synchronize.Counts{},
+				Ready: func(synchronize.Config) { ready() }, Missing: func(m []synchronize.Missing) { logMissing(log, m) },
+			})
 		},
 	}
 	f.register(c)
@@ -162,9 +163,22 @@ func completeDevices(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// configWords are a role's configuration for its log.
-func configWords(c synchronize.Config) []any {
-	return []any{"role", string(c.Role), "interface", c.Interface, "sync_id", c.SyncID, "group", c.Group, "port", c.Port, "ttl", c.TTL, "max_length", c.MaxLen, "pid", os.Getpid()}
+// logMissing warns of what a backup's table lacks.
+func logMissing(log *slog.Logger, missing []synchronize.Missing) {
+	if len(missing) == 0 {
+		log.Info("the table has all services and servers of the master again")
+		return
+	}
+	for _, m := range missing[:min(len(missing), 10)] {
+		if m.Server.IsValid() {
+			log.Warn("a server of the master is missing: its connections are entered when it is added", "service", m.Service, "server", m.Server, "entries", m.Entries)
+		} else {
+			log.Warn("a service of the master is missing: its connections are entered when it is added", "service", m.Service, "entries", m.Entries)
+		}
+	}
+	if more := len(missing) - 10; more > 0 {
+		log.Warn("more services and servers of the master are missing", "number", more)
+	}
 }
 
 // registerLog adds --log.

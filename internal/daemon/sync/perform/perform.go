@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package perform performs a synchronization role for the whole network namespace: it
-// makes sure that no other process does, and leaves word of it (package running).
+// Package perform performs a synchronization role for a network namespace: it makes sure
+// that no other process does, leaves word of it (package running), and goes on with the
+// director that an upgrade puts in place.
 package perform
 
 import (
@@ -17,6 +18,7 @@ import (
 
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/running"
+	"imbang/internal/director"
 )
 
 // MTU is that of a network device [bytes]. The error of one that is not there wraps
@@ -33,23 +35,101 @@ func MTU(device string) (int, error) {
 	return i.MTU, nil
 }
 
-// Role performs a role until the context ends. dir is that of the network namespace
-// (place.Dir), by who does it (running.ByCommand or running.ByDaemon). ready is called with
-// the complete configuration when the sockets are open.
-//
-// As of Linux, a device that is not there is the first thing that is wrong, a role that
-// runs already (*running.Runs) the second.
-func Role(ctx context.Context, dir, by string, c synchronize.Config, d synchronize.Table, log *slog.Logger, counts *synchronize.Counts, ready func(synchronize.Config)) (err error) {
+// Options are what a role needs beside its configuration.
+type Options struct {
+	Dir    string // of the network namespace (place.Dir)
+	By     string // running.ByCommand or running.ByDaemon
+	Log    *slog.Logger
+	Counts *synchronize.Counts
+	// Ready, if set, is called when the sockets are open, again after each upgrade of the
+	// director; c has every default filled in.
+	Ready func(c synchronize.Config)
+	// Missing, if set, is called when it has changed which services and servers a backup
+	// lacks.
+	Missing func([]synchronize.Missing)
+}
+
+// Role performs a role, for the director of the calling thread's network namespace, until
+// the context ends, which is no error. As of Linux, a device that is not there (unix.ENODEV)
+// is found before a role that runs already (*running.Runs).
+func Role(ctx context.Context, c synchronize.Config, o Options) (err error) {
 	if err := c.Complete(MTU); err != nil {
 		return err
 	}
-	lock, err := running.Take(dir, running.Role{
+	lock, err := running.Take(o.Dir, running.Role{
 		Role: string(c.Role), PID: os.Getpid(), Interface: c.Interface, SyncID: c.SyncID, Group: c.Group, Port: c.Port, TTL: c.TTL,
-		MaxLength: c.MaxLen, Since: time.Now(), By: by,
+		MaxLength: c.MaxLen, Since: time.Now(), By: o.By,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	return synchronize.Run(ctx, c, d, log, counts, func() { ready(c) })
+	for {
+		err := withDirector(ctx, c, o)
+		if !errors.Is(err, director.ErrReplaced) || ctx.Err() != nil {
+			return err
+		}
+		o.Log.Info("the director was upgraded: the role goes on with the new one", "role", string(c.Role))
+	}
+}
+
+// withDirector performs a role for the director that there is now.
+func withDirector(ctx context.Context, c synchronize.Config, o Options) error {
+	d, err := director.Open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	changed := make(chan struct{}, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		watch(ctx, d.Generation, changed)
+	}()
+	defer func() { cancel(); <-ended }()
+	return synchronize.Run(ctx, c, synchronize.Options{
+		Table: d, Log: o.Log, Counts: o.Counts, Tell: tell, Changed: changed, Missing: o.Missing,
+		Ready: func() {
+			if o.Ready != nil {
+				o.Ready(c)
+			}
+		},
+	})
+}
+
+// generations is the time between two looks at the table's generation.
+const generations = time.Second
+
+// watch sends when the table has changed, until the context ends. What it cannot read it
+// leaves to the role, which reads more.
+func watch(ctx context.Context, generation func() (uint64, error), changed chan<- struct{}) {
+	tick := time.NewTicker(generations)
+	defer tick.Stop()
+	last, _ := generation()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, err := generation()
+		if err != nil || now == last {
+			continue
+		}
+		last = now
+		select {
+		case changed <- struct{}{}:
+		default: // one waits to be read
+		}
+	}
+}
+
+// tell opens the source of a master: what the director's synchronization rule selects.
+func tell() (synchronize.Source, error) {
+	t, err := director.Tell(director.TellRule{})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
