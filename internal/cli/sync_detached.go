@@ -104,7 +104,7 @@ func startDetached(dir string, c synchronize.Config) (pid int, err error) {
 		return 0, fmt.Errorf("start a process: %w", err)
 	}
 	defer read.Close()
-	p := exec.Command("/proc/self/exe", syncArgs(c)...)
+	p := exec.Command(thisProgram(), syncArgs(c)...)
 	p.Args[0] = "imbang" // this process may be called ipvsadm
 	p.Dir = "/"
 	p.Stderr = log
@@ -133,6 +133,17 @@ func startDetached(dir string, c synchronize.Config) (pid int, err error) {
 	}
 	pid = p.Process.Pid
 	return pid, p.Process.Release()
+}
+
+// thisProgram is the path of this program: by its own name, which process listings show, or
+// by the kernel's if it was removed.
+func thisProgram() string {
+	if path, err := os.Executable(); err == nil {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return "/proc/self/exe"
 }
 
 // logFile is where a started process logs.

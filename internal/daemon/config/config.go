@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/check"
+	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/model"
 )
 
@@ -20,6 +21,7 @@ type Config struct {
 	Settings []Setting // by name
 	Timeouts model.Timeouts
 	Daemon   Daemon
+	Roles    []synchronize.Config // of connection synchronization: at most a master and a backup, in this order
 	Services []Service
 	Files    []string // that were read, the first one first
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/daemon/check"
+	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/model"
 )
 
@@ -75,6 +77,12 @@ func TestWhole(t *testing.T) {
 	}
 	if c.Timeouts != (model.Timeouts{TCP: 15 * time.Minute, TCPFin: time.Minute, UDP: 5 * time.Minute}) {
 		t.Errorf("%+v", c.Timeouts)
+	}
+	if want := []synchronize.Config{
+		{Role: "master", SyncID: 7, Interface: "eth2", MaxLen: 1400, Group: netip.MustParseAddr("ff02::81"), Port: 9000, TTL: 2},
+		{Role: "backup", Interface: "eth2"},
+	}; !slices.Equal(c.Roles, want) {
+		t.Errorf("%+v", c.Roles)
 	}
 	if len(c.Services) != 4 || len(c.Files) != 2 {
 		t.Fatalf("%d services of %v", len(c.Services), c.Files)

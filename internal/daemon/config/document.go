@@ -13,6 +13,7 @@ type document struct {
 	Settings map[string]string   `yaml:"settings" jsonschema_description:"settings of the director by name; imbang settings lists them"`
 	Timeouts timeoutsDoc         `yaml:"timeouts" jsonschema_description:"of connections, as ipvsadm --set has them; default as they are"`
 	Daemon   daemonDoc           `yaml:"daemon" jsonschema_description:"the process itself"`
+	Sync     syncDoc             `yaml:"synchronization" jsonschema_description:"synchronization of connections with other directors, by the protocol of Linux's IPVS"`
 	Checks   map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
 	Services []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
 }
@@ -59,6 +60,20 @@ type daemonDoc struct {
 type metricsDoc struct {
 	Listen       string `yaml:"listen" jsonschema_description:"loopback address and port, such as 127.0.0.1:9106; default none"`
 	NodeExporter bool   `yaml:"node_exporter" jsonschema_description:"also node_ipvs_* under node_exporter's names and labels; default false"`
+}
+
+type syncDoc struct {
+	Master *syncRoleDoc `yaml:"master" jsonschema_description:"sends connections; without it, none are sent"`
+	Backup *syncRoleDoc `yaml:"backup" jsonschema_description:"receives connections; without it, none are received"`
+}
+
+type syncRoleDoc struct {
+	Interface string `yaml:"interface" jsonschema_description:"required; device by which messages are sent or received"`
+	SyncID    int    `yaml:"sync_id" jsonschema_description:"0 to 255, in messages; a backup accepts those of its number, with 0 all; default 0"`
+	Group     string `yaml:"group" jsonschema_description:"multicast address, IPv4 or IPv6; default 224.0.0.81"`
+	Port      int    `yaml:"port" jsonschema_description:"UDP port; default 8848"`
+	TTL       int    `yaml:"ttl" jsonschema_description:"time to live of messages, 1 to 255; default 1"`
+	MaxLength int    `yaml:"max_length" jsonschema_description:"bytes of a message at most, 1 to 65507; default 1472 (IPv6 1452), of a backup by the device's MTU where that is larger"`
 }
 
 type checkDoc struct {

@@ -31,6 +31,7 @@ func (c *checker) top(d *document) {
 	t.TCPFin = c.duration("timeouts.tcp_fin", d.Timeouts.TCPFin, time.Second, 0)
 	t.UDP = c.duration("timeouts.udp", d.Timeouts.UDP, time.Second, 0)
 	c.daemon(&d.Daemon)
+	c.synchronization(&d.Sync)
 }
 
 func (c *checker) director(d *directorDoc) {
