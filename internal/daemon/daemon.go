@@ -27,6 +27,7 @@ import (
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/daemon/steer"
+	"imbang/internal/daemon/sync/keep"
 	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -75,6 +76,7 @@ type Daemon struct {
 	failure  error // of the last reload
 	checkers map[*config.Check]check.Checker
 	scraped  scraped
+	sync     keep.Keeper // connection synchronization
 	auditing bool
 	audited  time.Time // the last time; zero: the start
 	// The configuration's files as they were read last, as they were seen last, and since
@@ -139,6 +141,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.endSteering()      // of a daemon that was killed
 	defer d.endSteering()
 	d.setJobs()
+	d.sync = keep.Keeper{Dir: d.dir, Log: o.Log}
+	d.setSynchronization()
+	defer d.sync.Close()
 	d.serveMetrics()
 	defer d.closeMetrics()
 	socket, err := api.Listen(place.Socket(d.dir), d, o.Log)
@@ -182,6 +187,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 		case <-tick.C:
 			d.keepHost()
 			d.serveMetrics() // again, if it failed
+			d.keepSynchronization()
 			d.catchUp()
 			d.look()
 			d.keepSteering()

@@ -15,7 +15,7 @@ import (
 )
 
 // hostChanges are what applying a configuration changes beside the table: addresses, and
-// the devices that the director is attached to, one line each.
+// the devices that the director is attached to, and roles of synchronization, one line each.
 func (d *Daemon) hostChanges(next *config.Config) (lines []string) {
 	c := next.Director
 	for a := range d.added {
@@ -24,6 +24,7 @@ func (d *Daemon) hostChanges(next *config.Config) (lines []string) {
 		}
 	}
 	slices.Sort(lines)
+	lines = append(lines, roleChanges(d.sync.Configured(), next.Roles)...)
 	if c == nil {
 		return lines
 	}

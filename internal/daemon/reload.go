@@ -283,6 +283,7 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 	d.keepHost()
 	err = d.finish(p, host, "reload by "+by)
 	d.serveMetrics()
+	d.setSynchronization()
 	d.tell(out)
 	d.setJobs()
 	return p, host, err

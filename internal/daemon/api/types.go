@@ -39,6 +39,47 @@ type Status struct {
 	Alarms      []Alarm   `json:"alarms"`
 	Drift       []string  `json:"drift"` // how the table differs from what the daemon made of it
 	Checks      Checks    `json:"checks"`
+
+	Synchronization []Synchronization `json:"synchronization"` // roles of the configuration
+}
+
+// Synchronization is a role of connection synchronization. Counters are since the daemon
+// started.
+type Synchronization struct {
+	Role      string        `json:"role"`  // master or backup
+	State     string        `json:"state"` // starting, running or failed
+	Since     time.Time     `json:"since"` // of the state
+	Interface string        `json:"interface"`
+	SyncID    uint8         `json:"sync_id"`
+	Group     string        `json:"group"`
+	Port      uint16        `json:"port"`
+	TTL       uint8         `json:"ttl"`
+	MaxLength int           `json:"max_length"`        // of a message [bytes]; 0: not known yet
+	Error     string        `json:"error,omitempty"`   // of failed
+	Retry     time.Time     `json:"retry,omitzero"`    // of failed: when it is started again
+	Messages  uint64        `json:"messages"`          // sent, or received and used
+	Entries   uint64        `json:"entries"`           // in these
+	Bytes     uint64        `json:"bytes"`             // of these, without headers of IP and UDP
+	Last      time.Time     `json:"last,omitzero"`     // message
+	Lost      uint64        `json:"lost"`              // of a master: entries that the director's ring had no room for
+	Unbound   int64         `json:"unbound"`           // of a backup: entries that wait for their server now
+	Bound     uint64        `json:"bound"`             // of a backup: entries that got their server after a wait
+	Dropped   []SyncDropped `json:"dropped"`           // all reasons of the role
+	Missing   []SyncMissing `json:"missing,omitempty"` // of a backup: what the table lacks, most frequent first
+}
+
+// SyncDropped is how many messages or entries were dropped for a reason.
+type SyncDropped struct {
+	Reason string `json:"reason"`
+	Of     string `json:"of"` // messages or entries
+	Count  uint64 `json:"count"`
+}
+
+// SyncMissing is a service or a server that entries of the master have.
+type SyncMissing struct {
+	Service string `json:"service"`
+	Server  string `json:"server,omitempty"` // empty: the service itself is missing
+	Entries int    `json:"entries"`          // that wait for it
 }
 
 // Alarm is a fault that lasts.

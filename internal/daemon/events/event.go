@@ -27,12 +27,14 @@ const (
 	AlarmRaised  Kind = "alarm"
 	AlarmEnded   Kind = "alarm-ended"
 	HookFailed   Kind = "hook-failed"
+	// Synchronization: a role of connection synchronization runs, or was stopped.
+	Synchronization Kind = "synchronization"
 )
 
 // Kinds lists all kinds.
 func Kinds() []Kind {
 	return []Kind{ServerUp, ServerDown, QuorumUp, QuorumDown, AgentAsked, Ordered, Started, Stopping,
-		Reloaded, ReloadFailed, Changed, DriftFound, DriftEnded, AlarmRaised, AlarmEnded, HookFailed}
+		Reloaded, ReloadFailed, Changed, DriftFound, DriftEnded, AlarmRaised, AlarmEnded, HookFailed, Synchronization}
 }
 
 // Event is something that happened.

@@ -44,10 +44,11 @@ type metric struct {
 }
 
 var (
-	service = []string{"service"}
-	server  = []string{"service", "server"}
-	checkOf = []string{"service", "server", "check"}
-	table   = []string{"service_key", "server_address"}
+	service  = []string{"service"}
+	server   = []string{"service", "server"}
+	checkOf  = []string{"service", "server", "check"}
+	table    = []string{"service_key", "server_address"}
+	syncRole = []string{"role"}
 
 	daemonStart    = metric{"imbang_daemon_start_time_seconds", "When the daemon started, in seconds since 1970.", prometheus.GaugeValue, nil}
 	reloadOK       = metric{"imbang_config_last_reload_successful", "1 if the last reload was applied, 0 if it was refused.", prometheus.GaugeValue, nil}
@@ -75,6 +76,15 @@ var (
 	capacity       = metric{"imbang_connections_capacity", "Room for connections of each address family.", prometheus.GaugeValue, nil}
 	packets        = metric{"imbang_unforwarded_packets_total", "Packets that were not forwarded, by verdict and reason.", prometheus.CounterValue, []string{"verdict", "reason"}}
 	attached       = metric{"imbang_attached", "1 for each program on a device.", prometheus.GaugeValue, []string{"role", "device", "hook"}}
+	syncUp         = metric{"imbang_sync_up", "1 if the role of connection synchronization runs.", prometheus.GaugeValue, syncRole}
+	syncMessages   = metric{"imbang_sync_messages_total", "Messages that a master sent, or that a backup received and used.", prometheus.CounterValue, syncRole}
+	syncEntries    = metric{"imbang_sync_entries_total", "Connections and templates in these messages.", prometheus.CounterValue, syncRole}
+	syncBytes      = metric{"imbang_sync_bytes_total", "Bytes of these messages, without the headers of IP and UDP.", prometheus.CounterValue, syncRole}
+	syncLast       = metric{"imbang_sync_last_message_timestamp_seconds", "When the last message was sent or used, in seconds since 1970; 0 if none was.", prometheus.GaugeValue, syncRole}
+	syncLost       = metric{"imbang_sync_lost_entries_total", "Entries that the director's ring had no room for.", prometheus.CounterValue, syncRole}
+	syncUnbound    = metric{"imbang_sync_unbound_entries", "Received entries that wait for their service or server.", prometheus.GaugeValue, syncRole}
+	syncBound      = metric{"imbang_sync_bound_entries_total", "Received entries that got their service and server after a wait.", prometheus.CounterValue, syncRole}
+	syncDropped    = metric{"imbang_sync_dropped_total", "Messages or entries that were dropped, by reason.", prometheus.CounterValue, []string{"role", "of", "reason"}}
 	flood          = metric{"imbang_syn_flood", "1 during a SYN flood.", prometheus.GaugeValue, nil}
 )
 
@@ -120,6 +130,9 @@ func (w writer) daemon(s *api.Status) {
 	for _, a := range s.Alarms {
 		w.put(alarm, 1, a.Name)
 	}
+	for _, r := range s.Synchronization {
+		w.synchronization(r)
+	}
 	w.put(checkDelay, s.Checks.DelayP50MS/1e3, "50")
 	w.put(checkDelay, s.Checks.DelayP99MS/1e3, "99")
 	for _, svc := range s.Services {
@@ -128,6 +141,27 @@ func (w writer) daemon(s *api.Status) {
 		for _, m := range svc.Servers {
 			w.server(svc.Name, m)
 		}
+	}
+}
+
+func (w writer) synchronization(r api.Synchronization) {
+	w.put(syncUp, one(r.State == "running"), r.Role)
+	w.put(syncMessages, float64(r.Messages), r.Role)
+	w.put(syncEntries, float64(r.Entries), r.Role)
+	w.put(syncBytes, float64(r.Bytes), r.Role)
+	last := 0.0
+	if !r.Last.IsZero() {
+		last = float64(r.Last.UnixMilli()) / 1e3
+	}
+	w.put(syncLast, last, r.Role)
+	if r.Role == "master" {
+		w.put(syncLost, float64(r.Lost), r.Role)
+	} else {
+		w.put(syncUnbound, float64(r.Unbound), r.Role)
+		w.put(syncBound, float64(r.Bound), r.Role)
+	}
+	for _, d := range r.Dropped {
+		w.put(syncDropped, float64(d.Count), r.Role, d.Of, d.Reason)
 	}
 }
 

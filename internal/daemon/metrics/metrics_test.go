@@ -36,6 +36,10 @@ func snapshot() *Snapshot {
 			Name: "a", State: "down", Drain: &api.Order{}, Checks: []api.Check{{Name: "http", State: "down", Runs: 5, Fails: 3}},
 		}}}},
 	}
+	status.Synchronization = []api.Synchronization{
+		{Role: "master", State: "running", Messages: 9, Entries: 90, Bytes: 3240, Last: time.Unix(300, 0), Lost: 2, Dropped: []api.SyncDropped{{Reason: "send_error", Of: "messages", Count: 1}}},
+		{Role: "backup", State: "failed", Unbound: 4, Bound: 5, Dropped: []api.SyncDropped{{Reason: "syncid", Of: "messages"}}},
+	}
 	return &Snapshot{Daemon: status, Services: []model.ServiceStatus{web, mark}, Director: director.Status{Connections: 5, Attachments: []director.Attachment{{Role: "client", Device: "eth0", Hook: "tcx"}}}}
 }
 
@@ -56,6 +60,28 @@ imbang_check_failures_total{check="http",server="a",service="web"} 3
 # HELP imbang_config_last_reload_successful 1 if the last reload was applied, 0 if it was refused.
 # TYPE imbang_config_last_reload_successful gauge
 imbang_config_last_reload_successful 0
+# HELP imbang_sync_up 1 if the role of connection synchronization runs.
+# TYPE imbang_sync_up gauge
+imbang_sync_up{role="backup"} 0
+imbang_sync_up{role="master"} 1
+# HELP imbang_sync_entries_total Connections and templates in these messages.
+# TYPE imbang_sync_entries_total counter
+imbang_sync_entries_total{role="backup"} 0
+imbang_sync_entries_total{role="master"} 90
+# HELP imbang_sync_last_message_timestamp_seconds When the last message was sent or used, in seconds since 1970; 0 if none was.
+# TYPE imbang_sync_last_message_timestamp_seconds gauge
+imbang_sync_last_message_timestamp_seconds{role="backup"} 0
+imbang_sync_last_message_timestamp_seconds{role="master"} 300
+# HELP imbang_sync_lost_entries_total Entries that the director's ring had no room for.
+# TYPE imbang_sync_lost_entries_total counter
+imbang_sync_lost_entries_total{role="master"} 2
+# HELP imbang_sync_unbound_entries Received entries that wait for their service or server.
+# TYPE imbang_sync_unbound_entries gauge
+imbang_sync_unbound_entries{role="backup"} 4
+# HELP imbang_sync_dropped_total Messages or entries that were dropped, by reason.
+# TYPE imbang_sync_dropped_total counter
+imbang_sync_dropped_total{of="messages",reason="syncid",role="backup"} 0
+imbang_sync_dropped_total{of="messages",reason="send_error",role="master"} 1
 # HELP node_ipvs_connections_total The total number of connections made.
 # TYPE node_ipvs_connections_total counter
 node_ipvs_connections_total 8
@@ -69,6 +95,7 @@ node_ipvs_backend_weight{local_address="",local_mark="00000003",local_port="0",p
 node_ipvs_backend_weight{local_address="10.20.0.1",local_mark="",local_port="80",proto="TCP",remote_address="172.16.0.2",remote_port="80"} 2
 `
 	names := []string{"imbang_server_up", "imbang_server_weight_effective", "imbang_check_failures_total", "imbang_config_last_reload_successful",
+		"imbang_sync_up", "imbang_sync_entries_total", "imbang_sync_last_message_timestamp_seconds", "imbang_sync_lost_entries_total", "imbang_sync_unbound_entries", "imbang_sync_dropped_total",
 		"node_ipvs_connections_total", "node_ipvs_backend_connections_active", "node_ipvs_backend_weight"}
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
