@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 )
 
@@ -52,7 +53,7 @@ loaded, or it cannot be read. The daemon's part is shown in any case.`,
 				if !loaded {
 					return nil
 				}
-				return printStatus(w, st.Status)
+				return printStatus(w, st.Status, st.Processes)
 			})
 			return errors.Join(printed, err)
 		},
@@ -67,6 +68,9 @@ func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
 	if st.Daemon, err = askDaemon(ctx); err != nil {
 		return st, false, err
 	}
+	if st.Processes, err = processRoles(); err != nil {
+		return st, false, err
+	}
 	d, err := director.Open()
 	if err == nil {
 		defer d.Close()
@@ -78,7 +82,7 @@ func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
 	return st, err == nil, err
 }
 
-func printStatus(w io.Writer, st director.Status) error {
+func printStatus(w io.Writer, st director.Status, processes []running.Role) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(st.Attachments) == 0 {
 		fmt.Fprintln(t, "not attached to any device")
@@ -100,6 +104,7 @@ func printStatus(w io.Writer, st director.Status) error {
 	if st.Followers > 0 {
 		fmt.Fprintf(t, "followers\t%d\n", st.Followers)
 	}
+	printProcessRoles(t, processes)
 	for _, p := range st.Programs {
 		if p.RunCount > 0 {
 			fmt.Fprintf(t, "program %s\t%d runs\t%v\n", p.Name, p.RunCount, time.Duration(p.RunTime))

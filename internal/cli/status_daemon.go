@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 )
 
@@ -20,6 +21,8 @@ import (
 type statusOf struct {
 	director.Status
 	Daemon *api.Status `json:"daemon,omitempty"`
+	// Processes are those of imbang sync.
+	Processes []running.Role `json:"synchronization_processes,omitempty"`
 }
 
 // askDaemon is the status of the daemon; nil if there is none.
@@ -48,6 +51,9 @@ func printDaemon(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "DRIFT  %s\n", line)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, one := range s.Synchronization {
+		printSync(t, one, now)
+	}
 	for _, one := range s.Services {
 		state := "up"
 		switch {

@@ -72,7 +72,7 @@ func ipvsadmPage() Page {
 	}
 	return Page{"ipvsadm.md", title("ipvsadm", "the command's help and the list of schedulers") +
 		"`imbang ipvsadm`, or a link to `imbang` named `ipvsadm` or `imbang-ipvsadm`, has the command line of ipvsadm 1.31. " +
-		"Beyond the help below the scheduler `twos` can be chosen. `--start-daemon` and `--stop-daemon` are refused.\n\n" +
+		"Beyond the help below the scheduler `twos` can be chosen. `--start-daemon` starts a process ([`imbang sync`](imbang/sync.md)), where Linux starts a thread of the kernel; its default `--syncid` is 0, which is what ipvsadm 1.31 sends, too.\n\n" +
 		fence("text", ipvsadm.Usage()) + "## Schedulers\n\n" +
 		table([]string{"scheduler", "chooses", "flags of `-b`"}, rows) + messages}
 }
@@ -88,4 +88,8 @@ ipvsadm prints fixed messages for the kernel's errors, and imbang prints the sam
 | ` + "`Memory allocation problem`" + ` | the table has no room for another service or server: save it (` + "`ipvsadm -Sn`" + `), ` + "`imbang detach`" + `, ` + "`imbang attach`" + ` with a greater ` + "`--max-services` or `--max-servers`" + `, restore it (` + "`ipvsadm -R`" + `) |
 | ` + "`Service not defined`, `No such service`" + ` | the service was not added |
 | ` + "`No such destination`" + ` | the server is not in the service |
+| ` + "`Daemon has already run`" + ` | the synchronization role runs, in a process of ` + "`imbang sync`" + ` or in ` + "`imbang run`" + `: ` + "`imbang status`" + ` shows which |
+| ` + "`No daemon is running`" + ` | the synchronization role does not run |
+| ` + "`No such device`" + ` | of ` + "`--start-daemon`" + `: ` + "`--mcast-interface`" + ` is missing, or there is no such device |
+| ` + "`Network is unreachable`" + ` | of ` + "`--start-daemon master`" + `: the device is down, or has no address or no route to the group |
 `

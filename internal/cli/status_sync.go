@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/sync/running"
+)
+
+// processRoles are the roles of connection synchronization that processes of their own
+// perform; those of a daemon are in its status.
+func processRoles() (all []running.Role, err error) {
+	dir, err := place.Dir()
+	if err != nil {
+		return nil, err
+	}
+	roles, err := running.List(dir)
+	for _, r := range roles {
+		if r.By != running.ByDaemon {
+			all = append(all, r)
+		}
+	}
+	return all, err
+}
+
+// printProcessRoles is a line for each of them.
+func printProcessRoles(w io.Writer, roles []running.Role) {
+	for _, r := range roles {
+		fmt.Fprintf(w, "synchronization %s\tprocess %d since %s\t%s, sync ID %d\n", r.Role, r.PID, clock(r.Since.Local()),
+			syncPlace(r.Interface, r.Group.String(), r.Port), r.SyncID)
+	}
+}
+
+// printSync is a line for a daemon's role of synchronization, and one for each service or
+// server that it lacks.
+func printSync(w io.Writer, s api.Synchronization, now time.Time) {
+	state := s.State
+	if s.State == "failed" {
+		state = "FAILED"
+	}
+	fmt.Fprintf(w, "synchronization %s\t%s for %s\t%s, sync ID %d\t%s\n", s.Role, state, ago(now, s.Since), syncPlace(s.Interface, s.Group, s.Port), s.SyncID, syncCounts(s, now))
+	if s.Error != "" {
+		fmt.Fprintf(w, "  %s; it is started again in %s\n", strings.ReplaceAll(s.Error, "\n", "; "), ago(s.Retry, now))
+	}
+	const shown = 10
+	for _, m := range s.Missing[:min(len(s.Missing), shown)] {
+		what := m.Service
+		if m.Server != "" {
+			what = m.Server + " of " + m.Service
+		}
+		fmt.Fprintf(w, "  missing\t%s\t%d connections wait for it\n", what, m.Entries)
+	}
+	if more := len(s.Missing) - shown; more > 0 {
+		fmt.Fprintf(w, "  missing\t%d more\n", more)
+	}
+}
+
+// syncPlace says by where messages go.
+func syncPlace(device, group string, port uint16) string {
+	at := fmt.Sprintf("%s:%d", group, port)
+	if a, err := netip.ParseAddr(group); err == nil {
+		at = netip.AddrPortFrom(a, port).String()
+	}
+	return device + ", " + at
+}
+
+// syncCounts are a role's counters that are not 0, and the age of the last message.
+func syncCounts(s api.Synchronization, now time.Time) string {
+	words := []string{fmt.Sprintf("%d messages, %d connections", s.Messages, s.Entries)}
+	if !s.Last.IsZero() {
+		words[0] += ", the last " + ago(now, s.Last) + " ago"
+	}
+	if s.Unbound > 0 {
+		words = append(words, fmt.Sprintf("%d wait for their server", s.Unbound))
+	}
+	if s.Lost > 0 {
+		words = append(words, fmt.Sprintf("%d lost", s.Lost))
+	}
+	for _, d := range s.Dropped {
+		if d.Count > 0 {
+			words = append(words, fmt.Sprintf("%d %s dropped (%s)", d.Count, d.Of, d.Reason))
+		}
+	}
+	return strings.Join(words, "; ")
+}
