@@ -72,7 +72,7 @@ func ipvsadmPage() Page {
 	}
 	return Page{"ipvsadm.md", title("ipvsadm", "the command's help and the list of schedulers") +
 		"`imbang ipvsadm`, or a link to `imbang` named `ipvsadm` or `imbang-ipvsadm`, has the command line of ipvsadm 1.31. " +
-		"Beyond the help below the scheduler `twos` can be chosen. `--start-daemon` starts a process ([`imbang sync`](imbang/sync.md)), where Linux starts a thread of the kernel; its default `--syncid` is 0, which is what ipvsadm 1.31 sends, too.\n\n" +
+		"Beyond the help below the scheduler `twos` can be chosen. `--start-daemon` starts a process ([`imbang sync`](imbang/sync.md)), where Linux starts a thread of the kernel. The help says that the default of `--syncid` is 255: ipvsadm 1.31 sends 0, and so does imbang.\n\n" +
 		fence("text", ipvsadm.Usage()) + "## Schedulers\n\n" +
 		table([]string{"scheduler", "chooses", "flags of `-b`"}, rows) + messages}
 }
