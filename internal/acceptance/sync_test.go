@@ -178,6 +178,16 @@ func TestSyncProcess(t *testing.T) {
 	if roles := runningRoles(t, ns); len(roles) != 0 {
 		t.Errorf("%+v", roles)
 	}
+	// The director takes its roles with it, unless its table stays.
+	must(t, ns, "", "ipvsadm", "--start-daemon", "backup", "--mcast-interface", "eth1")
+	must(t, ns, "", "detach", "--keep-table")
+	if roles := runningRoles(t, ns); len(roles) != 1 {
+		t.Errorf("%+v", roles)
+	}
+	must(t, ns, "", "detach")
+	if got := must(t, ns, "", "ipvsadm", "-L", "--daemon"); got != "" {
+		t.Error(got)
+	}
 }
 
 // sessionOf is the session of a process (proc_pid_stat(5), field 6).

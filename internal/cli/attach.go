@@ -15,6 +15,8 @@ import (
 
 	"imbang/internal/command"
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 )
 
@@ -125,7 +127,8 @@ func newDetachCommand() *cobra.Command {
 		Short: "Remove the director of this network namespace",
 		Long: `Takes the director's programs off their devices and removes it with its table,
 counters and connections. With --keep-table only the programs go: services,
-servers and connections are there again after the next attach.
+servers and connections are there again after the next attach. Without it, processes that
+synchronize connections (imbang sync, ipvsadm --start-daemon) are stopped, too.
 
 A daemon (imbang run) keeps its director: stop it first. --force removes the director
 under it; imbang reload then loads it again.`,
@@ -134,12 +137,39 @@ under it; imbang reload then loads it again.`,
 			if err := noDaemon(c.Context()); err != nil && !force {
 				return err
 			}
-			return director.Detach(!keep)
+			if keep {
+				return director.Detach(false)
+			}
+			if err := stopRoles(); err != nil {
+				return err
+			}
+			if err := director.Detach(true); err != nil {
+				return err
+			}
+			place.Sweep()
+			return nil
 		},
 	}
 	c.Flags().BoolVar(&keep, "keep-table", false, "keep services, servers, counters and connections")
 	c.Flags().BoolVar(&force, "force", false, "also under a daemon that runs")
 	return c
+}
+
+// stopRoles stops the processes that synchronize connections, as Linux does when its module
+// is unloaded. Those of a daemon are left: it is there by force, and starts them again when
+// there is a director.
+func stopRoles() error {
+	dir, err := place.Dir()
+	if err != nil {
+		return nil // no network namespace that could have one
+	}
+	for _, role := range running.Roles {
+		err := running.Stop(dir, role, stopPatience)
+		if err != nil && !errors.Is(err, running.ErrNone) && !errors.As(err, new(*running.OfDaemon)) {
+			return err
+		}
+	}
+	return nil
 }
 
 // noDaemon fails if a daemon keeps the director of this network namespace.
