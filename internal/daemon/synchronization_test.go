@@ -44,7 +44,7 @@ func TestSyncAlarms(t *testing.T) {
 	for _, e := range log.Last(10) {
 		got = append(got, string(e.Kind)+" "+e.Text)
 	}
-	want := []string{"alarm synchronization-master: no such device. The role is started again", "alarm-ended synchronization-master: after 0s", "synchronization master: runs on eth1"}
+	want := []string{"alarm synchronization-master: no such device. The role is started again", "alarm-ended synchronization-master: after 0s", "sync master: runs on eth1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -28,7 +28,7 @@ const (
 	AlarmEnded   Kind = "alarm-ended"
 	HookFailed   Kind = "hook-failed"
 	// Synchronization: a role of connection synchronization runs, or was stopped.
-	Synchronization Kind = "synchronization"
+	Synchronization Kind = "sync"
 )
 
 // Kinds lists all kinds.
