@@ -15,23 +15,24 @@ import (
 // The names of the cluster's namespaces begin with this.
 const prefix = "imbang-conform"
 
-// side is one of the two networks at the director.
-type side struct {
-	role string // of the namespace that stands for every host of the network
-	dev  string // the director's device
-	net4 netip.Prefix
-	net6 netip.Prefix
+// Side is one of the two networks at the director.
+type Side struct {
+	Role string // of the namespace that stands for every host of the network
+	Dev  string // the director's device
+	Net4 netip.Prefix
+	Net6 netip.Prefix
 }
 
+// The networks of the recordings.
 var (
-	clientSide = side{"cli", "ext0", netip.MustParsePrefix("10.10.0.0/16"), netip.MustParsePrefix("fd00:10::/64")}
-	serverSide = side{"srv", "int0", netip.MustParsePrefix("172.16.0.0/24"), netip.MustParsePrefix("fd00:16::/64")}
+	ClientSide = Side{"cli", "ext0", netip.MustParsePrefix("10.10.0.0/16"), netip.MustParsePrefix("fd00:10::/64")}
+	ServerSide = Side{"srv", "int0", netip.MustParsePrefix("172.16.0.0/24"), netip.MustParsePrefix("fd00:16::/64")}
 )
 
-// The hardware addresses of a link: the director's end and the hosts' end.
+// Hardware addresses of a link: the director's end and the hosts' end.
 const (
-	directorMAC = "02:00:00:00:00:01"
-	hostsMAC    = "02:00:00:00:00:02"
+	DirectorMAC = "02:00:00:00:00:01"
+	HostsMAC    = "02:00:00:00:00:02"
 )
 
 // cluster is the textbook LVS-NAT cluster of the recordings: clients, a
@@ -67,77 +68,94 @@ func build() (*cluster, error) {
 
 func (c *cluster) connect() error {
 	for _, link := range []struct {
-		side
+		Side
 		hosts *host.Namespace
-	}{{clientSide, c.clients}, {serverSide, c.servers}} {
-		if err := c.addSide(link.side, link.hosts); err != nil {
+	}{{ClientSide, c.clients}, {ServerSide, c.servers}} {
+		if err := c.addSide(link.Side, link.hosts); err != nil {
 			return err
 		}
 	}
-	var vips []netip.Prefix
-	vip4, vip6 := netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("fd00:20::1")
-	for range 63 {
-		vips = append(vips, netip.PrefixFrom(vip4, 32), netip.PrefixFrom(vip6, 128))
-		vip4, vip6 = vip4.Next(), vip6.Next()
-	}
-	if err := c.director.AddAddresses("lo", vips...); err != nil {
+	if err := c.director.AddAddresses("lo", VirtualAddresses()...); err != nil {
 		return err
 	}
 	return sysctls(c.director, "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.conf.all.rp_filter=0")
 }
 
+// VirtualAddresses are those of the director.
+func VirtualAddresses() (vips []netip.Prefix) {
+	vip4, vip6 := netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("fd00:20::1")
+	for range 63 {
+		vips = append(vips, netip.PrefixFrom(vip4, 32), netip.PrefixFrom(vip6, 128))
+		vip4, vip6 = vip4.Next(), vip6.Next()
+	}
+	return vips
+}
+
 // addSide links the namespace of all hosts of a network to the director.
-func (c *cluster) addSide(s side, hosts *host.Namespace) error {
-	err := host.Connect(host.End{NS: c.director, Name: s.dev, MAC: directorMAC},
-		host.End{NS: hosts, Name: "eth0", MAC: hostsMAC}, host.LinkOptions{})
+func (c *cluster) addSide(s Side, hosts *host.Namespace) error {
+	err := host.Connect(host.End{NS: c.director, Name: s.Dev, MAC: DirectorMAC},
+		host.End{NS: hosts, Name: "eth0", MAC: HostsMAC}, host.LinkOptions{})
 	if err != nil {
 		return err
 	}
-	gw4, gw6 := s.net4.Addr().Next(), s.net6.Addr().Next()
-	if err := c.director.AddAddresses(s.dev, netip.PrefixFrom(gw4, s.net4.Bits()), netip.PrefixFrom(gw6, 64)); err != nil {
+	if err := c.director.AddAddresses(s.Dev, s.Gateways()...); err != nil {
 		return err
 	}
-	own4, own6 := nth(gw4, 253), nth(gw6, 253)
-	if err := hosts.AddAddresses("eth0", netip.PrefixFrom(own4, s.net4.Bits()), netip.PrefixFrom(own6, 64)); err != nil {
+	if err := s.Equip(hosts); err != nil {
+		return err
+	}
+	return c.director.AddNeighbours(s.Dev, HostsMAC, s.Own()...)
+}
+
+// Gateways are the director's addresses in the network.
+func (s Side) Gateways() []netip.Prefix {
+	return []netip.Prefix{netip.PrefixFrom(s.Net4.Addr().Next(), s.Net4.Bits()), netip.PrefixFrom(s.Net6.Addr().Next(), 64)}
+}
+
+// Own are the addresses of the namespace of all hosts that are not local to it by a route.
+func (s Side) Own() (addrs []netip.Addr) {
+	for _, gw := range s.Gateways() {
+		addrs = append(addrs, nth(gw.Addr(), 253))
+	}
+	return addrs
+}
+
+// Equip makes a namespace, whose device eth0 leads to the director, every host of the
+// network.
+func (s Side) Equip(hosts *host.Namespace) error {
+	gw4, gw6 := s.Gateways()[0].Addr(), s.Gateways()[1].Addr()
+	own := s.Own()
+	if err := hosts.AddAddresses("eth0", netip.PrefixFrom(own[0], s.Net4.Bits()), netip.PrefixFrom(own[1], 64)); err != nil {
 		return err
 	}
 	// The gateway first: once the whole network is local, so is its address.
-	err = hosts.AddRoutes(
+	err := hosts.AddRoutes(
 		host.Route{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: gw4},
 		host.Route{Dst: netip.MustParsePrefix("::/0"), Via: gw6},
-		host.Route{Dst: s.net4, Dev: "lo", Local: true},
-		host.Route{Dst: s.net6, Dev: "lo", Local: true},
+		host.Route{Dst: s.Net4, Dev: "lo", Local: true},
+		host.Route{Dst: s.Net6, Dev: "lo", Local: true},
 		// But the gateway sends, too: tunnels begin there.
 		host.Route{Dst: netip.PrefixFrom(gw4, 32), Dev: "eth0", NotLocal: true},
 		host.Route{Dst: netip.PrefixFrom(gw6, 128), Dev: "eth0", NotLocal: true})
 	if err != nil {
 		return err
 	}
-	if err := hosts.AddNeighbours("eth0", directorMAC, gw4, gw6); err != nil {
+	if err := hosts.AddNeighbours("eth0", DirectorMAC, gw4, gw6); err != nil {
 		return err
 	}
-	if err := sysctls(hosts, "net.ipv4.ip_nonlocal_bind=1", "net.ipv6.ip_nonlocal_bind=1", "net.ipv4.conf.all.rp_filter=0"); err != nil {
-		return err
-	}
-	return c.director.AddNeighbours(s.dev, hostsMAC, own4, own6)
+	return sysctls(hosts, "net.ipv4.ip_nonlocal_bind=1", "net.ipv6.ip_nonlocal_bind=1", "net.ipv4.conf.all.rp_filter=0")
 }
 
-// know tells the director where hosts of a scenario are. They cannot answer
-// ARP: to a namespace that owns the whole network, the director's question
-// comes from an address of its own.
-func (c *cluster) know(hosts []netip.Addr) error {
-	for _, s := range []side{clientSide, serverSide} {
-		var here []netip.Addr
-		for _, h := range hosts {
-			if s.net4.Contains(h) || s.net6.Contains(h) {
-				here = append(here, h)
-			}
-		}
-		if err := c.director.AddNeighbours(s.dev, hostsMAC, here...); err != nil {
-			return err
+// of are those of the hosts that are in the network. They cannot answer ARP: to a
+// namespace that owns the whole network, the director's question comes from an address of
+// its own.
+func (s Side) of(hosts []netip.Addr) (here []netip.Addr) {
+	for _, h := range hosts {
+		if s.Net4.Contains(h) || s.Net6.Contains(h) {
+			here = append(here, h)
 		}
 	}
-	return nil
+	return here
 }
 
 func nth(a netip.Addr, n int) netip.Addr {
@@ -175,7 +193,7 @@ func (c *cluster) attach(mode director.Mode) error {
 		}
 		defer d.Close()
 		c.plane = plane
-		_, err = d.AttachMode(clientSide.dev, serverSide.dev, director.HookAuto, mode)
+		_, err = d.AttachMode(ClientSide.Dev, ServerSide.Dev, director.HookAuto, mode)
 		return err
 	})
 }

@@ -49,13 +49,41 @@ var ErrCannotPlay = errors.New("cannot be played")
 // namespace; the command line's owner provides it.
 type Administer func(args []string, stdout, stderr *bytes.Buffer) int
 
-// player plays one scenario on one cluster.
-type player struct {
-	*cluster
-	administer Administer
-	real       *servers
-	own        *servers // the director as one
-	open       map[string]*net.TCPConn
+// Director is what a player plays on.
+type Director interface {
+	// Ipvsadm runs a command line; the text is standard output, or what went wrong.
+	Ipvsadm(line string) (status int, text string)
+	// Mark marks the packets that come for the addresses of a prefix.
+	Mark(mark uint32, to netip.Prefix) error
+	// Sysctl changes the setting of Linux's name, without net.ipv4.vs.
+	Sysctl(name string, value uint32) error
+	// Know enters hosts of one of its networks into the neighbour table.
+	Know(s Side, hosts []netip.Addr) error
+	// Listen has the director serve a port, as a real server does.
+	Listen(port int) error
+}
+
+// Player plays scenarios with the sockets of all clients, which have a namespace, and of
+// all real servers, which have another.
+type Player struct {
+	director Director
+	clients  *host.Namespace
+	real     *servers
+	open     map[string]*net.TCPConn
+}
+
+// NewPlayer makes a player for namespaces that Side.Equip has set up.
+func NewPlayer(d Director, clients, realServers *host.Namespace) *Player {
+	return &Player{director: d, clients: clients, real: newServers(realServers), open: map[string]*net.TCPConn{}}
+}
+
+// Close resets what the scenario left open, and ends the servers.
+func (p *Player) Close() {
+	for _, c := range p.open {
+		_ = c.SetLinger(0)
+		c.Close()
+	}
+	p.real.Close()
 }
 
 // Play plays a recording's scenario on a fresh cluster up to the first
@@ -71,24 +99,24 @@ func Play(ctx context.Context, r Recording, mode director.Mode, administer Admin
 	if err != nil {
 		return nil, err
 	}
-	p := &player{cluster: c, administer: administer, real: newServers(c.servers), own: newServers(c.director), open: map[string]*net.TCPConn{}}
+	d := &loaded{cluster: c, administer: administer, own: newServers(c.director)}
+	p := NewPlayer(d, c.clients, c.servers)
 	defer func() {
-		p.abort()
-		p.real.Close()
-		p.own.Close()
+		p.Close()
+		d.own.Close()
 		err = errors.Join(err, c.close())
 	}()
 	if err := c.attach(mode); err != nil {
 		return nil, err
 	}
-	if err := p.prepare(s); err != nil {
+	if err := p.Prepare(s); err != nil {
 		return nil, err
 	}
 	for i, op := range s.Ops {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		got, err := p.do(op, r.Results[i])
+		got, err := p.Do(op, r.Results[i])
 		if err != nil {
 			return nil, err
 		}
@@ -99,8 +127,8 @@ func Play(ctx context.Context, r Recording, mode director.Mode, administer Admin
 	return nil, nil
 }
 
-// prepare sets up marks, servers, neighbours and the table.
-func (p *player) prepare(s Scenario) error {
+// Prepare sets up marks, servers, neighbours and the table.
+func (p *Player) Prepare(s Scenario) error {
 	for _, rule := range s.Fwmark {
 		if err := p.mark(rule); err != nil {
 			return err
@@ -113,15 +141,17 @@ func (p *player) prepare(s Scenario) error {
 		}
 	}
 	for _, port := range s.Local {
-		if err := p.own.listen(port); err != nil {
+		if err := p.director.Listen(port); err != nil {
 			return err
 		}
 	}
-	if err := p.know(hosts); err != nil {
-		return err
+	for _, side := range []Side{ClientSide, ServerSide} {
+		if err := p.director.Know(side, side.of(hosts)); err != nil {
+			return err
+		}
 	}
 	for _, line := range s.Setup {
-		if status, message := p.ipvsadm(line); status != 0 {
+		if status, message := p.director.Ipvsadm(line); status != 0 {
 			return fmt.Errorf("%w: ipvsadm %s: %s", ErrCannotPlay, line, message)
 		}
 	}
@@ -129,7 +159,7 @@ func (p *player) prepare(s Scenario) error {
 }
 
 // mark turns iptables' match into a mark rule.
-func (p *player) mark(rule []any) error {
+func (p *Player) mark(rule []any) error {
 	if len(rule) != 2 {
 		return fmt.Errorf("fwmark %v: want a mark and a match", rule)
 	}
@@ -143,18 +173,11 @@ func (p *player) mark(rule []any) error {
 	if err != nil {
 		return fmt.Errorf("fwmark %v: %w", rule, err)
 	}
-	return p.director.Do(func() error {
-		d, err := director.OpenOrLoad(director.Sizes{})
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		return d.Mark(director.MarkRule{Prefix: to, Mark: uint32(mark)})
-	})
+	return p.director.Mark(uint32(mark), to)
 }
 
-// do plays one operation. The recorded result says only how long to wait.
-func (p *player) do(op []json.RawMessage, recorded json.RawMessage) (any, error) {
+// Do plays one operation. The recorded result says only how long to wait.
+func (p *Player) Do(op []json.RawMessage, recorded json.RawMessage) (any, error) {
 	var kind string
 	if err := json.Unmarshal(op[0], &kind); err != nil {
 		return nil, fmt.Errorf("operation %s: %w", op[0], err)
@@ -197,7 +220,7 @@ func (p *player) do(op []json.RawMessage, recorded json.RawMessage) (any, error)
 		if err := args(op, &line); err != nil {
 			return nil, err
 		}
-		status, _ := p.ipvsadm(line)
+		status, _ := p.director.Ipvsadm(line)
 		return status, nil
 	case "counts":
 		var vip any
@@ -214,7 +237,7 @@ func (p *player) do(op []json.RawMessage, recorded json.RawMessage) (any, error)
 		if err := args(op, &name, &value); err != nil {
 			return nil, err
 		}
-		return nil, p.sysctl(name, value)
+		return nil, p.director.Sysctl(name, value)
 	case "sleep":
 		var seconds float64
 		if err := args(op, &seconds); err != nil {
@@ -224,36 +247,6 @@ func (p *player) do(op []json.RawMessage, recorded json.RawMessage) (any, error)
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%w: operation %q", ErrCannotPlay, kind)
-}
-
-// sysctl changes a setting, which has the name that Linux's has.
-func (p *player) sysctl(name string, value uint32) error {
-	s, err := director.ParseSetting(fmt.Sprintf("%s=%d", name, value))
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCannotPlay, err)
-	}
-	return p.director.Do(func() error {
-		d, err := director.OpenOrLoad(director.Sizes{})
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		return d.Set(s)
-	})
-}
-
-// ipvsadm runs a command line; the text is standard output, or what went
-// wrong.
-func (p *player) ipvsadm(line string) (status int, text string) {
-	var stdout, stderr bytes.Buffer
-	_ = p.director.Do(func() error {
-		status = p.administer(strings.Fields(line), &stdout, &stderr)
-		return nil
-	})
-	if status != 0 {
-		return status, strings.TrimSpace(stderr.String())
-	}
-	return status, stdout.String()
 }
 
 // reuse lets a client take an address whose last connection is not over.
@@ -298,7 +291,7 @@ func (e expected) wait(recorded, patience time.Duration) time.Duration {
 
 // dial opens a client's socket. The literal addresses keep the dialer on this
 // thread, which is the one in the clients' namespace.
-func (p *player) dial(network, client string, cport uint16, vip string, vport uint16, timeout time.Duration) (c net.Conn, err error) {
+func (p *Player) dial(network, client string, cport uint16, vip string, vport uint16, timeout time.Duration) (c net.Conn, err error) {
 	from := net.JoinHostPort(client, strconv.Itoa(int(cport)))
 	d := net.Dialer{Timeout: timeout, Control: reuse}
 	if network == "tcp" {
@@ -316,7 +309,7 @@ func (p *player) dial(network, client string, cport uint16, vip string, vport ui
 	return c, err
 }
 
-func (p *player) connect(name, client string, cport uint16, vip string, vport uint16, want expected) (any, error) {
+func (p *Player) connect(name, client string, cport uint16, vip string, vport uint16, want expected) (any, error) {
 	c, err := p.dial("tcp", client, cport, vip, vport, want.wait(openTimeout, openPatience))
 	if err != nil {
 		return outcome(err), nil
@@ -337,7 +330,7 @@ func (p *player) connect(name, client string, cport uint16, vip string, vport ui
 	return line, nil
 }
 
-func (p *player) hangUp(name string) any {
+func (p *Player) hangUp(name string) any {
 	c, ok := p.open[name]
 	if !ok {
 		return "not open"
@@ -363,7 +356,7 @@ func (p *player) hangUp(name string) any {
 	}
 }
 
-func (p *player) datagram(client string, cport uint16, vip string, vport uint16, payload string, want expected) (any, error) {
+func (p *Player) datagram(client string, cport uint16, vip string, vport uint16, payload string, want expected) (any, error) {
 	p.real.takeArrived()
 	c, err := p.dial("udp", client, cport, vip, vport, openTimeout)
 	if err != nil {
@@ -391,7 +384,7 @@ func (p *player) datagram(client string, cport uint16, vip string, vport uint16,
 }
 
 // outbound sends a datagram from a server to a client: the source that the client saw.
-func (p *player) outbound(server string, sport uint16, client string, cport uint16, payload string, want expected) (any, error) {
+func (p *Player) outbound(server string, sport uint16, client string, cport uint16, payload string, want expected) (any, error) {
 	to, err := p.listenPacket(p.clients, client, cport)
 	if err != nil {
 		return nil, err
@@ -416,7 +409,7 @@ func (p *player) outbound(server string, sport uint16, client string, cport uint
 }
 
 // listenPacket opens a socket that sends from a host's address and port.
-func (p *player) listenPacket(ns *host.Namespace, addr string, port uint16) (c net.PacketConn, err error) {
+func (p *Player) listenPacket(ns *host.Namespace, addr string, port uint16) (c net.PacketConn, err error) {
 	lc := net.ListenConfig{Control: reuse}
 	doErr := ns.Do(func() error {
 		c, err = lc.ListenPacket(context.Background(), "udp", net.JoinHostPort(addr, strconv.Itoa(int(port))))
@@ -443,12 +436,12 @@ func outcome(err error) string {
 }
 
 // counts reads the destinations of a service from the listing.
-func (p *player) counts(vip any, vport int) any {
+func (p *Player) counts(vip any, vport int) any {
 	want := fmt.Sprint(vip)
 	if vport != 0 {
 		want = net.JoinHostPort(want, strconv.Itoa(vport))
 	}
-	_, listing := p.ipvsadm("-Ln")
+	_, listing := p.director.Ipvsadm("-Ln")
 	rows, in := []any{}, false
 	for _, line := range strings.Split(listing, "\n") {
 		f := strings.Fields(line)
@@ -470,8 +463,8 @@ func (p *player) counts(vip any, vport int) any {
 }
 
 // conns reads the connection listing without the column of expiry.
-func (p *player) conns() any {
-	_, listing := p.ipvsadm("-Lcn")
+func (p *Player) conns() any {
+	_, listing := p.director.Ipvsadm("-Lcn")
 	rows := [][]string{}
 	for i, line := range strings.Split(listing, "\n") {
 		if f := strings.Fields(line); i >= 2 && len(f) > 2 {
@@ -480,12 +473,4 @@ func (p *player) conns() any {
 	}
 	slices.SortFunc(rows, slices.Compare)
 	return rows
-}
-
-// abort resets what the scenario left open.
-func (p *player) abort() {
-	for _, c := range p.open {
-		_ = c.SetLinger(0)
-		c.Close()
-	}
 }
