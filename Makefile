@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon check-clock soak-guest check-upgrade check-upgrade-6.1 check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -143,6 +143,14 @@ check-upgrade-6.1: ## the same on Debian 12's Linux 6.1, emulated, at a rate tha
 	SUITES=build/oldkernel/suites.long TAGS=upgrade BUILDS=bin/otherbuilds MEMORY=4096 LIMIT=14400 OUT=out/upgrade-guest \
 		build/oldkernel/run upgrade
 
+# Linux's ip_vs runs in User Mode Linux.
+check-sync: build ## connections synchronized with Linux's ip_vs in both directions, on every recorded scenario (root; SYNCFLAGS=-every)
+	@build/need user-mode-linux ipvsadm kmod iproute2 iptables gcc libc6-dev
+	$(CC) -O2 -Wall -shared -fPIC -o bin/xstate.so build/ipvspeer/xstate.c
+	$(GO) test -c -tags peer -o bin/peer.test ./internal/acceptance/peer
+	cd internal/acceptance/peer && exec $(SUDO) ../../../bin/peer.test -test.timeout 0 \
+		-preload=$(CURDIR)/bin/xstate.so -executable=$(CURDIR)/bin/imbang $(SYNCFLAGS)
+
 check-verdicts: ## two studies whose answer is known, live: four equals, and a slow server (root)
 	@build/need $(RUN_PACKAGES)
 	$(SUDO) $(GO) test -count=1 -tags live ./internal/acceptance -run 'Live$$' -v
@@ -157,9 +165,9 @@ lint: ## formatting, vet, staticcheck, modules
 	@build/need $(LINT_PACKAGES) $(BPF_PACKAGES)
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,upgrade,live,measure ./internal/director ./internal/acceptance
+	$(GO) vet -tags soak,upgrade,live,measure,peer ./internal/director ./internal/acceptance/...
 	"$$($(GO) tool -n staticcheck)" ./...
-	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure ./internal/director ./internal/acceptance
+	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure,peer ./internal/director ./internal/acceptance/...
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)

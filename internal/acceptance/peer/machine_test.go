@@ -17,11 +17,11 @@ import (
 // machine is a director: a network namespace of a guest, or of this machine with imbang.
 type machine interface {
 	conform.Director
-	// synchronize starts a role, with the settings of a variant.
-	synchronize(role string, v variant) error
+	// begin makes a table and starts a role, with the settings of a variant.
+	begin(setup []string, role string, v variant) error
 	table() (Table, error)
-	// adapt applies table edits, one ipvsadm line each, on a director without clients.
-	adapt(lines []string) error
+	// adapt applies a table edit, which the table may refuse.
+	adapt(line string) error
 }
 
 // variant is how masters synchronize.
@@ -30,7 +30,9 @@ type variant struct {
 	threshold string // sync_threshold: the packet of a connection that is told, of every period of so many
 }
 
-func (v variant) String() string { return fmt.Sprintf("version %d, threshold %s", v.version, v.threshold) }
+func (v variant) String() string {
+	return fmt.Sprintf("version %d, threshold %s", v.version, v.threshold)
+}
 
 const syncID = 7
 
@@ -59,12 +61,11 @@ func newKernel(ctx context.Context, g *Guest, ns, address string, nics map[strin
 				fmt.Fprintf(&b, "addr add %s dev %s\n", gw, s.Dev)
 			}
 		}
-		for _, vip := range conform.VirtualAddresses() {
-			fmt.Fprintf(&b, "addr add %s dev lo\n", vip)
-		}
+		// Networks instead of single addresses: a guest is slow.
+		b.WriteString("route add local 10.20.0.0/26 dev lo\nroute add local fd00:20::/122 dev lo\n")
 	}
 	b.WriteString("END\n")
-	fmt.Fprintf(&b, "ip netns exec %s bash -e <<'END'\nexport LC_ALL=C\n", ns)
+	fmt.Fprintf(&b, "nsenter --net=/run/netns/%s bash -e <<'END'\n", ns)
 	b.WriteString("cd /proc/sys/net; echo 1 >ipv4/ip_forward; echo 1 >ipv6/conf/all/forwarding; echo 0 >ipv4/conf/all/rp_filter\nEND\n")
 	if _, err := g.Must(ctx, b.String()); err != nil {
 		k.close()
@@ -80,36 +81,33 @@ func (k *kernel) close() {
 		fmt.Fprintf(&b, "ip -n %s link set %s netns 1 name eth%d\n", k.ns, name, n)
 	}
 	fmt.Fprintf(&b, "ip netns del %s", k.ns)
-	_, _, _ = k.guest.Do(context.WithoutCancel(k.ctx), b.String())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), 20*time.Second)
+	defer cancel()
+	_, _, _ = k.guest.Do(ctx, b.String())
 }
 
 // run runs commands in the namespace.
 func (k *kernel) run(script string) (string, error) {
-	return k.guest.Must(k.ctx, fmt.Sprintf("ip netns exec %s bash -e <<'END'\n%s\nEND", k.ns, script))
+	return k.guest.Must(k.ctx, fmt.Sprintf("nsenter --net=/run/netns/%s bash -e <<'END'\n%s\nEND", k.ns, script))
 }
 
 func (k *kernel) Ipvsadm(line string) (status int, text string) {
-	status, text, err := k.guest.Do(k.ctx, fmt.Sprintf("ip netns exec %s ipvsadm %s", k.ns, line))
+	status, text, err := k.guest.Do(k.ctx, fmt.Sprintf("nsenter --net=/run/netns/%s ipvsadm %s", k.ns, line))
 	if err != nil {
 		return -1, err.Error()
 	}
 	return status, text
 }
 
-func (k *kernel) adapt(lines []string) error {
-	var b strings.Builder
-	for _, line := range lines {
-		// A recorded line may be one that is refused.
-		fmt.Fprintf(&b, "ipvsadm %s || true\n", line)
-	}
-	_, err := k.run(b.String())
+func (k *kernel) adapt(line string) error {
+	_, _, err := k.guest.Do(k.ctx, fmt.Sprintf("nsenter --net=/run/netns/%s ipvsadm %s", k.ns, line))
 	return err
 }
 
 func (k *kernel) Mark(mark uint32, to netip.Prefix) error {
-	command := "iptables"
+	command := "iptables-legacy"
 	if to.Addr().Is6() {
-		command = "ip6tables"
+		command = "ip6tables-legacy"
 	}
 	_, err := k.run(fmt.Sprintf("%s -t mangle -A PREROUTING -d %s -j MARK --set-mark %d", command, to, mark))
 	return err
@@ -133,9 +131,14 @@ func (k *kernel) Know(s conform.Side, hosts []netip.Addr) error {
 // Listen is not there: scenarios whose director is a server are left out.
 func (k *kernel) Listen(int) error { return conform.ErrCannotPlay }
 
-func (k *kernel) synchronize(role string, v variant) error {
-	_, err := k.run(fmt.Sprintf("cd /proc/sys/net/ipv4/vs; echo %d >sync_version; echo %s >sync_threshold\nipvsadm --start-daemon %s --mcast-interface sync0 --syncid %d",
-		v.version, v.threshold, role, syncID))
+func (k *kernel) begin(setup []string, role string, v variant) error {
+	var b strings.Builder
+	for _, line := range setup {
+		fmt.Fprintf(&b, "ipvsadm %s\n", line)
+	}
+	fmt.Fprintf(&b, "cd /proc/sys/net/ipv4/vs; echo %d >sync_version; echo %s >sync_threshold\n", v.version, v.threshold)
+	fmt.Fprintf(&b, "ipvsadm --start-daemon %s --mcast-interface sync0 --syncid %d", role, syncID)
+	_, err := k.run(b.String())
 	return err
 }
 

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build peer
+
+package peer
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"imbang/internal/host"
+)
+
+// prefix begins the names of the tests' namespaces.
+const prefix = "imbang-peer"
+
+var (
+	executable  = flag.String("executable", "", "imbang; without it only the kernel is tested against itself")
+	preload     = flag.String("preload", "", "what build/ipvspeer/xstate.c is compiled to")
+	lanesAtOnce = flag.Int("lanes", 4, "guests, each of which plays one scenario at a time")
+)
+
+// interrupted ends with Ctrl-C: the tests then fail and remove what they made.
+var interrupted context.Context
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(func() int {
+		var stop context.CancelFunc
+		interrupted, stop = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		if err := flag.Set("test.parallel", fmt.Sprint(*lanesAtOnce)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		if _, err := host.Sweep(prefix); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
