@@ -72,7 +72,7 @@ check-deb: deb ## check the package with lintian; install, upgrade, remove and p
 BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/bpfobj/lbstages ./internal/director/testrun ./internal/lab/probe
 
 # All C that clang-format keeps.
-C_FILES := bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h bpf/lab/*.c
+C_FILES := bpf/*.h bpf/*.c bpf/sched/*.h bpf/forward/*.h bpf/lab/*.c build/ipvspeer/*.c
 
 generate: ## compile the BPF programs (needs clang and libbpf-dev)
 	@build/need $(BPF_PACKAGES)

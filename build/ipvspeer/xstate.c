@@ -44,7 +44,8 @@ long ptrace(enum __ptrace_request request, ...)
 	if (request == PTRACE_SETREGSET && (uintptr_t)addr == NT_X86_XSTATE)
 		return set_xstate(pid, addr, data);
 	/* The system call stores the word that the library's function returns. */
-	if (request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA || request == PTRACE_PEEKUSER) {
+	if (request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA ||
+	    request == PTRACE_PEEKUSER) {
 		long word, result = call(request, pid, addr, &word);
 		return result < 0 ? result : word;
 	}

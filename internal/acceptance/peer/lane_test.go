@@ -99,10 +99,12 @@ type group struct {
 func (g *group) end() {
 	if g.Player != nil {
 		g.Player.Close()
+		g.Player = nil
 	}
 	for i := len(g.ends) - 1; i >= 0; i-- {
 		g.ends[i]()
 	}
+	g.ends = nil
 }
 
 // hosts makes the clients' and the servers' namespaces. connect links eth0 of one.
