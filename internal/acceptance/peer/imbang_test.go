@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 
 	imbang "imbang/internal/director"
 	"imbang/internal/host"
@@ -150,6 +151,7 @@ func (p *program) begin(setup []string, role string, v variant) error {
 }
 
 func (p *program) table() (Table, error) {
+	taken := time.Now()
 	connections, err := p.must("", "ipvsadm", "-Lcn")
 	if err != nil {
 		return Table{}, err
@@ -158,7 +160,9 @@ func (p *program) table() (Table, error) {
 	if err != nil {
 		return Table{}, err
 	}
-	return ParseTable(connections, servers)
+	t, err := ParseTable(connections, servers)
+	t.Taken = taken
+	return t, err
 }
 
 // addProgram gives a group imbang as a backup.

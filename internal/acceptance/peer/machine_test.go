@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,13 +144,21 @@ func (k *kernel) begin(setup []string, role string, v variant) error {
 }
 
 func (k *kernel) table() (Table, error) {
+	// Both clocks are the same: User Mode Linux has this machine's.
 	const middle = "-- servers"
-	text, err := k.run("ipvsadm -Lcn; echo; echo '" + middle + "'; ipvsadm -Ln")
+	text, err := k.run("date +%s%N; ipvsadm -Lcn; echo; echo '" + middle + "'; ipvsadm -Ln")
+	if err != nil {
+		return Table{}, err
+	}
+	clock, text, _ := strings.Cut(text, "\n")
+	ns, err := strconv.ParseInt(clock, 10, 64)
 	if err != nil {
 		return Table{}, err
 	}
 	connections, servers, _ := strings.Cut(text, middle)
-	return ParseTable(connections, servers)
+	t, err := ParseTable(connections, servers)
+	t.Taken = time.Unix(0, ns)
+	return t, err
 }
 
 // flush is how long a master of the kernel's keeps a message that is not full.

@@ -13,6 +13,7 @@ import (
 
 // Table is what a director lists of its connections and servers.
 type Table struct {
+	Taken time.Time
 	// Connections are lines of `ipvsadm -Lcn` without the time to expiry, which is the value:
 	// protocol, state, client, virtual and server; of a SIP template also its Call-ID.
 	Connections map[string]time.Duration
@@ -69,15 +70,16 @@ func parseExpiry(text string) (time.Duration, error) {
 
 // Diff says how another table differs, a line for each difference: + is only in the other
 // one. Times to expiry may differ by the tolerance, so a connection that has no more than
-// that left may be gone from one table. It also is not counted for its server there.
+// that left may be gone from one table. It also is not counted for its server there. How much
+// later one table was taken is allowed for.
 func (t Table) Diff(other Table, tolerance time.Duration) (lines []string) {
-	expiring := false
+	expiring, later := false, other.Taken.Sub(t.Taken)
 	missing := func(sign string, in, from map[string]time.Duration) {
 		for _, key := range slices.Sorted(maps.Keys(in)) {
 			if _, ok := from[key]; ok {
 				continue
 			}
-			if in[key] <= tolerance {
+			if in[key] <= tolerance+later.Abs() {
 				expiring = true
 				continue
 			}
@@ -88,8 +90,8 @@ func (t Table) Diff(other Table, tolerance time.Duration) (lines []string) {
 	missing("+", other.Connections, t.Connections)
 	for _, key := range slices.Sorted(maps.Keys(t.Connections)) {
 		a := t.Connections[key]
-		if b, ok := other.Connections[key]; ok && (a-b).Abs() > tolerance {
-			lines = append(lines, fmt.Sprintf("! %s: %s left, the other %s", key, a, b))
+		if b, ok := other.Connections[key]; ok && (a-b-later).Abs() > tolerance {
+			lines = append(lines, fmt.Sprintf("! %s: %s left, the other %s", key, a, b+later.Round(time.Second)))
 		}
 	}
 	if expiring {

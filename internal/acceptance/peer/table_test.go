@@ -70,6 +70,18 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+func TestDiffOfTablesAtOtherTimes(t *testing.T) {
+	early := parsed(t, listedConnections, "")
+	early.Taken = time.Unix(100, 0)
+	later := parsed(t, strings.Replace(listedConnections, "14:57", "14:47", 1), "")
+	later.Taken = early.Taken.Add(10 * time.Second)
+	want := []string{"! IP ASSURED 10.10.0.0:0 0.0.0.5:0 172.16.0.2:0: 5m59s left, the other 6m9s",
+		"! UDP UDP [fd00:10::9]:40001 [fd00:20::1]:53 [fd00:16::2]:53: 1s left, the other 11s"}
+	if got := early.Diff(later, 2*time.Second); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestParseTableRefuses(t *testing.T) {
 	for name, listing := range map[string]string{
 		"no listing":  "head\nhead\nTCP 14:57",
