@@ -92,40 +92,54 @@ func needProgram(t *testing.T) {
 
 // compare plays a recording and says what differs.
 func (l *lane) compare(r conform.Recording, v variant) (problems []string, err error) {
-	l.played++
-	of1, err := l.kernelGroup()
-	if of1 != nil {
-		defer of1.end()
-	}
+	of1, of2, end, err := l.both()
+	defer end()
 	if err != nil {
-		return nil, err
-	}
-	if err := l.addKernel(of1, 1); err != nil {
-		return nil, err
-	}
-	if err := l.addProgram(of1, "sync1"); err != nil {
-		return nil, err
-	}
-	of2, err := l.programGroup()
-	defer of2.end()
-	if err != nil {
-		return nil, err
-	}
-	if err := l.backup2On("sync2"); err != nil {
-		return nil, err
-	}
-	if err := l.addKernel(of2, 2); err != nil {
 		return nil, err
 	}
 	unlike, err := playAll(r, v, of1, of2)
 	if err != nil {
 		return nil, err
 	}
-	got, err := tables(append(of1.backups, of2.backups...)...)
+	problems, err = differences(of1, of2)
+	return append(unlike, problems...), err
+}
+
+// both makes the groups of Linux and of imbang as masters.
+func (l *lane) both() (ofLinux, ofProgram *group, end func(), err error) {
+	l.played++
+	end = func() {
+		for _, g := range []*group{ofLinux, ofProgram} {
+			if g != nil {
+				g.end()
+			}
+		}
+	}
+	if ofLinux, err = l.kernelGroup(); err != nil {
+		return ofLinux, nil, end, err
+	}
+	if err = l.addKernel(ofLinux, 1); err != nil {
+		return ofLinux, nil, end, err
+	}
+	if err = l.addProgram(ofLinux, "sync1"); err != nil {
+		return ofLinux, nil, end, err
+	}
+	if ofProgram, err = l.programGroup(); err != nil {
+		return ofLinux, ofProgram, end, err
+	}
+	if err = l.backup2On("sync2"); err == nil {
+		err = l.addKernel(ofProgram, 2)
+	}
+	return ofLinux, ofProgram, end, err
+}
+
+// differences compares the backups of both groups.
+func differences(ofLinux, ofProgram *group) ([]string, error) {
+	got, err := tables(append(ofLinux.backups, ofProgram.backups...)...)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(unlike,
+	return slices.Concat(
 		about("backup Linux (-) and backup imbang (+) of master Linux:", got[0].Diff(got[1], sameMaster)),
 		about("backup Linux of master Linux (-) and of master imbang (+):", got[0].Diff(got[2], otherMasters))), nil
 }

@@ -383,6 +383,27 @@ func (p *Player) datagram(client string, cport uint16, vip string, vport uint16,
 	return outcome(err), nil
 }
 
+// Send sends a packet of an open connection from its client, and Reset aborts one, as the
+// client does that crashed. No recording has either.
+func (p *Player) Send(name string, payload []byte) error {
+	c, ok := p.open[name]
+	if !ok {
+		return fmt.Errorf("connection %s: not open", name)
+	}
+	_, err := c.Write(payload)
+	return err
+}
+
+// Reset is described with Send.
+func (p *Player) Reset(name string) error {
+	c, ok := p.open[name]
+	if !ok {
+		return fmt.Errorf("connection %s: not open", name)
+	}
+	delete(p.open, name)
+	return errors.Join(c.SetLinger(0), c.Close())
+}
+
 // outbound sends a datagram from a server to a client: the source that the client saw.
 func (p *Player) outbound(server string, sport uint16, client string, cport uint16, payload string, want expected) (any, error) {
 	to, err := p.listenPacket(p.clients, client, cport)
