@@ -43,6 +43,7 @@ func (l *lane) newProgram(g *group, role, address, bridge string, connect func(*
 	g.ends = append(g.ends, p.close)
 	port := fmt.Sprintf("%s%d", role, l.played)
 	err = host.Connect(host.End{NS: l.bridge, Name: port}, host.End{NS: p.ns, Name: "sync0"}, host.LinkOptions{})
+	g.ends = append(g.ends, func() { l.unplug(port) })
 	if err == nil {
 		err = l.ip("link set " + port + " master " + bridge + "\n")
 	}

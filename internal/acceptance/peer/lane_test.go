@@ -80,6 +80,11 @@ func (l *lane) close() {
 	_ = l.bridge.Close()
 }
 
+// unplug removes a device from the bridges at once. It goes with the namespace of its other
+// end, but that takes the kernel a while, in which it is given frames for the next hosts:
+// they have the same hardware address.
+func (l *lane) unplug(port string) { _ = l.ip("link del " + port + "\n") }
+
 // backup2On puts the second backup of the guest on a bridge for synchronization.
 func (l *lane) backup2On(bridge string) error {
 	return l.ip("link set b2-sync0 master " + bridge + "\n")
@@ -179,6 +184,7 @@ func (l *lane) kernelGroup() (*group, error) {
 		if err != nil {
 			return err
 		}
+		g.ends = append(g.ends, func() { l.unplug(port) })
 		return l.ip("link set " + port + " master " + bridges[s.Dev] + "\n")
 	})
 	if err == nil {
