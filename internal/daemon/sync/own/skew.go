@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package own
+
+import (
+	"slices"
+	"time"
+)
+
+// skewAfter is how long a difference between configurations has to last: a change reaches
+// two directors one after the other.
+const skewAfter = 5 * time.Second
+
+// skew compares the sender's configuration with the receiver's.
+type skew struct {
+	own      map[pair]uint64 // what each pair is compared by; nil: not given
+	known    bool            // the sender's is complete, with as many definitions
+	count    int
+	at       time.Duration // when to compare; 0: nothing changed
+	reported []string
+}
+
+// SetServices gives the receiver's own configuration, at first and when it changes.
+func (r *Receiver) SetServices(now time.Duration, services []Service, out *Output) {
+	r.skew.own = map[pair]uint64{}
+	eachPair(services, func(d definition) { r.skew.own[d.pair] = d.sum })
+	r.skew.at = now + skewAfter
+	r.due(now, out)
+}
+
+// compare reports differences that lasted.
+func (r *Receiver) compare(now time.Duration, out *Output) {
+	s := &r.skew
+	if s.at == 0 || now < s.at {
+		return
+	}
+	s.at = 0
+	if s.own == nil || !s.known {
+		return
+	}
+	differences, complete := r.differences()
+	if !complete || slices.Equal(differences, s.reported) {
+		return
+	}
+	s.reported = differences
+	kind := EventSkew
+	if len(differences) == 0 {
+		kind = EventSkewEnded
+	}
+	out.Events = append(out.Events, Event{Kind: kind, Peer: r.peer, ID: r.session, Differences: differences})
+}
+
+// differences names what is not the same, in order; not complete if definitions of the
+// sender are missing.
+func (r *Receiver) differences() (list []string, complete bool) {
+	theirs := map[pair]uint64{}
+	for _, d := range r.definitions {
+		if d.configured {
+			theirs[d.pair] = d.sum
+		}
+	}
+	missing := func(from, in map[pair]uint64, where string) {
+		for p := range from {
+			_, ok := in[p]
+			_, service := in[pair{service: p.service}]
+			if !ok && (service || !p.server.IsValid()) { // not each server of a missing service
+				list = append(list, p.String()+": "+where)
+			}
+		}
+	}
+	missing(theirs, r.skew.own, "only the sender has it")
+	missing(r.skew.own, theirs, "only this director has it")
+	for p, sum := range theirs {
+		if own, ok := r.skew.own[p]; ok && own != sum {
+			list = append(list, p.String()+": differs")
+		}
+	}
+	slices.Sort(list)
+	return list, len(theirs) == r.skew.count
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package own
+
+import (
+	"encoding/binary"
+)
+
+// Port is the UDP port of the protocol. It is not registered: 8788 to 8792 are unassigned
+// in IANA's registry (8787 is msgsrvr, 8793 acd-pm). It is below the ports of the
+// kernel's synchronization, 8848 and one for each further thread, at most 64.
+const Port = 8790
+
+// Version is the version of the wire format.
+const Version = 1
+
+// Bounds of Config.MaxDatagram [bytes of UDP payload].
+const (
+	MinDatagram = 512 // room for one record of any kind
+	MaxDatagram = 9000
+)
+
+const (
+	headerSize = 24
+	tagSize    = 16
+	// magic is what a datagram begins with. The kernel's version 1 begins with 0. Its
+	// version 0 has the datagram's size in bytes 2 and 3: 0xff01 exceeds MaxDatagram.
+	magic = "iB\xff"
+)
+
+// kind is what a datagram is.
+type kind uint8
+
+// Datagrams of a sender, and those of a receiver.
+const (
+	kindData      kind = 1
+	kindBulkStart kind = 2
+	kindBeat      kind = 3
+	kindWelcome   kind = 4
+	kindReset     kind = 5
+	kindHello     kind = 17
+	kindAck       kind = 18
+)
+
+// Flags of datagrams, by kind.
+const (
+	dataBulk uint8 = 1 << 0 // entries are copies for the receivers of a bulk transfer
+
+	beatAnswer uint8 = 1 << 0 // acknowledge at once
+	beatEnd    uint8 = 1 << 1 // the session ends
+
+	ackWant   uint8 = 1 << 0 // requests a bulk transfer
+	ackSynced uint8 = 1 << 1 // has the whole table
+)
+
+// sizes are the lengths that the body of each kind has [bytes]: at least, and in steps.
+var sizes = map[kind]struct{ least, step int }{
+	kindData: {1, 1}, kindBulkStart: {participantSize, participantSize}, kindBeat: {16, 0}, kindWelcome: {24, 0},
+	kindReset: {16, 0}, kindHello: {16, 0}, kindAck: {28, rangeSize},
+}
+
+// header is what all datagrams begin with.
+type header struct {
+	kind    kind
+	flags   uint8
+	group   uint16
+	session uint64
+	number  uint64
+}
+
+// appendHeader begins a datagram.
+func appendHeader(b []byte, h header) []byte {
+	b = append(append(b, magic...), Version, byte(h.kind), h.flags)
+	b = binary.BigEndian.AppendUint16(b, h.group)
+	b = binary.BigEndian.AppendUint64(b, h.session)
+	return binary.BigEndian.AppendUint64(b, h.number)
+}
+
+// readHeader reads a datagram's header and separates its body, without the tag. It is the
+// part of the checks that costs no HMAC.
+func readHeader(b []byte) (h header, body []byte, r Reason) {
+	if len(b) < headerSize+tagSize || len(b) > MaxDatagram {
+		return h, nil, ReasonLength
+	}
+	if string(b[:3]) != magic {
+		return h, nil, ReasonForeign
+	}
+	if b[3] != Version {
+		return h, nil, ReasonVersion
+	}
+	h = header{
+		kind: kind(b[4]), flags: b[5], group: binary.BigEndian.Uint16(b[6:]),
+		session: binary.BigEndian.Uint64(b[8:]), number: binary.BigEndian.Uint64(b[16:]),
+	}
+	body = b[headerSize : len(b)-tagSize]
+	size, known := sizes[h.kind]
+	if !known {
+		return h, nil, ReasonKind
+	}
+	more := len(body) - size.least
+	if more < 0 || size.step == 0 && more != 0 || size.step > 0 && more%size.step != 0 {
+		return h, nil, ReasonLength
+	}
+	return h, body, accepted
+}
+
+// beat is the body of a sender's periodic datagram.
+type beat struct {
+	oldest uint64 // number of the oldest datagram that can be sent again
+	next   uint64 // number of the next one
+}
+
+func (x beat) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, x.oldest)
+	return binary.BigEndian.AppendUint64(b, x.next)
+}
+
+func readBeat(b []byte) beat {
+	return beat{oldest: binary.BigEndian.Uint64(b), next: binary.BigEndian.Uint64(b[8:])}
+}
+
+// hello asks senders to prove that they are running.
+type hello struct{ receiver, nonce uint64 }
+
+func (x hello) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, x.receiver)
+	return binary.BigEndian.AppendUint64(b, x.nonce)
+}
+
+func readHello(b []byte) hello {
+	return hello{receiver: binary.BigEndian.Uint64(b), nonce: binary.BigEndian.Uint64(b[8:])}
+}
+
+// welcome is the proof.
+type welcome struct {
+	receiver, nonce uint64
+	admitted        uint64 // [ms] by the sender's clock, since its session began
+}
+
+func (x welcome) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, x.receiver)
+	b = binary.BigEndian.AppendUint64(b, x.nonce)
+	return binary.BigEndian.AppendUint64(b, x.admitted)
+}
+
+func readWelcome(b []byte) welcome {
+	return welcome{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
+}
+
+// reset says that an acknowledgement came from a receiver that the sender does not know.
+type reset struct{ receiver, counter uint64 }
+
+func (x reset) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, x.receiver)
+	return binary.BigEndian.AppendUint64(b, x.counter)
+}
+
+func readReset(b []byte) reset {
+	return reset{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
+}
+
+// ack is the state of a receiver. Its ranges are read with readRange.
+type ack struct {
+	receiver, admitted uint64
+	cumulative         uint64 // all up to this number were applied
+	request            uint32 // number of the latest request for a bulk transfer
+}
+
+func (x ack) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, x.receiver)
+	b = binary.BigEndian.AppendUint64(b, x.admitted)
+	b = binary.BigEndian.AppendUint64(b, x.cumulative)
+	return binary.BigEndian.AppendUint32(b, x.request)
+}
+
+func readAck(b []byte) (x ack, ranges []byte) {
+	return ack{
+		receiver: binary.BigEndian.Uint64(b), admitted: binary.BigEndian.Uint64(b[8:]),
+		cumulative: binary.BigEndian.Uint64(b[16:]), request: binary.BigEndian.Uint32(b[24:]),
+	}, b[28:]
+}
+
+const rangeSize = 4
+
+// appendRange appends a range of missing datagrams: the first, and how many.
+func appendRange(b []byte, cumulative, first uint64, n int) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(first-cumulative))
+	return binary.BigEndian.AppendUint16(b, uint16(n))
+}
+
+func readRange(b []byte, cumulative uint64) (first uint64, n int) {
+	return cumulative + uint64(binary.BigEndian.Uint16(b)), int(binary.BigEndian.Uint16(b[2:]))
+}
+
+const participantSize = 12
+
+// participant is a receiver for whom a bulk transfer begins, with its request.
+type participant struct {
+	receiver uint64
+	request  uint32
+}
+
+func (x participant) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, x.receiver)
+	return binary.BigEndian.AppendUint32(b, x.request)
+}
+
+func readParticipant(b []byte) participant {
+	return participant{binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])}
+}
