@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	chunk     = 256             // entries that are read from the table at a time
-	burst     = 32              // datagrams, the least that a bulk transfer sends at once
-	bulkAgain = time.Second     // from an error of the table to the next pass
-	never     = time.Hour * 1e5 // no interval of a machine is as long
+	chunk     = 256         // entries that are read from the table at a time
+	burst     = 32          // datagrams, the least that a bulk transfer sends at once
+	bulkAgain = time.Second // from an error of the table to the next pass
+	never     = 10 * 365 * 24 * time.Hour
 )
 
 // bulk is a transfer of the whole table to the receivers that requested it. Its entries

@@ -159,6 +159,7 @@ func (s *Sender) Close(now time.Duration, out *Output) {
 		s.beat(now, beatEnd, out)
 	}
 	s.closed = true
+	s.due(now, out)
 }
 
 // entry appends the record of an entry to the open datagram.
@@ -249,6 +250,7 @@ func (s *Sender) beat(now time.Duration, flags uint8, out *Output) {
 // Tick does what is due.
 func (s *Sender) Tick(now time.Duration, out *Output) {
 	if s.closed {
+		s.due(now, out)
 		return
 	}
 	if len(s.open) > 0 && now-s.openedAt >= flushAfter {
@@ -272,7 +274,7 @@ func (s *Sender) Tick(now time.Duration, out *Output) {
 // due says when Tick is.
 func (s *Sender) due(now time.Duration, out *Output) {
 	if s.closed {
-		out.Next = now + time.Hour
+		out.Next = now + never
 		return
 	}
 	next := s.nextBeat

@@ -321,7 +321,7 @@ func (n *node) remove(k key) {
 
 // load changes the master's table at random, once a millisecond, up to a time.
 func (n *node) load(until time.Duration, each int) {
-	var keys []key
+	keys := n.table.cursor(n.clock).keys
 	states := []string{"ESTABLISHED", "FIN_WAIT", "TIME_WAIT", "SYN_RECV"}
 	var step func()
 	send := n.send

@@ -72,3 +72,290 @@ func TestRestartsConverge(t *testing.T) {
 		b.same(master)
 	})
 }
+
+func TestReceiverFallsBehind(t *testing.T) {
+	for seed := range uint64(3) {
+		for _, away := range []time.Duration{700 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
+			w := newWorld(t, seed, 0.01)
+			master, backup := w.node(), w.node()
+			master.config.Store, master.config.Window, master.config.MaxDatagram = 128, 32, MinDatagram
+			master.sender()
+			backup.receiver()
+			master.load(time.Hour, 4)
+			w.run(time.Second)
+			loss := w.loss
+			w.loss = 1 // a partition
+			w.run(away)
+			w.loss = loss
+			w.run(time.Second)
+			master.idle = true
+			w.run(quiet)
+			backup.same(master)
+			if backup.count(EventFellBehind) == 0 && backup.receive.Counts().Bulks < 2 {
+				t.Errorf("away for %v, and nothing was transferred anew: %v", away, backup.log)
+			}
+		}
+	}
+}
+
+func TestBriefPartitionNeedsNoBulk(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	master, backup := w.node().sender(), w.node().receiver()
+	master.load(time.Hour, 4)
+	w.run(time.Second)
+	for _, away := range []time.Duration{300 * time.Millisecond, 3 * time.Second, 15 * time.Second} {
+		w.loss = 1
+		w.run(away)
+		w.loss = 0
+		w.run(time.Second)
+	}
+	master.idle = true
+	w.run(quiet)
+	backup.same(master)
+	if n := backup.receive.Counts().Bulks; n != 1 {
+		t.Errorf("%d bulk transfers", n)
+	}
+	if master.count(EventReceiverLost) != 1 || master.count(EventReceiverJoined) != 2 {
+		t.Errorf("events: %v", master.log)
+	}
+}
+
+// TestDelay is that a record does not wait longer than 20 ms.
+func TestDelay(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	master, backup := w.node().sender(), w.node().receiver()
+	w.run(time.Second)
+	for i := range 50 {
+		c := conn(i)
+		master.put(c)
+		w.run(flushAfter + w.delay)
+		if _, ok := backup.table[keyOf(&c)]; !ok {
+			t.Fatalf("connection %d did not arrive", i)
+		}
+		w.run(time.Duration(w.rng.Int64N(int64(100 * time.Millisecond))))
+	}
+}
+
+func TestSlowReceiverIsNotOverrun(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	master, backup, other := w.node(), w.node(), w.node()
+	for i := range 100_000 {
+		c := conn(i)
+		master.table[keyOf(&c)] = entry{c, w.now + c.Expires}
+	}
+	master.config.Window = 48
+	master.sender()
+	backup.slow = 500 * time.Microsecond // 2000 datagrams/s
+	backup.receiver()
+	w.run(3 * time.Second)
+	backup.same(master)
+	if backup.dropped > 20 {
+		t.Errorf("%d datagrams were dropped of %d", backup.dropped, master.send.Counts().Datagrams)
+	}
+	if n := master.send.Counts(); n.Bulks != 1 {
+		t.Errorf("%d bulk transfers", n.Bulks)
+	}
+	other.receiver()
+	w.run(3 * time.Second)
+	other.same(master)
+	if n := backup.receive.Counts(); n.Bulks != 1 || n.Entries != 100_000 {
+		t.Errorf("the transfer for another receiver was applied: %+v", n)
+	}
+}
+
+func TestRate(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	master, backup := w.node(), w.node()
+	for i := range 100_000 {
+		c := conn(i)
+		master.table[keyOf(&c)] = entry{c, w.now + c.Expires}
+	}
+	master.config.Rate = 1000
+	master.sender()
+	backup.receiver()
+	// 100 000 records of 28 bytes, 48 in a datagram: 2084 datagrams.
+	w.run(1900 * time.Millisecond)
+	if backup.receive.State().Synced {
+		t.Error("faster than the rate")
+	}
+	w.run(400 * time.Millisecond)
+	if !backup.receive.State().Synced {
+		t.Error("slower than the rate")
+	}
+	backup.same(master)
+}
+
+func TestTwoMasters(t *testing.T) {
+	eachWire(t, func(t *testing.T, w *world) {
+		a, backup := w.node().sender(), w.node().receiver()
+		a.load(time.Hour, 1)
+		w.run(2 * time.Second)
+		followed := backup.receive.State().Session
+		b := w.node()
+		c := conn(1 << 22)
+		b.table[keyOf(&c)] = entry{c, w.now + c.Expires}
+		b.sender()
+		w.run(15 * time.Second)
+		for _, n := range []*node{a, b, backup} {
+			if times := n.count(EventTwoMasters); times < 1 || times > 2 {
+				t.Errorf("node %s: %d alarms", n.addr, times)
+			}
+		}
+		if got := backup.receive.State(); got.Session != followed || !got.Following {
+			t.Errorf("the session changed to %+v", got)
+		}
+		a.idle = true
+		w.run(quiet)
+		backup.same(a)
+		// The first one ends, and the receiver follows the other.
+		a.do(func(out *Output) { a.send.Close(a.clock(), out) })
+		w.run(w.delay + 2*helloEvery + quiet)
+		backup.same(b)
+	})
+}
+
+func TestMasterDies(t *testing.T) {
+	w := newWorld(t, 3, 0.01)
+	a, b, c := w.node().sender(), w.node().receiver(), w.node().receiver()
+	a.load(time.Hour, 1)
+	w.run(2 * time.Second)
+	a.down = true
+	w.run(100 * time.Millisecond)
+	b.sender()
+	b.load(time.Hour, 1)
+	w.run(time.Second)
+	b.idle = true
+	w.run(quiet)
+	c.same(b)
+	if c.count(EventSessionLost) != 1 || c.count(EventFollowing) != 2 {
+		t.Errorf("events: %v", c.log)
+	}
+}
+
+func TestBarrier(t *testing.T) {
+	eachWire(t, func(t *testing.T, w *world) {
+		master, backup := w.node(), w.node()
+		for i := range 4000 {
+			c := conn(1<<21 + i)
+			master.table[keyOf(&c)] = entry{c, w.now + c.Expires}
+		}
+		master.sender()
+		master.load(time.Hour, 3)
+		barrier := func() uint64 {
+			var at uint64
+			master.do(func(out *Output) { at = master.send.Barrier(master.clock(), out) })
+			return at
+		}
+		w.run(100 * time.Millisecond)
+		first := barrier()
+		backup.receiver()
+		for master.count(EventReceiverJoined) == 0 {
+			w.run(time.Millisecond)
+		}
+		for len(master.reached) == 0 {
+			if w.run(time.Millisecond); w.now > time.Minute {
+				t.Fatal("no answer")
+			}
+		}
+		// Whoever joins later has reached a barrier when it has the whole table.
+		if got := master.reached[0]; got.Barrier != first || !backup.receive.State().Synced {
+			t.Errorf("got %+v, %+v", got, backup.receive.State())
+		}
+		for range 6 {
+			before := map[key]entry{}
+			for k, e := range master.table {
+				before[k] = e
+			}
+			master.idle = true // or the table goes on changing
+			master.reached = nil
+			at := barrier()
+			for began := w.now; len(master.reached) == 0; {
+				if w.run(time.Millisecond); w.now-began > time.Second {
+					t.Fatal("no answer")
+				}
+			}
+			if got := master.reached[0]; got.Barrier != at || got.Peer != backup.addr {
+				t.Errorf("got %+v", got)
+			}
+			backup.same(&node{w: w, table: before})
+			w.run(50 * time.Millisecond)
+			if len(master.reached) != 1 {
+				t.Errorf("reached %d times", len(master.reached))
+			}
+			master.idle = false
+			master.load(w.now+50*time.Millisecond, 3)
+			w.run(60 * time.Millisecond)
+		}
+	})
+}
+
+// TestRefresh is that entries whose packets the caller's rule does not report do not
+// expire at the receiver before the sender.
+func TestRefresh(t *testing.T) {
+	eachWire(t, func(t *testing.T, w *world) {
+		master, backup := w.node().sender(), w.node().receiver()
+		w.run(time.Second)
+		type flow struct {
+			key   key
+			every time.Duration
+		}
+		var flows []flow
+		timeouts := []time.Duration{25 * time.Second, 60 * time.Second, 300 * time.Second, 900 * time.Second}
+		for i := range 200 {
+			c := conn(i)
+			c.Timeout = timeouts[i%len(timeouts)]
+			c.Expires = c.Timeout
+			master.put(c)
+			// A packet within any part of the timeout, up to just before its end.
+			flows = append(flows, flow{keyOf(&c), time.Duration(float64(c.Timeout) * (0.01 + 0.98*w.rng.Float64()))})
+		}
+		for _, f := range flows {
+			var packet func()
+			packet = func() {
+				e := master.table[f.key]
+				e.at = w.now + e.conn.Timeout
+				master.table[f.key] = e
+				w.at(w.now+f.every, packet)
+			}
+			w.at(f.every, packet)
+		}
+		for w.now < time.Hour {
+			w.run(5 * time.Second)
+			for _, f := range flows {
+				e, ok := backup.table[f.key]
+				if !ok || e.at <= w.now {
+					t.Fatalf("%v with a packet each %v of %v is missing after %v", f.key, f.every, e.conn.Timeout, w.now)
+				}
+				own := master.table[f.key]
+				if late := e.at - own.at; late > span(master.send.config.Walk, own.conn.Timeout)+w.delay+2*time.Second {
+					t.Fatalf("%v lives longer by %v", f.key, late)
+				}
+			}
+		}
+		// Each flow at most about twice in its timeout: 25 s in each pass.
+		most := 0.0
+		for i := range flows {
+			most += float64(time.Hour) / float64(timeouts[i%4]) * 2.6
+		}
+		if n := master.send.Counts().Refreshes; float64(n) > most || n == 0 {
+			t.Errorf("%d refreshes: want at most %.0f", n, most)
+		}
+	})
+}
+
+// TestSameSeedSameRun is that the machines are deterministic.
+func TestSameSeedSameRun(t *testing.T) {
+	run := func() (sent int, c Counts) {
+		w := newWorld(t, 9, 0.05)
+		master, backup := w.node().sender(), w.node().receiver()
+		master.load(2*time.Second, 3)
+		w.run(4 * time.Second)
+		return w.sent, backup.receive.Counts()
+	}
+	sent, c := run()
+	for range 3 {
+		if s, d := run(); s != sent || c != d {
+			t.Fatalf("%d datagrams and %+v, then %d and %+v", sent, c, s, d)
+		}
+	}
+}
