@@ -36,7 +36,8 @@ const (
 	entrySize4, entrySize6 = 28, 52
 	// longestExpiry is what ipvsadm accepts as a timeout, and twice that fits [ms].
 	longestExpiry = 31 * 24 * time.Hour
-	maxPackets    = 15
+	// maxPackets is how many packets of a client are told: more than drop_entry asks for.
+	maxPackets = 15
 )
 
 // wireFlags are the flags that travel, by their bits.
@@ -81,8 +82,8 @@ func checkEntry(c *model.Connection) error {
 	if c.Server.Addr() != c.RealServer.Addr() {
 		return unsendable("its packets go to %s, its server is %s", c.Server, c.RealServer)
 	}
-	if c.InPackets > maxPackets || c.Forward > 15 || c.Flags&^wireFlags != 0 {
-		return unsendable("%d packets, forward %d, flags %#x", c.InPackets, c.Forward, c.Flags)
+	if c.Forward > 15 || c.Flags&^wireFlags != 0 {
+		return unsendable("forward %d, flags %#x", c.Forward, c.Flags)
 	}
 	if hairpin := c.Hairpin.Addr(); (c.Flags&model.ConnHairpin != 0) != c.Hairpin.IsValid() ||
 		c.Hairpin.IsValid() && (hairpin.Is4() != client.Is4() || hairpin.Zone() != "") {
@@ -130,7 +131,7 @@ func appendEntry(b []byte, op uint8, c *model.Connection, index uint32, e time.D
 	b = binary.BigEndian.AppendUint16(b, c.Client.Port())
 	b = binary.BigEndian.AppendUint16(b, c.Virtual.Port())
 	b = binary.BigEndian.AppendUint16(b, c.Server.Port())
-	b = append(b, uint8(c.Forward)<<4|c.InPackets, control)
+	b = append(b, uint8(c.Forward)<<4|uint8(min(c.InPackets, maxPackets)), control)
 	b = appendAddr(b, c.Client.Addr())
 	b = appendAddr(b, c.Virtual.Addr())
 	if first&bitWord != 0 {
@@ -237,7 +238,7 @@ func readEntry(r *reader, c *model.Connection, out *Output) (index uint32, err e
 	c.Expires = time.Duration(r.word()) * time.Millisecond
 	client, virtual, server := r.half(), r.half(), r.half()
 	packed, control := r.byte(), model.TemplateKind(r.byte())
-	c.Forward, c.InPackets = model.Forward(packed>>4), packed&0x0f
+	c.Forward, c.InPackets = model.Forward(packed>>4), uint16(packed&0x0f)
 	c.Client = netip.AddrPortFrom(r.addr(six), client)
 	c.Virtual = netip.AddrPortFrom(r.addr(six), virtual)
 	c.Server = netip.AddrPortFrom(netip.Addr{}, server)
