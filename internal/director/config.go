@@ -104,3 +104,17 @@ func (d *Director) SetTimeouts(t model.Timeouts) error {
 		}
 	})
 }
+
+// StateTimeouts returns a function that fills in a connection's whole timeout, by its
+// protocol and state, as the director has it now.
+func (d *Director) StateTimeouts() (func(*model.Connection), error) {
+	set, err := d.config()
+	if err != nil {
+		return nil, err
+	}
+	return func(c *model.Connection) {
+		if state, ok := stateNumber(c); ok {
+			c.Timeout = time.Duration(set.Timeout[state])
+		}
+	}, nil
+}

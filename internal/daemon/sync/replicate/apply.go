@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/sync/own"
+	"imbang/internal/director"
+	"imbang/internal/model"
+)
+
+// entryReader reads a connection table.
+type entryReader interface {
+	Connections(director.ConnectionFilter) iter.Seq2[model.Connection, error]
+	StateTimeouts() (func(*model.Connection), error)
+}
+
+// apply changes the table as the receiver says, in its order.
+func (r *Replica) apply() error {
+	all := r.out.Apply
+	var batch []model.Connection
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Delete == all[0].Delete && n < director.InsertBatch {
+			n++
+		}
+		batch = batch[:0]
+		for _, c := range all[:n] {
+			batch = append(batch, c.Conn)
+		}
+		err := r.enter(batch, all[0].Delete)
+		if err != nil {
+			return err
+		}
+		all = all[n:]
+		r.state.Last = time.Now()
+	}
+	return nil
+}
+
+// enter enters entries, or ends them.
+func (r *Replica) enter(batch []model.Connection, ends bool) error {
+	do := r.o.Table.Replicate
+	if ends {
+		do = r.o.Table.Withdraw
+	}
+	errs, err := do(batch)
+	if err != nil {
+		return fmt.Errorf("replication: %w", err)
+	}
+	now := time.Now()
+	for i, err := range errs {
+		switch {
+		case err == nil || ends:
+			r.waiting.remove(&batch[i])
+		case waits(err) && r.waiting.keep(now, &batch[i]):
+		default:
+			r.state.Refused++
+		}
+	}
+	return nil
+}
+
+// waits reports whether an entry can be entered when the table has changed.
+func waits(err error) bool {
+	return errors.Is(err, model.ErrNoService) || errors.Is(err, model.ErrNoServer) || errors.Is(err, director.ErrNoTemplate) ||
+		errors.Is(err, model.ErrTableFull)
+}
+
+// look gives the machine the services if they have changed, and tries entries again that
+// wait.
+func (r *Replica) look(now time.Duration) error {
+	if again := r.waiting.again(time.Now()); len(again) > 0 {
+		for chunk := range slices.Chunk(again, director.InsertBatch) {
+			if err := r.enter(chunk, false); err != nil {
+				return err
+			}
+		}
+	}
+	generation, err := r.o.Table.Generation()
+	if err != nil {
+		return fmt.Errorf("replication: %w", err)
+	}
+	if generation == r.looked {
+		return nil
+	}
+	list, err := r.o.Table.Services()
+	if err != nil {
+		return fmt.Errorf("replication: read the services: %w", err)
+	}
+	r.looked = generation
+	services := make([]own.Service, len(list))
+	for i, s := range list {
+		services[i].Service = s.Service
+		for _, server := range s.Servers {
+			services[i].Servers = append(services[i].Servers, server.Server)
+		}
+	}
+	r.machine.SetServices(r.now(), services, &r.out)
+	return nil
+}
+
+// Names of alarms.
+const (
+	alarmMasters  = "two masters"
+	alarmSkew     = "configuration differs"
+	alarmReceiver = "no receiver"
+)
+
+// alarm raises or clears what an event says.
+func (r *Replica) alarm(e own.Event) {
+	switch e.Kind {
+	case own.EventTwoMasters:
+		r.raise(alarmMasters, fmt.Sprintf("%s: %s sends connections to the same group", alarmMasters, e.Peer))
+	case own.EventSkew:
+		r.raise(alarmSkew, fmt.Sprintf("%s from that of %s: %s", alarmSkew, e.Peer, strings.Join(e.Differences, "; ")))
+	case own.EventSkewEnded:
+		r.raise(alarmSkew, "")
+	case own.EventReceiverLost:
+		r.raise(alarmReceiver+" "+e.Peer.String(), fmt.Sprintf("%s %s: it does not answer", alarmReceiver, e.Peer))
+	case own.EventReceiverJoined:
+		r.raise(alarmReceiver+" "+e.Peer.String(), "")
+	case own.EventSessionLost:
+		r.raise("no master", "no master: it ended or is silent")
+	case own.EventFollowing:
+		r.raise("no master", "")
+	}
+}
+
+// raise notes an alarm under what it begins with; without a text it is over.
+func (r *Replica) raise(name, text string) {
+	r.state.Alarms = slices.DeleteFunc(r.state.Alarms, func(a string) bool { return strings.HasPrefix(a, name) })
+	if text != "" {
+		r.state.Alarms = append(r.state.Alarms, text)
+		slices.Sort(r.state.Alarms)
+	}
+}

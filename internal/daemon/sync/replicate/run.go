@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/ipv4"
+
+	"imbang/internal/daemon/sync/own"
+	"imbang/internal/director"
+	"imbang/internal/model"
+)
+
+// Table is what a role needs of a director.
+type Table interface {
+	entryReader
+	Services() ([]model.ServiceStatus, error)
+	Generation() (uint64, error)
+	Replicate(entries []model.Connection) (errs []error, err error)
+	Withdraw(entries []model.Connection) (errs []error, err error)
+}
+
+// Source tells what happens to the director's entries; a master's.
+type Source interface {
+	Each(ctx context.Context, call func([]director.Told) error) error
+	Lost() (uint64, error)
+	Close() error
+}
+
+// Options are what a role needs beside its configuration. All but Ready are required, Tell
+// of a master alone.
+type Options struct {
+	Table Table
+	Tell  func() (Source, error)
+	Log   *slog.Logger
+	Ready func() // called when the socket is open
+}
+
+// Replica performs a role. Its methods can be called from any goroutine.
+type Replica struct {
+	config Config
+	o      Options
+	start  time.Time
+
+	mu       sync.Mutex
+	socket   *socket
+	machine  machine
+	sender   *own.Sender // either
+	receiver *own.Receiver
+	out      own.Output
+	wake     chan struct{} // Next has changed
+	next     time.Duration
+	state    State
+	changes  changes
+	waiting  waiting
+	looked   uint64 // the generation of the services that the machine has
+	barriers map[uint64]chan<- own.Reached
+	failed   error // of the director
+}
+
+// machine is what sender and receiver have in common.
+type machine interface {
+	Tick(now time.Duration, out *own.Output)
+	Receive(now time.Duration, from netip.AddrPort, b []byte, out *own.Output)
+	SetServices(now time.Duration, services []own.Service, out *own.Output)
+	Counts() own.Counts
+}
+
+// State is what is known of a role.
+type State struct {
+	Role      Role
+	Counts    own.Counts
+	Receivers []own.ReceiverStatus // of a master
+	Master    own.ReceiverState    // of a backup
+	Waiting   int                  // entries without a service, server or template here
+	Refused   uint64               // entries that the table cannot have
+	Lost      uint64               // events that found no room; each time all is sent anew
+	Last      time.Time            // an entry was sent or applied
+	Alarms    []string             // sorted
+}
+
+// look is how often the services are compared, and entries that wait are tried again.
+const look = time.Second
+
+// New makes a role, which Run performs.
+func New(c Config, o Options) (*Replica, error) {
+	if err := c.Complete(); err != nil {
+		return nil, err
+	}
+	return &Replica{config: c, o: o, start: time.Now(), wake: make(chan struct{}, 1), barriers: map[uint64]chan<- own.Reached{}, state: State{Role: c.Role}}, nil
+}
+
+func (r *Replica) now() time.Duration { return time.Since(r.start) }
+
+// Run performs the role until the context ends, which is no error, in the calling thread's
+// network namespace.
+func (r *Replica) Run(ctx context.Context) error {
+	key, err := r.config.key()
+	if err != nil {
+		return err
+	}
+	s, err := openSocket(&r.config)
+	if err != nil {
+		return err
+	}
+	defer s.conn.Close()
+	r.mu.Lock()
+	r.socket = s
+	err = r.begin(key)
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	var source Source
+	if r.config.Role == Master {
+		if source, err = r.o.Tell(); err != nil {
+			return err
+		}
+		defer source.Close()
+	}
+	return r.perform(ctx, key, source)
+}
+
+// begin makes the machine.
+func (r *Replica) begin(key []byte) (err error) {
+	c := own.Config{
+		Group: r.config.Group, Key: key, To: r.config.To, MaxDatagram: min(r.socket.max, own.MaxDatagram), Random: random,
+		Table: func() own.Cursor { return newCursor(r.o.Table, r.follows()) },
+	}
+	if r.config.Role == Master {
+		r.sender, err = own.NewSender(r.now(), c)
+		r.machine = r.sender
+	} else {
+		r.receiver, err = own.NewReceiver(r.now(), c)
+		r.machine = r.receiver
+	}
+	if err != nil {
+		return fmt.Errorf("replication: %w", err)
+	}
+	r.looked = 0
+	return r.look(0)
+}
+
+// follows are the changes that a cursor has to know of.
+func (r *Replica) follows() *changes {
+	if r.config.Role == Master {
+		return &r.changes
+	}
+	return nil
+}
+
+func random() uint64 {
+	var b [8]byte
+	if _, err := crand.Read(b[:]); err != nil {
+		panic(err) // does not happen: Read ends the program
+	}
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+func (r *Replica) perform(ctx context.Context, key []byte, source Source) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var parts sync.WaitGroup
+	run := func(part func(context.Context) error) {
+		parts.Go(func() {
+			if err := part(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	run(r.receive)
+	run(r.tick)
+	if source != nil {
+		run(func(ctx context.Context) error { return r.tell(ctx, key, source) })
+	}
+	if r.o.Ready != nil {
+		r.o.Ready()
+	}
+	<-ctx.Done()
+	r.end()
+	parts.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return nil
+}
+
+// end says to receivers that the session is over, and has the socket's reader return.
+func (r *Replica) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sender != nil {
+		r.sender.Close(r.now(), &r.out)
+		r.do()
+	}
+	r.socket.conn.SetReadDeadline(time.Now())
+}
+
+// receive hands the machine what comes through the socket.
+func (r *Replica) receive(ctx context.Context) error {
+	messages := make([]ipv4.Message, readBatch)
+	for i := range messages {
+		messages[i].Buffers = [][]byte{make([]byte, own.MaxDatagram+1)}
+	}
+	for {
+		n, err := r.socket.packet.ReadBatch(messages, 0)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !isRefused(err) {
+			return fmt.Errorf("replication: receive: %w", err)
+		}
+		r.mu.Lock()
+		now := r.now()
+		for _, m := range messages[:max(n, 0)] {
+			from := m.Addr.(*net.UDPAddr).AddrPort()
+			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+			r.machine.Receive(now, from, m.Buffers[0][:m.N], &r.out)
+		}
+		err = r.do()
+		r.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tick has the machine do what is due.
+func (r *Replica) tick(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	looked := r.now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		case <-timer.C:
+		}
+		r.mu.Lock()
+		now := r.now()
+		var err error
+		if now-looked >= look {
+			looked = now
+			err = r.look(now)
+		}
+		if now >= r.next {
+			r.machine.Tick(now, &r.out)
+		}
+		if err == nil {
+			err = r.do()
+		}
+		wait := min(r.next, looked+look) - r.now()
+		r.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		timer.Reset(max(wait, 0))
+	}
+}
+
+// tell hands the sender what happens to the director's entries.
+func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
+	var batch []model.Connection
+	return source.Each(ctx, func(told []director.Told) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		now := r.now()
+		for len(told) > 0 {
+			n := 1
+			ends := told[0].Kind == director.ConnectionClose
+			for n < len(told) && (told[n].Kind == director.ConnectionClose) == ends {
+				n++
+			}
+			batch = batch[:0]
+			for i := range told[:n] {
+				r.changes.note(&told[i].Conn)
+				batch = append(batch, told[i].Conn)
+			}
+			told = told[n:]
+			if ends {
+				r.sender.Delete(now, batch, &r.out)
+			} else {
+				r.sender.Update(now, batch, &r.out)
+			}
+			r.state.Last = time.Now()
+		}
+		lost, err := source.Lost()
+		if err != nil {
+			return err
+		}
+		if lost > 0 {
+			// What happened is not known: all receivers get the whole table again.
+			r.state.Lost += lost
+			r.o.Log.Warn("replication: events found no room: the table is sent anew", "events", lost)
+			r.sender.Close(now, &r.out)
+			if err := r.do(); err != nil {
+				return err
+			}
+			if err := r.begin(key); err != nil {
+				return err
+			}
+		}
+		return r.do()
+	})
+}
+
+// do carries out what the machine says.
+func (r *Replica) do() error {
+	if err := r.apply(); err != nil {
+		r.out.Reset()
+		return err
+	}
+	r.send()
+	for _, e := range r.out.Events {
+		r.report(e)
+	}
+	for _, b := range r.out.Reached {
+		if to := r.barriers[b.Barrier]; to != nil {
+			select {
+			case to <- b:
+			default:
+			}
+		}
+	}
+	if r.out.Next != r.next {
+		r.next = r.out.Next
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+	r.out.Reset()
+	return nil
+}
+
+// send sends datagrams. What the network does not take is repeated by the protocol.
+func (r *Replica) send() {
+	s := r.socket
+	for _, d := range r.out.Datagrams {
+		if len(s.out) < cap(s.out) {
+			s.out = s.out[:len(s.out)+1]
+		} else {
+			s.out = append(s.out, ipv4.Message{Buffers: [][]byte{nil}})
+		}
+		m := &s.out[len(s.out)-1]
+		if m.Buffers == nil {
+			m.Buffers = [][]byte{nil}
+		}
+		m.Buffers[0], m.Addr = d.Bytes, net.UDPAddrFromAddrPort(d.To)
+	}
+	for rest := s.out; len(rest) > 0; {
+		n, err := s.packet.WriteBatch(rest, 0)
+		if err != nil || n <= 0 {
+			n = 1 // this one: a receiver that is not there, or a route
+		}
+		rest = rest[n:]
+	}
+	s.out = s.out[:0]
+}
+
+// isRefused reports an ICMP error of an earlier datagram: the other director is not there.
+func isRefused(err error) bool {
+	var net net.Error
+	return !errors.Is(err, nil) && (strings.Contains(err.Error(), "connection refused") || errors.As(err, &net) && net.Timeout())
+}
+
+// report notes an event.
+func (r *Replica) report(e own.Event) {
+	text := e.Kind.String()
+	log := r.o.Log.Info
+	if e.Kind.Alarm() {
+		log = r.o.Log.Warn
+	}
+	log("replication: "+text, "director", e.Peer, "number", e.ID, "differences", e.Differences)
+	r.alarm(e)
+}

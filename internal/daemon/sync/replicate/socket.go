@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// socketBuffer is room for what comes while changes are applied [bytes].
+	socketBuffer = 8 << 20
+	readBatch    = 64 // datagrams
+	headers4     = 20 + 8
+	headers6     = 40 + 8
+)
+
+// socket is that of a role.
+type socket struct {
+	conn   *net.UDPConn
+	packet interface {
+		ReadBatch(ms []ipv4.Message, flags int) (int, error)
+		WriteBatch(ms []ipv4.Message, flags int) (int, error)
+	}
+	out []ipv4.Message
+	max int // payload of a datagram [bytes]
+}
+
+// openSocket opens it in the calling thread's network namespace.
+func openSocket(c *Config) (*socket, error) {
+	control := func(_, _ string, raw syscall.RawConn) (err error) {
+		if e := raw.Control(func(fd uintptr) { err = setOptions(int(fd), c) }); e != nil {
+			return e
+		}
+		return err
+	}
+	bind := c.Listen
+	multicast := c.To[0].Addr().IsMulticast()
+	if multicast { // what the group gets, too
+		bind = netip.AddrPortFrom(netip.IPv4Unspecified(), bind.Port())
+		if c.Listen.Addr().Is6() {
+			bind = netip.AddrPortFrom(netip.IPv6Unspecified(), bind.Port())
+		}
+	}
+	lc := net.ListenConfig{Control: control}
+	network := "udp4"
+	if c.Listen.Addr().Is6() {
+		network = "udp6"
+	}
+	conn, err := lc.ListenPacket(context.Background(), network, bind.String())
+	if err != nil {
+		return nil, fmt.Errorf("replication: %s: %w (is it an address of this machine, and no other process of imbang bound to it?)", c.Listen, err)
+	}
+	s := &socket{conn: conn.(*net.UDPConn)}
+	mtu := 1500
+	var ifi *net.Interface
+	if c.Interface != "" {
+		if ifi, err = net.InterfaceByName(c.Interface); err != nil {
+			s.conn.Close()
+			return nil, fmt.Errorf("replication: interface %s: %w", c.Interface, err)
+		}
+		mtu = ifi.MTU
+	}
+	if c.Listen.Addr().Is4() {
+		p := ipv4.NewPacketConn(conn)
+		s.packet, s.max = p, mtu-headers4
+		if multicast {
+			err = joinAll(p.JoinGroup(ifi, &net.UDPAddr{IP: c.To[0].Addr().AsSlice()}), p.SetMulticastInterface(ifi), p.SetMulticastLoopback(false))
+		}
+	} else {
+		p := ipv6.NewPacketConn(conn)
+		s.packet, s.max = p, mtu-headers6
+		if multicast {
+			err = joinAll(p.JoinGroup(ifi, &net.UDPAddr{IP: c.To[0].Addr().AsSlice()}), p.SetMulticastInterface(ifi), p.SetMulticastLoopback(false))
+		}
+	}
+	if err != nil {
+		s.conn.Close()
+		return nil, fmt.Errorf("replication: interface %s: group %s: %w", c.Interface, c.To[0], err)
+	}
+	return s, nil
+}
+
+func joinAll(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setOptions(fd int, c *Config) error {
+	// More than net.core.rmem_max, for which the role has the right.
+	for _, o := range []int{unix.SO_RCVBUFFORCE, unix.SO_SNDBUFFORCE} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, o, socketBuffer); err != nil {
+			return fmt.Errorf("set the socket's buffer: %w", err)
+		}
+	}
+	if c.Interface != "" {
+		if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, c.Interface); err != nil {
+			return fmt.Errorf("bind to interface %s: %w", c.Interface, err)
+		}
+	}
+	return nil
+}
