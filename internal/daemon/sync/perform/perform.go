@@ -73,7 +73,8 @@ func Role(ctx context.Context, c synchronize.Config, o Options) (err error) {
 	}
 }
 
-// withDirector performs a role for the director that there is now.
+// withDirector performs a role for the director that there is now. The error wraps
+// director.ErrReplaced once that is upgraded, whether the role has noticed it or not.
 func withDirector(ctx context.Context, c synchronize.Config, o Options) error {
 	d, err := director.Open()
 	if err != nil {
@@ -82,13 +83,12 @@ func withDirector(ctx context.Context, c synchronize.Config, o Options) error {
 	defer d.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
-	ended := make(chan struct{})
+	replaced := make(chan error, 1)
 	go func() {
-		defer close(ended)
-		watch(ctx, d.Generation, changed)
+		replaced <- watch(ctx, d.Generation, changed)
+		cancel()
 	}()
-	defer func() { cancel(); <-ended }()
-	return synchronize.Run(ctx, c, synchronize.Options{
+	err = synchronize.Run(ctx, c, synchronize.Options{
 		Table: d, Log: o.Log, Counts: o.Counts, Tell: tell, Changed: changed, Missing: o.Missing,
 		Ready: func() {
 			if o.Ready != nil {
@@ -96,24 +96,29 @@ func withDirector(ctx context.Context, c synchronize.Config, o Options) error {
 			}
 		},
 	})
+	cancel()
+	return errors.Join(err, <-replaced)
 }
 
 // generations is the time between two looks at the table's generation.
 const generations = time.Second
 
-// watch sends when the table has changed, until the context ends. What it cannot read it
-// leaves to the role, which reads more.
-func watch(ctx context.Context, generation func() (uint64, error), changed chan<- struct{}) {
+// watch sends when the table has changed, until the context ends or the director is upgraded
+// (director.ErrReplaced). Other errors it leaves to the role, which reads more.
+func watch(ctx context.Context, generation func() (uint64, error), changed chan<- struct{}) error {
 	tick := time.NewTicker(generations)
 	defer tick.Stop()
 	last, _ := generation()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-tick.C:
 		}
 		now, err := generation()
+		if errors.Is(err, director.ErrReplaced) {
+			return err
+		}
 		if err != nil || now == last {
 			continue
 		}

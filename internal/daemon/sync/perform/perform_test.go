@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/running"
+	"imbang/internal/director"
 )
 
 func TestMTU(t *testing.T) {
@@ -50,20 +52,28 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A change of the table is reported once, and one that cannot be read is not.
+// A change of the table is reported once, one that cannot be read is not, and an upgrade
+// ends it.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		now, broken := uint64(2), error(nil)
+		type look struct {
+			generation uint64
+			err        error
+		}
+		var now atomic.Pointer[look]
+		now.Store(&look{2, nil})
+		generation := func() (uint64, error) { return now.Load().generation, now.Load().err }
 		changed := make(chan struct{}, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		go watch(ctx, func() (uint64, error) { return now, broken }, changed)
+		ended := make(chan error, 1)
+		go func() { ended <- watch(ctx, generation, changed) }()
 		for i, step := range []struct {
 			generation uint64
 			err        error
 			want       int
 		}{{2, nil, 0}, {4, nil, 1}, {4, nil, 0}, {6, errors.New("gone"), 0}, {6, nil, 1}} {
 			synctest.Wait()
-			now, broken = step.generation, step.err
+			now.Store(&look{step.generation, step.err})
 			time.Sleep(generations)
 			synctest.Wait()
 			if len(changed) != step.want {
@@ -73,6 +83,15 @@ func TestWatch(t *testing.T) {
 				<-changed
 			}
 		}
+		now.Store(&look{6, director.ErrReplaced})
+		if err := <-ended; err != director.ErrReplaced {
+			t.Errorf("upgraded: %v", err)
+		}
+		now.Store(&look{6, nil})
+		go func() { ended <- watch(ctx, generation, changed) }()
 		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
