@@ -89,7 +89,7 @@ func TestConnsThatAreNone(t *testing.T) {
 		{fine, fine + fine, "one object a line"},
 		{`"packets":3}`, `"packets":3`, "unexpected EOF"},
 		{`"packets"`, `"parcels"`, "parcels"},
-		{`"packets":3`, `"packets":300`, "300"},
+		{`"packets":3`, `"packets":70000`, "70000"},
 		{`"type":"connection"`, `"type":"template"`, "a template has a timeout"},
 		{`"type":"connection"`, `"type":"call"`, `type "call"`},
 		{`"tcp"`, `"icmp"`, "icmp"},
