@@ -98,7 +98,7 @@ func readDefinition(r *reader) (index uint32, d definition, err error) {
 		port := r.half()
 		d.server = netip.AddrPortFrom(r.addr(flags&defServerIPv6 != 0), port)
 	}
-	if r.fail || flags&^defFlags != 0 {
+	if r.fail || flags&^defFlags != 0 || flags&defServerIPv6 != 0 && flags&defServer == 0 {
 		return index, d, ErrRecord
 	}
 	return index, d, nil

@@ -379,7 +379,11 @@ func (r *Receiver) apply(now time.Duration, h header, body []byte, out *Output) 
 	}
 	r.ackAt = min(r.ackAt, now+ackAfter)
 	if h.kind == kindBulkStart {
-		return accepted // of others
+		if r.bulk != 0 && r.isFor(body) { // the sender could not read its table, and begins anew
+			r.bulk = h.number
+			r.sweep.begin(r.config.Table != nil)
+		}
+		return accepted
 	}
 	changes := len(out.Apply)
 	why := accepted

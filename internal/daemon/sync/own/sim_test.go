@@ -127,6 +127,7 @@ type world struct {
 	twice  float64
 	delay  time.Duration // at most
 	wire   func(from *node, d Datagram)
+	lose   func(d Datagram) bool
 	sent   int
 }
 
@@ -259,7 +260,7 @@ func (w *world) transmit(from *node, d Datagram) {
 		if to == from || d.To != group && d.To != to.addr {
 			continue
 		}
-		if to.down || w.rng.Float64() < w.loss {
+		if to.down || w.rng.Float64() < w.loss || w.lose != nil && w.lose(d) {
 			continue
 		}
 		copies := 1

@@ -3,9 +3,12 @@
 package own
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // quiet is after how long without changes tables have to be the same.
@@ -356,6 +359,136 @@ func TestSameSeedSameRun(t *testing.T) {
 	for range 3 {
 		if s, d := run(); s != sent || c != d {
 			t.Fatalf("%d datagrams and %+v, then %d and %+v", sent, c, s, d)
+		}
+	}
+}
+
+// TestEventsWinOverBulkCopies is that of entries that changed or were deleted while their
+// copies of a bulk transfer were on the way.
+func TestEventsWinOverBulkCopies(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	master, backup := w.node(), w.node()
+	for i := range 300 {
+		c := conn(i)
+		master.table[keyOf(&c)] = entry{c, w.now + c.Expires}
+	}
+	master.sender()
+	lost := 0
+	w.lose = func(d Datagram) bool {
+		if bulk := kind(d.Bytes[4]) == kindData && d.Bytes[5]&dataBulk != 0; bulk {
+			lost++
+			return true
+		}
+		return false
+	}
+	backup.receiver()
+	w.run(200 * time.Millisecond)
+	if lost < 5 {
+		t.Fatalf("%d datagrams of the transfer", lost)
+	}
+	for i := range 300 {
+		c := conn(i)
+		switch i % 3 {
+		case 0:
+			master.remove(keyOf(&c))
+		case 1:
+			c.State, c.InPackets = "FIN_WAIT", 7
+			master.put(c)
+		}
+	}
+	w.run(100 * time.Millisecond)
+	if len(backup.table) != 0 {
+		t.Errorf("%d entries are applied before those that precede them", len(backup.table))
+	}
+	w.lose = nil
+	w.run(quiet)
+	backup.same(master)
+	if len(backup.table) != 200 {
+		t.Errorf("%d entries", len(backup.table))
+	}
+}
+
+// faulty fails in its second chunk.
+type faulty struct {
+	Cursor
+	calls int
+}
+
+func (c *faulty) Next(entries []model.Connection) (int, error) {
+	if c.calls++; c.calls == 2 {
+		return 0, errors.New("cannot be read")
+	}
+	return c.Cursor.Next(entries)
+}
+
+func TestTableThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	master, backup := w.node(), w.node()
+	for i := range 1000 {
+		c := conn(i)
+		master.table[keyOf(&c)] = entry{c, w.now + c.Expires}
+	}
+	read, passes := master.config.Table, 0
+	master.config.Table = func() Cursor {
+		if passes++; passes <= 2 {
+			return &faulty{Cursor: read()}
+		}
+		return read()
+	}
+	master.sender()
+	backup.receiver()
+	w.run(900 * time.Millisecond)
+	if backup.receive.State().Synced {
+		t.Error("synced with a part of the table")
+	}
+	w.run(2 * time.Second)
+	backup.same(master)
+	if backup.count(EventSynced) != 1 {
+		t.Errorf("events: %v", backup.log)
+	}
+}
+
+// TestUnicast is that of destinations that are the other directors.
+func TestUnicast(t *testing.T) {
+	w := newWorld(t, 1, 0.05)
+	nodes := []*node{w.node(), w.node(), w.node()}
+	for _, n := range nodes {
+		n.config.To = nil
+		for _, other := range nodes {
+			if other != n {
+				n.config.To = append(n.config.To, other.addr)
+			}
+		}
+	}
+	nodes[0].sender()
+	nodes[1].receiver()
+	nodes[2].receiver()
+	nodes[0].load(2*time.Second, 3)
+	w.run(2*time.Second + quiet)
+	nodes[1].same(nodes[0])
+	nodes[2].same(nodes[0])
+}
+
+func TestConfig(t *testing.T) {
+	good := newWorld(t, 1, 0).node().config
+	for name, change := range map[string]func(c *Config){
+		"short key":       func(c *Config) { c.Key = c.Key[:15] },
+		"no destination":  func(c *Config) { c.To = nil },
+		"no random":       func(c *Config) { c.Random = nil },
+		"small datagrams": func(c *Config) { c.MaxDatagram = MinDatagram - 1 },
+		"large datagrams": func(c *Config) { c.MaxDatagram = MaxDatagram + 1 },
+		"small window":    func(c *Config) { c.Window = 31 },
+		"large window":    func(c *Config) { c.Window = 513 },
+		"small store":     func(c *Config) { c.Store = 1023 },
+		"rate":            func(c *Config) { c.Rate = -1 },
+	} {
+		c := good
+		change(&c)
+		if _, err := NewSender(0, c); err == nil {
+			t.Errorf("%s: accepted by a sender", name)
+		}
+		if _, err := NewReceiver(0, c); err == nil {
+			t.Errorf("%s: accepted by a receiver", name)
 		}
 	}
 }

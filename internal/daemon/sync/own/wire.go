@@ -54,7 +54,7 @@ const (
 )
 
 // sizes are the lengths that the body of each kind has [bytes]: at least, and in steps.
-var sizes = map[kind]struct{ least, step int }{
+var sizes = [kindAck + 1]struct{ least, step int }{
 	kindData: {1, 1}, kindBulkStart: {participantSize, participantSize}, kindBeat: {16, 0}, kindWelcome: {24, 0},
 	kindReset: {16, 0}, kindHello: {16, 0}, kindAck: {28, rangeSize},
 }
@@ -93,10 +93,10 @@ func readHeader(b []byte) (h header, body []byte, r Reason) {
 		session: binary.BigEndian.Uint64(b[8:]), number: binary.BigEndian.Uint64(b[16:]),
 	}
 	body = b[headerSize : len(b)-tagSize]
-	size, known := sizes[h.kind]
-	if !known {
+	if h.kind > kindAck || sizes[h.kind].least == 0 {
 		return h, nil, ReasonKind
 	}
+	size := sizes[h.kind]
 	more := len(body) - size.least
 	if more < 0 || size.step == 0 && more != 0 || size.step > 0 && more%size.step != 0 {
 		return h, nil, ReasonLength

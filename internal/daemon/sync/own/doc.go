@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package own is imbang's protocol for the synchronization of connections between
+// directors: the wire format, and the state machines of a sender (the master) and a
+// receiver (a backup). It is pure: time, datagrams and changes of the table go in,
+// datagrams, changes of the table and reports come out. Sockets and the director are the
+// caller's.
+//
+// # The stream
+//
+// A sender has a session with a random number. All that it has to say (entries, deletions,
+// definitions of services, the copies of a bulk transfer) is one stream of datagrams,
+// numbered from 1. A receiver applies them in the order of their numbers. It keeps what
+// comes early, requests what is missing, and acknowledges what it applied. From this
+// follows:
+//
+//  1. An event wins over an older copy of its entry, and a deletion over a copy that it
+//     overtook on the wire: the copy has the lower number. The sender reads a chunk of the
+//     table and numbers it in one call, so a copy is newer than all events before it.
+//  2. A barrier is a number, and the acknowledgement is its answer.
+//  3. Neither side keeps a record of each entry. (The receiver does during a bulk transfer,
+//     see below.)
+//
+// The price is that an entry waits for a lost datagram before it: for 5 to 10 ms and a
+// round trip.
+//
+// A record waits up to 20 ms for others. After the last datagram a beat follows within 20
+// ms, and others each 100 ms. It names the last datagram, so that its loss is noticed, and
+// the oldest one that the sender keeps. A receiver that needs an older one requests a bulk
+// transfer. It requests all: what it missed is not known, and a million connections take 1
+// to 2 s. (Ranges of hashes would save traffic only, and cost both sides a hash of each
+// entry.)
+//
+// # Bulk transfer
+//
+// The request is repeated in acknowledgements until the datagram BulkStart names the
+// receiver. The receiver goes to that number and applies what follows. The sender repeats
+// its definitions, reads its table (Cursor) while fewer than Config.Window datagrams are
+// without acknowledgement by any receiver of the transfer, at Config.Rate, and ends with a
+// record. Other receivers skip the copies. Receivers that request it meanwhile are served
+// by the next transfer.
+//
+// Then the receiver deletes what it has and the sender does not, if it has a Cursor: it
+// notes a hash of 64 bits for each entry that came since BulkStart, and compares its table.
+//
+// # Refreshes
+//
+// The caller's rule (Linux's: the third packet and each 50th after it, and changes of state) does
+// not report a connection with few packets, and its copy would expire. Each Config.Walk the
+// sender reads the table. It sends an entry in one of n passes, n = timeout / 2 / Walk, that
+// its hash chooses, if it had a packet since its last turn: timeout - expiry says so. A
+// record of each entry's last transfer was the alternative. It costs 16 to 40 bytes for
+// each entry and has to be kept right through losses and several receivers; the walk costs
+// a reading of the table, keeps nothing and spreads the refreshes evenly. As a packet can
+// come just before the end of a timeout and its turn only later, copies expire later than
+// their entries, by up to half of the timeout and two passes. That is harmless: the end of
+// an entry is sent as a deletion.
+//
+// # Authenticity
+//
+// Each datagram ends with HMAC-SHA256 of all before it, truncated to 16 bytes, by a key that
+// all directors share. It is not encrypted. Replays are refused without clocks:
+//
+//   - A receiver follows a session only after its sender answered a Hello with a random
+//     nonce by a Welcome. A recorded session cannot.
+//   - Within a session a number is applied once, and beats are counted.
+//   - A receiver has a random number and counts its acknowledgements. The sender accepts
+//     one that it does not know if its acknowledgement has the time of a Welcome (by the
+//     sender's clock, since its session began) of the last 5 s; it forgets a receiver after
+//     10 s of silence. So a recorded acknowledgement registers nobody. It sends Reset to
+//     others, who begin with Hello again and, in the same session, resume their place.
+//
+// Checks of magic, length, kind, group, session and number precede the HMAC: to refuse a
+// datagram costs one HMAC at most. Who can record and send authentic Hello datagrams can
+// make a sender answer, 500 times a second. Times on the wire are durations.
+//
+// # Two senders
+//
+// A receiver stays with the session that it follows while that is alive (a datagram in each
+// second) and not ended (Sender.Close). It follows the next one that proves itself then. Another
+// sender is an alarm, at receivers and at senders, after it proved itself by an answer: at
+// first and each 10 s. A sender never changes its table and goes on. Who is master is
+// decided elsewhere.
+//
+// # Configuration
+//
+// Sender and receiver are given their services with servers. A receiver reports, by name,
+// what only one of them has or what differs, when that lasted 5 s: of services scheduler,
+// flags, timeout, netmask and engine, of servers method, tunnel and thresholds. Weights are
+// not compared.
+//
+// # Layout
+//
+// Integers are big-endian. A datagram:
+//
+//	offset size
+//	0      3    "iB", 0xff
+//	3      1    version: 1
+//	4      1    kind
+//	5      1    flags, by kind
+//	6      2    group
+//	8      8    session; in a Hello 0 for any
+//	16     8    number: of a datagram of the stream, of a beat, of an acknowledgement; else 0
+//	24     n    body
+//	24+n   16   HMAC-SHA256, truncated
+//
+// Bodies:
+//
+//	1  Data       records; flag 1: its entries are copies of a bulk transfer
+//	2  BulkStart  for each receiver its number (8) and its request (4)
+//	3  Beat       oldest datagram (8), next one (8); flag 1: acknowledge at once, 2: the end
+//	4  Welcome    receiver (8), nonce (8), time of admission [ms] (8)
+//	5  Reset      receiver (8), number of its acknowledgement (8)
+//	17 Hello      receiver (8), nonce (8)
+//	18 Ack        receiver (8), time of admission (8), all up to here were applied (8), number
+//	              of its request for a bulk transfer (4), ranges of missing datagrams: first, from
+//	              the number before (2), how many (2); flag 1: requests a bulk transfer, 2: has the
+//	              whole table
+//
+// Data and BulkStart are numbered, Beats are numbered for themselves.
+//
+// A record begins with a byte whose low four bits are its operation. An entry, 1 to enter
+// or update and 2 to delete (28 bytes for IPv4, 32 with a template that controls it; 52 and
+// 56 for IPv6):
+//
+//	0   1  operation; 0x10: IPv6, 0x20: template, 0x40: a word, 0x80: strings
+//	1   1  protocol
+//	2   1  state (state.go); of a template 1: assured
+//	3   1  flags, those of model.ConnFlags
+//	4   4  index of service and server
+//	8   4  time to its expiry [ms]
+//	12  2  client's port
+//	14  2  virtual port
+//	16  2  port that its packets go to
+//	18  1  forwarding method << 4 | packets
+//	19  1  kind of the template that controls it; 0: none
+//	20  4  client (IPv6: 16)
+//	24  4  virtual address (IPv6: 16)
+//	       a word (4): netmask of the template that controls it; of a template its timeout [s]
+//	       with the flag hairpin: address (4 or 16), port (2)
+//	       strings, each behind its length (1): of a template the engine and its data; of
+//	       another the Call-ID
+//
+// What Insert of the director ignores does not travel: the number of a template's
+// connections, and the timeout of a connection's state. A hairpin does, for directors that
+// take over each other's addresses; others refuse such an entry.
+//
+// Other records:
+//
+//	3 definition   flags (1): 1 configured, 2 firewall mark, 4 IPv6, 8 has a server, 16 of
+//	               IPv6; index (4); sum to compare (8); mark (4), or protocol (1), port (2) and
+//	               address; server's port (2) and address
+//	4 forget       index (4)
+//	5 configured   the configured definitions are complete, so many (4)
+//	6 bulk end     number of its BulkStart (8)
+//
+// # What others do
+//
+//   - conntrackd, FT-FW: numbers, cumulative and negative acknowledgements and a resend queue over
+//     datagrams are taken. Its resync sends everything again without window or pace; not so here.
+//   - pfsync: a bulk update upon request, with a start and an end, is taken, and not to
+//     send on what was received. It has neither authentication nor an order of bulk and events.
+//   - HAProxy's peers: definitions once and short references in updates, requests to
+//     resynchronize and a confirmed end are taken. TCP is not: one slow peer would stop it, and it
+//     has no multicast.
+//   - DPVS (pull request 476): the transfer of existing sessions is an operator's command there.
+//     Here joining requests it, and services are compared, as theirs fails without them.
+//   - katran: its shared table is for lookups that miss in one director; its synchronization is
+//     not published.
+package own
