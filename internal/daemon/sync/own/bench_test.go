@@ -15,6 +15,8 @@ import (
 // endless is a table of n connections that are made when they are read.
 type endless struct{ at, n int }
 
+func (*endless) Close() {}
+
 func (c *endless) Next(entries []model.Connection) (n int, err error) {
 	for n < len(entries) && c.at < c.n {
 		entries[n] = conn(c.at)

@@ -27,6 +27,15 @@ type bulk struct {
 	again  time.Duration
 }
 
+// end ends the transfer that runs, if one does.
+func (b *bulk) end() {
+	b.with = nil
+	if b.cursor != nil {
+		b.cursor.Close()
+		b.cursor = nil
+	}
+}
+
 // pump sends as much of a bulk transfer as window and rate allow.
 func (s *Sender) pump(now time.Duration, out *Output) {
 	if s.config.Table == nil {
@@ -46,12 +55,13 @@ func (s *Sender) pump(now time.Duration, out *Output) {
 			s.room(now, 9, true, out)
 			s.open = binary.BigEndian.AppendUint64(append(s.open, opBulkEnd), s.bulk.start)
 			s.flush(now, out)
-			s.bulk.with = nil
+			s.bulk.end()
 		case err != nil:
 			for _, p := range s.bulk.with {
 				p.served--
 			}
-			s.bulk.with, s.bulk.again = nil, now+bulkAgain
+			s.bulk.end()
+			s.bulk.again = now + bulkAgain
 		case n == 0:
 			return
 		}
@@ -100,6 +110,9 @@ func (s *Sender) windowOpen() bool {
 		least = min(least, p.acked+1)
 		return false
 	})
+	if len(s.bulk.with) == 0 {
+		s.bulk.end()
+	}
 	return len(s.bulk.with) > 0 && s.store.next-least < uint64(s.config.Window)
 }
 

@@ -19,6 +19,8 @@ type Cursor interface {
 	// was sent meanwhile would be entered again. Of a connection Timeout is the whole
 	// timeout of its state, or 0 if that is not known.
 	Next(entries []model.Connection) (n int, err error)
+	// Close ends the pass, which need not have been read to its end.
+	Close()
 }
 
 // Config is what a sender and a receiver of a group are made of.

@@ -17,6 +17,13 @@ type walk struct {
 	tokens bucket // [entries]
 }
 
+func (w *walk) end() {
+	if w.cursor != nil {
+		w.cursor.Close()
+		w.cursor = nil
+	}
+}
+
 // passes is in how many passes an entry is refreshed once: so that it is within half of
 // its timeout.
 func passes(interval, timeout time.Duration) uint64 {
@@ -71,7 +78,7 @@ func (s *Sender) refresh(now time.Duration, out *Output) {
 			}
 		}
 		if err != nil { // the end, or the next pass reads what this one could not
-			w.cursor = nil
+			w.end()
 		} else if n == 0 {
 			return
 		}

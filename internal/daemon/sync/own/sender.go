@@ -159,6 +159,8 @@ func (s *Sender) Close(now time.Duration, out *Output) {
 		s.beat(now, beatEnd, out)
 	}
 	s.closed = true
+	s.bulk.end()
+	s.walk.end()
 	s.due(now, out)
 }
 

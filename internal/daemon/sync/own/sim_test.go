@@ -76,6 +76,8 @@ func (t table) cursor(now func() time.Duration) *cursor {
 	return c
 }
 
+func (c *cursor) Close() {}
+
 func (c *cursor) Next(entries []model.Connection) (n int, err error) {
 	for n < len(entries) && len(c.keys) > 0 {
 		if e, ok := c.t[c.keys[0]]; ok {

@@ -20,7 +20,12 @@ type sweep struct {
 	batch  []model.Connection
 }
 
-func (w *sweep) cancel() { w.seen, w.cursor, w.ready = nil, nil, false }
+func (w *sweep) cancel() {
+	if w.cursor != nil {
+		w.cursor.Close()
+	}
+	w.seen, w.cursor, w.ready = nil, nil, false
+}
 
 func (w *sweep) begin(wanted bool) {
 	w.cancel()

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/director"
+	"imbang/internal/host"
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+// node is a director in a network namespace.
+type node struct {
+	*testing.T
+	ns   *host.Namespace
+	d    *director.Director
+	addr netip.Addr
+	key  string
+}
+
+// twoNodes are two directors that reach each other, each with the same services.
+func twoNodes(t *testing.T, connections uint32) (a, b *node) {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("0f", 32)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, b = &node{T: t, key: key}, &node{T: t, key: key}
+	a.ns, b.ns = testenv.Namespace(t, "master"), testenv.Namespace(t, "backup")
+	if err := host.Connect(host.End{NS: a.ns, Name: "eth0"}, host.End{NS: b.ns, Name: "eth0"}, host.LinkOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range []*node{a, b} {
+		n.addr = netip.AddrFrom4([4]byte{10, 7, 0, byte(i + 1)})
+		n.must(n.ns.AddAddresses("eth0", netip.PrefixFrom(n.addr, 24)))
+		n.d = n.open(connections)
+		for _, s := range services() {
+			n.must(n.d.AddService(s))
+			for j := range 2 {
+				n.must(n.d.AddServer(s.Key, model.Server{Addr: serverAddr(s.Key.Family, j), Port: 8080, Weight: 1}))
+			}
+		}
+		t.Cleanup(func() { n.must(n.ns.Do(func() error { return director.Detach(true) })) })
+	}
+	return a, b
+}
+
+func (n *node) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *node) open(connections uint32) (d *director.Director) {
+	n.Helper()
+	n.must(n.ns.Do(func() (err error) {
+		d, err = director.OpenOrLoad(director.Sizes{Services: 64, Servers: 256, Connections: connections})
+		return err
+	}))
+	n.Cleanup(func() { d.Close() })
+	return d
+}
+
+func serverAddr(f model.Family, i int) netip.Addr {
+	if f == model.IPv6 {
+		return netip.MustParseAddr(fmt.Sprintf("fd00:16::%d", i+10))
+	}
+	return netip.AddrFrom4([4]byte{172, 16, 0, byte(i + 10)})
+}
+
+func services() []model.Service {
+	plain := model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80")), Scheduler: "rr"}
+	six := model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("[fd00:20::1]:80")), Scheduler: "rr"}
+	persistent := model.Service{Key: model.AddrKey(model.UDP, netip.MustParseAddrPort("10.20.0.1:53")), Scheduler: "rr", Flags: model.Persistent, Timeout: time.Minute}
+	list := []model.Service{plain, six, persistent}
+	for i := range list {
+		list[i].Netmask = model.FullMask(list[i].Key.Family)
+	}
+	return list
+}
+
+// connection is the i-th one of a service, and what controls it.
+func connection(s model.Service, i int) model.Connection {
+	client := netip.AddrFrom4([4]byte{10, byte(10 + i>>16), byte(i >> 8), byte(i)})
+	if s.Key.Family == model.IPv6 {
+		client = netip.MustParseAddr(fmt.Sprintf("fd00:10::%x", i+1))
+	}
+	server := netip.AddrPortFrom(serverAddr(s.Key.Family, i%2), 8080)
+	c := model.Connection{
+		Protocol: s.Key.Protocol, State: "ESTABLISHED", Expires: 15 * time.Minute, Client: netip.AddrPortFrom(client, 40000),
+		Virtual: netip.AddrPortFrom(s.Key.Addr, s.Key.Port), Server: server, Service: s.Key, RealServer: server, InPackets: 3,
+	}
+	if s.Key.Protocol == model.UDP {
+		c.State, c.Expires = "UDP", 5*time.Minute
+	}
+	if s.Flags&model.Persistent != 0 {
+		c.Control = &model.Control{Kind: model.TemplatePort, Netmask: s.Netmask}
+	}
+	return c
+}
+
+func template(c model.Connection) model.Connection {
+	c.Template, c.State, c.Control, c.Timeout, c.Expires = true, "ASSURED", nil, time.Minute, time.Minute
+	c.Client = netip.AddrPortFrom(c.Client.Addr(), 0)
+	return c
+}
+
+// insert enters connections as packets would have.
+func (n *node) insert(list ...model.Connection) {
+	n.Helper()
+	for chunk := range slices.Chunk(list, director.InsertBatch) {
+		errs, err := n.d.Insert(chunk)
+		n.must(err)
+		for i, err := range errs {
+			if err != nil {
+				n.Fatalf("%+v: %v", chunk[i], err)
+			}
+		}
+	}
+}
+
+// table is the connection table: entries, and what controls them, but for times.
+func (n *node) table() (lines []string) {
+	n.Helper()
+	for c, err := range n.d.Connections(director.ConnectionFilter{}) {
+		n.must(err)
+		control := ""
+		if c.Control != nil {
+			control = c.Control.Kind.String()
+		}
+		lines = append(lines, fmt.Sprint(c.Protocol, c.State, c.Client, c.Virtual, c.Server, c.Template, c.Connections, control))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// role runs one until the test ends or stop is called.
+func (n *node) role(role Role, to ...netip.Addr) (r *Replica, stop func()) {
+	n.Helper()
+	c := Config{Role: role, Listen: netip.AddrPortFrom(n.addr, 0), KeyFile: n.key, Group: 7}
+	for _, a := range to {
+		c.To = append(c.To, netip.AddrPortFrom(a, 0))
+	}
+	ready := make(chan struct{})
+	r, err := New(c, Options{
+		Table: n.open(0), Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
+		Tell:  func() (Source, error) { return director.Tell(director.TellRule{Changes: true}) },
+		Ready: func() { close(ready) },
+	})
+	n.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- n.ns.Do(func() error { return r.Run(ctx) }) }()
+	select {
+	case <-ready:
+	case err := <-result:
+		n.Fatal(err)
+	}
+	ended := false
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		if err := <-result; err != nil {
+			n.Error(err)
+		}
+	}
+	n.Cleanup(stop)
+	return r, stop
+}
+
+// wantEqual waits until both tables are the same.
+func wantEqual(a, b *node, limit time.Duration, when string) {
+	a.Helper()
+	var diff string
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if diff = cmp.Diff(a.table(), b.table()); diff == "" {
+			return
+		}
+	}
+	a.Fatalf("%s: after %v the tables differ (-master +backup):\n%s", when, limit, diff)
+}
+
+// A backup that joins has what there is, then what happens, and what ended goes.
+func TestReplication(t *testing.T) {
+	a, b := twoNodes(t, 1<<14)
+	var list []model.Connection
+	for _, s := range services() {
+		for i := range 1000 {
+			c := connection(s, i)
+			if c.Control != nil {
+				list = append(list, template(c))
+			}
+			list = append(list, c)
+		}
+	}
+	a.insert(list[:len(list)/2]...)
+	master, stop := a.role(Master, b.addr)
+	backup, _ := b.role(Backup, a.addr)
+	wantEqual(a, b, 5*time.Second, "after joining")
+	a.insert(list[len(list)/2:]...)
+	wantEqual(a, b, 5*time.Second, "after openings")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := master.Barrier(ctx); err != nil {
+		t.Error(err)
+	}
+	// All of a server's connections end there.
+	gone := services()[0]
+	a.must(a.d.Set(director.Setting{Name: "expire_nodest_conn", Value: 1}))
+	a.must(a.d.DeleteServer(gone.Key, netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)))
+	wantEqual(a, b, 5*time.Second, "after ends")
+	if n := len(b.table()); n != len(list)-500 {
+		t.Errorf("%d entries, want %d", n, len(list)-500)
+	}
+
+	// Another session tells the backup what ended meanwhile.
+	stop()
+	a.must(a.d.DeleteServer(gone.Key, netip.AddrPortFrom(serverAddr(model.IPv4, 1), 8080)))
+	master, _ = a.role(Master, b.addr)
+	wantEqual(a, b, 10*time.Second, "after a restart of the master")
+	s := backup.State()
+	if !s.Master.Synced || s.Refused != 0 || s.Waiting != 0 {
+		t.Errorf("the backup is %+v", s)
+	}
+	if s := master.State(); len(s.Receivers) != 1 || s.Lost != 0 {
+		t.Errorf("the master is %+v", s)
+	}
+	// The servers of the service differ now.
+	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		alarms := strings.Join(backup.State().Alarms, "\n")
+		if strings.Contains(alarms, "configuration differs") && strings.Contains(alarms, "172.16.0.10:8080") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("alarms: %q", alarms)
+		}
+	}
+}
+
+// An entry whose server the backup has not waits for it.
+func TestReplicationWaits(t *testing.T) {
+	a, b := twoNodes(t, 1<<12)
+	s := services()[0]
+	server := netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)
+	b.must(b.d.DeleteServer(s.Key, server))
+	a.role(Master, b.addr)
+	backup, _ := b.role(Backup, a.addr)
+	a.insert(connection(s, 0), connection(s, 1))
+	for deadline := time.Now().Add(5 * time.Second); backup.State().Waiting != 1; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the backup is %+v", backup.State())
+		}
+	}
+	b.must(b.d.AddServer(s.Key, model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}))
+	wantEqual(a, b, 5*time.Second, "after the server was added")
+}
+
+// What is wrong with a configuration is said before a socket is opened.
+func TestConfigRefuses(t *testing.T) {
+	good := Config{Role: Backup, Listen: netip.MustParseAddrPort("10.0.0.1:0"), To: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:0")}}
+	if c := good; c.Complete() != nil || c.Listen.Port() != 8790 || c.To[0].Port() != 8790 {
+		t.Errorf("%+v", c)
+	}
+	for want, change := range map[string]func(*Config){
+		"role":              func(c *Config) { c.Role = "both" },
+		"listen":            func(c *Config) { c.Listen = netip.AddrPort{} },
+		"to: missing":       func(c *Config) { c.To = nil },
+		"not of the family": func(c *Config) { c.To = []netip.AddrPort{netip.MustParseAddrPort("[fd00::1]:0")} },
+		"interface":         func(c *Config) { c.To = []netip.AddrPort{netip.MustParseAddrPort("224.0.0.81:0")} },
+	} {
+		c := good
+		change(&c)
+		if err := c.Complete(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestKeyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		{strings.Repeat("ab", 16), 0o600, ""},
+		{strings.Repeat("ab", 16), 0o644, "chmod 600"},
+		{"abcd", 0o600, "hexadecimal"},
+		{"secret secret secret secret secret", 0o600, "hexadecimal"},
+	} {
+		if err := os.WriteFile(path, []byte(c.text+"\n"), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := (&Config{KeyFile: path}).key()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+}
