@@ -21,6 +21,9 @@ import (
 	"imbang/internal/host"
 )
 
+// prefix begins the names of what the tests make: namespaces and guests' directories.
+const prefix = "imbang-peer"
+
 // linux is User Mode Linux (Debian's package user-mode-linux), and modules is where its
 // modules are.
 const (
@@ -50,9 +53,13 @@ func Boot(ctx context.Context, ns *host.Namespace, preload string, taps ...strin
 	if err := linkModules(); err != nil {
 		return nil, err
 	}
-	var err error
+	run, err := host.NewRun(prefix)
+	if err != nil {
+		return nil, err
+	}
 	g := &Guest{ended: make(chan struct{}), waiting: map[string]chan string{}}
-	if g.dir, err = os.MkdirTemp("", "imbang-peer"); err != nil {
+	g.dir = filepath.Join(os.TempDir(), run.Name("guest"))
+	if err := os.Mkdir(g.dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := g.start(ns, preload, taps); err != nil {
@@ -111,7 +118,7 @@ func (g *Guest) start(ns *host.Namespace, preload string, taps []string) error {
 	if err := os.WriteFile(script, fmt.Appendf(nil, boot, g.dir), 0o700); err != nil {
 		return err
 	}
-	args := []string{"mem=192M", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + script, "umid=" + filepath.Base(g.dir),
+	args := []string{"mem=192M", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + script, "umid=guest",
 		"uml_dir=" + g.dir + "/", "con=null", "con0=fd:0,fd:1", "quiet"}
 	for i, tap := range taps {
 		args = append(args, fmt.Sprintf("vec%d:transport=tap,ifname=%s,depth=128,gro=0", i, tap))

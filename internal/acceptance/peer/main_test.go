@@ -16,9 +16,6 @@ import (
 	"imbang/internal/host"
 )
 
-// prefix begins the names of the tests' namespaces.
-const prefix = "imbang-peer"
-
 var (
 	executable  = flag.String("executable", "", "imbang; without it only the kernel is tested against itself")
 	preload     = flag.String("preload", "", "what build/ipvspeer/xstate.c is compiled to")
@@ -38,7 +35,12 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		if _, err := host.Sweep(prefix); err != nil {
+		// What a run that was killed left.
+		_, err := host.Sweep(prefix)
+		if err == nil {
+			_, err = host.SweepFiles(os.TempDir(), prefix)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
