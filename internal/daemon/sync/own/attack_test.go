@@ -143,19 +143,81 @@ func TestOldSessionIsNotFollowed(t *testing.T) {
 			backup.log = nil
 			w.run(time.Second)
 		}
-		before := len(backup.table)
+		before, followed := len(backup.table), backup.count(EventFollowing)
 		began := w.now
 		for i, x := range a.seen[:min(len(a.seen), 5000)] {
 			w.deliver(x.from, backup, x.b, began+time.Duration(i)*time.Millisecond)
 		}
 		w.run(10 * time.Second)
-		if backup.receive.State().Following || len(backup.table) != before || backup.count(EventFollowing) != 0 && again {
+		if backup.receive.State().Following || len(backup.table) != before || backup.count(EventFollowing) != followed {
 			t.Errorf("follows a recording: %+v, %v", backup.receive.State(), backup.log)
 		}
 	}
 	old.sender()
 	w.run(time.Second)
 	backup.same(old)
+}
+
+// TestRecordedBeatsKeepNoSessionAlive is that of a sender that has died.
+func TestRecordedBeatsKeepNoSessionAlive(t *testing.T) {
+	w := newWorld(t, 4, 0)
+	a := w.attacker()
+	old, backup := w.node().sender(), w.node().receiver()
+	old.load(w.now+time.Second, 2)
+	w.run(2 * time.Second)
+	old.down = true
+	for i, x := range a.seen[max(0, len(a.seen)-2000):] {
+		w.deliver(x.from, backup, x.b, w.now+time.Duration(i)*time.Millisecond)
+	}
+	w.run(sessionLife + 100*time.Millisecond)
+	if backup.count(EventSessionLost) != 1 {
+		t.Errorf("events: %v", backup.log)
+	}
+}
+
+// TestRecordedControl replays what each role sent, from another address: it must cause no
+// traffic there but answers to challenges, and no new handshake.
+func TestRecordedControl(t *testing.T) {
+	w := newWorld(t, 4, 0.05)
+	a := w.attacker()
+	master, backup := w.node().sender(), w.node().receiver()
+	master.load(w.now+40*time.Second, 2)
+	w.run(2 * time.Second)
+	loss := w.loss
+	// The sender forgets the receiver, which does not notice: only its datagrams are lost.
+	w.loss, w.lose = 0, func(d Datagram) bool { return kind(d.Bytes[4]) == kindAck }
+	w.run(receiverLife + time.Second)
+	w.loss, w.lose = loss, nil
+	w.run(2 * time.Second)
+	resets := 0
+	followed := backup.count(EventFollowing)
+	elsewhere := at("192.168.0.99:8790")
+	w.wire = func(_ *node, d Datagram) {
+		if k := kind(d.Bytes[4]); d.To == elsewhere && k != kindWelcome && k != kindReset && k != kindHello {
+			t.Errorf("a datagram of kind %d is sent to the attacker", k)
+		}
+	}
+	for i, x := range a.seen[max(0, len(a.seen)-8000):] {
+		if kind(x.b[4]) == kindReset {
+			resets++
+		}
+		for _, n := range w.nodes {
+			w.deliver(elsewhere, n, x.b, w.now+time.Duration(i)*time.Millisecond/4)
+		}
+	}
+	w.run(5 * time.Second)
+	if resets == 0 {
+		t.Error("no reset was recorded")
+	}
+	if n := backup.count(EventFollowing); n != followed || backup.receive.State().Sender != master.addr {
+		t.Errorf("%d handshakes, %d before; %+v", n, followed, backup.receive.State())
+	}
+	if r := master.send.Receivers(); len(r) != 1 || r[0].Addr != backup.addr {
+		t.Errorf("receivers: %+v", r)
+	}
+	master.idle = true
+	w.run(quiet)
+	backup.same(master)
 }
 
 func TestOtherKeyAndGroup(t *testing.T) {

@@ -4,6 +4,7 @@ package own
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -14,9 +15,12 @@ import (
 // quiet is after how long without changes tables have to be the same.
 const quiet = 2 * time.Second
 
+// seeds is how many runs each test makes for each loss rate; 100 take minutes.
+var seeds = flag.Uint64("seeds", 2, "seeds for each simulated network")
+
 func eachWire(t *testing.T, run func(t *testing.T, w *world)) {
 	for _, loss := range []float64{0, 0.01, 0.05, 0.2} {
-		for seed := range uint64(3) {
+		for seed := range *seeds {
 			t.Run(fmt.Sprintf("loss %v seed %d", loss, seed), func(t *testing.T) { run(t, newWorld(t, seed, loss)) })
 		}
 	}
@@ -163,6 +167,27 @@ func TestSlowReceiverIsNotOverrun(t *testing.T) {
 	other.same(master)
 	if n := backup.receive.Counts(); n.Bulks != 1 || n.Entries != 100_000 {
 		t.Errorf("the transfer for another receiver was applied: %+v", n)
+	}
+}
+
+// TestBulkIsFast is that of 200 000 connections over a wire with losses and a round trip of
+// 3 ms; a million takes five times as long.
+func TestBulkIsFast(t *testing.T) {
+	for loss, most := range map[float64]time.Duration{0: 400 * time.Millisecond, 0.01: time.Second, 0.05: 1500 * time.Millisecond} {
+		w := newWorld(t, 1, loss)
+		master, backup := w.node(), w.node()
+		for i := range 200_000 {
+			c := conn(i)
+			master.table[keyOf(&c)] = entry{c, w.now + c.Expires}
+		}
+		master.sender()
+		backup.receiver()
+		for !backup.receive.State().Synced && w.now < time.Minute {
+			w.run(10 * time.Millisecond)
+		}
+		if w.now > most {
+			t.Errorf("loss %v: %v", loss, w.now)
+		}
 	}
 }
 
