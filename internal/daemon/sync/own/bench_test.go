@@ -165,3 +165,21 @@ func BenchmarkBulk(b *testing.B) {
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/million")
 }
+
+// BenchmarkWalk is what an entry costs in a pass that refreshes few.
+func BenchmarkWalk(b *testing.B) {
+	w := walk{seed: 1}
+	c := conn(1)
+	c.Expires -= 10 * time.Minute
+	sent := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		w.passes++
+		if w.due(10*time.Second, &c) {
+			sent++
+		}
+	}
+	if sent != 0 {
+		b.Fatal("an entry without a packet is refreshed")
+	}
+}

@@ -411,7 +411,7 @@ func (s *Sender) resetReceiver(now time.Duration, from netip.AddrPort, h header,
 	return ReasonUnknown
 }
 
-// repeat sends again what a receiver lacks. What is no longer kept the beat tells.
+// repeat sends again what a receiver lacks. A beat says what is no longer kept.
 func (s *Sender) repeat(p *peer, cumulative uint64, ranges []byte, out *Output) {
 	for left := s.config.Window; len(ranges) >= rangeSize; ranges = ranges[rangeSize:] {
 		first, n := readRange(ranges, cumulative)

@@ -185,6 +185,7 @@ func TestBulkIsFast(t *testing.T) {
 		for !backup.receive.State().Synced && w.now < time.Minute {
 			w.run(10 * time.Millisecond)
 		}
+		t.Logf("loss %v: %v", loss, w.now)
 		if w.now > most {
 			t.Errorf("loss %v: %v", loss, w.now)
 		}
@@ -516,4 +517,47 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: accepted by a receiver", name)
 		}
 	}
+}
+
+// TestRolesMove is that of directors that take over from each other, orderly or not, of
+// partitions, and of two masters for a while.
+func TestRolesMove(t *testing.T) {
+	eachWire(t, func(t *testing.T, w *world) {
+		master, backups := w.node().sender(), []*node{w.node().receiver(), w.node().receiver()}
+		master.load(time.Hour, 2)
+		loss := w.loss
+		for range 8 {
+			w.run(time.Duration(w.rng.Int64N(int64(4 * time.Second))))
+			i := w.rng.IntN(2)
+			old, next := master, backups[i]
+			switch w.rng.IntN(4) {
+			case 0: // a planned move
+				old.idle = true
+				old.do(func(out *Output) { old.send.Close(old.clock(), out) })
+				master, backups[i] = next.sender(), old.receiver()
+			case 1: // the master dies, and comes back as a backup
+				old.down = true
+				master, backups[i] = next.sender(), old
+				w.run(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
+				old.receiver()
+			case 2: // two masters
+				master, backups[i] = next.sender(), old
+				w.run(time.Duration(w.rng.Int64N(int64(3 * time.Second))))
+				old.receiver()
+			case 3:
+				w.loss = 1
+				w.run(time.Duration(w.rng.Int64N(int64(15 * time.Second))))
+				w.loss = loss
+				continue
+			}
+			old.idle, master.idle = true, false
+			master.load(time.Hour, 2)
+		}
+		w.run(time.Second)
+		master.idle = true
+		w.run(quiet)
+		for _, b := range backups {
+			b.same(master)
+		}
+	})
 }
