@@ -184,7 +184,7 @@ func TestRecordedControl(t *testing.T) {
 	master.load(w.now+40*time.Second, 2)
 	w.run(2 * time.Second)
 	loss := w.loss
-	// The sender forgets the receiver, which does not notice: only its datagrams are lost.
+	// The sender removes the receiver, which does not notice: only its datagrams are lost.
 	w.loss, w.lose = 0, func(d Datagram) bool { return kind(d.Bytes[4]) == kindAck }
 	w.run(receiverLife + time.Second)
 	w.loss, w.lose = loss, nil

@@ -66,7 +66,7 @@
 //   - Within a session a number is applied once, and beats are counted.
 //   - A receiver has a random number and counts its acknowledgements. The sender accepts
 //     one that it does not know if its acknowledgement has the time of a Welcome (by the
-//     sender's clock, since its session began) of the last 5 s; it forgets a receiver after
+//     sender's clock, since its session began) of the last 5 s; it removes a receiver after
 //     10 s of silence. So a recorded acknowledgement registers nobody. It sends Reset to
 //     others, who begin with Hello again and, in the same session, resume their place.
 //

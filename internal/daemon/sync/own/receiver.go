@@ -251,7 +251,7 @@ func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w w
 	return accepted
 }
 
-// begin forgets the last session.
+// begin empties what belongs to the last session.
 func (r *Receiver) begin(session uint64) {
 	r.session, r.done, r.last, r.settled, r.beats, r.gapAt, r.unacked = session, 0, 0, 0, 0, 0, 0
 	for i := range r.slots {

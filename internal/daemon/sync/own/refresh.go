@@ -30,7 +30,7 @@ func passes(interval, timeout time.Duration) uint64 {
 	return uint64(max(1, timeout/2/interval))
 }
 
-// span is the longest time from a packet to the refresh that tells of it.
+// span is the longest time from a packet to the refresh that sends it.
 func span(interval, timeout time.Duration) time.Duration {
 	return time.Duration(passes(interval, timeout)+1) * interval
 }

@@ -310,7 +310,7 @@ func conn(i int) model.Connection {
 	}
 }
 
-// put enters or updates an entry at a master, and tells its sender.
+// put enters or updates an entry at a master, and gives it to its sender.
 func (n *node) put(c model.Connection) {
 	n.table[keyOf(&c)] = entry{c, n.w.now + c.Expires}
 	n.do(func(out *Output) { n.send.Update(n.clock(), []model.Connection{c}, out) })

@@ -286,7 +286,7 @@ func TestBarrier(t *testing.T) {
 				t.Fatal("no answer")
 			}
 		}
-		// Whoever joins later has reached a barrier when it has the whole table.
+		// A receiver that joins later has reached a barrier when it has the whole table.
 		if got := master.reached[0]; got.Barrier != first || !backup.receive.State().Synced {
 			t.Errorf("got %+v, %+v", got, backup.receive.State())
 		}
