@@ -61,7 +61,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 	int rc;
 
-	if (!s || !l || !(s->flags & SERVER_AVAILABLE))
+	if (!s || !l || !record_server(r, s))
 		return RECORD_NO_SERVER;
 	if (conn_exists(&flow))
 		return RECORD_EXISTS;
@@ -130,7 +130,7 @@ static __noinline enum record_result import_template(const struct conn_record *r
 	struct flow key;
 	int rc;
 
-	if (!s || !(s->flags & SERVER_AVAILABLE))
+	if (!s || !record_server(r, s))
 		return RECORD_NO_SERVER;
 	result = import_key(r, call, &key);
 	if (result != RECORD_NONE)

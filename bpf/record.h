@@ -23,6 +23,13 @@ static __always_inline void record_conn(const struct conn_record *r, struct conn
 	fresh->netmask = r->netmask;
 }
 
+/* Whether a record may have this server: what a master told waits for a server that is not
+ * here, or not any more. */
+static __always_inline int record_server(const struct conn_record *r, const struct server *s)
+{
+	return r->kind == RECORD_TOLD || s->flags & SERVER_AVAILABLE;
+}
+
 static __always_inline struct control record_control(const struct conn_record *r)
 {
 	struct control control = {

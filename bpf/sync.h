@@ -216,6 +216,7 @@ static __noinline void sync_template(const struct flow *flow, const struct contr
 __noinline int sync_packet(const struct flow *flow, __u32 packets)
 {
 	struct sync_question q = { .packets = packets };
+	struct settings *set = get_settings();
 	struct control control = {};
 
 	if (!flow || !followed())
@@ -223,6 +224,8 @@ __noinline int sync_packet(const struct flow *flow, __u32 packets)
 	q.now = sync_time(now_coarse_ns());
 	if (sync_decide(flow, &q, &control))
 		follow_tell(flow, 0, FOLLOW_TELL, 0);
+	else if (set && !set->sync_version)
+		return 0; /* ip_vs_sync_conn_v0: templates come with connections that are told */
 	if (control.kind)
 		sync_template(flow, &control, &q);
 	return 0;

@@ -397,11 +397,12 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 // server finds the server of an entry.
 func (in *inserter) server(c *model.Connection) (uint32, error) {
 	key := toKey(c.Service)
-	if in.t.services[key] == nil {
+	told := in.kind == bpfobj.LbRecordKindRECORD_TOLD // its server need not be in the table
+	if in.t.services[key] == nil && !told {
 		return 0, entryError{fmt.Errorf("service %s: %w", c.Service, model.ErrNoService)}
 	}
 	id, ok := in.t.find(serverKey{key, toAddress(c.RealServer.Addr()), swapPort(c.RealServer.Port())})
-	if !ok || !available(in.t.servers[id]) {
+	if !ok || !available(in.t.servers[id]) && !told {
 		return 0, entryError{fmt.Errorf("service %s: server %s: %w", c.Service, c.RealServer, model.ErrNoServer)}
 	}
 	return id, nil

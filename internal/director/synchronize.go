@@ -3,6 +3,7 @@
 package director
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -17,29 +18,50 @@ import (
 // active is ignored; a template keeps its server.
 //
 // Where Service has no address, service and server are found as ip_vs_find_dest does, by
-// Service.Mark, or by protocol and virtual address. For entries of an unknown one errs has
-// model.ErrNoService or model.ErrNoServer; else as Insert.
+// Service.Mark, or by protocol and virtual address. An entry of an unknown one is entered as
+// if its server had been deleted: it is used when the server is added. Unlike Linux packets
+// are not forwarded before, as a forged message could name any address. For such entries,
+// and those that there is no room for, errs has model.ErrNoService or model.ErrNoServer;
+// else as Insert.
 func (d *Director) Synchronize(entries []model.Connection) (errs []error, err error) {
-	return d.insert(len(entries), func(in *inserter) error {
+	missing := map[int]error{} // of what was entered nevertheless
+	errs, err = d.insert(len(entries), func(in *inserter) error {
 		set, err := d.config()
 		if err != nil {
 			return err
 		}
 		in.kind = bpfobj.LbRecordKindRECORD_TOLD
+		remembered := false
 		for i := range entries {
 			c := entries[i]
-			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {
-				continue
-			}
 			c.InPackets = uint16(set.SyncThreshold)
 			c.Expires = min(max(c.Timeout, minExpiry), maxExpiry)
 			c.Control, c.Hairpin, c.Flags = nil, netip.AddrPort{}, 0
+			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {
+				if !remembered {
+					if err := in.remember(entries[i:]); err != nil {
+						return err
+					}
+					remembered = true
+				}
+				server, ok := in.unbound(&c)
+				if _, known := in.t.find(keyOf(server)); !ok || !known {
+					continue
+				}
+				missing[i] = in.errs[i]
+			}
 			if err := in.add(i, &c); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	for i, cause := range missing {
+		if errs[i] == nil {
+			errs[i] = cause
+		}
+	}
+	return errs, err
 }
 
 // Replicate applies what another director of this kind told of its entries, in the order
@@ -84,9 +106,9 @@ func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKin
 // resolve completes an entry by the service and server that it is of: an error of the
 // entry if there are none (ip_vs_find_dest).
 func (in *inserter) resolve(c *model.Connection) error {
-	key, svc, ok := in.serviceOf(c)
+	key, ok := in.serviceOf(c)
 	if !ok {
-		return fmt.Errorf("%s %s: %w", c.Protocol.Word(), c.Virtual, model.ErrNoService)
+		return fmt.Errorf("service %s: %w", key, model.ErrNoService)
 	}
 	port := c.Server.Port()
 	if key.Mark != 0 && c.Forward != model.Masquerade {
@@ -94,24 +116,88 @@ func (in *inserter) resolve(c *model.Connection) error {
 	}
 	for _, p := range []uint16{port, port ^ c.Server.Port()} {
 		id, ok := in.t.find(serverKey{toKey(key), toAddress(c.Server.Addr()), swapPort(p)})
-		if !ok || !available(in.t.servers[id]) {
-			continue
+		if ok && available(in.t.servers[id]) {
+			c.Service, c.RealServer = key, netip.AddrPortFrom(c.Server.Addr(), p)
+			c.Forward = model.Forward(in.t.servers[id].Forward)
+			return nil
 		}
-		c.Service, c.RealServer = key, netip.AddrPortFrom(c.Server.Addr(), p)
-		c.Forward = model.Forward(in.t.servers[id].Forward)
-		if c.Template && c.Engine == "" && svc.Engine != 0 {
-			return bad("a template of %s without a call", key)
-		}
-		return nil
 	}
 	return fmt.Errorf("service %s: server %s: %w", key, c.Server, model.ErrNoServer)
 }
 
-// serviceOf finds the service of an entry (ip_vs_service_find).
-func (in *inserter) serviceOf(c *model.Connection) (model.ServiceKey, *bpfobj.LbService, bool) {
+// mostUnbound is how many servers that are not in the table may have connections for
+// Synchronize to remember another one.
+const mostUnbound = 1024
+
+// unbound completes an entry of a server that is not in the table, by the server that it
+// would have; that server as the director's table has it. ok: there can be one.
+func (in *inserter) unbound(c *model.Connection) (server bpfobj.LbServer, ok bool) {
+	key, _ := in.serviceOf(c)
+	c.Service, c.RealServer = key, c.Server
+	if checkEntry(c) != nil || singleHost(c.Server.Addr()) != nil {
+		return server, false
+	}
+	server = bpfobj.LbServer{Owner: toKey(key), Service: noService}
+	toServer(model.Server{Addr: c.Server.Addr(), Port: c.Server.Port(), Forward: c.Forward}, &server)
+	return server, true
+}
+
+// remember makes servers known that entries have and the table has not, as if they had been
+// deleted.
+func (in *inserter) remember(entries []model.Connection) error {
+	// Their servers are known by the connections that they have: those come first.
+	if err := in.flush(); err != nil {
+		return err
+	}
+	return in.d.editNow(func(t *table) error {
+		// Before the new ones are there, which have no connections yet either.
+		if err := in.d.scanRetired(); err != nil {
+			return err
+		}
+		n := -len(t.spare)
+		for _, s := range t.servers {
+			if !available(s) && !never(s) {
+				n++
+			}
+		}
+		var ids []uint32
+		for i := range entries {
+			c := entries[i]
+			if n+len(ids) >= mostUnbound {
+				break
+			}
+			if in.resolve(&c) == nil {
+				continue
+			}
+			want, ok := in.unbound(&c)
+			if !ok {
+				continue
+			}
+			if _, known := t.find(keyOf(want)); known {
+				continue
+			}
+			id, err := in.d.freeServerID()
+			if errors.Is(err, model.ErrTableFull) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			want.Retired = t.quarantine.barriers
+			t.servers[id] = want
+			t.enter(id)
+			ids = append(ids, id)
+		}
+		t.spare = append(t.spare, ids...)
+		return in.d.putServers(ids...)
+	})
+}
+
+// serviceOf finds the service of an entry (ip_vs_service_find); the one that it would have,
+// if there is none.
+func (in *inserter) serviceOf(c *model.Connection) (model.ServiceKey, bool) {
 	if c.Service.Addr.IsValid() {
-		svc := in.t.services[toKey(c.Service)]
-		return c.Service, svc, svc != nil
+		return c.Service, in.t.services[toKey(c.Service)] != nil
 	}
 	family := model.FamilyOf(c.Virtual.Addr())
 	var keys []model.ServiceKey
@@ -127,9 +213,12 @@ func (in *inserter) serviceOf(c *model.Connection) (model.ServiceKey, *bpfobj.Lb
 		keys = append(keys, model.AddrKey(c.Protocol, netip.AddrPortFrom(addr, 0)))
 	}
 	for _, key := range keys {
-		if svc := in.t.services[toKey(key)]; svc != nil {
-			return key, svc, true
+		if in.t.services[toKey(key)] != nil {
+			return key, true
 		}
 	}
-	return model.ServiceKey{}, nil, false
+	if len(keys) == 0 {
+		return model.ServiceKey{Family: family}, false
+	}
+	return keys[0], false
 }

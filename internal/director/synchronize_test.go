@@ -155,8 +155,72 @@ func TestSynchronizeRefuses(t *testing.T) {
 			t.Errorf("entry %d: %v, want %v", i, errs[i], want)
 		}
 	}
-	if n := r.entries(r.maps.Conns4); n != 1 {
-		t.Errorf("%d entries", n)
+	r.wantClean("with an entry whose service is not there")
+}
+
+// An entry whose server or service is not there is in the table, unused, and bound when
+// they are added.
+func TestSynchronizeUnbound(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "rr")
+	r.addService(s, 1)
+	server, other := "172.16.0.99:8080", tcpService(farVIP, "rr")
+	entries := []model.Connection{
+		toldOf(client1, vip, server, "ESTABLISHED"), toldOf(client1, farVIP, server, "ESTABLISHED"),
+	}
+	for range 2 { // the second time it is there
+		errs, err := r.Synchronize(entries)
+		r.must(err)
+		if !errors.Is(errs[0], model.ErrNoServer) || !errors.Is(errs[1], model.ErrNoService) {
+			t.Errorf("%v", errs)
+		}
+		if n := r.entries(r.maps.Conns4); n != 2 {
+			t.Fatalf("%d entries", n)
+		}
+		r.wantClean("unbound")
+	}
+	for _, to := range []string{vip, farVIP} {
+		if got := r.fromClient(testenv.TCP(client1, to, "A")); got.verdict == redirect {
+			t.Errorf("a packet to %s is forwarded to a server that is not in the table", to)
+		}
+	}
+	add := model.Server{Addr: netip.MustParseAddrPort(server).Addr(), Port: 8080, Weight: 1}
+	r.must(r.AddServer(s.Key, add), r.AddService(other), r.AddServer(other.Key, add))
+	for _, k := range []model.ServiceKey{s.Key, other.Key} {
+		if active, inactive := r.counts(k, add.Addr); active != 1 || inactive != 0 {
+			t.Errorf("%s: %d active, %d inactive", k, active, inactive)
+		}
+		if got := r.fromClient(testenv.TCP(client1, netip.AddrPortFrom(k.Addr, k.Port).String(), "A")); got.verdict != redirect {
+			t.Errorf("a packet to %s: %s", k, got.verdict)
+		}
+		if got, err := r.Synchronize(entries); err != nil || errors.Join(got...) != nil {
+			t.Errorf("later records: %v, %v", got, err)
+		}
+	}
+	r.wantClean("bound")
+}
+
+// Messages that name servers without end do not fill the table of servers.
+func TestSynchronizeUnboundIsBounded(t *testing.T) {
+	r := newRig(t, Sizes{Services: 64, Servers: 2048, Connections: 1 << 14})
+	s := tcpService(vip, "rr")
+	r.addService(s, 1)
+	var entries []model.Connection
+	for i := range 2 * mostUnbound {
+		entries = append(entries, toldOf(nthClient(i), vip, fmt.Sprintf("172.17.%d.%d:80", i/250, i%250+1), "ESTABLISHED"))
+	}
+	errs, err := r.Synchronize(entries)
+	r.must(err)
+	for i, err := range errs {
+		if !errors.Is(err, model.ErrNoServer) {
+			t.Fatalf("entry %d: %v", i, err)
+		}
+	}
+	if n := r.entries(r.maps.Conns4); n != mostUnbound {
+		t.Errorf("%d entries, want %d", n, mostUnbound)
+	}
+	for i := range 100 {
+		r.must(r.AddServer(s.Key, realServer(i+1, 1)))
 	}
 }
 

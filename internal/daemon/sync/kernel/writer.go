@@ -19,7 +19,7 @@ type Writer struct {
 // Errors of records that a message cannot tell.
 var (
 	ErrFamily = errors.New("addresses of different families, or IPv6 in version 0")
-	ErrEngine = errors.New("a persistence engine that does not fit: version 0, a long name or long data")
+	ErrEngine = errors.New("a persistence engine that does not fit: a long name or long data")
 )
 
 // NewWriter begins a datagram of at most limit bytes (--sync-maxlen, with the header). A
@@ -56,7 +56,7 @@ func (w *Writer) Add(r *Record) (bool, error) {
 		!r.Virtual.Addr().IsValid() || !r.Server.Addr().IsValid() || w.version == Version0 && !client.Is4() {
 		return false, ErrFamily
 	}
-	if len(r.Engine) > MaxEngine || len(r.EngineData) > MaxEngineData || w.version == Version0 && (r.Engine != "" || len(r.EngineData) > 0) {
+	if len(r.Engine) > MaxEngine || len(r.EngineData) > MaxEngineData {
 		return false, ErrEngine
 	}
 	if w.records == MaxRecords {

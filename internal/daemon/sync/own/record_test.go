@@ -179,7 +179,6 @@ func TestEntriesThatDoNotFitAreCounted(t *testing.T) {
 		"no client":       func(c *model.Connection) { c.Client = netip.AddrPort{} },
 		"zone":            func(c *model.Connection) { c.Client, c.Virtual = at("[fe80::1%eth0]:1"), at("[2001:db8::1]:1") },
 		"two servers":     func(c *model.Connection) { c.Server = at("10.2.0.3:80") },
-		"packets":         func(c *model.Connection) { c.InPackets = 16 },
 		"flags":           func(c *model.Connection) { c.Flags = 1 << 6 },
 		"hairpin":         func(c *model.Connection) { c.Hairpin = at("10.0.0.1:1024") },
 		"engine":          func(c *model.Connection) { c.Engine = "sip" },
