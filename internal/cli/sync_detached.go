@@ -82,7 +82,7 @@ func (o *outcomeTo) report(r outcome) {
 	if o.file == nil {
 		return
 	}
-	_ = json.NewEncoder(o.file).Encode(r) // whoever started it may have ended
+	_ = json.NewEncoder(o.file).Encode(r) // the process that started it may have ended
 	o.file.Close()
 	o.file = nil
 }

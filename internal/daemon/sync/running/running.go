@@ -7,7 +7,7 @@
 //
 // Invariants:
 //
-//  1. A file is written, and locked, before it gets its name. Whoever opens a file by
+//  1. A file is written, and locked, before it gets its name. A process that opens a file by
 //     name and finds it locked reads what the holder of the lock wrote.
 //  2. The lock ends with its process: while it is held, the process id in the file is
 //     that of the holder, and of no later process.

@@ -176,7 +176,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// The file of a process that was killed counts for nothing, whoever has its id now.
+// The file of a process that was killed counts for nothing, whatever process has its id now.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, dir)
