@@ -24,6 +24,7 @@ type Table struct {
 // ParseTable reads the outputs of `ipvsadm -Lcn` and `ipvsadm -Ln`.
 func ParseTable(connections, services string) (Table, error) {
 	t := Table{Connections: map[string]time.Duration{}}
+	all := map[string][]time.Duration{}
 	for i, line := range strings.Split(strings.TrimSpace(connections), "\n") {
 		if i < 2 { // headings
 			continue
@@ -37,10 +38,17 @@ func ParseTable(connections, services string) (Table, error) {
 			return Table{}, fmt.Errorf("ipvsadm -Lcn: line %q: %w", line, err)
 		}
 		key := strings.Join(append(f[:1:1], f[2:]...), " ")
-		if _, twice := t.Connections[key]; twice {
-			return Table{}, fmt.Errorf("ipvsadm -Lcn: %q twice", key)
+		all[key] = append(all[key], left)
+	}
+	for key, left := range all {
+		slices.Sort(left) // calls of one client, of which the listing does not show the Call-ID
+		for i, one := range left {
+			name := key
+			if i > 0 {
+				name = fmt.Sprintf("%s (%d)", key, i+1)
+			}
+			t.Connections[name] = one
 		}
-		t.Connections[key] = left
 	}
 	service := ""
 	for i, line := range strings.Split(strings.TrimSpace(services), "\n") {

@@ -82,11 +82,18 @@ func TestDiffOfTablesAtOtherTimes(t *testing.T) {
 	}
 }
 
+// Calls of one client have lines that are alike.
+func TestParseTableCounts(t *testing.T) {
+	got := parsed(t, "head\nhead\nTCP 00:02 NONE a b c\nTCP 00:01 NONE a b c", "").Connections
+	if len(got) != 2 || got["TCP NONE a b c"] != time.Second || got["TCP NONE a b c (2)"] != 2*time.Second {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestParseTableRefuses(t *testing.T) {
 	for name, listing := range map[string]string{
-		"no listing":  "head\nhead\nTCP 14:57",
-		"no expiry":   "head\nhead\nTCP x NONE a b c",
-		"a line more": "head\nhead\nTCP 00:01 NONE a b c\nTCP 00:02 NONE a b c",
+		"no listing": "head\nhead\nTCP 14:57",
+		"no expiry":  "head\nhead\nTCP x NONE a b c",
 	} {
 		if got, err := ParseTable(listing, ""); err == nil {
 			t.Errorf("%s: %+v", name, got)

@@ -5,7 +5,6 @@ package replicate
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,7 @@ import (
 
 // entryReader reads a connection table.
 type entryReader interface {
-	Connections(director.ConnectionFilter) iter.Seq2[model.Connection, error]
+	ConnectionPages(director.ConnectionFilter) *director.ConnectionPages
 	StateTimeouts() (func(*model.Connection), error)
 }
 

@@ -62,7 +62,7 @@ type Replica struct {
 	wake     chan struct{} // Next has changed
 	next     time.Duration
 	state    State
-	changes  changes
+	cursors  cursors
 	waiting  waiting
 	looked   uint64 // the generation of the services that the machine has
 	barriers map[uint64]chan<- own.Reached
@@ -136,7 +136,7 @@ func (r *Replica) Run(ctx context.Context) error {
 func (r *Replica) begin(key []byte) (err error) {
 	c := own.Config{
 		Group: r.config.Group, Key: key, To: r.config.To, MaxDatagram: min(r.socket.max, own.MaxDatagram), Random: random,
-		Table: func() own.Cursor { return newCursor(r.o.Table, r.follows()) },
+		Table: func() own.Cursor { return newCursor(r.o.Table, r.among()) },
 	}
 	if r.config.Role == Master {
 		r.sender, err = own.NewSender(r.now(), c)
@@ -152,10 +152,10 @@ func (r *Replica) begin(key []byte) (err error) {
 	return r.look(0)
 }
 
-// follows are the changes that a cursor has to know of.
-func (r *Replica) follows() *changes {
+// among are the cursors that events matter to: a master's.
+func (r *Replica) among() *cursors {
 	if r.config.Role == Master {
-		return &r.changes
+		return &r.cursors
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 			}
 			batch = batch[:0]
 			for i := range told[:n] {
-				r.changes.note(&told[i].Conn)
+				r.cursors.note(&told[i].Conn)
 				batch = append(batch, told[i].Conn)
 			}
 			told = told[n:]

@@ -4,8 +4,8 @@ package replicate
 
 import (
 	"io"
-	"iter"
 	"net/netip"
+	"slices"
 
 	"imbang/internal/director"
 	"imbang/internal/model"
@@ -23,83 +23,55 @@ func flowOf(c *model.Connection) flowKey {
 	return flowKey{c.Protocol, c.Template, c.Client, c.Virtual, c.EngineData}
 }
 
-// readAhead is how many entries a cursor reads at a time: at least as many as the director
-// does, so that no entry was read before the read-ahead in front of it.
-const readAhead = 4096
+// cursors are those that read the table of a master.
+type cursors []*cursor
 
-// changes are the flows that events told of since the last two times that a cursor read
-// ahead. What a cursor has read of them is older.
-type changes struct {
-	now, before map[flowKey]struct{}
-	cursors     int
-}
-
-func (l *changes) note(c *model.Connection) {
-	if l.cursors > 0 {
-		l.now[flowOf(c)] = struct{}{}
+// note says that an event has told of an entry: what a cursor has read of it is older.
+func (l cursors) note(c *model.Connection) {
+	for _, one := range l {
+		one.told[flowOf(c)] = struct{}{}
 	}
 }
 
-func (l *changes) turn() {
-	l.before, l.now = l.now, map[flowKey]struct{}{}
-}
-
-func (l *changes) has(c *model.Connection) bool {
-	key := flowOf(c)
-	if _, ok := l.now[key]; ok {
-		return true
-	}
-	_, ok := l.before[key]
-	return ok
-}
-
-// cursor reads a director's table once, for a machine: templates, then connections.
+// cursor reads a director's table once, for a machine: templates, then connections. It
+// implements own.Cursor.
 type cursor struct {
-	next    func() (model.Connection, error, bool)
-	stop    func()
-	timeout func(*model.Connection) // fills it in
-	changes *changes                // nil: events do not matter
-	ahead   []model.Connection
-	at      int
+	pages   []*director.ConnectionPages // that are left to be read
+	timeout func(*model.Connection)     // fills it in
+	page    []model.Connection          // that was read, and is to be returned
+	told    map[flowKey]struct{}        // what events told of since
+	among   *cursors                    // nil: events do not matter
 	err     error
 }
 
-// entries yields the table in the order of a cursor.
-func entries(t entryReader) iter.Seq2[model.Connection, error] {
-	return func(yield func(model.Connection, error) bool) {
-		for _, kind := range []director.EntryKind{director.OnlyTemplates, director.OnlyConnections} {
-			for c, err := range t.Connections(director.ConnectionFilter{Kind: kind}) {
-				if !yield(c, err) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func newCursor(t entryReader, l *changes) *cursor {
-	c := &cursor{changes: l}
+func newCursor(t entryReader, among *cursors) *cursor {
+	c := &cursor{among: among}
 	if c.timeout, c.err = t.StateTimeouts(); c.err != nil {
 		return c
 	}
-	c.next, c.stop = iter.Pull2(entries(t))
-	if l != nil {
-		l.cursors++
-		l.turn()
+	for _, kind := range []director.EntryKind{director.OnlyTemplates, director.OnlyConnections} {
+		c.pages = append(c.pages, t.ConnectionPages(director.ConnectionFilter{Kind: kind}))
+	}
+	if among != nil {
+		c.told = map[flowKey]struct{}{}
+		*among = append(*among, c)
 	}
 	return c
 }
 
-// Next implements own.Cursor.
 func (c *cursor) Next(into []model.Connection) (n int, err error) {
-	for n < len(into) {
-		if c.at == len(c.ahead) && !c.read() {
-			break
+	for n < len(into) && c.err == nil {
+		if len(c.page) == 0 {
+			c.read()
+			continue
 		}
-		one := &c.ahead[c.at]
-		c.at++
-		if c.changes != nil && c.changes.has(one) {
-			continue // an event has told of it, or will
+		one := &c.page[0]
+		c.page = c.page[1:]
+		if c.wasTold(one) {
+			continue
+		}
+		if !one.Template {
+			c.timeout(one)
 		}
 		into[n] = *one
 		n++
@@ -110,30 +82,31 @@ func (c *cursor) Next(into []model.Connection) (n int, err error) {
 	return n, nil
 }
 
-// read reads ahead; false at the end.
-func (c *cursor) read() bool {
-	if c.err != nil {
+// wasTold reports whether an event has told of an entry since it was read.
+func (c *cursor) wasTold(entry *model.Connection) bool {
+	if len(c.told) == 0 {
 		return false
 	}
-	c.ahead, c.at = c.ahead[:0], 0
-	if c.changes != nil {
-		c.changes.turn()
+	_, ok := c.told[flowOf(entry)]
+	return ok
+}
+
+// read reads a page.
+func (c *cursor) read() {
+	clear(c.told)
+	if len(c.pages) == 0 {
+		c.end(io.EOF)
+		return
 	}
-	for len(c.ahead) < readAhead {
-		one, err, ok := c.next()
-		if !ok {
-			err = io.EOF
-		}
-		if err != nil {
-			c.end(err)
-			break
-		}
-		if !one.Template {
-			c.timeout(&one)
-		}
-		c.ahead = append(c.ahead, one)
+	page, err := c.pages[0].Next()
+	switch {
+	case err == io.EOF:
+		c.pages = c.pages[1:]
+	case err != nil:
+		c.end(err)
+	default:
+		c.page = page
 	}
-	return len(c.ahead) > 0
 }
 
 // Close implements own.Cursor.
@@ -144,11 +117,8 @@ func (c *cursor) Close() {
 }
 
 func (c *cursor) end(err error) {
-	c.err = err
-	c.stop()
-	if c.changes != nil {
-		if c.changes.cursors--; c.changes.cursors == 0 {
-			c.changes.now, c.changes.before = nil, nil
-		}
+	c.err, c.page = err, nil
+	if c.among != nil {
+		*c.among = slices.DeleteFunc(*c.among, func(o *cursor) bool { return o == c })
 	}
 }
