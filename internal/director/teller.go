@@ -37,8 +37,8 @@ type TellRule struct {
 	Ring int
 }
 
-// tellBatch is how many entries Each calls with at most.
-const tellBatch = 1024
+// TellBatch is how many entries Each calls with at most.
+const TellBatch = 1024
 
 // tellSettings is how long a Teller uses the timeouts that it has read.
 const tellSettings = time.Second
@@ -143,7 +143,7 @@ func (t *Teller) Each(ctx context.Context, call func([]Told) error) error {
 				return err
 			}
 		}
-		if more && len(t.batch) < tellBatch {
+		if more && len(t.batch) < TellBatch {
 			return nil
 		}
 		err := call(t.batch)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"imbang/internal/daemon/sync/own"
@@ -103,40 +102,4 @@ func (r *Replica) look(now time.Duration) error {
 	}
 	r.machine.SetServices(r.now(), services, &r.out)
 	return nil
-}
-
-// Names of alarms.
-const (
-	alarmMasters  = "two masters"
-	alarmSkew     = "configuration differs"
-	alarmReceiver = "no receiver"
-)
-
-// alarm raises or clears what an event says.
-func (r *Replica) alarm(e own.Event) {
-	switch e.Kind {
-	case own.EventTwoMasters:
-		r.raise(alarmMasters, fmt.Sprintf("%s: %s sends connections to the same group", alarmMasters, e.Peer))
-	case own.EventSkew:
-		r.raise(alarmSkew, fmt.Sprintf("%s from that of %s: %s", alarmSkew, e.Peer, strings.Join(e.Differences, "; ")))
-	case own.EventSkewEnded:
-		r.raise(alarmSkew, "")
-	case own.EventReceiverLost:
-		r.raise(alarmReceiver+" "+e.Peer.String(), fmt.Sprintf("%s %s: it does not answer", alarmReceiver, e.Peer))
-	case own.EventReceiverJoined:
-		r.raise(alarmReceiver+" "+e.Peer.String(), "")
-	case own.EventSessionLost:
-		r.raise("no master", "no master: it ended or is silent")
-	case own.EventFollowing:
-		r.raise("no master", "")
-	}
-}
-
-// raise notes an alarm under what it begins with; without a text it is over.
-func (r *Replica) raise(name, text string) {
-	r.state.Alarms = slices.DeleteFunc(r.state.Alarms, func(a string) bool { return strings.HasPrefix(a, name) })
-	if text != "" {
-		r.state.Alarms = append(r.state.Alarms, text)
-		slices.Sort(r.state.Alarms)
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 
 	"imbang/internal/daemon/sync/own"
 )
@@ -44,8 +46,8 @@ func (c *Config) Complete() error {
 	if c.Role != Master && c.Role != Backup {
 		return fmt.Errorf("replication: role %q: want %s or %s", c.Role, Master, Backup)
 	}
-	if !c.Listen.Addr().IsValid() {
-		return fmt.Errorf("replication: listen: missing: want an own address, as 192.0.2.1 or 192.0.2.1:%d", own.Port)
+	if a := c.Listen.Addr(); !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
+		return fmt.Errorf("replication: listen: want an address of this director, such as 192.0.2.1 or 192.0.2.1:%d", own.Port)
 	}
 	if c.Listen.Port() == 0 {
 		c.Listen = netip.AddrPortFrom(c.Listen.Addr(), own.Port)
@@ -63,15 +65,52 @@ func (c *Config) Complete() error {
 		case a.Addr().IsMulticast() && c.Interface == "":
 			return fmt.Errorf("replication: interface: missing: the group %s requires one", a)
 		case a.Addr().IsMulticast() && len(c.To) > 1:
-			return fmt.Errorf("replication: to: a multicast group, or the addresses of directors, not both")
+			return fmt.Errorf("replication: to: want one multicast group, or addresses of directors, not both")
+		case a.Addr().IsLinkLocalUnicast() && a.Addr().Is6() && c.Interface == "":
+			return fmt.Errorf("replication: interface: missing: the link-local address %s requires one", a.Addr())
 		}
 		if a.Port() == 0 {
 			a = netip.AddrPortFrom(a.Addr(), c.Listen.Port())
+		}
+		switch {
+		case a == c.Listen:
+			return fmt.Errorf("replication: to: %s is this director's own address: want those of the others", a)
+		case slices.Contains(to[:i], a):
+			return fmt.Errorf("replication: to: %s is given twice: remove one", a)
 		}
 		to[i] = a
 	}
 	c.To = to
 	return nil
+}
+
+// ParseAddress reads ADDRESS or ADDRESS:PORT, of IPv6 [ADDRESS]:PORT. Without a port that is
+// 0, which Complete replaces.
+func ParseAddress(text string) (netip.AddrPort, error) {
+	at, err := netip.ParseAddrPort(text)
+	if err != nil {
+		var a netip.Addr
+		a, err = netip.ParseAddr(text)
+		at = netip.AddrPortFrom(a, 0)
+	}
+	if err != nil || at.Addr().Zone() != "" || at.Addr().Is4In6() {
+		return netip.AddrPort{}, fmt.Errorf("%q: want an address with or without port, such as 192.0.2.1, 192.0.2.1:%d or [fd00::1]:%d", text, own.Port, own.Port)
+	}
+	return at, nil
+}
+
+// Equal reports whether two configurations are the same.
+func (c *Config) Equal(o *Config) bool {
+	return slices.Equal(c.To, o.To) && c.Role == o.Role && c.Listen == o.Listen && c.Interface == o.Interface && c.Group == o.Group && c.KeyFile == o.KeyFile
+}
+
+// String says where datagrams go, such as 192.0.2.1:8790 to 192.0.2.2:8790, group 0.
+func (c *Config) String() string {
+	var to []string
+	for _, a := range c.To {
+		to = append(to, a.String())
+	}
+	return fmt.Sprintf("%s to %s, group %d", c.Listen, strings.Join(to, ", "), c.Group)
 }
 
 // key reads the group's key.

@@ -11,11 +11,12 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
+	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/daemon/sync/own"
 	"imbang/internal/director"
@@ -64,9 +65,16 @@ type Replica struct {
 	state    State
 	cursors  cursors
 	waiting  waiting
-	looked   uint64 // the generation of the services that the machine has
-	barriers map[uint64]chan<- own.Reached
-	failed   error // of the director
+	looked   uint64     // the generation of the services that the machine has
+	past     own.Counts // of earlier sessions
+	alarms   alarms
+	// accompanied is when the role had another director last.
+	accompanied time.Duration
+	drained     time.Time         // Tell's events up to here are in the machine
+	sessions    int               // that a master has begun
+	reached     map[uint64]uint64 // the latest barrier of each receiver, in this session
+	ended       bool
+	changed     chan struct{} // closed when drained, sessions, reached or ended has changed
 }
 
 // machine is what sender and receiver have in common.
@@ -84,10 +92,14 @@ type State struct {
 	Receivers []own.ReceiverStatus // of a master
 	Master    own.ReceiverState    // of a backup
 	Waiting   int                  // entries without a service, server or template here
+	Session   uint64               // of a master
 	Refused   uint64               // entries that the table cannot have
 	Lost      uint64               // events that found no room; each time all is sent anew
 	Last      time.Time            // an entry was sent or applied
-	Alarms    []string             // sorted
+	Heard     time.Time            // a datagram was accepted
+	Alarms    []Alarm              // by name
+	// Differences are what the alarm Configuration is about, all of them.
+	Differences []string
 }
 
 // look is how often the services are compared, and entries that wait are tried again.
@@ -98,7 +110,7 @@ func New(c Config, o Options) (*Replica, error) {
 	if err := c.Complete(); err != nil {
 		return nil, err
 	}
-	return &Replica{config: c, o: o, start: time.Now(), wake: make(chan struct{}, 1), barriers: map[uint64]chan<- own.Reached{}, state: State{Role: c.Role}}, nil
+	return &Replica{config: c, o: o, start: time.Now(), wake: make(chan struct{}, 1), changed: make(chan struct{}), state: State{Role: c.Role}}, nil
 }
 
 func (r *Replica) now() time.Duration { return time.Since(r.start) }
@@ -138,9 +150,14 @@ func (r *Replica) begin(key []byte) (err error) {
 		Group: r.config.Group, Key: key, To: r.config.To, MaxDatagram: min(r.socket.max, own.MaxDatagram), Random: random,
 		Table: func() own.Cursor { return newCursor(r.o.Table, r.among()) },
 	}
+	if r.machine != nil {
+		r.past = sum(r.past, r.machine.Counts())
+	}
 	if r.config.Role == Master {
 		r.sender, err = own.NewSender(r.now(), c)
-		r.machine = r.sender
+		r.machine, r.reached = r.sender, map[uint64]uint64{}
+		r.sessions++
+		r.announce()
 	} else {
 		r.receiver, err = own.NewReceiver(r.now(), c)
 		r.machine = r.receiver
@@ -204,6 +221,8 @@ func (r *Replica) end() {
 		r.sender.Close(r.now(), &r.out)
 		r.do()
 	}
+	r.ended = true
+	r.announce()
 	r.socket.conn.SetReadDeadline(time.Now())
 }
 
@@ -218,15 +237,20 @@ func (r *Replica) receive(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil && !isRefused(err) {
+		// Refused is an ICMP error of an earlier datagram: the other director is not there.
+		if err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 			return fmt.Errorf("replication: receive: %w", err)
 		}
 		r.mu.Lock()
 		now := r.now()
+		before := refused(r.machine.Counts())
 		for _, m := range messages[:max(n, 0)] {
 			from := m.Addr.(*net.UDPAddr).AddrPort()
 			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 			r.machine.Receive(now, from, m.Buffers[0][:m.N], &r.out)
+		}
+		if refused(r.machine.Counts())-before < uint64(max(n, 0)) {
+			r.state.Heard = time.Now()
 		}
 		err = r.do()
 		r.mu.Unlock()
@@ -253,6 +277,7 @@ func (r *Replica) tick(ctx context.Context) error {
 		var err error
 		if now-looked >= look {
 			looked = now
+			r.watch(now)
 			err = r.look(now)
 		}
 		if now >= r.next {
@@ -274,6 +299,8 @@ func (r *Replica) tick(ctx context.Context) error {
 func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 	var batch []model.Connection
 	return source.Each(ctx, func(told []director.Told) error {
+		came := time.Now()
+		drained := len(told) < director.TellBatch
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		now := r.now()
@@ -312,6 +339,10 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 				return err
 			}
 		}
+		if drained {
+			r.drained = came
+			r.announce()
+		}
 		return r.do()
 	})
 }
@@ -327,12 +358,10 @@ func (r *Replica) do() error {
 		r.report(e)
 	}
 	for _, b := range r.out.Reached {
-		if to := r.barriers[b.Barrier]; to != nil {
-			select {
-			case to <- b:
-			default:
-			}
-		}
+		r.reached[b.Receiver] = max(r.reached[b.Receiver], b.Barrier)
+	}
+	if len(r.out.Reached) > 0 {
+		r.announce()
 	}
 	if r.out.Next != r.next {
 		r.next = r.out.Next
@@ -344,6 +373,9 @@ func (r *Replica) do() error {
 	r.out.Reset()
 	return nil
 }
+
+// sendPatience is how long datagrams wait for room in the socket's buffer.
+const sendPatience = 50 * time.Millisecond
 
 // send sends datagrams. What the network does not take is repeated by the protocol.
 func (r *Replica) send() {
@@ -360,20 +392,19 @@ func (r *Replica) send() {
 		}
 		m.Buffers[0], m.Addr = d.Bytes, net.UDPAddrFromAddrPort(d.To)
 	}
+	// A device that takes nothing must not stop the role, whose lock this holds.
+	s.conn.SetWriteDeadline(time.Now().Add(sendPatience))
 	for rest := s.out; len(rest) > 0; {
 		n, err := s.packet.WriteBatch(rest, 0)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
 		if err != nil || n <= 0 {
 			n = 1 // this one: a receiver that is not there, or a route
 		}
 		rest = rest[n:]
 	}
 	s.out = s.out[:0]
-}
-
-// isRefused reports an ICMP error of an earlier datagram: the other director is not there.
-func isRefused(err error) bool {
-	var net net.Error
-	return !errors.Is(err, nil) && (strings.Contains(err.Error(), "connection refused") || errors.As(err, &net) && net.Timeout())
 }
 
 // report notes an event.

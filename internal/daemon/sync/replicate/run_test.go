@@ -4,11 +4,13 @@ package replicate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"imbang/internal/daemon/sync/own"
 	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -176,9 +179,13 @@ func (n *node) role(role Role, to ...netip.Addr) (r *Replica, stop func()) {
 			return
 		}
 		ended = true
+		began := time.Now()
 		cancel()
 		if err := <-result; err != nil {
 			n.Error(err)
+		}
+		if took := time.Since(began); took > time.Second {
+			n.Errorf("the %s ended after %v", role, took)
 		}
 	}
 	n.Cleanup(stop)
@@ -219,8 +226,10 @@ func TestReplication(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := master.Barrier(ctx); err != nil {
-		t.Error(err)
+	for range 2 { // also where nothing happened between two barriers
+		if all, err := master.Barrier(ctx); err != nil || len(all) != 1 || all[0].Behind != 0 || !all[0].Synced {
+			t.Errorf("%+v, %v", all, err)
+		}
 	}
 	// All of a server's connections end there.
 	gone := services()[0]
@@ -245,12 +254,12 @@ func TestReplication(t *testing.T) {
 	}
 	// The servers of the service differ now.
 	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		alarms := strings.Join(backup.State().Alarms, "\n")
-		if strings.Contains(alarms, "configuration differs") && strings.Contains(alarms, "172.16.0.10:8080") {
+		alarms := fmt.Sprint(backup.State().Alarms)
+		if strings.Contains(alarms, "{configuration services or servers differ") && strings.Contains(alarms, "172.16.0.10:8080") {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("alarms: %q", alarms)
+			t.Fatalf("alarms: %s", alarms)
 		}
 	}
 }
@@ -284,13 +293,94 @@ func TestConfigRefuses(t *testing.T) {
 		"listen":            func(c *Config) { c.Listen = netip.AddrPort{} },
 		"to: missing":       func(c *Config) { c.To = nil },
 		"not of the family": func(c *Config) { c.To = []netip.AddrPort{netip.MustParseAddrPort("[fd00::1]:0")} },
-		"interface":         func(c *Config) { c.To = []netip.AddrPort{netip.MustParseAddrPort("224.0.0.81:0")} },
+		"listen: want":      func(c *Config) { c.Listen = netip.MustParseAddrPort("0.0.0.0:0") },
+		"own address":       func(c *Config) { c.To = []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:0")} },
+		"given twice":       func(c *Config) { c.To = append(c.To, netip.MustParseAddrPort("10.0.0.2:8790")) },
+		"link-local": func(c *Config) {
+			c.Listen, c.To = netip.MustParseAddrPort("[fd00::1]:0"), []netip.AddrPort{netip.MustParseAddrPort("[fe80::2]:0")}
+		},
+		"interface": func(c *Config) { c.To = []netip.AddrPort{netip.MustParseAddrPort("224.0.0.81:0")} },
 	} {
 		c := good
 		change(&c)
 		if err := c.Complete(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+func TestParseAddress(t *testing.T) {
+	for text, want := range map[string]string{"10.0.0.1": "10.0.0.1:0", "10.0.0.1:9": "10.0.0.1:9", "fd00::1": "[fd00::1]:0", "[fd00::1]:9": "[fd00::1]:9"} {
+		if got, err := ParseAddress(text); err != nil || got.String() != want {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "host", "10.0.0.1:", "10.0.0.1:65536", "fe80::1%eth0", "[fe80::1%eth0]:9", "::ffff:10.0.0.1"} {
+		if got, err := ParseAddress(text); err == nil {
+			t.Errorf("%q: %s", text, got)
+		}
+	}
+}
+
+// A change of any key is another configuration.
+func TestEqual(t *testing.T) {
+	a := Config{Role: Backup, Listen: netip.MustParseAddrPort("10.0.0.1:1"), To: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:1")}, Interface: "eth0", Group: 1, KeyFile: "key"}
+	if b := a; !a.Equal(&b) {
+		t.Error("a copy differs")
+	}
+	for i := range reflect.TypeFor[Config]().NumField() {
+		b := a
+		f := reflect.ValueOf(&b).Elem().Field(i)
+		f.Set(reflect.Zero(f.Type()))
+		if a.Equal(&b) {
+			t.Errorf("without %s it is the same", reflect.TypeFor[Config]().Field(i).Name)
+		}
+	}
+}
+
+// Every counter is added.
+func TestSum(t *testing.T) {
+	var one own.Counts
+	v := reflect.ValueOf(&one).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Array {
+			for j := range f.Len() {
+				f.Index(j).SetUint(uint64(100 + j))
+			}
+		} else {
+			f.SetUint(uint64(i + 1))
+		}
+	}
+	two := reflect.ValueOf(sum(one, one))
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Uint64 && two.Field(i).Uint() != 2*f.Uint() {
+			t.Errorf("%s: %d", v.Type().Field(i).Name, two.Field(i).Uint())
+		}
+	}
+	if got := sum(one, one).Refused[own.ReasonForged]; got != 2*one.Refused[own.ReasonForged] {
+		t.Error(got)
+	}
+}
+
+// A master alone has nobody to wait for, and a backup no barrier.
+func TestBarrierRefused(t *testing.T) {
+	a, _ := twoNodes(t, 1<<10)
+	master, stop := a.role(Master, netip.MustParseAddr("10.7.0.9"))
+	if _, err := master.Barrier(t.Context()); !errors.Is(err, ErrNoReceivers) {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if s := master.State(); len(s.Alarms) == 1 && s.Alarms[0].Name == NoReceiver {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", master.State())
+		}
+	}
+	stop()
+	backup, _ := a.role(Backup, netip.MustParseAddr("10.7.0.9"))
+	if _, err := backup.Barrier(t.Context()); !errors.Is(err, ErrNotMaster) {
+		t.Error(err)
 	}
 }
 

@@ -4,8 +4,10 @@ package replicate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"imbang/internal/daemon/sync/own"
 )
@@ -15,12 +17,12 @@ func (r *Replica) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.state
-	s.Alarms, s.Waiting = slices.Clone(s.Alarms), len(r.waiting.entries)
+	s.Alarms, s.Waiting, s.Counts = r.alarms.all(), len(r.waiting.entries), r.past
 	if r.machine != nil {
-		s.Counts = r.machine.Counts()
+		s.Counts = sum(r.past, r.machine.Counts())
 	}
 	if r.sender != nil {
-		s.Receivers = r.sender.Receivers()
+		s.Receivers, s.Session = r.sender.Receivers(), r.sender.Session()
 	}
 	if r.receiver != nil {
 		s.Master = r.receiver.State()
@@ -28,38 +30,108 @@ func (r *Replica) State() State {
 	return s
 }
 
+// sum adds counters.
+func sum(a, b own.Counts) own.Counts {
+	for i := range a.Refused {
+		a.Refused[i] += b.Refused[i]
+	}
+	a.Datagrams += b.Datagrams
+	a.Repeated += b.Repeated
+	a.Entries += b.Entries
+	a.Deletions += b.Deletions
+	a.Bulks += b.Bulks
+	a.Refreshes += b.Refreshes
+	a.Swept += b.Swept
+	return a
+}
+
+// refused is how many datagrams and records were refused.
+func refused(c own.Counts) (n uint64) {
+	for _, one := range c.Refused {
+		n += one
+	}
+	return n
+}
+
+// announce wakes barriers up.
+func (r *Replica) announce() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Errors of Barrier.
+var (
+	ErrNotMaster   = errors.New("a barrier is a master's: this director is a backup")
+	ErrNoReceivers = errors.New("no backup is registered")
+	ErrBehind      = errors.New("not all backups have applied everything")
+	errEnded       = errors.New("the role has ended")
+)
+
+// readAfter is by how much later than a call the source's events must have been read: the
+// time of a reading is that of its end.
+const readAfter = 20 * time.Millisecond
+
 // Barrier waits until every receiver that is registered now has applied all that happened
-// to the master's table up to the call, as far as the source has told of it.
-func (r *Replica) Barrier(ctx context.Context) error {
-	reached := make(chan own.Reached, 64)
+// to the master's table up to the call, and has the whole table. The receivers are
+// returned with what they lack; after ErrBehind, which is that of a context or role that ends first,
+// those with Behind 0 have applied everything. It takes up to a second where nothing
+// happens: the time for which the source waits for events.
+func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
+	began := time.Now().Add(readAfter)
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.config.Role != Master {
+		return nil, ErrNotMaster
+	}
 	if r.sender == nil {
+		return nil, ErrNoReceivers
+	}
+	receivers := r.sender.Receivers()
+	if len(receivers) == 0 {
+		return nil, ErrNoReceivers
+	}
+	var number uint64
+	session := 0 // in which the barrier was made; 0: it was not
+	for {
+		if session != r.sessions && r.drained.After(began) {
+			session, number = r.sessions, r.sender.Barrier(r.now(), &r.out)
+			if err := r.do(); err != nil {
+				return nil, err
+			}
+		}
+		if session == r.sessions && r.await(receivers, number) {
+			return receivers, nil
+		}
+		if r.ended {
+			return receivers, fmt.Errorf("%w: %w", ErrBehind, errEnded)
+		}
+		changed := r.changed
 		r.mu.Unlock()
-		return fmt.Errorf("replication: a barrier is a master's")
-	}
-	wait := map[uint64]string{}
-	for _, one := range r.sender.Receivers() {
-		wait[one.ID] = one.Addr.String()
-	}
-	number := r.sender.Barrier(r.now(), &r.out)
-	r.barriers[number] = reached
-	err := r.do()
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		delete(r.barriers, number)
-		r.mu.Unlock()
-	}()
-	if err != nil {
-		return err
-	}
-	for len(wait) > 0 {
 		select {
-		case one := <-reached:
-			delete(wait, one.Receiver)
+		case <-changed:
+			r.mu.Lock()
 		case <-ctx.Done():
-			return fmt.Errorf("replication: %d receivers have not applied all: %w", len(wait), ctx.Err())
+			r.mu.Lock()
+			return receivers, fmt.Errorf("%w: %w", ErrBehind, context.Cause(ctx))
 		}
 	}
-	return nil
+}
+
+// await notes how far receivers are, and reports whether all have reached a barrier.
+func (r *Replica) await(receivers []own.ReceiverStatus, number uint64) bool {
+	now, all := r.sender.Receivers(), true
+	for i := range receivers {
+		one := &receivers[i]
+		at, reached := r.reached[one.ID]
+		if reached = reached && at >= number; reached {
+			one.Behind, one.Synced = 0, true
+			continue
+		}
+		all = false
+		one.Behind = max(one.Behind, 1)
+		if j := slices.IndexFunc(now, func(s own.ReceiverStatus) bool { return s.ID == one.ID }); j >= 0 {
+			one.Behind, one.Synced = max(now[j].Behind, 1), now[j].Synced
+		}
+	}
+	return all
 }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/sync/own"
+)
+
+// AlarmName says what is wrong.
+type AlarmName string
+
+// Names of alarms.
+const (
+	TwoMasters    AlarmName = "two-masters"   // another master sends to the group
+	Configuration AlarmName = "configuration" // services or servers differ from the master's
+	NoReceiver    AlarmName = "no-receiver"   // of a master: a backup is silent, or there is none
+	NoMaster      AlarmName = "no-master"     // of a backup
+)
+
+// AlarmNames are all names.
+func AlarmNames() []AlarmName { return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster} }
+
+// Alarm is a fault that lasts.
+type Alarm struct {
+	Name AlarmName
+	Text string // one line, without a number that changes while the fault lasts
+}
+
+const (
+	// lonely is for how long a role may be without other directors.
+	lonely = 5 * time.Second
+	// mastersLast is for how long an alarm of two masters lasts after a report: those are
+	// 10 s apart.
+	mastersLast = 25 * time.Second
+	// differencesShown are in an alarm's text; State has all.
+	differencesShown = 3
+)
+
+// alarms are those that are raised.
+type alarms struct{ list []raised }
+
+type raised struct {
+	Alarm
+	peer netip.AddrPort
+	at   time.Duration // it was raised last
+}
+
+func (a *alarms) raise(now time.Duration, name AlarmName, peer netip.AddrPort, text string) {
+	a.clear(name, peer)
+	a.list = append(a.list, raised{Alarm{name, text}, peer, now})
+	slices.SortFunc(a.list, func(x, y raised) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), x.peer.Compare(y.peer))
+	})
+}
+
+func (a *alarms) clear(name AlarmName, peer netip.AddrPort) {
+	a.list = slices.DeleteFunc(a.list, func(r raised) bool { return r.Name == name && r.peer == peer })
+}
+
+func (a *alarms) has(name AlarmName) bool {
+	return slices.ContainsFunc(a.list, func(r raised) bool { return r.Name == name })
+}
+
+// expire ends alarms that are not reported any more.
+func (a *alarms) expire(now time.Duration) {
+	a.list = slices.DeleteFunc(a.list, func(r raised) bool { return r.Name == TwoMasters && now-r.at > mastersLast })
+}
+
+func (a *alarms) all() (list []Alarm) {
+	for _, r := range a.list {
+		list = append(list, r.Alarm)
+	}
+	return list
+}
+
+// alarm raises or clears what an event says.
+func (r *Replica) alarm(e own.Event) {
+	now := r.now()
+	switch e.Kind {
+	case own.EventTwoMasters:
+		r.alarms.raise(now, TwoMasters, e.Peer, fmt.Sprintf("%s is a master of the same group, too: one of them must be a backup", e.Peer))
+	case own.EventSkew:
+		r.state.Differences = slices.Clone(e.Differences)
+		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of the master %s: %s", e.Peer, some(e.Differences)))
+	case own.EventSkewEnded:
+		r.state.Differences = nil
+		r.alarms.clear(Configuration, netip.AddrPort{})
+	case own.EventReceiverLost:
+		for _, one := range r.sender.Receivers() {
+			if one.Addr == e.Peer {
+				return // it was started anew, with another number
+			}
+		}
+		r.alarms.raise(now, NoReceiver, e.Peer, fmt.Sprintf("the backup %s does not answer", e.Peer))
+	case own.EventReceiverJoined:
+		r.alarms.clear(NoReceiver, e.Peer)
+	}
+}
+
+// watch raises and ends the alarms that no event tells of.
+func (r *Replica) watch(now time.Duration) {
+	r.alarms.expire(now)
+	name, text, accompanied := NoMaster, "no master of the group sends: is one started, with the same group and key, and reachable by UDP?", false
+	if r.sender != nil {
+		name, text = NoReceiver, "no backup of the group answers: is one started, with the same group and key, and reachable by UDP?"
+		accompanied = len(r.sender.Receivers()) > 0
+	} else {
+		accompanied = r.receiver.State().Following
+	}
+	switch {
+	case accompanied:
+		r.accompanied = now
+		r.alarms.clear(name, netip.AddrPort{})
+	case now-r.accompanied > lonely && !r.alarms.has(name):
+		r.alarms.raise(now, name, netip.AddrPort{}, text)
+	}
+}
+
+// some are the first of some differences.
+func some(differences []string) string {
+	text := strings.Join(differences[:min(len(differences), differencesShown)], "; ")
+	if more := len(differences) - differencesShown; more > 0 {
+		text += fmt.Sprintf("; %d more", more)
+	}
+	return text
+}
