@@ -83,6 +83,9 @@ func (s daemons) List() (all []ipvsadm.Daemon, err error) {
 	}
 	roles, err := running.List(dir)
 	for _, r := range roles {
+		if r.Role == running.Replication {
+			continue // Linux has no such daemon
+		}
 		all = append(all, ipvsadm.Daemon{Role: r.Role, Interface: r.Interface, SyncID: r.SyncID, MaxLen: r.MaxLength, Group: r.Group, Port: r.Port, TTL: r.TTL})
 	}
 	return all, err

@@ -64,12 +64,17 @@ func Role(ctx context.Context, c synchronize.Config, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
+	return throughUpgrades(ctx, o.Log, string(c.Role), func() error { return withDirector(ctx, c, o) })
+}
+
+// throughUpgrades performs a role with one director after the other.
+func throughUpgrades(ctx context.Context, log *slog.Logger, role string, with func() error) error {
 	for {
-		err := withDirector(ctx, c, o)
+		err := with()
 		if !errors.Is(err, director.ErrReplaced) || ctx.Err() != nil {
 			return err
 		}
-		o.Log.Info("the director was upgraded: the role goes on with the new one", "role", string(c.Role))
+		log.Info("the director was upgraded: the role goes on with the new one", "role", role)
 	}
 }
 

@@ -61,9 +61,9 @@ func (c *Config) Complete() error {
 		case !a.Addr().IsValid() || a.Addr().IsUnspecified():
 			return fmt.Errorf("replication: to: %s is not an address of another director", a)
 		case a.Addr().Is4() != c.Listen.Addr().Is4():
-			return fmt.Errorf("replication: to: %s is not of the family of %s", a, c.Listen)
+			return fmt.Errorf("replication: to: %s is not of the family of %s", a.Addr(), c.Listen.Addr())
 		case a.Addr().IsMulticast() && c.Interface == "":
-			return fmt.Errorf("replication: interface: missing: the group %s requires one", a)
+			return fmt.Errorf("replication: interface: missing: the group %s requires one", a.Addr())
 		case a.Addr().IsMulticast() && len(c.To) > 1:
 			return fmt.Errorf("replication: to: want one multicast group, or addresses of directors, not both")
 		case a.Addr().IsLinkLocalUnicast() && a.Addr().Is6() && c.Interface == "":

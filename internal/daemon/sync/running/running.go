@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package running keeps a file for each connection synchronization role that runs in a
-// network namespace: what it was started with, and by which process. The file is locked
+// network namespace, of the kernel's protocol or of imbang's own: what it was started with, and by which process. The file is locked
 // (flock(2)) by the process that performs the role, so that a file without lock is of
 // one that was killed, and counts for nothing.
 //
@@ -30,8 +30,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Roles lists the roles, in the order of listings.
-var Roles = []string{"master", "backup"}
+// Replication is the name under which either role of imbang's own protocol runs: there
+// is one of them in a network namespace.
+const Replication = "replication"
+
+// Kernel lists the roles of the kernel's protocol, in the order of listings.
+var Kernel = []string{"master", "backup"}
+
+// Roles lists all names, in the order of listings.
+var Roles = []string{"master", "backup", Replication}
 
 // What a role is performed by.
 const (
@@ -41,7 +48,7 @@ const (
 
 // Role is a role that runs.
 type Role struct {
-	Role      string     `json:"role"` // master or backup
+	Role      string     `json:"role"` // master, backup or replication
 	PID       int        `json:"pid"`
 	Interface string     `json:"interface"`
 	SyncID    uint8      `json:"sync_id"`
@@ -51,6 +58,24 @@ type Role struct {
 	MaxLength int        `json:"max_length"` // of a message [bytes]
 	Since     time.Time  `json:"since"`
 	By        string     `json:"by"` // ByCommand or ByDaemon
+	// Replicates is what replication does. Of the fields above it has PID, Interface, Since and By.
+	Replicates *Replicates `json:"replicates,omitempty"`
+}
+
+// Replicates is a role of imbang's own protocol.
+type Replicates struct {
+	As     string           `json:"as"` // master or backup
+	Listen netip.AddrPort   `json:"listen"`
+	To     []netip.AddrPort `json:"to"`
+	Group  uint16           `json:"group"`
+}
+
+// Name is the role in words.
+func (r *Role) Name() string {
+	if r.Replicates != nil {
+		return r.Role + " (" + r.Replicates.As + ")"
+	}
+	return r.Role
 }
 
 // ErrNone says that the role does not run.
@@ -60,7 +85,7 @@ var ErrNone = errors.New("the synchronization role does not run in this network 
 type Runs struct{ Role }
 
 func (r *Runs) Error() string {
-	return fmt.Sprintf("the synchronization role %s runs already in this network namespace (process %d, %s)", r.Role.Role, r.PID, r.By)
+	return fmt.Sprintf("the synchronization role %s runs already in this network namespace (process %d, %s)", r.Name(), r.PID, r.By)
 }
 
 // Lock is a role that this process performs.
