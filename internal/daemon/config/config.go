@@ -12,6 +12,7 @@ import (
 
 	"imbang/internal/daemon/check"
 	synchronize "imbang/internal/daemon/sync"
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/model"
 )
 
@@ -22,7 +23,9 @@ type Config struct {
 	Timeouts model.Timeouts
 	Daemon   Daemon
 	Roles    []synchronize.Config // of connection synchronization: at most a master and a backup, in this order
-	Services []Service
+	// Replication is the role of imbang's own protocol; nil: none.
+	Replication *replicate.Config
+	Services    []Service
 	Files    []string // that were read, the first one first
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"imbang/internal/daemon/check"
 	synchronize "imbang/internal/daemon/sync"
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/model"
 )
 
@@ -83,6 +84,13 @@ func TestWhole(t *testing.T) {
 		{Role: "backup", Interface: "eth2"},
 	}; !slices.Equal(c.Roles, want) {
 		t.Errorf("%+v", c.Roles)
+	}
+	replication := replicate.Config{
+		Role: replicate.Backup, Listen: netip.MustParseAddrPort("192.0.2.1:8790"), Interface: "eth2", Group: 65535, KeyFile: "/etc/imbang/key",
+		To: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.2:9001"), netip.MustParseAddrPort("192.0.2.3:8790")},
+	}
+	if c.Replication == nil || !c.Replication.Equal(&replication) {
+		t.Errorf("%+v", c.Replication)
 	}
 	if len(c.Services) != 4 || len(c.Files) != 2 {
 		t.Fatalf("%d services of %v", len(c.Services), c.Files)

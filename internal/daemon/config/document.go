@@ -13,7 +13,7 @@ type document struct {
 	Settings map[string]string   `yaml:"settings" jsonschema_description:"settings of the director by name; imbang settings lists them"`
 	Timeouts timeoutsDoc         `yaml:"timeouts" jsonschema_description:"of connections, as ipvsadm --set has them; default as they are"`
 	Daemon   daemonDoc           `yaml:"daemon" jsonschema_description:"the process itself"`
-	Sync     syncDoc             `yaml:"synchronization" jsonschema_description:"synchronization of connections with other directors, by the protocol of Linux's IPVS"`
+	Sync     syncDoc             `yaml:"synchronization" jsonschema_description:"synchronization of connections with other directors: by the protocol of Linux's IPVS (master, backup), by imbang's own (replication), or both"`
 	Checks   map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
 	Services []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
 }
@@ -63,8 +63,18 @@ type metricsDoc struct {
 }
 
 type syncDoc struct {
-	Master *syncRoleDoc `yaml:"master" jsonschema_description:"sends connections; without it, none are sent"`
-	Backup *syncRoleDoc `yaml:"backup" jsonschema_description:"receives connections; without it, none are received"`
+	Master      *syncRoleDoc    `yaml:"master" jsonschema_description:"sends connections; without it, none are sent"`
+	Backup      *syncRoleDoc    `yaml:"backup" jsonschema_description:"receives connections; without it, none are received"`
+	Replication *replicationDoc `yaml:"replication" jsonschema_description:"imbang's own protocol between directors: acknowledged, authenticated, with all that was there before; without it, there is none"`
+}
+
+type replicationDoc struct {
+	Role      string   `yaml:"role" jsonschema_description:"required; master sends its connections, backup copies those of the master" jsonschema:"enum=master,enum=backup"`
+	Listen    string   `yaml:"listen" jsonschema_description:"required; address of this director that datagrams are sent from and received at, with or without UDP port; default port 8790"`
+	To        []string `yaml:"to" jsonschema_description:"required; addresses of the other directors of the group, or one multicast group, with or without port; default port that of listen"`
+	Interface string   `yaml:"interface" jsonschema_description:"device that datagrams are sent and received by; required with a multicast group or link-local addresses; default any"`
+	Group     int      `yaml:"group" jsonschema_description:"number of the group, 0 to 65535: directors of other groups are ignored; default 0"`
+	KeyFile   string   `yaml:"key_file" jsonschema_description:"required; absolute path of the key that all directors of the group share: at least 32 hexadecimal digits, readable by its owner alone (openssl rand -hex 32)"`
 }
 
 type syncRoleDoc struct {

@@ -3,9 +3,13 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
+	"path/filepath"
+	"strings"
 
 	synchronize "imbang/internal/daemon/sync"
+	"imbang/internal/daemon/sync/replicate"
 )
 
 // synchronization enters the roles of connection synchronization. Whether their devices
@@ -18,6 +22,9 @@ func (c *checker) synchronization(d *syncDoc) {
 		if r.doc != nil {
 			c.config.Roles = append(c.config.Roles, c.syncRole("synchronization."+string(r.role), r.role, r.doc))
 		}
+	}
+	if d.Replication != nil {
+		c.config.Replication = c.replication("synchronization.replication", d.Replication)
 	}
 }
 
@@ -47,4 +54,45 @@ func (c *checker) syncRole(at string, role synchronize.Role, d *syncRoleDoc) syn
 	out.TTL = uint8(number("ttl", d.TTL, 1, 255))
 	out.MaxLen = number("max_length", d.MaxLength, 1, 65507)
 	return out
+}
+
+// replication enters the role of imbang's own protocol. The key's file is not read: the
+// configuration may be checked on another machine.
+func (c *checker) replication(at string, d *replicationDoc) *replicate.Config {
+	before := len(c.mistakes)
+	out := &replicate.Config{
+		Role: replicate.Role(d.Role), Interface: d.Interface, KeyFile: d.KeyFile,
+		Group: uint16(c.between(at+".group", d.Group, 0, 65535)),
+	}
+	if out.Role != replicate.Master && out.Role != replicate.Backup {
+		c.refuse(at+".role", "%q: want %s or %s", d.Role, replicate.Master, replicate.Backup)
+	}
+	out.Listen = c.replicationAddress(at+".listen", d.Listen)
+	for i, text := range d.To {
+		out.To = append(out.To, c.replicationAddress(fmt.Sprintf("%s.to[%d]", at, i), text))
+	}
+	if len(d.Interface) > maxDeviceName || c.tree.Has(at+".interface") && d.Interface == "" {
+		c.refuse(at+".interface", "%q: want the device that leads to the other directors, such as eth1", d.Interface)
+	}
+	if !filepath.IsAbs(d.KeyFile) {
+		c.refuse(at+".key_file", "%q: want the absolute path of a file with the group's key (openssl rand -hex 32)", d.KeyFile)
+	}
+	if len(c.mistakes) > before {
+		return out
+	}
+	if err := out.Complete(); err != nil {
+		// Its text begins with the key that it is about.
+		text := strings.TrimPrefix(err.Error(), "replication: ")
+		key, rest, _ := strings.Cut(text, ": ")
+		c.refuse(at+"."+key, "%s", rest)
+	}
+	return out
+}
+
+func (c *checker) replicationAddress(at, text string) netip.AddrPort {
+	a, err := replicate.ParseAddress(text)
+	if err != nil {
+		c.refuse(at, "%v", err)
+	}
+	return a
 }
