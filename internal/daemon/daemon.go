@@ -76,7 +76,8 @@ type Daemon struct {
 	failure  error // of the last reload
 	checkers map[*config.Check]check.Checker
 	scraped  scraped
-	sync     keep.Keeper // connection synchronization
+	sync     keep.Keeper      // connection synchronization by Linux's protocol
+	own      keep.Replication // by imbang's own
 	auditing bool
 	audited  time.Time // the last time; zero: the start
 	// The configuration's files as they were read last, as they were seen last, and since
@@ -141,9 +142,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.endSteering()      // of a daemon that was killed
 	defer d.endSteering()
 	d.setJobs()
-	d.sync = keep.Keeper{Dir: d.dir, Log: o.Log}
+	d.sync, d.own = keep.Keeper{Dir: d.dir, Log: o.Log}, keep.Replication{Dir: d.dir, Log: o.Log}
 	d.setSynchronization()
 	defer d.sync.Close()
+	defer d.own.Close()
 	d.serveMetrics()
 	defer d.closeMetrics()
 	socket, err := api.Listen(place.Socket(d.dir), d, o.Log)

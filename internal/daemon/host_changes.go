@@ -25,6 +25,7 @@ func (d *Daemon) hostChanges(next *config.Config) (lines []string) {
 	}
 	slices.Sort(lines)
 	lines = append(lines, roleChanges(d.sync.Configured(), next.Roles)...)
+	lines = append(lines, replicationChanges(d.own.Configured(), next.Replication)...)
 	if c == nil {
 		return lines
 	}

@@ -25,10 +25,12 @@ const (
 // setSynchronization starts and stops roles as the configuration says.
 func (d *Daemon) setSynchronization() {
 	d.noteRoles(d.sync.Set(d.core.Config.Roles, time.Now()))
+	d.setReplication(d.core.Config.Replication)
 }
 
 // keepSynchronization notices what has become of the roles, and starts failed ones again.
 func (d *Daemon) keepSynchronization() {
+	d.keepReplication()
 	d.noteRoles(d.sync.Look(time.Now()))
 	var missing []synchronize.Missing
 	for _, r := range d.sync.Roles() {

@@ -27,7 +27,7 @@ func TestSyncAlarms(t *testing.T) {
 	}
 	defer log.Close()
 	d := &Daemon{Options: Options{Log: slog.New(slog.DiscardHandler)}, events: log, alarms: map[string]api.Alarm{}}
-	master := keep.Role{Config: synchronize.Config{Role: synchronize.RoleMaster, Interface: "eth1"}, State: keep.Failed, Err: errors.New("no such device")}
+	master := keep.Role{Config: synchronize.Config{Role: synchronize.RoleMaster, Interface: "eth1"}, Progress: keep.Progress{State: keep.Failed, Err: errors.New("no such device")}}
 	for i := range 3 {
 		master.Retry = time.Now().Add(time.Duration(i) * time.Second)
 		d.noteRoles([]keep.Change{{Role: master, Text: "failed"}})
@@ -53,7 +53,7 @@ func TestSyncAlarms(t *testing.T) {
 func TestSyncStatus(t *testing.T) {
 	server := netip.MustParseAddrPort("172.16.0.2:80")
 	backup := keep.Role{
-		Config: synchronize.Config{Role: synchronize.RoleBackup, Interface: "eth1", SyncID: 7}, State: keep.Failed, Err: errors.New("gone"), Counts: &synchronize.Counts{},
+		Config: synchronize.Config{Role: synchronize.RoleBackup, Interface: "eth1", SyncID: 7}, Progress: keep.Progress{State: keep.Failed, Err: errors.New("gone")}, Counts: &synchronize.Counts{},
 		Missing: []synchronize.Missing{{Service: "10.20.0.1:80/tcp", Server: server, Entries: 4}, {Service: "fwmark 3", Entries: 1}},
 	}
 	backup.Counts.Messages.Add(5)

@@ -51,6 +51,11 @@ func (f *fake) Order(c Caller, q OrderRequest) (*OrderReply, error) {
 	return &OrderReply{}, f.refuse
 }
 
+func (f *fake) Barrier(_ context.Context, q BarrierRequest) (*BarrierReply, error) {
+	f.asked = append(f.asked, fmt.Sprintf("barrier for %v s", q.Timeout))
+	return &BarrierReply{Reached: true}, f.refuse
+}
+
 func (f *fake) Events() *events.Log { return f.log }
 
 func start(t *testing.T) (*fake, string) {
@@ -91,6 +96,10 @@ func TestRequests(t *testing.T) {
 	if _, err := c.Reload(t.Context(), ReloadRequest{Force: true}); err != nil {
 		t.Error(err)
 	}
+	if b, err := c.Barrier(t.Context(), BarrierRequest{Timeout: 2.5}); err != nil || !b.Reached || f.asked[len(f.asked)-1] != "barrier for 2.5 s" {
+		t.Errorf("%+v, %v, %q", b, err, f.asked)
+	}
+	f.asked = f.asked[:len(f.asked)-1]
 	if _, err := c.Order(t.Context(), OrderRequest{Server: "a", Action: ActionDrain}); err != nil {
 		t.Error(err)
 	}

@@ -68,6 +68,11 @@ func (c *Client) Order(ctx context.Context, q OrderRequest) (*OrderReply, error)
 	return call[OrderReply](ctx, c, http.MethodPost, "/v1/order", q)
 }
 
+// Barrier waits until all backups have applied everything.
+func (c *Client) Barrier(ctx context.Context, q BarrierRequest) (*BarrierReply, error) {
+	return call[BarrierReply](ctx, c, http.MethodPost, "/v1/barrier", q)
+}
+
 // Events calls for the latest events, and with follow for those that come, until the
 // context ends, the daemon does, or the call fails.
 func (c *Client) Events(ctx context.Context, last int, follow bool, each func(events.Event) error) error {

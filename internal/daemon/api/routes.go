@@ -65,6 +65,14 @@ func Routes() []Route {
 			},
 		},
 		{
+			Method: http.MethodPost, Path: "/v1/barrier", Summary: "Wait until all backups of the replication have applied what happened up to now", Changes: true,
+			Note:    "The reply comes once they have, or after the timeout.",
+			Request: reflect.TypeFor[BarrierRequest](), Reply: reflect.TypeFor[BarrierReply](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q BarrierRequest) (*BarrierReply, error) { return s.daemon.Barrier(r.Context(), q) })
+			},
+		},
+		{
 			Method: http.MethodGet, Path: "/v1/openapi.json", Summary: "This description", Reply: reflect.TypeFor[map[string]any](),
 			serve: func(_ *Endpoint, w http.ResponseWriter, _ *http.Request) error {
 				begin(w)

@@ -6,6 +6,7 @@
 package api
 
 import (
+	"context"
 	"time"
 
 	"imbang/internal/daemon/events"
@@ -17,6 +18,7 @@ type Daemon interface {
 	Plan(PlanRequest) (*Plan, error)
 	Reload(Caller, ReloadRequest) (*Plan, error)
 	Order(Caller, OrderRequest) (*OrderReply, error)
+	Barrier(context.Context, BarrierRequest) (*BarrierReply, error)
 	Events() *events.Log
 }
 
@@ -40,7 +42,8 @@ type Status struct {
 	Drift       []string  `json:"drift"` // how the table differs from what the daemon made of it
 	Checks      Checks    `json:"checks"`
 
-	Synchronization []Synchronization `json:"synchronization"` // roles of the configuration
+	Synchronization []Synchronization `json:"synchronization"`       // roles of the configuration, of Linux's protocol
+	Replication     *Replication      `json:"replication,omitempty"` // role of imbang's own protocol
 }
 
 // Synchronization is a role of connection synchronization. Counters are since the daemon
@@ -80,6 +83,65 @@ type SyncMissing struct {
 	Service string `json:"service"`
 	Server  string `json:"server,omitempty"` // empty: the service itself is missing
 	Entries int    `json:"entries"`          // that wait for it
+}
+
+// Replication is a role of imbang's own protocol between directors. Counters are since it
+// was started.
+type Replication struct {
+	Role      string    `json:"role"`   // master or backup
+	State     string    `json:"state"`  // starting, running or failed
+	Since     time.Time `json:"since"`  // of the state
+	Listen    string    `json:"listen"` // with port
+	To        []string  `json:"to"`     // with port
+	Interface string    `json:"interface,omitempty"`
+	Group     uint16    `json:"group"`
+	Error     string    `json:"error,omitempty"`  // of failed
+	Retry     time.Time `json:"retry,omitzero"`   // of failed: when it is started again
+	Session   string    `json:"session"`          // of the master, 16 hexadecimal digits; empty: none
+	Master    string    `json:"master,omitempty"` // of a backup: the address of the master that it follows
+	Synced    bool      `json:"synced"`           // of a backup: it has the master's whole table; of a master: all backups that are registered have
+	Behind    uint64    `json:"behind"`           // datagrams that were sent and are not applied: of a master those of the last backup
+	Last      time.Time `json:"last,omitzero"`    // an entry or deletion was sent or applied
+	Heard     time.Time `json:"heard,omitzero"`   // a datagram of another director was accepted
+
+	Receivers []ReplicationReceiver `json:"receivers"` // of a master: backups that are registered
+
+	Datagrams   uint64               `json:"datagrams"`             // sent or accepted, without acknowledgements and beats
+	Repeated    uint64               `json:"repeated"`              // sent again, or requested again
+	Entries     uint64               `json:"entries"`               // sent or applied
+	Deletions   uint64               `json:"deletions"`             // likewise
+	Refreshes   uint64               `json:"refreshes"`             // of a master: entries sent because their copies grew old
+	Bulks       uint64               `json:"bulks"`                 // transfers of the whole table
+	Swept       uint64               `json:"swept"`                 // of a backup: entries removed because the master does not have them
+	Lost        uint64               `json:"lost"`                  // of a master: events that the director's ring had no room for; all is sent anew
+	Waiting     int                  `json:"waiting"`               // of a backup: entries that wait for a service, a server or a template now
+	NotEntered  uint64               `json:"not_entered"`           // of a backup: entries that the table refused
+	Refused     []ReplicationRefused `json:"refused"`               // all reasons
+	Differences []string             `json:"differences,omitempty"` // of a backup: services and servers that differ from the master's
+}
+
+// ReplicationReceiver is a backup that is registered with a master.
+type ReplicationReceiver struct {
+	Address string `json:"address"` // with port
+	Behind  uint64 `json:"behind"`  // datagrams without acknowledgement
+	Synced  bool   `json:"synced"`  // it has the whole table
+}
+
+// ReplicationRefused is how many datagrams or entries were refused for a reason.
+type ReplicationRefused struct {
+	Reason string `json:"reason"`
+	Count  uint64 `json:"count"`
+}
+
+// BarrierRequest asks to wait until all backups have applied everything.
+type BarrierRequest struct {
+	Timeout float64 `json:"timeout,omitempty"` // [s], 600 at most; default 10
+}
+
+// BarrierReply is how far they are.
+type BarrierReply struct {
+	Reached   bool                  `json:"reached"` // by all
+	Receivers []ReplicationReceiver `json:"receivers"`
 }
 
 // Alarm is a fault that lasts.

@@ -26,7 +26,7 @@ type Config struct {
 	// Replication is the role of imbang's own protocol; nil: none.
 	Replication *replicate.Config
 	Services    []Service
-	Files    []string // that were read, the first one first
+	Files       []string // that were read, the first one first
 }
 
 // Director is how the director is loaded and attached.

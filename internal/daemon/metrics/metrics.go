@@ -133,6 +133,9 @@ func (w writer) daemon(s *api.Status) {
 	for _, r := range s.Synchronization {
 		w.synchronization(r)
 	}
+	if s.Replication != nil {
+		w.replication(s.Replication)
+	}
 	w.put(checkDelay, s.Checks.DelayP50MS/1e3, "50")
 	w.put(checkDelay, s.Checks.DelayP99MS/1e3, "99")
 	for _, svc := range s.Services {

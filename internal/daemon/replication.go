@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/sync/keep"
+	"imbang/internal/daemon/sync/own"
+	"imbang/internal/daemon/sync/replicate"
+)
+
+// alarmReplication is raised while the role of imbang's own protocol fails, and with a name
+// of package replicate behind it for what the role reports.
+const alarmReplication = "replication"
+
+// setReplication starts and stops the role as the configuration says.
+func (d *Daemon) setReplication(c *replicate.Config) {
+	if stopped := d.own.Set(c, time.Now()); stopped != "" {
+		d.note(events.Event{Kind: events.Synchronization, Text: stopped})
+		d.clear(alarmReplication)
+		d.noteReplicationAlarms(nil)
+	}
+}
+
+// keepReplication notices what has become of the role, and starts a failed one again.
+func (d *Daemon) keepReplication() {
+	started, failed := d.own.Look(time.Now())
+	if started != "" {
+		d.clear(alarmReplication)
+		d.note(events.Event{Kind: events.Synchronization, Text: started})
+	}
+	if failed != "" {
+		p := d.own.Progress()
+		d.raise(alarmReplication, oneLine(p.Err)+". The role is started again")
+		d.Log.Warn("replication failed", "error", oneLine(p.Err), "retry", p.Retry)
+	}
+	var alarms []replicate.Alarm
+	if r := d.own.Replica(); r != nil {
+		alarms = r.State().Alarms
+	}
+	d.noteReplicationAlarms(alarms)
+}
+
+// noteReplicationAlarms raises these alarms of the role, and ends others.
+func (d *Daemon) noteReplicationAlarms(alarms []replicate.Alarm) {
+	texts := map[replicate.AlarmName][]string{}
+	for _, a := range alarms {
+		texts[a.Name] = append(texts[a.Name], a.Text)
+	}
+	for _, name := range replicate.AlarmNames() {
+		alarm := alarmReplication + "-" + string(name)
+		if len(texts[name]) > 0 {
+			d.raise(alarm, strings.Join(texts[name], "; "))
+		} else {
+			d.clear(alarm)
+		}
+	}
+}
+
+// replication is the role as the API has it; nil: none is configured.
+func (d *Daemon) replication() *api.Replication {
+	c := d.own.Configured()
+	if c == nil {
+		return nil
+	}
+	state := replicate.State{Role: c.Role}
+	if r := d.own.Replica(); r != nil {
+		state = r.State()
+	}
+	return replication(c, d.own.Progress(), &state)
+}
+
+func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.Replication {
+	out := &api.Replication{
+		Role: string(c.Role), State: string(p.State), Since: p.Since, Listen: c.Listen.String(), To: []string{}, Interface: c.Interface, Group: c.Group,
+		Retry: p.Retry, Last: s.Last, Heard: s.Heard, Receivers: receivers(s.Receivers),
+		Datagrams: s.Counts.Datagrams, Repeated: s.Counts.Repeated, Entries: s.Counts.Entries, Deletions: s.Counts.Deletions,
+		Refreshes: s.Counts.Refreshes, Bulks: s.Counts.Bulks, Swept: s.Counts.Swept,
+		Lost: s.Lost, Waiting: s.Waiting, NotEntered: s.Refused, Differences: s.Differences,
+	}
+	if p.Err != nil {
+		out.Error = p.Err.Error()
+	}
+	for _, a := range c.To {
+		out.To = append(out.To, a.String())
+	}
+	session := s.Session
+	if c.Role == replicate.Backup {
+		session = 0
+		out.Synced, out.Behind = s.Master.Following && s.Master.Synced, s.Master.Missing
+		if s.Master.Following {
+			session, out.Master = s.Master.Session, s.Master.Sender.String()
+		}
+	} else {
+		out.Synced = len(s.Receivers) > 0
+		for _, one := range s.Receivers {
+			out.Synced = out.Synced && one.Synced
+			out.Behind = max(out.Behind, one.Behind)
+		}
+	}
+	if session != 0 {
+		out.Session = fmt.Sprintf("%016x", session)
+	}
+	for _, reason := range own.Reasons() {
+		out.Refused = append(out.Refused, api.ReplicationRefused{Reason: reason.String(), Count: s.Counts.Refused[reason]})
+	}
+	return out
+}
+
+func receivers(list []own.ReceiverStatus) []api.ReplicationReceiver {
+	out := []api.ReplicationReceiver{}
+	for _, one := range list {
+		out = append(out, api.ReplicationReceiver{Address: one.Addr.String(), Behind: one.Behind, Synced: one.Synced})
+	}
+	return out
+}
+
+// replicationChanges are what applying a configuration changes of the role.
+func replicationChanges(now, next *replicate.Config) []string {
+	switch {
+	case now == nil && next == nil, now != nil && next != nil && now.Equal(next):
+		return nil
+	case next == nil:
+		return []string{fmt.Sprintf("stop replication as %s, %s", now.Role, now)}
+	case now == nil:
+		return []string{fmt.Sprintf("start replication as %s, %s", next.Role, next)}
+	}
+	return []string{fmt.Sprintf("restart replication as %s, %s", next.Role, next)}
+}
+
+// Bounds of a barrier's timeout [s].
+const (
+	barrierTimeout = 10
+	barrierLongest = 600
+)
+
+// Barrier implements api.Daemon. It waits outside of the loop.
+func (d *Daemon) Barrier(ctx context.Context, q api.BarrierRequest) (*api.BarrierReply, error) {
+	if q.Timeout == 0 {
+		q.Timeout = barrierTimeout
+	}
+	if math.IsNaN(q.Timeout) || q.Timeout < 0 || q.Timeout > barrierLongest {
+		return nil, api.Conflict(fmt.Errorf("timeout of %v s: want more than 0 and at most %d s", q.Timeout, barrierLongest))
+	}
+	var r *replicate.Replica
+	if err := d.do(func() error {
+		r = d.own.Replica()
+		if r == nil {
+			return api.Conflict(errors.New("no replication runs: it requires the section synchronization.replication of the configuration, and imbang status says why it does not run"))
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(q.Timeout*float64(time.Second)))
+	defer cancel()
+	list, err := r.Barrier(ctx)
+	if err != nil && !errors.Is(err, replicate.ErrBehind) {
+		return nil, api.Conflict(err)
+	}
+	return &api.BarrierReply{Reached: err == nil, Receivers: receivers(list)}, nil
+}
