@@ -54,6 +54,9 @@ func printDaemon(w io.Writer, s *api.Status, now time.Time) error {
 	for _, one := range s.Synchronization {
 		printSync(t, one, now)
 	}
+	if s.Replication != nil {
+		printReplication(t, s.Replication, now)
+	}
 	for _, one := range s.Services {
 		state := "up"
 		switch {

@@ -11,6 +11,7 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/sync/running"
 )
 
@@ -33,6 +34,11 @@ func processRoles() (all []running.Role, err error) {
 // printProcessRoles is a line for each of them.
 func printProcessRoles(w io.Writer, roles []running.Role) {
 	for _, r := range roles {
+		if to := r.Replicates; to != nil {
+			c := replicate.Config{Listen: to.Listen, To: to.To, Group: to.Group}
+			fmt.Fprintf(w, "replication %s\tprocess %d since %s\t%s\n", to.As, r.PID, clock(r.Since.Local()), c.String())
+			continue
+		}
 		fmt.Fprintf(w, "synchronization %s\tprocess %d since %s\t%s, sync ID %d\n", r.Role, r.PID, clock(r.Since.Local()),
 			syncPlace(r.Interface, r.Group.String(), r.Port), r.SyncID)
 	}
@@ -86,6 +92,75 @@ func syncCounts(s api.Synchronization, now time.Time) string {
 	for _, d := range s.Dropped {
 		if d.Count > 0 {
 			words = append(words, fmt.Sprintf("%d %s dropped (%s)", d.Count, d.Of, d.Reason))
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// printReplication is a line for a daemon's role of imbang's own protocol, one for each
+// backup of a master, and one for each difference between the configurations.
+func printReplication(w io.Writer, r *api.Replication, now time.Time) {
+	state := r.State
+	if r.State == "failed" {
+		state = "FAILED"
+	}
+	synced := ""
+	switch {
+	case r.Role != "backup" || r.State != "running":
+	case r.Master == "":
+		synced = "NO MASTER; "
+	case r.Synced:
+		synced = "has the whole table; "
+	default:
+		synced = "does not have the whole table yet; "
+	}
+	to := strings.Join(r.To, ", ")
+	if r.Master != "" {
+		to = r.Master
+	}
+	fmt.Fprintf(w, "replication %s\t%s for %s\t%s to %s, group %d\t%s%s\n", r.Role, state, ago(now, r.Since), r.Listen, to, r.Group, synced, replicationCounts(r, now))
+	if r.Error != "" {
+		fmt.Fprintf(w, "  %s; it is started again in %s\n", strings.ReplaceAll(r.Error, "\n", "; "), ago(r.Retry, now))
+	}
+	for _, one := range r.Receivers {
+		table := "has the whole table"
+		if !one.Synced {
+			table = "does not have the whole table yet"
+		}
+		fmt.Fprintf(w, "  backup\t%s\t%d datagrams behind, %s\n", one.Address, one.Behind, table)
+	}
+	const shown = 10
+	for _, d := range r.Differences[:min(len(r.Differences), shown)] {
+		fmt.Fprintf(w, "  differs from the master\t%s\n", d)
+	}
+	if more := len(r.Differences) - shown; more > 0 {
+		fmt.Fprintf(w, "  differs from the master\t%d more\n", more)
+	}
+}
+
+// replicationCounts are a role's counters that are not 0, and the age of the last entry.
+func replicationCounts(r *api.Replication, now time.Time) string {
+	words := []string{fmt.Sprintf("%d entries, %d deletions", r.Entries, r.Deletions)}
+	if !r.Last.IsZero() {
+		words[0] += ", the last " + ago(now, r.Last) + " ago"
+	}
+	if r.Role == "backup" {
+		words = append(words, fmt.Sprintf("%d datagrams behind", r.Behind))
+	}
+	for _, c := range []struct {
+		n    uint64
+		text string
+	}{
+		{r.Bulks, "transfers of the table"}, {r.Refreshes, "refreshed"}, {r.Repeated, "datagrams repeated"}, {r.Swept, "removed that the master does not have"},
+		{uint64(r.Waiting), "wait for a service, server or template"}, {r.NotEntered, "not entered"}, {r.Lost, "events lost"},
+	} {
+		if c.n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", c.n, c.text))
+		}
+	}
+	for _, x := range r.Refused {
+		if x.Count > 0 {
+			words = append(words, fmt.Sprintf("%d refused (%s)", x.Count, x.Reason))
 		}
 	}
 	return strings.Join(words, "; ")

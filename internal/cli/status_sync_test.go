@@ -38,8 +38,59 @@ func TestPrintSync(t *testing.T) {
 func TestPrintProcessRoles(t *testing.T) {
 	since := time.Now()
 	var out strings.Builder
-	printProcessRoles(&out, []running.Role{{Role: "backup", PID: 77, Interface: "eth1", SyncID: 3, Group: netip.MustParseAddr("224.0.0.81"), Port: 9000, Since: since}})
-	if want := "synchronization backup\tprocess 77 since " + clock(since) + "\teth1, 224.0.0.81:9000, sync ID 3\n"; out.String() != want {
+	printProcessRoles(&out, []running.Role{
+		{Role: "backup", PID: 77, Interface: "eth1", SyncID: 3, Group: netip.MustParseAddr("224.0.0.81"), Port: 9000, Since: since},
+		{Role: running.Replication, PID: 78, Since: since, Replicates: &running.Replicates{As: "master", Listen: netip.MustParseAddrPort("10.0.0.1:8790"), To: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:8790")}, Group: 5}},
+	})
+	if want := "synchronization backup\tprocess 77 since " + clock(since) + "\teth1, 224.0.0.81:9000, sync ID 3\n" +
+		"replication master\tprocess 78 since " + clock(since) + "\t10.0.0.1:8790 to 10.0.0.2:8790, group 5\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+func TestPrintReplication(t *testing.T) {
+	now := time.Now()
+	var out strings.Builder
+	for _, r := range []api.Replication{
+		{
+			Role: "master", State: "running", Since: now.Add(-time.Minute), Listen: "10.0.0.1:8790", To: []string{"10.0.0.2:8790", "10.0.0.3:8790"}, Group: 5,
+			Entries: 100, Deletions: 90, Last: now.Add(-3 * time.Second), Bulks: 2, Lost: 4, Refused: []api.ReplicationRefused{{Reason: "forged", Count: 6}, {Reason: "length"}},
+			Receivers: []api.ReplicationReceiver{{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Behind: 7}},
+		},
+		{
+			Role: "backup", State: "running", Since: now, Listen: "10.0.0.2:8790", To: []string{"224.0.0.82:8790"}, Master: "10.0.0.1:8790", Synced: true, Behind: 3, Waiting: 2,
+			Differences: []string{"10.20.0.1:80/tcp, server 172.16.0.2:80: only the sender has it"},
+		},
+		{Role: "backup", State: "running", Since: now, Listen: "10.0.0.2:8790", To: []string{"10.0.0.1:8790"}},
+		{Role: "backup", State: "failed", Since: now, Listen: "10.0.0.2:8790", To: []string{"10.0.0.1:8790"}, Error: "a\nb", Retry: now.Add(4 * time.Second)},
+	} {
+		printReplication(&out, &r, now)
+	}
+	want := "replication master\trunning for 1m00s\t10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 5\t100 entries, 90 deletions, the last 3s ago; 2 transfers of the table; 4 events lost; 6 refused (forged)\n" +
+		"  backup\t10.0.0.2:8790\t0 datagrams behind, has the whole table\n" +
+		"  backup\t10.0.0.3:8790\t7 datagrams behind, does not have the whole table yet\n" +
+		"replication backup\trunning for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\thas the whole table; 0 entries, 0 deletions; 3 datagrams behind; 2 wait for a service, server or template\n" +
+		"  differs from the master\t10.20.0.1:80/tcp, server 172.16.0.2:80: only the sender has it\n" +
+		"replication backup\trunning for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\tNO MASTER; 0 entries, 0 deletions; 0 datagrams behind\n" +
+		"replication backup\tFAILED for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\t0 entries, 0 deletions; 0 datagrams behind\n" +
+		"  a; b; it is started again in 4s\n"
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestPrintBarrier(t *testing.T) {
+	var out strings.Builder
+	if err := printBarrier(&out, &api.BarrierReply{Receivers: []api.ReplicationReceiver{
+		{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Synced: true, Behind: 7}, {Address: "10.0.0.4:8790", Behind: 1},
+	}}, 2*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	want := "10.0.0.3:8790  BEHIND  by 7 datagrams\n" +
+		"10.0.0.4:8790  BEHIND  by 1 datagrams, does not have the whole table\n" +
+		"10.0.0.2:8790  has applied everything\n" +
+		"2 of 3 backups have not applied everything within 2s\n"
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Error(d)
 	}
 }

@@ -3,12 +3,15 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,6 +22,7 @@ import (
 	"imbang/internal/daemon/place"
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/perform"
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 )
@@ -28,26 +32,33 @@ func newSyncCommand() *cobra.Command {
 	var format string
 	var reports bool
 	c := &cobra.Command{
-		Use:   "sync master|backup --interface DEVICE",
-		Short: "Synchronize connections with other directors, as Linux's IPVS does",
-		Long: `Performs one role of the kernel's connection synchronisation for the director of
-this network namespace, which is loaded if it is not. It runs in the foreground until
-SIGINT or SIGTERM. The messages are those of Linux's IPVS (version 1): either side may be
-imbang or ip_vs.
+		Use:   "sync master|backup [--protocol linux|imbang] [flags]",
+		Short: "Synchronize connections with other directors",
+		Long: `Performs one role of connection synchronisation for the director of this network
+namespace, which is loaded if it is not. It runs in the foreground until SIGINT or
+SIGTERM. There are two protocols:
 
-  master   sends connections and persistence templates to a multicast group, by the
-           settings sync_threshold, sync_period, sync_refresh_period, sync_retries,
-           sync_persist_mode and sync_version (imbang settings)
+  linux    the default: the messages of Linux's IPVS (version 1), so that either side
+           may be imbang or ip_vs. They are neither acknowledged nor authenticated: use
+           an interface that only the directors share. Requires --interface
+  imbang   between directors that are imbang: the whole table at first, then each
+           opening, change and end, acknowledged and authenticated by a key. Requires
+           --listen, --to and --key-file; a multicast group --interface, too
+
+and two roles:
+
+  master   sends connections and persistence templates. With linux it sends them to a
+           multicast group, by the settings sync_threshold, sync_period,
+           sync_refresh_period, sync_retries, sync_persist_mode and sync_version
+           (imbang settings)
   backup   receives them and enters them into the connection table
 
-A director may have both roles: it sends its own connections and receives those of
-others. There is at most one process of each role in a network namespace, whether it was
-started by this command, by ipvsadm --start-daemon or by the configuration of imbang run.
-imbang ipvsadm -L --daemon lists the roles that run, imbang ipvsadm --stop-daemon ends
-one. If the process ends or is killed, the director balances as before; connections that
-a backup has received stay until they expire.
-
-The messages are not authenticated: use an interface that only the directors share.
+In a network namespace there is at most one process of each role of protocol linux, and
+one of protocol imbang, whether it was started by this command, by ipvsadm --start-daemon
+or by the configuration of imbang run. Both protocols can be used at once. imbang status
+lists all, imbang ipvsadm -L --daemon those of protocol linux, of which imbang ipvsadm
+--stop-daemon ends one. If the process ends or is killed, the director balances as before;
+connections that a backup has received stay until they expire.
 
 With Type=notify systemd waits until the sockets are open. To keep a role across
 reboots, use such a unit, or the section synchronization of imbang run's configuration.
@@ -56,7 +67,9 @@ Requires root. The exit status is 0 after a signal, 2 for a wrong command line, 
 it failed, as where the interface does not exist or the role runs already.`,
 		Example: `  imbang sync master --interface eth1 --sync-id 7
   imbang sync backup --interface eth1 --sync-id 7
-  imbang sync master --interface eth1 --group ff02::81 --port 9000 --ttl 2`,
+  imbang sync master --interface eth1 --group ff02::81 --port 9000 --ttl 2
+  imbang sync master --protocol imbang --listen 192.0.2.1 --to 192.0.2.2 --key-file /etc/imbang/key
+  imbang sync backup --protocol imbang --listen 192.0.2.2 --to 224.0.0.82 --interface eth1 --key-file /etc/imbang/key`,
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -71,7 +84,7 @@ it failed, as where the interface does not exist or the role runs already.`,
 				defer func() { to.failed(err) }()
 				ready = to.ready
 			}
-			config, err := f.config(args[0])
+			role, err := f.role(args[0])
 			if err != nil {
 				return command.Usage(err)
 			}
@@ -91,49 +104,145 @@ it failed, as where the interface does not exist or the role runs already.`,
 				return err
 			}
 			place.Sweep()
-			return perform.Role(c.Context(), config, perform.Options{
-				Dir: dir, By: running.ByCommand, Log: log, Counts: &synchronize.Counts{},
-				Ready: func(synchronize.Config) { ready() }, Missing: func(m []synchronize.Missing) { logMissing(log, m) },
-			})
+			return role(c.Context(), dir, log, ready)
 		},
 	}
 	f.register(c)
 	registerLog(c, &format)
 	c.Flags().BoolVar(&reports, detachedFlag, false, "report on descriptor 3 whether the sockets are open")
 	_ = c.Flags().MarkHidden(detachedFlag)
+	c.AddCommand(newBarrierCommand())
 	return c
+}
+
+// Protocols of imbang sync.
+const (
+	protocolLinux  = "linux"
+	protocolImbang = "imbang"
+)
+
+// flagsOf are the flags of each protocol, beside --protocol and --log.
+var flagsOf = map[string][]string{
+	protocolLinux:  {"interface", "group", "sync-id", "port", "ttl", "max-length"},
+	protocolImbang: {"interface", "group", "listen", "to", "key-file"},
 }
 
 // syncFlags are what a role is told.
 type syncFlags struct {
-	device, group string
-	id, ttl       uint8
-	port          uint16
-	maxLength     int
-	flags         *pflag.FlagSet
+	protocol, device, group string
+	id, ttl                 uint8
+	port                    uint16
+	maxLength               int
+	listen, keyFile         string
+	to                      []string
+	flags                   *pflag.FlagSet
 }
 
 func (f *syncFlags) register(c *cobra.Command) {
 	f.flags = c.Flags()
-	f.flags.StringVarP(&f.device, "interface", "i", "", "required; network `DEVICE` by which messages are sent or received")
+	f.flags.StringVar(&f.protocol, "protocol", protocolLinux, "linux: as ip_vs has it; imbang: between directors that are imbang")
+	_ = c.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{protocolLinux, protocolImbang}, cobra.ShellCompDirectiveNoFileComp))
+	f.flags.StringVarP(&f.device, "interface", "i", "", "network `DEVICE` by which messages are sent and received; required with protocol linux, a multicast group or link-local addresses")
 	_ = c.RegisterFlagCompletionFunc("interface", completeDevices)
-	f.flags.Uint8Var(&f.id, "sync-id", 0, "`NUMBER` 0 to 255 in messages; a backup accepts those of its number, with 0 all")
-	f.flags.StringVar(&f.group, "group", "224.0.0.81", "multicast `ADDRESS`, IPv4 or IPv6")
-	f.flags.Uint16Var(&f.port, "port", 8848, "UDP `PORT`")
-	f.flags.Uint8Var(&f.ttl, "ttl", 1, "time to live of messages, 1 to 255: `ROUTERS` that they may pass, and one")
-	f.flags.IntVar(&f.maxLength, "max-length", 0, "`BYTES` of a message at most, 1 to 65507; default 1472 (IPv6 1452), of a backup by the device's MTU where that is larger")
-	for _, flag := range []string{"sync-id", "group", "port", "ttl", "max-length"} {
+	f.flags.StringVar(&f.group, "group", "", "with protocol linux the multicast `ADDRESS`, IPv4 or IPv6; default 224.0.0.81. With imbang the number of the group, 0 to 65535: directors of other groups are ignored; default 0")
+	f.flags.Uint8Var(&f.id, "sync-id", 0, "linux: `NUMBER` 0 to 255 in messages; a backup accepts those of its number, with 0 all")
+	f.flags.Uint16Var(&f.port, "port", 8848, "linux: UDP `PORT`")
+	f.flags.Uint8Var(&f.ttl, "ttl", 1, "linux: time to live of messages, 1 to 255: `ROUTERS` that they may pass, and one")
+	f.flags.IntVar(&f.maxLength, "max-length", 0, "linux: `BYTES` of a message at most, 1 to 65507; default 1472 (IPv6 1452), of a backup by the device's MTU where that is larger")
+	f.flags.StringVar(&f.listen, "listen", "", "imbang: required; `ADDRESS[:PORT]` of this director; default port 8790")
+	f.flags.StringArrayVar(&f.to, "to", nil, "imbang: required; `ADDRESS[:PORT]` of another director (repeat it for each), or of one multicast group; default port that of --listen")
+	f.flags.StringVar(&f.keyFile, "key-file", "", "imbang: required; `FILE` with the key that all directors of the group share: at least 32 hexadecimal digits (openssl rand -hex 32), readable by its owner alone")
+	for _, flag := range []string{"sync-id", "group", "port", "ttl", "max-length", "listen", "to"} {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
 }
 
-// config is what the flags say.
-func (f *syncFlags) config(role string) (c synchronize.Config, err error) {
-	if !slices.Contains(running.Roles, role) {
-		return c, fmt.Errorf("unknown role %q: want %s", role, strings.Join(running.Roles, " or "))
+// performance performs a role in the foreground.
+type performance func(ctx context.Context, dir string, log *slog.Logger, ready func()) error
+
+// role is what the flags say.
+func (f *syncFlags) role(role string) (performance, error) {
+	if !slices.Contains(running.Kernel, role) {
+		return nil, fmt.Errorf("unknown role %q: want %s", role, strings.Join(running.Kernel, " or "))
 	}
+	if err := f.checkProtocol(); err != nil {
+		return nil, err
+	}
+	if f.protocol == protocolImbang {
+		config, err := f.replication(role)
+		return func(ctx context.Context, dir string, log *slog.Logger, ready func()) error {
+			return perform.Replication(ctx, config, perform.ReplicationOptions{
+				Dir: dir, By: running.ByCommand, Log: log, Ready: func(*replicate.Replica) { ready() },
+			})
+		}, err
+	}
+	config, err := f.config(role)
+	return func(ctx context.Context, dir string, log *slog.Logger, ready func()) error {
+		return perform.Role(ctx, config, perform.Options{
+			Dir: dir, By: running.ByCommand, Log: log, Counts: &synchronize.Counts{},
+			Ready: func(synchronize.Config) { ready() }, Missing: func(m []synchronize.Missing) { logMissing(log, m) },
+		})
+	}, err
+}
+
+// checkProtocol refuses flags of the other protocol.
+func (f *syncFlags) checkProtocol() (err error) {
+	own, known := flagsOf[f.protocol]
+	if !known {
+		return fmt.Errorf("--protocol %q: want %s or %s", f.protocol, protocolLinux, protocolImbang)
+	}
+	other := protocolImbang
+	if f.protocol == protocolImbang {
+		other = protocolLinux
+	}
+	f.flags.Visit(func(flag *pflag.Flag) {
+		if err == nil && !slices.Contains(own, flag.Name) && slices.Contains(flagsOf[other], flag.Name) {
+			err = fmt.Errorf("--%s is of protocol %s, and this is %s: remove it, or use --protocol %s", flag.Name, other, f.protocol, other)
+		}
+	})
+	return err
+}
+
+// replication is what the flags say of a role of protocol imbang.
+func (f *syncFlags) replication(role string) (c replicate.Config, err error) {
+	for _, required := range []struct{ flag, value, example string }{
+		{"listen", f.listen, "192.0.2.1"}, {"to", strings.Join(f.to, ""), "192.0.2.2"}, {"key-file", f.keyFile, "/etc/imbang/key"},
+	} {
+		if required.value == "" {
+			return c, fmt.Errorf("sync %s --protocol imbang requires --%s, such as --%s %s", role, required.flag, required.flag, required.example)
+		}
+	}
+	c = replicate.Config{Role: replicate.Role(role), Interface: f.device, KeyFile: f.keyFile}
+	if f.group != "" {
+		group, err := strconv.ParseUint(f.group, 10, 16)
+		if err != nil {
+			return c, fmt.Errorf("--group %q: want a number from 0 to 65535 with protocol imbang (a multicast address belongs to --to)", f.group)
+		}
+		c.Group = uint16(group)
+	}
+	if c.Listen, err = replicate.ParseAddress(f.listen); err != nil {
+		return c, fmt.Errorf("--listen %w", err)
+	}
+	for _, text := range f.to {
+		to, err := replicate.ParseAddress(text)
+		if err != nil {
+			return c, fmt.Errorf("--to %w", err)
+		}
+		c.To = append(c.To, to)
+	}
+	if err := c.Complete(); err != nil {
+		return c, errors.New("--" + strings.TrimPrefix(err.Error(), "replication: "))
+	}
+	return c, nil
+}
+
+// config is what the flags say of a role of protocol linux.
+func (f *syncFlags) config(role string) (c synchronize.Config, err error) {
 	if f.device == "" {
 		return c, fmt.Errorf("sync %s requires --interface, such as --interface eth1", role)
+	}
+	if f.group == "" {
+		f.group = synchronize.DefaultGroup().String()
 	}
 	group, err := netip.ParseAddr(f.group)
 	if err != nil || !group.IsMulticast() || group.Is4In6() || group.Zone() != "" {

@@ -18,6 +18,7 @@ import (
 
 	"imbang/internal/command"
 	synchronize "imbang/internal/daemon/sync"
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/sync/running"
 )
 
@@ -31,7 +32,64 @@ func parsed(t *testing.T, args ...string) (synchronize.Config, error) {
 	if err := c.ParseFlags(args[1:]); err != nil {
 		return synchronize.Config{}, err
 	}
+	if _, err := f.role(args[0]); err != nil {
+		return synchronize.Config{}, err
+	}
 	return f.config(args[0])
+}
+
+// parsedReplication is what they say with protocol imbang.
+func parsedReplication(t *testing.T, args ...string) (replicate.Config, error) {
+	t.Helper()
+	var f syncFlags
+	c := &cobra.Command{}
+	f.register(c)
+	if err := c.ParseFlags(append(args[1:], "--protocol", "imbang")); err != nil {
+		return replicate.Config{}, err
+	}
+	if _, err := f.role(args[0]); err != nil {
+		return replicate.Config{}, err
+	}
+	return f.replication(args[0])
+}
+
+func TestSyncReplication(t *testing.T) {
+	want := replicate.Config{
+		Role: replicate.Master, Listen: netip.MustParseAddrPort("192.0.2.1:8790"), Interface: "eth1", Group: 7, KeyFile: "/k",
+		To: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.2:9000"), netip.MustParseAddrPort("192.0.2.3:8790")},
+	}
+	got, err := parsedReplication(t, strings.Fields("master --listen 192.0.2.1 --to 192.0.2.2:9000 --to 192.0.2.3 -i eth1 --group 7 --key-file /k")...)
+	if err != nil || !got.Equal(&want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for line, want := range map[string]string{
+		"both --listen 192.0.2.1 --to 192.0.2.2 --key-file /k":                       "unknown role",
+		"master --to 192.0.2.2 --key-file /k":                                        "requires --listen",
+		"master --listen 192.0.2.1 --key-file /k":                                    "requires --to",
+		"master --listen 192.0.2.1 --to 192.0.2.2":                                   "requires --key-file",
+		"master --listen x --to 192.0.2.2 --key-file /k":                             `--listen "x": want`,
+		"master --listen 192.0.2.1 --to x --key-file /k":                             `--to "x": want`,
+		"master --listen 192.0.2.1 --to 224.0.0.82 --key-file /k":                    "--interface: missing",
+		"master --listen 192.0.2.1 --to 192.0.2.2 --key-file /k --group 224.0.0.1":   "want a number",
+		"master --listen 192.0.2.1 --to 192.0.2.2 --key-file /k --group 65536":       "want a number",
+		"master --listen 192.0.2.1 --to 192.0.2.2 --key-file /k --sync-id 7":         "--sync-id is of protocol linux, and this is imbang",
+		"master --listen 192.0.2.1 --to 192.0.2.2 --key-file /k --max-length 1":      "--max-length is of protocol linux",
+		"backup --listen 192.0.2.1 --to 192.0.2.2 --key-file /k --port 8848 --ttl 1": "--port is of protocol linux",
+	} {
+		if c, err := parsedReplication(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", line, c, err)
+		}
+	}
+	for line, want := range map[string]string{
+		"master -i eth1 --to 192.0.2.2":       "--to is of protocol imbang, and this is linux",
+		"master -i eth1 --key-file /k":        "--key-file is of protocol imbang",
+		"master -i eth1 --group 7":            "want a multicast address",
+		"master -i eth1 --protocol conntrack": "want linux or imbang",
+	} {
+		if c, err := parsed(t, strings.Fields(line)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", line, c, err)
+		}
+	}
 }
 
 func TestSyncConfig(t *testing.T) {

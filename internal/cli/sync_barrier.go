@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/daemon/api"
+)
+
+func newBarrierCommand() *cobra.Command {
+	var out command.OutputFlag
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "barrier",
+		Short: "Wait until all backups have applied everything",
+		Long: `Asks the daemon of this network namespace (imbang run), which is the master of
+imbang's own protocol, and waits until each backup that is registered has applied
+everything that happened to the master's connection table up to now, and has the
+whole table. Use it in front of a planned change of the master. It takes up to one
+second where there is no traffic. It lists the backups with the number of datagrams
+that each is behind.
+
+Requires root or membership of group imbang. The exit status is 0 if all backups have
+applied everything, 1 if some have not within the timeout, 2 for a wrong command line,
+or 3 if it failed: no daemon runs, it is no master, or no backup is registered.`,
+		Example: `  imbang sync barrier --timeout 30 && systemctl stop keepalived`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			if timeout <= 0 || timeout > longestBarrier {
+				return command.Usage(fmt.Errorf("--timeout %v: want more than 0 and at most %v", timeout, longestBarrier))
+			}
+			d, err := api.NewClient()
+			if err != nil {
+				return err
+			}
+			b, err := d.Barrier(c.Context(), api.BarrierRequest{Timeout: timeout.Seconds()})
+			if err != nil {
+				return err
+			}
+			if err := out.Print(c.OutOrStdout(), b, func(w io.Writer) error { return printBarrier(w, b, timeout) }); err != nil {
+				return err
+			}
+			if !b.Reached {
+				return command.ErrNotAsExpected
+			}
+			return nil
+		},
+	}
+	c.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "how long to wait at most, up to 10m")
+	_ = c.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions)
+	out.Register(c, command.One[api.BarrierReply](""))
+	return c
+}
+
+// longestBarrier is the daemon's limit.
+const longestBarrier = 10 * time.Minute
+
+// printBarrier lists the backups, those that are behind first.
+func printBarrier(w io.Writer, b *api.BarrierReply, timeout time.Duration) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	done := 0
+	for _, r := range b.Receivers {
+		switch {
+		case r.Behind == 0:
+			done++
+		case !r.Synced:
+			fmt.Fprintf(t, "%s\tBEHIND\tby %d datagrams, does not have the whole table\n", r.Address, r.Behind)
+		default:
+			fmt.Fprintf(t, "%s\tBEHIND\tby %d datagrams\n", r.Address, r.Behind)
+		}
+	}
+	for _, r := range b.Receivers {
+		if r.Behind == 0 {
+			fmt.Fprintf(t, "%s\thas applied everything\n", r.Address)
+		}
+	}
+	if !b.Reached {
+		fmt.Fprintf(t, "%d of %d backups have not applied everything within %v\n", len(b.Receivers)-done, len(b.Receivers), timeout)
+	}
+	return t.Flush()
+}
