@@ -68,6 +68,30 @@ func (k *keeper) listed() (lines []string) {
 	return lines
 }
 
+// nextBuild is an imbang whose data plane is that of another build.
+func nextBuild(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	source, err := filepath.Abs("../bpfobj/fingerprint.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{
+		"fingerprint.go": fmt.Sprintf("package bpfobj\n\nconst Fingerprint = %q\n", strings.Repeat("0", 16)),
+		"overlay.json":   fmt.Sprintf(`{"Replace": {%q: %q}}`, source, filepath.Join(dir, "fingerprint.go")),
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "imbang")
+	if out, err := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", path, "imbang/cmd/imbang").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
 // Two daemons replicate what is in the table and what comes, are reloaded, have their
 // directors upgraded, and report what is wrong.
 func TestReplicationRun(t *testing.T) {
@@ -116,8 +140,14 @@ func TestReplicationRun(t *testing.T) {
 	}
 
 	// An upgrade replaces the director under both roles.
+	next := nextBuild(t)
 	for _, k := range []*keeper{a, b} {
-		k.do("upgrade")
+		if o := finish(t, k.Director, exec.Command(next, "upgrade"), ""); o.status != 0 {
+			t.Fatalf("%+v", o)
+		}
+		k.await("the role goes on with the new director", 10*time.Second, func() bool {
+			return strings.Contains(k.said(), "the director was upgraded: the role goes on with the new one")
+		})
 	}
 	after := openSession(t, a.Cluster)
 	if err := after.get(); err != nil {
