@@ -27,6 +27,7 @@ var notAsExpected = []struct{ file, command, meaning string }{
 	{"internal/cli/conns.go", "imbang conns", "`--import`: entries were refused"},
 	{"internal/cli/doctor.go", "imbang doctor", "there is a warning or a problem"},
 	{"internal/cli/import.go", "imbang import", "a configuration was written, and not all was carried over"},
+	{"internal/cli/sync_barrier.go", "imbang sync barrier", "a backup has not applied everything within the timeout"},
 	{"internal/cli/why.go", "imbang why", "the packet would not be forwarded"},
 	{"internal/lab/cli/bench.go", "imbang-lab bench bulk", "a download is corrupted"},
 	{"internal/lab/cli/bench_changes.go", "imbang-lab bench changes", "the director did not count every packet, or the table was not restored completely"},

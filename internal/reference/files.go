@@ -160,7 +160,7 @@ in the mount namespace of the machine: ` + "`ip netns exec`" + ` mounts a new ` 
 		{code(base + "/COOKIE.lock"), "lock file; contains the inode number of the namespace", "the command that loads the director", "`imbang detach`"},
 		{code("/etc/imbang/imbang.yaml"), "configuration of `imbang run`: see [its keys](configuration.md)", "the user", "the user"},
 		{code(base + "/daemon/COOKIE/api.sock"), "socket of the daemon's HTTP interface", "`imbang run`", "its end"},
-		{code(base + "/daemon/COOKIE/sync-ROLE.json`, `sync.lock"), "a role of connection synchronization that runs: its process and configuration; locked while it runs", "`imbang sync`, `imbang run`, `ipvsadm --start-daemon`", "its end"},
+		{code(base + "/daemon/COOKIE/sync-ROLE.json`, `sync.lock"), "a role of connection synchronization that runs (`master`, `backup`, and `replication` of imbang's own protocol): its process and configuration; locked while it runs", "`imbang sync`, `imbang run`, `ipvsadm --start-daemon`", "its end"},
 		{code(base + "/daemon/COOKIE/sync-ROLE.log"), "log of a role that was started in the background", "`ipvsadm --start-daemon`", "as the next row"},
 		{code(base + "/daemon/COOKIE/record.json`, `lock"), "what the daemon applied last and what its checks found, for the next daemon; its lock", "`imbang run`", "the next daemon in any namespace, once the director is removed"},
 		{code("/var/lib/imbang/operator.json"), "orders: draining, maintenance, weights", "`imbang drain`, `maintenance`, `weight --set`", "the user"},

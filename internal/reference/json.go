@@ -218,7 +218,7 @@ func commandFile(name string) string {
 }
 
 // jsonApart are commands whose JSON output has a page of its own, for its length.
-var jsonApart = map[string]bool{"imbang conns": true}
+var jsonApart = map[string]bool{"imbang conns": true, "imbang status": true}
 
 // jsonPlace is where a command's JSON output is described, from docs/reference.
 func jsonPlace(name string) string {

@@ -21,8 +21,9 @@ type Page struct{ Path, Text string }
 
 // Pages are all generated pages, by path.
 func Pages() []Page {
-	pages := append(commandPages(), settingsPage(), reasonsPage(), auditPage(), ipvsadmPage(), studyPage(), configurationPage(),
+	pages := append(commandPages(), settingsPage(), reasonsPage(), auditPage(), ipvsadmPage(), studyPage(),
 		jsonPage(), environmentPage(), filesPage())
+	pages = append(pages, configurationPages()...)
 	slices.SortFunc(pages, func(a, b Page) int { return strings.Compare(a.Path, b.Path) })
 	return pages
 }

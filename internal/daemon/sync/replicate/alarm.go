@@ -120,6 +120,7 @@ func (r *Replica) watch(now time.Duration) {
 		r.alarms.clear(name, netip.AddrPort{})
 	case now-r.accompanied > lonely && !r.alarms.has(name):
 		r.alarms.raise(now, name, netip.AddrPort{}, text)
+		r.o.Log.Warn("replication: " + text)
 	}
 }
 

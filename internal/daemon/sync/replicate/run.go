@@ -414,6 +414,10 @@ func (r *Replica) report(e own.Event) {
 	if e.Kind.Alarm() {
 		log = r.o.Log.Warn
 	}
-	log("replication: "+text, "director", e.Peer, "number", e.ID, "differences", e.Differences)
+	args := []any{"director", e.Peer, "number", e.ID}
+	if len(e.Differences) > 0 {
+		args = append(args, "differences", e.Differences)
+	}
+	log("replication: "+text, args...)
 	r.alarm(e)
 }
