@@ -5,6 +5,7 @@ package daemon
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -103,6 +104,27 @@ func TestReplicationChanges(t *testing.T) {
 	} {
 		if got := strings.Join(replicationChanges(c.was, c.next), "; "); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+}
+
+// A barrier is refused where nothing replicates, and with a time that is none.
+func TestBarrierRefused(t *testing.T) {
+	d := &Daemon{calls: make(chan func()), ended: make(chan struct{})}
+	defer close(d.ended)
+	go func() {
+		for {
+			select {
+			case call := <-d.calls:
+				call()
+			case <-d.ended:
+				return
+			}
+		}
+	}()
+	for timeout, want := range map[float64]string{0: "no replication runs", 1: "no replication runs", -1: "timeout of -1 s", 601: "at most 600 s", math.NaN(): "timeout of NaN s"} {
+		if _, err := d.Barrier(t.Context(), api.BarrierRequest{Timeout: timeout}); !errors.Is(err, api.ErrConflict) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v s: %v", timeout, err)
 		}
 	}
 }

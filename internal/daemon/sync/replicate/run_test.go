@@ -157,6 +157,9 @@ func (n *node) role(role Role, to ...netip.Addr) (r *Replica, stop func()) {
 	c := Config{Role: role, Listen: netip.AddrPortFrom(n.addr, 0), KeyFile: n.key, Group: 7}
 	for _, a := range to {
 		c.To = append(c.To, netip.AddrPortFrom(a, 0))
+		if a.IsMulticast() {
+			c.Interface = "eth0"
+		}
 	}
 	ready := make(chan struct{})
 	r, err := New(c, Options{
@@ -359,6 +362,43 @@ func TestSum(t *testing.T) {
 	}
 	if got := sum(one, one).Refused[own.ReasonForged]; got != 2*one.Refused[own.ReasonForged] {
 		t.Error(got)
+	}
+}
+
+// Directors find each other by a multicast group, and answer to each other's addresses.
+func TestReplicationMulticast(t *testing.T) {
+	a, b := twoNodes(t, 1<<12)
+	group := netip.MustParseAddr("224.0.0.82")
+	s := services()[0]
+	a.insert(connection(s, 0))
+	master, _ := a.role(Master, group)
+	backup, _ := b.role(Backup, group)
+	a.insert(connection(s, 1))
+	wantEqual(a, b, 5*time.Second, "by multicast")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	all, err := master.Barrier(ctx)
+	if err != nil || len(all) != 1 || all[0].Addr != netip.MustParseAddrPort("10.7.0.2:8790") {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if m := backup.State().Master; m.Sender != netip.MustParseAddrPort("10.7.0.1:8790") || !m.Synced {
+		t.Errorf("%+v", m)
+	}
+}
+
+// A second master of the group is an alarm, for as long as it sends.
+func TestTwoMasters(t *testing.T) {
+	a, b := twoNodes(t, 1<<12)
+	group := netip.MustParseAddr("224.0.0.82")
+	one, _ := a.role(Master, group)
+	b.role(Master, group)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if alarms := one.State().Alarms; len(alarms) == 1 && alarms[0].Name == TwoMasters && strings.HasPrefix(alarms[0].Text, "10.7.0.2:8790 is a master") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", one.State().Alarms)
+		}
 	}
 }
 
