@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+)
+
+// Announce tells a device's link that an address is at the device's hardware address, so
+// that neighbours send there what they sent to the address's last owner: for IPv4 by an
+// ARP announcement (RFC 5227, 2.3), for IPv6 by an unsolicited neighbour advertisement with
+// the Override flag (RFC 4861, 7.2.6). The device of the calling thread's network namespace
+// has the address.
+func Announce(dev string, a netip.Addr) error {
+	link, err := net.InterfaceByName(dev)
+	if err != nil {
+		return fmt.Errorf("no such device %q in this network namespace (ip link shows them)", dev)
+	}
+	if len(link.HardwareAddr) != 6 {
+		return fmt.Errorf("device %s has no Ethernet address: %s cannot be announced there", dev, a)
+	}
+	if a.Is4() {
+		err = sendARP(link, arpAnnouncement(a, link.HardwareAddr))
+	} else {
+		err = sendAdvertisement(link, a, advertisement(a, link.HardwareAddr, routes(dev)))
+	}
+	if err != nil {
+		return fmt.Errorf("device %s: announce %s: %w", dev, a, needRoot(err))
+	}
+	return nil
+}
+
+// arpAnnouncement is a request for an address by its owner (RFC 826, RFC 5227).
+func arpAnnouncement(a netip.Addr, mac net.HardwareAddr) []byte {
+	const ethernet, request = 1, 1
+	ip := a.As4()
+	b := binary.BigEndian.AppendUint16(nil, ethernet)
+	b = binary.BigEndian.AppendUint16(b, unix.ETH_P_IP)
+	b = append(b, byte(len(mac)), byte(len(ip)))
+	b = binary.BigEndian.AppendUint16(b, request)
+	b = append(append(b, mac...), ip[:]...)
+	return append(append(b, make([]byte, len(mac))...), ip[:]...)
+}
+
+func sendARP(link *net.Interface, packet []byte) error {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	const arp = unix.ETH_P_ARP>>8 | unix.ETH_P_ARP&0xff<<8 // in network byte order
+	return unix.Sendto(fd, packet, 0, &unix.SockaddrLinklayer{
+		Protocol: arp, Ifindex: link.Index, Halen: 6, Addr: [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+	})
+}
+
+// Of neighbour advertisements (RFC 4861, 4.4 and 4.6.1).
+const (
+	advertisementType    = 136
+	advertisedByRouter   = 0x80
+	advertisedOverride   = 0x20
+	targetLinkLayer      = 2
+	advertisementHops    = 255
+	protocolICMPv6       = 58
+	linkLayerOptionUnits = 1 // of 8 bytes
+)
+
+// advertisement is a neighbour advertisement, for whose checksum the kernel cares. A router
+// says that it is one, or neighbours drop their routes through it.
+func advertisement(a netip.Addr, mac net.HardwareAddr, router bool) []byte {
+	flags := byte(advertisedOverride)
+	if router {
+		flags |= advertisedByRouter
+	}
+	ip := a.As16()
+	b := []byte{advertisementType, 0, 0, 0, flags, 0, 0, 0}
+	b = append(b, ip[:]...)
+	return append(append(b, targetLinkLayer, linkLayerOptionUnits), mac...)
+}
+
+func sendAdvertisement(link *net.Interface, a netip.Addr, packet []byte) error {
+	if a.IsLinkLocalUnicast() {
+		a = a.WithZone(link.Name)
+	}
+	conn, err := net.ListenPacket(fmt.Sprintf("ip6:%d", protocolICMPv6), a.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	p := ipv6.NewPacketConn(conn)
+	if err := p.SetMulticastInterface(link); err != nil {
+		return err
+	}
+	if err := p.SetMulticastHopLimit(advertisementHops); err != nil {
+		return err
+	}
+	_, err = p.WriteTo(packet, nil, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: link.Name})
+	return err
+}
+
+// routes reports whether IPv6 packets are forwarded through a device.
+func routes(dev string) bool {
+	text, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + dev + "/forwarding")
+	return err == nil && strings.TrimSpace(string(text)) != "0"
+}
