@@ -52,6 +52,7 @@ program imbang-lab.
   imbang stats                                        counters that no -Z resets
   imbang status                                       what it is doing
   imbang conns --client 10.10.0.0/16                  its connections; --import adds those of another director
+  imbang migrate                                      take over from a director with ip_vs, and give back
   imbang trace                                        how packets are handled, live
   imbang conns --follow                               connections that open, change and end, live
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
@@ -66,7 +67,7 @@ program imbang-lab.
 
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
-		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newRunCommand(), newSyncCommand(), newCheckCommand(), newImportCommand(), newInitCommand(), newPlanCommand(), newReloadCommand(), newDrainCommand(), newEnableCommand(), newMaintenanceCommand(), newEventsCommand(),
+		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newRunCommand(), newSyncCommand(), newCheckCommand(), newImportCommand(), newMigrateCommand(), newInitCommand(), newPlanCommand(), newReloadCommand(), newDrainCommand(), newEnableCommand(), newMaintenanceCommand(), newEventsCommand(),
 			newStatusCommand(), newConnsCommand(), newTraceCommand(), newWhyCommand(),
 			newWeightCommand(), newStatsCommand(), newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)

@@ -18,9 +18,16 @@ import (
 // HasAddress reports whether a device of the calling thread's network namespace has an
 // address, with whatever prefix length.
 func HasAddress(dev string, a netip.Addr) (bool, error) {
+	_, has, err := FindAddress(dev, a)
+	return has, err
+}
+
+// FindAddress finds an address of a device of the calling thread's network namespace, with
+// its prefix length.
+func FindAddress(dev string, a netip.Addr) (p netip.Prefix, has bool, err error) {
 	link, err := netlink.LinkByName(dev)
 	if err != nil {
-		return false, noDevice(dev, err)
+		return p, false, noDevice(dev, err)
 	}
 	family := unix.AF_INET
 	if a.Is6() {
@@ -28,14 +35,15 @@ func HasAddress(dev string, a netip.Addr) (bool, error) {
 	}
 	all, err := netlink.AddrList(link, family)
 	if err != nil {
-		return false, fmt.Errorf("device %s: list addresses: %w", dev, err)
+		return p, false, fmt.Errorf("device %s: list addresses: %w", dev, err)
 	}
 	for _, one := range all {
 		if got, ok := netip.AddrFromSlice(one.IP); ok && got.Unmap() == a {
-			return true, nil
+			bits, _ := one.Mask.Size()
+			return netip.PrefixFrom(a, bits), true, nil
 		}
 	}
-	return false, nil
+	return p, false, nil
 }
 
 // AddAddress gives a device of the calling thread's network namespace an address. IPv6

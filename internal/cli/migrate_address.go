@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"imbang/internal/command"
+	"imbang/internal/host"
+)
+
+// addressReport is what imbang migrate take and release print with --output json.
+type addressReport struct {
+	Addresses []addressState `json:"addresses"`
+}
+
+type addressState struct {
+	Address   netip.Prefix `json:"address"`
+	Device    string       `json:"device"`
+	Changed   bool         `json:"changed"`             // added, or removed
+	Announced int          `json:"announced,omitempty"` // times
+}
+
+// Bounds of --announcements, and the time between two.
+const (
+	announcements     = 5
+	mostAnnouncements = 1000
+	announceInterval  = time.Second
+)
+
+func newMigrateTakeCommand() *cobra.Command {
+	var out command.OutputFlag
+	var device string
+	times := announcements
+	c := &cobra.Command{
+		Use:   "take ADDRESS[/BITS]... --device DEVICE",
+		Short: "Add virtual addresses to a device and announce them",
+		Long: `Adds addresses to a device, all of them first, and announces each: IPv4 by gratuitous
+ARP (RFC 5227, 2.3), IPv6 by unsolicited neighbour advertisements with the Override flag
+(RFC 4861, 7.2.6). The neighbours send to this machine then what they sent to the last
+owner. Announcements are repeated once a second, five times in all (--announcements),
+since a neighbour may miss one.
+
+Without BITS an address gets a prefix of its own, /32 or /128. IPv6 addresses are
+usable at once, without duplicate address detection. An address that the device has
+already is announced again, and stays as it is. The last owner must not have the
+addresses any more: it would go on answering for them.
+
+Addresses to which the real servers' packets are routed are virtual addresses, too: with
+masquerading take the servers' gateway address as well, on the servers' device.
+
+Ctrl-C ends the announcements; the addresses stay. They do not survive a reboot.
+
+Exit status: 0 success, 2 wrong command line, 3 an address cannot be added or announced.`,
+		Example: `  imbang migrate take 192.0.2.80/24 2001:db8::80/64 --device eth0
+  imbang migrate take 172.16.0.1/24 --device eth1 --announcements 10`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			if times < 1 || times > mostAnnouncements {
+				return command.Usage(fmt.Errorf("--announcements %d: want 1 to %d", times, mostAnnouncements))
+			}
+			report, err := addressArguments(args, device)
+			if err != nil {
+				return command.Usage(err)
+			}
+			for i := range report.Addresses {
+				if err := report.Addresses[i].add(); err != nil {
+					return err
+				}
+			}
+			if err := report.announce(c.Context(), times); err != nil {
+				return err
+			}
+			return out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "added", "there already") })
+		},
+	}
+	registerDevice(c, &device)
+	c.Flags().IntVar(&times, "announcements", announcements, "`TIMES` that each address is announced, 1 to 1000, once a second")
+	_ = c.RegisterFlagCompletionFunc("announcements", cobra.NoFileCompletions)
+	out.Register(c, command.One[addressReport](""))
+	return c
+}
+
+func newMigrateReleaseCommand() *cobra.Command {
+	var out command.OutputFlag
+	var device string
+	c := &cobra.Command{
+		Use:   "release ADDRESS[/BITS]... --device DEVICE",
+		Short: "Remove virtual addresses from a device",
+		Long: `Removes addresses from a device. BITS may be left out; if they are given, the address
+must have them. An address that the device does not have is no error.
+
+The director does not need the addresses: it goes on forwarding the packets that
+neighbours still send to this machine until they learn of the new owner. Linux removes
+with an address all others of the same network that were added to the device after it,
+unless net.ipv4.conf.DEVICE.promote_secondaries is 1.
+
+Exit status: 0 success, 2 wrong command line, 3 an address cannot be removed.`,
+		Example:           `  imbang migrate release 192.0.2.80 2001:db8::80 --device eth0`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeOwnAddresses(&device),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			report, err := addressArguments(args, device)
+			if err != nil {
+				return command.Usage(err)
+			}
+			given := map[netip.Addr]bool{} // with its bits
+			for _, arg := range args {
+				if p, err := netip.ParsePrefix(arg); err == nil {
+					given[p.Addr()] = true
+				}
+			}
+			for i := range report.Addresses {
+				a := &report.Addresses[i]
+				if err := a.remove(given[a.Address.Addr()]); err != nil {
+					return err
+				}
+			}
+			return out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "removed", "not there") })
+		},
+	}
+	registerDevice(c, &device)
+	out.Register(c, command.One[addressReport](""))
+	return c
+}
+
+func registerDevice(c *cobra.Command, device *string) {
+	c.Flags().StringVarP(device, "device", "d", "", "required; network `DEVICE` of the addresses")
+	_ = c.RegisterFlagCompletionFunc("device", completeDevices)
+}
+
+// completeOwnAddresses offers the addresses of the device that the command line names already.
+func completeOwnAddresses(device *string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		one, err := net.InterfaceByName(*device)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		addresses, _ := one.Addrs()
+		all := make([]string, len(addresses))
+		for i, a := range addresses {
+			all[i] = a.String()
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// addressArguments reads addresses of a device.
+func addressArguments(args []string, device string) (r addressReport, err error) {
+	if device == "" {
+		return r, errors.New("--device is required, such as --device eth0")
+	}
+	seen := map[netip.Addr]bool{}
+	for _, arg := range args {
+		p, err := netip.ParsePrefix(arg)
+		if err != nil {
+			var a netip.Addr
+			if a, err = netip.ParseAddr(arg); err == nil {
+				p = netip.PrefixFrom(a, a.BitLen())
+			}
+		}
+		a := p.Addr()
+		switch {
+		case err != nil || a.Zone() != "":
+			return r, fmt.Errorf("%q is not an address such as 192.0.2.80, 192.0.2.80/24 or 2001:db8::80/64", arg)
+		case a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback():
+			return r, fmt.Errorf("%s cannot be a virtual address", a)
+		case seen[a]:
+			return r, fmt.Errorf("%s is given twice", a)
+		}
+		seen[a] = true
+		r.Addresses = append(r.Addresses, addressState{Address: p, Device: device})
+	}
+	return r, nil
+}
+
+// add adds an address, unless the device has it.
+func (a *addressState) add() error {
+	has, there, err := host.FindAddress(a.Device, a.Address.Addr())
+	if err != nil {
+		return err
+	}
+	if there {
+		a.Address = has
+		return nil
+	}
+	a.Changed = true
+	return host.AddAddress(a.Device, a.Address)
+}
+
+// remove removes an address if the device has it: with the same bits, if these were given.
+func (a *addressState) remove(given bool) error {
+	has, there, err := host.FindAddress(a.Device, a.Address.Addr())
+	if err != nil || !there {
+		return err
+	}
+	if given && has != a.Address {
+		return fmt.Errorf("device %s has %s, not %s: give the address as it is there, or without its prefix length", a.Device, has, a.Address)
+	}
+	a.Address, a.Changed = has, true
+	return host.DeleteAddress(a.Device, has)
+}
+
+// announce announces all addresses a number of times.
+func (r *addressReport) announce(ctx context.Context, times int) error {
+	for n := range times {
+		if n > 0 {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%w: the addresses are on the device, and were announced %s", errInterrupted, plural(n, "time", "times"))
+			case <-time.After(announceInterval):
+			}
+		}
+		for i := range r.Addresses {
+			a := &r.Addresses[i]
+			if err := host.Announce(a.Device, a.Address.Addr()); err != nil {
+				return err
+			}
+			a.Announced++
+		}
+	}
+	return nil
+}
+
+func (r addressReport) print(w io.Writer, changed, unchanged string) error {
+	for _, a := range r.Addresses {
+		what := unchanged
+		if a.Changed {
+			what = changed
+		}
+		fmt.Fprintf(w, "%s on %s: %s", a.Address, a.Device, what)
+		if a.Announced > 0 {
+			fmt.Fprintf(w, ", announced %s", plural(a.Announced, "time", "times"))
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
