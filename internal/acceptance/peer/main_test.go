@@ -26,6 +26,9 @@ var (
 var interrupted context.Context
 
 func TestMain(m *testing.M) {
+	if os.Getenv(serversEnv) != "" {
+		os.Exit(beServers())
+	}
 	flag.Parse()
 	os.Exit(func() int {
 		var stop context.CancelFunc
