@@ -170,13 +170,13 @@ func addressArguments(args []string, device string) (r addressReport, err error)
 		p, err := netip.ParsePrefix(arg)
 		if err != nil {
 			var a netip.Addr
-			if a, err = netip.ParseAddr(arg); err == nil {
+			if a, err = netip.ParseAddr(arg); err == nil && a.Zone() == "" {
 				p = netip.PrefixFrom(a, a.BitLen())
 			}
 		}
 		a := p.Addr()
 		switch {
-		case err != nil || a.Zone() != "":
+		case !p.IsValid():
 			return r, fmt.Errorf("%q is not an address such as 192.0.2.80, 192.0.2.80/24 or 2001:db8::80/64", arg)
 		case a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback():
 			return r, fmt.Errorf("%s cannot be a virtual address", a)

@@ -21,7 +21,7 @@ func listedAs(client, virtual, server string, left time.Duration) model.Connecti
 	return c
 }
 
-// supplement enters entries and wants an error of each, nil for those that are entered.
+// supplement enters entries and expects an error of each, nil for those that are entered.
 func (r *rig) supplement(want []error, entries ...model.Connection) (guessed []bool) {
 	r.Helper()
 	errs, guessed, err := r.Supplement(entries)
