@@ -24,7 +24,8 @@ import (
 // sentReport is what imbang migrate send prints with --output json.
 type sentReport struct {
 	Entries  uint64       `json:"entries"`  // of the last round
-	Rounds   int          `json:"rounds"`   // that were completed
+	Rounds   int          `json:"rounds"`   // that were begun
+	Complete bool         `json:"complete"` // so was the last one
 	Messages uint64       `json:"messages"` // of all rounds
 	Bytes    uint64       `json:"bytes"`
 	Seconds  float64      `json:"seconds"`
@@ -171,9 +172,7 @@ func templatesFirst(d *director.Director) iter.Seq2[model.Connection, error] {
 // add counts a round.
 func (r *sentReport) add(t *synchronize.Transfer, complete bool) {
 	r.Entries, r.Messages, r.Bytes = t.Entries, r.Messages+t.Messages, r.Bytes+t.Bytes
-	if complete {
-		r.Rounds++
-	}
+	r.Rounds, r.Complete = r.Rounds+1, complete
 	r.Refused, r.Reasons = 0, []sentReason{}
 	for why, n := range t.Refused {
 		r.Refused += n
@@ -185,7 +184,11 @@ func (r *sentReport) add(t *synchronize.Transfer, complete bool) {
 }
 
 func (r sentReport) print(w io.Writer) error {
-	fmt.Fprintf(w, "%d entries sent %s: %d messages, %d bytes in %.1f s\n", r.Entries, plural(r.Rounds, "time", "times"), r.Messages, r.Bytes, r.Seconds)
+	what := "sent " + plural(r.Rounds, "time", "times")
+	if !r.Complete {
+		what = fmt.Sprintf("sent in round %d, which is not complete", r.Rounds)
+	}
+	fmt.Fprintf(w, "%d entries %s: %d messages, %d bytes in %.1f s\n", r.Entries, what, r.Messages, r.Bytes, r.Seconds)
 	for _, one := range r.Reasons {
 		fmt.Fprintf(w, "%d not sent: %s\n", one.Entries, one.Why)
 	}

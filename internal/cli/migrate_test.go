@@ -190,6 +190,11 @@ func TestSentReport(t *testing.T) {
 	if b.String() != want || r.Refused != 5 {
 		t.Errorf("%d refused, got\n%s\nwant\n%s", r.Refused, b.String(), want)
 	}
+	r.add(&synchronize.Transfer{Entries: 1, Messages: 1, Bytes: 44}, false)
+	b.Reset()
+	if err := r.print(&b); err != nil || b.String() != "1 entries sent in round 3, which is not complete: 5 messages, 454 bytes in 1.2 s\n" {
+		t.Errorf("%v, %s", err, &b)
+	}
 }
 
 // Input that never comes ends with the context, and a file that is not there is named.

@@ -262,15 +262,15 @@ func (l *migrants) again() error {
 	return nil
 }
 
-// arrive opens connections all the time until it is stopped; then it says what became of
-// them. They stay.
-func (l *migrants) arrive() (stop func() string) {
+// arrive opens connections all the time until it is stopped; then it says how many there
+// were, and reports those that failed. They stay.
+func (l *migrants) arrive() (stop func() (string, error)) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var opened int
 	var longest time.Duration
-	var failed []string
+	var failed []error
 	for range 4 {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
@@ -281,17 +281,17 @@ func (l *migrants) arrive() (stop func() string) {
 				opened++
 				longest = max(longest, took)
 				if err != nil {
-					failed = append(failed, err.Error())
+					failed = append(failed, err)
 				}
 				mu.Unlock()
 				time.Sleep(40 * time.Millisecond)
 			}
 		})
 	}
-	return func() string {
+	return func() (string, error) {
 		cancel()
 		wg.Wait()
-		return fmt.Sprintf("%d connections were opened meanwhile, %d failed, the longest took %v %s", opened, len(failed), longest.Round(time.Millisecond), strings.Join(failed, "; "))
+		return fmt.Sprintf("%d connections were opened meanwhile, the longest took %v", opened, longest.Round(time.Millisecond)), errors.Join(failed...)
 	}
 }
 

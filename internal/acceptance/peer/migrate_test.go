@@ -224,6 +224,16 @@ func (p *pair) survived(l *migrants, where string) {
 	}
 }
 
+// arrived reports what became of connections that were opened while the addresses moved.
+func (p *pair) arrived(stop func() (string, error)) {
+	p.Helper()
+	text, err := stop()
+	p.Log(text)
+	if err != nil {
+		p.Error(err)
+	}
+}
+
 // A running pair is migrated from ip_vs to imbang and back, by the steps of
 // docs/how-to/migrate-from-ip_vs.md, with connections of every kind: each is usable
 // afterwards and has the server that it had. Half of them are older than imbang, and many
@@ -257,7 +267,7 @@ func TestMigrate(t *testing.T) {
 	p.iTakes()
 	t.Logf("the addresses moved to imbang in %v", time.Since(moved).Round(time.Millisecond))
 	time.Sleep(2 * time.Second)
-	t.Log(stop())
+	p.arrived(stop)
 	p.survived(l, "with imbang")
 	p.must(l.again())
 
@@ -288,7 +298,7 @@ func TestMigrate(t *testing.T) {
 	p.onK("iptables-legacy -F OUTPUT; ip6tables-legacy -F OUTPUT")
 	t.Logf("the addresses moved to ip_vs in %v", time.Since(moved).Round(time.Millisecond))
 	time.Sleep(2 * time.Second)
-	t.Log(stop())
+	p.arrived(stop)
 	p.survived(l, "with ip_vs again")
 	p.must(l.again())
 	p.must(l.downloaded())
