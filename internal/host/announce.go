@@ -4,6 +4,7 @@ package host
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -32,7 +33,12 @@ func Announce(dev string, a netip.Addr) error {
 	} else {
 		err = sendAdvertisement(link, a, advertisement(a, link.HardwareAddr, routes(dev)))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ENETDOWN):
+		return fmt.Errorf("device %s: announce %s: the device is down (ip link set %s up)", dev, a, dev)
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EADDRNOTAVAIL):
+		return fmt.Errorf("device %s: announce %s: the device is down, or has no IPv6 (ip link set %s up; sysctl net.ipv6.conf.%s.disable_ipv6)", dev, a, dev, dev)
+	case err != nil:
 		return fmt.Errorf("device %s: announce %s: %w", dev, a, needRoot(err))
 	}
 	return nil

@@ -80,4 +80,13 @@ func TestNeighboursFollowAnnouncements(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no Ethernet address") {
 		t.Error(err)
 	}
+	if err := host.Down("eth0"); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []string{"10.20.0.1", "fd00:20::1"} {
+		err := host.Do(func() error { return Announce("eth0", netip.MustParseAddr(a)) })
+		if err == nil || !strings.Contains(err.Error(), "announce "+a+": the device is down") {
+			t.Errorf("%s on a device that is down: %v", a, err)
+		}
+	}
 }

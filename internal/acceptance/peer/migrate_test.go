@@ -184,16 +184,21 @@ func (p *pair) restoreK() {
 	p.onK("ipvsadm -R <<'END'\n" + strings.Join(pairTable, "\n") + "\nEND")
 }
 
-// kTakes and kReleases move the virtual addresses and the gateways on K. This program
-// announces them there, too; it needs no director for that.
+// kTakes and kReleases are scripts that add and remove the virtual addresses and the
+// gateways on K. This program announces them there, too; it needs no director for that.
 func (p *pair) kTakes() string {
 	return fmt.Sprintf("%[1]s migrate take %[2]s --device eth0 --announcements 1\n%[1]s migrate take %[3]s --device eth1 --announcements 1\n",
 		p.k, strings.Join(virtualAddresses, " "), strings.Join(gateways, " "))
 }
 
 func (p *pair) kReleases() string {
-	return fmt.Sprintf("%[1]s migrate release %[2]s --device eth0\n%[1]s migrate release %[3]s --device eth1\n",
-		p.k, strings.Join(virtualAddresses, " "), strings.Join(gateways, " "))
+	var b strings.Builder
+	for device, addresses := range map[string][]string{"eth0": virtualAddresses, "eth1": gateways} {
+		for _, a := range addresses {
+			fmt.Fprintf(&b, "ip address del %s dev %s\n", a, device)
+		}
+	}
+	return b.String()
 }
 
 func (p *pair) iTakes() {
@@ -262,7 +267,7 @@ func TestMigrate(t *testing.T) {
 	stop := l.arrive()
 	time.Sleep(2 * time.Second)
 	moved := time.Now()
-	last := p.onK("{\n" + p.kReleases() + "} >/dev/null; cat /proc/net/ip_vs_conn")
+	last := p.onK(p.kReleases() + "cat /proc/net/ip_vs_conn")
 	t.Log(p.onI(last, "migrate", "receive", "--connections", "-"))
 	p.iTakes()
 	t.Logf("the addresses moved to imbang in %v", time.Since(moved).Round(time.Millisecond))
