@@ -34,11 +34,14 @@ const (
 	announcements     = 5
 	mostAnnouncements = 1000
 	announceInterval  = time.Second
+	// answerPatience is how long another owner of an address may take to answer.
+	answerPatience = 100 * time.Millisecond
 )
 
 func newMigrateTakeCommand() *cobra.Command {
 	var out command.OutputFlag
 	var device string
+	var force bool
 	times := announcements
 	c := &cobra.Command{
 		Use:   "take ADDRESS[/BITS]... --device DEVICE",
@@ -49,10 +52,14 @@ ARP (RFC 5227, 2.3), IPv6 by unsolicited neighbour advertisements with the Overr
 owner. Announcements are repeated once a second, five times in all (--announcements),
 since a neighbour may miss one.
 
+Before that it asks for 100 ms whether another machine answers for an address that the
+device does not have (ARP probes, neighbour solicitations), and adds none if one does: two
+owners would share the packets at random. Remove the addresses there first. --force
+adds them nevertheless.
+
 Without BITS an address gets a prefix of its own, /32 or /128. IPv6 addresses are
 usable at once, without duplicate address detection. An address that the device has
-already is announced again, and stays as it is. The last owner must not have the
-addresses any more: it would go on answering for them.
+already is announced again, and stays as it is.
 
 Addresses to which the real servers' packets are routed are virtual addresses, too: with
 masquerading take the servers' gateway address as well, on the servers' device.
@@ -75,6 +82,11 @@ Exit status: 0 success, 2 wrong command line, 3 an address cannot be added or an
 			if err != nil {
 				return command.Usage(err)
 			}
+			if !force {
+				if err := report.checkFree(device); err != nil {
+					return err
+				}
+			}
 			for i := range report.Addresses {
 				if err := report.Addresses[i].add(); err != nil {
 					return err
@@ -88,6 +100,7 @@ Exit status: 0 success, 2 wrong command line, 3 an address cannot be added or an
 	}
 	registerDevice(c, &device)
 	c.Flags().IntVar(&times, "announcements", announcements, "`TIMES` that each address is announced, 1 to 1000, once a second")
+	c.Flags().BoolVar(&force, "force", false, "add the addresses even if another machine answers for them")
 	_ = c.RegisterFlagCompletionFunc("announcements", cobra.NoFileCompletions)
 	out.Register(c, command.One[addressReport](""))
 	return c
@@ -187,6 +200,34 @@ func addressArguments(args []string, device string) (r addressReport, err error)
 		r.Addresses = append(r.Addresses, addressState{Address: p, Device: device})
 	}
 	return r, nil
+}
+
+// checkFree reports addresses that the device does not have and another machine has.
+func (r *addressReport) checkFree(device string) error {
+	var ask []netip.Addr
+	for _, a := range r.Addresses {
+		_, there, err := host.FindAddress(device, a.Address.Addr())
+		if err != nil {
+			return err
+		}
+		if !there {
+			ask = append(ask, a.Address.Addr())
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	found, err := host.Answered(device, ask, answerPatience)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range ask {
+		if mac, is := found[a]; is {
+			errs = append(errs, fmt.Errorf("device %s: the machine with hardware address %s has %s: remove it there first (ip address del), or give --force; nothing was added", device, mac, a))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // add adds an address, unless the device has it.

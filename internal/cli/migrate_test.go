@@ -22,10 +22,11 @@ import (
 	"imbang/internal/testenv"
 )
 
-// linked is a network namespace with a device eth0 that is ready for IPv6.
-func linked(t *testing.T) *host.Namespace {
+// linked are two network namespaces with a device eth0 each that lead to each other, ready
+// for IPv6.
+func linked(t *testing.T) (ns, other *host.Namespace) {
 	t.Helper()
-	ns, other := testenv.Namespace(t, "one"), testenv.Namespace(t, "other")
+	ns, other = testenv.Namespace(t, "one"), testenv.Namespace(t, "other")
 	for _, n := range []*host.Namespace{ns, other} {
 		if err := n.Sysctl("net.ipv6.conf.default.accept_dad", "0"); err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func linked(t *testing.T) *host.Namespace {
 			t.Fatal("eth0 is not ready", err)
 		}
 	}
-	return ns
+	return ns, other
 }
 
 // migrateLine executes one command line of imbang migrate.
@@ -101,7 +102,10 @@ func TestMigrateCommandLines(t *testing.T) {
 
 // Addresses are added once, announced, and removed with the prefix length that they have.
 func TestMigrateAddresses(t *testing.T) {
-	ns := linked(t)
+	ns, other := linked(t)
+	if err := other.AddAddresses("eth0", netip.MustParsePrefix("192.0.2.90/24"), netip.MustParsePrefix("2001:db8::90/64")); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		line   string
 		status int
@@ -112,6 +116,10 @@ func TestMigrateAddresses(t *testing.T) {
 		{"release 192.0.2.80/32 -d eth0", 3, "device eth0 has 192.0.2.80/24, not 192.0.2.80/32"},
 		{"release 192.0.2.80 2001:db8::80/128 192.0.2.81 -d eth0", 0, "192.0.2.80/24 on eth0: removed\n2001:db8::80/128 on eth0: removed\n192.0.2.81/32 on eth0: not there\n"},
 		{"release 192.0.2.80 -d eth0 -o json", 0, `"changed": false`},
+		{"take 192.0.2.81 192.0.2.90 -d eth0 --announcements 1", 3, " has 192.0.2.90: remove it there first (ip address del), or give --force; nothing was added"},
+		{"take 2001:db8::90 -d eth0 --announcements 1", 3, " has 2001:db8::90: remove it there first"},
+		{"release 192.0.2.81 -d eth0", 0, "192.0.2.81/32 on eth0: not there\n"},
+		{"take 192.0.2.90 -d eth0 --announcements 1 --force", 0, "192.0.2.90/32 on eth0: added, announced 1 time\n"},
 		{"take 192.0.2.80 -d eth9", 3, `no such device "eth9"`},
 		{"take 192.0.2.80 -d lo --announcements 1", 3, "lo has no Ethernet address"},
 	} {
@@ -128,7 +136,7 @@ func TestMigrateAddresses(t *testing.T) {
 
 // Ctrl-C ends announcements; the message says that the addresses are there.
 func TestMigrateTakeIsInterrupted(t *testing.T) {
-	ns := linked(t)
+	ns, _ := linked(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var errs bytes.Buffer

@@ -29,31 +29,47 @@ func Announce(dev string, a netip.Addr) error {
 		return fmt.Errorf("device %s has no Ethernet address: %s cannot be announced there", dev, a)
 	}
 	if a.Is4() {
-		err = sendARP(link, arpAnnouncement(a, link.HardwareAddr))
+		err = sendARP(link, arpPacket(a, a, link.HardwareAddr))
 	} else {
 		err = sendAdvertisement(link, a, advertisement(a, link.HardwareAddr, routes(dev)))
 	}
+	return linkError(dev, "announce "+a.String(), err)
+}
+
+// linkError says what is wrong with a device of which a link is to be told or asked.
+func linkError(dev, what string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENETDOWN):
-		return fmt.Errorf("device %s: announce %s: the device is down (ip link set %s up)", dev, a, dev)
+		return fmt.Errorf("device %s: %s: the device is down (ip link set %s up)", dev, what, dev)
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EADDRNOTAVAIL):
-		return fmt.Errorf("device %s: announce %s: the device is down, or has no IPv6 (ip link set %s up; sysctl net.ipv6.conf.%s.disable_ipv6)", dev, a, dev, dev)
+		return fmt.Errorf("device %s: %s: the device is down, or has no IPv6 (ip link set %s up; sysctl net.ipv6.conf.%s.disable_ipv6)", dev, what, dev, dev)
 	case err != nil:
-		return fmt.Errorf("device %s: announce %s: %w", dev, a, needRoot(err))
+		return fmt.Errorf("device %s: %s: %w", dev, what, needRoot(err))
 	}
 	return nil
 }
 
-// arpAnnouncement is a request for an address by its owner (RFC 826, RFC 5227).
-func arpAnnouncement(a netip.Addr, mac net.HardwareAddr) []byte {
+const (
+	protocolARP = unix.ETH_P_ARP>>8 | unix.ETH_P_ARP&0xff<<8 // in network byte order
+	arpLength   = 28                                         // of IPv4 on Ethernet
+)
+
+// arpPacket is a request for an address (RFC 826): by its owner, from itself, it is an
+// announcement; from 0.0.0.0 it is a probe (RFC 5227).
+func arpPacket(from, to netip.Addr, mac net.HardwareAddr) []byte {
 	const ethernet, request = 1, 1
-	ip := a.As4()
-	b := binary.BigEndian.AppendUint16(nil, ethernet)
+	sender, target := from.As4(), to.As4()
+	b := binary.BigEndian.AppendUint16(make([]byte, 0, arpLength), ethernet)
 	b = binary.BigEndian.AppendUint16(b, unix.ETH_P_IP)
-	b = append(b, byte(len(mac)), byte(len(ip)))
+	b = append(b, byte(len(mac)), byte(len(sender)))
 	b = binary.BigEndian.AppendUint16(b, request)
-	b = append(append(b, mac...), ip[:]...)
-	return append(append(b, make([]byte, len(mac))...), ip[:]...)
+	b = append(append(b, mac...), sender[:]...)
+	return append(append(b, make([]byte, len(mac))...), target[:]...)
+}
+
+// broadcast is every machine on a link.
+func broadcast(link *net.Interface) *unix.SockaddrLinklayer {
+	return &unix.SockaddrLinklayer{Protocol: protocolARP, Ifindex: link.Index, Halen: 6, Addr: [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}}
 }
 
 func sendARP(link *net.Interface, packet []byte) error {
@@ -62,34 +78,40 @@ func sendARP(link *net.Interface, packet []byte) error {
 		return err
 	}
 	defer unix.Close(fd)
-	const arp = unix.ETH_P_ARP>>8 | unix.ETH_P_ARP&0xff<<8 // in network byte order
-	return unix.Sendto(fd, packet, 0, &unix.SockaddrLinklayer{
-		Protocol: arp, Ifindex: link.Index, Halen: 6, Addr: [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
-	})
+	return unix.Sendto(fd, packet, 0, broadcast(link))
 }
 
-// Of neighbour advertisements (RFC 4861, 4.4 and 4.6.1).
+// Of neighbour discovery (RFC 4861, 4.3, 4.4 and 4.6.1).
 const (
+	solicitationType     = 135
 	advertisementType    = 136
 	advertisedByRouter   = 0x80
 	advertisedOverride   = 0x20
+	sourceLinkLayer      = 1 // options
 	targetLinkLayer      = 2
-	advertisementHops    = 255
-	protocolICMPv6       = 58
 	linkLayerOptionUnits = 1 // of 8 bytes
+	neighbourLength      = 32
+	neighbourHops        = 255
+	protocolICMPv6       = 58
 )
 
-// advertisement is a neighbour advertisement, for whose checksum the kernel cares. A router
-// says that it is one, or neighbours drop their routes through it.
+// neighbourMessage is a solicitation or an advertisement with an option, for whose
+// checksum the kernel cares.
+func neighbourMessage(kind, flags byte, target netip.Addr, option byte, mac net.HardwareAddr) []byte {
+	ip := target.As16()
+	b := append(make([]byte, 0, neighbourLength), kind, 0, 0, 0, flags, 0, 0, 0)
+	b = append(b, ip[:]...)
+	return append(append(b, option, linkLayerOptionUnits), mac...)
+}
+
+// advertisement is an unsolicited one. A router says that it is one, or neighbours drop
+// their routes through it.
 func advertisement(a netip.Addr, mac net.HardwareAddr, router bool) []byte {
 	flags := byte(advertisedOverride)
 	if router {
 		flags |= advertisedByRouter
 	}
-	ip := a.As16()
-	b := []byte{advertisementType, 0, 0, 0, flags, 0, 0, 0}
-	b = append(b, ip[:]...)
-	return append(append(b, targetLinkLayer, linkLayerOptionUnits), mac...)
+	return neighbourMessage(advertisementType, flags, a, targetLinkLayer, mac)
 }
 
 func sendAdvertisement(link *net.Interface, a netip.Addr, packet []byte) error {
@@ -105,7 +127,7 @@ func sendAdvertisement(link *net.Interface, a netip.Addr, packet []byte) error {
 	if err := p.SetMulticastInterface(link); err != nil {
 		return err
 	}
-	if err := p.SetMulticastHopLimit(advertisementHops); err != nil {
+	if err := p.SetMulticastHopLimit(neighbourHops); err != nil {
 		return err
 	}
 	_, err = p.WriteTo(packet, nil, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: link.Name})

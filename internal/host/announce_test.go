@@ -19,7 +19,8 @@ func TestAnnouncements(t *testing.T) {
 		name, want string
 		got        []byte
 	}{
-		{"ARP", "00010800060400010200000000070a1400010000000000000a140001", arpAnnouncement(netip.MustParseAddr("10.20.0.1"), mac)},
+		{"ARP", "00010800060400010200000000070a1400010000000000000a140001", arpPacket(netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("10.20.0.1"), mac)},
+		{"ARP probe", "0001080006040001020000000007000000000000000000000a140001", arpPacket(netip.IPv4Unspecified(), netip.MustParseAddr("10.20.0.1"), mac)},
 		{"advertisement", "8800000020000000fd0000200000000000000000000000010201020000000007", advertisement(netip.MustParseAddr("fd00:20::1"), mac, false)},
 		{"router's advertisement", "88000000a0000000fd0000200000000000000000000000010201020000000007", advertisement(netip.MustParseAddr("fd00:20::1"), mac, true)},
 	} {
