@@ -253,9 +253,11 @@ func (l *migrants) again() error {
 			return err
 		}
 		again := &migrant{kind: m.kind + ", another port", conn: conn, read: bufio.NewReader(conn), call: m.call, server: m.server}
-		err = again.ask()
-		conn.Close()
-		if err != nil {
+		// It stays open: the entry of its port outlives it, and would be another call's next.
+		l.mu.Lock()
+		l.all = append(l.all, again)
+		l.mu.Unlock()
+		if err := again.ask(); err != nil {
 			return err
 		}
 	}
