@@ -90,6 +90,7 @@ static __always_inline int sync_may_select(struct conn *c, const struct conn *se
 struct sync_question {
 	__u32 now;     /* as struct told.end */
 	__u32 packets; /* of a connection's client; of a template its own are counted */
+	__u32 server;  /* that a template must have; NO_SERVER: any entry */
 };
 
 static __always_inline __u32 sync_time(__u64 ns)
@@ -180,7 +181,7 @@ static __always_inline int sync_decide_in(const struct flow *flow, union conn_ke
 	if (!c || !set)
 		return 0;
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family)) {
+	if (conn_lives(c, key, family) && (q->server == NO_SERVER || c->server == q->server)) {
 		selected =
 			flow->template ? sync_selects_template(c, q, set) : sync_selects(c, q, set);
 		*control = control_of(c);
@@ -199,14 +200,35 @@ static __noinline int sync_decide(const struct flow *flow, const struct sync_que
 					: sync_decide_in(flow, &key, q, control, AF_INET);
 }
 
-/* The template of a connection: the valid one, or the one that was set aside. */
-static __noinline void sync_template(const struct flow *flow, const struct control *control,
-				     const struct sync_question *q)
+static __always_inline int sync_leads_in(const struct flow *flow, union conn_key *key, __u32 server,
+					 __u8 family)
 {
-	struct control none;
+	struct conn *c = conn_find_in(flow, key, family);
+
+	return c && c->server == server;
+}
+
+/* Whether the entry of a flow leads to a server. */
+static __noinline int sync_leads(const struct flow *flow, __u32 server)
+{
+	union conn_key key;
+
+	return flow->family == AF_INET6 ? sync_leads_in(flow, &key, server, AF_INET6)
+					: sync_leads_in(flow, &key, server, AF_INET);
+}
+
+/* The template that controls a connection: the valid one if that leads to its server, or
+ * the one that was set aside. */
+static __noinline void sync_template(const struct flow *flow, const struct control *control,
+				     struct sync_question *q)
+{
+	struct control none = {};
 	struct flow key;
 
+	q->server = control->server;
 	control_key(flow, control, &key);
+	if (!sync_leads(&key, control->server) && control->kind != TEMPLATE_CALL)
+		template_set_aside(&key, control->server);
 	if (sync_decide(&key, q, &none))
 		follow_tell(&key, 0, FOLLOW_TELL, 0);
 }
@@ -215,7 +237,7 @@ static __noinline void sync_template(const struct flow *flow, const struct contr
  * template. */
 __noinline int sync_packet(const struct flow *flow, __u32 packets)
 {
-	struct sync_question q = { .packets = packets };
+	struct sync_question q = { .packets = packets, .server = NO_SERVER };
 	struct settings *set = get_settings();
 	struct control control = {};
 

@@ -133,12 +133,22 @@ const mostUnbound = 1024
 // would have; that server as the director's table has it. ok: there can be one.
 func (in *inserter) unbound(c *model.Connection) (server bpfobj.LbServer, ok bool) {
 	key, _ := in.serviceOf(c)
-	c.Service, c.RealServer = key, c.Server
+	addr, port := c.Server.Addr(), c.Server.Port()
+	if key.Port == 0 { // of every port, or of a mark: as such servers are usually added
+		port = 0
+	}
+	for _, p := range []uint16{port, c.Server.Port()} {
+		if _, ok := in.t.find(serverKey{toKey(key), toAddress(addr), swapPort(p)}); ok {
+			port = p
+			break
+		}
+	}
+	c.Service, c.RealServer = key, netip.AddrPortFrom(addr, port)
 	if checkEntry(c) != nil || singleHost(c.Server.Addr()) != nil {
 		return server, false
 	}
 	server = bpfobj.LbServer{Owner: toKey(key), Service: noService}
-	toServer(model.Server{Addr: c.Server.Addr(), Port: c.Server.Port(), Forward: c.Forward}, &server)
+	toServer(model.Server{Addr: addr, Port: port, Forward: c.Forward}, &server)
 	return server, true
 }
 

@@ -200,6 +200,33 @@ func TestSynchronizeUnbound(t *testing.T) {
 	r.wantClean("bound")
 }
 
+// A connection whose server was deleted goes on as the master tells, also of a mark, whose
+// servers have no port.
+func TestSynchronizeDeletedServer(t *testing.T) {
+	r := newRig(t, small)
+	s := model.Service{Key: model.MarkKey(5, model.IPv4), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)}
+	server := model.Server{Addr: serverAddr(0), Weight: 1}
+	r.must(r.AddService(s), r.AddServer(s.Key, server))
+	c := toldOf(client1, vip, "172.16.0.10:80", "ESTABLISHED")
+	c.Service.Mark = 5
+	r.synchronize(c)
+	r.must(r.DeleteServer(s.Key, netip.AddrPortFrom(server.Addr, 0)))
+	c.State, c.Timeout = "TIME_WAIT", 2*time.Minute
+	errs, err := r.Synchronize([]model.Connection{c})
+	r.must(err)
+	if !errors.Is(errs[0], model.ErrNoServer) {
+		t.Errorf("%v", errs)
+	}
+	if got := r.connection(client1); got.State != "TIME_WAIT" {
+		t.Errorf("it is %+v", got)
+	}
+	r.must(r.AddServer(s.Key, server))
+	if active, inactive := r.counts(s.Key, server.Addr); active != 0 || inactive != 1 {
+		t.Errorf("%d active, %d inactive", active, inactive)
+	}
+	r.wantClean("with the server back")
+}
+
 // Messages that name servers without end do not fill the table of servers.
 func TestSynchronizeUnboundIsBounded(t *testing.T) {
 	r := newRig(t, Sizes{Services: 64, Servers: 2048, Connections: 1 << 14})

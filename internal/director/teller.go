@@ -40,9 +40,6 @@ type TellRule struct {
 // TellBatch is how many entries Each calls with at most.
 const TellBatch = 1024
 
-// tellSettings is how long a Teller uses the timeouts that it has read.
-const tellSettings = time.Second
-
 var telling = listenerKind{
 	verb: "tell backups", noun: "teller", doing: "following connections", places: bpfobj.LbMapFollowers,
 	ring: 16 << 20,
@@ -54,7 +51,7 @@ type Teller struct {
 	listener[bpfobj.LbFollower]
 	config, calls *ebpf.Map
 	set           bpfobj.LbSettings
-	read          time.Time // the settings
+	read          time.Time // the settings, with the first of the batch
 	batch         []Told
 }
 
@@ -159,14 +156,13 @@ func (t *Teller) add(raw []byte) error {
 		return fmt.Errorf("tell backups: event of %d bytes", len(raw))
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&e)), unsafe.Sizeof(e)), raw)
-	now := time.Now()
-	if now.Sub(t.read) > tellSettings {
+	if len(t.batch) == 0 { // later ones in the ring are of about the same time
 		if err := t.config.Lookup(uint32(0), &t.set); err != nil {
 			return fmt.Errorf("tell backups: read the configuration: %w", err)
 		}
-		t.read = now
+		t.read = time.Now()
 	}
-	told := fromTold(&e, &t.set, now)
+	told := fromTold(&e, &t.set, t.read)
 	if number, ok := callNumber(e.Flow); ok {
 		// The call of a template that has ended meanwhile is not known any more.
 		var c bpfobj.LbCall

@@ -216,6 +216,42 @@ func TestTellTemplates(t *testing.T) {
 	}
 }
 
+// A connection of a template that was set aside tells of that one, not of the next one of
+// its client.
+func TestTellTemplateSetAside(t *testing.T) {
+	r := newRig(t, small)
+	s := persistent(service(model.UDP, vip, "rr"))
+	r.addService(s, 1, 1)
+	r.turn("expire_quiescent_template=1")
+	teller := r.tell(TellRule{})
+	first, _ := r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x")).server()
+	weight0 := model.Server{Addr: first.Addr(), Port: first.Port()}
+	r.must(r.EditServer(s.Key, weight0))
+	r.fromClient(testenv.UDP("10.10.0.2:2", vip, "x"))
+	r.received(teller)
+	time.Sleep(1100 * time.Millisecond)
+	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))
+	got := r.received(teller)
+	if len(got) != 1 || !got[0].Conn.Template || got[0].Conn.Server.Addr() != first.Addr() || got[0].Conn.Virtual.Port() != invalidPort {
+		t.Errorf("told of %+v, want the template of %s that was set aside", got, first)
+	}
+}
+
+// What is told has the timeouts of its time.
+func TestTellTimeouts(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(service(model.UDP, vip, "rr"), 1)
+	r.synchronized(0, 1)
+	teller := r.tell(TellRule{})
+	for _, want := range []time.Duration{300 * time.Second, 7 * time.Second} {
+		r.must(r.SetTimeouts(model.Timeouts{UDP: want}))
+		r.fromClient(testenv.UDP(client1, vip, "x"))
+		if got := r.received(teller); len(got) != 1 || got[0].Conn.Timeout != want {
+			t.Errorf("told of %+v, want a timeout of %v", got, want)
+		}
+	}
+}
+
 // The count of packets goes on behind 16 bits, with the period's remainder.
 func TestTellCountsOn(t *testing.T) {
 	r := newRig(t, small)
