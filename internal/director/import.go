@@ -107,7 +107,7 @@ type inserter struct {
 }
 
 func (in *inserter) add(i int, c *model.Connection) error {
-	if in.errs[i] = checkEntry(c); in.errs[i] != nil {
+	if in.errs[i] = checkEntry(c, in.kind); in.errs[i] != nil {
 		return nil
 	}
 	record, call, err := in.record(c)
@@ -199,7 +199,7 @@ func bad(format string, args ...any) error {
 }
 
 // checkEntry refuses what no packet could have made, as far as an entry itself shows.
-func checkEntry(c *model.Connection) error {
+func checkEntry(c *model.Connection, kind bpfobj.LbRecordKind) error {
 	if _, ok := stateNumber(c); !ok {
 		return bad("%s has no state %q", entryNoun(c), c.State)
 	}
@@ -221,7 +221,7 @@ func checkEntry(c *model.Connection) error {
 	if c.Template {
 		return checkTemplate(c)
 	}
-	return checkConnection(c)
+	return checkConnection(c, kind)
 }
 
 func entryNoun(c *model.Connection) string {
@@ -263,13 +263,15 @@ func checkTemplate(c *model.Connection) error {
 	return nil
 }
 
-func checkConnection(c *model.Connection) error {
+func checkConnection(c *model.Connection, kind bpfobj.LbRecordKind) error {
 	k, port := c.Service, c.Virtual.Port()
 	if c.Engine != "" || c.EngineData != "" || c.Flags&model.ConnInvalid != 0 {
 		return bad("a connection with what only templates have: an engine, the flag invalid")
 	}
 	if k.Mark == 0 {
-		anyPort := k.Port == 0 || k.Port == ftpPort && c.Control != nil
+		// What a master told does not say whether a template controls it.
+		persistent := c.Control != nil || kind == bpfobj.LbRecordKindRECORD_TOLD || kind == bpfobj.LbRecordKindRECORD_ENDED
+		anyPort := k.Port == 0 || k.Port == ftpPort && persistent
 		if c.Protocol != k.Protocol || c.Virtual.Addr() != k.Addr || port != k.Port && !anyPort {
 			return bad("a connection to %s/%s is not of service %s", c.Virtual, c.Protocol.Word(), k)
 		}

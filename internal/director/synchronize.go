@@ -144,7 +144,7 @@ func (in *inserter) unbound(c *model.Connection) (server bpfobj.LbServer, ok boo
 		}
 	}
 	c.Service, c.RealServer = key, netip.AddrPortFrom(addr, port)
-	if checkEntry(c) != nil || singleHost(c.Server.Addr()) != nil {
+	if checkEntry(c, in.kind) != nil || singleHost(c.Server.Addr()) != nil {
 		return server, false
 	}
 	server = bpfobj.LbServer{Owner: toKey(key), Service: noService}

@@ -227,6 +227,19 @@ func TestSynchronizeDeletedServer(t *testing.T) {
 	r.wantClean("with the server back")
 }
 
+// A data connection of a persistent FTP service has another port.
+func TestSynchronizeFTP(t *testing.T) {
+	r := newRig(t, small)
+	s := persistent(tcpService("10.20.0.1:21", "rr"))
+	r.must(r.AddService(s), r.AddServer(s.Key, model.Server{Addr: serverAddr(0), Port: 21, Weight: 1}))
+	errs, err := r.Synchronize([]model.Connection{toldOf(client1, "10.20.0.1:30000", "172.16.0.10:30000", "ESTABLISHED")})
+	r.must(err)
+	if got := r.connection(client1); got.Server.Port() != 30000 {
+		t.Errorf("it is %+v, %v", got, errs)
+	}
+	r.wantClean("with a data connection")
+}
+
 // Messages that name servers without end do not fill the table of servers.
 func TestSynchronizeUnboundIsBounded(t *testing.T) {
 	r := newRig(t, Sizes{Services: 64, Servers: 2048, Connections: 1 << 14})
