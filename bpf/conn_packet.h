@@ -71,22 +71,16 @@ static __always_inline struct server *available_server(const struct conn *c)
 	return s && s->flags & SERVER_AVAILABLE ? s : 0;
 }
 
-/* Whether both sides have ended it, as far as conn_reuse_mode says. */
-static __always_inline int conn_ended(const struct conn *c, const struct settings *set)
-{
-	if (!set->conn_reuse_mode)
-		return 0;
-	if (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE || c->state == SCTP_CLOSED)
-		return 1;
-	return set->conn_reuse_mode & 2 && c->state == TCP_FIN_WAIT && !replies_seen(c);
-}
-
 /* A client that opens a connection anew from the port of one that is over gets
  * a new one: Linux's conn_reuse_mode, without its lost SYN. A template's
  * connection keeps its server anyway (is_new_conn_expected). */
 static __always_inline int conn_is_over(const struct conn *c, const struct settings *set)
 {
-	return !c->template && conn_ended(c, set);
+	if (!set->conn_reuse_mode || c->template)
+		return 0;
+	if (c->state == TCP_TIME_WAIT || c->state == TCP_CLOSE || c->state == SCTP_CLOSED)
+		return 1;
+	return set->conn_reuse_mode & 2 && c->state == TCP_FIN_WAIT && !replies_seen(c);
 }
 
 static __always_inline int opens_connection(const struct packet *p)

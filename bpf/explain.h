@@ -59,7 +59,7 @@ __noinline int foresee_conn(struct packet *p)
 	/* Of a deleted server: what becomes of the connection's packets, though a SYN
 	 * would open another one. */
 	if (s ? conn_outdated(p, &seen, s, set)
-	      : set->expire_nodest_conn || conn_ended(&seen, set)) {
+	      : set->expire_nodest_conn || conn_is_over(&seen, set)) {
 		p->news |= NEWS_OUTDATED;
 		return UNDECIDED;
 	}
