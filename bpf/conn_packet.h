@@ -17,11 +17,15 @@ static __always_inline int conn_in(struct packet *p, const struct flow *flow, st
 				   const struct conn *seen, const struct server *s,
 				   const struct settings *set)
 {
+	__u16 packets;
+
 	count_in(p, s->service, seen->server);
 	if (p->part != LATER_PART) {
-		p->packets = packets_after(seen->in_packets, set);
-		if (p->packets != seen->in_packets)
-			c->in_packets = p->packets;
+		packets = packets_after(seen->in_packets, set);
+		if (packets != seen->in_packets)
+			c->in_packets = packets;
+		if (set->syncing)
+			p->packets = packets;
 	}
 	p->hairpin = seen->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	conn_follow(p, flow, seen, replies_seen(seen) ? FROM_CLIENT : CLIENT_ONLY, set);

@@ -81,7 +81,6 @@ static __always_inline int conn_first(struct packet *p, const struct conn *c,
 {
 	if (!p->ahead)
 		count_in(p, s->service, c->server);
-	p->packets = c->in_packets;
 	if (p->part == FIRST_PART)
 		fragment_note(p, &p->flow, FROM_CLIENT, NO_SERVER);
 	return decide_server(p, c->server, s, c->forward, c->port);
@@ -141,6 +140,8 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	rc = conn_create(p, &fresh, s, set);
 	if (!rc) {
 		count_conn(svc->id, id);
+		if (set->syncing)
+			p->packets = fresh.in_packets;
 		return conn_first(p, &fresh, s);
 	}
 	if (rc == -ENOENT)

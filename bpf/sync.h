@@ -233,23 +233,24 @@ static __noinline void sync_template(const struct flow *flow, const struct contr
 		follow_tell(&key, 0, FOLLOW_TELL, 0);
 }
 
-/* A client's packet, the `packets`-th of its connection: tells of that, and of its
- * template. */
-__noinline int sync_packet(const struct flow *flow, __u32 packets)
+/* A client's packet that goes to its server: tells of its connection, and of that one's
+ * template. `packets` is 0 while no process tells backups. */
+__noinline int sync_packet(const struct packet *p)
 {
-	struct sync_question q = { .packets = packets, .server = NO_SERVER };
+	struct sync_question q = { .server = NO_SERVER };
 	struct settings *set = get_settings();
 	struct control control = {};
 
-	if (!flow || !followed())
+	if (!p || !p->packets || !followed())
 		return 0;
+	q.packets = p->packets;
 	q.now = sync_time(now_coarse_ns());
-	if (sync_decide(flow, &q, &control))
-		follow_tell(flow, 0, FOLLOW_TELL, 0);
+	if (sync_decide(&p->flow, &q, &control))
+		follow_tell(&p->flow, 0, FOLLOW_TELL, 0);
 	else if (set && !set->sync_version)
 		return 0; /* ip_vs_sync_conn_v0: templates come with connections that are told */
 	if (control.kind)
-		sync_template(flow, &control, &q);
+		sync_template(&p->flow, &control, &q);
 	return 0;
 }
 
@@ -261,13 +262,6 @@ static __always_inline void sync_linger(const struct flow *flow)
 
 	if (set && set->syncing)
 		follow_tell(flow, 0, FOLLOW_TELL, 0);
-}
-
-/* The same of a packet that goes to its server. */
-static __always_inline void sync_tell(const struct packet *p, const struct settings *set)
-{
-	if (set->syncing && p->packets)
-		sync_packet(&p->flow, p->packets);
 }
 
 #endif

@@ -57,7 +57,7 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32
 			decision = VERDICT_PASS;
 	}
 	if (decision == TO_SERVER)
-		sync_tell(p, set);
+		sync_packet(p);
 	return decision == VERDICT_PASS ? outbound_packet(skb, p) : decision;
 }
 

@@ -341,11 +341,10 @@ static __always_inline int xdp_decide(struct xdp_md *ctx, struct packet *p)
 static __always_inline int xdp_more(struct xdp_md *ctx, struct packet *p)
 {
 	int action = xdp_decide(ctx, p);
-	struct settings *set = get_settings();
 
 	/* Here, and not where the packet was sent: there is no stack left. */
-	if (set && action != XDP_PASS && action != XDP_DROP)
-		sync_tell(p, set);
+	if (action != XDP_PASS && action != XDP_DROP)
+		sync_packet(p);
 	return action;
 }
 
