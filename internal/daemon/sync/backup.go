@@ -75,9 +75,9 @@ func (b *Backup) isStale(c *model.Connection) bool {
 	if !b.unbound.supersedes(c) {
 		return false
 	}
-	key := flowOf(c)
+	key := c.Key()
 	for i := len(b.entries) - 1; i >= 0; i-- {
-		if flowOf(&b.entries[i]) == key {
+		if b.entries[i].Key() == key {
 			return b.entries[i].Server != c.Server
 		}
 	}

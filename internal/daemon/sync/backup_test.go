@@ -372,7 +372,7 @@ func FuzzBackup(f *testing.F) {
 		}
 		for i := range b.Entries() {
 			c := &b.Entries()[i]
-			if _, ok := stateNumber(c); !ok || !c.Forward.Known() || c.Timeout <= 0 || c.Timeout > maxTimeout || c.Expires != c.Timeout ||
+			if _, ok := c.StateNumber(); !ok || !c.Forward.Known() || c.Timeout <= 0 || c.Timeout > maxTimeout || c.Expires != c.Timeout ||
 				!c.Client.IsValid() || !c.Virtual.IsValid() || !c.Server.IsValid() || c.RealServer.IsValid() {
 				t.Fatalf("%+v", c)
 			}

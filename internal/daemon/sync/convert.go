@@ -39,7 +39,7 @@ var (
 // keeps its method, templates are inactive, and IP_VS_CONN_F_NOOUTPUT says that the
 // method is not masquerading and no reply was seen.
 func recordOf(c *model.Connection) (kernel.Record, error) {
-	number, ok := stateNumber(c)
+	number, ok := c.StateNumber()
 	if !ok {
 		return kernel.Record{}, fmt.Errorf("%w: %s %q", errState, c.Protocol, c.State)
 	}
@@ -47,7 +47,7 @@ func recordOf(c *model.Connection) (kernel.Record, error) {
 		return kernel.Record{}, errInvalid
 	}
 	r := kernel.Record{
-		Protocol: uint8(c.Protocol), Flags: uint32(methodSent(c.Forward)), State: number,
+		Protocol: uint8(c.Protocol), Flags: uint32(methodSent(c.Forward)), State: uint16(number),
 		Client: c.Client, Virtual: c.Virtual, Server: c.Server,
 		Mark: c.Service.Mark, Timeout: uint32(c.Timeout / time.Second),
 	}
@@ -110,16 +110,16 @@ func connectionOf(r *kernel.Record, t model.Timeouts) (model.Connection, error) 
 
 // readConnection completes what only connections have.
 func readConnection(c *model.Connection, r *kernel.Record, flags uint32, t model.Timeouts) error {
-	states := statesOf(c.Protocol)
+	states := model.States(c.Protocol, false)
 	if states == nil {
 		return errProtocol
 	}
 	if int(r.State) >= len(states) {
 		return errState
 	}
-	c.State = states[r.State].name
+	c.State = states[r.State]
 	if c.Timeout == 0 {
-		c.Timeout = stateTimeout(t, c.Protocol, r.State)
+		c.Timeout = stateTimeout(t, c.Protocol, uint8(r.State))
 	}
 	if flags&kernel.FlagInactive != 0 {
 		c.Flags = model.ConnInactive
@@ -129,12 +129,12 @@ func readConnection(c *model.Connection, r *kernel.Record, flags uint32, t model
 
 // readTemplate completes what only templates have.
 func readTemplate(c *model.Connection, r *kernel.Record) error {
-	if c.Protocol != 0 && statesOf(c.Protocol) == nil {
+	if c.Protocol != 0 && model.States(c.Protocol, false) == nil {
 		return errProtocol
 	}
-	c.State = templateNone
+	c.State = model.TemplateNone
 	if r.State == 1 {
-		c.State = templateAssured
+		c.State = model.TemplateAssured
 	}
 	if c.Timeout == 0 {
 		c.Timeout = templateTimeout

@@ -205,14 +205,14 @@ func TestRecordOfRefuses(t *testing.T) {
 // Each state of each protocol has the number that it is read by.
 func TestStates(t *testing.T) {
 	for p, most := range map[model.Protocol]int{model.TCP: 11, model.UDP: 1, model.SCTP: 14} {
-		states := statesOf(p)
+		states := model.States(p, false)
 		if len(states) != most {
 			t.Errorf("%s has %d states, want %d", p, len(states), most)
 		}
-		for i, s := range states {
-			n, ok := stateNumber(&model.Connection{Protocol: p, State: s.name})
-			if !ok || int(n) != i || !slices.Contains(director.ConnectionStates(), s.name) {
-				t.Errorf("%s %s: number %d, %t, want %d, among %v", p, s.name, n, ok, i, director.ConnectionStates())
+		for i, name := range states {
+			n, ok := (&model.Connection{Protocol: p, State: name}).StateNumber()
+			if !ok || int(n) != i || !slices.Contains(director.ConnectionStates(), name) {
+				t.Errorf("%s %s: number %d, %t, want %d, among %v", p, name, n, ok, i, director.ConnectionStates())
 			}
 		}
 	}

@@ -25,14 +25,14 @@ type fakeTable struct {
 	settings []director.Setting
 	timeouts model.Timeouts
 	lacks    map[netip.AddrPort]bool // servers that are not there
-	entries  map[flowKey]model.Connection
+	entries  map[model.EntryKey]model.Connection
 	calls    int
 	most     int // entries in one call
 	err      error
 }
 
 func newFakeTable() *fakeTable {
-	return &fakeTable{lacks: map[netip.AddrPort]bool{}, entries: map[flowKey]model.Connection{}}
+	return &fakeTable{lacks: map[netip.AddrPort]bool{}, entries: map[model.EntryKey]model.Connection{}}
 }
 
 func (f *fakeTable) Synchronize(entries []model.Connection) ([]error, error) {
@@ -45,7 +45,7 @@ func (f *fakeTable) Synchronize(entries []model.Connection) ([]error, error) {
 	}
 	errs := make([]error, len(entries))
 	for i, c := range entries {
-		key := flowOf(&c)
+		key := c.Key()
 		known, ok := f.entries[key]
 		if ok && !c.Template && known.Server != c.Server {
 			if c.Flags&model.ConnInactive != 0 {
@@ -82,10 +82,10 @@ func (f *fakeTable) set(change func()) {
 }
 
 // all are the entries.
-func (f *fakeTable) all() map[flowKey]model.Connection {
+func (f *fakeTable) all() map[model.EntryKey]model.Connection {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make(map[flowKey]model.Connection, len(f.entries))
+	all := make(map[model.EntryKey]model.Connection, len(f.entries))
 	for k, c := range f.entries {
 		all[k] = c
 	}

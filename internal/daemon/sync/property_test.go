@@ -25,11 +25,11 @@ func drawnEntry(t *rapid.T, number int, six bool) model.Connection {
 		return netip.MustParseAddr(v4[i])
 	}
 	protocol := []model.Protocol{model.TCP, model.UDP, model.SCTP}[number%3]
-	states := statesOf(protocol)
+	states := model.States(protocol, false)
 	c := model.Connection{
 		Protocol: protocol, Client: netip.AddrPortFrom(address(0), uint16(1024+number)),
 		Virtual: netip.AddrPortFrom(address(1), 80), Server: netip.AddrPortFrom(address(2), 80),
-		State:   states[rapid.IntRange(0, len(states)-1).Draw(t, "state")].name,
+		State:   states[rapid.IntRange(0, len(states)-1).Draw(t, "state")],
 		Forward: model.Forward(rapid.IntRange(0, 3).Draw(t, "method")),
 		Timeout: time.Duration(rapid.IntRange(1, 3600).Draw(t, "timeout")) * time.Second,
 	}
@@ -53,9 +53,9 @@ func drawnEntry(t *rapid.T, number int, six bool) model.Connection {
 // template makes the template of a persistent service, of a mark or of a SIP call of a
 // connection.
 func template(c *model.Connection, number int) {
-	c.Template, c.Flags, c.State = true, 0, templateNone
+	c.Template, c.Flags, c.State = true, 0, model.TemplateNone
 	if c.Timeout%(2*time.Second) == 0 {
-		c.State = templateAssured
+		c.State = model.TemplateAssured
 	}
 	c.Client = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(number), 0, 0}), 0)
 	if c.Virtual.Addr().Is6() {
@@ -84,7 +84,7 @@ func expected(c model.Connection, version uint8, timeouts model.Timeouts) model.
 		if !(c.Template && c.Protocol == 0) { // of which the address is the mark
 			c.Service = model.ServiceKey{}
 		}
-		n, _ := stateNumber(&c)
+		n, _ := c.StateNumber()
 		if c.Template {
 			c.Timeout = templateTimeout
 		} else {
@@ -107,7 +107,7 @@ func TestBackupHasWhatTheMasterHas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		table, want, last := newFakeTable(), map[flowKey]model.Connection{}, map[flowKey]netip.AddrPort{}
+		table, want, last := newFakeTable(), map[model.EntryKey]model.Connection{}, map[model.EntryKey]netip.AddrPort{}
 		table.timeouts = model.Timeouts{TCP: time.Hour}
 		b := NewBackup(Config{SyncID: 3, MaxLen: 1472}, received)
 		b.Timeouts = table.timeouts
@@ -127,7 +127,7 @@ func TestBackupHasWhatTheMasterHas(t *testing.T) {
 			if version == 0 && c.Engine != "" {
 				continue
 			}
-			key := flowOf(&c)
+			key := c.Key()
 			if server, ok := last[key]; ok && c.Flags&model.ConnInactive != 0 {
 				c.Server = server
 			}

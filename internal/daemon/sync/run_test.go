@@ -123,12 +123,12 @@ func TestMasterAndBackupOverANetwork(t *testing.T) {
 			master := run(t, a, config, Options{Table: here, Tell: func() (Source, error) { return source, nil }})
 
 			const n = 12000
-			want := map[flowKey]model.Connection{}
+			want := map[model.EntryKey]model.Connection{}
 			for i := 0; i < n; i += 500 {
 				var batch []*model.Connection
 				for j := range 500 {
 					e := c.entry(i + j)
-					want[flowOf(e)] = expected(*e, 1, model.Timeouts{})
+					want[e.Key()] = expected(*e, 1, model.Timeouts{})
 					batch = append(batch, e)
 				}
 				source.batches <- told(batch...)
@@ -183,7 +183,7 @@ func TestVersionChangesWhileAMasterRuns(t *testing.T) {
 	timeout := func(want time.Duration) func() bool {
 		return func() bool {
 			source.batches <- told(connection(1))
-			return there.all()[flowOf(connection(1))].Timeout == want
+			return there.all()[connection(1).Key()].Timeout == want
 		}
 	}
 	eventually(t, "a timeout of version 1", timeout(15*time.Minute))

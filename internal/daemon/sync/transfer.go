@@ -153,8 +153,8 @@ func (t *Transfer) record(c *model.Connection) (kernel.Record, error) {
 		return kernel.Record{}, errHairpin
 	}
 	if !c.Template {
-		number, ok := stateNumber(c)
-		if !ok || statesOf(c.Protocol) == nil {
+		number, ok := c.StateNumber()
+		if !ok {
 			return kernel.Record{}, fmt.Errorf("%w: %s %q", errState, c.Protocol, c.State)
 		}
 		c.Timeout = stateTimeout(t.Timeouts, c.Protocol, number)

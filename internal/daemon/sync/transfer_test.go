@@ -36,7 +36,7 @@ func TestTransferIsWhatABackupReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		var entries []*model.Connection
-		want := map[flowKey]model.Connection{}
+		want := map[model.EntryKey]model.Connection{}
 		for i := range 1000 {
 			c := connection(i)
 			if i%2 == 1 {
@@ -50,7 +50,7 @@ func TestTransferIsWhatABackupReads(t *testing.T) {
 			is := expected(*c, 1, model.Timeouts{})
 			is.Timeout = map[string]time.Duration{"ESTABLISHED": 42 * time.Minute, "CLOSE_WAIT": time.Minute}[c.State]
 			is.Expires = is.Timeout
-			want[flowOf(c)] = is
+			want[c.Key()] = is
 		}
 		hairpin, invalid, mixed := connection(5000), connection(5001), connection(5002)
 		hairpin.Flags |= model.ConnHairpin

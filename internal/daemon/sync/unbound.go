@@ -16,18 +16,6 @@ import (
 // maxUnbound bounds the entries that wait for their server: of a few hundred bytes each.
 const maxUnbound = 1 << 16
 
-// flowKey identifies an entry of the connection table.
-type flowKey struct {
-	protocol        model.Protocol
-	template        bool
-	client, virtual netip.AddrPort
-	engineData      string
-}
-
-func flowOf(c *model.Connection) flowKey {
-	return flowKey{c.Protocol, c.Template, c.Client, c.Virtual, c.EngineData}
-}
-
 // missingKey is what has to be added for an entry to be entered. It has no server if its
 // service is missing.
 type missingKey struct {
@@ -47,15 +35,15 @@ type waiting struct {
 // unbound keeps entries whose service or server the table does not have.
 type unbound struct {
 	limit   int
-	entries map[flowKey]*waiting
+	entries map[model.EntryKey]*waiting
 	missing map[missingKey]int // how many entries wait for it
 	// earliest is not later than when the next entry expires.
 	earliest time.Time
-	again    []flowKey // to be retried
+	again    []model.EntryKey // to be retried
 }
 
 func newUnbound(limit int) unbound {
-	return unbound{limit: limit, entries: map[flowKey]*waiting{}, missing: map[missingKey]int{}}
+	return unbound{limit: limit, entries: map[model.EntryKey]*waiting{}, missing: map[missingKey]int{}}
 }
 
 func (u *unbound) len() int { return len(u.entries) }
@@ -66,14 +54,14 @@ func (u *unbound) supersedes(c *model.Connection) bool {
 	if len(u.entries) == 0 || c.Template || c.Flags&model.ConnInactive == 0 {
 		return false
 	}
-	kept := u.entries[flowOf(c)]
+	kept := u.entries[c.Key()]
 	return kept != nil && kept.entry.Server != c.Server
 }
 
 // keep keeps an entry, in the place of an earlier one of its flow; false if there are too
 // many.
 func (u *unbound) keep(now time.Time, c *model.Connection, noService bool) bool {
-	key := flowOf(c)
+	key := c.Key()
 	w := u.entries[key]
 	if w == nil {
 		if len(u.entries) >= u.limit {
@@ -108,7 +96,7 @@ func (u *unbound) remove(c *model.Connection) bool {
 	if len(u.entries) == 0 {
 		return false
 	}
-	key := flowOf(c)
+	key := c.Key()
 	w := u.entries[key]
 	if w == nil {
 		return false

@@ -35,12 +35,6 @@ type Entry struct {
 	Err  error // it is no entry
 }
 
-// States of templates (ip_vs_state_name).
-const (
-	templateNone    = "NONE"
-	templateAssured = "ASSURED"
-)
-
 // columns are how many fields a line has in front of those of a persistence engine.
 const columns = 9
 
@@ -105,7 +99,7 @@ func Parse(line string) (c model.Connection, err error) {
 		return c, fmt.Errorf("expires %q: want seconds", words[8])
 	}
 	c.Expires = time.Duration(seconds) * time.Second
-	c.Template = c.Client.Port() == 0 && (c.State == templateNone || c.State == templateAssured)
+	c.Template = c.Client.Port() == 0 && (c.State == model.TemplateNone || c.State == model.TemplateAssured)
 	switch {
 	case c.Client.Addr().Is4() != c.Virtual.Addr().Is4():
 		return c, errors.New("addresses of different families")

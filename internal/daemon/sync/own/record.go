@@ -104,7 +104,7 @@ func appendEntry(b []byte, op uint8, c *model.Connection, index uint32, e time.D
 	if err := checkEntry(c); err != nil {
 		return b, err
 	}
-	state, ok := stateNumber(c)
+	state, ok := c.StateNumber()
 	if !ok {
 		return b, unsendable("protocol %d, state %q", c.Protocol, c.State)
 	}
@@ -242,7 +242,7 @@ func readEntry(r *reader, c *model.Connection, out *Output) (index uint32, err e
 	c.Client = netip.AddrPortFrom(r.addr(six), client)
 	c.Virtual = netip.AddrPortFrom(r.addr(six), virtual)
 	c.Server = netip.AddrPortFrom(netip.Addr{}, server)
-	states := statesOf(c.Protocol, template)
+	states := model.States(c.Protocol, template)
 	hasWord := first&bitWord != 0
 	if r.fail || state >= len(states) || c.Flags&^wireFlags != 0 || template && control != 0 || hasWord != (template || control != 0) {
 		return index, ErrRecord

@@ -4,24 +4,11 @@ package replicate
 
 import (
 	"io"
-	"net/netip"
 	"slices"
 
 	"imbang/internal/director"
 	"imbang/internal/model"
 )
-
-// flowKey identifies an entry of the connection table.
-type flowKey struct {
-	protocol        model.Protocol
-	template        bool
-	client, virtual netip.AddrPort
-	engineData      string
-}
-
-func flowOf(c *model.Connection) flowKey {
-	return flowKey{c.Protocol, c.Template, c.Client, c.Virtual, c.EngineData}
-}
 
 // cursors are those that read the table of a master.
 type cursors []*cursor
@@ -29,7 +16,7 @@ type cursors []*cursor
 // note says that an event has told of an entry: what a cursor has read of it is older.
 func (l cursors) note(c *model.Connection) {
 	for _, one := range l {
-		one.told[flowOf(c)] = struct{}{}
+		one.told[c.Key()] = struct{}{}
 	}
 }
 
@@ -39,7 +26,7 @@ type cursor struct {
 	pages   []*director.ConnectionPages // that are left to be read
 	timeout func(*model.Connection)     // fills it in
 	page    []model.Connection          // that was read, and is to be returned
-	told    map[flowKey]struct{}        // what events told of since
+	told    map[model.EntryKey]struct{} // what events told of since
 	among   *cursors                    // nil: events do not matter
 	err     error
 }
@@ -53,7 +40,7 @@ func newCursor(t entryReader, among *cursors) *cursor {
 		c.pages = append(c.pages, t.ConnectionPages(director.ConnectionFilter{Kind: kind}))
 	}
 	if among != nil {
-		c.told = map[flowKey]struct{}{}
+		c.told = map[model.EntryKey]struct{}{}
 		*among = append(*among, c)
 	}
 	return c
@@ -87,7 +74,7 @@ func (c *cursor) wasTold(entry *model.Connection) bool {
 	if len(c.told) == 0 {
 		return false
 	}
-	_, ok := c.told[flowOf(entry)]
+	_, ok := c.told[entry.Key()]
 	return ok
 }
 

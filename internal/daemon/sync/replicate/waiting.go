@@ -14,7 +14,7 @@ const mostWaiting = 1 << 16
 // waiting keeps entries whose service, server or template the table does not have, until
 // it has, or their time is over.
 type waiting struct {
-	entries map[flowKey]waitingEntry
+	entries map[model.EntryKey]waitingEntry
 	batch   []model.Connection
 }
 
@@ -25,12 +25,12 @@ type waitingEntry struct {
 
 // keep reports whether there was room.
 func (w *waiting) keep(now time.Time, c *model.Connection) bool {
-	key := flowOf(c)
+	key := c.Key()
 	if _, ok := w.entries[key]; !ok && len(w.entries) >= mostWaiting {
 		return false
 	}
 	if w.entries == nil {
-		w.entries = map[flowKey]waitingEntry{}
+		w.entries = map[model.EntryKey]waitingEntry{}
 	}
 	kept := *c
 	if c.Control != nil { // the machine's memory is used again
@@ -43,7 +43,7 @@ func (w *waiting) keep(now time.Time, c *model.Connection) bool {
 
 func (w *waiting) remove(c *model.Connection) {
 	if len(w.entries) > 0 {
-		delete(w.entries, flowOf(c))
+		delete(w.entries, c.Key())
 	}
 }
 
@@ -53,7 +53,7 @@ func (w *waiting) again(now time.Time) []model.Connection {
 	w.batch = w.batch[:0]
 	for _, template := range []bool{true, false} {
 		for key, e := range w.entries {
-			if key.template != template {
+			if key.Template != template {
 				continue
 			}
 			if e.conn.Expires = e.expires.Sub(now); e.conn.Expires > 0 {
