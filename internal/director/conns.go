@@ -86,35 +86,39 @@ type connReader struct {
 
 func (r *connReader) read() error {
 	m := &r.d.maps
-	err := eachBatch(m.Conns4, func(keys []bpfobj.LbFlow4, values []bpfobj.LbConn4) error {
-		if err := r.refresh(); err != nil {
-			return err
-		}
-		for i := range values {
-			if keys[i] == values[i].Flow {
-				if err := r.entry(widen(values[i])); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := eachBatch(m.Conns4, r.entries4); err != nil {
 		return err
 	}
-	return eachBatch(m.Conns6, func(keys []bpfobj.LbFlow, values []bpfobj.LbConn6) error {
-		if err := r.refresh(); err != nil {
-			return err
-		}
-		for i := range values {
-			if keys[i] == values[i].Flow {
-				if err := r.entry(values[i]); err != nil {
-					return err
-				}
+	return eachBatch(m.Conns6, r.entries6)
+}
+
+// entries4 yields what one system call has read.
+func (r *connReader) entries4(keys []bpfobj.LbFlow4, values []bpfobj.LbConn4) error {
+	if err := r.refresh(); err != nil {
+		return err
+	}
+	for i := range values {
+		if keys[i] == values[i].Flow {
+			if err := r.entry(widen(values[i])); err != nil {
+				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
+}
+
+func (r *connReader) entries6(keys []bpfobj.LbFlow, values []bpfobj.LbConn6) error {
+	if err := r.refresh(); err != nil {
+		return err
+	}
+	for i := range values {
+		if keys[i] == values[i].Flow {
+			if err := r.entry(values[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // refresh brings the time, and the servers if they were edited, to what they are

@@ -24,12 +24,7 @@ import (
 // follow begins to follow, until the test ends.
 func (r *rig) follow(rule FollowRule) (f *Follower) {
 	r.Helper()
-	r.close()
-	r.must(r.ns.Do(func() (err error) {
-		f, err = Follow(rule)
-		return err
-	}))
-	r.open(Sizes{})
+	f = listening(r, func() (*Follower, error) { return Follow(rule) })
 	r.Cleanup(func() { r.unfollow(f) })
 	return f
 }
@@ -37,31 +32,18 @@ func (r *rig) follow(rule FollowRule) (f *Follower) {
 // unfollow ends a follower, if it has not ended.
 func (r *rig) unfollow(f *Follower) {
 	r.Helper()
-	select {
-	case <-f.stop:
-		return
-	default:
-	}
-	r.close()
-	r.must(f.Close())
-	r.open(Sizes{})
+	r.unlisten(f.stop, f.Close)
 }
 
 // followed is what a follower has received since it was asked last.
 func (r *rig) followed(f *Follower) (all []ConnectionEvent) {
 	r.Helper()
-	f.reader.SetDeadline(time.Unix(1, 0))
-	var rec ringbuf.Record
-	for {
-		err := f.reader.ReadInto(&rec)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return all
-		}
-		r.must(err)
-		e, err := followEvent(rec.RawSample)
+	r.waiting(f.reader, func(raw []byte) {
+		e, err := followEvent(raw)
 		r.must(err)
 		all = append(all, e)
-	}
+	})
+	return all
 }
 
 // connectionTale is an event in short: the client's port, the kind and the states.

@@ -32,8 +32,8 @@ type pages[K, V any] struct {
 	over   bool
 }
 
-// next reads some elements.
-func (p *pages[K, V]) next() (keys []K, values []V, err error) {
+// next calls with some elements.
+func (p *pages[K, V]) next(call func([]K, []V) error) error {
 	if p.keys == nil {
 		p.keys, p.values = make([]K, connBatch), make([]V, connBatch)
 	}
@@ -42,9 +42,9 @@ func (p *pages[K, V]) next() (keys []K, values []V, err error) {
 		p.over, err = true, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read connections: %w", err)
+		return fmt.Errorf("read connections: %w", err)
 	}
-	return p.keys[:n], p.values[:n], nil
+	return call(p.keys[:n], p.values[:n])
 }
 
 // ConnectionPages begins to read the table.
@@ -67,47 +67,11 @@ func (p *ConnectionPages) Next() ([]model.Connection, error) {
 	p.page = p.page[:0]
 	switch {
 	case !p.four.over:
-		p.ended = p.read4()
+		p.ended = p.four.next(p.r.entries4)
 	case !p.six.over:
-		p.ended = p.read6()
+		p.ended = p.six.next(p.r.entries6)
 	default:
 		p.ended = io.EOF
 	}
 	return p.page, p.ended
-}
-
-func (p *ConnectionPages) read4() error {
-	keys, values, err := p.four.next()
-	if err != nil {
-		return err
-	}
-	if err := p.r.refresh(); err != nil {
-		return err
-	}
-	for i := range values {
-		if keys[i] == values[i].Flow {
-			if err := p.r.entry(widen(values[i])); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (p *ConnectionPages) read6() error {
-	keys, values, err := p.six.next()
-	if err != nil {
-		return err
-	}
-	if err := p.r.refresh(); err != nil {
-		return err
-	}
-	for i := range values {
-		if keys[i] == values[i].Flow {
-			if err := p.r.entry(values[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

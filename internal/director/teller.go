@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"time"
 	"unsafe"
 
@@ -162,67 +161,47 @@ func (t *Teller) add(raw []byte) error {
 		}
 		t.read = time.Now()
 	}
-	told := fromTold(&e, &t.set, t.read)
-	if number, ok := callNumber(e.Flow); ok {
-		// The call of a template that has ended meanwhile is not known any more.
-		var c bpfobj.LbCall
-		if t.calls.Lookup(number, &c) != nil {
-			return nil
-		}
-		t.withCall(&told.Conn, &c)
-	}
-	if control := told.Conn.Control; control != nil && control.Kind == model.TemplateCall {
-		var c bpfobj.LbCall
-		if t.calls.Lookup(e.Fwmark, &c) != nil {
-			told.Conn.Control = nil
-		} else {
-			control.CallID = callIDOf(&c)
-		}
+	told, ok := t.told(&e)
+	if !ok {
+		return nil
 	}
 	t.batch = append(t.batch, told)
 	return nil
 }
 
-// withCall completes the template of a call.
-func (t *Teller) withCall(c *model.Connection, call *bpfobj.LbCall) {
-	c.Client = clientOf(call.Clients)
-	c.Protocol = model.Protocol(call.Clients.Protocol)
-	c.Virtual = netip.AddrPortFrom(fromAddressOf(call.Clients.Dst, call.Clients.Family), swapPort(call.Clients.Dport))
-	c.Engine, c.EngineData = engineName(uint8(bpfobj.LbEngineENGINE_SIP)), callIDOf(call)
-}
-
-// fromTold reads an event that was received just now.
-func fromTold(e *bpfobj.LbFollowEvent, set *bpfobj.LbSettings, now time.Time) Told {
-	addr := fromAddress(e.Addr)
-	told := Told{Time: now, Kind: ConnectionTell, Conn: model.Connection{
-		Protocol:   model.Protocol(e.Flow.Protocol),
-		State:      stateName(e.State, e.Flags),
-		Expires:    time.Duration(max(0, int64(e.Expires-e.Time))),
-		Client:     clientOf(e.Flow),
-		Virtual:    netip.AddrPortFrom(fromAddressOf(e.Flow.Dst, e.Flow.Family), swapPort(e.Flow.Dport)),
-		Server:     netip.AddrPortFrom(addr, swapPort(e.Port)),
-		Service:    fromKey(e.Service),
-		RealServer: netip.AddrPortFrom(addr, swapPort(e.ServerPort)),
-		Forward:    model.Forward(e.Forward),
-		Flags:      fromConnFlags(e.Flags),
-		InPackets:  e.InPackets,
-	}}
+// told reads an event; not of a template whose call has ended meanwhile and is not known
+// any more.
+func (t *Teller) told(e *bpfobj.LbFollowEvent) (told Told, ok bool) {
+	told = Told{Time: t.read, Kind: ConnectionTell}
 	for kind, number := range followKinds {
 		if e.Kind == uint8(number) {
 			told.Kind = kind
 		}
 	}
-	c := &told.Conn
-	if e.Flow.Template != 0 {
-		c.Template, c.Timeout, c.Connections = true, time.Duration(e.Netmask)*time.Second, e.Fwmark
-		if e.Port == invalidPort && (e.Flow.Dport == invalidPort || e.Flow.Protocol == callProtocol) {
-			c.Flags |= model.ConnInvalid
+	entry := bpfobj.LbConn6{
+		Flow: e.Flow, Expires: e.Expires, Server: e.Server, Port: e.Port, State: e.State, Flags: e.Flags,
+		Template: e.Template, Forward: e.Forward, InPackets: e.InPackets, Fwmark: e.Fwmark, Netmask: e.Netmask,
+	}
+	server := bpfobj.LbServer{Addr: e.Addr, Owner: e.Service, Port: e.ServerPort, Forward: bpfobj.LbForward(e.Forward)}
+	var call bpfobj.LbCall
+	if number, is := callNumber(e.Flow); is {
+		if t.calls.Lookup(number, &call) != nil {
+			return told, false
 		}
-		return told
+		told.Conn = fromCall(&call, entry, server, e.Time)
+		return told, true
 	}
-	c.Timeout = time.Duration(set.Timeout[e.State&31])
-	if e.Template != uint8(bpfobj.LbTemplateKindTEMPLATE_NONE) {
-		c.Control = &model.Control{Kind: model.TemplateKind(e.Template), Netmask: fromNetmask(e.Netmask, model.Family(e.Flow.Family))}
+	c := &told.Conn
+	*c = fromConn(entry, server, e.Time)
+	if !c.Template {
+		c.Timeout = time.Duration(t.set.Timeout[e.State&31])
 	}
-	return told
+	if c.Control != nil && c.Control.Kind == model.TemplateCall {
+		if t.calls.Lookup(e.Fwmark, &call) != nil {
+			c.Control = nil
+		} else {
+			c.Control.CallID = callIDOf(&call)
+		}
+	}
+	return told, true
 }

@@ -3,14 +3,11 @@
 package director
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
 	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/bpfobj"
@@ -21,12 +18,7 @@ import (
 // tell begins to tell backups, until the test ends.
 func (r *rig) tell(rule TellRule) (t *Teller) {
 	r.Helper()
-	r.close()
-	r.must(r.ns.Do(func() (err error) {
-		t, err = Tell(rule)
-		return err
-	}))
-	r.open(Sizes{})
+	t = listening(r, func() (*Teller, error) { return Tell(rule) })
 	r.Cleanup(func() { r.untell(t) })
 	return t
 }
@@ -34,30 +26,15 @@ func (r *rig) tell(rule TellRule) (t *Teller) {
 // untell ends a teller, if it has not ended.
 func (r *rig) untell(t *Teller) {
 	r.Helper()
-	select {
-	case <-t.stop:
-		return
-	default:
-	}
-	r.close()
-	r.must(t.Close())
-	r.open(Sizes{})
+	r.unlisten(t.stop, t.Close)
 }
 
 // received is what a teller has received since it was asked last.
 func (r *rig) received(t *Teller) (all []Told) {
 	r.Helper()
-	t.reader.SetDeadline(time.Unix(1, 0))
-	var rec ringbuf.Record
-	for {
-		err := t.reader.ReadInto(&rec)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			all, t.batch = t.batch, nil
-			return all
-		}
-		r.must(err)
-		r.must(t.add(rec.RawSample))
-	}
+	r.waiting(t.reader, func(raw []byte) { r.must(t.add(raw)) })
+	all, t.batch = t.batch, nil
+	return all
 }
 
 // toldTale is what was told in short: of a connection its state and the number of its

@@ -4,15 +4,12 @@ package director
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/ringbuf"
 	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/bpfobj"
@@ -20,42 +17,27 @@ import (
 	"imbang/internal/testenv"
 )
 
-// trace begins to trace; the rig's handle is another one then, since a tracer
-// takes the lock.
+// trace begins to trace.
 func (r *rig) trace(f Filter) (t *Tracer) {
 	r.Helper()
-	r.close()
-	r.must(r.ns.Do(func() (err error) {
-		t, err = Trace(f)
-		return err
-	}))
-	r.open(Sizes{})
-	return t
+	return listening(r, func() (*Tracer, error) { return Trace(f) })
 }
 
 // untrace ends a tracer.
 func (r *rig) untrace(t *Tracer) {
 	r.Helper()
-	r.close()
-	r.must(t.Close())
-	r.open(Sizes{})
+	r.unlisten(t.stop, t.Close)
 }
 
 // told is what a tracer has heard since it was asked last.
 func (r *rig) told(t *Tracer) (all []*Event) {
 	r.Helper()
-	t.reader.SetDeadline(time.Unix(1, 0))
-	var rec ringbuf.Record
-	for {
-		err := t.reader.ReadInto(&rec)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return all
-		}
-		r.must(err)
-		e, err := t.event(rec.RawSample)
+	r.waiting(t.reader, func(raw []byte) {
+		e, err := t.event(raw)
 		r.must(err)
 		all = append(all, e)
-	}
+	})
+	return all
 }
 
 // tales are events in short.
