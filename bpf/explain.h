@@ -100,7 +100,7 @@ static __always_inline int foresee(struct __sk_buff *skb, struct packet *p)
 	if (!set || !in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
 	decision = foresee_conn(p);
-	return decision == UNDECIDED ? conn_new(skb, p, 0) : decision;
+	return decision == UNDECIDED ? conn_new(skb, p) : decision;
 }
 
 __noinline int explanation_begin(const struct packet *p)

@@ -36,15 +36,15 @@ enum found {
 };
 
 /* A whole packet, or the fragment that has the ports: of which connection?
- * UNDECIDED if none; *outdated tells of one that is not to be used. */
-__noinline int find(struct packet *p, int expect_replies, int *outdated)
+ * UNDECIDED if none; p->outdated tells of one that is not to be used. */
+__noinline int find(struct packet *p, int expect_replies)
 {
 	struct settings *set = get_settings();
 	struct flow client;
 	struct conn seen, *c;
 	struct server *s;
 
-	if (!p || !set || !outdated)
+	if (!p || !set)
 		return VERDICT_DROP;
 	if (expect_replies && reply_conn(&p->flow, &client, &seen))
 		return reply_found(p, &client, &seen, set);
@@ -56,7 +56,7 @@ __noinline int find(struct packet *p, int expect_replies, int *outdated)
 					  replies_seen(&seen) ? FROM_CLIENT : CLIENT_ONLY, set);
 		if (!conn_outdated(p, &seen, s, set))
 			return s ? conn_in(p, &p->flow, c, &seen, s, set) : conn_orphaned(p, &seen);
-		*outdated = 1;
+		p->outdated = 1;
 	}
 	return UNDECIDED;
 }

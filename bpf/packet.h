@@ -85,8 +85,9 @@ struct packet {
 	__u8 tcp_bits; /* enum tcp_bit */
 	__u8 chunk;    /* of SCTP: the type that counts */
 	/* the decision */
-	__u8 forward; /* enum forward, towards the server */
-	__be16 port;  /* of the server, or towards the client of the service */
+	__u8 forward;  /* enum forward, towards the server */
+	__u8 outdated; /* a connection that is not to be used was found */
+	__be16 port;   /* of the server, or towards the client of the service */
 	union {
 		union address to; /* likewise */
 		/* before the decision: what its flow's outdated connection leaves */

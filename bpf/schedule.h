@@ -265,9 +265,9 @@ static __always_inline int would_open(struct packet *p, const struct service *sv
 }
 
 /* Nothing new comes of a packet, but the end of what was outdated. */
-static __always_inline int none_new(struct packet *p, int outdated, __u32 reason)
+static __always_inline int none_new(struct packet *p, __u32 reason)
 {
-	if (outdated && !p->peek)
+	if (p->outdated && !p->peek)
 		conn_end(p);
 	return pass(p, reason);
 }
@@ -277,7 +277,7 @@ static __always_inline int none_new(struct packet *p, int outdated, __u32 reason
  * is outdated may be there; it counts until its successor's server is chosen,
  * as in Linux. Returns a verdict or a decision. Without an skb it is ahead.
  */
-static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p, int outdated)
+static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct service *svc = 0;
@@ -288,43 +288,43 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	if (set->adopting && awaits_adoption(p))
 		return drop(p, REASON_DROP_UPGRADE);
 	if (!may_open(p, set))
-		return none_new(p, outdated, REASON_PASS_NO_CONNECTION);
+		return none_new(p, REASON_PASS_NO_CONNECTION);
 	switch (service_wanted(p, set, &svc)) {
 	case SERVICE_NONE:
-		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
+		return none_new(p, REASON_PASS_NO_SERVICE);
 	case SERVICE_CHANGED:
 		return drop(p, REASON_DROP_SERVICE_CHANGED);
 	case SERVICE_FOUND:
 		break;
 	}
 	if (!address_of_host(&p->flow.src))
-		return none_new(p, outdated, REASON_PASS_MARTIAN);
+		return none_new(p, REASON_PASS_MARTIAN);
 	/* A connection and a packet at once, or turns to be taken of packets
 	 * that there may be no server for. */
 	if (!skb && (one_packet(p, svc) || by_call(svc) || defence_works(set->drop_packet)))
 		return UNDECIDED;
 	if (drop_packet(p, set)) {
-		none_new(p, outdated, REASON_DROP_DEFENCE);
+		none_new(p, REASON_DROP_DEFENCE);
 		return VERDICT_DROP;
 	}
 	if (p->flow.sport == bpf_htons(20))
-		return none_new(p, outdated, REASON_PASS_FTP_DATA);
+		return none_new(p, REASON_PASS_FTP_DATA);
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
-		return none_new(p, outdated, REASON_PASS_NO_SERVICE);
+		return none_new(p, REASON_PASS_NO_SERVICE);
 	if (!admitted(p))
 		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
-	if (outdated)
+	if (p->outdated)
 		p->news |= NEWS_OUTDATED;
 	if (skb && by_call(svc) && !p->peek && call_read(skb, p, svc)) {
-		none_new(p, outdated, REASON_DROP_NO_CALL_ID);
+		none_new(p, REASON_DROP_NO_CALL_ID);
 		return VERDICT_DROP;
 	}
 	id = server_for(p, svc);
 	if (id == STALE_CHOICE)
 		return drop(p, REASON_DROP_SERVER_DELETED);
-	if (outdated && !p->peek)
+	if (p->outdated && !p->peek)
 		conn_end(p);
 	HOOK(CONN_ENDED);
 	if (id == NO_SERVER)
@@ -336,19 +336,19 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	return conn_or_hairpin(skb, p, svc, id, set);
 }
 
-__noinline int conn_new(struct __sk_buff *skb, struct packet *p, int outdated)
+__noinline int conn_new(struct __sk_buff *skb, struct packet *p)
 {
 	/* Here, and not beside the look-ups: lb_whole has no stack left. */
 	int decision = steer_in(skb, p);
 
-	return decision == UNDECIDED ? conn_schedule(skb, p, outdated) : decision;
+	return decision == UNDECIDED ? conn_schedule(skb, p) : decision;
 }
 
 /* Likewise, before there is an skb: the connection is opened, and nothing made
  * of its packet yet. */
 __noinline int conn_new_ahead(struct packet *p)
 {
-	return conn_schedule(0, p, 0);
+	return conn_schedule(0, p);
 }
 
 #endif

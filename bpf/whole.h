@@ -27,7 +27,7 @@
 static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32 found)
 {
 	struct settings *set = get_settings();
-	int outdated = 0, expect_replies = found & EXPECT_REPLIES, decision = UNDECIDED;
+	int expect_replies = found & EXPECT_REPLIES, decision = UNDECIDED;
 	int parsed = parse(skb, p);
 
 	STAGE(PARSE);
@@ -42,16 +42,16 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32
 	if (p->part == LATER_PART)
 		return find_later(p);
 	if (!(found & NOTHING_FOUND))
-		decision = find(p, expect_replies, &outdated);
+		decision = find(p, expect_replies);
 	if (decision == UNDECIDED && set->one_device && !(found & NOTHING_FOUND))
 		decision = find_reply(p);
 	STAGE(FIND);
 	if (decision == UNDECIDED)
-		decision = conn_new(skb, p, outdated);
+		decision = conn_new(skb, p);
 	STAGE(OPEN);
 	if (decision == UNDECIDED)
-		decision = find(p, expect_replies, &outdated);
-	if (decision == VERDICT_PASS && !expect_replies && !outdated) {
+		decision = find(p, expect_replies);
+	if (decision == VERDICT_PASS && !expect_replies && !p->outdated) {
 		decision = find_reply(p);
 		if (decision == UNDECIDED)
 			decision = VERDICT_PASS;
