@@ -26,7 +26,7 @@
 SEC("tc")
 int lb_whole(struct __sk_buff *skb)
 {
-	return handle(skb, skb->cb[0]);
+	return handle(skb);
 }
 
 /* user: programs that go on with a packet. */

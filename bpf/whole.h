@@ -23,11 +23,18 @@
 #include "trace.h"
 #include "tunnel_error.h"
 
+/* What the fast path found (enum found). It stays in the skb: kept here it would take room
+ * on the stack, of which lb_whole has none left. */
+static __always_inline __u32 found(const struct __sk_buff *skb)
+{
+	return skb->cb[0];
+}
+
 /* Returns a verdict or a decision. */
-static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32 found)
+static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
-	int expect_replies = found & EXPECT_REPLIES, decision = UNDECIDED;
+	int decision = UNDECIDED;
 	int parsed = parse(skb, p);
 
 	STAGE(PARSE);
@@ -41,17 +48,17 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p, __u32
 	}
 	if (p->part == LATER_PART)
 		return find_later(p);
-	if (!(found & NOTHING_FOUND))
-		decision = find(p, expect_replies);
-	if (decision == UNDECIDED && set->one_device && !(found & NOTHING_FOUND))
+	if (!(found(skb) & NOTHING_FOUND))
+		decision = find(p, found(skb) & EXPECT_REPLIES);
+	if (decision == UNDECIDED && set->one_device && !(found(skb) & NOTHING_FOUND))
 		decision = find_reply(p);
 	STAGE(FIND);
 	if (decision == UNDECIDED)
 		decision = conn_new(skb, p);
 	STAGE(OPEN);
 	if (decision == UNDECIDED)
-		decision = find(p, expect_replies);
-	if (decision == VERDICT_PASS && !expect_replies && !p->outdated) {
+		decision = find(p, found(skb) & EXPECT_REPLIES);
+	if (decision == VERDICT_PASS && !(found(skb) & EXPECT_REPLIES) && !p->outdated) {
 		decision = find_reply(p);
 		if (decision == UNDECIDED)
 			decision = VERDICT_PASS;
@@ -80,10 +87,10 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
 }
 
-static __always_inline int handle(struct __sk_buff *skb, __u32 found)
+static __always_inline int handle(struct __sk_buff *skb)
 {
 	struct packet p = { .server = NO_SERVER };
-	int verdict = carry_out(skb, &p, decide(skb, &p, found));
+	int verdict = carry_out(skb, &p, decide(skb, &p));
 
 	if (p.news)
 		report(&p);
