@@ -18,6 +18,7 @@
 #include "service.h"
 #include "settings.h"
 #include "steer.h"
+#include "sync.h"
 #include "trace.h"
 #include "upgrade.h"
 
@@ -236,6 +237,25 @@ static __always_inline __u32 server_for(struct packet *p, const struct service *
 	return id == NO_SERVER ? call_use(p, NO_SERVER) : id;
 }
 
+/* Tells of the template of a packet that is a connection by itself, which is not told of
+ * (ip_vs_sync_conn, ip_vs_sync_conn_v0). */
+__noinline int one_packet_told(const struct packet *p, const struct service *svc, __u32 id)
+{
+	struct settings *set = get_settings();
+	struct sync_question q = {};
+	struct control control;
+
+	if (!p || !svc || !set || !set->sync_version || !followed())
+		return 0;
+	q.now = sync_time(now_coarse_ns());
+	control.kind = by_call(svc) ? TEMPLATE_CALL : svc->template;
+	control.netmask = svc->netmask;
+	control.fwmark = by_call(svc) ? p->inherited.call : svc->fwmark;
+	control.server = id;
+	sync_template(&p->flow, &control, &q);
+	return 0;
+}
+
 /* conn_open, or with the setting hairpin perhaps one. */
 static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet *p,
 					   const struct service *svc, __u32 id,
@@ -247,6 +267,8 @@ static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet 
 	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
 		p->hairpin = hairpin_open(&p->flow, s, server_port(p, svc, s)) ? HAIRPIN_IMPOSSIBLE
 									       : HAIRPIN;
+	if (set->syncing && svc->template && one_packet(p, svc))
+		one_packet_told(p, svc, id);
 	verdict = conn_open(p, svc, id);
 	if (p->hairpin && verdict == VERDICT_DROP)
 		hairpin_close(&p->flow);

@@ -193,6 +193,37 @@ func TestTellTemplates(t *testing.T) {
 	}
 }
 
+// A packet that is a connection by itself is not told of, and its template is: with
+// version 1 only.
+func TestTellTemplatesOfOnePacket(t *testing.T) {
+	r := newRig(t, small)
+	dns := persistent(service(model.UDP, vip, "rr"))
+	dns.Flags |= model.OnePacket
+	r.addService(dns, 1, 1)
+	sip := sipService()
+	sip.Flags |= model.OnePacket
+	r.addService(sip, 1)
+	r.synchronized(0, 1)
+	teller := r.tell(TellRule{})
+	server, _ := r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x")).server()
+	got := r.received(teller)
+	if cmp.Diff(toldTales(got), []string{"template NONE"}) != "" {
+		t.Fatalf("told of %v", toldTales(got))
+	}
+	if c := got[0].Conn; c.Client.String() != "10.10.0.2:0" || c.Virtual.String() != vip || c.Server.Addr() != server.Addr() {
+		t.Errorf("the template is %+v, and its packet went to %s", c, server)
+	}
+	r.fromClient(testenv.UDP("10.10.0.3:5060", sipVIP, invite("a@h")))
+	if got = r.received(teller); len(got) != 1 || got[0].Conn.EngineData != "a@h" {
+		t.Errorf("told of %+v, want the call's template", got)
+	}
+	r.turn("sync_version=0")
+	r.fromClient(testenv.UDP("10.10.0.4:1", vip, "x"))
+	if got := r.received(teller); len(got) != 0 {
+		t.Errorf("version 0 tells of %v", toldTales(got))
+	}
+}
+
 // A connection of a template that was set aside tells of that one, not of the next one of
 // its client.
 func TestTellTemplateSetAside(t *testing.T) {
