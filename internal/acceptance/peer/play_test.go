@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"time"
 
@@ -36,6 +37,17 @@ func (g *group) start(s conform.Scenario, v variant) error {
 // looks are operations that change nothing.
 var looks = map[string]bool{"counts": true, "conns": true}
 
+// removes tells whether an operation takes servers away: "-d", "-D" or "-C" of ipvsadm. A
+// master keeps messages for up to two seconds, so that what it told before may come to a
+// backup after that. The connection then has no server there, and Linux binds it with a
+// later message only: what backups hold would depend on who sent sooner.
+func removes(kind string, op []json.RawMessage) bool {
+	var command string
+	return kind == "ipvsadm" && len(op) > 1 && json.Unmarshal(op[1], &command) == nil && removal.MatchString(command)
+}
+
+var removal = regexp.MustCompile(`^-[dDC]( |$)`)
+
 // playAll plays a recording on several groups, operation by operation, and waits until
 // everything was sent. It says where a master does not do as recorded: what it tells its
 // backups is then not what the scenario is for.
@@ -63,6 +75,9 @@ func playAll(r conform.Recording, v variant, groups ...*group) (unlike []string,
 		}
 		if err := interrupted.Err(); err != nil {
 			return nil, err
+		}
+		if removes(kind, op) {
+			time.Sleep(flush)
 		}
 		if err := all(func(i int) (err error) {
 			got[i], err = groups[i].Do(op, r.Results[n])
