@@ -279,14 +279,10 @@ func logMissing(log *slog.Logger, missing []synchronize.Missing) {
 		return
 	}
 	for _, m := range missing[:min(len(missing), 10)] {
-		if m.Server.IsValid() {
-			log.Warn("a server of the master is missing: its connections are entered when it is added", "service", m.Service, "server", m.Server, "entries", m.Entries)
-		} else {
-			log.Warn("a service of the master is missing: its connections are entered when it is added", "service", m.Service, "entries", m.Entries)
-		}
+		log.Warn("the table lacks what the master has: its connections are entered when it is added", "missing", m.String(), "entries", m.Entries)
 	}
 	if more := len(missing) - 10; more > 0 {
-		log.Warn("more services and servers of the master are missing", "number", more)
+		log.Warn("the table lacks more services and servers of the master", "number", more)
 	}
 }
 

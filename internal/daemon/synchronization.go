@@ -64,11 +64,7 @@ func missingText(missing []synchronize.Missing) string {
 	const shown = 3
 	var words []string
 	for _, m := range missing[:min(len(missing), shown)] {
-		if m.Server.IsValid() {
-			words = append(words, fmt.Sprintf("server %s of %s", m.Server, m.Service))
-		} else {
-			words = append(words, "service "+m.Service)
-		}
+		words = append(words, m.String())
 	}
 	if more := len(missing) - shown; more > 0 {
 		words = append(words, fmt.Sprintf("%d more", more))

@@ -160,6 +160,14 @@ type Missing struct {
 	Entries int            // that wait for it
 }
 
+// String names the server, or the service if that is missing as a whole.
+func (m Missing) String() string {
+	if m.Server.IsValid() {
+		return fmt.Sprintf("server %s of %s", m.Server, m.Service)
+	}
+	return "service " + m.Service
+}
+
 // report lists what is missing, most frequent first.
 func (u *unbound) report() []Missing {
 	list := make([]Missing, 0, len(u.missing))
@@ -184,30 +192,4 @@ func (k missingKey) service() string {
 		return byMark
 	}
 	return byMark + " or " + byAddress
-}
-
-// MissingText is an alarm's text about what is missing; empty if nothing is.
-func MissingText(missing []Missing) string {
-	if len(missing) == 0 {
-		return ""
-	}
-	const shown = 3
-	total := 0
-	var parts []string
-	for i, m := range missing {
-		total += m.Entries
-		if i >= shown {
-			continue
-		}
-		if m.Server.IsValid() {
-			parts = append(parts, fmt.Sprintf("server %s of service %s (%d)", m.Server, m.Service, m.Entries))
-		} else {
-			parts = append(parts, fmt.Sprintf("service %s (%d)", m.Service, m.Entries))
-		}
-	}
-	text := fmt.Sprintf("%d connections and templates of the master wait for what this director does not have: %s", total, strings.Join(parts, ", "))
-	if more := len(missing) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + ". They are entered when it is added (imbang ipvsadm -A, -a)"
 }
