@@ -368,6 +368,8 @@ func (r *Receiver) start(number uint64) {
 	}
 	r.want, r.bulk, r.done, r.last, r.settled, r.gapAt = false, number, number, number, number, 0
 	r.counts.Bulks++
+	clear(r.definitions) // they are repeated, and which were forgotten was perhaps missed
+	r.skew.known = false
 	r.sweep.begin(r.config.Table != nil)
 }
 
