@@ -13,7 +13,10 @@ const (
 	chunk     = 256         // entries that are read from the table at a time
 	burst     = 32          // datagrams, the least that a bulk transfer sends at once
 	bulkAgain = time.Second // from an error of the table to the next pass
-	never     = 10 * 365 * 24 * time.Hour
+	// bulkSilence is for how long a receiver of a transfer may be silent: it holds up the
+	// others. It acknowledges each 20 ms, but for pauses of its director.
+	bulkSilence = 2 * time.Second
+	never       = 10 * 365 * 24 * time.Hour
 )
 
 // bulk is a transfer of the whole table to the receivers that requested it. Its entries
@@ -71,14 +74,14 @@ func (s *Sender) pump(now time.Duration, out *Output) {
 
 // beginBulk begins one, if a receiver requests it.
 func (s *Sender) beginBulk(now time.Duration, out *Output) {
-	if !slices.ContainsFunc(s.peers, (*peer).wants) {
+	if !s.wanted(now) {
 		return
 	}
 	s.flush(now, out)
 	s.bulk.start = s.store.next
 	s.open = appendHeader(s.open, header{kind: kindBulkStart, group: s.config.Group, session: s.session})
 	for _, p := range s.peers {
-		if p.wants() {
+		if p.asks(now) {
 			p.served, p.start, p.acked, p.synced = p.request, s.bulk.start, s.bulk.start-1, false
 			s.open = participant{p.id, p.request}.append(s.open)
 			s.bulk.with = append(s.bulk.with, p)
@@ -90,9 +93,16 @@ func (s *Sender) beginBulk(now time.Duration, out *Output) {
 	s.bulk.cursor = s.config.Table()
 }
 
+// asks reports whether a receiver waits for a transfer, and is there.
+func (p *peer) asks(now time.Duration) bool { return p.wants() && now-p.heard < bulkSilence }
+
+func (s *Sender) wanted(now time.Duration) bool {
+	return slices.ContainsFunc(s.peers, func(p *peer) bool { return p.asks(now) })
+}
+
 // bulkOpen reports whether a chunk can be sent now.
 func (s *Sender) bulkOpen(now time.Duration) bool {
-	if len(s.bulk.with) == 0 || !s.windowOpen() {
+	if len(s.bulk.with) == 0 || !s.windowOpen(now) {
 		return false
 	}
 	s.bulk.tokens.fill(now)
@@ -100,11 +110,15 @@ func (s *Sender) bulkOpen(now time.Duration) bool {
 }
 
 // windowOpen reports whether few enough datagrams are without acknowledgement. It drops
-// receivers that left the transfer.
-func (s *Sender) windowOpen() bool {
+// receivers that left the transfer or are silent: these begin anew.
+func (s *Sender) windowOpen(now time.Duration) bool {
 	least := s.store.next
 	s.bulk.with = slices.DeleteFunc(s.bulk.with, func(p *peer) bool {
 		if p.start != s.bulk.start || p.wants() || !slices.Contains(s.peers, p) {
+			return true
+		}
+		if now-p.heard >= bulkSilence {
+			p.served--
 			return true
 		}
 		least = min(least, p.acked+1)
@@ -122,12 +136,19 @@ func (s *Sender) bulkDue(now time.Duration) time.Duration {
 	case s.config.Table == nil:
 		return never
 	case len(s.bulk.with) == 0:
-		if slices.ContainsFunc(s.peers, (*peer).wants) {
+		if s.wanted(now) {
 			return max(now, s.bulk.again)
 		}
 		return never
-	case !s.windowOpen():
-		return never // an acknowledgement or the end of a receiver opens it
+	case !s.windowOpen(now): // an acknowledgement opens it, or the silence of a receiver
+		if len(s.bulk.with) == 0 {
+			return s.bulkDue(now)
+		}
+		next := never
+		for _, p := range s.bulk.with {
+			next = min(next, p.heard+bulkSilence)
+		}
+		return next
 	}
 	return max(s.bulk.tokens.until(now, 1), now+time.Millisecond)
 }
