@@ -48,6 +48,7 @@ type listener[T listenerElement] struct {
 
 	mu     sync.Mutex
 	losses uint64 // in all
+	lapses uint64 // of the lease, since it was asked last; under mu
 	failed error  // why it cannot go on
 }
 
@@ -187,13 +188,21 @@ func listeners[T listenerElement](places *ebpf.Map) (n int, err error) {
 	return n, err
 }
 
-// renew makes the lease end a while from now.
+// renew makes the lease end a while from now. Where the last one was over (the process was
+// stopped), events were missed that the kernel did not count.
 func (l *listener[T]) renew() error {
 	now, err := monotonic()
 	if err != nil {
 		return err
 	}
 	until, _ := lease(&l.want)
+	if *until != 0 && *until < now {
+		defer func() {
+			l.mu.Lock()
+			l.lapses++
+			l.mu.Unlock()
+		}()
+	}
 	*until = now + uint64(listenerLease)
 	if err := l.places.Put(l.number, l.want); err != nil {
 		return err
@@ -296,7 +305,8 @@ func (l *listener[T]) lostSoFar() (n uint64, err error) {
 	return n, err
 }
 
-// Lost is how many events found no room since it was asked last.
+// Lost is how many events found no room since it was asked last. A pause of the listener that
+// was longer than its lease counts as one.
 func (l *listener[T]) Lost() (uint64, error) {
 	now, err := l.lostSoFar()
 	if err != nil {
@@ -304,6 +314,9 @@ func (l *listener[T]) Lost() (uint64, error) {
 	}
 	new := now - l.losses
 	l.losses = now
+	l.mu.Lock()
+	new, l.lapses = new+l.lapses, 0
+	l.mu.Unlock()
 	return new, nil
 }
 
