@@ -112,21 +112,23 @@ func (t *Teller) Close() error {
 // countTellers has packets apply the rule exactly while a teller receives what it
 // selects. After one that was killed the next teller, or its end, does that.
 func (d *Director) countTellers() error {
-	now, err := monotonic()
-	if err != nil {
-		return err
-	}
-	all, err := lookupAll[bpfobj.LbFollower](d.maps.Followers, d.maps.Followers.MaxEntries())
-	if err != nil {
-		return fmt.Errorf("read the followers: %w", err)
-	}
-	var on uint32
-	for _, f := range all {
-		if f.Until > now && f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_TELL) != 0 {
-			on = 1
+	return d.exclusively(func() error { // another one may begin or end now
+		now, err := monotonic()
+		if err != nil {
+			return err
 		}
-	}
-	return d.changeConfig(func(set *bpfobj.LbSettings) { set.Syncing = on })
+		all, err := lookupAll[bpfobj.LbFollower](d.maps.Followers, d.maps.Followers.MaxEntries())
+		if err != nil {
+			return fmt.Errorf("read the followers: %w", err)
+		}
+		var on uint32
+		for _, f := range all {
+			if f.Until > now && f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_TELL) != 0 {
+				on = 1
+			}
+		}
+		return d.changeConfig(func(set *bpfobj.LbSettings) { set.Syncing = on })
+	})
 }
 
 // Each calls with every entry until the context ends, which is no error, or something
