@@ -85,6 +85,7 @@ func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKin
 		for i := range entries {
 			c := entries[i]
 			forward := c.Forward
+			c.Expires = min(c.Expires, maxExpiry) // copies live longer than their entries
 			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {
 				continue
 			}
