@@ -87,11 +87,14 @@ static __always_inline enum record_result backup_replace(const struct flow *key,
 			conn_remove(key, seen);
 		return RECORD_NONE;
 	}
-	if (r->kind == RECORD_TOLD || is_call(key)) {
+	if (r->kind == RECORD_TOLD) {
 		backup_update(key, r, seen);
 		return RECORD_UPDATED;
 	}
-	template_invalidate(key, seen);
+	if (is_call(key))
+		call_invalidate(call_number(key), key, seen->server);
+	else
+		template_invalidate(key, seen);
 	return RECORD_NONE;
 }
 
