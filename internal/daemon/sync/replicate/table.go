@@ -20,8 +20,8 @@ func (l cursors) note(c *model.Connection) {
 	}
 }
 
-// cursor reads a director's table once, for a machine: templates, then connections. It
-// implements own.Cursor.
+// cursor reads a director's table once, for a machine: templates, then connections; of a
+// backup in the other order. It implements own.Cursor.
 type cursor struct {
 	pages   []*director.ConnectionPages // that are left to be read
 	timeout func(*model.Connection)     // fills it in
@@ -36,7 +36,11 @@ func newCursor(t entryReader, among *cursors) *cursor {
 	if c.timeout, c.err = t.StateTimeouts(); c.err != nil {
 		return c
 	}
-	for _, kind := range []director.EntryKind{director.OnlyTemplates, director.OnlyConnections} {
+	kinds := []director.EntryKind{director.OnlyTemplates, director.OnlyConnections}
+	if among == nil {
+		slices.Reverse(kinds) // a backup ends entries: a template after those that it controls
+	}
+	for _, kind := range kinds {
 		c.pages = append(c.pages, t.ConnectionPages(director.ConnectionFilter{Kind: kind}))
 	}
 	if among != nil {
