@@ -65,6 +65,7 @@ type Replica struct {
 	state    State
 	cursors  cursors
 	waiting  waiting
+	bulks    uint64     // that a backup has begun to receive
 	looked   uint64     // the generation of the services that the machine has
 	past     own.Counts // of earlier sessions
 	alarms   alarms
@@ -349,6 +350,10 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 
 // do carries out what the machine says.
 func (r *Replica) do() error {
+	if r.receiver != nil && r.receiver.Counts().Bulks != r.bulks {
+		r.bulks = r.receiver.Counts().Bulks
+		clear(r.waiting.entries) // what the master has comes again, and the rest has ended
+	}
 	if err := r.apply(); err != nil {
 		r.out.Reset()
 		return err
