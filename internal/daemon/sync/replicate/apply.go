@@ -74,6 +74,9 @@ func waits(err error) bool {
 // look gives the machine the services if they have changed, and tries entries again that
 // wait.
 func (r *Replica) look(now time.Duration) error {
+	if r.config.Interface != "" && !r.socket.isBound() {
+		return fmt.Errorf("replication: interface %s is gone: the role can be started again when it is back", r.config.Interface)
+	}
 	if again := r.waiting.again(time.Now()); len(again) > 0 {
 		for chunk := range slices.Chunk(again, director.InsertBatch) {
 			if err := r.enter(chunk, false); err != nil {

@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -86,6 +87,21 @@ func openSocket(c *Config) (*socket, error) {
 		return nil, fmt.Errorf("replication: interface %s: group %s: %w", c.Interface, c.To[0], err)
 	}
 	return s, nil
+}
+
+// isBound reports whether the interface that the socket is bound to is still there: it
+// neither sends nor receives otherwise, also if there is another one of its name.
+func (s *socket) isBound() bool {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	bound := true
+	err = raw.Control(func(fd uintptr) {
+		_, err := unix.GetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE)
+		bound = !errors.Is(err, unix.ENODEV)
+	})
+	return err == nil && bound
 }
 
 func joinAll(errs ...error) error {
