@@ -23,6 +23,9 @@ const (
 	resetEvery   = 20 * time.Millisecond
 	welcomeEvery = 2 * time.Millisecond
 	welcomeBurst = 64
+	// welcomeAgain is the time between two answers to the same Hello, of which the latest are
+	// remembered: one that is replayed does not take what others need.
+	welcomeAgain = 100 * time.Millisecond
 	mostPeers    = 32
 	mostBarriers = 64
 )
@@ -45,17 +48,22 @@ type Sender struct {
 	openBulk bool
 	openedAt time.Duration
 
-	beats     uint64
-	nextBeat  time.Duration
-	resetAt   time.Duration
-	welcomes  bucket
-	barriers  []uint64
-	bulk      bulk
-	walk      walk
-	batch     []model.Connection
-	scratch   []byte
-	closed    bool
-	announced bool // the configuration was given
+	beats    uint64
+	nextBeat time.Duration
+	resetAt  time.Duration
+	welcomes bucket
+	welcomed [welcomeBurst]struct { // the latest, in turn
+		hello
+		at time.Duration
+	}
+	welcomedNext int
+	barriers     []uint64
+	bulk         bulk
+	walk         walk
+	batch        []model.Connection
+	scratch      []byte
+	closed       bool
+	announced    bool // the configuration was given
 }
 
 // peer is a receiver that the sender knows.
@@ -348,14 +356,22 @@ func (s *Sender) hello(now time.Duration, from netip.AddrPort, h header, body, b
 	if x.receiver == s.watch.id {
 		return ReasonReplayed // its own
 	}
+	for i := range s.welcomed {
+		if w := &s.welcomed[i]; w.hello == x && now-w.at < welcomeAgain {
+			return ReasonLimited
+		}
+	}
 	if !s.sign.verify(b) {
 		return ReasonForged
 	}
 	if !s.welcomes.take(now, 1) {
 		return ReasonLimited
 	}
-	w := welcome{x.receiver, x.nonce, uint64((now - s.started) / time.Millisecond)}
-	s.control(header{kind: kindWelcome}, w.append, out, from)
+	w := &s.welcomed[s.welcomedNext%len(s.welcomed)]
+	w.hello, w.at = x, now
+	s.welcomedNext++
+	answer := welcome{x.receiver, x.nonce, uint64((now - s.started) / time.Millisecond)}
+	s.control(header{kind: kindWelcome}, answer.append, out, from)
 	return accepted
 }
 
