@@ -72,7 +72,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Synchronization.unbound":    "of a backup: entries that wait for their service or server now",
 	"api.Synchronization.bound":      "of a backup: entries that got them after a wait",
 	"api.Synchronization.dropped":    "what was dropped, by reason; all reasons of the role",
-	"api.Synchronization.missing":    "of a backup: what the master has and the table lacks, the most frequent first",
+	"api.Synchronization.missing":    "of a backup: what the master has and the table lacks, the most frequent first, at most 1000",
 	"api.SyncDropped.reason":         "reason, such as `queue_full`, `send_error`, `syncid` or `table_full`",
 	"api.SyncDropped.of":             "what was dropped: `messages` or `entries`",
 	"api.SyncDropped.count":          "how many",

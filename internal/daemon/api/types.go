@@ -68,7 +68,7 @@ type Synchronization struct {
 	Unbound   int64         `json:"unbound"`           // of a backup: entries that wait for their server now
 	Bound     uint64        `json:"bound"`             // of a backup: entries that got their server after a wait
 	Dropped   []SyncDropped `json:"dropped"`           // all reasons of the role
-	Missing   []SyncMissing `json:"missing,omitempty"` // of a backup: what the table lacks, most frequent first
+	Missing   []SyncMissing `json:"missing,omitempty"` // of a backup: what the table lacks, most frequent first, at most 1000
 }
 
 // SyncDropped is how many messages or entries were dropped for a reason.

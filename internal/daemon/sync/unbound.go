@@ -168,16 +168,44 @@ func (m Missing) String() string {
 	return "service " + m.Service
 }
 
-// report lists what is missing, most frequent first.
+// mostReported bounds a report: foreign entries can each miss a server of their own.
+const mostReported = 1000
+
+// report lists what is missing, most frequent first, at most mostReported of it. Names are
+// made of those alone, since messages wait meanwhile.
 func (u *unbound) report() []Missing {
-	list := make([]Missing, 0, len(u.missing))
+	type one struct {
+		missingKey
+		entries int
+	}
+	order := func(a, b one) int { return cmp.Or(b.entries-a.entries, a.compare(b.missingKey)) }
+	var most []one
+	full := false // then the last one is that which others have to precede
 	for k, n := range u.missing {
-		list = append(list, Missing{k.service(), k.server, n})
+		m := one{k, n}
+		if full && order(m, most[mostReported-1]) > 0 {
+			continue
+		}
+		if most = append(most, m); len(most) == 2*mostReported {
+			slices.SortFunc(most, order)
+			most, full = most[:mostReported], true
+		}
+	}
+	slices.SortFunc(most, order)
+	most = most[:min(len(most), mostReported)]
+	list := make([]Missing, len(most))
+	for i, m := range most {
+		list[i] = Missing{m.service(), m.server, m.entries}
 	}
 	slices.SortFunc(list, func(a, b Missing) int {
 		return cmp.Or(b.Entries-a.Entries, strings.Compare(a.Service, b.Service), a.Server.Compare(b.Server))
 	})
 	return list
+}
+
+// compare orders by addresses, then marks.
+func (k missingKey) compare(o missingKey) int {
+	return cmp.Or(k.virtual.Compare(o.virtual), cmp.Compare(k.protocol, o.protocol), cmp.Compare(k.mark, o.mark), k.server.Compare(o.server))
 }
 
 // service names the service that an entry is of. A connection's mark need not be that of a
