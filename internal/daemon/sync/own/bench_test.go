@@ -174,8 +174,8 @@ func BenchmarkWalk(b *testing.B) {
 	sent := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		w.passes++
-		if w.due(10*time.Second, &c) {
+		w.begin(w.next, 10*time.Second)
+		if w.due(w.began, &c) {
 			sent++
 		}
 	}

@@ -46,15 +46,17 @@
 // # Refreshes
 //
 // The caller's rule (Linux's: the third packet and each 50th after it, and changes of state) does
-// not report a connection with few packets, and its copy would expire. Each Config.Walk the
-// sender reads the table. It sends an entry in one of n passes, n = timeout / 2 / Walk, that
-// its hash chooses, if it had a packet since its last turn: timeout - expiry says so. A
-// record of each entry's last transfer was the alternative. It costs 16 to 40 bytes for
-// each entry and has to be kept right through losses and several receivers; the walk costs
-// a reading of the table, keeps nothing and spreads the refreshes evenly. As a packet can
-// come just before the end of a timeout and its turn only later, copies expire later than
-// their entries, by up to half of the timeout and two passes. That is harmless: the end of
-// an entry is sent as a deletion.
+// not report a connection with few packets, and its copy would expire. Each Config.Walk, or
+// as soon as the last pass is complete, the sender reads the table. An entry has a turn in
+// each half of its timeout, at a time that its hash chooses. A pass sends the entries whose
+// turn came since the last pass began, if they had a packet since the turn before: timeout -
+// expiry says so. A record of each entry's last transfer was the alternative. It costs 16 to
+// 40 bytes for each entry and has to be kept right through losses and several receivers; the
+// walk costs a reading of the table, keeps nothing and spreads the refreshes evenly. As a
+// packet can come just before the end of a timeout and its turn only later, copies expire
+// later than their entries, by half of the timeout and the time between two passes; if a
+// pass takes longer than Config.Walk, also by the excess. That is harmless: the end of an
+// entry is sent as a deletion.
 //
 // # Authenticity
 //

@@ -3,15 +3,19 @@
 package own
 
 import (
+	"io"
 	"time"
 
 	"imbang/internal/model"
 )
 
-// walk is the periodic pass over the table that keeps copies from expiring (doc.go).
+// walk is the periodic pass over the table that keeps copies from expiring (doc.go). A pass
+// of a large table takes longer than Config.Walk; the next one begins at once then.
 type walk struct {
-	cursor Cursor // nil: between two passes
-	passes uint64
+	cursor Cursor        // nil: between two passes
+	began  time.Duration // the latest pass
+	before time.Duration // the one before it
+	took   time.Duration // the latest pass that was complete
 	next   time.Duration
 	seed   uint64
 	tokens bucket // [entries]
@@ -24,35 +28,43 @@ func (w *walk) end() {
 	}
 }
 
-// passes is in how many passes an entry is refreshed once: so that it is within half of
-// its timeout.
-func passes(interval, timeout time.Duration) uint64 {
-	return uint64(max(1, timeout/2/interval))
+// begin begins a pass.
+func (w *walk) begin(now, interval time.Duration) {
+	w.before, w.began, w.next = w.began, now, now+interval
 }
 
-// span is the longest time from a packet to the refresh that sends it.
-func span(interval, timeout time.Duration) time.Duration {
-	return time.Duration(passes(interval, timeout)+1) * interval
+// interval is the time from one pass to the next one, as far as it is known.
+func (w *walk) interval(now, least time.Duration) time.Duration {
+	if w.cursor != nil {
+		least = max(least, now-w.began)
+	}
+	return max(least, w.took)
 }
 
-// margin is by how much a copy lives longer than its entry.
-func (w *walk) margin(interval time.Duration, c *model.Connection) time.Duration {
+// margin is by how much a copy lives longer than its entry: by the longest time from a
+// packet to the refresh that sends it, which are half of the timeout and the time between
+// two passes. If these take longer than the table's interval, the next ones may even more.
+func (w *walk) margin(now, least time.Duration, c *model.Connection) time.Duration {
 	if c.Timeout <= 0 {
 		return 0
 	}
-	return span(interval, c.Timeout)
+	interval := w.interval(now, least)
+	return max(c.Timeout/2, interval) + interval + interval - least
 }
 
 // due reports whether an entry is to be refreshed in this pass: it is the entry's turn,
-// and there was a packet since the last turn.
-func (w *walk) due(interval time.Duration, c *model.Connection) bool {
+// and there was a packet since the last turn. The turns are half of a timeout apart, and at
+// what time the entry's hash chooses. A pass does those since the last pass began.
+func (w *walk) due(now time.Duration, c *model.Connection) bool {
 	if c.Timeout <= 0 {
 		return true
 	}
-	if n := passes(interval, c.Timeout); n > 1 && (flowHash(w.seed, c)+w.passes)%n != 0 {
+	period := max(c.Timeout/2, 1)
+	phase := period - time.Duration(flowHash(w.seed, c)%uint64(period))
+	if (w.began+phase-1)/period == (w.before+phase-1)/period {
 		return false
 	}
-	return c.Timeout-c.Expires < span(interval, c.Timeout)
+	return c.Timeout-c.Expires < period+now-w.before
 }
 
 // refresh goes on with a pass.
@@ -62,24 +74,28 @@ func (s *Sender) refresh(now time.Duration, out *Output) {
 		if s.config.Table == nil || now < w.next {
 			return
 		}
-		w.next = now + s.config.Walk
+		w.begin(now, s.config.Walk)
 		if len(s.peers) == 0 {
 			return
 		}
 		w.cursor = s.config.Table()
-		w.passes++
 	}
 	for w.cursor != nil && w.tokens.take(now, chunk) {
 		n, err := w.cursor.Next(s.batch)
 		for i := range n {
-			if w.due(s.config.Walk, &s.batch[i]) {
+			if w.due(now, &s.batch[i]) {
 				s.entry(now, opPut, &s.batch[i], false, out)
 				s.counts.Refreshes++
 			}
 		}
-		if err != nil { // the end, or the next pass reads what this one could not
+		switch {
+		case err == io.EOF:
 			w.end()
-		} else if n == 0 {
+			w.took = now - w.began
+		case err != nil: // the next pass does the turns of this one
+			w.end()
+			w.began = w.before
+		case n == 0:
 			return
 		}
 	}

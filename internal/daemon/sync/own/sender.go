@@ -104,7 +104,9 @@ func NewSender(now time.Duration, c Config) (*Sender, error) {
 	}
 	s.bulk.tokens = bucket{rate: float64(c.Rate), most: max(burst, float64(c.Rate)/200), at: now}
 	s.walk.tokens = bucket{rate: float64(c.WalkRate), most: chunk, at: now}
-	s.walk.next, s.walk.seed = now+c.Walk, c.Random()
+	s.walk.seed = c.Random()
+	s.walk.began = now
+	s.walk.begin(now, c.Walk)
 	return s, nil
 }
 
@@ -188,7 +190,7 @@ func (s *Sender) entry(now time.Duration, op uint8, c *model.Connection, bulk bo
 		s.define(now, index, out)
 	}
 	s.room(now, entrySize(c), bulk, out)
-	b, err := appendEntry(s.open, op, c, index, c.Expires+s.walk.margin(s.config.Walk, c))
+	b, err := appendEntry(s.open, op, c, index, c.Expires+s.walk.margin(now, s.config.Walk, c))
 	if err != nil {
 		s.counts.Refused[ReasonUnsendable]++
 		return

@@ -356,7 +356,7 @@ func TestRefresh(t *testing.T) {
 					t.Fatalf("%v with a packet each %v of %v is missing after %v", f.key, f.every, e.conn.Timeout, w.now)
 				}
 				own := master.table[f.key]
-				if late := e.at - own.at; late > span(master.send.config.Walk, own.conn.Timeout)+w.delay+2*time.Second {
+				if late := e.at - own.at; late > master.send.walk.margin(master.clock(), master.send.config.Walk, &own.conn)+w.delay+2*time.Second {
 					t.Fatalf("%v lives longer by %v", f.key, late)
 				}
 			}
