@@ -34,7 +34,7 @@ const (
 
 const (
 	entrySize4, entrySize6 = 28, 52
-	// longestExpiry is what ipvsadm accepts as a timeout, and twice that fits [ms].
+	// longestExpiry is what ipvsadm accepts as a timeout.
 	longestExpiry = 31 * 24 * time.Hour
 	// maxPackets is how many packets of a client are told: more than drop_entry asks for.
 	maxPackets = 15
@@ -127,7 +127,7 @@ func appendEntry(b []byte, op uint8, c *model.Connection, index uint32, e time.D
 	}
 	b = append(b, first, uint8(c.Protocol), state, uint8(c.Flags))
 	b = binary.BigEndian.AppendUint32(b, index)
-	b = binary.BigEndian.AppendUint32(b, uint32(min(max(e, 0), 2*longestExpiry-1)/time.Millisecond))
+	b = binary.BigEndian.AppendUint32(b, uint32(min(max(e, 0)/time.Millisecond, math.MaxUint32)))
 	b = binary.BigEndian.AppendUint16(b, c.Client.Port())
 	b = binary.BigEndian.AppendUint16(b, c.Virtual.Port())
 	b = binary.BigEndian.AppendUint16(b, c.Server.Port())

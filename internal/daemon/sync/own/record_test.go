@@ -152,6 +152,21 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// An expiry that does not fit is the longest that does, 49.7 days.
+func TestLongestExpiry(t *testing.T) {
+	c := kinds()["masquerading"]
+	for e, want := range map[time.Duration]time.Duration{-time.Second: 0, 46 * 24 * time.Hour: 46 * 24 * time.Hour, 60 * 24 * time.Hour: (1<<32 - 1) * time.Millisecond} {
+		b, err := appendEntry(nil, opPut, &c, 7, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got model.Connection
+		if _, err := readEntry(&reader{b: b}, &got, &Output{}); err != nil || got.Expires != want {
+			t.Errorf("%v: %v, %v", e, got.Expires, err)
+		}
+	}
+}
+
 func TestDefinitionsAreRead(t *testing.T) {
 	for name, c := range kinds() {
 		for _, p := range []pair{{c.Service, c.RealServer}, {service: c.Service}} {
