@@ -43,6 +43,10 @@
 // Then the receiver deletes what it has and the sender does not, if it has a Cursor: it
 // notes a hash of 64 bits for each entry that came since BulkStart, and compares its table.
 //
+// A receiver that cannot apply an authentic record (it is malformed, or of an index without
+// definition) does not have the whole table any more. It requests a bulk transfer, each 10 s
+// at most, and removes nothing after a transfer with such a record.
+//
 // # Refreshes
 //
 // The caller's rule (Linux's: the third packet and each 50th after it, and changes of state) does

@@ -25,6 +25,7 @@ const (
 	mostAsked   = 128                    // missing datagrams likewise
 	sweepChunk  = 1024                   // entries compared at a time
 	sweepEvery  = time.Millisecond
+	repairEvery = 10 * time.Second // bulk transfers because of records that cannot be applied
 )
 
 // Receiver is the state of a director that follows the sender of a group. Its times are
@@ -60,6 +61,11 @@ type Receiver struct {
 	request uint32
 	bulk    uint64 // number of the datagram with which the one that runs began; 0: none
 	synced  bool
+
+	// spoiled: a record of the stream was not applied, since it could not be read. Another bulk
+	// transfer is requested, not before repairAt.
+	spoiled  bool
+	repairAt time.Duration
 
 	definitions map[uint32]definition
 	skew        skew
@@ -114,6 +120,7 @@ func (r *Receiver) Tick(now time.Duration, out *Output) {
 		r.hello(now, 0, out, r.config.To...)
 	}
 	if r.following {
+		r.repair(now)
 		r.nack(now, out)
 		if r.want && now-r.acked >= wantEvery || now-r.acked >= aliveEvery {
 			r.ackAt = now
@@ -134,6 +141,9 @@ func (r *Receiver) due(now time.Duration, out *Output) {
 		}
 		if r.gapAt != 0 {
 			next = min(next, r.gapAt)
+		}
+		if r.spoiled && !r.want {
+			next = min(next, r.repairAt)
 		}
 		if r.sweep.ready {
 			next = min(next, r.sweep.next)
@@ -260,7 +270,7 @@ func (r *Receiver) begin(session uint64) {
 	clear(r.definitions)
 	r.skew.known = false
 	r.sweep.cancel()
-	r.want = false
+	r.want, r.spoiled = false, false
 	r.requestBulk()
 }
 
@@ -271,6 +281,21 @@ func (r *Receiver) requestBulk() {
 	}
 	r.request++
 	r.want, r.synced, r.bulk, r.gapAt = true, false, 0, 0
+}
+
+// spoil notes that a record was not applied. What the sender has is not known then.
+func (r *Receiver) spoil() {
+	r.spoiled, r.synced = true, false
+	r.sweep.cancel()
+}
+
+// repair requests the whole table after a record that was not applied. It does so at times
+// only: the table can have it again.
+func (r *Receiver) repair(now time.Duration) {
+	if r.spoiled && !r.want && now >= r.repairAt {
+		r.repairAt = now + repairEvery
+		r.requestBulk()
+	}
 }
 
 func (r *Receiver) lose(now time.Duration, out *Output) {
@@ -367,6 +392,7 @@ func (r *Receiver) start(number uint64) {
 		r.slots[i].number, r.slots[i].asked = 0, 0
 	}
 	r.want, r.bulk, r.done, r.last, r.settled, r.gapAt = false, number, number, number, number, 0
+	r.spoiled = false
 	r.counts.Bulks++
 	clear(r.definitions) // they are repeated, and which were forgotten was perhaps missed
 	r.skew.known = false
@@ -394,9 +420,11 @@ func (r *Receiver) apply(now time.Duration, h header, body []byte, out *Output) 
 		w := r.record(now, h.flags&dataBulk != 0, &in, out)
 		if w == ReasonMalformed {
 			out.Apply = out.Apply[:changes]
+			r.spoil()
 			return w
 		}
 		if w != accepted {
+			r.spoil()
 			why = w
 		}
 	}
@@ -424,7 +452,11 @@ func (r *Receiver) record(now time.Duration, bulk bool, in *reader, out *Output)
 	case opBulkEnd:
 		in.byte()
 		if start := in.long(); !in.fail && r.bulk != 0 && start == r.bulk {
-			r.bulk, r.synced, r.ackAt = 0, true, now
+			r.bulk, r.ackAt = 0, now
+			if r.spoiled {
+				return accepted
+			}
+			r.synced = true
 			out.Events = append(out.Events, Event{Kind: EventSynced, Peer: r.peer, ID: r.session})
 			r.sweep.ready = true
 		}
