@@ -153,6 +153,7 @@ func replicationCounts(r *api.Replication, now time.Time) string {
 	}{
 		{r.Bulks, "transfers of the table"}, {r.Refreshes, "refreshed"}, {r.Repeated, "datagrams repeated"}, {r.Swept, "removed that the master does not have"},
 		{uint64(r.Waiting), "wait for a service, server or template"}, {r.NotEntered, "not entered"}, {r.Lost, "events lost"},
+		{r.Locked, "times the table was locked for too long"},
 	} {
 		if c.n > 0 {
 			words = append(words, fmt.Sprintf("%d %s", c.n, c.text))

@@ -84,7 +84,7 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 		Retry: p.Retry, Last: s.Last, Heard: s.Heard, Receivers: receivers(s.Receivers),
 		Datagrams: s.Counts.Datagrams, Repeated: s.Counts.Repeated, Entries: s.Counts.Entries, Deletions: s.Counts.Deletions,
 		Refreshes: s.Counts.Refreshes, Bulks: s.Counts.Bulks, Swept: s.Counts.Swept,
-		Lost: s.Lost, Waiting: s.Waiting, NotEntered: s.Refused, Differences: s.Differences,
+		Lost: s.Lost, Locked: s.Locked, Waiting: s.Waiting, NotEntered: s.Refused, Differences: s.Differences,
 	}
 	if p.Err != nil {
 		out.Error = p.Err.Error()

@@ -104,6 +104,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Replication.bulks":           "transfers of the whole table",
 	"api.Replication.swept":           "of a backup: entries that were removed because the master does not have them",
 	"api.Replication.lost":            "of a master: events that the director's ring had no room for; after each time the whole table is sent",
+	"api.Replication.locked":          "times that another command had the table locked for longer than `--lock-timeout`; a backup requests the whole table after that",
 	"api.Replication.waiting":         "of a backup: entries that wait for a service, a server or a template now",
 	"api.Replication.not_entered":     "of a backup: entries that the table refused",
 	"api.Replication.refused":         "datagrams and records that were not used, by reason; all reasons",

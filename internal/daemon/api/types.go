@@ -114,6 +114,7 @@ type Replication struct {
 	Bulks       uint64               `json:"bulks"`                 // transfers of the whole table
 	Swept       uint64               `json:"swept"`                 // of a backup: entries removed because the master does not have them
 	Lost        uint64               `json:"lost"`                  // of a master: events that the director's ring had no room for; all is sent anew
+	Locked      uint64               `json:"locked"`                // times that another command had the table locked for too long
 	Waiting     int                  `json:"waiting"`               // of a backup: entries that wait for a service, a server or a template now
 	NotEntered  uint64               `json:"not_entered"`           // of a backup: entries that the table refused
 	Refused     []ReplicationRefused `json:"refused"`               // all reasons

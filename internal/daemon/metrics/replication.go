@@ -25,6 +25,7 @@ var (
 	replRefreshes  = metric{"imbang_sync_replication_refreshes_total", "Entries that were sent because their copies grew old.", prometheus.CounterValue, syncRole}
 	replBulks      = metric{"imbang_sync_replication_bulk_transfers_total", "Transfers of the whole table.", prometheus.CounterValue, syncRole}
 	replLost       = metric{"imbang_sync_replication_lost_events_total", "Events that the director's ring had no room for.", prometheus.CounterValue, syncRole}
+	replLocked     = metric{"imbang_sync_replication_locked_total", "Times that another command had the table locked for too long.", prometheus.CounterValue, syncRole}
 	replSwept      = metric{"imbang_sync_replication_swept_entries_total", "Entries that were removed because the master does not have them.", prometheus.CounterValue, syncRole}
 	replWaiting    = metric{"imbang_sync_replication_waiting_entries", "Entries that wait for a service, a server or a template.", prometheus.GaugeValue, syncRole}
 	replNotEntered = metric{"imbang_sync_replication_not_entered_total", "Entries that the table refused.", prometheus.CounterValue, syncRole}
@@ -51,6 +52,7 @@ func (w writer) replication(r *api.Replication) {
 	put(replEntries, r.Entries)
 	put(replDeletions, r.Deletions)
 	put(replBulks, r.Bulks)
+	put(replLocked, r.Locked)
 	if r.Role == "master" {
 		put(replReceivers, uint64(len(r.Receivers)))
 		put(replRefreshes, r.Refreshes)

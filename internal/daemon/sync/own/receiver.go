@@ -298,6 +298,13 @@ func (r *Receiver) repair(now time.Duration) {
 	}
 }
 
+// RequestBulk requests the whole table: the caller has not applied what was put out.
+func (r *Receiver) RequestBulk(now time.Duration, out *Output) {
+	r.requestBulk()
+	r.sweep.cancel()
+	r.due(now, out)
+}
+
 func (r *Receiver) lose(now time.Duration, out *Output) {
 	r.following, r.helloAt = false, now
 	out.Events = append(out.Events, Event{Kind: EventSessionLost, Peer: r.peer, ID: r.session})

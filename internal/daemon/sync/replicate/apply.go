@@ -48,7 +48,9 @@ func (r *Replica) enter(batch []model.Connection, ends bool) error {
 	if ends {
 		do = r.o.Table.Withdraw
 	}
-	errs, err := do(batch)
+	var errs []error
+	var err error
+	r.outside(func() { errs, err = do(batch) })
 	if err != nil {
 		return fmt.Errorf("replication: %w", err)
 	}
@@ -74,12 +76,21 @@ func waits(err error) bool {
 // look gives the machine the services if they have changed, and tries entries again that
 // wait.
 func (r *Replica) look(now time.Duration) error {
+	if r.locked {
+		return nil
+	}
 	if r.config.Interface != "" && !r.socket.isBound() {
 		return fmt.Errorf("replication: interface %s is gone: the role can be started again when it is back", r.config.Interface)
 	}
 	if again := r.waiting.again(time.Now()); len(again) > 0 {
 		for chunk := range slices.Chunk(again, director.InsertBatch) {
-			if err := r.enter(chunk, false); err != nil {
+			err := r.enter(chunk, false)
+			if isLocked(err) {
+				r.locked = true
+				r.noteLock(err)
+				return nil
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -91,11 +102,16 @@ func (r *Replica) look(now time.Duration) error {
 	if generation == r.looked {
 		return nil
 	}
-	list, err := r.o.Table.Services()
+	var list []model.ServiceStatus
+	r.outside(func() { list, err = r.o.Table.Services() })
+	if isLocked(err) { // the next look reads them
+		r.noteLock(err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("replication: read the services: %w", err)
 	}
-	r.looked = generation
+	r.looked, r.lockNoted = generation, false
 	services := make([]own.Service, len(list))
 	for i, s := range list {
 		services[i].Service = s.Service

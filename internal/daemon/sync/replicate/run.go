@@ -54,7 +54,12 @@ type Replica struct {
 	o      Options
 	start  time.Time
 
-	mu       sync.Mutex
+	// Who uses the machine or changes the rest takes it by use. outside gives up mu, but not
+	// the machine.
+	mu     sync.Mutex
+	inside sync.Cond // busy has ended
+	busy   bool
+
 	socket   *socket
 	machine  machine
 	sender   *own.Sender // either
@@ -68,7 +73,10 @@ type Replica struct {
 	bulks    uint64     // that a backup has begun to receive
 	looked   uint64     // the generation of the services that the machine has
 	past     own.Counts // of earlier sessions
-	alarms   alarms
+	locked   bool       // another command had the table locked for too long: nothing is applied
+	// lockNoted: the log has that the table is locked.
+	lockNoted bool
+	alarms    alarms
 	// accompanied is when the role had another director last.
 	accompanied time.Duration
 	drained     time.Time         // Tell's events up to here are in the machine
@@ -96,6 +104,7 @@ type State struct {
 	Session   uint64               // of a master
 	Refused   uint64               // entries that the table cannot have
 	Lost      uint64               // events that found no room; each time all is sent anew
+	Locked    uint64               // times that another command had the table locked for too long
 	Last      time.Time            // an entry was sent or applied
 	Heard     time.Time            // a datagram was accepted
 	Alarms    []Alarm              // by name
@@ -111,7 +120,9 @@ func New(c Config, o Options) (*Replica, error) {
 	if err := c.Complete(); err != nil {
 		return nil, err
 	}
-	return &Replica{config: c, o: o, start: time.Now(), wake: make(chan struct{}, 1), changed: make(chan struct{}), state: State{Role: c.Role}}, nil
+	r := &Replica{config: c, o: o, start: time.Now(), wake: make(chan struct{}, 1), changed: make(chan struct{}), state: State{Role: c.Role}}
+	r.inside.L = &r.mu
+	return r, nil
 }
 
 func (r *Replica) now() time.Duration { return time.Since(r.start) }
@@ -128,7 +139,7 @@ func (r *Replica) Run(ctx context.Context) error {
 		return err
 	}
 	defer s.conn.Close()
-	r.mu.Lock()
+	r.use()
 	r.socket = s
 	err = r.begin(key)
 	r.mu.Unlock()
@@ -216,7 +227,7 @@ func (r *Replica) perform(ctx context.Context, key []byte, source Source) error 
 
 // end says to receivers that the session is over, and has the socket's reader return.
 func (r *Replica) end() {
-	r.mu.Lock()
+	r.use()
 	defer r.mu.Unlock()
 	if r.sender != nil {
 		r.sender.Close(r.now(), &r.out)
@@ -242,7 +253,11 @@ func (r *Replica) receive(ctx context.Context) error {
 		if err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 			return fmt.Errorf("replication: receive: %w", err)
 		}
-		r.mu.Lock()
+		r.use()
+		if r.locked {
+			r.mu.Unlock()
+			continue
+		}
 		now := r.now()
 		before := refused(r.machine.Counts())
 		for _, m := range messages[:max(n, 0)] {
@@ -273,21 +288,26 @@ func (r *Replica) tick(ctx context.Context) error {
 		case <-r.wake:
 		case <-timer.C:
 		}
-		r.mu.Lock()
+		r.use()
 		now := r.now()
 		var err error
 		if now-looked >= look {
 			looked = now
 			r.watch(now)
-			err = r.look(now)
+			if err = r.unlock(); err == nil {
+				err = r.look(now)
+			}
 		}
-		if now >= r.next {
+		if now >= r.next && !r.locked {
 			r.machine.Tick(now, &r.out)
 		}
 		if err == nil {
 			err = r.do()
 		}
-		wait := min(r.next, looked+look) - r.now()
+		wait := looked + look - r.now()
+		if !r.locked {
+			wait = min(wait, r.next-r.now())
+		}
 		r.mu.Unlock()
 		if err != nil {
 			return err
@@ -302,7 +322,7 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 	return source.Each(ctx, func(told []director.Told) error {
 		came := time.Now()
 		drained := len(told) < director.TellBatch
-		r.mu.Lock()
+		r.use()
 		defer r.mu.Unlock()
 		now := r.now()
 		for len(told) > 0 {
@@ -355,8 +375,16 @@ func (r *Replica) do() error {
 		clear(r.waiting.entries) // what the master has comes again, and the rest has ended
 	}
 	if err := r.apply(); err != nil {
+		for _, e := range r.out.Events {
+			r.report(e)
+		}
 		r.out.Reset()
-		return err
+		if !isLocked(err) {
+			return err
+		}
+		r.locked = true // what was not applied comes with a transfer of the whole table
+		r.noteLock(err)
+		return nil
 	}
 	r.send()
 	for _, e := range r.out.Events {

@@ -26,6 +26,7 @@ func (r *Replica) State() State {
 	}
 	if r.receiver != nil {
 		s.Master = r.receiver.State()
+		s.Master.Synced = s.Master.Synced && !r.locked
 	}
 	return s
 }
@@ -78,7 +79,7 @@ const readAfter = 20 * time.Millisecond
 // happens: the time for which the source waits for events.
 func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
 	began := time.Now().Add(readAfter)
-	r.mu.Lock()
+	r.use()
 	defer r.mu.Unlock()
 	if r.config.Role != Master {
 		return nil, ErrNotMaster
@@ -109,9 +110,9 @@ func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
 		r.mu.Unlock()
 		select {
 		case <-changed:
-			r.mu.Lock()
+			r.use()
 		case <-ctx.Done():
-			r.mu.Lock()
+			r.use()
 			return receivers, fmt.Errorf("%w: %w", ErrBehind, context.Cause(ctx))
 		}
 	}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replicate
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"imbang/internal/director"
+	"imbang/internal/model"
+)
+
+// Another command that holds the director's lock for long does not end a backup.
+func TestLockedTable(t *testing.T) {
+	director.SetLockTimeout(300 * time.Millisecond)
+	t.Cleanup(func() { director.SetLockTimeout(director.DefaultLockTimeout) })
+	a, b := twoNodes(t, 1<<12)
+	s := services()[0]
+	a.role(Master, b.addr)
+	backup, ended := b.run(Config{Role: Backup, Listen: netip.AddrPortFrom(b.addr, 0), To: []netip.AddrPort{netip.AddrPortFrom(a.addr, 0)}, KeyFile: b.key, Group: 7})
+	for !backup.State().Master.Synced {
+		time.Sleep(10 * time.Millisecond)
+	}
+	other := b.open(0)
+	b.must(other.Batch(func() error {
+		err := other.AddService(model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.9:80")), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)})
+		a.insert(connection(s, 0))
+		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			began := time.Now()
+			backup.State()
+			if took := time.Since(began); took > 100*time.Millisecond {
+				t.Errorf("the state was not told for %v", took)
+			}
+		}
+		return err
+	}))
+	select {
+	case err := <-ended:
+		t.Errorf("the backup ended: %v", err)
+	case <-time.After(2 * time.Second):
+		wantEqual(a, b, 5*time.Second, "after the lock")
+		if s := backup.State(); s.Locked == 0 || !s.Master.Synced {
+			t.Errorf("after the lock the backup is %+v", s)
+		}
+	}
+}
