@@ -123,10 +123,18 @@ static __noinline int backup_untouched(const struct flow *flow)
 					: backup_untouched_in(flow, &key, AF_INET);
 }
 
+/* Whether an entry ends when a record says that it did: no packet has come since. */
+static __always_inline int backup_unmoved(const struct conn *seen, const struct conn_record *r)
+{
+	__s64 moved = seen->expires - r->expires;
+
+	return moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK;
+}
+
 static __always_inline enum record_result backup_end(const struct flow *key,
 						     const struct conn_record *r, struct conn *seen)
 {
-	if (seen->server != r->server || !backup_untouched(key) ||
+	if (seen->server != r->server || (!backup_untouched(key) && !backup_unmoved(seen, r)) ||
 	    !conn_kill(key, seen, key->template ? KILL_UNHELD : 0))
 		return RECORD_KEPT;
 	if (key->template)

@@ -75,6 +75,8 @@ func (d *Director) Replicate(entries []model.Connection) (errs []error, err erro
 
 // Withdraw ends entries that ended where they were told of (Replicate), unless packets
 // have come here for them since, or their server is another one: errs is nil for those, too.
+// An entry of the director's own, or one that packets came for, ends if it expires in Expires
+// still; 0: it stays.
 func (d *Director) Withdraw(entries []model.Connection) (errs []error, err error) {
 	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED)
 }
