@@ -83,7 +83,7 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 		Role: string(c.Role), State: string(p.State), Since: p.Since, Listen: c.Listen.String(), To: []string{}, Interface: c.Interface, Group: c.Group,
 		Retry: p.Retry, Last: s.Last, Heard: s.Heard, Receivers: receivers(s.Receivers),
 		Datagrams: s.Counts.Datagrams, Repeated: s.Counts.Repeated, Entries: s.Counts.Entries, Deletions: s.Counts.Deletions,
-		Refreshes: s.Counts.Refreshes, Bulks: s.Counts.Bulks, Swept: s.Counts.Swept,
+		Refreshes: s.Counts.Refreshes, Bulks: s.Counts.Bulks, Swept: s.Swept,
 		Lost: s.Lost, Locked: s.Locked, Waiting: s.Waiting, NotEntered: s.Refused, Differences: s.Differences,
 	}
 	if p.Err != nil {

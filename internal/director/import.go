@@ -102,6 +102,7 @@ type inserter struct {
 	at      []int // of the records, in errs
 	called  bool  // one of them is a call's template
 	kind    bpfobj.LbRecordKind
+	updated *int // counts RECORD_UPDATED, if it is not nil
 	// The numbers of all calls, when one was not found otherwise.
 	former map[bpfobj.LbCall][]uint32
 }
@@ -144,6 +145,9 @@ func (in *inserter) flush() error {
 	}
 	for i, r := range done {
 		in.errs[in.at[i]] = resultError(r.Result)
+		if in.updated != nil && r.Result == bpfobj.LbRecordResultRECORD_UPDATED {
+			*in.updated++
+		}
 	}
 	in.records, in.calls, in.at, in.called = in.records[:0], in.calls[:0], in.at[:0], false
 	return nil

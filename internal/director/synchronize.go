@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -70,7 +71,7 @@ func (d *Director) Synchronize(entries []model.Connection) (errs []error, err er
 // template that has is set aside, as it was there. Hairpins are not replicated: the flags
 // and the address that make one are ignored. errs as Synchronize.
 func (d *Director) Replicate(entries []model.Connection) (errs []error, err error) {
-	return d.replicate(entries, bpfobj.LbRecordKindRECORD_REPLICA)
+	return d.replicate(entries, bpfobj.LbRecordKindRECORD_REPLICA, time.Now(), nil)
 }
 
 // Withdraw ends entries that ended where they were told of (Replicate), unless packets
@@ -78,12 +79,22 @@ func (d *Director) Replicate(entries []model.Connection) (errs []error, err erro
 // An entry of the director's own, or one that packets came for, ends if it expires in Expires
 // still; 0: it stays.
 func (d *Director) Withdraw(entries []model.Connection) (errs []error, err error) {
-	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED)
+	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, time.Now(), nil)
 }
 
-func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKind) (errs []error, err error) {
+// Sweep ends entries likewise that were read from this table at a time, Expires of which was
+// right then. ended is how many of them ended.
+func (d *Director) Sweep(read time.Time, entries []model.Connection) (ended int, err error) {
+	_, err = d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, read, &ended)
+	return ended, err
+}
+
+// replicate has the kernel apply records. Their times are those of a time that is over;
+// updated counts what has changed, if it is not nil.
+func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKind, at time.Time, updated *int) (errs []error, err error) {
 	return d.insert(len(entries), func(in *inserter) error {
-		in.kind = kind
+		in.kind, in.updated = kind, updated
+		in.now -= min(in.now, uint64(max(time.Since(at), 0)))
 		for i := range entries {
 			c := entries[i]
 			forward := c.Forward

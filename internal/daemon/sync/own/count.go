@@ -56,5 +56,5 @@ type Counts struct {
 	Deletions uint64 // likewise
 	Bulks     uint64 // bulk transfers begun
 	Refreshes uint64 // entries sent because their copies grow old
-	Swept     uint64 // entries removed because the sender does not have them
+	Swept     uint64 // entries that the sender does not have, and that were put out to be removed
 }

@@ -42,6 +42,8 @@
 //
 // Then the receiver deletes what it has and the sender does not, if it has a Cursor: it
 // notes a hash of 64 bits for each entry that came since BulkStart, and compares its table.
+// An entry stays if a packet came for it here since the session began, or, if it is a copy,
+// since it was received.
 //
 // A receiver that cannot apply an authentic record (it is malformed, or of an index without
 // definition) does not have the whole table any more. It requests a bulk transfer, each 10 s

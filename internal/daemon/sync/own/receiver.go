@@ -38,6 +38,7 @@ type Receiver struct {
 	others others
 
 	session   uint64 // that is followed, or was followed last; 0: none
+	began     time.Duration
 	following bool
 	admitted  uint64
 	peer      netip.AddrPort
@@ -250,7 +251,7 @@ func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w w
 		return accepted
 	}
 	if h.session != r.session {
-		r.begin(h.session)
+		r.begin(now, h.session)
 	} else if !r.synced {
 		r.requestBulk()
 	}
@@ -262,7 +263,8 @@ func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w w
 }
 
 // begin empties what belongs to the last session.
-func (r *Receiver) begin(session uint64) {
+func (r *Receiver) begin(now time.Duration, session uint64) {
+	r.began = now
 	r.session, r.done, r.last, r.settled, r.beats, r.gapAt, r.unacked = session, 0, 0, 0, 0, 0, 0
 	for i := range r.slots {
 		r.slots[i].number, r.slots[i].asked = 0, 0

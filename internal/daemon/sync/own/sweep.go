@@ -40,6 +40,15 @@ func (w *sweep) add(c *model.Connection) {
 	}
 }
 
+// sweepSlack is how exactly the table has the time of an entry's last packet.
+const sweepSlack = 500 * time.Millisecond
+
+// untouched reports whether no packet of an entry has come since a time. Entries of a
+// former master are no copies: they end if packets for them went to the sender since.
+func untouched(c *model.Connection, since time.Duration) bool {
+	return c.Timeout > 0 && c.Timeout-c.Expires > since+sweepSlack
+}
+
 // sweepOn goes on with it.
 func (r *Receiver) sweepOn(now time.Duration, out *Output) {
 	w := &r.sweep
@@ -55,7 +64,11 @@ func (r *Receiver) sweepOn(now time.Duration, out *Output) {
 	n, err := w.cursor.Next(w.batch)
 	for i := range n {
 		if _, ok := w.seen[flowHash(w.seed, &w.batch[i])]; !ok {
-			out.Apply = append(out.Apply, Change{Delete: true, Conn: w.batch[i]})
+			c := w.batch[i]
+			if !untouched(&c, now-r.began) {
+				c.Expires = 0
+			}
+			out.Apply = append(out.Apply, Change{Delete: true, Swept: true, Conn: c})
 			r.counts.Swept++
 		}
 	}

@@ -19,20 +19,29 @@ type entryReader interface {
 	StateTimeouts() (func(*model.Connection), error)
 }
 
-// apply changes the table as the receiver says, in its order.
-func (r *Replica) apply() error {
+// apply changes the table as the receiver says, in its order. It was put out at a time.
+func (r *Replica) apply(at time.Time) error {
 	all := r.out.Apply
 	var batch []model.Connection
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && all[n].Delete == all[0].Delete && n < director.InsertBatch {
+		first := all[0]
+		for n < len(all) && all[n].Delete == first.Delete && all[n].Swept == first.Swept && n < director.InsertBatch {
 			n++
 		}
 		batch = batch[:0]
 		for _, c := range all[:n] {
+			if c.Delete && !c.Swept {
+				c.Conn.Expires = 0 // is that of the master
+			}
 			batch = append(batch, c.Conn)
 		}
-		err := r.enter(batch, all[0].Delete)
+		var err error
+		if first.Swept {
+			err = r.sweep(at, batch)
+		} else {
+			err = r.enter(batch, first.Delete)
+		}
 		if err != nil {
 			return err
 		}
@@ -63,6 +72,17 @@ func (r *Replica) enter(batch []model.Connection, ends bool) error {
 		default:
 			r.state.Refused++
 		}
+	}
+	return nil
+}
+
+// sweep ends entries that the master does not have.
+func (r *Replica) sweep(at time.Time, batch []model.Connection) (err error) {
+	ended := 0
+	r.outside(func() { ended, err = r.o.Table.Sweep(at, batch) })
+	r.state.Swept += uint64(ended)
+	if err != nil {
+		return fmt.Errorf("replication: %w", err)
 	}
 	return nil
 }

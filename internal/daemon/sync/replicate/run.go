@@ -30,6 +30,7 @@ type Table interface {
 	Generation() (uint64, error)
 	Replicate(entries []model.Connection) (errs []error, err error)
 	Withdraw(entries []model.Connection) (errs []error, err error)
+	Sweep(read time.Time, entries []model.Connection) (ended int, err error)
 }
 
 // Source tells what happens to the director's entries; a master's.
@@ -102,6 +103,7 @@ type State struct {
 	Master    own.ReceiverState    // of a backup
 	Waiting   int                  // entries without a service, server or template here
 	Session   uint64               // of a master
+	Swept     uint64               // entries that ended since the master does not have them
 	Refused   uint64               // entries that the table cannot have
 	Lost      uint64               // events that found no room; each time all is sent anew
 	Locked    uint64               // times that another command had the table locked for too long
@@ -374,7 +376,7 @@ func (r *Replica) do() error {
 		r.bulks = r.receiver.Counts().Bulks
 		clear(r.waiting.entries) // what the master has comes again, and the rest has ended
 	}
-	if err := r.apply(); err != nil {
+	if err := r.apply(time.Now()); err != nil {
 		for _, e := range r.out.Events {
 			r.report(e)
 		}

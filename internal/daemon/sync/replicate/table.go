@@ -5,6 +5,7 @@ package replicate
 import (
 	"io"
 	"slices"
+	"time"
 
 	"imbang/internal/director"
 	"imbang/internal/model"
@@ -26,6 +27,7 @@ type cursor struct {
 	pages   []*director.ConnectionPages // that are left to be read
 	timeout func(*model.Connection)     // fills it in
 	page    []model.Connection          // that was read, and is to be returned
+	at      time.Time                   // when it was
 	told    map[model.EntryKey]struct{} // what events told of since
 	among   *cursors                    // nil: events do not matter
 	err     error
@@ -51,9 +53,11 @@ func newCursor(t entryReader, among *cursors) *cursor {
 }
 
 func (c *cursor) Next(into []model.Connection) (n int, err error) {
+	age := time.Since(c.at)
 	for n < len(into) && c.err == nil {
 		if len(c.page) == 0 {
 			c.read()
+			age = 0
 			continue
 		}
 		one := &c.page[0]
@@ -65,6 +69,7 @@ func (c *cursor) Next(into []model.Connection) (n int, err error) {
 			c.timeout(one)
 		}
 		into[n] = *one
+		into[n].Expires = max(one.Expires-age, 0)
 		n++
 	}
 	if n == 0 {
@@ -96,7 +101,7 @@ func (c *cursor) read() {
 	case err != nil:
 		c.end(err)
 	default:
-		c.page = page
+		c.page, c.at = page, time.Now()
 	}
 }
 
