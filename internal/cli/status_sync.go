@@ -127,6 +127,9 @@ func printReplication(w io.Writer, r *api.Replication, now time.Time) {
 		if !one.Synced {
 			table = "does not have the whole table yet"
 		}
+		if one.Lacking > 0 {
+			table += fmt.Sprintf(", LACKS %d entries", one.Lacking)
+		}
 		fmt.Fprintf(w, "  backup\t%s\t%d datagrams behind, %s\n", one.Address, one.Behind, table)
 	}
 	const shown = 10

@@ -55,7 +55,7 @@ func TestPrintReplication(t *testing.T) {
 		{
 			Role: "master", State: "running", Since: now.Add(-time.Minute), Listen: "10.0.0.1:8790", To: []string{"10.0.0.2:8790", "10.0.0.3:8790"}, Group: 5,
 			Entries: 100, Deletions: 90, Last: now.Add(-3 * time.Second), Bulks: 2, Lost: 4, Refused: []api.ReplicationRefused{{Reason: "forged", Count: 6}, {Reason: "length"}},
-			Receivers: []api.ReplicationReceiver{{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Behind: 7}},
+			Receivers: []api.ReplicationReceiver{{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Behind: 7, Lacking: 4}},
 		},
 		{
 			Role: "backup", State: "running", Since: now, Listen: "10.0.0.2:8790", To: []string{"224.0.0.82:8790"}, Master: "10.0.0.1:8790", Synced: true, Behind: 3, Waiting: 2,
@@ -68,7 +68,7 @@ func TestPrintReplication(t *testing.T) {
 	}
 	want := "replication master\trunning for 1m00s\t10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 5\t100 entries, 90 deletions, the last 3s ago; 2 transfers of the table; 4 events lost; 6 refused (forged)\n" +
 		"  backup\t10.0.0.2:8790\t0 datagrams behind, has the whole table\n" +
-		"  backup\t10.0.0.3:8790\t7 datagrams behind, does not have the whole table yet\n" +
+		"  backup\t10.0.0.3:8790\t7 datagrams behind, does not have the whole table yet, LACKS 4 entries\n" +
 		"replication backup\trunning for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\thas the whole table; 0 entries, 0 deletions; 3 datagrams behind; 2 wait for a service, server or template\n" +
 		"  differs from the master\t10.20.0.1:80/tcp, server 172.16.0.2:80: only the sender has it\n" +
 		"replication backup\trunning for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\tNO MASTER; 0 entries, 0 deletions; 0 datagrams behind\n" +
@@ -83,13 +83,16 @@ func TestPrintBarrier(t *testing.T) {
 	var out strings.Builder
 	if err := printBarrier(&out, &api.BarrierReply{Receivers: []api.ReplicationReceiver{
 		{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Synced: true, Behind: 7}, {Address: "10.0.0.4:8790", Behind: 1},
+		{Address: "10.0.0.5:8790", Synced: true, Lacking: 9},
 	}}, 2*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	want := "10.0.0.3:8790  BEHIND  by 7 datagrams\n" +
-		"10.0.0.4:8790  BEHIND  by 1 datagrams, does not have the whole table\n" +
+	want := "10.0.0.3:8790  BEHIND      by 7 datagrams\n" +
+		"10.0.0.4:8790  BEHIND      by 1 datagrams, does not have the whole table\n" +
+		"10.0.0.5:8790  INCOMPLETE  has applied everything, but could not enter 9 entries\n" +
 		"10.0.0.2:8790  has applied everything\n" +
-		"2 of 3 backups have not applied everything within 2s\n"
+		"2 of 4 backups have not applied everything within 2s\n" +
+		"1 of 4 backups have not entered everything within 2s: their status has what is missing\n"
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Error(d)
 	}

@@ -25,11 +25,13 @@ imbang's own protocol, and waits until each backup that is registered has applie
 everything that happened to the master's connection table up to now, and has the
 whole table. Use it in front of a planned change of the master. It takes up to one
 second where there is no traffic. It lists the backups with the number of datagrams
-that each is behind.
+that each is behind, or, as INCOMPLETE, with the number of entries that it could not
+enter: a service or server is missing there, or its table is full.
 
 Requires root or membership of group imbang. The exit status is 0 if all backups have
-applied everything, 1 if some have not within the timeout, 2 for a wrong command line,
-or 3 if it failed: no daemon runs, it is no master, or no backup is registered.`,
+applied and entered everything, 1 if some have not within the timeout, 2 for a wrong
+command line, or 3 if it failed: no daemon runs, it is no master, or no backup is
+registered.`,
 		Example: `  imbang sync barrier --timeout 30 && systemctl stop keepalived`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -68,24 +70,34 @@ const longestBarrier = 10 * time.Minute
 // printBarrier lists the backups, those that are behind first.
 func printBarrier(w io.Writer, b *api.BarrierReply, timeout time.Duration) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	done := 0
+	behind, incomplete := 0, 0
 	for _, r := range b.Receivers {
 		switch {
 		case r.Behind == 0:
-			done++
+			continue
 		case !r.Synced:
 			fmt.Fprintf(t, "%s\tBEHIND\tby %d datagrams, does not have the whole table\n", r.Address, r.Behind)
 		default:
 			fmt.Fprintf(t, "%s\tBEHIND\tby %d datagrams\n", r.Address, r.Behind)
 		}
+		behind++
 	}
 	for _, r := range b.Receivers {
-		if r.Behind == 0 {
+		if r.Behind == 0 && r.Lacking > 0 {
+			fmt.Fprintf(t, "%s\tINCOMPLETE\thas applied everything, but could not enter %d entries\n", r.Address, r.Lacking)
+			incomplete++
+		}
+	}
+	for _, r := range b.Receivers {
+		if r.Behind == 0 && r.Lacking == 0 {
 			fmt.Fprintf(t, "%s\thas applied everything\n", r.Address)
 		}
 	}
-	if !b.Reached {
-		fmt.Fprintf(t, "%d of %d backups have not applied everything within %v\n", len(b.Receivers)-done, len(b.Receivers), timeout)
+	if behind > 0 {
+		fmt.Fprintf(t, "%d of %d backups have not applied everything within %v\n", behind, len(b.Receivers), timeout)
+	}
+	if incomplete > 0 {
+		fmt.Fprintf(t, "%d of %d backups have not entered everything within %v: their status has what is missing\n", incomplete, len(b.Receivers), timeout)
 	}
 	return t.Flush()
 }

@@ -84,7 +84,7 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 		Retry: p.Retry, Last: s.Last, Heard: s.Heard, Receivers: receivers(s.Receivers),
 		Datagrams: s.Counts.Datagrams, Repeated: s.Counts.Repeated, Entries: s.Counts.Entries, Deletions: s.Counts.Deletions,
 		Refreshes: s.Counts.Refreshes, Bulks: s.Counts.Bulks, Swept: s.Swept,
-		Lost: s.Lost, Locked: s.Locked, Waiting: s.Waiting, NotEntered: s.Refused, Differences: s.Differences,
+		Lost: s.Lost, Locked: s.Locked, Waiting: s.Waiting, Lacking: s.Lacking, NotEntered: s.Refused, Differences: s.Differences,
 	}
 	if p.Err != nil {
 		out.Error = p.Err.Error()
@@ -104,6 +104,7 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 		for _, one := range s.Receivers {
 			out.Synced = out.Synced && one.Synced
 			out.Behind = max(out.Behind, one.Behind)
+			out.Lacking += one.Lacking
 		}
 	}
 	if session != 0 {
@@ -118,7 +119,7 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 func receivers(list []own.ReceiverStatus) []api.ReplicationReceiver {
 	out := []api.ReplicationReceiver{}
 	for _, one := range list {
-		out = append(out, api.ReplicationReceiver{Address: one.Addr.String(), Behind: one.Behind, Synced: one.Synced})
+		out = append(out, api.ReplicationReceiver{Address: one.Addr.String(), Behind: one.Behind, Synced: one.Synced, Lacking: one.Lacking})
 	}
 	return out
 }

@@ -116,6 +116,7 @@ type Replication struct {
 	Lost        uint64               `json:"lost"`                  // of a master: events that the director's ring had no room for; all is sent anew
 	Locked      uint64               `json:"locked"`                // times that another command had the table locked for too long
 	Waiting     int                  `json:"waiting"`               // of a backup: entries that wait for a service, a server or a template now
+	Lacking     uint64               `json:"lacking"`               // entries that were not entered: those that wait, and those for which there is no room to wait; of a master those of all backups
 	NotEntered  uint64               `json:"not_entered"`           // of a backup: entries that the table refused
 	Refused     []ReplicationRefused `json:"refused"`               // all reasons
 	Differences []string             `json:"differences,omitempty"` // of a backup: services and servers that differ from the master's
@@ -126,6 +127,7 @@ type ReplicationReceiver struct {
 	Address string `json:"address"` // with port
 	Behind  uint64 `json:"behind"`  // datagrams without acknowledgement
 	Synced  bool   `json:"synced"`  // it has the whole table
+	Lacking uint64 `json:"lacking"` // entries that it could not enter: a service or server is missing there, or room
 }
 
 // ReplicationRefused is how many datagrams or entries were refused for a reason.
@@ -141,7 +143,7 @@ type BarrierRequest struct {
 
 // BarrierReply is how far they are.
 type BarrierReply struct {
-	Reached   bool                  `json:"reached"` // by all
+	Reached   bool                  `json:"reached"` // by all, and all of it was entered
 	Receivers []ReplicationReceiver `json:"receivers"`
 }
 

@@ -28,6 +28,7 @@ var (
 	replLocked     = metric{"imbang_sync_replication_locked_total", "Times that another command had the table locked for too long.", prometheus.CounterValue, syncRole}
 	replSwept      = metric{"imbang_sync_replication_swept_entries_total", "Entries that were removed because the master does not have them.", prometheus.CounterValue, syncRole}
 	replWaiting    = metric{"imbang_sync_replication_waiting_entries", "Entries that wait for a service, a server or a template.", prometheus.GaugeValue, syncRole}
+	replLacking    = metric{"imbang_sync_replication_lacking_entries", "Entries of the master that are not entered, with those for which there is no room to wait; of a master those of all backups.", prometheus.GaugeValue, syncRole}
 	replNotEntered = metric{"imbang_sync_replication_not_entered_total", "Entries that the table refused.", prometheus.CounterValue, syncRole}
 	replDiffer     = metric{"imbang_sync_replication_differences", "Services and servers that differ from the master's.", prometheus.GaugeValue, syncRole}
 	replRefused    = metric{"imbang_sync_replication_refused_total", "Datagrams and records that were not used, by reason.", prometheus.CounterValue, []string{"role", "reason"}}
@@ -52,6 +53,7 @@ func (w writer) replication(r *api.Replication) {
 	put(replEntries, r.Entries)
 	put(replDeletions, r.Deletions)
 	put(replBulks, r.Bulks)
+	put(replLacking, r.Lacking)
 	put(replLocked, r.Locked)
 	if r.Role == "master" {
 		put(replReceivers, uint64(len(r.Receivers)))

@@ -42,7 +42,7 @@ func TestReplication(t *testing.T) {
 		Role: "master", State: "running", Synced: true, Behind: 7, Last: time.Unix(300, 0), Entries: 5, Deletions: 4, Lost: 3, Bulks: 2, Receivers: make([]api.ReplicationReceiver, 2),
 		Refused: []api.ReplicationRefused{{Reason: "forged", Count: 6}},
 	})
-	backup := collect(&api.Replication{Role: "backup", State: "failed", Waiting: 8, NotEntered: 9, Swept: 10, Differences: []string{"a", "b"}})
+	backup := collect(&api.Replication{Role: "backup", State: "failed", Waiting: 8, Lacking: 11, Locked: 12, NotEntered: 9, Swept: 10, Differences: []string{"a", "b"}})
 	for _, c := range []struct{ text, want, without string }{
 		{master, `up{role="master"} 1
 			synced{role="master"} 1
@@ -58,6 +58,8 @@ func TestReplication(t *testing.T) {
 		{backup, `up{role="backup"} 0
 			synced{role="backup"} 0
 			waiting_entries{role="backup"} 8
+			lacking_entries{role="backup"} 11
+			locked_total{role="backup"} 12
 			not_entered_total{role="backup"} 9
 			swept_entries_total{role="backup"} 10
 			differences{role="backup"} 2`, "receivers"},

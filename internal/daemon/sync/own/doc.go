@@ -122,9 +122,9 @@
 //	5  Reset      receiver (8), number of its acknowledgement (8)
 //	17 Hello      receiver (8), nonce (8)
 //	18 Ack        receiver (8), time of admission (8), all up to here were applied (8), number
-//	              of its request for a bulk transfer (4), ranges of missing datagrams: first, from
-//	              the number before (2), how many (2); flag 1: requests a bulk transfer, 2: has the
-//	              whole table
+//	              of its request for a bulk transfer (4), with flag 4 how many entries it could not
+//	              enter (4), ranges of missing datagrams: first, from the number before (2), how
+//	              many (2); flag 1: requests a bulk transfer, 2: has the whole table
 //
 // Data and BulkStart are numbered, Beats are numbered for themselves.
 //

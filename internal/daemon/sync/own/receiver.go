@@ -3,6 +3,8 @@
 package own
 
 import (
+	"encoding/binary"
+	"math"
 	"net/netip"
 	"time"
 
@@ -67,6 +69,8 @@ type Receiver struct {
 	// transfer is requested, not before repairAt.
 	spoiled  bool
 	repairAt time.Duration
+
+	lacking uint32 // entries that the caller could not enter
 
 	definitions map[uint32]definition
 	skew        skew
@@ -161,7 +165,8 @@ func (r *Receiver) Receive(now time.Duration, from netip.AddrPort, b []byte, out
 	if why := r.receive(now, from, b, out); why != accepted {
 		r.counts.Refused[why]++
 	}
-	if r.following {
+	// What is to be applied is acknowledged by the next Tick, with what could not be entered.
+	if r.following && len(out.Apply) == 0 {
 		r.acknowledge(now, out)
 	}
 	r.due(now, out)
@@ -298,6 +303,20 @@ func (r *Receiver) repair(now time.Duration) {
 		r.repairAt = now + repairEvery
 		r.requestBulk()
 	}
+}
+
+// SetLacking says how many entries of the sender the caller could not enter. Acknowledgements
+// have it.
+func (r *Receiver) SetLacking(now time.Duration, n uint64, out *Output) {
+	lacking := uint32(min(n, math.MaxUint32))
+	if lacking == r.lacking {
+		return
+	}
+	if r.lacking == 0 || lacking == 0 {
+		r.ackAt = now
+	}
+	r.lacking = lacking
+	r.due(now, out)
 }
 
 // RequestBulk requests the whole table: the caller has not applied what was put out.
@@ -541,8 +560,14 @@ func (r *Receiver) send(now time.Duration, onlyRequests bool, out *Output) {
 	if r.synced {
 		h.flags |= ackSynced
 	}
+	if r.lacking > 0 {
+		h.flags |= ackLacks
+	}
 	b := appendHeader(r.scratch[:0], h)
 	b = ack{r.prove.id, r.admitted, r.done, r.request}.append(b)
+	if r.lacking > 0 {
+		b = binary.BigEndian.AppendUint32(b, r.lacking)
+	}
 	before := len(b)
 	if !r.want {
 		b = r.missing(now, b)

@@ -74,6 +74,7 @@ type peer struct {
 	heard        time.Duration
 	acked        uint64
 	synced       bool
+	lacking      uint32
 	request      uint32 // its latest request for a bulk transfer
 	served       uint32 // the one that the latest bulk transfer for it answers
 	start        uint64 // number of the datagram with which that one begins
@@ -89,6 +90,8 @@ type ReceiverStatus struct {
 	Addr   netip.AddrPort
 	Behind uint64 // datagrams without acknowledgement
 	Synced bool   // it has the whole table
+	// Lacking is how many of its entries it could not enter, of a missing server or otherwise.
+	Lacking uint64
 }
 
 // NewSender begins a session at a time.
@@ -119,7 +122,7 @@ func (s *Sender) Counts() Counts { return s.counts }
 // Receivers are the receivers that are registered.
 func (s *Sender) Receivers() (list []ReceiverStatus) {
 	for _, p := range s.peers {
-		list = append(list, ReceiverStatus{p.id, p.addr, s.store.next - 1 - min(p.acked, s.store.next-1), p.synced})
+		list = append(list, ReceiverStatus{p.id, p.addr, s.store.next - 1 - min(p.acked, s.store.next-1), p.synced, uint64(p.lacking)})
 	}
 	return list
 }
@@ -390,6 +393,10 @@ func (s *Sender) acknowledge(now time.Duration, from netip.AddrPort, h header, b
 	if !s.sign.verify(b) {
 		return ReasonForged
 	}
+	lacking := uint32(0)
+	if h.flags&ackLacks != 0 && len(ranges) >= 4 {
+		lacking, ranges = binary.BigEndian.Uint32(ranges), ranges[4:]
+	}
 	if x.cumulative >= s.store.next {
 		return ReasonMalformed
 	}
@@ -407,7 +414,7 @@ func (s *Sender) acknowledge(now time.Duration, from netip.AddrPort, h header, b
 		out.Events = append(out.Events, Event{Kind: EventReceiverJoined, Peer: from, ID: x.receiver})
 	}
 	p := s.peers[i]
-	p.counter, p.addr, p.heard, p.synced = h.number, from, now, h.flags&ackSynced != 0
+	p.counter, p.addr, p.heard, p.synced, p.lacking = h.number, from, now, h.flags&ackSynced != 0, lacking
 	if h.flags&ackWant != 0 {
 		if p.request = x.request; p.request == p.served {
 			s.repeatStart(p, out)

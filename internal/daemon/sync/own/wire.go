@@ -51,6 +51,7 @@ const (
 
 	ackWant   uint8 = 1 << 0 // requests a bulk transfer
 	ackSynced uint8 = 1 << 1 // has the whole table
+	ackLacks  uint8 = 1 << 2 // some entries were not entered: their number is in front of the ranges
 )
 
 // sizes are the lengths that the body of each kind has [bytes]: at least, and in steps.

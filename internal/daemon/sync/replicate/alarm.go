@@ -22,10 +22,13 @@ const (
 	Configuration AlarmName = "configuration" // services or servers differ from the master's
 	NoReceiver    AlarmName = "no-receiver"   // of a master: a backup is silent, or there is none
 	NoMaster      AlarmName = "no-master"     // of a backup
+	NotEntered    AlarmName = "not-entered"   // of a backup: it cannot enter entries of the master
 )
 
 // AlarmNames are all names.
-func AlarmNames() []AlarmName { return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster} }
+func AlarmNames() []AlarmName {
+	return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster, NotEntered}
+}
 
 // Alarm is a fault that lasts.
 type Alarm struct {
@@ -107,6 +110,14 @@ func (r *Replica) alarm(e own.Event) {
 // watch raises and ends the alarms that no event tells of.
 func (r *Replica) watch(now time.Duration) {
 	r.alarms.expire(now)
+	if r.waiting.lacking() == 0 {
+		r.complete = now
+		r.alarms.clear(NotEntered, netip.AddrPort{})
+	} else if now-r.complete > lonely && !r.alarms.has(NotEntered) {
+		const text = "connections of the master are not entered: services or servers are missing, or the table is full"
+		r.alarms.raise(now, NotEntered, netip.AddrPort{}, text)
+		r.o.Log.Warn("replication: "+text, "entries", r.waiting.lacking())
+	}
 	name, text, accompanied := NoMaster, "no master of the group sends: is one started, with the same group and key, and reachable by UDP?", false
 	if r.sender != nil {
 		name, text = NoReceiver, "no backup of the group answers: is one started, with the same group and key, and reachable by UDP?"

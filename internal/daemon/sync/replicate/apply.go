@@ -5,7 +5,6 @@ package replicate
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"imbang/internal/daemon/sync/own"
@@ -68,7 +67,7 @@ func (r *Replica) enter(batch []model.Connection, ends bool) error {
 		switch {
 		case err == nil || ends:
 			r.waiting.remove(&batch[i])
-		case waits(err) && r.waiting.keep(now, &batch[i]):
+		case waits(err) && r.waiting.keep(now, &batch[i], isMissing(err)):
 		default:
 			r.state.Refused++
 		}
@@ -87,33 +86,24 @@ func (r *Replica) sweep(at time.Time, batch []model.Connection) (err error) {
 	return nil
 }
 
-// waits reports whether an entry can be entered when the table has changed.
-func waits(err error) bool {
-	return errors.Is(err, model.ErrNoService) || errors.Is(err, model.ErrNoServer) || errors.Is(err, director.ErrNoTemplate) ||
-		errors.Is(err, model.ErrTableFull)
+// isMissing reports whether an entry can be entered when a service or server is added.
+func isMissing(err error) bool {
+	return errors.Is(err, model.ErrNoService) || errors.Is(err, model.ErrNoServer)
 }
 
-// look gives the machine the services if they have changed, and tries entries again that
-// wait.
+// waits reports whether an entry can be entered when the table has changed.
+func waits(err error) bool {
+	return isMissing(err) || errors.Is(err, director.ErrNoTemplate) || errors.Is(err, model.ErrTableFull) ||
+		errors.Is(err, director.ErrConnectionExists)
+}
+
+// look gives the machine the services if they have changed.
 func (r *Replica) look(now time.Duration) error {
 	if r.locked {
 		return nil
 	}
 	if r.config.Interface != "" && !r.socket.isBound() {
 		return fmt.Errorf("replication: interface %s is gone: the role can be started again when it is back", r.config.Interface)
-	}
-	if again := r.waiting.again(time.Now()); len(again) > 0 {
-		for chunk := range slices.Chunk(again, director.InsertBatch) {
-			err := r.enter(chunk, false)
-			if isLocked(err) {
-				r.locked = true
-				r.noteLock(err)
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-		}
 	}
 	generation, err := r.o.Table.Generation()
 	if err != nil {
@@ -139,6 +129,7 @@ func (r *Replica) look(now time.Duration) error {
 			services[i].Servers = append(services[i].Servers, server.Server)
 		}
 	}
-	r.machine.SetServices(r.now(), services, &r.out)
+	r.noteServices(now, services)
+	r.machine.SetServices(now, services, &r.out)
 	return nil
 }

@@ -71,6 +71,9 @@ type Replica struct {
 	state    State
 	cursors  cursors
 	waiting  waiting
+	retries  retries
+	// complete is when all entries of the master were entered last.
+	complete time.Duration
 	bulks    uint64     // that a backup has begun to receive
 	looked   uint64     // the generation of the services that the machine has
 	past     own.Counts // of earlier sessions
@@ -102,6 +105,7 @@ type State struct {
 	Receivers []own.ReceiverStatus // of a master
 	Master    own.ReceiverState    // of a backup
 	Waiting   int                  // entries without a service, server or template here
+	Lacking   uint64               // of a backup: entries that were not entered: those that wait, and those that found no room for that
 	Session   uint64               // of a master
 	Swept     uint64               // entries that ended since the master does not have them
 	Refused   uint64               // entries that the table cannot have
@@ -114,7 +118,7 @@ type State struct {
 	Differences []string
 }
 
-// look is how often the services are compared, and entries that wait are tried again.
+// look is how often the services are compared.
 const look = time.Second
 
 // New makes a role, which Run performs.
@@ -180,7 +184,7 @@ func (r *Replica) begin(key []byte) (err error) {
 		return fmt.Errorf("replication: %w", err)
 	}
 	r.looked = 0
-	return r.look(0)
+	return r.look(r.now())
 }
 
 // among are the cursors that events matter to: a master's.
@@ -271,6 +275,10 @@ func (r *Replica) receive(ctx context.Context) error {
 			r.state.Heard = time.Now()
 		}
 		err = r.do()
+		if now = r.now(); err == nil && now >= r.next && !r.locked { // it acknowledges what was applied
+			r.machine.Tick(now, &r.out)
+			err = r.do()
+		}
 		r.mu.Unlock()
 		if err != nil {
 			return err
@@ -293,12 +301,17 @@ func (r *Replica) tick(ctx context.Context) error {
 		r.use()
 		now := r.now()
 		var err error
-		if now-looked >= look {
+		looks := now-looked >= look
+		if looks {
 			looked = now
 			r.watch(now)
 			if err = r.unlock(); err == nil {
 				err = r.look(now)
 			}
+		}
+		more := false
+		if err == nil {
+			more, err = r.retry(now, looks)
 		}
 		if now >= r.next && !r.locked {
 			r.machine.Tick(now, &r.out)
@@ -309,6 +322,9 @@ func (r *Replica) tick(ctx context.Context) error {
 		wait := looked + look - r.now()
 		if !r.locked {
 			wait = min(wait, r.next-r.now())
+		}
+		if more {
+			wait = min(wait, retryPause)
 		}
 		r.mu.Unlock()
 		if err != nil {
@@ -374,7 +390,7 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 func (r *Replica) do() error {
 	if r.receiver != nil && r.receiver.Counts().Bulks != r.bulks {
 		r.bulks = r.receiver.Counts().Bulks
-		clear(r.waiting.entries) // what the master has comes again, and the rest has ended
+		r.waiting.clear() // what the master has comes again, and the rest has ended
 	}
 	if err := r.apply(time.Now()); err != nil {
 		for _, e := range r.out.Events {
@@ -387,6 +403,9 @@ func (r *Replica) do() error {
 		r.locked = true // what was not applied comes with a transfer of the whole table
 		r.noteLock(err)
 		return nil
+	}
+	if r.receiver != nil {
+		r.receiver.SetLacking(r.now(), r.waiting.lacking(), &r.out)
 	}
 	r.send()
 	for _, e := range r.out.Events {

@@ -18,6 +18,7 @@ func (r *Replica) State() State {
 	defer r.mu.Unlock()
 	s := r.state
 	s.Alarms, s.Waiting, s.Counts = r.alarms.all(), len(r.waiting.entries), r.past
+	s.Lacking = r.waiting.lacking()
 	if r.machine != nil {
 		s.Counts = sum(r.past, r.machine.Counts())
 	}
@@ -72,10 +73,14 @@ var (
 // time of a reading is that of its end.
 const readAfter = 20 * time.Millisecond
 
+// lackingEvery is how often a barrier looks whether backups have entered what they lacked.
+const lackingEvery = 100 * time.Millisecond
+
 // Barrier waits until every receiver that is registered now has applied all that happened
-// to the master's table up to the call, and has the whole table. The receivers are
-// returned with what they lack; after ErrBehind, which is that of a context or role that ends first,
-// those with Behind 0 have applied everything. It takes up to a second where nothing
+// to the master's table up to the call, has the whole table, and has entered all of it. The
+// receivers are returned with what they lack; after ErrBehind, which is that of a context or
+// role that ends first, those with Behind 0 have applied everything, but Lacking entries for
+// which a service or server is missing there, or room. It takes up to a second where nothing
 // happens: the time for which the source waits for events.
 func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
 	began := time.Now().Add(readAfter)
@@ -107,9 +112,15 @@ func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
 			return receivers, fmt.Errorf("%w: %w", ErrBehind, errEnded)
 		}
 		changed := r.changed
+		var again <-chan time.Time
+		if slices.ContainsFunc(receivers, func(s own.ReceiverStatus) bool { return s.Lacking > 0 }) {
+			again = time.After(lackingEvery)
+		}
 		r.mu.Unlock()
 		select {
 		case <-changed:
+			r.use()
+		case <-again:
 			r.use()
 		case <-ctx.Done():
 			r.use()
@@ -118,19 +129,25 @@ func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
 	}
 }
 
-// await notes how far receivers are, and reports whether all have reached a barrier.
+// await notes how far receivers are, and reports whether all have reached a barrier and lack
+// no entry.
 func (r *Replica) await(receivers []own.ReceiverStatus, number uint64) bool {
 	now, all := r.sender.Receivers(), true
 	for i := range receivers {
 		one := &receivers[i]
+		j := slices.IndexFunc(now, func(s own.ReceiverStatus) bool { return s.ID == one.ID })
+		if j >= 0 {
+			one.Lacking = now[j].Lacking
+		}
 		at, reached := r.reached[one.ID]
-		if reached = reached && at >= number; reached {
+		if reached && at >= number {
 			one.Behind, one.Synced = 0, true
+			all = all && one.Lacking == 0
 			continue
 		}
 		all = false
 		one.Behind = max(one.Behind, 1)
-		if j := slices.IndexFunc(now, func(s own.ReceiverStatus) bool { return s.ID == one.ID }); j >= 0 {
+		if j >= 0 {
 			one.Behind, one.Synced = max(now[j].Behind, 1), now[j].Synced
 		}
 	}
