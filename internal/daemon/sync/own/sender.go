@@ -406,6 +406,8 @@ func (s *Sender) acknowledge(now time.Duration, from netip.AddrPort, h header, b
 		if age < -time.Millisecond || age > admissionLife {
 			return s.resetReceiver(now, from, h, x, out)
 		}
+		// A director that was started anew is another receiver with the same address.
+		s.peers = slices.DeleteFunc(s.peers, func(p *peer) bool { return p.addr == from })
 		if len(s.peers) == mostPeers {
 			return ReasonLimited
 		}

@@ -130,12 +130,17 @@ func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
 }
 
 // await notes how far receivers are, and reports whether all have reached a barrier and lack
-// no entry.
+// no entry. One that was started anew is the one that has its address now.
 func (r *Replica) await(receivers []own.ReceiverStatus, number uint64) bool {
 	now, all := r.sender.Receivers(), true
 	for i := range receivers {
 		one := &receivers[i]
 		j := slices.IndexFunc(now, func(s own.ReceiverStatus) bool { return s.ID == one.ID })
+		if j < 0 {
+			if j = slices.IndexFunc(now, func(s own.ReceiverStatus) bool { return s.Addr == one.Addr }); j >= 0 {
+				one.ID = now[j].ID
+			}
+		}
 		if j >= 0 {
 			one.Lacking = now[j].Lacking
 		}
