@@ -59,7 +59,8 @@ adds them nevertheless.
 
 Without BITS an address gets a prefix of its own, /32 or /128. IPv6 addresses are
 usable at once, without duplicate address detection. An address that the device has
-already is announced again, and stays as it is.
+already is announced again, and stays as it is. An address that cannot be added does not
+keep the others from being added and announced.
 
 Addresses to which the real servers' packets are routed are virtual addresses, too: with
 masquerading take the servers' gateway address as well, on the servers' device.
@@ -87,15 +88,12 @@ Exit status: 0 success, 2 wrong command line, 3 an address cannot be added or an
 					return err
 				}
 			}
-			for i := range report.Addresses {
-				if err := report.Addresses[i].add(); err != nil {
-					return err
-				}
-			}
-			if err := report.announce(c.Context(), times); err != nil {
+			err = report.each((*addressState).add)
+			err = errors.Join(err, report.announce(c.Context(), times))
+			if len(report.Addresses) == 0 {
 				return err
 			}
-			return out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "added", "there already") })
+			return errors.Join(err, out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "added", "there already") }))
 		},
 	}
 	registerDevice(c, &device)
@@ -138,13 +136,11 @@ Exit status: 0 success, 2 wrong command line, 3 an address cannot be removed.`,
 					given[p.Addr()] = true
 				}
 			}
-			for i := range report.Addresses {
-				a := &report.Addresses[i]
-				if err := a.remove(given[a.Address.Addr()]); err != nil {
-					return err
-				}
+			err = report.each(func(a *addressState) error { return a.remove(given[a.Address.Addr()]) })
+			if len(report.Addresses) == 0 {
+				return err
 			}
-			return out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "removed", "not there") })
+			return errors.Join(err, out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "removed", "not there") }))
 		},
 	}
 	registerDevice(c, &device)
@@ -230,6 +226,21 @@ func (r *addressReport) checkFree(device string) error {
 	return errors.Join(errs...)
 }
 
+// each does something with each address, and leaves out those with which it failed.
+func (r *addressReport) each(do func(*addressState) error) error {
+	var errs []error
+	var done []addressState
+	for _, a := range r.Addresses {
+		if err := do(&a); err != nil {
+			errs = append(errs, err)
+		} else {
+			done = append(done, a)
+		}
+	}
+	r.Addresses = done
+	return errors.Join(errs...)
+}
+
 // add adds an address, unless the device has it.
 func (a *addressState) add() error {
 	has, there, err := host.FindAddress(a.Device, a.Address.Addr())
@@ -257,25 +268,36 @@ func (a *addressState) remove(given bool) error {
 	return host.DeleteAddress(a.Device, has)
 }
 
-// announce announces all addresses a number of times.
+// announce announces all addresses a number of times. One that cannot be announced does not
+// keep others from it.
 func (r *addressReport) announce(ctx context.Context, times int) error {
+	var errs []error
+	failed := map[netip.Addr]bool{}
 	for n := range times {
+		if len(failed) == len(r.Addresses) {
+			break
+		}
 		if n > 0 {
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("%w: the addresses are on the device, and were announced %s", errInterrupted, plural(n, "time", "times"))
+				return errors.Join(append(errs, fmt.Errorf("%w: the addresses are on the device, and were announced %s", errInterrupted, plural(n, "time", "times")))...)
 			case <-time.After(announceInterval):
 			}
 		}
 		for i := range r.Addresses {
 			a := &r.Addresses[i]
+			if failed[a.Address.Addr()] {
+				continue
+			}
 			if err := host.Announce(a.Device, a.Address.Addr()); err != nil {
-				return err
+				failed[a.Address.Addr()] = true
+				errs = append(errs, err)
+				continue
 			}
 			a.Announced++
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (r addressReport) print(w io.Writer, changed, unchanged string) error {

@@ -134,6 +134,26 @@ func TestMigrateAddresses(t *testing.T) {
 	}
 }
 
+// An address that cannot be added does not keep others from being announced and reported.
+func TestMigrateTakeInPart(t *testing.T) {
+	ns, _ := linked(t)
+	if err := ns.Sysctl("net.ipv6.conf.eth0.disable_ipv6", "1"); err != nil {
+		t.Fatal(err)
+	}
+	var status int
+	var out, errs string
+	if err := ns.Do(func() error {
+		status, out, errs = migrateLine(t, "take 192.0.2.80/24 2001:db8::80 192.0.2.81 -d eth0 --announcements 1 --force")
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := "192.0.2.80/24 on eth0: added, announced 1 time\n192.0.2.81/32 on eth0: added, announced 1 time\n"
+	if status != command.StatusFailed || out != want || !strings.Contains(errs, "2001:db8::80") {
+		t.Errorf("status %d, %q, %q", status, out, errs)
+	}
+}
+
 // Ctrl-C ends announcements; the message says that the addresses are there.
 func TestMigrateTakeIsInterrupted(t *testing.T) {
 	ns, _ := linked(t)
