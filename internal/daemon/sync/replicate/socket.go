@@ -60,7 +60,7 @@ func openSocket(c *Config) (*socket, error) {
 		return nil, fmt.Errorf("replication: %s: %w (is it an address of this machine, and no other process of imbang bound to it?)", c.Listen, err)
 	}
 	s := &socket{conn: conn.(*net.UDPConn)}
-	mtu := 1500
+	mtu := routeMTU(c)
 	var ifi *net.Interface
 	if c.Interface != "" {
 		if ifi, err = net.InterfaceByName(c.Interface); err != nil {
