@@ -62,6 +62,7 @@ func (r *Replica) enter(batch []model.Connection, ends bool) error {
 	if err != nil {
 		return fmt.Errorf("replication: %w", err)
 	}
+	r.lockNoted = false
 	now := time.Now()
 	for i, err := range errs {
 		switch {
