@@ -603,7 +603,8 @@ struct conn_record {
 	enum record_result result; /* the program's */
 	__be16 hairpin_port;       /* the director's, of a hairpin */
 	__u8 kind;                 /* enum record_kind */
-	__u8 pad[5];
+	__u8 pad;
+	__u32 idle;            /* since its last packet [ms], of RECORD_REPLICA and RECORD_ENDED */
 	union address hairpin; /* likewise, its address */
 };
 
@@ -932,6 +933,12 @@ struct follow_event {
 	__u8 over; /* the entry was dead already: its end may have been reported before */
 	__u8 pad[3];
 	__be16 server_port; /* of the server, as its service lists it */
+};
+
+/* The end of a call's template. */
+struct follow_call_event {
+	struct follow_event event;
+	struct call call;
 };
 
 #define FOLLOWERS 4 /* at once */

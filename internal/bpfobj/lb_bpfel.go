@@ -201,7 +201,8 @@ type LbConnRecord struct {
 	Result      LbRecordResult
 	HairpinPort uint16
 	Kind        uint8
-	Pad         [5]uint8
+	Pad         uint8
+	Idle        uint32
 	Hairpin     LbAddress
 }
 

@@ -163,7 +163,7 @@ func (t *Teller) add(raw []byte) error {
 		}
 		t.read = time.Now()
 	}
-	told, ok := t.told(&e)
+	told, ok := t.told(&e, raw[unsafe.Sizeof(e):])
 	if !ok {
 		return nil
 	}
@@ -171,9 +171,10 @@ func (t *Teller) add(raw []byte) error {
 	return nil
 }
 
-// told reads an event; not of a template whose call has ended meanwhile and is not known
-// any more.
-func (t *Teller) told(e *bpfobj.LbFollowEvent) (told Told, ok bool) {
+// told reads an event, with the call behind it if that is a template's that ends (struct
+// follow_call_event); not of a template whose call has ended meanwhile and is not known any
+// more.
+func (t *Teller) told(e *bpfobj.LbFollowEvent, behind []byte) (told Told, ok bool) {
 	told = Told{Time: t.read, Kind: ConnectionTell}
 	for kind, number := range followKinds {
 		if e.Kind == uint8(number) {
@@ -187,7 +188,9 @@ func (t *Teller) told(e *bpfobj.LbFollowEvent) (told Told, ok bool) {
 	server := bpfobj.LbServer{Addr: e.Addr, Owner: e.Service, Port: e.ServerPort, Forward: bpfobj.LbForward(e.Forward)}
 	var call bpfobj.LbCall
 	if number, is := callNumber(e.Flow); is {
-		if t.calls.Lookup(number, &call) != nil {
+		if len(behind) >= int(unsafe.Sizeof(call)) {
+			copy(unsafe.Slice((*byte)(unsafe.Pointer(&call)), unsafe.Sizeof(call)), behind)
+		} else if t.calls.Lookup(number, &call) != nil {
 			return told, false
 		}
 		told.Conn = fromCall(&call, entry, server, e.Time)

@@ -239,7 +239,7 @@ func TestTellTemplateSetAside(t *testing.T) {
 	r.received(teller)
 	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))
 	got := r.received(teller)
-	if len(got) != 1 || !got[0].Conn.Template || got[0].Conn.Server.Addr() != first.Addr() || got[0].Conn.Virtual.Port() != invalidPort {
+	if len(got) != 1 || !got[0].Conn.Template || got[0].Conn.Server.Addr() != first.Addr() || got[0].Conn.Virtual.Port() != invalidPort || got[0].Conn.Timeout != time.Minute {
 		t.Errorf("told of %+v, want the template of %s that was set aside", got, first)
 	}
 }

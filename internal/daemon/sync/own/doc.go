@@ -96,7 +96,7 @@
 //
 //	offset size
 //	0      3    "iB", 0xff
-//	3      1    version: 1
+//	3      1    version: 2
 //	4      1    kind
 //	5      1    flags, by kind
 //	6      2    group
@@ -121,8 +121,8 @@
 // Data and BulkStart are numbered, Beats are numbered for themselves.
 //
 // A record begins with a byte whose low four bits are its operation. An entry, 1 to enter
-// or update and 2 to delete (28 bytes for IPv4, 32 with a template that controls it; 52 and
-// 56 for IPv6):
+// or update and 2 to delete (32 bytes for IPv4, 36 with a template that controls it; 56 and
+// 60 for IPv6):
 //
 //	0   1  operation; 0x10: IPv6, 0x20: template, 0x40: a word, 0x80: strings
 //	1   1  protocol
@@ -130,13 +130,14 @@
 //	3   1  flags, those of model.ConnFlags
 //	4   4  index of service and server
 //	8   4  time to its expiry [ms]
-//	12  2  client's port
-//	14  2  virtual port
-//	16  2  port that its packets go to
-//	18  1  forwarding method << 4 | packets
-//	19  1  kind of the template that controls it; 0: none
-//	20  4  client (IPv6: 16)
-//	24  4  virtual address (IPv6: 16)
+//	12  4  time since its last packet [ms]
+//	16  2  client's port
+//	18  2  virtual port
+//	20  2  port that its packets go to
+//	22  1  forwarding method << 4 | packets
+//	23  1  kind of the template that controls it; 0: none
+//	24  4  client (IPv6: 16)
+//	28  4  virtual address (IPv6: 16)
 //	       a word (4): netmask of the template that controls it; of a template its timeout [s]
 //	       with the flag hairpin: address (4 or 16), port (2)
 //	       strings, each behind its length (1): of a template the engine and its data; of

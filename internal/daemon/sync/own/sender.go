@@ -188,6 +188,9 @@ func (s *Sender) entry(now time.Duration, op uint8, c *model.Connection, bulk bo
 		s.define(now, index, out)
 	}
 	s.room(now, entrySize(c), bulk, out)
+	if c.Timeout > 0 {
+		c.Idle = max(0, c.Timeout-c.Expires)
+	}
 	b, err := appendEntry(s.open, op, c, index, c.Expires+s.walk.margin(s.config.Walk, c))
 	if err != nil {
 		s.counts.Refused[ReasonUnsendable]++

@@ -14,7 +14,8 @@ import (
 type sweep struct {
 	seed   uint64
 	seen   map[uint64]struct{} // nil: there is nothing to compare
-	ready  bool                // the transfer is complete
+	begun  time.Duration
+	ready  bool // the transfer is complete
 	cursor Cursor
 	next   time.Duration
 	batch  []model.Connection
@@ -27,8 +28,9 @@ func (w *sweep) cancel() {
 	w.seen, w.cursor, w.ready = nil, nil, false
 }
 
-func (w *sweep) begin(wanted bool) {
+func (w *sweep) begin(now time.Duration, wanted bool) {
 	w.cancel()
+	w.begun = now
 	if wanted {
 		w.seen = map[uint64]struct{}{}
 	}
@@ -55,6 +57,8 @@ func (r *Receiver) sweepOn(now time.Duration, out *Output) {
 	n, err := w.cursor.Next(w.batch)
 	for i := range n {
 		if _, ok := w.seen[flowHash(w.seed, &w.batch[i])]; !ok {
+			// With a packet since then it was opened after the sender was asked.
+			w.batch[i].Idle = now - w.begun
 			out.Apply = append(out.Apply, Change{Delete: true, Conn: w.batch[i]})
 			r.counts.Swept++
 		}
