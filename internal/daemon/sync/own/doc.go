@@ -62,7 +62,7 @@
 // all directors share. It is not encrypted. Replays are refused without clocks:
 //
 //   - A receiver follows a session only after its sender answered a Hello with a random
-//     nonce by a Welcome. A recorded session cannot.
+//     nonce by a Welcome. A recorded session cannot. A nonce is answered once.
 //   - Within a session a number is applied once, and beats are counted.
 //   - A receiver has a random number and counts its acknowledgements. The sender accepts
 //     one that it does not know if its acknowledgement has the time of a Welcome (by the

@@ -232,6 +232,7 @@ func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w w
 	if !r.sign.verify(b) {
 		return ReasonForged
 	}
+	r.prove.answered()
 	if r.following {
 		// The receiver stays with the session that it follows as long as it is alive.
 		if h.session != r.session {

@@ -330,6 +330,7 @@ func (s *Sender) receive(now time.Duration, from netip.AddrPort, b []byte, out *
 		if !s.sign.verify(b) {
 			return ReasonForged
 		}
+		s.watch.answered()
 		s.others.report(now, h.session, from, out)
 		return accepted
 	case kindData, kindBulkStart, kindBeat:
