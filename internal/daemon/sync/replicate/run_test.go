@@ -154,6 +154,12 @@ func (n *node) table() (lines []string) {
 // role runs one until the test ends or stop is called.
 func (n *node) role(role Role, to ...netip.Addr) (r *Replica, stop func()) {
 	n.Helper()
+	return n.roleWith(role, func(*Options) {}, to...)
+}
+
+// roleWith runs one with other options.
+func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *Replica, stop func()) {
+	n.Helper()
 	c := Config{Role: role, Listen: netip.AddrPortFrom(n.addr, 0), KeyFile: n.key, Group: 7}
 	for _, a := range to {
 		c.To = append(c.To, netip.AddrPortFrom(a, 0))
@@ -162,11 +168,13 @@ func (n *node) role(role Role, to ...netip.Addr) (r *Replica, stop func()) {
 		}
 	}
 	ready := make(chan struct{})
-	r, err := New(c, Options{
+	o := Options{
 		Table: n.open(0), Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
 		Tell:  func() (Source, error) { return director.Tell(director.TellRule{Changes: true}) },
 		Ready: func() { close(ready) },
-	})
+	}
+	change(&o)
+	r, err := New(c, o)
 	n.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
