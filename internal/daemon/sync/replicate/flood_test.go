@@ -55,14 +55,7 @@ func attack(t *testing.T, nodes ...*node) *attacker {
 	t.Helper()
 	a := &attacker{T: t, ns: testenv.Namespace(t, "attacker"), conns: map[netip.Addr]*ipv4.PacketConn{}, rng: rand.New(rand.NewPCG(99, 1))}
 	for i, n := range nodes {
-		device := fmt.Sprintf("eth%d", i)
-		if err := host.Connect(host.End{NS: a.ns, Name: device}, host.End{NS: n.ns, Name: "attacked"}, host.LinkOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		here, there := netip.AddrFrom4([4]byte{10, 8, byte(i), 1}), netip.AddrFrom4([4]byte{10, 8, byte(i), 2})
-		n.must(a.ns.AddAddresses(device, netip.PrefixFrom(here, 24)))
-		n.must(n.ns.AddAddresses("attacked", netip.PrefixFrom(there, 24)))
-		n.must(a.ns.AddRoutes(host.Route{Dst: netip.PrefixFrom(n.addr, 32), Via: there}))
+		link(n, a.ns, i)
 		n.must(a.ns.Do(func() error {
 			conn, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.addr, own.Port)))
 			if err != nil {
@@ -75,6 +68,17 @@ func attack(t *testing.T, nodes ...*node) *attacker {
 	}
 	a.tap(nodes[len(nodes)-1])
 	return a
+}
+
+// link connects a node to another namespace, whose address on the i-th link is 10.8.i.1.
+func link(n *node, other *host.Namespace, i int) {
+	n.Helper()
+	device := fmt.Sprintf("eth%d", i)
+	n.must(host.Connect(host.End{NS: other, Name: device}, host.End{NS: n.ns, Name: "other"}, host.LinkOptions{}))
+	here, there := netip.AddrFrom4([4]byte{10, 8, byte(i), 1}), netip.AddrFrom4([4]byte{10, 8, byte(i), 2})
+	n.must(other.AddAddresses(device, netip.PrefixFrom(here, 24)))
+	n.must(n.ns.AddAddresses("other", netip.PrefixFrom(there, 24)))
+	n.must(other.AddRoutes(host.Route{Dst: netip.PrefixFrom(n.addr, 32), Via: there}))
 }
 
 // tap notes the datagrams of a node's device, in both directions.

@@ -49,16 +49,22 @@ func twoNodes(t *testing.T, connections uint32) (a, b *node) {
 	for i, n := range []*node{a, b} {
 		n.addr = netip.AddrFrom4([4]byte{10, 7, 0, byte(i + 1)})
 		n.must(n.ns.AddAddresses("eth0", netip.PrefixFrom(n.addr, 24)))
-		n.d = n.open(connections)
-		for _, s := range services() {
-			n.must(n.d.AddService(s))
-			for j := range 2 {
-				n.must(n.d.AddServer(s.Key, model.Server{Addr: serverAddr(s.Key.Family, j), Port: 8080, Weight: 1}))
-			}
-		}
-		t.Cleanup(func() { n.must(n.ns.Do(func() error { return director.Detach(true) })) })
+		n.configure(connections)
 	}
 	return a, b
+}
+
+// configure loads a director with the services.
+func (n *node) configure(connections uint32) {
+	n.Helper()
+	n.d = n.open(connections)
+	for _, s := range services() {
+		n.must(n.d.AddService(s))
+		for j := range 2 {
+			n.must(n.d.AddServer(s.Key, model.Server{Addr: serverAddr(s.Key.Family, j), Port: 8080, Weight: 1}))
+		}
+	}
+	n.Cleanup(func() { n.must(n.ns.Do(func() error { return director.Detach(true) })) })
 }
 
 func (n *node) must(err error) {
