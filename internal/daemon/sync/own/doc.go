@@ -80,7 +80,8 @@
 // A receiver stays with the session that it follows while that is alive (a datagram in each
 // second) and not ended (Sender.Close). It follows the next one that proves itself then. Another
 // sender is an alarm, at receivers and at senders, after it proved itself by an answer: at
-// first and each 10 s. A sender never changes its table and goes on. Who is master is
+// first and each 10 s. A new session of the same address and port is not another sender: it was
+// restarted. A sender never changes its table and goes on. Who is master is
 // decided elsewhere.
 //
 // # Configuration

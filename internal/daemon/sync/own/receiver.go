@@ -234,8 +234,9 @@ func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w w
 	}
 	r.prove.answered()
 	if r.following {
-		// The receiver stays with the session that it follows as long as it is alive.
-		if h.session != r.session {
+		// The receiver stays with the session that it follows as long as it is alive. One
+		// with the same address was restarted.
+		if h.session != r.session && from != r.peer {
 			r.others.report(now, h.session, from, out)
 		}
 		return accepted

@@ -77,6 +77,9 @@ func TestRestartsConverge(t *testing.T) {
 		w.run(quiet)
 		a.same(master)
 		b.same(master)
+		if a.count(EventTwoMasters)+b.count(EventTwoMasters) != 0 {
+			t.Errorf("a master that was restarted is taken for two: %+v, %+v", a.log, b.log)
+		}
 	})
 }
 

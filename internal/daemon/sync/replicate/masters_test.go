@@ -48,6 +48,9 @@ func TestBackupOfTwoMasters(t *testing.T) {
 	end()
 	awaitState(t, backup, 5*time.Second, "the second master is followed", func(s State) bool { return synced(s) && s.Master.Sender.Addr() == c.addr })
 	wantEqual(c, b, 5*time.Second, "with the second master")
+	if s := backup.State(); slices.ContainsFunc(s.Alarms, is) {
+		t.Errorf("the master that is followed is an alarm: %+v", s.Alarms)
+	}
 	if n := len(b.table()); n != 101 {
 		t.Errorf("%d entries", n)
 	}
