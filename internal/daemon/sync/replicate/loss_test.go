@@ -14,63 +14,83 @@ import (
 // quiet is how long after the last change tables may differ, though datagrams are lost.
 const quiet = 2 * time.Second
 
-// converge runs a load on a wire that loses datagrams in both directions, with a backup that
-// joins meanwhile, and returns how long after the last change the tables were equal.
-func converge(t *testing.T, share float64, d time.Duration, rate int) (took time.Duration, master, backup State) {
+// lossy is a master and its backup on a wire that loses datagrams in both directions.
+type lossy struct {
+	a, b           *node
+	master, backup *Replica
+	load           *load
+	delays         delays
+	losses         []*testenv.Loss
+}
+
+// newLossy makes one whose backup joins under a load.
+func newLossy(t *testing.T, share float64) *lossy {
 	t.Helper()
-	a, b := twoNodes(t, 1<<15)
-	losses := []*testenv.Loss{testenv.Lose(t, a.ns, "eth0", share), testenv.Lose(t, b.ns, "eth0", share)}
-	l := newLoad(a, services()[0])
-	l.open(5000)
-	before := l.changes
-	sends, endMaster := a.role(Master, b.addr)
-	applies, endBackup := b.role(Backup, a.addr)
-	l.run(d, rate)
+	y := &lossy{}
+	y.a, y.b = twoNodes(t, 1<<15)
+	for _, n := range []*node{y.a, y.b} {
+		y.losses = append(y.losses, testenv.Lose(t, n.ns, "eth0", share))
+	}
+	y.load = newLoad(y.a, services()[0])
+	y.load.open(5000)
+	y.master, _ = y.a.roleWith(Master, y.delays.master, y.b.addr)
+	y.backup, _ = y.b.roleWith(Backup, y.delays.backup, y.a.addr)
+	return y
+}
+
+// converge makes changes, and returns how long after the last one the tables were equal.
+func (y *lossy) converge(t *testing.T, d time.Duration, rate int) (took time.Duration) {
+	t.Helper()
+	before := y.load.changes
+	y.load.run(d, rate)
 	last := time.Now()
-	var diff string
 	for {
 		began := time.Since(last)
-		if diff = cmp.Diff(a.table(), b.table()); diff == "" {
-			diff = cmp.Diff(a.servers(), b.servers())
+		diff := cmp.Diff(y.a.table(), y.b.table())
+		if diff == "" {
+			diff = cmp.Diff(y.a.servers(), y.b.servers())
 		}
-		if took = time.Since(last); diff == "" || began > quiet {
+		if took = time.Since(last); diff == "" {
 			break
+		}
+		if began > quiet {
+			t.Fatalf("%v after the last change the tables differ (-master +backup):\n%.2000s\nmaster: %+v\nbackup: %+v", took, diff, y.master.State(), y.backup.State())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	master, backup = sends.State(), applies.State()
-	endBackup()
-	endMaster()
-	if diff != "" {
-		t.Fatalf("%v after the last change the tables differ (-master +backup):\n%.2000s\nmaster: %+v\nbackup: %+v", took, diff, master, backup)
+	if n := len(y.b.table()); n != len(y.load.live) || n < 1000 {
+		t.Errorf("%d entries, want %d", n, len(y.load.live))
 	}
-	if n := len(a.table()); n != len(l.live) || n < 1000 {
-		t.Errorf("%d entries, want %d", n, len(l.live))
-	}
-	changes := l.changes - before
-	t.Logf("%d changes in %v; equal after %v; %d datagrams, %d sent again, %d requested again; %d transfers of the table", changes, d, took,
-		master.Counts.Datagrams, master.Counts.Repeated, backup.Counts.Repeated, backup.Counts.Bulks)
-	if changes < 1000*int(d/time.Second) {
+	if changes := y.load.changes - before; changes < 1000*int(d/time.Second) {
 		t.Errorf("%d changes in %v are not enough of a load", changes, d)
 	}
-	for i, loss := range losses {
+	return took
+}
+
+// repaired fails unless datagrams were lost, and each was sent again without another transfer
+// of the table.
+func (y *lossy) repaired(t *testing.T) {
+	t.Helper()
+	for i, loss := range y.losses {
 		passed, dropped := loss.Packets()
 		t.Logf("wire %d: %d passed, %d dropped", i+1, passed, dropped)
 		if dropped == 0 {
 			t.Errorf("wire %d lost nothing", i+1)
 		}
 	}
+	master, backup := y.master.State(), y.backup.State()
+	t.Logf("%d changes; %d datagrams, %d requested again, %d sent again", y.load.changes, master.Counts.Datagrams, backup.Counts.Repeated, master.Counts.Repeated)
 	if master.Counts.Repeated == 0 || backup.Counts.Repeated == 0 {
 		t.Errorf("no loss is counted: master %+v, backup %+v", master.Counts, backup.Counts)
 	}
-	// It was repaired, and not by sending the whole table again.
 	if master.Lost != 0 || backup.Counts.Bulks != 1 || backup.Refused != 0 {
 		t.Errorf("master: %+v\nbackup: %+v", master, backup)
 	}
-	return took, master, backup
 }
 
 // With 5 % loss in both directions the tables are equal after 2 s of quiet.
 func TestReplicationOverALossyWire(t *testing.T) {
-	converge(t, 0.05, 2*time.Second, 5000)
+	y := newLossy(t, 0.05)
+	t.Logf("equal after %v", y.converge(t, 2*time.Second, 5000))
+	y.repaired(t)
 }
