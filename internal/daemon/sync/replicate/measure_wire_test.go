@@ -64,7 +64,7 @@ func middle(list []time.Duration) string {
 // How long openings take to the backup, and how long after the last change tables are equal,
 // with datagrams lost in both directions. Master and backup share this machine.
 func TestMeasureLoss(t *testing.T) {
-	const rate, each = 10_000, 3 * time.Second
+	const rate, each = 10_000, 5 * time.Second
 	f := newFigures(fmt.Sprintf("%d changes/s for %v; from the master's event to the backup's table", rate, each))
 	for _, share := range []float64{0, 0.01, 0.05, 0.2} {
 		y := newLossy(t, share)
