@@ -211,6 +211,7 @@ func (a *attacker) flood(target netip.Addr, rate int) (stop func() uint64) {
 type flooded struct {
 	a, b           *node
 	master, backup *Replica
+	endBackup      func()
 	attacker       *attacker
 	delays         delays
 	load           *load
@@ -221,11 +222,10 @@ func newFlooded(t *testing.T, connections uint32) *flooded {
 	f := &flooded{}
 	f.a, f.b = twoNodes(t, connections)
 	f.load = newLoad(f.a, services()[0])
-	f.load.room = 100_000
+	f.load.room = 1 << 20
 	f.attacker = attack(t, f.a, f.b)
 	_, end := f.a.role(Master, f.b.addr)
-	f.backup, _ = f.b.roleWith(Backup, f.delays.backup, f.a.addr)
-	awaitState(t, f.backup, 5*time.Second, "the backup joined", synced)
+	f.join(t)
 	f.load.open(1000)
 	wantEqual(f.a, f.b, 5*time.Second, "before the flood")
 	end()
@@ -236,14 +236,26 @@ func newFlooded(t *testing.T, connections uint32) *flooded {
 	return f
 }
 
-// openings opens connections for a while and returns how long they took to the backup.
+// join starts the backup, and returns how long it takes to have the table.
+func (f *flooded) join(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	f.backup, f.endBackup = f.b.roleWith(Backup, f.delays.backup, f.a.addr)
+	awaitState(t, f.backup, 5*time.Second, "the backup joined", synced)
+	return time.Since(began)
+}
+
+// openings opens connections for a while and returns how long they took to the backup. Then
+// all but some are ended.
 func (f *flooded) openings(t *testing.T, d time.Duration) []time.Duration {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		f.load.open(1 + f.load.rng.IntN(4))
 		time.Sleep(time.Duration(f.load.rng.Int64N(int64(10 * time.Millisecond))))
 	}
-	return f.delays.take(t, 5*time.Second)
+	list := f.delays.take(t, 5*time.Second)
+	f.load.end(len(f.load.flows) - 1000)
+	return list
 }
 
 // counts are those of backup and master.

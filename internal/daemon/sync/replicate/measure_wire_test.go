@@ -90,7 +90,7 @@ func TestMeasureLoss(t *testing.T) {
 // attacker and both directors share this machine.
 func TestMeasureFlood(t *testing.T) {
 	const each = 3 * time.Second
-	f := newFlooded(t, 1<<17)
+	f := newFlooded(t, 1<<14)
 	table := newFigures(fmt.Sprintf("rounds of %v; from the master's event to the backup's table", each))
 	names := map[*node]string{f.a: "master", f.b: "backup"}
 	for _, target := range []*node{f.b, f.a} {
@@ -106,7 +106,8 @@ func TestMeasureFlood(t *testing.T) {
 			got := float64(sent) / (rounds * each).Seconds()
 			table.add(fmt.Sprintf("without, before %.0f/s to the %s", got, names[target]), clean)
 			table.add(fmt.Sprintf("%.0f/s to the %s", got, names[target]), under)
-			if more := quantile(slices.Concat(under...), 0.99) - quantile(slices.Concat(clean...), 0.99); more > mostMore {
+			more := quantile(slices.Concat(under...), 0.99) - quantile(slices.Concat(clean...), 0.99)
+			if rate > 0 && more > mostMore { // else the attacker uses a whole processor
 				t.Errorf("%.0f/s to the %s delay entries by %v", got, names[target], more)
 			}
 			i := slices.Index([]*node{f.b, f.a}, target)
@@ -114,5 +115,20 @@ func TestMeasureFlood(t *testing.T) {
 		}
 	}
 	f.unaffected(t)
+
+	// A backup that is started during a flood joins.
+	joins := func() (list []time.Duration) {
+		for range rounds {
+			f.endBackup()
+			list = append(list, f.join(t))
+		}
+		return list
+	}
+	table.one(fmt.Sprintf("joining, %d entries", len(f.load.live)), joins())
+	for _, target := range []*node{f.b, f.a} {
+		stop := f.attacker.flood(target.addr, 50_000)
+		table.one(fmt.Sprintf("likewise, 50000/s to the %s", names[target]), joins())
+		stop()
+	}
 	table.w.Flush()
 }
