@@ -14,9 +14,8 @@ import (
 )
 
 // load changes a director's table: openings, changes of state, and ends, also of flows that
-// are opened again with another server. It changes the table as records of another director
-// do, since those open, change and end entries alike; the director reports all of it as it
-// reports what packets do.
+// are opened again with another server. The changes are records as a backup applies them: the
+// director reports these as it reports what packets change.
 type load struct {
 	*node
 	rng     *rand.Rand
