@@ -163,6 +163,7 @@ screenshots: build ## retake the pictures in docs/images of the run in DIR (need
 
 lint: ## formatting, vet, staticcheck, modules
 	@build/need $(LINT_PACKAGES) $(BPF_PACKAGES)
+	@! git grep -nE "^(<<<<<<<|>>>>>>>) " -- . || { echo "conflicts of a merge"; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags soak,upgrade,live,measure,peer ./internal/director ./internal/acceptance/...
