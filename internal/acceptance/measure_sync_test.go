@@ -83,6 +83,11 @@ func TestMeasureSynchronization(t *testing.T) {
 			}
 		}
 	}
+	for i := range cases {
+		if len(all[i]) < *syncRounds {
+			t.Skip("not all cases were measured: no summary")
+		}
+	}
 	result := summarizeSync(cases, all)
 	for _, row := range result.Cases {
 		t.Logf("%+v", row)
