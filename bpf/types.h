@@ -506,6 +506,15 @@ struct xdp_device {
 	__u8 pad;
 };
 
+/* What the synchronization rule is applied to (sync.h). */
+enum syncing {
+	SYNCING_NOTHING,
+	SYNCING_ALL,
+	/* Every process that tells backups is told of openings, changes of state and ends
+	 * (follow.h), and reads the table for what has neither: of connections it knows. */
+	SYNCING_TEMPLATES,
+};
+
 /* Timeouts by enum conn_state [ns], and switches; user space writes it. */
 struct settings {
 	__u64 timeout[32];
@@ -551,7 +560,7 @@ struct settings {
 	__u32 sync_ports;
 	__u32 sync_qlen_max;
 	__u32 sync_sock_size; /* [bytes] */
-	__u32 syncing;
+	__u32 syncing;        /* enum syncing */
 	__u32 pad;
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */

@@ -779,6 +779,14 @@ type LbSettings struct {
 	Adopting                uint32
 }
 
+type LbSyncing uint32
+
+const (
+	LbSyncingSYNCING_NOTHING   LbSyncing = 0
+	LbSyncingSYNCING_ALL       LbSyncing = 1
+	LbSyncingSYNCING_TEMPLATES LbSyncing = 2
+)
+
 type LbTemplateKind uint32
 
 const (

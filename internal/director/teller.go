@@ -29,7 +29,8 @@ type Told struct {
 
 // TellRule says what a Teller receives.
 type TellRule struct {
-	// Changes adds all openings, changes of state and ends to what the rule selects.
+	// Changes adds all openings, changes of state and ends. Of connections that is all then:
+	// the rule's selection is received while another teller has no Changes.
 	Changes bool
 	// Ring is the room for events that wait to be read [bytes]: a power of two and a
 	// multiple of the page size. 0: the default, 16 MiB, for 120 000 events.
@@ -115,7 +116,8 @@ func (t *Teller) Close() error {
 }
 
 // countTellers has packets apply the rule exactly while a teller receives what it
-// selects. After one that was killed the next teller, or its end, does that.
+// selects, and to templates alone while all tellers receive all changes of connections.
+// After one that was killed the next teller, or its end, does that.
 func (d *Director) countTellers() error {
 	return d.exclusively(func() error { // another one may begin or end now
 		now, err := monotonic()
@@ -126,13 +128,17 @@ func (d *Director) countTellers() error {
 		if err != nil {
 			return fmt.Errorf("read the followers: %w", err)
 		}
-		var on uint32
+		on := bpfobj.LbSyncingSYNCING_NOTHING
 		for _, f := range all {
-			if f.Until > now && f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_TELL) != 0 {
-				on = 1
+			switch {
+			case f.Until <= now || f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_TELL) == 0:
+			case f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_STATE) == 0:
+				on = bpfobj.LbSyncingSYNCING_ALL
+			case on == bpfobj.LbSyncingSYNCING_NOTHING:
+				on = bpfobj.LbSyncingSYNCING_TEMPLATES
 			}
 		}
-		return d.changeConfig(func(set *bpfobj.LbSettings) { set.Syncing = on })
+		return d.changeConfig(func(set *bpfobj.LbSettings) { set.Syncing = uint32(on) })
 	})
 }
 
