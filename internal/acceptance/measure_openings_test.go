@@ -45,9 +45,6 @@ const (
 
 	// lifeStep is the time from a packet of a connection to its next one.
 	lifeStep = 10 * time.Millisecond
-	// openingsPopulation is after how many connections a client uses its address and port
-	// again: its SYN ends the earlier connection, which is in TIME_WAIT, and opens the next.
-	openingsPopulation = 100_000
 	// openingsServices are virtual services of one server each, so that the generator knows
 	// which server has a connection.
 	openingsServices = 4
@@ -67,10 +64,12 @@ var (
 	openingsClients = netip.MustParseAddr("10.10.0.2")   // the first
 )
 
-// openingsClient is the address and port of a connection.
-func openingsClient(n uint64) (addr uint32, port uint16) {
+// openingsClient is the address and port of a connection. After so many as the population
+// clients use their ports again: a SYN ends the earlier connection, which is in TIME_WAIT, and
+// opens the next.
+func openingsClient(n, population uint64) (addr uint32, port uint16) {
 	const addresses = 1000
-	flow := uint32(n % openingsPopulation)
+	flow := uint32(n % population)
 	first := openingsClients.As4()
 	return binary.BigEndian.Uint32(first[:]) + flow%addresses, uint16(1024 + flow/addresses)
 }
@@ -128,8 +127,8 @@ func onesFold(sum uint32) uint16 {
 }
 
 // write writes the packet of a connection: what differs, into a copy of it.
-func (f *openingsFrame) write(b []byte, n uint64) {
-	addr, port := openingsClient(n)
+func (f *openingsFrame) write(b []byte, n, population uint64) {
+	addr, port := openingsClient(n, population)
 	binary.BigEndian.PutUint32(b[f.client:], addr)
 	binary.BigEndian.PutUint16(b[f.port:], port)
 	varied := addr>>16 + addr&0xffff
@@ -147,14 +146,15 @@ type packetMessage struct {
 // openingsStage is a packet of the lives of some connections: one system call sends it.
 type openingsStage struct {
 	fd       int
+	clients  uint64 // population
 	frames   [openingsServices]*openingsFrame
 	messages [openingsBurst]packetMessage
 	vectors  [openingsBurst]unix.Iovec
 	buffers  [openingsBurst][]byte // the i-th has the frame of service i % openingsServices
 }
 
-func newOpeningsStage(fd, stage int) *openingsStage {
-	s := &openingsStage{fd: fd}
+func newOpeningsStage(fd, stage int, population uint64) *openingsStage {
+	s := &openingsStage{fd: fd, clients: population}
 	for i := range s.frames {
 		s.frames[i] = newOpeningsFrame(i, stage)
 	}
@@ -172,7 +172,7 @@ func newOpeningsStage(fd, stage int) *openingsStage {
 // openingsServices.
 func (s *openingsStage) send(first uint64, n int) error {
 	for i := range n {
-		s.frames[i%openingsServices].write(s.buffers[i], first+uint64(i))
+		s.frames[i%openingsServices].write(s.buffers[i], first+uint64(i), s.clients)
 	}
 	for at := 0; at < n; {
 		sent, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.messages[at])), uintptr(n-at), 0, 0, 0)
@@ -198,7 +198,7 @@ type openings struct {
 // of all ages are left. It has a thread of its own on one CPU. What the director does with
 // a packet is done by the same thread, before the next one is sent. As a rule the generator
 // is never behind; it catches up if it is.
-func generateOpenings(ctx context.Context, far *host.Namespace, clientSide, serverSide string, rate, cpu int) (o openings, err error) {
+func generateOpenings(ctx context.Context, far *host.Namespace, clientSide, serverSide string, rate, cpu int, population uint64) (o openings, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -220,7 +220,7 @@ func generateOpenings(ctx context.Context, far *host.Namespace, clientSide, serv
 			}
 			stages := make([]*openingsStage, len(life))
 			for i, one := range life {
-				stages[i] = newOpeningsStage(fds[one.fromServer], i)
+				stages[i] = newOpeningsStage(fds[one.fromServer], i, population)
 			}
 			o, err = pacedOpenings(ctx, stages, rate)
 			return err

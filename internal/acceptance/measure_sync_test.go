@@ -5,35 +5,16 @@
 package acceptance
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
-	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"imbang/internal/daemon/api"
-	"imbang/internal/director"
-	"imbang/internal/host"
-	"imbang/internal/jsonfile"
-	"imbang/internal/lab/measure"
-	"imbang/internal/lab/probe"
-	"imbang/internal/lab/stats"
 )
 
 var (
 	syncMeasures = flag.String("sync-measures", "", "file to write measurements of synchronization into")
 	syncRounds   = flag.Int("sync-rounds", 7, "rounds of measuring what synchronization costs: each case once a round")
+	syncExpiring = flag.Int("sync-expiring-rounds", 3, "rounds in which entries expire")
 	syncRate     = flag.Int("sync-rate", 20_000, "connections that are opened a second")
 	syncFor      = flag.Duration("sync-for", 8*time.Second, "how long each case is measured")
 )
@@ -48,33 +29,57 @@ type syncCase struct {
 const (
 	// syncBare has no director: packets are dropped as they come in by its devices. The
 	// difference to it is the director's work.
-	syncBare  = "no director"
-	syncOff   = "no synchronization"
-	syncEvery = "linux, every packet"
-	syncOwn   = "imbang"
+	syncBare = "no director"
+	syncOff  = "no synchronization"
+	syncOwn  = "imbang"
 )
 
-// TestMeasureSynchronization measures what it costs a master to tell a backup of short connections, and
-// whether the backup has all of them.
-func TestMeasureSynchronization(t *testing.T) {
+// syncLoad says how connections end.
+type syncLoad struct {
+	population uint64        // connections after which clients use their ports again
+	settle     time.Duration // from the last packet to the comparison of the tables
+}
+
+// Linux's timeout of TIME_WAIT.
+const timeWait = 120 * time.Second
+
+// TestMeasureOpenings measures what it costs a master to tell a backup of short connections, and
+// whether the backup has all of them. A client uses its port again after 5 s, which ends the
+// connection before: so as many end as are opened after a few seconds.
+func TestMeasureOpenings(t *testing.T) {
+	const kernel = "%s: {interface: sync0, sync_id: 7}"
+	master, backup := fmt.Sprintf(kernel, "master"), fmt.Sprintf(kernel, "backup")
+	r := measureOpenings(t, *syncRounds, syncLoad{population: uint64(5 * *syncRate)},
+		syncCase{"linux, sync_threshold 3 50", master, backup, "sync_threshold=3 50"},
+		syncCase{"linux, sync_threshold 0 1", master, backup, "sync_threshold=0 1"})
+	noteSync(t, func(all *syncResult) { all.Openings = r })
+}
+
+// TestMeasureExpiring measures the same with as many entries in TIME_WAIT as Linux's timeout
+// keeps. Entries end by themselves then. After the last packet all that have ended expire, and the
+// backup's with them: its own timeouts are longer.
+func TestMeasureExpiring(t *testing.T) {
+	r := measureOpenings(t, *syncExpiring, syncLoad{uint64(timeWait.Seconds()+5) * uint64(*syncRate), timeWait + 10*time.Second})
+	noteSync(t, func(all *syncResult) { all.Expiring = r })
+}
+
+// measureOpenings measures cases, and those without a director, without synchronization and with
+// imbang's protocol.
+func measureOpenings(t *testing.T, rounds int, load syncLoad, others ...syncCase) *syncOpenings {
+	t.Helper()
 	needRoot(t)
 	key := replicationKey(t)
 	own := func(role, listen, to string) string {
 		return fmt.Sprintf("replication: {role: %s, listen: %s, to: [%s], key_file: %s}", role, listen, to, key)
 	}
-	cases := []syncCase{
-		{name: syncBare},
-		{name: syncOff},
-		{"linux, sync_threshold 3 50", "master: {interface: sync0, sync_id: 7}", "backup: {interface: sync0, sync_id: 7}", `sync_threshold=3 50`},
-		{syncEvery, "master: {interface: sync0, sync_id: 7}", "backup: {interface: sync0, sync_id: 7}", `sync_threshold=0 1`},
-		{name: syncOwn, master: own("master", replicatingA, replicatingB), backup: own("backup", replicatingB, replicatingA)},
-	}
+	cases := append([]syncCase{{name: syncBare}, {name: syncOff}}, others...)
+	cases = append(cases, syncCase{name: syncOwn, master: own("master", replicatingA, replicatingB), backup: own("backup", replicatingB, replicatingA)})
 	all := make([][]syncSample, len(cases))
-	for round := range *syncRounds {
+	for round := range rounds {
 		for turn := range cases {
 			i := (round + turn) % len(cases) // each is the first one as often as others
 			t.Run(fmt.Sprintf("%s, round %d", cases[i].name, round+1), func(t *testing.T) {
-				s := newSyncPair(t, cases[i]).measure()
+				s := newSyncPair(t, cases[i], load).measure()
 				t.Logf("%+v", s)
 				all[i] = append(all[i], s)
 			})
@@ -84,466 +89,21 @@ func TestMeasureSynchronization(t *testing.T) {
 		}
 	}
 	for i := range cases {
-		if len(all[i]) < *syncRounds {
+		if len(all[i]) < rounds {
 			t.Skip("not all cases were measured: no summary")
 		}
 	}
-	result := summarizeSync(cases, all)
-	for _, row := range result.Cases {
-		t.Logf("%+v", row)
-	}
-	last := result.Cases[len(result.Cases)-1]
-	if last.Unequal != 0 {
-		t.Errorf("%d entries of master and backup differed", last.Unequal)
-	}
-	noteSync(t, result)
-}
-
-// syncSample is one case of one round. CPU times are shares of one core.
-type syncSample struct {
-	packets float64 // generator, and what the kernel does with its packets at once: the data plane
-	process float64 // master
-	machine float64 // all that ran but the backup's process, interrupts of idle CPUs included
-	backup  float64 // process
-
-	opened, undelivered uint64
-	late                time.Duration
-	stored, copied      int // entries at the end of master and backup
-	unequal             int // entries that only one has, or in another state
-	lost                uint64
-	entries, deletions  uint64 // sent
-	datagrams, repeated uint64
-	refused             uint64 // by the backup
-}
-
-// syncPair is a master and a backup, as daemons, with packet sources beside the master.
-type syncPair struct {
-	t              *testing.T
-	c              syncCase
-	far            *host.Namespace
-	master, backup *syncDirector
-	sinks          []*probe.Sink
-}
-
-type syncDirector struct {
-	ns  *host.Namespace
-	cmd *exec.Cmd
-	log string
-}
-
-func newSyncPair(t *testing.T, c syncCase) *syncPair {
-	p := &syncPair{t: t, c: c, far: newNamespace(t), master: &syncDirector{ns: newNamespace(t)}}
-	p.connect(p.master.ns)
-	if c.name == syncBare {
-		p.sink(p.master.ns, "ext0", "int0")
-		return p
-	}
-	p.sink(p.far, "ext1", "int1")
-	p.backup = &syncDirector{ns: newNamespace(t)}
-	p.connect(p.backup.ns)
-	connectReplicating(t, p.master.ns, p.backup.ns)
-	p.start(p.master, c.master)
-	if c.backup != "" {
-		p.start(p.backup, c.backup)
-	}
-	if c.settings != "" {
-		must(t, p.master.ns, "", "settings", c.settings)
-	}
-	return p
-}
-
-// connect gives a director devices to clients and to servers. The master's have their
-// other ends in p.far, the backup's have no one there.
-func (p *syncPair) connect(ns *host.Namespace) {
-	p.t.Helper()
-	far := p.far
-	if ns != p.master.ns {
-		far = newNamespace(p.t)
-	}
-	router := netip.MustParseAddr("10.9.0.2")
-	var servers []netip.Addr
-	for at := openingsServer; len(servers) < openingsServices; at = at.Next() {
-		servers = append(servers, at)
-	}
-	err := errors.Join(
-		host.Connect(host.End{NS: ns, Name: "ext0", MAC: openingsMAC}, host.End{NS: far, Name: "ext1", MAC: openingsFarMAC}, host.LinkOptions{}),
-		host.Connect(host.End{NS: ns, Name: "int0", MAC: openingsMAC}, host.End{NS: far, Name: "int1", MAC: openingsFarMAC}, host.LinkOptions{}),
-		ns.Sysctl("net.ipv4.ip_forward", "1"),
-		ns.Up("lo"),
-		ns.AddAddresses("ext0", netip.MustParsePrefix("10.9.0.1/30")),
-		ns.AddAddresses("int0", netip.MustParsePrefix("172.16.0.1/16")),
-		ns.AddAddresses("lo", netip.PrefixFrom(openingsAddress, 32)),
-		ns.AddRoutes(host.Route{Dst: netip.MustParsePrefix("10.10.0.0/16"), Via: router}),
-		ns.AddNeighbours("ext0", openingsFarMAC, router),
-		ns.AddNeighbours("int0", openingsFarMAC, servers...),
-	)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// sink drops and counts what comes in by devices.
-func (p *syncPair) sink(ns *host.Namespace, devices ...string) {
-	p.t.Helper()
-	for _, dev := range devices {
-		var s *probe.Sink
-		if err := ns.Do(func() (err error) { s, err = probe.NewSink(dev, probe.SinkTC); return err }); err != nil {
-			p.t.Fatal(err)
-		}
-		p.t.Cleanup(func() { _ = ns.Do(s.Close) })
-		p.sinks = append(p.sinks, s)
-	}
-}
-
-// start starts a daemon.
-func (p *syncPair) start(d *syncDirector, role string) {
-	p.t.Helper()
-	var b strings.Builder
-	b.WriteString("director: {client_device: ext0, server_device: int0, max_connections: 524288}\n")
-	if role != "" {
-		fmt.Fprintf(&b, "synchronization:\n  %s\n", role)
-	}
-	b.WriteString("services:\n")
-	server := openingsServer
-	for i := range openingsServices {
-		fmt.Fprintf(&b, "  - {name: s%d, virtual: \"%s:%d\", servers: [{address: \"%s:%d\"}]}\n", i, openingsAddress, openingsVirtual+i, server, openingsServerPort)
-		server = server.Next()
-	}
-	dir := p.t.TempDir()
-	config := filepath.Join(dir, "imbang.yaml")
-	if err := os.WriteFile(config, []byte(b.String()), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
-	d.log = filepath.Join(dir, "log")
-	log, err := os.Create(d.log)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer log.Close()
-	d.cmd = exec.Command(executable, "run", "-c", config, "--state", filepath.Join(dir, "state"))
-	d.cmd.Stderr = log
-	if err := d.ns.Start(d.cmd); err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() {
-		_ = d.cmd.Process.Signal(syscall.SIGTERM)
-		_ = d.cmd.Wait()
-		if text, err := os.ReadFile(d.log); p.t.Failed() && err == nil {
-			p.t.Logf("the daemon said:\n%s", text)
-		}
-	})
-	await(p.t, "the daemon answers", func() error {
-		if o := imbang(p.t, d.ns, "", "events", "-n", "0"); o.status != 0 {
-			return errors.New(o.stderr)
-		}
-		return nil
-	})
-}
-
-func (p *syncPair) status(d *syncDirector) *api.Status {
-	p.t.Helper()
-	var s struct{ Daemon *api.Status }
-	if err := json.Unmarshal([]byte(must(p.t, d.ns, "", "status", "-o", "json")), &s); err != nil || s.Daemon == nil {
-		p.t.Fatalf("%v, %+v", err, s)
-	}
-	return s.Daemon
-}
-
-// syncCPU is what has been used so far.
-type syncCPU struct {
-	at                      time.Time
-	packets, master, backup time.Duration
-	machine                 measure.Machine
-}
-
-func (p *syncPair) readCPU() (r syncCPU) {
-	p.t.Helper()
-	time := func(pid int) time.Duration {
-		d, err := measure.ProcessTime(pid)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		return d
-	}
-	for _, pid := range softirqThreads(p.t) {
-		r.packets += time(pid)
-	}
-	r.packets += time(os.Getpid())
-	if p.master.cmd != nil {
-		r.master = time(p.master.cmd.Process.Pid)
-	}
-	if p.backup != nil && p.backup.cmd != nil {
-		r.backup = time(p.backup.cmd.Process.Pid)
-	}
-	var err error
-	if r.machine, err = measure.ReadMachine(); err != nil {
-		p.t.Fatal(err)
-	}
-	r.at = r.machine.At
-	return r
-}
-
-// softirqThreads are the kernel's threads that handle packets that their senders did not.
-func softirqThreads(t *testing.T) (pids []int) {
-	t.Helper()
-	names, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		comm, err := os.ReadFile(name)
-		var pid int
-		if err == nil && bytes.HasPrefix(comm, []byte("ksoftirqd/")) {
-			if _, err := fmt.Sscanf(name, "/proc/%d/", &pid); err != nil {
-				t.Fatal(err)
-			}
-			pids = append(pids, pid)
+	r := summarizeSync(cases, all)
+	for _, row := range r.Cases {
+		t.Logf("%s: extra %.1f %% of a core (%.1f to %.1f), packets %.1f, process %.1f; machine %.1f; backup %.1f; unequal %d, lost %d",
+			row.Name, row.Extra.Median, row.Extra.Interval.Low, row.Extra.Interval.High, row.Packets.Median, row.Process.Median,
+			row.MExtra.Median, row.Backup.Median, row.Unequal, row.Lost)
+		if row.Undelivered > 0 {
+			t.Errorf("%s: %d packets did not reach the other side", row.Name, row.Undelivered)
 		}
 	}
-	return pids
-}
-
-// measure sends packets, at first until clients use their ports again, takes the CPU time of a while, and
-// compares the tables.
-func (p *syncPair) measure() (s syncSample) {
-	t := p.t
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	type end struct {
-		openings
-		error
-	}
-	ended := make(chan end, 1)
-	go func() {
-		o, err := generateOpenings(ctx, p.far, "ext1", "int1", *syncRate, runtime.NumCPU()-1)
-		ended <- end{o, err}
-	}()
-	time.Sleep(openingsPopulation*time.Second/time.Duration(*syncRate) + time.Second)
-	runtime.GC() // none of this process's garbage is collected meanwhile
-	before := p.readCPU()
-	time.Sleep(*syncFor)
-	after := p.readCPU()
-	cancel()
-	e := <-ended
-	if e.error != nil {
-		t.Fatal(e.error)
-	}
-	seconds := after.at.Sub(before.at).Seconds()
-	backup := after.backup - before.backup
-	s = syncSample{
-		packets: (after.packets - before.packets).Seconds() / seconds, process: (after.master - before.master).Seconds() / seconds,
-		machine: (after.machine.WorkSince(before.machine) - backup).Seconds() / seconds, backup: backup.Seconds() / seconds,
-		opened: e.opened, late: e.late,
-	}
-	arrived := uint64(0)
-	for _, sink := range p.sinks {
-		n, _, err := sink.Packets()
-		if err != nil {
-			t.Fatal(err)
-		}
-		arrived += n
-	}
-	s.undelivered = e.packets - min(e.packets, arrived)
-	if s.undelivered > 0 {
-		t.Errorf("%d of %d packets did not reach the other side", s.undelivered, e.packets)
-	}
-	if e.late > 250*time.Millisecond {
-		t.Logf("the generator was late by up to %v", e.late)
-	}
-	if p.c.name != syncBare {
-		p.compare(&s)
-	}
-	return s
-}
-
-// compare compares the tables of master and backup when all is sent.
-func (p *syncPair) compare(s *syncSample) {
-	t := p.t
-	switch {
-	case p.c.name == syncOwn:
-		must(t, p.master.ns, "", "sync", "barrier", "--timeout", "30s")
-	case p.c.backup != "":
-		time.Sleep(4 * time.Second) // a message that is not full waits for 2 to 3 s
-	}
-	stored := p.table(p.master)
-	s.stored = len(stored)
-	if p.c.backup == "" {
-		return
-	}
-	copied := p.table(p.backup)
-	s.copied = len(copied)
-	for key, what := range stored {
-		if copied[key] != what {
-			s.unequal++
-		}
-	}
-	for key := range copied {
-		if _, has := stored[key]; !has {
-			s.unequal++
-		}
-	}
-	m, b := p.status(p.master), p.status(p.backup)
-	for _, r := range m.Synchronization {
-		s.lost, s.entries, s.datagrams = r.Lost, r.Entries, r.Messages
-		for _, d := range r.Dropped {
-			s.lost += d.Count
-		}
-	}
-	for _, r := range b.Synchronization {
-		for _, d := range r.Dropped {
-			s.refused += d.Count
-		}
-	}
-	if r := m.Replication; r != nil {
-		s.lost, s.entries, s.deletions, s.datagrams, s.repeated = r.Lost, r.Entries, r.Deletions, r.Datagrams, r.Repeated
-	}
-	if r := b.Replication; r != nil {
-		s.refused = r.NotEntered + uint64(r.Waiting)
-	}
-}
-
-// table is the connection table of a director: servers and states by client and service.
-func (p *syncPair) table(d *syncDirector) map[string]string {
-	p.t.Helper()
-	table := map[string]string{}
-	err := d.ns.Do(func() error {
-		open, err := director.Open()
-		if err != nil {
-			return err
-		}
-		defer open.Close()
-		for c, err := range open.Connections(director.ConnectionFilter{}) {
-			if err != nil {
-				return err
-			}
-			table[fmt.Sprint(c.Protocol, c.Client, c.Virtual, c.Template)] = fmt.Sprint(c.Server, c.State)
-		}
-		return nil
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return table
-}
-
-// syncResult is the content of the file.
-type syncResult struct {
-	Environment struct {
-		Date   time.Time `json:"date"`
-		Commit string    `json:"commit"`
-		measure.Host
-	} `json:"environment"`
-	Openings struct {
-		Rate    int     `json:"connections_per_second"`
-		Packets int     `json:"packets_per_connection"`
-		Rounds  int     `json:"rounds"`
-		Seconds float64 `json:"seconds"`
-	} `json:"openings"`
-	Cases []syncRow `json:"cases"`
-}
-
-// share is an estimate of the median with its interval of 95 %.
-type share struct {
-	stats.Summary
-	Interval stats.Interval `json:"interval"`
-}
-
-func shareOf(list []float64) share {
-	return share{stats.Summarize(list), stats.MedianInterval(list, 0.95)}
-}
-
-// syncRow is a case. Shares of CPU time are in percent.
-type syncRow struct {
-	Name string `json:"name"`
-	// Of one core.
-	Master   share `json:"master_percent"`           // the director's work on packets, and its process
-	Packets  share `json:"packets_percent"`          // of this, the work on packets
-	Process  share `json:"process_percent"`          // of this, the process
-	Extra    share `json:"extra_percent"`            // more than without synchronization in the same round
-	Machine  share `json:"machine_percent"`          // the whole machine less the backup's process
-	MExtra   share `json:"machine_extra_percent"`    // likewise more than without synchronization
-	Backup   share `json:"backup_percent"`           // the backup's process
-	Relative share `json:"extra_relative_percent"`   // Extra of the master without synchronization
-	OfWhole  share `json:"machine_relative_percent"` // MExtra of the machine without synchronization
-	// Of all rounds together, but for entries.
-	Opened      uint64        `json:"opened"`
-	Undelivered uint64        `json:"packets_undelivered"`
-	Late        float64       `json:"generator_late_ms"`
-	Stored      stats.Summary `json:"master_entries"`
-	Copied      stats.Summary `json:"backup_entries"`
-	Unequal     int           `json:"unequal"`
-	Lost        uint64        `json:"lost"`
-	Refused     uint64        `json:"refused"`
-	Entries     float64       `json:"entries_per_connection"`
-	Deletions   float64       `json:"deletions_per_connection"`
-	Datagrams   uint64        `json:"datagrams"`
-	Repeated    uint64        `json:"datagrams_repeated"`
-}
-
-func summarizeSync(cases []syncCase, all [][]syncSample) *syncResult {
-	r := &syncResult{}
-	r.Openings.Rate, r.Openings.Packets, r.Openings.Rounds, r.Openings.Seconds = *syncRate, len(life), *syncRounds, syncFor.Seconds()
-	index := map[string]int{}
-	for i, c := range cases {
-		index[c.name] = i
-	}
-	bare, off := all[index[syncBare]], all[index[syncOff]]
-	for i, c := range cases {
-		if c.name == syncBare {
-			continue
-		}
-		row := syncRow{Name: c.name}
-		var master, packets, process, extra, machine, mextra, backup, relative, whole, stored, copied []float64
-		var entries, deletions uint64
-		for round, s := range all[i] {
-			own := s.packets - bare[round].packets
-			base := off[round].packets - bare[round].packets + off[round].process
-			more, mmore := own+s.process-base, s.machine-off[round].machine
-			master, packets, process, extra = append(master, 100*(own+s.process)), append(packets, 100*own), append(process, 100*s.process), append(extra, 100*more)
-			machine, mextra, backup = append(machine, 100*s.machine), append(mextra, 100*mmore), append(backup, 100*s.backup)
-			relative, whole = append(relative, 100*more/base), append(whole, 100*mmore/off[round].machine)
-			stored, copied = append(stored, float64(s.stored)), append(copied, float64(s.copied))
-			row.Opened += s.opened
-			row.Undelivered += s.undelivered
-			row.Late = max(row.Late, s.late.Seconds()*1000)
-			row.Unequal += s.unequal
-			row.Lost += s.lost
-			row.Refused += s.refused
-			row.Datagrams += s.datagrams
-			row.Repeated += s.repeated
-			entries += s.entries
-			deletions += s.deletions
-		}
-		row.Master, row.Packets, row.Process, row.Extra = shareOf(master), shareOf(packets), shareOf(process), shareOf(extra)
-		row.Machine, row.MExtra, row.Backup = shareOf(machine), shareOf(mextra), shareOf(backup)
-		row.Relative, row.OfWhole = shareOf(relative), shareOf(whole)
-		row.Stored, row.Copied = stats.Summarize(stored), stats.Summarize(copied)
-		row.Entries, row.Deletions = float64(entries)/float64(row.Opened), float64(deletions)/float64(row.Opened)
-		r.Cases = append(r.Cases, row)
+	if last := r.Cases[len(r.Cases)-1]; last.Unequal != 0 || last.Refused != 0 {
+		t.Errorf("%d entries of master and backup differ, the backup refused %d", last.Unequal, last.Refused)
 	}
 	return r
-}
-
-// noteSync writes the file, if there is to be one.
-func noteSync(t *testing.T, r *syncResult) {
-	t.Helper()
-	if *syncMeasures == "" {
-		return
-	}
-	var old map[string]any // another measurement's parts stay
-	text, err := os.ReadFile(*syncMeasures)
-	if err == nil {
-		err = json.Unmarshal(text, &old)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	if m := revision.FindStringSubmatch(must(t, nil, "", "version")); m != nil {
-		r.Environment.Commit = m[1]
-	}
-	r.Environment.Date = time.Now().UTC().Truncate(time.Second)
-	r.Environment.Host = measure.ReadHost()
-	if err := jsonfile.Write(*syncMeasures, r); err != nil {
-		t.Fatal(err)
-	}
 }
