@@ -22,19 +22,15 @@ var (
 	beforeRounds = flag.Int("before-rounds", 7, "rounds: each build once a round")
 )
 
-// packetsBefore compares what packets cost in two builds.
-type packetsBefore struct {
-	Before string          `json:"before"` // commit
-	Rounds int             `json:"rounds"`
-	Rows   []packetsChange `json:"rows"`
-}
-
-// packetsChange is one workload.
+// packetsChange is what the packets of one workload cost in two builds.
 type packetsChange struct {
-	Name   string        `json:"name"`
-	Before stats.Summary `json:"before_ns"` // of a packet
-	After  stats.Summary `json:"after_ns"`
-	Change share         `json:"change_percent"` // of the rounds' differences
+	Name         string        `json:"name"`
+	Commit       string        `json:"commit"`
+	BeforeCommit string        `json:"before_commit"`
+	Rounds       int           `json:"rounds"`
+	Before       stats.Summary `json:"before_ns"` // of a packet
+	After        stats.Summary `json:"after_ns"`
+	Change       share         `json:"change_percent"` // of the rounds' differences
 }
 
 // TestMeasureSwitchedOff measures the data plane without synchronization beside that of a build
@@ -61,7 +57,7 @@ func TestMeasureSwitchedOff(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	r := &packetsBefore{Before: *beforeCommit, Rounds: *beforeRounds}
+	var rows []packetsChange
 	for _, name := range names {
 		was, is := samples[name][0], samples[name][1]
 		if len(was) != len(is) {
@@ -72,11 +68,16 @@ func TestMeasureSwitchedOff(t *testing.T) {
 		for i := range is {
 			change[i] = 100 * (is[i] - was[i]) / was[i]
 		}
-		row := packetsChange{name, stats.Summarize(was), stats.Summarize(is), shareOf(change)}
+		row := packetsChange{name, "", *beforeCommit, *beforeRounds, stats.Summarize(was), stats.Summarize(is), shareOf(change)}
 		t.Logf("%s: %.1f ns, before %.1f: %+.1f %% (%+.1f to %+.1f)", name, row.After.Median, row.Before.Median, row.Change.Median, row.Change.Interval.Low, row.Change.Interval.High)
-		r.Rows = append(r.Rows, row)
+		rows = append(rows, row)
 	}
-	noteSync(t, func(all *syncResult) { all.Off = r })
+	noteSync(t, func(all *syncResult, commit string) {
+		for i := range rows {
+			rows[i].Commit = commit
+		}
+		all.Off = rows
+	})
 }
 
 // packetCosts are the workloads of imbang-lab bench packets [ns a packet].

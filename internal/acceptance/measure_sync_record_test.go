@@ -24,20 +24,9 @@ type syncResult struct {
 		Commit string    `json:"commit"`
 		measure.Host
 	} `json:"environment"`
-	// Ports are used again after 5 s; or entries expire, 120 s after their connections.
-	Openings *syncOpenings `json:"openings,omitempty"`
-	Expiring *syncOpenings `json:"expiring,omitempty"`
+	Cases []syncRow `json:"cases"`
 	// Off compares the data plane without synchronization with that of a build before it.
-	Off *packetsBefore `json:"switched_off,omitempty"`
-}
-
-// syncOpenings is what short connections cost.
-type syncOpenings struct {
-	Rate    int       `json:"connections_per_second"`
-	Packets int       `json:"packets_per_connection"`
-	Rounds  int       `json:"rounds"`
-	Seconds float64   `json:"seconds"` // of a round of a case
-	Cases   []syncRow `json:"cases"`
+	Off []packetsChange `json:"switched_off"`
 }
 
 // share is an estimate of the median with its interval of 95 %.
@@ -52,7 +41,13 @@ func shareOf(list []float64) share {
 
 // syncRow is a case. Shares of CPU time are in percent.
 type syncRow struct {
-	Name string `json:"name"`
+	Name    string  `json:"name"`
+	Load    string  `json:"load"`
+	Commit  string  `json:"commit"`
+	Rate    int     `json:"connections_per_second"`
+	Each    int     `json:"packets_per_connection"`
+	Rounds  int     `json:"rounds"`
+	Seconds float64 `json:"seconds"` // of a round
 	// Of one core.
 	Master   share `json:"master_percent"`           // the director's work on packets, and its process
 	Packets  share `json:"packets_percent"`          // of this, the work on packets
@@ -78,8 +73,7 @@ type syncRow struct {
 	Repeated    uint64        `json:"datagrams_repeated"`
 }
 
-func summarizeSync(cases []syncCase, all [][]syncSample) *syncOpenings {
-	r := &syncOpenings{Rate: *syncRate, Packets: len(life), Rounds: len(all[0]), Seconds: syncFor.Seconds()}
+func summarizeSync(load string, cases []syncCase, all [][]syncSample) (rows []syncRow) {
 	index := map[string]int{}
 	for i, c := range cases {
 		index[c.name] = i
@@ -89,7 +83,7 @@ func summarizeSync(cases []syncCase, all [][]syncSample) *syncOpenings {
 		if c.name == syncBare {
 			continue
 		}
-		row := syncRow{Name: c.name}
+		row := syncRow{Name: c.name, Load: load, Rate: *syncRate, Each: len(life), Rounds: len(all[i]), Seconds: syncFor.Seconds()}
 		var master, packets, process, extra, machine, mextra, backup, relative, whole, stored, copied []float64
 		var entries, deletions uint64
 		for round, s := range all[i] {
@@ -116,13 +110,13 @@ func summarizeSync(cases []syncCase, all [][]syncSample) *syncOpenings {
 		row.Relative, row.OfWhole = shareOf(relative), shareOf(whole)
 		row.Stored, row.Copied = stats.Summarize(stored), stats.Summarize(copied)
 		row.Entries, row.Deletions = float64(entries)/float64(row.Opened), float64(deletions)/float64(row.Opened)
-		r.Cases = append(r.Cases, row)
+		rows = append(rows, row)
 	}
-	return r
+	return rows
 }
 
 // noteSync puts a measurement into the file, if there is to be one; what others found stays.
-func noteSync(t *testing.T, put func(*syncResult)) {
+func noteSync(t *testing.T, put func(all *syncResult, commit string)) {
 	t.Helper()
 	if *syncMeasures == "" {
 		return
@@ -135,10 +129,10 @@ func noteSync(t *testing.T, put func(*syncResult)) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	put(&all)
 	if m := revision.FindStringSubmatch(must(t, nil, "", "version")); m != nil {
 		all.Environment.Commit = m[1]
 	}
+	put(&all, all.Environment.Commit)
 	all.Environment.Date = time.Now().UTC().Truncate(time.Second)
 	all.Environment.Host = measure.ReadHost()
 	if err := jsonfile.Write(*syncMeasures, &all); err != nil {

@@ -36,6 +36,7 @@ const (
 
 // syncLoad says how connections end.
 type syncLoad struct {
+	name       string
 	population uint64        // connections after which clients use their ports again
 	settle     time.Duration // from the last packet to the comparison of the tables
 }
@@ -49,23 +50,21 @@ const timeWait = 120 * time.Second
 func TestMeasureOpenings(t *testing.T) {
 	const kernel = "%s: {interface: sync0, sync_id: 7}"
 	master, backup := fmt.Sprintf(kernel, "master"), fmt.Sprintf(kernel, "backup")
-	r := measureOpenings(t, *syncRounds, syncLoad{population: uint64(5 * *syncRate)},
+	measureOpenings(t, *syncRounds, syncLoad{name: "ports used again", population: uint64(5 * *syncRate)},
 		syncCase{"linux, sync_threshold 3 50", master, backup, "sync_threshold=3 50"},
 		syncCase{"linux, sync_threshold 0 1", master, backup, "sync_threshold=0 1"})
-	noteSync(t, func(all *syncResult) { all.Openings = r })
 }
 
 // TestMeasureExpiring measures the same with as many entries in TIME_WAIT as Linux's timeout
 // keeps. Entries end by themselves then. After the last packet all that have ended expire, and the
 // backup's with them: its own timeouts are longer.
 func TestMeasureExpiring(t *testing.T) {
-	r := measureOpenings(t, *syncExpiring, syncLoad{uint64(timeWait.Seconds()+5) * uint64(*syncRate), timeWait + 10*time.Second})
-	noteSync(t, func(all *syncResult) { all.Expiring = r })
+	measureOpenings(t, *syncExpiring, syncLoad{"entries expire", uint64(timeWait.Seconds()+5) * uint64(*syncRate), timeWait + 10*time.Second})
 }
 
 // measureOpenings measures cases, and those without a director, without synchronization and with
 // imbang's protocol.
-func measureOpenings(t *testing.T, rounds int, load syncLoad, others ...syncCase) *syncOpenings {
+func measureOpenings(t *testing.T, rounds int, load syncLoad, others ...syncCase) {
 	t.Helper()
 	needRoot(t)
 	key := replicationKey(t)
@@ -93,8 +92,8 @@ func measureOpenings(t *testing.T, rounds int, load syncLoad, others ...syncCase
 			t.Skip("not all cases were measured: no summary")
 		}
 	}
-	r := summarizeSync(cases, all)
-	for _, row := range r.Cases {
+	rows := summarizeSync(load.name, cases, all)
+	for _, row := range rows {
 		t.Logf("%s: extra %.1f %% of a core (%.1f to %.1f), packets %.1f, process %.1f; machine %.1f; backup %.1f; unequal %d, lost %d",
 			row.Name, row.Extra.Median, row.Extra.Interval.Low, row.Extra.Interval.High, row.Packets.Median, row.Process.Median,
 			row.MExtra.Median, row.Backup.Median, row.Unequal, row.Lost)
@@ -102,8 +101,13 @@ func measureOpenings(t *testing.T, rounds int, load syncLoad, others ...syncCase
 			t.Errorf("%s: %d packets did not reach the other side", row.Name, row.Undelivered)
 		}
 	}
-	if last := r.Cases[len(r.Cases)-1]; last.Unequal != 0 || last.Refused != 0 {
+	if last := rows[len(rows)-1]; last.Unequal != 0 || last.Refused != 0 {
 		t.Errorf("%d entries of master and backup differ, the backup refused %d", last.Unequal, last.Refused)
 	}
-	return r
+	noteSync(t, func(all *syncResult, commit string) {
+		for _, row := range rows {
+			row.Commit = commit
+			all.Cases = put(all.Cases, row, func(x syncRow) bool { return x.Name == row.Name && x.Load == row.Load })
+		}
+	})
 }
