@@ -336,6 +336,10 @@ func (p *syncPair) compare(s *syncSample) {
 	if r := b.Replication; r != nil {
 		s.refused = r.NotEntered + uint64(r.Waiting)
 	}
+	if s.lost > 0 {
+		text, err := os.ReadFile(p.master.log)
+		t.Logf("%d events were lost; the master said, %v:\n%s", s.lost, err, text)
+	}
 }
 
 // table is the connection table of a director: servers and states by client and service.

@@ -56,6 +56,7 @@ type syncRow struct {
 	Machine  share `json:"machine_percent"`          // the whole machine less the backup's process
 	MExtra   share `json:"machine_extra_percent"`    // likewise more than without synchronization
 	Backup   share `json:"backup_percent"`           // the backup's process
+	PExtra   share `json:"packets_extra_percent"`    // the part of Extra that packets have
 	Relative share `json:"extra_relative_percent"`   // Extra of the master without synchronization
 	OfWhole  share `json:"machine_relative_percent"` // MExtra of the machine without synchronization
 	// Of all rounds together, but for entries.
@@ -84,13 +85,14 @@ func summarizeSync(load string, cases []syncCase, all [][]syncSample) (rows []sy
 			continue
 		}
 		row := syncRow{Name: c.name, Load: load, Rate: *syncRate, Each: len(life), Rounds: len(all[i]), Seconds: syncFor.Seconds()}
-		var master, packets, process, extra, machine, mextra, backup, relative, whole, stored, copied []float64
+		var master, packets, process, extra, pextra, machine, mextra, backup, relative, whole, stored, copied []float64
 		var entries, deletions uint64
 		for round, s := range all[i] {
 			own := s.packets - bare[round].packets
 			base := off[round].packets - bare[round].packets + off[round].process
 			more, mmore := own+s.process-base, s.machine-off[round].machine
 			master, packets, process, extra = append(master, 100*(own+s.process)), append(packets, 100*own), append(process, 100*s.process), append(extra, 100*more)
+			pextra = append(pextra, 100*(s.packets-off[round].packets))
 			machine, mextra, backup = append(machine, 100*s.machine), append(mextra, 100*mmore), append(backup, 100*s.backup)
 			relative, whole = append(relative, 100*more/base), append(whole, 100*mmore/off[round].machine)
 			stored, copied = append(stored, float64(s.stored)), append(copied, float64(s.copied))
@@ -107,6 +109,7 @@ func summarizeSync(load string, cases []syncCase, all [][]syncSample) (rows []sy
 		}
 		row.Master, row.Packets, row.Process, row.Extra = shareOf(master), shareOf(packets), shareOf(process), shareOf(extra)
 		row.Machine, row.MExtra, row.Backup = shareOf(machine), shareOf(mextra), shareOf(backup)
+		row.PExtra = shareOf(pextra)
 		row.Relative, row.OfWhole = shareOf(relative), shareOf(whole)
 		row.Stored, row.Copied = stats.Summarize(stored), stats.Summarize(copied)
 		row.Entries, row.Deletions = float64(entries)/float64(row.Opened), float64(deletions)/float64(row.Opened)
