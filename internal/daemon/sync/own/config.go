@@ -15,9 +15,10 @@ import (
 type Cursor interface {
 	// Next reads some entries into a slice, and returns how many, and io.EOF behind the
 	// last one; 0 without an error says that it has not found one yet. Any other error ends
-	// the pass, which is begun again later. Entries must be as they are when Next is called: an entry that was read before and whose deletion
-	// was sent meanwhile would be entered again. Of a connection Timeout is the whole
-	// timeout of its state, or 0 if that is not known.
+	// the pass, which is begun again later. Entries must be as they are when Next is
+	// called: an entry that was read before and whose deletion was sent meanwhile would be
+	// entered again. Of a connection Timeout is the whole timeout of its state, or 0 if
+	// that is not known.
 	Next(entries []model.Connection) (n int, err error)
 	// Close ends the pass, which need not have been read to its end.
 	Close()
