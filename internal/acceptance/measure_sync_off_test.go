@@ -83,8 +83,8 @@ func TestMeasureSwitchedOff(t *testing.T) {
 // packetCosts are the workloads of imbang-lab bench packets [ns a packet].
 func packetCosts(t *testing.T, lab string) map[string]float64 {
 	t.Helper()
-	out, err := exec.Command(lab, "bench", "packets", "--flows", "1,65536", "--schedulers", "rr", "--servers", "3",
-		"--rounds", "5", "--packets", "100000", "-o", "json").Output()
+	out, err := exec.Command(lab, "bench", "packets", "--flows", "65536", "--schedulers", "rr", "--servers", "3",
+		"--rounds", "5", "--packets", "50000", "-o", "json").Output()
 	var r bench.PacketsResult
 	if err == nil {
 		err = json.Unmarshal(out, &r)
