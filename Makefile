@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,9 +118,21 @@ measure-slow-start: ## what a returning server gets under each scheduler, into d
 	$(GO) test -count=1 ./internal/lab/figures -run '^TestRampsImage$$' -update
 
 measure-daemon: build ## how fast dead servers are found, what checks cost, changes at 70 % of capacity, into docs/bench/daemon.json (root; TRIALS=50 ROUNDS=3)
-	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure|^TestRun(LosesNoRequest|ReloadsMany|RandomChanges|KeepsDevices)$$' \
+	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure(Detection|Checks)$$|^TestRun(LosesNoRequest|ReloadsMany|RandomChanges|KeepsDevices)$$' \
 		-executable=$(CURDIR)/bin/imbang -measures=$(CURDIR)/docs/bench/daemon.json -load-share=0.7 \
 		-trials=$(or $(TRIALS),50) -rounds=$(or $(ROUNDS),3)
+
+# The last commit without synchronization in the data plane.
+BEFORE_SYNC := 3c81c91
+
+measure-sync: build ## what connection synchronization costs, with and without it, into docs/bench/sync.json; how fast a backup joins (root; ROUNDS=7 EXPIRING=3)
+	rm -rf out/before-sync && mkdir -p out/before-sync
+	git archive $(BEFORE_SYNC) | tar -x -C out/before-sync
+	cd out/before-sync && $(GO) build -trimpath -o . ./cmd/imbang-lab
+	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasure(Openings|Expiring|SwitchedOff)$$' \
+		-executable=$(CURDIR)/bin/imbang -sync-measures=$(CURDIR)/docs/bench/sync.json -sync-rounds=$(or $(ROUNDS),7) \
+		-sync-expiring-rounds=$(or $(EXPIRING),3) -before=$(CURDIR)/out/before-sync/imbang-lab -before-commit=$(BEFORE_SYNC)
+	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/daemon/sync/replicate -run '^TestMeasure'
 
 check-clock: build ## clock jumps of an hour under a daemon; sets the clock of the machine for a minute (root)
 	$(SUDO) $(GO) test -count=1 -tags measure -v ./internal/acceptance -run "^TestRunClockJumps$$" -executable=$(CURDIR)/bin/imbang
@@ -163,11 +175,12 @@ screenshots: build ## retake the pictures in docs/images of the run in DIR (need
 
 lint: ## formatting, vet, staticcheck, modules
 	@build/need $(LINT_PACKAGES) $(BPF_PACKAGES)
+	@! git grep -nE "^(<<<<<<<|>>>>>>>) " -- . || { echo "conflicts of a merge"; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,upgrade,live,measure,peer ./internal/director ./internal/acceptance/...
+	$(GO) vet -tags soak,upgrade,live,measure,peer ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate
 	"$$($(GO) tool -n staticcheck)" ./...
-	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure,peer ./internal/director ./internal/acceptance/...
+	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure,peer ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)

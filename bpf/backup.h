@@ -57,6 +57,47 @@ static __noinline int backup_change(const struct flow *flow, const struct conn_r
 					: backup_change_in(flow, &key, r, seen, active, AF_INET);
 }
 
+/* How exactly an end is known [units of struct told.end]. */
+#define REPLICA_SLACK (EXPIRY_SLACK >> SYNC_TIME_SHIFT)
+
+static __always_inline int backup_untouched_in(const struct flow *flow, union conn_key *key,
+					       __u8 family)
+{
+	struct conn *c = conn_find_in(flow, key, family);
+	__s32 moved;
+
+	if (!c || !told_of(c)->replica)
+		return 0;
+	moved = sync_time(c->expires) - told_of(c)->end;
+	return moved > -(__s32)REPLICA_SLACK && moved < (__s32)REPLICA_SLACK;
+}
+
+/* Whether the entry of a flow is as another director told: packets would have moved its
+ * end. */
+static __noinline int backup_untouched(const struct flow *flow)
+{
+	union conn_key key;
+
+	return flow->family == AF_INET6 ? backup_untouched_in(flow, &key, AF_INET6)
+					: backup_untouched_in(flow, &key, AF_INET);
+}
+
+/* Whether packets came for an entry here after the last one that a record of another
+ * director knows of: its copy is the old one then. If a packet comes just now, it comes to
+ * the end of its connection. */
+static __always_inline int backup_in_use(const struct flow *flow, const struct conn *seen,
+					 const struct conn_record *r)
+{
+	struct settings *set = get_settings();
+	__u64 timeout, last;
+
+	if (!set || backup_untouched(flow))
+		return 0;
+	timeout = flow->template ? seen->timeout * NSEC_PER_SEC : set->timeout[seen->state & 31];
+	last = now_coarse_ns() - r->idle * (NSEC_PER_SEC / 1000);
+	return (__s64)(seen->expires - timeout - last) > (__s64)EXPIRY_SLACK;
+}
+
 static __always_inline void backup_update(const struct flow *flow, const struct conn_record *r,
 					  const struct conn *seen)
 {
@@ -98,43 +139,10 @@ static __always_inline enum record_result backup_replace(const struct flow *key,
 	return RECORD_NONE;
 }
 
-/* How exactly an end is known [units of struct told.end]. */
-#define REPLICA_SLACK (EXPIRY_SLACK >> SYNC_TIME_SHIFT)
-
-static __always_inline int backup_untouched_in(const struct flow *flow, union conn_key *key,
-					       __u8 family)
-{
-	struct conn *c = conn_find_in(flow, key, family);
-	__s32 moved;
-
-	if (!c || !told_of(c)->replica)
-		return 0;
-	moved = sync_time(c->expires) - told_of(c)->end;
-	return moved > -(__s32)REPLICA_SLACK && moved < (__s32)REPLICA_SLACK;
-}
-
-/* Whether the entry of a flow is as another director told: packets would have moved its
- * end. If one comes just now, it comes to the end of its connection. */
-static __noinline int backup_untouched(const struct flow *flow)
-{
-	union conn_key key;
-
-	return flow->family == AF_INET6 ? backup_untouched_in(flow, &key, AF_INET6)
-					: backup_untouched_in(flow, &key, AF_INET);
-}
-
-/* Whether an entry ends when a record says that it did: no packet has come since. */
-static __always_inline int backup_unmoved(const struct conn *seen, const struct conn_record *r)
-{
-	__s64 moved = seen->expires - r->expires;
-
-	return moved > -(__s64)EXPIRY_SLACK && moved < (__s64)EXPIRY_SLACK;
-}
-
 static __always_inline enum record_result backup_end(const struct flow *key,
 						     const struct conn_record *r, struct conn *seen)
 {
-	if (seen->server != r->server || (!backup_untouched(key) && !backup_unmoved(seen, r)) ||
+	if (seen->server != r->server || backup_in_use(key, seen, r) ||
 	    !conn_kill(key, seen, key->template ? KILL_UNHELD : 0))
 		return RECORD_KEPT;
 	if (key->template)
@@ -144,24 +152,34 @@ static __always_inline enum record_result backup_end(const struct flow *key,
 	return RECORD_UPDATED;
 }
 
+/* The key of a record's entry; 0 if it is a template of a call that has none. */
+static __always_inline int record_key(const struct conn_record *r, const struct call *call,
+				      struct flow *key)
+{
+	__u32 *number;
+
+	*key = r->flow;
+	if (r->template != TEMPLATE_CALL || !key->template)
+		return 1;
+	number = bpf_map_lookup_elem(&calls, call);
+	if (number)
+		call_flow(*number, r->flow.family, key);
+	return !!number;
+}
+
 /* A record of an entry that there is: what became of it. RECORD_NONE: there is none now. */
 static __noinline enum record_result backup_known(const struct conn_record *r,
 						  const struct call *call)
 {
-	struct flow key = r->flow;
 	struct conn seen;
-	__u32 *number;
+	struct flow key;
 
-	if (r->template == TEMPLATE_CALL && key.template) {
-		number = bpf_map_lookup_elem(&calls, call);
-		if (!number)
-			return RECORD_NONE;
-		call_flow(*number, r->flow.family, &key);
-	}
-	if (!conn_look(&key, &seen))
+	if (!record_key(r, call, &key) || !conn_look(&key, &seen))
 		return RECORD_NONE;
 	if (r->kind == RECORD_ENDED)
 		return backup_end(&key, r, &seen);
+	if (r->kind == RECORD_REPLICA && backup_in_use(&key, &seen, r))
+		return RECORD_KEPT;
 	if (seen.server != r->server || (!key.template && seen.port != r->port))
 		return backup_replace(&key, r, &seen);
 	backup_update(&key, r, &seen);
@@ -184,14 +202,17 @@ static __always_inline void backup_entered_in(const struct flow *flow, union con
 }
 
 /* An entry that was imported just now is a replica. */
-static __noinline void backup_entered(const struct flow *flow, __u64 expires)
+static __noinline void backup_entered(const struct conn_record *r, const struct call *call)
 {
 	union conn_key key;
+	struct flow flow;
 
-	if (flow->family == AF_INET6)
-		backup_entered_in(flow, &key, expires, AF_INET6);
+	if (!record_key(r, call, &flow))
+		return;
+	if (flow.family == AF_INET6)
+		backup_entered_in(&flow, &key, r->expires, AF_INET6);
 	else
-		backup_entered_in(flow, &key, expires, AF_INET);
+		backup_entered_in(&flow, &key, r->expires, AF_INET);
 }
 
 /* One of the records that user space enters. */
@@ -212,7 +233,7 @@ static long record_enter(__u32 i, void *unused)
 	else
 		r->result = r->flow.template ? import_template(r, call) : import_conn(r);
 	if (r->kind == RECORD_REPLICA && r->result == RECORD_ENTERED)
-		backup_entered(&r->flow, r->expires);
+		backup_entered(r, call);
 	return 0;
 }
 

@@ -127,11 +127,25 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 	return 1;
 }
 
+/* The call whose template ends; 0: it is none. It is forgotten before readers could look for
+ * it, and so is told with the event. */
+static __always_inline struct call *follow_call(const struct following *f, __u8 family)
+{
+	__u8 protocol = family == AF_INET6 ? f->key.six.protocol : f->key.four.protocol;
+	__u32 number;
+
+	if (f->kind != FOLLOW_CLOSE || protocol != CALL_PROTOCOL)
+		return 0;
+	number = family == AF_INET6 ? address_to4(&f->key.six.src) : f->key.four.src;
+	return bpf_map_lookup_elem(&call_numbers, &number);
+}
+
 static __always_inline long follow_one(__u32 number, struct following *f, __u8 family)
 {
 	struct follower *who = bpf_map_lookup_elem(&followers, &number);
 	void *ring = bpf_map_lookup_elem(&follow_rings, &number);
 	struct follow_event *e;
+	struct call *call;
 	__u64 *lost;
 
 	if (!who || !ring)
@@ -139,13 +153,17 @@ static __always_inline long follow_one(__u32 number, struct following *f, __u8 f
 	if (family == AF_INET6 ? !follow_wanted(who, f, f->key.six.protocol, f->key.six.template)
 			       : !follow_wanted(who, f, f->key.four.protocol, f->key.four.template))
 		return 0;
-	e = bpf_ringbuf_reserve(ring, sizeof(*e), 0);
+	call = follow_call(f, family);
+	e = call ? bpf_ringbuf_reserve(ring, sizeof(struct follow_call_event), 0)
+		 : bpf_ringbuf_reserve(ring, sizeof(*e), 0);
 	if (!e) {
 		lost = bpf_map_lookup_elem(&lost_follow_events, &number);
 		if (lost)
 			__sync_fetch_and_add(lost, 1);
 		return 0;
 	}
+	if (call)
+		__builtin_memcpy(&((struct follow_call_event *)e)->call, call, sizeof(*call));
 	if (follow_fill(e, f, family))
 		bpf_ringbuf_submit(e, 0);
 	else

@@ -716,6 +716,7 @@ union scratch {
 	enum entry entry;
 	enum repair_result repair_result;
 	enum follow_kind follow_kind;
+	enum syncing syncing;
 	enum record_kind record_kind;
 	struct follow_event follow_event;
 };

@@ -25,7 +25,6 @@
 static __always_inline int template_aside(const struct flow *key, struct conn *t)
 {
 	t->controlled = TEMPLATE_MOVING;
-	t->timeout = 0;
 	t->port = TEMPLATE_INVALID;
 	t->flags = 0;
 	if (!conn_insert(key, t, TEMPLATE_LINGER, 0)) {

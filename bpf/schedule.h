@@ -245,7 +245,8 @@ __noinline int one_packet_told(const struct packet *p, const struct service *svc
 	struct sync_question q = {};
 	struct control control;
 
-	if (!p || !svc || !set || !set->sync_version || !followed())
+	if (!p || !svc || !set || !followed() ||
+	    (!set->sync_version && set->syncing == SYNCING_ALL))
 		return 0;
 	q.now = sync_time(now_coarse_ns());
 	control.kind = by_call(svc) ? TEMPLATE_CALL : svc->template;

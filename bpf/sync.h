@@ -3,6 +3,8 @@
  * Which connections and templates backups are to know of, and when: Linux's rule
  * (ip_vs_sync_conn_needed), applied to each packet of a client while a process tells
  * backups (settings.syncing). What it selects is an event for followers (FOLLOW_TELL).
+ * Of connections it selects none while all of these processes are told of openings, changes of
+ * state and ends: those are events of their own.
  *
  * A packet that the rule may select leaves the fast path; all others only compare.
  *
@@ -81,6 +83,8 @@ static __always_inline int sync_may_select(struct conn *c, const struct conn *se
 {
 	if (seen->template)
 		return 1;
+	if (set->syncing == SYNCING_TEMPLATES)
+		return 0;
 	if (!(TOLD_STATES & STATE_BIT(state & 31)))
 		return 0;
 	return sync_by_state(state, told_of(c)->state) || sync_by_packets(packets, set);
@@ -133,7 +137,8 @@ static __always_inline int sync_selects(struct conn *c, const struct sync_questi
 	__u32 timeout = sync_time(set->timeout[c->state & 31]), end;
 	__u8 state = c->state;
 
-	if (!(TOLD_STATES & STATE_BIT(state & 31)) || (set->sync_persist_mode && c->template))
+	if (set->syncing == SYNCING_TEMPLATES || !(TOLD_STATES & STATE_BIT(state & 31)) ||
+	    (set->sync_persist_mode && c->template))
 		return 0;
 	end = (q->now + timeout) & ~SYNC_REPETITIONS;
 	if (!sync_by_state(state, told->state)) {
@@ -247,7 +252,7 @@ __noinline int sync_packet(const struct packet *p)
 	q.now = sync_time(now_coarse_ns());
 	if (sync_decide(&p->flow, &q, &control))
 		follow_tell(&p->flow, 0, FOLLOW_TELL, 0);
-	else if (set && !set->sync_version)
+	else if (set && !set->sync_version && set->syncing == SYNCING_ALL)
 		return 0; /* ip_vs_sync_conn_v0: templates come with connections that are told */
 	if (control.kind)
 		sync_template(&p->flow, &control, &q);

@@ -506,6 +506,15 @@ struct xdp_device {
 	__u8 pad;
 };
 
+/* What the synchronization rule is applied to (sync.h). */
+enum syncing {
+	SYNCING_NOTHING,
+	SYNCING_ALL,
+	/* Every process that tells backups is told of openings, changes of state and ends
+	 * (follow.h), and reads the table for what has neither: of connections it knows. */
+	SYNCING_TEMPLATES,
+};
+
 /* Timeouts by enum conn_state [ns], and switches; user space writes it. */
 struct settings {
 	__u64 timeout[32];
@@ -551,7 +560,7 @@ struct settings {
 	__u32 sync_ports;
 	__u32 sync_qlen_max;
 	__u32 sync_sock_size; /* [bytes] */
-	__u32 syncing;
+	__u32 syncing;        /* enum syncing */
 	__u32 pad;
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */
@@ -603,7 +612,8 @@ struct conn_record {
 	enum record_result result; /* the program's */
 	__be16 hairpin_port;       /* the director's, of a hairpin */
 	__u8 kind;                 /* enum record_kind */
-	__u8 pad[5];
+	__u8 pad;
+	__u32 idle;            /* since its last packet [ms], of RECORD_REPLICA and RECORD_ENDED */
 	union address hairpin; /* likewise, its address */
 };
 
@@ -932,6 +942,12 @@ struct follow_event {
 	__u8 over; /* the entry was dead already: its end may have been reported before */
 	__u8 pad[3];
 	__be16 server_port; /* of the server, as its service lists it */
+};
+
+/* The end of a call's template. */
+struct follow_call_event {
+	struct follow_event event;
+	struct call call;
 };
 
 #define FOLLOWERS 4 /* at once */

@@ -17,6 +17,8 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/host"
+	"imbang/internal/lab/topology"
+	"imbang/internal/model"
 )
 
 const (
@@ -168,9 +170,23 @@ func TestReplicationRun(t *testing.T) {
 	if differences := b.status().Replication.Differences; len(differences) != 1 {
 		t.Errorf("differences: %q", differences)
 	}
+	// An entry of the missing server waits for it.
+	virtual, missing := netip.AddrPortFrom(a.Virtual(topology.IPv4), 80), netip.AddrPortFrom(a.Servers[0].Addr[topology.IPv4], 81)
+	errs, err := openTable(t, a.Director).Replicate([]model.Connection{replicaOf(virtual, missing, 1)})
+	applied(t, errs, err)
+	b.await("an entry waits for its server", 5*time.Second, func() bool { return b.status().Replication.Waiting == 1 })
+	if text := b.do("status"); !strings.Contains(text, "; 1 wait for a service, server or template") {
+		t.Errorf("status:\n%s", text)
+	}
+	if got := b.do("ipvsadm", "-Lcn"); strings.Contains(got, missing.String()) {
+		t.Errorf("an entry of a missing server is listed:\n%s", got)
+	}
 	b.configure(section("backup", replicatingB, replicatingA, 0) + more)
 	b.do("reload")
 	b.await("the same configuration", 15*time.Second, b.hasNoAlarm("replication-configuration"))
+	b.await("the entry has its server", 5*time.Second, func() bool {
+		return b.status().Replication.Waiting == 0 && strings.Contains(b.do("ipvsadm", "-Lcn"), missing.String())
+	})
 
 	// Groups differ.
 	a.configure(section("master", replicatingA, replicatingB, 1) + more)

@@ -201,7 +201,8 @@ type LbConnRecord struct {
 	Result      LbRecordResult
 	HairpinPort uint16
 	Kind        uint8
-	Pad         [5]uint8
+	Pad         uint8
+	Idle        uint32
 	Hairpin     LbAddress
 }
 
@@ -777,6 +778,14 @@ type LbSettings struct {
 	Successor               uint32
 	Adopting                uint32
 }
+
+type LbSyncing uint32
+
+const (
+	LbSyncingSYNCING_NOTHING   LbSyncing = 0
+	LbSyncingSYNCING_ALL       LbSyncing = 1
+	LbSyncingSYNCING_TEMPLATES LbSyncing = 2
+)
 
 type LbTemplateKind uint32
 

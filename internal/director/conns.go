@@ -374,7 +374,8 @@ func stateName(number, flags uint8) string {
 const assured = "ASSURED"
 
 // stateNames are Linux's, by number. Commands that show no state do not wait for them.
-var stateNames = sync.OnceValue(func() (names [bpfobj.LbConnStateCONN_STATES]string) {
+var stateNames = sync.OnceValue(func() []string {
+	names := make([]string, bpfobj.LbConnStateCONN_STATES)
 	for i := range names {
 		state := bpfobj.LbConnState(i)
 		name := strings.TrimPrefix(state.String(), "CONN_")
@@ -394,8 +395,7 @@ var sctpName = strings.NewReplacer("COOKIE_", "C-", "SHUTDOWN_", "S-", "_", "-")
 // ConnectionStates are the names that connections' states have, of all protocols and of
 // templates.
 func ConnectionStates() []string {
-	known := stateNames()
-	names := append(known[:], assured)
+	names := append(slices.Clone(stateNames()), assured)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -25,12 +25,20 @@ func toAddress(a netip.Addr) bpfobj.LbAddress {
 }
 
 func fromAddress(a bpfobj.LbAddress) netip.Addr {
+	if a.Word[0] == 0 && a.Word[1] == 0 && a.Word[2] == mappedWord {
+		var b [4]byte
+		binary.NativeEndian.PutUint32(b[:], a.Word[3])
+		return netip.AddrFrom4(b)
+	}
 	var b [16]byte
 	for i, w := range a.Word {
 		binary.NativeEndian.PutUint32(b[4*i:], w)
 	}
-	return netip.AddrFrom16(b).Unmap()
+	return netip.AddrFrom16(b)
 }
+
+// mappedWord is the third word of a mapped IPv4 address: ::ffff:0:0/96.
+var mappedWord = binary.NativeEndian.Uint32([]byte{0, 0, 0xff, 0xff})
 
 // fromAddressOf is fromAddress where the family is known: the network of an
 // IPv6 template may look like a mapped IPv4 address.

@@ -369,6 +369,7 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 		},
 		Server: id, Expires: in.now + uint64(max(c.Expires, minExpiry)),
 		Port: swapPort(c.Server.Port()), State: state, Forward: uint8(c.Forward), InPackets: c.InPackets, Kind: uint8(in.kind),
+		Idle: uint32(min(max(c.Idle, 0), maxExpiry) / time.Millisecond),
 	}
 	if c.Template {
 		if in.kind == bpfobj.LbRecordKindRECORD_NEW { // its connections come later, and it must be there then
@@ -403,7 +404,8 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 // server finds the server of an entry.
 func (in *inserter) server(c *model.Connection) (uint32, error) {
 	key := toKey(c.Service)
-	told := in.kind == bpfobj.LbRecordKindRECORD_TOLD // its server need not be in the table
+	// Then its server need not be in the table.
+	told := in.kind == bpfobj.LbRecordKindRECORD_TOLD || in.kind == bpfobj.LbRecordKindRECORD_ENDED
 	if in.t.services[key] == nil && !told {
 		return 0, entryError{fmt.Errorf("service %s: %w", c.Service, model.ErrNoService)}
 	}

@@ -326,7 +326,9 @@ func (l *listener[T]) each(ctx context.Context, call func(raw []byte, more bool)
 	defer context.AfterFunc(ctx, func() { l.reader.Close() })()
 	var rec ringbuf.Record
 	for {
-		l.reader.SetDeadline(time.Now().Add(cmp.Or(l.patience, listenerRenewal)))
+		if rec.Remaining == 0 { // else it does not wait
+			l.reader.SetDeadline(time.Now().Add(cmp.Or(l.patience, listenerRenewal)))
+		}
 		err := l.reader.ReadInto(&rec)
 		raw := rec.RawSample
 		switch {

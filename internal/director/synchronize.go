@@ -68,35 +68,35 @@ func (d *Director) Synchronize(entries []model.Connection) (errs []error, err er
 // Replicate applies what another director of this kind told of its entries, in the order
 // in which it told: as Insert enters those that are not here, with their templates; those
 // that are here become what was told. A connection that has another server is replaced; a
-// template that has is set aside, as it was there. Hairpins are not replicated: the flags
+// template that has is set aside, as it was there. An entry for which packets came here after
+// the last one that is told of (Idle) stays as it is. Hairpins are not replicated: the flags
 // and the address that make one are ignored. errs as Synchronize.
 func (d *Director) Replicate(entries []model.Connection) (errs []error, err error) {
 	return d.replicate(entries, bpfobj.LbRecordKindRECORD_REPLICA, time.Now(), nil)
 }
 
 // Withdraw ends entries that ended where they were told of (Replicate), unless packets
-// have come here for them since, or their server is another one: errs is nil for those, too.
-// An entry of the director's own, or one that packets came for, ends if it expires in Expires
-// still; 0: it stays.
+// came for them here after the last one there (Idle), or their server is another one: errs is
+// nil for those, too.
 func (d *Director) Withdraw(entries []model.Connection) (errs []error, err error) {
 	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, time.Now(), nil)
 }
 
-// Sweep ends entries likewise that were read from this table at a time, Expires of which was
-// right then. ended is how many of them ended.
-func (d *Director) Sweep(read time.Time, entries []model.Connection) (ended int, err error) {
-	_, err = d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, read, &ended)
+// Sweep withdraws entries, Idle of which was right at a time that is over. ended is how many
+// of them ended.
+func (d *Director) Sweep(at time.Time, entries []model.Connection) (ended int, err error) {
+	_, err = d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, at, &ended)
 	return ended, err
 }
 
-// replicate has the kernel apply records. Their times are those of a time that is over;
-// updated counts what has changed, if it is not nil.
+// replicate has the kernel apply what was right at a time; updated counts what has changed,
+// if it is not nil.
 func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKind, at time.Time, updated *int) (errs []error, err error) {
 	return d.insert(len(entries), func(in *inserter) error {
 		in.kind, in.updated = kind, updated
-		in.now -= min(in.now, uint64(max(time.Since(at), 0)))
 		for i := range entries {
 			c := entries[i]
+			c.Idle += max(time.Since(at), 0)
 			forward := c.Forward
 			c.Expires = min(c.Expires, maxExpiry) // copies live longer than their entries
 			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {
@@ -120,8 +120,9 @@ func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKin
 // resolve completes an entry by the service and server that it is of: an error of the
 // entry if there are none (ip_vs_find_dest).
 func (in *inserter) resolve(c *model.Connection) error {
+	ended := in.kind == bpfobj.LbRecordKindRECORD_ENDED // its server may have been deleted
 	key, ok := in.serviceOf(c)
-	if !ok {
+	if !ok && !ended {
 		return fmt.Errorf("service %s: %w", key, model.ErrNoService)
 	}
 	port := c.Server.Port()
@@ -130,7 +131,7 @@ func (in *inserter) resolve(c *model.Connection) error {
 	}
 	for _, p := range []uint16{port, port ^ c.Server.Port()} {
 		id, ok := in.t.find(serverKey{toKey(key), toAddress(c.Server.Addr()), swapPort(p)})
-		if ok && available(in.t.servers[id]) {
+		if ok && (ended || available(in.t.servers[id])) {
 			c.Service, c.RealServer = key, netip.AddrPortFrom(c.Server.Addr(), p)
 			c.Forward = model.Forward(in.t.servers[id].Forward)
 			return nil

@@ -29,7 +29,8 @@ type Told struct {
 
 // TellRule says what a Teller receives.
 type TellRule struct {
-	// Changes adds all openings, changes of state and ends to what the rule selects.
+	// Changes adds all openings, changes of state and ends. Of connections that is all then:
+	// the rule's selection is received while another teller has no Changes.
 	Changes bool
 	// Ring is the room for events that wait to be read [bytes]: a power of two and a
 	// multiple of the page size. 0: the default, 16 MiB, for 120 000 events.
@@ -38,6 +39,11 @@ type TellRule struct {
 
 // TellBatch is how many entries Each calls with at most.
 const TellBatch = 1024
+
+// tellPause is for how long events collect after Each has read all. A reader that waits is
+// woken by the next event: at thousands of events a second that costs more than the events,
+// the reader as well as the packets.
+const tellPause = 5 * time.Millisecond
 
 var telling = listenerKind{
 	verb: "tell backups", noun: "teller", doing: "following connections", places: bpfobj.LbMapFollowers,
@@ -110,7 +116,8 @@ func (t *Teller) Close() error {
 }
 
 // countTellers has packets apply the rule exactly while a teller receives what it
-// selects. After one that was killed the next teller, or its end, does that.
+// selects, and to templates alone while all tellers receive all changes of connections.
+// After one that was killed the next teller, or its end, does that.
 func (d *Director) countTellers() error {
 	return d.exclusively(func() error { // another one may begin or end now
 		now, err := monotonic()
@@ -121,19 +128,23 @@ func (d *Director) countTellers() error {
 		if err != nil {
 			return fmt.Errorf("read the followers: %w", err)
 		}
-		var on uint32
+		on := bpfobj.LbSyncingSYNCING_NOTHING
 		for _, f := range all {
-			if f.Until > now && f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_TELL) != 0 {
-				on = 1
+			switch {
+			case f.Until <= now || f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_TELL) == 0:
+			case f.Kinds&uint8(bpfobj.LbFollowKindFOLLOW_STATE) == 0:
+				on = bpfobj.LbSyncingSYNCING_ALL
+			case on == bpfobj.LbSyncingSYNCING_NOTHING:
+				on = bpfobj.LbSyncingSYNCING_TEMPLATES
 			}
 		}
-		return d.changeConfig(func(set *bpfobj.LbSettings) { set.Syncing = on })
+		return d.changeConfig(func(set *bpfobj.LbSettings) { set.Syncing = uint32(on) })
 	})
 }
 
 // Each calls with every entry until the context ends, which is no error, or something
-// fails: with as many as are there, and with none if there was none for a while. The slice
-// is valid until call returns.
+// fails: with as many as are there, and with none if there was none for a while. Between two
+// calls events collect for 5 ms. The slice is valid until call returns.
 func (t *Teller) Each(ctx context.Context, call func([]Told) error) error {
 	return t.each(ctx, func(raw []byte, more bool) error {
 		if raw != nil {
@@ -145,8 +156,12 @@ func (t *Teller) Each(ctx context.Context, call func([]Told) error) error {
 			return nil
 		}
 		err := call(t.batch)
+		pause := !more && len(t.batch) > 0
 		clear(t.batch)
 		t.batch = t.batch[:0]
+		if pause && err == nil {
+			time.Sleep(tellPause)
+		}
 		return err
 	})
 }
@@ -163,7 +178,7 @@ func (t *Teller) add(raw []byte) error {
 		}
 		t.read = time.Now()
 	}
-	told, ok := t.told(&e)
+	told, ok := t.told(&e, raw[unsafe.Sizeof(e):])
 	if !ok {
 		return nil
 	}
@@ -171,26 +186,35 @@ func (t *Teller) add(raw []byte) error {
 	return nil
 }
 
-// told reads an event; not of a template whose call has ended meanwhile and is not known
-// any more.
-func (t *Teller) told(e *bpfobj.LbFollowEvent) (told Told, ok bool) {
-	told = Told{Time: t.read, Kind: ConnectionTell}
-	for kind, number := range followKinds {
-		if e.Kind == uint8(number) {
-			told.Kind = kind
-		}
+// callBehind is the call that an event is followed by, nil if it is not.
+func callBehind(raw []byte) *bpfobj.LbCall {
+	var call bpfobj.LbCall // allocated, as by call
+	if len(raw) < int(unsafe.Sizeof(call)) {
+		return nil
 	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&call)), unsafe.Sizeof(call)), raw)
+	return &call
+}
+
+// told reads an event, with the call behind it if that is a template's that ends (struct
+// follow_call_event); not of a template whose call has ended meanwhile and is not known any
+// more.
+func (t *Teller) told(e *bpfobj.LbFollowEvent, behind []byte) (told Told, ok bool) {
+	told = Told{Time: t.read, Kind: toldKind(e.Kind)}
 	entry := bpfobj.LbConn6{
 		Flow: e.Flow, Expires: e.Expires, Server: e.Server, Port: e.Port, State: e.State, Flags: e.Flags,
 		Template: e.Template, Forward: e.Forward, InPackets: e.InPackets, Fwmark: e.Fwmark, Netmask: e.Netmask,
 	}
 	server := bpfobj.LbServer{Addr: e.Addr, Owner: e.Service, Port: e.ServerPort, Forward: bpfobj.LbForward(e.Forward)}
-	var call bpfobj.LbCall
 	if number, is := callNumber(e.Flow); is {
-		if t.calls.Lookup(number, &call) != nil {
+		call := callBehind(behind)
+		if call == nil {
+			call = t.call(number)
+		}
+		if call == nil {
 			return told, false
 		}
-		told.Conn = fromCall(&call, entry, server, e.Time)
+		told.Conn = fromCall(call, entry, server, e.Time)
 		return told, true
 	}
 	c := &told.Conn
@@ -199,11 +223,33 @@ func (t *Teller) told(e *bpfobj.LbFollowEvent) (told Told, ok bool) {
 		c.Timeout = time.Duration(t.set.Timeout[e.State&31])
 	}
 	if c.Control != nil && c.Control.Kind == model.TemplateCall {
-		if t.calls.Lookup(e.Fwmark, &call) != nil {
-			c.Control = nil
+		if call := t.call(e.Fwmark); call != nil {
+			c.Control.CallID = callIDOf(call)
 		} else {
-			c.Control.CallID = callIDOf(&call)
+			c.Control = nil
 		}
 	}
 	return told, true
+}
+
+// toldKind is what happened to an entry.
+func toldKind(kind uint8) string {
+	switch bpfobj.LbFollowKind(kind) {
+	case bpfobj.LbFollowKindFOLLOW_OPEN:
+		return ConnectionOpen
+	case bpfobj.LbFollowKindFOLLOW_STATE:
+		return ConnectionState
+	case bpfobj.LbFollowKindFOLLOW_CLOSE:
+		return ConnectionClose
+	}
+	return ConnectionTell
+}
+
+// call is the call of a number, nil if it has ended.
+func (t *Teller) call(number uint32) *bpfobj.LbCall {
+	var call bpfobj.LbCall // allocated: not to be a variable of what each event calls
+	if t.calls.Lookup(number, &call) != nil {
+		return nil
+	}
+	return &call
 }

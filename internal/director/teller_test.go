@@ -151,6 +151,44 @@ func TestTellLeavesTheFastPathOn(t *testing.T) {
 	}
 }
 
+// A teller that receives all changes of connections costs their packets nothing else: the rule
+// selects templates alone, until a teller comes that has nothing but the rule.
+func TestTellChanges(t *testing.T) {
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	r.addService(persistent(service(model.UDP, vip, "rr")), 1)
+	r.turn("sync_version=0") // which of Linux's messages is none of its business
+	all := r.tell(TellRule{Changes: true})
+	r.establish("10.10.0.2:1", vip)
+	r.withoutWhole(func() {
+		for i := range 60 {
+			if got := r.fromClient(testenv.TCP("10.10.0.2:1", vip, "PA")); got.verdict != redirect {
+				t.Fatalf("packet %d is not taken by the fast path: %s", i+3, got.verdict)
+			}
+		}
+	})
+	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))
+	var got []string
+	for _, one := range r.received(all) {
+		got = append(got, fmt.Sprint(one.Kind, " ", one.Conn.State))
+	}
+	want := []string{"open SYN_RECV", "state ESTABLISHED", "open NONE", "open UDP", "tell NONE"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	rule := r.tell(TellRule{})
+	for range 50 {
+		r.fromClient(testenv.TCP("10.10.0.2:1", vip, "PA"))
+	}
+	if got := toldTales(r.received(rule)); len(got) != 1 {
+		t.Errorf("another teller was told of %v", got)
+	}
+	r.untell(rule)
+	if set, err := r.config(); err != nil || bpfobj.LbSyncing(set.Syncing) != bpfobj.LbSyncingSYNCING_TEMPLATES {
+		t.Errorf("syncing is %d, %v", set.Syncing, err)
+	}
+}
+
 // A template is told with its connections, once a second; of a persistent service the
 // connections are left out if sync_persist_mode says so.
 func TestTellTemplates(t *testing.T) {
@@ -239,7 +277,7 @@ func TestTellTemplateSetAside(t *testing.T) {
 	r.received(teller)
 	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))
 	got := r.received(teller)
-	if len(got) != 1 || !got[0].Conn.Template || got[0].Conn.Server.Addr() != first.Addr() || got[0].Conn.Virtual.Port() != invalidPort {
+	if len(got) != 1 || !got[0].Conn.Template || got[0].Conn.Server.Addr() != first.Addr() || got[0].Conn.Virtual.Port() != invalidPort || got[0].Conn.Timeout != time.Minute {
 		t.Errorf("told of %+v, want the template of %s that was set aside", got, first)
 	}
 }

@@ -284,6 +284,9 @@ type Connection struct {
 	Timeout     time.Duration // of a template: its service's persistence when it was made
 	Connections uint32        // likewise: that it controls
 
+	// Idle is, of what another director told, the time since the entry's last packet there.
+	Idle time.Duration
+
 	// Hairpin is, for a client on its server's link, whom the server takes for the
 	// client: an address and port of the director.
 	Hairpin netip.AddrPort

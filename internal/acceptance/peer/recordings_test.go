@@ -47,6 +47,14 @@ const (
 	otherMasters = 5 * time.Second
 )
 
+// differ are recordings whose tables may differ, with the reason.
+var differ = map[string]string{
+	"mark-of-addresses-with-own-service":      markOfPackets,
+	"mark-of-addresses-with-own-service-ipv6": markOfPackets,
+}
+
+const markOfPackets = "Linux tells of the mark of a connection's first packet, also if its service is by address: a backup that has a service of that mark then finds no server"
+
 // Each recording is played at once in front of Linux and of imbang as masters. A Linux and
 // an imbang listen to the former and a Linux to the latter: all three know the same.
 func TestRecordings(t *testing.T) {
@@ -75,7 +83,10 @@ func TestRecordings(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if problems != nil {
+				switch reason := differ[r.Scenario.Name]; {
+				case problems != nil && reason != "":
+					t.Logf("%s:\n%s", reason, strings.Join(problems, "\n"))
+				case problems != nil:
 					t.Error(strings.Join(problems, "\n"))
 				}
 			})

@@ -31,7 +31,6 @@ var (
 	errEngine   = errors.New("an unknown persistence engine, or data without an engine")
 	errHelper   = errors.New("a connection of an application helper (ip_vs_ftp): its sequence numbers were changed, or it has no client port yet")
 	errMethod   = errors.New("a forwarding method without a server")
-	errInvalid  = errors.New("a template that leads to no server any more")
 )
 
 // recordOf is what a master sends of an entry, as ip_vs_sync_conn fills it. The flags are
@@ -42,9 +41,6 @@ func recordOf(c *model.Connection) (kernel.Record, error) {
 	number, ok := c.StateNumber()
 	if !ok {
 		return kernel.Record{}, fmt.Errorf("%w: %s %q", errState, c.Protocol, c.State)
-	}
-	if c.Flags&model.ConnInvalid != 0 {
-		return kernel.Record{}, errInvalid
 	}
 	r := kernel.Record{
 		Protocol: uint8(c.Protocol), Flags: uint32(methodSent(c.Forward)), State: uint16(number),

@@ -194,7 +194,6 @@ func TestRecordOfRefuses(t *testing.T) {
 		{model.Connection{Protocol: model.UDP, State: "ESTABLISHED"}, errState},
 		{model.Connection{Protocol: 50, State: "NONE"}, errState},
 		{model.Connection{Template: true, State: "ESTABLISHED"}, errState},
-		{model.Connection{Template: true, State: "NONE", Flags: model.ConnInvalid}, errInvalid},
 	} {
 		if _, err := recordOf(&c.in); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v, want %v", c.in, err, c.want)

@@ -26,18 +26,20 @@ func statistic(q query) (stat, error) {
 	return s, nil
 }
 
-// of takes a number out of a value of a benchmark's result, which has no
-// intervals and nothing published.
+// of takes a number out of a value of a benchmark's result, which has nothing published, and
+// an interval only where the result has one.
 func (s stat) of(v any) (float64, bool) {
-	if s == "low" || s == "high" || s == "published" {
+	o, several := v.(map[string]any)
+	switch {
+	case s == "published":
 		return 0, false
-	}
-	if o, ok := v.(map[string]any); ok {
-		key := "median"
-		if s == "min" || s == "max" {
-			key = string(s)
-		}
-		v = o[key]
+	case s == "low" || s == "high":
+		interval, _ := o["interval"].(map[string]any)
+		v = interval[string(s)]
+	case several && (s == "min" || s == "max"):
+		v = o[string(s)]
+	case several:
+		v = o["median"]
 	}
 	x, ok := v.(float64)
 	return x, ok

@@ -175,6 +175,52 @@ func TestRecordedBeatsKeepNoSessionAlive(t *testing.T) {
 	}
 }
 
+// TestRecordedWelcome is that the proof of a session that has just ended is neither followed
+// nor an alarm, though the nonce that it answers has not expired.
+func TestRecordedWelcome(t *testing.T) {
+	w := newWorld(t, 4, 0)
+	a := w.attacker()
+	old, backup := w.node().sender(), w.node().receiver()
+	w.run(300 * time.Millisecond)
+	if !backup.receive.State().Synced {
+		t.Fatal("the receiver has not joined")
+	}
+	replay := func() (n int) {
+		for _, x := range a.seen {
+			if kind(x.b[4]) != kindWelcome {
+				continue
+			}
+			n++
+			for _, to := range w.nodes {
+				w.deliver(x.from, to, x.b, w.now+time.Millisecond)
+			}
+		}
+		w.run(100 * time.Millisecond)
+		return n
+	}
+	old.do(func(out *Output) { old.send.Close(old.clock(), out) })
+	w.run(10 * time.Millisecond)
+	followed := backup.count(EventFollowing)
+	if replay() == 0 {
+		t.Fatal("no welcome was recorded")
+	}
+	if n := backup.count(EventFollowing); n != followed {
+		t.Errorf("a session that has ended is followed: %+v", backup.log)
+	}
+	old.sender()
+	w.run(400 * time.Millisecond)
+	if !backup.receive.State().Synced {
+		t.Fatalf("the next session is not followed: %+v", backup.receive.State())
+	}
+	replay()
+	if backup.count(EventTwoMasters)+old.count(EventTwoMasters) != 0 {
+		t.Errorf("events: %+v, %+v", backup.log, old.log)
+	}
+	if backup.receive.Counts().Refused[ReasonUnproved] == 0 {
+		t.Error("not counted")
+	}
+}
+
 // TestRecordedControl replays what each role sent, from another address: it must cause no
 // traffic there but answers to challenges, and no new handshake.
 func TestRecordedControl(t *testing.T) {

@@ -28,7 +28,7 @@ func (c *challenger) busy(now time.Duration) bool { return c.started && now-c.se
 
 // hello makes a challenge.
 func (c *challenger) hello(now time.Duration, random func() uint64) hello {
-	if !c.started || now-c.made >= nonceLife {
+	if c.nonces[0] == 0 || now-c.made >= nonceLife {
 		c.nonces[1] = c.nonces[0]
 		if !c.started || now-c.made >= 2*nonceLife {
 			c.nonces[1] = 0
@@ -46,6 +46,11 @@ func (c *challenger) proved(now time.Duration, w welcome) bool {
 	}
 	return w.nonce == c.nonces[0] || w.nonce == c.nonces[1] && now-c.made < nonceLife
 }
+
+// answered makes the nonces invalid after an authentic answer: a recording of it would prove
+// nothing about a session that ends before they expire. Another sender that answered one of
+// them is challenged again by what it sends.
+func (c *challenger) answered() { c.nonces = [2]uint64{} }
 
 // others are the sessions of a group beside the one that is followed or one's own.
 type others struct {

@@ -14,10 +14,11 @@ import (
 // Cursor reads a connection table once, templates before connections.
 type Cursor interface {
 	// Next reads some entries into a slice, and returns how many, and io.EOF behind the
-	// last one; any other error ends the pass, which is begun again later. Entries must be
-	// as they are when Next is called: an entry that was read before and whose deletion
-	// was sent meanwhile would be entered again. Of a connection Timeout is the whole
-	// timeout of its state, or 0 if that is not known.
+	// last one; 0 without an error says that it has not found one yet. Any other error ends
+	// the pass, which is begun again later. Entries must be as they are when Next is
+	// called: an entry that was read before and whose deletion was sent meanwhile would be
+	// entered again. Of a connection Timeout is the whole timeout of its state, or 0 if
+	// that is not known.
 	Next(entries []model.Connection) (n int, err error)
 	// Close ends the pass, which need not have been read to its end.
 	Close()
@@ -39,6 +40,10 @@ type Config struct {
 	Table func() Cursor
 
 	// The rest is of a sender; 0 stands for the default.
+
+	// Refresh is Table in any order, for what it costs less; nil: Table. It reads what is
+	// refreshed.
+	Refresh func() Cursor
 
 	// Window is how many datagrams of a bulk transfer can be without acknowledgement; 256.
 	Window int

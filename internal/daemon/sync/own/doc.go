@@ -42,8 +42,7 @@
 //
 // Then the receiver deletes what it has and the sender does not, if it has a Cursor: it
 // notes a hash of 64 bits for each entry that came since BulkStart, and compares its table.
-// An entry stays if a packet came for it here since the session began, or, if it is a copy,
-// since it was received.
+// An entry stays if a packet came for it here since the transfer was begun.
 //
 // A receiver that cannot apply an authentic record (it is malformed, or of an index without
 // definition) does not have the whole table any more. It requests a bulk transfer, each 10 s
@@ -70,7 +69,7 @@
 // all directors share. It is not encrypted. Replays are refused without clocks:
 //
 //   - A receiver follows a session only after its sender answered a Hello with a random
-//     nonce by a Welcome. A recorded session cannot.
+//     nonce by a Welcome. A recorded session cannot. A nonce is answered once.
 //   - Within a session a number is applied once, and beats are counted.
 //   - A receiver has a random number and counts its acknowledgements. The sender accepts
 //     one that it does not know if its acknowledgement has the time of a Welcome (by the
@@ -88,7 +87,8 @@
 // A receiver stays with the session that it follows while that is alive (a datagram in each
 // second) and not ended (Sender.Close). It follows the next one that proves itself then. Another
 // sender is an alarm, at receivers and at senders, after it proved itself by an answer: at
-// first and each 10 s. A sender never changes its table and goes on. Who is master is
+// first and each 10 s. A new session of the same address and port is not another sender: it was
+// restarted. A sender never changes its table and goes on. Who is master is
 // decided elsewhere.
 //
 // # Configuration
@@ -104,7 +104,7 @@
 //
 //	offset size
 //	0      3    "iB", 0xff
-//	3      1    version: 1
+//	3      1    version: 2
 //	4      1    kind
 //	5      1    flags, by kind
 //	6      2    group
@@ -129,8 +129,8 @@
 // Data and BulkStart are numbered, Beats are numbered for themselves.
 //
 // A record begins with a byte whose low four bits are its operation. An entry, 1 to enter
-// or update and 2 to delete (28 bytes for IPv4, 32 with a template that controls it; 52 and
-// 56 for IPv6):
+// or update and 2 to delete (32 bytes for IPv4, 36 with a template that controls it; 56 and
+// 60 for IPv6):
 //
 //	0   1  operation; 0x10: IPv6, 0x20: template, 0x40: a word, 0x80: strings
 //	1   1  protocol
@@ -138,13 +138,14 @@
 //	3   1  flags, those of model.ConnFlags
 //	4   4  index of service and server
 //	8   4  time to its expiry [ms]
-//	12  2  client's port
-//	14  2  virtual port
-//	16  2  port that its packets go to
-//	18  1  forwarding method << 4 | packets
-//	19  1  kind of the template that controls it; 0: none
-//	20  4  client (IPv6: 16)
-//	24  4  virtual address (IPv6: 16)
+//	12  4  time since its last packet [ms]
+//	16  2  client's port
+//	18  2  virtual port
+//	20  2  port that its packets go to
+//	22  1  forwarding method << 4 | packets
+//	23  1  kind of the template that controls it; 0: none
+//	24  4  client (IPv6: 16)
+//	28  4  virtual address (IPv6: 16)
 //	       a word (4): netmask of the template that controls it; of a template its timeout [s]
 //	       with the flag hairpin: address (4 or 16), port (2)
 //	       strings, each behind its length (1): of a template the engine and its data; of

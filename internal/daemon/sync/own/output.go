@@ -18,9 +18,7 @@ type Datagram struct {
 // Change is one of the receiver's connection table.
 type Change struct {
 	Delete bool
-	// Swept: nothing was received of the entry, which was read from the own table (Delete).
-	// Expires is what it had left when it was put out if no packet came since the session
-	// began; else 0: it ends only if it is a copy that has not changed since.
+	// Swept: it was read from the own table, and nothing was received of it (Delete).
 	Swept bool
 	// Conn is the entry. Of a connection Timeout is not transferred, of a template Connections.
 	Conn model.Connection

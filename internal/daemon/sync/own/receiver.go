@@ -40,7 +40,6 @@ type Receiver struct {
 	others others
 
 	session   uint64 // that is followed, or was followed last; 0: none
-	began     time.Duration
 	following bool
 	admitted  uint64
 	peer      netip.AddrPort
@@ -248,15 +247,17 @@ func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w w
 	if !r.sign.verify(b) {
 		return ReasonForged
 	}
+	r.prove.answered()
 	if r.following {
-		// The receiver stays with the session that it follows as long as it is alive.
-		if h.session != r.session {
+		// The receiver stays with the session that it follows as long as it is alive. One
+		// with the same address was restarted.
+		if h.session != r.session && from != r.peer {
 			r.others.report(now, h.session, from, out)
 		}
 		return accepted
 	}
 	if h.session != r.session {
-		r.begin(now, h.session)
+		r.begin(h.session)
 	} else if !r.synced {
 		r.requestBulk()
 	}
@@ -268,8 +269,7 @@ func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w w
 }
 
 // begin empties what belongs to the last session.
-func (r *Receiver) begin(now time.Duration, session uint64) {
-	r.began = now
+func (r *Receiver) begin(session uint64) {
 	r.session, r.done, r.last, r.settled, r.beats, r.gapAt, r.unacked = session, 0, 0, 0, 0, 0, 0
 	for i := range r.slots {
 		r.slots[i].number, r.slots[i].asked = 0, 0
@@ -380,7 +380,7 @@ func (r *Receiver) numbered(now time.Duration, h header, body, b []byte, out *Ou
 	r.heard = now
 	r.counts.Datagrams++
 	if r.want {
-		r.start(h.number)
+		r.start(now, h.number)
 		r.unacked, r.ackAt = 0, now
 		return accepted
 	}
@@ -415,7 +415,7 @@ func (r *Receiver) isFor(body []byte) bool {
 }
 
 // start goes to the beginning of a bulk transfer. It contains all that was missed.
-func (r *Receiver) start(number uint64) {
+func (r *Receiver) start(now time.Duration, number uint64) {
 	for i := range r.slots {
 		r.slots[i].number, r.slots[i].asked = 0, 0
 	}
@@ -424,7 +424,7 @@ func (r *Receiver) start(number uint64) {
 	r.counts.Bulks++
 	clear(r.definitions) // they are repeated, and which were forgotten was perhaps missed
 	r.skew.known = false
-	r.sweep.begin(r.config.Table != nil)
+	r.sweep.begin(now, r.config.Table != nil)
 }
 
 // apply applies the datagram that is next.
@@ -437,7 +437,7 @@ func (r *Receiver) apply(now time.Duration, h header, body []byte, out *Output) 
 	if h.kind == kindBulkStart {
 		if r.bulk != 0 && r.isFor(body) { // the sender could not read its table, and begins anew
 			r.bulk = h.number
-			r.sweep.begin(r.config.Table != nil)
+			r.sweep.begin(now, r.config.Table != nil)
 		}
 		return accepted
 	}

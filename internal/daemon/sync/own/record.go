@@ -33,7 +33,7 @@ const (
 )
 
 const (
-	entrySize4, entrySize6 = 28, 52
+	entrySize4, entrySize6 = 32, 56
 	// longestExpiry is what ipvsadm accepts as a timeout.
 	longestExpiry = 31 * 24 * time.Hour
 	// maxPackets is how many packets of a client are told: more than drop_entry asks for.
@@ -63,7 +63,7 @@ func entrySize(c *model.Connection) int {
 		n += 4
 	}
 	if c.Flags&model.ConnHairpin != 0 {
-		n += (n-20)/2 + 2
+		n += c.Client.Addr().BitLen()/8 + 2
 	}
 	if c.Engine != "" || c.EngineData != "" {
 		n += 2 + len(c.Engine) + len(c.EngineData)
@@ -128,6 +128,7 @@ func appendEntry(b []byte, op uint8, c *model.Connection, index uint32, e time.D
 	b = append(b, first, uint8(c.Protocol), state, uint8(c.Flags))
 	b = binary.BigEndian.AppendUint32(b, index)
 	b = binary.BigEndian.AppendUint32(b, uint32(min(max(e, 0)/time.Millisecond, math.MaxUint32)))
+	b = binary.BigEndian.AppendUint32(b, uint32(min(max(c.Idle, 0), longestExpiry)/time.Millisecond))
 	b = binary.BigEndian.AppendUint16(b, c.Client.Port())
 	b = binary.BigEndian.AppendUint16(b, c.Virtual.Port())
 	b = binary.BigEndian.AppendUint16(b, c.Server.Port())
@@ -236,6 +237,7 @@ func readEntry(r *reader, c *model.Connection, out *Output) (index uint32, err e
 	c.Flags = model.ConnFlags(r.byte())
 	index = r.word()
 	c.Expires = time.Duration(r.word()) * time.Millisecond
+	c.Idle = time.Duration(r.word()) * time.Millisecond
 	client, virtual, server := r.half(), r.half(), r.half()
 	packed, control := r.byte(), model.TemplateKind(r.byte())
 	c.Forward, c.InPackets = model.Forward(packed>>4), uint16(packed&0x0f)

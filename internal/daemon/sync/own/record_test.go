@@ -124,13 +124,13 @@ func TestRecordsAreCompact(t *testing.T) {
 func TestLayout(t *testing.T) {
 	all := kinds()
 	for name, want := range map[string]string{
-		"masquerading": "01 06 01 1c 00000007 000dbba0 a7f9 0050 1f90 09 00 0a010001 0a090001",
-		"data of FTP":  "41 06 01 00 00000007 000dbba0 a7f9 c3cb c3cb 00 02 0a010001 0a090001 ffffff00",
-		"template":     "61 06 01 00 00000007 00058228 0000 0050 0050 00 00 0a010000 0a090001 00000168",
-		"of a call": "c1 11 00 00 00000007 000493e0 13c4 13c4 13c4 00 04 0a010001 0a090001 ffffffff" +
+		"masquerading": "01 06 01 1c 00000007 000dbba0 00000000 a7f9 0050 1f90 09 00 0a010001 0a090001",
+		"data of FTP":  "41 06 01 00 00000007 000dbba0 00000000 a7f9 c3cb c3cb 00 02 0a010001 0a090001 ffffff00",
+		"template":     "61 06 01 00 00000007 00058228 00000000 0000 0050 0050 00 00 0a010000 0a090001 00000168",
+		"of a call": "c1 11 00 00 00000007 000493e0 00000000 13c4 13c4 13c4 00 04 0a010001 0a090001 ffffffff" +
 			" 13 " + hex.EncodeToString([]byte("a84b4c76e66710@pc33")),
-		"hairpin":     "01 06 04 03 00000007 0001d4c0 a7f9 0050 0050 02 00 0a020009 0a090001 0a020001 07d0",
-		"route, IPv6": "11 11 00 00 00000007 000493e0 0001 0035 0035 30 00 20010db8000000000000000000000001 20010db8000000000000000000000100",
+		"hairpin":     "01 06 04 03 00000007 0001d4c0 00000000 a7f9 0050 0050 02 00 0a020009 0a090001 0a020001 07d0",
+		"route, IPv6": "11 11 00 00 00000007 000493e0 00000000 0001 0035 0035 30 00 20010db8000000000000000000000001 20010db8000000000000000000000100",
 	} {
 		c := all[name]
 		b, err := appendEntry(nil, opPut, &c, 7, c.Expires)
@@ -143,7 +143,7 @@ func TestLayout(t *testing.T) {
 		t.Errorf("definition: %s, want %s", got, want)
 	}
 	h := appendHeader(nil, header{kindData, dataBulk, 5, 0x1122334455667788, 9})
-	if got, want := hex.EncodeToString(h), "6942ff0101010005"+"1122334455667788"+"0000000000000009"; got != want {
+	if got, want := hex.EncodeToString(h), "6942ff0201010005"+"1122334455667788"+"0000000000000009"; got != want {
 		t.Errorf("header: %s, want %s", got, want)
 	}
 	// RFC 4231, test case 2, truncated.

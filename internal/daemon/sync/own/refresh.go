@@ -78,7 +78,11 @@ func (s *Sender) refresh(now time.Duration, out *Output) {
 		if len(s.peers) == 0 {
 			return
 		}
-		w.cursor = s.config.Table()
+		begin := s.config.Table
+		if s.config.Refresh != nil {
+			begin = s.config.Refresh
+		}
+		w.cursor = begin()
 	}
 	for w.cursor != nil && w.tokens.take(now, chunk) {
 		n, err := w.cursor.Next(s.batch)

@@ -193,6 +193,9 @@ func (s *Sender) entry(now time.Duration, op uint8, c *model.Connection, bulk bo
 		s.define(now, index, out)
 	}
 	s.room(now, entrySize(c), bulk, out)
+	if c.Timeout > 0 {
+		c.Idle = max(0, c.Timeout-c.Expires)
+	}
 	b, err := appendEntry(s.open, op, c, index, c.Expires+s.walk.margin(now, s.config.Walk, c))
 	if err != nil {
 		s.counts.Refused[ReasonUnsendable]++
@@ -332,6 +335,7 @@ func (s *Sender) receive(now time.Duration, from netip.AddrPort, b []byte, out *
 		if !s.sign.verify(b) {
 			return ReasonForged
 		}
+		s.watch.answered()
 		s.others.report(now, h.session, from, out)
 		return accepted
 	case kindData, kindBulkStart, kindBeat:

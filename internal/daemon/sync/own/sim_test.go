@@ -394,7 +394,7 @@ func (n *node) same(as *node) {
 // expiry.
 func difference(got, want model.Connection) string {
 	for _, c := range []*model.Connection{&got, &want} {
-		c.Expires, c.Connections = 0, 0
+		c.Expires, c.Idle, c.Connections = 0, 0, 0
 		if !c.Template {
 			c.Timeout = 0
 		}

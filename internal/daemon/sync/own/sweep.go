@@ -14,7 +14,8 @@ import (
 type sweep struct {
 	seed   uint64
 	seen   map[uint64]struct{} // nil: there is nothing to compare
-	ready  bool                // the transfer is complete
+	begun  time.Duration
+	ready  bool // the transfer is complete
 	cursor Cursor
 	next   time.Duration
 	batch  []model.Connection
@@ -27,8 +28,9 @@ func (w *sweep) cancel() {
 	w.seen, w.cursor, w.ready = nil, nil, false
 }
 
-func (w *sweep) begin(wanted bool) {
+func (w *sweep) begin(now time.Duration, wanted bool) {
 	w.cancel()
+	w.begun = now
 	if wanted {
 		w.seen = map[uint64]struct{}{}
 	}
@@ -38,15 +40,6 @@ func (w *sweep) add(c *model.Connection) {
 	if w.seen != nil {
 		w.seen[flowHash(w.seed, c)] = struct{}{}
 	}
-}
-
-// sweepSlack is how exactly the table has the time of an entry's last packet.
-const sweepSlack = 500 * time.Millisecond
-
-// untouched reports whether no packet of an entry has come since a time. Entries of a
-// former master are no copies: they end if packets for them went to the sender since.
-func untouched(c *model.Connection, since time.Duration) bool {
-	return c.Timeout > 0 && c.Timeout-c.Expires > since+sweepSlack
 }
 
 // sweepOn goes on with it.
@@ -64,11 +57,9 @@ func (r *Receiver) sweepOn(now time.Duration, out *Output) {
 	n, err := w.cursor.Next(w.batch)
 	for i := range n {
 		if _, ok := w.seen[flowHash(w.seed, &w.batch[i])]; !ok {
-			c := w.batch[i]
-			if !untouched(&c, now-r.began) {
-				c.Expires = 0
-			}
-			out.Apply = append(out.Apply, Change{Delete: true, Swept: true, Conn: c})
+			// With a packet since then it was opened after the sender was asked.
+			w.batch[i].Idle = now - w.begun
+			out.Apply = append(out.Apply, Change{Delete: true, Swept: true, Conn: w.batch[i]})
 			r.counts.Swept++
 		}
 	}

@@ -12,7 +12,7 @@ import (
 const Port = 8790
 
 // Version is the version of the wire format.
-const Version = 1
+const Version = 2
 
 // Bounds of Config.MaxDatagram [bytes of UDP payload].
 const (

@@ -89,6 +89,9 @@ func (r *Replica) alarm(e own.Event) {
 	switch e.Kind {
 	case own.EventTwoMasters:
 		r.alarms.raise(now, TwoMasters, e.Peer, fmt.Sprintf("%s is a master of the same group, too: one of them must be a backup", e.Peer))
+	case own.EventFollowing:
+		// It took over before the silence of the master that was followed was noticed.
+		r.alarms.clear(TwoMasters, e.Peer)
 	case own.EventSkew:
 		r.state.Differences = slices.Clone(e.Differences)
 		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of the master %s: %s", e.Peer, some(e.Differences)))

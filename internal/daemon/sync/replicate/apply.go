@@ -30,9 +30,6 @@ func (r *Replica) apply(at time.Time) error {
 		}
 		batch = batch[:0]
 		for _, c := range all[:n] {
-			if c.Delete && !c.Swept {
-				c.Conn.Expires = 0 // is that of the master
-			}
 			batch = append(batch, c.Conn)
 		}
 		var err error

@@ -10,12 +10,13 @@ import (
 )
 
 // A director that was the master removes what the new one does not have, but not what packets
-// came for just now, and counts what ended.
+// come for here, and counts what ended.
 func TestFormerMaster(t *testing.T) {
 	a, b := twoNodes(t, 1<<12)
 	s := services()[0]
 	common, idle, used := connection(s, 0), connection(s, 1), connection(s, 2)
 	common.Expires, idle.Expires = 10*time.Minute, 10*time.Minute // of 15
+	used.Expires = 16 * time.Minute                               // as after a packet in a minute
 	a.insert(common)
 	b.insert(common, idle, used)
 	backup, _ := b.role(Backup, a.addr)

@@ -166,7 +166,11 @@ func (r *Replica) Run(ctx context.Context) error {
 func (r *Replica) begin(key []byte) (err error) {
 	c := own.Config{
 		Group: r.config.Group, Key: key, To: r.config.To, MaxDatagram: min(r.socket.max, own.MaxDatagram), Random: random,
-		Table: func() own.Cursor { return newCursor(r.o.Table, r.among()) },
+		Table: func() own.Cursor { return newCursor(r.o.Table, inReverse, nil) },
+	}
+	if r.config.Role == Master {
+		c.Table = func() own.Cursor { return newCursor(r.o.Table, inOrder, &r.cursors) }
+		c.Refresh = func() own.Cursor { return newCursor(r.o.Table, anyOrder, &r.cursors) }
 	}
 	if r.machine != nil {
 		r.past = sum(r.past, r.machine.Counts())
@@ -185,14 +189,6 @@ func (r *Replica) begin(key []byte) (err error) {
 	}
 	r.looked = 0
 	return r.look(r.now())
-}
-
-// among are the cursors that events matter to: a master's.
-func (r *Replica) among() *cursors {
-	if r.config.Role == Master {
-		return &r.cursors
-	}
-	return nil
 }
 
 func random() uint64 {

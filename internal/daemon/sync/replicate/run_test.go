@@ -49,16 +49,22 @@ func twoNodes(t *testing.T, connections uint32) (a, b *node) {
 	for i, n := range []*node{a, b} {
 		n.addr = netip.AddrFrom4([4]byte{10, 7, 0, byte(i + 1)})
 		n.must(n.ns.AddAddresses("eth0", netip.PrefixFrom(n.addr, 24)))
-		n.d = n.open(connections)
-		for _, s := range services() {
-			n.must(n.d.AddService(s))
-			for j := range 2 {
-				n.must(n.d.AddServer(s.Key, model.Server{Addr: serverAddr(s.Key.Family, j), Port: 8080, Weight: 1}))
-			}
-		}
-		t.Cleanup(func() { n.must(n.ns.Do(func() error { return director.Detach(true) })) })
+		n.configure(connections)
 	}
 	return a, b
+}
+
+// configure loads a director with the services.
+func (n *node) configure(connections uint32) {
+	n.Helper()
+	n.d = n.open(connections)
+	for _, s := range services() {
+		n.must(n.d.AddService(s))
+		for j := range 2 {
+			n.must(n.d.AddServer(s.Key, model.Server{Addr: serverAddr(s.Key.Family, j), Port: 8080, Weight: 1}))
+		}
+	}
+	n.Cleanup(func() { n.must(n.ns.Do(func() error { return director.Detach(true) })) })
 }
 
 func (n *node) must(err error) {
@@ -154,6 +160,12 @@ func (n *node) table() (lines []string) {
 // role runs one until the test ends or stop is called.
 func (n *node) role(role Role, to ...netip.Addr) (r *Replica, stop func()) {
 	n.Helper()
+	return n.roleWith(role, func(*Options) {}, to...)
+}
+
+// roleWith runs one with other options.
+func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *Replica, stop func()) {
+	n.Helper()
 	c := Config{Role: role, Listen: netip.AddrPortFrom(n.addr, 0), KeyFile: n.key, Group: 7}
 	for _, a := range to {
 		c.To = append(c.To, netip.AddrPortFrom(a, 0))
@@ -162,11 +174,13 @@ func (n *node) role(role Role, to ...netip.Addr) (r *Replica, stop func()) {
 		}
 	}
 	ready := make(chan struct{})
-	r, err := New(c, Options{
+	o := Options{
 		Table: n.open(0), Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
 		Tell:  func() (Source, error) { return director.Tell(director.TellRule{Changes: true}) },
 		Ready: func() { close(ready) },
-	})
+	}
+	change(&o)
+	r, err := New(c, o)
 	n.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)

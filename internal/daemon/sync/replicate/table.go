@@ -21,8 +21,7 @@ func (l cursors) note(c *model.Connection) {
 	}
 }
 
-// cursor reads a director's table once, for a machine: templates, then connections; of a
-// backup in the other order. It implements own.Cursor.
+// cursor reads a director's table once, for a machine. It implements own.Cursor.
 type cursor struct {
 	pages   []*director.ConnectionPages // that are left to be read
 	timeout func(*model.Connection)     // fills it in
@@ -33,14 +32,19 @@ type cursor struct {
 	err     error
 }
 
-func newCursor(t entryReader, among *cursors) *cursor {
+// inOrder is a pass that reads templates before the connections that they control: it reads
+// the table twice. anyOrder reads it once. inReverse is a backup's, which ends entries: a
+// template after those that it controls.
+var (
+	inOrder   = []director.EntryKind{director.OnlyTemplates, director.OnlyConnections}
+	anyOrder  = []director.EntryKind{director.AnyEntry}
+	inReverse = []director.EntryKind{director.OnlyConnections, director.OnlyTemplates}
+)
+
+func newCursor(t entryReader, kinds []director.EntryKind, among *cursors) *cursor {
 	c := &cursor{among: among}
 	if c.timeout, c.err = t.StateTimeouts(); c.err != nil {
 		return c
-	}
-	kinds := []director.EntryKind{director.OnlyTemplates, director.OnlyConnections}
-	if among == nil {
-		slices.Reverse(kinds) // a backup ends entries: a template after those that it controls
 	}
 	for _, kind := range kinds {
 		c.pages = append(c.pages, t.ConnectionPages(director.ConnectionFilter{Kind: kind}))
@@ -52,12 +56,17 @@ func newCursor(t entryReader, among *cursors) *cursor {
 	return c
 }
 
+// Next reads one page at most, however few of its entries are wanted: the caller's lock keeps
+// events waiting, and of millions of connections none may be a template.
 func (c *cursor) Next(into []model.Connection) (n int, err error) {
 	age := time.Since(c.at)
-	for n < len(into) && c.err == nil {
+	for read := false; n < len(into) && c.err == nil; {
 		if len(c.page) == 0 {
+			if read {
+				break
+			}
 			c.read()
-			age = 0
+			read, age = true, 0
 			continue
 		}
 		one := &c.page[0]
