@@ -28,10 +28,15 @@ func TestReportOfForeignEntriesIsShort(t *testing.T) {
 	}
 	u.limit++
 	u.keep(now, &often, true)
-	began := time.Now()
-	list := u.report()
-	if took := time.Since(began); took > 50*time.Millisecond {
-		t.Errorf("a report took %v", took)
+	var list []Missing
+	shortest := time.Hour // others use the processor, too
+	for range 5 {
+		began := time.Now()
+		list = u.report()
+		shortest = min(shortest, time.Since(began))
+	}
+	if t.Logf("a report takes %v", shortest); shortest > 50*time.Millisecond {
+		t.Errorf("a report takes %v", shortest)
 	}
 	if len(list) != mostReported || list[0] != (Missing{Service: "10.0.200.7:80/tcp", Entries: 2}) {
 		t.Errorf("%d are reported, the first is %+v", len(list), list[0])
