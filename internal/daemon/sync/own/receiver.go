@@ -380,7 +380,7 @@ func (r *Receiver) numbered(now time.Duration, h header, body, b []byte, out *Ou
 	r.heard = now
 	r.counts.Datagrams++
 	if r.want {
-		r.start(now, h.number)
+		r.start(h.number)
 		r.unacked, r.ackAt = 0, now
 		return accepted
 	}
@@ -415,7 +415,7 @@ func (r *Receiver) isFor(body []byte) bool {
 }
 
 // start goes to the beginning of a bulk transfer. It contains all that was missed.
-func (r *Receiver) start(now time.Duration, number uint64) {
+func (r *Receiver) start(number uint64) {
 	for i := range r.slots {
 		r.slots[i].number, r.slots[i].asked = 0, 0
 	}
@@ -424,7 +424,7 @@ func (r *Receiver) start(now time.Duration, number uint64) {
 	r.counts.Bulks++
 	clear(r.definitions) // they are repeated, and which were forgotten was perhaps missed
 	r.skew.known = false
-	r.sweep.begin(now, r.config.Table != nil)
+	r.sweep.begin(r.config.Table != nil)
 }
 
 // apply applies the datagram that is next.
@@ -437,7 +437,7 @@ func (r *Receiver) apply(now time.Duration, h header, body []byte, out *Output) 
 	if h.kind == kindBulkStart {
 		if r.bulk != 0 && r.isFor(body) { // the sender could not read its table, and begins anew
 			r.bulk = h.number
-			r.sweep.begin(now, r.config.Table != nil)
+			r.sweep.begin(r.config.Table != nil)
 		}
 		return accepted
 	}

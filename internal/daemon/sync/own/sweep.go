@@ -14,7 +14,6 @@ import (
 type sweep struct {
 	seed   uint64
 	seen   map[uint64]struct{} // nil: there is nothing to compare
-	begun  time.Duration
 	ready  bool // the transfer is complete
 	cursor Cursor
 	next   time.Duration
@@ -28,9 +27,8 @@ func (w *sweep) cancel() {
 	w.seen, w.cursor, w.ready = nil, nil, false
 }
 
-func (w *sweep) begin(now time.Duration, wanted bool) {
+func (w *sweep) begin(wanted bool) {
 	w.cancel()
-	w.begun = now
 	if wanted {
 		w.seen = map[uint64]struct{}{}
 	}
@@ -57,8 +55,9 @@ func (r *Receiver) sweepOn(now time.Duration, out *Output) {
 	n, err := w.cursor.Next(w.batch)
 	for i := range n {
 		if _, ok := w.seen[flowHash(w.seed, &w.batch[i])]; !ok {
-			// With a packet since then it was opened after the sender was asked.
-			w.batch[i].Idle = now - w.begun
+			// What packets came for here, whenever that was, stays until its timeout: the
+			// address may be here, while the one that is master has lost its table.
+			w.batch[i].Idle = longestExpiry
 			out.Apply = append(out.Apply, Change{Delete: true, Swept: true, Conn: w.batch[i]})
 			r.counts.Swept++
 		}
