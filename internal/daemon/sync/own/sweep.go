@@ -14,7 +14,7 @@ import (
 type sweep struct {
 	seed   uint64
 	seen   map[uint64]struct{} // nil: there is nothing to compare
-	ready  bool // the transfer is complete
+	ready  bool                // the transfer is complete
 	cursor Cursor
 	next   time.Duration
 	batch  []model.Connection

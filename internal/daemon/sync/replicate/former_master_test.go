@@ -21,7 +21,9 @@ func TestFormerMaster(t *testing.T) {
 	b.insert(common, own)
 	errs, err := b.d.Replicate([]model.Connection{copied})
 	b.must(err)
-	b.must(errs...)
+	for _, err := range errs {
+		b.must(err)
+	}
 	backup, _ := b.role(Backup, a.addr)
 	a.role(Master, b.addr)
 	has := func(client string) bool {
