@@ -98,7 +98,7 @@ Exit status: 0 everything is in the table; 1 lines were refused; 2 wrong command
 	}
 	c.Flags().StringVar(&f.table, "table", "", "`FILE` with the output of ipvsadm -Sn; - is standard input")
 	c.Flags().StringVar(&f.connections, "connections", "", "`FILE` with the text of /proc/net/ip_vs_conn; - is standard input")
-	f.sync.register(c)
+	f.sync.registerLinux(c)
 	c.Flags().Lookup("interface").Usage = "network `DEVICE` by which the other director's master sends: start the role backup there"
 	f.out.Register(c, command.One[receivedReport](""))
 	return c
@@ -145,7 +145,7 @@ func (f *receiveFlags) check() (config synchronize.Config, err error) {
 		}
 		return config, nil
 	}
-	return f.sync.config(string(synchronize.RoleBackup))
+	return f.sync.migration(synchronize.RoleBackup)
 }
 
 func (f *receiveFlags) receive(c *cobra.Command, d *director.Director, config synchronize.Config, r *receivedReport) (err error) {
