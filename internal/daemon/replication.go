@@ -39,7 +39,8 @@ func (d *Daemon) keepReplication() {
 	}
 	if failed != "" {
 		p := d.own.Progress()
-		d.raise(alarmReplication, oneLine(p.Err)+". The role is started again")
+		// The alarm's name is in front of the text already.
+		d.raise(alarmReplication, strings.TrimPrefix(oneLine(p.Err), "replication: ")+". The role is started again")
 		d.Log.Warn("replication failed", "error", oneLine(p.Err), "retry", p.Retry)
 	}
 	var alarms []replicate.Alarm

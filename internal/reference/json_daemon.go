@@ -18,6 +18,7 @@ var daemonFieldTexts = map[string]string{
 	"cli.checkedFile.services":               "number of virtual services",
 	"cli.checkedFile.servers":                "number of real servers, of all services together",
 	"cli.checkedFile.mistakes":               "one line each: file, line, column, key and remedy",
+	"cli.checkedFile.warnings":               "one line each; of a valid file: the key file of replication is missing or unsuitable",
 	"api.OrderReply.warnings":                "services that have no server for new connections now",
 	"api.OrderReply.servers":                 "servers that the order is about",
 	"api.Target.service":                     "name of the service; without a daemon its key",

@@ -437,28 +437,3 @@ func TestBarrierRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestKeyFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "key")
-	for _, c := range []struct {
-		text string
-		mode os.FileMode
-		want string
-	}{
-		{strings.Repeat("ab", 16), 0o600, ""},
-		{strings.Repeat("ab", 16), 0o644, "chmod 600"},
-		{"abcd", 0o600, "hexadecimal"},
-		{"secret secret secret secret secret", 0o600, "hexadecimal"},
-	} {
-		if err := os.WriteFile(path, []byte(c.text+"\n"), c.mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
-		_, err := (&Config{KeyFile: path}).key()
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.text, err, c.want)
-		}
-	}
-}
