@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -19,6 +20,18 @@ const leastKey = 16
 func (c *Config) CheckKey() error {
 	_, err := c.key()
 	return err
+}
+
+// KeyDigest identifies a key without showing it.
+type KeyDigest [sha256.Size]byte
+
+// KeyDigest is that of the key that the file has now.
+func (c *Config) KeyDigest() (KeyDigest, error) {
+	key, err := c.key()
+	if err != nil {
+		return KeyDigest{}, err
+	}
+	return sha256.Sum256(key), nil
 }
 
 // key reads the group's key.
