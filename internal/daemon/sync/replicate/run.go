@@ -248,7 +248,11 @@ func (r *Replica) receive(ctx context.Context) error {
 		for _, m := range messages[:max(n, 0)] {
 			from := m.Addr.(*net.UDPAddr).AddrPort()
 			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+			forged := r.machine.Counts().Refused[own.ReasonForged]
 			r.machine.Receive(now, from, m.Buffers[0][:m.N], &r.out)
+			if r.machine.Counts().Refused[own.ReasonForged] != forged {
+				r.forged(now, from)
+			}
 		}
 		if refused(r.machine.Counts())-before < uint64(max(n, 0)) {
 			r.state.Heard = time.Now()
