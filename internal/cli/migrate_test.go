@@ -140,6 +140,74 @@ func TestMigrateAddresses(t *testing.T) {
 	}
 }
 
+// A release that would remove an address which was not given removes none. Given together,
+// and with promote_secondaries, the addresses go alone.
+func TestMigrateReleaseKeepsOthers(t *testing.T) {
+	ns, _ := linked(t)
+	sysctl := func(value string) {
+		t.Helper()
+		for _, name := range []string{"all", "eth0"} {
+			if err := ns.Sysctl("net.ipv4.conf."+name+".promote_secondaries", value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sysctl("0")
+	add := func(list ...string) {
+		t.Helper()
+		for _, p := range list {
+			if err := ns.AddAddresses("eth0", netip.MustParsePrefix(p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	has := func() (list string) {
+		t.Helper()
+		if err := ns.Do(func() error {
+			d, err := net.InterfaceByName("eth0")
+			if err != nil {
+				return err
+			}
+			all, err := d.Addrs()
+			for _, a := range all {
+				if strings.Contains(a.String(), ".") {
+					list += a.String() + " "
+				}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	release := func(line string, want int, text string) {
+		t.Helper()
+		var status int
+		var out, errs string
+		if err := ns.Do(func() error { status, out, errs = migrateLine(t, "release -d eth0 "+line); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if status != want || !strings.Contains(out+errs, text) {
+			t.Errorf("release %s: status %d, %q, %q, want %d, %q", line, status, out, errs, want, text)
+		}
+	}
+	add("192.0.2.80/24", "192.0.2.3/24", "192.0.2.81/32", "198.51.100.1/24")
+	before := has()
+	release("192.0.2.81 192.0.2.80", 3, "Linux would remove 192.0.2.3/24 with 192.0.2.80/24, the first address of its network: sysctl -w net.ipv4.conf.eth0.promote_secondaries=1")
+	if got := has(); got != before {
+		t.Errorf("after a refusal %s, was %s", got, before)
+	}
+	release("192.0.2.80 192.0.2.3 192.0.2.81", 0, "192.0.2.80/24 on eth0: removed\n192.0.2.3/24 on eth0: removed\n192.0.2.81/32 on eth0: removed\n")
+	add("192.0.2.80/24", "192.0.2.3/24")
+	release("192.0.2.3", 0, "removed") // no other goes with it
+	add("192.0.2.3/24")
+	sysctl("1")
+	release("192.0.2.80", 0, "192.0.2.80/24 on eth0: removed")
+	if got := has(); got != "198.51.100.1/24 192.0.2.3/24 " {
+		t.Errorf("at the end %s", got)
+	}
+}
+
 // Ctrl-C ends announcements; the message says that the addresses are there.
 func TestMigrateTakeIsInterrupted(t *testing.T) {
 	ns, _ := linked(t)
