@@ -155,6 +155,9 @@ func (f *receiveFlags) receive(c *cobra.Command, d *director.Director, config sy
 			return err
 		}
 		entered, err := handover.EnterTable(c.Context(), table{d}, text)
+		if errors.Is(err, handover.ErrEmptyTable) {
+			return fmt.Errorf("%s: %w: did the command on the other director fail?", inputName(f.table), err)
+		}
 		r.Table, r.Backup = &entered, backupNone
 		if err != nil {
 			return fmt.Errorf("enter the table of %s: %w", inputName(f.table), err)
