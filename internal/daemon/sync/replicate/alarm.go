@@ -119,8 +119,8 @@ func (r *Replica) alarm(e own.Event) {
 		// It took over before the silence of the master that was followed was noticed.
 		r.alarms.clear(TwoMasters, e.Peer)
 	case own.EventSkew:
-		r.state.Differences = slices.Clone(e.Differences)
-		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of the master %s: %s", e.Peer, some(e.Differences)))
+		r.state.Differences = described(e.Differences, e.Peer)
+		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of the master %s: %s", e.Peer, some(r.state.Differences)))
 	case own.EventSkewEnded:
 		r.state.Differences = nil
 		r.alarms.clear(Configuration, netip.AddrPort{})
@@ -172,6 +172,28 @@ func (r *Replica) watch(now time.Duration) {
 		r.alarms.raise(now, name, netip.AddrPort{}, text)
 		r.o.Log.Warn("replication: " + text)
 	}
+}
+
+// described says of differences what they are to an operator of the backup. The protocol
+// compares a sum of what a service or server is made of, so which part differs is not known.
+func described(differences []string, master netip.AddrPort) (list []string) {
+	server := "differs from the master's in method, tunnel or thresholds: compare imbang ipvsadm -Sn of both"
+	service := "differs from the master's in scheduler, flags, persistence timeout, netmask or engine: compare imbang ipvsadm -Sn of both"
+	for _, d := range differences {
+		what, how, _ := strings.Cut(d, ": ")
+		switch {
+		case how == "only the sender has it":
+			how = fmt.Sprintf("only the master %s has it: add it here", master.Addr())
+		case how == "only this director has it":
+			how = fmt.Sprintf("the master %s does not have it: add it there, or remove it here", master.Addr())
+		case how == "differs" && strings.Contains(what, " server "):
+			how = server
+		case how == "differs":
+			how = service
+		}
+		list = append(list, what+": "+how)
+	}
+	return list
 }
 
 // some are the first of some differences.

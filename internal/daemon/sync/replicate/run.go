@@ -423,9 +423,13 @@ func (r *Replica) report(e own.Event) {
 	if e.Kind.Alarm() {
 		log = r.o.Log.Warn
 	}
-	args := []any{"director", e.Peer, "number", e.ID}
+	what := "session"
+	if e.Kind == own.EventReceiverJoined || e.Kind == own.EventReceiverLost {
+		what = "receiver"
+	}
+	args := []any{"director", e.Peer, what, fmt.Sprintf("%016x", e.ID)} // as in the status
 	if len(e.Differences) > 0 {
-		args = append(args, "differences", e.Differences)
+		args = append(args, "differences", described(e.Differences, e.Peer))
 	}
 	log("replication: "+text, args...)
 	r.alarm(e)
