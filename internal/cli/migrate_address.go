@@ -84,6 +84,11 @@ Exit status: 0 success, 2 wrong command line, 3 an address cannot be added or an
 			if err != nil {
 				return command.Usage(err)
 			}
+			for _, a := range report.Addresses {
+				if p := a.Address; p.Bits() < a.Address.Addr().BitLen()-1 && p.Masked() == p {
+					return command.Usage(fmt.Errorf("%s is the address of a network, not of a machine: give the virtual address with the length of the network's prefix", p))
+				}
+			}
 			if !force {
 				if err := report.checkFree(device); err != nil {
 					return err

@@ -163,9 +163,9 @@ func (f *syncFlags) registerLinux(c *cobra.Command) {
 	f.flags.StringVarP(&f.device, "interface", "i", "", "required; network `DEVICE` by which messages are sent")
 	_ = c.RegisterFlagCompletionFunc("interface", completeDevices)
 	f.flags.StringVar(&f.group, "group", "", "multicast `ADDRESS`, IPv4 or IPv6; default 224.0.0.81")
-	f.flags.Uint8Var(&f.id, "sync-id", 0, "`NUMBER` 0 to 255 in messages; a backup accepts those of its number, with 0 all")
-	f.flags.Uint16Var(&f.port, "port", 8848, "UDP `PORT`")
-	f.flags.Uint8Var(&f.ttl, "ttl", 1, "time to live of messages, 1 to 255: `ROUTERS` that they may pass, and one")
+	boundedVar(f.flags, &f.id, "sync-id", 0, 0, "`NUMBER` 0 to 255 in messages; a backup accepts those of its number, with 0 all")
+	boundedVar(f.flags, &f.port, "port", 8848, 1, "UDP `PORT`")
+	boundedVar(f.flags, &f.ttl, "ttl", 1, 1, "time to live of messages, 1 to 255: `ROUTERS` that they may pass, and one")
 	f.flags.IntVar(&f.maxLength, "max-length", 0, "`BYTES` of a message at most, 1 to 65507; default 1472 (IPv6 1452), of a backup by the device's MTU where that is larger")
 	for _, flag := range []string{"sync-id", "group", "port", "ttl", "max-length"} {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
@@ -263,12 +263,7 @@ func (f *syncFlags) config(role string) (c synchronize.Config, err error) {
 	if err != nil || !group.IsMulticast() || group.Is4In6() || group.Zone() != "" {
 		return c, fmt.Errorf("--group %q: want a multicast address, such as 224.0.0.81 or ff02::81", f.group)
 	}
-	switch {
-	case f.port == 0:
-		return c, fmt.Errorf("--port 0: want 1 to 65535")
-	case f.ttl == 0:
-		return c, fmt.Errorf("--ttl 0: want 1 to 255")
-	case f.flags.Changed("max-length") && (f.maxLength < 1 || f.maxLength > 65507):
+	if f.flags.Changed("max-length") && (f.maxLength < 1 || f.maxLength > 65507) {
 		return c, fmt.Errorf("--max-length %d: want 1 to 65507", f.maxLength)
 	}
 	return synchronize.Config{Role: synchronize.Role(role), SyncID: f.id, Interface: f.device, MaxLen: f.maxLength, Group: group, Port: f.port, TTL: f.ttl}, nil

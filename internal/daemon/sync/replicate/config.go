@@ -82,6 +82,9 @@ func (c *Config) Complete() error {
 // 0, which Complete replaces.
 func ParseAddress(text string) (netip.AddrPort, error) {
 	at, err := netip.ParseAddrPort(text)
+	if err == nil && at.Port() == 0 {
+		return netip.AddrPort{}, fmt.Errorf("%q: want a port from 1 to 65535, or none for the default", text)
+	}
 	if err != nil {
 		var a netip.Addr
 		a, err = netip.ParseAddr(text)

@@ -332,7 +332,7 @@ func TestParseAddress(t *testing.T) {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "host", "10.0.0.1:", "10.0.0.1:65536", "fe80::1%eth0", "[fe80::1%eth0]:9", "::ffff:10.0.0.1"} {
+	for _, text := range []string{"", "host", "10.0.0.1:", "10.0.0.1:0", "[fd00::1]:0", "10.0.0.1:65536", "fe80::1%eth0", "[fe80::1%eth0]:9", "::ffff:10.0.0.1"} {
 		if got, err := ParseAddress(text); err == nil {
 			t.Errorf("%q: %s", text, got)
 		}
