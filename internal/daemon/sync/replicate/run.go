@@ -202,6 +202,7 @@ func (r *Replica) perform(ctx context.Context, key []byte, source Source) error 
 	if source != nil {
 		run(func(ctx context.Context) error { return r.tell(ctx, key, source) })
 	}
+	r.o.Log.Info("replication has begun", "role", string(r.config.Role), "listen", r.config.Listen, "to", r.config.To, "group", r.config.Group)
 	if r.o.Ready != nil {
 		r.o.Ready()
 	}
