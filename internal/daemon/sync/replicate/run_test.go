@@ -420,7 +420,7 @@ func TestTwoMasters(t *testing.T) {
 func TestBarrierRefused(t *testing.T) {
 	a, _ := twoNodes(t, 1<<10)
 	master, stop := a.role(Master, netip.MustParseAddr("10.7.0.9"))
-	if _, err := master.Barrier(t.Context()); !errors.Is(err, ErrNoReceivers) {
+	if _, err := master.Barrier(t.Context()); !errors.Is(err, ErrNoReceivers) || !strings.Contains(err.Error(), "start one with the same group and key") {
 		t.Error(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
