@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ type checkedFile struct {
 	Services int      `json:"services"`
 	Servers  int      `json:"servers"`
 	Mistakes []string `json:"mistakes"`
+	Warnings []string `json:"warnings"` // of a valid file
 }
 
 func newCheckCommand() *cobra.Command {
@@ -32,6 +34,8 @@ func newCheckCommand() *cobra.Command {
 files that it includes, and prints mistakes with file, line, column, key and
 remedy: all wrong values, but of unknown keys, values of a wrong type and errors of
 YAML only the first. It needs neither a director nor permissions, and changes nothing.
+It warns if the key file of synchronization.replication is missing or unsuitable, as far
+as the user can read it: the file may be written later.
 
 The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
 line, or 3 if it cannot be read.`,
@@ -54,7 +58,7 @@ line, or 3 if it cannot be read.`,
 			if len(args) == 1 {
 				file = args[0]
 			}
-			r := checkedFile{Files: []string{file}, Mistakes: []string{}}
+			r := checkedFile{Files: []string{file}, Mistakes: []string{}, Warnings: []string{}}
 			loaded, err := config.Load(file)
 			var mistakes config.Mistakes
 			switch {
@@ -69,6 +73,7 @@ line, or 3 if it cannot be read.`,
 				for _, s := range loaded.Services {
 					r.Servers += len(s.Servers)
 				}
+				r.Warnings = append(r.Warnings, keyWarnings(loaded)...)
 			}
 			if err := out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printChecked(w, r) }); err != nil {
 				return err
@@ -84,9 +89,24 @@ line, or 3 if it cannot be read.`,
 	return c
 }
 
+// keyWarnings are what is wrong with the key file that a configuration names.
+func keyWarnings(c *config.Config) []string {
+	if c.Replication == nil {
+		return nil
+	}
+	err := c.Replication.CheckKey()
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return nil // to be read by root alone
+	}
+	return []string{err.Error()}
+}
+
 func printChecked(w io.Writer, r checkedFile) error {
 	for _, m := range r.Mistakes {
 		fmt.Fprintln(w, m)
+	}
+	for _, text := range r.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", text)
 	}
 	if r.Valid {
 		fmt.Fprintf(w, "%s is valid: %d services, %d servers\n", r.Files[0], r.Services, r.Servers)

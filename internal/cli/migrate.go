@@ -5,11 +5,14 @@ package cli
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 
 	"github.com/cheggaaa/pb/v3"
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+
+	synchronize "imbang/internal/daemon/sync"
 )
 
 func newMigrateCommand() *cobra.Command {
@@ -33,6 +36,18 @@ commands of both machines in order.`,
 	}
 	c.AddCommand(newMigrateReceiveCommand(), newMigrateSendCommand(), newMigrateTakeCommand(), newMigrateReleaseCommand())
 	return c
+}
+
+// migration is what the flags say of a role that reaches a director with ip_vs.
+func (f *syncFlags) migration(role synchronize.Role) (synchronize.Config, error) {
+	config, err := f.config(string(role))
+	if err != nil {
+		return config, err
+	}
+	if device, err := net.InterfaceByName(f.device); err == nil && device.Flags&net.FlagLoopback != 0 {
+		return config, fmt.Errorf("--interface %s: a loopback device does not lead to another director: give the device of the network that both are on, such as --interface eth2", f.device)
+	}
+	return config, nil
 }
 
 // bar shows on a terminal how a transfer goes on; elsewhere it prints nothing.

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,6 +85,11 @@ Exit status: 0 success, 2 wrong command line, 3 an address cannot be added or an
 			if err != nil {
 				return command.Usage(err)
 			}
+			for _, a := range report.Addresses {
+				if p := a.Address; p.Bits() < a.Address.Addr().BitLen()-1 && p.Masked() == p {
+					return command.Usage(fmt.Errorf("%s is the address of a network, not of a machine: give the virtual address with the length of the network's prefix", p))
+				}
+			}
 			if !force {
 				if err := report.checkFree(device); err != nil {
 					return err
@@ -114,9 +121,10 @@ func newMigrateReleaseCommand() *cobra.Command {
 must have them. An address that the device does not have is no error.
 
 The director does not need the addresses: it goes on forwarding the packets that
-neighbours still send to this machine until they learn of the new owner. Linux removes
-with an address all others of the same network that were added to the device after it,
-unless net.ipv4.conf.DEVICE.promote_secondaries is 1.
+neighbours still send to this machine until they learn of the new owner. With the first
+IPv4 address of a network Linux removes all others of that network from the device,
+unless net.ipv4.conf.DEVICE.promote_secondaries is 1. If others than the given addresses
+would go, the command names them and removes none.
 
 Exit status: 0 success, 2 wrong command line, 3 an address cannot be removed.`,
 		Example:           `  imbang migrate release 192.0.2.80 2001:db8::80 --device eth0`,
@@ -136,11 +144,10 @@ Exit status: 0 success, 2 wrong command line, 3 an address cannot be removed.`,
 					given[p.Addr()] = true
 				}
 			}
-			err = report.each(func(a *addressState) error { return a.remove(given[a.Address.Addr()]) })
-			if len(report.Addresses) == 0 {
+			if err := report.remove(given); err != nil {
 				return err
 			}
-			return errors.Join(err, out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "removed", "not there") }))
+			return out.Print(c.OutOrStdout(), report, func(w io.Writer) error { return report.print(w, "removed", "not there") })
 		},
 	}
 	registerDevice(c, &device)
@@ -255,8 +262,48 @@ func (a *addressState) add() error {
 	return host.AddAddress(a.Device, a.Address)
 }
 
-// remove removes an address if the device has it: with the same bits, if these were given.
-func (a *addressState) remove(given bool) error {
+// remove removes the addresses that the device has: with the same bits, if these were given.
+// If other addresses would go with one, none is removed.
+func (r *addressReport) remove(given map[netip.Addr]bool) error {
+	released := map[netip.Addr]bool{}
+	for i := range r.Addresses {
+		a := &r.Addresses[i]
+		if err := a.find(given[a.Address.Addr()]); err != nil {
+			return err
+		}
+		released[a.Address.Addr()] = true
+	}
+	var last []netip.Prefix // those with which Linux removes others
+	for _, a := range r.Addresses {
+		if !a.Changed {
+			continue
+		}
+		with, err := host.RemovedWith(a.Device, a.Address)
+		if err != nil {
+			return err
+		}
+		if len(with) > 0 {
+			last = append(last, a.Address)
+		}
+		with = slices.DeleteFunc(with, func(p netip.Prefix) bool { return released[p.Addr()] })
+		if len(with) > 0 {
+			return fmt.Errorf("device %s: Linux would remove %s with %s, the first address of its network: sysctl -w net.ipv4.conf.%s.promote_secondaries=1 keeps the others; nothing was removed", a.Device, prefixes(with), a.Address, strings.ReplaceAll(a.Device, ".", "/"))
+		}
+	}
+	for _, first := range []bool{false, true} {
+		for _, a := range r.Addresses {
+			if a.Changed && slices.Contains(last, a.Address) == first {
+				if err := host.DeleteAddress(a.Device, a.Address); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// find notes whether the device has an address, which is removed then, and with which bits.
+func (a *addressState) find(given bool) error {
 	has, there, err := host.FindAddress(a.Device, a.Address.Addr())
 	if err != nil || !there {
 		return err
@@ -265,7 +312,16 @@ func (a *addressState) remove(given bool) error {
 		return fmt.Errorf("device %s has %s, not %s: give the address as it is there, or without its prefix length", a.Device, has, a.Address)
 	}
 	a.Address, a.Changed = has, true
-	return host.DeleteAddress(a.Device, has)
+	return nil
+}
+
+// prefixes are several of them in words.
+func prefixes(list []netip.Prefix) string {
+	words := make([]string, len(list))
+	for i, p := range list {
+		words[i] = p.String()
+	}
+	return strings.Join(words, ", ")
 }
 
 // announce announces all addresses a number of times. One that cannot be announced does not

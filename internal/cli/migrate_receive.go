@@ -98,7 +98,7 @@ Exit status: 0 everything is in the table; 1 lines were refused; 2 wrong command
 	}
 	c.Flags().StringVar(&f.table, "table", "", "`FILE` with the output of ipvsadm -Sn; - is standard input")
 	c.Flags().StringVar(&f.connections, "connections", "", "`FILE` with the text of /proc/net/ip_vs_conn; - is standard input")
-	f.sync.register(c)
+	f.sync.registerLinux(c)
 	c.Flags().Lookup("interface").Usage = "network `DEVICE` by which the other director's master sends: start the role backup there"
 	f.out.Register(c, command.One[receivedReport](""))
 	return c
@@ -145,7 +145,7 @@ func (f *receiveFlags) check() (config synchronize.Config, err error) {
 		}
 		return config, nil
 	}
-	return f.sync.config(string(synchronize.RoleBackup))
+	return f.sync.migration(synchronize.RoleBackup)
 }
 
 func (f *receiveFlags) receive(c *cobra.Command, d *director.Director, config synchronize.Config, r *receivedReport) (err error) {
@@ -155,6 +155,9 @@ func (f *receiveFlags) receive(c *cobra.Command, d *director.Director, config sy
 			return err
 		}
 		entered, err := handover.EnterTable(c.Context(), table{d}, text)
+		if errors.Is(err, handover.ErrEmptyTable) {
+			return fmt.Errorf("%s: %w: did the command on the other director fail?", inputName(f.table), err)
+		}
 		r.Table, r.Backup = &entered, backupNone
 		if err != nil {
 			return fmt.Errorf("enter the table of %s: %w", inputName(f.table), err)

@@ -90,7 +90,7 @@ director cannot be read, or a message cannot be sent.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
-	f.sync.register(c)
+	f.sync.registerLinux(c)
 	c.Flags().IntVar(&f.rate, "rate", synchronize.DefaultRate, "`ENTRIES` per second at most")
 	c.Flags().IntVar(&f.rounds, "repeat", sendRounds, "`TIMES` that the table is sent, 1 to 100")
 	_ = c.RegisterFlagCompletionFunc("rate", cobra.NoFileCompletions)
@@ -106,7 +106,7 @@ func (f *sendFlags) run(c *cobra.Command) error {
 	if f.sync.device == "" {
 		return command.Usage(errors.New("migrate send requires --interface, such as --interface eth2"))
 	}
-	config, err := f.sync.config(string(synchronize.RoleMaster))
+	config, err := f.sync.migration(synchronize.RoleMaster)
 	switch {
 	case err != nil:
 		return command.Usage(err)

@@ -73,8 +73,17 @@ func TestMigrateCommandLines(t *testing.T) {
 		"send -i eth0 --rate 10000001":              "--rate 10000001",
 		"send -i eth0 --repeat 0":                   "--repeat 0",
 		"send -i eth0 --repeat 101":                 "--repeat 101",
-		"send -i eth0 --port 0":                     "--port 0",
+		"send -i eth0 --port 70000":                 `invalid argument "70000" for "--port" flag: want 1 to 65535`,
+		"send -i eth0 --sync-id 300":                `invalid argument "300" for "--sync-id" flag: want 0 to 255`,
+		"send -i eth0 --sync-id x":                  "want 0 to 255",
+		"send -i eth0 --port 0":                     `invalid argument "0" for "--port" flag: want 1 to 65535`,
 		"send -i eth0 -o xml":                       "xml",
+		"send -i lo":                                "--interface lo: a loopback device",
+		"receive -i lo":                             "--interface lo: a loopback device",
+		"receive -i eth0 --protocol imbang":         "unknown flag: --protocol",
+		"receive -i eth0 --listen 192.0.2.1":        "unknown flag: --listen",
+		"send -i eth0 --to 192.0.2.2":               "unknown flag: --to",
+		"send -i eth0 --key-file /etc/imbang/key":   "unknown flag: --key-file",
 		"take --device eth0":                        "requires at least 1 arg",
 		"take 192.0.2.80":                           "--device is required",
 		"take 192.0.2.300 --device eth0":            "is not an address",
@@ -86,6 +95,8 @@ func TestMigrateCommandLines(t *testing.T) {
 		"take ::/0 --device eth0":                   "cannot be a virtual address",
 		"take 192.0.2.80 192.0.2.80/24 -d eth0":     "given twice",
 		"take 192.0.2.80 -d eth0 --announcements 0": "--announcements 0",
+		"take 192.0.2.0/24 -d eth0":                 "is the address of a network",
+		"take 2001:db8::/64 -d eth0":                "is the address of a network",
 		"release 192.0.2.80":                        "--device is required",
 		"move":                                      "unknown command",
 	} {
@@ -151,6 +162,74 @@ func TestMigrateTakeInPart(t *testing.T) {
 	want := "192.0.2.80/24 on eth0: added, announced 1 time\n192.0.2.81/32 on eth0: added, announced 1 time\n"
 	if status != command.StatusFailed || out != want || !strings.Contains(errs, "2001:db8::80") {
 		t.Errorf("status %d, %q, %q", status, out, errs)
+	}
+}
+
+// A release that would remove an address which was not given removes none. Given together,
+// and with promote_secondaries, the addresses go alone.
+func TestMigrateReleaseKeepsOthers(t *testing.T) {
+	ns, _ := linked(t)
+	sysctl := func(value string) {
+		t.Helper()
+		for _, name := range []string{"all", "eth0"} {
+			if err := ns.Sysctl("net.ipv4.conf."+name+".promote_secondaries", value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sysctl("0")
+	add := func(list ...string) {
+		t.Helper()
+		for _, p := range list {
+			if err := ns.AddAddresses("eth0", netip.MustParsePrefix(p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	has := func() (list string) {
+		t.Helper()
+		if err := ns.Do(func() error {
+			d, err := net.InterfaceByName("eth0")
+			if err != nil {
+				return err
+			}
+			all, err := d.Addrs()
+			for _, a := range all {
+				if strings.Contains(a.String(), ".") {
+					list += a.String() + " "
+				}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	release := func(line string, want int, text string) {
+		t.Helper()
+		var status int
+		var out, errs string
+		if err := ns.Do(func() error { status, out, errs = migrateLine(t, "release -d eth0 "+line); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if status != want || !strings.Contains(out+errs, text) {
+			t.Errorf("release %s: status %d, %q, %q, want %d, %q", line, status, out, errs, want, text)
+		}
+	}
+	add("192.0.2.80/24", "192.0.2.3/24", "192.0.2.81/32", "198.51.100.1/24")
+	before := has()
+	release("192.0.2.81 192.0.2.80", 3, "Linux would remove 192.0.2.3/24 with 192.0.2.80/24, the first address of its network: sysctl -w net.ipv4.conf.eth0.promote_secondaries=1")
+	if got := has(); got != before {
+		t.Errorf("after a refusal %s, was %s", got, before)
+	}
+	release("192.0.2.80 192.0.2.3 192.0.2.81", 0, "192.0.2.80/24 on eth0: removed\n192.0.2.3/24 on eth0: removed\n192.0.2.81/32 on eth0: removed\n")
+	add("192.0.2.80/24", "192.0.2.3/24")
+	release("192.0.2.3", 0, "removed") // no other goes with it
+	add("192.0.2.3/24")
+	sysctl("1")
+	release("192.0.2.80", 0, "192.0.2.80/24 on eth0: removed")
+	if got := has(); got != "198.51.100.1/24 192.0.2.3/24 " {
+		t.Errorf("at the end %s", got)
 	}
 }
 

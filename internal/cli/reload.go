@@ -73,7 +73,8 @@ func newReloadCommand() *cobra.Command {
 and change the table as the file says: no more than differs. A file that is not
 valid changes nothing, and neither does one that deletes more servers than its
 key daemon.max_removed allows, without --force. imbang plan shows the changes
-before. Requires root or membership of group imbang.
+before. Replication is started again if its key file has another key. Requires root or
+membership of group imbang.
 
 The exit status is 0, 2 for a wrong command line, or 3 if it failed; then the
 table is as it was.`,

@@ -110,14 +110,11 @@ func printReplication(w io.Writer, r *api.Replication, now time.Time) {
 	case r.Master == "":
 		synced = "NO MASTER; "
 	case r.Synced:
-		synced = "has the whole table; "
+		synced = "follows " + r.Master + "; has the whole table; "
 	default:
-		synced = "does not have the whole table yet; "
+		synced = "follows " + r.Master + "; does not have the whole table yet; "
 	}
 	to := strings.Join(r.To, ", ")
-	if r.Master != "" {
-		to = r.Master
-	}
 	fmt.Fprintf(w, "replication %s\t%s for %s\t%s to %s, group %d\t%s%s\n", r.Role, state, ago(now, r.Since), r.Listen, to, r.Group, synced, replicationCounts(r, now))
 	if r.Error != "" {
 		fmt.Fprintf(w, "  %s; it is started again in %s\n", strings.ReplaceAll(r.Error, "\n", "; "), ago(r.Retry, now))

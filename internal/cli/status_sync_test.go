@@ -69,7 +69,7 @@ func TestPrintReplication(t *testing.T) {
 	want := "replication master\trunning for 1m00s\t10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 5\t100 entries, 90 deletions, the last 3s ago; 2 transfers of the table; 4 events lost; 6 refused (forged)\n" +
 		"  backup\t10.0.0.2:8790\t0 datagrams behind, has the whole table\n" +
 		"  backup\t10.0.0.3:8790\t7 datagrams behind, does not have the whole table yet, LACKS 4 entries\n" +
-		"replication backup\trunning for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\thas the whole table; 0 entries, 0 deletions; 3 datagrams behind; 2 wait for a service, server or template\n" +
+		"replication backup\trunning for 0s\t10.0.0.2:8790 to 224.0.0.82:8790, group 0\tfollows 10.0.0.1:8790; has the whole table; 0 entries, 0 deletions; 3 datagrams behind; 2 wait for a service, server or template\n" +
 		"  differs from the master\t10.20.0.1:80/tcp, server 172.16.0.2:80: only the sender has it\n" +
 		"replication backup\trunning for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\tNO MASTER; 0 entries, 0 deletions; 0 datagrams behind\n" +
 		"replication backup\tFAILED for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\t0 entries, 0 deletions; 0 datagrams behind\n" +

@@ -138,21 +138,36 @@ type syncFlags struct {
 	flags                   *pflag.FlagSet
 }
 
+// register adds the flags of both protocols.
 func (f *syncFlags) register(c *cobra.Command) {
-	f.flags = c.Flags()
+	f.registerLinux(c)
 	f.flags.StringVar(&f.protocol, "protocol", protocolLinux, "linux: as ip_vs has it; imbang: between directors that are imbang")
 	_ = c.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{protocolLinux, protocolImbang}, cobra.ShellCompDirectiveNoFileComp))
-	f.flags.StringVarP(&f.device, "interface", "i", "", "network `DEVICE` by which messages are sent and received; required with protocol linux, a multicast group or link-local addresses")
-	_ = c.RegisterFlagCompletionFunc("interface", completeDevices)
-	f.flags.StringVar(&f.group, "group", "", "with protocol linux the multicast `ADDRESS`, IPv4 or IPv6; default 224.0.0.81. With imbang the number of the group, 0 to 65535: directors of other groups are ignored; default 0")
-	f.flags.Uint8Var(&f.id, "sync-id", 0, "linux: `NUMBER` 0 to 255 in messages; a backup accepts those of its number, with 0 all")
-	f.flags.Uint16Var(&f.port, "port", 8848, "linux: UDP `PORT`")
-	f.flags.Uint8Var(&f.ttl, "ttl", 1, "linux: time to live of messages, 1 to 255: `ROUTERS` that they may pass, and one")
-	f.flags.IntVar(&f.maxLength, "max-length", 0, "linux: `BYTES` of a message at most, 1 to 65507; default 1472 (IPv6 1452), of a backup by the device's MTU where that is larger")
+	for _, flag := range []string{"sync-id", "port", "ttl", "max-length"} {
+		known := f.flags.Lookup(flag)
+		known.Usage = "linux: " + known.Usage
+	}
+	f.flags.Lookup("interface").Usage = "network `DEVICE` by which messages are sent and received; required with protocol linux, a multicast group or link-local addresses"
+	f.flags.Lookup("group").Usage = "with protocol linux the multicast `ADDRESS`, IPv4 or IPv6; default 224.0.0.81. With imbang the number of the group, 0 to 65535: directors of other groups are ignored; default 0"
 	f.flags.StringVar(&f.listen, "listen", "", "imbang: required; `ADDRESS[:PORT]` of this director; default port 8790")
 	f.flags.StringArrayVar(&f.to, "to", nil, "imbang: required; `ADDRESS[:PORT]` of another director (repeat it for each), or of one multicast group; default port that of --listen")
 	f.flags.StringVar(&f.keyFile, "key-file", "", "imbang: required; `FILE` with the key that all directors of the group share: at least 32 hexadecimal digits (openssl rand -hex 32), readable by its owner alone")
-	for _, flag := range []string{"sync-id", "group", "port", "ttl", "max-length", "listen", "to"} {
+	for _, flag := range []string{"listen", "to"} {
+		_ = c.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
+	}
+}
+
+// registerLinux adds the flags of protocol linux alone.
+func (f *syncFlags) registerLinux(c *cobra.Command) {
+	f.flags = c.Flags()
+	f.flags.StringVarP(&f.device, "interface", "i", "", "required; network `DEVICE` by which messages are sent")
+	_ = c.RegisterFlagCompletionFunc("interface", completeDevices)
+	f.flags.StringVar(&f.group, "group", "", "multicast `ADDRESS`, IPv4 or IPv6; default 224.0.0.81")
+	boundedVar(f.flags, &f.id, "sync-id", 0, 0, "`NUMBER` 0 to 255 in messages; a backup accepts those of its number, with 0 all")
+	boundedVar(f.flags, &f.port, "port", 8848, 1, "UDP `PORT`")
+	boundedVar(f.flags, &f.ttl, "ttl", 1, 1, "time to live of messages, 1 to 255: `ROUTERS` that they may pass, and one")
+	f.flags.IntVar(&f.maxLength, "max-length", 0, "`BYTES` of a message at most, 1 to 65507; default 1472 (IPv6 1452), of a backup by the device's MTU where that is larger")
+	for _, flag := range []string{"sync-id", "group", "port", "ttl", "max-length"} {
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
 }
@@ -248,12 +263,7 @@ func (f *syncFlags) config(role string) (c synchronize.Config, err error) {
 	if err != nil || !group.IsMulticast() || group.Is4In6() || group.Zone() != "" {
 		return c, fmt.Errorf("--group %q: want a multicast address, such as 224.0.0.81 or ff02::81", f.group)
 	}
-	switch {
-	case f.port == 0:
-		return c, fmt.Errorf("--port 0: want 1 to 65535")
-	case f.ttl == 0:
-		return c, fmt.Errorf("--ttl 0: want 1 to 255")
-	case f.flags.Changed("max-length") && (f.maxLength < 1 || f.maxLength > 65507):
+	if f.flags.Changed("max-length") && (f.maxLength < 1 || f.maxLength > 65507) {
 		return c, fmt.Errorf("--max-length %d: want 1 to 65507", f.maxLength)
 	}
 	return synchronize.Config{Role: synchronize.Role(role), SyncID: f.id, Interface: f.device, MaxLen: f.maxLength, Group: group, Port: f.port, TTL: f.ttl}, nil

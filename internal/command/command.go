@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"imbang/internal/version"
 )
@@ -57,6 +58,9 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		plainUsages(root)
+	}
 	help := checkHelp(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -74,6 +78,17 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
 	return StatusFailed
+}
+
+// plainUsages removes from the descriptions of flags the backquotes around the name of the
+// value, which the help replaces and cobra's completion does not.
+func plainUsages(c *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	c.Flags().VisitAll(plain)
+	c.PersistentFlags().VisitAll(plain)
+	for _, one := range c.Commands() {
+		plainUsages(one)
+	}
 }
 
 // NewRoot makes a program's command of its verbs.

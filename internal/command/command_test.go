@@ -126,3 +126,14 @@ func TestPrintKnowsItsDocuments(t *testing.T) {
 		t.Errorf("documents without the flag: %v", d)
 	}
 }
+
+// Completion describes flags without the backquotes that mark the value's name.
+func TestCompletionsArePlain(t *testing.T) {
+	verb := &cobra.Command{Use: "go", Run: func(*cobra.Command, []string) {}}
+	verb.Flags().String("device", "", "network `DEVICE` to use")
+	var out, errs strings.Builder
+	Execute(t.Context(), NewRoot("prog", "", "", verb), []string{cobra.ShellCompRequestCmd, "go", "--d"}, nil, &out, &errs)
+	if !strings.HasPrefix(out.String(), "--device\tnetwork DEVICE to use\n") {
+		t.Errorf("%q", out.String())
+	}
+}

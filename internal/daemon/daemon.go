@@ -84,6 +84,8 @@ type Daemon struct {
 	// when they are so.
 	read, latest *config.Seen
 	unsettled    time.Time
+	// taken are the virtual addresses that another machine has.
+	taken map[config.Address]taken
 	// configured are the virtual addresses that were there since the daemon began.
 	configured map[config.Address]bool
 }
@@ -102,7 +104,7 @@ const polled = time.Second
 func Run(ctx context.Context, o Options) (err error) {
 	d := &Daemon{
 		Options: o, started: time.Now(), calls: make(chan func()), results: make(chan result, 1024), ended: make(chan struct{}),
-		audited: time.Now(), alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{},
+		audited: time.Now(), alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{}, taken: map[config.Address]taken{},
 		behind: map[model.ServiceKey]bool{}, added: map[config.Address]bool{},
 	}
 	if os.Getenv("GOGC") == "" {

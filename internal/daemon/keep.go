@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/events"
@@ -103,10 +104,11 @@ func attachedTo(now []director.Attachment, c *config.Director) bool {
 	return client && server
 }
 
-// keepAddresses adds virtual addresses that are missing. That others removed one is an
-// alarm for as long as it takes to add it.
+// keepAddresses adds virtual addresses that are missing, unless another machine has them,
+// which is an alarm. That others removed one is an alarm for as long as it takes to add it.
 func (d *Daemon) keepAddresses(c *config.Director) {
 	var missing []string
+	var add []config.Address
 	for _, a := range c.Addresses {
 		there, err := host.HasAddress(a.Device, a.Prefix.Addr())
 		if err != nil {
@@ -115,6 +117,14 @@ func (d *Daemon) keepAddresses(c *config.Director) {
 		}
 		if there {
 			d.configured[a] = true
+			continue
+		}
+		add = append(add, a)
+	}
+	d.lookForOwners(add, time.Now())
+	for _, a := range add {
+		if owner, is := d.taken[a]; is {
+			missing = append(missing, takenText(a, owner))
 			continue
 		}
 		if err := host.AddAddress(a.Device, a.Prefix); err != nil {

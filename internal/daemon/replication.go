@@ -39,7 +39,8 @@ func (d *Daemon) keepReplication() {
 	}
 	if failed != "" {
 		p := d.own.Progress()
-		d.raise(alarmReplication, oneLine(p.Err)+". The role is started again")
+		// The alarm's name is in front of the text already.
+		d.raise(alarmReplication, strings.TrimPrefix(oneLine(p.Err), "replication: ")+". The role is started again")
 		d.Log.Warn("replication failed", "error", oneLine(p.Err), "retry", p.Retry)
 	}
 	var alarms []replicate.Alarm
@@ -124,10 +125,20 @@ func receivers(list []own.ReceiverStatus) []api.ReplicationReceiver {
 	return out
 }
 
-// replicationChanges are what applying a configuration changes of the role.
-func replicationChanges(now, next *replicate.Config) []string {
+// replicationChanges are what applying a configuration changes of the role. newKey is
+// whether the key file of the role that runs has another key since, or unread why it cannot
+// be read.
+func replicationChanges(now, next *replicate.Config, newKey bool, unread error) []string {
 	switch {
-	case now == nil && next == nil, now != nil && next != nil && now.Equal(next):
+	case now == nil && next == nil:
+		return nil
+	case now != nil && next != nil && now.Equal(next):
+		switch {
+		case newKey:
+			return []string{fmt.Sprintf("restart replication as %s, %s: %s has another key", next.Role, next, next.KeyFile)}
+		case unread != nil:
+			return []string{fmt.Sprintf("keep replication as %s, %s, with the key that it read when it started: %s", next.Role, next, strings.TrimPrefix(oneLine(unread), "replication: "))}
+		}
 		return nil
 	case next == nil:
 		return []string{fmt.Sprintf("stop replication as %s, %s", now.Role, now)}

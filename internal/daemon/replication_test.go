@@ -102,8 +102,18 @@ func TestReplicationChanges(t *testing.T) {
 		{one, other, "restart replication as backup, 10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 3"},
 		{one, nil, "stop replication as master, 10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 3"},
 	} {
-		if got := strings.Join(replicationChanges(c.was, c.next), "; "); got != c.want {
+		if got := strings.Join(replicationChanges(c.was, c.next, false, nil), "; "); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
+		}
+	}
+	same.KeyFile = "/k"
+	for want, got := range map[string][]string{
+		"restart replication as master, 10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 3: /k has another key":                                             replicationChanges(same, same, true, nil),
+		"keep replication as master, 10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 3, with the key that it read when it started: key file: no such file": replicationChanges(same, same, false, errors.New("replication: key file: no such file")),
+		"stop replication as master, 10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 3":                                                                    replicationChanges(same, nil, true, nil),
+	} {
+		if strings.Join(got, "; ") != want {
+			t.Errorf("%q, want %s", got, want)
 		}
 	}
 }

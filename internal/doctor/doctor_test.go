@@ -98,7 +98,7 @@ func TestExamine(t *testing.T) {
 		{"no services", func(f *Facts) { f.Services = nil }, "warning services: there are none"},
 		{"no server that is up", changed(func(s *Server) { s.Health = model.Down }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"no usable server", changed(func(s *Server) { s.Weight = 0 }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
-		{"address elsewhere", func(f *Facts) { f.Services[0].Own = false }, "ip address add 10.20.0.1/32 dev lo"},
+		{"address elsewhere", func(f *Facts) { f.Services[0].Own = false }, "only if it is routed here. Unless another director has it: ip address add 10.20.0.1/32 dev lo"},
 		{"no route", changed(func(s *Server) { s.Route = false }), "problem servers: 172.16.0.2: there is no route to it"},
 		{"silent", changed(func(s *Server) { s.Neighbour = host.NeighbourSilent }), "problem servers: 172.16.0.2: no reply to requests for its hardware address, or its router's, on int0: ping -c 1 172.16.0.2"},
 		{"not known", changed(func(s *Server) { s.Neighbour = host.NeighbourUnknown }), "warning servers: 172.16.0.2: its hardware address"},
@@ -115,6 +115,15 @@ func TestExamine(t *testing.T) {
 				t.Errorf("want %q among\n%s", c.want, lines(all))
 			}
 		})
+	}
+}
+
+// A backup has the services and not their addresses.
+func TestBackupWithoutAddresses(t *testing.T) {
+	f := healthy()
+	f.Services[0].Own, f.Backup = false, true
+	if all := Examine(f); !Fine(all) {
+		t.Errorf("%s", lines(all))
 	}
 }
 

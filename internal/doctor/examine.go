@@ -239,8 +239,11 @@ func examineServices(r report, f Facts) {
 		r.problem("imbang ipvsadm -Ln", "and %d more have none", without-shown)
 	}
 	own, others := f.addresses()
+	if f.Backup {
+		others = nil // the master has them
+	}
 	for _, a := range others[:min(len(others), shown)] {
-		r.warn(fmt.Sprintf("ip address add %s/%d dev lo", a, a.BitLen()), "%s is no address of this machine: packets for it come only if it is routed here", a)
+		r.warn(fmt.Sprintf("ip address add %s/%d dev lo", a, a.BitLen()), "%s is no address of this machine: packets for it come only if it is routed here. Unless another director has it", a)
 	}
 	if len(others) > shown {
 		r.warn("", "nor are %d others", len(others)-shown)

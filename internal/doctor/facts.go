@@ -22,6 +22,7 @@ type Facts struct {
 	Capacity    uint32   // connections of a family
 	Connections [2]uint64
 	Services    []Service
+	Backup      bool // a backup role of synchronization runs: the addresses may be another director's
 
 	IPv4Forwarding, IPv6Forwarding bool // of the namespace
 	Conntrack                      bool // connection tracking is loaded

@@ -10,11 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/sync/running"
 	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -35,6 +38,7 @@ func Gather(clientDev, serverDev string) (Facts, error) {
 	if err != nil && !errors.Is(err, director.ErrNotLoaded) {
 		return f, err
 	}
+	f.Backup = isBackup()
 	if err == nil {
 		defer d.Close()
 		if err := f.gatherDirector(d); err != nil {
@@ -50,6 +54,19 @@ func Gather(clientDev, serverDev string) (Facts, error) {
 		}
 	}
 	return f, f.gatherDevices(d, clientDev, serverDev)
+}
+
+// isBackup reports whether a backup role of either protocol runs in this network namespace.
+// Without an answer it is taken for none: that only makes an advice longer.
+func isBackup() bool {
+	dir, err := place.Dir()
+	if err != nil {
+		return false
+	}
+	roles, err := running.List(dir)
+	return err == nil && slices.ContainsFunc(roles, func(r running.Role) bool {
+		return r.Role == "backup" || r.Replicates != nil && r.Replicates.As == "backup"
+	})
 }
 
 func (f *Facts) gatherDirector(d *director.Director) error {

@@ -18,6 +18,7 @@ var daemonFieldTexts = map[string]string{
 	"cli.checkedFile.services":               "number of virtual services",
 	"cli.checkedFile.servers":                "number of real servers, of all services together",
 	"cli.checkedFile.mistakes":               "one line each: file, line, column, key and remedy",
+	"cli.checkedFile.warnings":               "one line each; of a valid file: the key file of replication is missing or unsuitable",
 	"api.OrderReply.warnings":                "services that have no server for new connections now",
 	"api.OrderReply.servers":                 "servers that the order is about",
 	"api.Target.service":                     "name of the service; without a daemon its key",
@@ -49,7 +50,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Status.checks":                      "how checks are carried out",
 	"api.Status.synchronization":             "roles of connection synchronization of the configuration, of Linux's protocol; their counters are since the daemon started",
 	"api.Status.replication":                 "role of imbang's own protocol; its counters are since the role was started; absent if the configuration has none",
-	"api.Alarm.name":                         "`director`, `device`, `address`, `forwarding`, `apply`, `audit`, `checks`, `steering`, `metrics`, `events`, `record`, `synchronization-master`, `synchronization-backup`, `synchronization-missing`, `replication`, `replication-two-masters`, `replication-configuration`, `replication-no-receiver`, `replication-no-master` or `replication-not-entered`",
+	"api.Alarm.name":                         "`director`, `device`, `address`, `forwarding`, `apply`, `audit`, `checks`, `steering`, `metrics`, `events`, `record`, `synchronization-master`, `synchronization-backup`, `synchronization-missing`, `replication`, `replication-two-masters`, `replication-configuration`, `replication-no-receiver`, `replication-no-master`, `replication-not-entered` or `replication-key`",
 	"api.Alarm.since":                        "when it was raised",
 	"api.Alarm.text":                         "what is wrong",
 

@@ -33,7 +33,7 @@ type directorDoc struct {
 	MaxServers     int          `yaml:"max_servers" jsonschema_description:"likewise, servers of all services"`
 	MaxConnections int          `yaml:"max_connections" jsonschema_description:"likewise, connections of each address family"`
 	Forwarding     *bool        `yaml:"forwarding" jsonschema_description:"turn the kernel's forwarding on for the families of the services; default true"`
-	Addresses      []addressDoc `yaml:"addresses" jsonschema_description:"virtual addresses that the daemon configures and keeps"`
+	Addresses      []addressDoc `yaml:"addresses" jsonschema_description:"virtual addresses that the daemon configures and keeps, unless another machine on the link answers for them (alarm address); not those that move between directors"`
 }
 
 type addressDoc struct {

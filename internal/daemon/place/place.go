@@ -5,11 +5,13 @@
 package place
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,12 +46,35 @@ func Socket(dir string) string { return filepath.Join(dir, "api.sock") }
 // ErrRunning says that there is a daemon already.
 var ErrRunning = errors.New("a daemon runs already in this network namespace (imbang status; stop it, or reload it with imbang reload)")
 
+// Between tries of Take, and how many there are: Sweep of another process holds a
+// directory's lock while it removes it, for less than that.
+const (
+	takePause = 10 * time.Millisecond
+	takeTries = 10
+)
+
+// errSwept says that the directory was removed in the meantime.
+var errSwept = errors.New("the directory was removed meanwhile")
+
 // Take makes the directory and locks it, until the file is closed or the process ends.
-func Take(dir string) (*os.File, error) {
+func Take(dir string) (f *os.File, err error) {
+	for range takeTries {
+		if f, err = take(dir); err == nil || !errors.Is(err, ErrRunning) && !errors.Is(err, errSwept) && !errors.Is(err, os.ErrNotExist) {
+			return f, err
+		}
+		time.Sleep(takePause)
+	}
+	return nil, err
+}
+
+// take tries once. The error of a directory that Sweep removes at that time is ErrRunning,
+// errSwept or one of a file that is not there, depending on how far it has come.
+func take(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -59,6 +84,13 @@ func Take(dir string) (*os.File, error) {
 			return nil, ErrRunning
 		}
 		return nil, fmt.Errorf("state directory: lock: %w", err)
+	}
+	// A lock of a file that was removed since excludes no other process.
+	locked, err := f.Stat()
+	there, err2 := os.Stat(path)
+	if err := errors.Join(err, err2); err != nil || !os.SameFile(locked, there) {
+		f.Close()
+		return nil, fmt.Errorf("state directory: %w", cmp.Or(err, errSwept))
 	}
 	return f, nil
 }
@@ -74,7 +106,7 @@ func Sweep() {
 		if roles, err := running.List(dir); err != nil || len(roles) > 0 {
 			continue
 		}
-		if f, err := Take(dir); err == nil {
+		if f, err := take(dir); err == nil {
 			_ = os.RemoveAll(dir)
 			f.Close()
 		}

@@ -24,7 +24,7 @@ type link struct {
 func findLink(name string) (link, error) {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
-		return link{}, fmt.Errorf("synchronization's interface %s: no such interface (ip link shows what there is; --mcast-interface)", name)
+		return link{}, fmt.Errorf("synchronization's interface %s: no such interface (ip link shows what there is)", name)
 	}
 	l := link{name: name, index: ifi.Index, mtu: ifi.MTU}
 	addrs, err := ifi.Addrs()
@@ -49,7 +49,7 @@ func (l link) source() (netip.Addr, error) {
 		}
 	}
 	if !found.IsValid() {
-		return found, fmt.Errorf("synchronization's interface %s has no IPv4 address: add one (ip address add ADDRESS dev %s), or use an IPv6 group (--mcast-group)", l.name, l.name)
+		return found, fmt.Errorf("synchronization's interface %s has no IPv4 address: add one (ip address add ADDRESS dev %s), or use an IPv6 group, such as ff02::81", l.name, l.name)
 	}
 	return found, nil
 }
@@ -83,7 +83,11 @@ func (o *options) do(name string, err error) {
 // openSocket makes a UDP socket and has it set up.
 func openSocket(l link, what string, group netip.AddrPort, setUp func(*options)) (*net.UDPConn, error) {
 	fail := func(err error) error {
-		return fmt.Errorf("synchronization's interface %s: %s %s: %w", l.name, what, group, err)
+		hint := ""
+		if errors.Is(err, unix.EADDRINUSE) {
+			hint = fmt.Sprintf(" (ss -ulnp 'sport = :%d' shows the process that has it)", group.Port())
+		}
+		return fmt.Errorf("synchronization's interface %s: %s %s: %w%s", l.name, what, group, err, hint)
 	}
 	family := unix.AF_INET
 	if group.Addr().Is6() {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,5 +180,42 @@ func TestReceiver(t *testing.T) {
 	}
 	if got+lost != sent || lost == 0 {
 		t.Errorf("%d received, %d lost of %d", got, lost, sent)
+	}
+}
+
+// The error of a port that is taken says how to find the process that has it.
+func TestSocketOfAnother(t *testing.T) {
+	a, _ := twoHosts(t)
+	err := a.Do(func() error {
+		l, err := findLink("eth0")
+		if err != nil {
+			return err
+		}
+		// Without SO_REUSEADDR it excludes the backup's socket.
+		other, err := net.ListenPacket("udp4", "0.0.0.0:8848")
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		conn, err := receiveSocket(l, at("224.0.0.81:8848"), 0)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+	if err == nil || !errors.Is(err, unix.EADDRINUSE) || !strings.Contains(err.Error(), "(ss -ulnp 'sport = :8848' shows the process that has it)") {
+		t.Error(err)
+	}
+}
+
+// Errors of an interface recommend no flag: the command may be ipvsadm, imbang sync or
+// imbang migrate, whose flags differ.
+func TestLinkErrors(t *testing.T) {
+	_, err := findLink("nosuch")
+	_, err2 := link{name: "d0"}.source()
+	for want, err := range map[string]error{"nosuch: no such interface (ip link": err, "d0 has no IPv4 address: add one": err2} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "--") {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

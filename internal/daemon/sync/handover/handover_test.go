@@ -177,3 +177,13 @@ func TestEnterConnectionsFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A text without a command, as of an ssh that failed, is an error and changes nothing.
+func TestEmptyTable(t *testing.T) {
+	for _, text := range []string{"", "\n \n", "# comment\n", "ipvsadm\n"} {
+		table := newFakeTable()
+		if got, err := EnterTable(t.Context(), table, []byte(text)); !errors.Is(err, ErrEmptyTable) || table.batches != 0 {
+			t.Errorf("%q: %+v, %v, %d batches", text, got, err, table.batches)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"imbang/internal/ipvsadm"
@@ -27,11 +28,17 @@ const tableLines = 2000
 // errLine is why a line of another command is refused.
 const errLine = "want what ipvsadm -Sn prints: lines of -A and -a"
 
+// ErrEmptyTable is the error of a text without a command, such as that of an ssh that failed.
+var ErrEmptyTable = errors.New("no line of -A or -a, as ipvsadm -Sn prints them for a table that is not empty")
+
 // EnterTable adds the services and servers that the output of ipvsadm -Sn has and a table
 // has not. Those that it has stay as they are, also if they differ. An error is one of the
 // table, or of the context: what was added until then is counted.
 func EnterTable(ctx context.Context, to ipvsadm.Table, text []byte) (t Table, err error) {
 	lines := strings.Split(string(text), "\n")
+	if !slices.ContainsFunc(lines, func(l string) bool { return len(command(l)) > 0 }) {
+		return t, ErrEmptyTable
+	}
 	for first := 0; first < len(lines); first += tableLines {
 		if ctx.Err() != nil {
 			return t, ctx.Err()
@@ -57,11 +64,8 @@ type adder struct {
 }
 
 func (a adder) line(number int, line string) {
-	words := strings.Fields(line)
-	if len(words) > 0 && words[0] == "ipvsadm" {
-		words = words[1:]
-	}
-	if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+	words := command(line)
+	if len(words) == 0 {
 		return
 	}
 	var said bytes.Buffer
@@ -78,6 +82,18 @@ func (a adder) line(number int, line string) {
 	if len(a.report.Refusals) < mostRefusals {
 		a.report.Refusals = append(a.report.Refusals, Refusal{number, line, strings.TrimPrefix(why, "ipvsadm: ")})
 	}
+}
+
+// command are the words of a line without the program's name; none: it is empty or a comment.
+func command(line string) []string {
+	words := strings.Fields(line)
+	if len(words) > 0 && words[0] == "ipvsadm" {
+		words = words[1:]
+	}
+	if len(words) > 0 && strings.HasPrefix(words[0], "#") {
+		return nil
+	}
+	return words
 }
 
 // Batch implements ipvsadm.Table: the batch is open.

@@ -21,15 +21,21 @@ type Replication struct {
 
 	perform func(context.Context, replicate.Config, perform.ReplicationOptions) error // nil: perform.Replication
 	config  *replicate.Config                                                         // nil: none
+	// key is of the key file when the role was started last; the zero value: it could not be
+	// read.
+	key     replicate.KeyDigest
 	task    task
 	replica *atomic.Pointer[replicate.Replica] // of the try under way
 }
 
-// Set keeps a role from now on, or none with nil. One whose configuration is as it was goes
-// on. It returns in words what it stopped.
+// Set keeps a role from now on, or none with nil. One whose configuration and key are as
+// they were goes on, and so does one whose key file cannot be read any more. It returns in
+// words what it stopped.
 func (k *Replication) Set(c *replicate.Config, now time.Time) (stopped string) {
 	if k.config != nil && c != nil && k.config.Equal(c) {
-		return ""
+		if changed, _ := k.KeyChanged(); !changed {
+			return ""
+		}
 	}
 	if k.config != nil {
 		k.task.end()
@@ -42,7 +48,20 @@ func (k *Replication) Set(c *replicate.Config, now time.Time) (stopped string) {
 	return stopped
 }
 
+// KeyChanged reports whether the key file has another key than when the role was started.
+// The error is why the file cannot be read.
+func (k *Replication) KeyChanged() (bool, error) {
+	if k.config == nil || k.task.waits() {
+		return false, nil // the next start reads it
+	}
+	key, err := k.config.KeyDigest()
+	return err == nil && key != k.key, err
+}
+
 func (k *Replication) start(now time.Time) {
+	// Before the role reads the file: a key that is written meanwhile is taken for another
+	// one, which restarts the role once more, rather than for the same.
+	k.key, _ = k.config.KeyDigest()
 	do := k.perform
 	if do == nil {
 		do = perform.Replication

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,5 +88,54 @@ func TestReplication(t *testing.T) {
 		if live != 0 || k.Configured() != nil {
 			t.Errorf("%d live", live)
 		}
+	})
+}
+
+// A role is started again with another key in the same file, and goes on while the file
+// cannot be read.
+func TestReplicationKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	write := func(digits string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(strings.Repeat(digits, 16)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("ab")
+	config := replicate.Config{Role: replicate.Master, Listen: netip.MustParseAddrPort("10.0.0.1:8790"), To: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.2:8790")}, KeyFile: path}
+	synctest.Test(t, func(t *testing.T) {
+		starts := 0
+		k := Replication{perform: func(ctx context.Context, _ replicate.Config, _ perform.ReplicationOptions) error {
+			starts++
+			<-ctx.Done()
+			return nil
+		}}
+		set := func(when string, changed, readable bool, want int) {
+			t.Helper()
+			if is, err := k.KeyChanged(); is != changed || (err == nil) != readable {
+				t.Errorf("%s: changed %v, %v", when, is, err)
+			}
+			same := config
+			said := k.Set(&same, time.Now())
+			synctest.Wait()
+			if (said != "") != changed || starts != want {
+				t.Errorf("%s: %q, started %d times", when, said, starts)
+			}
+		}
+		set("from nothing", false, true, 1)
+		set("the same", false, true, 1)
+		write("AB")
+		set("the same key in capitals", false, true, 1)
+		write("cd")
+		set("another key", true, true, 2)
+		set("the same again", false, true, 2)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		set("no file", false, false, 2)
+		write("ef")
+		set("a third key", true, true, 3)
+		k.Close()
+		synctest.Wait()
 	})
 }

@@ -23,11 +23,12 @@ const (
 	NoReceiver    AlarmName = "no-receiver"   // of a master: a backup is silent, or there is none
 	NoMaster      AlarmName = "no-master"     // of a backup
 	NotEntered    AlarmName = "not-entered"   // of a backup: it cannot enter entries of the master
+	WrongKey      AlarmName = "key"           // a director's datagrams are signed with another key
 )
 
 // AlarmNames are all names.
 func AlarmNames() []AlarmName {
-	return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster, NotEntered}
+	return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster, NotEntered, WrongKey}
 }
 
 // Alarm is a fault that lasts.
@@ -42,6 +43,12 @@ const (
 	// mastersLast is for how long an alarm of two masters lasts after a report: those are
 	// 10 s apart.
 	mastersLast = 25 * time.Second
+	// forgedLast is for how long an alarm of another key lasts after a datagram. The other
+	// director sends several in that time.
+	forgedLast = 10 * time.Second
+	// mostForgers bounds the alarms of another key where any address may be one of the
+	// group's: the sender chooses the address in a datagram.
+	mostForgers = 8
 	// differencesShown are in an alarm's text; State has all.
 	differencesShown = 3
 )
@@ -71,9 +78,29 @@ func (a *alarms) has(name AlarmName) bool {
 	return slices.ContainsFunc(a.list, func(r raised) bool { return r.Name == name })
 }
 
+// renew notes that what is raised lasts; false: it is not raised.
+func (a *alarms) renew(now time.Duration, name AlarmName, peer netip.AddrPort) bool {
+	i := slices.IndexFunc(a.list, func(r raised) bool { return r.Name == name && r.peer == peer })
+	if i >= 0 {
+		a.list[i].at = now
+	}
+	return i >= 0
+}
+
+func (a *alarms) count(name AlarmName) (n int) {
+	for _, r := range a.list {
+		if r.Name == name {
+			n++
+		}
+	}
+	return n
+}
+
 // expire ends alarms that are not reported any more.
 func (a *alarms) expire(now time.Duration) {
-	a.list = slices.DeleteFunc(a.list, func(r raised) bool { return r.Name == TwoMasters && now-r.at > mastersLast })
+	a.list = slices.DeleteFunc(a.list, func(r raised) bool {
+		return r.Name == TwoMasters && now-r.at > mastersLast || r.Name == WrongKey && now-r.at > forgedLast
+	})
 }
 
 func (a *alarms) all() (list []Alarm) {
@@ -93,8 +120,8 @@ func (r *Replica) alarm(e own.Event) {
 		// It took over before the silence of the master that was followed was noticed.
 		r.alarms.clear(TwoMasters, e.Peer)
 	case own.EventSkew:
-		r.state.Differences = slices.Clone(e.Differences)
-		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of the master %s: %s", e.Peer, some(e.Differences)))
+		r.state.Differences = described(e.Differences, e.Peer)
+		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of the master %s: %s", e.Peer, some(r.state.Differences)))
 	case own.EventSkewEnded:
 		r.state.Differences = nil
 		r.alarms.clear(Configuration, netip.AddrPort{})
@@ -108,6 +135,24 @@ func (r *Replica) alarm(e own.Event) {
 	case own.EventReceiverJoined:
 		r.alarms.clear(NoReceiver, e.Peer)
 	}
+}
+
+// forged notes a datagram whose tag is wrong, if its sender may be a director of the group.
+func (r *Replica) forged(now time.Duration, from netip.AddrPort) {
+	host := netip.AddrPortFrom(from.Addr(), 0)
+	if r.alarms.renew(now, WrongKey, host) {
+		return // a flood of them costs no more than this
+	}
+	if to := r.config.To; to[0].Addr().IsMulticast() {
+		if r.alarms.count(WrongKey) >= mostForgers {
+			return
+		}
+	} else if !slices.ContainsFunc(to, func(a netip.AddrPort) bool { return a.Addr() == host.Addr() }) {
+		return
+	}
+	text := fmt.Sprintf("datagrams of %s are signed with another key: compare key_file of both directors (imbang reload reads a new key)", host.Addr())
+	r.o.Log.Warn("replication: " + text)
+	r.alarms.raise(now, WrongKey, host, text)
 }
 
 // watch raises and ends the alarms that no event tells of.
@@ -136,6 +181,28 @@ func (r *Replica) watch(now time.Duration) {
 		r.alarms.raise(now, name, netip.AddrPort{}, text)
 		r.o.Log.Warn("replication: " + text)
 	}
+}
+
+// described says of differences what they are to an operator of the backup. The protocol
+// compares a sum of what a service or server is made of, so which part differs is not known.
+func described(differences []string, master netip.AddrPort) (list []string) {
+	server := "differs from the master's in method, tunnel or thresholds: compare imbang ipvsadm -Sn of both"
+	service := "differs from the master's in scheduler, flags, persistence timeout, netmask or engine: compare imbang ipvsadm -Sn of both"
+	for _, d := range differences {
+		what, how, _ := strings.Cut(d, ": ")
+		switch {
+		case how == "only the sender has it":
+			how = fmt.Sprintf("only the master %s has it: add it here", master.Addr())
+		case how == "only this director has it":
+			how = fmt.Sprintf("the master %s does not have it: add it there, or remove it here", master.Addr())
+		case how == "differs" && strings.Contains(what, " server "):
+			how = server
+		case how == "differs":
+			how = service
+		}
+		list = append(list, what+": "+how)
+	}
+	return list
 }
 
 // some are the first of some differences.

@@ -4,10 +4,13 @@ package replicate
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"imbang/internal/daemon/sync/own"
 )
 
 func TestAlarms(t *testing.T) {
@@ -38,5 +41,32 @@ func TestSomeDifferences(t *testing.T) {
 		if got := some(list[:n]); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// A difference says what to do, or what to compare.
+func TestDescribed(t *testing.T) {
+	master := netip.MustParseAddrPort("192.0.2.2:8790")
+	for d, want := range map[string]string{
+		"service 10.9.0.1:80/tcp: only the sender has it":                       "service 10.9.0.1:80/tcp: only the master 192.0.2.2 has it: add it here",
+		"service fwmark 7 (IPv6): only this director has it":                    "service fwmark 7 (IPv6): the master 192.0.2.2 does not have it: add it there, or remove it here",
+		"service 10.9.0.1:80/tcp: differs":                                      "service 10.9.0.1:80/tcp: differs from the master's in scheduler, flags,",
+		"service [fd00::1]:80/tcp server [2001:db8::2]:0: differs":              "service [fd00::1]:80/tcp server [2001:db8::2]:0: differs from the master's in method, tunnel or thresholds:",
+		"service 10.9.0.1:80/tcp server 10.2.0.2:81: only this director has it": "service 10.9.0.1:80/tcp server 10.2.0.2:81: the master 192.0.2.2 does not have it",
+	} {
+		if got := described([]string{d}, master); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("%q, want %s", got, want)
+		}
+	}
+}
+
+// The log has numbers of sessions as the status has them.
+func TestLoggedSession(t *testing.T) {
+	var log strings.Builder
+	r := Replica{o: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+	r.report(own.Event{Kind: own.EventSynced, Peer: netip.MustParseAddrPort("192.0.2.2:8790"), ID: 0xab})
+	r.report(own.Event{Kind: own.EventReceiverJoined, Peer: netip.MustParseAddrPort("192.0.2.3:8790"), ID: 0xcd})
+	if got := log.String(); !strings.Contains(got, "session=00000000000000ab") || !strings.Contains(got, "receiver=00000000000000cd") {
+		t.Error(got)
 	}
 }

@@ -3,11 +3,8 @@
 package replicate
 
 import (
-	"bytes"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
@@ -22,9 +19,6 @@ const (
 	Master Role = "master" // sends its connections
 	Backup Role = "backup" // copies those of the master
 )
-
-// leastKey is the shortest key [bytes].
-const leastKey = 16
 
 // Config is what a role is made of.
 type Config struct {
@@ -88,6 +82,9 @@ func (c *Config) Complete() error {
 // 0, which Complete replaces.
 func ParseAddress(text string) (netip.AddrPort, error) {
 	at, err := netip.ParseAddrPort(text)
+	if err == nil && at.Port() == 0 {
+		return netip.AddrPort{}, fmt.Errorf("%q: want a port from 1 to 65535, or none for the default", text)
+	}
 	if err != nil {
 		var a netip.Addr
 		a, err = netip.ParseAddr(text)
@@ -111,27 +108,4 @@ func (c *Config) String() string {
 		to = append(to, a.String())
 	}
 	return fmt.Sprintf("%s to %s, group %d", c.Listen, strings.Join(to, ", "), c.Group)
-}
-
-// key reads the group's key.
-func (c *Config) key() ([]byte, error) {
-	if c.KeyFile == "" {
-		return nil, fmt.Errorf("replication: key file: missing: make one with: openssl rand -hex 32 >FILE; chmod 600 FILE")
-	}
-	info, err := os.Stat(c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("replication: key file: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("replication: key file %s can be read by others: chmod 600 %s", c.KeyFile, c.KeyFile)
-	}
-	text, err := os.ReadFile(c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("replication: key file: %w", err)
-	}
-	key, err := hex.DecodeString(string(bytes.TrimSpace(text)))
-	if err != nil || len(key) < leastKey {
-		return nil, fmt.Errorf("replication: key file %s: want at least %d hexadecimal digits in one line", c.KeyFile, 2*leastKey)
-	}
-	return key, nil
 }

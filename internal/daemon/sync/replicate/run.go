@@ -215,6 +215,7 @@ func (r *Replica) perform(ctx context.Context, key []byte, source Source) error 
 	if source != nil {
 		run(func(ctx context.Context) error { return r.tell(ctx, key, source) })
 	}
+	r.o.Log.Info("replication has begun", "role", string(r.config.Role), "listen", r.config.Listen, "to", r.config.To, "group", r.config.Group)
 	if r.o.Ready != nil {
 		r.o.Ready()
 	}
@@ -265,7 +266,11 @@ func (r *Replica) receive(ctx context.Context) error {
 		for _, m := range messages[:max(n, 0)] {
 			from := m.Addr.(*net.UDPAddr).AddrPort()
 			from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+			forged := r.machine.Counts().Refused[own.ReasonForged]
 			r.machine.Receive(now, from, m.Buffers[0][:m.N], &r.out)
+			if r.machine.Counts().Refused[own.ReasonForged] != forged {
+				r.forged(now, from)
+			}
 		}
 		if refused(r.machine.Counts())-before < uint64(max(n, 0)) {
 			r.state.Heard = time.Now()
@@ -464,9 +469,13 @@ func (r *Replica) report(e own.Event) {
 	if e.Kind.Alarm() {
 		log = r.o.Log.Warn
 	}
-	args := []any{"director", e.Peer, "number", e.ID}
+	what := "session"
+	if e.Kind == own.EventReceiverJoined || e.Kind == own.EventReceiverLost {
+		what = "receiver"
+	}
+	args := []any{"director", e.Peer, what, fmt.Sprintf("%016x", e.ID)} // as in the status
 	if len(e.Differences) > 0 {
-		args = append(args, "differences", e.Differences)
+		args = append(args, "differences", described(e.Differences, e.Peer))
 	}
 	log("replication: "+text, args...)
 	r.alarm(e)

@@ -57,7 +57,7 @@ func openSocket(c *Config) (*socket, error) {
 	}
 	conn, err := lc.ListenPacket(context.Background(), network, bind.String())
 	if err != nil {
-		return nil, fmt.Errorf("replication: %s: %w (is it an address of this machine, and no other process of imbang bound to it?)", c.Listen, err)
+		return nil, fmt.Errorf("replication: %s: %w%s", c.Listen, err, bindHint(c, err))
 	}
 	s := &socket{conn: conn.(*net.UDPConn)}
 	mtu := routeMTU(c)
@@ -87,6 +87,19 @@ func openSocket(c *Config) (*socket, error) {
 		return nil, fmt.Errorf("replication: interface %s: group %s: %w", c.Interface, c.To[0], err)
 	}
 	return s, nil
+}
+
+// bindHint says what to do about a socket that cannot be opened.
+func bindHint(c *Config, err error) string {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Sprintf(" (ss -ulnp 'sport = :%d' shows the process that has it)", c.Listen.Port())
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return " (it is no address of this machine: ip address shows those)"
+	case errors.Is(err, unix.ENODEV):
+		return " (ip link shows the devices)"
+	}
+	return ""
 }
 
 // isBound reports whether the interface that the socket is bound to is still there: it

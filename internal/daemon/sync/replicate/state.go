@@ -64,7 +64,7 @@ func (r *Replica) announce() {
 // Errors of Barrier.
 var (
 	ErrNotMaster   = errors.New("a barrier is a master's: this director is a backup")
-	ErrNoReceivers = errors.New("no backup is registered")
+	ErrNoReceivers = errors.New("no backup is registered: start one with the same group and key (imbang status lists those that are)")
 	ErrBehind      = errors.New("not all backups have applied everything")
 	errEnded       = errors.New("the role has ended")
 )
