@@ -32,7 +32,7 @@ Requires root or membership of group imbang. The exit status is 0 if all backups
 applied and entered everything, 1 if some have not within the timeout, 2 for a wrong
 command line, or 3 if it failed: no daemon runs, it is no master, or no backup is
 registered.`,
-		Example: `  imbang sync barrier --timeout 30 && systemctl stop keepalived`,
+		Example: `  imbang sync barrier --timeout 30s && systemctl stop keepalived`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {
