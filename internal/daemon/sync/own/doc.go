@@ -163,6 +163,7 @@
 //	4 forget       index (4)
 //	5 configured   the configured definitions are complete, so many (4)
 //	6 bulk end     number of its BulkStart (8)
+//	7 barrier      nothing: its datagram is to be acknowledged
 //
 // # What others do
 //

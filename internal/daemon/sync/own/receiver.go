@@ -488,6 +488,8 @@ func (r *Receiver) record(now time.Duration, bulk bool, in *reader, out *Output)
 			out.Events = append(out.Events, Event{Kind: EventSynced, Peer: r.peer, ID: r.session})
 			r.sweep.ready = true
 		}
+	case opBarrier:
+		in.byte()
 	default:
 		return ReasonMalformed
 	}

@@ -21,6 +21,7 @@ const (
 	opForget    = 4 // the index is no longer used
 	opConfigEnd = 5 // the definitions are the sender's configuration
 	opBulkEnd   = 6 // the bulk transfer is complete
+	opBarrier   = 7 // nothing: its datagram is to be acknowledged
 )
 
 // Bits of an entry's first byte.

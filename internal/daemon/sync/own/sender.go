@@ -147,18 +147,16 @@ func (s *Sender) Delete(now time.Duration, entries []model.Connection, out *Outp
 
 // Barrier marks all that was given so far. Output.Reached names the receivers that have
 // applied it, each once, when they also have the whole table. The latest 64 barriers are
-// watched.
+// watched. It is a record of its own: a receiver that has everything must answer, too, as it
+// may have ended since.
 func (s *Sender) Barrier(now time.Duration, out *Output) uint64 {
+	s.room(now, 1, false, out)
+	s.open = append(s.open, opBarrier)
 	s.flush(now, out)
 	at := s.store.next - 1
-	if n := len(s.barriers); n == 0 || s.barriers[n-1] != at {
-		s.barriers = append(s.barriers, at)
-	}
+	s.barriers = append(s.barriers, at)
 	if len(s.barriers) > mostBarriers {
 		s.barriers = append(s.barriers[:0], s.barriers[1:]...)
-	}
-	for _, p := range s.peers {
-		s.reached(p, out)
 	}
 	s.beat(now, beatAnswer, out)
 	s.due(now, out)

@@ -321,6 +321,26 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
+// A receiver that had everything when it ended reaches no barrier.
+func TestBarrierOfADeadReceiver(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	master, backup := w.node(), w.node()
+	master.sender()
+	backup.receiver()
+	w.run(3 * time.Second)
+	for _, alive := range []bool{true, false} {
+		if !alive {
+			backup.down = true
+		}
+		master.reached = nil
+		master.do(func(out *Output) { master.send.Barrier(master.clock(), out) })
+		w.run(2 * time.Second)
+		if (len(master.reached) == 1) != alive {
+			t.Errorf("alive %v: %+v", alive, master.reached)
+		}
+	}
+}
+
 // TestRefresh is that entries whose packets the caller's rule does not report do not
 // expire at the receiver before the sender.
 func TestRefresh(t *testing.T) {
