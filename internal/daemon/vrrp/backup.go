@@ -30,6 +30,10 @@ func (m *Machine) receiveBackup(now time.Duration, r *RouterSnapshot, from netip
 		s.Deadline = min(s.Deadline, now+m.skew())
 		return
 	}
+	if a.Priority == priorityReminder {
+		m.counts.Ignored++
+		return
+	}
 	if a.Priority < s.Priority {
 		if s.PreemptAt == 0 {
 			s.PreemptAt = now + m.config.PreemptDelay
@@ -72,4 +76,17 @@ func (m *Machine) reconsider(now time.Duration) {
 		s.Deadline = max(s.Deadline, s.LowerUntil)
 		s.LowerUntil = 0
 	}
+}
+
+// remind answers a master that may not know that this director was master, too: it left, or
+// its process ended, while messages did not pass. Hosts have the hardware address of the
+// director that announced last. Any master announces when it sees a lower priority than its
+// own. Backups ignore priority 1.
+func (m *Machine) remind(a *Advertisement, out *Output) {
+	if m.memory.Reminders == 0 || a.Priority <= priorityReminder {
+		return
+	}
+	m.memory.Reminders--
+	m.counts.Reminded++
+	m.send(priorityReminder, out)
 }

@@ -36,7 +36,8 @@ type Config struct {
 	// virtual_ipaddress_excluded: addresses without a virtual router of their own.
 	Others []Address
 
-	Priority uint8 // 1 to 255, the effective one; required
+	// Priority is the effective one, 1 to 255; required. 1 is raised to 2, see remind.
+	Priority uint8
 	// Interval of advertisements: a multiple of 10 ms, 10 ms to 40.95 s; 1 s.
 	Interval time.Duration
 	// NoPreempt: a master of a lower priority keeps the addresses. It does not apply to
@@ -62,6 +63,10 @@ type Config struct {
 	Announcements int
 	// AnnounceAgain is the time to the second announcement; 5 s.
 	AnnounceAgain time.Duration
+	// AnnounceEvery is the interval of further announcements, of one packet for each
+	// address, as keepalived's garp_master_refresh; 1 min. They repair what a link that
+	// passed messages in one direction has left.
+	AnnounceEvery time.Duration
 	// Random returns random numbers, for a jitter of less than one step of priority; nil:
 	// without jitter.
 	Random func() uint64
@@ -81,13 +86,17 @@ func (c *Config) complete() error {
 	if c.AnnounceAgain == 0 {
 		c.AnnounceAgain = 5 * time.Second
 	}
+	if c.AnnounceEvery == 0 {
+		c.AnnounceEvery = time.Minute
+	}
 	if c.Interval < MinInterval || c.Interval > MaxInterval || c.Interval%centisecond != 0 {
 		return fmt.Errorf("an interval of %v: want a multiple of 10 ms, %v to %v", c.Interval, MinInterval, MaxInterval)
 	}
 	if c.Priority == 0 {
 		return fmt.Errorf("a priority of 0: want 1 to 255")
 	}
-	for _, d := range [...]time.Duration{c.PreemptDelay, c.Hold, c.Merge, c.AnnounceAgain} {
+	c.Priority = max(priorityReminder+1, c.Priority)
+	for _, d := range [...]time.Duration{c.PreemptDelay, c.Hold, c.Merge, c.AnnounceAgain, c.AnnounceEvery} {
 		if d < 0 {
 			return fmt.Errorf("a time of %v: want at least 0", d)
 		}

@@ -6,6 +6,7 @@ package vrrp
 type Counts struct {
 	Sent         uint64 // advertisements, by all routers
 	Asserted     uint64 // of these: replies to another master
+	Reminded     uint64 // of these: replies of a former master
 	Received     uint64 // advertisements
 	Resigned     uint64 // of these: with priority 0
 	Ignored      uint64 // of these: not used, as in a state that does not receive

@@ -48,7 +48,7 @@ func bugs() []bug {
 			},
 		},
 		{
-			name: "both lose a tie", finds: "flapping",
+			name: "both lose a tie", finds: "no master for too long",
 			from: func(n *xnode, from netip.Addr) netip.Addr {
 				if n.machine.State() == Master {
 					return netip.AddrFrom4([4]byte{10, 0, 0, 255})

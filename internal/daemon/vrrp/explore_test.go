@@ -388,7 +388,7 @@ func (e *explorer) deliver(s *xstate, m message) string {
 	}
 	a := Advertisement{ID: 51, Priority: m.priority, Interval: interval, Addresses: n.machine.advertised[0]}
 	wrong := e.call(s, int(m.to), func(machine *Machine, out *Output) { machine.Receive(s.now, 0, from, &a, out) })
-	if n.machine.State() == Backup && (m.priority >= n.machine.memory.Priority || e.config.AwaitSync && !n.machine.memory.Synchronized && m.priority > 0) {
+	if n.machine.State() == Backup && (m.priority >= n.machine.memory.Priority || e.config.AwaitSync && !n.machine.memory.Synchronized && m.priority > 1) {
 		n.heard = 0
 	}
 	return wrong
@@ -464,7 +464,7 @@ func (e *explorer) call(s *xstate, i int, f func(m *Machine, out *Output)) (wron
 		case ActionLease:
 			n.lease = a.Until
 		case ActionAdvertise:
-			if n.lease <= s.now && a.Advertisement.Priority != 0 {
+			if n.lease <= s.now && a.Advertisement.Priority > 1 { // 1 is a reminder
 				wrong = fmt.Sprintf("node %d advertises without a lease", i)
 			}
 			for j := range s.nodes {
@@ -499,6 +499,7 @@ func (e *explorer) call(s *xstate, i int, f func(m *Machine, out *Output)) (wron
 	}
 	// Announcements have no effect here.
 	n.machine.memory.AnnounceAt, n.machine.memory.AnnounceAfter, n.machine.memory.QuietAt = 0, 0, 0
+	n.machine.memory.OtherMaster, n.machine.memory.Announced = false, false
 	return wrong
 }
 

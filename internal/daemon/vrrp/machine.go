@@ -72,6 +72,7 @@ func (m *Machine) Start(now time.Duration, out *Output) {
 	out.add(Action{Kind: ActionLease})
 	out.add(Action{Kind: ActionRelease, Addresses: m.addresses})
 	m.memory.Synchronized = false
+	m.memory.Reminders = reminders // an earlier process may have been master
 	if m.memory.Faulty {
 		m.enter(Fault, CauseFault, out)
 	} else {
@@ -121,6 +122,7 @@ func (m *Machine) receive(now time.Duration, router int, from netip.Addr, a *Adv
 	case Backup:
 		m.checkAddresses(router, from, a, out)
 		m.receiveBackup(now, r, from, a)
+		m.remind(a, out)
 	case Master:
 		m.receiveMaster(now, router, from, a, out)
 	default:
@@ -146,11 +148,12 @@ func (m *Machine) checkAddresses(router int, from netip.Addr, a *Advertisement, 
 	}
 }
 
-// awake notices gaps between calls: of the process, or of the host.
+// awake notices gaps between calls: of the process, or of the host. A master whose lease
+// ended has not advertised for so long that another one can have taken over.
 func (m *Machine) awake(now time.Duration, out *Output) {
 	gap := now - m.memory.Seen
 	m.memory.Seen = now
-	if gap > m.patience() {
+	if gap > m.patience() || m.memory.State == Master && now >= m.memory.Lease {
 		m.stalled(now, out)
 	}
 }
@@ -178,10 +181,10 @@ func (m *Machine) stalled(now time.Duration, out *Output) {
 	out.add(Action{Kind: ActionReport, Event: EventStalled})
 }
 
-// SetPriority sets the effective priority, as that of tracking; it is raised to 1.
+// SetPriority sets the effective priority, as that of tracking; it is raised to 2.
 func (m *Machine) SetPriority(now time.Duration, priority uint8, out *Output) {
 	m.awake(now, out)
-	m.setPriority(now, max(1, priority), out)
+	m.setPriority(now, max(priorityReminder+1, priority), out)
 	m.due(out)
 }
 

@@ -16,15 +16,14 @@ func (m *Machine) become(now time.Duration, cause Cause, out *Output) {
 	s := &m.memory
 	s.Cadence, s.Slow = m.config.Interval, 0
 	s.MasterInterval = m.config.Interval
-	s.GaveUp = false
+	s.GaveUp, s.Reminders = false, 0
 	s.Held = m.addresses
-	s.MergeUntil, s.BetterUntil, s.QuietAt = 0, 0, 0
+	s.MergeUntil, s.BetterUntil, s.QuietAt, s.OtherMaster = 0, 0, 0, false
 	s.AssertAfter, s.AnnounceAfter = 0, 0
 	m.counts.Became++
 	m.advertise(now, out)
 	out.add(Action{Kind: ActionTake, Addresses: m.addresses, Accept: m.config.Accept})
-	m.announce(out)
-	s.AnnounceAt = now + m.config.AnnounceAgain
+	m.announceTwice(now, out)
 	m.enter(Master, cause, out)
 }
 
@@ -52,8 +51,14 @@ func (m *Machine) send(priority uint8, out *Output) {
 	}
 }
 
-func (m *Machine) announce(out *Output) {
-	out.add(Action{Kind: ActionAnnounce, Addresses: m.addresses, Repeat: m.config.Announcements})
+// announceTwice announces now, and again later.
+func (m *Machine) announceTwice(now time.Duration, out *Output) {
+	m.announce(m.config.Announcements, out)
+	m.memory.AnnounceAt, m.memory.Announced = now+m.config.AnnounceAgain, false
+}
+
+func (m *Machine) announce(repeat int, out *Output) {
+	out.add(Action{Kind: ActionAnnounce, Addresses: m.addresses, Repeat: repeat})
 	m.counts.Announced++
 }
 
@@ -68,7 +73,8 @@ func (m *Machine) leave(now time.Duration, to State, cause Cause, resign bool, o
 	out.add(Action{Kind: ActionRelease, Addresses: s.Held})
 	s.Held, s.Lease, s.NextAdvert, s.Slow = nil, 0, 0, 0
 	s.MergeUntil, s.BetterUntil, s.AnnounceAt, s.QuietAt, s.AssertAfter, s.AnnounceAfter = 0, 0, 0, 0, 0, 0
-	s.Synchronized = false
+	s.OtherMaster = false
+	s.Synchronized, s.Reminders = false, reminders
 	m.counts.Left++
 	if to == Backup {
 		m.listen(now, 0)
@@ -97,13 +103,19 @@ func (m *Machine) tickMaster(now time.Duration, out *Output) {
 	}
 	if s.QuietAt != 0 && now >= s.QuietAt {
 		s.QuietAt = 0
-		out.add(Action{Kind: ActionReport, Event: EventOtherMasterGone})
-		m.announce(out) // the other one has released the addresses by now
-		s.AnnounceAt = now + m.config.AnnounceAgain
+		if s.OtherMaster {
+			s.OtherMaster = false
+			out.add(Action{Kind: ActionReport, Event: EventOtherMasterGone})
+		}
+		m.announceTwice(now, out) // the other one has released the addresses by now
 	}
 	if s.AnnounceAt != 0 && now >= s.AnnounceAt {
-		s.AnnounceAt = 0
-		m.announce(out)
+		repeat := m.config.Announcements
+		if s.Announced {
+			repeat = 1
+		}
+		s.AnnounceAt, s.Announced = now+m.config.AnnounceEvery, true
+		m.announce(repeat, out)
 	}
 }
 
@@ -116,6 +128,10 @@ func (m *Machine) receiveMaster(now time.Duration, router int, from netip.Addr, 
 			m.abort(now, out)
 		}
 		m.other(now, router, from, out)
+		return
+	}
+	if a.Priority == priorityReminder {
+		m.reclaim(now, out)
 		return
 	}
 	c := m.compare(now, router, from, a)
@@ -152,29 +168,41 @@ func (m *Machine) compare(now time.Duration, router int, from netip.Addr, a *Adv
 // not more often than twice in an interval, and with announcements.
 func (m *Machine) other(now time.Duration, router int, from netip.Addr, out *Output) {
 	s := &m.memory
-	if s.QuietAt == 0 {
+	if !s.OtherMaster {
+		s.OtherMaster = true
 		m.counts.OtherMasters++
 		out.add(Action{Kind: ActionReport, Event: EventOtherMaster, Router: router, Peer: from})
 	}
-	s.QuietAt = now + missed*s.Cadence
 	if now >= s.AssertAfter {
 		s.AssertAfter = now + s.Cadence/2
 		m.counts.Asserted++
 		m.advertise(now, out)
 	}
+	m.reclaim(now, out)
+}
+
+// reclaim announces the addresses because another director did, or may have: now, though not
+// each time, and when that has certainly released them.
+func (m *Machine) reclaim(now time.Duration, out *Output) {
+	s := &m.memory
+	s.QuietAt = now + missed*s.Cadence
 	if now >= s.AnnounceAfter {
 		s.AnnounceAfter = now + announceEvery
-		m.announce(out)
+		m.announce(m.config.Announcements, out)
 	}
 }
 
-// better yields to a better master, after a merge of tables.
+// better yields to a better master, after a merge of tables. It advertises once more: the
+// better master may not know of this one, and has to announce the addresses.
 func (m *Machine) better(now time.Duration, router int, from netip.Addr, a *Advertisement, out *Output) {
 	s := &m.memory
 	r := &s.Routers[router]
 	r.Master, s.MasterHighest = from, a.Priority
 	s.MasterInterval = a.Interval
 	s.BetterUntil = now + m.down()
+	if s.MergeUntil == 0 {
+		m.send(s.Priority, out)
+	}
 	if m.config.Merge == 0 {
 		m.yield(now, CauseBetter, out)
 		return
@@ -199,6 +227,5 @@ func (m *Machine) abort(now time.Duration, out *Output) {
 	s.MasterInterval = m.config.Interval
 	out.add(Action{Kind: ActionReport, Event: EventMergeAborted})
 	m.advertise(now, out)
-	m.announce(out)
-	s.AnnounceAt = now + m.config.AnnounceAgain
+	m.announceTwice(now, out)
 }

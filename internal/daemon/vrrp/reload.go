@@ -61,7 +61,7 @@ func (m *Machine) replaceMaster(now time.Duration, out *Output) {
 		out.add(Action{Kind: ActionTake, Addresses: added, Accept: m.config.Accept})
 		out.add(Action{Kind: ActionAnnounce, Addresses: added, Repeat: m.config.Announcements})
 		m.counts.Announced++
-		s.AnnounceAt = now + m.config.AnnounceAgain
+		s.AnnounceAt, s.Announced = now+m.config.AnnounceAgain, false
 	}
 }
 

@@ -67,6 +67,9 @@ type Snapshot struct {
 	// Seen is the time of the last call.
 	Seen time.Duration
 
+	// Reminders is how many masters' advertisements are still to be answered.
+	Reminders uint8
+
 	// Deadline is when a backup becomes master.
 	Deadline time.Duration
 	// Resigned: the master resigned, and no other one was followed since.
@@ -100,10 +103,14 @@ type Snapshot struct {
 	MergeUntil time.Duration
 	// BetterUntil is when the better master of the merge is considered dead.
 	BetterUntil time.Duration
-	// AnnounceAt is the time of the second announcement.
+	// AnnounceAt is the time of the next announcement.
 	AnnounceAt time.Duration
+	// Announced: it is not the second one.
+	Announced bool
 	// AnnounceAfter is until when other masters do not cause announcements.
 	AnnounceAfter time.Duration
+	// OtherMaster: another master was reported.
+	OtherMaster bool
 	// QuietAt is when other masters that were seen are considered gone.
 	QuietAt time.Duration
 
