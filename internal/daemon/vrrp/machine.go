@@ -118,6 +118,7 @@ func (m *Machine) receive(now time.Duration, router int, from netip.Addr, a *Adv
 		m.counts.Ignored++ // sent before it left, and late
 		return
 	}
+	m.noteTie(now, router, a)
 	switch m.memory.State {
 	case Backup:
 		m.checkAddresses(router, from, a, out)

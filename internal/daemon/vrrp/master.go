@@ -134,7 +134,7 @@ func (m *Machine) receiveMaster(now time.Duration, router int, from netip.Addr, 
 		m.reclaim(now, out)
 		return
 	}
-	c := m.compare(now, router, from, a)
+	c := m.compare(router, from, a)
 	switch {
 	case c < 0:
 		if s.MergeUntil != 0 && r.Master == from {
@@ -147,21 +147,29 @@ func (m *Machine) receiveMaster(now time.Duration, router int, from netip.Addr, 
 }
 
 // compare is above 0 if the sender is the better master, and 0 if that is not to be decided
-// by this router. Of equal priorities the higher address wins (RFC 9568, 6.4.3), by the
-// first router that such advertisements pass. Otherwise addresses that are in another order
-// on another device would make both yield.
-func (m *Machine) compare(now time.Duration, router int, from netip.Addr, a *Advertisement) int {
+// by this router. Of equal priorities the higher address wins (RFC 9568, 6.4.3).
+func (m *Machine) compare(router int, from netip.Addr, a *Advertisement) int {
 	s := &m.memory
 	if a.Priority != s.Priority {
 		return int(a.Priority) - int(s.Priority)
 	}
-	if now < s.TieUntil && router > s.TieRouter {
+	if router != s.TieRouter {
 		return 0
 	}
-	if len(m.config.Routers) > 1 {
-		s.TieRouter, s.TieUntil = router, now+2*missed*max(a.Interval, s.Cadence)
-	}
 	return from.Compare(m.config.Routers[router].Source)
+}
+
+// noteTie makes the first router that advertisements of equal priority pass decide ties: for
+// two master-down times, so that it still does when both were backups meanwhile. Otherwise
+// addresses that are in another order on another device would make both yield.
+func (m *Machine) noteTie(now time.Duration, router int, a *Advertisement) {
+	s := &m.memory
+	if a.Priority != s.Priority || len(m.config.Routers) < 2 {
+		return
+	}
+	if now >= s.TieUntil || router <= s.TieRouter {
+		s.TieRouter, s.TieUntil = router, now+2*(missed+1)*max(a.Interval, m.config.Interval)
+	}
 }
 
 // other replies to a master that has to leave: with an advertisement, as the RFC says, but
