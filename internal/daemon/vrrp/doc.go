@@ -73,8 +73,8 @@
 //     resigns it stays master. Config.Merge is 0 if keepalived can be the peer: it yields at
 //     once, as the RFC says.
 //   - Priority 1 is a reminder. A director that was master, or has just started, answers the
-//     first two advertisements that it follows with one of priority 1, upon which the master
-//     announces (keepalived, too). Without it hosts would keep the address of a director that
+//     first two advertisements of a master with one of priority 1, upon which the master
+//     announces (keepalived 2.2.7, too). Without it hosts would keep the address of a director that
 //     announced during a split and left before messages passed again (keepalived issues 166
 //     and 160). Backups ignore priority 1; own priorities begin at 2.
 //   - A master answers a worse one at once (6.4.3), but at most twice in an interval, and

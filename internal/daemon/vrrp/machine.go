@@ -110,8 +110,9 @@ func (m *Machine) receive(now time.Duration, router int, from netip.Addr, a *Adv
 	}
 	r := &m.memory.Routers[router]
 	if from == m.config.Routers[router].Source { // looped back, or an address that is used twice
-		m.counts.Own++
-		out.add(Action{Kind: ActionReport, Event: EventOwnAddress, Router: router, Peer: from})
+		if m.counts.Own++; m.counts.Own == 1 {
+			out.add(Action{Kind: ActionReport, Event: EventOwnAddress, Router: router, Peer: from})
+		}
 		return
 	}
 	if a.Priority != PriorityResign && from == r.Left && now < m.memory.LeftUntil {

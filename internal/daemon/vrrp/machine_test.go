@@ -617,6 +617,7 @@ func TestPriorityOfAMasterIsToldAtOnce(t *testing.T) {
 func TestOwnAdvertisement(t *testing.T) {
 	b := master(t, pairConfig(200))
 	b.receive(0, "10.0.0.5", 255)
+	b.receive(0, "10.0.0.5", 255)
 	b.said("advertisement from the own address")
 	b.is(Master)
 }
@@ -631,6 +632,30 @@ func TestAddressesDiffer(t *testing.T) {
 	if got := slices.DeleteFunc(b.log, func(s string) bool { return strings.HasPrefix(s, "advertise ") }); !slices.Equal(got, want) {
 		t.Errorf("said %q, want %q", got, want)
 	}
+}
+
+// The steady states need no memory: the process can do without garbage collections.
+func TestSteadyStatesDoNotAllocate(t *testing.T) {
+	b := master(t, pairConfig(200))
+	if n := testing.AllocsPerRun(1000, func() {
+		b.now += 100 * ms
+		b.out.Reset()
+		b.m.Tick(b.now, &b.out)
+	}); n != 0 {
+		t.Errorf("a tick of a master: %v allocations", n)
+	}
+	b.is(Master)
+	b = started(t, pairConfig(200))
+	from, a := netip.MustParseAddr("10.0.0.4"), Advertisement{ID: 51, Priority: 250, Interval: 100 * ms, Addresses: b.m.advertised[0]}
+	if n := testing.AllocsPerRun(1000, func() {
+		b.now += 100 * ms
+		b.out.Reset()
+		b.m.Receive(b.now, 0, from, &a, &b.out)
+		b.m.Tick(b.now, &b.out)
+	}); n != 0 {
+		t.Errorf("an advertisement to a backup: %v allocations", n)
+	}
+	b.is(Backup)
 }
 
 func TestJitterKeepsTheOrderOfPriorities(t *testing.T) {

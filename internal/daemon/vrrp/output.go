@@ -19,7 +19,8 @@ const (
 	ActionAdvertise
 	// ActionTake: configure Addresses, with Accept; that may be done already.
 	ActionTake
-	// ActionRelease: remove Addresses; they may be gone already.
+	// ActionRelease: remove Addresses that ActionTake configured, also in an earlier process.
+	// They may be gone already; those that the host has otherwise stay.
 	ActionRelease
 	// ActionAnnounce: send gratuitous ARP requests, or unsolicited neighbour advertisements
 	// with Override, for Addresses, Repeat times.
