@@ -448,7 +448,9 @@ func (w *world) settle(interval time.Duration) {
 	}
 	w.stable = true
 	w.run(15 * interval)
-	w.stable = false
+	if w.stable = false; w.failed {
+		return
+	}
 	best := w.nodes[0]
 	for _, d := range w.nodes[1:] {
 		if d.machine.memory.Priority > best.machine.memory.Priority || d.machine.memory.Priority == best.machine.memory.Priority && d.id > best.id {
@@ -461,7 +463,11 @@ func (w *world) settle(interval time.Duration) {
 	if !best.config.NoPreempt && !equal && best.machine.State() != Master {
 		w.fail("director %d is %v, with the highest priority", best.id, best.machine.State())
 	}
-	if !w.oneWay && (w.owner == nil || w.owner.machine.State() != Master) {
+	master := w.nodes[slices.IndexFunc(w.nodes, func(d *director) bool { return d.machine.State() == Master })]
+	if w.oneWay { // a minute later its announcement repairs that (Config.AnnounceEvery)
+		w.owner = master
+	}
+	if w.owner != master {
 		w.fail("the last announcement is not the master's")
 	}
 	w.loss, w.oneWay = loss, false
