@@ -31,8 +31,9 @@
 //
 // # Invariants
 //
-// Tests explore all states of two and three nodes with a bounded number of faults, and run
-// simulations with random faults; an interval is I, a message takes at most D:
+// Tests explore all states of two and three nodes with a bounded number of faults (more of
+// them with go test -run TestExplore -faults=1, which takes some minutes and GB), and run
+// simulations with random faults. An interval is I, a message takes at most D:
 //
 //  1. A master has a fresh lease. An advertisement renews it for 3 I, and the least
 //     master-down time is longer: unless advertisements were lost, the lease of a dead master

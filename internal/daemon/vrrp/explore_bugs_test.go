@@ -65,6 +65,14 @@ func bugs() []bug {
 			},
 		},
 		{
+			name: "the lease is too long, in a tie", finds: "takes over before a lease ends", may: mayKill,
+			after: func(n *xnode, now time.Duration) {
+				if n.machine.State() == Master && n.lease == now+missed*interval {
+					n.lease += 2 * interval
+				}
+			},
+		},
+		{
 			name: "the lease outlasts the release", finds: "its lease is fresh: true",
 			after: func(n *xnode, now time.Duration) {
 				if n.machine.State() == Fault {

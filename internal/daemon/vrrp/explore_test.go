@@ -477,6 +477,9 @@ func (e *explorer) call(s *xstate, i int, f func(m *Machine, out *Output)) (wron
 		case ActionMerge:
 			n.merge = e.mergeAfter
 		case ActionNotify:
+			if a.State == Master && a.Cause == CauseSilence && e.outlives(s, i) {
+				wrong = fmt.Sprintf("node %d takes over before a lease ends", i)
+			}
 			if a.State == Master && a.Cause == CauseSilence && n.heard < patience {
 				wrong = fmt.Sprintf("node %d takes over too soon", i)
 				if e.config.AwaitSync && !synchronized {
@@ -501,6 +504,20 @@ func (e *explorer) call(s *xstate, i int, f func(m *Machine, out *Output)) (wron
 	n.machine.memory.AnnounceAt, n.machine.memory.AnnounceAfter, n.machine.memory.QuietAt = 0, 0, 0
 	n.machine.memory.OtherMaster, n.machine.memory.Announced = false, false
 	return wrong
+}
+
+// outlives reports whether another node that cannot yield, and is not preempted, still has a
+// lease. That takes lost messages.
+func (e *explorer) outlives(s *xstate, i int) bool {
+	if e.may&(mayLose|mayDelay|mayFreeze|mayCut) != 0 {
+		return false
+	}
+	for j := range s.nodes {
+		if n := &s.nodes[j]; e.priorities[j] >= e.priorities[i] && (!n.alive || n.paused > 0) && n.lease > s.now {
+			return true
+		}
+	}
+	return false
 }
 
 // watch is the monitors.

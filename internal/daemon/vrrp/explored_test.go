@@ -25,6 +25,7 @@ func scenarios() []scenario {
 	return []scenario{
 		{name: "two, messages", priorities: pair, may: mayLose | mayDelay, faults: 5, two: 4, none: silence, becomes: 2},
 		{name: "two, hosts", priorities: pair, may: hosts, faults: 2, two: 2, none: silence, becomes: 2},
+		{name: "two, processes", priorities: []uint8{192, 192}, may: mayKill | mayPause | mayShutdown, faults: 2, two: 1, none: silence - 2, becomes: 2},
 		{name: "two, tie", priorities: []uint8{192, 192}, may: mayLose | mayDelay | mayKill | mayFreeze, faults: 2, two: 4, none: silence - 1, becomes: 2},
 		{name: "two, sync", priorities: pair, may: mayLose | mayKill | mayFreeze, faults: 2, config: sync, two: 4, none: silence, becomes: 2},
 		{name: "two, shift", priorities: pair, shift: three, may: mayLose | mayDelay | mayShift | mayFail, faults: 2, two: 4, none: silence + 1, becomes: 2},

@@ -293,6 +293,17 @@ func TestMerge(t *testing.T) {
 			t.Errorf("counts %+v", c)
 		}
 	})
+	t.Run("bound, and it was silent", func(t *testing.T) {
+		b := yielding()
+		b.hear("10.0.0.4", 200, 700*ms)
+		b.receive(0, "10.0.0.4", 200)
+		b.until(300 * ms)
+		b.is(Backup)
+		b.until(60 * ms) // 3 intervals and 61 ms after the last advertisement
+		b.is(Backup)
+		b.until(ms)
+		b.is(Master)
+	})
 	t.Run("it falls silent", func(t *testing.T) {
 		b := yielding()
 		b.until(370 * ms)
@@ -454,6 +465,33 @@ func TestPreemption(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A priority that falls just before the deadline leaves the master the time that it has.
+func TestPriorityFallsBeforeTheDeadline(t *testing.T) {
+	b := started(t, pairConfig(50))
+	b.hear("10.0.0.4", 100, time.Second) // the last one 100 ms ago
+	b.do(func() { b.m.SetPriority(b.now, 200, &b.out) })
+	b.hear("10.0.0.4", 100, 200*ms)
+	b.receive(0, "10.0.0.4", 100)
+	b.until(70 * ms)
+	b.do(func() { b.m.SetPriority(b.now, 50, &b.out) })
+	b.until(300*ms - 70*ms)
+	b.is(Backup)
+	b.until(100 * ms)
+	b.is(Master)
+}
+
+// A reminder is no sign of a master.
+func TestBackupsIgnoreReminders(t *testing.T) {
+	c := pairConfig(128)
+	c.NoPreempt = true
+	b := started(t, c)
+	for range 4 {
+		b.receive(0, "10.0.0.4", 1)
+		b.until(100 * ms)
+	}
+	b.is(Master)
 }
 
 // Without preemption a master stays whose priority is lower, but not one whose priority fell.
