@@ -52,7 +52,8 @@ type Config struct {
 	// Store is how many datagrams are kept to be sent again; 8192.
 	Store int
 	// Walk is the interval at which the table is read for entries to refresh; 10 s. It is
-	// longer if the reading takes longer. Entries with a timeout of less than twice that are refreshed in each pass.
+	// longer if the reading takes longer. Entries with a timeout of less than twice that are
+	// refreshed in each pass.
 	Walk time.Duration
 	// WalkRate is how many entries are read in a second for that; 200000.
 	WalkRate int

@@ -42,7 +42,7 @@
 //
 // Then the receiver deletes what it has and the sender does not, if it has a Cursor: it
 // notes a hash of 64 bits for each entry that came since BulkStart, and compares its table.
-// An entry stays if a packet came for it here since the transfer was begun.
+// An entry that packets came for here stays, whenever that was: the address may be here.
 //
 // A receiver that cannot apply an authentic record (it is malformed, or of an index without
 // definition) does not have the whole table any more. It requests a bulk transfer, each 10 s
