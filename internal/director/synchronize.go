@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
@@ -72,31 +71,28 @@ func (d *Director) Synchronize(entries []model.Connection) (errs []error, err er
 // the last one that is told of (Idle) stays as it is. Hairpins are not replicated: the flags
 // and the address that make one are ignored. errs as Synchronize.
 func (d *Director) Replicate(entries []model.Connection) (errs []error, err error) {
-	return d.replicate(entries, bpfobj.LbRecordKindRECORD_REPLICA, time.Now(), nil)
+	return d.replicate(entries, bpfobj.LbRecordKindRECORD_REPLICA, nil)
 }
 
 // Withdraw ends entries that ended where they were told of (Replicate), unless packets
 // came for them here after the last one there (Idle), or their server is another one: errs is
 // nil for those, too.
 func (d *Director) Withdraw(entries []model.Connection) (errs []error, err error) {
-	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, time.Now(), nil)
+	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, nil)
 }
 
-// Sweep withdraws entries, Idle of which was right at a time that is over. ended is how many
-// of them ended.
-func (d *Director) Sweep(at time.Time, entries []model.Connection) (ended int, err error) {
-	_, err = d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, at, &ended)
+// Sweep withdraws entries. ended is how many of them ended.
+func (d *Director) Sweep(entries []model.Connection) (ended int, err error) {
+	_, err = d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, &ended)
 	return ended, err
 }
 
-// replicate has the kernel apply what was right at a time; updated counts what has changed,
-// if it is not nil.
-func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKind, at time.Time, updated *int) (errs []error, err error) {
+// replicate has the kernel apply records; updated counts what has changed, if it is not nil.
+func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKind, updated *int) (errs []error, err error) {
 	return d.insert(len(entries), func(in *inserter) error {
 		in.kind, in.updated = kind, updated
 		for i := range entries {
 			c := entries[i]
-			c.Idle += max(time.Since(at), 0)
 			forward := c.Forward
 			c.Expires = min(c.Expires, maxExpiry) // copies live longer than their entries
 			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {

@@ -18,8 +18,8 @@ type entryReader interface {
 	StateTimeouts() (func(*model.Connection), error)
 }
 
-// apply changes the table as the receiver says, in its order. It was put out at a time.
-func (r *Replica) apply(at time.Time) error {
+// apply changes the table as the receiver says, in its order.
+func (r *Replica) apply() error {
 	all := r.out.Apply
 	var batch []model.Connection
 	for len(all) > 0 {
@@ -34,7 +34,7 @@ func (r *Replica) apply(at time.Time) error {
 		}
 		var err error
 		if first.Swept {
-			err = r.sweep(at, batch)
+			err = r.sweep(batch)
 		} else {
 			err = r.enter(batch, first.Delete)
 		}
@@ -74,9 +74,9 @@ func (r *Replica) enter(batch []model.Connection, ends bool) error {
 }
 
 // sweep ends entries that the master does not have.
-func (r *Replica) sweep(at time.Time, batch []model.Connection) (err error) {
+func (r *Replica) sweep(batch []model.Connection) (err error) {
 	ended := 0
-	r.outside(func() { ended, err = r.o.Table.Sweep(at, batch) })
+	r.outside(func() { ended, err = r.o.Table.Sweep(batch) })
 	r.state.Swept += uint64(ended)
 	if err != nil {
 		return fmt.Errorf("replication: %w", err)

@@ -30,7 +30,7 @@ type Table interface {
 	Generation() (uint64, error)
 	Replicate(entries []model.Connection) (errs []error, err error)
 	Withdraw(entries []model.Connection) (errs []error, err error)
-	Sweep(read time.Time, entries []model.Connection) (ended int, err error)
+	Sweep(entries []model.Connection) (ended int, err error)
 }
 
 // Source tells what happens to the director's entries; a master's.
@@ -393,7 +393,7 @@ func (r *Replica) do() error {
 		r.bulks = r.receiver.Counts().Bulks
 		r.waiting.clear() // what the master has comes again, and the rest has ended
 	}
-	if err := r.apply(time.Now()); err != nil {
+	if err := r.apply(); err != nil {
 		for _, e := range r.out.Events {
 			r.report(e)
 		}
