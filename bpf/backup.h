@@ -15,6 +15,16 @@
 #include "record.h"
 #include "sync.h"
 
+/* Under the lock: what a record says is what is known elsewhere. */
+static __always_inline void backup_note(struct conn *c, const struct flow *flow,
+					const struct conn_record *r, const struct settings *set)
+{
+	__u32 unit = told_unit(told_timeout(flow, c, set));
+	__u32 state = flow->template ? !!(r->flags & CONN_ASSURED) : TOLD_STATE(r->state);
+
+	told_note(c, told_time(r->expires, unit), state, r->kind == RECORD_REPLICA);
+}
+
 /* Changes the entry of a flow to what a record says, if it is still what was seen; 0 if it
  * is not. *active: how its server's count of active connections changes. */
 static __always_inline int backup_change_in(const struct flow *flow, union conn_key *key,
@@ -22,6 +32,7 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 					    __s32 *active, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
+	struct settings *set = get_settings();
 	__s32 moved = 0;
 	int done = 0;
 
@@ -30,17 +41,14 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && c->server == seen->server) {
 		c->in_packets = r->in_packets;
-		told_of(c)->end = sync_time(r->expires);
-		told_of(c)->replica = r->kind == RECORD_REPLICA;
 		if (flow->template) {
 			c->timeout = r->netmask;
 			c->flags = (c->flags & ~CONN_ASSURED) | (r->flags & CONN_ASSURED);
-			told_of(c)->state = r->flags & CONN_ASSURED;
 		} else {
 			moved = conn_become(c, r->state);
 			c->flags |= r->flags & CONN_REPLIED;
-			told_of(c)->state = r->state;
 		}
+		backup_note(c, flow, r, set);
 		done = 1;
 	}
 	bpf_spin_unlock(&c->lock);
@@ -57,19 +65,19 @@ static __noinline int backup_change(const struct flow *flow, const struct conn_r
 					: backup_change_in(flow, &key, r, seen, active, AF_INET);
 }
 
-/* How exactly an end is known [units of struct told.end]. */
-#define REPLICA_SLACK (EXPIRY_SLACK >> SYNC_TIME_SHIFT)
-
 static __always_inline int backup_untouched_in(const struct flow *flow, union conn_key *key,
 					       __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
-	__s32 moved;
+	__s32 moved, slack;
+	__u32 unit;
 
-	if (!c || !told_of(c)->replica)
+	if (!c || !told_replica(c) || !c->told_end)
 		return 0;
-	moved = sync_time(c->expires) - told_of(c)->end;
-	return moved > -(__s32)REPLICA_SLACK && moved < (__s32)REPLICA_SLACK;
+	unit = told_unit(told_timeout(flow, c, get_settings()));
+	slack = (EXPIRY_SLACK >> unit) + TOLD_REPETITIONS + 1;
+	moved = (__s16)(told_time(c->expires, unit) - c->told_end);
+	return moved > -slack && moved < slack;
 }
 
 /* Whether the entry of a flow is as another director told: packets would have moved its
@@ -93,7 +101,7 @@ static __always_inline int backup_in_use(const struct flow *flow, const struct c
 
 	if (!set || backup_untouched(flow))
 		return 0;
-	timeout = flow->template ? seen->timeout * NSEC_PER_SEC : set->timeout[seen->state & 31];
+	timeout = told_timeout(flow, seen, set);
 	last = now_coarse_ns() - r->idle * (NSEC_PER_SEC / 1000);
 	return (__s64)(seen->expires - timeout - last) > (__s64)EXPIRY_SLACK;
 }
@@ -187,17 +195,16 @@ static __noinline enum record_result backup_known(const struct conn_record *r,
 }
 
 static __always_inline void backup_entered_in(const struct flow *flow, union conn_key *key,
-					      __u64 expires, __u8 family)
+					      const struct conn_record *r, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
+	struct settings *set = get_settings();
 
 	if (!c)
 		return;
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family)) {
-		told_of(c)->end = sync_time(expires);
-		told_of(c)->replica = 1;
-	}
+	if (conn_lives(c, key, family))
+		backup_note(c, flow, r, set);
 	bpf_spin_unlock(&c->lock);
 }
 
@@ -210,9 +217,9 @@ static __noinline void backup_entered(const struct conn_record *r, const struct 
 	if (!record_key(r, call, &flow))
 		return;
 	if (flow.family == AF_INET6)
-		backup_entered_in(&flow, &key, r->expires, AF_INET6);
+		backup_entered_in(&flow, &key, r, AF_INET6);
 	else
-		backup_entered_in(&flow, &key, r->expires, AF_INET);
+		backup_entered_in(&flow, &key, r, AF_INET);
 }
 
 /* One of the records that user space enters. */

@@ -37,6 +37,14 @@ static __always_inline __u32 tick_after(__u64 time)
 	return (time >> TICK_SHIFT) + 1;
 }
 
+/* The tick with these low bits that is nearest to a time [ns]: 36 min around it. */
+static __always_inline __u32 tick_near(__u16 low, __u64 time)
+{
+	__u32 present = tick_after(time);
+
+	return present + (__s16)(low - (__u16)present);
+}
+
 /*
  * The time of the kernel's last tick [ns]. Asking the kernel costs a packet three
  * calls; but that time only changes when jiffies do, which are read in place. So

@@ -98,7 +98,8 @@ static __noinline int conn_disinherit(const struct flow *flow, __u64 expires, __
 static __always_inline void conn_end_at(const struct flow *flow, const struct conn *seen,
 					__u64 expires, __u32 state)
 {
-	if (!timer_entry_before(seen, expires) || !conn_delay(flow, expires, state))
+	if (!timer_entry_before(seen, expires, now_coarse_ns()) ||
+	    !conn_delay(flow, expires, state))
 		conn_hasten(flow, expires, state);
 }
 
@@ -116,8 +117,10 @@ static __always_inline void conn_extend(const struct flow *flow, const struct co
  * time of the timer entry still to come. */
 static __always_inline int timer_entry_serves(const struct conn *fresh, __u64 now)
 {
-	return fresh->number && (__s32)(fresh->tick - tick_after(now)) > 1 &&
-	       (__s32)(fresh->tick - tick_after(fresh->expires)) <= 0;
+	__u32 due = tick_near(fresh->due, now);
+
+	return fresh->number && (__s32)(due - tick_after(now)) > 1 &&
+	       (__s32)(due - tick_after(fresh->expires)) <= 0;
 }
 
 /* Takes back an entry that cannot be completed: 1, and its flags are what packets have
@@ -149,7 +152,7 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 		if (!booked)
 			goto full;
 		fresh->number = booked;
-		fresh->tick = wheel_tick_for(fresh->expires, now);
+		fresh->due = wheel_tick_for(fresh->expires, now);
 	}
 	HOOK(CONN_INSERT);
 	if (conn_put(flow, fresh)) {
@@ -161,10 +164,10 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 	}
 	HOOK(CONN_INSERTED);
 	if (!inherits || booked) {
-		wheel_enter(booked, flow->family, fresh->tick);
+		wheel_enter(booked, flow->family, tick_near(fresh->due, now));
 		return 0;
 	}
-	if (wheel_awaits(fresh->tick))
+	if (wheel_awaits(tick_near(fresh->due, now)))
 		return 0;
 	if (!conn_disinherit(flow, fresh->expires, fresh->number))
 		return 0;

@@ -40,6 +40,8 @@
 #include "hook.h"
 #include "maps.h"
 #include "packet.h"
+#include "settings.h"
+#include "told.h"
 #include "wheel.h"
 
 #define CONN4_FIELDS offsetof(struct conn4, expires)
@@ -83,12 +85,12 @@ static __always_inline int conn_lives(const struct conn *c, const union conn_key
 _Static_assert(CONN_WORD % 8 == 0 && offsetof(struct conn, fwmark) == CONN_WORD + 8,
 	       "what packets are forwarded by is a word");
 
-/* Copies all but the lock, the flags last. */
+/* Copies all that packets need: not the lock, nor what backups know. The flags are last. */
 static __always_inline void conn_copy(const struct conn *c, struct conn *seen)
 {
 	seen->expires = c->expires;
-	seen->tick = c->tick;
-	seen->number = c->number;
+	seen->due = c->due;
+	seen->number = conn_number(c);
 	seen->server = c->server;
 	seen->controlled = c->controlled;
 	seen->timeout = c->timeout;
@@ -223,6 +225,8 @@ static __always_inline __s32 conn_become(struct conn *c, __u8 state)
 {
 	int now = counts_active(state);
 
+	if (state != c->state)
+		told_unknown(c);
 	c->state = state;
 	if (now == !(c->flags & CONN_INACTIVE))
 		return 0;
@@ -328,9 +332,9 @@ static __noinline int conn_disable(const struct flow *flow, __u32 server, __be16
 }
 
 /* Whether its timer entry is early enough for an end at that time [ns]. */
-static __always_inline int timer_entry_before(const struct conn *c, __u64 expires)
+static __always_inline int timer_entry_before(const struct conn *c, __u64 expires, __u64 now)
 {
-	return (__s32)(c->tick - tick_after(expires)) <= 1;
+	return (__s32)(tick_near(c->due, now) - tick_after(expires)) <= 1;
 }
 
 /* Lets the connection that was read end at `expires` instead of at `was` [ns]: without
@@ -344,6 +348,7 @@ static __always_inline int conn_delay_in(const struct flow *flow, union conn_key
 					 __u64 expires, __u32 state, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
+	__u64 now = now_coarse_ns();
 	int done = 0;
 
 	if (!c)
@@ -353,7 +358,7 @@ static __always_inline int conn_delay_in(const struct flow *flow, union conn_key
 	if (conn_lives(c, key, family)) {
 		/* Who gave it another state says when that ends. */
 		done = c->state != state;
-		if (!done && timer_entry_before(c, expires)) {
+		if (!done && timer_entry_before(c, expires, now)) {
 			c->expires = expires;
 			done = 1;
 		}
@@ -391,10 +396,10 @@ static __always_inline int conn_name_in(const struct flow *flow, union conn_key 
 		return 0;
 	HOOK(CONN_TICK);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && (!to->instead || c->number == to->instead) &&
+	if (conn_lives(c, key, family) && (!to->instead || conn_number(c) == to->instead) &&
 	    (!to->expires || c->state == to->state)) {
-		c->tick = to->tick;
-		c->number = to->number;
+		c->due = to->tick;
+		conn_set_number(c, to->number);
 		if (to->expires)
 			c->expires = to->expires;
 		named = 1;
@@ -434,19 +439,23 @@ static __always_inline enum due conn_due_in(const struct flow *flow, union conn_
 {
 	struct conn *c = conn_find_in(flow, key, family);
 	enum due due = DUE_NOTHING;
+	__u64 timeout;
 
 	if (!c)
 		return due;
+	timeout = told_timeout(flow, c, get_settings());
 	HOOK(CONN_DUE);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->number == number) {
+	if (conn_lives(c, key, family) && conn_number(c) == number) {
 		if (c->expires <= now && flow->template && c->controlled) {
 			c->expires = now + TEMPLATE_LINGER;
 			/* From then on, as in Linux, it is the template's own. */
 			c->timeout = TEMPLATE_LINGER / NSEC_PER_SEC;
+			told_unknown(c);
 		}
 		if (c->expires > now) {
-			c->tick = wheel_tick_for(c->expires, now);
+			c->due = wheel_tick_for(c->expires, now);
+			told_lapse(c, now, timeout);
 			due = DUE_KEPT;
 		} else {
 			due = DUE_OVER;

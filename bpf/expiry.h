@@ -20,7 +20,7 @@ static __always_inline int conn_timer_entry(const struct flow *flow, __u32 numbe
 
 	switch (conn_due(flow, number, now, &seen)) {
 	case DUE_KEPT:
-		wheel_enter(number, flow->family, seen.tick);
+		wheel_enter(number, flow->family, tick_near(seen.due, now));
 		if (template_lingers(flow, &seen, now))
 			sync_linger(flow);
 		return 1;

@@ -173,6 +173,7 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 				       const struct settings *set)
 {
 	__u8 state = s->seen.state, next = state;
+	__u64 now = time_coarse();
 
 	if (has_states(state))
 		next = next_state(state, p, rules(state, fast_direction(s), set));
@@ -182,11 +183,11 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 	if (next != state) {
 		/* In any case: another CPU may have given it another time meanwhile. */
 		p->news |= NEWS_STATE;
-		s->expires = time_coarse() + set->timeout[next & 31];
+		s->expires = now + set->timeout[next & 31];
 	} else {
-		s->expires = conn_later(&s->seen, time_coarse(), set->timeout[next & 31]);
+		s->expires = conn_later(&s->seen, now, set->timeout[next & 31]);
 	}
-	return !s->expires || timer_entry_before(&s->seen, s->expires);
+	return !s->expires || timer_entry_before(&s->seen, s->expires, now);
 }
 
 /* Whether the packet is one that backups may have to be told of: then it is not for the

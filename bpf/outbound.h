@@ -54,7 +54,7 @@ static __always_inline int outbound_enter(struct packet *p, struct conn *fresh,
 	__u32 id = fresh->server;
 	int rc;
 
-	fresh->tick = p->inherited.tick;
+	fresh->due = p->inherited.due;
 	fresh->number = p->inherited.number;
 	conn_begin(p, fresh, set);
 	fresh->in_packets = 0;

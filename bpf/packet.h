@@ -92,7 +92,7 @@ struct packet {
 		union address to; /* likewise */
 		/* before the decision: what its flow's outdated connection leaves */
 		struct {
-			__u32 tick;
+			__u16 due;
 			__u32 number;
 			/* And the number of the call whose template the new one holds;
 			 * 0: none. */

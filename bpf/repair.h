@@ -50,7 +50,7 @@ static __noinline int repair_timer(const struct repair *r)
 	struct timer_change to = { .instead = r->number };
 	struct conn seen;
 
-	if (!conn_look(&r->flow, &seen) || seen.number != r->number || seen.tick != r->tick)
+	if (!conn_look(&r->flow, &seen) || seen.number != r->number || seen.due != r->due)
 		return REPAIR_CHANGED;
 	return conn_book(&r->flow, &to, seen.expires) ? REPAIR_FAILED : REPAIR_DONE;
 }

@@ -64,7 +64,7 @@ __noinline int conn_end(struct packet *p)
 	    !conn_outdated(p, &seen, available_server(&seen), set) ||
 	    !conn_kill(&p->flow, &seen, KILL_SAME_STATE))
 		return 0;
-	p->inherited.tick = seen.tick;
+	p->inherited.due = seen.due;
 	p->inherited.number = seen.number;
 	conn_remove(&p->flow, &seen);
 	return 0;
@@ -106,7 +106,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		fresh.template = TEMPLATE_CALL;
 		fresh.fwmark = p->inherited.call;
 	}
-	fresh.tick = p->inherited.tick;
+	fresh.due = p->inherited.due;
 	fresh.number = p->inherited.number;
 	p->server = id;
 	HOOK(CONN_OPEN);
@@ -248,7 +248,7 @@ __noinline int one_packet_told(const struct packet *p, const struct service *svc
 	if (!p || !svc || !set || !followed() ||
 	    (!set->sync_version && set->syncing == SYNCING_ALL))
 		return 0;
-	q.now = sync_time(now_coarse_ns());
+	q.now = now_coarse_ns();
 	control.kind = by_call(svc) ? TEMPLATE_CALL : svc->template;
 	control.netmask = svc->netmask;
 	control.fwmark = by_call(svc) ? p->inherited.call : svc->fwmark;

@@ -9,7 +9,8 @@
  * A packet that the rule may select leaves the fast path; all others only compare.
  *
  * One thing differs: Linux selects a template with every packet of its connections, this
- * once a second. A backup's copy of the template then ends at most one second earlier.
+ * once a second (or once in 1/2000 of its timeout, if that is longer). A backup's copy of the
+ * template then ends at most so much earlier.
  */
 #ifndef IMBANG_SYNC_H
 #define IMBANG_SYNC_H
@@ -20,14 +21,8 @@
 #include "settings.h"
 #include "template.h"
 
-/* The unit of struct told.end [ns]: 4.2 ms, so that it wraps around after 208 days,
- * and a timeout has 31 days. Its two lowest bits count repetitions, as Linux's do. */
-#define SYNC_TIME_SHIFT 22
-#define SYNC_REPETITIONS 3U
-#define SYNC_SECOND (NSEC_PER_SEC >> SYNC_TIME_SHIFT)
-
-/* The least that sync_refresh_period is compared with [units of struct told.end]. */
-#define SYNC_LEAST_REFRESH (10 * SYNC_SECOND)
+/* The least that sync_refresh_period is compared with [ns]. */
+#define SYNC_LEAST_REFRESH (10 * NSEC_PER_SEC)
 
 #define STATE_BIT(state) (1U << (state))
 
@@ -38,11 +33,6 @@
 	 STATE_BIT(SCTP_ESTABLISHED) | STATE_BIT(SCTP_SHUTDOWN_SENT) |                 \
 	 STATE_BIT(SCTP_SHUTDOWN_RECEIVED) | STATE_BIT(SCTP_SHUTDOWN_ACK_SENT) |       \
 	 STATE_BIT(SCTP_CLOSED))
-
-static __always_inline struct told *told_of(struct conn *c)
-{
-	return (struct told *)(c + 1);
-}
 
 /* How many packets a client has sent, with this one. Without synchronization only
  * drop_entry needs it, up to MANY_PACKETS. The count goes on in 16 bits: where they end it
@@ -64,9 +54,9 @@ static __always_inline __u16 packets_after(__u16 packets, const struct settings 
 
 /* Whether the state that a connection is in now has to be told whatever its packets:
  * another one than backups know. */
-static __always_inline int sync_by_state(__u8 state, __u8 told)
+static __always_inline int sync_by_state(const struct conn *c, __u8 state)
 {
-	return state != told && !is_established(state) && state != CONN_UDP;
+	return !is_established(state) && state != CONN_UDP && TOLD_STATE(state) != told_state(c);
 }
 
 static __always_inline int sync_by_packets(__u32 packets, const struct settings *set)
@@ -87,44 +77,38 @@ static __always_inline int sync_may_select(struct conn *c, const struct conn *se
 		return 0;
 	if (!(TOLD_STATES & STATE_BIT(state & 31)))
 		return 0;
-	return sync_by_state(state, told_of(c)->state) || sync_by_packets(packets, set);
+	return sync_by_state(c, state) || sync_by_packets(packets, set);
 }
 
 /* What is to be decided of an entry under its lock. */
 struct sync_question {
-	__u32 now;     /* as struct told.end */
+	__u64 now;     /* [ns] */
 	__u32 packets; /* of a connection's client; of a template its own are counted */
 	__u32 server;  /* that a template must have; NO_SERVER: any entry */
 };
 
-static __always_inline __u32 sync_time(__u64 ns)
-{
-	return ns >> SYNC_TIME_SHIFT;
-}
-
-/* When the entry would end on a backup that is told now; 0: it is not told again yet
+/* What told_end becomes if backups are told now; 0: they are not told again yet
  * (sync_refresh_period, sync_retries). */
-static __always_inline __u32 sync_end(const struct told *told, __u32 now, __u32 timeout,
+static __always_inline __u16 sync_end(const struct conn *c, __u64 now, __u64 timeout, __u32 unit,
 				      const struct settings *set)
 {
-	__u32 end = (now + timeout) & ~SYNC_REPETITIONS, least = SYNC_LEAST_REFRESH;
-	__u32 period = set->sync_refresh_period * (__u32)SYNC_SECOND;
-	__u32 repetitions = told->end & SYNC_REPETITIONS;
-	__s32 moved = end - told->end;
+	__u64 period = set->sync_refresh_period * NSEC_PER_SEC, least = SYNC_LEAST_REFRESH;
+	__u16 end = told_time(now + timeout, unit), told = c->told_end & ~TOLD_REPETITIONS;
+	__u32 repetitions = c->told_end & TOLD_REPETITIONS;
+	__s32 moved = (__s16)(end - told);
 
-	if (!end)
-		end = SYNC_REPETITIONS + 1;
-	if (!set->sync_refresh_period || !told->end)
+	if (!period || !c->told_end)
 		return end;
 	if (least < timeout >> 1)
 		least = timeout >> 1;
 	if (period < least)
 		least = period;
+	least >>= unit;
 	if (moved >= (__s32)least || -moved >= (__s32)least)
 		return end;
-	if (repetitions >= set->sync_retries || repetitions >= SYNC_REPETITIONS)
+	if (repetitions >= set->sync_retries || repetitions >= TOLD_REPETITIONS)
 		return 0;
-	if ((__s32)(now - (told->end - timeout + (period >> 3))) < 0)
+	if ((__s16)(((now + timeout - (period >> 3)) >> unit) - told) < 0)
 		return 0;
 	return end | (repetitions + 1);
 }
@@ -133,45 +117,53 @@ static __always_inline __u32 sync_end(const struct told *told, __u32 now, __u32 
 static __always_inline int sync_selects(struct conn *c, const struct sync_question *q,
 					const struct settings *set)
 {
-	struct told *told = told_of(c);
-	__u32 timeout = sync_time(set->timeout[c->state & 31]), end;
+	__u64 timeout = set->timeout[c->state & 31];
+	__u32 unit = told_unit(timeout);
 	__u8 state = c->state;
+	__u16 end;
 
 	if (set->syncing == SYNCING_TEMPLATES || !(TOLD_STATES & STATE_BIT(state & 31)) ||
 	    (set->sync_persist_mode && c->template))
 		return 0;
-	end = (q->now + timeout) & ~SYNC_REPETITIONS;
-	if (!sync_by_state(state, told->state)) {
-		end = sync_end(told, q->now, timeout, set);
+	end = told_time(q->now + timeout, unit);
+	if (!sync_by_state(c, state)) {
+		end = sync_end(c, q->now, timeout, unit, set);
 		if (!end || !sync_by_packets(q->packets, set))
 			return 0;
 	}
-	told->end = end;
-	told->state = state;
-	told->replica = 0;
+	told_note(c, end, TOLD_STATE(state), 0);
 	return 1;
+}
+
+/* Whether backups were told of a template within a second, or less than its end can be told
+ * apart by. */
+static __always_inline int sync_just_told(const struct conn *c, __u64 now, __u64 timeout,
+					  __u32 unit)
+{
+	__u16 since = ((now + timeout) >> unit) - (c->told_end & ~TOLD_REPETITIONS);
+
+	return c->told_end && since < (NSEC_PER_SEC >> unit) + TOLD_REPETITIONS;
 }
 
 /* Likewise, a template. */
 static __always_inline int sync_selects_template(struct conn *c, const struct sync_question *q,
 						 const struct settings *set)
 {
-	__u32 timeout = sync_time(c->timeout * NSEC_PER_SEC), end;
-	__u8 assured = c->flags & CONN_ASSURED;
-	struct told *told = told_of(c);
+	__u32 assured = !!(c->flags & CONN_ASSURED), unit;
+	__u64 timeout = c->timeout * NSEC_PER_SEC;
+	__u16 end;
 
+	unit = told_unit(timeout);
 	c->in_packets = packets_after(c->in_packets, set);
-	end = sync_end(told, q->now, timeout, set);
+	end = sync_end(c, q->now, timeout, unit, set);
 	if (!end)
 		return 0;
 	if (!set->sync_period && !set->sync_refresh_period && c->in_packets != set->sync_threshold)
 		return 0;
-	if (!set->sync_refresh_period && told->end && told->state == assured &&
-	    q->now - (told->end - timeout) < SYNC_SECOND)
+	if (!set->sync_refresh_period && told_state(c) == assured &&
+	    sync_just_told(c, q->now, timeout, unit))
 		return 0;
-	told->end = end;
-	told->state = assured;
-	told->replica = 0;
+	told_note(c, end, assured, 0);
 	return 1;
 }
 
@@ -249,7 +241,7 @@ __noinline int sync_packet(const struct packet *p)
 	if (!p || !p->packets || !followed())
 		return 0;
 	q.packets = p->packets;
-	q.now = sync_time(now_coarse_ns());
+	q.now = now_coarse_ns();
 	if (sync_decide(&p->flow, &q, &control))
 		follow_tell(&p->flow, 0, FOLLOW_TELL, 0);
 	else if (set && !set->sync_version && set->syncing == SYNCING_ALL)

@@ -366,40 +366,31 @@ enum conn_flag {
  *
  * As in Linux, a persistence template lies in the same table.
  */
-#define CONN_FIELDS                                                              \
-	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by packets */  \
-	struct bpf_spin_lock lock; /* of all that changes, but in_packets */     \
-	__u32 tick;                /* of its timer entry on the wheel */         \
-	__u32 number;              /* of that timer entry */                     \
-	__u32 server;              /* id */                                      \
-	__be16 port;               /* of the server */                           \
-	__u8 state;                /* enum conn_state */                         \
-	__u8 flags;                /* enum conn_flag */                          \
-	__u8 template;             /* enum template_kind, what controls it */    \
-	__u8 forward;              /* enum forward */                            \
-	__u16 in_packets;          /* from the client: packets_after */          \
-	union {                                                                  \
-		__u32 fwmark;     /* of its template; TEMPLATE_CALL: a number */ \
-		__u32 controlled; /* of a template: its connections */           \
-	};                                                                       \
-	union {                                                                  \
-		__be32 netmask; /* of a connection's template */                 \
-		__u32 timeout;  /* of a template [s] */                          \
+#define CONN_FIELDS                                                               \
+	__u64 expires;             /* CLOCK_MONOTONIC [ns], moved by packets */   \
+	struct bpf_spin_lock lock; /* of all that changes, but in_packets */      \
+	__u16 due;                 /* tick of its timer entry: the low bits */    \
+	__u16 told_end;            /* what backups know (told.h) */               \
+	__u32 number;              /* TIMER_NUMBER: of its timer entry; told.h */ \
+	__u32 server;              /* id */                                       \
+	__be16 port;               /* of the server */                            \
+	__u8 state;                /* enum conn_state */                          \
+	__u8 flags;                /* enum conn_flag */                           \
+	__u8 template;             /* enum template_kind, what controls it */     \
+	__u8 forward;              /* enum forward */                             \
+	__u16 in_packets;          /* from the client: packets_after */           \
+	union {                                                                   \
+		__u32 fwmark;     /* of its template; TEMPLATE_CALL: a number */  \
+		__u32 controlled; /* of a template: its connections */            \
+	};                                                                        \
+	union {                                                                   \
+		__be32 netmask; /* of a connection's template */                  \
+		__u32 timeout;  /* of a template [s] */                           \
 	}
 
 /* What the values of both families' tables have in common, or a copy of it. */
 struct conn {
 	CONN_FIELDS;
-};
-
-/* What backups know of an entry (sync.h). Only in the table, behind struct conn; under
- * its lock. */
-struct told {
-	__u32 end;  /* when it ends there, and the number of repetitions [SYNC_TIME_SHIFT] */
-	__u8 state; /* enum conn_state; of a template whether it is assured */
-	/* The entry is as another director told, which `end` is of: no packet came here. */
-	__u8 replica;
-	__u8 pad[2];
 };
 
 /*
@@ -411,13 +402,11 @@ struct told {
 struct conn4 {
 	struct flow4 flow;
 	CONN_FIELDS;
-	struct told told;
 };
 
 struct conn6 {
 	struct flow flow;
 	CONN_FIELDS;
-	struct told told;
 };
 
 #define CALL_ID_MAX 255 /* [bytes] IP_VS_PEDATA_MAXLEN */
@@ -442,6 +431,8 @@ struct call {
 #define WHEEL_SLOTS 2048 /* of 67 ms: 137 s, half of which is used */
 
 #define TIMER_ENTRIES (1 << 23) /* at most, in the list of a slot */
+
+#define TIMER_NUMBER 0xfffffffU /* of struct conn.number: the timer entry's */
 
 /* Key of a packet that comes in fragments. */
 struct fragment_key {
@@ -770,7 +761,7 @@ struct repair {
 	struct flow flow;
 	enum repair_kind kind;
 	__u32 number;
-	__u32 tick; /* of the connection */
+	__u32 due; /* of the connection */
 	__u32 from;
 	__u32 server;
 	/* differences: */

@@ -103,7 +103,8 @@ type LbConn struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Tick      uint32
+	Due       uint16
+	ToldEnd   uint16
 	Number    uint32
 	Server    uint32
 	Port      uint16
@@ -124,7 +125,8 @@ type LbConn4 struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Tick      uint32
+	Due       uint16
+	ToldEnd   uint16
 	Number    uint32
 	Server    uint32
 	Port      uint16
@@ -135,13 +137,6 @@ type LbConn4 struct {
 	InPackets uint16
 	Fwmark    uint32
 	Netmask   uint32
-	Told      struct {
-		_       structs.HostLayout
-		End     uint32
-		State   uint8
-		Replica uint8
-		Pad     [2]uint8
-	}
 }
 
 type LbConn6 struct {
@@ -152,7 +147,8 @@ type LbConn6 struct {
 		_   structs.HostLayout
 		Val uint32
 	}
-	Tick      uint32
+	Due       uint16
+	ToldEnd   uint16
 	Number    uint32
 	Server    uint32
 	Port      uint16
@@ -163,13 +159,6 @@ type LbConn6 struct {
 	InPackets uint16
 	Fwmark    uint32
 	Netmask   uint32
-	Told      struct {
-		_       structs.HostLayout
-		End     uint32
-		State   uint8
-		Replica uint8
-		Pad     [2]uint8
-	}
 }
 
 type LbConnFlag uint32
@@ -586,7 +575,7 @@ type LbRepair struct {
 	Flow       LbFlow
 	Kind       LbRepairKind
 	Number     uint32
-	Tick       uint32
+	Due        uint32
 	From       uint32
 	Server     uint32
 	Active     int32

@@ -60,7 +60,7 @@ func (x *injector) conn(flow bpfobj.LbFlow) bpfobj.LbConn6 {
 func (x *injector) put(flow bpfobj.LbFlow, c bpfobj.LbConn6) {
 	x.Helper()
 	four := bpfobj.LbConn4{
-		Flow: toFlow4(flow), Expires: c.Expires, Tick: c.Tick, Number: c.Number, Server: c.Server, Port: c.Port,
+		Flow: toFlow4(flow), Expires: c.Expires, Due: c.Due, Number: c.Number, Server: c.Server, Port: c.Port,
 		State: c.State, Flags: c.Flags, Template: c.Template, Forward: c.Forward, InPackets: c.InPackets,
 		Fwmark: c.Fwmark, Netmask: c.Netmask,
 	}

@@ -413,7 +413,7 @@ func (r *auditReader) connection(f *auditFamily, flow *bpfobj.LbFlow, c *bpfobj.
 	} else {
 		r.pass.stats.Connections++
 	}
-	found := suspect{family: uint8(f.family), flow: *flow, number: c.Number, tick: c.Tick}
+	found := suspect{family: uint8(f.family), flow: *flow, number: timerNumber(c), tick: r.pass.tickOf(c)}
 	report := func(kind AuditKind) {
 		found.kind = kind
 		r.pass.report(found)
@@ -422,10 +422,10 @@ func (r *auditReader) connection(f *auditFamily, flow *bpfobj.LbFlow, c *bpfobj.
 		report(AuditOverdue)
 	}
 	switch {
-	case !f.wheel.has(c.Number):
+	case !f.wheel.has(found.number):
 		report(AuditNoTimer)
-	case !f.wheel.name(c.Number, entryHash(flow), c.Tick):
-		f.pending[c.Number] = struct{}{}
+	case !f.wheel.name(found.number, entryHash(flow), found.tick):
+		f.pending[found.number] = struct{}{}
 	}
 	if c.Flags&connDead != 0 {
 		report(AuditDead)
@@ -511,8 +511,9 @@ func (r *auditReader) judgeWheel() error {
 			continue
 		}
 		err := r.eachConnection(f.family, func(flow *bpfobj.LbFlow, c *bpfobj.LbConn6) {
-			if _, want := f.pending[c.Number]; want && !f.wheel.fires(c.Number, entryHash(flow), c.Tick) {
-				r.pass.report(suspect{kind: AuditNoTimer, family: uint8(f.family), flow: *flow, number: c.Number, tick: c.Tick})
+			number, tick := timerNumber(c), r.pass.tickOf(c)
+			if _, want := f.pending[number]; want && !f.wheel.fires(number, entryHash(flow), tick) {
+				r.pass.report(suspect{kind: AuditNoTimer, family: uint8(f.family), flow: *flow, number: number, tick: tick})
 			}
 		})
 		if err != nil {

@@ -159,7 +159,7 @@ func (d *Director) rebuildSchedulers(t *table, services map[uint32]bool) error {
 
 // repairOne corrects one finding, in the kernel where packets change the same.
 func (d *Director) repairOne(s suspect) (string, error) {
-	r := bpfobj.LbRepair{Flow: s.flow, Number: s.number, Tick: s.tick, From: s.from, Server: s.id}
+	r := bpfobj.LbRepair{Flow: s.flow, Number: s.number, Due: uint32(uint16(s.tick)), From: s.from, Server: s.id}
 	r.Flow.Family = max(r.Flow.Family, s.family)
 	switch s.kind {
 	case AuditClockStopped:
@@ -205,7 +205,7 @@ func (d *Director) deleteConn(s suspect) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if c == nil || c.Number != s.number || s.kind == AuditDead && c.Flags&connDead == 0 || s.kind == AuditConnServer && c.Server != s.id {
+	if c == nil || timerNumber(c) != s.number || s.kind == AuditDead && c.Flags&connDead == 0 || s.kind == AuditConnServer && c.Server != s.id {
 		return repairChanged, nil
 	}
 	if model.Family(s.family) == model.IPv6 {

@@ -227,3 +227,19 @@ func flowHash(f *bpfobj.LbFlow) uint64 {
 // entryHash is flowHash as it is kept for each timer entry; never 0, which is no
 // connection.
 func entryHash(f *bpfobj.LbFlow) uint32 { return max(1, uint32(flowHash(f))) }
+
+// timerNumber is the number of a connection's timer entry: what lies above it is what
+// backups know (bpf/told.h).
+func timerNumber(c *bpfobj.LbConn6) uint32 { return c.Number & timerNumbers }
+
+// Timer entries have numbers below those bits: there are three for two connections.
+const (
+	timerNumbers = 1<<28 - 1 // TIMER_NUMBER of bpf/types.h
+	_            = uint(timerNumbers - 3*MaxConnections)
+)
+
+// tickOf is the tick of a connection's timer entry, of which the connection has the low
+// bits.
+func (p *auditPass) tickOf(c *bpfobj.LbConn6) uint32 {
+	return p.clock + uint32(int32(int16(c.Due-uint16(p.clock))))
+}

@@ -260,7 +260,7 @@ func (d *Director) TableSize() int { return 4096 }
 // widen is a connection of IPv4 as one of IPv6.
 func widen(c bpfobj.LbConn4) bpfobj.LbConn6 {
 	return bpfobj.LbConn6{
-		Flow: fromFlow4(c.Flow), Expires: c.Expires, Tick: c.Tick, Number: c.Number, Server: c.Server,
+		Flow: fromFlow4(c.Flow), Expires: c.Expires, Due: c.Due, ToldEnd: c.ToldEnd, Number: c.Number, Server: c.Server,
 		Port: c.Port, State: c.State, Flags: c.Flags, Template: c.Template, Forward: c.Forward,
 		InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
 	}

@@ -52,7 +52,7 @@ func (s *soak) dumpConns() {
 	n := 0
 	say := func(c bpfobj.LbConn6) {
 		if n++; n < 20 {
-			s.say("left: %s, expires in %.1f s, tick %d: %+v", flowText(c.Flow), (float64(c.Expires)-float64(now))/1e9, c.Tick, c)
+			s.say("left: %s, expires in %.1f s, tick ...%d: %+v", flowText(c.Flow), (float64(c.Expires)-float64(now))/1e9, c.Due, c)
 		}
 	}
 	s.must(eachConn[bpfobj.LbFlow4](s.maps.Conns4, func(c bpfobj.LbConn4) { say(widen(c)) }))
