@@ -38,7 +38,7 @@
 _Static_assert(TOLD_DIFFERENT(TCP_FIN_WAIT, TCP_TIME_WAIT, TCP_CLOSE, TCP_CLOSE_WAIT) &&
 		       TOLD_DIFFERENT(SCTP_SHUTDOWN_SENT, SCTP_SHUTDOWN_RECEIVED,
 				      SCTP_SHUTDOWN_ACK_SENT, SCTP_CLOSED),
-	       "states are told apart");
+	       "states are distinguishable");
 
 /* The number of an entry's timer entry. */
 static __always_inline __u32 conn_number(const struct conn *c)

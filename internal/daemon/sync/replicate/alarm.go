@@ -23,12 +23,13 @@ const (
 	NoReceiver    AlarmName = "no-receiver"   // of a master: a backup is silent, or there is none
 	NoMaster      AlarmName = "no-master"     // of a backup
 	NotEntered    AlarmName = "not-entered"   // of a backup: it cannot enter entries of the master
+	Traffic       AlarmName = "traffic"       // of a backup: packets of clients come to it
 	WrongKey      AlarmName = "key"           // a director's datagrams are signed with another key
 )
 
 // AlarmNames are all names.
 func AlarmNames() []AlarmName {
-	return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster, NotEntered, WrongKey}
+	return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster, NotEntered, Traffic, WrongKey}
 }
 
 // Alarm is a fault that lasts.

@@ -72,6 +72,7 @@ type Replica struct {
 	cursors  cursors
 	waiting  waiting
 	retries  retries
+	traffic  traffic
 	// complete is when all entries of the master were entered last.
 	complete time.Duration
 	bulks    uint64     // that a backup has begun to receive
@@ -308,6 +309,9 @@ func (r *Replica) tick(ctx context.Context) error {
 			r.watch(now)
 			if err = r.unlock(); err == nil {
 				err = r.look(now)
+			}
+			if err == nil {
+				err = r.lookTraffic(now)
 			}
 		}
 		more := false
