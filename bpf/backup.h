@@ -17,12 +17,14 @@
 
 /* Under the lock: what a record says is what is known elsewhere. */
 static __always_inline void backup_note(struct conn *c, const struct flow *flow,
-					const struct conn_record *r, const struct settings *set)
+					const struct conn_record *r)
 {
-	__u32 unit = told_unit(told_timeout(flow, c, set));
-	__u32 state = flow->template ? !!(r->flags & CONN_ASSURED) : TOLD_STATE(r->state);
+	__u32 state = flow->template ? !!(r->flags & CONN_ASSURED) : told_code(r->state);
 
-	told_note(c, told_time(r->expires, unit), state, r->kind == RECORD_REPLICA);
+	if (r->kind == RECORD_REPLICA)
+		told_note(c, told_replica_end(r->expires), state, 1);
+	else
+		told_note(c, 0, state, 0);
 }
 
 /* Changes the entry of a flow to what a record says, if it is still what was seen; 0 if it
@@ -32,7 +34,6 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 					    __s32 *active, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
-	struct settings *set = get_settings();
 	__s32 moved = 0;
 	int done = 0;
 
@@ -48,7 +49,7 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 			moved = conn_become(c, r->state);
 			c->flags |= r->flags & CONN_REPLIED;
 		}
-		backup_note(c, flow, r, set);
+		backup_note(c, flow, r);
 		done = 1;
 	}
 	bpf_spin_unlock(&c->lock);
@@ -69,15 +70,8 @@ static __always_inline int backup_untouched_in(const struct flow *flow, union co
 					       __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
-	__s32 moved, slack;
-	__u32 unit;
 
-	if (!c || !told_replica(c) || !c->told_end)
-		return 0;
-	unit = told_unit(told_timeout(flow, c, get_settings()));
-	slack = (EXPIRY_SLACK >> unit) + TOLD_REPETITIONS + 1;
-	moved = (__s16)(told_time(c->expires, unit) - c->told_end);
-	return moved > -slack && moved < slack;
+	return c && told_untouched(c);
 }
 
 /* Whether the entry of a flow is as another director told: packets would have moved its
@@ -198,17 +192,16 @@ static __always_inline void backup_entered_in(const struct flow *flow, union con
 					      const struct conn_record *r, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
-	struct settings *set = get_settings();
 
 	if (!c)
 		return;
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family))
-		backup_note(c, flow, r, set);
+		backup_note(c, flow, r);
 	bpf_spin_unlock(&c->lock);
 }
 
-/* An entry that was imported just now is a replica. */
+/* Notes of an entry that was imported just now who told of it. */
 static __noinline void backup_entered(const struct conn_record *r, const struct call *call)
 {
 	union conn_key key;
@@ -239,7 +232,7 @@ static long record_enter(__u32 i, void *unused)
 		r->result = known;
 	else
 		r->result = r->flow.template ? import_template(r, call) : import_conn(r);
-	if (r->kind == RECORD_REPLICA && r->result == RECORD_ENTERED)
+	if (r->kind != RECORD_NEW && r->result == RECORD_ENTERED)
 		backup_entered(r, call);
 	return 0;
 }

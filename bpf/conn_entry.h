@@ -439,11 +439,10 @@ static __always_inline enum due conn_due_in(const struct flow *flow, union conn_
 {
 	struct conn *c = conn_find_in(flow, key, family);
 	enum due due = DUE_NOTHING;
-	__u64 timeout;
+	struct settings *set = get_settings();
 
 	if (!c)
 		return due;
-	timeout = told_timeout(flow, c, get_settings());
 	HOOK(CONN_DUE);
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && conn_number(c) == number) {
@@ -455,7 +454,7 @@ static __always_inline enum due conn_due_in(const struct flow *flow, union conn_
 		}
 		if (c->expires > now) {
 			c->due = wheel_tick_for(c->expires, now);
-			told_lapse(c, now, timeout);
+			told_lapse(c, now, told_timeout(flow, c, set));
 			due = DUE_KEPT;
 		} else {
 			due = DUE_OVER;

@@ -24,16 +24,6 @@
 /* The least that sync_refresh_period is compared with [ns]. */
 #define SYNC_LEAST_REFRESH (10 * NSEC_PER_SEC)
 
-#define STATE_BIT(state) (1U << (state))
-
-/* States that are told (ip_vs_sync_conn_needed). */
-#define TOLD_STATES                                                                    \
-	(STATE_BIT(TCP_ESTABLISHED) | STATE_BIT(TCP_FIN_WAIT) | STATE_BIT(TCP_CLOSE) | \
-	 STATE_BIT(TCP_CLOSE_WAIT) | STATE_BIT(TCP_TIME_WAIT) | STATE_BIT(CONN_UDP) |  \
-	 STATE_BIT(SCTP_ESTABLISHED) | STATE_BIT(SCTP_SHUTDOWN_SENT) |                 \
-	 STATE_BIT(SCTP_SHUTDOWN_RECEIVED) | STATE_BIT(SCTP_SHUTDOWN_ACK_SENT) |       \
-	 STATE_BIT(SCTP_CLOSED))
-
 /* How many packets a client has sent, with this one. Without synchronization only
  * drop_entry needs it, up to MANY_PACKETS. The count goes on in 16 bits: where they end it
  * leaves out a multiple of sync_period. */
@@ -56,7 +46,7 @@ static __always_inline __u16 packets_after(__u16 packets, const struct settings 
  * another one than backups know. */
 static __always_inline int sync_by_state(const struct conn *c, __u8 state)
 {
-	return !is_established(state) && state != CONN_UDP && TOLD_STATE(state) != told_state(c);
+	return !is_established(state) && state != CONN_UDP && told_code(state) != told_state(c);
 }
 
 static __always_inline int sync_by_packets(__u32 packets, const struct settings *set)
@@ -87,6 +77,15 @@ struct sync_question {
 	__u32 server;  /* that a template must have; NO_SERVER: any entry */
 };
 
+/* After how long they are told again of the same end; longer than an end stays the same if
+ * they never are [units]. */
+static __always_inline __u32 sync_repeats(__u64 period, __u32 unit)
+{
+	__u64 wait = period >> 3 >> unit;
+
+	return wait < 0x7fff ? wait : 0x7fff;
+}
+
 /* What told_end becomes if backups are told now; 0: they are not told again yet
  * (sync_refresh_period, sync_retries). */
 static __always_inline __u16 sync_end(const struct conn *c, __u64 now, __u64 timeout, __u32 unit,
@@ -97,18 +96,20 @@ static __always_inline __u16 sync_end(const struct conn *c, __u64 now, __u64 tim
 	__u32 repetitions = c->told_end & TOLD_REPETITIONS;
 	__s32 moved = (__s16)(end - told);
 
-	if (!period || !c->told_end)
+	if (!period || !c->told_end || told_replica(c))
 		return end;
 	if (least < timeout >> 1)
 		least = timeout >> 1;
 	if (period < least)
 		least = period;
 	least >>= unit;
+	if (least <= TOLD_REPETITIONS)
+		least = TOLD_REPETITIONS + 1; /* by which ends differ */
 	if (moved >= (__s32)least || -moved >= (__s32)least)
 		return end;
 	if (repetitions >= set->sync_retries || repetitions >= TOLD_REPETITIONS)
 		return 0;
-	if ((__s16)(((now + timeout - (period >> 3)) >> unit) - told) < 0)
+	if ((__s32)(__s16)(((now + timeout) >> unit) - told) < (__s32)sync_repeats(period, unit))
 		return 0;
 	return end | (repetitions + 1);
 }
@@ -131,7 +132,7 @@ static __always_inline int sync_selects(struct conn *c, const struct sync_questi
 		if (!end || !sync_by_packets(q->packets, set))
 			return 0;
 	}
-	told_note(c, end, TOLD_STATE(state), 0);
+	told_note(c, end, told_code(state), 0);
 	return 1;
 }
 
@@ -140,9 +141,12 @@ static __always_inline int sync_selects(struct conn *c, const struct sync_questi
 static __always_inline int sync_just_told(const struct conn *c, __u64 now, __u64 timeout,
 					  __u32 unit)
 {
-	__u16 since = ((now + timeout) >> unit) - (c->told_end & ~TOLD_REPETITIONS);
+	__s16 since = ((now + timeout) >> unit) - (c->told_end & ~TOLD_REPETITIONS);
+	__s32 long_ago = NSEC_PER_SEC >> unit;
 
-	return c->told_end && since < (NSEC_PER_SEC >> unit) + TOLD_REPETITIONS;
+	if (long_ago <= TOLD_REPETITIONS)
+		long_ago = TOLD_REPETITIONS + 1;
+	return c->told_end && !told_replica(c) && since < long_ago;
 }
 
 /* Likewise, a template. */

@@ -4,17 +4,21 @@
  * from another director. It lies in what is left of two words of struct conn, so that an
  * element of IPv4's table takes two cache lines; under the entry's lock.
  *
- * The end is a time in 16 bits, of a unit that depends on the entry's timeout: the timeout
- * (or 64 s, if it is shorter) has 2^13 to 2^14 units, and the time wraps around after four of
- * them or more. Times that are compared are less than half of that apart: the wheel looks at
- * each entry within 32 s, and forgets an end that is too long ago to matter (told_lapse);
- * with another timeout the end is not known, either (told_unknown). To the rule that is the
- * same: such an entry is told of again.
+ * The end is a time in 16 bits, of ticks of 67 ms (of 2, 4, 8 or more ticks if the entry's
+ * timeout is longer than 18, 36, 73 min), and wraps around after four timeouts at most and 73
+ * min at least. Times that are compared are less than half of that apart: the wheel looks at
+ * each entry within 32 s, and forgets an end that is a timeout ago (told_lapse). To the rule
+ * that is the same: such an entry is told of again. An end that was noted before the timeout
+ * of its state was changed across one of those limits may be misread, once: then backups are
+ * told up to a timeout too early or too late.
+ *
+ * A replica's end is always in ticks. The wheel also notices that packets have moved it: then
+ * it is not known any more.
  */
 #ifndef IMBANG_TOLD_H
 #define IMBANG_TOLD_H
 
-#include "kernel.h"
+#include "clock.h"
 #include "types.h"
 
 /* The bits of struct conn.number above TIMER_NUMBER. */
@@ -24,12 +28,25 @@
 /* In struct conn.told_end: how often backups were told again of the same end. */
 #define TOLD_REPETITIONS 3U
 
-/* The least time of which told_end has 2^13 units [ns]. */
-#define TOLD_LEAST (64 * NSEC_PER_SEC)
+/* Timeouts up to here have ticks as their unit: 2^14 of them [ns]. */
+#define TOLD_LEAST ((1ULL << (TICK_SHIFT + 14)) - 1)
 
-/* A state in 3 bits: those that are told whatever the packets are not 0, and differ within
- * a protocol. */
-#define TOLD_STATE(state) ((__u32)(state) + 5 & 7)
+/* How exactly a replica's end is known [ticks]: as its last packet's time, EXPIRY_SLACK. */
+#define TOLD_SLACK 5
+
+#define STATE_BIT(state) (1U << (state))
+
+/* States that are told (ip_vs_sync_conn_needed). */
+#define TOLD_STATES                                                                    \
+	(STATE_BIT(TCP_ESTABLISHED) | STATE_BIT(TCP_FIN_WAIT) | STATE_BIT(TCP_CLOSE) | \
+	 STATE_BIT(TCP_CLOSE_WAIT) | STATE_BIT(TCP_TIME_WAIT) | STATE_BIT(CONN_UDP) |  \
+	 STATE_BIT(SCTP_ESTABLISHED) | STATE_BIT(SCTP_SHUTDOWN_SENT) |                 \
+	 STATE_BIT(SCTP_SHUTDOWN_RECEIVED) | STATE_BIT(SCTP_SHUTDOWN_ACK_SENT) |       \
+	 STATE_BIT(SCTP_CLOSED))
+
+/* One of these states in 3 bits: those that are told whatever the packets are not 0, and
+ * differ within a protocol. */
+#define TOLD_STATE(state) (((__u32)(state) + 5) & 7)
 #define TOLD_DIFFERENT(a, b, c, d)                                           \
 	(TOLD_STATE(a) && TOLD_STATE(b) && TOLD_STATE(c) && TOLD_STATE(d) && \
 	 TOLD_STATE(a) != TOLD_STATE(b) && TOLD_STATE(a) != TOLD_STATE(c) && \
@@ -51,7 +68,13 @@ static __always_inline void conn_set_number(struct conn *c, __u32 number)
 	c->number = (c->number & ~TIMER_NUMBER) | number;
 }
 
-/* TOLD_STATE of the state that backups were told of; of a template whether it is assured. */
+/* A state as it is noted: 0 if it is none that is told. */
+static __always_inline __u32 told_code(__u8 state)
+{
+	return TOLD_STATES & STATE_BIT(state & 31) ? TOLD_STATE(state) : 0;
+}
+
+/* The state that backups were told of (told_code); of a template whether it is assured. */
 static __always_inline __u32 told_state(const struct conn *c)
 {
 	return c->number >> TOLD_STATE_SHIFT;
@@ -109,7 +132,23 @@ static __always_inline __u16 told_time(__u64 time, __u32 unit)
 	return short_time ? short_time : TOLD_REPETITIONS + 1;
 }
 
-/* At least each 32 s: forgets an end on backups that was a timeout ago. */
+/* The end of a replica [ns] as told_end has it, which is never 0. */
+static __always_inline __u16 told_replica_end(__u64 expires)
+{
+	__u16 end = expires >> TICK_SHIFT;
+
+	return end ? end : 1;
+}
+
+/* Whether an entry is a replica whose end no packet has moved. */
+static __always_inline int told_untouched(const struct conn *c)
+{
+	__s16 moved = told_replica_end(c->expires) - c->told_end;
+
+	return told_replica(c) && c->told_end && moved > -TOLD_SLACK && moved < TOLD_SLACK;
+}
+
+/* At least each 32 s: forgets what would be misread when the time has wrapped around. */
 static __always_inline void told_lapse(struct conn *c, __u64 now, __u64 timeout)
 {
 	__u32 unit = told_unit(timeout);
@@ -117,7 +156,7 @@ static __always_inline void told_lapse(struct conn *c, __u64 now, __u64 timeout)
 
 	if (timeout < TOLD_LEAST)
 		timeout = TOLD_LEAST;
-	if (!told_replica(c) && past >= (__s16)(timeout >> unit))
+	if (told_replica(c) ? !told_untouched(c) : past >= (__s16)(timeout >> unit))
 		told_unknown(c);
 }
 

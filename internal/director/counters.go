@@ -100,6 +100,21 @@ func (c tally) read(n uint32) ([]counted, error) {
 	return all, nil
 }
 
+// ClientPackets is how many packets clients have sent to services, ever: those are counted,
+// too, that were deleted, until the last ones of the table are. It reads counters alone, and
+// so waits for no other command.
+func (d *Director) ClientPackets() (n uint64, err error) {
+	set, err := d.config()
+	if err != nil {
+		return 0, err
+	}
+	all, err := d.serviceTally().totals(set.Services)
+	for i := range all {
+		n += all[i].InPackets
+	}
+	return n, err
+}
+
 // zero makes what ids counted so far their base. The kernel's counters are
 // never written: a packet may be adding to them. The rates start again.
 func (c tally) zero(ids []uint32) error { return c.rebase(ids, c.zeros) }

@@ -39,6 +39,10 @@ func TestCounters(t *testing.T) {
 	if got, want := r.status(other.Key).Stats, (model.Stats{Conns: 1, InPkts: 1, InBytes: 33}); got != want {
 		t.Errorf("UDP service: %+v, want %+v", got, want)
 	}
+	r.must(r.Zero(nil))
+	if n, err := r.ClientPackets(); err != nil || n != server0.InPkts+server1.InPkts+1 {
+		t.Errorf("%d packets of clients, %v", n, err)
+	}
 }
 
 func add(a, b model.Stats) model.Stats {

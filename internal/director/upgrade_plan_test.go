@@ -139,7 +139,7 @@ func TestUpgradePlan(t *testing.T) {
 	}{
 		{"nothing", "server", func(btf.Type) {}, map[Disposition][]string{}, ""},
 		{"a field more in connections", "conn4", oneMore, map[Disposition][]string{Adopted: connections}, ""},
-		{"fields of a connection exchanged", "conn4", swapped("tick", "server"), map[Disposition][]string{Adopted: connections}, ""},
+		{"fields of a connection exchanged", "conn4", swapped("number", "server"), map[Disposition][]string{Adopted: connections}, ""},
 		{"fields of a server exchanged", "server", swapped("weight", "last_weight"), map[Disposition][]string{Converted: {"servers"}, Renewed: {"check_flows"}}, ""},
 		{"a cache's entries", "route", swapped("until", "asked"), map[Disposition][]string{Renewed: {"routes"}}, ""},
 		{"loads, which packets change meanwhile", "load", swapped("active", "inactive"), nil, "map loads: "},

@@ -28,6 +28,7 @@ type Table interface {
 	entryReader
 	Services() ([]model.ServiceStatus, error)
 	Generation() (uint64, error)
+	ClientPackets() (uint64, error)
 	Replicate(entries []model.Connection) (errs []error, err error)
 	Withdraw(entries []model.Connection) (errs []error, err error)
 	Sweep(entries []model.Connection) (ended int, err error)

@@ -6,69 +6,68 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
-
-	"imbang/internal/model"
 )
 
-// trafficWindow is how often a backup looks whether packets of clients came to it. It reads
-// the counters of all services for that.
+// trafficWindow is how often a backup looks whether packets of clients came to it.
 const trafficWindow = 10 * time.Second
 
-// trafficWindows are so many in a row with packets, and they are no move of addresses.
-const trafficWindows = 2
+// trafficWindows are so many in a row with packets, so that there were some for one whole
+// window at least: it is no move of addresses.
+const trafficWindows = 3
 
 // traffic is what clients sent to a backup, whose packets should come to its master.
 type traffic struct {
-	read    bool
-	at      time.Duration // it was read
-	packets uint64        // from clients, by all counters
+	master  netip.Addr
+	at      time.Duration // it was read; with a master
+	packets uint64        // from clients
 	windows int           // in a row with packets
 }
 
-// due reports whether a window has passed.
-func (t *traffic) due(now time.Duration) bool { return !t.read || now-t.at >= trafficWindow }
+// due reports whether a window has passed, or another director is the master.
+func (t *traffic) due(now time.Duration, master netip.Addr) bool {
+	return t.master != master || now-t.at >= trafficWindow
+}
 
 // note counts a window.
-func (t *traffic) note(now time.Duration, packets uint64) {
+func (t *traffic) note(now time.Duration, packets uint64, master netip.Addr) {
 	switch {
-	case !t.read || packets < t.packets: // counters were set to 0, or a service was removed
+	case t.master != master:
+		t.windows = 0
 	case packets > t.packets:
 		t.windows++
-	default:
+	case packets == t.packets:
 		t.windows = 0
 	}
-	t.read, t.at, t.packets = true, now, packets
+	// Fewer than before: services were removed, and what came meanwhile is not known.
+	t.master, t.at, t.packets = master, now, packets
 }
 
 // lookTraffic raises the alarm of a backup whose director forwards the packets of clients
 // while another one is the master: connections that begin here are known nowhere else.
 func (r *Replica) lookTraffic(now time.Duration) error {
-	if r.receiver == nil || r.locked {
+	if r.receiver == nil {
 		return nil
 	}
-	if !r.receiver.State().Following {
+	state := r.receiver.State()
+	if !state.Following {
 		r.traffic = traffic{} // which director is to have the addresses is not known
 		r.alarms.clear(Traffic, netip.AddrPort{})
 		return nil
 	}
-	if !r.traffic.due(now) {
+	master := state.Sender.Addr()
+	if !r.traffic.due(now, master) {
 		return nil
 	}
-	var list []model.ServiceStatus
-	var err error
-	r.outside(func() { list, err = r.o.Table.Services() })
-	if isLocked(err) {
-		return nil // the next look reads them
-	}
+	packets, err := r.o.Table.ClientPackets()
 	if err != nil {
-		return fmt.Errorf("replication: read the counters: %w", err)
+		return fmt.Errorf("replication: %w", err)
 	}
-	r.noteTraffic(now, packets(list), r.receiver.State().Sender.Addr())
+	r.noteTraffic(now, packets, master)
 	return nil
 }
 
 func (r *Replica) noteTraffic(now time.Duration, packets uint64, master netip.Addr) {
-	r.traffic.note(now, packets)
+	r.traffic.note(now, packets, master)
 	switch {
 	case r.traffic.windows == 0:
 		r.alarms.clear(Traffic, netip.AddrPort{})
@@ -77,12 +76,4 @@ func (r *Replica) noteTraffic(now time.Duration, packets uint64, master netip.Ad
 		r.alarms.raise(now, Traffic, netip.AddrPort{}, text)
 		r.o.Log.Warn("replication: " + text)
 	}
-}
-
-// packets are those that clients sent to the services.
-func packets(list []model.ServiceStatus) (n uint64) {
-	for i := range list {
-		n += list[i].Stats.InPkts
-	}
-	return n
 }
