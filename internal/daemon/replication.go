@@ -154,7 +154,11 @@ const (
 	barrierLongest = 600
 )
 
-// Barrier implements api.Daemon. It waits outside of the loop.
+// barrierLook is how often Barrier looks whether the role has started.
+const barrierLook = 50 * time.Millisecond
+
+// Barrier implements api.Daemon. It waits outside of the loop, also for a role that is being
+// started, as after a reload.
 func (d *Daemon) Barrier(ctx context.Context, q api.BarrierRequest) (*api.BarrierReply, error) {
 	if q.Timeout == 0 {
 		q.Timeout = barrierTimeout
@@ -162,21 +166,36 @@ func (d *Daemon) Barrier(ctx context.Context, q api.BarrierRequest) (*api.Barrie
 	if math.IsNaN(q.Timeout) || q.Timeout < 0 || q.Timeout > barrierLongest {
 		return nil, api.Conflict(fmt.Errorf("timeout of %v s: want more than 0 and at most %d s", q.Timeout, barrierLongest))
 	}
-	var r *replicate.Replica
-	if err := d.do(func() error {
-		r = d.own.Replica()
-		if r == nil {
-			return api.Conflict(errors.New("no replication runs: it requires the section synchronization.replication of the configuration, and imbang status says why it does not run"))
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(q.Timeout*float64(time.Second)))
 	defer cancel()
+	r, err := d.replica(ctx)
+	if err != nil {
+		return nil, err
+	}
 	list, err := r.Barrier(ctx)
 	if err != nil && !errors.Is(err, replicate.ErrBehind) {
 		return nil, api.Conflict(err)
 	}
 	return &api.BarrierReply{Reached: err == nil, Receivers: receivers(list)}, nil
+}
+
+// replica is the role that runs, if it does before the context ends.
+func (d *Daemon) replica(ctx context.Context) (r *replicate.Replica, err error) {
+	for {
+		configured := false
+		if err := d.do(func() error {
+			r, configured = d.own.Replica(), d.own.Configured() != nil
+			return nil
+		}); err != nil || r != nil {
+			return r, err
+		}
+		if !configured {
+			return nil, api.Conflict(errors.New("no replication is configured: a barrier requires the section synchronization.replication"))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, api.Conflict(errors.New("no replication runs: imbang status says why"))
+		case <-time.After(barrierLook):
+		}
+	}
 }

@@ -118,10 +118,10 @@ func TestReplicationChanges(t *testing.T) {
 	}
 }
 
-// A barrier is refused where nothing replicates, and with a time that is none.
-func TestBarrierRefused(t *testing.T) {
+// looping is a daemon that answers calls, and does nothing else.
+func looping(t *testing.T) *Daemon {
 	d := &Daemon{calls: make(chan func()), ended: make(chan struct{})}
-	defer close(d.ended)
+	t.Cleanup(func() { close(d.ended) })
 	go func() {
 		for {
 			select {
@@ -132,9 +132,30 @@ func TestBarrierRefused(t *testing.T) {
 			}
 		}
 	}()
-	for timeout, want := range map[float64]string{0: "no replication runs", 1: "no replication runs", -1: "timeout of -1 s", 601: "at most 600 s", math.NaN(): "timeout of NaN s"} {
+	return d
+}
+
+// A barrier is refused where nothing replicates, and with a time that is none.
+func TestBarrierRefused(t *testing.T) {
+	d := looping(t)
+	for timeout, want := range map[float64]string{0: "no replication is configured", 1: "no replication is configured", -1: "timeout of -1 s", 601: "at most 600 s", math.NaN(): "timeout of NaN s"} {
 		if _, err := d.Barrier(t.Context(), api.BarrierRequest{Timeout: timeout}); !errors.Is(err, api.ErrConflict) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v s: %v", timeout, err)
 		}
+	}
+}
+
+// It waits for a role that does not run, as just after a reload.
+func TestBarrierAwaitsTheRole(t *testing.T) {
+	d := looping(t)
+	d.own = keep.Replication{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	c := replicationConfig(replicate.Master)
+	c.KeyFile = "/nonexistent"
+	d.own.Set(c, time.Now())
+	defer d.own.Close()
+	began := time.Now()
+	_, err := d.Barrier(t.Context(), api.BarrierRequest{Timeout: 0.3})
+	if took := time.Since(began); !errors.Is(err, api.ErrConflict) || !strings.Contains(err.Error(), "no replication runs") || took < 300*time.Millisecond {
+		t.Errorf("%v after %v", err, took)
 	}
 }
