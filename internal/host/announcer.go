@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Announcer announces addresses by one packet socket, which is open already when haste is
+// needed. Unlike Announce it does not require that the device has the address yet.
+type Announcer struct{ fd int }
+
+// NewAnnouncer opens one in the calling thread's network namespace.
+func NewAnnouncer() (*Announcer, error) {
+	// Without a protocol it receives nothing.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("announce addresses: %w", needRoot(err))
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, ControlPriority); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("announce addresses: SO_PRIORITY: %w", err)
+	}
+	return &Announcer{fd}, nil
+}
+
+// ControlPriority is TC_PRIO_INTERACTIVE, the highest SO_PRIORITY without a capability:
+// queueing disciplines send it first.
+const ControlPriority = 6
+
+// Close closes the socket.
+func (a *Announcer) Close() error { return unix.Close(a.fd) }
+
+// Announcement is a packet for a device's link.
+type Announcement struct {
+	packet []byte
+	to     unix.SockaddrLinklayer
+}
+
+// Announcements are those of addresses of a device: gratuitous ARP requests, and
+// unsolicited neighbour advertisements with the Override flag. A device without an
+// Ethernet address has none.
+func (d *Device) Announcements(addresses []netip.Addr) (all []Announcement) {
+	if len(d.MAC) != 6 {
+		return nil
+	}
+	router := routes(d.Name)
+	for _, a := range addresses {
+		if a.Is4() {
+			to := broadcast(&net.Interface{Index: d.Index})
+			all = append(all, Announcement{arpPacket(a, a, d.MAC), *to})
+			continue
+		}
+		to := unix.SockaddrLinklayer{Protocol: protocolIPv6, Ifindex: d.Index, Halen: 6, Addr: [8]byte{0x33, 0x33, 0, 0, 0, 1}}
+		all = append(all, Announcement{advertisementPacket(a, d.MAC, router), to})
+	}
+	return all
+}
+
+// Send sends an announcement.
+func (a *Announcer) Send(n *Announcement) error { return unix.Sendto(a.fd, n.packet, 0, &n.to) }
+
+const (
+	protocolIPv6 = unix.ETH_P_IPV6>>8 | unix.ETH_P_IPV6&0xff<<8 // in network byte order
+	ipv6Header   = 40
+)
+
+// allNodes is the destination of unsolicited advertisements (RFC 4861, 7.2.6).
+var allNodes = netip.MustParseAddr("ff02::1")
+
+// advertisementPacket is an unsolicited neighbour advertisement with its IPv6 header.
+func advertisementPacket(a netip.Addr, mac net.HardwareAddr, router bool) []byte {
+	message := advertisement(a, mac, router)
+	b := make([]byte, ipv6Header, ipv6Header+len(message))
+	b[0], b[1] = 0x6c, 0 // version 6, class CS6
+	binary.BigEndian.PutUint16(b[4:], uint16(len(message)))
+	b[6], b[7] = protocolICMPv6, neighbourHops
+	source, destination := a.As16(), allNodes.As16()
+	copy(b[8:], source[:])
+	copy(b[24:], destination[:])
+	sum := uint32(protocolICMPv6) + uint32(len(message))
+	for _, part := range [][]byte{b[8:ipv6Header], message} { // the checksum is 0 yet
+		for ; len(part) >= 2; part = part[2:] {
+			sum += uint32(binary.BigEndian.Uint16(part))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(message[2:], ^uint16(sum))
+	return append(b, message...)
+}
