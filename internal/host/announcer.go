@@ -46,7 +46,7 @@ type Announcement struct {
 // unsolicited neighbour advertisements with the Override flag. A device without an
 // Ethernet address has none.
 func (d *Device) Announcements(addresses []netip.Addr) (all []Announcement) {
-	if len(d.MAC) != 6 {
+	if len(d.MAC) != 6 || [6]byte(d.MAC) == [6]byte{} { // a loopback's is 0
 		return nil
 	}
 	router := routes(d.Name)

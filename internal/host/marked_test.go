@@ -202,7 +202,7 @@ func TestAnnouncer(t *testing.T) {
 			}
 		}
 	}
-	if all := device(t, ns, "lo").Announcements(addresses); len(all) == 2 && all[0].to.Halen != 6 {
+	if all := device(t, ns, "lo").Announcements(addresses); len(all) != 0 {
 		t.Errorf("lo: %v", all)
 	}
 }
