@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/setup"
+)
+
+// handover is what the next program of this process goes on with.
+type handover struct {
+	PID     int // so that no other process uses it
+	Groups  map[string]vrrp.Snapshot
+	Scripts map[string]rememberedScript
+}
+
+type rememberedScript struct {
+	Script setup.Script
+	State  check.State
+}
+
+func handoverFile(dir string) string { return filepath.Join(dir, "vrrp-handover.json") }
+
+// readHandover reads and removes what an earlier program of this process has left.
+func readHandover(dir string) (h handover, err error) {
+	text, err := os.ReadFile(handoverFile(dir))
+	if errors.Is(err, os.ErrNotExist) {
+		return h, nil
+	}
+	if err == nil {
+		err = os.Remove(handoverFile(dir))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &h)
+	}
+	if err != nil {
+		return handover{}, err
+	}
+	if h.PID != os.Getpid() {
+		return handover{}, nil // of a process that was killed
+	}
+	return h, nil
+}
+
+// replace hands over to the program file. It returns nil if that failed and the loop goes on.
+func (l *loop) replace() error {
+	l.replacing = false
+	h := handover{PID: os.Getpid(), Groups: map[string]vrrp.Snapshot{}, Scripts: map[string]rememberedScript{}}
+	for name, s := range l.tracker.scripts {
+		h.Scripts[name] = rememberedScript{s.script, s.state}
+	}
+	for _, g := range l.groups {
+		h.Groups[g.setup.Name] = g.machine.Snapshot()
+	}
+	err := writeHandover(l.Dir, h)
+	if err == nil && l.Execute == nil {
+		err = errors.New("there is no program to execute")
+	}
+	if err == nil {
+		l.Log.Info("the program is executed again", "groups", len(l.groups))
+		if err = l.Execute(); err == nil {
+			return ErrReplaced
+		}
+	}
+	_ = os.Remove(handoverFile(l.Dir))
+	l.Log.Error("the program cannot be replaced, and goes on", "error", err)
+	return nil
+}
+
+func writeHandover(dir string, h handover) error {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	if err := os.WriteFile(handoverFile(dir), text, 0o600); err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	return nil
+}
+
+// ErrRuns says that there is such a process already.
+var ErrRuns = errors.New("imbang vrrp runs already in this network namespace (imbang vrrp status shows it)")
+
+func lockFile(dir string) string { return filepath.Join(dir, "vrrp.lock") }
+
+// take makes the directory and locks it for this process.
+func take(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("directory of VRRP: %w", err)
+	}
+	f, err := os.OpenFile(lockFile(dir), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("directory of VRRP: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, ErrRuns
+		}
+		return nil, fmt.Errorf("directory of VRRP: lock: %w", err)
+	}
+	return f, nil
+}
