@@ -57,9 +57,16 @@ const (
 var errSwept = errors.New("the directory was removed meanwhile")
 
 // Take makes the directory and locks it, until the file is closed or the process ends.
-func Take(dir string) (f *os.File, err error) {
+func Take(dir string) (f *os.File, err error) { return TakeFile(dir, "lock", ErrRunning) }
+
+// VRRPLock is the lock of imbang vrrp in a directory.
+const VRRPLock = "vrrp.lock"
+
+// TakeFile makes the directory and locks a file in it, until that is closed or the process
+// ends. The error is runs if another process has it.
+func TakeFile(dir, name string, runs error) (f *os.File, err error) {
 	for range takeTries {
-		if f, err = take(dir); err == nil || !errors.Is(err, ErrRunning) && !errors.Is(err, errSwept) && !errors.Is(err, os.ErrNotExist) {
+		if f, err = take(dir, name, runs); err == nil || !errors.Is(err, runs) && !errors.Is(err, errSwept) && !errors.Is(err, os.ErrNotExist) {
 			return f, err
 		}
 		time.Sleep(takePause)
@@ -67,13 +74,13 @@ func Take(dir string) (f *os.File, err error) {
 	return nil, err
 }
 
-// take tries once. The error of a directory that Sweep removes at that time is ErrRunning,
+// take tries once. The error of a directory that Sweep removes at that time is runs,
 // errSwept or one of a file that is not there, depending on how far it has come.
-func take(dir string) (*os.File, error) {
+func take(dir, name string, runs error) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	path := filepath.Join(dir, "lock")
+	path := filepath.Join(dir, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -81,7 +88,7 @@ func take(dir string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrRunning
+			return nil, runs
 		}
 		return nil, fmt.Errorf("state directory: lock: %w", err)
 	}
@@ -96,7 +103,7 @@ func take(dir string) (*os.File, error) {
 }
 
 // Sweep removes the directories of network namespaces that have neither a daemon nor a
-// director any more, nor a process that synchronizes connections.
+// director any more, nor a process that synchronizes connections, nor imbang vrrp.
 func Sweep() {
 	dirs, _ := filepath.Glob(filepath.Join(Base, "[0-9]*"))
 	for _, dir := range dirs {
@@ -106,8 +113,11 @@ func Sweep() {
 		if roles, err := running.List(dir); err != nil || len(roles) > 0 {
 			continue
 		}
-		if f, err := take(dir); err == nil {
-			_ = os.RemoveAll(dir)
+		if f, err := take(dir, "lock", ErrRunning); err == nil {
+			if v, err := take(dir, VRRPLock, ErrRunning); err == nil {
+				_ = os.RemoveAll(dir)
+				v.Close()
+			}
 			f.Close()
 		}
 	}

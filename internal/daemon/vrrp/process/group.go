@@ -161,7 +161,7 @@ func (g *group) advertise(router int, a *vrrp.Advertisement) {
 			destinations[0] = vrrp.Group6
 		}
 	}
-	s := g.sockets[place{r.Device, r.IPv6()}]
+	s := g.sockets[spot{r.Device, r.IPv6()}]
 	for _, to := range destinations {
 		err := fmt.Errorf("there is no socket on device %s", r.Device)
 		if s != nil && s.Socket != nil {

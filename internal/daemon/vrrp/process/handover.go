@@ -9,9 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 )
@@ -90,23 +89,5 @@ func writeHandover(dir string, h handover) error {
 // ErrRuns says that there is such a process already.
 var ErrRuns = errors.New("imbang vrrp runs already in this network namespace (imbang vrrp status shows it)")
 
-func lockFile(dir string) string { return filepath.Join(dir, "vrrp.lock") }
-
 // take makes the directory and locks it for this process.
-func take(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("directory of VRRP: %w", err)
-	}
-	f, err := os.OpenFile(lockFile(dir), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("directory of VRRP: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrRuns
-		}
-		return nil, fmt.Errorf("directory of VRRP: lock: %w", err)
-	}
-	return f, nil
-}
+func take(dir string) (*os.File, error) { return place.TakeFile(dir, place.VRRPLock, ErrRuns) }

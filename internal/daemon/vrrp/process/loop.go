@@ -60,7 +60,7 @@ type loop struct {
 
 	setup         *setup.Setup
 	devices       map[string]*host.Device
-	sockets       map[place]*opened
+	sockets       map[spot]*opened
 	routes        map[route]target
 	groups        []*group
 	advertisement vrrp.Advertisement // that is being received
@@ -75,13 +75,13 @@ type loop struct {
 	replacing   bool
 }
 
-// place is where a socket is.
-type place struct {
+// spot is where a socket is.
+type spot struct {
 	device string
 	ipv6   bool
 }
 
-// opened is a socket of a place, or why there is none.
+// opened is a socket of a spot, or why there is none.
 type opened struct {
 	*socket.Socket
 	err error
@@ -89,7 +89,7 @@ type opened struct {
 
 // route leads from a message to its virtual router.
 type route struct {
-	place
+	spot
 	id uint8
 }
 
@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	// Sockets belong to the network namespace of the thread that opens them.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	l := &loop{Options: o, sockets: map[place]*opened{}, began: time.Now(), loaded: time.Now()}
+	l := &loop{Options: o, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
 	if o.RealTime {
 		if err := realTime(); err != nil {
 			l.notRealTime = strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -253,7 +253,7 @@ func (l *loop) receive(t time.Duration, s *opened) {
 		if len(message) < 2 {
 			return // the filter of the socket requires two bytes
 		}
-		if to, known := l.routes[route{place{s.Device, s.IPv6}, message[1]}]; known {
+		if to, known := l.routes[route{spot{s.Device, s.IPv6}, message[1]}]; known {
 			to.group.receive(t, to.router, message, p)
 		}
 	})
@@ -367,12 +367,12 @@ func (l *loop) openSockets() {
 		ids       []uint8
 		multicast bool
 	}
-	wanted := map[place]*want{}
+	wanted := map[spot]*want{}
 	l.routes = map[route]target{}
 	for _, g := range l.groups {
 		for i := range g.setup.Routers {
 			r := &g.setup.Routers[i]
-			at := place{r.Device, r.IPv6()}
+			at := spot{r.Device, r.IPv6()}
 			if wanted[at] == nil {
 				wanted[at] = &want{}
 			}
@@ -403,7 +403,7 @@ func (l *loop) openSockets() {
 	}
 }
 
-func (l *loop) openSocket(at place) *opened {
+func (l *loop) openSocket(at spot) *opened {
 	d := l.devices[at.device]
 	if d == nil {
 		return &opened{err: fmt.Errorf("there is no device %s", at.device)}

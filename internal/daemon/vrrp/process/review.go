@@ -151,7 +151,7 @@ func (g *group) findFaults() (all []string) {
 		if !g.source(r).IsValid() {
 			add("%s", noSource(r))
 		}
-		if s := g.sockets[place{r.Device, r.IPv6()}]; s != nil && s.err != nil {
+		if s := g.sockets[spot{r.Device, r.IPv6()}]; s != nil && s.err != nil {
 			add("%v", s.err)
 		}
 	}

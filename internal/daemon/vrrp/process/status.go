@@ -135,7 +135,7 @@ func (g *group) status() Group {
 		if master := memory.Routers[i].Master; memory.State == vrrp.Backup && master.IsValid() {
 			one.Master = master.String()
 		}
-		if at := g.loop.sockets[place{r.Device, r.IPv6()}]; at != nil && at.Socket != nil {
+		if at := g.loop.sockets[spot{r.Device, r.IPv6()}]; at != nil && at.Socket != nil {
 			one.Dropped = at.Dropped()
 		}
 		s.Routers = append(s.Routers, one)
