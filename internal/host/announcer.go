@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -75,12 +77,16 @@ var allNodes = netip.MustParseAddr("ff02::1")
 
 // advertisementPacket is an unsolicited neighbour advertisement with its IPv6 header.
 func advertisementPacket(a netip.Addr, mac net.HardwareAddr, router bool) []byte {
-	message := advertisement(a, mac, router)
+	return neighbourPacket(a, allNodes, advertisement(a, mac, router))
+}
+
+// neighbourPacket is a message of neighbour discovery with its checksum and IPv6 header.
+func neighbourPacket(from, to netip.Addr, message []byte) []byte {
 	b := make([]byte, ipv6Header, ipv6Header+len(message))
 	b[0], b[1] = 0x6c, 0 // version 6, class CS6
 	binary.BigEndian.PutUint16(b[4:], uint16(len(message)))
 	b[6], b[7] = protocolICMPv6, neighbourHops
-	source, destination := a.As16(), allNodes.As16()
+	source, destination := from.As16(), to.As16()
 	copy(b[8:], source[:])
 	copy(b[24:], destination[:])
 	sum := uint32(protocolICMPv6) + uint32(len(message))
@@ -94,4 +100,40 @@ func advertisementPacket(a netip.Addr, mac net.HardwareAddr, router bool) []byte
 	}
 	binary.BigEndian.PutUint16(message[2:], ^uint16(sum))
 	return append(b, message...)
+}
+
+// Solicitation asks a device's link for the hardware address of a neighbour: an ARP request,
+// or a neighbour solicitation (RFC 4861, 7.2.2), from an address of the device. has is false
+// if the device has no Ethernet address.
+func (d *Device) Solicitation(from, neighbour netip.Addr) (n Announcement, has bool) {
+	if len(d.MAC) != 6 {
+		return n, false
+	}
+	if from.Is4() {
+		return Announcement{arpPacket(from, neighbour, d.MAC), *broadcast(&net.Interface{Index: d.Index})}, true
+	}
+	last := neighbour.As16()
+	group := netip.AddrFrom16([16]byte{0: 0xff, 1: 0x02, 11: 1, 12: 0xff, 13: last[13], 14: last[14], 15: last[15]})
+	return Announcement{
+		neighbourPacket(from, group, neighbourMessage(solicitationType, 0, neighbour, sourceLinkLayer, d.MAC)),
+		unix.SockaddrLinklayer{Protocol: protocolIPv6, Ifindex: d.Index, Halen: 6, Addr: [8]byte{0x33, 0x33, 0xff, last[13], last[14], last[15]}},
+	}, true
+}
+
+// Unresolved reports whether the kernel looks for the hardware address of a neighbour, or has
+// failed to find it. A neighbour that it does not know is not unresolved.
+func (d *Device) Unresolved(neighbour netip.Addr) bool {
+	family := unix.AF_INET
+	if neighbour.Is6() {
+		family = unix.AF_INET6
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	request.AddData(&netlink.Ndmsg{Family: uint8(family), Index: uint32(d.Index)})
+	request.AddData(nl.NewRtAttr(unix.NDA_DST, neighbour.AsSlice()))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	if err != nil || len(messages) == 0 || len(messages[0]) < unix.SizeofNdMsg {
+		return false // such as ENOENT
+	}
+	state := binary.NativeEndian.Uint16(messages[0][8:]) // struct ndmsg: family, padding, index, state
+	return state&(unix.NUD_INCOMPLETE|unix.NUD_FAILED) != 0
 }

@@ -4,6 +4,7 @@ package host
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -75,7 +76,7 @@ func TestMarkedAddresses(t *testing.T) {
 		d = device(t, ns, "eth0")
 		for _, a := range d.Addresses {
 			is := slices.Contains(moving, a.Prefix) && !slices.Contains(static, a.Prefix) || a.Prefix == others[1]
-			if is != (a.Protocol == Mark) || a.Unusable {
+			if is != (a.Protocol == Mark) || a.Unusable && !a.Prefix.Addr().IsLinkLocalUnicast() {
 				t.Errorf("promote %s: %+v", promote, a)
 			}
 		}
@@ -83,7 +84,7 @@ func TestMarkedAddresses(t *testing.T) {
 			t.Errorf("promote %s: %v, want %d", promote, global(d), want)
 		}
 		out, err := exec.Command("ip", "-n", ns.Name(), "address", "show", "dev", "eth0").CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "inet 10.20.0.1/24 brd 10.20.0.255") || strings.Contains(string(out), "tentative") {
+		if err != nil || !strings.Contains(string(out), "inet 10.20.0.1/24 brd 10.20.0.255") {
 			t.Errorf("%v: %s", err, out)
 		}
 		var again []netip.Prefix
@@ -204,5 +205,57 @@ func TestAnnouncer(t *testing.T) {
 	}
 	if all := device(t, ns, "lo").Announcements(addresses); len(all) != 0 {
 		t.Errorf("lo: %v", all)
+	}
+}
+
+// A neighbour that could not be resolved is, as soon as it answers a solicitation, whatever
+// the kernel waits for.
+func TestSolicitation(t *testing.T) {
+	ns, other := withDevice(t)
+	must(t, ns.AddAddresses("eth0", prefixes("10.20.0.8/24", "fd00:20::8/64")...))
+	d := device(t, ns, "eth0")
+	for _, c := range []struct{ from, to, prefix string }{{"10.20.0.8", "10.20.0.9", "10.20.0.9/24"}, {"fd00:20::8", "fd00:20::9", "fd00:20::9/64"}} {
+		from, to := netip.MustParseAddr(c.from), netip.MustParseAddr(c.to)
+		unresolved := func() (is bool) {
+			must(t, ns.Do(func() error { is = d.Unresolved(to); return nil }))
+			return is
+		}
+		if unresolved() {
+			t.Errorf("%s: unknown", to)
+		}
+		must(t, ns.Do(func() error {
+			conn, err := net.Dial("udp", net.JoinHostPort(c.to, "9"))
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = conn.Write([]byte("x"))
+			return err
+		}))
+		if !unresolved() {
+			t.Errorf("%s: not there", to)
+		}
+		time.Sleep(20 * time.Millisecond) // behind the kernel's first solicitation
+		must(t, other.AddAddresses("eth0", netip.MustParsePrefix(c.prefix)))
+		solicit := func() {
+			must(t, ns.Do(func() error {
+				announcer, err := NewAnnouncer()
+				if err != nil {
+					return err
+				}
+				defer announcer.Close()
+				n, has := d.Solicitation(from, to)
+				if !has {
+					t.Errorf("%+v", d)
+				}
+				return announcer.Send(&n)
+			}))
+		}
+		for begin := time.Now(); unresolved(); time.Sleep(20 * time.Millisecond) { // an IPv6 address is not usable at once
+			solicit()
+			if time.Since(begin) > 500*time.Millisecond { // the kernel's next one is a second after its first
+				t.Fatalf("%s: still unresolved", to)
+			}
+		}
 	}
 }

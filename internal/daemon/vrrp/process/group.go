@@ -153,6 +153,12 @@ func (g *group) receive(t time.Duration, router int, message []byte, p vrrp.Pack
 
 func (g *group) advertise(router int, a *vrrp.Advertisement) {
 	r := &g.setup.Routers[router]
+	if d := g.devices[r.Device]; d == nil || !d.Up {
+		// A resignation. Without a carrier it would begin a neighbour's resolution, which the
+		// kernel tries again once a second: later advertisements by unicast would wait for it.
+		g.unsent++
+		return
+	}
 	source := g.config.Routers[router].Source
 	destinations := r.Peers
 	if len(destinations) == 0 {
@@ -170,6 +176,23 @@ func (g *group) advertise(router int, a *vrrp.Advertisement) {
 			}
 		}
 		g.sent(r, to, err)
+		if len(r.Peers) > 0 {
+			g.solicit(r, source, to)
+		}
+	}
+}
+
+// solicit asks for a peer's hardware address while the kernel has none. It does so itself
+// only once a second, and advertisements wait for that. When messages pass again after a
+// split, the request also gives the peer the own address, which it may lack for the same
+// reason: two masters learn of each other within an interval.
+func (g *group) solicit(r *setup.Router, source, peer netip.Addr) {
+	d := g.devices[r.Device]
+	if !d.Unresolved(peer) {
+		return
+	}
+	if n, has := d.Solicitation(source, peer); has {
+		_ = g.announcer.Send(&n) // as the advertisement: the next one tries again
 	}
 }
 

@@ -117,7 +117,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer runtime.UnlockOSThread()
 	l := &loop{Options: o, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
 	if o.RealTime {
-		if err := realTime(); err != nil {
+		end, err := realTime()
+		defer end()
+		if err != nil {
 			l.notRealTime = strings.ReplaceAll(err.Error(), "\n", "; ")
 			log.Warn("the process is not real-time: under load it may take itself for stalled", "error", l.notRealTime)
 		}

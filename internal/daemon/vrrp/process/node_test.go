@@ -114,6 +114,7 @@ type node struct {
 	reload, replace chan os.Signal
 	end             context.CancelFunc
 	done            chan error
+	realTime        bool
 
 	mu     sync.Mutex
 	wanted setup.Setup
@@ -165,7 +166,7 @@ func (n *node) start() *node {
 			return &s, nil
 		},
 		Dir: n.dir, Log: slog.New(slog.NewTextHandler(n, nil)), Ready: func() { close(ready) },
-		Reload: n.reload, Replace: n.replace, Execute: func() error { return nil },
+		Reload: n.reload, Replace: n.replace, Execute: func() error { return nil }, RealTime: n.realTime,
 	}
 	go func() { n.done <- n.ns.Do(func() error { return Run(ctx, o) }) }()
 	select {

@@ -15,7 +15,8 @@ const priority = 10
 
 // realTime makes the calling thread real-time, but not what it starts, and locks the memory
 // as it is used, so that neither other processes nor a lack of memory delay advertisements.
-func realTime() error {
+// The function that it returns ends that.
+func realTime() (func(), error) {
 	const resetOnFork = 0x01 // SCHED_FLAG_RESET_ON_FORK
 	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Flags: resetOnFork, Priority: priority}, 0)
 	if err != nil {
@@ -26,5 +27,8 @@ func realTime() error {
 	if err2 != nil {
 		err2 = fmt.Errorf("mlockall: %w", err2)
 	}
-	return errors.Join(err, err2)
+	return func() {
+		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
+		_ = unix.Munlockall()
+	}, errors.Join(err, err2)
 }
