@@ -79,13 +79,16 @@ func runVRRP(c *cobra.Command, file string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	place.Sweep()
 	reload, replace := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	signal.Notify(replace, syscall.SIGUSR2)
+	ready := func() {
+		daemon.Ready()
+		go place.Sweep() // now that the own directory is locked
+	}
 	return process.Run(c.Context(), process.Options{
 		Load: func() (*setup.Setup, error) { return loadVRRP(file) },
-		File: file, Dir: dir, Log: log, Ready: daemon.Ready, Reload: reload, Replace: replace, RealTime: true,
+		File: file, Dir: dir, Log: log, Ready: ready, Reload: reload, Replace: replace, RealTime: true,
 		Execute: func() error {
 			// Signals that are ignored stay so until the next program handles them.
 			signal.Ignore(syscall.SIGHUP, syscall.SIGUSR2)

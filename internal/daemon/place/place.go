@@ -62,6 +62,13 @@ func Take(dir string) (f *os.File, err error) { return TakeFile(dir, "lock", Err
 // VRRPLock is the lock of imbang vrrp in a directory.
 const VRRPLock = "vrrp.lock"
 
+// VRRPHandover is what imbang vrrp has written for the program that takes its place: without
+// a lock for a moment, as that ends with the earlier program.
+const VRRPHandover = "vrrp-handover.json"
+
+// handoverTime is longer than that moment.
+const handoverTime = time.Minute
+
 // TakeFile makes the directory and locks a file in it, until that is closed or the process
 // ends. The error is runs if another process has it.
 func TakeFile(dir, name string, runs error) (f *os.File, err error) {
@@ -111,6 +118,9 @@ func Sweep() {
 			continue
 		}
 		if roles, err := running.List(dir); err != nil || len(roles) > 0 {
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(dir, VRRPHandover)); err == nil && time.Since(info.ModTime()) < handoverTime {
 			continue
 		}
 		if f, err := take(dir, "lock", ErrRunning); err == nil {

@@ -27,7 +27,7 @@ type rememberedScript struct {
 	State  check.State
 }
 
-func handoverFile(dir string) string { return filepath.Join(dir, "vrrp-handover.json") }
+func handoverFile(dir string) string { return filepath.Join(dir, place.VRRPHandover) }
 
 // readHandover reads and removes what an earlier program of this process has left.
 func readHandover(dir string) (h handover, err error) {
