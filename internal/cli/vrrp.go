@@ -75,7 +75,7 @@ func runVRRP(c *cobra.Command, file string, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("find the program's file: %w", err)
 	}
-	dir, err := place.Dir()
+	dir, err := place.VRRPDir()
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func runVRRP(c *cobra.Command, file string, log *slog.Logger) error {
 	signal.Notify(replace, syscall.SIGUSR2)
 	ready := func() {
 		daemon.Ready()
-		go place.Sweep() // now that the own directory is locked
+		go place.SweepVRRP() // now that the own directory is locked
 	}
 	return process.Run(c.Context(), process.Options{
 		Load: func() (*setup.Setup, error) { return loadVRRP(file) },

@@ -36,7 +36,7 @@ process does not run.`,
 			if err := out.Check(); err != nil {
 				return err
 			}
-			dir, err := place.Dir()
+			dir, err := place.VRRPDir()
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,9 @@ const Base = "/run/imbang/daemon"
 const State = "/var/lib/imbang"
 
 // Dir is the directory of the calling thread's network namespace.
-func Dir() (string, error) {
+func Dir() (string, error) { return of(Base) }
+
+func of(base string) (string, error) {
 	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", fmt.Errorf("network namespace: %w", err)
@@ -37,7 +39,7 @@ func Dir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
 	}
-	return filepath.Join(Base, strconv.FormatUint(cookie, 10)), nil
+	return filepath.Join(base, strconv.FormatUint(cookie, 10)), nil
 }
 
 // Socket is where the daemon of a directory listens.
@@ -57,23 +59,12 @@ const (
 var errSwept = errors.New("the directory was removed meanwhile")
 
 // Take makes the directory and locks it, until the file is closed or the process ends.
-func Take(dir string) (f *os.File, err error) { return TakeFile(dir, "lock", ErrRunning) }
+func Take(dir string) (f *os.File, err error) { return retake(dir, ErrRunning) }
 
-// VRRPLock is the lock of imbang vrrp in a directory.
-const VRRPLock = "vrrp.lock"
-
-// VRRPHandover is what imbang vrrp has written for the program that takes its place: without
-// a lock for a moment, as that ends with the earlier program.
-const VRRPHandover = "vrrp-handover.json"
-
-// handoverTime is longer than that moment.
-const handoverTime = time.Minute
-
-// TakeFile makes the directory and locks a file in it, until that is closed or the process
-// ends. The error is runs if another process has it.
-func TakeFile(dir, name string, runs error) (f *os.File, err error) {
+// retake tries until the directory is not being removed.
+func retake(dir string, runs error) (f *os.File, err error) {
 	for range takeTries {
-		if f, err = take(dir, name, runs); err == nil || !errors.Is(err, runs) && !errors.Is(err, errSwept) && !errors.Is(err, os.ErrNotExist) {
+		if f, err = take(dir, runs); err == nil || !errors.Is(err, runs) && !errors.Is(err, errSwept) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) {
 			return f, err
 		}
 		time.Sleep(takePause)
@@ -82,12 +73,13 @@ func TakeFile(dir, name string, runs error) (f *os.File, err error) {
 }
 
 // take tries once. The error of a directory that Sweep removes at that time is runs,
-// errSwept or one of a file that is not there, depending on how far it has come.
-func take(dir, name string, runs error) (*os.File, error) {
+// errSwept, or one of a file that is not there, or was a moment ago, depending on how far it
+// has come.
+func take(dir string, runs error) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	path := filepath.Join(dir, name)
+	path := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -110,7 +102,7 @@ func take(dir, name string, runs error) (*os.File, error) {
 }
 
 // Sweep removes the directories of network namespaces that have neither a daemon nor a
-// director any more, nor a process that synchronizes connections, nor imbang vrrp.
+// director any more, nor a process that synchronizes connections.
 func Sweep() {
 	dirs, _ := filepath.Glob(filepath.Join(Base, "[0-9]*"))
 	for _, dir := range dirs {
@@ -120,14 +112,8 @@ func Sweep() {
 		if roles, err := running.List(dir); err != nil || len(roles) > 0 {
 			continue
 		}
-		if info, err := os.Stat(filepath.Join(dir, VRRPHandover)); err == nil && time.Since(info.ModTime()) < handoverTime {
-			continue
-		}
-		if f, err := take(dir, "lock", ErrRunning); err == nil {
-			if v, err := take(dir, VRRPLock, ErrRunning); err == nil {
-				_ = os.RemoveAll(dir)
-				v.Close()
-			}
+		if f, err := take(dir, ErrRunning); err == nil {
+			_ = os.RemoveAll(dir)
 			f.Close()
 		}
 	}

@@ -25,7 +25,7 @@ func TestTakeWhileItIsSwept(t *testing.T) {
 				return
 			default:
 			}
-			if f, err := take(dir, "lock", ErrRunning); err == nil {
+			if f, err := take(dir, ErrRunning); err == nil {
 				_ = os.RemoveAll(dir)
 				f.Close()
 				swept++
@@ -72,24 +72,4 @@ func TestTakeIsExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-}
-
-// Locks of several names in a directory do not exclude each other, and a name excludes
-// itself with the error of its process.
-func TestTakeFile(t *testing.T) {
-	dir := t.TempDir()
-	runs := errors.New("it runs")
-	f, err := TakeFile(dir, VRRPLock, runs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := TakeFile(dir, VRRPLock, runs); !errors.Is(err, runs) {
-		t.Error(err)
-	}
-	g, err := Take(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.Close()
 }

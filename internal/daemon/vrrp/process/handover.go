@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/place"
@@ -27,16 +26,14 @@ type rememberedScript struct {
 	State  check.State
 }
 
-func handoverFile(dir string) string { return filepath.Join(dir, place.VRRPHandover) }
-
 // readHandover reads and removes what an earlier program of this process has left.
 func readHandover(dir string) (h handover, err error) {
-	text, err := os.ReadFile(handoverFile(dir))
+	text, err := os.ReadFile(place.VRRPHandover(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return h, nil
 	}
 	if err == nil {
-		err = os.Remove(handoverFile(dir))
+		err = os.Remove(place.VRRPHandover(dir))
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &h)
@@ -70,7 +67,7 @@ func (l *loop) replace() error {
 			return ErrReplaced
 		}
 	}
-	_ = os.Remove(handoverFile(l.Dir))
+	_ = os.Remove(place.VRRPHandover(l.Dir))
 	l.Log.Error("the program cannot be replaced, and goes on", "error", err)
 	return nil
 }
@@ -80,14 +77,8 @@ func writeHandover(dir string, h handover) error {
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
-	if err := os.WriteFile(handoverFile(dir), text, 0o600); err != nil {
+	if err := os.WriteFile(place.VRRPHandover(dir), text, 0o600); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
 	return nil
 }
-
-// ErrRuns says that there is such a process already.
-var ErrRuns = errors.New("imbang vrrp runs already in this network namespace (imbang vrrp status shows it)")
-
-// take makes the directory and locks it for this process.
-func take(dir string) (*os.File, error) { return place.TakeFile(dir, place.VRRPLock, ErrRuns) }

@@ -15,6 +15,7 @@ import (
 
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/hooks"
+	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/daemon/vrrp/socket"
@@ -107,7 +108,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	lock, err := take(o.Dir)
+	lock, err := place.TakeVRRP(o.Dir)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
@@ -197,7 +198,7 @@ func (n *node) vanish(handsOver bool) {
 	}
 	n.end = nil
 	if !handsOver {
-		if err := os.Remove(handoverFile(n.dir)); err != nil {
+		if err := os.Remove(place.VRRPHandover(n.dir)); err != nil {
 			n.Fatal(err)
 		}
 	}

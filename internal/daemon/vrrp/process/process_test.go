@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
@@ -138,10 +139,10 @@ func TestForeignHandover(t *testing.T) {
 	if h, err := readHandover(dir); err != nil || h.Groups != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if _, err := os.Stat(handoverFile(dir)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(place.VRRPHandover(dir)); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the file is still there")
 	}
-	if err := os.WriteFile(handoverFile(dir), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(place.VRRPHandover(dir), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readHandover(dir); err == nil {
@@ -433,7 +434,7 @@ func TestOneProcess(t *testing.T) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	o := Options{Load: func() (*setup.Setup, error) { return &a.wanted, nil }, Dir: a.dir, Log: logOf(a)}
-	if err := Run(t.Context(), o); !errors.Is(err, ErrRuns) {
+	if err := Run(t.Context(), o); !errors.Is(err, place.ErrVRRPRunning) {
 		t.Errorf("%v", err)
 	}
 	a.stop()

@@ -149,7 +149,7 @@ func (g *group) status() Group {
 	return s
 }
 
-func statusSocket(dir string) string { return filepath.Join(dir, "vrrp.sock") }
+func statusSocket(dir string) string { return filepath.Join(dir, "status.sock") }
 
 // Between a client and the process.
 const (
