@@ -10,7 +10,7 @@ import (
 )
 
 // configurationApart are sections that have a page of their own, for its length.
-var configurationApart = map[string]bool{"synchronization": true}
+var configurationApart = map[string]bool{"synchronization": true, "vrrp": true}
 
 // configurationPages are the page of all keys, and those of sections apart.
 func configurationPages() (pages []Page) {

@@ -9,6 +9,7 @@ var fieldTexts = func() map[string]string {
 	all := maps.Clone(directorFieldTexts)
 	maps.Copy(all, labFieldTexts)
 	maps.Copy(all, daemonFieldTexts)
+	maps.Copy(all, vrrpFieldTexts)
 	maps.Copy(all, commandFieldTexts)
 	return all
 }()

@@ -13,6 +13,7 @@ import (
 	"imbang/internal/daemon/check"
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/replicate"
+	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/model"
 )
 
@@ -25,8 +26,10 @@ type Config struct {
 	Roles    []synchronize.Config // of connection synchronization: at most a master and a backup, in this order
 	// Replication is the role of imbang's own protocol; nil: none.
 	Replication *replicate.Config
-	Services    []Service
-	Files       []string // that were read, the first one first
+	// VRRP is for imbang vrrp; nil: there is no such section.
+	VRRP     *setup.Setup
+	Services []Service
+	Files    []string // that were read, the first one first
 }
 
 // Director is how the director is loaded and attached.

@@ -92,6 +92,7 @@ func TestWhole(t *testing.T) {
 	if c.Replication == nil || !c.Replication.Equal(&replication) {
 		t.Errorf("%+v", c.Replication)
 	}
+	testWholeVRRP(t, c)
 	if len(c.Services) != 4 || len(c.Files) != 2 {
 		t.Fatalf("%d services of %v", len(c.Services), c.Files)
 	}

@@ -14,6 +14,7 @@ type document struct {
 	Timeouts timeoutsDoc         `yaml:"timeouts" jsonschema_description:"of connections, as ipvsadm --set has them; default as they are"`
 	Daemon   daemonDoc           `yaml:"daemon" jsonschema_description:"the process itself"`
 	Sync     syncDoc             `yaml:"synchronization" jsonschema_description:"synchronization of connections with other directors: by the protocol of Linux's IPVS (master, backup), by imbang's own (replication), or both"`
+	VRRP     *vrrpDoc            `yaml:"vrrp" jsonschema_description:"addresses that move between directors, for imbang vrrp"`
 	Checks   map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
 	Services []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
 }
@@ -75,6 +76,56 @@ type replicationDoc struct {
 	Interface string   `yaml:"interface" jsonschema_description:"device that datagrams are sent and received by; required with a multicast group or link-local addresses; default any"`
 	Group     int      `yaml:"group" jsonschema_description:"number of the group, 0 to 65535: directors of other groups are ignored; default 0"`
 	KeyFile   string   `yaml:"key_file" jsonschema_description:"required; absolute path of the key that all directors of the group share: at least 32 hexadecimal digits, readable by its owner alone (openssl rand -hex 32)"`
+}
+
+type vrrpDoc struct {
+	Scripts map[string]vrrpScriptDoc `yaml:"scripts" jsonschema_description:"scripts that groups can track, by name; exit status 0 is a success"`
+	Groups  []vrrpGroupDoc           `yaml:"groups" jsonschema_description:"required; groups of addresses, each of which moves as one"`
+}
+
+type vrrpScriptDoc struct {
+	Command  []string `yaml:"command" jsonschema_description:"required; absolute path and arguments"`
+	User     string   `yaml:"user" jsonschema_description:"user it runs as; default daemon.script_user"`
+	Interval string   `yaml:"interval" jsonschema_description:"time between two runs; default 1 s"`
+	Timeout  string   `yaml:"timeout" jsonschema_description:"of one run, which is killed then and is a failure; default and at most the interval"`
+	Rise     int      `yaml:"rise" jsonschema_description:"successes in a row that end a failure; default 1"`
+	Fall     int      `yaml:"fall" jsonschema_description:"failures in a row that begin one; default 1"`
+	Weight   int      `yaml:"weight" jsonschema_description:"0: the group is in fault while the script fails, and before its first result; 1 to 253: added to the priority while it succeeds; -1 to -253: added while it fails; default 0"`
+}
+
+type vrrpGroupDoc struct {
+	Name            string          `yaml:"name" jsonschema_description:"required; a short name, for commands and scripts"`
+	Priority        int             `yaml:"priority" jsonschema_description:"1 to 255: the director with the highest one becomes master; with 255 nothing that is tracked changes it; default 100"`
+	Interval        string          `yaml:"interval" jsonschema_description:"between advertisements, a multiple of 10 ms, 10 ms to 40.95 s: a dead master is replaced after three to four of them; default 1 s"`
+	Preempt         *bool           `yaml:"preempt" jsonschema_description:"take over from a master of a lower priority; default true"`
+	PreemptDelay    string          `yaml:"preempt_delay" jsonschema_description:"time for which such a master is seen before it is preempted; default 0 s"`
+	Hold            string          `yaml:"hold" jsonschema_description:"time after a start in which no master is preempted, and the first advertisement is awaited; default three to four intervals"`
+	Checksum        string          `yaml:"checksum" jsonschema_description:"of messages over IPv4 that are sent: with the pseudo header, as keepalived 2.2 requires, or plain, as RFC 9568 has it; both are accepted; default pseudo-header" jsonschema:"enum=pseudo-header,enum=plain"`
+	Announcements   int             `yaml:"announcements" jsonschema_description:"gratuitous ARP requests or neighbour advertisements for each address when it moves; default 5"`
+	AnnounceAgain   string          `yaml:"announce_again" jsonschema_description:"time after which they are repeated; default 5 s"`
+	AnnounceEvery   string          `yaml:"announce_every" jsonschema_description:"interval of further ones, one for each address; default 1 min"`
+	Routers         []vrrpRouterDoc `yaml:"routers" jsonschema_description:"required; virtual routers, each with an identifier on a device; in the same order on all directors"`
+	Addresses       []addressDoc    `yaml:"addresses" jsonschema_description:"further addresses that move with them and are not advertised, such as the servers' gateway; address and device are required"`
+	TrackInterfaces []vrrpTrackDoc  `yaml:"track_interfaces" jsonschema_description:"devices that count, in addition to those of the addresses"`
+	TrackScripts    []string        `yaml:"track_scripts" jsonschema_description:"names of scripts"`
+	Notify          []string        `yaml:"notify" jsonschema_description:"command to run at each change of state, with keepalived's arguments behind its own: INSTANCE (GROUP if there are several routers), the name, MASTER, BACKUP, FAULT or STOP, and the priority"`
+	NotifyMaster    []string        `yaml:"notify_master" jsonschema_description:"command to run when this director becomes master, without further arguments"`
+	NotifyBackup    []string        `yaml:"notify_backup" jsonschema_description:"likewise, backup"`
+	NotifyFault     []string        `yaml:"notify_fault" jsonschema_description:"likewise, when a fault begins"`
+	NotifyStop      []string        `yaml:"notify_stop" jsonschema_description:"likewise, when the process ends"`
+}
+
+type vrrpRouterDoc struct {
+	Device    string   `yaml:"device" jsonschema_description:"required; device of the addresses and of the advertisements"`
+	ID        int      `yaml:"id" jsonschema_description:"required; virtual router identifier, 1 to 255, unique on the link"`
+	Source    string   `yaml:"source" jsonschema_description:"address of the device that advertisements are sent from; default the first IPv4 address, or the link-local IPv6 address"`
+	Peers     []string `yaml:"peers" jsonschema_description:"addresses of the other directors: advertisements are sent to these, and accepted from these alone; default by multicast"`
+	Addresses []string `yaml:"addresses" jsonschema_description:"required; addresses that move, of one family, with or without prefix length, such as 10.20.0.1/24; the first IPv6 one should be link-local (RFC 9568, 5.2.9)"`
+}
+
+type vrrpTrackDoc struct {
+	Device string `yaml:"device" jsonschema_description:"required; network device"`
+	Weight int    `yaml:"weight" jsonschema_description:"0: the group is in fault while the device is down or has no carrier; 1 to 253: added to the priority while it is up; -1 to -253: added while it is down; default 0"`
 }
 
 type syncRoleDoc struct {

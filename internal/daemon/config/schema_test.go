@@ -50,7 +50,7 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	for _, name := range []string{"unknown-key", "unknown-service-key", "unknown-server-key", "unknown-check-key", "unknown-http-key", "list-for-mapping", "text-for-number", "text-for-list", "mode", "protocol", "on-failure", "all-down", "sync-unknown-key", "sync-role"} {
+	for _, name := range []string{"unknown-key", "unknown-service-key", "unknown-server-key", "unknown-check-key", "unknown-http-key", "list-for-mapping", "text-for-number", "text-for-list", "mode", "protocol", "on-failure", "all-down", "sync-unknown-key", "sync-role", "vrrp-unknown-key", "vrrp-checksum"} {
 		if err := valid("testdata/invalid/" + name + ".yaml"); err == nil {
 			t.Errorf("%s is valid by the schema", name)
 		}

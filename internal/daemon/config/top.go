@@ -32,6 +32,7 @@ func (c *checker) top(d *document) {
 	t.UDP = c.duration("timeouts.udp", d.Timeouts.UDP, time.Second, 0)
 	c.daemon(&d.Daemon)
 	c.synchronization(&d.Sync)
+	c.vrrp(d.VRRP)
 }
 
 func (c *checker) director(d *directorDoc) {
@@ -78,17 +79,26 @@ func (c *checker) address(path string, a addressDoc, device string) Address {
 	if a.Device != "" {
 		device = a.Device
 	}
-	p, err := netip.ParsePrefix(a.Address)
-	if addr, alone := netip.ParseAddr(a.Address); alone == nil && addr.Zone() == "" {
+	p, problem := parseAddress(a.Address)
+	if problem != "" {
+		c.refuse(path+".address", "%s", problem)
+	}
+	return Address{p, device}
+}
+
+// parseAddress reads an address with or without prefix length, and says what is wrong.
+func parseAddress(text string) (p netip.Prefix, problem string) {
+	p, err := netip.ParsePrefix(text)
+	if addr, alone := netip.ParseAddr(text); alone == nil && addr.Zone() == "" {
 		p, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	switch {
 	case err != nil:
-		c.refuse(path+".address", "%q: want an address with or without prefix length, such as 10.20.0.1/32", a.Address)
+		problem = fmt.Sprintf("%q: want an address with or without prefix length, such as 10.20.0.1/32", text)
 	case p.Addr().IsUnspecified() || p.Addr().IsMulticast() || p.Addr().IsLoopback():
-		c.refuse(path+".address", "%s is not an address that clients can reach", a.Address)
+		problem = fmt.Sprintf("%s is not an address that clients can reach", text)
 	}
-	return Address{p, device}
+	return p, problem
 }
 
 func (c *checker) daemon(d *daemonDoc) {

@@ -91,6 +91,29 @@ func (q *Queue) Close() {
 	q.under.Wait()
 }
 
+// Idle reports whether no command runs or waits.
+func (q *Queue) Idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.lists) == 0
+}
+
+// Wait waits until that is so, no longer than the patience, and reports whether it is. No
+// command may be added meanwhile.
+func (q *Queue) Wait(patience time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		q.under.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(patience):
+		return false
+	}
+}
+
 // Add queues a command because of an event.
 func (q *Queue) Add(command []string, e events.Event) {
 	q.add(keyOf(e), job{command: command, event: e.Printable()})

@@ -177,3 +177,21 @@ func TestTail(t *testing.T) {
 		t.Errorf("%d bytes, %q", len(out.text), out.lastLine())
 	}
 }
+
+// Wait waits for commands that run and that wait, and no longer than it is told.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	q, _ := start(t)
+	path := filepath.Join(t.TempDir(), "ran")
+	q.Add(sh("sleep 0.2; echo first > "+path), events.Event{Kind: events.ServerDown, Service: "s"})
+	q.Add(sh("echo second >> "+path), events.Event{Kind: events.ServerUp, Service: "s"})
+	if q.Idle() || q.Wait(10*time.Millisecond) {
+		t.Error("it did not wait")
+	}
+	if !q.Wait(20*time.Second) || !q.Idle() {
+		t.Error("commands are left")
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "first\nsecond\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

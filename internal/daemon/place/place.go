@@ -26,7 +26,9 @@ const Base = "/run/imbang/daemon"
 const State = "/var/lib/imbang"
 
 // Dir is the directory of the calling thread's network namespace.
-func Dir() (string, error) {
+func Dir() (string, error) { return of(Base) }
+
+func of(base string) (string, error) {
 	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", fmt.Errorf("network namespace: %w", err)
@@ -37,7 +39,7 @@ func Dir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("network namespace: the kernel gives no SO_NETNS_COOKIE (Linux 5.14 or later is needed): %w", err)
 	}
-	return filepath.Join(Base, strconv.FormatUint(cookie, 10)), nil
+	return filepath.Join(base, strconv.FormatUint(cookie, 10)), nil
 }
 
 // Socket is where the daemon of a directory listens.
@@ -57,9 +59,12 @@ const (
 var errSwept = errors.New("the directory was removed meanwhile")
 
 // Take makes the directory and locks it, until the file is closed or the process ends.
-func Take(dir string) (f *os.File, err error) {
+func Take(dir string) (f *os.File, err error) { return retake(dir, ErrRunning) }
+
+// retake tries until the directory is not being removed.
+func retake(dir string, runs error) (f *os.File, err error) {
 	for range takeTries {
-		if f, err = take(dir); err == nil || !errors.Is(err, ErrRunning) && !errors.Is(err, errSwept) && !errors.Is(err, os.ErrNotExist) {
+		if f, err = take(dir, runs); err == nil || !errors.Is(err, runs) && !errors.Is(err, errSwept) && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) {
 			return f, err
 		}
 		time.Sleep(takePause)
@@ -67,9 +72,10 @@ func Take(dir string) (f *os.File, err error) {
 	return nil, err
 }
 
-// take tries once. The error of a directory that Sweep removes at that time is ErrRunning,
-// errSwept or one of a file that is not there, depending on how far it has come.
-func take(dir string) (*os.File, error) {
+// take tries once. The error of a directory that Sweep removes at that time is runs,
+// errSwept, or one of a file that is not there, or was a moment ago, depending on how far it
+// has come.
+func take(dir string, runs error) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
@@ -81,7 +87,7 @@ func take(dir string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrRunning
+			return nil, runs
 		}
 		return nil, fmt.Errorf("state directory: lock: %w", err)
 	}
@@ -106,7 +112,7 @@ func Sweep() {
 		if roles, err := running.List(dir); err != nil || len(roles) > 0 {
 			continue
 		}
-		if f, err := take(dir); err == nil {
+		if f, err := take(dir, ErrRunning); err == nil {
 			_ = os.RemoveAll(dir)
 			f.Close()
 		}

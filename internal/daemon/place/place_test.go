@@ -25,7 +25,7 @@ func TestTakeWhileItIsSwept(t *testing.T) {
 				return
 			default:
 			}
-			if f, err := take(dir); err == nil {
+			if f, err := take(dir, ErrRunning); err == nil {
 				_ = os.RemoveAll(dir)
 				f.Close()
 				swept++

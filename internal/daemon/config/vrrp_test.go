@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/setup"
+)
+
+func testWholeVRRP(t *testing.T, c *Config) {
+	t.Helper()
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	want := &setup.Setup{
+		Scripts: []setup.Script{{
+			Name: "web", Command: []string{"/usr/local/bin/check-web", "--fast"}, User: "checker",
+			Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Rise: 2, Fall: 3, Weight: -20,
+		}},
+		Groups: []setup.Group{
+			{
+				Name: "web", Priority: 150, Interval: 50 * time.Millisecond, PreemptDelay: 5 * time.Second, Hold: 10 * time.Second,
+				PlainChecksum: true, Announcements: 3, AnnounceAgain: 2 * time.Second, AnnounceEvery: 30 * time.Second,
+				Routers: []setup.Router{
+					{
+						Device: "eth0", ID: 51, Source: addr("192.0.2.1"), Peers: []netip.Addr{addr("192.0.2.2"), addr("192.0.2.3")},
+						Addresses: []netip.Prefix{prefix("10.30.0.1/24"), prefix("10.30.0.2/32")},
+					},
+					{Device: "eth0", ID: 51, Addresses: []netip.Prefix{prefix("fe80::1:1/64"), prefix("2001:db8:3::1/64")}},
+				},
+				Addresses: []vrrp.Address{{Device: "eth1", Prefix: prefix("172.16.0.1/24")}},
+				Devices:   []setup.Device{{Name: "eth2", Weight: 10}, {Name: "eth3"}},
+				Scripts:   []string{"web"},
+				Notify:    []string{"/usr/local/bin/notify", "--vrrp"},
+				NotifyStates: map[vrrp.State][]string{
+					vrrp.Master: {"/usr/local/bin/master"}, vrrp.Backup: {"/usr/local/bin/backup"},
+					vrrp.Fault: {"/usr/local/bin/fault"}, vrrp.Initialize: {"/usr/local/bin/stop"},
+				},
+			},
+			{
+				Name: "mail", Priority: 100, Interval: time.Second, NoPreempt: true, Announcements: 5, AnnounceAgain: 5 * time.Second, AnnounceEvery: time.Minute,
+				Routers:      []setup.Router{{Device: "eth1", ID: 51, Addresses: []netip.Prefix{prefix("10.30.0.3/24")}}},
+				NotifyStates: map[vrrp.State][]string{vrrp.Master: nil, vrrp.Backup: nil, vrrp.Fault: nil, vrrp.Initialize: nil},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, c.VRRP, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}

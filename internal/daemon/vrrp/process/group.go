@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/host"
+)
+
+// group is a machine and what it is about.
+type group struct {
+	*loop
+	setup   setup.Group
+	machine *vrrp.Machine
+	out     vrrp.Output
+	next    time.Duration // when the machine is due; 0: never
+	sources []netip.Addr  // of the routers, as known last
+	config  vrrp.Config   // of the machine
+
+	effective uint8
+	faults    []string
+	// failed is why the addresses cannot be configured, and failedUntil when that is tried
+	// again.
+	failed      string
+	failedUntil time.Duration
+	// forgotten: the machine does not count as synchronized any more.
+	forgotten bool
+	restored  []time.Duration // when addresses that somebody removed were added again
+
+	since     time.Time
+	cause     vrrp.Cause
+	lease     time.Duration
+	refused   vrrp.Refused
+	strangers uint64 // advertisements by unicast of no peer
+	unsent    uint64
+	sendError string // since the last success
+	announced uint64 // packets
+}
+
+// Between failures to configure the addresses, and of addresses that somebody removes.
+const (
+	retryAfter    = 10 * time.Second
+	restoreWithin = 10 * time.Second
+	restoreLimit  = 10
+)
+
+func newGroup(l *loop, s *setup.Group) *group {
+	return &group{loop: l, setup: *s, sources: make([]netip.Addr, len(s.Routers)), since: time.Now()}
+}
+
+// make makes the machine of a group that starts.
+func (g *group) make() (err error) {
+	g.consider()
+	g.machine, err = vrrp.New(g.config)
+	return err
+}
+
+// restore goes on with the machine of another process.
+func (g *group) restore(t time.Duration, s vrrp.Snapshot) error {
+	g.consider()
+	var err error
+	var out vrrp.Output
+	g.machine, err = vrrp.Restore(t, g.config, s, &out)
+	if err != nil {
+		return err
+	}
+	// Sockets are not open yet, and actions cannot wait: those of a first call are done.
+	g.out = out
+	g.next = out.Next
+	return nil
+}
+
+// begin starts a machine, or does what restoring it has left.
+func (g *group) begin(t time.Duration) {
+	if g.machine.State() != vrrp.Initialize {
+		restored := g.out
+		g.call(func(_ *vrrp.Machine, out *vrrp.Output) { *out = restored })
+		g.review(t)
+		return
+	}
+	g.faults = g.findFaults()
+	g.call(func(m *vrrp.Machine, out *vrrp.Output) {
+		m.SetFault(t, len(g.faults) > 0, out)
+		m.Start(t, out)
+	})
+}
+
+// call calls the machine, and does what it says.
+func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
+	g.out.Reset()
+	f(g.machine, &g.out)
+	g.next = g.out.Next
+	for i := range g.out.Actions {
+		g.do(&g.out.Actions[i])
+	}
+	if g.forgotten {
+		// No replication says otherwise: the group does not wait for connections.
+		g.forgotten = false
+		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetSynchronized(now(), true, out) })
+	}
+}
+
+func (g *group) do(a *vrrp.Action) {
+	switch a.Kind {
+	case vrrp.ActionLease:
+		g.lease = a.Until
+		if g.Lease != nil {
+			g.Lease(g.setup.Name, a.Until)
+		}
+	case vrrp.ActionAdvertise:
+		g.advertise(a.Router, &a.Advertisement)
+	case vrrp.ActionTake:
+		g.take(a.Addresses)
+	case vrrp.ActionRelease:
+		g.release(a.Addresses)
+	case vrrp.ActionAnnounce:
+		g.announce(a.Addresses, a.Repeat)
+	case vrrp.ActionNotify:
+		g.forgotten = g.forgotten || a.State == vrrp.Backup
+		g.notify(a)
+	case vrrp.ActionReport:
+		g.forgotten = g.forgotten || a.Event == vrrp.EventStalled
+		g.report(a)
+	}
+}
+
+// receive is a message for a router of the group.
+func (g *group) receive(t time.Duration, router int, message []byte, p vrrp.Packet) {
+	r := &g.setup.Routers[router]
+	unicast := len(r.Peers) > 0
+	if unicast && !slices.Contains(r.Peers, p.Source) {
+		if g.strangers++; g.strangers == 1 {
+			g.Log.Warn("an advertisement of a director that is not among the peers is ignored", "group", g.setup.Name, "from", p.Source)
+		}
+		return
+	}
+	reason := vrrp.Parse(message, p, r.ID, unicast, &g.advertisement)
+	if reason != vrrp.Accepted {
+		if g.refused[reason]++; g.refused[reason] == 1 {
+			g.Log.Warn("an advertisement is refused", "group", g.setup.Name, "device", r.Device, "id", r.ID, "from", p.Source, "reason", reason.String())
+		}
+		return
+	}
+	g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Receive(t, router, p.Source, &g.advertisement, out) })
+}
+
+func (g *group) advertise(router int, a *vrrp.Advertisement) {
+	r := &g.setup.Routers[router]
+	if d := g.devices[r.Device]; d == nil || !d.Up {
+		// A resignation. Without a carrier it would begin a neighbour's resolution, which the
+		// kernel tries again once a second: later advertisements by unicast would wait for it.
+		g.unsent++
+		return
+	}
+	source := g.config.Routers[router].Source
+	destinations := r.Peers
+	if len(destinations) == 0 {
+		destinations = []netip.Addr{vrrp.Group4}
+		if r.IPv6() {
+			destinations[0] = vrrp.Group6
+		}
+	}
+	s := g.sockets[spot{r.Device, r.IPv6()}]
+	for _, to := range destinations {
+		err := fmt.Errorf("there is no socket on device %s", r.Device)
+		if s != nil && s.Socket != nil {
+			if g.message, err = a.Append(g.message[:0], source, to); err == nil {
+				err = s.Send(g.message, source, to)
+			}
+		}
+		g.sent(r, to, err)
+		if len(r.Peers) > 0 {
+			g.solicit(r, source, to)
+		}
+	}
+}
+
+// solicit asks for a peer's hardware address while the kernel has none. It does so itself
+// only once a second, and advertisements wait for that. When messages pass again after a
+// split, the request also gives the peer the own address, which it may lack for the same
+// reason: two masters learn of each other within an interval.
+func (g *group) solicit(r *setup.Router, source, peer netip.Addr) {
+	d := g.devices[r.Device]
+	if !d.Unresolved(peer) {
+		return
+	}
+	if n, has := d.Solicitation(source, peer); has {
+		_ = g.announcer.Send(&n) // as the advertisement: the next one tries again
+	}
+}
+
+// sent notes what became of an advertisement: the first failure in a row is logged.
+func (g *group) sent(r *setup.Router, to netip.Addr, err error) {
+	if err == nil {
+		g.sendError = ""
+		return
+	}
+	g.unsent++
+	if g.sendError == "" && len(g.faults) == 0 {
+		g.Log.Warn("an advertisement cannot be sent", "group", g.setup.Name, "device", r.Device, "id", r.ID, "to", to, "error", err)
+	}
+	g.sendError = err.Error()
+}
+
+// byDevice calls f for the addresses of each device, in order.
+func byDevice(addresses []vrrp.Address, f func(device string, prefixes []netip.Prefix)) {
+	var names []string
+	for _, a := range addresses {
+		if !slices.Contains(names, a.Device) {
+			names = append(names, a.Device)
+		}
+	}
+	for _, name := range names {
+		var prefixes []netip.Prefix
+		for _, a := range addresses {
+			if a.Device == name {
+				prefixes = append(prefixes, a.Prefix)
+			}
+		}
+		f(name, prefixes)
+	}
+}
+
+func (g *group) take(addresses []vrrp.Address) {
+	byDevice(addresses, func(device string, prefixes []netip.Prefix) {
+		err := fmt.Errorf("there is no device %s", device)
+		if d := g.devices[device]; d != nil {
+			err = host.AddMarked(d, prefixes)
+		}
+		if err != nil {
+			g.fail(err.Error())
+		}
+	})
+}
+
+// fail begins a fault, and the time until the addresses are tried again. The machine is told
+// in the next round.
+func (g *group) fail(text string) {
+	g.failed, g.failedUntil = strings.ReplaceAll(text, "\n", "; "), now()+retryAfter
+	g.poll.post(func() { g.review(now()) })
+}
+
+// retry ends the fault of addresses that could not be configured, to try again.
+func (g *group) retry(t time.Duration) {
+	if g.failedUntil != 0 && t >= g.failedUntil {
+		g.failed, g.failedUntil = "", 0
+		g.review(t)
+	}
+}
+
+func (l *loop) release(addresses []vrrp.Address) {
+	byDevice(addresses, func(device string, prefixes []netip.Prefix) {
+		d := l.devices[device]
+		if d == nil {
+			return // with its addresses
+		}
+		again, err := host.RemoveMarked(d, prefixes)
+		if err != nil {
+			l.Log.Error("addresses cannot be removed", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+		if len(again) > 0 {
+			l.Log.Warn("Linux removed other addresses with those that moved; they were added again (sysctl net.ipv4.conf.all.promote_secondaries=1 prevents that)", "device", device, "addresses", again)
+		}
+	})
+}
+
+func (g *group) announce(addresses []vrrp.Address, repeat int) {
+	var packets []host.Announcement
+	byDevice(addresses, func(device string, prefixes []netip.Prefix) {
+		d := g.devices[device]
+		if d == nil {
+			return
+		}
+		var all []netip.Addr
+		for _, p := range prefixes {
+			all = append(all, p.Addr())
+		}
+		packets = append(packets, d.Announcements(all)...)
+	})
+	var failed error
+	for range repeat {
+		for i := range packets {
+			if err := g.announcer.Send(&packets[i]); err != nil {
+				failed = err
+				continue
+			}
+			g.announced++
+		}
+	}
+	if failed != nil && len(g.faults) == 0 {
+		g.Log.Warn("the addresses cannot all be announced", "group", g.setup.Name, "error", failed)
+	}
+}
+
+// report logs an event.
+func (g *group) report(a *vrrp.Action) {
+	attrs := []any{"group", g.setup.Name}
+	if a.Peer.IsValid() {
+		r := &g.setup.Routers[a.Router]
+		attrs = append(attrs, "device", r.Device, "id", r.ID, "from", a.Peer)
+	}
+	g.Log.Warn(a.Event.String(), attrs...)
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/host"
+)
+
+func run(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// One of two directors has all addresses. The other one takes over when it leaves and when
+// it is killed, and gives way when it is back.
+func TestTwoDirectors(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		addresses      []netip.Prefix
+		peersA, peersB []netip.Addr
+	}{
+		{"IPv4 multicast", virtual4, nil, nil},
+		{"IPv4 unicast", virtual4, []netip.Addr{own4(2)}, []netip.Addr{own4(1)}},
+		{"IPv6 multicast", virtual6, nil, nil},
+		{"IPv6 unicast", virtual6, []netip.Addr{own6(2)}, []netip.Addr{own6(1)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			link := newNetwork(t)
+			a := newNode(t, link.host(1), web(150, c.addresses, c.peersA...)).start()
+			b := newNode(t, link.host(2), web(100, c.addresses, c.peersB...)).start()
+			group := web(0, c.addresses)
+			all := group.AllAddresses()
+			only := func(with, without *node) func() bool {
+				return func() bool { return has(t, with.ns, all...) == len(all) && has(t, without.ns, all...) == 0 }
+			}
+			a.await("the better one is master", a.is(vrrp.Master))
+			a.await("it has the addresses", only(a, b))
+			if got := b.group().Routers[0]; got.Master != a.group().Routers[0].Source || !b.is(vrrp.Backup)() {
+				t.Errorf("the backup follows %+v", got)
+			}
+			begin := time.Now()
+			a.stop()
+			b.await("the backup takes over after a resignation", only(b, a))
+			if took := time.Since(begin); took > 3*interval {
+				t.Errorf("it took %s", took)
+			}
+			if got := b.group(); got.Cause != vrrp.CauseResigned.String() {
+				t.Errorf("%+v", got)
+			}
+			a.start()
+			a.await("the better one is master again", only(a, b))
+			a.vanish(false)
+			b.await("the backup takes over after silence", b.is(vrrp.Master))
+			if got := b.group(); got.Cause != vrrp.CauseSilence.String() || has(t, a.ns, all...) != len(all) {
+				t.Errorf("%+v", got)
+			}
+			a.start() // it begins by removing what it left
+			a.await("the better one is master once more", only(a, b))
+			for _, n := range []*node{a, b} {
+				if s := n.group(); s.Counts.Unsent > 0 || s.Counts.Stalls > 0 && !raceOrSlow(s) || s.Counts.Strangers > 0 {
+					t.Errorf("%+v", s)
+				}
+				for _, r := range n.group().Refused {
+					if r.Count > 0 {
+						t.Errorf("%+v", r)
+					}
+				}
+			}
+		})
+	}
+}
+
+// raceOrSlow: a machine with other load may stop a process that is not real-time.
+func raceOrSlow(s Group) bool { return s.Counts.Stalls < 3 }
+
+// A handover to another program makes no transition, and no address is away.
+func TestHandover(t *testing.T) {
+	link := newNetwork(t)
+	group := web(150, virtual4)
+	group.Interval = 200 * time.Millisecond
+	a := newNode(t, link.host(1), group).start()
+	group.Priority = 100
+	b := newNode(t, link.host(2), group).start()
+	all := group.AllAddresses()
+	a.await("master", a.is(vrrp.Master))
+	b.await("a master is seen", func() bool { return b.group().Routers[0].Master != "" })
+	became := b.group().Counts.Became
+	for range 3 {
+		a.vanish(true)
+		if got := has(t, a.ns, all...); got != len(all) {
+			t.Fatalf("%d addresses during the handover", got)
+		}
+		a.start()
+		if s := a.group(); s.State != vrrp.Master.String() || s.Counts.Became != 0 {
+			t.Fatalf("%+v", s)
+		}
+		b.vanish(true)
+		b.start()
+		time.Sleep(3 * group.Interval)
+	}
+	if s := a.group(); s.Counts.Left != 0 || has(t, a.ns, all...) != len(all) {
+		t.Errorf("%+v", s)
+	}
+	if s := b.group(); s.State != vrrp.Backup.String() || s.Counts.Became != 0 || became != 0 {
+		t.Errorf("%+v", s)
+	}
+	// A handover that nobody took up in time is none.
+	a.vanish(true)
+	b.await("the backup takes over", b.is(vrrp.Master))
+	a.start()
+	a.await("master again", a.is(vrrp.Master))
+	if s := a.group(); s.Counts.Became != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What another process has left is not used.
+func TestForeignHandover(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeHandover(dir, handover{PID: os.Getpid() + 1, Groups: map[string]vrrp.Snapshot{"web": {}}}); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := readHandover(dir); err != nil || h.Groups != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if _, err := os.Stat(place.VRRPHandover(dir)); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the file is still there")
+	}
+	if err := os.WriteFile(place.VRRPHandover(dir), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readHandover(dir); err == nil {
+		t.Error("a damaged file")
+	}
+}
+
+// A reload adds and removes addresses, routers and groups without a transition.
+func TestReload(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	b := newNode(t, link.host(2), web(100, virtual4)).start()
+	a.await("master", a.is(vrrp.Master))
+	more := vrrp.Address{Device: "eth0", Prefix: netip.MustParsePrefix("10.20.0.3/24")}
+	a.configure(func(s *setup.Setup) { s.Groups[0].Addresses = []vrrp.Address{more} })
+	a.await("other addresses", func() bool { return has(t, a.ns, more) == 1 && has(t, a.ns, gateway) == 0 })
+	six := setup.Router{Device: "eth0", ID: 52, Addresses: virtual6}
+	second := web(150, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")})
+	second.Name, second.Routers[0].ID, second.Addresses = "mail", 53, nil
+	for _, n := range []*node{a, b} {
+		n.configure(func(s *setup.Setup) {
+			s.Groups[0].Routers = append(slices.Clone(s.Groups[0].Routers), six)
+			s.Groups[0].Interval = 2 * interval
+			s.Groups = append(s.Groups, second)
+		})
+	}
+	a.await("both groups", func() bool {
+		return has(t, a.ns, vrrp.Address{Device: "eth0", Prefix: virtual6[1]}) == 1 && a.status().Groups[1].State == vrrp.Master.String() != (b.status().Groups[1].State == vrrp.Master.String())
+	})
+	if got := a.group(); got.Counts.Left != 0 || got.Counts.Became != 1 || got.IntervalMS != 100 || len(got.Routers) != 2 {
+		t.Errorf("%+v", got)
+	}
+	b.await("the new master is seen", func() bool { return b.group().Routers[1].Master != "" })
+	if got := b.group(); got.Counts.Became != 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, n := range []*node{a, b} {
+		n.configure(func(s *setup.Setup) { s.Groups = s.Groups[:1] })
+	}
+	mail := vrrp.Address{Device: "eth0", Prefix: second.Routers[0].Addresses[0]}
+	a.await("the second group is gone", func() bool { return has(t, a.ns, mail)+has(t, b.ns, mail) == 0 })
+	// A priority below the other one's moves it.
+	a.configure(func(s *setup.Setup) { s.Groups[0].Priority = 50 })
+	b.await("the other one is better", b.is(vrrp.Master))
+	a.await("it has left", a.is(vrrp.Backup))
+}
+
+// A configuration that cannot be read changes nothing.
+func TestReloadRefused(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	a.await("master", a.is(vrrp.Master))
+	l := &loop{Options: Options{Log: logOf(a)}}
+	l.reload(nil, errors.New("first\nsecond"))
+	if l.loadError != "first\nsecond" || !a.logged("first; second") {
+		t.Errorf("%q", l.loadError)
+	}
+	l.reload(nil, nil)
+	if !strings.Contains(l.loadError, "no section vrrp") {
+		t.Errorf("%q", l.loadError)
+	}
+}
+
+// Faults of devices begin and end, and devices that are made again are used.
+func TestDevices(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	b := newNode(t, link.host(2), web(100, virtual4)).start()
+	group := web(0, virtual4)
+	all := group.AllAddresses()
+	fault := func(text string) func() bool {
+		return func() bool {
+			g := a.group()
+			return g.State == vrrp.Fault.String() && len(g.Faults) > 0 && strings.Contains(strings.Join(g.Faults, "; "), text) && b.is(vrrp.Master)()
+		}
+	}
+	again := func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) && b.is(vrrp.Backup)() }
+	a.await("master", again)
+	for _, c := range []struct {
+		name, fault string
+		begin, end  func()
+	}{
+		{"down", "device eth0 is down", func() { link.ip(a.ns, "link", "set", "eth0", "down") }, func() { link.ip(a.ns, "link", "set", "eth0", "up") }},
+		{
+			"no carrier", "device eth0 is down", func() { link.ip(link.middle, "link", "set", "port1", "down") },
+			func() { link.ip(link.middle, "link", "set", "port1", "up") },
+		},
+		{
+			"the other device", "device eth1 is down", func() { link.ip(a.ns, "link", "set", "eth1", "down") },
+			func() { link.ip(a.ns, "link", "set", "eth1", "up") },
+		},
+		{"deleted", "there is no device eth0", func() { link.ip(a.ns, "link", "delete", "eth0") }, func() { link.connect(a.ns, 1) }},
+		{
+			"no address", "device eth0 has no IPv4 address to send from", func() { link.ip(a.ns, "address", "delete", "10.20.0.11/24", "dev", "eth0") },
+			func() { link.ip(a.ns, "address", "add", "10.20.0.11/24", "dev", "eth0") },
+		},
+	} {
+		c.begin()
+		a.await(c.name, fault(c.fault))
+		c.end()
+		a.await("after "+c.name, again)
+	}
+	// Another address to send from is used without a transition.
+	if err := a.ns.Sysctl("net.ipv4.conf.eth0.promote_secondaries", "1"); err != nil {
+		t.Fatal(err)
+	}
+	before := a.group().Counts.Left
+	link.ip(a.ns, "address", "add", "10.20.0.99/24", "dev", "eth0")
+	link.ip(a.ns, "address", "delete", "10.20.0.11/24", "dev", "eth0")
+	a.await("the other source", func() bool { return a.group().Routers[0].Source == "10.20.0.99" })
+	b.await("it is followed", func() bool { return b.group().Routers[0].Master == "10.20.0.99" })
+	if got := a.group(); got.Counts.Left != before || !again() {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Addresses that somebody removes come back; if that goes on, the group is in fault.
+func TestRemovedAddresses(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	group := web(0, virtual4)
+	all := group.AllAddresses()
+	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
+	announced := a.group().Counts.Announced
+	link.ip(a.ns, "address", "delete", "10.20.0.2/32", "dev", "eth0")
+	a.await("the address is back", func() bool { return has(t, a.ns, all...) == len(all) })
+	if s := a.group(); s.State != vrrp.Master.String() || s.Counts.Left != 0 || s.Counts.Announced == announced {
+		t.Errorf("%+v", s)
+	}
+	for range 3 * restoreLimit {
+		_ = a.ns.Do(func() error { return run("ip", "address", "delete", "10.20.0.2/32", "dev", "eth0") })
+		time.Sleep(10 * time.Millisecond)
+	}
+	a.await("a fault", a.is(vrrp.Fault))
+	if s := a.group(); !strings.Contains(s.Faults[0], "another program removes the addresses again and again: 10.20.0.2/32") || has(t, a.ns, all...) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Addresses that the host has itself stay when the group leaves; others of an earlier
+// process go when one starts.
+func TestOwnAddresses(t *testing.T) {
+	link := newNetwork(t)
+	ns := link.host(1)
+	link.ip(ns, "address", "add", gateway.Prefix.String(), "dev", gateway.Device)
+	stale := vrrp.Address{Device: "eth0", Prefix: netip.MustParsePrefix("10.20.0.77/32")}
+	if err := ns.Do(func() error {
+		devices, err := host.Devices()
+		if err != nil {
+			return err
+		}
+		return host.AddMarked(devices[stale.Device], []netip.Prefix{stale.Prefix})
+	}); err != nil || has(t, ns, stale) != 1 {
+		t.Fatal(err)
+	}
+	a := newNode(t, ns, web(150, virtual4)).start()
+	if has(t, ns, stale) != 0 {
+		t.Error("a marked address of no group is still there")
+	}
+	group := web(0, virtual4)
+	all := group.AllAddresses()
+	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, ns, all...) == len(all) })
+	a.stop()
+	if got := has(t, ns, all...); got != 1 || has(t, ns, gateway) != 1 {
+		t.Errorf("%d addresses are left", got)
+	}
+	a.start()
+}
+
+// Addresses that cannot be configured are a fault, and the other director takes over.
+func TestAddressesRefused(t *testing.T) {
+	link := newNetwork(t)
+	group := web(150, virtual4)
+	group.Addresses = []vrrp.Address{{Device: "eth1", Prefix: netip.MustParsePrefix("2001:db8:5::1/64")}}
+	ns := link.host(1)
+	if err := ns.Sysctl("net.ipv6.conf.eth1.disable_ipv6", "1"); err != nil {
+		t.Fatal(err)
+	}
+	a := newNode(t, ns, group).start()
+	group.Priority = 100
+	b := newNode(t, link.host(2), group).start()
+	a.await("a fault", a.is(vrrp.Fault))
+	if s := a.group(); len(s.Faults) != 1 || !strings.HasPrefix(s.Faults[0], "device eth1: add address 2001:db8:5::1/64: ") {
+		t.Errorf("%+v", s.Faults)
+	}
+	b.await("the other one is master", b.is(vrrp.Master))
+	g := web(0, virtual4)
+	if got := has(t, ns, g.AllAddresses()...); got != 0 {
+		t.Errorf("%d addresses are left", got)
+	}
+}
+
+// Scripts and devices change the priority, or are faults.
+func TestTracking(t *testing.T) {
+	link := newNetwork(t)
+	flag := filepath.Join(t.TempDir(), "down")
+	script := func(name string, weight int) setup.Script {
+		return setup.Script{
+			Name: name, Command: []string{"/bin/sh", "-c", "test ! -e " + flag + "-" + name + " || { echo it is down; exit 1; }"},
+			Interval: 20 * time.Millisecond, Timeout: 20 * time.Second, Rise: 2, Fall: 2, Weight: weight,
+		}
+	}
+	set := func(name string, down bool) {
+		t.Helper()
+		var err error
+		if down {
+			err = os.WriteFile(flag+"-"+name, nil, 0o600)
+		} else {
+			err = os.Remove(flag + "-" + name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := web(150, virtual4)
+	group.Scripts = []string{"fault", "weight", "bonus"}
+	group.Devices = []setup.Device{{Name: "eth9", Weight: 10}}
+	a := newNode(t, link.host(1), group)
+	a.wanted.Scripts = []setup.Script{script("bonus", 20), script("fault", 0), script("weight", -100)}
+	a.start()
+	b := newNode(t, link.host(2), web(100, virtual4)).start()
+	priority := func(want uint8) func() bool { return func() bool { return a.group().Priority == want } }
+	a.await("master", func() bool { return a.is(vrrp.Master)() && priority(170)() })
+	link.leadNowhere(a.ns, "eth9")
+	a.await("the device counts", priority(180))
+	set("weight", true)
+	b.await("a lower priority", b.is(vrrp.Master))
+	a.await("its priority", func() bool { return priority(80)() && a.is(vrrp.Backup)() })
+	set("weight", false)
+	a.await("master again", a.is(vrrp.Master))
+	set("fault", true)
+	a.await("a fault", a.is(vrrp.Fault))
+	if s := a.group(); len(s.Faults) != 1 || s.Faults[0] != "script fault: exit status 1: it is down" {
+		t.Errorf("%+v", s.Faults)
+	}
+	set("fault", false)
+	a.await("master once more", a.is(vrrp.Master))
+	// A script that stays as it is keeps its verdict at a handover and a reload.
+	a.vanish(true)
+	a.start()
+	if s := a.status(); s.Scripts[1].Verdict != "up" || len(s.Groups[0].Faults) > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Notify commands get keepalived's arguments, in the order of the states.
+func TestNotify(t *testing.T) {
+	link := newNetwork(t)
+	file := filepath.Join(t.TempDir(), "calls")
+	group := web(150, virtual4)
+	group.Notify = []string{"/bin/sh", "-c", `echo "$@" $IMBANG_EVENT >> ` + file, "notify"}
+	group.NotifyStates = map[vrrp.State][]string{vrrp.Master: {"/bin/sh", "-c", `echo "master $# $IMBANG_TEXT" >> ` + file, "master"}}
+	second := group
+	second.Name, second.Routers, second.Addresses = "two", []setup.Router{
+		{Device: "eth0", ID: 7, Addresses: []netip.Prefix{netip.MustParsePrefix("10.20.0.7/24")}},
+		{Device: "eth0", ID: 8, Addresses: []netip.Prefix{netip.MustParsePrefix("10.20.0.8/24")}},
+	}, nil
+	second.NotifyStates = nil
+	ns := link.host(1)
+	link.ip(ns, "link", "set", "eth0", "down")
+	a := newNode(t, ns, group, second).start()
+	link.ip(ns, "link", "set", "eth0", "up")
+	a.await("master", func() bool { return a.is(vrrp.Master)() && a.status().Groups[1].State == vrrp.Master.String() })
+	a.stop()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := func(group string) (all []string) {
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); strings.Contains(line, " "+group+" ") || group == "web" && strings.HasPrefix(line, "master ") {
+				all = append(all, line)
+			}
+		}
+		return all
+	}
+	if got, want := lines("web"), []string{
+		"INSTANCE web FAULT 150 vrrp", "INSTANCE web BACKUP 150 vrrp", "master 0 master: silence", "INSTANCE web MASTER 150 vrrp", "INSTANCE web STOP 150 vrrp",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	if got, want := lines("two"), []string{"GROUP two FAULT 150 vrrp", "GROUP two BACKUP 150 vrrp", "GROUP two MASTER 150 vrrp", "GROUP two STOP 150 vrrp"}; !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// There is one process in a network namespace, and none to ask otherwise.
+func TestOneProcess(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	o := Options{Load: func() (*setup.Setup, error) { return &a.wanted, nil }, Dir: a.dir, Log: logOf(a)}
+	if err := Run(t.Context(), o); !errors.Is(err, place.ErrVRRPRunning) {
+		t.Errorf("%v", err)
+	}
+	a.stop()
+	if _, err := Ask(a.dir); !errors.Is(err, ErrNone) {
+		t.Errorf("%v", err)
+	}
+	a.start()
+}

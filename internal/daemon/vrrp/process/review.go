@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/host"
+)
+
+// consider finds out what the machine's configuration is now.
+func (g *group) consider() {
+	for i := range g.setup.Routers {
+		if source := g.source(&g.setup.Routers[i]); source.IsValid() {
+			g.sources[i] = source
+		}
+	}
+	g.effective = g.findPriority()
+	g.config = g.setup.Machine(g.effective, g.sources)
+}
+
+// source is the address that a router sends from; invalid: the device has none.
+func (g *group) source(r *setup.Router) (found netip.Addr) {
+	d := g.devices[r.Device]
+	if d == nil {
+		return found
+	}
+	moving := g.setup.AllAddresses()
+	linkLocal := r.IPv6() && (len(r.Peers) == 0 || r.Peers[0].IsLinkLocalUnicast())
+	for _, a := range d.Addresses {
+		address := a.Prefix.Addr()
+		switch {
+		case address.Is6() != r.IPv6() || a.Unusable || a.Protocol == host.Mark:
+		case r.Source.IsValid():
+			if address == r.Source {
+				return address
+			}
+		case r.IPv6() && address.IsLinkLocalUnicast() != linkLocal:
+		case slices.ContainsFunc(moving, func(m vrrp.Address) bool { return m.Device == r.Device && m.Prefix.Addr() == address }):
+			if !found.IsValid() { // the owner of the address may have no other one
+				found = address
+			}
+		default:
+			return address
+		}
+	}
+	return found
+}
+
+// changed is another configuration of the same group.
+func (g *group) changed(s *setup.Group) {
+	sources := make([]netip.Addr, len(s.Routers))
+	for i, r := range s.Routers {
+		for j, o := range g.setup.Routers {
+			if r.Device == o.Device && r.ID == o.ID && r.IPv6() == o.IPv6() {
+				sources[i] = g.sources[j]
+			}
+		}
+	}
+	g.setup, g.sources = *s, sources
+}
+
+// reconfigure gives the machine its configuration as it is now.
+func (g *group) reconfigure(t time.Duration) {
+	g.consider()
+	var err error
+	g.call(func(m *vrrp.Machine, out *vrrp.Output) { err = m.Reconfigure(t, g.config, out) })
+	if err != nil {
+		g.Log.Error("the group keeps its earlier configuration", "group", g.setup.Name, "error", err) // the parser has tried it
+	}
+}
+
+// review tells the machine of what has changed around it.
+func (g *group) review(t time.Duration) {
+	if g.machine.State() == vrrp.Initialize { // stopped
+		return
+	}
+	before, priority := g.config, g.effective
+	g.consider()
+	if !reflect.DeepEqual(before.Routers, g.config.Routers) {
+		g.reconfigure(t)
+	} else if g.effective != priority {
+		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetPriority(t, g.effective, out) })
+	}
+	faults := g.findFaults()
+	if slices.Equal(faults, g.faults) {
+		return
+	}
+	g.faults = faults
+	if len(faults) > 0 {
+		g.Log.Warn("fault", "group", g.setup.Name, "reasons", strings.Join(faults, "; "))
+	}
+	g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetFault(t, len(faults) > 0, out) })
+}
+
+// keepAddresses adds addresses of a master again that somebody removed. If that goes on, the
+// group is in fault: another program wants it otherwise. The devices have just been read.
+func (g *group) keepAddresses(t time.Duration) {
+	var missing []vrrp.Address
+	for _, a := range g.setup.AllAddresses() {
+		d := g.devices[a.Device]
+		if d == nil || !d.Up || g.failed != "" {
+			continue // a fault
+		}
+		if !slices.ContainsFunc(d.Addresses, func(o host.DeviceAddress) bool { return o.Prefix == a.Prefix }) {
+			missing = append(missing, a)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	g.restored = slices.DeleteFunc(g.restored, func(at time.Duration) bool { return t-at > restoreWithin })
+	if g.restored = append(g.restored, t); len(g.restored) > restoreLimit {
+		g.restored = nil
+		g.fail(fmt.Sprintf("another program removes the addresses again and again: %s", texts(missing)))
+		return
+	}
+	g.Log.Warn("addresses were removed by another program, and are added again", "group", g.setup.Name, "addresses", texts(missing))
+	g.take(missing)
+	g.announce(missing, g.setup.Announcements)
+}
+
+// findFaults are the reasons why the group cannot work.
+func (g *group) findFaults() (all []string) {
+	add := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	for _, name := range g.setup.Needed() {
+		switch d := g.devices[name]; {
+		case d == nil:
+			add("there is no device %s", name)
+		case !d.Up:
+			add("device %s is down", name)
+		}
+	}
+	for i := range g.setup.Routers {
+		r := &g.setup.Routers[i]
+		if d := g.devices[r.Device]; d == nil || !d.Up {
+			continue
+		}
+		if !g.source(r).IsValid() {
+			add("%s", noSource(r))
+		}
+		if s := g.sockets[spot{r.Device, r.IPv6()}]; s != nil && s.err != nil {
+			add("%v", s.err)
+		}
+	}
+	for _, name := range g.setup.Scripts {
+		s, state := g.tracker.state(name)
+		if s.Weight != 0 {
+			continue
+		}
+		switch state.Verdict {
+		case check.Unknown:
+			add("script %s has no result yet", name)
+		case check.Down:
+			add("script %s: %s", name, state.Last.Detail)
+		}
+	}
+	if g.failed != "" {
+		add("%s", g.failed)
+	}
+	return all
+}
+
+// noSource says what a device lacks.
+func noSource(r *setup.Router) string {
+	switch {
+	case r.Source.IsValid():
+		return fmt.Sprintf("device %s does not have the source %s", r.Device, r.Source)
+	case !r.IPv6():
+		return fmt.Sprintf("device %s has no IPv4 address to send from", r.Device)
+	}
+	return fmt.Sprintf("device %s has no usable link-local IPv6 address to send from", r.Device)
+}
+
+// findPriority is the effective priority.
+func (g *group) findPriority() uint8 {
+	var weights []int
+	for _, d := range g.setup.Devices {
+		device := g.devices[d.Name]
+		add, _ := setup.Share(d.Weight, device != nil && device.Up)
+		weights = append(weights, add)
+	}
+	for _, name := range g.setup.Scripts {
+		if s, state := g.tracker.state(name); state.Verdict != check.Unknown {
+			add, _ := setup.Share(s.Weight, state.Verdict == check.Up)
+			weights = append(weights, add)
+		}
+	}
+	return setup.Effective(g.setup.Priority, weights...)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/vrrp/setup"
+)
+
+// tracker runs scripts, each on a goroutine of its own. Its methods are called by the loop.
+type tracker struct {
+	post    func(func())
+	changed func(name string) // a verdict has
+	scripts map[string]*tracked
+	ctx     context.Context
+	end     context.CancelFunc
+	under   sync.WaitGroup
+}
+
+type tracked struct {
+	script setup.Script
+	state  check.State
+	end    context.CancelFunc
+}
+
+func newTracker(post func(func()), changed func(string)) *tracker {
+	t := &tracker{post: post, changed: changed, scripts: map[string]*tracked{}}
+	t.ctx, t.end = context.WithCancel(context.Background())
+	return t
+}
+
+// close kills scripts that run.
+func (t *tracker) close() {
+	t.end()
+	t.under.Wait()
+}
+
+// set changes the scripts. Those that stay as they are go on with what is known of them,
+// also from another process.
+func (t *tracker) set(scripts []setup.Script, before map[string]rememberedScript) {
+	earlier := t.scripts
+	t.scripts = map[string]*tracked{}
+	for _, s := range scripts {
+		if o := earlier[s.Name]; o != nil && o.script.Equal(&s) {
+			t.scripts[s.Name] = o
+			delete(earlier, s.Name)
+			continue
+		}
+		one := &tracked{script: s, state: check.State{Since: time.Now()}}
+		if o, has := before[s.Name]; has && o.Script.Equal(&s) {
+			one.state = o.State
+		}
+		t.scripts[s.Name] = one
+		ctx, end := context.WithCancel(t.ctx)
+		one.end = end
+		t.under.Go(func() { t.run(ctx, one) })
+	}
+	for _, o := range earlier {
+		o.end()
+	}
+}
+
+// state is what is known of a script.
+func (t *tracker) state(name string) (*setup.Script, check.State) {
+	if s := t.scripts[name]; s != nil {
+		return &s.script, s.state
+	}
+	return &setup.Script{}, check.State{} // the parser refuses that
+}
+
+// run runs a script again and again.
+func (t *tracker) run(ctx context.Context, one *tracked) {
+	s := one.script
+	timing := check.Timing{Interval: s.Interval, Timeout: s.Timeout, Rise: s.Rise, Fall: s.Fall}
+	checker, failed := (&check.Script{Command: s.Command, User: s.User}).Checker()
+	ticker := time.NewTicker(s.Interval)
+	defer ticker.Stop()
+	for {
+		var r check.Result
+		if failed != nil {
+			r.Detail = failed.Error()
+		} else {
+			limited, cancel := context.WithTimeout(ctx, s.Timeout)
+			r = checker.Check(limited, check.Target{})
+			cancel()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		t.post(func() {
+			if ctx.Err() != nil {
+				return // it was replaced meanwhile
+			}
+			var changed bool
+			if one.state, changed = timing.Next(one.state, r, time.Now()); changed {
+				t.changed(s.Name)
+			}
+		})
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package socket has raw sockets for advertisements of VRRP: one for each device and family,
+// for all virtual routers there, by multicast and by unicast. It knows the IP layer only;
+// package vrrp has the messages.
+package socket
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/host"
+)
+
+const (
+	// receiveBuffer has room for some thousand advertisements [bytes]: a process that was
+	// stopped for a moment has to find the last one.
+	receiveBuffer = 1 << 20
+	// class is CS6, of network control (RFC 9568 leaves it open; keepalived has it).
+	class = 0xc0
+	// atOnce bounds the packets of a call of Receive, so that a flood does not keep the caller
+	// from sending.
+	atOnce = 1024
+	// maxPacket is longer than any advertisement, with its IPv4 header.
+	maxPacket = 60 + 8 + 4*255 + 1280
+)
+
+// Where is what a socket is for.
+type Where struct {
+	Device string
+	Index  int // of the device: one that is made again has another
+	IPv6   bool
+}
+
+// Socket is a raw socket. Its methods do not block.
+type Socket struct {
+	Where
+	fd      int
+	ids     []uint8
+	joined  bool
+	dropped uint32
+	data    []byte
+	control []byte
+	sending map[netip.Addr][]byte // control messages by source
+}
+
+// Open opens a socket in the calling thread's network namespace. It receives nothing before
+// Accept.
+func Open(w Where) (*Socket, error) {
+	family := unix.AF_INET
+	if w.IPv6 {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, vrrp.Protocol)
+	if err != nil {
+		return nil, fmt.Errorf("VRRP on device %s: %w%s", w.Device, err, remedy(err))
+	}
+	s := &Socket{Where: w, fd: fd, data: make([]byte, maxPacket), control: make([]byte, 256), sending: map[netip.Addr][]byte{}}
+	if err := s.setUp(); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("VRRP on device %s: %w%s", w.Device, err, remedy(err))
+	}
+	return s, nil
+}
+
+func remedy(err error) string {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return " (run as root: this needs CAP_NET_RAW)"
+	}
+	return ""
+}
+
+// option is an integer option of a socket.
+type option struct {
+	name              string
+	level, key, value int
+}
+
+func (s *Socket) setUp() error {
+	// First, so that nothing comes in before it is bound and has identifiers.
+	if err := s.filter(nil); err != nil {
+		return err
+	}
+	if err := unix.BindToDevice(s.fd, s.Device); err != nil {
+		return fmt.Errorf("SO_BINDTODEVICE: %w", err)
+	}
+	options := []option{
+		{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS, class},
+		{"IP_TTL", unix.IPPROTO_IP, unix.IP_TTL, vrrp.HopLimit},
+		{"IP_MULTICAST_TTL", unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, vrrp.HopLimit},
+		{"IP_MULTICAST_LOOP", unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0},
+		{"IP_MULTICAST_ALL", unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0},
+	}
+	if s.IPv6 {
+		options = []option{
+			{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, class},
+			{"IPV6_UNICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, vrrp.HopLimit},
+			{"IPV6_MULTICAST_HOPS", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, vrrp.HopLimit},
+			{"IPV6_MULTICAST_LOOP", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 0},
+			{"IPV6_MULTICAST_ALL", unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0},
+			{"IPV6_RECVHOPLIMIT", unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT, 1},
+			{"IPV6_RECVPKTINFO", unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1},
+		}
+	}
+	options = append(options,
+		option{"SO_RXQ_OVFL", unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1},
+		option{"SO_PRIORITY", unix.SOL_SOCKET, unix.SO_PRIORITY, host.ControlPriority}) // behind IP_TOS, which sets it, too
+	for _, o := range options {
+		if err := unix.SetsockoptInt(s.fd, o.level, o.key, o.value); err != nil {
+			return fmt.Errorf("%s: %w", o.name, err)
+		}
+	}
+	// Beyond net.core.rmem_max only with CAP_NET_ADMIN.
+	if unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer) != nil {
+		if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err != nil {
+			return fmt.Errorf("SO_RCVBUF: %w", err)
+		}
+	}
+	return nil
+}
+
+// FD is for poll(2).
+func (s *Socket) FD() int { return s.fd }
+
+// Close closes the socket.
+func (s *Socket) Close() error { return unix.Close(s.fd) }
+
+// Accept has the socket receive advertisements of these virtual routers alone, and those by
+// multicast if that is said.
+func (s *Socket) Accept(ids []uint8, multicast bool) error {
+	if !slices.Equal(ids, s.ids) {
+		if err := s.filter(ids); err != nil {
+			return fmt.Errorf("VRRP on device %s: %w", s.Device, err)
+		}
+		s.ids = slices.Clone(ids)
+	}
+	if multicast != s.joined {
+		if err := s.member(multicast); err != nil {
+			return fmt.Errorf("VRRP on device %s: multicast group: %w", s.Device, err)
+		}
+		s.joined = multicast
+	}
+	return nil
+}
+
+func (s *Socket) member(join bool) error {
+	if s.IPv6 {
+		key := unix.IPV6_ADD_MEMBERSHIP
+		if !join {
+			key = unix.IPV6_DROP_MEMBERSHIP
+		}
+		return unix.SetsockoptIPv6Mreq(s.fd, unix.IPPROTO_IPV6, key, &unix.IPv6Mreq{Multiaddr: vrrp.Group6.As16(), Interface: uint32(s.Index)})
+	}
+	key := unix.IP_ADD_MEMBERSHIP
+	if !join {
+		key = unix.IP_DROP_MEMBERSHIP
+	}
+	return unix.SetsockoptIPMreqn(s.fd, unix.IPPROTO_IP, key, &unix.IPMreqn{Multiaddr: vrrp.Group4.As4(), Ifindex: int32(s.Index)})
+}
+
+// filter is a classic BPF program: the virtual router's identifier is the second byte of the
+// message. The kernel gives a filter the IPv4 header, too, and of IPv6 the message alone.
+func (s *Socket) filter(ids []uint8) error {
+	const everything = 1 << 16
+	load := []unix.SockFilter{
+		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 0}, // length of the IPv4 header
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: 1},
+	}
+	if s.IPv6 {
+		load = []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 1}}
+	}
+	program := load
+	for _, id := range ids {
+		program = append(program,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(id), Jf: 1},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: everything})
+	}
+	program = append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K})
+	err := unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	if err != nil {
+		return fmt.Errorf("SO_ATTACH_FILTER: %w", err)
+	}
+	return nil
+}
+
+// Send sends a message. The source has to be an address of this host, the destination one of
+// its family.
+func (s *Socket) Send(message []byte, source, destination netip.Addr) error {
+	control := s.sending[source]
+	if control == nil {
+		if control = s.from(source); control == nil {
+			return fmt.Errorf("from %v by IPv%s", source, map[bool]string{true: "6", false: "4"}[s.IPv6])
+		}
+		s.sending[source] = control
+	}
+	var to unix.Sockaddr
+	if s.IPv6 {
+		six := &unix.SockaddrInet6{Addr: destination.As16()}
+		if destination.IsMulticast() || destination.IsLinkLocalUnicast() {
+			six.ZoneId = uint32(s.Index)
+		}
+		to = six
+	} else {
+		to = &unix.SockaddrInet4{Addr: destination.As4()}
+	}
+	_, err := unix.SendmsgN(s.fd, message, control, to, unix.MSG_DONTWAIT)
+	return err
+}
+
+// from is the control message that says the source.
+func (s *Socket) from(source netip.Addr) []byte {
+	switch {
+	case s.IPv6 && source.Is6():
+		return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: source.As16(), Ifindex: uint32(s.Index)})
+	case !s.IPv6 && source.Is4():
+		return unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: int32(s.Index), Spec_dst: source.As4()})
+	}
+	return nil
+}
+
+// Receive calls f for each message that has arrived, and what its IP header says. It
+// reports whether it has read all; the error is one of the device, such as that it is gone.
+// The message is valid until f returns.
+func (s *Socket) Receive(f func(message []byte, p vrrp.Packet)) (all bool, err error) {
+	for range atOnce {
+		n, oobn, _, from, err := unix.Recvmsg(s.fd, s.data, s.control, unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+			return true, nil
+		case err != nil:
+			return true, err
+		}
+		p := vrrp.Packet{HopLimit: -1}
+		message := s.data[:n]
+		s.controls(s.control[:oobn], &p)
+		if s.IPv6 {
+			if six, is := from.(*unix.SockaddrInet6); is {
+				p.Source = netip.AddrFrom16(six.Addr)
+			}
+		} else if message = header4(message, &p); message == nil {
+			continue
+		}
+		f(message, p)
+	}
+	return false, nil
+}
+
+// header4 reads an IPv4 header, which the kernel has checked, and returns what is behind it.
+func header4(packet []byte, p *vrrp.Packet) []byte {
+	if len(packet) < 20 {
+		return nil
+	}
+	length := 4 * int(packet[0]&0xf)
+	if length < 20 || length > len(packet) {
+		return nil
+	}
+	p.HopLimit = int(packet[8])
+	p.Source, p.Destination = netip.AddrFrom4([4]byte(packet[12:16])), netip.AddrFrom4([4]byte(packet[16:20]))
+	return packet[length:]
+}
+
+// controls reads control messages.
+func (s *Socket) controls(b []byte, p *vrrp.Packet) {
+	for len(b) >= unix.CmsgLen(0) {
+		header, data, rest, err := unix.ParseOneSocketControlMessage(b)
+		if err != nil {
+			return
+		}
+		b = rest
+		switch {
+		case header.Level == unix.SOL_SOCKET && header.Type == unix.SO_RXQ_OVFL && len(data) >= 4:
+			s.dropped = binary.NativeEndian.Uint32(data)
+		case header.Level == unix.IPPROTO_IPV6 && header.Type == unix.IPV6_HOPLIMIT && len(data) >= 4:
+			p.HopLimit = int(binary.NativeEndian.Uint32(data))
+		case header.Level == unix.IPPROTO_IPV6 && header.Type == unix.IPV6_PKTINFO && len(data) >= 16:
+			p.Destination = netip.AddrFrom16([16]byte(data[:16]))
+		}
+	}
+}
+
+// Dropped is how many packets the kernel has dropped because the process did not read in
+// time, as of the last packet that was read.
+func (s *Socket) Dropped() uint32 { return s.dropped }
