@@ -23,6 +23,7 @@
 #define MAX_HAIRPINS (1 << 16)
 #define MAX_PEERS 16
 #define MAX_CHECK_FLOWS 65536
+#define MAX_GUARDED 65536
 #define ROUTE_CACHE_BITS 10
 #define ROUTE_CACHE_SIZE (1 << ROUTE_CACHE_BITS)
 #define MAX_PROOFS (1 << 16)
@@ -700,6 +701,31 @@ struct {
 	__type(key, __u32);
 	__type(value, struct call);
 } call_records SEC(".maps");
+
+/* the process that elects the master: grace periods, and whether there are guards. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct failover_state);
+} failover SEC(".maps");
+
+/* likewise: the group of addresses that each guarded one is of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_GUARDED);
+	__type(key, union address);
+	__type(value, __u32);
+} guarded SEC(".maps");
+
+/* likewise: when each group's lease ends, CLOCK_MONOTONIC [ns]. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ADDRESS_GROUPS);
+	__type(key, __u32);
+	__type(value, __u64);
+} address_leases SEC(".maps");
 
 /* kernel: room to build values that are too big for the stack. The enums and
  * the event are there for their BTF alone: user space reads numbers and layout from it. */

@@ -9,6 +9,7 @@
 
 #include "challenge.h"
 #include "conn_packet.h"
+#include "failover.h"
 #include "forward/hairpin.h"
 #include "forward/method.h"
 #include "hook.h"
@@ -310,6 +311,8 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		return VERDICT_DROP;
 	if (set->adopting && awaits_adoption(p))
 		return drop(p, REASON_DROP_UPGRADE);
+	if (!p->outdated && in_grace(p))
+		return drop(p, REASON_DROP_TAKEOVER);
 	if (!may_open(p, set))
 		return none_new(p, REASON_PASS_NO_CONNECTION);
 	switch (service_wanted(p, set, &svc)) {

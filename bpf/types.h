@@ -562,6 +562,15 @@ struct settings {
 	__u32 adopting;
 };
 
+#define ADDRESS_GROUPS 64
+
+/* What the process that elects a master among directors writes (failover.h). */
+struct failover_state {
+	__u64 grace_until; /* of a takeover: CLOCK_MONOTONIC [ns]; 0: none */
+	__u32 guards;      /* there are guarded addresses */
+	__u32 pad;
+};
+
 #define CONN_RECORDS 256 /* at a time */
 
 /* What became of a record. */
@@ -813,6 +822,8 @@ enum reason {
 	REASON_DROP_UPGRADE,
 	REASON_REFUSED_DRAINED,
 	REASON_DROP_CHECK_RETURNED,
+	REASON_DROP_TAKEOVER,
+	REASON_DROP_GUARDED,
 	REASON_COUNT,
 };
 

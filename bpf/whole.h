@@ -7,6 +7,7 @@
 #define IMBANG_WHOLE_H
 
 #include "counters.h"
+#include "failover.h"
 #include "find.h"
 #include "forward/cut.h"
 #include "forward/deliver.h"
@@ -38,6 +39,8 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 	int parsed = parse(skb, p);
 
 	STAGE(PARSE);
+	if (guard(skb))
+		return drop(p, REASON_DROP_GUARDED);
 	if (parsed != PARSED)
 		return pass(p, parsed);
 	if (!set || !in_use(p, set))

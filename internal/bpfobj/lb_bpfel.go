@@ -309,6 +309,13 @@ type LbExtent struct {
 	Size  uint32
 }
 
+type LbFailoverState struct {
+	_          structs.HostLayout
+	GraceUntil uint64
+	Guards     uint32
+	Pad        uint32
+}
+
 type LbFlow struct {
 	_        structs.HostLayout
 	Src      LbAddress
@@ -543,7 +550,9 @@ const (
 	LbReasonREASON_DROP_UPGRADE          LbReason = 36
 	LbReasonREASON_REFUSED_DRAINED       LbReason = 37
 	LbReasonREASON_DROP_CHECK_RETURNED   LbReason = 38
-	LbReasonREASON_COUNT                 LbReason = 39
+	LbReasonREASON_DROP_TAKEOVER         LbReason = 39
+	LbReasonREASON_DROP_GUARDED          LbReason = 40
+	LbReasonREASON_COUNT                 LbReason = 41
 )
 
 type LbRecordKind uint32
@@ -875,6 +884,7 @@ type LbXdpDevice struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	LbMapAddressLeases    = "address_leases"
 	LbMapAllowances       = "allowances"
 	LbMapAsked            = "asked"
 	LbMapAttacks          = "attacks"
@@ -891,12 +901,14 @@ const (
 	LbMapConns6           = "conns6"
 	LbMapCuttings         = "cuttings"
 	LbMapDefences         = "defences"
+	LbMapFailover         = "failover"
 	LbMapFairSums         = "fair_sums"
 	LbMapFollowRings      = "follow_rings"
 	LbMapFollowedUntil    = "followed_until"
 	LbMapFollowers        = "followers"
 	LbMapFragments        = "fragments"
 	LbMapFreeLists        = "free_lists"
+	LbMapGuarded          = "guarded"
 	LbMapHairpins         = "hairpins"
 	LbMapHandshakes       = "handshakes"
 	LbMapListed           = "listed"
@@ -1027,6 +1039,7 @@ type LbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
+	AddressLeases    *ebpf.MapSpec `ebpf:"address_leases"`
 	Allowances       *ebpf.MapSpec `ebpf:"allowances"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	Attacks          *ebpf.MapSpec `ebpf:"attacks"`
@@ -1043,12 +1056,14 @@ type LbMapSpecs struct {
 	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences         *ebpf.MapSpec `ebpf:"defences"`
+	Failover         *ebpf.MapSpec `ebpf:"failover"`
 	FairSums         *ebpf.MapSpec `ebpf:"fair_sums"`
 	FollowRings      *ebpf.MapSpec `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.MapSpec `ebpf:"followed_until"`
 	Followers        *ebpf.MapSpec `ebpf:"followers"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists        *ebpf.MapSpec `ebpf:"free_lists"`
+	Guarded          *ebpf.MapSpec `ebpf:"guarded"`
 	Hairpins         *ebpf.MapSpec `ebpf:"hairpins"`
 	Handshakes       *ebpf.MapSpec `ebpf:"handshakes"`
 	Listed           *ebpf.MapSpec `ebpf:"listed"`
@@ -1129,6 +1144,7 @@ func (o *LbObjects) Close() error {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
+	AddressLeases    *ebpf.Map `ebpf:"address_leases"`
 	Allowances       *ebpf.Map `ebpf:"allowances"`
 	Asked            *ebpf.Map `ebpf:"asked"`
 	Attacks          *ebpf.Map `ebpf:"attacks"`
@@ -1145,12 +1161,14 @@ type LbMaps struct {
 	Conns6           *ebpf.Map `ebpf:"conns6"`
 	Cuttings         *ebpf.Map `ebpf:"cuttings"`
 	Defences         *ebpf.Map `ebpf:"defences"`
+	Failover         *ebpf.Map `ebpf:"failover"`
 	FairSums         *ebpf.Map `ebpf:"fair_sums"`
 	FollowRings      *ebpf.Map `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.Map `ebpf:"followed_until"`
 	Followers        *ebpf.Map `ebpf:"followers"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	FreeLists        *ebpf.Map `ebpf:"free_lists"`
+	Guarded          *ebpf.Map `ebpf:"guarded"`
 	Hairpins         *ebpf.Map `ebpf:"hairpins"`
 	Handshakes       *ebpf.Map `ebpf:"handshakes"`
 	Listed           *ebpf.Map `ebpf:"listed"`
@@ -1207,6 +1225,7 @@ type LbMaps struct {
 
 func (m *LbMaps) Close() error {
 	return _LbClose(
+		m.AddressLeases,
 		m.Allowances,
 		m.Asked,
 		m.Attacks,
@@ -1223,12 +1242,14 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
+		m.Failover,
 		m.FairSums,
 		m.FollowRings,
 		m.FollowedUntil,
 		m.Followers,
 		m.Fragments,
 		m.FreeLists,
+		m.Guarded,
 		m.Hairpins,
 		m.Handshakes,
 		m.Listed,

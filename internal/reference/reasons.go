@@ -28,6 +28,8 @@ var reasons = map[string]string{
 	"refused too big":       "larger than the MTU of the route, and not to be fragmented: the sender gets the MTU. Raise it, or lower the MSS",
 	"refused no route":      "no route to the server: the client gets host unreachable. `ip route get SERVER`",
 	"refused drained":       "of a connection of a draining server whose deadline is over: the sender gets a TCP reset. See [drain](../how-to/drain.md)",
+	"drop takeover":         "after a takeover: a packet of no known connection that opens none, or a server's reply without a connection. The kernel would reset the connection, which the former master may still tell of",
+	"drop guarded":          "an ARP request or a neighbour solicitation for an address that is announced by the master alone, while this director is not the master or the process that decides it is not running",
 	"drop check returned":   "a health check's packet for the virtual address, which the server has forwarded: it lacks that address. See [health checks](../how-to/health.md#checks-take-the-path-of-the-traffic)",
 	"drop server deleted":   "of a connection whose server was deleted. Adding the server again continues it, unless its client has sent a SYN meanwhile; `imbang settings expire_nodest_conn=1` ends such connections",
 	"drop table full":       "no room, or no memory at that moment, for another connection: see [a full table](../how-to/full-table.md)",

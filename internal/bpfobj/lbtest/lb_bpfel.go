@@ -75,6 +75,7 @@ type LbHookState struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	LbMapAddressLeases    = "address_leases"
 	LbMapAllowances       = "allowances"
 	LbMapAsked            = "asked"
 	LbMapAttacks          = "attacks"
@@ -91,12 +92,14 @@ const (
 	LbMapConns6           = "conns6"
 	LbMapCuttings         = "cuttings"
 	LbMapDefences         = "defences"
+	LbMapFailover         = "failover"
 	LbMapFairSums         = "fair_sums"
 	LbMapFollowRings      = "follow_rings"
 	LbMapFollowedUntil    = "followed_until"
 	LbMapFollowers        = "followers"
 	LbMapFragments        = "fragments"
 	LbMapFreeLists        = "free_lists"
+	LbMapGuarded          = "guarded"
 	LbMapHairpins         = "hairpins"
 	LbMapHandshakes       = "handshakes"
 	LbMapListed           = "listed"
@@ -234,6 +237,7 @@ type LbProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type LbMapSpecs struct {
+	AddressLeases    *ebpf.MapSpec `ebpf:"address_leases"`
 	Allowances       *ebpf.MapSpec `ebpf:"allowances"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	Attacks          *ebpf.MapSpec `ebpf:"attacks"`
@@ -250,12 +254,14 @@ type LbMapSpecs struct {
 	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences         *ebpf.MapSpec `ebpf:"defences"`
+	Failover         *ebpf.MapSpec `ebpf:"failover"`
 	FairSums         *ebpf.MapSpec `ebpf:"fair_sums"`
 	FollowRings      *ebpf.MapSpec `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.MapSpec `ebpf:"followed_until"`
 	Followers        *ebpf.MapSpec `ebpf:"followers"`
 	Fragments        *ebpf.MapSpec `ebpf:"fragments"`
 	FreeLists        *ebpf.MapSpec `ebpf:"free_lists"`
+	Guarded          *ebpf.MapSpec `ebpf:"guarded"`
 	Hairpins         *ebpf.MapSpec `ebpf:"hairpins"`
 	Handshakes       *ebpf.MapSpec `ebpf:"handshakes"`
 	Listed           *ebpf.MapSpec `ebpf:"listed"`
@@ -337,6 +343,7 @@ func (o *LbObjects) Close() error {
 //
 // It can be passed to LoadLbObjects or ebpf.CollectionSpec.LoadAndAssign.
 type LbMaps struct {
+	AddressLeases    *ebpf.Map `ebpf:"address_leases"`
 	Allowances       *ebpf.Map `ebpf:"allowances"`
 	Asked            *ebpf.Map `ebpf:"asked"`
 	Attacks          *ebpf.Map `ebpf:"attacks"`
@@ -353,12 +360,14 @@ type LbMaps struct {
 	Conns6           *ebpf.Map `ebpf:"conns6"`
 	Cuttings         *ebpf.Map `ebpf:"cuttings"`
 	Defences         *ebpf.Map `ebpf:"defences"`
+	Failover         *ebpf.Map `ebpf:"failover"`
 	FairSums         *ebpf.Map `ebpf:"fair_sums"`
 	FollowRings      *ebpf.Map `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.Map `ebpf:"followed_until"`
 	Followers        *ebpf.Map `ebpf:"followers"`
 	Fragments        *ebpf.Map `ebpf:"fragments"`
 	FreeLists        *ebpf.Map `ebpf:"free_lists"`
+	Guarded          *ebpf.Map `ebpf:"guarded"`
 	Hairpins         *ebpf.Map `ebpf:"hairpins"`
 	Handshakes       *ebpf.Map `ebpf:"handshakes"`
 	Listed           *ebpf.Map `ebpf:"listed"`
@@ -415,6 +424,7 @@ type LbMaps struct {
 
 func (m *LbMaps) Close() error {
 	return _LbClose(
+		m.AddressLeases,
 		m.Allowances,
 		m.Asked,
 		m.Attacks,
@@ -431,12 +441,14 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
+		m.Failover,
 		m.FairSums,
 		m.FollowRings,
 		m.FollowedUntil,
 		m.Followers,
 		m.Fragments,
 		m.FreeLists,
+		m.Guarded,
 		m.Hairpins,
 		m.Handshakes,
 		m.Listed,

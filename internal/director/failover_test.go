@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package director
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"imbang/internal/bpfobj"
+	"imbang/internal/model"
+	"imbang/internal/testenv"
+)
+
+func (r *rig) failover() (f *Failover) {
+	r.Helper()
+	r.must(r.ns.Do(func() (err error) {
+		f, err = OpenFailover()
+		return err
+	}))
+	r.Cleanup(func() { r.must(f.Close()) })
+	return f
+}
+
+// In a grace period what may be of a connection of the former master is dropped, and reaches no
+// stack that would reset it. All else goes on.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	for _, oneDevice := range []bool{false, true} {
+		r := newRig(t, small)
+		tcp := tcpService(vip, "rr")
+		r.serve(tcp, model.Server{Addr: netip.MustParseAddrPort(server0).Addr(), Port: 8080, Weight: 1})
+		udp := service(model.UDP, vip, "rr")
+		r.serve(udp, model.Server{Addr: netip.MustParseAddrPort(server0).Addr(), Port: 53, Weight: 1})
+		r.serve(persistent(tcpService("10.20.0.3:80", "rr")), model.Server{Addr: netip.MustParseAddrPort(server0).Addr(), Port: 81, Weight: 1})
+		r.establish(client1, vip)
+		f := r.failover()
+		client, server := r.fromClient, r.fromServer
+		if oneDevice {
+			server = func(p testenv.Packet) result { return r.send(r.progs.LbClient, skBuff{}, p.Frame()) }
+		}
+		packets := []struct {
+			name    string
+			send    func() result
+			forward bool // without a grace period
+			in      verdict
+		}{
+			{"a client's of a connection", func() result { return client(testenv.TCP(client1, vip, "A")) }, true, redirect},
+			{"a server's of a connection", func() result { return server(testenv.TCP(server0, client1, "A")) }, true, redirect},
+			{"a client's of none", func() result { return client(testenv.TCP("10.10.0.9:9", vip, "PA")) }, false, drop},
+			{"a reset", func() result { return client(testenv.TCP("10.10.0.9:9", vip, "R")) }, false, drop},
+			{"a server's of none", func() result { return server(testenv.TCP(server0, "10.10.0.9:9", "A")) }, false, drop},
+			{"a server's answer to a SYN", func() result { return server(testenv.TCP(server0, "10.10.0.9:9", "SA")) }, false, drop},
+			{"to no service", func() result { return client(testenv.TCP("10.10.0.9:9", "10.20.0.1:99", "A")) }, false, pass},
+			{"from no server", func() result { return server(testenv.TCP("172.16.0.10:99", "10.10.0.9:9", "A")) }, false, pass},
+			{"a client's of a persistent service", func() result { return client(testenv.TCP("10.10.0.9:9", "10.20.0.3:80", "A")) }, false, drop},
+			{"a SYN", func() result { return client(testenv.TCP("10.10.0.10:9", vip, "S")) }, true, redirect},
+			{"a SYN to a persistent service", func() result { return client(testenv.TCP("10.10.0.10:10", "10.20.0.3:80", "S")) }, true, redirect},
+			{"UDP", func() result { return client(testenv.UDP("10.10.0.10:9", vip, "x")) }, true, redirect},
+		}
+		check := func(when string, grace bool) {
+			for _, p := range packets {
+				want := p.in
+				if !grace && !p.forward {
+					want = pass
+				}
+				if got := p.send(); got.verdict != want {
+					t.Errorf("one device: %v: %s: %s: %v, want %v", oneDevice, when, p.name, got.verdict, want)
+				}
+			}
+		}
+		check("before", false)
+		r.must(f.Grace(time.Hour))
+		reasons := r.reasonsOf(func() { check("in it", true) })
+		if reasons["drop takeover"] != 5 {
+			t.Errorf("reasons %v", reasons)
+		}
+		r.must(f.Grace(0))
+		check("ended", false)
+		r.must(f.Grace(200 * time.Millisecond))
+		check("in a short one", true)
+		time.Sleep(250 * time.Millisecond)
+		check("over", false)
+	}
+}
+
+// arpRequest asks for the hardware address of an address of IPv4.
+func arpRequest(target string) []byte {
+	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9, 8, 6},
+		[]byte{0, 1, 8, 0, 6, 4, 0, 1}, []byte{2, 0, 0, 0, 0, 9}, []byte{10, 10, 0, 9}, make([]byte, 6), netip.MustParseAddr(target).AsSlice())
+	return append(frame, make([]byte, 60-len(frame))...)
+}
+
+// solicitation is the same of IPv6, to all nodes that may have it or to one.
+func solicitation(target string, unicast bool) []byte {
+	to := netip.MustParseAddr(target).As16()
+	mac, dst := []byte{0x33, 0x33, 0xff, to[13], to[14], to[15]}, []byte{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, to[13], to[14], to[15]}
+	if unicast {
+		mac, dst = []byte{2, 0, 0, 0, 0, 1}, to[:]
+	}
+	message := slices.Concat([]byte{135, 0, 0, 0, 0, 0, 0, 0}, to[:], []byte{1, 1, 2, 0, 0, 0, 0, 9})
+	src := netip.MustParseAddr("fe80::9").As16()
+	ip := make([]byte, 8)
+	ip[0], ip[6], ip[7] = 0x60, 58, 255
+	binary.BigEndian.PutUint16(ip[4:], uint16(len(message)))
+	return slices.Concat(mac, []byte{2, 0, 0, 0, 0, 9, 0x86, 0xdd}, ip, src[:], dst, message)
+}
+
+// The kernel gets to see who asks for a guarded address only while the lease of its group is
+// fresh, whoever else is asked for.
+func TestGuardedAddresses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	r.addService(tcpService(vip, "rr"), 1)
+	f := r.failover()
+	asks := map[string]func() result{}
+	for _, addr := range []string{"10.20.0.1", "10.20.0.2"} {
+		asks[addr] = func() result { return r.send(r.progs.LbClient, skBuff{}, arpRequest(addr)) }
+	}
+	for _, addr := range []string{"fd00:20::1", "fd00:20::2"} {
+		asks[addr] = func() result { return r.send(r.progs.LbClient, skBuff{}, solicitation(addr, false)) }
+		asks[addr+" unicast"] = func() result { return r.send(r.progs.LbServer, skBuff{}, solicitation(addr, true)) }
+	}
+	want := func(when string, silent ...string) {
+		t.Helper()
+		for addr, ask := range asks {
+			want := pass
+			if slices.Contains(silent, addr) {
+				want = drop
+			}
+			if got := ask(); got.verdict != want {
+				t.Errorf("%s: %s: %v, want %v", when, addr, got.verdict, want)
+			}
+		}
+	}
+	want("nothing is guarded")
+	four, six := netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("fd00:20::1")
+	all := []string{"10.20.0.1", "fd00:20::1", "fd00:20::1 unicast"}
+	r.must(f.Guard(map[netip.Addr]uint32{four: 3, six: 3}))
+	want("no lease", all...)
+	r.must(f.Renew(3, time.Hour))
+	want("a lease")
+	r.must(f.Renew(4, time.Hour), f.Renew(3, 0))
+	want("another group's lease", all...)
+	r.must(f.Renew(3, 200*time.Millisecond))
+	want("a short lease")
+	time.Sleep(250 * time.Millisecond)
+	reasons := r.reasonsOf(func() { want("it is over", all...) })
+	if reasons["drop guarded"] != 3 {
+		t.Errorf("reasons %v", reasons)
+	}
+	r.must(f.Guard(map[netip.Addr]uint32{four: 4}))
+	want("another group")
+	r.must(f.Renew(4, 0))
+	want("one of the two", "10.20.0.1")
+	r.must(f.Guard(nil))
+	want("none any more")
+	if err := f.Guard(map[netip.Addr]uint32{four: AddressGroups}); err == nil {
+		t.Error("a group that there is no lease for")
+	}
+	// Answers, and packets that are cut off, are the kernel's.
+	r.must(f.Guard(map[netip.Addr]uint32{four: 3, six: 3}))
+	answer := arpRequest("10.20.0.1")
+	answer[21] = 2
+	for name, frame := range map[string][]byte{"an answer": answer, "cut": arpRequest("10.20.0.1")[:30], "cut6": solicitation("fd00:20::1", false)[:70]} {
+		if got := r.send(r.progs.LbClient, skBuff{}, frame); got.verdict != pass {
+			t.Errorf("%s: %v", name, got.verdict)
+		}
+	}
+	var v bpfobj.LbFailoverState
+	r.must(f.failover.Lookup(uint32(0), &v))
+	if v.Guards != 1 || f.Stale() {
+		t.Errorf("%+v, stale: %v", v, f.Stale())
+	}
+}
