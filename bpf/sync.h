@@ -136,8 +136,8 @@ static __always_inline int sync_selects(struct conn *c, const struct sync_questi
 	return 1;
 }
 
-/* Whether backups were told of a template within a second, or less than its end can be told
- * apart by. */
+/* Whether backups were told of a template within a second, or within the time by which ends
+ * differ. */
 static __always_inline int sync_just_told(const struct conn *c, __u64 now, __u64 timeout,
 					  __u32 unit)
 {

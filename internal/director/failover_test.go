@@ -108,8 +108,8 @@ func solicitation(target string, unicast bool) []byte {
 	return slices.Concat(mac, []byte{2, 0, 0, 0, 0, 9, 0x86, 0xdd}, ip, src[:], dst, message)
 }
 
-// The kernel gets to see who asks for a guarded address only while the lease of its group is
-// fresh, whoever else is asked for.
+// The kernel gets requests for a guarded address only while the lease of its group is fresh,
+// and those for others at any time.
 func TestGuardedAddresses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, small)

@@ -24,11 +24,13 @@ const (
 	byCommands  = "commands"
 	byPrograms  = "programs"
 	byFollowers = "`imbang trace`, `conns --follow`"
+	byElections = "who elects the master of a pair"
 )
 
 // bpfMaps describe the maps of the data plane. A test compares the names with the
 // compiled object.
 var bpfMaps = map[string]struct{ writer, contents string }{
+	"address_leases":     {byElections, "failover: until when each group of addresses may be answered for"},
 	"allowances":         {byPrograms, "ICMP errors that each sender may still get"},
 	"asked":              {byPrograms, "XDP: neighbours whose hardware address was confirmed a moment ago"},
 	"attacks":            {byPrograms, "state of the SYN flood detection"},
@@ -45,12 +47,14 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"conns6":             {byPrograms, "the same of IPv6"},
 	"cuttings":           {byPrograms, "the packet that is being fragmented"},
 	"defences":           {byPrograms, "state of Linux's defence modes"},
+	"failover":           {byElections, "failover: end of the grace period, and whether addresses are guarded"},
 	"follow_rings":       {byPrograms, "ring buffer of each follower"},
 	"followed_until":     {byFollowers, "end of the followers' leases"},
 	"followers":          {byFollowers, "rule and lease of each follower"},
 	"fragments":          {byPrograms, "ports of fragmented packets"},
 	"free_lists":         {byPrograms, "free timer entries"},
 	"hairpins":           {byPrograms, "from a client's flow to its server's, where client and server are in one network"},
+	"guarded":            {byElections, "failover: virtual addresses that a lease is needed for"},
 	"handshakes":         {byPrograms, "counts of SYNs and handshakes"},
 	"listed":             {byPrograms, "whether the reverse tables ever had an entry"},
 	"loads":              {byPrograms, "active and inactive connections of each server"},
