@@ -130,6 +130,26 @@ func TestHandover(t *testing.T) {
 	}
 }
 
+// A fault that ends while nothing runs has ended for the next program.
+func TestHandoverInFault(t *testing.T) {
+	link := newNetwork(t)
+	group := web(150, virtual4)
+	group.Interval = 200 * time.Millisecond
+	a := newNode(t, link.host(1), group).start()
+	a.await("master", a.is(vrrp.Master))
+	link.ip(a.ns, "link", "set", "eth0", "down")
+	a.await("a fault", a.is(vrrp.Fault))
+	a.vanish(true)
+	a.start()
+	if s := a.group(); s.State != vrrp.Fault.String() {
+		t.Errorf("the fault goes on, and the group is %+v", s)
+	}
+	a.vanish(true)
+	link.ip(a.ns, "link", "set", "eth0", "up")
+	a.start()
+	a.await("master again", a.is(vrrp.Master))
+}
+
 // What another process has left is not used.
 func TestForeignHandover(t *testing.T) {
 	dir := t.TempDir()

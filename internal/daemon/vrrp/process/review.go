@@ -91,11 +91,13 @@ func (g *group) review(t time.Duration) {
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetPriority(t, g.effective, out) })
 	}
 	faults := g.findFaults()
-	if slices.Equal(faults, g.faults) {
+	// A machine that was handed over may be in a fault whose reasons are not known here.
+	known, faulty := slices.Equal(faults, g.faults), g.machine.State() == vrrp.Fault
+	if known && faulty == (len(faults) > 0) {
 		return
 	}
 	g.faults = faults
-	if len(faults) > 0 {
+	if len(faults) > 0 && !known {
 		g.Log.Warn("fault", "group", g.setup.Name, "reasons", strings.Join(faults, "; "))
 	}
 	g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetFault(t, len(faults) > 0, out) })
