@@ -3,14 +3,11 @@
 package cli
 
 import (
-	"log/slog"
-
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
 	"imbang/internal/daemon"
 	"imbang/internal/daemon/config"
-	"imbang/internal/daemon/journal"
 	"imbang/internal/daemon/place"
 )
 
@@ -47,12 +44,9 @@ The exit status is 0 after a signal, 2 for a wrong command line, or 3 if it fail
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := logger(format, c.ErrOrStderr())
+			log, err := unitLogger(format, c.ErrOrStderr())
 			if err != nil {
 				return command.Usage(err)
-			}
-			if h := journal.New(); h != nil && format == "text" {
-				log = slog.New(h)
 			}
 			o.Log = log
 			o.Ready = daemon.Ready

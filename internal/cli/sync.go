@@ -19,6 +19,7 @@ import (
 
 	"imbang/internal/command"
 	"imbang/internal/daemon"
+	"imbang/internal/daemon/journal"
 	"imbang/internal/daemon/place"
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/perform"
@@ -311,4 +312,13 @@ func logger(format string, w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, nil)), nil
 	}
 	return nil, fmt.Errorf("unknown value %q of --log (text or json)", format)
+}
+
+// unitLogger is the log of a process that has a unit of systemd: as text, it goes to the
+// journal with its fields where there is one.
+func unitLogger(format string, w io.Writer) (*slog.Logger, error) {
+	if h := journal.New(); h != nil && format == "text" {
+		return slog.New(h), nil
+	}
+	return logger(format, w)
 }

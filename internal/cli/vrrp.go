@@ -14,7 +14,6 @@ import (
 	"imbang/internal/command"
 	"imbang/internal/daemon"
 	"imbang/internal/daemon/config"
-	"imbang/internal/daemon/journal"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/daemon/vrrp/setup"
@@ -53,12 +52,9 @@ it failed.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := logger(format, c.ErrOrStderr())
+			log, err := unitLogger(format, c.ErrOrStderr())
 			if err != nil {
 				return command.Usage(err)
-			}
-			if h := journal.New(); h != nil && format == "text" {
-				log = slog.New(h)
 			}
 			return runVRRP(c, file, log)
 		},
