@@ -88,7 +88,7 @@ static __always_inline int guard_asks6(struct __sk_buff *skb, union address *tar
 	struct nd_solicitation nd;
 	__u8 next;
 
-	/* No extension header comes before it: the kernel ignores those that have one. */
+	/* One behind an extension header is not recognised, and reaches the kernel. */
 	if (bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, nexthdr), &next, 1) ||
 	    next != IPPROTO_ICMPV6 || bpf_skb_load_bytes(skb, at, &nd, sizeof(nd)) ||
 	    nd.type != ND_SOLICITATION)
