@@ -102,10 +102,7 @@ func plainNumbers(value any) any {
 
 // Render writes a document as a file, and refuses one that would read as another.
 func Render(d shared.Document) ([]byte, error) {
-	text, err := SharedRules().Render(d)
-	if err != nil {
-		return nil, err
-	}
+	text := SharedRules().Render(d)
 	var into document
 	tree, err := strictyaml.Decode("the merged configuration", text, kind, &into)
 	if err != nil {

@@ -51,7 +51,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *listener) admits(c net.Conn, now time.Time) bool {
+func (l *listener) admits(c interface{ RemoteAddr() net.Addr }, now time.Time) bool {
 	from, is := c.RemoteAddr().(*net.TCPAddr)
 	if !is || from.AddrPort().Addr().Unmap().WithZone("") != l.peer {
 		return false
