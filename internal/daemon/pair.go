@@ -58,9 +58,6 @@ type linked struct {
 	differ      time.Time // since when they do; zero: they do not
 }
 
-// yields reports whether this director leaves the addresses to its peer.
-func (d *Daemon) yields() bool { return d.pair.yields }
-
 // setPair makes the link as the configuration says. One whose addresses and key are as they
 // were goes on.
 func (d *Daemon) setPair() {
