@@ -63,12 +63,12 @@ type linked struct {
 func (d *Daemon) setPair() {
 	c := d.core.Config.Pair
 	if c == nil {
-		d.closePair()
+		d.dropPair()
 		return
 	}
 	p := &d.pair
 	if p.link == nil || !p.config.SameLink(c) || d.pairKeyChanged() {
-		d.closePair()
+		d.dropPair()
 		p.config = c
 		d.startPair(time.Now())
 	}
@@ -105,11 +105,17 @@ func (d *Daemon) hear() {
 	}
 }
 
+// closePair ends the link. Its alarms stay: they are of a daemon that ends.
 func (d *Daemon) closePair() {
 	if d.pair.link != nil {
 		d.pair.link.Close()
 	}
 	d.pair = linked{}
+}
+
+// dropPair also ends its alarms.
+func (d *Daemon) dropPair() {
+	d.closePair()
 	for _, name := range []string{alarmPair, alarmPairLink, alarmPairConfiguration, alarmPairOrders} {
 		d.clear(name)
 	}
@@ -187,7 +193,7 @@ func (d *Daemon) watchLink(peer *pair.Peer, now time.Time) {
 	}
 	text := fmt.Sprintf("the director %s is not reached", d.pair.config.Peer)
 	if peer.Err != nil {
-		text += ": " + oneLine(peer.Err)
+		text += ": " + events.Printable(oneLine(peer.Err))
 	}
 	d.raise(alarmPairLink, text)
 }
@@ -294,11 +300,11 @@ func (d *Daemon) pairStatus(now time.Time) *api.Pair {
 		return out
 	}
 	peer := p.link.Peer()
-	out.Reached, out.Heard, out.Version, out.PeerUp = peer.Reached(now), peer.Heard, peer.State.Program, d.ups(peer.View)
+	out.Reached, out.Heard, out.Version, out.PeerUp = peer.Reached(now), peer.Heard, events.Printable(peer.State.Program), d.ups(peer.View)
 	out.Same, out.Different, out.Peers, out.PeerYield = p.same, len(p.differences), p.standing.String(), peer.State.Yields
 	out.Orders = peer.State.Orders == d.ledger.Digest()
 	if peer.Err != nil {
-		out.Error = oneLine(peer.Err)
+		out.Error = events.Printable(oneLine(peer.Err))
 	}
 	return out
 }

@@ -19,6 +19,7 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/pair"
 	"imbang/internal/daemon/plan"
 )
@@ -50,6 +51,7 @@ func (d *Daemon) compareDocuments(peer *pair.Peer) {
 	p.compared = [2]string{p.digest, theirs}
 	p.differences = config.SharedRules().Differences(ours, document)
 	p.same = new(len(p.differences) == 0)
+	d.clear(alarmPair)
 }
 
 // watchDocuments raises the alarm of configurations that differ for some time.
@@ -280,7 +282,7 @@ func (d *Daemon) apply(q pair.Request) (*pair.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _, err = d.reload(q.Force, fmt.Sprintf("%s on the director %s", q.By, d.pair.config.Peer.Addr()))
+	_, _, err = d.reload(q.Force, fmt.Sprintf("%s on the director %s", events.Printable(q.By), d.pair.config.Peer.Addr()))
 	if err == nil || errors.As(err, new(*incomplete)) {
 		return o.plan, err
 	}

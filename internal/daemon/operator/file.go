@@ -75,6 +75,8 @@ func parse(text []byte) (*Ledger, error) {
 		one := Entry{State: e.State}
 		if e.Order != nil {
 			one.Version = *e.Order
+		} else {
+			one.Version = Version{Stamp: e.latest().UnixMilli(), Origin: l.Origin}
 		}
 		if one.Version.Count < 0 || one.Version.Count > maxCount {
 			return nil, fmt.Errorf("%s: order number %d: want 0 to %d", ServerID{k, at}, one.Version.Count, int64(maxCount))

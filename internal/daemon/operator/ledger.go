@@ -184,21 +184,29 @@ func (s State) Words() string {
 }
 
 // By is the user that gave the latest of the orders.
-func (s State) By() (by string) {
-	var at time.Time
-	see := func(o *Order) {
-		if o.At.After(at) || by == "" {
-			by, at = o.By, o.At
+func (s State) By() string { return s.last().By }
+
+// latest is when that was given.
+func (s State) latest() time.Time { return s.last().At }
+
+func (s State) last() (last Order) {
+	for _, o := range s.orders() {
+		if last.By == "" || o.At.After(last.At) {
+			last = *o
 		}
 	}
+	return last
+}
+
+func (s State) orders() (all []*Order) {
 	if s.Drain != nil {
-		see(&s.Drain.Order)
+		all = append(all, &s.Drain.Order)
 	}
 	if s.Maintenance != nil {
-		see(s.Maintenance)
+		all = append(all, s.Maintenance)
 	}
 	if s.Weight != nil {
-		see(&s.Weight.Order)
+		all = append(all, &s.Weight.Order)
 	}
-	return by
+	return all
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Difference is a key that two documents do not have the same value of.
@@ -48,7 +49,7 @@ type comparison struct {
 
 func (c *comparison) differ(path string, ours, theirs any) {
 	if len(c.found) < maxDifferences {
-		c.found = append(c.found, Difference{path, c.shown(path, ours), c.shown(path, theirs)})
+		c.found = append(c.found, Difference{printable(path), c.shown(path, ours), c.shown(path, theirs)})
 	}
 }
 
@@ -186,13 +187,18 @@ func (c *comparison) shown(path string, value any) string {
 	return cut(fmt.Sprint(value))
 }
 
-func cut(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+// printable leaves out what would control a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, text)
+}
+
+func cut(text string) string {
+	text = printable(text)
 	if runes := []rune(text); len(runes) > maxShown {
 		return string(runes[:maxShown]) + "..."
 	}
