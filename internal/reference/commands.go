@@ -31,10 +31,10 @@ func commandPages() (pages []Page) {
 			if jsonApart[c.CommandPath()] {
 				pages = append(pages, Page{jsonPlace(c.CommandPath()), title("JSON output of "+c.CommandPath(), "the types that it prints") + jsonForms(c)})
 			}
-			for t, o := range objectsApart {
+			for _, o := range objectsApart {
 				if o.command == c.CommandPath() {
-					pages = append(pages, Page{objectPlace(t), title("JSON output of "+o.command+": "+o.name, "the types that it prints") +
-						fmt.Sprintf("An object of the [JSON output of %s](../%s).\n\n", o.command, jsonPlace(o.command)) + jsonTable(t, "../")})
+					pages = append(pages, Page{o.place(), title("JSON output of "+o.command+": "+o.name, "the types that it prints") +
+						fmt.Sprintf("An object of the [JSON output of %s](../%s).\n\n", o.command, jsonPlace(o.command)) + jsonTable(o.of, "../")})
 				}
 			}
 		}

@@ -50,13 +50,18 @@ var documentOf = map[reflect.Type]string{
 
 // objectsApart are objects of a command's JSON output that have a page of their own, for its
 // length: its name behind that of the command's page.
-var objectsApart = map[reflect.Type]struct{ command, name string }{
-	reflect.TypeFor[api.Replication](): {"imbang status", "replication"},
+var objectsApart = []objectApart{
+	{reflect.TypeFor[api.Replication](), "imbang status", "replication"},
 }
 
-// objectPlace is the page of an object apart, from docs/reference.
-func objectPlace(t reflect.Type) string {
-	return strings.TrimSuffix(jsonPlace(objectsApart[t].command), "-json.md") + "-" + objectsApart[t].name + "-json.md"
+type objectApart struct {
+	of            reflect.Type
+	command, name string
+}
+
+// place is the page of an object, from docs/reference.
+func (o objectApart) place() string {
+	return strings.TrimSuffix(jsonPlace(o.command), "-json.md") + "-" + o.name + "-json.md"
 }
 
 // jsonField is a key of a JSON object.
@@ -221,8 +226,10 @@ func objectLink(t reflect.Type) string {
 	if c := documentOf[t]; c != "" {
 		return jsonPlace(c)
 	}
-	if _, is := objectsApart[t]; is {
-		return objectPlace(t)
+	for _, o := range objectsApart {
+		if o.of == t {
+			return o.place()
+		}
 	}
 	return ""
 }
@@ -312,9 +319,9 @@ func jsonPage() Page {
 			for _, d := range command.Documents(c) {
 				rows = append(rows, []string{fmt.Sprintf("[%s](%s)", code(c.CommandPath()), jsonPlace(c.CommandPath())), d.When, form(d)})
 			}
-			for t, o := range objectsApart {
+			for _, o := range objectsApart {
 				if o.command == c.CommandPath() {
-					rows = append(rows, []string{fmt.Sprintf("[%s](%s)", code(o.command), objectPlace(t)), "object " + code(o.name) + " of this", "one object"})
+					rows = append(rows, []string{fmt.Sprintf("[%s](%s)", code(o.command), o.place()), "object " + code(o.name) + " of this", "one object"})
 				}
 			}
 		}

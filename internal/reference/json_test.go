@@ -63,8 +63,8 @@ func TestJSONIsDescribed(t *testing.T) {
 	for _, o := range sharedObjects {
 		describe(o.name, jsonFields(o.of))
 	}
-	for t, o := range objectsApart {
-		describe(o.name, jsonFields(t))
+	for _, o := range objectsApart {
+		describe(o.name, jsonFields(o.of))
 	}
 	for _, name := range slices.Sorted(maps.Keys(fieldTexts)) {
 		if !used[name] {
