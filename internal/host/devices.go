@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
@@ -32,6 +33,11 @@ type DeviceAddress struct {
 	Protocol  uint8 // who added it: Mark, or another number
 	Secondary bool  // IPv4: another one of the network came first
 	Unusable  bool  // IPv6: duplicate address detection is under way, or failed
+}
+
+// Has reports whether the device has an address.
+func (d *Device) Has(p netip.Prefix) bool {
+	return slices.ContainsFunc(d.Addresses, func(a DeviceAddress) bool { return a.Prefix == p })
 }
 
 // Devices reads all devices of the calling thread's network namespace, by name.
