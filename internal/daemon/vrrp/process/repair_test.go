@@ -71,8 +71,13 @@ func TestRenamedDevice(t *testing.T) {
 	group := web(0, virtual4)
 	all := group.AllAddresses()
 	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
-	link.ip(a.ns, "link", "set", "eth1", "down")
-	link.ip(a.ns, "link", "set", "eth1", "name", "eth7")
+	rename := func() error { return run("ip", "link", "set", "eth1", "name", "eth7") }
+	if err := a.ns.Do(rename); err != nil { // before Linux 6.2 a device that is up cannot be renamed
+		link.ip(a.ns, "link", "set", "eth1", "down")
+		if err := a.ns.Do(rename); err != nil {
+			t.Fatal(err)
+		}
+	}
 	a.await("a fault", func() bool { return slices.Contains(a.group().Faults, "there is no device eth1") })
 	renamed := vrrp.Address{Device: "eth7", Prefix: gateway.Prefix}
 	a.await("no address is left", func() bool { return has(t, a.ns, append(all, renamed)...) == 0 })
@@ -99,6 +104,9 @@ func TestAddressMoves(t *testing.T) {
 		if has(t, a.ns, moving) != 1 || !masters() {
 			t.Fatalf("%+v", a.status().Groups)
 		}
+	}
+	if a.logged("added again") {
+		t.Error("it was away")
 	}
 	a.configure(func(s *setup.Setup) { s.Groups[0].Addresses, s.Groups[1].Addresses = nil, nil })
 	a.await("it is gone", func() bool { return has(t, a.ns, moving) == 0 })
