@@ -125,7 +125,11 @@ func (g *group) begin(t time.Duration) {
 // call calls the machine, and does what it says.
 func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 	g.out.Reset()
+	was := g.machine.State()
 	f(g.machine, &g.out)
+	if g.machine.State() != was {
+		g.sentAt = now() // it has as long as others wait for it
+	}
 	g.next = g.out.Next
 	for i := range g.out.Actions {
 		g.do(&g.out.Actions[i])

@@ -189,6 +189,37 @@ func TestUnsent(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	b.await("the other one is master", b.is(vrrp.Master))
+	// One that has just become master has the same time.
+	b.stop()
+	a.stop()
+	a.start()
+	a.await("master", a.is(vrrp.Master))
+	time.Sleep(2 * interval)
+	if s := a.group(); s.State != vrrp.Master.String() {
+		t.Errorf("%+v", s)
+	}
+	a.await("a fault again", a.is(vrrp.Fault))
+}
+
+// A notify command that hangs does not keep a handover.
+func TestHandoverWithCommand(t *testing.T) {
+	replacementPatience = 200 * time.Millisecond
+	defer func() { replacementPatience = 10 * time.Second }()
+	link := newNetwork(t)
+	group := web(150, virtual4)
+	group.Interval = 200 * time.Millisecond
+	group.NotifyStates = map[vrrp.State][]string{vrrp.Master: {"/bin/sleep", "50"}}
+	a := newNode(t, link.host(1), group).start()
+	a.await("master", a.is(vrrp.Master))
+	begin := time.Now()
+	a.vanish(true)
+	if took := time.Since(begin); took > 10*replacementPatience || !a.logged("notify commands are killed") {
+		t.Errorf("it took %s", took)
+	}
+	a.start()
+	if s := a.group(); s.State != vrrp.Master.String() || s.Counts.Stalls > 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 // Addresses of another program are reported, and stay.
