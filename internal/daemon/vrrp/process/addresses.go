@@ -269,17 +269,24 @@ func (g *group) keepAddresses(t time.Duration) {
 			missing = append(missing, a)
 		}
 	}
-	if len(again) > 0 {
-		g.take(again)
-		g.announce(again, g.setup.Announcements)
-	}
-	if len(missing) == 0 {
+	if len(again)+len(missing) == 0 {
 		return
 	}
 	g.restored = slices.DeleteFunc(g.restored, func(at time.Duration) bool { return t-at > restoreWithin })
 	if g.restored = append(g.restored, t); len(g.restored) > restoreLimit {
 		g.restored = nil
-		g.fail(fmt.Sprintf("another program removes the addresses again and again: %s", texts(missing)))
+		if len(missing) > 0 {
+			g.fail(fmt.Sprintf("another program removes the addresses again and again: %s", texts(missing)))
+		} else {
+			g.fail(fmt.Sprintf("the device vanishes again and again while addresses are added: %s", texts(again)))
+		}
+		return
+	}
+	if len(again) > 0 {
+		g.take(again)
+		g.announce(again, g.setup.Announcements)
+	}
+	if len(missing) == 0 {
 		return
 	}
 	g.Log.Warn("addresses were removed by another program, and are added again", "group", g.setup.Name, "addresses", texts(missing))

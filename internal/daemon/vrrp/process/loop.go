@@ -73,6 +73,7 @@ type loop struct {
 	// looking: the worker reads the devices; lookAgain: they have changed since.
 	looking, lookAgain bool
 	lookAt             time.Duration // when a failure is tried again; 0: never
+	lookError          string
 
 	began       time.Time
 	loaded      time.Time
@@ -477,13 +478,16 @@ func (l *loop) look() {
 func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64) {
 	l.looking = false
 	if err != nil {
-		l.Log.Error("devices cannot be read; that is tried again", "error", err)
-		l.lookAt = now() + lookAgainAfter
+		if l.lookError != err.Error() {
+			l.Log.Error("devices cannot be read; that is tried again", "error", err)
+		}
+		l.lookError, l.lookAt = err.Error(), now()+lookAgainAfter
 		return
 	}
+	l.lookError = ""
 	l.devices = devices
 	l.openSockets()
-	current := changes == l.changes && l.settled()
+	current := changes == l.changes && !l.busy && len(l.toAdd) == 0
 	if current {
 		l.verify(now())
 	}

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -134,6 +135,37 @@ func TestVanishedDevice(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A removal that failed is tried again, after a pause that becomes longer; looks at the devices
+// do not wait for it.
+func TestFailedRemoval(t *testing.T) {
+	l := quietLoop(t, now(), "web")
+	l.groups[0].next = 0 // it is not about its machine
+	pause := cleanPauseLeast
+	for range 10 {
+		before := now()
+		l.applied(&change{cleaned: true, err: errors.New("device or resource busy")})
+		if wait := l.cleanAfter - before; !l.clean || wait < pause || wait > pause+time.Second {
+			t.Fatalf("%t, after %s", l.clean, wait)
+		}
+		if got := l.next(before); got < before+pause {
+			t.Fatalf("a round after %s", got-before)
+		}
+		l.flush(now())
+		if l.busy {
+			t.Fatal("tried at once")
+		}
+		l.looked(map[string]*host.Device{}, nil, l.changes)
+		if l.looking {
+			t.Fatal("the devices are read again and again")
+		}
+		pause = min(2*pause, cleanPauseMost)
+	}
+	l.applied(&change{cleaned: true})
+	if l.cleanPause != 0 || l.cleanError != "" {
+		t.Errorf("%+v", l.ledger)
 	}
 }
 
