@@ -102,7 +102,10 @@ func (g *group) restore(t time.Duration, s vrrp.Snapshot, m memory) error {
 	// Sockets are not open yet, and actions cannot wait: those of a first call are done.
 	g.out = out
 	g.next = out.Next
-	g.since, g.cause, g.refrains, g.failures, g.sentAt = m.Since, m.Cause, m.Refrains, m.Failures, t
+	if !m.Since.IsZero() { // an earlier version of the program did not say it
+		g.since = m.Since
+	}
+	g.cause, g.refrains, g.failures, g.sentAt = m.Cause, m.Refrains, m.Failures, t
 	g.take(s.Held) // the host has them, but that is to be confirmed
 	return nil
 }

@@ -430,6 +430,7 @@ func (l *loop) anyJoining() bool {
 // stop leaves all groups, and waits for notify commands. The leases of all groups end first,
 // as the other director may be master of the next one at once, and addresses go last.
 func (l *loop) stop() {
+	l.stopping = true
 	for _, g := range l.groups {
 		g.out.Reset()
 		g.machine.Shutdown(now(), &g.out)
