@@ -5,6 +5,7 @@ package director
 import (
 	"bytes"
 	"net"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -150,6 +151,16 @@ func TestHandOverEnds(t *testing.T) {
 	}
 	if f.Hand(LinkAddress{Index: r.client, MAC: net.HardwareAddr{1, 0, 0, 0, 0, 1}}, in(time.Hour)) == nil || f.Hand(linkAddress(0, peerMAC), in(time.Hour)) == nil {
 		t.Error("a group's address, or no device")
+	}
+	// A question about a connection that is not known says so.
+	r.must(f.Grace(in(time.Minute)))
+	var why Explanation
+	r.must(r.ns.Do(func() (err error) {
+		why, err = r.Explain(Question{Client: netip.MustParseAddrPort("10.10.0.9:9"), Virtual: netip.MustParseAddrPort(at(ipv4.vip(vipMasq), 80)), Protocol: model.TCP})
+		return err
+	}))
+	if g, h := time.Duration(why.Grace), time.Duration(why.Handed); g <= 50*time.Second || g > time.Minute || h <= 50*time.Minute || h > time.Hour {
+		t.Errorf("grace %v, handed over for %v", g, h)
 	}
 	r.must(f.Release())
 	check("released", false, false, pass)
