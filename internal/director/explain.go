@@ -39,7 +39,7 @@ type Explanation struct {
 	// What becomes of other packets of connections that are not known, and for how long: after
 	// a takeover they are dropped, after a planned move handed to another director.
 	Grace  Seconds `json:"grace_ends_in,omitempty"`
-	Handed Seconds `json:"hand_over_ends_in,omitempty"`
+	Handed Seconds `json:"handed_over_for,omitempty"`
 
 	Packet Event `json:"packet"` // as if it had come now
 }
