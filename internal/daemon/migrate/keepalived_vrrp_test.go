@@ -58,6 +58,7 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"interval of version 2", of("advert_int 60\n" + addresses), []string{"interval: 40950 ms", "x:7: advert_int 60: want"}, nil},
 		{"nopreempt", of("state BACKUP\nnopreempt\npreempt_delay 5\n" + addresses), []string{"preempt: false", "x:9: preempt_delay 5: has no effect beside nopreempt"}, []string{"preempt_delay: 5 s"}},
 		{"nopreempt with MASTER", of("state MASTER\nnopreempt\n" + addresses), []string{"x:8: nopreempt: keepalived ignores it with state MASTER"}, []string{"preempt: false"}},
+		{"preempt_delay with MASTER", of("state MASTER\npreempt_delay 4\n" + addresses), []string{"x:8: preempt_delay 4: keepalived ignores it with state MASTER"}, []string{"preempt_delay: "}},
 		{"preempt_delay", of("preempt_delay 4.5\n" + addresses), []string{"preempt_delay: 4500 ms"}, []string{"Not carried"}},
 		{"priority", of("priority 256\n" + addresses), []string{"priority: 100", "x:7: priority 256: not a number of 1 to 255"}, nil},
 		{"authentication", of("authentication {\nauth_type PASS\nauth_pass 1\n}\n" + addresses), []string{"x:7: authentication: VRRP version 3 has none"}, nil},
