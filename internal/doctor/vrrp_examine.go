@@ -149,7 +149,8 @@ func examineGroup(r report, g *setup.Group, s *process.Group) {
 	if s.SendError != "" {
 		r.problem("imbang vrrp status", "group %s cannot send advertisements: %s", g.Name, s.SendError)
 	}
-	if n := s.Counts.OtherMasters; n > 0 {
+	// A master that is preempted advertises once more, and is counted by the next one.
+	if n := s.Counts.OtherMasters; n > s.Counts.Became {
 		r.warn("imbang vrrp status (on each director)", "group %s: another master was seen %d times while this director was master: advertisements were lost between the directors", g.Name, n)
 	}
 	if n := s.Counts.Stalls; n > 0 {

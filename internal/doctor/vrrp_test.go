@@ -76,7 +76,7 @@ func TestExamineVRRP(t *testing.T) {
 		{"not real-time", func(v *VRRP) { v.Status.NotRealTime = "SCHED_RR: operation not permitted\nmlockall" }, "warning vrrp: the process is not real-time, and other processes can delay its advertisements (SCHED_RR: operation not permitted)"},
 		{"fault", func(v *VRRP) { web(v).Faults = []string{"ext0 is down"} }, "problem vrrp: group web is in fault: ext0 is down"},
 		{"cannot send", func(v *VRRP) { web(v).SendError = "operation not permitted" }, "problem vrrp: group web cannot send advertisements: operation not permitted"},
-		{"two masters", func(v *VRRP) { web(v).Counts.OtherMasters = 3 }, "warning vrrp: group web: another master was seen 3 times"},
+		{"two masters", func(v *VRRP) { web(v).Counts.OtherMasters, web(v).Counts.Became = 3, 2 }, "warning vrrp: group web: another master was seen 3 times"},
 		{"stalls", func(v *VRRP) { web(v).Counts.Stalls = 2 }, "warning vrrp: group web: the process or the host stood still 2 times"},
 		{"strangers", func(v *VRRP) { web(v).Counts.Strangers = 2 }, "warning vrrp: group web: 2 advertisements came from directors that are not peers"},
 		{"version 2", func(v *VRRP) { web(v).Refused = []process.Refused{{Reason: "version", Count: 9}} }, "warning vrrp: group web: 9 advertisements were refused: another version of VRRP: keepalived needs vrrp_version 3"},
@@ -122,6 +122,7 @@ func TestVRRPHarmless(t *testing.T) {
 	for name, change := range map[string]func(v *VRRP){
 		"rules of IPv6":        func(v *VRRP) { v.Rules = dropped("ip6", "input") },
 		"single addresses":     func(v *VRRP) { v.Devices[1].Promote = false },
+		"preempted a master":   func(v *VRRP) { v.Status.Groups[0].Counts = process.Counts{Became: 2, OtherMasters: 2} },
 		"arp_ignore 1":         func(v *VRRP) { v.Devices[0].ARPIgnore = 1 },
 		"master not known yet": func(v *VRRP) { v.Status.Groups[0].Routers[0].Master = "" },
 	} {
