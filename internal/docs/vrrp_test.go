@@ -33,7 +33,7 @@ func TestReplaceKeepalivedExample(t *testing.T) {
 	if want := blockAfter(t, page, "On d1 the section is:"); !strings.Contains(got, "\n"+want+"\n") {
 		t.Error(cmp.Diff(want, got))
 	}
-	output := blockAfter(t, page, "On each director, from its own file:")
+	output := blockAfter(t, page, "imbang.yaml\nimbang check\n```")
 	for _, l := range r.Losses {
 		if !strings.Contains(output, l.String()+"\n") {
 			t.Errorf("the page does not show %s", l)
