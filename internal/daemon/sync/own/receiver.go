@@ -509,7 +509,7 @@ func (r *Receiver) record(now time.Duration, bulk bool, in *reader, out *Output)
 			}
 			r.synced, r.all = true, false
 			out.Events = append(out.Events, Event{Kind: EventSynced, Peer: r.peer, ID: r.session})
-			r.sweep.ready = true
+			r.sweep.ready = r.sweep.seen != nil
 		}
 	case opBarrier:
 		in.byte()
