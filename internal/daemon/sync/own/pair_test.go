@@ -155,7 +155,7 @@ func TestPairSplit(t *testing.T) {
 						a.packet(conn(1<<22 + i))
 					}
 				}
-				w.run(away / 2)
+				w.run(away * 3 / 4)
 				w.loss = loss
 				w.run(2 * time.Second)
 				wantUnion(a, b, false, "healed")
@@ -213,9 +213,10 @@ func TestPairDifferentServers(t *testing.T) {
 func TestPairEndedDuringTransfer(t *testing.T) {
 	eachWire(t, func(t *testing.T, w *world) {
 		a, b := twins(w)
+		b.n.config.Rate = 300 // [datagrams/s]: it takes a while
 		a.start()
 		b.start()
-		for i := range 20_000 {
+		for i := range 10_000 {
 			a.packet(conn(i))
 		}
 		w.run(3 * time.Second)
@@ -223,15 +224,21 @@ func TestPairEndedDuringTransfer(t *testing.T) {
 		a.stop(false)
 		w.run(100 * time.Millisecond)
 		a.start() // it requests all, with replicas
-		for i := range 400 {
-			for j := range 40 {
-				a.end(keyOf(ptr(conn(50*i + j))))
+		for !b.pair.Receiver.State().Synced || b.pair.Receiver.State().Session != a.pair.Sender.Session() {
+			w.run(time.Millisecond)
+		}
+		if a.pair.Receiver.State().Synced {
+			t.Fatal("the transfer of the replicas is over")
+		}
+		for i := range 100 {
+			for j := range 80 {
+				a.end(keyOf(ptr(conn(100*j + i))))
 			}
 			w.run(5 * time.Millisecond)
 		}
 		w.run(quiet)
 		wantUnion(a, b, true, "after")
-		if len(a.entries) != 4000 {
+		if len(a.entries) != 2000 {
 			t.Errorf("%d entries", len(a.entries))
 		}
 		if n := b.pair.Sender.Counts().Entries; n == 0 {

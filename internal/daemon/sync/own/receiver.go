@@ -79,7 +79,9 @@ type Receiver struct {
 	roles roles
 	// The rest is of a pair.
 	ended *ended
-	all   bool // a bulk transfer is to have replicas: what was here may be lost
+	ages  ages
+	age   time.Duration // of the datagram that is applied
+	all   bool          // a bulk transfer is to have replicas: what was here may be lost
 	// hasAll: the one that runs does.
 	hasAll bool
 	probe  probe
@@ -214,6 +216,9 @@ func (r *Receiver) receive(now time.Duration, from netip.AddrPort, b []byte, out
 			return ReasonForged
 		}
 		r.beats, r.heard = h.number, now
+		if h.pair {
+			r.ages.note(now, binary.BigEndian.Uint32(body[16:]))
+		}
 		r.beat(now, h.flags, readBeat(body), out)
 		return accepted
 	case kindReset:
@@ -290,6 +295,7 @@ func (r *Receiver) begin(session uint64) {
 		r.slots[i].number, r.slots[i].asked = 0, 0
 	}
 	clear(r.definitions)
+	r.ages = ages{}
 	r.skew.known = false
 	r.sweep.cancel()
 	r.want, r.spoiled = false, false
@@ -396,6 +402,9 @@ func (r *Receiver) numbered(now time.Duration, h header, body, b []byte, out *Ou
 	}
 	r.heard = now
 	r.counts.Datagrams++
+	if h.pair && h.kind == kindData {
+		r.ages.note(now, binary.BigEndian.Uint32(body))
+	}
 	if r.want {
 		r.start(h)
 		r.unacked, r.ackAt = 0, now
@@ -463,6 +472,10 @@ func (r *Receiver) apply(now time.Duration, h header, body []byte, out *Output) 
 	changes := len(out.Apply)
 	why := accepted
 	in := reader{b: body}
+	r.age = 0
+	if r.config.pair {
+		r.age = r.ages.of(now, in.word())
+	}
 	for len(in.b) > 0 {
 		w := r.record(now, h.flags&dataBulk != 0, &in, out)
 		if w == ReasonMalformed {
@@ -540,6 +553,8 @@ func (r *Receiver) entry(now time.Duration, remove, bulk bool, in *reader, out *
 		return accepted
 	}
 	d.complete(&x.Conn)
+	x.Conn.Idle += r.age
+	x.Conn.Expires = max(0, x.Conn.Expires-r.age)
 	if remove {
 		r.counts.Deletions++
 		return accepted

@@ -251,12 +251,15 @@ func (s *Sender) room(now time.Duration, size int, bulk bool, out *Output) {
 			h.flags = dataBulk
 		}
 		s.open, s.openBulk, s.openedAt = appendHeader(s.open, h), bulk, now
+		if s.config.pair {
+			s.open = appendStamp(s.open, stamp(now, s.started))
+		}
 	}
 }
 
 // flush sends the open datagram, if it has a record.
 func (s *Sender) flush(now time.Duration, out *Output) {
-	if len(s.open) <= headerSize {
+	if len(s.open) <= headerSize || s.config.pair && kind(s.open[4]) == kindData && len(s.open) == headerSize+stampSize {
 		s.open = s.open[:0]
 		return
 	}
@@ -285,7 +288,11 @@ func (s *Sender) control(h header, body func([]byte) []byte, out *Output, to ...
 func (s *Sender) beat(now time.Duration, flags uint8, out *Output) {
 	s.beats++
 	x := beat{s.store.oldest(), s.store.next}
-	s.control(header{kind: kindBeat, flags: flags, number: s.beats}, x.append, out, s.config.To...)
+	body := x.append
+	if s.config.pair {
+		body = func(b []byte) []byte { return appendStamp(x.append(b), stamp(now, s.started)) }
+	}
+	s.control(header{kind: kindBeat, flags: flags, number: s.beats}, body, out, s.config.To...)
 	s.nextBeat = now + beatEvery
 }
 

@@ -110,8 +110,12 @@ func readHeader(b []byte) (h header, body []byte, r Reason) {
 		return h, nil, ReasonKind
 	}
 	size := sizes[h.kind]
-	if h.kind == kindWelcome && h.pair {
+	switch {
+	case !h.pair:
+	case h.kind == kindWelcome:
 		size.least += welcomeNext
+	case h.kind == kindData || h.kind == kindBeat:
+		size.least += stampSize
 	}
 	more := len(body) - size.least
 	if more < 0 || size.step == 0 && more != 0 || size.step > 0 && more%size.step != 0 {
