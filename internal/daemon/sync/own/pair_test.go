@@ -213,7 +213,7 @@ func TestPairDifferentServers(t *testing.T) {
 func TestPairEndedDuringTransfer(t *testing.T) {
 	eachWire(t, func(t *testing.T, w *world) {
 		a, b := twins(w)
-		b.n.config.Rate = 300 // [datagrams/s]: it takes a while
+		b.n.config.Rate = 60 // [datagrams/s]: it takes longer than to notice that the session is over
 		a.start()
 		b.start()
 		for i := range 10_000 {
