@@ -82,6 +82,37 @@
 // a sender answer up to 500 times a second; further ones, also good ones, are not answered
 // then and are repeated by their receivers. Times on the wire are durations.
 //
+// # Pairs
+//
+// Each of two directors to which packets may come is a sender and a receiver at once (Pair).
+// Nothing changes when an address moves. The rules:
+//
+//  1. A director tells what packets did to its entries. An entry that it entered for the other
+//     one, and no packet came for since, is a replica (model.ConnReplica): its opening, its
+//     changes and its end are not told, and it is not refreshed. So nothing goes back and forth.
+//  2. Of two versions of an entry the one with the later packet stays, here and there; at
+//     about the same time (250 ms) the one that comes takes the place of the one here. If they
+//     have different servers each director keeps its own then, until a later packet, and it is
+//     counted.
+//  3. An end removes the entry at the other director, unless a later packet came there.
+//  4. A bulk transfer has the sender's replicas, too, with a flag, if the receiver requests
+//     them. Such a copy is entered where there is no entry of its flow, expires when the replica
+//     does, and changes nothing otherwise. So a director that comes back empty gets all, also
+//     what only it had had packets of.
+//  5. A receiver requests replicas until it has had one transfer with them, and again after
+//     the caller could not apply what came. Later it has what it told, or has ended it.
+//  6. There is no comparison after a bulk transfer: a director that comes back empty must not
+//     have the other one remove anything. Replicas whose end was not told (of a split, or
+//     while a director was away) expire: they live longer than their entries by half of
+//     the timeout and the time between two refreshes.
+//  7. Streams of two directions have no common order. A director has notes of what ended lately
+//     (ended.go), and does not enter what the other one sent before it knew of that.
+//
+// After a split sessions resume, or both request a bulk transfer; then each has the union of
+// what had packets. Datagrams that were sent again have their age (ages.go): for rule 2 a packet
+// is as old as it is. HasAll asks how far the other one's stream is. With a barrier for
+// the other direction both have everything.
+//
 // # Two senders
 //
 // A receiver stays with the session that it follows while that is alive (a datagram in each
@@ -104,7 +135,7 @@
 //
 //	offset size
 //	0      3    "iB", 0xff
-//	3      1    version: 2
+//	3      1    version: 2, of a pair 3: other roles refuse it, and it refuses those
 //	4      1    kind
 //	5      1    flags, by kind
 //	6      2    group
@@ -120,11 +151,16 @@
 //	3  Beat       oldest datagram (8), next one (8); flag 1: acknowledge at once, 2: the end
 //	4  Welcome    receiver (8), nonce (8), time of admission [ms] (8)
 //	5  Reset      receiver (8), number of its acknowledgement (8)
+//
+// In a pair Data begins and Beat ends with a time (4) [ms, since the session began], Welcome
+// ends with the number of the next datagram (8), and flag 1 of BulkStart says that replicas come.
+//
 //	17 Hello      receiver (8), nonce (8)
 //	18 Ack        receiver (8), time of admission (8), all up to here were applied (8), number
 //	              of its request for a bulk transfer (4), with flag 4 how many entries it could not
 //	              enter (4), ranges of missing datagrams: first, from the number before (2), how
-//	              many (2); flag 1: requests a bulk transfer, 2: has the whole table
+//	              many (2); flag 1: requests a bulk transfer, 2: has the whole table, 8: of a pair,
+//	              requests replicas
 //
 // Data and BulkStart are numbered, Beats are numbered for themselves.
 //
@@ -135,7 +171,7 @@
 //	0   1  operation; 0x10: IPv6, 0x20: template, 0x40: a word, 0x80: strings
 //	1   1  protocol
 //	2   1  state (state.go); of a template 1: assured
-//	3   1  flags, those of model.ConnFlags
+//	3   1  flags, those of model.ConnFlags; replica in a bulk transfer of a pair alone
 //	4   4  index of service and server
 //	8   4  time to its expiry [ms]
 //	12  4  time since its last packet [ms]

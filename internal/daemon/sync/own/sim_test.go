@@ -141,6 +141,7 @@ type node struct {
 	table   table
 	send    *Sender
 	receive *Receiver
+	twin    *twin  // of a pair, instead of both
 	next    uint64 // generation of its timer
 	log     []Event
 	reached []Reached
@@ -218,6 +219,10 @@ func (n *node) do(call func(*Output)) {
 	}
 	var out Output
 	call(&out)
+	if n.twin != nil {
+		n.twin.apply(out.Apply)
+		out.Apply = nil
+	}
 	for _, c := range out.Apply {
 		k := keyOf(&c.Conn)
 		if c.Delete {
@@ -245,7 +250,9 @@ func (n *node) do(call func(*Output)) {
 }
 
 func (n *node) tick(out *Output) {
-	if n.send != nil {
+	if n.twin != nil {
+		n.twin.pair.Tick(n.clock(), out)
+	} else if n.send != nil {
 		n.send.Tick(n.clock(), out)
 	} else {
 		n.receive.Tick(n.clock(), out)
@@ -290,7 +297,9 @@ func (w *world) deliver(from netip.AddrPort, to *node, b []byte, at time.Duratio
 			to.queued--
 		}
 		to.do(func(out *Output) {
-			if to.send != nil {
+			if to.twin != nil {
+				to.twin.pair.Receive(to.clock(), from, b, out)
+			} else if to.send != nil {
 				to.send.Receive(to.clock(), from, b, out)
 			} else {
 				to.receive.Receive(to.clock(), from, b, out)

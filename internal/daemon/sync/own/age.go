@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package own
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// ages says how old a datagram of the stream of a pair's director is: one that was sent again
+// after a split says how long its entries had had no packet when it was made, and the later
+// packet decides between entries of two directors. Datagrams have a time of the sender's clock
+// [ms, since its session began]. The quickest one of the last 10 to 20 s tells the difference
+// of the clocks, and the way of a datagram.
+type ages struct {
+	quickest [2]time.Duration // in this window, and in the one before
+	known    [2]bool
+	since    time.Duration
+}
+
+const (
+	stampSize = 4
+	ageWindow = 10 * time.Second
+)
+
+// stamp is a time as datagrams have it.
+func stamp(now, started time.Duration) uint32 { return uint32((now - started) / time.Millisecond) }
+
+func appendStamp(b []byte, s uint32) []byte { return binary.BigEndian.AppendUint32(b, s) }
+
+// note takes a datagram that came now.
+func (a *ages) note(now time.Duration, s uint32) {
+	if !a.known[0] || now-a.since >= ageWindow {
+		a.quickest[1], a.known[1] = a.quickest[0], a.known[0]
+		a.known[0], a.since = false, now
+	}
+	took := now - time.Duration(s)*time.Millisecond
+	if !a.known[0] || took < a.quickest[0] {
+		a.quickest[0], a.known[0] = took, true
+	}
+}
+
+// of is how long ago a datagram was made, more than others needed.
+func (a *ages) of(now time.Duration, s uint32) time.Duration {
+	quickest := a.quickest[0]
+	if a.known[1] {
+		quickest = min(quickest, a.quickest[1])
+	}
+	return max(0, now-time.Duration(s)*time.Millisecond-quickest)
+}
