@@ -98,7 +98,7 @@ func TestHandOver(t *testing.T) {
 				}
 			})
 		}
-		// A reply by UDP is nobody's here; what a client sends opens a connection.
+		// A reply by UDP is of no connection here; what a client sends opens one.
 		reply := testenv.UDP(at(f.server(0), 8080), client, "reply")
 		reaches(t, b.fromServer(reply), reply)
 		if got := b.fromClient(testenv.UDP(client, at(f.vip(vipMasq), 80), "question")); bytes.Equal(got.frame[:6], mustMAC(peerMAC)) {
