@@ -55,17 +55,10 @@ vrrp:
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	status := func() (s struct {
-		VRRP      *process.Status `json:"vrrp"`
-		VRRPError string          `json:"vrrp_error"`
-	}) {
-		t.Helper()
-		if err := json.Unmarshal([]byte(k.do("status", "-o", "json")), &s); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	k.await("it is master", 10*time.Second, func() bool { s := status(); return s.VRRP != nil && s.VRRP.Groups[0].State == "master" })
+	k.await("it is master", 10*time.Second, func() bool {
+		o, s := imbang(t, k.Director, "", "vrrp", "status", "-o", "json"), process.Status{}
+		return o.status == 0 && json.Unmarshal([]byte(o.stdout), &s) == nil && s.Groups[0].State == "master"
+	})
 	if text := k.do("status"); !strings.Contains(text, "\nvrrp gate  master for ") {
 		t.Errorf("%s", text)
 	}

@@ -29,7 +29,7 @@ its connections, the last result of its checks, and what was ordered of it. User
 who are not root see this part alone.
 
 With a process imbang vrrp, shows the state of each group of addresses (imbang vrrp status
-has the rest).
+has the rest, and prints it as JSON).
 
 Then shows the devices that the director is attached to, the run time of its programs
 (while kernel.bpf_stats_enabled is 1), the sizes of its tables, and how many

@@ -24,10 +24,11 @@ type statusOf struct {
 	Daemon *api.Status `json:"daemon,omitempty"`
 	// Processes are those of imbang sync.
 	Processes []running.Role `json:"synchronization_processes,omitempty"`
-	// VRRP is what imbang vrrp says, if it runs and the user is root.
-	VRRP *process.Status `json:"vrrp,omitempty"`
+	// VRRP is what imbang vrrp says, if it runs and the user is root; imbang vrrp status
+	// prints it as JSON.
+	VRRP *process.Status `json:"-"`
 	// VRRPError is why it does not answer.
-	VRRPError string `json:"vrrp_error,omitempty"`
+	VRRPError string `json:"-"`
 }
 
 // askDaemon is the status of the daemon; nil if there is none.

@@ -38,8 +38,6 @@ var daemonFieldTexts = map[string]string{
 	"api.Plan.named":                         "servers that the last configuration named",
 	"api.Plan.removed":                       "how many of them are not named any more",
 	"cli.statusOf.daemon":                    "state of the daemon; absent if none runs",
-	"cli.statusOf.vrrp":                      "what the process `imbang vrrp` says, as `imbang vrrp status` prints it; if it runs and the user is root",
-	"cli.statusOf.vrrp_error":                "why that process does not answer",
 	"cli.statusOf.synchronization_processes": "roles of connection synchronization that processes of `imbang sync` perform; those of the daemon are in `daemon.synchronization`",
 	"api.Status.pid":                         "process id of the daemon",
 	"api.Status.version":                     "its version",
