@@ -19,6 +19,10 @@ type handover struct {
 	PID     int // so that no other process uses it
 	Groups  map[string]vrrp.Snapshot
 	Scripts map[string]rememberedScript
+	// What the daemon reported, and since when each group waits for connections.
+	Facts   facts
+	Awaited uint64
+	Awaits  map[string]uint64
 }
 
 type rememberedScript struct {
@@ -50,12 +54,14 @@ func readHandover(dir string) (h handover, err error) {
 // replace hands over to the program file. It returns nil if that failed and the loop goes on.
 func (l *loop) replace() error {
 	l.replacing = false
-	h := handover{PID: os.Getpid(), Groups: map[string]vrrp.Snapshot{}, Scripts: map[string]rememberedScript{}}
+	h := handover{PID: os.Getpid(), Groups: map[string]vrrp.Snapshot{}, Scripts: map[string]rememberedScript{}, Awaits: map[string]uint64{}}
 	for name, s := range l.tracker.scripts {
 		h.Scripts[name] = rememberedScript{s.script, s.state}
 	}
+	h.Facts, h.Awaited = l.facts, l.awaited
 	for _, g := range l.groups {
 		h.Groups[g.setup.Name] = g.machine.Snapshot()
+		h.Awaits[g.setup.Name] = g.awaited
 	}
 	err := writeHandover(l.Dir, h)
 	if err == nil && l.Execute == nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -39,9 +40,10 @@ type Options struct {
 	Execute func() error
 	// RealTime makes the loop's thread real-time if that is allowed.
 	RealTime bool
-	// Lease is called with the time until which a group's director may answer for its
-	// addresses, 0: not any more; nil: nobody is.
-	Lease func(group string, until time.Duration)
+	// OpenPlane opens the data plane of the director of the calling thread's network
+	// namespace; nil without an error: none is loaded. It is called by another goroutine than
+	// Run's. Without it no director is used.
+	OpenPlane func() (Plane, error)
 }
 
 // ErrReplaced is the error of a process whose successor goes on, if Execute returned nil.
@@ -74,6 +76,10 @@ type loop struct {
 	late        time.Duration // of ticks, at most
 	stopping    bool
 	replacing   bool
+
+	controlled
+	planeUse
+	wants chan []neighbour // for surroundings
 }
 
 // spot is where a socket is.
@@ -117,6 +123,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l := &loop{Options: o, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
+	l.clients, l.macs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}
 	if o.RealTime {
 		end, err := realTime()
 		defer end()
@@ -134,9 +141,19 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer served()
+	surrounded, err := l.surround()
+	if err != nil {
+		return err
+	}
+	defer surrounded()
 	if err := l.start(wanted); err != nil {
 		return err
 	}
+	controlled, err := l.serveControl() // now, as clients learn of all groups first
+	if err != nil {
+		return err
+	}
+	defer controlled()
 	ended := make(chan struct{})
 	defer close(ended)
 	go l.signals(ctx, ended)
@@ -238,6 +255,11 @@ func (l *loop) run() error {
 				}
 			}
 		}
+		if at := l.expires(t); at == 0 {
+			l.synchronize()
+		} else if next == 0 || at < next {
+			next = at
+		}
 		if again := t + 100*time.Millisecond; l.replacing && (next == 0 || again < next) {
 			next = again // for notify commands to end
 		}
@@ -291,6 +313,8 @@ func (l *loop) start(wanted *setup.Setup) error {
 			return err
 		}
 	}
+	l.recall(&before)
+	l.guard()
 	l.dropStale(before)
 	l.openSockets()
 	for _, g := range l.groups {
@@ -341,6 +365,7 @@ func (l *loop) stop() {
 	for _, g := range l.groups {
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Shutdown(now(), out) })
 	}
+	l.unguard()
 	if !l.hooks.Wait(stopPatience) {
 		l.Log.Warn("notify commands are killed: they have not ended", "after", stopPatience)
 	}
@@ -459,6 +484,7 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 		l.groups = append(l.groups, g)
 	}
 	l.openSockets()
+	l.guard()
 	for _, g := range l.groups {
 		if g.machine.State() == vrrp.Initialize {
 			g.begin(t)
