@@ -33,14 +33,14 @@ type Director struct {
 
 // Group is what moves as one.
 type Group struct {
-	Name          string
-	Priority      uint8 // the base; what is tracked changes it
-	Interval      time.Duration
-	NoPreempt     bool
-	PreemptDelay  time.Duration
-	Hold          time.Duration
-	AwaitSync     bool          // vrrp.Config.AwaitSync
-	Merge         time.Duration // vrrp.Config.Merge
+	Name         string
+	Priority     uint8 // the base; what is tracked changes it
+	Interval     time.Duration
+	NoPreempt    bool
+	PreemptDelay time.Duration
+	Hold         time.Duration
+	AwaitSync    bool          // vrrp.Config.AwaitSync
+	Merge        time.Duration // vrrp.Config.Merge
 	// Pair: there is one other director. It takes over at once when the master resigns:
 	// no third one could do the same.
 	Pair          bool
