@@ -61,6 +61,11 @@ func (c *Conn) Send(m Message) error {
 // Receive waits for an event until the deadline; zero: for as long as it takes.
 func (c *Conn) Receive(deadline time.Time) (e Event, err error) {
 	_ = c.conn.SetReadDeadline(deadline)
+	return c.receive()
+}
+
+// receive waits until the deadline that was set last.
+func (c *Conn) receive() (e Event, err error) {
 	if !c.in.Scan() {
 		if err = c.in.Err(); err == nil {
 			err = errors.New("the process ended the connection")
