@@ -253,7 +253,11 @@ func (m *Machine) GiveUp(now time.Duration, out *Output) bool {
 	return was
 }
 
-// Reclaim allows preemption again after GiveUp.
+// Refrain has the machine not preempt until it was master again, or Reclaim: it was master, and
+// could not do what a master has to.
+func (m *Machine) Refrain() { m.memory.GaveUp = true }
+
+// Reclaim allows preemption again after GiveUp and Refrain.
 func (m *Machine) Reclaim() { m.memory.GaveUp = false }
 
 // Take makes a backup master at once. The caller knows that the master gave up. It reports

@@ -342,7 +342,7 @@ func (l *loop) recall(before *handover) {
 	l.facts, l.awaited = before.Facts, before.Awaited
 	for _, g := range l.groups {
 		if s, has := before.Groups[g.setup.Name]; has {
-			g.awaited, g.saidSynchronized = before.Awaits[g.setup.Name], s.Synchronized
+			g.awaited, g.saidSynchronized = before.Memory[g.setup.Name].Awaited, s.Synchronized
 		}
 	}
 }
