@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -107,7 +109,14 @@ func openPlane() (process.Plane, error) {
 	case err != nil:
 		return nil, err
 	}
-	return f, nil
+	return plane{f}, nil
+}
+
+// plane is a director's data plane as imbang vrrp uses it.
+type plane struct{ *director.Failover }
+
+func (p plane) Hand(index int, to net.HardwareAddr, until time.Duration) error {
+	return p.Failover.Hand(director.LinkAddress{Index: index, MAC: to}, until)
 }
 
 func loadVRRP(file string) (*setup.Setup, error) {
