@@ -190,6 +190,7 @@ func statusSocket(dir string) string { return filepath.Join(dir, "status.sock") 
 const (
 	statusPatience = 2 * time.Second
 	statusClients  = 16 // at once
+	acceptAgain    = 100 * time.Millisecond
 	maxStatus      = 16 << 20
 )
 
@@ -211,8 +212,13 @@ func (l *loop) serveStatus() (func(), error) {
 		for {
 			slots <- struct{}{}
 			c, err := listener.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // such as EMFILE, for a while
+				<-slots
+				time.Sleep(acceptAgain)
+				continue
 			}
 			go func() {
 				defer func() { <-slots }()
