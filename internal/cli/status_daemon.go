@@ -57,6 +57,9 @@ func printDaemon(w io.Writer, s *api.Status, now time.Time) error {
 	if s.Replication != nil {
 		printReplication(t, s.Replication, now)
 	}
+	if s.Pair != nil {
+		printPair(t, s.Pair, now)
+	}
 	for _, one := range s.Services {
 		state := "up"
 		switch {

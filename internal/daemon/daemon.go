@@ -54,6 +54,7 @@ type Daemon struct {
 	calls   chan func()
 	results chan result
 	ended   chan struct{}
+	heard   chan struct{} // something of the peer is new
 
 	// The loop's own.
 	core     *core.Core
@@ -78,6 +79,8 @@ type Daemon struct {
 	scraped  scraped
 	sync     keep.Keeper      // connection synchronization by Linux's protocol
 	own      keep.Replication // by imbang's own
+	ledger   *operator.Ledger // what was ordered, of which core.Book is a part
+	pair     linked           // to the other director
 	failover *failover        // what imbang vrrp is told
 	auditing bool
 	audited  time.Time // the last time; zero: the start
@@ -104,7 +107,7 @@ const polled = time.Second
 // context ends. The director and its table stay.
 func Run(ctx context.Context, o Options) (err error) {
 	d := &Daemon{
-		Options: o, started: time.Now(), calls: make(chan func()), results: make(chan result, 1024), ended: make(chan struct{}),
+		Options: o, started: time.Now(), calls: make(chan func()), results: make(chan result, 1024), ended: make(chan struct{}), heard: make(chan struct{}, 1),
 		audited: time.Now(), alarms: map[string]api.Alarm{}, configured: map[config.Address]bool{}, taken: map[config.Address]taken{},
 		behind: map[model.ServiceKey]bool{}, added: map[config.Address]bool{},
 	}
@@ -125,8 +128,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer lock.Close()
 	place.Sweep()
-	book, err := operator.Load(d.bookFile())
-	if err != nil {
+	if d.ledger, err = operator.Load(d.bookFile()); err != nil {
 		return err
 	}
 	if d.events, err = events.Open(filepath.Join(o.State, "events.jsonl")); err != nil {
@@ -136,7 +138,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.hooks = hooks.New(d.hookFailed)
 	defer d.hooks.Close()
 	defer d.table.close()
-	if err := d.begin(c, book); err != nil {
+	if err := d.begin(c, d.ledger.Book()); err != nil {
 		return err
 	}
 	d.runner = check.NewRunner(d.report)
@@ -147,6 +149,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.setJobs()
 	d.sync, d.own = keep.Keeper{Dir: d.dir, Log: o.Log}, keep.Replication{Dir: d.dir, Log: o.Log}
 	d.setSynchronization()
+	d.setPair()
+	defer d.closePair()
 	defer d.sync.Close()
 	defer d.own.Close()
 	if err := d.beginFailover(ctx); err != nil {
@@ -159,6 +163,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer socket.Close()
+	d.publish(time.Now())
 	changes, err := host.Changes(ctx)
 	if err != nil {
 		return err
@@ -192,10 +197,13 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			_, _, _ = d.reload(false, "SIGHUP") // it has been noted
 		case <-changes:
 			d.keepHost()
+		case <-d.heard:
+			d.followPeer(time.Now())
 		case <-tick.C:
 			d.keepHost()
 			d.serveMetrics() // again, if it failed
 			d.keepSynchronization()
+			d.keepPair(time.Now())
 			d.keepFailover()
 			d.catchUp()
 			d.look()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"imbang/internal/daemon/place"
-	"imbang/internal/daemon/sync/own"
 	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/vrrp/control"
 )
@@ -30,8 +29,8 @@ const (
 type replicated interface {
 	// Synced reports whether the whole table of the other director is here as of a time.
 	Synced(since time.Time) bool
-	// Barrier waits until the other director has applied everything.
-	Barrier(ctx context.Context) ([]own.ReceiverStatus, error)
+	// Merge waits until both directors have what is in either table.
+	Merge(ctx context.Context) error
 }
 
 // failover keeps imbang vrrp informed, which decides which director has the addresses. It is
@@ -142,8 +141,8 @@ func (f *failover) endMerge(number uint64) {
 	delete(f.groups, number)
 }
 
-// merge answers a request when the other director has the connections of this one. After a
-// split it has to become a receiver first.
+// merge answers a request when both directors have the connections of either. After a split
+// they have to find each other first.
 func (f *failover) merge(ctx context.Context, m control.Merge) {
 	defer func() {
 		f.mu.Lock()
@@ -160,8 +159,8 @@ func (f *failover) merge(ctx context.Context, m control.Merge) {
 			return
 		}
 		if r != nil {
-			if _, err := r.Barrier(ctx); err == nil {
-				f.log.Info("the better master has the connections of this director", "group", m.Group, "took", time.Since(began))
+			if r.Merge(ctx) == nil {
+				f.log.Info("both directors have all connections", "group", m.Group, "took", time.Since(began))
 				f.client.Merged(m)
 				return
 			}
@@ -188,11 +187,9 @@ func (d *Daemon) beginFailover(ctx context.Context) error {
 // keepFailover says what the loop knows.
 func (d *Daemon) keepFailover() {
 	var r replicated
-	if one, is := any(d.own.Replica()).(replicated); is && d.own.Replica() != nil {
+	if one := d.own.Replica(); one != nil {
 		r = one
 	}
 	c := d.own.Configured()
-	d.failover.say(c != nil && c.Role == rolePair, r, d.yields())
+	d.failover.say(c != nil && c.Role == replicate.RolePair, r, d.yields())
 }
-
-const rolePair replicate.Role = "pair"

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"imbang/internal/daemon/sync/own"
 	"imbang/internal/daemon/vrrp/control"
 )
 
@@ -48,7 +47,7 @@ func (e *elector) next(what string, f func(m *control.Message) bool) {
 // copies is a role of replication.
 type copies struct {
 	synced atomic.Pointer[time.Time] // as of when the other table is here
-	behind atomic.Int32              // tries until a barrier is reached
+	behind atomic.Int32              // tries until tables are merged
 }
 
 func (c *copies) Synced(since time.Time) bool {
@@ -56,11 +55,11 @@ func (c *copies) Synced(since time.Time) bool {
 	return at != nil && !at.Before(since)
 }
 
-func (c *copies) Barrier(context.Context) ([]own.ReceiverStatus, error) {
+func (c *copies) Merge(context.Context) error {
 	if c.behind.Add(-1) >= 0 {
-		return nil, errors.New("no receivers")
+		return errors.New("the other director is not there")
 	}
-	return nil, nil
+	return nil
 }
 
 func startFailover(t *testing.T) (*failover, *elector) {

@@ -26,6 +26,7 @@ func (d *Daemon) hostChanges(next *config.Config) (lines []string) {
 	slices.Sort(lines)
 	lines = append(lines, roleChanges(d.sync.Configured(), next.Roles)...)
 	changed, err := d.own.KeyChanged()
+	lines = append(lines, d.pairChanges(next.Pair)...)
 	lines = append(lines, replicationChanges(d.own.Configured(), next.Replication, changed, err)...)
 	if c == nil {
 		return lines

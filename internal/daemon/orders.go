@@ -33,14 +33,14 @@ func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, erro
 	now := time.Now()
 	q.Reason = events.Printable(q.Reason)
 	order := operator.Order{By: by.Name, At: now, Reason: q.Reason}
-	book, states, texts := d.core.Book, make([]operator.State, len(ids)), make([]string, len(ids))
+	ledger, states, texts := d.ledger.Copy(), make([]operator.State, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
 		if states[i], texts[i], err = d.ordered(id, q, order); err != nil {
 			return nil, api.Conflict(err)
 		}
-		book = book.Change(id, states[i])
+		ledger.Order(id, states[i], now)
 	}
-	if err := book.Save(d.bookFile()); err != nil {
+	if err := d.keepOrders(ledger); err != nil {
 		return nil, err
 	}
 	reply := &api.OrderReply{}
@@ -50,6 +50,7 @@ func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, erro
 		reply.Servers = append(reply.Servers, api.Target{Service: service, Key: id.Service.String(), Server: server, Address: id.Server.String()})
 	}
 	d.setJobs()
+	d.publish(now)
 	for _, v := range d.core.View() {
 		about := slices.ContainsFunc(ids, func(id operator.ServerID) bool { return id.Service == v.Key })
 		serves := slices.ContainsFunc(v.Servers, func(s core.ServerView) bool { return s.Wanted.Takes() })
@@ -58,6 +59,16 @@ func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, erro
 		}
 	}
 	return reply, nil
+}
+
+// keepOrders writes what is ordered from now on.
+func (d *Daemon) keepOrders(l *operator.Ledger) error {
+	l.Prune(d.core.Has)
+	if err := l.Save(d.bookFile()); err != nil {
+		return err
+	}
+	d.ledger = l
+	return nil
 }
 
 // ordered is a server's state after a request, and what was ordered in words.

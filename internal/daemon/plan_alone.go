@@ -24,7 +24,7 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 	if d.dir, err = place.Dir(); err != nil {
 		return nil, err
 	}
-	book, err := operator.Load(d.bookFile())
+	ledger, err := operator.Load(d.bookFile())
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 	if err != nil && !errors.Is(err, director.ErrNotLoaded) {
 		return nil, err
 	}
-	next, p := d.beginning(c, book, &r, o, err == nil && r.Director == id)
+	next, p := d.beginning(c, ledger.Book(), &r, o, err == nil && r.Director == id)
 	if p == nil {
 		p = plan.Make(next.Wanted(), r.Applied, o)
 	}

@@ -286,6 +286,7 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 	d.setSynchronization()
 	d.tell(out)
 	d.setJobs()
+	d.setPair()
 	return p, host, err
 }
 

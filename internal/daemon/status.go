@@ -44,7 +44,7 @@ func (d *Daemon) status() *api.Status {
 		PID: os.Getpid(), Version: version.Version, Since: d.started, Config: file, Reloaded: d.reloaded,
 		Services: []api.Service{}, Alarms: []api.Alarm{}, Drift: slices.Concat([]string{}, d.drift),
 	}
-	s.Synchronization, s.Replication = d.synchronization(), d.replication()
+	s.Synchronization, s.Replication, s.Pair = d.synchronization(), d.replication(), d.pairStatus(time.Now())
 	if d.failure != nil {
 		s.ReloadError = d.failure.Error()
 	}

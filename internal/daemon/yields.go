@@ -2,5 +2,6 @@
 
 package daemon
 
-// yields reports whether this director leaves the addresses to another one.
-func (d *Daemon) yields() bool { return false }
+// yields reports whether this director leaves the addresses to its peer, which sees more
+// servers up.
+func (d *Daemon) yields() bool { return d.pair.yields }

@@ -172,7 +172,8 @@ in the mount namespace of the machine: ` + "`ip netns exec`" + ` mounts a new ` 
 		{code(base + "/vrrp/COOKIE/status.sock`, `lock"), "socket of the status of VRRP, lock of its process", "`imbang vrrp`", "the next one in any namespace, once the process has ended"},
 		{code(base + "/vrrp/COOKIE/handover.json"), "configuration and state of the groups of VRRP, for a program that is executed again", "`imbang vrrp` on SIGUSR2", "the program that is executed, or `imbang vrrp clean`"},
 		{code(base + "/daemon/COOKIE/record.json`, `lock"), "what the daemon applied last and what its checks found, for the next daemon; its lock", "`imbang run`", "the next daemon in any namespace, once the director is removed"},
-		{code("/var/lib/imbang/operator.json"), "orders: draining, maintenance, weights", "`imbang drain`, `maintenance`, `weight --set`", "the user"},
+		{code("/var/lib/imbang/operator.json"), "orders: draining, maintenance, weights, with versions by which two directors of a pair exchange them", "`imbang drain`, `maintenance`, `weight --set`", "the user"},
+		{code("/etc/imbang/imbang.yaml.before"), "the configuration that a push of the other director of a pair replaced", "`imbang peer push` there", "the user"},
 		{code("/var/lib/imbang/events.jsonl`, `events.jsonl.1"), "events, one line of JSON each, up to 16 MiB a file", "`imbang run`", "the user"},
 		{"clsact filters `imbang/client`, `imbang/server`, `imbang/local`", "programs on devices where the kernel has no tcx (`tc filter show`)", "`imbang attach`", "`imbang detach`, removal of the device"},
 	}) + `

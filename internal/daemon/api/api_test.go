@@ -56,6 +56,21 @@ func (f *fake) Barrier(_ context.Context, q BarrierRequest) (*BarrierReply, erro
 	return &BarrierReply{Reached: true}, f.refuse
 }
 
+func (f *fake) Differences() (*Differences, error) {
+	f.asked = append(f.asked, "differences")
+	return &Differences{Peer: "192.0.2.2:8791"}, f.refuse
+}
+
+func (f *fake) PeerPlan(_ context.Context, c Caller, q PeerRequest) (*PeerPlan, error) {
+	f.asked = append(f.asked, fmt.Sprintf("peer plan by %s, force %v", c.Name, q.Force))
+	return &PeerPlan{Base: "1234"}, f.refuse
+}
+
+func (f *fake) PeerPush(_ context.Context, c Caller, q PeerRequest) (*PeerPlan, error) {
+	f.asked = append(f.asked, fmt.Sprintf("peer push of %s by %s", q.Base, c.Name))
+	return &PeerPlan{Base: q.Base}, f.refuse
+}
+
 func (f *fake) Events() *events.Log { return f.log }
 
 func start(t *testing.T) (*fake, string) {

@@ -73,6 +73,21 @@ func (c *Client) Barrier(ctx context.Context, q BarrierRequest) (*BarrierReply, 
 	return call[BarrierReply](ctx, c, http.MethodPost, "/v1/barrier", q)
 }
 
+// Differences are the keys of the configuration that differ from the peer's.
+func (c *Client) Differences(ctx context.Context) (*Differences, error) {
+	return call[Differences](ctx, c, http.MethodGet, "/v1/peer-differences", nil)
+}
+
+// PeerPlan asks what this director's configuration would change on its peer.
+func (c *Client) PeerPlan(ctx context.Context, q PeerRequest) (*PeerPlan, error) {
+	return call[PeerPlan](ctx, c, http.MethodPost, "/v1/peer-plan", q)
+}
+
+// PeerPush applies it there.
+func (c *Client) PeerPush(ctx context.Context, q PeerRequest) (*PeerPlan, error) {
+	return call[PeerPlan](ctx, c, http.MethodPost, "/v1/peer-push", q)
+}
+
 // Events calls for the latest events, and with follow for those that come, until the
 // context ends, the daemon does, or the call fails.
 func (c *Client) Events(ctx context.Context, last int, follow bool, each func(events.Event) error) error {

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,6 +74,28 @@ func Routes() []Route {
 			},
 		},
 		{
+			Method: http.MethodGet, Path: "/v1/peer-differences", Summary: "Keys of the configuration that differ between the directors of a pair", Changes: true,
+			Reply: reflect.TypeFor[Differences](),
+			serve: func(s *Endpoint, w http.ResponseWriter, _ *http.Request) error {
+				return answer(w)(s.daemon.Differences())
+			},
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/peer-plan", Summary: "What this director's configuration would change on its peer", Changes: true,
+			Request: reflect.TypeFor[PeerRequest](), Reply: reflect.TypeFor[PeerPlan](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q PeerRequest) (*PeerPlan, error) { return s.daemon.PeerPlan(r.Context(), callerOf(r), q) })
+			},
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/peer-push", Summary: "Apply this director's configuration on its peer", Changes: true,
+			Note:    "Only root may do so: the peer's daemon runs the commands of the configuration.",
+			Request: reflect.TypeFor[PeerRequest](), Reply: reflect.TypeFor[PeerPlan](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q PeerRequest) (*PeerPlan, error) { return s.push(r.Context(), callerOf(r), q) })
+			},
+		},
+		{
 			Method: http.MethodGet, Path: "/v1/openapi.json", Summary: "This description", Reply: reflect.TypeFor[map[string]any](),
 			serve: func(_ *Endpoint, w http.ResponseWriter, _ *http.Request) error {
 				begin(w)
@@ -103,6 +126,14 @@ func (s *Endpoint) plan(by Caller, q PlanRequest) (*Plan, error) {
 			"not permitted: only root may name a file, since the daemon reads it with root's permissions: name none for the daemon's own configuration, or use sudo imbang plan %s", q.File)}
 	}
 	return s.daemon.Plan(q)
+}
+
+// push applies a configuration that only root can write, where only root can.
+func (s *Endpoint) push(ctx context.Context, by Caller, q PeerRequest) (*PeerPlan, error) {
+	if by.UID != 0 {
+		return nil, &refusal{http.StatusForbidden, errors.New("not permitted: only root may write the peer's configuration file: sudo imbang peer push")}
+	}
+	return s.daemon.PeerPush(ctx, by, q)
 }
 
 // answer writes a reply, or hands an error on.

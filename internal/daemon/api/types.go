@@ -19,6 +19,9 @@ type Daemon interface {
 	Reload(Caller, ReloadRequest) (*Plan, error)
 	Order(Caller, OrderRequest) (*OrderReply, error)
 	Barrier(context.Context, BarrierRequest) (*BarrierReply, error)
+	Differences() (*Differences, error)
+	PeerPlan(context.Context, Caller, PeerRequest) (*PeerPlan, error)
+	PeerPush(context.Context, Caller, PeerRequest) (*PeerPlan, error)
 	Events() *events.Log
 }
 
@@ -44,6 +47,7 @@ type Status struct {
 
 	Synchronization []Synchronization `json:"synchronization"`       // roles of the configuration, of Linux's protocol
 	Replication     *Replication      `json:"replication,omitempty"` // role of imbang's own protocol
+	Pair            *Pair             `json:"pair,omitempty"`        // link to the other director
 }
 
 // Synchronization is a role of connection synchronization. Counters are since the daemon
@@ -162,6 +166,61 @@ type BarrierRequest struct {
 type BarrierReply struct {
 	Reached   bool                  `json:"reached"` // by all, and all of it was entered
 	Receivers []ReplicationReceiver `json:"receivers"`
+}
+
+// Pair is the link to the other director.
+type Pair struct {
+	Listen    string    `json:"listen"` // with port
+	Peer      string    `json:"peer"`   // with port
+	Reached   bool      `json:"reached"`
+	Heard     time.Time `json:"heard,omitzero"`    // of the last exchange
+	Error     string    `json:"error,omitempty"`   // of the last request to the peer
+	Version   string    `json:"version,omitempty"` // of the peer's imbang
+	Same      *bool     `json:"same,omitempty"`    // the configurations are; not known without the peer's
+	Different int       `json:"different"`         // keys of the configuration that differ
+	Orders    bool      `json:"orders"`            // both have the same orders
+	Peers     string    `json:"peers"`             // how many servers the peer sees up: more, fewer, as many, unknown
+	OwnUp     []Up      `json:"own_up"`            // servers that this director's checks see up
+	PeerUp    []Up      `json:"peer_up"`           // and the peer's
+	Yields    bool      `json:"yields"`            // this director leaves the addresses to the peer
+	PeerYield bool      `json:"peer_yields"`
+}
+
+// Up is how many of a service's checked servers are up.
+type Up struct {
+	Service string `json:"service"` // name, or the key of one that is not configured here
+	Up      int    `json:"up"`
+	Total   int    `json:"total"`
+}
+
+// Differences are the keys of the configurations of a pair that differ, and should not.
+type Differences struct {
+	Peer        string       `json:"peer"` // with port
+	Reached     bool         `json:"reached"`
+	Differences []Difference `json:"differences"` // at most 1000
+}
+
+// Difference is one key.
+type Difference struct {
+	Path   string `json:"path"`
+	Ours   string `json:"ours"`
+	Theirs string `json:"theirs"`
+}
+
+// PeerRequest asks to plan or apply this director's configuration on the peer.
+type PeerRequest struct {
+	Base  string `json:"base,omitempty"`  // of the plan that is to be applied
+	Force bool   `json:"force,omitempty"` // even if more servers go than allowed
+}
+
+// PeerPlan is what that changes there.
+type PeerPlan struct {
+	Peer    string   `json:"peer"` // with port
+	File    string   `json:"file"` // there
+	Base    string   `json:"base"` // what the plan is for; it is refused once the files there are others
+	Changes []string `json:"changes"`
+	Summary string   `json:"summary"`
+	Notes   []string `json:"notes,omitempty"`
 }
 
 // Alarm is a fault that lasts.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/pair"
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/vrrp/setup"
@@ -26,6 +27,10 @@ type Config struct {
 	Roles    []synchronize.Config // of connection synchronization: at most a master and a backup, in this order
 	// Replication is the role of imbang's own protocol; nil: none.
 	Replication *replicate.Config
+	// Pair is the link to the other director; nil: there is none.
+	Pair *pair.Config
+	// Document is the configuration as it stands in all files, as JSON; nil: there is no Pair.
+	Document []byte
 	// VRRP is for imbang vrrp; nil: there is no such section.
 	VRRP     *setup.Setup
 	Services []Service

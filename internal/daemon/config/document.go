@@ -14,6 +14,7 @@ type document struct {
 	Timeouts timeoutsDoc         `yaml:"timeouts" jsonschema_description:"of connections, as ipvsadm --set has them; default as they are"`
 	Daemon   daemonDoc           `yaml:"daemon" jsonschema_description:"the process itself"`
 	Sync     syncDoc             `yaml:"synchronization" jsonschema_description:"synchronization of connections with other directors: by the protocol of Linux's IPVS (master, backup), by imbang's own (replication), or both"`
+	Pair     *pairDoc            `yaml:"pair" jsonschema_description:"link to the daemon of the director that stands in for this one: compares configurations, shares operators' orders, and compares which servers the two see up; without it, there is none"`
 	VRRP     *vrrpDoc            `yaml:"vrrp" jsonschema_description:"addresses that move between directors, for imbang vrrp"`
 	Checks   map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
 	Services []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
@@ -76,6 +77,14 @@ type replicationDoc struct {
 	Interface string   `yaml:"interface" jsonschema_description:"device that datagrams are sent and received by; required with a multicast group or link-local addresses; default any"`
 	Group     int      `yaml:"group" jsonschema_description:"number of the group, 0 to 65535: directors of other groups are ignored; default 0"`
 	KeyFile   string   `yaml:"key_file" jsonschema_description:"required; absolute path of the key that all directors of the group share: at least 32 hexadecimal digits, readable by its owner alone (openssl rand -hex 32)"`
+}
+
+type pairDoc struct {
+	Peer    string `yaml:"peer" jsonschema_description:"address of the other director, with or without TCP port; default port that of listen; default address that of synchronization.replication.to, if that is one director's"`
+	Listen  string `yaml:"listen" jsonschema_description:"address of this director that the link is made from and to, with or without port; default port 8791; default address that of synchronization.replication.listen"`
+	Device  string `yaml:"device" jsonschema_description:"device that the link goes by; required with link-local addresses; default any"`
+	KeyFile string `yaml:"key_file" jsonschema_description:"absolute path of the key that both directors share: at least 32 hexadecimal digits, readable by its owner alone; default that of synchronization.replication"`
+	Hold    string `yaml:"hold" jsonschema_description:"time for which the other director has to see more servers up, weighted by service, before this one yields to it, and for which it has to see no more before that ends; default 5 s"`
 }
 
 type vrrpDoc struct {

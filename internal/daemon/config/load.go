@@ -3,6 +3,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -88,6 +89,11 @@ func parse(path string, text []byte, seen *Seen) (*Config, error) {
 	c.whole()
 	if len(c.mistakes) > 0 {
 		return nil, c.sorted()
+	}
+	if c.config.Pair != nil {
+		if c.config.Document, err = json.Marshal(wholeDocument(sections)); err != nil {
+			return nil, fmt.Errorf("configuration: %w", err)
+		}
 	}
 	return c.config, nil
 }

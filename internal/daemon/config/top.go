@@ -32,6 +32,7 @@ func (c *checker) top(d *document) {
 	t.UDP = c.duration("timeouts.udp", d.Timeouts.UDP, time.Second, 0)
 	c.daemon(&d.Daemon)
 	c.synchronization(&d.Sync)
+	c.pair(d.Pair)
 	c.vrrp(d.VRRP)
 }
 

@@ -79,7 +79,7 @@ func (c *checker) trackDirector(d *vrrpDoc) {
 }
 
 // isPair reports whether connections are replicated in both directions.
-func isPair(r *replicate.Config) bool { return r != nil && string(r.Role) == "pair" }
+func isPair(r *replicate.Config) bool { return r != nil && r.Role == replicate.RolePair }
 
 func (c *checker) trackScript(at, name string, d *vrrpScriptDoc) setup.Script {
 	s := setup.Script{Name: name, Command: d.Command, User: cmp.Or(d.User, c.config.Daemon.ScriptUser), Rise: defaultTrackCount, Fall: defaultTrackCount}

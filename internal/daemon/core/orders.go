@@ -83,6 +83,9 @@ func (c *Core) Name(id operator.ServerID) (service, server string) {
 	return id.Service.String(), id.Server.String()
 }
 
+// Has reports whether the configuration has a server.
+func (c *Core) Has(id operator.ServerID) bool { return c.servers[id] != nil }
+
 // Each calls for every check that is to be made, in the order of the configuration;
 // those of servers in maintenance are not.
 func (c *Core) Each(call func(id CheckID, ch *config.Check, s *config.Service, one *config.Server)) {

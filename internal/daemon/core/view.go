@@ -3,6 +3,7 @@
 package core
 
 import (
+	"iter"
 	"time"
 
 	"imbang/internal/daemon/check"
@@ -54,4 +55,33 @@ func (c *Core) View() (list []ServiceView) {
 		list = append(list, v)
 	}
 	return list
+}
+
+// Health is what the checks of one server say.
+type Health struct {
+	Service *config.Service
+	ID      operator.ServerID
+	Up      bool
+	Checks  []CheckView // valid until the next one
+}
+
+// Health is all servers that are checked now.
+func (c *Core) Health() iter.Seq[Health] {
+	return func(yield func(Health) bool) {
+		var checks []CheckView
+		for _, s := range c.services {
+			for _, one := range s.servers {
+				if len(one.checks) == 0 || c.Book[one.id].Maintenance != nil {
+					continue
+				}
+				checks = checks[:0]
+				for _, w := range one.checks {
+					checks = append(checks, CheckView{w.Check, w.State})
+				}
+				if !yield(Health{s.Service, one.id, one.up, checks}) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -7,17 +7,10 @@ package operator
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
-	"imbang/internal/jsonfile"
 	"imbang/internal/model"
 )
 
@@ -82,84 +75,4 @@ func (b Book) Change(id ServerID, s State) Book {
 		next[id] = s
 	}
 	return next
-}
-
-// entry is a line of the file.
-type entry struct {
-	Service string `json:"service"`
-	Server  string `json:"server"`
-	State
-}
-
-type file struct {
-	Version int     `json:"version"`
-	Servers []entry `json:"servers"`
-}
-
-const version = 1
-
-// Load reads a book. There is nothing in one that does not exist.
-func Load(path string) (Book, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Book{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("operator state: %w", err)
-	}
-	b, err := parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("operator state %s: %w (correct the file, or remove it: then nothing is drained, in maintenance or weighed by hand)", path, err)
-	}
-	return b, nil
-}
-
-func parse(text []byte) (Book, error) {
-	var f file
-	if err := json.Unmarshal(text, &f); err != nil {
-		return nil, err
-	}
-	if f.Version != version {
-		return nil, fmt.Errorf("version %d, want %d", f.Version, version)
-	}
-	b := Book{}
-	for _, e := range f.Servers {
-		k, err := model.ParseServiceKey(e.Service)
-		if err != nil {
-			return nil, err
-		}
-		at, err := netip.ParseAddrPort(e.Server)
-		if err != nil {
-			return nil, err
-		}
-		if e.Weight != nil && e.Weight.Weight < 0 {
-			return nil, fmt.Errorf("%s: weight %d", ServerID{k, at}, e.Weight.Weight)
-		}
-		b[ServerID{k, at}] = e.State
-	}
-	return b, nil
-}
-
-// Save writes a book, whole or not at all.
-func (b Book) Save(path string) error {
-	f := file{Version: version, Servers: []entry{}}
-	for _, id := range b.ids() {
-		f.Servers = append(f.Servers, entry{id.Service.String(), id.Server.String(), b[id]})
-	}
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = jsonfile.Write(path, f)
-	}
-	if err != nil {
-		return fmt.Errorf("operator state: %w", err)
-	}
-	return nil
-}
-
-func (b Book) ids() (ids []ServerID) {
-	for id := range b {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, ServerID.Compare)
-	return ids
 }

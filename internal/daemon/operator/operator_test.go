@@ -22,8 +22,8 @@ func id(key model.ServiceKey, server string) ServerID {
 // What is saved is loaded, of services of all kinds.
 func TestSaveLoad(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "state.json")
-	if b, err := Load(path); err != nil || len(b) != 0 {
-		t.Errorf("%v, %v", b, err)
+	if l, err := Load(path); err != nil || len(l.Entries) != 0 {
+		t.Errorf("%v, %v", l, err)
 	}
 	order := Order{By: "root", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Reason: "disk"}
 	web := model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80"))
@@ -32,12 +32,19 @@ func TestSaveLoad(t *testing.T) {
 		id(web, "172.16.0.3:80"):                            {Maintenance: &order, Weight: &Weight{order, 7}},
 		id(model.MarkKey(3, model.IPv6), "[2001:db8::2]:0"): {Drain: &Drain{Order: order}},
 	}
-	if err := b.Save(path); err != nil {
+	l := NewLedger()
+	for id, s := range b {
+		l.Order(id, s, order.At)
+	}
+	if err := l.Save(path); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Load(path)
-	if err != nil || !cmp.Equal(b, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
+	if err != nil || !cmp.Equal(l, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
 		t.Errorf("%v, %v", got, err)
+	}
+	if !cmp.Equal(b, got.Book(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
+		t.Errorf("%v, want %v", got.Book(), b)
 	}
 	undone := b.Change(id(web, "172.16.0.2:80"), State{})
 	if len(undone) != 2 || len(b) != 3 {

@@ -35,24 +35,27 @@ func (c *Config) KeyDigest() (KeyDigest, error) {
 }
 
 // key reads the group's key.
-func (c *Config) key() ([]byte, error) {
-	if c.KeyFile == "" {
+func (c *Config) key() ([]byte, error) { return ReadKey(c.KeyFile) }
+
+// ReadKey reads the key that directors share.
+func ReadKey(path string) ([]byte, error) {
+	if path == "" {
 		return nil, errors.New("replication: key file: missing: make one with: openssl rand -hex 32 >FILE; chmod 600 FILE")
 	}
-	info, err := os.Stat(c.KeyFile)
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("replication: key file: %w", err)
 	}
-	if err := suitable(c.KeyFile, info, os.Geteuid()); err != nil {
+	if err := suitable(path, info, os.Geteuid()); err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(c.KeyFile)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("replication: key file: %w", err)
 	}
 	key, err := hex.DecodeString(string(bytes.TrimSpace(text)))
 	if err != nil || len(key) < leastKey {
-		return nil, fmt.Errorf("replication: key file %s: want at least %d hexadecimal digits in one line", c.KeyFile, 2*leastKey)
+		return nil, fmt.Errorf("replication: key file %s: want at least %d hexadecimal digits in one line", path, 2*leastKey)
 	}
 	return key, nil
 }
