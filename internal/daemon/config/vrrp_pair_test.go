@@ -30,7 +30,9 @@ func emptyFile(t *testing.T) *checker {
 // directors there can be.
 func TestGroupOfPair(t *testing.T) {
 	yes, no := true, false
-	to := func(n int) *replicate.Config { return &replicate.Config{Role: replicate.RolePair, To: make([]netip.AddrPort, n)} }
+	to := func(n int) *replicate.Config {
+		return &replicate.Config{Role: replicate.RolePair, To: make([]netip.AddrPort, n)}
+	}
 	router := func(peers ...string) vrrpRouterDoc {
 		return vrrpRouterDoc{Device: "eth0", ID: 1, Peers: peers, Addresses: []string{"10.20.0.1/24"}}
 	}

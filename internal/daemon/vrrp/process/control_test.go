@@ -212,7 +212,7 @@ func TestPlannedMove(t *testing.T) {
 			}
 
 			b.await("the first director has them again", func() bool { return a.is(vrrp.Master)() })
-			if _, err := a.giveUp(5*time.Second); err != nil {
+			if _, err := a.giveUp(5 * time.Second); err != nil {
 				t.Fatal(err)
 			}
 			a.vanish(true)

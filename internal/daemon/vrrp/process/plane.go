@@ -143,10 +143,10 @@ func (l *loop) unguard() {
 // of connections that are not known (yet) are not passed to the stack for a while. If the
 // former master is alive, because it resigned or was preempted, it gets them.
 func (g *group) takeOver(cause vrrp.Cause) {
-	period := g.loop.setup.Grace
-	if g.plane == nil || period == 0 {
+	if g.plane == nil || g.loop.setup.Grace == 0 {
 		return
 	}
+	period := g.loop.setup.Grace
 	t := now()
 	alive := cause == vrrp.CauseResigned || cause == vrrp.CauseTake || g.heardAt != 0 && t-g.heardAt < 2*g.heardInterval
 	if alive {
@@ -157,10 +157,10 @@ func (g *group) takeOver(cause vrrp.Cause) {
 
 // detached are the devices that the director should be attached to and is not.
 func (g *group) detached() (reasons []string) {
-	wanted := g.loop.setup.Director
-	if wanted == nil || g.plane == nil || len(g.attached) < 2 {
+	if g.plane == nil || len(g.attached) < 2 || g.loop.setup.Director == nil {
 		return nil
 	}
+	wanted := g.loop.setup.Director
 	if len(wanted.Devices) == 0 && len(g.attached[0])+len(g.attached[1]) == 0 {
 		return []string{"the director that is loaded is attached to no device (imbang attach)"}
 	}

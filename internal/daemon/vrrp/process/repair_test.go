@@ -312,23 +312,33 @@ func TestLongRound(t *testing.T) {
 	}
 }
 
+// endingPlane calls a function when a lease ends.
+type endingPlane struct {
+	*fakePlane
+	ended func()
+}
+
+func (p endingPlane) Renew(group uint32, until time.Duration) error {
+	if until == 0 {
+		p.ended()
+	}
+	return p.fakePlane.Renew(group, until)
+}
+
 // The leases of all groups end before any of them resigns.
 func TestStopOrder(t *testing.T) {
 	link := newNetwork(t)
 	if err := link.host(1).Do(func() error {
 		l := quietLoop(t, now(), "a", "b")
 		ended := 0
-		l.Lease = func(_ string, until time.Duration) {
-			if until != 0 {
-				return
-			}
+		l.plane, l.slots = endingPlane{newPlane(), func() {
 			ended++
 			for _, g := range l.groups {
 				if g.unsent > 1 { // of becoming master
 					t.Errorf("%s has resigned", g.setup.Name)
 				}
 			}
-		}
+		}}, map[string]uint32{"a": 0, "b": 1}
 		if err := l.open(); err != nil {
 			return err
 		}

@@ -176,6 +176,9 @@ func (l *loop) surrounded(f *findings) {
 
 // seek has the hardware addresses of the directors that are heard looked for.
 func (l *loop) seek() {
+	if l.wants == nil { // nobody looks
+		return
+	}
 	var all []neighbour
 	for _, g := range l.groups {
 		for i := range g.setup.Routers {
