@@ -264,7 +264,7 @@ func TestFlood(t *testing.T) {
 // quietLoop is a loop with machines of groups that have started to listen at a time.
 func quietLoop(t *testing.T, at time.Duration, names ...string) *loop {
 	t.Helper()
-	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, ledger: ledger{known: map[vrrp.Address]bool{}}}
+	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, setup: &setup.Setup{}, ledger: ledger{known: map[vrrp.Address]bool{}}}
 	for _, name := range names {
 		s := web(100, virtual4)
 		s.Name = name
