@@ -18,7 +18,7 @@ BPF_PACKAGES  := clang llvm libbpf-dev libc6-dev gcc
 # Those of the second line are what the lab measures beside imbang, and with; a
 # test compiles the data plane with made-up extensions.
 TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsadm mount $(BPF_PACKAGES) \
-	nftables haproxy libnginx-mod-stream httperf apache2-utils siege wrk curl systemd
+	nftables haproxy libnginx-mod-stream httperf apache2-utils siege wrk curl jq systemd
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help

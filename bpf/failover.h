@@ -243,9 +243,14 @@ __noinline int hand_on(struct __sk_buff *skb, struct packet *p)
 
 /* Whether the director only keeps what a master tells it, and passes what clients send
  * (sysctl_backup_only). */
-static __always_inline int stands_by(const struct settings *set)
+static __always_inline int stands_by(struct settings *set)
 {
-	return set->standby && failover_word(FAILOVER_BACKUP) > now_boot_ns();
+	if (!set->standby)
+		return 0;
+	if (failover_word(FAILOVER_BACKUP) > now_boot_ns())
+		return 1;
+	set->standby = 0; /* its process was killed: the fast path works again */
+	return 0;
 }
 
 /* A packet of a director that stands by: replies of connections go on, as in Linux. */

@@ -37,7 +37,10 @@ services:
 	a.do("reload")
 	b.do("reload")
 	linked := func(k *keeper) func() bool {
-		return func() bool { p := k.status().Pair; return p != nil && p.Reached && p.Same != nil && *p.Same && p.Orders }
+		return func() bool {
+			p := k.status().Pair
+			return p != nil && p.Reached && p.Same != nil && *p.Same && p.Orders
+		}
 	}
 	for _, k := range []*keeper{a, b} {
 		k.await("the link", 30*time.Second, linked(k))

@@ -10,20 +10,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/config"
 	"imbang/internal/doctor"
 )
 
 func newDoctorCommand() *cobra.Command {
 	var out command.OutputFlag
-	var client, server string
+	var client, server, file string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the host's settings, and print the command that fixes each problem",
 		Long: `Checks the kernel, IP forwarding, the devices' offloads, queues, MTU and XDP, and
-the route to each virtual address and real server. Prints a line for each
-finding: ok, warning (it works, but slower or not for all packets) or problem
-(packets are lost), with the command that fixes it. It changes no setting and
-sends no packet. Without --client-dev and --server-dev it checks the devices that
+the route to each virtual address and real server. If addresses move by VRRP (a process
+imbang vrrp, or the section vrrp of the configuration), also the firewall's rules for
+advertisements, sysctl settings of the devices, the clock, and what the process has
+seen: faults, another master, stalls.
+
+Prints a line for each finding: ok, warning (it works, but slower or not for all packets)
+or problem (packets are lost), with the command that fixes it. It changes no setting
+and sends no packet. Without --client-dev and --server-dev it checks the devices that
 the director is attached to; both are required before the first attach.
 
 The exit status is 0 if every finding is ok and 1 if there is a warning or a problem.`,
@@ -35,7 +40,7 @@ The exit status is 0 if every finding is ok and 1 if there is a warning or a pro
 			if (client == "") != (server == "") {
 				return command.Usage(errors.New("name both --client-dev and --server-dev (the same device may be both), or none"))
 			}
-			facts, err := doctor.Gather(client, server)
+			facts, err := doctor.Gather(client, server, file)
 			if err != nil {
 				return err
 			}
@@ -56,6 +61,8 @@ The exit status is 0 if every finding is ok and 1 if there is a warning or a pro
 	}
 	out.Register(c, command.One[[]doctor.Finding](""))
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
+	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its section vrrp; default that of imbang vrrp if it runs, else "+config.DefaultFile+" if it exists")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	return c
 }

@@ -131,6 +131,10 @@ func TestReplies(t *testing.T) {
 			e.Service = ""
 		},
 			"not connected; a first packet now would be passed to the stack: no service\n"},
+		{director.Explanation{Grace: director.Seconds(2500 * time.Millisecond), Handed: director.Seconds(time.Minute)}, func(e *director.Event) { e.By, e.Server, e.Service = "", nil, "" },
+			"not connected; a first packet now would open a connection\n" +
+				"  note  after a planned move, for another 1m0s: packets of unknown connections that open none, and servers' replies without a connection, are handed over to the former master\n" +
+				"  note  after a takeover, for another 2.5s: packets of unknown connections that open none, and servers' replies without a connection, are dropped\n"},
 		{director.Explanation{Known: true}, func(e *director.Event) { e.Service, e.Verdict, e.Reason = "", "drop", "server deleted" },
 			"connected, but its packets are dropped: server deleted\n"},
 	} {

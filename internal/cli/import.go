@@ -29,6 +29,7 @@ type imported struct {
 	From          string         `json:"from"`
 	Services      int            `json:"services"`
 	Servers       int            `json:"servers"`
+	Groups        int            `json:"groups"` // of addresses that move by VRRP
 	Losses        []migrate.Loss `json:"losses"`
 	Configuration string         `json:"configuration"`
 }
@@ -42,13 +43,15 @@ func newImportCommand() *cobra.Command {
 		Short: "Write a configuration of imbang run from that of keepalived, ldirectord or ipvsadm",
 		Long: `Reads virtual services, real servers and health checks from a keepalived.conf
 (virtual_server blocks, with what it includes), from a ldirectord.cf, or, with -,
-from what ipvsadm -Sn prints, and writes a configuration of imbang run. What each
-part came from is in a comment beside it.
+from what ipvsadm -Sn prints, and writes a configuration of imbang run. From
+vrrp_instance, vrrp_sync_group and vrrp_script blocks of a keepalived.conf it writes
+the section vrrp, for imbang vrrp, and from lvs_sync_daemon the roles of
+synchronization. What each part came from is in a comment beside it.
 
 What could not be carried over as it was is listed line by line on standard error,
 with the reason and what to do, and at the end of the configuration; so is what imbang
-check refuses. VRRP is left to keepalived. Nothing of the machine is changed, and
-permissions are not needed.
+check refuses. imbang speaks version 3 of VRRP, and keepalived version 2 unless it has
+vrrp_version 3. Nothing of the machine is changed, and permissions are not needed.
 
 The format is detected from the contents. --format sets it. At most
 16 MiB and 200000 lines are read, with all that a keepalived.conf includes and its
@@ -81,13 +84,17 @@ then nothing is.`,
 					return err
 				}
 			}
-			v := imported{args[0], r.Services(), r.Servers(), append([]migrate.Loss{}, r.Losses...), string(text)}
+			v := imported{args[0], r.Services(), r.Servers(), r.Groups(), append([]migrate.Loss{}, r.Losses...), string(text)}
 			err = out.Print(c.OutOrStdout(), v, func(w io.Writer) error {
 				if file == "" {
 					_, err := w.Write(text)
 					return err
 				}
-				_, err := fmt.Fprintf(w, "%s: %d services, %d servers\n", file, v.Services, v.Servers)
+				groups := ""
+				if v.Groups > 0 {
+					groups = fmt.Sprintf(", %d groups of vrrp", v.Groups)
+				}
+				_, err := fmt.Fprintf(w, "%s: %d services, %d servers%s\n", file, v.Services, v.Servers, groups)
 				return err
 			})
 			if err != nil {
@@ -96,7 +103,7 @@ then nothing is.`,
 			for _, l := range r.Losses {
 				fmt.Fprintln(c.ErrOrStderr(), l)
 			}
-			if v.Services == 0 {
+			if v.Services+v.Groups == 0 {
 				fmt.Fprintf(c.ErrOrStderr(), "%s has no virtual service\n", args[0])
 			}
 			if len(r.Losses) > 0 {
@@ -156,7 +163,7 @@ func importText(ctx context.Context, name, format, configID string, text []byte)
 	case "ipvsadm":
 		return migrate.Ipvsadm(name, text)
 	case "":
-		return nil, fmt.Errorf("%s has neither virtual_server blocks, nor virtual= lines, nor lines of ipvsadm -Sn: say what it is with --format", name)
+		return nil, fmt.Errorf("%s has neither virtual_server nor vrrp_instance blocks, nor virtual= lines, nor lines of ipvsadm -Sn: say what it is with --format", name)
 	}
 	return nil, command.Usage(fmt.Errorf("--format %s: want keepalived, ldirectord or ipvsadm", format))
 }

@@ -28,6 +28,9 @@ configuration, and each service and server: its state and since when, its weight
 its connections, the last result of its checks, and what was ordered of it. Users
 who are not root see this part alone.
 
+With a process imbang vrrp, shows the state of each group of addresses (imbang vrrp status
+has the rest).
+
 Then shows the devices that the director is attached to, the run time of its programs
 (while kernel.bpf_stats_enabled is 1), the sizes of its tables, and how many
 packets it passed to the stack, refused or dropped, by reason. ipvsadm -L shows
@@ -50,8 +53,8 @@ loaded, or it cannot be read. The daemon's part is shown in any case.`,
 						return err
 					}
 				}
-				if !loaded {
-					return nil
+				if err := printVRRPLines(w, &st, time.Now()); err != nil || !loaded {
+					return err
 				}
 				return printStatus(w, st.Status, st.Processes)
 			})
@@ -69,6 +72,9 @@ func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
 		return st, false, err
 	}
 	if st.Processes, err = processRoles(); err != nil {
+		return st, false, err
+	}
+	if err = st.askVRRP(); err != nil {
 		return st, false, err
 	}
 	d, err := director.Open()

@@ -13,6 +13,7 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/sync/running"
+	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/director"
 )
 
@@ -23,6 +24,10 @@ type statusOf struct {
 	Daemon *api.Status `json:"daemon,omitempty"`
 	// Processes are those of imbang sync.
 	Processes []running.Role `json:"synchronization_processes,omitempty"`
+	// VRRP is what imbang vrrp says, if it runs and the user is root.
+	VRRP *process.Status `json:"vrrp,omitempty"`
+	// VRRPError is why it does not answer.
+	VRRPError string `json:"vrrp_error,omitempty"`
 }
 
 // askDaemon is the status of the daemon; nil if there is none.

@@ -54,7 +54,7 @@ are killed after 30 s.
 
 The process is real-time (SCHED_RR) and its memory locked, if that is allowed. That applies
 to the thread that advertises and to the one that configures addresses, not to the Go
-runtime's others; the memory is collected seldom (GOGC and GOMEMLIMIT change that). With an
+runtime's others; the memory is collected seldom (GOGC changes that). With an
 interval of 10 ms a CPU should be free for it.
 
 Requires root. The exit status is 0 after a signal, 2 for a wrong command line, or 3 if

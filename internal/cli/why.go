@@ -134,6 +134,9 @@ func printExplanation(w io.Writer, a *director.Explanation) error {
 	if story := forecast(a); story != "" {
 		fmt.Fprintf(t, "  choice\t%s\n", story)
 	}
+	for _, note := range takeoverNotes(a) {
+		fmt.Fprintf(t, "  note\t%s\n", note)
+	}
 	for _, side := range a.Gone {
 		fmt.Fprintf(t, "  note\tthe %ss' device is gone that the director was attached to: %s\n", side, director.AttachAgain)
 	}
@@ -141,6 +144,21 @@ func printExplanation(w io.Writer, a *director.Explanation) error {
 		fmt.Fprintf(t, "  note\tthe director is attached to no device: no packet reaches it\n")
 	}
 	return t.Flush()
+}
+
+// takeoverNotes say what becomes of other packets of a connection that is not known.
+func takeoverNotes(a *director.Explanation) (notes []string) {
+	if a.Known {
+		return nil
+	}
+	const which = "packets of unknown connections that open none, and servers' replies without a connection,"
+	if a.Handed > 0 {
+		notes = append(notes, fmt.Sprintf("after a planned move, for another %s: %s are handed over to the former master", short(a.Handed), which))
+	}
+	if a.Grace > 0 {
+		notes = append(notes, fmt.Sprintf("after a takeover, for another %s: %s are dropped", short(a.Grace), which))
+	}
+	return notes
 }
 
 // summary is the answer in a few words.

@@ -46,6 +46,7 @@ type Options struct {
 type Daemon struct {
 	Options
 	dir     string
+	vrrpDir string // of imbang vrrp, for metrics
 	started time.Time
 	events  *events.Log
 	runner  *check.Runner[core.CheckID]
@@ -120,6 +121,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d.read = seen
 	if d.dir, err = place.Dir(); err != nil {
+		return err
+	}
+	if d.vrrpDir, err = place.VRRPDir(); err != nil {
 		return err
 	}
 	lock, err := place.Take(d.dir)

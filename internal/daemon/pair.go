@@ -141,7 +141,7 @@ func (d *Daemon) publish(now time.Time) {
 		return
 	}
 	p.link.Publish(pair.State{
-		Program: version.Version, Configuration: p.digest, Orders: d.ledger.Digest(), View: p.view, Yields: p.yields,
+		Program: version.Version, Configuration: p.digest, Orders: d.ledger.Digest(), View: p.view, Yields: d.yields(),
 	}, now)
 }
 
@@ -294,7 +294,7 @@ func (d *Daemon) pairStatus(now time.Time) *api.Pair {
 	if p.config == nil {
 		return nil
 	}
-	out := &api.Pair{Listen: p.config.Listen.String(), Peer: p.config.Peer.String(), Peers: pair.Unknown.String(), Yields: p.yields, OwnUp: d.ups(p.view)}
+	out := &api.Pair{Listen: p.config.Listen.String(), Peer: p.config.Peer.String(), Peers: pair.Unknown.String(), Yields: d.yields(), OwnUp: d.ups(p.view)}
 	if p.link == nil {
 		out.PeerUp = d.ups(nil)
 		return out

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/metrics"
+	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/director"
 )
 
@@ -71,10 +73,15 @@ func (d *Daemon) closeMetrics() {
 	d.scraped = scraped{}
 }
 
-// snapshot is what a scrape shows.
+// vrrpPatience is how long a scrape waits for imbang vrrp.
+const vrrpPatience = time.Second
+
+// snapshot is what a scrape shows. The process imbang vrrp is asked first, not by the daemon's
+// loop, which must not wait for it.
 func (d *Daemon) snapshot() (s *metrics.Snapshot, err error) {
+	v := d.askVRRP()
 	err = d.do(func() error {
-		s = &metrics.Snapshot{Daemon: d.status()}
+		s = &metrics.Snapshot{Daemon: d.status(), VRRP: v}
 		return d.table.use(func(t *director.Director) (err error) {
 			if s.Services, err = t.Services(); err == nil {
 				s.Director, err = t.Status()
@@ -83,4 +90,13 @@ func (d *Daemon) snapshot() (s *metrics.Snapshot, err error) {
 		})
 	})
 	return s, err
+}
+
+// askVRRP is nil if there is no process.
+func (d *Daemon) askVRRP() *metrics.VRRP {
+	s, err := process.AskWithin(d.vrrpDir, vrrpPatience)
+	if errors.Is(err, process.ErrNone) {
+		return nil
+	}
+	return &metrics.VRRP{Status: s}
 }

@@ -35,7 +35,12 @@ type Explanation struct {
 	Template   *Template      `json:"template,omitempty"` // what decides or would
 	// Known says that packets belong to that connection. If not, Packet is
 	// about one that would open another.
-	Known  bool  `json:"known"`
+	Known bool `json:"known"`
+	// What becomes of other packets of connections that are not known, and for how long: after
+	// a takeover they are dropped, after a planned move handed to another director.
+	Grace  Seconds `json:"grace_ends_in,omitempty"`
+	Handed Seconds `json:"handed_over_for,omitempty"`
+
 	Packet Event `json:"packet"` // as if it had come now
 }
 
@@ -81,6 +86,9 @@ func (d *Director) Explain(q Question) (Explanation, error) {
 	if err := d.ask(q, device, &a); err != nil {
 		return out, err
 	}
+	if out.Grace, out.Handed, err = d.takeover(); err != nil {
+		return out, err
+	}
 	now, err := monotonic()
 	if err != nil {
 		return out, err
@@ -102,6 +110,24 @@ func (d *Director) Explain(q Question) (Explanation, error) {
 		out.Template = &Template{templateNetwork(a.Event), left(a.TemplateExpires), a.Controlled}
 	}
 	return out, nil
+}
+
+// takeover says for how long a grace period and a hand-over go on; 0: there is none.
+func (d *Director) takeover() (grace, handed Seconds, err error) {
+	now, err := BootTime()
+	if err != nil {
+		return 0, 0, err
+	}
+	for word, left := range map[bpfobj.LbFailoverWord]*Seconds{
+		bpfobj.LbFailoverWordFAILOVER_GRACE: &grace, bpfobj.LbFailoverWordFAILOVER_HAND: &handed,
+	} {
+		var until uint64
+		if err := d.maps.FailoverWords.Lookup(uint32(word), &until); err != nil {
+			return 0, 0, fmt.Errorf("read the end of a grace period: %w", err)
+		}
+		*left = Seconds(max(0, time.Duration(until)-now))
+	}
+	return grace, handed, nil
 }
 
 // clientDevice is the device that clients' packets come in by; index 0 if the

@@ -43,7 +43,13 @@ func TestGrace(t *testing.T) {
 		udp := service(model.UDP, vip, "rr")
 		r.serve(udp, model.Server{Addr: netip.MustParseAddrPort(server0).Addr(), Port: 53, Weight: 1})
 		r.serve(persistent(tcpService("10.20.0.3:80", "rr")), model.Server{Addr: netip.MustParseAddrPort(server0).Addr(), Port: 81, Weight: 1})
+		// Servers whose replies the port does not tell.
+		r.serve(persistent(tcpService("10.20.0.4:0", "rr")), model.Server{Addr: serverAddr(1), Weight: 1})
+		r.serve(ipv4.marked(markMasq), ipv4.real(2, 8080))
+		r.serve(persistent(tcpService("10.20.0.5:21", "rr")), model.Server{Addr: serverAddr(3), Port: 21, Weight: 1})
+		r.serve(tcpService("10.20.0.6:80", "rr"), model.Server{Addr: serverAddr(0), Port: 8080, Weight: 1})
 		r.establish(client1, vip)
+		r.must(r.Mark(MarkRule{netip.MustParsePrefix("10.20.0.7/32"), markMasq}))
 		f := r.failover()
 		client, server := r.fromClient, r.fromServer
 		if oneDevice {
@@ -66,6 +72,13 @@ func TestGrace(t *testing.T) {
 			{"a client's of a persistent service", func() result { return client(testenv.TCP("10.10.0.9:9", "10.20.0.3:80", "A")) }, false, drop},
 			{"a SYN", func() result { return client(testenv.TCP("10.10.0.10:9", vip, "S")) }, true, redirect},
 			{"a SYN to a persistent service", func() result { return client(testenv.TCP("10.10.0.10:10", "10.20.0.3:80", "S")) }, true, redirect},
+			{"a server's of every port", func() result { return server(testenv.TCP(at(serverAddr(1).String(), 99), "10.10.0.9:9", "A")) }, false, drop},
+			{"a server's of a mark", func() result { return server(testenv.TCP(at(serverAddr(2).String(), 8080), "10.10.0.9:9", "A")) }, false, drop},
+			{"a server's of FTP data", func() result { return server(testenv.TCP(at(serverAddr(3).String(), 20), "10.10.0.9:9", "A")) }, false, drop},
+			{"a client's of a mark", func() result { return client(testenv.TCP("10.10.0.9:9", "10.20.0.7:80", "A")) }, false, drop},
+			{"a server's own SYN", func() result { return server(testenv.TCP(at(serverAddr(1).String(), 99), "10.10.0.9:9", "S")) }, false, pass},
+			{"a server's own SYN from a service's port", func() result { return server(testenv.TCP(server0, "10.10.0.9:9", "S")) }, false, pass},
+			{"a server's own datagram from a service's port", func() result { return server(testenv.UDP("172.16.0.10:53", "10.10.0.9:9", "x")) }, false, pass},
 			{"UDP", func() result { return client(testenv.UDP("10.10.0.10:9", vip, "x")) }, true, redirect},
 		}
 		check := func(when string, grace bool) {
@@ -82,7 +95,7 @@ func TestGrace(t *testing.T) {
 		check("before", false)
 		r.must(f.Grace(in(time.Hour)))
 		reasons := r.reasonsOf(func() { check("in it", true) })
-		if reasons["drop takeover"] != 5 {
+		if reasons["drop takeover"] != 9 {
 			t.Errorf("reasons %v", reasons)
 		}
 		r.must(f.Grace(0))
@@ -91,6 +104,11 @@ func TestGrace(t *testing.T) {
 		check("in a short one", true)
 		time.Sleep(250 * time.Millisecond)
 		check("over", false)
+		// What the scheduler takes is not held up.
+		r.must(r.Set(Setting{Name: "sloppy_tcp", Value: 1}), f.Grace(in(time.Hour)))
+		if got := client(testenv.TCP("10.10.0.11:9", vip, "A")); got.verdict != redirect {
+			t.Errorf("one device: %v: sloppy_tcp: %v", oneDevice, got.verdict)
+		}
 	}
 }
 
@@ -114,6 +132,14 @@ func solicitation(target string, unicast bool) []byte {
 	ip[0], ip[6], ip[7] = 0x60, 58, 255
 	binary.BigEndian.PutUint16(ip[4:], uint16(len(message)))
 	return slices.Concat(mac, []byte{2, 0, 0, 0, 0, 9, 0x86, 0xdd}, ip, src[:], dst, message)
+}
+
+// extended is a frame of IPv6 with a hop-by-hop header of padding (RFC 8200, 4.3).
+func extended(frame []byte) []byte {
+	out := slices.Concat(frame[:54], []byte{frame[20], 0, 1, 4, 0, 0, 0, 0}, frame[54:])
+	out[20] = 0
+	binary.BigEndian.PutUint16(out[18:], binary.BigEndian.Uint16(out[18:])+8)
+	return out
 }
 
 // The kernel gets requests for a guarded address only while the lease of its group is fresh,
@@ -170,6 +196,50 @@ func TestGuardedAddresses(t *testing.T) {
 	if err := f.Guard(map[netip.Addr]uint32{four: AddressGroups}); err == nil {
 		t.Error("a group that there is no lease for")
 	}
+	// An address that its new host announces, in frames with a further tag and behind extension
+	// headers.
+	gratuitous := arpRequest("10.20.0.1")
+	copy(gratuitous[28:32], gratuitous[38:42])
+	tagged := slices.Concat(gratuitous[:12], []byte{0x81, 0, 0, 7}, arpRequest("10.20.0.1")[12:])
+	r.must(f.Guard(map[netip.Addr]uint32{four: 3, six: 3}))
+	for name, c := range map[string]struct {
+		frame []byte
+		want  verdict
+	}{
+		"gratuitous": {gratuitous, pass}, "tagged": {tagged, drop},
+		"extension header":  {extended(solicitation("fd00:20::1", false)), drop},
+		"another's, behind": {extended(solicitation("fd00:20::2", false)), pass},
+	} {
+		if got := r.send(r.progs.LbClient, skBuff{}, c.frame); got.verdict != c.want {
+			t.Errorf("%s: %v, want %v", name, got.verdict, c.want)
+		}
+	}
+	// What this host's kernel would tell others.
+	own := arpRequest("10.10.0.9")
+	copy(own[28:32], four.AsSlice())
+	asking := solicitation("fd00:20::9", false)
+	source := six.As16()
+	copy(asking[22:38], source[:])
+	telling := solicitation("fd00:20::1", false)
+	telling[54] = 136
+	for name, frame := range map[string][]byte{"request": own, "solicitation": asking, "advertisement": telling} {
+		for _, leased := range []bool{false, true} {
+			until, want := time.Duration(0), drop
+			if leased {
+				until, want = in(time.Hour), pass
+			}
+			r.must(f.Renew(3, until))
+			if got := r.send(r.progs.LbLocal, skBuff{}, frame); got.verdict != want {
+				t.Errorf("own %s, leased: %t: %v, want %v", name, leased, got.verdict, want)
+			}
+		}
+	}
+	for _, frame := range [][]byte{arpRequest("10.20.0.1"), solicitation("fd00:20::1", false)} {
+		r.must(f.Renew(3, 0))
+		if got := r.send(r.progs.LbLocal, skBuff{}, frame); got.verdict != pass {
+			t.Errorf("a question of this host's own: %v", got.verdict)
+		}
+	}
 	// Answers, and packets that are cut off, are the kernel's.
 	r.must(f.Guard(map[netip.Addr]uint32{four: 3, six: 3}))
 	answer := arpRequest("10.20.0.1")
@@ -181,5 +251,23 @@ func TestGuardedAddresses(t *testing.T) {
 	}
 	if f.Stale() {
 		t.Error("stale")
+	}
+	// More than there is room for: nothing is changed.
+	many, addr := map[netip.Addr]uint32{}, netip.MustParseAddr("10.0.0.0")
+	for len(many) <= int(f.guarded.MaxEntries()) {
+		many[addr] = 0
+		addr = addr.Next()
+	}
+	if err := f.Guard(many); err == nil {
+		t.Error("too many addresses")
+	}
+	want("too many", all...)
+	r.must(f.Release())
+	want("released")
+	for word := range f.words.MaxEntries() {
+		var v uint64
+		if r.must(f.words.Lookup(word, &v)); v != 0 {
+			t.Errorf("released: word %d is %d", word, v)
+		}
 	}
 }

@@ -31,6 +31,8 @@ var settings = []struct {
 }{
 	{"am_droprate", "of how many packets that would open connections drop_packet drops one; 0: of none", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.AmDroprate }},
+	{"backup_only", "1: while the role of a backup of Linux's synchronization runs, clients' packets pass to the stack, as of a host without services; servers' replies are translated", anyNumber,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.BackupOnly }},
 	{"conn_reuse_mode", "a SYN from the port of a connection that is over, or whose server was deleted: 0 follows that, 1 is scheduled anew, 2 also in FIN_WAIT of direct routing and tunnels", anyNumber,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.ConnReuseMode }},
 	{"drain_timeout", "seconds after which a server of weight 0 loses its connections; new ones do not come to it meanwhile; 0: as on Linux, when their clients like", anyNumber,
@@ -201,6 +203,8 @@ func (d *Director) Set(changes ...Setting) error {
 			for _, c := range changes {
 				*settings[slices.Index(SettingNames(), c.Name)].field(set) = c.Value
 			}
+			// The data plane takes it back if no backup runs.
+			set.Standby = min(set.BackupOnly, 1)
 		}
 		after, err := d.config()
 		if err != nil {

@@ -109,7 +109,7 @@ var origins = map[string]string{"service_births": "service_zeros", "server_birth
 
 // sizesOf are of maps that the earlier build may not have, and that begin empty: the map
 // that they have as many elements as.
-var sizesOf = map[string]string{"ramp_turns": "servers", "fair_sums": "service_states"}
+var sizesOf = map[string]string{"ramp_turns": "servers", "fair_sums": "service_states", "reply_addresses": "servers"}
 
 // reasonsMap has an element for each reason. One that has too few is not kept.
 const reasonsMap = "reasons"

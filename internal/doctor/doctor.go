@@ -72,5 +72,6 @@ func Examine(f Facts) []Finding {
 	examineMTU(of("mtu"), f)
 	examineServices(of("services"), f)
 	examineServers(of("servers"), f)
+	examineVRRP(of("vrrp"), f.VRRP)
 	return all
 }

@@ -184,7 +184,7 @@ func TestGather(t *testing.T) {
 			return err
 		}
 		if err == nil {
-			f, err = Gather("", "")
+			f, err = Gather("", "", "")
 		}
 		if e := director.Detach(true); err == nil {
 			err = e

@@ -29,6 +29,7 @@ type Facts struct {
 	CPUs                           int
 
 	Devices []Device
+	VRRP    *VRRP // nil: addresses do not move by imbang
 }
 
 // Device is one that the director is, or is to be, attached to.

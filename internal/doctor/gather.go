@@ -24,8 +24,9 @@ import (
 )
 
 // Gather collects the facts of the calling thread's network namespace. Without
-// names of devices they are those that the director is attached to.
-func Gather(clientDev, serverDev string) (Facts, error) {
+// names of devices they are those that the director is attached to. Without the name of a
+// configuration it is that of imbang vrrp, or the usual one.
+func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if os.Geteuid() != 0 {
 		return Facts{}, errors.New("not permitted: what the kernel can do, and the director, are root's to ask about; run it with sudo")
 	}
@@ -53,7 +54,11 @@ func Gather(clientDev, serverDev string) (Facts, error) {
 			serverDev = a.Device
 		}
 	}
-	return f, f.gatherDevices(d, clientDev, serverDev)
+	if err := f.gatherDevices(d, clientDev, serverDev); err != nil {
+		return f, err
+	}
+	f.VRRP, err = gatherVRRP(file)
+	return f, err
 }
 
 // isBackup reports whether a backup role of either protocol runs in this network namespace.

@@ -31,6 +31,12 @@ func commandPages() (pages []Page) {
 			if jsonApart[c.CommandPath()] {
 				pages = append(pages, Page{jsonPlace(c.CommandPath()), title("JSON output of "+c.CommandPath(), "the types that it prints") + jsonForms(c)})
 			}
+			for _, o := range objectsApart {
+				if o.command == c.CommandPath() {
+					pages = append(pages, Page{o.place(), title("JSON output of "+o.command+": "+o.name, "the types that it prints") +
+						fmt.Sprintf("An object of the [JSON output of %s](../%s).\n\n", o.command, jsonPlace(o.command)) + jsonTable(o.of, "../")})
+				}
+			}
 		}
 		text := title(root.Name(), "the program's commands") + root.Short + ".\n\n" +
 			table([]string{"command", "purpose"}, rows) + "\n" + exits + section("Description", fence("text", root.Long))

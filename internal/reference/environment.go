@@ -30,6 +30,7 @@ var notAsExpected = []struct{ file, command, meaning string }{
 	{"internal/cli/migrate_receive.go", "imbang migrate receive", "lines were refused"},
 	{"internal/cli/migrate_send.go", "imbang migrate send", "entries cannot be sent"},
 	{"internal/cli/failover.go", "imbang failover", "a group has not moved: no other director took over"},
+	{"internal/cli/peer.go", "imbang peer", "`diff`: the configurations differ; `status`: they do, or the peer is not reached; `push`: the plan was not confirmed"},
 	{"internal/cli/sync_barrier.go", "imbang sync barrier", "a backup has not applied everything within the timeout"},
 	{"internal/cli/why.go", "imbang why", "the packet would not be forwarded"},
 	{"internal/lab/cli/bench.go", "imbang-lab bench bulk", "a download is corrupted"},
@@ -48,7 +49,7 @@ var notAsExpected = []struct{ file, command, meaning string }{
 var variables = []struct{ name, programs, meaning string }{
 	{director.LockTimeoutVariable, "`imbang`, `ipvsadm`", fmt.Sprintf("how long a command waits while another one has the table locked: "+
 		"a duration such as `500ms` or `1m`; 0 does not wait. Default %v. `--lock-timeout` of `imbang` takes precedence", director.DefaultLockTimeout)},
-	{"GOGC", "`imbang run`", "how much memory the garbage collector of Go lets the daemon use, in percent of what is in use. Default 50"},
+	{"GOGC", "`imbang run`, `imbang vrrp`", "how much memory the garbage collector of Go lets the process use, in percent of what is in use. Default 50; of `imbang vrrp` 400, and 64 MiB in all"},
 	{"PATH", "`imbang`, `imbang-lab`", "where the other program is looked up if it is not in the same directory, and programs of a study (nginx, haproxy, ...); a command in a node of a cluster has the cluster's programs first"},
 	{"SHELL", "`imbang-lab exec`", "the shell that runs if no command is given. Default `/bin/sh`"},
 	{"TMPDIR", "`imbang-lab`", "directory for temporary files. Default `/tmp`"},

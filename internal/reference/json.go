@@ -16,6 +16,7 @@ import (
 
 	"imbang/internal/cli"
 	"imbang/internal/command"
+	"imbang/internal/daemon/api"
 	"imbang/internal/director"
 	"imbang/internal/lab/bench"
 	labcli "imbang/internal/lab/cli"
@@ -44,6 +45,23 @@ var documentOf = map[reflect.Type]string{
 	reflect.TypeFor[director.Event]():      "imbang trace",
 	reflect.TypeFor[report.Report]():       "imbang-lab report",
 	reflect.TypeFor[bench.RestoreResult](): "imbang-lab bench restore",
+	reflect.TypeFor[api.Pair]():            "imbang peer status",
+}
+
+// objectsApart are objects of a command's JSON output that have a page of their own, for its
+// length: its name behind that of the command's page.
+var objectsApart = []objectApart{
+	{reflect.TypeFor[api.Replication](), "imbang status", "replication"},
+}
+
+type objectApart struct {
+	of            reflect.Type
+	command, name string
+}
+
+// place is the page of an object, from docs/reference.
+func (o objectApart) place() string {
+	return strings.TrimSuffix(jsonPlace(o.command), "-json.md") + "-" + o.name + "-json.md"
 }
 
 // jsonField is a key of a JSON object.
@@ -208,6 +226,11 @@ func objectLink(t reflect.Type) string {
 	if c := documentOf[t]; c != "" {
 		return jsonPlace(c)
 	}
+	for _, o := range objectsApart {
+		if o.of == t {
+			return o.place()
+		}
+	}
 	return ""
 }
 
@@ -295,6 +318,11 @@ func jsonPage() Page {
 		for _, c := range visible(root) {
 			for _, d := range command.Documents(c) {
 				rows = append(rows, []string{fmt.Sprintf("[%s](%s)", code(c.CommandPath()), jsonPlace(c.CommandPath())), d.When, form(d)})
+			}
+			for _, o := range objectsApart {
+				if o.command == c.CommandPath() {
+					rows = append(rows, []string{fmt.Sprintf("[%s](%s)", code(o.command), o.place()), "object " + code(o.name) + " of this", "one object"})
+				}
 			}
 		}
 	}

@@ -75,6 +75,8 @@ var directorFieldTexts = map[string]string{
 	"director.Explanation.gone":            "`client`, `server`: sides whose device was removed",
 	"director.Explanation.connection":      "entry of the connection table, if there is one",
 	"director.Explanation.template":        "persistence template that decides",
+	"director.Explanation.grace_ends_in":   "after a takeover: time for which packets of unknown connections that open none are dropped [s]",
+	"director.Explanation.handed_over_for": "after a planned move: time for which such packets are sent to the former master [s]",
 	"director.Explanation.known":           "`true`: packets belong to `connection`; `false`: `packet` would open a connection",
 	"director.Explanation.packet":          "verdict on such a packet if it arrived now",
 	"director.Held.state":                  "state, as in `ipvsadm -Lc`",

@@ -63,6 +63,9 @@ func TestJSONIsDescribed(t *testing.T) {
 	for _, o := range sharedObjects {
 		describe(o.name, jsonFields(o.of))
 	}
+	for _, o := range objectsApart {
+		describe(o.name, jsonFields(o.of))
+	}
 	for _, name := range slices.Sorted(maps.Keys(fieldTexts)) {
 		if !used[name] {
 			t.Errorf("no command prints %s", name)

@@ -22,6 +22,7 @@ type Snapshot struct {
 	Daemon   *api.Status
 	Services []model.ServiceStatus // all of the director's, named by the configuration or not
 	Director director.Status
+	VRRP     *VRRP // nil: there is no process imbang vrrp
 }
 
 // Collector makes metrics of snapshots.
@@ -104,6 +105,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		w.service(&s.Services[i])
 	}
 	w.director(&s.Director)
+	if s.VRRP != nil {
+		w.vrrp(s.VRRP)
+	}
 	if c.nodeExporter {
 		w.nodeExporter(s.Services)
 	}

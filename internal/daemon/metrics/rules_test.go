@@ -18,12 +18,14 @@ const packaging = "../../../packaging"
 // exported are the names of the metrics, as the source has them.
 func exported(t *testing.T) (names []string) {
 	t.Helper()
-	text, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`metric\{"(imbang_[a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
-		names = append(names, m[1])
+	for _, file := range []string{"metrics.go", "replication.go", "vrrp.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`metric\{"(imbang_[a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
 	}
 	if len(names) < 20 {
 		t.Fatalf("%d metrics", len(names))

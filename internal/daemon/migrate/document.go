@@ -41,6 +41,10 @@ type Result struct {
 	checks     []check
 	services   []service
 
+	scripts         []vrrpScript
+	groups          []vrrpGroup
+	synchronization *syncRoles
+
 	lost        map[Loss]bool     // Losses
 	bodies      map[string]string // of checks, to their names
 	kinds       map[string]int    // how many checks of a kind there are
@@ -266,6 +270,8 @@ func (r *Result) rest(w *writer) {
 	for _, s := range r.services {
 		s.write(w)
 	}
+	r.synchronization.write(w)
+	r.vrrp(w)
 	w.at = place{file: r.from}
 	if len(r.Losses) > 0 {
 		p("\n# Not carried over as it was:")
@@ -345,7 +351,7 @@ var formats = []struct {
 	name string
 	sign *regexp.Regexp
 }{
-	{"keepalived", regexp.MustCompile(`(?m)^\s*(include[rmwba]?[ \t]+\S|(virtual_server|virtual_server_group|vrrp_instance|global_defs)\b)`)},
+	{"keepalived", regexp.MustCompile(`(?m)^\s*(include[rmwba]?[ \t]+\S|(virtual_server|virtual_server_group|vrrp_instance|vrrp_sync_group|vrrp_script|global_defs)\b)`)},
 	{"ldirectord", regexp.MustCompile(`(?m)^\s*(virtual6?|checktimeout|checkinterval)\s*=`)},
 	{"ipvsadm", regexp.MustCompile(`(?m)^\s*(-[Aa]|--add-service|--add-server)\s`)},
 }

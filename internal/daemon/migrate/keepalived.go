@@ -21,10 +21,11 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 	if err != nil {
 		return nil, err
 	}
-	k := &keepalived{Result: r, groups: map[string]*statement{}}
+	k := &keepalived{Result: r, serverGroups: map[string]*statement{}}
+	k.file = vrrpFile{routers: map[string]bool{}, moving: map[string]bool{}}
 	for _, s := range top { // a group may come after what names it
 		if s.is("virtual_server_group") {
-			k.groups[s.word(1)] = s
+			k.serverGroups[s.word(1)] = s
 		}
 	}
 	for _, s := range top {
@@ -37,21 +38,24 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 			k.virtual(s)
 		case s.is("global_defs"):
 			k.global(s)
-		case s.is("vrrp_instance", "vrrp_sync_group", "vrrp_script", "vrrp_track_process", "static_ipaddress", "static_routes", "static_rules", "track_file", "vrrp_track_file", "bfd_instance", "garp_group", "linkbeat_interfaces", "track_group"):
-			r.lose(s.place, s.text(), "failover is not the daemon's: let keepalived do it as before, without its virtual_server blocks")
+		case s.is(vrrpBlocks...): // all global_defs come first
+		case elsewhere[s.words[0]] != "":
+			r.lose(s.place, s.text(), "%s", elsewhere[s.words[0]])
 		default:
 			r.lose(s.place, s.text(), "not carried over")
 		}
 	}
+	k.vrrp(top)
 	k.wholeFile()
 	return r, nil
 }
 
 type keepalived struct {
 	*Result
-	groups map[string]*statement
-	mailed place // of notification_email
-	alerts bool  // smtp_alert is in the file
+	serverGroups map[string]*statement
+	file         vrrpFile
+	mailed       place // of notification_email
+	alerts       bool  // smtp_alert is in the file
 }
 
 // wholeFile lists, once, where the daemon differs without a setting of the file.
@@ -98,6 +102,7 @@ func (k *keepalived) global(s *statement) {
 			k.scriptUser = k.user(one)
 		case one.is("router_id", "enable_script_security", "process_names", "use_pid_dir"):
 			k.lose(one.place, one.text(), "not needed")
+		case k.vrrpGlobal(one):
 		default:
 			k.lose(one.place, one.text(), "not carried over")
 		}
@@ -295,7 +300,7 @@ func (k *keepalived) targets(s *statement) []target {
 	if s.word(1) != "group" {
 		return k.members(&statement{place: s.place, words: s.words[1:]})
 	}
-	group := k.groups[s.word(2)]
+	group := k.serverGroups[s.word(2)]
 	if group == nil {
 		k.lose(s.place, s.text(), "there is no such virtual_server_group")
 		return nil

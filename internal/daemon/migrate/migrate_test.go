@@ -57,7 +57,7 @@ func valid(t testing.TB, text []byte) error {
 }
 
 func TestImport(t *testing.T) {
-	for _, name := range []string{"keepalived.conf", "ldirectord.cf", "ipvsadm.save"} {
+	for _, name := range []string{"keepalived.conf", "keepalived.vrrp.conf", "ldirectord.cf", "ipvsadm.save"} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name))
 			if err != nil {
@@ -105,7 +105,7 @@ func TestImportRefuses(t *testing.T) {
 }
 
 // samples are the directories of Debian's examples, and how many there are.
-var samples = map[string]int{"/usr/share/doc/keepalived/samples": 16, "/usr/share/doc/ldirectord/examples": 1}
+var samples = map[string]int{"/usr/share/doc/keepalived/samples": 25, "/usr/share/doc/ldirectord/examples": 1}
 
 // Debian's examples become configurations that imbang run takes.
 func TestDebianSamples(t *testing.T) {
@@ -124,7 +124,7 @@ func TestDebianSamples(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if strings.Contains(string(text), "\nvirtual") {
+				if strings.Contains(string(text), "\nvirtual") || strings.Contains(string(text), "\nvrrp_instance") {
 					found++
 					t.Run(filepath.Base(name), func(t *testing.T) { importSample(t, name, text) })
 				}
@@ -141,8 +141,8 @@ func importSample(t *testing.T, name string, text []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := valid(t, r.YAML()); err != nil || r.Servers() == 0 {
-		t.Errorf("%d servers, %v\n%s", r.Servers(), err, r.YAML())
+	if err := valid(t, r.YAML()); err != nil || r.Servers()+r.Groups() == 0 {
+		t.Errorf("%d servers, %d groups, %v\n%s", r.Servers(), r.Groups(), err, r.YAML())
 	}
 	for _, l := range r.Losses {
 		t.Log(l)
@@ -165,7 +165,7 @@ var fuzzed = []string{
 // Whatever is read, what is written is YAML that the configuration's reader takes, or says
 // what is wrong with values; it never breaks the form.
 func FuzzImport(f *testing.F) {
-	for _, name := range []string{"keepalived.conf", "ldirectord.cf", "ipvsadm.save"} {
+	for _, name := range []string{"keepalived.conf", "keepalived.vrrp.conf", "ldirectord.cf", "ipvsadm.save"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)

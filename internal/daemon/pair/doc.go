@@ -6,7 +6,7 @@
 //
 // Invariants:
 //
-//  1. Both ends prove that they have the shared key before anything is read: TLS 1.3, in which
+//  1. Both ends prove that they have the shared key before a request is read: TLS 1.3, in which
 //     both present the certificate of one Ed25519 key pair that is derived from the shared key,
 //     and each requires the public key of its own. Nothing else of a certificate counts, so
 //     clocks may be wrong.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"time"
 
 	"imbang/internal/director"
 	"imbang/internal/model"
@@ -29,6 +30,7 @@ type fakeTable struct {
 	calls    int
 	most     int // entries in one call
 	err      error
+	standby  time.Duration // as it was told last
 }
 
 func newFakeTable() *fakeTable {
@@ -72,6 +74,13 @@ func (f *fakeTable) Timeouts() (model.Timeouts, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.timeouts, nil
+}
+
+func (f *fakeTable) Standby(until time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.standby = until
+	return nil
 }
 
 // set changes what others see.

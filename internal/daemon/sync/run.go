@@ -28,6 +28,8 @@ type Table interface {
 	Synchronize(entries []model.Connection) (errs []error, err error)
 	Settings() ([]director.Setting, error)
 	Timeouts() (model.Timeouts, error)
+	// Standby says until when a backup runs, by CLOCK_BOOTTIME; 0: it has ended.
+	Standby(until time.Duration) error
 }
 
 // Source tells which entries of the director the synchronization rule selects

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/ipv4"
 
 	"imbang/internal/daemon/sync/kernel"
+	"imbang/internal/director"
 )
 
 // batchRecords is how many entries one call of Synchronize gets at most: it holds the
@@ -35,6 +36,10 @@ func (r roleRun) backup(ctx context.Context) error {
 	if err := b.readTimeouts(); err != nil {
 		return err
 	}
+	if err := b.standBy(); err != nil {
+		return err
+	}
+	defer b.standDown()
 	p := newParts(ctx)
 	for _, conn := range r.conns {
 		p.run(func(ctx context.Context) error { return b.receive(ctx, conn) })
@@ -42,6 +47,29 @@ func (r roleRun) backup(ctx context.Context) error {
 	p.run(b.look)
 	b.ready(len(r.conns))
 	return p.wait(ctx)
+}
+
+// standByFor is how long the director counts as a backup's without being told again.
+const standByFor = 5 * interval
+
+// standBy tells the director that a backup runs, for the setting backup_only.
+func (b *backupRun) standBy() error {
+	now, err := director.BootTime()
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.o.Table.Standby(now + standByFor)
+}
+
+// standDown tells it that none runs any more.
+func (b *backupRun) standDown() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.o.Table.Standby(0); err != nil {
+		b.o.Log.Warn("the director still counts as a backup for a moment", "error", err)
+	}
 }
 
 // receive has what comes through one socket synchronized.
@@ -126,6 +154,9 @@ func (b *backupRun) look(ctx context.Context) error {
 			b.mu.Unlock()
 			if err = b.readTimeouts(); err == nil {
 				err = b.present()
+			}
+			if err == nil {
+				err = b.standBy()
 			}
 		}
 		if err != nil {

@@ -325,3 +325,27 @@ func TestRunRefuses(t *testing.T) {
 		t.Errorf("%v, want %v", err, errSource)
 	}
 }
+
+// A backup tells the director that it runs, for a while, and that it has ended.
+func TestBackupStandsBy(t *testing.T) {
+	_, ns := twoHosts(t)
+	table := newFakeTable()
+	backup := run(t, ns, Config{Role: RoleBackup, Interface: "eth0"}, Options{Table: table})
+	told := func() (standby time.Duration) {
+		table.set(func() { standby = table.standby })
+		return standby
+	}
+	now, err := director.BootTime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := told()
+	if left := first - now; left <= 0 || left > standByFor {
+		t.Errorf("it runs for another %v, want at most %v", left, standByFor)
+	}
+	eventually(t, "it is told again", func() bool { return told() > first })
+	backup.end(t)
+	if told() != 0 {
+		t.Error("it has not ended")
+	}
+}

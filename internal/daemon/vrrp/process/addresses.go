@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/host"
 )
@@ -128,10 +130,17 @@ func addAddress(links *host.Links, devices map[string]*host.Device, a vrrp.Addre
 		return err
 	}
 	if d = now[a.Device]; d == nil {
-		return fmt.Errorf("there is no device %s", a.Device)
+		return errNoDevice
 	}
-	return links.AddMarked(d, a.Prefix)
+	if err = links.AddMarked(d, a.Prefix); errors.Is(err, unix.ENODEV) {
+		return errNoDevice // it is being removed
+	}
+	return err
 }
+
+// errNoDevice: the loop is about to see that the device is gone, which is a fault that ends
+// with its reason. Addresses of a device vanish before the device does, and are tried again.
+var errNoDevice = errors.New("there is no such device")
 
 // removeOthers removes marked addresses that are not wanted.
 func removeOthers(links *host.Links, wanted map[vrrp.Address]bool) (notes []note, err error) {
@@ -168,6 +177,10 @@ func (l *loop) applied(c *change) {
 			continue
 		}
 		delete(l.known, a)
+		if errors.Is(err, errNoDevice) {
+			l.look()
+			continue
+		}
 		for _, g := range l.groups {
 			if slices.Contains(g.holds, a) {
 				g.fail(err.Error())
@@ -243,23 +256,37 @@ func (l *loop) verify(t time.Duration) {
 // keepAddresses adds addresses of a master again that somebody removed. If that goes on, the
 // group is in fault: another program wants it otherwise.
 func (g *group) keepAddresses(t time.Duration) {
-	var missing []vrrp.Address
+	var missing, again []vrrp.Address
 	for _, a := range g.holds {
 		d := g.devices[a.Device]
-		if d == nil || !d.Up || g.failed != "" || !g.known[a] {
-			continue // a fault, or not added yet
+		if d == nil || !d.Up || g.failed != "" {
+			continue // a fault
 		}
-		if !d.Has(a.Prefix) {
+		switch has, is := g.known[a]; {
+		case !is: // the device was gone
+			again = append(again, a)
+		case has && !d.Has(a.Prefix):
 			missing = append(missing, a)
 		}
 	}
-	if len(missing) == 0 {
+	if len(again)+len(missing) == 0 {
 		return
 	}
 	g.restored = slices.DeleteFunc(g.restored, func(at time.Duration) bool { return t-at > restoreWithin })
 	if g.restored = append(g.restored, t); len(g.restored) > restoreLimit {
 		g.restored = nil
-		g.fail(fmt.Sprintf("another program removes the addresses again and again: %s", texts(missing)))
+		if len(missing) > 0 {
+			g.fail(fmt.Sprintf("another program removes the addresses again and again: %s", texts(missing)))
+		} else {
+			g.fail(fmt.Sprintf("the device vanishes again and again while addresses are added: %s", texts(again)))
+		}
+		return
+	}
+	if len(again) > 0 {
+		g.take(again)
+		g.announce(again, g.setup.Announcements)
+	}
+	if len(missing) == 0 {
 		return
 	}
 	g.Log.Warn("addresses were removed by another program, and are added again", "group", g.setup.Name, "addresses", texts(missing))

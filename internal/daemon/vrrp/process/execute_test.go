@@ -138,7 +138,7 @@ func (p *apart) again() {
 // slow is a group whose handovers have time.
 func slow(priority uint8) setup.Group {
 	g := web(priority, virtual4)
-	g.Interval = 200 * time.Millisecond
+	g.Interval = 400 * time.Millisecond
 	return g
 }
 

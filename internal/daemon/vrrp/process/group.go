@@ -114,7 +114,10 @@ func (g *group) restore(t time.Duration, s vrrp.Snapshot, m memory) error {
 	// Sockets are not open yet, and actions cannot wait: those of a first call are done.
 	g.out = out
 	g.next = out.Next
-	g.since, g.cause, g.refrains, g.failures, g.sentAt = m.Since, m.Cause, m.Refrains, m.Failures, t
+	if !m.Since.IsZero() { // an earlier version of the program did not say it
+		g.since = m.Since
+	}
+	g.cause, g.refrains, g.failures, g.sentAt = m.Cause, m.Refrains, m.Failures, t
 	g.take(s.Held) // the host has them, but that is to be confirmed
 	return nil
 }
@@ -137,7 +140,11 @@ func (g *group) begin(t time.Duration) {
 // call calls the machine, and does what it says.
 func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 	g.out.Reset()
+	was := g.machine.State()
 	f(g.machine, &g.out)
+	if g.machine.State() != was {
+		g.sentAt = now() // it has as long as others wait for it
+	}
 	g.next = g.out.Next
 	for i := range g.out.Actions { // before addresses are announced
 		if a := &g.out.Actions[i]; a.Kind == vrrp.ActionNotify && a.State == vrrp.Master {

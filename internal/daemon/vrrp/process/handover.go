@@ -120,11 +120,13 @@ type replacement struct {
 }
 
 const (
-	replacementStep     = 10 * time.Millisecond // between looks at what is waited for
-	replacementPatience = 10 * time.Second      // for notify commands
-	helpersPatience     = 2 * time.Second       // for what was killed, and for the kernel
-	logPatience         = 10 * time.Millisecond // nothing is advertised meanwhile
+	replacementStep = 10 * time.Millisecond // between looks at what is waited for
+	helpersPatience = 2 * time.Second       // for what was killed, and for the kernel
+	logPatience     = 10 * time.Millisecond // nothing is advertised meanwhile
 )
+
+// replacementPatience is how long notify commands have before a handover. Tests change it.
+var replacementPatience = 10 * time.Second
 
 func (l *loop) beginReplacement() {
 	if l.replacing == nil {

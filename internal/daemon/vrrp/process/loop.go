@@ -75,6 +75,7 @@ type loop struct {
 	// looking: the worker reads the devices; lookAgain: they have changed since.
 	looking, lookAgain bool
 	lookAt             time.Duration // when a failure is tried again; 0: never
+	lookError          string
 
 	began       time.Time
 	loaded      time.Time
@@ -452,6 +453,7 @@ func (l *loop) anyJoining() bool {
 // stop leaves all groups, and waits for notify commands. The leases of all groups end first,
 // as the other director may be master of the next one at once, and addresses go last.
 func (l *loop) stop() {
+	l.stopping = true
 	for _, g := range l.groups {
 		g.out.Reset()
 		g.machine.Shutdown(now(), &g.out)
@@ -501,13 +503,16 @@ func (l *loop) look() {
 func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64) {
 	l.looking = false
 	if err != nil {
-		l.Log.Error("devices cannot be read; that is tried again", "error", err)
-		l.lookAt = now() + lookAgainAfter
+		if l.lookError != err.Error() {
+			l.Log.Error("devices cannot be read; that is tried again", "error", err)
+		}
+		l.lookError, l.lookAt = err.Error(), now()+lookAgainAfter
 		return
 	}
+	l.lookError = ""
 	l.devices = devices
 	l.openSockets()
-	current := changes == l.changes && l.settled()
+	current := changes == l.changes && !l.busy && len(l.toAdd) == 0
 	if current {
 		l.verify(now())
 	}

@@ -33,7 +33,7 @@ func schedule(priority uint32) error {
 // realTime makes the calling thread real-time, and locks the memory as it is used, so that
 // neither other processes nor a lack of memory delay advertisements. Other threads of the
 // runtime stay as they are. The garbage collector needs them: while they wait for a CPU, the
-// loop may wait for them, so it runs as seldom as possible (GOGC and GOMEMLIMIT say otherwise).
+// loop may wait for them, so it runs as seldom as possible (GOGC says otherwise).
 // The function that it returns ends that.
 func realTime() (func(), error) {
 	err := schedule(priority)
@@ -46,7 +46,7 @@ func realTime() (func(), error) {
 		err2 = fmt.Errorf("mlockall: %w", err2)
 	}
 	restore := func() {}
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+	if os.Getenv("GOGC") == "" {
 		percent, limit := debug.SetGCPercent(collectAt), debug.SetMemoryLimit(memoryAbout)
 		restore = func() {
 			debug.SetGCPercent(percent)

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -15,6 +16,9 @@ import (
 	"imbang/internal/daemon/vrrp/socket"
 	"imbang/internal/host"
 )
+
+// calm is an interval for tests that have no stall, also on a host with other load.
+const calm = 250 * time.Millisecond
 
 func TestPauses(t *testing.T) {
 	for failures, want := range []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
@@ -34,6 +38,7 @@ func TestRefrains(t *testing.T) {
 	defer func() { retryAfter = 10 * time.Second }()
 	link := newNetwork(t)
 	group := web(150, virtual4)
+	group.Interval = calm
 	group.Addresses = []vrrp.Address{{Device: "eth1", Prefix: netip.MustParsePrefix("2001:db8:5::1/64")}}
 	all := group.AllAddresses()
 	ns := link.host(1)
@@ -46,7 +51,7 @@ func TestRefrains(t *testing.T) {
 	a.await("a fault", a.is(vrrp.Fault))
 	b.await("the other one is master", b.is(vrrp.Master))
 	a.await("the fault is over", a.is(vrrp.Backup))
-	time.Sleep(10 * interval)
+	time.Sleep(5 * calm)
 	if s := a.group(); s.State != vrrp.Backup.String() || s.Counts.Became != 1 || !s.Refrains {
 		t.Errorf("it preempted: %+v", s)
 	}
@@ -86,12 +91,91 @@ func TestRenamedDevice(t *testing.T) {
 	a.await("master again", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
 }
 
+// An address that is added while its device is removed is no failure of the group, and comes
+// with the next device of the name.
+func TestVanishedDevice(t *testing.T) {
+	link := newNetwork(t)
+	if err := link.host(1).Do(func() error {
+		l := quietLoop(t, now(), "web")
+		if err := l.open(); err != nil {
+			return err
+		}
+		defer l.close()
+		var err error
+		if l.devices, err = host.Devices(); err != nil {
+			return err
+		}
+		l.looking = true // and it is not over before the end
+		g := l.groups[0]
+		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(now(), out) })
+		// The loop's devices are those of a moment ago.
+		if err := run("ip", "link", "delete", "eth1"); err != nil {
+			return err
+		}
+		l.settle(time.Second)
+		if _, is := g.known[gateway]; is || g.failed != "" || !l.lookAgain {
+			t.Errorf("%t, %q", is, g.failed)
+		}
+		if err := run("ip", "link", "add", "eth1", "up", "type", "veth", "peer", "name", "end"); err != nil {
+			return err
+		}
+		if err := run("ip", "link", "set", "end", "up"); err != nil {
+			return err
+		}
+		for l.devices["eth1"] == nil || !l.devices["eth1"].Up { // its carrier comes later
+			if l.devices, err = host.Devices(); err != nil {
+				return err
+			}
+		}
+		g.keepAddresses(now())
+		l.settle(time.Second)
+		if !g.known[gateway] || g.failed != "" || g.announced == 0 {
+			t.Errorf("%v, %q", g.known, g.failed)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A removal that failed is tried again, after a pause that becomes longer; looks at the devices
+// do not wait for it.
+func TestFailedRemoval(t *testing.T) {
+	l := quietLoop(t, now(), "web")
+	l.groups[0].next = 0 // it is not about its machine
+	pause := cleanPauseLeast
+	for range 10 {
+		before := now()
+		l.applied(&change{cleaned: true, err: errors.New("device or resource busy")})
+		if wait := l.cleanAfter - before; !l.clean || wait < pause || wait > pause+time.Second {
+			t.Fatalf("%t, after %s", l.clean, wait)
+		}
+		if got := l.next(before); got < before+pause {
+			t.Fatalf("a round after %s", got-before)
+		}
+		l.flush(now())
+		if l.busy {
+			t.Fatal("tried at once")
+		}
+		l.looked(map[string]*host.Device{}, nil, l.changes)
+		if l.looking {
+			t.Fatal("the devices are read again and again")
+		}
+		pause = min(2*pause, cleanPauseMost)
+	}
+	l.applied(&change{cleaned: true})
+	if l.cleanPause != 0 || l.cleanError != "" {
+		t.Errorf("%+v", l.ledger)
+	}
+}
+
 // A reload that moves an address from one group to another, both of which are master, keeps it.
 func TestAddressMoves(t *testing.T) {
 	link := newNetwork(t)
 	moving := vrrp.Address{Device: "eth1", Prefix: netip.MustParsePrefix("172.16.0.9/24")}
 	first, second := web(150, virtual4), web(150, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")})
 	first.Addresses, second.Addresses = []vrrp.Address{moving}, nil
+	first.Interval, second.Interval = calm, calm
 	second.Name, second.Routers[0].ID = "mail", 53
 	a := newNode(t, link.host(1), first, second).start()
 	masters := func() bool { return a.is(vrrp.Master)() && a.status().Groups[1].State == vrrp.Master.String() }
@@ -118,18 +202,19 @@ func TestChangedScript(t *testing.T) {
 	script := setup.Script{Name: "s", Command: []string{"/bin/true"}, Interval: 20 * time.Millisecond, Timeout: time.Minute, Rise: 1, Fall: 1}
 	bonus := script
 	bonus.Name, bonus.Weight = "bonus", 60
-	group := web(100, virtual4)
+	group, other := web(100, virtual4), web(150, virtual4)
+	group.Interval, other.Interval = calm, calm
 	group.Scripts = []string{"s", "bonus"}
 	a := newNode(t, link.host(1), group)
 	a.wanted.Scripts = []setup.Script{bonus, script}
 	a.start()
-	b := newNode(t, link.host(2), web(150, virtual4)).start()
+	b := newNode(t, link.host(2), other).start()
 	a.await("master", func() bool { return a.is(vrrp.Master)() && a.group().Priority == 160 })
 	b.await("it is followed", func() bool { return b.is(vrrp.Backup)() && b.group().Routers[0].Master != "" })
 	left := a.group().Counts.Left
 	stays := func(what, verdict string) {
 		t.Helper()
-		time.Sleep(3 * interval)
+		time.Sleep(calm)
 		s := a.status()
 		if g := s.Groups[0]; g.Priority != 160 || g.Counts.Left != left || len(g.Faults) > 0 {
 			t.Errorf("%s: %+v", what, g)
@@ -189,6 +274,37 @@ func TestUnsent(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	b.await("the other one is master", b.is(vrrp.Master))
+	// One that has just become master has the same time.
+	b.stop()
+	a.stop()
+	a.start()
+	a.await("master", a.is(vrrp.Master))
+	time.Sleep(2 * interval)
+	if s := a.group(); s.State != vrrp.Master.String() {
+		t.Errorf("%+v", s)
+	}
+	a.await("a fault again", a.is(vrrp.Fault))
+}
+
+// A notify command that hangs does not keep a handover.
+func TestHandoverWithCommand(t *testing.T) {
+	replacementPatience = 200 * time.Millisecond
+	defer func() { replacementPatience = 10 * time.Second }()
+	link := newNetwork(t)
+	group := web(150, virtual4)
+	group.Interval = 200 * time.Millisecond
+	group.NotifyStates = map[vrrp.State][]string{vrrp.Master: {"/bin/sleep", "50"}}
+	a := newNode(t, link.host(1), group).start()
+	a.await("master", a.is(vrrp.Master))
+	begin := time.Now()
+	a.vanish(true)
+	if took := time.Since(begin); took > 10*replacementPatience || !a.logged("notify commands are killed") {
+		t.Errorf("it took %s", took)
+	}
+	a.start()
+	if s := a.group(); s.State != vrrp.Master.String() || s.Counts.Stalls > 0 {
+		t.Errorf("%+v", s)
+	}
 }
 
 // Addresses of another program are reported, and stay.
@@ -233,8 +349,9 @@ func TestMTU(t *testing.T) {
 // A flood that the kernel can recognize does not disturb.
 func TestFlood(t *testing.T) {
 	link := newNetwork(t)
-	a := newNode(t, link.host(1), web(150, virtual4, own4(2))).start()
-	b := newNode(t, link.host(2), web(100, virtual4, own4(1))).start()
+	group, other := web(150, virtual4, own4(2)), web(100, virtual4, own4(1))
+	group.Interval, other.Interval = calm, calm
+	a, b := newNode(t, link.host(1), group).start(), newNode(t, link.host(2), other).start()
 	flooder := link.host(3)
 	a.await("master", a.is(vrrp.Master))
 	b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })
@@ -264,7 +381,7 @@ func TestFlood(t *testing.T) {
 // quietLoop is a loop with machines of groups that have started to listen at a time.
 func quietLoop(t *testing.T, at time.Duration, names ...string) *loop {
 	t.Helper()
-	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, setup: &setup.Setup{}, ledger: ledger{known: map[vrrp.Address]bool{}}}
+	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, setup: &setup.Setup{}, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}}
 	for _, name := range names {
 		s := web(100, virtual4)
 		s.Name = name

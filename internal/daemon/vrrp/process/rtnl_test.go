@@ -103,9 +103,9 @@ func holdRTNL(t *testing.T, ns *host.Namespace, device string) (release func()) 
 // holds the kernel's RTNL lock; the addresses follow when it is free.
 func TestRTNLHeld(t *testing.T) {
 	link := newNetwork(t)
-	a := newNode(t, link.host(1), web(150, virtual4, own4(2))).start()
-	b := newNode(t, link.host(2), web(100, virtual4, own4(1))).start()
-	group := web(0, virtual4)
+	group, other := web(150, virtual4, own4(2)), web(100, virtual4, own4(1))
+	group.Interval, other.Interval = calm, calm
+	a, b := newNode(t, link.host(1), group).start(), newNode(t, link.host(2), other).start()
 	all := group.AllAddresses()
 	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
 	b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })
@@ -120,11 +120,11 @@ func TestRTNLHeld(t *testing.T) {
 	}
 	before := a.group().Counts.Sent
 	release := holdRTNL(t, a.ns, "lo")
-	time.Sleep(5 * interval)
+	time.Sleep(2 * calm)
 	more := vrrp.Address{Device: "eth0", Prefix: netip.MustParsePrefix("10.20.0.3/24")}
 	a.configure(func(s *setup.Setup) { s.Groups[0].Addresses = []vrrp.Address{more} })
-	time.Sleep(5 * interval)
-	if sent := a.group().Counts.Sent - before; sent < 8 {
+	time.Sleep(2 * calm)
+	if sent := a.group().Counts.Sent - before; sent < 3 {
 		t.Errorf("%d advertisements", sent)
 	}
 	quiet("the lock was held")
@@ -136,7 +136,7 @@ func TestRTNLHeld(t *testing.T) {
 	defer release()
 	b.await("the other one is master", b.is(vrrp.Master))
 	sent := b.group().Counts.Sent
-	time.Sleep(3 * interval)
+	time.Sleep(3 * calm)
 	if s := b.group(); s.Counts.Sent < sent+2 || s.Counts.Announced > 0 {
 		t.Errorf("it advertises, and does not announce what it does not have yet: %+v", s)
 	}

@@ -245,8 +245,12 @@ func (l *loop) answer(c net.Conn) {
 var ErrNone = errors.New("imbang vrrp does not run in this network namespace (imbang vrrp; systemctl status imbang-vrrp)")
 
 // Ask asks the process of a directory for its status.
-func Ask(dir string) (*Status, error) {
-	c, err := net.DialTimeout("unix", statusSocket(dir), statusPatience)
+func Ask(dir string) (*Status, error) { return AskWithin(dir, 2*statusPatience) }
+
+// AskWithin is likewise, with the longest time that it may take.
+func AskWithin(dir string, patience time.Duration) (*Status, error) {
+	deadline := time.Now().Add(patience)
+	c, err := net.DialTimeout("unix", statusSocket(dir), patience)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, ErrNone
 	}
@@ -254,7 +258,7 @@ func Ask(dir string) (*Status, error) {
 		return nil, fmt.Errorf("status of imbang vrrp: %w", err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(2 * statusPatience))
+	_ = c.SetDeadline(deadline)
 	s := &Status{}
 	if err := json.NewDecoder(io.LimitReader(c, maxStatus)).Decode(s); err != nil {
 		return nil, fmt.Errorf("status of imbang vrrp: no answer (the process may be stopped): %w", err)

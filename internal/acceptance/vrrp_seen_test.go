@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/vrrp/process"
+)
+
+// The daemon's metrics, imbang status and imbang doctor show what imbang vrrp does, and that
+// it is stopped, and gone.
+func TestVRRPIsSeen(t *testing.T) {
+	k := newKeeper(t, 1, `
+daemon:
+  metrics: {listen: "127.0.0.1:9106"}
+services:
+  - name: web
+    virtual: VIP:80
+    servers: [{name: a, address: "S1"}]
+vrrp:
+  groups:
+    - name: gate
+      interval: 100 ms
+      routers: [{device: ext0, id: 51, addresses: [10.10.0.200/24]}]
+`)
+	scrape := func() string {
+		t.Helper()
+		var text []byte
+		err := k.Director.Do(func() error {
+
+			out, err := exec.Command("curl", "-sSf", "http://127.0.0.1:9106/metrics").Output()
+			text = out
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if text := scrape(); strings.Contains(text, "imbang_vrrp_") || !strings.Contains(text, "imbang_service_up") {
+		t.Errorf("metrics of a process that does not run:\n%s", text)
+	}
+	cmd := exec.Command(executable, "vrrp", "-c", k.config)
+	if err := k.Director.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	status := func() (s struct {
+		VRRP      *process.Status `json:"vrrp"`
+		VRRPError string          `json:"vrrp_error"`
+	}) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(k.do("status", "-o", "json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	k.await("it is master", 10*time.Second, func() bool { s := status(); return s.VRRP != nil && s.VRRP.Groups[0].State == "master" })
+	if text := k.do("status"); !strings.Contains(text, "\nvrrp gate  master for ") {
+		t.Errorf("%s", text)
+	}
+	if text := scrape(); !strings.Contains(text, `imbang_vrrp_state{group="gate",state="master"} 1`) || !strings.Contains(text, `imbang_vrrp_became_master_total{group="gate"} 1`) {
+		t.Errorf("%s", text)
+	}
+	// It reads the configuration of the process.
+	if text := imbang(t, k.Director, "", "doctor").stdout; !strings.Contains(text, " vrrp: ") || strings.Contains(text, "imbang vrrp does not run") || strings.Contains(text, "the firewall drops") {
+		t.Errorf("%s", text)
+	}
+
+	_ = cmd.Process.Signal(syscall.SIGSTOP)
+	if text := scrape(); !strings.Contains(text, "\nimbang_vrrp_up 0\n") || strings.Contains(text, "imbang_vrrp_state") || !strings.Contains(text, "imbang_service_up") {
+		t.Errorf("metrics of a process that is stopped:\n%s", text)
+	}
+	if text := k.do("status"); !strings.Contains(text, "\nvrrp  NO ANSWER  ") {
+		t.Errorf("%s", text)
+	}
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"imbang/internal/daemon/vrrp/process"
+)
+
+func TestPrintVRRPLines(t *testing.T) {
+	now := time.Now()
+	since := now.Add(-90 * time.Second)
+	for _, one := range []struct {
+		st   statusOf
+		want string
+	}{
+		{statusOf{}, ""},
+		{statusOf{VRRPError: "no answer"}, "vrrp  NO ANSWER  no answer\n"},
+		{statusOf{VRRP: &process.Status{ReloadError: "wrong", Groups: []process.Group{
+			{Name: "web", State: "master", Since: since, Priority: 150, Routers: []process.Router{{Addresses: []string{"10.20.0.1/24", "10.20.0.2/32"}}, {Addresses: []string{"fe80::1/64"}}}},
+			{Name: "mail", State: "backup", Since: since, Priority: 90, Routers: []process.Router{{Addresses: []string{"10.20.0.3/24"}, Master: "10.20.0.12"}}},
+			{Name: "ftp", State: "fault", Since: since, Priority: 1, Faults: []string{"eth0 is down", "more"}},
+		}}}, "vrrp  RELOAD REFUSED  imbang vrrp status\n" +
+			"vrrp web   master for 1m30s  priority 150, 10.20.0.1/24 10.20.0.2/32, fe80::1/64\n" +
+			"vrrp mail  backup for 1m30s  priority 90, 10.20.0.3/24, follows 10.20.0.12\n" +
+			"vrrp ftp   FAULT for 1m30s   priority 1, eth0 is down\n"},
+	} {
+		var out strings.Builder
+		if err := printVRRPLines(&out, &one.st, now); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(one.want, out.String()); d != "" {
+			t.Error(d)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A file that is replaced keeps its mode and its place behind a symbolic link, and the former
+// one is beside it; a failure leaves it as it was.
+func TestReplaceFile(t *testing.T) {
+	dir := t.TempDir()
+	real, link := filepath.Join(dir, "real.yaml"), filepath.Join(dir, "link.yaml")
+	if err := os.WriteFile(real, []byte("first"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real.yaml", link); err != nil {
+		t.Fatal(err)
+	}
+	former, err := replaceFile(link, []byte("second"))
+	if err != nil || string(former) != "first" {
+		t.Fatalf("%q, %v", former, err)
+	}
+	for path, want := range map[string]string{real: "second", real + before: "first"} {
+		text, err := os.ReadFile(path)
+		info, err2 := os.Lstat(path)
+		if err != nil || err2 != nil || string(text) != want || info.Mode() != 0o640 {
+			t.Errorf("%s: %q, %v, %v, %v", path, text, info.Mode(), err, err2)
+		}
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if _, err := replaceFile(filepath.Join(dir, "none.yaml"), []byte("x")); err == nil {
+		t.Error("a file that is not there was replaced")
+	}
+	// The name of the temporary file is taken by a directory.
+	if err := os.Mkdir(real+".new", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := replaceFile(real, []byte("third")); err == nil {
+		t.Error("replaced")
+	}
+	if text, err := os.ReadFile(real); err != nil || string(text) != "second" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

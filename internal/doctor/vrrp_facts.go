@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"net/netip"
+
+	"imbang/internal/daemon/vrrp/process"
+	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/doctor/ruleset"
+)
+
+// VRRP is what there is of addresses that move between directors.
+type VRRP struct {
+	File        string
+	FileError   string          // why it cannot be used
+	Setup       *setup.Setup    // nil: the file has no section vrrp
+	Status      *process.Status // nil: there is no process
+	StatusError string          // why a process does not answer
+	Devices     []VRRPDevice    // of its groups, by name
+	Routes      map[netip.Addr]string
+	Rules       *ruleset.Rules // of nftables; nil: not known
+	RulesError  string
+	LegacyRules bool // iptables-legacy has rules, which nft does not list
+	ClockFree   bool // nothing keeps the clock at the right time
+}
+
+// VRRPDevice is one that addresses move to, or that advertisements use.
+type VRRPDevice struct {
+	Name        string
+	Missing     bool
+	Addresses   []netip.Addr // of the host, in order
+	Promote     bool         // promote_secondaries in effect
+	ReversePath int          // rp_filter in effect
+	ARPIgnore   int          // arp_ignore in effect
+}
+
+// device is that of a name.
+func (v *VRRP) device(name string) *VRRPDevice {
+	for i := range v.Devices {
+		if v.Devices[i].Name == name {
+			return &v.Devices[i]
+		}
+	}
+	return &VRRPDevice{Name: name, Missing: true}
+}
+
+// group is what the process says of a group; nil: nothing.
+func (v *VRRP) group(name string) *process.Group {
+	if v.Status == nil {
+		return nil
+	}
+	for i := range v.Status.Groups {
+		if v.Status.Groups[i].Name == name {
+			return &v.Status.Groups[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/vrrp/process"
+	"imbang/internal/doctor/ruleset"
+	"imbang/internal/host"
+)
+
+// gatherVRRP collects what there is of VRRP: of a process, and of the configuration that it
+// or, if it is empty, the user names. It is nil if there is neither a process nor a section.
+func gatherVRRP(file string) (*VRRP, error) {
+	v := &VRRP{File: file, Routes: map[netip.Addr]string{}}
+	dir, err := place.VRRPDir()
+	if err != nil {
+		return nil, err
+	}
+	if v.Status, err = process.Ask(dir); err != nil && !errors.Is(err, process.ErrNone) {
+		v.StatusError = err.Error()
+	}
+	if v.File == "" && v.Status != nil && filepath.IsAbs(v.Status.Config) {
+		v.File = v.Status.Config
+	}
+	if v.File == "" {
+		v.File = config.DefaultFile
+	}
+	c, err := config.Load(v.File)
+	switch {
+	case err == nil:
+		v.Setup = c.VRRP
+	case file != "" || !errors.Is(err, os.ErrNotExist):
+		v.FileError, _, _ = strings.Cut(err.Error(), "\n")
+	}
+	if v.Setup == nil {
+		if v.Status == nil && v.StatusError == "" && v.FileError == "" {
+			return nil, nil
+		}
+		return v, nil
+	}
+	v.gatherDevices()
+	if err := v.gatherRoutes(); err != nil {
+		return nil, err
+	}
+	v.gatherRules()
+	var clock unix.Timex
+	state, err := unix.Adjtimex(&clock) // without modes it only reads
+	v.ClockFree = err == nil && (state == unix.TIME_ERROR || clock.Status&unix.STA_UNSYNC != 0)
+	return v, nil
+}
+
+func (v *VRRP) gatherDevices() {
+	var names []string
+	for i := range v.Setup.Groups {
+		for _, a := range v.Setup.Groups[i].AllAddresses() {
+			names = append(names, a.Device)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		d := VRRPDevice{Name: name}
+		i, err := net.InterfaceByName(name)
+		if d.Missing = err != nil; d.Missing {
+			name = "default" // what it will have
+		} else if all, err := i.Addrs(); err == nil {
+			for _, a := range all {
+				if p, err := netip.ParsePrefix(a.String()); err == nil {
+					d.Addresses = append(d.Addresses, p.Addr())
+				}
+			}
+		}
+		of := func(dev, key string) int { return number(sysctl("net/ipv4/conf/" + dev + "/" + key)) }
+		d.Promote = of(name, "promote_secondaries") != 0 || of("all", "promote_secondaries") != 0
+		d.ReversePath = max(of(name, "rp_filter"), of("all", "rp_filter"))
+		d.ARPIgnore = max(of(name, "arp_ignore"), of("all", "arp_ignore"))
+		v.Devices = append(v.Devices, d)
+	}
+}
+
+// gatherRoutes asks by which devices the host would send to the other directors.
+func (v *VRRP) gatherRoutes() error {
+	for _, w := range v.ways() {
+		a := w.incoming.Source
+		if !a.Is4() { // rp_filter is IPv4's alone
+			continue
+		}
+		r, err := host.ReachOf(a)
+		if err != nil {
+			return err
+		}
+		if r.Route {
+			v.Routes[a] = r.Device
+		}
+	}
+	return nil
+}
+
+// nftPatience is how long nft may take.
+const nftPatience = 5 * time.Second
+
+func (v *VRRP) gatherRules() {
+	names, _ := os.ReadFile("/proc/net/ip_tables_names")
+	names6, _ := os.ReadFile("/proc/net/ip6_tables_names")
+	v.LegacyRules = strings.Contains(string(names)+string(names6), "filter")
+	ctx, cancel := context.WithTimeout(context.Background(), nftPatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "nft", "-j", "list", "ruleset").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		if _, err := os.Stat("/sys/module/nf_tables"); err == nil {
+			v.RulesError = "the program nft is not installed (package nftables)"
+		}
+		return
+	}
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		if text := string(ended.Stderr); strings.Contains(text, "not supported") { // a kernel without it
+			return
+		}
+		err = errors.New("nft: " + strings.TrimSpace(string(ended.Stderr)))
+	}
+	if err == nil {
+		v.Rules, err = ruleset.Parse(out)
+	}
+	if err != nil {
+		v.RulesError, _, _ = strings.Cut(err.Error(), "\n")
+	}
+}
