@@ -3,11 +3,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +20,7 @@ import (
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/director"
 )
 
 func newVRRPCommand() *cobra.Command {
@@ -93,7 +97,7 @@ func runVRRP(c *cobra.Command, file string, log *slog.Logger) error {
 	}
 	return process.Run(c.Context(), process.Options{
 		Load: func() (*setup.Setup, error) { return loadVRRP(file) },
-		File: file, Dir: dir, Log: log, Ready: ready, Reload: reload, Replace: replace, RealTime: true,
+		File: file, Dir: dir, Log: log, Ready: ready, Reload: reload, Replace: replace, RealTime: true, OpenPlane: openPlane,
 		Execute: func() error {
 			// Signals that are ignored stay so until the next program handles them.
 			signal.Ignore(syscall.SIGHUP, syscall.SIGUSR2)
@@ -103,6 +107,25 @@ func runVRRP(c *cobra.Command, file string, log *slog.Logger) error {
 			return fmt.Errorf("execute %s: %w", program, err)
 		},
 	})
+}
+
+// openPlane opens the director that is loaded, if one is.
+func openPlane() (process.Plane, error) {
+	f, err := director.OpenFailover()
+	switch {
+	case errors.Is(err, director.ErrNotLoaded):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return plane{f}, nil
+}
+
+// plane is a director's data plane as imbang vrrp uses it.
+type plane struct{ *director.Failover }
+
+func (p plane) Hand(index int, to net.HardwareAddr, until time.Duration) error {
+	return p.Failover.Hand(director.LinkAddress{Index: index, MAC: to}, until)
 }
 
 func loadVRRP(file string) (*setup.Setup, error) {

@@ -60,6 +60,14 @@ func printVRRP(w io.Writer, s *process.Status, now time.Time) error {
 	if s.NotRealTime != "" {
 		fmt.Fprintf(w, "not real-time: %s\n", s.NotRealTime)
 	}
+	if s.DirectorError != "" {
+		fmt.Fprintf(w, "director: %s\n", s.DirectorError)
+	} else if !s.Director {
+		fmt.Fprintln(w, "no director is loaded")
+	}
+	if s.Yields != "" {
+		fmt.Fprintf(w, "YIELDS  %s\n", s.Yields)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, g := range s.Groups {
 		printVRRPGroup(t, &g, now)
@@ -83,6 +91,15 @@ func printVRRPGroup(w io.Writer, g *process.Group, now time.Time) {
 		priority += fmt.Sprintf(" of %d", g.BasePriority)
 	}
 	fmt.Fprintf(w, "\n%s\t%s for %s (%s)\t%s\tinterval %g ms\n", g.Name, state, ago(now, g.Since), g.Cause, priority, g.IntervalMS)
+	switch {
+	case g.Merging:
+		fmt.Fprintf(w, "  yields\tto a better master, when that has the connections\n")
+	case g.State == vrrp.Backup.String() && g.AwaitsSync && !g.Synchronized:
+		fmt.Fprintf(w, "  waits\tfor the master's connections (imbang run) before it preempts\n")
+	}
+	if g.GaveUp {
+		fmt.Fprintf(w, "  gave up\tdoes not preempt (imbang failover --return ends that)\n")
+	}
 	for _, f := range g.Faults {
 		fmt.Fprintf(w, "  FAULT\t%s\n", f)
 	}

@@ -82,6 +82,7 @@ type Daemon struct {
 	own      keep.Replication // by imbang's own
 	ledger   *operator.Ledger // what was ordered, of which core.Book is a part
 	pair     linked           // to the other director
+	failover *failover        // what imbang vrrp is told
 	auditing bool
 	audited  time.Time // the last time; zero: the start
 	// The configuration's files as they were read last, as they were seen last, and since
@@ -156,6 +157,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer d.closePair()
 	defer d.sync.Close()
 	defer d.own.Close()
+	if err := d.beginFailover(ctx); err != nil {
+		return err
+	}
 	d.serveMetrics()
 	defer d.closeMetrics()
 	socket, err := api.Listen(place.Socket(d.dir), d, o.Log)
@@ -204,6 +208,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.serveMetrics() // again, if it failed
 			d.keepSynchronization()
 			d.keepPair(time.Now())
+			d.keepFailover()
 			d.catchUp()
 			d.look()
 			d.keepSteering()

@@ -29,6 +29,7 @@ var notAsExpected = []struct{ file, command, meaning string }{
 	{"internal/cli/import.go", "imbang import", "a configuration was written, and not all was carried over"},
 	{"internal/cli/migrate_receive.go", "imbang migrate receive", "lines were refused"},
 	{"internal/cli/migrate_send.go", "imbang migrate send", "entries cannot be sent"},
+	{"internal/cli/failover.go", "imbang failover", "a group has not moved: no other director took over"},
 	{"internal/cli/peer.go", "imbang peer", "`diff`: the configurations differ; `status`: they do, or the peer is not reached; `push`: the plan was not confirmed"},
 	{"internal/cli/sync_barrier.go", "imbang sync barrier", "a backup has not applied everything within the timeout"},
 	{"internal/cli/why.go", "imbang why", "the packet would not be forwarded"},

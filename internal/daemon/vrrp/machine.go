@@ -186,7 +186,7 @@ func (m *Machine) stalled(now time.Duration, out *Output) {
 // SetPriority sets the effective priority, as that of tracking; it is raised to 2.
 func (m *Machine) SetPriority(now time.Duration, priority uint8, out *Output) {
 	m.awake(now, out)
-	m.setPriority(now, max(priorityReminder+1, priority), out)
+	m.setPriority(now, max(PriorityReminder+1, priority), out)
 	m.due(out)
 }
 

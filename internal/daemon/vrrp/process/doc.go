@@ -36,6 +36,9 @@
 // for some 0.1 ms, and for longer where its threads wait for a CPU. So it runs seldom
 // (realtime.go), and with an interval of 10 ms a CPU should be free.
 //
+//  5. Whatever becomes of the daemon or of the director, no machine is told of it but by facts
+//     (control.go) and faults (plane.go): a lease that cannot be written delays nothing.
+//
 // # Handover
 //
 // SIGUSR2 ends scripts, waits for notify commands, and executes the program file again, in the

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
 )
@@ -37,9 +38,20 @@ type group struct {
 	holds       []vrrp.Address
 	unannounced map[vrrp.Address]int
 	foreign     []string // addresses of another program
-	// forgotten: the machine does not count as synchronized any more.
-	forgotten bool
-	restored  []time.Duration // when addresses that somebody removed were added again
+	// forgotten: the machine does not count as synchronized any more, which is dealt with
+	// behind a call. It does again when the connection table is that of awaited or later.
+	forgotten        bool
+	awaited          uint64
+	saidSynchronized bool
+	merge            *control.Merge // that is requested
+	moving           time.Duration  // when the group was given up, until another master is heard
+	// heard are the masters that were heard last, of each router, heardAt when any was, and
+	// heardInterval its interval.
+	heard          []netip.Addr
+	heardAt        time.Duration
+	heardInterval  time.Duration
+	detachedBefore []string        // as the last review knew it
+	restored       []time.Duration // when addresses that somebody removed were added again
 
 	since     time.Time
 	cause     vrrp.Cause
@@ -78,7 +90,7 @@ var retryAfter = 10 * time.Second
 
 func newGroup(l *loop, s *setup.Group) *group {
 	return &group{
-		loop: l, setup: *s, sources: make([]netip.Addr, len(s.Routers)), since: time.Now(),
+		loop: l, setup: *s, sources: make([]netip.Addr, len(s.Routers)), heard: make([]netip.Addr, len(s.Routers)), since: time.Now(),
 		unannounced: map[vrrp.Address]int{}, sending: map[sending]string{}, probes: map[netip.Addr]*probe{},
 	}
 }
@@ -134,23 +146,24 @@ func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 		g.sentAt = now() // it has as long as others wait for it
 	}
 	g.next = g.out.Next
+	for i := range g.out.Actions { // before addresses are announced
+		if a := &g.out.Actions[i]; a.Kind == vrrp.ActionNotify && a.State == vrrp.Master {
+			g.takeOver(a.Cause)
+		}
+	}
 	for i := range g.out.Actions {
 		g.do(&g.out.Actions[i])
 	}
 	if g.forgotten {
-		// No replication says otherwise: the group does not wait for connections.
 		g.forgotten = false
-		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetSynchronized(now(), true, out) })
+		g.forget()
 	}
 }
 
 func (g *group) do(a *vrrp.Action) {
 	switch a.Kind {
 	case vrrp.ActionLease:
-		g.lease = a.Until
-		if g.Lease != nil {
-			g.Lease(g.setup.Name, a.Until)
-		}
+		g.renew(a.Until)
 	case vrrp.ActionAdvertise:
 		g.advertise(a.Router, &a.Advertisement)
 	case vrrp.ActionTake:
@@ -162,7 +175,13 @@ func (g *group) do(a *vrrp.Action) {
 	case vrrp.ActionNotify:
 		g.forgotten = g.forgotten || a.State == vrrp.Backup
 		g.notify(a)
+		g.entered(a)
+	case vrrp.ActionMerge:
+		g.wantMerge(a)
 	case vrrp.ActionReport:
+		if a.Event == vrrp.EventMergeAborted {
+			g.merge = nil
+		}
 		g.forgotten = g.forgotten || a.Event == vrrp.EventStalled
 		g.report(a)
 	}
@@ -186,6 +205,7 @@ func (g *group) receive(t time.Duration, router int, message []byte, p vrrp.Pack
 		return
 	}
 	g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Receive(t, router, p.Source, &g.advertisement, out) })
+	g.hear(t, router, p.Source, &g.advertisement)
 }
 
 func (g *group) advertise(router int, a *vrrp.Advertisement) {

@@ -32,6 +32,9 @@ type handover struct {
 	// Sockets and Lock are descriptors that stay open.
 	Sockets []socket.Kept
 	Lock    int
+	// Facts are what the daemon reported, Awaited the number of the last request for connections.
+	Facts   facts
+	Awaited uint64
 }
 
 // memory is what the process itself knows of a group.
@@ -41,6 +44,7 @@ type memory struct {
 	Refrains bool
 	Failures int
 	Sources  []netip.Addr
+	Awaited  uint64 // since when it waits for connections
 }
 
 type rememberedScript struct {
@@ -194,6 +198,7 @@ func (l *loop) handOver() (handover, error) {
 	h := handover{
 		PID: os.Getpid(), Setup: l.setup, Groups: map[string]vrrp.Snapshot{}, Memory: map[string]memory{},
 		Scripts: l.tracker.remember(), Devices: l.devices, Lock: int(l.lock.Fd()),
+		Facts: l.facts, Awaited: l.awaited,
 	}
 	if _, err := unix.FcntlInt(l.lock.Fd(), unix.F_SETFD, 0); err != nil {
 		return h, fmt.Errorf("handover: %w", err)
@@ -210,7 +215,7 @@ func (l *loop) handOver() (handover, error) {
 	}
 	for _, g := range l.groups {
 		h.Groups[g.setup.Name] = g.machine.Snapshot()
-		h.Memory[g.setup.Name] = memory{g.since, g.cause, g.refrains, g.failures, g.sources}
+		h.Memory[g.setup.Name] = memory{g.since, g.cause, g.refrains, g.failures, g.sources, g.awaited}
 	}
 	return h, writeHandover(l.Dir, h)
 }

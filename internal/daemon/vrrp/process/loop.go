@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -36,9 +37,10 @@ type Options struct {
 	Execute func() error
 	// RealTime makes the loop's thread real-time if that is allowed.
 	RealTime bool
-	// Lease is called with the time until which a group's director may answer for its
-	// addresses, 0: not any more; nil: nobody is.
-	Lease func(group string, until time.Duration)
+	// OpenPlane opens the data plane of the director of the calling thread's network
+	// namespace; nil without an error: none is loaded. It is called by another goroutine than
+	// Run's. Without it no director is used.
+	OpenPlane func() (Plane, error)
 }
 
 // ErrReplaced is the error of a process whose successor goes on, if Execute returned nil.
@@ -84,6 +86,10 @@ type loop struct {
 	started     bool
 	stopping    bool
 	replacing   *replacement
+
+	controlled
+	planeUse
+	wants chan []neighbour // for surroundings
 }
 
 // Run runs until the context ends, and leaves then: other directors take over at once.
@@ -95,6 +101,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l := &loop{Options: o, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
+	l.clients, l.macs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}
 	before, err := l.inherit()
 	if err != nil {
 		return err
@@ -124,9 +131,19 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer served()
+	surrounded, err := l.surround()
+	if err != nil {
+		return err
+	}
+	defer surrounded()
 	if err := l.start(wanted, before); err != nil {
 		return err
 	}
+	controlled, err := l.serveControl() // now, as clients learn of all groups first
+	if err != nil {
+		return err
+	}
+	defer controlled()
 	ended := make(chan struct{})
 	defer close(ended)
 	go l.signals(ctx, ended, before.Setup != nil)
@@ -307,6 +324,9 @@ func (g *group) tick(t time.Duration) {
 
 // retry does again what failed.
 func (l *loop) retry(t time.Duration) {
+	if l.expires(t) == 0 {
+		l.synchronize()
+	}
 	if l.lookAt != 0 && t >= l.lookAt {
 		l.look()
 	}
@@ -329,6 +349,7 @@ func (l *loop) next(t time.Duration) (next time.Duration) {
 	}
 	soonest(l.lookAt)
 	soonest(l.socketsAt)
+	soonest(l.expires(t))
 	if l.clean && !l.busy {
 		soonest(max(l.cleanAfter, t))
 	}
@@ -362,6 +383,8 @@ func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
 			return err
 		}
 	}
+	l.recall(&before)
+	l.guard()
 	l.adopt(before.Sockets)
 	l.openSockets()
 	l.clean = true
@@ -451,6 +474,7 @@ func (l *loop) stop() {
 	if !l.settle(stopPatience) {
 		l.Log.Error("addresses are left: the kernel has not removed them (imbang vrrp clean does)", "after", stopPatience, "error", l.cleanError)
 	}
+	l.unguard()
 	if !l.hooks.Wait(stopPatience) {
 		l.Log.Warn("notify commands are killed: they have not ended", "after", stopPatience)
 	}
@@ -555,6 +579,7 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 		l.groups = append(l.groups, g)
 	}
 	l.openSockets()
+	l.guard()
 	for _, g := range l.groups {
 		if g.machine.State() != vrrp.Initialize {
 			g.reconfigure(t)

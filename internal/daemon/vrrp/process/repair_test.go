@@ -381,7 +381,7 @@ func TestFlood(t *testing.T) {
 // quietLoop is a loop with machines of groups that have started to listen at a time.
 func quietLoop(t *testing.T, at time.Duration, names ...string) *loop {
 	t.Helper()
-	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}}
+	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, setup: &setup.Setup{}, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}}
 	for _, name := range names {
 		s := web(100, virtual4)
 		s.Name = name
@@ -429,23 +429,33 @@ func TestLongRound(t *testing.T) {
 	}
 }
 
+// endingPlane calls a function when a lease ends.
+type endingPlane struct {
+	*fakePlane
+	ended func()
+}
+
+func (p endingPlane) Renew(group uint32, until time.Duration) error {
+	if until == 0 {
+		p.ended()
+	}
+	return p.fakePlane.Renew(group, until)
+}
+
 // The leases of all groups end before any of them resigns.
 func TestStopOrder(t *testing.T) {
 	link := newNetwork(t)
 	if err := link.host(1).Do(func() error {
 		l := quietLoop(t, now(), "a", "b")
 		ended := 0
-		l.Lease = func(_ string, until time.Duration) {
-			if until != 0 {
-				return
-			}
+		l.plane, l.slots = endingPlane{newPlane(), func() {
 			ended++
 			for _, g := range l.groups {
 				if g.unsent > 1 { // of becoming master
 					t.Errorf("%s has resigned", g.setup.Name)
 				}
 			}
-		}
+		}}, map[string]uint32{"a": 0, "b": 1}
 		if err := l.open(); err != nil {
 			return err
 		}

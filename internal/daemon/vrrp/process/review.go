@@ -66,7 +66,7 @@ func (g *group) changed(s *setup.Group) {
 			}
 		}
 	}
-	g.setup, g.sources = *s, sources
+	g.setup, g.sources, g.heard = *s, sources, make([]netip.Addr, len(s.Routers))
 	clear(g.sending)
 	clear(g.probes)
 }
@@ -151,6 +151,9 @@ func (g *group) findFaults() (all []string) {
 			add("script %s: %s", name, cmp.Or(state.Last.Detail, "it failed before it was changed"))
 		}
 	}
+	for _, reason := range g.detached() {
+		add("%s", reason)
+	}
 	if g.failed != "" {
 		add("%s", g.failed)
 	}
@@ -171,6 +174,9 @@ func noSource(r *setup.Router) string {
 // findPriority is the effective priority.
 func (g *group) findPriority() uint8 {
 	var weights []int
+	if g.facts.Yield { // whatever else is tracked
+		return setup.Effective(g.setup.Priority, -vrrp.PriorityOwner)
+	}
 	for _, d := range g.setup.Devices {
 		device := g.devices[d.Name]
 		add, _ := setup.Share(d.Weight, device != nil && device.Up)
