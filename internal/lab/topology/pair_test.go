@@ -38,7 +38,7 @@ func TestPair(t *testing.T) {
 		t.Helper()
 		var answers map[netip.Addr]net.HardwareAddr
 		if err := from.Do(func() (err error) {
-			answers, err = host.Answered(device, []netip.Addr{address}, 300*time.Millisecond)
+			answers, err = host.Answered(device, []netip.Addr{address}, 80*time.Millisecond)
 			return err
 		}); err != nil {
 			t.Fatal(err)
