@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/process"
+	"imbang/internal/lab/topology"
 )
 
 // director is one of the two, with its processes.
@@ -34,9 +36,9 @@ type director struct {
 // commandTimeout is far above what a command takes.
 const commandTimeout = time.Minute
 
-// configure writes the director's files.
+// configure writes the director's files, and removes those of an earlier trial.
 func (d *director) configure(servers []string, keyFile string) error {
-	if err := os.Mkdir(d.dir, 0o700); err != nil {
+	if err := errors.Join(os.RemoveAll(d.dir), os.Mkdir(d.dir, 0o700)); err != nil {
 		return err
 	}
 	if err := os.WriteFile(d.file("imbang.yaml"), []byte(imbangConfig(d.variant, d.number, servers, keyFile)), 0o600); err != nil {
@@ -191,15 +193,36 @@ func (d *director) complaint() string {
 	return strings.Join(said, "; ")
 }
 
-// stop ends the processes, and detaches the data plane.
-func (d *director) stop() error {
+// end ends the processes, and removes addresses that they left behind.
+func (d *director) end() error {
 	for _, p := range []*process.Process{d.vrrp, d.daemon} {
 		if p != nil {
 			p.Stop()
 		}
 	}
+	host.KillInside(d.ns.Name()) // keepalived's are in groups of their own
+	d.vrrp = nil
+	return d.ns.Do(func() error {
+		return errors.Join(
+			dropAddress(topology.ClientDevice, topology.PairVirtual),
+			dropAddress(topology.ServerDevice, topology.PairGateway),
+		)
+	})
+}
+
+// dropAddress removes an address if the device has it.
+func dropAddress(device string, address netip.Prefix) error {
+	_, has, err := host.FindAddress(device, address.Addr())
+	if err != nil || !has {
+		return err
+	}
+	return host.DeleteAddress(device, address)
+}
+
+// detach removes the data plane with all that is pinned.
+func (d *director) detach() error {
 	if d.daemon == nil {
-		return nil
+		return nil // it was never started
 	}
 	_, err := d.command(context.Background(), "detach")
 	return err

@@ -5,8 +5,8 @@
 // addresses, a load at a constant rate, and a fault.
 //
 // A cell is a variant (variant.go: what the directors run) and a fault (fault.go). A trial
-// measures a cell once, on networks, directors and servers of its own (site.go), so that
-// nothing of an earlier one is left. Blocks hold every cell once in random order (plan.go),
+// measures a cell once, with processes of its own on networks and data planes that stay
+// (site.go): connections of an earlier trial are in the tables, and end there. Blocks hold every cell once in random order (plan.go),
 // and each trial is stored when it is measured (store.go).
 //
 // # Measures

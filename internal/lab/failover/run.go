@@ -104,6 +104,8 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 	planned = len(had) + len(todo)
 	stored = len(had)
 	c.Say(fmt.Sprintf("%d trials, about %v", len(todo), expected(todo).Round(time.Second)))
+	room := &room{}
+	defer func() { err = errors.Join(err, room.close()) }()
 	for i, t := range todo {
 		order++
 		t.Order, t.Started = order, time.Now()
@@ -111,7 +113,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		if i < logged {
 			logs = filepath.Join(c.Out, "logs", fmt.Sprintf("%04d %s", t.Order, fileName(t.Cell)))
 		}
-		err := try(ctx, c.Programs, c.Plan, &t, logs)
+		err := room.try(ctx, c, &t, logs)
 		if ctx.Err() != nil {
 			return stored, planned, ctx.Err() // a trial cut short is none
 		}
@@ -125,6 +127,33 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		c.Say(fmt.Sprintf("%d/%d  %s  (%v left)", i+1, len(todo), t, expected(todo[i+1:]).Round(time.Second)))
 	}
 	return stored, planned, nil
+}
+
+// room has the site of the trials, another one after a trial that failed.
+type room struct{ site *site }
+
+func (r *room) try(ctx context.Context, c Config, t *Trial, logs string) (err error) {
+	if r.site == nil {
+		if r.site, err = newSite(ctx, c.Programs, c.Plan.Servers); err != nil {
+			return err
+		}
+	}
+	if err := try(ctx, r.site, c.Plan, t, logs); err != nil {
+		return errors.Join(err, r.close())
+	}
+	return nil
+}
+
+func (r *room) close() error {
+	if r.site == nil {
+		return nil
+	}
+	err := r.site.close()
+	r.site = nil
+	if err != nil {
+		return fmt.Errorf("remove the directors and their networks: %w", err)
+	}
+	return nil
 }
 
 // fileName is a cell's.

@@ -31,24 +31,26 @@ type Programs struct {
 // ready is how long directors may take until they have their table and one is master.
 const ready = time.Minute
 
-// site is two directors with everything around them, for one trial.
+// site is two directors with everything around them. Networks, servers and the directors'
+// data planes stay from trial to trial: the kernel verifies a data plane's programs for
+// seconds. Processes and addresses are those of one trial (begin, reset).
 type site struct {
 	variant   Variant
 	name      host.Run
 	files     string
 	pair      *topology.Pair
 	servers   []server.Server
+	addresses []string // the servers'
 	echoes    []*echo
 	gate      *probe.Gate
 	masters   *masters
 	directors [2]*director
 	freezer   *freezer
-	frozen    bool
 }
 
-// newSite builds a site and starts its directors: the first one is master.
-func newSite(ctx context.Context, programs Programs, v Variant, servers int) (*site, error) {
-	s := &site{variant: v}
+// newSite builds a site, without processes of the directors.
+func newSite(ctx context.Context, programs Programs, servers int) (*site, error) {
+	s := &site{}
 	if err := s.build(ctx, programs, servers); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -76,30 +78,57 @@ func (s *site) build(ctx context.Context, programs Programs, servers int) (err e
 	if s.masters, err = watchMasters(s.pair); err != nil {
 		return err
 	}
-	addresses, err := s.startServers(ctx, programs)
-	if err != nil {
+	if s.addresses, err = s.startServers(ctx, programs); err != nil {
 		return err
 	}
-	key := filepath.Join(s.files, "key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("5c", 32)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(s.keyFile(), []byte(strings.Repeat("5c", 32)+"\n"), 0o600); err != nil {
 		return err
 	}
 	for i := range s.directors {
-		d := &director{
-			number: i, variant: s.variant, ns: s.pair.Directors[i], dir: filepath.Join(s.files, fmt.Sprintf("dir%d", i+1)),
+		s.directors[i] = &director{
+			number: i, ns: s.pair.Directors[i], dir: filepath.Join(s.files, fmt.Sprintf("dir%d", i+1)),
 			imbang: programs.Imbang, keepalived: programs.Keepalived,
 		}
-		s.directors[i] = d
-		if err := d.configure(addresses, key); err != nil {
+	}
+	return nil
+}
+
+func (s *site) keyFile() string { return filepath.Join(s.files, "key") }
+
+// begin starts the directors' processes for a trial: the first one is master.
+func (s *site) begin(ctx context.Context, v Variant) error {
+	s.variant = v
+	for _, d := range s.directors {
+		d.variant = v
+		if err := d.configure(s.addresses, s.keyFile()); err != nil {
 			return err
 		}
 	}
 	return s.startDirectors(ctx)
 }
 
+// reset ends the directors' processes, and undoes faults.
+func (s *site) reset() error {
+	var errs []error
+	if s.freezer != nil {
+		errs = append(errs, s.thaw())
+	}
+	errs = append(errs, s.pair.Cut(first, false), s.pair.Split(false))
+	for _, d := range s.directors {
+		if d != nil {
+			errs = append(errs, d.end())
+		}
+	}
+	if s.freezer != nil { // its processes have ended
+		errs = append(errs, s.freezer.close())
+		s.freezer = nil
+	}
+	return errors.Join(errs...)
+}
+
 // startServers starts the real servers, which answer HTTP and echo.
 func (s *site) startServers(ctx context.Context, programs Programs) (addresses []string, err error) {
-	spec := study.Server{Kind: study.Model, Page: 1024, Distribution: "constant", Service: 0, Concurrency: 1024, Speed: 1}
+	spec := study.Server{Kind: study.Model, Page: 1024, Distribution: "constant", Service: 100 * time.Microsecond, Concurrency: 1024, Speed: 1}
 	for _, one := range s.pair.Servers {
 		address := one.Addr[topology.IPv4]
 		addresses = append(addresses, address.String())
@@ -225,7 +254,6 @@ func (s *site) freeze(director int) error {
 	if err := s.arm(director); err != nil {
 		return err
 	}
-	s.frozen = true
 	if err := errors.Join(s.gate.Set(true), s.freezer.set(true)); err != nil {
 		return err
 	}
@@ -239,7 +267,6 @@ func (s *site) freeze(director int) error {
 
 // thaw has a frozen director run again.
 func (s *site) thaw() error {
-	s.frozen = false
 	return errors.Join(s.freezer.set(false), s.gate.Set(false))
 }
 
@@ -268,15 +295,12 @@ func (s *site) logs(to string) error {
 // close removes everything.
 func (s *site) close() error {
 	var errs []error
-	if s.freezer != nil {
-		if s.frozen {
-			errs = append(errs, s.thaw())
-		}
-		errs = append(errs, s.freezer.close())
-	}
-	for _, d := range s.directors {
-		if d != nil {
-			errs = append(errs, d.stop())
+	if s.pair != nil {
+		errs = append(errs, s.reset())
+		for _, d := range s.directors {
+			if d != nil {
+				errs = append(errs, d.detach())
+			}
 		}
 	}
 	for _, one := range s.servers {

@@ -143,9 +143,9 @@ func (w *workload) finish(t *Trial, fault, end time.Time) error {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// try carries out one trial of a cell. logs is where messages of the directors go if
-// something was lost; "" for nowhere.
-func try(ctx context.Context, programs Programs, p Plan, t *Trial, logs string) (err error) {
+// try carries out one trial of a cell on a site, which is as before afterwards. logs is
+// where messages of the directors go if something was lost; "" for nowhere.
+func try(ctx context.Context, s *site, p Plan, t *Trial, logs string) (err error) {
 	f, err := faultOf(t.Fault)
 	if err != nil {
 		return err
@@ -154,17 +154,16 @@ func try(ctx context.Context, programs Programs, p Plan, t *Trial, logs string) 
 	if err != nil {
 		return err
 	}
-	s, err := newSite(ctx, programs, v, p.Servers)
-	if err != nil {
-		return err
-	}
 	defer func() {
 		var copied error
 		if logs != "" && (err != nil || !t.Master || t.IdleLost+t.LongBroken > 0) {
 			copied = s.logs(logs)
 		}
-		err = errors.Join(err, copied, s.close())
+		err = errors.Join(err, copied, s.reset())
 	}()
+	if err := s.begin(ctx, v); err != nil {
+		return err
+	}
 	if f.prepare != nil {
 		if err := f.prepare(ctx, s); err != nil {
 			return err
