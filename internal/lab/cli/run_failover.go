@@ -69,6 +69,7 @@ command line, or 3 if the study or a trial of it failed.`,
 	fl.IntVar(&f.plan.Long, "long", f.plan.Long, "long connections")
 	fl.IntVar(&f.plan.Idle, "idle", f.plan.Idle, "idle connections")
 	fl.Uint64Var(&f.plan.Seed, "seed", 0, "seed of the order and of when faults happen (default: a new one, which is recorded)")
+	c.AddCommand(newFailoverWatchCommand())
 	_ = c.RegisterFlagCompletionFunc("faults", cobra.FixedCompletions(failover.FaultNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("variants", cobra.FixedCompletions(failover.DefaultVariants, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -65,6 +65,8 @@ func (p Plan) Validate() error {
 		return fmt.Errorf("a rate of %g requests/s: from 1 to 100000", p.Rate)
 	case p.Probe < time.Millisecond || p.Probe > time.Second:
 		return fmt.Errorf("a probe each %v: from 1ms to 1s", p.Probe)
+	case p.Servers < 1 || p.Servers > 100:
+		return fmt.Errorf("%d servers: from 1 to 100", p.Servers)
 	case p.Long < 0 || p.Long > 1000 || p.Idle < 0 || p.Idle > 20000:
 		return fmt.Errorf("%d long and %d idle connections: at most 1000 and 20000", p.Long, p.Idle)
 	}

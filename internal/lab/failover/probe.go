@@ -80,28 +80,27 @@ func (p *prober) stop() {
 	p.done.Wait()
 }
 
-// gap is the longest time without an answer, of answers from begin to end.
-func (p *prober) gap(begin, end time.Time) (longest time.Duration) {
+// gap is the longest time without an answer, of answers from begin to end, and when it began.
+func (p *prober) gap(begin, end time.Time) (longest time.Duration, since time.Time) {
 	p.mu.Lock()
 	times := slices.Clone(p.success)
 	p.mu.Unlock()
 	return longestGap(times, begin, end)
 }
 
-func longestGap(times []time.Time, begin, end time.Time) (longest time.Duration) {
+func longestGap(times []time.Time, begin, end time.Time) (longest time.Duration, since time.Time) {
 	slices.SortFunc(times, time.Time.Compare)
 	last := begin
-	for _, at := range times {
-		if at.Before(begin) {
+	for _, at := range append(times, end) {
+		if at.Before(begin) || at.After(end) {
 			continue
 		}
-		if at.After(end) {
-			break
+		if d := at.Sub(last); d > longest {
+			longest, since = d, last
 		}
-		longest = max(longest, at.Sub(last))
 		last = at
 	}
-	return max(longest, end.Sub(last))
+	return longest, since
 }
 
 // since is how many probes were started from a time on, and how many of them had no answer.

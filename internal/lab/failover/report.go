@@ -5,7 +5,6 @@ package failover
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +46,7 @@ type CellReport struct {
 	TakeoverMS Figure   `json:"takeover_ms"` // of trials in which there was one
 	Requests   int      `json:"requests"`
 	Failed     int      `json:"failed"`
-	Reset      int      `json:"reset"`
+	Reset      int      `json:"reset"` // connections: of requests, long and idle ones
 	Long       int      `json:"long"`
 	LongBroken int      `json:"long_broken"`
 	LongBytes  int64    `json:"long_bytes"`
@@ -100,7 +99,7 @@ func cellReport(cell Cell, trials []Trial) CellReport {
 		if t.TakeoverMS >= 0 {
 			takeover = append(takeover, t.TakeoverMS)
 		}
-		c.Requests, c.Failed, c.Reset = c.Requests+t.Requests, c.Failed+t.Failed, c.Reset+t.Reset
+		c.Requests, c.Failed, c.Reset = c.Requests+t.Requests, c.Failed+t.Failed, c.Reset+t.resets()
 		c.Long, c.LongBroken, c.LongBytes = c.Long+t.Long, c.LongBroken+t.LongBroken, c.LongBytes+t.LongBytes
 		c.Idle, c.IdleLost = c.Idle+t.Idle, c.IdleLost+t.IdleLost
 		if !t.Master {
@@ -134,15 +133,13 @@ func targets(trials []Trial) (list []Target) {
 	add := func(name string, atMost float64, unit string, of int, value float64) {
 		list = append(list, Target{name, atMost, unit, value, of, of > 0 && value <= atMost})
 	}
-	most, median := 0.0, math.NaN()
+	most, median := 0.0, 0.0
 	slow, fast := outages("imbang@50ms"), outages("imbang@10ms")
 	if len(slow) > 0 {
 		most = slices.Max(slow)
 	}
 	if len(fast) > 0 {
 		median = stats.Summarize(fast).Median
-	} else {
-		median = 0
 	}
 	kinds := strings.Join(unplanned, ", ")
 	add("longest outage at imbang@50ms: "+kinds, 250, "ms", len(slow), most)

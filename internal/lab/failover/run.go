@@ -212,14 +212,17 @@ func environment(c Config, keepalived string) Environment {
 	return e
 }
 
+// resets are connections that ended by a reset: of requests, long and idle ones.
+func (t Trial) resets() int { return t.Reset + t.Broken["reset"] }
+
 // String is a trial in a line.
 func (t Trial) String() string {
 	s := fmt.Sprintf("%s: ", t.Cell)
 	if t.Error != "" {
 		return s + "FAILED: " + t.Error
 	}
-	s += fmt.Sprintf("outage %.0f ms, gap %.0f ms, %d of %d requests failed (%d reset), lost: %d of %d long, %d of %d idle",
-		t.OutageMS, t.GapMS, t.Failed, t.Requests, t.Reset, t.LongBroken, t.Long, t.IdleLost, t.Idle)
+	s += fmt.Sprintf("outage %.0f ms, gap %.0f ms, %d of %d requests failed, %d resets, lost: %d of %d long, %d of %d idle",
+		t.OutageMS, t.GapMS, t.Failed, t.Requests, t.resets(), t.LongBroken, t.Long, t.IdleLost, t.Idle)
 	if !t.Master {
 		s += ", NOT MASTER in the end: the director that should be"
 	}

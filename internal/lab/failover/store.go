@@ -55,12 +55,13 @@ type Trial struct {
 	LateMS float64 `json:"late_ms"`
 
 	GapMS        float64 `json:"gap_ms"` // longest time between two answers of the probe
+	GapAtMS      float64 `json:"gap_at_ms"` // when it began, from the fault
 	Probes       int     `json:"probes"`
 	ProbesFailed int     `json:"probes_failed"`
 
 	Requests int `json:"requests"`
 	Failed   int `json:"failed"`  // without a whole reply
-	Reset    int `json:"reset"`   // of these: by a reset, of an open connection or of a SYN
+	Reset    int `json:"reset"`   // of these: by a reset, of an open connection or for a SYN
 	Timeout  int `json:"timeout"` // of these: after 3 s
 
 	Long       int   `json:"long"`

@@ -102,7 +102,8 @@ func (w *workload) finish(t *Trial, fault, end time.Time) error {
 	t.OutageMS = ms(time.Duration(t.PingsLost) * pingInterval)
 	t.LateMS = ms(w.pings.late)
 	t.Probes, t.ProbesFailed = w.probe.since(fault)
-	t.GapMS = ms(w.probe.gap(fault.Add(-100*time.Millisecond), end))
+	gap, since := w.probe.gap(fault.Add(-100*time.Millisecond), end)
+	t.GapMS, t.GapAtMS = ms(gap), ms(since.Sub(fault))
 
 	t.Broken = map[string]int{}
 	deadline := time.Now().Add(connectionPatience)

@@ -13,7 +13,8 @@ import (
 )
 
 // Gate lets packets pass devices in both directions or, while it is closed, none. Devices
-// keep their carrier, and senders notice nothing. It closes for all its devices at once.
+// keep their carrier, and senders that are not on this host notice nothing. It closes for
+// all its devices at once.
 type Gate struct {
 	closed  *ebpf.Map
 	program *ebpf.Program
