@@ -54,7 +54,7 @@ type Trial struct {
 	// LateMS is by how much the latest ping was sent late: what the machine did.
 	LateMS float64 `json:"late_ms"`
 
-	GapMS        float64 `json:"gap_ms"` // longest time between two answers of the probe
+	GapMS        float64 `json:"gap_ms"`    // longest time between two answers of the probe
 	GapAtMS      float64 `json:"gap_at_ms"` // when it began, from the fault
 	Probes       int     `json:"probes"`
 	ProbesFailed int     `json:"probes_failed"`
