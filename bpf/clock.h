@@ -19,6 +19,12 @@ static __always_inline __u64 now_ns(void)
 	return VIRTUAL_TIME(bpf_ktime_get_ns());
 }
 
+/* The time by CLOCK_BOOTTIME, which leases of failover are of [ns]. */
+static __always_inline __u64 now_boot_ns(void)
+{
+	return bpf_ktime_get_boot_ns();
+}
+
 /* That of the kernel's last tick. */
 static __always_inline __u64 now_coarse_ns(void)
 {

@@ -94,6 +94,19 @@ static __always_inline int opens_connection(const struct packet *p)
 	return p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_SYN;
 }
 
+/* May a packet open a connection? A SYN with ACK may be one of an active FTP
+ * server (tcp_conn_schedule). */
+static __always_inline int may_open(const struct packet *p, const struct settings *set)
+{
+	switch (p->flow.protocol) {
+	case IPPROTO_TCP:
+		return (opens_connection(p) || set->sloppy_tcp) && !(p->tcp_bits & TCP_BIT_RST);
+	case IPPROTO_SCTP:
+		return opens_connection(p) || (set->sloppy_sctp && p->chunk != CHUNK_ABORT);
+	}
+	return 1;
+}
+
 /* Whether a packet of this connection requires a new one (ip_vs_in_hook). Linux drops a
  * SYN whose connection is not over and whose server was deleted, for as long as that
  * connection lives; but its client knows of no connection any more. */

@@ -99,6 +99,8 @@ static __always_inline int foresee(struct __sk_buff *skb, struct packet *p)
 		return pass(p, parsed);
 	if (!set || !in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
+	if (stands_by(set))
+		return pass(p, REASON_PASS_BACKUP);
 	decision = foresee_conn(p);
 	return decision == UNDECIDED ? conn_new(skb, p) : decision;
 }

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Two things that a pair of directors needs of the data plane.
+ * What a pair of directors needs of the data plane.
  *
  * A grace period after a takeover: packets of unknown connections that do not open one, and
  * servers' replies without a connection, are dropped, not passed to the stack, which would
  * reset them. Their connection may be told of a moment later, or the packet is on its way
  * to the director that has it.
  *
+ * Handing over after a planned move: the same packets are sent to the director that had the
+ * addresses before, on the device that they came in by. It forwards those of connections
+ * that it has. What came from there is not sent back.
+ *
+ * Other directors' packets: directors that are servers of each other (direct routing) do not
+ * schedule what another one sent them.
+ *
  * Guarded addresses: the kernel answers ARP (RFC 826) and neighbour solicitations (RFC 4861,
- * 4.3) for them only while their group's lease is fresh, which the process that elects the
- * master renews. A director whose processes are dead, and whose kernel still has the
- * addresses, is silent then.
+ * 4.3) for them, and announces them, only while their group's lease is fresh, which the
+ * process that elects the master renews. A director whose processes are dead, and whose
+ * kernel still has the addresses, is silent then. Other packets from such an address, which
+ * teach switches nothing but the host's own hardware address, leave.
  */
 #ifndef IMBANG_FAILOVER_H
 #define IMBANG_FAILOVER_H
 
 #include "clock.h"
 #include "conn_packet.h"
+#include "find.h"
+#include "forward/out.h"
 #include "packet.h"
+#include "parse.h"
 #include "replies.h"
 #include "service.h"
 
@@ -36,90 +47,331 @@ struct arp_packet {
 
 #define ARP_REQUEST 1
 #define ND_SOLICITATION 135
+#define ND_ADVERTISEMENT 136
+#define ND_HOP_LIMIT 255 /* RFC 4861, 7.1: others are no messages of it */
 
-struct nd_solicitation {
+/* Solicitation and advertisement alike. */
+struct nd_message {
 	__u8 type;
 	__u8 code;
 	__be16 checksum;
-	__be32 reserved;
+	__be32 flags;
 	union address target;
 };
 
-static __always_inline struct failover_state *get_failover(void)
-{
-	__u32 zero = 0;
+/* Behind an Ethernet header whose type is that of a tag. */
+struct vlan_tag {
+	__be16 tci;
+	__be16 type; /* of what is behind it */
+};
 
-	return bpf_map_lookup_elem(&failover, &zero);
+static __always_inline __u64 failover_word(enum failover_word word)
+{
+	__u32 i = word;
+	__u64 *w = bpf_map_lookup_elem(&failover_words, &i);
+
+	return w ? *(volatile __u64 *)w : 0;
 }
 
-/* Whether a packet of no known connection may be of one that the former master has. */
-__noinline int in_grace(const struct packet *p)
+/* Whether there is anything to do for packets of unknown connections. */
+static __always_inline int failover_works(void)
 {
-	struct failover_state *f = get_failover();
+	return !!failover_word(FAILOVER_WORKS);
+}
+
+/* failover_later's: what becomes of the packet is decided once it has an skb. */
+#define LEFT (-11)
+
+/* Whether a packet begins something, and so is no reply. */
+static __always_inline int begins(const struct packet *p)
+{
+	if (p->flow.protocol == IPPROTO_TCP)
+		return (p->tcp_bits & (TCP_BIT_SYN | TCP_BIT_ACK)) == TCP_BIT_SYN;
+	return p->flow.protocol == IPPROTO_SCTP && p->chunk == CHUNK_INIT;
+}
+
+/* Whether a packet is a server's that may be a reply: of the address and port of one, or of
+ * the address alone of one that replies from others, too. */
+static __always_inline int of_a_server(const struct packet *p)
+{
+	return reply_owner_of(&p->flow) || bpf_map_lookup_elem(&reply_addresses, &p->flow.src);
+}
+
+/* Whether a packet of no connection that is known here may be of one that another director
+ * has. A datagram of a client opens one in any case. */
+__noinline int may_be_anothers(const struct packet *p)
+{
 	struct settings *set = get_settings();
 	struct service *svc;
 	struct flow client;
 	struct conn seen;
 
-	if (!p || !f || !set || p->peek || !f->grace_until || f->grace_until < now_coarse_ns())
+	if (!p || !set || p->peek || p->outdated)
 		return 0;
-	if (reply_owner_of(&p->flow))
-		return !reply_conn(&p->flow, &client, &seen);
-	if (p->flow.protocol == IPPROTO_UDP || opens_connection(p))
-		return 0; /* each packet of UDP opens one */
-	return service_wanted(p, set, &svc) != SERVICE_NONE;
+	if (of_a_server(p))
+		return !begins(p) && !reply_conn(&p->flow, &client, &seen);
+	return !may_open(p, set) && service_wanted(p, set, &svc) != SERVICE_NONE;
 }
 
-static __always_inline int guard_asks4(struct __sk_buff *skb, union address *target)
+#define SOCKET_LISTENS 10 /* TCP_LISTEN of include/net/tcp_states.h */
+
+/* Whether a socket of this host has the packet's flow: a health check's, for example. One
+ * that listens has none. */
+__noinline int has_socket(struct __sk_buff *skb, const struct packet *p)
 {
-	struct arp_packet arp;
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *socket;
+	__u32 size = sizeof(tuple.ipv4);
+	int has;
 
-	if (bpf_skb_load_bytes(skb, ETH_HEADER, &arp, sizeof(arp)) ||
-	    arp.operation != bpf_htons(ARP_REQUEST) || arp.protocol != bpf_htons(ETH_P_IP) ||
-	    arp.protocol_size != sizeof(arp.target) || arp.hardware_size != 6)
+	if (!p)
 		return 0;
-	address_from4(target, arp.target);
-	return 1;
+	if (p->flow.family == AF_INET) {
+		tuple.ipv4.saddr = address_to4(&p->flow.src);
+		tuple.ipv4.daddr = address_to4(&p->flow.dst);
+		tuple.ipv4.sport = p->flow.sport;
+		tuple.ipv4.dport = p->flow.dport;
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, &p->flow.src, sizeof(p->flow.src));
+		__builtin_memcpy(tuple.ipv6.daddr, &p->flow.dst, sizeof(p->flow.dst));
+		tuple.ipv6.sport = p->flow.sport;
+		tuple.ipv6.dport = p->flow.dport;
+		size = sizeof(tuple.ipv6);
+	}
+	if (p->flow.protocol == IPPROTO_UDP) {
+		socket = bpf_sk_lookup_udp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+		if (!socket)
+			return 0;
+		bpf_sk_release(socket);
+		return 1;
+	}
+	if (p->flow.protocol != IPPROTO_TCP)
+		return 0;
+	socket = bpf_skc_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!socket)
+		return 0;
+	has = socket->state != SOCKET_LISTENS;
+	bpf_sk_release(socket);
+	return has;
 }
 
-static __always_inline int guard_asks6(struct __sk_buff *skb, union address *target)
+static __always_inline int source_mac(struct __sk_buff *skb, __u8 *mac)
 {
-	__u32 at = ETH_HEADER + sizeof(struct ipv6hdr);
-	struct nd_solicitation nd;
-	__u8 next;
-
-	/* One behind an extension header is not recognised, and reaches the kernel. */
-	if (bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, nexthdr), &next, 1) ||
-	    next != IPPROTO_ICMPV6 || bpf_skb_load_bytes(skb, at, &nd, sizeof(nd)) ||
-	    nd.type != ND_SOLICITATION)
-		return 0;
-	*target = nd.target;
-	return 1;
+	return bpf_skb_load_bytes(skb, offsetof(struct ethhdr, h_source), mac, ETH_ALEN);
 }
 
-/* Whether a packet asks for the hardware address of a guarded address whose lease is over. */
+/* Whether a packet is to be sent to the peer of the device that it came in by. */
+__noinline int to_be_handed(struct __sk_buff *skb, const struct packet *p)
+{
+	__u8 from[ETH_ALEN] __attribute__((aligned(2)));
+	struct hand_over *h;
+	__u32 ifindex;
+
+	if (!p)
+		return 0;
+	ifindex = p->ifindex;
+	h = bpf_map_lookup_elem(&hand_overs, &ifindex);
+	return h && h->until > now_boot_ns() && !source_mac(skb, from) && !mac_equal(from, h->mac);
+}
+
+/* Whether another director sent it. */
+__noinline int from_peer(struct __sk_buff *skb, const struct packet *p)
+{
+	struct link_address from = {};
+
+	if (!p || source_mac(skb, from.mac))
+		return 0;
+	from.ifindex = p->ifindex;
+	return !!bpf_map_lookup_elem(&peer_directors, &from);
+}
+
+/* A packet of no connection that is known here: a decision, or UNDECIDED. A datagram of a
+ * server's may be its own, and is no reason for a reset: it passes in a grace period. */
+__noinline int failover_decides(struct __sk_buff *skb, struct packet *p)
+{
+	__u64 grace = failover_word(FAILOVER_GRACE), hand = failover_word(FAILOVER_HAND);
+	__u64 now;
+
+	if (!p || !(grace | hand))
+		return UNDECIDED;
+	now = now_boot_ns();
+	if (p->flow.protocol == IPPROTO_UDP)
+		grace = 0;
+	if ((grace <= now && hand <= now) || !may_be_anothers(p) || has_socket(skb, p))
+		return UNDECIDED;
+	if (hand > now && to_be_handed(skb, p))
+		return HANDED;
+	return grace > now ? drop(p, REASON_DROP_TAKEOVER) : UNDECIDED;
+}
+
+/* Likewise, of a packet that is ahead: LEFT, or UNDECIDED. */
+__noinline int failover_later(const struct packet *p)
+{
+	__u64 until = failover_word(FAILOVER_GRACE), hand = failover_word(FAILOVER_HAND);
+
+	if (failover_word(FAILOVER_PEERS))
+		return LEFT;
+	if (hand > until)
+		until = hand;
+	return until && until > now_boot_ns() && may_be_anothers(p) ? LEFT : UNDECIDED;
+}
+
+/* from_peer, while there are any. */
+static __always_inline int sent_by_peer(struct __sk_buff *skb, const struct packet *p)
+{
+	return failover_works() && failover_word(FAILOVER_PEERS) && from_peer(skb, p);
+}
+
+/* Sends a packet, as it came, to the director that may have its connection. */
+__noinline int hand_on(struct __sk_buff *skb, struct packet *p)
+{
+	struct ethhdr *eth = (void *)(long)skb->data;
+	struct hand_over *h;
+	__u32 ifindex;
+
+	if (!p)
+		return VERDICT_DROP;
+	ifindex = p->ifindex;
+	h = bpf_map_lookup_elem(&hand_overs, &ifindex);
+	if (!h || (void *)(eth + 1) > (void *)(long)skb->data_end)
+		return drop(p, REASON_DROP_TAKEOVER);
+	mac_copy(eth->h_source, eth->h_dest); /* it was for this host */
+	mac_copy(eth->h_dest, h->mac);
+	turn_aside(p, REASON_HANDED_TAKEOVER);
+	return bpf_redirect(ifindex, 0);
+}
+
+/* Whether the director only keeps what a master tells it, and passes what clients send
+ * (sysctl_backup_only). */
+static __always_inline int stands_by(const struct settings *set)
+{
+	return set->standby && failover_word(FAILOVER_BACKUP) > now_boot_ns();
+}
+
+/* A packet of a director that stands by: replies of connections go on, as in Linux. */
+__noinline int stand_by(struct packet *p)
+{
+	int decision = UNDECIDED;
+
+	if (!p)
+		return VERDICT_DROP;
+	if (!is_icmp(p) && p->part != LATER_PART)
+		decision = find_reply(p);
+	return decision == UNDECIDED ? pass(p, REASON_PASS_BACKUP) : decision;
+}
+
+/* Whether an address is guarded, and the lease of its group is over. */
+static __always_inline int guard_is_stale(const union address *addr)
+{
+	__u32 *group = bpf_map_lookup_elem(&guarded, addr);
+	__u64 *lease = group ? bpf_map_lookup_elem(&address_leases, group) : 0;
+
+	return lease && *(volatile __u64 *)lease <= now_boot_ns();
+}
+
+/* What a frame carries, and where it begins. */
+struct guard_view {
+	__u32 at;
+	__be16 type;
+};
+
+/* The hook may come before the stack sorts frames into VLANs: one tag is in the skb then, and
+ * one may be left in the frame. */
+static __always_inline struct guard_view guard_view(struct __sk_buff *skb)
+{
+	struct guard_view v = { .at = ETH_HEADER, .type = skb->protocol };
+	struct vlan_tag tag;
+
+	if ((v.type == bpf_htons(ETH_P_8021Q) || v.type == bpf_htons(ETH_P_8021AD)) &&
+	    !bpf_skb_load_bytes(skb, v.at, &tag, sizeof(tag))) {
+		v.at += sizeof(tag);
+		v.type = tag.type;
+	}
+	return v;
+}
+
+static __always_inline int guard_arp(struct __sk_buff *skb, __u32 at, struct arp_packet *arp)
+{
+	return bpf_skb_load_bytes(skb, at, arp, sizeof(*arp)) ||
+	       arp->protocol != bpf_htons(ETH_P_IP) || arp->protocol_size != sizeof(arp->target) ||
+	       arp->hardware_size != ETH_ALEN;
+}
+
+/* A message of neighbour discovery, behind extension headers or none. The kernel accepts
+ * none in fragments (RFC 6980). */
+static __always_inline int guard_nd(struct __sk_buff *skb, __u32 at, struct ipv6hdr *ip,
+				    struct nd_message *nd)
+{
+	struct extensions e = { .skb = skb };
+
+	if (bpf_skb_load_bytes(skb, at, ip, sizeof(*ip)) || ip->hop_limit != ND_HOP_LIMIT)
+		return -1;
+	e.offset = at + sizeof(*ip);
+	e.next = ip->nexthdr;
+	if (e.next != IPPROTO_ICMPV6)
+		bpf_loop(MAX_EXTENSIONS, parse_extension, &e, 0);
+	return e.next != IPPROTO_ICMPV6 || bpf_skb_load_bytes(skb, e.offset, nd, sizeof(*nd));
+}
+
+/* Whether a packet asks for the hardware address of a guarded address whose lease is over. A
+ * request from the address itself tells of the host that has it. */
 __noinline int guard_refuses(struct __sk_buff *skb)
 {
-	union address target = {};
-	__u32 *group;
-	__u64 *lease;
-	int asks;
+	struct guard_view v = guard_view(skb);
+	union address target;
+	struct arp_packet arp;
+	struct nd_message nd;
+	struct ipv6hdr ip;
 
-	if (skb->protocol == bpf_htons(ETH_P_ARP))
-		asks = guard_asks4(skb, &target);
-	else
-		asks = skb->protocol == bpf_htons(ETH_P_IPV6) && guard_asks6(skb, &target);
-	group = asks ? bpf_map_lookup_elem(&guarded, &target) : 0;
-	lease = group ? bpf_map_lookup_elem(&address_leases, group) : 0;
-	return lease && *(volatile __u64 *)lease < now_coarse_ns();
+	if (v.type == bpf_htons(ETH_P_ARP)) {
+		if (guard_arp(skb, v.at, &arp) || arp.operation != bpf_htons(ARP_REQUEST) ||
+		    arp.sender == arp.target)
+			return 0;
+		address_from4(&target, arp.target);
+		return guard_is_stale(&target);
+	}
+	if (v.type != bpf_htons(ETH_P_IPV6) || guard_nd(skb, v.at, &ip, &nd) ||
+	    nd.type != ND_SOLICITATION)
+		return 0;
+	return guard_is_stale(&nd.target);
 }
 
-/* The same, while any address is guarded. */
+/* Whether a packet of this host's announces such an address: an ARP packet or a solicitation
+ * from it, or an advertisement of it. */
+__noinline int guard_silences(struct __sk_buff *skb)
+{
+	struct guard_view v = guard_view(skb);
+	union address source;
+	struct arp_packet arp;
+	struct nd_message nd;
+	struct ipv6hdr ip;
+
+	if (v.type == bpf_htons(ETH_P_ARP)) {
+		if (guard_arp(skb, v.at, &arp))
+			return 0;
+		address_from4(&source, arp.sender);
+		return guard_is_stale(&source);
+	}
+	if (v.type != bpf_htons(ETH_P_IPV6) || guard_nd(skb, v.at, &ip, &nd))
+		return 0;
+	if (nd.type == ND_ADVERTISEMENT)
+		return guard_is_stale(&nd.target);
+	if (nd.type != ND_SOLICITATION)
+		return 0;
+	__builtin_memcpy(&source, &ip.saddr, sizeof(source));
+	return guard_is_stale(&source);
+}
+
+/* guard_refuses, while any address is guarded. */
 static __always_inline int guard(struct __sk_buff *skb)
 {
-	struct failover_state *f = get_failover();
+	return failover_word(FAILOVER_GUARDS) && guard_refuses(skb);
+}
 
-	return f && f->guards && guard_refuses(skb);
+/* guard_silences, likewise. */
+static __always_inline int guard_out(struct __sk_buff *skb)
+{
+	return failover_word(FAILOVER_GUARDS) && guard_silences(skb);
 }
 
 #endif

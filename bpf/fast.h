@@ -382,7 +382,8 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	union conn_key key;
 	int found;
 
-	if (!set || set->drain_timeout || !(family == AF_INET ? set->in_use4 : set->in_use6))
+	if (!set || set->drain_timeout | set->standby ||
+	    !(family == AF_INET ? set->in_use4 : set->in_use6))
 		return UNDECIDED;
 	if (!plain_skb(skb, &p, family) || p.ttl <= 1)
 		return UNDECIDED;

@@ -8,6 +8,7 @@
 #define IMBANG_LOCAL_H
 
 #include "conn_packet.h"
+#include "failover.h"
 #include "forward/method.h"
 #include "forward/nat.h"
 #include "fragment.h"
@@ -56,6 +57,10 @@ static __always_inline int handle_local(struct __sk_buff *skb)
 	struct settings *set = get_settings();
 	int decision;
 
+	if (guard_out(skb)) {
+		count_reason(REASON_DROP_GUARDED);
+		return VERDICT_DROP;
+	}
 	if (!set || !(set->in_use4 | set->in_use6) || parse(skb, &p) != PARSED)
 		return VERDICT_PASS;
 	p.ifindex = skb->ifindex;

@@ -24,6 +24,7 @@
 #define MAX_PEERS 16
 #define MAX_CHECK_FLOWS 65536
 #define MAX_GUARDED 65536
+#define MAX_LINKS 64
 #define ROUTE_CACHE_BITS 10
 #define ROUTE_CACHE_SIZE (1 << ROUTE_CACHE_BITS)
 #define MAX_PROOFS (1 << 16)
@@ -702,13 +703,40 @@ struct {
 	__type(value, struct call);
 } call_records SEC(".maps");
 
-/* the process that elects the master: grace periods, and whether there are guards. */
+/* the process that elects the master: by enum failover_word. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, FAILOVER_WORDS);
 	__type(key, __u32);
-	__type(value, struct failover_state);
-} failover SEC(".maps");
+	__type(value, __u64);
+} failover_words SEC(".maps");
+
+/* likewise: by device, the peer that unknown connections' packets are sent to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_LINKS);
+	__type(key, __u32);
+	__type(value, struct hand_over);
+} hand_overs SEC(".maps");
+
+/* likewise: hardware addresses of other directors. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_LINKS);
+	__type(key, struct link_address);
+	__type(value, __u32);
+} peer_directors SEC(".maps");
+
+/* likewise: servers whose replies are not known by address and port (replies.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_SERVERS);
+	__type(key, union address);
+	__type(value, __u32);
+} reply_addresses SEC(".maps");
 
 /* likewise: the group of addresses that each guarded one is of. */
 struct {
@@ -719,7 +747,7 @@ struct {
 	__type(value, __u32);
 } guarded SEC(".maps");
 
-/* likewise: when each group's lease ends, CLOCK_MONOTONIC [ns]. */
+/* likewise: when each group's lease ends, CLOCK_BOOTTIME [ns]. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, ADDRESS_GROUPS);
@@ -744,6 +772,7 @@ union scratch {
 	enum follow_kind follow_kind;
 	enum syncing syncing;
 	enum record_kind record_kind;
+	enum failover_word failover_word;
 	struct follow_event follow_event;
 };
 

@@ -139,6 +139,7 @@ enum decision {
 	TOLD_ON = -7, /* an error about a tunnel: packet.kind, mtu */
 	UNKNOWN = -8, /* UNDECIDED, and of no known connection */
 	RESET = -9,   /* answered by a TCP reset, packet.reason */
+	HANDED = -10, /* sent to the peer that may have its connection */
 };
 
 /* To be answered by an error, once everything else is done: that takes room

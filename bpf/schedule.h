@@ -156,19 +156,6 @@ none: /* no connection came of it: the template is held for none */
 	return verdict;
 }
 
-/* May a packet open a connection? A SYN with ACK may be one of an active FTP
- * server (tcp_conn_schedule). */
-static __always_inline int may_open(const struct packet *p, const struct settings *set)
-{
-	switch (p->flow.protocol) {
-	case IPPROTO_TCP:
-		return (opens_connection(p) || set->sloppy_tcp) && !(p->tcp_bits & TCP_BIT_RST);
-	case IPPROTO_SCTP:
-		return opens_connection(p) || (set->sloppy_sctp && p->chunk != CHUNK_ABORT);
-	}
-	return 1;
-}
-
 /* A choice, if it is one of the service's servers: the service may have been deleted
  * and added again with its servers, which then count for the new one. */
 static __always_inline __u32 checked_choice(const struct service *svc, __u32 id)
@@ -311,8 +298,12 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 		return VERDICT_DROP;
 	if (set->adopting && awaits_adoption(p))
 		return drop(p, REASON_DROP_UPGRADE);
-	if (!p->outdated && in_grace(p))
-		return drop(p, REASON_DROP_TAKEOVER);
+	if (failover_works()) {
+		int decision = skb ? failover_decides(skb, p) : failover_later(p);
+
+		if (decision != UNDECIDED)
+			return decision == LEFT ? UNDECIDED : decision;
+	}
 	if (!may_open(p, set))
 		return none_new(p, REASON_PASS_NO_CONNECTION);
 	switch (service_wanted(p, set, &svc)) {
@@ -323,6 +314,8 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	case SERVICE_FOUND:
 		break;
 	}
+	if (skb && sent_by_peer(skb, p))
+		return none_new(p, REASON_PASS_FROM_PEER);
 	if (!address_of_host(&p->flow.src))
 		return none_new(p, REASON_PASS_MARTIAN);
 	/* A connection and a packet at once, or turns to be taken of packets

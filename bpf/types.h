@@ -552,6 +552,10 @@ struct settings {
 	__u32 sync_qlen_max;
 	__u32 sync_sock_size; /* [bytes] */
 	__u32 syncing;        /* enum syncing */
+	__u32 backup_only;
+	/* The role of a backup runs, or was killed, and backup_only is set: packets are left to
+	 * the whole path, which asks whether it runs (stands_by of failover.h). */
+	__u32 standby;
 	__u32 pad;
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */
@@ -564,11 +568,33 @@ struct settings {
 
 #define ADDRESS_GROUPS 64
 
-/* What the process that elects a master among directors writes (failover.h). */
-struct failover_state {
-	__u64 grace_until; /* of a takeover: CLOCK_MONOTONIC [ns]; 0: none */
-	__u32 guards;      /* there are guarded addresses */
-	__u32 pad;
+/*
+ * What the process that elects a master among directors writes (failover.h), by number:
+ * words, each of which is written without reading it. Times are of CLOCK_BOOTTIME [ns],
+ * which goes on while the machine is suspended; 0: none.
+ */
+enum failover_word {
+	FAILOVER_GUARDS, /* there are guarded addresses */
+	FAILOVER_WORKS,  /* any of those below may be set */
+	FAILOVER_GRACE,  /* packets of unknown connections are dropped until then */
+	FAILOVER_HAND,   /* on some device they are sent to a peer until then */
+	FAILOVER_PEERS,  /* there are other directors */
+	FAILOVER_BACKUP, /* the role of a backup runs until then; its process writes it */
+	FAILOVER_WORDS = 16,
+};
+
+/* Where packets of unknown connections that came in by a device are sent. */
+struct hand_over {
+	__u64 until; /* CLOCK_BOOTTIME [ns] */
+	__u8 mac[6]; /* the peer's hardware address */
+	__u8 pad[2];
+};
+
+/* A hardware address on the link that a device leads to. */
+struct link_address {
+	__u32 ifindex;
+	__u8 mac[6];
+	__u8 pad[2];
 };
 
 #define CONN_RECORDS 256 /* at a time */
@@ -824,6 +850,9 @@ enum reason {
 	REASON_DROP_CHECK_RETURNED,
 	REASON_DROP_TAKEOVER,
 	REASON_DROP_GUARDED,
+	REASON_HANDED_TAKEOVER,
+	REASON_PASS_FROM_PEER,
+	REASON_PASS_BACKUP,
 	REASON_COUNT,
 };
 

@@ -45,6 +45,8 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 		return pass(p, parsed);
 	if (!set || !in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
+	if (stands_by(set))
+		return stand_by(p);
 	if (is_icmp(p)) {
 		decision = related(skb, p);
 		return decision == UNDECIDED ? tunnel_error(skb, p) : decision;
@@ -87,6 +89,8 @@ static __always_inline int carry_out(struct __sk_buff *skb, struct packet *p, in
 		return tell_on(skb, p);
 	if (decision == RESET)
 		return reset(skb, p);
+	if (decision == HANDED)
+		return hand_on(skb, p);
 	return decision == REFUSED ? icmp_error(skb, p) : decision;
 }
 

@@ -47,20 +47,13 @@ static __always_inline int xdp_transport_pending(const struct packet *p, void *d
 	return (void *)(udp + 1) > end || xdp_pending(p, udp->check);
 }
 
-static __always_inline int mac_equal(const __u8 *a, const __u8 *b)
-{
-	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;
-
-	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
-}
-
 /* The family of a packet for the device that it came in by; 0: another. */
 static __always_inline __u8 xdp_family(struct xdp_md *ctx, const struct settings *set)
 {
 	const struct xdp_device *device = xdp_device(set, ctx->ingress_ifindex);
 	struct ethhdr *eth = (void *)(long)ctx->data;
 
-	if (!device || (void *)(eth + 1) > (void *)(long)ctx->data_end ||
+	if (!device || set->standby || (void *)(eth + 1) > (void *)(long)ctx->data_end ||
 	    !mac_equal(eth->h_dest, device->mac))
 		return 0;
 	if (eth->h_proto == bpf_htons(ETH_P_IP))

@@ -212,6 +212,13 @@ static __always_inline void mac_copy(__u8 *to, const __u8 *from)
 	x[2] = y[2];
 }
 
+static __always_inline int mac_equal(const __u8 *a, const __u8 *b)
+{
+	const __u16 *x = (const __u16 *)a, *y = (const __u16 *)b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2];
+}
+
 /* Sends the packet, as it now is, on its way. */
 static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, struct route *route)
 {

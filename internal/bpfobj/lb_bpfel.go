@@ -309,12 +309,17 @@ type LbExtent struct {
 	Size  uint32
 }
 
-type LbFailoverState struct {
-	_          structs.HostLayout
-	GraceUntil uint64
-	Guards     uint32
-	Pad        uint32
-}
+type LbFailoverWord uint32
+
+const (
+	LbFailoverWordFAILOVER_GUARDS LbFailoverWord = 0
+	LbFailoverWordFAILOVER_WORKS  LbFailoverWord = 1
+	LbFailoverWordFAILOVER_GRACE  LbFailoverWord = 2
+	LbFailoverWordFAILOVER_HAND   LbFailoverWord = 3
+	LbFailoverWordFAILOVER_PEERS  LbFailoverWord = 4
+	LbFailoverWordFAILOVER_BACKUP LbFailoverWord = 5
+	LbFailoverWordFAILOVER_WORDS  LbFailoverWord = 16
+)
 
 type LbFlow struct {
 	_        structs.HostLayout
@@ -421,12 +426,26 @@ type LbFreeTimerEntries struct {
 	Pad   [13]uint32
 }
 
+type LbHandOver struct {
+	_     structs.HostLayout
+	Until uint64
+	Mac   [6]uint8
+	Pad   [2]uint8
+}
+
 type LbHandshakeCounts struct {
 	_          structs.HostLayout
 	Opened     uint64
 	Answered   uint64
 	Challenged uint64
 	Proofs     uint64
+}
+
+type LbLinkAddress struct {
+	_       structs.HostLayout
+	Ifindex uint32
+	Mac     [6]uint8
+	Pad     [2]uint8
 }
 
 type LbLoad struct {
@@ -552,7 +571,10 @@ const (
 	LbReasonREASON_DROP_CHECK_RETURNED   LbReason = 38
 	LbReasonREASON_DROP_TAKEOVER         LbReason = 39
 	LbReasonREASON_DROP_GUARDED          LbReason = 40
-	LbReasonREASON_COUNT                 LbReason = 41
+	LbReasonREASON_HANDED_TAKEOVER       LbReason = 41
+	LbReasonREASON_PASS_FROM_PEER        LbReason = 42
+	LbReasonREASON_PASS_BACKUP           LbReason = 43
+	LbReasonREASON_COUNT                 LbReason = 44
 )
 
 type LbRecordKind uint32
@@ -771,6 +793,8 @@ type LbSettings struct {
 	SyncQlenMax             uint32
 	SyncSockSize            uint32
 	Syncing                 uint32
+	BackupOnly              uint32
+	Standby                 uint32
 	Pad                     uint32
 	Generation              uint64
 	Successor               uint32
@@ -901,7 +925,7 @@ const (
 	LbMapConns6           = "conns6"
 	LbMapCuttings         = "cuttings"
 	LbMapDefences         = "defences"
-	LbMapFailover         = "failover"
+	LbMapFailoverWords    = "failover_words"
 	LbMapFairSums         = "fair_sums"
 	LbMapFollowRings      = "follow_rings"
 	LbMapFollowedUntil    = "followed_until"
@@ -910,6 +934,7 @@ const (
 	LbMapFreeLists        = "free_lists"
 	LbMapGuarded          = "guarded"
 	LbMapHairpins         = "hairpins"
+	LbMapHandOvers        = "hand_overs"
 	LbMapHandshakes       = "handshakes"
 	LbMapListed           = "listed"
 	LbMapLoads            = "loads"
@@ -924,11 +949,13 @@ const (
 	LbMapMoments          = "moments"
 	LbMapOrder            = "order"
 	LbMapOutbound         = "outbound"
+	LbMapPeerDirectors    = "peer_directors"
 	LbMapPeers            = "peers"
 	LbMapProofs           = "proofs"
 	LbMapQuarantines      = "quarantines"
 	LbMapRampTurns        = "ramp_turns"
 	LbMapReasons          = "reasons"
+	LbMapReplyAddresses   = "reply_addresses"
 	LbMapReplyOwners      = "reply_owners"
 	LbMapReverse4         = "reverse4"
 	LbMapReverse6         = "reverse6"
@@ -1056,7 +1083,7 @@ type LbMapSpecs struct {
 	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences         *ebpf.MapSpec `ebpf:"defences"`
-	Failover         *ebpf.MapSpec `ebpf:"failover"`
+	FailoverWords    *ebpf.MapSpec `ebpf:"failover_words"`
 	FairSums         *ebpf.MapSpec `ebpf:"fair_sums"`
 	FollowRings      *ebpf.MapSpec `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.MapSpec `ebpf:"followed_until"`
@@ -1065,6 +1092,7 @@ type LbMapSpecs struct {
 	FreeLists        *ebpf.MapSpec `ebpf:"free_lists"`
 	Guarded          *ebpf.MapSpec `ebpf:"guarded"`
 	Hairpins         *ebpf.MapSpec `ebpf:"hairpins"`
+	HandOvers        *ebpf.MapSpec `ebpf:"hand_overs"`
 	Handshakes       *ebpf.MapSpec `ebpf:"handshakes"`
 	Listed           *ebpf.MapSpec `ebpf:"listed"`
 	Loads            *ebpf.MapSpec `ebpf:"loads"`
@@ -1079,11 +1107,13 @@ type LbMapSpecs struct {
 	Moments          *ebpf.MapSpec `ebpf:"moments"`
 	Order            *ebpf.MapSpec `ebpf:"order"`
 	Outbound         *ebpf.MapSpec `ebpf:"outbound"`
+	PeerDirectors    *ebpf.MapSpec `ebpf:"peer_directors"`
 	Peers            *ebpf.MapSpec `ebpf:"peers"`
 	Proofs           *ebpf.MapSpec `ebpf:"proofs"`
 	Quarantines      *ebpf.MapSpec `ebpf:"quarantines"`
 	RampTurns        *ebpf.MapSpec `ebpf:"ramp_turns"`
 	Reasons          *ebpf.MapSpec `ebpf:"reasons"`
+	ReplyAddresses   *ebpf.MapSpec `ebpf:"reply_addresses"`
 	ReplyOwners      *ebpf.MapSpec `ebpf:"reply_owners"`
 	Reverse4         *ebpf.MapSpec `ebpf:"reverse4"`
 	Reverse6         *ebpf.MapSpec `ebpf:"reverse6"`
@@ -1161,7 +1191,7 @@ type LbMaps struct {
 	Conns6           *ebpf.Map `ebpf:"conns6"`
 	Cuttings         *ebpf.Map `ebpf:"cuttings"`
 	Defences         *ebpf.Map `ebpf:"defences"`
-	Failover         *ebpf.Map `ebpf:"failover"`
+	FailoverWords    *ebpf.Map `ebpf:"failover_words"`
 	FairSums         *ebpf.Map `ebpf:"fair_sums"`
 	FollowRings      *ebpf.Map `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.Map `ebpf:"followed_until"`
@@ -1170,6 +1200,7 @@ type LbMaps struct {
 	FreeLists        *ebpf.Map `ebpf:"free_lists"`
 	Guarded          *ebpf.Map `ebpf:"guarded"`
 	Hairpins         *ebpf.Map `ebpf:"hairpins"`
+	HandOvers        *ebpf.Map `ebpf:"hand_overs"`
 	Handshakes       *ebpf.Map `ebpf:"handshakes"`
 	Listed           *ebpf.Map `ebpf:"listed"`
 	Loads            *ebpf.Map `ebpf:"loads"`
@@ -1184,11 +1215,13 @@ type LbMaps struct {
 	Moments          *ebpf.Map `ebpf:"moments"`
 	Order            *ebpf.Map `ebpf:"order"`
 	Outbound         *ebpf.Map `ebpf:"outbound"`
+	PeerDirectors    *ebpf.Map `ebpf:"peer_directors"`
 	Peers            *ebpf.Map `ebpf:"peers"`
 	Proofs           *ebpf.Map `ebpf:"proofs"`
 	Quarantines      *ebpf.Map `ebpf:"quarantines"`
 	RampTurns        *ebpf.Map `ebpf:"ramp_turns"`
 	Reasons          *ebpf.Map `ebpf:"reasons"`
+	ReplyAddresses   *ebpf.Map `ebpf:"reply_addresses"`
 	ReplyOwners      *ebpf.Map `ebpf:"reply_owners"`
 	Reverse4         *ebpf.Map `ebpf:"reverse4"`
 	Reverse6         *ebpf.Map `ebpf:"reverse6"`
@@ -1242,7 +1275,7 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
-		m.Failover,
+		m.FailoverWords,
 		m.FairSums,
 		m.FollowRings,
 		m.FollowedUntil,
@@ -1251,6 +1284,7 @@ func (m *LbMaps) Close() error {
 		m.FreeLists,
 		m.Guarded,
 		m.Hairpins,
+		m.HandOvers,
 		m.Handshakes,
 		m.Listed,
 		m.Loads,
@@ -1265,11 +1299,13 @@ func (m *LbMaps) Close() error {
 		m.Moments,
 		m.Order,
 		m.Outbound,
+		m.PeerDirectors,
 		m.Peers,
 		m.Proofs,
 		m.Quarantines,
 		m.RampTurns,
 		m.Reasons,
+		m.ReplyAddresses,
 		m.ReplyOwners,
 		m.Reverse4,
 		m.Reverse6,

@@ -157,4 +157,4 @@ func clock(t time.Time) string {
 }
 
 // verdictWords are the verdicts of reasons in whole words.
-var verdictWords = map[string]string{"pass": "passed to the stack", "refused": "refused", "drop": "dropped"}
+var verdictWords = map[string]string{"pass": "passed to the stack", "refused": "refused", "drop": "dropped", "handed": "handed over"}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/director"
 )
 
 func newVRRPCommand() *cobra.Command {
@@ -84,7 +86,7 @@ func runVRRP(c *cobra.Command, file string, log *slog.Logger) error {
 	}
 	return process.Run(c.Context(), process.Options{
 		Load: func() (*setup.Setup, error) { return loadVRRP(file) },
-		File: file, Dir: dir, Log: log, Ready: ready, Reload: reload, Replace: replace, RealTime: true,
+		File: file, Dir: dir, Log: log, Ready: ready, Reload: reload, Replace: replace, RealTime: true, OpenPlane: openPlane,
 		Execute: func() error {
 			// Signals that are ignored stay so until the next program handles them.
 			signal.Ignore(syscall.SIGHUP, syscall.SIGUSR2)
@@ -94,6 +96,18 @@ func runVRRP(c *cobra.Command, file string, log *slog.Logger) error {
 			return fmt.Errorf("execute %s: %w", program, err)
 		},
 	})
+}
+
+// openPlane opens the director that is loaded, if one is.
+func openPlane() (process.Plane, error) {
+	f, err := director.OpenFailover()
+	switch {
+	case errors.Is(err, director.ErrNotLoaded):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return f, nil
 }
 
 func loadVRRP(file string) (*setup.Setup, error) {

@@ -78,6 +78,7 @@ type Daemon struct {
 	scraped  scraped
 	sync     keep.Keeper      // connection synchronization by Linux's protocol
 	own      keep.Replication // by imbang's own
+	failover *failover        // what imbang vrrp is told
 	auditing bool
 	audited  time.Time // the last time; zero: the start
 	// The configuration's files as they were read last, as they were seen last, and since
@@ -148,6 +149,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.setSynchronization()
 	defer d.sync.Close()
 	defer d.own.Close()
+	if err := d.beginFailover(ctx); err != nil {
+		return err
+	}
 	d.serveMetrics()
 	defer d.closeMetrics()
 	socket, err := api.Listen(place.Socket(d.dir), d, o.Log)
@@ -192,6 +196,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepHost()
 			d.serveMetrics() // again, if it failed
 			d.keepSynchronization()
+			d.keepFailover()
 			d.catchUp()
 			d.look()
 			d.keepSteering()

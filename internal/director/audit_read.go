@@ -341,7 +341,7 @@ func eachElement[V any](ctx context.Context, m *ebpf.Map, n uint32, call func(ui
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read timer entries: %w", err)
+			return fmt.Errorf("read a map: %w", err)
 		}
 	}
 }

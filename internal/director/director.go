@@ -302,7 +302,7 @@ func resize(spec *ebpf.CollectionSpec, s Sizes) {
 		}
 	}
 	set(s.Servers, "servers", "loads", "server_counters", "server_zeros", "server_births", "server_rates", "maglev_turns", "ramp_turns",
-		"reply_owners")
+		"reply_owners", "reply_addresses")
 	// An extent of slots has up to twice the servers it holds, and a growing
 	// one is copied.
 	set(4*s.Servers, "order")

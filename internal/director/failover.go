@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
 )
@@ -20,13 +22,27 @@ import (
 // bpf/types.h.
 const AddressGroups = 64
 
-// Failover is what the process that elects a master among directors writes to the data plane:
-// a grace period after a takeover, and leases of virtual addresses (bpf/failover.h). One
-// process at a time has it. Nothing of it waits for the director's lock: a takeover must not
-// wait for an operator's command.
+// Failover is what the process that elects a master among directors writes to the data plane
+// (bpf/failover.h): leases of virtual addresses, a grace period after an unplanned takeover,
+// the peer that packets are handed to after a planned one, and hardware addresses of other
+// directors. One process at a time has it, with any number of goroutines. Nothing of it waits
+// for the director's lock: a takeover must not wait for an operator's command.
+//
+// Times are absolute, of CLOCK_BOOTTIME (BootTime): they go on while the machine is suspended,
+// and nothing is fresh when it wakes.
 type Failover struct {
-	in                        instance
-	failover, guarded, leases *ebpf.Map
+	in                                                instance
+	words, guarded, leases, hands, peers, repliesFrom *ebpf.Map
+	changing                                          sync.Mutex // what takes several writes
+}
+
+// BootTime is the time by CLOCK_BOOTTIME.
+func BootTime() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0, fmt.Errorf("read the clock: %w", err)
+	}
+	return time.Duration(ts.Nano()), nil
 }
 
 // OpenFailover opens that of the director of the calling thread's network namespace;
@@ -37,13 +53,16 @@ func OpenFailover() (*Failover, error) {
 		return nil, err
 	}
 	f := &Failover{in: in}
-	for name, m := range map[string]**ebpf.Map{"failover": &f.failover, "guarded": &f.guarded, "address_leases": &f.leases} {
+	for name, m := range map[string]**ebpf.Map{
+		"failover_words": &f.words, "guarded": &f.guarded, "address_leases": &f.leases, "hand_overs": &f.hands,
+		"peer_directors": &f.peers, "reply_addresses": &f.repliesFrom,
+	} {
 		*m, err = ebpf.LoadPinnedMap(filepath.Join(in.dir(), name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			if _, missing := os.Stat(in.dir()); missing != nil {
 				err = ErrNotLoaded
 			} else {
-				err = errors.New("the data plane that is loaded has no leases of addresses: imbang upgrade loads this version's")
+				err = errors.New("the data plane that is loaded cannot take part in a failover: imbang upgrade loads this version's")
 			}
 		}
 		if err != nil {
@@ -57,7 +76,7 @@ func OpenFailover() (*Failover, error) {
 // Close ends the use of it. What was written stays: leases end by themselves.
 func (f *Failover) Close() error {
 	var errs []error
-	for _, m := range []*ebpf.Map{f.failover, f.guarded, f.leases} {
+	for _, m := range []*ebpf.Map{f.words, f.guarded, f.leases, f.hands, f.peers, f.repliesFrom} {
 		if m != nil {
 			errs = append(errs, m.Close())
 		}
@@ -68,13 +87,13 @@ func (f *Failover) Close() error {
 // Stale reports whether the director has been removed, or replaced by another one, since:
 // then what is written has no effect.
 func (f *Failover) Stale() bool {
-	now, err := ebpf.LoadPinnedMap(filepath.Join(f.in.dir(), "failover"), nil)
+	now, err := ebpf.LoadPinnedMap(filepath.Join(f.in.dir(), "failover_words"), nil)
 	if err != nil {
 		return true
 	}
 	defer now.Close()
 	a, err := now.Info()
-	b, err2 := f.failover.Info()
+	b, err2 := f.words.Info()
 	if cmp.Or(err, err2) != nil {
 		return true
 	}
@@ -83,41 +102,90 @@ func (f *Failover) Stale() bool {
 	return !known || !known2 || is != was
 }
 
-// Grace begins a grace period; 0 ends it. Packets of unknown connections that open none, and
-// servers' replies without a connection, are dropped in it.
-func (f *Failover) Grace(period time.Duration) error {
-	return f.change(func(v *bpfobj.LbFailoverState, now uint64) {
-		v.GraceUntil = 0
-		if period > 0 {
-			v.GraceUntil = now + uint64(period)
-		}
-	})
-}
-
-func (f *Failover) change(edit func(v *bpfobj.LbFailoverState, now uint64)) error {
-	now, err := monotonic()
-	if err != nil {
-		return err
-	}
-	var v bpfobj.LbFailoverState
-	if err := f.failover.Lookup(uint32(0), &v); err != nil {
-		return fmt.Errorf("failover: %w", err)
-	}
-	edit(&v, now)
-	if err := f.failover.Put(uint32(0), &v); err != nil {
+// put writes a word.
+func (f *Failover) put(word bpfobj.LbFailoverWord, value uint64) error {
+	if err := f.words.Put(uint32(word), value); err != nil {
 		return fmt.Errorf("failover: %w", err)
 	}
 	return nil
 }
 
+// putWork writes a word that packets of unknown connections are subject to: they look at
+// none before FAILOVER_WORKS is set.
+func (f *Failover) putWork(word bpfobj.LbFailoverWord, value uint64) error {
+	if value != 0 {
+		if err := f.put(bpfobj.LbFailoverWordFAILOVER_WORKS, 1); err != nil {
+			return err
+		}
+	}
+	return f.put(word, value)
+}
+
+// Grace has packets of unknown connections that open none, and servers' replies without a
+// connection, dropped until a time; 0 ends it. A packet of a socket of this host passes.
+func (f *Failover) Grace(until time.Duration) error {
+	if err := f.putWork(bpfobj.LbFailoverWordFAILOVER_GRACE, uint64(max(until, 0))); err != nil || until <= 0 {
+		return err
+	}
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	return f.noteServers()
+}
+
+// Renew has a group's lease end at a time; 0 ends it.
+func (f *Failover) Renew(group uint32, until time.Duration) error {
+	if err := f.leases.Put(group, uint64(max(until, 0))); err != nil {
+		return fmt.Errorf("failover: lease of group %d: %w", group, err)
+	}
+	return nil
+}
+
+// Release ends all of it: for a process that ends, and whose addresses are gone from the
+// host. The kernel then answers for whatever addresses it has.
+func (f *Failover) Release() error {
+	errs := []error{f.Grace(0), f.Peers(), f.endHands(), f.Guard(nil), f.put(bpfobj.LbFailoverWordFAILOVER_WORKS, 0)}
+	for group := range uint32(AddressGroups) {
+		errs = append(errs, f.Renew(group, 0))
+	}
+	return errors.Join(errs...)
+}
+
 // Guard has the kernel answer ARP and neighbour solicitations for these addresses, on the
-// director's devices, only while their groups' leases are fresh: as of a group number, below
-// AddressGroups. Addresses that were guarded before and are not named are not any more. Those
-// that stay are guarded all the time.
+// director's devices, and announce them, only while their groups' leases are fresh: as of a
+// group number, below AddressGroups. Addresses that were guarded before and are not named are
+// not any more. Those that stay are guarded all the time. A group that had no address has no
+// lease at first, whatever was renewed before.
 func (f *Failover) Guard(groups map[netip.Addr]uint32) error {
+	if room := int(f.guarded.MaxEntries()); len(groups) > room {
+		return fmt.Errorf("failover: %d addresses: want at most %d", len(groups), room)
+	}
 	for addr, group := range groups {
 		if group >= AddressGroups {
 			return fmt.Errorf("failover: address %s: group %d: want at most %d", addr, group, AddressGroups-1)
+		}
+	}
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	was, err := f.guardedNow()
+	if err != nil {
+		return err
+	}
+	// Before the entries: whatever is written when this fails is guarded.
+	if len(groups) > 0 {
+		if err := f.put(bpfobj.LbFailoverWordFAILOVER_GUARDS, 1); err != nil {
+			return err
+		}
+	}
+	if err := f.endUnused(was, groups); err != nil {
+		return err
+	}
+	// Those that go first: they may take the room of those that come.
+	for addr := range was {
+		if _, stays := groups[addr]; stays {
+			continue
+		}
+		if err := f.guarded.Delete(toAddress(addr)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("failover: guard address %s no more: %w", addr, err)
 		}
 	}
 	for addr, group := range groups {
@@ -125,34 +193,43 @@ func (f *Failover) Guard(groups map[netip.Addr]uint32) error {
 			return fmt.Errorf("failover: guard address %s: %w", addr, err)
 		}
 	}
-	keys, err := mapKeys[bpfobj.LbAddress](f.guarded)
-	if err != nil {
-		return fmt.Errorf("failover: read the guarded addresses: %w", err)
+	if len(groups) == 0 {
+		return f.put(bpfobj.LbFailoverWordFAILOVER_GUARDS, 0)
 	}
-	for _, key := range keys {
-		addr := fromAddress(key)
-		if _, stays := groups[addr]; stays {
-			continue
-		}
-		if err := f.guarded.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("failover: guard address %s no more: %w", addr, err)
-		}
-	}
-	return f.change(func(v *bpfobj.LbFailoverState, _ uint64) { v.Guards = uint32(min(len(groups), 1)) })
+	return nil
 }
 
-// Renew has a group's lease end after a time from now; 0 ends it.
-func (f *Failover) Renew(group uint32, lease time.Duration) error {
-	now, err := monotonic()
+func (f *Failover) guardedNow() (map[netip.Addr]uint32, error) {
+	keys, err := mapKeys[bpfobj.LbAddress](f.guarded)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("failover: read the guarded addresses: %w", err)
 	}
-	until := uint64(0)
-	if lease > 0 {
-		until = now + uint64(lease)
+	now := make(map[netip.Addr]uint32, len(keys))
+	for _, key := range keys {
+		var group uint32
+		if err := f.guarded.Lookup(key, &group); err != nil {
+			return nil, fmt.Errorf("failover: read the guarded addresses: %w", err)
+		}
+		now[fromAddress(key)] = group
 	}
-	if err := f.leases.Put(group, until); err != nil {
-		return fmt.Errorf("failover: lease of group %d: %w", group, err)
+	return now, nil
+}
+
+// endUnused ends the leases of groups that are to have addresses and have none: their
+// numbers may have been other groups'.
+func (f *Failover) endUnused(was, groups map[netip.Addr]uint32) error {
+	var used [AddressGroups]bool
+	for _, group := range was {
+		used[group%AddressGroups] = true
+	}
+	for _, group := range groups {
+		if used[group] {
+			continue
+		}
+		used[group] = true
+		if err := f.Renew(group, 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -64,8 +64,11 @@ func (d *Director) attachTCX(at place, dev *net.Interface, prog *ebpf.Program) e
 }
 
 // linkAttachments lists the live ones.
-func (d *Director) linkAttachments() ([]Attachment, error) {
-	entries, err := os.ReadDir(d.dir)
+func (d *Director) linkAttachments() ([]Attachment, error) { return pinnedAttachments(d.dir) }
+
+// pinnedAttachments lists the live ones of a director's directory.
+func pinnedAttachments(dir string) ([]Attachment, error) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
 	}
@@ -75,7 +78,7 @@ func (d *Director) linkAttachments() ([]Attachment, error) {
 		if !ok {
 			continue
 		}
-		l, err := link.LoadPinnedLink(filepath.Join(d.dir, e.Name()), nil)
+		l, err := link.LoadPinnedLink(filepath.Join(dir, e.Name()), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // detached meanwhile, by another command
 		}

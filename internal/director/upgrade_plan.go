@@ -87,7 +87,7 @@ var policies = map[string]policy{
 	"localities": keep, "fair_sums": keep, "locality_sets": keep, "maglevs": keep, "reasons": keep, "reply_owners": keep, "reverse4": keep,
 	"reverse6": keep, "server_counters": keep, "server_rates": keep, "service_counters": keep, "service_rates": keep,
 	"service_states": keep, "trees": keep,
-	"failover": keep, "guarded": keep, "address_leases": keep,
+	"failover_words": keep, "guarded": keep, "address_leases": keep, "hand_overs": keep, "peer_directors": keep, "reply_addresses": keep,
 }
 
 // MapPolicies says of each map what an upgrade does with it: Kept if only the same

@@ -120,17 +120,15 @@ func (d *Device) Solicitation(from, neighbour netip.Addr) (n Announcement, has b
 	}, true
 }
 
-// Unresolved reports whether the kernel looks for the hardware address of a neighbour, or has
-// failed to find it. A neighbour that it does not know is not unresolved.
-func (d *Device) Unresolved(neighbour netip.Addr) bool {
+// Unresolved reports whether the kernel looks for the hardware address of a device's neighbour,
+// or has failed to find it. A neighbour that it does not know is not unresolved.
+func (l *Links) Unresolved(d *Device, neighbour netip.Addr) bool {
 	family := unix.AF_INET
 	if neighbour.Is6() {
 		family = unix.AF_INET6
 	}
-	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
-	request.AddData(&netlink.Ndmsg{Family: uint8(family), Index: uint32(d.Index)})
-	request.AddData(nl.NewRtAttr(unix.NDA_DST, neighbour.AsSlice()))
-	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	messages, err := l.request(unix.RTM_GETNEIGH, 0, unix.RTM_NEWNEIGH,
+		&netlink.Ndmsg{Family: uint8(family), Index: uint32(d.Index)}, nl.NewRtAttr(unix.NDA_DST, neighbour.AsSlice()))
 	if err != nil || len(messages) == 0 || len(messages[0]) < unix.SizeofNdMsg {
 		return false // such as ENOENT
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
@@ -22,6 +23,7 @@ type Device struct {
 	MAC   net.HardwareAddr // empty: it has none
 	// Up: it is set up and has a carrier, or a state that does not say so.
 	Up        bool
+	MTU       int
 	Addresses []DeviceAddress // in the kernel's order
 }
 
@@ -33,11 +35,17 @@ type DeviceAddress struct {
 	Unusable  bool  // IPv6: duplicate address detection is under way, or failed
 }
 
+// Has reports whether the device has an address.
+func (d *Device) Has(p netip.Prefix) bool {
+	return slices.ContainsFunc(d.Addresses, func(a DeviceAddress) bool { return a.Prefix == p })
+}
+
 // Devices reads all devices of the calling thread's network namespace, by name.
-func Devices() (map[string]*Device, error) {
-	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	links, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+func Devices() (map[string]*Device, error) { return new(Links).Devices() }
+
+// Devices reads all devices, by name.
+func (l *Links) Devices() (map[string]*Device, error) {
+	links, err := l.request(unix.RTM_GETLINK, unix.NLM_F_DUMP, unix.RTM_NEWLINK, nl.NewIfInfomsg(unix.AF_UNSPEC))
 	if err != nil {
 		return nil, fmt.Errorf("list devices: %w", err)
 	}
@@ -47,7 +55,7 @@ func Devices() (map[string]*Device, error) {
 			byName[d.Name], byIndex[d.Index] = d, d
 		}
 	}
-	err = eachAddress(func(index int, a DeviceAddress) {
+	err = l.eachAddress(func(index int, a DeviceAddress) {
 		if d := byIndex[index]; d != nil {
 			d.Addresses = append(d.Addresses, a)
 		}
@@ -75,14 +83,18 @@ func parseDevice(m []byte) (*Device, bool) {
 			d.Name = string(bytes.TrimRight(a.Value, "\x00"))
 		case unix.IFLA_ADDRESS:
 			d.MAC = a.Value
+		case unix.IFLA_MTU:
+			if len(a.Value) >= 4 {
+				d.MTU = int(binary.NativeEndian.Uint32(a.Value))
+			}
 		}
 	}
 	return d, d.Name != ""
 }
 
 // addressesOf are the addresses of one device.
-func addressesOf(index int) (all []DeviceAddress, err error) {
-	err = eachAddress(func(i int, a DeviceAddress) {
+func (l *Links) addressesOf(index int) (all []DeviceAddress, err error) {
+	err = l.eachAddress(func(i int, a DeviceAddress) {
 		if i == index {
 			all = append(all, a)
 		}
@@ -91,10 +103,8 @@ func addressesOf(index int) (all []DeviceAddress, err error) {
 }
 
 // eachAddress calls f for each address of each device.
-func eachAddress(f func(index int, a DeviceAddress)) error {
-	request := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
-	request.AddData(nl.NewIfAddrmsg(unix.AF_UNSPEC))
-	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
+func (l *Links) eachAddress(f func(index int, a DeviceAddress)) error {
+	messages, err := l.request(unix.RTM_GETADDR, unix.NLM_F_DUMP, unix.RTM_NEWADDR, nl.NewIfAddrmsg(unix.AF_UNSPEC))
 	if err != nil {
 		return err
 	}

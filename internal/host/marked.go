@@ -25,19 +25,26 @@ const ifaProto = 11
 func AddMarked(device *Device, prefixes []netip.Prefix) error {
 	var errs []error
 	for _, p := range prefixes {
-		err := changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, device.Index, p, Mark)
-		if err != nil && !errors.Is(err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("device %s: add address %s: %w", device.Name, p, needRoot(err)))
-		}
+		errs = append(errs, new(Links).AddMarked(device, p))
 	}
 	return errors.Join(errs...)
+}
+
+// AddMarked gives a device an address with the mark. One that it has already stays as it is,
+// with or without the mark. An IPv6 one is usable at once.
+func (l *Links) AddMarked(device *Device, p netip.Prefix) error {
+	err := l.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, device.Index, p, Mark)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("device %s: add address %s: %w", device.Name, p, needRoot(err))
+	}
+	return nil
 }
 
 // RemoveMarked takes those of the addresses from a device that have the mark. Without
 // promote_secondaries Linux removes others of the same IPv4 network with the first one
 // (RemovedWith): these are added again, and returned.
-func RemoveMarked(device *Device, prefixes []netip.Prefix) (again []netip.Prefix, err error) {
-	before, err := addressesOf(device.Index)
+func (l *Links) RemoveMarked(device *Device, prefixes []netip.Prefix) (again []netip.Prefix, err error) {
+	before, err := l.addressesOf(device.Index)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: list addresses: %w", device.Name, err)
 	}
@@ -47,25 +54,25 @@ func RemoveMarked(device *Device, prefixes []netip.Prefix) (again []netip.Prefix
 		if a.Protocol != Mark || !slices.Contains(prefixes, a.Prefix) {
 			continue
 		}
-		err := changeAddress(unix.RTM_DELADDR, unix.NLM_F_ACK, device.Index, a.Prefix, 0)
+		err := l.changeAddress(unix.RTM_DELADDR, unix.NLM_F_ACK, device.Index, a.Prefix, 0)
 		if err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) { // gone with another one, or with the device's state
 			errs = append(errs, fmt.Errorf("device %s: delete address %s: %w", device.Name, a.Prefix, needRoot(err)))
 		}
 		removed = true
 	}
 	if removed {
-		again, err = repairRemoved(device, before, prefixes)
+		again, err = l.repairRemoved(device, before, prefixes)
 		errs = append(errs, err)
 	}
 	return again, errors.Join(errs...)
 }
 
 // repairRemoved adds the IPv4 addresses again that were removed with others.
-func repairRemoved(device *Device, before []DeviceAddress, wanted []netip.Prefix) (again []netip.Prefix, err error) {
+func (l *Links) repairRemoved(device *Device, before []DeviceAddress, wanted []netip.Prefix) (again []netip.Prefix, err error) {
 	if !slices.ContainsFunc(before, func(a DeviceAddress) bool { return a.Secondary }) {
 		return nil, nil
 	}
-	after, err := addressesOf(device.Index)
+	after, err := l.addressesOf(device.Index)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: list addresses: %w", device.Name, err)
 	}
@@ -77,7 +84,7 @@ func repairRemoved(device *Device, before []DeviceAddress, wanted []netip.Prefix
 		if slices.ContainsFunc(after, func(b DeviceAddress) bool { return b.Prefix == a.Prefix }) {
 			continue
 		}
-		err := changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, device.Index, a.Prefix, a.Protocol)
+		err := l.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, device.Index, a.Prefix, a.Protocol)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			errs = append(errs, fmt.Errorf("device %s: add address %s again: %w", device.Name, a.Prefix, needRoot(err)))
 			continue
@@ -89,28 +96,25 @@ func repairRemoved(device *Device, before []DeviceAddress, wanted []netip.Prefix
 
 // changeAddress adds or deletes an address. Duplicate address detection does not take place:
 // it lasts a second, and the other director may still have the address for a moment.
-func changeAddress(kind, flags, index int, p netip.Prefix, protocol uint8) error {
+func (l *Links) changeAddress(kind, flags, index int, p netip.Prefix, protocol uint8) error {
 	family, address := unix.AF_INET, p.Addr().AsSlice()
 	if p.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	m := nl.NewIfAddrmsg(family)
 	m.Index, m.Prefixlen = uint32(index), uint8(p.Bits())
-	request := nl.NewNetlinkRequest(kind, flags)
-	request.AddData(m)
-	request.AddData(nl.NewRtAttr(unix.IFA_LOCAL, address))
-	request.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, address))
+	parts := []nl.NetlinkRequestData{m, nl.NewRtAttr(unix.IFA_LOCAL, address), nl.NewRtAttr(unix.IFA_ADDRESS, address)}
 	if kind == unix.RTM_NEWADDR {
 		if family == unix.AF_INET6 {
 			m.Flags = unix.IFA_F_NODAD
 		} else if broadcast, has := broadcastOf(p); has {
-			request.AddData(nl.NewRtAttr(unix.IFA_BROADCAST, broadcast))
+			parts = append(parts, nl.NewRtAttr(unix.IFA_BROADCAST, broadcast))
 		}
 		if protocol != 0 {
-			request.AddData(nl.NewRtAttr(ifaProto, []byte{protocol}))
+			parts = append(parts, nl.NewRtAttr(ifaProto, []byte{protocol}))
 		}
 	}
-	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	_, err := l.request(kind, flags, 0, parts...)
 	return err
 }
 

@@ -88,7 +88,7 @@ func TestMarkedAddresses(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 		var again []netip.Prefix
-		must(t, ns.Do(func() (err error) { again, err = RemoveMarked(d, moving); return err }))
+		must(t, ns.Do(func() (err error) { again, err = new(Links).RemoveMarked(d, moving); return err }))
 		d = device(t, ns, "eth0")
 		left, want := global(d), append(slices.Clone(static), others...)
 		for _, p := range want {
@@ -107,7 +107,7 @@ func TestMarkedAddresses(t *testing.T) {
 		if (len(again) == 2) != (promote == "0") {
 			t.Errorf("promote %s: added again: %v", promote, again)
 		}
-		must(t, ns.Do(func() (err error) { again, err = RemoveMarked(d, moving); return err })) // again
+		must(t, ns.Do(func() (err error) { again, err = new(Links).RemoveMarked(d, moving); return err })) // again
 		if len(again) != 0 {
 			t.Errorf("added again: %v", again)
 		}
@@ -217,7 +217,7 @@ func TestSolicitation(t *testing.T) {
 	for _, c := range []struct{ from, to, prefix string }{{"10.20.0.8", "10.20.0.9", "10.20.0.9/24"}, {"fd00:20::8", "fd00:20::9", "fd00:20::9/64"}} {
 		from, to := netip.MustParseAddr(c.from), netip.MustParseAddr(c.to)
 		unresolved := func() (is bool) {
-			must(t, ns.Do(func() error { is = d.Unresolved(to); return nil }))
+			must(t, ns.Do(func() error { is = new(Links).Unresolved(d, to); return nil }))
 			return is
 		}
 		if unresolved() {

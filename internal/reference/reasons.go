@@ -29,7 +29,10 @@ var reasons = map[string]string{
 	"refused no route":      "no route to the server: the client gets host unreachable. `ip route get SERVER`",
 	"refused drained":       "of a connection of a draining server whose deadline is over: the sender gets a TCP reset. See [drain](../how-to/drain.md)",
 	"drop takeover":         "after a takeover: a packet of no known connection that opens none, or a server's reply without a connection. The kernel would reset the connection, which the former master may still tell of",
-	"drop guarded":          "an ARP request or a neighbour solicitation for an address that is announced by the master alone, while this director is not the master or the process that decides it is not running",
+	"handed takeover":       "after a planned move: a packet of no known connection that opens none, or a server's reply without a connection, was sent to the director that had the address before",
+	"pass from peer":        "another director sent it to this host as to a server, and it belongs to no connection here: it is not scheduled again",
+	"pass backup":           "`backup_only` is set and the role of a backup runs: this director forwards nothing for clients",
+	"drop guarded":          "an ARP request or a neighbour solicitation for an address that is announced by the master alone, or this host's own announcement of it, while this director is not the master or the process that decides it is not running",
 	"drop check returned":   "a health check's packet for the virtual address, which the server has forwarded: it lacks that address. See [health checks](../how-to/health.md#checks-take-the-path-of-the-traffic)",
 	"drop server deleted":   "of a connection whose server was deleted. Adding the server again continues it, unless its client has sent a SYN meanwhile; `imbang settings expire_nodest_conn=1` ends such connections",
 	"drop table full":       "no room, or no memory at that moment, for another connection: see [a full table](../how-to/full-table.md)",
@@ -61,10 +64,11 @@ func reasonsPage() Page {
 			{"passed to the stack", "the director does not handle the packet: the next tc program, the filters and the kernel's stack get it"},
 			{"refused", "the sender gets an ICMP error or a TCP reset"},
 			{"dropped", "the packet is dropped"},
+			{"handed over", "another director gets the packet as it came"},
 		}) + "\n"
 	var rows [][]string
-	verdicts := map[string]string{"pass": "passed to the stack", "refused": "refused", "drop": "dropped"}
-	for _, v := range []string{"pass", "refused", "drop"} {
+	verdicts := map[string]string{"pass": "passed to the stack", "refused": "refused", "drop": "dropped", "handed": "handed over"}
+	for _, v := range []string{"pass", "refused", "drop", "handed"} {
 		for _, r := range director.Reasons() {
 			if r.Verdict == v {
 				rows = append(rows, []string{verdicts[v], code(r.Reason), reasons[r.Verdict+" "+r.Reason]})

@@ -92,7 +92,7 @@ const (
 	LbMapConns6           = "conns6"
 	LbMapCuttings         = "cuttings"
 	LbMapDefences         = "defences"
-	LbMapFailover         = "failover"
+	LbMapFailoverWords    = "failover_words"
 	LbMapFairSums         = "fair_sums"
 	LbMapFollowRings      = "follow_rings"
 	LbMapFollowedUntil    = "followed_until"
@@ -101,6 +101,7 @@ const (
 	LbMapFreeLists        = "free_lists"
 	LbMapGuarded          = "guarded"
 	LbMapHairpins         = "hairpins"
+	LbMapHandOvers        = "hand_overs"
 	LbMapHandshakes       = "handshakes"
 	LbMapListed           = "listed"
 	LbMapLoads            = "loads"
@@ -115,11 +116,13 @@ const (
 	LbMapMoments          = "moments"
 	LbMapOrder            = "order"
 	LbMapOutbound         = "outbound"
+	LbMapPeerDirectors    = "peer_directors"
 	LbMapPeers            = "peers"
 	LbMapProofs           = "proofs"
 	LbMapQuarantines      = "quarantines"
 	LbMapRampTurns        = "ramp_turns"
 	LbMapReasons          = "reasons"
+	LbMapReplyAddresses   = "reply_addresses"
 	LbMapReplyOwners      = "reply_owners"
 	LbMapReverse4         = "reverse4"
 	LbMapReverse6         = "reverse6"
@@ -254,7 +257,7 @@ type LbMapSpecs struct {
 	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
 	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences         *ebpf.MapSpec `ebpf:"defences"`
-	Failover         *ebpf.MapSpec `ebpf:"failover"`
+	FailoverWords    *ebpf.MapSpec `ebpf:"failover_words"`
 	FairSums         *ebpf.MapSpec `ebpf:"fair_sums"`
 	FollowRings      *ebpf.MapSpec `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.MapSpec `ebpf:"followed_until"`
@@ -263,6 +266,7 @@ type LbMapSpecs struct {
 	FreeLists        *ebpf.MapSpec `ebpf:"free_lists"`
 	Guarded          *ebpf.MapSpec `ebpf:"guarded"`
 	Hairpins         *ebpf.MapSpec `ebpf:"hairpins"`
+	HandOvers        *ebpf.MapSpec `ebpf:"hand_overs"`
 	Handshakes       *ebpf.MapSpec `ebpf:"handshakes"`
 	Listed           *ebpf.MapSpec `ebpf:"listed"`
 	Loads            *ebpf.MapSpec `ebpf:"loads"`
@@ -277,11 +281,13 @@ type LbMapSpecs struct {
 	Moments          *ebpf.MapSpec `ebpf:"moments"`
 	Order            *ebpf.MapSpec `ebpf:"order"`
 	Outbound         *ebpf.MapSpec `ebpf:"outbound"`
+	PeerDirectors    *ebpf.MapSpec `ebpf:"peer_directors"`
 	Peers            *ebpf.MapSpec `ebpf:"peers"`
 	Proofs           *ebpf.MapSpec `ebpf:"proofs"`
 	Quarantines      *ebpf.MapSpec `ebpf:"quarantines"`
 	RampTurns        *ebpf.MapSpec `ebpf:"ramp_turns"`
 	Reasons          *ebpf.MapSpec `ebpf:"reasons"`
+	ReplyAddresses   *ebpf.MapSpec `ebpf:"reply_addresses"`
 	ReplyOwners      *ebpf.MapSpec `ebpf:"reply_owners"`
 	Reverse4         *ebpf.MapSpec `ebpf:"reverse4"`
 	Reverse6         *ebpf.MapSpec `ebpf:"reverse6"`
@@ -360,7 +366,7 @@ type LbMaps struct {
 	Conns6           *ebpf.Map `ebpf:"conns6"`
 	Cuttings         *ebpf.Map `ebpf:"cuttings"`
 	Defences         *ebpf.Map `ebpf:"defences"`
-	Failover         *ebpf.Map `ebpf:"failover"`
+	FailoverWords    *ebpf.Map `ebpf:"failover_words"`
 	FairSums         *ebpf.Map `ebpf:"fair_sums"`
 	FollowRings      *ebpf.Map `ebpf:"follow_rings"`
 	FollowedUntil    *ebpf.Map `ebpf:"followed_until"`
@@ -369,6 +375,7 @@ type LbMaps struct {
 	FreeLists        *ebpf.Map `ebpf:"free_lists"`
 	Guarded          *ebpf.Map `ebpf:"guarded"`
 	Hairpins         *ebpf.Map `ebpf:"hairpins"`
+	HandOvers        *ebpf.Map `ebpf:"hand_overs"`
 	Handshakes       *ebpf.Map `ebpf:"handshakes"`
 	Listed           *ebpf.Map `ebpf:"listed"`
 	Loads            *ebpf.Map `ebpf:"loads"`
@@ -383,11 +390,13 @@ type LbMaps struct {
 	Moments          *ebpf.Map `ebpf:"moments"`
 	Order            *ebpf.Map `ebpf:"order"`
 	Outbound         *ebpf.Map `ebpf:"outbound"`
+	PeerDirectors    *ebpf.Map `ebpf:"peer_directors"`
 	Peers            *ebpf.Map `ebpf:"peers"`
 	Proofs           *ebpf.Map `ebpf:"proofs"`
 	Quarantines      *ebpf.Map `ebpf:"quarantines"`
 	RampTurns        *ebpf.Map `ebpf:"ramp_turns"`
 	Reasons          *ebpf.Map `ebpf:"reasons"`
+	ReplyAddresses   *ebpf.Map `ebpf:"reply_addresses"`
 	ReplyOwners      *ebpf.Map `ebpf:"reply_owners"`
 	Reverse4         *ebpf.Map `ebpf:"reverse4"`
 	Reverse6         *ebpf.Map `ebpf:"reverse6"`
@@ -441,7 +450,7 @@ func (m *LbMaps) Close() error {
 		m.Conns6,
 		m.Cuttings,
 		m.Defences,
-		m.Failover,
+		m.FailoverWords,
 		m.FairSums,
 		m.FollowRings,
 		m.FollowedUntil,
@@ -450,6 +459,7 @@ func (m *LbMaps) Close() error {
 		m.FreeLists,
 		m.Guarded,
 		m.Hairpins,
+		m.HandOvers,
 		m.Handshakes,
 		m.Listed,
 		m.Loads,
@@ -464,11 +474,13 @@ func (m *LbMaps) Close() error {
 		m.Moments,
 		m.Order,
 		m.Outbound,
+		m.PeerDirectors,
 		m.Peers,
 		m.Proofs,
 		m.Quarantines,
 		m.RampTurns,
 		m.Reasons,
+		m.ReplyAddresses,
 		m.ReplyOwners,
 		m.Reverse4,
 		m.Reverse6,

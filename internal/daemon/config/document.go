@@ -79,8 +79,10 @@ type replicationDoc struct {
 }
 
 type vrrpDoc struct {
-	Scripts map[string]vrrpScriptDoc `yaml:"scripts" jsonschema_description:"scripts that groups can track, by name; exit status 0 is a success"`
-	Groups  []vrrpGroupDoc           `yaml:"groups" jsonschema_description:"required; groups of addresses, each of which moves as one"`
+	Grace         string                   `yaml:"grace" jsonschema_description:"time after a takeover in which the director drops packets of unknown connections that do not open one, instead of passing them to the stack, which would reset them; if the former master is alive it gets them; 0 s: never; default 3 s"`
+	TrackDirector *bool                    `yaml:"track_director" jsonschema_description:"a group is in fault while a director is loaded whose programs are not attached to its devices: those of the group that are director.client_device or director.server_device; default true if the file has services"`
+	Scripts       map[string]vrrpScriptDoc `yaml:"scripts" jsonschema_description:"scripts that groups can track, by name; exit status 0 is a success"`
+	Groups        []vrrpGroupDoc           `yaml:"groups" jsonschema_description:"required; groups of addresses, each of which moves as one"`
 }
 
 type vrrpScriptDoc struct {
@@ -100,6 +102,8 @@ type vrrpGroupDoc struct {
 	Preempt         *bool           `yaml:"preempt" jsonschema_description:"take over from a master of a lower priority; default true"`
 	PreemptDelay    string          `yaml:"preempt_delay" jsonschema_description:"time for which such a master is seen before it is preempted; default 0 s"`
 	Hold            string          `yaml:"hold" jsonschema_description:"time after a start in which no master is preempted, and the first advertisement is awaited; default three to four intervals"`
+	AwaitSync       *bool           `yaml:"await_synchronization" jsonschema_description:"preempt a master only when all of its connections have been received: imbang run reports that; a master that is silent or resigns is replaced in any case; default true if synchronization.replication.role is pair"`
+	Merge           string          `yaml:"merge" jsonschema_description:"time for which a master that meets a better one, as after a split, waits until that has its connections; 0 s: it yields at once, as RFC 9568 requires, and as is necessary if the other director is keepalived; default 1500 ms if synchronization.replication.role is pair, otherwise 0 s"`
 	Checksum        string          `yaml:"checksum" jsonschema_description:"of messages over IPv4 that are sent: with the pseudo header, as keepalived 2.2 requires, or plain, as RFC 9568 has it; both are accepted; default pseudo-header" jsonschema:"enum=pseudo-header,enum=plain"`
 	Announcements   int             `yaml:"announcements" jsonschema_description:"gratuitous ARP requests or neighbour advertisements for each address when it moves; default 5"`
 	AnnounceAgain   string          `yaml:"announce_again" jsonschema_description:"time after which they are repeated; default 5 s"`

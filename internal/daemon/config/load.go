@@ -84,6 +84,7 @@ func parse(path string, text []byte, seen *Seen) (*Config, error) {
 		c.services(s.Services)
 	}
 	c.tree = tree
+	c.trackDirector(d.VRRP)
 	c.whole()
 	if len(c.mistakes) > 0 {
 		return nil, c.sorted()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 )
@@ -20,6 +21,14 @@ const (
 	defaultTrackCount    = 1 // of rise and fall
 	defaultPriority      = 100
 	maxWeight            = 253 // as keepalived
+	defaultGrace         = 3 * time.Second
+	defaultMerge         = 1500 * time.Millisecond // of a pair: a healed split has one master within 2 s
+)
+
+// Bounds of times in which packets are not answered, or two directors are masters.
+const (
+	maxGrace = time.Minute
+	maxMerge = time.Minute
 )
 
 // vrrp enters the groups. Whether their devices are there is not looked at: a group waits
@@ -28,7 +37,7 @@ func (c *checker) vrrp(d *vrrpDoc) {
 	if d == nil {
 		return
 	}
-	out := &setup.Setup{}
+	out := &setup.Setup{Grace: c.bounded("vrrp.grace", d.Grace, defaultGrace, maxGrace)}
 	for _, name := range slices.Sorted(maps.Keys(d.Scripts)) {
 		if !nameForm().MatchString(name) {
 			c.refuse("vrrp.scripts", "%q: %s", name, wantName)
@@ -46,6 +55,31 @@ func (c *checker) vrrp(d *vrrpDoc) {
 	}
 	c.config.VRRP = out
 }
+
+// bounded is a duration of 0 to a maximum.
+func (c *checker) bounded(at, text string, without, most time.Duration) time.Duration {
+	v := c.duration(at, text, 0, without)
+	if v > most {
+		c.refuse(at, "%s is out of range: want at most %s", text, most)
+	}
+	return v
+}
+
+// trackDirector enters what groups require of the director. All services are known then,
+// those of included files, too.
+func (c *checker) trackDirector(d *vrrpDoc) {
+	if d == nil || d.TrackDirector != nil && !*d.TrackDirector || d.TrackDirector == nil && len(c.config.Services) == 0 {
+		return
+	}
+	out := &setup.Director{}
+	if at := c.config.Director; at != nil {
+		out.Devices = slices.Compact([]string{at.ClientDevice, at.ServerDevice})
+	}
+	c.config.VRRP.Director = out
+}
+
+// isPair reports whether connections are replicated in both directions.
+func isPair(r *replicate.Config) bool { return r != nil && string(r.Role) == "pair" }
 
 func (c *checker) trackScript(at, name string, d *vrrpScriptDoc) setup.Script {
 	s := setup.Script{Name: name, Command: d.Command, User: cmp.Or(d.User, c.config.Daemon.ScriptUser), Rise: defaultTrackCount, Fall: defaultTrackCount}
@@ -98,6 +132,16 @@ func (c *vrrpChecker) group(at string, d *vrrpGroupDoc) setup.Group {
 		c.refuse(at+".preempt_delay", "has no effect beside preempt: false: remove one of the two")
 	}
 	g.Hold = c.duration(at+".hold", d.Hold, 0, 0)
+	pair := isPair(c.config.Replication)
+	g.AwaitSync = pair
+	if d.AwaitSync != nil {
+		g.AwaitSync = *d.AwaitSync
+	}
+	merge := time.Duration(0)
+	if pair {
+		merge = defaultMerge
+	}
+	g.Merge = c.bounded(at+".merge", d.Merge, merge, maxMerge)
 	g.PlainChecksum = c.oneOf(at+".checksum", d.Checksum, "pseudo-header", "plain") == "plain"
 	g.Announcements = 5
 	if c.tree.Has(at + ".announcements") {
@@ -111,6 +155,8 @@ func (c *vrrpChecker) group(at string, d *vrrpGroupDoc) setup.Group {
 	for i := range d.Routers {
 		g.Routers = append(g.Routers, c.router(at+".routers"+indexed(i), &d.Routers[i]))
 	}
+	g.Pair = pair && len(c.config.Replication.To) == 1 ||
+		!slices.ContainsFunc(g.Routers, func(r setup.Router) bool { return len(r.Peers) != 1 })
 	for i, a := range d.Addresses {
 		to := at + ".addresses" + indexed(i)
 		one := c.moving(to, a)

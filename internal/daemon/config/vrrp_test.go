@@ -17,6 +17,7 @@ func testWholeVRRP(t *testing.T, c *Config) {
 	t.Helper()
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	want := &setup.Setup{
+		Grace: 5 * time.Second, Director: &setup.Director{Devices: []string{"eth0", "eth1"}},
 		Scripts: []setup.Script{{
 			Name: "web", Command: []string{"/usr/local/bin/check-web", "--fast"}, User: "checker",
 			Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Rise: 2, Fall: 3, Weight: -20,
@@ -24,7 +25,7 @@ func testWholeVRRP(t *testing.T, c *Config) {
 		Groups: []setup.Group{
 			{
 				Name: "web", Priority: 150, Interval: 50 * time.Millisecond, PreemptDelay: 5 * time.Second, Hold: 10 * time.Second,
-				PlainChecksum: true, Announcements: 3, AnnounceAgain: 2 * time.Second, AnnounceEvery: 30 * time.Second,
+				AwaitSync: true, Merge: 800 * time.Millisecond, PlainChecksum: true, Announcements: 3, AnnounceAgain: 2 * time.Second, AnnounceEvery: 30 * time.Second,
 				Routers: []setup.Router{
 					{
 						Device: "eth0", ID: 51, Source: addr("192.0.2.1"), Peers: []netip.Addr{addr("192.0.2.2"), addr("192.0.2.3")},

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // VRRP has a directory for each network namespace that has or had a process of imbang vrrp,
@@ -42,4 +44,18 @@ func sweepVRRP(base string) {
 			f.Close()
 		}
 	}
+}
+
+// AdoptVRRP goes on with the lock of a directory that an earlier program of this process has
+// left open; nil: the descriptor is not that.
+func AdoptVRRP(dir string, fd int) *os.File {
+	var locked, there unix.Stat_t
+	if unix.Fstat(fd, &locked) != nil || unix.Stat(filepath.Join(dir, "lock"), &there) != nil || locked.Dev != there.Dev || locked.Ino != there.Ino {
+		return nil
+	}
+	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil // of a descriptor that is another one
+	}
+	unix.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "lock")
 }

@@ -30,7 +30,7 @@ func (m *Machine) receiveBackup(now time.Duration, r *RouterSnapshot, from netip
 		s.Deadline = min(s.Deadline, now+m.skew())
 		return
 	}
-	if a.Priority == priorityReminder {
+	if a.Priority == PriorityReminder {
 		m.counts.Ignored++
 		return
 	}
@@ -83,10 +83,10 @@ func (m *Machine) reconsider(now time.Duration) {
 // director that announced last. Any master announces when it sees a lower priority than its
 // own. Backups ignore priority 1.
 func (m *Machine) remind(a *Advertisement, out *Output) {
-	if m.memory.Reminders == 0 || a.Priority <= priorityReminder {
+	if m.memory.Reminders == 0 || a.Priority <= PriorityReminder {
 		return
 	}
 	m.memory.Reminders--
 	m.counts.Reminded++
-	m.send(priorityReminder, out)
+	m.send(PriorityReminder, out)
 }

@@ -186,7 +186,7 @@ func (m *Machine) stalled(now time.Duration, out *Output) {
 // SetPriority sets the effective priority, as that of tracking; it is raised to 2.
 func (m *Machine) SetPriority(now time.Duration, priority uint8, out *Output) {
 	m.awake(now, out)
-	m.setPriority(now, max(priorityReminder+1, priority), out)
+	m.setPriority(now, max(PriorityReminder+1, priority), out)
 	m.due(out)
 }
 
@@ -253,7 +253,11 @@ func (m *Machine) GiveUp(now time.Duration, out *Output) bool {
 	return was
 }
 
-// Reclaim allows preemption again after GiveUp.
+// Refrain has the machine not preempt until it was master again, or Reclaim: it was master, and
+// could not do what a master has to.
+func (m *Machine) Refrain() { m.memory.GaveUp = true }
+
+// Reclaim allows preemption again after GiveUp and Refrain.
 func (m *Machine) Reclaim() { m.memory.GaveUp = false }
 
 // Take makes a backup master at once. The caller knows that the master gave up. It reports

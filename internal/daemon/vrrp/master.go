@@ -130,7 +130,7 @@ func (m *Machine) receiveMaster(now time.Duration, router int, from netip.Addr, 
 		m.other(now, router, from, out)
 		return
 	}
-	if a.Priority == priorityReminder {
+	if a.Priority == PriorityReminder {
 		m.reclaim(now, out)
 		return
 	}

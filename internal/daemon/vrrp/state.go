@@ -62,7 +62,7 @@ type Snapshot struct {
 	Priority     uint8
 	Faulty       bool
 	Synchronized bool
-	// GaveUp: after GiveUp it does not preempt.
+	// GaveUp: after GiveUp or Refrain it does not preempt.
 	GaveUp bool
 	// Seen is the time of the last call.
 	Seen time.Duration

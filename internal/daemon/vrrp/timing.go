@@ -13,8 +13,8 @@ const missed = 3
 // reminders is how many advertisements of its successor a former master answers.
 const reminders = 2
 
-// priorityReminder is that of these answers. No master of this package has it.
-const priorityReminder = 1
+// PriorityReminder is that of these answers. No master of this package has it.
+const PriorityReminder = 1
 
 // step is the skew of one step of priority.
 func (m *Machine) step() time.Duration { return m.memory.MasterInterval / 256 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
 )
@@ -30,9 +31,27 @@ type group struct {
 	// again.
 	failed      string
 	failedUntil time.Duration
-	// forgotten: the machine does not count as synchronized any more.
-	forgotten bool
-	restored  []time.Duration // when addresses that somebody removed were added again
+	failures    int  // since the last success
+	refrains    bool // it does not preempt since then
+	// holds are the addresses that the machine has taken, and unannounced those that are not
+	// announced yet, as the host does not have them, with the repetitions.
+	holds       []vrrp.Address
+	unannounced map[vrrp.Address]int
+	foreign     []string // addresses of another program
+	// forgotten: the machine does not count as synchronized any more, which is dealt with
+	// behind a call. It does again when the connection table is that of awaited or later.
+	forgotten        bool
+	awaited          uint64
+	saidSynchronized bool
+	merge            *control.Merge // that is requested
+	moving           time.Duration  // when the group was given up, until another master is heard
+	// heard are the masters that were heard last, of each router, heardAt when any was, and
+	// heardInterval its interval.
+	heard          []netip.Addr
+	heardAt        time.Duration
+	heardInterval  time.Duration
+	detachedBefore []string        // as the last review knew it
+	restored       []time.Duration // when addresses that somebody removed were added again
 
 	since     time.Time
 	cause     vrrp.Cause
@@ -40,19 +59,37 @@ type group struct {
 	refused   vrrp.Refused
 	strangers uint64 // advertisements by unicast of no peer
 	unsent    uint64
-	sendError string // since the last success
-	announced uint64 // packets
+	sending   map[sending]string // errors of the last advertisements
+	sentAt    time.Duration      // the last success, or when it became master
+	announced uint64             // packets
+	probes    map[netip.Addr]*probe
+}
+
+// sending is from a router to a destination.
+type sending struct {
+	router int
+	to     netip.Addr
+}
+
+// probe asks the kernel for a peer's hardware address.
+type probe struct {
+	busy bool
+	next time.Duration
 }
 
 // Between failures to configure the addresses, and of addresses that somebody removes.
 const (
-	retryAfter    = 10 * time.Second
+	retryAfter    = 10 * time.Second // doubled with each failure in a row
+	retryMost     = 10 * time.Minute
 	restoreWithin = 10 * time.Second
 	restoreLimit  = 10
 )
 
 func newGroup(l *loop, s *setup.Group) *group {
-	return &group{loop: l, setup: *s, sources: make([]netip.Addr, len(s.Routers)), since: time.Now()}
+	return &group{
+		loop: l, setup: *s, sources: make([]netip.Addr, len(s.Routers)), heard: make([]netip.Addr, len(s.Routers)), since: time.Now(),
+		unannounced: map[vrrp.Address]int{}, sending: map[sending]string{}, probes: map[netip.Addr]*probe{},
+	}
 }
 
 // make makes the machine of a group that starts.
@@ -63,7 +100,7 @@ func (g *group) make() (err error) {
 }
 
 // restore goes on with the machine of another process.
-func (g *group) restore(t time.Duration, s vrrp.Snapshot) error {
+func (g *group) restore(t time.Duration, s vrrp.Snapshot, m memory) error {
 	g.consider()
 	var err error
 	var out vrrp.Output
@@ -74,6 +111,8 @@ func (g *group) restore(t time.Duration, s vrrp.Snapshot) error {
 	// Sockets are not open yet, and actions cannot wait: those of a first call are done.
 	g.out = out
 	g.next = out.Next
+	g.since, g.cause, g.refrains, g.failures, g.sentAt = m.Since, m.Cause, m.Refrains, m.Failures, t
+	g.take(s.Held) // the host has them, but that is to be confirmed
 	return nil
 }
 
@@ -97,23 +136,24 @@ func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 	g.out.Reset()
 	f(g.machine, &g.out)
 	g.next = g.out.Next
+	for i := range g.out.Actions { // before addresses are announced
+		if a := &g.out.Actions[i]; a.Kind == vrrp.ActionNotify && a.State == vrrp.Master {
+			g.takeOver(a.Cause)
+		}
+	}
 	for i := range g.out.Actions {
 		g.do(&g.out.Actions[i])
 	}
 	if g.forgotten {
-		// No replication says otherwise: the group does not wait for connections.
 		g.forgotten = false
-		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetSynchronized(now(), true, out) })
+		g.forget()
 	}
 }
 
 func (g *group) do(a *vrrp.Action) {
 	switch a.Kind {
 	case vrrp.ActionLease:
-		g.lease = a.Until
-		if g.Lease != nil {
-			g.Lease(g.setup.Name, a.Until)
-		}
+		g.renew(a.Until)
 	case vrrp.ActionAdvertise:
 		g.advertise(a.Router, &a.Advertisement)
 	case vrrp.ActionTake:
@@ -125,7 +165,13 @@ func (g *group) do(a *vrrp.Action) {
 	case vrrp.ActionNotify:
 		g.forgotten = g.forgotten || a.State == vrrp.Backup
 		g.notify(a)
+		g.entered(a)
+	case vrrp.ActionMerge:
+		g.wantMerge(a)
 	case vrrp.ActionReport:
+		if a.Event == vrrp.EventMergeAborted {
+			g.merge = nil
+		}
 		g.forgotten = g.forgotten || a.Event == vrrp.EventStalled
 		g.report(a)
 	}
@@ -149,6 +195,7 @@ func (g *group) receive(t time.Duration, router int, message []byte, p vrrp.Pack
 		return
 	}
 	g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Receive(t, router, p.Source, &g.advertisement, out) })
+	g.hear(t, router, p.Source, &g.advertisement)
 }
 
 func (g *group) advertise(router int, a *vrrp.Advertisement) {
@@ -160,54 +207,93 @@ func (g *group) advertise(router int, a *vrrp.Advertisement) {
 		return
 	}
 	source := g.config.Routers[router].Source
-	destinations := r.Peers
-	if len(destinations) == 0 {
-		destinations = []netip.Addr{vrrp.Group4}
-		if r.IPv6() {
-			destinations[0] = vrrp.Group6
-		}
-	}
-	s := g.sockets[spot{r.Device, r.IPv6()}]
-	for _, to := range destinations {
-		err := fmt.Errorf("there is no socket on device %s", r.Device)
-		if s != nil && s.Socket != nil {
-			if g.message, err = a.Append(g.message[:0], source, to); err == nil {
-				err = s.Send(g.message, source, to)
-			}
-		}
-		g.sent(r, to, err)
+	for _, to := range destinations(r) {
+		g.send(router, source, to, a)
 		if len(r.Peers) > 0 {
 			g.solicit(r, source, to)
 		}
 	}
 }
 
+var group4, group6 = []netip.Addr{vrrp.Group4}, []netip.Addr{vrrp.Group6}
+
+// destinations are those of a router's advertisements.
+func destinations(r *setup.Router) []netip.Addr {
+	switch {
+	case len(r.Peers) > 0:
+		return r.Peers
+	case r.IPv6():
+		return group6
+	}
+	return group4
+}
+
+func (g *group) send(router int, source, to netip.Addr, a *vrrp.Advertisement) {
+	r := &g.setup.Routers[router]
+	s := g.sockets[spot{r.Device, r.IPv6()}]
+	if s == nil || s.Socket == nil {
+		g.sent(router, to, fmt.Errorf("there is no socket on device %s", r.Device))
+		return
+	}
+	var err error
+	if g.message, err = a.Append(g.message[:0], source, to); err == nil {
+		err = s.Send(g.message, source, to)
+	}
+	g.sent(router, to, err)
+}
+
+// probeAfter is the least time between two probes of a peer.
+const probeAfter = 50 * time.Millisecond
+
 // solicit asks for a peer's hardware address while the kernel has none. It does so itself
 // only once a second, and advertisements wait for that. When messages pass again after a
 // split, the request also gives the peer the own address, which it may lack for the same
 // reason: two masters learn of each other within an interval.
 func (g *group) solicit(r *setup.Router, source, peer netip.Addr) {
-	d := g.devices[r.Device]
-	if !d.Unresolved(peer) {
+	d, p := g.devices[r.Device], g.probes[peer]
+	if p == nil {
+		p = &probe{}
+		g.probes[peer] = p
+	}
+	if p.busy || now() < p.next {
 		return
 	}
-	if n, has := d.Solicitation(source, peer); has {
-		_ = g.announcer.Send(&n) // as the advertisement: the next one tries again
-	}
+	p.busy, p.next = true, now()+probeAfter
+	g.worker.do(func() {
+		unresolved := g.links.Unresolved(d, peer)
+		g.poll.post(func() {
+			p.busy = false
+			if n, has := d.Solicitation(source, peer); unresolved && has {
+				_ = g.announcer.Send(&n) // as the advertisement: the next one tries again
+			}
+		})
+	})
 }
 
-// sent notes what became of an advertisement: the first failure in a row is logged.
-func (g *group) sent(r *setup.Router, to netip.Addr, err error) {
+// sent notes what became of an advertisement: the first failure in a row to a destination is
+// logged. A master of which none arrives anywhere is none: another director takes over, so it
+// leaves.
+func (g *group) sent(router int, to netip.Addr, err error) {
+	key := sending{router, to}
 	if err == nil {
-		g.sendError = ""
+		if len(g.sending) > 0 {
+			delete(g.sending, key)
+		}
+		g.sentAt = now()
 		return
 	}
 	g.unsent++
-	if g.sendError == "" && len(g.faults) == 0 {
+	if r := &g.setup.Routers[router]; g.sending[key] == "" && len(g.faults) == 0 {
 		g.Log.Warn("an advertisement cannot be sent", "group", g.setup.Name, "device", r.Device, "id", r.ID, "to", to, "error", err)
 	}
-	g.sendError = err.Error()
+	g.sending[key] = err.Error()
+	if g.machine.State() == vrrp.Master && g.failed == "" && now()-g.sentAt > (missedIntervals+1)*g.setup.Interval {
+		g.fail("no advertisement can be sent: " + err.Error())
+	}
 }
+
+// missedIntervals and a skew are the time after which others take over (RFC 9568, 6.1).
+const missedIntervals = 3
 
 // byDevice calls f for the addresses of each device, in order.
 func byDevice(addresses []vrrp.Address, f func(device string, prefixes []netip.Prefix)) {
@@ -228,23 +314,34 @@ func byDevice(addresses []vrrp.Address, f func(device string, prefixes []netip.P
 	}
 }
 
-func (g *group) take(addresses []vrrp.Address) {
-	byDevice(addresses, func(device string, prefixes []netip.Prefix) {
-		err := fmt.Errorf("there is no device %s", device)
-		if d := g.devices[device]; d != nil {
-			err = host.AddMarked(d, prefixes)
-		}
-		if err != nil {
-			g.fail(err.Error())
+// fail begins a fault, and the time until the addresses are tried again, which is doubled each
+// time. The group does not preempt then, as it would only interrupt the other director again:
+// until it was master with all addresses, or a reload. The machine is told in the next round.
+func (g *group) fail(text string) {
+	if g.failed == "" {
+		g.failures++
+		g.refrains = true
+	}
+	g.failed, g.failedUntil = strings.ReplaceAll(text, "\n", "; "), now()+pauseAfter(g.failures)
+	g.poll.post(func() {
+		g.review(now())
+		if g.refrains {
+			g.machine.Refrain()
 		}
 	})
 }
 
-// fail begins a fault, and the time until the addresses are tried again. The machine is told
-// in the next round.
-func (g *group) fail(text string) {
-	g.failed, g.failedUntil = strings.ReplaceAll(text, "\n", "; "), now()+retryAfter
-	g.poll.post(func() { g.review(now()) })
+// pauseAfter is the time after which a fault of so many failures in a row is tried again.
+func pauseAfter(failures int) time.Duration {
+	return min(retryAfter<<min(max(failures-1, 0), 10), retryMost)
+}
+
+// forgive lets a group preempt again that could not do what a master does.
+func (g *group) forgive() {
+	if g.refrains {
+		g.failures, g.refrains = 0, false
+		g.machine.Reclaim()
+	}
 }
 
 // retry ends the fault of addresses that could not be configured, to try again.
@@ -255,25 +352,19 @@ func (g *group) retry(t time.Duration) {
 	}
 }
 
-func (l *loop) release(addresses []vrrp.Address) {
-	byDevice(addresses, func(device string, prefixes []netip.Prefix) {
-		d := l.devices[device]
-		if d == nil {
-			return // with its addresses
-		}
-		again, err := host.RemoveMarked(d, prefixes)
-		if err != nil {
-			l.Log.Error("addresses cannot be removed", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
-		}
-		if len(again) > 0 {
-			l.Log.Warn("Linux removed other addresses with those that moved; they were added again (sysctl net.ipv4.conf.all.promote_secondaries=1 prevents that)", "device", device, "addresses", again)
-		}
-	})
-}
-
+// announce announces addresses, those that the host does not have yet as soon as it has them,
+// and those that it cannot have not.
 func (g *group) announce(addresses []vrrp.Address, repeat int) {
 	var packets []host.Announcement
-	byDevice(addresses, func(device string, prefixes []netip.Prefix) {
+	var present []vrrp.Address
+	for _, a := range addresses {
+		if has, wanted := g.known[a]; has {
+			present = append(present, a)
+		} else if wanted {
+			g.unannounced[a] = max(g.unannounced[a], repeat)
+		}
+	}
+	byDevice(present, func(device string, prefixes []netip.Prefix) {
 		d := g.devices[device]
 		if d == nil {
 			return

@@ -6,34 +6,85 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/daemon/vrrp/socket"
+	"imbang/internal/host"
 )
 
-// handover is what the next program of this process goes on with.
+// handover is what the next program of this process goes on with. It needs neither the
+// configuration's file, which may not be valid, nor the kernel's RTNL lock.
 type handover struct {
 	PID     int // so that no other process uses it
+	Setup   *setup.Setup
 	Groups  map[string]vrrp.Snapshot
+	Memory  map[string]memory
 	Scripts map[string]rememberedScript
+	Devices map[string]*host.Device
+	// Sockets and Lock are descriptors that stay open.
+	Sockets []socket.Kept
+	Lock    int
+	// Facts are what the daemon reported, Awaited the number of the last request for connections.
+	Facts   facts
+	Awaited uint64
+}
+
+// memory is what the process itself knows of a group.
+type memory struct {
+	Since    time.Time
+	Cause    vrrp.Cause
+	Refrains bool
+	Failures int
+	Sources  []netip.Addr
+	Awaited  uint64 // since when it waits for connections
 }
 
 type rememberedScript struct {
-	Script setup.Script
-	State  check.State
+	Script  setup.Script
+	State   check.State
+	Assumed check.Verdict
 }
 
-// readHandover reads and removes what an earlier program of this process has left.
+// inherit takes the lock of the directory, and what an earlier program of this process has
+// left. What another process has left is removed: it was killed.
+func (l *loop) inherit() (handover, error) {
+	h, err := readHandover(l.Dir)
+	if err != nil {
+		l.Log.Error("what the earlier program handed over cannot be used: the groups start anew", "error", err)
+	}
+	own := err == nil && h.PID == os.Getpid()
+	if own {
+		l.lock = place.AdoptVRRP(l.Dir, h.Lock)
+	}
+	if l.lock == nil {
+		if l.lock, err = place.TakeVRRP(l.Dir); err != nil {
+			return handover{}, err
+		}
+	}
+	_ = os.Remove(place.VRRPHandover(l.Dir))
+	if !own {
+		return handover{}, nil
+	}
+	if err := h.check(); err != nil {
+		l.Log.Error("the configuration that the earlier program handed over cannot be used: the file is read", "error", err)
+		h.Setup = nil
+	}
+	return h, nil
+}
+
+// readHandover reads what a program has left; nothing: an empty one.
 func readHandover(dir string) (h handover, err error) {
 	text, err := os.ReadFile(place.VRRPHandover(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return h, nil
-	}
-	if err == nil {
-		err = os.Remove(place.VRRPHandover(dir))
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &h)
@@ -41,35 +92,143 @@ func readHandover(dir string) (h handover, err error) {
 	if err != nil {
 		return handover{}, err
 	}
-	if h.PID != os.Getpid() {
-		return handover{}, nil // of a process that was killed
-	}
 	return h, nil
 }
 
-// replace hands over to the program file. It returns nil if that failed and the loop goes on.
+// check refuses a configuration that another version of the program wrote otherwise.
+func (h *handover) check() error {
+	if h.Setup == nil {
+		return nil
+	}
+	for i := range h.Setup.Groups {
+		g := &h.Setup.Groups[i]
+		if _, err := vrrp.New(g.Machine(g.Priority, make([]netip.Addr, len(g.Routers)))); err != nil {
+			return fmt.Errorf("group %s: %w", g.Name, err)
+		}
+	}
+	return nil
+}
+
+// replacement is a handover under way. Track scripts end first, and notify commands, or the
+// next program would not know of them.
+type replacement struct {
+	since  time.Duration
+	ending bool
+	killed bool
+	ended  bool
+	reload func() // that came meanwhile, for the case that the replacement fails
+}
+
+const (
+	replacementStep     = 10 * time.Millisecond // between looks at what is waited for
+	replacementPatience = 10 * time.Second      // for notify commands
+	helpersPatience     = 2 * time.Second       // for what was killed, and for the kernel
+	logPatience         = 10 * time.Millisecond // nothing is advertised meanwhile
+)
+
+func (l *loop) beginReplacement() {
+	if l.replacing == nil {
+		l.replacing = &replacement{since: now()}
+	}
+}
+
+// replace goes on with a replacement. The error is ErrReplaced; otherwise the loop goes on.
 func (l *loop) replace() error {
-	l.replacing = false
-	h := handover{PID: os.Getpid(), Groups: map[string]vrrp.Snapshot{}, Scripts: map[string]rememberedScript{}}
-	for name, s := range l.tracker.scripts {
-		h.Scripts[name] = rememberedScript{s.script, s.state}
+	r, waited := l.replacing, now()-l.replacing.since
+	if !r.ending {
+		if r.killed = waited > replacementPatience; !r.killed && !l.hooks.Idle() {
+			return nil
+		}
+		if r.killed {
+			l.Log.Warn("notify commands are killed: they have not ended", "after", replacementPatience)
+		}
+		r.ending = true
+		go func() {
+			l.tracker.close()
+			if r.killed {
+				l.hooks.Close()
+			}
+			l.poll.post(func() { r.ended = true })
+		}()
+		return nil
 	}
-	for _, g := range l.groups {
-		h.Groups[g.setup.Name] = g.machine.Snapshot()
+	idle := r.ended && (r.killed || l.hooks.Idle()) && !l.looking && l.settled() && !l.anyJoining()
+	if !idle && waited < replacementPatience+helpersPatience {
+		return nil
 	}
-	err := writeHandover(l.Dir, h)
-	if err == nil && l.Execute == nil {
-		err = errors.New("there is no program to execute")
+	l.replacing = nil
+	return l.execute(r)
+}
+
+// execute hands over to the program file. It returns nil if that failed and the loop goes on.
+func (l *loop) execute(r *replacement) error {
+	if l.Execute == nil {
+		l.Log.Error("the program cannot be replaced, and goes on: there is no program to execute")
+		return nil
 	}
+	l.Log.Info("the program is executed again", "groups", len(l.groups))
+	drain(l.Log, logPatience)
+	h, err := l.handOver()
 	if err == nil {
-		l.Log.Info("the program is executed again", "groups", len(l.groups))
 		if err = l.Execute(); err == nil {
 			return ErrReplaced
 		}
 	}
 	_ = os.Remove(place.VRRPHandover(l.Dir))
+	for _, s := range l.sockets {
+		if s.Socket != nil {
+			s.Unkeep()
+		}
+	}
+	unix.CloseOnExec(int(l.lock.Fd()))
 	l.Log.Error("the program cannot be replaced, and goes on", "error", err)
+	l.hooks.Close()
+	l.openHelpers()
+	l.tracker.set(l.setup.Scripts, h.Scripts)
+	if r.reload != nil {
+		r.reload()
+	}
 	return nil
+}
+
+// handOver writes the handover, and keeps its descriptors open.
+func (l *loop) handOver() (handover, error) {
+	h := handover{
+		PID: os.Getpid(), Setup: l.setup, Groups: map[string]vrrp.Snapshot{}, Memory: map[string]memory{},
+		Scripts: l.tracker.remember(), Devices: l.devices, Lock: int(l.lock.Fd()),
+		Facts: l.facts, Awaited: l.awaited,
+	}
+	if _, err := unix.FcntlInt(l.lock.Fd(), unix.F_SETFD, 0); err != nil {
+		return h, fmt.Errorf("handover: %w", err)
+	}
+	for _, s := range l.sockets {
+		if s.Socket == nil {
+			continue
+		}
+		kept, err := s.Keep()
+		if err != nil {
+			return h, fmt.Errorf("handover: %w", err)
+		}
+		h.Sockets = append(h.Sockets, kept)
+	}
+	for _, g := range l.groups {
+		h.Groups[g.setup.Name] = g.machine.Snapshot()
+		h.Memory[g.setup.Name] = memory{g.since, g.cause, g.refrains, g.failures, g.sources, g.awaited}
+	}
+	return h, writeHandover(l.Dir, h)
+}
+
+// adopt goes on with the earlier program's sockets.
+func (l *loop) adopt(sockets []socket.Kept) {
+	for _, k := range sockets {
+		s, err := socket.Adopt(k)
+		if err != nil {
+			l.Log.Warn("a socket of the earlier program cannot be used: another one is opened", "error", err)
+			continue
+		}
+		at := spot{k.Device, k.IPv6}
+		l.sockets[at] = l.pollSocket(at, s)
+	}
 }
 
 func writeHandover(dir string, h handover) error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // logRoom is how many messages wait for the log at most.
@@ -22,6 +23,7 @@ type behind struct {
 type logPipe struct {
 	messages chan logged
 	lost     atomic.Uint64
+	waiting  atomic.Int64
 	done     sync.WaitGroup
 }
 
@@ -40,6 +42,7 @@ func newBehind(l *slog.Logger) (*slog.Logger, func()) {
 				m.r.AddAttrs(slog.Uint64("messages_lost_before", n))
 			}
 			_ = m.to.Handle(context.Background(), m.r)
+			p.waiting.Add(-1)
 		}
 	})
 	return slog.New(behind{l.Handler(), p}), func() {
@@ -51,9 +54,11 @@ func newBehind(l *slog.Logger) (*slog.Logger, func()) {
 func (b behind) Enabled(ctx context.Context, level slog.Level) bool { return b.to.Enabled(ctx, level) }
 
 func (b behind) Handle(_ context.Context, r slog.Record) error {
+	b.pipe.waiting.Add(1)
 	select {
 	case b.pipe.messages <- logged{b.to, r}:
 	default:
+		b.pipe.waiting.Add(-1)
 		b.pipe.lost.Add(1)
 	}
 	return nil
@@ -63,3 +68,11 @@ func (b behind) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return behind{b.to.WithAttrs(attrs), b.pipe}
 }
 func (b behind) WithGroup(name string) slog.Handler { return behind{b.to.WithGroup(name), b.pipe} }
+
+// drain waits until all messages of a log of newBehind are written, for a time.
+func drain(l *slog.Logger, patience time.Duration) {
+	b, is := l.Handler().(behind)
+	for deadline := time.Now().Add(patience); is && b.pipe.waiting.Load() > 0 && time.Now().Before(deadline); {
+		time.Sleep(100 * time.Microsecond)
+	}
+}

@@ -7,18 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/hooks"
-	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
-	"imbang/internal/daemon/vrrp/socket"
 	"imbang/internal/host"
 )
 
@@ -39,9 +37,10 @@ type Options struct {
 	Execute func() error
 	// RealTime makes the loop's thread real-time if that is allowed.
 	RealTime bool
-	// Lease is called with the time until which a group's director may answer for its
-	// addresses, 0: not any more; nil: nobody is.
-	Lease func(group string, until time.Duration)
+	// OpenPlane opens the data plane of the director of the calling thread's network
+	// namespace; nil without an error: none is loaded. It is called by another goroutine than
+	// Run's. Without it no director is used.
+	OpenPlane func() (Plane, error)
 }
 
 // ErrReplaced is the error of a process whose successor goes on, if Execute returned nil.
@@ -53,50 +52,43 @@ const stopPatience = 10 * time.Second
 // loop has all state; its methods are called by one goroutine.
 type loop struct {
 	Options
+	ledger
 	poll      *poller
+	worker    *worker
+	links     *host.Links // the worker's
 	watch     *host.DeviceWatch
 	announcer *host.Announcer
 	hooks     *hooks.Queue
 	tracker   *tracker
+	lock      *os.File
 
 	setup         *setup.Setup
 	devices       map[string]*host.Device
 	sockets       map[spot]*opened
+	socketsAt     time.Duration // when failures are tried again; 0: never
 	routes        map[route]target
 	groups        []*group
+	first         int                // of the groups that the next round begins with
 	advertisement vrrp.Advertisement // that is being received
 	message       []byte             // that is being sent
+
+	// looking: the worker reads the devices; lookAgain: they have changed since.
+	looking, lookAgain bool
+	lookAt             time.Duration // when a failure is tried again; 0: never
 
 	began       time.Time
 	loaded      time.Time
 	loadError   string
 	notRealTime string        // why
 	late        time.Duration // of ticks, at most
+	again       int           // rounds in a row that were too long for ticks
+	started     bool
 	stopping    bool
-	replacing   bool
-}
+	replacing   *replacement
 
-// spot is where a socket is.
-type spot struct {
-	device string
-	ipv6   bool
-}
-
-// opened is a socket of a spot, or why there is none.
-type opened struct {
-	*socket.Socket
-	err error
-}
-
-// route leads from a message to its virtual router.
-type route struct {
-	spot
-	id uint8
-}
-
-type target struct {
-	group  *group
-	router int
+	controlled
+	planeUse
+	wants chan []neighbour // for surroundings
 }
 
 // Run runs until the context ends, and leaves then: other directors take over at once.
@@ -104,24 +96,28 @@ func Run(ctx context.Context, o Options) (err error) {
 	log, flush := newBehind(o.Log)
 	defer flush()
 	o.Log = log
-	wanted, err := o.Load()
-	if err != nil {
-		return err
-	}
-	lock, err := place.TakeVRRP(o.Dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
 	// Sockets belong to the network namespace of the thread that opens them.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	l := &loop{Options: o, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
+	l := &loop{Options: o, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
+	l.clients, l.macs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}
+	before, err := l.inherit()
+	if err != nil {
+		return err
+	}
+	defer l.lock.Close()
+	wanted := before.Setup
+	if wanted == nil {
+		if wanted, err = o.Load(); err != nil {
+			// An earlier process may have been killed.
+			return errors.Join(err, removeMarked(o.Log))
+		}
+	}
 	if o.RealTime {
 		end, err := realTime()
 		defer end()
 		if err != nil {
-			l.notRealTime = strings.ReplaceAll(err.Error(), "\n", "; ")
+			l.notRealTime = oneLine(err)
 			log.Warn("the process is not real-time: under load it may take itself for stalled", "error", l.notRealTime)
 		}
 	}
@@ -134,20 +130,36 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer served()
-	if err := l.start(wanted); err != nil {
+	surrounded, err := l.surround()
+	if err != nil {
 		return err
 	}
+	defer surrounded()
+	if err := l.start(wanted, before); err != nil {
+		return err
+	}
+	controlled, err := l.serveControl() // now, as clients learn of all groups first
+	if err != nil {
+		return err
+	}
+	defer controlled()
 	ended := make(chan struct{})
 	defer close(ended)
-	go l.signals(ctx, ended)
-	if o.Ready != nil {
-		o.Ready()
+	go l.signals(ctx, ended, before.Setup != nil)
+	if err = l.run(); err != nil && !errors.Is(err, ErrReplaced) {
+		l.stop()
 	}
-	return l.run()
+	return err
 }
 
 func (l *loop) open() (err error) {
 	if l.poll, err = newPoller(); err != nil {
+		return err
+	}
+	if l.links, err = host.OpenLinks(); err != nil {
+		return err
+	}
+	if l.worker, err = newWorker(l.RealTime); err != nil {
 		return err
 	}
 	if l.watch, err = host.NewDeviceWatch(); err != nil {
@@ -156,9 +168,14 @@ func (l *loop) open() (err error) {
 	if l.announcer, err = host.NewAnnouncer(); err != nil {
 		return err
 	}
+	l.openHelpers()
+	return l.poll.add(l.watch.FD())
+}
+
+// openHelpers begins what runs other programs.
+func (l *loop) openHelpers() {
 	l.hooks = hooks.New(func(e events.Event) { l.Log.Error("notify command failed", "group", e.Service, "error", e.Text) })
 	l.tracker = newTracker(l.poll.post, l.scriptChanged)
-	return l.poll.add(l.watch.FD())
 }
 
 // close ends what open began, as far as it came.
@@ -168,6 +185,10 @@ func (l *loop) close() {
 	}
 	if l.hooks != nil {
 		l.hooks.Close()
+	}
+	if l.worker != nil && !l.worker.close(stopPatience) {
+		l.Log.Warn("the kernel has not answered: another program holds its RTNL lock", "after", stopPatience)
+		return // what the worker uses stays open until the process ends
 	}
 	for _, s := range l.sockets {
 		if s.Socket != nil {
@@ -180,13 +201,34 @@ func (l *loop) close() {
 	if l.watch != nil {
 		l.watch.Close()
 	}
+	if l.links != nil {
+		l.links.Close()
+	}
 	if l.poll != nil {
 		l.poll.close()
 	}
 }
 
-// signals passes what others ask for to the loop.
-func (l *loop) signals(ctx context.Context, ended <-chan struct{}) {
+// signals passes what others ask for to the loop. A program that was executed again goes on
+// with the earlier one's configuration, and reads the file now.
+func (l *loop) signals(ctx context.Context, ended <-chan struct{}, reload bool) {
+	loads := make(chan struct{}, 1)
+	defer close(loads)
+	go func() { // it reads files, and may take long
+		load := func() {
+			wanted, err := l.Load()
+			l.poll.post(func() { l.reload(wanted, err) })
+		}
+		if reload {
+			load()
+		}
+		if l.Ready != nil {
+			l.poll.post(func() { go l.Ready() })
+		}
+		for range loads {
+			load()
+		}
+	}()
 	for {
 		select {
 		case <-ended:
@@ -195,23 +237,33 @@ func (l *loop) signals(ctx context.Context, ended <-chan struct{}) {
 			l.poll.post(func() { l.stopping = true })
 			return
 		case <-l.Reload:
-			wanted, err := l.Load() // it reads files, and may take long
-			l.poll.post(func() { l.reload(wanted, err) })
+			select {
+			case loads <- struct{}{}:
+			default: // it is about to be read
+			}
 		case <-l.Replace:
-			l.poll.post(func() { l.replacing = true })
+			l.poll.post(l.beginReplacement)
 		}
 	}
 }
+
+// Bounds of a round. One that took longer than slack before ticks is followed by another one,
+// as advertisements may have arrived meanwhile; but not more than some in a row.
+const (
+	slack     = 5 * time.Millisecond
+	moreTimes = 3
+)
 
 // run is the loop.
 func (l *loop) run() error {
 	for {
 		t := now()
 		if l.watch.Drain() {
-			l.look(t)
+			l.look()
 		}
+		read := true
 		for _, s := range l.sockets {
-			l.receive(t, s)
+			read = l.receive(s) && read
 		}
 		for _, f := range l.poll.take() {
 			f()
@@ -220,68 +272,107 @@ func (l *loop) run() error {
 			l.stop()
 			return nil
 		}
-		if l.replacing && l.hooks.Idle() {
+		if l.replacing != nil {
 			if err := l.replace(); err != nil {
 				return err
 			}
 		}
-		next := time.Duration(0)
-		for _, g := range l.groups {
-			if g.next != 0 && t >= g.next {
-				l.late = max(l.late, t-g.next)
-				g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Tick(t, out) })
-			}
-			g.retry(t)
-			for _, at := range [...]time.Duration{g.next, g.failedUntil} {
-				if at != 0 && (next == 0 || at < next) {
-					next = at
-				}
-			}
+		if !l.tick(t, read) {
+			l.flush(now())
+			continue
 		}
-		if again := t + 100*time.Millisecond; l.replacing && (next == 0 || again < next) {
-			next = again // for notify commands to end
-		}
-		if err := l.poll.wait(next); err != nil {
+		l.flush(t)
+		if err := l.poll.wait(l.next(t)); err != nil {
 			return err
 		}
 	}
 }
 
-// receive reads all messages of a socket.
-func (l *loop) receive(t time.Duration, s *opened) {
-	if s.Socket == nil {
-		return
+// tick calls the machines that are due, and reports false if advertisements have to be read
+// before the others are. A master that does not read everything advertises nevertheless.
+func (l *loop) tick(t time.Duration, read bool) bool {
+	for i := range l.groups {
+		g := l.groups[(l.first+i)%len(l.groups)]
+		if due := g.next != 0 && t >= g.next; !due && (g.failedUntil == 0 || t < g.failedUntil) {
+			continue
+		}
+		stale := now()-t > slack
+		if (stale || !read && g.machine.State() != vrrp.Master) && l.again < moreTimes {
+			l.again++
+			l.first = (l.first + i) % len(l.groups)
+			return false
+		}
+		at := t
+		if stale {
+			at = now()
+		}
+		g.tick(at)
 	}
-	_, err := s.Receive(func(message []byte, p vrrp.Packet) {
-		if len(message) < 2 {
-			return // the filter of the socket requires two bytes
-		}
-		if to, known := l.routes[route{spot{s.Device, s.IPv6}, message[1]}]; known {
-			to.group.receive(t, to.router, message, p)
-		}
-	})
-	if err != nil { // of the device: changes of it are noticed by themselves
-		l.Log.Debug("receive", "device", s.Device, "error", err)
+	l.again, l.first = 0, 0
+	l.retry(t)
+	return true
+}
+
+func (g *group) tick(t time.Duration) {
+	if g.next != 0 && t >= g.next {
+		g.late = max(g.loop.late, t-g.next)
+		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Tick(t, out) })
+	}
+	g.retry(t)
+}
+
+// retry does again what failed.
+func (l *loop) retry(t time.Duration) {
+	if l.expires(t) == 0 {
+		l.synchronize()
+	}
+	if l.lookAt != 0 && t >= l.lookAt {
+		l.look()
+	}
+	if l.socketsAt != 0 && t >= l.socketsAt {
+		l.openSockets()
+		l.reviewAll(t)
 	}
 }
 
-// start starts the groups: where an earlier program handed over, as it was there.
-func (l *loop) start(wanted *setup.Setup) error {
-	t := now()
-	before, err := readHandover(l.Dir)
-	if err != nil {
-		l.Log.Error("what the earlier program handed over cannot be used: the groups start anew", "error", err)
+// next is when the next round is due, at the latest; 0: there is no such time.
+func (l *loop) next(t time.Duration) (next time.Duration) {
+	soonest := func(at time.Duration) {
+		if at != 0 && (next == 0 || at < next) {
+			next = at
+		}
 	}
+	for _, g := range l.groups {
+		soonest(g.next)
+		soonest(g.failedUntil)
+	}
+	soonest(l.lookAt)
+	soonest(l.socketsAt)
+	soonest(l.expires(t))
+	if l.clean && !l.busy {
+		soonest(max(l.cleanAfter, t))
+	}
+	if l.replacing != nil {
+		soonest(t + replacementStep)
+	}
+	return next
+}
+
+// start starts the groups: where an earlier program handed over, as it was there.
+func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
+	t := now()
 	l.setup = wanted
 	l.tracker.set(wanted.Scripts, before.Scripts)
-	if l.devices, err = host.Devices(); err != nil {
-		return err
+	if l.devices = before.Devices; l.devices == nil {
+		if l.devices, err = l.links.Devices(); err != nil {
+			return err
+		}
 	}
 	for i := range wanted.Groups {
 		g := newGroup(l, &wanted.Groups[i])
 		l.groups = append(l.groups, g)
 		if snapshot, has := before.Groups[g.setup.Name]; has {
-			if err := g.restore(t, snapshot); err == nil {
+			if err := g.restore(t, snapshot, before.Memory[g.setup.Name]); err == nil {
 				continue
 			} else {
 				l.Log.Error("what the earlier program handed over cannot be used: the group starts anew", "group", g.setup.Name, "error", err)
@@ -291,144 +382,168 @@ func (l *loop) start(wanted *setup.Setup) error {
 			return err
 		}
 	}
-	l.dropStale(before)
+	l.recall(&before)
+	l.guard()
+	l.adopt(before.Sockets)
 	l.openSockets()
+	l.clean = true
+	if before.Setup == nil {
+		l.noteStale()
+		if !l.settle(startPatience) {
+			return fmt.Errorf("the kernel has not answered within %s: another program holds its RTNL lock", startPatience)
+		}
+	}
+	l.started = true
 	for _, g := range l.groups {
 		g.begin(now())
 	}
+	l.look()
 	return nil
 }
 
-// dropStale removes marked addresses that no group holds.
-func (l *loop) dropStale(before handover) {
-	held := map[vrrp.Address]bool{}
-	for _, g := range l.groups {
-		if g.machine.State() == vrrp.Master {
-			for _, a := range g.setup.AllAddresses() {
-				held[a] = true
-			}
-		}
-	}
+// noteStale logs that marked addresses of an earlier process are about to be removed.
+func (l *loop) noteStale() {
 	for _, d := range l.devices {
 		var stale []vrrp.Address
 		for _, a := range d.Addresses {
-			if one := (vrrp.Address{Device: d.Name, Prefix: a.Prefix}); a.Protocol == host.Mark && !held[one] {
+			if one := (vrrp.Address{Device: d.Name, Prefix: a.Prefix}); a.Protocol == host.Mark && !l.held(one) {
 				stale = append(stale, one)
 			}
 		}
 		if len(stale) > 0 {
 			l.Log.Info("addresses of an earlier process are removed", "device", d.Name, "addresses", texts(stale))
-			l.release(stale)
-		}
-	}
-	for name := range before.Groups {
-		if !slices.ContainsFunc(l.groups, func(g *group) bool { return g.setup.Name == name }) {
-			l.Log.Warn("the earlier program had a group that is not configured any more: its addresses are removed without a resignation", "group", name)
 		}
 	}
 }
 
-func texts(addresses []vrrp.Address) string {
-	var all []string
-	for _, a := range addresses {
-		all = append(all, a.Prefix.String())
+// startPatience is how long a start waits for the kernel.
+const startPatience = time.Minute
+
+// settle waits until the worker has done what the loop has asked for so far.
+func (l *loop) settle(patience time.Duration) bool {
+	for deadline := now() + patience; ; {
+		for _, f := range l.poll.take() {
+			f()
+		}
+		l.flush(now())
+		if l.settled() && !l.anyJoining() {
+			return true
+		}
+		left := deadline - now()
+		if left <= 0 {
+			return false
+		}
+		if l.clean && !l.busy {
+			left = min(left, max(l.cleanAfter-now(), 0))
+		}
+		l.poll.waitPosted(left)
 	}
-	return strings.Join(all, " ")
 }
 
-// stop leaves all groups, and waits for notify commands.
+func (l *loop) anyJoining() bool {
+	for _, s := range l.sockets {
+		if s.joining {
+			return true
+		}
+	}
+	return false
+}
+
+// stop leaves all groups, and waits for notify commands. The leases of all groups end first,
+// as the other director may be master of the next one at once, and addresses go last.
 func (l *loop) stop() {
 	for _, g := range l.groups {
-		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Shutdown(now(), out) })
+		g.out.Reset()
+		g.machine.Shutdown(now(), &g.out)
+		g.next = 0
 	}
+	step := func(wanted func(vrrp.ActionKind) bool) {
+		for _, g := range l.groups {
+			for i := range g.out.Actions {
+				if a := &g.out.Actions[i]; wanted(a.Kind) {
+					g.do(a)
+				}
+			}
+		}
+	}
+	step(func(k vrrp.ActionKind) bool { return k == vrrp.ActionLease })
+	step(func(k vrrp.ActionKind) bool { return k == vrrp.ActionAdvertise })
+	step(func(k vrrp.ActionKind) bool { return k != vrrp.ActionLease && k != vrrp.ActionAdvertise })
+	if !l.settle(stopPatience) {
+		l.Log.Error("addresses are left: the kernel has not removed them (imbang vrrp clean does)", "after", stopPatience, "error", l.cleanError)
+	}
+	l.unguard()
 	if !l.hooks.Wait(stopPatience) {
 		l.Log.Warn("notify commands are killed: they have not ended", "after", stopPatience)
 	}
 }
 
-// look reads the devices and acts on what has changed.
-func (l *loop) look(t time.Duration) {
-	devices, err := host.Devices()
+// Between failures to read the devices.
+const lookAgainAfter = 100 * time.Millisecond
+
+// look has the worker read the devices.
+func (l *loop) look() {
+	l.lookAt = 0
+	if l.looking {
+		l.lookAgain = true
+		return
+	}
+	l.looking, l.lookAgain = true, false
+	changes := l.changes
+	l.worker.do(func() {
+		devices, err := l.links.Devices()
+		l.poll.post(func() { l.looked(devices, err, changes) })
+	})
+}
+
+// looked acts on what has changed. The addresses are those of now unless the worker was asked
+// to change them since.
+func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64) {
+	l.looking = false
 	if err != nil {
-		l.Log.Error("devices cannot be read", "error", err)
+		l.Log.Error("devices cannot be read; that is tried again", "error", err)
+		l.lookAt = now() + lookAgainAfter
 		return
 	}
 	l.devices = devices
 	l.openSockets()
-	for _, g := range l.groups {
-		if g.machine.State() == vrrp.Master {
-			g.keepAddresses(t)
-		}
-		g.review(t)
+	current := changes == l.changes && l.settled()
+	if current {
+		l.verify(now())
+	}
+	l.reviewAll(now())
+	if l.lookAgain || !current {
+		l.look()
 	}
 }
 
-// openSockets opens and closes sockets, so that there is one for each device and family of
-// the groups, and has each accept what is for it.
-func (l *loop) openSockets() {
-	type want struct {
-		ids       []uint8
-		multicast bool
+// reviewAll tells all machines of what has changed around them, and starts those that waited
+// for a socket.
+func (l *loop) reviewAll(t time.Duration) {
+	if !l.started {
+		return
 	}
-	wanted := map[spot]*want{}
-	l.routes = map[route]target{}
 	for _, g := range l.groups {
-		for i := range g.setup.Routers {
-			r := &g.setup.Routers[i]
-			at := spot{r.Device, r.IPv6()}
-			if wanted[at] == nil {
-				wanted[at] = &want{}
-			}
-			wanted[at].ids = append(wanted[at].ids, r.ID)
-			wanted[at].multicast = wanted[at].multicast || len(r.Peers) == 0
-			l.routes[route{at, r.ID}] = target{g, i}
+		if g.machine.State() == vrrp.Initialize && !g.joining() && !l.stopping {
+			g.begin(t)
+		} else {
+			g.review(t)
 		}
 	}
-	for at, s := range l.sockets {
-		d := l.devices[at.device]
-		if wanted[at] == nil || s.Socket == nil || d == nil || d.Index != s.Index {
-			if s.Socket != nil {
-				s.Close()
-			}
-			delete(l.sockets, at)
-		}
-	}
-	for at, w := range wanted {
-		s := l.sockets[at]
-		if s == nil {
-			s = l.openSocket(at)
-			l.sockets[at] = s
-		}
-		if s.Socket != nil {
-			slices.Sort(w.ids)
-			s.err = s.Accept(w.ids, w.multicast)
-		}
-	}
-}
-
-func (l *loop) openSocket(at spot) *opened {
-	d := l.devices[at.device]
-	if d == nil {
-		return &opened{err: fmt.Errorf("there is no device %s", at.device)}
-	}
-	s, err := socket.Open(socket.Where{Device: at.device, Index: d.Index, IPv6: at.ipv6})
-	if err == nil {
-		if err = l.poll.add(s.FD()); err != nil {
-			s.Close()
-			s = nil
-		}
-	}
-	return &opened{s, err}
 }
 
 // reload changes to another configuration, without a transition.
 func (l *loop) reload(wanted *setup.Setup, err error) {
+	if l.replacing != nil { // the next program reads the file itself
+		l.replacing.reload = func() { l.reload(wanted, err) }
+		return
+	}
 	if err == nil && wanted == nil {
 		err = errors.New("the configuration has no section vrrp: stop the process instead")
 	}
 	if err != nil {
 		l.loadError = err.Error()
-		l.Log.Error("the configuration is not valid: nothing was changed", "error", strings.ReplaceAll(l.loadError, "\n", "; "))
+		l.Log.Error("the configuration is not valid: nothing was changed", "error", oneLine(err))
 		return
 	}
 	t := now()
@@ -459,14 +574,15 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 		l.groups = append(l.groups, g)
 	}
 	l.openSockets()
+	l.guard()
 	for _, g := range l.groups {
-		if g.machine.State() == vrrp.Initialize {
-			g.begin(t)
-		} else {
+		if g.machine.State() != vrrp.Initialize {
 			g.reconfigure(t)
-			g.review(t)
+			g.forgive()
 		}
 	}
+	l.reviewAll(t)
+	l.look()
 	l.Log.Info("configuration reloaded", "groups", len(l.groups))
 }
 

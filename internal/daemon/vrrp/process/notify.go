@@ -18,6 +18,9 @@ const notified events.Kind = "vrrp"
 // keepalived. They run one after the other for each group, and are killed after a time.
 func (g *group) notify(a *vrrp.Action) {
 	g.since, g.cause = time.Now(), a.Cause
+	if a.State == vrrp.Master {
+		g.sentAt = now()
+	}
 	g.Log.Info("new state", "group", g.setup.Name, "state", a.State.String(), "cause", a.Cause.String(), "priority", a.Priority)
 	e := events.Event{Kind: notified, Time: g.since, Service: g.setup.Name, Text: a.State.String() + ": " + a.Cause.String()}
 	if command := g.setup.NotifyStates[a.State]; len(command) > 0 {

@@ -93,6 +93,18 @@ func (p *poller) wait(until time.Duration) error {
 	return nil
 }
 
+// remove ends add.
+func (p *poller) remove(fd int) { _ = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_DEL, fd, nil) }
+
+// waitPosted waits until a function was posted, and for nothing else, for a time.
+func (p *poller) waitPosted(patience time.Duration) {
+	fds := []unix.PollFd{{Fd: int32(p.wake), Events: unix.POLLIN}}
+	if n, _ := unix.Poll(fds, int(patience.Milliseconds())+1); n > 0 {
+		var b [8]byte
+		_, _ = unix.Read(p.wake, b[:])
+	}
+}
+
 // post has the loop call f in its next round; it never does if the loop has ended.
 func (p *poller) post(f func()) {
 	p.mu.Lock()

@@ -5,6 +5,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -150,23 +151,43 @@ func TestHandoverInFault(t *testing.T) {
 	a.await("master again", a.is(vrrp.Master))
 }
 
-// What another process has left is not used.
+// What another process has left is not used, nor a file that is damaged; and nobody takes what
+// a process that runs has left for its next program.
 func TestForeignHandover(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeHandover(dir, handover{PID: os.Getpid() + 1, Groups: map[string]vrrp.Snapshot{"web": {}}}); err != nil {
+	inherit := func() (handover, error) {
+		l := &loop{Options: Options{Dir: dir, Log: slog.New(slog.DiscardHandler)}}
+		h, err := l.inherit()
+		if err == nil {
+			l.lock.Close()
+		}
+		return h, err
+	}
+	foreign := handover{PID: os.Getpid() + 1, Groups: map[string]vrrp.Snapshot{"web": {}}}
+	if err := writeHandover(dir, foreign); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := readHandover(dir); err != nil || h.Groups != nil {
-		t.Errorf("%+v, %v", h, err)
-	}
-	if _, err := os.Stat(place.VRRPHandover(dir)); !errors.Is(err, os.ErrNotExist) {
-		t.Error("the file is still there")
-	}
-	if err := os.WriteFile(place.VRRPHandover(dir), []byte("{"), 0o600); err != nil {
+	lock, err := place.TakeVRRP(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readHandover(dir); err == nil {
-		t.Error("a damaged file")
+	if _, err := inherit(); !errors.Is(err, place.ErrVRRPRunning) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(place.VRRPHandover(dir)); err != nil {
+		t.Error(err)
+	}
+	lock.Close()
+	for range 2 { // the second time it is damaged
+		if h, err := inherit(); err != nil || h.Groups != nil {
+			t.Errorf("%+v, %v", h, err)
+		}
+		if _, err := os.Stat(place.VRRPHandover(dir)); !errors.Is(err, os.ErrNotExist) {
+			t.Error("the file is still there")
+		}
+		if err := os.WriteFile(place.VRRPHandover(dir), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

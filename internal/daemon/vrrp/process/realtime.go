@@ -5,20 +5,38 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 )
 
-// priority is that of the loop's thread under SCHED_RR. Threads of the kernel that handle
-// interrupts have 50.
-const priority = 10
+// Priorities of the loop's thread and of the worker's under SCHED_RR. Threads of the kernel
+// that handle interrupts have 50.
+const (
+	priority       = 10
+	workerPriority = 9
+)
 
-// realTime makes the calling thread real-time, but not what it starts, and locks the memory
-// as it is used, so that neither other processes nor a lack of memory delay advertisements.
+// The heap is some MB. With these settings it is collected seldom [percent, bytes].
+const (
+	collectAt   = 400
+	memoryAbout = 64 << 20
+)
+
+// schedule makes the calling thread real-time, but not what it starts.
+func schedule(priority uint32) error {
+	const resetOnFork = 0x01 // SCHED_FLAG_RESET_ON_FORK
+	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Flags: resetOnFork, Priority: priority}, 0)
+}
+
+// realTime makes the calling thread real-time, and locks the memory as it is used, so that
+// neither other processes nor a lack of memory delay advertisements. Other threads of the
+// runtime stay as they are. The garbage collector needs them: while they wait for a CPU, the
+// loop may wait for them, so it runs as seldom as possible (GOGC and GOMEMLIMIT say otherwise).
 // The function that it returns ends that.
 func realTime() (func(), error) {
-	const resetOnFork = 0x01 // SCHED_FLAG_RESET_ON_FORK
-	err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Flags: resetOnFork, Priority: priority}, 0)
+	err := schedule(priority)
 	if err != nil {
 		err = fmt.Errorf("SCHED_RR: %w", err)
 	}
@@ -27,7 +45,16 @@ func realTime() (func(), error) {
 	if err2 != nil {
 		err2 = fmt.Errorf("mlockall: %w", err2)
 	}
+	restore := func() {}
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		percent, limit := debug.SetGCPercent(collectAt), debug.SetMemoryLimit(memoryAbout)
+		restore = func() {
+			debug.SetGCPercent(percent)
+			debug.SetMemoryLimit(limit)
+		}
+	}
 	return func() {
+		restore()
 		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
 		_ = unix.Munlockall()
 	}, errors.Join(err, err2)

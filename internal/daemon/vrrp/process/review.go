@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -65,7 +66,9 @@ func (g *group) changed(s *setup.Group) {
 			}
 		}
 	}
-	g.setup, g.sources = *s, sources
+	g.setup, g.sources, g.heard = *s, sources, make([]netip.Addr, len(s.Routers))
+	clear(g.sending)
+	clear(g.probes)
 }
 
 // reconfigure gives the machine its configuration as it is now.
@@ -103,35 +106,10 @@ func (g *group) review(t time.Duration) {
 	g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetFault(t, len(faults) > 0, out) })
 }
 
-// keepAddresses adds addresses of a master again that somebody removed. If that goes on, the
-// group is in fault: another program wants it otherwise. The devices have just been read.
-func (g *group) keepAddresses(t time.Duration) {
-	var missing []vrrp.Address
-	for _, a := range g.setup.AllAddresses() {
-		d := g.devices[a.Device]
-		if d == nil || !d.Up || g.failed != "" {
-			continue // a fault
-		}
-		if !slices.ContainsFunc(d.Addresses, func(o host.DeviceAddress) bool { return o.Prefix == a.Prefix }) {
-			missing = append(missing, a)
-		}
-	}
-	if len(missing) == 0 {
-		return
-	}
-	g.restored = slices.DeleteFunc(g.restored, func(at time.Duration) bool { return t-at > restoreWithin })
-	if g.restored = append(g.restored, t); len(g.restored) > restoreLimit {
-		g.restored = nil
-		g.fail(fmt.Sprintf("another program removes the addresses again and again: %s", texts(missing)))
-		return
-	}
-	g.Log.Warn("addresses were removed by another program, and are added again", "group", g.setup.Name, "addresses", texts(missing))
-	g.take(missing)
-	g.announce(missing, g.setup.Announcements)
-}
-
 // findFaults are the reasons why the group cannot work.
 func (g *group) findFaults() (all []string) {
+	// What is not known yet is no reason to leave.
+	running := g.machine.State() == vrrp.Backup || g.machine.State() == vrrp.Master
 	add := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(all, text) {
 			all = append(all, text)
@@ -155,6 +133,8 @@ func (g *group) findFaults() (all []string) {
 		}
 		if s := g.sockets[spot{r.Device, r.IPv6()}]; s != nil && s.err != nil {
 			add("%v", s.err)
+		} else if s != nil && s.joining && !running {
+			add("device %s: the multicast group is not joined yet", r.Device)
 		}
 	}
 	for _, name := range g.setup.Scripts {
@@ -162,12 +142,17 @@ func (g *group) findFaults() (all []string) {
 		if s.Weight != 0 {
 			continue
 		}
-		switch state.Verdict {
+		switch g.tracker.verdict(name) {
 		case check.Unknown:
-			add("script %s has no result yet", name)
+			if !running {
+				add("script %s has no result yet", name)
+			}
 		case check.Down:
-			add("script %s: %s", name, state.Last.Detail)
+			add("script %s: %s", name, cmp.Or(state.Last.Detail, "it failed before it was changed"))
 		}
+	}
+	for _, reason := range g.detached() {
+		add("%s", reason)
 	}
 	if g.failed != "" {
 		add("%s", g.failed)
@@ -189,14 +174,18 @@ func noSource(r *setup.Router) string {
 // findPriority is the effective priority.
 func (g *group) findPriority() uint8 {
 	var weights []int
+	if g.facts.Yield { // whatever else is tracked
+		return setup.Effective(g.setup.Priority, -vrrp.PriorityOwner)
+	}
 	for _, d := range g.setup.Devices {
 		device := g.devices[d.Name]
 		add, _ := setup.Share(d.Weight, device != nil && device.Up)
 		weights = append(weights, add)
 	}
 	for _, name := range g.setup.Scripts {
-		if s, state := g.tracker.state(name); state.Verdict != check.Unknown {
-			add, _ := setup.Share(s.Weight, state.Verdict == check.Up)
+		s, _ := g.tracker.state(name)
+		if verdict := g.tracker.verdict(name); verdict != check.Unknown {
+			add, _ := setup.Share(s.Weight, verdict == check.Up)
 			weights = append(weights, add)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,7 +45,9 @@ type Group struct {
 	Addresses    []Address `json:"addresses"` // that move and are not advertised
 	Counts       Counts    `json:"counts"`
 	Refused      []Refused `json:"refused"`              // advertisements, all reasons
-	SendError    string    `json:"send_error,omitempty"` // of the last advertisement
+	SendError    string    `json:"send_error,omitempty"` // of the last advertisements, with their routers and destinations
+	Foreign      []string  `json:"foreign"`              // addresses of the group that another program added to the host
+	Refrains     bool      `json:"refrains"`             // it does not preempt, after it could not do what a master does
 }
 
 // Router is a virtual router.
@@ -113,7 +117,8 @@ func (g *group) status() Group {
 	s := Group{
 		Name: g.setup.Name, State: g.machine.State().String(), Since: g.since, Cause: g.cause.String(),
 		Priority: g.effective, BasePriority: g.setup.Priority, IntervalMS: milliseconds(g.setup.Interval),
-		Faults: append([]string{}, g.faults...), Routers: []Router{}, Addresses: []Address{}, Refused: []Refused{}, SendError: g.sendError,
+		Faults: append([]string{}, g.faults...), Routers: []Router{}, Addresses: []Address{}, Refused: []Refused{}, SendError: g.sendErrors(),
+		Foreign: append([]string{}, g.foreign...), Refrains: g.refrains,
 		Counts: Counts{
 			Sent: c.Sent, Unsent: g.unsent, Received: c.Received, Ignored: c.Ignored, Strangers: g.strangers, Became: c.Became, Left: c.Left,
 			OtherMasters: c.OtherMasters, Stalls: c.Stalls, Announced: g.announced,
@@ -147,6 +152,17 @@ func (g *group) status() Group {
 		s.Refused = append(s.Refused, Refused{reason.String(), g.refused[reason]})
 	}
 	return s
+}
+
+// sendErrors are those of the last advertisements.
+func (g *group) sendErrors() string {
+	var all []string
+	for key, text := range g.sending {
+		r := &g.setup.Routers[key.router]
+		all = append(all, fmt.Sprintf("router %d on %s to %s: %s", r.ID, r.Device, key.to, text))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
 }
 
 func statusSocket(dir string) string { return filepath.Join(dir, "status.sock") }

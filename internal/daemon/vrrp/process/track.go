@@ -4,6 +4,7 @@ package process
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,10 @@ type tracker struct {
 type tracked struct {
 	script setup.Script
 	state  check.State
-	end    context.CancelFunc
+	// assumed is the verdict that counts while the script has none: that of the script that
+	// it replaces.
+	assumed check.Verdict
+	end     context.CancelFunc
 }
 
 func newTracker(post func(func()), changed func(string)) *tracker {
@@ -40,7 +44,8 @@ func (t *tracker) close() {
 }
 
 // set changes the scripts. Those that stay as they are go on with what is known of them,
-// also from another process.
+// also from another process, and so do those whose command is the same. Of others, the
+// verdict of the script that had the name counts until they have one.
 func (t *tracker) set(scripts []setup.Script, before map[string]rememberedScript) {
 	earlier := t.scripts
 	t.scripts = map[string]*tracked{}
@@ -51,8 +56,10 @@ func (t *tracker) set(scripts []setup.Script, before map[string]rememberedScript
 			continue
 		}
 		one := &tracked{script: s, state: check.State{Since: time.Now()}}
-		if o, has := before[s.Name]; has && o.Script.Equal(&s) {
-			one.state = o.State
+		if o, has := before[s.Name]; has {
+			one.inherit(o.Script, o.State, o.Assumed)
+		} else if o := earlier[s.Name]; o != nil {
+			one.inherit(o.script, o.state, o.assumed)
 		}
 		t.scripts[s.Name] = one
 		ctx, end := context.WithCancel(t.ctx)
@@ -64,12 +71,44 @@ func (t *tracker) set(scripts []setup.Script, before map[string]rememberedScript
 	}
 }
 
+// inherit goes on from a script of the same name.
+func (t *tracked) inherit(script setup.Script, state check.State, assumed check.Verdict) {
+	t.assumed = assumed
+	if state.Verdict != check.Unknown {
+		t.assumed = state.Verdict
+	}
+	if script.User == t.script.User && slices.Equal(script.Command, t.script.Command) {
+		t.state = state
+	}
+}
+
+// remember is what the next program goes on with.
+func (t *tracker) remember() map[string]rememberedScript {
+	all := map[string]rememberedScript{}
+	for name, s := range t.scripts {
+		all[name] = rememberedScript{s.script, s.state, s.assumed}
+	}
+	return all
+}
+
 // state is what is known of a script.
 func (t *tracker) state(name string) (*setup.Script, check.State) {
 	if s := t.scripts[name]; s != nil {
 		return &s.script, s.state
 	}
 	return &setup.Script{}, check.State{} // the parser refuses that
+}
+
+// verdict is the one that counts.
+func (t *tracker) verdict(name string) check.Verdict {
+	s := t.scripts[name]
+	if s == nil {
+		return check.Unknown
+	}
+	if s.state.Verdict == check.Unknown {
+		return s.assumed
+	}
+	return s.state.Verdict
 }
 
 // run runs a script again and again.

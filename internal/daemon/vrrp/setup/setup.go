@@ -17,16 +17,33 @@ import (
 type Setup struct {
 	Scripts []Script // by name
 	Groups  []Group
+	// Grace is for how long after a takeover the director neither passes packets of unknown
+	// connections to the stack, nor has it reset them; and for how long it hands them to
+	// another director that is alive. 0: not at all.
+	Grace time.Duration
+	// Director is how the director is tracked; nil: it is not.
+	Director *Director
+}
+
+// Director is what groups require of the director's programs, if they are loaded.
+type Director struct {
+	// Devices are those that the programs have to be attached to; none: any.
+	Devices []string
 }
 
 // Group is what moves as one.
 type Group struct {
-	Name          string
-	Priority      uint8 // the base; what is tracked changes it
-	Interval      time.Duration
-	NoPreempt     bool
-	PreemptDelay  time.Duration
-	Hold          time.Duration
+	Name         string
+	Priority     uint8 // the base; what is tracked changes it
+	Interval     time.Duration
+	NoPreempt    bool
+	PreemptDelay time.Duration
+	Hold         time.Duration
+	AwaitSync    bool          // vrrp.Config.AwaitSync
+	Merge        time.Duration // vrrp.Config.Merge
+	// Pair: there is one other director. It takes over at once when the master resigns:
+	// no third one could do the same.
+	Pair          bool
 	PlainChecksum bool // vrrp.Config.Plain
 	Announcements int
 	AnnounceAgain time.Duration
@@ -89,6 +106,7 @@ var (
 func (g *Group) Machine(priority uint8, sources []netip.Addr) vrrp.Config {
 	c := vrrp.Config{
 		Others: g.Addresses, Priority: priority, Interval: g.Interval, NoPreempt: g.NoPreempt, PreemptDelay: g.PreemptDelay, Hold: g.Hold,
+		AwaitSync: g.AwaitSync, Merge: g.Merge,
 		Accept: true, Plain: g.PlainChecksum, Announcements: g.Announcements, AnnounceAgain: g.AnnounceAgain, AnnounceEvery: g.AnnounceEvery,
 	}
 	for i := range g.Routers {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,7 @@ const (
 	class = 0xc0
 	// atOnce bounds the packets of a call of Receive, so that a flood does not keep the caller
 	// from sending.
-	atOnce = 1024
+	atOnce = 256
 	// maxPacket is longer than any advertisement, with its IPv4 header.
 	maxPacket = 60 + 8 + 4*255 + 1280
 )
@@ -43,12 +44,20 @@ type Where struct {
 type Socket struct {
 	Where
 	fd      int
-	ids     []uint8
-	joined  bool
+	rules   []Rule
+	strict  bool
+	joined  atomic.Bool
 	dropped uint32
 	data    []byte
 	control []byte
-	sending map[netip.Addr][]byte // control messages by source
+	sending map[netip.Addr][]byte        // control messages by source
+	to      map[netip.Addr]unix.Sockaddr // by destination
+}
+
+// Rule is what a virtual router receives.
+type Rule struct {
+	ID    uint8
+	Peers []netip.Addr // by unicast; none: by multicast
 }
 
 // Open opens a socket in the calling thread's network namespace. It receives nothing before
@@ -62,12 +71,19 @@ func Open(w Where) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("VRRP on device %s: %w%s", w.Device, err, remedy(err))
 	}
-	s := &Socket{Where: w, fd: fd, data: make([]byte, maxPacket), control: make([]byte, 256), sending: map[netip.Addr][]byte{}}
+	s := newSocket(w, fd)
 	if err := s.setUp(); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("VRRP on device %s: %w%s", w.Device, err, remedy(err))
 	}
 	return s, nil
+}
+
+func newSocket(w Where, fd int) *Socket {
+	return &Socket{
+		Where: w, fd: fd, data: make([]byte, maxPacket), control: make([]byte, 256),
+		sending: map[netip.Addr][]byte{}, to: map[netip.Addr]unix.Sockaddr{},
+	}
 }
 
 func remedy(err error) string {
@@ -85,7 +101,7 @@ type option struct {
 
 func (s *Socket) setUp() error {
 	// First, so that nothing comes in before it is bound and has identifiers.
-	if err := s.filter(nil); err != nil {
+	if err := s.attach(nil); err != nil {
 		return err
 	}
 	if err := unix.BindToDevice(s.fd, s.Device); err != nil {
@@ -132,23 +148,33 @@ func (s *Socket) FD() int { return s.fd }
 // Close closes the socket.
 func (s *Socket) Close() error { return unix.Close(s.fd) }
 
-// Accept has the socket receive advertisements of these virtual routers alone, and those by
-// multicast if that is said.
-func (s *Socket) Accept(ids []uint8, multicast bool) error {
-	if !slices.Equal(ids, s.ids) {
-		if err := s.filter(ids); err != nil {
-			return fmt.Errorf("VRRP on device %s: %w", s.Device, err)
-		}
-		s.ids = slices.Clone(ids)
+// Accept has the socket receive advertisements of these virtual routers alone.
+func (s *Socket) Accept(rules []Rule) error {
+	if slices.EqualFunc(rules, s.rules, func(a, b Rule) bool { return a.ID == b.ID && slices.Equal(a.Peers, b.Peers) }) {
+		return nil
 	}
-	if multicast != s.joined {
-		if err := s.member(multicast); err != nil {
-			return fmt.Errorf("VRRP on device %s: multicast group: %w", s.Device, err)
-		}
-		s.joined = multicast
+	if err := s.attach(rules); err != nil {
+		return fmt.Errorf("VRRP on device %s: %w", s.Device, err)
 	}
+	s.rules = slices.Clone(rules)
 	return nil
 }
+
+// Join joins or leaves the multicast group. It waits for the kernel's RTNL lock, and may run
+// beside other methods, except Close.
+func (s *Socket) Join(join bool) error {
+	if join == s.joined.Load() {
+		return nil
+	}
+	if err := s.member(join); err != nil {
+		return fmt.Errorf("VRRP on device %s: multicast group: %w", s.Device, err)
+	}
+	s.joined.Store(join)
+	return nil
+}
+
+// Joined reports whether it is in the multicast group.
+func (s *Socket) Joined() bool { return s.joined.Load() }
 
 func (s *Socket) member(join bool) error {
 	if s.IPv6 {
@@ -165,31 +191,6 @@ func (s *Socket) member(join bool) error {
 	return unix.SetsockoptIPMreqn(s.fd, unix.IPPROTO_IP, key, &unix.IPMreqn{Multiaddr: vrrp.Group4.As4(), Ifindex: int32(s.Index)})
 }
 
-// filter is a classic BPF program: the virtual router's identifier is the second byte of the
-// message. The kernel gives a filter the IPv4 header, too, and of IPv6 the message alone.
-func (s *Socket) filter(ids []uint8) error {
-	const everything = 1 << 16
-	load := []unix.SockFilter{
-		{Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 0}, // length of the IPv4 header
-		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_IND, K: 1},
-	}
-	if s.IPv6 {
-		load = []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 1}}
-	}
-	program := load
-	for _, id := range ids {
-		program = append(program,
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(id), Jf: 1},
-			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: everything})
-	}
-	program = append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K})
-	err := unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
-	if err != nil {
-		return fmt.Errorf("SO_ATTACH_FILTER: %w", err)
-	}
-	return nil
-}
-
 // Send sends a message. The source has to be an address of this host, the destination one of
 // its family.
 func (s *Socket) Send(message []byte, source, destination netip.Addr) error {
@@ -200,18 +201,24 @@ func (s *Socket) Send(message []byte, source, destination netip.Addr) error {
 		}
 		s.sending[source] = control
 	}
-	var to unix.Sockaddr
-	if s.IPv6 {
-		six := &unix.SockaddrInet6{Addr: destination.As16()}
-		if destination.IsMulticast() || destination.IsLinkLocalUnicast() {
-			six.ZoneId = uint32(s.Index)
-		}
-		to = six
-	} else {
-		to = &unix.SockaddrInet4{Addr: destination.As4()}
+	to := s.to[destination]
+	if to == nil {
+		to = s.address(destination)
+		s.to[destination] = to
 	}
 	_, err := unix.SendmsgN(s.fd, message, control, to, unix.MSG_DONTWAIT)
 	return err
+}
+
+func (s *Socket) address(a netip.Addr) unix.Sockaddr {
+	if !s.IPv6 {
+		return &unix.SockaddrInet4{Addr: a.As4()}
+	}
+	six := &unix.SockaddrInet6{Addr: a.As16()}
+	if a.IsMulticast() || a.IsLinkLocalUnicast() {
+		six.ZoneId = uint32(s.Index)
+	}
+	return six
 }
 
 // from is the control message that says the source.

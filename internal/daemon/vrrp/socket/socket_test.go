@@ -3,6 +3,7 @@
 package socket
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -61,10 +62,17 @@ func open(t *testing.T, ns *host.Namespace, six, multicast bool, ids ...uint8) (
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if err := s.Accept(ids, multicast); err != nil {
+	if err := errors.Join(s.Accept(rules(ids...)), s.Join(multicast)); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func rules(ids ...uint8) (all []Rule) {
+	for _, id := range ids {
+		all = append(all, Rule{ID: id})
+	}
+	return all
 }
 
 // received waits for so many messages, and a moment for more.
@@ -121,7 +129,7 @@ func TestSocket(t *testing.T) {
 				t.Errorf("it received its own: %q", got)
 			}
 			// Another set of identifiers, without multicast.
-			if err := receiver.Accept([]uint8{52}, false); err != nil {
+			if err := errors.Join(receiver.Accept(rules(52)), receiver.Join(false)); err != nil {
 				t.Fatal(err)
 			}
 			send(0x31, 51, 100)

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/sync/own"
+	"imbang/internal/daemon/vrrp/control"
+)
+
+// elector is a process of imbang vrrp as the daemon meets it.
+type elector struct {
+	*testing.T
+	conn net.Conn
+	in   *json.Decoder
+}
+
+func (e *elector) send(event control.Event) {
+	e.Helper()
+	if err := json.NewEncoder(e.conn).Encode(event); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// next is the next message that f accepts.
+func (e *elector) next(what string, f func(m *control.Message) bool) {
+	e.Helper()
+	_ = e.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	for {
+		var m control.Message
+		if err := e.in.Decode(&m); err != nil {
+			e.Fatalf("%s: %v", what, err)
+		}
+		if f(&m) {
+			return
+		}
+	}
+}
+
+// copies is a role of replication.
+type copies struct {
+	synced atomic.Pointer[time.Time] // as of when the other table is here
+	behind atomic.Int32              // tries until a barrier is reached
+}
+
+func (c *copies) Synced(since time.Time) bool {
+	at := c.synced.Load()
+	return at != nil && !at.Before(since)
+}
+
+func (c *copies) Barrier(context.Context) ([]own.ReceiverStatus, error) {
+	if c.behind.Add(-1) >= 0 {
+		return nil, errors.New("no receivers")
+	}
+	return nil, nil
+}
+
+func startFailover(t *testing.T) (*failover, *elector) {
+	t.Helper()
+	dir := t.TempDir()
+	l, err := net.Listen("unix", control.Socket(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f := newFailover(ctx, dir, slog.New(slog.DiscardHandler))
+	done := make(chan struct{})
+	go func() { f.run(); close(done) }()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		conn.Close()
+		l.Close()
+		<-done
+	})
+	return f, &elector{t, conn, json.NewDecoder(conn)}
+}
+
+// The table counts as synchronized when it has been received as of the moment that imbang
+// vrrp began to wait, not of an earlier one; without a pair, at once.
+func TestReportSynchronized(t *testing.T) {
+	f, e := startFailover(t)
+	c := &copies{}
+	synchronized := func(n uint64) func(m *control.Message) bool {
+		return func(m *control.Message) bool { return m.Facts != nil && m.Facts.Synchronized == n }
+	}
+	early := time.Now()
+	c.synced.Store(&early)
+	f.say(true, c, false)
+	e.send(control.Event{Await: 3})
+	e.next("the table is older", synchronized(0))
+	now := time.Now().Add(time.Second)
+	c.synced.Store(&now)
+	e.next("the table is here", synchronized(3))
+	f.say(true, c, true)
+	e.next("the other one sees more servers", func(m *control.Message) bool { return m.Facts != nil && m.Facts.Yield })
+	f.say(true, nil, false)
+	e.next("replication does not run", synchronized(0))
+	f.say(false, nil, false)
+	e.send(control.Event{Await: 4})
+	e.next("no pair", synchronized(4))
+}
+
+// A merge is answered when the other director has everything, and only while it is wanted.
+func TestMergeWaits(t *testing.T) {
+	f, e := startFailover(t)
+	c := &copies{}
+	c.behind.Store(3)
+	f.say(true, c, false)
+	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 7}})
+	e.next("merged", func(m *control.Message) bool { return m.Merged != nil && m.Merged.Number == 7 })
+	if n := c.behind.Load(); n >= 0 {
+		t.Errorf("merged, and %d tries are left", n+1)
+	}
+	c.behind.Store(1 << 30)
+	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 8}})
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(5 * time.Second); !is(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	await("it does not begin", func() bool { return c.behind.Load() < 1<<30 })
+	e.send(control.Event{State: &control.State{Group: "web", State: "backup"}})
+	await("it goes on", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.merges) == 0
+	})
+}
+
+// Facts of a loop that hangs are not reported.
+func TestLoopHangs(t *testing.T) {
+	f := newFailover(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
+	f.say(false, nil, true)
+	f.event(control.Event{Await: 1})
+	if facts, known := f.facts(time.Now()); !known || facts.Synchronized != 1 || !facts.Yield {
+		t.Errorf("%+v, %v", facts, known)
+	}
+	if _, known := f.facts(time.Now().Add(loopSilent + time.Second)); known {
+		t.Error("facts of a loop that hangs")
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/vrrp"
+)
+
+// Plane is what is used of the data plane of a director. Only Stale and Attached may wait;
+// they and Close are called by another goroutine than the rest.
+type Plane interface {
+	// Guard has the kernel answer for addresses only while the lease of their group, by
+	// number, is fresh.
+	Guard(groups map[netip.Addr]uint32) error
+	// Renew has a group's lease end after a time from now; 0 ends it.
+	Renew(group uint32, lease time.Duration) error
+	// Grace begins a period in which packets of unknown connections are dropped.
+	Grace(period time.Duration) error
+	// Stale reports whether there is another director now, or none.
+	Stale() bool
+	// Attached are the indices of the director's devices.
+	Attached() ([]int, error)
+	Close() error
+}
+
+// planeGroups is how many groups can have a lease: director.AddressGroups.
+const planeGroups = 64
+
+// planeUse is the loop's use of the data plane. Without a director, or if it refuses
+// something, VRRP goes on: a lease is a protection, not a condition.
+type planeUse struct {
+	plane Plane             // nil: no director is loaded
+	slots map[string]uint32 // of groups: the numbers of their leases
+	err   string            // why something was refused last
+	// attached are the last two reports of the director's devices: one that is between being
+	// loaded and being attached is no fault.
+	attached [][]int
+	macs     map[neighbour]net.HardwareAddr
+}
+
+// noted logs the first of equal errors.
+func (l *loop) noted(err error) {
+	text := ""
+	if err != nil {
+		text = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	if text != "" && text != l.planeUse.err {
+		l.Log.Warn("the director's data plane cannot be used for the addresses", "error", text)
+	}
+	l.planeUse.err = text
+}
+
+// setPlane changes to another director, or to none.
+func (l *loop) setPlane(p Plane) {
+	l.plane, l.attached = p, nil
+	if p != nil && len(l.groups) > 0 { // a handover's groups are still guarded
+		l.guard()
+	}
+}
+
+// guard guards the addresses of the groups. Leases are written first: a group may have got
+// the number of one that is gone.
+func (l *loop) guard() {
+	if l.plane == nil {
+		return
+	}
+	old := l.slots
+	l.slots = map[string]uint32{}
+	used := map[uint32]bool{}
+	for _, g := range l.groups {
+		if slot, has := old[g.setup.Name]; has {
+			l.slots[g.setup.Name], used[slot] = slot, true
+		}
+	}
+	next := uint32(0)
+	for _, g := range l.groups {
+		if _, has := l.slots[g.setup.Name]; has {
+			continue
+		}
+		for used[next] {
+			next++
+		}
+		if next >= planeGroups {
+			l.Log.Warn("there are more groups than leases: the kernel also answers for this group's addresses when imbang vrrp was killed", "group", g.setup.Name, "leases", planeGroups)
+			continue
+		}
+		l.slots[g.setup.Name], used[next] = next, true
+	}
+	var err error
+	groups, shared := map[netip.Addr]uint32{}, map[netip.Addr]bool{}
+	for _, g := range l.groups {
+		slot, has := l.slots[g.setup.Name]
+		if !has {
+			continue
+		}
+		err = cmp.Or(err, l.plane.Renew(slot, remaining(g.lease)))
+		for _, a := range g.setup.AllAddresses() {
+			addr := a.Prefix.Addr()
+			if other, is := groups[addr]; is && other != slot {
+				shared[addr] = true // link-local, on two devices: no single lease is right
+			}
+			groups[addr] = slot
+		}
+	}
+	for addr := range shared {
+		delete(groups, addr)
+	}
+	l.noted(cmp.Or(err, l.plane.Guard(groups)))
+}
+
+// remaining is the time that is left until a time of CLOCK_BOOTTIME.
+func remaining(until time.Duration) time.Duration {
+	if until == 0 {
+		return 0
+	}
+	return max(0, until-now())
+}
+
+// renew renews or ends the lease of a group.
+func (g *group) renew(until time.Duration) {
+	g.lease = until
+	if slot, has := g.slots[g.setup.Name]; has && g.plane != nil {
+		g.noted(g.plane.Renew(slot, remaining(until)))
+	}
+}
+
+// unguard ends the use of the data plane: all groups have left.
+func (l *loop) unguard() {
+	if l.plane != nil {
+		l.noted(l.plane.Guard(nil))
+	}
+}
+
+// takeOver prepares the data plane for a takeover, before addresses are announced. Packets
+// of connections that are not known (yet) are not passed to the stack for a while. If the
+// former master is alive, because it resigned or was preempted, it gets them.
+func (g *group) takeOver(cause vrrp.Cause) {
+	period := g.loop.setup.Grace
+	if g.plane == nil || period == 0 {
+		return
+	}
+	t := now()
+	alive := cause == vrrp.CauseResigned || cause == vrrp.CauseTake || g.heardAt != 0 && t-g.heardAt < 2*g.heardInterval
+	if alive {
+		g.hand(t + period)
+	}
+	g.noted(g.plane.Grace(period))
+}
+
+// detached are the devices that the director should be attached to and is not.
+func (g *group) detached() (reasons []string) {
+	wanted := g.loop.setup.Director
+	if wanted == nil || g.plane == nil || len(g.attached) < 2 {
+		return nil
+	}
+	if len(wanted.Devices) == 0 && len(g.attached[0])+len(g.attached[1]) == 0 {
+		return []string{"the director that is loaded is attached to no device (imbang attach)"}
+	}
+	needed := g.setup.Needed()
+	for _, name := range wanted.Devices {
+		d := g.devices[name]
+		if d == nil || !slices.Contains(needed, name) || slices.Contains(g.attached[0], d.Index) || slices.Contains(g.attached[1], d.Index) {
+			continue
+		}
+		reasons = append(reasons, "the director's programs are not attached to device "+name+" (imbang reload, or systemctl restart imbang, attaches them)")
+	}
+	return reasons
+}
+
+// handing is of a data plane that can hand packets of unknown connections to another
+// director: those that came in by a device, to a hardware address on it, until a time of
+// CLOCK_BOOTTIME.
+type handing interface {
+	Hand(index int, to net.HardwareAddr, until time.Duration) error
+}
+
+// hand has the former master get packets of connections that are not known here.
+func (g *group) hand(until time.Duration) {
+	plane, can := g.plane.(handing)
+	if !can {
+		return
+	}
+	for i := range g.setup.Routers {
+		d := g.devices[g.setup.Routers[i].Device]
+		if d == nil {
+			continue
+		}
+		if mac := g.macs[neighbour{d.Index, g.heard[i]}]; len(mac) == 6 && !slices.Equal(mac, d.MAC) {
+			g.noted(plane.Hand(d.Index, mac, until))
+		}
+	}
+}

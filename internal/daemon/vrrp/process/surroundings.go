@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/host"
+)
+
+// lookEvery is how often a director, its devices and neighbours are looked for.
+const lookEvery = time.Second
+
+// surroundings finds out what may take time: the kernel answers some questions only when
+// others have changed the network. It is a goroutine of its own, on a thread in the network
+// namespace of the loop's.
+type surroundings struct {
+	open  func() (Plane, error)
+	post  func(func())
+	found func(*findings) // called by the loop
+	wants chan []neighbour
+
+	plane Plane
+	err   string
+}
+
+// neighbour is an address on a device.
+type neighbour struct {
+	index int
+	addr  netip.Addr
+}
+
+// findings are what was found.
+type findings struct {
+	plane    Plane
+	err      string // why a director that is loaded cannot be used
+	attached []int  // devices; nil: not known
+	macs     map[neighbour]net.HardwareAddr
+}
+
+// surround begins to look; the function that it returns ends that. The first findings are
+// there when it returns.
+func (l *loop) surround() (func(), error) {
+	s := &surroundings{open: l.OpenPlane, post: l.poll.post, found: l.surrounded, wants: make(chan []neighbour, 1)}
+	l.wants = s.wants
+	l.surrounded(s.look(nil))
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("network namespace: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.run(ctx, ns)
+	}()
+	return func() {
+		cancel()
+		<-done
+		ns.Close()
+		if l.plane != nil {
+			_ = l.plane.Close()
+		}
+		if s.plane != nil && s.plane != l.plane { // found, and not taken in any more
+			_ = s.plane.Close()
+		}
+	}, nil
+}
+
+func (s *surroundings) run(ctx context.Context, ns *os.File) {
+	runtime.LockOSThread() // and not unlocked: the thread may be in another namespace
+	if err := enter(ns); err != nil {
+		s.post(func() { s.found(&findings{plane: s.plane, err: err.Error()}) })
+		return
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var wanted []neighbour
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case wanted = <-s.wants:
+		case <-tick.C:
+		}
+		f := s.look(wanted)
+		s.post(func() { s.found(f) })
+	}
+}
+
+// enter moves the calling thread to a network namespace, unless it is there already, as it
+// is but for tests: that requires a capability.
+func enter(ns *os.File) error {
+	var a, b unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(ns.Fd()), &a), unix.Stat("/proc/thread-self/ns/net", &b)); err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	if a.Ino == b.Ino && a.Dev == b.Dev {
+		return nil
+	}
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
+	return nil
+}
+
+func (s *surroundings) look(wanted []neighbour) *findings {
+	f := &findings{macs: map[neighbour]net.HardwareAddr{}}
+	if s.open != nil && (s.plane == nil || s.plane.Stale()) {
+		// The loop closes the former one when it does not use it any more.
+		p, err := s.open()
+		s.plane, s.err = p, ""
+		if err != nil {
+			s.plane, s.err = nil, err.Error()
+		}
+	}
+	f.plane, f.err = s.plane, s.err
+	if s.plane != nil {
+		attached, err := s.plane.Attached()
+		if err != nil {
+			f.err = err.Error()
+		} else {
+			f.attached = append([]int{}, attached...)
+		}
+	}
+	for _, n := range wanted {
+		mac, err := host.NeighbourMAC(n.index, n.addr)
+		if err == nil && mac != nil {
+			f.macs[n] = mac
+		}
+	}
+	return f
+}
+
+// surrounded takes in what was found.
+func (l *loop) surrounded(f *findings) {
+	if f.plane != l.plane {
+		if l.plane != nil {
+			_ = l.plane.Close()
+		}
+		if (f.plane == nil) != (l.plane == nil) && l.began.Before(time.Now().Add(-lookEvery)) {
+			l.Log.Info("director", "loaded", f.plane != nil)
+		}
+		l.setPlane(f.plane)
+	}
+	if f.err != "" {
+		l.noted(errors.New(f.err))
+	}
+	for n, mac := range f.macs { // what is not found now may still be right
+		l.macs[n] = mac
+	}
+	if f.attached == nil {
+		return
+	}
+	if len(l.attached) == 2 {
+		l.attached = l.attached[1:]
+	}
+	l.attached = append(l.attached, f.attached)
+	for _, g := range l.groups {
+		if g.machine != nil && !slices.Equal(g.detached(), g.detachedBefore) {
+			g.detachedBefore = g.detached()
+			g.review(now())
+		}
+	}
+}
+
+// seek has the hardware addresses of the directors that are heard looked for.
+func (l *loop) seek() {
+	var all []neighbour
+	for _, g := range l.groups {
+		for i := range g.setup.Routers {
+			if d := g.devices[g.setup.Routers[i].Device]; d != nil && g.heard[i].IsValid() {
+				all = append(all, neighbour{d.Index, g.heard[i]})
+			}
+		}
+	}
+	for n := range l.macs {
+		if !slices.Contains(all, n) {
+			delete(l.macs, n)
+		}
+	}
+	select { // in place of what was not looked at yet
+	case <-l.wants:
+	default:
+	}
+	l.wants <- all
+}

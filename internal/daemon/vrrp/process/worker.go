@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"runtime"
+	"time"
+)
+
+// worker calls the kernel where it may wait for RTNL, the lock of the network's
+// configuration: any program can have it for seconds, for example while it deletes devices.
+// The loop advertises meanwhile. The worker has a thread of its own, does one thing after the
+// other, in the order of the requests, and posts results to the loop.
+type worker struct {
+	poll   *poller
+	ending bool
+	ended  chan struct{}
+}
+
+func newWorker(isRealTime bool) (*worker, error) {
+	p, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{poll: p, ended: make(chan struct{})}
+	go w.run(isRealTime)
+	return w, nil
+}
+
+func (w *worker) run(isRealTime bool) {
+	defer close(w.ended)
+	runtime.LockOSThread() // the thread ends with the goroutine
+	if isRealTime {
+		_ = schedule(workerPriority) // the loop has said why it cannot be
+	}
+	for {
+		for _, f := range w.poll.take() {
+			f()
+		}
+		if w.ending || w.poll.wait(0) != nil {
+			return
+		}
+	}
+}
+
+// do has the worker call f.
+func (w *worker) do(f func()) { w.poll.post(f) }
+
+// close ends the worker when it has done what was asked for, and reports whether it ended
+// within the patience.
+func (w *worker) close(patience time.Duration) bool {
+	w.do(func() { w.ending = true })
+	select {
+	case <-w.ended:
+		w.poll.close()
+		return true
+	case <-time.After(patience): // the kernel keeps it
+		return false
+	}
+}

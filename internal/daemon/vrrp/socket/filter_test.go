@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package socket
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/vrrp"
+)
+
+// In a flood the kernel drops what does not come from a peer, or not directly from the link.
+func TestStrict(t *testing.T) {
+	a, b := pair(t)
+	for _, six := range []bool{false, true} {
+		source, destination, group, level, key := a4, b4, vrrp.Group4, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL
+		if six {
+			source, destination, group, level, key = a6, b6, vrrp.Group6, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS
+		}
+		sender, receiver := open(t, a, six, true, 51), open(t, b, six, true)
+		other := netip.MustParseAddr("192.0.2.77")
+		if six {
+			other = netip.MustParseAddr("fe80::77")
+		}
+		if err := receiver.Accept([]Rule{{ID: 1}, {ID: 2, Peers: []netip.Addr{other, source}}, {ID: 3, Peers: []netip.Addr{other}}}); err != nil {
+			t.Fatal(err)
+		}
+		count := func() (ids []byte) {
+			t.Helper()
+			far := func(hops int) {
+				if err := unix.SetsockoptInt(sender.fd, level, key, hops); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, m := range []struct {
+				id   byte
+				to   netip.Addr
+				hops int
+			}{{1, group, 255}, {1, group, 254}, {1, destination, 255}, {2, destination, 255}, {3, destination, 255}, {4, group, 255}} {
+				far(m.hops)
+				if err := sender.Send([]byte{0x31, m.id, 100}, source, m.to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := receiver.Receive(func(m []byte, _ vrrp.Packet) { ids = append(ids, m[1]) }); err != nil {
+				t.Fatal(err)
+			}
+			return ids
+		}
+		count() // resolves neighbours
+		received(t, receiver, 0)
+		if got := string(count()); got != "\x01\x01\x01\x02\x03" {
+			t.Errorf("IPv6 %t: %x", six, got)
+		}
+		if err := receiver.Strict(); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(count()); got != "\x01\x02" {
+			t.Errorf("IPv6 %t, strict: %x", six, got)
+		}
+		// More peers than a jump of 8 bits reaches, and more than a program has room for.
+		many := func(n int) error {
+			return receiver.Accept([]Rule{{ID: 4, Peers: slices.Repeat([]netip.Addr{other}, n)}, {ID: 1}})
+		}
+		if err := many(3000); err == nil {
+			t.Errorf("IPv6 %t: a filter of more than 4096 instructions", six)
+		}
+		if err := many(100); err != nil {
+			t.Errorf("IPv6 %t: %v", six, err)
+		}
+		if got := string(count()); got != "\x01" {
+			t.Errorf("IPv6 %t, many: %x", six, got)
+		}
+	}
+}
+
+// The next program goes on with a socket, and with no other descriptor.
+func TestAdopt(t *testing.T) {
+	a, b := pair(t)
+	sender, receiver := open(t, a, false, true, 51), open(t, b, false, true, 51)
+	k, err := receiver.Keep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if flags, err := unix.FcntlInt(uintptr(k.FD), unix.F_GETFD, 0); err != nil || flags != 0 {
+		t.Errorf("it is closed at an execution: %d, %v", flags, err)
+	}
+	if err := sender.Send([]byte{0x31, 51, 100}, a4, vrrp.Group4); err != nil {
+		t.Fatal(err)
+	}
+	adopted, err := Adopt(k)
+	if err != nil || !adopted.Joined() {
+		t.Fatal(err)
+	}
+	if flags, err := unix.FcntlInt(uintptr(k.FD), unix.F_GETFD, 0); err != nil || flags != unix.FD_CLOEXEC {
+		t.Errorf("flags %d, %v", flags, err)
+	}
+	if err := adopted.Accept(rules(51)); err != nil {
+		t.Fatal(err)
+	}
+	if got := received(t, adopted, 1); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	k.Cookie++
+	if _, err := Adopt(k); err == nil {
+		t.Error("another socket was adopted")
+	}
+	if _, err := Adopt(Kept{FD: 99999}); err == nil {
+		t.Error("no socket was adopted")
+	}
+}
