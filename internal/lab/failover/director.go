@@ -100,7 +100,7 @@ func (d *director) killAll() error {
 // handOver has the other director become master, as an operator does.
 func (d *director) handOver(ctx context.Context) error {
 	if d.variant.Process == keepalivedProcess {
-		return d.vrrp.Signal(syscall.SIGTERM) // it has no other way
+		return fmt.Errorf("keepalived has no command that moves addresses: fault resign ends it")
 	}
 	_, err := d.command(ctx, "failover")
 	return err

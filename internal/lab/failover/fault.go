@@ -29,8 +29,6 @@ type Fault struct {
 	Name string
 	// Text says what is done, for people.
 	Text string
-	// Planned: an operator does it, so that nothing has to be lost.
-	Planned bool
 
 	// prepare brings the site into the state that the fault begins with; nil: the first
 	// director is master.
@@ -80,17 +78,28 @@ var faults = []Fault{
 		master: second, within: takeover,
 	},
 	{
-		Name: "planned", Text: "the addresses are moved by command (imbang failover)", Planned: true,
+		Name: "planned", Text: "the addresses are moved by command (imbang failover)",
 		inject: func(ctx context.Context, s *site) error { return s.directors[first].handOver(ctx) },
 		master: second, within: takeover,
 	},
 	{
-		Name: "resign", Text: "the process that moves the addresses is ended by SIGTERM, and resigns", Planned: true,
+		Name: "planned-back", Text: "the addresses were moved by command, and are moved back",
+		prepare: func(ctx context.Context, s *site) error {
+			if err := s.directors[first].handOver(ctx); err != nil {
+				return err
+			}
+			return s.awaitMaster(ctx, second)
+		},
+		inject: func(ctx context.Context, s *site) error { return s.directors[second].handOver(ctx) },
+		master: first, within: takeover,
+	},
+	{
+		Name: "resign", Text: "the process that moves the addresses is ended by SIGTERM, and resigns",
 		inject: func(_ context.Context, s *site) error { return s.directors[first].vrrp.Signal(syscall.SIGTERM) },
 		master: second, within: takeover,
 	},
 	{
-		Name: "failback", Text: "all processes of the director were killed, and are started: it synchronizes and takes back", Planned: true,
+		Name: "failback", Text: "all processes of the director were killed, and are started: it synchronizes and takes back",
 		prepare: func(ctx context.Context, s *site) error {
 			if err := s.directors[first].killAll(); err != nil {
 				return err
@@ -119,6 +128,9 @@ var faults = []Fault{
 		master: first, within: func(v Variant) time.Duration { return apart(v) + takeover(v) },
 	},
 }
+
+// isPlanned reports whether a fault is a move by command.
+func isPlanned(name string) bool { return name == "planned" || name == "planned-back" }
 
 // FaultNames lists them.
 func FaultNames() (names []string) {

@@ -59,6 +59,8 @@ func (p Plan) Validate() error {
 	switch {
 	case len(p.Variants) == 0 || len(p.Faults) == 0:
 		return fmt.Errorf("name at least one variant and one fault")
+	case len(p.Cells()) == 0:
+		return fmt.Errorf("nothing to measure: keepalived has no command for planned moves; fault resign ends it")
 	case p.Trials < 1:
 		return fmt.Errorf("%d trials: at least 1", p.Trials)
 	case p.Rate < 1 || p.Rate > 100000:
@@ -81,11 +83,13 @@ type Cell struct {
 
 func (c Cell) String() string { return c.Variant + ", " + c.Fault }
 
-// Cells lists them.
+// Cells lists those that can be measured: keepalived has no command for planned moves.
 func (p Plan) Cells() (list []Cell) {
 	for _, fault := range p.Faults {
 		for _, variant := range p.Variants {
-			list = append(list, Cell{variant, fault})
+			if v, err := ParseVariant(variant); err == nil && !(v.Process == keepalivedProcess && isPlanned(fault)) {
+				list = append(list, Cell{variant, fault})
+			}
 		}
 	}
 	return list

@@ -147,12 +147,11 @@ func targets(trials []Trial) (list []Target) {
 	var connections, lost, requests, failed int
 	for _, t := range trials {
 		v, err := ParseVariant(t.Variant)
-		f, err2 := faultOf(t.Fault)
-		if err != nil || err2 != nil || t.Error != "" || v.Process != imbangProcess || v.NoSync {
+		if err != nil || t.Error != "" || v.Process != imbangProcess || v.NoSync {
 			continue
 		}
 		connections, lost = connections+t.Long+t.Idle, lost+t.LongBroken+t.IdleLost
-		if f.Name == "planned" {
+		if isPlanned(t.Fault) {
 			requests, failed = requests+t.Requests, failed+t.Failed
 		}
 	}
