@@ -63,4 +63,7 @@ var failoverFieldTexts = map[string]string{
 	"failover.Watched.late_ms":            "by director: the longest time by which imbang vrrp handled a timer late since it started, in ms; absent for keepalived",
 	"failover.Watched.not_real_time":      "by director: why imbang vrrp is not real-time, empty if it is; absent for keepalived",
 	"failover.Watched.interrupted":        "true if the watch ended before its time",
+	"record.Build.version":                "version of the program",
+	"record.Build.commit":                 "whole hash of the commit it was built from, empty if it does not know it",
+	"record.Build.modified":               "true if the tree had other changes",
 }

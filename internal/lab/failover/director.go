@@ -225,5 +225,8 @@ func (d *director) detach() error {
 		return nil // it was never started
 	}
 	_, err := d.command(context.Background(), "detach")
+	if err != nil && strings.Contains(err.Error(), "no director is loaded") {
+		return nil // its daemon was killed while it loaded one
+	}
 	return err
 }

@@ -29,7 +29,7 @@ type Programs struct {
 }
 
 // ready is how long directors may take until they have their table and one is master.
-const ready = time.Minute
+const ready = 3 * time.Minute
 
 // site is two directors with everything around them. Networks, servers and the directors'
 // data planes stay from trial to trial: the kernel verifies a data plane's programs for
