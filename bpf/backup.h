@@ -5,6 +5,11 @@
  * the connections of such a backup, a template lives by what is told of it. A director of
  * this kind (RECORD_REPLICA, RECORD_ENDED) tells also of ends and of what controls a
  * connection, in the order in which it happened.
+ *
+ * Of a pair packets may come to both directors (RECORD_SHARED). An entry that has another
+ * server here stays, unless no packet came here or a later one came there: if they came at
+ * about the same time, each director keeps its own. A replica there (RECORD_COPY) says nothing
+ * new of an entry that is here.
  */
 #ifndef IMBANG_BACKUP_H
 #define IMBANG_BACKUP_H
@@ -21,7 +26,7 @@ static __always_inline void backup_note(struct conn *c, const struct flow *flow,
 {
 	__u32 state = flow->template ? !!(r->flags & CONN_ASSURED) : told_code(r->state);
 
-	if (r->kind == RECORD_REPLICA)
+	if (record_noted(r))
 		told_note(c, told_replica_end(r->expires), state, 1);
 	else
 		told_note(c, 0, state, 0);
@@ -84,20 +89,31 @@ static __noinline int backup_untouched(const struct flow *flow)
 					: backup_untouched_in(flow, &key, AF_INET);
 }
 
+/* How much later no packet came for an entry: less than any time [ns]. */
+#define BACKUP_NEVER (-(1LL << 62))
+
+/* How much later the last packet came for an entry here than the last one that a record of
+ * another director knows of [ns]. */
+static __always_inline __s64 backup_ahead(const struct flow *flow, const struct conn *seen,
+					  const struct conn_record *r)
+{
+	struct settings *set = get_settings();
+	__u64 timeout, last;
+
+	if (!set || backup_untouched(flow))
+		return BACKUP_NEVER;
+	timeout = told_timeout(flow, seen, set);
+	last = now_coarse_ns() - r->idle * (NSEC_PER_SEC / 1000);
+	return seen->expires - timeout - last;
+}
+
 /* Whether packets came for an entry here after the last one that a record of another
  * director knows of: its copy is the old one then. If a packet comes just now, it comes to
  * the end of its connection. */
 static __always_inline int backup_in_use(const struct flow *flow, const struct conn *seen,
 					 const struct conn_record *r)
 {
-	struct settings *set = get_settings();
-	__u64 timeout, last;
-
-	if (!set || backup_untouched(flow))
-		return 0;
-	timeout = told_timeout(flow, seen, set);
-	last = now_coarse_ns() - r->idle * (NSEC_PER_SEC / 1000);
-	return (__s64)(seen->expires - timeout - last) > (__s64)EXPIRY_SLACK;
+	return backup_ahead(flow, seen, r) > (__s64)EXPIRY_SLACK;
 }
 
 static __always_inline void backup_update(const struct flow *flow, const struct conn_record *r,
@@ -169,7 +185,21 @@ static __always_inline int record_key(const struct conn_record *r, const struct 
 	return !!number;
 }
 
-/* A record of an entry that there is: what became of it. RECORD_NONE: there is none now. */
+/* Whether an entry of another server stays, though a director of a pair told of it. */
+static __always_inline enum record_result backup_differs(const struct flow *key,
+							 const struct conn_record *r,
+							 struct conn *seen)
+{
+	__s64 ahead = backup_ahead(key, seen, r);
+
+	if (ahead >= -(__s64)EXPIRY_SLACK)
+		return RECORD_DIFFERENT;
+	backup_replace(key, r, seen);
+	return ahead == BACKUP_NEVER ? RECORD_NONE : RECORD_REPLACED;
+}
+
+/* A record of an entry that there is: what became of it. RECORD_NONE, RECORD_REPLACED: there
+ * is none now. */
 static __noinline enum record_result backup_known(const struct conn_record *r,
 						  const struct call *call)
 {
@@ -180,10 +210,15 @@ static __noinline enum record_result backup_known(const struct conn_record *r,
 		return RECORD_NONE;
 	if (r->kind == RECORD_ENDED)
 		return backup_end(&key, r, &seen);
+	if (r->kind == RECORD_COPY)
+		return RECORD_KEPT;
 	if (r->kind == RECORD_REPLICA && backup_in_use(&key, &seen, r))
 		return RECORD_KEPT;
 	if (seen.server != r->server || (!key.template && seen.port != r->port))
-		return backup_replace(&key, r, &seen);
+		return r->kind == RECORD_SHARED ? backup_differs(&key, r, &seen)
+						: backup_replace(&key, r, &seen);
+	if (r->kind == RECORD_SHARED && backup_in_use(&key, &seen, r))
+		return RECORD_KEPT;
 	backup_update(&key, r, &seen);
 	return RECORD_UPDATED;
 }
@@ -201,9 +236,10 @@ static __always_inline void backup_entered_in(const struct flow *flow, union con
 	bpf_spin_unlock(&c->lock);
 }
 
-/* Notes of an entry that was imported just now who told of it. */
+/* Notes of an entry that was imported just now who told of it, and reports it. */
 static __noinline void backup_entered(const struct conn_record *r, const struct call *call)
 {
+	struct conn given = {};
 	union conn_key key;
 	struct flow flow;
 
@@ -213,6 +249,13 @@ static __noinline void backup_entered(const struct conn_record *r, const struct 
 		backup_entered_in(&flow, &key, r, AF_INET6);
 	else
 		backup_entered_in(&flow, &key, r, AF_INET);
+	if (!record_noted(r))
+		return;
+	record_conn(r, &given);
+	given.expires = r->expires;
+	if (flow.template)
+		given.template = TEMPLATE_NONE;
+	follow_tell(&flow, &given, FOLLOW_OPEN, given.state);
 }
 
 /* One of the records that user space enters. */
@@ -228,12 +271,15 @@ static long record_enter(__u32 i, void *unused)
 		known = backup_known(r, call);
 	if (known == RECORD_NONE && r->kind == RECORD_ENDED)
 		known = RECORD_KEPT;
-	if (known != RECORD_NONE)
+	if (known != RECORD_NONE && known != RECORD_REPLACED)
 		r->result = known;
 	else
 		r->result = r->flow.template ? import_template(r, call) : import_conn(r);
-	if (r->kind != RECORD_NEW && r->result == RECORD_ENTERED)
-		backup_entered(r, call);
+	if (r->kind == RECORD_NEW || r->result != RECORD_ENTERED)
+		return 0;
+	backup_entered(r, call);
+	if (known == RECORD_REPLACED)
+		r->result = known;
 	return 0;
 }
 

@@ -40,7 +40,7 @@
 struct following {
 	union conn_key key;
 	const struct conn *given; /* what was inserted, or killed; 0: neither */
-	struct conn *conn;        /* the element in the table; 0: not asked for */
+	struct conn *conn;        /* the element in the table; of an end it is dead */
 	struct server *server;
 	__u64 time; /* [ns] */
 	__u32 id;   /* of the server */
@@ -98,7 +98,7 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 {
 	int over = 1;
 
-	if (f->conn) {
+	if (f->conn && f->kind != FOLLOW_CLOSE) {
 		follow_copy(e, f->conn);
 		barrier();
 		over = e->flags & CONN_DEAD || !conn_is_of(f->conn, &f->key, family) ||
@@ -120,6 +120,7 @@ static __always_inline int follow_fill(struct follow_event *e, const struct foll
 	e->kind = f->kind;
 	e->was = f->was;
 	e->over = over && f->kind == FOLLOW_OPEN;
+	e->replica = f->conn && told_untouched(f->conn);
 	e->server_port = f->server->port;
 	__builtin_memset(e->pad, 0, sizeof(e->pad));
 	if (e->state == CONN_TEMPLATE)
@@ -185,14 +186,13 @@ static long follow_one6(__u32 number, struct following *f)
 /* To be called with the key filled in, and `given`, if there is one. */
 static __always_inline int follow_all(struct following *f, __u32 kind, __u32 was, __u8 family)
 {
-	void *found = 0;
+	void *found;
 	__u32 server;
 
 	f->kind = kind;
 	f->was = was;
-	if (kind != FOLLOW_CLOSE)
-		found = family == AF_INET6 ? bpf_map_lookup_elem(&conns6, &f->key.six)
-					   : bpf_map_lookup_elem(&conns4, &f->key.four);
+	found = family == AF_INET6 ? bpf_map_lookup_elem(&conns6, &f->key.six)
+				   : bpf_map_lookup_elem(&conns4, &f->key.four);
 	if (found)
 		found += family == AF_INET6 ? CONN6_FIELDS : CONN4_FIELDS;
 	f->conn = found;

@@ -77,8 +77,9 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
 	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0, REPLIES_TO_ACTIVE);
-	/* Who removed it at once has reported its end. */
-	if (!rc || rc == -ENOENT)
+	/* Who removed it at once has reported its end. What others told is reported when it is
+	 * noted (backup_entered). */
+	if (!record_noted(r) && (!rc || rc == -ENOENT))
 		follow_tell(&flow, &fresh, FOLLOW_OPEN, fresh.state);
 	if (!rc) {
 		if (r->kind == RECORD_NEW)
@@ -144,7 +145,8 @@ static __noinline enum record_result import_template(const struct conn_record *r
 		return rc == -EEXIST ? RECORD_EXISTS : RECORD_NO_ROOM;
 	}
 	template_counted(id, 1);
-	follow_tell(&key, &fresh, FOLLOW_OPEN, 0);
+	if (!record_noted(r))
+		follow_tell(&key, &fresh, FOLLOW_OPEN, 0);
 	if (!is_call(&key) || fresh.port == TEMPLATE_INVALID)
 		return RECORD_ENTERED;
 	number = call_number(&key);

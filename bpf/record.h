@@ -42,6 +42,12 @@ static __always_inline struct control record_control(const struct conn_record *r
 	return control;
 }
 
+/* Whether a director of this kind told of an entry that it has (told_replica). */
+static __always_inline int record_noted(const struct conn_record *r)
+{
+	return r->kind == RECORD_REPLICA || r->kind == RECORD_SHARED || r->kind == RECORD_COPY;
+}
+
 /* How long it has left [ns]. */
 static __always_inline __u64 record_timeout(const struct conn_record *r)
 {

@@ -611,6 +611,8 @@ enum record_result {
 	RECORD_UPDATED,     /* a master told of an entry that there is */
 	RECORD_OUTDATED,    /* likewise, of an earlier connection of its flow, which is over */
 	RECORD_KEPT,        /* RECORD_ENDED: packets came here, or there is no such entry */
+	RECORD_DIFFERENT,   /* RECORD_SHARED: the entry here has another server, and stays */
+	RECORD_REPLACED,    /* likewise, and a packet came here, but a later one there */
 };
 
 /* What a record is for. */
@@ -619,6 +621,8 @@ enum record_kind {
 	RECORD_TOLD,    /* a master of Linux told it: what is there is changed */
 	RECORD_REPLICA, /* likewise, a director of this kind */
 	RECORD_ENDED,   /* likewise: the entry ends, unless packets came here */
+	RECORD_SHARED,  /* RECORD_REPLICA of a director of a pair: packets may come to both */
+	RECORD_COPY,    /* likewise, of an entry that is a replica there: what is here stays */
 };
 
 /* A connection or template that user space enters, for adopt_conns and import_conns:
@@ -639,7 +643,7 @@ struct conn_record {
 	__be16 hairpin_port;       /* the director's, of a hairpin */
 	__u8 kind;                 /* enum record_kind */
 	__u8 pad;
-	__u32 idle;            /* since its last packet [ms], of RECORD_REPLICA and RECORD_ENDED */
+	__u32 idle;            /* since its last packet [ms]; RECORD_REPLICA, _ENDED, _SHARED */
 	union address hairpin; /* likewise, its address */
 };
 
@@ -971,7 +975,8 @@ struct follow_event {
 	__u8 kind; /* enum follow_kind */
 	__u8 was;  /* enum conn_state, before a FOLLOW_STATE */
 	__u8 over; /* the entry was dead already: its end may have been reported before */
-	__u8 pad[3];
+	__u8 replica; /* it is as another director told (told_untouched) */
+	__u8 pad[2];
 	__be16 server_port; /* of the server, as its service lists it */
 };
 

@@ -364,7 +364,8 @@ type LbFollowEvent struct {
 	Kind       uint8
 	Was        uint8
 	Over       uint8
-	Pad        [3]uint8
+	Replica    uint8
+	Pad        [2]uint8
 	ServerPort uint16
 }
 
@@ -584,6 +585,8 @@ const (
 	LbRecordKindRECORD_TOLD    LbRecordKind = 1
 	LbRecordKindRECORD_REPLICA LbRecordKind = 2
 	LbRecordKindRECORD_ENDED   LbRecordKind = 3
+	LbRecordKindRECORD_SHARED  LbRecordKind = 4
+	LbRecordKindRECORD_COPY    LbRecordKind = 5
 )
 
 type LbRecordResult uint32
@@ -599,6 +602,8 @@ const (
 	LbRecordResultRECORD_UPDATED     LbRecordResult = 7
 	LbRecordResultRECORD_OUTDATED    LbRecordResult = 8
 	LbRecordResultRECORD_KEPT        LbRecordResult = 9
+	LbRecordResultRECORD_DIFFERENT   LbRecordResult = 10
+	LbRecordResultRECORD_REPLACED    LbRecordResult = 11
 )
 
 type LbRepair struct {

@@ -63,6 +63,7 @@ Flags:
   listed    replies are found by an entry in the reverse table
   adopted   an upgrade entered the connection
   invalid   new connections do not use this template any more
+  replica   another director told of the entry, and no packet has come for it here since
 
 Filters are applied while the table is read; an entry must match all of them.
   --service ADDRESS[:PORT] | fwmark:MARK   entries of this service
@@ -96,8 +97,8 @@ exist under the same names. A template must precede the connections that it
 controls, as in the listing. Each entry is counted at its service and server like a
 connection opened by a packet; entries for replies and hairpins are created. A
 hairpin's address must be the address from which this director sends to the server.
-The fields controls and mark and the flags inactive, listed and adopted are not used: the
-director computes them. A connection with less than 1 s left gets 1 s, a template with
+The fields controls and mark and the flags inactive, listed, adopted and replica are not
+used: the director computes them. A connection with less than 1 s left gets 1 s, a template with
 less than 60 s left 60 s. An entry whose flow exists in the table is not changed. The
 command prints how many entries were entered, existed or were refused, and the first
 ten refusals with their line numbers.

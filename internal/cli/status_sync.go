@@ -106,9 +106,15 @@ func printReplication(w io.Writer, r *api.Replication, now time.Time) {
 	}
 	synced := ""
 	switch {
-	case r.Role != "backup" || r.State != "running":
+	case r.Role == "master" || r.State != "running":
+	case r.Role == "pair" && r.Master == "":
+		synced = "THE OTHER DIRECTOR DOES NOT SEND; "
 	case r.Master == "":
 		synced = "NO MASTER; "
+	case r.Role == "pair" && r.Received.Synced:
+		synced = "has the whole table of " + r.Master + "; "
+	case r.Role == "pair":
+		synced = "does not have the whole table of " + r.Master + " yet; "
 	case r.Synced:
 		synced = "follows " + r.Master + "; has the whole table; "
 	default:
@@ -127,14 +133,22 @@ func printReplication(w io.Writer, r *api.Replication, now time.Time) {
 		if one.Lacking > 0 {
 			table += fmt.Sprintf(", LACKS %d entries", one.Lacking)
 		}
-		fmt.Fprintf(w, "  backup\t%s\t%d datagrams behind, %s\n", one.Address, one.Behind, table)
+		name := "backup"
+		if r.Role == "pair" {
+			name = "other director"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%d datagrams behind, %s\n", name, one.Address, one.Behind, table)
+	}
+	other := "master"
+	if r.Role == "pair" {
+		other = "other director"
 	}
 	const shown = 10
 	for _, d := range r.Differences[:min(len(r.Differences), shown)] {
-		fmt.Fprintf(w, "  differs from the master\t%s\n", d)
+		fmt.Fprintf(w, "  differs from the %s\t%s\n", other, d)
 	}
 	if more := len(r.Differences) - shown; more > 0 {
-		fmt.Fprintf(w, "  differs from the master\t%d more\n", more)
+		fmt.Fprintf(w, "  differs from the %s\t%d more\n", other, more)
 	}
 }
 
@@ -143,6 +157,13 @@ func replicationCounts(r *api.Replication, now time.Time) string {
 	words := []string{fmt.Sprintf("%d entries, %d deletions", r.Entries, r.Deletions)}
 	if !r.Last.IsZero() {
 		words[0] += ", the last " + ago(now, r.Last) + " ago"
+	}
+	if in := r.Received; in != nil {
+		words[0] = "sent " + words[0]
+		words = append(words, fmt.Sprintf("received %d entries, %d deletions", in.Entries, in.Deletions))
+		if n := in.Kept + in.Replaced; n > 0 {
+			words = append(words, fmt.Sprintf("%d with another server there (%d kept, %d replaced)", n, in.Kept, in.Replaced))
+		}
 	}
 	if r.Role == "backup" {
 		words = append(words, fmt.Sprintf("%d datagrams behind", r.Behind))

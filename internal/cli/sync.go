@@ -33,7 +33,7 @@ func newSyncCommand() *cobra.Command {
 	var format string
 	var reports bool
 	c := &cobra.Command{
-		Use:   "sync master|backup [--protocol linux|imbang] [flags]",
+		Use:   "sync master|backup|pair [--protocol linux|imbang] [flags]",
 		Short: "Synchronize connections with other directors",
 		Long: `Performs one role of connection synchronisation for the director of this network
 namespace, which is loaded if it is not. It runs in the foreground until SIGINT or
@@ -46,13 +46,16 @@ SIGTERM. There are two protocols:
            opening, change and end, acknowledged and authenticated by a key. Requires
            --listen, --to and --key-file; a multicast group --interface, too
 
-and two roles:
+and three roles:
 
   master   sends connections and persistence templates. With linux it sends them to a
            multicast group, by the settings sync_threshold, sync_period,
            sync_refresh_period, sync_retries, sync_persist_mode and sync_version
            (imbang settings)
   backup   receives them and enters them into the connection table
+  pair     both, with protocol imbang alone: for two directors to each of which packets
+           may come, as where VRRP moves the addresses. --to is the other director, which
+           has this role, too. Nothing changes when an address moves
 
 In a network namespace there is at most one process of each role of protocol linux, and
 one of protocol imbang, whether it was started by this command, by ipvsadm --start-daemon
@@ -70,13 +73,14 @@ it failed, as where the interface does not exist or the role runs already.`,
   imbang sync backup --interface eth1 --sync-id 7
   imbang sync master --interface eth1 --group ff02::81 --port 9000 --ttl 2
   imbang sync master --protocol imbang --listen 192.0.2.1 --to 192.0.2.2 --key-file /etc/imbang/key
-  imbang sync backup --protocol imbang --listen 192.0.2.2 --to 224.0.0.82 --interface eth1 --key-file /etc/imbang/key`,
+  imbang sync backup --protocol imbang --listen 192.0.2.2 --to 224.0.0.82 --interface eth1 --key-file /etc/imbang/key
+  imbang sync pair --protocol imbang --listen 192.0.2.1 --to 192.0.2.2 --key-file /etc/imbang/key`,
 		Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return []string{"master\tsends connections", "backup\treceives connections"}, cobra.ShellCompDirectiveNoFileComp
+			return []string{"master\tsends connections", "backup\treceives connections", "pair\tboth, with protocol imbang"}, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			ready := daemon.Ready
@@ -178,11 +182,14 @@ type performance func(ctx context.Context, dir string, log *slog.Logger, ready f
 
 // role is what the flags say.
 func (f *syncFlags) role(role string) (performance, error) {
-	if !slices.Contains(running.Kernel, role) {
-		return nil, fmt.Errorf("unknown role %q: want %s", role, strings.Join(running.Kernel, " or "))
+	if !replicate.Role(role).Known() {
+		return nil, fmt.Errorf("unknown role %q: want master, backup or pair", role)
 	}
 	if err := f.checkProtocol(); err != nil {
 		return nil, err
+	}
+	if f.protocol == protocolLinux && !slices.Contains(running.Kernel, role) {
+		return nil, fmt.Errorf("role %s is of protocol %s: add --protocol %s", role, protocolImbang, protocolImbang)
 	}
 	if f.protocol == protocolImbang {
 		config, err := f.replication(role)

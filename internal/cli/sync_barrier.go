@@ -21,17 +21,17 @@ func newBarrierCommand() *cobra.Command {
 		Use:   "barrier",
 		Short: "Wait until all backups have applied everything",
 		Long: `Asks the daemon of this network namespace (imbang run), which is the master of
-imbang's own protocol, and waits until each backup that is registered has applied
-everything that happened to the master's connection table up to now, and has the
-whole table. Use it in front of a planned change of the master. It takes up to one
-second where there is no traffic. It lists the backups with the number of datagrams
-that each is behind, or, as INCOMPLETE, with the number of entries that it could not
-enter: a service or server is missing there, or its table is full.
+imbang's own protocol, or a director of a pair, and waits until each backup that is
+registered, or the other director, has applied everything that happened to the connection
+table here up to now, and has the whole table. Use it in front of a planned move of
+addresses. It lists the directors with the number of datagrams that each is behind, or,
+as INCOMPLETE, with the number of entries that it could not enter: a service or server is
+missing there, or its table is full.
 
 Requires root or membership of group imbang. The exit status is 0 if all backups have
 applied and entered everything, 1 if some have not within the timeout, 2 for a wrong
-command line, or 3 if it failed: no daemon runs, it is no master, or no backup is
-registered.`,
+command line, or 3 if it failed: no daemon runs, it is a backup, or no other
+director is registered.`,
 		Example: `  imbang sync barrier --timeout 30s && systemctl stop keepalived`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -94,7 +94,17 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 		out.To = append(out.To, a.String())
 	}
 	session := s.Session
-	if c.Role == replicate.Backup {
+	if c.Role == replicate.RolePair {
+		out.Received = received(s)
+		if s.Master.Following {
+			out.Master = s.Master.Sender.String()
+		}
+		out.Synced, out.Behind = out.Received.Synced && len(s.Receivers) > 0, out.Received.Behind
+		for _, one := range s.Receivers {
+			out.Synced = out.Synced && one.Synced
+			out.Behind = max(out.Behind, one.Behind)
+		}
+	} else if c.Role == replicate.Backup {
 		session = 0
 		out.Synced, out.Behind = s.Master.Following && s.Master.Synced, s.Master.Missing
 		if s.Master.Following {
@@ -115,6 +125,15 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 		out.Refused = append(out.Refused, api.ReplicationRefused{Reason: reason.String(), Count: s.Counts.Refused[reason]})
 	}
 	return out
+}
+
+// received is what a director of a pair received.
+func received(s *replicate.State) *api.ReplicationReceived {
+	return &api.ReplicationReceived{
+		Synced: s.Master.Following && s.Master.Synced, Behind: s.Master.Missing,
+		Datagrams: s.Applied.Datagrams, Repeated: s.Applied.Repeated, Entries: s.Applied.Entries, Deletions: s.Applied.Deletions,
+		Bulks: s.Applied.Bulks, Kept: uint64(s.Conflicts.Kept), Replaced: uint64(s.Conflicts.Replaced),
+	}
 }
 
 func receivers(list []own.ReceiverStatus) []api.ReplicationReceiver {
@@ -177,6 +196,20 @@ func (d *Daemon) Barrier(ctx context.Context, q api.BarrierRequest) (*api.Barrie
 		return nil, api.Conflict(err)
 	}
 	return &api.BarrierReply{Reached: err == nil, Receivers: receivers(list)}, nil
+}
+
+// Pair is the role pair of this director's replication, which is running: its methods Synced,
+// Barrier and Merge say what each director has of the other one's table. ok is false with
+// another role, without one, and while it is started: it is another one after each upgrade of
+// the director, so it is to be asked for each time. For any goroutine but the loop's.
+func (d *Daemon) Pair() (r *replicate.Replica, ok bool) {
+	err := d.do(func() error {
+		if c := d.own.Configured(); c != nil && c.Role == replicate.RolePair {
+			r = d.own.Replica()
+		}
+		return nil
+	})
+	return r, err == nil && r != nil
 }
 
 // replica is the role that runs, if it does before the context ends.

@@ -282,6 +282,9 @@ func fromConn(c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection 
 		Flags:      fromConnFlags(c.Flags),
 		InPackets:  c.InPackets,
 	}
+	if untouched(&c) {
+		out.Flags |= model.ConnReplica
+	}
 	if k.Template != 0 {
 		out.Template, out.Timeout, out.Connections = true, time.Duration(c.Netmask)*time.Second, c.Fwmark
 		out.Forward = model.Forward(s.Forward)
@@ -294,6 +297,23 @@ func fromConn(c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection 
 		out.Control = &model.Control{Kind: model.TemplateKind(c.Template), Netmask: fromNetmask(c.Netmask, model.Family(k.Family))}
 	}
 	return out
+}
+
+// TOLD_REPLICA and TOLD_SLACK of bpf/told.h, and TICK_SHIFT of bpf/clock.h.
+const (
+	toldReplica = 1 << 28
+	toldSlack   = 5
+	tickShift   = 26
+)
+
+// untouched reports whether an entry is a replica whose end no packet has moved:
+// told_untouched of bpf/told.h.
+func untouched(c *bpfobj.LbConn6) bool {
+	if c.Number&toldReplica == 0 || c.ToldEnd == 0 {
+		return false
+	}
+	moved := int16(max(uint16(c.Expires>>tickShift), 1) - c.ToldEnd)
+	return moved > -toldSlack && moved < toldSlack
 }
 
 // connFlags are the flags of enum conn_flag that readers see.

@@ -47,7 +47,7 @@ const InsertBatch = 16 * recordBatch
 // Insert enters connections and persistence templates as a packet would have: bound to
 // their server, which counts them, with the entry for replies, the hairpin, the
 // template that controls them, and a timer entry. A template must precede its
-// connections. Connections of a template and the flags inactive, listed and adopted are
+// connections. Connections of a template and the flags inactive, listed, adopted and replica are
 // ignored, as the director computes them. An entry with less than a second left gets a
 // second.
 //
@@ -103,6 +103,7 @@ type inserter struct {
 	called  bool  // one of them is a call's template
 	kind    bpfobj.LbRecordKind
 	updated *int // counts RECORD_UPDATED, if it is not nil
+	merged  *Merged
 	// The numbers of all calls, when one was not found otherwise.
 	former map[bpfobj.LbCall][]uint32
 }
@@ -148,6 +149,12 @@ func (in *inserter) flush() error {
 		if in.updated != nil && r.Result == bpfobj.LbRecordResultRECORD_UPDATED {
 			*in.updated++
 		}
+		switch r.Result { // of Merge alone
+		case bpfobj.LbRecordResultRECORD_DIFFERENT:
+			in.merged.Kept++
+		case bpfobj.LbRecordResultRECORD_REPLACED:
+			in.merged.Replaced++
+		}
 	}
 	in.records, in.calls, in.at, in.called = in.records[:0], in.calls[:0], in.at[:0], false
 	return nil
@@ -156,7 +163,8 @@ func (in *inserter) flush() error {
 // resultError is what became of a record.
 func resultError(r bpfobj.LbRecordResult) error {
 	switch r {
-	case bpfobj.LbRecordResultRECORD_ENTERED, bpfobj.LbRecordResultRECORD_UPDATED, bpfobj.LbRecordResultRECORD_OUTDATED, bpfobj.LbRecordResultRECORD_KEPT:
+	case bpfobj.LbRecordResultRECORD_ENTERED, bpfobj.LbRecordResultRECORD_UPDATED, bpfobj.LbRecordResultRECORD_OUTDATED,
+		bpfobj.LbRecordResultRECORD_KEPT, bpfobj.LbRecordResultRECORD_DIFFERENT, bpfobj.LbRecordResultRECORD_REPLACED:
 		return nil
 	case bpfobj.LbRecordResultRECORD_EXISTS:
 		return ErrConnectionExists

@@ -332,7 +332,7 @@ func (l *listener[T]) each(ctx context.Context, call func(raw []byte, more bool)
 		err := l.reader.ReadInto(&rec)
 		raw := rec.RawSample
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, ringbuf.ErrFlushed):
 			raw, rec.Remaining = nil, 0
 		case errors.Is(err, ringbuf.ErrClosed):
 			return l.failure()

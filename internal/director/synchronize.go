@@ -71,28 +71,55 @@ func (d *Director) Synchronize(entries []model.Connection) (errs []error, err er
 // the last one that is told of (Idle) stays as it is. Hairpins are not replicated: the flags
 // and the address that make one are ignored. errs as Synchronize.
 func (d *Director) Replicate(entries []model.Connection) (errs []error, err error) {
-	return d.replicate(entries, bpfobj.LbRecordKindRECORD_REPLICA, nil)
+	kind := func(*model.Connection) bpfobj.LbRecordKind { return bpfobj.LbRecordKindRECORD_REPLICA }
+	errs, _, err = d.replicate(entries, kind, nil)
+	return errs, err
 }
 
 // Withdraw ends entries that ended where they were told of (Replicate), unless packets
 // came for them here after the last one there (Idle), or their server is another one: errs is
 // nil for those, too.
 func (d *Director) Withdraw(entries []model.Connection) (errs []error, err error) {
-	return d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, nil)
+	errs, _, err = d.replicate(entries, ends, nil)
+	return errs, err
 }
 
 // Sweep withdraws entries. ended is how many of them ended.
 func (d *Director) Sweep(entries []model.Connection) (ended int, err error) {
-	_, err = d.replicate(entries, bpfobj.LbRecordKindRECORD_ENDED, &ended)
+	_, _, err = d.replicate(entries, ends, &ended)
 	return ended, err
 }
 
+// Merged is what became of entries that both directors of a pair have with another server.
+type Merged struct {
+	Kept     int // those of this director stayed
+	Replaced int // those of the other one took their place, though packets came here
+}
+
+// Merge is Replicate of directors of a pair, to each of which packets may come. An entry that has
+// another server here stays, unless no packet came for it here or the last one there is later
+// by more than 250 ms: where packets came at about the same time, each director keeps its own.
+// An entry with the flag ConnReplica is entered if there is none of its flow, and
+// changes nothing otherwise.
+func (d *Director) Merge(entries []model.Connection) (errs []error, m Merged, err error) {
+	return d.replicate(entries, func(c *model.Connection) bpfobj.LbRecordKind {
+		if c.Flags&model.ConnReplica != 0 {
+			return bpfobj.LbRecordKindRECORD_COPY
+		}
+		return bpfobj.LbRecordKindRECORD_SHARED
+	}, nil)
+}
+
+// ends is the kind of records of entries that end.
+func ends(*model.Connection) bpfobj.LbRecordKind { return bpfobj.LbRecordKindRECORD_ENDED }
+
 // replicate has the kernel apply records; updated counts what has changed, if it is not nil.
-func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKind, updated *int) (errs []error, err error) {
-	return d.insert(len(entries), func(in *inserter) error {
-		in.kind, in.updated = kind, updated
+func (d *Director) replicate(entries []model.Connection, kind func(*model.Connection) bpfobj.LbRecordKind, updated *int) (errs []error, m Merged, err error) {
+	errs, err = d.insert(len(entries), func(in *inserter) error {
+		in.updated, in.merged = updated, &m
 		for i := range entries {
 			c := entries[i]
+			in.kind = kind(&entries[i])
 			forward := c.Forward
 			c.Expires = min(c.Expires, maxExpiry) // copies live longer than their entries
 			if in.errs[i] = in.resolve(&c); in.errs[i] != nil {
@@ -101,7 +128,7 @@ func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKin
 			if !c.Template {
 				c.Forward = forward
 			}
-			if kind == bpfobj.LbRecordKindRECORD_ENDED {
+			if in.kind == bpfobj.LbRecordKindRECORD_ENDED {
 				c.Control = nil
 			}
 			c.Hairpin, c.Flags = netip.AddrPort{}, c.Flags&(model.ConnReplied|model.ConnInvalid)
@@ -111,6 +138,7 @@ func (d *Director) replicate(entries []model.Connection, kind bpfobj.LbRecordKin
 		}
 		return nil
 	})
+	return errs, m, err
 }
 
 // resolve completes an entry by the service and server that it is of: an error of the

@@ -24,6 +24,8 @@ type Told struct {
 	Time time.Time
 	Kind string // ConnectionTell, or ConnectionOpen, ConnectionState, ConnectionClose
 	// Conn is the entry as it was. Timeout is the whole timeout of a connection's state, too.
+	// With the flag ConnReplica what happened was told by another director (Replicate, Merge,
+	// Withdraw), or its replica has expired.
 	Conn model.Connection
 }
 
@@ -166,6 +168,9 @@ func (t *Teller) Each(ctx context.Context, call func([]Told) error) error {
 	})
 }
 
+// Flush has Each call soon with all that has happened up to now, or with nothing.
+func (t *Teller) Flush() error { return t.reader.Flush() }
+
 func (t *Teller) add(raw []byte) error {
 	var e bpfobj.LbFollowEvent
 	if len(raw) < int(unsafe.Sizeof(e)) {
@@ -215,10 +220,16 @@ func (t *Teller) told(e *bpfobj.LbFollowEvent, behind []byte) (told Told, ok boo
 			return told, false
 		}
 		told.Conn = fromCall(call, entry, server, e.Time)
+		if e.Replica != 0 {
+			told.Conn.Flags |= model.ConnReplica
+		}
 		return told, true
 	}
 	c := &told.Conn
 	*c = fromConn(entry, server, e.Time)
+	if e.Replica != 0 {
+		c.Flags |= model.ConnReplica
+	}
 	if !c.Template {
 		c.Timeout = time.Duration(t.set.Timeout[e.State&31])
 	}

@@ -342,10 +342,11 @@ const (
 	ConnListed                         // it has an entry by which its replies are found
 	ConnAdopted                        // an upgrade entered it
 	ConnInvalid                        // a template that leads no new connection to its server any more
+	ConnReplica                        // it is as another director told: no packet came for it here since
 )
 
 // connFlagNames are the flags' names, by bit.
-var connFlagNames = []string{"inactive", "hairpin", "replied", "listed", "adopted", "invalid"}
+var connFlagNames = []string{"inactive", "hairpin", "replied", "listed", "adopted", "invalid", "replica"}
 
 // Names are the names of the flags that are set.
 func (f ConnFlags) Names() (names []string) {

@@ -27,7 +27,7 @@ func TestServiceKeys(t *testing.T) {
 
 // Flags, kinds of templates and methods have names that are read back.
 func TestNames(t *testing.T) {
-	for _, name := range (ConnInactive | ConnHairpin | ConnReplied | ConnListed | ConnAdopted | ConnInvalid).Names() {
+	for _, name := range (ConnInactive | ConnHairpin | ConnReplied | ConnListed | ConnAdopted | ConnInvalid | ConnReplica).Names() {
 		f, ok := ConnFlagNamed(name)
 		if got := f.Names(); !ok || len(got) != 1 || got[0] != name {
 			t.Errorf("%s: %v, %v", name, got, ok)

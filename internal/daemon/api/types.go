@@ -88,7 +88,7 @@ type SyncMissing struct {
 // Replication is a role of imbang's own protocol between directors. Counters are since it
 // was started.
 type Replication struct {
-	Role      string    `json:"role"`   // master or backup
+	Role      string    `json:"role"`   // master, backup or pair
 	State     string    `json:"state"`  // starting, running or failed
 	Since     time.Time `json:"since"`  // of the state
 	Listen    string    `json:"listen"` // with port
@@ -97,14 +97,18 @@ type Replication struct {
 	Group     uint16    `json:"group"`
 	Error     string    `json:"error,omitempty"`  // of failed
 	Retry     time.Time `json:"retry,omitzero"`   // of failed: when it is started again
-	Session   string    `json:"session"`          // of the master, 16 hexadecimal digits; empty: none
-	Master    string    `json:"master,omitempty"` // of a backup: the address of the master that it follows
-	Synced    bool      `json:"synced"`           // of a backup: it has the master's whole table; of a master: all backups that are registered have
-	Behind    uint64    `json:"behind"`           // datagrams that were sent and are not applied: of a master those of the last backup
+	Session   string    `json:"session"`          // of the master, in a pair of this director, 16 hexadecimal digits; empty: none
+	Master    string    `json:"master,omitempty"` // of a backup: the address of the master that it follows; in a pair that of the other director
+	Synced    bool      `json:"synced"`           // of a backup: it has the master's whole table; of a master: all backups that are registered have; in a pair each director has the whole table of the other one
+	Behind    uint64    `json:"behind"`           // datagrams that were sent and are not applied: of a master those of the last backup, in a pair those of either direction
 	Last      time.Time `json:"last,omitzero"`    // an entry or deletion was sent or applied
 	Heard     time.Time `json:"heard,omitzero"`   // a datagram of another director was accepted
 
-	Receivers []ReplicationReceiver `json:"receivers"` // of a master: backups that are registered
+	Receivers []ReplicationReceiver `json:"receivers"` // of a master: backups that are registered; in a pair the other director
+
+	// Received is of a pair: what came from the other director. The counters below are then what
+	// was sent, but for those of entries that are not entered.
+	Received *ReplicationReceived `json:"received,omitempty"`
 
 	Datagrams   uint64               `json:"datagrams"`             // sent or accepted, without acknowledgements and beats
 	Repeated    uint64               `json:"repeated"`              // sent again, or requested again
@@ -120,6 +124,19 @@ type Replication struct {
 	NotEntered  uint64               `json:"not_entered"`           // of a backup: entries that the table refused
 	Refused     []ReplicationRefused `json:"refused"`               // all reasons
 	Differences []string             `json:"differences,omitempty"` // of a backup: services and servers that differ from the master's
+}
+
+// ReplicationReceived is what a director of a pair received.
+type ReplicationReceived struct {
+	Synced    bool   `json:"synced"`    // the other director's whole table is here
+	Behind    uint64 `json:"behind"`    // datagrams that were sent and are not applied here
+	Datagrams uint64 `json:"datagrams"` // accepted
+	Repeated  uint64 `json:"repeated"`  // requested again
+	Entries   uint64 `json:"entries"`   // applied
+	Deletions uint64 `json:"deletions"` // likewise
+	Bulks     uint64 `json:"bulks"`     // transfers of the whole table
+	Kept      uint64 `json:"kept"`      // entries of this director that stayed, as the other one has them with another server
+	Replaced  uint64 `json:"replaced"`  // entries of this director in whose place came those of the other one, with another server
 }
 
 // ReplicationReceiver is a backup that is registered with a master.

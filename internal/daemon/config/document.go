@@ -70,9 +70,9 @@ type syncDoc struct {
 }
 
 type replicationDoc struct {
-	Role      string   `yaml:"role" jsonschema_description:"required; master sends its connections, backup copies those of the master" jsonschema:"enum=master,enum=backup"`
+	Role      string   `yaml:"role" jsonschema_description:"required; master sends its connections, backup copies those of the master, pair does both between two directors to each of which packets may come" jsonschema:"enum=master,enum=backup,enum=pair"`
 	Listen    string   `yaml:"listen" jsonschema_description:"required; address of this director that datagrams are sent from and received at, with or without UDP port; default port 8790"`
-	To        []string `yaml:"to" jsonschema_description:"required; addresses of the other directors of the group, or one multicast group, with or without port; default port that of listen"`
+	To        []string `yaml:"to" jsonschema_description:"required; addresses of the other directors of the group, or one multicast group, with or without port; with role pair the one address of the other director; default port that of listen"`
 	Interface string   `yaml:"interface" jsonschema_description:"device that datagrams are sent and received by; required with a multicast group or link-local addresses; default any"`
 	Group     int      `yaml:"group" jsonschema_description:"number of the group, 0 to 65535: directors of other groups are ignored; default 0"`
 	KeyFile   string   `yaml:"key_file" jsonschema_description:"required; absolute path of the key that all directors of the group share: at least 32 hexadecimal digits, readable by its owner alone (openssl rand -hex 32)"`

@@ -64,8 +64,8 @@ func (c *checker) replication(at string, d *replicationDoc) *replicate.Config {
 		Role: replicate.Role(d.Role), Interface: d.Interface, KeyFile: d.KeyFile,
 		Group: uint16(c.between(at+".group", d.Group, 0, 65535)),
 	}
-	if out.Role != replicate.Master && out.Role != replicate.Backup {
-		c.refuse(at+".role", "%q: want %s or %s", d.Role, replicate.Master, replicate.Backup)
+	if !out.Role.Known() {
+		c.refuse(at+".role", "%q: want %s, %s or %s", d.Role, replicate.Master, replicate.Backup, replicate.RolePair)
 	}
 	out.Listen = c.replicationAddress(at+".listen", d.Listen)
 	for i, text := range d.To {

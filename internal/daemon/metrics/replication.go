@@ -34,6 +34,17 @@ var (
 	replRefused    = metric{"imbang_sync_replication_refused_total", "Datagrams and records that were not used, by reason.", prometheus.CounterValue, []string{"role", "reason"}}
 )
 
+// Metrics of a pair: what came from the other director. Those above are of what was sent.
+var (
+	replReceivedSynced    = metric{"imbang_sync_replication_received_synced", "Of a pair: 1 if the other director's whole table is here.", prometheus.GaugeValue, syncRole}
+	replReceivedBehind    = metric{"imbang_sync_replication_received_behind_datagrams", "Of a pair: datagrams that the other director sent and that are not applied here.", prometheus.GaugeValue, syncRole}
+	replReceivedEntries   = metric{"imbang_sync_replication_received_entries_total", "Of a pair: entries of the other director that were applied.", prometheus.CounterValue, syncRole}
+	replReceivedDeletions = metric{"imbang_sync_replication_received_deletions_total", "Of a pair: deletions of the other director that were applied.", prometheus.CounterValue, syncRole}
+	replReceivedBulks     = metric{"imbang_sync_replication_received_bulk_transfers_total", "Of a pair: transfers of the other director's whole table.", prometheus.CounterValue, syncRole}
+	replKept              = metric{"imbang_sync_replication_kept_entries_total", "Of a pair: entries that stayed here, as the other director has them with another server.", prometheus.CounterValue, syncRole}
+	replReplaced          = metric{"imbang_sync_replication_replaced_entries_total", "Of a pair: entries with packets in whose place came those of the other director, with another server.", prometheus.CounterValue, syncRole}
+)
+
 func (w writer) replication(r *api.Replication) {
 	put := func(m metric, n uint64) { w.put(m, float64(n), r.Role) }
 	at := func(m metric, t time.Time) {
@@ -55,12 +66,24 @@ func (w writer) replication(r *api.Replication) {
 	put(replBulks, r.Bulks)
 	put(replLacking, r.Lacking)
 	put(replLocked, r.Locked)
-	if r.Role == "master" {
+	if r.Role != "backup" {
 		put(replReceivers, uint64(len(r.Receivers)))
 		put(replRefreshes, r.Refreshes)
 		put(replLost, r.Lost)
-	} else {
+	}
+	if in := r.Received; in != nil {
+		w.put(replReceivedSynced, one(in.Synced), r.Role)
+		put(replReceivedBehind, in.Behind)
+		put(replReceivedEntries, in.Entries)
+		put(replReceivedDeletions, in.Deletions)
+		put(replReceivedBulks, in.Bulks)
+		put(replKept, in.Kept)
+		put(replReplaced, in.Replaced)
+	}
+	if r.Role == "backup" {
 		put(replSwept, r.Swept)
+	}
+	if r.Role != "master" {
 		put(replWaiting, uint64(r.Waiting))
 		put(replNotEntered, r.NotEntered)
 		put(replDiffer, uint64(len(r.Differences)))

@@ -25,6 +25,7 @@ const (
 type bulk struct {
 	with   []*peer // empty: none is running
 	start  uint64  // number of its first datagram
+	all    bool    // of a pair: with replicas
 	cursor Cursor
 	tokens bucket // [datagrams]
 	again  time.Duration
@@ -51,7 +52,9 @@ func (s *Sender) pump(now time.Duration, out *Output) {
 		n, err := s.bulk.cursor.Next(s.batch)
 		before := s.counts.Datagrams
 		for i := range n {
-			s.entry(now, opPut, &s.batch[i], true, out)
+			if s.bulk.all || s.tells(&s.batch[i]) {
+				s.entry(now, opPut, &s.batch[i], true, out)
+			}
 		}
 		switch {
 		case err == io.EOF:
@@ -78,14 +81,18 @@ func (s *Sender) beginBulk(now time.Duration, out *Output) {
 		return
 	}
 	s.flush(now, out)
-	s.bulk.start = s.store.next
-	s.open = appendHeader(s.open, header{kind: kindBulkStart, group: s.config.Group, session: s.session})
+	s.bulk.start, s.bulk.all = s.store.next, false
+	s.open = appendHeader(s.open, header{kind: kindBulkStart, group: s.config.Group, session: s.session, pair: s.config.pair})
 	for _, p := range s.peers {
 		if p.asks(now) {
 			p.served, p.start, p.acked, p.synced = p.request, s.bulk.start, s.bulk.start-1, false
 			s.open = participant{p.id, p.request}.append(s.open)
 			s.bulk.with = append(s.bulk.with, p)
+			s.bulk.all = s.bulk.all || p.all
 		}
+	}
+	if s.bulk.all {
+		s.open[5] |= bulkAll // of the header
 	}
 	s.flush(now, out)
 	s.counts.Bulks++

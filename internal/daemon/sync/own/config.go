@@ -57,6 +57,8 @@ type Config struct {
 	Walk time.Duration
 	// WalkRate is how many entries are read in a second for that; 200000.
 	WalkRate int
+
+	pair bool // of a director of a pair (NewPair)
 }
 
 // least is the shortest key.

@@ -23,12 +23,13 @@ const (
 	ReasonMalformed         // authentic, but with a record that cannot be read
 	ReasonUndefined         // a record with an undefined service
 	ReasonUnsendable        // of an entry to send: it does not fit the format
+	ReasonRole              // of a director of a pair to a master or a backup, or the other way round
 	reasons
 )
 
 var reasonNames = [reasons]string{
 	"accepted", "length", "foreign", "version", "kind", "group", "session", "replayed", "window", "forged", "unproved",
-	"unknown", "limited", "malformed", "undefined", "unsendable",
+	"unknown", "limited", "malformed", "undefined", "unsendable", "role",
 }
 
 func (r Reason) String() string {
@@ -57,4 +58,19 @@ type Counts struct {
 	Bulks     uint64 // bulk transfers begun
 	Refreshes uint64 // entries sent because their copies grow old
 	Swept     uint64 // entries that the sender does not have, and that were put out to be removed
+}
+
+// Add is the sum of counters.
+func (c Counts) Add(o Counts) Counts {
+	for i, n := range o.Refused {
+		c.Refused[i] += n
+	}
+	c.Datagrams += o.Datagrams
+	c.Repeated += o.Repeated
+	c.Entries += o.Entries
+	c.Deletions += o.Deletions
+	c.Bulks += o.Bulks
+	c.Refreshes += o.Refreshes
+	c.Swept += o.Swept
+	return c
 }

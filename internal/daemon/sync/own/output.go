@@ -46,19 +46,23 @@ const (
 	// EventReceiverJoined and EventReceiverLost: a receiver registered or is silent.
 	EventReceiverJoined
 	EventReceiverLost
+	// EventOtherRole: a director of the group is of a pair, and this one is not, or the other
+	// way round.
+	EventOtherRole
 )
 
 var eventNames = map[EventKind]string{
 	EventFollowing: "following", EventSynced: "synced", EventSessionLost: "session lost", EventFellBehind: "fell behind",
 	EventTwoMasters: "two masters", EventSkew: "configuration differs", EventSkewEnded: "configuration is the same",
 	EventReceiverJoined: "receiver joined", EventReceiverLost: "receiver lost",
+	EventOtherRole: "another role",
 }
 
 func (k EventKind) String() string { return eventNames[k] }
 
 // Alarm reports whether an operator has to act on it.
 func (k EventKind) Alarm() bool {
-	return k == EventTwoMasters || k == EventSkew || k == EventReceiverLost
+	return k == EventTwoMasters || k == EventSkew || k == EventReceiverLost || k == EventOtherRole
 }
 
 // Event is a report.

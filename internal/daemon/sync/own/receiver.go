@@ -74,6 +74,15 @@ type Receiver struct {
 	definitions map[uint32]definition
 	skew        skew
 	sweep       sweep
+
+	next  deadline
+	roles roles
+	// The rest is of a pair.
+	ended *ended
+	all   bool // a bulk transfer is to have replicas: what was here may be lost
+	// hasAll: the one that runs does.
+	hasAll bool
+	probe  probe
 }
 
 // slot is for one datagram.
@@ -156,7 +165,7 @@ func (r *Receiver) due(now time.Duration, out *Output) {
 	if r.skew.at != 0 {
 		next = min(next, r.skew.at)
 	}
-	out.Next = max(next, now)
+	r.next.set(now, next, out)
 }
 
 // Receive handles a datagram.
@@ -178,6 +187,9 @@ func (r *Receiver) receive(now time.Duration, from netip.AddrPort, b []byte, out
 	}
 	if h.group != r.config.Group {
 		return ReasonGroup
+	}
+	if h.pair != r.config.pair {
+		return r.roles.differs(now, r.sign, from, b, out)
 	}
 	if h.kind == kindWelcome {
 		return r.welcome(now, from, h, readWelcome(body), b, out)
@@ -222,7 +234,7 @@ func (r *Receiver) receive(now time.Duration, from netip.AddrPort, b []byte, out
 // hello challenges a session, or with 0 all.
 func (r *Receiver) hello(now time.Duration, session uint64, out *Output, to ...netip.AddrPort) {
 	x := r.prove.hello(now, r.config.Random)
-	b := appendHeader(r.scratch[:0], header{kind: kindHello, group: r.config.Group, session: session})
+	b := appendHeader(r.scratch[:0], header{kind: kindHello, group: r.config.Group, session: session, pair: r.config.pair})
 	r.scratch = r.sign.sign(x.append(b))
 	out.send(r.scratch, to...)
 }
@@ -241,6 +253,9 @@ func (r *Receiver) challenge(now time.Duration, from netip.AddrPort, h header, b
 
 // welcome handles a sender's proof that it is running.
 func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w welcome, b []byte, out *Output) Reason {
+	if r.following && h.session == r.session && w.receiver == r.prove.id && r.probe.answered(w) {
+		return r.reached(now, from, w, b)
+	}
 	if h.session == 0 || !r.prove.proved(now, w) {
 		return ReasonUnproved
 	}
@@ -288,6 +303,7 @@ func (r *Receiver) requestBulk() {
 	}
 	r.request++
 	r.want, r.synced, r.bulk, r.gapAt = true, false, 0, 0
+	r.probe.nonce, r.probe.next = 0, 0
 }
 
 // spoil notes that a record was not applied. What the sender has is not known then.
@@ -321,6 +337,7 @@ func (r *Receiver) SetLacking(now time.Duration, n uint64, out *Output) {
 
 // RequestBulk requests the whole table: the caller has not applied what was put out.
 func (r *Receiver) RequestBulk(now time.Duration, out *Output) {
+	r.all = r.config.pair
 	r.requestBulk()
 	r.sweep.cancel()
 	r.due(now, out)
@@ -380,7 +397,7 @@ func (r *Receiver) numbered(now time.Duration, h header, body, b []byte, out *Ou
 	r.heard = now
 	r.counts.Datagrams++
 	if r.want {
-		r.start(h.number)
+		r.start(h)
 		r.unacked, r.ackAt = 0, now
 		return accepted
 	}
@@ -415,7 +432,9 @@ func (r *Receiver) isFor(body []byte) bool {
 }
 
 // start goes to the beginning of a bulk transfer. It contains all that was missed.
-func (r *Receiver) start(number uint64) {
+func (r *Receiver) start(h header) {
+	number := h.number
+	r.hasAll = h.flags&bulkAll != 0
 	for i := range r.slots {
 		r.slots[i].number, r.slots[i].asked = 0, 0
 	}
@@ -436,7 +455,7 @@ func (r *Receiver) apply(now time.Duration, h header, body []byte, out *Output) 
 	r.ackAt = min(r.ackAt, now+ackAfter)
 	if h.kind == kindBulkStart {
 		if r.bulk != 0 && r.isFor(body) { // the sender could not read its table, and begins anew
-			r.bulk = h.number
+			r.bulk, r.hasAll = h.number, h.flags&bulkAll != 0
 			r.sweep.begin(r.config.Table != nil)
 		}
 		return accepted
@@ -463,7 +482,7 @@ func (r *Receiver) apply(now time.Duration, h header, body []byte, out *Output) 
 func (r *Receiver) record(now time.Duration, bulk bool, in *reader, out *Output) Reason {
 	switch op := in.b[0] & opMask; op {
 	case opPut, opDelete:
-		return r.entry(op == opDelete, bulk, in, out)
+		return r.entry(now, op == opDelete, bulk, in, out)
 	case opDefine:
 		index, d, err := readDefinition(in)
 		if err != nil {
@@ -484,7 +503,11 @@ func (r *Receiver) record(now time.Duration, bulk bool, in *reader, out *Output)
 			if r.spoiled {
 				return accepted
 			}
-			r.synced = true
+			if r.all && !r.hasAll { // it was begun before they were missed
+				r.requestBulk()
+				return accepted
+			}
+			r.synced, r.all = true, false
 			out.Events = append(out.Events, Event{Kind: EventSynced, Peer: r.peer, ID: r.session})
 			r.sweep.ready = true
 		}
@@ -500,7 +523,7 @@ func (r *Receiver) record(now time.Duration, bulk bool, in *reader, out *Output)
 }
 
 // entry applies the record of an entry.
-func (r *Receiver) entry(remove, bulk bool, in *reader, out *Output) Reason {
+func (r *Receiver) entry(now time.Duration, remove, bulk bool, in *reader, out *Output) Reason {
 	out.Apply = append(out.Apply, Change{})
 	x := &out.Apply[len(out.Apply)-1]
 	x.Delete = remove
@@ -520,6 +543,15 @@ func (r *Receiver) entry(remove, bulk bool, in *reader, out *Output) Reason {
 	if remove {
 		r.counts.Deletions++
 		return accepted
+	}
+	if r.ended != nil {
+		if r.ended.outdates(now, &x.Conn) {
+			out.Apply = out.Apply[:len(out.Apply)-1]
+			return accepted
+		}
+		if x.Conn.Flags&model.ConnReplica == 0 {
+			r.ended.forget(&x.Conn)
+		}
 	}
 	r.counts.Entries++
 	r.sweep.add(&x.Conn)
@@ -555,9 +587,12 @@ func (r *Receiver) acknowledge(now time.Duration, out *Output) {
 
 // send sends an acknowledgement, with the requests that are due; or only if there are any.
 func (r *Receiver) send(now time.Duration, onlyRequests bool, out *Output) {
-	h := header{kind: kindAck, group: r.config.Group, session: r.session, number: r.counter + 1}
+	h := header{kind: kindAck, group: r.config.Group, session: r.session, number: r.counter + 1, pair: r.config.pair}
 	if r.want {
 		h.flags |= ackWant
+	}
+	if r.all {
+		h.flags |= ackAll
 	}
 	if r.synced {
 		h.flags |= ackSynced

@@ -44,6 +44,10 @@ const (
 // wireFlags are the flags that travel, by their bits.
 const wireFlags = model.ConnInactive | model.ConnHairpin | model.ConnReplied | model.ConnListed | model.ConnAdopted | model.ConnInvalid
 
+// wireReplica is a bit of an entry's flags: it is a replica of the sender, too. In a pair
+// alone, and in a bulk transfer.
+const wireReplica = model.ConnReplica
+
 // Why an entry cannot be sent, or a record not be read.
 var (
 	ErrEntry  = errors.New("an entry that the protocol cannot describe")
@@ -83,7 +87,7 @@ func checkEntry(c *model.Connection) error {
 	if c.Server.Addr() != c.RealServer.Addr() {
 		return unsendable("its packets go to %s, its server is %s", c.Server, c.RealServer)
 	}
-	if c.Forward > 15 || c.Flags&^wireFlags != 0 {
+	if c.Forward > 15 || c.Flags&^(wireFlags|wireReplica) != 0 {
 		return unsendable("forward %d, flags %#x", c.Forward, c.Flags)
 	}
 	if hairpin := c.Hairpin.Addr(); (c.Flags&model.ConnHairpin != 0) != c.Hairpin.IsValid() ||
@@ -247,7 +251,7 @@ func readEntry(r *reader, c *model.Connection, out *Output) (index uint32, err e
 	c.Server = netip.AddrPortFrom(netip.Addr{}, server)
 	states := model.States(c.Protocol, template)
 	hasWord := first&bitWord != 0
-	if r.fail || state >= len(states) || c.Flags&^wireFlags != 0 || template && control != 0 || hasWord != (template || control != 0) {
+	if r.fail || state >= len(states) || c.Flags&^(wireFlags|wireReplica) != 0 || template && control != 0 || hasWord != (template || control != 0) {
 		return index, ErrRecord
 	}
 	c.State = states[state]

@@ -142,7 +142,7 @@ func TestLayout(t *testing.T) {
 	if got, want := hex.EncodeToString(d.append(nil, 7)), "0309000000070102030405060708060050"+"0a090001"+"1f90"+"0a020002"; got != want {
 		t.Errorf("definition: %s, want %s", got, want)
 	}
-	h := appendHeader(nil, header{kindData, dataBulk, 5, 0x1122334455667788, 9})
+	h := appendHeader(nil, header{kind: kindData, flags: dataBulk, group: 5, session: 0x1122334455667788, number: 9})
 	if got, want := hex.EncodeToString(h), "6942ff0201010005"+"1122334455667788"+"0000000000000009"; got != want {
 		t.Errorf("header: %s, want %s", got, want)
 	}
@@ -194,7 +194,7 @@ func TestEntriesThatDoNotFitAreCounted(t *testing.T) {
 		"no client":       func(c *model.Connection) { c.Client = netip.AddrPort{} },
 		"zone":            func(c *model.Connection) { c.Client, c.Virtual = at("[fe80::1%eth0]:1"), at("[2001:db8::1]:1") },
 		"two servers":     func(c *model.Connection) { c.Server = at("10.2.0.3:80") },
-		"flags":           func(c *model.Connection) { c.Flags = 1 << 6 },
+		"flags":           func(c *model.Connection) { c.Flags = 1 << 7 },
 		"hairpin":         func(c *model.Connection) { c.Hairpin = at("10.0.0.1:1024") },
 		"engine":          func(c *model.Connection) { c.Engine = "sip" },
 		"long Call-ID":    func(c *model.Connection) { c.Control = &model.Control{Kind: 4, CallID: strings.Repeat("a", 256)} },

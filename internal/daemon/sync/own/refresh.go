@@ -87,7 +87,7 @@ func (s *Sender) refresh(now time.Duration, out *Output) {
 	for w.cursor != nil && w.tokens.take(now, chunk) {
 		n, err := w.cursor.Next(s.batch)
 		for i := range n {
-			if w.due(now, &s.batch[i]) {
+			if s.tells(&s.batch[i]) && w.due(now, &s.batch[i]) {
 				s.entry(now, opPut, &s.batch[i], false, out)
 				s.counts.Refreshes++
 			}

@@ -62,6 +62,9 @@ type Sender struct {
 	walk         walk
 	batch        []model.Connection
 	scratch      []byte
+	next         deadline
+	ended        *ended // of a pair
+	roles        roles
 	closed       bool
 	announced    bool // the configuration was given
 }
@@ -77,6 +80,7 @@ type peer struct {
 	lacking      uint32
 	request      uint32 // its latest request for a bulk transfer
 	served       uint32 // the one that the latest bulk transfer for it answers
+	all          bool   // of a pair: it requests replicas, too
 	start        uint64 // number of the datagram with which that one begins
 	reached      uint64 // the latest barrier that was reported
 }
@@ -132,14 +136,27 @@ func (s *Sender) Receivers() (list []ReceiverStatus) {
 // changes, those that a Cursor read before them.
 func (s *Sender) Update(now time.Duration, entries []model.Connection, out *Output) {
 	for i := range entries {
-		s.entry(now, opPut, &entries[i], false, out)
+		if s.tells(&entries[i]) {
+			s.entry(now, opPut, &entries[i], false, out)
+		}
 	}
 	s.due(now, out)
+}
+
+// tells reports whether an entry is told: in a pair not what the other director told.
+func (s *Sender) tells(c *model.Connection) bool {
+	return !s.config.pair || c.Flags&model.ConnReplica == 0
 }
 
 // Delete sends that entries were deleted or have expired.
 func (s *Sender) Delete(now time.Duration, entries []model.Connection, out *Output) {
 	for i := range entries {
+		if !s.tells(&entries[i]) {
+			continue
+		}
+		if s.ended != nil {
+			s.ended.note(now, &entries[i])
+		}
 		s.entry(now, opDelete, &entries[i], false, out)
 	}
 	s.due(now, out)
@@ -191,10 +208,19 @@ func (s *Sender) entry(now time.Duration, op uint8, c *model.Connection, bulk bo
 		s.define(now, index, out)
 	}
 	s.room(now, entrySize(c), bulk, out)
-	if c.Timeout > 0 {
-		c.Idle = max(0, c.Timeout-c.Expires)
+	c.Idle = idle(c)
+	expires := c.Expires
+	switch {
+	case !s.config.pair:
+		c.Flags &^= model.ConnReplica
+		expires += s.walk.margin(now, s.config.Walk, c)
+	case c.Flags&model.ConnReplica == 0: // a replica is not refreshed: its copy ends with it
+		expires += s.walk.margin(now, s.config.Walk, c)
+		if op == opPut {
+			s.ended.forget(c)
+		}
 	}
-	b, err := appendEntry(s.open, op, c, index, c.Expires+s.walk.margin(now, s.config.Walk, c))
+	b, err := appendEntry(s.open, op, c, index, expires)
 	if err != nil {
 		s.counts.Refused[ReasonUnsendable]++
 		return
@@ -220,7 +246,7 @@ func (s *Sender) room(now time.Duration, size int, bulk bool, out *Output) {
 		s.flush(now, out)
 	}
 	if len(s.open) == 0 {
-		h := header{kind: kindData, group: s.config.Group, session: s.session}
+		h := header{kind: kindData, group: s.config.Group, session: s.session, pair: s.config.pair}
 		if bulk {
 			h.flags = dataBulk
 		}
@@ -251,7 +277,7 @@ func (s *Sender) number(now time.Duration, b []byte, out *Output) {
 
 // control sends a datagram without a number.
 func (s *Sender) control(h header, body func([]byte) []byte, out *Output, to ...netip.AddrPort) {
-	h.group, h.session = s.config.Group, cmp.Or(h.session, s.session)
+	h.group, h.session, h.pair = s.config.Group, cmp.Or(h.session, s.session), s.config.pair
 	s.scratch = s.sign.sign(body(appendHeader(s.scratch[:0], h)))
 	out.send(s.scratch, to...)
 }
@@ -290,7 +316,7 @@ func (s *Sender) Tick(now time.Duration, out *Output) {
 // due says when Tick is.
 func (s *Sender) due(now time.Duration, out *Output) {
 	if s.closed {
-		out.Next = now + never
+		s.next.set(now, now+never, out)
 		return
 	}
 	next := s.nextBeat
@@ -298,7 +324,7 @@ func (s *Sender) due(now time.Duration, out *Output) {
 		next = min(next, s.openedAt+flushAfter)
 	}
 	next = min(next, s.bulkDue(now), s.walkDue(now))
-	out.Next = max(next, now)
+	s.next.set(now, next, out)
 }
 
 // Receive handles a datagram.
@@ -319,6 +345,9 @@ func (s *Sender) receive(now time.Duration, from netip.AddrPort, b []byte, out *
 	}
 	if s.closed {
 		return ReasonKind
+	}
+	if h.pair != s.config.pair {
+		return s.roles.differs(now, s.sign, from, b, out)
 	}
 	switch h.kind {
 	case kindAck:
@@ -377,7 +406,11 @@ func (s *Sender) hello(now time.Duration, from netip.AddrPort, h header, body, b
 	w := &s.welcomed[s.welcomedNext%len(s.welcomed)]
 	w.hello, w.at = x, now
 	s.welcomedNext++
-	answer := welcome{x.receiver, x.nonce, uint64((now - s.started) / time.Millisecond)}
+	answer := welcome{receiver: x.receiver, nonce: x.nonce, admitted: uint64((now - s.started) / time.Millisecond)}
+	if s.config.pair {
+		s.flush(now, out)
+		answer.next = s.store.next
+	}
 	s.control(header{kind: kindWelcome}, answer.append, out, from)
 	return accepted
 }
@@ -420,6 +453,7 @@ func (s *Sender) acknowledge(now time.Duration, from netip.AddrPort, h header, b
 	p := s.peers[i]
 	p.counter, p.addr, p.heard, p.synced, p.lacking = h.number, from, now, h.flags&ackSynced != 0, lacking
 	if h.flags&ackWant != 0 {
+		p.all = h.flags&ackAll != 0
 		if p.request = x.request; p.request == p.served {
 			s.repeatStart(p, out)
 		}

@@ -11,8 +11,12 @@ import (
 // kernel's synchronization, 8848 and one for each further thread, at most 64.
 const Port = 8790
 
-// Version is the version of the wire format.
-const Version = 2
+// Version is the version of the wire format, and PairVersion that of the directors of a
+// pair: other roles refuse their datagrams, and they those of other roles.
+const (
+	Version     = 2
+	PairVersion = 3
+)
 
 // Bounds of Config.MaxDatagram [bytes of UDP payload].
 const (
@@ -46,12 +50,15 @@ const (
 const (
 	dataBulk uint8 = 1 << 0 // entries are copies for the receivers of a bulk transfer
 
+	bulkAll uint8 = 1 << 0 // of a pair: with replicas
+
 	beatAnswer uint8 = 1 << 0 // acknowledge at once
 	beatEnd    uint8 = 1 << 1 // the session ends
 
 	ackWant   uint8 = 1 << 0 // requests a bulk transfer
 	ackSynced uint8 = 1 << 1 // has the whole table
 	ackLacks  uint8 = 1 << 2 // some entries were not entered: their number is in front of the ranges
+	ackAll    uint8 = 1 << 3 // of a pair: the bulk transfer is to have replicas, too
 )
 
 // sizes are the lengths that the body of each kind has [bytes]: at least, and in steps.
@@ -67,11 +74,16 @@ type header struct {
 	group   uint16
 	session uint64
 	number  uint64
+	pair    bool // of PairVersion
 }
 
 // appendHeader begins a datagram.
 func appendHeader(b []byte, h header) []byte {
-	b = append(append(b, magic...), Version, byte(h.kind), h.flags)
+	version := byte(Version)
+	if h.pair {
+		version = PairVersion
+	}
+	b = append(append(b, magic...), version, byte(h.kind), h.flags)
 	b = binary.BigEndian.AppendUint16(b, h.group)
 	b = binary.BigEndian.AppendUint64(b, h.session)
 	return binary.BigEndian.AppendUint64(b, h.number)
@@ -86,18 +98,21 @@ func readHeader(b []byte) (h header, body []byte, r Reason) {
 	if string(b[:3]) != magic {
 		return h, nil, ReasonForeign
 	}
-	if b[3] != Version {
+	if b[3] != Version && b[3] != PairVersion {
 		return h, nil, ReasonVersion
 	}
 	h = header{
 		kind: kind(b[4]), flags: b[5], group: binary.BigEndian.Uint16(b[6:]),
-		session: binary.BigEndian.Uint64(b[8:]), number: binary.BigEndian.Uint64(b[16:]),
+		session: binary.BigEndian.Uint64(b[8:]), number: binary.BigEndian.Uint64(b[16:]), pair: b[3] == PairVersion,
 	}
 	body = b[headerSize : len(b)-tagSize]
 	if h.kind > kindAck || sizes[h.kind].least == 0 {
 		return h, nil, ReasonKind
 	}
 	size := sizes[h.kind]
+	if h.kind == kindWelcome && h.pair {
+		size.least += welcomeNext
+	}
 	more := len(body) - size.least
 	if more < 0 || size.step == 0 && more != 0 || size.step > 0 && more%size.step != 0 {
 		return h, nil, ReasonLength
@@ -136,16 +151,27 @@ func readHello(b []byte) hello {
 type welcome struct {
 	receiver, nonce uint64
 	admitted        uint64 // [ms] by the sender's clock, since its session began
+	next            uint64 // of a pair: number of the next datagram of the stream; else 0
 }
+
+const welcomeNext = 8
 
 func (x welcome) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, x.receiver)
 	b = binary.BigEndian.AppendUint64(b, x.nonce)
-	return binary.BigEndian.AppendUint64(b, x.admitted)
+	b = binary.BigEndian.AppendUint64(b, x.admitted)
+	if x.next != 0 {
+		b = binary.BigEndian.AppendUint64(b, x.next)
+	}
+	return b
 }
 
 func readWelcome(b []byte) welcome {
-	return welcome{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
+	w := welcome{receiver: binary.BigEndian.Uint64(b), nonce: binary.BigEndian.Uint64(b[8:]), admitted: binary.BigEndian.Uint64(b[16:])}
+	if len(b) >= 24+welcomeNext {
+		w.next = binary.BigEndian.Uint64(b[24:])
+	}
+	return w
 }
 
 // reset says that an acknowledgement came from a receiver that the sender does not know.

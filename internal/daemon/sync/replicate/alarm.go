@@ -25,11 +25,13 @@ const (
 	NotEntered    AlarmName = "not-entered"   // of a backup: it cannot enter entries of the master
 	Traffic       AlarmName = "traffic"       // of a backup: packets of clients come to it
 	WrongKey      AlarmName = "key"           // a director's datagrams are signed with another key
+	NoPeer        AlarmName = "no-peer"       // of a pair: the other director does not answer
+	OtherRole     AlarmName = "role"          // a director is of a pair, and this one is not, or the other way round
 )
 
 // AlarmNames are all names.
 func AlarmNames() []AlarmName {
-	return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster, NotEntered, Traffic, WrongKey}
+	return []AlarmName{TwoMasters, Configuration, NoReceiver, NoMaster, NotEntered, Traffic, WrongKey, NoPeer, OtherRole}
 }
 
 // Alarm is a fault that lasts.
@@ -47,6 +49,8 @@ const (
 	// forgedLast is for how long an alarm of another key lasts after a datagram. The other
 	// director sends several in that time.
 	forgedLast = 10 * time.Second
+	// roleLast is for how long an alarm of another role lasts after a datagram.
+	roleLast = 10 * time.Second
 	// mostForgers bounds the alarms of another key where any address may be one of the
 	// group's: the sender chooses the address in a datagram.
 	mostForgers = 8
@@ -100,7 +104,8 @@ func (a *alarms) count(name AlarmName) (n int) {
 // expire ends alarms that are not reported any more.
 func (a *alarms) expire(now time.Duration) {
 	a.list = slices.DeleteFunc(a.list, func(r raised) bool {
-		return r.Name == TwoMasters && now-r.at > mastersLast || r.Name == WrongKey && now-r.at > forgedLast
+		return r.Name == TwoMasters && now-r.at > mastersLast || r.Name == WrongKey && now-r.at > forgedLast ||
+			r.Name == OtherRole && now-r.at > roleLast
 	})
 }
 
@@ -116,17 +121,34 @@ func (r *Replica) alarm(e own.Event) {
 	now := r.now()
 	switch e.Kind {
 	case own.EventTwoMasters:
-		r.alarms.raise(now, TwoMasters, e.Peer, fmt.Sprintf("%s is a master of the same group, too: one of them must be a backup", e.Peer))
+		text := fmt.Sprintf("%s is a master of the same group, too: one of them must be a backup", e.Peer)
+		if r.pair != nil {
+			text = fmt.Sprintf("%s sends to this director, too: a pair is of two directors; use another group", e.Peer)
+		}
+		r.alarms.raise(now, TwoMasters, e.Peer, text)
+	case own.EventOtherRole:
+		host := netip.AddrPortFrom(e.Peer.Addr(), 0)
+		if r.alarms.renew(now, OtherRole, host) {
+			return
+		}
+		text := fmt.Sprintf("%s has the role pair, and this director the role %s: both directors of a pair need the role pair", e.Peer.Addr(), r.config.Role)
+		if r.pair != nil {
+			text = fmt.Sprintf("%s does not have the role pair, which both directors of a pair need: change role there, or here", e.Peer.Addr())
+		}
+		r.alarms.raise(now, OtherRole, host, text)
 	case own.EventFollowing:
 		// It took over before the silence of the master that was followed was noticed.
 		r.alarms.clear(TwoMasters, e.Peer)
 	case own.EventSkew:
-		r.state.Differences = described(e.Differences, e.Peer)
-		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of the master %s: %s", e.Peer, some(r.state.Differences)))
+		r.state.Differences = described(e.Differences, r.config.Role, e.Peer)
+		r.alarms.raise(now, Configuration, netip.AddrPort{}, fmt.Sprintf("services or servers differ from those of %s %s: %s", r.config.Role.from(), e.Peer, some(r.state.Differences)))
 	case own.EventSkewEnded:
 		r.state.Differences = nil
 		r.alarms.clear(Configuration, netip.AddrPort{})
 	case own.EventReceiverLost:
+		if r.pair != nil {
+			return // watch raises NoPeer
+		}
 		for _, one := range r.sender.Receivers() {
 			if one.Addr == e.Peer {
 				return // it was started anew, with another number
@@ -163,15 +185,19 @@ func (r *Replica) watch(now time.Duration) {
 		r.complete = now
 		r.alarms.clear(NotEntered, netip.AddrPort{})
 	} else if now-r.complete > lonely && !r.alarms.has(NotEntered) {
-		const text = "connections of the master are not entered: services or servers are missing, or the table is full"
+		text := "connections of " + r.config.Role.from() + " are not entered: services or servers are missing, or the table is full"
 		r.alarms.raise(now, NotEntered, netip.AddrPort{}, text)
 		r.o.Log.Warn("replication: "+text, "entries", r.waiting.lacking())
 	}
 	name, text, accompanied := NoMaster, "no master of the group sends: is one started, with the same group and key, and reachable by UDP?", false
-	if r.sender != nil {
+	switch {
+	case r.pair != nil:
+		name, text = NoPeer, "the other director of the pair does not answer: is its replication started, with role pair, the same group and key, and reachable by UDP?"
+		accompanied = len(r.sender.Receivers()) > 0 && r.receiver.State().Following
+	case r.sender != nil:
 		name, text = NoReceiver, "no backup of the group answers: is one started, with the same group and key, and reachable by UDP?"
 		accompanied = len(r.sender.Receivers()) > 0
-	} else {
+	default:
 		accompanied = r.receiver.State().Following
 	}
 	switch {
@@ -186,16 +212,17 @@ func (r *Replica) watch(now time.Duration) {
 
 // described says of differences what they are to an operator of the backup. The protocol
 // compares a sum of what a service or server is made of, so which part differs is not known.
-func described(differences []string, master netip.AddrPort) (list []string) {
-	server := "differs from the master's in method, tunnel or thresholds: compare imbang ipvsadm -Sn of both"
-	service := "differs from the master's in scheduler, flags, persistence timeout, netmask or engine: compare imbang ipvsadm -Sn of both"
+func described(differences []string, of Role, master netip.AddrPort) (list []string) {
+	from := of.from()
+	server := "differs from " + from + "'s in method, tunnel or thresholds: compare imbang ipvsadm -Sn of both"
+	service := "differs from " + from + "'s in scheduler, flags, persistence timeout, netmask or engine: compare imbang ipvsadm -Sn of both"
 	for _, d := range differences {
 		what, how, _ := strings.Cut(d, ": ")
 		switch {
 		case how == "only the sender has it":
-			how = fmt.Sprintf("only the master %s has it: add it here", master.Addr())
+			how = fmt.Sprintf("only %s %s has it: add it here", from, master.Addr())
 		case how == "only this director has it":
-			how = fmt.Sprintf("the master %s does not have it: add it there, or remove it here", master.Addr())
+			how = fmt.Sprintf("%s %s does not have it: add it there, or remove it here", from, master.Addr())
 		case how == "differs" && strings.Contains(what, " server "):
 			how = server
 		case how == "differs":

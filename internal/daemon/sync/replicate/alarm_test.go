@@ -54,7 +54,7 @@ func TestDescribed(t *testing.T) {
 		"service [fd00::1]:80/tcp server [2001:db8::2]:0: differs":              "service [fd00::1]:80/tcp server [2001:db8::2]:0: differs from the master's in method, tunnel or thresholds:",
 		"service 10.9.0.1:80/tcp server 10.2.0.2:81: only this director has it": "service 10.9.0.1:80/tcp server 10.2.0.2:81: the master 192.0.2.2 does not have it",
 	} {
-		if got := described([]string{d}, master); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		if got := described([]string{d}, Backup, master); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 			t.Errorf("%q, want %s", got, want)
 		}
 	}

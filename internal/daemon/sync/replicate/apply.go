@@ -50,12 +50,26 @@ func (r *Replica) apply() error {
 // enter enters entries, or ends them.
 func (r *Replica) enter(batch []model.Connection, ends bool) error {
 	do := r.o.Table.Replicate
-	if ends {
+	var merged director.Merged
+	switch {
+	case ends:
 		do = r.o.Table.Withdraw
+	case r.pair != nil:
+		do = func(entries []model.Connection) (errs []error, err error) {
+			errs, merged, err = r.o.Table.Merge(entries)
+			return errs, err
+		}
+	}
+	if r.pair != nil { // what a cursor has read is older
+		for i := range batch {
+			r.cursors.note(&batch[i])
+		}
 	}
 	var errs []error
 	var err error
 	r.outside(func() { errs, err = do(batch) })
+	r.state.Conflicts.Kept += merged.Kept
+	r.state.Conflicts.Replaced += merged.Replaced
 	if err != nil {
 		return fmt.Errorf("replication: %w", err)
 	}

@@ -18,7 +18,27 @@ type Role string
 const (
 	Master Role = "master" // sends its connections
 	Backup Role = "backup" // copies those of the master
+	// RolePair is that of each of two directors to which packets of clients may come: it sends
+	// what they do to its connections, and copies those of the other one.
+	RolePair Role = "pair"
 )
+
+// Roles are all.
+func Roles() []Role { return []Role{Master, Backup, RolePair} }
+
+// Known reports whether it is one of Roles.
+func (r Role) Known() bool { return slices.Contains(Roles(), r) }
+
+func (r Role) sends() bool    { return r != Backup }
+func (r Role) receives() bool { return r != Master }
+
+// from is what a role that receives calls the other director.
+func (r Role) from() string {
+	if r == RolePair {
+		return "the other director"
+	}
+	return "the master"
+}
 
 // Config is what a role is made of.
 type Config struct {
@@ -37,8 +57,8 @@ type Config struct {
 
 // Complete fills in defaults, and refuses what cannot be.
 func (c *Config) Complete() error {
-	if c.Role != Master && c.Role != Backup {
-		return fmt.Errorf("replication: role %q: want %s or %s", c.Role, Master, Backup)
+	if !c.Role.Known() {
+		return fmt.Errorf("replication: role %q: want %s, %s or %s", c.Role, Master, Backup, RolePair)
 	}
 	if a := c.Listen.Addr(); !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
 		return fmt.Errorf("replication: listen: want an address of this director, such as 192.0.2.1 or 192.0.2.1:%d", own.Port)
@@ -48,6 +68,9 @@ func (c *Config) Complete() error {
 	}
 	if len(c.To) == 0 {
 		return fmt.Errorf("replication: to: missing: want the address of each other director, or a multicast group")
+	}
+	if c.Role == RolePair && (len(c.To) > 1 || c.To[0].Addr().IsMulticast()) {
+		return fmt.Errorf("replication: to: want one address with role %s, that of the other director, and no multicast group", RolePair)
 	}
 	to := make([]netip.AddrPort, len(c.To)) // the caller's stays as it is
 	for i, a := range c.To {

@@ -58,7 +58,7 @@ func (r *Replica) unlock() error {
 		return fmt.Errorf("replication: %w", err)
 	}
 	r.locked, r.lockNoted = false, false
-	r.o.Log.Info("replication: the table is free again: the master's is requested")
+	r.o.Log.Info("replication: the table is free again: " + r.config.Role.from() + "'s is requested")
 	r.receiver.RequestBulk(r.now(), &r.out)
 	return r.do()
 }

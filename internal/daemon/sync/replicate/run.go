@@ -32,17 +32,20 @@ type Table interface {
 	Replicate(entries []model.Connection) (errs []error, err error)
 	Withdraw(entries []model.Connection) (errs []error, err error)
 	Sweep(entries []model.Connection) (ended int, err error)
+	Merge(entries []model.Connection) (errs []error, m director.Merged, err error)
 }
 
-// Source tells what happens to the director's entries; a master's.
+// Source tells what happens to the director's entries, to a role that sends.
 type Source interface {
 	Each(ctx context.Context, call func([]director.Told) error) error
+	// Flush has Each call soon with what has happened up to now, or with nothing.
+	Flush() error
 	Lost() (uint64, error)
 	Close() error
 }
 
 // Options are what a role needs beside its configuration. All but Ready are required, Tell
-// of a master alone.
+// by a role that sends.
 type Options struct {
 	Table Table
 	Tell  func() (Source, error)
@@ -64,8 +67,10 @@ type Replica struct {
 
 	socket   *socket
 	machine  machine
-	sender   *own.Sender // either
+	sender   *own.Sender // or nil
 	receiver *own.Receiver
+	pair     *own.Pair // both; nil in another role
+	source   Source    // of a role that sends, while Run performs it
 	out      own.Output
 	wake     chan struct{} // Next has changed
 	next     time.Duration
@@ -103,13 +108,15 @@ type machine interface {
 // State is what is known of a role.
 type State struct {
 	Role      Role
-	Counts    own.Counts
-	Receivers []own.ReceiverStatus // of a master
-	Master    own.ReceiverState    // of a backup
+	Counts    own.Counts           // in a pair what was sent, and all that was refused
+	Applied   own.Counts           // of a pair: what was received
+	Receivers []own.ReceiverStatus // of a master, or the other director of a pair
+	Master    own.ReceiverState    // of a backup; of a pair what is known of the other director's stream
 	Waiting   int                  // entries without a service, server or template here
 	Lacking   uint64               // of a backup: entries that were not entered: those that wait, and those that found no room for that
 	Session   uint64               // of a master
 	Swept     uint64               // entries that ended since the master does not have them
+	Conflicts director.Merged      // of a pair: entries that both have with another server
 	Refused   uint64               // entries that the table cannot have
 	Lost      uint64               // events that found no room; each time all is sent anew
 	Locked    uint64               // times that another command had the table locked for too long
@@ -155,11 +162,14 @@ func (r *Replica) Run(ctx context.Context) error {
 		return err
 	}
 	var source Source
-	if r.config.Role == Master {
+	if r.config.Role.sends() {
 		if source, err = r.o.Tell(); err != nil {
 			return err
 		}
 		defer source.Close()
+		r.use()
+		r.source = source
+		r.mu.Unlock()
 	}
 	return r.perform(ctx, key, source)
 }
@@ -170,24 +180,36 @@ func (r *Replica) begin(key []byte) (err error) {
 		Group: r.config.Group, Key: key, To: r.config.To, MaxDatagram: min(r.socket.max, own.MaxDatagram), Random: random,
 		Table: func() own.Cursor { return newCursor(r.o.Table, inReverse, nil) },
 	}
-	if r.config.Role == Master {
+	if r.config.Role.sends() {
 		c.Table = func() own.Cursor { return newCursor(r.o.Table, inOrder, &r.cursors) }
 		c.Refresh = func() own.Cursor { return newCursor(r.o.Table, anyOrder, &r.cursors) }
 	}
-	if r.machine != nil {
-		r.past = sum(r.past, r.machine.Counts())
-	}
-	if r.config.Role == Master {
+	switch {
+	case r.pair != nil:
+		r.past = r.past.Add(r.sender.Counts())
+		err = r.pair.Renew(r.now())
+	case r.config.Role == RolePair:
+		r.pair, err = own.NewPair(r.now(), c)
+	case r.config.Role == Master:
+		if r.machine != nil {
+			r.past = r.past.Add(r.machine.Counts())
+		}
 		r.sender, err = own.NewSender(r.now(), c)
-		r.machine, r.reached = r.sender, map[uint64]uint64{}
-		r.sessions++
-		r.announce()
-	} else {
+		r.machine = r.sender
+	default:
 		r.receiver, err = own.NewReceiver(r.now(), c)
 		r.machine = r.receiver
 	}
 	if err != nil {
 		return fmt.Errorf("replication: %w", err)
+	}
+	if r.pair != nil {
+		r.machine, r.sender, r.receiver = r.pair, r.pair.Sender, r.pair.Receiver
+	}
+	if r.sender != nil {
+		r.reached = map[uint64]uint64{}
+		r.sessions++
+		r.announce()
 	}
 	r.looked = 0
 	return r.look(r.now())
@@ -349,6 +371,8 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 		r.use()
 		defer r.mu.Unlock()
 		now := r.now()
+		n := r.sender.Counts()
+		sent := n.Entries + n.Deletions
 		for len(told) > 0 {
 			n := 1
 			ends := told[0].Kind == director.ConnectionClose
@@ -366,7 +390,9 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 			} else {
 				r.sender.Update(now, batch, &r.out)
 			}
-			r.state.Last = time.Now()
+			if n := r.sender.Counts(); n.Entries+n.Deletions != sent {
+				sent, r.state.Last = n.Entries+n.Deletions, time.Now()
+			}
 		}
 		lost, err := source.Lost()
 		if err != nil {
@@ -396,7 +422,11 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 func (r *Replica) do() error {
 	if r.receiver != nil && r.receiver.Counts().Bulks != r.bulks {
 		r.bulks = r.receiver.Counts().Bulks
-		r.waiting.clear() // what the master has comes again, and the rest has ended
+		if r.pair != nil { // replicas need not come again
+			r.waiting.overflow = 0
+		} else {
+			r.waiting.clear() // what the master has comes again, and the rest has ended
+		}
 	}
 	if err := r.apply(); err != nil {
 		for _, e := range r.out.Events {
@@ -480,7 +510,7 @@ func (r *Replica) report(e own.Event) {
 	}
 	args := []any{"director", e.Peer, what, fmt.Sprintf("%016x", e.ID)} // as in the status
 	if len(e.Differences) > 0 {
-		args = append(args, "differences", described(e.Differences, e.Peer))
+		args = append(args, "differences", described(e.Differences, r.config.Role, e.Peer))
 	}
 	log("replication: "+text, args...)
 	r.alarm(e)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"imbang/internal/daemon/sync/own"
 	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -352,30 +351,6 @@ func TestEqual(t *testing.T) {
 		if a.Equal(&b) {
 			t.Errorf("without %s it is the same", reflect.TypeFor[Config]().Field(i).Name)
 		}
-	}
-}
-
-// Every counter is added.
-func TestSum(t *testing.T) {
-	var one own.Counts
-	v := reflect.ValueOf(&one).Elem()
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Array {
-			for j := range f.Len() {
-				f.Index(j).SetUint(uint64(100 + j))
-			}
-		} else {
-			f.SetUint(uint64(i + 1))
-		}
-	}
-	two := reflect.ValueOf(sum(one, one))
-	for i := range v.NumField() {
-		if f := v.Field(i); f.Kind() == reflect.Uint64 && two.Field(i).Uint() != 2*f.Uint() {
-			t.Errorf("%s: %d", v.Type().Field(i).Name, two.Field(i).Uint())
-		}
-	}
-	if got := sum(one, one).Refused[own.ReasonForged]; got != 2*one.Refused[own.ReasonForged] {
-		t.Error(got)
 	}
 }
 

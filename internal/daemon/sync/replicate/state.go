@@ -19,8 +19,14 @@ func (r *Replica) State() State {
 	s := r.state
 	s.Alarms, s.Waiting, s.Counts = r.alarms.all(), len(r.waiting.entries), r.past
 	s.Lacking = r.waiting.lacking()
-	if r.machine != nil {
-		s.Counts = sum(r.past, r.machine.Counts())
+	switch {
+	case r.pair != nil:
+		s.Counts, s.Applied = r.past.Add(r.sender.Counts()), r.receiver.Counts()
+		for i, n := range s.Applied.Refused {
+			s.Counts.Refused[i] += n
+		}
+	case r.machine != nil:
+		s.Counts = r.past.Add(r.machine.Counts())
 	}
 	if r.sender != nil {
 		s.Receivers, s.Session = r.sender.Receivers(), r.sender.Session()
@@ -30,21 +36,6 @@ func (r *Replica) State() State {
 		s.Master.Synced = s.Master.Synced && !r.locked
 	}
 	return s
-}
-
-// sum adds counters.
-func sum(a, b own.Counts) own.Counts {
-	for i := range a.Refused {
-		a.Refused[i] += b.Refused[i]
-	}
-	a.Datagrams += b.Datagrams
-	a.Repeated += b.Repeated
-	a.Entries += b.Entries
-	a.Deletions += b.Deletions
-	a.Bulks += b.Bulks
-	a.Refreshes += b.Refreshes
-	a.Swept += b.Swept
-	return a
 }
 
 // refused is how many datagrams and records were refused.
@@ -65,6 +56,7 @@ func (r *Replica) announce() {
 var (
 	ErrNotMaster   = errors.New("a barrier is a master's: this director is a backup")
 	ErrNoReceivers = errors.New("no backup is registered: start one with the same group and key (imbang status lists those that are)")
+	ErrNoPeer      = errors.New("the other director of the pair does not answer: is its replication started, with role pair and the same group and key?")
 	ErrBehind      = errors.New("not all backups have applied everything")
 	errEnded       = errors.New("the role has ended")
 )
@@ -76,25 +68,32 @@ const readAfter = 20 * time.Millisecond
 // lackingEvery is how often a barrier looks whether backups have entered what they lacked.
 const lackingEvery = 100 * time.Millisecond
 
-// Barrier waits until every receiver that is registered now has applied all that happened
+// Barrier waits until every receiver, in a pair the other director, that is registered now has applied all that happened
 // to the master's table up to the call, has the whole table, and has entered all of it. The
 // receivers are returned with what they lack; after ErrBehind, which is that of a context or
 // role that ends first, those with Behind 0 have applied everything, but Lacking entries for
-// which a service or server is missing there, or room. It takes up to a second where nothing
-// happens: the time for which the source waits for events.
+// which a service or server is missing there, or room.
 func (r *Replica) Barrier(ctx context.Context) ([]own.ReceiverStatus, error) {
 	began := time.Now().Add(readAfter)
 	r.use()
 	defer r.mu.Unlock()
-	if r.config.Role != Master {
+	if !r.config.Role.sends() {
 		return nil, ErrNotMaster
 	}
+	nobody := ErrNoReceivers
+	if r.config.Role == RolePair {
+		nobody = ErrNoPeer
+	}
 	if r.sender == nil {
-		return nil, ErrNoReceivers
+		return nil, nobody
 	}
 	receivers := r.sender.Receivers()
 	if len(receivers) == 0 {
-		return nil, ErrNoReceivers
+		return nil, nobody
+	}
+	if source := r.source; source != nil {
+		flush := time.AfterFunc(time.Until(began)+time.Millisecond, func() { _ = source.Flush() })
+		defer flush.Stop()
 	}
 	var number uint64
 	session := 0 // in which the barrier was made; 0: it was not

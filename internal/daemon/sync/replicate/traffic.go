@@ -45,7 +45,7 @@ func (t *traffic) note(now time.Duration, packets uint64, master netip.Addr) {
 // lookTraffic raises the alarm of a backup whose director forwards the packets of clients
 // while another one is the master: connections that begin here are known nowhere else.
 func (r *Replica) lookTraffic(now time.Duration) error {
-	if r.receiver == nil {
+	if r.config.Role != Backup || r.receiver == nil {
 		return nil
 	}
 	state := r.receiver.State()

@@ -128,7 +128,10 @@ func (w *waiting) again(now time.Time) []model.Connection {
 			continue
 		}
 		w.batch = append(w.batch, e.conn)
-		w.batch[len(w.batch)-1].Expires = e.expires.Sub(now)
+		one := &w.batch[len(w.batch)-1]
+		left := e.expires.Sub(now)
+		one.Idle += one.Expires - left
+		one.Expires = left
 	}
 	return w.batch
 }

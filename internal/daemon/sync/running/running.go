@@ -64,7 +64,7 @@ type Role struct {
 
 // Replicates is a role of imbang's own protocol.
 type Replicates struct {
-	As     string           `json:"as"` // master or backup
+	As     string           `json:"as"` // master, backup or pair
 	Listen netip.AddrPort   `json:"listen"`
 	To     []netip.AddrPort `json:"to"`
 	Group  uint16           `json:"group"`
