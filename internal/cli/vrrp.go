@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,17 +36,26 @@ restarted and upgraded meanwhile.
 
 At the end it resigns, and another director takes over at once. If it is killed, the
 others take over after three to four intervals; addresses that it leaves behind are
-removed by the next start. Addresses that the host has otherwise are never removed.
+removed by imbang vrrp clean, which the systemd unit runs, or by the next start. Addresses
+that the host has otherwise are never removed.
 
 SIGHUP applies the file again, without a transition; a file that is not valid changes
 nothing. SIGUSR2 executes the program again, as after an upgrade of the package, without
-a transition if the interval is at least 100 ms.
+a transition if the interval is at least 100 ms. The new program goes on with the
+configuration of the old one and then reads the file, as after SIGHUP. Track scripts that
+run then are killed, and so are notify commands that have not ended after 10 s.
 
 A group is in fault, and another director master, while one of its devices is missing, is
-down, or has no carrier. Notify commands run as root, one after the other for each group,
-and are killed after 30 s.
+down, or has no carrier; for 10 s after addresses could not be configured or advertisements
+not sent for four intervals, and twice as long each time that happens again, up to 10 min.
+After such a failure it does not preempt another master until it was master with all its
+addresses, or SIGHUP. Notify commands run as root, one after the other for each group, and
+are killed after 30 s.
 
-The process is real-time (SCHED_RR) and its memory locked, if that is allowed.
+The process is real-time (SCHED_RR) and its memory locked, if that is allowed. That applies
+to the thread that advertises and to the one that configures addresses, not to the Go
+runtime's others; the memory is collected seldom (GOGC and GOMEMLIMIT change that). With an
+interval of 10 ms a CPU should be free for it.
 
 Requires root. The exit status is 0 after a signal, 2 for a wrong command line, or 3 if
 it failed.`,
@@ -63,7 +74,7 @@ it failed.`,
 	}
 	registerConfig(c, &file)
 	registerLog(c, &format)
-	c.AddCommand(newVRRPStatusCommand())
+	c.AddCommand(newVRRPStatusCommand(), newVRRPCleanCommand())
 	return c
 }
 
@@ -107,7 +118,14 @@ func openPlane() (process.Plane, error) {
 	case err != nil:
 		return nil, err
 	}
-	return f, nil
+	return plane{f}, nil
+}
+
+// plane is a director's data plane as imbang vrrp uses it.
+type plane struct{ *director.Failover }
+
+func (p plane) Hand(index int, to net.HardwareAddr, until time.Duration) error {
+	return p.Failover.Hand(director.LinkAddress{Index: index, MAC: to}, until)
 }
 
 func loadVRRP(file string) (*setup.Setup, error) {

@@ -102,6 +102,12 @@ func printVRRPGroup(w io.Writer, g *process.Group, now time.Time) {
 	for _, a := range g.Addresses {
 		fmt.Fprintf(w, "  address on %s\t%s\n", a.Device, a.Address)
 	}
+	for _, a := range g.Foreign {
+		fmt.Fprintf(w, "  FOREIGN\taddress %s was added by another program and stays when the group leaves (ip address delete %s)\n", a, a)
+	}
+	if g.Refrains {
+		fmt.Fprintf(w, "  refrains\tit does not preempt after a failure, until a reload (systemctl reload imbang-vrrp)\n")
+	}
 	var unusual []string
 	note := func(n uint64, what string) {
 		if n > 0 {

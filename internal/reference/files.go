@@ -170,7 +170,7 @@ in the mount namespace of the machine: ` + "`ip netns exec`" + ` mounts a new ` 
 		{code(base + "/daemon/COOKIE/sync-ROLE.json`, `sync.lock"), "a role of connection synchronization that runs (`master`, `backup`, and `replication` of imbang's own protocol): its process and configuration; locked while it runs", "`imbang sync`, `imbang run`, `ipvsadm --start-daemon`", "its end"},
 		{code(base + "/daemon/COOKIE/sync-ROLE.log"), "log of a role that was started in the background", "`ipvsadm --start-daemon`", "as the next row"},
 		{code(base + "/vrrp/COOKIE/status.sock`, `lock"), "socket of the status of VRRP, lock of its process", "`imbang vrrp`", "the next one in any namespace, once the process has ended"},
-		{code(base + "/vrrp/COOKIE/handover.json"), "what the groups of VRRP remember, for a program that is executed again", "`imbang vrrp` on SIGUSR2", "the program that is executed"},
+		{code(base + "/vrrp/COOKIE/handover.json"), "configuration and state of the groups of VRRP, for a program that is executed again", "`imbang vrrp` on SIGUSR2", "the program that is executed, or `imbang vrrp clean`"},
 		{code(base + "/daemon/COOKIE/record.json`, `lock"), "what the daemon applied last and what its checks found, for the next daemon; its lock", "`imbang run`", "the next daemon in any namespace, once the director is removed"},
 		{code("/var/lib/imbang/operator.json"), "orders: draining, maintenance, weights", "`imbang drain`, `maintenance`, `weight --set`", "the user"},
 		{code("/var/lib/imbang/events.jsonl`, `events.jsonl.1"), "events, one line of JSON each, up to 16 MiB a file", "`imbang run`", "the user"},

@@ -400,7 +400,9 @@ func TestResigned(t *testing.T) {
 	b.said()
 	b.until(ms)
 	b.said("lease 300ms", "advertise 128 by 0", "advertise 128 by 1", "take 3", "announce 5 of 3", "master: master resigned")
-	b.receive(0, "10.0.0.4", 0)
+	b.receive(0, "10.0.0.4", 0) // late, too
+	b.said()
+	b.receive(0, "10.0.0.7", 0)
 	if !slices.Contains(b.log, "another master") || !slices.Contains(b.log, "advertise 128 by 0") {
 		t.Errorf("a resignation to a master: said %q", b.log)
 	}
@@ -616,6 +618,10 @@ func TestPlannedMove(t *testing.T) {
 	successor.said("lease 300ms", "advertise 100 by 0", "advertise 100 by 1", "take 3", "announce 5 of 3", "master: take")
 	successor.receive(0, "10.0.0.4", 200) // sent before it gave up
 	successor.is(Master)
+	successor.receive(0, "10.0.0.4", 0) // its resignation, which was the reason to take
+	if n := successor.m.Counts().OtherMasters; n != 0 {
+		t.Errorf("%d other masters", n)
+	}
 	// The old master does not preempt, until it may again.
 	old.hear("10.0.0.6", 100, 2*time.Second)
 	old.is(Backup)

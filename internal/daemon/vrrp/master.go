@@ -123,6 +123,10 @@ func (m *Machine) receiveMaster(now time.Duration, router int, from netip.Addr, 
 	s := &m.memory
 	r := &s.Routers[router]
 	if a.Priority == PriorityResign {
+		if from == r.Left && now < s.LeftUntil {
+			m.counts.Ignored++ // it left already, by this router or by another one
+			return
+		}
 		r.Left, s.LeftUntil = from, now+a.Interval
 		if s.MergeUntil != 0 && r.Master == from {
 			m.abort(now, out)

@@ -27,8 +27,8 @@ func imbangConfig(v Variant, director int, servers []string, keyFile string) str
 	var b strings.Builder
 	fmt.Fprintf(&b, "director: {client_device: %s, server_device: %s}\n", topology.ClientDevice, topology.ServerDevice)
 	if !v.NoSync {
-		fmt.Fprintf(&b, "synchronization:\n  replication: {role: %s, listen: %s, to: [%s], key_file: %s}\n",
-			role(director), topology.SyncAddress(director), topology.SyncAddress(1-director), keyFile)
+		fmt.Fprintf(&b, "synchronization:\n  replication: {role: pair, listen: %s, to: [%s], key_file: %s}\n",
+			topology.SyncAddress(director), topology.SyncAddress(1-director), keyFile)
 	}
 	if v.Process == imbangProcess {
 		fmt.Fprintf(&b, `vrrp:
@@ -55,14 +55,6 @@ func imbangConfig(v Variant, director int, servers []string, keyFile string) str
 			service.name, topology.PairVirtual.Addr(), service.port, strings.Join(list, ", "))
 	}
 	return b.String()
-}
-
-// role is a director's in the replication of connections.
-func role(director int) string {
-	if director == first {
-		return "master"
-	}
-	return "backup"
 }
 
 // keepalivedConfig is keepalived.conf of a director: the same group, with keepalived's own

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
@@ -211,8 +213,16 @@ func TestExecution(t *testing.T) {
 	all = s.Groups[0].AllAddresses()
 	a.await("the file is applied", func() bool { return has(t, a.ns, gateway) == 0 })
 	check("with another file")
-	if got := strings.Count(a.logText(), "the program is executed again"); got != 3 {
-		t.Errorf("%d of 3 executions are in the log", got)
+	// Another program holds the RTNL lock for longer than the master-down time.
+	release := holdRTNL(t, a.ns, "lo")
+	since := a.status().Since
+	a.signal(syscall.SIGUSR2)
+	a.await("the next program", func() bool { s, err := Ask(a.dir); return err == nil && s.Since.After(since) })
+	time.Sleep(5 * group.Interval)
+	release()
+	check("while the RTNL lock was held")
+	if got := strings.Count(a.logText(), "the program is executed again"); got != 4 {
+		t.Errorf("%d of 4 executions are in the log", got)
 	}
 	if strings.Contains(a.logText(), "another one is opened") {
 		t.Error("sockets were not kept")
@@ -288,5 +298,35 @@ func TestStartRefused(t *testing.T) {
 	}
 	if n := has(t, ns, all...); n != 0 || has(t, ns, vrrp.Address{Device: "eth0", Prefix: own}) != 1 {
 		t.Errorf("%d addresses are left", n)
+	}
+}
+
+// A device that comes back while there are no descriptors left is used when there are.
+func TestNoDescriptors(t *testing.T) {
+	link := newNetwork(t)
+	ns := link.host(1)
+	a := newApart(t, ns, 0, setup.Setup{Groups: []setup.Group{web(150, virtual4)}})
+	a.await("master", a.is(vrrp.Master))
+	limit := func(n uint64) {
+		t.Helper()
+		if err := unix.Prlimit(a.cmd.Process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: 4096}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(5)
+	link.ip(ns, "link", "delete", "eth0")
+	a.awaitLog("state=fault")
+	link.connect(ns, 1)
+	a.awaitLog("too many open files")
+	limit(4096)
+	a.await("master again", a.is(vrrp.Master))
+}
+
+func (p *apart) awaitLog(text string) {
+	p.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !p.logged(text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			p.Fatalf("the log does not have %q", text)
+		}
 	}
 }

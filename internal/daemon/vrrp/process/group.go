@@ -79,11 +79,14 @@ type probe struct {
 
 // Between failures to configure the addresses, and of addresses that somebody removes.
 const (
-	retryAfter    = 10 * time.Second // doubled with each failure in a row
 	retryMost     = 10 * time.Minute
 	restoreWithin = 10 * time.Second
 	restoreLimit  = 10
 )
+
+// retryAfter is the time after the first failure, doubled with each one in a row. Tests change
+// it.
+var retryAfter = 10 * time.Second
 
 func newGroup(l *loop, s *setup.Group) *group {
 	return &group{
@@ -336,10 +339,11 @@ func pauseAfter(failures int) time.Duration {
 	return min(retryAfter<<min(max(failures-1, 0), 10), retryMost)
 }
 
-// forgive lets a group preempt again that could not do what a master does.
+// forgive lets a group try at once, and preempt again, that could not do what a master does.
 func (g *group) forgive() {
 	if g.refrains {
 		g.failures, g.refrains = 0, false
+		g.failed, g.failedUntil = "", 0
 		g.machine.Reclaim()
 	}
 }

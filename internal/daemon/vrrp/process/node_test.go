@@ -116,6 +116,7 @@ type node struct {
 	end             context.CancelFunc
 	done            chan error
 	realTime        bool
+	plane           func() (Plane, error)
 
 	mu     sync.Mutex
 	wanted setup.Setup
@@ -167,7 +168,7 @@ func (n *node) start() *node {
 			return &s, nil
 		},
 		Dir: n.dir, Log: slog.New(slog.NewTextHandler(n, nil)), Ready: func() { close(ready) },
-		Reload: n.reload, Replace: n.replace, Execute: func() error { return nil }, RealTime: n.realTime,
+		Reload: n.reload, Replace: n.replace, Execute: func() error { return nil }, RealTime: n.realTime, OpenPlane: n.plane,
 	}
 	go func() { n.done <- n.ns.Do(func() error { return Run(ctx, o) }) }()
 	select {

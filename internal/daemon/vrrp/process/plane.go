@@ -19,10 +19,15 @@ type Plane interface {
 	// Guard has the kernel answer for addresses only while the lease of their group, by
 	// number, is fresh.
 	Guard(groups map[netip.Addr]uint32) error
-	// Renew has a group's lease end after a time from now; 0 ends it.
-	Renew(group uint32, lease time.Duration) error
-	// Grace begins a period in which packets of unknown connections are dropped.
-	Grace(period time.Duration) error
+	// Renew has a group's lease end at a time of CLOCK_BOOTTIME; 0 ends it.
+	Renew(group uint32, until time.Duration) error
+	// Grace has packets of unknown connections dropped until a time.
+	Grace(until time.Duration) error
+	// Hand has those that came in by a device sent to a hardware address on it until a time,
+	// in place of being dropped.
+	Hand(index int, to net.HardwareAddr, until time.Duration) error
+	// Release ends the use of it.
+	Release() error
 	// Stale reports whether there is another director now, or none.
 	Stale() bool
 	// Attached are the indices of the director's devices.
@@ -65,8 +70,8 @@ func (l *loop) setPlane(p Plane) {
 	}
 }
 
-// guard guards the addresses of the groups. Leases are written first: a group may have got
-// the number of one that is gone.
+// guard guards the addresses of the groups. Leases are written behind that: a number that had
+// no addresses begins without one, and may have been that of a group that is gone.
 func (l *loop) guard() {
 	if l.plane == nil {
 		return
@@ -93,14 +98,12 @@ func (l *loop) guard() {
 		}
 		l.slots[g.setup.Name], used[next] = next, true
 	}
-	var err error
 	groups, shared := map[netip.Addr]uint32{}, map[netip.Addr]bool{}
 	for _, g := range l.groups {
 		slot, has := l.slots[g.setup.Name]
 		if !has {
 			continue
 		}
-		err = cmp.Or(err, l.plane.Renew(slot, remaining(g.lease)))
 		for _, a := range g.setup.AllAddresses() {
 			addr := a.Prefix.Addr()
 			if other, is := groups[addr]; is && other != slot {
@@ -112,29 +115,27 @@ func (l *loop) guard() {
 	for addr := range shared {
 		delete(groups, addr)
 	}
-	l.noted(cmp.Or(err, l.plane.Guard(groups)))
-}
-
-// remaining is the time that is left until a time of CLOCK_BOOTTIME.
-func remaining(until time.Duration) time.Duration {
-	if until == 0 {
-		return 0
+	err := l.plane.Guard(groups)
+	for _, g := range l.groups {
+		if slot, has := l.slots[g.setup.Name]; has {
+			err = cmp.Or(err, l.plane.Renew(slot, g.lease))
+		}
 	}
-	return max(0, until-now())
+	l.noted(err)
 }
 
 // renew renews or ends the lease of a group.
 func (g *group) renew(until time.Duration) {
 	g.lease = until
 	if slot, has := g.slots[g.setup.Name]; has && g.plane != nil {
-		g.noted(g.plane.Renew(slot, remaining(until)))
+		g.noted(g.plane.Renew(slot, until))
 	}
 }
 
 // unguard ends the use of the data plane: all groups have left.
 func (l *loop) unguard() {
 	if l.plane != nil {
-		l.noted(l.plane.Guard(nil))
+		l.noted(l.plane.Release())
 	}
 }
 
@@ -151,7 +152,7 @@ func (g *group) takeOver(cause vrrp.Cause) {
 	if alive {
 		g.hand(t + period)
 	}
-	g.noted(g.plane.Grace(period))
+	g.noted(g.plane.Grace(t + period))
 }
 
 // detached are the devices that the director should be attached to and is not.
@@ -174,26 +175,15 @@ func (g *group) detached() (reasons []string) {
 	return reasons
 }
 
-// handing is of a data plane that can hand packets of unknown connections to another
-// director: those that came in by a device, to a hardware address on it, until a time of
-// CLOCK_BOOTTIME.
-type handing interface {
-	Hand(index int, to net.HardwareAddr, until time.Duration) error
-}
-
 // hand has the former master get packets of connections that are not known here.
 func (g *group) hand(until time.Duration) {
-	plane, can := g.plane.(handing)
-	if !can {
-		return
-	}
 	for i := range g.setup.Routers {
 		d := g.devices[g.setup.Routers[i].Device]
 		if d == nil {
 			continue
 		}
 		if mac := g.macs[neighbour{d.Index, g.heard[i]}]; len(mac) == 6 && !slices.Equal(mac, d.MAC) {
-			g.noted(plane.Hand(d.Index, mac, until))
+			g.noted(g.plane.Hand(d.Index, mac, until))
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +28,13 @@ type Status struct {
 	ReloadError string    `json:"reload_error,omitempty"` // why the last reload was refused
 	NotRealTime string    `json:"not_real_time,omitempty"`
 	LateMS      float64   `json:"late_ms"` // the longest time by which a timer was handled late
-	Groups      []Group   `json:"groups"`
-	Scripts     []Script  `json:"scripts"`
+	// Director: the data plane of one is used, for leases. Error is why it is not, or not wholly.
+	Director      bool     `json:"director"`
+	DirectorError string   `json:"director_error,omitempty"`
+	Daemon        bool     `json:"daemon"`           // imbang run reports what it knows
+	Yields        string   `json:"yields,omitempty"` // why this director yields to another one that sees more servers
+	Groups        []Group  `json:"groups"`
+	Scripts       []Script `json:"scripts"`
 }
 
 // Group is one of the configuration.
@@ -40,6 +46,10 @@ type Group struct {
 	Priority     uint8     `json:"priority"` // with what is tracked
 	BasePriority uint8     `json:"base_priority"`
 	IntervalMS   float64   `json:"interval_ms"`
+	AwaitsSync   bool      `json:"awaits_synchronization"` // it does not preempt before it has all connections of the master
+	Synchronized bool      `json:"synchronized"`           // it has, or does not wait for them
+	GaveUp       bool      `json:"gave_up"`                // it does not preempt: it was given up, or cannot do what a master does
+	Merging      bool      `json:"merging"`                // it yields to a better master when that has its connections
 	Faults       []string  `json:"faults"`
 	Routers      []Router  `json:"routers"`
 	Addresses    []Address `json:"addresses"` // that move and are not advertised
@@ -57,8 +67,9 @@ type Router struct {
 	Source    string   `json:"source,omitempty"` // that advertisements are sent from
 	Peers     []string `json:"peers"`            // none: by multicast
 	Addresses []string `json:"addresses"`
-	Master    string   `json:"master,omitempty"` // of a backup: the director that is followed
-	Dropped   uint32   `json:"dropped"`          // packets that the kernel had no room for, of all routers of device and family
+	Master    string   `json:"master,omitempty"`     // of a backup: the director that is followed
+	MasterMAC string   `json:"master_mac,omitempty"` // hardware address of the other director that was heard last as master
+	Dropped   uint32   `json:"dropped"`              // packets that the kernel had no room for, of all routers of device and family
 }
 
 // Address is one with its device.
@@ -100,6 +111,10 @@ func (l *loop) status() *Status {
 		PID: os.Getpid(), Since: l.began, Config: l.File, Reloaded: l.loaded, ReloadError: l.loadError, NotRealTime: l.notRealTime,
 		LateMS: milliseconds(l.late), Groups: []Group{}, Scripts: []Script{},
 	}
+	s.Director, s.DirectorError, s.Daemon = l.plane != nil, l.planeUse.err, l.facts.fresh(now())
+	if l.facts.Yield {
+		s.Yields = cmp.Or(l.facts.YieldReason, "another director sees more servers")
+	}
 	for _, g := range l.groups {
 		s.Groups = append(s.Groups, g.status())
 	}
@@ -125,6 +140,7 @@ func (g *group) status() Group {
 		},
 	}
 	memory := g.machine.Snapshot()
+	s.AwaitsSync, s.Synchronized, s.GaveUp, s.Merging = g.setup.AwaitSync, g.synchronized(), memory.GaveUp, g.machine.Merging()
 	for i := range g.setup.Routers {
 		r := &g.setup.Routers[i]
 		one := Router{Device: r.Device, ID: r.ID, Peers: []string{}, Addresses: []string{}}
@@ -139,6 +155,9 @@ func (g *group) status() Group {
 		}
 		if master := memory.Routers[i].Master; memory.State == vrrp.Backup && master.IsValid() {
 			one.Master = master.String()
+		}
+		if d := g.devices[r.Device]; d != nil {
+			one.MasterMAC = g.macs[neighbour{d.Index, g.heard[i]}].String()
 		}
 		if at := g.loop.sockets[spot{r.Device, r.IPv6()}]; at != nil && at.Socket != nil {
 			one.Dropped = at.Dropped()
@@ -171,6 +190,7 @@ func statusSocket(dir string) string { return filepath.Join(dir, "status.sock") 
 const (
 	statusPatience = 2 * time.Second
 	statusClients  = 16 // at once
+	acceptAgain    = 100 * time.Millisecond
 	maxStatus      = 16 << 20
 )
 
@@ -192,8 +212,13 @@ func (l *loop) serveStatus() (func(), error) {
 		for {
 			slots <- struct{}{}
 			c, err := listener.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // such as EMFILE, for a while
+				<-slots
+				time.Sleep(acceptAgain)
+				continue
 			}
 			go func() {
 				defer func() { <-slots }()

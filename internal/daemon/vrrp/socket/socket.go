@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +51,7 @@ type Socket struct {
 	dropped uint32
 	data    []byte
 	control []byte
+	reading reading
 	sending map[netip.Addr][]byte        // control messages by source
 	to      map[netip.Addr]unix.Sockaddr // by destination
 }
@@ -80,10 +82,13 @@ func Open(w Where) (*Socket, error) {
 }
 
 func newSocket(w Where, fd int) *Socket {
-	return &Socket{
+	s := &Socket{
 		Where: w, fd: fd, data: make([]byte, maxPacket), control: make([]byte, 256),
 		sending: map[netip.Addr][]byte{}, to: map[netip.Addr]unix.Sockaddr{},
 	}
+	s.reading.iov = unix.Iovec{Base: &s.data[0]}
+	s.reading.iov.SetLen(len(s.data))
+	return s
 }
 
 func remedy(err error) string {
@@ -232,27 +237,45 @@ func (s *Socket) from(source netip.Addr) []byte {
 	return nil
 }
 
+// reading is what recvmsg(2) is called with, again and again: unix.Recvmsg would allocate an
+// address for each message.
+type reading struct {
+	from   unix.RawSockaddrInet6 // of IPv6
+	iov    unix.Iovec
+	header unix.Msghdr
+}
+
+// read reads a message into s.data and its control messages into s.control.
+func (s *Socket) read() (n, oobn int, errno syscall.Errno) {
+	r := &s.reading
+	r.header = unix.Msghdr{Name: (*byte)(unsafe.Pointer(&r.from)), Namelen: unix.SizeofSockaddrInet6, Iov: &r.iov, Iovlen: 1, Control: &s.control[0]}
+	r.header.SetControllen(len(s.control))
+	got, _, errno := unix.Syscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&r.header)), unix.MSG_DONTWAIT)
+	if errno != 0 {
+		return 0, 0, errno
+	}
+	return int(got), int(r.header.Controllen), 0
+}
+
 // Receive calls f for each message that has arrived, and what its IP header says. It
 // reports whether it has read all; the error is one of the device, such as that it is gone.
 // The message is valid until f returns.
 func (s *Socket) Receive(f func(message []byte, p vrrp.Packet)) (all bool, err error) {
 	for range atOnce {
-		n, oobn, _, from, err := unix.Recvmsg(s.fd, s.data, s.control, unix.MSG_DONTWAIT)
+		n, oobn, errno := s.read()
 		switch {
-		case errors.Is(err, syscall.EINTR):
+		case errno == unix.EINTR:
 			continue
-		case errors.Is(err, syscall.EAGAIN):
+		case errno == unix.EAGAIN:
 			return true, nil
-		case err != nil:
-			return true, err
+		case errno != 0:
+			return true, errno
 		}
 		p := vrrp.Packet{HopLimit: -1}
 		message := s.data[:n]
 		s.controls(s.control[:oobn], &p)
 		if s.IPv6 {
-			if six, is := from.(*unix.SockaddrInet6); is {
-				p.Source = netip.AddrFrom16(six.Addr)
-			}
+			p.Source = netip.AddrFrom16(s.reading.from.Addr)
 		} else if message = header4(message, &p); message == nil {
 			continue
 		}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/setup"
+)
+
+// fakePlane notes what is written to a data plane.
+type fakePlane struct {
+	mu       sync.Mutex
+	groups   map[netip.Addr]uint32
+	leases   map[uint32]time.Duration
+	grace    time.Duration
+	hands    []string
+	attached []int
+	stale    bool
+	closed   bool
+	released bool
+}
+
+func (f *fakePlane) Guard(groups map[netip.Addr]uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, slot := range groups {
+		if !slices.Contains(slices.Collect(maps.Values(f.groups)), slot) {
+			delete(f.leases, slot) // as the data plane
+		}
+	}
+	f.groups = maps.Clone(groups)
+	return nil
+}
+
+func (f *fakePlane) Renew(group uint32, until time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leases[group] = until
+	return nil
+}
+
+func (f *fakePlane) Grace(until time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.grace = until
+	return nil
+}
+
+func (f *fakePlane) Hand(index int, to net.HardwareAddr, until time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hands = append(f.hands, fmt.Sprintf("%d %s", index, to))
+	return nil
+}
+
+func (f *fakePlane) Release() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.released, f.groups = true, nil
+	return nil
+}
+
+func (f *fakePlane) Stale() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stale
+}
+
+func (f *fakePlane) Attached() ([]int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.attached, nil
+}
+
+func (f *fakePlane) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	return nil
+}
+
+// answers reports whether the kernel would answer for an address.
+func (f *fakePlane) answers(a string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slot, guarded := f.groups[netip.MustParseAddr(a)]
+	return !guarded || f.leases[slot] > now()
+}
+
+func (f *fakePlane) has(what func(f *fakePlane) bool) func() bool {
+	return func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return what(f)
+	}
+}
+
+// planes are those that a node finds, one after the other.
+type planes struct {
+	mu  sync.Mutex
+	now *fakePlane
+}
+
+func (p *planes) set(f *fakePlane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now != nil {
+		p.now.mu.Lock()
+		p.now.stale = true
+		p.now.mu.Unlock()
+	}
+	p.now = f
+}
+
+func (p *planes) open() (Plane, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now == nil {
+		return nil, nil
+	}
+	return p.now, nil
+}
+
+func newPlane() *fakePlane { return &fakePlane{leases: map[uint32]time.Duration{}} }
+
+// A master has a fresh lease in the director that is loaded, also in one that is loaded
+// later or anew; a backup has none. Grace begins at a takeover, and what the former master
+// has is handed to it if it resigned or was preempted. At the end nothing is guarded.
+func TestLeases(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	b := newNode(t, link.host(2), web(100, virtual4))
+	var ofA, ofB planes
+	first := newPlane()
+	ofA.set(first)
+	a.plane, b.plane = ofA.open, ofB.open
+	a.wanted.Grace, b.wanted.Grace = time.Hour, time.Hour
+	a.start()
+	a.await("master", a.is(vrrp.Master))
+	a.await("a lease", func() bool { return first.answers("10.20.0.1") && first.answers("172.16.0.1") })
+	if !first.has(func(f *fakePlane) bool { return len(f.groups) == 3 && f.grace > now() && len(f.hands) == 0 })() {
+		t.Errorf("%+v", first)
+	}
+	b.start()
+	later := newPlane()
+	ofB.set(later)
+	b.await("the director that was loaded later", later.has(func(f *fakePlane) bool { return len(f.groups) == 3 }))
+	if later.answers("10.20.0.1") {
+		t.Error("the backup answers")
+	}
+	second := newPlane()
+	ofA.set(second)
+	a.await("another director", func() bool {
+		return second.answers("10.20.0.1") && first.has(func(f *fakePlane) bool { return f.closed })()
+	})
+	if second.has(func(f *fakePlane) bool { return f.grace != 0 })() {
+		t.Error("another director is no takeover")
+	}
+
+	mac, err := a.ns.LinkMAC("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := b.ns.LinkIndex("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await("the master's hardware address", func() bool { return b.group().Routers[0].MasterMAC == mac.String() })
+	a.stop()
+	b.await("the backup takes over", b.is(vrrp.Master))
+	if !second.has(func(f *fakePlane) bool { return f.released })() || second.answers("10.20.0.1") && len(second.groups) > 0 {
+		t.Errorf("after the end: %+v", second)
+	}
+	if want := []string{fmt.Sprintf("%d %s", index, mac)}; !later.has(func(f *fakePlane) bool { return slices.Equal(f.hands, want) && f.grace > now() })() || !later.answers("10.20.0.1") {
+		t.Errorf("%+v, want %v", later, want)
+	}
+	a.start()
+	a.await("it preempts", a.is(vrrp.Master))
+	a.await("the other one gets what it has", second.has(func(f *fakePlane) bool { return len(f.hands) == 1 }))
+	b.await("backup", b.is(vrrp.Backup))
+	b.await("no lease", func() bool { return !later.answers("10.20.0.1") })
+	a.vanish(false)
+	later.mu.Lock()
+	later.hands, later.grace = nil, 0
+	later.mu.Unlock()
+	b.await("it takes over from a dead one", b.is(vrrp.Master))
+	if !later.has(func(f *fakePlane) bool { return len(f.hands) == 0 && f.grace > now() })() {
+		t.Errorf("%+v", later)
+	}
+	if !second.has(func(f *fakePlane) bool { return len(f.groups) == 3 })() || second.answers("10.20.0.1") {
+		t.Errorf("a dead one answers: %+v", second)
+	}
+}
+
+// Groups that come and go have leases of their own.
+func TestLeasesOfReload(t *testing.T) {
+	link := newNetwork(t)
+	mail := web(150, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")})
+	mail.Name, mail.Routers[0].ID, mail.Addresses = "mail", 53, nil
+	a := newNode(t, link.host(1), web(150, virtual4))
+	var of planes
+	plane := newPlane()
+	of.set(plane)
+	a.plane = of.open
+	a.start()
+	a.await("master", a.is(vrrp.Master))
+	a.configure(func(s *setup.Setup) { s.Groups = append(s.Groups, mail) })
+	if plane.answers("10.20.0.4") {
+		t.Error("the new group answers before it is master")
+	}
+	a.await("both", func() bool { return plane.answers("10.20.0.4") && plane.answers("10.20.0.1") })
+	if !plane.has(func(f *fakePlane) bool {
+		return f.groups[netip.MustParseAddr("10.20.0.4")] != f.groups[netip.MustParseAddr("10.20.0.1")] && len(f.groups) == 4
+	})() {
+		t.Errorf("%+v", plane)
+	}
+	a.configure(func(s *setup.Setup) { s.Groups = s.Groups[1:] })
+	a.await("one is left", plane.has(func(f *fakePlane) bool { return len(f.groups) == 1 }))
+	if !plane.answers("10.20.0.4") {
+		t.Error("the group that stays does not answer")
+	}
+	a.vanish(true)
+	if !plane.answers("10.20.0.4") || plane.has(func(f *fakePlane) bool { return f.released })() {
+		t.Error("a handover ends the lease")
+	}
+}
+
+// A director that is loaded and not attached to a group's device is a fault, and one that is
+// being made is not.
+func TestDetached(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	var of planes
+	plane := newPlane()
+	index, err := a.ns.LinkIndex("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.plane = of.open
+	a.wanted.Director = &setup.Director{Devices: []string{"eth0", "eth2"}} // eth2 is none of the group's
+	a.start()
+	a.await("master without a director", a.is(vrrp.Master))
+	of.set(plane)
+	time.Sleep(lookEvery / 2)
+	plane.mu.Lock()
+	plane.attached = []int{index}
+	plane.mu.Unlock()
+	time.Sleep(2 * lookEvery)
+	if s := a.group(); s.Counts.Left != 0 {
+		t.Errorf("%+v", s)
+	}
+	plane.mu.Lock()
+	plane.attached = nil
+	plane.mu.Unlock()
+	a.await("a fault", a.is(vrrp.Fault))
+	if faults := a.group().Faults; len(faults) != 1 || !strings.Contains(faults[0], "not attached to device eth0") {
+		t.Errorf("%q", faults)
+	}
+	plane.mu.Lock()
+	plane.attached = []int{index}
+	plane.mu.Unlock()
+	a.await("master again", a.is(vrrp.Master))
+}
