@@ -3,7 +3,6 @@
 package failover
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -114,7 +113,7 @@ func TestExpectedTimes(t *testing.T) {
 	for _, f := range faults {
 		slow, fast := Expected(Cell{"imbang@1s", f.Name}), Expected(Cell{"imbang@10ms", f.Name})
 		if fast < setup || slow <= fast || slow > 2*time.Minute {
-			t.Error(fmt.Sprintf("%s: %v at 1 s, %v at 10 ms", f.Name, slow, fast))
+			t.Errorf("%s: %v at 1 s, %v at 10 ms", f.Name, slow, fast)
 		}
 	}
 }
