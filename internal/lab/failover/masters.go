@@ -3,11 +3,13 @@
 package failover
 
 import (
-	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"imbang/internal/host"
+	"github.com/vishvananda/netlink"
+
 	"imbang/internal/lab/topology"
 )
 
@@ -18,45 +20,58 @@ type change struct {
 	has      bool
 }
 
-// masters is which directors have the virtual address, over time.
+// masters is which directors have the virtual address, over time, as their kernels tell.
+// Nothing is asked meanwhile: that would wait for RTNL, which others may have for seconds.
 type masters struct {
-	pair *topology.Pair
-	stop context.CancelFunc
+	stop chan struct{}
 	done sync.WaitGroup
 
 	mu      sync.Mutex
 	has     [2]bool
 	changes []change
+	lost    error // messages of the kernel were lost: has may be wrong
 }
+
+// watchBuffer is room for messages [bytes].
+const watchBuffer = 1 << 20
 
 // watchMasters begins to look.
 func watchMasters(pair *topology.Pair) (*masters, error) {
-	ctx, stop := context.WithCancel(context.Background())
-	m := &masters{pair: pair, stop: stop}
+	m := &masters{stop: make(chan struct{})}
 	for i, ns := range pair.Directors {
-		var changes <-chan struct{}
-		if err := ns.Do(func() (err error) { changes, err = host.Changes(ctx); return err }); err != nil {
+		updates := make(chan netlink.AddrUpdate, 256)
+		err := ns.Do(func() error {
+			return netlink.AddrSubscribeWithOptions(updates, m.stop, netlink.AddrSubscribeOptions{
+				ErrorCallback: m.fail, ReceiveBufferSize: watchBuffer,
+			})
+		})
+		if err != nil {
 			m.close()
-			return nil, err
+			return nil, fmt.Errorf("watch addresses of director %d: %w", i+1, err)
 		}
-		m.look(i)
 		m.done.Go(func() {
-			for range changes {
-				m.look(i)
+			for u := range updates {
+				if u.LinkAddress.IP.Equal(topology.PairVirtual.Addr().AsSlice()) {
+					m.note(i, u.NewAddr)
+				}
 			}
 		})
 	}
 	return m, nil
 }
 
-func (m *masters) look(director int) {
-	var has bool
-	if err := m.pair.Directors[director].Do(func() (err error) {
-		has, err = host.HasAddress(topology.ClientDevice, topology.PairVirtual.Addr())
-		return err
-	}); err != nil {
-		return // the namespace goes
+func (m *masters) fail(err error) {
+	select {
+	case <-m.stop: // the sockets are closed
+		return
+	default:
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lost = fmt.Errorf("watch the directors' addresses: %w", err)
+}
+
+func (m *masters) note(director int, has bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if has != m.has[director] {
@@ -72,15 +87,15 @@ func (m *masters) now() [2]bool {
 	return m.has
 }
 
-// all are the changes so far.
-func (m *masters) all() []change {
+// all are the changes so far; an error says that some are not among them.
+func (m *masters) all() ([]change, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]change(nil), m.changes...)
+	return slices.Clone(m.changes), m.lost
 }
 
 func (m *masters) close() {
-	m.stop()
+	close(m.stop)
 	m.done.Wait()
 }
 

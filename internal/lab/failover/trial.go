@@ -188,7 +188,11 @@ func try(ctx context.Context, s *site, p Plan, t *Trial, logs string) (err error
 		return errors.Join(err, w.abandon())
 	}
 	end := time.Now()
-	c := judge(s.masters.all(), fault, end, f.master)
+	changes, err := s.masters.all()
+	if err != nil {
+		return errors.Join(err, w.abandon())
+	}
+	c := judge(changes, fault, end, f.master)
 	t.TakeoverMS, t.BothMS, t.Transitions = -1, ms(c.both), c.transitions
 	if c.takeover >= 0 {
 		t.TakeoverMS = ms(c.takeover)

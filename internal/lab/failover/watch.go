@@ -132,7 +132,11 @@ func (w Watch) one(ctx context.Context, s *site, name string) (seen Watched, err
 	}
 	end := time.Now()
 	seen.Seconds = end.Sub(begin).Seconds()
-	seen.Transitions = judge(s.masters.all(), begin, end, second).transitions
+	changes, err := s.masters.all()
+	if err != nil {
+		return seen, errors.Join(loadErr, err)
+	}
+	seen.Transitions = judge(changes, begin, end, second).transitions
 	seen.Interrupted = ctx.Err() != nil
 	if v.Process == imbangProcess {
 		for _, d := range s.directors {
