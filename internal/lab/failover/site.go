@@ -41,6 +41,8 @@ type site struct {
 	pair      *topology.Pair
 	servers   []server.Server
 	addresses []string // the servers'
+	trials    int
+	source    netip.Addr // of the client in this trial
 	echoes    []*echo
 	gate      *probe.Gate
 	masters   *masters
@@ -98,6 +100,10 @@ func (s *site) keyFile() string { return filepath.Join(s.files, "key") }
 // begin starts the directors' processes for a trial: the first one is master.
 func (s *site) begin(ctx context.Context, v Variant) error {
 	s.variant = v
+	// Another one each time: directors still have connections of earlier trials, and one of
+	// the same port would meet them.
+	s.source = s.pair.Source(s.trials)
+	s.trials++
 	for _, d := range s.directors {
 		d.variant = v
 		if err := d.configure(s.addresses, s.keyFile()); err != nil {
@@ -201,7 +207,7 @@ func (s *site) answers() bool {
 func (s *site) dial(timeout time.Duration) (c net.Conn, err error) {
 	target := net.JoinHostPort(topology.PairVirtual.Addr().String(), strconv.Itoa(echoPort))
 	err = s.pair.Client.Do(func() (err error) {
-		c, err = (&net.Dialer{Timeout: timeout, KeepAlive: -1}).Dial("tcp4", target)
+		c, err = (&net.Dialer{Timeout: timeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{IP: s.source.AsSlice()}}).Dial("tcp4", target)
 		return err
 	})
 	return c, err

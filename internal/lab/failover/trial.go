@@ -69,7 +69,7 @@ func startWorkload(ctx context.Context, s *site, p Plan, duration time.Duration,
 	w.done.Go(func() {
 		w.load, w.loadErr = load.Run(ctx, load.Plan{
 			Target: netip.AddrPortFrom(topology.PairVirtual.Addr(), server.Port), ServerHeader: server.Header,
-			Clients: []load.Client{{Namespace: s.pair.Client.Path()}},
+			Clients: []load.Client{{Namespace: s.pair.Client.Path(), Sources: []netip.Addr{s.source}}},
 			Rate:    p.Rate, Arrivals: arrivals.Constant, Seed: seed, Duration: duration, Timeout: requestPatience,
 		}, nil)
 	})

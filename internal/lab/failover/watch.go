@@ -105,7 +105,7 @@ func (w Watch) one(ctx context.Context, s *site, name string) (seen Watched, err
 	seen.Variant = name
 	plan := load.Plan{
 		Target: netip.AddrPortFrom(topology.PairVirtual.Addr(), server.Port), ServerHeader: server.Header,
-		Clients: []load.Client{{Namespace: s.pair.Client.Path()}}, Timeout: requestPatience,
+		Clients: []load.Client{{Namespace: s.pair.Client.Path(), Sources: []netip.Addr{s.source}}}, Timeout: requestPatience,
 	}
 	pilot := plan
 	pilot.Concurrency, pilot.Duration = pilotUsers, pilotTime

@@ -37,6 +37,15 @@ const SyncDevice = "sync0"
 // pairNetworks are the bridges, with the directors' devices on them.
 var pairNetworks = []struct{ bridge, device string }{{clientSide, ClientDevice}, {serverSide, ServerDevice}, {"sync", SyncDevice}}
 
+// pairSources are further addresses of the client, in its network.
+var pairSources = netip.MustParsePrefix("10.10.16.0/20")
+
+// Source is the n-th further address of the client; they begin again after some 4000.
+func (p *Pair) Source(n int) netip.Addr {
+	const usable = 1<<12 - 2
+	return plus(pairSources.Addr(), 1+n%usable)
+}
+
 // Addresses of a pair that its directors' configurations name.
 var (
 	PairVirtual = netip.MustParsePrefix("10.20.0.1/32")
@@ -86,7 +95,7 @@ func (p *Pair) build(run host.Run, servers int) (err error) {
 	if err := p.plug(p.Client, "c1", "eth0", clientSide, client); err != nil {
 		return err
 	}
-	if err := p.Client.AddRoutes(host.Route{Dst: PairVirtual, Dev: "eth0"}); err != nil {
+	if err := p.Client.AddRoutes(host.Route{Dst: PairVirtual, Dev: "eth0"}, host.Route{Dst: pairSources, Dev: "lo", Local: true}); err != nil {
 		return err
 	}
 	for i := range servers {
