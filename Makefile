@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -212,6 +212,13 @@ publish-studies: ## run the studies, archive them in docs/studies and fill in th
 		rm -rf docs/studies/$$s && $(BIN) lab archive out/studies/$$s docs/studies/$$s || exit; \
 	done
 	@$(MAKE) --no-print-directory figures
+
+FAILOVERFLAGS ?= --variants imbang@10ms,imbang@50ms --faults everything,freeze,link --trials 50
+
+measure-failover: ## outages of the failover study: 300 trials, about an hour (root; FAILOVERFLAGS="--trials 30" for all variants and faults)
+	@build/need $(TEST_PACKAGES)
+	@$(MAKE) --no-print-directory build
+	$(SUDO) $(BIN) lab run failover $(FAILOVERFLAGS)
 
 figures: ## write the figures of stored results into README.md and docs/
 	$(GO) run ./cmd/imbang-lab figures $(PAGES)

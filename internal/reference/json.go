@@ -20,6 +20,7 @@ import (
 	"imbang/internal/director"
 	"imbang/internal/lab/bench"
 	labcli "imbang/internal/lab/cli"
+	"imbang/internal/lab/failover"
 	"imbang/internal/lab/report"
 	"imbang/internal/lab/simulate"
 	"imbang/internal/lab/stats"
@@ -44,6 +45,7 @@ var sharedObjects = []struct {
 var documentOf = map[reflect.Type]string{
 	reflect.TypeFor[director.Event]():      "imbang trace",
 	reflect.TypeFor[report.Report]():       "imbang-lab report",
+	reflect.TypeFor[failover.Report]():     "imbang-lab run failover",
 	reflect.TypeFor[bench.RestoreResult](): "imbang-lab bench restore",
 	reflect.TypeFor[api.Pair]():            "imbang peer status",
 }

@@ -10,6 +10,7 @@ var fieldTexts = func() map[string]string {
 	maps.Copy(all, labFieldTexts)
 	maps.Copy(all, daemonFieldTexts)
 	maps.Copy(all, vrrpFieldTexts)
+	maps.Copy(all, failoverFieldTexts)
 	maps.Copy(all, commandFieldTexts)
 	return all
 }()

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/lab/failover"
 	"imbang/internal/lab/report"
 	"imbang/internal/lab/report/page"
 )
@@ -18,12 +19,20 @@ func newReportCommand() *cobra.Command {
 		Use:   "report DIR",
 		Short: "Write the tables and the page of a stored run",
 		Long: "Write the tables of a stored run from its samples, and " + page.File + ", a page\n" +
-			"with plots for a browser. The page contains everything it shows and needs no network.",
+			"with plots for a browser. The page contains everything it shows and needs no network.\n" +
+			"A failover study has tables alone.",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeDirectories(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.Check(); err != nil {
 				return err
+			}
+			if failover.Is(args[0]) {
+				rep, err := failover.Write(args[0])
+				if err != nil {
+					return err
+				}
+				return output.Print(cmd.OutOrStdout(), rep, rep.Text)
 			}
 			rep, path, err := writeReport(args[0])
 			if err != nil {
@@ -33,7 +42,7 @@ func newReportCommand() *cobra.Command {
 			return output.Print(cmd.OutOrStdout(), rep, rep.Text)
 		},
 	}
-	output.Register(c, command.One[report.Report](""))
+	output.Register(c, command.One[report.Report]("of a study"), command.One[failover.Report]("of a failover study"))
 	return c
 }
 

@@ -50,7 +50,7 @@ func newRunCommand() *cobra.Command {
 			"removed at the end, also after Ctrl-C. Each sample is stored as soon as it is\n" +
 			"measured; --resume measures the rest of an interrupted run. Requires root, and the\n" +
 			"programs that the study names (nginx: apt install nginx-light).\n\n" +
-			"STUDY is a built-in one (" + strings.Join(studies.Names(), ", ") + ")\nor the path of a YAML file.",
+			"STUDY is a built-in one (" + strings.Join(studies.Names(), ", ") + ")\nor the path of a YAML file. imbang-lab run failover is a study of its own kind.",
 		Example: "  imbang-lab run thesis\n" +
 			"  imbang-lab run thesis --quick\n" +
 			"  imbang-lab run thesis --schedulers rr,lc,nq --rates 4000 --repeats 10\n" +
@@ -78,6 +78,7 @@ func newRunCommand() *cobra.Command {
 	fl.IntVar(&f.connections, "connections", 0, "connections of a cell in an open loop, instead of the study's")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the random order and of random arrivals (default: a new one, which is recorded)")
 	fl.BoolVar(&f.quick, "quick", false, "short samples of all cells: a check that the study runs, not a result")
+	c.AddCommand(newRunFailoverCommand())
 	return c
 }
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"imbang/internal/lab/failover"
+	"imbang/internal/lab/topology"
+)
+
+// One trial of a director whose processes are frozen and whose network is gone: the other one
+// takes over, connections stay, and the measures have seen the outage. Ctrl-C in the next
+// trial keeps the first one and leaves nothing behind.
+func TestFailoverStudy(t *testing.T) {
+	needRoot(t)
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := exec.Command(labExecutable(), "run", "failover", "--variants", "imbang@100ms", "--faults", "freeze", "--trials", "2",
+		"--rate", "50", "--long", "3", "--idle", "10", "--out", out)
+	said := make(chan struct{})
+	stderr := &awaited{text: "1/2  ", seen: said}
+	var stdout bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-said:
+	case <-ended:
+		t.Fatalf("it ended: %s", stderr)
+	case <-time.After(3 * time.Minute):
+		_ = cmd.Process.Kill()
+		t.Fatalf("no trial after three minutes: %s", stderr)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(stderr.String(), "interrupted after 1 of 2 trials") {
+		t.Errorf("status %d, said %s", code, stderr)
+	}
+	_, trials, err := failover.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(trials) != 1 || trials[0].Error != "" {
+		t.Fatalf("%+v", trials)
+	}
+	one := trials[0]
+	if one.OutageMS < 100 || one.OutageMS > 2000 || one.GapMS < 100 || one.TakeoverMS < 100 || !one.Master {
+		t.Errorf("%+v: an outage of three to four intervals of 100 ms was expected", one)
+	}
+	if one.Long != 3 || one.LongBroken != 0 || one.LongBytes < 1000 || one.Idle != 10 || one.IdleLost != 0 {
+		t.Errorf("%+v: connections were lost", one)
+	}
+	if !strings.Contains(stdout.String(), "9622 ms") {
+		t.Errorf("the report says %s", stdout.String())
+	}
+	// Other runs of this machine have namespaces and files, too.
+	for _, dir := range []string{"/run/netns", os.TempDir()} {
+		if left, _ := filepath.Glob(filepath.Join(dir, fmt.Sprintf("%s-%d-*", topology.Prefix, cmd.Process.Pid))); len(left) > 0 {
+			t.Errorf("left behind: %s", left)
+		}
+	}
+}
+
+// awaited is what a program says; it tells when a text was in it.
+type awaited struct {
+	text string
+	seen chan struct{}
+
+	mu  sync.Mutex
+	all bytes.Buffer
+	has bool
+}
+
+func (a *awaited) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all.Write(p)
+	if !a.has && strings.Contains(a.all.String(), a.text) {
+		a.has = true
+		close(a.seen)
+	}
+	return len(p), nil
+}
+
+func (a *awaited) String() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.all.String()
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// meet is a client's connection with a server that does something with it.
+func meet(t *testing.T, server func(*net.TCPConn)) net.Conn {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			server(c.(*net.TCPConn))
+			c.Close()
+		}
+	}()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestConnections(t *testing.T) {
+	back := func(c *net.TCPConn) { _, _ = io.Copy(c, c) }
+	reset := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)); _ = c.SetLinger(0) }
+	close := func(c *net.TCPConn) {
+		b := make([]byte, 3*chunk)
+		n, _ := io.ReadFull(c, b)
+		_, _ = c.Write(b[:n])
+	}
+	silent := func(c *net.TCPConn) { time.Sleep(time.Second) }
+	// One byte of the third chunk is another one.
+	wrong := func(c *net.TCPConn) {
+		b := make([]byte, 3*chunk)
+		if _, err := io.ReadFull(c, b); err == nil {
+			b[2*chunk+5] ^= 1
+			_, _ = c.Write(b)
+			_, _ = io.Copy(io.Discard, c)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		server func(*net.TCPConn)
+		stream string // how a long connection ends
+		idle   string
+	}{
+		{"echo", back, "", ""}, {"reset", reset, "reset", "reset"}, {"silent", silent, "timeout", "timeout"},
+		{"close", close, "reset", "timeout"}, {"wrong", wrong, "different bytes", "timeout"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := startStream(meet(t, c.server), 3)
+			time.Sleep(10 * chunkEvery)
+			if err := s.stop(time.Now().Add(200 * time.Millisecond)); (err == nil) != (c.stream == "") || err != nil && causeOf(err) != c.stream && !(c.name == "close" && causeOf(err) == "closed") {
+				t.Errorf("long: %v", err)
+			}
+			if c.stream == "" && (s.received < 5*chunk || s.received != s.sent) {
+				t.Errorf("%d bytes of %d", s.received, s.sent)
+			}
+			if err := useIdle(meet(t, c.server), time.Now().Add(200*time.Millisecond)); (err == nil) != (c.idle == "") || err != nil && causeOf(err) != c.idle {
+				t.Errorf("idle: %v", err)
+			}
+		})
+	}
+}
+
+// A server's end leaves no connection.
+func TestEcho(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := serveEcho(l)
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := useIdle(c, time.Now().Add(5*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	e.close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is still there")
+	}
+}
+
+// A probe counts what is answered, and what is not.
+func TestProbe(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := serveEcho(l)
+	begin := time.Now()
+	p := startProbe(5*time.Millisecond, func(timeout time.Duration) (net.Conn, error) {
+		return net.DialTimeout("tcp4", l.Addr().String(), timeout)
+	})
+	time.Sleep(100 * time.Millisecond)
+	e.close()
+	closed := time.Now()
+	time.Sleep(100 * time.Millisecond)
+	p.stop()
+	end := time.Now()
+	if started, failed := p.since(begin); started < 10 || failed < 5 || failed > started-5 {
+		t.Errorf("%d probes, %d failed", started, failed)
+	}
+	if gap, _ := p.gap(begin, end); gap < end.Sub(closed) || gap > end.Sub(closed)+50*time.Millisecond {
+		t.Errorf("a gap of %v, the server was away for %v", gap, end.Sub(closed))
+	}
+}

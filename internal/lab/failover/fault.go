@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The directors by number: the first has the higher priority, and the addresses at first.
+const (
+	first  = 0
+	second = 1
+)
+
+// settle is how long a trial goes on when the transition should be over: several of TCP's
+// shortest retransmissions (200 ms), and the next of a SYN (1 s).
+const settle = 1500 * time.Millisecond
+
+// restart bounds the start of a director: its program is verified by the kernel.
+const restart = 8 * time.Second
+
+// Fault is what happens to the first director.
+type Fault struct {
+	Name string
+	// Text says what is done, for people.
+	Text string
+
+	// prepare brings the site into the state that the fault begins with; nil: the first
+	// director is master.
+	prepare func(context.Context, *site) error
+	// arm comes next, for what would take time in the fault itself.
+	arm    func(*site) error
+	inject func(context.Context, *site) error
+	// then is done after a time; nil: nothing.
+	then  func(context.Context, *site) error
+	after func(Variant) time.Duration
+	// master is the director that has the addresses in the end.
+	master int
+	// within is when it should have them, from the fault.
+	within func(Variant) time.Duration
+}
+
+// takeover is the time of a backup that hears nothing, and some for the machine.
+func takeover(v Variant) time.Duration { return v.masterDown() + 500*time.Millisecond }
+
+// comeback is that of a director that starts, or runs again, and preempts.
+func comeback(v Variant) time.Duration { return 2*v.masterDown() + restart }
+
+// apart is how long a split lasts: both are master for a second.
+func apart(v Variant) time.Duration { return v.masterDown() + time.Second }
+
+// faults are all, in the order of reports.
+var faults = []Fault{
+	{
+		Name: "process", Text: "the process that moves the addresses is killed",
+		inject: func(_ context.Context, s *site) error { return s.directors[first].killVRRP() },
+		master: second, within: takeover,
+	},
+	{
+		Name: "everything", Text: "all processes of the director are killed; its addresses and its data plane stay",
+		inject: func(_ context.Context, s *site) error { return s.directors[first].killAll() },
+		master: second, within: takeover,
+	},
+	{
+		Name: "freeze", Text: "all processes are frozen, and nothing passes the director's ports, which keep their carrier",
+		arm:    func(s *site) error { return s.arm(first) },
+		inject: func(_ context.Context, s *site) error { return s.freeze(first) },
+		master: second, within: takeover,
+	},
+	{
+		Name: "link", Text: "the director's port of the clients' network goes down",
+		inject: func(_ context.Context, s *site) error { return s.pair.Cut(first, true) },
+		master: second, within: takeover,
+	},
+	{
+		Name: "planned", Text: "the addresses are moved by command (imbang failover)",
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].handOver(ctx) },
+		master: second, within: takeover,
+	},
+	{
+		Name: "planned-back", Text: "the addresses were moved by command, and are moved back",
+		prepare: func(ctx context.Context, s *site) error {
+			if err := s.directors[first].handOver(ctx); err != nil {
+				return err
+			}
+			return s.awaitMaster(ctx, second)
+		},
+		inject: func(ctx context.Context, s *site) error { return s.directors[second].handOver(ctx) },
+		master: first, within: takeover,
+	},
+	{
+		Name: "resign", Text: "the process that moves the addresses is ended by SIGTERM, and resigns",
+		inject: func(_ context.Context, s *site) error { return s.directors[first].vrrp.Signal(syscall.SIGTERM) },
+		master: second, within: takeover,
+	},
+	{
+		Name: "failback", Text: "all processes of the director were killed, and are started: it synchronizes and takes back",
+		prepare: func(ctx context.Context, s *site) error {
+			if err := s.directors[first].killAll(); err != nil {
+				return err
+			}
+			return s.awaitMaster(ctx, second)
+		},
+		inject: func(_ context.Context, s *site) error { return s.directors[first].start() },
+		master: first, within: comeback,
+	},
+	{
+		Name: "thaw", Text: "the director was frozen, the other one is master, and it runs again",
+		prepare: func(ctx context.Context, s *site) error {
+			if err := s.freeze(first); err != nil {
+				return err
+			}
+			return s.awaitMaster(ctx, second)
+		},
+		inject: func(_ context.Context, s *site) error { return s.thaw() },
+		master: first, within: comeback,
+	},
+	{
+		Name: "split", Text: "the directors do not hear each other until both are master for a second, and hear each other again",
+		inject: func(_ context.Context, s *site) error { return s.pair.Split(true) },
+		then:   func(_ context.Context, s *site) error { return s.pair.Split(false) },
+		after:  apart,
+		master: first, within: func(v Variant) time.Duration { return apart(v) + takeover(v) },
+	},
+}
+
+// isPlanned reports whether a fault is a move by command.
+func isPlanned(name string) bool { return name == "planned" || name == "planned-back" }
+
+// FaultNames lists them.
+func FaultNames() (names []string) {
+	for _, f := range faults {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// FaultText says what a fault is.
+func FaultText(name string) string {
+	f, err := faultOf(name)
+	if err != nil {
+		return ""
+	}
+	return f.Text
+}
+
+func faultOf(name string) (Fault, error) {
+	i := slices.IndexFunc(faults, func(f Fault) bool { return f.Name == name })
+	if i < 0 {
+		return Fault{}, fmt.Errorf("unknown fault %q: there are %s", name, strings.Join(FaultNames(), ", "))
+	}
+	return faults[i], nil
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"testing"
+	"time"
+)
+
+func TestJudge(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	at := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Millisecond) }
+	for _, c := range []struct {
+		what    string
+		changes []change
+		want    course
+	}{
+		{"nothing", nil, course{takeover: -1}},
+		{"it stays", []change{{at(-100), 0, true}}, course{takeover: -1}},
+		{"both, as the first one is dead", []change{{at(-100), 0, true}, {at(170), 1, true}}, course{170 * time.Millisecond, 830 * time.Millisecond, 1}},
+		{"a move", []change{{at(-100), 0, true}, {at(2), 0, false}, {at(5), 1, true}}, course{5 * time.Millisecond, 0, 2}},
+		{"an overlap", []change{{at(-100), 0, true}, {at(5), 1, true}, {at(9), 0, false}}, course{5 * time.Millisecond, 4 * time.Millisecond, 2}},
+		{"there and back", []change{{at(-100), 0, true}, {at(10), 1, true}, {at(30), 1, false}}, course{10 * time.Millisecond, 20 * time.Millisecond, 2}},
+		{"after the end", []change{{at(-100), 0, true}, {at(1001), 1, true}}, course{takeover: -1}},
+		{"both before", []change{{at(-100), 0, true}, {at(-50), 1, true}, {at(10), 0, false}}, course{-1, 10 * time.Millisecond, 1}},
+	} {
+		if got := judge(c.changes, begin, at(1000), second); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
+		}
+	}
+}
+
+func TestLongestGap(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	at := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Millisecond) }
+	for _, c := range []struct {
+		times []time.Time
+		want  time.Duration
+		since int
+	}{
+		{nil, 100 * time.Millisecond, 0},
+		{[]time.Time{at(10), at(20), at(90), at(95)}, 70 * time.Millisecond, 20},
+		{[]time.Time{at(90), at(20), at(10)}, 70 * time.Millisecond, 20}, // in any order
+		{[]time.Time{at(-50), at(60), at(200)}, 60 * time.Millisecond, 0},
+		{[]time.Time{at(30), at(40)}, 60 * time.Millisecond, 40}, // none until the end
+	} {
+		if got, since := longestGap(c.times, begin, at(100)); got != c.want || since != at(c.since) {
+			t.Errorf("%v: %v since %v, want %v since %v", c.times, got, since, c.want, at(c.since))
+		}
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+
+	"imbang/internal/host"
+)
+
+// pings are ICMP echo requests at a constant rate, whatever comes back.
+type pings struct {
+	conn  *icmp.PacketConn
+	to    net.Addr
+	id    int
+	begin time.Time
+	end   chan struct{}
+	done  sync.WaitGroup
+
+	mu       sync.Mutex
+	sent     []time.Time
+	answered []bool
+	late     time.Duration
+}
+
+// pingPatience is how long a reply may take; a link has microseconds.
+const pingPatience = 500 * time.Millisecond
+
+// startPings begins to ping an address from a namespace.
+func startPings(ns *host.Namespace, target netip.Addr, id int) (*pings, error) {
+	p := &pings{to: &net.IPAddr{IP: target.AsSlice()}, id: id & 0xffff, end: make(chan struct{})}
+	if err := ns.Do(func() (err error) {
+		p.conn, err = icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	p.begin = time.Now()
+	p.done.Go(p.receive)
+	p.done.Go(p.send)
+	return p, nil
+}
+
+func (p *pings) send() {
+	data := make([]byte, 56)
+	for n := 0; ; n++ {
+		due := p.begin.Add(time.Duration(n) * pingInterval)
+		select {
+		case <-p.end:
+			return
+		case <-time.After(time.Until(due)):
+		}
+		now := time.Now()
+		p.mu.Lock()
+		p.sent, p.answered = append(p.sent, now), append(p.answered, false)
+		p.late = max(p.late, now.Sub(due))
+		p.mu.Unlock()
+		binary.BigEndian.PutUint64(data, uint64(n))
+		m := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: p.id, Seq: n & 0xffff, Data: data}}
+		if b, err := m.Marshal(nil); err == nil {
+			_, _ = p.conn.WriteTo(b, p.to) // one that cannot be sent is lost
+		}
+	}
+}
+
+func (p *pings) receive() {
+	for buffer := make([]byte, 256); ; {
+		n, _, err := p.conn.ReadFrom(buffer)
+		if err != nil {
+			return // closed
+		}
+		m, err := icmp.ParseMessage(1, buffer[:n])
+		if err != nil || m.Type != ipv4.ICMPTypeEchoReply {
+			continue
+		}
+		body, ok := m.Body.(*icmp.Echo)
+		if !ok || body.ID != p.id || len(body.Data) < 8 {
+			continue
+		}
+		i := binary.BigEndian.Uint64(body.Data)
+		p.mu.Lock()
+		if i < uint64(len(p.answered)) {
+			p.answered[i] = true
+		}
+		p.mu.Unlock()
+	}
+}
+
+// stop sends no more, waits for the last replies, and frees the socket.
+func (p *pings) stop() {
+	close(p.end)
+	time.Sleep(pingPatience)
+	p.conn.Close()
+	p.done.Wait()
+}
+
+// since is how many pings were sent from a time on, and how many of them have no reply.
+func (p *pings) since(begin time.Time) (sent, lost int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, at := range p.sent {
+		if !at.Before(begin) {
+			sent++
+			if !p.answered[i] {
+				lost++
+			}
+		}
+	}
+	return sent, lost
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestReport(t *testing.T) {
+	p := DefaultPlan()
+	p.Trials = 10
+	var trials []Trial
+	add := func(variant, fault string, outage float64, change func(*Trial)) {
+		one := Trial{Cell: Cell{variant, fault}, Block: 1 + len(trials), OutageMS: outage, GapMS: outage + 10, Requests: 100, Long: 2, Idle: 5, Master: true}
+		if change != nil {
+			change(&one)
+		}
+		trials = append(trials, one)
+	}
+	for n := range 9 {
+		add("imbang@50ms", "freeze", 150+10*float64(n), nil)
+		add("imbang@10ms", "freeze", 30+float64(n), nil)
+	}
+	add("imbang@50ms", "freeze", 0, func(t *Trial) { t.Error = "no namespaces" })
+	add("imbang@50ms/no-sync", "freeze", 200, func(t *Trial) { t.IdleLost, t.Broken = 5, map[string]int{"reset": 5} })
+	add("keepalived@1s", "everything", 3400, func(t *Trial) { t.Failed, t.Master, t.LateMS = 7, false, 25 })
+	target := func(r *Report, name string) Target {
+		t.Helper()
+		i := slices.IndexFunc(r.Targets, func(t Target) bool { return strings.Contains(t.Name, name) })
+		if i < 0 {
+			t.Fatalf("no target about %s", name)
+		}
+		return r.Targets[i]
+	}
+	r := Make(Environment{Plan: p}, trials)
+	if r.Trials != 21 || r.Errors != 1 {
+		t.Errorf("%d trials, %d errors", r.Trials, r.Errors)
+	}
+	if g := target(r, "imbang@50ms"); g.Value != 230 || g.Of != 9 || !g.Met {
+		t.Errorf("%+v", g)
+	}
+	if g := target(r, "imbang@10ms"); g.Value != 34 || !g.Met {
+		t.Errorf("%+v", g)
+	}
+	if g := target(r, "connections lost"); g.Value != 0 || g.Of != 18*7 || !g.Met {
+		t.Errorf("%+v", g) // without synchronization and with keepalived they do not count
+	}
+	if g := target(r, "planned"); g.Of != 0 || g.Met {
+		t.Errorf("%+v: met without a measurement", g)
+	}
+	i := slices.IndexFunc(r.Cells, func(c CellReport) bool { return c.Cell == Cell{"imbang@50ms", "freeze"} })
+	if c := r.Cells[i]; c.OutageMS.N != 9 || c.OutageMS.Median != 190 || c.OutageMS.Max != 230 || c.OutageMS.Interval.Low < 150 || c.OutageMS.Interval.High > 230 ||
+		c.OutageMS.Interval.Low >= c.OutageMS.Interval.High || len(c.Errors) != 1 || c.Requests != 900 {
+		t.Errorf("%+v", c)
+	}
+	var b strings.Builder
+	if err := r.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"9622 ms", "no measurement: imbang@50ms, freeze: no namespaces", "not measured", "3400"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+
+	// One trial that is too slow, one connection that is lost, one request in a planned move.
+	add("imbang@50ms", "link", 255, func(t *Trial) { t.LongBroken = 1 })
+	add("imbang@50ms", "planned", 0, func(t *Trial) { t.Failed = 1 })
+	add("imbang@10ms", "process", 500, nil) // not among the faults of the targets
+	r = Make(Environment{Plan: p}, trials)
+	for name, value := range map[string]float64{"imbang@50ms": 255, "connections lost": 1, "planned": 1} {
+		if g := target(r, name); g.Value != value || g.Met {
+			t.Errorf("%s: %+v", name, g)
+		}
+	}
+	if g := target(r, "imbang@10ms"); !g.Met {
+		t.Errorf("%+v", g)
+	}
+}

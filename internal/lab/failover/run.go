@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/load"
+	"imbang/internal/lab/measure"
+	"imbang/internal/lab/process"
+	"imbang/internal/lab/record"
+	"imbang/internal/lab/topology"
+)
+
+// Config is a study to be carried out.
+type Config struct {
+	Plan        Plan
+	Out         string
+	Resume      bool // Out holds a part of it, with this plan
+	CommandLine []string
+	Builds      map[string]record.Build
+	Programs    Programs
+	// Say gets a line about each trial, and how long the rest takes.
+	Say func(string)
+}
+
+// logged bounds the trials whose messages are kept.
+const logged = 200
+
+// descriptors are as many as connections may need.
+const descriptors = 1 << 17
+
+// FindKeepalived finds keepalived and its version if a variant of a plan needs it.
+func FindKeepalived(ctx context.Context, p Plan) (path, version string, err error) {
+	if !slices.ContainsFunc(p.Variants, func(name string) bool {
+		v, err := ParseVariant(name)
+		return err == nil && v.Process == keepalivedProcess
+	}) {
+		return "", "", nil
+	}
+	if path, err = process.Look("keepalived", "apt install keepalived, or leave its variants out with --variants"); err != nil {
+		return "", "", err
+	}
+	version, err = process.VersionOf(ctx, path, "--version")
+	return path, version, err
+}
+
+// prepare checks what runs need, and removes what killed ones left behind.
+func prepare(say func(string)) error {
+	if os.Geteuid() != 0 {
+		return errors.New("not permitted: the lab makes network namespaces; run it as root, with sudo")
+	}
+	load.AllowDescriptors(descriptors)
+	sweepFreezers() // first, as frozen processes cannot end
+	spaces, err := host.Sweep(topology.Prefix)
+	if err == nil {
+		var files []string
+		if files, err = host.SweepFiles(os.TempDir(), topology.Prefix); err == nil && len(spaces)+len(files) > 0 {
+			say(fmt.Sprintf("removed what an earlier run left behind: %d namespaces, %d directories", len(spaces), len(files)))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove what an earlier run left behind: %w", err)
+	}
+	return nil
+}
+
+// Run carries out a study, and returns how many trials are stored and how many there are
+// to be. When ctx is cancelled, everything is removed, and what was measured is stored.
+func Run(ctx context.Context, c Config) (stored, planned int, err error) {
+	if err := c.Plan.Validate(); err != nil {
+		return 0, 0, err
+	}
+	path, version, err := FindKeepalived(ctx, c.Plan)
+	if err != nil {
+		return 0, 0, err
+	}
+	c.Programs.Keepalived = path
+	if err := prepare(c.Say); err != nil {
+		return 0, 0, err
+	}
+	var out *Writer
+	var had []Trial
+	if c.Resume {
+		if _, had, err = Read(c.Out); err == nil {
+			out, err = Append(c.Out)
+		}
+	} else {
+		out, err = Create(c.Out, environment(c, version))
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+
+	todo, order := remaining(c.Plan, had)
+	planned = len(had) + len(todo)
+	stored = len(had)
+	c.Say(fmt.Sprintf("%d trials, about %v", len(todo), expected(todo).Round(time.Second)))
+	room := &room{}
+	defer func() { err = errors.Join(err, room.close()) }()
+	for i, t := range todo {
+		order++
+		t.Order, t.Started = order, time.Now()
+		logs := ""
+		if i < logged {
+			logs = filepath.Join(c.Out, "logs", fmt.Sprintf("%04d %s", t.Order, fileName(t.Cell)))
+		}
+		err := room.try(ctx, c, &t, logs)
+		if ctx.Err() != nil {
+			return stored, planned, ctx.Err() // a trial cut short is none
+		}
+		if err != nil {
+			t = Trial{Cell: t.Cell, Block: t.Block, Order: t.Order, Started: t.Started, Error: err.Error()}
+		}
+		if err := out.Trial(t); err != nil {
+			return stored, planned, err
+		}
+		stored++
+		c.Say(fmt.Sprintf("%d/%d  %s  (%v left)", i+1, len(todo), t, expected(todo[i+1:]).Round(time.Second)))
+	}
+	return stored, planned, nil
+}
+
+// room has the site of the trials, another one after a trial that failed.
+type room struct{ site *site }
+
+func (r *room) try(ctx context.Context, c Config, t *Trial, logs string) (err error) {
+	if r.site == nil {
+		if r.site, err = newSite(ctx, c.Programs, c.Plan.Servers); err != nil {
+			return err
+		}
+	}
+	if err := try(ctx, r.site, c.Plan, t, logs); err != nil {
+		return errors.Join(err, r.close())
+	}
+	return nil
+}
+
+func (r *room) close() error {
+	if r.site == nil {
+		return nil
+	}
+	err := r.site.close()
+	r.site = nil
+	if err != nil {
+		return fmt.Errorf("remove the directors and their networks: %w", err)
+	}
+	return nil
+}
+
+// fileName is a cell's.
+func fileName(c Cell) string {
+	b := []byte(c.Variant + " " + c.Fault)
+	for i := range b {
+		if b[i] == '/' {
+			b[i] = '-'
+		}
+	}
+	return string(b)
+}
+
+// remaining are the trials that are not stored yet, in their order, and the number of the
+// last one that is.
+func remaining(p Plan, had []Trial) (todo []Trial, order int) {
+	for _, t := range had {
+		order = max(order, t.Order)
+	}
+	for block := 1; block <= p.Trials; block++ {
+		for _, cell := range p.Block(block) {
+			if !slices.ContainsFunc(had, func(t Trial) bool { return t.Cell == cell && t.Block == block }) {
+				todo = append(todo, Trial{Cell: cell, Block: block})
+			}
+		}
+	}
+	return todo, order
+}
+
+func expected(todo []Trial) (d time.Duration) {
+	for _, t := range todo {
+		d += Expected(t.Cell)
+	}
+	return d
+}
+
+// environment is what trials are measured in.
+func environment(c Config, keepalived string) Environment {
+	h := measure.ReadHost()
+	e := Environment{
+		Plan: c.Plan, Started: time.Now(), CommandLine: c.CommandLine, Builds: c.Builds, Keepalived: keepalived,
+		Kernel: h.Kernel, CPU: h.CPU, CPUs: h.CPUs, Configurations: map[string]string{},
+	}
+	if root, f, err := freezerMount(); err == nil {
+		e.Frozen = filepath.Join(root, f.file)
+	}
+	for _, name := range c.Plan.Variants {
+		if v, err := ParseVariant(name); err == nil {
+			text := imbangConfig(v, first, []string{"172.16.0.2", "172.16.0.3"}[:min(2, c.Plan.Servers)], "KEY")
+			if v.Process == keepalivedProcess {
+				text += "\n# keepalived.conf\n" + keepalivedConfig(v, first)
+			}
+			e.Configurations[name] = text
+		}
+	}
+	return e
+}
+
+// resets are connections that ended by a reset: of requests, long and idle ones.
+func (t Trial) resets() int { return t.Reset + t.Broken["reset"] }
+
+// String is a trial in a line.
+func (t Trial) String() string {
+	s := fmt.Sprintf("%s: ", t.Cell)
+	if t.Error != "" {
+		return s + "FAILED: " + t.Error
+	}
+	s += fmt.Sprintf("outage %.0f ms, gap %.0f ms, %d of %d requests failed, %d resets, lost: %d of %d long, %d of %d idle",
+		t.OutageMS, t.GapMS, t.Failed, t.Requests, t.resets(), t.LongBroken, t.Long, t.IdleLost, t.Idle)
+	if !t.Master {
+		s += ", NOT MASTER in the end: the director that should be"
+	}
+	return s
+}

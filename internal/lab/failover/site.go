@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"imbang/internal/host"
+	"imbang/internal/lab/probe"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/study"
+	"imbang/internal/lab/topology"
+)
+
+// Programs are the paths of what a study runs.
+type Programs struct {
+	Imbang     string
+	Lab        string // imbang-lab: the real servers
+	Keepalived string // "" if no variant needs it
+}
+
+// ready is how long directors may take until they have their table and one is master.
+const ready = 3 * time.Minute
+
+// site is two directors with everything around them. Networks, servers and the directors'
+// data planes stay from trial to trial: the kernel verifies a data plane's programs for
+// seconds. Processes and addresses are those of one trial (begin, reset).
+type site struct {
+	variant   Variant
+	name      host.Run
+	files     string
+	pair      *topology.Pair
+	servers   []server.Server
+	addresses []string // the servers'
+	trials    int
+	source    netip.Addr // of the client in this trial
+	echoes    []*echo
+	gate      *probe.Gate
+	masters   *masters
+	directors [2]*director
+	freezer   *freezer
+}
+
+// newSite builds a site, without processes of the directors.
+func newSite(ctx context.Context, programs Programs, servers int) (*site, error) {
+	s := &site{}
+	if err := s.build(ctx, programs, servers); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *site) build(ctx context.Context, programs Programs, servers int) (err error) {
+	if s.name, err = host.NewRun(topology.Prefix); err != nil {
+		return err
+	}
+	s.files = filepath.Join(os.TempDir(), s.name.String())
+	if err := os.Mkdir(s.files, 0o700); err != nil {
+		return fmt.Errorf("temporary directory: %w", err)
+	}
+	if s.pair, err = topology.BuildPair(s.name, servers); err != nil {
+		return err
+	}
+	if s.gate, err = probe.NewGate(); err != nil {
+		return err
+	}
+	fabric, ports := s.pair.Ports(first)
+	if err := s.gate.Attach(fabric, ports...); err != nil {
+		return err
+	}
+	if s.masters, err = watchMasters(s.pair); err != nil {
+		return err
+	}
+	if s.addresses, err = s.startServers(ctx, programs); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.keyFile(), []byte(strings.Repeat("5c", 32)+"\n"), 0o600); err != nil {
+		return err
+	}
+	for i := range s.directors {
+		s.directors[i] = &director{
+			number: i, ns: s.pair.Directors[i], dir: filepath.Join(s.files, fmt.Sprintf("dir%d", i+1)),
+			imbang: programs.Imbang, keepalived: programs.Keepalived,
+		}
+	}
+	return nil
+}
+
+func (s *site) keyFile() string { return filepath.Join(s.files, "key") }
+
+// begin starts the directors' processes for a trial: the first one is master.
+func (s *site) begin(ctx context.Context, v Variant) error {
+	s.variant = v
+	// Another one each time: directors still have connections of earlier trials, and one of
+	// the same port would meet them.
+	s.source = s.pair.Source(s.trials)
+	s.trials++
+	for _, d := range s.directors {
+		d.variant = v
+		if err := d.configure(s.addresses, s.keyFile()); err != nil {
+			return err
+		}
+	}
+	return s.startDirectors(ctx)
+}
+
+// reset ends the directors' processes, and undoes faults.
+func (s *site) reset() error {
+	var errs []error
+	if s.freezer != nil {
+		errs = append(errs, s.thaw())
+	}
+	errs = append(errs, s.pair.Cut(first, false), s.pair.Split(false))
+	for _, d := range s.directors {
+		if d != nil {
+			errs = append(errs, d.end())
+		}
+	}
+	if s.freezer != nil { // its processes have ended
+		errs = append(errs, s.freezer.close())
+		s.freezer = nil
+	}
+	return errors.Join(errs...)
+}
+
+// startServers starts the real servers, which answer HTTP and echo.
+func (s *site) startServers(ctx context.Context, programs Programs) (addresses []string, err error) {
+	spec := study.Server{Kind: study.Model, Page: 1024, Distribution: "constant", Service: 100 * time.Microsecond, Concurrency: 1024, Speed: 1}
+	for _, one := range s.pair.Servers {
+		address := one.Addr[topology.IPv4]
+		addresses = append(addresses, address.String())
+		web, err := server.Start(one.Namespace, one.Name, spec, s.files, programs.Lab)
+		if err != nil {
+			return nil, err
+		}
+		s.servers = append(s.servers, web)
+		var l net.Listener
+		if err := one.Namespace.Do(func() (err error) {
+			l, err = net.Listen("tcp4", net.JoinHostPort(address.String(), strconv.Itoa(echoPort)))
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		s.echoes = append(s.echoes, serveEcho(l))
+	}
+	for i, web := range s.servers {
+		one := s.pair.Servers[i]
+		if err := web.WaitReady(ctx, one.Namespace, netip.AddrPortFrom(one.Addr[topology.IPv4], server.Port)); err != nil {
+			return nil, err
+		}
+	}
+	return addresses, nil
+}
+
+// startDirectors starts them in an order in which the addresses do not move.
+func (s *site) startDirectors(ctx context.Context) error {
+	for _, d := range s.directors {
+		if err := d.startDaemon(); err != nil {
+			return err
+		}
+	}
+	for _, d := range s.directors {
+		if err := await(ctx, ready, func() bool { return d.synced(ctx) }); err != nil {
+			return fmt.Errorf("director %d does not have the table of its peer: %w: %s", d.number+1, err, d.complaint())
+		}
+	}
+	for _, d := range s.directors {
+		if err := d.startVRRP(); err != nil {
+			return err
+		}
+		if d.number == first {
+			if err := s.awaitMaster(ctx, first); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := await(ctx, ready, func() bool { return d.isBackup(ctx) }); err != nil {
+			return fmt.Errorf("director %d does not become backup: %w: %s", d.number+1, err, d.complaint())
+		}
+	}
+	if err := await(ctx, ready, s.answers); err != nil {
+		return fmt.Errorf("nothing answers at the virtual address: %w", err)
+	}
+	return s.awaitMaster(ctx, first)
+}
+
+// answers reports whether a connection of the client is answered.
+func (s *site) answers() bool {
+	c, err := s.dial(500 * time.Millisecond)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	return useIdle(c, time.Now().Add(500*time.Millisecond)) == nil
+}
+
+// dial opens a connection of the client to the echo service.
+func (s *site) dial(timeout time.Duration) (c net.Conn, err error) {
+	target := net.JoinHostPort(topology.PairVirtual.Addr().String(), strconv.Itoa(echoPort))
+	err = s.pair.Client.Do(func() (err error) {
+		c, err = (&net.Dialer{Timeout: timeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{IP: s.source.AsSlice()}}).Dial("tcp4", target)
+		return err
+	})
+	return c, err
+}
+
+// awaitMaster waits until a director has the addresses, and that it stays so for an interval.
+func (s *site) awaitMaster(ctx context.Context, want int) error {
+	patience := ready + comeback(s.variant)
+	err := await(ctx, patience, func() bool {
+		if !s.masters.now()[want] {
+			return false
+		}
+		time.Sleep(s.variant.Interval)
+		return s.masters.now()[want]
+	})
+	if err != nil {
+		return fmt.Errorf("director %d does not become master: %w: %s", want+1, err, s.directors[want].complaint())
+	}
+	return nil
+}
+
+// errLate says that what was waited for did not happen.
+var errLate = errors.New("it takes too long")
+
+// await asks until the answer is yes.
+func await(ctx context.Context, patience time.Duration, is func() bool) error {
+	for deadline := time.Now().Add(patience); !is(); {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w (more than %v)", errLate, patience)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return ctx.Err()
+}
+
+// arm has a director's processes in a control group, so that they can be frozen at once.
+func (s *site) arm(director int) (err error) {
+	if s.freezer == nil {
+		s.freezer, err = newFreezer(s.name.Name("freezer"), host.PIDsInside(s.pair.Directors[director].Name()))
+	}
+	return err
+}
+
+// freeze closes the first director's ports and freezes its processes.
+func (s *site) freeze(director int) error {
+	if err := s.arm(director); err != nil {
+		return err
+	}
+	if err := errors.Join(s.gate.Set(true), s.freezer.set(true)); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(time.Second); !s.freezer.isFrozen(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return errors.New("the director's processes are not frozen after a second")
+		}
+	}
+	return nil
+}
+
+// thaw has a frozen director run again.
+func (s *site) thaw() error {
+	return errors.Join(s.freezer.set(false), s.gate.Set(false))
+}
+
+// logs copies the directors' messages to a directory.
+func (s *site) logs(to string) error {
+	for _, d := range s.directors {
+		if d == nil {
+			continue
+		}
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return err
+		}
+		for _, name := range []string{"imbang.log", "vrrp.log"} {
+			b, err := os.ReadFile(d.file(name))
+			if err != nil {
+				continue // not started
+			}
+			if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("dir%d-%s", d.number+1, name)), b, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// close removes everything.
+func (s *site) close() error {
+	var errs []error
+	if s.pair != nil {
+		errs = append(errs, s.reset())
+		for _, d := range s.directors {
+			if d != nil {
+				errs = append(errs, d.detach())
+			}
+		}
+	}
+	for _, one := range s.servers {
+		one.Stop()
+	}
+	for _, one := range s.echoes {
+		one.close()
+	}
+	if s.masters != nil {
+		s.masters.close()
+	}
+	if s.pair != nil {
+		errs = append(errs, s.pair.Close())
+	}
+	if s.gate != nil {
+		errs = append(errs, s.gate.Close())
+	}
+	if s.files != "" {
+		errs = append(errs, os.RemoveAll(s.files))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A study goes on where it was cut off, even in the middle of a trial.
+func TestStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	e := Environment{Plan: DefaultPlan()}
+	w, err := Create(dir, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := Trial{Cell: Cell{"imbang@50ms", "link"}, Block: 1, Order: 1, OutageMS: 170, Broken: map[string]int{"reset": 2}}
+	if err := w.Trial(one); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if _, err := Create(dir, e); err == nil || !strings.Contains(err.Error(), "--resume") {
+		t.Errorf("a second study in the directory: %v", err)
+	}
+	path := filepath.Join(dir, TrialsFile)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(b, `{"variant":"imbang@50ms","fau`...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, trials, err := Read(dir); err != nil || len(trials) != 1 {
+		t.Fatalf("%d trials, %v", len(trials), err)
+	}
+	if w, err = Append(dir); err != nil {
+		t.Fatal(err)
+	}
+	two := one
+	two.Block, two.Order = 2, 2
+	if err := w.Trial(two); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	got, trials, err := Read(dir)
+	if err != nil || len(trials) != 2 || trials[1].Block != 2 || trials[0].Broken["reset"] != 2 || got.Plan.Trials != 30 {
+		t.Errorf("%+v, %v", trials, err)
+	}
+	if !Is(dir) || Is(t.TempDir()) {
+		t.Error("a directory is taken for what it is not")
+	}
+	for name, read := range map[string]func() error{
+		"read":   func() error { _, _, err := Read(t.TempDir()); return err },
+		"append": func() error { _, err := Append(t.TempDir()); return err },
+	} {
+		if err := read(); err == nil || !strings.Contains(err.Error(), "failover study") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

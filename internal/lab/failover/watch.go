@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"text/tabwriter"
+	"time"
+
+	"imbang/internal/lab/arrivals"
+	"imbang/internal/lab/load"
+	"imbang/internal/lab/server"
+	"imbang/internal/lab/topology"
+)
+
+// Watch looks for transitions without a fault, under load.
+type Watch struct {
+	Variants []string
+	For      time.Duration // of each variant
+	Load     float64       // share of the capacity
+	Servers  int
+	Programs Programs
+	Say      func(string)
+}
+
+// Validate reports the first thing that cannot be run, and its remedy.
+func (w Watch) Validate() error {
+	p := DefaultPlan()
+	p.Variants = w.Variants
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case w.For < time.Second:
+		return fmt.Errorf("a watch of %v: at least 1s", w.For)
+	case w.Load < 0 || w.Load > 1:
+		return fmt.Errorf("a load of %g: from 0 to 1, a share of the capacity", w.Load)
+	}
+	return nil
+}
+
+// Watched is what was seen of a variant.
+type Watched struct {
+	Variant     string  `json:"variant"`
+	Seconds     float64 `json:"seconds"`
+	Capacity    float64 `json:"capacity"`    // requests per second of a closed loop, before
+	Rate        float64 `json:"rate"`        // requests per second asked for
+	Requests    int     `json:"requests"`    // sent
+	Failed      int     `json:"failed"`      // of these
+	Transitions int     `json:"transitions"` // times that a director got or lost the addresses
+	// By director; of keepalived nothing is known.
+	LateMS      []float64 `json:"late_ms,omitempty"` // longest time by which imbang vrrp handled a timer late, since it started
+	NotRealTime []string  `json:"not_real_time,omitempty"`
+	Interrupted bool      `json:"interrupted,omitempty"` // before the time was over
+}
+
+// pilotUsers and pilotTime are those of the closed loop that measures the capacity.
+const (
+	pilotUsers = 32
+	pilotTime  = 3 * time.Second
+)
+
+// Run watches each variant, one after the other. When ctx is cancelled it returns what was
+// seen until then, with ctx's error.
+func (w Watch) Run(ctx context.Context) (seen []Watched, err error) {
+	if err := w.Validate(); err != nil {
+		return nil, err
+	}
+	if w.Programs.Keepalived, _, err = FindKeepalived(ctx, Plan{Variants: w.Variants}); err != nil {
+		return nil, err
+	}
+	if err := prepare(w.Say); err != nil {
+		return nil, err
+	}
+	s, err := newSite(ctx, w.Programs, w.Servers)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, name := range w.Variants {
+		one, err := w.one(ctx, s, name)
+		if one.Seconds > 0 {
+			seen = append(seen, one)
+		}
+		if err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
+}
+
+func (w Watch) one(ctx context.Context, s *site, name string) (seen Watched, err error) {
+	v, err := ParseVariant(name)
+	if err != nil {
+		return seen, err
+	}
+	defer func() { err = errors.Join(err, s.reset()) }()
+	if err := s.begin(ctx, v); err != nil {
+		return seen, err
+	}
+	seen.Variant = name
+	plan := load.Plan{
+		Target: netip.AddrPortFrom(topology.PairVirtual.Addr(), server.Port), ServerHeader: server.Header,
+		Clients: []load.Client{{Namespace: s.pair.Client.Path(), Sources: []netip.Addr{s.source}}}, Timeout: requestPatience,
+	}
+	pilot := plan
+	pilot.Concurrency, pilot.Duration = pilotUsers, pilotTime
+	// The pilot is more load than the watch: what it makes of VRRP is not counted.
+	r, err := load.Run(ctx, pilot, nil)
+	if err != nil {
+		return seen, err
+	}
+	seen.Capacity = r.ReplyRate
+	if err := s.awaitMaster(ctx, first); err != nil {
+		return seen, err
+	}
+	begin := time.Now()
+	var loadErr error
+	if seen.Rate = w.Load * seen.Capacity; seen.Rate >= 1 {
+		w.Say(fmt.Sprintf("%s: %.0f requests/s, %.0f %% of the capacity, for %v", name, seen.Rate, 100*w.Load, w.For))
+		plan.Rate, plan.Arrivals, plan.Duration = seen.Rate, arrivals.Poisson, w.For
+		if r, loadErr = load.Run(ctx, plan, nil); r != nil {
+			seen.Requests = r.Issued
+			seen.Failed = r.Loss.Total() + r.Replies - r.Status.Success
+		}
+	} else {
+		loadErr = sleep(ctx, w.For)
+	}
+	end := time.Now()
+	seen.Seconds = end.Sub(begin).Seconds()
+	changes, err := s.masters.all()
+	if err != nil {
+		return seen, errors.Join(loadErr, err)
+	}
+	seen.Transitions = judge(changes, begin, end, second).transitions
+	seen.Interrupted = ctx.Err() != nil
+	if v.Process == imbangProcess {
+		for _, d := range s.directors {
+			status, err := d.vrrpStatus(context.WithoutCancel(ctx))
+			if err != nil {
+				return seen, errors.Join(loadErr, err)
+			}
+			seen.LateMS, seen.NotRealTime = append(seen.LateMS, status.LateMS), append(seen.NotRealTime, status.NotRealTime)
+		}
+	}
+	return seen, loadErr
+}
+
+// WatchText prints what was seen.
+func WatchText(w io.Writer, seen []Watched) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "variant\tminutes\ttransitions\trequests/s\tof\trequests failed\ttimer late, by director [ms]")
+	for _, s := range seen {
+		fmt.Fprintf(t, "%s\t%.1f\t%d\t%.0f\t%.0f\t%d of %d\t%v\n", s.Variant, s.Seconds/60, s.Transitions, s.Rate, s.Capacity, s.Failed, s.Requests, s.LateMS)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"imbang/internal/host"
+)
+
+// The directors see each other until they are kept apart, and clients see both all the time;
+// a director whose port is down has no carrier.
+func TestPair(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces")
+	}
+	run, err := host.NewRun(Prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := BuildPair(run, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := named(t, run); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+	meet := func(from *host.Namespace, device string, address netip.Addr) bool {
+		t.Helper()
+		var answers map[netip.Addr]net.HardwareAddr
+		if err := from.Do(func() (err error) {
+			answers, err = host.Answered(device, []netip.Addr{address}, 80*time.Millisecond)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return len(answers) == 1
+	}
+	second := map[string]netip.Addr{
+		ClientDevice: netip.MustParseAddr("10.10.0.251"), ServerDevice: netip.MustParseAddr("172.16.0.251"), SyncDevice: SyncAddress(1),
+	}
+	for _, apart := range []bool{false, true, false} {
+		if err := p.Split(apart); err != nil {
+			t.Fatal(err)
+		}
+		for device, address := range second {
+			if got := meet(p.Directors[0], device, address); got == apart {
+				t.Errorf("apart %t: the first director reaches the second by %s: %t", apart, device, got)
+			}
+		}
+		if !meet(p.Client, "eth0", second[ClientDevice]) || !meet(p.Servers[0].Namespace, "eth0", second[ServerDevice]) {
+			t.Errorf("apart %t: a client or server does not reach the second director", apart)
+		}
+	}
+	for _, down := range []bool{true, false} {
+		if err := p.Cut(0, down); err != nil {
+			t.Fatal(err)
+		}
+		// The kernel tells of a carrier by a worker of its own.
+		for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+			var up bool
+			if err := p.Directors[0].Do(func() error {
+				devices, err := host.Devices()
+				up = err == nil && devices[ClientDevice].Up
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if up != down {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the port is down: %t, the director's device is up: %t", down, up)
+			}
+		}
+	}
+}
