@@ -3,6 +3,7 @@
 package ruleset
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -65,7 +66,7 @@ func (l *link) open(ns *host.Namespace, six bool) (s *socket.Socket) {
 			if !six {
 				rules = append(rules, socket.Rule{ID: 52, Peers: []netip.Addr{from4}})
 			}
-			err = s.Accept(rules)
+			err = errors.Join(s.Accept(rules), s.Join(true))
 		}
 		return err
 	})
