@@ -3,6 +3,7 @@
 package ruleset
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -52,7 +53,7 @@ func newLink(t testing.TB) *link {
 	return l
 }
 
-func (l *link) open(ns *host.Namespace, six, multicast bool) (s *socket.Socket) {
+func (l *link) open(ns *host.Namespace, six bool) (s *socket.Socket) {
 	l.Helper()
 	index, err := ns.LinkIndex("eth0")
 	if err != nil {
@@ -61,7 +62,11 @@ func (l *link) open(ns *host.Namespace, six, multicast bool) (s *socket.Socket) 
 	err = ns.Do(func() (err error) {
 		s, err = socket.Open(socket.Where{Device: "eth0", Index: index, IPv6: six})
 		if err == nil {
-			err = s.Accept([]uint8{51}, multicast)
+			rules := []socket.Rule{{ID: 51}}
+			if !six {
+				rules = append(rules, socket.Rule{ID: 52, Peers: []netip.Addr{from4}})
+			}
+			err = errors.Join(s.Accept(rules), s.Join(true))
 		}
 		return err
 	})
@@ -97,7 +102,11 @@ func (l *link) rules(text string) *Rules {
 // arrives reports whether an advertisement gets from one socket to the other.
 func (l *link) arrives(a, b *socket.Socket, source, to netip.Addr) bool {
 	l.Helper()
-	if err := a.Send([]byte{0x31, 51, 100, 1, 0, 100, 0, 0, 192, 0, 2, 7}, source, to); err != nil {
+	id := byte(51)
+	if !to.IsMulticast() {
+		id = 52
+	}
+	if err := a.Send([]byte{0x31, id, 100, 1, 0, 100, 0, 0, 192, 0, 2, 7}, source, to); err != nil {
 		l.Fatal(err)
 	}
 	// Between these devices a packet is received while it is sent, or not at all.
@@ -120,8 +129,8 @@ func jumps(policy, other, rules string) string { return fmt.Sprintf(head, other,
 // The kernel does what the verdicts say: multicast, unicast, and multicast of IPv6.
 func TestVerdictsAreTheKernels(t *testing.T) {
 	l := newLink(t)
-	m4a, m4b := l.open(l.a, false, true), l.open(l.b, false, true)
-	m6a, m6b := l.open(l.a, true, true), l.open(l.b, true, true)
+	m4a, m4b := l.open(l.a, false), l.open(l.b, false)
+	m6a, m6b := l.open(l.a, true), l.open(l.b, true)
 	for _, one := range []struct {
 		name, rules string
 		// of IPv4 by multicast and unicast, and IPv6: p passes, d is dropped, u and U are not
