@@ -41,6 +41,7 @@ var notAsExpected = []struct{ file, command, meaning string }{
 	{"internal/lab/cli/bench_synflood.go", "imbang-lab bench synflood", "with `syn_defence`, a request of an established connection was lost, or less than 95 % of the new connections succeeded"},
 	{"internal/lab/cli/conform.go", "imbang-lab conform", "a scenario differs from its recording"},
 	{"internal/lab/cli/figures.go", "imbang-lab figures", "`--check`: a page differs from the stored results, or a figure has no mark"},
+	{"internal/lab/cli/run_failover_watch.go", "imbang-lab run failover watch", "addresses moved without a fault"},
 	{"internal/lab/cli/simulate.go", "imbang-lab simulate", "`--validate`: a simulated figure differs from the expected one"},
 }
 
