@@ -972,9 +972,9 @@ struct follow_event {
 	__u8 template;
 	__u8 forward;
 	__u16 in_packets;
-	__u8 kind; /* enum follow_kind */
-	__u8 was;  /* enum conn_state, before a FOLLOW_STATE */
-	__u8 over; /* the entry was dead already: its end may have been reported before */
+	__u8 kind;    /* enum follow_kind */
+	__u8 was;     /* enum conn_state, before a FOLLOW_STATE */
+	__u8 over;    /* the entry was dead already: its end may have been reported before */
 	__u8 replica; /* it is as another director told (told_untouched) */
 	__u8 pad[2];
 	__be16 server_port; /* of the server, as its service lists it */

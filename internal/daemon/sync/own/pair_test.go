@@ -46,14 +46,13 @@ func TestPairSendsNothingBack(t *testing.T) {
 	}
 	w.run(time.Minute) // the first refreshes of what had packets just now
 	numbered := func(x *twin) uint64 { return x.pair.Sender.Counts().Datagrams }
-	before := [2]uint64{numbered(a), numbered(b)}
 	quietFrom := w.now
 	w.run(8 * time.Minute)
 	// Each entry is refreshed once more, by its turn in the half of its timeout that follows.
 	if n := a.pair.Sender.Counts().Refreshes; n > 500 {
 		t.Errorf("%d refreshes", n)
 	}
-	before = [2]uint64{numbered(a), numbered(b)}
+	before := [2]uint64{numbered(a), numbered(b)}
 	w.run(5 * time.Minute)
 	if after := [2]uint64{numbered(a), numbered(b)}; after != before {
 		t.Errorf("%v datagrams with entries in %v without packets", [2]uint64{after[0] - before[0], after[1] - before[1]}, w.now-quietFrom)
@@ -131,42 +130,46 @@ func TestPairRestarts(t *testing.T) {
 // that had packets at either, and copies of what ended meanwhile expire.
 func TestPairSplit(t *testing.T) {
 	for seed := range *seeds {
-		for _, loss := range []float64{0, 0.05} {
-			for _, away := range []time.Duration{800 * time.Millisecond, 5 * time.Second, 40 * time.Second} {
-				w := newWorld(t, seed, loss)
-				a, b := twins(w)
-				for _, x := range []*twin{a, b} {
-					x.n.config.Store, x.n.config.Window = 256, 64
-					x.start()
+		for _, c := range []struct {
+			away time.Duration // 12 s: longer than a sender knows a receiver that is silent
+			loss float64
+		}{{800 * time.Millisecond, 0.05}, {5 * time.Second, 0}, {12 * time.Second, 0.05}} {
+			away, loss := c.away, c.loss
+			w := newWorld(t, seed, loss)
+			a, b := twins(w)
+			for _, x := range []*twin{a, b} {
+				x.n.config.Store, x.n.config.Window = 256, 64
+				x.start()
+			}
+			for i := range 1000 { // long ones of both
+				a.packet(conn(1<<21 + i))
+				b.packet(conn(1<<22 + i))
+			}
+			w.run(2 * time.Second)
+			wantUnion(a, b, true, "before")
+			w.loss = 1
+			a.load(w.now+away, 0, 1<<16, 1)
+			b.load(w.now+away, 1<<17, 1<<16, 1)
+			for i := range 1000 { // each half of the other one's clients comes here
+				if i%2 == 0 {
+					w.run(away / 2000)
+					b.packet(conn(1<<21 + i))
+					a.packet(conn(1<<22 + i))
 				}
-				for i := range 1000 { // long ones of both
-					a.packet(conn(1<<21 + i))
-					b.packet(conn(1<<22 + i))
-				}
-				w.run(2 * time.Second)
-				wantUnion(a, b, true, "before")
-				w.loss = 1
-				a.load(w.now+away, 0, 1<<16, 1)
-				b.load(w.now+away, 1<<17, 1<<16, 1)
-				for i := range 1000 { // each half of the other one's clients comes here
-					if i%2 == 0 {
-						w.run(away / 2000)
-						b.packet(conn(1<<21 + i))
-						a.packet(conn(1<<22 + i))
+			}
+			w.run(away * 3 / 4)
+			w.loss = loss
+			w.run(2 * time.Second)
+			wantUnion(a, b, false, "healed")
+			for i := range 1000 {
+				for _, first := range []int{1 << 21, 1 << 22} {
+					k := keyOf(ptr(conn(first + i)))
+					if a.entries[k] == nil || b.entries[k] == nil {
+						t.Fatalf("away for %v: %v is lost", away, k)
 					}
 				}
-				w.run(away * 3 / 4)
-				w.loss = loss
-				w.run(2 * time.Second)
-				wantUnion(a, b, false, "healed")
-				for i := range 1000 {
-					for _, first := range []int{1 << 21, 1 << 22} {
-						k := keyOf(ptr(conn(first + i)))
-						if a.entries[k] == nil || b.entries[k] == nil {
-							t.Fatalf("away for %v: %v is lost", away, k)
-						}
-					}
-				}
+			}
+			if loss == 0 {
 				w.run(25 * time.Minute) // all expire
 				wantUnion(a, b, true, "in the end")
 			}

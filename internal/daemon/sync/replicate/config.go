@@ -29,8 +29,7 @@ func Roles() []Role { return []Role{Master, Backup, RolePair} }
 // Known reports whether it is one of Roles.
 func (r Role) Known() bool { return slices.Contains(Roles(), r) }
 
-func (r Role) sends() bool    { return r != Backup }
-func (r Role) receives() bool { return r != Master }
+func (r Role) sends() bool { return r != Backup }
 
 // from is what a role that receives calls the other director.
 func (r Role) from() string {
