@@ -106,7 +106,7 @@ var (
 func (g *Group) Machine(priority uint8, sources []netip.Addr) vrrp.Config {
 	c := vrrp.Config{
 		Others: g.Addresses, Priority: priority, Interval: g.Interval, NoPreempt: g.NoPreempt, PreemptDelay: g.PreemptDelay, Hold: g.Hold,
-		AwaitSync: g.AwaitSync, Merge: g.Merge,
+		AwaitSync: g.AwaitSync, Merge: g.Merge, Pair: g.Pair,
 		Accept: true, Plain: g.PlainChecksum, Announcements: g.Announcements, AnnounceAgain: g.AnnounceAgain, AnnounceEvery: g.AnnounceEvery,
 	}
 	for i := range g.Routers {
