@@ -131,7 +131,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer served()
-	surrounded, err := l.surround()
+	surrounded, err := l.surround(before.Setup != nil)
 	if err != nil {
 		return err
 	}

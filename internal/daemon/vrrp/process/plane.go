@@ -48,7 +48,15 @@ type planeUse struct {
 	// loaded and being attached is no fault.
 	attached [][]int
 	macs     map[neighbour]net.HardwareAddr
+	// absent is how many looks in a row, at most absentLooks, have found no director, and
+	// lookedAt when the last one counted.
+	absent   int
+	lookedAt time.Duration
 }
+
+// absentLooks is how many looks without a director mean that there is none: one that is
+// replaced can be between two.
+const absentLooks = 2
 
 // noted logs the first of equal errors.
 func (l *loop) noted(err error) {
@@ -68,6 +76,30 @@ func (l *loop) setPlane(p Plane) {
 	if p != nil && len(l.groups) > 0 { // a handover's groups are still guarded
 		l.guard()
 	}
+}
+
+// noteAbsent notes whether a look has found a director. At the start of the process one look
+// is enough: a host whose director cannot be loaded must not preempt one that works.
+func (l *loop) noteAbsent(absent bool) {
+	before := l.lacksDirector()
+	switch t := now(); {
+	case !absent:
+		l.absent, l.lookedAt = 0, 0
+	case l.absent == 0 || t >= l.lookedAt+lookEvery*9/10: // others came with a question in between
+		l.absent, l.lookedAt = min(l.absent+1, absentLooks), t
+	}
+	if l.lacksDirector() == before || !l.started {
+		return
+	}
+	if !before {
+		l.Log.Warn("no director is loaded: groups have the lowest priority (systemctl status imbang)")
+	}
+	l.reviewAll(now())
+}
+
+// lacksDirector reports whether a director is required, and none is loaded.
+func (l *loop) lacksDirector() bool {
+	return l.OpenPlane != nil && l.setup != nil && l.setup.Director != nil && l.absent == absentLooks
 }
 
 // guard guards the addresses of the groups. Leases are written behind that: a number that had

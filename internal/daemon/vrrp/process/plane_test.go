@@ -271,3 +271,37 @@ func TestDetached(t *testing.T) {
 	plane.mu.Unlock()
 	a.await("master again", a.is(vrrp.Master))
 }
+
+// A director of higher priority whose host has no data plane does not preempt one that works,
+// and leaves to it; it serves if it is the only one.
+func TestNoDirector(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	b := newNode(t, link.host(2), web(100, virtual4))
+	var of [2]planes
+	var loaded [2]*fakePlane
+	for i, n := range []*node{a, b} {
+		index, err := n.ns.LinkIndex("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded[i] = newPlane()
+		loaded[i].attached = []int{index}
+		n.plane, n.wanted.Director = of[i].open, &setup.Director{Devices: []string{"eth0"}}
+	}
+	of[1].set(loaded[1])
+	b.start()
+	b.await("master", b.is(vrrp.Master))
+	a.start()
+	a.await("a master is followed", func() bool { return a.group().Routers[0].Master != "" })
+	a.stays("without a director it stays backup", 8*interval, a.is(vrrp.Backup))
+	if g := a.group(); g.Priority != 1 || len(g.Faults) != 0 {
+		t.Errorf("%+v", g)
+	}
+	of[0].set(loaded[0])
+	a.await("it preempts with a director", a.is(vrrp.Master))
+	of[0].set(nil)
+	b.await("it leaves without one", b.is(vrrp.Master))
+	b.vanish(false)
+	a.await("the only one serves", a.is(vrrp.Master))
+}

@@ -49,10 +49,13 @@ type findings struct {
 }
 
 // surround begins to look; the function that it returns ends that. The first findings are
-// there when it returns.
-func (l *loop) surround() (func(), error) {
+// there when it returns. An earlier program that handed over knew of a director, or of none.
+func (l *loop) surround(handedOver bool) (func(), error) {
 	s := &surroundings{open: l.OpenPlane, post: l.poll.post, found: l.surrounded, wants: make(chan []neighbour, 1)}
 	l.wants = s.wants
+	if !handedOver {
+		l.absent = absentLooks
+	}
 	l.surrounded(s.look(nil))
 	ns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -153,6 +156,7 @@ func (l *loop) surrounded(f *findings) {
 		}
 		l.setPlane(f.plane)
 	}
+	l.noteAbsent(f.plane == nil)
 	if f.err != "" {
 		l.noted(errors.New(f.err))
 	}

@@ -25,7 +25,8 @@ type Setup struct {
 	Director *Director
 }
 
-// Director is what groups require of the director's programs, if they are loaded.
+// Director is what groups require of the director's programs. Without a director they have
+// the lowest priority.
 type Director struct {
 	// Devices are those that the programs have to be attached to; none: any.
 	Devices []string
