@@ -258,6 +258,7 @@ func (g *group) hear(t time.Duration, router int, from netip.Addr, a *vrrp.Adver
 		g.heard[router] = from
 		g.seek()
 	}
+	g.succeeded(router, from)
 	if g.moving != 0 && g.machine.State() == vrrp.Backup {
 		took := now() - g.moving
 		g.moving = 0

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"imbang/internal/daemon/vrrp"
 )
 
 // Plane is what is used of the data plane of a director. Only Stale and Attached may wait;
@@ -171,22 +169,6 @@ func (l *loop) unguard() {
 	}
 }
 
-// takeOver prepares the data plane for a takeover, before addresses are announced. Packets
-// of connections that are not known (yet) are not passed to the stack for a while. If the
-// former master is alive, because it resigned or was preempted, it gets them.
-func (g *group) takeOver(cause vrrp.Cause) {
-	if g.plane == nil || g.loop.setup.Grace == 0 {
-		return
-	}
-	period := g.loop.setup.Grace
-	t := now()
-	alive := cause == vrrp.CauseResigned || cause == vrrp.CauseTake || g.heardAt != 0 && t-g.heardAt < 2*g.heardInterval
-	if alive {
-		g.hand(t + period)
-	}
-	g.noted(g.plane.Grace(t + period))
-}
-
 // detached are the devices that the director should be attached to and is not.
 func (g *group) detached() (reasons []string) {
 	if g.plane == nil || len(g.attached) < 2 || g.loop.setup.Director == nil {
@@ -205,17 +187,4 @@ func (g *group) detached() (reasons []string) {
 		reasons = append(reasons, "the director's programs are not attached to device "+name+" (imbang reload, or systemctl restart imbang, attaches them)")
 	}
 	return reasons
-}
-
-// hand has the former master get packets of connections that are not known here.
-func (g *group) hand(until time.Duration) {
-	for i := range g.setup.Routers {
-		d := g.devices[g.setup.Routers[i].Device]
-		if d == nil {
-			continue
-		}
-		if mac := g.macs[neighbour{d.Index, g.heard[i]}]; len(mac) == 6 && !slices.Equal(mac, d.MAC) {
-			g.noted(g.plane.Hand(d.Index, mac, until))
-		}
-	}
 }

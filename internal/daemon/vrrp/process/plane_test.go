@@ -59,6 +59,10 @@ func (f *fakePlane) Grace(until time.Duration) error {
 func (f *fakePlane) Hand(index int, to net.HardwareAddr, until time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if until == 0 {
+		f.hands = append(f.hands, fmt.Sprintf("%d ends", index))
+		return nil
+	}
 	f.hands = append(f.hands, fmt.Sprintf("%d %s", index, to))
 	return nil
 }
@@ -186,7 +190,7 @@ func TestLeases(t *testing.T) {
 	}
 	a.start()
 	a.await("it preempts", a.is(vrrp.Master))
-	a.await("the other one gets what it has", second.has(func(f *fakePlane) bool { return len(f.hands) == 1 }))
+	a.await("the other one gets what it has", second.has(func(f *fakePlane) bool { return len(f.hands) >= 1 }))
 	b.await("backup", b.is(vrrp.Backup))
 	b.await("no lease", func() bool { return !later.answers("10.20.0.1") })
 	a.vanish(false)
@@ -194,7 +198,9 @@ func TestLeases(t *testing.T) {
 	later.hands, later.grace = nil, 0
 	later.mu.Unlock()
 	b.await("it takes over from a dead one", b.is(vrrp.Master))
-	if !later.has(func(f *fakePlane) bool { return len(f.hands) == 0 && f.grace > now() })() {
+	if !later.has(func(f *fakePlane) bool {
+		return !slices.ContainsFunc(f.hands, func(h string) bool { return !strings.HasSuffix(h, "ends") }) && f.grace > now()
+	})() {
 		t.Errorf("%+v", later)
 	}
 	if !second.has(func(f *fakePlane) bool { return len(f.groups) == 3 })() || second.answers("10.20.0.1") {
@@ -304,4 +310,50 @@ func TestNoDirector(t *testing.T) {
 	b.await("it leaves without one", b.is(vrrp.Master))
 	b.vanish(false)
 	a.await("the only one serves", a.is(vrrp.Master))
+}
+
+// A master that leaves drops packets of unknown connections before it resigns, and hands them
+// to its successor; what it handed on as master ends.
+func TestFormerMaster(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	b := newNode(t, link.host(2), web(100, virtual4))
+	var of [2]planes
+	var loaded [2]*fakePlane
+	var index [2]int
+	var mac [2]string
+	for i, n := range []*node{a, b} {
+		var err error
+		if index[i], err = n.ns.LinkIndex("eth0"); err != nil {
+			t.Fatal(err)
+		}
+		hardware, err := n.ns.LinkMAC("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mac[i], loaded[i] = hardware.String(), newPlane()
+		of[i].set(loaded[i])
+		n.plane, n.wanted.Grace = of[i].open, time.Minute
+	}
+	said := func(i int, want ...string) func() bool {
+		return loaded[i].has(func(f *fakePlane) bool { return slices.Equal(f.hands, want) })
+	}
+	b.start()
+	b.await("master", b.is(vrrp.Master))
+	a.start()
+	a.await("it preempts", a.is(vrrp.Master))
+	b.await("backup", b.is(vrrp.Backup))
+	toA, toB := fmt.Sprintf("%d %s", index[1], mac[0]), fmt.Sprintf("%d %s", index[0], mac[1])
+	b.await("it hands to its successor", said(1, toA))
+	if !loaded[1].has(func(f *fakePlane) bool { return f.grace > now() && f.grace < now()+2*time.Second })() {
+		t.Errorf("the grace period of a former master: %v from now", loaded[1].grace-now())
+	}
+	a.await("it hands to the former master", said(0, toB))
+	if _, err := a.giveUp(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	a.await("that ends, and its successor gets what it does not know", said(0, toB, fmt.Sprintf("%d ends", index[0]), toB))
+	if !loaded[0].has(func(f *fakePlane) bool { return f.grace < now()+2*time.Second })() {
+		t.Errorf("the grace period that began with its takeover goes on: %v from now", loaded[0].grace-now())
+	}
 }

@@ -163,6 +163,9 @@ func (l *loop) surrounded(f *findings) {
 	for n, mac := range f.macs { // what is not found now may still be right
 		l.macs[n] = mac
 	}
+	for _, g := range l.groups {
+		g.hand()
+	}
 	if f.attached == nil {
 		return
 	}
