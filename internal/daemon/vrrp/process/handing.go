@@ -73,7 +73,7 @@ func (g *group) setGrace(until time.Duration) {
 	for _, o := range g.groups {
 		until = max(until, o.grace)
 	}
-	g.noted(g.plane.Grace(until))
+	g.noted(planeError{use: useGrace}, g.plane.Grace(until))
 }
 
 // hand has other directors get packets of connections that are not known here, as soon as
@@ -95,8 +95,10 @@ func (g *group) hand() {
 		if len(mac) != 6 || slices.Equal(mac, d.MAC) || slices.Equal(mac, g.hands[d.Index]) {
 			continue
 		}
-		g.noted(g.plane.Hand(d.Index, mac, g.until))
-		g.hands[d.Index] = mac
+		err := g.plane.Hand(d.Index, mac, g.until)
+		if g.noted(planeError{useHand, g.setup.Name}, err); err == nil {
+			g.hands[d.Index] = mac
+		}
 	}
 }
 
@@ -104,7 +106,7 @@ func (g *group) hand() {
 func (g *group) endHands() {
 	for index := range g.hands {
 		if g.plane != nil {
-			g.noted(g.plane.Hand(index, nil, 0))
+			g.noted(planeError{useHand, g.setup.Name}, g.plane.Hand(index, nil, 0))
 		}
 		delete(g.hands, index)
 	}

@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l := &loop{Options: o, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
-	l.clients, l.macs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}
+	l.clients, l.macs, l.errs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}, map[planeError]string{}
 	before, err := l.inherit()
 	if err != nil {
 		return err

@@ -3,7 +3,7 @@
 package process
 
 import (
-	"cmp"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -41,7 +41,7 @@ const planeGroups = 64
 type planeUse struct {
 	plane Plane             // nil: no director is loaded
 	slots map[string]uint32 // of groups: the numbers of their leases
-	err   string            // why something was refused last
+	errs  map[planeError]string
 	// attached are the last two reports of the director's devices: one that is between being
 	// loaded and being attached is no fault.
 	attached [][]int
@@ -56,21 +56,54 @@ type planeUse struct {
 // replaced can be between two.
 const absentLooks = 2
 
-// noted logs the first of equal errors.
-func (l *loop) noted(err error) {
-	text := ""
-	if err != nil {
-		text = strings.ReplaceAll(err.Error(), "\n", "; ")
+// planeError is what an error is of. Each is known until the same succeeds: another success
+// does not hide it.
+type planeError struct{ use, group string }
+
+// Uses of the data plane.
+const (
+	useDirector  = "director"  // it is opened, and its devices are read
+	useAddresses = "addresses" // they are guarded
+	useLease     = "lease"
+	useGrace     = "grace period"
+	useHand      = "hand-over"
+)
+
+// noted logs the first of equal errors of a use.
+func (l *loop) noted(of planeError, err error) {
+	if err == nil {
+		delete(l.errs, of)
+		return
 	}
-	if text != "" && text != l.planeUse.err {
-		l.Log.Warn("the director's data plane cannot be used for the addresses", "error", text)
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if text == l.errs[of] {
+		return
 	}
-	l.planeUse.err = text
+	attrs := []any{"use", of.use, "error", text}
+	if of.group != "" {
+		attrs = append(attrs, "group", of.group)
+	}
+	l.Log.Warn("the director's data plane cannot be used for the addresses", attrs...)
+	l.errs[of] = text
+}
+
+// planeErrors are all errors.
+func (l *loop) planeErrors() string {
+	var all []string
+	for of, text := range l.errs {
+		if of.group != "" {
+			of.use += " of group " + of.group
+		}
+		all = append(all, of.use+": "+text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
 }
 
 // setPlane changes to another director, or to none.
 func (l *loop) setPlane(p Plane) {
 	l.plane, l.attached = p, nil
+	maps.DeleteFunc(l.errs, func(of planeError, _ string) bool { return of.use != useDirector })
 	if p != nil && len(l.groups) > 0 { // a handover's groups are still guarded
 		l.guard()
 	}
@@ -145,27 +178,29 @@ func (l *loop) guard() {
 	for addr := range shared {
 		delete(groups, addr)
 	}
-	err := l.plane.Guard(groups)
+	l.noted(planeError{use: useAddresses}, l.plane.Guard(groups))
 	for _, g := range l.groups {
 		if slot, has := l.slots[g.setup.Name]; has {
-			err = cmp.Or(err, l.plane.Renew(slot, g.lease))
+			l.noted(planeError{useLease, g.setup.Name}, l.plane.Renew(slot, g.lease))
 		}
 	}
-	l.noted(err)
+	maps.DeleteFunc(l.errs, func(of planeError, _ string) bool { // of groups that are gone
+		return of.group != "" && !slices.ContainsFunc(l.groups, func(g *group) bool { return g.setup.Name == of.group })
+	})
 }
 
 // renew renews or ends the lease of a group.
 func (g *group) renew(until time.Duration) {
 	g.lease = until
 	if slot, has := g.slots[g.setup.Name]; has && g.plane != nil {
-		g.noted(g.plane.Renew(slot, until))
+		g.noted(planeError{useLease, g.setup.Name}, g.plane.Renew(slot, until))
 	}
 }
 
 // unguard ends the use of the data plane: all groups have left.
 func (l *loop) unguard() {
 	if l.plane != nil {
-		l.noted(l.plane.Release())
+		l.noted(planeError{use: useAddresses}, l.plane.Release())
 	}
 }
 

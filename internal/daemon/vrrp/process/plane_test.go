@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -28,11 +29,16 @@ type fakePlane struct {
 	stale    bool
 	closed   bool
 	released bool
+	guards   int   // calls of Guard
+	refuses  error // of Guard
 }
 
 func (f *fakePlane) Guard(groups map[netip.Addr]uint32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.guards++; f.refuses != nil {
+		return f.refuses
+	}
 	for _, slot := range groups {
 		if !slices.Contains(slices.Collect(maps.Values(f.groups)), slot) {
 			delete(f.leases, slot) // as the data plane
@@ -355,5 +361,33 @@ func TestFormerMaster(t *testing.T) {
 	a.await("that ends, and its successor gets what it does not know", said(0, toB, fmt.Sprintf("%d ends", index[0]), toB))
 	if !loaded[0].has(func(f *fakePlane) bool { return f.grace < now()+2*time.Second })() {
 		t.Errorf("the grace period that began with its takeover goes on: %v from now", loaded[0].grace-now())
+	}
+}
+
+// An error of the data plane is reported until what failed works, logged once, and guarding
+// the addresses is tried again.
+func TestPlaneRefuses(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	var of planes
+	plane := newPlane()
+	plane.refuses = errors.New("no room")
+	of.set(plane)
+	a.plane = of.open
+	a.start()
+	a.await("master", a.is(vrrp.Master))
+	a.stays("leases that are renewed do not hide it", 3*interval, func() bool { return a.status().DirectorError == "addresses: no room" })
+	a.await("another try", plane.has(func(f *fakePlane) bool { return f.guards >= 3 }))
+	a.mu.Lock()
+	if n := strings.Count(a.log.String(), "no room"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	a.mu.Unlock()
+	plane.mu.Lock()
+	plane.refuses = nil
+	plane.mu.Unlock()
+	a.await("guarded", func() bool { return a.status().DirectorError == "" })
+	if !plane.answers("10.20.0.1") || len(plane.groups) != 3 {
+		t.Errorf("%+v", plane)
 	}
 }

@@ -157,8 +157,13 @@ func (l *loop) surrounded(f *findings) {
 		l.setPlane(f.plane)
 	}
 	l.noteAbsent(f.plane == nil)
+	var err error
 	if f.err != "" {
-		l.noted(errors.New(f.err))
+		err = errors.New(f.err)
+	}
+	l.noted(planeError{use: useDirector}, err)
+	if l.errs[planeError{use: useAddresses}] != "" {
+		l.guard()
 	}
 	for n, mac := range f.macs { // what is not found now may still be right
 		l.macs[n] = mac
