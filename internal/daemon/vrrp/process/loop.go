@@ -510,7 +510,11 @@ func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64
 		return
 	}
 	l.lookError = ""
+	renumbered := l.renumbered(devices)
 	l.devices = devices
+	if renumbered {
+		l.seek()
+	}
 	l.openSockets()
 	current := changes == l.changes && !l.busy && len(l.toAdd) == 0
 	if current {

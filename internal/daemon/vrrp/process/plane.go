@@ -46,9 +46,9 @@ type planeUse struct {
 	// loaded and being attached is no fault.
 	attached [][]int
 	macs     map[neighbour]net.HardwareAddr
-	// absent is how many looks in a row, at most absentLooks, have found no director, and
-	// lookedAt when the last one counted.
-	absent   int
+	// absent is how many looks in a row, at most absentLooks, have found no director.
+	absent int
+	// lookedAt is when the last look was that counted: others, for neighbours, may follow at once.
 	lookedAt time.Duration
 }
 
@@ -111,13 +111,13 @@ func (l *loop) setPlane(p Plane) {
 
 // noteAbsent notes whether a look has found a director. At the start of the process one look
 // is enough: a host whose director cannot be loaded must not preempt one that works.
-func (l *loop) noteAbsent(absent bool) {
+func (l *loop) noteAbsent(absent, counts bool) {
 	before := l.lacksDirector()
-	switch t := now(); {
+	switch {
 	case !absent:
-		l.absent, l.lookedAt = 0, 0
-	case l.absent == 0 || t >= l.lookedAt+lookEvery*9/10: // others came with a question in between
-		l.absent, l.lookedAt = min(l.absent+1, absentLooks), t
+		l.absent = 0
+	case counts:
+		l.absent = min(l.absent+1, absentLooks)
 	}
 	if l.lacksDirector() == before || !l.started {
 		return

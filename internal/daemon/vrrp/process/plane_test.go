@@ -5,6 +5,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -390,4 +391,40 @@ func TestPlaneRefuses(t *testing.T) {
 	if !plane.answers("10.20.0.1") || len(plane.groups) != 3 {
 		t.Errorf("%+v", plane)
 	}
+}
+
+// Two reports of the director's devices are a second apart, also if others were asked for
+// meanwhile: a director that is between being loaded and being attached is no fault.
+func TestReportsAreApart(t *testing.T) {
+	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	for range 3 {
+		l.surrounded(&findings{attached: []int{}})
+	}
+	if len(l.attached) != 1 || l.absent > 1 {
+		t.Errorf("%d reports, %d looks without a director", len(l.attached), l.absent)
+	}
+	l.lookedAt -= lookEvery
+	l.surrounded(&findings{attached: []int{}})
+	if len(l.attached) != 2 || l.absent != 2 {
+		t.Errorf("%d reports, %d looks without a director", len(l.attached), l.absent)
+	}
+}
+
+// The hardware address of the other director is found again on a device that was made anew.
+func TestNeighbourOfNewDevice(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	b := newNode(t, link.host(2), web(100, virtual4)).start()
+	a.await("master", a.is(vrrp.Master))
+	mac, err := a.ns.LinkMAC("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := func() bool { return b.group().Routers[0].MasterMAC == mac.String() }
+	b.await("the master's hardware address", known)
+	link.ip(b.ns, "link", "del", "eth0")
+	b.await("a fault", b.is(vrrp.Fault))
+	link.connect(b.ns, 2)
+	b.await("backup", b.is(vrrp.Backup))
+	b.await("the master's hardware address on the new device", known)
 }

@@ -156,7 +156,12 @@ func (l *loop) surrounded(f *findings) {
 		}
 		l.setPlane(f.plane)
 	}
-	l.noteAbsent(f.plane == nil)
+	t := now()
+	counts := l.lookedAt == 0 || t >= l.lookedAt+lookEvery*9/10
+	if counts {
+		l.lookedAt = t
+	}
+	l.noteAbsent(f.plane == nil, counts)
 	var err error
 	if f.err != "" {
 		err = errors.New(f.err)
@@ -171,7 +176,7 @@ func (l *loop) surrounded(f *findings) {
 	for _, g := range l.groups {
 		g.hand()
 	}
-	if f.attached == nil {
+	if f.attached == nil || !counts {
 		return
 	}
 	if len(l.attached) == 2 {
@@ -209,4 +214,17 @@ func (l *loop) seek() {
 	default:
 	}
 	l.wants <- all
+}
+
+// renumbered reports whether a device of a router has another index than before.
+func (l *loop) renumbered(devices map[string]*host.Device) bool {
+	for _, g := range l.groups {
+		for i := range g.setup.Routers {
+			name := g.setup.Routers[i].Device
+			if now := devices[name]; now != nil && (l.devices[name] == nil || l.devices[name].Index != now.Index) {
+				return true
+			}
+		}
+	}
+	return false
 }
