@@ -185,8 +185,8 @@ func (c *vrrpChecker) deviceName(at, name string) {
 }
 
 // moving is an address that moves.
-func (c *vrrpChecker) moving(at string, a addressDoc) netip.Prefix {
-	p := c.address(at, a, "").Prefix
+func (c *vrrpChecker) moving(at string, a vrrpAddressDoc) netip.Prefix {
+	p := c.address(at, addressDoc(a), "").Prefix
 	if p.IsValid() {
 		c.once(at+".address", a.Device, p.Addr())
 	}
