@@ -68,6 +68,9 @@ func (c *checker) bounded(at, text string, without, most time.Duration) time.Dur
 // trackDirector enters what groups require of the director. All services are known then,
 // those of included files, too.
 func (c *checker) trackDirector(d *vrrpDoc) {
+	if d != nil {
+		c.config.VRRP.Servers = c.serverAddresses()
+	}
 	if d == nil || d.TrackDirector != nil && !*d.TrackDirector || d.TrackDirector == nil && len(c.config.Services) == 0 {
 		return
 	}
@@ -76,6 +79,17 @@ func (c *checker) trackDirector(d *vrrpDoc) {
 		out.Devices = slices.Compact([]string{at.ClientDevice, at.ServerDevice})
 	}
 	c.config.VRRP.Director = out
+}
+
+// serverAddresses are those of all real servers, each once.
+func (c *checker) serverAddresses() (all []netip.Addr) {
+	for i := range c.config.Services {
+		for j := range c.config.Services[i].Servers {
+			all = append(all, c.config.Services[i].Servers[j].AddrPort().Addr())
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }
 
 // isPair reports whether connections are replicated in both directions.

@@ -176,6 +176,7 @@ func (l *loop) surrounded(f *findings) {
 	for _, g := range l.groups {
 		g.hand()
 	}
+	l.writePeers()
 	if f.attached == nil || !counts {
 		return
 	}
@@ -201,6 +202,11 @@ func (l *loop) seek() {
 		for i := range g.setup.Routers {
 			if d := g.devices[g.setup.Routers[i].Device]; d != nil && g.heard[i].IsValid() {
 				all = append(all, neighbour{d.Index, g.heard[i]})
+			}
+			if d := g.devices[g.setup.Routers[i].Device]; d != nil {
+				for _, addr := range g.peerServers(i) {
+					all = append(all, neighbour{d.Index, addr})
+				}
 			}
 		}
 	}
