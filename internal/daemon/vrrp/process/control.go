@@ -340,6 +340,7 @@ func (l *loop) recall(before *handover) {
 		return
 	}
 	l.facts, l.awaited = before.Facts, before.Awaited
+	l.slots = before.Slots
 	for _, g := range l.groups {
 		if s, has := before.Groups[g.setup.Name]; has {
 			g.awaited, g.saidSynchronized = before.Memory[g.setup.Name].Awaited, s.Synchronized

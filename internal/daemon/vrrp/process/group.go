@@ -118,6 +118,9 @@ func (g *group) restore(t time.Duration, s vrrp.Snapshot, m memory) error {
 		g.since = m.Since
 	}
 	g.cause, g.refrains, g.failures, g.sentAt = m.Cause, m.Refrains, m.Failures, t
+	if g.machine.State() == vrrp.Master {
+		g.lease = s.Lease // the earlier program wrote it
+	}
 	g.take(s.Held) // the host has them, but that is to be confirmed
 	return nil
 }

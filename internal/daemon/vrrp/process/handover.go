@@ -35,6 +35,9 @@ type handover struct {
 	// Facts are what the daemon reported, Awaited the number of the last request for connections.
 	Facts   facts
 	Awaited uint64
+	// Slots are the numbers of the groups' leases: addresses keep theirs, as those of a number
+	// that is new to them are without a lease for a moment.
+	Slots map[string]uint32
 }
 
 // memory is what the process itself knows of a group.
@@ -198,7 +201,7 @@ func (l *loop) handOver() (handover, error) {
 	h := handover{
 		PID: os.Getpid(), Setup: l.setup, Groups: map[string]vrrp.Snapshot{}, Memory: map[string]memory{},
 		Scripts: l.tracker.remember(), Devices: l.devices, Lock: int(l.lock.Fd()),
-		Facts: l.facts, Awaited: l.awaited,
+		Facts: l.facts, Awaited: l.awaited, Slots: l.slots,
 	}
 	if _, err := unix.FcntlInt(l.lock.Fd(), unix.F_SETFD, 0); err != nil {
 		return h, fmt.Errorf("handover: %w", err)

@@ -388,7 +388,7 @@ func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
 	l.adopt(before.Sockets)
 	l.openSockets()
 	l.clean = true
-	if before.Setup == nil {
+	if before.Groups == nil { // nothing is advertised yet
 		l.noteStale()
 		if !l.settle(startPatience) {
 			return fmt.Errorf("the kernel has not answered within %s: another program holds its RTNL lock", startPatience)
