@@ -204,6 +204,9 @@ func (l *loop) applied(c *change) {
 func (l *loop) cleanedUp(c *change) {
 	if c.err == nil {
 		l.cleanPause, l.cleanError = 0, ""
+		if !l.clean { // nothing was released since
+			l.endGuards()
+		}
 		return
 	}
 	l.cleanPause = min(max(2*l.cleanPause, cleanPauseLeast), cleanPauseMost)

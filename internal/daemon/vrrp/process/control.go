@@ -340,7 +340,7 @@ func (l *loop) recall(before *handover) {
 		return
 	}
 	l.facts, l.awaited = before.Facts, before.Awaited
-	l.slots = before.Slots
+	l.slots, l.guarded = before.Slots, before.Guarded
 	for _, g := range l.groups {
 		if s, has := before.Groups[g.setup.Name]; has {
 			g.awaited, g.saidSynchronized = before.Memory[g.setup.Name].Awaited, s.Synchronized

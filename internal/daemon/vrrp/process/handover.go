@@ -35,9 +35,11 @@ type handover struct {
 	// Facts are what the daemon reported, Awaited the number of the last request for connections.
 	Facts   facts
 	Awaited uint64
-	// Slots are the numbers of the groups' leases: addresses keep theirs, as those of a number
-	// that is new to them are without a lease for a moment.
-	Slots map[string]uint32
+	// Slots are the numbers of the groups' leases, and Guarded the addresses that have one.
+	// Addresses keep theirs, as those of a number that is new to them are without a lease for a
+	// moment.
+	Slots   map[string]uint32
+	Guarded map[netip.Addr]uint32
 }
 
 // memory is what the process itself knows of a group.
@@ -201,7 +203,7 @@ func (l *loop) handOver() (handover, error) {
 	h := handover{
 		PID: os.Getpid(), Setup: l.setup, Groups: map[string]vrrp.Snapshot{}, Memory: map[string]memory{},
 		Scripts: l.tracker.remember(), Devices: l.devices, Lock: int(l.lock.Fd()),
-		Facts: l.facts, Awaited: l.awaited, Slots: l.slots,
+		Facts: l.facts, Awaited: l.awaited, Slots: l.slots, Guarded: l.guarded,
 	}
 	if _, err := unix.FcntlInt(l.lock.Fd(), unix.F_SETFD, 0); err != nil {
 		return h, fmt.Errorf("handover: %w", err)

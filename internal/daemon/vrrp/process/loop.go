@@ -46,8 +46,8 @@ type Options struct {
 // ErrReplaced is the error of a process whose successor goes on, if Execute returned nil.
 var ErrReplaced = errors.New("the process was replaced")
 
-// stopPatience is how long notify commands have at the end.
-const stopPatience = 10 * time.Second
+// stopPatience is how long notify commands have at the end, and the kernel. Tests change it.
+var stopPatience = 10 * time.Second
 
 // loop has all state; its methods are called by one goroutine.
 type loop struct {
@@ -471,10 +471,11 @@ func (l *loop) stop() {
 	step(func(k vrrp.ActionKind) bool { return k == vrrp.ActionLease })
 	step(func(k vrrp.ActionKind) bool { return k == vrrp.ActionAdvertise })
 	step(func(k vrrp.ActionKind) bool { return k != vrrp.ActionLease && k != vrrp.ActionAdvertise })
-	if !l.settle(stopPatience) {
+	if l.settle(stopPatience) || l.settled() {
+		l.unguard()
+	} else { // the director goes on to keep the kernel from answering for them
 		l.Log.Error("addresses are left: the kernel has not removed them (imbang vrrp clean does)", "after", stopPatience, "error", l.cleanError)
 	}
-	l.unguard()
 	if !l.hooks.Wait(stopPatience) {
 		l.Log.Warn("notify commands are killed: they have not ended", "after", stopPatience)
 	}
