@@ -59,7 +59,8 @@ type rememberedScript struct {
 }
 
 // inherit takes the lock of the directory, and what an earlier program of this process has
-// left. What another process has left is removed: it was killed.
+// left, which stays until the groups have started. What another process has left is removed: it
+// was killed.
 func (l *loop) inherit() (handover, error) {
 	h, err := readHandover(l.Dir)
 	if err != nil {
@@ -74,8 +75,8 @@ func (l *loop) inherit() (handover, error) {
 			return handover{}, err
 		}
 	}
-	_ = os.Remove(place.VRRPHandover(l.Dir))
 	if !own {
+		_ = os.Remove(place.VRRPHandover(l.Dir))
 		return handover{}, nil
 	}
 	if err := h.check(); err != nil {

@@ -5,8 +5,10 @@ package process
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -109,5 +111,63 @@ func rewriteHandover(t *testing.T, dir string, change func(h map[string]any)) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A program that cannot go on with what was handed over, at whatever it fails, resigns and
+// leaves no addresses; what was handed over stays until it does go on, or resigned.
+func TestHandoverFails(t *testing.T) {
+	for _, name := range []string{"status.sock", "control.sock"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they wait for most of the time
+			link := newNetwork(t)
+			group := slow(150)
+			a := newNode(t, link.host(1), group).start()
+			b := newNode(t, link.host(2), slow(100)).start()
+			all := group.AllAddresses()
+			a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
+			b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })
+			a.vanish(true)
+			if err := os.MkdirAll(filepath.Join(a.dir, name, "in the way"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			kept, plane := false, newPlane()
+			o := Options{
+				Load: func() (*setup.Setup, error) { return &setup.Setup{}, nil }, Dir: a.dir, Log: logOf(a),
+				OpenPlane: func() (Plane, error) {
+					_, err := os.Stat(place.VRRPHandover(a.dir))
+					kept = err == nil
+					return plane, nil
+				},
+			}
+			begin := time.Now()
+			if err := a.ns.Do(func() error { return Run(t.Context(), o) }); err == nil || errors.Is(err, ErrReplaced) {
+				t.Fatalf("%v", err)
+			}
+			if name == "control.sock" && !kept {
+				t.Error("what was handed over is gone before it was used")
+			}
+			if _, err := os.Stat(place.VRRPHandover(a.dir)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%v", err)
+			}
+			if n := has(t, a.ns, all...); n != 0 {
+				t.Errorf("%d addresses are left", n)
+			}
+			b.await("the other one is master", b.is(vrrp.Master))
+			if g := b.group(); g.Cause != vrrp.CauseResigned.String() {
+				t.Errorf("%+v after %s", g, time.Since(begin))
+			}
+		})
+	}
+}
+
+// What was handed over is gone when the groups have started.
+func TestHandoverFileEnds(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), slow(150)).start()
+	a.vanish(true)
+	a.start()
+	if _, err := os.Stat(place.VRRPHandover(a.dir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
 	}
 }

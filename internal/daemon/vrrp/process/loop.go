@@ -15,6 +15,7 @@ import (
 
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/hooks"
+	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
@@ -107,12 +108,14 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer l.lock.Close()
-	wanted := before.Setup
+	wanted, restored := before.Setup, before.Setup != nil
 	if wanted == nil {
 		if wanted, err = o.Load(); err != nil {
 			// An earlier process may have been killed.
+			_ = os.Remove(place.VRRPHandover(o.Dir))
 			return errors.Join(err, removeMarked(o.Log))
 		}
+		before.Setup = wanted
 	}
 	if o.RealTime {
 		end, err := realTime()
@@ -124,29 +127,29 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer l.close()
 	if err := l.open(); err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	served, err := l.serveStatus()
 	if err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	defer served()
 	surrounded, err := l.surround()
 	if err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	defer surrounded()
 	if err := l.start(wanted, before); err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	controlled, err := l.serveControl() // now, as clients learn of all groups first
 	if err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	defer controlled()
 	ended := make(chan struct{})
 	defer close(ended)
-	go l.signals(ctx, ended, before.Setup != nil)
+	go l.signals(ctx, ended, restored)
 	if err = l.run(); err != nil && !errors.Is(err, ErrReplaced) {
 		l.stop()
 	}
@@ -398,8 +401,31 @@ func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
 	for _, g := range l.groups {
 		g.begin(now())
 	}
+	// Until now imbang vrrp clean could resign for a program that was killed.
+	_ = os.Remove(place.VRRPHandover(l.Dir))
 	l.look()
 	return nil
+}
+
+// abandon ends a process that cannot run, because of an error. Groups that it went on with, or
+// was about to, resign, and their addresses are removed.
+func (l *loop) abandon(before *handover, err error) error {
+	if l.started {
+		l.stop()
+		return err
+	}
+	if before.Groups == nil {
+		return err
+	}
+	l.Log.Error("the program cannot go on with what the earlier one handed over", "error", oneLine(err))
+	if l.plane != nil {
+		for _, slot := range before.Slots {
+			l.noted(l.plane.Renew(slot, 0))
+		}
+	}
+	resign(before, l.Log)
+	_ = os.Remove(place.VRRPHandover(l.Dir))
+	return errors.Join(err, removeMarked(l.Log))
 }
 
 // noteStale logs that marked addresses of an earlier process are about to be removed.
