@@ -297,7 +297,7 @@ func (l *loop) run() error {
 func (l *loop) tick(t time.Duration, read bool) bool {
 	for i := range l.groups {
 		g := l.groups[(l.first+i)%len(l.groups)]
-		if due := g.next != 0 && t >= g.next; !due && (g.failedUntil == 0 || t < g.failedUntil) {
+		if due := g.next != 0 && t >= g.next; !due && (g.failedUntil == 0 || t < g.failedUntil) && (g.overdueAt() == 0 || t < g.overdueAt()) {
 			continue
 		}
 		stale := now()-t > slack
@@ -323,6 +323,7 @@ func (g *group) tick(t time.Duration) {
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Tick(t, out) })
 	}
 	g.retry(t)
+	g.checkOverdue(t)
 }
 
 // retry does again what failed.
@@ -349,6 +350,7 @@ func (l *loop) next(t time.Duration) (next time.Duration) {
 	for _, g := range l.groups {
 		soonest(g.next)
 		soonest(g.failedUntil)
+		soonest(g.overdueAt())
 	}
 	soonest(l.lookAt)
 	soonest(l.socketsAt)
@@ -609,7 +611,7 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 	l.guard()
 	for _, g := range l.groups {
 		if g.machine.State() != vrrp.Initialize {
-			g.reconfigure(t)
+			g.reload(t)
 			g.forgive()
 		}
 	}
