@@ -339,11 +339,16 @@ func (l *loop) recall(before *handover) {
 		l.awaited = 1
 		return
 	}
-	l.facts, l.awaited = before.Facts, before.Awaited
+	// An earlier version of the program did not number requests: number 0 asks for nothing.
+	l.facts, l.awaited, l.merges = before.Facts, max(1, before.Awaited), before.Merges
 	l.slots, l.guarded = before.Slots, before.Guarded
 	for _, g := range l.groups {
 		if s, has := before.Groups[g.setup.Name]; has {
-			g.awaited, g.saidSynchronized = before.Memory[g.setup.Name].Awaited, s.Synchronized
+			m := before.Memory[g.setup.Name]
+			g.awaited, g.saidSynchronized = max(1, m.Awaited), s.Synchronized
+			if g.machine.Merging() {
+				g.merge = m.Merge
+			}
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/daemon/vrrp/socket"
 	"imbang/internal/host"
@@ -40,8 +41,10 @@ type handover struct {
 	Sockets []socket.Kept
 	Lock    int
 	// Facts are what the daemon reported, Awaited the number of the last request for connections.
+	// Merges is how many merges were requested.
 	Facts   facts
 	Awaited uint64
+	Merges  uint64
 	// Slots are the numbers of the groups' leases, and Guarded the addresses that have one.
 	// Addresses keep theirs, as those of a number that is new to them are without a lease for a
 	// moment.
@@ -58,7 +61,8 @@ type memory struct {
 	Refrains bool
 	Failures int
 	Sources  []netip.Addr
-	Awaited  uint64 // since when it waits for connections
+	Awaited  uint64         // since when it waits for connections
+	Merge    *control.Merge // that is under way
 }
 
 type rememberedScript struct {
@@ -258,7 +262,7 @@ func (l *loop) handOver() (handover, error) {
 	h := handover{
 		Format: handoverFormat, PID: os.Getpid(), Process: identity(), Setup: l.setup, Groups: map[string]vrrp.Snapshot{}, Memory: map[string]memory{},
 		Scripts: l.tracker.remember(), Devices: l.devices, Lock: int(l.lock.Fd()),
-		Facts: l.facts, Awaited: l.awaited, Slots: l.slots, Guarded: l.guarded,
+		Facts: l.facts, Awaited: l.awaited, Merges: l.merges, Slots: l.slots, Guarded: l.guarded,
 	}
 	if _, err := unix.FcntlInt(l.lock.Fd(), unix.F_SETFD, 0); err != nil {
 		return h, fmt.Errorf("handover: %w", err)
@@ -275,7 +279,7 @@ func (l *loop) handOver() (handover, error) {
 	}
 	for _, g := range l.groups {
 		h.Groups[g.setup.Name] = g.machine.Snapshot()
-		h.Memory[g.setup.Name] = memory{g.since, g.cause, g.refrains, g.failures, g.sources, g.awaited}
+		h.Memory[g.setup.Name] = memory{g.since, g.cause, g.refrains, g.failures, g.sources, g.awaited, g.merge}
 	}
 	return h, writeHandover(l.Dir, h)
 }
