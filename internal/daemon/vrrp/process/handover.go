@@ -79,7 +79,7 @@ func (l *loop) inherit() (handover, error) {
 	if err != nil {
 		l.Log.Error("what the earlier program handed over cannot be used: the groups start anew", "error", err)
 	}
-	// Before anything else: a process cannot take a lock that it has by another descriptor.
+	// This is first: a process cannot take a lock that it has by another descriptor.
 	l.lock = place.InheritVRRP(l.Dir)
 	own := err == nil && h.own(l.lock != nil)
 	if l.lock == nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// identity tells processes of the same number apart: those of other starts of the machine, and
+// identity distinguishes processes of the same number: those of other starts of the machine, and
 // of a container. It stays when a process executes another program. Empty: it is not known.
 func identity() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

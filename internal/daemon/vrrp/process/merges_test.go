@@ -10,7 +10,7 @@ import (
 	"imbang/internal/daemon/vrrp/control"
 )
 
-// A merge goes on when the program is executed again meanwhile: whoever carries it out learns
+// A merge goes on when the program is executed again meanwhile: the daemon, which does it, learns
 // of it from the next program, which yields with the answer.
 func TestMergeHandedOver(t *testing.T) {
 	link := newNetwork(t)
