@@ -252,6 +252,7 @@ func (g *group) hear(t time.Duration, router int, from netip.Addr, a *vrrp.Adver
 		g.heard[router] = from
 		g.seek()
 	}
+	g.succeeded(router, from)
 	if g.moving != 0 && g.machine.State() == vrrp.Backup {
 		took := now() - g.moving
 		g.moving = 0
@@ -292,6 +293,10 @@ func (l *loop) giveUp(names []string) *control.Reply {
 	r := &control.Reply{Groups: []string{}}
 	groups, err := l.named(names)
 	for _, g := range groups {
+		if g.moving != 0 { // that was requested already: this client waits for the same move
+			r.Groups = append(r.Groups, g.setup.Name)
+			continue
+		}
 		given := false
 		g.moving = now() // before the machine: the successor may be fast
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { given = m.GiveUp(now(), out) })

@@ -4,6 +4,7 @@ package process
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -51,9 +52,10 @@ type group struct {
 	moving           time.Duration  // when the group was given up, until another master is heard
 	// heard are the masters that were heard last, of each router, heardAt when any was, and
 	// heardInterval its interval.
-	heard          []netip.Addr
-	heardAt        time.Duration
-	heardInterval  time.Duration
+	heard         []netip.Addr
+	heardAt       time.Duration
+	heardInterval time.Duration
+	handing
 	detachedBefore []string        // as the last review knew it
 	restored       []time.Duration // when addresses that somebody removed were added again
 
@@ -96,6 +98,7 @@ func newGroup(l *loop, s *setup.Group) *group {
 	return &group{
 		loop: l, setup: *s, sources: make([]netip.Addr, len(s.Routers)), heard: make([]netip.Addr, len(s.Routers)), since: time.Now(),
 		unannounced: map[vrrp.Address]int{}, sending: map[sending]string{}, probes: map[netip.Addr]*probe{},
+		handing: handing{hands: map[int]net.HardwareAddr{}},
 	}
 }
 
@@ -156,9 +159,13 @@ func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 		g.sentAt = now() // it has as long as others wait for it
 	}
 	g.next = g.out.Next
-	for i := range g.out.Actions { // before addresses are announced
-		if a := &g.out.Actions[i]; a.Kind == vrrp.ActionNotify && a.State == vrrp.Master {
+	for i := range g.out.Actions { // before addresses are announced, or a resignation is sent
+		switch a := &g.out.Actions[i]; {
+		case a.Kind != vrrp.ActionNotify:
+		case a.State == vrrp.Master:
 			g.takeOver(a.Cause)
+		case was == vrrp.Master:
+			g.giveWay()
 		}
 	}
 	for i := range g.out.Actions {

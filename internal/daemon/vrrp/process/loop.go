@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l := &loop{Options: o, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
-	l.clients, l.macs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}
+	l.clients, l.macs, l.errs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}, map[planeError]string{}
 	before, err := l.inherit()
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return l.abandon(&before, err)
 	}
 	defer served()
-	surrounded, err := l.surround()
+	surrounded, err := l.surround(before.Groups != nil)
 	if err != nil {
 		return l.abandon(&before, err)
 	}
@@ -421,8 +421,8 @@ func (l *loop) abandon(before *handover, err error) error {
 	}
 	l.Log.Error("the program cannot go on with what the earlier one handed over", "error", oneLine(err))
 	if l.plane != nil {
-		for _, slot := range before.Slots {
-			l.noted(l.plane.Renew(slot, 0))
+		for name, slot := range before.Slots {
+			l.noted(planeError{useLease, name}, l.plane.Renew(slot, 0))
 		}
 	}
 	resign(before, l.Log)
@@ -539,7 +539,11 @@ func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64
 		return
 	}
 	l.lookError = ""
+	renumbered := l.renumbered(devices)
 	l.devices = devices
+	if renumbered {
+		l.seek()
+	}
 	l.openSockets()
 	current := changes == l.changes && !l.busy && len(l.toAdd) == 0
 	if current {

@@ -185,7 +185,7 @@ func noSource(r *setup.Router) string {
 // findPriority is the effective priority.
 func (g *group) findPriority() uint8 {
 	var weights []int
-	if g.facts.Yield { // whatever else is tracked
+	if g.facts.Yield || g.lacksDirector() { // whatever else is tracked
 		return setup.Effective(g.setup.Priority, -vrrp.PriorityOwner)
 	}
 	for _, d := range g.setup.Devices {

@@ -111,7 +111,7 @@ func (l *loop) status() *Status {
 		PID: os.Getpid(), Since: l.began, Config: l.File, Reloaded: l.loaded, ReloadError: l.loadError, NotRealTime: l.notRealTime,
 		LateMS: milliseconds(l.late), Groups: []Group{}, Scripts: []Script{},
 	}
-	s.Director, s.DirectorError, s.Daemon = l.plane != nil, l.planeUse.err, l.facts.fresh(now())
+	s.Director, s.DirectorError, s.Daemon = l.plane != nil, l.planeErrors(), l.facts.fresh(now())
 	if l.facts.Yield {
 		s.Yields = cmp.Or(l.facts.YieldReason, "another director sees more servers")
 	}

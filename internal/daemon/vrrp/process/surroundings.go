@@ -50,9 +50,13 @@ type findings struct {
 
 // surround begins to look; the function that it returns ends that. A director that is loaded
 // is open when it returns. All else may wait for other programs, for longer than a handover can.
-func (l *loop) surround() (func(), error) {
+// An earlier program that handed over knew of a director, or of none.
+func (l *loop) surround(handedOver bool) (func(), error) {
 	s := &surroundings{open: l.OpenPlane, post: l.poll.post, found: l.surrounded, wants: make(chan []neighbour, 1)}
 	l.wants = s.wants
+	if !handedOver {
+		l.absent = absentLooks
+	}
 	s.refresh()
 	l.surrounded(&findings{plane: s.plane, err: s.err})
 	ns, err := os.Open("/proc/thread-self/ns/net")
@@ -163,13 +167,27 @@ func (l *loop) surrounded(f *findings) {
 		}
 		l.setPlane(f.plane)
 	}
+	t := now()
+	counts := l.lookedAt == 0 || t >= l.lookedAt+lookEvery*9/10
+	if counts {
+		l.lookedAt = t
+	}
+	l.noteAbsent(f.plane == nil, counts)
+	var err error
 	if f.err != "" {
-		l.noted(errors.New(f.err))
+		err = errors.New(f.err)
+	}
+	l.noted(planeError{use: useDirector}, err)
+	if l.errs[planeError{use: useAddresses}] != "" {
+		l.guard()
 	}
 	for n, mac := range f.macs { // what is not found now may still be right
 		l.macs[n] = mac
 	}
-	if f.attached == nil {
+	for _, g := range l.groups {
+		g.hand()
+	}
+	if f.attached == nil || !counts {
 		return
 	}
 	if len(l.attached) == 2 {
@@ -207,4 +225,17 @@ func (l *loop) seek() {
 	default:
 	}
 	l.wants <- all
+}
+
+// renumbered reports whether a device of a router has another index than before.
+func (l *loop) renumbered(devices map[string]*host.Device) bool {
+	for _, g := range l.groups {
+		for i := range g.setup.Routers {
+			name := g.setup.Routers[i].Device
+			if now := devices[name]; now != nil && (l.devices[name] == nil || l.devices[name].Index != now.Index) {
+				return true
+			}
+		}
+	}
+	return false
 }
