@@ -52,11 +52,13 @@ connections that it does not have would be reset. Nor is anything moved if there
 of the pair (section pair of the file) and the other director is not reached by it, or is
 not backup for each group: nobody would take over. --force moves nevertheless.
 
-Requires root. The exit status is 0, 1 if a group has not moved, 2 for a wrong command
-line, or 3 if it failed or was refused; then nothing has moved.`,
+Requires root. The exit status is 0, 1 if a group has not moved, or not yet, as no director
+has taken over within --timeout or this one is in fault, or if it is not known whether it has
+moved, with the state of each, 2 for a wrong command line, or 3 if it failed or was refused;
+then nothing has moved.`,
 		Example: `  imbang failover
   imbang failover web --timeout 30s
-  imbang failover && systemctl reboot
+  imbang failover && sleep 3 && systemctl reboot
   imbang failover --return`,
 		ValidArgsFunction: completeGroups,
 		RunE: func(c *cobra.Command, names []string) error {
@@ -134,7 +136,41 @@ func runFailover(ctx context.Context, names []string, f *failoverFlags) (*contro
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	return m, c.GiveUp(ctx, groups, func(one control.Move) { m.Groups = append(m.Groups, one) })
+	if err := c.GiveUp(ctx, groups, func(one control.Move) { m.Groups = append(m.Groups, one) }); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(m.Groups, func(g control.Move) bool { return g.Error != "" }) {
+		s, err := process.Ask(dir)
+		sayStates(m, s, err)
+	}
+	return m, nil
+}
+
+// sayStates adds what this director is now to groups that have not moved, as far as is known.
+func sayStates(m *control.Moves, s *process.Status, err error) {
+	for i := range m.Groups {
+		one := &m.Groups[i]
+		if one.Error == "" {
+			continue
+		}
+		if err != nil {
+			one.Error += "; its state is not known: " + err.Error()
+			continue
+		}
+		at := slices.IndexFunc(s.Groups, func(g process.Group) bool { return g.Name == one.Group })
+		if at < 0 {
+			one.Error += "; there is no such group any more"
+			continue
+		}
+		g := &s.Groups[at]
+		one.Error += "; now this director is " + g.State
+		if to := strings.TrimPrefix(followed(g), ", "); to != "" {
+			one.Error += " and follows " + to
+		}
+		if len(g.Faults) > 0 {
+			one.Error += ": " + strings.Join(g.Faults, ", ")
+		}
+	}
 }
 
 func returnGroups(ctx context.Context, dir string, names []string, f *failoverFlags, m *control.Moves) error {

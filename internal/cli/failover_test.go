@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/vrrp/control"
+	"imbang/internal/daemon/vrrp/process"
 )
 
 // A move is refused unless the other director says that it is backup for each group.
@@ -32,5 +34,32 @@ func TestCanTakeOver(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+// What a group that has not moved is now is said.
+func TestSayStates(t *testing.T) {
+	moves := func() *control.Moves {
+		return &control.Moves{Groups: []control.Move{{Group: "web", Error: "not yet"}, {Group: "mail", To: "10.0.0.2"}, {Group: "gone", Error: "not yet"}}}
+	}
+	m := moves()
+	sayStates(m, &process.Status{Groups: []process.Group{
+		{Name: "web", State: "backup", Routers: []process.Router{{Master: "10.0.0.2"}}}, {Name: "mail", State: "backup"},
+	}}, nil)
+	want := []string{"not yet; now this director is backup and follows 10.0.0.2", "", "not yet; there is no such group any more"}
+	for i, g := range m.Groups {
+		if g.Error != want[i] {
+			t.Errorf("%s: %q, want %q", g.Group, g.Error, want[i])
+		}
+	}
+	m = moves()
+	sayStates(m, &process.Status{Groups: []process.Group{{Name: "web", State: "fault", Faults: []string{"device eth0 is down"}}}}, nil)
+	if got := m.Groups[0].Error; got != "not yet; now this director is fault: device eth0 is down" {
+		t.Error(got)
+	}
+	m = moves()
+	sayStates(m, nil, process.ErrNone)
+	if got := m.Groups[0].Error; !strings.HasPrefix(got, "not yet; its state is not known: imbang vrrp does not run") || m.Groups[1].Error != "" {
+		t.Error(got)
 	}
 }

@@ -197,6 +197,9 @@ func (l *loop) applied(c *change) {
 	if c.cleaned {
 		l.cleanedUp(c)
 	}
+	if c.cleaned && c.err == nil && !l.clean {
+		l.confirmResignations()
+	}
 	for _, g := range l.groups {
 		g.completed()
 		g.notePending()

@@ -56,6 +56,7 @@ type group struct {
 	heardAt       time.Duration
 	heardInterval time.Duration
 	handing
+	resignation
 	detachedBefore []string        // as the last review knew it
 	restored       []time.Duration // when addresses that somebody removed were added again
 
@@ -182,7 +183,11 @@ func (g *group) do(a *vrrp.Action) {
 	case vrrp.ActionLease:
 		g.renew(a.Until)
 	case vrrp.ActionAdvertise:
-		g.advertise(a.Router, &a.Advertisement)
+		if a.Advertisement.Priority == vrrp.PriorityResign {
+			g.resign(a.Router, &a.Advertisement)
+		} else {
+			g.advertise(a.Router, &a.Advertisement)
+		}
 	case vrrp.ActionTake:
 		g.take(a.Addresses)
 	case vrrp.ActionRelease:

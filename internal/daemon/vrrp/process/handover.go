@@ -264,6 +264,9 @@ func (l *loop) handOver() (handover, error) {
 		Scripts: l.tracker.remember(), Devices: l.devices, Lock: int(l.lock.Fd()),
 		Facts: l.facts, Awaited: l.awaited, Merges: l.merges, Slots: l.slots, Guarded: l.guarded,
 	}
+	for _, g := range l.groups {
+		g.resigned() // the next program does not know of it
+	}
 	if _, err := unix.FcntlInt(l.lock.Fd(), unix.F_SETFD, 0); err != nil {
 		return h, fmt.Errorf("handover: %w", err)
 	}

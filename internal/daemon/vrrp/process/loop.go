@@ -328,6 +328,7 @@ func (g *group) tick(t time.Duration) {
 
 // retry does again what failed.
 func (l *loop) retry(t time.Duration) {
+	l.sendResignations(t)
 	if l.expires(t) == 0 {
 		l.synchronize()
 	}
@@ -351,6 +352,7 @@ func (l *loop) next(t time.Duration) (next time.Duration) {
 		soonest(g.next)
 		soonest(g.failedUntil)
 		soonest(g.overdueAt())
+		soonest(g.resignAt)
 	}
 	soonest(l.lookAt)
 	soonest(l.socketsAt)
@@ -455,6 +457,7 @@ func (l *loop) settle(patience time.Duration) bool {
 			f()
 		}
 		l.flush(now())
+		l.sendResignations(now())
 		if l.settled() && !l.anyJoining() {
 			return true
 		}
@@ -464,6 +467,11 @@ func (l *loop) settle(patience time.Duration) bool {
 		}
 		if l.clean && !l.busy {
 			left = min(left, max(l.cleanAfter-now(), 0))
+		}
+		for _, g := range l.groups {
+			if g.resignAt != 0 {
+				left = min(left, max(g.resignAt-now(), 0))
+			}
 		}
 		l.poll.waitPosted(left)
 	}
@@ -594,6 +602,7 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 			continue
 		}
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Shutdown(t, out) })
+		g.resigned() // its socket may be closed
 	}
 	l.groups = nil
 	for i := range wanted.Groups {
