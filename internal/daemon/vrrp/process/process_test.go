@@ -208,6 +208,10 @@ func TestForeignHandover(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, h, err)
 		}
 	}
+	// An earlier version of the program is known by the lock that it left.
+	if h := (&handover{PID: os.Getpid()}); !h.own(true) || h.own(false) {
+		t.Error("what an earlier version handed over is not used, or that of another process is")
+	}
 	// Groups can be used whose configuration cannot.
 	h := own()
 	group := web(100, nil)
