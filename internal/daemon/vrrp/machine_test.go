@@ -816,7 +816,8 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("%s, late: %v, %v", name, b.m.State(), err)
 		}
 	}
-	for _, s := range []Snapshot{{}, {State: 9, Priority: 1, MasterInterval: time.Second}, {State: Master, Priority: 1, MasterInterval: time.Second}} {
+	later := Snapshot{State: Backup, Priority: 1, MasterInterval: time.Second, Seen: time.Hour + 1, Deadline: 2 * time.Hour}
+	for _, s := range []Snapshot{{}, {State: 9, Priority: 1, MasterInterval: time.Second}, {State: Master, Priority: 1, MasterInterval: time.Second}, later} {
 		if m, err := Restore(time.Hour, pairConfig(200), s, &Output{}); err == nil || m != nil {
 			t.Errorf("%+v was restored", s)
 		}

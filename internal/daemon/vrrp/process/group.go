@@ -38,7 +38,11 @@ type group struct {
 	// announced yet, as the host does not have them, with the repetitions.
 	holds       []vrrp.Address
 	unannounced map[vrrp.Address]int
-	foreign     []string // addresses of another program
+	// pendingSince is since when the kernel has had to add some of them, and overdue: that took
+	// too long (overdue.go).
+	pendingSince time.Duration
+	overdue      bool
+	foreign      []string // addresses of another program
 	// forgotten: the machine does not count as synchronized any more, which is dealt with
 	// behind a call. It does again when the connection table is that of awaited or later.
 	forgotten        bool
@@ -122,7 +126,13 @@ func (g *group) restore(t time.Duration, s vrrp.Snapshot, m memory) error {
 		g.since = m.Since
 	}
 	g.cause, g.refrains, g.failures, g.sentAt = m.Cause, m.Refrains, m.Failures, t
+	if g.machine.State() == vrrp.Master {
+		g.lease = s.Lease // the earlier program wrote it
+	}
 	g.take(s.Held) // the host has them, but that is to be confirmed
+	if !slices.ContainsFunc(s.Held, func(a vrrp.Address) bool { d := g.devices[a.Device]; return d == nil || !d.Has(a.Prefix) }) {
+		g.pendingSince = 0 // which may take long
+	}
 	return nil
 }
 

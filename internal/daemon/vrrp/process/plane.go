@@ -50,7 +50,9 @@ const planeGroups = 64
 type planeUse struct {
 	plane Plane             // nil: no director is loaded
 	slots map[string]uint32 // of groups: the numbers of their leases
-	errs  map[planeError]string
+	// guarded are those that the plane guards, with the numbers (guards.go).
+	guarded map[netip.Addr]uint32
+	errs    map[planeError]string
 	// attached are the last two reports of the director's devices: one that is between being
 	// loaded and being attached is no fault.
 	attached [][]int
@@ -158,6 +160,10 @@ func (l *loop) guard() {
 			l.slots[g.setup.Name], used[slot] = slot, true
 		}
 	}
+	left := l.leaving()
+	for _, slot := range left {
+		used[slot] = true
+	}
 	next := uint32(0)
 	for _, g := range l.groups {
 		if _, has := l.slots[g.setup.Name]; has {
@@ -189,6 +195,7 @@ func (l *loop) guard() {
 	for addr := range shared {
 		delete(groups, addr)
 	}
+	l.keepGuards(groups, left)
 	l.noted(planeError{use: useAddresses}, l.plane.Guard(groups))
 	for _, g := range l.groups {
 		if slot, has := l.slots[g.setup.Name]; has {
