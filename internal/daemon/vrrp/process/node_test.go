@@ -23,7 +23,7 @@ import (
 )
 
 // interval is that of advertisements in tests.
-const interval = 50 * time.Millisecond
+const interval = 100 * time.Millisecond
 
 // network is a link of directors: a device eth0 of each leads to a bridge.
 type network struct {
@@ -125,6 +125,7 @@ type node struct {
 
 func newNode(t testing.TB, ns *host.Namespace, groups ...setup.Group) *node {
 	n := &node{TB: t, ns: ns, dir: filepath.Join(t.TempDir(), "run"), reload: make(chan os.Signal), replace: make(chan os.Signal)}
+	n.realTime = true // other processes of the machine do not count
 	n.wanted.Groups = groups
 	t.Cleanup(func() {
 		if n.end != nil {

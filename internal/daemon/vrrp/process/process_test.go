@@ -246,7 +246,7 @@ func TestReload(t *testing.T) {
 	a.await("both groups", func() bool {
 		return has(t, a.ns, vrrp.Address{Device: "eth0", Prefix: virtual6[1]}) == 1 && a.status().Groups[1].State == vrrp.Master.String() != (b.status().Groups[1].State == vrrp.Master.String())
 	})
-	if got := a.group(); got.Counts.Left != 0 || got.Counts.Became != 1 || got.IntervalMS != 100 || len(got.Routers) != 2 {
+	if got := a.group(); got.Counts.Left != 0 || got.Counts.Became != 1 || got.IntervalMS != float64(2*interval/time.Millisecond) || len(got.Routers) != 2 {
 		t.Errorf("%+v", got)
 	}
 	b.await("the new master is seen", func() bool { return b.group().Routers[1].Master != "" })
