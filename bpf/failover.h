@@ -31,6 +31,7 @@
 #include "parse.h"
 #include "replies.h"
 #include "service.h"
+#include "steer.h"
 
 /* An ARP packet of Ethernet and IPv4 (RFC 826). */
 struct arp_packet {
@@ -253,8 +254,9 @@ static __always_inline int stands_by(struct settings *set)
 	return 0;
 }
 
-/* A packet of a director that stands by: replies of connections go on, as in Linux. */
-__noinline int stand_by(struct packet *p)
+/* A packet of a director that stands by: replies of connections go on, as in Linux, and those
+ * of checks. */
+__noinline int stand_by(struct __sk_buff *skb, struct packet *p)
 {
 	int decision = UNDECIDED;
 
@@ -262,6 +264,8 @@ __noinline int stand_by(struct packet *p)
 		return VERDICT_DROP;
 	if (!is_icmp(p) && p->part != LATER_PART)
 		decision = find_reply(p);
+	if (decision == UNDECIDED)
+		decision = steer_in(skb, p);
 	return decision == UNDECIDED ? pass(p, REASON_PASS_BACKUP) : decision;
 }
 
