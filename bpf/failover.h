@@ -98,8 +98,18 @@ static __always_inline int of_a_server(const struct packet *p)
 	return reply_owner_of(&p->flow) || bpf_map_lookup_elem(&reply_addresses, &p->flow.src);
 }
 
+/* Whether a client's packet opens a connection whatever the settings. One that would be
+ * scheduled with sloppy_tcp or sloppy_sctp is of an earlier connection first. */
+static __always_inline int surely_opens(const struct packet *p)
+{
+	if (p->flow.protocol == IPPROTO_UDP)
+		return 1;
+	return opens_connection(p) &&
+	       !(p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_RST);
+}
+
 /* Whether a packet of no connection that is known here may be of one that another director
- * has. A datagram of a client opens one in any case. */
+ * has. */
 __noinline int may_be_anothers(const struct packet *p)
 {
 	struct settings *set = get_settings();
@@ -111,7 +121,7 @@ __noinline int may_be_anothers(const struct packet *p)
 		return 0;
 	if (of_a_server(p))
 		return !begins(p) && !reply_conn(&p->flow, &client, &seen);
-	return !may_open(p, set) && service_wanted(p, set, &svc) != SERVICE_NONE;
+	return !surely_opens(p) && service_wanted(p, set, &svc) != SERVICE_NONE;
 }
 
 #define SOCKET_LISTENS 10 /* TCP_LISTEN of include/net/tcp_states.h */

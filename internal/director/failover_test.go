@@ -104,9 +104,15 @@ func TestGrace(t *testing.T) {
 		check("in a short one", true)
 		time.Sleep(250 * time.Millisecond)
 		check("over", false)
-		// What the scheduler takes is not held up.
+		// A packet that would be scheduled with sloppy_tcp may be of the former master's
+		// connection just as well. It is scheduled once the grace period is over.
+		sloppy := testenv.TCP("10.10.0.11:9", vip, "A")
 		r.must(r.Set(Setting{Name: "sloppy_tcp", Value: 1}), f.Grace(in(time.Hour)))
-		if got := client(testenv.TCP("10.10.0.11:9", vip, "A")); got.verdict != redirect {
+		if got := client(sloppy); got.verdict != drop {
+			t.Errorf("one device: %v: sloppy_tcp in a grace period: %v", oneDevice, got.verdict)
+		}
+		r.must(f.Grace(0))
+		if got := client(sloppy); got.verdict != redirect {
 			t.Errorf("one device: %v: sloppy_tcp: %v", oneDevice, got.verdict)
 		}
 	}
