@@ -9,7 +9,7 @@
  *
  * Handing over after a planned move: the same packets are sent to the director that had the
  * addresses before, on the device that they came in by. It forwards those of connections
- * that it has. What came from there is not sent back.
+ * that it has. What came from there is not sent back. Each hand-over takes a hop.
  *
  * Other directors' packets: directors that are servers of each other (direct routing) do not
  * schedule what another one sent them.
@@ -233,10 +233,11 @@ static __always_inline int sent_by_peer(struct __sk_buff *skb, const struct pack
 	return failover_works() && failover_word(FAILOVER_PEERS) && from_peer(skb, p);
 }
 
-/* Sends a packet, as it came, to the director that may have its connection. */
+/* Sends a packet to the director that may have its connection, as it came, but one hop
+ * further: directors that hand it on in a circle come to an end. */
 __noinline int hand_on(struct __sk_buff *skb, struct packet *p)
 {
-	struct ethhdr *eth = (void *)(long)skb->data;
+	struct ethhdr *eth;
 	struct hand_over *h;
 	__u32 ifindex;
 
@@ -244,7 +245,10 @@ __noinline int hand_on(struct __sk_buff *skb, struct packet *p)
 		return VERDICT_DROP;
 	ifindex = p->ifindex;
 	h = bpf_map_lookup_elem(&hand_overs, &ifindex);
-	if (!h || (void *)(eth + 1) > (void *)(long)skb->data_end)
+	if (!h || p->ttl <= 1 || take_hop(skb, p))
+		return drop(p, REASON_DROP_TAKEOVER);
+	eth = (void *)(long)skb->data;
+	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
 		return drop(p, REASON_DROP_TAKEOVER);
 	mac_copy(eth->h_source, eth->h_dest); /* it was for this host */
 	mac_copy(eth->h_dest, h->mac);

@@ -36,8 +36,9 @@ func (l LinkAddress) check() error {
 // Hand has packets of unknown connections that open none, and servers' replies without a
 // connection, that came in by a device sent on by it to the director that had the addresses
 // before, until a time; 0 ends it for the device. What that director sent is not sent back, and
-// what is of a socket of this host passes. It comes before a grace period. Called again, it
-// also notes servers that were added.
+// what is of a socket of this host passes. It comes before a grace period. A packet has a hop
+// less then, and is dropped if it has none left. Called again, it also notes servers that were
+// added.
 func (f *Failover) Hand(to LinkAddress, until time.Duration) error {
 	if until <= 0 {
 		return f.endHand(to.Index)
