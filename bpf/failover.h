@@ -126,8 +126,38 @@ __noinline int may_be_anothers(const struct packet *p)
 
 #define SOCKET_LISTENS 10 /* TCP_LISTEN of include/net/tcp_states.h */
 
+/* Whether the kernel has no route on for a packet: it is for this host, or for none. */
+static __noinline int for_this_host(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_fib_lookup fib = { .family = p->flow.family, .ifindex = p->ifindex };
+
+	if (p->flow.family == AF_INET) {
+		fib.ipv4_src = address_to4(&p->flow.src);
+		fib.ipv4_dst = address_to4(&p->flow.dst);
+	} else {
+		__builtin_memcpy(fib.ipv6_src, &p->flow.src, sizeof(p->flow.src));
+		__builtin_memcpy(fib.ipv6_dst, &p->flow.dst, sizeof(p->flow.dst));
+	}
+	switch (bpf_fib_lookup(skb, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH)) {
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+	case BPF_FIB_LKUP_RET_FWD_DISABLED: /* it forwards nothing */
+		return 1;
+	}
+	return 0;
+}
+
+/* Whether a socket is bound to an address. */
+static __always_inline int socket_is_bound(const struct bpf_sock *socket)
+{
+	if (socket->family == AF_INET)
+		return !!socket->src_ip4;
+	return !!(socket->src_ip6[0] | socket->src_ip6[1] | socket->src_ip6[2] |
+		  socket->src_ip6[3]);
+}
+
 /* Whether a socket of this host has the packet's flow: a health check's, for example. One
- * that listens has none. */
+ * that listens has none. The kernel finds a socket that is bound to no address for packets
+ * to any address, also for those that are not this host's. */
 __noinline int has_socket(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_sock_tuple tuple = {};
@@ -153,8 +183,9 @@ __noinline int has_socket(struct __sk_buff *skb, const struct packet *p)
 		socket = bpf_sk_lookup_udp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 		if (!socket)
 			return 0;
+		has = socket_is_bound(socket);
 		bpf_sk_release(socket);
-		return 1;
+		return has || for_this_host(skb, p);
 	}
 	if (p->flow.protocol != IPPROTO_TCP)
 		return 0;
