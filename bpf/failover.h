@@ -74,10 +74,20 @@ static __always_inline __u64 failover_word(enum failover_word word)
 	return w ? *(volatile __u64 *)w : 0;
 }
 
-/* Whether there is anything to do for packets of unknown connections. */
+/* Whether there is anything to do for packets of unknown connections. Behind the end it costs
+ * no look at the clock any more. A process that writes a later end meanwhile is not undone. */
 static __always_inline int failover_works(void)
 {
-	return !!failover_word(FAILOVER_WORKS);
+	__u32 i = FAILOVER_WORKS;
+	__u64 *w = bpf_map_lookup_elem(&failover_words, &i);
+	__u64 until = w ? *(volatile __u64 *)w : 0;
+
+	if (!until)
+		return 0;
+	if (until > now_boot_ns())
+		return 1;
+	__sync_val_compare_and_swap(w, until, 0);
+	return 0;
 }
 
 /* failover_later's: what becomes of the packet is decided once it has an skb. */

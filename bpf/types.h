@@ -570,12 +570,12 @@ struct settings {
 
 /*
  * What the process that elects a master among directors writes (failover.h), by number:
- * words, each of which is written without reading it. Times are of CLOCK_BOOTTIME [ns],
+ * words. Only FAILOVER_WORKS is also written by programs, which make 0 of it. Times are of CLOCK_BOOTTIME [ns],
  * which goes on while the machine is suspended; 0: none.
  */
 enum failover_word {
 	FAILOVER_GUARDS, /* there are guarded addresses */
-	FAILOVER_WORKS,  /* any of those below may be set */
+	FAILOVER_WORKS,  /* the next three may have an effect until then */
 	FAILOVER_GRACE,  /* packets of unknown connections are dropped until then */
 	FAILOVER_HAND,   /* on some device they are sent to a peer until then */
 	FAILOVER_PEERS,  /* there are other directors */
