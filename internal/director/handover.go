@@ -46,8 +46,16 @@ func (f *Failover) Hand(to LinkAddress, until time.Duration) error {
 	if err := to.check(); err != nil {
 		return err
 	}
+	now, err := BootTime()
+	if err != nil {
+		return err
+	}
 	f.changing.Lock()
 	defer f.changing.Unlock()
+	// Devices that are gone have other indices when they come back: theirs would fill the map.
+	if err := deleteKeys(f.hands, func(_ uint32, h bpfobj.LbHandOver) bool { return h.Until <= uint64(now) }); err != nil {
+		return fmt.Errorf("failover: end hand-overs: %w", err)
+	}
 	h := bpfobj.LbHandOver{Until: uint64(until), Mac: [6]uint8(to.MAC)}
 	if err := f.hands.Put(uint32(to.Index), h); err != nil {
 		return fmt.Errorf("failover: hand over to %s: %w", to.MAC, err)
