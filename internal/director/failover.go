@@ -56,7 +56,7 @@ func OpenFailover() (*Failover, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Failover{in: in}
+	f := &Failover{in: in, noted: 1}
 	for name, m := range map[string]**ebpf.Map{
 		"failover_words": &f.words, "guarded": &f.guarded, "address_leases": &f.leases, "hand_overs": &f.hands,
 		"peer_directors": &f.peers, "reply_addresses": &f.repliesFrom,
