@@ -642,9 +642,11 @@ struct conn_record {
 	enum record_result result; /* the program's */
 	__be16 hairpin_port;       /* the director's, of a hairpin */
 	__u8 kind;                 /* enum record_kind */
-	__u8 pad;
+	__u8 told;                 /* an upgrade's: the bits that told.h has in a number */
 	__u32 idle;            /* since its last packet [ms]; RECORD_REPLICA, _ENDED, _SHARED */
 	union address hairpin; /* likewise, its address */
+	__u16 told_end;        /* an upgrade's: as in struct conn */
+	__u8 pad[6];
 };
 
 /* Where packets enter the data plane: the number is part of what one build hands
