@@ -569,9 +569,9 @@ struct settings {
 #define ADDRESS_GROUPS 64
 
 /*
- * What the process that elects a master among directors writes (failover.h), by number:
- * words. Only FAILOVER_WORKS is also written by programs, which make 0 of it. Times are of CLOCK_BOOTTIME [ns],
- * which goes on while the machine is suspended; 0: none.
+ * What the process that elects a master among directors writes (failover.h), by number.
+ * Programs write only FAILOVER_WORKS, and only 0. Times are of CLOCK_BOOTTIME [ns], which goes
+ * on while the machine is suspended; 0: none.
  */
 enum failover_word {
 	FAILOVER_GUARDS, /* there are guarded addresses */
@@ -643,9 +643,9 @@ struct conn_record {
 	__be16 hairpin_port;       /* the director's, of a hairpin */
 	__u8 kind;                 /* enum record_kind */
 	__u8 told;                 /* an upgrade's: the bits that told.h has in a number */
-	__u32 idle;            /* since its last packet [ms]; RECORD_REPLICA, _ENDED, _SHARED */
-	union address hairpin; /* likewise, its address */
-	__u16 told_end;        /* an upgrade's: as in struct conn */
+	__u32 idle;                /* since its last packet [ms]; RECORD_REPLICA, _ENDED, _SHARED */
+	union address hairpin;     /* likewise, its address */
+	__u16 told_end;            /* an upgrade's: as in struct conn */
 	__u8 pad[6];
 };
 
