@@ -253,13 +253,11 @@ func TestClean(t *testing.T) {
 	all := group.AllAddresses()
 	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
 	b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })
-	plane := &fakePlane{}
+	plane, opened := &fakePlane{}, 0
 	clean := func() error {
 		return a.ns.Do(func() error {
 			return Clean(a.dir, logOf(&a.node), func() (Plane, error) {
-				if n := has(t, a.ns, all...); n != 0 {
-					t.Errorf("the plane is opened with %d addresses", n)
-				}
+				opened++
 				return plane, nil
 			})
 		})
@@ -267,7 +265,7 @@ func TestClean(t *testing.T) {
 	if err := clean(); !errors.Is(err, place.ErrVRRPRunning) {
 		t.Errorf("while it runs: %v", err)
 	}
-	if plane.released {
+	if opened != 0 {
 		t.Error("a running process's plane was released")
 	}
 	a.signal(syscall.SIGUSR2)
