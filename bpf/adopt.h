@@ -2,7 +2,7 @@
 /*
  * An upgrade whose connection table has another layout enters the earlier
  * build's connections again, here. Their servers count them already, as loads are
- * kept; so do their templates.
+ * kept; so do their templates. What backups know of them is kept, too: a replica remains one.
  */
 #ifndef IMBANG_ADOPT_H
 #define IMBANG_ADOPT_H
@@ -13,6 +13,7 @@
 #include "load.h"
 #include "record.h"
 #include "template.h"
+#include "told.h"
 
 /* The new build was first with a connection of this flow: the earlier one is over. */
 static __noinline enum record_result adopt_superseded(const struct flow *flow, __u32 server,
@@ -28,6 +29,30 @@ static __noinline enum record_result adopt_superseded(const struct flow *flow, _
 	return RECORD_EXISTS;
 }
 
+static __always_inline void adopt_told_in(const struct flow *flow, union conn_key *key,
+					  const struct conn_record *r, __u8 family)
+{
+	struct conn *c = conn_find_in(flow, key, family);
+
+	if (!c)
+		return;
+	bpf_spin_lock(&c->lock);
+	if (conn_lives(c, key, family) && c->server == r->server)
+		told_again(c, r->told_end, r->told);
+	bpf_spin_unlock(&c->lock);
+}
+
+/* Notes what backups knew of an entry (struct conn.told_end, number). */
+static __noinline void adopt_told(const struct flow *flow, const struct conn_record *r)
+{
+	union conn_key key;
+
+	if (flow->family == AF_INET6)
+		adopt_told_in(flow, &key, r, AF_INET6);
+	else
+		adopt_told_in(flow, &key, r, AF_INET);
+}
+
 static __noinline enum record_result adopt_entry(const struct conn_record *r)
 {
 	struct control control = record_control(r);
@@ -38,8 +63,10 @@ static __noinline enum record_result adopt_entry(const struct conn_record *r)
 	record_conn(r, &fresh);
 	fresh.flags |= CONN_ADOPTED;
 	rc = conn_insert(&flow, &fresh, record_timeout(r), 0);
-	if (!rc)
+	if (!rc) {
+		adopt_told(&flow, r);
 		return RECORD_ENTERED;
+	}
 	if (rc != -EEXIST)
 		return RECORD_NO_ROOM;
 	/* An upgrade that was interrupted came so far. */

@@ -9,7 +9,7 @@
  *
  * Handing over after a planned move: the same packets are sent to the director that had the
  * addresses before, on the device that they came in by. It forwards those of connections
- * that it has. What came from there is not sent back.
+ * that it has. What came from there is not sent back. Each hand-over takes a hop.
  *
  * Other directors' packets: directors that are servers of each other (direct routing) do not
  * schedule what another one sent them.
@@ -31,6 +31,7 @@
 #include "parse.h"
 #include "replies.h"
 #include "service.h"
+#include "steer.h"
 
 /* An ARP packet of Ethernet and IPv4 (RFC 826). */
 struct arp_packet {
@@ -73,10 +74,20 @@ static __always_inline __u64 failover_word(enum failover_word word)
 	return w ? *(volatile __u64 *)w : 0;
 }
 
-/* Whether there is anything to do for packets of unknown connections. */
+/* Whether there is anything to do for packets of unknown connections. Behind the end it costs
+ * no look at the clock any more. A process that writes a later end meanwhile is not undone. */
 static __always_inline int failover_works(void)
 {
-	return !!failover_word(FAILOVER_WORKS);
+	__u32 i = FAILOVER_WORKS;
+	__u64 *w = bpf_map_lookup_elem(&failover_words, &i);
+	__u64 until = w ? *(volatile __u64 *)w : 0;
+
+	if (!until)
+		return 0;
+	if (until > now_boot_ns())
+		return 1;
+	__sync_val_compare_and_swap(w, until, 0);
+	return 0;
 }
 
 /* failover_later's: what becomes of the packet is decided once it has an skb. */
@@ -97,8 +108,18 @@ static __always_inline int of_a_server(const struct packet *p)
 	return reply_owner_of(&p->flow) || bpf_map_lookup_elem(&reply_addresses, &p->flow.src);
 }
 
+/* Whether a client's packet opens a connection whatever the settings. One that would be
+ * scheduled with sloppy_tcp or sloppy_sctp is of an earlier connection first. */
+static __always_inline int surely_opens(const struct packet *p)
+{
+	if (p->flow.protocol == IPPROTO_UDP)
+		return 1;
+	return opens_connection(p) &&
+	       !(p->flow.protocol == IPPROTO_TCP && p->tcp_bits & TCP_BIT_RST);
+}
+
 /* Whether a packet of no connection that is known here may be of one that another director
- * has. A datagram of a client opens one in any case. */
+ * has. */
 __noinline int may_be_anothers(const struct packet *p)
 {
 	struct settings *set = get_settings();
@@ -110,13 +131,43 @@ __noinline int may_be_anothers(const struct packet *p)
 		return 0;
 	if (of_a_server(p))
 		return !begins(p) && !reply_conn(&p->flow, &client, &seen);
-	return !may_open(p, set) && service_wanted(p, set, &svc) != SERVICE_NONE;
+	return !surely_opens(p) && service_wanted(p, set, &svc) != SERVICE_NONE;
 }
 
 #define SOCKET_LISTENS 10 /* TCP_LISTEN of include/net/tcp_states.h */
 
+/* Whether the kernel has no route on for a packet: it is for this host, or for none. */
+static __noinline int for_this_host(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_fib_lookup fib = { .family = p->flow.family, .ifindex = p->ifindex };
+
+	if (p->flow.family == AF_INET) {
+		fib.ipv4_src = address_to4(&p->flow.src);
+		fib.ipv4_dst = address_to4(&p->flow.dst);
+	} else {
+		__builtin_memcpy(fib.ipv6_src, &p->flow.src, sizeof(p->flow.src));
+		__builtin_memcpy(fib.ipv6_dst, &p->flow.dst, sizeof(p->flow.dst));
+	}
+	switch (bpf_fib_lookup(skb, &fib, sizeof(fib), BPF_FIB_LOOKUP_SKIP_NEIGH)) {
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+	case BPF_FIB_LKUP_RET_FWD_DISABLED: /* it forwards nothing */
+		return 1;
+	}
+	return 0;
+}
+
+/* Whether a socket is bound to an address. */
+static __always_inline int socket_is_bound(const struct bpf_sock *socket)
+{
+	if (socket->family == AF_INET)
+		return !!socket->src_ip4;
+	return !!(socket->src_ip6[0] | socket->src_ip6[1] | socket->src_ip6[2] |
+		  socket->src_ip6[3]);
+}
+
 /* Whether a socket of this host has the packet's flow: a health check's, for example. One
- * that listens has none. */
+ * that listens has none. The kernel finds a socket that is bound to no address for packets
+ * to any address, also for those that are not this host's. */
 __noinline int has_socket(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_sock_tuple tuple = {};
@@ -142,8 +193,9 @@ __noinline int has_socket(struct __sk_buff *skb, const struct packet *p)
 		socket = bpf_sk_lookup_udp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 		if (!socket)
 			return 0;
+		has = socket_is_bound(socket);
 		bpf_sk_release(socket);
-		return 1;
+		return has || for_this_host(skb, p);
 	}
 	if (p->flow.protocol != IPPROTO_TCP)
 		return 0;
@@ -222,10 +274,11 @@ static __always_inline int sent_by_peer(struct __sk_buff *skb, const struct pack
 	return failover_works() && failover_word(FAILOVER_PEERS) && from_peer(skb, p);
 }
 
-/* Sends a packet, as it came, to the director that may have its connection. */
+/* Sends a packet to the director that may have its connection, as it came, but one hop
+ * further: directors that hand it on in a circle come to an end. */
 __noinline int hand_on(struct __sk_buff *skb, struct packet *p)
 {
-	struct ethhdr *eth = (void *)(long)skb->data;
+	struct ethhdr *eth;
 	struct hand_over *h;
 	__u32 ifindex;
 
@@ -233,7 +286,10 @@ __noinline int hand_on(struct __sk_buff *skb, struct packet *p)
 		return VERDICT_DROP;
 	ifindex = p->ifindex;
 	h = bpf_map_lookup_elem(&hand_overs, &ifindex);
-	if (!h || (void *)(eth + 1) > (void *)(long)skb->data_end)
+	if (!h || p->ttl <= 1 || take_hop(skb, p))
+		return drop(p, REASON_DROP_TAKEOVER);
+	eth = (void *)(long)skb->data;
+	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
 		return drop(p, REASON_DROP_TAKEOVER);
 	mac_copy(eth->h_source, eth->h_dest); /* it was for this host */
 	mac_copy(eth->h_dest, h->mac);
@@ -253,8 +309,9 @@ static __always_inline int stands_by(struct settings *set)
 	return 0;
 }
 
-/* A packet of a director that stands by: replies of connections go on, as in Linux. */
-__noinline int stand_by(struct packet *p)
+/* A packet of a director that stands by: replies of connections go on, as in Linux, and those
+ * of checks. */
+__noinline int stand_by(struct __sk_buff *skb, struct packet *p)
 {
 	int decision = UNDECIDED;
 
@@ -262,6 +319,8 @@ __noinline int stand_by(struct packet *p)
 		return VERDICT_DROP;
 	if (!is_icmp(p) && p->part != LATER_PART)
 		decision = find_reply(p);
+	if (decision == UNDECIDED)
+		decision = steer_in(skb, p);
 	return decision == UNDECIDED ? pass(p, REASON_PASS_BACKUP) : decision;
 }
 

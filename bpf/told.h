@@ -22,7 +22,8 @@
 #include "types.h"
 
 /* The bits of struct conn.number above TIMER_NUMBER. */
-#define TOLD_REPLICA (1U << 28)
+#define TOLD_SHIFT 28
+#define TOLD_REPLICA (1U << TOLD_SHIFT)
 #define TOLD_STATE_SHIFT 29
 
 /* In struct conn.told_end: how often backups were told again of the same end. */
@@ -92,6 +93,16 @@ static __always_inline void told_note(struct conn *c, __u16 end, __u32 state, in
 {
 	c->told_end = end;
 	c->number = conn_number(c) | state << TOLD_STATE_SHIFT | (replica ? TOLD_REPLICA : 0);
+}
+
+/* Notes what they knew of an entry that is entered again, unless a packet was first: all bits of
+ * its number that are not the timer entry's, shifted. */
+static __always_inline void told_again(struct conn *c, __u16 end, __u32 bits)
+{
+	if (c->told_end || c->number != conn_number(c))
+		return;
+	c->told_end = end;
+	c->number |= bits << TOLD_SHIFT;
 }
 
 /* Backups' end of it is not known any more. */

@@ -569,13 +569,13 @@ struct settings {
 #define ADDRESS_GROUPS 64
 
 /*
- * What the process that elects a master among directors writes (failover.h), by number:
- * words, each of which is written without reading it. Times are of CLOCK_BOOTTIME [ns],
- * which goes on while the machine is suspended; 0: none.
+ * What the process that elects a master among directors writes (failover.h), by number.
+ * Programs write only FAILOVER_WORKS, and only 0. Times are of CLOCK_BOOTTIME [ns], which goes
+ * on while the machine is suspended; 0: none.
  */
 enum failover_word {
 	FAILOVER_GUARDS, /* there are guarded addresses */
-	FAILOVER_WORKS,  /* any of those below may be set */
+	FAILOVER_WORKS,  /* the next three may have an effect until then */
 	FAILOVER_GRACE,  /* packets of unknown connections are dropped until then */
 	FAILOVER_HAND,   /* on some device they are sent to a peer until then */
 	FAILOVER_PEERS,  /* there are other directors */
@@ -642,9 +642,11 @@ struct conn_record {
 	enum record_result result; /* the program's */
 	__be16 hairpin_port;       /* the director's, of a hairpin */
 	__u8 kind;                 /* enum record_kind */
-	__u8 pad;
-	__u32 idle;            /* since its last packet [ms]; RECORD_REPLICA, _ENDED, _SHARED */
-	union address hairpin; /* likewise, its address */
+	__u8 told;                 /* an upgrade's: the bits that told.h has in a number */
+	__u32 idle;                /* since its last packet [ms]; RECORD_REPLICA, _ENDED, _SHARED */
+	union address hairpin;     /* likewise, its address */
+	__u16 told_end;            /* an upgrade's: as in struct conn */
+	__u8 pad[6];
 };
 
 /* Where packets enter the data plane: the number is part of what one build hands

@@ -46,7 +46,7 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 	if (!set || !in_use(p, set))
 		return pass(p, REASON_PASS_NO_SERVICE);
 	if (stands_by(set))
-		return stand_by(p);
+		return stand_by(skb, p);
 	if (is_icmp(p)) {
 		decision = related(skb, p);
 		return decision == UNDECIDED ? tunnel_error(skb, p) : decision;

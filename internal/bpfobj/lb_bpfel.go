@@ -190,9 +190,11 @@ type LbConnRecord struct {
 	Result      LbRecordResult
 	HairpinPort uint16
 	Kind        uint8
-	Pad         uint8
+	Told        uint8
 	Idle        uint32
 	Hairpin     LbAddress
+	ToldEnd     uint16
+	Pad         [6]uint8
 }
 
 type LbConnState uint32

@@ -21,6 +21,10 @@ show. Other addresses stay. If the process ended after SIGUSR2, before the new p
 had taken over, it also resigns for the groups that were master: another director takes
 over at once.
 
+Then it ends what the process had the director do: addresses are not guarded any more,
+and packets of unknown connections are neither dropped nor handed over. It does not
+while an address cannot be removed.
+
 The systemd unit runs it when the process has ended. A start of imbang vrrp removes the
 addresses, too.
 
@@ -39,7 +43,7 @@ command line, or 3 if it failed.`,
 			if err != nil {
 				return err
 			}
-			return process.Clean(dir, log)
+			return process.Clean(dir, log, openPlane)
 		},
 	}
 	registerLog(c, &format)

@@ -129,6 +129,7 @@ func (a *adopter) add(key, value, fresh []byte, templates bool) error {
 	a.records = append(a.records, bpfobj.LbConnRecord{
 		Flow: c.Flow, Server: c.Server, Expires: c.Expires, Port: c.Port, State: c.State, Flags: c.Flags,
 		Template: c.Template, Forward: c.Forward, InPackets: c.InPackets, Fwmark: c.Fwmark, Netmask: c.Netmask,
+		ToldEnd: c.ToldEnd, Told: uint8(c.Number >> toldShift),
 	})
 	a.keys = append(a.keys, bytes.Clone(key))
 	if len(a.records) == recordBatch {

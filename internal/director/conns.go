@@ -301,7 +301,8 @@ func fromConn(c bpfobj.LbConn6, s bpfobj.LbServer, now uint64) model.Connection 
 
 // TOLD_REPLICA and TOLD_SLACK of bpf/told.h, and TICK_SHIFT of bpf/clock.h.
 const (
-	toldReplica = 1 << 28
+	toldShift   = 28
+	toldReplica = 1 << toldShift
 	toldSlack   = 5
 	tickShift   = 26
 )

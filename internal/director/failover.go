@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -34,6 +35,9 @@ type Failover struct {
 	in                                                instance
 	words, guarded, leases, hands, peers, repliesFrom *ebpf.Map
 	changing                                          sync.Mutex // what takes several writes
+	working                                           sync.Mutex // FAILOVER_WORKS and what it is about
+	// noted is the generation of the table whose servers were noted; odd: of none.
+	noted uint64
 }
 
 // BootTime is the time by CLOCK_BOOTTIME.
@@ -52,7 +56,7 @@ func OpenFailover() (*Failover, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Failover{in: in}
+	f := &Failover{in: in, noted: 1}
 	for name, m := range map[string]**ebpf.Map{
 		"failover_words": &f.words, "guarded": &f.guarded, "address_leases": &f.leases, "hand_overs": &f.hands,
 		"peer_directors": &f.peers, "reply_addresses": &f.repliesFrom,
@@ -110,15 +114,42 @@ func (f *Failover) put(word bpfobj.LbFailoverWord, value uint64) error {
 	return nil
 }
 
-// putWork writes a word that packets of unknown connections are subject to: they look at
-// none before FAILOVER_WORKS is set.
+// worksAlways is FAILOVER_WORKS of what has no end.
+const worksAlways = math.MaxUint64
+
+// putWork writes a word that packets of unknown connections are subject to, and until when
+// they look at such words at all: the latest end of any. The data plane ends that by itself.
 func (f *Failover) putWork(word bpfobj.LbFailoverWord, value uint64) error {
-	if value != 0 {
-		if err := f.put(bpfobj.LbFailoverWordFAILOVER_WORKS, 1); err != nil {
-			return err
-		}
+	f.working.Lock()
+	defer f.working.Unlock()
+	until, err := f.worksUntil(word, value)
+	if err != nil {
+		return err
+	}
+	// First: a word that has an effect must not be overlooked.
+	if err := f.put(bpfobj.LbFailoverWordFAILOVER_WORKS, until); err != nil {
+		return err
 	}
 	return f.put(word, value)
+}
+
+// worksUntil is FAILOVER_WORKS if one of the words has this value, and the others stay.
+func (f *Failover) worksUntil(word bpfobj.LbFailoverWord, value uint64) (until uint64, err error) {
+	for _, w := range []bpfobj.LbFailoverWord{
+		bpfobj.LbFailoverWordFAILOVER_GRACE, bpfobj.LbFailoverWordFAILOVER_HAND, bpfobj.LbFailoverWordFAILOVER_PEERS,
+	} {
+		v := value
+		if w != word {
+			if err := f.words.Lookup(uint32(w), &v); err != nil {
+				return 0, fmt.Errorf("failover: %w", err)
+			}
+		}
+		if w == bpfobj.LbFailoverWordFAILOVER_PEERS && v != 0 {
+			v = worksAlways
+		}
+		until = max(until, v)
+	}
+	return until, nil
 }
 
 // Grace has packets of unknown connections that open none, and servers' replies without a
@@ -143,7 +174,7 @@ func (f *Failover) Renew(group uint32, until time.Duration) error {
 // Release ends all of it: for a process that ends, and whose addresses are gone from the
 // host. The kernel then answers for whatever addresses it has.
 func (f *Failover) Release() error {
-	errs := []error{f.Grace(0), f.Peers(), f.endHands(), f.Guard(nil), f.put(bpfobj.LbFailoverWordFAILOVER_WORKS, 0)}
+	errs := []error{f.Grace(0), f.Peers(), f.endHands(), f.Guard(nil)}
 	for group := range uint32(AddressGroups) {
 		errs = append(errs, f.Renew(group, 0))
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -104,12 +105,46 @@ func TestGrace(t *testing.T) {
 		check("in a short one", true)
 		time.Sleep(250 * time.Millisecond)
 		check("over", false)
-		// What the scheduler takes is not held up.
+		// A packet that would be scheduled with sloppy_tcp may be of the former master's
+		// connection just as well. It is scheduled once the grace period is over.
+		sloppy := testenv.TCP("10.10.0.11:9", vip, "A")
 		r.must(r.Set(Setting{Name: "sloppy_tcp", Value: 1}), f.Grace(in(time.Hour)))
-		if got := client(testenv.TCP("10.10.0.11:9", vip, "A")); got.verdict != redirect {
+		if got := client(sloppy); got.verdict != drop {
+			t.Errorf("one device: %v: sloppy_tcp in a grace period: %v", oneDevice, got.verdict)
+		}
+		r.must(f.Grace(0))
+		if got := client(sloppy); got.verdict != redirect {
 			t.Errorf("one device: %v: sloppy_tcp: %v", oneDevice, got.verdict)
 		}
 	}
+}
+
+// Once nothing is left to do, packets of unknown connections look at one word, which is 0.
+func TestFailoverAtRest(t *testing.T) {
+	t.Parallel()
+	r, f := newHanding(t)
+	works := func(when string, want bool) {
+		t.Helper()
+		r.fromClient(testenv.TCP("10.10.0.9:9", vip, "A"))
+		var until uint64
+		if r.must(f.words.Lookup(uint32(bpfobj.LbFailoverWordFAILOVER_WORKS), &until)); until != 0 != want {
+			t.Errorf("%s: the word is %d", when, until)
+		}
+	}
+	device := linkAddress(r.client, peerMAC)
+	works("before", false)
+	r.must(f.Grace(in(-time.Second)))
+	works("a grace period that is over", false)
+	r.must(f.Grace(in(time.Hour)), f.Grace(in(-time.Second)))
+	works("a shorter one in place of a longer", false)
+	r.must(f.Hand(device, in(time.Hour)), f.Grace(in(-time.Second)))
+	works("handing over", true)
+	r.must(f.Hand(device, 0))
+	works("ended", false)
+	r.must(f.Peers(device), f.Hand(device, in(-time.Second)))
+	works("a peer", true)
+	r.must(f.Peers())
+	works("none", false)
 }
 
 // arpRequest asks for the hardware address of an address of IPv4.

@@ -36,8 +36,9 @@ func (l LinkAddress) check() error {
 // Hand has packets of unknown connections that open none, and servers' replies without a
 // connection, that came in by a device sent on by it to the director that had the addresses
 // before, until a time; 0 ends it for the device. What that director sent is not sent back, and
-// what is of a socket of this host passes. It comes before a grace period. Called again, it
-// also notes servers that were added.
+// what is of a socket of this host passes. It comes before a grace period. A packet has a hop
+// less then, and is dropped if it has none left. Called again, it also notes servers that were
+// added.
 func (f *Failover) Hand(to LinkAddress, until time.Duration) error {
 	if until <= 0 {
 		return f.endHand(to.Index)
@@ -45,8 +46,16 @@ func (f *Failover) Hand(to LinkAddress, until time.Duration) error {
 	if err := to.check(); err != nil {
 		return err
 	}
+	now, err := BootTime()
+	if err != nil {
+		return err
+	}
 	f.changing.Lock()
 	defer f.changing.Unlock()
+	// Devices that are gone have other indices when they come back: theirs would fill the map.
+	if err := deleteKeys(f.hands, func(_ uint32, h bpfobj.LbHandOver) bool { return h.Until <= uint64(now) }); err != nil {
+		return fmt.Errorf("failover: end hand-overs: %w", err)
+	}
 	h := bpfobj.LbHandOver{Until: uint64(until), Mac: [6]uint8(to.MAC)}
 	if err := f.hands.Put(uint32(to.Index), h); err != nil {
 		return fmt.Errorf("failover: hand over to %s: %w", to.MAC, err)
@@ -121,7 +130,8 @@ func (f *Failover) Peers(all ...LinkAddress) error {
 // noteServers writes the addresses of servers whose replies may come from other ports than
 // the one that is listed, or that no service owns (mayOwnReplies): packets that came from
 // them may be replies. It reads what commands write, and takes no lock: a server that an edit
-// is just writing may be missed, and has no connections yet.
+// is just writing may be missed, and has no connections yet. It does nothing if they were noted
+// of the table that there is: a takeover begins several periods at once. f.changing is held.
 func (f *Failover) noteServers() error {
 	dir := f.in.dir()
 	config, err := ebpf.LoadPinnedMap(filepath.Join(dir, "config"), &ebpf.LoadPinOptions{ReadOnly: true})
@@ -129,15 +139,18 @@ func (f *Failover) noteServers() error {
 		return fmt.Errorf("failover: %w", err)
 	}
 	defer config.Close()
+	var set bpfobj.LbSettings
+	if err := config.Lookup(uint32(0), &set); err != nil {
+		return fmt.Errorf("failover: read the configuration: %w", err)
+	}
+	if f.noted == set.Generation {
+		return nil
+	}
 	servers, err := ebpf.LoadPinnedMap(filepath.Join(dir, "servers"), &ebpf.LoadPinOptions{ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("failover: %w", err)
 	}
 	defer servers.Close()
-	var set bpfobj.LbSettings
-	if err := config.Lookup(uint32(0), &set); err != nil {
-		return fmt.Errorf("failover: read the configuration: %w", err)
-	}
 	wanted := map[bpfobj.LbAddress]bool{}
 	err = eachElement(context.Background(), servers, set.Servers, func(_ uint32, s *bpfobj.LbServer) {
 		if available(*s) && repliesFromAnyPort(*s) {
@@ -147,13 +160,26 @@ func (f *Failover) noteServers() error {
 	if err != nil {
 		return fmt.Errorf("failover: read the servers: %w", err)
 	}
-	if err := deleteKeys(f.repliesFrom, func(a bpfobj.LbAddress, _ uint32) bool { return !wanted[a] }); err != nil {
-		return fmt.Errorf("failover: servers' addresses: %w", err)
+	there, err := mapKeys[bpfobj.LbAddress](f.repliesFrom)
+	if err != nil {
+		return fmt.Errorf("failover: read servers' addresses: %w", err)
+	}
+	for _, a := range there {
+		if wanted[a] {
+			delete(wanted, a)
+			continue
+		}
+		if err := f.repliesFrom.Delete(a); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("failover: server %s: %w", fromAddress(a), err)
+		}
 	}
 	for a := range wanted {
 		if err := f.repliesFrom.Put(a, uint32(1)); err != nil {
 			return fmt.Errorf("failover: server %s: %w", fromAddress(a), err)
 		}
+	}
+	if !beingEdited(set.Generation) {
+		f.noted = set.Generation
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -40,16 +41,19 @@ func newHanding(t *testing.T) (*rig, *Failover) {
 	return r, r.failover()
 }
 
-// reaches is a frame as the director that it was handed to gets it.
+// reaches is a frame as the director that it was handed to gets it: one hop further.
 func reaches(t *testing.T, r result, p testenv.Packet) []byte {
 	t.Helper()
-	if diff := cmp.Diff(p.MACs(testenv.DirectorMAC, peerMAC).Frame(), r.frame); r.verdict != redirect || diff != "" {
+	if diff := cmp.Diff(p.TTL(63).MACs(testenv.DirectorMAC, peerMAC).Frame(), r.frame); r.verdict != redirect || diff != "" {
 		t.Fatalf("%v, want it handed over as it came (-want +got):\n%s", r.verdict, diff)
 	}
 	return slices.Concat(mustMAC(testenv.DirectorMAC), r.frame[6:])
 }
 
 func mustMAC(s string) []byte { return linkAddress(1, s).MAC }
+
+// further is a packet that two directors sent on.
+func further(p testenv.Packet) testenv.Packet { return onward(p).TTL(62) }
 
 // After a planned move the new director hands packets of unknown connections to the former
 // one, as they came, which sends them to the servers and to the clients.
@@ -67,13 +71,13 @@ func TestHandOver(t *testing.T) {
 			vip          int
 			becomes      func(testenv.Packet) outcome
 		}{
-			{"masquerading", at(f.server(0), 8080), vipMasq, func(p testenv.Packet) outcome { return becomes(onward(p.To(at(f.server(0), 8080)))) }},
-			{"every port", at(f.server(3), 80), vipAll, func(p testenv.Packet) outcome { return becomes(onward(p.To(at(f.server(3), 80)))) }},
-			{"direct routing", "", vipDirect, func(p testenv.Packet) outcome { return becomes(onward(p)) }},
+			{"masquerading", at(f.server(0), 8080), vipMasq, func(p testenv.Packet) outcome { return becomes(further(p.To(at(f.server(0), 8080)))) }},
+			{"every port", at(f.server(3), 80), vipAll, func(p testenv.Packet) outcome { return becomes(further(p.To(at(f.server(3), 80)))) }},
+			{"direct routing", "", vipDirect, func(p testenv.Packet) outcome { return becomes(further(p)) }},
 			{"tunnel", "", vipTunnel, func(p testenv.Packet) outcome {
 				header := f.tunnelHeader(f.tunnelled()[0])
-				header.DontFragment = false // as the packet
-				return wrapped(onward(p), header)
+				header.DontFragment, header.TTL = false, 62 // as the packet
+				return wrapped(further(p), header)
 			}},
 		} {
 			t.Run(f.name+", "+c.name, func(t *testing.T) {
@@ -89,7 +93,7 @@ func TestHandOver(t *testing.T) {
 					if c.server != "" && flags != "R" {
 						reply := p.Turned().From(c.server).Flags("A")
 						got := reaches(t, b.fromServer(reply), reply)
-						becomes(backward(reply.From(vip))).judge(t, got, a.send(a.progs.LbServer, skBuff{}, got))
+						becomes(backward(reply.From(vip)).TTL(62)).judge(t, got, a.send(a.progs.LbServer, skBuff{}, got))
 					}
 				}
 				// What opens a connection does so here.
@@ -105,6 +109,126 @@ func TestHandOver(t *testing.T) {
 			t.Error("a client's datagram was handed over")
 		}
 	}
+}
+
+// Directors that hand packets to each other in a circle, as three may, do so for as many hops
+// as the packet has left.
+func TestHandOverTakesAHop(t *testing.T) {
+	t.Parallel()
+	r, f := newHanding(t)
+	r.must(f.Hand(linkAddress(r.client, peerMAC), in(time.Hour)))
+	for _, f := range families {
+		p := testenv.TCP(at(f.client, 2000), at(f.vip(vipMasq), 80), "A")
+		becomes(p.TTL(1).MACs(testenv.DirectorMAC, peerMAC)).judge(t, nil, r.fromClient(p.TTL(2)))
+		for _, ttl := range []uint8{0, 1} {
+			reasons := r.reasonsOf(func() {
+				if got := r.fromClient(p.TTL(ttl)); got.verdict != drop {
+					t.Errorf("%s: TTL %d: %v", f.name, ttl, got.verdict)
+				}
+			})
+			if reasons["drop takeover"] != 1 {
+				t.Errorf("%s: TTL %d: %v", f.name, ttl, reasons)
+			}
+		}
+	}
+}
+
+// A socket of this host that is bound to a port of all its addresses has what is for one of
+// them, not a datagram that passes through.
+func TestHandOverPastSockets(t *testing.T) {
+	t.Parallel()
+	r, f := newHanding(t)
+	r.must(f.Hand(linkAddress(r.server, peerMAC), in(time.Hour)))
+	r.must(r.ns.Do(func() error {
+		all, err := net.ListenPacket("udp", ":2000")
+		if err != nil {
+			return err
+		}
+		r.Cleanup(func() { all.Close() })
+		for _, f := range families {
+			one, err := net.ListenPacket("udp", at(f.own().String(), 3000))
+			if err != nil {
+				return err
+			}
+			r.Cleanup(func() { one.Close() })
+		}
+		return nil
+	}))
+	for _, f := range families {
+		from := at(f.server(0), 8080)
+		reply := testenv.UDP(from, at(f.client, 2000), "reply")
+		reaches(t, r.fromServer(reply), reply)
+		for _, port := range []int{2000, 3000} {
+			if got := r.fromServer(testenv.UDP(from, at(f.own().String(), port), "reply")); got.verdict != pass {
+				t.Errorf("%s: to the socket at port %d: %v", f.name, port, got.verdict)
+			}
+		}
+		own := testenv.UDP(from, at(f.own().String(), 4000), "reply")
+		reaches(t, r.fromServer(own), own)
+	}
+}
+
+// With sloppy_tcp and sloppy_sctp what does not open a connection is handed over, too.
+func TestHandOverWithSloppy(t *testing.T) {
+	t.Parallel()
+	r, f := newHanding(t)
+	r.must(r.Set(Setting{Name: "sloppy_tcp", Value: 1}, Setting{Name: "sloppy_sctp", Value: 1}))
+	r.serve(service(model.SCTP, at(ipv4.vip(vipMasq), 80), "rr"), ipv4.real(0, 8080))
+	for name, p := range map[string]testenv.Packet{
+		"TCP":  testenv.TCP(client1, at(ipv4.vip(vipMasq), 80), "A"),
+		"SCTP": testenv.SCTP(client1, at(ipv4.vip(vipMasq), 80), testenv.SCTPData),
+	} {
+		r.must(f.Hand(linkAddress(r.client, peerMAC), in(time.Hour)))
+		reaches(t, r.fromClient(p), p)
+		r.must(f.Hand(linkAddress(r.client, peerMAC), 0))
+		if got := r.fromClient(p); got.verdict != redirect || bytes.Equal(got.frame[:6], mustMAC(peerMAC)) {
+			t.Errorf("%s, no hand-over any more: %v", name, got.verdict)
+		}
+	}
+}
+
+// Devices that are gone leave nothing that takes the room of others.
+func TestHandOverForgetsDevices(t *testing.T) {
+	t.Parallel()
+	r, f := newHanding(t)
+	for i := range int(f.hands.MaxEntries()) {
+		r.must(f.Hand(linkAddress(1000+i, peerMAC), in(-time.Second)))
+	}
+	r.must(f.Hand(linkAddress(r.client, peerMAC), in(time.Hour)))
+	if n := r.entries(f.hands); n != 1 {
+		t.Errorf("%d devices are noted", n)
+	}
+}
+
+// The servers are read once for all that a takeover begins, and again once they have changed.
+func TestServersAreNotedOnce(t *testing.T) {
+	t.Parallel()
+	r, f := newHanding(t)
+	noted := func(when string, want ...string) {
+		t.Helper()
+		keys, err := mapKeys[bpfobj.LbAddress](f.repliesFrom)
+		r.must(err)
+		var got []string
+		for _, key := range keys {
+			got = append(got, fromAddress(key).String())
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	until := in(time.Hour)
+	servers := []string{ipv4.server(3), ipv6.server(3)}
+	r.must(f.Grace(until))
+	noted("a grace period", servers...)
+	r.must(deleteKeys(f.repliesFrom, func(bpfobj.LbAddress, uint32) bool { return true }))
+	r.must(f.Hand(linkAddress(r.client, peerMAC), until), f.Grace(until))
+	noted("of the same table")
+	r.serve(persistent(tcpService(at(ipv4.vip(9), 0), "rr")), ipv4.real(1, 0))
+	r.must(f.Hand(linkAddress(r.client, peerMAC), until))
+	noted("of another one", ipv4.server(1), servers[0], servers[1])
+	r.must(r.DeleteService(tcpService(at(ipv4.vip(9), 0), "rr").Key), f.Grace(until))
+	noted("without a service", servers...)
 }
 
 // What is handed over, and until when; and what the other director sent back.

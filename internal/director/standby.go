@@ -27,3 +27,17 @@ func (d *Director) Standby(until time.Duration) error {
 	// Under the lock the setting may be another one.
 	return d.changeConfig(func(set *bpfobj.LbSettings) { set.Standby = min(set.BackupOnly, 1) })
 }
+
+// ExtendStandby is Standby for a role that runs already. It takes no lock, and may be called
+// while another goroutine uses the handle: what that waits for must not end the role. After an
+// upgrade it is ErrReplaced. It leaves it to Standby to follow the setting backup_only.
+func (d *Director) ExtendStandby(until time.Duration) error {
+	if err := d.maps.FailoverWords.Put(uint32(bpfobj.LbFailoverWordFAILOVER_BACKUP), uint64(max(until, 0))); err != nil {
+		return fmt.Errorf("note that a backup runs: %w", err)
+	}
+	set, err := d.config()
+	if err == nil && set.Successor != 0 {
+		err = ErrReplaced
+	}
+	return err
+}

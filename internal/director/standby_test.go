@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
 
@@ -58,4 +59,26 @@ func TestStandby(t *testing.T) {
 	check("backup_only no more", false)
 	soon()
 	check("not backup_only", false)
+}
+
+// Checks of servers that go the way of the traffic get their replies on a director that stands
+// by, too.
+func TestStandbySteersChecks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, small)
+	s := r.steering()
+	r.must(r.Set(Setting{Name: "backup_only", Value: 1}), r.Standby(in(time.Hour)))
+	for _, f := range families {
+		r.must(r.AddService(service(model.TCP, at(f.vip(9), 80), "wlc"))) // for the family to be in use
+		c := f.checkOf(model.Server{Addr: f.serverAddr(0), Port: 80, Forward: model.Route}, 40000)
+		r.must(s.Begin(c))
+		t.Run(f.name, func(t *testing.T) {
+			reply := testenv.TCP(c.Virtual.String(), c.Local.String(), "SA")
+			goesOn("", reply.From(c.Remote.String())).judge(t, reply.Frame(), r.fromServer(reply))
+			reasons := r.reasonsOf(func() { r.fromServer(reply.Turned()) })
+			if reasons["drop check returned"] != 1 {
+				t.Errorf("a check that a server forwarded: %v", reasons)
+			}
+		})
+	}
 }

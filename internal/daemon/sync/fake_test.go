@@ -31,6 +31,10 @@ type fakeTable struct {
 	most     int // entries in one call
 	err      error
 	standby  time.Duration // as it was told last
+	// busy, if set, keeps who asks for timeouts: it gets a value first, then gives one.
+	// extended gets the calls of ExtendStandby.
+	busy     chan struct{}
+	extended chan time.Duration
 }
 
 func newFakeTable() *fakeTable {
@@ -72,6 +76,13 @@ func (f *fakeTable) Settings() ([]director.Setting, error) {
 
 func (f *fakeTable) Timeouts() (model.Timeouts, error) {
 	f.mu.Lock()
+	busy := f.busy
+	f.mu.Unlock()
+	if busy != nil {
+		busy <- struct{}{}
+		<-busy
+	}
+	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.timeouts, nil
 }
@@ -80,6 +91,14 @@ func (f *fakeTable) Standby(until time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.standby = until
+	return nil
+}
+
+func (f *fakeTable) ExtendStandby(until time.Duration) error {
+	select {
+	case f.extended <- until:
+	default:
+	}
 	return nil
 }
 

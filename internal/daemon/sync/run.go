@@ -21,7 +21,7 @@ import (
 const interval = time.Second
 
 // Table is what synchronization needs of a director (director.Director). It is used by one
-// goroutine at a time.
+// goroutine at a time, but for ExtendStandby.
 type Table interface {
 	// Synchronize enters or updates entries, as ip_vs_proc_conn does; errs has the error of
 	// each of them.
@@ -30,6 +30,8 @@ type Table interface {
 	Timeouts() (model.Timeouts, error)
 	// Standby says until when a backup runs, by CLOCK_BOOTTIME; 0: it has ended.
 	Standby(until time.Duration) error
+	// ExtendStandby is the same of a backup that goes on. It does not wait.
+	ExtendStandby(until time.Duration) error
 }
 
 // Source tells which entries of the director the synchronization rule selects

@@ -45,6 +45,7 @@ func (r roleRun) backup(ctx context.Context) error {
 		p.run(func(ctx context.Context) error { return b.receive(ctx, conn) })
 	}
 	p.run(b.look)
+	p.run(b.renew)
 	b.ready(len(r.conns))
 	return p.wait(ctx)
 }
@@ -61,6 +62,27 @@ func (b *backupRun) standBy() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.o.Table.Standby(now + standByFor)
+}
+
+// renew tells the director that the backup goes on, while others may wait for its lock for longer
+// than that holds.
+func (b *backupRun) renew(ctx context.Context) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			now, err := director.BootTime()
+			if err == nil {
+				err = b.o.Table.ExtendStandby(now + standByFor)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // standDown tells it that none runs any more.

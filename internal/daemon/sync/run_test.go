@@ -349,3 +349,31 @@ func TestBackupStandsBy(t *testing.T) {
 		t.Error("it has not ended")
 	}
 }
+
+// A backup that waits for the director's lock goes on to stand by.
+func TestBackupStandsByWhileItWaits(t *testing.T) {
+	t.Parallel()
+	_, ns := twoHosts(t)
+	table := newFakeTable()
+	table.extended = make(chan time.Duration)
+	run(t, ns, Config{Role: RoleBackup, Interface: "eth0"}, Options{Table: table})
+	busy := make(chan struct{})
+	table.set(func() { table.busy = busy })
+	<-busy // it waits
+	table.set(func() { table.busy = nil })
+	t.Cleanup(func() { busy <- struct{}{} }) // before the role ends
+	for range 2 {
+		now, err := director.BootTime()
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case until := <-table.extended:
+			if left := until - now; left <= standByFor-2*interval {
+				t.Errorf("it runs for another %v", left)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("it does not say that it runs")
+		}
+	}
+}

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -20,9 +21,10 @@ import (
 const resignWithin = time.Minute
 
 // Clean does what a process could not that was killed: it resigns for the groups of a program
-// that ended between its execution and its start, and removes the addresses that are left. It
-// refuses while a process runs.
-func Clean(dir string, log *slog.Logger) error {
+// that ended between its execution and its start, and removes the addresses that are left. Then
+// nothing is to be guarded any more, and the kernel answers for what addresses it has: open
+// opens the director that is loaded, nil if none is. It refuses while a process runs.
+func Clean(dir string, log *slog.Logger, open func() (Plane, error)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	lock, err := place.TakeVRRP(dir)
@@ -36,7 +38,18 @@ func Clean(dir string, log *slog.Logger) error {
 	}
 	resign(&h, log)
 	_ = os.Remove(place.VRRPHandover(dir))
-	return removeMarked(log)
+	if err := removeMarked(log); err != nil {
+		return err
+	}
+	plane, err := open()
+	if err != nil {
+		log.Warn("whether the director still guards addresses is not known", "error", err)
+		return nil
+	}
+	if plane == nil {
+		return nil
+	}
+	return errors.Join(plane.Release(), plane.Close())
 }
 
 // resign has the other directors take over at once.

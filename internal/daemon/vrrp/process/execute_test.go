@@ -253,11 +253,20 @@ func TestClean(t *testing.T) {
 	all := group.AllAddresses()
 	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
 	b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })
+	plane, opened := &fakePlane{}, 0
 	clean := func() error {
-		return a.ns.Do(func() error { return Clean(a.dir, logOf(&a.node)) })
+		return a.ns.Do(func() error {
+			return Clean(a.dir, logOf(&a.node), func() (Plane, error) {
+				opened++
+				return plane, nil
+			})
+		})
 	}
 	if err := clean(); !errors.Is(err, place.ErrVRRPRunning) {
 		t.Errorf("while it runs: %v", err)
+	}
+	if opened != 0 {
+		t.Error("a running process's plane was released")
 	}
 	a.signal(syscall.SIGUSR2)
 	a.await("the next program", func() bool { _, err := os.Stat(place.VRRPHandover(a.dir)); return err == nil })
@@ -268,8 +277,8 @@ func TestClean(t *testing.T) {
 	if err := clean(); err != nil {
 		t.Fatal(err)
 	}
-	if n := has(t, a.ns, all...); n != 0 {
-		t.Errorf("%d addresses are left", n)
+	if n := has(t, a.ns, all...); n != 0 || !plane.released || !plane.closed {
+		t.Errorf("%d addresses are left; %+v", n, plane)
 	}
 	b.await("the other one is master", b.is(vrrp.Master))
 	if g := b.group(); g.Cause != vrrp.CauseResigned.String() {
