@@ -258,8 +258,10 @@ func (r *Receiver) challenge(now time.Duration, from netip.AddrPort, h header, b
 
 // welcome handles a sender's proof that it is running.
 func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w welcome, b []byte, out *Output) Reason {
-	if r.following && h.session == r.session && w.receiver == r.prove.id && r.probe.answered(w) {
-		return r.reached(now, from, w, b)
+	if r.following && h.session == r.session && w.receiver == r.prove.id {
+		if i := r.probe.answered(w); i >= 0 {
+			return r.reached(now, from, i, w, b)
+		}
 	}
 	if h.session == 0 || !r.prove.proved(now, w) {
 		return ReasonUnproved
@@ -309,7 +311,7 @@ func (r *Receiver) requestBulk() {
 	}
 	r.request++
 	r.want, r.synced, r.bulk, r.gapAt = true, false, 0, 0
-	r.probe.nonce, r.probe.next = 0, 0
+	r.probe.forget()
 }
 
 // spoil notes that a record was not applied. What the sender has is not known then.
