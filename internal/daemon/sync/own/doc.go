@@ -110,7 +110,8 @@
 //
 // After a split sessions resume, or both request a bulk transfer; then each has the union of
 // what had packets. Datagrams that were sent again have their age (ages.go): for rule 2 a packet
-// is as old as it is. HasAll asks how far the other one's stream is. With a barrier for
+// is as old as it is. HasAll asks how far the other one's stream is; the
+// answer waits until the other director has read all events of its data plane. With a barrier for
 // the other direction both have everything.
 //
 // # Two senders
@@ -152,8 +153,9 @@
 //	4  Welcome    receiver (8), nonce (8), time of admission [ms] (8)
 //	5  Reset      receiver (8), number of its acknowledgement (8)
 //
-// In a pair Data begins and Beat ends with a time (4) [ms, since the session began], Welcome
-// ends with the number of the next datagram (8), and flag 1 of BulkStart says that replicas come.
+// In a pair Data begins and Beat ends with a time (4) [ms, since the session began], flag 1 of
+// BulkStart says that replicas come, and flag 1 of Hello asks how far the stream is. Welcome ends
+// with the number of the next datagram (8), which is 0 without that flag.
 //
 //	17 Hello      receiver (8), nonce (8)
 //	18 Ack        receiver (8), time of admission (8), all up to here were applied (8), number

@@ -88,6 +88,9 @@ type Output struct {
 	Apply     []Change
 	Events    []Event
 	Reached   []Reached
+	// Drain: the caller gives Update and Delete what has happened up to now, if they do not have
+	// it yet, and calls Sender.Drained.
+	Drain bool
 	// Next is when Tick is due, at the latest.
 	Next time.Duration
 
@@ -98,6 +101,7 @@ type Output struct {
 // Reset empties it, and keeps the memory.
 func (o *Output) Reset() {
 	o.Datagrams, o.Apply, o.Events, o.Reached = o.Datagrams[:0], o.Apply[:0], o.Events[:0], o.Reached[:0]
+	o.Drain = false
 	o.bytes, o.controls = o.bytes[:0], o.controls[:0]
 }
 

@@ -48,7 +48,7 @@ func (r *Receiver) HasAll(now, since time.Duration, out *Output) bool {
 	if r.following && p.due(now, since) {
 		x := hello{r.prove.id, 1 + r.config.Random()>>1}
 		p.ask(now, x.nonce)
-		b := appendHeader(r.scratch[:0], header{kind: kindHello, group: r.config.Group, session: r.session, pair: r.config.pair})
+		b := appendHeader(r.scratch[:0], header{kind: kindHello, flags: helloProbe, group: r.config.Group, session: r.session, pair: r.config.pair})
 		r.scratch = r.sign.sign(x.append(b))
 		out.send(r.scratch, r.peer)
 	}
@@ -117,4 +117,42 @@ func (r *Receiver) reached(now time.Duration, from netip.AddrPort, i int, w welc
 		r.exists(now, w.next-1)
 	}
 	return accepted
+}
+
+// unanswered is a question of the other director. What happened before it came may be in the ring
+// of the data plane: it is answered after that was read.
+type unanswered struct {
+	hello
+	from netip.AddrPort
+	came time.Duration
+}
+
+// mostUnanswered are kept; the latest say the most.
+const mostUnanswered = 8
+
+// Drained says that all that happened up to a time was given to Update and Delete
+// (Output.Drain). It answers the questions that came before.
+func (s *Sender) Drained(now, upTo time.Duration, out *Output) {
+	i := 0
+	for i < len(s.asked) && s.asked[i].came <= upTo {
+		i++
+	}
+	if i > 0 {
+		s.flush(now, out)
+	}
+	for _, q := range s.asked[:i] {
+		s.welcome(now, q.hello, s.store.next, q.from, out)
+	}
+	s.asked = slices.Delete(s.asked, 0, i)
+	out.Drain = out.Drain || len(s.asked) > 0
+	s.due(now, out)
+}
+
+// keep keeps a question until Drained.
+func (s *Sender) keep(q unanswered, out *Output) {
+	if len(s.asked) == mostUnanswered {
+		s.asked = slices.Delete(s.asked, 0, 1)
+	}
+	s.asked = append(s.asked, q)
+	out.Drain = true
 }

@@ -62,3 +62,36 @@ func TestPairHasAllOfEachMoment(t *testing.T) {
 		t.Errorf("known %d times of 300, %d questions", known, questions)
 	}
 }
+
+// What happened before a question is asked for may still be in the ring of the other director's
+// data plane, as while another command has its table locked: the answer comes after that was
+// read, or not at all.
+func TestPairHasAllWithUnreadEvents(t *testing.T) {
+	w := newWorld(t, 1, 0)
+	a, b := twins(w)
+	a.start()
+	b.start()
+	w.run(2 * time.Second)
+	b.stalled = true
+	mine := conn(1)
+	b.packet(mine)
+	w.run(time.Second)
+	since := w.now
+	for range 50 {
+		if a.hasAll(since) {
+			t.Fatal("an entry that is in the ring is here")
+		}
+		w.run(10 * time.Millisecond)
+	}
+	b.stalled = false
+	b.drain()
+	for !a.hasAll(since) {
+		if w.now-since > 3*time.Second {
+			t.Fatal("it is not known")
+		}
+		w.run(10 * time.Millisecond)
+	}
+	if a.entries[keyOf(&mine)] == nil {
+		t.Error("the entry is not here")
+	}
+}

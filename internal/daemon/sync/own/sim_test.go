@@ -223,6 +223,9 @@ func (n *node) do(call func(*Output)) {
 	if n.twin != nil {
 		n.twin.apply(out.Apply)
 		out.Apply = nil
+		if out.Drain && !n.twin.stalled {
+			n.twin.later(n.twin.drain)
+		}
 	}
 	for _, c := range out.Apply {
 		k := keyOf(&c.Conn)

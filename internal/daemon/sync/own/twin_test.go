@@ -19,7 +19,9 @@ type twin struct {
 	entries map[key]*twinEntry
 	kept    int // entries that both have with another server
 	beaten  int
-	life    int // of the machine
+	life    int                 // of the machine
+	ring    []func(out *Output) // events that nobody has read
+	stalled bool                // nobody reads them
 }
 
 type twinEntry struct {
@@ -68,6 +70,7 @@ func (t *twin) start() *twin {
 func (t *twin) stop(lost bool) {
 	t.n.down = true
 	t.life++
+	t.ring = nil
 	if lost {
 		clear(t.entries)
 	}
@@ -85,7 +88,27 @@ func (t *twin) told(e *twinEntry) model.Connection {
 }
 
 func (t *twin) update(e *twinEntry) {
-	t.n.do(func(out *Output) { t.pair.Sender.Update(t.n.clock(), []model.Connection{t.told(e)}, out) })
+	told := t.told(e)
+	t.event(func(out *Output) { t.pair.Sender.Update(t.n.clock(), []model.Connection{told}, out) })
+}
+
+// event is one that the ring has; it is read at once, unless nobody reads.
+func (t *twin) event(call func(out *Output)) {
+	t.ring = append(t.ring, call)
+	if !t.stalled {
+		t.drain()
+	}
+}
+
+// drain reads all that the ring has.
+func (t *twin) drain() {
+	for len(t.ring) > 0 {
+		call := t.ring[0]
+		t.ring = t.ring[1:]
+		t.n.do(call)
+	}
+	now := t.n.clock()
+	t.n.do(func(out *Output) { t.pair.Sender.Drained(now, now, out) })
 }
 
 func (t *twin) end(k key) {
@@ -95,7 +118,7 @@ func (t *twin) end(k key) {
 }
 
 func (t *twin) ended(c model.Connection) {
-	t.n.do(func(out *Output) { t.pair.Sender.Delete(t.n.clock(), []model.Connection{c}, out) })
+	t.event(func(out *Output) { t.pair.Sender.Delete(t.n.clock(), []model.Connection{c}, out) })
 }
 
 // packet is one of a client: it opens a connection, or moves it to a state.

@@ -91,6 +91,7 @@ type Replica struct {
 	// accompanied is when the role had another director last.
 	accompanied time.Duration
 	drained     time.Time         // Tell's events up to here are in the machine
+	flushed     time.Duration     // Tell's events are flushed then
 	sessions    int               // that a master has begun
 	reached     map[uint64]uint64 // the latest barrier of each receiver, in this session
 	ended       bool
@@ -412,6 +413,7 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 		}
 		if drained {
 			r.drained = came
+			r.sender.Drained(now, came.Sub(r.start)-readAfter, &r.out)
 			r.announce()
 		}
 		return r.do()
@@ -444,6 +446,9 @@ func (r *Replica) do() error {
 		r.receiver.SetLacking(r.now(), r.waiting.lacking(), &r.out)
 	}
 	r.send()
+	if r.out.Drain {
+		r.drain()
+	}
 	for _, e := range r.out.Events {
 		r.report(e)
 	}
@@ -462,6 +467,17 @@ func (r *Replica) do() error {
 	}
 	r.out.Reset()
 	return nil
+}
+
+// drain has Tell's events up to now read, as soon as one that is being read is over. Without an
+// answer the other director asks again.
+func (r *Replica) drain() {
+	const after = readAfter + time.Millisecond
+	now := r.now()
+	if source := r.source; source != nil && now >= r.flushed {
+		r.flushed = now + after // questions that come until then are answered by the next one
+		time.AfterFunc(after, func() { _ = source.Flush() })
+	}
 }
 
 // sendPatience is how long datagrams wait for room in the socket's buffer.
