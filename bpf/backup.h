@@ -48,7 +48,9 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 	if (conn_lives(c, key, family) && c->server == seen->server) {
 		c->in_packets = r->in_packets;
 		if (flow->template) {
-			c->timeout = r->netmask;
+			/* There it may be that of a template that lives on for its connections. */
+			if (r->kind != RECORD_SHARED || r->netmask > c->timeout)
+				c->timeout = r->netmask;
 			c->flags = (c->flags & ~CONN_ASSURED) | (r->flags & CONN_ASSURED);
 		} else {
 			moved = conn_become(c, r->state);
