@@ -190,7 +190,7 @@ type LbConnRecord struct {
 	Result      LbRecordResult
 	HairpinPort uint16
 	Kind        uint8
-	Pad         uint8
+	Known       uint8
 	Idle        uint32
 	Hairpin     LbAddress
 }
@@ -800,7 +800,7 @@ type LbSettings struct {
 	Syncing                 uint32
 	BackupOnly              uint32
 	Standby                 uint32
-	Pad                     uint32
+	Replicated              uint32
 	Generation              uint64
 	Successor               uint32
 	Adopting                uint32

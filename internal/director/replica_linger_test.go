@@ -44,7 +44,7 @@ func TestMergeTemplateThatLingers(t *testing.T) {
 		t.Fatalf("a SYN: %s", got.verdict)
 	}
 	merge := func(list ...model.Connection) Merged {
-		errs, m, err := r.Merge(list)
+		errs, m, err := r.Merge(list, false)
 		r.must(err)
 		r.must(errs...)
 		return m

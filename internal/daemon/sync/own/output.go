@@ -20,6 +20,8 @@ type Change struct {
 	Delete bool
 	// Swept: it was read from the own table, and nothing was received of it (Delete).
 	Swept bool
+	// Known, of a pair: the entry was here. If it is not any more it has ended, and is not entered.
+	Known bool
 	// Conn is the entry. Of a connection Timeout is not transferred, of a template Connections.
 	Conn model.Connection
 }

@@ -39,9 +39,7 @@ type question struct {
 // caller asks again some milliseconds later.
 func (r *Receiver) HasAll(now, since time.Duration, out *Output) bool {
 	p := &r.probe
-	if r.following && r.synced && !r.want {
-		p.reach(r.done)
-	}
+	r.applied(now)
 	if p.known && p.fresh >= since {
 		return true
 	}

@@ -209,7 +209,11 @@ func (s *Sender) entry(now time.Duration, op uint8, c *model.Connection, bulk bo
 		s.define(now, index, out)
 	}
 	s.room(now, entrySize(c), bulk, out)
-	c.Idle = idle(c)
+	if s.config.pair {
+		c.Idle = pairIdle(c)
+	} else {
+		c.Idle = idle(c)
+	}
 	expires := c.Expires
 	switch {
 	case !s.config.pair:

@@ -22,6 +22,7 @@ type twin struct {
 	life    int                 // of the machine
 	ring    []func(out *Output) // events that nobody has read
 	stalled bool                // nobody reads them
+	had     bool                // the table has had all of the other one
 }
 
 type twinEntry struct {
@@ -47,6 +48,7 @@ func newTwin(n *node) *twin {
 
 // start starts the daemon; the table stays.
 func (t *twin) start() *twin {
+	t.n.config.Replicated = t.had
 	p, err := NewPair(t.n.clock(), t.n.config)
 	if err != nil {
 		t.n.w.t.Fatal(err)
@@ -71,6 +73,7 @@ func (t *twin) stop(lost bool) {
 	t.n.down = true
 	t.life++
 	t.ring = nil
+	t.had = !lost && t.pair.Receiver.HadAll()
 	if lost {
 		clear(t.entries)
 	}
@@ -178,7 +181,7 @@ func (t *twin) apply(changes []Change) {
 				t.later(func() { t.ended(told) })
 			}
 			continue
-		case e != nil && copied:
+		case e != nil && copied, e == nil && x.Known:
 			continue
 		case e != nil && e.conn.RealServer != c.RealServer:
 			if ahead >= -lastSlack {

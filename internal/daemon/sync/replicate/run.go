@@ -32,7 +32,9 @@ type Table interface {
 	Replicate(entries []model.Connection) (errs []error, err error)
 	Withdraw(entries []model.Connection) (errs []error, err error)
 	Sweep(entries []model.Connection) (ended int, err error)
-	Merge(entries []model.Connection) (errs []error, m director.Merged, err error)
+	Merge(entries []model.Connection, known bool) (errs []error, m director.Merged, err error)
+	Replicated() (bool, error)
+	SetReplicated(bool) error
 }
 
 // Source tells what happens to the director's entries, to a role that sends.
@@ -80,11 +82,12 @@ type Replica struct {
 	retries  retries
 	traffic  traffic
 	// complete is when all entries of the master were entered last.
-	complete time.Duration
-	bulks    uint64     // that a backup has begun to receive
-	looked   uint64     // the generation of the services that the machine has
-	past     own.Counts // of earlier sessions
-	locked   bool       // another command had the table locked for too long: nothing is applied
+	complete   time.Duration
+	bulks      uint64     // that a backup has begun to receive
+	looked     uint64     // the generation of the services that the machine has
+	past       own.Counts // of earlier sessions
+	locked     bool       // another command had the table locked for too long: nothing is applied
+	replicated bool       // as SetReplicated of the table has it
 	// lockNoted: the log has that the table is locked.
 	lockNoted bool
 	alarms    alarms
@@ -190,6 +193,10 @@ func (r *Replica) begin(key []byte) (err error) {
 		r.past = r.past.Add(r.sender.Counts())
 		err = r.pair.Renew(r.now())
 	case r.config.Role == RolePair:
+		if c.Replicated, err = r.o.Table.Replicated(); err != nil {
+			break
+		}
+		r.replicated = c.Replicated
 		r.pair, err = own.NewPair(r.now(), c)
 	case r.config.Role == Master:
 		if r.machine != nil {
@@ -336,6 +343,9 @@ func (r *Replica) tick(ctx context.Context) error {
 			}
 			if err == nil {
 				err = r.lookTraffic(now)
+			}
+			if err == nil {
+				err = r.noteReplicated()
 			}
 		}
 		more := false
