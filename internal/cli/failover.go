@@ -48,13 +48,17 @@ other director fails, this one takes over. Reloads and upgrades (SIGUSR2) of imb
 keep that; a start of the process ends it.
 
 Without a daemon or replication, or while the other director is behind, nothing is moved:
-connections that it does not have would be reset. --force moves nevertheless.
+connections that it does not have would be reset. Nor is anything moved if there is a link
+of the pair (section pair of the file) and the other director is not reached by it, or is
+not backup for each group: nobody would take over. --force moves nevertheless.
 
-Requires root. The exit status is 0, 1 if a group has not moved, 2 for a wrong command
-line, or 3 if it failed or was refused; then nothing has moved.`,
+Requires root. The exit status is 0, 1 if a group has not moved, or not yet, as no director
+has taken over within --timeout or this one is in fault, or if it is not known whether it has
+moved, with the state of each, 2 for a wrong command line, or 3 if it failed or was refused;
+then nothing has moved.`,
 		Example: `  imbang failover
   imbang failover web --timeout 30s
-  imbang failover && systemctl reboot
+  imbang failover && sleep 3 && systemctl reboot
   imbang failover --return`,
 		ValidArgsFunction: completeGroups,
 		RunE: func(c *cobra.Command, names []string) error {
@@ -116,6 +120,9 @@ func runFailover(ctx context.Context, names []string, f *failoverFlags) (*contro
 		return nil, err
 	}
 	if !f.force {
+		if err := askSuccessor(ctx, groups); err != nil {
+			return nil, err
+		}
 		began := time.Now()
 		if err := awaitPeer(ctx, f.timeout); err != nil {
 			return nil, err
@@ -129,7 +136,41 @@ func runFailover(ctx context.Context, names []string, f *failoverFlags) (*contro
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	return m, c.GiveUp(ctx, groups, func(one control.Move) { m.Groups = append(m.Groups, one) })
+	if err := c.GiveUp(ctx, groups, func(one control.Move) { m.Groups = append(m.Groups, one) }); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(m.Groups, func(g control.Move) bool { return g.Error != "" }) {
+		s, err := process.Ask(dir)
+		sayStates(m, s, err)
+	}
+	return m, nil
+}
+
+// sayStates adds what this director is now to groups that have not moved, as far as is known.
+func sayStates(m *control.Moves, s *process.Status, err error) {
+	for i := range m.Groups {
+		one := &m.Groups[i]
+		if one.Error == "" {
+			continue
+		}
+		if err != nil {
+			one.Error += "; its state is not known: " + err.Error()
+			continue
+		}
+		at := slices.IndexFunc(s.Groups, func(g process.Group) bool { return g.Name == one.Group })
+		if at < 0 {
+			one.Error += "; there is no such group any more"
+			continue
+		}
+		g := &s.Groups[at]
+		one.Error += "; now this director is " + g.State
+		if to := strings.TrimPrefix(followed(g), ", "); to != "" {
+			one.Error += " and follows " + to
+		}
+		if len(g.Faults) > 0 {
+			one.Error += ": " + strings.Join(g.Faults, ", ")
+		}
+	}
 }
 
 func returnGroups(ctx context.Context, dir string, names []string, f *failoverFlags, m *control.Moves) error {
@@ -185,16 +226,61 @@ func followed(g *process.Group) string {
 	return ""
 }
 
+// askSuccessor refuses a move that the other director cannot take over, as far as the link of
+// a pair says.
+func askSuccessor(ctx context.Context, groups []string) error {
+	d, err := api.NewClient()
+	if err != nil {
+		return err
+	}
+	s, err := d.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("nothing has moved: it is not known whether the other director can take over: %w%s", err, forceRemedy)
+	}
+	if err := canTakeOver(s.Pair, groups); err != nil {
+		return fmt.Errorf("nothing has moved: %w; imbang failover --force moves nevertheless, and nobody has the addresses until a director takes over", err)
+	}
+	return nil
+}
+
+// canTakeOver checks that groups are backup on the other director. Without a link nothing is
+// known of it.
+func canTakeOver(p *api.Pair, groups []string) error {
+	switch {
+	case p == nil:
+		return nil
+	case !p.Reached:
+		return fmt.Errorf("the director %s is not reached by the link of the pair (imbang peer status)", p.Peer)
+	case len(p.PeerGroups) == 0:
+		return fmt.Errorf("imbang vrrp does not run on the director %s, or imbang there is too old to report it (systemctl status imbang-vrrp, imbang version)", p.Peer)
+	}
+	var why []string
+	for _, name := range groups {
+		at := slices.IndexFunc(p.PeerGroups, func(g api.PeerGroup) bool { return g.Group == name })
+		switch {
+		case at < 0:
+			why = append(why, fmt.Sprintf("the director %s has no group %s (imbang peer diff)", p.Peer, name))
+		case p.PeerGroups[at].State != vrrp.Backup.String():
+			why = append(why, fmt.Sprintf("group %s is %s, not backup, on the director %s (imbang vrrp status there)", name, p.PeerGroups[at].State, p.Peer))
+		}
+	}
+	if len(why) > 0 {
+		return errors.New(strings.Join(why, ", "))
+	}
+	return nil
+}
+
+const forceRemedy = "; imbang failover --force moves nevertheless, and connections that the other director does not have are reset"
+
 // awaitPeer waits until the other director has all connections.
 func awaitPeer(ctx context.Context, timeout time.Duration) error {
-	const remedy = "; imbang failover --force moves nevertheless, and connections that the other director does not have are reset"
 	d, err := api.NewClient()
 	if err != nil {
 		return err
 	}
 	b, err := d.Barrier(ctx, api.BarrierRequest{Timeout: timeout.Seconds()})
 	if err != nil {
-		return fmt.Errorf("nothing has moved: it is not known whether the other director has the connections: %w%s", err, remedy)
+		return fmt.Errorf("nothing has moved: it is not known whether the other director has the connections: %w%s", err, forceRemedy)
 	}
 	if b.Reached {
 		return nil
@@ -208,7 +294,7 @@ func awaitPeer(ctx context.Context, timeout time.Duration) error {
 			why = append(why, fmt.Sprintf("%s could not enter %d connections: a service or server is missing there, or its table is full", r.Address, r.Lacking))
 		}
 	}
-	return fmt.Errorf("nothing has moved: the other director does not have all connections: %s%s", strings.Join(why, ", "), remedy)
+	return fmt.Errorf("nothing has moved: the other director does not have all connections: %s%s", strings.Join(why, ", "), forceRemedy)
 }
 
 func printMoves(w io.Writer, m *control.Moves) error {

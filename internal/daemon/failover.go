@@ -48,12 +48,13 @@ type failover struct {
 	await   uint64    // the table has to be received
 	since   time.Time // since when
 	merges  map[uint64]context.CancelFunc
+	changed func()            // the state of a group has; must not block
 	groups  map[uint64]string // of merges
 	ctx     context.Context
 }
 
 func newFailover(ctx context.Context, dir string, log *slog.Logger) *failover {
-	f := &failover{log: log, wake: make(chan struct{}, 1), merges: map[uint64]context.CancelFunc{}, groups: map[uint64]string{}, ctx: ctx}
+	f := &failover{log: log, wake: make(chan struct{}, 1), merges: map[uint64]context.CancelFunc{}, groups: map[uint64]string{}, changed: func() {}, ctx: ctx}
 	f.client = control.NewClient(control.Socket(dir), f.event)
 	return f
 }
@@ -90,6 +91,14 @@ func (f *failover) say(pair bool, r replicated, yields bool) {
 	f.mu.Unlock()
 }
 
+// states are those of the groups, by name; nil: no process is connected.
+func (f *failover) states() map[string]string {
+	if f == nil {
+		return nil
+	}
+	return f.client.States()
+}
+
 // facts are those to be reported; known is false if the loop hangs or no process has said
 // what it waits for.
 func (f *failover) facts(now time.Time) (out control.Facts, known bool) {
@@ -110,6 +119,9 @@ func (f *failover) facts(now time.Time) (out control.Facts, known bool) {
 func (f *failover) event(e control.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if e.State != nil {
+		f.changed()
+	}
 	switch {
 	case e.Await != 0:
 		f.await, f.since = e.Await, time.Now()
@@ -179,6 +191,7 @@ func (d *Daemon) beginFailover(ctx context.Context) error {
 		return err
 	}
 	d.failover = newFailover(ctx, dir, d.Log)
+	d.failover.changed = d.hear
 	d.keepFailover()
 	go d.failover.run()
 	return nil

@@ -5,6 +5,8 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,7 +143,7 @@ func (d *Daemon) publish(now time.Time) {
 		return
 	}
 	p.link.Publish(pair.State{
-		Program: version.Version, Configuration: p.digest, Orders: d.ledger.Digest(), View: p.view, Yields: d.yields(),
+		Program: version.Version, Configuration: p.digest, Orders: d.ledger.Digest(), View: p.view, Yields: d.yields(), Groups: d.failover.states(),
 	}, now)
 }
 
@@ -174,6 +176,7 @@ func (d *Daemon) followPeer(now time.Time) {
 	d.compareDocuments(&peer)
 	d.watchDocuments(now)
 	d.decideYield(&peer, now)
+	d.publish(now) // what has changed here
 }
 
 func (d *Daemon) watchLink(peer *pair.Peer, now time.Time) {
@@ -294,7 +297,7 @@ func (d *Daemon) pairStatus(now time.Time) *api.Pair {
 	if p.config == nil {
 		return nil
 	}
-	out := &api.Pair{Listen: p.config.Listen.String(), Peer: p.config.Peer.String(), Peers: pair.Unknown.String(), Yields: d.yields(), OwnUp: d.ups(p.view)}
+	out := &api.Pair{Listen: p.config.Listen.String(), Peer: p.config.Peer.String(), Peers: pair.Unknown.String(), Yields: d.yields(), OwnUp: d.ups(p.view), PeerGroups: []api.PeerGroup{}}
 	if p.link == nil {
 		out.PeerUp = d.ups(nil)
 		return out
@@ -302,6 +305,9 @@ func (d *Daemon) pairStatus(now time.Time) *api.Pair {
 	peer := p.link.Peer()
 	out.Reached, out.Heard, out.Version, out.PeerUp = peer.Reached(now), peer.Heard, events.Printable(peer.State.Program), d.ups(peer.View)
 	out.Same, out.Different, out.Peers, out.PeerYield = p.same, len(p.differences), p.standing.String(), peer.State.Yields
+	for _, name := range slices.Sorted(maps.Keys(peer.State.Groups)) {
+		out.PeerGroups = append(out.PeerGroups, api.PeerGroup{Group: events.Printable(name), State: events.Printable(peer.State.Groups[name])})
+	}
 	out.Orders = peer.State.Orders == d.ledger.Digest()
 	if peer.Err != nil {
 		out.Error = events.Printable(oneLine(peer.Err))

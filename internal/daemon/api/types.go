@@ -184,6 +184,14 @@ type Pair struct {
 	PeerUp    []Up      `json:"peer_up"`           // and the peer's
 	Yields    bool      `json:"yields"`            // this director leaves the addresses to the peer
 	PeerYield bool      `json:"peer_yields"`
+	// PeerGroups are the groups of addresses of the peer's imbang vrrp; none: it does not run.
+	PeerGroups []PeerGroup `json:"peer_groups"`
+}
+
+// PeerGroup is a group of addresses on the other director.
+type PeerGroup struct {
+	Group string `json:"group"`
+	State string `json:"state"` // initialize, fault, backup or master
 }
 
 // Up is how many of a service's checked servers are up.

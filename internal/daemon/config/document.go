@@ -89,7 +89,7 @@ type pairDoc struct {
 
 type vrrpDoc struct {
 	Grace         string                   `yaml:"grace" jsonschema_description:"time after a takeover in which the director drops packets of unknown connections that do not open one, instead of passing them to the stack, which would reset them; if the former master is alive it gets them; 0 s: never; default 3 s"`
-	TrackDirector *bool                    `yaml:"track_director" jsonschema_description:"a group is in fault while a director is loaded whose programs are not attached to its devices: those of the group that are director.client_device or director.server_device; default true if the file has services"`
+	TrackDirector *bool                    `yaml:"track_director" jsonschema_description:"a group is in fault while a director is loaded whose programs are not attached to its devices: those of the group that are director.client_device or director.server_device; while none is loaded, as before imbang run has started, the group has the lowest priority, unless its priority is 255, so that it does not preempt another director but serves if there is no other one; default true if the file has services"`
 	Scripts       map[string]vrrpScriptDoc `yaml:"scripts" jsonschema_description:"scripts that groups can track, by name; exit status 0 is a success"`
 	Groups        []vrrpGroupDoc           `yaml:"groups" jsonschema_description:"required; groups of addresses, each of which moves as one"`
 }

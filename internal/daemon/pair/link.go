@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -138,7 +139,7 @@ func (l *Link) Publish(s State, now time.Time) {
 	l.mu.Lock()
 	s.Version, s.Instance, s.Sequence = version, l.local.Instance, l.local.Sequence
 	digest := s.View.digest()
-	fresh := l.published.IsZero() || s.Configuration != l.local.Configuration || s.Orders != l.local.Orders || s.Yields != l.local.Yields || digest != l.view
+	fresh := l.published.IsZero() || s.Configuration != l.local.Configuration || s.Orders != l.local.Orders || s.Yields != l.local.Yields || !maps.Equal(s.Groups, l.local.Groups) || digest != l.view
 	l.local, l.view, l.published = s, digest, now
 	l.mu.Unlock()
 	if fresh {

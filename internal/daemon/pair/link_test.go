@@ -108,6 +108,12 @@ func TestLink(t *testing.T) {
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("a change took %s", took)
 	}
+	began = time.Now()
+	b.Publish(State{Configuration: "b", Orders: "other", View: view(0, 2), Groups: map[string]string{"web": "fault"}}, time.Now())
+	await(t, "groups", func() bool { return a.Peer().State.Groups["web"] == "fault" })
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("a change of a group took %s", took)
+	}
 	p, err := a.Ask(t.Context(), false, Request{By: "root"})
 	if err != nil || p.Changes[0] != "planned for root" {
 		t.Errorf("%+v, %v", p, err)

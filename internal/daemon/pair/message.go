@@ -18,6 +18,9 @@ type State struct {
 	Orders        string `json:"orders"` // digest of the orders' versions
 	View          *View  `json:"view,omitempty"`
 	Yields        bool   `json:"yields"`
+	// Groups are the states of the groups of addresses by name, as imbang vrrp reports them; none:
+	// that does not run.
+	Groups map[string]string `json:"groups,omitempty"`
 }
 
 // View is which servers the checks of one director see up. Times and orders of the operator are

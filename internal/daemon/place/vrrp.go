@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,4 +59,27 @@ func AdoptVRRP(dir string, fd int) *os.File {
 	}
 	unix.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), "lock")
+}
+
+// InheritVRRP goes on with the lock of a directory that an earlier program of this process has
+// left open; nil: there is none. It is found by itself, as what the program has written may not
+// be readable. Other descriptors close when a program is executed.
+func InheritVRRP(dir string) *os.File {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil
+	}
+	for _, entry := range open {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		if f := AdoptVRRP(dir, fd); f != nil {
+			return f
+		}
+	}
+	return nil
 }

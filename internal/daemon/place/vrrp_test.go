@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A directory stays while its process runs or hands over, and goes afterwards.
@@ -45,4 +47,30 @@ func TestSweepVRRP(t *testing.T) {
 	if there() {
 		t.Error("not removed")
 	}
+}
+
+// The lock that a program leaves to the next one of its process is found, and no other one.
+func TestInheritVRRP(t *testing.T) {
+	dir := t.TempDir()
+	f, err := TakeVRRP(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if InheritVRRP(dir) != nil {
+		t.Fatal("that of a process that runs")
+	}
+	// Left open, as by an earlier program.
+	fd, err := unix.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if InheritVRRP(t.TempDir()) != nil {
+		t.Fatal("that of another directory")
+	}
+	got := InheritVRRP(dir)
+	if got == nil || int(got.Fd()) != fd {
+		t.Fatalf("%v, want descriptor %d", got, fd)
+	}
+	got.Close()
 }

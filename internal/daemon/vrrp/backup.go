@@ -8,11 +8,16 @@ import (
 )
 
 func (m *Machine) tickBackup(now time.Duration, out *Output) {
-	if now < m.memory.Deadline {
+	s := &m.memory
+	if now < s.Deadline {
+		if s.Repeats > 0 && now >= s.RepeatAt {
+			m.send(PriorityResign, out)
+			s.Repeats, s.RepeatAt = s.Repeats-1, now+m.repeatAfter()
+		}
 		return
 	}
 	cause := CauseSilence
-	if m.memory.Resigned {
+	if s.Resigned {
 		cause = CauseResigned
 	}
 	m.become(now, cause, out)
@@ -51,6 +56,7 @@ func (m *Machine) receiveBackup(now time.Duration, r *RouterSnapshot, from netip
 	s.MasterHighest = max(s.MasterHighest, a.Priority)
 	s.MasterInterval = a.Interval
 	s.LowerUntil, s.Resigned = 0, false
+	s.Repeats, s.RepeatAt = 0, 0
 	s.Deadline = now + m.down()
 }
 

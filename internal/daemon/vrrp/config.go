@@ -54,6 +54,9 @@ type Config struct {
 	// yields; 0: it yields at once, as the RFC says. It has to be 0 if another
 	// implementation can be the peer.
 	Merge time.Duration
+	// Pair: there is one other director. If it does not take over after GiveUp, this one is
+	// master again soon.
+	Pair bool
 	// Accept: the host accepts packets to the addresses (RFC 9568, Accept_Mode).
 	Accept bool
 	// Plain is Advertisement.Plain for sending.

@@ -85,8 +85,10 @@
 //     virtual router by itself could be decided differently.
 //   - A master whose priority changes advertises at once. One whose interval becomes longer
 //     advertises the new one four times at the old interval: backups expect the old one.
-//   - GiveUp: a planned move. The master resigns and does not preempt until it was master
-//     again, or Reclaim. The successor takes over at once (Take), without the skew.
+//   - GiveUp: a planned move. The master resigns, up to four times while no other master is
+//     heard, and does not preempt until it was master again, or Reclaim. The successor takes
+//     over at once (Take), without the skew. If the only other director (Config.Pair) does
+//     not, this one is master again after 1.5 I and its skew.
 //
 // # What it cannot do
 //

@@ -18,10 +18,10 @@ const (
 
 // times are those that a machine remembers here. Announcements are not followed, and there
 // is one router.
-func times(s *Snapshot) [10]*time.Duration {
+func times(s *Snapshot) [11]*time.Duration {
 	return [...]*time.Duration{
 		&s.Deadline, &s.LowerUntil, &s.PreemptAt, &s.HoldUntil, &s.LeftUntil, &s.NextAdvert, &s.Lease, &s.AssertAfter, &s.MergeUntil,
-		&s.BetterUntil,
+		&s.BetterUntil, &s.RepeatAt,
 	}
 }
 
@@ -99,7 +99,7 @@ func (e *explorer) encode(s *xstate) []byte {
 			byte(n.frozen), byte(n.paused), byte(n.sync), byte(n.merge), byte(n.heard), byte(n.mustHear))
 		b = appendMessages(b, n.queue)
 		gap := max(-100, -(s.now-m.Seen)/quantum)
-		b = append(b, byte(m.State), m.Priority, byte(gap), m.Reminders, m.MasterHighest, m.LowerPriority, addressByte(m.Routers[0].Master), addressByte(m.Routers[0].Left))
+		b = append(b, byte(m.State), m.Priority, byte(gap), m.Reminders, m.Repeats, m.MasterHighest, m.LowerPriority, addressByte(m.Routers[0].Master), addressByte(m.Routers[0].Left))
 		for _, t := range times(m) {
 			b = append(b, encodeTime(*t, s.now))
 		}
@@ -146,7 +146,7 @@ func (e *explorer) decode(k []byte) (s xstate) {
 		n.queue = list()
 		m.State, m.Priority = State(next()), next()
 		m.Seen = epoch + time.Duration(int8(next()))*quantum
-		m.Reminders, m.MasterHighest, m.LowerPriority = next(), next(), next()
+		m.Reminders, m.Repeats, m.MasterHighest, m.LowerPriority = next(), next(), next(), next()
 		m.Routers[0].Master, m.Routers[0].Left = byteAddress(next()), byteAddress(next())
 		for _, t := range times(m) {
 			*t = decodeTime(next())

@@ -240,14 +240,17 @@ func (m *Machine) setFault(now time.Duration, faulty bool, out *Output) {
 }
 
 // GiveUp makes a master leave for another director, which is told to Take. It does not
-// preempt until it was master again, or Reclaim. If no other director takes over it
-// becomes master after its master-down time. It reports whether it was master.
+// preempt until it was master again, or Reclaim. The resignation is repeated a few times
+// until another master is heard. If no other director takes over this one becomes master after
+// its master-down time, in a pair after half of that. It reports whether it was master.
 func (m *Machine) GiveUp(now time.Duration, out *Output) bool {
 	m.awake(now, out)
 	was := m.memory.State == Master
 	if was {
 		m.leave(now, Backup, CauseGaveUp, true, out)
 		m.memory.GaveUp = true
+		m.memory.Deadline = m.retake(now)
+		m.memory.Repeats, m.memory.RepeatAt = repeats, now+m.repeatAfter()
 	}
 	m.due(out)
 	return was
@@ -302,6 +305,7 @@ func (m *Machine) enter(s State, c Cause, out *Output) {
 	m.memory.State = s
 	m.memory.PreemptAt, m.memory.LowerUntil, m.memory.LowerPriority = 0, 0, 0
 	m.memory.HoldUntil, m.memory.Resigned = 0, false
+	m.memory.Repeats, m.memory.RepeatAt = 0, 0
 	if s != Backup {
 		m.memory.Deadline = 0
 	}

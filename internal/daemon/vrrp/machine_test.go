@@ -816,7 +816,8 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("%s, late: %v, %v", name, b.m.State(), err)
 		}
 	}
-	for _, s := range []Snapshot{{}, {State: 9, Priority: 1, MasterInterval: time.Second}, {State: Master, Priority: 1, MasterInterval: time.Second}} {
+	later := Snapshot{State: Backup, Priority: 1, MasterInterval: time.Second, Seen: time.Hour + 1, Deadline: 2 * time.Hour}
+	for _, s := range []Snapshot{{}, {State: 9, Priority: 1, MasterInterval: time.Second}, {State: Master, Priority: 1, MasterInterval: time.Second}, later} {
 		if m, err := Restore(time.Hour, pairConfig(200), s, &Output{}); err == nil || m != nil {
 			t.Errorf("%+v was restored", s)
 		}
@@ -862,4 +863,45 @@ func TestNames(t *testing.T) {
 	if CauseShutdown.String() != "shutdown" || ActionReport.String() != "report" || EventMergeAborted.String() != "merge aborted" {
 		t.Error("names are out of order")
 	}
+}
+
+// A planned move whose resignation is lost does not leave the addresses without a master: it
+// is repeated until another master is heard, and the only two directors are soon masters again.
+func TestGiveUpIsRepeated(t *testing.T) {
+	resignations := func(b *bench) (n int) {
+		for _, line := range b.log {
+			if strings.HasPrefix(line, "advertise 0 by 0") {
+				n++
+			}
+		}
+		b.log = nil
+		return n
+	}
+	b := master(t, pairConfig(200))
+	b.log = nil
+	b.do(func() { b.m.GiveUp(b.now, &b.out) })
+	b.until(35 * ms)
+	if n := resignations(b); n != 1+repeats {
+		t.Errorf("%d resignations", n)
+	}
+	b.until(100 * ms)
+	if n := resignations(b); n != 0 {
+		t.Errorf("%d more resignations", n)
+	}
+	b = master(t, pairConfig(200))
+	b.do(func() { b.m.GiveUp(b.now, &b.out) })
+	b.log = nil
+	b.receive(0, "10.0.0.6", 100)
+	b.until(50 * ms)
+	if n := resignations(b); n != 0 {
+		t.Errorf("%d resignations after another master was heard", n)
+	}
+	c := pairConfig(200)
+	c.Pair = true
+	b = master(t, c)
+	b.do(func() { b.m.GiveUp(b.now, &b.out) })
+	b.until(149 * ms)
+	b.is(Backup)
+	b.until(50 * ms)
+	b.is(Master)
 }

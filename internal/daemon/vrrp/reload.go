@@ -82,6 +82,9 @@ func Restore(now time.Duration, config Config, s Snapshot, out *Output) (*Machin
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	if s.Seen > now { // no time of it can be compared
+		return nil, errors.New("the snapshot is of another clock, as that of an earlier start of the machine")
+	}
 	m.memory = s
 	m.memory.Routers, m.memory.Held = slices.Clone(s.Routers), slices.Clone(s.Held)
 	m.awake(now, out)

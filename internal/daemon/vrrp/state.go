@@ -78,6 +78,9 @@ type Snapshot struct {
 	MasterInterval time.Duration
 	// MasterHighest is the highest priority that this master has had.
 	MasterHighest uint8
+	// Repeats is how often the resignation of GiveUp is still to be sent, next at RepeatAt.
+	Repeats  uint8
+	RepeatAt time.Duration
 	// LowerUntil is the deadline that the last discarded advertisement would have set.
 	LowerUntil time.Duration
 	// LowerPriority is its priority.

@@ -16,6 +16,22 @@ const reminders = 2
 // PriorityReminder is that of these answers. No master of this package has it.
 const PriorityReminder = 1
 
+// repeats is how often GiveUp repeats its resignation unless another master is heard. Other
+// implementations restart their skew with each, as RFC 9568 says: more would delay them.
+const repeats = 3
+
+// repeatAfter is the time between two of them.
+func (m *Machine) repeatAfter() time.Duration { return max(MinInterval, m.config.Interval/10) }
+
+// retake is when a director that gave up is master again if no other one is heard. The only
+// other director has taken over by then, and advertised twice if it took over at once.
+func (m *Machine) retake(now time.Duration) time.Duration {
+	if !m.config.Pair {
+		return m.memory.Deadline
+	}
+	return min(m.memory.Deadline, now+m.config.Interval*3/2+m.skew())
+}
+
 // step is the skew of one step of priority.
 func (m *Machine) step() time.Duration { return m.memory.MasterInterval / 256 }
 
@@ -52,6 +68,9 @@ func (m *Machine) due(out *Output) {
 	switch s.State {
 	case Backup:
 		out.Next = min(s.Deadline, s.Seen+m.patience()/3)
+		if s.Repeats > 0 {
+			out.Next = min(out.Next, s.RepeatAt)
+		}
 	case Master:
 		out.Next = min(s.NextAdvert, s.Seen+m.patience()/3)
 		for _, t := range [...]time.Duration{s.AnnounceAt, s.QuietAt, s.MergeUntil, s.BetterUntil} {

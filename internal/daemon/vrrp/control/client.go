@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -93,6 +94,7 @@ type Client struct {
 	due     bool // facts are to be sent
 	answers []Merge
 	on      bool
+	states  map[string]string // of groups, while it is on
 }
 
 // NewClient makes the client of a socket. The function is called with each event, by one
@@ -127,6 +129,16 @@ func (c *Client) Connected() bool {
 	return c.on
 }
 
+// States are the states of the groups by name; nil: no process is connected.
+func (c *Client) States() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.on {
+		return nil
+	}
+	return maps.Clone(c.states)
+}
+
 func (c *Client) rouse() {
 	select {
 	case c.wake <- struct{}{}:
@@ -151,7 +163,7 @@ func (c *Client) Run(ctx context.Context) {
 func (c *Client) connected(ctx context.Context, conn *Conn) {
 	ended := make(chan struct{})
 	c.mu.Lock()
-	c.on, c.answers = true, nil
+	c.on, c.answers, c.states = true, nil, map[string]string{}
 	// Facts that were reported before are older than the process: the next ones are sent.
 	c.due = false
 	c.mu.Unlock()
@@ -161,6 +173,11 @@ func (c *Client) connected(ctx context.Context, conn *Conn) {
 			e, err := conn.Receive(time.Time{})
 			if err != nil {
 				return
+			}
+			if e.State != nil {
+				c.mu.Lock()
+				c.states[e.State.Group] = e.State.State
+				c.mu.Unlock()
 			}
 			c.handle(e)
 		}

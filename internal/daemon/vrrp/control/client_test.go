@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"path/filepath"
 	"testing"
@@ -94,6 +95,10 @@ func TestClient(t *testing.T) {
 		if m := p.next(); m.Merged == nil || m.Merged.Number != 3+i {
 			t.Errorf("%+v", m)
 		}
+		p.send(Event{State: &State{Group: string('a' + rune(i)), State: "backup"}})
+		if e := <-events; e.State == nil || !maps.Equal(c.States(), map[string]string{string('a' + rune(i)): "backup"}) {
+			t.Errorf("%+v: %v", e, c.States()) // an earlier process's are forgotten
+		}
 		if !c.Connected() {
 			t.Error("not connected")
 		}
@@ -103,6 +108,9 @@ func TestClient(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the end of the process is not noticed")
 		}
+	}
+	if s := c.States(); s != nil {
+		t.Errorf("without a process: %v", s)
 	}
 	c.Merged(Merge{Group: "web", Number: 3}) // of the process that is gone
 	p := listen(t, path)

@@ -5,6 +5,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -18,7 +19,8 @@ type Move struct {
 
 // GiveUp has groups of which this director is master move to another director, and waits
 // until that is master of each, or the context ends. The function is called with each group
-// as it has moved or not; it is not for all of them if an error is returned.
+// as it has moved or not. An error says that nothing was given up: what goes wrong after the
+// request was sent is that of the groups.
 func (c *Conn) GiveUp(ctx context.Context, groups []string, each func(Move)) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -39,7 +41,15 @@ func (c *Conn) GiveUp(ctx context.Context, groups []string, each func(Move)) err
 			}
 			return nil
 		case err != nil:
-			return err
+			if !replied {
+				wanted = groups
+			}
+			for _, name := range wanted {
+				if done[name] == nil || !replied {
+					each(Move{Group: name, Error: "it is not known whether it has moved: " + err.Error()})
+				}
+			}
+			return nil
 		}
 		var m *Move
 		switch {
@@ -47,6 +57,11 @@ func (c *Conn) GiveUp(ctx context.Context, groups []string, each func(Move)) err
 			return errors.New(e.Reply.Error)
 		case e.Reply != nil:
 			replied, wanted = true, e.Reply.Groups
+			for _, name := range groups {
+				if !slices.Contains(wanted, name) {
+					each(Move{Group: name, Error: "this director is not its master any more"})
+				}
+			}
 		case e.Moved != nil:
 			m = &Move{Group: e.Moved.Group, To: e.Moved.To, MS: e.Moved.MS}
 		case e.State != nil && e.State.State == "master" && replied:

@@ -21,6 +21,7 @@ func TestGiveUp(t *testing.T) {
 	again := func(group string) Move {
 		return Move{Group: group, Error: "no other director took over: this one is master again"}
 	}
+	unknown := Move{Group: "web", Error: "it is not known whether it has moved: imbang vrrp: the process ended the connection"}
 	for name, c := range map[string]struct {
 		events []Event
 		want   []Move
@@ -32,7 +33,9 @@ func TestGiveUp(t *testing.T) {
 		"another group moves": {[]Event{reply("web"), moved("mail"), master("mail"), moved("web")}, []Move{to("web")}, ""},
 		"a fault":             {[]Event{reply("web"), {State: &State{Group: "web", State: "fault"}}}, []Move{{Group: "web", Error: "this director is in state fault (imbang vrrp status)"}}, ""},
 		"refused":             {[]Event{{Reply: &Reply{Error: "no"}}}, nil, "no"},
-		"the process ends":    {[]Event{reply("web")}, nil, "the process ended the connection"},
+		"the process ends":    {[]Event{reply("web")}, []Move{unknown}, ""},
+		"it ends at once":     {[]Event{backup("web")}, []Move{unknown}, ""},
+		"not master any more": {[]Event{{Reply: &Reply{Groups: []string{}}}}, []Move{{Group: "web", Error: "this director is not its master any more"}}, ""},
 	} {
 		path := filepath.Join(t.TempDir(), "control.sock")
 		p := listen(t, path)
@@ -42,7 +45,7 @@ func TestGiveUp(t *testing.T) {
 			for _, e := range c.events {
 				p.send(e)
 			}
-			if c.want == nil {
+			if c.want == nil || c.want[0] == unknown {
 				p.end()
 			}
 		}()

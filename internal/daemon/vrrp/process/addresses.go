@@ -51,6 +51,7 @@ func (g *group) take(addresses []vrrp.Address) {
 			g.toAdd = append(g.toAdd, a)
 		}
 	}
+	g.notePending()
 }
 
 // release makes the group hold them no more. Another group may.
@@ -64,6 +65,7 @@ func (g *group) release(addresses []vrrp.Address) {
 		}
 	}
 	g.clean, g.cleanAfter = true, 0
+	g.notePending()
 }
 
 // held reports whether a group holds an address.
@@ -195,8 +197,13 @@ func (l *loop) applied(c *change) {
 	if c.cleaned {
 		l.cleanedUp(c)
 	}
+	if c.cleaned && c.err == nil && !l.clean {
+		l.confirmResignations()
+	}
 	for _, g := range l.groups {
 		g.completed()
+		g.notePending()
+		g.endOverdue()
 	}
 }
 
@@ -204,6 +211,9 @@ func (l *loop) applied(c *change) {
 func (l *loop) cleanedUp(c *change) {
 	if c.err == nil {
 		l.cleanPause, l.cleanError = 0, ""
+		if !l.clean { // nothing was released since
+			l.endGuards()
+		}
 		return
 	}
 	l.cleanPause = min(max(2*l.cleanPause, cleanPauseLeast), cleanPauseMost)

@@ -26,6 +26,10 @@ const (
 	controlSend    = 2 * time.Second
 )
 
+// firstMessage is how long a client may say nothing at first: the daemon reports what it knows
+// within seconds, and commands at once. Tests change it.
+var firstMessage = 30 * time.Second
+
 // facts are those that the daemon reported last.
 type facts struct {
 	control.Facts
@@ -64,21 +68,9 @@ func (l *loop) serveControl() (func(), error) {
 		listener.Close()
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	slots := make(chan struct{}, controlClients)
-	go func() {
-		for {
-			slots <- struct{}{}
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			c := &controlClient{conn: conn, out: make(chan control.Event, controlRoom)}
-			go func() {
-				defer func() { <-slots }()
-				l.converse(c)
-			}()
-		}
-	}()
+	go acceptClients(listener, controlClients, func(conn net.Conn) {
+		l.converse(&controlClient{conn: conn, out: make(chan control.Event, controlRoom)})
+	})
 	return func() {
 		listener.Close()
 		for c := range l.clients {
@@ -111,7 +103,9 @@ func (l *loop) converse(c *controlClient) {
 	defer l.poll.post(func() { delete(l.clients, c) })
 	in := bufio.NewScanner(c.conn)
 	in.Buffer(nil, control.MaxLine)
+	_ = c.conn.SetReadDeadline(time.Now().Add(firstMessage))
 	for in.Scan() {
+		_ = c.conn.SetReadDeadline(time.Time{})
 		var m control.Message
 		if err := json.Unmarshal(in.Bytes(), &m); err != nil {
 			l.Log.Warn("a message to the control socket is not valid", "error", err)
@@ -258,6 +252,7 @@ func (g *group) hear(t time.Duration, router int, from netip.Addr, a *vrrp.Adver
 		g.heard[router] = from
 		g.seek()
 	}
+	g.succeeded(router, from)
 	if g.moving != 0 && g.machine.State() == vrrp.Backup {
 		took := now() - g.moving
 		g.moving = 0
@@ -298,6 +293,10 @@ func (l *loop) giveUp(names []string) *control.Reply {
 	r := &control.Reply{Groups: []string{}}
 	groups, err := l.named(names)
 	for _, g := range groups {
+		if g.moving != 0 { // that was requested already: this client waits for the same move
+			r.Groups = append(r.Groups, g.setup.Name)
+			continue
+		}
 		given := false
 		g.moving = now() // before the machine: the successor may be fast
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { given = m.GiveUp(now(), out) })
@@ -339,10 +338,16 @@ func (l *loop) recall(before *handover) {
 		l.awaited = 1
 		return
 	}
-	l.facts, l.awaited = before.Facts, before.Awaited
+	// An earlier version of the program did not number requests: number 0 asks for nothing.
+	l.facts, l.awaited, l.merges = before.Facts, max(1, before.Awaited), before.Merges
+	l.slots, l.guarded = before.Slots, before.Guarded
 	for _, g := range l.groups {
 		if s, has := before.Groups[g.setup.Name]; has {
-			g.awaited, g.saidSynchronized = before.Memory[g.setup.Name].Awaited, s.Synchronized
+			m := before.Memory[g.setup.Name]
+			g.awaited, g.saidSynchronized = max(1, m.Awaited), s.Synchronized
+			if g.machine.Merging() {
+				g.merge = m.Merge
+			}
 		}
 	}
 }

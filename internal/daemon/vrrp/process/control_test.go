@@ -275,3 +275,34 @@ func TestMergeBeforeYield(t *testing.T) {
 		})
 	}
 }
+
+// A second request for a group that moves waits for the same move, and does not end the first.
+func TestGivenUpTwice(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	b := newNode(t, link.host(2), web(100, virtual4)).start()
+	a.await("master", a.is(vrrp.Master))
+	b.await("backup", func() bool { return b.group().Routers[0].Master != "" })
+	c, err := control.Dial(t.Context(), control.Socket(a.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 2 {
+		if err := c.Send(control.Message{GiveUp: &control.Groups{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for replies, moved := 0, false; replies < 2 || !moved; {
+		e, err := c.Receive(time.Now().Add(5 * time.Second))
+		if err != nil {
+			t.Fatalf("%v after %d replies", err, replies)
+		}
+		if e.Reply != nil {
+			if replies++; e.Reply.Error != "" || len(e.Reply.Groups) != 1 {
+				t.Errorf("%+v", e.Reply)
+			}
+		}
+		moved = moved || e.Moved != nil
+	}
+}

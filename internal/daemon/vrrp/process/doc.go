@@ -21,13 +21,14 @@
 //     with the mark that no group holds are removed, whatever their device is called, and
 //     what fails is tried again (addresses.go).
 //  3. A group is in fault while a device that it needs is missing, down or without carrier,
-//     has no address to send from, while its addresses cannot be configured, or while none of
-//     its advertisements can be sent. It does not preempt after the last two, but replaces a
-//     dead master.
+//     has no address to send from, while its addresses cannot be configured, which includes
+//     that the kernel does not answer in time (overdue.go), or while none of its advertisements
+//     can be sent. It does not preempt after the last two, but replaces a dead master.
 //  4. A reload and a handover make no transition. Groups are matched by name. What is not
 //     known yet, such as the verdict of a changed script, is no reason to leave.
 //  5. An address is announced when the host has it.
 //  6. At the end, the leases of all groups end, then all resign, then addresses are removed.
+//  7. An address is guarded for as long as the host may have it (guards.go).
 //
 // # Time
 //
@@ -45,6 +46,8 @@
 // same process (handover.go). A file has the configuration, what all machines remember, and
 // the descriptors of sockets and lock, which stay open. The next program goes on with it, if it
 // is there within three intervals; that takes some 10 ms, during which nothing is sent. It
-// reads the configuration's file afterwards, as a reload. If it ends before that, Clean resigns
-// for it and removes the addresses, as for any process that was killed.
+// reads the configuration's file afterwards, as a reload. If it cannot go on, it resigns and
+// removes the addresses; if it is killed before its groups have started, Clean does, as for any
+// process that was killed. A file of another process, of an earlier start of the machine or of a
+// later format is not used.
 package process

@@ -330,3 +330,25 @@ func (p *apart) awaitLog(text string) {
 		}
 	}
 }
+
+// What the earlier program has left cannot be read, and the next one starts anew: it has the
+// lock, and sockets of its own alone.
+func TestUnreadableHandover(t *testing.T) {
+	link := newNetwork(t)
+	group := web(150, virtual4)
+	a := newApart(t, link.host(1), 300*time.Millisecond, setup.Setup{Groups: []setup.Group{group}})
+	a.await("master", a.is(vrrp.Master))
+	a.signal(syscall.SIGUSR2)
+	a.await("the next program", func() bool { _, err := os.Stat(place.VRRPHandover(a.dir)); return err == nil })
+	time.Sleep(100 * time.Millisecond)
+	if err := os.WriteFile(place.VRRPHandover(a.dir), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.awaitLog("cannot be used: the groups start anew")
+	time.Sleep(group.Interval)
+	a.await("master", func() bool { s, err := Ask(a.dir); return err == nil && s.Groups[0].State == vrrp.Master.String() })
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/raw", a.cmd.Process.Pid))
+	if n := strings.Count(string(raw), ":0070 "); err != nil || n != 1 {
+		t.Errorf("%d sockets, %v:\n%s", n, err, raw)
+	}
+}

@@ -4,6 +4,7 @@ package process
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -37,7 +38,11 @@ type group struct {
 	// announced yet, as the host does not have them, with the repetitions.
 	holds       []vrrp.Address
 	unannounced map[vrrp.Address]int
-	foreign     []string // addresses of another program
+	// pendingSince is since when the kernel has had to add some of them, and overdue: that took
+	// too long (overdue.go).
+	pendingSince time.Duration
+	overdue      bool
+	foreign      []string // addresses of another program
 	// forgotten: the machine does not count as synchronized any more, which is dealt with
 	// behind a call. It does again when the connection table is that of awaited or later.
 	forgotten        bool
@@ -47,9 +52,11 @@ type group struct {
 	moving           time.Duration  // when the group was given up, until another master is heard
 	// heard are the masters that were heard last, of each router, heardAt when any was, and
 	// heardInterval its interval.
-	heard          []netip.Addr
-	heardAt        time.Duration
-	heardInterval  time.Duration
+	heard         []netip.Addr
+	heardAt       time.Duration
+	heardInterval time.Duration
+	handing
+	resignation
 	detachedBefore []string        // as the last review knew it
 	restored       []time.Duration // when addresses that somebody removed were added again
 
@@ -92,6 +99,7 @@ func newGroup(l *loop, s *setup.Group) *group {
 	return &group{
 		loop: l, setup: *s, sources: make([]netip.Addr, len(s.Routers)), heard: make([]netip.Addr, len(s.Routers)), since: time.Now(),
 		unannounced: map[vrrp.Address]int{}, sending: map[sending]string{}, probes: map[netip.Addr]*probe{},
+		handing: handing{hands: map[int]net.HardwareAddr{}},
 	}
 }
 
@@ -118,7 +126,13 @@ func (g *group) restore(t time.Duration, s vrrp.Snapshot, m memory) error {
 		g.since = m.Since
 	}
 	g.cause, g.refrains, g.failures, g.sentAt = m.Cause, m.Refrains, m.Failures, t
+	if g.machine.State() == vrrp.Master {
+		g.lease = s.Lease // the earlier program wrote it
+	}
 	g.take(s.Held) // the host has them, but that is to be confirmed
+	if !slices.ContainsFunc(s.Held, func(a vrrp.Address) bool { d := g.devices[a.Device]; return d == nil || !d.Has(a.Prefix) }) {
+		g.pendingSince = 0 // which may take long
+	}
 	return nil
 }
 
@@ -146,9 +160,13 @@ func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 		g.sentAt = now() // it has as long as others wait for it
 	}
 	g.next = g.out.Next
-	for i := range g.out.Actions { // before addresses are announced
-		if a := &g.out.Actions[i]; a.Kind == vrrp.ActionNotify && a.State == vrrp.Master {
+	for i := range g.out.Actions { // before addresses are announced, or a resignation is sent
+		switch a := &g.out.Actions[i]; {
+		case a.Kind != vrrp.ActionNotify:
+		case a.State == vrrp.Master:
 			g.takeOver(a.Cause)
+		case was == vrrp.Master:
+			g.giveWay()
 		}
 	}
 	for i := range g.out.Actions {
@@ -165,7 +183,11 @@ func (g *group) do(a *vrrp.Action) {
 	case vrrp.ActionLease:
 		g.renew(a.Until)
 	case vrrp.ActionAdvertise:
-		g.advertise(a.Router, &a.Advertisement)
+		if a.Advertisement.Priority == vrrp.PriorityResign {
+			g.resign(a.Router, &a.Advertisement)
+		} else {
+			g.advertise(a.Router, &a.Advertisement)
+		}
 	case vrrp.ActionTake:
 		g.take(a.Addresses)
 	case vrrp.ActionRelease:

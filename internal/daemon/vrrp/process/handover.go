@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"time"
@@ -15,26 +16,42 @@ import (
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
+	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/daemon/vrrp/socket"
 	"imbang/internal/host"
 )
 
+// handoverFormat increases if an earlier version of the program would read something wrongly. One
+// of a higher format is not used. What is added does not increase it.
+const handoverFormat = 1
+
 // handover is what the next program of this process goes on with. It needs neither the
 // configuration's file, which may not be valid, nor the kernel's RTNL lock.
 type handover struct {
-	PID     int // so that no other process uses it
+	Format  int    // handoverFormat of the program
+	PID     int    // so that no other process uses it
+	Process string // identity, for the same purpose; empty: an earlier version of the program did not write it
 	Setup   *setup.Setup
 	Groups  map[string]vrrp.Snapshot
 	Memory  map[string]memory
 	Scripts map[string]rememberedScript
 	Devices map[string]*host.Device
-	// Sockets and Lock are descriptors that stay open.
+	// Sockets and Lock are descriptors that stay open. This version finds the lock by itself.
 	Sockets []socket.Kept
 	Lock    int
 	// Facts are what the daemon reported, Awaited the number of the last request for connections.
+	// Merges is how many merges were requested.
 	Facts   facts
 	Awaited uint64
+	Merges  uint64
+	// Slots are the numbers of the groups' leases, and Guarded the addresses that have one.
+	// Addresses keep theirs, as those of a number that is new to them are without a lease for a
+	// moment.
+	Slots   map[string]uint32
+	Guarded map[netip.Addr]uint32
+
+	refused error // why Setup is not used
 }
 
 // memory is what the process itself knows of a group.
@@ -44,7 +61,8 @@ type memory struct {
 	Refrains bool
 	Failures int
 	Sources  []netip.Addr
-	Awaited  uint64 // since when it waits for connections
+	Awaited  uint64         // since when it waits for connections
+	Merge    *control.Merge // that is under way
 }
 
 type rememberedScript struct {
@@ -54,30 +72,40 @@ type rememberedScript struct {
 }
 
 // inherit takes the lock of the directory, and what an earlier program of this process has
-// left. What another process has left is removed: it was killed.
+// left, which stays until the groups have started. What another process has left is removed: it
+// was killed.
 func (l *loop) inherit() (handover, error) {
 	h, err := readHandover(l.Dir)
 	if err != nil {
 		l.Log.Error("what the earlier program handed over cannot be used: the groups start anew", "error", err)
 	}
-	own := err == nil && h.PID == os.Getpid()
-	if own {
-		l.lock = place.AdoptVRRP(l.Dir, h.Lock)
-	}
+	// This is first: a process cannot take a lock that it has by another descriptor.
+	l.lock = place.InheritVRRP(l.Dir)
+	own := err == nil && h.own(l.lock != nil)
 	if l.lock == nil {
 		if l.lock, err = place.TakeVRRP(l.Dir); err != nil {
 			return handover{}, err
 		}
 	}
-	_ = os.Remove(place.VRRPHandover(l.Dir))
 	if !own {
+		_ = os.Remove(place.VRRPHandover(l.Dir))
 		return handover{}, nil
 	}
-	if err := h.check(); err != nil {
-		l.Log.Error("the configuration that the earlier program handed over cannot be used: the file is read", "error", err)
-		h.Setup = nil
+	if h.refused != nil {
+		l.Log.Error("the configuration that the earlier program handed over cannot be used: the file is read", "error", h.refused)
 	}
 	return h, nil
+}
+
+// own reports whether it is of this process.
+func (h *handover) own(inherited bool) bool {
+	if h.PID != os.Getpid() {
+		return false
+	}
+	if h.Process == "" {
+		return inherited
+	}
+	return h.Process == identity()
 }
 
 // readHandover reads what a program has left; nothing: an empty one.
@@ -89,21 +117,57 @@ func readHandover(dir string) (h handover, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &h)
 	}
+	if err == nil {
+		err = h.check(now())
+	}
 	if err != nil {
 		return handover{}, err
 	}
 	return h, nil
 }
 
-// check refuses a configuration that another version of the program wrote otherwise.
-func (h *handover) check() error {
-	if h.Setup == nil {
+// check refuses what this program does not understand, and a configuration that another version
+// of it wrote otherwise.
+func (h *handover) check(t time.Duration) error {
+	if h.Format > handoverFormat {
+		return fmt.Errorf("its format is %d, and this version of the program reads up to %d", h.Format, handoverFormat)
+	}
+	for name, s := range h.Groups {
+		if s.Seen > t {
+			return fmt.Errorf("group %s: it is of an earlier start of the machine", name)
+		}
+	}
+	maps.DeleteFunc(h.Devices, func(_ string, d *host.Device) bool { return d == nil })
+	if h.refused = checkSetup(h.Setup); h.refused != nil {
+		h.Setup = nil
+	}
+	return nil
+}
+
+// checkSetup refuses a configuration that no parser has made.
+func checkSetup(s *setup.Setup) error {
+	if s == nil {
 		return nil
 	}
-	for i := range h.Setup.Groups {
-		g := &h.Setup.Groups[i]
+	names := map[string]bool{}
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		if names[g.Name] {
+			return fmt.Errorf("group %s: it is there twice", g.Name)
+		}
+		names[g.Name] = true
+		for j := range g.Routers {
+			if r := &g.Routers[j]; len(r.Addresses) == 0 {
+				return fmt.Errorf("group %s: virtual router %d has no address", g.Name, r.ID)
+			}
+		}
 		if _, err := vrrp.New(g.Machine(g.Priority, make([]netip.Addr, len(g.Routers)))); err != nil {
 			return fmt.Errorf("group %s: %w", g.Name, err)
+		}
+	}
+	for i := range s.Scripts {
+		if one := &s.Scripts[i]; len(one.Command) == 0 || one.Interval <= 0 || one.Timeout <= 0 {
+			return fmt.Errorf("script %s: it has no command, interval or timeout", one.Name)
 		}
 	}
 	return nil
@@ -196,9 +260,12 @@ func (l *loop) execute(r *replacement) error {
 // handOver writes the handover, and keeps its descriptors open.
 func (l *loop) handOver() (handover, error) {
 	h := handover{
-		PID: os.Getpid(), Setup: l.setup, Groups: map[string]vrrp.Snapshot{}, Memory: map[string]memory{},
+		Format: handoverFormat, PID: os.Getpid(), Process: identity(), Setup: l.setup, Groups: map[string]vrrp.Snapshot{}, Memory: map[string]memory{},
 		Scripts: l.tracker.remember(), Devices: l.devices, Lock: int(l.lock.Fd()),
-		Facts: l.facts, Awaited: l.awaited,
+		Facts: l.facts, Awaited: l.awaited, Merges: l.merges, Slots: l.slots, Guarded: l.guarded,
+	}
+	for _, g := range l.groups {
+		g.resigned() // the next program does not know of it
 	}
 	if _, err := unix.FcntlInt(l.lock.Fd(), unix.F_SETFD, 0); err != nil {
 		return h, fmt.Errorf("handover: %w", err)
@@ -215,12 +282,12 @@ func (l *loop) handOver() (handover, error) {
 	}
 	for _, g := range l.groups {
 		h.Groups[g.setup.Name] = g.machine.Snapshot()
-		h.Memory[g.setup.Name] = memory{g.since, g.cause, g.refrains, g.failures, g.sources, g.awaited}
+		h.Memory[g.setup.Name] = memory{g.since, g.cause, g.refrains, g.failures, g.sources, g.awaited, g.merge}
 	}
 	return h, writeHandover(l.Dir, h)
 }
 
-// adopt goes on with the earlier program's sockets.
+// adopt goes on with the earlier program's sockets. Others that it left are closed.
 func (l *loop) adopt(sockets []socket.Kept) {
 	for _, k := range sockets {
 		s, err := socket.Adopt(k)
@@ -231,6 +298,7 @@ func (l *loop) adopt(sockets []socket.Kept) {
 		at := spot{k.Device, k.IPv6}
 		l.sockets[at] = l.pollSocket(at, s)
 	}
+	socket.CloseInherited()
 }
 
 func writeHandover(dir string, h handover) error {

@@ -15,6 +15,7 @@ import (
 
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/hooks"
+	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
@@ -46,8 +47,8 @@ type Options struct {
 // ErrReplaced is the error of a process whose successor goes on, if Execute returned nil.
 var ErrReplaced = errors.New("the process was replaced")
 
-// stopPatience is how long notify commands have at the end.
-const stopPatience = 10 * time.Second
+// stopPatience is how long notify commands have at the end, and the kernel. Tests change it.
+var stopPatience = 10 * time.Second
 
 // loop has all state; its methods are called by one goroutine.
 type loop struct {
@@ -101,18 +102,20 @@ func Run(ctx context.Context, o Options) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	l := &loop{Options: o, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}, began: time.Now(), loaded: time.Now()}
-	l.clients, l.macs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}
+	l.clients, l.macs, l.errs = map[*controlClient]bool{}, map[neighbour]net.HardwareAddr{}, map[planeError]string{}
 	before, err := l.inherit()
 	if err != nil {
 		return err
 	}
 	defer l.lock.Close()
-	wanted := before.Setup
+	wanted, restored := before.Setup, before.Setup != nil
 	if wanted == nil {
 		if wanted, err = o.Load(); err != nil {
 			// An earlier process may have been killed.
+			_ = os.Remove(place.VRRPHandover(o.Dir))
 			return errors.Join(err, removeMarked(o.Log))
 		}
+		before.Setup = wanted
 	}
 	if o.RealTime {
 		end, err := realTime()
@@ -124,29 +127,29 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer l.close()
 	if err := l.open(); err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	served, err := l.serveStatus()
 	if err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	defer served()
-	surrounded, err := l.surround()
+	surrounded, err := l.surround(before.Groups != nil)
 	if err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	defer surrounded()
 	if err := l.start(wanted, before); err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	controlled, err := l.serveControl() // now, as clients learn of all groups first
 	if err != nil {
-		return err
+		return l.abandon(&before, err)
 	}
 	defer controlled()
 	ended := make(chan struct{})
 	defer close(ended)
-	go l.signals(ctx, ended, before.Setup != nil)
+	go l.signals(ctx, ended, restored)
 	if err = l.run(); err != nil && !errors.Is(err, ErrReplaced) {
 		l.stop()
 	}
@@ -294,7 +297,7 @@ func (l *loop) run() error {
 func (l *loop) tick(t time.Duration, read bool) bool {
 	for i := range l.groups {
 		g := l.groups[(l.first+i)%len(l.groups)]
-		if due := g.next != 0 && t >= g.next; !due && (g.failedUntil == 0 || t < g.failedUntil) {
+		if due := g.next != 0 && t >= g.next; !due && (g.failedUntil == 0 || t < g.failedUntil) && (g.overdueAt() == 0 || t < g.overdueAt()) {
 			continue
 		}
 		stale := now()-t > slack
@@ -320,10 +323,12 @@ func (g *group) tick(t time.Duration) {
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Tick(t, out) })
 	}
 	g.retry(t)
+	g.checkOverdue(t)
 }
 
 // retry does again what failed.
 func (l *loop) retry(t time.Duration) {
+	l.sendResignations(t)
 	if l.expires(t) == 0 {
 		l.synchronize()
 	}
@@ -346,6 +351,8 @@ func (l *loop) next(t time.Duration) (next time.Duration) {
 	for _, g := range l.groups {
 		soonest(g.next)
 		soonest(g.failedUntil)
+		soonest(g.overdueAt())
+		soonest(g.resignAt)
 	}
 	soonest(l.lookAt)
 	soonest(l.socketsAt)
@@ -388,7 +395,7 @@ func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
 	l.adopt(before.Sockets)
 	l.openSockets()
 	l.clean = true
-	if before.Setup == nil {
+	if before.Groups == nil { // nothing is advertised yet
 		l.noteStale()
 		if !l.settle(startPatience) {
 			return fmt.Errorf("the kernel has not answered within %s: another program holds its RTNL lock", startPatience)
@@ -398,8 +405,31 @@ func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
 	for _, g := range l.groups {
 		g.begin(now())
 	}
+	// Until now imbang vrrp clean could resign for a program that was killed.
+	_ = os.Remove(place.VRRPHandover(l.Dir))
 	l.look()
 	return nil
+}
+
+// abandon ends a process that cannot run, because of an error. Groups that it went on with, or
+// was about to, resign, and their addresses are removed.
+func (l *loop) abandon(before *handover, err error) error {
+	if l.started {
+		l.stop()
+		return err
+	}
+	if before.Groups == nil {
+		return err
+	}
+	l.Log.Error("the program cannot go on with what the earlier one handed over", "error", oneLine(err))
+	if l.plane != nil {
+		for name, slot := range before.Slots {
+			l.noted(planeError{useLease, name}, l.plane.Renew(slot, 0))
+		}
+	}
+	resign(before, l.Log)
+	_ = os.Remove(place.VRRPHandover(l.Dir))
+	return errors.Join(err, removeMarked(l.Log))
 }
 
 // noteStale logs that marked addresses of an earlier process are about to be removed.
@@ -427,6 +457,7 @@ func (l *loop) settle(patience time.Duration) bool {
 			f()
 		}
 		l.flush(now())
+		l.sendResignations(now())
 		if l.settled() && !l.anyJoining() {
 			return true
 		}
@@ -436,6 +467,11 @@ func (l *loop) settle(patience time.Duration) bool {
 		}
 		if l.clean && !l.busy {
 			left = min(left, max(l.cleanAfter-now(), 0))
+		}
+		for _, g := range l.groups {
+			if g.resignAt != 0 {
+				left = min(left, max(g.resignAt-now(), 0))
+			}
 		}
 		l.poll.waitPosted(left)
 	}
@@ -471,10 +507,11 @@ func (l *loop) stop() {
 	step(func(k vrrp.ActionKind) bool { return k == vrrp.ActionLease })
 	step(func(k vrrp.ActionKind) bool { return k == vrrp.ActionAdvertise })
 	step(func(k vrrp.ActionKind) bool { return k != vrrp.ActionLease && k != vrrp.ActionAdvertise })
-	if !l.settle(stopPatience) {
+	if l.settle(stopPatience) || l.settled() {
+		l.unguard()
+	} else { // the director goes on to keep the kernel from answering for them
 		l.Log.Error("addresses are left: the kernel has not removed them (imbang vrrp clean does)", "after", stopPatience, "error", l.cleanError)
 	}
-	l.unguard()
 	if !l.hooks.Wait(stopPatience) {
 		l.Log.Warn("notify commands are killed: they have not ended", "after", stopPatience)
 	}
@@ -510,7 +547,11 @@ func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64
 		return
 	}
 	l.lookError = ""
+	renumbered := l.renumbered(devices)
 	l.devices = devices
+	if renumbered {
+		l.seek()
+	}
 	l.openSockets()
 	current := changes == l.changes && !l.busy && len(l.toAdd) == 0
 	if current {
@@ -561,6 +602,7 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 			continue
 		}
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Shutdown(t, out) })
+		g.resigned() // its socket may be closed
 	}
 	l.groups = nil
 	for i := range wanted.Groups {
@@ -582,7 +624,7 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 	l.guard()
 	for _, g := range l.groups {
 		if g.machine.State() != vrrp.Initialize {
-			g.reconfigure(t)
+			g.reload(t)
 			g.forgive()
 		}
 	}

@@ -3,14 +3,12 @@
 package process
 
 import (
-	"cmp"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
-
-	"imbang/internal/daemon/vrrp"
 )
 
 // Plane is what is used of the data plane of a director. Only Stale and Attached may wait;
@@ -43,31 +41,98 @@ const planeGroups = 64
 type planeUse struct {
 	plane Plane             // nil: no director is loaded
 	slots map[string]uint32 // of groups: the numbers of their leases
-	err   string            // why something was refused last
+	// guarded are those that the plane guards, with the numbers (guards.go).
+	guarded map[netip.Addr]uint32
+	errs    map[planeError]string
 	// attached are the last two reports of the director's devices: one that is between being
 	// loaded and being attached is no fault.
 	attached [][]int
 	macs     map[neighbour]net.HardwareAddr
+	// absent is how many looks in a row, at most absentLooks, have found no director.
+	absent int
+	// lookedAt is when the last look was that counted: others, for neighbours, may follow at once.
+	lookedAt time.Duration
 }
 
-// noted logs the first of equal errors.
-func (l *loop) noted(err error) {
-	text := ""
-	if err != nil {
-		text = strings.ReplaceAll(err.Error(), "\n", "; ")
+// absentLooks is how many looks without a director mean that there is none: one that is
+// replaced can be between two.
+const absentLooks = 2
+
+// planeError is what an error is of. Each is known until the same succeeds: another success
+// does not hide it.
+type planeError struct{ use, group string }
+
+// Uses of the data plane.
+const (
+	useDirector  = "director"  // it is opened, and its devices are read
+	useAddresses = "addresses" // they are guarded
+	useLease     = "lease"
+	useGrace     = "grace period"
+	useHand      = "hand-over"
+)
+
+// noted logs the first of equal errors of a use.
+func (l *loop) noted(of planeError, err error) {
+	if err == nil {
+		delete(l.errs, of)
+		return
 	}
-	if text != "" && text != l.planeUse.err {
-		l.Log.Warn("the director's data plane cannot be used for the addresses", "error", text)
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if text == l.errs[of] {
+		return
 	}
-	l.planeUse.err = text
+	attrs := []any{"use", of.use, "error", text}
+	if of.group != "" {
+		attrs = append(attrs, "group", of.group)
+	}
+	l.Log.Warn("the director's data plane cannot be used for the addresses", attrs...)
+	l.errs[of] = text
+}
+
+// planeErrors are all errors.
+func (l *loop) planeErrors() string {
+	var all []string
+	for of, text := range l.errs {
+		if of.group != "" {
+			of.use += " of group " + of.group
+		}
+		all = append(all, of.use+": "+text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
 }
 
 // setPlane changes to another director, or to none.
 func (l *loop) setPlane(p Plane) {
 	l.plane, l.attached = p, nil
+	maps.DeleteFunc(l.errs, func(of planeError, _ string) bool { return of.use != useDirector })
 	if p != nil && len(l.groups) > 0 { // a handover's groups are still guarded
 		l.guard()
 	}
+}
+
+// noteAbsent notes whether a look has found a director. At the start of the process one look
+// is enough: a host whose director cannot be loaded must not preempt one that works.
+func (l *loop) noteAbsent(absent, counts bool) {
+	before := l.lacksDirector()
+	switch {
+	case !absent:
+		l.absent = 0
+	case counts:
+		l.absent = min(l.absent+1, absentLooks)
+	}
+	if l.lacksDirector() == before || !l.started {
+		return
+	}
+	if !before {
+		l.Log.Warn("no director is loaded: groups have the lowest priority (systemctl status imbang)")
+	}
+	l.reviewAll(now())
+}
+
+// lacksDirector reports whether a director is required, and none is loaded.
+func (l *loop) lacksDirector() bool {
+	return l.OpenPlane != nil && l.setup != nil && l.setup.Director != nil && l.absent == absentLooks
 }
 
 // guard guards the addresses of the groups. Leases are written behind that: a number that had
@@ -83,6 +148,10 @@ func (l *loop) guard() {
 		if slot, has := old[g.setup.Name]; has {
 			l.slots[g.setup.Name], used[slot] = slot, true
 		}
+	}
+	left := l.leaving()
+	for _, slot := range left {
+		used[slot] = true
 	}
 	next := uint32(0)
 	for _, g := range l.groups {
@@ -115,44 +184,31 @@ func (l *loop) guard() {
 	for addr := range shared {
 		delete(groups, addr)
 	}
-	err := l.plane.Guard(groups)
+	l.keepGuards(groups, left)
+	l.noted(planeError{use: useAddresses}, l.plane.Guard(groups))
 	for _, g := range l.groups {
 		if slot, has := l.slots[g.setup.Name]; has {
-			err = cmp.Or(err, l.plane.Renew(slot, g.lease))
+			l.noted(planeError{useLease, g.setup.Name}, l.plane.Renew(slot, g.lease))
 		}
 	}
-	l.noted(err)
+	maps.DeleteFunc(l.errs, func(of planeError, _ string) bool { // of groups that are gone
+		return of.group != "" && !slices.ContainsFunc(l.groups, func(g *group) bool { return g.setup.Name == of.group })
+	})
 }
 
 // renew renews or ends the lease of a group.
 func (g *group) renew(until time.Duration) {
 	g.lease = until
 	if slot, has := g.slots[g.setup.Name]; has && g.plane != nil {
-		g.noted(g.plane.Renew(slot, until))
+		g.noted(planeError{useLease, g.setup.Name}, g.plane.Renew(slot, until))
 	}
 }
 
 // unguard ends the use of the data plane: all groups have left.
 func (l *loop) unguard() {
 	if l.plane != nil {
-		l.noted(l.plane.Release())
+		l.noted(planeError{use: useAddresses}, l.plane.Release())
 	}
-}
-
-// takeOver prepares the data plane for a takeover, before addresses are announced. Packets
-// of connections that are not known (yet) are not passed to the stack for a while. If the
-// former master is alive, because it resigned or was preempted, it gets them.
-func (g *group) takeOver(cause vrrp.Cause) {
-	if g.plane == nil || g.loop.setup.Grace == 0 {
-		return
-	}
-	period := g.loop.setup.Grace
-	t := now()
-	alive := cause == vrrp.CauseResigned || cause == vrrp.CauseTake || g.heardAt != 0 && t-g.heardAt < 2*g.heardInterval
-	if alive {
-		g.hand(t + period)
-	}
-	g.noted(g.plane.Grace(t + period))
 }
 
 // detached are the devices that the director should be attached to and is not.
@@ -173,17 +229,4 @@ func (g *group) detached() (reasons []string) {
 		reasons = append(reasons, "the director's programs are not attached to device "+name+" (imbang reload, or systemctl restart imbang, attaches them)")
 	}
 	return reasons
-}
-
-// hand has the former master get packets of connections that are not known here.
-func (g *group) hand(until time.Duration) {
-	for i := range g.setup.Routers {
-		d := g.devices[g.setup.Routers[i].Device]
-		if d == nil {
-			continue
-		}
-		if mac := g.macs[neighbour{d.Index, g.heard[i]}]; len(mac) == 6 && !slices.Equal(mac, d.MAC) {
-			g.noted(g.plane.Hand(d.Index, mac, until))
-		}
-	}
 }

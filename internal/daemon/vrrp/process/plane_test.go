@@ -3,7 +3,9 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -28,11 +30,16 @@ type fakePlane struct {
 	stale    bool
 	closed   bool
 	released bool
+	guards   int   // calls of Guard
+	refuses  error // of Guard
 }
 
 func (f *fakePlane) Guard(groups map[netip.Addr]uint32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.guards++; f.refuses != nil {
+		return f.refuses
+	}
 	for _, slot := range groups {
 		if !slices.Contains(slices.Collect(maps.Values(f.groups)), slot) {
 			delete(f.leases, slot) // as the data plane
@@ -59,6 +66,10 @@ func (f *fakePlane) Grace(until time.Duration) error {
 func (f *fakePlane) Hand(index int, to net.HardwareAddr, until time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if until == 0 {
+		f.hands = append(f.hands, fmt.Sprintf("%d ends", index))
+		return nil
+	}
 	f.hands = append(f.hands, fmt.Sprintf("%d %s", index, to))
 	return nil
 }
@@ -186,7 +197,7 @@ func TestLeases(t *testing.T) {
 	}
 	a.start()
 	a.await("it preempts", a.is(vrrp.Master))
-	a.await("the other one gets what it has", second.has(func(f *fakePlane) bool { return len(f.hands) == 1 }))
+	a.await("the other one gets what it has", second.has(func(f *fakePlane) bool { return len(f.hands) >= 1 }))
 	b.await("backup", b.is(vrrp.Backup))
 	b.await("no lease", func() bool { return !later.answers("10.20.0.1") })
 	a.vanish(false)
@@ -194,7 +205,9 @@ func TestLeases(t *testing.T) {
 	later.hands, later.grace = nil, 0
 	later.mu.Unlock()
 	b.await("it takes over from a dead one", b.is(vrrp.Master))
-	if !later.has(func(f *fakePlane) bool { return len(f.hands) == 0 && f.grace > now() })() {
+	if !later.has(func(f *fakePlane) bool {
+		return !slices.ContainsFunc(f.hands, func(h string) bool { return !strings.HasSuffix(h, "ends") }) && f.grace > now()
+	})() {
 		t.Errorf("%+v", later)
 	}
 	if !second.has(func(f *fakePlane) bool { return len(f.groups) == 3 })() || second.answers("10.20.0.1") {
@@ -270,4 +283,148 @@ func TestDetached(t *testing.T) {
 	plane.attached = []int{index}
 	plane.mu.Unlock()
 	a.await("master again", a.is(vrrp.Master))
+}
+
+// A director of higher priority whose host has no data plane does not preempt one that works,
+// and leaves to it; it serves if it is the only one.
+func TestNoDirector(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	b := newNode(t, link.host(2), web(100, virtual4))
+	var of [2]planes
+	var loaded [2]*fakePlane
+	for i, n := range []*node{a, b} {
+		index, err := n.ns.LinkIndex("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		loaded[i] = newPlane()
+		loaded[i].attached = []int{index}
+		n.plane, n.wanted.Director = of[i].open, &setup.Director{Devices: []string{"eth0"}}
+	}
+	of[1].set(loaded[1])
+	b.start()
+	b.await("master", b.is(vrrp.Master))
+	a.start()
+	a.await("a master is followed", func() bool { return a.group().Routers[0].Master != "" })
+	a.stays("without a director it stays backup", 8*interval, a.is(vrrp.Backup))
+	if g := a.group(); g.Priority != 1 || len(g.Faults) != 0 {
+		t.Errorf("%+v", g)
+	}
+	of[0].set(loaded[0])
+	a.await("it preempts with a director", a.is(vrrp.Master))
+	of[0].set(nil)
+	b.await("it leaves without one", b.is(vrrp.Master))
+	b.vanish(false)
+	a.await("the only one serves", a.is(vrrp.Master))
+}
+
+// A master that leaves drops packets of unknown connections before it resigns, and hands them
+// to its successor; what it handed on as master ends.
+func TestFormerMaster(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	b := newNode(t, link.host(2), web(100, virtual4))
+	var of [2]planes
+	var loaded [2]*fakePlane
+	var index [2]int
+	var mac [2]string
+	for i, n := range []*node{a, b} {
+		var err error
+		if index[i], err = n.ns.LinkIndex("eth0"); err != nil {
+			t.Fatal(err)
+		}
+		hardware, err := n.ns.LinkMAC("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mac[i], loaded[i] = hardware.String(), newPlane()
+		of[i].set(loaded[i])
+		n.plane, n.wanted.Grace = of[i].open, time.Minute
+	}
+	said := func(i int, want ...string) func() bool {
+		return loaded[i].has(func(f *fakePlane) bool { return slices.Equal(f.hands, want) })
+	}
+	b.start()
+	b.await("master", b.is(vrrp.Master))
+	a.start()
+	a.await("it preempts", a.is(vrrp.Master))
+	b.await("backup", b.is(vrrp.Backup))
+	toA, toB := fmt.Sprintf("%d %s", index[1], mac[0]), fmt.Sprintf("%d %s", index[0], mac[1])
+	b.await("it hands to its successor", said(1, toA))
+	if !loaded[1].has(func(f *fakePlane) bool { return f.grace > now() && f.grace < now()+2*time.Second })() {
+		t.Errorf("the grace period of a former master: %v from now", loaded[1].grace-now())
+	}
+	a.await("it hands to the former master", said(0, toB))
+	if _, err := a.giveUp(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	a.await("that ends, and its successor gets what it does not know", said(0, toB, fmt.Sprintf("%d ends", index[0]), toB))
+	if !loaded[0].has(func(f *fakePlane) bool { return f.grace < now()+2*time.Second })() {
+		t.Errorf("the grace period that began with its takeover goes on: %v from now", loaded[0].grace-now())
+	}
+}
+
+// An error of the data plane is reported until what failed works, logged once, and guarding
+// the addresses is tried again.
+func TestPlaneRefuses(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4))
+	var of planes
+	plane := newPlane()
+	plane.refuses = errors.New("no room")
+	of.set(plane)
+	a.plane = of.open
+	a.start()
+	a.await("master", a.is(vrrp.Master))
+	a.stays("leases that are renewed do not hide it", 3*interval, func() bool { return a.status().DirectorError == "addresses: no room" })
+	a.await("another try", plane.has(func(f *fakePlane) bool { return f.guards >= 3 }))
+	a.mu.Lock()
+	if n := strings.Count(a.log.String(), "no room"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	a.mu.Unlock()
+	plane.mu.Lock()
+	plane.refuses = nil
+	plane.mu.Unlock()
+	a.await("guarded", func() bool { return a.status().DirectorError == "" })
+	if !plane.answers("10.20.0.1") || len(plane.groups) != 3 {
+		t.Errorf("%+v", plane)
+	}
+}
+
+// Two reports of the director's devices are a second apart, also if others were asked for
+// meanwhile: a director that is between being loaded and being attached is no fault.
+func TestReportsAreApart(t *testing.T) {
+	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	for range 3 {
+		l.surrounded(&findings{attached: []int{}})
+	}
+	if len(l.attached) != 1 || l.absent > 1 {
+		t.Errorf("%d reports, %d looks without a director", len(l.attached), l.absent)
+	}
+	l.lookedAt -= lookEvery
+	l.surrounded(&findings{attached: []int{}})
+	if len(l.attached) != 2 || l.absent != 2 {
+		t.Errorf("%d reports, %d looks without a director", len(l.attached), l.absent)
+	}
+}
+
+// The hardware address of the other director is found again on a device that was made anew.
+func TestNeighbourOfNewDevice(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	b := newNode(t, link.host(2), web(100, virtual4)).start()
+	a.await("master", a.is(vrrp.Master))
+	mac, err := a.ns.LinkMAC("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := func() bool { return b.group().Routers[0].MasterMAC == mac.String() }
+	b.await("the master's hardware address", known)
+	link.ip(b.ns, "link", "del", "eth0")
+	b.await("a fault", b.is(vrrp.Fault))
+	link.connect(b.ns, 2)
+	b.await("backup", b.is(vrrp.Backup))
+	b.await("the master's hardware address on the new device", known)
 }

@@ -189,6 +189,39 @@ func TestForeignHandover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	own := func() handover {
+		return handover{Format: handoverFormat, PID: os.Getpid(), Process: identity(), Groups: map[string]vrrp.Snapshot{"web": {Seen: now()}}}
+	}
+	for name, change := range map[string]func(h *handover){
+		"":                             func(*handover) {},
+		"a process of the same number": func(h *handover) { h.Process += "0" },
+		"an earlier version, and another process": func(h *handover) { h.Process = "" },
+		"a later format":   func(h *handover) { h.Format++ },
+		"an earlier start": func(h *handover) { h.Groups["web"] = vrrp.Snapshot{Seen: now() + time.Hour} },
+	} {
+		h := own()
+		change(&h)
+		if err := writeHandover(dir, h); err != nil {
+			t.Fatal(err)
+		}
+		if h, err := inherit(); err != nil || (h.Groups != nil) != (name == "") {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+	}
+	// An earlier version of the program is known by the lock that it left.
+	if h := (&handover{PID: os.Getpid()}); !h.own(true) || h.own(false) {
+		t.Error("what an earlier version handed over is not used, or that of another process is")
+	}
+	// Groups can be used whose configuration cannot.
+	h := own()
+	group := web(100, nil)
+	h.Setup = &setup.Setup{Groups: []setup.Group{group}}
+	if err := writeHandover(dir, h); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := inherit(); err != nil || h.Groups == nil || h.Setup != nil {
+		t.Errorf("%+v, %v", h, err)
+	}
 }
 
 // A reload adds and removes addresses, routers and groups without a transition.

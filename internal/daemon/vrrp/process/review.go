@@ -81,6 +81,14 @@ func (g *group) reconfigure(t time.Duration) {
 	}
 }
 
+// reload likewise, for a configuration that was changed. Addresses that this adds, and that the
+// kernel does not, are no reason to leave: the group has its others.
+func (g *group) reload(t time.Duration) {
+	since := g.pendingSince
+	g.reconfigure(t)
+	g.pendingSince = since
+}
+
 // review tells the machine of what has changed around it.
 func (g *group) review(t time.Duration) {
 	if g.machine.State() == vrrp.Initialize { // stopped
@@ -157,6 +165,9 @@ func (g *group) findFaults() (all []string) {
 	if g.failed != "" {
 		add("%s", g.failed)
 	}
+	if g.overdue {
+		add("the kernel has not added the addresses within %s: another program may hold its RTNL lock", g.overdueAfter())
+	}
 	return all
 }
 
@@ -174,7 +185,7 @@ func noSource(r *setup.Router) string {
 // findPriority is the effective priority.
 func (g *group) findPriority() uint8 {
 	var weights []int
-	if g.facts.Yield { // whatever else is tracked
+	if g.facts.Yield || g.lacksDirector() { // whatever else is tracked
 		return setup.Effective(g.setup.Priority, -vrrp.PriorityOwner)
 	}
 	for _, d := range g.setup.Devices {

@@ -140,6 +140,7 @@ func TestRTNLHeld(t *testing.T) {
 	if s := b.group(); s.Counts.Sent < sent+2 || s.Counts.Announced > 0 {
 		t.Errorf("it advertises, and does not announce what it does not have yet: %+v", s)
 	}
+	b.await("it leaves, as another director might have them", b.is(vrrp.Fault))
 	release()
 	b.await("it has the addresses, and announces them", func() bool { return has(t, b.ns, all...) == len(all) && b.group().Counts.Announced > 0 })
 }

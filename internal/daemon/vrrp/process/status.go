@@ -111,7 +111,7 @@ func (l *loop) status() *Status {
 		PID: os.Getpid(), Since: l.began, Config: l.File, Reloaded: l.loaded, ReloadError: l.loadError, NotRealTime: l.notRealTime,
 		LateMS: milliseconds(l.late), Groups: []Group{}, Scripts: []Script{},
 	}
-	s.Director, s.DirectorError, s.Daemon = l.plane != nil, l.planeUse.err, l.facts.fresh(now())
+	s.Director, s.DirectorError, s.Daemon = l.plane != nil, l.planeErrors(), l.facts.fresh(now())
 	if l.facts.Yield {
 		s.Yields = cmp.Or(l.facts.YieldReason, "another director sees more servers")
 	}
@@ -190,7 +190,6 @@ func statusSocket(dir string) string { return filepath.Join(dir, "status.sock") 
 const (
 	statusPatience = 2 * time.Second
 	statusClients  = 16 // at once
-	acceptAgain    = 100 * time.Millisecond
 	maxStatus      = 16 << 20
 )
 
@@ -207,25 +206,7 @@ func (l *loop) serveStatus() (func(), error) {
 		listener.Close()
 		return nil, fmt.Errorf("status socket: %w", err)
 	}
-	slots := make(chan struct{}, statusClients)
-	go func() {
-		for {
-			slots <- struct{}{}
-			c, err := listener.Accept()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil { // such as EMFILE, for a while
-				<-slots
-				time.Sleep(acceptAgain)
-				continue
-			}
-			go func() {
-				defer func() { <-slots }()
-				l.answer(c)
-			}()
-		}
-	}()
+	go acceptClients(listener, statusClients, l.answer)
 	return func() { listener.Close() }, nil
 }
 

@@ -48,12 +48,17 @@ type findings struct {
 	macs     map[neighbour]net.HardwareAddr
 }
 
-// surround begins to look; the function that it returns ends that. The first findings are
-// there when it returns.
-func (l *loop) surround() (func(), error) {
+// surround begins to look; the function that it returns ends that. A director that is loaded
+// is open when it returns. All else may wait for other programs, for longer than a handover can.
+// An earlier program that handed over knew of a director, or of none.
+func (l *loop) surround(handedOver bool) (func(), error) {
 	s := &surroundings{open: l.OpenPlane, post: l.poll.post, found: l.surrounded, wants: make(chan []neighbour, 1)}
 	l.wants = s.wants
-	l.surrounded(s.look(nil))
+	if !handedOver {
+		l.absent = absentLooks
+	}
+	s.refresh()
+	l.surrounded(&findings{plane: s.plane, err: s.err})
 	ns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, fmt.Errorf("network namespace: %w", err)
@@ -66,7 +71,11 @@ func (l *loop) surround() (func(), error) {
 	}()
 	return func() {
 		cancel()
-		<-done
+		select {
+		case <-done:
+		case <-time.After(stopPatience): // the kernel keeps it, which uses these until the process ends
+			return
+		}
 		ns.Close()
 		if l.plane != nil {
 			_ = l.plane.Close()
@@ -87,14 +96,14 @@ func (s *surroundings) run(ctx context.Context, ns *os.File) {
 	defer tick.Stop()
 	var wanted []neighbour
 	for {
+		f := s.look(wanted)
+		s.post(func() { s.found(f) })
 		select {
 		case <-ctx.Done():
 			return
 		case wanted = <-s.wants:
 		case <-tick.C:
 		}
-		f := s.look(wanted)
-		s.post(func() { s.found(f) })
 	}
 }
 
@@ -114,17 +123,22 @@ func enter(ns *os.File) error {
 	return nil
 }
 
-func (s *surroundings) look(wanted []neighbour) *findings {
-	f := &findings{macs: map[neighbour]net.HardwareAddr{}}
-	if s.open != nil && (s.plane == nil || s.plane.Stale()) {
-		// The loop closes the former one when it does not use it any more.
-		p, err := s.open()
-		s.plane, s.err = p, ""
-		if err != nil {
-			s.plane, s.err = nil, err.Error()
-		}
+// refresh opens a director that is loaded. The loop closes the former one when it does not use
+// it any more.
+func (s *surroundings) refresh() {
+	if s.open == nil || s.plane != nil && !s.plane.Stale() {
+		return
 	}
-	f.plane, f.err = s.plane, s.err
+	p, err := s.open()
+	s.plane, s.err = p, ""
+	if err != nil {
+		s.plane, s.err = nil, err.Error()
+	}
+}
+
+func (s *surroundings) look(wanted []neighbour) *findings {
+	s.refresh()
+	f := &findings{plane: s.plane, err: s.err, macs: map[neighbour]net.HardwareAddr{}}
 	if s.plane != nil {
 		attached, err := s.plane.Attached()
 		if err != nil {
@@ -153,13 +167,27 @@ func (l *loop) surrounded(f *findings) {
 		}
 		l.setPlane(f.plane)
 	}
+	t := now()
+	counts := l.lookedAt == 0 || t >= l.lookedAt+lookEvery*9/10
+	if counts {
+		l.lookedAt = t
+	}
+	l.noteAbsent(f.plane == nil, counts)
+	var err error
 	if f.err != "" {
-		l.noted(errors.New(f.err))
+		err = errors.New(f.err)
+	}
+	l.noted(planeError{use: useDirector}, err)
+	if l.errs[planeError{use: useAddresses}] != "" {
+		l.guard()
 	}
 	for n, mac := range f.macs { // what is not found now may still be right
 		l.macs[n] = mac
 	}
-	if f.attached == nil {
+	for _, g := range l.groups {
+		g.hand()
+	}
+	if f.attached == nil || !counts {
 		return
 	}
 	if len(l.attached) == 2 {
@@ -197,4 +225,17 @@ func (l *loop) seek() {
 	default:
 	}
 	l.wants <- all
+}
+
+// renumbered reports whether a device of a router has another index than before.
+func (l *loop) renumbered(devices map[string]*host.Device) bool {
+	for _, g := range l.groups {
+		for i := range g.setup.Routers {
+			name := g.setup.Routers[i].Device
+			if now := devices[name]; now != nil && (l.devices[name] == nil || l.devices[name].Index != now.Index) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -25,7 +25,8 @@ type Setup struct {
 	Director *Director
 }
 
-// Director is what groups require of the director's programs, if they are loaded.
+// Director is what groups require of the director's programs. Without a director they have
+// the lowest priority.
 type Director struct {
 	// Devices are those that the programs have to be attached to; none: any.
 	Devices []string
@@ -106,7 +107,7 @@ var (
 func (g *Group) Machine(priority uint8, sources []netip.Addr) vrrp.Config {
 	c := vrrp.Config{
 		Others: g.Addresses, Priority: priority, Interval: g.Interval, NoPreempt: g.NoPreempt, PreemptDelay: g.PreemptDelay, Hold: g.Hold,
-		AwaitSync: g.AwaitSync, Merge: g.Merge,
+		AwaitSync: g.AwaitSync, Merge: g.Merge, Pair: g.Pair,
 		Accept: true, Plain: g.PlainChecksum, Announcements: g.Announcements, AnnounceAgain: g.AnnounceAgain, AnnounceEvery: g.AnnounceEvery,
 	}
 	for i := range g.Routers {

@@ -5,6 +5,8 @@ package socket
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -46,4 +48,25 @@ func Adopt(k Kept) (*Socket, error) {
 	s := newSocket(k.Where, k.FD)
 	s.joined.Store(k.Joined)
 	return s, nil
+}
+
+// CloseInherited closes sockets that an earlier program of this process has left open and that
+// were not adopted. All others close when a program is executed.
+func CloseInherited() {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, entry := range open {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		if protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL); err == nil && protocol == vrrp.Protocol {
+			unix.Close(fd)
+		}
+	}
 }
