@@ -290,12 +290,13 @@ func TestFailover(t *testing.T) {
 		n.run()
 		n.start()
 	}
-	c.a.await("master", inState("master"))
-	c.b.await("backup", inGroup(func(g *process.Group) bool { return g.State == "backup" && g.Routers[0].Master == c.a.address.String() }))
 	loaded := func(s *process.Status) bool { return s.Director && s.Daemon && s.DirectorError == "" }
 	for _, n := range []*coupled{c.a, c.b} {
 		n.awaitLong("the director and the daemon", loaded)
 	}
+	// Until the directors are loaded both have the lowest priority.
+	c.a.awaitLong("master", inState("master"))
+	c.b.awaitLong("backup", inGroup(func(g *process.Group) bool { return g.State == "backup" && g.Routers[0].Master == c.a.address.String() }))
 	c.b.awaitLong("all connections", inGroup(func(g *process.Group) bool { return g.AwaitsSync && g.Synchronized && g.Routers[0].MasterMAC != "" }))
 	await(t, "the service", func() error {
 		conn, err := c.dial()

@@ -128,6 +128,14 @@ func (p plane) Hand(index int, to net.HardwareAddr, until time.Duration) error {
 	return p.Failover.Hand(director.LinkAddress{Index: index, MAC: to}, until)
 }
 
+func (p plane) Peers(all []process.PeerAddress) error {
+	var to []director.LinkAddress
+	for _, one := range all {
+		to = append(to, director.LinkAddress{Index: one.Index, MAC: one.MAC})
+	}
+	return p.Failover.Peers(to...)
+}
+
 func loadVRRP(file string) (*setup.Setup, error) {
 	c, err := config.Load(file)
 	if err != nil {

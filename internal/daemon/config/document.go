@@ -105,27 +105,32 @@ type vrrpScriptDoc struct {
 }
 
 type vrrpGroupDoc struct {
-	Name            string          `yaml:"name" jsonschema_description:"required; a short name, for commands and scripts"`
-	Priority        int             `yaml:"priority" jsonschema_description:"1 to 255: the director with the highest one becomes master; with 255 nothing that is tracked changes it; default 100"`
-	Interval        string          `yaml:"interval" jsonschema_description:"between advertisements, a multiple of 10 ms, 10 ms to 40.95 s: a dead master is replaced after three to four of them; default 1 s"`
-	Preempt         *bool           `yaml:"preempt" jsonschema_description:"take over from a master of a lower priority; default true"`
-	PreemptDelay    string          `yaml:"preempt_delay" jsonschema_description:"time for which such a master is seen before it is preempted; default 0 s"`
-	Hold            string          `yaml:"hold" jsonschema_description:"time after a start in which no master is preempted, and the first advertisement is awaited; default three to four intervals"`
-	AwaitSync       *bool           `yaml:"await_synchronization" jsonschema_description:"preempt a master only when all of its connections have been received: imbang run reports that; a master that is silent or resigns is replaced in any case; default true if synchronization.replication.role is pair"`
-	Merge           string          `yaml:"merge" jsonschema_description:"time for which a master that meets a better one, as after a split, waits until that has its connections; 0 s: it yields at once, as RFC 9568 requires, and as is necessary if the other director is keepalived; default 1500 ms if synchronization.replication.role is pair, otherwise 0 s"`
-	Checksum        string          `yaml:"checksum" jsonschema_description:"of messages over IPv4 that are sent: with the pseudo header, as keepalived 2.2 requires, or plain, as RFC 9568 has it; both are accepted; default pseudo-header" jsonschema:"enum=pseudo-header,enum=plain"`
-	Announcements   int             `yaml:"announcements" jsonschema_description:"gratuitous ARP requests or neighbour advertisements for each address when it moves; default 5"`
-	AnnounceAgain   string          `yaml:"announce_again" jsonschema_description:"time after which they are repeated; default 5 s"`
-	AnnounceEvery   string          `yaml:"announce_every" jsonschema_description:"interval of further ones, one for each address; default 1 min"`
-	Routers         []vrrpRouterDoc `yaml:"routers" jsonschema_description:"required; virtual routers, each with an identifier on a device; in the same order on all directors"`
-	Addresses       []addressDoc    `yaml:"addresses" jsonschema_description:"further addresses that move with them and are not advertised, such as the servers' gateway; address and device are required"`
-	TrackInterfaces []vrrpTrackDoc  `yaml:"track_interfaces" jsonschema_description:"devices that count, in addition to those of the addresses"`
-	TrackScripts    []string        `yaml:"track_scripts" jsonschema_description:"names of scripts"`
-	Notify          []string        `yaml:"notify" jsonschema_description:"command to run at each change of state, with keepalived's arguments behind its own: INSTANCE (GROUP if there are several routers), the name, MASTER, BACKUP, FAULT or STOP, and the priority"`
-	NotifyMaster    []string        `yaml:"notify_master" jsonschema_description:"command to run when this director becomes master, without further arguments"`
-	NotifyBackup    []string        `yaml:"notify_backup" jsonschema_description:"likewise, backup"`
-	NotifyFault     []string        `yaml:"notify_fault" jsonschema_description:"likewise, when a fault begins"`
-	NotifyStop      []string        `yaml:"notify_stop" jsonschema_description:"likewise, when the process ends"`
+	Name            string           `yaml:"name" jsonschema_description:"required; a short name, for commands and scripts"`
+	Priority        int              `yaml:"priority" jsonschema_description:"1 to 255: the director with the highest one becomes master; with 255 nothing that is tracked changes it; default 100"`
+	Interval        string           `yaml:"interval" jsonschema_description:"between advertisements, a multiple of 10 ms, 10 ms to 40.95 s: a dead master is replaced after three to four of them; default 1 s"`
+	Preempt         *bool            `yaml:"preempt" jsonschema_description:"take over from a master of a lower priority; default true"`
+	PreemptDelay    string           `yaml:"preempt_delay" jsonschema_description:"time for which such a master is seen before it is preempted; default 0 s"`
+	Hold            string           `yaml:"hold" jsonschema_description:"time after a start in which no master is preempted, and the first advertisement is awaited; default three to four intervals"`
+	AwaitSync       *bool            `yaml:"await_synchronization" jsonschema_description:"preempt a master only when all of its connections have been received: imbang run reports that; a master that is silent or resigns is replaced in any case; default true if synchronization.replication.role is pair"`
+	Merge           string           `yaml:"merge" jsonschema_description:"time for which a master that meets a better one, as after a split, waits until that has its connections; 0 s: it yields at once, as RFC 9568 requires, and as is necessary if the other director is keepalived; default 1500 ms if synchronization.replication.role is pair, otherwise 0 s"`
+	Checksum        string           `yaml:"checksum" jsonschema_description:"of messages over IPv4 that are sent: with the pseudo header, as keepalived 2.2 requires, or plain, as RFC 9568 has it; both are accepted; default pseudo-header" jsonschema:"enum=pseudo-header,enum=plain"`
+	Announcements   int              `yaml:"announcements" jsonschema_description:"gratuitous ARP requests or neighbour advertisements for each address when it moves; default 5"`
+	AnnounceAgain   string           `yaml:"announce_again" jsonschema_description:"time after which they are repeated; default 5 s"`
+	AnnounceEvery   string           `yaml:"announce_every" jsonschema_description:"interval of further ones, one for each address; default 1 min"`
+	Routers         []vrrpRouterDoc  `yaml:"routers" jsonschema_description:"required; virtual routers, each with an identifier on a device; in the same order on all directors"`
+	Addresses       []vrrpAddressDoc `yaml:"addresses" jsonschema_description:"further addresses that move with them and are not advertised, such as the servers' gateway"`
+	TrackInterfaces []vrrpTrackDoc   `yaml:"track_interfaces" jsonschema_description:"devices that count, in addition to those of the addresses"`
+	TrackScripts    []string         `yaml:"track_scripts" jsonschema_description:"names of scripts"`
+	Notify          []string         `yaml:"notify" jsonschema_description:"command to run at each change of state, with keepalived's arguments behind its own: INSTANCE (GROUP if there are several routers), the name, MASTER, BACKUP, FAULT or STOP, and the priority"`
+	NotifyMaster    []string         `yaml:"notify_master" jsonschema_description:"command to run when this director becomes master, without further arguments"`
+	NotifyBackup    []string         `yaml:"notify_backup" jsonschema_description:"likewise, backup"`
+	NotifyFault     []string         `yaml:"notify_fault" jsonschema_description:"likewise, when a fault begins"`
+	NotifyStop      []string         `yaml:"notify_stop" jsonschema_description:"likewise, when the process ends"`
+}
+
+type vrrpAddressDoc struct {
+	Address string `yaml:"address" jsonschema_description:"required; with or without prefix length, such as 172.16.0.254/24"`
+	Device  string `yaml:"device" jsonschema_description:"required; device that gets it"`
 }
 
 type vrrpRouterDoc struct {

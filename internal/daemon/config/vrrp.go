@@ -68,6 +68,9 @@ func (c *checker) bounded(at, text string, without, most time.Duration) time.Dur
 // trackDirector enters what groups require of the director. All services are known then,
 // those of included files, too.
 func (c *checker) trackDirector(d *vrrpDoc) {
+	if d != nil {
+		c.config.VRRP.Servers = c.serverAddresses()
+	}
 	if d == nil || d.TrackDirector != nil && !*d.TrackDirector || d.TrackDirector == nil && len(c.config.Services) == 0 {
 		return
 	}
@@ -76,6 +79,17 @@ func (c *checker) trackDirector(d *vrrpDoc) {
 		out.Devices = slices.Compact([]string{at.ClientDevice, at.ServerDevice})
 	}
 	c.config.VRRP.Director = out
+}
+
+// serverAddresses are those of all real servers, each once.
+func (c *checker) serverAddresses() (all []netip.Addr) {
+	for i := range c.config.Services {
+		for j := range c.config.Services[i].Servers {
+			all = append(all, c.config.Services[i].Servers[j].AddrPort().Addr())
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
 }
 
 // isPair reports whether connections are replicated in both directions.
@@ -185,8 +199,8 @@ func (c *vrrpChecker) deviceName(at, name string) {
 }
 
 // moving is an address that moves.
-func (c *vrrpChecker) moving(at string, a addressDoc) netip.Prefix {
-	p := c.address(at, a, "").Prefix
+func (c *vrrpChecker) moving(at string, a vrrpAddressDoc) netip.Prefix {
+	p := c.address(at, addressDoc(a), "").Prefix
 	if p.IsValid() {
 		c.once(at+".address", a.Device, p.Addr())
 	}

@@ -4,6 +4,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -51,5 +52,21 @@ func testWholeVRRP(t *testing.T, c *Config) {
 	}
 	if diff := cmp.Diff(want, c.VRRP, cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// imbang vrrp knows the servers' addresses, as another director can be one of them.
+func TestVRRPServers(t *testing.T) {
+	c, err := Parse("x.yaml", []byte(`
+vrrp: {track_director: false, groups: [{name: web, routers: [{device: eth0, id: 51, addresses: [10.20.0.1/24]}]}]}
+services:
+  - {name: web, virtual: "10.20.0.1:80", forward: direct-routing, servers: [{address: 10.20.0.12}, {address: 10.20.0.11}]}
+  - {name: mail, virtual: "10.20.0.1:25", forward: direct-routing, servers: [{address: 10.20.0.11}]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []netip.Addr{netip.MustParseAddr("10.20.0.11"), netip.MustParseAddr("10.20.0.12")}; !slices.Equal(c.VRRP.Servers, want) {
+		t.Errorf("%v, want %v", c.VRRP.Servers, want)
 	}
 }

@@ -24,6 +24,9 @@ type Plane interface {
 	// Hand has those that came in by a device sent to a hardware address on it until a time,
 	// in place of being dropped.
 	Hand(index int, to net.HardwareAddr, until time.Duration) error
+	// Peers are the hardware addresses of directors that are servers of this one: what they
+	// sent is not scheduled again.
+	Peers(all []PeerAddress) error
 	// Release ends the use of it.
 	Release() error
 	// Stale reports whether there is another director now, or none.
@@ -31,6 +34,12 @@ type Plane interface {
 	// Attached are the indices of the director's devices.
 	Attached() ([]int, error)
 	Close() error
+}
+
+// PeerAddress is a hardware address on the link of a device.
+type PeerAddress struct {
+	Index int
+	MAC   net.HardwareAddr
 }
 
 // planeGroups is how many groups can have a lease: director.AddressGroups.
@@ -48,6 +57,7 @@ type planeUse struct {
 	// loaded and being attached is no fault.
 	attached [][]int
 	macs     map[neighbour]net.HardwareAddr
+	peers    []PeerAddress // as written
 	// absent is how many looks in a row, at most absentLooks, have found no director.
 	absent int
 	// lookedAt is when the last look was that counted: others, for neighbours, may follow at once.
@@ -69,6 +79,7 @@ const (
 	useLease     = "lease"
 	useGrace     = "grace period"
 	useHand      = "hand-over"
+	usePeers     = "other directors that are servers"
 )
 
 // noted logs the first of equal errors of a use.
@@ -104,7 +115,7 @@ func (l *loop) planeErrors() string {
 
 // setPlane changes to another director, or to none.
 func (l *loop) setPlane(p Plane) {
-	l.plane, l.attached = p, nil
+	l.plane, l.attached, l.peers = p, nil, nil
 	maps.DeleteFunc(l.errs, func(of planeError, _ string) bool { return of.use != useDirector })
 	if p != nil && len(l.groups) > 0 { // a handover's groups are still guarded
 		l.guard()

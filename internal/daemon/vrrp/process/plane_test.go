@@ -30,6 +30,7 @@ type fakePlane struct {
 	stale    bool
 	closed   bool
 	released bool
+	peers    []string
 	guards   int   // calls of Guard
 	refuses  error // of Guard
 }
@@ -71,6 +72,16 @@ func (f *fakePlane) Hand(index int, to net.HardwareAddr, until time.Duration) er
 		return nil
 	}
 	f.hands = append(f.hands, fmt.Sprintf("%d %s", index, to))
+	return nil
+}
+
+func (f *fakePlane) Peers(all []PeerAddress) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.peers = nil
+	for _, one := range all {
+		f.peers = append(f.peers, fmt.Sprintf("%d %s", one.Index, one.MAC))
+	}
 	return nil
 }
 
@@ -427,4 +438,28 @@ func TestNeighbourOfNewDevice(t *testing.T) {
 	link.connect(b.ns, 2)
 	b.await("backup", b.is(vrrp.Backup))
 	b.await("the master's hardware address on the new device", known)
+}
+
+// The data plane is told of another director that is a server of this one, and of no other.
+func TestPeerServers(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	b := newNode(t, link.host(2), web(100, virtual4))
+	var of planes
+	plane := newPlane()
+	of.set(plane)
+	b.plane, b.wanted.Servers = of.open, []netip.Addr{own4(1), own4(9)}
+	b.start()
+	mac, err := a.ns.LinkMAC("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := b.ns.LinkIndex("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{fmt.Sprintf("%d %s", index, mac)}
+	b.await("the other director", plane.has(func(f *fakePlane) bool { return slices.Equal(f.peers, want) }))
+	b.configure(func(s *setup.Setup) { s.Servers = []netip.Addr{own4(9)} })
+	b.await("it is no server any more", plane.has(func(f *fakePlane) bool { return len(f.peers) == 0 }))
 }

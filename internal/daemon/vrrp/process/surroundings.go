@@ -187,6 +187,7 @@ func (l *loop) surrounded(f *findings) {
 	for _, g := range l.groups {
 		g.hand()
 	}
+	l.writePeers()
 	if f.attached == nil || !counts {
 		return
 	}
@@ -212,6 +213,11 @@ func (l *loop) seek() {
 		for i := range g.setup.Routers {
 			if d := g.devices[g.setup.Routers[i].Device]; d != nil && g.heard[i].IsValid() {
 				all = append(all, neighbour{d.Index, g.heard[i]})
+			}
+			if d := g.devices[g.setup.Routers[i].Device]; d != nil {
+				for _, addr := range g.peerServers(i) {
+					all = append(all, neighbour{d.Index, addr})
+				}
 			}
 		}
 	}

@@ -21,6 +21,8 @@ type Setup struct {
 	// connections to the stack, nor has it reset them; and for how long it hands them to
 	// another director that is alive. 0: not at all.
 	Grace time.Duration
+	// Servers are the addresses of all real servers: another director can be one of them.
+	Servers []netip.Addr
 	// Director is how the director is tracked; nil: it is not.
 	Director *Director
 }
