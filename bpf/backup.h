@@ -48,7 +48,9 @@ static __always_inline int backup_change_in(const struct flow *flow, union conn_
 	if (conn_lives(c, key, family) && c->server == seen->server) {
 		c->in_packets = r->in_packets;
 		if (flow->template) {
-			c->timeout = r->netmask;
+			/* There it may be that of a template that lives on for its connections. */
+			if (r->kind != RECORD_SHARED || r->netmask > c->timeout)
+				c->timeout = r->netmask;
 			c->flags = (c->flags & ~CONN_ASSURED) | (r->flags & CONN_ASSURED);
 		} else {
 			moved = conn_become(c, r->state);
@@ -89,7 +91,8 @@ static __noinline int backup_untouched(const struct flow *flow)
 					: backup_untouched_in(flow, &key, AF_INET);
 }
 
-/* How much later no packet came for an entry: less than any time [ns]. */
+/* How much later no packet came for an entry, or one at a time that is not known: less than any
+ * time [ns]. */
 #define BACKUP_NEVER (-(1LL << 62))
 
 /* How much later the last packet came for an entry here than the last one that a record of
@@ -103,6 +106,10 @@ static __always_inline __s64 backup_ahead(const struct flow *flow, const struct 
 	if (!set || backup_untouched(flow))
 		return BACKUP_NEVER;
 	timeout = told_timeout(flow, seen, set);
+	/* Its end is not a timeout after a packet, as when timeouts were shortened since. */
+	if (r->kind == RECORD_SHARED &&
+	    (__s64)(seen->expires - timeout - now_coarse_ns()) > (__s64)EXPIRY_SLACK)
+		return BACKUP_NEVER;
 	last = now_coarse_ns() - r->idle * (NSEC_PER_SEC / 1000);
 	return seen->expires - timeout - last;
 }
@@ -207,7 +214,7 @@ static __noinline enum record_result backup_known(const struct conn_record *r,
 	struct flow key;
 
 	if (!record_key(r, call, &key) || !conn_look(&key, &seen))
-		return RECORD_NONE;
+		return r->known ? RECORD_KEPT : RECORD_NONE;
 	if (r->kind == RECORD_ENDED)
 		return backup_end(&key, r, &seen);
 	if (r->kind == RECORD_COPY)

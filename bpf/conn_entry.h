@@ -450,7 +450,8 @@ static __always_inline enum due conn_due_in(const struct flow *flow, union conn_
 			c->expires = now + TEMPLATE_LINGER;
 			/* From then on, as in Linux, it is the template's own. */
 			c->timeout = TEMPLATE_LINGER / NSEC_PER_SEC;
-			told_unknown(c);
+			/* That is no packet: a pair's other director knows of a later one. */
+			told_note(c, told_replica_end(c->expires), told_state(c), 1);
 		}
 		if (c->expires > now) {
 			c->due = wheel_tick_for(c->expires, now);

@@ -13,7 +13,8 @@
  * told up to a timeout too early or too late.
  *
  * A replica's end is always in ticks. The wheel also notices that packets have moved it: then
- * it is not known any more.
+ * it is not known any more. A template that lives on for its connections alone is as a replica,
+ * until a packet moves its end: masters tell of it as of one whose end is not known.
  */
 #ifndef IMBANG_TOLD_H
 #define IMBANG_TOLD_H

@@ -556,7 +556,9 @@ struct settings {
 	/* The role of a backup runs, or was killed, and backup_only is set: packets are left to
 	 * the whole path, which asks whether it runs (stands_by of failover.h). */
 	__u32 standby;
-	__u32 pad;
+	/* The table has had all that the other director of a pair has, replicas, too: what is there
+	 * and not here has ended. */
+	__u32 replicated;
 	/* Of what user space writes: odd while a command writes to it, and after
 	 * one was killed at that; even, and another one, after each change. */
 	__u64 generation;
@@ -646,7 +648,8 @@ struct conn_record {
 	__u32 idle;                /* since its last packet [ms]; RECORD_REPLICA, _ENDED, _SHARED */
 	union address hairpin;     /* likewise, its address */
 	__u16 told_end;            /* an upgrade's: as in struct conn */
-	__u8 pad[6];
+	__u8 known;                /* RECORD_SHARED: what is not here is not entered */
+	__u8 pad[5];
 };
 
 /* Where packets enter the data plane: the number is part of what one build hands

@@ -194,7 +194,8 @@ type LbConnRecord struct {
 	Idle        uint32
 	Hairpin     LbAddress
 	ToldEnd     uint16
-	Pad         [6]uint8
+	Known       uint8
+	Pad         [5]uint8
 }
 
 type LbConnState uint32
@@ -802,7 +803,7 @@ type LbSettings struct {
 	Syncing                 uint32
 	BackupOnly              uint32
 	Standby                 uint32
-	Pad                     uint32
+	Replicated              uint32
 	Generation              uint64
 	Successor               uint32
 	Adopting                uint32

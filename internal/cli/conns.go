@@ -63,7 +63,8 @@ Flags:
   listed    replies are found by an entry in the reverse table
   adopted   an upgrade entered the connection
   invalid   new connections do not use this template any more
-  replica   another director told of the entry, and no packet has come for it here since
+  replica   another director told of the entry, and no packet has come for it here since; or
+            the time of a template is over, and it controls connections
 
 Filters are applied while the table is read; an entry must match all of them.
   --service ADDRESS[:PORT] | fwmark:MARK   entries of this service

@@ -286,7 +286,7 @@ func (d *Daemon) apply(q pair.Request) (*pair.Plan, error) {
 	if err == nil || errors.As(err, new(*incomplete)) {
 		return o.plan, err
 	}
-	if _, failed := replaceFile(d.File, former); failed != nil {
+	if failed := rewriteFile(d.File, former); failed != nil {
 		return nil, fmt.Errorf("%w; the former file could not be written back, copy %s: %w", err, o.plan.File+before, failed)
 	}
 	d.read = d.read.Again()
@@ -315,6 +315,19 @@ func replaceFile(path string, text []byte) (former []byte, err error) {
 		}
 	}
 	return former, nil
+}
+
+// rewriteFile is replaceFile, but keeps nothing: the text that was to replace the former one does not
+// take its place under the other name.
+func rewriteFile(path string, text []byte) (err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return writeLike(path, text, info)
 }
 
 func writeLike(path string, text []byte, like fs.FileInfo) error {

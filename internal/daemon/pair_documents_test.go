@@ -47,3 +47,24 @@ func TestReplaceFile(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
+
+// Writing the former file back keeps what is beside it: there is no other copy of the former file if
+// that fails.
+func TestRewriteFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file.yaml")
+	if err := os.WriteFile(file, []byte("first"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	former, err := replaceFile(file, []byte("second"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rewriteFile(file, former); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, file + before} {
+		if text, err := os.ReadFile(path); err != nil || string(text) != "first" {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+}

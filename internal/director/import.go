@@ -104,6 +104,7 @@ type inserter struct {
 	kind    bpfobj.LbRecordKind
 	updated *int // counts RECORD_UPDATED, if it is not nil
 	merged  *Merged
+	known   bool // what is not here is not entered (Merge)
 	// The numbers of all calls, when one was not found otherwise.
 	former map[bpfobj.LbCall][]uint32
 }
@@ -378,6 +379,9 @@ func (in *inserter) record(c *model.Connection) (r bpfobj.LbConnRecord, call bpf
 		Server: id, Expires: in.now + uint64(max(c.Expires, minExpiry)),
 		Port: swapPort(c.Server.Port()), State: state, Forward: uint8(c.Forward), InPackets: c.InPackets, Kind: uint8(in.kind),
 		Idle: uint32(min(max(c.Idle, 0), maxExpiry) / time.Millisecond),
+	}
+	if in.known {
+		r.Known = 1
 	}
 	if c.Template {
 		if in.kind == bpfobj.LbRecordKindRECORD_NEW { // its connections come later, and it must be there then

@@ -100,14 +100,33 @@ type Merged struct {
 // another server here stays, unless no packet came for it here or the last one there is later
 // by more than 250 ms: where packets came at about the same time, each director keeps its own.
 // An entry with the flag ConnReplica is entered if there is none of its flow, and
-// changes nothing otherwise.
-func (d *Director) Merge(entries []model.Connection) (errs []error, m Merged, err error) {
-	return d.replicate(entries, func(c *model.Connection) bpfobj.LbRecordKind {
+// changes nothing otherwise. known: the entries were here before, so that one which is not here
+// has ended, and is not entered; errs is nil for it.
+func (d *Director) Merge(entries []model.Connection, known bool) (errs []error, m Merged, err error) {
+	kind := func(c *model.Connection) bpfobj.LbRecordKind {
 		if c.Flags&model.ConnReplica != 0 {
 			return bpfobj.LbRecordKindRECORD_COPY
 		}
 		return bpfobj.LbRecordKindRECORD_SHARED
-	}, nil)
+	}
+	return d.replicateKnown(entries, kind, nil, known)
+}
+
+// Replicated reports whether the table has had all that the other director of a pair has
+// (SetReplicated). A new director's has not.
+func (d *Director) Replicated() (bool, error) {
+	set, err := d.config()
+	return set.Replicated != 0, err
+}
+
+// SetReplicated notes that, or that it is not so any more. It stays with the table.
+func (d *Director) SetReplicated(all bool) error {
+	return d.changeConfig(func(set *bpfobj.LbSettings) {
+		set.Replicated = 0
+		if all {
+			set.Replicated = 1
+		}
+	})
 }
 
 // ends is the kind of records of entries that end.
@@ -115,8 +134,13 @@ func ends(*model.Connection) bpfobj.LbRecordKind { return bpfobj.LbRecordKindREC
 
 // replicate has the kernel apply records; updated counts what has changed, if it is not nil.
 func (d *Director) replicate(entries []model.Connection, kind func(*model.Connection) bpfobj.LbRecordKind, updated *int) (errs []error, m Merged, err error) {
+	return d.replicateKnown(entries, kind, updated, false)
+}
+
+// replicateKnown enters nothing that is not here if known.
+func (d *Director) replicateKnown(entries []model.Connection, kind func(*model.Connection) bpfobj.LbRecordKind, updated *int, known bool) (errs []error, m Merged, err error) {
 	errs, err = d.insert(len(entries), func(in *inserter) error {
-		in.updated, in.merged = updated, &m
+		in.updated, in.merged, in.known = updated, &m, known
 		for i := range entries {
 			c := entries[i]
 			in.kind = kind(&entries[i])

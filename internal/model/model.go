@@ -342,7 +342,9 @@ const (
 	ConnListed                         // it has an entry by which its replies are found
 	ConnAdopted                        // an upgrade entered it
 	ConnInvalid                        // a template that leads no new connection to its server any more
-	ConnReplica                        // it is as another director told: no packet came for it here since
+	// ConnReplica: it is as another director told, and no packet came for it here since; or it is a
+	// template that lives on only because connections are controlled by it.
+	ConnReplica
 )
 
 // connFlagNames are the flags' names, by bit.

@@ -76,10 +76,10 @@ func parse(text []byte) (*Ledger, error) {
 		if e.Order != nil {
 			one.Version = *e.Order
 		} else {
-			one.Version = Version{Stamp: e.latest().UnixMilli(), Origin: l.Origin}
+			one.Version = Version{Origin: l.Origin} // earlier than any
 		}
-		if one.Version.Count < 0 || one.Version.Count > maxCount {
-			return nil, fmt.Errorf("%s: order number %d: want 0 to %d", ServerID{k, at}, one.Version.Count, int64(maxCount))
+		if one.Stamp < 0 || one.Stamp > maxStamp {
+			return nil, fmt.Errorf("%s: time of the order %d ms: want 0 to %d", ServerID{k, at}, one.Stamp, int64(maxStamp))
 		}
 		l.Entries[ServerID{k, at}] = one
 	}

@@ -13,24 +13,27 @@ import (
 	"time"
 )
 
-// Version orders what was ordered of one server, on any director of a pair: by a number that
-// each order raises, since the directors' clocks may differ. Of two orders that were given
-// while neither director had the other's, both have the same number, and the later clock
-// wins, then the origin. It never changes once it is made, so all directors come to the same.
+// Version orders what was ordered of one server, on any director of a pair, by a hybrid logical
+// clock: an order's time is later than that of each order that its director knew of, also if that
+// one's clock is ahead. Of two orders that were given while neither director had the other's the one
+// with the later clock wins, then the origin. It never changes once it is made, so all directors
+// come to the same.
 type Version struct {
-	Count  int64  `json:"count"`
-	Stamp  int64  `json:"stamp"`  // ms since 1970 by the clock of the origin
+	Stamp  int64  `json:"stamp"`  // ms since 1970 by the clock of the origin, or 1 ms after the latest one known
 	Origin string `json:"origin"` // the director that the order was given on
 }
 
 // Compare orders versions.
 func (v Version) Compare(o Version) int {
-	return cmp.Or(cmp.Compare(v.Count, o.Count), cmp.Compare(v.Stamp, o.Stamp), strings.Compare(v.Origin, o.Origin))
+	return cmp.Or(cmp.Compare(v.Stamp, o.Stamp), strings.Compare(v.Origin, o.Origin))
 }
 
-// maxCount bounds the number, so that a damaged one does not make the last order win for
-// ever.
-const maxCount = 1 << 48
+// maxAhead is by how much a time may be ahead of the clock: a damaged one, or that of a director
+// whose clock was wrong, must not make its order win for ever.
+const maxAhead = 24 * time.Hour
+
+// maxStamp is the latest time, of the year 10895: later ones are possible.
+const maxStamp = 1 << 48
 
 // Entry is what was ordered of a server last. Of a server of which nothing is ordered any more
 // it is kept: another director may still have the former order.
@@ -74,8 +77,16 @@ func (l *Ledger) Copy() *Ledger {
 
 // Order enters an order that was given on this director.
 func (l *Ledger) Order(id ServerID, s State, now time.Time) {
-	count := min(l.Entries[id].Count+1, maxCount)
-	l.Entries[id] = Entry{s, Version{Count: count, Stamp: now.UnixMilli(), Origin: l.Origin}}
+	stamp := max(now.UnixMilli(), 1) // 0 is that of a file of a former version
+	for _, e := range l.Entries {
+		if e.Stamp <= now.Add(maxAhead).UnixMilli() {
+			stamp = max(stamp, e.Stamp+1)
+		}
+	}
+	if former, known := l.Entries[id]; known { // whatever its time is: this order is the later one
+		stamp = max(stamp, former.Stamp+1)
+	}
+	l.Entries[id] = Entry{s, Version{Stamp: stamp, Origin: l.Origin}}
 }
 
 // Merge takes in another director's entries that are newer, and returns of which servers.
@@ -122,7 +133,7 @@ func (l *Ledger) Digest() string {
 	sum := sha256.New()
 	for _, id := range l.ids() {
 		v := l.Entries[id].Version
-		fmt.Fprintf(sum, "%s %d %d %s\n", id, v.Count, v.Stamp, v.Origin)
+		fmt.Fprintf(sum, "%s %d %s\n", id, v.Stamp, v.Origin)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
@@ -185,9 +196,6 @@ func (s State) Words() string {
 
 // By is the user that gave the latest of the orders.
 func (s State) By() string { return s.last().By }
-
-// latest is when that was given.
-func (s State) latest() time.Time { return s.last().At }
 
 func (s State) last() (last Order) {
 	for _, o := range s.orders() {

@@ -98,13 +98,37 @@ func TestNewestWinsWithoutClocks(t *testing.T) {
 	}
 	// A director that was down in between does not bring it back.
 	old := NewLedger()
-	old.Order(server(1), weighed(1, now.Add(time.Hour)), now.Add(time.Hour))
+	old.Order(server(1), weighed(1, now.Add(-time.Hour)), now.Add(-time.Hour))
 	if got := a.Merge(old, 0); got != nil || len(a.Book()) != 0 {
 		t.Errorf("%v, %v", got, a.Book())
 	}
 }
 
-// A file of a former version is read, and the orders in it lose against any that has a number.
+// Orders of both sides of a split: the later one wins, however many the other side has given.
+func TestLaterOrderOfASplitWins(t *testing.T) {
+	a, b := NewLedger(), NewLedger()
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for i := range 5 {
+		a.Order(server(1), weighed(int32(i), now), now)
+	}
+	later := now.Add(time.Minute)
+	b.Order(server(1), weighed(9, later), later)
+	a.Merge(b, 0)
+	b.Merge(a, 0)
+	for _, l := range []*Ledger{a, b} {
+		if got := l.Book()[server(1)].Weight; got == nil || got.Weight != 9 {
+			t.Errorf("%+v", got)
+		}
+	}
+	// A time that cannot be right does not make other orders of its director win.
+	a.Entries[server(2)] = Entry{weighed(1, now), Version{Stamp: 1 << 47, Origin: "x"}}
+	a.Order(server(1), weighed(3, now), now)
+	if got := a.Entries[server(1)].Stamp; got != later.UnixMilli()+1 {
+		t.Errorf("its time is %d", got)
+	}
+}
+
+// A file of a former version is read, and the orders in it lose against any that has a time.
 func TestFileWithoutVersions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "operator.json")
 	const text = `{"version":1,"servers":[{"service":"10.20.0.1:80/tcp","server":"172.16.0.2:80","weight":{"by":"root","at":"2026-01-02T03:04:05Z","weight":7}}]}`

@@ -25,10 +25,12 @@ const Port = 8791
 
 // Times of the link.
 const (
-	every   = time.Second      // between two exchanges
-	longest = 8 * time.Second  // likewise, after failures
-	Lost    = 4 * time.Second  // without an exchange: the peer is not reached
-	Stale   = 30 * time.Second // the loop may wait for the lock of the table
+	every   = time.Second     // between two exchanges
+	longest = 8 * time.Second // likewise, after failures
+	// listenAgain is the time from a failure of the listener to the next one.
+	listenAgain = time.Second
+	Lost        = 4 * time.Second  // without an exchange: the peer is not reached
+	Stale       = 30 * time.Second // the loop may wait for the lock of the table
 )
 
 // Bounds of what one side accepts.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -62,7 +63,9 @@ type Link struct {
 	peer      Peer
 	peerView  string // digest of the peer's view that is known
 	peerHas   string // that of the local view that the peer knows
-	fetched   string // digest of the peer's orders that were fetched last
+	listening *listener
+	woken     [2]string // the peer's configuration and orders that woke the exchange last
+	fetched   string    // digest of the peer's orders that were fetched last
 }
 
 // Start listens, and begins to ask the peer. Nothing is told before the first Publish.
@@ -86,11 +89,40 @@ func Start(c *Config, h Handler, log *slog.Logger, changed func()) (*Link, error
 		return nil, err
 	}
 	l.server = l.newServer()
-	go func() { _ = l.server.Serve(listen.secured(id)) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	l.stop = cancel
+	l.listening = listen
+	go l.serve(ctx, listen.secured(id), id)
 	go l.run(ctx)
 	return l, nil
+}
+
+// serve answers the peer until the link ends. If the listener fails it is opened again.
+func (l *Link) serve(ctx context.Context, listen net.Listener, id *identity) {
+	for {
+		if listen != nil {
+			err := l.server.Serve(listen)
+			if errors.Is(err, http.ErrServerClosed) {
+				return
+			}
+			l.log.Warn("pair: answering the peer failed: the port is opened again", "listen", l.config.Listen, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(listenAgain):
+		}
+		listen = nil
+		again, err := newListener(&l.config)
+		if err != nil {
+			l.log.Warn("pair: the port cannot be opened", "listen", l.config.Listen, "error", err)
+			continue
+		}
+		l.mu.Lock()
+		l.listening = again
+		l.mu.Unlock()
+		listen = again.secured(id)
+	}
 }
 
 // Close ends the link.
@@ -206,6 +238,19 @@ func (l *Link) hear(m *message, now time.Time) (fetch bool, err error) {
 	l.peer.State, l.peer.Heard = m.State, now
 	l.peer.State.View = nil
 	return l.lacks(), nil
+}
+
+// wakes reports whether what the peer has, and was not fetched, is new since it woke the exchange last:
+// two directors that cannot fetch each other's would wake each other all the time.
+func (l *Link) wakes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	is := [2]string{l.peer.State.Configuration, l.peer.State.Orders}
+	if is == l.woken {
+		return false
+	}
+	l.woken = is
+	return true
 }
 
 // lacks reports whether the peer has a configuration or orders that were not fetched yet.

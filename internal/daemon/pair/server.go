@@ -130,7 +130,7 @@ func (l *Link) answer(m message) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fetch {
+	if fetch && l.wakes() {
 		l.kick()
 	}
 	l.changed()

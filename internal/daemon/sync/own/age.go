@@ -13,7 +13,9 @@ import (
 // [ms, since its session began]. The quickest one of the last 10 to 20 s tells the difference
 // of the clocks, and the way of a datagram.
 type ages struct {
-	quickest [2]time.Duration // in this window, and in the one before
+	// quickest is the difference of a datagram's time [ms, modulo 2^32: the sender's wraps around
+	// after 49.7 days]: in this window, and in the one before.
+	quickest [2]uint32
 	known    [2]bool
 	since    time.Duration
 }
@@ -34,17 +36,21 @@ func (a *ages) note(now time.Duration, s uint32) {
 		a.quickest[1], a.known[1] = a.quickest[0], a.known[0]
 		a.known[0], a.since = false, now
 	}
-	took := now - time.Duration(s)*time.Millisecond
-	if !a.known[0] || took < a.quickest[0] {
+	took := took(now, s)
+	if !a.known[0] || int32(took-a.quickest[0]) < 0 {
 		a.quickest[0], a.known[0] = took, true
 	}
 }
 
+// took is how much later by this clock something was sent than by the sender's [ms].
+func took(now time.Duration, s uint32) uint32 { return uint32(now/time.Millisecond) - s }
+
 // of is how long ago a datagram was made, more than others needed.
 func (a *ages) of(now time.Duration, s uint32) time.Duration {
 	quickest := a.quickest[0]
-	if a.known[1] {
-		quickest = min(quickest, a.quickest[1])
+	if a.known[1] && int32(a.quickest[1]-quickest) < 0 {
+		quickest = a.quickest[1]
 	}
-	return max(0, now-time.Duration(s)*time.Millisecond-quickest)
+	// What is kept to be sent again is not as old as half of the time after which it wraps.
+	return time.Duration(max(0, int32(took(now, s)-quickest))) * time.Millisecond
 }

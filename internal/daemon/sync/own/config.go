@@ -58,6 +58,10 @@ type Config struct {
 	// WalkRate is how many entries are read in a second for that; 200000.
 	WalkRate int
 
+	// Replicated, of a pair: the own table has had all that the other director has, as before the
+	// daemon was restarted. Replicas are not requested then.
+	Replicated bool
+
 	pair bool // of a director of a pair (NewPair)
 }
 

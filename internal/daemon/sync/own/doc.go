@@ -99,18 +99,33 @@
 //     them. Such a copy is entered where there is no entry of its flow, expires when the replica
 //     does, and changes nothing otherwise. So a director that comes back empty gets all, also
 //     what only it had had packets of.
-//  5. A receiver requests replicas until it has had one transfer with them, and again after
-//     the caller could not apply what came. Later it has what it told, or has ended it.
+//  5. A receiver requests replicas until its table has had one transfer with them, and again
+//     after the caller could not apply what came. Later it has what it told, or has ended it. The
+//     caller keeps that with the table (HadAll, Config.Replicated): what ended while its daemon was
+//     restarted does not come back.
 //  6. There is no comparison after a bulk transfer: a director that comes back empty must not
 //     have the other one remove anything. Replicas whose end was not told (of a split, or
 //     while a director was away) expire: they live longer than their entries by half of
 //     the timeout and the time between two refreshes.
 //  7. Streams of two directions have no common order. A director has notes of what ended lately
 //     (ended.go), and does not enter what the other one sent before it knew of that.
+//  8. A receiver knows when it last had all (whole.go; it asks each second). What a transfer, or a
+//     datagram that is more than 1 s old, has of an entry without a packet since then was here: it
+//     changes the entry, and enters none. So what a director ended while the other one was away,
+//     however much, does not come back with that one.
+//  9. When the last packet of an entry came is not known if it ends more than a timeout from now:
+//     it gives way to one of a packet that is known.
+//
+// What remains: a receiver that was just started does not know when it had all. What ended in its
+// table meanwhile comes back if the other one has had packets of it, and replicas come back after
+// a table that was locked for too long or full, beyond the notes of rule 7. What was imported into
+// one table while the directors did not reach each other, with a last packet before that, comes to
+// the other one with its next packet.
 //
 // After a split sessions resume, or both request a bulk transfer; then each has the union of
 // what had packets. Datagrams that were sent again have their age (ages.go): for rule 2 a packet
-// is as old as it is. HasAll asks how far the other one's stream is. With a barrier for
+// is as old as it is. HasAll asks how far the other one's stream is; the
+// answer waits until the other director has read all events of its data plane. With a barrier for
 // the other direction both have everything.
 //
 // # Two senders
@@ -152,8 +167,9 @@
 //	4  Welcome    receiver (8), nonce (8), time of admission [ms] (8)
 //	5  Reset      receiver (8), number of its acknowledgement (8)
 //
-// In a pair Data begins and Beat ends with a time (4) [ms, since the session began], Welcome
-// ends with the number of the next datagram (8), and flag 1 of BulkStart says that replicas come.
+// In a pair Data begins and Beat ends with a time (4) [ms, since the session began], flag 1 of
+// BulkStart says that replicas come, and flag 1 of Hello asks how far the stream is. Welcome ends
+// with the number of the next datagram (8), which is 0 without that flag.
 //
 //	17 Hello      receiver (8), nonce (8)
 //	18 Ack        receiver (8), time of admission (8), all up to here were applied (8), number

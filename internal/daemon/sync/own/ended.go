@@ -73,6 +73,18 @@ func (e *ended) outdates(now time.Duration, c *model.Connection) bool {
 	return known != nil && (c.Flags&model.ConnReplica != 0 || now-c.Idle <= known.last+lastSlack)
 }
 
+// unknownIdle says that the time of an entry's last packet is not known: it is earlier than any.
+const unknownIdle = longestExpiry
+
+// pairIdle is idle, or unknownIdle: an entry does not end a timeout after its last packet if
+// timeouts were shortened since, or it was told otherwise when to end.
+func pairIdle(c *model.Connection) time.Duration {
+	if c.Timeout > 0 && c.Expires > c.Timeout+lastSlack {
+		return unknownIdle
+	}
+	return idle(c)
+}
+
 // idle is how long no packet has come for an entry, if its whole timeout is known.
 func idle(c *model.Connection) time.Duration {
 	if c.Timeout > 0 {

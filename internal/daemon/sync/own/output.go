@@ -20,6 +20,8 @@ type Change struct {
 	Delete bool
 	// Swept: it was read from the own table, and nothing was received of it (Delete).
 	Swept bool
+	// Known, of a pair: the entry was here. If it is not any more it has ended, and is not entered.
+	Known bool
 	// Conn is the entry. Of a connection Timeout is not transferred, of a template Connections.
 	Conn model.Connection
 }
@@ -88,6 +90,9 @@ type Output struct {
 	Apply     []Change
 	Events    []Event
 	Reached   []Reached
+	// Drain: the caller gives Update and Delete what has happened up to now, if they do not have
+	// it yet, and calls Sender.Drained.
+	Drain bool
 	// Next is when Tick is due, at the latest.
 	Next time.Duration
 
@@ -98,6 +103,7 @@ type Output struct {
 // Reset empties it, and keeps the memory.
 func (o *Output) Reset() {
 	o.Datagrams, o.Apply, o.Events, o.Reached = o.Datagrams[:0], o.Apply[:0], o.Events[:0], o.Reached[:0]
+	o.Drain = false
 	o.bytes, o.controls = o.bytes[:0], o.controls[:0]
 }
 

@@ -33,7 +33,7 @@ func NewPair(now time.Duration, c Config) (p *Pair, err error) {
 	if p.Receiver, err = NewReceiver(now, c); err != nil {
 		return nil, err
 	}
-	p.Receiver.ended, p.Receiver.all = p.ended, true
+	p.Receiver.ended, p.Receiver.all = p.ended, !c.Replicated
 	return p, p.Renew(now)
 }
 

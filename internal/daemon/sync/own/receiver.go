@@ -82,9 +82,12 @@ type Receiver struct {
 	ages  ages
 	age   time.Duration // of the datagram that is applied
 	all   bool          // a bulk transfer is to have replicas: what was here may be lost
+	// allCame: they came. It counts when the caller has applied them.
+	allCame bool
 	// hasAll: the one that runs does.
 	hasAll bool
 	probe  probe
+	whole  whole
 }
 
 // slot is for one datagram.
@@ -127,6 +130,7 @@ func (r *Receiver) State() ReceiverState {
 
 // Tick does what is due.
 func (r *Receiver) Tick(now time.Duration, out *Output) {
+	r.applied(now)
 	if r.following && now-r.heard >= sessionLife {
 		r.lose(now, out)
 	}
@@ -142,6 +146,7 @@ func (r *Receiver) Tick(now time.Duration, out *Output) {
 		}
 		r.acknowledge(now, out)
 		r.sweepOn(now, out)
+		r.askWhole(now, out)
 	}
 	r.compare(now, out)
 	r.due(now, out)
@@ -163,6 +168,9 @@ func (r *Receiver) due(now time.Duration, out *Output) {
 		if r.sweep.ready {
 			next = min(next, r.sweep.next)
 		}
+		if r.config.pair {
+			next = min(next, r.whole.ask)
+		}
 	}
 	if r.skew.at != 0 {
 		next = min(next, r.skew.at)
@@ -172,6 +180,7 @@ func (r *Receiver) due(now time.Duration, out *Output) {
 
 // Receive handles a datagram.
 func (r *Receiver) Receive(now time.Duration, from netip.AddrPort, b []byte, out *Output) {
+	r.applied(now)
 	if why := r.receive(now, from, b, out); why != accepted {
 		r.counts.Refused[why]++
 	}
@@ -258,8 +267,10 @@ func (r *Receiver) challenge(now time.Duration, from netip.AddrPort, h header, b
 
 // welcome handles a sender's proof that it is running.
 func (r *Receiver) welcome(now time.Duration, from netip.AddrPort, h header, w welcome, b []byte, out *Output) Reason {
-	if r.following && h.session == r.session && w.receiver == r.prove.id && r.probe.answered(w) {
-		return r.reached(now, from, w, b)
+	if r.following && h.session == r.session && w.receiver == r.prove.id {
+		if i := r.probe.answered(w); i >= 0 {
+			return r.reached(now, from, i, w, b)
+		}
 	}
 	if h.session == 0 || !r.prove.proved(now, w) {
 		return ReasonUnproved
@@ -309,7 +320,7 @@ func (r *Receiver) requestBulk() {
 	}
 	r.request++
 	r.want, r.synced, r.bulk, r.gapAt = true, false, 0, 0
-	r.probe.nonce, r.probe.next = 0, 0
+	r.probe.forget()
 }
 
 // spoil notes that a record was not applied. What the sender has is not known then.
@@ -343,7 +354,7 @@ func (r *Receiver) SetLacking(now time.Duration, n uint64, out *Output) {
 
 // RequestBulk requests the whole table: the caller has not applied what was put out.
 func (r *Receiver) RequestBulk(now time.Duration, out *Output) {
-	r.all = r.config.pair
+	r.all, r.allCame, r.whole.known = r.config.pair, false, false
 	r.requestBulk()
 	r.sweep.cancel()
 	r.due(now, out)
@@ -520,7 +531,7 @@ func (r *Receiver) record(now time.Duration, bulk bool, in *reader, out *Output)
 				r.requestBulk()
 				return accepted
 			}
-			r.synced, r.all = true, false
+			r.synced, r.allCame = true, true
 			out.Events = append(out.Events, Event{Kind: EventSynced, Peer: r.peer, ID: r.session})
 			r.sweep.ready = r.sweep.seen != nil
 		}
@@ -563,6 +574,14 @@ func (r *Receiver) entry(now time.Duration, remove, bulk bool, in *reader, out *
 		if r.ended.outdates(now, &x.Conn) {
 			out.Apply = out.Apply[:len(out.Apply)-1]
 			return accepted
+		}
+		// What is told at once may have been entered there otherwise than by a packet.
+		if (bulk || r.age > wholeSlack) && r.whole.had(now, &x.Conn) {
+			if x.Conn.Flags&model.ConnReplica != 0 {
+				out.Apply = out.Apply[:len(out.Apply)-1]
+				return accepted
+			}
+			x.Known = true
 		}
 		if x.Conn.Flags&model.ConnReplica == 0 {
 			r.ended.forget(&x.Conn)

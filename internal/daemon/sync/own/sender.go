@@ -63,7 +63,8 @@ type Sender struct {
 	batch        []model.Connection
 	scratch      []byte
 	next         deadline
-	ended        *ended // of a pair
+	ended        *ended       // of a pair
+	asked        []unanswered // likewise
 	roles        roles
 	closed       bool
 	announced    bool // the configuration was given
@@ -208,7 +209,11 @@ func (s *Sender) entry(now time.Duration, op uint8, c *model.Connection, bulk bo
 		s.define(now, index, out)
 	}
 	s.room(now, entrySize(c), bulk, out)
-	c.Idle = idle(c)
+	if s.config.pair {
+		c.Idle = pairIdle(c)
+	} else {
+		c.Idle = idle(c)
+	}
 	expires := c.Expires
 	switch {
 	case !s.config.pair:
@@ -413,13 +418,22 @@ func (s *Sender) hello(now time.Duration, from netip.AddrPort, h header, body, b
 	w := &s.welcomed[s.welcomedNext%len(s.welcomed)]
 	w.hello, w.at = x, now
 	s.welcomedNext++
-	answer := welcome{receiver: x.receiver, nonce: x.nonce, admitted: uint64((now - s.started) / time.Millisecond)}
-	if s.config.pair {
-		s.flush(now, out)
-		answer.next = s.store.next
+	if s.config.pair && h.flags&helloProbe != 0 {
+		s.keep(unanswered{x, from, now}, out)
+	} else {
+		s.welcome(now, x, 0, from, out)
 	}
-	s.control(header{kind: kindWelcome}, answer.append, out, from)
 	return accepted
+}
+
+// welcome answers one; next of a pair's question alone.
+func (s *Sender) welcome(now time.Duration, x hello, next uint64, from netip.AddrPort, out *Output) {
+	w := welcome{receiver: x.receiver, nonce: x.nonce, admitted: uint64((now - s.started) / time.Millisecond), next: next}
+	body := w.append
+	if s.config.pair {
+		body = w.appendPair
+	}
+	s.control(header{kind: kindWelcome}, body, out, from)
 }
 
 // acknowledge handles a datagram of a receiver.

@@ -127,7 +127,8 @@ type world struct {
 	nodes  []*node
 	loss   float64
 	twice  float64
-	delay  time.Duration // at most
+	delay  time.Duration // at most, beside
+	far    time.Duration // at least
 	wire   func(from *node, d Datagram)
 	lose   func(d Datagram) bool
 	sent   int
@@ -222,6 +223,9 @@ func (n *node) do(call func(*Output)) {
 	if n.twin != nil {
 		n.twin.apply(out.Apply)
 		out.Apply = nil
+		if out.Drain && !n.twin.stalled {
+			n.twin.later(n.twin.drain)
+		}
 	}
 	for _, c := range out.Apply {
 		k := keyOf(&c.Conn)
@@ -277,7 +281,7 @@ func (w *world) transmit(from *node, d Datagram) {
 			copies = 2
 		}
 		for range copies {
-			w.deliver(from.addr, to, slices.Clone(d.Bytes), w.now+time.Duration(w.rng.Int64N(int64(w.delay))+1000))
+			w.deliver(from.addr, to, slices.Clone(d.Bytes), w.now+w.far+time.Duration(w.rng.Int64N(int64(w.delay))+1000))
 		}
 	}
 }

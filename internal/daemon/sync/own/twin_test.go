@@ -19,7 +19,10 @@ type twin struct {
 	entries map[key]*twinEntry
 	kept    int // entries that both have with another server
 	beaten  int
-	life    int // of the machine
+	life    int                 // of the machine
+	ring    []func(out *Output) // events that nobody has read
+	stalled bool                // nobody reads them
+	had     bool                // the table has had all of the other one
 }
 
 type twinEntry struct {
@@ -45,6 +48,7 @@ func newTwin(n *node) *twin {
 
 // start starts the daemon; the table stays.
 func (t *twin) start() *twin {
+	t.n.config.Replicated = t.had
 	p, err := NewPair(t.n.clock(), t.n.config)
 	if err != nil {
 		t.n.w.t.Fatal(err)
@@ -68,6 +72,8 @@ func (t *twin) start() *twin {
 func (t *twin) stop(lost bool) {
 	t.n.down = true
 	t.life++
+	t.ring = nil
+	t.had = !lost && t.pair.Receiver.HadAll()
 	if lost {
 		clear(t.entries)
 	}
@@ -85,7 +91,27 @@ func (t *twin) told(e *twinEntry) model.Connection {
 }
 
 func (t *twin) update(e *twinEntry) {
-	t.n.do(func(out *Output) { t.pair.Sender.Update(t.n.clock(), []model.Connection{t.told(e)}, out) })
+	told := t.told(e)
+	t.event(func(out *Output) { t.pair.Sender.Update(t.n.clock(), []model.Connection{told}, out) })
+}
+
+// event is one that the ring has; it is read at once, unless nobody reads.
+func (t *twin) event(call func(out *Output)) {
+	t.ring = append(t.ring, call)
+	if !t.stalled {
+		t.drain()
+	}
+}
+
+// drain reads all that the ring has.
+func (t *twin) drain() {
+	for len(t.ring) > 0 {
+		call := t.ring[0]
+		t.ring = t.ring[1:]
+		t.n.do(call)
+	}
+	now := t.n.clock()
+	t.n.do(func(out *Output) { t.pair.Sender.Drained(now, now, out) })
 }
 
 func (t *twin) end(k key) {
@@ -95,7 +121,7 @@ func (t *twin) end(k key) {
 }
 
 func (t *twin) ended(c model.Connection) {
-	t.n.do(func(out *Output) { t.pair.Sender.Delete(t.n.clock(), []model.Connection{c}, out) })
+	t.event(func(out *Output) { t.pair.Sender.Delete(t.n.clock(), []model.Connection{c}, out) })
 }
 
 // packet is one of a client: it opens a connection, or moves it to a state.
@@ -155,7 +181,7 @@ func (t *twin) apply(changes []Change) {
 				t.later(func() { t.ended(told) })
 			}
 			continue
-		case e != nil && copied:
+		case e != nil && copied, e == nil && x.Known:
 			continue
 		case e != nil && e.conn.RealServer != c.RealServer:
 			if ahead >= -lastSlack {

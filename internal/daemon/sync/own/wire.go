@@ -55,6 +55,8 @@ const (
 	beatAnswer uint8 = 1 << 0 // acknowledge at once
 	beatEnd    uint8 = 1 << 1 // the session ends
 
+	helloProbe uint8 = 1 << 0 // of a pair: how far is the stream, by all that happened up to now
+
 	ackWant   uint8 = 1 << 0 // requests a bulk transfer
 	ackSynced uint8 = 1 << 1 // has the whole table
 	ackLacks  uint8 = 1 << 2 // some entries were not entered: their number is in front of the ranges
@@ -155,7 +157,7 @@ func readHello(b []byte) hello {
 type welcome struct {
 	receiver, nonce uint64
 	admitted        uint64 // [ms] by the sender's clock, since its session began
-	next            uint64 // of a pair: number of the next datagram of the stream; else 0
+	next            uint64 // of a pair: number of the next datagram of the stream; 0: no question was asked
 }
 
 const welcomeNext = 8
@@ -163,11 +165,11 @@ const welcomeNext = 8
 func (x welcome) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, x.receiver)
 	b = binary.BigEndian.AppendUint64(b, x.nonce)
-	b = binary.BigEndian.AppendUint64(b, x.admitted)
-	if x.next != 0 {
-		b = binary.BigEndian.AppendUint64(b, x.next)
-	}
-	return b
+	return binary.BigEndian.AppendUint64(b, x.admitted)
+}
+
+func (x welcome) appendPair(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(x.append(b), x.next)
 }
 
 func readWelcome(b []byte) welcome {

@@ -25,7 +25,7 @@ func (r *Replica) apply() error {
 	for len(all) > 0 {
 		n := 1
 		first := all[0]
-		for n < len(all) && all[n].Delete == first.Delete && all[n].Swept == first.Swept && n < director.InsertBatch {
+		for n < len(all) && all[n].Delete == first.Delete && all[n].Swept == first.Swept && all[n].Known == first.Known && n < director.InsertBatch {
 			n++
 		}
 		batch = batch[:0]
@@ -36,7 +36,7 @@ func (r *Replica) apply() error {
 		if first.Swept {
 			err = r.sweep(batch)
 		} else {
-			err = r.enter(batch, first.Delete)
+			err = r.enter(batch, first.Delete, first.Known)
 		}
 		if err != nil {
 			return err
@@ -47,8 +47,8 @@ func (r *Replica) apply() error {
 	return nil
 }
 
-// enter enters entries, or ends them.
-func (r *Replica) enter(batch []model.Connection, ends bool) error {
+// enter enters entries, or ends them. known, of a pair: one that is not here has ended.
+func (r *Replica) enter(batch []model.Connection, ends, known bool) error {
 	do := r.o.Table.Replicate
 	var merged director.Merged
 	switch {
@@ -56,7 +56,7 @@ func (r *Replica) enter(batch []model.Connection, ends bool) error {
 		do = r.o.Table.Withdraw
 	case r.pair != nil:
 		do = func(entries []model.Connection) (errs []error, err error) {
-			errs, merged, err = r.o.Table.Merge(entries)
+			errs, merged, err = r.o.Table.Merge(entries, known)
 			return errs, err
 		}
 	}
@@ -84,6 +84,24 @@ func (r *Replica) enter(batch []model.Connection, ends bool) error {
 			r.state.Refused++
 		}
 	}
+	return nil
+}
+
+// noteReplicated notes in the table of a pair whether it has had all of the other director's.
+func (r *Replica) noteReplicated() error {
+	if r.pair == nil || r.locked || r.receiver.HadAll() == r.replicated {
+		return nil
+	}
+	all := !r.replicated
+	var err error
+	r.outside(func() { err = r.o.Table.SetReplicated(all) })
+	if isLocked(err) { // the next look notes it
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("replication: %w", err)
+	}
+	r.replicated = all
 	return nil
 }
 

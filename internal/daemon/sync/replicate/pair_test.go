@@ -156,6 +156,7 @@ func serverOf(c model.Connection) netip.AddrPort { return c.RealServer }
 func (n *node) flush() {
 	n.Helper()
 	n.must(n.d.Set(noServer))
+	n.must(n.d.SetReplicated(false))
 	for _, s := range services() {
 		for j := range 2 {
 			n.must(n.d.DeleteServer(s.Key, netip.AddrPortFrom(serverAddr(s.Key.Family, j), 8080)))

@@ -32,7 +32,9 @@ type Table interface {
 	Replicate(entries []model.Connection) (errs []error, err error)
 	Withdraw(entries []model.Connection) (errs []error, err error)
 	Sweep(entries []model.Connection) (ended int, err error)
-	Merge(entries []model.Connection) (errs []error, m director.Merged, err error)
+	Merge(entries []model.Connection, known bool) (errs []error, m director.Merged, err error)
+	Replicated() (bool, error)
+	SetReplicated(bool) error
 }
 
 // Source tells what happens to the director's entries, to a role that sends.
@@ -80,17 +82,19 @@ type Replica struct {
 	retries  retries
 	traffic  traffic
 	// complete is when all entries of the master were entered last.
-	complete time.Duration
-	bulks    uint64     // that a backup has begun to receive
-	looked   uint64     // the generation of the services that the machine has
-	past     own.Counts // of earlier sessions
-	locked   bool       // another command had the table locked for too long: nothing is applied
+	complete   time.Duration
+	bulks      uint64     // that a backup has begun to receive
+	looked     uint64     // the generation of the services that the machine has
+	past       own.Counts // of earlier sessions
+	locked     bool       // another command had the table locked for too long: nothing is applied
+	replicated bool       // as SetReplicated of the table has it
 	// lockNoted: the log has that the table is locked.
 	lockNoted bool
 	alarms    alarms
 	// accompanied is when the role had another director last.
 	accompanied time.Duration
 	drained     time.Time         // Tell's events up to here are in the machine
+	flushed     time.Duration     // Tell's events are flushed then
 	sessions    int               // that a master has begun
 	reached     map[uint64]uint64 // the latest barrier of each receiver, in this session
 	ended       bool
@@ -189,6 +193,10 @@ func (r *Replica) begin(key []byte) (err error) {
 		r.past = r.past.Add(r.sender.Counts())
 		err = r.pair.Renew(r.now())
 	case r.config.Role == RolePair:
+		if c.Replicated, err = r.o.Table.Replicated(); err != nil {
+			break
+		}
+		r.replicated = c.Replicated
 		r.pair, err = own.NewPair(r.now(), c)
 	case r.config.Role == Master:
 		if r.machine != nil {
@@ -336,6 +344,9 @@ func (r *Replica) tick(ctx context.Context) error {
 			if err == nil {
 				err = r.lookTraffic(now)
 			}
+			if err == nil {
+				err = r.noteReplicated()
+			}
 		}
 		more := false
 		if err == nil {
@@ -412,6 +423,7 @@ func (r *Replica) tell(ctx context.Context, key []byte, source Source) error {
 		}
 		if drained {
 			r.drained = came
+			r.sender.Drained(now, came.Sub(r.start)-readAfter, &r.out)
 			r.announce()
 		}
 		return r.do()
@@ -444,6 +456,9 @@ func (r *Replica) do() error {
 		r.receiver.SetLacking(r.now(), r.waiting.lacking(), &r.out)
 	}
 	r.send()
+	if r.out.Drain {
+		r.drain()
+	}
 	for _, e := range r.out.Events {
 		r.report(e)
 	}
@@ -462,6 +477,17 @@ func (r *Replica) do() error {
 	}
 	r.out.Reset()
 	return nil
+}
+
+// drain has Tell's events up to now read, as soon as one that is being read is over. Without an
+// answer the other director asks again.
+func (r *Replica) drain() {
+	const after = readAfter + time.Millisecond
+	now := r.now()
+	if source := r.source; source != nil && now >= r.flushed {
+		r.flushed = now + after // questions that come until then are answered by the next one
+		time.AfterFunc(after, func() { _ = source.Flush() })
+	}
 }
 
 // sendPatience is how long datagrams wait for room in the socket's buffer.
