@@ -58,7 +58,7 @@ func TestUpgradeOfLayoutKeepsReplicas(t *testing.T) {
 		other.Server = netip.AddrPortFrom(serverAddr(0), 8080)
 		other.RealServer = other.Server
 	}
-	errs, _, err := r.Merge([]model.Connection{elsewhere, other})
+	errs, _, err := r.Merge([]model.Connection{elsewhere, other}, false)
 	r.must(err)
 	if got := r.connection(clients[1]); got.Server != elsewhere.Server {
 		t.Errorf("a replica stays with %s: %v", got.Server, errs)
