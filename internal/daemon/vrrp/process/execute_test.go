@@ -90,11 +90,11 @@ func newApart(t testing.TB, ns *host.Namespace, pause time.Duration, s setup.Set
 	p.cmd = exec.Command("/proc/self/exe")
 	p.cmd.Env = append(os.Environ(), directoryVariable+"="+base, pauseVariable+"="+pause.String())
 	p.cmd.Stderr = &p.node
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := ns.Start(p.cmd); err != nil {
+	wait, err := startBound(ns, p.cmd, syscall.SIGKILL)
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.exit <- p.cmd.Wait(); close(p.exit) }()
+	go func() { p.exit <- wait(); close(p.exit) }()
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.exit

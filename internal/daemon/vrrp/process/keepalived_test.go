@@ -32,6 +32,7 @@ type keepalived struct {
 	addresses []netip.Prefix
 	peer      netip.Addr // invalid: by multicast
 	cmd       *exec.Cmd
+	wait      func() error
 	log       lockedBuffer
 }
 
@@ -99,8 +100,9 @@ func (k *keepalived) start(priority int) {
 	k.cmd = exec.Command("keepalived", "--dont-fork", "--log-console", "--log-detail", "--vrrp", "--use-file", file,
 		"--pid", filepath.Join(k.dir, "pid"), "--vrrp_pid", filepath.Join(k.dir, "vrrp.pid"))
 	k.cmd.Stdout, k.cmd.Stderr = &k.log, &k.log
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := k.ns.Start(k.cmd); err != nil {
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var err error
+	if k.wait, err = startBound(k.ns, k.cmd, syscall.SIGTERM); err != nil {
 		k.Fatal(err)
 	}
 }
@@ -113,7 +115,7 @@ func (k *keepalived) stop() {
 	_ = k.cmd.Process.Signal(syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {
-		_ = k.cmd.Wait()
+		_ = k.wait()
 		close(done)
 	}()
 	select {

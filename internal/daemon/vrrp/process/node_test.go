@@ -8,10 +8,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +27,27 @@ import (
 
 // interval is that of advertisements in tests.
 const interval = 100 * time.Millisecond
+
+// startBound starts a process that a signal ends when the tests are killed, and returns what
+// waits for it. The signal follows the thread that forked, which so lives as long as the
+// process: others end with the loops that they were locked to.
+func startBound(ns *host.Namespace, cmd *exec.Cmd, death syscall.Signal) (wait func() error, err error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = death
+	started, ended := make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := ns.Start(cmd)
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	return func() error { return <-ended }, <-started
+}
 
 // network is a link of directors: a device eth0 of each leads to a bridge.
 type network struct {
