@@ -18,7 +18,8 @@ func testWholeVRRP(t *testing.T, c *Config) {
 	t.Helper()
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	want := &setup.Setup{
-		Grace: 5 * time.Second, Director: &setup.Director{Devices: []string{"eth0", "eth1"}},
+		Grace: 5 * time.Second, Servers: []netip.Addr{addr("172.16.0.2"), addr("172.16.0.3"), addr("2001:db8::2")},
+		Director: &setup.Director{Devices: []string{"eth0", "eth1"}},
 		Scripts: []setup.Script{{
 			Name: "web", Command: []string{"/usr/local/bin/check-web", "--fast"}, User: "checker",
 			Interval: 2 * time.Second, Timeout: 500 * time.Millisecond, Rise: 2, Fall: 3, Weight: -20,
