@@ -99,11 +99,7 @@ func (k *keepalived) weight(s *statement, i int) (int64, bool) {
 // vrrpCommand is the command of a script, which is looked for in the directories of programs
 // if it has no directory, as keepalived does.
 func (k *keepalived) vrrpCommand(s *statement) []string {
-	line, err := escapedWords(s.raw)
-	var words []string
-	if err == nil && len(line) > 1 {
-		words, err = escapedWords(line[1])
-	}
+	line, words, err := scriptWords(s)
 	switch {
 	case err != nil:
 		k.lose(s.place, s.text(), "%v: left out", err)
@@ -114,8 +110,8 @@ func (k *keepalived) vrrpCommand(s *statement) []string {
 	case words[0][0] != '/':
 		words = append([]string{"/usr/bin/env"}, words...)
 	}
-	if s.is("script") && len(line) > 2 {
-		k.lose(s.place, s.text(), "the command is %s alone, as with keepalived: arguments must be in the same quotes", line[1])
+	if s.is("script") {
+		k.oneWord(s, line)
 	}
 	return words
 }

@@ -264,14 +264,26 @@ func (k *keepalived) portless(s *service) {
 	}
 }
 
-// command is the command of a notify script: its words are those of the second word of the
-// line, with quotes and escapes in both (set_script_params_array() of keepalived).
-func (k *keepalived) command(s *statement) []string {
-	line, err := escapedWords(s.raw)
-	var words []string
+// scriptWords are the words of a line, and those of a script's command: of its second word,
+// with quotes and escapes in both (set_script_params_array() of keepalived).
+func scriptWords(s *statement) (line, words []string, err error) {
+	line, err = escapedWords(s.raw)
 	if err == nil && len(line) > 1 {
 		words, err = escapedWords(line[1])
 	}
+	return line, words, err
+}
+
+// oneWord says what is lost of a line whose command is its second word alone.
+func (k *keepalived) oneWord(s *statement, line []string) {
+	if len(line) > 2 {
+		k.lose(s.place, s.text(), "the command is %s alone, as with keepalived: arguments must be in the same quotes", line[1])
+	}
+}
+
+// command is the command of a notify script.
+func (k *keepalived) command(s *statement) []string {
+	line, words, err := scriptWords(s)
 	switch {
 	case err != nil:
 		k.lose(s.place, s.text(), "%v: left out", err)
@@ -280,9 +292,7 @@ func (k *keepalived) command(s *statement) []string {
 		k.lose(s.place, s.text(), "want an absolute path: left out")
 		return nil
 	case s.is("misc_path"):
-		if len(line) > 2 {
-			k.lose(s.place, s.text(), "the command is %s alone, as with keepalived: arguments must be in the same quotes", line[1])
-		}
+		k.oneWord(s, line)
 		return words
 	case len(line) > 2:
 		k.lose(s.place, s.text(), "runs as the daemon's user: use a command such as setpriv for another")
