@@ -198,7 +198,7 @@ func (in instance) load(sizes Sizes) error {
 // loadSpec is load for another compilation of the same data plane. What is loaded
 // is handed to ready before its timers start and before it becomes visible.
 func (in instance) loadSpec(spec *ebpf.CollectionSpec, sizes Sizes, ready func(*ebpf.Collection) error) error {
-	withoutXDP(spec)
+	withoutParts(spec)
 	objs, err := newCollection(spec, sizes)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ package director
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -151,6 +152,9 @@ func (d *Director) ask(q Question, device net.Interface, a *bpfobj.LbExplanation
 		Data: frame, DataOut: make([]byte, len(frame)),
 		Context: skBuff{Mark: q.Mark, IngressIfindex: uint32(device.Index), Ifindex: uint32(device.Index)},
 	}
+	if err := d.wantExplain(); err != nil {
+		return err
+	}
 	rc, err := d.progs.Explain.Run(&o)
 	if err == nil && rc != 0 {
 		err = fmt.Errorf("it returned %d", int32(rc))
@@ -160,6 +164,16 @@ func (d *Director) ask(q Question, device net.Interface, a *bpfobj.LbExplanation
 	}
 	if err != nil {
 		return fmt.Errorf("ask the explain program: %w", err)
+	}
+	return nil
+}
+
+// wantExplain loads the program that answers. That it cannot be pinned now, since
+// another command holds the lock, costs the next question the same time again.
+func (d *Director) wantExplain() error {
+	var locked *LockedError
+	if err := d.want(partExplain); err != nil && !errors.As(err, &locked) {
+		return fmt.Errorf("load the explain program: %w", err)
 	}
 	return nil
 }

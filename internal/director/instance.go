@@ -266,7 +266,7 @@ func (d *Director) openObjects() error {
 	for i := range progs.NumField() {
 		name := progs.Type().Field(i).Tag.Get("ebpf")
 		p, err := ebpf.LoadPinnedProgram(filepath.Join(d.dir, name), nil)
-		if errors.Is(err, os.ErrNotExist) && ofXDP(name) {
+		if errors.Is(err, os.ErrNotExist) && optional(name) {
 			continue
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,6 +88,11 @@ func (g *pinnedBuild) open(name string) error {
 	}
 	g.progs[name] = p
 	return nil
+}
+
+// has reports whether anything of a part is loaded.
+func (g *pinnedBuild) has(p part) bool {
+	return slices.ContainsFunc(p.programs, func(name string) bool { return g.progs[name] != nil })
 }
 
 func (g *pinnedBuild) close() {

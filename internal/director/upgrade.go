@@ -237,8 +237,10 @@ func (u *upgrade) load() error {
 			replaced[m.Name] = have
 		}
 	}
-	if !u.hasXDP() {
-		withoutXDP(u.spec)
+	for _, p := range parts {
+		if !u.cur.has(p) {
+			p.without(u.spec)
+		}
 	}
 	objs, err := ebpf.NewCollectionWithOptions(u.spec, ebpf.CollectionOptions{MapReplacements: replaced})
 	if err != nil {
@@ -253,16 +255,6 @@ func (u *upgrade) load() error {
 		u.next.maps[name] = m
 	}
 	return nil
-}
-
-// hasXDP reports whether the programs of XDP are loaded.
-func (u *upgrade) hasXDP() bool {
-	for name := range u.cur.progs {
-		if ofXDP(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // pin pins the new build, and signs it at last.

@@ -116,7 +116,7 @@ func (p pair) natures() ([]nature, error) {
 
 // accelerate attaches the XDP programs and lets them send by the devices.
 func (d *Director) accelerate(p pair, mode Mode) error {
-	if err := d.wantXDP(); err != nil {
+	if err := d.want(partXDP); err != nil {
 		return err
 	}
 	var devices [2]bpfobj.LbXdpDevice
@@ -151,7 +151,7 @@ func (dev device) settings() bpfobj.LbXdpDevice {
 // pretendXDP lets the XDP programs work on devices that they are not attached
 // to: for packets that are put into them.
 func (d *Director) pretendXDP(clientDev, serverDev string) error {
-	if err := d.wantXDP(); err != nil {
+	if err := d.want(partXDP); err != nil {
 		return err
 	}
 	p, err := pairOf(clientDev, serverDev)
