@@ -283,21 +283,14 @@ func (k *keeper) listenHere(dev string, port uint16) (at netip.AddrPort) {
 func (f *farm) answerForVirtual(i int, family topology.Family, tunnel bool) {
 	f.t.Helper()
 	ns := f.Servers[i].Namespace
-	virtual := f.Virtual(family)
 	fabric, port := f.Uplink()
-	steps := []error{
-		ns.Sysctl("net.ipv4.conf.all.arp_ignore", "1"), ns.Sysctl("net.ipv4.conf.all.arp_announce", "2"),
-		ns.Sysctl("net.ipv4.conf.all.rp_filter", "0"), ns.Sysctl("net.ipv4.conf.default.rp_filter", "0"), ns.Sysctl("net.ipv4.conf.eth0.rp_filter", "0"),
-		fabric.Share(port, host.End{NS: ns, Name: "eth1", MAC: fmt.Sprintf("02:00:00:0a:02:%02x", i+1)}),
-		ns.AddAddresses("lo", netip.PrefixFrom(virtual, virtual.BitLen())),
-		ns.AddAddresses("eth1", f.ClientNetworkAddress(family, 100+i)),
+	err := topology.ReplyDirectly(ns, func(device string) error {
+		return fabric.Share(port, host.End{NS: ns, Name: device, MAC: fmt.Sprintf("02:00:00:0a:02:%02x", i+1)})
+	}, []netip.Addr{f.Virtual(family)}, []netip.Prefix{f.ClientNetworkAddress(family, 100+i)})
+	if err == nil && tunnel {
+		err = probe.Decapsulate(ns, "eth0")
 	}
-	if tunnel {
-		steps = append(steps, probe.Decapsulate(ns, "eth0"))
-	}
-	for _, err := range steps {
-		if err != nil {
-			f.t.Fatal(err)
-		}
+	if err != nil {
+		f.t.Fatal(err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 // failoverRun holds the flags of `imbang-lab run failover`.
 type failoverRun struct {
 	plan        failover.Plan
+	family      string
 	out, resume string
 	output      command.OutputFlag
 }
@@ -39,8 +40,14 @@ byte by byte; idle ones, used after the fault.
 
 A variant is what moves the addresses, with the interval of its advertisements:
 imbang@50ms (imbang vrrp), imbang@50ms/no-sync (connections are not synchronized),
-keepalived@1s (keepalived, before imbang's data plane). Each trial has networks and
-directors of its own. Blocks hold every variant with every fault once, in random order;
+keepalived@1s (keepalived, before imbang's data plane). Each trial has processes of its
+own. With several families or methods each variant is measured with each of them. By
+direct routing and tunnel (IP in IP) servers reply to clients without the directors.
+
+Connections are opened at a rate, the last of them 100 ms or more before the fault. Long
+ones send bytes all the time; idle ones are used after the fault, at the same rate.
+
+Blocks hold every variant with every fault once, in random order;
 each trial is stored when it is measured, and --resume measures the rest. Everything is
 removed at the end, also after Ctrl-C. Messages of the directors are kept, in logs, of
 trials that lost connections or ended with another master than expected.
@@ -52,6 +59,10 @@ Requires root, and keepalived for its variants. The exit status is 0, 2 for a wr
 command line, or 3 if the study or a trial of it failed.`,
 		Example: `  imbang-lab run failover --variants imbang@50ms --faults everything --trials 1
   imbang-lab run failover --variants imbang@10ms,imbang@50ms --faults everything,freeze,link --trials 100
+  imbang-lab run failover --variants imbang@50ms --faults freeze --family both --method masquerading,direct,tunnel \
+    --trials 1 --long 200 --idle 9800
+  imbang-lab run failover --variants imbang@50ms --faults planned,planned-back --trials 50 --rate 2000
+  imbang-lab run failover --variants imbang@50ms --faults partition --trials 1 --each-side 1000
   imbang-lab run failover --resume results/failover-20260102-030405`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -64,12 +75,18 @@ command line, or 3 if the study or a trial of it failed.`,
 	fl.StringSliceVar(&f.plan.Variants, "variants", f.plan.Variants, "what directors run, PROCESS@INTERVAL or PROCESS@INTERVAL/no-sync")
 	fl.StringSliceVar(&f.plan.Faults, "faults", f.plan.Faults, "faults")
 	fl.IntVar(&f.plan.Trials, "trials", f.plan.Trials, "trials of each variant with each fault")
+	fl.StringVar(&f.family, "family", "4", "address family of the services: 4, 6 or both")
+	fl.StringSliceVar(&f.plan.Methods, "method", f.plan.Methods, "forwarding methods: masquerading, direct, tunnel")
 	fl.Float64Var(&f.plan.Rate, "rate", f.plan.Rate, "requests per second, each on a connection of its own")
 	fl.DurationVar(&f.plan.Probe, "probe", f.plan.Probe, "time between two connections of the probe")
-	fl.IntVar(&f.plan.Long, "long", f.plan.Long, "long connections")
-	fl.IntVar(&f.plan.Idle, "idle", f.plan.Idle, "idle connections")
+	fl.IntVar(&f.plan.Long, "long", f.plan.Long, "long connections, at most 1000")
+	fl.IntVar(&f.plan.Idle, "idle", f.plan.Idle, "idle connections, at most 20000")
+	fl.Float64Var(&f.plan.OpenRate, "open-rate", f.plan.OpenRate, "long and idle connections opened per second, and idle ones used per second after the fault")
+	fl.IntVar(&f.plan.EachSide, "each-side", f.plan.EachSide, "connections opened on each side of a partition")
 	fl.Uint64Var(&f.plan.Seed, "seed", 0, "seed of the order and of when faults happen (default: a new one, which is recorded)")
 	c.AddCommand(newFailoverWatchCommand())
+	_ = c.RegisterFlagCompletionFunc("family", cobra.FixedCompletions([]string{"4", "6", "both"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("method", cobra.FixedCompletions(failover.Methods, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("faults", cobra.FixedCompletions(failover.FaultNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("variants", cobra.FixedCompletions(failover.DefaultVariants, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -126,7 +143,7 @@ func (f *failoverRun) run(cmd *cobra.Command, _ []string) error {
 func (f *failoverRun) config(cmd *cobra.Command) (failover.Config, error) {
 	c := failover.Config{Plan: f.plan, Out: f.out, CommandLine: os.Args}
 	if f.resume != "" {
-		for _, name := range []string{"out", "variants", "faults", "trials", "rate", "probe", "long", "idle", "seed"} {
+		for _, name := range []string{"out", "variants", "faults", "trials", "family", "method", "rate", "probe", "long", "idle", "open-rate", "each-side", "seed"} {
 			if cmd.Flags().Changed(name) {
 				return c, command.Usage(fmt.Errorf("--%s: not with --resume: the stored study has its own", name))
 			}
@@ -141,6 +158,11 @@ func (f *failoverRun) config(cmd *cobra.Command) (failover.Config, error) {
 	if c.Out == "" {
 		c.Out = filepath.Join("results", "failover-"+time.Now().Format("20060102-150405"))
 	}
+	families, err := failover.ParseFamily(f.family)
+	if err != nil {
+		return c, command.Usage(fmt.Errorf("--family: %w", err))
+	}
+	c.Plan.Families = families
 	if err := c.Plan.Validate(); err != nil {
 		return c, command.Usage(err)
 	}

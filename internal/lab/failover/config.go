@@ -4,6 +4,7 @@ package failover
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"imbang/internal/lab/server"
@@ -12,6 +13,9 @@ import (
 
 // echoPort is where servers send back what they receive.
 const echoPort = 7
+
+// sidePort is where those of a side of a partition do.
+func sidePort(side int) int { return echoPort + 1 + side }
 
 // group is the name of the addresses that move together.
 const group = "web"
@@ -22,13 +26,24 @@ const routerID = 51
 // priority of a director: the first one preempts.
 func priority(director int) int { return 150 - 50*director }
 
-// imbangConfig is imbang.yaml of a director.
-func imbangConfig(v Variant, director int, servers []string, keyFile string) string {
+// configuration is what a director's files are made of.
+type configuration struct {
+	variant  Variant
+	setting  Setting
+	director int
+	servers  []string // addresses
+	sides    bool     // services whose servers are on one side of a partition
+	keyFile  string
+}
+
+// imbang is imbang.yaml.
+func (c configuration) imbang() string {
+	v, director := c.variant, c.director
 	var b strings.Builder
 	fmt.Fprintf(&b, "director: {client_device: %s, server_device: %s}\n", topology.ClientDevice, topology.ServerDevice)
 	if !v.NoSync {
 		fmt.Fprintf(&b, "synchronization:\n  replication: {role: pair, listen: %s, to: [%s], key_file: %s}\n",
-			topology.SyncAddress(director), topology.SyncAddress(1-director), keyFile)
+			topology.SyncAddress(director), topology.SyncAddress(1-director), c.keyFile)
 	}
 	if v.Process == imbangProcess {
 		fmt.Fprintf(&b, `vrrp:
@@ -37,29 +52,52 @@ func imbangConfig(v Variant, director int, servers []string, keyFile string) str
       priority: %d
       interval: %s
       routers:
-        - {device: %s, id: %d, addresses: [%s]}
-      addresses:
-        - {address: %s, device: %s}
-`, group, priority(director), v.Interval, topology.ClientDevice, routerID, topology.PairVirtual, topology.PairGateway, topology.ServerDevice)
+        - {device: %s, id: %d, addresses: ["%s"]}
+`, group, priority(director), v.Interval, topology.ClientDevice, routerID, c.virtual())
+		if !c.setting.replyDirectly() {
+			fmt.Fprintf(&b, "      addresses:\n        - {address: \"%s\", device: %s}\n", c.gateway(), topology.ServerDevice)
+		}
 	}
 	b.WriteString("services:\n")
-	for _, service := range []struct {
-		name string
-		port int
-	}{{"http", server.Port}, {"echo", echoPort}} {
+	service := func(name string, port int, servers []string) {
 		var list []string
 		for _, s := range servers {
-			list = append(list, fmt.Sprintf("{address: %s}", s))
+			list = append(list, fmt.Sprintf("{address: %q}", s))
 		}
-		fmt.Fprintf(&b, "  - {name: %s, virtual: \"%s:%d\", scheduler: rr, servers: [%s]}\n",
-			service.name, topology.PairVirtual.Addr(), service.port, strings.Join(list, ", "))
+		fmt.Fprintf(&b, "  - {name: %s, virtual: \"%s\", scheduler: rr, forward: %s, servers: [%s]}\n",
+			name, netip.AddrPortFrom(c.virtual().Addr(), uint16(port)), forward[c.setting.Method], strings.Join(list, ", "))
+	}
+	service("http", server.Port, c.servers)
+	service("echo", echoPort, c.servers)
+	for side := range 2 {
+		if c.sides {
+			service(fmt.Sprintf("side%d", side+1), sidePort(side), ofSide(c.servers, side))
+		}
 	}
 	return b.String()
 }
 
-// keepalivedConfig is keepalived.conf of a director: the same group, with keepalived's own
-// way to be as fast, and what it sends after a transition otherwise.
-func keepalivedConfig(v Variant, director int) string {
+// ofSide are every second of a list: those on a side of a partition.
+func ofSide[T any](list []T, side int) (part []T) {
+	for i, one := range list {
+		if i%2 == side {
+			part = append(part, one)
+		}
+	}
+	return part
+}
+
+// virtual is the virtual address, gateway the servers' default gateway.
+func (c configuration) virtual() netip.Prefix { return topology.PairVirtual(c.setting.Family) }
+func (c configuration) gateway() netip.Prefix { return topology.PairGateway(c.setting.Family) }
+
+// keepalived is keepalived.conf: the same group, with keepalived's own way to be as fast,
+// and what it sends after a transition otherwise.
+func (c configuration) keepalived() string {
+	excluded := ""
+	if !c.setting.replyDirectly() {
+		excluded = fmt.Sprintf("  virtual_ipaddress_excluded {\n    %s dev %s\n  }\n", c.gateway(), topology.ServerDevice)
+	}
 	return fmt.Sprintf(`global_defs {
   vrrp_version 3
   vrrp_rt_priority 10
@@ -74,13 +112,10 @@ vrrp_instance %s {
   virtual_ipaddress {
     %s dev %s
   }
-  virtual_ipaddress_excluded {
-    %s dev %s
-  }
-  track_interface {
+%s  track_interface {
     %s
   }
 }
-`, group, topology.ClientDevice, routerID, priority(director), v.Interval.Seconds(),
-		topology.PairVirtual, topology.ClientDevice, topology.PairGateway, topology.ServerDevice, topology.ServerDevice)
+`, group, topology.ClientDevice, routerID, priority(c.director), c.variant.Interval.Seconds(),
+		c.virtual(), topology.ClientDevice, excluded, topology.ServerDevice)
 }

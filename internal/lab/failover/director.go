@@ -25,6 +25,7 @@ import (
 type director struct {
 	number     int
 	variant    Variant
+	setting    Setting
 	ns         *host.Namespace
 	dir        string // of its files
 	imbang     string // paths of the programs
@@ -37,14 +38,15 @@ type director struct {
 const commandTimeout = time.Minute
 
 // configure writes the director's files, and removes those of an earlier trial.
-func (d *director) configure(servers []string, keyFile string) error {
+func (d *director) configure(c configuration) error {
+	c.director, d.variant, d.setting = d.number, c.variant, c.setting
 	if err := errors.Join(os.RemoveAll(d.dir), os.Mkdir(d.dir, 0o700)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(d.file("imbang.yaml"), []byte(imbangConfig(d.variant, d.number, servers, keyFile)), 0o600); err != nil {
+	if err := os.WriteFile(d.file("imbang.yaml"), []byte(c.imbang()), 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(d.file("keepalived.conf"), []byte(keepalivedConfig(d.variant, d.number)), 0o600)
+	return os.WriteFile(d.file("keepalived.conf"), []byte(c.keepalived()), 0o600)
 }
 
 func (d *director) file(name string) string { return filepath.Join(d.dir, name) }
@@ -203,10 +205,13 @@ func (d *director) end() error {
 	host.KillInside(d.ns.Name()) // keepalived's are in groups of their own
 	d.vrrp = nil
 	return d.ns.Do(func() error {
-		return errors.Join(
-			dropAddress(topology.ClientDevice, topology.PairVirtual),
-			dropAddress(topology.ServerDevice, topology.PairGateway),
-		)
+		var errs []error
+		for _, f := range topology.Families {
+			errs = append(errs,
+				dropAddress(topology.ClientDevice, topology.PairVirtual(f)),
+				dropAddress(topology.ServerDevice, topology.PairGateway(f)))
+		}
+		return errors.Join(errs...)
 	})
 }
 

@@ -36,9 +36,13 @@ type Fault struct {
 	// arm comes next, for what would take time in the fault itself.
 	arm    func(*site) error
 	inject func(context.Context, *site) error
+	// meanwhile is what clients do as soon as they can; nil: nothing of its own.
+	meanwhile func(context.Context, *workload) error
 	// then is done after a time; nil: nothing.
 	then  func(context.Context, *site) error
 	after func(Variant) time.Duration
+	// heals: what then does ends the fault, and times count from there.
+	heals bool
 	// master is the director that has the addresses in the end.
 	master int
 	// within is when it should have them, from the fault.
@@ -50,6 +54,13 @@ func takeover(v Variant) time.Duration { return v.masterDown() + 500*time.Millis
 
 // comeback is that of a director that starts, or runs again, and preempts.
 func comeback(v Variant) time.Duration { return 2*v.masterDown() + restart }
+
+// partition is the fault in which clients of two sides open connections.
+const partition = "partition"
+
+// healed is when there should be one master, and right neighbour tables, after messages pass
+// again.
+const healed = 2 * time.Second
 
 // apart is how long a split lasts: both are master for a second.
 func apart(v Variant) time.Duration { return v.masterDown() + time.Second }
@@ -121,10 +132,18 @@ var faults = []Fault{
 		master: first, within: comeback,
 	},
 	{
+		Name: partition, Text: "the networks fall apart into two halves with a director, a client and half of the servers each, until clients of both have opened connections, and are whole again",
+		inject:    func(_ context.Context, s *site) error { return s.pair.Partition(true) },
+		meanwhile: func(ctx context.Context, w *workload) error { return w.openSides(ctx) },
+		then:      func(_ context.Context, s *site) error { return s.pair.Partition(false) },
+		after:     apart, heals: true,
+		master: first, within: func(v Variant) time.Duration { return apart(v) + healed },
+	},
+	{
 		Name: "split", Text: "the directors do not hear each other until both are master for a second, and hear each other again",
 		inject: func(_ context.Context, s *site) error { return s.pair.Split(true) },
 		then:   func(_ context.Context, s *site) error { return s.pair.Split(false) },
-		after:  apart,
+		after:  apart, heals: true,
 		master: first, within: func(v Variant) time.Duration { return apart(v) + takeover(v) },
 	},
 }

@@ -4,6 +4,7 @@ package failover
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -51,13 +52,18 @@ func watchMasters(pair *topology.Pair) (*masters, error) {
 		}
 		m.done.Go(func() {
 			for u := range updates {
-				if u.LinkAddress.IP.Equal(topology.PairVirtual.Addr().AsSlice()) {
+				if isVirtual(u.LinkAddress.IP) {
 					m.note(i, u.NewAddr)
 				}
 			}
 		})
 	}
 	return m, nil
+}
+
+// isVirtual reports whether an address is a virtual one.
+func isVirtual(a net.IP) bool {
+	return slices.ContainsFunc(topology.Families, func(f topology.Family) bool { return a.Equal(topology.PairVirtual(f).Addr().AsSlice()) })
 }
 
 func (m *masters) fail(err error) {
@@ -104,6 +110,26 @@ type course struct {
 	takeover    time.Duration // until the director in question had the address; -1: it did not get it
 	both        time.Duration // that both had it, together
 	transitions int           // of any director
+}
+
+// settled is how long after a time a director was the only one with the address, until the
+// end; -1: in the end it is not.
+func settled(changes []change, from, end time.Time, want int) time.Duration {
+	var has [2]bool
+	last := from
+	for _, one := range changes {
+		if one.at.After(end) {
+			break
+		}
+		has[one.director] = one.has
+		if one.at.After(last) {
+			last = one.at
+		}
+	}
+	if !has[want] || has[1-want] {
+		return -1
+	}
+	return last.Sub(from)
 }
 
 // judge is the course from begin to end; want is the director that should get the address.

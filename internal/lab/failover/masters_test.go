@@ -30,6 +30,27 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestSettled(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	at := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Millisecond) }
+	for _, c := range []struct {
+		what    string
+		changes []change
+		want    time.Duration
+	}{
+		{"it yields", []change{{at(-100), 0, true}, {at(-50), 1, true}, {at(30), 1, false}}, 30 * time.Millisecond},
+		{"both stay", []change{{at(-100), 0, true}, {at(-50), 1, true}}, -1},
+		{"the other one stays", []change{{at(-100), 0, true}, {at(-50), 1, true}, {at(30), 0, false}}, -1},
+		{"it was so before", []change{{at(-100), 0, true}}, 0},
+		{"after the end", []change{{at(-100), 0, true}, {at(-50), 1, true}, {at(1001), 1, false}}, -1},
+		{"there and back", []change{{at(-100), 0, true}, {at(10), 0, false}, {at(40), 0, true}}, 40 * time.Millisecond},
+	} {
+		if got := settled(c.changes, begin, at(1000), first); got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
 func TestLongestGap(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	at := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Millisecond) }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/icmp"
 	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 
 	"imbang/internal/host"
 )
@@ -19,6 +20,7 @@ import (
 type pings struct {
 	conn  *icmp.PacketConn
 	to    net.Addr
+	kind  pingKind
 	id    int
 	begin time.Time
 	end   chan struct{}
@@ -30,14 +32,29 @@ type pings struct {
 	late     time.Duration
 }
 
+// pingKind is what differs by family. Of IPv6 the kernel makes the checksum.
+type pingKind struct {
+	network, any   string
+	protocol       int
+	request, reply icmp.Type
+}
+
+var (
+	pings4 = pingKind{"ip4:icmp", "0.0.0.0", 1, ipv4.ICMPTypeEcho, ipv4.ICMPTypeEchoReply}
+	pings6 = pingKind{"ip6:ipv6-icmp", "::", 58, ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply}
+)
+
 // pingPatience is how long a reply may take; a link has microseconds.
 const pingPatience = 500 * time.Millisecond
 
 // startPings begins to ping an address from a namespace.
 func startPings(ns *host.Namespace, target netip.Addr, id int) (*pings, error) {
-	p := &pings{to: &net.IPAddr{IP: target.AsSlice()}, id: id & 0xffff, end: make(chan struct{})}
+	p := &pings{to: &net.IPAddr{IP: target.AsSlice()}, kind: pings4, id: id & 0xffff, end: make(chan struct{})}
+	if target.Is6() {
+		p.kind = pings6
+	}
 	if err := ns.Do(func() (err error) {
-		p.conn, err = icmp.ListenPacket("ip4:icmp", "0.0.0.0")
+		p.conn, err = icmp.ListenPacket(p.kind.network, p.kind.any)
 		return err
 	}); err != nil {
 		return nil, err
@@ -63,7 +80,7 @@ func (p *pings) send() {
 		p.late = max(p.late, now.Sub(due))
 		p.mu.Unlock()
 		binary.BigEndian.PutUint64(data, uint64(n))
-		m := icmp.Message{Type: ipv4.ICMPTypeEcho, Body: &icmp.Echo{ID: p.id, Seq: n & 0xffff, Data: data}}
+		m := icmp.Message{Type: p.kind.request, Body: &icmp.Echo{ID: p.id, Seq: n & 0xffff, Data: data}}
 		if b, err := m.Marshal(nil); err == nil {
 			_, _ = p.conn.WriteTo(b, p.to) // one that cannot be sent is lost
 		}
@@ -76,8 +93,8 @@ func (p *pings) receive() {
 		if err != nil {
 			return // closed
 		}
-		m, err := icmp.ParseMessage(1, buffer[:n])
-		if err != nil || m.Type != ipv4.ICMPTypeEchoReply {
+		m, err := icmp.ParseMessage(p.kind.protocol, buffer[:n])
+		if err != nil || m.Type != p.kind.reply {
 			continue
 		}
 		body, ok := m.Body.(*icmp.Echo)

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
+
+	"imbang/internal/lab/topology"
 )
 
 // pingInterval is the published study's.
@@ -20,21 +23,30 @@ const Published = 9622.0
 type Plan struct {
 	Variants []string `json:"variants"`
 	Faults   []string `json:"faults"`
-	Trials   int      `json:"trials"` // of each cell
-	Seed     uint64   `json:"seed"`   // of the order of cells, and of when faults happen
+	// Stored studies without families and methods are of IPv4 and masquerading.
+	Families []topology.Family `json:"families,omitempty"`
+	Methods  []string          `json:"methods,omitempty"`
+	Trials   int               `json:"trials"` // of each cell
+	Seed     uint64            `json:"seed"`   // of the order of cells, and of when faults happen
 
-	Rate    float64       `json:"rate"`     // requests per second, each on a connection of its own
-	Probe   time.Duration `json:"probe_ns"` // between two connections of the probe
-	Long    int           `json:"long"`     // long connections
-	Idle    int           `json:"idle"`     // idle ones
-	Servers int           `json:"servers"`
+	Rate  float64       `json:"rate"`     // requests per second, each on a connection of its own
+	Probe time.Duration `json:"probe_ns"` // between two connections of the probe
+	Long  int           `json:"long"`     // long connections
+	Idle  int           `json:"idle"`     // idle ones
+	// OpenRate is how many long and idle connections are opened a second, until 100 ms before
+	// the fault, and how many idle ones are used after it; 0, in stored studies: as many as
+	// can be, until 500 ms before the fault.
+	OpenRate float64 `json:"open_rate"`
+	EachSide int     `json:"each_side"` // connections opened on each side of a partition
+	Servers  int     `json:"servers"`
 }
 
 // DefaultPlan is the study.
 func DefaultPlan() Plan {
 	return Plan{
 		Variants: slices.Clone(DefaultVariants), Faults: FaultNames(), Trials: 30,
-		Rate: 200, Probe: 10 * time.Millisecond, Long: 20, Idle: 200, Servers: 2,
+		Families: []topology.Family{plain.Family}, Methods: []string{plain.Method},
+		Rate: 200, Probe: 10 * time.Millisecond, Long: 20, Idle: 200, OpenRate: 1000, EachSide: 100, Servers: 2,
 	}
 }
 
@@ -56,7 +68,22 @@ func (p Plan) Validate() error {
 			return fmt.Errorf("fault %s is listed twice", name)
 		}
 	}
+	for i, name := range p.Methods {
+		if !slices.Contains(Methods, name) {
+			return fmt.Errorf("unknown method %q: there are %s", name, strings.Join(Methods, ", "))
+		}
+		if slices.Contains(p.Methods[:i], name) {
+			return fmt.Errorf("method %s is listed twice", name)
+		}
+	}
+	for i, f := range p.Families {
+		if !slices.Contains(topology.Families, f) || slices.Contains(p.Families[:i], f) {
+			return fmt.Errorf("families %v: want ipv4, ipv6, or both", p.Families)
+		}
+	}
 	switch {
+	case len(p.Families) == 0 || len(p.Methods) == 0:
+		return fmt.Errorf("name at least one family and one method")
 	case len(p.Variants) == 0 || len(p.Faults) == 0:
 		return fmt.Errorf("name at least one variant and one fault")
 	case len(p.Cells()) == 0:
@@ -71,24 +98,44 @@ func (p Plan) Validate() error {
 		return fmt.Errorf("%d servers: from 1 to 100", p.Servers)
 	case p.Long < 0 || p.Long > 1000 || p.Idle < 0 || p.Idle > 20000:
 		return fmt.Errorf("%d long and %d idle connections: at most 1000 and 20000", p.Long, p.Idle)
+	case p.EachSide < 0 || p.EachSide > 10000:
+		return fmt.Errorf("%d connections on each side of a partition: at most 10000", p.EachSide)
+	case p.OpenRate != 0 && p.OpenRate < 10 || p.OpenRate > 100000:
+		return fmt.Errorf("%g connections opened a second: from 10 to 100000", p.OpenRate)
+	case p.sides() && p.Servers < 2:
+		return fmt.Errorf("%d servers: a partition has one on each side; leave fault %s out", p.Servers, partition)
 	}
 	return nil
 }
 
-// Cell is a variant with a fault.
+// sides reports whether a fault of the plan has networks of two sides.
+func (p Plan) sides() bool { return slices.Contains(p.Faults, partition) }
+
+// uses reports whether a method of the plan has servers that reply directly, or others.
+func (p Plan) uses(directly bool) bool {
+	return slices.ContainsFunc(p.Methods, func(m string) bool { return Setting{Method: m}.replyDirectly() == directly })
+}
+
+// Cell is a variant with a fault, in a setting.
 type Cell struct {
 	Variant string `json:"variant"`
 	Fault   string `json:"fault"`
+	Setting
 }
 
-func (c Cell) String() string { return c.Variant + ", " + c.Fault }
+func (c Cell) String() string { return c.Variant + ", " + c.Fault + ", " + c.Setting.String() }
 
 // Cells lists those that can be measured: keepalived has no command for planned moves.
 func (p Plan) Cells() (list []Cell) {
 	for _, fault := range p.Faults {
 		for _, variant := range p.Variants {
-			if v, err := ParseVariant(variant); err == nil && !(v.Process == keepalivedProcess && isPlanned(fault)) {
-				list = append(list, Cell{variant, fault})
+			if v, err := ParseVariant(variant); err != nil || v.Process == keepalivedProcess && isPlanned(fault) {
+				continue
+			}
+			for _, family := range p.Families {
+				for _, method := range p.Methods {
+					list = append(list, Cell{variant, fault, Setting{family, method}})
+				}
 			}
 		}
 	}
@@ -121,23 +168,45 @@ func (p Plan) phase(block int, c Cell) time.Duration {
 	return time.Duration(r.Int64N(int64(v.Interval)))
 }
 
-// lead is how long everything runs before the fault: connections are at least 100 ms old.
-const lead = 500 * time.Millisecond
+// lead is how long everything runs before the fault, and youngest how old connections are
+// then at least.
+const (
+	lead     = 500 * time.Millisecond
+	youngest = 100 * time.Millisecond
+)
+
+// late is how many of the connections are opened while everything else runs, in half of the
+// time that there is.
+func (p Plan) late() int { return min(p.Idle, int(p.OpenRate*((lead-youngest)/2).Seconds())) }
+
+// opening is how long it takes to open connections, or to use them.
+func (p Plan) opening(n int) time.Duration {
+	if p.OpenRate == 0 {
+		return 0
+	}
+	return time.Duration(float64(n) / p.OpenRate * float64(time.Second))
+}
 
 // window is how long a trial of a cell measures, from the fault.
-func window(f Fault, v Variant) time.Duration { return f.within(v) + settle }
+func (p Plan) window(f Fault, v Variant) time.Duration {
+	d := f.within(v) + settle
+	if f.meanwhile != nil {
+		d += p.opening(2 * p.EachSide)
+	}
+	return d
+}
 
 // setup is about what a trial takes beside: networks and directors that start and end.
 const setup = 6 * time.Second
 
 // Expected is about how long a trial takes.
-func Expected(c Cell) time.Duration {
+func (p Plan) Expected(c Cell) time.Duration {
 	f, err := faultOf(c.Fault)
 	v, err2 := ParseVariant(c.Variant)
 	if err != nil || err2 != nil {
 		return 0
 	}
-	d := setup + lead + window(f, v)
+	d := setup + p.opening(p.Long+p.Idle) + lead + p.window(f, v) + p.opening(p.Idle)
 	if f.prepare != nil {
 		d += takeover(v)
 	}

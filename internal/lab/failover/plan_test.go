@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"imbang/internal/lab/topology"
 )
 
 // A block has every cell once; blocks have different orders, and equal seeds equal ones.
@@ -36,7 +38,7 @@ func TestPhase(t *testing.T) {
 	p := DefaultPlan()
 	least, most := time.Hour, time.Duration(0)
 	for block := 1; block <= 100; block++ {
-		d := p.phase(block, Cell{"imbang@50ms", "freeze"})
+		d := p.phase(block, Cell{"imbang@50ms", "freeze", plain})
 		least, most = min(least, d), max(most, d)
 	}
 	if least > 5*time.Millisecond || most < 45*time.Millisecond || most >= 50*time.Millisecond {
@@ -75,6 +77,13 @@ func TestValidate(t *testing.T) {
 		"idle connections":   func(p *Plan) { p.Idle = -1 },
 		"nothing to measure": func(p *Plan) { p.Variants, p.Faults = []string{"keepalived@1s"}, []string{"planned"} },
 		"servers":            func(p *Plan) { p.Servers = 0 },
+		"one on each side":   func(p *Plan) { p.Servers = 1 },
+		"each side":          func(p *Plan) { p.EachSide = 10001 },
+		"opened a second":    func(p *Plan) { p.OpenRate = 1 },
+		"unknown method":     func(p *Plan) { p.Methods = []string{"proxy"} },
+		"listed twice":       func(p *Plan) { p.Methods = []string{"direct", "direct"} },
+		"want ipv4":          func(p *Plan) { p.Families = []topology.Family{"4"} },
+		"and one method":     func(p *Plan) { p.Methods = nil },
 	} {
 		p := DefaultPlan()
 		change(&p)
@@ -84,11 +93,32 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// With families and methods each variant has every one of them, and a fault of its own time.
+func TestCells(t *testing.T) {
+	p := DefaultPlan()
+	p.Variants, p.Faults, p.Families, p.Methods = []string{"imbang@50ms", "keepalived@1s"}, []string{"link", "planned"}, topology.Families, Methods
+	cells := p.Cells()
+	if len(cells) != 18 { // keepalived has no planned moves
+		t.Errorf("%d cells: %s", len(cells), cells)
+	}
+	for _, c := range cells {
+		if slices.Index(cells, c) != slices.IndexFunc(cells, func(other Cell) bool { return other.String() == c.String() }) {
+			t.Errorf("two cells are called %s", c)
+		}
+	}
+}
+
 // Directors' files differ in what has to differ.
 func TestConfig(t *testing.T) {
 	v := Variant{Process: "imbang", Interval: 50 * time.Millisecond}
-	a, b := imbangConfig(v, first, []string{"172.16.0.2"}, "/key"), imbangConfig(v, second, []string{"172.16.0.2"}, "/key")
-	for _, want := range []string{"interval: 50ms", "priority: 150", "listen: 192.168.78.1, to: [192.168.78.2]", "addresses: [10.20.0.1/32]", "{address: 172.16.0.1/24, device: int0}"} {
+	c := configuration{variant: v, setting: plain, servers: []string{"172.16.0.2", "172.16.0.3"}, keyFile: "/key"}
+	a := c.imbang()
+	c.director = second
+	b := c.imbang()
+	for _, want := range []string{
+		"interval: 50ms", "priority: 150", "listen: 192.168.78.1, to: [192.168.78.2]", `addresses: ["10.20.0.1/32"]`,
+		`{address: "172.16.0.1/24", device: int0}`, `virtual: "10.20.0.1:7", scheduler: rr, forward: masquerading, servers: [{address: "172.16.0.2"}, {address: "172.16.0.3"}]`,
+	} {
 		if !strings.Contains(a, want) {
 			t.Errorf("no %q in\n%s", want, a)
 		}
@@ -96,22 +126,38 @@ func TestConfig(t *testing.T) {
 	if !strings.Contains(b, "priority: 100") || !strings.Contains(b, "listen: 192.168.78.2, to: [192.168.78.1]") {
 		t.Error(b)
 	}
-	v.NoSync = true
-	if text := imbangConfig(v, first, nil, ""); strings.Contains(text, "synchronization") {
+	if text := c.keepalived(); !strings.Contains(text, "advert_int 0.05\n") || !strings.Contains(text, "priority 100") || !strings.Contains(text, "    172.16.0.1/24 dev int0\n") {
 		t.Error(text)
 	}
-	v.Process = "keepalived"
-	if text := imbangConfig(v, first, nil, ""); strings.Contains(text, "vrrp") {
+
+	// Servers that reply directly have no gateway that moves.
+	c.setting, c.sides, c.servers = Setting{topology.IPv6, direct}, true, []string{"fd00:16::2", "fd00:16::3"}
+	text := c.imbang()
+	for _, want := range []string{
+		`addresses: ["fd00:20::1/128"]`, `virtual: "[fd00:20::1]:80", scheduler: rr, forward: direct-routing`,
+		`virtual: "[fd00:20::1]:8", scheduler: rr, forward: direct-routing, servers: [{address: "fd00:16::2"}]`,
+		`virtual: "[fd00:20::1]:9", scheduler: rr, forward: direct-routing, servers: [{address: "fd00:16::3"}]`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text+c.keepalived(), "fd00:16::1") {
+		t.Error(text, c.keepalived())
+	}
+	c.variant.NoSync = true
+	if text := c.imbang(); strings.Contains(text, "synchronization") {
 		t.Error(text)
 	}
-	if text := keepalivedConfig(v, second); !strings.Contains(text, "advert_int 0.05\n") || !strings.Contains(text, "priority 100") {
+	c.variant.Process = "keepalived"
+	if text := c.imbang(); strings.Contains(text, "vrrp") {
 		t.Error(text)
 	}
 }
 
 func TestExpectedTimes(t *testing.T) {
 	for _, f := range faults {
-		slow, fast := Expected(Cell{"imbang@1s", f.Name}), Expected(Cell{"imbang@10ms", f.Name})
+		slow, fast := DefaultPlan().Expected(Cell{"imbang@1s", f.Name, plain}), DefaultPlan().Expected(Cell{"imbang@10ms", f.Name, plain})
 		if fast < setup || slow <= fast || slow > 2*time.Minute {
 			t.Errorf("%s: %v at 1 s, %v at 10 ms", f.Name, slow, fast)
 		}

@@ -52,6 +52,12 @@ type CellReport struct {
 	LongBytes  int64    `json:"long_bytes"`
 	Idle       int      `json:"idle"`
 	IdleLost   int      `json:"idle_lost"`
+	Side       int      `json:"side,omitempty"` // opened on both sides of a partition
+	SideLost   int      `json:"side_lost,omitempty"`
+	ARPMS      Figure   `json:"arp_ms"`     // of trials in which neighbour tables were right in the end
+	ARPWrong   int      `json:"arp_wrong"`  // trials in which they were not
+	SettledMS  Figure   `json:"settled_ms"` // of trials with one master in the end, of faults that heal
+	NotSettled int      `json:"not_settled"`
 	NotMaster  int      `json:"not_master"` // trials in which the wrong director had the addresses in the end
 	Disturbed  int      `json:"disturbed"`  // trials in which a ping was sent more than 20 ms late
 }
@@ -86,7 +92,7 @@ func Make(e Environment, trials []Trial) *Report {
 
 func cellReport(cell Cell, trials []Trial) CellReport {
 	c := CellReport{Cell: cell}
-	var outage, gap, takeover []float64
+	var outage, gap, takeover, arp, settled []float64
 	for _, t := range trials {
 		if t.Cell != cell {
 			continue
@@ -102,6 +108,9 @@ func cellReport(cell Cell, trials []Trial) CellReport {
 		c.Requests, c.Failed, c.Reset = c.Requests+t.Requests, c.Failed+t.Failed, c.Reset+t.resets()
 		c.Long, c.LongBroken, c.LongBytes = c.Long+t.Long, c.LongBroken+t.LongBroken, c.LongBytes+t.LongBytes
 		c.Idle, c.IdleLost = c.Idle+t.Idle, c.IdleLost+t.IdleLost
+		c.Side, c.SideLost = c.Side+t.Side, c.SideLost+t.SideLost
+		c.ARPWrong += collect(&arp, t.ARPMS)
+		c.NotSettled += collect(&settled, t.SettledMS)
 		if !t.Master {
 			c.NotMaster++
 		}
@@ -110,7 +119,20 @@ func cellReport(cell Cell, trials []Trial) CellReport {
 		}
 	}
 	c.OutageMS, c.GapMS, c.TakeoverMS = figure(outage), figure(gap), figure(takeover)
+	c.ARPMS, c.SettledMS = figure(arp), figure(settled)
 	return c
+}
+
+// collect adds a time to samples if there is one, and counts one that did not come.
+func collect(samples *[]float64, one *float64) (never int) {
+	switch {
+	case one == nil:
+	case *one < 0:
+		return 1
+	default:
+		*samples = append(*samples, *one)
+	}
+	return 0
 }
 
 func figure(samples []float64) (f Figure) {
@@ -144,19 +166,27 @@ func targets(trials []Trial) (list []Target) {
 	kinds := strings.Join(unplanned, ", ")
 	add("longest outage at imbang@50ms: "+kinds, 250, "ms", len(slow), most)
 	add("median outage at imbang@10ms: "+kinds, 40, "ms", len(fast), median)
-	var connections, lost, requests, failed int
+	var connections, lost, requests, failed, resets, heals, slowly int
 	for _, t := range trials {
 		v, err := ParseVariant(t.Variant)
 		if err != nil || t.Error != "" || v.Process != imbangProcess || v.NoSync {
 			continue
 		}
-		connections, lost = connections+t.Long+t.Idle, lost+t.LongBroken+t.IdleLost
+		connections, lost = connections+t.Long+t.Idle+t.Side, lost+t.LongBroken+t.IdleLost+t.SideLost
 		if isPlanned(t.Fault) {
-			requests, failed = requests+t.Requests, failed+t.Failed
+			requests, failed, resets = requests+t.Requests, failed+t.Failed, resets+t.resets()
+		}
+		if t.ARPMS != nil && t.SettledMS != nil {
+			heals++
+			if within := ms(healed); min(*t.ARPMS, *t.SettledMS) < 0 || max(*t.ARPMS, *t.SettledMS) > within {
+				slowly++
+			}
 		}
 	}
-	add("connections lost that were 100 ms old, imbang with synchronization", 0, "connections", connections, float64(lost))
+	add("connections lost that were 100 ms old, or of a side of a partition, imbang with synchronization", 0, "connections", connections, float64(lost))
 	add("requests that failed in planned moves, imbang with synchronization", 0, "requests", requests, float64(failed))
+	add("connections reset in planned moves, imbang with synchronization", 0, "requests", requests, float64(resets))
+	add("splits without one master and right neighbour tables within 2 s, imbang with synchronization", 0, "trials", heals, float64(slowly))
 	return list
 }
 
@@ -171,6 +201,22 @@ func (f Figure) String() string {
 	return fmt.Sprintf("%.0f (%.0f to %.0f), max %.0f", f.Median, f.Interval.Low, f.Interval.High, f.Max)
 }
 
+// withNever is a figure with the number of trials in which it did not come.
+func withNever(f Figure, never int) string {
+	if never == 0 {
+		return f.String()
+	}
+	return fmt.Sprintf("%s, never: %d", f, never)
+}
+
+// sides are the connections of a partition's sides.
+func (c CellReport) sides() string {
+	if c.Side == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", c.SideLost, c.Side)
+}
+
 // Text prints the report.
 func (r *Report) Text(w io.Writer) error {
 	e := r.Environment
@@ -182,16 +228,17 @@ func (r *Report) Text(w io.Writer) error {
 	}
 	fmt.Fprintln(w, "\nAll directors forward by imbang's data plane; a variant is what moves the addresses, and how often it advertises.")
 	fmt.Fprintf(w, "Outage: lost pings x %v, as published of another balancer: %.0f ms. Gap: the longest time between two answers of a\n"+
-		"probe each %v. Both in ms: median (the interval that holds it with %.0f %% where there are enough trials), greatest.\n",
+		"probe each %v. Neighbours: when clients' and servers' ARP or neighbour tables were right. In ms: median (the interval that holds it with %.0f %% where there are enough trials), greatest.\n",
 		pingInterval, r.Published, e.Plan.Probe, 100*confidence)
 	for _, fault := range e.Plan.Faults {
 		fmt.Fprintf(w, "\n%s: %s\n", fault, FaultText(fault))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "variant\toutage\tgap\trequests failed\treset\tlong broken\tidle lost\tnot master\tdisturbed\ttrials")
+		fmt.Fprintln(t, "variant\tfamily\tmethod\toutage\tgap\trequests failed\treset\tlong broken\tidle lost\tof sides\tneighbours\tone master\tnot master\tdisturbed\ttrials")
 		for _, c := range r.Cells {
 			if c.Fault == fault {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d of %d\t%d\t%d of %d\t%d of %d\t%d\t%d\t%d\n", c.Variant, c.OutageMS, c.GapMS,
-					c.Failed, c.Requests, c.Reset, c.LongBroken, c.Long, c.IdleLost, c.Idle, c.NotMaster, c.Disturbed, c.OutageMS.N)
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d of %d\t%d of %d\t%s\t%s\t%s\t%d\t%d\t%d\n", c.Variant, family(c.Family), c.Method, c.OutageMS, c.GapMS,
+					c.Failed, c.Requests, c.Reset, c.LongBroken, c.Long, c.IdleLost, c.Idle, c.sides(), withNever(c.ARPMS, c.ARPWrong),
+					withNever(c.SettledMS, c.NotSettled), c.NotMaster, c.Disturbed, c.OutageMS.N)
 			}
 		}
 		if err := t.Flush(); err != nil {

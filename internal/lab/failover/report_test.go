@@ -13,7 +13,7 @@ func TestReport(t *testing.T) {
 	p.Trials = 10
 	var trials []Trial
 	add := func(variant, fault string, outage float64, change func(*Trial)) {
-		one := Trial{Cell: Cell{variant, fault}, Block: 1 + len(trials), OutageMS: outage, GapMS: outage + 10, Requests: 100, Long: 2, Idle: 5, Master: true}
+		one := Trial{Cell: Cell{variant, fault, plain}, Block: 1 + len(trials), OutageMS: outage, GapMS: outage + 10, Requests: 100, Long: 2, Idle: 5, Master: true}
 		if change != nil {
 			change(&one)
 		}
@@ -50,7 +50,7 @@ func TestReport(t *testing.T) {
 	if g := target(r, "planned"); g.Of != 0 || g.Met {
 		t.Errorf("%+v: met without a measurement", g)
 	}
-	i := slices.IndexFunc(r.Cells, func(c CellReport) bool { return c.Cell == Cell{"imbang@50ms", "freeze"} })
+	i := slices.IndexFunc(r.Cells, func(c CellReport) bool { return c.Cell == Cell{"imbang@50ms", "freeze", plain} })
 	if c := r.Cells[i]; c.OutageMS.N != 9 || c.OutageMS.Median != 190 || c.OutageMS.Max != 230 || c.OutageMS.Interval.Low < 150 || c.OutageMS.Interval.High > 230 ||
 		c.OutageMS.Interval.Low >= c.OutageMS.Interval.High || len(c.Errors) != 1 || c.Requests != 900 {
 		t.Errorf("%+v", c)
@@ -59,7 +59,7 @@ func TestReport(t *testing.T) {
 	if err := r.Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"9622 ms", "no measurement: imbang@50ms, freeze: no namespaces", "not measured", "3400"} {
+	for _, want := range []string{"9622 ms", "no measurement: imbang@50ms, freeze, IPv4, masquerading: no namespaces", "not measured", "3400"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
@@ -69,8 +69,16 @@ func TestReport(t *testing.T) {
 	add("imbang@50ms", "link", 255, func(t *Trial) { t.LongBroken = 1 })
 	add("imbang@50ms", "planned", 0, func(t *Trial) { t.Failed = 1 })
 	add("imbang@10ms", "process", 500, nil) // not among the faults of the targets
+	never, soon, late := -1.0, 15.0, 2001.0
+	for _, times := range [][2]*float64{{&soon, &soon}, {&never, &soon}, {&soon, &late}} {
+		add("imbang@50ms", "split", 0, func(t *Trial) { t.ARPMS, t.SettledMS = times[0], times[1] })
+	}
 	r = Make(Environment{Plan: p}, trials)
-	for name, value := range map[string]float64{"imbang@50ms": 255, "connections lost": 1, "planned": 1} {
+	if c := r.Cells[slices.IndexFunc(r.Cells, func(c CellReport) bool { return c.Fault == "split" && c.Variant == "imbang@50ms" })]; c.ARPWrong != 1 ||
+		c.ARPMS.N != 2 || c.NotSettled != 0 || c.SettledMS.Max != 2001 {
+		t.Errorf("%+v", c)
+	}
+	for name, value := range map[string]float64{"imbang@50ms": 255, "connections lost": 1, "that failed in planned": 1, "splits": 2} {
 		if g := target(r, name); g.Value != value || g.Met {
 			t.Errorf("%s: %+v", name, g)
 		}

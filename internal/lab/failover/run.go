@@ -9,7 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/host"
 	"imbang/internal/lab/load"
@@ -37,6 +40,23 @@ const logged = 200
 // descriptors are as many as connections may need.
 const descriptors = 1 << 17
 
+// allowDescriptors raises the limit of this process, which has the ends of connections of
+// clients and of the echo service.
+func allowDescriptors() error {
+	load.AllowDescriptors(descriptors)
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return fmt.Errorf("limit of open files: %w", err)
+	}
+	if r.Cur < r.Max {
+		r.Cur = r.Max
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+			return fmt.Errorf("limit of open files: %w", err)
+		}
+	}
+	return nil
+}
+
 // FindKeepalived finds keepalived and its version if a variant of a plan needs it.
 func FindKeepalived(ctx context.Context, p Plan) (path, version string, err error) {
 	if !slices.ContainsFunc(p.Variants, func(name string) bool {
@@ -57,7 +77,9 @@ func prepare(say func(string)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("not permitted: the lab makes network namespaces; run it as root, with sudo")
 	}
-	load.AllowDescriptors(descriptors)
+	if err := allowDescriptors(); err != nil {
+		return err
+	}
 	sweepFreezers() // first, as frozen processes cannot end
 	spaces, err := host.Sweep(topology.Prefix)
 	if err == nil {
@@ -103,7 +125,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 	todo, order := remaining(c.Plan, had)
 	planned = len(had) + len(todo)
 	stored = len(had)
-	c.Say(fmt.Sprintf("%d trials, about %v", len(todo), expected(todo).Round(time.Second)))
+	c.Say(fmt.Sprintf("%d trials, about %v", len(todo), c.Plan.expected(todo).Round(time.Second)))
 	room := &room{}
 	defer func() { err = errors.Join(err, room.close()) }()
 	for i, t := range todo {
@@ -124,7 +146,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 			return stored, planned, err
 		}
 		stored++
-		c.Say(fmt.Sprintf("%d/%d  %s  (%v left)", i+1, len(todo), t, expected(todo[i+1:]).Round(time.Second)))
+		c.Say(fmt.Sprintf("%d/%d  %s  (%v left)", i+1, len(todo), t, c.Plan.expected(todo[i+1:]).Round(time.Second)))
 	}
 	return stored, planned, nil
 }
@@ -134,7 +156,7 @@ type room struct{ site *site }
 
 func (r *room) try(ctx context.Context, c Config, t *Trial, logs string) (err error) {
 	if r.site == nil {
-		if r.site, err = newSite(ctx, c.Programs, c.Plan.Servers); err != nil {
+		if r.site, err = newSite(ctx, c.Programs, c.Plan); err != nil {
 			return err
 		}
 	}
@@ -158,7 +180,7 @@ func (r *room) close() error {
 
 // fileName is a cell's.
 func fileName(c Cell) string {
-	b := []byte(c.Variant + " " + c.Fault)
+	b := []byte(strings.Join([]string{c.Variant, c.Fault, string(c.Family), c.Method}, " "))
 	for i := range b {
 		if b[i] == '/' {
 			b[i] = '-'
@@ -183,9 +205,9 @@ func remaining(p Plan, had []Trial) (todo []Trial, order int) {
 	return todo, order
 }
 
-func expected(todo []Trial) (d time.Duration) {
+func (p Plan) expected(todo []Trial) (d time.Duration) {
 	for _, t := range todo {
-		d += Expected(t.Cell)
+		d += p.Expected(t.Cell)
 	}
 	return d
 }
@@ -202,9 +224,11 @@ func environment(c Config, keepalived string) Environment {
 	}
 	for _, name := range c.Plan.Variants {
 		if v, err := ParseVariant(name); err == nil {
-			text := imbangConfig(v, first, []string{"172.16.0.2", "172.16.0.3"}[:min(2, c.Plan.Servers)], "KEY")
+			like := c.Plan.Cells()[0].Setting
+			of := configuration{variant: v, setting: like, director: first, servers: []string{"SERVER"}, keyFile: "KEY"}
+			text := of.imbang()
 			if v.Process == keepalivedProcess {
-				text += "\n# keepalived.conf\n" + keepalivedConfig(v, first)
+				text += "\n# keepalived.conf\n" + of.keepalived()
 			}
 			e.Configurations[name] = text
 		}
@@ -215,6 +239,14 @@ func environment(c Config, keepalived string) Environment {
 // resets are connections that ended by a reset: of requests, long and idle ones.
 func (t Trial) resets() int { return t.Reset + t.Broken["reset"] }
 
+// atText says when something was so.
+func atText(ms float64) string {
+	if ms < 0 {
+		return "NOT right in the end"
+	}
+	return fmt.Sprintf("right after %.0f ms", ms)
+}
+
 // String is a trial in a line.
 func (t Trial) String() string {
 	s := fmt.Sprintf("%s: ", t.Cell)
@@ -223,6 +255,15 @@ func (t Trial) String() string {
 	}
 	s += fmt.Sprintf("outage %.0f ms, gap %.0f ms, %d of %d requests failed, %d resets, lost: %d of %d long, %d of %d idle",
 		t.OutageMS, t.GapMS, t.Failed, t.Requests, t.resets(), t.LongBroken, t.Long, t.IdleLost, t.Idle)
+	if t.Side > 0 {
+		s += fmt.Sprintf(", %d of %d of the sides", t.SideLost, t.Side)
+	}
+	if t.ARPMS != nil {
+		s += ", neighbour tables " + atText(*t.ARPMS)
+	}
+	if t.SettledMS != nil {
+		s += ", one master " + atText(*t.SettledMS)
+	}
 	if !t.Master {
 		s += ", NOT MASTER in the end: the director that should be"
 	}

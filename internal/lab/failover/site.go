@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,30 +36,32 @@ const ready = 3 * time.Minute
 // seconds. Processes and addresses are those of one trial (begin, reset).
 type site struct {
 	variant   Variant
+	setting   Setting
+	plan      Plan
 	name      host.Run
 	files     string
 	pair      *topology.Pair
 	servers   []server.Server
-	addresses []string // the servers'
 	trials    int
-	source    netip.Addr // of the client in this trial
+	sources   []netip.Addr // of the clients in this trial
 	echoes    []*echo
 	gate      *probe.Gate
 	masters   *masters
+	entries   *neighbours
 	directors [2]*director
 	freezer   *freezer
 }
 
 // newSite builds a site, without processes of the directors.
-func newSite(ctx context.Context, programs Programs, servers int) (*site, error) {
-	s := &site{}
-	if err := s.build(ctx, programs, servers); err != nil {
+func newSite(ctx context.Context, programs Programs, p Plan) (*site, error) {
+	s := &site{plan: p}
+	if err := s.build(ctx, programs); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
 
-func (s *site) build(ctx context.Context, programs Programs, servers int) (err error) {
+func (s *site) build(ctx context.Context, programs Programs) (err error) {
 	if s.name, err = host.NewRun(topology.Prefix); err != nil {
 		return err
 	}
@@ -67,7 +69,14 @@ func (s *site) build(ctx context.Context, programs Programs, servers int) (err e
 	if err := os.Mkdir(s.files, 0o700); err != nil {
 		return fmt.Errorf("temporary directory: %w", err)
 	}
-	if s.pair, err = topology.BuildPair(s.name, servers); err != nil {
+	spec := topology.PairSpec{Families: s.plan.Families, Sides: s.plan.sides()}
+	if s.plan.uses(false) {
+		spec.Servers = s.plan.Servers
+	}
+	if s.plan.uses(true) {
+		spec.Direct = s.plan.Servers
+	}
+	if s.pair, err = topology.BuildPair(s.name, spec); err != nil {
 		return err
 	}
 	if s.gate, err = probe.NewGate(); err != nil {
@@ -80,7 +89,10 @@ func (s *site) build(ctx context.Context, programs Programs, servers int) (err e
 	if s.masters, err = watchMasters(s.pair); err != nil {
 		return err
 	}
-	if s.addresses, err = s.startServers(ctx, programs); err != nil {
+	if s.entries, err = watchNeighbours(s.pair); err != nil {
+		return err
+	}
+	if err := s.startServers(ctx, programs); err != nil {
 		return err
 	}
 	if err := os.WriteFile(s.keyFile(), []byte(strings.Repeat("5c", 32)+"\n"), 0o600); err != nil {
@@ -98,15 +110,21 @@ func (s *site) build(ctx context.Context, programs Programs, servers int) (err e
 func (s *site) keyFile() string { return filepath.Join(s.files, "key") }
 
 // begin starts the directors' processes for a trial: the first one is master.
-func (s *site) begin(ctx context.Context, v Variant) error {
-	s.variant = v
+func (s *site) begin(ctx context.Context, v Variant, setting Setting) error {
+	s.variant, s.setting = v, setting
 	// Another one each time: directors still have connections of earlier trials, and one of
 	// the same port would meet them.
-	s.source = s.pair.Source(s.trials)
+	s.sources = nil
+	for client := range s.pair.Clients {
+		s.sources = append(s.sources, s.pair.Source(setting.Family, client, s.trials))
+	}
 	s.trials++
+	c := configuration{variant: v, setting: setting, sides: s.plan.sides(), keyFile: s.keyFile()}
+	for _, one := range s.serversOf(setting) {
+		c.servers = append(c.servers, one.Addr[setting.Family].String())
+	}
 	for _, d := range s.directors {
-		d.variant = v
-		if err := d.configure(s.addresses, s.keyFile()); err != nil {
+		if err := d.configure(c); err != nil {
 			return err
 		}
 	}
@@ -119,7 +137,7 @@ func (s *site) reset() error {
 	if s.freezer != nil {
 		errs = append(errs, s.thaw())
 	}
-	errs = append(errs, s.pair.Cut(first, false), s.pair.Split(false))
+	errs = append(errs, s.pair.Cut(first, false), s.pair.Split(false), s.pair.Partition(false))
 	for _, d := range s.directors {
 		if d != nil {
 			errs = append(errs, d.end())
@@ -132,33 +150,59 @@ func (s *site) reset() error {
 	return errors.Join(errs...)
 }
 
+// serversOf are the servers of a setting.
+func (s *site) serversOf(setting Setting) []topology.Server {
+	if setting.replyDirectly() {
+		return s.pair.Direct
+	}
+	return s.pair.Servers
+}
+
 // startServers starts the real servers, which answer HTTP and echo.
-func (s *site) startServers(ctx context.Context, programs Programs) (addresses []string, err error) {
+func (s *site) startServers(ctx context.Context, programs Programs) error {
 	spec := study.Server{Kind: study.Model, Page: 1024, Distribution: "constant", Service: 100 * time.Microsecond, Concurrency: 1024, Speed: 1}
-	for _, one := range s.pair.Servers {
-		address := one.Addr[topology.IPv4]
-		addresses = append(addresses, address.String())
+	for _, one := range s.pair.Direct {
+		if err := probe.Decapsulate(one.Namespace, "eth0"); err != nil {
+			return fmt.Errorf("prepare %s for tunnels: %w", one.Name, err)
+		}
+	}
+	all := slices.Concat(s.pair.Servers, s.pair.Direct)
+	for _, one := range all {
 		web, err := server.Start(one.Namespace, one.Name, spec, s.files, programs.Lab)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.servers = append(s.servers, web)
-		var l net.Listener
-		if err := one.Namespace.Do(func() (err error) {
-			l, err = net.Listen("tcp4", net.JoinHostPort(address.String(), strconv.Itoa(echoPort)))
-			return err
-		}); err != nil {
-			return nil, err
+		for _, port := range []int{echoPort, sidePort(0), sidePort(1)} {
+			for _, f := range s.plan.Families {
+				if err := s.startEcho(one.Namespace, f, port); err != nil {
+					return err
+				}
+			}
 		}
-		s.echoes = append(s.echoes, serveEcho(l))
 	}
 	for i, web := range s.servers {
-		one := s.pair.Servers[i]
-		if err := web.WaitReady(ctx, one.Namespace, netip.AddrPortFrom(one.Addr[topology.IPv4], server.Port)); err != nil {
-			return nil, err
+		at := netip.AddrPortFrom(all[i].Addr[s.plan.Families[0]], server.Port)
+		if err := web.WaitReady(ctx, all[i].Namespace, at); err != nil {
+			return err
 		}
 	}
-	return addresses, nil
+	return nil
+}
+
+// startEcho answers on all addresses of a server: the virtual one may be among them.
+func (s *site) startEcho(ns *host.Namespace, f topology.Family, port int) error {
+	network := "tcp4"
+	if f == topology.IPv6 {
+		network = "tcp6"
+	}
+	return ns.Do(func() error {
+		l, err := net.Listen(network, fmt.Sprintf(":%d", port))
+		if err == nil {
+			s.echoes = append(s.echoes, serveEcho(l))
+		}
+		return err
+	})
 }
 
 // startDirectors starts them in an order in which the addresses do not move.
@@ -203,11 +247,17 @@ func (s *site) answers() bool {
 	return useIdle(c, time.Now().Add(500*time.Millisecond)) == nil
 }
 
-// dial opens a connection of the client to the echo service.
-func (s *site) dial(timeout time.Duration) (c net.Conn, err error) {
-	target := net.JoinHostPort(topology.PairVirtual.Addr().String(), strconv.Itoa(echoPort))
-	err = s.pair.Client.Do(func() (err error) {
-		c, err = (&net.Dialer{Timeout: timeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{IP: s.source.AsSlice()}}).Dial("tcp4", target)
+// dial opens a connection of the first client to the echo service.
+func (s *site) dial(timeout time.Duration) (net.Conn, error) {
+	return s.dialFrom(first, echoPort, timeout)
+}
+
+// dialFrom opens a connection of a client to a port of the virtual address.
+func (s *site) dialFrom(client, port int, timeout time.Duration) (c net.Conn, err error) {
+	target := netip.AddrPortFrom(topology.PairVirtual(s.setting.Family).Addr(), uint16(port))
+	err = s.pair.Clients[client].Do(func() (err error) {
+		from := net.Dialer{Timeout: timeout, KeepAlive: -1, LocalAddr: &net.TCPAddr{IP: s.sources[client].AsSlice()}}
+		c, err = from.Dial("tcp", target.String())
 		return err
 	})
 	return c, err
@@ -317,6 +367,9 @@ func (s *site) close() error {
 	}
 	if s.masters != nil {
 		s.masters.close()
+	}
+	if s.entries != nil {
+		s.entries.close()
 	}
 	if s.pair != nil {
 		errs = append(errs, s.pair.Close())

@@ -14,6 +14,7 @@ import (
 
 	"imbang/internal/jsonfile"
 	"imbang/internal/lab/record"
+	"imbang/internal/lab/topology"
 )
 
 // The files of a stored study.
@@ -69,6 +70,11 @@ type Trial struct {
 	LongBytes  int64 `json:"long_bytes"` // that came back and were compared
 	Idle       int   `json:"idle"`
 	IdleLost   int   `json:"idle_lost"`
+	// Side is how many connections were opened on both sides of a partition, together.
+	Side     int `json:"side,omitempty"`
+	SideLost int `json:"side_lost,omitempty"`
+	// YoungestMS is how old the youngest of the long and idle connections was at the fault.
+	YoungestMS float64 `json:"youngest_ms,omitempty"`
 	// Broken says how connections ended, with their number.
 	Broken map[string]int `json:"broken,omitempty"`
 
@@ -78,6 +84,12 @@ type Trial struct {
 	TakeoverMS  float64 `json:"takeover_ms"`
 	BothMS      float64 `json:"both_ms"`
 	Transitions int     `json:"transitions"` // of both directors
+	// ARPMS is when clients and servers had the hardware address of the director that should
+	// be master, by their ARP or neighbour tables, and kept it; -1: not all of them in the
+	// end. SettledMS is when it was the only one with the addresses; -1: in the end it is not.
+	// Of a split and a partition both count from when the directors hear each other again.
+	ARPMS     *float64 `json:"arp_ms,omitempty"`
+	SettledMS *float64 `json:"settled_ms,omitempty"`
 	// Master reports whether the director that should have the addresses in the end has them.
 	Master bool `json:"master"`
 }
@@ -157,6 +169,12 @@ func Read(dir string) (e Environment, trials []Trial, err error) {
 	if err := json.Unmarshal(b, &e); err != nil {
 		return e, nil, fmt.Errorf("%s: %w", filepath.Join(dir, EnvironmentFile), err)
 	}
+	if len(e.Plan.Families) == 0 {
+		e.Plan.Families = []topology.Family{plain.Family}
+	}
+	if len(e.Plan.Methods) == 0 {
+		e.Plan.Methods = []string{plain.Method}
+	}
 	if err := e.Plan.Validate(); err != nil {
 		return e, nil, fmt.Errorf("%s: %w", filepath.Join(dir, EnvironmentFile), err)
 	}
@@ -173,6 +191,7 @@ func Read(dir string) (e Environment, trials []Trial, err error) {
 		if err := json.Unmarshal(line, &t); err != nil {
 			return e, nil, fmt.Errorf("%s:%d: %w", filepath.Join(dir, TrialsFile), n+1, err)
 		}
+		t.Setting = t.Setting.orPlain()
 		trials = append(trials, t)
 	}
 	return e, trials, nil

@@ -17,7 +17,7 @@ func TestStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := Trial{Cell: Cell{"imbang@50ms", "link"}, Block: 1, Order: 1, OutageMS: 170, Broken: map[string]int{"reset": 2}}
+	one := Trial{Cell: Cell{"imbang@50ms", "link", plain}, Block: 1, Order: 1, OutageMS: 170, Broken: map[string]int{"reset": 2}}
 	if err := w.Trial(one); err != nil {
 		t.Fatal(err)
 	}
@@ -59,5 +59,35 @@ func TestStore(t *testing.T) {
 		if err := read(); err == nil || !strings.Contains(err.Error(), "failover study") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Studies that were stored without families and methods go on as they were.
+func TestStoredBefore(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		EnvironmentFile: `{"plan": {"variants": ["imbang@50ms", "keepalived@1s"], "faults": ["link", "split"], "trials": 2, "seed": 7, "rate": 200, "probe_ns": 10000000, "long": 20, "idle": 200, "servers": 2}}`,
+		TrialsFile:      `{"variant": "imbang@50ms", "fault": "link", "block": 1, "order": 1, "outage_ms": 170, "takeover_ms": 171, "master": true}` + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, trials, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(trials) != 1 || trials[0].Setting != plain || e.Plan.OpenRate != 0 || e.Plan.late() != 0 {
+		t.Errorf("%+v of %+v", trials, e.Plan)
+	}
+	if todo, _ := remaining(e.Plan, trials); len(todo) != 7 {
+		t.Errorf("%d trials remain: %+v", len(todo), todo)
+	}
+	r, err := Write(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := r.Cells[0]; c.OutageMS.N != 1 || c.ARPMS.N+c.ARPWrong+c.SettledMS.N+c.NotSettled != 0 {
+		t.Errorf("%+v", c)
 	}
 }

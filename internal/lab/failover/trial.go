@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -27,53 +26,88 @@ const connectionPatience = 5 * time.Second
 // justBefore is how long before the fault pings count: their replies may meet it.
 const justBefore = 2 * pingInterval
 
-// workload is what the client does during a trial.
+// workload is what clients do during a trial.
 type workload struct {
 	site    *site
+	plan    Plan
 	pings   *pings
 	probe   *prober
 	streams []*stream
 	idle    []net.Conn
+	sides   []net.Conn // opened during a partition
+	opened  time.Time  // the last one of the long and idle ones
+	began   time.Time  // of the requests
 
 	load    *load.Result
 	loadErr error
 	done    sync.WaitGroup
 }
 
-// startWorkload opens all connections, then starts the rest for a time.
-func startWorkload(ctx context.Context, s *site, p Plan, duration time.Duration, seed uint64) (*workload, error) {
-	w := &workload{site: s}
-	for i := range p.Long + p.Idle {
-		c, err := s.dial(2 * time.Second)
-		if err == nil {
-			err = useIdle(c, time.Now().Add(2*time.Second))
-		}
+// startWorkload opens most connections, then starts the rest for a time, and opens the last
+// ones.
+func startWorkload(ctx context.Context, s *site, p Plan, duration time.Duration, seed uint64) (w *workload, err error) {
+	w = &workload{site: s, plan: p}
+	defer func() {
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open connections before the fault: %w", err), w.abandon())
+			err = errors.Join(err, w.abandon())
 		}
-		_ = c.SetDeadline(time.Time{})
-		if i < p.Long {
+	}()
+	if err := w.open(ctx, p.Long, p.Long+p.Idle-p.late(), seed); err != nil {
+		return nil, err
+	}
+	if w.pings, err = startPings(s.pair.Clients[first], topology.PairVirtual(s.setting.Family).Addr(), int(seed)); err != nil {
+		return nil, err
+	}
+	w.probe = startProbe(p.Probe, s.dial)
+	w.began = time.Now()
+	w.done.Go(func() {
+		w.load, w.loadErr = load.Run(ctx, load.Plan{
+			Target: s.target(), ServerHeader: server.Header, Clients: s.loadClients(),
+			Rate: p.Rate, Arrivals: arrivals.Constant, Seed: seed, Duration: duration, Timeout: requestPatience,
+		}, nil)
+	})
+	if err := w.open(ctx, 0, p.late(), seed); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// open opens connections, of which the first ones are long.
+func (w *workload) open(ctx context.Context, long, n int, seed uint64) error {
+	conns, err := w.site.open(ctx, first, echoPort, n, w.plan.OpenRate)
+	for i, c := range conns {
+		if i < long {
 			w.streams = append(w.streams, startStream(c, seed+uint64(i)))
 		} else {
 			w.idle = append(w.idle, c)
 		}
-		if ctx.Err() != nil {
-			return nil, errors.Join(ctx.Err(), w.abandon())
+	}
+	w.opened = time.Now()
+	if err != nil {
+		return fmt.Errorf("open connections before the fault: %w", err)
+	}
+	return nil
+}
+
+// openSides opens connections of both clients with servers of their own sides, as soon as
+// both directors are master, and the second client knows.
+func (w *workload) openSides(ctx context.Context) error {
+	s := w.site
+	if err := s.awaitMaster(ctx, second); err != nil {
+		return err
+	}
+	virtual := topology.PairVirtual(s.setting.Family).Addr()
+	for side := range 2 {
+		conns, err := s.open(ctx, side, sidePort(side), w.plan.EachSide, w.plan.OpenRate)
+		w.sides = append(w.sides, conns...)
+		if err != nil {
+			return fmt.Errorf("open connections on side %d of a partition: %w", side+1, err)
+		}
+		if len(conns) > 0 && !s.entries.leads(entry{side, virtual}, s.entries.mac[side][topology.ClientDevice]) {
+			return fmt.Errorf("side %d of a partition does not reach its own director", side+1)
 		}
 	}
-	var err error
-	if w.pings, err = startPings(s.pair.Client, topology.PairVirtual.Addr(), int(seed)); err != nil {
-		return nil, errors.Join(err, w.abandon())
-	}
-	w.probe = startProbe(p.Probe, s.dial)
-	w.done.Go(func() {
-		w.load, w.loadErr = load.Run(ctx, load.Plan{
-			Target: netip.AddrPortFrom(topology.PairVirtual.Addr(), server.Port), ServerHeader: server.Header,
-			Clients: []load.Client{{Namespace: s.pair.Client.Path(), Sources: []netip.Addr{s.source}}},
-			Rate:    p.Rate, Arrivals: arrivals.Constant, Seed: seed, Duration: duration, Timeout: requestPatience,
-		}, nil)
-	})
-	return w, nil
+	return nil
 }
 
 // abandon ends what there is, of a trial that is not measured.
@@ -87,7 +121,7 @@ func (w *workload) abandon() error {
 	for _, s := range w.streams {
 		_ = s.stop(time.Now())
 	}
-	for _, c := range w.idle {
+	for _, c := range append(w.idle, w.sides...) {
 		c.Close()
 	}
 	w.done.Wait()
@@ -106,7 +140,6 @@ func (w *workload) finish(t *Trial, fault, end time.Time) error {
 	t.GapMS, t.GapAtMS = ms(gap), ms(since.Sub(fault))
 
 	t.Broken = map[string]int{}
-	deadline := time.Now().Add(connectionPatience)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	note := func(lost *int, err error) {
@@ -117,16 +150,26 @@ func (w *workload) finish(t *Trial, fault, end time.Time) error {
 			t.Broken[causeOf(err)]++
 		}
 	}
-	t.Long, t.Idle = len(w.streams), len(w.idle)
+	t.Long, t.Idle, t.Side = len(w.streams), len(w.idle), len(w.sides)
+	deadline := time.Now().Add(connectionPatience)
 	for _, s := range w.streams {
 		all.Go(func() { note(&t.LongBroken, s.stop(deadline)) })
 	}
-	for _, c := range w.idle {
-		all.Go(func() {
-			note(&t.IdleLost, useIdle(c, deadline))
-			c.Close()
-		})
+	begin := time.Now()
+	use := func(lost *int, conns []net.Conn) {
+		for _, c := range conns {
+			if rate := w.plan.OpenRate; rate > 0 {
+				time.Sleep(time.Until(begin))
+				begin = begin.Add(time.Duration(float64(time.Second) / rate))
+			}
+			all.Go(func() {
+				note(lost, useIdle(c, time.Now().Add(connectionPatience)))
+				c.Close()
+			})
+		}
 	}
+	use(&t.SideLost, w.sides)
+	use(&t.IdleLost, w.idle)
 	all.Wait()
 	for _, s := range w.streams {
 		t.LongBytes += s.received
@@ -157,12 +200,12 @@ func try(ctx context.Context, s *site, p Plan, t *Trial, logs string) (err error
 	}
 	defer func() {
 		var copied error
-		if logs != "" && (err != nil || !t.Master || t.IdleLost+t.LongBroken > 0) {
+		if logs != "" && (err != nil || !t.Master || t.IdleLost+t.LongBroken+t.SideLost > 0 || isPlanned(t.Fault) && t.Failed > 0) {
 			copied = s.logs(logs)
 		}
 		err = errors.Join(err, copied, s.reset())
 	}()
-	if err := s.begin(ctx, v); err != nil {
+	if err := s.begin(ctx, v, t.Setting); err != nil {
 		return err
 	}
 	if f.prepare != nil {
@@ -175,47 +218,88 @@ func try(ctx context.Context, s *site, p Plan, t *Trial, logs string) (err error
 			return err
 		}
 	}
-	phase, window := p.phase(t.Block, t.Cell), window(f, v)
+	phase, window := p.phase(t.Block, t.Cell), p.window(f, v)
 	w, err := startWorkload(ctx, s, p, lead+phase+window, uint64(t.Block)<<8)
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, lead+phase); err != nil {
+	// The last connections may have taken longer than they should.
+	if err := sleep(ctx, max(lead+phase-time.Since(w.began), youngest-time.Since(w.opened))); err != nil {
 		return errors.Join(err, w.abandon())
 	}
 	fault := time.Now()
-	if err := suffer(ctx, s, f, v, fault.Add(window)); err != nil {
-		return errors.Join(err, w.abandon())
-	}
-	end := time.Now()
-	changes, err := s.masters.all()
+	t.YoungestMS = ms(fault.Sub(w.opened))
+	over, err := suffer(ctx, w, f, v, fault.Add(window))
 	if err != nil {
 		return errors.Join(err, w.abandon())
 	}
-	c := judge(changes, fault, end, f.master)
-	t.TakeoverMS, t.BothMS, t.Transitions = -1, ms(c.both), c.transitions
-	if c.takeover >= 0 {
-		t.TakeoverMS = ms(c.takeover)
+	end := time.Now()
+	if err := t.judge(s, f, fault, over, end); err != nil {
+		return errors.Join(err, w.abandon())
 	}
-	t.Master = s.masters.now()[f.master]
 	return w.finish(t, fault, end)
 }
 
-// suffer does what the fault is, and waits until the end.
-func suffer(ctx context.Context, s *site, f Fault, v Variant, end time.Time) error {
-	began := time.Now()
-	if err := f.inject(ctx, s); err != nil {
+// judge fills in what tables of the directors and of those around them said; over is when
+// the fault itself ended, if it did.
+func (t *Trial) judge(s *site, f Fault, fault, over, end time.Time) error {
+	changes, err := s.masters.all()
+	if err != nil {
 		return err
+	}
+	learned, err := s.entries.all()
+	if err != nil {
+		return err
+	}
+	c := judge(changes, fault, end, f.master)
+	t.TakeoverMS, t.BothMS, t.Transitions = msOrNever(c.takeover), ms(c.both), c.transitions
+	arp := msOrNever(right(learned, s.entries.expected(t.Setting, f.master), over, end))
+	t.ARPMS = &arp
+	if f.heals {
+		only := msOrNever(settled(changes, over, end, f.master))
+		t.SettledMS = &only
+	}
+	t.Master = s.masters.now()[f.master]
+	return nil
+}
+
+// msOrNever is a time in milliseconds; -1 for one that did not come.
+func msOrNever(d time.Duration) float64 {
+	if d < 0 {
+		return -1
+	}
+	return ms(d)
+}
+
+// suffer does what the fault is, and waits until the end. It returns when the fault was over
+// if it heals, else when it happened.
+func suffer(ctx context.Context, w *workload, f Fault, v Variant, end time.Time) (over time.Time, err error) {
+	s := w.site
+	over = time.Now()
+	began := over
+	if err := f.inject(ctx, s); err != nil {
+		return over, err
+	}
+	if f.meanwhile != nil {
+		if err := f.meanwhile(ctx, w); err != nil {
+			return over, err
+		}
 	}
 	if f.then != nil {
 		if err := sleep(ctx, f.after(v)-time.Since(began)); err != nil {
-			return err
+			return over, err
+		}
+		if f.heals {
+			over = time.Now()
 		}
 		if err := f.then(ctx, s); err != nil {
-			return err
+			return over, err
+		}
+		if latest := over.Add(healed + settle); f.heals && latest.After(end) {
+			end = latest // it lasted longer than it should
 		}
 	}
-	return sleep(ctx, time.Until(end))
+	return over, sleep(ctx, time.Until(end))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

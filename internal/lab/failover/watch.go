@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"text/tabwriter"
 	"time"
 
 	"imbang/internal/lab/arrivals"
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/server"
-	"imbang/internal/lab/topology"
 )
 
 // Watch looks for transitions without a fault, under load.
@@ -76,7 +74,9 @@ func (w Watch) Run(ctx context.Context) (seen []Watched, err error) {
 	if err := prepare(w.Say); err != nil {
 		return nil, err
 	}
-	s, err := newSite(ctx, w.Programs, w.Servers)
+	p := DefaultPlan()
+	p.Faults, p.Servers = nil, w.Servers // one side
+	s, err := newSite(ctx, w.Programs, p)
 	if err != nil {
 		return nil, err
 	}
@@ -99,13 +99,12 @@ func (w Watch) one(ctx context.Context, s *site, name string) (seen Watched, err
 		return seen, err
 	}
 	defer func() { err = errors.Join(err, s.reset()) }()
-	if err := s.begin(ctx, v); err != nil {
+	if err := s.begin(ctx, v, plain); err != nil {
 		return seen, err
 	}
 	seen.Variant = name
 	plan := load.Plan{
-		Target: netip.AddrPortFrom(topology.PairVirtual.Addr(), server.Port), ServerHeader: server.Header,
-		Clients: []load.Client{{Namespace: s.pair.Client.Path(), Sources: []netip.Addr{s.source}}}, Timeout: requestPatience,
+		Target: s.target(), ServerHeader: server.Header, Clients: s.loadClients(), Timeout: requestPatience,
 	}
 	pilot := plan
 	pilot.Concurrency, pilot.Duration = pilotUsers, pilotTime

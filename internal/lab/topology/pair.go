@@ -22,13 +22,36 @@ import (
 // Each network is a bridge in the namespace "switch", as in a rack: a port can go down,
 // and two ports can be kept from each other, which a shared device cannot do. A third
 // network, sync, is the directors' own. The virtual address is on the clients' link, and
-// hosts find it, and the servers their gateway, by ARP: that is what a takeover changes.
+// hosts find it, and the servers their gateway, by ARP or neighbour discovery: that is what
+// a takeover changes. Servers for direct routing and tunnels come after the others, each
+// with a second device in the clients' network.
 type Pair struct {
 	Directors [2]*host.Namespace
-	Client    *host.Namespace
-	Servers   []Server
+	// Clients are one, or one on each side of a partition.
+	Clients []*host.Namespace
+	Servers []Server // behind the directors: the gateway's address is a director's
+	Direct  []Server // that reply without the directors
 
-	fabric *host.Namespace
+	fabric   *host.Namespace
+	families []Family
+	plugs    []pairPlug
+	apart    bool
+}
+
+// PairSpec says how large a pair is.
+type PairSpec struct {
+	Families []Family // IPv4 if empty
+	Servers  int      // behind the directors
+	Direct   int      // that reply without the directors
+	// Sides has the networks fall apart into two halves, with a director, a client and
+	// every second server each (Partition).
+	Sides bool
+}
+
+// pairPlug is a port of a bridge.
+type pairPlug struct {
+	port, bridge string
+	side         int // of a partition
 }
 
 // The device of the directors' own network.
@@ -37,30 +60,57 @@ const SyncDevice = "sync0"
 // pairNetworks are the bridges, with the directors' devices on them.
 var pairNetworks = []struct{ bridge, device string }{{clientSide, ClientDevice}, {serverSide, ServerDevice}, {"sync", SyncDevice}}
 
-// pairSources are further addresses of the client, in its network.
-var pairSources = netip.MustParsePrefix("10.10.16.0/20")
-
-// Source is the n-th further address of the client; they begin again after some 4000.
-func (p *Pair) Source(n int) netip.Addr {
+// Source is the n-th further address of a client; they begin again after some 4000.
+func (p *Pair) Source(f Family, client, n int) netip.Addr {
 	const usable = 1<<12 - 2
-	return plus(pairSources.Addr(), 1+n%usable)
+	return plus(plans[f].pool(client).Addr(), 1+n%usable)
 }
 
-// Addresses of a pair that its directors' configurations name.
-var (
-	PairVirtual = netip.MustParsePrefix("10.20.0.1/32")
-	PairGateway = netip.MustParsePrefix("172.16.0.1/24")
+// PairVirtual is the virtual address of a family.
+func PairVirtual(f Family) netip.Prefix {
+	a := plus(plans[f].virtual.Addr(), 1)
+	return netip.PrefixFrom(a, a.BitLen())
+}
+
+// PairGateway is the gateway of the servers behind the directors.
+func PairGateway(f Family) netip.Prefix { return plans[f].serverGateway }
+
+// The first director's number in the networks of clients and servers; the second has the
+// next. Servers that reply directly begin at directNumber in the clients'.
+const (
+	directorNumber = 0xf9
+	directNumber   = 100
 )
 
-// pairOwn are the directors' own addresses, by network, of the first; the second has the next.
-var pairOwn = map[string]netip.Prefix{
-	clientSide: netip.MustParsePrefix("10.10.0.250/16"),
-	serverSide: netip.MustParsePrefix("172.16.0.250/24"),
-	"sync":     netip.MustParsePrefix("192.168.78.1/24"),
-}
+// pairSync is the first director's address on the directors' own network.
+var pairSync = netip.MustParsePrefix("192.168.78.1/24")
 
 // SyncAddress is the address of a director, 0 or 1, on the directors' own network.
-func SyncAddress(director int) netip.Addr { return plus(pairOwn["sync"].Addr(), director) }
+func SyncAddress(director int) netip.Addr { return plus(pairSync.Addr(), director) }
+
+// own are the addresses of a director on a network.
+func (p *Pair) own(director int, bridge string) (all []netip.Prefix) {
+	if bridge == "sync" {
+		return []netip.Prefix{netip.PrefixFrom(SyncAddress(director), pairSync.Bits())}
+	}
+	for _, f := range p.families {
+		all = append(all, numbered(sideOf(f, bridge), directorNumber+director))
+	}
+	return all
+}
+
+// sideOf is a network with its first address.
+func sideOf(f Family, bridge string) netip.Prefix {
+	if bridge == clientSide {
+		return plans[f].clientGateway
+	}
+	return plans[f].serverGateway
+}
+
+// numbered is the n-th address after the first one of a network.
+func numbered(network netip.Prefix, n int) netip.Prefix {
+	return netip.PrefixFrom(plus(network.Addr(), n), network.Bits())
+}
 
 var pairDirectorSettings = slices.Concat(directorSettings, []setting{
 	// The stack is asked for addresses of one device by another only in error.
@@ -68,48 +118,33 @@ var pairDirectorSettings = slices.Concat(directorSettings, []setting{
 	{"net.ipv4.conf.all.promote_secondaries", "1", false},
 })
 
-// BuildPair makes a pair with a number of servers, whose namespaces carry the run's name.
-// On an error nothing is left.
-func BuildPair(run host.Run, servers int) (*Pair, error) {
-	p := &Pair{}
-	if err := p.build(run, servers); err != nil {
+// BuildPair makes a pair whose namespaces carry the run's name. On an error nothing is left.
+func BuildPair(run host.Run, spec PairSpec) (*Pair, error) {
+	p := &Pair{families: spec.Families}
+	if len(p.families) == 0 {
+		p.families = []Family{IPv4}
+	}
+	if err := p.build(run, spec); err != nil {
 		return nil, errors.Join(fmt.Errorf("build two directors: %w", err), p.Close())
 	}
 	return p, nil
 }
 
-func (p *Pair) build(run host.Run, servers int) (err error) {
-	plain := &Cluster{families: []Family{IPv4}} // for its settings of namespaces
+func (p *Pair) build(run host.Run, spec PairSpec) (err error) {
+	plain := &Cluster{families: p.families} // for its settings of namespaces
 	if p.fabric, err = plain.newNamespace(run, "switch", nil); err != nil {
 		return err
 	}
+	clients := 1
 	for _, n := range pairNetworks {
 		if err := p.addBridge(n.bridge); err != nil {
 			return err
 		}
-	}
-	if p.Client, err = plain.newNamespace(run, "c1", clientSettings); err != nil {
-		return err
-	}
-	client := netip.MustParsePrefix("10.10.0.2/16")
-	if err := p.plug(p.Client, "c1", "eth0", clientSide, client); err != nil {
-		return err
-	}
-	if err := p.Client.AddRoutes(host.Route{Dst: PairVirtual, Dev: "eth0"}, host.Route{Dst: pairSources, Dev: "lo", Local: true}); err != nil {
-		return err
-	}
-	for i := range servers {
-		s := Server{Name: fmt.Sprintf("s%d", i+1), Addr: map[Family]netip.Addr{IPv4: plus(PairGateway.Addr(), 1+i)}}
-		if s.Namespace, err = plain.newNamespace(run, s.Name, serverSettings); err != nil {
-			return err
-		}
-		p.Servers = append(p.Servers, s)
-		anywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-		if err := errors.Join(
-			p.plug(s.Namespace, s.Name, "eth0", serverSide, netip.PrefixFrom(s.Addr[IPv4], PairGateway.Bits())),
-			s.Namespace.AddRoutes(host.Route{Dst: anywhere, Via: PairGateway.Addr()}),
-		); err != nil {
-			return err
+		if spec.Sides {
+			clients = 2
+			if err := p.addBridge(n.bridge + otherHalf); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range p.Directors {
@@ -117,9 +152,101 @@ func (p *Pair) build(run host.Run, servers int) (err error) {
 			return err
 		}
 		for _, n := range pairNetworks {
-			own := pairOwn[n.bridge]
-			own = netip.PrefixFrom(plus(own.Addr(), i), own.Bits())
-			if err := p.plug(p.Directors[i], port(i, n.bridge), n.device, n.bridge, own); err != nil {
+			if err := p.plug(p.Directors[i], pairPlug{port(i, n.bridge), n.bridge, i}, n.device, p.own(i, n.bridge)...); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range clients {
+		if err := p.addClient(plain, run, i); err != nil {
+			return err
+		}
+	}
+	for i := range spec.Servers + spec.Direct {
+		if err := p.addServer(plain, run, i, i >= spec.Servers); err != nil {
+			return err
+		}
+	}
+	for _, d := range p.Directors {
+		if err := p.routeToClients(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Pair) addClient(plain *Cluster, run host.Run, i int) error {
+	name := fmt.Sprintf("c%d", i+1)
+	ns, err := plain.newNamespace(run, name, clientSettings)
+	if err != nil {
+		return err
+	}
+	p.Clients = append(p.Clients, ns)
+	var own []netip.Prefix
+	for _, f := range p.families {
+		own = append(own, numbered(plans[f].clientGateway, i+1))
+	}
+	if err := p.plug(ns, pairPlug{name, clientSide, i}, "eth0", own...); err != nil {
+		return err
+	}
+	for _, f := range p.families {
+		if err := ns.AddRoutes(host.Route{Dst: PairVirtual(f), Dev: "eth0"}, host.Route{Dst: plans[f].pool(i), Dev: "lo", Local: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addServer adds server i, counted over both kinds.
+func (p *Pair) addServer(plain *Cluster, run host.Run, i int, direct bool) (err error) {
+	s := Server{Name: fmt.Sprintf("s%d", i+1), Addr: map[Family]netip.Addr{}}
+	var own, outside []netip.Prefix
+	var virtual []netip.Addr
+	for _, f := range p.families {
+		s.Addr[f] = plans[f].server(i)
+		own = append(own, numbered(plans[f].serverGateway, i+1))
+		outside = append(outside, numbered(plans[f].clientGateway, directNumber+i))
+		virtual = append(virtual, PairVirtual(f).Addr())
+	}
+	if s.Namespace, err = plain.newNamespace(run, s.Name, serverSettings); err != nil {
+		return err
+	}
+	list := &p.Servers
+	if direct {
+		list = &p.Direct
+	}
+	side := len(*list) % 2
+	*list = append(*list, s)
+	if err := p.plug(s.Namespace, pairPlug{s.Name, serverSide, side}, "eth0", own...); err != nil {
+		return err
+	}
+	if direct {
+		err := ReplyDirectly(s.Namespace, func(device string) error {
+			return p.plug(s.Namespace, pairPlug{s.Name + "x", clientSide, side}, device)
+		}, virtual, outside)
+		if err != nil {
+			return err
+		}
+		return p.routeToClients(s.Namespace)
+	}
+	for _, f := range p.families {
+		anywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if f == IPv6 {
+			anywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+		if err := s.Namespace.AddRoutes(host.Route{Dst: anywhere, Via: PairGateway(f).Addr()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// routeToClients enters the clients' further addresses. A local route answers ARP requests,
+// but no neighbour solicitations: clients' own addresses are the gateways.
+func (p *Pair) routeToClients(ns *host.Namespace) error {
+	for i := range p.Clients {
+		for _, f := range p.families {
+			if err := ns.AddRoutes(host.Route{Dst: plans[f].pool(i), Via: plus(plans[f].clientGateway.Addr(), i+1)}); err != nil {
 				return err
 			}
 		}
@@ -143,26 +270,59 @@ func (p *Pair) addBridge(name string) error {
 	return p.fabric.Up(name)
 }
 
-// plug gives a namespace a device on a bridge, with an address.
-func (p *Pair) plug(ns *host.Namespace, port, device, bridge string, own netip.Prefix) error {
-	if err := host.Connect(host.End{NS: p.fabric, Name: port}, host.End{NS: ns, Name: device}, host.LinkOptions{}); err != nil {
+// plug gives a namespace a device on a bridge, with addresses.
+func (p *Pair) plug(ns *host.Namespace, at pairPlug, device string, own ...netip.Prefix) error {
+	if err := host.Connect(host.End{NS: p.fabric, Name: at.port}, host.End{NS: ns, Name: device}, host.LinkOptions{}); err != nil {
 		return err
 	}
-	err := p.fabric.Do(func() error {
-		end, err := netlink.LinkByName(port)
-		if err != nil {
-			return err
+	p.plugs = append(p.plugs, at)
+	if err := p.fabric.Do(func() error { return join(at.port, at.bridge) }); err != nil {
+		return err
+	}
+	return ns.AddAddresses(device, own...)
+}
+
+// join has a port be one of a bridge.
+func join(port, bridge string) error {
+	end, err := netlink.LinkByName(port)
+	if err == nil {
+		var at netlink.Link
+		if at, err = netlink.LinkByName(bridge); err == nil {
+			err = netlink.LinkSetMaster(end, at)
 		}
-		at, err := netlink.LinkByName(bridge)
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetMaster(end, at)
-	})
+	}
 	if err != nil {
 		return fmt.Errorf("port %s of bridge %s: %w", port, bridge, err)
 	}
-	return ns.AddAddresses(device, own)
+	return nil
+}
+
+// otherHalf ends the names of the bridges of a partition's second side.
+const otherHalf = "2"
+
+// Partition has every network fall apart into two halves, or makes them whole again: the
+// second director, client and every second server do not reach the first ones. No device
+// loses its carrier.
+func (p *Pair) Partition(apart bool) error {
+	if apart == p.apart {
+		return nil
+	}
+	p.apart = apart
+	return p.fabric.Do(func() error {
+		for _, one := range p.plugs {
+			if one.side == 0 {
+				continue
+			}
+			bridge := one.bridge
+			if apart {
+				bridge += otherHalf
+			}
+			if err := join(one.port, bridge); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Ports are the namespace of the bridges and the names of a director's ports there: the
@@ -206,8 +366,8 @@ func (p *Pair) Split(apart bool) error {
 
 // Close removes the pair with everything that runs in it. It is idempotent.
 func (p *Pair) Close() error {
-	list := []*host.Namespace{p.Client}
-	for _, s := range p.Servers {
+	list := slices.Clone(p.Clients)
+	for _, s := range slices.Concat(p.Servers, p.Direct) {
 		list = append(list, s.Namespace)
 	}
 	list = append(list, p.Directors[0], p.Directors[1], p.fabric)

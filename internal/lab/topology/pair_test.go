@@ -22,7 +22,7 @@ func TestPair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := BuildPair(run, 2)
+	p, err := BuildPair(run, PairSpec{Families: Families, Servers: 2, Direct: 2, Sides: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +57,33 @@ func TestPair(t *testing.T) {
 				t.Errorf("apart %t: the first director reaches the second by %s: %t", apart, device, got)
 			}
 		}
-		if !meet(p.Client, "eth0", second[ClientDevice]) || !meet(p.Servers[0].Namespace, "eth0", second[ServerDevice]) {
+		if !meet(p.Clients[0], "eth0", second[ClientDevice]) || !meet(p.Servers[0].Namespace, "eth0", second[ServerDevice]) {
 			t.Errorf("apart %t: a client or server does not reach the second director", apart)
+		}
+	}
+	// In a partition everything reaches its own half alone, by both families.
+	firstDirector := []netip.Addr{netip.MustParseAddr("10.10.0.250"), netip.MustParseAddr("fd00:10::fa")}
+	direct := netip.MustParseAddr("10.10.0.104")
+	for _, apart := range []bool{true, false} {
+		if err := p.Partition(apart); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range firstDirector {
+			if !meet(p.Clients[0], "eth0", a) || meet(p.Clients[1], "eth0", a) == apart || meet(p.Direct[1].Namespace, DirectDevice, a) == apart {
+				t.Errorf("apart %t: who reaches %s is wrong", apart, a)
+			}
+		}
+		if !meet(p.Servers[1].Namespace, "eth0", second[ServerDevice]) || meet(p.Servers[0].Namespace, "eth0", second[ServerDevice]) == apart {
+			t.Errorf("apart %t: the servers that reach the second director are wrong", apart)
+		}
+		if !meet(p.Clients[1], "eth0", direct) {
+			t.Errorf("apart %t: the second client does not reach %s", apart, direct)
+		}
+	}
+	// Servers that reply directly have the virtual addresses, and do not answer for them.
+	for _, f := range Families {
+		if meet(p.Clients[0], "eth0", PairVirtual(f).Addr()) {
+			t.Errorf("a server answers for %s", PairVirtual(f))
 		}
 	}
 	for _, down := range []bool{true, false} {
