@@ -173,6 +173,7 @@ func (p Plan) phase(block int, c Cell) time.Duration {
 const (
 	lead     = 500 * time.Millisecond
 	youngest = 100 * time.Millisecond
+	slack    = 30 * time.Millisecond // of opening the last ones
 )
 
 // late is how many of the connections are opened while everything else runs, in half of the

@@ -44,8 +44,8 @@ type workload struct {
 }
 
 // startWorkload opens most connections, then starts the rest for a time, and opens the last
-// ones.
-func startWorkload(ctx context.Context, s *site, p Plan, duration time.Duration, seed uint64) (w *workload, err error) {
+// ones just before the fault, which comes after a part of that time.
+func startWorkload(ctx context.Context, s *site, p Plan, fault, duration time.Duration, seed uint64) (w *workload, err error) {
 	w = &workload{site: s, plan: p}
 	defer func() {
 		if err != nil {
@@ -53,10 +53,10 @@ func startWorkload(ctx context.Context, s *site, p Plan, duration time.Duration,
 		}
 	}()
 	if err := w.open(ctx, p.Long, p.Long+p.Idle-p.late(), seed); err != nil {
-		return nil, err
+		return w, err
 	}
 	if w.pings, err = startPings(s.pair.Clients[first], topology.PairVirtual(s.setting.Family).Addr(), int(seed)); err != nil {
-		return nil, err
+		return w, err
 	}
 	w.probe = startProbe(p.Probe, s.dial)
 	w.began = time.Now()
@@ -66,8 +66,11 @@ func startWorkload(ctx context.Context, s *site, p Plan, duration time.Duration,
 			Rate: p.Rate, Arrivals: arrivals.Constant, Seed: seed, Duration: duration, Timeout: requestPatience,
 		}, nil)
 	})
+	if err := sleep(ctx, fault-youngest-slack-p.opening(p.late())-time.Since(w.began)); err != nil {
+		return w, err
+	}
 	if err := w.open(ctx, 0, p.late(), seed); err != nil {
-		return nil, err
+		return w, err
 	}
 	return w, nil
 }
@@ -219,7 +222,7 @@ func try(ctx context.Context, s *site, p Plan, t *Trial, logs string) (err error
 		}
 	}
 	phase, window := p.phase(t.Block, t.Cell), p.window(f, v)
-	w, err := startWorkload(ctx, s, p, lead+phase+window, uint64(t.Block)<<8)
+	w, err := startWorkload(ctx, s, p, lead+phase, lead+phase+window, uint64(t.Block)<<8)
 	if err != nil {
 		return err
 	}
