@@ -37,7 +37,7 @@ imbang conform.
   imbang-lab conform scenario.json      compare with Linux's IPVS`
 	return command.NewRoot("imbang-lab", "The laboratory of imbang", long,
 		newRunCommand(), newReplayCommand(), newReportCommand(), newArchiveCommand(), newFiguresCommand(), newCompareCommand(), newSimulateCommand(), newImportCommand(),
-		newUpCommand(), newDownCommand(), newPsCommand(), newExecCommand(), newGreetCommand(), newServeCommand(), newBenchCommand(), newConformCommand(), command.NewVersion())
+		newUpCommand(), newDownCommand(), newPsCommand(), newExecCommand(), newGreetCommand(), newEchoCommand(), newServeCommand(), newBenchCommand(), newConformCommand(), command.NewVersion())
 }
 
 // untilSignal is a context that the usual signals end, so that they take down

@@ -93,6 +93,17 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+func TestEnough(t *testing.T) {
+	p := DefaultPlan()
+	if err := p.enough(20000); err != nil {
+		t.Error(err)
+	}
+	p.Idle = 20000
+	if err := p.enough(20000); err == nil || !strings.Contains(err.Error(), "ulimit -Hn 22220") {
+		t.Errorf("%v, want what would be enough", err)
+	}
+}
+
 // With families and methods each variant has every one of them, and a fault of its own time.
 func TestCells(t *testing.T) {
 	p := DefaultPlan()

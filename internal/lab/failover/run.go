@@ -12,10 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"imbang/internal/host"
-	"imbang/internal/lab/load"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/process"
 	"imbang/internal/lab/record"
@@ -37,26 +34,6 @@ type Config struct {
 // logged bounds the trials whose messages are kept.
 const logged = 200
 
-// descriptors are as many as connections may need.
-const descriptors = 1 << 17
-
-// allowDescriptors raises the limit of this process, which has the ends of connections of
-// clients and of the echo service.
-func allowDescriptors() error {
-	load.AllowDescriptors(descriptors)
-	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-		return fmt.Errorf("limit of open files: %w", err)
-	}
-	if r.Cur < r.Max {
-		r.Cur = r.Max
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-			return fmt.Errorf("limit of open files: %w", err)
-		}
-	}
-	return nil
-}
-
 // FindKeepalived finds keepalived and its version if a variant of a plan needs it.
 func FindKeepalived(ctx context.Context, p Plan) (path, version string, err error) {
 	if !slices.ContainsFunc(p.Variants, func(name string) bool {
@@ -73,11 +50,15 @@ func FindKeepalived(ctx context.Context, p Plan) (path, version string, err erro
 }
 
 // prepare checks what runs need, and removes what killed ones left behind.
-func prepare(say func(string)) error {
+func prepare(p Plan, say func(string)) error {
 	if os.Geteuid() != 0 {
 		return errors.New("not permitted: the lab makes network namespaces; run it as root, with sudo")
 	}
-	if err := allowDescriptors(); err != nil {
+	limit, err := allowDescriptors()
+	if err == nil {
+		err = p.enough(limit)
+	}
+	if err != nil {
 		return err
 	}
 	sweepFreezers() // first, as frozen processes cannot end
@@ -105,7 +86,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		return 0, 0, err
 	}
 	c.Programs.Keepalived = path
-	if err := prepare(c.Say); err != nil {
+	if err := prepare(c.Plan, c.Say); err != nil {
 		return 0, 0, err
 	}
 	var out *Writer

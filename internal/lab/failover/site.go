@@ -16,6 +16,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/probe"
+	"imbang/internal/lab/process"
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/study"
 	"imbang/internal/lab/topology"
@@ -44,7 +45,7 @@ type site struct {
 	servers   []server.Server
 	trials    int
 	sources   []netip.Addr // of the clients in this trial
-	echoes    []*echo
+	echoes    []*process.Process
 	gate      *probe.Gate
 	masters   *masters
 	entries   *neighbours
@@ -173,12 +174,8 @@ func (s *site) startServers(ctx context.Context, programs Programs) error {
 			return err
 		}
 		s.servers = append(s.servers, web)
-		for _, port := range []int{echoPort, sidePort(0), sidePort(1)} {
-			for _, f := range s.plan.Families {
-				if err := s.startEcho(one.Namespace, f, port); err != nil {
-					return err
-				}
-			}
+		if err := s.startEcho(ctx, programs.Lab, one); err != nil {
+			return err
 		}
 	}
 	for i, web := range s.servers {
@@ -188,21 +185,6 @@ func (s *site) startServers(ctx context.Context, programs Programs) error {
 		}
 	}
 	return nil
-}
-
-// startEcho answers on all addresses of a server: the virtual one may be among them.
-func (s *site) startEcho(ns *host.Namespace, f topology.Family, port int) error {
-	network := "tcp4"
-	if f == topology.IPv6 {
-		network = "tcp6"
-	}
-	return ns.Do(func() error {
-		l, err := net.Listen(network, fmt.Sprintf(":%d", port))
-		if err == nil {
-			s.echoes = append(s.echoes, serveEcho(l))
-		}
-		return err
-	})
 }
 
 // startDirectors starts them in an order in which the addresses do not move.
@@ -363,7 +345,7 @@ func (s *site) close() error {
 		one.Stop()
 	}
 	for _, one := range s.echoes {
-		one.close()
+		one.Stop()
 	}
 	if s.masters != nil {
 		s.masters.close()

@@ -71,7 +71,7 @@ func (w Watch) Run(ctx context.Context) (seen []Watched, err error) {
 	if w.Programs.Keepalived, _, err = FindKeepalived(ctx, Plan{Variants: w.Variants}); err != nil {
 		return nil, err
 	}
-	if err := prepare(w.Say); err != nil {
+	if err := prepare(Plan{}, w.Say); err != nil {
 		return nil, err
 	}
 	p := DefaultPlan()
