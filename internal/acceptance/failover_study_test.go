@@ -17,16 +17,17 @@ import (
 	"imbang/internal/lab/topology"
 )
 
-// One trial of a director whose processes are frozen and whose network is gone: the other one
-// takes over, connections stay, and the measures have seen the outage. Ctrl-C in the next
-// trial keeps the first one and leaves nothing behind.
+// Trials of a director whose processes are frozen and whose network is gone, by IPv4 with
+// masquerading and by IPv6 with direct routing, which the seed has be the first ones: the
+// other one takes over, connections stay, and the measures have seen the outage. Ctrl-C in
+// the next trial keeps them and leaves nothing behind.
 func TestFailoverStudy(t *testing.T) {
 	needRoot(t)
 	out := filepath.Join(t.TempDir(), "out")
-	cmd := exec.Command(labExecutable(), "run", "failover", "--variants", "imbang@100ms", "--faults", "freeze", "--trials", "2",
-		"--rate", "50", "--long", "3", "--idle", "10", "--out", out)
+	cmd := exec.Command(labExecutable(), "run", "failover", "--variants", "imbang@100ms", "--faults", "freeze", "--trials", "1",
+		"--family", "both", "--method", "masquerading,direct", "--seed", "7", "--rate", "50", "--long", "3", "--idle", "10", "--out", out)
 	said := make(chan struct{})
-	stderr := &awaited{text: "1/2  ", seen: said}
+	stderr := &awaited{text: "2/4  ", seen: said}
 	var stdout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, stderr
 	if err := cmd.Start(); err != nil {
@@ -40,29 +41,26 @@ func TestFailoverStudy(t *testing.T) {
 		t.Fatalf("it ended: %s", stderr)
 	case <-time.After(3 * time.Minute):
 		_ = cmd.Process.Kill()
-		t.Fatalf("no trial after three minutes: %s", stderr)
+		t.Fatalf("no two trials after three minutes: %s", stderr)
 	}
 	time.Sleep(300 * time.Millisecond)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	<-ended
-	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(stderr.String(), "interrupted after 1 of 2 trials") {
+	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(stderr.String(), "interrupted after 2 of 4 trials") {
 		t.Errorf("status %d, said %s", code, stderr)
 	}
 	_, trials, err := failover.Read(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(trials) != 1 || trials[0].Error != "" {
+	if len(trials) != 2 || trials[0].Setting != (failover.Setting{Family: topology.IPv4, Method: "masquerading"}) ||
+		trials[1].Setting != (failover.Setting{Family: topology.IPv6, Method: "direct"}) {
 		t.Fatalf("%+v", trials)
 	}
-	one := trials[0]
-	if one.OutageMS < 100 || one.OutageMS > 2000 || one.GapMS < 100 || one.TakeoverMS < 100 || !one.Master {
-		t.Errorf("%+v: an outage of three to four intervals of 100 ms was expected", one)
-	}
-	if one.Long != 3 || one.LongBroken != 0 || one.LongBytes < 1000 || one.Idle != 10 || one.IdleLost != 0 {
-		t.Errorf("%+v: connections were lost", one)
+	for _, one := range trials {
+		checkFrozen(t, one)
 	}
 	if !strings.Contains(stdout.String(), "9622 ms") {
 		t.Errorf("the report says %s", stdout.String())
@@ -72,6 +70,23 @@ func TestFailoverStudy(t *testing.T) {
 		if left, _ := filepath.Glob(filepath.Join(dir, fmt.Sprintf("%s-%d-*", topology.Prefix, cmd.Process.Pid))); len(left) > 0 {
 			t.Errorf("left behind: %s", left)
 		}
+	}
+}
+
+// checkFrozen looks at what a trial with a frozen director has measured.
+func checkFrozen(t *testing.T, one failover.Trial) {
+	t.Helper()
+	if one.Error != "" {
+		t.Fatalf("%+v", one)
+	}
+	if one.OutageMS < 100 || one.OutageMS > 2000 || one.GapMS < 100 || one.TakeoverMS < 100 || !one.Master {
+		t.Errorf("%+v: an outage of three to four intervals of 100 ms was expected", one)
+	}
+	if one.Long != 3 || one.LongBroken != 0 || one.LongBytes < 1000 || one.Idle != 10 || one.IdleLost != 0 {
+		t.Errorf("%+v: connections were lost", one)
+	}
+	if one.YoungestMS < 100 || one.ARPMS == nil || *one.ARPMS < 100 || *one.ARPMS > one.TakeoverMS+1000 {
+		t.Errorf("%+v: neighbours learn of the other director when it takes over", one)
 	}
 }
 
