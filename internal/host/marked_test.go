@@ -259,3 +259,29 @@ func TestSolicitation(t *testing.T) {
 		}
 	}
 }
+
+// Packets to an address that was waited for are delivered: Linux enters the route of an IPv6
+// address in a worker.
+func TestMarkedIsLocal(t *testing.T) {
+	ns, _ := withDevice(t)
+	d := device(t, ns, "eth0")
+	for n := range 100 {
+		p := netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 3: 0x20, 14: 1, 15: byte(n)}), 128)
+		must(t, ns.Do(func() error {
+			if err := AddMarked(d, []netip.Prefix{p}); err != nil {
+				return err
+			}
+			new(Links).AwaitLocal([]netip.Addr{netip.MustParseAddr("10.20.0.1"), p.Addr()}) // of IPv4 none is waited for
+			if is, err := new(Links).isLocal(p.Addr()); err != nil || !is {
+				return fmt.Errorf("%s is not local: %w", p, err)
+			}
+			return nil
+		}))
+	}
+	must(t, ns.Do(func() error {
+		if is, err := new(Links).isLocal(netip.MustParseAddr("fd00:99::1")); err != nil || is {
+			return fmt.Errorf("an address of another host is local: %w", err)
+		}
+		return nil
+	}))
+}

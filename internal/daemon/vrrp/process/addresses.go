@@ -109,9 +109,13 @@ func (l *loop) flush(t time.Duration) {
 	}
 	l.worker.do(func() {
 		c := change{added: map[vrrp.Address]error{}, cleaned: clean}
+		var added []netip.Addr
 		for _, a := range add {
-			c.added[a] = addAddress(l.links, devices, a)
+			if c.added[a] = addAddress(l.links, devices, a); c.added[a] == nil {
+				added = append(added, a.Prefix.Addr())
+			}
 		}
+		l.links.AwaitLocal(added) // announced next
 		if clean {
 			c.notes, c.err = removeOthers(l.links, wanted)
 		}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// localPatience bounds how long new IPv6 addresses are waited for, all together, and
+// localEvery is the time between two looks.
+const (
+	localPatience = 50 * time.Millisecond
+	localEvery    = 200 * time.Microsecond
+)
+
+// AwaitLocal waits until packets to new IPv6 addresses are delivered to this host, or a time
+// has passed. Linux adds their routes in a worker (addrconf_dad_work), which on a busy machine
+// runs tens of milliseconds after an address is there. Meanwhile the kernel sends neighbour
+// solicitations from the address, does not accept the replies, and repeats a solicitation only
+// after a second: an address must not be announced before.
+func (l *Links) AwaitLocal(addresses []netip.Addr) {
+	deadline := time.Now().Add(localPatience)
+	for _, a := range addresses {
+		for a.Is6() && time.Now().Before(deadline) {
+			if is, err := l.isLocal(a); is || err != nil {
+				break
+			}
+			time.Sleep(localEvery)
+		}
+	}
+}
+
+// isLocal reports whether packets to an IPv6 address are delivered to this host.
+func (l *Links) isLocal(a netip.Addr) (bool, error) {
+	m := &nl.RtMsg{}
+	m.Family, m.Dst_len = unix.AF_INET6, 128
+	messages, err := l.request(unix.RTM_GETROUTE, 0, unix.RTM_NEWROUTE, m, nl.NewRtAttr(unix.RTA_DST, a.AsSlice()))
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		return false, nil // no route at all
+	}
+	if err != nil {
+		return false, fmt.Errorf("route to %s: %w", a, err)
+	}
+	return len(messages) > 0 && len(messages[0]) >= unix.SizeofRtMsg && nl.DeserializeRtMsg(messages[0]).Type == unix.RTN_LOCAL, nil
+}
