@@ -41,7 +41,6 @@ func (c configuration) imbang() string {
 	v, director := c.variant, c.director
 	var b strings.Builder
 	fmt.Fprintf(&b, "director: {client_device: %s, server_device: %s}\n", topology.ClientDevice, topology.ServerDevice)
-	b.WriteString("daemon: {max_removed: 100 %}\n") // a trial has other servers than the one before
 	if !v.NoSync {
 		fmt.Fprintf(&b, "synchronization:\n  replication: {role: pair, listen: %s, to: [%s], key_file: %s}\n",
 			topology.SyncAddress(director), topology.SyncAddress(1-director), c.keyFile)

@@ -6,7 +6,8 @@
 //
 // A cell is a variant (variant.go: what the directors run) and a fault (fault.go). A trial
 // measures a cell once, with processes of its own on networks and data planes that stay
-// (site.go). The tables still have connections of earlier trials, so that each trial has a
+// (site.go), until a trial has another setting: family and forwarding method (setting.go).
+// The tables still have connections of earlier trials, so that each trial has a
 // client address of its own. Blocks hold every cell once in random order (plan.go),
 // and each trial is stored when it is measured (store.go).
 //

@@ -145,11 +145,25 @@ func (p Plan) Cells() (list []Cell) {
 // random are the random choices of a block, counted from 1.
 func (p Plan) random(block int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(block))) }
 
-// Block is the order of the cells in a block.
+// Block is the order of the cells in a block: random, but those of a setting come together,
+// as another one has other networks.
 func (p Plan) Block(block int) []Cell {
-	list := p.Cells()
-	p.random(block).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	list, random := p.Cells(), p.random(block)
+	random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	rank := map[Setting]int{}
+	for _, c := range list {
+		if _, has := rank[c.Setting]; !has {
+			rank[c.Setting] = len(rank)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Cell) int { return rank[a.Setting] - rank[b.Setting] })
 	return list
+}
+
+// only is the plan for one setting.
+func (p Plan) only(s Setting) Plan {
+	p.Families, p.Methods = []topology.Family{s.Family}, []string{s.Method}
+	return p
 }
 
 // phase is when within an interval a fault happens: at any time, as advertisements know

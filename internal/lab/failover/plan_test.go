@@ -112,6 +112,13 @@ func TestCells(t *testing.T) {
 	if len(cells) != 18 { // keepalived has no planned moves
 		t.Errorf("%d cells: %s", len(cells), cells)
 	}
+	// Those of a setting come together in a block, which changes nothing with one setting.
+	block := p.Block(1)
+	for i := range block[1:] {
+		if block[i].Setting != block[i+1].Setting && slices.ContainsFunc(block[i+1:], func(c Cell) bool { return c.Setting == block[i].Setting }) {
+			t.Errorf("%s comes twice in %s", block[i].Setting, block)
+		}
+	}
 	for _, c := range cells {
 		if slices.Index(cells, c) != slices.IndexFunc(cells, func(other Cell) bool { return other.String() == c.String() }) {
 			t.Errorf("two cells are called %s", c)

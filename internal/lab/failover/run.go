@@ -132,12 +132,20 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 	return stored, planned, nil
 }
 
-// room has the site of the trials, another one after a trial that failed.
+// room has the site of the trials, another one after a trial that failed, and of another
+// setting.
 type room struct{ site *site }
 
 func (r *room) try(ctx context.Context, c Config, t *Trial, logs string) (err error) {
+	// Directors do not take over connections of an earlier trial with servers that they no
+	// longer have.
+	if r.site != nil && r.site.setting != t.Setting {
+		if err := r.close(); err != nil {
+			return err
+		}
+	}
 	if r.site == nil {
-		if r.site, err = newSite(ctx, c.Programs, c.Plan); err != nil {
+		if r.site, err = newSite(ctx, c.Programs, c.Plan.only(t.Setting)); err != nil {
 			return err
 		}
 	}

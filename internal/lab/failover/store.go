@@ -65,6 +65,10 @@ type Trial struct {
 	Reset    int `json:"reset"`   // of these: by a reset, of an open connection or for a SYN
 	Timeout  int `json:"timeout"` // of these: after 3 s
 
+	// FailedBy says why requests failed, with their number. Those of "client" were not sent, as
+	// the machine was busy.
+	FailedBy map[string]int `json:"failed_by,omitempty"`
+
 	Long       int   `json:"long"`
 	LongBroken int   `json:"long_broken"`
 	LongBytes  int64 `json:"long_bytes"` // that came back and were compared

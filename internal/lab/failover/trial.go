@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -184,8 +185,20 @@ func (w *workload) finish(t *Trial, fault, end time.Time) error {
 	r := w.load
 	t.Requests = r.Scheduled
 	t.Failed = r.Loss.Total() + r.Unfinished + r.Replies - r.Status.Success
+	t.FailedBy = failedBy(r)
 	t.Reset, t.Timeout = r.Loss.Reset+r.Loss.Refused, r.Loss.Timeout
 	return nil
+}
+
+// failedBy is how many requests failed of each cause that there was.
+func failedBy(r *load.Result) map[string]int {
+	all := map[string]int{
+		"client": r.Loss.Client.Total(), "refused": r.Loss.Refused, "reset": r.Loss.Reset, "timeout": r.Loss.Timeout,
+		"unreachable": r.Loss.Unreachable, "truncated": r.Loss.Truncated, "malformed": r.Loss.Malformed,
+		"unfinished": r.Unfinished, "status": r.Replies - r.Status.Success,
+	}
+	maps.DeleteFunc(all, func(_ string, n int) bool { return n == 0 })
+	return all
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
