@@ -64,5 +64,3 @@ func (s Setting) String() string { return family(s.Family) + ", " + s.Method }
 
 // replyDirectly reports whether servers reply without the directors.
 func (s Setting) replyDirectly() bool { return s.Method != masquerading }
-
-func (s Setting) six() bool { return s.Family == topology.IPv6 }
