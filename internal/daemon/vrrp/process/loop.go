@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		if wanted, err = o.Load(); err != nil {
 			// An earlier process may have been killed.
 			_ = os.Remove(place.VRRPHandover(o.Dir))
-			return errors.Join(err, removeMarked(o.Log))
+			return errors.Join(err, cleanUp(o.Log, o.OpenPlane))
 		}
 		before.Setup = wanted
 	}
@@ -398,7 +398,7 @@ func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
 	if before.Groups == nil { // nothing is advertised yet
 		l.noteStale()
 		if !l.settle(startPatience) {
-			return fmt.Errorf("the kernel has not answered within %s: another program holds its RTNL lock", startPatience)
+			return fmt.Errorf("%w within %s: another program holds its RTNL lock", errNoAnswer, startPatience)
 		}
 	}
 	l.started = true
@@ -412,24 +412,26 @@ func (l *loop) start(wanted *setup.Setup, before handover) (err error) {
 }
 
 // abandon ends a process that cannot run, because of an error. Groups that it went on with, or
-// was about to, resign, and their addresses are removed.
+// was about to, resign. What they have left on the host, or a process that was killed, is removed.
 func (l *loop) abandon(before *handover, err error) error {
 	if l.started {
 		l.stop()
 		return err
 	}
-	if before.Groups == nil {
+	if before.Groups != nil {
+		l.Log.Error("the program cannot go on with what the earlier one handed over", "error", oneLine(err))
+		if l.plane != nil {
+			for name, slot := range before.Slots {
+				l.noted(planeError{useLease, name}, l.plane.Renew(slot, 0))
+			}
+		}
+		resign(before, l.Log)
+		_ = os.Remove(place.VRRPHandover(l.Dir))
+	}
+	if errors.Is(err, errNoAnswer) { // nor would it now
 		return err
 	}
-	l.Log.Error("the program cannot go on with what the earlier one handed over", "error", oneLine(err))
-	if l.plane != nil {
-		for name, slot := range before.Slots {
-			l.noted(planeError{useLease, name}, l.plane.Renew(slot, 0))
-		}
-	}
-	resign(before, l.Log)
-	_ = os.Remove(place.VRRPHandover(l.Dir))
-	return errors.Join(err, removeMarked(l.Log))
+	return errors.Join(err, cleanUp(l.Log, l.OpenPlane))
 }
 
 // noteStale logs that marked addresses of an earlier process are about to be removed.
@@ -449,6 +451,8 @@ func (l *loop) noteStale() {
 
 // startPatience is how long a start waits for the kernel.
 const startPatience = time.Minute
+
+var errNoAnswer = errors.New("the kernel has not answered")
 
 // settle waits until the worker has done what the loop has asked for so far.
 func (l *loop) settle(patience time.Duration) bool {
