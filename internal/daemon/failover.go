@@ -45,6 +45,7 @@ type failover struct {
 	pair    bool       // replication is configured in both directions
 	replica replicated // nil: it does not run
 	yields  bool
+	decided bool      // whether yields is known
 	await   uint64    // the table has to be received
 	since   time.Time // since when
 	merges  map[uint64]context.CancelFunc
@@ -85,9 +86,9 @@ func (f *failover) run() {
 }
 
 // say is called by the loop about every second.
-func (f *failover) say(pair bool, r replicated, yields bool) {
+func (f *failover) say(pair bool, r replicated, yields, decided bool) {
 	f.mu.Lock()
-	f.at, f.pair, f.replica, f.yields = time.Now(), pair, r, yields
+	f.at, f.pair, f.replica, f.yields, f.decided = time.Now(), pair, r, yields, decided
 	f.mu.Unlock()
 }
 
@@ -104,7 +105,7 @@ func (f *failover) states() map[string]string {
 func (f *failover) facts(now time.Time) (out control.Facts, known bool) {
 	f.mu.Lock()
 	at, pair, r, await, since := f.at, f.pair, f.replica, f.await, f.since
-	out.Yield = f.yields
+	out.Yield, out.YieldUndecided = f.yields, !f.decided
 	f.mu.Unlock()
 	if await == 0 || now.Sub(at) > loopSilent {
 		return out, false
@@ -204,5 +205,5 @@ func (d *Daemon) keepFailover() {
 		r = one
 	}
 	c := d.own.Configured()
-	d.failover.say(c != nil && c.Role == replicate.RolePair, r, d.yields())
+	d.failover.say(c != nil && c.Role == replicate.RolePair, r, d.yields(), d.yieldsDecided())
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/pair"
 	"imbang/internal/daemon/vrrp/control"
 )
 
@@ -96,17 +97,17 @@ func TestReportSynchronized(t *testing.T) {
 	}
 	early := time.Now()
 	c.synced.Store(&early)
-	f.say(true, c, false)
+	f.say(true, c, false, true)
 	e.send(control.Event{Await: 3})
 	e.next("the table is older", synchronized(0))
 	now := time.Now().Add(time.Second)
 	c.synced.Store(&now)
 	e.next("the table is here", synchronized(3))
-	f.say(true, c, true)
+	f.say(true, c, true, true)
 	e.next("the other one sees more servers", func(m *control.Message) bool { return m.Facts != nil && m.Facts.Yield })
-	f.say(true, nil, false)
+	f.say(true, nil, false, true)
 	e.next("replication does not run", synchronized(0))
-	f.say(false, nil, false)
+	f.say(false, nil, false, true)
 	e.send(control.Event{Await: 4})
 	e.next("no pair", synchronized(4))
 }
@@ -116,7 +117,7 @@ func TestMergeWaits(t *testing.T) {
 	f, e := startFailover(t)
 	c := &copies{}
 	c.behind.Store(3)
-	f.say(true, c, false)
+	f.say(true, c, false, true)
 	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 7}})
 	e.next("merged", func(m *control.Message) bool { return m.Merged != nil && m.Merged.Number == 7 })
 	if n := c.behind.Load(); n >= 0 {
@@ -144,12 +145,35 @@ func TestMergeWaits(t *testing.T) {
 // Facts of a loop that hangs are not reported.
 func TestLoopHangs(t *testing.T) {
 	f := newFailover(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
-	f.say(false, nil, true)
+	f.say(false, nil, true, true)
 	f.event(control.Event{Await: 1})
-	if facts, known := f.facts(time.Now()); !known || facts.Synchronized != 1 || !facts.Yield {
+	if facts, known := f.facts(time.Now()); !known || facts.Synchronized != 1 || !facts.Yield || facts.YieldUndecided {
 		t.Errorf("%+v, %v", facts, known)
 	}
 	if _, known := f.facts(time.Now().Add(loopSilent + time.Second)); known {
 		t.Error("facts of a loop that hangs")
+	}
+}
+
+// A daemon that has just started, and has a peer, does not know whether it yields.
+func TestYieldUndecided(t *testing.T) {
+	f := newFailover(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
+	f.event(control.Event{Await: 1})
+	d := &Daemon{}
+	if f.say(true, nil, d.yields(), d.yieldsDecided()); !d.yieldsDecided() {
+		t.Error("without a peer")
+	}
+	d.pair.config = &pair.Config{Hold: time.Second}
+	d.pair.yield.Hold = time.Second
+	f.say(true, nil, d.yields(), d.yieldsDecided())
+	if facts, known := f.facts(time.Now()); !known || !facts.YieldUndecided {
+		t.Errorf("%+v", facts)
+	}
+	now := time.Now()
+	d.decideYield(&pair.Peer{}, now)
+	d.decideYield(&pair.Peer{}, now.Add(time.Second))
+	f.say(true, nil, d.yields(), d.yieldsDecided())
+	if facts, _ := f.facts(time.Now()); facts.YieldUndecided || facts.Yield {
+		t.Errorf("the peer is not reached: %+v", facts)
 	}
 }

@@ -27,6 +27,8 @@ type State struct {
 // no part of it.
 type View struct {
 	Services map[string]Seen `json:"services"` // by the service's key
+	// Undecided are the keys of services with a check that has not decided since the daemon began.
+	Undecided []string `json:"undecided,omitempty"`
 }
 
 // Seen is how many of a service's checked servers are up.

@@ -312,7 +312,9 @@ func TestStartRefused(t *testing.T) {
 			a.plane = func() (Plane, error) { return plane, nil }
 			a.wanted.Grace = time.Hour
 			a.start()
-			a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, ns, all...) == len(all) && plane.answers("10.20.0.1") })
+			a.await("master", func() bool {
+				return a.is(vrrp.Master)() && has(t, ns, all...) == len(all) && plane.answers("10.20.0.1")
+			})
 			a.vanish(false)
 			own := netip.MustParsePrefix("10.20.0.200/32")
 			link.ip(ns, "address", "add", own.String(), "dev", "eth0")
