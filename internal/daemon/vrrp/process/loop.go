@@ -295,6 +295,7 @@ func (l *loop) run() error {
 // tick calls the machines that are due, and reports false if advertisements have to be read
 // before the others are. A master that does not read everything advertises nevertheless.
 func (l *loop) tick(t time.Duration, read bool) bool {
+	l.checkReady(t)
 	for i := range l.groups {
 		g := l.groups[(l.first+i)%len(l.groups)]
 		if due := g.next != 0 && t >= g.next; !due && (g.failedUntil == 0 || t < g.failedUntil) && (g.overdueAt() == 0 || t < g.overdueAt()) {
