@@ -311,6 +311,10 @@ func (d *Daemon) pairStatus(now time.Time) *api.Pair {
 	for _, name := range slices.Sorted(maps.Keys(peer.State.Groups)) {
 		out.PeerGroups = append(out.PeerGroups, api.PeerGroup{Group: events.Printable(name), State: events.Printable(peer.State.Groups[name])})
 	}
+	if c := peer.Clock; c != nil && out.Reached {
+		ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+		out.Clock = &api.Clock{AheadMS: ms(c.Ahead), WithinMS: ms(c.Within)}
+	}
 	out.Orders = peer.State.Orders == d.ledger.Digest()
 	if peer.Err != nil {
 		out.Error = events.Printable(oneLine(peer.Err))

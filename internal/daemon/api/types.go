@@ -186,6 +186,13 @@ type Pair struct {
 	PeerYield bool      `json:"peer_yields"`
 	// PeerGroups are the groups of addresses of the peer's imbang vrrp; none: it does not run.
 	PeerGroups []PeerGroup `json:"peer_groups"`
+	Clock      *Clock      `json:"clock,omitempty"` // the peer's; not known without the peer
+}
+
+// Clock compares the other director's clock with this one's.
+type Clock struct {
+	AheadMS  float64 `json:"ahead_ms"`  // negative: behind
+	WithinMS float64 `json:"within_ms"` // by how much that may be wrong
 }
 
 // PeerGroup is a group of addresses on the other director.
