@@ -43,6 +43,8 @@ func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64
 	l.devices = devices
 	if renumbered {
 		l.seek()
+	} else {
+		l.seekOthers()
 	}
 	l.openSockets()
 	current := changes == l.changes && !l.busy && len(l.toAdd) == 0
