@@ -243,10 +243,14 @@ func TestFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for range 15000 {
-		_ = s.Send([]byte{0x31, 51, 255, 1, 0, 1, 0, 0, 10, 20, 0, 1}, own4(3), own4(2))
-	}
-	b.await("the flood is noticed", func() bool { return b.logged("a flood of advertisements") })
+	// Where the sender waits for a CPU, the other end reads each one as it comes: that is no flood.
+	b.await("the flood is noticed", func() bool {
+		for range 5000 {
+			_ = s.Send([]byte{0x31, 51, 255, 1, 0, 1, 0, 0, 10, 20, 0, 1}, own4(3), own4(2))
+		}
+		return b.logged("a flood of advertisements")
+	})
+	time.Sleep(interval) // what was sent before is read
 	strangers := b.group().Counts.Strangers
 	for range 3000 {
 		_ = s.Send([]byte{0x31, 51, 255, 1, 0, 1, 0, 0, 10, 20, 0, 1}, own4(3), own4(2))
