@@ -30,7 +30,7 @@ type Table interface {
 	Generation() (uint64, error)
 	ClientPackets() (uint64, error)
 	Replicate(entries []model.Connection) (errs []error, err error)
-	Withdraw(entries []model.Connection) (errs []error, err error)
+	Withdraw(entries []model.Connection) (errs []error, ended []bool, err error)
 	Sweep(entries []model.Connection) (ended int, err error)
 	Merge(entries []model.Connection, known bool) (errs []error, m director.Merged, err error)
 	Replicated() (bool, error)
@@ -120,7 +120,7 @@ type State struct {
 	Lacking   uint64               // of a backup: entries that were not entered: those that wait, and those that found no room for that
 	Session   uint64               // of a master
 	Swept     uint64               // entries that ended since the master does not have them
-	Conflicts director.Merged      // of a pair: entries that both have with another server
+	Conflicts director.Conflicts   // of a pair: entries that both have with another server
 	Refused   uint64               // entries that the table cannot have
 	Lost      uint64               // events that found no room; each time all is sent anew
 	Locked    uint64               // times that another command had the table locked for too long
