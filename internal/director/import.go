@@ -105,7 +105,7 @@ type inserter struct {
 	updated *int // counts RECORD_UPDATED, if it is not nil
 	merged  *Merged
 	took    []bool // of each entry whether the table has it as it was told, if it is not nil
-	known   bool // what is not here is not entered (Merge)
+	known   bool   // what is not here is not entered (Merge)
 	// The numbers of all calls, when one was not found otherwise.
 	former map[bpfobj.LbCall][]uint32
 }
