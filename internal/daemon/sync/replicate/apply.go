@@ -49,6 +49,11 @@ func (r *Replica) apply() error {
 
 // enter enters entries, or ends them. known, of a pair: one that is not here has ended.
 func (r *Replica) enter(batch []model.Connection, ends, known bool) error {
+	return r.enterAt(time.Now(), batch, false, ends, known)
+}
+
+// enterAt enters entries whose times are those of a moment; retried: they have waited.
+func (r *Replica) enterAt(at time.Time, batch []model.Connection, retried, ends, known bool) error {
 	var errs []error
 	var err error
 	var merged director.Merged
@@ -75,12 +80,11 @@ func (r *Replica) enter(batch []model.Connection, ends, known bool) error {
 		return fmt.Errorf("replication: %w", err)
 	}
 	r.lockNoted = false
-	now := time.Now()
 	for i, err := range errs {
 		switch {
 		case err == nil || ends:
 			r.waiting.remove(&batch[i])
-		case waits(err) && r.waiting.keep(now, &batch[i], isMissing(err)):
+		case waits(err) && r.waiting.keep(at, &batch[i], err, retried):
 		default:
 			r.state.Refused++
 		}
