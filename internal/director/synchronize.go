@@ -104,7 +104,8 @@ type Merged struct {
 
 // Merge is Replicate of directors of a pair, to each of which packets may come. An entry that has
 // another server here stays, unless no packet came for it here or the last one there is later
-// by more than 250 ms: where packets came at about the same time, each director keeps its own.
+// by more than 250 ms: where packets came at about the same time, each director keeps its own. One
+// of the same server does not go back to an earlier state then.
 // An entry with the flag ConnReplica is entered if there is none of its flow, and
 // changes nothing otherwise. known: the entries were here before, so that one which is not here
 // has ended, and is not entered; errs is nil for it.

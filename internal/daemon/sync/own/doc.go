@@ -91,7 +91,8 @@
 //     one, and no packet came for since, is a replica (model.ConnReplica): its opening, its
 //     changes and its end are not told, and it is not refreshed. So nothing goes back and forth.
 //  2. Of two versions of an entry the one with the later packet stays, here and there; at
-//     about the same time (250 ms) the one that comes takes the place of the one here. If they
+//     about the same time (250 ms) the one that comes takes the place of the one here, unless
+//     its state is an earlier one: it was sent before that director knew of the packet here. If they
 //     have different servers each director keeps its own then, until a later packet, and it is
 //     counted.
 //  3. An end removes the entry at the other director, unless a later packet came there.
