@@ -266,11 +266,13 @@ static __always_inline int conn_move_in(const struct flow *flow, union conn_key 
 }
 
 /* Changes the state by a packet; 0 if the connection is gone. */
-static __noinline int conn_move(const struct flow *flow, const struct packet *p,
-				struct conn_change *change)
+__noinline int conn_move(const struct flow *flow, const struct packet *p,
+			 struct conn_change *change)
 {
 	union conn_key key;
 
+	if (!flow || !p || !change)
+		return 0;
 	return flow->family == AF_INET6 ? conn_move_in(flow, &key, p, change, AF_INET6)
 					: conn_move_in(flow, &key, p, change, AF_INET);
 }

@@ -18,7 +18,8 @@
 #define VIRTUAL_RANDOM(real) (real)
 #define TIMERS_OFF 0
 /* A hook takes two of the 8 frames that the verifier allows: a function of its own
- * in the product may have to be part of its caller in the variant. */
+ * in the product may have to be part of its caller in the variant. It is global, so that
+ * the verifier walks it once for all callers. */
 #define FRAMELESS_IN_VARIANT __noinline
 #endif
 

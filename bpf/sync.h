@@ -192,11 +192,13 @@ static __always_inline int sync_decide_in(const struct flow *flow, union conn_ke
 }
 
 /* Whether the entry of a flow is told of now; what controls it. */
-static __noinline int sync_decide(const struct flow *flow, const struct sync_question *q,
-				  struct control *control)
+__noinline int sync_decide(const struct flow *flow, const struct sync_question *q,
+			   struct control *control)
 {
 	union conn_key key;
 
+	if (!flow || !q || !control)
+		return 0;
 	return flow->family == AF_INET6 ? sync_decide_in(flow, &key, q, control, AF_INET6)
 					: sync_decide_in(flow, &key, q, control, AF_INET);
 }

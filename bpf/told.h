@@ -121,18 +121,23 @@ static __always_inline __u64 told_timeout(const struct flow *flow, const struct 
 	return set ? set->timeout[c->state & 31] : 0;
 }
 
-/* The unit, as a power of two [ns]. */
+/* The unit, as a power of two [ns]: without branches, of which the verifier would follow
+ * each combination. */
 static __always_inline __u32 told_unit(__u64 timeout)
 {
 	__u32 unit = 0, half;
 
 	timeout = (timeout < TOLD_LEAST ? TOLD_LEAST : timeout) >> 14;
 #pragma unroll
-	for (half = 32; half; half >>= 1)
-		if (timeout >> half) {
-			timeout >>= half;
-			unit += half;
-		}
+	for (half = 32; half; half >>= 1) {
+		__u64 rest = timeout >> half;
+		__u32 by;
+
+		asm volatile("" : "+r"(rest));
+		by = (-rest >> 63) * half; /* half if there is a rest */
+		timeout >>= by;
+		unit += by;
+	}
 	return unit + 1;
 }
 

@@ -145,7 +145,7 @@ static __always_inline __u32 variant_random(void)
 #define TRIES(n) (READ_VARIANT(few_tries) ? READ_VARIANT(few_tries) : (n))
 #define VIRTUAL_TIME(real) (READ_VARIANT(time) ? READ_VARIANT(time) : (real))
 #define VIRTUAL_RANDOM(real) (READ_VARIANT(seeded) ? variant_random() : (real))
-#define FRAMELESS_IN_VARIANT __always_inline
+#define FRAMELESS_IN_VARIANT static __always_inline
 #define TIMERS_OFF READ_VARIANT(timers_off)
 
 #endif

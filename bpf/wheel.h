@@ -166,19 +166,20 @@ static __always_inline void timer_entry_mark_free(__u32 number, __u8 family)
 }
 
 /* Gives one back that is in no list. */
-static __noinline void timer_entry_give(__u32 number, __u8 family)
+__noinline int timer_entry_give(__u32 number, __u8 family)
 {
 	struct free_timer_entries *free = free_list_of(timer_entry_list(number), family);
 	__u32 *next = timer_entry_next(number, family);
 
 	if (!free || !next)
-		return;
+		return 0;
 	timer_entry_mark_free(number, family);
 	HOOK(ENTRY_GIVE);
 	bpf_spin_lock(&free->lock);
 	*next = free->first;
 	free->first = number;
 	bpf_spin_unlock(&free->lock);
+	return 0;
 }
 
 /* The tick for a time [ns], or as far as the wheel reaches; not one that the
@@ -251,12 +252,12 @@ static __always_inline __u32 wheel_next(void)
  * wheel overtakes it three times, by seconds at last, it stays for a revolution (137 s):
  * it is better late than lost.
  */
-static __noinline void wheel_enter(__u32 number, __u8 family, __u32 tick)
+__noinline int wheel_enter(__u32 number, __u8 family, __u32 tick)
 {
 	if (wheel_try_enter(number, family, tick, 0) ||
 	    wheel_try_enter(number, family, wheel_next(), 0))
-		return;
-	wheel_try_enter(number, family, wheel_next() + WHEEL_MARGIN, 1);
+		return 0;
+	return wheel_try_enter(number, family, wheel_next() + WHEEL_MARGIN, 1);
 }
 
 /* Whether the list of a tick is still to be taken. */
@@ -332,10 +333,13 @@ static __noinline int timer_entry_flow(__u32 number, __u8 family, struct flow *f
 
 /* Prepares a timer entry that is in no list yet: its number; 0 if there is none
  * free. */
-static FRAMELESS_IN_VARIANT __u32 wheel_book(const struct flow *flow)
+FRAMELESS_IN_VARIANT __u32 wheel_book(const struct flow *flow)
 {
-	__u32 number = timer_entry_take(flow->family);
+	__u32 number;
 
+	if (!flow)
+		return 0;
+	number = timer_entry_take(flow->family);
 	if (number)
 		timer_entry_write(number, flow);
 	return number;

@@ -23,6 +23,21 @@ struct skip {
 	__u32 lost; /* the tree was built anew meanwhile: begin again, without it */
 };
 
+/* All of it but the pick. */
+struct skip_words {
+	__u32 word[6];
+};
+_Static_assert(sizeof(struct skip) == sizeof(struct pick *) + sizeof(struct skip_words),
+	       "skip_forget has all words");
+
+/* Makes the verifier forget what it knows of a search: it would walk what follows once for
+ * each combination of that. Global, so that it believes any word to be written. */
+__noinline int skip_forget(struct skip_words *words)
+{
+	asm volatile("" : : : "memory");
+	return !words;
+}
+
 static __always_inline void skip_begin(struct skip *at, struct pick *p)
 {
 	struct tree t;
@@ -83,8 +98,10 @@ static __always_inline void skip_find(struct skip *at, __u32 position)
 {
 	at->id = NO_SERVER;
 	at->node = at->leaves + position - 1;
+	skip_forget((struct skip_words *)&at->leaves);
 	if (position)
 		bpf_loop(SKIP_STEPS, skip_visit, at, 0);
+	skip_forget((struct skip_words *)&at->leaves);
 	if (at->lost)
 		at->leaves = 0;
 }

@@ -3,6 +3,7 @@
 package director
 
 import (
+	"flag"
 	"runtime"
 	"testing"
 	"time"
@@ -11,12 +12,11 @@ import (
 	"imbang/internal/testenv"
 )
 
+var auditConnections = flag.Int("audit-connections", 50_000, "connections that TestAuditScale has, at most a million")
+
 // An audit of many connections takes seconds, and memory by timer entry.
 func TestAuditScale(t *testing.T) {
-	n := 50_000
-	if testing.Verbose() {
-		n = 1_000_000
-	}
+	n := *auditConnections
 	r := newRig(t, Sizes{Services: 16, Servers: 64, Connections: 1 << 20})
 	r.addService(tcpService(vip, "wlc"), 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
 	r.timeouts(time.Hour, everyState()...)

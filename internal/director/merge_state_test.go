@@ -40,7 +40,7 @@ func TestMergeKeepsLaterState(t *testing.T) {
 		{"A", told("SYN_RECV", 50*time.Millisecond, time.Minute), "ESTABLISHED"},
 		{"", told("ESTABLISHED", 0, established), "ESTABLISHED"},
 		{"FA", told("ESTABLISHED", 50*time.Millisecond, established), "CLOSE_WAIT"},
-		{"A", told("FIN_WAIT", 0, closing), "FIN_WAIT"},      // as far, and at about the same time: that which comes
+		{"A", told("FIN_WAIT", 0, closing), "FIN_WAIT"},          // as far, and at about the same time: that which comes
 		{"", told("ESTABLISHED", 0, established), "ESTABLISHED"}, // no packet came here since
 		{"R", told("ESTABLISHED", 50*time.Millisecond, established), "CLOSE"},
 		{"", told("CLOSE", 0, 20*time.Second), "CLOSE"},
