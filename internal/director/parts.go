@@ -124,7 +124,7 @@ func (d *Director) isOurs(p part) error {
 	return nil
 }
 
-// pinPart links a part that was loaded, and pins it. Two commands that want it at
+// pinPart links a part that was loaded, and pins it. Two commands that require it at
 // once load it both; what the later one pins stays.
 func (d *Director) pinPart(p part) error {
 	if err := d.isOurs(p); err != nil { // an upgrade came between
