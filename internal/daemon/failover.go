@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -172,8 +173,14 @@ func (f *failover) merge(ctx context.Context, m control.Merge) {
 			return
 		}
 		if r != nil {
-			if r.Merge(ctx) == nil {
+			err := r.Merge(ctx)
+			switch {
+			case err == nil:
 				f.log.Info("both directors have all connections", "group", m.Group, "took", time.Since(began))
+			case errors.Is(err, replicate.ErrLacking): // more of them would not come with time
+				f.log.Warn("both directors have all connections that they can enter", "group", m.Group, "took", time.Since(began), "error", err)
+			}
+			if err == nil || errors.Is(err, replicate.ErrLacking) {
 				f.client.Merged(m)
 				return
 			}

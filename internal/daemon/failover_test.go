@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/pair"
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/vrrp/control"
 )
 
@@ -49,6 +51,7 @@ func (e *elector) next(what string, f func(m *control.Message) bool) {
 type copies struct {
 	synced atomic.Pointer[time.Time] // as of when the other table is here
 	behind atomic.Int32              // tries until tables are merged
+	lacks  atomic.Bool               // the other director cannot enter all
 }
 
 func (c *copies) Synced(since time.Time) bool {
@@ -59,6 +62,9 @@ func (c *copies) Synced(since time.Time) bool {
 func (c *copies) Merge(context.Context) error {
 	if c.behind.Add(-1) >= 0 {
 		return errors.New("the other director is not there")
+	}
+	if c.lacks.Load() {
+		return fmt.Errorf("%w: 10.0.0.2 lacks 3 entries", replicate.ErrLacking)
 	}
 	return nil
 }
@@ -123,6 +129,9 @@ func TestMergeWaits(t *testing.T) {
 	if n := c.behind.Load(); n >= 0 {
 		t.Errorf("merged, and %d tries are left", n+1)
 	}
+	c.lacks.Store(true)
+	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 9}})
+	e.next("merged, but for what cannot be entered", func(m *control.Message) bool { return m.Merged != nil && m.Merged.Number == 9 })
 	c.behind.Store(1 << 30)
 	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 8}})
 	await := func(what string, is func() bool) {
