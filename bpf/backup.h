@@ -8,8 +8,9 @@
  *
  * Of a pair packets may come to both directors (RECORD_SHARED). An entry that has another
  * server here stays, unless no packet came here or a later one came there: if they came at
- * about the same time, each director keeps its own. A replica there (RECORD_COPY) says nothing
- * new of an entry that is here.
+ * about the same time, each director keeps its own. An entry of the same server does not go back
+ * to an earlier state then. A replica there (RECORD_COPY) says nothing new of an entry that is
+ * here.
  */
 #ifndef IMBANG_BACKUP_H
 #define IMBANG_BACKUP_H
@@ -19,6 +20,42 @@
 #include "persist.h"
 #include "record.h"
 #include "sync.h"
+
+/* How far a connection is. */
+enum backup_stage {
+	STAGE_OPENING, /* or it has no stages */
+	STAGE_ESTABLISHED,
+	STAGE_ENDING,
+	STAGE_OVER,
+};
+
+#define ENDING_STATES                                                                    \
+	(STATE_BIT(TCP_FIN_WAIT) | STATE_BIT(TCP_CLOSE_WAIT) | STATE_BIT(TCP_LAST_ACK) | \
+	 STATE_BIT(SCTP_SHUTDOWN_SENT) | STATE_BIT(SCTP_SHUTDOWN_RECEIVED) |             \
+	 STATE_BIT(SCTP_SHUTDOWN_ACK_SENT))
+#define OVER_STATES                                                                   \
+	(STATE_BIT(TCP_TIME_WAIT) | STATE_BIT(TCP_CLOSE) | STATE_BIT(SCTP_REJECTED) | \
+	 STATE_BIT(SCTP_CLOSED))
+
+static __always_inline enum backup_stage backup_stage(__u8 state)
+{
+	__u32 bit = STATE_BIT(state & 31);
+
+	if (bit & (STATE_BIT(TCP_ESTABLISHED) | STATE_BIT(SCTP_ESTABLISHED)))
+		return STAGE_ESTABLISHED;
+	if (bit & ENDING_STATES)
+		return STAGE_ENDING;
+	return bit & OVER_STATES ? STAGE_OVER : STAGE_OPENING;
+}
+
+/* Whether a state is an earlier one of the same connection. After one that is over another
+ * connection opens. */
+static __always_inline int backup_earlier(__u8 told, __u8 here)
+{
+	enum backup_stage was = backup_stage(told), is = backup_stage(here);
+
+	return was < is && !(was == STAGE_OPENING && is == STAGE_OVER);
+}
 
 /* Under the lock: what a record says is what is known elsewhere. */
 static __always_inline void backup_note(struct conn *c, const struct flow *flow,
@@ -123,6 +160,18 @@ static __always_inline int backup_in_use(const struct flow *flow, const struct c
 	return backup_ahead(flow, seen, r) > (__s64)EXPIRY_SLACK;
 }
 
+/* Whether an entry stays as it is, though a director of a pair told of it: packets came here later,
+ * or at about the same time, and the record is of an earlier state. It was sent before that
+ * director knew of them, as while addresses move. */
+static __always_inline int backup_stays(const struct flow *flow, const struct conn *seen,
+					const struct conn_record *r)
+{
+	__s64 ahead = backup_ahead(flow, seen, r);
+
+	return ahead > (__s64)EXPIRY_SLACK ||
+	       (ahead > -(__s64)EXPIRY_SLACK && backup_earlier(r->state, seen->state));
+}
+
 static __always_inline void backup_update(const struct flow *flow, const struct conn_record *r,
 					  const struct conn *seen)
 {
@@ -224,7 +273,7 @@ static __noinline enum record_result backup_known(const struct conn_record *r,
 	if (seen.server != r->server || (!key.template && seen.port != r->port))
 		return r->kind == RECORD_SHARED ? backup_differs(&key, r, &seen)
 						: backup_replace(&key, r, &seen);
-	if (r->kind == RECORD_SHARED && backup_in_use(&key, &seen, r))
+	if (r->kind == RECORD_SHARED && backup_stays(&key, &seen, r))
 		return RECORD_KEPT;
 	backup_update(&key, r, &seen);
 	return RECORD_UPDATED;

@@ -114,7 +114,7 @@ func TestReplicationKilled(t *testing.T) {
 		}
 		errs, err := master.Replicate(append(opened, moved...))
 		applied(t, errs, err)
-		errs, err = master.Withdraw(ended)
+		errs, _, err = master.Withdraw(ended)
 		applied(t, errs, err)
 	}
 	equal := func(when string) {

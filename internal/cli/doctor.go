@@ -24,7 +24,8 @@ func newDoctorCommand() *cobra.Command {
 the route to each virtual address and real server. If addresses move by VRRP (a process
 imbang vrrp, or the section vrrp of the configuration), also the firewall's rules for
 advertisements, sysctl settings of the devices, the clock, and what the process has
-seen: faults, another master, stalls.
+seen: faults, another master, stalls. Addresses that a killed process left guarded are
+found, too. Of a pair, it compares the configurations and the clocks.
 
 Prints a line for each finding: ok, warning (it works, but slower or not for all packets)
 or problem (packets are lost), with the command that fixes it. It changes no setting

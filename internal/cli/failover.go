@@ -285,13 +285,22 @@ func awaitPeer(ctx context.Context, timeout time.Duration) error {
 	if b.Reached {
 		return nil
 	}
+	return notAll(b, timeout)
+}
+
+// notAll says what of the connections the other director does not have.
+func notAll(b *api.BarrierReply, timeout time.Duration) error {
 	var why []string
 	for _, r := range b.Receivers {
 		switch {
 		case r.Behind > 0:
 			why = append(why, fmt.Sprintf("%s is behind by %d datagrams after %v", r.Address, r.Behind, timeout))
 		case r.Lacking > 0:
-			why = append(why, fmt.Sprintf("%s could not enter %d connections: a service or server is missing there, or its table is full", r.Address, r.Lacking))
+			missing := missingThere(r.Missing)
+			if missing == "" {
+				missing = ": a service or server is missing there, or its table is full (imbang status there)"
+			}
+			why = append(why, fmt.Sprintf("%s could not enter %d connections%s", r.Address, r.Lacking, missing))
 		}
 	}
 	return fmt.Errorf("nothing has moved: the other director does not have all connections: %s%s", strings.Join(why, ", "), forceRemedy)

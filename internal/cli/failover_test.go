@@ -5,6 +5,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/vrrp/control"
@@ -33,6 +34,24 @@ func TestCanTakeOver(t *testing.T) {
 		err := canTakeOver(c.pair, []string{"web"})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// What is missing at the other director is named, as far as it is known.
+func TestNotAll(t *testing.T) {
+	for _, c := range []struct {
+		r    api.ReplicationReceiver
+		want string
+	}{
+		{api.ReplicationReceiver{Behind: 3}, "10.0.0.2:8790 is behind by 3 datagrams after 2s"},
+		{api.ReplicationReceiver{Lacking: 9, Missing: []string{"service A", "service B server C"}}, "10.0.0.2:8790 could not enter 9 connections: missing there: service A, service B server C"},
+		{api.ReplicationReceiver{Lacking: 9}, "10.0.0.2:8790 could not enter 9 connections: a service or server is missing there, or its table is full (imbang status there)"},
+	} {
+		c.r.Address = "10.0.0.2:8790"
+		want := "nothing has moved: the other director does not have all connections: " + c.want + forceRemedy
+		if got := notAll(&api.BarrierReply{Receivers: []api.ReplicationReceiver{c.r}}, 2*time.Second).Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

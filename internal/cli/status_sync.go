@@ -55,15 +55,20 @@ func printSync(w io.Writer, s api.Synchronization, now time.Time) {
 	if s.Error != "" {
 		fmt.Fprintf(w, "  %s; it is started again in %s\n", strings.ReplaceAll(s.Error, "\n", "; "), ago(s.Retry, now))
 	}
+	printMissing(w, s.Missing)
+}
+
+// printMissing is a line for each of some services and servers that a table lacks.
+func printMissing(w io.Writer, missing []api.SyncMissing) {
 	const shown = 10
-	for _, m := range s.Missing[:min(len(s.Missing), shown)] {
+	for _, m := range missing[:min(len(missing), shown)] {
 		what := m.Service
 		if m.Server != "" {
 			what = m.Server + " of " + m.Service
 		}
 		fmt.Fprintf(w, "  missing\t%s\t%d connections wait for it\n", what, m.Entries)
 	}
-	if more := len(s.Missing) - shown; more > 0 {
+	if more := len(missing) - shown; more > 0 {
 		fmt.Fprintf(w, "  missing\t%d more\n", more)
 	}
 }
@@ -131,7 +136,7 @@ func printReplication(w io.Writer, r *api.Replication, now time.Time) {
 			table = "does not have the whole table yet"
 		}
 		if one.Lacking > 0 {
-			table += fmt.Sprintf(", LACKS %d entries", one.Lacking)
+			table += fmt.Sprintf(", LACKS %d entries%s", one.Lacking, missingThere(one.Missing))
 		}
 		name := "backup"
 		if r.Role == "pair" {
@@ -139,6 +144,7 @@ func printReplication(w io.Writer, r *api.Replication, now time.Time) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%d datagrams behind, %s\n", name, one.Address, one.Behind, table)
 	}
+	printMissing(w, r.Missing)
 	other := "master"
 	if r.Role == "pair" {
 		other = "other director"
@@ -150,6 +156,21 @@ func printReplication(w io.Writer, r *api.Replication, now time.Time) {
 	if more := len(r.Differences) - shown; more > 0 {
 		fmt.Fprintf(w, "  differs from the %s\t%d more\n", other, more)
 	}
+}
+
+// missingShown are named of what is missing at another director.
+const missingShown = 3
+
+// missingThere names what another director does not have, if that is known.
+func missingThere(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text := ": missing there: " + strings.Join(list[:min(len(list), missingShown)], ", ")
+	if more := len(list) - missingShown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // replicationCounts are a role's counters that are not 0, and the age of the last entry.

@@ -55,10 +55,10 @@ func TestPrintReplication(t *testing.T) {
 		{
 			Role: "master", State: "running", Since: now.Add(-time.Minute), Listen: "10.0.0.1:8790", To: []string{"10.0.0.2:8790", "10.0.0.3:8790"}, Group: 5,
 			Entries: 100, Deletions: 90, Last: now.Add(-3 * time.Second), Bulks: 2, Lost: 4, Refused: []api.ReplicationRefused{{Reason: "forged", Count: 6}, {Reason: "length"}},
-			Receivers: []api.ReplicationReceiver{{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Behind: 7, Lacking: 4}},
+			Receivers: []api.ReplicationReceiver{{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Behind: 7, Lacking: 4, Missing: []string{"service A", "service B server C", "service D", "service E"}}},
 		},
 		{
-			Role: "backup", State: "running", Since: now, Listen: "10.0.0.2:8790", To: []string{"224.0.0.82:8790"}, Master: "10.0.0.1:8790", Synced: true, Behind: 3, Waiting: 2,
+			Role: "backup", State: "running", Since: now, Listen: "10.0.0.2:8790", To: []string{"224.0.0.82:8790"}, Master: "10.0.0.1:8790", Synced: true, Behind: 3, Waiting: 2, Missing: []api.SyncMissing{{Service: "A", Server: "C", Entries: 2}},
 			Differences: []string{"10.20.0.1:80/tcp, server 172.16.0.2:80: only the sender has it"},
 		},
 		{Role: "backup", State: "running", Since: now, Listen: "10.0.0.2:8790", To: []string{"10.0.0.1:8790"}},
@@ -68,8 +68,9 @@ func TestPrintReplication(t *testing.T) {
 	}
 	want := "replication master\trunning for 1m00s\t10.0.0.1:8790 to 10.0.0.2:8790, 10.0.0.3:8790, group 5\t100 entries, 90 deletions, the last 3s ago; 2 transfers of the table; 4 events lost; 6 refused (forged)\n" +
 		"  backup\t10.0.0.2:8790\t0 datagrams behind, has the whole table\n" +
-		"  backup\t10.0.0.3:8790\t7 datagrams behind, does not have the whole table yet, LACKS 4 entries\n" +
+		"  backup\t10.0.0.3:8790\t7 datagrams behind, does not have the whole table yet, LACKS 4 entries: missing there: service A, service B server C, service D and 1 more\n" +
 		"replication backup\trunning for 0s\t10.0.0.2:8790 to 224.0.0.82:8790, group 0\tfollows 10.0.0.1:8790; has the whole table; 0 entries, 0 deletions; 3 datagrams behind; 2 wait for a service, server or template\n" +
+		"  missing\tC of A\t2 connections wait for it\n" +
 		"  differs from the master\t10.20.0.1:80/tcp, server 172.16.0.2:80: only the sender has it\n" +
 		"replication backup\trunning for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\tNO MASTER; 0 entries, 0 deletions; 0 datagrams behind\n" +
 		"replication backup\tFAILED for 0s\t10.0.0.2:8790 to 10.0.0.1:8790, group 0\t0 entries, 0 deletions; 0 datagrams behind\n" +
@@ -83,16 +84,16 @@ func TestPrintBarrier(t *testing.T) {
 	var out strings.Builder
 	if err := printBarrier(&out, &api.BarrierReply{Receivers: []api.ReplicationReceiver{
 		{Address: "10.0.0.2:8790", Synced: true}, {Address: "10.0.0.3:8790", Synced: true, Behind: 7}, {Address: "10.0.0.4:8790", Behind: 1},
-		{Address: "10.0.0.5:8790", Synced: true, Lacking: 9},
+		{Address: "10.0.0.5:8790", Synced: true, Lacking: 9, Missing: []string{"service A"}},
 	}}, 2*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	want := "10.0.0.3:8790  BEHIND      by 7 datagrams\n" +
 		"10.0.0.4:8790  BEHIND      by 1 datagrams, does not have the whole table\n" +
-		"10.0.0.5:8790  INCOMPLETE  has applied everything, but could not enter 9 entries\n" +
+		"10.0.0.5:8790  INCOMPLETE  has applied everything, but could not enter 9 entries: missing there: service A\n" +
 		"10.0.0.2:8790  has applied everything\n" +
 		"2 of 4 backups have not applied everything within 2s\n" +
-		"1 of 4 backups have not entered everything within 2s: their status has what is missing\n"
+		"1 of 4 backups have not entered everything: their status has what is missing\n"
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Error(d)
 	}

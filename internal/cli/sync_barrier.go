@@ -26,10 +26,11 @@ registered, or the other director, has applied everything that happened to the c
 table here up to now, and has the whole table. Use it in front of a planned move of
 addresses. It lists the directors with the number of datagrams that each is behind, or,
 as INCOMPLETE, with the number of entries that it could not enter: a service or server is
-missing there, or its table is full.
+missing there, or its table is full. If these entries do not become fewer for 2.5 s, it
+does not wait for the timeout. Of the other director of a pair it names what is missing.
 
 Requires root or membership of group imbang. The exit status is 0 if all backups have
-applied and entered everything, 1 if some have not within the timeout, 2 for a wrong
+applied and entered everything, 1 if some have not within the timeout or lack entries, 2 for a wrong
 command line, or 3 if it failed: no daemon runs, it is a backup, or no other
 director is registered.`,
 		Example: `  imbang sync barrier --timeout 30s && systemctl stop keepalived`,
@@ -84,7 +85,7 @@ func printBarrier(w io.Writer, b *api.BarrierReply, timeout time.Duration) error
 	}
 	for _, r := range b.Receivers {
 		if r.Behind == 0 && r.Lacking > 0 {
-			fmt.Fprintf(t, "%s\tINCOMPLETE\thas applied everything, but could not enter %d entries\n", r.Address, r.Lacking)
+			fmt.Fprintf(t, "%s\tINCOMPLETE\thas applied everything, but could not enter %d entries%s\n", r.Address, r.Lacking, missingThere(r.Missing))
 			incomplete++
 		}
 	}
@@ -97,7 +98,7 @@ func printBarrier(w io.Writer, b *api.BarrierReply, timeout time.Duration) error
 		fmt.Fprintf(t, "%d of %d backups have not applied everything within %v\n", behind, len(b.Receivers), timeout)
 	}
 	if incomplete > 0 {
-		fmt.Fprintf(t, "%d of %d backups have not entered everything within %v: their status has what is missing\n", incomplete, len(b.Receivers), timeout)
+		fmt.Fprintf(t, "%d of %d backups have not entered everything: their status has what is missing\n", incomplete, len(b.Receivers))
 	}
 	return t.Flush()
 }

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -45,6 +46,7 @@ type failover struct {
 	pair    bool       // replication is configured in both directions
 	replica replicated // nil: it does not run
 	yields  bool
+	decided bool      // whether yields is known
 	await   uint64    // the table has to be received
 	since   time.Time // since when
 	merges  map[uint64]context.CancelFunc
@@ -85,9 +87,9 @@ func (f *failover) run() {
 }
 
 // say is called by the loop about every second.
-func (f *failover) say(pair bool, r replicated, yields bool) {
+func (f *failover) say(pair bool, r replicated, yields, decided bool) {
 	f.mu.Lock()
-	f.at, f.pair, f.replica, f.yields = time.Now(), pair, r, yields
+	f.at, f.pair, f.replica, f.yields, f.decided = time.Now(), pair, r, yields, decided
 	f.mu.Unlock()
 }
 
@@ -104,7 +106,7 @@ func (f *failover) states() map[string]string {
 func (f *failover) facts(now time.Time) (out control.Facts, known bool) {
 	f.mu.Lock()
 	at, pair, r, await, since := f.at, f.pair, f.replica, f.await, f.since
-	out.Yield = f.yields
+	out.Yield, out.YieldUndecided = f.yields, !f.decided
 	f.mu.Unlock()
 	if await == 0 || now.Sub(at) > loopSilent {
 		return out, false
@@ -171,8 +173,14 @@ func (f *failover) merge(ctx context.Context, m control.Merge) {
 			return
 		}
 		if r != nil {
-			if r.Merge(ctx) == nil {
+			err := r.Merge(ctx)
+			switch {
+			case err == nil:
 				f.log.Info("both directors have all connections", "group", m.Group, "took", time.Since(began))
+			case errors.Is(err, replicate.ErrLacking): // more of them would not come with time
+				f.log.Warn("both directors have all connections that they can enter", "group", m.Group, "took", time.Since(began), "error", err)
+			}
+			if err == nil || errors.Is(err, replicate.ErrLacking) {
 				f.client.Merged(m)
 				return
 			}
@@ -204,5 +212,5 @@ func (d *Daemon) keepFailover() {
 		r = one
 	}
 	c := d.own.Configured()
-	d.failover.say(c != nil && c.Role == replicate.RolePair, r, d.yields())
+	d.failover.say(c != nil && c.Role == replicate.RolePair, r, d.yields(), d.yieldsDecided())
 }

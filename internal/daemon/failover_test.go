@@ -6,12 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"imbang/internal/daemon/pair"
+	"imbang/internal/daemon/sync/replicate"
 	"imbang/internal/daemon/vrrp/control"
 )
 
@@ -48,6 +51,7 @@ func (e *elector) next(what string, f func(m *control.Message) bool) {
 type copies struct {
 	synced atomic.Pointer[time.Time] // as of when the other table is here
 	behind atomic.Int32              // tries until tables are merged
+	lacks  atomic.Bool               // the other director cannot enter all
 }
 
 func (c *copies) Synced(since time.Time) bool {
@@ -58,6 +62,9 @@ func (c *copies) Synced(since time.Time) bool {
 func (c *copies) Merge(context.Context) error {
 	if c.behind.Add(-1) >= 0 {
 		return errors.New("the other director is not there")
+	}
+	if c.lacks.Load() {
+		return fmt.Errorf("%w: 10.0.0.2 lacks 3 entries", replicate.ErrLacking)
 	}
 	return nil
 }
@@ -96,17 +103,17 @@ func TestReportSynchronized(t *testing.T) {
 	}
 	early := time.Now()
 	c.synced.Store(&early)
-	f.say(true, c, false)
+	f.say(true, c, false, true)
 	e.send(control.Event{Await: 3})
 	e.next("the table is older", synchronized(0))
 	now := time.Now().Add(time.Second)
 	c.synced.Store(&now)
 	e.next("the table is here", synchronized(3))
-	f.say(true, c, true)
+	f.say(true, c, true, true)
 	e.next("the other one sees more servers", func(m *control.Message) bool { return m.Facts != nil && m.Facts.Yield })
-	f.say(true, nil, false)
+	f.say(true, nil, false, true)
 	e.next("replication does not run", synchronized(0))
-	f.say(false, nil, false)
+	f.say(false, nil, false, true)
 	e.send(control.Event{Await: 4})
 	e.next("no pair", synchronized(4))
 }
@@ -116,12 +123,15 @@ func TestMergeWaits(t *testing.T) {
 	f, e := startFailover(t)
 	c := &copies{}
 	c.behind.Store(3)
-	f.say(true, c, false)
+	f.say(true, c, false, true)
 	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 7}})
 	e.next("merged", func(m *control.Message) bool { return m.Merged != nil && m.Merged.Number == 7 })
 	if n := c.behind.Load(); n >= 0 {
 		t.Errorf("merged, and %d tries are left", n+1)
 	}
+	c.lacks.Store(true)
+	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 9}})
+	e.next("merged, but for what cannot be entered", func(m *control.Message) bool { return m.Merged != nil && m.Merged.Number == 9 })
 	c.behind.Store(1 << 30)
 	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 8}})
 	await := func(what string, is func() bool) {
@@ -144,12 +154,35 @@ func TestMergeWaits(t *testing.T) {
 // Facts of a loop that hangs are not reported.
 func TestLoopHangs(t *testing.T) {
 	f := newFailover(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
-	f.say(false, nil, true)
+	f.say(false, nil, true, true)
 	f.event(control.Event{Await: 1})
-	if facts, known := f.facts(time.Now()); !known || facts.Synchronized != 1 || !facts.Yield {
+	if facts, known := f.facts(time.Now()); !known || facts.Synchronized != 1 || !facts.Yield || facts.YieldUndecided {
 		t.Errorf("%+v, %v", facts, known)
 	}
 	if _, known := f.facts(time.Now().Add(loopSilent + time.Second)); known {
 		t.Error("facts of a loop that hangs")
+	}
+}
+
+// A daemon that has just started, and has a peer, does not know whether it yields.
+func TestYieldUndecided(t *testing.T) {
+	f := newFailover(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
+	f.event(control.Event{Await: 1})
+	d := &Daemon{}
+	if f.say(true, nil, d.yields(), d.yieldsDecided()); !d.yieldsDecided() {
+		t.Error("without a peer")
+	}
+	d.pair.config = &pair.Config{Hold: time.Second}
+	d.pair.yield.Hold = time.Second
+	f.say(true, nil, d.yields(), d.yieldsDecided())
+	if facts, known := f.facts(time.Now()); !known || !facts.YieldUndecided {
+		t.Errorf("%+v", facts)
+	}
+	now := time.Now()
+	d.decideYield(&pair.Peer{}, now)
+	d.decideYield(&pair.Peer{}, now.Add(time.Second))
+	f.say(true, nil, d.yields(), d.yieldsDecided())
+	if facts, _ := f.facts(time.Now()); facts.YieldUndecided || facts.Yield {
+		t.Errorf("the peer is not reached: %+v", facts)
 	}
 }

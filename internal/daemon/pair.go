@@ -153,11 +153,12 @@ func (d *Daemon) keepPair(now time.Time) {
 	if p.config == nil {
 		return
 	}
-	if p.link == nil {
-		if now.Sub(p.tried) < pairRetry {
-			return
-		}
+	if p.link == nil && now.Sub(p.tried) >= pairRetry {
 		d.startPair(now)
+	}
+	if p.link == nil {
+		d.decideYield(&pair.Peer{}, now)
+		return
 	}
 	p.view = d.sees()
 	d.followPeer(now)
@@ -219,8 +220,8 @@ func (d *Daemon) takeOrders(peer *pair.Peer, now time.Time) {
 }
 
 // sees is which servers the checks see up. Checks that have not decided since the daemon
-// began say what another one found, and a service with one of these is left out; so is what
-// is in maintenance, and not checked.
+// began say what another one found, and a service with one of these is undecided. What is
+// in maintenance, or not checked, is left out.
 func (d *Daemon) sees() *pair.View {
 	p := &d.pair
 	if p.settled == nil {
@@ -244,9 +245,10 @@ func (d *Daemon) sees() *pair.View {
 		}
 		view.Services[key] = seen
 	}
-	for key := range open {
+	for _, key := range slices.Sorted(maps.Keys(open)) {
 		if open[key] {
 			delete(view.Services, key)
+			view.Undecided = append(view.Undecided, key)
 		}
 	}
 	return view
@@ -255,12 +257,13 @@ func (d *Daemon) sees() *pair.View {
 func (d *Daemon) decideYield(peer *pair.Peer, now time.Time) {
 	p := &d.pair
 	var theirs *pair.View
-	if peer.Reached(now) {
+	reached := peer.Reached(now)
+	if reached {
 		theirs = peer.View
 	}
 	p.standing = pair.Compare(p.view, theirs)
 	before := p.yields
-	p.yields = p.yield.Next(now, p.standing, peer.State.Yields)
+	p.yields = p.yield.Next(now, p.standing, reached, peer.State.Yields)
 	if p.yields == before {
 		return
 	}
@@ -307,6 +310,10 @@ func (d *Daemon) pairStatus(now time.Time) *api.Pair {
 	out.Same, out.Different, out.Peers, out.PeerYield = p.same, len(p.differences), p.standing.String(), peer.State.Yields
 	for _, name := range slices.Sorted(maps.Keys(peer.State.Groups)) {
 		out.PeerGroups = append(out.PeerGroups, api.PeerGroup{Group: events.Printable(name), State: events.Printable(peer.State.Groups[name])})
+	}
+	if c := peer.Clock; c != nil && out.Reached {
+		ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+		out.Clock = &api.Clock{AheadMS: ms(c.Ahead), WithinMS: ms(c.Within)}
 	}
 	out.Orders = peer.State.Orders == d.ledger.Digest()
 	if peer.Err != nil {

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,9 @@ services:
 		seen, there := view.Services[key.String()]
 		if there != (total > 0) || seen != (pair.Seen{Up: up, Total: total}) || len(view.Services) > 1 {
 			t.Errorf("%s: %+v, want %d of %d", what, view.Services, up, total)
+		}
+		if slices.Contains(view.Undecided, key.String()) != (total == 0) || len(view.Undecided) > 1 {
+			t.Errorf("%s: undecided: %v", what, view.Undecided)
 		}
 	}
 	want("before results", 0, 0)

@@ -87,6 +87,9 @@ func replication(c *replicate.Config, p keep.Progress, s *replicate.State) *api.
 		Refreshes: s.Counts.Refreshes, Bulks: s.Counts.Bulks, Swept: s.Swept,
 		Lost: s.Lost, Locked: s.Locked, Waiting: s.Waiting, Lacking: s.Lacking, NotEntered: s.Refused, Differences: s.Differences,
 	}
+	for _, m := range s.Missing {
+		out.Missing = append(out.Missing, api.SyncMissing(m))
+	}
 	if p.Err != nil {
 		out.Error = p.Err.Error()
 	}
@@ -139,7 +142,7 @@ func received(s *replicate.State) *api.ReplicationReceived {
 func receivers(list []own.ReceiverStatus) []api.ReplicationReceiver {
 	out := []api.ReplicationReceiver{}
 	for _, one := range list {
-		out = append(out, api.ReplicationReceiver{Address: one.Addr.String(), Behind: one.Behind, Synced: one.Synced, Lacking: one.Lacking})
+		out = append(out, api.ReplicationReceiver{Address: one.Addr.String(), Behind: one.Behind, Synced: one.Synced, Lacking: one.Lacking, Missing: one.Missing})
 	}
 	return out
 }
@@ -192,7 +195,7 @@ func (d *Daemon) Barrier(ctx context.Context, q api.BarrierRequest) (*api.Barrie
 		return nil, err
 	}
 	list, err := r.Barrier(ctx)
-	if err != nil && !errors.Is(err, replicate.ErrBehind) {
+	if err != nil && !errors.Is(err, replicate.ErrBehind) && !errors.Is(err, replicate.ErrLacking) {
 		return nil, api.Conflict(err)
 	}
 	return &api.BarrierReply{Reached: err == nil, Receivers: receivers(list)}, nil

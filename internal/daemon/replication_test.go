@@ -61,7 +61,7 @@ func TestReplicationAlarms(t *testing.T) {
 func TestReplicationStatus(t *testing.T) {
 	master := replicate.State{
 		Role: replicate.Master, Session: 0xab, Lost: 2, Counts: own.Counts{Datagrams: 9, Entries: 100, Deletions: 50, Bulks: 1, Repeated: 3},
-		Receivers: []own.ReceiverStatus{{Addr: theirs, Behind: 4, Synced: true}, {Addr: third, Behind: 12, Lacking: 3}},
+		Receivers: []own.ReceiverStatus{{Addr: theirs, Behind: 4, Synced: true}, {Addr: third, Behind: 12, Lacking: 3, Missing: []string{"x"}}},
 	}
 	master.Counts.Refused[own.ReasonForged] = 7
 	since := time.Now()
@@ -75,12 +75,12 @@ func TestReplicationStatus(t *testing.T) {
 	if s.Role != "master" || s.State != "running" || s.Session != "00000000000000ab" || s.Synced || s.Behind != 12 || s.Lacking != 3 || s.Lost != 2 || s.Entries != 100 || s.Deletions != 50 || s.Bulks != 1 || s.Repeated != 3 || refused != 7 || s.Group != 3 || s.Since != since {
 		t.Errorf("%+v", s)
 	}
-	if diff := cmp.Diff([]api.ReplicationReceiver{{Address: "10.0.0.2:8790", Behind: 4, Synced: true}, {Address: "10.0.0.3:8790", Behind: 12, Lacking: 3}}, s.Receivers); diff != "" {
+	if diff := cmp.Diff([]api.ReplicationReceiver{{Address: "10.0.0.2:8790", Behind: 4, Synced: true}, {Address: "10.0.0.3:8790", Behind: 12, Lacking: 3, Missing: []string{"x"}}}, s.Receivers); diff != "" {
 		t.Error(diff)
 	}
-	backup := replicate.State{Role: replicate.Backup, Master: own.ReceiverState{Session: 1, Sender: theirs, Following: true, Synced: true, Missing: 5}, Waiting: 6, Lacking: 7, Refused: 8, Swept: 9, Locked: 10, Differences: []string{"x"}}
+	backup := replicate.State{Role: replicate.Backup, Master: own.ReceiverState{Session: 1, Sender: theirs, Following: true, Synced: true, Missing: 5}, Waiting: 6, Missing: []replicate.Missing{{Service: "y", Entries: 6}}, Lacking: 7, Refused: 8, Swept: 9, Locked: 10, Differences: []string{"x"}}
 	s = replication(replicationConfig(replicate.Backup), keep.Progress{State: keep.Running}, &backup)
-	if s.Master != "10.0.0.2:8790" || !s.Synced || s.Behind != 5 || s.Waiting != 6 || s.Lacking != 7 || s.Swept != 9 || s.Locked != 10 || s.NotEntered != 8 || len(s.Differences) != 1 {
+	if s.Master != "10.0.0.2:8790" || !s.Synced || s.Behind != 5 || s.Waiting != 6 || s.Lacking != 7 || s.Swept != 9 || s.Locked != 10 || s.NotEntered != 8 || len(s.Differences) != 1 || len(s.Missing) != 1 || s.Missing[0] != (api.SyncMissing{Service: "y", Entries: 6}) {
 		t.Errorf("%+v", s)
 	}
 	backup.Master.Following = false // a table that was synced is old now

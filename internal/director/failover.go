@@ -230,6 +230,24 @@ func (f *Failover) Guard(groups map[netip.Addr]uint32) error {
 	return nil
 }
 
+// Guarded are the guarded addresses, and when the leases of their groups end or ended; 0: they have
+// none.
+func (f *Failover) Guarded() (map[netip.Addr]time.Duration, error) {
+	groups, err := f.guardedNow()
+	if err != nil {
+		return nil, err
+	}
+	until := make(map[netip.Addr]time.Duration, len(groups))
+	for addr, group := range groups {
+		var end uint64
+		if err := f.leases.Lookup(group, &end); err != nil {
+			return nil, fmt.Errorf("failover: lease of group %d: %w", group, err)
+		}
+		until[addr] = time.Duration(end)
+	}
+	return until, nil
+}
+
 func (f *Failover) guardedNow() (map[netip.Addr]uint32, error) {
 	keys, err := mapKeys[bpfobj.LbAddress](f.guarded)
 	if err != nil {

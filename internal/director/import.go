@@ -104,7 +104,8 @@ type inserter struct {
 	kind    bpfobj.LbRecordKind
 	updated *int // counts RECORD_UPDATED, if it is not nil
 	merged  *Merged
-	known   bool // what is not here is not entered (Merge)
+	took    []bool // of each entry whether the table has it as it was told, if it is not nil
+	known   bool   // what is not here is not entered (Merge)
 	// The numbers of all calls, when one was not found otherwise.
 	former map[bpfobj.LbCall][]uint32
 }
@@ -147,6 +148,9 @@ func (in *inserter) flush() error {
 	}
 	for i, r := range done {
 		in.errs[in.at[i]] = resultError(r.Result)
+		if in.took != nil {
+			in.took[in.at[i]] = took(r.Result)
+		}
 		if in.updated != nil && r.Result == bpfobj.LbRecordResultRECORD_UPDATED {
 			*in.updated++
 		}
@@ -159,6 +163,11 @@ func (in *inserter) flush() error {
 	}
 	in.records, in.calls, in.at, in.called = in.records[:0], in.calls[:0], in.at[:0], false
 	return nil
+}
+
+// took reports whether the table has become what a record says.
+func took(r bpfobj.LbRecordResult) bool {
+	return r == bpfobj.LbRecordResultRECORD_ENTERED || r == bpfobj.LbRecordResultRECORD_UPDATED || r == bpfobj.LbRecordResultRECORD_REPLACED
 }
 
 // resultError is what became of a record.

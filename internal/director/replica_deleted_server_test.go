@@ -16,7 +16,7 @@ func TestWithdrawOfADeletedServer(t *testing.T) {
 	c := replica(s.Key, client1, "172.16.0.10:8080")
 	r.replicate(c)
 	r.must(r.DeleteServer(s.Key, c.RealServer))
-	if _, err := r.Withdraw([]model.Connection{c}); err != nil {
+	if _, _, err := r.Withdraw([]model.Connection{c}); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.entries(r.maps.Conns4); n != 0 {

@@ -15,7 +15,7 @@ func TestWithdrawFromAFormerMaster(t *testing.T) {
 	r.addService(s, 1)
 	r.establish(client1, vip)
 	c := replica(s.Key, client1, "172.16.0.10:8080")
-	errs, err := r.Withdraw([]model.Connection{c})
+	errs, _, err := r.Withdraw([]model.Connection{c})
 	r.must(err)
 	r.must(errs...)
 	if n := r.entries(r.maps.Conns4); n != 0 {

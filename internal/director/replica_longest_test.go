@@ -20,7 +20,7 @@ func TestReplicateTheLongestTimeout(t *testing.T) {
 	if got := r.connection(client1); got.Expires < maxExpiry-time.Minute {
 		t.Errorf("it expires in %v", got.Expires)
 	}
-	errs, err := r.Withdraw([]model.Connection{c})
+	errs, _, err := r.Withdraw([]model.Connection{c})
 	r.must(err)
 	r.must(errs...)
 	if n := r.entries(r.maps.Conns4); n != 0 {

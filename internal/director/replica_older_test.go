@@ -27,7 +27,7 @@ func TestReplicateWhatIsOlder(t *testing.T) {
 	if got := r.connection(client1); got.Expires < 10*time.Minute {
 		t.Errorf("a connection in use expires in %v", got.Expires)
 	}
-	errs, err := r.Withdraw([]model.Connection{c}) // it expired there
+	errs, _, err := r.Withdraw([]model.Connection{c}) // it expired there
 	r.must(err)
 	r.must(errs...)
 	if n := r.entries(r.maps.Conns4); n != 1 {

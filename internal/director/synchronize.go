@@ -78,10 +78,10 @@ func (d *Director) Replicate(entries []model.Connection) (errs []error, err erro
 
 // Withdraw ends entries that ended where they were told of (Replicate), unless packets
 // came for them here after the last one there (Idle), or their server is another one: errs is
-// nil for those, too.
-func (d *Director) Withdraw(entries []model.Connection) (errs []error, err error) {
-	errs, _, err = d.replicate(entries, ends, nil)
-	return errs, err
+// nil for those, too. ended: of each entry whether it ended.
+func (d *Director) Withdraw(entries []model.Connection) (errs []error, ended []bool, err error) {
+	errs, m, err := d.replicate(entries, ends, nil)
+	return errs, m.Took, err
 }
 
 // Sweep withdraws entries. ended is how many of them ended.
@@ -90,15 +90,22 @@ func (d *Director) Sweep(entries []model.Connection) (ended int, err error) {
 	return ended, err
 }
 
-// Merged is what became of entries that both directors of a pair have with another server.
-type Merged struct {
+// Conflicts are entries that both directors of a pair have with another server.
+type Conflicts struct {
 	Kept     int // those of this director stayed
 	Replaced int // those of the other one took their place, though packets came here
 }
 
+// Merged is what became of entries that the other director of a pair told of.
+type Merged struct {
+	Conflicts
+	Took []bool // of each entry whether the table has it as it was told: the one here was not newer
+}
+
 // Merge is Replicate of directors of a pair, to each of which packets may come. An entry that has
 // another server here stays, unless no packet came for it here or the last one there is later
-// by more than 250 ms: where packets came at about the same time, each director keeps its own.
+// by more than 250 ms: where packets came at about the same time, each director keeps its own. One
+// of the same server does not go back to an earlier state then.
 // An entry with the flag ConnReplica is entered if there is none of its flow, and
 // changes nothing otherwise. known: the entries were here before, so that one which is not here
 // has ended, and is not entered; errs is nil for it.
@@ -140,7 +147,8 @@ func (d *Director) replicate(entries []model.Connection, kind func(*model.Connec
 // replicateKnown enters nothing that is not here if known.
 func (d *Director) replicateKnown(entries []model.Connection, kind func(*model.Connection) bpfobj.LbRecordKind, updated *int, known bool) (errs []error, m Merged, err error) {
 	errs, err = d.insert(len(entries), func(in *inserter) error {
-		in.updated, in.merged, in.known = updated, &m, known
+		m.Took = make([]bool, len(entries))
+		in.updated, in.merged, in.took, in.known = updated, &m, m.Took, known
 		for i := range entries {
 			c := entries[i]
 			in.kind = kind(&entries[i])

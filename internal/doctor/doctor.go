@@ -73,5 +73,6 @@ func Examine(f Facts) []Finding {
 	examineServices(of("services"), f)
 	examineServers(of("servers"), f)
 	examineVRRP(of("vrrp"), f.VRRP)
+	examinePair(of("pair"), f.Pair)
 	return all
 }

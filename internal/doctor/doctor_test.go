@@ -3,11 +3,13 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"imbang/internal/director"
 	"imbang/internal/host"
@@ -149,6 +151,24 @@ func TestManyFindings(t *testing.T) {
 	}
 }
 
+// guard has the data plane guard addresses, and gives one group a lease, as imbang vrrp does.
+func guard(groups map[string]uint32, fresh uint32) error {
+	f, err := director.OpenFailover()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	now, err := director.BootTime()
+	if err != nil {
+		return err
+	}
+	guarded := map[netip.Addr]uint32{}
+	for a, group := range groups {
+		guarded[netip.MustParseAddr(a)] = group
+	}
+	return errors.Join(f.Guard(guarded), f.Renew(fresh, now+time.Hour))
+}
+
 // The facts of a namespace whose state is known.
 func TestGather(t *testing.T) {
 	ns := testenv.Namespace(t, "doc")
@@ -184,6 +204,9 @@ func TestGather(t *testing.T) {
 			return err
 		}
 		if err == nil {
+			err = guard(map[string]uint32{"10.20.0.1": 0, "10.20.0.2": 1, "fd00::1": 0}, 1)
+		}
+		if err == nil {
 			f, err = Gather("", "", "")
 		}
 		if e := director.Detach(true); err == nil {
@@ -193,6 +216,9 @@ func TestGather(t *testing.T) {
 	}))
 	if !f.Loaded || f.Capacity != 100 || len(f.Attachments) == 0 || !f.IPv4Forwarding || f.IPv6Forwarding || len(f.Missing) > 0 {
 		t.Errorf("%+v", f)
+	}
+	if silent := []netip.Addr{netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("fd00::1")}; f.VRRP == nil || !slices.Equal(f.VRRP.Silent, silent) {
+		t.Errorf("%+v, want %v without a lease", f.VRRP, silent)
 	}
 	if len(f.Devices) != 2 || f.Devices[0].Name != "ext0" || !f.Devices[0].Client || !f.Devices[1].Server ||
 		f.Devices[0].MTU != 1400 || f.Devices[0].ReversePath != 1 || !f.Devices[0].Veth || !f.Devices[0].TSO || f.Devices[0].Queues.Now != 2 {

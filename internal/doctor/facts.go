@@ -30,6 +30,7 @@ type Facts struct {
 
 	Devices []Device
 	VRRP    *VRRP // nil: addresses do not move by imbang
+	Pair    *Pair // nil: the daemon has no peer, or does not run
 }
 
 // Device is one that the director is, or is to be, attached to.

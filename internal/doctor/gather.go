@@ -57,6 +57,7 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if err := f.gatherDevices(d, clientDev, serverDev); err != nil {
 		return f, err
 	}
+	f.Pair = gatherPair()
 	f.VRRP, err = gatherVRRP(file)
 	return f, err
 }

@@ -82,6 +82,7 @@ func examineVRRP(r report, v *VRRP) {
 		r.problem("imbang check "+v.File, "%s", v.FileError)
 	}
 	v.examineProcess(r)
+	v.examineSilent(r)
 	if v.Setup != nil {
 		for i := range v.Setup.Groups {
 			g := &v.Setup.Groups[i]
@@ -131,6 +132,22 @@ func (v *VRRP) examineProcess(r report) {
 		first, _, _ := strings.Cut(s.NotRealTime, "\n")
 		r.warn("systemctl restart imbang-vrrp", "the process is not real-time, and other processes can delay its advertisements (%s): run it by its unit, as root", first)
 	}
+}
+
+// examineSilent finds addresses that a process left guarded, as it was killed.
+func (v *VRRP) examineSilent(r report) {
+	if len(v.Silent) == 0 {
+		return
+	}
+	which := v.Silent[0].String()
+	if more := len(v.Silent) - 1; more > 0 {
+		which += fmt.Sprintf(" and %d more", more)
+	}
+	remedy := "imbang vrrp clean"
+	if v.Setup != nil {
+		remedy = "systemctl start imbang-vrrp, or imbang vrrp clean"
+	}
+	r.problem(remedy, "the data plane guards %s without a lease, and imbang vrrp does not run: this host does not answer ARP requests and neighbour solicitations for what it guards", which)
 }
 
 // refusals are what to do about advertisements that are refused, by reason.

@@ -23,6 +23,9 @@ type VRRP struct {
 	RulesError  string
 	LegacyRules bool // iptables-legacy has rules, which nft does not list
 	ClockFree   bool // nothing keeps the clock at the right time
+	// Silent are the addresses that the data plane guards, and that have no fresh lease, if there is
+	// no process: the kernel does not answer for them.
+	Silent []netip.Addr
 }
 
 // VRRPDevice is one that addresses move to, or that advertisements use.

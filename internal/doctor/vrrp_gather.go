@@ -19,6 +19,7 @@ import (
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp/process"
+	"imbang/internal/director"
 	"imbang/internal/doctor/ruleset"
 	"imbang/internal/host"
 )
@@ -34,6 +35,11 @@ func gatherVRRP(file string) (*VRRP, error) {
 	if v.Status, err = process.Ask(dir); err != nil && !errors.Is(err, process.ErrNone) {
 		v.StatusError = err.Error()
 	}
+	if v.Status == nil && v.StatusError == "" {
+		if v.Silent, err = silentAddresses(); err != nil {
+			return nil, err
+		}
+	}
 	if v.File == "" && v.Status != nil && filepath.IsAbs(v.Status.Config) {
 		v.File = v.Status.Config
 	}
@@ -48,7 +54,7 @@ func gatherVRRP(file string) (*VRRP, error) {
 		v.FileError, _, _ = strings.Cut(err.Error(), "\n")
 	}
 	if v.Setup == nil {
-		if v.Status == nil && v.StatusError == "" && v.FileError == "" {
+		if v.Status == nil && v.StatusError == "" && v.FileError == "" && len(v.Silent) == 0 {
 			return nil, nil
 		}
 		return v, nil
@@ -62,6 +68,31 @@ func gatherVRRP(file string) (*VRRP, error) {
 	state, err := unix.Adjtimex(&clock) // without modes it only reads
 	v.ClockFree = err == nil && (state == unix.TIME_ERROR || clock.Status&unix.STA_UNSYNC != 0)
 	return v, nil
+}
+
+// silentAddresses are those that the data plane guards without a fresh lease. One of an earlier
+// version, which cannot, guards none.
+func silentAddresses() (silent []netip.Addr, err error) {
+	f, err := director.OpenFailover()
+	if err != nil {
+		return nil, nil //nolint:nilerr // no director, or one that guards nothing
+	}
+	defer f.Close()
+	now, err := director.BootTime()
+	if err != nil {
+		return nil, err
+	}
+	guarded, err := f.Guarded()
+	if err != nil {
+		return nil, err
+	}
+	for a, until := range guarded {
+		if until <= now {
+			silent = append(silent, a)
+		}
+	}
+	slices.SortFunc(silent, netip.Addr.Compare)
+	return silent, nil
 }
 
 func (v *VRRP) gatherDevices() {

@@ -69,6 +69,11 @@ func TestExamineVRRP(t *testing.T) {
 		want  string
 	}{
 		{"no process", func(v *VRRP) { v.Status = nil }, "problem vrrp: imbang.yaml has the section vrrp, and imbang vrrp does not run in this network namespace: systemctl enable --now imbang-vrrp"},
+		{"guards that were left", func(v *VRRP) {
+			v.Status, v.Setup, v.Silent = nil, nil, []netip.Addr{netip.MustParseAddr("10.20.0.1"), netip.MustParseAddr("10.20.0.2")}
+		}, "problem vrrp: the data plane guards 10.20.0.1 and 1 more without a lease, and imbang vrrp does not run: this host does not answer ARP requests and neighbour solicitations for what it guards: imbang vrrp clean"},
+		{"guards that were left, and a section", func(v *VRRP) { v.Status, v.Silent = nil, []netip.Addr{netip.MustParseAddr("10.20.0.1")} },
+			"for what it guards: systemctl start imbang-vrrp, or imbang vrrp clean"},
 		{"no answer", func(v *VRRP) { v.Status, v.StatusError = nil, "no answer" }, "problem vrrp: no answer: systemctl status imbang-vrrp"},
 		{"no section", func(v *VRRP) { v.Setup = nil }, "warning vrrp: imbang vrrp runs, and imbang.yaml has no section vrrp: systemctl stop imbang-vrrp"},
 		{"file", func(v *VRRP) { v.Setup, v.FileError = nil, "imbang.yaml:3: wrong" }, "problem vrrp: imbang.yaml:3: wrong: imbang check imbang.yaml"},

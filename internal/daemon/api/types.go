@@ -124,6 +124,7 @@ type Replication struct {
 	Lost        uint64               `json:"lost"`                  // of a master: events that the director's ring had no room for; all is sent anew
 	Locked      uint64               `json:"locked"`                // times that another command had the table locked for too long
 	Waiting     int                  `json:"waiting"`               // of a backup: entries that wait for a service, a server or a template now
+	Missing     []SyncMissing        `json:"missing,omitempty"`     // of a backup: services and servers that those wait for, most frequent first, at most 1000
 	Lacking     uint64               `json:"lacking"`               // entries that were not entered: those that wait, and those for which there is no room to wait; of a master those of all backups
 	NotEntered  uint64               `json:"not_entered"`           // of a backup: entries that the table refused
 	Refused     []ReplicationRefused `json:"refused"`               // all reasons
@@ -149,6 +150,9 @@ type ReplicationReceiver struct {
 	Behind  uint64 `json:"behind"`  // datagrams without acknowledgement
 	Synced  bool   `json:"synced"`  // it has the whole table
 	Lacking uint64 `json:"lacking"` // entries that it could not enter: a service or server is missing there, or room
+	// Missing are, of a pair, services and servers that this director has and it does not, if it
+	// lacks entries.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // ReplicationRefused is how many datagrams or entries were refused for a reason.
@@ -186,6 +190,13 @@ type Pair struct {
 	PeerYield bool      `json:"peer_yields"`
 	// PeerGroups are the groups of addresses of the peer's imbang vrrp; none: it does not run.
 	PeerGroups []PeerGroup `json:"peer_groups"`
+	Clock      *Clock      `json:"clock,omitempty"` // the peer's; not known without the peer
+}
+
+// Clock compares the other director's clock with this one's.
+type Clock struct {
+	AheadMS  float64 `json:"ahead_ms"`  // negative: behind
+	WithinMS float64 `json:"within_ms"` // by how much that may be wrong
 }
 
 // PeerGroup is a group of addresses on the other director.

@@ -35,6 +35,8 @@ type Peer struct {
 	View  *View // likewise; nil: it has none, or there is no State
 	Heard time.Time
 	Err   error // of the last exchange; nil: it succeeded
+	// Clock is as of the last exchange that this director began; nil: not known.
+	Clock *Clock
 
 	Document      []byte // its configuration
 	Configuration string // the digest that the document was fetched for
@@ -208,6 +210,7 @@ func (l *Link) outgoing(now time.Time) (*message, error) {
 	}
 	l.local.Sequence++
 	m := &message{State: l.local, ViewDigest: l.view, Has: l.peerView}
+	m.Now = now
 	if l.peerHas == l.view {
 		m.View = nil
 	}
@@ -266,14 +269,22 @@ func (l *Link) lacksOrders() bool {
 
 // exchange asks the peer how it is, and fetches what is new of it.
 func (l *Link) exchange(ctx context.Context) error {
-	m, err := l.outgoing(time.Now())
+	sent := time.Now()
+	m, err := l.outgoing(sent)
 	if err != nil {
 		return nil //nolint:nilerr // it is tried again
 	}
 	reply := &message{}
 	err = l.http.post(ctx, exchangeTime, maxMessage, "/v1/exchange", m, reply)
+	heard := time.Now()
 	if err == nil {
-		_, err = l.hear(reply, time.Now())
+		_, err = l.hear(reply, heard)
+	}
+	if err == nil {
+		clock := clockOf(sent, heard, reply.Now)
+		l.mu.Lock()
+		l.peer.Clock = clock
+		l.mu.Unlock()
 	}
 	if err == nil {
 		err = l.fetch(ctx)

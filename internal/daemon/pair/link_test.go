@@ -99,6 +99,9 @@ func TestLink(t *testing.T) {
 	if p := a.Peer(); p.View == nil || p.View.Services["a"] != (Seen{2, 2}) || !p.State.Yields || p.Orders != nil {
 		t.Errorf("%+v", p)
 	}
+	if c := a.Peer().Clock; c == nil || c.Ahead.Abs() > c.Within {
+		t.Errorf("the same clock: %+v", c)
+	}
 	began := time.Now()
 	b.Publish(State{Configuration: "b", Orders: "other", View: view(0, 2)}, time.Now())
 	await(t, "orders and view", func() bool {

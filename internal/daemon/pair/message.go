@@ -13,6 +13,8 @@ type State struct {
 	Program  string `json:"program"`  // its version
 	Instance string `json:"instance"` // of the process, at random
 	Sequence uint64 `json:"sequence"` // grows within an instance
+	// Now is the sender's clock. It is no part of what is published.
+	Now time.Time `json:"now,omitzero"`
 	// Configuration is the digest of what both are to have.
 	Configuration string `json:"configuration"`
 	Orders        string `json:"orders"` // digest of the orders' versions
@@ -27,6 +29,8 @@ type State struct {
 // no part of it.
 type View struct {
 	Services map[string]Seen `json:"services"` // by the service's key
+	// Undecided are the keys of services with a check that has not decided since the daemon began.
+	Undecided []string `json:"undecided,omitempty"`
 }
 
 // Seen is how many of a service's checked servers are up.

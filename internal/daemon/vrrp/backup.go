@@ -64,7 +64,7 @@ func (m *Machine) receiveBackup(now time.Duration, r *RouterSnapshot, from netip
 // discarded, so that the deadline comes.
 func (m *Machine) preempts(now time.Duration, r *RouterSnapshot, from netip.Addr, priority uint8) bool {
 	s := &m.memory
-	if s.GaveUp || m.config.AwaitSync && !s.Synchronized || now < s.HoldUntil || now < s.PreemptAt {
+	if s.GaveUp || m.unready || m.config.AwaitSync && !s.Synchronized || now < s.HoldUntil || now < s.PreemptAt {
 		return false
 	}
 	fell := from == r.Master && s.MasterHighest >= s.Priority && priority < s.Priority
@@ -78,7 +78,7 @@ func (m *Machine) reconsider(now time.Duration) {
 	if now >= s.LowerUntil {
 		return
 	}
-	if s.LowerPriority >= s.Priority || m.config.AwaitSync && !s.Synchronized {
+	if s.LowerPriority >= s.Priority || m.unready || m.config.AwaitSync && !s.Synchronized {
 		s.Deadline = max(s.Deadline, s.LowerUntil)
 		s.LowerUntil = 0
 	}

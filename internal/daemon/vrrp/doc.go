@@ -55,8 +55,8 @@
 //     owner begins as master. A director whose connection table is empty must not take over
 //     from one that has the connections.
 //   - Preemption waits for PreemptDelay (as in keepalived) and, with AwaitSync, for the
-//     connection table of the master. That includes priority 255. A dead master is replaced
-//     in any case.
+//     connection table of the master. That includes priority 255. It also waits while the host
+//     cannot take addresses (SetReady). A dead master is replaced in any case.
 //   - Without preemption a master is preempted nevertheless if its priority was at least the
 //     own one and fell below it: a fault that is tracked by priority must have an effect
 //     (keepalived issues 2599 and 2379).

@@ -18,6 +18,7 @@ type Machine struct {
 	advertised [][]netip.Addr // of each router
 	memory     Snapshot
 	counts     Counts
+	unready    bool // SetReady
 }
 
 // New makes the machine of a group. It does not run before Start.
@@ -213,6 +214,23 @@ func (m *Machine) SetSynchronized(now time.Duration, synchronized bool, out *Out
 	}
 	m.due(out)
 }
+
+// SetReady says whether the host could take the addresses now; at first it can. One that
+// cannot does not preempt, and replaces a dead master.
+func (m *Machine) SetReady(now time.Duration, ready bool, out *Output) {
+	m.awake(now, out)
+	m.unready = !ready
+	if m.memory.State == Backup {
+		m.reconsider(now)
+	}
+	m.due(out)
+}
+
+// Ready is what SetReady said.
+func (m *Machine) Ready() bool { return !m.unready }
+
+// Preempting reports whether a backup is about to preempt a master.
+func (m *Machine) Preempting() bool { return m.memory.State == Backup && m.memory.LowerUntil != 0 }
 
 // SetFault begins or ends a local fault: the group leaves for as long as it lasts.
 func (m *Machine) SetFault(now time.Duration, faulty bool, out *Output) {

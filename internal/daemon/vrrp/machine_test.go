@@ -440,6 +440,19 @@ func TestPreemption(t *testing.T) {
 		"delay":         {config(func(c *Config) { c.PreemptDelay = time.Second }), nil, 1300 * ms},
 		"hold":          {config(func(c *Config) { c.Hold = 2 * time.Second }), nil, 2300 * ms},
 		"not in sync":   {config(func(c *Config) { c.AwaitSync = true }), nil, 0},
+		"not ready": {config(func(c *Config) { c.NoPreempt, c.Priority = true, 255 }), func(b *bench, d time.Duration) {
+			b.do(func() { b.m.SetReady(b.now, false, &b.out) })
+		}, 0},
+		"not ready any more": {config(func(*Config) {}), func(b *bench, d time.Duration) {
+			if d == 300*ms && !b.m.Preempting() {
+				t.Error("it was about to preempt")
+			}
+			b.do(func() { b.m.SetReady(b.now, d < 300*ms || d >= 2*time.Second, &b.out) })
+		}, 2300 * ms},
+		"not ready, and the master is dead": {config(func(*Config) {}), func(b *bench, d time.Duration) {
+			b.do(func() { b.m.SetReady(b.now, false, &b.out) })
+			b.until(time.Second)
+		}, 100 * ms},
 		"in sync": {config(func(c *Config) { c.AwaitSync = true }), func(b *bench, d time.Duration) {
 			if d == time.Second {
 				b.do(func() { b.m.SetSynchronized(b.now, true, &b.out) })

@@ -18,6 +18,7 @@ type ages struct {
 	quickest [2]uint32
 	known    [2]bool
 	since    time.Duration
+	stood    stood
 }
 
 const (
@@ -39,6 +40,9 @@ func (a *ages) note(now time.Duration, s uint32) {
 	took := took(now, s)
 	if !a.known[0] || int32(took-a.quickest[0]) < 0 {
 		a.quickest[0], a.known[0] = took, true
+	}
+	if a.known[1] {
+		a.stood.note(now, time.Duration(int32(a.quickest[1]-a.quickest[0]))*time.Millisecond)
 	}
 }
 

@@ -91,7 +91,8 @@
 //     one, and no packet came for since, is a replica (model.ConnReplica): its opening, its
 //     changes and its end are not told, and it is not refreshed. So nothing goes back and forth.
 //  2. Of two versions of an entry the one with the later packet stays, here and there; at
-//     about the same time (250 ms) the one that comes takes the place of the one here. If they
+//     about the same time (250 ms) the one that comes takes the place of the one here, unless
+//     its state is an earlier one: it was sent before that director knew of the packet here. If they
 //     have different servers each director keeps its own then, until a later packet, and it is
 //     counted.
 //  3. An end removes the entry at the other director, unless a later packet came there.
@@ -115,12 +116,16 @@
 //     however much, does not come back with that one.
 //  9. When the last packet of an entry came is not known if it ends more than a timeout from now:
 //     it gives way to one of a packet that is known.
+//  10. A director whose clock stood, as of a suspended machine, notices by the other one's
+//     (stood.go): of an entry that had packets here before, and at the other one since, that one
+//     is the later.
 //
 // What remains: a receiver that was just started does not know when it had all. What ended in its
 // table meanwhile comes back if the other one has had packets of it, and replicas come back after
 // a table that was locked for too long or full, beyond the notes of rule 7. What was imported into
 // one table while the directors did not reach each other, with a last packet before that, comes to
-// the other one with its next packet.
+// the other one with its next packet. Of a clock that stood repeatedly, or within 10 s after a
+// session began, the last time counts, or none.
 //
 // After a split sessions resume, or both request a bulk transfer; then each has the union of
 // what had packets. Datagrams that were sent again have their age (ages.go): for rule 2 a packet

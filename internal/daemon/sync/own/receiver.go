@@ -564,7 +564,7 @@ func (r *Receiver) entry(now time.Duration, remove, bulk bool, in *reader, out *
 		return accepted
 	}
 	d.complete(&x.Conn)
-	x.Conn.Idle += r.age
+	x.Conn.Idle = r.ages.stood.idle(now, x.Conn.Idle+r.age)
 	x.Conn.Expires = max(0, x.Conn.Expires-r.age)
 	if remove {
 		r.counts.Deletions++

@@ -97,6 +97,9 @@ type ReceiverStatus struct {
 	Synced bool   // it has the whole table
 	// Lacking is how many of its entries it could not enter, of a missing server or otherwise.
 	Lacking uint64
+	// Missing are services and servers that it does not have, as far as the caller knows: it fills
+	// this in.
+	Missing []string
 }
 
 // NewSender begins a session at a time.
@@ -127,7 +130,7 @@ func (s *Sender) Counts() Counts { return s.counts }
 // Receivers are the receivers that are registered.
 func (s *Sender) Receivers() (list []ReceiverStatus) {
 	for _, p := range s.peers {
-		list = append(list, ReceiverStatus{p.id, p.addr, s.store.next - 1 - min(p.acked, s.store.next-1), p.synced, uint64(p.lacking)})
+		list = append(list, ReceiverStatus{p.id, p.addr, s.store.next - 1 - min(p.acked, s.store.next-1), p.synced, uint64(p.lacking), nil})
 	}
 	return list
 }

@@ -4,6 +4,7 @@ package own
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -50,6 +51,27 @@ func (r *Receiver) compare(now time.Duration, out *Output) {
 	out.Events = append(out.Events, Event{Kind: kind, Peer: r.peer, ID: r.session, Differences: differences})
 }
 
+// OnlyHere names, in order, what this director has and the sender does not. It does not wait as
+// long as EventSkew for a difference to last; nil: that is not known.
+func (r *Receiver) OnlyHere() (list []string) {
+	if !r.following || !r.skew.known || r.skew.own == nil {
+		return nil
+	}
+	all, complete := r.differences()
+	if !complete {
+		return nil
+	}
+	for _, d := range all {
+		if what, here := strings.CutSuffix(d, onlyHere); here {
+			list = append(list, what)
+		}
+	}
+	return list
+}
+
+// onlyHere is how differences say that the sender does not have something.
+const onlyHere = ": only this director has it"
+
 // differences names what is not the same, in order; not complete if definitions of the
 // sender are missing.
 func (r *Receiver) differences() (list []string, complete bool) {
@@ -64,12 +86,12 @@ func (r *Receiver) differences() (list []string, complete bool) {
 			_, ok := in[p]
 			_, service := in[pair{service: p.service}]
 			if !ok && (service || !p.server.IsValid()) { // not each server of a missing service
-				list = append(list, p.String()+": "+where)
+				list = append(list, p.String()+where)
 			}
 		}
 	}
-	missing(theirs, r.skew.own, "only the sender has it")
-	missing(r.skew.own, theirs, "only this director has it")
+	missing(theirs, r.skew.own, ": only the sender has it")
+	missing(r.skew.own, theirs, onlyHere)
 	for p, sum := range theirs {
 		if own, ok := r.skew.own[p]; ok && own != sum {
 			list = append(list, p.String()+": differs")

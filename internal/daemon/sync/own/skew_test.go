@@ -4,6 +4,7 @@ package own
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,15 @@ func TestSkewIsNamed(t *testing.T) {
 			w.run(skewAfter - 1500*time.Millisecond)
 			if backup.count(EventSkew) != 0 {
 				t.Errorf("%s: reported too early", name)
+			}
+			var here []string
+			for _, d := range x.want {
+				if what, ok := strings.CutSuffix(d, ": only this director has it"); ok {
+					here = append(here, what)
+				}
+			}
+			if got := backup.receive.OnlyHere(); !slices.Equal(got, here) {
+				t.Errorf("%s: only here are %q, want %q", name, got, here)
 			}
 			w.run(time.Minute)
 			var got []Event

@@ -184,10 +184,12 @@ func (r *Replica) watch(now time.Duration) {
 	if r.waiting.lacking() == 0 {
 		r.complete = now
 		r.alarms.clear(NotEntered, netip.AddrPort{})
-	} else if now-r.complete > lonely && !r.alarms.has(NotEntered) {
-		text := "connections of " + r.config.Role.from() + " are not entered: services or servers are missing, or the table is full"
+	} else if now-r.complete > lonely {
+		text := "connections of " + r.config.Role.from() + " are not entered: " + r.waiting.reason()
+		if !r.alarms.has(NotEntered) {
+			r.o.Log.Warn("replication: "+text, "entries", r.waiting.lacking())
+		}
 		r.alarms.raise(now, NotEntered, netip.AddrPort{}, text)
-		r.o.Log.Warn("replication: "+text, "entries", r.waiting.lacking())
 	}
 	name, text, accompanied := NoMaster, "no master of the group sends: is one started, with the same group and key, and reachable by UDP?", false
 	switch {

@@ -49,37 +49,42 @@ func (r *Replica) apply() error {
 
 // enter enters entries, or ends them. known, of a pair: one that is not here has ended.
 func (r *Replica) enter(batch []model.Connection, ends, known bool) error {
-	do := r.o.Table.Replicate
-	var merged director.Merged
-	switch {
-	case ends:
-		do = r.o.Table.Withdraw
-	case r.pair != nil:
-		do = func(entries []model.Connection) (errs []error, err error) {
-			errs, merged, err = r.o.Table.Merge(entries, known)
-			return errs, err
-		}
-	}
-	if r.pair != nil { // what a cursor has read is older
-		for i := range batch {
-			r.cursors.note(&batch[i])
-		}
-	}
+	return r.enterAt(time.Now(), batch, false, ends, known)
+}
+
+// enterAt enters entries whose times are those of a moment; retried: they have waited.
+func (r *Replica) enterAt(at time.Time, batch []model.Connection, retried, ends, known bool) error {
 	var errs []error
 	var err error
-	r.outside(func() { errs, err = do(batch) })
+	var merged director.Merged
+	r.outside(func() {
+		switch {
+		case ends:
+			errs, merged.Took, err = r.o.Table.Withdraw(batch)
+		case r.pair != nil:
+			errs, merged, err = r.o.Table.Merge(batch, known)
+		default:
+			errs, err = r.o.Table.Replicate(batch)
+		}
+	})
+	if r.pair != nil { // what a cursor has read of them is older, but for what stays as it was here
+		for i, took := range merged.Took {
+			if took {
+				r.cursors.note(&batch[i])
+			}
+		}
+	}
 	r.state.Conflicts.Kept += merged.Kept
 	r.state.Conflicts.Replaced += merged.Replaced
 	if err != nil {
 		return fmt.Errorf("replication: %w", err)
 	}
 	r.lockNoted = false
-	now := time.Now()
 	for i, err := range errs {
 		switch {
 		case err == nil || ends:
 			r.waiting.remove(&batch[i])
-		case waits(err) && r.waiting.keep(now, &batch[i], isMissing(err)):
+		case waits(err) && r.waiting.keep(at, &batch[i], err, retried):
 		default:
 			r.state.Refused++
 		}

@@ -96,7 +96,8 @@ func (l *load) end(n int) {
 		delete(l.live, l.flows[at])
 		l.flows = slices.Delete(l.flows, at, at+1)
 	}
-	l.wantNone(l.d.Withdraw(list))
+	errs, _, err := l.d.Withdraw(list)
+	l.wantNone(errs, err)
 	l.changes += len(list)
 }
 

@@ -88,7 +88,7 @@ func (r *Replica) retry(now time.Duration, looks bool) (more bool, err error) {
 		}
 	}
 	if again := r.waiting.again(at); len(again) > 0 {
-		err = r.enter(again, false, false)
+		err = r.enterAt(at, again, true, false, false)
 		if isLocked(err) { // they still wait
 			r.noteLock(err)
 			return false, nil

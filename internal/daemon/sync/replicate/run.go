@@ -30,7 +30,7 @@ type Table interface {
 	Generation() (uint64, error)
 	ClientPackets() (uint64, error)
 	Replicate(entries []model.Connection) (errs []error, err error)
-	Withdraw(entries []model.Connection) (errs []error, err error)
+	Withdraw(entries []model.Connection) (errs []error, ended []bool, err error)
 	Sweep(entries []model.Connection) (ended int, err error)
 	Merge(entries []model.Connection, known bool) (errs []error, m director.Merged, err error)
 	Replicated() (bool, error)
@@ -84,6 +84,7 @@ type Replica struct {
 	// complete is when all entries of the master were entered last.
 	complete   time.Duration
 	bulks      uint64     // that a backup has begun to receive
+	whole      bool       // the latest one is complete
 	looked     uint64     // the generation of the services that the machine has
 	past       own.Counts // of earlier sessions
 	locked     bool       // another command had the table locked for too long: nothing is applied
@@ -117,10 +118,11 @@ type State struct {
 	Receivers []own.ReceiverStatus // of a master, or the other director of a pair
 	Master    own.ReceiverState    // of a backup; of a pair what is known of the other director's stream
 	Waiting   int                  // entries without a service, server or template here
+	Missing   []Missing            // services and servers that those wait for
 	Lacking   uint64               // of a backup: entries that were not entered: those that wait, and those that found no room for that
 	Session   uint64               // of a master
 	Swept     uint64               // entries that ended since the master does not have them
-	Conflicts director.Merged      // of a pair: entries that both have with another server
+	Conflicts director.Conflicts   // of a pair: entries that both have with another server
 	Refused   uint64               // entries that the table cannot have
 	Lost      uint64               // events that found no room; each time all is sent anew
 	Locked    uint64               // times that another command had the table locked for too long
@@ -439,6 +441,7 @@ func (r *Replica) do() error {
 		} else {
 			r.waiting.clear() // what the master has comes again, and the rest has ended
 		}
+		r.waiting.transfer, r.whole = r.bulks, false
 	}
 	if err := r.apply(); err != nil {
 		for _, e := range r.out.Events {
@@ -453,6 +456,10 @@ func (r *Replica) do() error {
 		return nil
 	}
 	if r.receiver != nil {
+		if synced := r.receiver.State().Synced; synced && !r.whole && r.pair != nil {
+			r.waiting.whole()
+			r.whole = true
+		}
 		r.receiver.SetLacking(r.now(), r.waiting.lacking(), &r.out)
 	}
 	r.send()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"imbang/internal/daemon/sync/own"
 	"imbang/internal/director"
 	"imbang/internal/host"
 	"imbang/internal/model"
@@ -51,6 +52,26 @@ func twoNodes(t *testing.T, connections uint32) (a, b *node) {
 		n.configure(connections)
 	}
 	return a, b
+}
+
+// oneNode is a director, and a role of a pair that does not run.
+func oneNode(t *testing.T, connections uint32) (n *node, r *Replica) {
+	t.Helper()
+	n = &node{T: t, ns: testenv.Namespace(t, "one")}
+	n.configure(connections)
+	return n, idlePair(t, n.d)
+}
+
+// idlePair is a role of a pair that does not run.
+func idlePair(t *testing.T, table Table) *Replica {
+	t.Helper()
+	to := netip.MustParseAddrPort("10.7.0.2:0")
+	r, err := New(Config{Role: RolePair, Listen: netip.MustParseAddrPort("10.7.0.1:0"), To: []netip.AddrPort{to}, KeyFile: "/k"}, Options{Table: table, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.pair = &own.Pair{}
+	return r
 }
 
 // configure loads a director with the services.

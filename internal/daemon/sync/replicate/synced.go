@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -29,12 +30,18 @@ func (r *Replica) syncedLocked(since time.Time) bool {
 // mergeEvery is how often Merge looks.
 const mergeEvery = 10 * time.Millisecond
 
+// mergePatience is barrierPatience of Merge: master and better master both have the addresses
+// meanwhile, and the wait does not add a service that is missing.
+const mergePatience = 500 * time.Millisecond
+
 // Merge waits until both directors of a pair have all that was in either table at the call:
-// Barrier, and Synced. The error is that of Barrier.
+// Barrier, and Synced. The error is that of Barrier. After ErrLacking both have all that they
+// can enter.
 func (r *Replica) Merge(ctx context.Context) error {
 	began := time.Now()
-	if _, err := r.Barrier(ctx); err != nil {
-		return err
+	_, lacking := r.barrier(ctx, mergePatience)
+	if lacking != nil && !errors.Is(lacking, ErrLacking) {
+		return lacking
 	}
 	for !r.Synced(began) {
 		select {
@@ -43,5 +50,5 @@ func (r *Replica) Merge(ctx context.Context) error {
 		case <-time.After(mergeEvery):
 		}
 	}
-	return nil
+	return lacking
 }

@@ -3,6 +3,10 @@
 package replicate
 
 import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"slices"
 	"time"
 
 	"imbang/internal/model"
@@ -27,16 +31,25 @@ type waiting struct {
 	queue    []model.EntryKey // to be tried again
 	earliest time.Time        // not later than when the next entry expires
 	batch    []model.Connection
+	missing  map[pair]int // services and servers, with the number of entries that wait for each
+	transfer uint64       // number of the latest transfer of the whole table that has begun
+	gone     int          // entries that the other director of a pair does not have any more
 }
 
 type waitingEntry struct {
 	conn     model.Connection
 	expires  time.Time
-	services bool // it waits for a service or a server
+	missing  pair   // the service or server that it waits for; the zero one: for something else
+	transfer uint64 // after whose beginning it came last
+	gone     bool
 }
 
-// keep reports whether there was room.
-func (w *waiting) keep(now time.Time, c *model.Connection, services bool) bool {
+// services reports whether it waits for a service or a server.
+func (e *waitingEntry) services() bool { return e.missing != pair{} }
+
+// keep has an entry wait that the table could not have at a time, for a reason. It reports whether
+// there was room. retried: it is one of again.
+func (w *waiting) keep(at time.Time, c *model.Connection, reason error, retried bool) bool {
 	key := c.Key()
 	e := w.entries[key]
 	if e == nil {
@@ -50,7 +63,15 @@ func (w *waiting) keep(now time.Time, c *model.Connection, services bool) bool {
 		e = &waitingEntry{}
 		w.entries[key] = e
 	}
-	e.conn, e.expires, e.services = *c, now.Add(c.Expires), services
+	e.conn, e.expires = *c, at.Add(c.Expires)
+	w.lacks(e, missingOf(c, reason))
+	if !retried {
+		e.transfer = w.transfer
+		if e.gone {
+			e.gone = false
+			w.gone--
+		}
+	}
 	if c.Control != nil { // the machine's memory is used again
 		control := *c.Control
 		e.conn.Control = &control
@@ -61,18 +82,115 @@ func (w *waiting) keep(now time.Time, c *model.Connection, services bool) bool {
 	return true
 }
 
-func (w *waiting) remove(c *model.Connection) {
-	if len(w.entries) > 0 {
-		delete(w.entries, c.Key())
+// missingOf is the service or server whose absence is a reason; the zero one if it is another one.
+func missingOf(c *model.Connection, reason error) pair {
+	switch {
+	case errors.Is(reason, model.ErrNoService):
+		return pair{service: c.Service}
+	case errors.Is(reason, model.ErrNoServer):
+		return pair{c.Service, c.RealServer}
+	}
+	return pair{}
+}
+
+// lacks notes what an entry waits for.
+func (w *waiting) lacks(e *waitingEntry, p pair) {
+	if e.services() {
+		if w.missing[e.missing]--; w.missing[e.missing] == 0 {
+			delete(w.missing, e.missing)
+		}
+	}
+	if e.missing = p; e.services() {
+		if w.missing == nil {
+			w.missing = map[pair]int{}
+		}
+		w.missing[p]++
 	}
 }
 
+func (w *waiting) remove(c *model.Connection) {
+	if len(w.entries) > 0 {
+		w.drop(c.Key())
+	}
+}
+
+func (w *waiting) drop(key model.EntryKey) {
+	e := w.entries[key]
+	if e == nil {
+		return
+	}
+	w.lacks(e, pair{})
+	if e.gone {
+		w.gone--
+	}
+	delete(w.entries, key)
+}
+
 // clear removes all.
-func (w *waiting) clear() { *w = waiting{batch: w.batch} }
+func (w *waiting) clear() { *w = waiting{batch: w.batch, transfer: w.transfer} }
+
+// whole notes that a pair's transfer is complete which has all that the other director has had
+// packets of. An entry that did not come with it ended while that director was out of reach. It
+// waits still: if that director has lost its table, connections of the entry may go on here.
+// Replicas of that director need not come again.
+func (w *waiting) whole() {
+	for _, e := range w.entries {
+		if e.transfer < w.transfer && !e.gone && e.conn.Flags&model.ConnReplica == 0 {
+			e.gone = true
+			w.gone++
+		}
+	}
+}
 
 // lacking is how many entries of the master were not entered; those that found no room
 // count each time that they came.
-func (w *waiting) lacking() uint64 { return uint64(len(w.entries)) + w.overflow }
+func (w *waiting) lacking() uint64 { return uint64(len(w.entries)-w.gone) + w.overflow }
+
+// Missing is a service or server that entries wait for.
+type Missing struct {
+	Service string
+	Server  string // empty: the service itself is missing
+	Entries int    // that wait for it
+}
+
+// mostMissing are reported.
+const mostMissing = 1000
+
+// lack is what entries wait for, the most frequent first.
+func (w *waiting) lack() (list []Missing) {
+	for p, n := range w.missing {
+		m := Missing{Service: p.service.String(), Entries: n}
+		if p.server.IsValid() {
+			m.Server = p.server.String()
+		}
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(x, y Missing) int {
+		return cmp.Or(cmp.Compare(y.Entries, x.Entries), cmp.Compare(x.Service, y.Service), cmp.Compare(x.Server, y.Server))
+	})
+	return list[:min(len(list), mostMissing)]
+}
+
+// reason is why entries wait, as far as an operator can change it.
+func (w *waiting) reason() string {
+	var names []string
+	for p := range w.missing {
+		names = append(names, p.String())
+	}
+	slices.Sort(names) // not by numbers: the text of an alarm stays the same
+	if len(names) == 0 {
+		return "the table is full, or what they depend on is not in it"
+	}
+	return "missing here: " + some(names)
+}
+
+// String is as differences of the configurations name it.
+func (p pair) String() string {
+	if p.server == (netip.AddrPort{}) {
+		return "service " + p.service.String()
+	}
+	return "service " + p.service.String() + " server " + p.server.String()
+}
 
 // expire removes those whose time is over.
 func (w *waiting) expire(now time.Time) {
@@ -82,7 +200,7 @@ func (w *waiting) expire(now time.Time) {
 	first := true
 	for key, e := range w.entries {
 		if !e.expires.After(now) {
-			delete(w.entries, key)
+			w.drop(key)
 		} else if first || e.expires.Before(w.earliest) {
 			w.earliest, first = e.expires, false
 		}
@@ -110,7 +228,7 @@ func (w *waiting) retryOthers() {
 		if len(w.queue) == mostOthers {
 			return
 		}
-		if !e.services {
+		if !e.services() {
 			w.queue = append(w.queue, key)
 		}
 	}

@@ -49,6 +49,9 @@ type Facts struct {
 	Synchronized uint64 `json:"synchronized,omitempty"`
 	// Yield: the other director sees more servers. Groups have the lowest priority then.
 	Yield bool `json:"yield,omitempty"`
+	// YieldUndecided: the daemon does not know Yield since its start, and what was reported before
+	// stays.
+	YieldUndecided bool `json:"yield_undecided,omitempty"`
 	// YieldReason is for people.
 	YieldReason string `json:"yield_reason,omitempty"`
 }

@@ -38,8 +38,18 @@ func Clean(dir string, log *slog.Logger, open func() (Plane, error)) error {
 	}
 	resign(&h, log)
 	_ = os.Remove(place.VRRPHandover(dir))
+	return cleanUp(log, open)
+}
+
+// cleanUp removes the addresses of this program, and ends what the data plane does with their
+// packets. Without the first it does not do the second: guards without a lease keep the kernel
+// silent. open may be nil: no director is used.
+func cleanUp(log *slog.Logger, open func() (Plane, error)) error {
 	if err := removeMarked(log); err != nil {
 		return err
+	}
+	if open == nil {
+		return nil
 	}
 	plane, err := open()
 	if err != nil {

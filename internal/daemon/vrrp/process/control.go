@@ -163,6 +163,9 @@ func (l *loop) told(c *controlClient, m *control.Message) {
 // learn takes in facts of the daemon.
 func (l *loop) learn(f facts) {
 	before := l.facts
+	if f.YieldUndecided {
+		f.Yield, f.YieldReason = before.Yield, before.YieldReason
+	}
 	l.facts = f
 	if before.Yield != f.Yield {
 		if f.Yield {

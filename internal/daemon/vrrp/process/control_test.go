@@ -26,7 +26,11 @@ type fakeDaemon struct {
 }
 
 func startDaemon(n *node, synced bool) *fakeDaemon {
-	d := &fakeDaemon{synced: synced}
+	return startDaemonWith(n, synced, control.Facts{})
+}
+
+func startDaemonWith(n *node, synced bool, facts control.Facts) *fakeDaemon {
+	d := &fakeDaemon{synced: synced, facts: facts}
 	d.client = control.NewClient(control.Socket(n.dir), func(e control.Event) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -152,7 +156,10 @@ func TestYield(t *testing.T) {
 	a.await("a dead master is replaced", a.is(vrrp.Master))
 	b.start()
 	a.await("it yields again", a.is(vrrp.Backup))
-	startDaemon(a, true)
+	d = startDaemonWith(a, true, control.Facts{YieldUndecided: true})
+	a.await("the daemon runs again", func() bool { return a.status().Daemon })
+	a.stays("and does not know yet whether it yields", 6*interval, a.is(vrrp.Backup))
+	d.change(func(d *fakeDaemon) { d.facts = control.Facts{} })
 	a.await("it does not yield any more", a.is(vrrp.Master))
 }
 

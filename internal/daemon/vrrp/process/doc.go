@@ -23,7 +23,8 @@
 //  3. A group is in fault while a device that it needs is missing, down or without carrier,
 //     has no address to send from, while its addresses cannot be configured, which includes
 //     that the kernel does not answer in time (overdue.go), or while none of its advertisements
-//     can be sent. It does not preempt after the last two, but replaces a dead master.
+//     can be sent. It does not preempt after the last two, nor while the worker waits for the
+//     kernel (ready.go), but replaces a dead master.
 //  4. A reload and a handover make no transition. Groups are matched by name. What is not
 //     known yet, such as the verdict of a changed script, is no reason to leave.
 //  5. An address is announced when the host has it.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -270,7 +269,7 @@ func TestClean(t *testing.T) {
 	}
 	a.signal(syscall.SIGUSR2)
 	a.await("the next program", func() bool { _, err := os.Stat(place.VRRPHandover(a.dir)); return err == nil })
-	a.signal(syscall.SIGTERM) // nothing handles it yet
+	a.signal(syscall.SIGKILL) // the earlier program would handle another one, and execute the next one
 	if err := <-a.exit; err == nil || has(t, a.ns, all...) != len(all) {
 		t.Errorf("%v", err)
 	}
@@ -286,27 +285,6 @@ func TestClean(t *testing.T) {
 	}
 	if err := clean(); err != nil { // nothing is left
 		t.Error(err)
-	}
-}
-
-// A start whose file cannot be read removes what an earlier process has left.
-func TestStartRefused(t *testing.T) {
-	link := newNetwork(t)
-	ns := link.host(1)
-	a := newNode(t, ns, web(150, virtual4)).start()
-	group := web(150, virtual4)
-	all := group.AllAddresses()
-	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, ns, all...) == len(all) })
-	a.vanish(false)
-	own := netip.MustParsePrefix("10.20.0.200/32")
-	link.ip(ns, "address", "add", own.String(), "dev", "eth0")
-	wrong := errors.New("line 3: what is this")
-	o := Options{Load: func() (*setup.Setup, error) { return nil, wrong }, Dir: a.dir, Log: logOf(a)}
-	if err := ns.Do(func() error { return Run(t.Context(), o) }); !errors.Is(err, wrong) {
-		t.Errorf("%v", err)
-	}
-	if n := has(t, ns, all...); n != 0 || has(t, ns, vrrp.Address{Device: "eth0", Prefix: own}) != 1 {
-		t.Errorf("%d addresses are left", n)
 	}
 }
 

@@ -172,6 +172,9 @@ func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 	for i := range g.out.Actions {
 		g.do(&g.out.Actions[i])
 	}
+	if g.machine.State() != was && len(g.setup.Addresses) > 0 {
+		g.seekOthers()
+	}
 	if g.forgotten {
 		g.forgotten = false
 		g.forget()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/vrrp"
+	"imbang/internal/host"
 )
 
 // leaveGrace is for how long a former master does not pass packets of unknown connections to
@@ -56,6 +57,7 @@ func (g *group) giveWay() {
 	}
 	g.until = now() + min(leaveGrace, g.loop.setup.Grace)
 	g.to = make([]netip.Addr, len(g.setup.Routers))
+	g.forgetUnheard()
 	g.setGrace(g.until)
 }
 
@@ -63,6 +65,7 @@ func (g *group) giveWay() {
 func (g *group) succeeded(router int, from netip.Addr) {
 	if g.until != 0 && g.machine.State() != vrrp.Master && router < len(g.to) {
 		g.to[router] = from
+		g.seekUnheard()
 		g.hand()
 	}
 }
@@ -91,14 +94,21 @@ func (g *group) hand() {
 		if d == nil || !g.to[i].IsValid() {
 			continue
 		}
-		mac := g.macs[neighbour{d.Index, g.to[i]}]
-		if len(mac) != 6 || slices.Equal(mac, d.MAC) || slices.Equal(mac, g.hands[d.Index]) {
-			continue
-		}
-		err := g.plane.Hand(d.Index, mac, g.until)
-		if g.noted(planeError{useHand, g.setup.Name}, err); err == nil {
-			g.hands[d.Index] = mac
-		}
+		g.handTo(d, g.macs[neighbour{d.Index, g.to[i]}])
+	}
+	if slices.ContainsFunc(g.to, netip.Addr.IsValid) {
+		g.handUnheard()
+	}
+}
+
+// handTo has the director with a hardware address on a device get them.
+func (g *group) handTo(d *host.Device, mac net.HardwareAddr) {
+	if len(mac) != 6 || slices.Equal(mac, d.MAC) || slices.Equal(mac, g.hands[d.Index]) {
+		return
+	}
+	err := g.plane.Hand(d.Index, mac, g.until)
+	if g.noted(planeError{useHand, g.setup.Name}, err); err == nil {
+		g.hands[d.Index] = mac
 	}
 }
 

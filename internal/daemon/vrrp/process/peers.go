@@ -39,6 +39,9 @@ func (l *loop) writePeers() {
 			}
 		}
 	}
+	for _, g := range l.groups {
+		all = append(all, g.unheardPeers()...)
+	}
 	same := func(a, b PeerAddress) bool { return a.Index == b.Index && slices.Equal(a.MAC, b.MAC) }
 	if slices.EqualFunc(all, l.peers, same) {
 		return

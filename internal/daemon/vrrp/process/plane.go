@@ -57,6 +57,7 @@ type planeUse struct {
 	// loaded and being attached is no fault.
 	attached [][]int
 	macs     map[neighbour]net.HardwareAddr
+	sought   []neighbour   // whose hardware addresses are looked for
 	peers    []PeerAddress // as written
 	// absent is how many looks in a row, at most absentLooks, have found no director.
 	absent int

@@ -224,62 +224,6 @@ func TestForeignHandover(t *testing.T) {
 	}
 }
 
-// A reload adds and removes addresses, routers and groups without a transition.
-func TestReload(t *testing.T) {
-	link := newNetwork(t)
-	a := newNode(t, link.host(1), web(150, virtual4)).start()
-	b := newNode(t, link.host(2), web(100, virtual4)).start()
-	a.await("master", a.is(vrrp.Master))
-	more := vrrp.Address{Device: "eth0", Prefix: netip.MustParsePrefix("10.20.0.3/24")}
-	a.configure(func(s *setup.Setup) { s.Groups[0].Addresses = []vrrp.Address{more} })
-	a.await("other addresses", func() bool { return has(t, a.ns, more) == 1 && has(t, a.ns, gateway) == 0 })
-	six := setup.Router{Device: "eth0", ID: 52, Addresses: virtual6}
-	second := web(150, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")})
-	second.Name, second.Routers[0].ID, second.Addresses = "mail", 53, nil
-	for _, n := range []*node{a, b} {
-		n.configure(func(s *setup.Setup) {
-			s.Groups[0].Routers = append(slices.Clone(s.Groups[0].Routers), six)
-			s.Groups[0].Interval = 2 * interval
-			s.Groups = append(s.Groups, second)
-		})
-	}
-	a.await("both groups", func() bool {
-		return has(t, a.ns, vrrp.Address{Device: "eth0", Prefix: virtual6[1]}) == 1 && a.status().Groups[1].State == vrrp.Master.String() != (b.status().Groups[1].State == vrrp.Master.String())
-	})
-	if got := a.group(); got.Counts.Left != 0 || got.Counts.Became != 1 || got.IntervalMS != float64(2*interval/time.Millisecond) || len(got.Routers) != 2 {
-		t.Errorf("%+v", got)
-	}
-	b.await("the new master is seen", func() bool { return b.group().Routers[1].Master != "" })
-	if got := b.group(); got.Counts.Became != 0 {
-		t.Errorf("%+v", got)
-	}
-	for _, n := range []*node{a, b} {
-		n.configure(func(s *setup.Setup) { s.Groups = s.Groups[:1] })
-	}
-	mail := vrrp.Address{Device: "eth0", Prefix: second.Routers[0].Addresses[0]}
-	a.await("the second group is gone", func() bool { return has(t, a.ns, mail)+has(t, b.ns, mail) == 0 })
-	// A priority below the other one's moves it.
-	a.configure(func(s *setup.Setup) { s.Groups[0].Priority = 50 })
-	b.await("the other one is better", b.is(vrrp.Master))
-	a.await("it has left", a.is(vrrp.Backup))
-}
-
-// A configuration that cannot be read changes nothing.
-func TestReloadRefused(t *testing.T) {
-	link := newNetwork(t)
-	a := newNode(t, link.host(1), web(150, virtual4)).start()
-	a.await("master", a.is(vrrp.Master))
-	l := &loop{Options: Options{Log: logOf(a)}}
-	l.reload(nil, errors.New("first\nsecond"))
-	if l.loadError != "first\nsecond" || !a.logged("first; second") {
-		t.Errorf("%q", l.loadError)
-	}
-	l.reload(nil, nil)
-	if !strings.Contains(l.loadError, "no section vrrp") {
-		t.Errorf("%q", l.loadError)
-	}
-}
-
 // Faults of devices begin and end, and devices that are made again are used.
 func TestDevices(t *testing.T) {
 	link := newNetwork(t)
@@ -501,19 +445,4 @@ func TestNotify(t *testing.T) {
 	if got, want := lines("two"), []string{"GROUP two FAULT 150 vrrp", "GROUP two BACKUP 150 vrrp", "GROUP two MASTER 150 vrrp", "GROUP two STOP 150 vrrp"}; !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-}
-
-// There is one process in a network namespace, and none to ask otherwise.
-func TestOneProcess(t *testing.T) {
-	link := newNetwork(t)
-	a := newNode(t, link.host(1), web(150, virtual4)).start()
-	o := Options{Load: func() (*setup.Setup, error) { return &a.wanted, nil }, Dir: a.dir, Log: logOf(a)}
-	if err := Run(t.Context(), o); !errors.Is(err, place.ErrVRRPRunning) {
-		t.Errorf("%v", err)
-	}
-	a.stop()
-	if _, err := Ask(a.dir); !errors.Is(err, ErrNone) {
-		t.Errorf("%v", err)
-	}
-	a.start()
 }

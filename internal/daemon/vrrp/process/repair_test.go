@@ -4,7 +4,6 @@ package process
 
 import (
 	"errors"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -69,75 +68,6 @@ func TestRefrains(t *testing.T) {
 	}
 }
 
-// A device that is renamed does not keep addresses of the group.
-func TestRenamedDevice(t *testing.T) {
-	link := newNetwork(t)
-	a := newNode(t, link.host(1), web(150, virtual4)).start()
-	group := web(0, virtual4)
-	all := group.AllAddresses()
-	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
-	rename := func() error { return run("ip", "link", "set", "eth1", "name", "eth7") }
-	if err := a.ns.Do(rename); err != nil { // before Linux 6.2 a device that is up cannot be renamed
-		link.ip(a.ns, "link", "set", "eth1", "down")
-		if err := a.ns.Do(rename); err != nil {
-			t.Fatal(err)
-		}
-	}
-	a.await("a fault", func() bool { return slices.Contains(a.group().Faults, "there is no device eth1") })
-	renamed := vrrp.Address{Device: "eth7", Prefix: gateway.Prefix}
-	a.await("no address is left", func() bool { return has(t, a.ns, append(all, renamed)...) == 0 })
-	link.ip(a.ns, "link", "set", "eth7", "name", "eth1")
-	link.ip(a.ns, "link", "set", "eth1", "up")
-	a.await("master again", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
-}
-
-// An address that is added while its device is removed is no failure of the group, and comes
-// with the next device of the name.
-func TestVanishedDevice(t *testing.T) {
-	link := newNetwork(t)
-	if err := link.host(1).Do(func() error {
-		l := quietLoop(t, now(), "web")
-		if err := l.open(); err != nil {
-			return err
-		}
-		defer l.close()
-		var err error
-		if l.devices, err = host.Devices(); err != nil {
-			return err
-		}
-		l.looking = true // and it is not over before the end
-		g := l.groups[0]
-		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(now(), out) })
-		// The loop's devices are those of a moment ago.
-		if err := run("ip", "link", "delete", "eth1"); err != nil {
-			return err
-		}
-		l.settle(time.Second)
-		if _, is := g.known[gateway]; is || g.failed != "" || !l.lookAgain {
-			t.Errorf("%t, %q", is, g.failed)
-		}
-		if err := run("ip", "link", "add", "eth1", "up", "type", "veth", "peer", "name", "end"); err != nil {
-			return err
-		}
-		if err := run("ip", "link", "set", "end", "up"); err != nil {
-			return err
-		}
-		for l.devices["eth1"] == nil || !l.devices["eth1"].Up { // its carrier comes later
-			if l.devices, err = host.Devices(); err != nil {
-				return err
-			}
-		}
-		g.keepAddresses(now())
-		l.settle(time.Second)
-		if !g.known[gateway] || g.failed != "" || g.announced == 0 {
-			t.Errorf("%v, %q", g.known, g.failed)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A removal that failed is tried again, after a pause that becomes longer; looks at the devices
 // do not wait for it.
 func TestFailedRemoval(t *testing.T) {
@@ -194,57 +124,6 @@ func TestAddressMoves(t *testing.T) {
 	}
 	a.configure(func(s *setup.Setup) { s.Groups[0].Addresses, s.Groups[1].Addresses = nil, nil })
 	a.await("it is gone", func() bool { return has(t, a.ns, moving) == 0 })
-}
-
-// A changed script makes no transition: its earlier verdict counts until it has one.
-func TestChangedScript(t *testing.T) {
-	link := newNetwork(t)
-	script := setup.Script{Name: "s", Command: []string{"/bin/true"}, Interval: 20 * time.Millisecond, Timeout: time.Minute, Rise: 1, Fall: 1}
-	bonus := script
-	bonus.Name, bonus.Weight = "bonus", 60
-	group, other := web(100, virtual4), web(150, virtual4)
-	group.Interval, other.Interval = calm, calm
-	group.Scripts = []string{"s", "bonus"}
-	a := newNode(t, link.host(1), group)
-	a.wanted.Scripts = []setup.Script{bonus, script}
-	a.start()
-	b := newNode(t, link.host(2), other).start()
-	a.await("master", func() bool { return a.is(vrrp.Master)() && a.group().Priority == 160 })
-	b.await("it is followed", func() bool { return b.is(vrrp.Backup)() && b.group().Routers[0].Master != "" })
-	left := a.group().Counts.Left
-	stays := func(what, verdict string) {
-		t.Helper()
-		time.Sleep(calm)
-		s := a.status()
-		if g := s.Groups[0]; g.Priority != 160 || g.Counts.Left != left || len(g.Faults) > 0 {
-			t.Errorf("%s: %+v", what, g)
-		}
-		for _, one := range s.Scripts {
-			if one.Verdict != verdict {
-				t.Errorf("%s: %+v", what, one)
-			}
-		}
-	}
-	change := func(f func(s *setup.Script)) {
-		t.Helper()
-		a.configure(func(s *setup.Setup) {
-			s.Scripts = slices.Clone(s.Scripts)
-			for i := range s.Scripts {
-				f(&s.Scripts[i])
-			}
-		})
-	}
-	change(func(s *setup.Script) { s.Interval = time.Minute })
-	stays("another interval", "up")
-	change(func(s *setup.Script) { s.Command = []string{"/bin/sleep", "50"} })
-	stays("another command", "unknown")
-	a.configure(func(s *setup.Setup) {
-		s.Scripts = append(slices.Clone(s.Scripts), setup.Script{Name: "new", Command: []string{"/bin/sleep", "50"}, Interval: time.Minute, Timeout: time.Minute, Rise: 1, Fall: 1})
-		s.Groups[0].Scripts = append(slices.Clone(s.Groups[0].Scripts), "new")
-	})
-	stays("another script", "unknown")
-	change(func(s *setup.Script) { s.Command = []string{"/bin/false"} })
-	a.await("its result counts", a.is(vrrp.Fault))
 }
 
 // A master whose advertisements cannot be sent to anybody leaves.
@@ -364,10 +243,14 @@ func TestFlood(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for range 15000 {
-		_ = s.Send([]byte{0x31, 51, 255, 1, 0, 1, 0, 0, 10, 20, 0, 1}, own4(3), own4(2))
-	}
-	b.await("the flood is noticed", func() bool { return b.logged("a flood of advertisements") })
+	// Where the sender waits for a CPU, the other end reads each one as it comes: that is no flood.
+	b.await("the flood is noticed", func() bool {
+		for range 5000 {
+			_ = s.Send([]byte{0x31, 51, 255, 1, 0, 1, 0, 0, 10, 20, 0, 1}, own4(3), own4(2))
+		}
+		return b.logged("a flood of advertisements")
+	})
+	time.Sleep(interval) // what was sent before is read
 	strangers := b.group().Counts.Strangers
 	for range 3000 {
 		_ = s.Send([]byte{0x31, 51, 255, 1, 0, 1, 0, 0, 10, 20, 0, 1}, own4(3), own4(2))
@@ -375,107 +258,5 @@ func TestFlood(t *testing.T) {
 	time.Sleep(3 * interval)
 	if g := b.group(); g.Counts.Strangers != strangers || g.State != vrrp.Backup.String() || g.Counts.Became > 0 {
 		t.Errorf("%d strangers before: %+v", strangers, g)
-	}
-}
-
-// quietLoop is a loop with machines of groups that have started to listen at a time.
-func quietLoop(t *testing.T, at time.Duration, names ...string) *loop {
-	t.Helper()
-	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, setup: &setup.Setup{}, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}}
-	for _, name := range names {
-		s := web(100, virtual4)
-		s.Name = name
-		g := newGroup(l, &s)
-		if err := g.make(); err != nil {
-			t.Fatal(err)
-		}
-		var out vrrp.Output
-		g.machine.Start(at, &out)
-		g.next = out.Next
-		l.groups = append(l.groups, g)
-	}
-	return l
-}
-
-// A round that took too long reads advertisements before the machines tick, which then see the
-// time as it is; and it does so a bounded number of times.
-func TestLongRound(t *testing.T) {
-	begin := now() - time.Second
-	l := quietLoop(t, begin, "a", "b")
-	tickAt := begin + 2*interval
-	for i := range moreTimes {
-		if l.tick(tickAt, true) {
-			t.Fatalf("round %d ticked by an old time", i)
-		}
-	}
-	if !l.tick(tickAt, true) {
-		t.Fatal("never")
-	}
-	for _, g := range l.groups {
-		if g.machine.Counts().Stalls != 1 {
-			t.Errorf("%s does not know what time it is", g.setup.Name)
-		}
-	}
-	// What was not read is before backups, but not before masters.
-	l = quietLoop(t, now()-2*interval, "a")
-	if l.tick(now(), false) {
-		t.Error("a backup ticked before all was read")
-	}
-	l = quietLoop(t, now()-2*interval, "a")
-	l.groups[0].call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(now()-time.Millisecond, out) })
-	time.Sleep(interval)
-	if !l.tick(now(), false) {
-		t.Error("a master did not tick")
-	}
-}
-
-// endingPlane calls a function when a lease ends.
-type endingPlane struct {
-	*fakePlane
-	ended func()
-}
-
-func (p endingPlane) Renew(group uint32, until time.Duration) error {
-	if until == 0 {
-		p.ended()
-	}
-	return p.fakePlane.Renew(group, until)
-}
-
-// The leases of all groups end before any of them resigns.
-func TestStopOrder(t *testing.T) {
-	link := newNetwork(t)
-	if err := link.host(1).Do(func() error {
-		l := quietLoop(t, now(), "a", "b")
-		ended := 0
-		l.plane, l.slots = endingPlane{newPlane(), func() {
-			ended++
-			for _, g := range l.groups {
-				if g.unsent > 1 { // of becoming master
-					t.Errorf("%s has resigned", g.setup.Name)
-				}
-			}
-		}}, map[string]uint32{"a": 0, "b": 1}
-		if err := l.open(); err != nil {
-			return err
-		}
-		defer l.close()
-		var err error
-		if l.devices, err = host.Devices(); err != nil {
-			return err
-		}
-		delete(l.devices, "eth0") // nothing can be sent
-		for _, g := range l.groups {
-			g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(now(), out) })
-		}
-		l.stop()
-		for _, g := range l.groups {
-			if ended != 2 || g.unsent != 2 || g.machine.State() != vrrp.Initialize {
-				t.Errorf("%d ended, %d advertisements", ended, g.unsent)
-			}
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -144,3 +144,34 @@ func TestRTNLHeld(t *testing.T) {
 	release()
 	b.await("it has the addresses, and announces them", func() bool { return has(t, b.ns, all...) == len(all) && b.group().Counts.Announced > 0 })
 }
+
+// A backup that could not add the addresses, as another program holds the RTNL lock, does not
+// preempt before it can, whether the worker waits for the lock already or is idle.
+func TestNoPreemptionWithoutRTNL(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"the worker waits": 0, "the worker is idle": 6 * calm} {
+		t.Run(name, func(t *testing.T) {
+			link := newNetwork(t)
+			group, other := web(150, virtual4, own4(2)), web(100, virtual4, own4(1))
+			group.Interval, other.Interval, group.PreemptDelay = calm, calm, delay
+			b := newNode(t, link.host(2), other).start()
+			b.await("master", b.is(vrrp.Master))
+			if delay == 0 {
+				group.Priority = 50
+			}
+			a := newNode(t, link.host(1), group).start()
+			a.await("it follows", func() bool { return a.group().Routers[0].Master != "" })
+			release := holdRTNL(t, a.ns, "lo")
+			if delay == 0 { // a reload reads the devices
+				a.configure(func(s *setup.Setup) { s.Groups[0].Priority = 150 })
+			}
+			a.stays("backup", delay+6*calm, func() bool { return a.is(vrrp.Backup)() && b.is(vrrp.Master)() })
+			release()
+			a.await("it preempts", func() bool {
+				return a.is(vrrp.Master)() && has(t, a.ns, group.AllAddresses()...) == len(group.AllAddresses())
+			})
+			if s := a.group(); s.Counts.Became != 1 || s.Counts.Left > 0 || s.Counts.Stalls > 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}

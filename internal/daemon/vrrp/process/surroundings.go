@@ -147,13 +147,29 @@ func (s *surroundings) look(wanted []neighbour) *findings {
 			f.attached = append([]int{}, attached...)
 		}
 	}
+	if f.resolve(wanted) {
+		return f
+	}
+	time.Sleep(resolveTime) // the kernel has asked
+	f.resolve(wanted)
+	return f
+}
+
+// resolveTime is in which neighbours on a link reply.
+const resolveTime = 20 * time.Millisecond
+
+// resolve finds hardware addresses, and reports whether all are known.
+func (f *findings) resolve(wanted []neighbour) bool {
 	for _, n := range wanted {
+		if f.macs[n] != nil {
+			continue
+		}
 		mac, err := host.NeighbourMAC(n.index, n.addr)
 		if err == nil && mac != nil {
 			f.macs[n] = mac
 		}
 	}
-	return f
+	return len(f.macs) >= len(wanted)
 }
 
 // surrounded takes in what was found.
@@ -166,6 +182,9 @@ func (l *loop) surrounded(f *findings) {
 			l.Log.Info("director", "loaded", f.plane != nil)
 		}
 		l.setPlane(f.plane)
+		if l.started {
+			l.seekOthers()
+		}
 	}
 	t := now()
 	counts := l.lookedAt == 0 || t >= l.lookedAt+lookEvery*9/10
@@ -208,7 +227,29 @@ func (l *loop) seek() {
 	if l.wants == nil { // nobody looks
 		return
 	}
-	var all []neighbour
+	known, all := l.neighbours()
+	for n := range l.macs {
+		if !slices.Contains(all, n) && !slices.Contains(known, n) {
+			delete(l.macs, n)
+		}
+	}
+	l.sought = all
+	select { // in place of what was not looked at yet
+	case <-l.wants:
+	default:
+	}
+	l.wants <- all
+}
+
+// seekOthers likewise, if they are others than before.
+func (l *loop) seekOthers() {
+	if _, all := l.neighbours(); !slices.Equal(all, l.sought) {
+		l.seek()
+	}
+}
+
+// neighbours are those that are known, and not to be asked for, and those that are.
+func (l *loop) neighbours() (known, all []neighbour) {
 	for _, g := range l.groups {
 		for i := range g.setup.Routers {
 			if d := g.devices[g.setup.Routers[i].Device]; d != nil && g.heard[i].IsValid() {
@@ -221,16 +262,11 @@ func (l *loop) seek() {
 			}
 		}
 	}
-	for n := range l.macs {
-		if !slices.Contains(all, n) {
-			delete(l.macs, n)
-		}
+	for _, g := range l.groups {
+		of, ask := g.unheardMasters()
+		known, all = append(known, of...), append(all, ask...)
 	}
-	select { // in place of what was not looked at yet
-	case <-l.wants:
-	default:
-	}
-	l.wants <- all
+	return known, all
 }
 
 // renumbered reports whether a device of a router has another index than before.

@@ -4,6 +4,7 @@ package process
 
 import (
 	"runtime"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,9 @@ type worker struct {
 	poll   *poller
 	ending bool
 	ended  chan struct{}
+	// since is when a call of the kernel began that has not ended, and answered when the last one
+	// ended; 0: none.
+	since, answered atomic.Int64
 }
 
 func newWorker(isRealTime bool) (*worker, error) {
@@ -35,7 +39,10 @@ func (w *worker) run(isRealTime bool) {
 	}
 	for {
 		for _, f := range w.poll.take() {
+			w.since.Store(int64(now()))
 			f()
+			w.answered.Store(int64(now()))
+			w.since.Store(0)
 		}
 		if w.ending || w.poll.wait(0) != nil {
 			return
@@ -45,6 +52,11 @@ func (w *worker) run(isRealTime bool) {
 
 // do has the worker call f.
 func (w *worker) do(f func()) { w.poll.post(f) }
+
+// times are when the call began that is under way, 0: none is, and when the last one ended.
+func (w *worker) times() (since, answered time.Duration) {
+	return time.Duration(w.since.Load()), time.Duration(w.answered.Load())
+}
 
 // close ends the worker when it has done what was asked for, and reports whether it ended
 // within the patience.

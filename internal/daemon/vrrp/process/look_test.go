@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/host"
+)
+
+// A device that is renamed does not keep addresses of the group.
+func TestRenamedDevice(t *testing.T) {
+	link := newNetwork(t)
+	a := newNode(t, link.host(1), web(150, virtual4)).start()
+	group := web(0, virtual4)
+	all := group.AllAddresses()
+	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
+	rename := func() error { return run("ip", "link", "set", "eth1", "name", "eth7") }
+	if err := a.ns.Do(rename); err != nil { // before Linux 6.2 a device that is up cannot be renamed
+		link.ip(a.ns, "link", "set", "eth1", "down")
+		if err := a.ns.Do(rename); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.await("a fault", func() bool { return slices.Contains(a.group().Faults, "there is no device eth1") })
+	renamed := vrrp.Address{Device: "eth7", Prefix: gateway.Prefix}
+	a.await("no address is left", func() bool { return has(t, a.ns, append(all, renamed)...) == 0 })
+	link.ip(a.ns, "link", "set", "eth7", "name", "eth1")
+	link.ip(a.ns, "link", "set", "eth1", "up")
+	a.await("master again", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
+}
+
+// An address that is added while its device is removed is no failure of the group, and comes
+// with the next device of the name.
+func TestVanishedDevice(t *testing.T) {
+	link := newNetwork(t)
+	if err := link.host(1).Do(func() error {
+		l := quietLoop(t, now(), "web")
+		if err := l.open(); err != nil {
+			return err
+		}
+		defer l.close()
+		var err error
+		if l.devices, err = host.Devices(); err != nil {
+			return err
+		}
+		l.looking = true // and it is not over before the end
+		g := l.groups[0]
+		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(now(), out) })
+		// The loop's devices are those of a moment ago.
+		if err := run("ip", "link", "delete", "eth1"); err != nil {
+			return err
+		}
+		l.settle(time.Second)
+		if _, is := g.known[gateway]; is || g.failed != "" || !l.lookAgain {
+			t.Errorf("%t, %q", is, g.failed)
+		}
+		if err := run("ip", "link", "add", "eth1", "up", "type", "veth", "peer", "name", "end"); err != nil {
+			return err
+		}
+		if err := run("ip", "link", "set", "end", "up"); err != nil {
+			return err
+		}
+		for l.devices["eth1"] == nil || !l.devices["eth1"].Up { // its carrier comes later
+			if l.devices, err = host.Devices(); err != nil {
+				return err
+			}
+		}
+		g.keepAddresses(now())
+		l.settle(time.Second)
+		if !g.known[gateway] || g.failed != "" || g.announced == 0 {
+			t.Errorf("%v, %q", g.known, g.failed)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/vrrp"
+	"imbang/internal/host"
+)
+
+// endingPlane calls a function when a lease ends.
+type endingPlane struct {
+	*fakePlane
+	ended func()
+}
+
+func (p endingPlane) Renew(group uint32, until time.Duration) error {
+	if until == 0 {
+		p.ended()
+	}
+	return p.fakePlane.Renew(group, until)
+}
+
+// The leases of all groups end before any of them resigns.
+func TestStopOrder(t *testing.T) {
+	link := newNetwork(t)
+	if err := link.host(1).Do(func() error {
+		l := quietLoop(t, now(), "a", "b")
+		ended := 0
+		l.plane, l.slots = endingPlane{newPlane(), func() {
+			ended++
+			for _, g := range l.groups {
+				if g.unsent > 1 { // of becoming master
+					t.Errorf("%s has resigned", g.setup.Name)
+				}
+			}
+		}}, map[string]uint32{"a": 0, "b": 1}
+		if err := l.open(); err != nil {
+			return err
+		}
+		defer l.close()
+		var err error
+		if l.devices, err = host.Devices(); err != nil {
+			return err
+		}
+		delete(l.devices, "eth0") // nothing can be sent
+		for _, g := range l.groups {
+			g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(now(), out) })
+		}
+		l.stop()
+		for _, g := range l.groups {
+			if ended != 2 || g.unsent != 2 || g.machine.State() != vrrp.Initialize {
+				t.Errorf("%d ended, %d advertisements", ended, g.unsent)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
