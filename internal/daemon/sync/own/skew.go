@@ -3,9 +3,12 @@
 package own
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // skewAfter is how long a difference between configurations has to last: a change reaches
@@ -69,18 +72,40 @@ func (r *Receiver) OnlyHere() (list []string) {
 	return list
 }
 
-// onlyHere is how differences say that the sender does not have something.
-const onlyHere = ": only this director has it"
+// Without returns what reports of a service (with the zero server), or of a server of one, whether
+// the sender does not have it either; nil: its configuration is not known.
+func (r *Receiver) Without() func(service model.ServiceKey, server netip.AddrPort) bool {
+	if !r.following || !r.skew.known {
+		return nil
+	}
+	theirs := r.theirs()
+	if len(theirs) != r.skew.count {
+		return nil
+	}
+	return func(service model.ServiceKey, server netip.AddrPort) bool {
+		_, has := theirs[pair{service, server}]
+		return !has
+	}
+}
 
-// differences names what is not the same, in order; not complete if definitions of the
-// sender are missing.
-func (r *Receiver) differences() (list []string, complete bool) {
+// theirs is what the sender has told of its configuration, by what each pair is compared by.
+func (r *Receiver) theirs() map[pair]uint64 {
 	theirs := map[pair]uint64{}
 	for _, d := range r.definitions {
 		if d.configured {
 			theirs[d.pair] = d.sum
 		}
 	}
+	return theirs
+}
+
+// onlyHere is how differences say that the sender does not have something.
+const onlyHere = ": only this director has it"
+
+// differences names what is not the same, in order; not complete if definitions of the
+// sender are missing.
+func (r *Receiver) differences() (list []string, complete bool) {
+	theirs := r.theirs()
 	missing := func(from, in map[pair]uint64, where string) {
 		for p := range from {
 			_, ok := in[p]

@@ -145,6 +145,7 @@ func (r *Replica) look(now time.Duration) error {
 		return fmt.Errorf("replication: %w", err)
 	}
 	if generation == r.looked {
+		r.noteDeleted()
 		return nil
 	}
 	var list []model.ServiceStatus
@@ -166,5 +167,16 @@ func (r *Replica) look(now time.Duration) error {
 	}
 	r.noteServices(now, services)
 	r.machine.SetServices(now, services, &r.out)
+	r.noteDeleted()
 	return nil
+}
+
+// noteDeleted notes which services and servers neither director has, that entries wait for.
+func (r *Replica) noteDeleted() {
+	if r.receiver == nil || len(r.waiting.missing) == 0 {
+		return
+	}
+	if without := r.receiver.Without(); without != nil {
+		r.waiting.noteDeleted(func(p pair) bool { return without(p.service, p.server) })
+	}
 }

@@ -66,6 +66,30 @@ func TestPairLacksServer(t *testing.T) {
 	wantEqual(a, b, time.Second, "after the server was added")
 }
 
+// Connections of a server that was deleted at both directors live on where they are, and are
+// nothing that the other one lacks.
+func TestPairDeletedAtBoth(t *testing.T) {
+	a, b := twoNodes(t, 1<<10)
+	s := services()[0]
+	server := netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)
+	for i := range 20 {
+		a.insert(connection(s, i)) // every other one of that server
+	}
+	b.must(b.d.DeleteServer(s.Key, server))
+	one, _ := a.role(RolePair, b.addr)
+	two, _ := b.role(RolePair, a.addr)
+	awaitState(t, two, 5*time.Second, "ten lack", func(s State) bool { return s.Lacking == 10 && s.Master.Synced })
+	a.must(a.d.DeleteServer(s.Key, server))
+	awaitState(t, two, 5*time.Second, "none lack", func(s State) bool { return s.Waiting == 10 && s.Lacking == 0 && len(s.Missing) == 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := one.Barrier(ctx)
+	a.must(err)
+	a.must(one.Merge(ctx))
+	a.must(a.d.AddServer(s.Key, model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}))
+	awaitState(t, two, 5*time.Second, "ten lack again", func(s State) bool { return s.Lacking == 10 })
+}
+
 // An entry that waits counts no longer than its connection lives: not when it has expired, nor
 // when the other director does not have it any more, having been out of reach when it ended.
 func TestPairLacksForNoLonger(t *testing.T) {

@@ -5,6 +5,7 @@ package replicate
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -31,9 +32,10 @@ type waiting struct {
 	queue    []model.EntryKey // to be tried again
 	earliest time.Time        // not later than when the next entry expires
 	batch    []model.Connection
-	missing  map[pair]int // services and servers, with the number of entries that wait for each
-	transfer uint64       // number of the latest transfer of the whole table that has begun
-	gone     int          // entries that the other director of a pair does not have any more
+	missing  map[pair]int      // services and servers, with the number of entries that wait for each
+	transfer uint64            // number of the latest transfer of the whole table that has begun
+	deleted  map[pair]struct{} // of missing: the other director does not have them either
+	aside    int               // entries that do not count as lacking
 }
 
 type waitingEntry struct {
@@ -41,7 +43,7 @@ type waitingEntry struct {
 	expires  time.Time
 	missing  pair   // the service or server that it waits for; the zero one: for something else
 	transfer uint64 // after whose beginning it came last
-	gone     bool
+	gone     bool   // the other director of a pair does not have it any more
 }
 
 // services reports whether it waits for a service or a server.
@@ -64,14 +66,12 @@ func (w *waiting) keep(at time.Time, c *model.Connection, reason error, retried 
 		w.entries[key] = e
 	}
 	e.conn, e.expires = *c, at.Add(c.Expires)
-	w.lacks(e, missingOf(c, reason))
-	if !retried {
-		e.transfer = w.transfer
-		if e.gone {
-			e.gone = false
-			w.gone--
+	w.change(e, func() {
+		w.lacks(e, missingOf(c, reason))
+		if !retried {
+			e.transfer, e.gone = w.transfer, false
 		}
-	}
+	})
 	if c.Control != nil { // the machine's memory is used again
 		control := *c.Control
 		e.conn.Control = &control
@@ -119,11 +119,49 @@ func (w *waiting) drop(key model.EntryKey) {
 	if e == nil {
 		return
 	}
-	w.lacks(e, pair{})
-	if e.gone {
-		w.gone--
-	}
+	w.change(e, func() {
+		w.lacks(e, pair{})
+		e.gone = false
+	})
 	delete(w.entries, key)
+}
+
+// change changes an entry, and counts it if it does not count as lacking then.
+func (w *waiting) change(e *waitingEntry, do func()) {
+	if w.isAside(e) {
+		w.aside--
+	}
+	do()
+	if w.isAside(e) {
+		w.aside++
+	}
+}
+
+// isAside reports whether an entry waits, but does not count as lacking: the other director does
+// not have it, or has deleted its server or service, too.
+func (w *waiting) isAside(e *waitingEntry) bool {
+	_, deleted := w.deleted[e.missing]
+	return e.gone || deleted
+}
+
+// noteDeleted notes what the other director does not have either of what entries wait for. Such
+// entries wait still: a server that is added again has its connections again.
+func (w *waiting) noteDeleted(isDeleted func(pair) bool) {
+	deleted := map[pair]struct{}{}
+	for p := range w.missing {
+		if isDeleted(p) {
+			deleted[p] = struct{}{}
+		}
+	}
+	if maps.Equal(deleted, w.deleted) {
+		return
+	}
+	w.deleted, w.aside = deleted, 0
+	for _, e := range w.entries {
+		if w.isAside(e) {
+			w.aside++
+		}
+	}
 }
 
 // clear removes all.
@@ -135,16 +173,15 @@ func (w *waiting) clear() { *w = waiting{batch: w.batch, transfer: w.transfer} }
 // Replicas of that director need not come again.
 func (w *waiting) whole() {
 	for _, e := range w.entries {
-		if e.transfer < w.transfer && !e.gone && e.conn.Flags&model.ConnReplica == 0 {
-			e.gone = true
-			w.gone++
+		if e.transfer < w.transfer && e.conn.Flags&model.ConnReplica == 0 {
+			w.change(e, func() { e.gone = true })
 		}
 	}
 }
 
 // lacking is how many entries of the master were not entered; those that found no room
 // count each time that they came.
-func (w *waiting) lacking() uint64 { return uint64(len(w.entries)-w.gone) + w.overflow }
+func (w *waiting) lacking() uint64 { return uint64(len(w.entries)-w.aside) + w.overflow }
 
 // Missing is a service or server that entries wait for.
 type Missing struct {
@@ -159,6 +196,9 @@ const mostMissing = 1000
 // lack is what entries wait for, the most frequent first.
 func (w *waiting) lack() (list []Missing) {
 	for p, n := range w.missing {
+		if _, deleted := w.deleted[p]; deleted {
+			continue
+		}
 		m := Missing{Service: p.service.String(), Entries: n}
 		if p.server.IsValid() {
 			m.Server = p.server.String()
@@ -175,6 +215,9 @@ func (w *waiting) lack() (list []Missing) {
 func (w *waiting) reason() string {
 	var names []string
 	for p := range w.missing {
+		if _, deleted := w.deleted[p]; deleted {
+			continue
+		}
 		names = append(names, p.String())
 	}
 	slices.Sort(names) // not by numbers: the text of an alarm stays the same
