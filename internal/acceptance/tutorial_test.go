@@ -102,7 +102,8 @@ func playPage(t *testing.T, file string) {
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil && !strings.Contains(s.output, "exit status") {
-			t.Fatalf("%s: %v\n%s", s.command, err, out)
+			log, _ := os.ReadFile(filepath.Join(dir, "log")) // of the tutorial's daemon
+			t.Fatalf("%s: %v\n%s\nlog:\n%s", s.command, err, out, log)
 		}
 		got := back.Replace(string(out))
 		if s.command == "imbang-lab ps" { // other clusters are not of the tutorial
