@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb check-functions build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb check-functions check-bench build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,10 @@ check-xdp: ## every recorded scenario by XDP, native and generic (root)
 
 check-functions: ## what the verifier walks of each program, by its log: releases before 6.8 lose code (root; check-6.1 has it)
 	$(SUDO) $(GO) test -count=1 -tags walk -v ./internal/bpfobj -run '^TestFunctions'
+
+check-bench: ## imbang bench path and stages with short samples, and the numbers of runs that reports name (root)
+	$(SUDO) $(GO) test -count=1 -tags measure -v ./internal/acceptance -run '^TestBench(Path|Stages)$$'
+	$(GO) test -count=1 -tags measure -v ./internal/lab/report -run '^TestNeeded'
 
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)
@@ -181,9 +185,9 @@ lint: ## formatting, vet, staticcheck, modules
 	@! git grep -nE "^(<<<<<<<|>>>>>>>) " -- . || { echo "conflicts of a merge"; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate
+	$(GO) vet -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate ./internal/lab/report
 	"$$($(GO) tool -n staticcheck)" ./...
-	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate
+	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate ./internal/lab/report
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)

@@ -51,7 +51,7 @@ func TestFlood(t *testing.T) {
 		schedulers, competitors []string
 		cells                   int // with the directors that do nothing
 	}{
-		false: {[]string{"rr", "mh"}, []string{plain, viaXDP}, 2 * 4},
+		false: {[]string{"mh"}, []string{plain, viaXDP}, 4},
 		true:  {[]string{"rr"}, []string{plain, viaTC}, 3},
 	} {
 		steps := 0

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"imbang/internal/lab/record"
-	"imbang/internal/lab/stats"
 	"imbang/internal/lab/study"
 )
 
@@ -62,13 +61,5 @@ func TestPowerOfAPlan(t *testing.T) {
 	plan.Pilot.Blocks, plan.Repeats = 7, 20 // as many were added while the intervals were wide
 	if again := PowerOf(plan, s)[1]; again.Blocks != 7 || again.Detects == nil || *again.Detects != *p.Detects {
 		t.Errorf("with blocks added: %s, before the run it was: %s", again, p)
-	}
-}
-
-func TestNeededIsThatOfTheStatistics(t *testing.T) {
-	for k, want := range needed {
-		if got := stats.Needed(k, claimAlpha); got != want {
-			t.Errorf("%d competitors: %d, want %d", k, got, want)
-		}
 	}
 }

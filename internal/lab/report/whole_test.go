@@ -84,7 +84,7 @@ func TestOneOfManyMustBeSurer(t *testing.T) {
 // significant in its question alone.
 func TestPairsAreSignificantAmongAllQuestions(t *testing.T) {
 	weak := 0
-	for seed := range uint64(40) {
+	for seed := range uint64(12) {
 		rep := made{load: rates, competitors: two, blocks: 8, result: noisy(seed, 0.02, map[string]float64{"lc": 0.03, "sed": 0.5})}.report(t)
 		questions := 0
 		for _, row := range rep.Sections[0].Rows {
