@@ -105,7 +105,9 @@ static __always_inline int begins(const struct packet *p)
  * the address alone of one that replies from others, too. */
 static __always_inline int of_a_server(const struct packet *p)
 {
-	return reply_owner_of(&p->flow) || bpf_map_lookup_elem(&reply_addresses, &p->flow.src);
+	union address source = p->flow.src; /* keys of Linux 6.1 lie on the stack */
+
+	return reply_owner_of(&p->flow) || bpf_map_lookup_elem(&reply_addresses, &source);
 }
 
 /* Whether a client's packet opens a connection whatever the settings. One that would be
