@@ -249,7 +249,7 @@ func printPair(w io.Writer, p *api.Pair, now time.Time) {
 	if p.Yields {
 		words = append(words, "THIS DIRECTOR YIELDS to it")
 	}
-	if c := p.Clock; c != nil && max(c.AheadMS, -c.AheadMS)-c.WithinMS > 1000 {
+	if c := p.Clock; c != nil && c.Apart() {
 		words = append(words, fmt.Sprintf("ITS CLOCK IS %+.1f s from this one's", c.AheadMS/1000))
 	}
 	if p.PeerYield && p.Reached {

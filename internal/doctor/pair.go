@@ -40,10 +40,6 @@ func gatherPair() *Pair {
 	return &Pair{Pair: *s.Pair}
 }
 
-// clocksApart is how far the clocks of two directors may be apart [s]: orders that were given on both
-// while they did not reach each other are ordered by them, and so are the lines of two logs.
-const clocksApart = 1.0
-
 func examinePair(r report, p *Pair) {
 	if p == nil {
 		return
@@ -60,14 +56,12 @@ func examinePair(r report, p *Pair) {
 	if p.Same != nil && !*p.Same {
 		r.warn("imbang peer diff", "the configuration of the director %s differs in %d keys: after a takeover it serves otherwise", p.Peer, p.Different)
 	}
-	if c := p.Clock; c != nil {
-		if seconds := c.AheadMS / 1000; math.Abs(seconds)-c.WithinMS/1000 > clocksApart {
-			way := "ahead of"
-			if seconds < 0 {
-				way = "behind"
-			}
-			r.warn("timedatectl set-ntp true (on both directors)", "the clock of the director %s is %.1f s %s this one's: times in their logs cannot be compared, and the later one of two orders is not known", p.Peer, math.Abs(seconds), way)
+	if c := p.Clock; c != nil && c.Apart() {
+		seconds, way := c.AheadMS/1000, "ahead of"
+		if seconds < 0 {
+			way = "behind"
 		}
+		r.warn("timedatectl set-ntp true (on both directors)", "the clock of the director %s is %.1f s %s this one's: times in their logs cannot be compared, and the later one of two orders is not known", p.Peer, math.Abs(seconds), way)
 	}
 	if len(*r.all) == before && p.Same != nil {
 		r.ok("the director %s is reached, and has the same configuration", p.Peer)

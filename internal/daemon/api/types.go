@@ -7,6 +7,7 @@ package api
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"imbang/internal/daemon/events"
@@ -198,6 +199,11 @@ type Clock struct {
 	AheadMS  float64 `json:"ahead_ms"`  // negative: behind
 	WithinMS float64 `json:"within_ms"` // by how much that may be wrong
 }
+
+// Apart reports whether the clocks are certainly more than a second apart: orders that were given on
+// both directors while they did not reach each other are ordered by them, and so are the lines of
+// two logs.
+func (c *Clock) Apart() bool { return math.Abs(c.AheadMS)-c.WithinMS > 1000 }
 
 // PeerGroup is a group of addresses on the other director.
 type PeerGroup struct {

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"imbang/internal/host"
 	"imbang/internal/lab/load"
 	"imbang/internal/lab/process"
@@ -52,17 +50,8 @@ const descriptors = 1 << 17
 // allowDescriptors raises the limit of this process's open files, as far as may be.
 func allowDescriptors() (limit int, err error) {
 	load.AllowDescriptors(descriptors)
-	var r unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-		return 0, fmt.Errorf("limit of open files: %w", err)
-	}
-	if r.Cur < r.Max {
-		r.Cur = r.Max
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
-			return 0, fmt.Errorf("limit of open files: %w", err)
-		}
-	}
-	return int(min(r.Cur, 1<<30)), nil
+	limit, _, err = load.RaiseDescriptors()
+	return limit, err
 }
 
 // enough reports whether the clients of a plan may have their connections open.

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raiseDescriptors raises RLIMIT_NOFILE to the hard limit and returns how
+// RaiseDescriptors raises RLIMIT_NOFILE to the hard limit and returns how
 // many descriptors the process may have and how many it has already.
-func raiseDescriptors() (limit, used int, err error) {
+func RaiseDescriptors() (limit, used int, err error) {
 	var r unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
 		return 0, 0, fmt.Errorf("descriptor limit: %w", err)

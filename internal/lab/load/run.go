@@ -40,7 +40,7 @@ func Run(ctx context.Context, p Plan, progress func(Progress)) (*Result, error) 
 	if err := p.validate(); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
-	limit, used, err := raiseDescriptors()
+	limit, used, err := RaiseDescriptors()
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}

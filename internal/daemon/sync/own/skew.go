@@ -5,7 +5,6 @@ package own
 import (
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"imbang/internal/model"
@@ -57,29 +56,22 @@ func (r *Receiver) compare(now time.Duration, out *Output) {
 // OnlyHere names, in order, what this director has and the sender does not. It does not wait as
 // long as EventSkew for a difference to last; nil: that is not known.
 func (r *Receiver) OnlyHere() (list []string) {
-	if !r.following || !r.skew.known || r.skew.own == nil {
+	theirs, complete := r.theirs()
+	if !r.following || !complete || r.skew.own == nil {
 		return nil
 	}
-	all, complete := r.differences()
-	if !complete {
-		return nil
+	for _, p := range onlyIn(r.skew.own, theirs) {
+		list = append(list, p.String())
 	}
-	for _, d := range all {
-		if what, here := strings.CutSuffix(d, onlyHere); here {
-			list = append(list, what)
-		}
-	}
+	slices.Sort(list)
 	return list
 }
 
 // Without returns what reports of a service (with the zero server), or of a server of one, whether
 // the sender does not have it either; nil: its configuration is not known.
 func (r *Receiver) Without() func(service model.ServiceKey, server netip.AddrPort) bool {
-	if !r.following || !r.skew.known {
-		return nil
-	}
-	theirs := r.theirs()
-	if len(theirs) != r.skew.count {
+	theirs, complete := r.theirs()
+	if !r.following || !complete {
 		return nil
 	}
 	return func(service model.ServiceKey, server netip.AddrPort) bool {
@@ -88,40 +80,46 @@ func (r *Receiver) Without() func(service model.ServiceKey, server netip.AddrPor
 	}
 }
 
-// theirs is what the sender has told of its configuration, by what each pair is compared by.
-func (r *Receiver) theirs() map[pair]uint64 {
-	theirs := map[pair]uint64{}
+// theirs is what the sender has told of its configuration, by what each pair is compared by; not
+// complete if definitions are missing.
+func (r *Receiver) theirs() (theirs map[pair]uint64, complete bool) {
+	theirs = map[pair]uint64{}
 	for _, d := range r.definitions {
 		if d.configured {
 			theirs[d.pair] = d.sum
 		}
 	}
-	return theirs
+	return theirs, r.skew.known && len(theirs) == r.skew.count
 }
 
-// onlyHere is how differences say that the sender does not have something.
-const onlyHere = ": only this director has it"
+// onlyIn are the pairs that one configuration has and another one does not; of a missing service
+// not each server.
+func onlyIn(from, other map[pair]uint64) (list []pair) {
+	for p := range from {
+		_, has := other[p]
+		_, service := other[pair{service: p.service}]
+		if !has && (service || !p.server.IsValid()) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
 
 // differences names what is not the same, in order; not complete if definitions of the
 // sender are missing.
 func (r *Receiver) differences() (list []string, complete bool) {
-	theirs := r.theirs()
-	missing := func(from, in map[pair]uint64, where string) {
-		for p := range from {
-			_, ok := in[p]
-			_, service := in[pair{service: p.service}]
-			if !ok && (service || !p.server.IsValid()) { // not each server of a missing service
-				list = append(list, p.String()+where)
-			}
-		}
+	theirs, complete := r.theirs()
+	for _, p := range onlyIn(theirs, r.skew.own) {
+		list = append(list, p.String()+": only the sender has it")
 	}
-	missing(theirs, r.skew.own, ": only the sender has it")
-	missing(r.skew.own, theirs, onlyHere)
+	for _, p := range onlyIn(r.skew.own, theirs) {
+		list = append(list, p.String()+": only this director has it")
+	}
 	for p, sum := range theirs {
 		if own, ok := r.skew.own[p]; ok && own != sum {
 			list = append(list, p.String()+": differs")
 		}
 	}
 	slices.Sort(list)
-	return list, len(theirs) == r.skew.count
+	return list, complete
 }

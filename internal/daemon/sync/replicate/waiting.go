@@ -5,6 +5,7 @@ package replicate
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -183,6 +184,18 @@ func (w *waiting) whole() {
 // count each time that they came.
 func (w *waiting) lacking() uint64 { return uint64(len(w.entries)-w.aside) + w.overflow }
 
+// lackedPairs are the services and servers that entries wait for and the other director has, with the
+// number of entries.
+func (w *waiting) lackedPairs() iter.Seq2[pair, int] {
+	return func(yield func(pair, int) bool) {
+		for p, n := range w.missing {
+			if _, deleted := w.deleted[p]; !deleted && !yield(p, n) {
+				return
+			}
+		}
+	}
+}
+
 // Missing is a service or server that entries wait for.
 type Missing struct {
 	Service string
@@ -195,10 +208,7 @@ const mostMissing = 1000
 
 // lack is what entries wait for, the most frequent first.
 func (w *waiting) lack() (list []Missing) {
-	for p, n := range w.missing {
-		if _, deleted := w.deleted[p]; deleted {
-			continue
-		}
+	for p, n := range w.lackedPairs() {
 		m := Missing{Service: p.service.String(), Entries: n}
 		if p.server.IsValid() {
 			m.Server = p.server.String()
@@ -214,10 +224,7 @@ func (w *waiting) lack() (list []Missing) {
 // reason is why entries wait, as far as an operator can change it.
 func (w *waiting) reason() string {
 	var names []string
-	for p := range w.missing {
-		if _, deleted := w.deleted[p]; deleted {
-			continue
-		}
+	for p := range w.lackedPairs() {
 		names = append(names, p.String())
 	}
 	slices.Sort(names) // not by numbers: the text of an alarm stays the same
