@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -21,7 +20,8 @@ const (
 // shortest retransmissions (200 ms), and the next of a SYN (1 s).
 const settle = 1500 * time.Millisecond
 
-// restart bounds the start of a director: its program is verified by the kernel.
+// restart bounds the start of a director: its program is verified by the kernel, or the
+// machine boots.
 const restart = 8 * time.Second
 
 // Fault is what happens to the first director.
@@ -69,23 +69,28 @@ func apart(v Variant) time.Duration { return v.masterDown() + time.Second }
 var faults = []Fault{
 	{
 		Name: "process", Text: "the process that moves the addresses is killed",
-		inject: func(_ context.Context, s *site) error { return s.directors[first].killVRRP() },
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].killVRRP(ctx) },
 		master: second, within: takeover,
 	},
 	{
-		Name: "everything", Text: "all processes of the director are killed; its addresses and its data plane stay",
+		Name: "everything", Text: "all processes of the director are killed: its addresses and its data plane stay; of an emulated machine nothing does, as in a power failure",
 		inject: func(_ context.Context, s *site) error { return s.directors[first].killAll() },
 		master: second, within: takeover,
 	},
 	{
-		Name: "freeze", Text: "all processes are frozen, and nothing passes the director's ports, which keep their carrier",
+		Name: "freeze", Text: "all processes, or the whole emulated machine, are frozen, and nothing passes the director's ports, which keep their carrier",
 		arm:    func(s *site) error { return s.arm(first) },
 		inject: func(_ context.Context, s *site) error { return s.freeze(first) },
 		master: second, within: takeover,
 	},
 	{
 		Name: "link", Text: "the director's port of the clients' network goes down",
-		inject: func(_ context.Context, s *site) error { return s.pair.Cut(first, true) },
+		inject: func(ctx context.Context, s *site) error {
+			if err := s.pair.Cut(first, true); err != nil {
+				return err
+			}
+			return s.directors[first].loseLink(ctx)
+		},
 		master: second, within: takeover,
 	},
 	{
@@ -106,18 +111,18 @@ var faults = []Fault{
 	},
 	{
 		Name: "resign", Text: "the process that moves the addresses is ended by SIGTERM, and resigns",
-		inject: func(_ context.Context, s *site) error { return s.directors[first].vrrp.Signal(syscall.SIGTERM) },
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].resign(ctx) },
 		master: second, within: takeover,
 	},
 	{
-		Name: "failback", Text: "all processes of the director were killed, and are started: it synchronizes and takes back",
+		Name: "failback", Text: "all processes of the director were killed, and are started (an emulated machine boots): it synchronizes and takes back",
 		prepare: func(ctx context.Context, s *site) error {
 			if err := s.directors[first].killAll(); err != nil {
 				return err
 			}
 			return s.awaitMaster(ctx, second)
 		},
-		inject: func(_ context.Context, s *site) error { return s.directors[first].start() },
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].start(ctx) },
 		master: first, within: comeback,
 	},
 	{

@@ -129,7 +129,7 @@ func (c Cell) String() string { return c.Variant + ", " + c.Fault + ", " + c.Set
 func (p Plan) Cells() (list []Cell) {
 	for _, fault := range p.Faults {
 		for _, variant := range p.Variants {
-			if v, err := ParseVariant(variant); err != nil || v.Process == keepalivedProcess && isPlanned(fault) {
+			if v, err := ParseVariant(variant); err != nil || !v.movesByCommand() && isPlanned(fault) {
 				continue
 			}
 			for _, family := range p.Families {
@@ -145,18 +145,27 @@ func (p Plan) Cells() (list []Cell) {
 // random are the random choices of a block, counted from 1.
 func (p Plan) random(block int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(block))) }
 
-// Block is the order of the cells in a block: random, but those of a setting come together,
+// place is what cells share that are measured on one site: networks, and the kind of the
+// directors.
+type place struct {
+	Setting
+	machines bool
+}
+
+func (c Cell) place() place { return place{c.Setting, onMachines(c.Variant)} }
+
+// Block is the order of the cells in a block: random, but those of a place come together,
 // as another one has other networks.
 func (p Plan) Block(block int) []Cell {
 	list, random := p.Cells(), p.random(block)
 	random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	rank := map[Setting]int{}
+	rank := map[place]int{}
 	for _, c := range list {
-		if _, has := rank[c.Setting]; !has {
-			rank[c.Setting] = len(rank)
+		if _, has := rank[c.place()]; !has {
+			rank[c.place()] = len(rank)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Cell) int { return rank[a.Setting] - rank[b.Setting] })
+	slices.SortStableFunc(list, func(a, b Cell) int { return rank[a.place()] - rank[b.place()] })
 	return list
 }
 
