@@ -223,7 +223,7 @@ publish-studies: ## run the studies, archive them in docs/studies and fill in th
 FAILOVERFLAGS ?= --variants imbang@10ms,imbang@50ms --faults everything,freeze,link --trials 50
 
 measure-failover: ## outages of the failover study: 300 trials, about an hour (root; FAILOVERFLAGS="--trials 30" for all variants and faults)
-	@build/need $(TEST_PACKAGES)
+	@build/need $(TEST_PACKAGES) user-mode-linux kmod
 	@$(MAKE) --no-print-directory build
 	$(SUDO) $(BIN) lab run failover $(FAILOVERFLAGS)
 

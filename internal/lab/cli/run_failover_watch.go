@@ -26,7 +26,8 @@ by a closed loop, send a share of it for a time, and count how often the address
 move. Nothing fails meanwhile: each transition is a false one. After Ctrl-C what was
 seen until then is printed, and everything is removed.
 
-Requires root, and keepalived for its variants. The exit status is 0 if there was no
+Requires root, and for variants of keepalived and linux the packages that
+imbang-lab run failover --help names. The exit status is 0 if there was no
 transition, 1 if there was one, 2 for a wrong command line, or 3 if it failed.`,
 		Example: `  imbang-lab run failover watch --for 1h
   imbang-lab run failover watch --variants imbang@10ms --load 0.5 --for 10m`,
