@@ -125,8 +125,10 @@ func (m *machine) isBackup(ctx context.Context) bool {
 	return err == nil && strings.Contains(out, "backup sync daemon")
 }
 
+// killVRRP stops keepalived's first process before: it would start the other one again, which
+// in turn resigns when the first one is killed.
 func (m *machine) killVRRP(ctx context.Context) error {
-	_, err := m.do(ctx, fmt.Sprintf("kill -KILL $(<%s) $(<%s)", machinePID, machineVRRPPID))
+	_, err := m.do(ctx, fmt.Sprintf("p=$(<%s); kill -STOP $p; kill -KILL $(<%s); kill -KILL $p", machinePID, machineVRRPPID))
 	return err
 }
 
