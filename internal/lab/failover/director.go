@@ -108,6 +108,15 @@ func (d *director) handOver(ctx context.Context) error {
 	return err
 }
 
+// upgrade replaces all that runs, as the upgrade of a package does.
+func (d *director) upgrade(ctx context.Context) error {
+	if _, err := d.command(ctx, "upgrade"); err != nil {
+		return err
+	}
+	d.daemon.Stop()
+	return errors.Join(d.startDaemon(), d.vrrp.Signal(syscall.SIGUSR2))
+}
+
 // command runs imbang in the director's namespace.
 func (d *director) command(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)

@@ -45,6 +45,10 @@ type Fault struct {
 	heals bool
 	// master is the director that has the addresses in the end.
 	master int
+	// stays: the addresses should not move meanwhile either.
+	stays bool
+	// by imbang alone: other programs that move addresses cannot do it.
+	imbang bool
 	// within is when it should have them, from the fault.
 	within func(Variant) time.Duration
 }
@@ -91,7 +95,7 @@ var faults = []Fault{
 	{
 		Name: "planned", Text: "the addresses are moved by command (imbang failover)",
 		inject: func(ctx context.Context, s *site) error { return s.directors[first].handOver(ctx) },
-		master: second, within: takeover,
+		master: second, within: takeover, imbang: true,
 	},
 	{
 		Name: "planned-back", Text: "the addresses were moved by command, and are moved back",
@@ -102,12 +106,24 @@ var faults = []Fault{
 			return s.awaitMaster(ctx, second)
 		},
 		inject: func(ctx context.Context, s *site) error { return s.directors[second].handOver(ctx) },
-		master: first, within: takeover,
+		master: first, within: takeover, imbang: true,
 	},
 	{
 		Name: "resign", Text: "the process that moves the addresses is ended by SIGTERM, and resigns",
 		inject: func(_ context.Context, s *site) error { return s.directors[first].vrrp.Signal(syscall.SIGTERM) },
 		master: second, within: takeover,
+	},
+	{
+		Name: "daemon", Text: "the daemon of the master (imbang run) is killed, and started a second later: nothing moves",
+		inject: func(_ context.Context, s *site) error { return s.directors[first].daemon.Signal(syscall.SIGKILL) },
+		then:   func(_ context.Context, s *site) error { return s.directors[first].startDaemon() },
+		after:  func(Variant) time.Duration { return time.Second },
+		master: first, within: func(v Variant) time.Duration { return time.Second + comeback(v) }, stays: true,
+	},
+	{
+		Name: "upgrade", Text: "the master's data plane is replaced, its daemon is restarted, and imbang vrrp executes its program again: nothing moves",
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].upgrade(ctx) },
+		master: first, within: comeback, stays: true, imbang: true,
 	},
 	{
 		Name: "failback", Text: "all processes of the director were killed, and are started: it synchronizes and takes back",
