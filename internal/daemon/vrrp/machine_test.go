@@ -648,6 +648,23 @@ func TestPlannedMove(t *testing.T) {
 	})
 }
 
+// The addresses are moved there and straight back: the advertisement of the master that left
+// an interval before or less, and is master again, is not taken for a late one.
+func TestPlannedMoveBack(t *testing.T) {
+	c := pairConfig(100)
+	c.Pair = true
+	b := started(t, c)
+	b.hear("10.0.0.4", 200, time.Second)
+	b.do(func() { b.m.Take(b.now, &b.out) })
+	b.now += 20 * ms
+	b.do(func() { b.m.GiveUp(b.now, &b.out) })
+	b.receive(0, "10.0.0.4", 200)
+	b.until(300 * ms)
+	b.is(Backup)
+	b.until(100 * ms)
+	b.is(Master)
+}
+
 // If no director takes over, the one that gave up does.
 func TestGiveUpAlone(t *testing.T) {
 	b := master(t, pairConfig(200))
