@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb check-functions check-bench build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb check-functions check-bench check-vrrp build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,11 @@ check-functions: ## what the verifier walks of each program, by its log: release
 check-bench: ## imbang bench path and stages with short samples, and the numbers of runs that reports name (root)
 	$(SUDO) $(GO) test -count=1 -tags measure -v ./internal/acceptance -run '^TestBench(Path|Stages)$$'
 	$(GO) test -count=1 -tags measure -v ./internal/lab/report -run '^TestNeeded'
+
+check-vrrp: ## 20 transitions with keepalived in either role, four ways; all states with one more fault (root; minutes, some GB)
+	@build/need $(TEST_PACKAGES)
+	$(SUDO) $(GO) test -count=1 -v ./internal/daemon/vrrp/process -run '^TestKeepalived$$' -transitions=20
+	$(GO) test -count=1 -timeout 0 -v ./internal/daemon/vrrp -run '^TestExplore$$' -faults=1
 
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)

@@ -41,9 +41,10 @@ that the host has otherwise are never removed.
 
 SIGHUP applies the file again, without a transition; a file that is not valid changes
 nothing. SIGUSR2 executes the program again, as after an upgrade of the package, without
-a transition if the interval is at least 100 ms. The new program goes on with the
-configuration of the old one and then reads the file, as after SIGHUP. Track scripts that
-run then are killed, and so are notify commands that have not ended after 10 s.
+a transition: a master announces an interval of 1 s before, so that other directors wait
+until the new program advertises. That goes on with the configuration of the old one and
+then reads the file, as after SIGHUP. Track scripts that run then are killed, and so are
+notify commands that have not ended after 10 s.
 
 A group is in fault, and another director master, while one of its devices is missing, is
 down, or has no carrier; for 10 s after addresses could not be configured or advertisements

@@ -108,5 +108,7 @@
 // # Handover
 //
 // Reconfigure replaces the configuration, and Snapshot and Restore continue in another
-// process of the same host, both without a transition.
+// process of the same host, both without a transition. Before that a master can announce a
+// longer interval (Bridge), as backups learn the interval from its advertisements (RFC 9568,
+// 6.1): they wait while no process advertises.
 package vrrp

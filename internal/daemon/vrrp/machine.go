@@ -267,6 +267,7 @@ func (m *Machine) GiveUp(now time.Duration, out *Output) bool {
 	if was {
 		m.leave(now, Backup, CauseGaveUp, true, out)
 		m.memory.GaveUp = true
+		m.memory.LeftUntil = 0 // the master that left shortly before may be the one that takes over
 		m.memory.Deadline = m.retake(now)
 		m.memory.Repeats, m.memory.RepeatAt = repeats, now+m.repeatAfter()
 	}

@@ -648,6 +648,23 @@ func TestPlannedMove(t *testing.T) {
 	})
 }
 
+// The addresses are moved there and straight back: the advertisement of the master that left
+// an interval before or less, and is master again, is not taken for a late one.
+func TestPlannedMoveBack(t *testing.T) {
+	c := pairConfig(100)
+	c.Pair = true
+	b := started(t, c)
+	b.hear("10.0.0.4", 200, time.Second)
+	b.do(func() { b.m.Take(b.now, &b.out) })
+	b.now += 20 * ms
+	b.do(func() { b.m.GiveUp(b.now, &b.out) })
+	b.receive(0, "10.0.0.4", 200)
+	b.until(300 * ms)
+	b.is(Backup)
+	b.until(100 * ms)
+	b.is(Master)
+}
+
 // If no director takes over, the one that gave up does.
 func TestGiveUpAlone(t *testing.T) {
 	b := master(t, pairConfig(200))
@@ -786,6 +803,66 @@ func TestReloadToALongerInterval(t *testing.T) {
 		t.Errorf("advertised at %v, want %v", at, want)
 	}
 	b.is(Master)
+}
+
+// Before a pause a master announces a longer interval at the pace of its own, and has the
+// addresses for three of it. Its successor goes on within that time, and with its own interval.
+func TestBridge(t *testing.T) {
+	advertised := func(b *bench, want time.Duration) {
+		t.Helper()
+		for _, a := range b.out.Actions {
+			if a.Kind == ActionAdvertise && a.Advertisement.Interval != want {
+				t.Errorf("it advertises an interval of %v, want %v", a.Advertisement.Interval, want)
+			}
+		}
+	}
+	for pause, state := range map[time.Duration]State{2900 * ms: Master, 3100 * ms: Backup} {
+		b := master(t, pairConfig(200))
+		start, ready := b.now, false
+		for !ready {
+			b.do(func() { ready = b.m.Bridge(b.now, time.Second, &b.out) })
+			advertised(b, time.Second)
+			if !ready {
+				b.now = b.next
+				b.do(func() { b.m.Tick(b.now, &b.out) })
+				advertised(b, time.Second)
+			}
+		}
+		if took := b.now - start; took != slowSteps*100*ms {
+			t.Errorf("ready after %v", took)
+		}
+		if lease := b.m.memory.Lease - b.now; lease != 3*time.Second {
+			t.Errorf("the lease lasts %v", lease)
+		}
+		b.now += pause
+		s := b.m.Snapshot()
+		b.do(func() { b.m, _ = Restore(b.now, pairConfig(200), s, &b.out) })
+		b.is(state)
+		advertised(b, 100*ms)
+		b.until(time.Second)
+		advertised(b, 100*ms)
+	}
+
+	// It ends without a successor, and with the master.
+	b := master(t, pairConfig(200))
+	b.do(func() { b.m.Bridge(b.now, time.Second, &b.out) })
+	b.do(func() {
+		if !b.m.Bridge(b.now, 0, &b.out) {
+			t.Error("the own interval has to be awaited")
+		}
+	})
+	advertised(b, 100*ms)
+	b.do(func() { b.m.Bridge(b.now, time.Second, &b.out) })
+	b.do(func() { b.m.GiveUp(b.now, &b.out) })
+	advertised(b, 100*ms)
+	b.do(func() {
+		if !b.m.Bridge(b.now, time.Second, &b.out) {
+			t.Error("a backup has to wait")
+		}
+	})
+	if b.m.memory.Bridge != 0 {
+		t.Error("a backup has a bridge")
+	}
 }
 
 // A process goes on where another one was: no transition, no action but a reload's.

@@ -33,7 +33,7 @@ func (m *Machine) advertise(now time.Duration, out *Output) {
 	if s.Slow > 0 {
 		s.Slow--
 	} else {
-		s.Cadence = m.config.Interval
+		s.Cadence = m.interval()
 	}
 	s.Lease = now + missed*s.Cadence
 	s.NextAdvert = now + s.Cadence
@@ -45,7 +45,7 @@ func (m *Machine) send(priority uint8, out *Output) {
 	for i := range m.config.Routers {
 		r := &m.config.Routers[i]
 		out.add(Action{Kind: ActionAdvertise, Router: i, Advertisement: Advertisement{
-			ID: r.ID, Priority: priority, Interval: m.config.Interval, Addresses: m.advertised[i], Plain: m.config.Plain,
+			ID: r.ID, Priority: priority, Interval: m.interval(), Addresses: m.advertised[i], Plain: m.config.Plain,
 		}})
 		m.counts.Sent++
 	}
@@ -66,6 +66,7 @@ func (m *Machine) announce(repeat int, out *Output) {
 // addresses are removed.
 func (m *Machine) leave(now time.Duration, to State, cause Cause, resign bool, out *Output) {
 	s := &m.memory
+	s.Bridge = 0
 	out.add(Action{Kind: ActionLease})
 	if resign {
 		m.send(PriorityResign, out)

@@ -26,7 +26,7 @@ func (m *Machine) Reconfigure(now time.Duration, config Config, out *Output) err
 
 func (m *Machine) replace(now time.Duration, config Config, out *Output) {
 	m.configure(config)
-	m.memory.TieRouter, m.memory.TieUntil = 0, 0
+	m.memory.TieRouter, m.memory.TieUntil, m.memory.Bridge = 0, 0, 0
 	priority := m.memory.Priority
 	m.memory.Priority = config.Priority
 	switch m.memory.State {
@@ -45,11 +45,7 @@ func (m *Machine) replaceMaster(now time.Duration, out *Output) {
 	s := &m.memory
 	added, removed := without(m.addresses, s.Held), without(s.Held, m.addresses)
 	s.Held = m.addresses
-	if m.config.Interval > s.Cadence {
-		s.Slow = slowSteps
-	} else {
-		s.Slow = 0
-	}
+	m.slowDown()
 	if s.MergeUntil == 0 {
 		s.MasterInterval = m.config.Interval
 	}
@@ -65,6 +61,34 @@ func (m *Machine) replaceMaster(now time.Duration, out *Output) {
 	}
 }
 
+// slowDown begins to announce a longer interval, if it is one.
+func (m *Machine) slowDown() {
+	m.memory.Slow = 0
+	if m.interval() > m.memory.Cadence {
+		m.memory.Slow = slowSteps
+	}
+}
+
+// interval is the one that a master advertises.
+func (m *Machine) interval() time.Duration { return max(m.config.Interval, m.memory.Bridge) }
+
+// Bridge has a master advertise an interval that is longer than the configured one, so that
+// others wait for three of it while this process cannot call, as when another program goes
+// on (Restore, which ends it). 0 ends it. It reports whether the pause can begin: the longer
+// interval was advertised several times, as others expect the shorter one until they hear
+// of it. It has to be called again until then.
+func (m *Machine) Bridge(now, interval time.Duration, out *Output) (ready bool) {
+	m.awake(now, out)
+	s := &m.memory
+	if s.State == Master && s.Bridge != interval {
+		s.Bridge = interval
+		m.slowDown()
+		m.advertise(now, out)
+	}
+	m.due(out)
+	return s.State != Master || s.Slow == 0 && s.Cadence == m.interval()
+}
+
 // Snapshot is what Restore needs. The machine must not be used any more then.
 func (m *Machine) Snapshot() Snapshot {
 	s := m.memory
@@ -73,7 +97,8 @@ func (m *Machine) Snapshot() Snapshot {
 }
 
 // Restore goes on where another process was, without a transition, and with a configuration
-// that may be different. A handover that took longer than three intervals is a stall.
+// that may be different. A handover that took longer than three intervals, those of Bridge,
+// is a stall.
 func Restore(now time.Duration, config Config, s Snapshot, out *Output) (*Machine, error) {
 	m, err := New(config)
 	if err != nil {
@@ -96,6 +121,9 @@ func Restore(now time.Duration, config Config, s Snapshot, out *Output) (*Machin
 // check refuses what no machine wrote.
 func (s *Snapshot) check() error {
 	if s.State > Master || s.Priority == 0 || s.MasterInterval < MinInterval || s.MasterInterval > MaxInterval {
+		return errors.New("the snapshot is damaged")
+	}
+	if s.Bridge < 0 || s.Bridge > MaxInterval {
 		return errors.New("the snapshot is damaged")
 	}
 	if s.State == Master && (s.Cadence < MinInterval || s.Cadence > MaxInterval || s.NextAdvert == 0) {

@@ -371,8 +371,38 @@ func (w *world) fault(interval time.Duration) {
 	case 12:
 		w.reload(d, interval)
 	case 13:
-		w.upgrade(d)
+		if w.rng.IntN(2) == 0 {
+			w.upgrade(d)
+		} else {
+			w.bridge(d, 3*interval, time.Duration(w.rng.Int64N(int64(6*interval))))
+		}
 	}
+}
+
+// bridge has others wait for a longer interval, and then replaces the process, which takes a
+// while.
+func (w *world) bridge(d *director, interval, pause time.Duration) {
+	m := d.machine
+	ready := false
+	if d.awake() {
+		d.call(func(out *Output) { ready = m.Bridge(d.time(), interval, out) })
+	}
+	if !ready {
+		w.at(d.config.Interval/4, func() {
+			if d.machine == m {
+				w.bridge(d, interval, pause)
+			}
+		})
+		return
+	}
+	w.say("director %d: bridged, upgrade within %v", d.id, pause)
+	d.paused = w.now + pause
+	w.at(pause, func() {
+		if d.machine == m && d.awake() {
+			w.upgrade(d)
+			d.wake()
+		}
+	})
 }
 
 // reload changes addresses and interval, and must not change the state.
@@ -439,7 +469,7 @@ func (w *world) settle(interval time.Duration) {
 		d.call(func(out *Output) { m.SetFault(d.time(), false, out) })
 		m.Reclaim()
 	}
-	w.run(5 * interval) // messages that were on their way, leases of the dead
+	w.run(10 * interval) // messages that were on their way, leases of the dead
 	w.overlap, w.since = 0, 0
 	w.run(45 * interval)
 	// An interval can be 2 x interval, after a reload; a message takes up to w.delay.

@@ -98,6 +98,8 @@ type Snapshot struct {
 	Cadence time.Duration
 	// Slow is how many advertisements are left before a longer interval is used.
 	Slow uint8
+	// Bridge is the interval that a master advertises instead of a shorter one, until it pauses.
+	Bridge time.Duration
 	// Lease is until when the addresses can be answered for.
 	Lease time.Duration
 	// AssertAfter is until when no advertisement answers another master's.

@@ -37,6 +37,10 @@ type director interface {
 	loseLink(ctx context.Context) error
 	// handOver has the other director become master, as an operator does.
 	handOver(ctx context.Context) error
+	// killDaemon kills the daemon of the data plane. upgrade replaces all that runs, as the
+	// upgrade of a package does.
+	killDaemon() error
+	upgrade(ctx context.Context) error
 	// pids are all its processes, a parent before its children.
 	pids() []int
 
@@ -49,8 +53,11 @@ type director interface {
 	detach() error
 }
 
-// errNoMove says that a variant has no planned moves.
-var errNoMove = errors.New("keepalived has no command that moves addresses: fault resign ends it")
+// What directors of some variants cannot do (Fault.concerns).
+var (
+	errNoMove   = errors.New("keepalived has no command that moves addresses: fault resign ends it")
+	errNoDaemon = errors.New("an emulated machine has no daemon of imbang")
+)
 
 // files are a director's number and the directory of its files.
 type files struct {

@@ -45,6 +45,12 @@ type Fault struct {
 	heals bool
 	// master is the director that has the addresses in the end.
 	master int
+	// stays: the addresses should not move meanwhile either.
+	stays bool
+	// by imbang alone: other programs that move addresses cannot do it.
+	imbang bool
+	// daemon: it is about imbang's daemon, which emulated machines do not have.
+	daemon bool
 	// within is when it should have them, from the fault.
 	within func(Variant) time.Duration
 }
@@ -64,6 +70,11 @@ const healed = 2 * time.Second
 
 // apart is how long a split lasts: both are master for a second.
 func apart(v Variant) time.Duration { return v.masterDown() + time.Second }
+
+// concerns reports whether a fault can happen to directors of a variant.
+func (f Fault) concerns(v Variant) bool {
+	return !(f.imbang && v.Process != imbangProcess) && !(f.daemon && v.machines())
+}
 
 // faults are all, in the order of reports.
 var faults = []Fault{
@@ -96,7 +107,7 @@ var faults = []Fault{
 	{
 		Name: "planned", Text: "the addresses are moved by command (imbang failover)",
 		inject: func(ctx context.Context, s *site) error { return s.directors[first].handOver(ctx) },
-		master: second, within: takeover,
+		master: second, within: takeover, imbang: true,
 	},
 	{
 		Name: "planned-back", Text: "the addresses were moved by command, and are moved back",
@@ -107,12 +118,24 @@ var faults = []Fault{
 			return s.awaitMaster(ctx, second)
 		},
 		inject: func(ctx context.Context, s *site) error { return s.directors[second].handOver(ctx) },
-		master: first, within: takeover,
+		master: first, within: takeover, imbang: true,
 	},
 	{
 		Name: "resign", Text: "the process that moves the addresses is ended by SIGTERM, and resigns",
 		inject: func(ctx context.Context, s *site) error { return s.directors[first].resign(ctx) },
 		master: second, within: takeover,
+	},
+	{
+		Name: "daemon", Text: "the daemon of the master (imbang run) is killed, and started a second later: nothing moves",
+		inject: func(_ context.Context, s *site) error { return s.directors[first].killDaemon() },
+		then:   func(ctx context.Context, s *site) error { return s.directors[first].startDaemon(ctx) },
+		after:  func(Variant) time.Duration { return time.Second },
+		master: first, within: func(v Variant) time.Duration { return time.Second + comeback(v) }, stays: true, daemon: true,
+	},
+	{
+		Name: "upgrade", Text: "the master's data plane is replaced, its daemon is restarted, and imbang vrrp executes its program again: nothing moves",
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].upgrade(ctx) },
+		master: first, within: comeback, stays: true, imbang: true,
 	},
 	{
 		Name: "failback", Text: "all processes of the director were killed, and are started (an emulated machine boots): it synchronizes and takes back",

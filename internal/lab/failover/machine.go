@@ -146,6 +146,10 @@ func (m *machine) loseLink(ctx context.Context) error {
 
 func (m *machine) handOver(context.Context) error { return errNoMove }
 
+func (m *machine) killDaemon() error { return errNoDaemon }
+
+func (m *machine) upgrade(context.Context) error { return errNoDaemon }
+
 func (m *machine) pids() []int {
 	if m.guest == nil {
 		return nil

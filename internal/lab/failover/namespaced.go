@@ -111,6 +111,16 @@ func (d *namespaced) handOver(ctx context.Context) error {
 	return err
 }
 
+func (d *namespaced) killDaemon() error { return d.daemon.Signal(syscall.SIGKILL) }
+
+func (d *namespaced) upgrade(ctx context.Context) error {
+	if _, err := d.command(ctx, "upgrade"); err != nil {
+		return err
+	}
+	d.daemon.Stop()
+	return errors.Join(d.startDaemon(ctx), d.vrrp.Signal(syscall.SIGUSR2))
+}
+
 // command runs imbang in the director's namespace.
 func (d *namespaced) command(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)

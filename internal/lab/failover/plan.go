@@ -87,7 +87,7 @@ func (p Plan) Validate() error {
 	case len(p.Variants) == 0 || len(p.Faults) == 0:
 		return fmt.Errorf("name at least one variant and one fault")
 	case len(p.Cells()) == 0:
-		return fmt.Errorf("nothing to measure: keepalived has no command for planned moves; fault resign ends it")
+		return fmt.Errorf("nothing to measure: keepalived has no command for planned moves, and is not upgraded; fault resign ends it. The machines of linux have no daemon of imbang")
 	case p.Trials < 1:
 		return fmt.Errorf("%d trials: at least 1", p.Trials)
 	case p.Rate < 1 || p.Rate > 100000:
@@ -125,16 +125,20 @@ type Cell struct {
 
 func (c Cell) String() string { return c.Variant + ", " + c.Fault + ", " + c.Setting.String() }
 
-// Cells lists those that can be measured: keepalived has no command for planned moves.
+// Cells lists those that can be measured.
 func (p Plan) Cells() (list []Cell) {
-	for _, fault := range p.Faults {
+	for _, name := range p.Faults {
+		fault, err := faultOf(name)
+		if err != nil {
+			continue
+		}
 		for _, variant := range p.Variants {
-			if v, err := ParseVariant(variant); err != nil || !v.movesByCommand() && isPlanned(fault) {
+			if v, err := ParseVariant(variant); err != nil || !fault.concerns(v) {
 				continue
 			}
 			for _, family := range p.Families {
 				for _, method := range p.Methods {
-					list = append(list, Cell{variant, fault, Setting{family, method}})
+					list = append(list, Cell{variant, name, Setting{family, method}})
 				}
 			}
 		}

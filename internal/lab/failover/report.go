@@ -166,7 +166,7 @@ func targets(trials []Trial) (list []Target) {
 	kinds := strings.Join(unplanned, ", ")
 	add("longest outage at imbang@50ms: "+kinds, 250, "ms", len(slow), most)
 	add("median outage at imbang@10ms: "+kinds, 40, "ms", len(fast), median)
-	var connections, lost, requests, failed, resets, heals, slowly int
+	var connections, lost, requests, failed, resets, heals, slowly, stays, moved int
 	for _, t := range trials {
 		v, err := ParseVariant(t.Variant)
 		if err != nil || t.Error != "" || v.Process != imbangProcess || v.NoSync {
@@ -175,6 +175,9 @@ func targets(trials []Trial) (list []Target) {
 		connections, lost = connections+t.Long+t.Idle+t.Side, lost+t.LongBroken+t.IdleLost+t.SideLost
 		if isPlanned(t.Fault) {
 			requests, failed, resets = requests+t.Requests, failed+t.Failed, resets+t.resets()
+		}
+		if f, err := faultOf(t.Fault); err == nil && f.stays {
+			stays, moved = stays+1, moved+t.Transitions
 		}
 		if t.ARPMS != nil && t.SettledMS != nil {
 			heals++
@@ -186,6 +189,7 @@ func targets(trials []Trial) (list []Target) {
 	add("connections lost that were 100 ms old, or of a side of a partition, imbang with synchronization", 0, "connections", connections, float64(lost))
 	add("requests that failed in planned moves, imbang with synchronization", 0, "requests", requests, float64(failed))
 	add("connections reset in planned moves, imbang with synchronization", 0, "requests", requests, float64(resets))
+	add("transitions while the daemon is killed and started, and in upgrades, imbang with synchronization", 0, "trials", stays, float64(moved))
 	add("splits without one master and right neighbour tables within 2 s, imbang with synchronization", 0, "trials", heals, float64(slowly))
 	return list
 }

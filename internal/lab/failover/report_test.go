@@ -73,12 +73,14 @@ func TestReport(t *testing.T) {
 	for _, times := range [][2]*float64{{&soon, &soon}, {&never, &soon}, {&soon, &late}} {
 		add("imbang@50ms", "split", 0, func(t *Trial) { t.ARPMS, t.SettledMS = times[0], times[1] })
 	}
+	add("imbang@50ms", "daemon", 0, func(t *Trial) { t.Transitions = 2 })
+	add("keepalived@1s", "daemon", 0, func(t *Trial) { t.Transitions = 2 })
 	r = Make(Environment{Plan: p}, trials)
 	if c := r.Cells[slices.IndexFunc(r.Cells, func(c CellReport) bool { return c.Fault == "split" && c.Variant == "imbang@50ms" })]; c.ARPWrong != 1 ||
 		c.ARPMS.N != 2 || c.NotSettled != 0 || c.SettledMS.Max != 2001 {
 		t.Errorf("%+v", c)
 	}
-	for name, value := range map[string]float64{"imbang@50ms": 255, "connections lost": 1, "that failed in planned": 1, "splits": 2} {
+	for name, value := range map[string]float64{"imbang@50ms": 255, "connections lost": 1, "that failed in planned": 1, "splits": 2, "transitions": 2} {
 		if g := target(r, name); g.Value != value || g.Met {
 			t.Errorf("%s: %+v", name, g)
 		}

@@ -216,7 +216,7 @@ func try(ctx context.Context, s *site, p Plan, t *Trial, logs string) (err error
 	}
 	defer func() {
 		var copied error
-		if logs != "" && (err != nil || !t.Master || t.IdleLost+t.LongBroken+t.SideLost > 0 || isPlanned(t.Fault) && t.Failed > 0) {
+		if logs != "" && (err != nil || !t.Master || t.IdleLost+t.LongBroken+t.SideLost > 0 || isPlanned(t.Fault) && t.Failed > 0 || f.stays && t.Transitions > 0) {
 			copied = s.logs(logs)
 		}
 		err = errors.Join(err, copied, s.reset())

@@ -64,9 +64,6 @@ func (v Variant) masterDown() time.Duration { return 4 * v.Interval }
 // machines reports whether the directors are emulated machines.
 func (v Variant) machines() bool { return v.Process == linuxProcess }
 
-// movesByCommand reports whether the addresses can be moved by command.
-func (v Variant) movesByCommand() bool { return v.Process == imbangProcess }
-
 // onMachines reports whether the variant of a name has directors that are machines.
 func onMachines(name string) bool {
 	v, err := ParseVariant(name)

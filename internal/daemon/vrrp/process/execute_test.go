@@ -142,18 +142,21 @@ func slow(priority uint8) setup.Group {
 }
 
 // The next program goes on with groups, sockets, scripts and the lock, whether the file can be
-// read or not, and without RTNL.
+// read or not, and without RTNL, though it takes longer to start than others wait for an
+// advertisement.
 func TestExecution(t *testing.T) {
+	const brief = 100 * time.Millisecond
 	link := newNetwork(t)
-	group := slow(150)
+	group, worse := web(150, virtual4), web(100, virtual4)
+	group.Interval, worse.Interval = brief, brief
 	group.Scripts = []string{"slow"}
 	pids := filepath.Join(t.TempDir(), "pids")
 	s := setup.Setup{Groups: []setup.Group{group}, Scripts: []setup.Script{{
 		Name: "slow", Command: []string{"/bin/sh", "-c", "echo $$ >> " + pids + "; test $(wc -l < " + pids + ") = 1 || exec sleep 100"},
 		Interval: 20 * time.Millisecond, Timeout: time.Minute, Rise: 1, Fall: 1,
 	}}}
-	a := newApart(t, link.host(1), 0, s)
-	b := newNode(t, link.host(2), slow(100)).start()
+	a := newApart(t, link.host(1), 5*brief, s)
+	b := newNode(t, link.host(2), worse).start()
 	all := group.AllAddresses()
 	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
 	b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })

@@ -180,13 +180,19 @@ type replacement struct {
 	ending bool
 	killed bool
 	ended  bool
-	reload func() // that came meanwhile, for the case that the replacement fails
+	// announcing: the program ends as soon as others know of the longer interval.
+	announcing bool
+	reload     func() // that came meanwhile, for the case that the replacement fails
 }
 
 const (
 	replacementStep = 10 * time.Millisecond // between looks at what is waited for
 	helpersPatience = 2 * time.Second       // for what was killed, and for the kernel
 	logPatience     = 10 * time.Millisecond // nothing is advertised meanwhile
+	// bridge is the interval that masters announce before, so that others wait for three of it:
+	// a program starts in some 10 ms, and on a machine that is busy in some 100. A master that
+	// fails just then is replaced as late.
+	bridge = time.Second
 )
 
 // replacementPatience is how long notify commands have before a handover. Tests change it.
@@ -219,16 +225,28 @@ func (l *loop) replace() error {
 		return nil
 	}
 	idle := r.ended && (r.killed || l.hooks.Idle()) && !l.looking && l.settled() && !l.anyJoining()
-	if !idle && waited < replacementPatience+helpersPatience {
+	r.announcing = idle || waited >= replacementPatience+helpersPatience
+	if !r.announcing || !l.bridged(bridge) {
 		return nil
 	}
 	l.replacing = nil
 	return l.execute(r)
 }
 
+// bridged has masters announce an interval until the next program goes on; 0: their own. It
+// reports whether others know it.
+func (l *loop) bridged(interval time.Duration) bool {
+	all := true
+	for _, g := range l.groups {
+		g.call(func(m *vrrp.Machine, out *vrrp.Output) { all = m.Bridge(now(), interval, out) && all })
+	}
+	return all
+}
+
 // execute hands over to the program file. It returns nil if that failed and the loop goes on.
 func (l *loop) execute(r *replacement) error {
 	if l.Execute == nil {
+		l.bridged(0)
 		l.Log.Error("the program cannot be replaced, and goes on: there is no program to execute")
 		return nil
 	}
@@ -247,6 +265,7 @@ func (l *loop) execute(r *replacement) error {
 		}
 	}
 	unix.CloseOnExec(int(l.lock.Fd()))
+	l.bridged(0)
 	l.Log.Error("the program cannot be replaced, and goes on", "error", err)
 	l.hooks.Close()
 	l.openHelpers()

@@ -4,6 +4,7 @@ package process
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -22,6 +23,8 @@ import (
 
 // interopInterval is longer than that of other tests, as hosts are looked at meanwhile.
 const interopInterval = 200 * time.Millisecond
+
+var keepalivedTransitions = flag.Int("transitions", 0, "transitions of TestKeepalived in each role, at least")
 
 // keepalived is a process of keepalived in a host.
 type keepalived struct {
@@ -272,47 +275,56 @@ func testKeepalived(t *testing.T, addresses []netip.Prefix, unicast bool, own fu
 		link.ip(link.middle, "link", "set", fmt.Sprintf("port%d", number), state)
 	}
 
+	// again reports whether a role goes on.
+	again := func() bool { return transitions < *keepalivedTransitions }
+
 	// imbang is the better one.
 	k.start(100)
 	step("keepalived alone", other, down+5*time.Second)
 	n.start()
 	step("imbang preempts", imbang, down+time.Second)
-	n.stop()
-	step("imbang resigns", other, soon)
-	n.start()
-	step("imbang preempts again", imbang, down+time.Second)
-	port(1, "down")
-	step("imbang has no carrier", other, down+2*time.Second)
-	port(1, "up")
-	step("imbang has a carrier again", imbang, down+4*time.Second)
-	n.configure(func(s *setup.Setup) { s.Groups[0].Priority = 50 })
-	step("imbang is worse by a reload", other, down+time.Second)
-	n.configure(func(s *setup.Setup) { s.Groups[0].Priority = 150 })
-	step("imbang is better by a reload", imbang, down+time.Second)
-	split(t, link, o)
-	step("imbang is better after a split", imbang, soon)
+	for more := true; more; more = again() {
+		n.stop()
+		step("imbang resigns", other, soon)
+		n.start()
+		step("imbang preempts again", imbang, down+time.Second)
+		port(1, "down")
+		step("imbang has no carrier", other, down+2*time.Second)
+		port(1, "up")
+		step("imbang has a carrier again", imbang, down+4*time.Second)
+		n.configure(func(s *setup.Setup) { s.Groups[0].Priority = 50 })
+		step("imbang is worse by a reload", other, down+time.Second)
+		n.configure(func(s *setup.Setup) { s.Groups[0].Priority = 150 })
+		step("imbang is better by a reload", imbang, down+time.Second)
+		split(t, link, o)
+		step("imbang is better after a split", imbang, soon)
+	}
+	t.Logf("%d transitions with imbang as the better one", transitions)
+	transitions = 0
 
 	// keepalived is the better one.
 	k.stop()
 	k.start(200)
 	step("keepalived preempts", other, down+5*time.Second)
-	k.stop()
-	step("keepalived resigns", imbang, soon)
-	k.start(200)
-	step("keepalived preempts again", other, down+5*time.Second)
-	port(2, "down")
-	step("keepalived has no carrier", imbang, down+2*time.Second)
-	port(2, "up")
-	if unicast {
-		// keepalived resigned without a carrier, and its kernel looks for imbang's hardware
-		// address since then, once a second: so long no message of it passes.
-		resolution = time.Second
+	for more := true; more; more = again() {
+		k.stop()
+		step("keepalived resigns", imbang, soon)
+		k.start(200)
+		step("keepalived preempts again", other, down+5*time.Second)
+		port(2, "down")
+		step("keepalived has no carrier", imbang, down+2*time.Second)
+		port(2, "up")
+		if unicast {
+			// keepalived resigned without a carrier, and its kernel looks for imbang's hardware
+			// address since then, once a second: so long no message of it passes.
+			resolution = time.Second
+		}
+		step("keepalived has a carrier again", other, down+4*time.Second)
+		resolution = busy
+		split(t, link, o)
+		step("keepalived is better after a split", other, soon)
 	}
-	step("keepalived has a carrier again", other, down+4*time.Second)
-	resolution = busy
-	split(t, link, o)
-	step("keepalived is better after a split", other, soon)
-	t.Logf("%d transitions", transitions)
+	t.Logf("%d transitions with keepalived as the better one", transitions)
 	for _, g := range n.status().Groups {
 		for _, r := range g.Refused {
 			if r.Count > 0 {
@@ -345,4 +357,35 @@ func split(t *testing.T, link *network, o *observer) {
 		}
 	}
 	o.overlap() // until now it was a split
+}
+
+// keepalived waits, too, while a program that takes longer to start than its master-down time
+// is executed again.
+func TestExecutionBesideKeepalived(t *testing.T) {
+	if _, err := exec.LookPath("keepalived"); err != nil {
+		t.Skip("needs keepalived")
+	}
+	link := newNetwork(t)
+	group := web(150, virtual4)
+	group.Interval = interopInterval
+	k := &keepalived{TB: t, ns: link.host(2), dir: t.TempDir(), number: 2, addresses: virtual4}
+	t.Cleanup(k.stop)
+	a := newApart(t, link.host(1), 6*interopInterval, setup.Setup{Groups: []setup.Group{group}})
+	a.await("master", a.is(vrrp.Master))
+	k.start(100)
+	o := observe(t, vrrp.Address{Device: "eth0", Prefix: virtual4[1]}, a.ns, k.ns)
+	o.master(t, "imbang is followed", 0, time.Second)
+	a.await("it has begun", func() bool { return strings.Contains(k.log.String(), "BACKUP STATE") })
+	time.Sleep(5 * interopInterval) // it starts as master if it hears none
+	a.again()
+	time.Sleep(2 * interopInterval)
+	if log := k.log.String(); strings.Contains(log, "MASTER STATE") {
+		t.Errorf("keepalived has taken over:\n%s", log)
+	}
+	if g := a.group(); g.Counts.Stalls > 0 || g.State != vrrp.Master.String() {
+		t.Errorf("%+v", g)
+	}
+	if took := o.overlap(); took > 0 {
+		t.Errorf("both were master for %s", took)
+	}
 }

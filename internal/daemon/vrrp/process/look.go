@@ -15,6 +15,11 @@ const lookAgainAfter = 100 * time.Millisecond
 // look has the worker read the devices.
 func (l *loop) look() {
 	l.lookAt = 0
+	if l.replacing != nil && l.replacing.announcing {
+		// The next program looks itself, and the end of this one would wait for the worker.
+		l.lookAt = now() + lookAgainAfter
+		return
+	}
 	if l.looking {
 		l.lookAgain = true
 		return
