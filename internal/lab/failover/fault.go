@@ -20,9 +20,12 @@ const (
 // shortest retransmissions (200 ms), and the next of a SYN (1 s).
 const settle = 1500 * time.Millisecond
 
-// restart bounds the start of a director: its program is verified by the kernel, or the
-// machine boots.
-const restart = 8 * time.Second
+// restart bounds the start of a director, whose program is verified by the kernel, and boot that
+// of a machine, which takes some 2 s where nothing else runs.
+const (
+	restart = 8 * time.Second
+	boot    = 15 * time.Second
+)
 
 // Fault is what happens to the first director.
 type Fault struct {
@@ -59,7 +62,12 @@ type Fault struct {
 func takeover(v Variant) time.Duration { return v.masterDown() + 500*time.Millisecond }
 
 // comeback is that of a director that starts, or runs again, and preempts.
-func comeback(v Variant) time.Duration { return 2*v.masterDown() + restart }
+func comeback(v Variant) time.Duration {
+	if v.machines() {
+		return 2*v.masterDown() + boot
+	}
+	return 2*v.masterDown() + restart
+}
 
 // partition is the fault in which clients of two sides open connections.
 const partition = "partition"

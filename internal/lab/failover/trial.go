@@ -296,8 +296,8 @@ func suffer(ctx context.Context, w *workload, f Fault, v Variant, end time.Time)
 	if err := f.inject(ctx, s); err != nil {
 		return over, err
 	}
-	if longer := time.Since(began) - restart; longer > 0 {
-		end = end.Add(longer) // a machine that took longer to boot than it should
+	if longer := time.Since(began) - boot; longer > 0 {
+		end = end.Add(longer) // the machine took longer than it should
 	}
 	if f.meanwhile != nil {
 		if err := f.meanwhile(ctx, w); err != nil {
