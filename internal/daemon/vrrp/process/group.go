@@ -13,7 +13,6 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
-	"imbang/internal/host"
 )
 
 // group is a machine and what it is about.
@@ -391,7 +390,7 @@ func (g *group) retry(t time.Duration) {
 // announce announces addresses, those that the host does not have yet as soon as it has them,
 // and those that it cannot have not.
 func (g *group) announce(addresses []vrrp.Address, repeat int) {
-	var packets []host.Announcement
+	var packets []announcing
 	var present []vrrp.Address
 	for _, a := range addresses {
 		if has, wanted := g.known[a]; has {
@@ -409,20 +408,17 @@ func (g *group) announce(addresses []vrrp.Address, repeat int) {
 		for _, p := range prefixes {
 			all = append(all, p.Addr())
 		}
-		packets = append(packets, d.Announcements(all)...)
-	})
-	var failed error
-	for range repeat {
-		for i := range packets {
-			if err := g.announcer.Send(&packets[i]); err != nil {
-				failed = err
-				continue
-			}
-			g.announced++
+		of := d.Announcements(all)
+		for i := range of { // one for each address, or none
+			packets = append(packets, announcing{vrrp.Address{Device: device, Prefix: prefixes[i]}, of[i]})
 		}
+	})
+	if len(packets) == 0 || repeat == 0 {
+		return
 	}
-	if failed != nil && len(g.faults) == 0 {
-		g.Log.Warn("the addresses cannot all be announced", "group", g.setup.Name, "error", failed)
+	g.outbox = append(g.outbox, announcement{group: g, packets: packets, repeat: repeat})
+	if len(g.outbox) == 1 {
+		g.sendAnnouncements()
 	}
 }
 

@@ -218,7 +218,7 @@ func (l *loop) replace() error {
 		}()
 		return nil
 	}
-	idle := r.ended && (r.killed || l.hooks.Idle()) && !l.looking && l.settled() && !l.anyJoining()
+	idle := r.ended && (r.killed || l.hooks.Idle()) && !l.looking && l.settled() && !l.anyJoining() && len(l.outbox) == 0
 	if !idle && waited < replacementPatience+helpersPatience {
 		return nil
 	}
