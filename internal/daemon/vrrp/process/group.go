@@ -103,9 +103,12 @@ func newGroup(l *loop, s *setup.Group) *group {
 }
 
 // make makes the machine of a group that starts.
-func (g *group) make() (err error) {
+func (g *group) make() error {
 	g.consider()
-	g.machine, err = vrrp.New(g.config)
+	m, err := vrrp.New(g.config)
+	if err == nil {
+		g.machine = m
+	}
 	return err
 }
 
@@ -142,6 +145,9 @@ func (g *group) begin(t time.Duration) {
 		g.call(func(_ *vrrp.Machine, out *vrrp.Output) { *out = restored })
 		g.review(t)
 		return
+	}
+	if err := g.make(); err != nil { // anew: it may have waited, and be configured otherwise by now
+		g.Log.Error("the group keeps its earlier configuration", "group", g.setup.Name, "error", err) // the parser has tried it
 	}
 	g.faults = g.findFaults()
 	g.call(func(m *vrrp.Machine, out *vrrp.Output) {

@@ -20,6 +20,11 @@ func thousands(t *testing.T, n int) (*loop, *group, time.Duration) {
 	t.Helper()
 	l, g, begin := pendingMaster(t)
 	l.busy = false
+	var err error
+	if l.poll, err = newPoller(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.poll.close)
 	many := g.setup
 	many.Addresses = nil
 	for i := range n {
@@ -97,10 +102,6 @@ func TestPartsOfThousands(t *testing.T) {
 	l.applied(&change{added: map[vrrp.Address]error{g.holds[0]: nil}})
 	if at := g.overdueAt(); !g.pending() || at < now()+overdueLeast/2 {
 		t.Errorf("pending %t, overdue in %v", g.pending(), at-now())
-	}
-	var err error
-	if l.poll, err = newPoller(); err != nil {
-		t.Fatal(err)
 	}
 	l.worker = &worker{poll: l.poll} // which does nothing
 	before := len(l.toAdd)
