@@ -41,56 +41,81 @@ func thousands(t *testing.T, n int) (*loop, *group, time.Duration) {
 	return l, g, begin
 }
 
-// What the loop does with thousands of addresses takes it some milliseconds: a master advertises
-// meanwhile. Its own time counts, as the machine may have other work.
-func TestThousandsOfAddresses(t *testing.T) {
+// took refuses what takes the loop longer than some milliseconds: a master advertises meanwhile. The
+// thread's own time counts, as the machine may have other work.
+func took(t *testing.T, what string, f func()) {
+	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	took := func(what string, f func()) {
-		t.Helper()
-		used := func() time.Duration {
-			var at unix.Timespec
-			if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {
-				t.Fatal(err)
-			}
-			return time.Duration(at.Nano())
+	used := func() time.Duration {
+		var at unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {
+			t.Fatal(err)
 		}
-		before := used()
-		if f(); used()-before > 100*time.Millisecond {
-			t.Errorf("%s: %v", what, used()-before)
-		}
+		return time.Duration(at.Nano())
 	}
+	before := used()
+	if f(); used()-before > 100*time.Millisecond {
+		t.Errorf("%s: %v", what, used()-before)
+	}
+}
+
+// A master of thousands of addresses goes on while devices are read, at a reload and a handover.
+func TestThousandsOfAddresses(t *testing.T) {
 	const n = 8000
 	var l *loop
 	var g *group
 	var begin time.Duration // of which it stays: how long the test takes does not count
-	took("a reload adds them", func() { l, g, begin = thousands(t, n) })
+	took(t, "a reload adds them", func() { l, g, begin = thousands(t, n) })
 	for a := range l.known {
 		l.known[a] = true
 	}
-	took("a look", func() { l.verify(now()) })
+	took(t, "a look", func() { l.verify(now()) })
 	if l.clean || len(g.foreign) > 0 || len(g.holds) < n {
 		t.Errorf("clean %t, foreign %d, %d held", l.clean, len(g.foreign), len(g.holds))
 	}
 	s := g.machine.Snapshot()
 	l.known, l.toAdd, g.holds = map[vrrp.Address]bool{}, nil, nil
-	took("a handover", func() {
+	took(t, "a handover", func() {
 		if err := g.restore(begin, s, memory{}); err != nil {
 			t.Fatal(err)
 		}
 	})
 	few := g.setup
 	few.Addresses = few.Addresses[:n/2]
-	took("a reload removes some", func() {
+	took(t, "a reload removes some", func() {
 		g.changed(&few)
 		g.reload(begin)
 	})
 	if len(g.holds) != len(few.AllAddresses()) || len(l.known) != len(g.holds) || len(l.toAdd) != len(g.holds) {
 		t.Errorf("%d held, %d known, %d to add", len(g.holds), len(l.known), len(l.toAdd))
 	}
-	took("it leaves", func() { g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetFault(begin, true, out) }) })
+	took(t, "it leaves", func() { g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.SetFault(begin, true, out) }) })
 	if len(g.holds)+len(l.known)+len(l.toAdd) > 0 {
 		t.Errorf("%d held, %d known, %d to add", len(g.holds), len(l.known), len(l.toAdd))
+	}
+}
+
+// Whether this director is a server itself is asked each second, of all of its addresses and all
+// servers.
+func TestThousandsOfServers(t *testing.T) {
+	l, g, _ := thousands(t, 4000)
+	for i := range 50_000 {
+		l.setup.Servers = append(l.setup.Servers, netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+	}
+	d := l.devices["eth1"]
+	took(t, "another device", func() {
+		if l.isServerOn(d) {
+			t.Error("it is none")
+		}
+	})
+	d.Addresses = append(d.Addresses, host.DeviceAddress{Prefix: netip.PrefixFrom(l.setup.Servers[40_000], 32)})
+	if !l.isServerOn(d) {
+		t.Error("it is one")
+	}
+	g.heard[0] = l.setup.Servers[0]
+	if got := g.peerServers(0); len(got) != 1 {
+		t.Errorf("%v", got)
 	}
 }
 
