@@ -31,6 +31,7 @@ type loop struct {
 	socketsAt     time.Duration // when failures are tried again; 0: never
 	routes        map[route]target
 	groups        []*group
+	outbox        []announcement     // what is still to be announced, in this order
 	first         int                // of the groups that the next round begins with
 	advertisement vrrp.Advertisement // that is being received
 	message       []byte             // that is being sent
@@ -90,6 +91,7 @@ func (l *loop) run() error {
 			continue
 		}
 		l.flush(t)
+		l.sendAnnouncements()
 		if err := l.poll.wait(l.next(t)); err != nil {
 			return err
 		}
@@ -164,6 +166,9 @@ func (l *loop) next(t time.Duration) (next time.Duration) {
 	soonest(l.expires(t))
 	if l.clean && !l.busy {
 		soonest(max(l.cleanAfter, t))
+	}
+	if len(l.outbox) > 0 {
+		soonest(t)
 	}
 	if l.replacing != nil {
 		soonest(t + replacementStep)
