@@ -38,7 +38,8 @@ type loop struct {
 
 	// looking: the worker reads the devices; lookAgain: they have changed since.
 	looking, lookAgain bool
-	lookAt             time.Duration // when a failure is tried again; 0: never
+	lookAt             time.Duration // when they are read, by a timer; 0: never
+	reading            reading
 	lookError          string
 
 	began       time.Time
