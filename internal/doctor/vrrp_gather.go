@@ -172,8 +172,9 @@ func (v *VRRP) gatherAstray(other netip.Addr) error {
 			if err != nil {
 				return err
 			}
-			if r.Route && !r.Local && r.Device != d.Name {
-				d.Astray = append(d.Astray, Astray{To: to.Masked(), By: r.Device})
+			one := Astray{To: to.Masked(), By: r.Device}
+			if r.Route && !r.Local && r.Device != d.Name && !slices.Contains(d.Astray, one) {
+				d.Astray = append(d.Astray, one)
 			}
 		}
 	}
