@@ -424,6 +424,9 @@ func TestPreemption(t *testing.T) {
 			b.receive(0, "10.0.0.4", 100)
 			b.until(100 * ms)
 			if b.m.State() == Master {
+				if during == nil && b.log[len(b.log)-1] != "master: preemption" {
+					t.Errorf("it says %q", b.log)
+				}
 				return d + 100*ms
 			}
 		}
