@@ -303,6 +303,9 @@ func notAll(b *api.BarrierReply, timeout time.Duration) error {
 			why = append(why, fmt.Sprintf("%s could not enter %d connections%s", r.Address, r.Lacking, missing))
 		}
 	}
+	if len(why) == 0 {
+		why = append(why, fmt.Sprintf("it has not confirmed them within %v (--timeout)", timeout))
+	}
 	return fmt.Errorf("nothing has moved: the other director does not have all connections: %s%s", strings.Join(why, ", "), forceRemedy)
 }
 

@@ -44,6 +44,7 @@ func TestNotAll(t *testing.T) {
 		r    api.ReplicationReceiver
 		want string
 	}{
+		{api.ReplicationReceiver{}, "it has not confirmed them within 2s (--timeout)"},
 		{api.ReplicationReceiver{Behind: 3}, "10.0.0.2:8790 is behind by 3 datagrams after 2s"},
 		{api.ReplicationReceiver{Lacking: 9, Missing: []string{"service A", "service B server C"}}, "10.0.0.2:8790 could not enter 9 connections: missing there: service A, service B server C"},
 		{api.ReplicationReceiver{Lacking: 9}, "10.0.0.2:8790 could not enter 9 connections: a service or server is missing there, or its table is full (imbang status there)"},

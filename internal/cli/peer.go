@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -177,7 +178,7 @@ command line, or 3 if it failed; then the peer's file is as it was.`,
 				if err := out.Print(c.OutOrStdout(), p, func(w io.Writer) error { return printPeerPlan(w, p, "would change") }); err != nil || dry {
 					return err
 				}
-				if !confirmed(in, c.ErrOrStderr(), fmt.Sprintf("Apply this on %s? [y/N] ", p.Peer)) {
+				if !confirmed(c.Context(), in, c.ErrOrStderr(), fmt.Sprintf("Apply this on %s? [y/N] ", p.Peer)) {
 					fmt.Fprintln(c.ErrOrStderr(), "nothing is changed")
 					return command.ErrNotAsExpected
 				}
@@ -200,11 +201,22 @@ command line, or 3 if it failed; then the peer's file is as it was.`,
 	return c
 }
 
-func confirmed(in io.Reader, w io.Writer, question string) bool {
+// confirmed asks. The end of the context (Ctrl-C) is a no: the read of the terminal goes on, and
+// ends with the process.
+func confirmed(ctx context.Context, in io.Reader, w io.Writer, question string) bool {
 	fmt.Fprint(w, question)
-	line, _ := bufio.NewReader(in).ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
+	answers := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answers <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case answer := <-answers:
+		return answer == "y" || answer == "yes"
+	case <-ctx.Done():
+		fmt.Fprintln(w)
+		return false
+	}
 }
 
 func printPeerPlan(w io.Writer, p *api.PeerPlan, verb string) error {

@@ -136,17 +136,37 @@ func knownVerb(root *cobra.Command, args []string) error {
 	return Usage(err)
 }
 
-// wrapArgs turns complaints about the number of arguments into usage errors.
+// wrapArgs turns complaints about the number of arguments, and about flags that exclude each
+// other, into usage errors.
 func wrapArgs(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
-				return Usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
-			}
-			return nil
+	check := c.Args
+	if check == nil {
+		check = cobra.ArbitraryArgs
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		err := check(c, args)
+		if err == nil {
+			err = together(c.ValidateFlagGroups())
 		}
+		if err != nil {
+			return Usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
+		}
+		return nil
 	}
 	for _, sub := range c.Commands() {
 		wrapArgs(sub)
 	}
+}
+
+// together says of an error of cobra's about flags that exclude each other which of them were given.
+func together(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	names, is := strings.CutSuffix(text[strings.LastIndexByte(text, '[')+1:], "] were all set")
+	if !is {
+		return err
+	}
+	return fmt.Errorf("--%s exclude each other", strings.Join(strings.Fields(names), " and --"))
 }

@@ -32,10 +32,16 @@ func TestUnknownVerbs(t *testing.T) {
 		{"mark add --help", StatusOK, ""},
 		{"help mark", StatusOK, ""},
 		{"--version", StatusOK, ""},
+		{"mark add --one --other", StatusUsage, `p: --one and --other exclude each other (see p mark add --help)`},
+		{"mark add --other", StatusOK, ""},
 		{"mark add more", StatusUsage, `p: unknown command "more" for "p mark add" (see p mark add --help)`},
 	} {
 		mark := &cobra.Command{Use: "mark"}
-		mark.AddCommand(&cobra.Command{Use: "add", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }})
+		add := &cobra.Command{Use: "add", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }}
+		add.Flags().Bool("one", false, "")
+		add.Flags().Bool("other", false, "")
+		add.MarkFlagsMutuallyExclusive("one", "other")
+		mark.AddCommand(add)
 		var stderr strings.Builder
 		status := Execute(t.Context(), NewRoot("p", "", "", mark), strings.Fields(c.line), nil, io.Discard, &stderr)
 		if status != c.status || strings.TrimSpace(stderr.String()) != c.message {

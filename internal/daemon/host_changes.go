@@ -64,7 +64,8 @@ func (d *Daemon) devicesExist(next *config.Config) error {
 
 // planned is a plan as the API has it, with what changes beside the table first.
 func planned(p *plan.Plan, host []string) *api.Plan {
-	out := &api.Plan{Changes: slices.Concat([]string{}, host), Summary: summary(p, host), Named: p.Named, Removed: p.Removed}
+	out := &api.Plan{Changes: append([]string{}, host...), // never null in JSON
+		Summary: summary(p, host), Named: p.Named, Removed: p.Removed}
 	for _, c := range p.Changes {
 		out.Changes = append(out.Changes, c.String())
 	}

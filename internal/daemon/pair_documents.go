@@ -22,6 +22,7 @@ import (
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/pair"
 	"imbang/internal/daemon/plan"
+	"imbang/internal/daemon/vrrp/setup"
 )
 
 // compareDocuments compares the applied configuration with the peer's, if one of the two is
@@ -164,7 +165,11 @@ func (d *Daemon) isApplied(whose string) error {
 		return api.Conflict(fmt.Errorf("%s%s is not valid: correct it first: %s", whose, d.File, public(err)))
 	}
 	if !bytes.Equal(now.Document, d.core.Config.Document) {
-		return api.Conflict(fmt.Errorf("%s%s has changed since it was applied: run imbang reload there, or undo the change", whose, d.File))
+		where := ""
+		if whose != "" {
+			where = " there"
+		}
+		return api.Conflict(fmt.Errorf("%s%s has changed since it was applied: run imbang reload%s, or undo the change", whose, d.File, where))
 	}
 	return nil
 }
@@ -244,9 +249,19 @@ func (o *offered) describe(d *Daemon, p *plan.Plan, own *config.Config, base str
 	if n := len(own.Files) - 1; n > 0 {
 		o.plan.Notes = append(o.plan.Notes, fmt.Sprintf("services and checks of the %d files that it includes are written into it, and these are not read any more", n))
 	}
-	if !reflect.DeepEqual(own.VRRP, o.config.VRRP) {
+	if !sameSection(own.VRRP, o.config.VRRP) {
 		o.plan.Notes = append(o.plan.Notes, "the section vrrp changes: imbang vrrp applies it when it is reloaded there (systemctl reload imbang-vrrp)")
 	}
+}
+
+// sameSection compares what imbang vrrp does by its section: not the list of all servers.
+func sameSection(a, b *setup.Setup) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	one, other := *a, *b
+	one.Servers, other.Servers = nil, nil
+	return reflect.DeepEqual(one, other)
 }
 
 // filesDigest identifies the texts of files.

@@ -3,9 +3,16 @@
 package daemon
 
 import (
+	"encoding/json"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"imbang/internal/daemon/plan"
+	"imbang/internal/daemon/vrrp/setup"
 )
 
 // A file that is replaced keeps its mode and its place behind a symbolic link, and the former
@@ -66,5 +73,20 @@ func TestRewriteFile(t *testing.T) {
 		if text, err := os.ReadFile(path); err != nil || string(text) != "first" {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
+	}
+}
+
+// A server more is no change of the section vrrp, an interval is; and a plan without changes has an
+// empty list, not null.
+func TestSameSection(t *testing.T) {
+	a := &setup.Setup{Servers: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Groups: []setup.Group{{Name: "web", Interval: time.Second}}}
+	more, slower := *a, *a
+	more.Servers = append(more.Servers[:1:1], netip.MustParseAddr("10.0.0.2"))
+	slower.Groups = []setup.Group{{Name: "web", Interval: 2 * time.Second}}
+	if !sameSection(a, &more) || sameSection(a, &slower) || sameSection(a, nil) || !sameSection(nil, nil) {
+		t.Errorf("%v %v %v %v", sameSection(a, &more), sameSection(a, &slower), sameSection(a, nil), sameSection(nil, nil))
+	}
+	if text, err := json.Marshal(planned(&plan.Plan{}, nil)); err != nil || !strings.Contains(string(text), `"changes":[]`) {
+		t.Errorf("%s, %v", text, err)
 	}
 }

@@ -74,5 +74,6 @@ func Examine(f Facts) []Finding {
 	examineServers(of("servers"), f)
 	examineVRRP(of("vrrp"), f.VRRP)
 	examinePair(of("pair"), f.Pair)
+	examineMasters(of("pair"), f.Pair, f.VRRP)
 	return all
 }

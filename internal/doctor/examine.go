@@ -242,6 +242,7 @@ func examineServices(r report, f Facts) {
 	if f.Backup {
 		others = nil // the master has them
 	}
+	others = slices.DeleteFunc(others, f.VRRP.moves) // imbang vrrp configures them, on the master
 	for _, a := range others[:min(len(others), shown)] {
 		r.warn(fmt.Sprintf("ip address add %s/%d dev lo", a, a.BitLen()), "%s is no address of this machine: packets for it come only if it is routed here. Unless another director has it", a)
 	}

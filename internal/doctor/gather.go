@@ -58,7 +58,7 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 		return f, err
 	}
 	f.Pair = gatherPair()
-	f.VRRP, err = gatherVRRP(file)
+	f.VRRP, err = gatherVRRP(file, f.Pair.address())
 	return f, err
 }
 

@@ -6,15 +6,26 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net/netip"
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/vrrp"
 )
 
 // Pair is the other director, as the daemon knows it.
 type Pair struct {
 	api.Pair
 	Error string // why the daemon does not answer
+}
+
+// address is that of the other director; invalid: it is not known.
+func (p *Pair) address() netip.Addr {
+	if p == nil {
+		return netip.Addr{}
+	}
+	to, _ := netip.ParseAddrPort(p.Peer) // what is none is not known
+	return to.Addr()
 }
 
 // daemonPatience is how long the daemon may take.
@@ -38,6 +49,20 @@ func gatherPair() *Pair {
 		return nil
 	}
 	return &Pair{Pair: *s.Pair}
+}
+
+// examineMasters finds groups that both directors are master of, which the link of the pair tells
+// and VRRP does not, as advertisements do not pass.
+func examineMasters(r report, p *Pair, v *VRRP) {
+	if p == nil || p.Error != "" || !p.Reached || v == nil || v.Status == nil {
+		return
+	}
+	master := vrrp.Master.String()
+	for _, g := range p.PeerGroups {
+		if own := v.group(g.Group); own != nil && own.State == master && !own.Merging && g.State == master {
+			r.problem("imbang doctor on both", "both directors are master of group %s: advertisements (protocol 112) do not pass between them, or the identifiers of its routers differ", g.Group)
+		}
+	}
 }
 
 func examinePair(r report, p *Pair) {

@@ -73,6 +73,13 @@ func (d *VRRPDevice) source(six bool) netip.Addr {
 	return netip.Addr{}
 }
 
+// advertises reports whether advertisements of IPv4 are awaited by the device.
+func (d *VRRPDevice) advertises(s *setup.Setup) bool {
+	return slices.ContainsFunc(s.Groups, func(g setup.Group) bool {
+		return slices.ContainsFunc(g.Routers, func(r setup.Router) bool { return r.Device == d.Name && !r.IPv6() })
+	})
+}
+
 func examineVRRP(r report, v *VRRP) {
 	if v == nil {
 		return
@@ -95,6 +102,9 @@ func examineVRRP(r report, v *VRRP) {
 		}
 		v.examineRoutes(r)
 		v.examineRules(r)
+		if v.Keepalived != 0 {
+			r.warn("systemctl disable --now keepalived", "keepalived runs too (process %d): with the same addresses or router identifiers both configure and announce them, and neither hears the other one", v.Keepalived)
+		}
 		if v.ClockFree {
 			r.warn("timedatectl set-ntp true", "the clock is not synchronised: times in the logs of the directors cannot be compared")
 		}
@@ -205,7 +215,7 @@ func (v *VRRP) examineDevice(r report, d *VRRPDevice) {
 			}
 		}
 	}
-	if network.IsValid() && !d.Promote {
+	if network.IsValid() && !d.Promote && !d.Missing {
 		r.warn(fmt.Sprintf("sysctl -w net.ipv4.conf.%s.promote_secondaries=1", d.Name),
 			"promote_secondaries is off on %s: Linux removes the other addresses of a network with its first one, such as %s, and they are missing until they are added again", d.Name, network)
 	}
@@ -221,6 +231,13 @@ func (v *VRRP) examineDevice(r report, d *VRRPDevice) {
 // examineRoutes finds advertisements that a strict rp_filter drops.
 func (v *VRRP) examineRoutes(r report) {
 	seen := map[string]bool{}
+	for i := range v.Devices {
+		d := &v.Devices[i]
+		if len(d.Astray) > 0 && d.advertises(v.Setup) {
+			v.examineAstray(r, d)
+			seen[d.Name] = true
+		}
+	}
 	for _, w := range v.ways() {
 		p := w.incoming
 		by, known := v.Routes[p.Source]
@@ -230,6 +247,18 @@ func (v *VRRP) examineRoutes(r report) {
 		seen[p.Device] = true
 		r.problem(fmt.Sprintf("sysctl -w net.ipv4.conf.%s.rp_filter=2", p.Device),
 			"rp_filter is strict on %s, and the route to the other director, %s, is by %s: its advertisements are dropped", p.Device, p.Source, by)
+	}
+}
+
+// examineAstray finds the same where the other director is not known, as nothing of it was heard.
+func (v *VRRP) examineAstray(r report, d *VRRPDevice) {
+	for _, a := range d.Astray {
+		to := "its network " + a.To.String()
+		if a.To.IsSingleIP() {
+			to = "the other director, " + a.To.Addr().String() + ","
+		}
+		r.problem(fmt.Sprintf("sysctl -w net.ipv4.conf.%s.rp_filter=2", d.Name),
+			"rp_filter is strict on %s, and the route to %s is by %s: advertisements from there are dropped", d.Name, to, a.By)
 	}
 }
 

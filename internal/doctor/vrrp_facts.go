@@ -4,7 +4,9 @@ package doctor
 
 import (
 	"net/netip"
+	"slices"
 
+	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/doctor/ruleset"
@@ -22,6 +24,7 @@ type VRRP struct {
 	Rules       *ruleset.Rules // of nftables; nil: not known
 	RulesError  string
 	LegacyRules bool // iptables-legacy has rules, which nft does not list
+	Keepalived  int  // its process in this network namespace; 0: none
 	ClockFree   bool // nothing keeps the clock at the right time
 	// Silent are the addresses that the data plane guards, and that have no fresh lease, if there is
 	// no process: the kernel does not answer for them.
@@ -32,10 +35,20 @@ type VRRP struct {
 type VRRPDevice struct {
 	Name        string
 	Missing     bool
-	Addresses   []netip.Addr // of the host, in order
-	Promote     bool         // promote_secondaries in effect
-	ReversePath int          // rp_filter in effect
-	ARPIgnore   int          // arp_ignore in effect
+	Addresses   []netip.Addr   // of the host, in order
+	Promote     bool           // promote_secondaries in effect
+	ReversePath int            // rp_filter in effect
+	networks    []netip.Prefix // of IPv4, with the host's address
+	// Astray are networks of the device, and the other director of a pair if it is in one of them,
+	// that the host has a route to by another device.
+	Astray    []Astray
+	ARPIgnore int // arp_ignore in effect
+}
+
+// Astray is a destination whose route is not by the device that has its network.
+type Astray struct {
+	To netip.Prefix // of one address: the other director
+	By string       // device
 }
 
 // device is that of a name.
@@ -46,6 +59,16 @@ func (v *VRRP) device(name string) *VRRPDevice {
 		}
 	}
 	return &VRRPDevice{Name: name, Missing: true}
+}
+
+// moves reports whether an address is one of those that move between directors.
+func (v *VRRP) moves(a netip.Addr) bool {
+	if v == nil || v.Setup == nil {
+		return false
+	}
+	return slices.ContainsFunc(v.Setup.Groups, func(g setup.Group) bool {
+		return slices.ContainsFunc(g.AllAddresses(), func(m vrrp.Address) bool { return m.Prefix.Addr() == a })
+	})
 }
 
 // group is what the process says of a group; nil: nothing.

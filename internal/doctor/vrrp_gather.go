@@ -26,7 +26,8 @@ import (
 
 // gatherVRRP collects what there is of VRRP: of a process, and of the configuration that it
 // or, if it is empty, the user names. It is nil if there is neither a process nor a section.
-func gatherVRRP(file string) (*VRRP, error) {
+// other is the other director of a pair, if it is known.
+func gatherVRRP(file string, other netip.Addr) (*VRRP, error) {
 	v := &VRRP{File: file, Routes: map[netip.Addr]string{}}
 	dir, err := place.VRRPDir()
 	if err != nil {
@@ -63,7 +64,11 @@ func gatherVRRP(file string) (*VRRP, error) {
 	if err := v.gatherRoutes(); err != nil {
 		return nil, err
 	}
+	if err := v.gatherAstray(other); err != nil {
+		return nil, err
+	}
 	v.gatherRules()
+	v.Keepalived = processHere("keepalived")
 	var clock unix.Timex
 	state, err := unix.Adjtimex(&clock) // without modes it only reads
 	v.ClockFree = err == nil && (state == unix.TIME_ERROR || clock.Status&unix.STA_UNSYNC != 0)
@@ -112,6 +117,9 @@ func (v *VRRP) gatherDevices() {
 			for _, a := range all {
 				if p, err := netip.ParsePrefix(a.String()); err == nil {
 					d.Addresses = append(d.Addresses, p.Addr())
+					if p.Addr().Is4() && !p.IsSingleIP() { // rp_filter is IPv4's alone
+						d.networks = append(d.networks, p)
+					}
 				}
 			}
 		}
@@ -121,6 +129,56 @@ func (v *VRRP) gatherDevices() {
 		d.ARPIgnore = max(of(name, "arp_ignore"), of("all", "arp_ignore"))
 		v.Devices = append(v.Devices, d)
 	}
+}
+
+// processHere finds the first process of a name in this network namespace; 0: there is none.
+func processHere(name string) int {
+	here, err := os.Readlink("/proc/thread-self/ns/net")
+	if err != nil {
+		return 0
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil || strings.TrimSpace(string(text)) != name {
+			continue
+		}
+		dir := filepath.Dir(path)
+		if its, err := os.Readlink(filepath.Join(dir, "ns/net")); err == nil && its == here {
+			return number(filepath.Base(dir))
+		}
+	}
+	return 0
+}
+
+// gatherAstray asks by which devices the host would send to the networks of a device, and to the
+// other director. With a strict rp_filter nothing is heard from there, so that the process does
+// not know of another director.
+func (v *VRRP) gatherAstray(other netip.Addr) error {
+	for i := range v.Devices {
+		d := &v.Devices[i]
+		for _, own := range d.networks {
+			if d.ReversePath != 1 {
+				continue
+			}
+			to := netip.PrefixFrom(own.Addr().Next(), own.Bits())
+			if !own.Contains(to.Addr()) {
+				to = netip.PrefixFrom(own.Addr().Prev(), own.Bits())
+			}
+			if own.Contains(other) {
+				to = netip.PrefixFrom(other, other.BitLen())
+			}
+			r, err := host.ReachOf(to.Addr())
+			if err != nil {
+				return err
+			}
+			one := Astray{To: to.Masked(), By: r.Device}
+			if r.Route && !r.Local && r.Device != d.Name && !slices.Contains(d.Astray, one) {
+				d.Astray = append(d.Astray, one)
+			}
+		}
+	}
+	return nil
 }
 
 // gatherRoutes asks by which devices the host would send to the other directors.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/process"
 	"imbang/internal/daemon/vrrp/setup"
@@ -104,6 +105,15 @@ func TestExamineVRRP(t *testing.T) {
 		}, "warning vrrp: the firewall may drop advertisements (protocol 112) that come in by ext0"},
 		{"rules of iptables-legacy", func(v *VRRP) { v.LegacyRules = true }, "warning vrrp: iptables-legacy has rules, which are not examined: they have to accept protocol 112: iptables-legacy -S"},
 		{"rules not known", func(v *VRRP) { v.Rules, v.RulesError = nil, "no nft" }, "warning vrrp: whether the firewall drops advertisements is not known: no nft"},
+		{"networks by another device", func(v *VRRP) {
+			web(v).Routers[0].Master = ""
+			v.Devices[0].Astray = []Astray{{To: netip.MustParsePrefix("10.20.0.0/24"), By: "ext1"}}
+		}, "problem vrrp: rp_filter is strict on ext0, and the route to its network 10.20.0.0/24 is by ext1: advertisements from there are dropped: sysctl -w net.ipv4.conf.ext0.rp_filter=2"},
+		{"the other director by another device", func(v *VRRP) {
+			web(v).Routers[0].Master = ""
+			v.Devices[0].Astray = []Astray{{To: netip.MustParsePrefix("10.20.0.12/32"), By: "int0"}}
+		}, "problem vrrp: rp_filter is strict on ext0, and the route to the other director, 10.20.0.12, is by int0"},
+		{"keepalived", func(v *VRRP) { v.Keepalived = 7 }, "warning vrrp: keepalived runs too (process 7): with the same addresses or router identifiers both configure and announce them, and neither hears the other one: systemctl disable --now keepalived"},
 		{"clock", func(v *VRRP) { v.ClockFree = true }, "warning vrrp: the clock is not synchronised: times in the logs of the directors cannot be compared: timedatectl set-ntp true"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -196,5 +206,72 @@ vrrp:
 	}
 	if len(all) != 7 {
 		t.Errorf("%d findings:\n%s", len(all), got)
+	}
+}
+
+// A backup has no address that moves, and is not told to add it: then two hosts would have it.
+func TestMovingAddressesOfABackup(t *testing.T) {
+	f := healthy()
+	f.Services[0].Own, f.VRRP = false, moving()
+	f.VRRP.Setup.Groups[0].Addresses = append(f.VRRP.Setup.Groups[0].Addresses, vrrp.Address{Device: "ext0", Prefix: netip.PrefixFrom(f.Services[0].Key.Addr, 32)})
+	if all := Examine(f); !Fine(all) {
+		t.Errorf("%s", lines(all))
+	}
+}
+
+// Nothing is advised about a device that is not there, but that it is missing.
+func TestMissingDeviceAlone(t *testing.T) {
+	v := moving()
+	v.Devices[0] = VRRPDevice{Name: "ext0", Missing: true}
+	var all []Finding
+	examineVRRP(report{"vrrp", &all}, v)
+	if len(all) != 1 || !strings.Contains(lines(all), "there is no device ext0") {
+		t.Errorf("%s", lines(all))
+	}
+}
+
+// Both directors are master: the link of the pair tells it, also where nothing is heard by VRRP.
+func TestExamineMasters(t *testing.T) {
+	for name, c := range map[string]struct {
+		there, here string
+		merging     bool
+		want        bool
+	}{
+		"two masters":    {"master", "master", false, true},
+		"one yields":     {"master", "master", true, false},
+		"a backup":       {"master", "backup", false, false},
+		"one is backup":  {"backup", "master", false, false},
+		"of other group": {"", "master", false, false},
+	} {
+		v, p := moving(), &Pair{Pair: api.Pair{Peer: "10.0.0.2:8791", Reached: true}}
+		v.Status.Groups[0].State, v.Status.Groups[0].Merging = c.here, c.merging
+		if c.there != "" {
+			p.PeerGroups = []api.PeerGroup{{Group: "web", State: c.there}}
+		}
+		var all []Finding
+		examineMasters(report{"pair", &all}, p, v)
+		if found := strings.Contains(lines(all), "problem  pair: both directors are master of group web: advertisements (protocol 112) do not pass"); found != c.want {
+			t.Errorf("%s: %q", name, lines(all))
+		}
+		p.Reached = false
+		if all = nil; c.want {
+			if examineMasters(report{"pair", &all}, p, v); len(all) > 0 {
+				t.Errorf("%s, not reached: %q", name, lines(all))
+			}
+		}
+	}
+}
+
+// The process of this test is found by its name, and only in its network namespace.
+func TestProcessHere(t *testing.T) {
+	comm, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := processHere(strings.TrimSpace(string(comm))); got == 0 {
+		t.Errorf("%s was not found", comm)
+	}
+	if got := processHere("no such name"); got != 0 {
+		t.Errorf("found %d", got)
 	}
 }

@@ -25,6 +25,9 @@ type Device struct {
 	Up        bool
 	MTU       int
 	Addresses []DeviceAddress // in the kernel's order
+
+	index   map[netip.Prefix]bool // of Addresses, if there are many
+	indexed int                   // how many
 }
 
 // DeviceAddress is an address of a device.
@@ -35,8 +38,20 @@ type DeviceAddress struct {
 	Unusable  bool  // IPv6: duplicate address detection is under way, or failed
 }
 
-// Has reports whether the device has an address.
+// searched is how many addresses are searched through. There can be thousands.
+const searched = 16
+
+// Has reports whether the device has an address. It is for one goroutine at a time.
 func (d *Device) Has(p netip.Prefix) bool {
+	if len(d.Addresses) > searched {
+		if d.indexed != len(d.Addresses) {
+			d.index, d.indexed = make(map[netip.Prefix]bool, len(d.Addresses)), len(d.Addresses)
+			for _, a := range d.Addresses {
+				d.index[a.Prefix] = true
+			}
+		}
+		return d.index[p]
+	}
 	return slices.ContainsFunc(d.Addresses, func(a DeviceAddress) bool { return a.Prefix == p })
 }
 

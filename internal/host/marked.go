@@ -49,9 +49,12 @@ func (l *Links) RemoveMarked(device *Device, prefixes []netip.Prefix) (again []n
 		return nil, fmt.Errorf("device %s: list addresses: %w", device.Name, err)
 	}
 	var errs []error
-	removed := false
+	removed, wanted := false, map[netip.Prefix]bool{}
+	for _, p := range prefixes {
+		wanted[p] = true
+	}
 	for _, a := range before {
-		if a.Protocol != Mark || !slices.Contains(prefixes, a.Prefix) {
+		if a.Protocol != Mark || !wanted[a.Prefix] {
 			continue
 		}
 		err := l.changeAddress(unix.RTM_DELADDR, unix.NLM_F_ACK, device.Index, a.Prefix, 0)
@@ -61,14 +64,14 @@ func (l *Links) RemoveMarked(device *Device, prefixes []netip.Prefix) (again []n
 		removed = true
 	}
 	if removed {
-		again, err = l.repairRemoved(device, before, prefixes)
+		again, err = l.repairRemoved(device, before, wanted)
 		errs = append(errs, err)
 	}
 	return again, errors.Join(errs...)
 }
 
 // repairRemoved adds the IPv4 addresses again that were removed with others.
-func (l *Links) repairRemoved(device *Device, before []DeviceAddress, wanted []netip.Prefix) (again []netip.Prefix, err error) {
+func (l *Links) repairRemoved(device *Device, before []DeviceAddress, wanted map[netip.Prefix]bool) (again []netip.Prefix, err error) {
 	if !slices.ContainsFunc(before, func(a DeviceAddress) bool { return a.Secondary }) {
 		return nil, nil
 	}
@@ -76,12 +79,13 @@ func (l *Links) repairRemoved(device *Device, before []DeviceAddress, wanted []n
 	if err != nil {
 		return nil, fmt.Errorf("device %s: list addresses: %w", device.Name, err)
 	}
+	there := Device{Addresses: after}
 	var errs []error
 	for _, a := range before {
-		if !a.Secondary || slices.Contains(wanted, a.Prefix) && a.Protocol == Mark {
+		if !a.Secondary || wanted[a.Prefix] && a.Protocol == Mark {
 			continue
 		}
-		if slices.ContainsFunc(after, func(b DeviceAddress) bool { return b.Prefix == a.Prefix }) {
+		if there.Has(a.Prefix) {
 			continue
 		}
 		err := l.changeAddress(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, device.Index, a.Prefix, a.Protocol)

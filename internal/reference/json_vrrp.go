@@ -20,7 +20,7 @@ var vrrpFieldTexts = map[string]string{
 	"process.Group.name":                   "name of the group",
 	"process.Group.state":                  "`initialize`, `fault`, `backup` or `master`",
 	"process.Group.since":                  "when the state was entered",
-	"process.Group.cause":                  "why: `start`, `silence`, `master resigned`, `take`, `better master`, `merged`, `merge took too long`, `fault`, `fault gone`, `stalled`, `gave up` or `shutdown`",
+	"process.Group.cause":                  "why: `start`, `silence`, `master resigned`, `take`, `better master`, `merged`, `merge took too long`, `fault`, `fault gone`, `stalled`, `gave up`, `shutdown` or `preemption`",
 	"process.Group.priority":               "priority with what is tracked",
 	"process.Group.base_priority":          "priority of the configuration",
 	"process.Group.interval_ms":            "interval of advertisements in ms",

@@ -205,8 +205,9 @@ func (k *keepalived) track(t trackedScript, weightless bool) (name string, ok bo
 		weight = t.weight
 	}
 	if weightless && weight != 0 {
-		k.lose(t.place, "track_script "+t.text(), "keepalived ignores weights of members of a sync group: the group is in fault while the script fails")
-		weight = 0
+		// Without its weight it would put the group in fault, on all directors at once.
+		k.lose(t.place, "track_script "+t.text(), "keepalived does not use a script with a weight in a member of a sync group: left out")
+		return "", false
 	}
 	if name, known := c.used[weight]; known {
 		return name, true

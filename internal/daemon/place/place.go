@@ -81,6 +81,9 @@ func take(dir string, runs error) (*os.File, error) {
 	}
 	path := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("state directory: %w; run it as root, with sudo", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}

@@ -17,8 +17,11 @@ func (m *Machine) tickBackup(now time.Duration, out *Output) {
 		return
 	}
 	cause := CauseSilence
-	if s.Resigned {
+	switch {
+	case s.Resigned:
 		cause = CauseResigned
+	case now < s.LowerUntil:
+		cause = CausePreempts
 	}
 	m.become(now, cause, out)
 }

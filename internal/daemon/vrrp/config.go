@@ -5,7 +5,6 @@ package vrrp
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -177,8 +176,12 @@ func (c *Config) addresses() (all []Address) {
 
 // without are the addresses of a that are not in b.
 func without(a, b []Address) (left []Address) {
+	set := make(map[Address]bool, len(b)) // there can be thousands
+	for _, x := range b {
+		set[x] = true
+	}
 	for _, x := range a {
-		if !slices.Contains(b, x) {
+		if !set[x] {
 			left = append(left, x)
 		}
 	}

@@ -477,10 +477,10 @@ func (e *explorer) call(s *xstate, i int, f func(m *Machine, out *Output)) (wron
 		case ActionMerge:
 			n.merge = e.mergeAfter
 		case ActionNotify:
-			if a.State == Master && a.Cause == CauseSilence && e.outlives(s, i) {
+			if a.State == Master && alone(a.Cause) && e.outlives(s, i) {
 				wrong = fmt.Sprintf("node %d takes over before a lease ends", i)
 			}
-			if a.State == Master && a.Cause == CauseSilence && n.heard < patience {
+			if a.State == Master && alone(a.Cause) && n.heard < patience {
 				wrong = fmt.Sprintf("node %d takes over too soon", i)
 				if e.config.AwaitSync && !synchronized {
 					wrong = fmt.Sprintf("node %d preempts before it is synchronized", i)
@@ -568,3 +568,6 @@ func (e *explorer) watch(s *xstate) string {
 	e.most.two, e.most.none, e.most.becomes = max(e.most.two, s.two), max(e.most.none, s.none), max(e.most.becomes, s.becomes)
 	return ""
 }
+
+// alone reports whether a backup became master by its own clock: nobody resigned.
+func alone(c Cause) bool { return c == CauseSilence || c == CausePreempts }

@@ -138,8 +138,10 @@ func (m *Machine) receive(now time.Duration, router int, from netip.Addr, a *Adv
 func (m *Machine) checkAddresses(router int, from netip.Addr, a *Advertisement, out *Output) {
 	own := m.advertised[router]
 	differs := len(own) != len(a.Addresses)
-	for _, address := range own {
-		differs = differs || !slices.Contains(a.Addresses, address)
+	if !slices.Equal(own, a.Addresses) { // mostly they are
+		for _, address := range own {
+			differs = differs || !slices.Contains(a.Addresses, address)
+		}
 	}
 	if r := &m.memory.Routers[router]; r.Differs != differs {
 		r.Differs = differs

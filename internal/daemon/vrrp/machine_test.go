@@ -424,6 +424,9 @@ func TestPreemption(t *testing.T) {
 			b.receive(0, "10.0.0.4", 100)
 			b.until(100 * ms)
 			if b.m.State() == Master {
+				if during == nil && b.log[len(b.log)-1] != "master: preemption" {
+					t.Errorf("it says %q", b.log)
+				}
 				return d + 100*ms
 			}
 		}
@@ -662,6 +665,20 @@ func TestPlannedMoveBack(t *testing.T) {
 	b.until(300 * ms)
 	b.is(Backup)
 	b.until(100 * ms)
+	b.is(Master)
+}
+
+// A director that was master itself does not take the resignation of a third one for that of
+// another than the master that it followed before.
+func TestResignationAfterOwnMastership(t *testing.T) {
+	b := started(t, pairConfig(200))
+	b.hear("10.0.0.4", 210, time.Second)
+	b.until(500 * ms)
+	b.is(Master)
+	b.do(func() { b.m.SetFault(b.now, true, &b.out) })
+	b.do(func() { b.m.SetFault(b.now, false, &b.out) })
+	b.receive(0, "10.0.0.6", 0)
+	b.until(50 * ms) // the skew is 22 ms
 	b.is(Master)
 }
 

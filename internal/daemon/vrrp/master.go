@@ -20,6 +20,9 @@ func (m *Machine) become(now time.Duration, cause Cause, out *Output) {
 	s.Held = m.addresses
 	s.MergeUntil, s.BetterUntil, s.QuietAt, s.OtherMaster = 0, 0, 0, false
 	s.AssertAfter, s.AnnounceAfter = 0, 0
+	for i := range s.Routers {
+		s.Routers[i].Master = netip.Addr{} // the resignation of any later one counts
+	}
 	m.counts.Became++
 	m.advertise(now, out)
 	out.add(Action{Kind: ActionTake, Addresses: m.addresses, Accept: m.config.Accept})

@@ -45,11 +45,12 @@ const (
 	CauseStall                       // a gap between calls
 	CauseGaveUp                      // GiveUp
 	CauseShutdown                    // Shutdown
+	CausePreempts                    // a master of a lower priority
 )
 
 var causeNames = [...]string{
 	"", "start", "silence", "master resigned", "take", "better master", "merged", "merge took too long", "fault", "fault gone",
-	"stalled", "gave up", "shutdown",
+	"stalled", "gave up", "shutdown", "preemption",
 }
 
 func (c Cause) String() string { return causeNames[c] }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ func newFailoverWatchCommand() *cobra.Command {
 		Long: `Build two directors between a client and servers, measure the capacity of the path
 by a closed loop, send a share of it for a time, and count how often the addresses
 move. Nothing fails meanwhile: each transition is a false one. After Ctrl-C what was
-seen until then is printed, and everything is removed.
+seen until then is printed, and everything is removed. If addresses moved, the messages
+of the directors are kept in --logs.
 
 Requires root, and for variants of keepalived and linux the packages that
 imbang-lab run failover --help names. The exit status is 0 if there was no
@@ -45,6 +47,9 @@ transition, 1 if there was one, 2 for a wrong command line, or 3 if it failed.`,
 				return err
 			}
 			w.Programs = failover.Programs{Imbang: own.imbang, Lab: own.lab}
+			if w.Logs == "" {
+				w.Logs = filepath.Join("results", "failover-watch-"+time.Now().Format("20060102-150405"))
+			}
 			w.Say = func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
@@ -68,6 +73,7 @@ transition, 1 if there was one, 2 for a wrong command line, or 3 if it failed.`,
 	fl.StringSliceVar(&w.Variants, "variants", []string{"imbang@50ms", "imbang@10ms"}, "what directors run, one after the other")
 	fl.DurationVar(&w.For, "for", 10*time.Minute, "time of each variant")
 	fl.Float64Var(&w.Load, "load", 0.7, "load, as a share of the capacity of the path through the director")
+	fl.StringVar(&w.Logs, "logs", "", "directory for the directors' messages if addresses moved (default results/failover-watch-TIMESTAMP)")
 	_ = c.RegisterFlagCompletionFunc("variants", cobra.FixedCompletions(failover.DefaultVariants, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -22,7 +23,9 @@ type Watch struct {
 	Load     float64       // share of the capacity
 	Servers  int
 	Programs Programs
-	Say      func(string)
+	// Logs is where messages of the directors go if there was a transition, by variant.
+	Logs string
+	Say  func(string)
 }
 
 // Validate reports the first thing that cannot be run, and its remedy.
@@ -140,6 +143,13 @@ func (w Watch) one(ctx context.Context, s *site, name string) (seen Watched, err
 	}
 	seen.Transitions = judge(changes, begin, end, second).transitions
 	seen.Interrupted = ctx.Err() != nil
+	if seen.Transitions > 0 {
+		logs := filepath.Join(w.Logs, fileName(Cell{Variant: name, Fault: "none", Setting: plain}))
+		if err := s.logs(logs); err != nil {
+			return seen, errors.Join(loadErr, err)
+		}
+		w.Say("messages of the directors: " + logs)
+	}
 	for _, d := range s.directors {
 		if d, is := d.(*namespaced); is && v.Process == imbangProcess {
 			status, err := d.vrrpStatus(context.WithoutCancel(ctx))

@@ -34,6 +34,10 @@ type ledger struct {
 	changes uint64
 }
 
+// addAtOnce is how many addresses the worker adds before it answers: of thousands the first are
+// announced meanwhile, and that the kernel answers is seen.
+const addAtOnce = 500
+
 // Between failures to remove addresses.
 const (
 	cleanPauseLeast = 50 * time.Millisecond
@@ -42,9 +46,10 @@ const (
 
 // take makes the group hold addresses.
 func (g *group) take(addresses []vrrp.Address) {
+	holds := setOf(g.holds)
 	for _, a := range addresses {
-		if !slices.Contains(g.holds, a) {
-			g.holds = append(g.holds, a)
+		if !holds[a] {
+			g.holds, holds[a] = append(g.holds, a), true
 		}
 		if _, is := g.known[a]; !is {
 			g.known[a] = false
@@ -56,16 +61,31 @@ func (g *group) take(addresses []vrrp.Address) {
 
 // release makes the group hold them no more. Another group may.
 func (g *group) release(addresses []vrrp.Address) {
-	g.holds = slices.DeleteFunc(g.holds, func(a vrrp.Address) bool { return slices.Contains(addresses, a) })
-	for _, a := range addresses {
-		delete(g.unannounced, a)
-		if !g.held(a) {
-			delete(g.known, a)
-			g.toAdd = slices.DeleteFunc(g.toAdd, func(o vrrp.Address) bool { return o == a })
+	gone := setOf(addresses)
+	g.holds = slices.DeleteFunc(g.holds, func(a vrrp.Address) bool { return gone[a] })
+	for _, o := range g.groups {
+		for _, a := range o.holds {
+			delete(gone, a)
 		}
 	}
+	for _, a := range addresses {
+		delete(g.unannounced, a)
+		if gone[a] {
+			delete(g.known, a)
+		}
+	}
+	g.toAdd = slices.DeleteFunc(g.toAdd, func(a vrrp.Address) bool { return gone[a] })
 	g.clean, g.cleanAfter = true, 0
 	g.notePending()
+}
+
+// setOf has addresses for look-ups: a group can have thousands.
+func setOf(addresses []vrrp.Address) map[vrrp.Address]bool {
+	set := make(map[vrrp.Address]bool, len(addresses))
+	for _, a := range addresses {
+		set[a] = true
+	}
+	return set
 }
 
 // held reports whether a group holds an address.
@@ -100,6 +120,9 @@ func (l *loop) flush(t time.Duration) {
 	l.changes++
 	add, devices := l.toAdd, l.devices
 	l.toAdd = nil
+	if len(add) > addAtOnce {
+		add, l.toAdd = add[:addAtOnce], slices.Clone(add[addAtOnce:])
+	}
 	wanted := map[vrrp.Address]bool{}
 	if clean {
 		l.clean = false
@@ -206,6 +229,9 @@ func (l *loop) applied(c *change) {
 	}
 	for _, g := range l.groups {
 		g.completed()
+		if len(c.added) > 0 {
+			g.pendingSince = 0 // the kernel has answered
+		}
 		g.notePending()
 		g.endOverdue()
 	}
@@ -252,9 +278,13 @@ func (g *group) completed() {
 
 // verify compares the addresses of the devices, which have just been read, to what is wanted.
 func (l *loop) verify(t time.Duration) {
+	foreign := map[vrrp.Address]bool{}
 	for _, d := range l.devices {
 		for _, a := range d.Addresses {
-			if _, is := l.known[vrrp.Address{Device: d.Name, Prefix: a.Prefix}]; a.Protocol == host.Mark && !is {
+			one := vrrp.Address{Device: d.Name, Prefix: a.Prefix}
+			if a.Protocol != host.Mark {
+				foreign[one] = true
+			} else if _, is := l.known[one]; !is {
 				l.clean = true
 			}
 		}
@@ -263,7 +293,7 @@ func (l *loop) verify(t time.Duration) {
 		if g.machine.State() == vrrp.Master {
 			g.keepAddresses(t)
 		}
-		g.noteForeign()
+		g.noteForeign(foreign)
 	}
 }
 
@@ -314,14 +344,10 @@ func (g *group) keepAddresses(t time.Duration) {
 // noteForeign finds addresses of the group that the host has without the mark, such as those
 // that a keepalived left that was killed. They stay when the group leaves. Priority 255 says
 // that the host has them.
-func (g *group) noteForeign() {
+func (g *group) noteForeign(unmarked map[vrrp.Address]bool) {
 	var foreign []string
 	for _, a := range g.setup.AllAddresses() {
-		d := g.devices[a.Device]
-		if d == nil || g.setup.Priority == vrrp.PriorityOwner {
-			continue
-		}
-		if slices.ContainsFunc(d.Addresses, func(o host.DeviceAddress) bool { return o.Prefix == a.Prefix && o.Protocol != host.Mark }) {
+		if unmarked[a] && g.setup.Priority != vrrp.PriorityOwner {
 			foreign = append(foreign, fmt.Sprintf("%s dev %s", a.Prefix, a.Device))
 		}
 	}

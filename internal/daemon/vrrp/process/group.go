@@ -13,7 +13,6 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
-	"imbang/internal/host"
 )
 
 // group is a machine and what it is about.
@@ -104,9 +103,12 @@ func newGroup(l *loop, s *setup.Group) *group {
 }
 
 // make makes the machine of a group that starts.
-func (g *group) make() (err error) {
+func (g *group) make() error {
 	g.consider()
-	g.machine, err = vrrp.New(g.config)
+	m, err := vrrp.New(g.config)
+	if err == nil {
+		g.machine = m
+	}
 	return err
 }
 
@@ -143,6 +145,9 @@ func (g *group) begin(t time.Duration) {
 		g.call(func(_ *vrrp.Machine, out *vrrp.Output) { *out = restored })
 		g.review(t)
 		return
+	}
+	if err := g.make(); err != nil { // anew: it may have waited, and be configured otherwise by now
+		g.Log.Error("the group keeps its earlier configuration", "group", g.setup.Name, "error", err) // the parser has tried it
 	}
 	g.faults = g.findFaults()
 	g.call(func(m *vrrp.Machine, out *vrrp.Output) {
@@ -391,7 +396,7 @@ func (g *group) retry(t time.Duration) {
 // announce announces addresses, those that the host does not have yet as soon as it has them,
 // and those that it cannot have not.
 func (g *group) announce(addresses []vrrp.Address, repeat int) {
-	var packets []host.Announcement
+	var packets []announcing
 	var present []vrrp.Address
 	for _, a := range addresses {
 		if has, wanted := g.known[a]; has {
@@ -409,20 +414,17 @@ func (g *group) announce(addresses []vrrp.Address, repeat int) {
 		for _, p := range prefixes {
 			all = append(all, p.Addr())
 		}
-		packets = append(packets, d.Announcements(all)...)
-	})
-	var failed error
-	for range repeat {
-		for i := range packets {
-			if err := g.announcer.Send(&packets[i]); err != nil {
-				failed = err
-				continue
-			}
-			g.announced++
+		of := d.Announcements(all)
+		for i := range of { // one for each address, or none
+			packets = append(packets, announcing{vrrp.Address{Device: device, Prefix: prefixes[i]}, of[i]})
 		}
+	})
+	if len(packets) == 0 || repeat == 0 {
+		return
 	}
-	if failed != nil && len(g.faults) == 0 {
-		g.Log.Warn("the addresses cannot all be announced", "group", g.setup.Name, "error", failed)
+	g.outbox = append(g.outbox, announcement{group: g, packets: packets, repeat: repeat})
+	if len(g.outbox) == 1 {
+		g.sendAnnouncements()
 	}
 }
 

@@ -224,7 +224,7 @@ func (l *loop) replace() error {
 		}()
 		return nil
 	}
-	idle := r.ended && (r.killed || l.hooks.Idle()) && !l.looking && l.settled() && !l.anyJoining()
+	idle := r.ended && (r.killed || l.hooks.Idle()) && !l.looking && l.settled() && !l.anyJoining() && len(l.outbox) == 0
 	r.announcing = idle || waited >= replacementPatience+helpersPatience
 	if !r.announcing || !l.bridged(bridge) {
 		return nil

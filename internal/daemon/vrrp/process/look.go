@@ -12,6 +12,12 @@ import (
 // Between failures to read the devices.
 const lookAgainAfter = 100 * time.Millisecond
 
+// reading is when the devices were read last. The worker has as much time for other things
+// before they are read again, as devices can change all the time.
+type reading struct{ began, ended time.Duration }
+
+func (r reading) next() time.Duration { return r.ended + min(r.ended-r.began, lookAgainAfter) }
+
 // look has the worker read the devices.
 func (l *loop) look() {
 	l.lookAt = 0
@@ -24,7 +30,12 @@ func (l *loop) look() {
 		l.lookAgain = true
 		return
 	}
+	if t := l.reading.next(); now() < t {
+		l.lookAt = t
+		return
+	}
 	l.looking, l.lookAgain = true, false
+	l.reading.began = now()
 	changes := l.changes
 	l.worker.do(func() {
 		devices, err := l.links.Devices()
@@ -36,6 +47,7 @@ func (l *loop) look() {
 // to change them since.
 func (l *loop) looked(devices map[string]*host.Device, err error, changes uint64) {
 	l.looking = false
+	l.reading.ended = now()
 	if err != nil {
 		if l.lookError != err.Error() {
 			l.Log.Error("devices cannot be read; that is tried again", "error", err)

@@ -79,3 +79,29 @@ func TestVanishedDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Devices that change all the time do not keep the worker from other things: it has as long
+// for these as the last reading took, and no longer than a failure is waited for.
+func TestLookPauses(t *testing.T) {
+	if err := newNetwork(t).host(1).Do(func() error {
+		l := quietLoop(t, now(), "web")
+		if err := l.open(); err != nil {
+			return err
+		}
+		defer l.close()
+		for took, pause := range map[time.Duration]time.Duration{40 * time.Millisecond: 40 * time.Millisecond, time.Minute: lookAgainAfter} {
+			ended := now()
+			l.looking, l.lookAt, l.reading = false, 0, reading{ended - took, ended}
+			if l.look(); l.looking || l.lookAt != ended+pause {
+				t.Errorf("after %v: reads %t, again after %v", took, l.looking, l.lookAt-ended)
+			}
+		}
+		l.reading.ended = now() - time.Minute
+		if l.look(); !l.looking {
+			t.Error("it does not read")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

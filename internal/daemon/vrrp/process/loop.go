@@ -31,13 +31,15 @@ type loop struct {
 	socketsAt     time.Duration // when failures are tried again; 0: never
 	routes        map[route]target
 	groups        []*group
+	outbox        []announcement     // what is still to be announced, in this order
 	first         int                // of the groups that the next round begins with
 	advertisement vrrp.Advertisement // that is being received
 	message       []byte             // that is being sent
 
 	// looking: the worker reads the devices; lookAgain: they have changed since.
 	looking, lookAgain bool
-	lookAt             time.Duration // when a failure is tried again; 0: never
+	lookAt             time.Duration // when they are read, by a timer; 0: never
+	reading            reading
 	lookError          string
 
 	began       time.Time
@@ -90,6 +92,7 @@ func (l *loop) run() error {
 			continue
 		}
 		l.flush(t)
+		l.sendAnnouncements()
 		if err := l.poll.wait(l.next(t)); err != nil {
 			return err
 		}
@@ -164,6 +167,9 @@ func (l *loop) next(t time.Duration) (next time.Duration) {
 	soonest(l.expires(t))
 	if l.clean && !l.busy {
 		soonest(max(l.cleanAfter, t))
+	}
+	if len(l.outbox) > 0 {
+		soonest(t)
 	}
 	if l.replacing != nil {
 		soonest(t + replacementStep)

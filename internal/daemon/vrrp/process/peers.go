@@ -13,7 +13,7 @@ import (
 func (g *group) peerServers(router int) (all []netip.Addr) {
 	r := &g.setup.Routers[router]
 	for _, addr := range append([]netip.Addr{g.heard[router]}, r.Peers...) {
-		if addr.IsValid() && slices.Contains(g.loop.setup.Servers, addr) && !slices.Contains(all, addr) {
+		if addr.IsValid() && g.loop.setup.IsServer(addr) && !slices.Contains(all, addr) {
 			all = append(all, addr)
 		}
 	}

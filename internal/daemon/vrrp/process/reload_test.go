@@ -12,6 +12,7 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/host"
 )
 
 // A reload adds and removes addresses, routers and groups without a transition.
@@ -52,6 +53,59 @@ func TestReload(t *testing.T) {
 	a.configure(func(s *setup.Setup) { s.Groups[0].Priority = 50 })
 	b.await("the other one is better", b.is(vrrp.Master))
 	a.await("it has left", a.is(vrrp.Backup))
+}
+
+// A group that waits for its multicast group when it is configured otherwise, or when its device
+// gets the address to send from, starts as things are then.
+func TestReloadBeforeStart(t *testing.T) {
+	ns := newNetwork(t).host(1)
+	if err := ns.Do(func() error {
+		l := quietLoop(t, now())
+		if err := l.open(); err != nil {
+			return err
+		}
+		defer l.close()
+		l.started = true
+		devices, err := host.Devices()
+		if err != nil {
+			return err
+		}
+		waiting, err := newPoller()
+		if err != nil {
+			return err
+		}
+		defer waiting.close()
+		real := l.worker
+		l.worker = &worker{poll: waiting} // the kernel does not answer
+		defer func() { l.worker = real }()
+		bare := *devices["eth0"]
+		bare.Addresses = nil
+		l.devices = map[string]*host.Device{"eth0": &bare, "eth1": devices["eth1"]}
+		wanted := setup.Setup{Groups: []setup.Group{web(150, virtual4)}}
+		l.reload(&wanted, nil)
+		g := l.groups[0]
+		if g.machine.State() != vrrp.Initialize || !g.joining() {
+			t.Fatalf("%v", g.machine.State())
+		}
+		other := wanted
+		other.Groups = []setup.Group{web(150, virtual4)}
+		other.Groups[0].Interval, other.Groups[0].Priority = 7*interval, 120
+		l.reload(&other, nil)
+		l.devices = devices
+		for _, f := range waiting.take() { // it answers
+			f()
+		}
+		for _, f := range l.poll.take() {
+			f()
+		}
+		s := g.machine.Snapshot()
+		if s.State != vrrp.Backup || s.MasterInterval != 7*interval || s.Priority != 120 || g.config.Routers[0].Source != own4(1) {
+			t.Errorf("%v, interval %v, priority %d, source %v", s.State, s.MasterInterval, s.Priority, g.config.Routers[0].Source)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A configuration that cannot be read changes nothing.

@@ -235,6 +235,9 @@ func AskWithin(dir string, patience time.Duration) (*Status, error) {
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, ErrNone
 	}
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("not permitted: only root may ask imbang vrrp; run it with sudo: %w", os.ErrPermission)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("status of imbang vrrp: %w", err)
 	}

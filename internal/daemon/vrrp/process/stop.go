@@ -53,6 +53,9 @@ func (l *loop) stop() {
 	l.stopping = true
 	for _, g := range l.groups {
 		g.out.Reset()
+		if g.machine.State() == vrrp.Master {
+			g.giveWay()
+		}
 		g.machine.Shutdown(now(), &g.out)
 		g.next = 0
 	}

@@ -23,14 +23,19 @@ func (p endingPlane) Renew(group uint32, until time.Duration) error {
 	return p.fakePlane.Renew(group, until)
 }
 
-// The leases of all groups end before any of them resigns.
+// The leases of all groups end before any of them resigns, and before that a grace period begins, as
+// at any end of a master.
 func TestStopOrder(t *testing.T) {
 	link := newNetwork(t)
 	if err := link.host(1).Do(func() error {
 		l := quietLoop(t, now(), "a", "b")
-		ended := 0
-		l.plane, l.slots = endingPlane{newPlane(), func() {
+		l.setup.Grace = 3 * time.Second
+		ended, plane := 0, newPlane()
+		l.plane, l.slots = endingPlane{plane, func() {
 			ended++
+			if left := plane.grace - now(); plane.grace == 0 || left > leaveGrace {
+				t.Errorf("a grace period of %v as a lease ends", left)
+			}
 			for _, g := range l.groups {
 				if g.unsent > 1 { // of becoming master
 					t.Errorf("%s has resigned", g.setup.Name)
@@ -49,6 +54,7 @@ func TestStopOrder(t *testing.T) {
 		for _, g := range l.groups {
 			g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(now(), out) })
 		}
+		plane.grace = 0 // of becoming master
 		l.stop()
 		for _, g := range l.groups {
 			if ended != 2 || g.unsent != 2 || g.machine.State() != vrrp.Initialize {

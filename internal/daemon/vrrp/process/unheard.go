@@ -71,7 +71,7 @@ func (g *group) handUnheard() {
 
 // isServerOn reports whether this director has an address of a server on a device.
 func (l *loop) isServerOn(d *host.Device) bool {
-	return slices.ContainsFunc(d.Addresses, func(a host.DeviceAddress) bool { return slices.Contains(l.setup.Servers, a.Prefix.Addr()) })
+	return slices.ContainsFunc(d.Addresses, func(a host.DeviceAddress) bool { return l.setup.IsServer(a.Prefix.Addr()) })
 }
 
 // unheardPeers are other directors on such devices, if this one is a server there: they send it what

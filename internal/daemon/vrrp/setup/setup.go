@@ -21,10 +21,17 @@ type Setup struct {
 	// connections to the stack, nor has it reset them; and for how long it hands them to
 	// another director that is alive. 0: not at all.
 	Grace time.Duration
-	// Servers are the addresses of all real servers: another director can be one of them.
+	// Servers are the addresses of all real servers, each once, in ascending order: another director
+	// can be one of them. See IsServer.
 	Servers []netip.Addr
 	// Director is how the director is tracked; nil: it is not.
 	Director *Director
+}
+
+// IsServer reports whether an address is that of a real server. There can be a hundred thousand.
+func (s *Setup) IsServer(a netip.Addr) bool {
+	_, is := slices.BinarySearchFunc(s.Servers, a, netip.Addr.Compare)
+	return is
 }
 
 // Director is what groups require of the director's programs. Without a director they have

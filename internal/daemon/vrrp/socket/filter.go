@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -52,20 +53,34 @@ func (s *Socket) attach(rules []Rule) error {
 func accept() unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: everything} }
 func drop() unix.SockFilter   { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} }
 
-// program accepts what is for one of the rules.
-func (s *Socket) program(rules []Rule) (program []unix.SockFilter) {
+// program accepts what is for one of the rules. The identifier is loaded once, and rules that
+// accept the same have one end in common: programs of a socket, the former one and its successor,
+// have room for net.core.optmem_max, which is 20 KB before Linux 6.7.
+func (s *Socket) program(rules []Rule) []unix.SockFilter {
+	program := s.loadID()
+	jumps := make([]int, len(rules)) // of each rule, to its end
 	for i := range rules {
-		body := []unix.SockFilter{accept()}
-		if s.strict {
-			body = s.restrict(&rules[i])
-		}
-		program = append(program, s.loadID()...)
 		program = append(program,
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(rules[i].ID), Jt: 1},
-			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(body))})
-		program = append(program, body...)
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(rules[i].ID), Jf: 1},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA})
+		jumps[i] = len(program) - 1
 	}
-	return append(program, drop())
+	program = append(program, drop())
+	for i := range rules {
+		same := slices.IndexFunc(rules[:i], func(o Rule) bool { return !s.strict || slices.Equal(o.Peers, rules[i].Peers) })
+		if same >= 0 {
+			to := jumps[same] + int(program[jumps[same]].K)
+			program[jumps[i]].K = uint32(to - jumps[i])
+			continue
+		}
+		program[jumps[i]].K = uint32(len(program) - jumps[i] - 1)
+		if s.strict {
+			program = append(program, s.restrict(&rules[i])...)
+		} else {
+			program = append(program, accept())
+		}
+	}
+	return program
 }
 
 func (s *Socket) loadID() []unix.SockFilter {

@@ -77,6 +77,47 @@ func TestStrict(t *testing.T) {
 	}
 }
 
+// A socket has room for the programs of as many virtual routers as there can be on a device, the
+// former one and its successor, with the least net.core.optmem_max of Linux's versions.
+func TestManyRouters(t *testing.T) {
+	a, b := pair(t)
+	_ = b.Sysctl("net.core.optmem_max", "20480") // of the namespace since Linux 6.8
+	for _, six := range []bool{false, true} {
+		source, group := a4, vrrp.Group4
+		if six {
+			source, group = a6, vrrp.Group6
+		}
+		sender, receiver := open(t, a, six, true, 51), open(t, b, six, true)
+		for _, strict := range []bool{false, true} {
+			if strict {
+				if err := receiver.Strict(); err != nil {
+					t.Errorf("IPv6 %t, strict: %v", six, err)
+				}
+			}
+			var ids []uint8
+			for id := 1; id < 256; id++ {
+				if id == 200 {
+					continue
+				}
+				if ids = append(ids, uint8(id)); id < 253 {
+					continue
+				}
+				if err := receiver.Accept(rules(ids...)); err != nil {
+					t.Errorf("IPv6 %t, strict %t, %d routers: %v", six, strict, len(ids), err)
+				}
+			}
+			for _, id := range []byte{1, 200, 255} {
+				if err := sender.Send([]byte{0x31, id, 100}, source, group); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := received(t, receiver, 2); len(got) != 2 {
+				t.Errorf("IPv6 %t, strict %t: %q", six, strict, got)
+			}
+		}
+	}
+}
+
 // The next program goes on with a socket, and with no other descriptor.
 func TestAdopt(t *testing.T) {
 	a, b := pair(t)
