@@ -169,11 +169,12 @@ check-upgrade-6.1: ## the same on Debian 12's Linux 6.1, emulated, at a rate tha
 
 # Linux's ip_vs runs in User Mode Linux.
 check-sync: build ## connections synchronized with Linux's ip_vs in both directions, on every recorded scenario (root; SYNCFLAGS=-every)
-	@build/need user-mode-linux ipvsadm kmod iproute2 iptables gcc libc6-dev
+	@build/need user-mode-linux ipvsadm kmod keepalived iproute2 iptables gcc libc6-dev
 	$(CC) -O2 -Wall -shared -fPIC -o bin/xstate.so build/ipvspeer/xstate.c
 	$(GO) test -c -tags peer -o bin/peer.test ./internal/acceptance/peer
 	cd internal/acceptance/peer && exec $(SUDO) ../../../bin/peer.test -test.timeout 0 \
 		-preload=$(CURDIR)/bin/xstate.so -executable=$(CURDIR)/bin/imbang $(SYNCFLAGS)
+	$(SUDO) env LD_PRELOAD=$(CURDIR)/bin/xstate.so $(GO) test -count=1 -tags peer ./internal/lab/guest ./internal/lab/failover -run 'TestGuest|TestMachines|TestMachineDoesNotBoot'
 
 check-verdicts: ## two studies whose answer is known, live: four equals, and a slow server (root)
 	@build/need $(RUN_PACKAGES)
@@ -190,9 +191,9 @@ lint: ## formatting, vet, staticcheck, modules
 	@! git grep -nE "^(<<<<<<<|>>>>>>>) " -- . || { echo "conflicts of a merge"; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make format): $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(GO) vet -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate ./internal/lab/report
+	$(GO) vet -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate ./internal/lab/report ./internal/lab/guest ./internal/lab/failover
 	"$$($(GO) tool -n staticcheck)" ./...
-	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate ./internal/lab/report
+	"$$($(GO) tool -n staticcheck)" -tags soak,upgrade,live,measure,peer,walk ./internal/bpfobj ./internal/director ./internal/acceptance/... ./internal/daemon/sync/replicate ./internal/lab/report ./internal/lab/guest ./internal/lab/failover
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	clang-format --dry-run --Werror $(C_FILES)
@@ -228,7 +229,7 @@ publish-studies: ## run the studies, archive them in docs/studies and fill in th
 FAILOVERFLAGS ?= --variants imbang@10ms,imbang@50ms --faults everything,freeze,link --trials 50
 
 measure-failover: ## outages of the failover study: 300 trials, about an hour (root; FAILOVERFLAGS="--trials 30" for all variants and faults)
-	@build/need $(TEST_PACKAGES)
+	@build/need $(TEST_PACKAGES) user-mode-linux kmod
 	@$(MAKE) --no-print-directory build
 	$(SUDO) $(BIN) lab run failover $(FAILOVERFLAGS)
 

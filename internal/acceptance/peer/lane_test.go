@@ -16,6 +16,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/conform"
+	"imbang/internal/lab/guest"
 )
 
 // lane is a guest, whose network namespaces are a master and two backups, and a namespace
@@ -24,7 +25,7 @@ type lane struct {
 	ctx    context.Context
 	run    host.Run
 	bridge *host.Namespace
-	guest  *Guest
+	guest  *guest.Guest
 	played int
 }
 
@@ -56,7 +57,7 @@ func newLane(ctx context.Context) (*lane, error) {
 		l.close()
 		return nil, err
 	}
-	if l.guest, err = Boot(ctx, l.bridge, *preload, names...); err != nil {
+	if l.guest, err = boot(ctx, l.bridge, names...); err != nil {
 		l.close()
 		return nil, err
 	}

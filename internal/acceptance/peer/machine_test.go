@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/conform"
+	"imbang/internal/lab/guest"
 )
 
 // machine is a director: a network namespace of a guest, or of this machine with imbang.
@@ -40,14 +41,14 @@ const syncID = 7
 // kernel is a network namespace of a guest.
 type kernel struct {
 	ctx   context.Context
-	guest *Guest
+	guest *guest.Guest
 	ns    string
 	nics  map[string]int // the guest's device, by the name in the namespace
 }
 
 // newKernel makes the namespace. Of its devices ext0 and int0 are networks of the
 // recordings and sync0 is where directors synchronize, with the given address.
-func newKernel(ctx context.Context, g *Guest, ns, address string, nics map[string]int) (*kernel, error) {
+func newKernel(ctx context.Context, g *guest.Guest, ns, address string, nics map[string]int) (*kernel, error) {
 	k := &kernel{ctx: ctx, guest: g, ns: ns, nics: nics}
 	var b strings.Builder
 	fmt.Fprintf(&b, "set -e; ip netns add %s\n", ns)

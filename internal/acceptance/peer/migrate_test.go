@@ -12,13 +12,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	imbang "imbang/internal/director"
 	"imbang/internal/host"
+	"imbang/internal/lab/guest"
 )
 
 var migrated = flag.Int("migrated", 10000, "connections that TestMigrate has: 1000 or more")
@@ -30,7 +30,7 @@ type pair struct {
 	ctx              context.Context
 	bridge           *host.Namespace
 	clients, servers *host.Namespace
-	guest            *Guest
+	guest            *guest.Guest
 	taps             []string
 	k                string // the guest's file with this program
 	i                *program
@@ -162,12 +162,12 @@ func newPair(t *testing.T) *pair {
 // boot boots K.
 func (p *pair) boot() {
 	p.Helper()
-	guest, err := Boot(p.ctx, p.bridge, *preload, p.taps...)
+	var err error
+	p.guest, err = boot(p.ctx, p.bridge, p.taps...)
 	p.must(err)
-	p.guest = guest
 	program, err := os.ReadFile(*executable)
 	p.must(err)
-	p.must(os.WriteFile(filepath.Join(guest.dir, "imbang"), program, 0o700))
+	p.must(os.WriteFile(p.guest.File("imbang"), program, 0o700))
 	p.onK(`ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/all/accept_dad; echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
 ip link set eth0 up; ip link set eth1 up; ip link set eth2 up
 ip addr add 10.10.0.251/16 dev eth0; ip addr add fd00:10::fb/64 dev eth0 nodad

@@ -38,10 +38,12 @@ another balancer counts its outage; the longest time without an answer of a prob
 opens connections through the service; requests that fail; long connections, compared
 byte by byte; idle ones, used after the fault.
 
-A variant is what moves the addresses, with the interval of its advertisements:
-imbang@50ms (imbang vrrp), imbang@50ms/no-sync (connections are not synchronized),
-keepalived@1s (keepalived, before imbang's data plane). Each trial has processes of its
-own. With several families or methods each variant is measured with each of them. By
+A variant is what the directors run, with the interval of their advertisements:
+imbang@50ms (imbang run, imbang vrrp), imbang@50ms/no-sync (connections are not
+synchronized), keepalived@1s (imbang run, keepalived), linux@1s (keepalived and the Linux
+kernel's IPVS, its connections synchronized by the kernel: each director is an emulated
+machine, User Mode Linux, which each trial boots), linux@1s/no-sync. Each trial has
+processes of its own. With several families or methods each variant is measured with each of them. By
 direct routing and tunnel (IP in IP) servers reply to clients without the directors.
 
 Connections are opened at a rate, the last of them 100 ms or more before the fault. Long
@@ -55,7 +57,8 @@ trials that lost connections or ended with another master than expected.
 Faults:
 
 ` + faultTable() + `
-Requires root, and keepalived for its variants. The exit status is 0, 2 for a wrong
+Requires root, keepalived for its variants, and keepalived, user-mode-linux, ipvsadm and
+kmod for those of linux. The exit status is 0, 2 for a wrong
 command line, or 3 if the study or a trial of it failed.`,
 		Example: `  imbang-lab run failover --variants imbang@50ms --faults everything --trials 1
   imbang-lab run failover --variants imbang@10ms,imbang@50ms --faults everything,freeze,link --trials 100
@@ -72,7 +75,7 @@ command line, or 3 if the study or a trial of it failed.`,
 	fl.StringVar(&f.out, "out", "", "directory for the results (default results/failover-TIMESTAMP)")
 	fl.StringVar(&f.resume, "resume", "", "continue the study stored in this directory")
 	f.output.Register(c, command.One[failover.Report](""))
-	fl.StringSliceVar(&f.plan.Variants, "variants", f.plan.Variants, "what directors run, PROCESS@INTERVAL or PROCESS@INTERVAL/no-sync")
+	fl.StringSliceVar(&f.plan.Variants, "variants", f.plan.Variants, "what directors run, PROCESS@INTERVAL or PROCESS@INTERVAL/no-sync: imbang, keepalived or linux")
 	fl.StringSliceVar(&f.plan.Faults, "faults", f.plan.Faults, "faults")
 	fl.IntVar(&f.plan.Trials, "trials", f.plan.Trials, "trials of each variant with each fault")
 	fl.StringVar(&f.family, "family", "4", "address family of the services: 4, 6 or both")

@@ -28,7 +28,8 @@ move. Nothing fails meanwhile: each transition is a false one. After Ctrl-C what
 seen until then is printed, and everything is removed. If addresses moved, the messages
 of the directors are kept in --logs.
 
-Requires root, and keepalived for its variants. The exit status is 0 if there was no
+Requires root, and for variants of keepalived and linux the packages that
+imbang-lab run failover --help names. The exit status is 0 if there was no
 transition, 1 if there was one, 2 for a wrong command line, or 3 if it failed.`,
 		Example: `  imbang-lab run failover watch --for 1h
   imbang-lab run failover watch --variants imbang@10ms --load 0.5 --for 10m`,

@@ -59,22 +59,32 @@ func (c configuration) imbang() string {
 		}
 	}
 	b.WriteString("services:\n")
-	service := func(name string, port int, servers []string) {
+	for _, s := range c.services() {
 		var list []string
-		for _, s := range servers {
-			list = append(list, fmt.Sprintf("{address: %q}", s))
+		for _, a := range s.servers {
+			list = append(list, fmt.Sprintf("{address: %q}", a))
 		}
 		fmt.Fprintf(&b, "  - {name: %s, virtual: \"%s\", scheduler: rr, forward: %s, servers: [%s]}\n",
-			name, netip.AddrPortFrom(c.virtual().Addr(), uint16(port)), forward[c.setting.Method], strings.Join(list, ", "))
-	}
-	service("http", server.Port, c.servers)
-	service("echo", echoPort, c.servers)
-	for side := range 2 {
-		if c.sides {
-			service(fmt.Sprintf("side%d", side+1), sidePort(side), ofSide(c.servers, side))
-		}
+			s.name, netip.AddrPortFrom(c.virtual().Addr(), s.port), forward[c.setting.Method], strings.Join(list, ", "))
 	}
 	return b.String()
+}
+
+// service is a virtual service, whose servers have its port.
+type service struct {
+	name    string
+	port    uint16
+	servers []string
+}
+
+func (c configuration) services() []service {
+	list := []service{{"http", server.Port, c.servers}, {"echo", echoPort, c.servers}}
+	for side := range 2 {
+		if c.sides {
+			list = append(list, service{fmt.Sprintf("side%d", side+1), uint16(sidePort(side)), ofSide(c.servers, side)})
+		}
+	}
+	return list
 }
 
 // ofSide are every second of a list: those on a side of a partition.
@@ -98,11 +108,16 @@ func (c configuration) keepalived() string {
 	if !c.setting.replyDirectly() {
 		excluded = fmt.Sprintf("  virtual_ipaddress_excluded {\n    %s dev %s\n  }\n", c.gateway(), topology.ServerDevice)
 	}
+	// The kernel's synchronization of connections: the master sends, the backup receives.
+	sync := ""
+	if c.variant.machines() && !c.variant.NoSync {
+		sync = fmt.Sprintf("  lvs_sync_daemon %s %s id %d\n", topology.SyncDevice, group, routerID)
+	}
 	return fmt.Sprintf(`global_defs {
   vrrp_version 3
   vrrp_rt_priority 10
   vrrp_rlimit_rttime 2000000
-}
+%s}
 vrrp_instance %s {
   state BACKUP
   interface %s
@@ -116,6 +131,23 @@ vrrp_instance %s {
     %s
   }
 }
-`, group, topology.ClientDevice, routerID, priority(c.director), c.variant.Interval.Seconds(),
+`, sync, group, topology.ClientDevice, routerID, priority(c.director), c.variant.Interval.Seconds(),
 		c.virtual(), topology.ClientDevice, excluded, topology.ServerDevice)
+}
+
+// text is all that a director is given, for people.
+func (c configuration) text() string {
+	conf := "\n# keepalived.conf\n" + c.keepalived()
+	switch c.variant.Process {
+	case linuxProcess:
+		var b strings.Builder
+		b.WriteString("# ipvsadm -R\n" + c.ipvs() + "\n# sysctl\n")
+		for _, s := range ipvsSettings {
+			fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
+		}
+		return b.String() + conf
+	case keepalivedProcess:
+		return c.imbang() + conf
+	}
+	return c.imbang()
 }

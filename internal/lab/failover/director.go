@@ -3,200 +3,86 @@
 package failover
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
-	"imbang/internal/host"
 	"imbang/internal/lab/process"
-	"imbang/internal/lab/topology"
 )
 
-// director is one of the two, with its processes.
-type director struct {
-	number     int
-	variant    Variant
-	setting    Setting
-	ns         *host.Namespace
-	dir        string // of its files
-	imbang     string // paths of the programs
-	keepalived string
+// director is one of the two, with what it runs: in a network namespace (namespaced) or as an
+// emulated machine (machine).
+type director interface {
+	// configure gives it what it runs in a trial, before it starts.
+	configure(c configuration) error
+	// startDaemon starts the data plane, startVRRP the process that moves the addresses, and
+	// start both, as a machine that boots.
+	startDaemon(ctx context.Context) error
+	startVRRP(ctx context.Context) error
+	start(ctx context.Context) error
+	// synced reports whether its table is loaded and, with synchronization, equal to the other
+	// one's. isBackup reports whether it follows another one.
+	synced(ctx context.Context) bool
+	isBackup(ctx context.Context) bool
 
-	daemon, vrrp *process.Process
+	// killVRRP kills the process that moves the addresses, with those that it started.
+	killVRRP(ctx context.Context) error
+	// resign ends it by SIGTERM.
+	resign(ctx context.Context) error
+	killAll() error
+	// loseLink has it notice that its port of the clients' network went down.
+	loseLink(ctx context.Context) error
+	// handOver has the other director become master, as an operator does.
+	handOver(ctx context.Context) error
+	// killDaemon kills the daemon of the data plane. upgrade replaces all that runs, as the
+	// upgrade of a package does.
+	killDaemon() error
+	upgrade(ctx context.Context) error
+	// pids are all its processes, a parent before its children.
+	pids() []int
+
+	// complaint is what its programs said last.
+	complaint() string
+	// copyLogs copies what they said to a directory.
+	copyLogs(to string) error
+	// end ends what a trial started; detach removes what stays from trial to trial.
+	end() error
+	detach() error
 }
 
-// commandTimeout is far above what a command takes.
-const commandTimeout = time.Minute
+// What directors of some variants cannot do (Fault.concerns).
+var (
+	errNoMove   = errors.New("keepalived has no command that moves addresses: fault resign ends it")
+	errNoDaemon = errors.New("an emulated machine has no daemon of imbang")
+)
 
-// configure writes the director's files, and removes those of an earlier trial.
-func (d *director) configure(c configuration) error {
-	c.director, d.variant, d.setting = d.number, c.variant, c.setting
-	if err := errors.Join(os.RemoveAll(d.dir), os.Mkdir(d.dir, 0o700)); err != nil {
-		return err
-	}
-	if err := os.WriteFile(d.file("imbang.yaml"), []byte(c.imbang()), 0o600); err != nil {
-		return err
-	}
-	return os.WriteFile(d.file("keepalived.conf"), []byte(c.keepalived()), 0o600)
+// files are a director's number and the directory of its files.
+type files struct {
+	number int
+	dir    string
 }
 
-func (d *director) file(name string) string { return filepath.Join(d.dir, name) }
+// The logs that there may be.
+var logNames = []string{"imbang.log", "vrrp.log", consoleLog}
 
-// begin starts a program, whose messages go to the end of a log.
-func (d *director) begin(log string, argv ...string) (*process.Process, error) {
-	f, err := os.OpenFile(d.file(log), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = f, f
-	return process.Start(d.ns, cmd)
+func (f files) file(name string) string { return filepath.Join(f.dir, name) }
+
+// renew removes the files of an earlier trial.
+func (f files) renew() error { return errors.Join(os.RemoveAll(f.dir), os.Mkdir(f.dir, 0o700)) }
+
+// isSaid reports whether a text is in a log.
+func (f files) isSaid(log, text string) bool {
+	b, err := os.ReadFile(f.file(log))
+	return err == nil && strings.Contains(string(b), text)
 }
 
-// startDaemon starts the data plane with its daemon.
-func (d *director) startDaemon() (err error) {
-	d.daemon, err = d.begin("imbang.log", d.imbang, "run", "-c", d.file("imbang.yaml"))
-	return err
-}
-
-// startVRRP starts the process that moves addresses.
-func (d *director) startVRRP() (err error) {
-	if d.variant.Process == keepalivedProcess {
-		// The files of a killed one would keep the next from starting.
-		for _, pid := range []string{"pid", "vrrp.pid"} {
-			_ = os.Remove(d.file(pid))
-		}
-		d.vrrp, err = d.begin("vrrp.log", d.keepalived, "--dont-fork", "--log-console", "--log-detail", "--vrrp",
-			"--use-file", d.file("keepalived.conf"), "--pid", d.file("pid"), "--vrrp_pid", d.file("vrrp.pid"))
-		return err
-	}
-	d.vrrp, err = d.begin("vrrp.log", d.imbang, "vrrp", "-c", d.file("imbang.yaml"))
-	return err
-}
-
-// start starts both, as a machine that boots.
-func (d *director) start() error { return errors.Join(d.startDaemon(), d.startVRRP()) }
-
-// killVRRP kills the process that moves addresses with those that it started.
-func (d *director) killVRRP() error { return d.vrrp.Signal(syscall.SIGKILL) }
-
-// killAll kills all processes of the director.
-func (d *director) killAll() error {
-	err := errors.Join(d.vrrp.Signal(syscall.SIGKILL), d.daemon.Signal(syscall.SIGKILL))
-	for _, pid := range host.PIDsInside(d.ns.Name()) { // in groups of their own
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	return err
-}
-
-// handOver has the other director become master, as an operator does.
-func (d *director) handOver(ctx context.Context) error {
-	if d.variant.Process == keepalivedProcess {
-		return fmt.Errorf("keepalived has no command that moves addresses: fault resign ends it")
-	}
-	_, err := d.command(ctx, "failover")
-	return err
-}
-
-// upgrade replaces all that runs, as the upgrade of a package does.
-func (d *director) upgrade(ctx context.Context) error {
-	if _, err := d.command(ctx, "upgrade"); err != nil {
-		return err
-	}
-	d.daemon.Stop()
-	return errors.Join(d.startDaemon(), d.vrrp.Signal(syscall.SIGUSR2))
-}
-
-// command runs imbang in the director's namespace.
-func (d *director) command(ctx context.Context, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, d.imbang, args...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the lab
-	if err := d.ns.Start(cmd); err != nil {
-		return nil, fmt.Errorf("imbang %s: %w", strings.Join(args, " "), err)
-	}
-	if err := cmd.Wait(); err != nil {
-		return nil, fmt.Errorf("imbang %s: %s: %w", strings.Join(args, " "), strings.TrimSpace(stderr.String()), err)
-	}
-	return stdout.Bytes(), nil
-}
-
-// synced reports whether the director's table is loaded and, with synchronization, equal to
-// the other one's.
-func (d *director) synced(ctx context.Context) bool {
-	out, err := d.command(ctx, "status", "--output", "json")
-	if err != nil {
-		return false
-	}
-	var s struct {
-		Services uint32 `json:"services"`
-		Daemon   *struct {
-			Replication *struct {
-				Synced bool `json:"synced"`
-			} `json:"replication"`
-		} `json:"daemon"`
-	}
-	if json.Unmarshal(out, &s) != nil || s.Services == 0 || s.Daemon == nil {
-		return false
-	}
-	return d.variant.NoSync || s.Daemon.Replication != nil && s.Daemon.Replication.Synced
-}
-
-// vrrpStatus is the part of `imbang vrrp status --output json` that is needed here.
-type vrrpStatus struct {
-	LateMS      float64 `json:"late_ms"`
-	NotRealTime string  `json:"not_real_time"`
-	Groups      []struct {
-		Name   string `json:"name"`
-		State  string `json:"state"`
-		Counts struct {
-			Became       uint64 `json:"became"`
-			Left         uint64 `json:"left"`
-			OtherMasters uint64 `json:"other_masters"`
-			Stalls       uint64 `json:"stalls"`
-		} `json:"counts"`
-	} `json:"groups"`
-}
-
-func (d *director) vrrpStatus(ctx context.Context) (s vrrpStatus, err error) {
-	out, err := d.command(ctx, "vrrp", "status", "--output", "json")
-	if err != nil {
-		return s, err
-	}
-	if err := json.Unmarshal(out, &s); err != nil {
-		return s, fmt.Errorf("imbang vrrp status --output json: %w", err)
-	}
-	return s, nil
-}
-
-// isBackup reports whether the director follows another one.
-func (d *director) isBackup(ctx context.Context) bool {
-	if d.variant.Process == keepalivedProcess {
-		log, err := os.ReadFile(d.file("vrrp.log"))
-		return err == nil && strings.Contains(string(log), "BACKUP STATE")
-	}
-	s, err := d.vrrpStatus(ctx)
-	return err == nil && len(s.Groups) == 1 && s.Groups[0].State == "backup"
-}
-
-// complaint is what a director's programs said last.
-func (d *director) complaint() string {
+func (f files) complaint() string {
 	var said []string
-	for _, log := range []string{"imbang.log", "vrrp.log"} {
-		lines := process.Said(d.file(log))
+	for _, log := range logNames {
+		lines := process.Said(f.file(log))
 		if last := lines[len(lines)-1]; last != "" {
 			said = append(said, last)
 		}
@@ -204,43 +90,18 @@ func (d *director) complaint() string {
 	return strings.Join(said, "; ")
 }
 
-// end ends the processes, and removes addresses that they left behind.
-func (d *director) end() error {
-	for _, p := range []*process.Process{d.vrrp, d.daemon} {
-		if p != nil {
-			p.Stop()
-		}
-	}
-	host.KillInside(d.ns.Name()) // keepalived's are in groups of their own
-	d.vrrp = nil
-	return d.ns.Do(func() error {
-		var errs []error
-		for _, f := range topology.Families {
-			errs = append(errs,
-				dropAddress(topology.ClientDevice, topology.PairVirtual(f)),
-				dropAddress(topology.ServerDevice, topology.PairGateway(f)))
-		}
-		return errors.Join(errs...)
-	})
-}
-
-// dropAddress removes an address if the device has it.
-func dropAddress(device string, address netip.Prefix) error {
-	_, has, err := host.FindAddress(device, address.Addr())
-	if err != nil || !has {
+func (f files) copyLogs(to string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	return host.DeleteAddress(device, address)
-}
-
-// detach removes the data plane with all that is pinned.
-func (d *director) detach() error {
-	if d.daemon == nil {
-		return nil // it was never started
+	for _, name := range logNames {
+		b, err := os.ReadFile(f.file(name))
+		if err != nil {
+			continue // not started
+		}
+		if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("dir%d-%s", f.number+1, name)), b, 0o644); err != nil {
+			return err
+		}
 	}
-	_, err := d.command(context.Background(), "detach")
-	if err != nil && strings.Contains(err.Error(), "no director is loaded") {
-		return nil // its daemon was killed while it loaded one
-	}
-	return err
+	return nil
 }

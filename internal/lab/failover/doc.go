@@ -6,9 +6,11 @@
 //
 // A cell is a variant (variant.go: what the directors run) and a fault (fault.go). A trial
 // measures a cell once, with processes of its own on networks and data planes that stay
-// (site.go), until a trial has another setting: family and forwarding method (setting.go).
-// The tables still have connections of earlier trials, so that each trial has a
-// client address of its own. Blocks hold every cell once in random order (plan.go),
+// (site.go), until a trial has another setting, family and forwarding method (setting.go), or
+// directors of the other kind (room.go): network namespaces with imbang's data plane
+// (namespaced.go), or emulated machines with the kernel's IPVS, which each trial boots
+// (machine.go). The tables of the former still have connections of earlier trials, so that
+// each trial has a client address of its own. Blocks hold every cell once in random order (plan.go),
 // and each trial is stored when it is measured (store.go).
 //
 // # Measures

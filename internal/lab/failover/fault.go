@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -21,8 +20,12 @@ const (
 // shortest retransmissions (200 ms), and the next of a SYN (1 s).
 const settle = 1500 * time.Millisecond
 
-// restart bounds the start of a director: its program is verified by the kernel.
-const restart = 8 * time.Second
+// restart bounds the start of a director, whose program is verified by the kernel, and boot that
+// of a machine, which takes some 2 s where nothing else runs.
+const (
+	restart = 8 * time.Second
+	boot    = 15 * time.Second
+)
 
 // Fault is what happens to the first director.
 type Fault struct {
@@ -49,6 +52,8 @@ type Fault struct {
 	stays bool
 	// by imbang alone: other programs that move addresses cannot do it.
 	imbang bool
+	// daemon: it is about imbang's daemon, which emulated machines do not have.
+	daemon bool
 	// within is when it should have them, from the fault.
 	within func(Variant) time.Duration
 }
@@ -57,7 +62,12 @@ type Fault struct {
 func takeover(v Variant) time.Duration { return v.masterDown() + 500*time.Millisecond }
 
 // comeback is that of a director that starts, or runs again, and preempts.
-func comeback(v Variant) time.Duration { return 2*v.masterDown() + restart }
+func comeback(v Variant) time.Duration {
+	if v.machines() {
+		return 2*v.masterDown() + boot
+	}
+	return 2*v.masterDown() + restart
+}
 
 // partition is the fault in which clients of two sides open connections.
 const partition = "partition"
@@ -69,27 +79,37 @@ const healed = 2 * time.Second
 // apart is how long a split lasts: both are master for a second.
 func apart(v Variant) time.Duration { return v.masterDown() + time.Second }
 
+// concerns reports whether a fault can happen to directors of a variant.
+func (f Fault) concerns(v Variant) bool {
+	return !(f.imbang && v.Process != imbangProcess) && !(f.daemon && v.machines())
+}
+
 // faults are all, in the order of reports.
 var faults = []Fault{
 	{
 		Name: "process", Text: "the process that moves the addresses is killed",
-		inject: func(_ context.Context, s *site) error { return s.directors[first].killVRRP() },
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].killVRRP(ctx) },
 		master: second, within: takeover,
 	},
 	{
-		Name: "everything", Text: "all processes of the director are killed; its addresses and its data plane stay",
+		Name: "everything", Text: "all processes of the director are killed: its addresses and its data plane stay; of an emulated machine nothing does, as in a power failure",
 		inject: func(_ context.Context, s *site) error { return s.directors[first].killAll() },
 		master: second, within: takeover,
 	},
 	{
-		Name: "freeze", Text: "all processes are frozen, and nothing passes the director's ports, which keep their carrier",
+		Name: "freeze", Text: "all processes, or the whole emulated machine, are frozen, and nothing passes the director's ports, which keep their carrier",
 		arm:    func(s *site) error { return s.arm(first) },
 		inject: func(_ context.Context, s *site) error { return s.freeze(first) },
 		master: second, within: takeover,
 	},
 	{
 		Name: "link", Text: "the director's port of the clients' network goes down",
-		inject: func(_ context.Context, s *site) error { return s.pair.Cut(first, true) },
+		inject: func(ctx context.Context, s *site) error {
+			if err := s.pair.Cut(first, true); err != nil {
+				return err
+			}
+			return s.directors[first].loseLink(ctx)
+		},
 		master: second, within: takeover,
 	},
 	{
@@ -110,15 +130,15 @@ var faults = []Fault{
 	},
 	{
 		Name: "resign", Text: "the process that moves the addresses is ended by SIGTERM, and resigns",
-		inject: func(_ context.Context, s *site) error { return s.directors[first].vrrp.Signal(syscall.SIGTERM) },
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].resign(ctx) },
 		master: second, within: takeover,
 	},
 	{
 		Name: "daemon", Text: "the daemon of the master (imbang run) is killed, and started a second later: nothing moves",
-		inject: func(_ context.Context, s *site) error { return s.directors[first].daemon.Signal(syscall.SIGKILL) },
-		then:   func(_ context.Context, s *site) error { return s.directors[first].startDaemon() },
+		inject: func(_ context.Context, s *site) error { return s.directors[first].killDaemon() },
+		then:   func(ctx context.Context, s *site) error { return s.directors[first].startDaemon(ctx) },
 		after:  func(Variant) time.Duration { return time.Second },
-		master: first, within: func(v Variant) time.Duration { return time.Second + comeback(v) }, stays: true,
+		master: first, within: func(v Variant) time.Duration { return time.Second + comeback(v) }, stays: true, daemon: true,
 	},
 	{
 		Name: "upgrade", Text: "the master's data plane is replaced, its daemon is restarted, and imbang vrrp executes its program again: nothing moves",
@@ -126,14 +146,14 @@ var faults = []Fault{
 		master: first, within: comeback, stays: true, imbang: true,
 	},
 	{
-		Name: "failback", Text: "all processes of the director were killed, and are started: it synchronizes and takes back",
+		Name: "failback", Text: "all processes of the director were killed, and are started (an emulated machine boots): it synchronizes and takes back",
 		prepare: func(ctx context.Context, s *site) error {
 			if err := s.directors[first].killAll(); err != nil {
 				return err
 			}
 			return s.awaitMaster(ctx, second)
 		},
-		inject: func(_ context.Context, s *site) error { return s.directors[first].start() },
+		inject: func(ctx context.Context, s *site) error { return s.directors[first].start(ctx) },
 		master: first, within: comeback,
 	},
 	{

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"imbang/internal/host"
 	"imbang/internal/lab/topology"
 )
@@ -63,8 +65,10 @@ func freezerMount() (root string, f freezer, err error) {
 	return "", f, errors.New("no control groups that freeze processes are mounted: mount -t cgroup2 none /sys/fs/cgroup")
 }
 
-// newFreezer makes a control group with processes.
-func newFreezer(name string, pids []int) (*freezer, error) {
+// newFreezer makes a control group with the processes that a list has. It is asked twice: what
+// those of the first list start meanwhile is in the second one, and later ones are in the
+// group from the beginning.
+func newFreezer(name string, pids func() []int) (*freezer, error) {
 	root, f, err := freezerMount()
 	if err != nil {
 		return nil, err
@@ -73,9 +77,12 @@ func newFreezer(name string, pids []int) (*freezer, error) {
 	if err := os.Mkdir(f.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make a control group: %w", err)
 	}
-	for _, pid := range pids {
-		if err := f.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
-			return nil, errors.Join(err, f.close())
+	for range 2 {
+		for _, pid := range pids() {
+			err := f.write("cgroup.procs", strconv.Itoa(pid))
+			if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+				return nil, errors.Join(err, f.close())
+			}
 		}
 	}
 	return &f, nil

@@ -30,7 +30,7 @@ func TestFreezer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFreezer(run.Name("freezer"), []int{cmd.Process.Pid})
+	f, err := newFreezer(run.Name("freezer"), func() []int { return []int{cmd.Process.Pid} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,10 +36,13 @@ type masters struct {
 // watchBuffer is room for messages [bytes].
 const watchBuffer = 1 << 20
 
-// watchMasters begins to look.
+// watchMasters begins to look at directors that are namespaces; machines tell (note).
 func watchMasters(pair *topology.Pair) (*masters, error) {
 	m := &masters{stop: make(chan struct{})}
 	for i, ns := range pair.Directors {
+		if ns == nil {
+			continue
+		}
 		updates := make(chan netlink.AddrUpdate, 256)
 		err := ns.Do(func() error {
 			return netlink.AddrSubscribeWithOptions(updates, m.stop, netlink.AddrSubscribeOptions{

@@ -47,10 +47,10 @@ type neighbours struct {
 // watchNeighbours begins to look, before there are entries.
 func watchNeighbours(pair *topology.Pair) (*neighbours, error) {
 	n := &neighbours{stop: make(chan struct{}), last: map[entry]net.HardwareAddr{}}
-	for i, d := range pair.Directors {
+	for i := range pair.Directors {
 		n.mac[i] = map[string]net.HardwareAddr{}
 		for _, device := range []string{topology.ClientDevice, topology.ServerDevice} {
-			mac, err := d.LinkMAC(device)
+			mac, err := pair.DirectorMAC(i, device)
 			if err != nil {
 				return nil, err
 			}

@@ -87,7 +87,7 @@ func (p Plan) Validate() error {
 	case len(p.Variants) == 0 || len(p.Faults) == 0:
 		return fmt.Errorf("name at least one variant and one fault")
 	case len(p.Cells()) == 0:
-		return fmt.Errorf("nothing to measure: keepalived has no command for planned moves, and is not upgraded; fault resign ends it")
+		return fmt.Errorf("nothing to measure: keepalived has no command for planned moves, and is not upgraded; fault resign ends it. The machines of linux have no daemon of imbang")
 	case p.Trials < 1:
 		return fmt.Errorf("%d trials: at least 1", p.Trials)
 	case p.Rate < 1 || p.Rate > 100000:
@@ -125,7 +125,7 @@ type Cell struct {
 
 func (c Cell) String() string { return c.Variant + ", " + c.Fault + ", " + c.Setting.String() }
 
-// Cells lists those that can be measured: not what other programs than imbang cannot do.
+// Cells lists those that can be measured.
 func (p Plan) Cells() (list []Cell) {
 	for _, name := range p.Faults {
 		fault, err := faultOf(name)
@@ -133,7 +133,7 @@ func (p Plan) Cells() (list []Cell) {
 			continue
 		}
 		for _, variant := range p.Variants {
-			if v, err := ParseVariant(variant); err != nil || fault.imbang && v.Process != imbangProcess {
+			if v, err := ParseVariant(variant); err != nil || !fault.concerns(v) {
 				continue
 			}
 			for _, family := range p.Families {
@@ -149,18 +149,27 @@ func (p Plan) Cells() (list []Cell) {
 // random are the random choices of a block, counted from 1.
 func (p Plan) random(block int) *rand.Rand { return rand.New(rand.NewPCG(p.Seed, uint64(block))) }
 
-// Block is the order of the cells in a block: random, but those of a setting come together,
+// place is what cells share that are measured on one site: networks, and the kind of the
+// directors.
+type place struct {
+	Setting
+	machines bool
+}
+
+func (c Cell) place() place { return place{c.Setting, onMachines(c.Variant)} }
+
+// Block is the order of the cells in a block: random, but those of a place come together,
 // as another one has other networks.
 func (p Plan) Block(block int) []Cell {
 	list, random := p.Cells(), p.random(block)
 	random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	rank := map[Setting]int{}
+	rank := map[place]int{}
 	for _, c := range list {
-		if _, has := rank[c.Setting]; !has {
-			rank[c.Setting] = len(rank)
+		if _, has := rank[c.place()]; !has {
+			rank[c.place()] = len(rank)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Cell) int { return rank[a.Setting] - rank[b.Setting] })
+	slices.SortStableFunc(list, func(a, b Cell) int { return rank[a.place()] - rank[b.place()] })
 	return list
 }
 

@@ -28,7 +28,7 @@ func TestBlock(t *testing.T) {
 		slices.SortFunc(list, func(a, b Cell) int { return strings.Compare(a.String(), b.String()) })
 		return list
 	}
-	if all := sort(p.Cells()); len(all) != 5*len(faults)+2*(len(faults)-3) || !slices.Equal(sort(a), all) || !slices.Equal(sort(b), all) {
+	if all := sort(p.Cells()); len(all) != 5*len(faults)+2*(len(faults)-3)+2*(len(faults)-4) || !slices.Equal(sort(a), all) || !slices.Equal(sort(b), all) {
 		t.Error("a block does not have every cell once")
 	}
 }
@@ -76,6 +76,7 @@ func TestValidate(t *testing.T) {
 		"a probe each":       func(p *Plan) { p.Probe = 0 },
 		"idle connections":   func(p *Plan) { p.Idle = -1 },
 		"nothing to measure": func(p *Plan) { p.Variants, p.Faults = []string{"keepalived@1s"}, []string{"planned"} },
+		"no daemon":          func(p *Plan) { p.Variants, p.Faults = []string{"linux@1s"}, []string{"daemon"} },
 		"servers":            func(p *Plan) { p.Servers = 0 },
 		"one on each side":   func(p *Plan) { p.Servers = 1 },
 		"each side":          func(p *Plan) { p.EachSide = 10001 },
@@ -107,16 +108,16 @@ func TestEnough(t *testing.T) {
 // With families and methods each variant has every one of them, and a fault of its own time.
 func TestCells(t *testing.T) {
 	p := DefaultPlan()
-	p.Variants, p.Faults, p.Families, p.Methods = []string{"imbang@50ms", "keepalived@1s"}, []string{"link", "planned"}, topology.Families, Methods
+	p.Variants, p.Faults, p.Families, p.Methods = []string{"imbang@50ms", "keepalived@1s", "linux@1s"}, []string{"link", "planned"}, topology.Families, Methods
 	cells := p.Cells()
-	if len(cells) != 18 { // keepalived has no planned moves
+	if len(cells) != 24 { // keepalived has no planned moves
 		t.Errorf("%d cells: %s", len(cells), cells)
 	}
-	// Those of a setting come together in a block, which changes nothing with one setting.
+	// Those of a place come together in a block, which changes nothing with one place.
 	block := p.Block(1)
 	for i := range block[1:] {
-		if block[i].Setting != block[i+1].Setting && slices.ContainsFunc(block[i+1:], func(c Cell) bool { return c.Setting == block[i].Setting }) {
-			t.Errorf("%s comes twice in %s", block[i].Setting, block)
+		if block[i].place() != block[i+1].place() && slices.ContainsFunc(block[i+1:], func(c Cell) bool { return c.place() == block[i].place() }) {
+			t.Errorf("%v comes twice in %s", block[i].place(), block)
 		}
 	}
 	for _, c := range cells {

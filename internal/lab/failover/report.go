@@ -230,7 +230,7 @@ func (r *Report) Text(w io.Writer) error {
 	if e.Keepalived != "" {
 		fmt.Fprintf(w, ", keepalived %s", e.Keepalived)
 	}
-	fmt.Fprintln(w, "\nAll directors forward by imbang's data plane; a variant is what moves the addresses, and how often it advertises.")
+	fmt.Fprintf(w, "\n%s\n", e.directorsText())
 	fmt.Fprintf(w, "Outage: lost pings x %v, as published of another balancer: %.0f ms. Gap: the longest time between two answers of a\n"+
 		"probe each %v. Neighbours: when clients' and servers' ARP or neighbour tables were right. In ms: median (the interval that holds it with %.0f %% where there are enough trials), greatest.\n",
 		pingInterval, r.Published, e.Plan.Probe, 100*confidence)
@@ -266,6 +266,16 @@ func (r *Report) Text(w io.Writer) error {
 		return err
 	}
 	return r.errorText(w)
+}
+
+// directorsText says what the directors of a study are.
+func (e Environment) directorsText() string {
+	const advertises = " A variant says what moves the addresses, and how often it advertises."
+	if e.UserModeLinux == "" {
+		return "All directors forward by imbang's data plane." + advertises
+	}
+	return "Directors forward by imbang's data plane, in network namespaces; those of linux@ by the kernel's IPVS, in emulated machines\n" +
+		"of one CPU each: User Mode Linux " + e.UserModeLinux + "." + advertises
 }
 
 // errorText lists why trials have no measurement.

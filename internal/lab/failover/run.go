@@ -14,7 +14,6 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/measure"
-	"imbang/internal/lab/process"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/topology"
 )
@@ -33,21 +32,6 @@ type Config struct {
 
 // logged bounds the trials whose messages are kept.
 const logged = 200
-
-// FindKeepalived finds keepalived and its version if a variant of a plan needs it.
-func FindKeepalived(ctx context.Context, p Plan) (path, version string, err error) {
-	if !slices.ContainsFunc(p.Variants, func(name string) bool {
-		v, err := ParseVariant(name)
-		return err == nil && v.Process == keepalivedProcess
-	}) {
-		return "", "", nil
-	}
-	if path, err = process.Look("keepalived", "apt install keepalived, or leave its variants out with --variants"); err != nil {
-		return "", "", err
-	}
-	version, err = process.VersionOf(ctx, path, "--version")
-	return path, version, err
-}
 
 // prepare checks what runs need, and removes what killed ones left behind.
 func prepare(p Plan, say func(string)) error {
@@ -81,11 +65,11 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 	if err := c.Plan.Validate(); err != nil {
 		return 0, 0, err
 	}
-	path, version, err := FindKeepalived(ctx, c.Plan)
+	others, err := findOthers(ctx, c.Plan.Variants)
 	if err != nil {
 		return 0, 0, err
 	}
-	c.Programs.Keepalived = path
+	c.Programs.Keepalived = others.keepalived
 	if err := prepare(c.Plan, c.Say); err != nil {
 		return 0, 0, err
 	}
@@ -96,7 +80,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 			out, err = Append(c.Out)
 		}
 	} else {
-		out, err = Create(c.Out, environment(c, version))
+		out, err = Create(c.Out, environment(c, others))
 	}
 	if err != nil {
 		return 0, 0, err
@@ -107,7 +91,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 	planned = len(had) + len(todo)
 	stored = len(had)
 	c.Say(fmt.Sprintf("%d trials, about %v", len(todo), c.Plan.expected(todo).Round(time.Second)))
-	room := &room{}
+	room := &room{programs: c.Programs}
 	defer func() { err = errors.Join(err, room.close()) }()
 	for i, t := range todo {
 		order++
@@ -116,7 +100,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		if i < logged {
 			logs = filepath.Join(c.Out, "logs", fmt.Sprintf("%04d %s", t.Order, fileName(t.Cell)))
 		}
-		err := room.try(ctx, c, &t, logs)
+		err := room.try(ctx, c.Plan, &t, logs)
 		if ctx.Err() != nil {
 			return stored, planned, ctx.Err() // a trial cut short is none
 		}
@@ -130,41 +114,6 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		c.Say(fmt.Sprintf("%d/%d  %s  (%v left)", i+1, len(todo), t, c.Plan.expected(todo[i+1:]).Round(time.Second)))
 	}
 	return stored, planned, nil
-}
-
-// room has the site of the trials, another one after a trial that failed, and of another
-// setting.
-type room struct{ site *site }
-
-func (r *room) try(ctx context.Context, c Config, t *Trial, logs string) (err error) {
-	// Directors do not take over connections of an earlier trial with servers that they no
-	// longer have.
-	if r.site != nil && r.site.setting != t.Setting {
-		if err := r.close(); err != nil {
-			return err
-		}
-	}
-	if r.site == nil {
-		if r.site, err = newSite(ctx, c.Programs, c.Plan.only(t.Setting)); err != nil {
-			return err
-		}
-	}
-	if err := try(ctx, r.site, c.Plan, t, logs); err != nil {
-		return errors.Join(err, r.close())
-	}
-	return nil
-}
-
-func (r *room) close() error {
-	if r.site == nil {
-		return nil
-	}
-	err := r.site.close()
-	r.site = nil
-	if err != nil {
-		return fmt.Errorf("remove the directors and their networks: %w", err)
-	}
-	return nil
 }
 
 // fileName is a cell's.
@@ -202,10 +151,10 @@ func (p Plan) expected(todo []Trial) (d time.Duration) {
 }
 
 // environment is what trials are measured in.
-func environment(c Config, keepalived string) Environment {
+func environment(c Config, others others) Environment {
 	h := measure.ReadHost()
 	e := Environment{
-		Plan: c.Plan, Started: time.Now(), CommandLine: c.CommandLine, Builds: c.Builds, Keepalived: keepalived,
+		Plan: c.Plan, Started: time.Now(), CommandLine: c.CommandLine, Builds: c.Builds, Keepalived: others.keepalivedVersion, UserModeLinux: others.userModeLinux,
 		Kernel: h.Kernel, CPU: h.CPU, CPUs: h.CPUs, Configurations: map[string]string{},
 	}
 	if root, f, err := freezerMount(); err == nil {
@@ -214,12 +163,8 @@ func environment(c Config, keepalived string) Environment {
 	for _, name := range c.Plan.Variants {
 		if v, err := ParseVariant(name); err == nil {
 			like := c.Plan.Cells()[0].Setting
-			of := configuration{variant: v, setting: like, director: first, servers: []string{"SERVER"}, keyFile: "KEY"}
-			text := of.imbang()
-			if v.Process == keepalivedProcess {
-				text += "\n# keepalived.conf\n" + of.keepalived()
-			}
-			e.Configurations[name] = text
+			of := configuration{variant: v, setting: like, director: first, servers: []string{"192.0.2.1"}, keyFile: "KEY"}
+			e.Configurations[name] = of.text()
 		}
 	}
 	return e

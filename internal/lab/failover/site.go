@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"imbang/internal/host"
@@ -39,6 +40,7 @@ type site struct {
 	variant   Variant
 	setting   Setting
 	plan      Plan
+	machines  bool
 	name      host.Run
 	files     string
 	pair      *topology.Pair
@@ -49,13 +51,14 @@ type site struct {
 	gate      *probe.Gate
 	masters   *masters
 	entries   *neighbours
-	directors [2]*director
+	directors [2]director // nil before they are made
 	freezer   *freezer
 }
 
-// newSite builds a site, without processes of the directors.
-func newSite(ctx context.Context, programs Programs, p Plan) (*site, error) {
-	s := &site{plan: p}
+// newSite builds a site, without processes of the directors. machines: these are emulated
+// machines.
+func newSite(ctx context.Context, programs Programs, p Plan, machines bool) (*site, error) {
+	s := &site{plan: p, machines: machines}
 	if err := s.build(ctx, programs); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -70,7 +73,7 @@ func (s *site) build(ctx context.Context, programs Programs) (err error) {
 	if err := os.Mkdir(s.files, 0o700); err != nil {
 		return fmt.Errorf("temporary directory: %w", err)
 	}
-	spec := topology.PairSpec{Families: s.plan.Families, Sides: s.plan.sides()}
+	spec := topology.PairSpec{Families: s.plan.Families, Sides: s.plan.sides(), Machines: s.machines}
 	if s.plan.uses(false) {
 		spec.Servers = s.plan.Servers
 	}
@@ -100,10 +103,14 @@ func (s *site) build(ctx context.Context, programs Programs) (err error) {
 		return err
 	}
 	for i := range s.directors {
-		s.directors[i] = &director{
-			number: i, ns: s.pair.Directors[i], dir: filepath.Join(s.files, fmt.Sprintf("dir%d", i+1)),
-			imbang: programs.Imbang, keepalived: programs.Keepalived,
+		own := files{i, filepath.Join(s.files, fmt.Sprintf("dir%d", i+1))}
+		if s.machines {
+			s.directors[i] = &machine{
+				files: own, name: s.name.Name(fmt.Sprintf("guest%d", i+1)), fabric: fabric, spec: s.pair.Machine(i), masters: s.masters,
+			}
+			continue
 		}
+		s.directors[i] = &namespaced{files: own, ns: s.pair.Directors[i], imbang: programs.Imbang, keepalived: programs.Keepalived}
 	}
 	return nil
 }
@@ -189,28 +196,32 @@ func (s *site) startServers(ctx context.Context, programs Programs) error {
 
 // startDirectors starts them in an order in which the addresses do not move.
 func (s *site) startDirectors(ctx context.Context) error {
-	for _, d := range s.directors {
-		if err := d.startDaemon(); err != nil {
-			return err
-		}
+	var errs [2]error
+	var both sync.WaitGroup
+	for i, d := range s.directors {
+		both.Go(func() { errs[i] = d.startDaemon(ctx) })
 	}
-	for _, d := range s.directors {
+	both.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	for i, d := range s.directors {
 		if err := await(ctx, ready, func() bool { return d.synced(ctx) }); err != nil {
-			return fmt.Errorf("director %d does not have the table of its peer: %w: %s", d.number+1, err, d.complaint())
+			return fmt.Errorf("director %d does not have the table of its peer: %w: %s", i+1, err, d.complaint())
 		}
 	}
-	for _, d := range s.directors {
-		if err := d.startVRRP(); err != nil {
+	for i, d := range s.directors {
+		if err := d.startVRRP(ctx); err != nil {
 			return err
 		}
-		if d.number == first {
+		if i == first {
 			if err := s.awaitMaster(ctx, first); err != nil {
 				return err
 			}
 			continue
 		}
 		if err := await(ctx, ready, func() bool { return d.isBackup(ctx) }); err != nil {
-			return fmt.Errorf("director %d does not become backup: %w: %s", d.number+1, err, d.complaint())
+			return fmt.Errorf("director %d does not become backup: %w: %s", i+1, err, d.complaint())
 		}
 	}
 	if err := await(ctx, ready, s.answers); err != nil {
@@ -282,7 +293,7 @@ func await(ctx context.Context, patience time.Duration, is func() bool) error {
 // arm has a director's processes in a control group, so that they can be frozen at once.
 func (s *site) arm(director int) (err error) {
 	if s.freezer == nil {
-		s.freezer, err = newFreezer(s.name.Name("freezer"), host.PIDsInside(s.pair.Directors[director].Name()))
+		s.freezer, err = newFreezer(s.name.Name("freezer"), s.directors[director].pids)
 	}
 	return err
 }
@@ -314,17 +325,8 @@ func (s *site) logs(to string) error {
 		if d == nil {
 			continue
 		}
-		if err := os.MkdirAll(to, 0o755); err != nil {
+		if err := d.copyLogs(to); err != nil {
 			return err
-		}
-		for _, name := range []string{"imbang.log", "vrrp.log"} {
-			b, err := os.ReadFile(d.file(name))
-			if err != nil {
-				continue // not started
-			}
-			if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("dir%d-%s", d.number+1, name)), b, 0o644); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

@@ -31,9 +31,11 @@ type Environment struct {
 	CommandLine []string                `json:"command_line"`
 	Builds      map[string]record.Build `json:"builds"`
 	Keepalived  string                  `json:"keepalived,omitempty"` // its version
-	Kernel      string                  `json:"kernel"`
-	CPU         string                  `json:"cpu"`
-	CPUs        int                     `json:"cpus"`
+	// UserModeLinux is in what emulated machines ran, with its version and its package's.
+	UserModeLinux string `json:"user_mode_linux,omitempty"`
+	Kernel        string `json:"kernel"`
+	CPU           string `json:"cpu"`
+	CPUs          int    `json:"cpus"`
 	// Frozen is how processes are frozen.
 	Frozen string `json:"frozen"`
 	// Configurations are what directors are given, by variant: the first one's.

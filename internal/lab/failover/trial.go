@@ -296,6 +296,9 @@ func suffer(ctx context.Context, w *workload, f Fault, v Variant, end time.Time)
 	if err := f.inject(ctx, s); err != nil {
 		return over, err
 	}
+	if longer := time.Since(began) - boot; longer > 0 {
+		end = end.Add(longer) // the machine took longer than it should
+	}
 	if f.meanwhile != nil {
 		if err := f.meanwhile(ctx, w); err != nil {
 			return over, err

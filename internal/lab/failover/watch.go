@@ -71,20 +71,23 @@ func (w Watch) Run(ctx context.Context) (seen []Watched, err error) {
 	if err := w.Validate(); err != nil {
 		return nil, err
 	}
-	if w.Programs.Keepalived, _, err = FindKeepalived(ctx, Plan{Variants: w.Variants}); err != nil {
+	others, err := findOthers(ctx, w.Variants)
+	if err != nil {
 		return nil, err
 	}
+	w.Programs.Keepalived = others.keepalived
 	if err := prepare(Plan{}, w.Say); err != nil {
 		return nil, err
 	}
 	p := DefaultPlan()
 	p.Faults, p.Servers = nil, w.Servers // one side
-	s, err := newSite(ctx, w.Programs, p)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	room := &room{programs: w.Programs}
+	defer func() { err = errors.Join(err, room.close()) }()
 	for _, name := range w.Variants {
+		s, err := room.at(ctx, p, place{plain, onMachines(name)})
+		if err != nil {
+			return seen, err
+		}
 		one, err := w.one(ctx, s, name)
 		if one.Seconds > 0 {
 			seen = append(seen, one)
@@ -147,8 +150,8 @@ func (w Watch) one(ctx context.Context, s *site, name string) (seen Watched, err
 		}
 		w.Say("messages of the directors: " + logs)
 	}
-	if v.Process == imbangProcess {
-		for _, d := range s.directors {
+	for _, d := range s.directors {
+		if d, is := d.(*namespaced); is && v.Process == imbangProcess {
 			status, err := d.vrrpStatus(context.WithoutCancel(ctx))
 			if err != nil {
 				return seen, errors.Join(loadErr, err)

@@ -26,7 +26,7 @@ import (
 // a takeover changes. Servers for direct routing and tunnels come after the others, each
 // with a second device in the clients' network.
 type Pair struct {
-	Directors [2]*host.Namespace
+	Directors [2]*host.Namespace // nil: of machines (machine.go)
 	// Clients are one, or one on each side of a partition.
 	Clients []*host.Namespace
 	Servers []Server // behind the directors: the gateway's address is a director's
@@ -46,6 +46,8 @@ type PairSpec struct {
 	// Sides has the networks fall apart into two halves, with a director, a client and
 	// every second server each (Partition).
 	Sides bool
+	// Machines: the directors are machines, not namespaces (machine.go).
+	Machines bool
 }
 
 // pairPlug is a port of a bridge.
@@ -148,6 +150,12 @@ func (p *Pair) build(run host.Run, spec PairSpec) (err error) {
 		}
 	}
 	for i := range p.Directors {
+		if spec.Machines {
+			if err := p.addTaps(i); err != nil {
+				return err
+			}
+			continue
+		}
 		if p.Directors[i], err = plain.newNamespace(run, fmt.Sprintf("dir%d", i+1), pairDirectorSettings); err != nil {
 			return err
 		}
@@ -168,7 +176,10 @@ func (p *Pair) build(run host.Run, spec PairSpec) (err error) {
 		}
 	}
 	for _, d := range p.Directors {
-		if err := p.routeToClients(d); err != nil {
+		if d == nil {
+			continue
+		}
+		if err := d.AddRoutes(p.clientRoutes()...); err != nil {
 			return err
 		}
 	}
@@ -227,7 +238,7 @@ func (p *Pair) addServer(plain *Cluster, run host.Run, i int, direct bool) (err 
 		if err != nil {
 			return err
 		}
-		return p.routeToClients(s.Namespace)
+		return s.Namespace.AddRoutes(p.clientRoutes()...)
 	}
 	for _, f := range p.families {
 		anywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -241,17 +252,15 @@ func (p *Pair) addServer(plain *Cluster, run host.Run, i int, direct bool) (err 
 	return nil
 }
 
-// routeToClients enters the clients' further addresses. A local route answers ARP requests,
+// clientRoutes lead to the clients' further addresses. A local route answers ARP requests,
 // but no neighbour solicitations: clients' own addresses are the gateways.
-func (p *Pair) routeToClients(ns *host.Namespace) error {
+func (p *Pair) clientRoutes() (list []host.Route) {
 	for i := range p.Clients {
 		for _, f := range p.families {
-			if err := ns.AddRoutes(host.Route{Dst: plans[f].pool(i), Via: plus(plans[f].clientGateway.Addr(), i+1)}); err != nil {
-				return err
-			}
+			list = append(list, host.Route{Dst: plans[f].pool(i), Via: plus(plans[f].clientGateway.Addr(), i+1)})
 		}
 	}
-	return nil
+	return list
 }
 
 // port is the name of a director's port of a bridge.

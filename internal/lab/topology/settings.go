@@ -2,6 +2,8 @@
 
 package topology
 
+import "slices"
+
 // setting is a sysctl of one namespace. An optional one is skipped on kernels
 // that do not have it.
 type setting struct {
@@ -23,6 +25,14 @@ var quietIPv6 = []setting{
 	{"net.ipv6.conf.default.accept_dad", "0", false},
 	{"net.ipv6.conf.default.accept_ra", "0", false},
 	{"net.ipv6.conf.default.router_solicitations", "0", false},
+}
+
+// silence is what keeps a cluster of families quiet.
+func silence(families []Family) []setting {
+	if slices.Contains(families, IPv6) {
+		return quietIPv6
+	}
+	return withoutIPv6
 }
 
 // A local route makes addresses the host's own for IPv4; for IPv6, sockets may

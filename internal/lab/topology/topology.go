@@ -294,11 +294,7 @@ func (c *Cluster) newNamespace(run host.Run, role string, settings []setting) (*
 	if err != nil {
 		return nil, err
 	}
-	silence := withoutIPv6
-	if slices.Contains(c.families, IPv6) {
-		silence = quietIPv6
-	}
-	for _, s := range slices.Concat(silence, settings) {
+	for _, s := range slices.Concat(silence(c.families), settings) {
 		err := ns.Sysctl(s.key, s.value)
 		if err != nil && !(s.optional && errors.Is(err, fs.ErrNotExist)) {
 			return nil, errors.Join(err, ns.Close())

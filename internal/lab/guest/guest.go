@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package peer
+// Package guest is an emulated machine with the Linux kernel's ip_vs: User Mode Linux, which
+// runs as a process. Its devices are the other ends of tap devices of a network namespace.
+package guest
 
 import (
 	"bufio"
@@ -8,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,13 +24,10 @@ import (
 	"imbang/internal/host"
 )
 
-// prefix begins the names of what the tests make: namespaces and guests' directories.
-const prefix = "imbang-peer"
-
-// linux is User Mode Linux (Debian's package user-mode-linux), and modules is where its
+// Program is User Mode Linux (Debian's package user-mode-linux), and modules is where its
 // modules are.
 const (
-	linux   = "linux.uml"
+	Program = "linux.uml"
 	modules = "/usr/lib/uml/modules"
 )
 
@@ -40,37 +40,62 @@ type Guest struct {
 	write  io.StringWriter // one command a line
 	ended  chan struct{}
 	output tail
+	lines  func(line string)
 
 	mu      sync.Mutex
 	last    int
 	waiting map[string]chan string // exit status of commands, by name
 }
 
-// Boot boots a guest in a network namespace. Its devices eth0, eth1 and so on are the other
-// ends of the tap devices, which the namespace has to have. preload is the file of the
-// library that build/ipvspeer/xstate.c is compiled to.
-func Boot(ctx context.Context, ns *host.Namespace, preload string, taps ...string) (*Guest, error) {
+// Spec is a guest to be booted.
+type Spec struct {
+	// Name is that of its directory, of a host.Run: host.SweepFiles removes those whose
+	// process is gone.
+	Name string
+	// Devices are eth0, eth1 and so on.
+	Devices []Device
+	// Modules are loaded beside ip_vs.
+	Modules []string
+	// Preload is the file of the library that build/ipvspeer/xstate.c is compiled to; "" leaves
+	// the environment as it is, in which LD_PRELOAD may name it.
+	Preload string
+	// Lines, if not nil, gets what comes on the console but reports of commands, line by
+	// line, as it is read.
+	Lines func(line string)
+}
+
+// Device is a network device.
+type Device struct {
+	Tap string           // a tap device of the guest's network namespace
+	MAC net.HardwareAddr // nil: any
+}
+
+// Boot boots a guest in a network namespace, which has to have its tap devices.
+func Boot(ctx context.Context, ns *host.Namespace, spec Spec) (*Guest, error) {
 	if err := linkModules(); err != nil {
 		return nil, err
 	}
-	run, err := host.NewRun(prefix)
-	if err != nil {
-		return nil, err
-	}
-	g := &Guest{ended: make(chan struct{}), waiting: map[string]chan string{}}
-	g.dir = filepath.Join(os.TempDir(), run.Name("guest"))
+	g := &Guest{ended: make(chan struct{}), waiting: map[string]chan string{}, lines: spec.Lines}
+	g.dir = filepath.Join(os.TempDir(), spec.Name)
 	if err := os.Mkdir(g.dir, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("guest: %w", err)
 	}
-	if err := g.start(ns, preload, taps); err != nil {
+	if err := g.start(ns, spec); err != nil {
 		os.RemoveAll(g.dir)
 		return nil, fmt.Errorf("guest: %w", err)
 	}
 	up, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if status, err := g.await(up, "boot"); err != nil || status != "0" {
-		defer g.Close()
-		return nil, fmt.Errorf("guest does not come up: status %q, %w; its console:\n%s", status, err, g.output.String())
+	status, err := g.await(up, "boot")
+	if err == nil && status != "0" {
+		err = errors.New("a module of its kernel cannot be loaded")
+	}
+	if err != nil {
+		g.Kill()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("guest does not come up: %w; its console ends with %q (on a CPU with AMX, set LD_PRELOAD to what build/ipvspeer/xstate.c is compiled to)", err, g.output.last())
 	}
 	return g, nil
 }
@@ -102,7 +127,7 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmp /run; moun
 stty -echo </dev/console
 mkdir /tmp/host; mount -t hostfs none /tmp/host -o %s
 status=0
-for m in ip_vs ip_vs_{rr,wrr,lc,wlc,lblc,lblcr,dh,sh,sed,nq,mh,fo,ovf} ip_vs_pe_sip ipip; do
+for m in ip_vs %s; do
 	modprobe $m || status=1
 done
 n=0; for d in /sys/class/net/vec*; do ip link set vec$n name eth$n; n=$((n + 1)); done
@@ -113,18 +138,25 @@ done
 halt -f
 `
 
-func (g *Guest) start(ns *host.Namespace, preload string, taps []string) error {
+func (g *Guest) start(ns *host.Namespace, spec Spec) error {
 	script := filepath.Join(g.dir, "boot")
-	if err := os.WriteFile(script, fmt.Appendf(nil, boot, g.dir), 0o700); err != nil {
+	if err := os.WriteFile(script, fmt.Appendf(nil, boot, g.dir, strings.Join(spec.Modules, " ")), 0o700); err != nil {
 		return err
 	}
 	args := []string{"mem=192M", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + script, "umid=guest",
 		"uml_dir=" + g.dir + "/", "con=null", "con0=fd:0,fd:1", "quiet"}
-	for i, tap := range taps {
-		args = append(args, fmt.Sprintf("vec%d:transport=tap,ifname=%s,depth=128,gro=0", i, tap))
+	for i, d := range spec.Devices {
+		arg := fmt.Sprintf("vec%d:transport=tap,ifname=%s,depth=128,gro=0", i, d.Tap)
+		if d.MAC != nil {
+			arg += ",mac=" + d.MAC.String()
+		}
+		args = append(args, arg)
 	}
-	g.cmd = exec.Command(linux, args...)
-	g.cmd.Env = append(os.Environ(), "LD_PRELOAD="+preload, "TMPDIR="+os.TempDir())
+	g.cmd = exec.Command(Program, args...)
+	g.cmd.Env = append(os.Environ(), "TMPDIR="+os.TempDir())
+	if spec.Preload != "" {
+		g.cmd.Env = append(g.cmd.Env, "LD_PRELOAD="+spec.Preload)
+	}
 	// User Mode Linux has a process for each of the guest's: with a namespace for their
 	// numbers the kernel ends them all when the first one ends. The session keeps a
 	// terminal's Ctrl-C from it.
@@ -166,6 +198,9 @@ func (g *Guest) listen(console io.Reader) {
 			}
 		}
 		_, _ = g.output.Write([]byte(line + "\n"))
+		if g.lines != nil {
+			g.lines(line)
+		}
 	}
 }
 
@@ -221,11 +256,11 @@ func (g *Guest) Do(ctx context.Context, script string) (status int, output strin
 	_, err = g.write.WriteString(name + "\n")
 	g.mu.Unlock()
 	if err != nil {
-		return 0, "", fmt.Errorf("guest: %w; its console:\n%s", err, g.output.String())
+		return 0, "", fmt.Errorf("guest: %w; its console ends with %q", err, g.output.last())
 	}
 	word, err := g.receive(ctx, c)
 	if err != nil {
-		return 0, "", fmt.Errorf("guest: %s: %w; its console:\n%s", script, err, g.output.String())
+		return 0, "", fmt.Errorf("guest: %s: %w; its console ends with %q", script, err, g.output.last())
 	}
 	if status, err = strconv.Atoi(word); err != nil {
 		return 0, "", fmt.Errorf("guest: exit status %q", word)
@@ -243,36 +278,50 @@ func (g *Guest) Must(ctx context.Context, script string) (string, error) {
 	return output, err
 }
 
+// File is the path of a file on this host that is /tmp/host/NAME in the guest.
+func (g *Guest) File(name string) string { return filepath.Join(g.dir, name) }
+
+// PIDs lists the guest's processes on this host, the first one first: all later ones are
+// its children.
+func (g *Guest) PIDs() []int {
+	select {
+	case <-g.ended:
+		return nil
+	default:
+	}
+	first := g.cmd.Process.Pid
+	space := func(pid int) string {
+		link, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+		return link
+	}
+	own := space(first)
+	entries, err := os.ReadDir("/proc")
+	if own == "" || own == space(os.Getpid()) || err != nil {
+		return nil // it has ended
+	}
+	pids := []int{first}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != first && space(pid) == own {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Kill ends the guest at once, as a power failure does. It is idempotent.
+func (g *Guest) Kill() {
+	g.input.Close()
+	_ = g.cmd.Process.Kill()
+	<-g.ended
+	os.RemoveAll(g.dir)
+}
+
 // Close halts the guest, and kills it if it does not end within 5 s.
 func (g *Guest) Close() {
 	g.input.Close()
 	select {
 	case <-g.ended:
 	case <-time.After(5 * time.Second):
-		_ = g.cmd.Process.Kill()
-		<-g.ended
 	}
-	os.RemoveAll(g.dir)
-}
-
-// tail keeps the last lines of a console.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	if over := len(t.text) - 1<<14; over > 0 {
-		t.text = append([]byte(nil), t.text[over:]...)
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
+	g.Kill()
 }
