@@ -29,6 +29,8 @@ type statusOf struct {
 	VRRP *process.Status `json:"-"`
 	// VRRPError is why it does not answer.
 	VRRPError string `json:"-"`
+	// vrrpMissing: it does not run, and the daemon's configuration is also for it.
+	vrrpMissing bool
 }
 
 // askDaemon is the status of the daemon; nil if there is none.

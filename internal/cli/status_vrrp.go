@@ -26,6 +26,7 @@ func (st *statusOf) askVRRP() error {
 		return err
 	}
 	st.VRRP, err = process.AskWithin(dir, statusPatience)
+	st.vrrpMissing = errors.Is(err, process.ErrNone) && st.Daemon != nil && st.Daemon.VRRP
 	if err != nil && !errors.Is(err, process.ErrNone) && !errors.Is(err, os.ErrPermission) {
 		st.VRRPError = err.Error()
 	}
@@ -36,6 +37,10 @@ func (st *statusOf) askVRRP() error {
 func printVRRPLines(w io.Writer, st *statusOf, now time.Time) error {
 	if st.VRRPError != "" {
 		_, err := fmt.Fprintf(w, "vrrp  NO ANSWER  %s\n", st.VRRPError)
+		return err
+	}
+	if st.vrrpMissing {
+		_, err := fmt.Fprintln(w, "vrrp  NOT RUNNING  the configuration has the section vrrp: systemctl start imbang-vrrp")
 		return err
 	}
 	if st.VRRP == nil {

@@ -21,6 +21,7 @@ func TestPrintVRRPLines(t *testing.T) {
 	}{
 		{statusOf{}, ""},
 		{statusOf{VRRPError: "no answer"}, "vrrp  NO ANSWER  no answer\n"},
+		{statusOf{vrrpMissing: true}, "vrrp  NOT RUNNING  the configuration has the section vrrp: systemctl start imbang-vrrp\n"},
 		{statusOf{VRRP: &process.Status{ReloadError: "wrong", Groups: []process.Group{
 			{Name: "web", State: "master", Since: since, Priority: 150, Routers: []process.Router{{Addresses: []string{"10.20.0.1/24", "10.20.0.2/32"}}, {Addresses: []string{"fe80::1/64"}}}},
 			{Name: "mail", State: "backup", Since: since, Priority: 90, Routers: []process.Router{{Addresses: []string{"10.20.0.3/24"}, Master: "10.20.0.12"}}},

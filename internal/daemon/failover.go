@@ -24,12 +24,16 @@ const (
 	mergeRetry = 50 * time.Millisecond
 	// mergeLongest ends a merge that nobody waits for any more: imbang vrrp has a bound.
 	mergeLongest = time.Minute
+	// apartAfter is how long the other director is not heard until its table is not awaited.
+	apartAfter = 10 * time.Second
 )
 
 // replicated is what failover uses of the role of replication.
 type replicated interface {
 	// Synced reports whether the whole table of the other director is here as of a time.
 	Synced(since time.Time) bool
+	// Following reports whether the other director is heard.
+	Following() bool
 	// Merge waits until both directors have what is in either table.
 	Merge(ctx context.Context) error
 }
@@ -53,6 +57,8 @@ type failover struct {
 	changed func()            // the state of a group has; must not block
 	groups  map[uint64]string // of merges
 	ctx     context.Context
+
+	apart time.Time // since when the other director is not heard; zero: it is; only for facts
 }
 
 func newFailover(ctx context.Context, dir string, log *slog.Logger) *failover {
@@ -111,6 +117,13 @@ func (f *failover) facts(now time.Time) (out control.Facts, known bool) {
 	if await == 0 || now.Sub(at) > loopSilent {
 		return out, false
 	}
+	switch {
+	case r == nil || r.Following():
+		f.apart = time.Time{}
+	case f.apart.IsZero():
+		f.apart = now
+	}
+	out.Apart = !f.apart.IsZero() && now.Sub(f.apart) >= apartAfter
 	if !pair || r != nil && r.Synced(since) {
 		out.Synchronized = await
 	}

@@ -52,7 +52,10 @@ type copies struct {
 	synced atomic.Pointer[time.Time] // as of when the other table is here
 	behind atomic.Int32              // tries until tables are merged
 	lacks  atomic.Bool               // the other director cannot enter all
+	apart  atomic.Bool               // it is not heard
 }
+
+func (c *copies) Following() bool { return !c.apart.Load() }
 
 func (c *copies) Synced(since time.Time) bool {
 	at := c.synced.Load()
@@ -116,6 +119,32 @@ func TestReportSynchronized(t *testing.T) {
 	f.say(false, nil, false, true)
 	e.send(control.Event{Await: 4})
 	e.next("no pair", synchronized(4))
+}
+
+// A director that is not heard for a time is apart, until it is heard.
+func TestReportApart(t *testing.T) {
+	f := newFailover(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
+	c := &copies{}
+	f.say(true, c, false, true)
+	f.event(control.Event{Await: 1})
+	at := time.Now()
+	is := func(what string, after time.Duration, want bool) {
+		t.Helper()
+		f.say(true, c, false, true)
+		f.at = at.Add(after)
+		if facts, known := f.facts(at.Add(after)); !known || facts.Apart != want {
+			t.Errorf("%s: %+v, %t", what, facts, known)
+		}
+	}
+	is("heard", 0, false)
+	c.apart.Store(true)
+	is("not heard", time.Second, false)
+	is("not yet long", apartAfter, false)
+	is("for long", time.Second+apartAfter, true)
+	c.apart.Store(false)
+	is("heard again", 2*apartAfter, false)
+	c.apart.Store(true)
+	is("not heard again", 2*apartAfter+time.Second, false)
 }
 
 // A merge is answered when the other director has everything, and only while it is wanted.

@@ -113,6 +113,10 @@ func (d *Daemon) load(c *config.Config) error {
 	if c.Director == nil {
 		return d.table.use(func(*director.Director) error { return nil })
 	}
+	if d.table.d == nil {
+		// The kernel checks the programs for seconds, on a busy machine for longer.
+		d.Log.Info("the director is opened, or loaded if there is none")
+	}
 	t, err := director.OpenOrLoad(director.Sizes{Services: c.Director.MaxServices, Servers: c.Director.MaxServers, Connections: c.Director.MaxConnections})
 	if err != nil {
 		return err

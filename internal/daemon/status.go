@@ -45,6 +45,7 @@ func (d *Daemon) status() *api.Status {
 		Services: []api.Service{}, Alarms: []api.Alarm{}, Drift: slices.Concat([]string{}, d.drift),
 	}
 	s.Synchronization, s.Replication, s.Pair = d.synchronization(), d.replication(), d.pairStatus(time.Now())
+	s.VRRP = d.core.Config.VRRP != nil
 	if d.failure != nil {
 		s.ReloadError = d.failure.Error()
 	}

@@ -71,7 +71,7 @@ func TestCloudScript(t *testing.T) {
 	}
 	script := blockAfter(t, cloudPage, "calls of `curl` by those of your provider")
 	settings := blockAfter(t, cloudPage, "the director with the higher priority:")
-	const stubs = `imbang() { printf '{"groups": [{"name": "other", "state": "master"}, {"name": "web", "state": "%s"}]}' "$(cat state)"; }
+	const stubs = `imbang() { [ -s state ] || return 3; printf '{"groups": [{"name": "other", "state": "master"}, {"name": "web", "state": "%s"}]}' "$(cat state)"; }
 sleep() { :; }
 curl() {
   [ ! -s broken ] || { sed -i '$d' broken; return 22; }
@@ -94,6 +94,7 @@ curl() {
 		{"takeover without preference", "master", "d2", "no", true, false, 0, 0, "d1", 1},
 		{"it is here", "master", "d1", "no", false, false, 0, 0, "d1", 0},
 		{"backup", "backup", "d2", "yes", false, false, 0, 0, "d2", 0},
+		{"the state is not known", "", "d2", "yes", false, true, 0, 1, "d2", 0},
 		{"API fails at first", "master", "d2", "no", false, false, 4, 0, "d1", 1},
 		{"API fails", "master", "d2", "yes", false, false, 100, 1, "d2", 0},
 		{"check of a backup", "backup", "d2", "yes", true, true, 0, 0, "d2", 0},

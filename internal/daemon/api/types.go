@@ -41,6 +41,7 @@ type Status struct {
 	Config      string    `json:"config"`                 // path of the configuration
 	Reloaded    time.Time `json:"reloaded"`               // when it was applied last
 	ReloadError string    `json:"reload_error,omitempty"` // why the last reload was refused; the text is for root and group imbang
+	VRRP        bool      `json:"vrrp,omitempty"`         // the configuration has a section vrrp, for imbang vrrp
 	Services    []Service `json:"services"`
 	Alarms      []Alarm   `json:"alarms"`
 	Drift       []string  `json:"drift"` // how the table differs from what the daemon made of it

@@ -97,7 +97,7 @@ func (c *Config) complete() error {
 	if c.Priority == 0 {
 		return fmt.Errorf("a priority of 0: want 1 to 255")
 	}
-	c.Priority = max(PriorityReminder+1, c.Priority)
+	c.Priority = max(PriorityLowest, c.Priority)
 	for _, d := range [...]time.Duration{c.PreemptDelay, c.Hold, c.Merge, c.AnnounceAgain, c.AnnounceEvery} {
 		if d < 0 {
 			return fmt.Errorf("a time of %v: want at least 0", d)

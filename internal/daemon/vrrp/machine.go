@@ -186,10 +186,11 @@ func (m *Machine) stalled(now time.Duration, out *Output) {
 	out.add(Action{Kind: ActionReport, Event: EventStalled})
 }
 
-// SetPriority sets the effective priority, as that of tracking; it is raised to 2.
+// SetPriority sets the effective priority, as that of tracking; it is raised to
+// PriorityLowest.
 func (m *Machine) SetPriority(now time.Duration, priority uint8, out *Output) {
 	m.awake(now, out)
-	m.setPriority(now, max(PriorityReminder+1, priority), out)
+	m.setPriority(now, max(PriorityLowest, priority), out)
 	m.due(out)
 }
 

@@ -16,6 +16,10 @@ const reminders = 2
 // PriorityReminder is that of these answers. No master of this package has it.
 const PriorityReminder = 1
 
+// PriorityLowest is the effective priority of a director that should not be master: no data
+// plane is loaded, or the other one sees more servers.
+const PriorityLowest = PriorityReminder + 1
+
 // repeats is how often GiveUp repeats its resignation unless another master is heard. Other
 // implementations restart their skew with each, as RFC 9568 says: more would delay them.
 const repeats = 3

@@ -27,6 +27,14 @@ func (r *Replica) syncedLocked(since time.Time) bool {
 	return r.do() == nil && all && !r.locked
 }
 
+// Following reports whether the other director is heard, so that its table can be received.
+// False in another role than that of a pair.
+func (r *Replica) Following() bool {
+	r.use()
+	defer r.mu.Unlock()
+	return r.pair != nil && !r.ended && r.receiver.State().Following
+}
+
 // mergeEvery is how often Merge looks.
 const mergeEvery = 10 * time.Millisecond
 

@@ -47,6 +47,9 @@ type Facts struct {
 	// Synchronized is the highest Event.Await since which the whole connection table of the
 	// other director has been received; 0: none.
 	Synchronized uint64 `json:"synchronized,omitempty"`
+	// Apart: for 10 s nothing has been received from the other director's replication, so that
+	// its table cannot be awaited.
+	Apart bool `json:"apart,omitempty"`
 	// Yield: the other director sees more servers. Groups have the lowest priority then.
 	Yield bool `json:"yield,omitempty"`
 	// YieldUndecided: the daemon does not know Yield since its start, and what was reported before

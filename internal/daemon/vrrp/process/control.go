@@ -190,9 +190,12 @@ func (l *loop) synchronize() {
 	}
 }
 
-// synchronized reports whether the connection table is the master's, as far as that counts.
+// synchronized reports whether the connection table is the master's, as far as that counts. It
+// does not of a master that should not be one and whose table cannot be received, as one that
+// has no data plane: nobody would replace it.
 func (g *group) synchronized() bool {
-	return !g.setup.AwaitSync || g.facts.fresh(now()) && g.facts.Synchronized >= g.awaited
+	return !g.setup.AwaitSync || g.facts.fresh(now()) &&
+		(g.facts.Synchronized >= g.awaited || g.facts.Apart && g.heardPriority == vrrp.PriorityLowest)
 }
 
 // forget notes that the machine does not count as synchronized any more, and why: from now
@@ -250,7 +253,7 @@ func (g *group) hear(t time.Duration, router int, from netip.Addr, a *vrrp.Adver
 	if a.Priority <= vrrp.PriorityReminder {
 		return
 	}
-	g.heardAt, g.heardInterval = t, a.Interval
+	g.heardAt, g.heardInterval, g.heardPriority = t, a.Interval, a.Priority
 	if g.heard[router] != from {
 		g.heard[router] = from
 		g.seek()

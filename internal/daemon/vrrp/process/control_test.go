@@ -111,6 +111,28 @@ func TestAwaitSynchronization(t *testing.T) {
 	a.await("a dead master is replaced", a.is(vrrp.Master))
 }
 
+// A master that should not be one, as one without a data plane, is preempted without its
+// connections if they cannot be received. Another master is not.
+func TestMasterWithoutTable(t *testing.T) {
+	link := newNetwork(t)
+	group, lowest := web(150, virtual4), web(vrrp.PriorityLowest, virtual4)
+	group.AwaitSync = true
+	a := newNode(t, link.host(1), group)
+	b := newNode(t, link.host(2), lowest).start()
+	b.await("master", b.is(vrrp.Master))
+	a.start()
+	d := startDaemon(a, false)
+	a.await("the daemon", func() bool { return a.status().Daemon })
+	a.stays("connections can be received", 6*interval, a.is(vrrp.Backup))
+	b.configure(func(s *setup.Setup) { s.Groups[0].Priority = 100 })
+	a.await("its priority is heard", func() bool { return a.group().Routers[0].Master != "" })
+	time.Sleep(3 * interval)
+	d.change(func(d *fakeDaemon) { d.facts.Apart = true })
+	a.stays("the master is one", 6*interval, a.is(vrrp.Backup))
+	b.configure(func(s *setup.Setup) { s.Groups[0].Priority = vrrp.PriorityLowest })
+	a.await("it preempts", a.is(vrrp.Master))
+}
+
 // Facts are used for a time after the daemon's end. The table does not count as that of the
 // master then.
 func TestFactsExpire(t *testing.T) {

@@ -50,10 +50,11 @@ type group struct {
 	merge            *control.Merge // that is requested
 	moving           time.Duration  // when the group was given up, until another master is heard
 	// heard are the masters that were heard last, of each router, heardAt when any was, and
-	// heardInterval its interval.
+	// heardInterval and heardPriority are its own.
 	heard         []netip.Addr
 	heardAt       time.Duration
 	heardInterval time.Duration
+	heardPriority uint8
 	handing
 	resignation
 	detachedBefore []string        // as the last review knew it
