@@ -45,6 +45,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Status.config":                      "path of the configuration file",
 	"api.Status.reloaded":                    "when a configuration was applied last",
 	"api.Status.reload_error":                "why the last reload was refused; absent if it was not. Users other than root and members of group imbang get a text without the reason",
+	"api.Status.vrrp":                        "whether the configuration has a section vrrp, for imbang vrrp; absent if it has not",
 	"api.Status.services":                    "services of the configuration",
 	"api.Status.alarms":                      "faults that last",
 	"api.Status.drift":                       "what a reload would change because others edited the table, one line each",
