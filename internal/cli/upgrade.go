@@ -3,14 +3,18 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/place"
+	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/director"
 )
 
@@ -29,6 +33,9 @@ If the connection table has another layout, its entries are copied after that
 moment. Until they are copied, packets that may belong to one are dropped (the
 senders repeat them); new connections are opened meanwhile. imbang status shows
 them as "drop upgrade".
+
+If imbang vrrp runs, the other directors are told to wait for up to 3 s for it
+meanwhile: to check the programs may keep a CPU busy for longer than its interval.
 
 A change that cannot be made under traffic is rejected, and nothing is changed;
 --dry-run reports it beforehand. An upgrade that was interrupted, even by
@@ -49,6 +56,9 @@ with imbang detach, which ends its connections.`,
 			if out.Format == "text" {
 				o.Progress = func(step string) { fmt.Fprintf(c.ErrOrStderr(), "imbang: %s\n", step) }
 			}
+			if !dry {
+				defer announceBusy(c.Context())()
+			}
 			r, err := director.Upgrade(o)
 			if err != nil {
 				return err
@@ -59,6 +69,28 @@ with imbang detach, which ends its connections.`,
 	out.Register(c, command.One[director.UpgradeResult](""))
 	c.Flags().BoolVar(&dry, "dry-run", false, "print what would be done, and change nothing")
 	return c
+}
+
+// busyPatience is how long imbang vrrp may take to have other directors wait for it.
+const busyPatience = 3 * time.Second
+
+// announceBusy has imbang vrrp, if it runs, tell other directors to wait longer for it until the
+// function that it returns is called: while the kernel checks programs, nothing else may run
+// on a CPU. The upgrade does not depend on it, and an older process does not answer.
+func announceBusy(ctx context.Context) (end func()) {
+	end = func() {}
+	dir, err := place.VRRPDir()
+	if err != nil {
+		return end
+	}
+	ctx, cancel := context.WithTimeout(ctx, busyPatience)
+	defer cancel()
+	c, err := control.Dial(ctx, control.Socket(dir))
+	if err != nil {
+		return end
+	}
+	_ = c.Busy(ctx)
+	return func() { c.Close() }
 }
 
 func printUpgrade(w io.Writer, r director.UpgradeResult, dry bool) error {

@@ -86,6 +86,7 @@ command line, or 3 if the study or a trial of it failed.`,
 	fl.IntVar(&f.plan.Idle, "idle", f.plan.Idle, "idle connections, at most 20000")
 	fl.Float64Var(&f.plan.OpenRate, "open-rate", f.plan.OpenRate, "long and idle connections opened per second, and idle ones used per second after the fault")
 	fl.IntVar(&f.plan.EachSide, "each-side", f.plan.EachSide, "connections opened on each side of a partition")
+	fl.StringVar(&f.plan.UpgradeTo, "upgrade-to", "", "file of another build of imbang, which fault upgrade changes to")
 	fl.Uint64Var(&f.plan.Seed, "seed", 0, "seed of the order and of when faults happen (default: a new one, which is recorded)")
 	c.AddCommand(newFailoverWatchCommand())
 	_ = c.RegisterFlagCompletionFunc("family", cobra.FixedCompletions([]string{"4", "6", "both"}, cobra.ShellCompDirectiveNoFileComp))
@@ -146,7 +147,7 @@ func (f *failoverRun) run(cmd *cobra.Command, _ []string) error {
 func (f *failoverRun) config(cmd *cobra.Command) (failover.Config, error) {
 	c := failover.Config{Plan: f.plan, Out: f.out, CommandLine: os.Args}
 	if f.resume != "" {
-		for _, name := range []string{"out", "variants", "faults", "trials", "family", "method", "rate", "probe", "long", "idle", "open-rate", "each-side", "seed"} {
+		for _, name := range []string{"out", "variants", "faults", "trials", "family", "method", "rate", "probe", "long", "idle", "open-rate", "each-side", "upgrade-to", "seed"} {
 			if cmd.Flags().Changed(name) {
 				return c, command.Usage(fmt.Errorf("--%s: not with --resume: the stored study has its own", name))
 			}

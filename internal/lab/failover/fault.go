@@ -69,6 +69,9 @@ func comeback(v Variant) time.Duration {
 	return 2*v.masterDown() + restart
 }
 
+// upgrade is the fault in which all that runs is replaced.
+const upgrade = "upgrade"
+
 // partition is the fault in which clients of two sides open connections.
 const partition = "partition"
 
@@ -141,7 +144,7 @@ var faults = []Fault{
 		master: first, within: func(v Variant) time.Duration { return time.Second + comeback(v) }, stays: true, daemon: true,
 	},
 	{
-		Name: "upgrade", Text: "the master's data plane is replaced, its daemon is restarted, and imbang vrrp executes its program again: nothing moves",
+		Name: upgrade, Text: "imbang is replaced as by its package: imbang upgrade (--upgrade-to: to another data plane), the daemon is restarted, and imbang vrrp executes its program again: nothing moves",
 		inject: func(ctx context.Context, s *site) error { return s.directors[first].upgrade(ctx) },
 		master: first, within: comeback, stays: true, imbang: true,
 	},

@@ -28,6 +28,8 @@ type namespaced struct {
 	ns         *host.Namespace
 	imbang     string // paths of the programs
 	keepalived string
+	upgrades   *upgrades // nil: to the same program
+	upgraded   bool
 
 	daemon, vrrp *process.Process
 }
@@ -41,6 +43,9 @@ const commandTimeout = time.Minute
 // configure writes the director's files, and removes those of an earlier trial.
 func (d *namespaced) configure(c configuration) error {
 	c.director, d.variant, d.setting = d.number, c.variant, c.setting
+	if err := d.undoUpgrade(); err != nil {
+		return err
+	}
 	if err := d.renew(); err != nil {
 		return err
 	}
@@ -112,14 +117,6 @@ func (d *namespaced) handOver(ctx context.Context) error {
 }
 
 func (d *namespaced) killDaemon() error { return d.daemon.Signal(syscall.SIGKILL) }
-
-func (d *namespaced) upgrade(ctx context.Context) error {
-	if _, err := d.command(ctx, "upgrade"); err != nil {
-		return err
-	}
-	d.daemon.Stop()
-	return errors.Join(d.startDaemon(ctx), d.vrrp.Signal(syscall.SIGUSR2))
-}
 
 // command runs imbang in the director's namespace.
 func (d *namespaced) command(ctx context.Context, args ...string) ([]byte, error) {

@@ -38,7 +38,10 @@ type Plan struct {
 	// can be, until 500 ms before the fault.
 	OpenRate float64 `json:"open_rate"`
 	EachSide int     `json:"each_side"` // connections opened on each side of a partition
-	Servers  int     `json:"servers"`
+	// UpgradeTo is the file of another build of imbang, which fault upgrade changes to; "": to
+	// the same one, so that the data plane stays.
+	UpgradeTo string `json:"upgrade_to,omitempty"`
+	Servers   int    `json:"servers"`
 }
 
 // DefaultPlan is the study.
@@ -102,6 +105,8 @@ func (p Plan) Validate() error {
 		return fmt.Errorf("%d connections on each side of a partition: at most 10000", p.EachSide)
 	case p.OpenRate != 0 && p.OpenRate < 10 || p.OpenRate > 100000:
 		return fmt.Errorf("%g connections opened a second: from 10 to 100000", p.OpenRate)
+	case p.UpgradeTo != "" && !slices.Contains(p.Faults, upgrade):
+		return fmt.Errorf("an upgrade to %s, and fault %s is not among the faults", p.UpgradeTo, upgrade)
 	case p.sides() && p.Servers < 2:
 		return fmt.Errorf("%d servers: a partition has one on each side; leave fault %s out", p.Servers, partition)
 	}

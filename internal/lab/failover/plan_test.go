@@ -78,6 +78,7 @@ func TestValidate(t *testing.T) {
 		"nothing to measure": func(p *Plan) { p.Variants, p.Faults = []string{"keepalived@1s"}, []string{"planned"} },
 		"no daemon":          func(p *Plan) { p.Variants, p.Faults = []string{"linux@1s"}, []string{"daemon"} },
 		"servers":            func(p *Plan) { p.Servers = 0 },
+		"is not among":       func(p *Plan) { p.UpgradeTo, p.Faults = "/usr/sbin/imbang", []string{"link"} },
 		"one on each side":   func(p *Plan) { p.Servers = 1 },
 		"each side":          func(p *Plan) { p.EachSide = 10001 },
 		"opened a second":    func(p *Plan) { p.OpenRate = 1 },

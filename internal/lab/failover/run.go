@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,6 +71,11 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		return 0, 0, err
 	}
 	c.Programs.Keepalived = others.keepalived
+	if to := c.Plan.UpgradeTo; to != "" {
+		if _, err := exec.LookPath(to); err != nil {
+			return 0, 0, fmt.Errorf("the build that fault %s changes to: %w", upgrade, err)
+		}
+	}
 	if err := prepare(c.Plan, c.Say); err != nil {
 		return 0, 0, err
 	}

@@ -110,7 +110,14 @@ func (s *site) build(ctx context.Context, programs Programs) (err error) {
 			}
 			continue
 		}
-		s.directors[i] = &namespaced{files: own, ns: s.pair.Directors[i], imbang: programs.Imbang, keepalived: programs.Keepalived}
+		d := &namespaced{files: own, ns: s.pair.Directors[i], imbang: programs.Imbang, keepalived: programs.Keepalived}
+		if s.plan.UpgradeTo != "" {
+			d.upgrades, d.imbang = &upgrades{programs.Imbang, s.plan.UpgradeTo}, own.dir+"-imbang"
+			if err := install(programs.Imbang, d.imbang); err != nil {
+				return err
+			}
+		}
+		s.directors[i] = d
 	}
 	return nil
 }

@@ -40,7 +40,15 @@ type Message struct {
 	GiveUp *Groups `json:"give_up,omitempty"`
 	// Reclaim ends the effect of GiveUp on preemption.
 	Reclaim *Groups `json:"reclaim,omitempty"`
+	// Busy says that the host will be busy, so that advertisements may be late: masters
+	// announce an interval of 1 s until the connection ends, for BusyHold at most. The Reply
+	// comes when others know.
+	Busy bool `json:"busy,omitempty"`
 }
+
+// BusyHold bounds the effect of Message.Busy: the other directors wait longer for a master
+// that fails meanwhile.
+const BusyHold = 2 * time.Minute
 
 // Facts are what the daemon knows.
 type Facts struct {
@@ -78,7 +86,7 @@ type Event struct {
 	Merge *Merge `json:"merge,omitempty"`
 	// Moved says that another director is master of a group that was given up.
 	Moved *Moved `json:"moved,omitempty"`
-	// Reply answers GiveUp and Reclaim, to the client that sent it.
+	// Reply answers GiveUp, Reclaim and Busy, to the client that sent it.
 	Reply *Reply `json:"reply,omitempty"`
 }
 

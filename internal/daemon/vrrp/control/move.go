@@ -111,6 +111,24 @@ func (c *Conn) Reclaim(ctx context.Context, groups []string) ([]string, error) {
 	}
 }
 
+// Busy has masters announce a longer interval until the connection is closed, and returns when
+// other directors know.
+func (c *Conn) Busy(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := c.Send(Message{Busy: true}); err != nil {
+		return err
+	}
+	for {
+		switch e, err := c.receive(); {
+		case err != nil:
+			return err
+		case e.Reply != nil:
+			return nil
+		}
+	}
+}
+
 // Moves are what became of a planned move.
 type Moves struct {
 	BarrierMS float64 `json:"barrier_ms"` // the time until the other director had all connections [ms]; 0: it was not waited for

@@ -52,6 +52,7 @@ type controlClient struct {
 	conn net.Conn
 	out  chan control.Event
 	once sync.Once
+	busy // as it said
 }
 
 func (c *controlClient) end() { c.once.Do(func() { c.conn.Close() }) }
@@ -157,6 +158,9 @@ func (l *loop) told(c *controlClient, m *control.Message) {
 		c.send(control.Event{Reply: l.giveUp(m.GiveUp.Names)})
 	case m.Reclaim != nil:
 		c.send(control.Event{Reply: l.reclaim(m.Reclaim.Names)})
+	case m.Busy:
+		c.busy = busy{until: now() + control.BusyHold}
+		l.announceBusy(now())
 	}
 }
 

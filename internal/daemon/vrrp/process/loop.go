@@ -50,6 +50,7 @@ type loop struct {
 	again       int           // rounds in a row that were too long for ticks
 	started     bool
 	stopping    bool
+	busyHost    bool // masters announce a longer interval, as a client has said so
 	replacing   *replacement
 
 	controlled
@@ -140,6 +141,7 @@ func (l *loop) retry(t time.Duration) {
 	if l.expires(t) == 0 {
 		l.synchronize()
 	}
+	l.announceBusy(t)
 	if l.lookAt != 0 && t >= l.lookAt {
 		l.look()
 	}
@@ -163,6 +165,7 @@ func (l *loop) next(t time.Duration) (next time.Duration) {
 		soonest(g.resignAt)
 	}
 	soonest(l.lookAt)
+	soonest(l.busyNext(t))
 	soonest(l.socketsAt)
 	soonest(l.expires(t))
 	if l.clean && !l.busy {
