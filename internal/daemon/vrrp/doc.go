@@ -31,9 +31,7 @@
 //
 // # Invariants
 //
-// Tests explore all states of two and three nodes with a bounded number of faults (more of
-// them with go test -run TestExplore -faults=1, which takes some minutes and GB), and run
-// simulations with random faults. An interval is I, a message takes at most D:
+// An interval is I, a message takes at most D:
 //
 //  1. A master has a fresh lease. An advertisement renews it for 3 I, and the least
 //     master-down time is longer: unless advertisements were lost, the lease of a dead master
@@ -48,6 +46,24 @@
 //     unless the master resigned or the caller says so (Take).
 //  6. A director that stood still does not serve before it listened.
 //  7. The last announcement is the master's.
+//
+// Tests explore all states of two and three nodes with up to five faults (TestExplore; one
+// more with -faults=1, which takes a quarter of an hour and some GB), and run simulations with random
+// faults (TestSimulation). The explorer has one virtual router and one interval, times in
+// steps of I/4, messages that take a step, two or six, and skews of whole steps. It checks
+//
+//   - 1, but that a lease ends before another director takes over only of two directors of the
+//     same priority whose processes die or stand still;
+//   - 2 with the bounds of each scenario, from the last fault on, without leases of nodes that are
+//     dead or stand still, and not while a link is cut;
+//   - 3; and of 4 that nodes become master a bounded number of times, not which one, nor when;
+//   - 5 of advertisements of a master that is no worse, and of all that come before
+//     synchronization: not without preemption or with PreemptDelay;
+//   - 6.
+//
+// The simulation alone has several routers, announcements (7), changed intervals,
+// Reconfigure, Snapshot, Restore and Bridge, and who is master in the end; its bound for two masters
+// is twice that of 2, with the longer one of two intervals.
 //
 // # Differences from RFC 9568
 //

@@ -25,5 +25,7 @@
 //   - When the other director had the address, and how long both had it (masters.go).
 //
 // A request, connection or ping counts whatever its cause was: a machine that stalls during
-// a trial makes figures worse. How late pings were sent is stored beside them.
+// a trial makes figures worse, with one exception: a ping that is sent late, after an outage
+// that it was due in, has a reply. How late pings were sent is stored beside them, and the gap
+// does not have that error.
 package failover
