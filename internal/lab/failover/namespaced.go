@@ -197,8 +197,15 @@ func (d *namespaced) end() error {
 		}
 	}
 	host.KillInside(d.ns.Name()) // keepalived's are in groups of their own
+	var errs []error
+	if d.vrrp != nil && d.variant.Process == imbangProcess {
+		// The data plane stays: what a killed process guards would keep keepalived from answering
+		// in a later trial.
+		_, err := d.command(context.Background(), "vrrp", "clean")
+		errs = append(errs, err)
+	}
 	d.vrrp = nil
-	return d.ns.Do(func() error {
+	err := d.ns.Do(func() error {
 		var errs []error
 		for _, f := range topology.Families {
 			errs = append(errs,
@@ -207,6 +214,7 @@ func (d *namespaced) end() error {
 		}
 		return errors.Join(errs...)
 	})
+	return errors.Join(append(errs, err)...)
 }
 
 // dropAddress removes an address if the device has it.

@@ -234,7 +234,15 @@ func (s *site) startDirectors(ctx context.Context) error {
 	if err := await(ctx, ready, s.answers); err != nil {
 		return fmt.Errorf("nothing answers at the virtual address: %w", err)
 	}
+	if err := await(ctx, ready, s.leadsFirst); err != nil {
+		return fmt.Errorf("clients do not reach director 1: %w", err)
+	}
 	return s.awaitMaster(ctx, first)
+}
+
+// leadsFirst reports whether the first client has the hardware address of the first director.
+func (s *site) leadsFirst() bool {
+	return s.entries.leads(entry{first, topology.PairVirtual(s.setting.Family).Addr()}, s.entries.mac[first][topology.ClientDevice])
 }
 
 // answers reports whether a connection of the client is answered.

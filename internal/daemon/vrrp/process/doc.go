@@ -35,8 +35,8 @@
 //
 // A round allocates no memory unless something changes. The threads of the loop and of the
 // worker are real-time, those of the Go runtime are not: the garbage collector stops the loop
-// for some 0.1 ms, and for longer where its threads wait for a CPU. So it runs seldom
-// (realtime.go), and with an interval of 10 ms a CPU should be free.
+// for some 0.1 ms, and for longer where its threads wait for a CPU. So it runs when memory is
+// used up, which takes hours (realtime.go), and with an interval of 10 ms a CPU should be free.
 //
 //  5. Whatever becomes of the daemon or of the director, no machine is told of it but by facts
 //     (control.go) and faults (plane.go): a lease that cannot be written delays nothing.

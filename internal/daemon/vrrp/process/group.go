@@ -159,6 +159,9 @@ func (g *group) begin(t time.Duration) {
 
 // call calls the machine, and does what it says.
 func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
+	if g.next != 0 { // whatever the call is for: an advertisement that is read first hides a late timer
+		g.loop.late = max(g.loop.late, now()-g.next)
+	}
 	g.out.Reset()
 	was := g.machine.State()
 	f(g.machine, &g.out)

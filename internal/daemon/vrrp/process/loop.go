@@ -128,7 +128,6 @@ func (l *loop) tick(t time.Duration, read bool) bool {
 
 func (g *group) tick(t time.Duration) {
 	if g.next != 0 && t >= g.next {
-		g.late = max(g.loop.late, t-g.next)
 		g.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Tick(t, out) })
 	}
 	g.retry(t)

@@ -4,6 +4,7 @@ package process
 
 import (
 	"log/slog"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -59,5 +60,19 @@ func TestLongRound(t *testing.T) {
 	time.Sleep(interval)
 	if !l.tick(now(), false) {
 		t.Error("a master did not tick")
+	}
+}
+
+// A timer that is late counts as late also if an advertisement is read before it is handled.
+func TestLateBehindAnAdvertisement(t *testing.T) {
+	l := quietLoop(t, now(), "web")
+	g := l.groups[0]
+	g.next = now() - 200*time.Millisecond
+	a := vrrp.Advertisement{ID: 51, Priority: 200, Interval: time.Second}
+	g.call(func(m *vrrp.Machine, out *vrrp.Output) {
+		m.Receive(now(), 0, netip.MustParseAddr("10.20.0.12"), &a, out)
+	})
+	if l.late < 200*time.Millisecond || l.late > time.Minute {
+		t.Errorf("late by %v", l.late)
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/vrrp/setup"
 )
 
 // Priorities of the loop's thread and of the worker's under SCHED_RR. Threads of the kernel
@@ -18,11 +21,18 @@ const (
 	workerPriority = 9
 )
 
-// The heap is some MB. With these settings it is collected seldom [percent, bytes].
+// The memory that the process may use before it is collected [bytes], as a bound and for each
+// address and real server, which take a small part of that. The heap is some MB, and grows by
+// some MB in an hour.
 const (
-	collectAt   = 400
-	memoryAbout = 64 << 20
+	memoryAbout      = 64 << 20
+	memoryPerAddress = 16 << 10
+	memoryPerServer  = 256
 )
+
+// processors is how many goroutines can run at the same time at least: with as many as CPUs, the
+// loop would wait for another one whose thread, which is not real-time, waits for a CPU.
+const processors = 4
 
 // schedule makes the calling thread real-time, but not what it starts.
 func schedule(priority uint32) error {
@@ -30,12 +40,25 @@ func schedule(priority uint32) error {
 	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Flags: resetOnFork, Priority: priority}, 0)
 }
 
+// collectSeldom has the garbage collector run only when the memory that belongs to a
+// configuration is used up, unless GOGC says otherwise: not every two minutes, as it does by
+// itself. Its threads are not real-time, and the loop waits for them while they wait for a CPU.
+func collectSeldom(s *setup.Setup) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	limit := int64(memoryAbout) + memoryPerServer*int64(len(s.Servers))
+	for i := range s.Groups {
+		limit += memoryPerAddress * int64(len(s.Groups[i].AllAddresses()))
+	}
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(limit)
+}
+
 // realTime makes the calling thread real-time, and locks the memory as it is used, so that
 // neither other processes nor a lack of memory delay advertisements. Other threads of the
-// runtime stay as they are. The garbage collector needs them: while they wait for a CPU, the
-// loop may wait for them, so it runs as seldom as possible (GOGC says otherwise).
-// The function that it returns ends that.
-func realTime() (func(), error) {
+// runtime stay as they are. The function that it returns ends that.
+func realTime(s *setup.Setup) (func(), error) {
 	err := schedule(priority)
 	if err != nil {
 		err = fmt.Errorf("SCHED_RR: %w", err)
@@ -45,16 +68,15 @@ func realTime() (func(), error) {
 	if err2 != nil {
 		err2 = fmt.Errorf("mlockall: %w", err2)
 	}
-	restore := func() {}
-	if os.Getenv("GOGC") == "" {
-		percent, limit := debug.SetGCPercent(collectAt), debug.SetMemoryLimit(memoryAbout)
-		restore = func() {
-			debug.SetGCPercent(percent)
-			debug.SetMemoryLimit(limit)
-		}
-	}
+	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(-1)
+	debug.SetGCPercent(percent)
+	collectSeldom(s)
+	atOnce := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(max(processors, atOnce))
 	return func() {
-		restore()
+		runtime.GOMAXPROCS(atOnce)
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
 		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
 		_ = unix.Munlockall()
 	}, errors.Join(err, err2)

@@ -27,6 +27,9 @@ func (l *loop) reload(wanted *setup.Setup, err error) {
 	}
 	t := now()
 	l.setup, l.loaded, l.loadError = wanted, time.Now(), ""
+	if l.RealTime {
+		collectSeldom(wanted)
+	}
 	l.tracker.set(wanted.Scripts, nil)
 	var kept []*group
 	for _, g := range l.groups { // first, as another group may get an address

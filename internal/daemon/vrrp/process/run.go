@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		before.Setup = wanted
 	}
 	if o.RealTime {
-		end, err := realTime()
+		end, err := realTime(wanted)
 		defer end()
 		if err != nil {
 			l.notRealTime = oneLine(err)
