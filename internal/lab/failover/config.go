@@ -117,6 +117,7 @@ func (c configuration) keepalived() string {
   vrrp_version 3
   vrrp_rt_priority 10
   vrrp_rlimit_rttime 2000000
+  vrrp_no_swap
 %s}
 vrrp_instance %s {
   state BACKUP

@@ -199,8 +199,11 @@ func (f Figure) String() string {
 	if f.N == 0 {
 		return "-"
 	}
-	if f.N == 1 {
+	switch {
+	case f.N == 1:
 		return fmt.Sprintf("%.0f", f.Median)
+	case !f.Interval.Reaches(confidence):
+		return fmt.Sprintf("%.0f, max %.0f", f.Median, f.Max)
 	}
 	return fmt.Sprintf("%.0f (%.0f to %.0f), max %.0f", f.Median, f.Interval.Low, f.Interval.High, f.Max)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,6 +61,16 @@ func prepare(p Plan, say func(string)) error {
 	return nil
 }
 
+// sameBuilds refuses to add trials of other programs to stored ones.
+func sameBuilds(stored, now map[string]record.Build) error {
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		if was, is := stored[name], now[name]; was != is {
+			return fmt.Errorf("the stored trials are of %s %s, and this is %s: measure with that build, or begin anew without --resume", name, was.Version, is.Version)
+		}
+	}
+	return nil
+}
+
 // Run carries out a study, and returns how many trials are stored and how many there are
 // to be. When ctx is cancelled, everything is removed, and what was measured is stored.
 func Run(ctx context.Context, c Config) (stored, planned int, err error) {
@@ -82,7 +93,11 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 	var out *Writer
 	var had []Trial
 	if c.Resume {
-		if _, had, err = Read(c.Out); err == nil {
+		var e Environment
+		if e, had, err = Read(c.Out); err == nil {
+			err = sameBuilds(e.Builds, c.Builds)
+		}
+		if err == nil {
 			out, err = Append(c.Out)
 		}
 	} else {
@@ -101,7 +116,7 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 	defer func() { err = errors.Join(err, room.close()) }()
 	for i, t := range todo {
 		order++
-		t.Order, t.Started = order, time.Now()
+		t.Order, t.Started, t.LoadAverage = order, time.Now(), loadAverage()
 		logs := ""
 		if i < logged {
 			logs = filepath.Join(c.Out, "logs", fmt.Sprintf("%04d %s", t.Order, fileName(t.Cell)))

@@ -48,7 +48,10 @@ type Trial struct {
 	Block   int       `json:"block"` // from 1
 	Order   int       `json:"order"` // from 1, as measured
 	Started time.Time `json:"started"`
-	Error   string    `json:"error,omitempty"` // why there is no measurement
+	// LoadAverage is the kernel's of the last minute, when the trial began: what else used the
+	// CPUs. 0: not known.
+	LoadAverage float64 `json:"load_average,omitempty"`
+	Error       string  `json:"error,omitempty"` // why there is no measurement
 
 	// OutageMS is lost pings times their interval.
 	OutageMS  float64 `json:"outage_ms"`

@@ -3,10 +3,13 @@
 package failover
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"imbang/internal/lab/record"
 )
 
 // A study goes on where it was cut off, even in the middle of a trial.
@@ -89,5 +92,18 @@ func TestStoredBefore(t *testing.T) {
 	}
 	if c := r.Cells[0]; c.OutageMS.N != 1 || c.ARPMS.N+c.ARPWrong+c.SettledMS.N+c.NotSettled != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Trials of another build are not added to stored ones.
+func TestSameBuilds(t *testing.T) {
+	stored := map[string]record.Build{"imbang": {Version: "1", Commit: "a"}, "imbang-lab": {Version: "1", Commit: "a"}}
+	if err := sameBuilds(stored, maps.Clone(stored)); err != nil {
+		t.Error(err)
+	}
+	now := maps.Clone(stored)
+	now["imbang"] = record.Build{Version: "2", Commit: "b"}
+	if err := sameBuilds(stored, now); err == nil || !strings.Contains(err.Error(), "stored trials are of imbang 1, and this is 2") {
+		t.Errorf("%v", err)
 	}
 }
