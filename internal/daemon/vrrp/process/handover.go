@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -226,7 +227,7 @@ func (l *loop) replace() error {
 	}
 	idle := r.ended && (r.killed || l.hooks.Idle()) && !l.looking && l.settled() && !l.anyJoining() && len(l.outbox) == 0
 	r.announcing = idle || waited >= replacementPatience+helpersPatience
-	if !r.announcing || !l.bridged(bridge) {
+	if !r.announcing || !l.bridged(cmp.Or(l.bridge, bridge)) {
 		return nil
 	}
 	l.replacing = nil
@@ -325,7 +326,12 @@ func writeHandover(dir string, h handover) error {
 	if err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
-	if err := os.WriteFile(place.VRRPHandover(dir), text, 0o600); err != nil {
+	// Whole or not at all: what is read of it after a kill in the middle would be worthless.
+	path := place.VRRPHandover(dir)
+	if err := os.WriteFile(path+".next", text, 0o600); err != nil {
+		return fmt.Errorf("handover: %w", err)
+	}
+	if err := os.Rename(path+".next", path); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
 	return nil

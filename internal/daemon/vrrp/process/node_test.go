@@ -194,6 +194,7 @@ func (n *node) start() *node {
 		},
 		Dir: n.dir, Log: slog.New(slog.NewTextHandler(n, nil)), Ready: func() { close(ready) },
 		Reload: n.reload, Replace: n.replace, Execute: func() error { return nil }, RealTime: n.realTime, OpenPlane: n.plane,
+		bridge: 1, // none: the next program is here at once, and others see one that was killed
 	}
 	go func() { n.done <- n.ns.Do(func() error { return Run(ctx, o) }) }()
 	select {

@@ -40,6 +40,8 @@ type Options struct {
 	// namespace; nil without an error: none is loaded. It is called by another goroutine than
 	// Run's. Without it no director is used.
 	OpenPlane func() (Plane, error)
+
+	bridge time.Duration // of tests, in place of the constant
 }
 
 // ErrReplaced is the error of a process whose successor goes on, if Execute returned nil.
