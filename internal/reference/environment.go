@@ -50,7 +50,7 @@ var notAsExpected = []struct{ file, command, meaning string }{
 var variables = []struct{ name, programs, meaning string }{
 	{director.LockTimeoutVariable, "`imbang`, `ipvsadm`", fmt.Sprintf("how long a command waits while another one has the table locked: "+
 		"a duration such as `500ms` or `1m`; 0 does not wait. Default %v. `--lock-timeout` of `imbang` takes precedence", director.DefaultLockTimeout)},
-	{"GOGC", "`imbang run`, `imbang vrrp`", "how much memory the garbage collector of Go lets the process use, in percent of what is in use. Default 50; of `imbang vrrp` 400, and 64 MiB in all"},
+	{"GOGC", "`imbang run`, `imbang vrrp`", "how much memory the garbage collector of Go lets the process use, in percent of what is in use. Default 50; of `imbang vrrp` none: it is collected when 64 MiB are used, and more with thousands of addresses"},
 	{"PATH", "`imbang`, `imbang-lab`", "where the other program is looked up if it is not in the same directory, and programs of a study (nginx, haproxy, ...); a command in a node of a cluster has the cluster's programs first"},
 	{"SHELL", "`imbang-lab exec`", "the shell that runs if no command is given. Default `/bin/sh`"},
 	{"TMPDIR", "`imbang-lab`", "directory for temporary files. Default `/tmp`"},

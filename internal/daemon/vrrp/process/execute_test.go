@@ -215,7 +215,9 @@ func TestExecution(t *testing.T) {
 	all = s.Groups[0].AllAddresses()
 	a.await("the file is applied", func() bool { return has(t, a.ns, gateway) == 0 })
 	check("with another file")
-	// Another program holds the RTNL lock for longer than the master-down time.
+	// Another program holds the RTNL lock for longer than the master-down time. What the change
+	// caused is over by then: a call of the kernel that waits is waited for.
+	time.Sleep(3 * lookAgainAfter)
 	release := holdRTNL(t, a.ns, "lo")
 	since := a.status().Since
 	a.signal(syscall.SIGUSR2)
