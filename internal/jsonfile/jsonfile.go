@@ -12,12 +12,17 @@ import (
 
 // Write stores a value as indented JSON, whole or not at all: a file that was there
 // stays until the new one is complete.
-func Write(path string, v any) error {
+func Write(path string, v any) error { return write(path, v, 0o644) }
+
+// WritePrivate is Write of a file that only its owner reads.
+func WritePrivate(path string, v any) error { return write(path, v, 0o600) }
+
+func write(path string, v any, mode os.FileMode) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := writeThrough(path+".new", append(b, '\n')); err != nil {
+	if err := writeThrough(path+".new", append(b, '\n'), mode); err != nil {
 		return err
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -38,8 +43,8 @@ func syncDirectory(path string) error {
 
 // writeThrough writes a file to the disk: after a power failure the name must not
 // stand for an empty one.
-func writeThrough(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+func writeThrough(path string, text []byte, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 	if err != nil {
 		return err
 	}

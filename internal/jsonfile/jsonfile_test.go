@@ -9,6 +9,22 @@ import (
 	"testing"
 )
 
+// A private file is its owner's, also in the place of one that was not.
+func TestWritePrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.json")
+	for _, w := range []struct {
+		write func(string, any) error
+		mode  os.FileMode
+	}{{Write, 0o644}, {WritePrivate, 0o600}} {
+		if err := w.write(path, 1); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != w.mode {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+	}
+}
+
 // A value that cannot be stored leaves the file as it was, and nothing beside it.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()

@@ -21,6 +21,7 @@ import (
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/daemon/vrrp/socket"
 	"imbang/internal/host"
+	"imbang/internal/jsonfile"
 )
 
 // handoverFormat increases if an earlier version of the program would read something wrongly. One
@@ -322,16 +323,7 @@ func (l *loop) adopt(sockets []socket.Kept) {
 }
 
 func writeHandover(dir string, h handover) error {
-	text, err := json.Marshal(h)
-	if err != nil {
-		return fmt.Errorf("handover: %w", err)
-	}
-	// Whole or not at all: what is read of it after a kill in the middle would be worthless.
-	path := place.VRRPHandover(dir)
-	if err := os.WriteFile(path+".next", text, 0o600); err != nil {
-		return fmt.Errorf("handover: %w", err)
-	}
-	if err := os.Rename(path+".next", path); err != nil {
+	if err := jsonfile.WritePrivate(place.VRRPHandover(dir), h); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
 	return nil

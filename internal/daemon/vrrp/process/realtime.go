@@ -43,16 +43,20 @@ func schedule(priority uint32) error {
 // collectSeldom has the garbage collector run only when the memory that belongs to a
 // configuration is used up, unless GOGC says otherwise: not every two minutes, as it does by
 // itself. Its threads are not real-time, and the loop waits for them while they wait for a CPU.
-func collectSeldom(s *setup.Setup) {
+// The function that it returns ends that.
+func collectSeldom(s *setup.Setup) (restore func()) {
 	if os.Getenv("GOGC") != "" {
-		return
+		return func() {}
 	}
 	limit := int64(memoryAbout) + memoryPerServer*int64(len(s.Servers))
 	for i := range s.Groups {
 		limit += memoryPerAddress * int64(len(s.Groups[i].AllAddresses()))
 	}
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(limit)
+	percent, before := debug.SetGCPercent(-1), debug.SetMemoryLimit(limit)
+	return func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(before)
+	}
 }
 
 // realTime makes the calling thread real-time, and locks the memory as it is used, so that
@@ -68,15 +72,12 @@ func realTime(s *setup.Setup) (func(), error) {
 	if err2 != nil {
 		err2 = fmt.Errorf("mlockall: %w", err2)
 	}
-	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(-1)
-	debug.SetGCPercent(percent)
-	collectSeldom(s)
+	restore := collectSeldom(s)
 	atOnce := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(max(processors, atOnce))
 	return func() {
 		runtime.GOMAXPROCS(atOnce)
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(limit)
+		restore()
 		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
 		_ = unix.Munlockall()
 	}, errors.Join(err, err2)
