@@ -38,6 +38,10 @@ func newStreet(t *testing.T, clientMTU, serverMTU int) street {
 		rig:     &rig{TB: t, ns: testenv.Namespace(t, "dir")},
 		clients: testenv.Namespace(t, "cli"), servers: testenv.Namespace(t, "srv"),
 	}
+	// The reasons are counted: no device announces itself by IPv6.
+	for _, ns := range []*host.Namespace{s.ns, s.clients, s.servers} {
+		s.must(ns.Sysctl("net.ipv6.conf.default.disable_ipv6", "1"))
+	}
 	s.must(
 		host.Connect(host.End{NS: s.ns, Name: clientDev}, host.End{NS: s.clients, Name: "eth0"}, host.LinkOptions{MTU: clientMTU}),
 		host.Connect(host.End{NS: s.ns, Name: serverDev}, host.End{NS: s.servers, Name: "eth0"}, host.LinkOptions{MTU: serverMTU}),
