@@ -19,6 +19,7 @@ type Engine struct {
 	Threads        int    // 0: one for each CPU
 	MaxConnections int    // of clients; 0: as many as descriptors allow
 	User, Group    string // of the workers
+	Streams        int    // of HTTP/2 for each connection of a client; 0: the engine's default. HAProxy has one value for all listeners.
 	// Fallback: servers are checked by the engine itself once the daemon has not been there
 	// for that long; 0: never.
 	Fallback time.Duration
@@ -28,10 +29,12 @@ type Engine struct {
 // Listener accepts HTTP.
 type Listener struct {
 	Name string
+	// Bind has no two addresses that overlap, of all listeners. An unspecified IPv6 address
+	// is IPv6 alone.
 	Bind []netip.AddrPort
 	TLS  *TLS // nil: plain HTTP
-	// HTTP2 without TLS is prior knowledge; with TLS it is negotiated. HTTP3 is UDP at the
-	// same ports.
+	// HTTP2 without TLS is prior knowledge, beside HTTP/1; with TLS it is negotiated. HTTP3 is
+	// UDP at the same ports, and requires TLS.
 	HTTP2, HTTP3 bool
 	// AcceptProxy are the networks whose connections begin with a PROXY protocol header
 	// (versions 1 and 2).
@@ -67,24 +70,30 @@ type TLS struct {
 
 // Limits of a listener; 0: none or the engine's.
 type Limits struct {
-	Connections    int // at the same time
-	RequestsPerIP  int // of one address, within RateWindow; more get 429
-	RateWindow     time.Duration
-	Body           int64 // bytes; a longer request gets 413
-	Headers        int   // bytes of a request's line and headers
-	StreamsPerConn int   // of HTTP/2
+	Connections   int // at the same time
+	RequestsPerIP int // of one address, within RateWindow; more get 429
+	RateWindow    time.Duration
+	Body          int64 // bytes; a longer request gets 413
+	Headers       int   // bytes of a request's line and headers
 }
 
-// Timeouts; 0: the default.
+// Timeouts of a listener; 0: the engine's default. Package config sets all but Body.
 type Timeouts struct {
-	Request   time.Duration // for a request's headers
-	Body      time.Duration // between two parts of a request's body
+	Request time.Duration // for a request's headers
+	// Body is for as much of a request's body as the engine's buffer holds; 0: none but
+	// Client. It delays requests that are streamed, as those of gRPC.
+	Body      time.Duration
 	KeepAlive time.Duration // between two requests
 	Client    time.Duration // without a byte from or to the client
-	Connect   time.Duration // to a server
-	Server    time.Duration // for its reply
-	Queue     time.Duration // for a free server
-	Tunnel    time.Duration // of WebSockets
+}
+
+// ServerTimeouts are those of a backend: HAProxy has them there alone, so two listeners
+// cannot differ in them.
+type ServerTimeouts struct {
+	Connect time.Duration // to a server
+	Server  time.Duration // for its reply
+	Queue   time.Duration // for a free server
+	Tunnel  time.Duration // of WebSockets
 }
 
 // Route sends the requests that match all of its conditions to a target.
@@ -98,28 +107,32 @@ type Route struct {
 	Headers     []HeaderChange
 }
 
-// Match is a condition; each field is one alternative or more, and an empty one is none.
+// Match is a condition: a request matches if it matches one alternative of each field that is
+// not empty. Paths, PathPrefixes and PathRegex are alternatives of one another, as if they were
+// one field. The zero value matches every request.
 type Match struct {
-	Hosts        []string // exact, or *.example.org
+	Hosts        []string // in lower case, without port: exact, or *.example.org for all names below it
 	Paths        []string // exact
 	PathPrefixes []string // whole segments: /api matches /api and /api/x, not /apis
-	PathRegex    string   // of the whole path
+	PathRegex    string   // RE2, somewhere in the path: ^ and $ are written where they are meant
 	Methods      []string
 	Headers      []HeaderMatch // all of them
 	Sources      []netip.Prefix
 }
 
-// HeaderMatch is true if one of the header's values is the value, or matches Regex; without
-// both, if there is the header.
+// HeaderMatch is true if one of the header's values is the value, or matches Regex (RE2,
+// somewhere in it); without both, if there is the header.
 type HeaderMatch struct {
 	Name, Value, Regex string
 }
 
-// HeaderChange changes a request's header, or a reply's. An empty Value with Set removes it.
+// HeaderChange changes a request's header, or a reply's: those of the name that are there are
+// replaced, or with an empty Value removed. The value is literal: what the engine's language
+// would expand in it, as %[...] or ${...}, is not expanded.
 type HeaderChange struct {
 	Reply       bool
 	Name, Value string
-	Add         bool // beside those that are there
+	Add         bool // beside those that are there; Value is not empty
 }
 
 // Target is what becomes of a request: exactly one field is set.
@@ -129,19 +142,19 @@ type Target struct {
 	Reply    *Reply
 }
 
-// Redirect. An empty part stays as in the request.
+// Redirect. An empty part stays as in the request. Texts are literal.
 type Redirect struct {
 	Status               int // 301, 302, 303, 307, 308
-	Scheme, Host, Prefix string
+	Scheme, Host, Prefix string // Prefix is prepended to the path
 	Location             string // whole; then the others are empty
 }
 
 // Reply is a fixed one.
 type Reply struct {
-	Status      int
+	Status      int // 200 to 599
 	ContentType string
-	Body        string
-	File        string // in place of Body
+	Body        string // literal, of at most 8 KiB; may have line breaks and tabs, but no other control characters
+	File        string // absolute, in place of Body
 }
 
 // Method balances requests over servers.
@@ -170,7 +183,7 @@ type Backend struct {
 	Retries       int        // of connections that fail, and of requests as far as RetryOn says
 	Redispatch    bool       // a retry takes another server
 	RetryOn       []string   // conn-failure, empty-response, 502, ... (idempotent requests)
-	Timeouts      Timeouts   // Connect, Server, Queue, Tunnel; 0: the listener's
+	Timeouts      ServerTimeouts
 	SlowStart     time.Duration
 	DrainDeadline time.Duration
 	Maintenance   *Reply // while no server is usable; nil: 503
@@ -205,16 +218,20 @@ type Cookie struct {
 	MaxLife  time.Duration
 }
 
-// EngineCheck is an HTTP check by the engine itself.
+// EngineCheck is a check by the engine itself: an HTTP request or, without Path, a connection.
 type EngineCheck struct {
-	Path, Host     string
-	Statuses       []string // such as 200-399
-	Interval       time.Duration
-	Rise, Fall     int
-	ConnectTimeout time.Duration
+	Method, Path string
+	Host         string   // "": the server's address
+	Statuses     []string // such as 200-399
+	Port         uint16   // 0: the server's
+	TLS          bool     // completes a handshake, and does not verify the certificate
+	Interval     time.Duration
+	Rise, Fall   int
+	Timeout      time.Duration // of one check
 }
 
-// Server of a backend.
+// Server of a backend. Names have letters, digits and . : - _ alone, as those of an IPv6
+// address and port without brackets, and are unique in their backend.
 type Server struct {
 	Name           string
 	Address        netip.AddrPort
