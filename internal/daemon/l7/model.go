@@ -144,7 +144,7 @@ type Target struct {
 
 // Redirect. An empty part stays as in the request. Texts are literal.
 type Redirect struct {
-	Status               int // 301, 302, 303, 307, 308
+	Status               int    // 301, 302, 303, 307, 308
 	Scheme, Host, Prefix string // Prefix is prepended to the path
 	Location             string // whole; then the others are empty
 }
