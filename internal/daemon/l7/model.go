@@ -114,14 +114,14 @@ type Match struct {
 	Hosts        []string // in lower case, without port: exact, or *.example.org for all names below it
 	Paths        []string // exact
 	PathPrefixes []string // whole segments: /api matches /api and /api/x, not /apis
-	PathRegex    string   // RE2, somewhere in the path: ^ and $ are written where they are meant
+	PathRegex    string   // RE2 of the whole path, without \Q
 	Methods      []string
 	Headers      []HeaderMatch // all of them
 	Sources      []netip.Prefix
 }
 
-// HeaderMatch is true if one of the header's values is the value, or matches Regex (RE2,
-// somewhere in it); without both, if there is the header.
+// HeaderMatch is true if one of the header's values is the value, or matches Regex (RE2 of
+// the whole value, without \Q); without both, if there is the header.
 type HeaderMatch struct {
 	Name, Value, Regex string
 }
