@@ -34,6 +34,7 @@ var failoverFieldTexts = map[string]string{
 	"failover.Plan.methods":                "forwarding methods; absent in older studies, which are of masquerading",
 	"failover.Plan.open_rate":              "long and idle connections opened per second; 0 in older studies: as many as can be",
 	"failover.Plan.each_side":              "connections opened on each side of a partition",
+	"failover.Plan.upgrade_to":             "file of another build of imbang, which fault upgrade changes to",
 	"failover.Plan.servers":                "real servers",
 	"failover.Cell.variant":                "what directors run",
 	"failover.Cell.fault":                  "the fault",
