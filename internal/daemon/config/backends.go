@@ -26,7 +26,7 @@ const (
 
 // retryCauses are those that HAProxy knows; "none" is retries: 0.
 var retryCauses = []string{"conn-failure", "empty-response", "junk-response", "response-timeout", "0rtt-rejected",
-	"401", "403", "404", "408", "425", "500", "501", "502", "503", "504"}
+	"401", "403", "404", "408", "425", "429", "500", "501", "502", "503", "504"}
 
 func (c *layer7Checker) backend(at string, d *backendDoc) l7.Backend {
 	c.name(at, d.Name, "backend", c.backends)

@@ -62,7 +62,7 @@ type monitorDoc struct {
 
 type limitsDoc struct {
 	Connections int    `yaml:"connections" jsonschema_description:"at the same time; default no limit but proxy.max_connections"`
-	Requests    int    `yaml:"requests" jsonschema_description:"of one client's address within the window: more get the status 429; default no limit"`
+	Requests    int    `yaml:"requests" jsonschema_description:"of one client within the window, that is of one IPv4 address or IPv6 network of length 64, which a trusted proxy names in X-Forwarded-For: more get the status 429; default no limit"`
 	Window      string `yaml:"window" jsonschema_description:"time in which requests are counted, 1 s to 1 h; default 10 s"`
 	Body        string `yaml:"body" jsonschema_description:"size of a request's body, such as 10 MiB: longer ones get the status 413; default no limit"`
 	Headers     string `yaml:"headers" jsonschema_description:"size of a request's line and headers, 1 KiB to 64 KiB; default HAProxy's"`
@@ -96,7 +96,7 @@ type matchDoc struct {
 	Hosts        []string         `yaml:"hosts" jsonschema_description:"names, without port, one of which is the request's: shop.example, or *.shop.example for all names below it"`
 	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths"`
 	PathPrefixes []string         `yaml:"path_prefixes" jsonschema_description:"beginnings of paths, by whole segments: /api is the beginning of /api and /api/x, not of /apis"`
-	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) that is true somewhere in the path, such as [.](css|js)$"`
+	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path, such as .*[.](css|js)"`
 	Methods      []string         `yaml:"methods" jsonschema_description:"such as [GET, HEAD]"`
 	Headers      []headerMatchDoc `yaml:"headers" jsonschema_description:"all of which must be true"`
 	Sources      []string         `yaml:"sources" jsonschema_description:"networks of clients, such as [10.0.0.0/8]"`
@@ -105,7 +105,7 @@ type matchDoc struct {
 type headerMatchDoc struct {
 	Name   string `yaml:"name" jsonschema_description:"required; without value and regexp, the header must be there"`
 	Value  string `yaml:"value" jsonschema_description:"that one of its values is"`
-	Regexp string `yaml:"regexp" jsonschema_description:"regular expression (RE2) that is true somewhere in one of its values"`
+	Regexp string `yaml:"regexp" jsonschema_description:"regular expression (RE2) of one of its values as a whole"`
 }
 
 type logDoc struct {
@@ -123,7 +123,7 @@ type backendDoc struct {
 	Cookie        *cookieDoc         `yaml:"cookie" jsonschema_description:"keeps clients at their server; default none"`
 	Retries       *int               `yaml:"retries" jsonschema_description:"of connections that fail, and of requests as retry_on says, 0 to 100; default 3"`
 	Redispatch    *bool              `yaml:"redispatch" jsonschema_description:"a retry takes another server; default true"`
-	RetryOn       []string           `yaml:"retry_on" jsonschema_description:"what is followed by a retry, of idempotent requests: conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, or a status of 401, 403, 404, 408, 425, 500, 501, 502, 503 and 504; default [conn-failure]"`
+	RetryOn       []string           `yaml:"retry_on" jsonschema_description:"what is followed by a retry, of idempotent requests: conn-failure, empty-response, junk-response, response-timeout, 0rtt-rejected, or a status of 401 and 403 (both from HAProxy 2.7 on), 404, 408, 425, 429 (from HAProxy 3.0 on), 500, 501, 502, 503 and 504; default [conn-failure]"`
 	Timeouts      serverTimeoutsDoc  `yaml:"timeouts" jsonschema_description:"of servers"`
 	SlowStart     string             `yaml:"slow_start" jsonschema_description:"time in which a returning server gets its full share; default none"`
 	DrainDeadline string             `yaml:"drain_deadline" jsonschema_description:"time after which a drain closes connections unless it is told another; default never"`

@@ -102,6 +102,9 @@ func (c *layer7Checker) name(at, name, kind string, known map[string]string) {
 		c.refuse(at+".name", "%q: %s, of %d characters at most", name, wantName, maxName)
 		return
 	}
+	if strings.HasPrefix(name, "imbang-") {
+		c.refuse(at+".name", "%q: names that begin with imbang- are imbang's own: want another one", name)
+	}
 	if first, twice := known[name]; twice {
 		c.refuse(at+".name", "%q is the name of another %s (%s): rename one", name, kind, first)
 	}

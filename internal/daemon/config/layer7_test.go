@@ -64,7 +64,7 @@ func TestWholeLayer7(t *testing.T) {
 						},
 						Headers: []l7.HeaderChange{{Name: "X-Via", Value: "100 %", Add: true}},
 					},
-					{Name: "1", Match: l7.Match{Paths: []string{"/old"}, PathRegex: "[.]php$"}, Target: l7.Target{Redirect: &l7.Redirect{Status: 301, Location: "https://shop.example/new?a=b#c"}}},
+					{Name: "1", Match: l7.Match{Paths: []string{"/old"}, PathRegex: ".*[.]php"}, Target: l7.Target{Redirect: &l7.Redirect{Status: 301, Location: "https://shop.example/new?a=b#c"}}},
 					{Name: "2", Match: l7.Match{Paths: []string{"/robots.txt"}}, Target: l7.Target{Reply: &l7.Reply{Status: 404, ContentType: "text/html", Body: "none\n"}}},
 					{Name: "3", Match: l7.Match{Paths: []string{"/logo.html"}}, Target: l7.Target{Reply: &l7.Reply{Status: 200, ContentType: "text/html; charset=utf-8", File: "/srv/logo.html"}}},
 				},

@@ -86,6 +86,8 @@ func (c *checker) expression(at, text string) string {
 	}
 	if !isLine(text) || len(text) > maxText || text == "" {
 		c.refuse(at, "%q: want a regular expression in one line of printable ASCII characters, %d at most", text, maxText)
+	} else if strings.Contains(text, `\Q`) {
+		c.refuse(at, `%q has \Q: write \ before each character that is meant`, text) // it would quote what HAProxy gets behind it
 	} else if _, err := regexp.Compile(text); err != nil {
 		c.refuse(at, "%q is not a regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
