@@ -96,7 +96,7 @@ type matchDoc struct {
 	Hosts        []string         `yaml:"hosts" jsonschema_description:"names, without port, one of which is the request's: shop.example, or *.shop.example for all names below it"`
 	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths"`
 	PathPrefixes []string         `yaml:"path_prefixes" jsonschema_description:"beginnings of paths, by whole segments: /api is the beginning of /api and /api/x, not of /apis"`
-	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path, such as .*[.](css|js)"`
+	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path, such as /img/[0-9]+[.]png"`
 	Methods      []string         `yaml:"methods" jsonschema_description:"such as [GET, HEAD]"`
 	Headers      []headerMatchDoc `yaml:"headers" jsonschema_description:"all of which must be true"`
 	Sources      []string         `yaml:"sources" jsonschema_description:"networks of clients, such as [10.0.0.0/8]"`

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -286,5 +287,30 @@ func TestDocumentOfLayer7(t *testing.T) {
 	again, err := readText(string(rendered))
 	if err != nil || !reflect.DeepEqual(again.Layer7, c.Layer7) {
 		t.Errorf("%v in\n%s", err, rendered)
+	}
+}
+
+// Many servers and routes take no longer than as many servers of services.
+func TestManyBackends(t *testing.T) {
+	b := &strings.Builder{}
+	b.WriteString("checks: {web: {tcp: {}}}\nlisteners:\n  - name: a\n    bind: [\"10.0.0.1:80\"]\n    reply: {status: 404}\n    routes:\n")
+	for i := range 1000 {
+		fmt.Fprintf(b, "      - {match: {hosts: [\"h%d.example\"], path_prefixes: [/a]}, backend: b%d}\n", i, i%100)
+	}
+	b.WriteString("backends:\n")
+	for i := range 100 {
+		fmt.Fprintf(b, "  - name: b%d\n    checks: [web]\n    servers:\n", i)
+		for j := range 100 {
+			fmt.Fprintf(b, "      - {name: web-%d, address: \"172.16.%d.%d:80\", weight: 100}\n", j, i, j+1)
+		}
+	}
+	begin := time.Now()
+	c, err := readText(b.String())
+	t.Logf("%d bytes in %s", b.Len(), time.Since(begin))
+	if err != nil || len(c.Layer7.Listeners[0].Routes) != 1000 || len(c.Layer7.Checks) != 10_000 {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Error(took)
 	}
 }
