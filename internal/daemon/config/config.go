@@ -37,7 +37,7 @@ type Config struct {
 	Services []Service
 	// Layer7 is HTTP; nil: there are no listeners.
 	Layer7 *Layer7
-	// Warnings are about what is valid and has no effect, each with its place.
+	// Warnings are about what is valid and probably not meant, each with its place.
 	Warnings []string
 	Files    []string // that were read, the first one first
 }

@@ -84,7 +84,7 @@ type headerChangeDoc struct {
 }
 
 type routeDoc struct {
-	Name        string   `yaml:"name" jsonschema_description:"for commands; default its number"`
+	Name        string   `yaml:"name" jsonschema_description:"for commands; default its number, from 0"`
 	Match       matchDoc `yaml:"match" jsonschema_description:"conditions, all of which must be true; paths, path_prefixes and path_regexp are alternatives of one another; without it, every request"`
 	TargetDoc   `yaml:",inline"`
 	StripPrefix bool              `yaml:"strip_prefix" jsonschema_description:"remove the path prefix that was matched; default false"`

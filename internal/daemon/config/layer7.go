@@ -210,13 +210,21 @@ func (c *layer7Checker) leads(docs []*listenerDoc) {
 	for i := range c.out.Backends {
 		b, at := &c.out.Backends[i], c.at(c.backendsAt[i])
 		if len(from[b.Name]) == 0 && b.Name != "" && !rawNames(docs, b.Name) {
-			c.config.Warnings = append(c.config.Warnings, fmt.Sprintf("%s: backends.%s: no listener leads to it: name it in a listener, or remove it", c.place(at), b.Name))
+			c.warn(at, "no listener leads to %s: name it in one, or remove it", b.Name)
+		}
+		if c.out.Engine.Fallback > 0 && b.Check == nil && c.checked(b) {
+			c.warn(at+".checks", "HAProxy can make none of these, so without imbang run the servers of %s stay as they are: add one of kind %s, or write proxy.fallback: 0 s", b.Name, alternatives(connecting))
 		}
 		c.ownServers(at, b, from[b.Name])
 		if b.Cookie != nil {
 			c.secureCookie(at+".cookie", b.Cookie, from[b.Name])
 		}
 	}
+}
+
+// checked reports whether a server of a backend has checks.
+func (c *layer7Checker) checked(b *l7.Backend) bool {
+	return slices.ContainsFunc(b.Servers, func(s l7.Server) bool { return c.out.Checks[l7.ServerID{Backend: b.Name, Server: s.Name}] != nil })
 }
 
 // rawNames reports whether a raw line of a listener may lead to a backend.

@@ -162,6 +162,8 @@ var invalids = []invalid{
 		`x.yaml:12:14: listeners[0].backend: gets no requests: routes[1] (x.yaml:11) matches every request: remove one of the two`},
 	{"route behind a wider one", ofRoute, route("match: {path_prefixes: [/api/v2], methods: [GET]}, backend: web"),
 		`x.yaml:11:9: listeners[0].routes[1]: gets no requests: routes[0] (x.yaml:10) gets all that match: write this one above it, or remove it`},
+	{"route of the monitor's path", ofRoute + ofShop, route("match: {paths: [/h], methods: [GET]}, backend: api") + shop("monitor: {path: /h}"),
+		`x.yaml:11:9: listeners[0].routes[1]: gets no requests: /h is the monitor's path (x.yaml:13): want another one`},
 	{"host with a port", ofRoute, route("match: {hosts: [\"shop.example:443\"]}, backend: api"),
 		`x.yaml:11:26: listeners[0].routes[1].match.hosts[0]: "shop.example:443": want a name without port, such as shop.example or *.shop.example; other letters in their xn-- form`},
 	{"host with a space", ofRoute, route("match: {hosts: [\"shop.example } || { always_true\"]}, backend: api"),

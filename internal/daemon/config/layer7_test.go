@@ -124,7 +124,7 @@ func TestWholeLayer7(t *testing.T) {
 	if want := map[l7.ServerID]string{{Backend: "web", Server: "a"}: "web", {Backend: "web", Server: "2001:db8::2:8080"}: "connect", {Backend: "api", Server: "172.16.0.8:8443"}: "connect"}; !reflect.DeepEqual(checks, want) {
 		t.Errorf("%v", checks)
 	}
-	if want := []string{"testdata/layer7/more/backends.yaml:14: backends.unused: no listener leads to it: name it in a listener, or remove it"}; !reflect.DeepEqual(c.Warnings, want) {
+	if want := []string{"testdata/layer7/more/backends.yaml:14:9: backends[1]: no listener leads to unused: name it in one, or remove it"}; !reflect.DeepEqual(c.Warnings, want) {
 		t.Errorf("%q", c.Warnings)
 	}
 }
@@ -198,7 +198,7 @@ backends:
   - {name: c, servers: [{address: "10.0.0.8:80"}]}
 `
 	c, err := readText(text)
-	if err != nil || len(c.Warnings) != 1 || c.Warnings[0] != "x.yaml:5: backends.c: no listener leads to it: name it in a listener, or remove it" {
+	if err != nil || len(c.Warnings) != 1 || c.Warnings[0] != "x.yaml:5:5: backends[1]: no listener leads to c: name it in one, or remove it" {
 		t.Errorf("%v, %v", c, err)
 	}
 	if c, err = readText("services: []\n"); err != nil || c.Layer7 != nil || c.Warnings != nil {
@@ -208,6 +208,7 @@ backends:
 
 // What HAProxy checks itself is the first of the checks that it can make.
 func TestEngineChecks(t *testing.T) {
+	warnings := []string{"x.yaml:3:30: backends[0].checks: HAProxy can make none of these, so without imbang run the servers of b stay as they are: add one of kind tcp, tls or http, or write proxy.fallback: 0 s"}
 	for text, want := range map[string]*l7.EngineCheck{
 		"script: {command: [/bin/true]}": nil,
 		"tls: {}":                        {TLS: true},
@@ -222,6 +223,9 @@ func TestEngineChecks(t *testing.T) {
 		}
 		if want != nil {
 			want.Interval, want.Timeout, want.Rise, want.Fall = defaultInterval, defaultTimeout, defaultRise, defaultFall
+		}
+		if (want == nil) != reflect.DeepEqual(c.Warnings, warnings) {
+			t.Errorf("%s: %q", text, c.Warnings)
 		}
 		if diff := cmp.Diff(want, c.Layer7.Backends[0].Check); diff != "" {
 			t.Errorf("%s: %s", text, diff)

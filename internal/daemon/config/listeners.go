@@ -62,7 +62,7 @@ func (c *layer7Checker) listener(at string, d *listenerDoc) l7.Listener {
 	}
 	l.Log = c.accessLog(at+".log", d.Log)
 	c.routes(at, d, &l)
-	c.monitor(at+".monitor", d.Monitor, &l)
+	c.monitor(at, d.Monitor, &l)
 	return l
 }
 
@@ -147,12 +147,19 @@ func (c *layer7Checker) accessLog(at string, d *logDoc) *l7.Log {
 }
 
 // monitor enters the path by which a director checks this host.
-func (c *layer7Checker) monitor(at string, d *monitorDoc, l *l7.Listener) {
+func (c *layer7Checker) monitor(listener string, d *monitorDoc, l *l7.Listener) {
 	if d == nil {
 		return
 	}
+	at := listener + ".monitor"
 	l.Monitor = c.urlPath(at+".path", d.Path, "/imbang-health")
 	l.MonitorBackends = c.numberOr(at+".backends", d.Backends, 1, 1000, 1)
+	own := l7.Match{Paths: []string{l.Monitor}}
+	for i := range l.Routes {
+		if own.Covers(l.Routes[i].Match) {
+			c.refuse(listener+".routes"+indexed(i), "gets no requests: %s is the monitor's path (%s): want another one", l.Monitor, c.place(at+".path"))
+		}
+	}
 	switch n := len(leadsTo(l)); {
 	case n == 0:
 		c.refuse(at, "the listener leads to no backend: remove it")
