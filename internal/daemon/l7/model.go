@@ -70,18 +70,24 @@ type TLS struct {
 
 // Limits of a listener; 0: none or the engine's.
 type Limits struct {
-	Connections   int // at the same time
-	RequestsPerIP int // of one address, within RateWindow; more get 429
+	Connections int // at the same time
+	// RequestsPerIP are those of one address within RateWindow; more get 429. A network of /64
+	// counts as one IPv6 address; behind a trusted proxy, the address is the last one of
+	// X-Forwarded-For.
+	RequestsPerIP int
 	RateWindow    time.Duration
-	Body          int64 // bytes; a longer request gets 413
-	Headers       int   // bytes of a request's line and headers
+	// Body, in bytes; a longer one gets 413. One whose length is not declared is awaited as a
+	// whole, and gets 411 if it has 8 KiB or more: the limit is not for streams of gRPC.
+	Body    int64
+	Headers int // bytes of a request's line and headers; more get 431, far more 400
 }
 
 // Timeouts of a listener; 0: the engine's default. Package config sets all but Body.
 type Timeouts struct {
 	Request time.Duration // for a request's headers
-	// Body is for as much of a request's body as the engine's buffer holds; 0: none but
-	// Client. It delays requests that are streamed, as those of gRPC.
+	// Body is for as much of a request's body as the engine's buffer holds, which delays
+	// requests that are streamed. 0: none, but 10 s where Limits.Body has a body awaited.
+	// Between two parts of a body, Client counts.
 	Body      time.Duration
 	KeepAlive time.Duration // between two requests
 	Client    time.Duration // without a byte from or to the client
@@ -108,20 +114,21 @@ type Route struct {
 }
 
 // Match is a condition: a request matches if it matches one alternative of each field that is
-// not empty. Paths, PathPrefixes and PathRegex are alternatives of one another, as if they were
-// one field. The zero value matches every request.
+// not empty. Paths, PathPrefixes and PathRegex together are one field. Paths are compared as
+// they are sent, without the query. Regular expressions are those of Go (package regexp)
+// without \Q, and are for whole texts. The zero value matches every request.
 type Match struct {
-	Hosts        []string // in lower case, without port: exact, or *.example.org for all names below it
+	Hosts        []string // exact, or *.example.org for one label or more; in lower case; requests' without case and port
 	Paths        []string // exact
 	PathPrefixes []string // whole segments: /api matches /api and /api/x, not /apis
-	PathRegex    string   // RE2 of the whole path, without \Q
+	PathRegex    string
 	Methods      []string
 	Headers      []HeaderMatch // all of them
 	Sources      []netip.Prefix
 }
 
-// HeaderMatch is true if one of the header's values is the value, or matches Regex (RE2 of
-// the whole value, without \Q); without both, if there is the header.
+// HeaderMatch is true if one of the header's values is the value, or matches Regex; without
+// both, if there is the header. Values are the items of a list and each line as a whole.
 type HeaderMatch struct {
 	Name, Value, Regex string
 }
@@ -142,7 +149,8 @@ type Target struct {
 	Reply    *Reply
 }
 
-// Redirect. An empty part stays as in the request. Texts are literal.
+// Redirect. An empty part stays as in the request; another scheme without a host has no port.
+// Texts are literal.
 type Redirect struct {
 	Status               int    // 301, 302, 303, 307, 308
 	Scheme, Host, Prefix string // Prefix is prepended to the path
