@@ -33,7 +33,7 @@ type TargetDoc struct {
 
 type redirectDoc struct {
 	Status   int    `yaml:"status" jsonschema_description:"301, 302, 303, 307 or 308; default 302"`
-	Scheme   string `yaml:"scheme" jsonschema_description:"http or https; default the request's" jsonschema:"enum=http,enum=https"`
+	Scheme   string `yaml:"scheme" jsonschema_description:"http or https; without host, another scheme has its usual port; default the request's" jsonschema:"enum=http,enum=https"`
 	Host     string `yaml:"host" jsonschema_description:"host, with or without port; default the request's"`
 	Prefix   string `yaml:"prefix" jsonschema_description:"path that is prepended to the request's, such as /shop"`
 	Location string `yaml:"location" jsonschema_description:"whole path or URL, in place of scheme, host and prefix"`
@@ -64,13 +64,13 @@ type limitsDoc struct {
 	Connections int    `yaml:"connections" jsonschema_description:"at the same time; default no limit but proxy.max_connections"`
 	Requests    int    `yaml:"requests" jsonschema_description:"of one client within the window, that is of one IPv4 address or IPv6 network of length 64, which a trusted proxy names in X-Forwarded-For: more get the status 429; default no limit"`
 	Window      string `yaml:"window" jsonschema_description:"time in which requests are counted, 1 s to 1 h; default 10 s"`
-	Body        string `yaml:"body" jsonschema_description:"size of a request's body, such as 10 MiB: longer ones get the status 413; default no limit"`
-	Headers     string `yaml:"headers" jsonschema_description:"size of a request's line and headers, 1 KiB to 64 KiB; default HAProxy's"`
+	Body        string `yaml:"body" jsonschema_description:"size of a request's body, such as 10 MiB: longer ones get the status 413, and those of 8 KiB or more without a declared length 411, so it is not for streams of gRPC; default no limit"`
+	Headers     string `yaml:"headers" jsonschema_description:"size of a request's line and headers, 1 KiB to 64 KiB: longer ones get the status 431, far longer ones 400; default HAProxy's, about 15 KiB"`
 }
 
 type clientTimeoutsDoc struct {
 	Request   string `yaml:"request" jsonschema_description:"for a request's headers; default 10 s"`
-	Body      string `yaml:"body" jsonschema_description:"for as much of a request's body as HAProxy's buffer holds; delays requests that are streamed, as those of gRPC; default none but client"`
+	Body      string `yaml:"body" jsonschema_description:"for as much of a request's body as HAProxy's buffer holds; delays requests that are streamed, as those of gRPC; default none, but 10 s where limits.body has a body awaited"`
 	KeepAlive string `yaml:"keep_alive" jsonschema_description:"between two requests; default 15 s"`
 	Client    string `yaml:"client" jsonschema_description:"without a byte from or to the client; default 1 min"`
 }
