@@ -13,7 +13,7 @@ import (
 )
 
 func (r *render) backend(b *l7.Backend) {
-	defer r.about("backend %s", b.Name)()
+	defer r.about("backend %s", strings.Map(visible, b.Name))()
 	if err := checkName(b.Name); err != nil {
 		r.fail(err)
 		return

@@ -81,7 +81,7 @@ func cases(tls string) map[string]*l7.Config {
 					{Match: l7.Match{Paths: []string{"/old"}}, Target: l7.Target{Redirect: &l7.Redirect{Status: 301, Location: "/new?a=100%25"}}},
 					{Match: l7.Match{PathRegex: `/img/[0-9]{1,3}\.(png|jpg)`}, Target: l7.Target{Redirect: &l7.Redirect{Status: 308, Scheme: "https"}}},
 					{Match: l7.Match{Hosts: []string{"a.example"}}, Target: l7.Target{Redirect: &l7.Redirect{Status: 302, Scheme: "http", Host: "b.example:8080", Prefix: "/p/"}}},
-					{Match: l7.Match{PathPrefixes: []string{"/api", "/v1"}}, StripPrefix: true, AddPrefix: "/100%", Target: l7.Target{Backend: "web"},
+					{Match: l7.Match{PathPrefixes: []string{"/api", "/v1"}}, StripPrefix: true, AddPrefix: "/100%25", Target: l7.Target{Backend: "web"},
 						Headers: []l7.HeaderChange{{Name: "X-Api", Value: "1"}, {Name: "X-Served", Value: "api", Reply: true}}},
 					{Match: l7.Match{Headers: []l7.HeaderMatch{{Name: "X-Beta", Value: "yes, 'all'"}, {Name: "X'Any"}, {Name: "User-Agent", Regex: "curl/.*"}}}, Target: l7.Target{Reply: &l7.Reply{Status: 204}}},
 				},

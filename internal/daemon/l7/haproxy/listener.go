@@ -13,7 +13,7 @@ import (
 )
 
 func (r *render) listener(l *l7.Listener) {
-	defer r.about("listener %s", l.Name)()
+	defer r.about("listener %s", strings.Map(visible, l.Name))()
 	if err := checkName(l.Name); err != nil {
 		r.fail(err)
 		return

@@ -11,9 +11,9 @@ import (
 // Of a line in an access log. Values of clients are escaped, so that a line stays one and its
 // fields stay apart: in combined by +E (", \ and ]), in JSON by json.
 const (
-	combined = `%ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri] %HV" %ST %B ` +
+	asCombined = `%ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri] %HV" %ST %B ` +
 		`"%{+E}[capture.req.hdr(0)]" "%{+E}[capture.req.hdr(1)]"`
-	json = `{"time":%Ts.%ms,"listener":"%f","client":"%ci","client_port":%cp,` +
+	asJSON = `{"time":%Ts.%ms,"listener":"%f","client":"%ci","client_port":%cp,` +
 		`"method":"%[capture.req.method,json(utf8s)]","host":"%[capture.req.hdr(2),json(utf8s)]",` +
 		`"uri":"%[capture.req.uri,json(utf8s)]","protocol":"%HV","status":%ST,"bytes":%B,` +
 		`"duration_ms":%Ta,"queue_ms":%Tw,"connect_ms":%Tc,"response_ms":%Tr,` +
@@ -38,9 +38,9 @@ func (r *render) log(l *l7.Listener) {
 	r.line("capture request header Host len 256")
 	switch l.Log.Format {
 	case "", "combined":
-		r.line("log-format", word(combined))
+		r.line("log-format", word(asCombined))
 	case "json":
-		r.line("log-format", word(json))
+		r.line("log-format", word(asJSON))
 	default:
 		r.failf("log.format %q: use combined or json", l.Log.Format)
 	}

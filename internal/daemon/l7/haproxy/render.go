@@ -68,17 +68,23 @@ type render struct {
 	states   l7.States
 	options  Options
 	backends map[string]*l7.Backend
+	users    map[string][]*l7.Listener // of backends
 	lists    []File
 }
 
 // Render renders a configuration. The error has a line for each fault.
 func Render(c *l7.Config, states l7.States, o Options) (*Rendered, error) {
-	r := &render{Config: c, states: states, options: o, backends: map[string]*l7.Backend{}}
+	r := &render{Config: c, states: states, options: o, backends: map[string]*l7.Backend{}, users: map[string][]*l7.Listener{}}
 	r.version = o.Version
 	for i := range c.Backends {
 		r.backends[c.Backends[i].Name] = &c.Backends[i]
 	}
-	r.writer.b.WriteString("# Rendered by imbang from its configuration. Changes here are lost.\n")
+	for i := range c.Listeners {
+		for _, b := range backendsOf(&c.Listeners[i]) {
+			r.users[b] = append(r.users[b], &c.Listeners[i])
+		}
+	}
+	r.b.WriteString("# Rendered by imbang from its configuration. Changes here are lost.\n")
 	r.origins = append(r.origins, "")
 	r.global()
 	r.defaults()
@@ -152,13 +158,16 @@ func (r *render) streams() {
 const (
 	buffer  = 16384 // HAProxy's, in which a request's headers have to fit
 	rewrite = 1024  // of it for changes of headers
+	// spare is for headers that are longer than the limit, up to which the reply is 431: what
+	// does not fit into a buffer gets 400.
+	spare = 4096
 )
 
 // buffers are as large as the longest headers require.
 func (r *render) buffers() {
 	size := buffer
 	for i := range r.Listeners {
-		size = max(size, r.Listeners[i].Limits.Headers+rewrite)
+		size = max(size, r.Listeners[i].Limits.Headers+rewrite+spare)
 	}
 	if size > buffer {
 		r.line("tune.bufsize", strconv.Itoa(size))

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,14 +18,18 @@ import (
 
 var update = flag.Bool("update", false, "write what is rendered as the expected text")
 
+var read26 = sync.OnceValues(func() (Version, error) {
+	text, err := os.ReadFile("testdata/haproxy-2.6.txt")
+	if err != nil {
+		return Version{}, err
+	}
+	return ParseVersion(string(text))
+})
+
 // of26 is HAProxy of Debian 12.
 func of26(t testing.TB) Version {
 	t.Helper()
-	text, err := os.ReadFile("testdata/haproxy-2.6.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := ParseVersion(string(text))
+	v, err := read26()
 	if err != nil {
 		t.Fatal(err)
 	}

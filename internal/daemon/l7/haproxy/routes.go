@@ -4,6 +4,7 @@ package haproxy
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -259,6 +260,9 @@ func (r *render) route(l *l7.Listener, t *l7.Route, on string) {
 	}
 	if t.AddPrefix != "" {
 		r.fail(absolute("add_prefix", t.AddPrefix))
+		if _, err := url.PathUnescape(t.AddPrefix); err != nil || strings.ContainsAny(t.AddPrefix, "?#") {
+			r.failf("add_prefix %q: write %%, ? and # as %%25, %%3F and %%23", t.AddPrefix)
+		}
 		r.line("http-request set-path", word(format(strings.TrimRight(t.AddPrefix, "/"))+"%[path]"), "if", on)
 	}
 	if t.Backend == "" {

@@ -15,7 +15,7 @@ const (
 		"srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state srv_agent_state " +
 		"bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr srv_agent_addr srv_agent_port\n"
 
-	stopped, running = 0, 2
+	stopped, started = 0, 2
 	forcedMaint      = 1 | 4 // by the configuration
 	checkConfigured  = 2     // and not 4, enabled
 )
@@ -39,7 +39,7 @@ func (r *render) serverStates() string {
 		for j := range be.Servers {
 			s := &be.Servers[j]
 			state := r.state(be, s)
-			op, admin, h := running, 0, health
+			op, admin, h := started, 0, health
 			if state.Health != l7.Up {
 				op, admin, h = stopped, forcedMaint, 0
 			}

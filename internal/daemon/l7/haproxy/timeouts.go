@@ -62,10 +62,9 @@ func (r *render) serverTimeouts(b *l7.Backend) {
 	} {
 		is := s.of(&b.Timeouts)
 		from := ""
-		for i := range r.Listeners {
-			l := &r.Listeners[i]
-			if s.of(&b.Timeouts) != 0 || !slices.Contains(backendsOf(l), b.Name) {
-				continue
+		for _, l := range r.users[b.Name] {
+			if s.of(&b.Timeouts) != 0 {
+				break
 			}
 			here := s.of(&l.Timeouts)
 			if here == 0 {
