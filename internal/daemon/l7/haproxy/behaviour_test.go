@@ -490,7 +490,7 @@ func TestTLS(t *testing.T) {
 }
 
 // A process that stops, as the old one does after a reload, ends connections of HTTP/2 by
-// GOAWAY, also idle ones.
+// GOAWAY with their next reply.
 func TestGoAway(t *testing.T) {
 	p := newPlace(t)
 	all := servers(1)
@@ -507,21 +507,20 @@ func TestGoAway(t *testing.T) {
 	f.WriteSettings()
 	// GET / of a.example by static indexes, the authority as a literal.
 	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: []byte("\x82\x86\x84\x41\x09a.example")})
-	ended := false
+	var ended bool
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
 			t.Fatalf("no GOAWAY; reply: %v: %v", ended, err)
 		}
-		if data, is := frame.(*http2.DataFrame); is && data.StreamEnded() {
+		if data, is := frame.(*http2.DataFrame); is && data.StreamEnded() && !ended {
 			ended = true
-			if err := r.cmd.Process.Signal(unix.SIGUSR1); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(300 * time.Millisecond)
-			f.WritePing(false, [8]byte{})
+			r.signal(t, unix.SIGUSR1, func() bool {
+				_, err := p.dial("", at)
+				return err != nil
+			})
+			f.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, EndHeaders: true, EndStream: true, BlockFragment: []byte("\x82\x86\x84\x41\x09a.example")})
 		}
-		t.Log(frame)
 		if _, away := frame.(*http2.GoAwayFrame); away {
 			if !ended {
 				t.Error("GOAWAY before the reply")
@@ -607,8 +606,23 @@ func TestLog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			// The master hands the descriptor on when it reloads.
+			before := r.pid(t)
+			r.signal(t, unix.SIGUSR2, func() bool {
+				now, err := r.try("show info")
+				return err == nil && pidOf(now) != before
+			})
+			client.CloseIdleConnections()
+			get(t, client, base+"/reloaded", nil)
+			again, err := r.logs.ReadString('\n')
+			for err == nil && !strings.HasPrefix(again, LogPrefix) {
+				again, err = r.logs.ReadString('\n') // that the old process stops
+			}
+			if err != nil || !strings.Contains(again, "reloaded") {
+				t.Errorf("after a reload the line is %q, %v", again, err)
+			}
 			if format == "combined" {
-				if !strings.HasPrefix(line, "127.6.0.1 - - [") || !strings.HasSuffix(bytes200.ReplaceAllString(line, `" 200 N "`), `] "GET /a?q=\"x\" HTTP/1.1" 200 N "http://x/\"},{\"status\":\"" "a\"b\\c\]é{}"`+"\n") {
+				if !strings.HasPrefix(line, LogPrefix+"127.6.0.1 - - [") || !strings.HasSuffix(bytes200.ReplaceAllString(line, `" 200 N "`), `] "GET /a?q=\"x\" HTTP/1.1" 200 N "http://x/\"},{\"status\":\"" "a\"b\\c\]é{}"`+"\n") {
 					t.Errorf("the line is %q", line)
 				}
 				return
@@ -618,7 +632,7 @@ func TestLog(t *testing.T) {
 				Status, Bytes                                                        int
 				Client, Method, URI, Host, Agent, Referer, Server, Backend, Listener string
 			}
-			if err := json.Unmarshal([]byte(line), &got); err != nil {
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(line, LogPrefix)), &got); err != nil {
 				t.Fatalf("%v: %s", err, line)
 			}
 			if got.Status != 200 || got.Client != "127.6.0.1" || got.Method != "GET" || got.URI != `/a?q="x"` || got.Host != "shop.example" || got.Agent != `a"b\c]é{}` ||
@@ -683,12 +697,7 @@ func TestWorkerIsConfined(t *testing.T) {
 	p := newPlace(t)
 	p.servers(t, servers(1))
 	r, _ := p.start(t, web(servers(1), nil), nil, nil)
-	pid := ""
-	for line := range strings.Lines(r.command(t, "show info")) {
-		if s, found := strings.CutPrefix(line, "Pid: "); found {
-			pid = strings.TrimSpace(s)
-		}
-	}
+	pid := r.pid(t)
 	status, err := os.ReadFile("/proc/" + pid + "/status")
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func (r *Rendered) Write(dir string) error {
 
 var (
 	messageLine  = regexp.MustCompile(`^\[(ALERT|WARNING|NOTICE)\]\s+(?:\([0-9]+\)\s+)?: (.*)$`)
-	messagePlace = regexp.MustCompile(`^(?:config : )?(?:parsing \[(.*?):([0-9]+)\] ?: ?)?(.*)$`)
+	messagePlace = regexp.MustCompile(`^(?:config : )?(?:(?:parsing )?\[(.*?):([0-9]+)\] ?: ?)?(.*)$`)
 	messageProxy = regexp.MustCompile(`^(?:Proxy|frontend|backend|proxy) '([^']+)'`)
 	messagePair  = regexp.MustCompile(`^'server ([^/' ]+)/([^' ]+)' ?: ?`)
 	pluralOnly   = regexp.MustCompile(`^(Error\(s\) found in configuration file|Fatal errors found in configuration)`)
@@ -79,6 +79,7 @@ var (
 // the line of the file, else by the proxy that it names.
 func (r *Rendered) Explain(out, main string) (alerts, warnings []string) {
 	var into *[]string
+	before := ""
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(line, "\n")
 		m := messageLine.FindStringSubmatch(line)
@@ -91,7 +92,8 @@ func (r *Rendered) Explain(out, main string) (alerts, warnings []string) {
 			continue
 		}
 		into = nil
-		message := r.explain(m[2], main)
+		message, origin := r.explain(m[2], main, before)
+		before = origin
 		switch {
 		case message == "":
 		case m[1] == "ALERT":
@@ -106,29 +108,32 @@ func (r *Rendered) Explain(out, main string) (alerts, warnings []string) {
 	return alerts, warnings
 }
 
-func (r *Rendered) explain(message, main string) string {
+// explain is one message, with its object; before is that of the message before it.
+func (r *Rendered) explain(message, main, before string) (explained, origin string) {
 	m := messagePlace.FindStringSubmatch(message)
 	path, number, rest := m[1], m[2], m[3]
 	if pluralOnly.MatchString(rest) {
-		return ""
+		return "", ""
 	}
-	origin := ""
 	if path == main {
 		n, _ := strconv.Atoi(number)
 		origin = r.Origin(n)
 	}
-	if origin == "" || origin == "proxy" {
+	if origin == "" {
 		if p := messagePair.FindStringSubmatch(rest); p != nil {
 			origin, rest = fmt.Sprintf("backend %s, server %s", p[1], p[2]), rest[len(p[0]):]
 		} else if p := messageProxy.FindStringSubmatch(rest); p != nil {
 			origin = r.proxy(p[1])
 		}
 	}
+	if origin == "" && path == "" {
+		origin = before // the sequel of that one
+	}
 	if origin == "" {
 		origin = "proxy"
 	}
 	rest = strings.ReplaceAll(rest, filepath.Dir(main)+"/", "")
-	return fmt.Sprintf("%s: HAProxy: %s", origin, strings.TrimRight(strings.TrimSpace(rest), "."))
+	return fmt.Sprintf("%s: HAProxy: %s", origin, strings.TrimRight(strings.TrimSpace(rest), ".")), origin
 }
 
 // proxy is the object of a name that a message has: a frontend's or a backend's.

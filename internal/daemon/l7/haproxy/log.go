@@ -23,6 +23,10 @@ const (
 
 const longestLine = "16384" // bytes; HAProxy's default is 1024
 
+// LogPrefix begins each line of an access log. Lines with another level are HAProxy's own,
+// such as that the listener stops: they go the same way and are not to be written to the log.
+const LogPrefix = "<6>"
+
 // log is a listener's access log.
 func (r *render) log(l *l7.Listener) {
 	if l.Log == nil {
@@ -32,7 +36,7 @@ func (r *render) log(l *l7.Listener) {
 	if fd := r.options.Logs[l.Name]; fd > 0 {
 		to = "fd@" + strconv.Itoa(fd)
 	}
-	r.line("log", to, "len", longestLine, "format raw local0 info")
+	r.line("log", to, "len", longestLine, "format short local0 info")
 	r.line("capture request header Referer len 1024")
 	r.line("capture request header User-Agent len 1024")
 	r.line("capture request header Host len 256")

@@ -169,6 +169,39 @@ func (r *process) command(t testing.TB, command string) string {
 	return reply
 }
 
+// signal sends one to the master until it has had its effect: one that arrives while the
+// master starts may be without any.
+func (r *process) signal(t testing.TB, s os.Signal, done func() bool) {
+	t.Helper()
+	for range 50 {
+		if err := r.cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if done() {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	t.Fatalf("%v has no effect", s)
+}
+
+// pid is the worker's.
+func (r *process) pid(t testing.TB) string {
+	t.Helper()
+	return pidOf(r.command(t, "show info"))
+}
+
+func pidOf(info string) string {
+	for line := range strings.Lines(info) {
+		if s, found := strings.CutPrefix(line, "Pid: "); found {
+			return strings.TrimSpace(s)
+		}
+	}
+	return ""
+}
+
 // client follows no redirects. dial, if not "", is the address that it connects to in any case.
 func (p *place) client(from, dial string) *http.Client {
 	tr := &http.Transport{

@@ -44,7 +44,10 @@ func (r *render) routes(l *l7.Listener) {
 			back()
 		}
 	}
-	if l.Default.Backend == "" {
+	switch {
+	case l.Default.Redirect == nil && l.Default.Reply == nil && l.Default.Backend == "":
+		r.failf("has no default: set backend, redirect or reply")
+	case l.Default.Backend == "":
 		r.end(l, &l.Default, none)
 	}
 	// HAProxy evaluates these after all rules above.
