@@ -67,18 +67,23 @@ type TLS struct {
 
 // Limits of a listener; 0: none or the engine's.
 type Limits struct {
-	Connections    int // at the same time
-	RequestsPerIP  int // of one address, within RateWindow; more get 429
-	RateWindow     time.Duration
-	Body           int64 // bytes; a longer request gets 413
-	Headers        int   // bytes of a request's line and headers
-	StreamsPerConn int   // of HTTP/2
+	Connections int // at the same time
+	// RequestsPerIP are those of one address within RateWindow; more get 429. A network of /64
+	// counts as one IPv6 address; behind a trusted proxy, the address is the last one of
+	// X-Forwarded-For.
+	RequestsPerIP int
+	RateWindow    time.Duration
+	// Body, in bytes; a longer one gets 413. One whose length is not declared is awaited as a
+	// whole, and gets 411 if it has 8 KiB or more: the limit is not for streams of gRPC.
+	Body           int64
+	Headers        int // bytes of a request's line and headers; more get 431, far more 400
+	StreamsPerConn int // of HTTP/2; the same for all listeners that have it
 }
 
 // Timeouts; 0: the default.
 type Timeouts struct {
 	Request   time.Duration // for a request's headers
-	Body      time.Duration // between two parts of a request's body
+	Body      time.Duration // between two parts of a request's body; as Client, if both are set
 	KeepAlive time.Duration // between two requests
 	Client    time.Duration // without a byte from or to the client
 	Connect   time.Duration // to a server
@@ -98,19 +103,22 @@ type Route struct {
 	Headers     []HeaderChange
 }
 
-// Match is a condition; each field is one alternative or more, and an empty one is none.
+// Match is a condition; each field is one alternative or more, and an empty one is none. Paths,
+// PathPrefixes and PathRegex together are one field: a request matches any of them. Paths are
+// compared as they are sent, without the query. Regular expressions are those of Go (package
+// regexp) without \Q, and are for whole texts.
 type Match struct {
-	Hosts        []string // exact, or *.example.org
+	Hosts        []string // exact, or *.example.org for one label or more; without case and port
 	Paths        []string // exact
 	PathPrefixes []string // whole segments: /api matches /api and /api/x, not /apis
-	PathRegex    string   // of the whole path
+	PathRegex    string
 	Methods      []string
 	Headers      []HeaderMatch // all of them
 	Sources      []netip.Prefix
 }
 
 // HeaderMatch is true if one of the header's values is the value, or matches Regex; without
-// both, if there is the header.
+// both, if there is the header. Values are the items of a list and each line as a whole.
 type HeaderMatch struct {
 	Name, Value, Regex string
 }
@@ -129,7 +137,8 @@ type Target struct {
 	Reply    *Reply
 }
 
-// Redirect. An empty part stays as in the request.
+// Redirect. An empty part stays as in the request; another scheme without a host has no port.
+// Prefix goes before the path.
 type Redirect struct {
 	Status               int // 301, 302, 303, 307, 308
 	Scheme, Host, Prefix string
@@ -170,7 +179,7 @@ type Backend struct {
 	Retries       int        // of connections that fail, and of requests as far as RetryOn says
 	Redispatch    bool       // a retry takes another server
 	RetryOn       []string   // conn-failure, empty-response, 502, ... (idempotent requests)
-	Timeouts      Timeouts   // Connect, Server, Queue, Tunnel; 0: the listener's
+	Timeouts      Timeouts   // Connect, Server, Queue, Tunnel; 0: the listener's, and all that use it have to agree
 	SlowStart     time.Duration
 	DrainDeadline time.Duration
 	Maintenance   *Reply // while no server is usable; nil: 503
