@@ -73,12 +73,13 @@ func TestBalance(t *testing.T) {
 		weights := []int{3, 2, 1}
 		p.counters(t, servers(weights...), 0)
 		r, _ := p.start(t, web(servers(weights...), nil), nil, nil)
-		// By turns: no server is more than one turn ahead of its share.
+		// No server is more than one round ahead of its share.
 		expect(t, r.spread(t, 1, total), weights, 3)
 	})
 	t.Run("leastconn", func(t *testing.T) {
 		weights := []int{2, 1, 1}
 		all := p.counters(t, servers(weights...), time.Millisecond)
+		all[1].wait.Store(int64(4 * time.Millisecond)) // gets as many at a time, so fewer in all
 		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.LeastConn }), nil, nil)
 		const connections = 12
 		r.spread(t, connections, total)

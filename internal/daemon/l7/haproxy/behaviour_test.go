@@ -5,10 +5,12 @@ package haproxy
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/netip"
 	"os"
@@ -483,9 +485,69 @@ func TestTLS(t *testing.T) {
 		if got := resp.TLS.PeerCertificates[0].Subject.CommonName; got != name {
 			t.Errorf("%s gets the certificate of %s", host, got)
 		}
+		if got := resp.Trailer.Get("Grpc-Status"); got != "0" {
+			t.Errorf("the trailer is %q", got)
+		}
 		if resp.Header.Get("Strict-Transport-Security") != "max-age=3600" || last().Header.Get("X-Forwarded-Proto") != "https" {
 			t.Errorf("HSTS %q, X-Forwarded-Proto %q", resp.Header.Get("Strict-Transport-Security"), last().Header.Get("X-Forwarded-Proto"))
 		}
+	}
+}
+
+// Certificates of clients and of servers are required and verified.
+func TestCertificates(t *testing.T) {
+	p := newPlace(t)
+	dir := certificates(t)
+	own, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(chan string, 100)
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			names <- r.TLS.ServerName + " " + r.TLS.PeerCertificates[0].Subject.CommonName
+		}),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAnyClientCert},
+		ErrorLog:  log.New(io.Discard, "", 0),
+	}
+	go server.ServeTLS(p.listen(t, "127.0.1.1:8080"), "", "")
+	t.Cleanup(func() { server.Close() })
+	for _, m := range []struct {
+		ca, name string
+		want     int
+	}{{"server.pem", "shop.example", 200}, {"server.pem", "wrong.example", 503}, {"ca.pem", "shop.example", 503}} {
+		_, stop := p.start(t, web(servers(1), func(l *l7.Listener, b *l7.Backend) {
+			l.TLS = &l7.TLS{Certificates: []string{filepath.Join(dir, "server.pem")}, ClientCA: filepath.Join(dir, "other.pem"), StrictSNI: true, MinVersion: "1.3"}
+			b.TLS = &l7.ServerTLS{CA: filepath.Join(dir, m.ca), Name: m.name, Client: filepath.Join(dir, "ca.pem")}
+		}), nil, nil)
+		client := p.client("", at)
+		settings := client.Transport.(*http.Transport).TLSClientConfig
+		if _, err := client.Get("https://shop.example/"); err == nil {
+			t.Error("a client without a certificate is served")
+		}
+		mine, err := tls.LoadX509KeyPair(filepath.Join(dir, "other.pem"), filepath.Join(dir, "other.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings.Certificates = []tls.Certificate{mine}
+		if _, err := client.Get("https://unknown.example/"); err == nil {
+			t.Error("an unknown name is served")
+		}
+		resp, _ := get(t, client, "https://shop.example/", nil)
+		if resp.StatusCode != m.want || resp.TLS.Version != tls.VersionTLS13 || resp.ProtoMajor != 1 {
+			t.Errorf("CA %s, name %s: %d by %s and %s", m.ca, m.name, resp.StatusCode, tls.VersionName(resp.TLS.Version), resp.Proto)
+		}
+		if m.want == 200 {
+			if got := <-names; got != m.name+" ca.example" {
+				t.Errorf("the server sees the name and the client %s", got)
+			}
+		}
+		settings.MaxVersion = tls.VersionTLS12
+		client.CloseIdleConnections()
+		if _, err := client.Get("https://shop.example/"); err == nil {
+			t.Error("TLS 1.2 is served")
+		}
+		stop()
 	}
 }
 

@@ -174,7 +174,8 @@ func TestHostileValues(t *testing.T) {
 
 func FuzzValues(f *testing.F) {
 	haproxy := program(f)
-	for _, s := range hostileValues {
+	// A few: TestHostileValues tries all of them.
+	for _, s := range []string{"a b", `'"\`, "%[src]\n#", "a)|(b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -20,9 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/h2c"
-
 	"imbang/internal/daemon/l7"
 	"imbang/internal/host"
 )
@@ -238,8 +235,11 @@ func (p *place) servers(t testing.TB, all []l7.Server) (last func() seen) {
 			mu.Unlock()
 			w.Header().Set("Server", "secret")
 			io.WriteString(w, s.Name)
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 		})
-		server := &http.Server{Handler: h2c.NewHandler(handler, &http2.Server{})}
+		server := &http.Server{Handler: handler, Protocols: new(http.Protocols)}
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
 		go server.Serve(p.listen(t, s.Address.String()))
 		t.Cleanup(func() { server.Close() })
 	}
