@@ -71,7 +71,7 @@ type limitsDoc struct {
 type clientTimeoutsDoc struct {
 	Request   string `yaml:"request" jsonschema_description:"for a request's headers; default 10 s"`
 	Body      string `yaml:"body" jsonschema_description:"for as much of a request's body as HAProxy's buffer holds; delays requests that are streamed, as those of gRPC; default none, but 10 s where limits.body has a body awaited"`
-	KeepAlive string `yaml:"keep_alive" jsonschema_description:"between two requests; default 15 s"`
+	KeepAlive string `yaml:"keep_alive" jsonschema_description:"between two requests; default 1 min"`
 	Client    string `yaml:"client" jsonschema_description:"without a byte from or to the client; default 1 min"`
 }
 

@@ -34,7 +34,7 @@ func TestWholeLayer7(t *testing.T) {
 		t.Fatal(err)
 	}
 	port, prefix := netip.MustParseAddrPort, netip.MustParsePrefix
-	timeouts := l7.Timeouts{Request: 10 * time.Second, KeepAlive: 15 * time.Second, Client: time.Minute}
+	timeouts := l7.Timeouts{Request: 10 * time.Second, KeepAlive: time.Minute, Client: time.Minute}
 	servers := l7.ServerTimeouts{Connect: 5 * time.Second, Server: time.Minute, Queue: 10 * time.Second, Tunnel: time.Hour}
 	want := l7.Config{
 		Engine: l7.Engine{

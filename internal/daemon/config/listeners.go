@@ -15,7 +15,7 @@ import (
 // Defaults of listeners.
 const (
 	defaultRequestTimeout   = 10 * time.Second
-	defaultKeepAliveTimeout = 15 * time.Second
+	defaultKeepAliveTimeout = time.Minute
 	defaultClientTimeout    = time.Minute
 	defaultWindow           = 10 * time.Second
 )

@@ -229,7 +229,7 @@ type Cookie struct {
 // EngineCheck is a check by the engine itself: an HTTP request or, without Path, a connection.
 type EngineCheck struct {
 	Method, Path string
-	Host         string   // "": the server's address
+	Host         string   // "": the engine's choice
 	Statuses     []string // such as 200-399
 	Port         uint16   // 0: the server's
 	TLS          bool     // completes a handshake, and does not verify the certificate
