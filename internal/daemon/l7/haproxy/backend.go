@@ -164,6 +164,11 @@ func (r *render) state(b *l7.Backend, s *l7.Server) l7.State {
 	return l7.State{Health: l7.Up, Weight: s.Weight}
 }
 
+// checked is true of a server whose own check will say when it is up again.
+func (r *render) checked(b *l7.Backend, state l7.State) bool {
+	return r.options.Fallback && b.Check != nil && state.Health == l7.Down
+}
+
 func (r *render) server(b *l7.Backend, s *l7.Server) {
 	defer r.about("backend %s, server %s", b.Name, strings.Map(visible, s.Name))()
 	if err := checkName(s.Name); err != nil {
@@ -189,7 +194,7 @@ func (r *render) server(b *l7.Backend, s *l7.Server) {
 		words = append(words, "check", "inter", r.duration(orDefault(c.Interval, 2*time.Second)),
 			"rise", strconv.Itoa(orDefault(c.Rise, 2)), "fall", strconv.Itoa(orDefault(c.Fall, 3)))
 	}
-	if state.Health != l7.Up {
+	if state.Health != l7.Up && !r.checked(b, state) {
 		words = append(words, "disabled")
 	}
 	r.line(words...)

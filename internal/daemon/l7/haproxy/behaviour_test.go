@@ -815,8 +815,23 @@ func TestEngineChecks(t *testing.T) {
 	r.command(t, "enable health web/s1")
 	down(r)
 	stop()
+	states[l7.ServerID{Backend: "web", Server: "s3"}] = l7.State{Health: l7.Drain, Weight: 1}
+	c.Backends[0].Servers = servers(1, 1, 1)
+	c.Backends[0].Check.Rise = 5
 	r, _ = p.start(t, c, states, func(o *Options) { o.Fallback = true })
+	if got := state(r, "s2"); !strings.HasPrefix(got, "DOWN") || state(r, "s3") != "MAINT" {
+		t.Errorf("at first the dead server is %q and the drained one %q", got, state(r, "s3"))
+	}
+	p.servers(t, servers(1, 1, 1)[1:])
 	down(r)
+	for until := time.Now().Add(5 * time.Second); state(r, "s2") != "UP"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("checks pass, but the server is %q", state(r, "s2"))
+		}
+	}
+	if got := state(r, "s3"); got != "MAINT" {
+		t.Errorf("the drained server is %q", got)
+	}
 }
 
 // The worker has neither root nor a root directory of /.

@@ -10,11 +10,8 @@ import (
 
 const (
 	tableEntries = 100_000 // addresses whose rate is known; the oldest make room
-	// peek is how much of a body of unknown length HAProxy waits for. With headers of up to
-	// smallHeaders it fits into a buffer, and with those of up to largeHeaders some of it does.
-	peek         = 8192
-	smallHeaders = 4096
-	largeHeaders = 12000
+	// peek is how much of a body of unknown length HAProxy waits for.
+	peek = 8192
 )
 
 func (r *render) limits(l *l7.Listener) {
@@ -68,6 +65,8 @@ func (r *render) body(l *l7.Listener) {
 	if wait == 0 {
 		wait = Defaults.Request
 	}
+	// Besides headers a buffer has what HAProxy adds to each and the room for its own changes.
+	smallHeaders, largeHeaders := r.bufferSize()-peek-4096, r.bufferSize()-4384
 	status, least := "http-request deny deny_status 413", limit+1
 	if least > peek {
 		status, least = "http-request return status 411", peek
