@@ -170,6 +170,11 @@ func (r *render) state(b *l7.Backend, s *l7.Server) l7.State {
 	return l7.State{Health: l7.Up, Weight: s.Weight}
 }
 
+// checked is true of a server whose own check will say when it is up again.
+func (r *render) checked(b *l7.Backend, state l7.State) bool {
+	return r.options.Fallback && b.Check != nil && state.Health == l7.Down
+}
+
 func (r *render) server(b *l7.Backend, s *l7.Server) {
 	defer r.about("backend %s, server %s", b.Name, strings.Map(visible, s.Name))()
 	if err := checkName(s.Name); err != nil {
@@ -201,7 +206,7 @@ func (r *render) server(b *l7.Backend, s *l7.Server) {
 	if c := b.Check; c != nil && c.TLS != (b.TLS != nil) {
 		words = append(words, map[bool]string{true: "check-ssl verify none", false: "no-check-ssl"}[c.TLS])
 	}
-	if state.Health != l7.Up {
+	if state.Health != l7.Up && !r.checked(b, state) {
 		words = append(words, "disabled")
 	}
 	r.line(words...)

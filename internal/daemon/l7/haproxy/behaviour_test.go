@@ -5,7 +5,9 @@ package haproxy
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha1"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +23,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/daemon/l7"
@@ -53,7 +56,7 @@ func TestRoutes(t *testing.T) {
 		{Match: l7.Match{Paths: []string{"/headers"}}, Target: l7.Target{Backend: "b3"}, Headers: []l7.HeaderChange{
 			{Name: "X-Set", Value: hostile}, {Name: "X-Add", Value: "two", Add: true}, {Name: "X-Gone"},
 			{Reply: true, Name: "Server"}, {Reply: true, Name: "X-Reply", Value: hostile}}},
-		{Match: l7.Match{PathPrefixes: []string{"/strip", "/a.b/"}}, StripPrefix: true, Target: l7.Target{Backend: "b3"}},
+		{Match: l7.Match{PathPrefixes: []string{"/strip", "/strip2", "/a.b/"}}, StripPrefix: true, Target: l7.Target{Backend: "b3"}},
 		{Match: l7.Match{PathPrefixes: []string{"/put"}}, StripPrefix: true, AddPrefix: "/100%25/", Target: l7.Target{Backend: "b3"}},
 	}
 	type request struct {
@@ -144,7 +147,7 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("the reply has %v", resp.Header)
 		}
 		for path, want := range map[string]string{
-			"/strip": "/", "/strip/": "/", "/strip/x?q=1": "/x?q=1", "/strip//x": "//x", "/a.b/c": "/c", "/strip/strip": "/strip",
+			"/strip": "/", "/strip/": "/", "/strip/x?q=1": "/x?q=1", "/strip//x": "//x", "/a.b/c": "/c", "/strip/strip": "/strip", "/strip2/x": "/x",
 			"/put/x?q": "/100%25/x?q", "/put": "/100%25/",
 		} {
 			ask(t, request{path: path})
@@ -384,6 +387,12 @@ func TestLimits(t *testing.T) {
 					t.Errorf("%d bytes, declared: %v, header of %d bytes: %d, expected %d", m.n, m.declared, m.header, got, m.want)
 				}
 			}
+			// Headers that leave no room for a body in HAProxy's buffer, up to those that it refuses.
+			for n := 15100; n < 15140; n += 3 {
+				if got := post(t, "", 100_000, false, n); !same(got, 411) && got != 400 {
+					t.Errorf("100000 bytes, header of %d bytes: %d", n, got)
+				}
+			}
 			// HTTP/2 has lengths of its own.
 			h2 := &http.Client{Transport: p.prior()}
 			for _, m := range []struct {
@@ -605,15 +614,19 @@ func TestWebSocket(t *testing.T) {
 			go func() {
 				defer c.Close()
 				r := bufio.NewReader(c)
-				if _, err := http.ReadRequest(r); err != nil {
+				req, err := http.ReadRequest(r)
+				if err != nil {
 					return
 				}
-				io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")
+				accept := sha1.Sum([]byte(req.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+				fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+					base64.StdEncoding.EncodeToString(accept[:]))
 				io.Copy(c, r)
 			}()
 		}
 	}()
 	p.start(t, web(servers(1), func(l *l7.Listener, b *l7.Backend) {
+		l.HTTP2 = true
 		l.Timeouts = l7.Timeouts{Client: 300 * time.Millisecond}
 		b.Timeouts = l7.ServerTimeouts{Server: 300 * time.Millisecond, Tunnel: 10 * time.Second}
 		l.Limits.Body = 1000
@@ -640,6 +653,58 @@ func TestWebSocket(t *testing.T) {
 		if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(sent, got) {
 			t.Fatalf("after %v: %v", pause, err)
 		}
+	}
+	upgradeOf2(t, p)
+}
+
+// upgradeOf2 opens a WebSocket in a stream of HTTP/2 (RFC 8441) and sends data both ways.
+func upgradeOf2(t *testing.T, p *place) {
+	t.Helper()
+	c, err := p.dial("", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	io.WriteString(c, http2.ClientPreface)
+	f := http2.NewFramer(c, c)
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f.WriteSettings()
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{{":method", "CONNECT"}, {":protocol", "websocket"}, {":scheme", "http"}, {":path", "/chat"}, {":authority", "a.example"}, {"sec-websocket-version", "13"}} {
+		e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+	}
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: block.Bytes()})
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			if got := frame.PseudoValue("status"); got != "200" {
+				t.Fatalf("the status is %s", got)
+			}
+			f.WriteData(1, false, []byte("frame"))
+		case *http2.DataFrame:
+			if string(frame.Data()) != "frame" {
+				t.Errorf("the data is %q", frame.Data())
+			}
+			return
+		case *http2.RSTStreamFrame:
+			t.Fatal(frame)
+		}
+	}
+}
+
+func TestHTTP2IsOff(t *testing.T) {
+	p := newPlace(t)
+	all := servers(1)
+	p.servers(t, all)
+	p.start(t, web(all, nil), nil, nil)
+	if resp, err := (&http.Client{Transport: p.prior()}).Get(base); err == nil {
+		t.Errorf("HTTP/2 without http2 gets %s", resp.Status)
 	}
 }
 
@@ -751,8 +816,23 @@ func TestEngineChecks(t *testing.T) {
 	r.command(t, "enable health web/s1")
 	down(r)
 	stop()
+	states[l7.ServerID{Backend: "web", Server: "s3"}] = l7.State{Health: l7.Drain, Weight: 1}
+	c.Backends[0].Servers = servers(1, 1, 1)
+	c.Backends[0].Check.Rise = 5
 	r, _ = p.start(t, c, states, func(o *Options) { o.Fallback = true })
+	if got := state(r, "s2"); !strings.HasPrefix(got, "DOWN") || state(r, "s3") != "MAINT" {
+		t.Errorf("at first the dead server is %q and the drained one %q", got, state(r, "s3"))
+	}
+	p.servers(t, servers(1, 1, 1)[1:])
 	down(r)
+	for until := time.Now().Add(5 * time.Second); state(r, "s2") != "UP"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("checks pass, but the server is %q", state(r, "s2"))
+		}
+	}
+	if got := state(r, "s3"); got != "MAINT" {
+		t.Errorf("the drained server is %q", got)
+	}
 }
 
 // The worker has neither root nor a root directory of /.

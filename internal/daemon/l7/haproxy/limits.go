@@ -10,11 +10,8 @@ import (
 
 const (
 	tableEntries = 100_000 // addresses whose rate is known; the oldest make room
-	// peek is how much of a body of unknown length HAProxy waits for. With headers of up to
-	// smallHeaders it fits into a buffer, and with those of up to largeHeaders some of it does.
-	peek         = 8192
-	smallHeaders = 4096
-	largeHeaders = 12000
+	// peek is how much of a body of unknown length HAProxy waits for.
+	peek = 8192
 )
 
 func (r *render) limits(l *l7.Listener) {
@@ -60,26 +57,25 @@ func (r *render) rate(l *l7.Listener) {
 // Invariants: 1. wait-for-body ends when the body is whole, has the given length, or fills the
 // buffer; if none comes in time, HAProxy replies 408. 2. With headers up to smallHeaders, the
 // buffer is not full before that length, so a shorter body is whole. 3. With headers up to
-// largeHeaders, a body that is not whole has at least one byte in the buffer.
-// An upgrade (WebSocket) has no body; HTTP/1.1 with both an upgrade and a chunked body is not
-// exempt.
+// largeHeaders there is room for some of a body, so one that is not whole has at least a byte
+// there, and is refused. 4. Larger ones may leave no room, and then nothing tells a request with
+// a body from one without: both are refused. Upgrades (WebSocket, also in HTTP/2) have no body
+// for HAProxy.
 func (r *render) body(l *l7.Listener) {
 	limit := l.Limits.Body
 	r.line("http-request deny deny_status 413 if { req.body_size gt", strconv.FormatInt(limit, 10), "}")
 	r.line("acl body-declared req.fhdr(Content-Length) -m found")
-	r.line("acl body-chunked req.fhdr(Transfer-Encoding) -m found")
-	r.line("acl body-upgrade req.fhdr(Upgrade) -m found")
 	wait := l.Timeouts.Body
 	if wait == 0 {
 		wait = Defaults.Request
 	}
+	// Besides headers a buffer has what HAProxy adds to each and the room for its own changes.
+	smallHeaders, largeHeaders := r.bufferSize()-peek-4096, r.bufferSize()-4384
 	status, least := "http-request deny deny_status 413", limit+1
 	if least > peek {
 		status, least = "http-request return status 411", peek
 	}
-	unknown := "!body-declared body-chunked"
-	unknown += " || !body-declared !body-upgrade"
-	r.line("http-request wait-for-body time", r.duration(wait), "at-least", strconv.FormatInt(least, 10), "if", unknown)
+	r.line("http-request wait-for-body time", r.duration(wait), "at-least", strconv.FormatInt(least, 10), "if !body-declared")
 	r.line(status, "if !body-declared { req.body_len ge", strconv.FormatInt(least, 10), "}")
 	r.line("http-request return status 411 if !body-declared { req.body_len gt 0 } { req.hdrs,length gt", strconv.Itoa(smallHeaders), "}")
 	r.line("http-request return status 411 if !body-declared { req.hdrs,length gt", strconv.Itoa(largeHeaders), "}")

@@ -31,7 +31,8 @@ type Options struct {
 	Logs map[string]int
 	// Draining: this node gets no new clients.
 	Draining bool
-	// Fallback: HAProxy's own checks are on.
+	// Fallback: HAProxy's own checks are on, and say which servers are down; those that were
+	// down before are so until a check passes. Drained ones stay drained.
 	Fallback bool
 }
 
@@ -146,13 +147,19 @@ const (
 	spare = 4096
 )
 
-// buffers are as large as the longest headers require.
-func (r *render) buffers() {
+// bufferSize is as large as the longest headers require.
+func (r *render) bufferSize() int {
 	size := buffer
 	for i := range r.Listeners {
-		size = max(size, r.Listeners[i].Limits.Headers+rewrite+spare)
+		if n := r.Listeners[i].Limits.Headers; n > 0 {
+			size = max(size, n+rewrite+spare)
+		}
 	}
-	if size > buffer {
+	return size
+}
+
+func (r *render) buffers() {
+	if size := r.bufferSize(); size > buffer {
 		r.line("tune.bufsize", strconv.Itoa(size))
 	}
 }

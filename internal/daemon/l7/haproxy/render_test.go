@@ -109,7 +109,7 @@ func TestFallbackHasChecksOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := r.Files[1].Text; strings.Contains(text, "web") {
+	if text := r.Files[1].Text; strings.Contains(text, " web ") {
 		t.Errorf("the servers' states turn checks off:\n%s", text)
 	}
 }

@@ -356,8 +356,8 @@ func (r *render) reply(p *l7.Reply, condition string) {
 		r.fail(printable("file", p.File))
 		words = append(words, "content-type", word(kind), "file", word(p.File))
 	case p.Body != "":
-		if len(p.Body) > buffer-2*rewrite {
-			r.failf("reply: the body has %d bytes, HAProxy allows %d: shorten it, or serve it from a backend", len(p.Body), buffer-2*rewrite)
+		if most := r.bufferSize() - 2*rewrite; len(p.Body) > most {
+			r.failf("reply: the body has %d bytes, HAProxy allows %d: shorten it, or serve it from a backend", len(p.Body), most)
 		}
 		words = append(words, "content-type", word(kind), "string", word(p.Body))
 	}

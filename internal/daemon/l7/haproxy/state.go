@@ -17,18 +17,19 @@ const (
 
 	stopped, started = 0, 2
 	forcedMaint      = 1 | 4 // by the configuration
-	checkConfigured  = 2     // and not 4, enabled
+	checkConfigured  = 2
+	checkEnabled     = 4
 )
 
 // serverStates is the file by which HAProxy's own checks are off from the start. Servers are
-// as in the configuration; those without a check need no line, and all have none while the
-// checks are to be on.
+// as in the configuration; those without a check need no line. While checks are on, only those
+// that are down have one, since without it they would be up until their checks fail.
 func (r *render) serverStates() string {
 	var b strings.Builder
 	b.WriteString(stateHeader)
 	for i := range r.Backends {
 		be := &r.Backends[i]
-		if be.Check == nil || r.options.Fallback {
+		if be.Check == nil {
 			continue
 		}
 		health := orDefault(be.Check.Rise, 2) + orDefault(be.Check.Fall, 3) - 1
@@ -39,12 +40,17 @@ func (r *render) serverStates() string {
 		for j := range be.Servers {
 			s := &be.Servers[j]
 			state := r.state(be, s)
-			op, admin, h := started, 0, health
-			if state.Health != l7.Up {
+			op, admin, h, check := started, 0, health, checkConfigured
+			switch {
+			case r.checked(be, state):
+				op, h, check = stopped, 0, checkConfigured|checkEnabled
+			case r.options.Fallback:
+				continue
+			case state.Health != l7.Up:
 				op, admin, h = stopped, forcedMaint, 0
 			}
 			fmt.Fprintf(&b, "%d %s %d %s %s %d %d %d %d 0 1 0 %d %d 0 0 0 - %d - %d 0 - - 0\n",
-				i+len(r.Listeners)+2, be.Name, j+1, s.Name, s.Address.Addr(), op, admin, state.Weight, state.Weight, h, checkConfigured, s.Address.Port(), ssl)
+				i+len(r.Listeners)+2, be.Name, j+1, s.Name, s.Address.Addr(), op, admin, state.Weight, state.Weight, h, check, s.Address.Port(), ssl)
 		}
 	}
 	return b.String()
