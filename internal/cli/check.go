@@ -73,6 +73,7 @@ line, or 3 if it cannot be read.`,
 				for _, s := range loaded.Services {
 					r.Servers += len(s.Servers)
 				}
+				r.Warnings = append(r.Warnings, loaded.Warnings...)
 				r.Warnings = append(r.Warnings, keyWarnings(loaded)...)
 			}
 			if err := out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printChecked(w, r) }); err != nil {

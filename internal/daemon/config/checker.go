@@ -49,6 +49,11 @@ func (c *checker) refuse(path, format string, args ...any) {
 	}
 }
 
+// warn records what is valid and probably not meant.
+func (c *checker) warn(path, format string, args ...any) {
+	c.config.Warnings = append(c.config.Warnings, c.tree.Mistake(path, format, args...).Error())
+}
+
 // sorted are the mistakes by file and line.
 func (c *checker) sorted() Mistakes {
 	slices.SortStableFunc(c.mistakes, func(a, b error) int {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/pair"
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/replicate"
@@ -34,6 +35,10 @@ type Config struct {
 	// VRRP is for imbang vrrp; nil: there is no such section.
 	VRRP     *setup.Setup
 	Services []Service
+	// Layer7 is HTTP; nil: there are no listeners.
+	Layer7 *Layer7
+	// Warnings are about what is valid and probably not meant, each with its place.
+	Warnings []string
 	Files    []string // that were read, the first one first
 }
 
@@ -121,6 +126,13 @@ type Service struct {
 	Quorum, Hysteresis   int
 	QuorumUp, QuorumDown []string
 	DrainDeadline        time.Duration // 0: none
+}
+
+// Layer7 is HTTP: listeners, backends and the process that carries them out, with the daemon's
+// checks of their servers.
+type Layer7 struct {
+	l7.Config
+	Checks map[l7.ServerID][]*Check // of the servers that have any
 }
 
 // Server is a real server of a service.

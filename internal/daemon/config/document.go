@@ -8,22 +8,27 @@ import "imbang/internal/daemon/check"
 // tags describe the keys, for the reference and the JSON Schema.
 
 type document struct {
-	Include  []string            `yaml:"include" jsonschema_description:"files with further services and checks, relative to this one; wildcards as in *.yaml"`
-	Director *directorDoc        `yaml:"director" jsonschema_description:"devices and tables; without it, the director that is loaded is used as it is"`
-	Settings map[string]string   `yaml:"settings" jsonschema_description:"settings of the director by name; imbang settings lists them"`
-	Timeouts timeoutsDoc         `yaml:"timeouts" jsonschema_description:"of connections, as ipvsadm --set has them; default as they are"`
-	Daemon   daemonDoc           `yaml:"daemon" jsonschema_description:"the process itself"`
-	Sync     syncDoc             `yaml:"synchronization" jsonschema_description:"synchronization of connections with other directors: by the protocol of Linux's IPVS (master, backup), by imbang's own (replication), or both"`
-	Pair     *pairDoc            `yaml:"pair" jsonschema_description:"link to the daemon of the director that stands in for this one: compares configurations, shares operators' orders, and compares which servers the two see up; without it, there is none"`
-	VRRP     *vrrpDoc            `yaml:"vrrp" jsonschema_description:"addresses that move between directors, for imbang vrrp"`
-	Checks   map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
-	Services []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
+	Include   []string            `yaml:"include" jsonschema_description:"files with further services, checks, listeners and backends, relative to this one; wildcards as in *.yaml"`
+	Director  *directorDoc        `yaml:"director" jsonschema_description:"devices and tables; without it, the director that is loaded is used as it is"`
+	Settings  map[string]string   `yaml:"settings" jsonschema_description:"settings of the director by name; imbang settings lists them"`
+	Timeouts  timeoutsDoc         `yaml:"timeouts" jsonschema_description:"of connections, as ipvsadm --set has them; default as they are"`
+	Daemon    daemonDoc           `yaml:"daemon" jsonschema_description:"the process itself"`
+	Sync      syncDoc             `yaml:"synchronization" jsonschema_description:"synchronization of connections with other directors: by the protocol of Linux's IPVS (master, backup), by imbang's own (replication), or both"`
+	Pair      *pairDoc            `yaml:"pair" jsonschema_description:"link to the daemon of the director that stands in for this one: compares configurations, shares operators' orders, and compares which servers the two see up; without it, there is none"`
+	VRRP      *vrrpDoc            `yaml:"vrrp" jsonschema_description:"addresses that move between directors, for imbang vrrp"`
+	Checks    map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
+	Services  []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
+	Listeners []listenerDoc       `yaml:"listeners" jsonschema_description:"HTTP and HTTPS, accepted at addresses of this host and passed to backends by HAProxy; not carried out by this version yet"`
+	Backends  []backendDoc        `yaml:"backends" jsonschema_description:"servers that listeners pass requests to; not carried out by this version yet"`
+	Proxy     *proxyDoc           `yaml:"proxy" jsonschema_description:"the process that carries listeners and backends out, HAProxy; not carried out by this version yet"`
 }
 
 // included is what an included file may have.
 type included struct {
-	Checks   map[string]checkDoc `yaml:"checks"`
-	Services []serviceDoc        `yaml:"services"`
+	Checks    map[string]checkDoc `yaml:"checks"`
+	Services  []serviceDoc        `yaml:"services"`
+	Listeners []listenerDoc       `yaml:"listeners"`
+	Backends  []backendDoc        `yaml:"backends"`
 }
 
 type directorDoc struct {

@@ -23,7 +23,7 @@ const maxFile = 4 << 20
 var kind = strictyaml.Kind{
 	Name: "a configuration", Begin: `a configuration that begins with "services:"`,
 	// A password, a token or an SNMP community may be in these.
-	Secret: []string{"headers", "secrets", "send", "send_hex", "password", "secret", "token"},
+	Secret: []string{"headers", "secrets", "send", "send_hex", "password", "secret", "token", "raw"},
 }
 
 // Mistakes are all that is wrong with a configuration, in order of files and lines.
@@ -63,7 +63,13 @@ func Parse(path string, text []byte) (*Config, error) {
 	return parse(path, text, &Seen{files: map[string]stamp{}})
 }
 
+// parse refuses what this version reads and does not carry out.
 func parse(path string, text []byte, seen *Seen) (*Config, error) {
+	return read(path, text, seen, (*checker).refuseLayer7)
+}
+
+// read is parse with what is refused in addition; nil: nothing.
+func read(path string, text []byte, seen *Seen, refuse func(*checker, []section)) (*Config, error) {
 	var d document
 	tree, err := strictyaml.Decode(path, text, kind, &d)
 	if err != nil {
@@ -75,7 +81,7 @@ func parse(path string, text []byte, seen *Seen) (*Config, error) {
 	c.tree = tree
 	files := c.included(&d)
 	c.top(&d)
-	sections := append([]section{{tree, included{d.Checks, d.Services}}}, files...)
+	sections := append([]section{{tree, included{d.Checks, d.Services, d.Listeners, d.Backends}}}, files...)
 	for _, s := range sections { // services may name checks of any file
 		c.tree = s.tree
 		c.checks(s.Checks)
@@ -83,6 +89,10 @@ func parse(path string, text []byte, seen *Seen) (*Config, error) {
 	for _, s := range sections {
 		c.tree = s.tree
 		c.services(s.Services)
+	}
+	c.layer7(sections, d.Proxy)
+	if refuse != nil {
+		refuse(c, sections)
 	}
 	c.tree = tree
 	c.trackDirector(d.VRRP)
@@ -98,7 +108,7 @@ func parse(path string, text []byte, seen *Seen) (*Config, error) {
 	return c.config, nil
 }
 
-// section is what one file says of checks and services.
+// section is what one file says of checks, services, listeners and backends.
 type section struct {
 	tree *strictyaml.Tree
 	included

@@ -38,6 +38,9 @@ func TestErrorsKeepSecrets(t *testing.T) {
 		"headers as text":    checks + "http:\n      headers: \"Authorization: Bearer SECRET\"\n",
 		"header as list":     checks + "http:\n      headers: {Authorization: [SECRET]}\n",
 		"header's name":      checks + "http:\n      headers: {\"Authorization Bearer SECRET\": x}\n",
+		"raw as text":        "proxy: {raw: SECRET}\n",
+		"raw line":           "proxy: {raw: [\"SECRET 1\", \"stats socket SECRET\"]}\nlisteners: [{name: a, raw: [\"'SECRET\"]}]\n",
+		"header of requests": "listeners: [{name: a, headers: [{name: Authorization, value: \"SECRET\\n\"}]}]\n",
 		"community":          checks + "udp: {send_hex: SECRET}\n",
 		"end of a long text": checks + "http:\n      requests: [{path: \"" + strings.Repeat("x", 40) + "SECRET\"}]\n",
 	} {

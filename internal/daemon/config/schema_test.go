@@ -45,7 +45,7 @@ func TestSchema(t *testing.T) {
 		}
 		return schema.Validate(v)
 	}
-	for _, path := range []string{"testdata/whole.yaml", "testdata/more/services.yaml"} {
+	for _, path := range []string{"testdata/whole.yaml", "testdata/more/services.yaml", "testdata/layer7/whole.yaml", "testdata/layer7/more/backends.yaml"} {
 		if err := valid(path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -53,6 +53,14 @@ func TestSchema(t *testing.T) {
 	for _, name := range []string{"unknown-key", "unknown-service-key", "unknown-server-key", "unknown-check-key", "unknown-http-key", "list-for-mapping", "text-for-number", "text-for-list", "mode", "protocol", "on-failure", "all-down", "sync-unknown-key", "sync-role", "vrrp-unknown-key", "vrrp-checksum"} {
 		if err := valid("testdata/invalid/" + name + ".yaml"); err == nil {
 			t.Errorf("%s is valid by the schema", name)
+		}
+	}
+	for _, text := range []string{
+		"listeners: [{nam: a}]", "listeners: [{name: a, routes: [{match: {path: /}}]}]", "listeners: [{name: a, log: {format: clf}}]", "listeners: [{name: a, tls: {certificates: /a}}]",
+		"backends: [{name: a, balance: rr}]", "backends: [{name: a, servers: [{address: b, weight: heavy}]}]", "backends: [{name: a, cookie: SRV}]", "proxy: {threads: many}", "proxy: {chroot: /}",
+	} {
+		if err := valid(write(t, text+"\n")); err == nil {
+			t.Errorf("%s is valid by the schema", text)
 		}
 	}
 }

@@ -42,8 +42,8 @@ var SharedRules = sync.OnceValue(func() *shared.Rules {
 	return r
 })
 
-// whole is the document of all files: services and checks of those that are included stand in
-// it as if they stood in the first one.
+// wholeDocument is the document of all files: checks, services, listeners and backends of those
+// that are included stand in it as if they stood in the first one.
 func wholeDocument(sections []section) shared.Document {
 	d := sections[0].tree.Value()
 	delete(d, "include")
@@ -57,9 +57,11 @@ func wholeDocument(sections []section) shared.Document {
 			maps.Copy(into, checks)
 			d["checks"] = into
 		}
-		if services, has := more["services"].([]any); has {
-			before, _ := d["services"].([]any)
-			d["services"] = append(before, services...)
+		for _, key := range []string{"services", "listeners", "backends"} {
+			if list, has := more[key].([]any); has {
+				before, _ := d[key].([]any)
+				d[key] = append(before, list...)
+			}
 		}
 	}
 	return d

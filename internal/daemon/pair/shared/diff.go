@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -149,13 +150,16 @@ func equal(a, b any) bool {
 	return plain(a) == plain(b)
 }
 
+// quantity is a share, a number of days or a size.
+var quantity = regexp.MustCompile(`^[0-9.]+(%|d|B|KiB|MiB|GiB)$`)
+
 func plain(value any) string {
 	text := fmt.Sprint(value)
 	narrow := strings.Replace(strings.ReplaceAll(text, " ", ""), "min", "m", 1)
 	if d, err := time.ParseDuration(narrow); err == nil && narrow != "0" {
 		return d.String()
 	}
-	if strings.HasSuffix(narrow, "%") {
+	if quantity.MatchString(narrow) {
 		return narrow
 	}
 	return text

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package haproxy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/l7"
+)
+
+func (r *render) backend(b *l7.Backend) {
+	defer r.about("backend %s", strings.Map(visible, b.Name))()
+	if err := checkName(b.Name); err != nil {
+		r.fail(err)
+		return
+	}
+	if b.Name == NodeBackend {
+		r.failf("the name is imbang's own: choose another")
+	}
+	r.section("backend", b.Name)
+	r.balance(b)
+	r.retries(b)
+	r.serverTimeouts(b)
+	r.cookie(b.Cookie)
+	r.raw(b.Raw, false)
+	if b.Maintenance != nil {
+		r.reply(b.Maintenance, "if { nbsrv eq 0 }")
+	}
+	r.check(b.Check)
+	for i := range b.Servers {
+		r.server(b, &b.Servers[i])
+	}
+}
+
+// balance by the method. A hash is consistent: when a server leaves, only its clients move.
+func (r *render) balance(b *l7.Backend) {
+	switch b.Method {
+	case "", l7.RoundRobin:
+		r.line("balance roundrobin")
+	case l7.LeastConn, l7.First:
+		r.line("balance", string(b.Method))
+	case l7.Random:
+		r.line("balance random(2)")
+	case l7.Source, l7.URI:
+		r.line("balance", string(b.Method))
+	case l7.Header:
+		if _, err := headerName(b.Header); err != nil {
+			r.fail(err)
+			return
+		}
+		r.line("balance", word("hdr("+b.Header+")"))
+	default:
+		r.failf("balance %q: use roundrobin, leastconn, source, uri, header, random or first", string(b.Method))
+	}
+	switch b.Method {
+	case l7.Source, l7.URI, l7.Header:
+		// avalanche: keys that differ in one bit get unrelated servers.
+		r.line("hash-type consistent sdbm avalanche")
+	}
+}
+
+// Causes of retries, HAProxy's words beside statuses.
+var (
+	retryOn       = []string{"none", "conn-failure", "empty-response", "junk-response", "response-timeout", "0rtt-rejected", "all-retryable-errors"}
+	retryStatuses = []string{"401", "403", "404", "408", "425", "429", "500", "501", "502", "503", "504"}
+)
+
+// retries. A request that may have been carried out is sent again only if its method is
+// idempotent.
+func (r *render) retries(b *l7.Backend) {
+	r.line("retries", strconv.Itoa(b.Retries))
+	if b.Redispatch {
+		r.line("option redispatch 1")
+	} else {
+		r.line("no option redispatch")
+	}
+	if len(b.RetryOn) == 0 {
+		return
+	}
+	for _, s := range b.RetryOn {
+		if slices.Contains(retryStatuses, s) {
+			if (s == "401" || s == "403") && !r.version.AtLeast(2, 7) || s == "429" && !r.version.AtLeast(3, 0) {
+				r.cannot("retry on "+s, "remove it from retry_on")
+			}
+		} else if !slices.Contains(retryOn, s) {
+			r.failf("retry_on %q: use %s or %s", s, strings.Join(retryOn, ", "), strings.Join(retryStatuses, ", "))
+		}
+	}
+	r.line(append([]string{"retry-on"}, b.RetryOn...)...)
+	r.line("http-request disable-l7-retry unless { method GET HEAD OPTIONS PUT DELETE TRACE }")
+}
+
+// cookie that binds a client to its server.
+func (r *render) cookie(c *l7.Cookie) {
+	if c == nil {
+		return
+	}
+	key, err := headerName(c.Name)
+	r.fail(err)
+	words := []string{"cookie", key, "insert indirect nocache"}
+	if c.HTTPOnly {
+		words = append(words, "httponly")
+	}
+	if c.Secure {
+		words = append(words, "secure")
+	}
+	for _, t := range []struct {
+		key string
+		is  time.Duration
+	}{{"maxidle", c.MaxIdle}, {"maxlife", c.MaxLife}} {
+		if t.is > 0 {
+			words = append(words, t.key, strconv.FormatInt(int64((t.is+time.Second-1)/time.Second), 10))
+		}
+	}
+	switch s := strings.ToLower(c.SameSite); s {
+	case "":
+	case "none", "lax", "strict":
+		if s == "none" && !c.Secure {
+			r.failf("cookie: same_site none requires secure: browsers ignore it otherwise")
+		}
+		words = append(words, "attr SameSite="+strings.ToUpper(s[:1])+s[1:])
+	default:
+		r.failf("cookie: same_site %q: use none, lax or strict", c.SameSite)
+	}
+	r.line(words...)
+}
+
+// check is HAProxy's own, for when the daemon is gone. Without path it connects.
+func (r *render) check(c *l7.EngineCheck) {
+	if c == nil {
+		return
+	}
+	if c.Path != "" {
+		r.httpCheck(c)
+	}
+	if c.Timeout > 0 {
+		r.line("timeout check", r.duration(c.Timeout))
+	}
+}
+
+func (r *render) httpCheck(c *l7.EngineCheck) {
+	r.line("option httpchk")
+	r.fail(absolute("check: path", c.Path))
+	words := []string{"http-check send meth", orDefault(c.Method, "GET"), "uri", word(c.Path), "ver HTTP/1.1 hdr Host"}
+	host := c.Host
+	if host == "" {
+		host = "imbang"
+	}
+	r.fail(pathText("check: host", host))
+	r.line(append(words, word(format(host)))...)
+	statuses := "200-399"
+	if len(c.Statuses) > 0 {
+		statuses = strings.Join(c.Statuses, ",")
+	}
+	if strings.Trim(statuses, "0123456789-,") != "" {
+		r.failf("check: statuses %q: write numbers and ranges, such as 200-399", statuses)
+	}
+	r.line("http-check expect status", statuses)
+}
+
+// state is what a server is to be.
+func (r *render) state(b *l7.Backend, s *l7.Server) l7.State {
+	if state, known := r.states[l7.ServerID{Backend: b.Name, Server: s.Name}]; known {
+		return state
+	}
+	return l7.State{Health: l7.Up, Weight: s.Weight}
+}
+
+// checked is true of a server whose own check will say when it is up again.
+func (r *render) checked(b *l7.Backend, state l7.State) bool {
+	return r.options.Fallback && b.Check != nil && state.Health == l7.Down
+}
+
+func (r *render) server(b *l7.Backend, s *l7.Server) {
+	defer r.about("backend %s, server %s", b.Name, strings.Map(visible, s.Name))()
+	if err := checkName(s.Name); err != nil {
+		r.fail(err)
+		return
+	}
+	state := r.state(b, s)
+	if state.Weight < 0 || state.Weight > 256 {
+		r.failf("weight %d: use 0 to 256", state.Weight)
+	}
+	words := []string{"server", s.Name, s.Address.String(), "weight", strconv.Itoa(state.Weight)}
+	if s.MaxConnections > 0 {
+		words = append(words, "maxconn", strconv.Itoa(s.MaxConnections))
+	}
+	if s.Backup {
+		words = append(words, "backup")
+	}
+	if b.Cookie != nil {
+		words = append(words, "cookie", s.Name)
+	}
+	words = append(words, r.connection(b)...)
+	if c := b.Check; c != nil {
+		words = append(words, "check", "inter", r.duration(orDefault(c.Interval, 2*time.Second)),
+			"rise", strconv.Itoa(orDefault(c.Rise, 2)), "fall", strconv.Itoa(orDefault(c.Fall, 3)))
+	}
+	if c := b.Check; c != nil && c.Port != 0 {
+		words = append(words, "port", strconv.Itoa(int(c.Port)))
+	}
+	if c := b.Check; c != nil && c.TLS != (b.TLS != nil) {
+		words = append(words, map[bool]string{true: "check-ssl verify none", false: "no-check-ssl"}[c.TLS])
+	}
+	if state.Health != l7.Up && !r.checked(b, state) {
+		words = append(words, "disabled")
+	}
+	r.line(words...)
+}
+
+func orDefault[T comparable](is, def T) T {
+	var zero T
+	if is == zero {
+		return def
+	}
+	return is
+}
+
+// connection is how servers of a backend are spoken to.
+func (r *render) connection(b *l7.Backend) (words []string) {
+	switch b.Protocol {
+	case "", l7.HTTP1, l7.HTTP2:
+	default:
+		r.failf("protocol %q: use http/1.1 or h2", string(b.Protocol))
+	}
+	if t := b.TLS; t != nil {
+		words = append(words, "ssl")
+		if b.Protocol == l7.HTTP2 {
+			words = append(words, "alpn h2")
+		}
+		words = append(words, r.serverTLS(t)...)
+	} else if b.Protocol == l7.HTTP2 {
+		words = append(words, "proto h2")
+	}
+	switch b.SendProxy {
+	case 0:
+	case 1:
+		words = append(words, "send-proxy")
+	case 2:
+		words = append(words, "send-proxy-v2")
+	default:
+		r.failf("send_proxy %d: use 1 or 2", b.SendProxy)
+	}
+	return words
+}
+
+func (r *render) serverTLS(t *l7.ServerTLS) (words []string) {
+	// The name that is sent is also the one that is verified.
+	sni := "req.hdr(host),host_only"
+	if t.Name != "" {
+		r.fail(checkName(t.Name))
+		sni = fmt.Sprintf("str(%s)", t.Name)
+	}
+	words = append(words, "sni", word(sni))
+	if t.CA == "" {
+		words = append(words, "verify none")
+	} else {
+		r.fail(file("CA", t.CA))
+		words = append(words, "verify required ca-file", word(t.CA))
+	}
+	if t.Client != "" {
+		r.fail(file("certificate", t.Client))
+		words = append(words, "crt", word(t.Client))
+	}
+	return words
+}

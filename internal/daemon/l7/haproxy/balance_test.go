@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package haproxy
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/l7"
+)
+
+const total = 10_000
+
+// spread sends requests over connections at the same time, and returns the replies by
+// server.
+func (r *process) spread(t *testing.T, connections, total int) map[string]int {
+	t.Helper()
+	var next atomic.Int64
+	var mu sync.Mutex
+	shares := map[string]int{}
+	var wg sync.WaitGroup
+	for range connections {
+		wg.Go(func() {
+			q := r.requests(t, "", at)
+			defer q.Close()
+			mine := map[string]int{}
+			for next.Add(1) <= int64(total) {
+				s, err := q.send("/", "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mine[s]++
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for s, n := range mine {
+				shares[s] += n
+			}
+		})
+	}
+	wg.Wait()
+	return shares
+}
+
+// expect compares shares of requests with those of weights, within a tolerance in requests.
+func expect(t *testing.T, shares map[string]int, weights []int, tolerance float64) {
+	t.Helper()
+	sum := 0
+	for _, w := range weights {
+		sum += w
+	}
+	all := 0
+	for i, w := range weights {
+		n := shares[fmt.Sprintf("s%d", i+1)]
+		all += n
+		if want := total * float64(w) / float64(sum); math.Abs(float64(n)-want) > tolerance {
+			t.Errorf("server %d of weight %d got %d requests of %d, expected %.0f within %.0f", i+1, w, n, total, want, tolerance)
+		}
+	}
+	if all != total {
+		t.Errorf("%d of %d requests have a reply", all, total)
+	}
+}
+
+func TestBalance(t *testing.T) {
+	p := newPlace(t)
+	t.Run("roundrobin", func(t *testing.T) {
+		weights := []int{3, 2, 1}
+		p.counters(t, servers(weights...), 0)
+		r, _ := p.start(t, web(servers(weights...), nil), nil, nil)
+		// No server is more than one round ahead of its share.
+		expect(t, r.spread(t, 1, total), weights, 3)
+	})
+	t.Run("leastconn", func(t *testing.T) {
+		weights := []int{2, 1, 1}
+		all := p.counters(t, servers(weights...), time.Millisecond)
+		all[1].wait.Store(int64(4 * time.Millisecond)) // gets as many at a time, so fewer in all
+		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.LeastConn }), nil, nil)
+		const connections = 12
+		r.spread(t, connections, total)
+		sent := 0
+		for i, c := range all {
+			sent += int(c.requests.Load())
+			// Requests that are open are in proportion to the weights.
+			if most := c.most.Load(); most > int64(connections*weights[i]/4+1) {
+				t.Errorf("server %d of weight %d had %d requests of %d at the same time", i+1, weights[i], most, connections)
+			}
+		}
+		if sent != total {
+			t.Errorf("the servers got %d requests of %d", sent, total)
+		}
+	})
+	t.Run("random", func(t *testing.T) {
+		weights := []int{100, 50, 50}
+		all := p.counters(t, servers(weights...), 0)
+		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.Random }), nil, nil)
+		// Without other requests both draws are idle: the first one counts.
+		expect(t, r.spread(t, 1, total), weights, 700)
+		// Of two draws the less busy one: a busy server gets what drew it twice.
+		all[0].wait.Store(int64(3 * time.Second))
+		held := hold(t, r, "s1", 30)
+		before := all[0].requests.Load()
+		for i := range 3 {
+			all[i].requests.Store(0)
+		}
+		all[0].wait.Store(0)
+		shares := r.spread(t, 1, total)
+		held()
+		if share := float64(shares["s1"]) / total; share < 0.20 || share > 0.31 {
+			t.Errorf("a busy server of half of the weight got %.3f of the requests, expected 0.25 (%d before)", share, before)
+		}
+	})
+	t.Run("first", func(t *testing.T) {
+		all := servers(1, 1, 1)
+		for i := range all {
+			all[i].MaxConnections = 2
+		}
+		counters := p.counters(t, all, 0)
+		r, _ := p.start(t, web(all, func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.First }), nil, nil)
+		if shares := r.spread(t, 2, total); shares["s1"] != total {
+			t.Errorf("the first server has room, but the shares are %v", shares)
+		}
+		for _, c := range counters {
+			c.wait.Store(int64(time.Millisecond))
+		}
+		shares := r.spread(t, 4, total/10)
+		if shares["s2"] == 0 || shares["s3"] > total/1000 || counters[0].most.Load() > 2 || counters[1].most.Load() > 2 {
+			t.Errorf("4 requests at a time fill the first two servers, but the shares are %v", shares)
+		}
+	})
+}
+
+// hold sends requests that the server does not reply to for a while, until it has n of them.
+func hold(t *testing.T, r *process, server string, n int) (end func()) {
+	t.Helper()
+	r.command(t, "set server web/s2 state maint")
+	r.command(t, "set server web/s3 state maint")
+	var conns []*requests
+	for range n {
+		q := r.requests(t, "", at)
+		conns = append(conns, q)
+		fmt.Fprint(q, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	time.Sleep(100 * time.Millisecond)
+	r.command(t, "set server web/s2 state ready")
+	r.command(t, "set server web/s3 state ready")
+	return func() {
+		for _, q := range conns {
+			q.Close()
+		}
+	}
+}
+
+// Hashes: a key keeps its server; weights hold; when a server leaves, only its keys move, and
+// they come back with it.
+func TestHash(t *testing.T) {
+	p := newPlace(t)
+	weights := []int{100, 200, 100}
+	p.counters(t, servers(weights...), 0)
+	const keys = total / 10
+	for _, m := range []struct {
+		method l7.Method
+		// ask sends the n-th request of the key-th client.
+		ask func(r *process, q *requests, key, n int) (string, error)
+	}{
+		{l7.Source, func(_ *process, q *requests, _, n int) (string, error) { return q.send(fmt.Sprintf("/%d", n), "") }},
+		{l7.URI, func(_ *process, q *requests, key, n int) (string, error) {
+			return q.send(fmt.Sprintf("/page/%d?q=%d", key, n), "")
+		}},
+		{l7.Header, func(_ *process, q *requests, key, n int) (string, error) {
+			return q.send(fmt.Sprintf("/%d", n), fmt.Sprintf("X-User: user%d\r\n", key))
+		}},
+	} {
+		t.Run(string(m.method), func(t *testing.T) {
+			place := func(states l7.States, each int) (of [keys]string, shares map[string]int) {
+				r, stop := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) {
+					b.Method, b.Header = m.method, "X-User"
+				}), states, nil)
+				defer stop()
+				shares = map[string]int{}
+				for key := range keys {
+					q := r.requests(t, fmt.Sprintf("127.7.%d.%d", key/200, key%200+1), at)
+					for n := range each {
+						s, err := m.ask(r, q, key, n)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if n > 0 && s != of[key] {
+							t.Fatalf("key %d is at %s, then at %s", key, of[key], s)
+						}
+						of[key] = s
+						shares[s]++
+					}
+					q.Close()
+				}
+				return of, shares
+			}
+			before, shares := place(nil, total/keys)
+			expect(t, shares, weights, 600)
+			after, _ := place(l7.States{{Backend: "web", Server: "s1"}: {Health: l7.Down, Weight: 100}}, 1)
+			moved, gone := 0, map[string]int{}
+			for key := range keys {
+				switch {
+				case before[key] == "s1":
+					gone[after[key]]++
+				case before[key] != after[key]:
+					moved++
+				}
+			}
+			if moved > 0 || gone["s1"] > 0 || gone["s2"] < gone["s3"] {
+				t.Errorf("without s1, %d keys of other servers moved; its own went to %v", moved, gone)
+			}
+		})
+	}
+}

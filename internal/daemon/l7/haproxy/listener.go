@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package haproxy
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/l7"
+)
+
+func (r *render) listener(l *l7.Listener) {
+	defer r.about("listener %s", strings.Map(visible, l.Name))()
+	if err := checkName(l.Name); err != nil {
+		r.fail(err)
+		return
+	}
+	r.section("frontend", l.Name)
+	r.binds(l)
+	if !l.HTTP2 {
+		// Without it a connection that begins as HTTP/2 is taken as that.
+		r.line("option disable-h2-upgrade")
+	}
+	if l.Limits.Connections > 0 {
+		r.line("maxconn", strconv.Itoa(l.Limits.Connections))
+	}
+	r.clientTimeouts(&l.Timeouts)
+	for _, p := range l.AcceptProxy {
+		r.line("tcp-request connection expect-proxy layer4 if { src", p.Masked().String(), "}")
+	}
+	r.log(l)
+	r.raw(l.Raw, false)
+	if len(l.TrustedProxies) > 0 {
+		r.acl("from-trusted", "src", "", prefixes(l.TrustedProxies))
+	}
+	r.monitor(l)
+	r.limits(l)
+	r.forwarded(l)
+	r.routes(l)
+}
+
+// binds are the addresses of a listener.
+func (r *render) binds(l *l7.Listener) {
+	tls := r.tls(l)
+	if l.HTTP3 {
+		switch {
+		case l.TLS == nil:
+			r.failf("http3 requires tls: add it, or remove http3")
+		case !r.version.Features["QUIC"]:
+			r.cannot("serve HTTP/3 (it is built without QUIC)", "remove http3, or install a package with QUIC")
+		case !r.version.AtLeast(2, 8):
+			r.cannot("serve HTTP/3 outside of experiments", "remove http3, or install 2.8 or later")
+		}
+	}
+	if len(l.Bind) == 0 {
+		r.failf("has no address: add one to bind")
+	}
+	for _, a := range l.Bind {
+		words := []string{"bind", bindAddress(a)}
+		if l.TLS == nil {
+			r.line(words...)
+			continue
+		}
+		alpn := "http/1.1"
+		if l.HTTP2 {
+			alpn = "h2,http/1.1"
+		}
+		r.line(append(append(words, tls...), "alpn", alpn)...)
+		if l.HTTP3 {
+			family := "quic4@"
+			if a.Addr().Is6() {
+				family = "quic6@"
+			}
+			r.line(append(append([]string{"bind", family + bindAddress(a)}, tls...), "alpn h3")...)
+		}
+	}
+}
+
+// bindAddress is an address as HAProxy reads it. An IPv6 address serves IPv6 alone.
+func bindAddress(a netip.AddrPort) string {
+	if a.Addr().Is6() {
+		return fmt.Sprintf("[%s]:%d v6only", a.Addr(), a.Port())
+	}
+	return a.String()
+}
+
+// tls are the words of a bind line, beside ALPN.
+func (r *render) tls(l *l7.Listener) []string {
+	t := l.TLS
+	if t == nil {
+		return nil
+	}
+	if len(t.Certificates) == 0 {
+		r.failf("tls has no certificate: add a file to tls.certificates")
+	}
+	var list strings.Builder
+	for _, c := range t.Certificates {
+		r.fail(file("certificate", c))
+		fmt.Fprintln(&list, c)
+	}
+	// A list, since certificates are added to one at run time.
+	name := "certificates-" + l.Name
+	r.lists = append(r.lists, File{name, list.String()})
+	words := []string{"ssl crt-list", word(r.path(name))}
+	if t.StrictSNI {
+		words = append(words, "strict-sni")
+	}
+	switch t.MinVersion {
+	case "", "1.2":
+		words = append(words, "ssl-min-ver TLSv1.2")
+	case "1.3":
+		words = append(words, "ssl-min-ver TLSv1.3")
+	default:
+		r.failf("tls.min_version %q: use 1.2 or 1.3", t.MinVersion)
+	}
+	if t.Ciphers != "" {
+		r.fail(printable("ciphers", t.Ciphers))
+		words = append(words, "ciphers", word(t.Ciphers))
+	}
+	if t.ClientCA != "" {
+		r.fail(file("client CA", t.ClientCA))
+		words = append(words, "ca-file", word(t.ClientCA), "verify required")
+	}
+	return words
+}
+
+// securityHeaders are those of replies through TLS.
+func (r *render) securityHeaders(l *l7.Listener) {
+	if l.TLS != nil && l.TLS.HSTS > 0 {
+		r.line("http-after-response set-header Strict-Transport-Security", fmt.Sprintf("max-age=%d", l.TLS.HSTS/time.Second))
+	}
+	if l.HTTP3 {
+		r.line("http-after-response set-header Alt-Svc", word(`h3=":%[dst_port]"; ma=900`))
+	}
+}
+
+// forwarded tells servers who the client is. What clients say of it themselves holds only if
+// they are trusted.
+func (r *render) forwarded(l *l7.Listener) {
+	if !l.ForwardedFor {
+		return
+	}
+	proto := "http"
+	if l.TLS != nil {
+		proto = "https"
+	}
+	if len(l.TrustedProxies) == 0 {
+		r.line("http-request del-header Forwarded")
+		r.line("http-request set-header X-Forwarded-For %[src]")
+		r.line("http-request set-header X-Forwarded-Proto", proto)
+		return
+	}
+	r.line("http-request del-header Forwarded if !from-trusted")
+	r.line("http-request del-header X-Forwarded-For if !from-trusted")
+	r.line("http-request set-header X-Forwarded-Proto", proto, "if !from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
+	r.line("http-request add-header X-Forwarded-For %[src]")
+}
+
+// monitor is the path that other nodes check.
+func (r *render) monitor(l *l7.Listener) {
+	if l.Monitor == "" {
+		return
+	}
+	names := backendsOf(l)
+	if l.MonitorBackends < 0 || l.MonitorBackends > len(names) {
+		r.failf("monitor requires %d usable backends, but the listener has %d: lower monitor_backends", l.MonitorBackends, len(names))
+	}
+	r.fail(pathText("monitor", l.Monitor))
+	r.acl("monitor", "path", "-m str", []string{l.Monitor})
+	r.line("http-request set-log-level silent if monitor")
+	unless := "!{ nbsrv(" + NodeBackend + ") eq 0 }"
+	if l.MonitorBackends > 0 {
+		r.line("http-request set-var(txn.usable) int(0) if monitor")
+		for _, b := range names {
+			r.line("http-request set-var(txn.usable)", word("nbsrv("+b+"),bool,add(txn.usable)"), "if monitor")
+		}
+		unless += " { var(txn.usable) -m int ge " + strconv.Itoa(l.MonitorBackends) + " }"
+	}
+	r.line("http-request return status 200 content-type text/plain string OK if monitor", unless)
+	r.line("http-request return status 503 content-type text/plain string unavailable if monitor")
+}
+
+// acl is a condition with all values that are its alternatives; a line of HAProxy's has 64
+// words at most, and lines of one name add up.
+func (r *render) acl(name, fetch, flags string, values []string) {
+	const most = 40
+	for len(values) > 0 {
+		n := min(most, len(values))
+		words := []string{"acl", name, fetch, flags, "--"}
+		for _, v := range values[:n] {
+			words = append(words, word(v))
+		}
+		r.line(words...)
+		values = values[n:]
+	}
+}
+
+func prefixes(all []netip.Prefix) (s []string) {
+	for _, p := range all {
+		s = append(s, p.Masked().String())
+	}
+	return s
+}
