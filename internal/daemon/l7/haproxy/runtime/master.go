@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Master is the master process's socket.
+type Master struct{ Client }
+
+// Processes is what `show proc` says.
+type Processes struct {
+	Master  int
+	Reloads int // also those that failed
+	Failed  int // reloads since the last one that did not fail
+	Version string
+	Workers []int // of the configuration in use
+	Old     []int // of earlier ones, until their connections have ended
+}
+
+// Processes asks the master.
+func (m *Master) Processes(ctx context.Context) (Processes, error) {
+	reply, err := m.ask(ctx, "show proc\n")
+	if err != nil {
+		return Processes{}, fmt.Errorf("show proc: %w", err)
+	}
+	return parseProcesses(reply)
+}
+
+func parseProcesses(reply string) (p Processes, err error) {
+	into := (*[]int)(nil)
+	for line := range strings.Lines(reply) {
+		f := strings.Fields(strings.ReplaceAll(line, "[failed:", "failed "))
+		switch {
+		case strings.HasPrefix(line, "# workers"):
+			into = &p.Workers
+		case strings.HasPrefix(line, "# old workers"):
+			into = &p.Old
+		case strings.HasPrefix(line, "#"):
+			into = nil
+		case len(f) < 2:
+		case f[1] == "master":
+			// PID master RELOADS [failed: FAILED] UPTIME VERSION
+			if len(f) < 7 || f[3] != "failed" {
+				return p, fmt.Errorf("show proc: unknown line %q", strings.TrimSpace(line))
+			}
+			var errs [3]error
+			p.Master, errs[0] = strconv.Atoi(f[0])
+			p.Reloads, errs[1] = strconv.Atoi(f[2])
+			p.Failed, errs[2] = strconv.Atoi(strings.TrimSuffix(f[4], "]"))
+			if err := errors.Join(errs[:]...); err != nil {
+				return p, fmt.Errorf("show proc: line %q: %w", strings.TrimSpace(line), err)
+			}
+			p.Version = f[6]
+		case into != nil && f[1] == "worker":
+			pid, err := strconv.Atoi(f[0])
+			if err != nil {
+				return p, fmt.Errorf("show proc: line %q: %w", strings.TrimSpace(line), err)
+			}
+			*into = append(*into, pid)
+		}
+	}
+	if p.Master == 0 {
+		return p, fmt.Errorf("show proc: HAProxy replies %s", oneLine(reply))
+	}
+	return p, nil
+}
+
+// ErrReload says that a reload failed, and the workers go on as before.
+var ErrReload = errors.New("HAProxy does not accept the configuration and goes on with the one before")
+
+// askAgain is the time between two questions while the master executes itself.
+const askAgain = 10 * time.Millisecond
+
+// Reload has HAProxy read its configuration again, and waits for the outcome until the
+// context ends. The error is ErrReload, with what HAProxy says if it does (3.0), if the
+// configuration was not accepted; ErrNotRunning if HAProxy has ended, which it does when a
+// worker fails after it was started.
+func (m *Master) Reload(ctx context.Context) (Processes, error) {
+	before, err := m.Processes(ctx)
+	if err != nil {
+		return before, fmt.Errorf("reload: %w", err)
+	}
+	asking := *m
+	if deadline, found := ctx.Deadline(); found {
+		asking.Timeout = time.Until(deadline) // 3.0 replies after the reload
+	}
+	reply, err := asking.ask(ctx, "reload\n")
+	// 2.6 ends the connection when it executes itself, and so may 3.0.
+	if err != nil && ctx.Err() != nil {
+		return before, fmt.Errorf("reload: %w", ctx.Err())
+	}
+	for {
+		now, err := m.Processes(ctx)
+		switch {
+		case errors.Is(err, ErrNotRunning):
+			return before, fmt.Errorf("reload: HAProxy has ended: %w", err)
+		case err == nil && now.Master != before.Master:
+			return now, errors.New("reload: HAProxy was started again meanwhile")
+		case err == nil && now.Reloads > before.Reloads && now.Failed > 0:
+			if _, why, found := strings.Cut(reply, "Success=0\n--\n"); found {
+				return now, fmt.Errorf("%w: %s", ErrReload, Reason(why))
+			}
+			return now, ErrReload
+		case err == nil && now.Reloads > before.Reloads && len(now.Workers) > 0:
+			return now, m.answers(ctx, now.Workers[0])
+		}
+		select {
+		case <-ctx.Done():
+			return before, fmt.Errorf("reload: %w", ctx.Err())
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// answers waits until a worker accepts commands: one that fails at its start never does.
+func (m *Master) answers(ctx context.Context, pid int) error {
+	for {
+		reply, err := m.ask(ctx, fmt.Sprintf("@!%d show info\n", pid))
+		if errors.Is(err, ErrNotRunning) {
+			return fmt.Errorf("reload: HAProxy has ended: %w", err)
+		}
+		if err == nil && strings.Contains(reply, "\nPid: "+strconv.Itoa(pid)+"\n") {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("reload: the new worker %d does not reply: %w", pid, ctx.Err())
+		case <-time.After(askAgain):
+		}
+	}
+}
+
+// Reason is what is said in messages of HAProxy about a configuration that it does not
+// accept, in one line.
+func Reason(messages string) string {
+	var said []string
+	for line := range strings.Lines(messages) {
+		kind, text, found := strings.Cut(strings.TrimSpace(line), " : ")
+		if !found || !strings.HasPrefix(kind, "[ALERT]") || strings.Contains(text, "rror(s) found in configuration") || strings.Contains(text, "Fatal errors found") {
+			continue
+		}
+		said = append(said, strings.TrimPrefix(strings.TrimPrefix(text, "config : "), "[haproxy.main()] "))
+	}
+	return oneLine(strings.Join(said, "; "))
+}
+
+// Everywhere carries out commands in all workers, also in those of earlier configurations,
+// which may send requests of connections that they still have. The errors of the current
+// workers are returned; an old one may have ended, and need not have each server.
+func (m *Master) Everywhere(ctx context.Context, commands ...Command) error {
+	p, err := m.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range commands {
+		for _, pid := range p.Old {
+			_ = m.in(ctx, pid, one)
+		}
+		for _, pid := range p.Workers {
+			if err := m.in(ctx, pid, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *Master) in(ctx context.Context, pid int, c Command) error {
+	reply, err := m.ask(ctx, fmt.Sprintf("@!%d %s", pid, c.text()))
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", c.About, c.Line, err)
+	}
+	return c.judge(reply)
+}
+
+// Ready fails until a worker of a master process accepts commands.
+func (m *Master) Ready(ctx context.Context, master int) (Processes, error) {
+	p, err := m.Processes(ctx)
+	if err != nil {
+		return p, err
+	}
+	if p.Master != master || len(p.Workers) == 0 {
+		return p, ErrNotRunning
+	}
+	reply, err := m.ask(ctx, fmt.Sprintf("@!%d show info\n", p.Workers[0]))
+	if err == nil && !strings.Contains(reply, "\nPid: ") {
+		err = ErrNotRunning
+	}
+	return p, err
+}
