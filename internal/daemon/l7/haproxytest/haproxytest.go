@@ -6,8 +6,16 @@ package haproxytest
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -204,4 +212,42 @@ func (l *Load) Stop() []Request {
 // Failed are those with an error.
 func Failed(all []Request) []Request {
 	return slices.DeleteFunc(slices.Clone(all), func(r Request) bool { return r.Err == nil })
+}
+
+// Certificate is one for a name, with its key, in PEM.
+func Certificate(t testing.TB, name string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) +
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}))
+}
+
+// Presented is the name in the certificate of a server.
+func (h *Host) Presented(address string) (string, error) {
+	c, err := h.Dial(context.Background(), "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	s := tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+	if err := s.Handshake(); err != nil {
+		return "", err
+	}
+	return s.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
 }

@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 	l := &loop{
 		Options: o, machine: machine{grace: o.Grace}, links: links{dir: o.Dir}, messages: messages{path: LogFile(o.Dir), log: o.Log}, lock: lock,
 		master: runtime.Master{Client: runtime.Client{Path: MasterSocket(o.Dir)}},
-		status: Status{Supervisor: os.Getpid()},
+		status: Status{Supervisor: os.Getpid(), Since: time.Now()},
 		calls:  make(chan call), readies: make(chan runtime.Processes), reloads: make(chan reloadOutcome),
 	}
 	done := make(chan struct{})

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Master is the master process's socket.
@@ -75,6 +77,13 @@ func parseProcesses(reply string) (p Processes, err error) {
 // ErrReload says that a reload failed, and the workers go on as before.
 var ErrReload = errors.New("HAProxy does not accept the configuration and goes on with the one before")
 
+// sayTime is how long a reply to a reload may come after its outcome is known, and replyTime
+// after it was asked for.
+const (
+	sayTime   = 200 * time.Millisecond
+	replyTime = time.Minute
+)
+
 // askAgain is the time between two questions while the master executes itself.
 const askAgain = 10 * time.Millisecond
 
@@ -87,29 +96,31 @@ func (m *Master) Reload(ctx context.Context) (Processes, error) {
 	if err != nil {
 		return before, fmt.Errorf("reload: %w", err)
 	}
-	asking := *m
-	if deadline, found := ctx.Deadline(); found {
-		asking.Timeout = time.Until(deadline) // 3.0 replies after the reload
-	}
-	reply, err := asking.ask(ctx, "reload\n")
-	// 2.6 ends the connection when it executes itself, and so may 3.0.
-	if err != nil && ctx.Err() != nil {
-		return before, fmt.Errorf("reload: %w", ctx.Err())
-	}
+	// 3.0 replies with the outcome. 2.6 says nothing, and keeps the connection when it
+	// executes itself: it is not waited for.
+	replies := make(chan string, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		asking := *m
+		asking.Timeout = replyTime
+		reply, _ := asking.ask(ctx, "reload\n")
+		replies <- reply
+	}()
 	for {
 		now, err := m.Processes(ctx)
 		switch {
-		case errors.Is(err, ErrNotRunning):
+		case errors.Is(err, ErrNotRunning) && gone(before.Master):
 			return before, fmt.Errorf("reload: HAProxy has ended: %w", err)
 		case err == nil && now.Master != before.Master:
 			return now, errors.New("reload: HAProxy was started again meanwhile")
 		case err == nil && now.Reloads > before.Reloads && now.Failed > 0:
-			if _, why, found := strings.Cut(reply, "Success=0\n--\n"); found {
-				return now, fmt.Errorf("%w: %s", ErrReload, Reason(why))
+			if why := refusal(ctx, replies); why != "" {
+				return now, fmt.Errorf("%w: %s", ErrReload, why)
 			}
 			return now, ErrReload
 		case err == nil && now.Reloads > before.Reloads && len(now.Workers) > 0:
-			return now, m.answers(ctx, now.Workers[0])
+			return now, m.answers(ctx, now.Master, now.Workers[0])
 		}
 		select {
 		case <-ctx.Done():
@@ -119,11 +130,27 @@ func (m *Master) Reload(ctx context.Context) (Processes, error) {
 	}
 }
 
+// gone is true if there is no such process any more. The master's socket refuses connections
+// also while it executes itself.
+func gone(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }
+
+// refusal is what HAProxy says about a reload that failed; "": nothing.
+func refusal(ctx context.Context, replies <-chan string) string {
+	select {
+	case reply := <-replies:
+		_, why, _ := strings.Cut(reply, "Success=0\n--\n")
+		return Reason(why)
+	case <-ctx.Done():
+	case <-time.After(sayTime):
+	}
+	return ""
+}
+
 // answers waits until a worker accepts commands: one that fails at its start never does.
-func (m *Master) answers(ctx context.Context, pid int) error {
+func (m *Master) answers(ctx context.Context, master, pid int) error {
 	for {
 		reply, err := m.ask(ctx, fmt.Sprintf("@!%d show info\n", pid))
-		if errors.Is(err, ErrNotRunning) {
+		if errors.Is(err, ErrNotRunning) && gone(master) {
 			return fmt.Errorf("reload: HAProxy has ended: %w", err)
 		}
 		if err == nil && strings.Contains(reply, "\nPid: "+strconv.Itoa(pid)+"\n") {
@@ -154,8 +181,20 @@ func Reason(messages string) string {
 // Everywhere carries out commands in all workers, also in those of earlier configurations,
 // which may send requests of connections that they still have. The errors of the current
 // workers are returned; an old one may have ended, and need not have each server.
+//
+// During a reload the master accepts no connections. It is waited for until the context ends,
+// so that the new worker gets the commands: its configuration may have been rendered before. A
+// Client of the worker's socket reaches the current worker meanwhile.
 func (m *Master) Everywhere(ctx context.Context, commands ...Command) error {
 	p, err := m.Processes(ctx)
+	for errors.Is(err, ErrNotRunning) {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(askAgain):
+		}
+		p, err = m.Processes(ctx)
+	}
 	if err != nil {
 		return err
 	}
