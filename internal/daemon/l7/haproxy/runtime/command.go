@@ -24,6 +24,8 @@ type Command struct {
 	// done are the beginnings of replies to commands that were carried out; without them it
 	// is the empty reply. HAProxy has no status of a command that the master passes on, too.
 	done []string
+	// shutdown is the server whose streams it ends.
+	shutdown l7.ServerID
 }
 
 // text is what is sent.
@@ -119,7 +121,7 @@ func SetHealth(s l7.ServerID, h l7.Health) []Command {
 
 // ShutdownSessions ends the streams that are bound to a server.
 func ShutdownSessions(s l7.ServerID) Command {
-	return Command{About: about(s), Line: "shutdown sessions server " + name(s)}
+	return Command{About: about(s), Line: "shutdown sessions server " + name(s), shutdown: s}
 }
 
 // SetWeight sets a weight, from 0 to 256.

@@ -3,8 +3,8 @@
 // Package runtime changes a HAProxy that runs, by its sockets.
 //
 // There are two. The worker's (`stats socket`) carries out commands in the current worker.
-// The master's (`-S`) reloads, lists the workers, and passes commands on to each of them,
-// also to those of earlier configurations that still have connections (Master.Everywhere).
+// The master's (`-S`) reloads, lists the workers, and passes commands on to each of them:
+// workers of earlier configurations may still have connections (Master.Everywhere).
 //
 // changes.go is pure: it compares two configurations with their states, and returns commands,
 // or why a reload is needed. What needs a reload in which version is in rules.go as data; a

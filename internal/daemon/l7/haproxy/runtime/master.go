@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/l7"
 )
 
 // Master is the master process's socket.
@@ -178,45 +181,69 @@ func Reason(messages string) string {
 	return oneLine(strings.Join(said, "; "))
 }
 
-// Everywhere carries out commands in all workers, also in those of earlier configurations,
-// which may send requests of connections that they still have. The errors of the current
-// workers are returned; an old one may have ended, and need not have each server.
+// Everywhere carries out commands in the current worker, and returns the workers of earlier
+// configurations that still have connections. Those accept no changes of servers ("Proxy is
+// disabled"); of the commands, only ShutdownSessions is carried out there, stream by stream.
+// A connection to such a worker that has not sent its request yet is answered with the states
+// of that time, until the timeout of requests ends it. So a drain is complete once the old
+// workers have ended, or that time has passed since the reload.
 //
 // During a reload the master accepts no connections. It is waited for until the context ends,
 // so that the new worker gets the commands: its configuration may have been rendered before. A
 // Client of the worker's socket reaches the current worker meanwhile.
-func (m *Master) Everywhere(ctx context.Context, commands ...Command) error {
+func (m *Master) Everywhere(ctx context.Context, commands ...Command) (old []int, err error) {
 	p, err := m.Processes(ctx)
 	for errors.Is(err, ErrNotRunning) {
 		select {
 		case <-ctx.Done():
-			return err
+			return nil, err
 		case <-time.After(askAgain):
 		}
 		p, err = m.Processes(ctx)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, one := range commands {
-		for _, pid := range p.Old {
-			_ = m.in(ctx, pid, one)
-		}
 		for _, pid := range p.Workers {
-			if err := m.in(ctx, pid, one); err != nil {
-				return err
+			reply, err := m.ask(ctx, fmt.Sprintf("@!%d %s", pid, one.text()))
+			if err != nil {
+				return p.Old, fmt.Errorf("%s: %s: %w", one.About, one.Line, err)
+			}
+			if err := one.judge(reply); err != nil {
+				return p.Old, err
+			}
+		}
+		for _, pid := range p.Old {
+			if one.shutdown != (l7.ServerID{}) {
+				m.shutdown(ctx, pid, one.shutdown)
 			}
 		}
 	}
-	return nil
+	return p.Old, nil
 }
 
-func (m *Master) in(ctx context.Context, pid int, c Command) error {
-	reply, err := m.ask(ctx, fmt.Sprintf("@!%d %s", pid, c.text()))
+// shutdown ends the streams to a server in an old worker, which may end meanwhile.
+func (m *Master) shutdown(ctx context.Context, pid int, server l7.ServerID) {
+	reply, err := m.ask(ctx, fmt.Sprintf("@!%d show sess\n", pid))
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w", c.About, c.Line, err)
+		return
 	}
-	return c.judge(reply)
+	for _, id := range streams(reply, server) {
+		_, _ = m.ask(ctx, fmt.Sprintf("@!%d shutdown session %s\n", pid, id))
+	}
+}
+
+// streams are those to a server in a reply to `show sess`.
+func streams(reply string, server l7.ServerID) (ids []string) {
+	for line := range strings.Lines(reply) {
+		id, rest, found := strings.Cut(line, ": ")
+		fields := strings.Fields(rest)
+		if found && slices.Contains(fields, "be="+server.Backend) && slices.Contains(fields, "srv="+server.Server) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Ready fails until a worker of a master process accepts commands.
