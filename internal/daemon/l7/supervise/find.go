@@ -9,23 +9,42 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // arguments of HAProxy, without its name. They name the directory, and so identify it. HAProxy
-// appends others when it executes itself.
+// inserts others before them when it executes itself for a reload.
 func arguments(dir string) []string {
 	return []string{"-W", "-S", MasterSocket(dir) + ",mode,600", "-f", filepath.Join(dir, running, ConfigFile)}
 }
+
+// While a master executes itself, it has no command line for a moment; its workers have.
+const (
+	searches   = 100
+	searchTime = 10 * time.Millisecond
+)
 
 // find returns the master processes of a directory: more than one only if something went
 // wrong. It reads /proc, since a supervisor that is killed after it started HAProxy has had no
 // time to write down anything.
 func find(dir string) (masters []int) {
+	for range searches {
+		masters, workers := search(dir)
+		if len(masters) > 0 || !workers {
+			return masters
+		}
+		time.Sleep(searchTime)
+	}
+	return nil
+}
+
+// search once.
+func search(dir string) (masters []int, workers bool) {
 	proc, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	parents := map[int]int{}
 	for _, entry := range proc {
@@ -41,7 +60,7 @@ func find(dir string) (masters []int) {
 		}
 	}
 	slices.Sort(masters)
-	return masters
+	return masters, len(parents) > 0
 }
 
 // is true if a process is HAProxy of a directory. A process that has ended has no command
@@ -51,8 +70,7 @@ func is(pid int, dir string) bool {
 	if err != nil {
 		return false
 	}
-	_, rest, found := bytes.Cut(text, []byte{0})
-	return found && bytes.HasPrefix(rest, []byte(strings.Join(arguments(dir), "\x00")+"\x00"))
+	return bytes.Contains(text, []byte("\x00"+strings.Join(arguments(dir), "\x00")+"\x00"))
 }
 
 // ours is true if a process belongs to root and to this network namespace: any user could

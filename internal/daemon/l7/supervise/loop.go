@@ -70,7 +70,8 @@ type loop struct {
 	asked    bool   // the next try is because of a request
 	waiting  []call // for the try that comes next
 	trying   []call // for the one that is under way
-	stopped  bool   // somebody ended HAProxy
+	stopped  bool   // HAProxy was ended, by another process
+	kills    bool   // or is, by this one
 	replaces bool   // the program is to be executed again
 }
 
@@ -131,11 +132,9 @@ func (l *loop) begin() {
 			go func() { <-p.ended; p.close() }()
 		}
 	}
+	l.at = logged(l.Dir)
 	if l.found {
 		l.Log.Info("HAProxy runs already and goes on", "process", l.process.pid)
-		if info, err := os.Stat(LogFile(l.Dir)); err == nil {
-			l.at = info.Size() // what is before was logged, or concerns an earlier supervisor
-		}
 		l.awaitReady()
 	}
 	l.do(l.start(time.Now(), l.found, l.unfinished()))
@@ -241,7 +240,7 @@ func (l *loop) do(actions []Action) {
 		case Kill:
 			l.Log.Error("HAProxy does not reply and is killed")
 			l.stopping(unix.SIGKILL)
-			l.stopped = false
+			l.kills = true
 		case End:
 			l.answer(append(l.waiting, l.trying...), "imbang proxy: HAProxy was stopped")
 		}
@@ -414,7 +413,7 @@ func (l *loop) ended(e ending) {
 	l.status.HAProxy, l.status.Workers, l.status.Old = 0, nil, nil
 	if l.phase != Stopping {
 		l.said += l.copy()
-		l.stopped = e.stopped
+		l.stopped, l.kills = e.stopped && !l.kills, false
 		l.status.LastEnd = "HAProxy has " + e.why
 		if why := runtime.Reason(l.said); why != "" {
 			l.status.LastEnd += ": " + why

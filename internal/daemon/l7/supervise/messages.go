@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"os"
@@ -19,6 +20,16 @@ type messages struct {
 	at   int64 // read up to here
 	part string
 	log  *slog.Logger
+}
+
+// logged is how far an earlier supervisor, or program of this one, has copied the file.
+func logged(dir string) int64 {
+	var s Status
+	text, err := os.ReadFile(StateFile(dir))
+	if err != nil || json.Unmarshal(text, &s) != nil {
+		return 0
+	}
+	return s.Logged
 }
 
 // copy logs what is new, and returns it.

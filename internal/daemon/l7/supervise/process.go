@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -23,7 +24,7 @@ type process struct {
 // ending says how it ended.
 type ending struct {
 	why string
-	// stopped: somebody ended it, so that its configuration is not the cause.
+	// stopped: another process ended it, so that its configuration is not the cause.
 	stopped bool
 }
 
@@ -74,7 +75,8 @@ func adopt(dir string, pid int) (*process, error) {
 		return nil, err
 	}
 	// The number may have become that of another process before watch.
-	if !is(pid, dir) {
+	if !slices.Contains(find(dir), pid) {
+		p.close()
 		return nil, errors.New("HAProxy has just ended")
 	}
 	return p, nil

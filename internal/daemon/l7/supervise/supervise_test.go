@@ -101,6 +101,21 @@ func TestNoRequestFails(t *testing.T) {
 		}
 		n.start()
 	})
+	during("the supervisor is killed in the middle of a reload", func() {
+		for _, after := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond} {
+			n.publish()
+			to := target(n.dir, wanted)
+			go func() { _, _ = n.ask(DoReload) }()
+			time.Sleep(after)
+			n.kill()
+			n.start()
+			n.await("the reload is over", func() bool { return n.status().Phase == Running && target(n.dir, previous) == "" })
+			n.reload()
+			if got := n.status(); got.Configuration != to || got.Refused != "" {
+				t.Errorf("killed %v after a reload began: %+v", after, got)
+			}
+		}
+	})
 	during("the supervisor is executed again", func() {
 		for range upgrades {
 			was := n.status()

@@ -156,7 +156,8 @@ func (p *planner) server(what string, b *l7.Backend, id l7.ServerID, was, is *l7
 		p.Commands = append(p.Commands, p.leave(id, from.Health, to.Health)...)
 	}
 	if was.Address != is.Address {
-		p.address(id, is, to.Health)
+		// Idle connections to the old one are not used again.
+		p.whole = append(p.whole, SetAddress(id, is.Address))
 	}
 	if from.Weight != to.Weight {
 		if static(b.Raw) && ruleMapWeight.Needed(p.version) {
@@ -184,17 +185,6 @@ func (p *planner) leave(id l7.ServerID, from, to l7.Health) []Command {
 		return []Command{ShutdownSessions(id)}
 	}
 	return nil
-}
-
-// address changes it in maintenance: that ends idle connections to the old one, which would be
-// used again.
-func (p *planner) address(id l7.ServerID, is *l7.Server, health l7.Health) {
-	change := SetAddress(id, is.Address)
-	if health == l7.Up {
-		p.whole = append(p.whole, slices.Concat(SetHealth(id, l7.Drain), []Command{change}, SetHealth(id, l7.Up))...)
-	} else {
-		p.whole = append(p.whole, change)
-	}
 }
 
 func (p *planner) added(what string, was, is *l7.Backend, id l7.ServerID, s *l7.Server, last bool) {
