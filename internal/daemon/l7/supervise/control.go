@@ -24,6 +24,7 @@ type Request struct {
 const (
 	DoReload = "reload" // and wait for the outcome
 	DoStatus = "status"
+	DoSettle = "settle" // wait until no start or reload is under way
 )
 
 // Response to a request.

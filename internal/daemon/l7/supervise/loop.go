@@ -70,6 +70,7 @@ type loop struct {
 	asked    bool   // the next try is because of a request
 	waiting  []call // for the try that comes next
 	trying   []call // for the one that is under way
+	settling []call // for no try to be under way
 	stopped  bool   // HAProxy was ended, by another process
 	kills    bool   // or is, by this one
 	replaces bool   // the program is to be executed again
@@ -186,6 +187,10 @@ func (l *loop) run(ctx context.Context) error {
 				l.said = ""
 			}
 		}
+		if l.settled() {
+			l.answer(l.settling, "")
+			l.settling = nil
+		}
 		if l.replaces && l.settled() {
 			l.replace()
 		}
@@ -207,6 +212,8 @@ func (l *loop) ask(c call) {
 		l.do(l.machine.ask(time.Now()))
 	case DoStatus:
 		l.answer([]call{c}, "")
+	case DoSettle:
+		l.settling = append(l.settling, c)
 	default:
 		l.answer([]call{c}, fmt.Sprintf("imbang proxy: invalid request %q", c.Do))
 	}
@@ -242,7 +249,7 @@ func (l *loop) do(actions []Action) {
 			l.stopping(unix.SIGKILL)
 			l.kills = true
 		case End:
-			l.answer(append(l.waiting, l.trying...), "imbang proxy: HAProxy was stopped")
+			l.answer(slices.Concat(l.waiting, l.trying, l.settling), "imbang proxy: HAProxy was stopped")
 		}
 	}
 	l.status.Phase = l.phase

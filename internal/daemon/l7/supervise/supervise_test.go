@@ -166,6 +166,44 @@ func (n *node) change(i int) {
 	}
 }
 
+// A server that is found dead, at any time of a reload, gets no request once the verdict was
+// carried out, though a configuration may be loaded that was rendered before.
+func TestVerdictDuringReload(t *testing.T) {
+	n := newNode(t)
+	a := n.host.Serve("a", "127.0.0.1:9001")
+	n.host.Serve("b", "127.0.0.1:9002")
+	n.start()
+	load := n.host.Load(url, rate)
+	id := l7.ServerID{Backend: "web", Server: "a"}
+	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 160 * time.Millisecond} {
+		done := make(chan error, 1)
+		go func() {
+			_, err := n.ask(DoReload)
+			done <- err
+		}()
+		time.Sleep(after)
+		n.publish("DISABLED_A", "disabled")
+		if _, err := Verdicts(t.Context(), n.dir, runtime.SetHealth(id, l7.Drain)...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Millisecond) // what was sent before
+		before := a.Requests()
+		time.Sleep(150 * time.Millisecond)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Requests() - before; got != 0 {
+			t.Errorf("%v after a reload began, the server got %d requests after the verdict", after, got)
+		}
+		n.publish()
+		if _, err := Verdicts(t.Context(), n.dir, runtime.SetHealth(id, l7.Up)...); err != nil {
+			t.Fatal(err)
+		}
+		n.await("the server gets requests again", func() bool { return a.Requests() > before })
+	}
+	none(t, "verdicts during reloads", load.Stop())
+}
+
 // A configuration that HAProxy does not accept changes nothing, and the reason is said; also
 // one with which a worker fails only after it was started: then HAProxy is back with the
 // configuration before.
