@@ -142,7 +142,7 @@ func (n *node) change(i int) {
 	var commands []runtime.Command
 	switch i % 4 {
 	case 0:
-		commands = append([]runtime.Command{runtime.AddServer(id, netip.MustParseAddrPort("127.0.0.1:9003"), "weight 3")}, runtime.SetHealth(id, l7.Up)...)
+		commands = append([]runtime.Command{runtime.AddServer(id, netip.MustParseAddrPort("127.0.0.1:9003"), "weight", "3")}, runtime.SetHealth(id, l7.Up)...)
 	case 1:
 		commands = append(runtime.SetHealth(id, l7.Drain), runtime.SetAddress(id, netip.MustParseAddrPort("127.0.0.1:9002")))
 		commands = append(commands, runtime.SetHealth(id, l7.Up)...)

@@ -19,16 +19,16 @@ func (c *Client) SetCertificate(ctx context.Context, file, pem string) error {
 	if _, err := tls.X509KeyPair([]byte(pem), []byte(pem)); err != nil {
 		return fmt.Errorf("%s: the old one stays in use: %w", of, err)
 	}
-	set := Command{About: of, Line: "set ssl cert " + file, Payload: payload(pem), done: []string{"Transaction created", "Transaction updated"}}
+	set := Command{About: of, Line: "set ssl cert " + escape(file), Payload: payload(pem), done: []string{"Transaction created", "Transaction updated"}}
 	if err := c.Run(ctx, set); err != nil {
 		return c.abort(ctx, of, file, err)
 	}
-	reply, err := c.ask(ctx, "commit ssl cert "+file+"\n")
+	reply, err := c.ask(ctx, "commit ssl cert "+escape(file)+"\n")
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%s: commit: %w", of, err)
 	case !strings.Contains(reply, "Success!"):
-		err = &Refused{Command{About: of, Line: "commit ssl cert " + file}, oneLine(reply)}
+		err = &Refused{Command{About: of, Line: "commit ssl cert " + escape(file)}, oneLine(reply)}
 	default:
 		return nil
 	}
@@ -37,7 +37,7 @@ func (c *Client) SetCertificate(ctx context.Context, file, pem string) error {
 
 // abort ends the transaction that an error leaves: it would keep the next one from beginning.
 func (c *Client) abort(ctx context.Context, of, file string, err error) error {
-	undo := Command{About: of, Line: "abort ssl cert " + file, done: []string{"Transaction aborted", "No ongoing transaction"}}
+	undo := Command{About: of, Line: "abort ssl cert " + escape(file), done: []string{"Transaction aborted", "No ongoing transaction"}}
 	return errors.Join(err, c.Run(context.WithoutCancel(ctx), undo))
 }
 

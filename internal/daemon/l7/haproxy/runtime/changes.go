@@ -37,9 +37,9 @@ type Plan struct {
 	Commands []Command
 }
 
-// Changes plans from one side to another. Arguments returns what the renderer writes after a
-// server's address, without `disabled`.
-func Changes(from, to Side, v Version, arguments func(*l7.Backend, *l7.Server) string) Plan {
+// Changes plans from one side to another. Arguments returns the words that the renderer writes
+// after a server's address, without quotes and `disabled`.
+func Changes(from, to Side, v Version, arguments func(*l7.Backend, *l7.Server) []string) Plan {
 	p := planner{from: from, to: to, version: v, arguments: arguments}
 	p.fields("proxy", reflect.ValueOf(from.Config.Engine), reflect.ValueOf(to.Config.Engine))
 	pairs("listener", from.Config.Listeners, to.Config.Listeners, func(l *l7.Listener) string { return l.Name }, &p,
@@ -55,7 +55,7 @@ type planner struct {
 	Plan
 	from, to  Side
 	version   Version
-	arguments func(*l7.Backend, *l7.Server) string
+	arguments func(*l7.Backend, *l7.Server) []string
 	whole     []Command // that a reload does instead
 }
 
@@ -205,7 +205,7 @@ func (p *planner) added(what string, was, is *l7.Backend, id l7.ServerID, s *l7.
 		}
 	}
 	state := p.to.state(id, s)
-	p.whole = append(p.whole, AddServer(id, s.Address, p.arguments(is, s)), SetWeight(id, state.Weight))
+	p.whole = append(p.whole, AddServer(id, s.Address, p.arguments(is, s)...), SetWeight(id, state.Weight))
 	if state.Health == l7.Up {
 		p.whole = append(p.whole, SetHealth(id, l7.Up)...)
 	}

@@ -101,11 +101,11 @@ func TestChanges(t *testing.T) {
 			if c.version == (version{}) {
 				c.version = version{2, 6}
 			}
-			p := Changes(c.from, c.to, c.version, func(b *l7.Backend, s *l7.Server) string {
+			p := Changes(c.from, c.to, c.version, func(b *l7.Backend, s *l7.Server) []string {
 				if b.Name != "web" || s.Name != "n" {
 					t.Errorf("arguments of %s/%s", b.Name, s.Name)
 				}
-				return "ARGUMENTS"
+				return []string{"ARGUMENTS"}
 			})
 			var lines []string
 			for _, one := range p.Commands {
@@ -134,7 +134,7 @@ func TestEveryFieldMatters(t *testing.T) {
 			to := shop(nil)
 			field := object(to.Config).Type().Field(i).Name
 			alter(t, object(to.Config).Field(i))
-			p := Changes(shop(nil), to, version{2, 6}, func(*l7.Backend, *l7.Server) string { return "" })
+			p := Changes(shop(nil), to, version{2, 6}, func(*l7.Backend, *l7.Server) []string { return nil })
 			if len(p.Commands)+len(p.Reload) == 0 {
 				t.Errorf("%s: %s changes nothing", name, field)
 			}

@@ -142,13 +142,20 @@ func SetMaxConnections(s l7.ServerID, n int) Command {
 	return Command{About: about(s), Line: fmt.Sprintf("set maxconn server %s %d", name(s), n)}
 }
 
-// AddServer adds one, in maintenance. The arguments are those of a server's line in the
-// configuration after its address: HAProxy does not apply default-server to it.
-func AddServer(s l7.ServerID, at netip.AddrPort, arguments string) Command {
-	return Command{
-		About: about(s), Line: strings.TrimSpace(fmt.Sprintf("add server %s %s %s", name(s), at, arguments)),
-		done: []string{"New server registered"},
+// AddServer adds one, in maintenance. The words are those of a server's line in the
+// configuration after its address, not quoted: the socket knows no quotes. HAProxy does not
+// apply default-server to it.
+func AddServer(s l7.ServerID, at netip.AddrPort, words ...string) Command {
+	line := "add server " + name(s) + " " + at.String()
+	for _, one := range words {
+		line += " " + escape(one)
 	}
+	return Command{About: about(s), Line: line, done: []string{"New server registered"}}
+}
+
+// escape is a word for the socket, which splits at spaces and semicolons.
+func escape(word string) string {
+	return strings.NewReplacer(`\`, `\\`, " ", `\ `, ";", `\;`, "\t", "\\\t").Replace(word)
 }
 
 // DeleteServer deletes a server that is in maintenance and has no connections.

@@ -170,8 +170,8 @@ func TestPlanCarriedOut(t *testing.T) {
 		{"one less", side(nil, limited, server("n", 9002)), "ab"},
 		{"it is there again", side(nil, limited, server("n", 9002), server("b", 9003)), "abc"},
 	} {
-		plan := Changes(now, c.to, p.version, func(_ *l7.Backend, s *l7.Server) string {
-			return "weight " + strconv.Itoa(s.Weight)
+		plan := Changes(now, c.to, p.version, func(_ *l7.Backend, s *l7.Server) []string {
+			return []string{"weight", strconv.Itoa(s.Weight)}
 		})
 		if plan.Reload != nil {
 			t.Fatalf("%s: a reload: %v", c.what, plan.Reload)
@@ -233,6 +233,11 @@ func TestRefusals(t *testing.T) {
 	}
 	if states, err := p.worker.ServerStates(t.Context()); err != nil || states[0].Weight != 1 {
 		t.Errorf("after a refusal: %+v, %v", states, err)
+	}
+	// Words are escaped: it is HAProxy that says which file it cannot load.
+	err = p.worker.Run(t.Context(), AddServer(id, netip.MustParseAddrPort("127.0.0.1:9"), "ssl", "sni", "req.hdr(host),host_only", "verify", "required", "ca-file", `/a b;c\d'"`))
+	if err == nil || !strings.Contains(err.Error(), `unable to load /a b;c\d'"`) {
+		t.Errorf("a file with special characters: %v", err)
 	}
 	err = p.worker.Run(t.Context(), Command{About: "server web/a", Line: "frobnicate"})
 	if err == nil || strings.Contains(err.Error(), "\n") || len(err.Error()) > 200 || !strings.Contains(err.Error(), "Unknown command") {
