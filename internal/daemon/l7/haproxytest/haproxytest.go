@@ -32,6 +32,9 @@ import (
 // prefix begins the names of namespaces.
 const prefix = "imbang-test"
 
+// patience is how long a request may take: only a machine that is busy needs that.
+const patience = 30 * time.Second
+
 // Host is a network namespace with loopback.
 type Host struct {
 	t  testing.TB
@@ -88,7 +91,7 @@ func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
 // Dial connects there.
 func (h *Host) Dial(_ context.Context, network, address string) (c net.Conn, err error) {
 	err = h.ns.Do(func() error {
-		d := net.Dialer{Timeout: 2 * time.Second}
+		d := net.Dialer{Timeout: patience}
 		c, err = d.Dial(network, address)
 		return err
 	})
@@ -136,6 +139,10 @@ type Request struct {
 	Err        error
 }
 
+// outstanding requests are not exceeded: a machine that is too busy for the rate would only be
+// kept busy by more of them.
+const outstanding = 100
+
 // Load sends requests at a constant rate, whatever becomes of those before: each second one
 // has a connection of its own, the others share kept ones.
 type Load struct {
@@ -148,11 +155,12 @@ type Load struct {
 // Load starts.
 func (h *Host) Load(url string, rate int) *Load {
 	l := &Load{stop: make(chan struct{}), done: make(chan struct{})}
-	fresh := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: h.Dial, DisableKeepAlives: true}}
+	fresh := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: h.Dial, DisableKeepAlives: true}}
 	keeps := &http.Transport{DialContext: h.Dial, MaxIdleConnsPerHost: 8}
-	kept := &http.Client{Timeout: 5 * time.Second, Transport: keeps}
+	kept := &http.Client{Timeout: patience, Transport: keeps}
 	go func() {
 		var all sync.WaitGroup
+		free := make(chan struct{}, outstanding)
 		begin := time.Now()
 		for i := 0; ; i++ {
 			select {
@@ -167,7 +175,13 @@ func (h *Host) Load(url string, rate int) *Load {
 			if i%2 == 1 {
 				client = kept
 			}
+			select {
+			case free <- struct{}{}:
+			default:
+				continue
+			}
 			all.Go(func() {
+				defer func() { <-free }()
 				r := Request{Begin: time.Now()}
 				r.Reply, r.Err = Get(client, url)
 				r.End = time.Now()
@@ -198,7 +212,7 @@ func Get(c *http.Client, url string) (string, error) {
 func (h *Host) Client(keep bool) *http.Client {
 	t := &http.Transport{DialContext: h.Dial, DisableKeepAlives: !keep}
 	h.t.Cleanup(t.CloseIdleConnections)
-	return &http.Client{Timeout: 5 * time.Second, Transport: t}
+	return &http.Client{Timeout: patience, Transport: t}
 }
 
 // Stop ends the load and returns all requests in the order in which they were sent.
@@ -244,7 +258,7 @@ func (h *Host) Presented(address string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	s := tls.Client(c, &tls.Config{InsecureSkipVerify: true})
 	if err := s.Handshake(); err != nil {
 		return "", err

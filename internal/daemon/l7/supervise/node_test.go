@@ -168,7 +168,7 @@ func (n *node) stop() {
 		if err != nil {
 			n.t.Errorf("the supervisor: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(20 * time.Second):
 		n.t.Error("the supervisor does not end")
 	}
 	if left := find0(n); len(left) > 0 {
@@ -202,9 +202,9 @@ func (n *node) reload() Status {
 
 func (n *node) await(what string, is func() bool) {
 	n.t.Helper()
-	for end := time.Now().Add(15 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			n.t.Fatalf("not within 15 s: %s", what)
+			n.t.Fatalf("not within 30 s: %s", what)
 		}
 	}
 }
