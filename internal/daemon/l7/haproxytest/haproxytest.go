@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package haproxytest is what tests with a real HAProxy share: a network namespace of their
+// own, servers, and clients that send requests at a constant rate. Only tests import it.
+package haproxytest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"imbang/internal/host"
+)
+
+// prefix begins the names of namespaces.
+const prefix = "imbang-test"
+
+// patience is how long a request may take: only a machine that is busy needs that.
+const patience = 30 * time.Second
+
+// Host is a network namespace with loopback.
+type Host struct {
+	t  testing.TB
+	ns *host.Namespace
+}
+
+var sweep = sync.OnceValue(func() error {
+	_, err := host.Sweep(prefix)
+	return err
+})
+
+// New makes one, and removes it after the test. It skips the test without root or HAProxy.
+func New(t testing.TB) *Host {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a network namespace")
+	}
+	if _, err := exec.LookPath("haproxy"); err != nil {
+		t.Skip("needs HAProxy: install the package haproxy")
+	}
+	if err := sweep(); err != nil {
+		t.Fatal(err)
+	}
+	run, err := host.NewRun(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := host.NewNamespace(run.Name("proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := ns.Up("lo"); err != nil {
+		t.Fatal(err)
+	}
+	return &Host{t, ns}
+}
+
+// Start starts a command there.
+func (h *Host) Start(c *exec.Cmd) {
+	h.t.Helper()
+	if err := h.ns.Start(c); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Do runs a function there.
+func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
+
+// Dial connects there.
+func (h *Host) Dial(_ context.Context, network, address string) (c net.Conn, err error) {
+	err = h.ns.Do(func() error {
+		d := net.Dialer{Timeout: patience}
+		c, err = d.Dial(network, address)
+		return err
+	})
+	return c, err
+}
+
+// Server is one that HAProxy sends requests to. It replies with its name.
+type Server struct {
+	Name     string
+	requests atomic.Int64
+}
+
+// Requests that it got.
+func (s *Server) Requests() int64 { return s.requests.Load() }
+
+// Serve starts a server. A request for /slow takes as long as its query says.
+func (h *Host) Serve(name, address string) *Server {
+	h.t.Helper()
+	var l net.Listener
+	err := h.ns.Do(func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	s := &Server{Name: name}
+	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		if r.URL.Path == "/slow" {
+			d, _ := time.ParseDuration(r.URL.RawQuery)
+			time.Sleep(d)
+		}
+		_, _ = io.WriteString(w, name)
+	})}
+	go func() { _ = web.Serve(l) }()
+	h.t.Cleanup(func() { web.Close() })
+	return s
+}
+
+// Request is one that was sent, with its outcome.
+type Request struct {
+	Begin, End time.Time
+	Reply      string
+	Err        error
+}
+
+// outstanding requests are not exceeded: a machine that is too busy for the rate would only be
+// kept busy by more of them.
+const outstanding = 100
+
+// Load sends requests at a constant rate, whatever becomes of those before: each second one
+// has a connection of its own, the others share kept ones.
+type Load struct {
+	stop chan struct{}
+	done chan struct{}
+	mu   sync.Mutex
+	all  []Request
+}
+
+// Load starts.
+func (h *Host) Load(url string, rate int) *Load {
+	l := &Load{stop: make(chan struct{}), done: make(chan struct{})}
+	fresh := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: h.Dial, DisableKeepAlives: true}}
+	keeps := &http.Transport{DialContext: h.Dial, MaxIdleConnsPerHost: 8}
+	kept := &http.Client{Timeout: patience, Transport: keeps}
+	go func() {
+		var all sync.WaitGroup
+		free := make(chan struct{}, outstanding)
+		begin := time.Now()
+		for i := 0; ; i++ {
+			select {
+			case <-l.stop:
+				all.Wait()
+				keeps.CloseIdleConnections()
+				close(l.done)
+				return
+			case <-time.After(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(rate)))):
+			}
+			client := fresh
+			if i%2 == 1 {
+				client = kept
+			}
+			select {
+			case free <- struct{}{}:
+			default:
+				continue
+			}
+			all.Go(func() {
+				defer func() { <-free }()
+				r := Request{Begin: time.Now()}
+				r.Reply, r.Err = Get(client, url)
+				r.End = time.Now()
+				l.mu.Lock()
+				l.all = append(l.all, r)
+				l.mu.Unlock()
+			})
+		}
+	}()
+	return l
+}
+
+// Get returns a reply's body. A status other than 200 is an error.
+func Get(c *http.Client, url string) (string, error) {
+	r, err := c.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %s", r.Status)
+	}
+	return string(body), err
+}
+
+// Client is one in the namespace.
+func (h *Host) Client(keep bool) *http.Client {
+	t := &http.Transport{DialContext: h.Dial, DisableKeepAlives: !keep}
+	h.t.Cleanup(t.CloseIdleConnections)
+	return &http.Client{Timeout: patience, Transport: t}
+}
+
+// Stop ends the load and returns all requests in the order in which they were sent.
+func (l *Load) Stop() []Request {
+	close(l.stop)
+	<-l.done
+	slices.SortFunc(l.all, func(a, b Request) int { return a.Begin.Compare(b.Begin) })
+	return l.all
+}
+
+// Failed are those with an error.
+func Failed(all []Request) []Request {
+	return slices.DeleteFunc(slices.Clone(all), func(r Request) bool { return r.Err == nil })
+}
+
+// Certificate is one for a name, with its key, in PEM.
+func Certificate(t testing.TB, name string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) +
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}))
+}
+
+// Presented is the name in the certificate of a server.
+func (h *Host) Presented(address string) (string, error) {
+	c, err := h.Dial(context.Background(), "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience))
+	s := tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+	if err := s.Handshake(); err != nil {
+		return "", err
+	}
+	return s.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
+}

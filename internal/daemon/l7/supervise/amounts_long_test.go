@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build proxy
+
+package supervise
+
+// amounts are those of make check-proxy.
+func amounts() (reloads, changes, certificates, upgrades int) { return 100, 1000, 100, 20 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// publish makes a configuration with a text.
+func publish(t *testing.T, dir, text string) string {
+	t.Helper()
+	c, err := NewConfiguration(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(c, ConfigFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Publish(dir, c); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(rendered, filepath.Base(c))
+}
+
+func TestTries(t *testing.T) {
+	dir := t.TempDir()
+	l := links{dir: dir}
+	check := func(what, is, before string, err error) {
+		t.Helper()
+		if err != nil || target(dir, running) != is || target(dir, previous) != before {
+			t.Fatalf("%s: %v; running %q, previous %q; want %q, %q", what, err, target(dir, running), target(dir, previous), is, before)
+		}
+	}
+	if err := l.try(true); err == nil {
+		t.Fatal("a try without a configuration has no error")
+	}
+	first := publish(t, dir, "1")
+	check("the first", first, "", l.try(false))
+	check("accepted", first, "", l.accept())
+	second := publish(t, dir, "2")
+	check("the second", second, first, l.try(false))
+	third := publish(t, dir, "3")
+	check("a third before the outcome", third, first, l.try(false))
+	back, err := l.refuse()
+	check("refused", first, "", err)
+	if !back {
+		t.Error("no configuration to go back to")
+	}
+	check("a restart does not try it again", first, "", l.try(false))
+	check("a request does", third, first, l.try(true))
+	check("accepted", third, "", l.accept())
+	if back, err := l.refuse(); back || err != nil {
+		t.Errorf("refused without a try: %v, %v", back, err)
+	}
+	check("and nothing changes", third, "", nil)
+
+	for range 20 {
+		publish(t, dir, "x")
+	}
+	if n := len(numbers(filepath.Join(dir, rendered))); n != kept+1 {
+		t.Errorf("%d configurations are kept; want %d and the one that is used", n, kept)
+	}
+	if _, err := os.Stat(filepath.Join(dir, third)); err != nil {
+		t.Error(err)
+	}
+	empty, err := NewConfiguration(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Publish(dir, empty) == nil {
+		t.Error("a configuration without a file is published")
+	}
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"slices"
+	"testing"
+)
+
+// A supervisor that is started finds HAProxy's master, and only that, also while it executes
+// itself.
+func TestFoundDuringReloads(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	want := []int{n.status().HAProxy}
+	done := make(chan error, 1)
+	go func() {
+		for range 3 {
+			if _, err := n.ask(DoReload); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for i := 0; ; i++ {
+		if got := find0(n); !slices.Equal(got, want) {
+			t.Fatalf("found at question %d: %v; want %v", i, got, want)
+		}
+		select {
+		case err := <-done:
+			if err != nil || i < 3 {
+				t.Errorf("%d questions, %v", i, err)
+			}
+			return
+		default:
+		}
+	}
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/haproxy/runtime"
+	"imbang/internal/daemon/l7/haproxytest"
+)
+
+const (
+	url  = "http://127.0.0.1:8080/"
+	rate = 100
+)
+
+// none fails the test if a request failed.
+func none(t *testing.T, what string, all []haproxytest.Request) {
+	t.Helper()
+	if len(all) == 0 {
+		t.Errorf("%s: no requests", what)
+	}
+	if failed := haproxytest.Failed(all); len(failed) > 0 {
+		t.Errorf("%s: %d of %d requests failed, the first one with: %v", what, len(failed), len(all), failed[0].Err)
+	}
+	t.Logf("%s: %d requests", what, len(all))
+}
+
+// No request fails while configurations, servers and certificates change, and while the
+// supervisor is killed and executed again.
+func TestNoRequestFails(t *testing.T) {
+	n := newNode(t)
+	a, b := n.host.Serve("a", "127.0.0.1:9001"), n.host.Serve("b", "127.0.0.1:9002")
+	n.host.Serve("c", "127.0.0.1:9003")
+	n.start()
+	during := func(what string, fn func()) {
+		t.Helper()
+		load := n.host.Load(url, rate)
+		time.Sleep(100 * time.Millisecond)
+		fn()
+		time.Sleep(100 * time.Millisecond)
+		none(t, what, load.Stop())
+	}
+	reloads, changes, certificates, upgrades := amounts()
+
+	during("reloads", func() {
+		for range reloads {
+			n.reload()
+		}
+	})
+	if got := n.status(); got.Reloads != reloads || got.Starts != 1 || got.Failed != 0 {
+		t.Errorf("after the reloads: %+v", got)
+	}
+
+	during("changes of servers", func() {
+		for i := range changes {
+			n.change(i)
+		}
+	})
+
+	during("certificates", func() {
+		for i := range certificates {
+			name := fmt.Sprintf("%d.example", i)
+			if err := n.worker().SetCertificate(t.Context(), filepath.Join(n.dir, "..", "shop.pem"), haproxytest.Certificate(t, name)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := n.host.Presented("127.0.0.1:8443"); err != nil || got != name {
+				t.Fatalf("the certificate is of %q (%v); want %q", got, err, name)
+			}
+		}
+	})
+
+	// A server that is disabled in the configuration stays so.
+	n.publish("DISABLED_A", "disabled")
+	n.reload()
+	before := a.Requests()
+	during("reloads with a disabled server", func() {
+		n.reload()
+		n.reload()
+	})
+	if got := a.Requests() - before; got != 0 || b.Requests() == 0 {
+		t.Errorf("the disabled server got %d requests, the other one %d", got, b.Requests())
+	}
+	n.publish()
+
+	haproxy := n.status().HAProxy
+	during("the supervisor is killed", func() {
+		n.kill()
+		if _, err := n.ask(DoStatus); !errors.Is(err, ErrNone) {
+			t.Errorf("without a supervisor: %v", err)
+		}
+		n.start()
+	})
+	during("the supervisor is killed in the middle of a reload", func() {
+		for _, after := range []time.Duration{0, 20 * time.Millisecond, 100 * time.Millisecond} {
+			n.publish()
+			to := target(n.dir, wanted)
+			go func() { _, _ = n.ask(DoReload) }()
+			time.Sleep(after)
+			n.kill()
+			n.start()
+			n.await("the reload is over", func() bool { return n.status().Phase == Running && target(n.dir, previous) == "" })
+			n.reload()
+			if got := n.status(); got.Configuration != to || got.Refused != "" {
+				t.Errorf("killed %v after a reload began: %+v", after, got)
+			}
+		}
+	})
+	during("the supervisor is executed again", func() {
+		for range upgrades {
+			was := n.status()
+			if err := n.cmd.Process.Signal(syscall.SIGUSR2); err != nil {
+				t.Fatal(err)
+			}
+			n.await("the new program", func() bool {
+				s, err := n.ask(DoStatus)
+				return err == nil && s.Phase == Running && s.Since.After(was.Since)
+			})
+			n.reload()
+		}
+	})
+	if got := n.status(); got.HAProxy != haproxy || got.Supervisor != n.cmd.Process.Pid {
+		t.Errorf("HAProxy was process %d and is %d; the supervisor says that it is %d and is %d", haproxy, got.HAProxy, got.Supervisor, n.cmd.Process.Pid)
+	}
+	during("a reload after that", func() { n.reload() })
+}
+
+// change a server: 0 to 3 add one, change its address and weight, and delete it.
+func (n *node) change(i int) {
+	n.t.Helper()
+	id := l7.ServerID{Backend: "web", Server: "c" + strconv.Itoa(i/4)}
+	var commands []runtime.Command
+	switch i % 4 {
+	case 0:
+		commands = append([]runtime.Command{runtime.AddServer(id, netip.MustParseAddrPort("127.0.0.1:9003"), "weight", "3")}, runtime.SetHealth(id, l7.Up)...)
+	case 1:
+		commands = append(runtime.SetHealth(id, l7.Drain), runtime.SetAddress(id, netip.MustParseAddrPort("127.0.0.1:9002")))
+		commands = append(commands, runtime.SetHealth(id, l7.Up)...)
+	case 2:
+		commands = []runtime.Command{runtime.SetWeight(id, 9)}
+	case 3:
+		if err := n.worker().Run(n.t.Context(), runtime.SetHealth(id, l7.Drain)...); err != nil {
+			n.t.Fatal(err)
+		}
+		n.await("the server is deleted", func() bool {
+			err := n.worker().Run(n.t.Context(), runtime.DeleteServer(id))
+			if err != nil && !runtime.IsBusy(err) {
+				n.t.Fatal(err)
+			}
+			return err == nil
+		})
+		return
+	}
+	if err := n.worker().Run(n.t.Context(), commands...); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// A server that is found dead, at any time of a reload, gets no request once the verdict was
+// carried out, though a configuration may be loaded that was rendered before.
+func TestVerdictDuringReload(t *testing.T) {
+	n := newNode(t)
+	a := n.host.Serve("a", "127.0.0.1:9001")
+	n.host.Serve("b", "127.0.0.1:9002")
+	n.start()
+	load := n.host.Load(url, rate)
+	id := l7.ServerID{Backend: "web", Server: "a"}
+	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond, 160 * time.Millisecond} {
+		done := make(chan error, 1)
+		go func() {
+			_, err := n.ask(DoReload)
+			done <- err
+		}()
+		time.Sleep(after)
+		n.publish("DISABLED_A", "disabled")
+		if _, err := Verdicts(t.Context(), n.dir, runtime.SetHealth(id, l7.Drain)...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Millisecond) // what was sent before
+		before := a.Requests()
+		time.Sleep(150 * time.Millisecond)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Requests() - before; got != 0 {
+			t.Errorf("%v after a reload began, the server got %d requests after the verdict", after, got)
+		}
+		n.publish()
+		if _, err := Verdicts(t.Context(), n.dir, runtime.SetHealth(id, l7.Up)...); err != nil {
+			t.Fatal(err)
+		}
+		n.await("the server gets requests again", func() bool { return a.Requests() > before })
+	}
+	none(t, "verdicts during reloads", load.Stop())
+}
+
+// A configuration that HAProxy does not accept changes nothing, and the reason is said; also
+// one with which a worker fails only after it was started: then HAProxy is back with the
+// configuration before.
+func TestRefused(t *testing.T) {
+	n := newNode(t)
+	n.host.Serve("a", "127.0.0.1:9001")
+	n.host.Serve("b", "127.0.0.1:9002")
+	n.start()
+	load := n.host.Load(url, rate)
+	was := n.status()
+	n.publish("balance", "ballance")
+	if _, err := n.ask(DoReload); err == nil || !strings.Contains(err.Error(), "goes on with the one before: parsing") || !strings.Contains(err.Error(), "'ballance'") {
+		t.Errorf("a word that is none: %v", err)
+	}
+	got := n.status()
+	if got.HAProxy != was.HAProxy || got.Workers[0] != was.Workers[0] || got.Configuration != was.Configuration || got.Refused == "" || !strings.Contains(got.Reason, "ballance") {
+		t.Errorf("after a refused configuration: %+v", got)
+	}
+	n.publish()
+	n.certificate("no certificate")
+	if _, err := n.ask(DoReload); err == nil || !strings.Contains(err.Error(), "shop.pem") {
+		t.Errorf("a certificate that is none: %v", err)
+	}
+	n.certificate(haproxytest.Certificate(t, "second.example"))
+	n.reload()
+	if name, err := n.host.Presented("127.0.0.1:8443"); err != nil || name != "second.example" {
+		t.Errorf("the certificate is of %q (%v)", name, err)
+	}
+	none(t, "refused configurations", load.Stop())
+
+	was = n.status()
+	n.publish("/empty", "/missing")
+	if _, err := n.ask(DoReload); err == nil || !strings.Contains(err.Error(), "Cannot chroot") {
+		t.Errorf("a root directory that is missing: %v", err)
+	}
+	n.await("HAProxy is back", func() bool { s := n.status(); return s.Phase == Running })
+	if got := n.status(); got.Configuration != was.Configuration || got.Starts != 2 {
+		t.Errorf("after a worker failed: %+v", got)
+	}
+	if reply, err := haproxytest.Get(n.host.Client(false), url); err != nil {
+		t.Errorf("after a worker failed: %q, %v", reply, err)
+	}
+}
+
+// When HAProxy is killed, only requests under way fail, and it is back within 1 s, with the
+// configuration that is wanted by then.
+func TestKilled(t *testing.T) {
+	for _, what := range []string{"master", "worker"} {
+		t.Run(what, func(t *testing.T) {
+			n := newNode(t)
+			a := n.host.Serve("a", "127.0.0.1:9001")
+			n.host.Serve("b", "127.0.0.1:9002")
+			n.start()
+			load := n.host.Load(url, rate)
+			time.Sleep(100 * time.Millisecond)
+			// A verdict since the last reload.
+			n.publish("DISABLED_A", "disabled")
+			was := n.status()
+			pid := was.HAProxy
+			if what == "worker" {
+				pid = was.Workers[0]
+			}
+			killed := time.Now()
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			n.await("HAProxy is back", func() bool { s := n.status(); return s.Phase == Running && s.HAProxy != was.HAProxy })
+			before := a.Requests()
+			time.Sleep(200 * time.Millisecond)
+			if got := a.Requests(); got != before {
+				t.Errorf("the disabled server got %d requests", got-before)
+			}
+			failed := haproxytest.Failed(load.Stop())
+			if len(failed) == 0 {
+				t.Fatal("no request failed: was HAProxy killed?")
+			}
+			last := failed[len(failed)-1]
+			if out := last.End.Sub(killed); out > time.Second {
+				t.Errorf("the last failed request ended %v after it was killed: %v", out, last.Err)
+			} else {
+				t.Logf("%d requests failed within %v", len(failed), out)
+			}
+			if first := failed[0]; first.End.Before(killed) {
+				t.Errorf("a request failed %v before: %v", killed.Sub(first.End), first.Err)
+			}
+		})
+	}
+}
+
+// Workers have no root, no capabilities, and no files.
+func TestConfined(t *testing.T) {
+	n := newNode(t)
+	n.start()
+	proc := filepath.Join("/proc", strconv.Itoa(n.status().Workers[0]))
+	text, err := os.ReadFile(filepath.Join(proc, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapInh:\t0000000000000000", "NoNewPrivs:\t1"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the worker's status has no %q", want)
+		}
+	}
+	if strings.Contains(string(text), "Uid:\t0") || strings.Contains(string(text), "Gid:\t0") {
+		t.Errorf("the worker is root")
+	}
+	if root, err := os.Readlink(filepath.Join(proc, "root")); err != nil || root != Root(n.dir) {
+		t.Errorf("the worker's root is %q, %v", root, err)
+	}
+	if left, err := os.ReadDir(Root(n.dir)); err != nil || len(left) != 0 {
+		t.Errorf("the worker's root has %v, %v", left, err)
+	}
+	for path, mode := range map[string]os.FileMode{ControlSocket(n.dir): 0o600, MasterSocket(n.dir): 0o600, RuntimeSocket(n.dir): 0o600, LogFile(n.dir): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", filepath.Base(path), info.Mode(), err)
+		}
+	}
+
+	// A second supervisor does not start.
+	second := *n
+	second.cmd = nil
+	if err := n.host.Do(func() error { return Run(t.Context(), Options{Dir: n.dir}) }); err == nil || !strings.Contains(err.Error(), "runs already") {
+		t.Errorf("a second supervisor: %v", err)
+	}
+	if got := n.status(); got.Phase != Running {
+		t.Errorf("after that: %+v", got)
+	}
+}
+
+// A stop lets requests that are under way end, and ends those that take too long.
+func TestStopped(t *testing.T) {
+	n := newNode(t)
+	n.host.Serve("a", "127.0.0.1:9001")
+	n.host.Serve("b", "127.0.0.1:9002")
+	n.start()
+	slow := func(d string) chan error {
+		done := make(chan error, 1)
+		client := n.host.Client(false)
+		go func() {
+			_, err := haproxytest.Get(client, url+"slow?"+d)
+			done <- err
+		}()
+		return done
+	}
+	short, long := slow("300ms"), slow("20s")
+	time.Sleep(100 * time.Millisecond)
+	begin := time.Now()
+	n.stop() // with a grace of 1 s
+	if took := time.Since(begin); took < time.Second || took > 10*time.Second {
+		t.Errorf("the stop took %v", took)
+	}
+	if err := <-short; err != nil {
+		t.Errorf("a request that ended in time: %v", err)
+	}
+	if err := <-long; err == nil {
+		t.Errorf("a request that took longer than the stop has not failed")
+	}
+}
