@@ -3,15 +3,20 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os/exec"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
 	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/place"
 )
 
 // checkedFile is what imbang check prints.
@@ -22,6 +27,7 @@ type checkedFile struct {
 	Servers  int      `json:"servers"`
 	Mistakes []string `json:"mistakes"`
 	Warnings []string `json:"warnings"` // of a valid file
+	layer7   string
 }
 
 func newCheckCommand() *cobra.Command {
@@ -35,7 +41,8 @@ files that it includes, and prints mistakes with file, line, column, key and
 remedy: all wrong values, but of unknown keys, values of a wrong type and errors of
 YAML only the first. It needs neither a director nor permissions, and changes nothing.
 It warns if the key file of synchronization.replication is missing or unsuitable, as far
-as the user can read it: the file may be written later.
+as the user can read it: the file may be written later. If HAProxy is installed it checks
+listeners and backends, too.
 
 The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
 line, or 3 if it cannot be read.`,
@@ -73,8 +80,16 @@ line, or 3 if it cannot be read.`,
 				for _, s := range loaded.Services {
 					r.Servers += len(s.Servers)
 				}
+				if l := loaded.Layer7; l != nil {
+					r.layer7 = fmt.Sprintf(", %d listeners, %d backends", len(l.Listeners), len(l.Backends))
+				}
 				r.Warnings = append(r.Warnings, loaded.Warnings...)
 				r.Warnings = append(r.Warnings, keyWarnings(loaded)...)
+				warnings, err := checkProxy(c.Context(), loaded)
+				r.Warnings = append(r.Warnings, warnings...)
+				if err != nil {
+					r.Valid, r.Mistakes = false, append(r.Mistakes, strings.Split(err.Error(), "\n")...)
+				}
 			}
 			if err := out.Print(c.OutOrStdout(), r, func(w io.Writer) error { return printChecked(w, r) }); err != nil {
 				return err
@@ -102,6 +117,25 @@ func keyWarnings(c *config.Config) []string {
 	return []string{err.Error()}
 }
 
+// checkProxy has HAProxy check listeners and backends, if it is installed.
+func checkProxy(ctx context.Context, c *config.Config) (warnings []string, err error) {
+	if c.Layer7 == nil {
+		return nil, nil
+	}
+	dir, err := place.ProxyDir()
+	if err != nil {
+		return nil, err
+	}
+	warnings, err = carry.Check(ctx, dir, "", &c.Layer7.Config)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return []string{"HAProxy did not check listeners and backends: install the package haproxy"}, nil
+	case errors.Is(err, fs.ErrPermission):
+		return append(warnings, fmt.Sprintf("HAProxy did not check listeners and backends: %s (root can)", err)), nil
+	}
+	return warnings, err
+}
+
 func printChecked(w io.Writer, r checkedFile) error {
 	for _, m := range r.Mistakes {
 		fmt.Fprintln(w, m)
@@ -110,7 +144,7 @@ func printChecked(w io.Writer, r checkedFile) error {
 		fmt.Fprintf(w, "warning: %s\n", text)
 	}
 	if r.Valid {
-		fmt.Fprintf(w, "%s is valid: %d services, %d servers\n", r.Files[0], r.Services, r.Servers)
+		fmt.Fprintf(w, "%s is valid: %d services, %d servers%s\n", r.Files[0], r.Services, r.Servers, r.layer7)
 	}
 	return nil
 }

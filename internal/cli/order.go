@@ -44,7 +44,7 @@ func completeDaemon(words func(api.Service) []string) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var all []string
-		for _, one := range s.Services {
+		for _, one := range s.All() {
 			all = append(all, words(one)...)
 		}
 		return all, cobra.ShellCompDirectiveNoFileComp
@@ -181,7 +181,14 @@ func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, don
 	}
 	return reply, out.Print(c.OutOrStdout(), reply, func(w io.Writer) error {
 		for _, s := range reply.Servers {
-			fmt.Fprintf(w, "service %s: server %s is %s\n", s.Service, s.Server, done)
+			what := "service " + s.Service
+			if s.Service == s.Key { // a backend
+				what = s.Service
+			}
+			fmt.Fprintf(w, "%s: server %s is %s\n", what, s.Server, done)
+		}
+		for _, s := range reply.Streams {
+			fmt.Fprintf(w, "  %s still has %s, for %s\n", s.Server, s.Client, s.Age)
 		}
 		for _, warning := range reply.Warnings {
 			fmt.Fprintf(c.ErrOrStderr(), "imbang: warning: %s\n", warning)
@@ -230,7 +237,7 @@ func waitDrained(ctx context.Context, w io.Writer, reply *api.OrderReply) error 
 
 // remaining counts the connections of servers.
 func remaining(s *api.Status, reply *api.OrderReply) (active, inactive uint64) {
-	for _, service := range s.Services {
+	for _, service := range s.All() {
 		for _, server := range service.Servers {
 			for _, t := range reply.Servers {
 				if t.Key == service.Key && t.Address == server.Address {

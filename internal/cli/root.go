@@ -58,6 +58,7 @@ program imbang-lab.
   imbang why 10.10.0.2:1234 10.20.0.1:80              where a connection goes, and why
   imbang sync backup --interface eth1                 receive the connections of another director
   imbang vrrp                                         move addresses between directors
+  imbang proxy                                        balance HTTP, by HAProxy
   imbang failover                                     move them to the other director, as planned
   imbang peer diff                                    how two directors' configurations differ; push makes them one
   imbang doctor                                       the host's settings, and how to fix them
@@ -70,7 +71,7 @@ program imbang-lab.
 
 A symlink to this program named ipvsadm or imbang-ipvsadm behaves as ipvsadm.`
 	root := command.NewRoot("imbang", "Linux Virtual Server in eBPF", long,
-		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newRunCommand(), newVRRPCommand(), newFailoverCommand(), newSyncCommand(), newCheckCommand(), newImportCommand(), newMigrateCommand(), newInitCommand(), newPlanCommand(), newReloadCommand(), newDrainCommand(), newEnableCommand(), newMaintenanceCommand(), newEventsCommand(), newPeerCommand(),
+		append([]*cobra.Command{newAttachCommand(), newDetachCommand(), newRunCommand(), newVRRPCommand(), newProxyCommand(), newFailoverCommand(), newSyncCommand(), newCheckCommand(), newImportCommand(), newMigrateCommand(), newInitCommand(), newPlanCommand(), newReloadCommand(), newDrainCommand(), newEnableCommand(), newMaintenanceCommand(), newEventsCommand(), newPeerCommand(),
 			newStatusCommand(), newConnsCommand(), newTraceCommand(), newWhyCommand(),
 			newWeightCommand(), newStatsCommand(), newMarkCommand(), newSettingsCommand(), newUpgradeCommand(), newDoctorCommand(), newAuditCommand(), newIpvsadmCommand(), command.NewVersion()},
 			newLabCommands()...)...)

@@ -34,7 +34,8 @@ has the rest, and prints it as JSON).
 Then shows the devices that the director is attached to, the run time of its programs
 (while kernel.bpf_stats_enabled is 1), the sizes of its tables, and how many
 packets it passed to the stack, refused or dropped, by reason. ipvsadm -L shows
-services, servers, connections and their counters.
+services, servers, connections and their counters. A configuration of layer 7 alone needs
+no director: then there is no such part.
 
 The exit status is 0, 2 for a wrong command line, or 3 if it failed: no director is
 loaded, or it cannot be read. The daemon's part is shown in any case.`,
@@ -82,7 +83,7 @@ func askBoth(ctx context.Context) (st statusOf, loaded bool, err error) {
 		defer d.Close()
 		st.Status, err = d.Status()
 	}
-	if err != nil && st.Daemon != nil && os.Geteuid() != 0 {
+	if err != nil && st.Daemon != nil && (os.Geteuid() != 0 || st.Daemon.NoDirector && errors.Is(err, director.ErrNotLoaded)) {
 		return st, false, nil
 	}
 	return st, err == nil, err

@@ -68,7 +68,10 @@ func printDaemon(w io.Writer, s *api.Status, now time.Time) error {
 	if s.Pair != nil {
 		printPair(t, s.Pair, now)
 	}
-	for _, one := range s.Services {
+	if s.Proxy != nil {
+		printLayer7(t, s.Proxy)
+	}
+	for _, one := range s.All() {
 		state := "up"
 		switch {
 		case one.Missing:
@@ -78,7 +81,11 @@ func printDaemon(w io.Writer, s *api.Status, now time.Time) error {
 		case !one.Up:
 			state = "DOWN"
 		}
-		fmt.Fprintf(t, "\n%s\t%s\t%s\t%s for %s\n", one.Name, one.Key, one.Scheduler, state, ago(now, one.Since))
+		key := one.Key
+		if key == one.Name { // of a backend
+			key = ""
+		}
+		fmt.Fprintf(t, "\n%s\t%s\t%s\t%s for %s\n", one.Name, key, one.Scheduler, state, ago(now, one.Since))
 		for _, server := range one.Servers {
 			printDaemonServer(t, server, now)
 		}

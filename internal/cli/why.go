@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/api"
 	"imbang/internal/director"
 	"imbang/internal/model"
 )
@@ -21,22 +22,39 @@ func newWhyCommand() *cobra.Command {
 	var out command.OutputFlag
 	var tcp, udp, sctp bool
 	var mark uint32
+	var request api.WhyRequest
 	c := &cobra.Command{
-		Use:   "why CLIENT:PORT ADDRESS:PORT",
-		Short: "Show where a connection's packets go, and why",
+		Use:   "why CLIENT:PORT ADDRESS:PORT | why --url URL",
+		Short: "Show where a connection's packets or a request go, and why",
 		Long: `Shows the director's entry of the connection from CLIENT:PORT to the virtual
 ADDRESS:PORT. Without an entry, it shows how a first packet would be handled now:
 the service, the template or the scheduler's choice and the runner-up, or the
 reason why it is not forwarded. The data plane's own programs decide, without
 side effects: no connection is created, and no counter or scheduler changes.
 
+With --url, shows what becomes of a request of HTTP: the director's service and the node
+that it chooses, if a director is loaded and --client and an address are given; then, by
+the daemon of this node, the listener, the routes that were tried, the backend and its
+servers. Names are not resolved: --address says where the client connects to, if the URL
+has no address and several listeners have its port. Which server of a backend gets the
+request is HAProxy's choice, by the method that is shown.
+
 The exit status is 1 if packets are not forwarded.`,
 		Example: `  imbang why 10.10.0.2:1234 10.20.0.1:80
+  imbang why --url https://shop.example/cart --client 10.1.2.3
   imbang why --udp [2001:db8::2]:5353 [2001:db8::1]:53`,
-		Args: cobra.ExactArgs(2),
+		Args: func(c *cobra.Command, args []string) error {
+			if request.URL != "" {
+				return cobra.NoArgs(c, args)
+			}
+			return cobra.ExactArgs(2)(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
+			}
+			if request.URL != "" {
+				return whyRequest(c, out, request)
 			}
 			q, err := parseQuestion(args)
 			if err != nil {
@@ -60,7 +78,15 @@ The exit status is 1 if packets are not forwarded.`,
 	c.Flags().BoolVar(&sctp, "sctp", false, "an SCTP association")
 	c.Flags().Uint32Var(&mark, "mark", 0, "firewall mark of the packet")
 	_ = c.RegisterFlagCompletionFunc("mark", cobra.NoFileCompletions)
-	out.Register(c, command.One[director.Explanation](""))
+	c.Flags().StringVar(&request.URL, "url", "", "a request of HTTP for this `URL`")
+	c.Flags().StringVar(&request.Client, "client", "", "with --url: the client's `ADDRESS`, with or without a port")
+	c.Flags().StringVar(&request.Address, "address", "", "with --url: the `ADDRESS` that the client connects to, with or without a port")
+	c.Flags().StringVar(&request.Method, "method", "", "with --url: `METHOD` of the request; default GET")
+	c.Flags().StringArrayVar(&request.Headers, "header", nil, "with --url: a `HEADER` of the request, such as \"X-Version: 2\"; may be repeated")
+	for _, name := range []string{"url", "client", "address", "method", "header"} {
+		_ = c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	out.Register(c, command.One[director.Explanation]("without --url"), command.One[explainedRequest]("with --url"))
 	return c
 }
 

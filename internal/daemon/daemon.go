@@ -83,6 +83,7 @@ type Daemon struct {
 	ledger   *operator.Ledger // what was ordered, of which core.Book is a part
 	pair     linked           // to the other director
 	failover *failover        // what imbang vrrp is told
+	layer7   layer7
 	auditing bool
 	audited  time.Time // the last time; zero: the start
 	// The configuration's files as they were read last, as they were seen last, and since
@@ -126,6 +127,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.vrrpDir, err = place.VRRPDir(); err != nil {
 		return err
 	}
+	if d.layer7.dir, err = place.ProxyDir(); err != nil {
+		return err
+	}
 	lock, err := place.Take(d.dir)
 	if err != nil {
 		return err
@@ -135,6 +139,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.ledger, err = operator.Load(d.bookFile()); err != nil {
 		return err
 	}
+	if err := d.recallNode(); err != nil {
+		return err
+	}
 	if d.events, err = events.Open(filepath.Join(o.State, "events.jsonl")); err != nil {
 		return err
 	}
@@ -142,6 +149,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.hooks = hooks.New(d.hookFailed)
 	defer d.hooks.Close()
 	defer d.table.close()
+	defer d.closeLayer7()
 	if err := d.begin(c, d.ledger.Book()); err != nil {
 		return err
 	}
@@ -151,6 +159,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.endSteering()      // of a daemon that was killed
 	defer d.endSteering()
 	d.setJobs()
+	d.setLayer7(time.Now())
 	d.sync, d.own = keep.Keeper{Dir: d.dir, Log: o.Log}, keep.Replication{Dir: d.dir, Log: o.Log}
 	d.setSynchronization()
 	d.setPair()
@@ -209,6 +218,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepSynchronization()
 			d.keepPair(time.Now())
 			d.keepFailover()
+			d.keepLayer7(time.Now())
 			d.catchUp()
 			d.look()
 			d.keepSteering()

@@ -51,12 +51,28 @@ func isGone(err error) bool {
 	return errors.Is(err, model.ErrNoServer) || errors.Is(err, model.ErrNoService)
 }
 
-// follow has the table follow what the core wants of services. Of a server whose changes
-// fail, what was made of it before stays in d.asserted, so that they are tried again.
-func (d *Daemon) follow(keys []model.ServiceKey) {
-	if len(keys) == 0 {
-		return
+// follow has the table, and layer 7, follow what the core wants of services.
+func (d *Daemon) follow(ids []operator.ServiceID) {
+	var keys []model.ServiceKey
+	backends := false
+	for _, id := range ids {
+		if id.Backend != "" {
+			backends = true
+		} else {
+			keys = append(keys, id.Key)
+		}
 	}
+	if backends {
+		d.followLayer7(time.Now())
+	}
+	if len(keys) > 0 {
+		d.followTable(keys)
+	}
+}
+
+// followTable has the table follow. Of a server whose changes fail, what was made of it before
+// stays in d.asserted, so that they are tried again.
+func (d *Daemon) followTable(keys []model.ServiceKey) {
 	var changes []plan.Change
 	for i, k := range keys {
 		is, ok := d.core.WantedService(k)
@@ -66,7 +82,7 @@ func (d *Daemon) follow(keys []model.ServiceKey) {
 		}
 		for _, c := range plan.Follow(d.asserted.Services[at], is) {
 			// What others deleted is added again by a reload only.
-			if c.Kind != plan.AddServer || !d.deleted[operator.ServerID{Service: k, Server: c.Server.AddrPort()}] {
+			if c.Kind != plan.AddServer || !d.deleted[serverID(k, c.Server.AddrPort())] {
 				changes = append(changes, c)
 			}
 		}
@@ -75,7 +91,7 @@ func (d *Daemon) follow(keys []model.ServiceKey) {
 	failed := map[operator.ServerID]bool{}
 	var texts []string
 	for _, u := range d.carry(changes) {
-		id := operator.ServerID{Service: u.Service.Key, Server: u.Server.AddrPort()}
+		id := serverID(u.Service.Key, u.Server.AddrPort())
 		switch {
 		case isGone(u.Err):
 			if u.Kind == plan.DeleteServer {
@@ -102,6 +118,10 @@ func (d *Daemon) follow(keys []model.ServiceKey) {
 	}
 }
 
+func serverID(k model.ServiceKey, at netip.AddrPort) operator.ServerID {
+	return operator.ServerID{Service: operator.ServiceID{Key: k}, Server: at}
+}
+
 func (d *Daemon) assertedAt(k model.ServiceKey) int {
 	return slices.IndexFunc(d.asserted.Services, func(s plan.Service) bool { return s.Key == k })
 }
@@ -119,7 +139,7 @@ func (d *Daemon) assert(k model.ServiceKey, is plan.Service, failed map[operator
 	}
 	is.Servers = slices.Clone(is.Servers)
 	for i, one := range is.Servers {
-		if failed[operator.ServerID{Service: k, Server: one.AddrPort()}] {
+		if failed[serverID(k, one.AddrPort())] {
 			is.Servers[i] = before[one.AddrPort()]
 			d.behind[k] = true
 		}
@@ -156,5 +176,5 @@ func (d *Daemon) catchUp() {
 	for k := range d.behind {
 		keys = append(keys, k)
 	}
-	d.follow(keys)
+	d.followTable(keys)
 }

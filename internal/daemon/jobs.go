@@ -27,7 +27,7 @@ func (d *Daemon) jobs() map[core.CheckID]check.Job {
 		if ch.Port != 0 {
 			t.Addr = netip.AddrPortFrom(one.Addr, ch.Port)
 		}
-		if s.Key.Mark == 0 {
+		if s.Key.Mark == 0 && s.Backend == "" {
 			t.Virtual = netip.AddrPortFrom(s.Key.Addr, s.Key.Port)
 		}
 		d.steer(&t, ch, s, one)

@@ -18,10 +18,17 @@ import (
 // Order implements api.Daemon. It is all or nothing: the state is on the disk before
 // the table follows.
 func (d *Daemon) Order(by api.Caller, q api.OrderRequest) (reply *api.OrderReply, err error) {
+	var follow followed
 	err = d.do(func() error {
 		reply, err = d.order(by, q)
+		if err == nil {
+			follow = d.followed(reply)
+		}
 		return err
 	})
+	if err == nil {
+		follow.await(reply)
+	}
 	return reply, err
 }
 
@@ -52,7 +59,7 @@ func (d *Daemon) order(by api.Caller, q api.OrderRequest) (*api.OrderReply, erro
 	d.setJobs()
 	d.publish(now)
 	for _, v := range d.core.View() {
-		about := slices.ContainsFunc(ids, func(id operator.ServerID) bool { return id.Service == v.Key })
+		about := slices.ContainsFunc(ids, func(id operator.ServerID) bool { return id.Service == v.ID() })
 		serves := slices.ContainsFunc(v.Servers, func(s core.ServerView) bool { return s.Wanted.Takes() })
 		if about && !serves && !v.Sorry {
 			reply.Warnings = append(reply.Warnings, fmt.Sprintf("service %s has no server for new connections now", v.Name))
@@ -111,10 +118,5 @@ func (d *Daemon) deadline(id operator.ServerID, asked *float64) (time.Duration, 
 		}
 		return time.Duration(*asked * float64(time.Second)), nil
 	}
-	for _, s := range d.core.Config.Services {
-		if s.Key == id.Service {
-			return s.DrainDeadline, nil
-		}
-	}
-	return 0, nil
+	return d.core.DrainDeadline(id), nil
 }

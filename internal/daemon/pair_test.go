@@ -28,7 +28,7 @@ services:
 	}
 	now := time.Now()
 	d := &Daemon{started: now, core: core.New(c, operator.Book{}, core.Memory{}, now)}
-	key := c.Services[0].Key
+	key := c.Services[0].ID()
 	id := func(i int) operator.ServerID {
 		return operator.ServerID{Service: key, Server: c.Services[0].Servers[i].AddrPort()}
 	}

@@ -20,7 +20,6 @@ import (
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
 	"imbang/internal/jsonfile"
-	"imbang/internal/model"
 )
 
 const alarmRecord = "record"
@@ -43,7 +42,7 @@ type record struct {
 type named struct{ Service, Server string }
 
 func (n named) id() (operator.ServerID, error) {
-	k, err := model.ParseServiceKey(n.Service)
+	k, err := operator.ParseServiceID(n.Service)
 	at, err2 := netip.ParseAddrPort(n.Server)
 	return operator.ServerID{Service: k, Server: at}, errors.Join(err, err2)
 }
@@ -58,14 +57,14 @@ type remembered struct {
 
 // core is what a record knows of checks and services.
 func (r record) core() core.Memory {
-	out := core.Memory{Checks: map[core.CheckID]check.State{}, Lost: map[model.ServiceKey]bool{}}
+	out := core.Memory{Checks: map[core.CheckID]check.State{}, Lost: map[operator.ServiceID]bool{}}
 	for _, one := range r.Memory {
 		if id, err := (named{one.Service, one.Server}).id(); err == nil {
 			out.Checks[core.CheckID{ServerID: id, Check: one.Check}] = one.State
 		}
 	}
 	for _, text := range r.Lost {
-		if k, err := model.ParseServiceKey(text); err == nil {
+		if k, err := operator.ParseServiceID(text); err == nil {
 			out.Lost[k] = true
 		}
 	}

@@ -92,15 +92,15 @@ func known(c *config.Config, r record, o plan.Observed) core.Memory {
 	down := map[operator.ServerID]bool{}
 	for _, s := range o.Services {
 		for _, one := range s.Servers {
-			down[operator.ServerID{Service: s.Key, Server: one.AddrPort()}] = one.Health == model.Down
+			down[operator.ServerID{Service: operator.ServiceID{Key: s.Key}, Server: one.AddrPort()}] = one.Health == model.Down
 		}
 	}
 	for _, s := range c.Services {
 		if s.Sorry == nil {
 			continue
 		}
-		if _, serves := down[operator.ServerID{Service: s.Key, Server: s.Sorry.AddrPort()}]; serves {
-			memory.Lost[s.Key] = true
+		if _, serves := down[operator.ServerID{Service: s.ID(), Server: s.Sorry.AddrPort()}]; serves {
+			memory.Lost[s.ID()] = true
 		}
 	}
 	memory.Down(c, down, time.Now())
@@ -110,6 +110,10 @@ func known(c *config.Config, r record, o plan.Observed) core.Memory {
 // load loads and attaches the director if the configuration says how; otherwise there
 // has to be one.
 func (d *Daemon) load(c *config.Config) error {
+	if d.table.none = !c.NeedsDirector() && len(d.applied.Services) == 0; d.table.none {
+		d.table.close()
+		return nil
+	}
 	if c.Director == nil {
 		return d.table.use(func(*director.Director) error { return nil })
 	}
@@ -270,6 +274,9 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 			return nil, nil, err
 		}
 	}
+	if err := d.checkLayer7(c); err != nil {
+		return nil, nil, err
+	}
 	if err := d.load(c); err != nil {
 		return nil, nil, err
 	}
@@ -288,6 +295,7 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 	err = d.finish(p, host, "reload by "+by)
 	d.serveMetrics()
 	d.setSynchronization()
+	d.setLayer7(time.Now())
 	d.tell(out)
 	d.setJobs()
 	d.setPair()
@@ -298,7 +306,7 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 func makeCheckers(c *config.Config) (map[*config.Check]check.Checker, error) {
 	all := map[*config.Check]check.Checker{}
 	var failed error
-	for _, s := range c.Services {
+	for s := range c.Pools() {
 		for _, one := range s.Servers {
 			for _, ch := range one.Checks {
 				if _, known := all[ch]; known {

@@ -32,6 +32,9 @@ func (d *Daemon) Status() (s *api.Status, err error) {
 		s = d.status()
 		return nil
 	})
+	if err == nil && s.Proxy != nil {
+		d.askProxy(s.Proxy)
+	}
 	return s, err
 }
 
@@ -45,6 +48,7 @@ func (d *Daemon) status() *api.Status {
 		Services: []api.Service{}, Alarms: []api.Alarm{}, Drift: slices.Concat([]string{}, d.drift),
 	}
 	s.Synchronization, s.Replication, s.Pair = d.synchronization(), d.replication(), d.pairStatus(time.Now())
+	s.NoDirector = d.table.none
 	s.VRRP = d.core.Config.VRRP != nil
 	if d.failure != nil {
 		s.ReloadError = d.failure.Error()
@@ -60,7 +64,12 @@ func (d *Daemon) status() *api.Status {
 	if err := d.table.use(func(t *director.Director) (err error) { services, err = t.Services(); return err }); err != nil {
 		d.raise(alarmDirector, err.Error())
 	}
+	s.Proxy = d.proxyStatus()
 	for _, v := range d.core.View() {
+		if v.Backend != "" {
+			s.Proxy.Backends = append(s.Proxy.Backends, d.backendStatus(v))
+			continue
+		}
 		i := slices.IndexFunc(services, func(o model.ServiceStatus) bool { return o.Key == v.Key })
 		if i < 0 {
 			s.Services = append(s.Services, service(v, nil))

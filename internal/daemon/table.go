@@ -11,7 +11,11 @@ import (
 )
 
 // table is the open director. One that was upgraded or made anew is opened again.
-type table struct{ d *director.Director }
+type table struct {
+	d *director.Director
+	// none: the configuration is of layer 7 alone, and there may be no director.
+	none bool
+}
 
 func (t *table) open() (*director.Director, error) {
 	if t.d != nil {
@@ -32,8 +36,11 @@ func (t *table) close() {
 }
 
 // use calls with the director, and again with one that is opened anew if that was
-// replaced.
+// replaced. It does not call if none is needed.
 func (t *table) use(f func(*director.Director) error) error {
+	if t.none {
+		return nil
+	}
 	for again := false; ; again = true {
 		d, err := t.open()
 		if err != nil {

@@ -51,6 +51,16 @@ func (f *fake) Order(c Caller, q OrderRequest) (*OrderReply, error) {
 	return &OrderReply{}, f.refuse
 }
 
+func (f *fake) OrderNode(c Caller, q NodeRequest) (*NodeReply, error) {
+	f.asked = append(f.asked, fmt.Sprintf("node: drain %v by %s", q.Drain, c.Name))
+	return &NodeReply{}, f.refuse
+}
+
+func (f *fake) Why(q WhyRequest) (*WhyReply, error) {
+	f.asked = append(f.asked, "why "+q.URL)
+	return &WhyReply{}, f.refuse
+}
+
 func (f *fake) Barrier(_ context.Context, q BarrierRequest) (*BarrierReply, error) {
 	f.asked = append(f.asked, fmt.Sprintf("barrier for %v s", q.Timeout))
 	return &BarrierReply{Reached: true}, f.refuse

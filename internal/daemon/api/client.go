@@ -68,6 +68,16 @@ func (c *Client) Order(ctx context.Context, q OrderRequest) (*OrderReply, error)
 	return call[OrderReply](ctx, c, http.MethodPost, "/v1/order", q)
 }
 
+// OrderNode changes what is ordered of this node.
+func (c *Client) OrderNode(ctx context.Context, q NodeRequest) (*NodeReply, error) {
+	return call[NodeReply](ctx, c, http.MethodPost, "/v1/node", q)
+}
+
+// Why asks what becomes of a request.
+func (c *Client) Why(ctx context.Context, q WhyRequest) (*WhyReply, error) {
+	return call[WhyReply](ctx, c, http.MethodPost, "/v1/why", q)
+}
+
 // Barrier waits until all backups have applied everything.
 func (c *Client) Barrier(ctx context.Context, q BarrierRequest) (*BarrierReply, error) {
 	return call[BarrierReply](ctx, c, http.MethodPost, "/v1/barrier", q)

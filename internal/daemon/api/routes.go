@@ -66,6 +66,20 @@ func Routes() []Route {
 			},
 		},
 		{
+			Method: http.MethodPost, Path: "/v1/node", Summary: "Drain this node of layer 7, or enable it again", Changes: true,
+			Request: reflect.TypeFor[NodeRequest](), Reply: reflect.TypeFor[NodeReply](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q NodeRequest) (*NodeReply, error) { return s.daemon.OrderNode(callerOf(r), q) })
+			},
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/why", Summary: "What becomes of a request of HTTP: its listener, route, backend and servers", Changes: true, // it quotes the configuration
+			Request: reflect.TypeFor[WhyRequest](), Reply: reflect.TypeFor[WhyReply](),
+			serve: func(s *Endpoint, w http.ResponseWriter, r *http.Request) error {
+				return with(w, r, func(q WhyRequest) (*WhyReply, error) { return s.daemon.Why(q) })
+			},
+		},
+		{
 			Method: http.MethodPost, Path: "/v1/barrier", Summary: "Wait until all backups of the replication have applied what happened up to now", Changes: true,
 			Note:    "The reply comes once they have, or after the timeout.",
 			Request: reflect.TypeFor[BarrierRequest](), Reply: reflect.TypeFor[BarrierReply](),

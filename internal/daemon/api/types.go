@@ -8,6 +8,7 @@ package api
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"imbang/internal/daemon/events"
@@ -19,6 +20,8 @@ type Daemon interface {
 	Plan(PlanRequest) (*Plan, error)
 	Reload(Caller, ReloadRequest) (*Plan, error)
 	Order(Caller, OrderRequest) (*OrderReply, error)
+	OrderNode(Caller, NodeRequest) (*NodeReply, error)
+	Why(WhyRequest) (*WhyReply, error)
 	Barrier(context.Context, BarrierRequest) (*BarrierReply, error)
 	Differences() (*Differences, error)
 	PeerPlan(context.Context, Caller, PeerRequest) (*PeerPlan, error)
@@ -42,6 +45,7 @@ type Status struct {
 	Reloaded    time.Time `json:"reloaded"`               // when it was applied last
 	ReloadError string    `json:"reload_error,omitempty"` // why the last reload was refused; the text is for root and group imbang
 	VRRP        bool      `json:"vrrp,omitempty"`         // the configuration has a section vrrp, for imbang vrrp
+	NoDirector  bool      `json:"no_director,omitempty"`  // the configuration is of layer 7 alone, and needs no director
 	Services    []Service `json:"services"`
 	Alarms      []Alarm   `json:"alarms"`
 	Drift       []string  `json:"drift"` // how the table differs from what the daemon made of it
@@ -50,6 +54,40 @@ type Status struct {
 	Synchronization []Synchronization `json:"synchronization"`       // roles of the configuration, of Linux's protocol
 	Replication     *Replication      `json:"replication,omitempty"` // role of imbang's own protocol
 	Pair            *Pair             `json:"pair,omitempty"`        // link to the other director
+	Proxy           *Proxy            `json:"proxy,omitempty"`       // layer 7; absent: the configuration has no listeners
+}
+
+// Proxy is layer 7: HAProxy, as it carries out listeners and backends. What HAProxy says is missing
+// while it does not reply.
+type Proxy struct {
+	State     string     `json:"state"`             // of HAProxy: waiting, starting, running, reloading, stopping, or none: imbang proxy does not run
+	Version   string     `json:"version,omitempty"` // of HAProxy
+	Workers   []int      `json:"workers"`           // processes
+	Old       []int      `json:"old_workers"`       // processes that still have connections of an earlier configuration, at the last reload
+	Starts    int        `json:"starts"`            // of HAProxy, since imbang proxy was started
+	Reloads   int        `json:"reloads"`           // since the daemon was started
+	Because   []string   `json:"because,omitempty"` // of the last reload: what has no command
+	Error     string     `json:"error,omitempty"`   // why HAProxy does not do what is wanted
+	Drain     *Order     `json:"drain,omitempty"`   // this node gets no new clients
+	Listeners []Listener `json:"listeners"`
+	Backends  []Service  `json:"backends"`
+}
+
+// All are the services and the backends.
+func (s *Status) All() []Service {
+	if s.Proxy == nil {
+		return s.Services
+	}
+	return slices.Concat(s.Services, s.Proxy.Backends)
+}
+
+// Listener accepts HTTP.
+type Listener struct {
+	Name        string   `json:"name"`
+	Bind        []string `json:"bind"` // addresses with ports
+	TLS         bool     `json:"tls"`
+	Connections uint64   `json:"connections"` // of clients, now
+	Requests    uint64   `json:"requests"`    // since HAProxy was started or reloaded
 }
 
 // Synchronization is a role of connection synchronization. Counters are since the daemon
@@ -264,12 +302,12 @@ type Checks struct {
 	DelayP99MS float64 `json:"delay_p99_ms"`
 }
 
-// Service is a virtual service.
+// Service is a virtual service, or a backend of layer 7.
 type Service struct {
 	Name      string    `json:"name"`
-	Key       string    `json:"key"` // such as 10.20.0.1:80/tcp
-	Scheduler string    `json:"scheduler"`
-	Up        bool      `json:"up"` // has its quorum
+	Key       string    `json:"key"`       // such as 10.20.0.1:80/tcp, or backend web
+	Scheduler string    `json:"scheduler"` // of a backend: its method
+	Up        bool      `json:"up"`        // has its quorum
 	Since     time.Time `json:"since"`
 	Quorum    int       `json:"quorum"`
 	Sorry     bool      `json:"sorry"`   // the sorry server gets the clients
@@ -351,6 +389,57 @@ type OrderRequest struct {
 type OrderReply struct {
 	Servers  []Target `json:"servers"`
 	Warnings []string `json:"warnings,omitempty"` // services that no server is left for
+	Streams  []Stream `json:"streams,omitempty"`  // requests and connections of layer 7 that are still bound to the servers
+}
+
+// NodeRequest orders that this node gets no new clients of layer 7, or that it does again.
+type NodeRequest struct {
+	Drain    bool    `json:"drain"`
+	Deadline float64 `json:"deadline,omitempty"` // [s] after which connections that were open are ended; 0: never
+	Reason   string  `json:"reason,omitempty"`
+}
+
+// NodeReply is what is ordered now.
+type NodeReply struct {
+	Drain    *Order   `json:"drain,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// WhyRequest asks what becomes of a request of HTTP on this node.
+type WhyRequest struct {
+	URL     string   `json:"url"`
+	Address string   `json:"address,omitempty"` // that the client connects to, with port; default the URL's, if that has one
+	Client  string   `json:"client,omitempty"`  // address
+	Method  string   `json:"method,omitempty"`  // default GET
+	Headers []string `json:"headers,omitempty"` // such as X-Version: 2
+}
+
+// WhyReply is what becomes of it: exactly one of backend, redirect and status says so.
+type WhyReply struct {
+	Listener string    `json:"listener"`
+	Address  string    `json:"address"` // of the listener, with port
+	Routes   []WhyStep `json:"routes"`  // that were tried, in their order
+	Route    string    `json:"route"`   // that is taken; empty: the listener's default
+	Backend  string    `json:"backend,omitempty"`
+	Redirect string    `json:"redirect,omitempty"` // where to
+	Status   int       `json:"status,omitempty"`   // of a redirect, or of a fixed reply
+	Balance  string    `json:"balance,omitempty"`  // how the backend chooses a server
+	Servers  []Server  `json:"servers,omitempty"`  // of the backend, as imbang status shows them
+	Note     string    `json:"note,omitempty"`
+}
+
+// WhyStep is a route that was tried.
+type WhyStep struct {
+	Route   string `json:"route"`             // name, or number from 1
+	Because string `json:"because,omitempty"` // why it is not taken
+}
+
+// Stream is a request, or a connection such as a WebSocket, that HAProxy passes to a server.
+type Stream struct {
+	Service string `json:"service"` // name
+	Server  string `json:"server"`  // name
+	Client  string `json:"client"`  // with port
+	Age     string `json:"age"`     // such as 2m11s
 }
 
 // Target is a server of a service.

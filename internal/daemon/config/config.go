@@ -7,11 +7,13 @@ package config
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"time"
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/pair"
 	synchronize "imbang/internal/daemon/sync"
 	"imbang/internal/daemon/sync/replicate"
@@ -115,9 +117,11 @@ const (
 	UseAll   AllDown = "all"    // all servers are used
 )
 
-// Service is a virtual service.
+// Service is a virtual service, or a backend of layer 7 as far as both are the same: servers with
+// checks. Of a backend, model.Service is the zero value.
 type Service struct {
 	model.Service
+	Backend              string // its name; "": a virtual service
 	Name                 string
 	Servers              []Server
 	Sorry                *Server
@@ -128,11 +132,40 @@ type Service struct {
 	DrainDeadline        time.Duration // 0: none
 }
 
+// ID names a service.
+func (s *Service) ID() operator.ServiceID { return operator.ServiceID{Key: s.Key, Backend: s.Backend} }
+
 // Layer7 is HTTP: listeners, backends and the process that carries them out, with the daemon's
 // checks of their servers.
 type Layer7 struct {
 	l7.Config
 	Checks map[l7.ServerID][]*Check // of the servers that have any
+	// Pools are the backends as services, in the order of Backends, and their servers likewise.
+	Pools []Service
+}
+
+// Pools are all that has servers: virtual services, then the backends of layer 7.
+func (c *Config) Pools() iter.Seq[*Service] {
+	return func(yield func(*Service) bool) {
+		for i := range c.Services {
+			if !yield(&c.Services[i]) {
+				return
+			}
+		}
+		if c.Layer7 == nil {
+			return
+		}
+		for i := range c.Layer7.Pools {
+			if !yield(&c.Layer7.Pools[i]) {
+				return
+			}
+		}
+	}
+}
+
+// NeedsDirector is false for a configuration of layer 7 alone.
+func (c *Config) NeedsDirector() bool {
+	return c.Layer7 == nil || c.Director != nil || len(c.Services) > 0 || len(c.Settings) > 0 || len(c.Roles) > 0 || c.Replication != nil
 }
 
 // Server is a real server of a service.

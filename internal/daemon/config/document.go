@@ -18,9 +18,9 @@ type document struct {
 	VRRP      *vrrpDoc            `yaml:"vrrp" jsonschema_description:"addresses that move between directors, for imbang vrrp"`
 	Checks    map[string]checkDoc `yaml:"checks" jsonschema_description:"health checks, by the names that services and servers use"`
 	Services  []serviceDoc        `yaml:"services" jsonschema_description:"virtual services"`
-	Listeners []listenerDoc       `yaml:"listeners" jsonschema_description:"HTTP and HTTPS, accepted at addresses of this host and passed to backends by HAProxy; not carried out by this version yet"`
-	Backends  []backendDoc        `yaml:"backends" jsonschema_description:"servers that listeners pass requests to; not carried out by this version yet"`
-	Proxy     *proxyDoc           `yaml:"proxy" jsonschema_description:"the process that carries listeners and backends out, HAProxy; not carried out by this version yet"`
+	Listeners []listenerDoc       `yaml:"listeners" jsonschema_description:"HTTP and HTTPS, accepted at addresses of this host and passed to backends by HAProxy"`
+	Backends  []backendDoc        `yaml:"backends" jsonschema_description:"servers that listeners pass requests to"`
+	Proxy     *proxyDoc           `yaml:"proxy" jsonschema_description:"the process that carries listeners and backends out, HAProxy"`
 }
 
 // included is what an included file may have.

@@ -15,18 +15,6 @@ import (
 	"imbang/internal/strictyaml"
 )
 
-// refuseLayer7 refuses the sections until the daemon carries them out.
-func (c *checker) refuseLayer7(sections []section) {
-	for _, s := range sections {
-		c.tree = s.tree
-		for _, key := range []string{"listeners", "backends", "proxy"} {
-			if c.tree.Has(key) {
-				c.refuse(key, "is not carried out by this version yet: remove the section")
-			}
-		}
-	}
-}
-
 // layer7Checker also has what listeners and backends before have.
 type layer7Checker struct {
 	*checker
@@ -93,6 +81,7 @@ func (c *checker) layer7(sections []section, d *proxyDoc) {
 	v.binds()
 	v.virtualServices()
 	v.leads(docs)
+	v.out.Pools = v.pools()
 	c.config.Layer7 = v.out
 }
 

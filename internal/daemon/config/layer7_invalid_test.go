@@ -50,7 +50,7 @@ func server(text string) string { return "{address: 172.16.0.2:8080, " + text + 
 const ofServer = "{address: 172.16.0.2:8080}"
 
 func readText(text string) (*Config, error) {
-	return read("x.yaml", []byte(text), &Seen{files: map[string]stamp{}}, nil)
+	return Parse("x.yaml", []byte(text))
 }
 
 // Each mistake has one line that names place and remedy, and nothing is accepted of the file.

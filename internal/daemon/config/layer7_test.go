@@ -24,7 +24,7 @@ func loadLayer7(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return read(path, text, seen, nil)
+	return parse(path, text, seen)
 }
 
 // A configuration with every key of layer 7 is what it says.
@@ -126,26 +126,6 @@ func TestWholeLayer7(t *testing.T) {
 	}
 	if want := []string{"testdata/layer7/more/backends.yaml:14:9: backends[1]: no listener leads to unused: name it in one, or remove it"}; !reflect.DeepEqual(c.Warnings, want) {
 		t.Errorf("%q", c.Warnings)
-	}
-}
-
-// What this version does not carry out is refused, in each file and section.
-func TestLayer7IsRefused(t *testing.T) {
-	const remedy = "is not carried out by this version yet: remove the section"
-	dir := t.TempDir()
-	main := filepath.Join(dir, "imbang.yaml")
-	if err := os.WriteFile(filepath.Join(dir, "more.yaml"), []byte("listeners: [{name: a, bind: [\"10.0.0.1:80\"], backend: b}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(main, []byte("include: [more.yaml]\nproxy: {}\nbackends: [{name: b, servers: [{address: \"10.0.0.2:80\"}]}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	want := main + ":2:8: proxy: " + remedy + "\n" + main + ":3:11: backends: " + remedy + "\n" + filepath.Join(dir, "more.yaml") + ":1:12: listeners: " + remedy
-	if c, err := Load(main); c != nil || err == nil || err.Error() != want {
-		t.Errorf("Load: got\n%v\nwant\n%s", err, want)
-	}
-	if c, err := Parse("x.yaml", []byte("services: []\nlisteners: []\n")); c != nil || err == nil || err.Error() != "x.yaml:2:12: listeners: "+remedy {
-		t.Errorf("Parse: %v", err)
 	}
 }
 
@@ -276,7 +256,7 @@ func TestDocumentOfLayer7(t *testing.T) {
 		t.Fatal(err)
 	}
 	text = append(text, "pair: {listen: 192.0.2.1, peer: 192.0.2.2, key_file: /k}\n"...)
-	c, err := read(path, text, &Seen{files: map[string]stamp{}}, nil)
+	c, err := parse(path, text, &Seen{files: map[string]stamp{}})
 	if err != nil {
 		t.Fatal(err)
 	}

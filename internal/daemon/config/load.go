@@ -63,13 +63,7 @@ func Parse(path string, text []byte) (*Config, error) {
 	return parse(path, text, &Seen{files: map[string]stamp{}})
 }
 
-// parse refuses what this version reads and does not carry out.
 func parse(path string, text []byte, seen *Seen) (*Config, error) {
-	return read(path, text, seen, (*checker).refuseLayer7)
-}
-
-// read is parse with what is refused in addition; nil: nothing.
-func read(path string, text []byte, seen *Seen, refuse func(*checker, []section)) (*Config, error) {
 	var d document
 	tree, err := strictyaml.Decode(path, text, kind, &d)
 	if err != nil {
@@ -91,9 +85,6 @@ func read(path string, text []byte, seen *Seen, refuse func(*checker, []section)
 		c.services(s.Services)
 	}
 	c.layer7(sections, d.Proxy)
-	if refuse != nil {
-		refuse(c, sections)
-	}
 	c.tree = tree
 	c.trackDirector(d.VRRP)
 	c.whole()

@@ -14,7 +14,6 @@ import (
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/weight"
-	"imbang/internal/model"
 )
 
 // CheckID names one check of a server.
@@ -56,7 +55,7 @@ type watched struct {
 // Memory is what a core knows that the next one can go on with.
 type Memory struct {
 	Checks map[CheckID]check.State
-	Lost   map[model.ServiceKey]bool // services without their quorum
+	Lost   map[operator.ServiceID]bool // services without their quorum
 }
 
 // Hook is a command to run because of an event.
@@ -70,11 +69,11 @@ type Hook struct {
 // without a share of its weight, a server that is up is down there.
 func (m Memory) Down(c *config.Config, down map[operator.ServerID]bool, now time.Time) {
 	for _, s := range c.Services {
-		if m.Lost[s.Key] && s.Sorry != nil {
+		if m.Lost[s.ID()] && s.Sorry != nil {
 			continue
 		}
 		for _, one := range s.Servers {
-			id := operator.ServerID{Service: s.Key, Server: one.AddrPort()}
+			id := operator.ServerID{Service: s.ID(), Server: one.AddrPort()}
 			known := slices.ContainsFunc(one.Checks, func(ch *config.Check) bool {
 				state := m.Checks[CheckID{id, ch.Name}]
 				return state.Verdict == check.Down || state.Withheld == 100
@@ -94,7 +93,7 @@ type Outcome struct {
 	Events []events.Event
 	Hooks  []Hook
 	// Changed are the services whose wanted table may have changed.
-	Changed []model.ServiceKey
+	Changed []operator.ServiceID
 }
 
 func (o *Outcome) add(more Outcome) {
@@ -106,18 +105,18 @@ func (o *Outcome) add(more Outcome) {
 // New makes a core. Checks whose state is remembered go on from there.
 func New(c *config.Config, book operator.Book, memory Memory, now time.Time) *Core {
 	core := &Core{Config: c, Book: book, servers: map[operator.ServerID]*server{}}
-	for i := range c.Services {
-		s := &service{Service: &c.Services[i], since: now}
+	for one := range c.Pools() {
+		s := &service{Service: one, since: now}
 		for j := range s.Service.Servers {
 			one := newServer(s, &s.Service.Servers[j], memory, now)
 			s.servers = append(s.servers, one)
 			core.servers[one.id] = one
 		}
 		hysteresis := 0 // there is nothing to keep
-		if memory.Lost[s.Key] {
+		if memory.Lost[s.ID()] {
 			hysteresis = s.Hysteresis
 		}
-		s.up = weight.Quorum(core.inputs(s), s.Quorum, hysteresis, !memory.Lost[s.Key])
+		s.up = weight.Quorum(core.inputs(s), s.Quorum, hysteresis, !memory.Lost[s.ID()])
 		core.services = append(core.services, s)
 	}
 	return core
@@ -127,10 +126,10 @@ func New(c *config.Config, book operator.Book, memory Memory, now time.Time) *Co
 // only checks whose initial state is the last known one go on.
 func Restart(c *config.Config, book operator.Book, memory Memory, now time.Time) *Core {
 	known := Memory{Checks: map[CheckID]check.State{}}
-	for _, s := range c.Services {
+	for s := range c.Pools() {
 		for _, one := range s.Servers {
 			for _, ch := range one.Checks {
-				id := CheckID{operator.ServerID{Service: s.Key, Server: one.AddrPort()}, ch.Name}
+				id := CheckID{operator.ServerID{Service: s.ID(), Server: one.AddrPort()}, ch.Name}
 				if state, ok := memory.Checks[id]; ok && ch.LastKnown {
 					known.Checks[id] = state
 				}
@@ -141,7 +140,7 @@ func Restart(c *config.Config, book operator.Book, memory Memory, now time.Time)
 }
 
 func newServer(s *service, c *config.Server, memory Memory, now time.Time) *server {
-	one := &server{Server: c, id: operator.ServerID{Service: s.Key, Server: c.AddrPort()}, service: s, since: now}
+	one := &server{Server: c, id: operator.ServerID{Service: s.ID(), Server: c.AddrPort()}, service: s, since: now}
 	for _, ch := range c.Checks {
 		w := &watched{Check: ch, State: ch.Begin(now)}
 		if known, ok := memory.Checks[CheckID{one.id, ch.Name}]; ok {
@@ -162,7 +161,7 @@ func newServer(s *service, c *config.Server, memory Memory, now time.Time) *serv
 
 // Memory is what is known of all checks and services.
 func (c *Core) Memory() Memory {
-	m := Memory{map[CheckID]check.State{}, map[model.ServiceKey]bool{}}
+	m := Memory{map[CheckID]check.State{}, map[operator.ServiceID]bool{}}
 	for id, one := range c.servers {
 		for _, w := range one.checks {
 			m.Checks[CheckID{id, w.Name}] = w.State
@@ -170,7 +169,7 @@ func (c *Core) Memory() Memory {
 	}
 	for _, s := range c.services {
 		if !s.up {
-			m.Lost[s.Key] = true
+			m.Lost[s.ID()] = true
 		}
 	}
 	return m

@@ -19,7 +19,7 @@ func (w *world) again() *world {
 	memory, down := w.Memory(), map[operator.ServerID]bool{}
 	for _, s := range w.Wanted().Services {
 		for _, one := range s.Servers {
-			down[operator.ServerID{Service: s.Key, Server: one.AddrPort()}] = one.Health == model.Down
+			down[operator.ServerID{Service: operator.ServiceID{Key: s.Key}, Server: one.AddrPort()}] = one.Health == model.Down
 		}
 	}
 	memory.Down(w.Config, down, w.now)

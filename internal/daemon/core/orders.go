@@ -25,7 +25,7 @@ func (c *Core) Order(id operator.ServerID, state operator.State, by, text string
 	e := c.event(now, events.Ordered, one, text)
 	e.By = by
 	out.Events = append(out.Events, e)
-	out.Changed = []model.ServiceKey{id.Service}
+	out.Changed = []operator.ServiceID{id.Service}
 	if maintained && state.Maintenance == nil { // what was known is outdated
 		for _, w := range one.checks {
 			w.State = w.Begin(now)
@@ -41,7 +41,7 @@ func (c *Core) Order(id operator.ServerID, state operator.State, by, text string
 func (c *Core) Find(server, service string) (ids []operator.ServerID, err error) {
 	known := false
 	for _, s := range c.services {
-		if service != "" && s.Name != service && s.Key.String() != service && !isEndpoint(s.Key, service) {
+		if service != "" && s.Name != service && s.ID().String() != service && s.Backend != service && !isEndpoint(s.Key, service) {
 			continue
 		}
 		known = true

@@ -28,7 +28,7 @@ func (c *Core) Reload(next *config.Config, now time.Time) (n *Core, out Outcome)
 				out.add(n.serverChanged(one, "by its checks of the new configuration", now))
 			}
 		}
-		if i := slices.IndexFunc(c.services, func(o *service) bool { return o.Key == s.Key }); i >= 0 {
+		if i := slices.IndexFunc(c.services, func(o *service) bool { return o.ID() == s.ID() }); i >= 0 {
 			s.up, s.since = c.services[i].up, c.services[i].since
 			out.add(n.settle(s, now))
 		}
@@ -39,8 +39,7 @@ func (c *Core) Reload(next *config.Config, now time.Time) (n *Core, out Outcome)
 // keepDown has a server that is down stay so until a check says otherwise, where the
 // checks that failed have another name now or were replaced: the new ones begin as down.
 func (c *Core) keepDown(next *config.Config, memory Memory, now time.Time) {
-	for i := range next.Services {
-		s := &next.Services[i]
+	for s := range next.Pools() {
 		for j := range s.Servers {
 			one := newServer(&service{Service: s}, &s.Servers[j], memory, now)
 			old := c.servers[one.id]

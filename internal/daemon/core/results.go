@@ -9,8 +9,8 @@ import (
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/weight"
-	"imbang/internal/model"
 )
 
 // healthy reports whether no check says that the server is down.
@@ -37,7 +37,7 @@ func (c *Core) Result(id CheckID, r check.Result, now time.Time) (out Outcome) {
 	}
 	w.heed(r)
 	if w.Withheld != withheld || w.Command != command {
-		out.Changed = []model.ServiceKey{one.id.Service}
+		out.Changed = []operator.ServiceID{one.id.Service}
 		if w.Command != command {
 			out.Events = append(out.Events, c.event(now, events.AgentAsked, one, "agent asks for "+commandWord(w.Command)))
 		}
@@ -76,7 +76,7 @@ func (w *watched) heed(r check.Result) {
 
 // serverChanged tells that a server came up or went down.
 func (c *Core) serverChanged(one *server, because string, now time.Time) (out Outcome) {
-	out.Changed = []model.ServiceKey{one.id.Service}
+	out.Changed = []operator.ServiceID{one.id.Service}
 	kind, command := events.ServerUp, one.NotifyUp
 	if !one.up {
 		kind, command = events.ServerDown, one.NotifyDown
@@ -96,7 +96,7 @@ func (c *Core) settle(s *service, now time.Time) (out Outcome) {
 		return out
 	}
 	s.up, s.since = up, now
-	out.Changed = []model.ServiceKey{s.Key}
+	out.Changed = []operator.ServiceID{s.ID()}
 	kind, command, text := events.QuorumUp, s.QuorumUp, "the service has its quorum of "
 	if !up {
 		kind, command, text = events.QuorumDown, s.QuorumDown, "the service has less than its quorum of "

@@ -57,16 +57,19 @@ func (c *Core) Wanted() plan.Table {
 	for _, s := range c.Config.Settings {
 		t.Settings = append(t.Settings, plan.Setting(s))
 	}
-	for _, s := range c.services {
+	for _, s := range c.virtual() {
 		t.Services = append(t.Services, c.wanted(s))
 	}
 	return t
 }
 
+// virtual are the services of the director: they come before the backends.
+func (c *Core) virtual() []*service { return c.services[:len(c.Config.Services)] }
+
 // WantedService is one service of it; false if the configuration has none of that
 // key.
 func (c *Core) WantedService(k model.ServiceKey) (plan.Service, bool) {
-	i := slices.IndexFunc(c.services, func(s *service) bool { return s.Key == k })
+	i := slices.IndexFunc(c.virtual(), func(s *service) bool { return s.Key == k })
 	if i < 0 {
 		return plan.Service{}, false
 	}
@@ -95,7 +98,7 @@ func (c *Core) wanted(s *service) plan.Service {
 // servers: by it one configuration is compared with another.
 func (c *Core) Configured() plan.Table {
 	t := c.Wanted()
-	for i, s := range c.services {
+	for i, s := range c.virtual() {
 		for j := range t.Services[i].Servers {
 			one := plan.Server{}
 			if j < len(s.servers) {

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"imbang/internal/jsonfile"
-	"imbang/internal/model"
 )
 
 // entry is a line of the file. One without an order is of orders that ended.
@@ -61,7 +60,7 @@ func parse(text []byte) (*Ledger, error) {
 		l.Origin = f.Origin
 	}
 	for _, e := range f.Servers {
-		k, err := model.ParseServiceKey(e.Service)
+		k, err := ParseServiceID(e.Service)
 		if err != nil {
 			return nil, err
 		}

@@ -10,25 +10,21 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
-
-	"imbang/internal/model"
 )
 
-// ServerID names a server of a service.
+// ServerID names a server of a service, or of a backend of layer 7.
 type ServerID struct {
-	Service model.ServiceKey
+	Service ServiceID
 	Server  netip.AddrPort
 }
 
 func (id ServerID) String() string {
-	return fmt.Sprintf("service %s: server %s", id.Service, id.Server)
+	return fmt.Sprintf("%s: server %s", id.Service.words(), id.Server)
 }
 
 // Compare orders ids by service and address.
 func (id ServerID) Compare(o ServerID) int {
-	return cmp.Or(id.Service.Addr.Compare(o.Service.Addr), cmp.Compare(id.Service.Port, o.Service.Port),
-		cmp.Compare(id.Service.Protocol, o.Service.Protocol), cmp.Compare(id.Service.Mark, o.Service.Mark),
-		cmp.Compare(id.Service.Family, o.Service.Family), id.Server.Compare(o.Server))
+	return cmp.Or(id.Service.Compare(o.Service), id.Server.Compare(o.Server))
 }
 
 // Order is one thing that was ordered: who did so, when and why.

@@ -16,7 +16,7 @@ import (
 )
 
 func id(key model.ServiceKey, server string) ServerID {
-	return ServerID{key, netip.MustParseAddrPort(server)}
+	return ServerID{ServiceID{Key: key}, netip.MustParseAddrPort(server)}
 }
 
 // What is saved is loaded, of services of all kinds.

@@ -750,7 +750,7 @@ func TestLog(t *testing.T) {
 				t.Errorf("after a reload the line is %q, %v", again, err)
 			}
 			if format == "combined" {
-				if !strings.HasPrefix(line, LogPrefix+"127.6.0.1 - - [") || !strings.HasSuffix(bytes200.ReplaceAllString(line, `" 200 N "`), `] "GET /a?q=\"x\" HTTP/1.1" 200 N "http://x/\"},{\"status\":\"" "a\"b\\c\]é{}"`+"\n") {
+				if !strings.HasPrefix(line, LogPrefix+"web 127.6.0.1 - - [") || !strings.HasSuffix(bytes200.ReplaceAllString(line, `" 200 N "`), `] "GET /a?q=\"x\" HTTP/1.1" 200 N "http://x/\"},{\"status\":\"" "a\"b\\c\]é{}"`+"\n") {
 					t.Errorf("the line is %q", line)
 				}
 				return
@@ -760,7 +760,7 @@ func TestLog(t *testing.T) {
 				Status, Bytes                                                        int
 				Client, Method, URI, Host, Agent, Referer, Server, Backend, Listener string
 			}
-			if err := json.Unmarshal([]byte(strings.TrimPrefix(line, LogPrefix)), &got); err != nil {
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(line, LogPrefix+"web ")), &got); err != nil {
 				t.Fatalf("%v: %s", err, line)
 			}
 			if got.Status != 200 || got.Client != "127.6.0.1" || got.Method != "GET" || got.URI != `/a?q="x"` || got.Host != "shop.example" || got.Agent != `a"b\c]é{}` ||

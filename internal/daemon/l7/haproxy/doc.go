@@ -17,11 +17,11 @@
 //     a reload does not revive a server.
 //  4. HAProxy's own checks are configured, and off: the file of server states, which HAProxy
 //     reads at a start, has them so, as `disable health` would; `enable health` turns them on.
-//  5. No syslog: access logs go to file descriptors that HAProxy inherits (one for each
-//     listener, or standard output), as lines that begin with LogPrefix. They are to be pipes:
-//     HAProxy does not wait for a reader, but drops lines that a full pipe does not take and
-//     counts them (DroppedLogs). Who holds the other end writes and rotates files. The master
-//     hands descriptors on when it reloads.
+//  5. No syslog: access logs go to standard output, as lines that begin with LogPrefix and the
+//     listener's name. That is to be a pipe: HAProxy does not wait for a reader, but drops lines
+//     that a full pipe does not take and counts them (DroppedLogs). Who holds the other end
+//     writes the files (LogsFile).
+//  6. Servers have numbers that follow from their names (ids.go).
 //
 // What users write is quoted for each of HAProxy's parsers (quote.go), or refused.
 package haproxy

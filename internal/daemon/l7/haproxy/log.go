@@ -3,7 +3,7 @@
 package haproxy
 
 import (
-	"strconv"
+	"encoding/json"
 
 	"imbang/internal/daemon/l7"
 )
@@ -11,9 +11,9 @@ import (
 // Of a line in an access log. Values of clients are escaped, so that a line stays one and its
 // fields stay apart: in combined by +E (", \ and ]), in JSON by json.
 const (
-	asCombined = `%ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri] %HV" %ST %B ` +
+	asCombined = `%f %ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri] %HV" %ST %B ` +
 		`"%{+E}[capture.req.hdr(0)]" "%{+E}[capture.req.hdr(1)]"`
-	asJSON = `{"time":%Ts.%ms,"listener":"%f","client":"%ci","client_port":%cp,` +
+	asJSON = `%f {"time":%Ts.%ms,"listener":"%f","client":"%ci","client_port":%cp,` +
 		`"method":"%[capture.req.method,json(utf8s)]","host":"%[capture.req.hdr(2),json(utf8s)]",` +
 		`"uri":"%[capture.req.uri,json(utf8s)]","protocol":"%HV","status":%ST,"bytes":%B,` +
 		`"duration_ms":%Ta,"queue_ms":%Tw,"connect_ms":%Tc,"response_ms":%Tr,` +
@@ -23,20 +23,32 @@ const (
 
 const longestLine = "16384" // bytes; HAProxy's default is 1024
 
-// LogPrefix begins each line of an access log. Lines with another level are HAProxy's own,
-// such as that the listener stops: they go the same way and are not to be written to the log.
+// LogPrefix begins each line of an access log, and the listener's name and a space follow. Lines
+// with another level are HAProxy's own, such as that the listener stops: they go the same way and
+// are not to be written to the log.
 const LogPrefix = "<6>"
+
+// LogsFile is the rendered file that says which listener's log is which file: an object in JSON.
+const LogsFile = "logs.json"
+
+// logs is that file.
+func (r *render) logs() string {
+	files := map[string]string{}
+	for i := range r.Listeners {
+		if l := &r.Listeners[i]; l.Log != nil {
+			files[l.Name] = l.Log.File
+		}
+	}
+	text, _ := json.Marshal(files) // of strings
+	return string(text)
+}
 
 // log is a listener's access log.
 func (r *render) log(l *l7.Listener) {
 	if l.Log == nil {
 		return
 	}
-	to := "stdout"
-	if fd := r.options.Logs[l.Name]; fd > 0 {
-		to = "fd@" + strconv.Itoa(fd)
-	}
-	r.line("log", to, "len", longestLine, "format short local0 info")
+	r.line("log stdout len", longestLine, "format short local0 info")
 	r.line("capture request header Referer len 1024")
 	r.line("capture request header User-Agent len 1024")
 	r.line("capture request header Host len 256")

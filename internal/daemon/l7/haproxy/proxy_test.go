@@ -95,7 +95,7 @@ func (p *place) start(t testing.TB, c *l7.Config, states l7.States, change func(
 	if err := os.Mkdir(empty, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Version: of26(t), Directory: dir, Socket: filepath.Join(dir, "runtime.sock"), Chroot: empty, Logs: map[string]int{"web": 3}}
+	o := Options{Version: of26(t), Directory: dir, Socket: filepath.Join(dir, "runtime.sock"), Chroot: empty}
 	if change != nil {
 		change(&o)
 	}
@@ -119,7 +119,7 @@ func (p *place) start(t testing.TB, c *l7.Config, states l7.States, change func(
 		t.Fatal(err)
 	}
 	cmd := exec.Command(p.program, "-W", "-db", "-f", filepath.Join(dir, ConfigFile))
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = output, output, []*os.File{writing}
+	cmd.Stdout, cmd.Stderr = writing, output
 	if err := p.Start(cmd); err != nil {
 		t.Fatal(err)
 	}

@@ -26,9 +26,6 @@ type Options struct {
 	Socket string
 	// Chroot is the workers' root directory; "": none.
 	Chroot string
-	// Logs are the descriptors that access logs are written to, by listener; a listener that
-	// is not there writes to standard output.
-	Logs map[string]int
 	// Draining: this node gets no new clients.
 	Draining bool
 	// Fallback: HAProxy's own checks are on, and say which servers are down; those that were
@@ -98,7 +95,7 @@ func Render(c *l7.Config, states l7.States, o Options) (*Rendered, error) {
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	files := append([]File{{ConfigFile, r.b.String()}, {StateFile, r.serverStates()}}, r.lists...)
+	files := append([]File{{ConfigFile, r.b.String()}, {StateFile, r.serverStates()}, {LogsFile, r.logs()}}, r.lists...)
 	return &Rendered{Files: files, origins: r.origins}, nil
 }
 

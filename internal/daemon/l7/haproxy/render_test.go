@@ -37,7 +37,7 @@ func of26(t testing.TB) Version {
 }
 
 func options(t testing.TB) Options {
-	return Options{Version: of26(t), Directory: "/run/imbang-proxy", Socket: "/run/imbang-proxy/runtime.sock", Chroot: "/run/imbang-proxy/empty", Logs: map[string]int{"web": 5}}
+	return Options{Version: of26(t), Directory: "/run/imbang-proxy", Socket: "/run/imbang-proxy/runtime.sock", Chroot: "/run/imbang-proxy/empty"}
 }
 
 // program is the path of haproxy, or the test is skipped.

@@ -37,6 +37,7 @@ func (r *render) serverStates() string {
 		if be.TLS != nil {
 			ssl = 1
 		}
+		ids := serverIDs(be)
 		for j := range be.Servers {
 			s := &be.Servers[j]
 			state := r.state(be, s)
@@ -49,8 +50,8 @@ func (r *render) serverStates() string {
 			case state.Health != l7.Up:
 				op, admin, h = stopped, forcedMaint, 0
 			}
-			fmt.Fprintf(&b, "%d %s %d %s %s %d %d %d %d 0 1 0 %d %d 0 0 0 - %d - %d 0 - - 0\n",
-				i+len(r.Listeners)+2, be.Name, j+1, s.Name, s.Address.Addr(), op, admin, state.Weight, state.Weight, h, check, s.Address.Port(), ssl)
+			fmt.Fprintf(&b, "%d %s %d %s %s %d %d %d %d 0 1 0 %d %d 0 0 1 - %d - %d 0 - - 0\n",
+				i+len(r.Listeners)+2, be.Name, ids[s.Name], s.Name, s.Address.Addr(), op, admin, state.Weight, state.Weight, h, check, s.Address.Port(), ssl)
 		}
 	}
 	return b.String()

@@ -85,6 +85,9 @@ func (h *Host) Start(c *exec.Cmd) {
 	}
 }
 
+// Namespace is the one.
+func (h *Host) Namespace() *host.Namespace { return h.ns }
+
 // Do runs a function there.
 func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
 
@@ -102,7 +105,11 @@ func (h *Host) Dial(_ context.Context, network, address string) (c net.Conn, err
 type Server struct {
 	Name     string
 	requests atomic.Int64
+	close    func()
 }
+
+// Close ends it, with its connections.
+func (s *Server) Close() { s.close() }
 
 // Requests that it got.
 func (s *Server) Requests() int64 { return s.requests.Load() }
@@ -128,7 +135,8 @@ func (h *Host) Serve(name, address string) *Server {
 		_, _ = io.WriteString(w, name)
 	})}
 	go func() { _ = web.Serve(l) }()
-	h.t.Cleanup(func() { web.Close() })
+	s.close = func() { web.Close() }
+	h.t.Cleanup(s.close)
 	return s
 }
 

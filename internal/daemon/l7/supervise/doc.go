@@ -17,5 +17,8 @@
 //     fails takes the master and all workers with it, also after a reload.
 //  4. When it restarts, and for how long it is waited for, is decided in machine.go, which is
 //     pure. loop.go carries that out.
-//  5. HAProxy's messages go to a file, which the supervisor copies to its log.
+//  5. HAProxy's messages go to a file, which the supervisor copies to its log, and its access
+//     logs to a FIFO, which it reads (package accesslog).
+//  6. The daemon renews a lease. Once that has run out, the configuration is loaded in which
+//     HAProxy checks servers itself, until the daemon publishes another one (lease.go).
 package supervise

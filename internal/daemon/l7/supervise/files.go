@@ -8,12 +8,19 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"imbang/internal/daemon/place"
 )
 
-// ConfigFile is the file in a rendered configuration that HAProxy is started with.
-const ConfigFile = "haproxy.cfg"
+// Files in a rendered configuration.
+const (
+	ConfigFile = "haproxy.cfg" // that HAProxy is started with
+	LogsFile   = "logs.json"   // whose access log is which file, see package accesslog
+	// Fallback is a directory in it with the configuration in which HAProxy checks servers
+	// itself; there is none if it never does.
+	Fallback = "fallback"
+)
 
 // Names in the directory.
 const (
@@ -41,6 +48,21 @@ func StateFile(dir string) string { return filepath.Join(dir, "state.json") }
 
 // LogFile has HAProxy's messages.
 func LogFile(dir string) string { return filepath.Join(dir, "haproxy.log") }
+
+// Loaded is the configuration that HAProxy loads, with its files.
+func Loaded(dir string) string { return filepath.Join(dir, running) }
+
+// Published is the configuration that HAProxy loads next; "": there is none.
+func Published(dir string) string {
+	to := target(dir, wanted)
+	if to == "" {
+		return ""
+	}
+	return filepath.Join(dir, to)
+}
+
+// AccessLog is the FIFO that HAProxy writes access logs to.
+func AccessLog(dir string) string { return filepath.Join(dir, "access.fifo") }
 
 // Root is an empty directory, to be the workers' root.
 func Root(dir string) string { return filepath.Join(dir, "empty") }
@@ -93,7 +115,7 @@ func Publish(dir, configuration string) error {
 	}
 	used := map[string]bool{}
 	for _, link := range []string{wanted, running, previous} {
-		used[filepath.Base(target(dir, link))] = true
+		used[number(target(dir, link))] = true
 	}
 	base := filepath.Join(dir, rendered)
 	last := newest(base)
@@ -103,6 +125,25 @@ func Publish(dir, configuration string) error {
 		}
 	}
 	return nil
+}
+
+// number is the name of a configuration's directory; of its fallback, too.
+func number(target string) string {
+	return filepath.Base(strings.TrimSuffix(target, "/"+Fallback))
+}
+
+// PublishFallback has the configuration that is wanted be the one in which HAProxy checks servers
+// itself. False: it is already, or there is none.
+func PublishFallback(dir string) (bool, error) {
+	to := target(dir, wanted)
+	if to == "" || filepath.Base(to) == Fallback {
+		return false, nil
+	}
+	to = filepath.Join(to, Fallback)
+	if _, err := os.Stat(filepath.Join(dir, to, ConfigFile)); err != nil {
+		return false, nil
+	}
+	return true, point(dir, wanted, to)
 }
 
 // target of a link; "": there is none.

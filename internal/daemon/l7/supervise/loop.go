@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"imbang/internal/daemon/l7/accesslog"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/place"
 	"imbang/internal/jsonfile"
@@ -31,6 +33,9 @@ type Options struct {
 	Ready func()
 	// Grace is how long connections may go on after a stop; 0: 30 s.
 	Grace time.Duration
+	// Fallback is how long servers are not checked by HAProxy if there is no daemon at the
+	// start; 0: for ever. A daemon says by Renew how long it is to be waited for.
+	Fallback time.Duration
 	// Reload and Replace are signals: read the configuration again, and execute the program
 	// again.
 	Reload, Replace <-chan os.Signal
@@ -66,14 +71,17 @@ type loop struct {
 	readies  chan runtime.Processes
 	reloads  chan reloadOutcome
 	cancel   context.CancelFunc
-	said     string // messages since the try began
-	asked    bool   // the next try is because of a request
-	waiting  []call // for the try that comes next
-	trying   []call // for the one that is under way
-	settling []call // for no try to be under way
-	stopped  bool   // HAProxy was ended, by another process
-	kills    bool   // or is, by this one
-	replaces bool   // the program is to be executed again
+	said     string        // messages since the try began
+	asked    bool          // the next try is because of a request
+	waiting  []call        // for the try that comes next
+	trying   []call        // for the one that is under way
+	settling []call        // for no try to be under way
+	stopped  bool          // HAProxy was ended, by another process
+	kills    bool          // or is, by this one
+	replaces bool          // the program is to be executed again
+	begun    time.Duration // see sinceBoot
+	// endAccess ends the writer of access logs.
+	endAccess func()
 }
 
 type reloadOutcome struct {
@@ -109,6 +117,13 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer l.control.Close()
+	access, err := accesslog.Open(AccessLog(o.Dir))
+	if err != nil {
+		return err
+	}
+	l.writeAccess(access)
+	defer func() { l.endAccess() }()
+	l.begun = sinceBoot()
 	l.begin()
 	return l.run(ctx)
 }
@@ -186,6 +201,7 @@ func (l *loop) run(ctx context.Context) error {
 			if l.settled() {
 				l.said = ""
 			}
+			l.fallBack()
 		}
 		if l.settled() {
 			l.answer(l.settling, "")
@@ -197,6 +213,29 @@ func (l *loop) run(ctx context.Context) error {
 	}
 	l.write()
 	return nil
+}
+
+// writeAccess writes access logs until endAccess, which returns when all that was read is written.
+func (l *loop) writeAccess(access *os.File) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	w := &accesslog.Writer{Names: filepath.Join(l.Dir, running, LogsFile), Log: l.Log}
+	go func() { w.Run(ctx, access); close(ended) }()
+	l.endAccess = func() { stop(); <-ended }
+}
+
+// fallBack has HAProxy check servers itself once the daemon has not been there for long.
+func (l *loop) fallBack() {
+	if l.phase != Running || !expired(l.Dir, sinceBoot(), l.begun, l.Options.Fallback) {
+		return
+	}
+	switch published, err := PublishFallback(l.Dir); {
+	case err != nil:
+		l.Log.Error("HAProxy's own checks are not turned on", "error", err)
+	case published:
+		l.Log.Warn("imbang run has not been there for long: HAProxy checks servers itself")
+		l.ask(call{Request: Request{DoReload}})
+	}
 }
 
 // ask carries a request out, or has it carried out.
@@ -446,7 +485,11 @@ func (l *loop) replace() {
 	fd := int(l.lock.Fd())
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 	if err == nil {
+		l.endAccess()
 		err = l.Execute()
+		if access, err := accesslog.Open(AccessLog(l.Dir)); err == nil {
+			l.writeAccess(access)
+		}
 	}
 	unix.CloseOnExec(fd)
 	l.Log.Error("the program cannot be executed again, and this one goes on", "error", err)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/daemon/l7/accesslog"
 )
 
 // process is HAProxy's master, a child or not.
@@ -29,7 +31,7 @@ type ending struct {
 }
 
 // launch starts HAProxy. Its messages are appended to a file: a pipe would end with the
-// supervisor.
+// supervisor. Its standard output is the FIFO of access logs.
 func launch(program, dir string) (*process, error) {
 	if err := os.MkdirAll(Root(dir), 0o555); err != nil {
 		return nil, fmt.Errorf("HAProxy: %w", err)
@@ -39,8 +41,13 @@ func launch(program, dir string) (*process, error) {
 		return nil, fmt.Errorf("HAProxy: %w", err)
 	}
 	defer log.Close()
+	access, err := accesslog.Open(AccessLog(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer access.Close()
 	c := exec.Command(program, arguments(dir)...)
-	c.Dir, c.Stderr = "/", log
+	c.Dir, c.Stdout, c.Stderr = "/", access, log
 	c.Env = environment(os.Environ())
 	// Signals of a terminal are for the supervisor.
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

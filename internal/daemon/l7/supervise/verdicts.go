@@ -5,20 +5,22 @@ package supervise
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"imbang/internal/daemon/l7/haproxy/runtime"
 )
 
-// Verdicts has servers of HAProxy take states: commands that may be repeated (SetHealth,
-// SetWeight, SetChecks), of a configuration that was published with these states before.
+// Verdicts carries out commands of a configuration that was published with their outcome before.
 //
 // They are carried out at once in the current worker. Its configuration may be about to be
-// replaced by one that was rendered before, and so they are repeated when no reload is under
-// way: each later one loads what was published. Old are the workers that may still serve what
-// was connected earlier: see runtime.Master.Everywhere.
+// replaced by one that was rendered before, and so those that may be repeated (not
+// runtime.Command.Once) are repeated when no reload is under way: each later one loads what was
+// published. Old are the workers that may still serve what was connected earlier: see
+// runtime.Master.Everywhere.
 func Verdicts(ctx context.Context, dir string, commands ...runtime.Command) (old []int, err error) {
 	worker := &runtime.Client{Path: RuntimeSocket(dir)}
 	first := worker.Run(ctx, commands...)
+	repeated := slices.DeleteFunc(slices.Clone(commands), func(c runtime.Command) bool { return c.Once })
 	status, err := Ask(ctx, dir, DoSettle)
 	switch {
 	case errors.Is(err, ErrNone): // HAProxy may run without its supervisor
@@ -28,8 +30,11 @@ func Verdicts(ctx context.Context, dir string, commands ...runtime.Command) (old
 		return nil, nil // HAProxy will start with what was published
 	}
 	master := &runtime.Master{Client: runtime.Client{Path: MasterSocket(dir)}}
-	if old, err = master.Everywhere(ctx, commands...); err != nil {
+	if old, err = master.Everywhere(ctx, repeated...); err != nil {
 		return old, errors.Join(err, first)
+	}
+	if len(repeated) < len(commands) {
+		return old, first
 	}
 	return old, nil
 }

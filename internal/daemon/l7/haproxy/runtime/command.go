@@ -21,6 +21,8 @@ type Command struct {
 	// Later: HAProxy may refuse it while the server has connections (Refused.Busy); then it
 	// is to be tried again. Until then the server is in maintenance.
 	Later bool
+	// Once: it fails if it is repeated.
+	Once bool
 	// done are the beginnings of replies to commands that were carried out; without them it
 	// is the empty reply. HAProxy has no status of a command that the master passes on, too.
 	done []string
@@ -150,7 +152,7 @@ func AddServer(s l7.ServerID, at netip.AddrPort, words ...string) Command {
 	for _, one := range words {
 		line += " " + escape(one)
 	}
-	return Command{About: about(s), Line: line, done: []string{"New server registered"}}
+	return Command{About: about(s), Line: line, Once: true, done: []string{"New server registered"}}
 }
 
 // escape is a word for the socket, which splits at spaces and semicolons.
@@ -160,7 +162,7 @@ func escape(word string) string {
 
 // DeleteServer deletes a server that is in maintenance and has no connections.
 func DeleteServer(s l7.ServerID) Command {
-	return Command{About: about(s), Line: "del server " + name(s), Later: true, done: []string{"Server deleted"}}
+	return Command{About: about(s), Line: "del server " + name(s), Later: true, Once: true, done: []string{"Server deleted"}}
 }
 
 // SetChecks turns HAProxy's own checks of a server on or off. It must have them configured.

@@ -246,6 +246,39 @@ func streams(reply string, server l7.ServerID) (ids []string) {
 	return ids
 }
 
+// EndOld ends the workers of earlier configurations, with their connections.
+func (m *Master) EndOld(ctx context.Context) error {
+	p, err := m.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pid := range p.Old {
+		// The master has them as its children until it says so: the number is theirs.
+		if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("worker %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// Streams are those of all workers that are bound to one of the servers.
+func (m *Master) Streams(ctx context.Context, servers ...l7.ServerID) (list []Stream, err error) {
+	p, err := m.Processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range slices.Concat(p.Workers, p.Old) {
+		reply, err := m.ask(ctx, fmt.Sprintf("@!%d show sess\n", pid))
+		if err != nil {
+			continue // an old worker that has ended
+		}
+		for _, one := range servers {
+			list = append(list, parseStreams(reply, one, pid)...)
+		}
+	}
+	return list, nil
+}
+
 // Ready fails until a worker of a master process accepts commands.
 func (m *Master) Ready(ctx context.Context, master int) (Processes, error) {
 	p, err := m.Processes(ctx)

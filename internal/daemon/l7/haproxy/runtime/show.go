@@ -31,6 +31,39 @@ func (c *Client) Info(ctx context.Context) (map[string]string, error) {
 	return info, nil
 }
 
+// Stream is a request, or a connection, that is bound to a server.
+type Stream struct {
+	Server l7.ServerID
+	Client string // address and port
+	Age    string // as HAProxy says it, such as 2m11s
+	Worker int    // process
+}
+
+// parseStreams reads a reply to `show sess`.
+func parseStreams(reply string, of l7.ServerID, worker int) (list []Stream) {
+	for line := range strings.Lines(reply) {
+		one := Stream{Server: of, Worker: worker}
+		backend, server := "", ""
+		for _, word := range strings.Fields(line) {
+			key, value, _ := strings.Cut(word, "=")
+			switch key {
+			case "src":
+				one.Client = value
+			case "be":
+				backend = value
+			case "srv":
+				server = value
+			case "age":
+				one.Age = value
+			}
+		}
+		if backend == of.Backend && server == of.Server {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
 // Stat is a line of `show stat` by the names of its columns: pxname, svname, scur, ...
 type Stat map[string]string
 

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/l7/haproxytest"
+	"imbang/internal/daemon/l7/supervise"
+)
+
+// proxied is a node of layer 7: imbang run, imbang proxy with HAProxy, and three servers.
+type proxied struct {
+	t       *testing.T
+	host    *haproxytest.Host
+	dir     string
+	servers []*haproxytest.Server
+	daemon  *exec.Cmd
+	proxy   *exec.Cmd
+}
+
+const (
+	webPlain, webTLS = "127.0.0.1:8080", "127.0.0.1:8443"
+	// webChecks find a server out within 700 ms.
+	webChecks = `
+checks:
+  web: {http: {}, interval: 200 ms, timeout: 100 ms, rise: 2, fall: 3, jitter: 0 %}
+`
+)
+
+// webConfig is one with three servers. In it, DIR stands for a directory.
+func webConfig(more string, servers ...string) string {
+	text := webChecks + `
+listeners:
+  - name: shop
+    bind: ["` + webPlain + `"]
+    monitor: {path: /imbang-health}
+    backend: web
+    log: {format: combined, file: DIR/access.log}
+  - name: secure
+    bind: ["` + webTLS + `"]
+    tls: {certificates: [DIR/shop.pem]}
+    http2: true
+    backend: web
+backends:
+  - name: web
+    checks: [web]
+    servers:
+`
+	for _, s := range servers {
+		text += "      - " + s + "\n"
+	}
+	return text + more
+}
+
+var webServers = []string{`{name: s1, address: "127.0.1.1:8000"}`, `{name: s2, address: "127.0.1.2:8000"}`, `{name: s3, address: "127.0.1.3:8000"}`}
+
+func newWeb(t *testing.T, config string) *proxied {
+	t.Helper()
+	h := haproxytest.New(t)
+	// HAProxy's user has to reach the directory of the socket, which is under /run.
+	w := &proxied{t: t, host: h, dir: t.TempDir()}
+	for i := 1; i <= 3; i++ {
+		w.servers = append(w.servers, h.Serve(fmt.Sprintf("s%d", i), fmt.Sprintf("127.0.1.%d:8000", i)))
+	}
+	w.certificate(haproxytest.Certificate(t, "first.example"))
+	w.configure(config)
+	t.Cleanup(w.end)
+	w.startDaemon()
+	w.startProxy()
+	return w
+}
+
+func (w *proxied) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *proxied) configure(text string) {
+	w.t.Helper()
+	w.write("imbang.yaml", strings.ReplaceAll(text, "DIR", w.dir))
+}
+
+func (w *proxied) certificate(text string) { w.write("shop.pem", text) }
+
+func (w *proxied) write(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(w.path(name), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// begin starts a command of imbang's whose log is kept.
+func (w *proxied) begin(args ...string) *exec.Cmd {
+	w.t.Helper()
+	log, err := os.OpenFile(w.path(args[0]+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer log.Close()
+	c := exec.Command(executable, args...)
+	c.Stderr = log
+	w.host.Start(c)
+	return c
+}
+
+func (w *proxied) startDaemon() {
+	w.t.Helper()
+	w.daemon = w.begin("run", "-c", w.path("imbang.yaml"), "--state", w.path("state"))
+	w.await("the daemon answers", func() bool { return imbang(w.t, w.host.Namespace(), "", "events", "-n", "0").status == 0 })
+}
+
+func (w *proxied) startProxy() {
+	w.t.Helper()
+	w.proxy = w.begin("proxy", "-c", w.path("imbang.yaml"), "--grace", "1s")
+	w.await("HAProxy runs", func() bool { return w.haproxy().Phase == supervise.Running })
+}
+
+// haproxy is what the supervisor says.
+func (w *proxied) haproxy() (s supervise.Status) {
+	o := imbang(w.t, w.host.Namespace(), "", "proxy", "status", "-o", "json")
+	_ = json.Unmarshal([]byte(o.stdout), &s)
+	return s
+}
+
+func (w *proxied) await(what string, f func() bool) {
+	w.t.Helper()
+	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+		if f() {
+			return
+		}
+	}
+	w.t.Fatalf("not in 30 s: %s", what)
+}
+
+func (w *proxied) do(args ...string) string {
+	w.t.Helper()
+	return must(w.t, w.host.Namespace(), "", args...)
+}
+
+func (w *proxied) status() *api.Status {
+	w.t.Helper()
+	var s struct{ Daemon *api.Status }
+	if err := json.Unmarshal([]byte(w.do("status", "-o", "json")), &s); err != nil || s.Daemon == nil {
+		w.t.Fatalf("%v, %+v", err, s)
+	}
+	return s.Daemon
+}
+
+// states are those of the servers of the first backend.
+func (w *proxied) states() string {
+	w.t.Helper()
+	var words []string
+	for _, s := range w.status().Proxy.Backends[0].Servers {
+		words = append(words, s.Name+" "+s.State)
+	}
+	return strings.Join(words, ", ")
+}
+
+// get sends requests on connections of their own, and counts who replies.
+func (w *proxied) get(n int) map[string]int {
+	w.t.Helper()
+	client, got := w.host.Client(false), map[string]int{}
+	for range n {
+		reply, err := haproxytest.Get(client, "http://"+webPlain+"/")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		got[reply]++
+	}
+	return got
+}
+
+func (w *proxied) end() {
+	for _, c := range []*exec.Cmd{w.daemon, w.proxy} {
+		if c != nil {
+			_ = c.Process.Signal(syscall.SIGTERM)
+			_ = c.Wait()
+		}
+	}
+	if w.t.Failed() {
+		for _, name := range []string{"run", "proxy"} {
+			text, _ := os.ReadFile(w.path(name + ".log"))
+			w.t.Logf("imbang %s said:\n%s", name, text)
+		}
+	}
+}
+
+func kill(t *testing.T, c *exec.Cmd, s syscall.Signal) {
+	t.Helper()
+	if err := c.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+}
+
+// shares says how far a count is from the share of each server.
+func shares(got map[string]int, want map[string]int) string {
+	var odd []string
+	for name, n := range want {
+		if got[name] != n {
+			odd = append(odd, fmt.Sprintf("%s got %d, want %d", name, got[name], n))
+		}
+	}
+	if len(got) != len(want) {
+		odd = append(odd, fmt.Sprint(got))
+	}
+	return strings.Join(odd, "; ")
+}
+
+// One health and one drain: what the daemon knows is what HAProxy does.
+func TestLayer7(t *testing.T) {
+	w := newWeb(t, webConfig("", webServers...))
+	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
+	if odd := shares(w.get(60), map[string]int{"s1": 20, "s2": 20, "s3": 20}); odd != "" {
+		t.Error(odd)
+	}
+	load := w.host.Load("http://"+webPlain+"/", 100)
+
+	// A drained server gets no request once the verb has returned.
+	if said := w.do("drain", "s1"); !strings.Contains(said, "backend web: server s1 is draining") {
+		t.Errorf("drain says %q", said)
+	}
+	before := w.servers[0].Requests()
+	if odd := shares(w.get(40), map[string]int{"s2": 20, "s3": 20}); odd != "" && w.servers[0].Requests() > before {
+		t.Errorf("after a drain: %s", odd)
+	}
+	w.do("enable", "s1")
+	w.await("s1 has requests again", func() bool { return w.get(6)["s1"] > 0 })
+
+	// Weights.
+	w.do("weight", "--set", "2", "s2", "--service", "web")
+	if got := w.get(80); got["s2"] < 30 || got["s2"] > 50 {
+		t.Errorf("of weight 2 of 4: %v", got)
+	}
+	w.do("enable", "s2")
+
+	// A dead server.
+	w.servers[2].Close()
+	w.await("s3 is down", func() bool { return w.states() == "s1 up, s2 up, s3 down" })
+	if odd := shares(w.get(40), map[string]int{"s1": 20, "s2": 20}); odd != "" && w.get(40)["s3"] > 0 {
+		t.Errorf("without s3: %s", odd)
+	}
+	// A reload does not revive it.
+	reloads := w.haproxy().Reloads
+	w.configure(webConfig("    retries: 2\n", webServers...))
+	w.do("reload")
+	w.await("HAProxy has reloaded", func() bool { return w.haproxy().Reloads > reloads })
+	if got := w.get(40); got["s3"] > 0 {
+		t.Errorf("after a reload: %v", got)
+	}
+	w.host.Serve("s3", "127.0.1.3:8000")
+	w.await("s3 is up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
+	all := load.Stop()
+	// Only what was under way at s3 when that died can have failed.
+	if failed := haproxytest.Failed(all); len(failed) > 2 {
+		t.Errorf("%d of %d requests failed, the first one: %v", len(failed), len(all), failed[0].Err)
+	}
+	if s := w.status(); len(s.Alarms) > 0 {
+		t.Errorf("alarms %+v", s.Alarms)
+	}
+}
+
+// Whatever is killed, requests go on.
+func TestLayer7Killed(t *testing.T) {
+	w := newWeb(t, webConfig("", webServers...))
+	w.servers[2].Close()
+	w.await("s3 is down", func() bool { return w.states() == "s1 up, s2 up, s3 down" })
+	load := w.host.Load("http://"+webPlain+"/", 100)
+	is := w.haproxy()
+
+	kill(t, w.daemon, syscall.SIGKILL)
+	w.get(20)
+	w.startDaemon()
+	w.await("s3 is still down", func() bool { return w.states() == "s1 up, s2 up, s3 down" })
+
+	kill(t, w.proxy, syscall.SIGKILL)
+	w.get(20)
+	w.startProxy()
+
+	if err := w.proxy.Process.Signal(syscall.SIGUSR2); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	now := w.haproxy()
+	if now.HAProxy != is.HAProxy || fmt.Sprint(now.Workers) != fmt.Sprint(is.Workers) {
+		t.Errorf("HAProxy was %d %v, is %d %v", is.HAProxy, is.Workers, now.HAProxy, now.Workers)
+	}
+	if failed := haproxytest.Failed(load.Stop()); len(failed) > 0 {
+		t.Errorf("%d requests failed, the first one: %v", len(failed), failed[0].Err)
+	}
+
+	// HAProxy itself: it is back within 1 s, and s3 is down there.
+	died := time.Now()
+	if err := syscall.Kill(now.HAProxy, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	client := w.host.Client(false)
+	w.await("requests are answered again", func() bool {
+		_, err := haproxytest.Get(client, "http://"+webPlain+"/")
+		return err == nil && w.haproxy().HAProxy != now.HAProxy
+	})
+	if took := time.Since(died); took > 2*time.Second {
+		t.Errorf("HAProxy was back after %v", took)
+	}
+	if got := w.get(30); got["s3"] > 0 {
+		t.Errorf("after a start: %v", got)
+	}
+}
+
+// A new certificate is used without a reload; one that is damaged is not, and the alarm says so.
+func TestLayer7Certificates(t *testing.T) {
+	w := newWeb(t, webConfig("", webServers...))
+	presents := func(want string) func() bool {
+		return func() bool { got, err := w.host.Presented(webTLS); return err == nil && got == want }
+	}
+	w.await("the first certificate", presents("first.example"))
+	w.certificate(haproxytest.Certificate(t, "second.example"))
+	w.await("the second one", presents("second.example"))
+	if s := w.haproxy(); s.Reloads > 0 {
+		t.Errorf("%d reloads", s.Reloads)
+	}
+	w.certificate("nothing")
+	alarm := func() string {
+		for _, a := range w.status().Alarms {
+			if a.Name == "certificate" {
+				return a.Text
+			}
+		}
+		return ""
+	}
+	w.await("the alarm", func() bool {
+		return strings.Contains(alarm(), "shop.pem") && strings.Contains(alarm(), "the last good one stays in use")
+	})
+	// Neither a reload nor a start loses it.
+	w.configure(webConfig("    retries: 2\n", webServers...))
+	w.do("reload")
+	w.await("a reload", func() bool { return w.haproxy().Reloads > 0 })
+	w.await("the second one after a reload", presents("second.example"))
+	w.certificate(haproxytest.Certificate(t, "third.example"))
+	w.await("the third one", presents("third.example"))
+	w.await("the alarm ends", func() bool { return alarm() == "" })
+}
+
+// What HAProxy refuses changes nothing.
+func TestLayer7Refused(t *testing.T) {
+	good := webConfig("", webServers...)
+	w := newWeb(t, good)
+	w.configure(webConfig("    raw: [\"no such keyword\"]\n", webServers...))
+	o := imbang(t, w.host.Namespace(), "", "reload")
+	if o.status == 0 || !strings.Contains(o.stderr, "backend web, raw line 1") || !strings.Contains(o.stderr, "HAProxy") {
+		t.Errorf("status %d: %s", o.status, o.stderr)
+	}
+	if o := imbang(t, w.host.Namespace(), "", "check", w.path("imbang.yaml")); o.status != 1 || !strings.Contains(o.stdout, "backend web, raw line 1") {
+		t.Errorf("check: status %d: %s", o.status, o.stdout)
+	}
+	w.get(10)
+	if s := w.haproxy(); s.Reloads+s.Failed > 0 {
+		t.Errorf("%+v", s)
+	}
+	w.configure(good)
+	w.do("reload")
+	// Without listeners, nothing is accepted any more.
+	w.configure("services: []\n")
+	w.do("reload", "--force")
+	client := w.host.Client(false)
+	w.await("no connection is accepted", func() bool {
+		_, err := haproxytest.Get(client, "http://"+webPlain+"/")
+		return err != nil
+	})
+}
+
+// Once the daemon has not been there for long, HAProxy checks the servers itself, until the daemon
+// is back.
+func TestLayer7Fallback(t *testing.T) {
+	w := newWeb(t, webConfig("proxy: {fallback: 1 s}\n", webServers...))
+	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
+	w.do("drain", "s1")
+	kill(t, w.daemon, syscall.SIGKILL)
+	w.await("the fallback", func() bool { return strings.HasSuffix(w.haproxy().Configuration, "/fallback") })
+	w.servers[2].Close()
+	w.await("only s2", func() bool { return w.get(10)["s2"] == 10 })
+	w.host.Serve("s3", "127.0.1.3:8000")
+	w.await("s3 is back", func() bool { return w.get(10)["s3"] > 0 })
+	if got := w.get(20); got["s1"] > 0 {
+		t.Errorf("a drained server gets requests: %v", got)
+	}
+	w.startDaemon()
+	w.await("the daemon's own", func() bool { return !strings.HasSuffix(w.haproxy().Configuration, "/fallback") })
+	w.do("enable", "s1")
+	w.await("s1 is back", func() bool { return w.get(10)["s1"] > 0 })
+}
+
+// Access logs are written, and go on in a file of the name after a rotation.
+func TestLayer7AccessLog(t *testing.T) {
+	w := newWeb(t, webConfig("", webServers...))
+	lines := func(name string) int {
+		f, err := os.Open(w.path(name))
+		if err != nil {
+			return 0
+		}
+		defer f.Close()
+		n := 0
+		for s := bufio.NewScanner(f); s.Scan(); n++ {
+			if !strings.HasPrefix(s.Text(), "127.0.0.1 - - [") {
+				t.Fatalf("line %q", s.Text())
+			}
+		}
+		return n
+	}
+	w.get(100)
+	w.await("100 lines", func() bool { return lines("access.log") == 100 })
+	kill(t, w.proxy, syscall.SIGKILL)
+	w.get(50)
+	w.startProxy()
+	w.await("those of the time without a supervisor", func() bool { return lines("access.log") == 150 })
+	if err := os.Rename(w.path("access.log"), w.path("access.log.1")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	w.get(10)
+	w.await("10 lines", func() bool { return lines("access.log") == 10 })
+	// The node's monitor.
+	client := w.host.Client(false)
+	if _, err := haproxytest.Get(client, "http://"+webPlain+"/imbang-health"); err != nil {
+		t.Error(err)
+	}
+	for i := 1; i <= 3; i++ {
+		w.do("drain", "s"+strconv.Itoa(i))
+	}
+	if _, err := haproxytest.Get(client, "http://"+webPlain+"/imbang-health"); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("without servers: %v", err)
+	}
+}

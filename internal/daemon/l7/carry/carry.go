@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package carry has HAProxy do what the daemon wants of layer 7.
+//
+// A Keeper has a goroutine of its own, which carries out the latest that is wanted: what takes
+// HAProxy long keeps neither the daemon's loop nor the kernel's table waiting. Each step
+//
+//  1. copies certificates that are readable and whole (certificates.go): a file that is damaged
+//     keeps the last good one in use;
+//  2. renders the configuration with the states of all servers, and publishes it (package
+//     supervise), so that whatever starts or reloads HAProxy from then on has them;
+//  3. sends HAProxy the commands that lead there, or has it reload where there are none (package
+//     runtime). A configuration that is not loaded yet is checked by HAProxy before it is
+//     published.
+//
+// If HAProxy refuses a configuration all the same, it goes on with the one before, and that one is
+// published again with the states of now.
+package carry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/haproxy"
+	"imbang/internal/daemon/l7/haproxy/runtime"
+	"imbang/internal/daemon/l7/supervise"
+)
+
+// Wanted is what HAProxy is to do. It is not changed once it was set.
+type Wanted struct {
+	Config   *l7.Config
+	States   l7.States
+	Draining bool // the whole node
+}
+
+// Options of a Keeper.
+type Options struct {
+	Dir     string // of package place
+	Program string // "": haproxy of PATH
+	Log     *slog.Logger
+}
+
+// Status is what a Keeper has come to.
+type Status struct {
+	Version string // of the program; "": not known yet
+	// Problem says why HAProxy does not do what is wanted; "": it does, or nothing is.
+	Problem string
+	// Certificates are problems of files, by name: HAProxy goes on with what they had before.
+	Certificates map[string]string
+	Reloads      int      // by this Keeper
+	Why          []string // of the last one
+}
+
+// Keeper carries out.
+type Keeper struct {
+	Options
+	cancel context.CancelFunc
+	ended  chan struct{}
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	wanted *Wanted
+	number uint64 // of wanted
+	done   uint64 // that was carried out last, or failed
+	status Status
+	waits  []chan struct{}
+
+	// The goroutine's own.
+	version      haproxy.Version
+	program      os.FileInfo // that the version is of
+	certificates certificates
+	loaded       *loaded // nil: not known
+	refused      *l7.Config
+	refusal      error
+	deletes      []runtime.Command // of servers that still have connections
+}
+
+// loaded is what HAProxy has.
+type loaded struct {
+	runtime.Side
+	draining bool
+}
+
+// Times.
+const (
+	pace      = time.Second      // between two tries, and two looks at certificates
+	stepTime  = 45 * time.Second // for all of a step
+	checkTime = 30 * time.Second // for haproxy -c
+)
+
+// New begins.
+func New(o Options) *Keeper {
+	if o.Program == "" {
+		o.Program = "haproxy"
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k := &Keeper{Options: o, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1), certificates: newCertificates(o.Dir)}
+	go k.run(ctx)
+	return k
+}
+
+// Close ends the goroutine. HAProxy goes on.
+func (k *Keeper) Close() {
+	k.cancel()
+	<-k.ended
+}
+
+// Set says what is wanted from now on, and returns a number for Wait.
+func (k *Keeper) Set(w *Wanted) uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wanted = w
+	k.number++
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+	return k.number
+}
+
+// Wait waits until what was wanted under a number, or later, was tried, and says whether HAProxy
+// does it.
+func (k *Keeper) Wait(ctx context.Context, number uint64) error {
+	for {
+		k.mu.Lock()
+		if k.done >= number {
+			defer k.mu.Unlock()
+			if k.status.Problem != "" {
+				return errors.New(k.status.Problem)
+			}
+			return nil
+		}
+		c := make(chan struct{})
+		k.waits = append(k.waits, c)
+		k.mu.Unlock()
+		select {
+		case <-c:
+		case <-k.ended:
+			return errors.New("the daemon is stopping")
+		case <-ctx.Done():
+			return fmt.Errorf("HAProxy has not followed yet: %w", ctx.Err())
+		}
+	}
+}
+
+// Status is that of the last step.
+func (k *Keeper) Status() Status {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.status
+}
+
+func (k *Keeper) run(ctx context.Context) {
+	defer close(k.ended)
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	carried := uint64(0) // without a problem
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+		case <-tick.C:
+		}
+		k.mu.Lock()
+		w, number := k.wanted, k.number
+		k.mu.Unlock()
+		if w == nil {
+			continue
+		}
+		s := k.Status()
+		changed := k.certificates.look(w.Config)
+		var err error
+		if number != carried || s.Problem != "" || changed {
+			err = k.step(ctx, w)
+			if err == nil {
+				carried = number
+			}
+		}
+		k.delete(ctx)
+		k.report(number, err)
+	}
+}
+
+// step carries out.
+func (k *Keeper) step(ctx context.Context, w *Wanted) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTime)
+	defer cancel()
+	if err := k.detect(ctx); err != nil {
+		return err
+	}
+	if w.Config == k.refused {
+		// HAProxy goes on with the one before.
+		if k.loaded == nil {
+			return k.refusal
+		}
+		return errors.Join(k.refusal, k.carry(ctx, &Wanted{Config: k.loaded.Config, States: w.States, Draining: w.Draining}))
+	}
+	k.refused, k.refusal = nil, nil
+	return k.carry(ctx, w)
+}
+
+// detect asks the program for its version, again when its file is another one.
+func (k *Keeper) detect(ctx context.Context) error {
+	path, err := exec.LookPath(k.Program)
+	if err != nil {
+		return fmt.Errorf("HAProxy: %w: install the package haproxy", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("HAProxy: %w", err)
+	}
+	if k.program != nil && os.SameFile(k.program, info) && k.program.ModTime().Equal(info.ModTime()) {
+		return nil
+	}
+	if k.version, err = haproxy.Detect(ctx, path); err == nil {
+		k.program = info
+	}
+	return err
+}
+
+// carry publishes, and has HAProxy follow.
+func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
+	config, err := k.certificates.use(w.Config)
+	if err != nil {
+		return err
+	}
+	files, err := k.render(config, w)
+	if err != nil {
+		return err
+	}
+	plan, published := k.plan(files, w)
+	if len(plan.Reload) > 0 {
+		checking, cancel := context.WithTimeout(ctx, checkTime)
+		defer cancel()
+		if _, err := haproxy.Check(checking, k.Program, config, w.States, k.options(w.Draining)); err != nil {
+			return k.refuse(w.Config, err)
+		}
+	}
+	if !published {
+		if err := publish(k.Dir, files); err != nil {
+			return err
+		}
+	}
+	return k.follow(ctx, plan, w)
+}
+
+// refuse notes that HAProxy does not accept a configuration, which is not tried again.
+func (k *Keeper) refuse(c *l7.Config, err error) error {
+	k.refused, k.refusal = c, fmt.Errorf("HAProxy does not accept the configuration: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	return k.refusal
+}
+
+// plan is what leads to what is wanted, and whether its files are published already.
+func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) {
+	published = isPublished(k.Dir, files)
+	to := runtime.Side{Config: w.Config, States: w.States}
+	switch {
+	case k.loaded != nil:
+		p = runtime.Changes(k.loaded.Side, to, k.version, haproxy.Arguments(k.version))
+		if k.loaded.draining != w.Draining {
+			p.Commands = append(p.Commands, drainNode(w.Draining)...)
+			if w.Draining {
+				// Clients of HTTP/2 are told to go (GOAWAY) by a worker that ends, and only by that.
+				p.Reload = append(p.Reload, "the node is drained")
+			}
+		}
+	case published:
+		// Of a daemon that was killed before HAProxy had followed.
+		for i := range w.Config.Backends {
+			b := &w.Config.Backends[i]
+			for j := range b.Servers {
+				id := l7.ServerID{Backend: b.Name, Server: b.Servers[j].Name}
+				if state, known := w.States[id]; known {
+					p.Commands = append(append(p.Commands, runtime.SetWeight(id, state.Weight)), runtime.SetHealth(id, state.Health)...)
+				}
+			}
+		}
+		p.Commands = append(p.Commands, drainNode(w.Draining)...)
+	default:
+		p.Reload = []string{"it is not what was published last"}
+	}
+	return p, published
+}
+
+// drainNode has the node's monitors fail.
+func drainNode(drains bool) []runtime.Command {
+	h := l7.Up
+	if drains {
+		h = l7.Drain
+	}
+	return runtime.SetHealth(l7.ServerID{Backend: haproxy.NodeBackend, Server: haproxy.NodeServer}, h)
+}
+
+// follow has HAProxy follow what was published.
+func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
+	is := &loaded{runtime.Side{Config: w.Config, States: w.States}, w.Draining}
+	var now []runtime.Command
+	var deletes []runtime.Command
+	for _, c := range p.Commands {
+		if c.Later {
+			deletes = append(deletes, c)
+		} else {
+			now = append(now, c)
+		}
+	}
+	if len(now) > 0 {
+		_, err := supervise.Verdicts(ctx, k.Dir, now...)
+		switch {
+		case errors.Is(err, runtime.ErrNotRunning):
+			// It starts with what was published.
+			k.loaded, k.deletes = is, nil
+			return fmt.Errorf("HAProxy does not run: %w", supervise.ErrNone)
+		case err != nil && len(p.Reload) == 0:
+			// It is not what it was thought to be: the files are.
+			p.Reload = []string{err.Error()}
+		}
+	}
+	if len(p.Reload) == 0 {
+		k.loaded, k.deletes = is, append(k.deletes, deletes...)
+		return k.certificates.load(ctx, k.Dir)
+	}
+	k.mu.Lock()
+	k.status.Reloads, k.status.Why = k.status.Reloads+1, p.Reload
+	k.mu.Unlock()
+	k.Log.Info("HAProxy reloads its configuration", "because", strings.Join(p.Reload, "; "))
+	_, err := supervise.Ask(ctx, k.Dir, supervise.DoReload)
+	switch {
+	case errors.Is(err, supervise.ErrNone):
+		k.loaded = nil // whenever it starts it is with what was published, but when is not known
+		return err
+	case ctx.Err() != nil:
+		k.loaded = nil
+		return err
+	case err != nil:
+		err = k.refuse(w.Config, err)
+		if k.loaded == nil {
+			return err
+		}
+		// The files are those that it has refused.
+		return errors.Join(err, k.carry(ctx, &Wanted{Config: k.loaded.Config, States: w.States, Draining: w.Draining}))
+	}
+	k.loaded, k.deletes = is, nil
+	k.certificates.reloaded()
+	return nil
+}
+
+// delete deletes servers whose connections have ended by now.
+func (k *Keeper) delete(ctx context.Context) {
+	worker := &runtime.Client{Path: supervise.RuntimeSocket(k.Dir)}
+	var busy []runtime.Command
+	for _, c := range k.deletes {
+		if runtime.IsBusy(worker.Run(ctx, c)) {
+			busy = append(busy, c)
+		}
+		// Another error: HAProxy was started again without it.
+	}
+	k.deletes = busy
+}
+
+// report notes the outcome of a step.
+func (k *Keeper) report(number uint64, err error) {
+	k.mu.Lock()
+	k.done = number
+	k.status.Version = k.version.Text
+	k.status.Certificates = k.certificates.problems()
+	k.status.Problem = ""
+	if err != nil {
+		k.status.Problem = err.Error()
+	}
+	waits := k.waits
+	k.waits = nil
+	k.mu.Unlock()
+	for _, c := range waits {
+		close(c)
+	}
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carry
+
+import (
+	"context"
+	"os"
+	"os/exec"
+
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/haproxy"
+)
+
+// Check has HAProxy check a configuration as a Keeper of a directory would have it carried out: with
+// the last good copy of a certificate that is damaged. It changes nothing.
+func Check(ctx context.Context, dir, program string, c *l7.Config) (warnings []string, err error) {
+	if program == "" {
+		program = "haproxy"
+	}
+	if program, err = exec.LookPath(program); err != nil {
+		return nil, err
+	}
+	v, err := haproxy.Detect(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.MkdirTemp("", "imbang-certificates-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(own)
+	fresh := newCertificates(own)
+	fresh.look(c)
+	last := newCertificates(dir)
+	last.wrong = fresh.wrong
+	c, err = fresh.useBut(c, last)
+	if err != nil {
+		return nil, err
+	}
+	return haproxy.Check(ctx, program, c, nil, options(dir, v, false))
+}

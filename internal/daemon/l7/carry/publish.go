@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package carry
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/haproxy"
+	"imbang/internal/daemon/l7/supervise"
+)
+
+// file is one of a rendered configuration, by its name in the directory.
+type file struct{ name, text string }
+
+func (k *Keeper) options(draining bool) haproxy.Options { return options(k.Dir, k.version, draining) }
+
+func options(dir string, v haproxy.Version, draining bool) haproxy.Options {
+	return haproxy.Options{
+		Version: v, Directory: supervise.Loaded(dir), Socket: supervise.RuntimeSocket(dir), Chroot: supervise.Root(dir), Draining: draining,
+	}
+}
+
+// render renders a configuration, and if there is one that of HAProxy's own checks.
+func (k *Keeper) render(c *l7.Config, w *Wanted) ([]file, error) {
+	return render(c, w.States, k.options(w.Draining))
+}
+
+func render(c *l7.Config, states l7.States, o haproxy.Options) (files []file, err error) {
+	for _, fallback := range []bool{false, true} {
+		if fallback && c.Engine.Fallback == 0 {
+			break
+		}
+		o.Fallback = fallback
+		r, err := haproxy.Render(c, states, o)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range r.Files {
+			name := f.Name
+			if fallback {
+				name = filepath.Join(supervise.Fallback, name)
+			}
+			files = append(files, file{name, f.Text})
+		}
+	}
+	return files, nil
+}
+
+// isPublished reports whether these files are what HAProxy loads next.
+func isPublished(dir string, files []file) bool {
+	at := supervise.Published(dir)
+	if at == "" {
+		return false
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(at, f.name))
+		if err != nil || string(text) != f.text {
+			return false
+		}
+	}
+	return true
+}
+
+// publish makes files what HAProxy loads next.
+func publish(dir string, files []file) error {
+	at, err := supervise.NewConfiguration(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		path := filepath.Join(at, f.name)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(f.text), 0o600)
+		}
+		if err != nil {
+			return errors.Join(err, os.RemoveAll(at))
+		}
+	}
+	return supervise.Publish(dir, at)
+}
+
+// First publishes a configuration whose servers have no states yet, for a HAProxy that is started
+// before the daemon.
+func First(ctx context.Context, dir, program string, c *l7.Config) error {
+	if program == "" {
+		program = "haproxy"
+	}
+	v, err := haproxy.Detect(ctx, program)
+	if err != nil {
+		return err
+	}
+	certificates := newCertificates(dir)
+	certificates.look(c)
+	if c, err = certificates.use(c); err != nil {
+		return err
+	}
+	files, err := render(c, nil, options(dir, v, false))
+	if err != nil {
+		return err
+	}
+	return publish(dir, files)
+}

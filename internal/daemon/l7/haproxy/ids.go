@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package haproxy
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"imbang/internal/daemon/l7"
+)
+
+// idRange bounds numbers of servers. HAProxy's consistent hashes are made of the number times
+// 4096 in 32 bits (chash_queue_dequeue_srv): beyond, two servers would have the same places.
+const idRange = 1 << 20
+
+// serverIDs are the servers' numbers, from 1. Consistent hashes are made of them, so they follow
+// from names: with those of HAProxy, which counts, clients would move when a server before theirs
+// is removed.
+func serverIDs(b *l7.Backend) map[string]int {
+	names := make([]string, len(b.Servers))
+	for i := range b.Servers {
+		names[i] = b.Servers[i].Name
+	}
+	slices.Sort(names)
+	ids, taken := make(map[string]int, len(names)), make(map[int]bool, len(names))
+	for _, name := range names {
+		sum := fnv.New64a()
+		_, _ = sum.Write([]byte(name))
+		id := int(sum.Sum64()>>44)%(idRange-1) + 1
+		for taken[id] { // two names of one number: about one pair of 1000 servers
+			id = id%(idRange-1) + 1
+		}
+		ids[name], taken[id] = id, true
+	}
+	return ids
+}

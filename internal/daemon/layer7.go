@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/l7/supervise"
+)
+
+// Alarms of layer 7.
+const (
+	alarmProxy       = "proxy"       // HAProxy does not do what is wanted
+	alarmCertificate = "certificate" // a file is damaged, and the last good one in use
+)
+
+// layer7 is what the daemon has of HAProxy.
+type layer7 struct {
+	dir    string
+	keeper *carry.Keeper // nil: there never was a listener
+	wanted *carry.Wanted
+	number uint64 // of wanted
+	// patience is how long HAProxy's own checks stay off without a daemon.
+	patience time.Duration
+	order    nodeOrder
+}
+
+// checkTime is how long HAProxy may take to check a configuration.
+const layer7CheckTime = 30 * time.Second
+
+// checkLayer7 has HAProxy check the listeners of a configuration.
+func (d *Daemon) checkLayer7(c *config.Config) error {
+	if c.Layer7 == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), layer7CheckTime)
+	defer cancel()
+	_, err := carry.Check(ctx, d.layer7.dir, "", &c.Layer7.Config)
+	return err
+}
+
+// setLayer7 has HAProxy carry out the configuration that was applied. Without listeners it
+// accepts no connections any more, if it ever did.
+func (d *Daemon) setLayer7(now time.Time) {
+	c := d.core.Config.Layer7
+	if d.layer7.keeper == nil {
+		if c == nil && supervise.Published(d.layer7.dir) == "" {
+			return
+		}
+		d.layer7.keeper = carry.New(carry.Options{Dir: d.layer7.dir, Log: d.Log})
+	}
+	w := &carry.Wanted{Config: &l7.Config{}}
+	if c != nil {
+		w.Config = &c.Config
+	}
+	d.layer7.patience = w.Config.Engine.Fallback
+	w.States, w.Draining = d.core.States(now), d.layer7.order.Drain != nil
+	d.wantLayer7(w)
+}
+
+func (d *Daemon) wantLayer7(w *carry.Wanted) {
+	d.layer7.wanted, d.layer7.number = w, d.layer7.keeper.Set(w)
+}
+
+// followLayer7 has HAProxy follow what the core wants of servers.
+func (d *Daemon) followLayer7(now time.Time) {
+	if d.layer7.keeper == nil {
+		return
+	}
+	w := *d.layer7.wanted
+	if w.States = d.core.States(now); !maps.Equal(w.States, d.layer7.wanted.States) {
+		d.wantLayer7(&w)
+	}
+}
+
+// keepLayer7 says that the daemon is there, and what is wrong.
+func (d *Daemon) keepLayer7(now time.Time) {
+	if d.layer7.keeper == nil {
+		return
+	}
+	d.followLayer7(now) // deadlines of drains
+	d.endNode(now)
+	problem := ""
+	if err := supervise.Renew(d.layer7.dir, d.layer7.patience); err != nil {
+		problem = err.Error()
+	}
+	s := d.layer7.keeper.Status()
+	if s.Problem != "" && (d.core.Config.Layer7 != nil || supervise.Published(d.layer7.dir) != "") {
+		problem = s.Problem
+	}
+	d.setAlarm(alarmProxy, problem)
+	var wrong []string
+	for _, path := range slices.Sorted(maps.Keys(s.Certificates)) {
+		wrong = append(wrong, fmt.Sprintf("%s, and the last good one stays in use", s.Certificates[path]))
+	}
+	d.setAlarm(alarmCertificate, strings.Join(wrong, "; "))
+}
+
+// setAlarm raises an alarm, or clears it if there is no text.
+func (d *Daemon) setAlarm(name, text string) {
+	if text == "" {
+		d.clear(name)
+	} else {
+		d.raise(name, text)
+	}
+}
+
+func (d *Daemon) closeLayer7() {
+	if d.layer7.keeper != nil {
+		d.layer7.keeper.Close()
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/l7"
+)
+
+// Why implements api.Daemon.
+func (d *Daemon) Why(q api.WhyRequest) (reply *api.WhyReply, err error) {
+	err = d.do(func() error {
+		reply, err = d.why(q)
+		return err
+	})
+	return reply, err
+}
+
+func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
+	c := d.core.Config.Layer7
+	if c == nil {
+		return nil, api.Conflict(errors.New("the configuration has no listeners"))
+	}
+	request, u, err := requestOf(q)
+	if err != nil {
+		return nil, api.Conflict(err)
+	}
+	l, at, err := listenerOf(c.Listeners, u, q.Address)
+	if err != nil {
+		return nil, api.Unknown(err)
+	}
+	reply := &api.WhyReply{Listener: l.Name, Address: at.String(), Routes: []api.WhyStep{}}
+	if l.Monitor != "" && request.Path == l.Monitor {
+		reply.Note = "it is the listener's monitor, which HAProxy answers itself"
+		return reply, nil
+	}
+	target, route, steps := l.Choose(request)
+	for _, s := range steps {
+		reply.Routes = append(reply.Routes, api.WhyStep{Route: s.Route, Because: s.Because})
+	}
+	if route != nil {
+		reply.Route = steps[len(steps)-1].Route
+	}
+	if !request.Client.IsValid() && slices.ContainsFunc(l.Routes, func(r l7.Route) bool { return len(r.Match.Sources) > 0 }) {
+		reply.Note = "routes of the listener depend on the client's address, which was not given"
+	}
+	switch {
+	case target.Redirect != nil:
+		reply.Status, reply.Redirect = target.Redirect.Status, redirected(target.Redirect, u)
+	case target.Reply != nil:
+		reply.Status = target.Reply.Status
+	default:
+		d.whyBackend(reply, target.Backend)
+	}
+	return reply, nil
+}
+
+func (d *Daemon) whyBackend(reply *api.WhyReply, name string) {
+	reply.Backend = name
+	for _, v := range d.core.View() {
+		if v.Backend != name {
+			continue
+		}
+		s := d.backendStatus(v)
+		reply.Balance, reply.Servers = s.Scheduler, s.Servers
+	}
+	for i := range d.core.Config.Layer7.Backends {
+		if b := &d.core.Config.Layer7.Backends[i]; b.Name == name && b.Cookie != nil {
+			reply.Balance = fmt.Sprintf("cookie %s, and %s for clients without it", b.Cookie.Name, reply.Balance)
+		}
+	}
+	if states := d.layer7.wanted.States; !slices.ContainsFunc(reply.Servers, func(s api.Server) bool {
+		state := states[l7.ServerID{Backend: name, Server: s.Name}]
+		return state.Health == l7.Up && state.Weight > 0
+	}) {
+		reply.Note = "no server gets new requests now: the reply is the maintenance page, or 503"
+	}
+}
+
+// requestOf is the request that is asked about.
+func requestOf(q api.WhyRequest) (*l7.Request, *url.URL, error) {
+	u, err := url.Parse(q.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, nil, fmt.Errorf("URL %q: want one such as https://shop.example/cart", q.URL)
+	}
+	r := &l7.Request{Method: cmp.Or(q.Method, http.MethodGet), Host: u.Host, Path: cmp.Or(u.EscapedPath(), "/"), Header: http.Header{}}
+	if q.Client != "" {
+		if r.Client, err = netip.ParseAddr(q.Client); err != nil {
+			return nil, nil, fmt.Errorf("client %q: want an address, such as 10.1.2.3", q.Client)
+		}
+	}
+	for _, text := range q.Headers {
+		name, value, found := strings.Cut(text, ":")
+		if !found {
+			return nil, nil, fmt.Errorf("header %q: want a name and a value, such as X-Version: 2", text)
+		}
+		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return r, u, nil
+}
+
+// listenerOf is the listener that a client of a URL comes to. Names are not resolved: without an
+// address it is the only one of the URL's port and scheme.
+func listenerOf(all []l7.Listener, u *url.URL, address string) (*l7.Listener, netip.AddrPort, error) {
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil && address == "" {
+		address = u.Hostname()
+	}
+	if _, err := netip.ParseAddr(address); err == nil {
+		address = netip.AddrPortFrom(netip.MustParseAddr(address), 0).String()
+	}
+	var at netip.AddrPort
+	if address != "" {
+		var err error
+		if at, err = netip.ParseAddrPort(address); err != nil {
+			return nil, at, fmt.Errorf("address %q: want one such as 10.20.0.1:443", address)
+		}
+		if at.Port() != 0 {
+			port = fmt.Sprint(at.Port())
+		}
+	}
+	var found []*l7.Listener
+	var where netip.AddrPort
+	for i := range all {
+		l := &all[i]
+		for _, b := range l.Bind {
+			same := !at.IsValid() || b.Addr() == at.Addr() || b.Addr().IsUnspecified() && b.Addr().Is4() == at.Addr().Is4()
+			if fmt.Sprint(b.Port()) == port && same && (l.TLS != nil) == (u.Scheme == "https") && !slices.Contains(found, l) {
+				found, where = append(found, l), b
+			}
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return nil, at, fmt.Errorf("no listener accepts %s at port %s%s", u.Scheme, port, map[bool]string{true: " of " + at.Addr().String()}[at.IsValid()])
+	case len(found) > 1:
+		var names []string
+		for _, l := range found {
+			names = append(names, l.Name)
+		}
+		return nil, at, fmt.Errorf("the listeners %s accept %s at port %s: say by --address which one", strings.Join(names, ", "), u.Scheme, port)
+	}
+	return found[0], where, nil
+}
+
+// redirected is where a redirect leads.
+func redirected(r *l7.Redirect, u *url.URL) string {
+	if r.Location != "" {
+		return r.Location
+	}
+	to := *u
+	if r.Scheme != "" && r.Host == "" {
+		to.Host = u.Hostname() // another scheme has another port
+		if strings.Contains(to.Host, ":") {
+			to.Host = "[" + to.Host + "]"
+		}
+	}
+	to.Scheme, to.Host = cmp.Or(r.Scheme, to.Scheme), cmp.Or(r.Host, to.Host)
+	return to.Scheme + "://" + to.Host + r.Prefix + u.RequestURI()
+}
