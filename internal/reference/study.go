@@ -80,7 +80,7 @@ var keys = map[string]string{
 	"load.tool_cells[].published":    "level of the published tables that stands beside",
 	"competitors":                    "required; what is compared",
 	"competitors[].name":             "name in the report; default the scheduler, with the engine where several are compared",
-	"competitors[].engine":           "required; `imbang`, `ipvs`, `nftables`, `haproxy-tcp`, `haproxy-http`, `nginx-stream`, `nginx-http` or `direct`. An engine that the machine does not have is left out, and the report says so",
+	"competitors[].engine":           "required; `imbang`, `ipvs`, `nftables`, `haproxy-tcp`, `haproxy-http`, `imbang-l7`, `nginx-stream`, `nginx-http` or `direct`. An engine that the machine does not have is left out, and the report says so",
 	"competitors[].schedulers":       "by the engine's own names",
 	"competitors[].weights":          "name of one of `cluster.weights`",
 	"competitors[].servers":          "how many of the servers take part, a list",

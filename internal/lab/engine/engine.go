@@ -130,6 +130,7 @@ var ErrUnavailable = errors.New("not available")
 // factories makes every engine there is.
 var factories = map[string]func(executable string) Engine{
 	"imbang":             func(executable string) Engine { return &imbang{executable} },
+	"imbang-l7":          func(executable string) Engine { return &imbangL7{executable} },
 	"ipvs":               func(string) Engine { return ipvs{} },
 	"nftables":           func(string) Engine { return nftables{} },
 	"nftables-flowtable": func(string) Engine { return nftables{flowtable: true} },
@@ -141,7 +142,7 @@ var factories = map[string]func(executable string) Engine{
 }
 
 // order is how engines are listed to people: balancers first.
-var order = []string{"imbang", "ipvs", "nftables", "nftables-flowtable", "haproxy-tcp", "haproxy-http", "nginx-stream", "nginx-http", "direct"}
+var order = []string{"imbang", "ipvs", "nftables", "nftables-flowtable", "haproxy-tcp", "haproxy-http", "imbang-l7", "nginx-stream", "nginx-http", "direct"}
 
 // names are the sorted keys.
 func names(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
