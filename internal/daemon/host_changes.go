@@ -28,6 +28,7 @@ func (d *Daemon) hostChanges(next *config.Config) (lines []string) {
 	changed, err := d.own.KeyChanged()
 	lines = append(lines, d.pairChanges(next.Pair)...)
 	lines = append(lines, replicationChanges(d.own.Configured(), next.Replication, changed, err)...)
+	lines = append(lines, d.layer7Changes(next.Layer7)...)
 	if c == nil {
 		return lines
 	}

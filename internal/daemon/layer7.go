@@ -113,6 +113,28 @@ func (d *Daemon) setAlarm(name, text string) {
 	}
 }
 
+// layer7Changes are what HAProxy would do for another configuration, one line each.
+func (d *Daemon) layer7Changes(next *config.Layer7) (lines []string) {
+	c := &l7.Config{}
+	if next != nil {
+		c = &next.Config
+	}
+	if d.layer7.keeper == nil {
+		if next != nil {
+			lines = append(lines, fmt.Sprintf("HAProxy: %d listeners and %d backends", len(c.Listeners), len(c.Backends)))
+		}
+		return lines
+	}
+	commands, reload := d.layer7.keeper.Preview(d.layer7.wanted, c)
+	if commands > 0 {
+		lines = append(lines, fmt.Sprintf("HAProxy: %d commands that change servers", commands))
+	}
+	for _, why := range reload {
+		lines = append(lines, "HAProxy reloads: "+why)
+	}
+	return lines
+}
+
 func (d *Daemon) closeLayer7() {
 	if d.layer7.keeper != nil {
 		d.layer7.keeper.Close()

@@ -89,6 +89,9 @@ func (d *Daemon) snapshot() (s *metrics.Snapshot, err error) {
 			return err
 		})
 	})
+	if err == nil && s.Daemon.Proxy != nil {
+		d.askProxy(s.Daemon.Proxy)
+	}
 	return s, err
 }
 

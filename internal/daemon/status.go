@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"imbang/internal/daemon/api"
-	"imbang/internal/daemon/apply"
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/core"
@@ -159,13 +158,11 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 	}
 	err = d.do(func() error {
 		next, _ := d.core.Reload(c, time.Now())
-		return d.table.use(func(t *director.Director) error {
-			o, err := apply.Observe(t)
-			if err == nil {
-				reply = planned(plan.Make(next.Wanted(), d.applied, o), d.hostChanges(c))
-			}
-			return err
-		})
+		_, o, err := d.observe()
+		if err == nil {
+			reply = planned(plan.Make(next.Wanted(), d.applied, o), d.hostChanges(c))
+		}
+		return err
 	})
 	return reply, err
 }

@@ -104,7 +104,9 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	for i := range s.Services {
 		w.service(&s.Services[i])
 	}
-	w.director(&s.Director)
+	if !s.Daemon.NoDirector {
+		w.director(&s.Director)
+	}
 	if s.VRRP != nil {
 		w.vrrp(s.VRRP)
 	}
@@ -142,7 +144,10 @@ func (w writer) daemon(s *api.Status) {
 	}
 	w.put(checkDelay, s.Checks.DelayP50MS/1e3, "50")
 	w.put(checkDelay, s.Checks.DelayP99MS/1e3, "99")
-	for _, svc := range s.Services {
+	if s.Proxy != nil {
+		w.proxy(s.Proxy)
+	}
+	for _, svc := range s.All() {
 		w.put(serviceUp, one(svc.Up), svc.Name)
 		w.put(serviceSorry, one(svc.Sorry), svc.Name)
 		for _, m := range svc.Servers {

@@ -72,6 +72,8 @@ type Keeper struct {
 	done   uint64 // that was carried out last, or failed
 	status Status
 	waits  []chan struct{}
+	// detected is version, for Preview.
+	detected haproxy.Version
 
 	// The goroutine's own.
 	version      haproxy.Version
@@ -156,6 +158,16 @@ func (k *Keeper) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.status
+}
+
+// Preview is what a change of configuration takes: how many commands, and why a reload, if one is
+// needed.
+func (k *Keeper) Preview(from *Wanted, to *l7.Config) (commands int, reload []string) {
+	k.mu.Lock()
+	v := k.detected
+	k.mu.Unlock()
+	p := runtime.Changes(runtime.Side{Config: from.Config, States: from.States}, runtime.Side{Config: to, States: from.States}, v, haproxy.Arguments(v))
+	return len(p.Commands), p.Reload
 }
 
 func (k *Keeper) run(ctx context.Context) {
@@ -370,7 +382,7 @@ func (k *Keeper) delete(ctx context.Context) {
 func (k *Keeper) report(number uint64, err error) {
 	k.mu.Lock()
 	k.done = number
-	k.status.Version = k.version.Text
+	k.status.Version, k.detected = k.version.Text, k.version
 	k.status.Certificates = k.certificates.problems()
 	k.status.Problem = ""
 	if err != nil {
