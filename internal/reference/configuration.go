@@ -20,8 +20,8 @@ const layer7Page = "layer7"
 
 // configurationNotes begin pages of sections.
 var configurationNotes = map[string]string{
-	layer7Page: "HTTP and HTTPS by HAProxy: sections of [imbang.yaml](configuration.md). **This version reads them and does not carry them out yet**: " +
-		"`imbang run` and `imbang check` refuse a configuration that has them.\n\n" +
+	layer7Page: "HTTP and HTTPS by HAProxy, which `imbang proxy` runs: sections of [imbang.yaml](configuration.md). " +
+		"[HTTPS in front of three servers](../how-to/https.md) begins with an example.\n\n" +
 		"Sizes have a unit: `512 B`, `64 KiB`, `10 MiB`, `1 GiB`. Values of headers and the lines of `raw` are not shown in messages, as they may be secret.\n",
 }
 

@@ -22,7 +22,7 @@ type Page struct{ Path, Text string }
 // Pages are all generated pages, by path.
 func Pages() []Page {
 	pages := append(commandPages(), settingsPage(), reasonsPage(), auditPage(), ipvsadmPage(), studyPage(),
-		jsonPage(), environmentPage(), filesPage())
+		jsonPage(), environmentPage(), filesPage(), reloadsPage())
 	pages = append(pages, configurationPages()...)
 	slices.SortFunc(pages, func(a, b Page) int { return strings.Compare(a.Path, b.Path) })
 	return pages

@@ -430,7 +430,7 @@ type WhyReply struct {
 
 // WhyStep is a route that was tried.
 type WhyStep struct {
-	Route   string `json:"route"`             // name, or number from 1
+	Route   string `json:"route"`             // name, or number from 0
 	Because string `json:"because,omitempty"` // why it is not taken
 }
 

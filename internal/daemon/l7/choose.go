@@ -23,7 +23,7 @@ type Request struct {
 
 // Step is a route that was tried.
 type Step struct {
-	Route string // its name, or its number from 1
+	Route string // its name, or its number from 0
 	// Because is the first condition that is not met; "": the request takes this route.
 	Because string
 }
@@ -36,7 +36,7 @@ func (l *Listener) Choose(r *Request) (Target, *Route, []Step) {
 		one := &l.Routes[i]
 		step := Step{Route: one.Name, Because: one.Match.unmet(r)}
 		if step.Route == "" {
-			step.Route = strconv.Itoa(i + 1)
+			step.Route = strconv.Itoa(i)
 		}
 		steps = append(steps, step)
 		if step.Because == "" {

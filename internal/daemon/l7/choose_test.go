@@ -25,12 +25,12 @@ func TestChoose(t *testing.T) {
 	}{
 		{Request{Method: "GET", Host: "API.example:443", Path: "/v1"}, "api", "api"},
 		{Request{Method: "GET", Host: "x.y.api.example", Path: "/v1/x"}, "api", "api"},
-		{Request{Method: "GET", Host: "xapi.example", Path: "/v1"}, "web", "api (the host is not api.example or *.api.example), 2 (the path is not /old or of the form .*[.]php), beta (the client is not of 10.0.0.0/8)"},
-		{Request{Method: "POST", Host: "api.example", Path: "/v1"}, "web", "api (the method is not GET), 2 (the path is not /old or of the form .*[.]php), beta (the client is not of 10.0.0.0/8)"},
-		{Request{Method: "GET", Host: "api.example", Path: "/v10"}, "web", "api (the path is not /v1 or below), 2 (the path is not /old or of the form .*[.]php), beta (the client is not of 10.0.0.0/8)"},
-		{Request{Method: "GET", Host: "[::1]:80", Path: "/a.php"}, "", "api (the host is not api.example or *.api.example), 2"},
-		{Request{Method: "GET", Path: "/a.php5", Client: netip.MustParseAddr("10.1.2.3"), Header: http.Header{"X-Version": {"1, 2"}, "X-User": {"bob"}}}, "beta", "api (the host is not api.example or *.api.example), 2 (the path is not /old or of the form .*[.]php), beta"},
-		{Request{Method: "GET", Path: "/", Client: netip.MustParseAddr("10.1.2.3"), Header: http.Header{"X-Version": {"12"}, "X-User": {"bob"}}}, "web", "api (the host is not api.example or *.api.example), 2 (the path is not /old or of the form .*[.]php), beta (no header X-Version: 2)"},
+		{Request{Method: "GET", Host: "xapi.example", Path: "/v1"}, "web", "api (the host is not api.example or *.api.example), 1 (the path is not /old or of the form .*[.]php), beta (the client is not of 10.0.0.0/8)"},
+		{Request{Method: "POST", Host: "api.example", Path: "/v1"}, "web", "api (the method is not GET), 1 (the path is not /old or of the form .*[.]php), beta (the client is not of 10.0.0.0/8)"},
+		{Request{Method: "GET", Host: "api.example", Path: "/v10"}, "web", "api (the path is not /v1 or below), 1 (the path is not /old or of the form .*[.]php), beta (the client is not of 10.0.0.0/8)"},
+		{Request{Method: "GET", Host: "[::1]:80", Path: "/a.php"}, "", "api (the host is not api.example or *.api.example), 1"},
+		{Request{Method: "GET", Path: "/a.php5", Client: netip.MustParseAddr("10.1.2.3"), Header: http.Header{"X-Version": {"1, 2"}, "X-User": {"bob"}}}, "beta", "api (the host is not api.example or *.api.example), 1 (the path is not /old or of the form .*[.]php), beta"},
+		{Request{Method: "GET", Path: "/", Client: netip.MustParseAddr("10.1.2.3"), Header: http.Header{"X-Version": {"12"}, "X-User": {"bob"}}}, "web", "api (the host is not api.example or *.api.example), 1 (the path is not /old or of the form .*[.]php), beta (no header X-Version: 2)"},
 	} {
 		target, _, steps := l.Choose(&c.request)
 		var words []string

@@ -59,7 +59,8 @@ func (r *render) binds(l *l7.Listener) {
 		r.failf("has no address: add one to bind")
 	}
 	for _, a := range l.Bind {
-		words := []string{"bind", bindAddress(a)}
+		// transparent: an address that comes and goes (VRRP) is bound also while it is not here.
+		words := []string{"bind", bindAddress(a), "transparent"}
 		if l.TLS == nil {
 			r.line(words...)
 			continue
