@@ -66,7 +66,7 @@ backends:
 
 var webServers = []string{`{name: s1, address: "127.0.1.1:8000"}`, `{name: s2, address: "127.0.1.2:8000"}`, `{name: s3, address: "127.0.1.3:8000"}`}
 
-func newWeb(t *testing.T, config string) *proxied {
+func newProxied(t *testing.T, config string) *proxied {
 	t.Helper()
 	h := haproxytest.New(t)
 	// HAProxy's user has to reach the directory of the socket, which is under /run.
@@ -218,7 +218,7 @@ func shares(got map[string]int, want map[string]int) string {
 
 // One health and one drain: what the daemon knows is what HAProxy does.
 func TestLayer7(t *testing.T) {
-	w := newWeb(t, webConfig("", webServers...))
+	w := newProxied(t, webConfig("", webServers...))
 	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
 	if odd := shares(w.get(60), map[string]int{"s1": 20, "s2": 20, "s3": 20}); odd != "" {
 		t.Error(odd)
@@ -271,7 +271,7 @@ func TestLayer7(t *testing.T) {
 
 // Whatever is killed, requests go on.
 func TestLayer7Killed(t *testing.T) {
-	w := newWeb(t, webConfig("", webServers...))
+	w := newProxied(t, webConfig("", webServers...))
 	w.servers[2].Close()
 	w.await("s3 is down", func() bool { return w.states() == "s1 up, s2 up, s3 down" })
 	load := w.host.Load("http://"+webPlain+"/", 100)
@@ -318,7 +318,7 @@ func TestLayer7Killed(t *testing.T) {
 
 // A new certificate is used without a reload; one that is damaged is not, and the alarm says so.
 func TestLayer7Certificates(t *testing.T) {
-	w := newWeb(t, webConfig("", webServers...))
+	w := newProxied(t, webConfig("", webServers...))
 	presents := func(want string) func() bool {
 		return func() bool { got, err := w.host.Presented(webTLS); return err == nil && got == want }
 	}
@@ -353,7 +353,7 @@ func TestLayer7Certificates(t *testing.T) {
 // What HAProxy refuses changes nothing.
 func TestLayer7Refused(t *testing.T) {
 	good := webConfig("", webServers...)
-	w := newWeb(t, good)
+	w := newProxied(t, good)
 	w.configure(webConfig("    raw: [\"no such keyword\"]\n", webServers...))
 	o := imbang(t, w.host.Namespace(), "", "reload")
 	if o.status == 0 || !strings.Contains(o.stderr, "backend web, raw line 1") || !strings.Contains(o.stderr, "HAProxy") {
@@ -381,7 +381,7 @@ func TestLayer7Refused(t *testing.T) {
 // Once the daemon has not been there for long, HAProxy checks the servers itself, until the daemon
 // is back.
 func TestLayer7Fallback(t *testing.T) {
-	w := newWeb(t, webConfig("proxy: {fallback: 1 s}\n", webServers...))
+	w := newProxied(t, webConfig("proxy: {fallback: 1 s}\n", webServers...))
 	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
 	w.do("drain", "s1")
 	kill(t, w.daemon, syscall.SIGKILL)
@@ -401,7 +401,7 @@ func TestLayer7Fallback(t *testing.T) {
 
 // Access logs are written, and go on in a file of the name after a rotation.
 func TestLayer7AccessLog(t *testing.T) {
-	w := newWeb(t, webConfig("", webServers...))
+	w := newProxied(t, webConfig("", webServers...))
 	lines := func(name string) int {
 		f, err := os.Open(w.path(name))
 		if err != nil {
