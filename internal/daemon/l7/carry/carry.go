@@ -22,8 +22,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -191,6 +193,9 @@ func (k *Keeper) run(ctx context.Context) {
 		s := k.Status()
 		changed := k.certificates.look(w.Config)
 		var err error
+		if number == carried && s.Problem == "" && k.strayed() {
+			k.loaded, changed = nil, true
+		}
 		if number != carried || s.Problem != "" || changed {
 			err = k.step(ctx, w)
 			if err == nil {
@@ -200,6 +205,21 @@ func (k *Keeper) run(ctx context.Context) {
 		k.delete(ctx)
 		k.report(number, err)
 	}
+}
+
+// strayed reports whether HAProxy does not do any more what it did: it has ended, or its supervisor
+// has loaded the configuration for the time without a daemon.
+func (k *Keeper) strayed() bool {
+	at := supervise.Published(k.Dir)
+	if at == "" || filepath.Base(at) == supervise.Fallback {
+		return true
+	}
+	c, err := net.Dial("unix", supervise.RuntimeSocket(k.Dir))
+	if err != nil {
+		return true
+	}
+	c.Close()
+	return false
 }
 
 // step carries out.
@@ -212,6 +232,10 @@ func (k *Keeper) step(ctx context.Context, w *Wanted) error {
 	if w.Config == k.refused {
 		// HAProxy goes on with the one before.
 		if k.loaded == nil {
+			// What that is is not known, but which servers it is to use.
+			for _, c := range states(w) {
+				_, _ = supervise.Verdicts(ctx, k.Dir, c) // there may be no such server
+			}
 			return k.refusal
 		}
 		return errors.Join(k.refusal, k.carry(ctx, &Wanted{Config: k.loaded.Config, States: w.States, Draining: w.Draining}))
@@ -287,20 +311,25 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 		}
 	case published:
 		// Of a daemon that was killed before HAProxy had followed.
-		for i := range w.Config.Backends {
-			b := &w.Config.Backends[i]
-			for j := range b.Servers {
-				id := l7.ServerID{Backend: b.Name, Server: b.Servers[j].Name}
-				if state, known := w.States[id]; known {
-					p.Commands = append(append(p.Commands, runtime.SetWeight(id, state.Weight)), runtime.SetHealth(id, state.Health)...)
-				}
-			}
-		}
-		p.Commands = append(p.Commands, drainNode(w.Draining)...)
+		p.Commands = append(states(w), drainNode(w.Draining)...)
 	default:
 		p.Reload = []string{"it is not what was published last"}
 	}
 	return p, published
+}
+
+// states are the commands that set all states.
+func states(w *Wanted) (commands []runtime.Command) {
+	for i := range w.Config.Backends {
+		b := &w.Config.Backends[i]
+		for j := range b.Servers {
+			id := l7.ServerID{Backend: b.Name, Server: b.Servers[j].Name}
+			if state, known := w.States[id]; known {
+				commands = append(append(commands, runtime.SetWeight(id, state.Weight)), runtime.SetHealth(id, state.Health)...)
+			}
+		}
+	}
+	return commands
 }
 
 // drainNode has the node's monitors fail.
@@ -328,8 +357,7 @@ func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
 		_, err := supervise.Verdicts(ctx, k.Dir, now...)
 		switch {
 		case errors.Is(err, runtime.ErrNotRunning):
-			// It starts with what was published.
-			k.loaded, k.deletes = is, nil
+			k.loaded, k.deletes = nil, nil // it starts with what was published
 			return fmt.Errorf("HAProxy does not run: %w", supervise.ErrNone)
 		case err != nil && len(p.Reload) == 0:
 			// It is not what it was thought to be: the files are.

@@ -23,6 +23,8 @@ func Verdicts(ctx context.Context, dir string, commands ...runtime.Command) (old
 	repeated := slices.DeleteFunc(slices.Clone(commands), func(c runtime.Command) bool { return c.Once })
 	status, err := Ask(ctx, dir, DoSettle)
 	switch {
+	case errors.Is(err, ErrNone) && errors.Is(first, runtime.ErrNotRunning):
+		return nil, first // nobody starts it, so that it were to be waited for
 	case errors.Is(err, ErrNone): // HAProxy may run without its supervisor
 	case err != nil:
 		return nil, errors.Join(err, first)
