@@ -309,9 +309,11 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 				p.Reload = append(p.Reload, "the node is drained")
 			}
 		}
-	case published:
+	case published && supervise.IsLoaded(k.Dir):
 		// Of a daemon that was killed before HAProxy had followed.
 		p.Commands = append(states(w), drainNode(w.Draining)...)
+	case published:
+		p.Reload = []string{"what was published last is not loaded yet"}
 	default:
 		p.Reload = []string{"it is not what was published last"}
 	}
