@@ -68,11 +68,15 @@ var webServers = []string{`{name: s1, address: "127.0.1.1:8000"}`, `{name: s2, a
 
 func newProxied(t *testing.T, config string) *proxied {
 	t.Helper()
-	h := haproxytest.New(t)
-	// HAProxy's user has to reach the directory of the socket, which is under /run.
+	return proxiedIn(t, haproxytest.New(t), "s", config)
+}
+
+// proxiedIn makes it in a namespace. Replies are the servers' names, which begin with a prefix.
+func proxiedIn(t *testing.T, h *haproxytest.Host, prefix, config string) *proxied {
+	t.Helper()
 	w := &proxied{t: t, host: h, dir: t.TempDir()}
 	for i := 1; i <= 3; i++ {
-		w.servers = append(w.servers, h.Serve(fmt.Sprintf("s%d", i), fmt.Sprintf("127.0.1.%d:8000", i)))
+		w.servers = append(w.servers, h.Serve(fmt.Sprintf("%s%d", prefix, i), fmt.Sprintf("127.0.1.%d:8000", i)))
 	}
 	w.certificate(haproxytest.Certificate(t, "first.example"))
 	w.configure(config)

@@ -274,7 +274,7 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 		return err
 	}
 	plan, published := k.plan(files, w)
-	if len(plan.Reload) > 0 {
+	if len(plan.Reload) > 0 && !published {
 		checking, cancel := context.WithTimeout(ctx, checkTime)
 		defer cancel()
 		if _, err := haproxy.Check(checking, k.Program, config, w.States, k.options(w.Draining)); err != nil {

@@ -77,6 +77,15 @@ func New(t testing.TB) *Host {
 	return &Host{t, ns}
 }
 
+// In is a namespace that somebody else removes. It skips the test without HAProxy.
+func In(t testing.TB, ns *host.Namespace) *Host {
+	t.Helper()
+	if _, err := exec.LookPath("haproxy"); err != nil {
+		t.Skip("needs HAProxy: install the package haproxy")
+	}
+	return &Host{t, ns}
+}
+
 // Start starts a command there.
 func (h *Host) Start(c *exec.Cmd) {
 	h.t.Helper()
@@ -114,7 +123,8 @@ func (s *Server) Close() { s.close() }
 // Requests that it got.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
-// Serve starts a server. A request for /slow takes as long as its query says.
+// Serve starts a server. A request for /slow takes as long as its query says, and the reply to one
+// for /client is the client as the proxy names it.
 func (h *Host) Serve(name, address string) *Server {
 	h.t.Helper()
 	var l net.Listener
@@ -131,6 +141,10 @@ func (h *Host) Serve(name, address string) *Server {
 		if r.URL.Path == "/slow" {
 			d, _ := time.ParseDuration(r.URL.RawQuery)
 			time.Sleep(d)
+		}
+		if r.URL.Path == "/client" {
+			_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-For"))
+			return
 		}
 		_, _ = io.WriteString(w, name)
 	})}
