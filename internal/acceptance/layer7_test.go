@@ -169,6 +169,21 @@ func (w *proxied) states() string {
 	return strings.Join(words, ", ")
 }
 
+// settle waits until a file does not grow any more.
+func (w *proxied) settle(name string) {
+	w.t.Helper()
+	last := int64(-1)
+	w.await(name+" does not grow", func() bool {
+		info, err := os.Stat(w.path(name))
+		if err != nil || info.Size() == last {
+			return err == nil
+		}
+		last = info.Size()
+		time.Sleep(500 * time.Millisecond)
+		return false
+	})
+}
+
 // get sends requests on connections of their own, and counts who replies.
 func (w *proxied) get(n int) map[string]int {
 	w.t.Helper()
@@ -426,6 +441,17 @@ func TestLayer7AccessLog(t *testing.T) {
 	w.get(50)
 	w.startProxy()
 	w.await("those of the time without a supervisor", func() bool { return lines("access.log") == 150 })
+	// More lines than the pipe has room for, without a reader: requests do not wait for one.
+	kill(t, w.proxy, syscall.SIGKILL)
+	busy := exec.Command("wrk", "-t1", "-c10", "-d2s", "-H", "User-Agent: "+strings.Repeat("x", 900), "http://"+webPlain+"/")
+	w.host.Start(busy)
+	if err := busy.Wait(); err != nil {
+		t.Fatalf("wrk: %v", err)
+	}
+	w.get(10)
+	w.startProxy()
+	w.await("lines are written again", func() bool { return lines("access.log") > 200 })
+	w.settle("access.log")
 	if err := os.Rename(w.path("access.log"), w.path("access.log.1")); err != nil {
 		t.Fatal(err)
 	}
