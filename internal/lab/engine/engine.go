@@ -51,6 +51,7 @@ type Setup struct {
 	Weights   []int             // of Servers, in order
 	Scheduler string            // by the engine's own name; empty for one that does not balance
 	Dir       string            // for the engine's files; it is removed with the run
+	TLS       bool              // the engine also ends TLS, at port 443 (see certificate)
 	UDP       bool              // the service is of UDP, which only balancers in the kernel have
 	Attach    []string          // further arguments of `imbang attach`
 }

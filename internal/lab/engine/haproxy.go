@@ -30,7 +30,11 @@ func haproxy(mode string) *proxy {
 			for i, b := range s.backends() {
 				fmt.Fprintf(&servers, "    server %s %s weight %d\n", s.Servers[i].Name, b, s.Weights[i])
 			}
-			return fmt.Sprintf(haproxyConfig, connections(), mode, s.listen(), scheduler, servers.String(), haproxyModes[mode])
+			secure := ""
+			if s.TLS && mode == "http" {
+				secure = fmt.Sprintf("    bind %s ssl crt %s alpn h2,http/1.1 backlog 65535\n", s.listenTLS(), s.certificate())
+			}
+			return fmt.Sprintf(haproxyConfig, connections(), mode, s.listen(), scheduler, servers.String(), haproxyModes[mode], secure)
 		},
 		arguments: func(file, _ string) []string { return []string{"-db", "-f", file} },
 	}
@@ -84,5 +88,5 @@ defaults
     timeout server 50s
 listen web
     bind %[3]s backlog 65535
-    balance %[4]s
+%[7]s    balance %[4]s
 %[5]s`

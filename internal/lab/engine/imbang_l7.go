@@ -50,7 +50,11 @@ func (e *imbangL7) Configuration(s Setup) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "proxy: {max_connections: %d, fallback: 0 s}\n", connections())
-	fmt.Fprintf(&b, "listeners: [{name: web, bind: [%q], backend: web}]\n", s.listen().String())
+	secure := ""
+	if s.TLS {
+		secure = fmt.Sprintf(", {name: secure, bind: [%q], tls: {certificates: [%s]}, backend: web}", s.listenTLS().String(), s.certificate())
+	}
+	fmt.Fprintf(&b, "listeners: [{name: web, bind: [%q], backend: web}%s]\n", s.listen().String(), secure)
 	fmt.Fprintf(&b, "backends:\n  - name: web\n    balance: %s\n    raw: [%s]\n    servers:\n", balance, strings.TrimSpace(haproxyReuse))
 	for i, at := range s.backends() {
 		fmt.Fprintf(&b, "      - {name: %s, address: %q, weight: %d}\n", s.Servers[i].Name, at.String(), s.Weights[i])
@@ -61,6 +65,9 @@ func (e *imbangL7) Configuration(s Setup) (string, error) {
 func (e *imbangL7) Start(ctx context.Context, s Setup) (Instance, error) {
 	text, err := e.Configuration(s)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.writeCertificate(); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(s.Dir, e.Name()+"-")

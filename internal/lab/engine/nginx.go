@@ -30,7 +30,11 @@ func nginx(mode string) *proxy {
 	if mode == "http" {
 		schedulers["ip_hash"] = "ip_hash;"
 		p.config = func(s Setup, scheduler string) string {
-			return nginxConfig("", "http", nginxKeepAlive, nginxHTTP, s, scheduler)
+			server := nginxHTTP
+			if s.TLS {
+				server = fmt.Sprintf(nginxTLS, s.listenTLS(), s.certificate()) + nginxHTTP
+			}
+			return nginxConfig("", "http", nginxKeepAlive, server, s, scheduler)
 		}
 		return p
 	}
@@ -113,6 +117,14 @@ const nginxKeepAlive = `        keepalive 128;
 `
 
 const nginxStream = `        proxy_pass real;
+`
+
+// nginxTLS ends TLS, with a cache of sessions that the workers share, as "Optimizing HTTPS servers"
+// shows it (nginx.org/en/docs/http/configuring_https_servers.html).
+const nginxTLS = `        listen %[1]s ssl http2 backlog=65535 reuseport;
+        ssl_certificate %[2]s;
+        ssl_certificate_key %[2]s;
+        ssl_session_cache shared:SSL:10m;
 `
 
 // nginxHTTP speaks HTTP/1.1 with servers and does not pass the client's

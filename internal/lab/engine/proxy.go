@@ -67,6 +67,9 @@ func (p *proxy) Start(ctx context.Context, s Setup) (Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.writeCertificate(); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp(s.Dir, p.name+"-")
 	if err != nil {
 		return nil, err

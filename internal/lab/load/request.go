@@ -21,6 +21,8 @@ type Request struct {
 	Body        string  // none by default
 	ContentType string  // of the body
 	Weight      float64 // how often against the others; 1 by default
+	// TLS is HTTPS at port 443 of the target, which other tools than this package send.
+	TLS bool
 }
 
 func requestDefaults(given []Request) []Request {

@@ -65,7 +65,7 @@ func (l *lab) request(s *record.Sample) load.Request {
 	calls := l.config.Study.Load.Calls
 	c := calls[slices.IndexFunc(calls, func(c study.Call) bool { return c.Name == s.Call })]
 	cell := strings.NewReplacer("{cell}", strconv.Itoa(s.Order))
-	return load.Request{Name: c.Name, Method: c.Method, Path: cell.Replace(c.Path), Body: cell.Replace(c.Body), ContentType: c.Type}
+	return load.Request{Name: c.Name, Method: c.Method, Path: cell.Replace(c.Path), Body: cell.Replace(c.Body), ContentType: c.Type, TLS: c.TLS}
 }
 
 // load sends it, by the built-in generator or by another tool.

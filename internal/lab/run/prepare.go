@@ -176,7 +176,7 @@ func (l *lab) try(ctx context.Context, c record.Competitor, family string) (err 
 // setup is what a competitor balances.
 func (l *lab) setup(c record.Competitor, family string) engine.Setup {
 	return engine.Setup{
-		Cluster: l.cluster, Family: topology.Family(family), Scheduler: c.Scheduler, Dir: l.files,
+		Cluster: l.cluster, Family: topology.Family(family), Scheduler: c.Scheduler, Dir: l.files, TLS: l.config.Study.Load.TLS(),
 		Servers: l.cluster.Servers[:c.Servers], Weights: l.config.Study.WeightsOf(c.Weights).Weights[:c.Servers],
 	}
 }

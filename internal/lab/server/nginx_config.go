@@ -55,7 +55,7 @@ http {
 }
 `
 
-// LargeFiles begins the paths of files that are sent as fast as nginx can.
+// LargeFiles begins the paths of files that are sent as fast as nginx can; there is one, 1MiB.
 const LargeFiles = "/large/"
 
 // descriptors is how many files a worker may open. Raising the hard limit
@@ -80,6 +80,9 @@ func (n *nginx) write() error {
 	// Some descriptors are not connections: logs, the page, epoll.
 	text := fmt.Sprintf(config, files, files-32, Port, Header, n.name, study.NginxURLs, LargeFiles, strconv.Quote(cmp.Or(n.spec.Content, "html")))
 	if err := os.WriteFile(filepath.Join(n.dir, "nginx.conf"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, "html", LargeFiles, "1MiB"), page(1<<20), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(n.dir, "html", "index.html"), page(n.page), 0o644)

@@ -55,6 +55,7 @@ type Call struct {
 	Path   string // in it and in Body {n}, {cell} and {url} stand for numbers
 	Body   string
 	Type   string // Content-Type of Body
+	TLS    bool   // by HTTPS, to an engine that ends it
 }
 
 // Fault is something that happens to a real server during every cell.
@@ -102,6 +103,7 @@ type callDoc struct {
 	Path   string `yaml:"path"`
 	Body   string `yaml:"body"`
 	Type   string `yaml:"content_type"`
+	TLS    bool   `yaml:"tls"`
 }
 
 type faultDoc struct {
@@ -138,7 +140,42 @@ func (c *checker) load(d *loadDoc, s *Study) {
 	c.popularity(d, s)
 	c.faults(d.Faults, s)
 	c.toolCells(d.ToolCells, s)
+	c.tls(s)
 }
+
+// secureTools are those that can send HTTPS here, and secureEngines those that can end it.
+var (
+	secureTools   = []string{"ab", "siege", "wrk"}
+	secureEngines = []string{"haproxy-http", "nginx-http", "imbang-l7"}
+)
+
+// tls checks that whatever sends a call by HTTPS, and gets it, can do so.
+func (c *checker) tls(s *Study) {
+	for i, call := range s.Load.Calls {
+		if !call.TLS {
+			continue
+		}
+		at := fmt.Sprintf("load.calls[%d].tls", i)
+		for _, t := range s.Load.Tools {
+			if !slices.Contains(secureTools, t) {
+				c.refuse(at, "%s sends no HTTPS here: want load.tools of %s", t, join(secureTools))
+			}
+		}
+		for _, cell := range s.Load.ToolCells {
+			if slices.Contains(cell.Calls, call.Name) && !slices.Contains(secureTools, cell.Tool) {
+				c.refuse(at, "%s sends no HTTPS here: leave %s out of the calls of its tool cell", cell.Tool, call.Name)
+			}
+		}
+		for _, one := range s.Competitors {
+			if !slices.Contains(secureEngines, one.Engine) {
+				c.refuse(at, "the engine %s does not end TLS: want competitors of %s", one.Engine, join(secureEngines))
+			}
+		}
+	}
+}
+
+// TLS reports whether a call is sent by HTTPS.
+func (l Load) TLS() bool { return slices.ContainsFunc(l.Calls, func(c Call) bool { return c.TLS }) }
 
 // count is how many of the paths are in the file.
 func (c *checker) count(paths ...string) (n int) {
@@ -222,7 +259,7 @@ func (c *checker) calls(d []callDoc, l *Load) {
 	var names []string
 	for i, d := range d {
 		at := fmt.Sprintf("load.calls[%d]", i)
-		call := Call{Name: d.Name, Method: "GET", Path: d.Path, Body: d.Body, Type: d.Type}
+		call := Call{Name: d.Name, Method: "GET", Path: d.Path, Body: d.Body, Type: d.Type, TLS: d.TLS}
 		if d.Method != "" {
 			call.Method = d.Method
 		}

@@ -208,4 +208,13 @@ func lua(s string) string {
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
-func (j *job) url() string { return "http://" + j.Target.String() + j.request.Path }
+func (j *job) url() string {
+	if j.request.TLS {
+		host := j.Target.Addr().Unmap().String()
+		if j.Target.Addr().Unmap().Is6() {
+			host = "[" + host + "]"
+		}
+		return "https://" + host + j.request.Path
+	}
+	return "http://" + j.Target.String() + j.request.Path
+}
