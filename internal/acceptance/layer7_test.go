@@ -256,7 +256,7 @@ func TestLayer7(t *testing.T) {
 	w.await("s1 has requests again", func() bool { return w.get(6)["s1"] > 0 })
 
 	// Weights.
-	w.do("weight", "--set", "2", "s2", "--service", "web")
+	w.do("weight", "--backend-server", "web/s2", "--set", "2")
 	if got := w.get(80); got["s2"] < 30 || got["s2"] > 50 {
 		t.Errorf("of weight 2 of 4: %v", got)
 	}

@@ -5,9 +5,13 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 
+	"imbang/internal/command"
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/operator"
 	"imbang/internal/model"
 )
 
@@ -30,6 +34,20 @@ func orderWeight(ctx context.Context, k model.ServiceKey, at netip.AddrPort, wei
 	}
 	_, err = d.Order(ctx, api.OrderRequest{Service: k.String(), Server: at.String(), Action: api.ActionWeight, Weight: weight, Reason: reason})
 	return true, err
+}
+
+// orderBackendWeight sets the weight of a server of layer 7.
+func orderBackendWeight(ctx context.Context, name string, weight int32, reason string) error {
+	backend, server, found := strings.Cut(name, "/")
+	if !found || backend == "" || server == "" {
+		return command.Usage(fmt.Errorf("--backend-server %q: want a backend and a server, such as web/web1", name))
+	}
+	d, err := api.NewClient()
+	if err != nil {
+		return err
+	}
+	_, err = d.Order(ctx, api.OrderRequest{Service: operator.ServiceID{Backend: backend}.String(), Server: server, Action: api.ActionWeight, Weight: weight, Reason: reason})
+	return err
 }
 
 // names reports whether the daemon's configuration names a server.

@@ -19,7 +19,7 @@ func newWeightCommand() *cobra.Command {
 	var out command.OutputFlag
 	var which selector
 	var set int32
-	var health, reason string
+	var health, reason, backend string
 	c := &cobra.Command{
 		Use:   "weight [SERVICE [-r SERVER [--set N | --health up|down|N%]]]",
 		Short: "Show or set servers' weights and health",
@@ -49,6 +49,9 @@ With a daemon (imbang run) whose configuration names the server, --set is an ord
 it holds over reloads and restarts until imbang enable ends it. Health is then
 the daemon's, which sets it again.
 
+A server of a backend of layer 7 is named by --backend-server: of that, --set is always an
+order, and the weights are in imbang status.
+
 Both values are the director's, in the kernel: they stay when commands end, and
 over imbang upgrade and imbang detach --keep-table.
 
@@ -59,7 +62,8 @@ changed.`,
   imbang weight -t 10.20.0.1:80 --output json
   imbang weight -t 10.20.0.1:80 -r 172.16.0.2:80 --set 5
   imbang weight -t 10.20.0.1:80 -r 172.16.0.2:80 --health down
-  imbang weight -f 3 -r 172.16.0.2 --health 50%`,
+  imbang weight -f 3 -r 172.16.0.2 --health 50%
+  imbang weight --backend-server web/web1 --set 5`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -72,6 +76,12 @@ changed.`,
 			}
 			sets, checks := c.Flags().Changed("set"), c.Flags().Changed("health")
 			switch {
+			case backend != "" && (w.key != nil || w.addr != nil || !sets || checks):
+				return command.Usage(errors.New("--backend-server names a server by itself, for --set: remove what else names one, or --health"))
+			case backend != "" && set < 0:
+				return command.Usage(fmt.Errorf("--set %d: want a weight of 0 or more", set))
+			case backend != "":
+				return orderBackendWeight(c.Context(), backend, set, reason)
 			case sets && checks:
 				return command.Usage(errors.New("--set and --health are two edits: run imbang weight once for each"))
 			case (sets || checks) && w.addr == nil:
@@ -97,6 +107,8 @@ changed.`,
 	c.Flags().Int32Var(&set, "set", 0, "set the administrative weight to `N`")
 	c.Flags().StringVar(&health, "health", "", "set the health: up, down, or the `SHARE` of the weight that is left, as 50%")
 	c.Flags().StringVar(&reason, "reason", "", "`TEXT` for the daemon's status and log, with --set")
+	c.Flags().StringVar(&backend, "backend-server", "", "with --set: a server of layer 7, as `BACKEND/SERVER`")
+	_ = c.RegisterFlagCompletionFunc("backend-server", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("set", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("health", cobra.FixedCompletions([]string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp))

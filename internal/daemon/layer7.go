@@ -14,6 +14,7 @@ import (
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/daemon/operator"
 )
 
 // Alarms of layer 7.
@@ -45,6 +46,25 @@ func (d *Daemon) checkLayer7(c *config.Config) error {
 	defer cancel()
 	_, err := carry.Check(ctx, d.layer7.dir, "", &c.Layer7.Config)
 	return err
+}
+
+// lastDown are the servers of backends that HAProxy was told last are down: the daemon that told it
+// may have been killed before it wrote that down.
+func (d *Daemon) lastDown(c *config.Config) map[operator.ServerID]bool {
+	down := map[operator.ServerID]bool{}
+	if c.Layer7 == nil {
+		return down
+	}
+	states := carry.LastStates(d.layer7.dir)
+	for i := range c.Layer7.Pools {
+		p := &c.Layer7.Pools[i]
+		for j := range p.Servers {
+			if states[l7.ServerID{Backend: p.Backend, Server: p.Servers[j].Name}].Health == l7.Down {
+				down[operator.ServerID{Service: p.ID(), Server: p.Servers[j].AddrPort()}] = true
+			}
+		}
+	}
+	return down
 }
 
 // setLayer7 has HAProxy carry out the configuration that was applied. Without listeners it

@@ -33,6 +33,7 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	for _, a := range r.Added {
 		d.added[a] = true
 	}
+	d.applied = r.Applied
 	if err := d.load(c); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (d *Daemon) beginning(c *config.Config, book operator.Book, r *record, o pl
 		*r = record{}
 		return next, nil
 	}
-	next := core.New(c, book, known(c, *r, o), time.Now())
+	next := core.New(c, book, known(c, *r, o, d.lastDown(c)), time.Now())
 	if r.Pending || !reflect.DeepEqual(normal(r.Applied), normal(next.Configured())) {
 		return next, nil
 	}
@@ -87,7 +88,7 @@ func (d *Daemon) observe() (id string, o plan.Observed, err error) {
 
 // known is what is remembered of checks. The table knows better which servers are down: the
 // last daemon may have been killed before it wrote that down.
-func known(c *config.Config, r record, o plan.Observed) core.Memory {
+func known(c *config.Config, r record, o plan.Observed, lastDown map[operator.ServerID]bool) core.Memory {
 	memory := r.core()
 	down := map[operator.ServerID]bool{}
 	for _, s := range o.Services {
@@ -103,6 +104,9 @@ func known(c *config.Config, r record, o plan.Observed) core.Memory {
 			memory.Lost[s.ID()] = true
 		}
 	}
+	for id, down7 := range lastDown {
+		down[id] = down7
+	}
 	memory.Down(c, down, time.Now())
 	return memory
 }
@@ -110,12 +114,17 @@ func known(c *config.Config, r record, o plan.Observed) core.Memory {
 // load loads and attaches the director if the configuration says how; otherwise there
 // has to be one.
 func (d *Daemon) load(c *config.Config) error {
-	if d.table.none = !c.NeedsDirector() && len(d.applied.Services) == 0; d.table.none {
+	if !c.NamesDirector() && len(d.applied.Services) == 0 && (c.Layer7 != nil || d.table.none) {
 		d.table.close()
+		d.table.none = true
 		return nil
 	}
+	was := d.table.none
+	d.table.none = false
 	if c.Director == nil {
-		return d.table.use(func(*director.Director) error { return nil })
+		err := d.table.use(func(*director.Director) error { return nil })
+		d.table.none = was && err != nil
+		return err
 	}
 	if d.table.d == nil {
 		// The kernel checks the programs for seconds, on a busy machine for longer.

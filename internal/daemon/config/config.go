@@ -163,9 +163,9 @@ func (c *Config) Pools() iter.Seq[*Service] {
 	}
 }
 
-// NeedsDirector is false for a configuration of layer 7 alone.
-func (c *Config) NeedsDirector() bool {
-	return c.Layer7 == nil || c.Director != nil || len(c.Services) > 0 || len(c.Settings) > 0 || len(c.Roles) > 0 || c.Replication != nil
+// NamesDirector reports whether a configuration says anything of a director.
+func (c *Config) NamesDirector() bool {
+	return c.Director != nil || len(c.Services) > 0 || len(c.Settings) > 0 || len(c.Roles) > 0 || c.Replication != nil
 }
 
 // Server is a real server of a service.

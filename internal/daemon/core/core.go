@@ -68,7 +68,7 @@ type Hook struct {
 // does already. The table does not say it of all: while clients get the sorry server, or
 // without a share of its weight, a server that is up is down there.
 func (m Memory) Down(c *config.Config, down map[operator.ServerID]bool, now time.Time) {
-	for _, s := range c.Services {
+	for s := range c.Pools() {
 		if m.Lost[s.ID()] && s.Sorry != nil {
 			continue
 		}

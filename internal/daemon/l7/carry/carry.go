@@ -280,6 +280,8 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 		if _, err := haproxy.Check(checking, k.Program, config, w.States, k.options(w.Draining)); err != nil {
 			return k.refuse(w.Config, err)
 		}
+		// The supervisor may have published meanwhile, as it was started without a configuration.
+		plan, published = k.plan(files, w)
 	}
 	if !published {
 		if err := publish(k.Dir, files); err != nil {
@@ -299,19 +301,24 @@ func (k *Keeper) refuse(c *l7.Config, err error) error {
 func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) {
 	published = isPublished(k.Dir, files)
 	to := runtime.Side{Config: w.Config, States: w.States}
+	from := k.loaded
+	if from == nil {
+		from = k.recall()
+	}
 	switch {
-	case k.loaded != nil:
-		p = runtime.Changes(k.loaded.Side, to, k.version, haproxy.Arguments(k.version))
-		if k.loaded.draining != w.Draining {
+	case from != nil:
+		p = runtime.Changes(from.Side, to, k.version, haproxy.Arguments(k.version))
+		if k.loaded == nil {
+			// The last daemon may have been killed before HAProxy had followed.
+			p.Commands = append(append(p.Commands, states(w)...), drainNode(w.Draining)...)
+		}
+		if from.draining != w.Draining {
 			p.Commands = append(p.Commands, drainNode(w.Draining)...)
 			if w.Draining {
 				// Clients of HTTP/2 are told to go (GOAWAY) by a worker that ends, and only by that.
 				p.Reload = append(p.Reload, "the node is drained")
 			}
 		}
-	case published && supervise.IsLoaded(k.Dir):
-		// Of a daemon that was killed before HAProxy had followed.
-		p.Commands = append(states(w), drainNode(w.Draining)...)
 	case published:
 		p.Reload = []string{"what was published last is not loaded yet"}
 	default:

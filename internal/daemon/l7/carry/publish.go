@@ -26,7 +26,12 @@ func options(dir string, v haproxy.Version, draining bool) haproxy.Options {
 
 // render renders a configuration, and if there is one that of HAProxy's own checks.
 func (k *Keeper) render(c *l7.Config, w *Wanted) ([]file, error) {
-	return render(c, w.States, k.options(w.Draining))
+	files, err := render(c, w.States, k.options(w.Draining))
+	if err != nil {
+		return nil, err
+	}
+	side, err := sideFile(w, k.version.Text)
+	return append(files, side), err
 }
 
 func render(c *l7.Config, states l7.States, o haproxy.Options) (files []file, err error) {
@@ -96,12 +101,23 @@ func First(ctx context.Context, dir, program string, c *l7.Config) error {
 	}
 	certificates := newCertificates(dir)
 	certificates.look(c)
-	if c, err = certificates.use(c); err != nil {
-		return err
-	}
-	files, err := render(c, nil, options(dir, v, false))
+	copied, err := certificates.use(c)
 	if err != nil {
 		return err
 	}
-	return publish(dir, files)
+	states := l7.States{}
+	for i := range c.Backends {
+		for _, s := range c.Backends[i].Servers {
+			states[l7.ServerID{Backend: c.Backends[i].Name, Server: s.Name}] = l7.State{Weight: s.Weight}
+		}
+	}
+	files, err := render(copied, states, options(dir, v, false))
+	if err != nil {
+		return err
+	}
+	side, err := sideFile(&Wanted{Config: c, States: states}, v.Text)
+	if err != nil {
+		return err
+	}
+	return publish(dir, append(files, side))
 }

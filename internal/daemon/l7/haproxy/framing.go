@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package haproxy
+
+// framing refuses what HAProxy 2.6 passes on, and a server may understand in another way. HAProxy
+// itself refuses the other requests whose end is ambiguous (TestSmuggling).
+func (r *render) framing() {
+	for _, condition := range []string{
+		// It takes 2^64 for 0: a length of more than 18 digits is no length.
+		"{ req.fhdr(content-length) -m len 19:4096 }",
+		// RFC 9112, section 6.1: HTTP/1.0 has no transfer coding.
+		"{ req.ver 1.0 } { req.fhdr(transfer-encoding) -m found }",
+		// RFC 9110, section 5.5.
+		`{ req.hdrs -m reg '\x00' }`,
+	} {
+		r.line("http-request deny deny_status 400 if", condition)
+	}
+}
