@@ -26,7 +26,7 @@ func TestLayer7Clients(t *testing.T) {
 		{"ab with TLS", "ab -q -n 50 -c 5 " + secure, []string{"Complete requests:      50", "Failed requests:        0"}},
 		{"siege", "siege --no-parser -b -c 5 -r 20 " + plain, []string{`"transactions":`, "100,", `"failed_transactions":`}},
 		{"wrk", "wrk -t1 -c10 -d1s " + plain, []string{"requests in"}},
-		{"httperf", "httperf --hog --server 127.0.0.1 --port 8080 --uri / --num-conns 100 --rate 200", []string{"replies 100", "errors: total 0"}},
+		{"httperf", "httperf --hog --server 127.0.0.1 --port 8080 --uri / --num-conns 100 --rate 200", []string{"replies 100", "Errors: total 0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			words := strings.Fields(c.command)

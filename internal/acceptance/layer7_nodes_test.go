@@ -87,7 +87,7 @@ func TestLayer7Nodes(t *testing.T) {
 				nodes[1].servers[i].Close()
 			}
 			nodes[0].await("n1 alone", func() bool { return who(10) == "n1" })
-			if said := k.do("why", "--url", url+"/cart", "--client", got); !strings.Contains(said, "shop") || !strings.Contains(said, "n1") && !strings.Contains(said, k.Servers[0].Addr[family].String()) {
+			if said := k.do("why", "--url", url+"/cart", "--client", got); !strings.Contains(said, "scheduler rr") || !strings.Contains(said, "would choose "+netip.AddrPortFrom(k.Servers[0].Addr[family], 8080).String()) {
 				t.Errorf("why says\n%s", said)
 			}
 		})

@@ -324,8 +324,9 @@ func TestLayer7Killed(t *testing.T) {
 	}
 	client := w.host.Client(false)
 	w.await("requests are answered again", func() bool {
+		s := w.haproxy() // the old worker may reply for a moment
 		_, err := haproxytest.Get(client, "http://"+webPlain+"/")
-		return err == nil && w.haproxy().HAProxy != now.HAProxy
+		return err == nil && s.HAProxy != now.HAProxy && s.Phase == supervise.Running
 	})
 	if took := time.Since(died); took > 2*time.Second {
 		t.Errorf("HAProxy was back after %v", took)

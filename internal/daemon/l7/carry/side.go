@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/supervise"
 )
@@ -42,12 +43,9 @@ func sideFile(w *Wanted, version string) (file, error) {
 	return file{sideName, string(text)}, err
 }
 
-// readSide is what was published last; nil: nothing, or by another version of this program.
-func readSide(dir string) *side {
-	at := supervise.Published(dir)
-	if filepath.Base(at) == supervise.Fallback {
-		at = filepath.Dir(at)
-	}
+// readSide is what a configuration was rendered from; nil: there is none, or another version of this
+// program rendered it.
+func readSide(at string) *side {
 	text, err := os.ReadFile(filepath.Join(at, sideName))
 	var s side
 	if err != nil || json.Unmarshal(text, &s) != nil || s.Config == nil {
@@ -66,19 +64,26 @@ func (s *side) states() l7.States {
 
 // LastStates are those that were published last; empty: there are none.
 func LastStates(dir string) l7.States {
-	if s := readSide(dir); s != nil {
+	at := supervise.Published(dir)
+	if filepath.Base(at) == supervise.Fallback {
+		at = filepath.Dir(at)
+	}
+	if s := readSide(at); s != nil {
 		return s.states()
 	}
 	return l7.States{}
 }
 
-// recall is what HAProxy has loaded, as far as the files say: it may not have followed yet what
-// was changed by commands. nil: not known.
+// recall is what HAProxy does, as far as the files say: what it has loaded, and what was published
+// since and is carried out by commands, which may not have been sent. nil: not known.
 func (k *Keeper) recall() *loaded {
-	at := supervise.Published(k.Dir)
-	s := readSide(k.Dir)
-	if s == nil || s.Version != k.version.Text || !supervise.IsLoaded(k.Dir) || filepath.Base(at) == supervise.Fallback {
+	first, last := readSide(supervise.Loaded(k.Dir)), readSide(supervise.Published(k.Dir))
+	if first == nil || last == nil || first.Version != k.version.Text || last.Version != k.version.Text || supervise.IsTrying(k.Dir) {
 		return nil
 	}
-	return &loaded{runtime.Side{Config: s.Config, States: s.states()}, s.Draining}
+	from, to := runtime.Side{Config: first.Config, States: first.states()}, runtime.Side{Config: last.Config, States: last.states()}
+	if first.Draining != last.Draining || runtime.Changes(from, to, k.version, haproxy.Arguments(k.version)).Reload != nil {
+		return nil
+	}
+	return &loaded{to, last.Draining}
 }

@@ -61,10 +61,8 @@ func Published(dir string) string {
 	return filepath.Join(dir, to)
 }
 
-// IsLoaded reports whether that is what HAProxy has loaded, or is started with.
-func IsLoaded(dir string) bool {
-	return target(dir, running) == target(dir, wanted) && target(dir, previous) == ""
-}
+// IsTrying reports whether it is not known yet if HAProxy accepts what it was told to load.
+func IsTrying(dir string) bool { return target(dir, previous) != "" }
 
 // AccessLog is the FIFO that HAProxy writes access logs to.
 func AccessLog(dir string) string { return filepath.Join(dir, "access.fifo") }
