@@ -4,7 +4,6 @@ package director
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 
 	"imbang/internal/bpfobj"
@@ -36,16 +35,13 @@ func (d *Director) source(s model.Server) (bpfobj.LbAddress, error) {
 // isOwn reports whether an address is one of this network namespace's devices.
 func (d *Director) isOwn(a netip.Addr) (bool, error) {
 	if d.own == nil {
-		all, err := net.InterfaceAddrs()
+		all, err := host.OwnAddresses()
 		if err != nil {
 			return false, fmt.Errorf("the director's own addresses: %w", err)
 		}
 		d.own = map[netip.Addr]bool{}
-		for _, one := range all {
-			if prefix, ok := one.(*net.IPNet); ok {
-				a, _ := netip.AddrFromSlice(prefix.IP)
-				d.own[a.Unmap()] = true
-			}
+		for _, a := range all {
+			d.own[a] = true
 		}
 	}
 	return d.own[a], nil

@@ -46,6 +46,26 @@ func FindAddress(dev string, a netip.Addr) (p netip.Prefix, has bool, err error)
 	return p, false, nil
 }
 
+// OwnAddresses are all addresses of the devices of the calling thread's network namespace.
+// They are asked for by family: a question about all families waits for the kernel's lock
+// of all devices (rtnl_dump_all), which whoever removes a namespace holds for long; since
+// Linux 6.9 one about a family does not.
+func OwnAddresses() ([]netip.Addr, error) {
+	var own []netip.Addr
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		all, err := untilWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
+		if err != nil {
+			return nil, fmt.Errorf("list addresses: %w", err)
+		}
+		for _, one := range all {
+			if a, ok := netip.AddrFromSlice(one.IP); ok {
+				own = append(own, a.Unmap())
+			}
+		}
+	}
+	return own, nil
+}
+
 // AddAddress gives a device of the calling thread's network namespace an address. IPv6
 // ones are usable at once, without duplicate address detection.
 func AddAddress(dev string, p netip.Prefix) error {
