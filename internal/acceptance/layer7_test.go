@@ -445,6 +445,39 @@ func TestLayer7Refused(t *testing.T) {
 	})
 }
 
+// A port that another program has: the alarm says so until HAProxy has it.
+func TestLayer7PortTaken(t *testing.T) {
+	h := haproxytest.New(t)
+	other := h.Serve("other", webPlain)
+	w := &proxied{t: t, host: h, dir: t.TempDir()}
+	for i := 1; i <= 3; i++ {
+		w.servers = append(w.servers, h.Serve(fmt.Sprintf("s%d", i), fmt.Sprintf("127.0.1.%d:8000", i)))
+	}
+	w.certificate(haproxytest.Certificate(t, "first.example"))
+	w.configure(webConfig("", webServers...))
+	t.Cleanup(w.end)
+	w.startDaemon()
+	w.proxy = w.begin("proxy", "-c", w.path("imbang.yaml"), "--grace", "1s")
+	alarm := func() string {
+		for _, a := range w.status().Alarms {
+			if a.Name == "proxy" {
+				return a.Text
+			}
+		}
+		return ""
+	}
+	w.await("the alarm", func() bool {
+		return strings.HasPrefix(alarm(), "HAProxy does not run, and is started again and again: ") && strings.Contains(alarm(), "for frontend shop: cannot bind socket (Address already in use) for ["+webPlain+"]")
+	})
+	if said := w.do("status"); !strings.Contains(said, "  waiting  ") {
+		t.Errorf("status says %q", said)
+	}
+	other.Close()
+	w.await("HAProxy runs", func() bool { return w.haproxy().Phase == supervise.Running })
+	w.await("the alarm ends", func() bool { return alarm() == "" })
+	w.get(6)
+}
+
 // Once the daemon has not been there for long, HAProxy checks the servers itself, until the daemon
 // is back.
 func TestLayer7Fallback(t *testing.T) {

@@ -84,6 +84,7 @@ type Keeper struct {
 	loaded       *loaded // nil: not known
 	refused      *l7.Config
 	refusal      error
+	failed       time.Time         // since when HAProxy waits to be started; zero: it does not
 	deletes      []runtime.Command // of servers that still have connections
 }
 
@@ -203,6 +204,9 @@ func (k *Keeper) run(ctx context.Context) {
 			}
 		}
 		k.delete(ctx)
+		if err == nil {
+			err = k.failing(ctx)
+		}
 		k.report(number, err)
 	}
 }
@@ -220,6 +224,23 @@ func (k *Keeper) strayed() bool {
 	}
 	c.Close()
 	return false
+}
+
+// failing says why HAProxy, which was told what to do, does not do it: it is started again and again.
+// One that has ended once is back within a second.
+func (k *Keeper) failing(ctx context.Context) error {
+	s, err := supervise.Ask(ctx, k.Dir, supervise.DoStatus)
+	if err != nil || s.Phase != supervise.Waiting {
+		k.failed = time.Time{}
+		return nil // what is wrong with its supervisor is said by the next step
+	}
+	if k.failed.IsZero() {
+		k.failed = time.Now()
+	}
+	if time.Since(k.failed) < pace {
+		return nil
+	}
+	return fmt.Errorf("HAProxy does not run, and is started again and again: %s", strings.ReplaceAll(strings.TrimSpace(s.LastEnd), "\n", "; "))
 }
 
 // step carries out.
