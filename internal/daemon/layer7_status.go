@@ -5,11 +5,14 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/core"
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/supervise"
 	"imbang/internal/daemon/operator"
@@ -21,7 +24,7 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 	if c == nil {
 		return nil
 	}
-	p := &api.Proxy{Workers: []int{}, Old: []int{}, Listeners: []api.Listener{}, Backends: []api.Service{}}
+	p := &api.Proxy{Workers: []int{}, Old: []int{}, Listeners: []api.Listener{}, Backends: []api.Service{}, Certificates: []api.Certificate{}}
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
 		one := api.Listener{Name: l.Name, TLS: l.TLS != nil, Bind: []string{}}
@@ -33,12 +36,29 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 	if d.layer7.keeper != nil {
 		s := d.layer7.keeper.Status()
 		p.Version, p.Reloads, p.Because, p.Error = s.Version, s.Reloads, s.Why, s.Problem
+		p.Certificates = certificatesOf(c.Listeners, s)
 	}
 	if o := d.layer7.order.Drain; o != nil {
 		p.Drain = order(o.Order)
 		p.Drain.Deadline = o.Deadline
 	}
 	return p
+}
+
+// certificatesOf are the files that listeners name, each once.
+func certificatesOf(listeners []l7.Listener, s carry.Status) []api.Certificate {
+	all := []api.Certificate{}
+	for i := range listeners {
+		if listeners[i].TLS == nil {
+			continue
+		}
+		for _, file := range listeners[i].TLS.Certificates {
+			if !slices.ContainsFunc(all, func(c api.Certificate) bool { return c.File == file }) {
+				all = append(all, api.Certificate{File: file, Expires: s.Expiries[file], Error: s.Certificates[file]})
+			}
+		}
+	}
+	return all
 }
 
 // backendStatus is a backend without what HAProxy says.

@@ -60,17 +60,25 @@ type Status struct {
 // Proxy is layer 7: HAProxy, as it carries out listeners and backends. What HAProxy says is missing
 // while it does not reply.
 type Proxy struct {
-	State     string     `json:"state"`             // of HAProxy: waiting, starting, running, reloading, stopping, or none: imbang proxy does not run
-	Version   string     `json:"version,omitempty"` // of HAProxy
-	Workers   []int      `json:"workers"`           // processes
-	Old       []int      `json:"old_workers"`       // processes that still have connections of an earlier configuration, at the last reload
-	Starts    int        `json:"starts"`            // of HAProxy, since imbang proxy was started
-	Reloads   int        `json:"reloads"`           // since the daemon was started
-	Because   []string   `json:"because,omitempty"` // of the last reload: what has no command
-	Error     string     `json:"error,omitempty"`   // why HAProxy does not do what is wanted
-	Drain     *Order     `json:"drain,omitempty"`   // this node gets no new clients
-	Listeners []Listener `json:"listeners"`
-	Backends  []Service  `json:"backends"`
+	State        string        `json:"state"`             // of HAProxy: waiting, starting, running, reloading, stopping, or none: imbang proxy does not run
+	Version      string        `json:"version,omitempty"` // of HAProxy
+	Workers      []int         `json:"workers"`           // processes
+	Old          []int         `json:"old_workers"`       // processes that still have connections of an earlier configuration, at the last reload
+	Starts       int           `json:"starts"`            // of HAProxy, since imbang proxy was started
+	Reloads      int           `json:"reloads"`           // since the daemon was started
+	Because      []string      `json:"because,omitempty"` // of the last reload: what has no command
+	Error        string        `json:"error,omitempty"`   // why HAProxy does not do what is wanted
+	Drain        *Order        `json:"drain,omitempty"`   // this node gets no new clients
+	Listeners    []Listener    `json:"listeners"`
+	Backends     []Service     `json:"backends"`
+	Certificates []Certificate `json:"certificates"`
+}
+
+// Certificate is a file that listeners name.
+type Certificate struct {
+	File    string    `json:"file"`
+	Expires time.Time `json:"expires,omitzero"` // that which HAProxy uses
+	Error   string    `json:"error,omitempty"`  // why the file is not used: HAProxy goes on with its last good content
 }
 
 // All are the services and the backends.

@@ -57,8 +57,9 @@ type Status struct {
 	Problem string
 	// Certificates are problems of files, by name: HAProxy goes on with what they had before.
 	Certificates map[string]string
-	Reloads      int      // by this Keeper
-	Why          []string // of the last one
+	Expiries     map[string]time.Time // of the certificates that are in use, by file
+	Reloads      int                  // by this Keeper
+	Why          []string             // of the last one
 }
 
 // Keeper carries out.
@@ -442,6 +443,9 @@ func (k *Keeper) report(number uint64, err error) {
 	k.done = number
 	k.status.Version, k.detected = k.version.Text, k.version
 	k.status.Certificates = k.certificates.problems()
+	if k.wanted != nil {
+		k.status.Expiries = k.certificates.expiries(k.wanted.Config)
+	}
 	k.status.Problem = ""
 	if err != nil {
 		k.status.Problem = err.Error()
