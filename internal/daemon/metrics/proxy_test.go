@@ -24,7 +24,7 @@ func TestProxyMetrics(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(New(func() (*Snapshot, error) { return s, nil }, false))
 	const want = `
-# HELP imbang_alarm 1 while something keeps the daemon from doing what the configuration says; imbang status says what.
+# HELP imbang_alarm 1 for each alarm that is raised.
 # TYPE imbang_alarm gauge
 imbang_alarm{alarm="certificate"} 1
 # HELP imbang_backend_sessions Sessions of the server of a backend.
