@@ -26,6 +26,7 @@ type proxied struct {
 	host    *haproxytest.Host
 	dir     string
 	servers []*haproxytest.Server
+	program string // imbang
 	daemon  *exec.Cmd
 	proxy   *exec.Cmd
 }
@@ -74,16 +75,28 @@ func newProxied(t *testing.T, config string) *proxied {
 // proxiedIn makes it in a namespace. Replies are the servers' names, which begin with a prefix.
 func proxiedIn(t *testing.T, h *haproxytest.Host, prefix, config string) *proxied {
 	t.Helper()
-	w := &proxied{t: t, host: h, dir: t.TempDir()}
+	w := prepared(t, h, prefix)
+	w.configure(config)
+	w.start()
+	return w
+}
+
+// prepared has servers and a certificate, and no configuration yet.
+func prepared(t *testing.T, h *haproxytest.Host, prefix string) *proxied {
+	t.Helper()
+	w := &proxied{t: t, host: h, dir: t.TempDir(), program: executable}
 	for i := 1; i <= 3; i++ {
 		w.servers = append(w.servers, h.Serve(fmt.Sprintf("%s%d", prefix, i), fmt.Sprintf("127.0.1.%d:8000", i)))
 	}
 	w.certificate(haproxytest.Certificate(t, "first.example"))
-	w.configure(config)
-	t.Cleanup(w.end)
+	return w
+}
+
+func (w *proxied) start() {
+	w.t.Helper()
+	w.t.Cleanup(w.end)
 	w.startDaemon()
 	w.startProxy()
-	return w
 }
 
 func (w *proxied) path(name string) string { return filepath.Join(w.dir, name) }
@@ -110,7 +123,7 @@ func (w *proxied) begin(args ...string) *exec.Cmd {
 		w.t.Fatal(err)
 	}
 	defer log.Close()
-	c := exec.Command(executable, args...)
+	c := exec.Command(w.program, args...)
 	c.Stderr = log
 	w.host.Start(c)
 	return c

@@ -14,8 +14,8 @@ import (
 	"imbang/internal/daemon/operator"
 )
 
-// followed is what HAProxy is to have done before an order's reply: afterwards no request of a new
-// session goes to a server that is drained.
+// followed is what HAProxy is to have done before a reply: afterwards no request of a new session
+// goes to a server that is drained or removed.
 type followed struct {
 	keeper  *carry.Keeper
 	number  uint64
@@ -26,17 +26,35 @@ type followed struct {
 // followTime is how long a reply waits for HAProxy.
 const followTime = 15 * time.Second
 
+// following is what HAProxy was told last. It is called by the loop.
+func (d *Daemon) following() followed {
+	return followed{keeper: d.layer7.keeper, number: d.layer7.number, dir: d.layer7.dir}
+}
+
+// warnings waits until HAProxy has followed. It is not called by the loop.
+func (f followed) warnings(kept string) []string {
+	if f.keeper == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), followTime)
+	defer cancel()
+	if err := f.keeper.Wait(ctx, f.number); err != nil {
+		return []string{notFollowed(kept, err)}
+	}
+	return nil
+}
+
 // followed is of the servers of backends in a reply. It is called by the loop.
 func (d *Daemon) followed(reply *api.OrderReply) (f followed) {
 	if d.layer7.keeper == nil {
 		return f
 	}
+	f = d.following()
 	for _, t := range reply.Servers {
 		if id, err := operator.ParseServiceID(t.Key); err == nil && id.Backend != "" {
 			f.servers = append(f.servers, l7.ServerID{Backend: id.Backend, Server: t.Server})
 		}
 	}
-	f.keeper, f.number, f.dir = d.layer7.keeper, d.layer7.number, d.layer7.dir
 	return f
 }
 
@@ -46,12 +64,12 @@ func (f followed) await(reply *api.OrderReply) {
 	if len(f.servers) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), followTime)
-	defer cancel()
-	if err := f.keeper.Wait(ctx, f.number); err != nil {
-		reply.Warnings = append(reply.Warnings, notFollowed(err))
+	if warnings := f.warnings(orderKept); len(warnings) > 0 {
+		reply.Warnings = append(reply.Warnings, warnings...)
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), followTime)
+	defer cancel()
 	master := &runtime.Master{Client: runtime.Client{Path: supervise.MasterSocket(f.dir)}}
 	streams, err := master.Streams(ctx, f.servers...)
 	if err != nil {
