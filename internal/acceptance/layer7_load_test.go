@@ -55,17 +55,19 @@ func watchLoad(t *testing.T, load *haproxytest.Load) *watched { return &watched{
 
 // while notes what is done.
 func (w *watched) while(format string, args ...any) (end func()) {
-	return w.note(&w.done, fmt.Sprintf(format, args...))
+	return w.note(&w.done, fmt.Sprintf(format, args...), time.Now())
 }
 
-// without notes that a server gets no request from now on until the end.
-func (w *watched) without(server string) (end func()) { return w.note(&w.out, server) }
+// without notes that a server gets no request from a time on until the end.
+func (w *watched) without(server string, from time.Time) (end func()) {
+	return w.note(&w.out, server, from)
+}
 
-func (w *watched) note(to *[]span, what string) func() {
+func (w *watched) note(to *[]span, what string, from time.Time) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := len(*to)
-	*to = append(*to, span{what: what, begin: time.Now()})
+	*to = append(*to, span{what: what, begin: from})
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -98,12 +100,9 @@ func (w *watched) finish() (failed []haproxytest.Request) {
 		if r.End.Sub(r.Begin) > longest.End.Sub(longest.Begin) {
 			longest = r
 		}
-		for i := range w.out {
-			// A request that began before the end may have been sent after it.
-			if s := &w.out[i]; s.what == r.Reply && s.begin.Before(r.Begin) && (s.end.IsZero() || s.end.After(r.End)) {
-				w.t.Errorf("%s got a request of %s %v after it was to get none, during: %s", r.Reply, r.Visitor, r.Begin.Sub(s.begin), w.doing(r.Begin, r.End))
-			}
-		}
+	}
+	for i := range w.out {
+		w.late(&w.out[i], all)
 	}
 	for _, v := range visitors() {
 		if kinds[v.Name] == 0 {
@@ -118,6 +117,23 @@ func (w *watched) finish() (failed []haproxytest.Request) {
 		w.t.Errorf("the rate was not constant: %d of %d requests were not sent", unsent, unsent+len(all))
 	}
 	return failed
+}
+
+// late fails the test if a server got requests that began when it was to get none.
+func (w *watched) late(s *span, all []haproxytest.Request) {
+	w.t.Helper()
+	var late []haproxytest.Request
+	for _, r := range all {
+		// One that began before the end may have been sent after it.
+		if s.what == r.Reply && s.begin.Before(r.Begin) && (s.end.IsZero() || s.end.After(r.End)) {
+			late = append(late, r)
+		}
+	}
+	if len(late) > 0 {
+		r := late[len(late)-1]
+		w.t.Errorf("%s got %d requests after it was to get none, the last one, of %s, after %v, during: %s",
+			s.what, len(late), r.Visitor, r.Begin.Sub(s.begin).Round(time.Millisecond), w.doing(r.Begin, r.End))
+	}
 }
 
 // none fails the test for each request that failed.

@@ -24,7 +24,7 @@ type lossless struct {
 	carts []*haproxytest.Server
 }
 
-func newLossless(t *testing.T) *lossless {
+func newLossless(t *testing.T, prepare ...func(*lossless)) *lossless {
 	t.Helper()
 	h := haproxytest.New(t)
 	l := &lossless{proxied: prepared(t, h, "s"), t: t, shop: shop{retries: 1, address: 4}}
@@ -36,6 +36,9 @@ func newLossless(t *testing.T) *lossless {
 	l.program = l.path("imbang")
 	l.install()
 	l.configure(l.shop.text())
+	for _, one := range prepare {
+		one(l)
+	}
 	l.start()
 	l.await("all are up", func() bool { return !strings.Contains(l.everyState(), "down") })
 	l.watched = watchLoad(t, h.LoadOf(loadRate, visitors()...))
@@ -136,7 +139,7 @@ func (l *lossless) change(i int) {
 		end := l.while("change %d: drain", i)
 		l.do("drain", "s1")
 		end()
-		l.back = l.without("s1")
+		l.back = l.without("s1", time.Now())
 		time.Sleep(20 * time.Millisecond)
 	case 2:
 		l.back()
@@ -158,7 +161,7 @@ func (l *lossless) change(i int) {
 		name := fmt.Sprintf("k%d", 1+i/7%3)
 		defer l.while("change %d: drain of %s, which clients have a cookie of", i, name)()
 		l.do("drain", name)
-		back := l.without(name)
+		back := l.without(name, time.Now())
 		time.Sleep(20 * time.Millisecond)
 		back()
 		l.do("enable", name)

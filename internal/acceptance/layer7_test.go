@@ -27,6 +27,7 @@ type proxied struct {
 	dir     string
 	servers []*haproxytest.Server
 	program string // imbang
+	search  string // of programs, before PATH; "": nowhere else
 	daemon  *exec.Cmd
 	proxy   *exec.Cmd
 }
@@ -125,6 +126,9 @@ func (w *proxied) begin(args ...string) *exec.Cmd {
 	defer log.Close()
 	c := exec.Command(w.program, args...)
 	c.Stderr = log
+	if w.search != "" {
+		c.Env = append(os.Environ(), "PATH="+w.search+":"+os.Getenv("PATH"))
+	}
 	w.host.Start(c)
 	return c
 }
