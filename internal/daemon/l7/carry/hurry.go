@@ -20,7 +20,8 @@ const (
 
 // during runs a step, in a goroutine of its own. Servers that are wanted out of use since the step
 // began are taken out of use meanwhile. Those commands are repeated until the step ends, as a worker
-// may begin in the middle of it; the next step sets the states of these servers in any case.
+// may begin in the middle of it, which has read its configuration before: the first of its requests
+// may go to such a server. The next step sets the states of these servers in any case.
 func (k *Keeper) during(ctx context.Context, w *Wanted, number uint64, step func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- step() }()
@@ -56,10 +57,12 @@ func (k *Keeper) during(ctx context.Context, w *Wanted, number uint64, step func
 func urgent(from, to l7.States, sent map[l7.ServerID]bool) (commands []runtime.Command) {
 	for id, state := range to {
 		was, known := from[id]
-		if known && state.Health != l7.Up && state.Health != was.Health {
+		switch {
+		case sent[id]:
+			// What is under way at it was ended before.
+			commands = append(commands, runtime.SetHealth(id, state.Health)[0])
+		case known && state.Health != l7.Up && state.Health != was.Health:
 			sent[id] = true
-		}
-		if sent[id] {
 			commands = append(commands, runtime.SetHealth(id, state.Health)...)
 		}
 	}

@@ -80,9 +80,8 @@ func TestDuring(t *testing.T) {
 	failed := errors.New("the step failed")
 	err := k.during(t.Context(), first, number, func() error {
 		k.Set(wanted(down, up))
-		haproxy.await(t, "set server web/a state maint")
-		haproxy.await(t, "set server web/a state maint") // by now the worker may be another one
 		haproxy.await(t, "shutdown sessions server web/a")
+		haproxy.await(t, "set server web/a state maint") // by now the worker may be another one
 		k.Set(wanted(up, up))
 		haproxy.await(t, "set server web/a state ready")
 		return failed

@@ -111,17 +111,34 @@ func (h *Host) Dial(_ context.Context, network, address string) (c net.Conn, err
 
 // Server is one that HAProxy sends requests to. It replies with its name.
 type Server struct {
-	Name     string
-	requests atomic.Int64
-	sick     atomic.Bool
-	close    func()
+	Name  string
+	mu    sync.Mutex
+	times []time.Time // of requests
+	sick  atomic.Bool
+	close func()
 }
 
 // Close ends it, with its connections.
 func (s *Server) Close() { s.close() }
 
 // Requests that it got.
-func (s *Server) Requests() int64 { return s.requests.Load() }
+func (s *Server) Requests() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.times))
+}
+
+// Between are the times of requests after one time and before another.
+func (s *Server) Between(begin, end time.Time) (times []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.times {
+		if t.After(begin) && t.Before(end) {
+			times = append(times, t)
+		}
+	}
+	return times
+}
 
 // SetSick has requests for /health fail, or not any more; others are answered all the same.
 func (s *Server) SetSick(sick bool) { s.sick.Store(sick) }
@@ -146,7 +163,9 @@ func (h *Host) Serve(name, address string) *Server {
 			}
 			return
 		}
-		s.requests.Add(1)
+		s.mu.Lock()
+		s.times = append(s.times, time.Now())
+		s.mu.Unlock()
 		if r.URL.Path == "/slow" {
 			d, _ := time.ParseDuration(r.URL.RawQuery)
 			time.Sleep(d)
