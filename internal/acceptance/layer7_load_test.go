@@ -152,6 +152,7 @@ type shop struct {
 	retries int      // of the backend web: a change is a reload
 	servers []string // of web beside the first three
 	address int      // of these
+	request string   // timeout of requests; "": the default
 }
 
 func (s *shop) text() string {
@@ -174,6 +175,9 @@ backends:
     checks: [web]
     servers:
 `
+	if s.request != "" {
+		t = strings.ReplaceAll(t, "    backend: web\n", "    backend: web\n    timeouts: {request: "+s.request+"}\n")
+	}
 	for i := range 3 {
 		t += fmt.Sprintf("      - {name: k%d, address: \"127.0.1.%d:8001\"}\n", i+1, i+1)
 	}
