@@ -206,3 +206,48 @@ func (l *lossless) upgrade(i int) {
 	l.shop.retries = 2 + l.shop.retries%5
 	l.apply()
 }
+
+// When HAProxy is killed, only what was under way fails, and what comes until it is back, which takes
+// less than 1 s. A server that was found down, or drained, gets no request then either.
+func TestLayer7HAProxyKilled(t *testing.T) {
+	for _, what := range []string{"master", "worker"} {
+		t.Run(what, func(t *testing.T) {
+			l := newLossless(t)
+			l.servers[0].SetSick(true)
+			l.do("drain", "s2")
+			l.await("s1 is down, and s2 drained", func() bool { return strings.Contains(l.everyState(), "s1 down, s2 drain") })
+			defer l.without("s1", time.Now())()
+			defer l.without("s2", time.Now())()
+			time.Sleep(200 * time.Millisecond)
+			is := l.haproxy()
+			pid := is.HAProxy
+			if what == "worker" {
+				pid = is.Workers[0]
+			}
+			killed := time.Now()
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			l.await("HAProxy is back", func() bool { s := l.haproxy(); return s.Phase == supervise.Running && s.HAProxy != is.HAProxy })
+			time.Sleep(500 * time.Millisecond)
+			failed := l.finish()
+			if len(failed) == 0 {
+				t.Fatal("no request failed: was HAProxy killed?")
+			}
+			last := killed
+			for _, r := range failed {
+				if r.End.Before(killed) {
+					t.Errorf("a request of %s failed %v before: %v", r.Visitor, killed.Sub(r.End), r.Err)
+				}
+				if r.End.After(last) {
+					last = r.End
+				}
+			}
+			if took := last.Sub(killed); took > time.Second {
+				t.Errorf("the last request failed %v after it was killed", took)
+			} else {
+				t.Logf("%d requests failed, the last one after %v", len(failed), took)
+			}
+		})
+	}
+}
