@@ -4,5 +4,10 @@
 
 package acceptance
 
+import "time"
+
+// backTime is how long HAProxy may be away after it was killed.
+const backTime = time.Second
+
 // layer7Amounts are those of make check-proxy.
 func layer7Amounts() (reloads, changes, certificates, upgrades int) { return 100, 1000, 100, 20 }

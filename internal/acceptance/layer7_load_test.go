@@ -51,7 +51,7 @@ type watched struct {
 	out  []span // of servers by name, which must get no request
 }
 
-func watchLoad(t *testing.T, load *haproxytest.Load) *watched { return &watched{t: t, load: load} }
+func watchLoad(t *testing.T) *watched { return &watched{t: t} }
 
 // while notes what is done.
 func (w *watched) while(format string, args ...any) (end func()) {

@@ -4,6 +4,7 @@ package haproxytest
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -138,4 +139,27 @@ func (l *Load) Unsent() int {
 // Failed are those with an error.
 func Failed(all []Request) []Request {
 	return slices.DeleteFunc(slices.Clone(all), func(r Request) bool { return r.Err == nil })
+}
+
+// clientTime is for a client to notice that its connection has ended.
+const clientTime = 50 * time.Millisecond
+
+// NotUnderWay says why requests that failed were not all under way at one moment; "": they were.
+func NotUnderWay(failed []Request) string {
+	if len(failed) == 0 {
+		return ""
+	}
+	first, last := failed[0], failed[0] // that ended first, and that began last
+	for _, r := range failed {
+		if r.End.Before(first.End) {
+			first = r
+		}
+		if r.Begin.After(last.Begin) {
+			last = r
+		}
+	}
+	if after := last.Begin.Sub(first.End); after > clientTime {
+		return fmt.Sprintf("of %d requests that failed, one began %v after another one had failed: %v, and %v", len(failed), after, last.Err, first.Err)
+	}
+	return ""
 }
