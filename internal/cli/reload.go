@@ -73,9 +73,9 @@ func newReloadCommand() *cobra.Command {
 and change the table as the file says: no more than differs. A file that is not
 valid changes nothing, and neither does one that deletes more servers than its
 key daemon.max_removed allows, without --force. imbang plan shows the changes
-before. Replication is started again if its key file has another key. It returns when HAProxy
-has followed, if there are listeners, or with a warning if that takes longer than 15 s.
-Requires root or membership of group imbang.
+before. Replication is started again if its key file has another key. If there are
+listeners it returns when HAProxy has followed, or with a warning after 15 s. Requires
+root or membership of group imbang.
 
 The exit status is 0, 2 for a wrong command line, or 3 if it failed; then the
 table is as it was.`,
