@@ -282,6 +282,9 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 		checking, cancel := context.WithTimeout(ctx, checkTime)
 		defer cancel()
 		if _, err := haproxy.Check(checking, k.Program, config, w.States, k.options(w.Draining)); err != nil {
+			if checking.Err() != nil {
+				return err // it is tried again
+			}
 			return k.refuse(w.Config, err)
 		}
 		// The supervisor may have published meanwhile, as it was started without a configuration. And
