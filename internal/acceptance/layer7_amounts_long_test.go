@@ -11,3 +11,6 @@ const backTime = time.Second
 
 // layer7Amounts are those of make check-proxy.
 func layer7Amounts() (reloads, changes, certificates, upgrades int) { return 100, 1000, 100, 20 }
+
+// unsentShare of the requests, one of so many, may be missing from a constant rate.
+const unsentShare = 100
