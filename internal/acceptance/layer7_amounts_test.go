@@ -9,7 +9,7 @@ import "time"
 // backTime is for a machine that is busy.
 const backTime = 5 * time.Second
 
-func layer7Amounts() (reloads, changes, certificates, upgrades int) { return 2, 7, 2, 1 }
+func layer7Amounts() (reloads, changes, certificates, upgrades int) { return 2, 7, 1, 1 }
 
 // unsentShare of the requests, one of so many, may be missing from a constant rate.
 const unsentShare = 2 // a machine that is busy
