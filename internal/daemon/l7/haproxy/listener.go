@@ -32,6 +32,7 @@ func (r *render) listener(l *l7.Listener) {
 		r.line("tcp-request connection expect-proxy layer4 if { src", p.Masked().String(), "}")
 	}
 	r.log(l)
+	r.resets(l)
 	r.framing()
 	r.raw(l.Raw, false)
 	if len(l.TrustedProxies) > 0 {
