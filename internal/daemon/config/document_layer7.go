@@ -61,11 +61,12 @@ type monitorDoc struct {
 }
 
 type limitsDoc struct {
-	Connections int    `yaml:"connections" jsonschema_description:"at the same time; default no limit but proxy.max_connections"`
-	Requests    int    `yaml:"requests" jsonschema_description:"of one client within the window, that is of one IPv4 address or IPv6 network of length 64, which a trusted proxy names in X-Forwarded-For: more get the status 429; default no limit"`
-	Window      string `yaml:"window" jsonschema_description:"time in which requests are counted, 1 s to 1 h; default 10 s"`
-	Body        string `yaml:"body" jsonschema_description:"size of a request's body, such as 10 MiB: longer ones get the status 413, and those of 8 KiB or more without a declared length 411, so it is not for streams of gRPC; default no limit"`
-	Headers     string `yaml:"headers" jsonschema_description:"size of a request's line and headers, 1 KiB to 64 KiB: longer ones get the status 431, far longer ones 400; default HAProxy's, about 15 KiB"`
+	Connections       int    `yaml:"connections" jsonschema_description:"at the same time; default no limit but proxy.max_connections"`
+	ClientConnections int    `yaml:"client_connections" jsonschema_description:"of one client at the same time, that is of one IPv4 address or IPv6 network of length 64: more are closed; those of trusted_proxies are not limited; default no limit"`
+	Requests          int    `yaml:"requests" jsonschema_description:"of one client within the window, that is of one IPv4 address or IPv6 network of length 64, which a trusted proxy names in X-Forwarded-For: more get the status 429; default no limit"`
+	Window            string `yaml:"window" jsonschema_description:"time in which requests are counted, 1 s to 1 h; default 10 s"`
+	Body              string `yaml:"body" jsonschema_description:"size of a request's body, such as 10 MiB: longer ones get the status 413, and those of 8 KiB or more without a declared length 411, so it is not for streams of gRPC; default no limit"`
+	Headers           string `yaml:"headers" jsonschema_description:"size of a request's line and headers, 1 KiB to 64 KiB: longer ones get the status 431, far longer ones 400; default HAProxy's, about 15 KiB"`
 }
 
 type clientTimeoutsDoc struct {

@@ -52,7 +52,7 @@ func TestWholeLayer7(t *testing.T) {
 				AcceptProxy:    []netip.Prefix{prefix("10.0.0.0/8")},
 				TrustedProxies: []netip.Prefix{prefix("192.0.2.1/32"), prefix("2001:db8:1::/64")},
 				Monitor:        "/imbang-health", MonitorBackends: 2,
-				Limits:   l7.Limits{Connections: 10000, RequestsPerIP: 100, RateWindow: 30 * time.Second, Body: 3 << 19, Headers: 16 << 10},
+				Limits:   l7.Limits{Connections: 10000, ClientConnections: 100, RequestsPerIP: 100, RateWindow: 30 * time.Second, Body: 3 << 19, Headers: 16 << 10},
 				Timeouts: l7.Timeouts{Request: 5 * time.Second, Body: 20 * time.Second, KeepAlive: 500 * time.Millisecond, Client: 2 * time.Minute},
 				Headers:  []l7.HeaderChange{{Name: "X-Frame-Options", Reply: true, Value: "DENY"}, {Name: "Server", Reply: true}},
 				Routes: []l7.Route{

@@ -4,8 +4,10 @@ package haproxy
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"net"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -54,13 +56,13 @@ func flood(part func(i int) error) error { return forever(0, part) }
 func silence(net.Conn) error { return nil }
 
 // run opens connections, and returns after how long the last one was cut off.
-func (a attack) run(t *testing.T, p *place, connections int, patience time.Duration) (cut time.Duration) {
+func (a attack) run(t *testing.T, p *place, to string, connections int, patience time.Duration) (cut time.Duration) {
 	t.Helper()
 	began := time.Now()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for range connections {
-		c, err := p.dial("", at)
+		c, err := p.dial("", to)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,6 +119,11 @@ func TestAbuse(t *testing.T) {
 	p := newPlace(t)
 	victim := p.counters(t, servers(1, 1), 0)[0]
 	c := attacked(nil)
+	const secure = "127.0.0.1:443"
+	c.Listeners = append(c.Listeners, l7.Listener{
+		Name: "secure", Bind: addresses(secure), HTTP2: true, Timeouts: c.Listeners[0].Timeouts, Default: l7.Target{Backend: "web"},
+		TLS: &l7.TLS{Certificates: []string{filepath.Join(certificates(t), "server.pem")}},
+	})
 	p.start(t, c, nil, nil)
 	timeouts := &c.Listeners[0].Timeouts
 	// A stream ends with the timeout of the client, and its connection that of kept ones later.
@@ -164,7 +171,8 @@ func TestAbuse(t *testing.T) {
 		name string
 		attack
 		within   time.Duration
-		requests int64 // of each connection, at most, that reach the server
+		requests int64  // of each connection, at most, that reach the server
+		to       string // "": the address without TLS
 	}
 	for _, g := range []struct {
 		name        string
@@ -172,30 +180,32 @@ func TestAbuse(t *testing.T) {
 		attacks     []one
 	}{
 		{"slow", 20, []one{
-			{"silence", silence, timeouts.Request + timeouts.Client, 0}, // after 408 the client has time to close
-			{"headers", bytewise("GET / HTTP/1.1\r\nHost: a\r\nX: ", "a"), timeouts.Request, 0},
-			{"lines", bytewise("GET / HTTP/1.1\r\nHost: a\r\n", "X: a\r\n"), timeouts.Request, 0},
-			{"empty lines", bytewise("", "\r\n"), timeouts.Request, 0},
-			{"no body", sends("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"), body, 1},
-			{"no chunk", sends("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), body, 1},
-			{"silence of HTTP/2", two("", true, slow, nothing), timeouts.Request, 0},
-			{"frame", bytewise(http2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"+"\x00\x10\x00\x01\x05\x00\x00\x00\x01", "\x82"), timeouts.Request, 0},
-			{"pings", two("", true, slow, ping), timeouts.Request, 0},
-			{"pings after a request", two(getBlock, true, slow, ping), body, 1},
-			{"continuations", continued(slow, 1), timeouts.Request, 0},
-			{"no body of HTTP/2", two(postBlock, false, slow, nothing), body, 1},
-			{"pings in place of a body", two(postBlock, false, slow, ping), body, 1},
+			{"silence", silence, timeouts.Request + timeouts.Client, 0, ""}, // after 408 the client has time to close
+			{"silence in place of TLS", silence, timeouts.Client, 0, secure},
+			{"TLS", bytewise("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "a"), timeouts.Client, 0, secure},
+			{"headers", bytewise("GET / HTTP/1.1\r\nHost: a\r\nX: ", "a"), timeouts.Request, 0, ""},
+			{"lines", bytewise("GET / HTTP/1.1\r\nHost: a\r\n", "X: a\r\n"), timeouts.Request, 0, ""},
+			{"empty lines", bytewise("", "\r\n"), timeouts.Request, 0, ""},
+			{"no body", sends("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"), body, 1, ""},
+			{"no chunk", sends("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), body, 1, ""},
+			{"silence of HTTP/2", two("", true, slow, nothing), timeouts.Request, 0, ""},
+			{"frame", bytewise(http2.ClientPreface+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"+"\x00\x10\x00\x01\x05\x00\x00\x00\x01", "\x82"), timeouts.Request, 0, ""},
+			{"pings", two("", true, slow, ping), timeouts.Request, 0, ""},
+			{"pings after a request", two(getBlock, true, slow, ping), body, 1, ""},
+			{"continuations", continued(slow, 1), timeouts.Request, 0, ""},
+			{"no body of HTTP/2", two(postBlock, false, slow, nothing), body, 1, ""},
+			{"pings in place of a body", two(postBlock, false, slow, ping), body, 1, ""},
 		}},
 		{"flood", 2, []one{
-			{"pings", two("", true, flood, ping), timeouts.Request, 0},
-			{"settings", two("", true, flood, func(f *http2.Framer) error { return f.WriteSettings() }), timeouts.Request, 0},
-			{"priorities", two("", true, flood, func(f *http2.Framer) error { return f.WritePriority(1, http2.PriorityParam{}) }), timeouts.Request, 0},
-			{"long continuations", continued(flood, 1000), timeouts.Request, 0},
-			{"small continuations", continued(flood, 1), timeouts.Request, 0},
-			{"empty continuations", continued(flood, 0), timeouts.Request, 0},
-			{"empty data", two(postBlock, false, flood, func(f *http2.Framer) error { return f.WriteData(1, false, nil) }), body, 1},
-			{"streams without body", streams2(postBlock, false), body, streams},
-			{"streams whose replies are not read", streams2(getBlock, true, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}), body, streams},
+			{"pings", two("", true, flood, ping), timeouts.Request, 0, ""},
+			{"settings", two("", true, flood, func(f *http2.Framer) error { return f.WriteSettings() }), timeouts.Request, 0, ""},
+			{"priorities", two("", true, flood, func(f *http2.Framer) error { return f.WritePriority(1, http2.PriorityParam{}) }), timeouts.Request, 0, ""},
+			{"long continuations", continued(flood, 1000), timeouts.Request, 0, ""},
+			{"small continuations", continued(flood, 1), timeouts.Request, 0, ""},
+			{"empty continuations", continued(flood, 0), timeouts.Request, 0, ""},
+			{"empty data", two(postBlock, false, flood, func(f *http2.Framer) error { return f.WriteData(1, false, nil) }), body, 1, ""},
+			{"streams without body", streams2(postBlock, false), body, streams, ""},
+			{"streams whose replies are not read", streams2(getBlock, true, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}), body, streams, ""},
 		}},
 	} {
 		t.Run(g.name, func(t *testing.T) {
@@ -205,7 +215,7 @@ func TestAbuse(t *testing.T) {
 				for _, a := range g.attacks {
 					most += int64(g.connections) * a.requests
 					all.Go(func() {
-						cut := a.run(t, p, g.connections, a.within+5*time.Second)
+						cut := a.run(t, p, cmp.Or(a.to, at), g.connections, a.within+5*time.Second)
 						if t.Logf("%s: %v, expected %v", a.name, cut, a.within); cut > a.within+leeway {
 							t.Errorf("%s: cut off after %v, expected %v", a.name, cut, a.within)
 						}
