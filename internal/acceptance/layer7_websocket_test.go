@@ -46,10 +46,14 @@ func streamsConfig() string {
 `)
 }
 
-// echo is a WebSocket server that sends back what it gets, and closes as asked.
-func (w *proxied) echo() {
+// echo is a WebSocket server that sends back what it gets, and closes as asked. Other requests go to
+// others, which is false for those that it does not know.
+func (w *proxied) echo(others func(http.ResponseWriter, *http.Request) bool) {
 	w.t.Helper()
 	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if others != nil && others(rw, r) {
+			return
+		}
 		c, err := websocket.Accept(rw, r, &websocket.AcceptOptions{Subprotocols: []string{"echo"}, CompressionMode: websocket.CompressionContextTakeover})
 		if err != nil {
 			return
@@ -79,7 +83,7 @@ func (w *proxied) echo() {
 // arrive. A reload, and the end of the daemon, leave its connection.
 func TestLayer7WebSocket(t *testing.T) {
 	w := newProxied(t, streamsConfig())
-	w.echo()
+	w.echo(nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DialContext: w.host.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
