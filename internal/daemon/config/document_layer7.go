@@ -116,7 +116,7 @@ type logDoc struct {
 
 type backendDoc struct {
 	Name          string             `yaml:"name" jsonschema_description:"required; a short name, for commands and metrics"`
-	Balance       string             `yaml:"balance" jsonschema_description:"roundrobin and leastconn by weight; source, uri (path without query) and header are consistent hashes; random is the less busy of two; first fills one server after the other up to max_connections; default roundrobin" jsonschema:"enum=roundrobin,enum=leastconn,enum=source,enum=uri,enum=header,enum=random,enum=first"`
+	Balance       string             `yaml:"balance" jsonschema_description:"roundrobin and leastconn by weight; source, uri (path without query) and header are consistent hashes; random is the less busy of two; first fills one server after the other up to max_connections, without weights; default roundrobin" jsonschema:"enum=roundrobin,enum=leastconn,enum=source,enum=uri,enum=header,enum=random,enum=first"`
 	Header        string             `yaml:"header" jsonschema_description:"name of the header, for balance: header"`
 	Protocol      string             `yaml:"protocol" jsonschema_description:"to the servers: http/1.1 or h2, which gRPC requires; default http/1.1" jsonschema:"enum=http/1.1,enum=h2"`
 	TLS           *serverTLSDoc      `yaml:"tls" jsonschema_description:"TLS to the servers; without it, plain"`
@@ -160,7 +160,7 @@ type serverTimeoutsDoc struct {
 type backendServerDoc struct {
 	Name           string    `yaml:"name" jsonschema_description:"for commands, metrics and the cookie; default address and port"`
 	Address        string    `yaml:"address" jsonschema_description:"required; address and port, such as 172.16.0.2:8080"`
-	Weight         *int      `yaml:"weight" jsonschema_description:"0 to 256; default 1"`
+	Weight         *int      `yaml:"weight" jsonschema_description:"0 to 256; default 1, but 100 for all servers of a backend with balance source, uri, header or random if none of them has a weight: their shares are as exact as weights are large, with 1 within a third and with 100 within a few percent"`
 	MaxConnections int       `yaml:"max_connections" jsonschema_description:"at the same time: further requests wait; default no limit"`
 	Backup         bool      `yaml:"backup" jsonschema_description:"gets requests only while no other server is usable; default false"`
 	Checks         *[]string `yaml:"checks" jsonschema_description:"default the backend's; [] for none"`

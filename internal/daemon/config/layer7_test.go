@@ -298,3 +298,30 @@ func TestManyBackends(t *testing.T) {
 		t.Error(took)
 	}
 }
+
+// Hashes and random need large weights for even shares.
+func TestDefaultWeights(t *testing.T) {
+	for _, m := range []struct {
+		balance, first string
+		want           [2]int
+	}{
+		{"roundrobin", "", [2]int{1, 1}}, {"leastconn", "", [2]int{1, 1}},
+		{"source", "", [2]int{100, 100}}, {"uri", "", [2]int{100, 100}}, {"random", "", [2]int{100, 100}},
+		{"uri", ", weight: 2", [2]int{2, 1}}, {"roundrobin", ", weight: 2", [2]int{2, 1}},
+	} {
+		file := filepath.Join(t.TempDir(), "x.yaml")
+		text := "listeners:\n  - {name: a, bind: [\"127.0.0.1:80\"], backend: web}\nbackends:\n  - name: web\n    balance: " + m.balance +
+			"\n    servers: [{address: \"127.0.1.1:80\"" + m.first + "}, {address: \"127.0.1.2:80\"}]\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := loadLayer7(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := c.Layer7.Backends[0].Servers
+		if got := [2]int{s[0].Weight, s[1].Weight}; got != m.want {
+			t.Errorf("%s%s: weights %v, expected %v", m.balance, m.first, got, m.want)
+		}
+	}
+}
