@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -420,7 +421,7 @@ func TestLayer7Fallback(t *testing.T) {
 
 // Access logs are written, and go on in a file of the name after a rotation.
 func TestLayer7AccessLog(t *testing.T) {
-	w := newProxied(t, webConfig("", webServers...))
+	w := newProxied(t, strings.Replace(webConfig("", webServers...), "http2: true\n", "http2: true\n    log: {format: combined, file: DIR/secure.log}\n", 1))
 	lines := func(name string) int {
 		f, err := os.Open(w.path(name))
 		if err != nil {
@@ -435,8 +436,19 @@ func TestLayer7AccessLog(t *testing.T) {
 		}
 		return n
 	}
+	// What is not TLS is no request.
+	c, err := w.host.Dial(t.Context(), "tcp", webTLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(c, "GET / HTTP/1.0\r\n\r\n")
+	_, _ = io.Copy(io.Discard, c)
+	c.Close()
 	w.get(100)
 	w.await("100 lines", func() bool { return lines("access.log") == 100 })
+	if text, err := os.ReadFile(w.path("proxy.log")); err != nil || strings.Contains(string(text), "lost") {
+		t.Errorf("%v, imbang proxy said:\n%s", err, text)
+	}
 	kill(t, w.proxy, syscall.SIGKILL)
 	w.get(50)
 	w.startProxy()
