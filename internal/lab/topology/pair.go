@@ -90,6 +90,11 @@ var pairSync = netip.MustParsePrefix("192.168.78.1/24")
 // SyncAddress is the address of a director, 0 or 1, on the directors' own network.
 func SyncAddress(director int) netip.Addr { return plus(pairSync.Addr(), director) }
 
+// Own is the address of a director, 0 or 1, on the clients' network.
+func (p *Pair) Own(f Family, director int) netip.Addr {
+	return numbered(plans[f].clientGateway, directorNumber+director).Addr()
+}
+
 // own are the addresses of a director on a network.
 func (p *Pair) own(director int, bridge string) (all []netip.Prefix) {
 	if bridge == "sync" {

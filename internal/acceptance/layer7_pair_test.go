@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/l7/haproxytest"
+	"imbang/internal/host"
+	"imbang/internal/lab/topology"
+)
+
+// activePair are two hosts, each a director and a proxy node of both, and a client that reaches
+// each virtual address by one of them.
+type activePair struct {
+	t       *testing.T
+	network *topology.Pair
+	nodes   []*proxied
+	virtual map[topology.Family][2]netip.Addr
+	own     map[topology.Family][2]netip.Addr
+}
+
+// newActivePair starts them with the same file. In it, PEERS stands for what names the other one.
+func newActivePair(t *testing.T, peers string) *activePair {
+	t.Helper()
+	needRoot(t)
+	run, err := host.NewRun(topology.Prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &activePair{t: t, virtual: map[topology.Family][2]netip.Addr{}, own: map[topology.Family][2]netip.Addr{}}
+	if p.network, err = topology.BuildPair(run, topology.PairSpec{Families: topology.Families}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, d := range p.network.Directors {
+			imbang(t, d, "", "detach")
+		}
+		if err := p.network.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, f := range topology.Families {
+		first := topology.PairVirtual(f).Addr().Next()
+		p.virtual[f] = [2]netip.Addr{first, first.Next()}
+		p.own[f] = [2]netip.Addr{p.network.Own(f, 0), p.network.Own(f, 1)}
+		for i, v := range p.virtual[f] {
+			if err := p.network.Clients[0].AddRoutes(host.Route{Dst: netip.PrefixFrom(v, v.BitLen()), Via: p.own[f][i]}); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range p.network.Directors {
+				if err := d.AddAddresses("lo", netip.PrefixFrom(v, v.BitLen())); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for i, d := range p.network.Directors {
+		if err := d.Sysctl("net.ipv4.conf.all.arp_announce", "2"); err != nil {
+			t.Fatal(err)
+		}
+		p.nodes = append(p.nodes, proxiedIn(t, haproxytest.In(t, d), string("ab"[i]), p.config(peers)))
+	}
+	return p
+}
+
+// config is the file of both.
+func (p *activePair) config(peers string) string {
+	services, bind, all := "services:\n", []string{}, []string{}
+	for _, f := range topology.Families {
+		servers := []string{}
+		for i, own := range p.own[f] {
+			servers = append(servers, fmt.Sprintf("{name: n%d, address: %q}", i+1, netip.AddrPortFrom(own, 80)))
+			all = append(all, strconv.Quote(own.String()))
+		}
+		for i, v := range p.virtual[f] {
+			at := netip.AddrPortFrom(v, 80)
+			bind = append(bind, strconv.Quote(at.String()))
+			services += fmt.Sprintf("  - {name: shop%d-%s, virtual: %q, scheduler: rr, forward: direct-routing, checks: [node], servers: [%s]}\n", i+1, f, at, strings.Join(servers, ", "))
+		}
+	}
+	text := strings.Replace(webConfig(services, webServers...), `"`+webPlain+`"`, strings.Join(bind, ", "), 1)
+	text = strings.Replace(text, "checks:\n", "checks:\n  node: {http: {requests: [{path: /imbang-health, status: 200}]}, interval: 200 ms, timeout: 150 ms, rise: 2, fall: 3, jitter: 0 %}\n", 1)
+	return fmt.Sprintf("director: {client_device: %s%s}\n", topology.ClientDevice, strings.ReplaceAll(peers, "PEERS", strings.Join(all, ", "))) + text
+}
+
+func (p *activePair) client() *http.Client {
+	ns := p.network.Clients[0]
+	tr := &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, network, address string) (c net.Conn, err error) {
+		err = ns.Do(func() error {
+			c, err = (&net.Dialer{Timeout: 5 * time.Second}).Dial(network, address)
+			return err
+		})
+		return c, err
+	}}
+	return &http.Client{Transport: tr, Timeout: 10 * time.Second}
+}
+
+// up are the servers that a node's director has up, over all services.
+func (p *activePair) up(node int) (n int) {
+	for _, s := range p.nodes[node].status().Services {
+		for _, one := range s.Servers {
+			if one.State == "up" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// scheduled is how many connections to a virtual address a node's director has opened.
+func (p *activePair) scheduled(node int, v netip.Addr) int {
+	p.t.Helper()
+	text := p.nodes[node].do("ipvsadm", "-Ln", "--stats", "--exact", "-t", netip.AddrPortFrom(v, 80).String())
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "TCP" {
+			n, err := strconv.Atoi(f[2])
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return n
+		}
+	}
+	p.t.Fatalf("no such service:\n%s", text)
+	return 0
+}
+
+// Two hosts with the same file, each director and proxy node, both active: each serves connections of
+// both, the client's address arrives, and no connection is balanced twice.
+func TestLayer7ActivePair(t *testing.T) {
+	p := newActivePair(t, ", peers: [PEERS]")
+	client := p.client()
+	for i := range p.nodes {
+		p.nodes[i].await("all nodes are up", func() bool { return p.up(i) == 8 })
+	}
+	for f, virtual := range p.virtual {
+		for i, v := range virtual {
+			url := "http://" + netip.AddrPortFrom(v, 80).String()
+			before := [2]int{p.scheduled(0, v), p.scheduled(1, v)}
+			const requests = 20
+			got := map[string]int{}
+			for range requests {
+				reply, err := haproxytest.Get(client, url+"/")
+				if err != nil {
+					t.Fatalf("%s by node %d: %v", v, i, err)
+				}
+				got[reply[:1]]++
+			}
+			if odd := shares(got, map[string]int{"a": requests / 2, "b": requests / 2}); odd != "" {
+				t.Errorf("%s: %s", v, odd)
+			}
+			for range 2 {
+				if got, err := haproxytest.Get(client, url+"/client"); err != nil || !strings.HasPrefix(got, map[topology.Family]string{topology.IPv4: "10.10.0.2", topology.IPv6: "fd00:10::2"}[f]) {
+					t.Errorf("%s: the client is %q, %v", v, got, err)
+				}
+			}
+			for node := range p.nodes {
+				want := 0
+				if node == i {
+					want = requests + 2
+				}
+				if n := p.scheduled(node, v) - before[node]; n != want {
+					t.Errorf("%s: director %d opened %d connections, want %d", v, node, n, want)
+				}
+			}
+		}
+	}
+}
