@@ -3,11 +3,14 @@
 package acceptance
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +31,8 @@ type activePair struct {
 	own     map[topology.Family][2]netip.Addr
 }
 
-// newActivePair starts them with the same file. In it, PEERS stands for what names the other one.
+// newActivePair starts them with the same file, but for the link of the pair. In what names the other
+// one, PEERS stands for the addresses of both.
 func newActivePair(t *testing.T, peers string) *activePair {
 	t.Helper()
 	needRoot(t)
@@ -56,6 +60,19 @@ func newActivePair(t *testing.T, peers string) *activePair {
 			if err := p.network.Clients[0].AddRoutes(host.Route{Dst: netip.PrefixFrom(v, v.BitLen()), Via: p.own[f][i]}); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+	key := replicationKey(t)
+	for i, d := range p.network.Directors {
+		if err := d.Sysctl("net.ipv4.conf.all.arp_announce", "2"); err != nil {
+			t.Fatal(err)
+		}
+		link := fmt.Sprintf("pair: {listen: %s, peer: %s, key_file: %s}\n", topology.SyncAddress(i), topology.SyncAddress(1-i), key)
+		p.nodes = append(p.nodes, proxiedIn(t, haproxytest.In(t, d), string("ab"[i]), p.config(peers)+link))
+	}
+	// Listeners are bound already.
+	for _, f := range topology.Families {
+		for _, v := range p.virtual[f] {
 			for _, d := range p.network.Directors {
 				if err := d.AddAddresses("lo", netip.PrefixFrom(v, v.BitLen())); err != nil {
 					t.Fatal(err)
@@ -63,16 +80,10 @@ func newActivePair(t *testing.T, peers string) *activePair {
 			}
 		}
 	}
-	for i, d := range p.network.Directors {
-		if err := d.Sysctl("net.ipv4.conf.all.arp_announce", "2"); err != nil {
-			t.Fatal(err)
-		}
-		p.nodes = append(p.nodes, proxiedIn(t, haproxytest.In(t, d), string("ab"[i]), p.config(peers)))
-	}
 	return p
 }
 
-// config is the file of both.
+// config is the file of both. Files that it names are in each process's own directory.
 func (p *activePair) config(peers string) string {
 	services, bind, all := "services:\n", []string{}, []string{}
 	for _, f := range topology.Families {
@@ -89,6 +100,7 @@ func (p *activePair) config(peers string) string {
 	}
 	text := strings.Replace(webConfig(services, webServers...), `"`+webPlain+`"`, strings.Join(bind, ", "), 1)
 	text = strings.Replace(text, "checks:\n", "checks:\n  node: {http: {requests: [{path: /imbang-health, status: 200}]}, interval: 200 ms, timeout: 150 ms, rise: 2, fall: 3, jitter: 0 %}\n", 1)
+	text = strings.ReplaceAll(text, "DIR", "/proc/self/cwd")
 	return fmt.Sprintf("director: {client_device: %s%s}\n", topology.ClientDevice, strings.ReplaceAll(peers, "PEERS", strings.Join(all, ", "))) + text
 }
 
@@ -173,4 +185,38 @@ func TestLayer7ActivePair(t *testing.T) {
 			}
 		}
 	}
+
+	// Certificates and keys reach the other one.
+	a, b := p.nodes[0], p.nodes[1]
+	const file = "/proc/self/cwd/shop.pem"
+	a.do("peer", "push", "--yes")
+	a.certificate(haproxytest.Certificate(t, "second.example"))
+	a.await("the certificates differ", func() bool {
+		o := imbang(t, a.host.Namespace(), "", "peer", "diff")
+		return o.status == 1 && strings.Contains(o.stdout, "file "+file+"  SHA-256 ")
+	})
+	if said := a.do("peer", "push", "--dry-run"); !strings.Contains(said, "write file "+file+": SHA-256 ") {
+		t.Errorf("the plan:\n%s", said)
+	}
+	a.do("peer", "push", "--yes")
+	b.await("the other one presents it", func() bool { got, err := b.host.Presented(webTLS); return err == nil && got == "second.example" })
+	if err := os.Remove(b.path("shop.pem")); err != nil {
+		t.Fatal(err)
+	}
+	if said := a.do("peer", "push", "--yes"); !strings.Contains(said, "here missing") {
+		t.Errorf("the push says:\n%s", said)
+	}
+	want, err := os.ReadFile(a.path("shop.pem"))
+	got, err2 := os.ReadFile(b.path("shop.pem"))
+	info, err3 := os.Stat(b.path("shop.pem"))
+	if err := errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) || info.Mode() != 0o600 {
+		t.Errorf("mode %v, same %v", info.Mode(), bytes.Equal(got, want))
+	}
+	a.await("no difference", func() bool {
+		o := imbang(t, a.host.Namespace(), "", "peer", "diff")
+		return o.status == 0 && strings.Contains(o.stdout, "has the same configuration")
+	})
 }

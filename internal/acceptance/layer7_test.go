@@ -111,7 +111,7 @@ func (w *proxied) begin(args ...string) *exec.Cmd {
 	}
 	defer log.Close()
 	c := exec.Command(executable, args...)
-	c.Stderr = log
+	c.Stderr, c.Dir = log, w.dir
 	w.host.Start(c)
 	return c
 }
