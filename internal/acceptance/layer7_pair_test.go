@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/host"
+	"imbang/internal/lab/probe"
 	"imbang/internal/lab/topology"
 )
 
@@ -64,7 +67,7 @@ func newActivePair(t *testing.T, peers string) *activePair {
 	}
 	key := replicationKey(t)
 	for i, d := range p.network.Directors {
-		if err := d.Sysctl("net.ipv4.conf.all.arp_announce", "2"); err != nil {
+		if err := errors.Join(d.Sysctl("net.ipv4.conf.all.arp_announce", "2"), probe.Decapsulate(d, topology.ClientDevice)); err != nil {
 			t.Fatal(err)
 		}
 		link := fmt.Sprintf("pair: {listen: %s, peer: %s, key_file: %s}\n", topology.SyncAddress(i), topology.SyncAddress(1-i), key)
@@ -83,23 +86,32 @@ func newActivePair(t *testing.T, peers string) *activePair {
 	return p
 }
 
-// config is the file of both. Files that it names are in each process's own directory.
+// config is the file of both. Files that it names are in each process's own directory. By masquerading
+// a node has itself alone as a server.
 func (p *activePair) config(peers string) string {
-	services, bind, all := "services:\n", []string{}, []string{}
+	services, bind, all := "services:\n", map[string]bool{}, []string{}
 	for _, f := range topology.Families {
-		servers := []string{}
 		for i, own := range p.own[f] {
-			servers = append(servers, fmt.Sprintf("{name: n%d, address: %q}", i+1, netip.AddrPortFrom(own, 80)))
 			all = append(all, strconv.Quote(own.String()))
-		}
-		for i, v := range p.virtual[f] {
-			at := netip.AddrPortFrom(v, 80)
-			bind = append(bind, strconv.Quote(at.String()))
-			services += fmt.Sprintf("  - {name: shop%d-%s, virtual: %q, scheduler: rr, forward: direct-routing, checks: [node], servers: [%s]}\n", i+1, f, at, strings.Join(servers, ", "))
+			for _, m := range nodeMethods {
+				virtual, servers := netip.AddrPortFrom(p.virtual[f][i], m.port), []string{}
+				for j, node := range p.own[f] {
+					if m.forward != "masquerading" || j == i {
+						servers = append(servers, fmt.Sprintf("{name: n%d, address: %q}", j+1, netip.AddrPortFrom(node, m.port)))
+					}
+				}
+				listen := virtual
+				if m.forward == "masquerading" {
+					listen = netip.AddrPortFrom(own, m.port)
+				}
+				bind[strconv.Quote(listen.String())] = true
+				services += fmt.Sprintf("  - {name: %s-%s-%d, virtual: %q, scheduler: rr, forward: %s%s, checks: [node], servers: [%s]}\n",
+					m.name, f, i+1, virtual, m.forward, m.tunnel, strings.Join(servers, ", "))
+			}
 		}
 	}
-	text := strings.Replace(webConfig(services, webServers...), `"`+webPlain+`"`, strings.Join(bind, ", "), 1)
-	text = strings.Replace(text, "checks:\n", "checks:\n  node: {http: {requests: [{path: /imbang-health, status: 200}]}, interval: 200 ms, timeout: 150 ms, rise: 2, fall: 3, jitter: 0 %}\n", 1)
+	text := strings.Replace(webConfig(services, webServers...), strconv.Quote(webPlain), strings.Join(slices.Sorted(maps.Keys(bind)), ", "), 1)
+	text = strings.Replace(text, "\nchecks:\n", nodeCheck, 1)
 	text = strings.ReplaceAll(text, "DIR", "/proc/self/cwd")
 	return fmt.Sprintf("director: {client_device: %s%s}\n", topology.ClientDevice, strings.ReplaceAll(peers, "PEERS", strings.Join(all, ", "))) + text
 }
@@ -128,59 +140,76 @@ func (p *activePair) up(node int) (n int) {
 	return n
 }
 
-// scheduled is how many connections to a virtual address a node's director has opened.
-func (p *activePair) scheduled(node int, v netip.Addr) int {
+// opened is how many connections each director has opened for each service.
+func (p *activePair) opened() (all []map[string]int) {
 	p.t.Helper()
-	text := p.nodes[node].do("ipvsadm", "-Ln", "--stats", "--exact", "-t", netip.AddrPortFrom(v, 80).String())
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == "TCP" {
-			n, err := strconv.Atoi(f[2])
-			if err != nil {
-				p.t.Fatal(err)
+	for _, node := range p.nodes {
+		by := map[string]int{}
+		for line := range strings.Lines(node.do("ipvsadm", "-Ln", "--stats", "--exact")) {
+			if f := strings.Fields(line); len(f) > 2 && f[0] == "TCP" {
+				n, err := strconv.Atoi(f[2])
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				by[f[1]] = n
 			}
-			return n
 		}
+		all = append(all, by)
 	}
-	p.t.Fatalf("no such service:\n%s", text)
-	return 0
+	return all
 }
 
 // Two hosts with the same file, each director and proxy node, both active: each serves connections of
-// both, the client's address arrives, and no connection is balanced twice.
+// both, by each method and family, the client's address arrives, and no connection is balanced twice.
+// The listeners are bound before their addresses are there.
 func TestLayer7ActivePair(t *testing.T) {
 	p := newActivePair(t, ", peers: [PEERS]")
 	client := p.client()
 	for i := range p.nodes {
-		p.nodes[i].await("all nodes are up", func() bool { return p.up(i) == 8 })
+		p.nodes[i].await("all nodes are up", func() bool { return p.up(i) == 4*(1+2*4) })
 	}
+	const requests = 10
+	before := p.opened()
 	for f, virtual := range p.virtual {
 		for i, v := range virtual {
-			url := "http://" + netip.AddrPortFrom(v, 80).String()
-			before := [2]int{p.scheduled(0, v), p.scheduled(1, v)}
-			const requests = 20
-			got := map[string]int{}
-			for range requests {
-				reply, err := haproxytest.Get(client, url+"/")
-				if err != nil {
-					t.Fatalf("%s by node %d: %v", v, i, err)
+			for _, m := range nodeMethods {
+				url, got := "http://"+netip.AddrPortFrom(v, m.port).String(), map[string]int{}
+				for range requests {
+					reply, err := haproxytest.Get(client, url+"/")
+					if err != nil {
+						t.Fatalf("%s, %s by director %d: %v", m.name, f, i, err)
+					}
+					got[reply[:1]]++
 				}
-				got[reply[:1]]++
-			}
-			if odd := shares(got, map[string]int{"a": requests / 2, "b": requests / 2}); odd != "" {
-				t.Errorf("%s: %s", v, odd)
-			}
-			for range 2 {
-				if got, err := haproxytest.Get(client, url+"/client"); err != nil || !strings.HasPrefix(got, map[topology.Family]string{topology.IPv4: "10.10.0.2", topology.IPv6: "fd00:10::2"}[f]) {
-					t.Errorf("%s: the client is %q, %v", v, got, err)
+				want := map[string]int{"a": requests / 2, "b": requests / 2}
+				if m.forward == "masquerading" {
+					want = map[string]int{string("ab"[i]): requests}
+				}
+				if odd := shares(got, want); odd != "" {
+					t.Errorf("%s, %s by director %d: %s", m.name, f, i, odd)
+				}
+				for range 2 {
+					got, err := haproxytest.Get(client, url+"/client")
+					if want := p.network.ClientAddress(f, 0).String(); err != nil || got != want {
+						t.Errorf("%s, %s by director %d: the client is %q, want %s, %v", m.name, f, i, got, want, err)
+					}
 				}
 			}
-			for node := range p.nodes {
-				want := 0
-				if node == i {
-					want = requests + 2
-				}
-				if n := p.scheduled(node, v) - before[node]; n != want {
-					t.Errorf("%s: director %d opened %d connections, want %d", v, node, n, want)
+		}
+	}
+	after := p.opened()
+	for _, virtual := range p.virtual {
+		for i, v := range virtual {
+			for _, m := range nodeMethods {
+				service := netip.AddrPortFrom(v, m.port).String()
+				for node := range p.nodes {
+					want := 0
+					if node == i {
+						want = requests + 2
+					}
+					if n := after[node][service] - before[node][service]; n != want {
+						t.Errorf("%s, %s: director %d opened %d connections, want %d", service, m.name, node, n, want)
+					}
 				}
 			}
 		}
@@ -214,6 +243,9 @@ func TestLayer7ActivePair(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) || info.Mode() != 0o600 {
 		t.Errorf("mode %v, same %v", info.Mode(), bytes.Equal(got, want))
+	}
+	if a, b := a.status().Proxy.Certificates, b.status().Proxy.Certificates; !slices.Equal(a, b) || len(a) != 1 || !strings.HasPrefix(a[0].Fingerprint, "SHA-256 ") {
+		t.Errorf("certificates %+v and %+v", a, b)
 	}
 	a.await("no difference", func() bool {
 		o := imbang(t, a.host.Namespace(), "", "peer", "diff")

@@ -57,7 +57,6 @@ type linked struct {
 	compared    [2]string // digests of the configurations that were compared last
 	same        *bool     // nil: not known
 	differences []shared.Difference
-	prints      prints              // of certificates
 	others      []shared.Difference // certificates that the peer has others of
 	differ      time.Time           // since when they do; zero: they do not
 }
@@ -146,7 +145,7 @@ func (d *Daemon) publish(now time.Time) {
 	}
 	p.link.Publish(pair.State{
 		Program: version.Version, Configuration: p.digest, Orders: d.ledger.Digest(), View: p.view, Yields: d.yields(), Groups: d.failover.states(),
-		Certificates: p.prints.of,
+		Certificates: d.layer7.prints.of,
 	}, now)
 }
 
@@ -164,7 +163,7 @@ func (d *Daemon) keepPair(now time.Time) {
 		return
 	}
 	p.view = d.sees()
-	p.prints.look(d.core.Config)
+	d.layer7.prints.look(d.core.Config)
 	d.followPeer(now)
 	d.publish(now)
 }
@@ -179,7 +178,7 @@ func (d *Daemon) followPeer(now time.Time) {
 	d.watchLink(&peer, now)
 	d.takeOrders(&peer, now)
 	d.compareDocuments(&peer)
-	p.others = p.prints.differ(peer.State.Certificates)
+	p.others = d.layer7.prints.differ(peer.State.Certificates)
 	d.watchDocuments(now)
 	d.decideYield(&peer, now)
 	d.publish(now) // what has changed here

@@ -146,7 +146,7 @@ func (d *Daemon) askPeer(ctx context.Context, push bool, by api.Caller, q api.Pe
 		if link, err = d.linkOf(); err != nil {
 			return err
 		}
-		if request.Certificates, notes, err = d.pair.prints.offered(d.core.Config, push); err != nil {
+		if request.Certificates, notes, err = d.layer7.prints.offered(d.core.Config, push); err != nil {
 			return api.Conflict(err)
 		}
 		c = *d.pair.config
@@ -317,7 +317,7 @@ func (d *Daemon) apply(q pair.Request) (*pair.Plan, error) {
 	for _, one := range o.files {
 		d.note(events.Event{Kind: events.Changed, Text: fmt.Sprintf("wrote file %s of the director %s: %s", one.Path, d.pair.config.Peer.Addr(), one.Print), By: events.Printable(q.By)})
 	}
-	d.pair.prints.look(o.config)
+	d.layer7.prints.look(o.config)
 	if o.same {
 		d.publish(time.Now())
 		return o.plan, nil

@@ -95,6 +95,11 @@ func (p *Pair) Own(f Family, director int) netip.Addr {
 	return numbered(plans[f].clientGateway, directorNumber+director).Addr()
 }
 
+// ClientAddress is the address that a client, 0 or 1, sends from.
+func (p *Pair) ClientAddress(f Family, client int) netip.Addr {
+	return numbered(plans[f].clientGateway, client+1).Addr()
+}
+
 // own are the addresses of a director on a network.
 func (p *Pair) own(director int, bridge string) (all []netip.Prefix) {
 	if bridge == "sync" {
