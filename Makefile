@@ -114,6 +114,7 @@ check-vrrp: ## 20 transitions with keepalived in either role, four ways; all sta
 check-proxy: ## 0 failed requests over 100 reloads, 1000 changes of servers, 100 certificates and 20 upgrades of imbang proxy (root; minutes)
 	@build/need haproxy
 	$(SUDO) $(GO) test -count=1 -timeout 30m -tags proxy -v ./internal/daemon/l7/supervise -run '^TestNoRequestFails$$'
+	$(SUDO) $(GO) test -count=1 -timeout 10m -tags proxy -v ./internal/acceptance -run '^TestLayer7VRRP'
 
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)

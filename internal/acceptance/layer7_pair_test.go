@@ -35,8 +35,8 @@ type activePair struct {
 }
 
 // newActivePair starts them with the same file, but for the link of the pair. In what names the other
-// one, PEERS stands for the addresses of both.
-func newActivePair(t *testing.T, peers string) *activePair {
+// one, PEERS stands for the addresses of both. more is added to the file of a node.
+func newActivePair(t *testing.T, peers string, more func(p *activePair, node int) string) *activePair {
 	t.Helper()
 	needRoot(t)
 	run, err := host.NewRun(topology.Prefix)
@@ -71,7 +71,7 @@ func newActivePair(t *testing.T, peers string) *activePair {
 			t.Fatal(err)
 		}
 		link := fmt.Sprintf("pair: {listen: %s, peer: %s, key_file: %s}\n", topology.SyncAddress(i), topology.SyncAddress(1-i), key)
-		p.nodes = append(p.nodes, proxiedIn(t, haproxytest.In(t, d), string("ab"[i]), p.config(peers)+link))
+		p.nodes = append(p.nodes, proxiedIn(t, haproxytest.In(t, d), string("ab"[i]), p.config(peers)+link+more(p, i)))
 	}
 	// Listeners are bound already.
 	for _, f := range topology.Families {
@@ -159,16 +159,11 @@ func (p *activePair) opened() (all []map[string]int) {
 	return all
 }
 
-// Two hosts with the same file, each director and proxy node, both active: each serves connections of
-// both, by each method and family, the client's address arrives, and no connection is balanced twice.
-// The listeners are bound before their addresses are there.
-func TestLayer7ActivePair(t *testing.T) {
-	p := newActivePair(t, ", peers: [PEERS]")
-	client := p.client()
-	for i := range p.nodes {
-		p.nodes[i].await("all nodes are up", func() bool { return p.up(i) == 4*(1+2*4) })
-	}
-	const requests = 10
+// each sends requests to each service: both nodes serve them, the client's address arrives, and only the
+// director that has the address opens a connection.
+func (p *activePair) each(requests int) {
+	t, client := p.t, p.client()
+	t.Helper()
 	before := p.opened()
 	for f, virtual := range p.virtual {
 		for i, v := range virtual {
@@ -214,6 +209,17 @@ func TestLayer7ActivePair(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Two hosts with the same file, each director and proxy node, both active: each serves connections of
+// both, by each method and family, the client's address arrives, and no connection is balanced twice.
+// The listeners are bound before their addresses are there.
+func TestLayer7ActivePair(t *testing.T) {
+	p := newActivePair(t, ", peers: [PEERS]", func(*activePair, int) string { return "" })
+	for i := range p.nodes {
+		p.nodes[i].await("all nodes are up", func() bool { return p.up(i) == 4*(1+2*4) })
+	}
+	p.each(10)
 
 	// Certificates and keys reach the other one.
 	a, b := p.nodes[0], p.nodes[1]
