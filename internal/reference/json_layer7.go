@@ -45,6 +45,8 @@ var layer7FieldTexts = map[string]string{
 	"api.Listener.tls":                "whether its clients use TLS",
 	"api.Listener.connections":        "connections of clients now",
 	"api.Listener.requests":           "requests since HAProxy was started or reloaded",
+	"api.Certificate.file":            "file with certificates that a listener or backend names",
+	"api.Certificate.fingerprint":     "SHA-256 fingerprint of all of its certificates, and until when the first one is valid; or missing, not usable",
 	"cli.explainedRequest.director":   "what the director does with the client's connection; absent if none is loaded, or an address is missing",
 	"cli.explainedRequest.node":       "what this node's HAProxy does with the request; absent if `node_error` says why",
 	"cli.explainedRequest.node_error": "why this node cannot say",
