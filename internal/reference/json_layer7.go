@@ -40,6 +40,7 @@ var layer7FieldTexts = map[string]string{
 	"api.Proxy.drain":                 "the drain of this node; absent if it gets new clients",
 	"api.Proxy.listeners":             "listeners of the configuration",
 	"api.Proxy.backends":              "its backends, which have the keys of services",
+	"api.Proxy.certificates":          "files with certificates that listeners and backends name, as they are on the disk",
 	"api.Listener.name":               "name of the listener",
 	"api.Listener.bind":               "addresses and ports",
 	"api.Listener.tls":                "whether its clients use TLS",
