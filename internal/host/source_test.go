@@ -5,6 +5,7 @@ package host_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"imbang/internal/host"
 	"imbang/internal/testenv"
@@ -30,6 +31,10 @@ func TestIsOwn(t *testing.T) {
 	} {
 		err := ns.Do(func() error {
 			own, err := host.IsOwn(netip.MustParseAddr(addr))
+			// The kernel adds the local route of a new IPv6 address a moment later.
+			for end := time.Now().Add(5 * time.Second); want && !own && err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				own, err = host.IsOwn(netip.MustParseAddr(addr))
+			}
 			if own != want {
 				t.Errorf("%s: own %v", addr, own)
 			}
