@@ -126,7 +126,7 @@ func (w *proxied) begin(args ...string) *exec.Cmd {
 	}
 	defer log.Close()
 	c := exec.Command(w.program, args...)
-	c.Stderr = log
+	c.Stderr, c.Dir = log, w.dir
 	if w.search != "" {
 		c.Env = append(os.Environ(), "PATH="+w.search+":"+os.Getenv("PATH"))
 	}

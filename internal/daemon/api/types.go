@@ -71,6 +71,14 @@ type Proxy struct {
 	Drain     *Order     `json:"drain,omitempty"`   // this node gets no new clients
 	Listeners []Listener `json:"listeners"`
 	Backends  []Service  `json:"backends"`
+	// Certificates are the files with certificates, as they are on the disk.
+	Certificates []Certificate `json:"certificates"`
+}
+
+// Certificate is a file with certificates.
+type Certificate struct {
+	File        string `json:"file"`
+	Fingerprint string `json:"fingerprint"` // of all certificates, and until when the first one is valid; or missing, not usable
 }
 
 // All are the services and the backends.
