@@ -5,14 +5,13 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/core"
-	"imbang/internal/daemon/l7"
-	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/supervise"
 	"imbang/internal/daemon/operator"
@@ -33,32 +32,23 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 		}
 		p.Listeners = append(p.Listeners, one)
 	}
+	d.layer7.prints.look(d.core.Config)
+	for _, path := range slices.Sorted(maps.Keys(d.layer7.prints.of)) {
+		p.Certificates = append(p.Certificates, api.Certificate{File: path, Fingerprint: d.layer7.prints.of[path]})
+	}
 	if d.layer7.keeper != nil {
 		s := d.layer7.keeper.Status()
 		p.Version, p.Reloads, p.Because, p.Error = s.Version, s.Reloads, s.Why, s.Problem
-		p.Certificates = certificatesOf(c.Listeners, s)
+		for i := range p.Certificates {
+			one := &p.Certificates[i]
+			one.Expires, one.Error = s.Expiries[one.File], s.Certificates[one.File]
+		}
 	}
 	if o := d.layer7.order.Drain; o != nil {
 		p.Drain = order(o.Order)
 		p.Drain.Deadline = o.Deadline
 	}
 	return p
-}
-
-// certificatesOf are the files that listeners name, each once.
-func certificatesOf(listeners []l7.Listener, s carry.Status) []api.Certificate {
-	all := []api.Certificate{}
-	for i := range listeners {
-		if listeners[i].TLS == nil {
-			continue
-		}
-		for _, file := range listeners[i].TLS.Certificates {
-			if !slices.ContainsFunc(all, func(c api.Certificate) bool { return c.File == file }) {
-				all = append(all, api.Certificate{File: file, Expires: s.Expiries[file], Error: s.Certificates[file]})
-			}
-		}
-	}
-	return all
 }
 
 // backendStatus is a backend without what HAProxy says.

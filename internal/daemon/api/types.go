@@ -60,25 +60,27 @@ type Status struct {
 // Proxy is layer 7: HAProxy, as it carries out listeners and backends. What HAProxy says is missing
 // while it does not reply.
 type Proxy struct {
-	State        string        `json:"state"`             // of HAProxy: waiting, starting, running, reloading, stopping, or none: imbang proxy does not run
-	Version      string        `json:"version,omitempty"` // of HAProxy
-	Workers      []int         `json:"workers"`           // processes
-	Old          []int         `json:"old_workers"`       // processes that still have connections of an earlier configuration, at the last reload
-	Starts       int           `json:"starts"`            // of HAProxy, since imbang proxy was started
-	Reloads      int           `json:"reloads"`           // since the daemon was started
-	Because      []string      `json:"because,omitempty"` // of the last reload: what has no command
-	Error        string        `json:"error,omitempty"`   // why HAProxy does not do what is wanted
-	Drain        *Order        `json:"drain,omitempty"`   // this node gets no new clients
-	Listeners    []Listener    `json:"listeners"`
-	Backends     []Service     `json:"backends"`
+	State     string     `json:"state"`             // of HAProxy: waiting, starting, running, reloading, stopping, or none: imbang proxy does not run
+	Version   string     `json:"version,omitempty"` // of HAProxy
+	Workers   []int      `json:"workers"`           // processes
+	Old       []int      `json:"old_workers"`       // processes that still have connections of an earlier configuration, at the last reload
+	Starts    int        `json:"starts"`            // of HAProxy, since imbang proxy was started
+	Reloads   int        `json:"reloads"`           // since the daemon was started
+	Because   []string   `json:"because,omitempty"` // of the last reload: what has no command
+	Error     string     `json:"error,omitempty"`   // why HAProxy does not do what is wanted
+	Drain     *Order     `json:"drain,omitempty"`   // this node gets no new clients
+	Listeners []Listener `json:"listeners"`
+	Backends  []Service  `json:"backends"`
+	// Certificates are the files with certificates, as they are on the disk.
 	Certificates []Certificate `json:"certificates"`
 }
 
-// Certificate is a file that listeners name.
+// Certificate is a file with certificates.
 type Certificate struct {
-	File    string    `json:"file"`
-	Expires time.Time `json:"expires,omitzero"` // that which HAProxy uses
-	Error   string    `json:"error,omitempty"`  // why the file is not used: HAProxy goes on with its last good content
+	File        string    `json:"file"`
+	Fingerprint string    `json:"fingerprint"`      // of all certificates, and until when the first one is valid; or missing, not usable
+	Expires     time.Time `json:"expires,omitzero"` // the certificate of a listener that HAProxy uses
+	Error       string    `json:"error,omitempty"`  // why the file is not used: HAProxy goes on with its last good content
 }
 
 // All are the services and the backends.
@@ -381,6 +383,8 @@ type Plan struct {
 	Summary string   `json:"summary"`
 	Named   int      `json:"named"`   // servers of the last configuration that are in the table
 	Removed int      `json:"removed"` // of these
+	// Warnings say what does not follow yet: HAProxy, of layer 7.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // OrderRequest changes what is ordered of a server.

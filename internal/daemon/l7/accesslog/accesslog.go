@@ -4,7 +4,7 @@
 //
 // HAProxy writes lines to a FIFO, which is its standard output (package haproxy). Each begins with
 // the listener's name, and goes to the end of that one's file. A file that was renamed or removed
-// is made again within a second, so that logrotate requires no command.
+// is made again within a second, so that a program that rotates files has to tell nobody.
 //
 // HAProxy has the FIFO open for reading, too: it does not notice when there is no reader, and
 // another one goes on with what is in it. While it is full, lines are lost, and HAProxy counts
@@ -23,6 +23,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -117,6 +119,13 @@ func (w *Writer) Run(ctx context.Context, fifo *os.File) {
 	}
 }
 
+// ofConnection are lines about a connection that ended before its first request, as by a handshake
+// that failed: "127.0.0.1:47264 [26/Nov/2026:13:51:34.691] shop/1: SSL handshake failure". They have
+// HAProxy's own format, and are no requests.
+var ofConnection = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^" + Prefix + `\S+:[0-9]+ \[[^]]*\] \S+/\S+: `)
+})
+
 // line writes one to its file.
 func (w *Writer) line(line []byte, now time.Time) {
 	text, is := bytes.CutPrefix(line, []byte(Prefix))
@@ -124,7 +133,7 @@ func (w *Writer) line(line []byte, now time.Time) {
 		return // HAProxy's own, which it also says otherwise
 	}
 	name, text, is := bytes.Cut(text, []byte(" "))
-	if !is {
+	if !is || ofConnection().Match(line) {
 		return
 	}
 	if now.Sub(w.looked) >= lookTime {

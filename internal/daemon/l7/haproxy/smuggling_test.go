@@ -236,7 +236,7 @@ func TestSmuggling(t *testing.T) {
 			b.Timeouts.Server = 2 * time.Second
 		}), nil, nil)
 		for name, text := range probes {
-			// One after the other: nothing else says which probe a connection of the server belongs to.
+			// One after the other: nothing else distinguishes the server's connections.
 			c, err := p.dial("", at)
 			if err != nil {
 				t.Fatal(err)
