@@ -448,7 +448,7 @@ func TestLayer7Refused(t *testing.T) {
 func TestLayer7PortTaken(t *testing.T) {
 	h := haproxytest.New(t)
 	other := h.Serve("other", webPlain)
-	w := &proxied{t: t, host: h, dir: t.TempDir()}
+	w := &proxied{t: t, host: h, dir: t.TempDir(), program: executable}
 	for i := 1; i <= 3; i++ {
 		w.servers = append(w.servers, h.Serve(fmt.Sprintf("s%d", i), fmt.Sprintf("127.0.1.%d:8000", i)))
 	}
