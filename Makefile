@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb check-functions check-bench check-vrrp check-proxy build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb check-https check-functions check-bench check-vrrp check-proxy build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,11 @@ check-deb: deb ## check the package with lintian; install, upgrade, remove and p
 	@build/need lintian
 	lintian --fail-on error --allow-root out/imbang_$(DEB_VERSION)-1_*.deb
 	build/check-deb out/imbang_$(DEB_VERSION)-1_*.deb
+	@$(MAKE) --no-print-directory check-https
+
+check-https: deb ## the commands of docs/how-to/https.md by systemd on a machine without HAProxy; upgrade under requests, port conflicts, removal (root)
+	@build/need systemd nginx-light httperf curl jq openssl ca-certificates iproute2 procps
+	build/check-https out/imbang_$(DEB_VERSION)-1_*.deb docs/how-to/https.md
 
 # The Go packages with compiled BPF objects: the data plane, and what the lab runs.
 BPF_GO := ./internal/bpfobj ./internal/bpfobj/lbtest ./internal/bpfobj/lbstages ./internal/director/testrun ./internal/lab/probe

@@ -202,6 +202,21 @@ func (w *proxied) settle(name string) {
 	})
 }
 
+// metrics are those of the daemon.
+func (w *proxied) metrics() string {
+	w.t.Helper()
+	r, err := w.host.Client(false).Get("http://127.0.0.1:9106/metrics")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // get sends requests on connections of their own, and counts who replies.
 func (w *proxied) get(n int) map[string]int {
 	w.t.Helper()
@@ -265,6 +280,13 @@ func TestLayer7(t *testing.T) {
 	// A drained server gets no request once the verb has returned.
 	if said := w.do("drain", "s1"); !strings.Contains(said, "backend web: server s1 is draining") {
 		t.Errorf("drain says %q", said)
+	}
+	for args, want := range map[string]string{
+		"drain": "s1\ns2\ns3\n", "drain s1 --service": "web\n", "weight --backend-server": "web/s1\nweb/s2\nweb/s3\n", "proxy drain": "",
+	} {
+		if said := w.do(append(append([]string{"__complete"}, strings.Fields(args)...), "")...); said != want+":4\n" {
+			t.Errorf("%s is completed by %q, want %q", args, said, want)
+		}
 	}
 	before := w.servers[0].Requests()
 	if odd := shares(w.get(40), map[string]int{"s2": 20, "s3": 20}); odd != "" && w.servers[0].Requests() > before {
@@ -338,7 +360,7 @@ func TestLayer7Killed(t *testing.T) {
 
 // A new certificate is used without a reload; one that is damaged is not, and the alarm says so.
 func TestLayer7Certificates(t *testing.T) {
-	w := newProxied(t, webConfig("", webServers...))
+	w := newProxied(t, webConfig("daemon: {metrics: {listen: \"127.0.0.1:9106\"}}\n", webServers...))
 	presents := func(want string) func() bool {
 		return func() bool { got, err := w.host.Presented(webTLS); return err == nil && got == want }
 	}
@@ -360,6 +382,12 @@ func TestLayer7Certificates(t *testing.T) {
 	w.await("the alarm", func() bool {
 		return strings.Contains(alarm(), "shop.pem") && strings.Contains(alarm(), "the last good one stays in use")
 	})
+	if said := w.do("events", "-n", "5"); !strings.Contains(said, "shop.pem: tls: failed to find any PEM data") || !strings.Contains(said, "the last good one stays in use") {
+		t.Errorf("events say %q", said)
+	}
+	if said := w.metrics(); !strings.Contains(said, "\nimbang_alarm{alarm=\"certificate\"} 1\n") {
+		t.Errorf("metrics say %q", said)
+	}
 	// Neither a reload nor a start loses it.
 	w.configure(webConfig("    retries: 2\n", webServers...))
 	w.do("reload")
@@ -386,7 +414,25 @@ func TestLayer7Refused(t *testing.T) {
 	if s := w.haproxy(); s.Reloads+s.Failed > 0 {
 		t.Errorf("%+v", s)
 	}
+	// So does one without most of the servers, as for services; imbang plan shows it.
+	w.configure(webConfig("", webServers[0]))
+	said := w.do("plan")
+	for _, want := range []string{"delete backend web: server s2, 127.0.1.2:8000\n", "delete backend web: server s3, 127.0.1.3:8000\n"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("plan says %q, want %q", said, want)
+		}
+	}
+	const limit = "refused: 2 of 3 servers would be deleted, more than daemon.max_removed of 50 % (imbang plan lists them; --force does it)\n"
+	if o := imbang(t, w.host.Namespace(), "", "reload"); o.status != 3 || !strings.HasSuffix(o.stderr, limit) || len(w.get(30)) != 3 {
+		t.Errorf("status %d: %s", o.status, o.stderr)
+	}
+	// Neither does the next daemon.
+	kill(t, w.daemon, syscall.SIGTERM)
+	if o := imbang(t, w.host.Namespace(), "", "run", "-c", w.path("imbang.yaml"), "--state", w.path("state")); o.status != 3 || !strings.Contains(o.stderr, "2 of 3 servers") || len(w.get(30)) != 3 {
+		t.Errorf("status %d: %s", o.status, o.stderr)
+	}
 	w.configure(good)
+	w.startDaemon()
 	w.do("reload")
 	// Without listeners, nothing is accepted any more.
 	w.configure("services: []\n")
@@ -396,6 +442,39 @@ func TestLayer7Refused(t *testing.T) {
 		_, err := haproxytest.Get(client, "http://"+webPlain+"/")
 		return err != nil
 	})
+}
+
+// A port that another program has: the alarm says so until HAProxy has it.
+func TestLayer7PortTaken(t *testing.T) {
+	h := haproxytest.New(t)
+	other := h.Serve("other", webPlain)
+	w := &proxied{t: t, host: h, dir: t.TempDir()}
+	for i := 1; i <= 3; i++ {
+		w.servers = append(w.servers, h.Serve(fmt.Sprintf("s%d", i), fmt.Sprintf("127.0.1.%d:8000", i)))
+	}
+	w.certificate(haproxytest.Certificate(t, "first.example"))
+	w.configure(webConfig("", webServers...))
+	t.Cleanup(w.end)
+	w.startDaemon()
+	w.proxy = w.begin("proxy", "-c", w.path("imbang.yaml"), "--grace", "1s")
+	alarm := func() string {
+		for _, a := range w.status().Alarms {
+			if a.Name == "proxy" {
+				return a.Text
+			}
+		}
+		return ""
+	}
+	w.await("the alarm", func() bool {
+		return strings.HasPrefix(alarm(), "HAProxy does not run, and is started again and again: ") && strings.Contains(alarm(), "for frontend shop: cannot bind socket (Address already in use) for ["+webPlain+"]")
+	})
+	if said := w.do("status"); !strings.Contains(said, "  waiting  ") {
+		t.Errorf("status says %q", said)
+	}
+	other.Close()
+	w.await("HAProxy runs", func() bool { return w.haproxy().Phase == supervise.Running })
+	w.await("the alarm ends", func() bool { return alarm() == "" })
+	w.get(6)
 }
 
 // Once the daemon has not been there for long, HAProxy checks the servers itself, until the daemon

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,9 +18,9 @@ import (
 
 // orderFlags are those of all orders.
 func orderFlags(c *cobra.Command, q *api.OrderRequest, out *command.OutputFlag) {
-	c.Flags().StringVar(&q.Service, "service", "", "of this `SERVICE` alone, by name or address; default every service that has the server")
+	c.Flags().StringVar(&q.Service, "service", "", "of this `SERVICE` or backend alone, by name or address; default every one that has the server")
 	c.Flags().StringVar(&q.Reason, "reason", "", "`TEXT` for imbang status and the log")
-	_ = c.RegisterFlagCompletionFunc("service", completeDaemon(func(s api.Service) []string { return []string{s.Name} }))
+	_ = c.RegisterFlagCompletionFunc("service", completeDaemon(func(s api.Service) []string { return []string{shortName(s)} }))
 	_ = c.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
 	c.ValidArgsFunction = completeDaemon(func(s api.Service) (names []string) {
 		for _, one := range s.Servers {
@@ -29,6 +30,10 @@ func orderFlags(c *cobra.Command, q *api.OrderRequest, out *command.OutputFlag) 
 	})
 	out.Register(c, command.One[api.OrderReply](""))
 }
+
+// shortName is a service's name, or a backend's without the word backend, which would have to be
+// quoted.
+func shortName(s api.Service) string { return strings.TrimPrefix(s.Name, "backend ") }
 
 // completeDaemon offers words of the services that the daemon has.
 func completeDaemon(words func(api.Service) []string) cobra.CompletionFunc {

@@ -69,7 +69,7 @@ func printDaemon(w io.Writer, s *api.Status, now time.Time) error {
 		printPair(t, s.Pair, now)
 	}
 	if s.Proxy != nil {
-		printLayer7(t, s.Proxy)
+		printLayer7(t, s.Proxy, now)
 	}
 	for _, one := range s.All() {
 		state := "up"

@@ -6,12 +6,23 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"imbang/internal/daemon/api"
 )
 
+// certificateTime is how long before its end a certificate is shown.
+const certificateTime = 30 * 24 * time.Hour
+
+func days(d time.Duration) string {
+	if d < 48*time.Hour {
+		return fmt.Sprintf("%d hours", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
 // printLayer7 is HAProxy and its listeners; backends are printed as services are.
-func printLayer7(w io.Writer, p *api.Proxy) {
+func printLayer7(w io.Writer, p *api.Proxy, now time.Time) {
 	fmt.Fprintf(w, "\nHAProxy %s\t%s\t%d starts, %d reloads\n", p.Version, p.State, p.Starts, p.Reloads)
 	if p.Drain != nil {
 		fmt.Fprintf(w, "  DRAINING  %s\n", orderText("drain", p.Drain))
@@ -28,5 +39,12 @@ func printLayer7(w io.Writer, p *api.Proxy) {
 	}
 	for _, c := range p.Certificates {
 		fmt.Fprintf(w, "  certificate %s: %s\n", c.File, c.Fingerprint)
+		switch left := c.Expires.Sub(now); {
+		case c.Expires.IsZero():
+		case left <= 0:
+			fmt.Fprintf(w, "  EXPIRED  certificate %s, %s ago\n", c.File, days(-left))
+		case left < certificateTime:
+			fmt.Fprintf(w, "  certificate %s expires in %s\n", c.File, days(left))
+		}
 	}
 }

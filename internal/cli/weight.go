@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/api"
 	"imbang/internal/director"
 	"imbang/internal/model"
 )
@@ -108,7 +109,14 @@ changed.`,
 	c.Flags().StringVar(&health, "health", "", "set the health: up, down, or the `SHARE` of the weight that is left, as 50%")
 	c.Flags().StringVar(&reason, "reason", "", "`TEXT` for the daemon's status and log, with --set")
 	c.Flags().StringVar(&backend, "backend-server", "", "with --set: a server of layer 7, as `BACKEND/SERVER`")
-	_ = c.RegisterFlagCompletionFunc("backend-server", cobra.NoFileCompletions)
+	_ = c.RegisterFlagCompletionFunc("backend-server", completeDaemon(func(s api.Service) (names []string) {
+		for _, one := range s.Servers {
+			if s.Key == s.Name { // a backend
+				names = append(names, shortName(s)+"/"+one.Name)
+			}
+		}
+		return names
+	}))
 	_ = c.RegisterFlagCompletionFunc("set", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
 	_ = c.RegisterFlagCompletionFunc("health", cobra.FixedCompletions([]string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp))

@@ -188,7 +188,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.Ready()
 	}
 	d.loop(ctx, changes)
-	d.note(events.Event{Kind: events.Stopping, Text: "the director goes on without the daemon"})
+	goes := "the director goes on"
+	if d.table.none {
+		goes = "HAProxy goes on"
+	}
+	d.note(events.Event{Kind: events.Stopping, Text: goes + " without the daemon"})
 	return d.remember()
 }
 

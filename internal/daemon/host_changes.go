@@ -28,7 +28,7 @@ func (d *Daemon) hostChanges(next *config.Config) (lines []string) {
 	changed, err := d.own.KeyChanged()
 	lines = append(lines, d.pairChanges(next.Pair)...)
 	lines = append(lines, replicationChanges(d.own.Configured(), next.Replication, changed, err)...)
-	lines = append(lines, d.layer7Changes(next.Layer7)...)
+	lines = append(lines, d.layer7Changes(next)...)
 	if c == nil {
 		return lines
 	}
@@ -77,7 +77,7 @@ func planned(p *plan.Plan, host []string) *api.Plan {
 func summary(p *plan.Plan, host []string) string {
 	var words []string
 	if len(host) > 0 {
-		words = append(words, fmt.Sprintf("%d changes of the host", len(host)))
+		words = append(words, fmt.Sprintf("%d changes beside the table", len(host)))
 	}
 	if len(p.Changes) > 0 || words == nil {
 		words = append(words, p.Summary())

@@ -151,17 +151,28 @@ func (d *Daemon) setAlarm(name, text string) {
 	}
 }
 
-// layer7Changes are what HAProxy would do for another configuration, one line each.
-func (d *Daemon) layer7Changes(next *config.Layer7) (lines []string) {
-	c := &l7.Config{}
-	if next != nil {
-		c = &next.Config
+// layer7Of is layer 7 of a configuration; nil: it has none.
+func layer7Of(c *config.Config) *l7.Config {
+	if c == nil || c.Layer7 == nil {
+		return nil
 	}
+	return &c.Layer7.Config
+}
+
+// layer7Changes are the servers of backends that another configuration changes, and what HAProxy
+// would do for it, one line each.
+func (d *Daemon) layer7Changes(next *config.Config) (lines []string) {
+	c := layer7Of(next)
 	if d.layer7.keeper == nil {
-		if next != nil {
+		lines = l7.Differences(carry.LastConfig(d.layer7.dir), c)
+		if c != nil {
 			lines = append(lines, fmt.Sprintf("HAProxy: %d listeners and %d backends", len(c.Listeners), len(c.Backends)))
 		}
 		return lines
+	}
+	lines = l7.Differences(layer7Of(d.core.Config), c)
+	if c == nil {
+		c = &l7.Config{}
 	}
 	commands, reload := d.layer7.keeper.Preview(d.layer7.wanted, c)
 	if commands > 0 {

@@ -32,13 +32,18 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 		}
 		p.Listeners = append(p.Listeners, one)
 	}
-	d.layer7.prints.look(d.core.Config)
-	for _, path := range slices.Sorted(maps.Keys(d.layer7.prints.of)) {
-		p.Certificates = append(p.Certificates, api.Certificate{File: path, Fingerprint: d.layer7.prints.of[path]})
-	}
+	var expiries map[string]time.Time
+	var problems map[string]string
 	if d.layer7.keeper != nil {
 		s := d.layer7.keeper.Status()
 		p.Version, p.Reloads, p.Because, p.Error = s.Version, s.Reloads, s.Why, s.Problem
+		expiries, problems = s.Expiries, s.Certificates
+	}
+	d.layer7.prints.look(d.core.Config)
+	for _, file := range slices.Sorted(maps.Keys(d.layer7.prints.of)) {
+		p.Certificates = append(p.Certificates, api.Certificate{
+			File: file, Fingerprint: d.layer7.prints.of[file], Expires: expiries[file], Error: problems[file],
+		})
 	}
 	if o := d.layer7.order.Drain; o != nil {
 		p.Drain = order(o.Order)

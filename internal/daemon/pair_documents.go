@@ -233,8 +233,8 @@ func (d *Daemon) offer(q pair.Request) (*offered, error) {
 		return nil, err
 	}
 	next, _ := d.core.Reload(out.config, time.Now())
-	p, err := d.allowed(out.config, next.Wanted(), d.applied, o, q.Force)
-	if err != nil {
+	p := plan.Make(next.Wanted(), d.applied, o)
+	if err := d.allowed(out.config, p, layer7Of(d.core.Config), q.Force); err != nil {
 		return nil, err
 	}
 	base, err := filesDigest(own.Files)

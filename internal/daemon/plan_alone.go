@@ -7,6 +7,7 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/plan"
@@ -22,6 +23,9 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 		return nil, err
 	}
 	if d.dir, err = place.Dir(); err != nil {
+		return nil, err
+	}
+	if d.layer7.dir, err = place.ProxyDir(); err != nil {
 		return nil, err
 	}
 	ledger, err := operator.Load(d.bookFile())
@@ -41,5 +45,6 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 	if p == nil {
 		p = plan.Make(next.Wanted(), r.Applied, o)
 	}
+	_ = d.allowed(c, p, carry.LastConfig(d.layer7.dir), true) // it counts
 	return planned(p, d.hostChanges(c)), nil
 }

@@ -14,6 +14,8 @@ import (
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/core"
 	"imbang/internal/daemon/events"
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
@@ -46,9 +48,12 @@ func (d *Daemon) begin(c *config.Config, book operator.Book) error {
 	d.deleted = r.deleted()
 	if p == nil {
 		d.deleted = map[operator.ServerID]bool{} // all of the table is made as configured
-		if p, err = d.allowed(c, next.Wanted(), r.Applied, o, d.Force); err != nil {
-			return err
-		}
+		p = plan.Make(next.Wanted(), r.Applied, o)
+	} else {
+		p.Named = r.Applied.Named()
+	}
+	if err := d.allowed(c, p, carry.LastConfig(d.layer7.dir), d.Force); err != nil {
+		return err
 	}
 	d.core, d.checkers, d.applied = next, checkers, r.Applied
 	d.keepHost()
@@ -151,14 +156,16 @@ func sameDirector(old, now *director.Director) bool {
 	return errors.Join(err, err2, err3) == nil && was == is
 }
 
-// allowed plans, and refuses to remove more than the configuration allows.
-func (d *Daemon) allowed(c *config.Config, wanted, applied plan.Table, o plan.Observed, force bool) (*plan.Plan, error) {
-	p := plan.Make(wanted, applied, o)
+// allowed counts the servers of backends with those of the plan, and refuses to remove more than the
+// configuration allows of both. was is what HAProxy does; nil: nothing.
+func (d *Daemon) allowed(c *config.Config, p *plan.Plan, was *l7.Config, force bool) error {
+	named, removed := l7.Removed(was, layer7Of(c))
+	p.Named, p.Removed = p.Named+named, p.Removed+removed
 	if p.RemovedShare() > c.Daemon.MaxRemoved && !force {
-		return nil, api.Conflict(fmt.Errorf("refused: %d of %d servers would be deleted, more than daemon.max_removed of %.0f %% (imbang plan lists them; --force does it)",
+		return api.Conflict(fmt.Errorf("refused: %d of %d servers would be deleted, more than daemon.max_removed of %.0f %% (imbang plan lists them; --force does it)",
 			p.Removed, p.Named, 100*c.Daemon.MaxRemoved))
 	}
-	return p, nil
+	return nil
 }
 
 // incomplete is the error of a configuration that was applied in part.
@@ -294,8 +301,8 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 		return nil, nil, err
 	}
 	next, out := d.core.Reload(c, time.Now())
-	p, err := d.allowed(c, next.Wanted(), d.applied, o, force)
-	if err != nil {
+	p := plan.Make(next.Wanted(), d.applied, o)
+	if err := d.allowed(c, p, layer7Of(d.core.Config), force); err != nil {
 		return nil, nil, err
 	}
 	host := d.hostChanges(c)

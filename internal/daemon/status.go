@@ -159,10 +159,13 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 	err = d.do(func() error {
 		next, _ := d.core.Reload(c, time.Now())
 		_, o, err := d.observe()
-		if err == nil {
-			reply = planned(plan.Make(next.Wanted(), d.applied, o), d.hostChanges(c))
+		if err != nil {
+			return err
 		}
-		return err
+		p := plan.Make(next.Wanted(), d.applied, o)
+		_ = d.allowed(c, p, layer7Of(d.core.Config), true) // it counts
+		reply = planned(p, d.hostChanges(c))
+		return nil
 	})
 	return reply, err
 }

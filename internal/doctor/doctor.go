@@ -62,16 +62,21 @@ func (r report) problem(remedy, format string, args ...any) { r.add(Problem, rem
 func Examine(f Facts) []Finding {
 	var all []Finding
 	of := func(subject string) report { return report{subject, &all} }
-	examineKernel(of("kernel"), f)
-	examineDirector(of("director"), f)
-	examineForwarding(of("forwarding"), f)
-	examineFirewall(of("firewall"), f)
-	for _, d := range f.Devices {
-		examineDevice(of(d.Name), f, d)
+	if f.layer7Alone() {
+		of("director").ok("none is loaded, and %s has listeners alone, which require none", f.Proxy.File)
+	} else {
+		examineKernel(of("kernel"), f)
+		examineDirector(of("director"), f)
+		examineForwarding(of("forwarding"), f)
+		examineFirewall(of("firewall"), f)
+		for _, d := range f.Devices {
+			examineDevice(of(d.Name), f, d)
+		}
+		examineMTU(of("mtu"), f)
+		examineServices(of("services"), f)
+		examineServers(of("servers"), f)
 	}
-	examineMTU(of("mtu"), f)
-	examineServices(of("services"), f)
-	examineServers(of("servers"), f)
+	examineProxy(of("proxy"), f.Proxy)
 	examineVRRP(of("vrrp"), f.VRRP)
 	examinePair(of("pair"), f.Pair)
 	examineMasters(of("pair"), f.Pair, f.VRRP)

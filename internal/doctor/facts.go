@@ -29,8 +29,9 @@ type Facts struct {
 	CPUs                           int
 
 	Devices []Device
-	VRRP    *VRRP // nil: addresses do not move by imbang
-	Pair    *Pair // nil: the daemon has no peer, or does not run
+	VRRP    *VRRP  // nil: addresses do not move by imbang
+	Pair    *Pair  // nil: the daemon has no peer, or does not run
+	Proxy   *Proxy // nil: there is no layer 7
 }
 
 // Device is one that the director is, or is to be, attached to.
@@ -74,6 +75,11 @@ func (f Facts) uses(family model.Family) bool {
 		}
 	}
 	return !any && family == model.IPv4
+}
+
+// layer7Alone reports whether there is no director, and none is wanted.
+func (f Facts) layer7Alone() bool {
+	return !f.Loaded && len(f.Devices) == 0 && f.Proxy != nil && f.Proxy.Alone
 }
 
 // xdp is the mode that is attached, of XDP; "" if none.

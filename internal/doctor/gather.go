@@ -58,7 +58,10 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 		return f, err
 	}
 	f.Pair = gatherPair()
-	f.VRRP, err = gatherVRRP(file, f.Pair.address())
+	if f.VRRP, err = gatherVRRP(file, f.Pair.address()); err != nil {
+		return f, err
+	}
+	f.Proxy, err = gatherProxy(file, f.VRRP)
 	return f, err
 }
 

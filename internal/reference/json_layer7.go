@@ -41,6 +41,8 @@ var layer7FieldTexts = map[string]string{
 	"api.Proxy.listeners":             "listeners of the configuration",
 	"api.Proxy.backends":              "its backends, which have the keys of services",
 	"api.Proxy.certificates":          "files with certificates that listeners and backends name, as they are on the disk",
+	"api.Certificate.expires":         "when the certificate that HAProxy uses expires; absent if there is none",
+	"api.Certificate.error":           "why the file is not used, and HAProxy goes on with its last good content; absent if it is used",
 	"api.Listener.name":               "name of the listener",
 	"api.Listener.bind":               "addresses and ports",
 	"api.Listener.tls":                "whether its clients use TLS",

@@ -77,8 +77,10 @@ type Proxy struct {
 
 // Certificate is a file with certificates.
 type Certificate struct {
-	File        string `json:"file"`
-	Fingerprint string `json:"fingerprint"` // of all certificates, and until when the first one is valid; or missing, not usable
+	File        string    `json:"file"`
+	Fingerprint string    `json:"fingerprint"`      // of all certificates, and until when the first one is valid; or missing, not usable
+	Expires     time.Time `json:"expires,omitzero"` // that which HAProxy uses
+	Error       string    `json:"error,omitempty"`  // why the file is not used: HAProxy goes on with its last good content
 }
 
 // All are the services and the backends.

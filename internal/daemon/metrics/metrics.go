@@ -51,42 +51,43 @@ var (
 	table    = []string{"service_key", "server_address"}
 	syncRole = []string{"role"}
 
-	daemonStart    = metric{"imbang_daemon_start_time_seconds", "When the daemon started, in seconds since 1970.", prometheus.GaugeValue, nil}
-	reloadOK       = metric{"imbang_config_last_reload_successful", "1 if the last reload was applied, 0 if it was refused.", prometheus.GaugeValue, nil}
-	reloadTime     = metric{"imbang_config_last_reload_success_timestamp_seconds", "When a configuration was applied last, in seconds since 1970.", prometheus.GaugeValue, nil}
-	alarm          = metric{"imbang_alarm", "1 for each alarm that is raised.", prometheus.GaugeValue, []string{"alarm"}}
-	drift          = metric{"imbang_drift_changes", "Changes that a reload would make because others edited the table.", prometheus.GaugeValue, nil}
-	serviceUp      = metric{"imbang_service_up", "1 if the service has its quorum.", prometheus.GaugeValue, service}
-	serviceSorry   = metric{"imbang_service_sorry", "1 if the sorry server gets the clients.", prometheus.GaugeValue, service}
-	serverUp       = metric{"imbang_server_up", "1 if all checks of the server succeed, or it has none.", prometheus.GaugeValue, server}
-	serverOrder    = metric{"imbang_server_order", "1 for each order that an operator gave for the server: drain, maintenance or weight.", prometheus.GaugeValue, []string{"service", "server", "order"}}
-	checkUp        = metric{"imbang_check_up", "1 if the check holds the server for up.", prometheus.GaugeValue, checkOf}
-	checkRuns      = metric{"imbang_check_runs_total", "Checks made.", prometheus.CounterValue, checkOf}
-	checkFails     = metric{"imbang_check_failures_total", "Checks that failed.", prometheus.CounterValue, checkOf}
-	checkDelay     = metric{"imbang_check_start_delay_seconds", "By how much checks started late, since the daemon started.", prometheus.GaugeValue, []string{"percentile"}}
-	weightAdmin    = metric{"imbang_server_weight_administrative", "Weight that the user set.", prometheus.GaugeValue, table}
-	weightEff      = metric{"imbang_server_weight_effective", "Weight that the scheduler goes by.", prometheus.GaugeValue, table}
-	serverConns    = metric{"imbang_server_connections", "Connections of the server by state: active, inactive or persistent (templates).", prometheus.GaugeValue, []string{"service_key", "server_address", "state"}}
-	serverOpened   = metric{"imbang_server_connections_opened_total", "Connections scheduled to the server.", prometheus.CounterValue, table}
-	serverInPkts   = metric{"imbang_server_in_packets_total", "Packets to the server.", prometheus.CounterValue, table}
-	serverOutPkts  = metric{"imbang_server_out_packets_total", "Packets from the server that came through the director.", prometheus.CounterValue, table}
-	serverInBytes  = metric{"imbang_server_in_bytes_total", "IP bytes to the server.", prometheus.CounterValue, table}
-	serverOutBytes = metric{"imbang_server_out_bytes_total", "IP bytes from the server that came through the director.", prometheus.CounterValue, table}
-	svcOpened      = metric{"imbang_service_connections_opened_total", "Connections of the service.", prometheus.CounterValue, []string{"service_key"}}
-	connections    = metric{"imbang_connections", "Entries of the connection table, templates left out.", prometheus.GaugeValue, nil}
-	capacity       = metric{"imbang_connections_capacity", "Room for connections of each address family.", prometheus.GaugeValue, nil}
-	packets        = metric{"imbang_unforwarded_packets_total", "Packets that were not forwarded, by verdict and reason.", prometheus.CounterValue, []string{"verdict", "reason"}}
-	attached       = metric{"imbang_attached", "1 for each program on a device.", prometheus.GaugeValue, []string{"role", "device", "hook"}}
-	syncUp         = metric{"imbang_sync_up", "1 if the role of connection synchronization runs.", prometheus.GaugeValue, syncRole}
-	syncMessages   = metric{"imbang_sync_messages_total", "Messages that a master sent, or that a backup received and used.", prometheus.CounterValue, syncRole}
-	syncEntries    = metric{"imbang_sync_entries_total", "Connections and templates in these messages.", prometheus.CounterValue, syncRole}
-	syncBytes      = metric{"imbang_sync_bytes_total", "Bytes of these messages, without the headers of IP and UDP.", prometheus.CounterValue, syncRole}
-	syncLast       = metric{"imbang_sync_last_message_timestamp_seconds", "When the last message was sent or used, in seconds since 1970; 0 if none was.", prometheus.GaugeValue, syncRole}
-	syncLost       = metric{"imbang_sync_lost_entries_total", "Entries that the director's ring had no room for.", prometheus.CounterValue, syncRole}
-	syncUnbound    = metric{"imbang_sync_unbound_entries", "Received entries that wait for their service or server.", prometheus.GaugeValue, syncRole}
-	syncBound      = metric{"imbang_sync_bound_entries_total", "Received entries that got their service and server after a wait.", prometheus.CounterValue, syncRole}
-	syncDropped    = metric{"imbang_sync_dropped_total", "Messages or entries that were dropped, by reason.", prometheus.CounterValue, []string{"role", "of", "reason"}}
-	flood          = metric{"imbang_syn_flood", "1 during a SYN flood.", prometheus.GaugeValue, nil}
+	daemonStart      = metric{"imbang_daemon_start_time_seconds", "When the daemon started, in seconds since 1970.", prometheus.GaugeValue, nil}
+	directorRequired = metric{"imbang_director_required", "0 if the configuration is of layer 7 alone, and no director is loaded for it.", prometheus.GaugeValue, nil}
+	reloadOK         = metric{"imbang_config_last_reload_successful", "1 if the last reload was applied, 0 if it was refused.", prometheus.GaugeValue, nil}
+	reloadTime       = metric{"imbang_config_last_reload_success_timestamp_seconds", "When a configuration was applied last, in seconds since 1970.", prometheus.GaugeValue, nil}
+	alarm            = metric{"imbang_alarm", "1 for each alarm that is raised.", prometheus.GaugeValue, []string{"alarm"}}
+	drift            = metric{"imbang_drift_changes", "Changes that a reload would make because others edited the table.", prometheus.GaugeValue, nil}
+	serviceUp        = metric{"imbang_service_up", "1 if the service has its quorum.", prometheus.GaugeValue, service}
+	serviceSorry     = metric{"imbang_service_sorry", "1 if the sorry server gets the clients.", prometheus.GaugeValue, service}
+	serverUp         = metric{"imbang_server_up", "1 if all checks of the server succeed, or it has none.", prometheus.GaugeValue, server}
+	serverOrder      = metric{"imbang_server_order", "1 for each order that an operator gave for the server: drain, maintenance or weight.", prometheus.GaugeValue, []string{"service", "server", "order"}}
+	checkUp          = metric{"imbang_check_up", "1 if the check holds the server for up.", prometheus.GaugeValue, checkOf}
+	checkRuns        = metric{"imbang_check_runs_total", "Checks made.", prometheus.CounterValue, checkOf}
+	checkFails       = metric{"imbang_check_failures_total", "Checks that failed.", prometheus.CounterValue, checkOf}
+	checkDelay       = metric{"imbang_check_start_delay_seconds", "By how much checks started late, since the daemon started.", prometheus.GaugeValue, []string{"percentile"}}
+	weightAdmin      = metric{"imbang_server_weight_administrative", "Weight that the user set.", prometheus.GaugeValue, table}
+	weightEff        = metric{"imbang_server_weight_effective", "Weight that the scheduler goes by.", prometheus.GaugeValue, table}
+	serverConns      = metric{"imbang_server_connections", "Connections of the server by state: active, inactive or persistent (templates).", prometheus.GaugeValue, []string{"service_key", "server_address", "state"}}
+	serverOpened     = metric{"imbang_server_connections_opened_total", "Connections scheduled to the server.", prometheus.CounterValue, table}
+	serverInPkts     = metric{"imbang_server_in_packets_total", "Packets to the server.", prometheus.CounterValue, table}
+	serverOutPkts    = metric{"imbang_server_out_packets_total", "Packets from the server that came through the director.", prometheus.CounterValue, table}
+	serverInBytes    = metric{"imbang_server_in_bytes_total", "IP bytes to the server.", prometheus.CounterValue, table}
+	serverOutBytes   = metric{"imbang_server_out_bytes_total", "IP bytes from the server that came through the director.", prometheus.CounterValue, table}
+	svcOpened        = metric{"imbang_service_connections_opened_total", "Connections of the service.", prometheus.CounterValue, []string{"service_key"}}
+	connections      = metric{"imbang_connections", "Entries of the connection table, templates left out.", prometheus.GaugeValue, nil}
+	capacity         = metric{"imbang_connections_capacity", "Room for connections of each address family.", prometheus.GaugeValue, nil}
+	packets          = metric{"imbang_unforwarded_packets_total", "Packets that were not forwarded, by verdict and reason.", prometheus.CounterValue, []string{"verdict", "reason"}}
+	attached         = metric{"imbang_attached", "1 for each program on a device.", prometheus.GaugeValue, []string{"role", "device", "hook"}}
+	syncUp           = metric{"imbang_sync_up", "1 if the role of connection synchronization runs.", prometheus.GaugeValue, syncRole}
+	syncMessages     = metric{"imbang_sync_messages_total", "Messages that a master sent, or that a backup received and used.", prometheus.CounterValue, syncRole}
+	syncEntries      = metric{"imbang_sync_entries_total", "Connections and templates in these messages.", prometheus.CounterValue, syncRole}
+	syncBytes        = metric{"imbang_sync_bytes_total", "Bytes of these messages, without the headers of IP and UDP.", prometheus.CounterValue, syncRole}
+	syncLast         = metric{"imbang_sync_last_message_timestamp_seconds", "When the last message was sent or used, in seconds since 1970; 0 if none was.", prometheus.GaugeValue, syncRole}
+	syncLost         = metric{"imbang_sync_lost_entries_total", "Entries that the director's ring had no room for.", prometheus.CounterValue, syncRole}
+	syncUnbound      = metric{"imbang_sync_unbound_entries", "Received entries that wait for their service or server.", prometheus.GaugeValue, syncRole}
+	syncBound        = metric{"imbang_sync_bound_entries_total", "Received entries that got their service and server after a wait.", prometheus.CounterValue, syncRole}
+	syncDropped      = metric{"imbang_sync_dropped_total", "Messages or entries that were dropped, by reason.", prometheus.CounterValue, []string{"role", "of", "reason"}}
+	flood            = metric{"imbang_syn_flood", "1 during a SYN flood.", prometheus.GaugeValue, nil}
 )
 
 // Describe sends nothing: the metrics depend on the table (an unchecked collector).
@@ -130,6 +131,7 @@ func one(b bool) float64 {
 
 func (w writer) daemon(s *api.Status) {
 	w.put(daemonStart, float64(s.Since.UnixMilli())/1e3)
+	w.put(directorRequired, one(!s.NoDirector))
 	w.put(reloadOK, one(s.ReloadError == ""))
 	w.put(reloadTime, float64(s.Reloaded.UnixMilli())/1e3)
 	w.put(drift, float64(len(s.Drift)))

@@ -15,6 +15,7 @@ var (
 	proxyReloads     = metric{"imbang_proxy_reloads_total", "Reloads of HAProxy since the daemon started.", prometheus.CounterValue, nil}
 	listenerConns    = metric{"imbang_listener_connections", "Connections of clients.", prometheus.GaugeValue, []string{"listener"}}
 	listenerRequests = metric{"imbang_listener_requests_total", "Requests since HAProxy was started or reloaded.", prometheus.CounterValue, []string{"listener"}}
+	certificateEnd   = metric{"imbang_certificate_expiry_timestamp_seconds", "When the certificate that HAProxy uses of a file expires, since 1970.", prometheus.GaugeValue, []string{"file"}}
 	backendSessions  = metric{"imbang_backend_sessions", "Sessions of the server of a backend.", prometheus.GaugeValue, server}
 )
 
@@ -25,6 +26,11 @@ func (w writer) proxy(p *api.Proxy) {
 	for _, l := range p.Listeners {
 		w.put(listenerConns, float64(l.Connections), l.Name)
 		w.put(listenerRequests, float64(l.Requests), l.Name)
+	}
+	for _, c := range p.Certificates {
+		if !c.Expires.IsZero() {
+			w.put(certificateEnd, float64(c.Expires.Unix()), c.File)
+		}
 	}
 	for _, b := range p.Backends {
 		for _, s := range b.Servers {

@@ -18,7 +18,7 @@ const packaging = "../../../packaging"
 // exported are the names of the metrics, as the source has them.
 func exported(t *testing.T) (names []string) {
 	t.Helper()
-	for _, file := range []string{"metrics.go", "replication.go", "vrrp.go"} {
+	for _, file := range []string{"metrics.go", "proxy.go", "replication.go", "vrrp.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -96,6 +96,7 @@ type Plan struct {
 	Changes []Change
 	// Named is the number of servers that the applied configuration named; Removed of
 	// them the wanted one does not, whether they are in the table or failed and left it.
+	// The caller adds those of backends.
 	Named, Removed int
 }
 
@@ -132,6 +133,14 @@ func Make(wanted, applied Table, observed Observed) *Plan {
 	}
 	Sort(p.Changes)
 	return &p.Plan
+}
+
+// Named counts servers.
+func (t Table) Named() (n int) {
+	for i := range t.Services {
+		n += len(t.Services[i].Servers)
+	}
+	return n
 }
 
 // Sort puts changes into the order in which they are made.

@@ -60,8 +60,9 @@ type Status struct {
 	Problem string
 	// Certificates are problems of files, by name: HAProxy goes on with what they had before.
 	Certificates map[string]string
-	Reloads      int      // by this Keeper
-	Why          []string // of the last one
+	Expiries     map[string]time.Time // of the certificates that are in use, by file
+	Reloads      int                  // by this Keeper
+	Why          []string             // of the last one
 }
 
 // Keeper carries out.
@@ -89,6 +90,7 @@ type Keeper struct {
 	refusal      error
 	deletes      []runtime.Command    // of servers that still have connections
 	hurried      map[l7.ServerID]bool // servers that were changed during steps
+	failed       time.Time            // since when HAProxy waits to be started; zero: it does not
 }
 
 // loaded is what HAProxy has.
@@ -207,6 +209,9 @@ func (k *Keeper) run(ctx context.Context) {
 			}
 		}
 		k.delete(ctx)
+		if err == nil {
+			err = k.failing(ctx)
+		}
 		k.report(number, err)
 	}
 }
@@ -224,6 +229,23 @@ func (k *Keeper) strayed() bool {
 	}
 	c.Close()
 	return false
+}
+
+// failing says why HAProxy, which was told what to do, does not do it: it is started again and again.
+// One that has ended once is back within a second.
+func (k *Keeper) failing(ctx context.Context) error {
+	s, err := supervise.Ask(ctx, k.Dir, supervise.DoStatus)
+	if err != nil || s.Phase != supervise.Waiting {
+		k.failed = time.Time{}
+		return nil // what is wrong with its supervisor is said by the next step
+	}
+	if k.failed.IsZero() {
+		k.failed = time.Now()
+	}
+	if time.Since(k.failed) < pace {
+		return nil
+	}
+	return fmt.Errorf("HAProxy does not run, and is started again and again: %s", strings.ReplaceAll(strings.TrimSpace(s.LastEnd), "\n", "; "))
 }
 
 // step carries out.
@@ -435,6 +457,9 @@ func (k *Keeper) report(number uint64, err error) {
 	k.done = number
 	k.status.Version, k.detected = k.version.Text, k.version
 	k.status.Certificates = k.certificates.problems()
+	if k.wanted != nil {
+		k.status.Expiries = k.certificates.expiries(k.wanted.Config)
+	}
 	k.status.Problem = ""
 	if err != nil {
 		k.status.Problem = err.Error()

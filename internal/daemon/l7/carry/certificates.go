@@ -28,9 +28,10 @@ import (
 // from succeeding.
 type certificates struct {
 	dir   string
-	known map[string]stamp // of files as they were when they were read last
-	wrong map[string]error // problems, by file
-	fresh map[string]bool  // copies that are not in use yet
+	known map[string]stamp     // of files as they were when they were read last
+	wrong map[string]error     // problems, by file
+	fresh map[string]bool      // copies that are not in use yet
+	ends  map[string]time.Time // of copies, by file
 }
 
 // stamp tells a file from another one.
@@ -45,7 +46,7 @@ type stamp struct {
 const maxCertificate = 1 << 20
 
 func newCertificates(dir string) certificates {
-	return certificates{filepath.Join(dir, "certificates"), map[string]stamp{}, map[string]error{}, map[string]bool{}}
+	return certificates{filepath.Join(dir, "certificates"), map[string]stamp{}, map[string]error{}, map[string]bool{}, map[string]time.Time{}}
 }
 
 // paths are the files that a configuration names.
@@ -80,6 +81,7 @@ func (c *certificates) look(of *l7.Config) (changed bool) {
 			continue
 		}
 		problem := c.copy(path)
+		c.ends[path] = endOf(c.copyOf(path))
 		c.known[path] = now // a file that changes while it is read is read again
 		changed = changed || c.fresh[path] || problem != nil || c.wrong[path] != nil
 		if c.wrong[path] = problem; problem == nil {
@@ -87,6 +89,19 @@ func (c *certificates) look(of *l7.Config) (changed bool) {
 		}
 	}
 	return changed
+}
+
+// endOf is when a certificate expires; zero: there is none.
+func endOf(path string) time.Time {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return time.Time{}
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return pair.Leaf.NotAfter
 }
 
 func (s stamp) same(o stamp) bool {
@@ -172,6 +187,17 @@ func (c *certificates) load(ctx context.Context, dir string) error {
 
 // reloaded: HAProxy has read all of them.
 func (c *certificates) reloaded() { clear(c.fresh) }
+
+// expiries are when those that are in use expire, by file.
+func (c *certificates) expiries(of *l7.Config) map[string]time.Time {
+	out := map[string]time.Time{}
+	for _, path := range paths(of) {
+		if at := c.ends[path]; !at.IsZero() {
+			out[path] = at
+		}
+	}
+	return out
+}
 
 // problems are what is wrong with files whose copies go on.
 func (c *certificates) problems() map[string]string {

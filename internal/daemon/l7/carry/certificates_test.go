@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/haproxytest"
@@ -77,6 +78,12 @@ func TestCertificates(t *testing.T) {
 	write(second)
 	if !c.look(config) || inUse() != second || len(c.problems()) > 0 || !c.fresh[path] {
 		t.Errorf("the second one: %v", c.problems())
+	}
+	if at := c.expiries(config)[path]; time.Until(at) < time.Minute {
+		t.Errorf("it expires at %v", at)
+	}
+	if none := c.expiries(&l7.Config{}); len(none) > 0 {
+		t.Errorf("of a configuration without certificates: %v", none)
 	}
 	// Another Keeper goes on with the copies.
 	other := newCertificates(filepath.Join(dir, "run"))

@@ -62,16 +62,29 @@ func (s *side) states() l7.States {
 	return states
 }
 
-// LastStates are those that were published last; empty: there are none.
-func LastStates(dir string) l7.States {
+// lastSide is of what was published last; nil: there is none.
+func lastSide(dir string) *side {
 	at := supervise.Published(dir)
 	if filepath.Base(at) == supervise.Fallback {
 		at = filepath.Dir(at)
 	}
-	if s := readSide(at); s != nil {
+	return readSide(at)
+}
+
+// LastStates are those that were published last; empty: there are none.
+func LastStates(dir string) l7.States {
+	if s := lastSide(dir); s != nil {
 		return s.states()
 	}
 	return l7.States{}
+}
+
+// LastConfig is the configuration that was published last; nil: there is none.
+func LastConfig(dir string) *l7.Config {
+	if s := lastSide(dir); s != nil {
+		return s.Config
+	}
+	return nil
 }
 
 // recall is what HAProxy does, as far as the files say: what it has loaded, and what was published

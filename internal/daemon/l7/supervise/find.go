@@ -63,6 +63,9 @@ func search(dir string) (masters []int, workers bool) {
 	return masters, len(parents) > 0
 }
 
+// Owns reports whether a process is HAProxy of a directory: its master, or one of its workers.
+func Owns(pid int, dir string) bool { return is(pid, dir) }
+
 // is true if a process is HAProxy of a directory. A process that has ended has no command
 // line.
 func is(pid int, dir string) bool {

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"imbang/internal/daemon/l7/supervise"
+)
+
+const (
+	// certificateTime is how long before its end a certificate is to be renewed.
+	certificateTime = 30 * 24 * time.Hour
+	// fewFiles are enough for a thousand clients: each has a descriptor, and its server another.
+	fewFiles = 4096
+	// ownFiles are HAProxy's own descriptors, and those of checks.
+	ownFiles = 256
+)
+
+func examineProxy(r report, p *Proxy) {
+	if p == nil {
+		return
+	}
+	before := len(*r.all)
+	p.examineProgram(r)
+	p.examineProcess(r)
+	for _, c := range p.Certificates {
+		p.examineCertificate(r, c)
+	}
+	for _, t := range p.Taken {
+		examineTaken(r, t)
+	}
+	for _, a := range p.Absent {
+		bits := a.BitLen()
+		r.warn(fmt.Sprintf("ip address add %s/%d dev DEV, or a group of the section vrrp", a, bits),
+			"listeners bind %s, which this host does not have, and which imbang neither adds nor moves here: no connection arrives at it", a)
+	}
+	p.examineFiles(r)
+	if len(*r.all) == before {
+		r.ok("HAProxy %s runs for %d listeners", p.Status.Version, len(p.Config.Listeners))
+	}
+}
+
+func (p *Proxy) examineProgram(r report) {
+	if p.Config == nil {
+		return
+	}
+	if p.NoProgram != "" {
+		r.problem("apt-get install haproxy", "%s has listeners, which require HAProxy 2.6 or later: %s", p.File, p.NoProgram)
+	}
+	for _, m := range p.Mistakes {
+		r.problem("imbang check "+p.File, "%s", m)
+	}
+}
+
+func (p *Proxy) examineProcess(r report) {
+	s := p.Status
+	switch {
+	case p.StatusError != "":
+		r.problem("systemctl status imbang-proxy", "%s", p.StatusError)
+		return
+	case s == nil:
+		r.problem("systemctl enable --now imbang-proxy", "%s has listeners, and imbang proxy does not run in this network namespace", p.File)
+		return
+	}
+	if p.Config == nil {
+		r.warn("systemctl disable --now imbang-proxy", "imbang proxy runs, and %s has no listeners (imbang doctor -c names another file)", p.File)
+	}
+	if s.Phase != supervise.Running && s.Phase != supervise.Reloading {
+		text := fmt.Sprintf("HAProxy does not run (%s)", s.Phase)
+		if s.LastEnd != "" {
+			text += ": " + s.LastEnd
+		}
+		r.problem("journalctl -u imbang-proxy", "%s", oneLine(text))
+	}
+	if s.Refused != "" {
+		r.problem("imbang check "+p.File+" && imbang reload", "HAProxy goes on with an earlier configuration, as it has not accepted the last one: %s", oneLine(s.Reason))
+	}
+	switch {
+	case p.Fallback:
+		r.problem("systemctl start imbang", "the lease of imbang run was lost: HAProxy checks the servers itself, with the weights and orders of before")
+	case p.NoDaemon:
+		r.warn("systemctl start imbang", "imbang run does not run: the servers of backends are not checked")
+	}
+}
+
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(strings.TrimSpace(text), func(c rune) bool { return c == '\n' }), "; ")
+}
+
+func (p *Proxy) examineCertificate(r report, c Certificate) {
+	show := "openssl x509 -noout -dates -in " + c.Path
+	left := c.Ends.Sub(p.Now)
+	day := c.Ends.UTC().Format("2006-01-02")
+	switch {
+	case strings.Contains(c.Error, "private key does not match"):
+		r.problem("openssl pkey -pubout -in "+c.Path, "%s: the key in %s is not that of its first certificate: put certificate, chain and key of one another into it", c.Of, c.Path)
+	case c.Error != "":
+		r.problem("openssl x509 -noout -subject -in "+c.Path, "%s: the certificate %s cannot be used (%s): want certificate, chain and key in PEM", c.Of, c.Path, c.Error)
+	case left <= 0:
+		r.problem(show, "%s: the certificate %s for %s expired on %s: renew it, the file is read again by itself", c.Of, c.Path, c.Name, day)
+	case left < certificateTime:
+		r.warn(show, "%s: the certificate %s for %s expires on %s, in %d days: renew it, the file is read again by itself", c.Of, c.Path, c.Name, day, int(left.Hours()/24))
+	}
+	if c.Open {
+		r.warn("chmod 600 "+c.Path, "%s: every user can read the key in %s", c.Of, c.Path)
+	}
+}
+
+func examineTaken(r report, t Taken) {
+	who := fmt.Sprintf("%s (process %d)", t.Program, t.Process)
+	remedy := fmt.Sprintf("ps -fp %d", t.Process)
+	if t.Unit != "" {
+		who = fmt.Sprintf("%s (process %d, unit %s)", t.Program, t.Process, t.Unit)
+		remedy = "systemctl disable --now " + t.Unit
+	}
+	what := "the listener cannot be started beside it"
+	if t.Program == "haproxy" {
+		what = "that is not imbang's HAProxy, and takes a share of the listener's connections, or keeps it from starting"
+	}
+	r.problem(remedy, "%s accepts connections at %s of the listener %s: %s", who, t.At, t.Listener, what)
+}
+
+func (p *Proxy) examineFiles(r report) {
+	if p.Files == 0 || p.Config == nil {
+		return
+	}
+	remedy := "systemctl edit imbang-proxy (LimitNOFILE=1048576), systemctl restart imbang-proxy"
+	if wants := uint64(2*p.Config.Engine.MaxConnections + ownFiles); p.Config.Engine.MaxConnections > 0 && wants > p.Files {
+		r.problem(remedy, "HAProxy may have %d files open, and proxy.max_connections of %d requires %d", p.Files, p.Config.Engine.MaxConnections, wants)
+	} else if p.Files < fewFiles {
+		r.warn(remedy, "HAProxy may have %d files open, for about %d clients at the same time", p.Files, p.Files/2)
+	}
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"net/netip"
+	"time"
+
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/supervise"
+)
+
+// Proxy is what there is of layer 7: of listeners in the configuration, or of a process
+// imbang proxy.
+type Proxy struct {
+	File   string
+	Config *l7.Config // nil: the file has no listeners, or cannot be read
+	// Alone: the configuration has neither services nor a director.
+	Alone       bool
+	NoProgram   string            // why HAProxy cannot be used
+	Version     string            // of HAProxy
+	Mistakes    []string          // that HAProxy, or imbang for its version, finds in the configuration
+	Status      *supervise.Status // nil: there is no process
+	StatusError string            // why a process does not answer
+	// Fallback: HAProxy checks servers itself, as the daemon was not there for too long.
+	Fallback     bool
+	NoDaemon     bool
+	Files        uint64 // that HAProxy may have open; 0: not known
+	Certificates []Certificate
+	Taken        []Taken
+	// Absent are addresses of listeners that neither this host has, nor the configuration adds or moves.
+	Absent []netip.Addr
+	Now    time.Time
+}
+
+// Certificate is a file that a listener or backend names.
+type Certificate struct {
+	Path, Of string
+	Error    string // why it cannot be used
+	Name     string // of its first certificate
+	Ends     time.Time
+	Open     bool // every user may read its key
+}
+
+// Taken is an address of a listener that another process accepts connections at.
+type Taken struct {
+	Listener string
+	At       netip.AddrPort
+	Process  int
+	Program  string
+	Unit     string // of systemd; "": not known
+}

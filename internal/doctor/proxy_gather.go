@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/l7/haproxy"
+	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/daemon/place"
+	"imbang/internal/host"
+)
+
+// proxyPatience is how long HAProxy, which checks a configuration, and its supervisor may take.
+const proxyPatience = 20 * time.Second
+
+// gatherProxy collects what there is of layer 7, by a configuration: the usual one if it is not named.
+// It is nil if there is neither a listener nor a process. Mistakes of a configuration are
+// gatherVRRP's to tell.
+func gatherProxy(file string, v *VRRP) (*Proxy, error) {
+	p := &Proxy{File: file, Now: time.Now()}
+	if p.File == "" {
+		p.File = config.DefaultFile
+	}
+	dir, err := place.ProxyDir()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), proxyPatience)
+	defer cancel()
+	switch s, err := supervise.Ask(ctx, dir, supervise.DoStatus); {
+	case err == nil:
+		p.Status = &s
+	case !errors.Is(err, supervise.ErrNone):
+		p.StatusError = err.Error()
+	}
+	c, err := config.Load(p.File)
+	if err == nil && c.Layer7 != nil {
+		p.Config = &c.Layer7.Config
+		p.Alone = !c.NamesDirector()
+		p.gatherConfig(ctx, c, dir, v)
+	}
+	if p.Config == nil && p.Status == nil && p.StatusError == "" {
+		return nil, nil
+	}
+	p.Fallback = p.Status != nil && filepath.Base(p.Status.Configuration) == supervise.Fallback
+	if client, err := api.NewClient(); err == nil {
+		_, err = client.Status(ctx)
+		p.NoDaemon = errors.Is(err, api.ErrNoDaemon)
+	}
+	if p.Status != nil && p.Status.HAProxy != 0 {
+		p.Files = openFiles(p.Status.HAProxy)
+	}
+	return p, nil
+}
+
+func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, v *VRRP) {
+	p.Certificates = certificatesOf(p.Config)
+	if path, err := exec.LookPath("haproxy"); err != nil {
+		p.NoProgram = "HAProxy is not installed"
+	} else if version, err := haproxy.Detect(ctx, path); err != nil {
+		p.NoProgram = err.Error()
+	} else {
+		p.Version = version.Text
+		if _, err := carry.Check(ctx, dir, "", p.Config); err != nil {
+			p.Mistakes = p.others(strings.Split(err.Error(), "\n"))
+		}
+	}
+	p.Taken = takenAddresses(p.Config, func(pid int) bool { return supervise.Owns(pid, dir) })
+	for i := range p.Config.Listeners {
+		for _, at := range p.Config.Listeners[i].Bind {
+			a := at.Addr()
+			if a.IsUnspecified() || slices.Contains(p.Absent, a) || v.moves(a) || adds(c, a) {
+				continue
+			}
+			if r, err := host.ReachOf(a); err == nil && !r.Local {
+				p.Absent = append(p.Absent, a)
+			}
+		}
+	}
+}
+
+// others are mistakes that are not of a certificate, which is told by itself.
+func (p *Proxy) others(mistakes []string) []string {
+	return slices.DeleteFunc(mistakes, func(m string) bool {
+		return slices.ContainsFunc(p.Certificates, func(c Certificate) bool { return c.Error != "" && strings.Contains(m, c.Path) })
+	})
+}
+
+// adds reports whether imbang run adds an address.
+func adds(c *config.Config, a netip.Addr) bool {
+	return c.Director != nil && slices.ContainsFunc(c.Director.Addresses, func(o config.Address) bool { return o.Prefix.Addr() == a })
+}
+
+// certificatesOf are the files with a certificate and its key.
+func certificatesOf(c *l7.Config) (all []Certificate) {
+	add := func(path, of string) {
+		if !slices.ContainsFunc(all, func(one Certificate) bool { return one.Path == path }) {
+			all = append(all, readCertificate(path, of))
+		}
+	}
+	for i := range c.Listeners {
+		if t := c.Listeners[i].TLS; t != nil {
+			for _, path := range t.Certificates {
+				add(path, "listener "+c.Listeners[i].Name)
+			}
+		}
+	}
+	for i := range c.Backends {
+		if t := c.Backends[i].TLS; t != nil && t.Client != "" {
+			add(t.Client, "backend "+c.Backends[i].Name)
+		}
+	}
+	return all
+}
+
+func readCertificate(path, of string) Certificate {
+	c := Certificate{Path: path, Of: of}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a file")
+	}
+	var text []byte
+	if err == nil {
+		c.Open = info.Mode().Perm()&0o004 != 0
+		text, err = os.ReadFile(path)
+	}
+	var pair tls.Certificate
+	if err == nil {
+		pair, err = tls.X509KeyPair(text, text)
+	}
+	if err != nil {
+		var failed *fs.PathError
+		if errors.As(err, &failed) {
+			err = failed.Err
+		}
+		c.Error = strings.TrimPrefix(err.Error(), "tls: ")
+		return c
+	}
+	c.Name, c.Ends = pair.Leaf.Subject.CommonName, pair.Leaf.NotAfter
+	if len(pair.Leaf.DNSNames) > 0 {
+		c.Name = pair.Leaf.DNSNames[0]
+	}
+	return c
+}
+
+// openFiles is the limit of a process.
+func openFiles(pid int) uint64 {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	l, err := p.Limits()
+	if err != nil {
+		return 0
+	}
+	return l.OpenFiles
+}
