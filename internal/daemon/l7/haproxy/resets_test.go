@@ -21,7 +21,7 @@ import (
 	"imbang/internal/daemon/l7"
 )
 
-// Whoever resets requests of HTTP/2 is cut off, again and again: servers get a small part of the
+// A client that resets requests of HTTP/2 is cut off, again and again: servers get a small part of the
 // requests, and others are served.
 func TestResets(t *testing.T) {
 	p := newPlace(t)
