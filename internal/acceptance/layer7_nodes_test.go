@@ -4,21 +4,27 @@ package acceptance
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"imbang/internal/daemon/l7/haproxytest"
+	"imbang/internal/host"
+	"imbang/internal/lab/probe"
 	"imbang/internal/lab/topology"
 )
 
-// nodesConfig has a director check its nodes by their monitors.
-const nodesConfig = `
+// nodeCheck asks nodes for their monitors; one is found out within fall times interval and the timeout.
+const nodeCheck = `
 checks:
   node:
     http: {requests: [{path: /imbang-health, status: 200}]}
@@ -27,70 +33,175 @@ checks:
     rise: 2
     fall: 3
     jitter: 0 %
-services:
-  - name: shop
-    virtual: VIP:80
-    scheduler: rr
-    checks: [node]
-    servers: [{name: n1, address: "S1:8080"}, {name: n2, address: "S2:8080"}]
 `
 
-// nodeConfig is the file of a node: each has the same but for the address.
-func nodeConfig(address netip.Addr) string {
-	return strings.Replace(webConfig("", webServers...), webPlain, netip.AddrPortFrom(address, 8080).String(), 1)
+// foundOut is how long the check may take, on a machine that is busy.
+const foundOut = 3 * time.Second
+
+// nodeMethods are the ways from a director to a node.
+var nodeMethods = []struct {
+	name, forward, tunnel string
+	port                  uint16 // of the service
+}{
+	{"masquerading", "masquerading", "", 80},
+	{"direct-routing", "direct-routing", "", 81},
+	{"ipip", "tunnel", "", 82},
+	{"gre", "tunnel", ", tunnel: {type: gre}", 83},
+	{"gue", "tunnel", ", tunnel: {type: gue, port: 6080}", 84},
 }
 
-// Two nodes of layer 7 behind a director: the client's address arrives, and a node that drains, or
-// has no servers, gets no new connections.
-func TestLayer7Nodes(t *testing.T) {
-	for _, family := range []topology.Family{topology.IPv4, topology.IPv6} {
-		t.Run(string(family), func(t *testing.T) {
-			config := nodesConfig
-			if family == topology.IPv6 {
-				config = strings.NewReplacer("VIP:80", "\"[VIP]:80\"", "S1:8080", "[S1]:8080", "S2:8080", "[S2]:8080").Replace(config)
-			}
-			k := newKeeper(t, 2, config, family)
-			var nodes []*proxied
+// nodes are proxies behind a director, which reaches them by all methods.
+type nodes struct {
+	*keeper
+	all []*proxied
+}
+
+// newNodes have the same file, but for backends' servers: each has its own.
+func newNodes(t *testing.T, n int) *nodes {
+	k := newKeeper(t, n, nodeCheck, topology.Families...)
+	ns := &nodes{keeper: k}
+	services, bind := "services:\n", []string{}
+	for _, f := range topology.Families {
+		for _, m := range nodeMethods {
+			virtual := netip.AddrPortFrom(k.Virtual(f), m.port)
+			servers := []string{}
 			for i, s := range k.Servers {
-				k.kill(i) // its nginx
-				nodes = append(nodes, proxiedIn(t, haproxytest.In(t, s.Namespace), fmt.Sprintf("n%d-s", i+1), nodeConfig(s.Addr[family])))
-			}
-			client := k.httpClient(t)
-			url := "http://" + netip.AddrPortFrom(k.Virtual(family), 80).String()
-			who := func(n int) (nodes string) {
-				seen := map[string]bool{}
-				for range n {
-					reply, err := haproxytest.Get(client, url+"/")
-					if err != nil {
-						return err.Error()
-					}
-					name, _, _ := strings.Cut(reply, "-")
-					seen[name] = true
+				at := netip.AddrPortFrom(s.Addr[f], m.port)
+				servers = append(servers, fmt.Sprintf("{name: n%d, address: %q}", i+1, at))
+				if m.forward == "masquerading" {
+					bind = append(bind, strconv.Quote(at.String()))
 				}
-				for _, name := range []string{"n1", "n2"} {
-					if seen[name] {
-						nodes += name
-					}
+			}
+			if m.forward != "masquerading" {
+				bind = append(bind, strconv.Quote(virtual.String()))
+			}
+			services += fmt.Sprintf("  - {name: %s-%s, virtual: %q, scheduler: rr, forward: %s%s, checks: [node], servers: [%s]}\n", m.name, f, virtual, m.forward, m.tunnel, strings.Join(servers, ", "))
+		}
+	}
+	for i, s := range k.Servers {
+		k.kill(i) // its nginx
+		ns.prepare(i)
+		ns.all = append(ns.all, proxiedIn(t, haproxytest.In(t, s.Namespace), fmt.Sprintf("n%d-s", i+1),
+			strings.Replace(webConfig("", webServers...), strconv.Quote(webPlain), strings.Join(bind, ", "), 1)))
+	}
+	k.configure(nodeCheck + services)
+	k.do("reload")
+	return ns
+}
+
+// prepare has a node reply to clients in the virtual addresses' names by itself, and in its own by the
+// director.
+func (ns *nodes) prepare(i int) {
+	ns.t.Helper()
+	node := ns.Servers[i].Namespace
+	fabric, port := ns.Uplink()
+	var virtual []netip.Addr
+	var own []netip.Prefix
+	for _, f := range topology.Families {
+		virtual, own = append(virtual, ns.Virtual(f)), append(own, ns.ClientNetworkAddress(f, 100+i))
+	}
+	err := errors.Join(topology.ReplyDirectly(node, func(device string) error {
+		return fabric.Share(port, host.End{NS: node, Name: device, MAC: fmt.Sprintf("02:00:00:0a:02:%02x", i+1)})
+	}, virtual, own), probe.Decapsulate(node, "eth0"))
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	for f, flag := range map[topology.Family]string{topology.IPv4: "-4", topology.IPv6: "-6"} {
+		for _, args := range [][]string{
+			{"rule", "add", "from", ns.Servers[i].Addr[f].String(), "lookup", "100"},
+			{"route", "add", "default", "via", ns.Gateways(f)[1].String(), "dev", "eth0", "table", "100"},
+		} {
+			if o := finish(ns.t, node, exec.Command("ip", append([]string{flag}, args...)...), ""); o.status != 0 {
+				ns.t.Fatalf("ip %v: %+v", args, o)
+			}
+		}
+	}
+}
+
+// url is that of a method.
+func (ns *nodes) url(f topology.Family, port uint16) string {
+	return "http://" + netip.AddrPortFrom(ns.Virtual(f), port).String()
+}
+
+// who replies to some requests, by all methods: those nodes that do by each of them, or what is wrong.
+func (ns *nodes) who(client *http.Client) (all string) {
+	for _, f := range topology.Families {
+		for _, m := range nodeMethods {
+			seen := map[string]bool{}
+			for range 2 * len(ns.all) {
+				reply, err := haproxytest.Get(client, ns.url(f, m.port)+"/")
+				if err != nil {
+					return fmt.Sprintf("%s, %s: %v", m.name, f, err)
 				}
-				return nodes
+				name, _, _ := strings.Cut(reply, "-")
+				seen[name] = true
 			}
-			nodes[0].await("both nodes", func() bool { return who(10) == "n1n2" })
-			got, err := haproxytest.Get(client, url+"/client")
-			if err != nil || !k.isClient(family, got) {
-				t.Errorf("the client is %q, %v", got, err)
+			now := strings.Join(slices.Sorted(maps.Keys(seen)), "")
+			if all != "" && now != all {
+				return fmt.Sprintf("%s, %s: %s, and %s by those before", m.name, f, now, all)
 			}
-			nodes[0].do("proxy", "drain")
-			nodes[0].await("n2 alone", func() bool { return who(10) == "n2" })
-			nodes[0].do("proxy", "enable")
-			nodes[0].await("both again", func() bool { return who(10) == "n1n2" })
-			for i := range 3 {
-				nodes[1].servers[i].Close()
+			all = now
+		}
+	}
+	return all
+}
+
+// wait is until the director's checks have found out.
+func (ns *nodes) wait(what, want string, client *http.Client) {
+	ns.t.Helper()
+	got := ""
+	for began := time.Now(); time.Since(began) < foundOut; time.Sleep(20 * time.Millisecond) {
+		if got = ns.who(client); got == want {
+			return
+		}
+	}
+	ns.t.Errorf("%s: after %v: %s, want %s", what, foundOut, got, want)
+}
+
+// Two nodes of layer 7 behind a director, by each method and family: the client's address arrives
+// without the PROXY protocol, and a node that drains, or has no servers, gets no new connections
+// within the time of its check. A drain fails no request.
+func TestLayer7Nodes(t *testing.T) {
+	ns := newNodes(t, 2)
+	client := ns.httpClient(t)
+	ns.await("the nodes are up", 10*time.Second, func() bool { return ns.who(client) == "n1n2" })
+	for _, f := range topology.Families {
+		for _, m := range nodeMethods {
+			if got, err := haproxytest.Get(client, ns.url(f, m.port)+"/client"); err != nil || !ns.isClient(f, got) {
+				t.Errorf("%s, %s: the client is %q, %v", m.name, f, got, err)
 			}
-			nodes[0].await("n1 alone", func() bool { return who(10) == "n1" })
-			if said := k.do("why", "--url", url+"/cart", "--client", got); !strings.Contains(said, "scheduler rr") || !strings.Contains(said, "would choose "+netip.AddrPortFrom(k.Servers[0].Addr[family], 8080).String()) {
-				t.Errorf("why says\n%s", said)
-			}
-		})
+		}
+	}
+	var loads []*haproxytest.Load
+	of := haproxytest.In(t, ns.Clients[0].Namespace)
+	for _, f := range topology.Families {
+		for _, m := range nodeMethods {
+			loads = append(loads, of.Load(ns.url(f, m.port)+"/", 10))
+		}
+	}
+	ns.all[0].do("proxy", "drain")
+	ns.wait("n1 drains", "n2", client)
+	ns.all[0].do("proxy", "enable")
+	ns.wait("n1 is enabled", "n1n2", client)
+	for i, load := range loads {
+		all := load.Stop()
+		if failed := haproxytest.Failed(all); len(failed) > 0 || len(all) < 10 {
+			t.Errorf("load %d, %s: %d of %d requests failed: %+v", i, nodeMethods[i%len(nodeMethods)].name, len(failed), len(all), failed[:min(len(failed), 1)])
+		}
+	}
+	for _, s := range ns.all[1].servers {
+		s.Close()
+	}
+	ns.wait("n2 has no servers", "n1", client)
+	for i, s := range ns.all[1].servers {
+		ns.all[1].servers[i] = ns.all[1].host.Serve(s.Name, fmt.Sprintf("127.0.1.%d:8000", i+1))
+	}
+	ns.wait("n2 has servers again", "n1n2", client)
+	url := ns.url(topology.IPv4, 80) + "/cart"
+	want := netip.AddrPortFrom(ns.Servers[0].Addr[topology.IPv4], 80).String()
+	other := netip.AddrPortFrom(ns.Servers[1].Addr[topology.IPv4], 80).String()
+	if said := ns.do("why", "--url", url, "--client", "10.10.0.2"); !strings.Contains(said, "scheduler rr") || !strings.Contains(said, "would choose "+want) && !strings.Contains(said, "would choose "+other) {
+		t.Errorf("why says\n%s", said)
 	}
 }
 

@@ -229,41 +229,36 @@ func TestRunSteersThroughReloads(t *testing.T) {
 	}
 }
 
-// A server that is the director itself is checked at its own address, which is where its
-// traffic goes, and there is no alarm.
+// A server that is the director itself gets packets for the virtual address, and is checked there:
+// a program that listens at the server's address alone is found out. There is no alarm.
 func TestRunChecksItself(t *testing.T) {
-	k := newKeeper(t, 1, checkEvery)
-	k.answerForVirtual(0, topology.IPv4, false)
-	l := k.listenHere(topology.ServerDevice, 80)
-	k.configure(checkEvery + fmt.Sprintf("services:\n  - name: web\n    virtual: \"VIP:80\"\n    forward: direct-routing\n    checks: [web]\n    servers: [{name: a, address: S1}, {name: me, address: \"%s\"}]\n", l))
+	family := topology.IPv4
+	k := newKeeper(t, 1, checkEvery, family)
+	k.answerForVirtual(0, family, false)
+	own, virtual := netip.AddrPortFrom(k.Gateways(family)[1], 80), netip.AddrPortFrom(k.Virtual(family), 80)
+	k.listenHere(own)
+	config := checkEvery + fmt.Sprintf("services:\n  - name: web\n    virtual: %q\n    forward: direct-routing\n    checks: [web]\n    servers: [{name: a, address: S1}, {name: me, address: %q}]\n", virtual, own)
+	k.configure(config)
 	k.do("reload")
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	k.await("at its own address alone", 5*time.Second, func() bool { return k.states() == "a up/1, me down/0" })
+	k.listenHere(virtual)
+	k.await("at the virtual address", 5*time.Second, func() bool { return k.states() == "a up/1, me up/1" })
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if s := k.status(); len(s.Alarms) != 0 {
 			t.Fatalf("alarms %v", s.Alarms)
 		}
 	}
-	if got := k.states(); got != "a up/1, me up/1" {
-		t.Errorf("states %s", got)
-	}
+	// A director whose address is away, as VRRP moves it, is checked at its own address.
+	elsewhere := netip.AddrPortFrom(virtual.Addr().Next(), 80)
+	k.configure(strings.ReplaceAll(config, virtual.String(), elsewhere.String()))
+	k.do("reload", "--force")
+	k.await("without the virtual address", 5*time.Second, func() bool { return strings.HasSuffix(k.states(), "me up/1") })
 }
 
-// listenHere answers HTTP at an address of one of the director's devices.
-func (k *keeper) listenHere(dev string, port uint16) (at netip.AddrPort) {
+// listenHere answers HTTP at an address of the director's.
+func (k *keeper) listenHere(at netip.AddrPort) {
 	k.t.Helper()
 	err := k.Director.Do(func() error {
-		i, err := net.InterfaceByName(dev)
-		if err != nil {
-			return err
-		}
-		all, err := i.Addrs()
-		if err != nil {
-			return err
-		}
-		for _, one := range all {
-			if p, err := netip.ParsePrefix(one.String()); err == nil && p.Addr().Is4() {
-				at = netip.AddrPortFrom(p.Addr(), port)
-			}
-		}
 		l, err := net.Listen("tcp", at.String())
 		if err != nil {
 			return err
@@ -276,7 +271,6 @@ func (k *keeper) listenHere(dev string, port uint16) (at netip.AddrPort) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return at
 }
 
 // answerForVirtual has a real server answer clients of the virtual service by itself.

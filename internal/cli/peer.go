@@ -92,7 +92,8 @@ func newPeerDiffCommand() *cobra.Command {
 		Long: `Lists the keys of the applied configurations that differ between this director and
 its peer, with both values. Keys that belong to one director are not compared;
 docs/how-to/pair.md lists them. Entries of lists are matched by address or name, and
-a different order of servers is a difference, since schedulers go by it. Values that
+a different order of servers is a difference, since schedulers go by it. Files with
+certificates are compared by their fingerprints. Values that
 may have passwords, and commands, are not shown.
 
 Requires root or membership of group imbang. The exit status is 0 if nothing differs,
@@ -145,7 +146,9 @@ func newPeerPushCommand() *cobra.Command {
 		Long: `Sends the applied configuration to the peer, which replaces by its own values what
 belongs to one director, and plans the result as imbang plan does. The plan is shown;
 after a confirmation, or with --yes, the peer writes the result into its file, keeps
-the former one as FILE.before, and reloads.
+the former one as FILE.before, and reloads. Files with certificates and keys that its
+listeners and backends name are sent, if the peer has others: a new one with a key has
+mode 0600 and belongs to root, one that is replaced keeps owner and mode.
 
 Nothing is changed if the file is not valid there, if devices that it names are
 missing, if it deletes more servers than daemon.max_removed allows (--force), if

@@ -26,4 +26,7 @@ func printLayer7(w io.Writer, p *api.Proxy) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%d connections, %d requests\n", l.Name, scheme, strings.Join(l.Bind, " "), l.Connections, l.Requests)
 	}
+	for _, c := range p.Certificates {
+		fmt.Fprintf(w, "  certificate %s: %s\n", c.File, c.Fingerprint)
+	}
 }

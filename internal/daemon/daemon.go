@@ -84,6 +84,7 @@ type Daemon struct {
 	pair     linked           // to the other director
 	failover *failover        // what imbang vrrp is told
 	layer7   layer7
+	peers    peers // directors that are servers of each other
 	auditing bool
 	audited  time.Time // the last time; zero: the start
 	// The configuration's files as they were read last, as they were seen last, and since
@@ -150,6 +151,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer d.hooks.Close()
 	defer d.table.close()
 	defer d.closeLayer7()
+	defer d.peers.close()
 	if err := d.begin(c, d.ledger.Book()); err != nil {
 		return err
 	}
@@ -219,6 +221,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepPair(time.Now())
 			d.keepFailover()
 			d.keepLayer7(time.Now())
+			d.keepPeers()
 			d.catchUp()
 			d.look()
 			d.keepSteering()

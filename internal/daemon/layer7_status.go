@@ -5,6 +5,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,7 +23,7 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 	if c == nil {
 		return nil
 	}
-	p := &api.Proxy{Workers: []int{}, Old: []int{}, Listeners: []api.Listener{}, Backends: []api.Service{}}
+	p := &api.Proxy{Workers: []int{}, Old: []int{}, Listeners: []api.Listener{}, Backends: []api.Service{}, Certificates: []api.Certificate{}}
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
 		one := api.Listener{Name: l.Name, TLS: l.TLS != nil, Bind: []string{}}
@@ -29,6 +31,10 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 			one.Bind = append(one.Bind, ap.String())
 		}
 		p.Listeners = append(p.Listeners, one)
+	}
+	d.layer7.prints.look(d.core.Config)
+	for _, path := range slices.Sorted(maps.Keys(d.layer7.prints.of)) {
+		p.Certificates = append(p.Certificates, api.Certificate{File: path, Fingerprint: d.layer7.prints.of[path]})
 	}
 	if d.layer7.keeper != nil {
 		s := d.layer7.keeper.Status()

@@ -57,7 +57,8 @@ type linked struct {
 	compared    [2]string // digests of the configurations that were compared last
 	same        *bool     // nil: not known
 	differences []shared.Difference
-	differ      time.Time // since when they do; zero: they do not
+	others      []shared.Difference // certificates that the peer has others of
+	differ      time.Time           // since when they do; zero: they do not
 }
 
 // setPair makes the link as the configuration says. One whose addresses and key are as they
@@ -144,6 +145,7 @@ func (d *Daemon) publish(now time.Time) {
 	}
 	p.link.Publish(pair.State{
 		Program: version.Version, Configuration: p.digest, Orders: d.ledger.Digest(), View: p.view, Yields: d.yields(), Groups: d.failover.states(),
+		Certificates: d.layer7.prints.of,
 	}, now)
 }
 
@@ -161,6 +163,7 @@ func (d *Daemon) keepPair(now time.Time) {
 		return
 	}
 	p.view = d.sees()
+	d.layer7.prints.look(d.core.Config)
 	d.followPeer(now)
 	d.publish(now)
 }
@@ -175,6 +178,7 @@ func (d *Daemon) followPeer(now time.Time) {
 	d.watchLink(&peer, now)
 	d.takeOrders(&peer, now)
 	d.compareDocuments(&peer)
+	p.others = d.layer7.prints.differ(peer.State.Certificates)
 	d.watchDocuments(now)
 	d.decideYield(&peer, now)
 	d.publish(now) // what has changed here
@@ -307,9 +311,12 @@ func (d *Daemon) pairStatus(now time.Time) *api.Pair {
 	}
 	peer := p.link.Peer()
 	out.Reached, out.Heard, out.Version, out.PeerUp = peer.Reached(now), peer.Heard, events.Printable(peer.State.Program), d.ups(peer.View)
-	out.Same, out.Different, out.Peers, out.PeerYield = p.same, len(p.differences), p.standing.String(), peer.State.Yields
+	out.Same, out.Different, out.Peers, out.PeerYield = p.same, len(p.differences)+len(p.others), p.standing.String(), peer.State.Yields
 	for _, name := range slices.Sorted(maps.Keys(peer.State.Groups)) {
 		out.PeerGroups = append(out.PeerGroups, api.PeerGroup{Group: events.Printable(name), State: events.Printable(peer.State.Groups[name])})
+	}
+	if out.Same != nil && len(p.others) > 0 {
+		out.Same = new(false)
 	}
 	if c := peer.Clock; c != nil && out.Reached {
 		ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -58,7 +59,8 @@ func (d *Daemon) compareDocuments(peer *pair.Peer) {
 // watchDocuments raises the alarm of configurations that differ for some time.
 func (d *Daemon) watchDocuments(now time.Time) {
 	p := &d.pair
-	if len(p.differences) == 0 {
+	all := slices.Concat(p.differences, p.others)
+	if len(all) == 0 {
 		p.differ = time.Time{}
 		d.clear(alarmPairConfiguration)
 		return
@@ -71,10 +73,10 @@ func (d *Daemon) watchDocuments(now time.Time) {
 	}
 	const shown = 3
 	var words []string
-	for _, one := range p.differences[:min(len(p.differences), shown)] {
+	for _, one := range all[:min(len(all), shown)] {
 		words = append(words, one.String())
 	}
-	if more := len(p.differences) - shown; more > 0 {
+	if more := len(all) - shown; more > 0 {
 		words = append(words, fmt.Sprintf("%d more", more))
 	}
 	d.raise(alarmPairConfiguration, fmt.Sprintf("the configuration of the director %s differs: %s (imbang peer diff)", p.config.Peer, strings.Join(words, "; ")))
@@ -95,7 +97,7 @@ func (d *Daemon) Differences() (out *api.Differences, err error) {
 			return api.Conflict(fmt.Errorf("the configuration of the director %s is not known yet: %s", d.pair.config.Peer, whyUnknown(&peer)))
 		}
 		out = &api.Differences{Peer: d.pair.config.Peer.String(), Reached: peer.Reached(time.Now()), Differences: []api.Difference{}}
-		for _, one := range d.pair.differences {
+		for _, one := range slices.Concat(d.pair.differences, d.pair.others) {
 			out.Differences = append(out.Differences, api.Difference(one))
 		}
 		return nil
@@ -138,10 +140,14 @@ func (d *Daemon) PeerPush(ctx context.Context, by api.Caller, q api.PeerRequest)
 func (d *Daemon) askPeer(ctx context.Context, push bool, by api.Caller, q api.PeerRequest) (*api.PeerPlan, error) {
 	var link *pair.Link
 	var c pair.Config
+	var notes []string
 	request := pair.Request{Base: q.Base, Force: q.Force, By: by.Name}
 	err := d.do(func() (err error) {
 		if link, err = d.linkOf(); err != nil {
 			return err
+		}
+		if request.Certificates, notes, err = d.layer7.prints.offered(d.core.Config, push); err != nil {
+			return api.Conflict(err)
 		}
 		c = *d.pair.config
 		request.Document = d.pair.document
@@ -154,7 +160,7 @@ func (d *Daemon) askPeer(ctx context.Context, push bool, by api.Caller, q api.Pe
 	if err != nil {
 		return nil, api.Conflict(fmt.Errorf("director %s: %w", c.Peer, err))
 	}
-	return &api.PeerPlan{Peer: c.Peer.String(), File: p.File, Base: p.Base, Changes: p.Changes, Summary: p.Summary, Notes: p.Notes}, nil
+	return &api.PeerPlan{Peer: c.Peer.String(), File: p.File, Base: p.Base, Changes: p.Changes, Summary: p.Summary, Notes: append(p.Notes, notes...)}, nil
 }
 
 // isApplied refuses to go on if the files have another configuration than the one that is
@@ -179,7 +185,8 @@ type offered struct {
 	config *config.Config
 	text   []byte
 	plan   *pair.Plan
-	same   bool // the file has it already
+	same   bool               // the file has it already
+	files  []pair.Certificate // that this director does not have
 }
 
 // offer makes this director's configuration of the peer's, and plans it. Nothing is changed.
@@ -218,6 +225,9 @@ func (d *Daemon) offer(q pair.Request) (*offered, error) {
 			return nil, err
 		}
 	}
+	if out.files, err = wantedFiles(out.config, q.Certificates); err != nil {
+		return nil, err
+	}
 	_, o, err := d.observe()
 	if err != nil {
 		return nil, err
@@ -240,6 +250,15 @@ func (o *offered) describe(d *Daemon, p *plan.Plan, own *config.Config, base str
 	o.plan = &pair.Plan{Base: base, File: d.File, Changes: planned.Changes, Summary: planned.Summary}
 	if file, err := filepath.Abs(d.File); err == nil {
 		o.plan.File = file
+	}
+	sum := sha256.New()
+	for _, one := range o.files {
+		o.plan.Changes = append(o.plan.Changes, fmt.Sprintf("write file %s: %s, here %s", one.Path, one.Print, one.Had))
+		fmt.Fprintf(sum, "%s\n%s\n%s\n", one.Path, one.Print, one.Had)
+	}
+	if n := len(o.files); n > 0 {
+		o.plan.Base += hex.EncodeToString(sum.Sum(nil)[:8])
+		o.plan.Summary += fmt.Sprintf(", %d files with certificates written", n)
 	}
 	if o.same {
 		o.plan.Notes = append(o.plan.Notes, "the file has this configuration already, and stays as it is")
@@ -289,17 +308,30 @@ func (d *Daemon) apply(q pair.Request) (*pair.Plan, error) {
 	case err != nil:
 		return nil, err
 	case o.plan.Base != q.Base:
-		return nil, fmt.Errorf("its file %s has changed since the plan: look at the plan again (imbang peer push)", o.plan.File)
-	case o.same:
+		return nil, fmt.Errorf("its file %s, or a file with certificates, has changed since the plan: look at the plan again (imbang peer push)", o.plan.File)
+	}
+	undo, err := writeCertificates(o.files)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range o.files {
+		d.note(events.Event{Kind: events.Changed, Text: fmt.Sprintf("wrote file %s of the director %s: %s", one.Path, d.pair.config.Peer.Addr(), one.Print), By: events.Printable(q.By)})
+	}
+	d.layer7.prints.look(o.config)
+	if o.same {
+		d.publish(time.Now())
 		return o.plan, nil
 	}
 	former, err := replaceFile(d.File, o.text)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, undo())
 	}
 	_, _, err = d.reload(q.Force, fmt.Sprintf("%s on the director %s", events.Printable(q.By), d.pair.config.Peer.Addr()))
 	if err == nil || errors.As(err, new(*incomplete)) {
 		return o.plan, err
+	}
+	if failed := undo(); failed != nil {
+		err = fmt.Errorf("%w; files with certificates are not as they were: %w", err, failed)
 	}
 	if failed := rewriteFile(d.File, former); failed != nil {
 		return nil, fmt.Errorf("%w; the former file could not be written back, copy %s: %w", err, o.plan.File+before, failed)
@@ -345,17 +377,29 @@ func rewriteFile(path string, text []byte) (err error) {
 	return writeLike(path, text, info)
 }
 
+// writeLike writes it whole or not at all, with owner and mode of another one.
 func writeLike(path string, text []byte, like fs.FileInfo) error {
+	return write(path, text, func(f *os.File) (err error) {
+		if sys, is := like.Sys().(*syscall.Stat_t); is {
+			err = f.Chown(int(sys.Uid), int(sys.Gid))
+		}
+		return errors.Join(err, f.Chmod(like.Mode().Perm()))
+	})
+}
+
+// writeNew writes it likewise, with a mode.
+func writeNew(path string, text []byte, mode fs.FileMode) error {
+	return write(path, text, func(f *os.File) error { return f.Chmod(mode) })
+}
+
+// write gives the file to a function before it has a text.
+func write(path string, text []byte, prepare func(*os.File) error) error {
 	temporary := path + ".new"
 	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	if sys, is := like.Sys().(*syscall.Stat_t); is {
-		err = f.Chown(int(sys.Uid), int(sys.Gid))
-	}
-	err = errors.Join(err, f.Chmod(like.Mode().Perm()))
-	if err == nil {
+	if err = prepare(f); err == nil {
 		_, err = f.Write(text)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {

@@ -11,6 +11,7 @@ var fieldTexts = func() map[string]string {
 	maps.Copy(all, daemonFieldTexts)
 	maps.Copy(all, vrrpFieldTexts)
 	maps.Copy(all, failoverFieldTexts)
+	maps.Copy(all, layer7FieldTexts)
 	maps.Copy(all, commandFieldTexts)
 	return all
 }()

@@ -59,6 +59,7 @@ var keys = map[string]string{
 	"load.calls[].path":              "required; `{n}` is the number of the request, `{cell}` of the cell, `{url}` one of `load.urls`",
 	"load.calls[].body":              "of a `POST`, with the same placeholders",
 	"load.calls[].content_type":      "of the body",
+	"load.calls[].keep_alive":        "true: a connection carries requests without limit; default false: `load.requests_per_connection`",
 	"load.calls[].tls":               "true: by HTTPS, at port 443; tools ab, siege and wrk, engines `haproxy-http`, `nginx-http` and `imbang-l7`; default false",
 	"load.urls":                      "how many URLs `{url}` stands for",
 	"load.url_zipf":                  "Zipf exponent of their popularity, 0 to 10",

@@ -71,6 +71,14 @@ type Proxy struct {
 	Drain     *Order     `json:"drain,omitempty"`   // this node gets no new clients
 	Listeners []Listener `json:"listeners"`
 	Backends  []Service  `json:"backends"`
+	// Certificates are the files with certificates, as they are on the disk.
+	Certificates []Certificate `json:"certificates"`
+}
+
+// Certificate is a file with certificates.
+type Certificate struct {
+	File        string `json:"file"`
+	Fingerprint string `json:"fingerprint"` // of all certificates, and until when the first one is valid; or missing, not usable
 }
 
 // All are the services and the backends.
@@ -373,6 +381,8 @@ type Plan struct {
 	Summary string   `json:"summary"`
 	Named   int      `json:"named"`   // servers of the last configuration that are in the table
 	Removed int      `json:"removed"` // of these
+	// Warnings say what does not follow yet: HAProxy, of layer 7.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // OrderRequest changes what is ordered of a server.

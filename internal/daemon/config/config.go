@@ -51,6 +51,8 @@ type Director struct {
 	MaxServices, MaxServers, MaxConnections uint32 // 0: the default
 	Forwarding                              bool
 	Addresses                               []Address
+	// Peers are other directors that have this one as a server, each once; own addresses may be in it.
+	Peers []netip.Addr
 }
 
 // Address is a virtual address that the daemon keeps on a device.

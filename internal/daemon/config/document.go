@@ -41,6 +41,7 @@ type directorDoc struct {
 	MaxConnections int          `yaml:"max_connections" jsonschema_description:"likewise, connections of each address family"`
 	Forwarding     *bool        `yaml:"forwarding" jsonschema_description:"turn the kernel's forwarding on for the families of the services; default true"`
 	Addresses      []addressDoc `yaml:"addresses" jsonschema_description:"virtual addresses that the daemon configures and keeps, unless another machine on the link answers for them (alarm address); not those that move between directors"`
+	Peers          []string     `yaml:"peers" jsonschema_description:"addresses of directors that are servers of each other by direct routing, on a link of this one: what one of them sends is not balanced again; the own ones may be in it; default the real servers among the addresses of pair and synchronization.replication"`
 }
 
 type addressDoc struct {

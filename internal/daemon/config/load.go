@@ -87,6 +87,7 @@ func parse(path string, text []byte, seen *Seen) (*Config, error) {
 	c.layer7(sections, d.Proxy)
 	c.tree = tree
 	c.trackDirector(d.VRRP)
+	c.peers()
 	c.whole()
 	if len(c.mistakes) > 0 {
 		return nil, c.sorted()

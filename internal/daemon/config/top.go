@@ -73,7 +73,58 @@ func (c *checker) director(d *directorDoc) {
 		known[one.Prefix.Addr()] = true
 		out.Addresses = append(out.Addresses, one)
 	}
+	for i, text := range d.Peers {
+		at := fmt.Sprintf("director.peers[%d]", i)
+		a, err := netip.ParseAddr(text)
+		switch {
+		case err != nil || a.Zone() != "" || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback():
+			c.refuse(at, "%q: want the address of a director on a link of this one, without port, such as 172.16.0.3", text)
+		case slices.Contains(out.Peers, a):
+			c.refuse(at, "%s is given twice: remove one", a)
+		default:
+			out.Peers = append(out.Peers, a)
+		}
+	}
+	if len(out.Peers) > maxPeers {
+		c.refuse("director.peers", "%d addresses: want at most %d", len(out.Peers), maxPeers)
+	}
 	c.config.Director = out
+}
+
+// maxPeers is half of what the table of hardware addresses has room for: each may be on two devices.
+const maxPeers = 32
+
+// peers are the other directors where director.peers does not say: those that the link of the pair
+// and replication name, if they are real servers. Services are known then.
+func (c *checker) peers() {
+	d := c.config.Director
+	if d == nil {
+		return
+	}
+	if !c.tree.Has("director.peers") {
+		servers := c.serverAddresses()
+		for _, a := range c.linked() {
+			if _, is := slices.BinarySearchFunc(servers, a, netip.Addr.Compare); is && !slices.Contains(d.Peers, a) {
+				d.Peers = append(d.Peers, a)
+			}
+		}
+	}
+	if c.config.VRRP != nil {
+		c.config.VRRP.Peers = d.Peers
+	}
+}
+
+// linked are the addresses of directors that this one talks to.
+func (c *checker) linked() (all []netip.Addr) {
+	if c.config.Pair != nil {
+		all = append(all, c.config.Pair.Peer.Addr())
+	}
+	if c.config.Replication != nil {
+		for _, to := range c.config.Replication.To {
+			all = append(all, to.Addr())
+		}
+	}
+	return all
 }
 
 func (c *checker) address(path string, a addressDoc, device string) Address {

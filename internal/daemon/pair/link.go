@@ -141,7 +141,7 @@ func (l *Link) Publish(s State, now time.Time) {
 	l.mu.Lock()
 	s.Version, s.Instance, s.Sequence = version, l.local.Instance, l.local.Sequence
 	digest := s.View.digest()
-	fresh := l.published.IsZero() || s.Configuration != l.local.Configuration || s.Orders != l.local.Orders || s.Yields != l.local.Yields || !maps.Equal(s.Groups, l.local.Groups) || digest != l.view
+	fresh := l.published.IsZero() || s.Configuration != l.local.Configuration || s.Orders != l.local.Orders || s.Yields != l.local.Yields || !maps.Equal(s.Groups, l.local.Groups) || !maps.Equal(s.Certificates, l.local.Certificates) || digest != l.view
 	l.local, l.view, l.published = s, digest, now
 	l.mu.Unlock()
 	if fresh {

@@ -23,6 +23,9 @@ type State struct {
 	// Groups are the states of the groups of addresses by name, as imbang vrrp reports them; none:
 	// that does not run.
 	Groups map[string]string `json:"groups,omitempty"`
+	// Certificates are fingerprints of the files with certificates, by their paths, or what is wrong
+	// with them.
+	Certificates map[string]string `json:"certificates,omitempty"`
 }
 
 // View is which servers the checks of one director see up. Times and orders of the operator are
@@ -45,6 +48,17 @@ type Request struct {
 	Base     string `json:"base,omitempty"` // of a push: the plan's
 	Force    bool   `json:"force,omitempty"`
 	By       string `json:"by"` // the user's name
+	// Certificates are those that the configuration names, as far as the sender has them.
+	Certificates []Certificate `json:"certificates,omitempty"`
+}
+
+// Certificate is a file with certificates.
+type Certificate struct {
+	Path  string `json:"path"`
+	Print string `json:"print"`          // fingerprint, and until when it is valid
+	Key   bool   `json:"key,omitempty"`  // it has a private key
+	Text  []byte `json:"text,omitempty"` // of a push alone
+	Had   string `json:"-"`              // what the receiver has
 }
 
 // Plan is the reply.

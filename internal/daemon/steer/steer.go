@@ -54,7 +54,8 @@ var (
 
 // To is a function that connects to an address of a server for a virtual address, as
 // check.Target has it. Where that is what the traffic does, and where the director has no
-// part in it, it connects to the server's own address. If the director does not steer,
+// part in it, it connects to the server's own address; to a server that is this host, at the
+// virtual address, which its packets keep. If the director does not steer,
 // the check is inconclusive: it could find out that only that address answers.
 func (d *Dialer) To(k model.ServiceKey, server model.Server, virtual netip.AddrPort) func(context.Context, netip.AddrPort) (net.Conn, error) {
 	return func(ctx context.Context, remote netip.AddrPort) (net.Conn, error) {
@@ -115,6 +116,12 @@ func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 		a.failure = errNoDirector
 		return nil, a.inconclusive()
 	}
+	// A server that is this host gets what is sent to the virtual address by the stack, as a
+	// connection of this host does. Without that address, as while VRRP has it elsewhere, there is no
+	// such way; then its own address is asked, for a program at all addresses.
+	if isOwn(a.Virtual.Addr()) && isOwn(a.Remote.Addr()) {
+		return check.Dialer.DialContext(ctx, "tcp", a.Virtual.String())
+	}
 	dialer := check.Dialer
 	dialer.Control = a.control
 	// DialTCP binds the socket itself, also to no address, and it is bound already.
@@ -136,6 +143,13 @@ func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 		_ = conn.Close()
 	}
 	return nil, a.inconclusive()
+}
+
+// isOwn reports whether an address is this host's. If the kernel does not say, the check fails by
+// itself.
+func isOwn(addr netip.Addr) bool {
+	own, err := host.IsOwn(addr)
+	return err == nil && own
 }
 
 func (a *attempt) inconclusive() error { return fmt.Errorf("%w: %w", check.ErrInconclusive, a.failure) }

@@ -102,6 +102,27 @@ func TestDialRegisters(t *testing.T) {
 // A connection to the server's own address counts where the traffic goes there, or where
 // the director has no part in it. Else the check is inconclusive, whatever that address
 // answers.
+// A server that is this host is asked at the virtual address, if this host has that, and nothing is
+// registered.
+func TestDialHere(t *testing.T) {
+	virtual, accepted := listen(t)
+	server := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), virtual.Port())
+	r := &recorder{}
+	var d Dialer
+	d.Use(r)
+	conn, err := d.To(service, serverAt(server), virtual)(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if len(r.calls) > 0 || len(d.Astray()) > 0 {
+		t.Errorf("calls %v, astray %v", r.calls, d.Astray())
+	}
+	if n := accepted(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
 func TestDialNotSteered(t *testing.T) {
 	full := errors.New("the table is full")
 	for _, c := range []struct {

@@ -334,7 +334,7 @@ func TestLabReplayRefuses(t *testing.T) {
 		{[]string{good, "--rho", "0"}, command.StatusUsage, "--rho 0: want above 0 and at most 10, 1 being all that the servers can serve"},
 		{[]string{good, "--timeout", "0s"}, command.StatusUsage, "--timeout 0s: want above 0"},
 		{[]string{good, "--repeats", "0"}, command.StatusUsage, "--repeats 0: want 1 or more"},
-		{[]string{good, "--engines", "pound"}, command.StatusUsage, `--engines: "pound" is unknown: want some of imbang, ipvs, nftables, nftables-flowtable, haproxy-tcp, haproxy-http, nginx-stream, nginx-http, direct`},
+		{[]string{good, "--engines", "pound"}, command.StatusUsage, `--engines: "pound" is unknown: want some of imbang, ipvs, nftables, nftables-flowtable, haproxy-tcp, haproxy-http, imbang-l7, nginx-stream, nginx-http, direct`},
 		{[]string{good, "--resume", dir}, command.StatusUsage, `--resume goes on with the study of its directory: leave "` + good + `" out`},
 		{[]string{"--resume", dir, "--speed", "2"}, command.StatusUsage, "--resume goes on by the plan of its directory: leave --speed out"},
 	} {

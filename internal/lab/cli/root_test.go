@@ -33,10 +33,10 @@ func TestLabRefusesBadUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"run"}, "imbang-lab: name one study: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis, or the path of a YAML file (see imbang-lab run --help)"},
-		{[]string{"run", "thesiz"}, `imbang-lab: study "thesiz": there is none of that name; built in are: layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis; or give the path of a YAML file`},
+		{[]string{"run"}, "imbang-lab: name one study: l7-engines, layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis, or the path of a YAML file (see imbang-lab run --help)"},
+		{[]string{"run", "thesiz"}, `imbang-lab: study "thesiz": there is none of that name; built in are: l7-engines, layer7-vs-layer4, nginx-upstreams, rr-vs-lc, single-vs-cluster, thesis; or give the path of a YAML file`},
 		{[]string{"run", bad}, "imbang-lab: " + bad + `:2:1: unknown key "repeatz": known here are name, title, source, hypothesis, cluster, load, competitors, repeats, quick, published`},
-		{[]string{"run", "thesis", "--engines", "pound"}, `imbang-lab: --engines: "pound" is unknown: want some of imbang, ipvs, nftables, nftables-flowtable, haproxy-tcp, haproxy-http, nginx-stream, nginx-http, direct`},
+		{[]string{"run", "thesis", "--engines", "pound"}, `imbang-lab: --engines: "pound" is unknown: want some of imbang, ipvs, nftables, nftables-flowtable, haproxy-tcp, haproxy-http, imbang-l7, nginx-stream, nginx-http, direct`},
 		{[]string{"run", caches, "--engines", "imbang,direct"}, "imbang-lab: --engines: direct is reached at a server's own address, and study caches has 200 virtual ones"},
 		{[]string{"run", "thesis", "--engines", ""}, "imbang-lab: --engines: want at least one, and none empty"},
 		{[]string{"run", "thesis", "--schedulers", "rr,rr"}, "imbang-lab: --schedulers: one is given twice"},

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,8 +24,12 @@ import (
 func TestEnginesBalance(t *testing.T) {
 	testenv.Root(t)
 	c := servers(t, 1)
+	imbang := filepath.Join(t.TempDir(), "imbang")
+	if out, err := exec.Command("go", "build", "-o", imbang, "imbang/cmd/imbang").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	for _, name := range Names() {
-		e, _ := New(name, "")
+		e, _ := New(name, imbang)
 		if e.Schedulers() == nil { // no list of its own
 			continue
 		}

@@ -130,17 +130,22 @@ func TestProxiesUseAllCPUs(t *testing.T) {
 		"haproxy-http": "roundrobin", "haproxy-tcp": "roundrobin", "nginx-http": "rr", "nginx-stream": "rr",
 	} {
 		t.Run(name, func(t *testing.T) {
-			pids, err := started(t, c, name, scheduler, 1, 1).(*proxyInstance).PIDs()
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := len(pids) - 1 // the first is nginx's master
-			if strings.HasPrefix(name, "haproxy") {
-				threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pids[0]))
+			i := started(t, c, name, scheduler, 1, 1).(*proxyInstance)
+			n := 0
+			// nginx's master accepts connections before it has workers.
+			for end := time.Now().Add(5 * time.Second); n < all.Count() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				pids, err := i.PIDs()
 				if err != nil {
 					t.Fatal(err)
 				}
-				n = len(threads)
+				n = len(pids) - 1 // the first is nginx's master
+				if strings.HasPrefix(name, "haproxy") {
+					threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pids[0]))
+					if err != nil {
+						t.Fatal(err)
+					}
+					n = len(threads)
+				}
 			}
 			if n != all.Count() {
 				t.Errorf("%d threads or workers, want %d: one for each CPU", n, all.Count())

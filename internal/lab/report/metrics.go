@@ -123,6 +123,7 @@ var metrics = []Metric{
 			return v, ok && s.CPU.Director.Known
 		},
 	},
+	repliesPerCore,
 	{
 		Key: "cpu_servers", Title: "CPU of the real servers", Unit: "us/connection", Decimals: 1, Lowest: true,
 		Meaning: "run time of their processes, network work done in their context included",

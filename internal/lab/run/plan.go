@@ -42,7 +42,7 @@ func conditions(s *study.Study, quick bool) (list []record.Condition) {
 			for _, call := range s.Load.Calls {
 				for _, tool := range s.Load.Tools {
 					c := level
-					c.Family, c.Call, c.Tool = family, call.Name, tool
+					c.Family, c.Call, c.Tool, c.KeepAlive = family, call.Name, tool, call.KeepAlive
 					list = append(list, c)
 				}
 			}

@@ -56,6 +56,8 @@ type Call struct {
 	Body   string
 	Type   string // Content-Type of Body
 	TLS    bool   // by HTTPS, to an engine that ends it
+	// KeepAlive: a connection carries requests without limit, whatever Load.PerConnection is.
+	KeepAlive bool
 }
 
 // Fault is something that happens to a real server during every cell.
@@ -98,12 +100,13 @@ type loadDoc struct {
 }
 
 type callDoc struct {
-	Name   string `yaml:"name"`
-	Method string `yaml:"method"`
-	Path   string `yaml:"path"`
-	Body   string `yaml:"body"`
-	Type   string `yaml:"content_type"`
-	TLS    bool   `yaml:"tls"`
+	Name      string `yaml:"name"`
+	Method    string `yaml:"method"`
+	Path      string `yaml:"path"`
+	Body      string `yaml:"body"`
+	Type      string `yaml:"content_type"`
+	TLS       bool   `yaml:"tls"`
+	KeepAlive bool   `yaml:"keep_alive"`
 }
 
 type faultDoc struct {
@@ -259,7 +262,7 @@ func (c *checker) calls(d []callDoc, l *Load) {
 	var names []string
 	for i, d := range d {
 		at := fmt.Sprintf("load.calls[%d]", i)
-		call := Call{Name: d.Name, Method: "GET", Path: d.Path, Body: d.Body, Type: d.Type, TLS: d.TLS}
+		call := Call{Name: d.Name, Method: "GET", Path: d.Path, Body: d.Body, Type: d.Type, TLS: d.TLS, KeepAlive: d.KeepAlive}
 		if d.Method != "" {
 			call.Method = d.Method
 		}

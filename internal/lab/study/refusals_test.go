@@ -60,7 +60,7 @@ var refusals = []struct{ old, bad, want string }{
 	{"do: slow", "do: sleep", `s.yaml:23:33: load.faults[0].do: "sleep" is unknown: want one of kill, start, pause, resume, slow`},
 	{"do: slow", "do: kill", `s.yaml:23:47: load.faults[0].factor: remove it: it belongs to slow`},
 	{"factor: 10", "factor: 0", `s.yaml:23:47: load.faults[0].factor: 0 is out of range: want above 0, such as 10 for ten times as slow`},
-	{"{engine: imbang, schedulers: [rr, lc]}", "{engine: pound}", `s.yaml:25:14: competitors[0].engine: "pound" is unknown: want one of imbang, nginx-http, haproxy-http, direct`},
+	{"{engine: imbang, schedulers: [rr, lc]}", "{engine: pound}", `s.yaml:25:14: competitors[0].engine: "pound" is unknown: want one of imbang, nginx-http, haproxy-http, imbang-l7, direct`},
 	{"{engine: imbang, schedulers: [rr, lc]}", "{engine: imbang}", `s.yaml:25:5: competitors[0].schedulers: missing: want a list such as [rr, wrr]`},
 	{"{engine: imbang, schedulers: [rr, lc]}", "{engine: nginx-http, schedulers: [wlc]}", `s.yaml:25:39: competitors[0].schedulers[0]: "wlc" is unknown: want one of rr, least_conn, ip_hash`},
 	{"schedulers: [rr, lc]", "schedulers: [rr, rr]", `s.yaml:25:39: competitors[0].schedulers[1]: "rr" is given twice: remove one`},

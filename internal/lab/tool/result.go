@@ -93,7 +93,11 @@ func (t Tool) status(out *load.Result, o *Output) {
 		if class, ok := classes[key]; ok {
 			*class = int(n)
 		} else if n > 0 {
-			out.Caveats = append(out.Caveats, fmt.Sprintf("%s says of %d replies only that they are %s", t.Name, n, key))
+			what := fmt.Sprint(n)
+			if n == int64(out.Replies) { // of each run: one line in the report
+				what = "all"
+			}
+			out.Caveats = append(out.Caveats, fmt.Sprintf("%s says of %s replies only that they are %s", t.Name, what, key))
 		}
 	}
 	for key := range classes {

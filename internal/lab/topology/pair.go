@@ -90,6 +90,16 @@ var pairSync = netip.MustParsePrefix("192.168.78.1/24")
 // SyncAddress is the address of a director, 0 or 1, on the directors' own network.
 func SyncAddress(director int) netip.Addr { return plus(pairSync.Addr(), director) }
 
+// Own is the address of a director, 0 or 1, on the clients' network.
+func (p *Pair) Own(f Family, director int) netip.Addr {
+	return numbered(plans[f].clientGateway, directorNumber+director).Addr()
+}
+
+// ClientAddress is the address that a client, 0 or 1, sends from.
+func (p *Pair) ClientAddress(f Family, client int) netip.Addr {
+	return numbered(plans[f].clientGateway, client+1).Addr()
+}
+
 // own are the addresses of a director on a network.
 func (p *Pair) own(director int, bridge string) (all []netip.Prefix) {
 	if bridge == "sync" {

@@ -4,7 +4,7 @@
 //
 // HAProxy writes lines to a FIFO, which is its standard output (package haproxy). Each begins with
 // the listener's name, and goes to the end of that one's file. A file that was renamed or removed
-// is made again within a second, so that a rotation of files needs no signal.
+// is made again within a second, so that a program that rotates files has to tell nobody.
 //
 // HAProxy has the FIFO open for reading, too: it does not notice when there is no reader, and
 // another one goes on with what is in it. While it is full, lines are lost, and HAProxy counts

@@ -236,7 +236,7 @@ func TestSmuggling(t *testing.T) {
 			b.Timeouts.Server = 2 * time.Second
 		}), nil, nil)
 		for name, text := range probes {
-			// One after the other: the server's connections are told apart by nothing else.
+			// One after the other: nothing else distinguishes the server's connections.
 			c, err := p.dial("", at)
 			if err != nil {
 				t.Fatal(err)

@@ -5,6 +5,8 @@ package process
 import (
 	"net/netip"
 	"slices"
+
+	"imbang/internal/host"
 )
 
 // peerServers are the other directors on the link of a router that are servers of this one:
@@ -15,6 +17,22 @@ func (g *group) peerServers(router int) (all []netip.Addr) {
 	for _, addr := range append([]netip.Addr{g.heard[router]}, r.Peers...) {
 		if addr.IsValid() && g.loop.setup.IsServer(addr) && !slices.Contains(all, addr) {
 			all = append(all, addr)
+		}
+	}
+	return all
+}
+
+// configuredPeers are those that the configuration names, on each device in whose network they are.
+func (l *loop) configuredPeers() (all []neighbour) {
+	if l.setup == nil { // before the start
+		return nil
+	}
+	for _, addr := range l.setup.Peers {
+		on, own := host.Beside(l.devices, addr)
+		for _, d := range on {
+			if !own {
+				all = append(all, neighbour{d.Index, addr})
+			}
 		}
 	}
 	return all
@@ -41,6 +59,11 @@ func (l *loop) writePeers() {
 	}
 	for _, g := range l.groups {
 		all = append(all, g.unheardPeers()...)
+	}
+	for _, n := range l.configuredPeers() {
+		if mac := l.macs[n]; len(mac) == 6 {
+			all = append(all, PeerAddress{n.index, mac})
+		}
 	}
 	same := func(a, b PeerAddress) bool { return a.Index == b.Index && slices.Equal(a.MAC, b.MAC) }
 	if slices.EqualFunc(all, l.peers, same) {

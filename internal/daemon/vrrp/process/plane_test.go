@@ -462,4 +462,19 @@ func TestPeerServers(t *testing.T) {
 	b.await("the other director", plane.has(func(f *fakePlane) bool { return slices.Equal(f.peers, want) }))
 	b.configure(func(s *setup.Setup) { s.Servers = []netip.Addr{own4(9)} })
 	b.await("it is no server any more", plane.has(func(f *fakePlane) bool { return len(f.peers) == 0 }))
+	// One that the configuration names is known to a master, too, which hears nobody.
+	var ofA planes
+	planeA := newPlane()
+	ofA.set(planeA)
+	c := newNode(t, link.host(3), web(200, virtual4))
+	c.plane, c.wanted.Peers = ofA.open, []netip.Addr{own4(1), own4(3), own4(99)}
+	c.start()
+	if index, err = c.ns.LinkIndex("eth0"); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{fmt.Sprintf("%d %s", index, mac)}
+	c.await("the configured one", planeA.has(func(f *fakePlane) bool { return slices.Equal(f.peers, want) }))
+	c.await("master", c.is(vrrp.Master))
+	c.configure(func(s *setup.Setup) { s.Peers = nil })
+	c.await("it is not any more", planeA.has(func(f *fakePlane) bool { return len(f.peers) == 0 }))
 }

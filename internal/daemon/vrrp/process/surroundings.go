@@ -266,6 +266,11 @@ func (l *loop) neighbours() (known, all []neighbour) {
 		of, ask := g.unheardMasters()
 		known, all = append(known, of...), append(all, ask...)
 	}
+	for _, n := range l.configuredPeers() {
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
 	return known, all
 }
 

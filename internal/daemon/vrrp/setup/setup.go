@@ -24,6 +24,9 @@ type Setup struct {
 	// Servers are the addresses of all real servers, each once, in ascending order: another director
 	// can be one of them. See IsServer.
 	Servers []netip.Addr
+	// Peers are directors that have this one as a server, whether or not they are heard. Own addresses
+	// may be among them.
+	Peers []netip.Addr
 	// Director is how the director is tracked; nil: it is not.
 	Director *Director
 }

@@ -39,6 +39,7 @@ func TestClientIsBounded(t *testing.T) {
 			if err != nil {
 				return
 			}
+			_, _ = conn.Read(make([]byte, 1000)) // the command: one that is not read fails the client's write
 			_, _ = conn.Write(make([]byte, 4000))
 			conn.Close()
 		}
