@@ -79,7 +79,7 @@ func TestResets(t *testing.T) {
 			counters[0].requests.Store(0)
 			var sent, connections, longest atomic.Int64
 			p.meanwhile(t, func() {
-				until := time.Now().Add(time.Second)
+				until := time.Now().Add(time.Second / 2)
 				var all sync.WaitGroup
 				for range 4 {
 					all.Go(func() {
