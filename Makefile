@@ -111,10 +111,10 @@ check-vrrp: ## 20 transitions with keepalived in either role, four ways; all sta
 	$(SUDO) $(GO) test -count=1 -v ./internal/daemon/vrrp/process -run '^TestKeepalived$$' -transitions=20
 	$(GO) test -count=1 -timeout 0 -v ./internal/daemon/vrrp -run '^TestExplore$$' -faults=1
 
-check-proxy: ## 0 failed requests over 100 reloads, 1000 changes of servers, 100 certificates and 20 upgrades of imbang proxy (root; minutes)
-	@build/need haproxy
-	$(SUDO) $(GO) test -count=1 -timeout 30m -tags proxy -v ./internal/daemon/l7/supervise -run '^TestNoRequestFails$$'
-	$(SUDO) $(GO) test -count=1 -timeout 10m -tags proxy -v ./internal/acceptance -run '^TestLayer7VRRP'
+check-proxy: ## layer 7 at a constant rate: 0 failed requests over 100 reloads, 1000 changes of servers, 100 certificates and 20 upgrades; HAProxy killed; Chromium (root; 15 min)
+	@build/need haproxy chromium
+	$(SUDO) $(GO) test -count=1 -timeout 30m -tags proxy -v ./internal/daemon/l7/supervise -run '^(TestNoRequestFails|TestKilled|TestNotBack)$$'
+	$(SUDO) $(GO) test -count=1 -timeout 30m -tags proxy -v ./internal/acceptance -run '^TestLayer7(NoRequestFails|VerdictDuringReloads?|HAProxyKilled|Chromium|VRRP.*)$$'
 
 check-6.1: ## the tests on Debian 12's Linux 6.1, emulated (RUN=load: only load the programs)
 	build/oldkernel/run $(RUN)

@@ -40,9 +40,10 @@ HAProxy's socket, and has it reload where there is no command for a change. Befo
 imbang run has been there, HAProxy is started with all servers up.
 
 If HAProxy ends it is started again within a second, with the verdicts of the last
-rendering. If this process is killed HAProxy goes on, and the next one takes it over.
-While imbang run is not there for longer than proxy.fallback, HAProxy checks the servers
-itself.
+rendering. This process holds its listening sockets meanwhile, so that new connections
+wait, for 5 s at most. If this process is killed HAProxy goes on, and the next one takes
+it over. While imbang run is not there for longer than proxy.fallback, HAProxy checks
+the servers itself.
 
 Access logs are written to the files that the configuration names. A file that was
 renamed is made again within a second: logrotate needs no command for that.

@@ -73,8 +73,9 @@ func newReloadCommand() *cobra.Command {
 and change the table as the file says: no more than differs. A file that is not
 valid changes nothing, and neither does one that deletes more servers than its
 key daemon.max_removed allows, without --force. imbang plan shows the changes
-before. Replication is started again if its key file has another key. Requires root or
-membership of group imbang.
+before. Replication is started again if its key file has another key. If there are
+listeners it returns when HAProxy has followed, or with a warning after 15 s. Requires
+root or membership of group imbang.
 
 The exit status is 0, 2 for a wrong command line, or 3 if it failed; then the
 table is as it was.`,
@@ -106,6 +107,9 @@ func printPlanned(c *cobra.Command, out command.OutputFlag, ask func(context.Con
 			fmt.Fprintln(w, line)
 		}
 		_, err := fmt.Fprintln(w, p.Summary)
+		for _, warning := range p.Warnings {
+			fmt.Fprintf(c.ErrOrStderr(), "imbang: warning: %s\n", warning)
+		}
 		return err
 	})
 }

@@ -38,15 +38,32 @@ type layer7 struct {
 // checkTime is how long HAProxy may take to check a configuration.
 const layer7CheckTime = 30 * time.Second
 
-// checkLayer7 has HAProxy check the listeners of a configuration.
+// checkLayer7 has HAProxy check the listeners of a configuration, which takes seconds if it is large.
+// Verdicts of checks are carried out meanwhile. It is called by the loop.
 func (d *Daemon) checkLayer7(c *config.Config) error {
 	if c.Layer7 == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), layer7CheckTime)
 	defer cancel()
-	_, err := carry.Check(ctx, d.layer7.dir, "", &c.Layer7.Config)
-	return err
+	checked := make(chan error, 1)
+	go func() {
+		_, err := carry.Check(ctx, d.layer7.dir, "", &c.Layer7.Config)
+		checked <- err
+	}()
+	tick := time.NewTicker(polled)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-checked:
+			return err
+		case r := <-d.results:
+			d.take(r)
+		case <-tick.C:
+			d.keepLayer7(time.Now())
+			alive()
+		}
+	}
 }
 
 // lastDown are the servers of backends that HAProxy was told last are down: the daemon that told it

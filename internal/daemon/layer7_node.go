@@ -16,7 +16,6 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/events"
-	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/supervise"
 	"imbang/internal/daemon/operator"
@@ -48,28 +47,25 @@ func (d *Daemon) recallNode() error {
 
 // OrderNode implements api.Daemon. The order is on the disk before HAProxy follows.
 func (d *Daemon) OrderNode(by api.Caller, q api.NodeRequest) (reply *api.NodeReply, err error) {
-	var keeper *carry.Keeper
-	var number uint64
+	var follow followed
 	err = d.do(func() error {
 		if reply, err = d.orderNode(by, q, time.Now()); err == nil {
-			keeper, number = d.layer7.keeper, d.layer7.number
+			follow = d.following()
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), followTime)
-	defer cancel()
-	if err := keeper.Wait(ctx, number); err != nil {
-		reply.Warnings = append(reply.Warnings, notFollowed(err))
-	}
+	reply.Warnings = append(reply.Warnings, follow.warnings(orderKept)...)
 	return reply, nil
 }
 
-// notFollowed says that an order is kept all the same.
-func notFollowed(err error) string {
-	return "the order is kept, and HAProxy does not follow it yet: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+const orderKept = "the order is kept"
+
+// notFollowed says that something holds all the same.
+func notFollowed(kept string, err error) string {
+	return kept + ", and HAProxy does not follow it yet: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
 func (d *Daemon) orderNode(by api.Caller, q api.NodeRequest, now time.Time) (*api.NodeReply, error) {

@@ -22,7 +22,7 @@ func (d *Daemon) Order(by api.Caller, q api.OrderRequest) (reply *api.OrderReply
 	err = d.do(func() error {
 		reply, err = d.order(by, q)
 		if err == nil {
-			follow = d.followed(reply)
+			follow = d.followed(q.Action, reply)
 		}
 		return err
 	})

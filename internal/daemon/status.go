@@ -167,15 +167,20 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 	return reply, err
 }
 
-// Reload implements api.Daemon.
+// Reload implements api.Daemon. HAProxy has followed when it returns: what was removed gets no
+// request any more.
 func (d *Daemon) Reload(by api.Caller, q api.ReloadRequest) (reply *api.Plan, err error) {
+	var follow followed
 	err = d.do(func() error {
 		p, host, err := d.reload(q.Force, by.Name)
 		if err != nil {
 			return api.Conflict(err)
 		}
-		reply = planned(p, host)
+		reply, follow = planned(p, host), d.following()
 		return nil
 	})
+	if err == nil {
+		reply.Warnings = follow.warnings("the configuration is applied")
+	}
 	return reply, err
 }

@@ -37,6 +37,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Plan.summary":                       "number of changes by kind",
 	"api.Plan.named":                         "servers that the last configuration named",
 	"api.Plan.removed":                       "how many of them are not named any more",
+	"api.Plan.warnings":                      "what does not follow yet: HAProxy, of layer 7; only in the reply to a reload",
 	"cli.statusOf.daemon":                    "state of the daemon; absent if none runs",
 	"cli.statusOf.synchronization_processes": "roles of connection synchronization that processes of `imbang sync` perform; those of the daemon are in `daemon.synchronization`",
 	"api.Status.pid":                         "process id of the daemon",

@@ -381,6 +381,8 @@ type Plan struct {
 	Summary string   `json:"summary"`
 	Named   int      `json:"named"`   // servers of the last configuration that are in the table
 	Removed int      `json:"removed"` // of these
+	// Warnings say what does not follow yet: HAProxy, of layer 7.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // OrderRequest changes what is ordered of a server.

@@ -22,6 +22,7 @@ const (
 	defaultQueueTimeout   = 10 * time.Second
 	defaultTunnelTimeout  = time.Hour
 	maxServerWeight       = 256 // HAProxy's
+	hashWeight            = 100
 )
 
 // retryCauses are those that HAProxy knows; "none" is retries: 0.
@@ -85,7 +86,25 @@ func (c *layer7Checker) backend(at string, d *backendDoc) l7.Backend {
 		b.Servers = append(b.Servers, c.backendServer(at+".servers"+indexed(i), &d.Servers[i], &b, checks))
 	}
 	c.distinctServers(at, b.Servers)
+	evenWeights(&b, d.Servers)
 	return b
+}
+
+// evenWeights is the default of weights where HAProxy places servers on a ring, at 16 points for
+// each unit of weight: with 1 for each of three servers, one had 41 % of the requests and another
+// 25 %. With hashWeight, shares are within a few percent.
+func evenWeights(b *l7.Backend, docs []backendServerDoc) {
+	switch b.Method {
+	case l7.Source, l7.URI, l7.Header, l7.Random:
+	default:
+		return
+	}
+	if slices.ContainsFunc(docs, func(d backendServerDoc) bool { return d.Weight != nil }) {
+		return
+	}
+	for i := range b.Servers {
+		b.Servers[i].Weight = hashWeight
+	}
 }
 
 func value(n *int) int {

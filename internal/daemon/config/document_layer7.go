@@ -61,11 +61,12 @@ type monitorDoc struct {
 }
 
 type limitsDoc struct {
-	Connections int    `yaml:"connections" jsonschema_description:"at the same time; default no limit but proxy.max_connections"`
-	Requests    int    `yaml:"requests" jsonschema_description:"of one client within the window, that is of one IPv4 address or IPv6 network of length 64, which a trusted proxy names in X-Forwarded-For: more get the status 429; default no limit"`
-	Window      string `yaml:"window" jsonschema_description:"time in which requests are counted, 1 s to 1 h; default 10 s"`
-	Body        string `yaml:"body" jsonschema_description:"size of a request's body, such as 10 MiB: longer ones get the status 413, and those of 8 KiB or more without a declared length 411, so it is not for streams of gRPC; default no limit"`
-	Headers     string `yaml:"headers" jsonschema_description:"size of a request's line and headers, 1 KiB to 64 KiB: longer ones get the status 431, far longer ones 400; default HAProxy's, about 15 KiB"`
+	Connections       int    `yaml:"connections" jsonschema_description:"at the same time; default no limit but proxy.max_connections"`
+	ClientConnections int    `yaml:"client_connections" jsonschema_description:"of one client at the same time, that is of one IPv4 address or IPv6 network of length 64: more are closed; those of trusted_proxies are not limited; default no limit"`
+	Requests          int    `yaml:"requests" jsonschema_description:"of one client within the window, that is of one IPv4 address or IPv6 network of length 64, which a trusted proxy names in X-Forwarded-For: more get the status 429; default no limit"`
+	Window            string `yaml:"window" jsonschema_description:"time in which requests are counted, 1 s to 1 h; default 10 s"`
+	Body              string `yaml:"body" jsonschema_description:"size of a request's body, such as 10 MiB: longer ones get the status 413, and those of 8 KiB or more without a declared length 411, so it is not for streams of gRPC; default no limit"`
+	Headers           string `yaml:"headers" jsonschema_description:"size of a request's line and headers, 1 KiB to 64 KiB: longer ones get the status 431, far longer ones 400; default HAProxy's, about 15 KiB"`
 }
 
 type clientTimeoutsDoc struct {
@@ -115,7 +116,7 @@ type logDoc struct {
 
 type backendDoc struct {
 	Name          string             `yaml:"name" jsonschema_description:"required; a short name, for commands and metrics"`
-	Balance       string             `yaml:"balance" jsonschema_description:"roundrobin and leastconn by weight; source, uri (path without query) and header are consistent hashes; random is the less busy of two; first fills one server after the other up to max_connections; default roundrobin" jsonschema:"enum=roundrobin,enum=leastconn,enum=source,enum=uri,enum=header,enum=random,enum=first"`
+	Balance       string             `yaml:"balance" jsonschema_description:"roundrobin and leastconn by weight; source, uri (path without query) and header are consistent hashes; random is the less busy of two; first fills one server after the other up to max_connections, without weights; default roundrobin" jsonschema:"enum=roundrobin,enum=leastconn,enum=source,enum=uri,enum=header,enum=random,enum=first"`
 	Header        string             `yaml:"header" jsonschema_description:"name of the header, for balance: header"`
 	Protocol      string             `yaml:"protocol" jsonschema_description:"to the servers: http/1.1 or h2, which gRPC requires; default http/1.1" jsonschema:"enum=http/1.1,enum=h2"`
 	TLS           *serverTLSDoc      `yaml:"tls" jsonschema_description:"TLS to the servers; without it, plain"`
@@ -159,7 +160,7 @@ type serverTimeoutsDoc struct {
 type backendServerDoc struct {
 	Name           string    `yaml:"name" jsonschema_description:"for commands, metrics and the cookie; default address and port"`
 	Address        string    `yaml:"address" jsonschema_description:"required; address and port, such as 172.16.0.2:8080"`
-	Weight         *int      `yaml:"weight" jsonschema_description:"0 to 256; default 1"`
+	Weight         *int      `yaml:"weight" jsonschema_description:"0 to 256; default 1, but 100 for all servers of a backend with balance source, uri, header or random if none of them has a weight: their shares are as exact as weights are large, with 1 within a third and with 100 within a few percent"`
 	MaxConnections int       `yaml:"max_connections" jsonschema_description:"at the same time: further requests wait; default no limit"`
 	Backup         bool      `yaml:"backup" jsonschema_description:"gets requests only while no other server is usable; default false"`
 	Checks         *[]string `yaml:"checks" jsonschema_description:"default the backend's; [] for none"`

@@ -94,6 +94,8 @@ var invalids = []invalid{
 		`x.yaml:12:27: listeners[0].limits.connections: 0 is out of range: want 1 to 100000000`},
 	{"limit fraction", ofShop, shop("limits: {connections: 1.5}"),
 		`x.yaml:12:27: listeners[0].limits.connections: 1.5 is not a whole number: want 1 to 100000000`},
+	{"limit of a client", ofShop, shop("limits: {client_connections: 0}"),
+		`x.yaml:12:34: listeners[0].limits.client_connections: 0 is out of range: want 1 to 100000000`},
 	{"window alone", ofShop, shop("limits: {window: 10 s}"),
 		`x.yaml:12:22: listeners[0].limits.window: is used only with requests: write requests: 100, or remove it`},
 	{"window too long", ofShop, shop("limits: {requests: 1, window: 2 h}"),

@@ -52,7 +52,7 @@ func TestWholeLayer7(t *testing.T) {
 				AcceptProxy:    []netip.Prefix{prefix("10.0.0.0/8")},
 				TrustedProxies: []netip.Prefix{prefix("192.0.2.1/32"), prefix("2001:db8:1::/64")},
 				Monitor:        "/imbang-health", MonitorBackends: 2,
-				Limits:   l7.Limits{Connections: 10000, RequestsPerIP: 100, RateWindow: 30 * time.Second, Body: 3 << 19, Headers: 16 << 10},
+				Limits:   l7.Limits{Connections: 10000, ClientConnections: 100, RequestsPerIP: 100, RateWindow: 30 * time.Second, Body: 3 << 19, Headers: 16 << 10},
 				Timeouts: l7.Timeouts{Request: 5 * time.Second, Body: 20 * time.Second, KeepAlive: 500 * time.Millisecond, Client: 2 * time.Minute},
 				Headers:  []l7.HeaderChange{{Name: "X-Frame-Options", Reply: true, Value: "DENY"}, {Name: "Server", Reply: true}},
 				Routes: []l7.Route{
@@ -296,5 +296,32 @@ func TestManyBackends(t *testing.T) {
 	}
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Error(took)
+	}
+}
+
+// Hashes and random need large weights for even shares.
+func TestDefaultWeights(t *testing.T) {
+	for _, m := range []struct {
+		balance, first string
+		want           [2]int
+	}{
+		{"roundrobin", "", [2]int{1, 1}}, {"leastconn", "", [2]int{1, 1}},
+		{"source", "", [2]int{100, 100}}, {"uri", "", [2]int{100, 100}}, {"random", "", [2]int{100, 100}},
+		{"uri", ", weight: 2", [2]int{2, 1}}, {"roundrobin", ", weight: 2", [2]int{2, 1}},
+	} {
+		file := filepath.Join(t.TempDir(), "x.yaml")
+		text := "listeners:\n  - {name: a, bind: [\"127.0.0.1:80\"], backend: web}\nbackends:\n  - name: web\n    balance: " + m.balance +
+			"\n    servers: [{address: \"127.0.1.1:80\"" + m.first + "}, {address: \"127.0.1.2:80\"}]\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := loadLayer7(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := c.Layer7.Backends[0].Servers
+		if got := [2]int{s[0].Weight, s[1].Weight}; got != m.want {
+			t.Errorf("%s%s: weights %v, expected %v", m.balance, m.first, got, m.want)
+		}
 	}
 }

@@ -107,8 +107,10 @@ func (c *layer7Checker) listenerTLS(at string, d *listenerTLSDoc) *l7.TLS {
 
 func (c *layer7Checker) limits(at string, d *limitsDoc) l7.Limits {
 	out := l7.Limits{
-		Connections: c.numberOr(at+".connections", d.Connections, 1, maxConnections, 0), RequestsPerIP: c.numberOr(at+".requests", d.Requests, 1, 1e9, 0),
-		Body: c.size(at+".body", d.Body, 1, 1<<40), Headers: int(c.size(at+".headers", d.Headers, 1<<10, 64<<10)),
+		Connections:       c.numberOr(at+".connections", d.Connections, 1, maxConnections, 0),
+		ClientConnections: c.numberOr(at+".client_connections", d.ClientConnections, 1, maxConnections, 0),
+		RequestsPerIP:     c.numberOr(at+".requests", d.Requests, 1, 1e9, 0),
+		Body:              c.size(at+".body", d.Body, 1, 1<<40), Headers: int(c.size(at+".headers", d.Headers, 1<<10, 64<<10)),
 	}
 	window := c.duration(at+".window", d.Window, 0, defaultWindow)
 	if window < time.Second || window > time.Hour {

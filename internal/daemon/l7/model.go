@@ -71,6 +71,9 @@ type TLS struct {
 // Limits of a listener; 0: none or the engine's.
 type Limits struct {
 	Connections int // at the same time
+	// ClientConnections are those of one client at the same time, that is of an IPv4 address or a
+	// network of /64; more are closed. Trusted proxies are not limited.
+	ClientConnections int
 	// RequestsPerIP are those of one address within RateWindow; more get 429. A network of /64
 	// counts as one IPv6 address; behind a trusted proxy, the address is the last one of
 	// X-Forwarded-For.

@@ -23,6 +23,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -117,6 +119,13 @@ func (w *Writer) Run(ctx context.Context, fifo *os.File) {
 	}
 }
 
+// ofConnection are lines about a connection that ended before its first request, as by a handshake
+// that failed: "127.0.0.1:47264 [26/Nov/2026:13:51:34.691] shop/1: SSL handshake failure". They have
+// HAProxy's own format, and are no requests.
+var ofConnection = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^" + Prefix + `\S+:[0-9]+ \[[^]]*\] \S+/\S+: `)
+})
+
 // line writes one to its file.
 func (w *Writer) line(line []byte, now time.Time) {
 	text, is := bytes.CutPrefix(line, []byte(Prefix))
@@ -124,7 +133,7 @@ func (w *Writer) line(line []byte, now time.Time) {
 		return // HAProxy's own, which it also says otherwise
 	}
 	name, text, is := bytes.Cut(text, []byte(" "))
-	if !is {
+	if !is || ofConnection().Match(line) {
 		return
 	}
 	if now.Sub(w.looked) >= lookTime {

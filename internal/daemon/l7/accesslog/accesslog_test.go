@@ -95,6 +95,17 @@ func TestLines(t *testing.T) {
 	d.has("a.log", "one\nthree <6>b\nin two parts\n")
 }
 
+// A handshake that fails is no request, and no line that is lost.
+func TestConnections(t *testing.T) {
+	d := newDesk(t)
+	d.say("<6>127.0.0.1:47264 [26/Nov/2026:13:51:34.691] a/1: SSL handshake failure\n<6>2001:db8::1:47264 [26/Nov/2026:13:51:34.691] a/1: Connection closed during SSL handshake\n<6>a one\n")
+	d.has("a.log", "one\n")
+	d.stop()
+	if said := d.said.String(); said != "" {
+		t.Errorf("it says %s", said)
+	}
+}
+
 func TestRotation(t *testing.T) {
 	d := newDesk(t)
 	d.say("<6>a one\n")

@@ -13,6 +13,9 @@
 //     runtime). A configuration that is not loaded yet is checked by HAProxy before it is
 //     published.
 //
+// A step may take HAProxy seconds: it checks a configuration, and reads all of it. What is to get no
+// requests any more is taken out of use meanwhile, see hurry.go.
+//
 // If HAProxy refuses a configuration all the same, it goes on with the one before, and that one is
 // published again with the states of now.
 package carry
@@ -84,7 +87,8 @@ type Keeper struct {
 	loaded       *loaded // nil: not known
 	refused      *l7.Config
 	refusal      error
-	deletes      []runtime.Command // of servers that still have connections
+	deletes      []runtime.Command    // of servers that still have connections
+	hurried      map[l7.ServerID]bool // servers that were changed during steps
 }
 
 // loaded is what HAProxy has.
@@ -197,7 +201,7 @@ func (k *Keeper) run(ctx context.Context) {
 			k.loaded, changed = nil, true
 		}
 		if number != carried || s.Problem != "" || changed {
-			err = k.step(ctx, w)
+			err = k.during(ctx, w, number, func() error { return k.step(ctx, w) })
 			if err == nil {
 				carried = number
 			}
@@ -233,7 +237,7 @@ func (k *Keeper) step(ctx context.Context, w *Wanted) error {
 		// HAProxy goes on with the one before.
 		if k.loaded == nil {
 			// What that is is not known, but which servers it is to use.
-			for _, c := range states(w) {
+			for _, c := range states(w, nil) {
 				_, _ = supervise.Verdicts(ctx, k.Dir, c) // there may be no such server
 			}
 			return k.refusal
@@ -278,9 +282,17 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 		checking, cancel := context.WithTimeout(ctx, checkTime)
 		defer cancel()
 		if _, err := haproxy.Check(checking, k.Program, config, w.States, k.options(w.Draining)); err != nil {
+			if checking.Err() != nil {
+				return err // it is tried again
+			}
 			return k.refuse(w.Config, err)
 		}
-		// The supervisor may have published meanwhile, as it was started without a configuration.
+		// The supervisor may have published meanwhile, as it was started without a configuration. And
+		// what is published has the verdicts of now.
+		w = k.latest(w)
+		if files, err = k.render(config, w); err != nil {
+			return err
+		}
 		plan, published = k.plan(files, w)
 	}
 	if !published {
@@ -310,7 +322,9 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 		p = runtime.Changes(from.Side, to, k.version, haproxy.Arguments(k.version))
 		if k.loaded == nil {
 			// The last daemon may have been killed before HAProxy had followed.
-			p.Commands = append(append(p.Commands, states(w)...), drainNode(w.Draining)...)
+			p.Commands = append(append(p.Commands, states(w, nil)...), drainNode(w.Draining)...)
+		} else if len(k.hurried) > 0 {
+			p.Commands = append(p.Commands, states(w, k.hurried)...)
 		}
 		if from.draining != w.Draining {
 			p.Commands = append(p.Commands, drainNode(w.Draining)...)
@@ -327,13 +341,13 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 	return p, published
 }
 
-// states are the commands that set all states.
-func states(w *Wanted) (commands []runtime.Command) {
+// states are the commands that set the states of some servers; nil: of all.
+func states(w *Wanted, of map[l7.ServerID]bool) (commands []runtime.Command) {
 	for i := range w.Config.Backends {
 		b := &w.Config.Backends[i]
 		for j := range b.Servers {
 			id := l7.ServerID{Backend: b.Name, Server: b.Servers[j].Name}
-			if state, known := w.States[id]; known {
+			if state, known := w.States[id]; known && (of == nil || of[id]) {
 				commands = append(append(commands, runtime.SetWeight(id, state.Weight)), runtime.SetHealth(id, state.Health)...)
 			}
 		}

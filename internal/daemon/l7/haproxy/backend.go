@@ -17,7 +17,7 @@ func (r *render) backend(b *l7.Backend) {
 		r.fail(err)
 		return
 	}
-	if b.Name == NodeBackend {
+	if b.Name == NodeBackend || strings.HasPrefix(b.Name, clientsPrefix) {
 		r.failf("the name is imbang's own: choose another")
 	}
 	r.section("backend", b.Name)

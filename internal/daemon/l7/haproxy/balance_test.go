@@ -5,6 +5,7 @@ package haproxy
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,6 +59,9 @@ func expect(t *testing.T, shares map[string]int, weights []int, tolerance float6
 	for i, w := range weights {
 		n := shares[fmt.Sprintf("s%d", i+1)]
 		all += n
+		if w == 0 && n > 0 {
+			t.Errorf("server %d got %d requests, expected none", i+1, n)
+		}
 		if want := total * float64(w) / float64(sum); math.Abs(float64(n)-want) > tolerance {
 			t.Errorf("server %d of weight %d got %d requests of %d, expected %.0f within %.0f", i+1, w, n, total, want, tolerance)
 		}
@@ -67,6 +71,22 @@ func expect(t *testing.T, shares map[string]int, weights []int, tolerance float6
 	}
 }
 
+// sigma is the standard deviation of a server's requests where chance or hashes choose it: of the
+// choice, and of its share of the ring, where HAProxy places it at 16 points for each unit of weight.
+func sigma(weight, sum, choices int) float64 {
+	p := float64(weight) / float64(sum)
+	return total * math.Sqrt(p*(1-p)/float64(choices)+p*p*(1-p)/float64(16*weight))
+}
+
+// leave takes a server out, which the others' shares have to make up for at once.
+func (r *process) leave(t *testing.T, server string) {
+	t.Helper()
+	if said := r.command(t, "set server web/"+server+" state maint"); said != "" {
+		t.Fatal(said)
+	}
+}
+
+// Shares by method and weight, also after a server has left.
 func TestBalance(t *testing.T) {
 	p := newPlace(t)
 	t.Run("roundrobin", func(t *testing.T) {
@@ -75,6 +95,13 @@ func TestBalance(t *testing.T) {
 		r, _ := p.start(t, web(servers(weights...), nil), nil, nil)
 		// No server is more than one round ahead of its share.
 		expect(t, r.spread(t, 1, total), weights, 3)
+		r.leave(t, "s1")
+		expect(t, r.spread(t, 1, total), []int{0, 2, 1}, 3)
+	})
+	t.Run("roundrobin without weights", func(t *testing.T) {
+		p.counters(t, servers(1, 1, 1), 0)
+		r, _ := p.start(t, web(servers(1, 1, 1), nil), nil, nil)
+		expect(t, r.spread(t, 4, total), []int{1, 1, 1}, 4) // whatever connection they come by
 	})
 	t.Run("leastconn", func(t *testing.T) {
 		weights := []int{2, 1, 1}
@@ -94,13 +121,23 @@ func TestBalance(t *testing.T) {
 		if sent != total {
 			t.Errorf("the servers got %d requests of %d", sent, total)
 		}
+		// As many at a time, each for four times as long: a quarter, but for the time that HAProxy takes.
+		if slow, fast := all[1].requests.Load(), all[2].requests.Load(); slow > fast*2/3 || slow < fast/6 {
+			t.Errorf("a server that takes 4 times as long got %d requests, the other one of its weight %d", slow, fast)
+		}
+		r.leave(t, "s1")
+		all[1].wait.Store(int64(time.Millisecond))
+		before := all[0].requests.Load()
+		if shares := r.spread(t, connections, total/5); shares["s1"] > 0 || all[0].requests.Load() != before || shares["s2"] < total/5*2/5 || shares["s3"] < total/5*2/5 {
+			t.Errorf("without s1, the shares of two that are equal are %v", shares)
+		}
 	})
 	t.Run("random", func(t *testing.T) {
 		weights := []int{100, 50, 50}
 		all := p.counters(t, servers(weights...), 0)
 		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.Random }), nil, nil)
 		// Without other requests both draws are idle: the first one counts.
-		expect(t, r.spread(t, 1, total), weights, 700)
+		expect(t, r.spread(t, 1, total), weights, 4*sigma(100, 200, total))
 		// Of two draws the less busy one: a busy server gets what drew it twice.
 		all[0].wait.Store(int64(3 * time.Second))
 		held := hold(t, r, "s1", 30)
@@ -114,6 +151,8 @@ func TestBalance(t *testing.T) {
 		if share := float64(shares["s1"]) / total; share < 0.20 || share > 0.31 {
 			t.Errorf("a busy server of half of the weight got %.3f of the requests, expected 0.25 (%d before)", share, before)
 		}
+		r.leave(t, "s1")
+		expect(t, r.spread(t, 1, total), []int{0, 50, 50}, 4*sigma(50, 100, total))
 	})
 	t.Run("first", func(t *testing.T) {
 		all := servers(1, 1, 1)
@@ -131,6 +170,10 @@ func TestBalance(t *testing.T) {
 		shares := r.spread(t, 4, total/10)
 		if shares["s2"] == 0 || shares["s3"] > total/1000 || counters[0].most.Load() > 2 || counters[1].most.Load() > 2 {
 			t.Errorf("4 requests at a time fill the first two servers, but the shares are %v", shares)
+		}
+		r.leave(t, "s1")
+		if shares := r.spread(t, 1, total/10); shares["s2"] != total/10 {
+			t.Errorf("without the first server, the shares are %v", shares)
 		}
 	})
 }
@@ -177,8 +220,9 @@ func TestHash(t *testing.T) {
 		}},
 	} {
 		t.Run(string(m.method), func(t *testing.T) {
-			place := func(states l7.States, each int) (of [keys]string, shares map[string]int) {
-				r, stop := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) {
+			place := func(states l7.States, without string, each int) (of [keys]string, shares map[string]int) {
+				all := slices.DeleteFunc(servers(weights...), func(s l7.Server) bool { return s.Name == without })
+				r, stop := p.start(t, web(all, func(_ *l7.Listener, b *l7.Backend) {
 					b.Method, b.Header = m.method, "X-User"
 				}), states, nil)
 				defer stop()
@@ -200,20 +244,34 @@ func TestHash(t *testing.T) {
 				}
 				return of, shares
 			}
-			before, shares := place(nil, total/keys)
-			expect(t, shares, weights, 600)
-			after, _ := place(l7.States{{Backend: "web", Server: "s1"}: {Health: l7.Down, Weight: 100}}, 1)
-			moved, gone := 0, map[string]int{}
-			for key := range keys {
-				switch {
-				case before[key] == "s1":
-					gone[after[key]]++
-				case before[key] != after[key]:
-					moved++
+			before, shares := place(nil, "", total/keys)
+			expect(t, shares, weights, 4*sigma(200, 400, keys))
+			left := l7.States{{Backend: "web", Server: "s1"}: {Health: l7.Down, Weight: 100}}
+			for how, after := range map[string]func() ([keys]string, map[string]int){
+				"is dead":    func() ([keys]string, map[string]int) { return place(left, "", 1) },
+				"is removed": func() ([keys]string, map[string]int) { return place(nil, "s1", 1) },
+			} {
+				is, _ := after()
+				moved, gone := 0, map[string]int{}
+				for key := range keys {
+					switch {
+					case before[key] == "s1":
+						gone[is[key]]++
+					case before[key] != is[key]:
+						moved++
+					}
+				}
+				if moved > 0 || gone["s1"] > 0 {
+					t.Errorf("s1 %s: %d keys of other servers moved; its own went to %v", how, moved, gone)
+				}
+				// The others get its keys by their weights.
+				n := float64(gone["s2"] + gone["s3"])
+				if most := 4 * (math.Sqrt(n*2/9) + n*sigma(100, 300, 1<<30)/total); math.Abs(float64(gone["s3"])-n/3) > most {
+					t.Errorf("s1 %s: of its %.0f keys, %d went to s3, expected a third within %.0f", how, n, gone["s3"], most)
 				}
 			}
-			if moved > 0 || gone["s1"] > 0 || gone["s2"] < gone["s3"] {
-				t.Errorf("without s1, %d keys of other servers moved; its own went to %v", moved, gone)
+			if back, _ := place(nil, "", 1); back != before {
+				t.Error("keys do not come back with s1")
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func cases(tls string) map[string]*l7.Config {
 					Ciphers: "ECDHE+AESGCM:!aNULL", ClientCA: file("ca.pem"), HSTS: 180 * 24 * time.Hour,
 				},
 				ForwardedFor: true, TrustedProxies: prefixesOf("10.0.0.0/8"), AcceptProxy: prefixesOf("10.1.0.0/16", "fd00::/8"),
-				Limits: l7.Limits{Connections: 1000}, Default: l7.Target{Backend: "grpc"},
+				Limits: l7.Limits{Connections: 1000, ClientConnections: 50}, Default: l7.Target{Backend: "grpc"},
 				Raw: []string{"http-request set-header X-Raw '# is not a comment' # is one"},
 			}},
 			Backends: []l7.Backend{
@@ -91,7 +91,7 @@ func cases(tls string) map[string]*l7.Config {
 		"limits": {
 			Listeners: []l7.Listener{{
 				Name: "web", Bind: addresses("127.0.0.1:8080"), Monitor: "/monitor", MonitorBackends: 2, TrustedProxies: prefixesOf("10.0.0.0/8"),
-				Limits:   l7.Limits{RequestsPerIP: 100, RateWindow: 10 * time.Second, Body: 1 << 20, Headers: 30000},
+				Limits:   l7.Limits{ClientConnections: 20, RequestsPerIP: 100, RateWindow: 10 * time.Second, Body: 1 << 20, Headers: 30000},
 				Timeouts: l7.Timeouts{Request: 5 * time.Second, Body: 20 * time.Second, KeepAlive: 1500 * time.Millisecond},
 				Log:      &l7.Log{Format: "json"}, Default: l7.Target{Backend: "web"},
 				Routes: []l7.Route{{Match: l7.Match{Hosts: []string{"b.example"}}, Target: l7.Target{Backend: "other"}}},

@@ -39,6 +39,9 @@ func Check(ctx context.Context, program string, c *l7.Config, states l7.States, 
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s -c has not ended in time: %w", program, ctx.Err())
+	}
 	var status *exec.ExitError
 	if err != nil && !errors.As(err, &status) {
 		return nil, fmt.Errorf("%s -c: %w: install the package haproxy", program, err)

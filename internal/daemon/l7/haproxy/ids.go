@@ -3,7 +3,8 @@
 package haproxy
 
 import (
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 
 	"imbang/internal/daemon/l7"
@@ -21,12 +22,20 @@ func serverIDs(b *l7.Backend) map[string]int {
 	for i := range b.Servers {
 		names[i] = b.Servers[i].Name
 	}
+	if b.Method == l7.First {
+		// HAProxy fills them by their numbers.
+		ids := make(map[string]int, len(names))
+		for i, name := range names {
+			ids[name] = i + 1
+		}
+		return ids
+	}
 	slices.Sort(names)
 	ids, taken := make(map[string]int, len(names)), make(map[int]bool, len(names))
 	for _, name := range names {
-		sum := fnv.New64a()
-		_, _ = sum.Write([]byte(name))
-		id := int(sum.Sum64()>>44)%(idRange-1) + 1
+		// All bits have to differ for names that differ in their last letter: web1, web2 (not so FNV's).
+		sum := sha256.Sum256([]byte(name))
+		id := int(binary.BigEndian.Uint32(sum[:]))%(idRange-1) + 1
 		for taken[id] { // two names of one number: about one pair of 1000 servers
 			id = id%(idRange-1) + 1
 		}

@@ -35,3 +35,27 @@ func TestServerIDs(t *testing.T) {
 		t.Errorf("%d numbers changed", moved)
 	}
 }
+
+// Names that differ in their last letter alone have numbers of their own, too.
+func TestServerIDsOfSimilarNames(t *testing.T) {
+	var all []l7.Server
+	for i := range 9 {
+		all = append(all, l7.Server{Name: fmt.Sprintf("web%d", i+1)})
+	}
+	ids := serverIDs(&l7.Backend{Servers: all})
+	for name, id := range serverIDs(&l7.Backend{Servers: all[1:]}) {
+		if ids[name] != id {
+			t.Errorf("without web1, the number of %s is %d instead of %d", name, id, ids[name])
+		}
+	}
+}
+
+// HAProxy's method first goes by the numbers, so they are in the servers' order.
+func TestServerIDsOfFirst(t *testing.T) {
+	b := &l7.Backend{Method: l7.First, Servers: []l7.Server{{Name: "web3"}, {Name: "web1"}, {Name: "web2"}}}
+	for i, id := range []int{1, 2, 3} {
+		if got := serverIDs(b)[b.Servers[i].Name]; got != id {
+			t.Errorf("%s has the number %d, expected %d", b.Servers[i].Name, got, id)
+		}
+	}
+}

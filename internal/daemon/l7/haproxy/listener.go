@@ -31,12 +31,14 @@ func (r *render) listener(l *l7.Listener) {
 	for _, p := range l.AcceptProxy {
 		r.line("tcp-request connection expect-proxy layer4 if { src", p.Masked().String(), "}")
 	}
-	r.log(l)
-	r.framing()
-	r.raw(l.Raw, false)
 	if len(l.TrustedProxies) > 0 {
 		r.acl("from-trusted", "src", "", prefixes(l.TrustedProxies))
 	}
+	r.connections(l)
+	r.log(l)
+	r.resets(l)
+	r.framing()
+	r.raw(l.Raw, false)
 	r.monitor(l)
 	r.limits(l)
 	r.forwarded(l)

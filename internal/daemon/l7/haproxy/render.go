@@ -89,6 +89,9 @@ func Render(c *l7.Config, states l7.States, o Options) (*Rendered, error) {
 		r.listener(&c.Listeners[i])
 	}
 	r.node()
+	for i := range c.Listeners {
+		r.clients(&c.Listeners[i])
+	}
 	for i := range c.Backends {
 		r.backend(&c.Backends[i])
 	}

@@ -20,7 +20,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,19 +111,40 @@ func (h *Host) Dial(_ context.Context, network, address string) (c net.Conn, err
 
 // Server is one that HAProxy sends requests to. It replies with its name.
 type Server struct {
-	Name     string
-	requests atomic.Int64
-	close    func()
+	Name  string
+	mu    sync.Mutex
+	times []time.Time // of requests
+	sick  atomic.Bool
+	close func()
 }
 
 // Close ends it, with its connections.
 func (s *Server) Close() { s.close() }
 
 // Requests that it got.
-func (s *Server) Requests() int64 { return s.requests.Load() }
+func (s *Server) Requests() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.times))
+}
 
-// Serve starts a server. A request for /slow takes as long as its query says, and the reply to one
-// for /client is the client as the proxy names it.
+// Between are the times of requests after one time and before another.
+func (s *Server) Between(begin, end time.Time) (times []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.times {
+		if t.After(begin) && t.Before(end) {
+			times = append(times, t)
+		}
+	}
+	return times
+}
+
+// SetSick has requests for /health fail, or not any more; others are answered all the same.
+func (s *Server) SetSick(sick bool) { s.sick.Store(sick) }
+
+// Serve starts a server. A request for /slow takes as long as its query says, the reply to one
+// for /client is the client as the proxy names it, and those for /health are not counted.
 func (h *Host) Serve(name, address string) *Server {
 	h.t.Helper()
 	var l net.Listener
@@ -137,7 +157,15 @@ func (h *Host) Serve(name, address string) *Server {
 	}
 	s := &Server{Name: name}
 	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.requests.Add(1)
+		if r.URL.Path == "/health" {
+			if s.sick.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return
+		}
+		s.mu.Lock()
+		s.times = append(s.times, time.Now())
+		s.mu.Unlock()
 		if r.URL.Path == "/slow" {
 			d, _ := time.ParseDuration(r.URL.RawQuery)
 			time.Sleep(d)
@@ -154,71 +182,17 @@ func (h *Host) Serve(name, address string) *Server {
 	return s
 }
 
-// Request is one that was sent, with its outcome.
-type Request struct {
-	Begin, End time.Time
-	Reply      string
-	Err        error
-}
-
-// outstanding requests are not exceeded: a machine that is too busy for the rate would only be
-// kept busy by more of them.
-const outstanding = 100
-
-// Load sends requests at a constant rate, whatever becomes of those before: each second one
-// has a connection of its own, the others share kept ones.
-type Load struct {
-	stop chan struct{}
-	done chan struct{}
-	mu   sync.Mutex
-	all  []Request
-}
-
-// Load starts.
-func (h *Host) Load(url string, rate int) *Load {
-	l := &Load{stop: make(chan struct{}), done: make(chan struct{})}
-	fresh := &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: h.Dial, DisableKeepAlives: true}}
-	keeps := &http.Transport{DialContext: h.Dial, MaxIdleConnsPerHost: 8}
-	kept := &http.Client{Timeout: patience, Transport: keeps}
-	go func() {
-		var all sync.WaitGroup
-		free := make(chan struct{}, outstanding)
-		begin := time.Now()
-		for i := 0; ; i++ {
-			select {
-			case <-l.stop:
-				all.Wait()
-				keeps.CloseIdleConnections()
-				close(l.done)
-				return
-			case <-time.After(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(rate)))):
-			}
-			client := fresh
-			if i%2 == 1 {
-				client = kept
-			}
-			select {
-			case free <- struct{}{}:
-			default:
-				continue
-			}
-			all.Go(func() {
-				defer func() { <-free }()
-				r := Request{Begin: time.Now()}
-				r.Reply, r.Err = Get(client, url)
-				r.End = time.Now()
-				l.mu.Lock()
-				l.all = append(l.all, r)
-				l.mu.Unlock()
-			})
-		}
-	}()
-	return l
-}
-
 // Get returns a reply's body. A status other than 200 is an error.
 func Get(c *http.Client, url string) (string, error) {
-	r, err := c.Get(url)
+	q, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	return send(c, q)
+}
+
+func send(c *http.Client, q *http.Request) (string, error) {
+	r, err := c.Do(q)
 	if err != nil {
 		return "", err
 	}
@@ -235,19 +209,6 @@ func (h *Host) Client(keep bool) *http.Client {
 	t := &http.Transport{DialContext: h.Dial, DisableKeepAlives: !keep}
 	h.t.Cleanup(t.CloseIdleConnections)
 	return &http.Client{Timeout: patience, Transport: t}
-}
-
-// Stop ends the load and returns all requests in the order in which they were sent.
-func (l *Load) Stop() []Request {
-	close(l.stop)
-	<-l.done
-	slices.SortFunc(l.all, func(a, b Request) int { return a.Begin.Compare(b.Begin) })
-	return l.all
-}
-
-// Failed are those with an error.
-func Failed(all []Request) []Request {
-	return slices.DeleteFunc(slices.Clone(all), func(r Request) bool { return r.Err == nil })
 }
 
 // Certificate is one for a name, with its key, in PEM.

@@ -4,4 +4,9 @@
 
 package supervise
 
+import "time"
+
+// backTime is for a machine that is busy.
+const backTime = 5 * time.Second
+
 func amounts() (reloads, changes, certificates, upgrades int) { return 3, 12, 3, 1 }

@@ -59,6 +59,7 @@ type loop struct {
 	machine
 	links
 	messages
+	holder
 	lock    *os.File
 	master  runtime.Master
 	process *process
@@ -80,6 +81,10 @@ type loop struct {
 	kills    bool          // or is, by this one
 	replaces bool          // the program is to be executed again
 	begun    time.Duration // see sinceBoot
+	sockets  chan fetched
+	fetches  int           // questions for sockets
+	gone     time.Time     // HAProxy, last
+	over     chan struct{} // closed at the end
 	// endAccess ends the writer of access logs.
 	endAccess func()
 }
@@ -110,13 +115,20 @@ func Run(ctx context.Context, o Options) error {
 		master: runtime.Master{Client: runtime.Client{Path: MasterSocket(o.Dir)}},
 		status: Status{Supervisor: os.Getpid(), Since: time.Now()},
 		calls:  make(chan call), readies: make(chan runtime.Processes), reloads: make(chan reloadOutcome),
+		holder: holder{path: SocketsSocket(o.Dir), log: o.Log}, sockets: make(chan fetched), over: make(chan struct{}),
 	}
-	done := make(chan struct{})
+	done := l.over
 	defer close(done)
 	if l.control, err = listen(o.Dir, l.calls, done); err != nil {
 		return err
 	}
 	defer l.control.Close()
+	starts, err := l.holder.listen()
+	if err != nil {
+		return fmt.Errorf("listening sockets of HAProxy: %w", err)
+	}
+	defer starts.Close()
+	defer l.hold(nil)
 	access, err := accesslog.Open(AccessLog(o.Dir))
 	if err != nil {
 		return err
@@ -192,6 +204,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.ready(p)
 		case o := <-l.reloads:
 			l.reloaded(o)
+		case f := <-l.sockets:
+			l.fetched(f)
 		case e := <-ended:
 			l.ended(e)
 		case now := <-next:
@@ -202,6 +216,7 @@ func (l *loop) run(ctx context.Context) error {
 				l.said = ""
 			}
 			l.fallBack()
+			l.release()
 		}
 		if l.settled() {
 			l.answer(l.settling, "")
@@ -279,6 +294,7 @@ func (l *loop) do(actions []Action) {
 		case Refuse:
 			l.refuseTry()
 		case Finish:
+			l.hold(nil)
 			l.stopping(unix.SIGUSR1)
 		case Quit:
 			l.Log.Warn("connections did not end in time and are ended", "time", l.Grace)
@@ -315,7 +331,7 @@ func (l *loop) try() error {
 func (l *loop) launch() {
 	err := l.try()
 	if err == nil {
-		l.process, err = launch(l.Program, l.Dir)
+		l.process, err = launch(l.Program, l.Dir, l.holds())
 	}
 	if err != nil {
 		l.status.LastEnd, l.stopped = err.Error(), false
@@ -356,6 +372,7 @@ func (l *loop) ready(p runtime.Processes) {
 	}
 	l.know(p)
 	l.stopped = false
+	l.fetch()
 	l.do(l.machine.ready(time.Now()))
 	if l.Options.Ready != nil {
 		l.Options.Ready()
@@ -403,6 +420,7 @@ func (l *loop) reloaded(o reloadOutcome) {
 	}
 	if o.err == nil {
 		l.status.Reloads++
+		l.fetch()
 	}
 	l.do(l.machine.reloaded(time.Now(), o.err == nil))
 }
@@ -456,6 +474,9 @@ func (l *loop) ended(e ending) {
 	}
 	l.process.close()
 	l.process = nil
+	if l.phase == Running || l.phase == Reloading {
+		l.gone = time.Now()
+	}
 	l.status.HAProxy, l.status.Workers, l.status.Old = 0, nil, nil
 	if l.phase != Stopping {
 		l.said += l.copy()

@@ -31,8 +31,9 @@ type ending struct {
 }
 
 // launch starts HAProxy. Its messages are appended to a file: a pipe would end with the
-// supervisor. Its standard output is the FIFO of access logs.
-func launch(program, dir string) (*process, error) {
+// supervisor. Its standard output is the FIFO of access logs. With sockets it goes on with those that
+// an earlier one has listened at.
+func launch(program, dir string, sockets bool) (*process, error) {
 	if err := os.MkdirAll(Root(dir), 0o555); err != nil {
 		return nil, fmt.Errorf("HAProxy: %w", err)
 	}
@@ -46,7 +47,11 @@ func launch(program, dir string) (*process, error) {
 		return nil, err
 	}
 	defer access.Close()
-	c := exec.Command(program, arguments(dir)...)
+	args := arguments(dir)
+	if sockets {
+		args = append([]string{"-x", SocketsSocket(dir)}, args...)
+	}
+	c := exec.Command(program, args...)
 	c.Dir, c.Stdout, c.Stderr = "/", access, log
 	c.Env = environment(os.Environ())
 	// Signals of a terminal are for the supervisor.

@@ -217,6 +217,10 @@ func (p *planner) removed(what string, is *l7.Backend, id l7.ServerID) {
 		p.reload("%s: server %s is removed, and %s", what, id.Server, ruleReferred.When)
 		return
 	}
+	if is.Method == l7.First && ruleNumbers.Needed(p.version) {
+		p.reload("%s: server %s is removed, and %s", what, id.Server, ruleNumbers.When)
+		return
+	}
 	p.whole = append(p.whole, DeleteServer(id))
 }
 

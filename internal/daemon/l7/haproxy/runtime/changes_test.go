@@ -89,6 +89,7 @@ func TestChanges(t *testing.T) {
 		"order of first":            {from: shop(nil, method(l7.First)), to: shop(nil, method(l7.First), func(c *l7.Config) { slices.Reverse(c.Backends[0].Servers) }), reload: []string{"order of servers"}},
 		"added to first":            {from: shop(nil, method(l7.First)), to: shop(nil, method(l7.First), add), commands: added},
 		"added to first, in front":  {from: shop(nil, method(l7.First)), to: shop(nil, method(l7.First), add, func(c *l7.Config) { slices.Reverse(c.Backends[0].Servers[1:]) }), reload: []string{"not the last one"}},
+		"removed of first":          {from: shop(nil, method(l7.First), add), to: shop(nil, method(l7.First)), commands: []string{"set server web/n state maint"}, reload: []string{"numbers of servers"}},
 		"process":                   {from: shop(nil), to: shop(nil, func(c *l7.Config) { c.Engine.MaxConnections = 5 }), reload: []string{"proxy: max connections changed"}},
 		"certificates and a server": {from: shop(nil), to: shop(nil, add, func(c *l7.Config) { c.Listeners[0].TLS = &l7.TLS{} }), reload: []string{"listener shop: tls changed"}},
 		"others": {from: shop(nil), to: shop(nil, func(c *l7.Config) {

@@ -25,8 +25,9 @@ type Processes struct {
 	Reloads int // also those that failed
 	Failed  int // reloads since the last one that did not fail
 	Version string
-	Workers []int // of the configuration in use
-	Old     []int // of earlier ones, until their connections have ended
+	Workers []int         // of the configuration in use
+	Age     time.Duration // of these
+	Old     []int         // of earlier ones, until their connections have ended
 }
 
 // Processes asks the master.
@@ -69,6 +70,12 @@ func parseProcesses(reply string) (p Processes, err error) {
 				return p, fmt.Errorf("show proc: line %q: %w", strings.TrimSpace(line), err)
 			}
 			*into = append(*into, pid)
+			if into == &p.Workers && len(f) > 3 {
+				// PID worker RELOADS UPTIME VERSION
+				if p.Age, err = parseAge(f[3]); err != nil {
+					return p, err
+				}
+			}
 		}
 	}
 	if p.Master == 0 {
@@ -185,8 +192,7 @@ func Reason(messages string) string {
 // configurations that still have connections. Those accept no changes of servers ("Proxy is
 // disabled"); of the commands, only ShutdownSessions is carried out there, stream by stream.
 // A connection to such a worker that has not sent its request yet is answered with the states
-// of that time, until the timeout of requests ends it. So a drain is complete once the old
-// workers have ended, or that time has passed since the reload.
+// of that time, until the timeout of requests ends it: see AwaitOld.
 //
 // During a reload the master accepts no connections. It is waited for until the context ends,
 // so that the new worker gets the commands: its configuration may have been rendered before. A

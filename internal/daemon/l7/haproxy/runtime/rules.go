@@ -69,8 +69,9 @@ var (
 		Change: "A server is removed", Command: "set server state maint, del server", When: "raw lines of the backend name servers (use-server, track)",
 		Probe: &Probe{[]string{ready, "use-server s1 if { path /x }", server}, []string{maintained, "del server probe/s1"}, "This server cannot be removed at runtime due to other configuration elements pointing to it"},
 	}
-	ruleBackup = Rule{Change: "A server becomes a backup, or is none any more"}
-	ruleOrder  = Rule{Change: "The order of servers changes", When: "the method is first"}
+	ruleNumbers = Rule{Change: "A server is removed", Command: "set server state maint", When: "the method is first, which goes by the numbers of servers: those behind it change"}
+	ruleBackup  = Rule{Change: "A server becomes a backup, or is none any more"}
+	ruleOrder   = Rule{Change: "The order of servers changes", When: "the method is first"}
 )
 
 // Rules are all of them, in the order of the documentation.
@@ -84,7 +85,7 @@ func Rules() []Rule {
 		{Change: "A server is added", Command: addServer},
 		ruleCookie, ruleMapAdd, ruleAuthority, ruleDefaults, rulePosition,
 		{Change: "A server is removed", Command: "set server state maint, del server (once it has no connections)"},
-		ruleReferred, ruleBackup, ruleOrder,
+		ruleReferred, ruleNumbers, ruleBackup, ruleOrder,
 		{Change: "A certificate's file has a new certificate", Command: "set ssl cert, commit ssl cert"},
 		{Change: "A certificate is added or removed"},
 		{Change: "Anything else of a backend"},

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/l7/haproxytest"
+)
+
+// slowChecks has HAProxy check a configuration for as long as a test likes.
+func slowChecks(l *lossless) {
+	l.t.Helper()
+	haproxy, err := exec.LookPath("haproxy")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.search = l.path("bin")
+	if err := os.Mkdir(l.search, 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+	script := `#!/bin/sh
+case " $* " in *" -c "*)
+	touch DIR/checking.$$
+	while [ -e DIR/hold ] && [ -e DIR/checking.$$ ]; do sleep 0.02; done
+	rm -f DIR/checking.$$
+esac
+exec HAPROXY "$@"
+`
+	script = strings.NewReplacer("DIR", l.dir, "HAPROXY", haproxy).Replace(script)
+	if err := os.WriteFile(filepath.Join(l.search, "haproxy"), []byte(script), 0o755); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// checking waits for a check of HAProxy's to be under way, and returns what ends it.
+func (l *lossless) checking() (end func()) {
+	l.t.Helper()
+	var at []string
+	l.await("HAProxy checks a configuration", func() bool {
+		at, _ = filepath.Glob(l.path("checking.*"))
+		return len(at) == 1
+	})
+	return func() {
+		if err := os.Remove(at[0]); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// starve waits until a server that is up gets no requests while the others do, and notes that it is
+// to stay so.
+func (l *lossless) starve(s *haproxytest.Server) (end func()) {
+	l.t.Helper()
+	others := func() (n int64) {
+		for _, one := range slices.Concat(l.servers, l.carts) {
+			n += one.Requests()
+		}
+		return n - s.Requests()
+	}
+	own, other := s.Requests(), others()
+	l.await(s.Name+" gets no requests", func() bool {
+		if s.Requests() > own {
+			own, other = s.Requests(), others()
+		}
+		return others()-other > 50
+	})
+	return l.without(s.Name, time.Now())
+}
+
+// A server that is found down gets no request from then on, though HAProxy takes long to check a
+// configuration: the daemon before it applies that, and then what carries it out. The reload that
+// follows does not revive it.
+func TestLayer7VerdictDuringReload(t *testing.T) {
+	l := newLossless(t, slowChecks)
+	began := l.haproxy()
+	l.write("hold", "")
+	l.shop.retries++
+	l.configure(l.shop.text())
+	reloaded := make(chan outcome, 1)
+	go func() { reloaded <- imbang(t, l.host.Namespace(), "", "reload") }()
+
+	release := l.checking()
+	l.servers[0].SetSick(true)
+	first := l.starve(l.servers[0])
+	release()
+	release = l.checking()
+	l.carts[0].SetSick(true)
+	second := l.starve(l.carts[0])
+	release()
+	if o := <-reloaded; o.status != 0 || o.stderr != "" {
+		t.Errorf("reload: status %d: %s", o.status, o.stderr)
+	}
+	if s := l.haproxy(); s.Reloads != began.Reloads+1 {
+		t.Errorf("after a reload: %+v", s)
+	}
+	time.Sleep(200 * time.Millisecond)
+	first()
+	second()
+	before := l.servers[0].Requests()
+	l.servers[0].SetSick(false)
+	l.await("s1 is back", func() bool { return l.servers[0].Requests() > before })
+	// A verdict ends what is under way at the server.
+	if failed := l.finish(); len(failed) > 4 {
+		l.none(failed)
+	}
+}
