@@ -32,18 +32,17 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 		}
 		p.Listeners = append(p.Listeners, one)
 	}
-	var expiries map[string]time.Time
-	var problems map[string]string
+	d.layer7.prints.look(d.core.Config)
+	for _, path := range slices.Sorted(maps.Keys(d.layer7.prints.of)) {
+		p.Certificates = append(p.Certificates, api.Certificate{File: path, Fingerprint: d.layer7.prints.of[path]})
+	}
 	if d.layer7.keeper != nil {
 		s := d.layer7.keeper.Status()
 		p.Version, p.Reloads, p.Because, p.Error = s.Version, s.Reloads, s.Why, s.Problem
-		expiries, problems = s.Expiries, s.Certificates
-	}
-	d.layer7.prints.look(d.core.Config)
-	for _, file := range slices.Sorted(maps.Keys(d.layer7.prints.of)) {
-		p.Certificates = append(p.Certificates, api.Certificate{
-			File: file, Fingerprint: d.layer7.prints.of[file], Expires: expiries[file], Error: problems[file],
-		})
+		for i := range p.Certificates {
+			one := &p.Certificates[i]
+			one.Expires, one.Error = s.Expiries[one.File], s.Certificates[one.File]
+		}
 	}
 	if o := d.layer7.order.Drain; o != nil {
 		p.Drain = order(o.Order)

@@ -82,7 +82,10 @@ func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, 
 			p.Mistakes = p.others(strings.Split(err.Error(), "\n"))
 		}
 	}
-	p.Taken = takenAddresses(p.Config, func(pid int) bool { return supervise.Owns(pid, dir) })
+	p.Taken = takenAddresses(p.Config, func(pid int) bool {
+		// The supervisor holds the sockets while HAProxy is started again.
+		return supervise.Owns(pid, dir) || p.Status != nil && pid == p.Status.Supervisor
+	})
 	for i := range p.Config.Listeners {
 		for _, at := range p.Config.Listeners[i].Bind {
 			a := at.Addr()

@@ -79,7 +79,7 @@ type Proxy struct {
 type Certificate struct {
 	File        string    `json:"file"`
 	Fingerprint string    `json:"fingerprint"`      // of all certificates, and until when the first one is valid; or missing, not usable
-	Expires     time.Time `json:"expires,omitzero"` // that which HAProxy uses
+	Expires     time.Time `json:"expires,omitzero"` // the certificate of a listener that HAProxy uses
 	Error       string    `json:"error,omitempty"`  // why the file is not used: HAProxy goes on with its last good content
 }
 

@@ -88,9 +88,9 @@ type Keeper struct {
 	loaded       *loaded // nil: not known
 	refused      *l7.Config
 	refusal      error
+	failed       time.Time            // since when HAProxy waits to be started; zero: it does not
 	deletes      []runtime.Command    // of servers that still have connections
 	hurried      map[l7.ServerID]bool // servers that were changed during steps
-	failed       time.Time            // since when HAProxy waits to be started; zero: it does not
 }
 
 // loaded is what HAProxy has.
