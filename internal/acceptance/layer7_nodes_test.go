@@ -152,6 +152,7 @@ func (ns *nodes) wait(what, want string, client *http.Client) {
 	got := ""
 	for began := time.Now(); time.Since(began) < foundOut; time.Sleep(20 * time.Millisecond) {
 		if got = ns.who(client); got == want {
+			ns.t.Logf("%s: %s after %v", what, want, time.Since(began).Round(time.Millisecond))
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func (r *process) spread(t *testing.T, connections, total int) map[string]int {
 }
 
 // expect compares shares of requests with those of weights, within a tolerance in requests.
-func expect(t *testing.T, shares map[string]int, weights []int, tolerance float64) {
+func expect(t *testing.T, total int, shares map[string]int, weights []int, tolerance float64) {
 	t.Helper()
 	sum := 0
 	for _, w := range weights {
@@ -62,7 +62,7 @@ func expect(t *testing.T, shares map[string]int, weights []int, tolerance float6
 		if w == 0 && n > 0 {
 			t.Errorf("server %d got %d requests, expected none", i+1, n)
 		}
-		if want := total * float64(w) / float64(sum); math.Abs(float64(n)-want) > tolerance {
+		if want := float64(total) * float64(w) / float64(sum); math.Abs(float64(n)-want) > tolerance {
 			t.Errorf("server %d of weight %d got %d requests of %d, expected %.0f within %.0f", i+1, w, n, total, want, tolerance)
 		}
 	}
@@ -73,9 +73,9 @@ func expect(t *testing.T, shares map[string]int, weights []int, tolerance float6
 
 // sigma is the standard deviation of a server's requests where chance or hashes choose it: of the
 // choice, and of its share of the ring, where HAProxy places it at 16 points for each unit of weight.
-func sigma(weight, sum, choices int) float64 {
+func sigma(total, weight, sum, choices int) float64 {
 	p := float64(weight) / float64(sum)
-	return total * math.Sqrt(p*(1-p)/float64(choices)+p*p*(1-p)/float64(16*weight))
+	return float64(total) * math.Sqrt(p*(1-p)/float64(choices)+p*p*(1-p)/float64(16*weight))
 }
 
 // leave takes a server out, which the others' shares have to make up for at once.
@@ -94,14 +94,14 @@ func TestBalance(t *testing.T) {
 		p.counters(t, servers(weights...), 0)
 		r, _ := p.start(t, web(servers(weights...), nil), nil, nil)
 		// No server is more than one round ahead of its share.
-		expect(t, r.spread(t, 1, total), weights, 3)
+		expect(t, total, r.spread(t, 1, total), weights, 3)
 		r.leave(t, "s1")
-		expect(t, r.spread(t, 1, total), []int{0, 2, 1}, 3)
+		expect(t, total/5, r.spread(t, 1, total/5), []int{0, 2, 1}, 3)
 	})
 	t.Run("roundrobin without weights", func(t *testing.T) {
 		p.counters(t, servers(1, 1, 1), 0)
 		r, _ := p.start(t, web(servers(1, 1, 1), nil), nil, nil)
-		expect(t, r.spread(t, 4, total), []int{1, 1, 1}, 4) // whatever connection they come by
+		expect(t, total/5, r.spread(t, 4, total/5), []int{1, 1, 1}, 4) // whatever connection they come by
 	})
 	t.Run("leastconn", func(t *testing.T) {
 		weights := []int{2, 1, 1}
@@ -137,7 +137,7 @@ func TestBalance(t *testing.T) {
 		all := p.counters(t, servers(weights...), 0)
 		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.Random }), nil, nil)
 		// Without other requests both draws are idle: the first one counts.
-		expect(t, r.spread(t, 1, total), weights, 4*sigma(100, 200, total))
+		expect(t, total, r.spread(t, 1, total), weights, 4*sigma(total, 100, 200, total))
 		// Of two draws the less busy one: a busy server gets what drew it twice.
 		all[0].wait.Store(int64(3 * time.Second))
 		held := hold(t, r, "s1", 30)
@@ -152,7 +152,7 @@ func TestBalance(t *testing.T) {
 			t.Errorf("a busy server of half of the weight got %.3f of the requests, expected 0.25 (%d before)", share, before)
 		}
 		r.leave(t, "s1")
-		expect(t, r.spread(t, 1, total), []int{0, 50, 50}, 4*sigma(50, 100, total))
+		expect(t, total/5, r.spread(t, 1, total/5), []int{0, 50, 50}, 4*sigma(total/5, 50, 100, total/5))
 	})
 	t.Run("first", func(t *testing.T) {
 		all := servers(1, 1, 1)
@@ -245,7 +245,7 @@ func TestHash(t *testing.T) {
 				return of, shares
 			}
 			before, shares := place(nil, "", total/keys)
-			expect(t, shares, weights, 4*sigma(200, 400, keys))
+			expect(t, total, shares, weights, 4*sigma(total, 200, 400, keys))
 			left := l7.States{{Backend: "web", Server: "s1"}: {Health: l7.Down, Weight: 100}}
 			for how, after := range map[string]func() ([keys]string, map[string]int){
 				"is dead":    func() ([keys]string, map[string]int) { return place(left, "", 1) },
@@ -266,7 +266,7 @@ func TestHash(t *testing.T) {
 				}
 				// The others get its keys by their weights.
 				n := float64(gone["s2"] + gone["s3"])
-				if most := 4 * (math.Sqrt(n*2/9) + n*sigma(100, 300, 1<<30)/total); math.Abs(float64(gone["s3"])-n/3) > most {
+				if most := 4 * (math.Sqrt(n*2/9) + sigma(int(n), 100, 300, 1<<30)); math.Abs(float64(gone["s3"])-n/3) > most {
 					t.Errorf("s1 %s: of its %.0f keys, %d went to s3, expected a third within %.0f", how, n, gone["s3"], most)
 				}
 			}

@@ -21,7 +21,7 @@ import (
 	"imbang/internal/daemon/l7"
 )
 
-// Whoever resets requests of HTTP/2 is cut off, again and again: servers get a small part of the
+// A client that resets requests of HTTP/2 is cut off, again and again: servers get a small part of the
 // requests, and others are served.
 func TestResets(t *testing.T) {
 	p := newPlace(t)
@@ -79,7 +79,7 @@ func TestResets(t *testing.T) {
 			counters[0].requests.Store(0)
 			var sent, connections, longest atomic.Int64
 			p.meanwhile(t, func() {
-				until := time.Now().Add(time.Second)
+				until := time.Now().Add(time.Second / 2)
 				var all sync.WaitGroup
 				for range 4 {
 					all.Go(func() {
