@@ -35,6 +35,7 @@ func takenAddresses(c *l7.Config, own func(pid int) bool) (all []Taken) {
 	if err != nil {
 		return nil
 	}
+	//lint:ignore SA1019 the file is slow on hosts with many sockets, which a command that is run by hand may be
 	for _, read := range []func() (procfs.NetTCP, error){at.NetTCP, at.NetTCP6} {
 		lines, _ := read() // without IPv6 there is none of it
 		for _, l := range lines {
