@@ -22,7 +22,7 @@ TEST_PACKAGES := $(RUN_PACKAGES) netbase ldirectord keepalived prometheus ipvsad
 LINT_PACKAGES := clang-format
 
 .DEFAULT_GOAL := help
-.PHONY: help deb check-deb check-https check-functions check-bench check-vrrp check-proxy build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
+.PHONY: help deb check-deb check-https check-functions check-bench check-vrrp check-proxy build generate reference check-generate test test-race fuzz check-xdp check-6.1 soak measure-slow-start measure-daemon measure-sync measure-failover measure-layer7 check-clock soak-guest check-upgrade check-upgrade-6.1 check-sync check-verdicts bench-ipvs screenshots lint format demo bench publish-studies figures clean install
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -155,6 +155,11 @@ measure-sync: build ## what connection synchronization costs, with and without i
 		-executable=$(CURDIR)/bin/imbang -sync-measures=$(CURDIR)/docs/bench/sync.json -sync-rounds=$(or $(ROUNDS),7) \
 		-sync-expiring-rounds=$(or $(EXPIRING),3) -before=$(CURDIR)/out/before-sync/imbang-lab -before-commit=$(BEFORE_SYNC)
 	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/daemon/sync/replicate -run '^TestMeasure'
+
+measure-layer7: build ## what a request costs: the rendered configuration beside one by hand, and a director in front of a node (root; ROUNDS=15)
+	@build/need haproxy wrk
+	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasureLayer7' \
+		-executable=$(CURDIR)/bin/imbang -rounds=$(or $(ROUNDS),15)
 
 check-clock: build ## clock jumps of an hour under a daemon; sets the clock of the machine for a minute (root)
 	$(SUDO) $(GO) test -count=1 -tags measure -v ./internal/acceptance -run "^TestRunClockJumps$$" -executable=$(CURDIR)/bin/imbang

@@ -81,12 +81,18 @@ func newNodes(t *testing.T, n int) *nodes {
 	for i, s := range k.Servers {
 		k.kill(i) // its nginx
 		ns.prepare(i)
+		bind := append(slices.Clip(bind), strconv.Quote(ns.beside(topology.IPv4, i).String()))
 		ns.all = append(ns.all, proxiedIn(t, haproxytest.In(t, s.Namespace), fmt.Sprintf("n%d-s", i+1),
 			strings.Replace(webConfig("", webServers...), strconv.Quote(webPlain), strings.Join(bind, ", "), 1)))
 	}
 	k.configure(nodeCheck + services)
 	k.do("reload")
 	return ns
+}
+
+// beside is where clients reach a node without a director.
+func (ns *nodes) beside(f topology.Family, i int) netip.AddrPort {
+	return netip.AddrPortFrom(ns.ClientNetworkAddress(f, 100+i).Addr(), 80)
 }
 
 // prepare has a node reply to clients in the virtual addresses' names by itself, and in its own by the

@@ -25,7 +25,7 @@ import (
 	"imbang/internal/lab/stats"
 )
 
-// shop is the configuration of testdata/layer7-hand.cfg.
+// measuredShop is the configuration of testdata/layer7-hand.cfg.
 func measuredShop(certificate string) *l7.Config {
 	log := &l7.Log{Format: "combined", File: "/nowhere"}
 	routes := []l7.Route{{Match: l7.Match{PathPrefixes: []string{"/api"}}, Target: l7.Target{Backend: "api"}}}
@@ -107,15 +107,21 @@ func (s side) cost(t *testing.T, url string, arguments ...string) time.Duration 
 	return (after - before) / time.Duration(n)
 }
 
-// What a request costs with a rendered configuration, as a part of what it costs with one that was
-// written by hand: both are measured in each round, the first one alternating.
+// measuredSides are the rendered configuration, and files of testdata: one with the same features that
+// was written by hand, and one without what protects.
+var measuredSides = []string{"rendered", "hand", "plain"}
+
+// What a request costs with configurations that were written by hand, as a part of what it costs with
+// a rendered one: all are measured in each round, each of them first in turn.
 func TestMeasureLayer7Rendered(t *testing.T) {
 	h := haproxytest.New(t)
 	h.Serve("s1", "127.0.1.1:8080")
 	h.Serve("s2", "127.0.1.2:8080")
 	base := t.TempDir()
-	for _, name := range []string{"rendered", "hand"} {
-		if err := os.MkdirAll(filepath.Join(base, name, "empty"), 0o755); err != nil {
+	dirs := map[string]string{}
+	for _, name := range measuredSides {
+		dirs[name] = filepath.Join(base, name)
+		if err := os.MkdirAll(filepath.Join(dirs[name], "empty"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,14 +129,15 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 	if err := os.WriteFile(pem, []byte(haproxytest.Certificate(t, "shop.example")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("testdata/layer7-hand.cfg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dirs := map[string]string{"rendered": filepath.Join(base, "rendered"), "hand": filepath.Join(base, "hand")}
-	hand := strings.NewReplacer("DIR/server.pem", pem, "DIR", dirs["hand"]).Replace(string(text))
-	if err := os.WriteFile(filepath.Join(dirs["hand"], haproxy.ConfigFile), []byte(hand), 0o600); err != nil {
-		t.Fatal(err)
+	for _, name := range measuredSides[1:] {
+		text, err := os.ReadFile("testdata/layer7-" + name + ".cfg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := strings.NewReplacer("DIR/server.pem", pem, "DIR", dirs[name]).Replace(string(text))
+		if err := os.WriteFile(filepath.Join(dirs[name], haproxy.ConfigFile), []byte(written), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	v, err := haproxy.Detect(t.Context(), "haproxy")
 	if err != nil {
@@ -151,15 +158,14 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 		{"plain, a connection for each request", "http://127.0.0.1/api", []string{"-H", "Connection: close"}},
 		{"TLS, kept connections", "https://127.0.0.1/", nil},
 	}
-	ratios := make([][]float64, len(cases))
-	costs := map[string][][]float64{"rendered": make([][]float64, len(cases)), "hand": make([][]float64, len(cases))}
+	ratios, costs := map[string][][]float64{}, map[string][][]float64{}
+	for _, name := range measuredSides {
+		ratios[name], costs[name] = make([][]float64, len(cases)), make([][]float64, len(cases))
+	}
 	for round := range *rounds {
 		got := map[string][]time.Duration{}
-		order := []string{"rendered", "hand"}
-		if round%2 == 1 {
-			order[0], order[1] = order[1], order[0]
-		}
-		for _, name := range order {
+		for i := range measuredSides {
+			name := measuredSides[(i+round)%len(measuredSides)]
 			s := launch(t, h, dirs[name])
 			for _, c := range cases {
 				got[name] = append(got[name], s.cost(t, c.url, c.arguments...))
@@ -167,14 +173,17 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 			s.stop()
 		}
 		for i := range cases {
-			ratios[i] = append(ratios[i], float64(got["hand"][i])/float64(got["rendered"][i]))
-			for name := range costs {
+			for _, name := range measuredSides {
+				ratios[name][i] = append(ratios[name][i], float64(got[name][i])/float64(got["rendered"][i]))
 				costs[name][i] = append(costs[name][i], float64(got[name][i])/1e3)
 			}
 		}
 	}
 	for i, c := range cases {
-		fmt.Printf("%-40s hand / rendered %s; rendered %s us, hand %s us\n", c.name, interval(ratios[i]), interval(costs["rendered"][i]), interval(costs["hand"][i]))
+		fmt.Printf("%s: CPU of a request by the rendered configuration %s us\n", c.name, interval(costs["rendered"][i]))
+		for _, name := range measuredSides[1:] {
+			fmt.Printf("  %s: %s us; %s / rendered %s\n", name, interval(costs[name][i]), name, interval(ratios[name][i]))
+		}
 	}
 }
 
