@@ -9,6 +9,7 @@ import (
 
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/haproxy"
+	"imbang/internal/daemon/l7/supervise"
 )
 
 // Check has HAProxy check a configuration as a Keeper of a directory would have it carried out: with
@@ -24,7 +25,7 @@ func Check(ctx context.Context, dir, program string, c *l7.Config) (warnings []s
 	if err != nil {
 		return nil, err
 	}
-	own, err := os.MkdirTemp("", "imbang-certificates-")
+	own, err := os.MkdirTemp(supervise.Checks(dir), "imbang-certificates-")
 	if err != nil {
 		return nil, err
 	}
@@ -32,10 +33,14 @@ func Check(ctx context.Context, dir, program string, c *l7.Config) (warnings []s
 	fresh := newCertificates(own)
 	fresh.look(c)
 	last := newCertificates(dir)
-	last.wrong = fresh.wrong
+	last.wrong, last.kinds = fresh.wrong, fresh.kinds
 	c, err = fresh.useBut(c, last)
 	if err != nil {
 		return nil, err
 	}
-	return haproxy.Check(ctx, program, c, nil, options(dir, v, false))
+	warnings, err = haproxy.Check(ctx, program, c, nil, options(dir, v, false))
+	if err != nil {
+		err = last.originals(fresh.originals(err))
+	}
+	return warnings, err
 }
