@@ -32,6 +32,7 @@ type layer7 struct {
 	// patience is how long HAProxy's own checks stay off without a daemon.
 	patience time.Duration
 	order    nodeOrder
+	end      nodeEnd
 	prints   prints // of certificates
 }
 
