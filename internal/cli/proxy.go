@@ -77,6 +77,7 @@ failed.`,
 	}
 	registerConfig(c, &file)
 	c.Flags().StringVar(&state, "state", place.State, "`DIRECTORY` in which imbang run keeps the last good copies of files")
+	_ = c.MarkFlagDirname("state")
 	c.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long open connections may go on after SIGTERM")
 	registerLog(c, &format)
 	c.AddCommand(newProxyStatusCommand(), newProxyDrainCommand(), newProxyEnableCommand())

@@ -48,7 +48,7 @@ func TestPlace(t *testing.T) {
 	for name, want := range map[string]expect{
 		"root": {}, "account/own": {}, "account/to-own": {}, "link": {}, "account/by-root": {},
 		"account/to-root": {no, no}, "account/to-public": {"", no}, "account/to-secret": {no, no}, "account/to-dir/root": {no, no},
-		"account/loop": {"too many levels", "too many levels"}, "none/x": {"no such file", ""}, "dangles": {"no such file", ""},
+		"account/loop": {"too many levels", "too many levels"}, "made/x": {"no such file", ""}, "dangles": {"no such file", ""},
 		"account/to-none": {"no such file", ""}, "account/to-roots-none": {"no such file", no}, "account": {"is a directory", "x"},
 	} {
 		is := func(what, want string, err error) {

@@ -325,8 +325,8 @@ func (u *user) use(of *l7.Config) (*l7.Config, error) {
 	for path, k := range u.copies[0].kinds {
 		u.kinds[path] = max(u.kinds[path], k)
 	}
-	out := of.ReplacePages(func(r l7.Reply) *l7.Reply {
-		r.File = u.copyOf(r.File, "page")
+	out := of.ReplacePages(func(of string, r l7.Reply) *l7.Reply {
+		r.File = u.copyOf(r.File, of)
 		return &r
 	})
 	for i := range out.Listeners {

@@ -4,7 +4,10 @@ package carry
 
 import (
 	"errors"
+	"log/slog"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -219,7 +222,7 @@ func TestFilesOfAllKinds(t *testing.T) {
 	if len(problems) != 3 {
 		t.Errorf("%v", problems)
 	}
-	if _, err := c.useBut(config, c); err == nil || !strings.Contains(err.Error(), "backend web: ca: ") || strings.Count(err.Error(), "\n") != 4 {
+	if _, err := c.useBut(config, c); err == nil || !strings.Contains(err.Error(), "backend web: ca: ") || !strings.Contains(err.Error(), "\nbackend api: maintenance: "+at("none")) || strings.Count(err.Error(), "\n") != 4 {
 		t.Errorf("a check: %v", err)
 	}
 	put(t, at("one.pem"), one)
@@ -298,5 +301,47 @@ func TestLoad(t *testing.T) {
 	}
 	if len(c.fresh) != 3 {
 		t.Errorf("%v", c.fresh)
+	}
+}
+
+// After a boot, HAProxy starts with the certificates that were saved, and without the listeners whose
+// certificate is damaged and was not.
+func TestFirst(t *testing.T) {
+	if _, err := exec.LookPath("haproxy"); err != nil {
+		t.Skip("needs HAProxy: install the package haproxy")
+	}
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	config := &l7.Config{}
+	for i, name := range []string{"damaged", "saved", "good"} {
+		config.Listeners = append(config.Listeners, l7.Listener{
+			Name: name, Bind: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(8443+i))}, TLS: &l7.TLS{Certificates: []string{at(name)}},
+			Default: l7.Target{Reply: &l7.Reply{Status: 200}},
+		})
+		put(t, at(name), "nothing")
+	}
+	put(t, at("good"), haproxytest.Certificate(t, "good.example"))
+	if err := errors.Join(os.MkdirAll(Saved(at("state")), 0o700), os.Mkdir(at("run"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(Saved(at("state")), stem(at("saved"))+suffix), haproxytest.Certificate(t, "saved.example"))
+	log := &strings.Builder{}
+	if err := First(t.Context(), at("run"), at("state"), "", config, slog.New(slog.NewTextHandler(log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(supervise.Published(at("run")), supervise.Loaded(at("run"))); err != nil {
+		t.Fatal(err)
+	}
+	main := filepath.Join(supervise.Loaded(at("run")), supervise.ConfigFile)
+	if out, err := exec.Command("haproxy", "-c", "-f", main).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for name, want := range map[string]bool{"damaged": false, "saved": true, "good": true} {
+		if strings.Contains(text(t, main), "frontend "+name+"\n") != want {
+			t.Errorf("listener %s: want %v", name, want)
+		}
+	}
+	if said := log.String(); !strings.Contains(said, at("damaged")) || !strings.Contains(said, "is not served") {
+		t.Errorf("said %q", said)
 	}
 }

@@ -4,13 +4,32 @@ package carry
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/readfile"
 )
+
+// Unusable are the files of a configuration that cannot be used, with the reasons.
+func Unusable(c *l7.Config) map[string]error {
+	errs := map[string]error{}
+	for path, of := range sources(c) {
+		text, _, err := readfile.Owned(path, maxCertificate)
+		if err == nil {
+			if err = of.validate(text, haproxy.MostOfPage(c)); err != nil {
+				err = fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		if err != nil {
+			errs[path] = err
+		}
+	}
+	return errs
+}
 
 // Check has HAProxy check a configuration as a Keeper of a directory would have it carried out: with
 // the last good copy of a certificate that is damaged. It changes nothing.
