@@ -60,11 +60,17 @@ func TestPlace(t *testing.T) {
 				t.Errorf("%s %s: %v", what, name, err)
 			}
 		}
-		text, _, err := Owned(at(name), 100)
+		text, info, err := Owned(at(name), 100)
 		is("read", want.read, err)
 		p, err := Find(at(name), true)
 		if err == nil {
-			err = p.Write(text, func(f *os.File) error { return f.Chmod(0o640) })
+			err = p.Write(text, func(f *os.File) error {
+				if info == nil {
+					return nil
+				}
+				s, _ := info.Sys().(*syscall.Stat_t)
+				return errors.Join(f.Chown(int(s.Uid), int(s.Gid)), f.Chmod(info.Mode()))
+			})
 			p.Close()
 		}
 		is("write", want.write, err)
