@@ -492,11 +492,16 @@ func (c *certificates) originals(err error) error {
 			text = strings.ReplaceAll(text, at, path)
 		}
 	}
-	if text == err.Error() {
-		return err
-	}
-	return errors.New(text)
+	return original{err, text}
 }
+
+type original struct {
+	error
+	text string
+}
+
+func (o original) Error() string { return o.text }
+func (o original) Unwrap() error { return o.error }
 
 // What is wrong with a file means.
 const kept = "the last good one stays in use"
