@@ -66,7 +66,9 @@ func (p *prints) look(c *config.Config) {
 				of[path] = printOf(text, key[path])
 			}
 		}
-		known[path] = info
+		if usable(of[path]) {
+			known[path] = info // otherwise the cause may be a link, or a directory
+		}
 	}
 	p.of, p.known = of, known
 }

@@ -206,7 +206,7 @@ func TestCertificateOfAnotherAccount(t *testing.T) {
 	var p prints
 	sent, notes, err := p.offered(c, true)
 	if err != nil || len(sent) != 1 || sent[0].Key || len(notes) != 1 || !strings.Contains(notes[0], file+" is not usable") {
-		t.Errorf("%+v, %v, %v", sent, notes, err)
+		t.Errorf("%d files, %v, %v", len(sent), notes, err)
 	}
 	next := haproxytest.Certificate(t, "next.example")
 	if _, err := writeCertificates([]pair.Certificate{{Path: file, Text: []byte(next), Key: true}}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
@@ -214,5 +214,12 @@ func TestCertificateOfAnotherAccount(t *testing.T) {
 	}
 	if is, err := os.ReadFile(dir + "/secret.pem"); err != nil || string(is) != text {
 		t.Errorf("%.30q, %v", is, err)
+	}
+	// As the message says.
+	if err := os.Lchown(file, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if sent, notes, err := p.offered(c, true); err != nil || len(sent) != 2 {
+		t.Errorf("a link of root's: %d files, %v, %v", len(sent), notes, err)
 	}
 }
