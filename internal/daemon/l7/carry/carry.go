@@ -5,7 +5,7 @@
 // A Keeper has a goroutine of its own, which carries out the latest that is wanted: what takes
 // HAProxy long keeps neither the daemon's loop nor the kernel's table waiting. Each step
 //
-//  1. copies certificates that are readable and whole (certificates.go): a file that is damaged
+//  1. copies certificates, authorities and pages that are whole (certificates.go): a file that is damaged
 //     keeps the last good one in use;
 //  2. renders the configuration with the states of all servers, and publishes it (package
 //     supervise), so that whatever starts or reloads HAProxy from then on has them;
