@@ -12,7 +12,7 @@ type listenerDoc struct {
 	HTTP3          bool              `yaml:"http3" jsonschema_description:"HTTP/3 at the same ports of UDP; requires tls, and a HAProxy with QUIC, which Debian 12 does not have; default false"`
 	AcceptProxy    []string          `yaml:"accept_proxy" jsonschema_description:"networks whose connections begin with a PROXY protocol header, such as [10.0.0.0/8]; default none"`
 	ForwardedFor   *bool             `yaml:"forwarded_for" jsonschema_description:"add X-Forwarded-For and X-Forwarded-Proto to requests, in place of those that clients send; default true"`
-	TrustedProxies []string          `yaml:"trusted_proxies" jsonschema_description:"networks of proxies whose X-Forwarded headers are kept, with the client's address behind theirs; default none"`
+	TrustedProxies []string          `yaml:"trusted_proxies" jsonschema_description:"networks of proxies whose X-Forwarded headers are kept, with the address of the proxy behind theirs. The last address that they have in X-Forwarded-For is the client: for match.sources, limits.requests, balance: source, send_proxy, the access log and src in raw lines; one in another form, such as with a port, is 0.0.0.0; default none"`
 	Monitor        *monitorDoc       `yaml:"monitor" jsonschema_description:"path by which a director checks this host; default none"`
 	Limits         limitsDoc         `yaml:"limits" jsonschema_description:"of clients"`
 	Timeouts       clientTimeoutsDoc `yaml:"timeouts" jsonschema_description:"of clients; those of servers are in the backends"`

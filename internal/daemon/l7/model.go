@@ -40,7 +40,8 @@ type Listener struct {
 	// (versions 1 and 2).
 	AcceptProxy []netip.Prefix
 	// ForwardedFor adds X-Forwarded-For and X-Forwarded-Proto; those of clients are removed
-	// unless they come from TrustedProxies.
+	// unless they come from TrustedProxies. Then the client is the last address of X-Forwarded-For,
+	// for everything but the limits of connections.
 	ForwardedFor   bool
 	TrustedProxies []netip.Prefix
 	// Monitor is a path that replies 200 while MonitorBackends of the listener's backends have

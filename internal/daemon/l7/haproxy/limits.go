@@ -33,7 +33,7 @@ func (r *render) limits(l *l7.Listener) {
 }
 
 // rate counts requests by address. Of IPv6, a network of /64 counts as one address, since a
-// client has all of it. Behind a trusted proxy the client is whom the proxy names last.
+// client has all of it.
 func (r *render) rate(l *l7.Listener) {
 	m := &l.Limits
 	if m.RateWindow <= 0 {
@@ -42,10 +42,6 @@ func (r *render) rate(l *l7.Listener) {
 	}
 	window := r.duration(m.RateWindow)
 	r.line("stick-table type ipv6 size", strconv.Itoa(tableEntries), "expire", window, "store http_req_rate("+window+")")
-	if len(l.TrustedProxies) > 0 {
-		r.line("http-request track-sc0 req.hdr_ip(X-Forwarded-For,-1),ipmask(32,64) if from-trusted { req.fhdr(X-Forwarded-For) -m found }")
-	}
-	// Only the first rule that applies tracks.
 	r.line("http-request track-sc0 src,ipmask(32,64)")
 	r.line("http-request deny deny_status 429 if { sc_http_req_rate(0) gt", strconv.Itoa(m.RequestsPerIP), "}")
 }

@@ -32,11 +32,12 @@ func (r *render) listener(l *l7.Listener) {
 		r.line("tcp-request connection expect-proxy layer4 if { src", p.Masked().String(), "}")
 	}
 	if len(l.TrustedProxies) > 0 {
-		r.acl("from-trusted", "src", "", prefixes(l.TrustedProxies))
+		r.acl("from-trusted", "fc_src", "", prefixes(l.TrustedProxies)) // src is the client's, see client
 	}
 	r.connections(l)
 	r.log(l)
 	r.resets(l)
+	r.client(l)
 	r.framing()
 	r.raw(l.Raw, false)
 	r.monitor(l)
@@ -141,6 +142,17 @@ func (r *render) securityHeaders(l *l7.Listener) {
 	}
 }
 
+// client makes src that of a trusted proxy's client, whom the proxy names last: for routes, limits,
+// logs, hashes and raw lines alike. A client that is named in another form, as by a port or a word,
+// is not known, and not the proxy either: 0.0.0.0.
+func (r *render) client(l *l7.Listener) {
+	if len(l.TrustedProxies) == 0 {
+		return
+	}
+	r.line("http-request set-src str(0.0.0.0) if from-trusted { req.fhdr(X-Forwarded-For) -m found }")
+	r.line("http-request set-src req.hdr_ip(X-Forwarded-For,-1) if from-trusted")
+}
+
 // forwarded tells servers who the client is. What clients say of it themselves holds only if
 // they are trusted.
 func (r *render) forwarded(l *l7.Listener) {
@@ -160,7 +172,7 @@ func (r *render) forwarded(l *l7.Listener) {
 	r.line("http-request del-header Forwarded if !from-trusted")
 	r.line("http-request del-header X-Forwarded-For if !from-trusted")
 	r.line("http-request set-header X-Forwarded-Proto", proto, "if !from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
-	r.line("http-request add-header X-Forwarded-For %[src]")
+	r.line("http-request add-header X-Forwarded-For %[fc_src]")
 }
 
 // monitor is the path that other nodes check.
