@@ -20,7 +20,7 @@ type listenerDoc struct {
 	Routes         []routeDoc        `yaml:"routes" jsonschema_description:"a request takes the first route that it matches, otherwise the listener's own backend, redirect or reply"`
 	TargetDoc      `yaml:",inline"`
 	Log            *logDoc  `yaml:"log" jsonschema_description:"access log; default none"`
-	Raw            []string `yaml:"raw" jsonschema_description:"lines of HAProxy's language for the listener's frontend, for what has no key; no sections, and nothing that has a key"`
+	Raw            []string `yaml:"raw" jsonschema_description:"lines of HAProxy's language for the listener's frontend, for what has no key; no sections, nothing that has a key, and no names that begin with imbang-"`
 }
 
 // TargetDoc is what becomes of a request. The YAML library decodes exported types alone into

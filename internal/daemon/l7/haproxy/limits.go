@@ -20,8 +20,8 @@ func (r *render) limits(l *l7.Listener) {
 		r.rate(l)
 	}
 	if m.Headers > 0 {
-		r.line("http-request set-var(txn.line) url,length")
-		r.line("http-request return status 431 if { req.hdrs,length,add(txn.line) gt", strconv.Itoa(m.Headers), "}")
+		r.line("http-request set-var(txn.imbang_line) url,length")
+		r.line("http-request return status 431 if { req.hdrs,length,add(txn.imbang_line) gt", strconv.Itoa(m.Headers), "}")
 	}
 	if t := l.Timeouts.Body; t > 0 {
 		// As much as the buffer holds; an upgrade has no body.
@@ -60,7 +60,7 @@ func (r *render) rate(l *l7.Listener) {
 func (r *render) body(l *l7.Listener) {
 	limit := l.Limits.Body
 	r.line("http-request deny deny_status 413 if { req.body_size gt", strconv.FormatInt(limit, 10), "}")
-	r.line("acl body-declared req.fhdr(Content-Length) -m found")
+	r.line("acl imbang-body-declared req.fhdr(Content-Length) -m found")
 	wait := l.Timeouts.Body
 	if wait == 0 {
 		wait = Defaults.Request
@@ -71,8 +71,8 @@ func (r *render) body(l *l7.Listener) {
 	if least > peek {
 		status, least = "http-request return status 411", peek
 	}
-	r.line("http-request wait-for-body time", r.duration(wait), "at-least", strconv.FormatInt(least, 10), "if !body-declared")
-	r.line(status, "if !body-declared { req.body_len ge", strconv.FormatInt(least, 10), "}")
-	r.line("http-request return status 411 if !body-declared { req.body_len gt 0 } { req.hdrs,length gt", strconv.Itoa(smallHeaders), "}")
-	r.line("http-request return status 411 if !body-declared { req.hdrs,length gt", strconv.Itoa(largeHeaders), "}")
+	r.line("http-request wait-for-body time", r.duration(wait), "at-least", strconv.FormatInt(least, 10), "if !imbang-body-declared")
+	r.line(status, "if !imbang-body-declared { req.body_len ge", strconv.FormatInt(least, 10), "}")
+	r.line("http-request return status 411 if !imbang-body-declared { req.body_len gt 0 } { req.hdrs,length gt", strconv.Itoa(smallHeaders), "}")
+	r.line("http-request return status 411 if !imbang-body-declared { req.hdrs,length gt", strconv.Itoa(largeHeaders), "}")
 }

@@ -32,7 +32,7 @@ func (r *render) listener(l *l7.Listener) {
 		r.line("tcp-request connection expect-proxy layer4 if { src", p.Masked().String(), "}")
 	}
 	if len(l.TrustedProxies) > 0 {
-		r.acl("from-trusted", "fc_src", "", prefixes(l.TrustedProxies)) // src is the client's, see client
+		r.acl("imbang-from-trusted", "fc_src", "", prefixes(l.TrustedProxies)) // src is the client's, see client
 	}
 	r.connections(l)
 	r.log(l)
@@ -149,8 +149,8 @@ func (r *render) client(l *l7.Listener) {
 	if len(l.TrustedProxies) == 0 {
 		return
 	}
-	r.line("http-request set-src str(0.0.0.0) if from-trusted { req.fhdr(X-Forwarded-For) -m found }")
-	r.line("http-request set-src req.hdr_ip(X-Forwarded-For,-1) if from-trusted")
+	r.line("http-request set-src str(0.0.0.0) if imbang-from-trusted { req.fhdr(X-Forwarded-For) -m found }")
+	r.line("http-request set-src req.hdr_ip(X-Forwarded-For,-1) if imbang-from-trusted")
 }
 
 // forwarded tells servers who the client is. What clients say of it themselves holds only if
@@ -169,9 +169,9 @@ func (r *render) forwarded(l *l7.Listener) {
 		r.line("http-request set-header X-Forwarded-Proto", proto)
 		return
 	}
-	r.line("http-request del-header Forwarded if !from-trusted")
-	r.line("http-request del-header X-Forwarded-For if !from-trusted")
-	r.line("http-request set-header X-Forwarded-Proto", proto, "if !from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
+	r.line("http-request del-header Forwarded if !imbang-from-trusted")
+	r.line("http-request del-header X-Forwarded-For if !imbang-from-trusted")
+	r.line("http-request set-header X-Forwarded-Proto", proto, "if !imbang-from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
 	r.line("http-request add-header X-Forwarded-For %[fc_src]")
 }
 
@@ -185,18 +185,18 @@ func (r *render) monitor(l *l7.Listener) {
 		r.failf("monitor requires %d usable backends, but the listener has %d: lower monitor_backends", l.MonitorBackends, len(names))
 	}
 	r.fail(pathText("monitor", l.Monitor))
-	r.acl("monitor", "path", "-m str", []string{l.Monitor})
-	r.line("http-request set-log-level silent if monitor")
+	r.acl("imbang-monitor", "path", "-m str", []string{l.Monitor})
+	r.line("http-request set-log-level silent if imbang-monitor")
 	unless := "!{ nbsrv(" + NodeBackend + ") eq 0 }"
 	if l.MonitorBackends > 0 {
-		r.line("http-request set-var(txn.usable) int(0) if monitor")
+		r.line("http-request set-var(txn.imbang_usable) int(0) if imbang-monitor")
 		for _, b := range names {
-			r.line("http-request set-var(txn.usable)", word("nbsrv("+b+"),bool,add(txn.usable)"), "if monitor")
+			r.line("http-request set-var(txn.imbang_usable)", word("nbsrv("+b+"),bool,add(txn.imbang_usable)"), "if imbang-monitor")
 		}
-		unless += " { var(txn.usable) -m int ge " + strconv.Itoa(l.MonitorBackends) + " }"
+		unless += " { var(txn.imbang_usable) -m int ge " + strconv.Itoa(l.MonitorBackends) + " }"
 	}
-	r.line("http-request return status 200 content-type text/plain string OK if monitor", unless)
-	r.line("http-request return status 503 content-type text/plain string unavailable if monitor")
+	r.line("http-request return status 200 content-type text/plain string OK if imbang-monitor", unless)
+	r.line("http-request return status 503 content-type text/plain string unavailable if imbang-monitor")
 }
 
 // acl is a condition with all values that are its alternatives; a line of HAProxy's has 64

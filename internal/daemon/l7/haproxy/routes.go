@@ -22,7 +22,7 @@ func (r *render) routes(l *l7.Listener) {
 		back := r.about("%s", routeOrigin(l, i))
 		conditions[i] = r.match(i+1, &l.Routes[i].Match)
 		if byNumber {
-			r.line("http-request set-var(txn.route)", fmt.Sprintf("int(%d)", i+1), "if", first(i), conditions[i])
+			r.line("http-request set-var(txn.imbang_route)", fmt.Sprintf("int(%d)", i+1), "if", first(i), conditions[i])
 		}
 		back()
 	}
@@ -30,16 +30,16 @@ func (r *render) routes(l *l7.Listener) {
 	r.securityHeaders(l)
 	on := func(i int) string {
 		if byNumber {
-			return fmt.Sprintf("on-%d", i+1)
+			return fmt.Sprintf("imbang-on-%d", i+1)
 		}
 		return conditions[i]
 	}
 	none := ""
 	if byNumber {
-		none = "!{ var(txn.route) -m found }"
+		none = "!{ var(txn.imbang_route) -m found }"
 		for i := range l.Routes {
 			back := r.about("%s", routeOrigin(l, i))
-			r.line("acl", on(i), "var(txn.route) -m int", strconv.Itoa(i+1))
+			r.line("acl", on(i), "var(txn.imbang_route) -m int", strconv.Itoa(i+1))
 			r.route(l, &l.Routes[i], on(i))
 			back()
 		}
@@ -71,7 +71,7 @@ func first(before int) string {
 	if before == 0 {
 		return ""
 	}
-	return "!{ var(txn.route) -m found }"
+	return "!{ var(txn.imbang_route) -m found }"
 }
 
 func routeOrigin(l *l7.Listener, i int) string {
@@ -113,7 +113,7 @@ func routesByNumber(l *l7.Listener) bool {
 func (r *render) match(n int, m *l7.Match) string {
 	var all []string
 	acl := func(part string) string {
-		name := fmt.Sprintf("r%d-%s", n, part)
+		name := fmt.Sprintf("imbang-r%d-%s", n, part)
 		all = append(all, name)
 		return name
 	}
