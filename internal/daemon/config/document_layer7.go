@@ -94,10 +94,10 @@ type routeDoc struct {
 }
 
 type matchDoc struct {
-	Hosts        []string         `yaml:"hosts" jsonschema_description:"names, without port, one of which is the request's: shop.example, or *.shop.example for all names below it"`
-	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths"`
+	Hosts        []string         `yaml:"hosts" jsonschema_description:"names, without port, one of which is the request's, in which case and a dot at the end make no difference: shop.example, or *.shop.example for all names below it"`
+	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths. They are compared as servers understand them, and passed on as they are sent: %61 is a, and one or more of / and \\ in any spelling, also as %2F and %5C, are one /; without the query, and case makes a difference. Where a route of a listener has a condition on paths, requests whose path has a segment . or .. in any spelling (which clients resolve), %00 or a % without two digits get the status 400"`
 	PathPrefixes []string         `yaml:"path_prefixes" jsonschema_description:"beginnings of paths, by whole segments: /api is the beginning of /api and /api/x, not of /apis"`
-	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path, such as /img/[0-9]+[.]png"`
+	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path in the form in which paths are compared, that is decoded, such as /img/[0-9]+[.]png"`
 	Methods      []string         `yaml:"methods" jsonschema_description:"such as [GET, HEAD]"`
 	Headers      []headerMatchDoc `yaml:"headers" jsonschema_description:"all of which must be true"`
 	Sources      []string         `yaml:"sources" jsonschema_description:"networks of clients, such as [10.0.0.0/8]"`

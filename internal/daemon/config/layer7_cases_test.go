@@ -182,6 +182,8 @@ var invalids = []invalid{
 		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x\"y": want a path that begins with /, without spaces, ? and #, other characters as %20, such as /old`},
 	{"path with a line break", ofRoute, route("match: {paths: [\"/x\\n/y\"]}, backend: api"),
 		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x\n/y": want a path that begins with /, without spaces, ? and #, other characters as %20, such as /old`},
+	{"path with a dot segment", ofRoute, route("match: {paths: [/x/%2e./y]}, backend: api"),
+		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x/%2e./y" has a segment . or .., or %00, which no request has: remove it`},
 	{"path with an empty segment", ofRoute, route("match: {paths: [//x]}, backend: api"),
 		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "//x" has an empty segment: remove one of the slashes`},
 	{"path with a wrong escape", ofRoute, route("match: {paths: [/100%]}, backend: api"),
@@ -342,6 +344,8 @@ var invalids = []invalid{
 	{"fallback share", "{threads: 2}", "{fallback: 10 %}",
 		`x.yaml:1:19: proxy.fallback: "10 %" is not a time: write a number with ms, s, min, h or d, such as 5 s`},
 	// Raw lines.
+	{"raw name of imbang's", ofShop, shop("raw: [\"acl imbang-r1-path path /x\"]"),
+		`x.yaml:12:11: listeners[0].raw[0]: has a name that begins with imbang-, which are imbang's own: want another one`},
 	{"raw section", ofShop, shop("raw: [\"global\"]"),
 		`x.yaml:12:11: listeners[0].raw[0]: global begins a section: want directives of the section that these lines are a part of`},
 	{"raw section, indented", ofShop, shop("raw: [\"  backend x\"]"),

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"imbang/internal/daemon/l7"
 )
 
 // What becomes a part of the engine's configuration has forms that cannot end a word or a line
@@ -46,10 +48,17 @@ func (c *checker) urlPath(at, text, example string) string {
 		c.refuse(at, "%q: want a path that begins with /, without spaces, ? and #, other characters as %%20, such as %s", text, example)
 	case strings.Contains(text, "//"):
 		c.refuse(at, "%q has an empty segment: remove one of the slashes", text)
+	case !isNormal(text):
+		c.refuse(at, "%q has a segment . or .., or %%00, which no request has: remove it", text)
 	case len(text) > maxText:
 		c.refuse(at, "longer than %d characters: want a shorter text", maxText)
 	}
 	return text
+}
+
+func isNormal(path string) bool {
+	_, err := l7.NormalPath(path)
+	return err == nil
 }
 
 // prefix is a path of whole segments; empty: none.

@@ -118,11 +118,11 @@ type Route struct {
 }
 
 // Match is a condition: a request matches if it matches one alternative of each field that is
-// not empty. Paths, PathPrefixes and PathRegex together are one field. Paths are compared as
-// they are sent, without the query. Regular expressions are those of Go (package regexp)
+// not empty. Paths, PathPrefixes and PathRegex together are one field. Paths are compared in
+// the form of NormalPath, without the query. Regular expressions are those of Go (package regexp)
 // without \Q, and are for whole texts. The zero value matches every request.
 type Match struct {
-	Hosts        []string // exact, or *.example.org for one label or more; in lower case; requests' without case and port
+	Hosts        []string // exact, or *.example.org for one label or more; in lower case; requests' without case, port and a dot at their end
 	Paths        []string // exact
 	PathPrefixes []string // whole segments: /api matches /api and /api/x, not /apis
 	PathRegex    string

@@ -5,7 +5,6 @@ package haproxy
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 
 // routes are a listener's, with what happens to all of its requests.
 func (r *render) routes(l *l7.Listener) {
+	r.spellings(l)
 	byNumber := routesByNumber(l)
 	conditions := make([]string, len(l.Routes))
 	for i := range l.Routes {
@@ -143,7 +143,7 @@ func (r *render) match(n int, m *l7.Match) string {
 	return strings.Join(all, " ")
 }
 
-// hosts are compared without case and port. A wildcard stands for one label or more.
+// hosts are compared without case, port and the dot of the root. A wildcard stands for one label or more.
 func (r *render) hosts(name string, hosts []string) {
 	var exact, ends []string
 	for _, h := range hosts {
@@ -158,32 +158,30 @@ func (r *render) hosts(name string, hosts []string) {
 			exact = append(exact, host)
 		}
 	}
-	const fetch = "req.fhdr(Host),host_only"
+	const fetch = "req.fhdr(Host),host_only,rtrim(.)"
 	r.acl(name, fetch, "-m str", exact)
 	r.acl(name, fetch, "-m end", ends)
 }
 
-// paths of all kinds are alternatives. They are compared as they are sent, without the query.
+// paths of all kinds are alternatives.
 func (r *render) paths(name string, m *l7.Match) {
 	exact := make([]string, 0, len(m.Paths)+len(m.PathPrefixes))
 	for _, p := range m.Paths {
-		r.fail(absolute("path", p))
-		exact = append(exact, p)
+		exact = append(exact, r.normal("path", p))
 	}
 	var begins []string
 	for _, p := range m.PathPrefixes {
-		r.fail(absolute("path prefix", p))
-		p = strings.TrimRight(p, "/")
+		p = strings.TrimRight(r.normal("path prefix", p), "/")
 		if p != "" {
 			exact = append(exact, p)
 		}
 		begins = append(begins, p+"/")
 	}
-	r.acl(name, "path", "-m str", exact)
-	r.acl(name, "path", "-m beg", begins)
+	r.acl(name, normalPath, "-m str", exact)
+	r.acl(name, normalPath, "-m beg", begins)
 	if m.PathRegex != "" {
 		r.fail(pattern(m.PathRegex))
-		r.acl(name, "path", "-m reg", []string{whole(m.PathRegex)})
+		r.acl(name, normalPath, "-m reg", []string{whole(m.PathRegex)})
 	}
 }
 
@@ -255,10 +253,10 @@ func (r *render) route(l *l7.Listener, t *l7.Route, on string) {
 		}
 		var all []string
 		for _, p := range t.Match.PathPrefixes {
-			all = append(all, regexp.QuoteMeta(strings.TrimRight(p, "/")))
+			all = append(all, spelled(strings.TrimRight(r.normal("path prefix", p), "/")))
 		}
 		// The lookahead is for whole segments; the slash after the prefix is the new path's.
-		strip := `^(?:` + strings.Join(all, "|") + `)(?=/|$)/?(.*)`
+		strip := `^(?:` + strings.Join(all, "|") + `)(?=` + anySlash + `|$)/?(.*)`
 		r.line("http-request replace-path", word(strip), word(`/\1`), "if", on)
 	}
 	if t.AddPrefix != "" {
