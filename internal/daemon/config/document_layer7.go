@@ -51,7 +51,7 @@ type listenerTLSDoc struct {
 	StrictSNI    bool     `yaml:"strict_sni" jsonschema_description:"refuse these clients instead; default false"`
 	MinVersion   string   `yaml:"min_version" jsonschema_description:"lowest version of TLS: 1.2 or 1.3; default 1.2" jsonschema:"oneof_type=string;number"`
 	Ciphers      string   `yaml:"ciphers" jsonschema_description:"cipher suites of TLS 1.2, as openssl ciphers has them; default HAProxy's"`
-	ClientCA     string   `yaml:"client_ca" jsonschema_description:"absolute path of certificate authorities (PEM): clients need a certificate of one; default none"`
+	ClientCA     string   `yaml:"client_ca" jsonschema_description:"absolute path of certificate authorities (PEM): clients need a certificate of one. If there are more listeners with tls, clients of TLS 1.2 without tickets cannot resume sessions at any of them; default none"`
 	HSTS         string   `yaml:"hsts" jsonschema_description:"time for which browsers use HTTPS alone (Strict-Transport-Security), such as 180 d; default none"`
 }
 

@@ -24,8 +24,9 @@ func (r *render) limits(l *l7.Listener) {
 		r.line("http-request return status 431 if { req.hdrs,length,add(txn.imbang_line) gt", strconv.Itoa(m.Headers), "}")
 	}
 	if t := l.Timeouts.Body; t > 0 {
-		// As much as the buffer holds; an upgrade has no body.
-		r.line("http-request wait-for-body time", r.duration(t), "unless { req.fhdr(Upgrade) -m found }")
+		// As much as the buffer holds. An upgrade has no body, but anyone may ask for one.
+		r.line("http-request wait-for-body time", r.duration(t),
+			"unless { req.fhdr(Upgrade) -m found } !{ req.fhdr(Content-Length) -m found } !{ req.fhdr(Transfer-Encoding) -m found }")
 	}
 	if m.Body > 0 {
 		r.body(l)

@@ -51,7 +51,7 @@ func (r *render) routes(l *l7.Listener) {
 		r.end(l, &l.Default, none)
 	}
 	// HAProxy evaluates these after all rules above.
-	r.line("http-after-response set-header Connection close if { nbsrv(" + NodeBackend + ") eq 0 }")
+	r.line("http-after-response set-header Connection close if { nbsrv(" + NodeBackend + ") eq 0 } !{ status 101 }") // of an upgrade, Connection says so
 	for i := range l.Routes {
 		if t := &l.Routes[i]; t.Backend != "" {
 			back := r.about("%s", routeOrigin(l, i))
