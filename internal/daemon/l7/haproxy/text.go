@@ -92,7 +92,7 @@ var ownName = regexp.MustCompile(`(^|[\s"'\\!{])imbang-|\b(txn|sess|req|res|proc
 func (w *writer) raw(lines []string, global bool) {
 	of := w.origin
 	for i, s := range lines {
-		back := w.about("%s, raw line %d (%q)", of, i+1, s)
+		back := w.about("%s, raw line %d", of, i+1) // without the line, which may be secret
 		first, _, _ := strings.Cut(strings.TrimLeft(s, " \t"), " ")
 		first, _, _ = strings.Cut(first, "\t")
 		bareFirst := strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(first)
