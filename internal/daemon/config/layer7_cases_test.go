@@ -182,6 +182,8 @@ var invalids = []invalid{
 		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x\"y": want a path that begins with /, without spaces, ? and #, other characters as %20, such as /old`},
 	{"path with a line break", ofRoute, route("match: {paths: [\"/x\\n/y\"]}, backend: api"),
 		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x\n/y": want a path that begins with /, without spaces, ? and #, other characters as %20, such as /old`},
+	{"expression that repeats a repetition", ofRoute, route("match: {path_regexp: '/([a-z]+)*'}, backend: api"),
+		`x.yaml:11:31: listeners[0].routes[1].match.path_regexp: "/([a-z]+)*" repeats what repeats itself, as (a*)* does, which HAProxy may give up: write it with one repetition, or with a character between, such as (/[a-z]+)*`},
 	{"path with a dot segment", ofRoute, route("match: {paths: [/x/%2e./y]}, backend: api"),
 		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x/%2e./y" has a segment . or .., or %00, which no request has: remove it`},
 	{"path with an empty segment", ofRoute, route("match: {paths: [//x]}, backend: api"),

@@ -88,7 +88,8 @@ func isLine(text string) bool {
 	return text == strings.TrimSpace(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// expression is a regular expression that means the same to RE2 and PCRE.
+// expression is a regular expression that means the same to RE2 and PCRE, as far as PCRE does not
+// give up: see l7.Ambiguous.
 func (c *checker) expression(at, text string) string {
 	if text == "" && !c.tree.Has(at) {
 		return ""
@@ -99,6 +100,8 @@ func (c *checker) expression(at, text string) string {
 		c.refuse(at, `%q has \Q: write \ before each character that is meant`, text) // it would quote what HAProxy gets behind it
 	} else if _, err := regexp.Compile(text); err != nil {
 		c.refuse(at, "%q is not a regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	} else if l7.Ambiguous(text) {
+		c.refuse(at, "%q repeats what repeats itself, as (a*)* does, which HAProxy may give up: write it with one repetition, or with a character between, such as (/[a-z]+)*", text)
 	}
 	return text
 }

@@ -5,6 +5,7 @@ package haproxy
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -137,6 +138,9 @@ func (r *render) match(n int, m *l7.Match) string {
 	if len(m.Sources) > 0 {
 		r.acl(acl("source"), "src", "", prefixes(m.Sources))
 	}
+	if m.PathRegex != "" {
+		r.longPaths(n, m, all)
+	}
 	if len(all) == 0 {
 		return "TRUE"
 	}
@@ -183,6 +187,23 @@ func (r *render) paths(name string, m *l7.Match) {
 		r.fail(pattern(m.PathRegex))
 		r.acl(name, normalPath, "-m reg", []string{whole(m.PathRegex)})
 	}
+}
+
+// longPaths refuses what a regular expression may not decide on, which would be no match, where all
+// else of the route matches.
+func (r *render) longPaths(n int, m *l7.Match, all []string) {
+	words := []string{"http-request return status 414 if {", normalPath + ",length gt", strconv.Itoa(l7.LongestMatch(m.PathRegex)), "}"}
+	for _, name := range all {
+		if name != fmt.Sprintf("imbang-r%d-path", n) {
+			words = append(words, name)
+		}
+	}
+	if re, err := regexp.Compile(m.PathRegex); err == nil { // else it is refused
+		if prefix, _ := re.LiteralPrefix(); prefix != "" {
+			words = append(words, "{", normalPath, "-m beg --", word(prefix), "}")
+		}
+	}
+	r.line(words...)
 }
 
 func absolute(what, p string) error {
