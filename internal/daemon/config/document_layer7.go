@@ -120,7 +120,7 @@ type backendDoc struct {
 	Header        string             `yaml:"header" jsonschema_description:"name of the header, for balance: header"`
 	Protocol      string             `yaml:"protocol" jsonschema_description:"to the servers: http/1.1 or h2, which gRPC requires; default http/1.1" jsonschema:"enum=http/1.1,enum=h2"`
 	TLS           *serverTLSDoc      `yaml:"tls" jsonschema_description:"TLS to the servers; without it, plain"`
-	SendProxy     string             `yaml:"send_proxy" jsonschema_description:"version of the PROXY protocol that connections to servers begin with; default none" jsonschema:"enum=v1,enum=v2"`
+	SendProxy     string             `yaml:"send_proxy" jsonschema_description:"version of the PROXY protocol that connections to servers begin with, those of checks of the same port as well; default none" jsonschema:"enum=v1,enum=v2"`
 	Cookie        *cookieDoc         `yaml:"cookie" jsonschema_description:"keeps clients at their server; default none"`
 	Retries       *int               `yaml:"retries" jsonschema_description:"of connections that fail, and of requests as retry_on says, 0 to 100; default 3"`
 	Redispatch    *bool              `yaml:"redispatch" jsonschema_description:"a retry takes another server; default true"`
