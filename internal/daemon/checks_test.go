@@ -77,8 +77,8 @@ func TestJobsGoOn(t *testing.T) {
 func TestJobsSendProxy(t *testing.T) {
 	d := newDaemon(t, `
 checks:
-  - {name: same, kind: tcp}
-  - {name: other, kind: tcp, port: 9000}
+  same: {tcp: {}}
+  other: {tcp: {}, port: 9000}
 listeners: [{name: shop, bind: ["127.0.0.1:80"], backend: web}]
 backends: [{name: web, send_proxy: v2, checks: [same, other], servers: [{address: "127.0.0.1:8080"}]}]
 `)

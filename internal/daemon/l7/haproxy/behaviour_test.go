@@ -261,10 +261,16 @@ func TestForwardedFor(t *testing.T) {
 	p.start(t, web(all, func(l *l7.Listener, _ *l7.Backend) {
 		l.ForwardedFor, l.TrustedProxies = true, prefixesOf("127.5.0.0/16")
 	}), nil, nil)
+	// Others that servers take for those of proxies; some take _ for -.
+	others := []string{"X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Real-Ip", "X_forwarded_for", "X-Forwarded_proto", "X_real_ip"}
 	claim := func(r *http.Request) {
+		r.Header.Set("X-Realm", "of no proxy")
 		r.Header.Set("X-Forwarded-For", "192.0.2.1")
 		r.Header.Set("X-Forwarded-Proto", "https")
 		r.Header.Set("Forwarded", "for=192.0.2.1")
+		for _, name := range others {
+			r.Header[name] = []string{"192.0.2.1"}
+		}
 	}
 	for _, m := range []struct {
 		from, addresses, proto, forwarded string
@@ -279,6 +285,14 @@ func TestForwardedFor(t *testing.T) {
 		h := last().Header
 		if a := strings.Join(h.Values("X-Forwarded-For"), ","); a != m.addresses || strings.Join(h.Values("X-Forwarded-Proto"), ",") != m.proto || h.Get("Forwarded") != m.forwarded {
 			t.Errorf("from %s: %q, %q, %q", m.from, a, h.Values("X-Forwarded-Proto"), h.Get("Forwarded"))
+		}
+		for _, name := range others {
+			if got := h.Get(name); got != m.forwarded[min(4, len(m.forwarded)):] {
+				t.Errorf("from %s: %s is %q", m.from, name, got)
+			}
+		}
+		if m.change != nil && h.Get("X-Realm") == "" {
+			t.Errorf("from %s: X-Realm is removed", m.from)
 		}
 	}
 }
