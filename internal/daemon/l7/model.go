@@ -39,7 +39,7 @@ type Listener struct {
 	// AcceptProxy are the networks whose connections begin with a PROXY protocol header
 	// (versions 1 and 2).
 	AcceptProxy []netip.Prefix
-	// ForwardedFor adds X-Forwarded-For and X-Forwarded-Proto; those of clients are removed
+	// ForwardedFor adds X-Forwarded-For and X-Forwarded-Proto; those of clients and their likes are removed
 	// unless they come from TrustedProxies. Then the client is the last address of X-Forwarded-For,
 	// for everything but the limits of connections.
 	ForwardedFor   bool

@@ -153,8 +153,8 @@ func (r *render) client(l *l7.Listener) {
 	r.line("http-request set-src req.hdr_ip(X-Forwarded-For,-1) if imbang-from-trusted")
 }
 
-// forwarded tells servers who the client is. What clients say of it themselves holds only if
-// they are trusted.
+// forwarded tells servers who the client is. What clients say of it themselves holds only if they are
+// trusted, in all headers by which proxies say so; servers by CGI and its likes take _ for -.
 func (r *render) forwarded(l *l7.Listener) {
 	if !l.ForwardedFor {
 		return
@@ -163,15 +163,18 @@ func (r *render) forwarded(l *l7.Listener) {
 	if l.TLS != nil {
 		proto = "https"
 	}
-	if len(l.TrustedProxies) == 0 {
-		r.line("http-request del-header Forwarded")
-		r.line("http-request set-header X-Forwarded-For %[src]")
-		r.line("http-request set-header X-Forwarded-Proto", proto)
-		return
+	condition := ""
+	if len(l.TrustedProxies) > 0 {
+		condition = "if !imbang-from-trusted"
 	}
-	r.line("http-request del-header Forwarded if !imbang-from-trusted")
-	r.line("http-request del-header X-Forwarded-For if !imbang-from-trusted")
-	r.line("http-request set-header X-Forwarded-Proto", proto, "if !imbang-from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
+	for _, claimed := range []string{"Forwarded", "X-Forwarded -m beg", "X_Forwarded -m beg", "X-Real-IP", "X-Real_IP", "X_Real -m beg"} {
+		r.line("http-request del-header", claimed, condition)
+	}
+	if condition == "" {
+		r.line("http-request set-header X-Forwarded-Proto", proto)
+	} else {
+		r.line("http-request set-header X-Forwarded-Proto", proto, "if !imbang-from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
+	}
 	r.line("http-request add-header X-Forwarded-For %[fc_src]")
 }
 

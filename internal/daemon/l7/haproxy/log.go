@@ -9,10 +9,13 @@ import (
 )
 
 // Of a line in an access log. Values of clients are escaped, so that a line stays one and its
-// fields stay apart: in combined by +E (", \ and ]), in JSON by json.
+// fields stay apart: in combined by +E (", \ and ]), in JSON by json. HAProxy lets control characters
+// through in values of headers, and those of C1 in targets: combined has ? in their place, since
+// terminals obey them.
 const (
-	asCombined = `%f %ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri] %HV" %ST %B ` +
-		`"%{+E}[capture.req.hdr(0)]" "%{+E}[capture.req.hdr(1)]"`
+	visibly    = `,regsub("[\x01-\x1f\x7f]|\xc2[\x80-\x9f]",?,g)`
+	asCombined = `%f %ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri` + visibly + `] %HV" %ST %B ` +
+		`"%{+E}[capture.req.hdr(0)` + visibly + `]" "%{+E}[capture.req.hdr(1)` + visibly + `]"`
 	asJSON = `%f {"time":%Ts.%ms,"listener":"%f","client":"%ci","client_port":%cp,` +
 		`"method":"%[capture.req.method,json(utf8s)]","host":"%[capture.req.hdr(2),json(utf8s)]",` +
 		`"uri":"%[capture.req.uri,json(utf8s)]","protocol":"%HV","status":%ST,"bytes":%B,` +
