@@ -13,7 +13,7 @@ type listenerDoc struct {
 	AcceptProxy    []string          `yaml:"accept_proxy" jsonschema_description:"networks whose connections begin with a PROXY protocol header, such as [10.0.0.0/8]; default none"`
 	ForwardedFor   *bool             `yaml:"forwarded_for" jsonschema_description:"add X-Forwarded-For and X-Forwarded-Proto to requests, in place of those that clients send, and remove their Forwarded, X-Real-IP and all others that begin with X-Forwarded, also with _ for -; default true"`
 	TrustedProxies []string          `yaml:"trusted_proxies" jsonschema_description:"networks of proxies whose headers of this kind are kept, with the address of the proxy behind theirs. The last address that they have in X-Forwarded-For is the client: for match.sources, limits.requests, balance: source, send_proxy, the access log and src in raw lines; one in another form, such as with a port, is 0.0.0.0; default none"`
-	Monitor        *monitorDoc       `yaml:"monitor" jsonschema_description:"path by which a director checks this host; default none"`
+	Monitor        *monitorDoc       `yaml:"monitor" jsonschema_description:"path by which a director checks this host. Requests for it are neither limited by limits.requests nor logged, so that directors are not kept from checking; default none"`
 	Limits         limitsDoc         `yaml:"limits" jsonschema_description:"of clients"`
 	Timeouts       clientTimeoutsDoc `yaml:"timeouts" jsonschema_description:"of clients; those of servers are in the backends"`
 	Headers        []headerChangeDoc `yaml:"headers" jsonschema_description:"changes of headers of all requests and replies, in this order"`
@@ -137,7 +137,7 @@ type backendDoc struct {
 type serverTLSDoc struct {
 	Verify     *bool  `yaml:"verify" jsonschema_description:"verify the servers' certificates, which requires ca; default true"`
 	CA         string `yaml:"ca" jsonschema_description:"absolute path of the certificate authorities (PEM) to verify with"`
-	ServerName string `yaml:"server_name" jsonschema_description:"name in the handshake (SNI), and the one that is verified; default the request's host"`
+	ServerName string `yaml:"server_name" jsonschema_description:"name in the handshake (SNI), and the one that is verified; default the request's host, which clients choose"`
 	ClientCert string `yaml:"client_cert" jsonschema_description:"absolute path of a client certificate and its key, in one file (PEM); default none"`
 }
 
@@ -158,7 +158,7 @@ type serverTimeoutsDoc struct {
 }
 
 type backendServerDoc struct {
-	Name           string    `yaml:"name" jsonschema_description:"for commands, metrics and the cookie; default address and port"`
+	Name           string    `yaml:"name" jsonschema_description:"for commands, metrics and the cookie; default address and port, and in the cookie a number in place of these"`
 	Address        string    `yaml:"address" jsonschema_description:"required; address and port, such as 172.16.0.2:8080"`
 	Weight         *int      `yaml:"weight" jsonschema_description:"0 to 256; default 1, but 100 for all servers of a backend with balance source, uri, header or random if none of them has a weight: their shares are as exact as weights are large, with 1 within a third and with 100 within a few percent"`
 	MaxConnections int       `yaml:"max_connections" jsonschema_description:"at the same time: further requests wait; default no limit"`

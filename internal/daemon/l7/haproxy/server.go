@@ -54,7 +54,7 @@ func (r *render) serverWords(b *l7.Backend, s *l7.Server, weight int) []string {
 		words = append(words, "backup")
 	}
 	if b.Cookie != nil {
-		words = append(words, "cookie", s.Name)
+		words = append(words, "cookie", cookieValue(b, s))
 	}
 	words = append(words, r.connection(b)...)
 	if c := b.Check; c != nil {
