@@ -117,7 +117,7 @@ func (h *HeaderMatch) matches(header http.Header) bool {
 		return len(values) > 0
 	}
 	for _, line := range values {
-		for _, one := range append(strings.Split(line, ","), line) {
+		for _, one := range append(listItems(line), line) {
 			one = strings.TrimSpace(one)
 			if h.Regex != "" && wholly(h.Regex, one) || h.Regex == "" && one == h.Value {
 				return true

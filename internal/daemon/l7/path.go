@@ -4,6 +4,7 @@ package l7
 
 import (
 	"errors"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -54,11 +55,29 @@ func (l *Listener) anyMatch(is func(*Match) bool) bool {
 	return false
 }
 
-// Refuses is why a request gets the status 400 before routes are tried; nil: it does not.
-func (l *Listener) Refuses(r *Request) error {
+// Refuses is the status that a request gets before routes are tried, and why; 0: it is not refused.
+func (l *Listener) Refuses(r *Request) (status int, why error) {
 	if !l.ComparesPaths() {
-		return nil
+		return 0, nil
 	}
-	_, err := NormalPath(r.Path)
-	return err
+	path, err := NormalPath(r.Path)
+	if err != nil {
+		return http.StatusBadRequest, err
+	}
+	for i := range l.Routes {
+		m := l.Routes[i].Match
+		if m.PathRegex == "" || len(path) <= LongestMatch(m.PathRegex) {
+			continue
+		}
+		re, err := regexp.Compile(m.PathRegex)
+		if err != nil {
+			continue // there is no such route
+		}
+		prefix, _ := re.LiteralPrefix()
+		m.Paths, m.PathPrefixes, m.PathRegex = nil, nil, ""
+		if strings.HasPrefix(path, prefix) && m.unmet(r) == "" {
+			return http.StatusRequestURITooLong, errors.New("the path is too long for path_regexp of a route whose other conditions it meets")
+		}
+	}
+	return 0, nil
 }

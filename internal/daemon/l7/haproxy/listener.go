@@ -143,7 +143,7 @@ func (r *render) securityHeaders(l *l7.Listener) {
 }
 
 // client makes src that of a trusted proxy's client, whom the proxy names last: for routes, limits,
-// logs, hashes and raw lines alike. A client that is named in another form, as by a port or a word,
+// logs, hashes and raw lines alike. A client that is named in another form, such as a word,
 // is not known, and not the proxy either: 0.0.0.0.
 func (r *render) client(l *l7.Listener) {
 	if len(l.TrustedProxies) == 0 {

@@ -80,8 +80,8 @@ func TestSpellings(t *testing.T) {
 				path, _, _ := strings.Cut(m.path, "?")
 				why := &l7.Request{Method: "GET", Host: m.host, Path: path}
 				target, _, _ := c.Listeners[0].Choose(why)
-				if refused := c.Listeners[0].Refuses(why) != nil; refused != (m.status == 400) || !refused && (target.Backend == "guarded") != (m.server == "s1") {
-					t.Errorf("http://%s%s: chosen is %+v, refused: %v", m.host, m.path, target, refused)
+				if status, _ := c.Listeners[0].Refuses(why); (status != 0) != (m.status == 400) || status == 0 && (target.Backend == "guarded") != (m.server == "s1") {
+					t.Errorf("http://%s%s: chosen is %+v, refused by %d", m.host, m.path, target, status)
 				}
 			}
 			// The target is a whole URL.
