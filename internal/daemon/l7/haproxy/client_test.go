@@ -4,6 +4,7 @@ package haproxy
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ func TestClientBehindProxy(t *testing.T) {
 	all := servers(1, 100, 100, 100)
 	last := p.servers(t, all)
 	c := web(all[1:], func(l *l7.Listener, b *l7.Backend) {
-		l.TrustedProxies, l.ForwardedFor, l.Log = prefixesOf("127.5.0.0/16"), true, &l7.Log{Format: "combined"}
+		l.AcceptProxy = prefixesOf("127.4.0.0/16")
+		l.TrustedProxies, l.ForwardedFor, l.Log = prefixesOf("127.5.0.0/16", "192.0.2.200/32"), true, &l7.Log{Format: "combined"}
 		l.Routes = []l7.Route{{Match: l7.Match{Sources: prefixesOf("127.0.0.0/8")}, Target: l7.Target{Backend: "inside"}}}
 		b.Method = l7.Source
 	})
@@ -57,6 +59,19 @@ func TestClientBehindProxy(t *testing.T) {
 	} {
 		if server := ask(m.from, m.named, m.logged); (server == "s1") != m.inside {
 			t.Errorf("%s, %q: the request is sent to %s", m.from, m.named, server)
+		}
+	}
+	// A balancer of layer 4 before the proxy says by PROXY which proxy it is.
+	for _, m := range []struct{ peer, logged string }{{"192.0.2.200", "127.7.0.1"}, {"192.0.2.201", "192.0.2.201"}} {
+		q := p.requests(t, "127.4.0.1", at)
+		io.WriteString(q, "PROXY TCP4 "+m.peer+" 192.0.2.8 12345 80\r\n")
+		if _, err := q.send("/", "X-Forwarded-For: 127.7.0.1\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		q.Close()
+		line, err := r.logs.ReadString('\n')
+		if got := last().Header["X-Forwarded-For"]; err != nil || !strings.HasPrefix(line, LogPrefix+"web "+m.logged+" - - ") || got[len(got)-1] != m.peer {
+			t.Errorf("by PROXY of %s: the line is %q, %v, and the server gets %q", m.peer, line, err, got)
 		}
 	}
 	used := map[string]bool{}

@@ -23,7 +23,7 @@ func (r *render) connections(l *l7.Listener) {
 	}
 	unless := ""
 	if len(l.TrustedProxies) > 0 {
-		unless = "!imbang-from-trusted"
+		unless = "!imbang-of-trusted"
 	}
 	limit := func(rule, when string) {
 		condition := unless

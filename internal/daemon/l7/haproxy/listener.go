@@ -32,7 +32,7 @@ func (r *render) listener(l *l7.Listener) {
 		r.line("tcp-request connection expect-proxy layer4 if { src", p.Masked().String(), "}")
 	}
 	if len(l.TrustedProxies) > 0 {
-		r.acl("imbang-from-trusted", "fc_src", "", prefixes(l.TrustedProxies)) // src is the client's, see client
+		r.acl("imbang-of-trusted", "src", "", prefixes(l.TrustedProxies)) // of connections
 	}
 	r.connections(l)
 	r.log(l)
@@ -149,6 +149,9 @@ func (r *render) client(l *l7.Listener) {
 	if len(l.TrustedProxies) == 0 {
 		return
 	}
+	// The proxy itself, or whom a header of the PROXY protocol names as it; fc_src would not heed that.
+	r.line("http-request set-var(txn.imbang_peer) src")
+	r.acl("imbang-from-trusted", "var(txn.imbang_peer)", "-m ip", prefixes(l.TrustedProxies))
 	r.line("http-request set-src str(0.0.0.0) if imbang-from-trusted { req.fhdr(X-Forwarded-For) -m found }")
 	r.line("http-request set-src req.hdr_ip(X-Forwarded-For,-1) if imbang-from-trusted")
 }
@@ -172,10 +175,11 @@ func (r *render) forwarded(l *l7.Listener) {
 	}
 	if condition == "" {
 		r.line("http-request set-header X-Forwarded-Proto", proto)
+		r.line("http-request add-header X-Forwarded-For %[src]")
 	} else {
 		r.line("http-request set-header X-Forwarded-Proto", proto, "if !imbang-from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
+		r.line("http-request add-header X-Forwarded-For %[var(txn.imbang_peer)]")
 	}
-	r.line("http-request add-header X-Forwarded-For %[fc_src]")
 }
 
 // monitor is the path that other nodes check.

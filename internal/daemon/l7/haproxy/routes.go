@@ -200,7 +200,9 @@ func (r *render) longPaths(n int, m *l7.Match, all []string) {
 	}
 	if re, err := regexp.Compile(m.PathRegex); err == nil { // else it is refused
 		if prefix, _ := re.LiteralPrefix(); prefix != "" {
-			words = append(words, "{", normalPath, "-m beg --", word(prefix), "}")
+			name := fmt.Sprintf("imbang-r%d-begins", n)
+			r.acl(name, normalPath, "-m beg", []string{prefix})
+			words = append(words, name)
 		}
 	}
 	r.line(words...)
