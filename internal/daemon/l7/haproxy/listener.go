@@ -38,7 +38,7 @@ func (r *render) listener(l *l7.Listener) {
 	r.log(l)
 	r.resets(l)
 	r.client(l)
-	r.framing()
+	r.framing(l)
 	r.raw(l.Raw, false)
 	r.monitor(l)
 	r.limits(l)
