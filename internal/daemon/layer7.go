@@ -13,6 +13,7 @@ import (
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/l7/supervise"
 	"imbang/internal/daemon/operator"
 )
@@ -135,7 +136,7 @@ func (d *Daemon) keepLayer7(now time.Time) {
 	if s.Problem != "" && (d.core.Config.Layer7 != nil || supervise.Published(d.layer7.dir) != "") {
 		problem = s.Problem
 	}
-	d.setAlarm(alarmProxy, problem)
+	d.setAlarm(alarmProxy, haproxy.Public(problem)) // everyone reads alarms
 	var wrong []string
 	for _, path := range slices.Sorted(maps.Keys(s.Certificates)) {
 		wrong = append(wrong, s.Certificates[path])

@@ -16,6 +16,7 @@ import (
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
@@ -261,11 +262,11 @@ func (d *Daemon) reload(force bool, by string) (*plan.Plan, []string, error) {
 }
 
 // public is an error as every user may read it, in events: mistakes of a configuration
-// quote what others may not read.
+// quote what others may not read, and so does HAProxy.
 func public(err error) string {
 	var mistakes config.Mistakes
 	if !errors.As(err, &mistakes) {
-		return oneLine(err)
+		return haproxy.Public(oneLine(err))
 	}
 	at := ""
 	var first *strictyaml.Mistake

@@ -51,7 +51,7 @@ func Check(ctx context.Context, program string, c *l7.Config, states l7.States, 
 		return warnings, nil
 	}
 	if len(alerts) == 0 {
-		return nil, fmt.Errorf("%s -c: %w: %s", program, err, strings.TrimSpace(out.String()))
+		return nil, fmt.Errorf("%s -c: %w: HAProxy: %s", program, err, strings.TrimSpace(out.String()))
 	}
 	var errs []error
 	for _, a := range alerts {
