@@ -243,7 +243,10 @@ func TestRefused(t *testing.T) {
 			_, err := n.ask(DoReload)
 			done <- err
 		}()
-		n.await("a reload", func() bool { s := n.status(); return s.Phase == Reloading || s.Reloads+s.Failed > got.Reloads+got.Failed })
+		n.await("a reload", func() bool {
+			s := n.status()
+			return s.Phase == Reloading || s.Reloads+s.Failed > got.Reloads+got.Failed
+		})
 		got = n.status()
 		if err := syscall.Kill(got.HAProxy, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
