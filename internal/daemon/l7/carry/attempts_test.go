@@ -3,12 +3,17 @@
 package carry
 
 import (
+	"errors"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/supervise"
 )
 
@@ -96,5 +101,189 @@ func TestReloadFailsOnce(t *testing.T) {
 	p.answers(supervise.Response{})
 	if err := step(t, k, other); err != nil || k.loaded.Config != other.Config {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// While HAProxy goes on with the configuration before, it does the rest of what is wanted.
+func TestFormer(t *testing.T) {
+	p := newProxy(t)
+	k := p.keeper()
+	if err := step(t, k, of(web(100, "a", "b"))); err != nil {
+		t.Fatal(err)
+	}
+	other := web(200, "a", "b")
+	p.answers(supervise.Response{Error: "HAProxy does not accept it: a port is taken", Refused: true})
+	p.took()
+	for i := range 2 {
+		number := k.Set(of(other, "a"))
+		err := k.step(t.Context(), of(other, "a"))
+		if !errors.As(err, new(*Former)) || !strings.Contains(err.Error(), "a port is taken") {
+			t.Errorf("try %d: %v", i, err)
+		}
+		k.report(number, err)
+		if err := k.Wait(t.Context(), number); !errors.As(err, new(*Former)) {
+			t.Errorf("try %d is waited for: %v", i, err)
+		}
+		said, reloads := p.took()
+		if want := 1 - i; reloads != want || slices.Contains(said, "set server web/a state maint") != (i == 0) {
+			t.Errorf("try %d: %d reloads and %q", i, reloads, said)
+		}
+		if s := lastSide(p.dir); s == nil || s.Config.Engine.Streams != 100 || s.states()[other0] != of(other, "a").States[other0] {
+			t.Errorf("try %d: what HAProxy starts with next is %+v", i, s)
+		}
+	}
+	// The node cannot be drained, which takes a reload: that is not done.
+	drained := of(other, "a")
+	drained.Draining = true
+	if err := step(t, k, drained); err == nil || errors.As(err, new(*Former)) {
+		t.Errorf("a drain that is refused: %v", err)
+	}
+	// The port is free again.
+	p.answers(supervise.Response{})
+	for _, r := range k.refused {
+		r.again = time.Now().Add(-time.Second)
+	}
+	if err := step(t, k, of(other, "a")); err != nil || k.loaded.Config != other {
+		t.Errorf("later: %v", err)
+	}
+	// One that ends HAProxy is not tried again.
+	p.answers(supervise.Response{Error: "HAProxy does not accept it: no root", Refused: true, Ended: true})
+	last := web(300, "a", "b")
+	if err := step(t, k, of(last)); err == nil || len(k.refused) == 0 {
+		t.Errorf("HAProxy ends by it: %v", err)
+	}
+	for of, r := range k.refused {
+		if of.config == last && !r.again.IsZero() {
+			t.Errorf("HAProxy ends by it again at %v", r.again)
+		}
+	}
+}
+
+var other0 = l7.ServerID{Backend: "web", Server: "a"}
+
+// A daemon that has just begun goes back to what HAProxy has loaded, too.
+func TestFormerOfAnother(t *testing.T) {
+	p := newProxy(t)
+	if err := step(t, p.keeper(), of(web(100, "a", "b", "c"), "c")); err != nil {
+		t.Fatal(err)
+	}
+	k := p.keeper()
+	p.mu.Lock()
+	p.refuses = 200
+	p.mu.Unlock()
+	for range 2 {
+		if err := step(t, k, of(web(200, "a", "b"), "a")); !errors.As(err, new(*Former)) {
+			t.Fatalf("refused: %v", err)
+		}
+		s := lastSide(p.dir)
+		if s == nil || s.Config.Engine.Streams != 100 {
+			t.Fatalf("what HAProxy starts with next is %+v", s)
+		}
+		for server, want := range map[string]l7.Health{"a": l7.Down, "b": l7.Up, "c": l7.Down} {
+			if got := s.states()[l7.ServerID{Backend: "web", Server: server}].Health; got != want {
+				t.Errorf("%s is %v, want %v", server, got, want)
+			}
+		}
+	}
+}
+
+// HAProxy may have been started again with the states of before.
+func TestStartedAgain(t *testing.T) {
+	p := newProxy(t)
+	k := p.keeper()
+	if k.restarted(t.Context()) {
+		t.Error("HAProxy was started again")
+	}
+	w := of(web(100, "a", "b"), "a")
+	if err := step(t, k, w); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.pid += 10
+	clear(p.maint)
+	p.mu.Unlock()
+	if !k.strayed(t.Context()) || k.strayed(t.Context()) {
+		t.Error("another process is told once")
+	}
+	k.loaded = nil // as run does
+	p.took()
+	if err := step(t, k, w); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("another process", "set server web/a state maint")
+}
+
+// A daemon may end after it has published servers, and before HAProxy has them.
+func TestNotCarried(t *testing.T) {
+	p := newProxy(t)
+	if err := step(t, p.keeper(), of(web(100, "a", "b"))); err != nil {
+		t.Fatal(err)
+	}
+	k := p.keeper()
+	if err := step(t, k, of(web(100, "a"))); err != nil { // by commands
+		t.Fatal(err)
+	}
+	if _, reloads := p.took(); reloads != 1 {
+		t.Errorf("%d reloads, want that of the start", reloads)
+	}
+	if err := step(t, p.keeper(), of(web(100, "a"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, reloads := p.took(); reloads != 0 {
+		t.Errorf("%d reloads by a daemon that goes on", reloads)
+	}
+	last := p.keeper()
+	if err := last.detect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := of(web(100, "b"))
+	files, err := last.render(w.Config, w)
+	if err == nil {
+		err = publish(p.dir, files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := step(t, p.keeper(), w); err != nil {
+		t.Fatal(err)
+	}
+	if _, reloads := p.took(); reloads != 1 {
+		t.Errorf("%d reloads by a daemon after one that was killed", reloads)
+	}
+}
+
+// A supervisor that does not reply is said, and keeps no verdict from HAProxy.
+func TestSilent(t *testing.T) {
+	p := newProxy(t)
+	k := New(Options{Dir: p.dir, Program: p.program, Log: slog.New(slog.DiscardHandler)})
+	defer k.Close()
+	config := web(100, "a", "b")
+	if err := k.Wait(t.Context(), k.Set(of(config))); err != nil {
+		t.Fatal(err)
+	}
+	silent := make(chan struct{})
+	p.mu.Lock()
+	p.silent = silent
+	p.mu.Unlock()
+	defer close(silent)
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(k.Status().Problem, "does not reply"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the problem is %q", k.Status().Problem)
+		}
+	}
+	p.took()
+	begin := time.Now()
+	k.Set(of(config, "a"))
+	for {
+		p.mu.Lock()
+		done := p.maint["web/a"]
+		p.mu.Unlock()
+		if done {
+			break
+		}
+		if time.Since(begin) > 5*time.Second {
+			t.Fatal("the verdict does not reach HAProxy")
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }

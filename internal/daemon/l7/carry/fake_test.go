@@ -32,6 +32,7 @@ type proxy struct {
 	said    []string           // commands of the worker
 	maint   map[string]bool    // servers of the worker
 	answer  supervise.Response // to the next reloads
+	refuses int                // reloads of a configuration with that many streams are refused
 	reloads []string           // configurations that were asked for
 	silent  chan struct{}      // while it is not closed the supervisor does not reply; nil: it does
 }
@@ -127,6 +128,9 @@ func (p *proxy) supervisor(line string, to io.Writer) {
 		r = p.answer
 		to, _ := os.Readlink(filepath.Join(p.dir, "wanted"))
 		p.reloads = append(p.reloads, to)
+		if s := lastSide(p.dir); s != nil && p.refuses > 0 && s.Config.Engine.Streams == p.refuses {
+			r = supervise.Response{Error: "HAProxy does not accept it", Refused: true}
+		}
 		if r.Error == "" {
 			_ = os.Remove(filepath.Join(p.dir, "running"))
 			_ = os.Symlink(to, filepath.Join(p.dir, "running"))
