@@ -480,7 +480,7 @@ func TestLayer7PortTaken(t *testing.T) {
 // Once the daemon has not been there for long, HAProxy checks the servers itself, until the daemon
 // is back.
 func TestLayer7Fallback(t *testing.T) {
-	w := newProxied(t, webConfig("proxy: {fallback: 1 s}\n", webServers...))
+	w := newProxied(t, webConfig("proxy: {fallback: 5 s}\n", webServers...))
 	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
 	w.do("drain", "s1")
 	kill(t, w.daemon, syscall.SIGKILL)

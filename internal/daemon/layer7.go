@@ -100,6 +100,12 @@ func (d *Daemon) setLayer7(now time.Time) {
 		w.Config = &c.Config
 	}
 	d.layer7.patience = w.Config.Engine.Fallback
+	// Before anything is published, in place of which the supervisor would go on with HAProxy's own checks.
+	if supervise.Published(d.layer7.dir) != "" {
+		if err := supervise.Renew(d.layer7.dir, d.layer7.patience); err != nil {
+			d.setAlarm(alarmProxy, err.Error())
+		}
+	}
 	w.States, w.Draining = d.core.States(now), d.layer7.order.Drain != nil
 	d.wantLayer7(w)
 }
