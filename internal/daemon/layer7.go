@@ -67,22 +67,30 @@ func (d *Daemon) checkLayer7(c *config.Config) error {
 }
 
 // lastDown are the servers of backends that HAProxy was told last are down: the daemon that told it
-// may have been killed before it wrote that down.
-func (d *Daemon) lastDown(c *config.Config) map[operator.ServerID]bool {
-	down := map[operator.ServerID]bool{}
+// may have been killed before it wrote that down. While HAProxy checks servers itself, what it has found
+// is newer, and up are those that it has found so.
+func (d *Daemon) lastDown(c *config.Config) (down, up map[operator.ServerID]bool) {
+	down, up = map[operator.ServerID]bool{}, map[operator.ServerID]bool{}
 	if c.Layer7 == nil {
-		return down
+		return down, up
 	}
-	states := carry.LastStates(d.layer7.dir)
+	states, found := carry.LastStates(d.layer7.dir), carry.Found(context.Background(), d.layer7.dir)
 	for i := range c.Layer7.Pools {
 		p := &c.Layer7.Pools[i]
 		for j := range p.Servers {
-			if states[l7.ServerID{Backend: p.Backend, Server: p.Servers[j].Name}].Health == l7.Down {
-				down[operator.ServerID{Service: p.ID(), Server: p.Servers[j].AddrPort()}] = true
+			of := l7.ServerID{Backend: p.Backend, Server: p.Servers[j].Name}
+			id := operator.ServerID{Service: p.ID(), Server: p.Servers[j].AddrPort()}
+			health, now := found[of]
+			if !now {
+				health = states[of].Health
 			}
+			if health == l7.Down {
+				down[id] = true
+			}
+			up[id] = now && health == l7.Up
 		}
 	}
-	return down
+	return down, up
 }
 
 // setLayer7 has HAProxy carry out the configuration that was applied. Without listeners it

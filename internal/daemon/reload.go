@@ -73,7 +73,7 @@ func (d *Daemon) beginning(c *config.Config, book operator.Book, r *record, o pl
 		*r = record{}
 		return next, nil
 	}
-	next := core.New(c, book, known(c, *r, o, d.lastDown(c)), time.Now())
+	next := core.New(c, book, d.known(c, *r, o), time.Now())
 	if r.Pending || !reflect.DeepEqual(normal(r.Applied), normal(next.Configured())) {
 		return next, nil
 	}
@@ -93,7 +93,7 @@ func (d *Daemon) observe() (id string, o plan.Observed, err error) {
 
 // known is what is remembered of checks. The table knows better which servers are down: the
 // last daemon may have been killed before it wrote that down.
-func known(c *config.Config, r record, o plan.Observed, lastDown map[operator.ServerID]bool) core.Memory {
+func (d *Daemon) known(c *config.Config, r record, o plan.Observed) core.Memory {
 	memory := r.core()
 	down := map[operator.ServerID]bool{}
 	for _, s := range o.Services {
@@ -109,9 +109,11 @@ func known(c *config.Config, r record, o plan.Observed, lastDown map[operator.Se
 			memory.Lost[s.ID()] = true
 		}
 	}
+	lastDown, lastUp := d.lastDown(c)
 	for id, down7 := range lastDown {
 		down[id] = down7
 	}
+	memory.Up(c, lastUp, time.Now())
 	memory.Down(c, down, time.Now())
 	return memory
 }

@@ -94,6 +94,10 @@ func (p *proxy) worker(line string, to io.Writer) {
 		}
 		return
 	}
+	if line == "show stat" {
+		fmt.Fprintln(to, "# pxname,svname,status,\nweb,a,UP 1/3,\nweb,b,DOWN 1/2,\nweb,c,MAINT,\nweb,d,no check,\nweb,BACKEND,UP,")
+		return
+	}
 	p.said = append(p.said, line)
 	var name, state string
 	if n, _ := fmt.Sscanf(line, "set server %s state %s", &name, &state); n == 2 {
