@@ -39,7 +39,8 @@ type layer7 struct {
 const layer7CheckTime = 30 * time.Second
 
 // checkLayer7 has HAProxy check the listeners of a configuration, which takes seconds if it is large.
-// Verdicts of checks are carried out meanwhile. It is called by the loop.
+// Verdicts of checks are carried out meanwhile. It is called by the loop, for a file that has changed
+// since it was a candidate, or was written by the loop itself.
 func (d *Daemon) checkLayer7(c *config.Config) error {
 	if c.Layer7 == nil {
 		return nil
@@ -61,6 +62,7 @@ func (d *Daemon) checkLayer7(c *config.Config) error {
 			d.take(r)
 		case <-tick.C:
 			d.keepLayer7(time.Now())
+			d.keepFailover() // or imbang vrrp takes the loop for one that hangs
 			alive()
 		}
 	}

@@ -246,9 +246,9 @@ func (d *Daemon) tryAgain() {
 }
 
 // reload applies the configuration file again. One that is wrong, or removes too much,
-// changes nothing.
-func (d *Daemon) reload(force bool, by string) (*plan.Plan, []string, error) {
-	p, host, err := d.tryReload(force, by)
+// changes nothing. n is the file as it was checked before, nil: it was not.
+func (d *Daemon) reload(n *candidate, force bool, by string) (*plan.Plan, []string, error) {
+	p, host, err := d.tryReload(n, force, by)
 	if err == nil {
 		return p, host, nil
 	}
@@ -277,12 +277,13 @@ func public(err error) string {
 	return fmt.Sprintf("it has %d mistakes%s (imbang status shows them to root and group %s)", len(mistakes), at, api.Group)
 }
 
-func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) {
-	c, seen, err := config.LoadSeen(d.File)
-	d.read = seen
-	if err != nil {
-		return nil, nil, err
+func (d *Daemon) tryReload(n *candidate, force bool, by string) (*plan.Plan, []string, error) {
+	n = n.now(d)
+	d.read = n.seen
+	if n.err != nil {
+		return nil, nil, n.err
 	}
+	c := n.config
 	checkers, err := makeCheckers(c)
 	if err != nil {
 		return nil, nil, err
@@ -292,8 +293,8 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 			return nil, nil, err
 		}
 	}
-	if err := d.checkLayer7(c); err != nil {
-		return nil, nil, err
+	if n.refused != nil {
+		return nil, nil, n.refused
 	}
 	if err := d.load(c); err != nil {
 		return nil, nil, err
