@@ -483,17 +483,31 @@ func TestLayer7Fallback(t *testing.T) {
 	w := newProxied(t, webConfig("proxy: {fallback: 5 s}\n", webServers...))
 	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
 	w.do("drain", "s1")
+	w.servers[2].Close()
+	w.await("s3 is down", func() bool { return strings.HasSuffix(w.states(), "s3 down") })
 	kill(t, w.daemon, syscall.SIGKILL)
 	w.await("the fallback", func() bool { return strings.HasSuffix(w.haproxy().Configuration, "/fallback") })
-	w.servers[2].Close()
-	w.await("only s2", func() bool { return w.get(10)["s2"] == 10 })
 	w.host.Serve("s3", "127.0.1.3:8000")
 	w.await("s3 is back", func() bool { return w.get(10)["s3"] > 0 })
+	w.servers[1].Close()
+	w.await("only s3", func() bool { return w.get(10)["s3"] == 10 })
 	if got := w.get(20); got["s1"] > 0 {
 		t.Errorf("a drained server gets requests: %v", got)
 	}
+	// The next daemon goes on with what HAProxy has found.
+	before, load := w.haproxy().Reloads, w.host.Load("http://"+webPlain+"/", 100)
 	w.startDaemon()
+	if got := w.states(); !strings.HasSuffix(got, "s2 down, s3 up") {
+		t.Errorf("after the fallback: %s", got)
+	}
 	w.await("the daemon's own", func() bool { return !strings.HasSuffix(w.haproxy().Configuration, "/fallback") })
+	time.Sleep(1500 * time.Millisecond)
+	if got := w.haproxy().Reloads; got != before+1 {
+		t.Errorf("%d reloads, want one", got-before)
+	}
+	if failed := haproxytest.Failed(load.Stop()); len(failed) > 0 {
+		t.Errorf("%d requests failed, the first one with: %v", len(failed), failed[0].Err)
+	}
 	w.do("enable", "s1")
 	w.await("s1 is back", func() bool { return w.get(10)["s1"] > 0 })
 }

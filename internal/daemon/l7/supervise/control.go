@@ -31,7 +31,7 @@ const (
 type Response struct {
 	Error string `json:"error,omitempty"`
 	// Refused: HAProxy itself does not accept the configuration; otherwise something else kept it
-	// from being loaded. Ended: HAProxy has ended by it.
+	// from being loaded. Ended: HAProxy ran, and has ended by it.
 	Refused bool   `json:"refused,omitempty"`
 	Ended   bool   `json:"ended,omitempty"`
 	Status  Status `json:"status"`
@@ -41,7 +41,7 @@ type Response struct {
 // pass: the same configuration may be accepted next time.
 type Refusal struct {
 	Text  string
-	Ended bool // HAProxy has ended by it, and was started again with the configuration before
+	Ended bool // HAProxy ran, and has ended by it, with its connections
 }
 
 func (r *Refusal) Error() string { return r.Text }

@@ -79,6 +79,7 @@ type loop struct {
 	settling []call        // for no try to be under way
 	stopped  bool          // HAProxy was ended, by another process
 	refusing bool          // HAProxy itself did not accept what is tried; otherwise something else failed
+	lost     bool          // and it ran before, and has ended
 	kills    bool          // or is, by this one
 	replaces bool          // the program is to be executed again
 	begun    time.Duration // see sinceBoot
@@ -338,7 +339,7 @@ func (l *loop) launch() {
 		l.process, err = launch(l.Program, l.Dir, l.holds())
 	}
 	if err != nil {
-		l.status.LastEnd, l.stopped, l.refusing = err.Error(), false, false
+		l.status.LastEnd, l.stopped, l.refusing, l.lost = err.Error(), false, false, false
 		l.do(l.machine.ended(time.Now()))
 		return
 	}
@@ -392,7 +393,7 @@ func (l *loop) know(p runtime.Processes) {
 
 func (l *loop) reload() {
 	if err := l.try(); err != nil {
-		l.status.Reason, l.refusing = err.Error(), false
+		l.status.Reason, l.refusing, l.lost = err.Error(), false, false
 		l.do(l.machine.reloaded(time.Now(), false))
 		return
 	}
@@ -415,7 +416,7 @@ func (l *loop) reloaded(o reloadOutcome) {
 	if errors.Is(o.err, runtime.ErrNotRunning) {
 		return // ended follows, with the reason
 	}
-	l.status.Reason = ""
+	l.status.Reason, l.lost = "", false
 	if o.err != nil {
 		l.status.Reason, l.refusing = o.err.Error(), errors.Is(o.err, runtime.ErrReload)
 	}
@@ -472,7 +473,7 @@ func (l *loop) refuseTry() {
 		message += ", and goes on with the one before"
 	}
 	l.Log.Error(message, "configuration", tried, "reason", why)
-	l.outcome(Response{Error: message + ": " + why, Refused: l.refusing, Ended: l.process == nil})
+	l.outcome(Response{Error: message + ": " + why, Refused: l.refusing, Ended: l.lost})
 }
 
 func (l *loop) ended(e ending) {
@@ -487,7 +488,7 @@ func (l *loop) ended(e ending) {
 	l.status.HAProxy, l.status.Workers, l.status.Old = 0, nil, nil
 	if l.phase != Stopping {
 		l.said += l.copy()
-		l.refusing = !e.stopped
+		l.refusing, l.lost = !e.stopped, l.phase == Reloading
 		l.stopped, l.kills = e.stopped && !l.kills, false
 		l.status.LastEnd = "HAProxy has " + e.why
 		if why := runtime.Reason(l.said); why != "" {
