@@ -110,7 +110,7 @@ func (d *Daemon) setLayer7(now time.Time) {
 		w.Config = &c.Config
 	}
 	d.layer7.patience = w.Config.Engine.Fallback
-	// Before anything is published, in place of which the supervisor would go on with HAProxy's own checks.
+	// First, or the supervisor has HAProxy's own checks take the place of what is published.
 	if supervise.Published(d.layer7.dir) != "" {
 		if err := supervise.Renew(d.layer7.dir, d.layer7.patience); err != nil {
 			d.setAlarm(alarmProxy, err.Error())

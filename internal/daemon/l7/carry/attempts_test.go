@@ -161,6 +161,22 @@ func TestFormer(t *testing.T) {
 
 var other0 = l7.ServerID{Backend: "web", Server: "a"}
 
+// Commands of a configuration that is refused then are taken back.
+func TestFormerServers(t *testing.T) {
+	p := newProxy(t)
+	k := p.keeper()
+	if err := step(t, k, of(web(100, "a", "b"))); err != nil {
+		t.Fatal(err)
+	}
+	p.answers(supervise.Response{Error: "HAProxy does not accept it", Refused: true})
+	if err := step(t, k, of(web(200, "a"))); !errors.As(err, new(*Former)) {
+		t.Fatal(err)
+	}
+	if said, _ := p.took(); !slices.Contains(said, "set server web/b state maint") || p.maint["web/b"] {
+		t.Errorf("after %q, b is out of use", said)
+	}
+}
+
 // A daemon that has just begun goes back to what HAProxy has loaded, too.
 func TestFormerOfAnother(t *testing.T) {
 	p := newProxy(t)
@@ -202,7 +218,7 @@ func TestStartedAgain(t *testing.T) {
 	p.pid += 10
 	clear(p.maint)
 	p.mu.Unlock()
-	if !k.strayed(t.Context()) || k.strayed(t.Context()) {
+	if !k.strayed(t.Context(), true) || k.strayed(t.Context(), true) {
 		t.Error("another process is told once")
 	}
 	k.loaded = nil // as run does

@@ -92,6 +92,7 @@ type Keeper struct {
 	refused      map[attempt]*notAccepted
 	former       former
 	master       int                  // HAProxy's process; 0: not known yet
+	unsure       bool                 // HAProxy has commands that led to a configuration that it did not accept
 	told         l7.States            // by commands alone, since HAProxy followed last
 	failed       time.Time            // since when HAProxy waits to be started; zero: it does not
 	deletes      []runtime.Command    // of servers that still have connections
@@ -202,10 +203,11 @@ func (k *Keeper) run(ctx context.Context) {
 		// What stops any of it, such as a file system that does not reply, stops no verdict.
 		err := k.during(ctx, w, number, func() error {
 			changed, err := k.certificates.look(w.Config), error(nil)
-			if k.strayed(ctx) {
+			due := number != done || k.Status().Problem != ""
+			if k.strayed(ctx, due) {
 				k.loaded, changed = nil, true
 			}
-			if number != done || changed || k.Status().Problem != "" {
+			if due || changed {
 				if err = k.step(ctx, w); err == nil {
 					done = number
 				}
@@ -221,14 +223,18 @@ func (k *Keeper) run(ctx context.Context) {
 }
 
 // strayed reports whether HAProxy does not do any more what it did: it has ended, or was started
-// again, or its supervisor has loaded the configuration for the time without a daemon.
-func (k *Keeper) strayed(ctx context.Context) bool {
+// again, or its supervisor has loaded the configuration for the time without a daemon. Whether it runs
+// is not asked if a step is due: that finds out.
+func (k *Keeper) strayed(ctx context.Context, due bool) bool {
 	if k.restarted(ctx) {
 		return true
 	}
 	at := supervise.Published(k.Dir)
 	if at == "" || filepath.Base(at) == supervise.Fallback {
 		return true
+	}
+	if due {
+		return false
 	}
 	c, err := net.DialTimeout("unix", supervise.RuntimeSocket(k.Dir), askTime)
 	if err != nil {
@@ -349,7 +355,7 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 	switch {
 	case from != nil:
 		p = runtime.Changes(from.Side, to, k.version, haproxy.Arguments(k.version))
-		if k.loaded == nil {
+		if k.loaded == nil || k.unsure {
 			// The last daemon may have been killed before HAProxy had followed.
 			p.Commands = append(append(p.Commands, states(w, nil)...), drainNode(w.Draining)...)
 		} else if len(k.hurried) > 0 {
@@ -418,6 +424,7 @@ func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
 	}
 	if len(p.Reload) == 0 {
 		k.loaded, k.deletes = is, append(k.deletes, deletes...)
+		k.unsure = false
 		carried(k.Dir)
 		return k.certificates.load(ctx, k.Dir)
 	}
@@ -431,6 +438,7 @@ func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
 		k.loaded = nil // whenever it starts it is with what was published, but when is not known
 		return err
 	case err != nil:
+		k.unsure = true
 		var r *supervise.Refusal
 		if !errors.As(err, &r) {
 			k.loaded = nil // what it has is not known
@@ -442,7 +450,7 @@ func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
 		}
 		return refusal(err, time.Now().Add(refusedTime)) // a port may have been taken
 	}
-	k.loaded, k.deletes = is, nil
+	k.loaded, k.deletes, k.unsure = is, nil, false
 	carried(k.Dir)
 	k.certificates.reloaded()
 	return nil
