@@ -25,17 +25,21 @@ type attempt struct {
 	draining bool
 }
 
-// notAccepted is the error of a configuration that HAProxy does not accept.
+// notAccepted is the error of a configuration that HAProxy does not accept, or cannot be given.
 type notAccepted struct {
-	why   string
+	text  string
 	again time.Time // zero: it is not tried again
 }
 
-func (n *notAccepted) Error() string { return "HAProxy does not accept the configuration: " + n.why }
+func (n *notAccepted) Error() string { return n.text }
 
 func refusal(err error, again time.Time) error {
-	return &notAccepted{strings.ReplaceAll(err.Error(), "\n", "; "), again}
+	return &notAccepted{"HAProxy does not accept the configuration: " + strings.ReplaceAll(err.Error(), "\n", "; "), again}
 }
+
+// incomplete is the error of a configuration that cannot be rendered: of a certificate there never was a
+// good copy. The next step looks for it again.
+func incomplete(err error) error { return &notAccepted{text: err.Error(), again: time.Now()} }
 
 // Former is the error of a configuration that HAProxy does not accept, while it does all the rest that
 // is wanted with the configuration before.

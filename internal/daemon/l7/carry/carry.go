@@ -312,11 +312,11 @@ func (k *Keeper) detect(ctx context.Context) error {
 func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 	config, err := k.certificates.use(w.Config)
 	if err != nil {
-		return err
+		return incomplete(err)
 	}
 	files, err := k.render(config, w)
 	if err != nil {
-		return err
+		return incomplete(err)
 	}
 	plan, published := k.plan(files, w)
 	if len(plan.Reload) > 0 && !published {
