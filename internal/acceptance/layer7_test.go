@@ -288,9 +288,9 @@ func TestLayer7(t *testing.T) {
 			t.Errorf("%s is completed by %q, want %q", args, said, want)
 		}
 	}
-	before := w.servers[0].Requests()
-	if odd := shares(w.get(40), map[string]int{"s2": 20, "s3": 20}); odd != "" && w.servers[0].Requests() > before {
-		t.Errorf("after a drain: %s", odd)
+	// The load takes turns, too: those of this client are about equal.
+	if got := w.get(40); got["s1"] > 0 || got["s2"] < 10 || got["s2"]+got["s3"] != 40 || got["s3"] < 10 {
+		t.Errorf("after a drain: %v", got)
 	}
 	w.do("enable", "s1")
 	w.await("s1 has requests again", func() bool { return w.get(6)["s1"] > 0 })

@@ -49,7 +49,8 @@ func (e *imbangL7) Configuration(s Setup) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "proxy: {max_connections: %d, fallback: 0 s}\n", connections())
+	// Nothing goes on from the last instance of this namespace.
+	fmt.Fprintf(&b, "daemon: {max_removed: 100 %%}\nproxy: {max_connections: %d, fallback: 0 s}\n", connections())
 	secure := ""
 	if s.TLS {
 		secure = fmt.Sprintf(", {name: secure, bind: [%q], tls: {certificates: [%s]}, backend: web}", s.listenTLS().String(), s.certificate())
@@ -130,6 +131,7 @@ type proxyStatus struct {
 func (i *imbangL7Instance) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+	var why error // what the last try ended with that was not interrupted
 	for {
 		var s proxyStatus
 		out, err := command(ctx, i.ns, "imbang", i.engine.executable, "", "proxy", "status", "--output", "json")
@@ -149,10 +151,16 @@ func (i *imbangL7Instance) wait(ctx context.Context) error {
 				return nil
 			}
 		}
+		if err == nil {
+			err = errors.New("HAProxy does not run yet")
+		}
+		if ctx.Err() == nil {
+			why = err
+		}
 		select {
 		case <-ctx.Done():
 			said := process.Said(filepath.Join(i.dir, "proxy.log"))
-			return errors.Join(context.Cause(ctx), fmt.Errorf("it does not answer at %s: %s", i.targets[0], said[len(said)-1]))
+			return errors.Join(context.Cause(ctx), fmt.Errorf("it does not answer at %s: %w: %s", i.targets[0], why, said[len(said)-1]))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
