@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/daemon/place"
 )
 
 // proxied is a node of layer 7: imbang run, imbang proxy with HAProxy, and three servers.
@@ -490,7 +493,17 @@ func TestLayer7Fallback(t *testing.T) {
 	w.host.Serve("s3", "127.0.1.3:8000")
 	w.await("s3 is back", func() bool { return w.get(10)["s3"] > 0 })
 	w.servers[1].Close()
-	w.await("only s3", func() bool { return w.get(10)["s3"] == 10 })
+	w.await("HAProxy finds s2 down", func() bool {
+		var found map[l7.ServerID]l7.Health
+		if err := w.host.Do(func() error {
+			dir, err := place.ProxyDir()
+			found = carry.Found(t.Context(), dir)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return found[l7.ServerID{Backend: "web", Server: "s2"}] == l7.Down
+	})
 	if got := w.get(20); got["s1"] > 0 {
 		t.Errorf("a drained server gets requests: %v", got)
 	}
