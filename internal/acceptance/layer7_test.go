@@ -447,6 +447,28 @@ func TestLayer7Refused(t *testing.T) {
 	})
 }
 
+// The file is applied when it has changed, and by a signal.
+func TestLayer7ReloadedByItself(t *testing.T) {
+	config := func(streams string) string {
+		return webConfig("daemon: {watch: true}\nproxy: {streams: "+streams+"}\n", webServers...)
+	}
+	w := newProxied(t, config("50"))
+	w.configure(config("60"))
+	w.await("the changed file is applied", func() bool { return w.haproxy().Reloads == 1 })
+	w.configure(config("70"))
+	for range 3 {
+		if err := w.daemon.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.await("the file is applied by a signal", func() bool { return w.haproxy().Reloads == 2 })
+	said := func(by string) int { return strings.Count(w.do("events"), by) }
+	w.await("events", func() bool { return said("reload by the changed file") == 1 && said("reload by SIGHUP") > 0 })
+	if n := said("reload by SIGHUP"); n > 3 {
+		t.Errorf("%d reloads by 3 signals", n)
+	}
+}
+
 // A port that another program has: the alarm says so until HAProxy has it.
 func TestLayer7PortTaken(t *testing.T) {
 	h := haproxytest.New(t)

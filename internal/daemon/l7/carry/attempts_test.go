@@ -237,16 +237,23 @@ func TestFormerOfAnother(t *testing.T) {
 func TestStartedAgain(t *testing.T) {
 	p := newProxy(t)
 	k := p.keeper()
-	if k.restarted(t.Context()) {
-		t.Error("HAProxy was started again")
-	}
 	w := of(web(100, "a", "b"), "a")
 	if err := step(t, k, w); err != nil {
 		t.Fatal(err)
 	}
+	if k.strayed(t.Context(), false) {
+		t.Error("HAProxy was started again")
+	}
 	p.mu.Lock()
 	p.pid += 10
+	p.phase = supervise.Starting
 	clear(p.maint)
+	p.mu.Unlock()
+	if k.strayed(t.Context(), false) {
+		t.Error("it is told while it starts")
+	}
+	p.mu.Lock()
+	p.phase = supervise.Running
 	p.mu.Unlock()
 	if !k.strayed(t.Context(), true) || k.strayed(t.Context(), true) {
 		t.Error("another process is told once")

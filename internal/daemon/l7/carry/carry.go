@@ -226,11 +226,19 @@ func (k *Keeper) run(ctx context.Context) {
 // again, or its supervisor has loaded the configuration for the time without a daemon. Whether it runs
 // is not asked if a step is due: that finds out.
 func (k *Keeper) strayed(ctx context.Context, due bool) bool {
-	if k.restarted(ctx) {
-		return true
-	}
 	at := supervise.Published(k.Dir)
 	if at == "" || filepath.Base(at) == supervise.Fallback {
+		return true
+	}
+	s, err := k.ask(ctx)
+	switch {
+	case err != nil:
+	case s.Phase == supervise.Waiting || s.Phase == supervise.Starting:
+		if k.master == 0 {
+			k.master = notStarted
+		}
+		return false // once it runs, it is another process
+	case k.restarted(s.HAProxy):
 		return true
 	}
 	if due {
@@ -244,16 +252,18 @@ func (k *Keeper) strayed(ctx context.Context, due bool) bool {
 	return false
 }
 
+// notStarted is no process.
+const notStarted = -1
+
 // restarted reports whether HAProxy is another process than before. It may have been started with
 // states of before: the supervisor goes back to what was loaded last when a start fails.
-func (k *Keeper) restarted(ctx context.Context) bool {
-	s, err := k.ask(ctx)
-	if err != nil || s.HAProxy == 0 {
+func (k *Keeper) restarted(process int) bool {
+	if process == 0 {
 		return false
 	}
 	before := k.master
-	k.master = s.HAProxy
-	return before != 0 && before != s.HAProxy
+	k.master = process
+	return before != 0 && before != process
 }
 
 // ask asks the supervisor what it does.

@@ -29,6 +29,7 @@ type proxy struct {
 
 	mu      sync.Mutex
 	pid     int
+	phase   supervise.Phase
 	said    []string           // commands of the worker
 	maint   map[string]bool    // servers of the worker
 	answer  supervise.Response // to the next reloads
@@ -43,7 +44,7 @@ func newProxy(t *testing.T) *proxy {
 	if err != nil {
 		t.Skip("needs HAProxy: install the package haproxy")
 	}
-	p := &proxy{t: t, dir: t.TempDir(), pid: 1000, maint: map[string]bool{}}
+	p := &proxy{t: t, dir: t.TempDir(), pid: 1000, phase: supervise.Running, maint: map[string]bool{}}
 	p.program = filepath.Join(p.dir, "haproxy")
 	// What is not accepted is said in a file.
 	script := "#!/bin/sh\nif [ \"$1\" = -c ] && [ -e " + p.dir + "/bad ]; then echo '[ALERT]    (1) : config : a file is missing.'; exit 1; fi\n" +
@@ -146,7 +147,7 @@ func (p *proxy) supervisor(line string, to io.Writer) {
 			}
 		}
 	}
-	r.Status = supervise.Status{Phase: supervise.Running, HAProxy: p.pid}
+	r.Status = supervise.Status{Phase: p.phase, HAProxy: p.pid}
 	_ = json.NewEncoder(to).Encode(r)
 }
 
