@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/daemon/place"
 )
 
 // proxied is a node of layer 7: imbang run, imbang proxy with HAProxy, and three servers.
@@ -444,6 +447,28 @@ func TestLayer7Refused(t *testing.T) {
 	})
 }
 
+// The file is applied when it has changed, and by a signal.
+func TestLayer7ReloadedByItself(t *testing.T) {
+	config := func(streams string) string {
+		return webConfig("daemon: {watch: true}\nproxy: {streams: "+streams+"}\n", webServers...)
+	}
+	w := newProxied(t, config("50"))
+	w.configure(config("60"))
+	w.await("the changed file is applied", func() bool { return w.haproxy().Reloads == 1 })
+	w.configure(config("70"))
+	for range 3 {
+		if err := w.daemon.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.await("the file is applied by a signal", func() bool { return w.haproxy().Reloads == 2 })
+	said := func(by string) int { return strings.Count(w.do("events"), by) }
+	w.await("events", func() bool { return said("reload by the changed file") == 1 && said("reload by SIGHUP") > 0 })
+	if n := said("reload by SIGHUP"); n > 3 {
+		t.Errorf("%d reloads by 3 signals", n)
+	}
+}
+
 // A port that another program has: the alarm says so until HAProxy has it.
 func TestLayer7PortTaken(t *testing.T) {
 	h := haproxytest.New(t)
@@ -480,20 +505,44 @@ func TestLayer7PortTaken(t *testing.T) {
 // Once the daemon has not been there for long, HAProxy checks the servers itself, until the daemon
 // is back.
 func TestLayer7Fallback(t *testing.T) {
-	w := newProxied(t, webConfig("proxy: {fallback: 1 s}\n", webServers...))
+	w := newProxied(t, webConfig("proxy: {fallback: 5 s}\n", webServers...))
 	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
 	w.do("drain", "s1")
+	w.servers[2].Close()
+	w.await("s3 is down", func() bool { return strings.HasSuffix(w.states(), "s3 down") })
 	kill(t, w.daemon, syscall.SIGKILL)
 	w.await("the fallback", func() bool { return strings.HasSuffix(w.haproxy().Configuration, "/fallback") })
-	w.servers[2].Close()
-	w.await("only s2", func() bool { return w.get(10)["s2"] == 10 })
 	w.host.Serve("s3", "127.0.1.3:8000")
 	w.await("s3 is back", func() bool { return w.get(10)["s3"] > 0 })
+	w.servers[1].Close()
+	w.await("HAProxy finds s2 down", func() bool {
+		var found map[l7.ServerID]l7.Health
+		if err := w.host.Do(func() error {
+			dir, err := place.ProxyDir()
+			found = carry.Found(t.Context(), dir)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return found[l7.ServerID{Backend: "web", Server: "s2"}] == l7.Down
+	})
 	if got := w.get(20); got["s1"] > 0 {
 		t.Errorf("a drained server gets requests: %v", got)
 	}
+	// The next daemon goes on with what HAProxy has found.
+	before, load := w.haproxy().Reloads, w.host.Load("http://"+webPlain+"/", 100)
 	w.startDaemon()
+	if got := w.states(); !strings.HasSuffix(got, "s2 down, s3 up") {
+		t.Errorf("after the fallback: %s", got)
+	}
 	w.await("the daemon's own", func() bool { return !strings.HasSuffix(w.haproxy().Configuration, "/fallback") })
+	time.Sleep(1500 * time.Millisecond)
+	if got := w.haproxy().Reloads; got != before+1 {
+		t.Errorf("%d reloads, want one", got-before)
+	}
+	if failed := haproxytest.Failed(load.Stop()); len(failed) > 0 {
+		t.Errorf("%d requests failed, the first one with: %v", len(failed), failed[0].Err)
+	}
 	w.do("enable", "s1")
 	w.await("s1 is back", func() bool { return w.get(10)["s1"] > 0 })
 }

@@ -87,6 +87,11 @@ func TestLayer7VerdictDuringReload(t *testing.T) {
 	go func() { reloaded <- imbang(t, l.host.Namespace(), "", "reload") }()
 
 	release := l.checking()
+	asked := time.Now()
+	l.status()
+	if took := time.Since(asked); took > 3*time.Second {
+		t.Errorf("a status took %v during a check", took)
+	}
 	l.servers[0].SetSick(true)
 	first := l.starve(l.servers[0])
 	release()

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"imbang/internal/daemon/api"
@@ -57,6 +58,8 @@ type Daemon struct {
 	ended   chan struct{}
 	heard   chan struct{} // something of the peer is new
 
+	checking sync.Mutex // of a candidate: one after the other
+
 	// The loop's own.
 	core     *core.Core
 	applied  plan.Table                 // as the configuration had it
@@ -76,17 +79,19 @@ type Daemon struct {
 	drift    []string
 	reloaded time.Time
 	failure  error // of the last reload
-	checkers map[*config.Check]check.Checker
-	scraped  scraped
-	sync     keep.Keeper      // connection synchronization by Linux's protocol
-	own      keep.Replication // by imbang's own
-	ledger   *operator.Ledger // what was ordered, of which core.Book is a part
-	pair     linked           // to the other director
-	failover *failover        // what imbang vrrp is told
-	layer7   layer7
-	peers    peers // directors that are servers of each other
-	auditing bool
-	audited  time.Time // the last time; zero: the start
+	// The file is being checked for a reload, and is to be once more afterwards.
+	reloads, reloadsAgain bool
+	checkers              map[*config.Check]check.Checker
+	scraped               scraped
+	sync                  keep.Keeper      // connection synchronization by Linux's protocol
+	own                   keep.Replication // by imbang's own
+	ledger                *operator.Ledger // what was ordered, of which core.Book is a part
+	pair                  linked           // to the other director
+	failover              *failover        // what imbang vrrp is told
+	layer7                layer7
+	peers                 peers // directors that are servers of each other
+	auditing              bool
+	audited               time.Time // the last time; zero: the start
 	// The configuration's files as they were read last, as they were seen last, and since
 	// when they are so.
 	read, latest *config.Seen
@@ -157,6 +162,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d.runner = check.NewRunner(d.report)
 	defer d.runner.Stop()
+	defer d.endCandidates()
 	defer close(d.ended) // first: checks under way report no more
 	d.endSteering()      // of a daemon that was killed
 	defer d.endSteering()
@@ -213,7 +219,7 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 		case call := <-d.calls:
 			call()
 		case <-hup:
-			_, _, _ = d.reload(false, "SIGHUP") // it has been noted
+			d.reloadLater("SIGHUP")
 		case <-changes:
 			d.keepHost()
 		case <-d.heard:

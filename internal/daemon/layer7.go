@@ -41,7 +41,8 @@ type layer7 struct {
 const layer7CheckTime = 30 * time.Second
 
 // checkLayer7 has HAProxy check the listeners of a configuration, which takes seconds if it is large.
-// Verdicts of checks are carried out meanwhile. It is called by the loop.
+// Verdicts of checks are carried out meanwhile. It is called by the loop, for a file that has changed
+// since it was a candidate, or was written by the loop itself.
 func (d *Daemon) checkLayer7(c *config.Config) error {
 	if c.Layer7 == nil {
 		return nil
@@ -63,28 +64,37 @@ func (d *Daemon) checkLayer7(c *config.Config) error {
 			d.take(r)
 		case <-tick.C:
 			d.keepLayer7(time.Now())
+			d.keepFailover() // or imbang vrrp takes the loop for one that hangs
 			alive()
 		}
 	}
 }
 
 // lastDown are the servers of backends that HAProxy was told last are down: the daemon that told it
-// may have been killed before it wrote that down.
-func (d *Daemon) lastDown(c *config.Config) map[operator.ServerID]bool {
-	down := map[operator.ServerID]bool{}
+// may have been killed before it wrote that down. While HAProxy checks servers itself, what it has found
+// is newer, and up are those that it has found so.
+func (d *Daemon) lastDown(c *config.Config) (down, up map[operator.ServerID]bool) {
+	down, up = map[operator.ServerID]bool{}, map[operator.ServerID]bool{}
 	if c.Layer7 == nil {
-		return down
+		return down, up
 	}
-	states := carry.LastStates(d.layer7.dir)
+	states, found := carry.LastStates(d.layer7.dir), carry.Found(context.Background(), d.layer7.dir)
 	for i := range c.Layer7.Pools {
 		p := &c.Layer7.Pools[i]
 		for j := range p.Servers {
-			if states[l7.ServerID{Backend: p.Backend, Server: p.Servers[j].Name}].Health == l7.Down {
-				down[operator.ServerID{Service: p.ID(), Server: p.Servers[j].AddrPort()}] = true
+			of := l7.ServerID{Backend: p.Backend, Server: p.Servers[j].Name}
+			id := operator.ServerID{Service: p.ID(), Server: p.Servers[j].AddrPort()}
+			health, now := found[of]
+			if !now {
+				health = states[of].Health
 			}
+			if health == l7.Down {
+				down[id] = true
+			}
+			up[id] = now && health == l7.Up
 		}
 	}
-	return down
+	return down, up
 }
 
 // setLayer7 has HAProxy carry out the configuration that was applied. Without listeners it
@@ -102,6 +112,12 @@ func (d *Daemon) setLayer7(now time.Time) {
 		w.Config = &c.Config
 	}
 	d.layer7.patience = w.Config.Engine.Fallback
+	// First, or the supervisor has HAProxy's own checks take the place of what is published.
+	if supervise.Published(d.layer7.dir) != "" {
+		if err := supervise.Renew(d.layer7.dir, d.layer7.patience); err != nil {
+			d.setAlarm(alarmProxy, err.Error())
+		}
+	}
 	w.States, w.Draining = d.core.States(now), d.layer7.order.Drain != nil
 	d.wantLayer7(w)
 }

@@ -57,7 +57,7 @@ func (d *Daemon) OrderNode(by api.Caller, q api.NodeRequest) (reply *api.NodeRep
 	if err != nil {
 		return nil, err
 	}
-	reply.Warnings = append(reply.Warnings, follow.warnings(orderKept)...)
+	reply.Warnings = append(reply.Warnings, follow.ordered()...)
 	return reply, nil
 }
 

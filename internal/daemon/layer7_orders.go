@@ -5,6 +5,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -41,17 +42,30 @@ func (d *Daemon) following() followed {
 	return followed{keeper: d.layer7.keeper, number: d.layer7.number, dir: d.layer7.dir}
 }
 
-// warnings waits until HAProxy has followed. It is not called by the loop.
+// warnings waits until HAProxy has followed a configuration. It is not called by the loop.
 func (f followed) warnings(kept string) []string {
+	if err := f.wait(); err != nil {
+		return []string{notFollowed(kept, err)}
+	}
+	return nil
+}
+
+// ordered waits until HAProxy has followed an order, which it also does while it does not accept the
+// configuration: the alarm says that. It is not called by the loop.
+func (f followed) ordered() []string {
+	if err := f.wait(); err != nil && !errors.As(err, new(*carry.Former)) {
+		return []string{notFollowed(orderKept, err)}
+	}
+	return nil
+}
+
+func (f followed) wait() error {
 	if f.keeper == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), followTime)
 	defer cancel()
-	if err := f.keeper.Wait(ctx, f.number); err != nil {
-		return []string{notFollowed(kept, err)}
-	}
-	return nil
+	return f.keeper.Wait(ctx, f.number)
 }
 
 // followed is of the servers of backends in a reply. It is called by the loop.
@@ -78,7 +92,7 @@ func (f followed) await(reply *api.OrderReply) {
 	if len(f.servers) == 0 {
 		return
 	}
-	if warnings := f.warnings(orderKept); len(warnings) > 0 {
+	if warnings := f.ordered(); len(warnings) > 0 {
 		reply.Warnings = append(reply.Warnings, warnings...)
 		return
 	}

@@ -327,7 +327,7 @@ func (d *Daemon) apply(q pair.Request) (*pair.Plan, error) {
 	if err != nil {
 		return nil, errors.Join(err, undo())
 	}
-	_, _, err = d.reload(q.Force, fmt.Sprintf("%s on the director %s", events.Printable(q.By), d.pair.config.Peer.Addr()))
+	_, _, err = d.reload(nil, q.Force, fmt.Sprintf("%s on the director %s", events.Printable(q.By), d.pair.config.Peer.Addr()))
 	if err == nil || errors.As(err, new(*incomplete)) {
 		return o.plan, err
 	}

@@ -74,7 +74,7 @@ func (d *Daemon) beginning(c *config.Config, book operator.Book, r *record, o pl
 		*r = record{}
 		return next, nil
 	}
-	next := core.New(c, book, known(c, *r, o, d.lastDown(c)), time.Now())
+	next := core.New(c, book, d.known(c, *r, o), time.Now())
 	if r.Pending || !reflect.DeepEqual(normal(r.Applied), normal(next.Configured())) {
 		return next, nil
 	}
@@ -94,7 +94,7 @@ func (d *Daemon) observe() (id string, o plan.Observed, err error) {
 
 // known is what is remembered of checks. The table knows better which servers are down: the
 // last daemon may have been killed before it wrote that down.
-func known(c *config.Config, r record, o plan.Observed, lastDown map[operator.ServerID]bool) core.Memory {
+func (d *Daemon) known(c *config.Config, r record, o plan.Observed) core.Memory {
 	memory := r.core()
 	down := map[operator.ServerID]bool{}
 	for _, s := range o.Services {
@@ -110,9 +110,11 @@ func known(c *config.Config, r record, o plan.Observed, lastDown map[operator.Se
 			memory.Lost[s.ID()] = true
 		}
 	}
+	lastDown, lastUp := d.lastDown(c)
 	for id, down7 := range lastDown {
 		down[id] = down7
 	}
+	memory.Up(c, lastUp, time.Now())
 	memory.Down(c, down, time.Now())
 	return memory
 }
@@ -245,9 +247,9 @@ func (d *Daemon) tryAgain() {
 }
 
 // reload applies the configuration file again. One that is wrong, or removes too much,
-// changes nothing.
-func (d *Daemon) reload(force bool, by string) (*plan.Plan, []string, error) {
-	p, host, err := d.tryReload(force, by)
+// changes nothing. n is the file as it was checked before, nil: it was not.
+func (d *Daemon) reload(n *candidate, force bool, by string) (*plan.Plan, []string, error) {
+	p, host, err := d.tryReload(n, force, by)
 	if err == nil {
 		return p, host, nil
 	}
@@ -276,12 +278,13 @@ func public(err error) string {
 	return fmt.Sprintf("it has %d mistakes%s (imbang status shows them to root and group %s)", len(mistakes), at, api.Group)
 }
 
-func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) {
-	c, seen, err := config.LoadSeen(d.File)
-	d.read = seen
-	if err != nil {
-		return nil, nil, err
+func (d *Daemon) tryReload(n *candidate, force bool, by string) (*plan.Plan, []string, error) {
+	n = n.now(d)
+	d.read = n.seen
+	if n.err != nil {
+		return nil, nil, n.err
 	}
+	c := n.config
 	checkers, err := makeCheckers(c)
 	if err != nil {
 		return nil, nil, err
@@ -291,8 +294,8 @@ func (d *Daemon) tryReload(force bool, by string) (*plan.Plan, []string, error) 
 			return nil, nil, err
 		}
 	}
-	if err := d.checkLayer7(c); err != nil {
-		return nil, nil, err
+	if n.refused != nil {
+		return nil, nil, n.refused
 	}
 	if err := d.load(c); err != nil {
 		return nil, nil, err

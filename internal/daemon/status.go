@@ -174,8 +174,9 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 // request any more.
 func (d *Daemon) Reload(by api.Caller, q api.ReloadRequest) (reply *api.Plan, err error) {
 	var follow followed
+	n := d.candidate()
 	err = d.do(func() error {
-		p, host, err := d.reload(q.Force, by.Name)
+		p, host, err := d.reload(n, q.Force, by.Name)
 		if err != nil {
 			return api.Conflict(err)
 		}

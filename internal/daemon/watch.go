@@ -11,12 +11,12 @@ const settled = 2 * time.Second
 // watchFiles reloads when the files have changed and are settled, if the configuration
 // asks for that. It polls: a file that another takes the place of has no events.
 func (d *Daemon) watchFiles(now time.Time) {
-	if !d.core.Config.Daemon.Watch {
+	if !d.core.Config.Daemon.Watch || d.reloads {
 		d.unsettled = time.Time{}
 		return
 	}
 	if d.changed(now) {
-		_, _, _ = d.reload(false, "the changed file") // it has been noted
+		d.reloadLater("the changed file")
 	}
 }
 

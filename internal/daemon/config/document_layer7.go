@@ -172,6 +172,6 @@ type proxyDoc struct {
 	Threads        int      `yaml:"threads" jsonschema_description:"1 to 64; default one for each CPU"`
 	MaxConnections int      `yaml:"max_connections" jsonschema_description:"of clients, at the same time; default as many as file descriptors allow"`
 	Streams        int      `yaml:"streams" jsonschema_description:"of HTTP/2 for each connection of a client at the same time, 1 to 1000; default HAProxy's"`
-	Fallback       string   `yaml:"fallback" jsonschema_description:"time without imbang run after which HAProxy checks servers itself; 0 s: never; default 30 s"`
+	Fallback       string   `yaml:"fallback" jsonschema_description:"time without imbang run after which HAProxy checks servers itself, 5 s or more; 0 s: never; default 30 s"`
 	Raw            []string `yaml:"raw" jsonschema_description:"lines of HAProxy's language for its section global, for what has no key; no sections, and nothing that imbang sets"`
 }

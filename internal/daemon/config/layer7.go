@@ -43,6 +43,8 @@ func (c *checker) at(l located) string {
 const (
 	maxName         = 64 // of listeners, backends and servers [characters]: they are in cookies and in commands to HAProxy
 	defaultFallback = 30 * time.Second
+	// The daemon says every second that it is there, and the supervisor looks as often.
+	minFallback = 5 * time.Second
 )
 
 // layer7 enters listeners and backends of all files. Checks and services are known then.
@@ -119,8 +121,8 @@ func (c *layer7Checker) engine(at string, d *proxyDoc) {
 		Fallback:       c.timer(at+".fallback", d.Fallback, 0, defaultFallback),
 		Raw:            c.raw(at+".raw", d.Raw, ownOfGlobal),
 	}
-	if f := c.out.Engine.Fallback; f > 0 && f < time.Second {
-		c.refuse(at+".fallback", "%s is shorter than a restart of imbang run takes: want 1 s or more, or 0 s for never", d.Fallback)
+	if f := c.out.Engine.Fallback; f > 0 && f < minFallback {
+		c.refuse(at+".fallback", "%s is shorter than a restart of imbang run takes: want 5 s or more, or 0 s for never", d.Fallback)
 	}
 }
 

@@ -341,8 +341,8 @@ var invalids = []invalid{
 		`x.yaml:1:18: proxy.threads: 65 is out of range: want 1 to 64`},
 	{"streams", "{threads: 2}", "{streams: 0}",
 		`x.yaml:1:18: proxy.streams: 0 is out of range: want 1 to 1000`},
-	{"fallback", "{threads: 2}", "{fallback: 10 ms}",
-		`x.yaml:1:19: proxy.fallback: 10 ms is shorter than a restart of imbang run takes: want 1 s or more, or 0 s for never`},
+	{"fallback", "{threads: 2}", "{fallback: 2 s}",
+		`x.yaml:1:19: proxy.fallback: 2 s is shorter than a restart of imbang run takes: want 5 s or more, or 0 s for never`},
 	{"fallback share", "{threads: 2}", "{fallback: 10 %}",
 		`x.yaml:1:19: proxy.fallback: "10 %" is not a time: write a number with ms, s, min, h or d, such as 5 s`},
 	// Raw lines.

@@ -88,6 +88,29 @@ func (m Memory) Down(c *config.Config, down map[operator.ServerID]bool, now time
 	}
 }
 
+// Up has the checks of servers that another checker has found up not say that they are down: they
+// serve meanwhile, and go on until a check of now fails often enough.
+func (m Memory) Up(c *config.Config, up map[operator.ServerID]bool, now time.Time) {
+	for s := range c.Pools() {
+		for _, one := range s.Servers {
+			id := operator.ServerID{Service: s.ID(), Server: one.AddrPort()}
+			if !up[id] {
+				continue
+			}
+			for _, ch := range one.Checks {
+				at := CheckID{id, ch.Name}
+				state, known := m.Checks[at]
+				if !known {
+					state = ch.Begin(now)
+				}
+				if state.Verdict == check.Down {
+					m.Checks[at] = check.State{Verdict: check.Up, Since: now}
+				}
+			}
+		}
+	}
+}
+
 // Outcome is what followed from an input.
 type Outcome struct {
 	Events []events.Event

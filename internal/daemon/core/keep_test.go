@@ -38,6 +38,26 @@ services:
       - {name: b, address: 172.16.0.2, weight: 100}
 `
 
+// A server that serves, as another checker has found it up, is not down with the next daemon.
+func TestFoundUp(t *testing.T) {
+	w := newWorld(t, agents)
+	for _, server := range []string{"a", "b"} {
+		for range 3 {
+			w.result(server, "web", bad)
+		}
+	}
+	w.expect("down", w.table(), "100/down 100/down")
+	memory, up := w.Memory(), map[operator.ServerID]bool{}
+	for _, s := range w.Wanted().Services {
+		up[operator.ServerID{Service: operator.ServiceID{Key: s.Key}, Server: s.Servers[0].AddrPort()}] = true
+	}
+	memory.Up(w.Config, up, w.now)
+	next := &world{w.T, New(w.Config, w.Book, memory, w.now), w.now}
+	w.expect("one was found up", next.table(), "100/up 100/down")
+	next.result("a", "web", bad)
+	w.expect("one failure", next.table(), "100/up 100/down")
+}
+
 // What an agent said last holds: while it does not answer, over reloads and restarts.
 func TestAgentsWordHolds(t *testing.T) {
 	w := newWorld(t, agents)

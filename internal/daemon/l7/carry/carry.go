@@ -17,7 +17,9 @@
 // requests any more is taken out of use meanwhile, see hurry.go.
 //
 // If HAProxy refuses a configuration all the same, it goes on with the one before, and that one is
-// published again with the states of now.
+// published again with the states of now (attempts.go). Whatever keeps a step from having HAProxy
+// follow, the states of servers are sent by commands alone (tell.go): nobody else checks servers while
+// the daemon is there.
 package carry
 
 import (
@@ -77,6 +79,7 @@ type Keeper struct {
 	wanted *Wanted
 	number uint64 // of wanted
 	done   uint64 // that was carried out last, or failed
+	err    error  // of that
 	status Status
 	waits  []chan struct{}
 	// detected is version, for Preview.
@@ -87,8 +90,11 @@ type Keeper struct {
 	program      os.FileInfo // that the version is of
 	certificates certificates
 	loaded       *loaded // nil: not known
-	refused      *l7.Config
-	refusal      error
+	refused      map[attempt]*notAccepted
+	former       former
+	master       int                  // HAProxy's process; 0: not known yet
+	unsure       bool                 // HAProxy has commands that led to a configuration that it did not accept
+	told         l7.States            // by commands alone, since HAProxy followed last
 	failed       time.Time            // since when HAProxy waits to be started; zero: it does not
 	deletes      []runtime.Command    // of servers that still have connections
 	hurried      map[l7.ServerID]bool // servers that were changed during steps
@@ -103,6 +109,7 @@ type loaded struct {
 // Times.
 const (
 	pace      = time.Second      // between two tries, and two looks at certificates
+	askTime   = 2 * time.Second  // for a reply of the supervisor that says what it does
 	stepTime  = 45 * time.Second // for all of a step
 	checkTime = 30 * time.Second // for haproxy -c
 )
@@ -142,16 +149,13 @@ func (k *Keeper) Set(w *Wanted) uint64 {
 }
 
 // Wait waits until what was wanted under a number, or later, was tried, and says whether HAProxy
-// does it.
+// does it. The error is a *Former if HAProxy does all of it but with the configuration before.
 func (k *Keeper) Wait(ctx context.Context, number uint64) error {
 	for {
 		k.mu.Lock()
 		if k.done >= number {
 			defer k.mu.Unlock()
-			if k.status.Problem != "" {
-				return errors.New(k.status.Problem)
-			}
-			return nil
+			return k.err
 		}
 		c := make(chan struct{})
 		k.waits = append(k.waits, c)
@@ -187,7 +191,7 @@ func (k *Keeper) run(ctx context.Context) {
 	defer close(k.ended)
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
-	carried := uint64(0) // without a problem
+	done := uint64(0) // without a problem
 	for {
 		select {
 		case <-ctx.Done():
@@ -201,37 +205,54 @@ func (k *Keeper) run(ctx context.Context) {
 		if w == nil {
 			continue
 		}
-		s := k.Status()
-		changed := k.certificates.look(k.configurations(w)...)
-		if changed {
-			k.refused, k.refusal = nil, nil // it may have been a file
-		}
-		var err error
-		if number == carried && s.Problem == "" && k.strayed() {
-			k.loaded, changed = nil, true
-		}
-		if number != carried || s.Problem != "" || changed {
-			err = k.during(ctx, w, number, func() error { return k.step(ctx, w) })
-			if err == nil {
-				carried = number
+		// What stops any of it, such as a file system that does not reply, stops no verdict.
+		err := k.during(ctx, w, number, func() error {
+			changed, err := k.certificates.look(k.configurations(w)...), error(nil)
+			if changed {
+				clear(k.refused) // it may have been a file
 			}
-		}
-		k.delete(ctx)
-		if err == nil {
-			err = k.failing(ctx)
-		}
+			due := number != done || k.Status().Problem != ""
+			if k.strayed(ctx, due) {
+				k.loaded, changed = nil, true
+			}
+			if due || changed {
+				if err = k.step(ctx, w); err == nil {
+					done = number
+				}
+			}
+			k.delete(ctx)
+			if err == nil {
+				err = k.failing(ctx)
+			}
+			return err
+		})
 		k.report(number, err)
 	}
 }
 
-// strayed reports whether HAProxy does not do any more what it did: it has ended, or its supervisor
-// has loaded the configuration for the time without a daemon.
-func (k *Keeper) strayed() bool {
+// strayed reports whether HAProxy does not do any more what it did: it has ended, or was started
+// again, or its supervisor has loaded the configuration for the time without a daemon. Whether it runs
+// is not asked if a step is due: that finds out.
+func (k *Keeper) strayed(ctx context.Context, due bool) bool {
 	at := supervise.Published(k.Dir)
 	if at == "" || filepath.Base(at) == supervise.Fallback {
 		return true
 	}
-	c, err := net.Dial("unix", supervise.RuntimeSocket(k.Dir))
+	s, err := k.ask(ctx)
+	switch {
+	case err != nil:
+	case s.Phase == supervise.Waiting || s.Phase == supervise.Starting:
+		if k.master == 0 {
+			k.master = notStarted
+		}
+		return false // once it runs, it is another process
+	case k.restarted(s.HAProxy):
+		return true
+	}
+	if due {
+		return false
+	}
+	c, err := net.DialTimeout("unix", supervise.RuntimeSocket(k.Dir), askTime)
 	if err != nil {
 		return true
 	}
@@ -239,10 +260,40 @@ func (k *Keeper) strayed() bool {
 	return false
 }
 
+// notStarted is no process.
+const notStarted = -1
+
+// restarted reports whether HAProxy is another process than before. It may have been started with
+// states of before: the supervisor goes back to what was loaded last when a start fails.
+func (k *Keeper) restarted(process int) bool {
+	if process == 0 {
+		return false
+	}
+	before := k.master
+	k.master = process
+	return before != 0 && before != process
+}
+
+// ask asks the supervisor what it does.
+func (k *Keeper) ask(ctx context.Context) (supervise.Status, error) {
+	asking, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	s, err := supervise.Ask(asking, k.Dir, supervise.DoStatus)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w after %v (systemctl status imbang-proxy)", errSilent, askTime)
+	}
+	return s, err
+}
+
+var errSilent = errors.New("imbang proxy does not reply")
+
 // failing says why HAProxy, which was told what to do, does not do it: it is started again and again.
 // One that has ended once is back within a second.
 func (k *Keeper) failing(ctx context.Context) error {
-	s, err := supervise.Ask(ctx, k.Dir, supervise.DoStatus)
+	s, err := k.ask(ctx)
+	if errors.Is(err, errSilent) {
+		return err
+	}
 	if err != nil || s.Phase != supervise.Waiting {
 		k.failed = time.Time{}
 		return nil // what is wrong with its supervisor is said by the next step
@@ -254,28 +305,6 @@ func (k *Keeper) failing(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("HAProxy does not run, and is started again and again: %s", strings.ReplaceAll(strings.TrimSpace(s.LastEnd), "\n", "; "))
-}
-
-// step carries out.
-func (k *Keeper) step(ctx context.Context, w *Wanted) error {
-	ctx, cancel := context.WithTimeout(ctx, stepTime)
-	defer cancel()
-	if err := k.detect(ctx); err != nil {
-		return err
-	}
-	if w.Config == k.refused {
-		// HAProxy goes on with the one before.
-		if k.loaded == nil {
-			// What that is is not known, but which servers it is to use.
-			for _, c := range states(w, nil) {
-				_, _ = supervise.Verdicts(ctx, k.Dir, c) // there may be no such server
-			}
-			return k.refusal
-		}
-		return errors.Join(k.refusal, k.carry(ctx, &Wanted{Config: k.loaded.Config, States: w.States, Draining: w.Draining}))
-	}
-	k.refused, k.refusal = nil, nil
-	return k.carry(ctx, w)
 }
 
 // detect asks the program for its version, again when its file is another one.
@@ -301,21 +330,21 @@ func (k *Keeper) detect(ctx context.Context) error {
 func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 	config, err := k.certificates.use(w.Config)
 	if err != nil {
-		return err
+		return incomplete(err)
 	}
 	files, err := k.render(config, w)
 	if err != nil {
-		return err
+		return incomplete(err)
 	}
 	plan, published := k.plan(config, files, w)
 	if len(plan.Reload) > 0 && !published {
 		checking, cancel := context.WithTimeout(ctx, checkTime)
 		defer cancel()
 		if _, err := haproxy.Check(checking, k.Program, config, w.States, k.options(w.Draining)); err != nil {
-			if checking.Err() != nil {
-				return err // it is tried again
+			if errors.As(err, new(*haproxy.Refusal)) {
+				return refusal(k.certificates.originals(err), time.Now().Add(refusedTime))
 			}
-			return k.refuse(w.Config, k.certificates.originals(err))
+			return k.certificates.originals(err) // it is tried again
 		}
 		// The supervisor may have published meanwhile, as it was started without a configuration. And
 		// what is published has the verdicts of now.
@@ -333,12 +362,6 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 	return k.follow(ctx, plan, w)
 }
 
-// refuse notes that HAProxy does not accept a configuration, which is not tried again.
-func (k *Keeper) refuse(c *l7.Config, err error) error {
-	k.refused, k.refusal = c, fmt.Errorf("HAProxy does not accept the configuration: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
-	return k.refusal
-}
-
 // plan is what leads to what is wanted, and whether its files are published already.
 func (k *Keeper) plan(used *l7.Config, files []file, w *Wanted) (p runtime.Plan, published bool) {
 	published = isPublished(k.Dir, files)
@@ -351,7 +374,7 @@ func (k *Keeper) plan(used *l7.Config, files []file, w *Wanted) (p runtime.Plan,
 	case from != nil:
 		p = runtime.Changes(from.Side, to, k.version, k.arguments(used))
 		p.Reload = append(p.Reload, k.certificates.unloaded(files, k.Dir)...)
-		if k.loaded == nil {
+		if k.loaded == nil || k.unsure {
 			// The last daemon may have been killed before HAProxy had followed.
 			p.Commands = append(append(p.Commands, states(w, nil)...), drainNode(w.Draining)...)
 		} else if len(k.hurried) > 0 {
@@ -442,6 +465,8 @@ func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
 	}
 	if len(p.Reload) == 0 {
 		k.loaded, k.deletes = is, append(k.deletes, deletes...)
+		k.unsure = false
+		carried(k.Dir)
 		return k.certificates.load(ctx, k.Dir)
 	}
 	k.mu.Lock()
@@ -453,18 +478,21 @@ func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
 	case errors.Is(err, supervise.ErrNone):
 		k.loaded = nil // whenever it starts it is with what was published, but when is not known
 		return err
-	case ctx.Err() != nil:
-		k.loaded = nil
-		return err
 	case err != nil:
-		err = k.refuse(w.Config, err)
-		if k.loaded == nil {
+		k.unsure = true
+		var r *supervise.Refusal
+		if !errors.As(err, &r) {
+			k.loaded = nil // what it has is not known
 			return err
 		}
-		// The files are those that it has refused.
-		return errors.Join(err, k.carry(ctx, &Wanted{Config: k.loaded.Config, States: w.States, Draining: w.Draining}))
+		if r.Ended {
+			k.loaded = nil
+			return refusal(err, time.Time{}) // to try it again would end connections again
+		}
+		return refusal(err, time.Now().Add(refusedTime)) // a port may have been taken
 	}
-	k.loaded, k.deletes = is, nil
+	k.loaded, k.deletes, k.unsure = is, nil, false
+	carried(k.Dir)
 	k.certificates.reloaded()
 	return nil
 }
@@ -491,7 +519,7 @@ func (k *Keeper) report(number uint64, err error) {
 	if k.wanted != nil {
 		k.status.Expiries = k.certificates.expiries(k.wanted.Config)
 	}
-	k.status.Problem = ""
+	k.status.Problem, k.err = "", err
 	if err != nil {
 		k.status.Problem = err.Error()
 	}

@@ -81,8 +81,11 @@ func (k *Keeper) send(ctx context.Context, commands []runtime.Command) {
 func (k *Keeper) latest(w *Wanted) *Wanted {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.wanted.Config == w.Config {
-		return k.wanted
+	switch {
+	case k.wanted.Config != w.Config:
+		return w
+	case k.wanted.Draining != w.Draining: // another attempt
+		return &Wanted{Config: w.Config, States: k.wanted.States, Draining: w.Draining}
 	}
-	return w
+	return k.wanted
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"imbang/internal/daemon/l7"
@@ -18,6 +19,24 @@ import (
 // sideName is the file beside a rendered configuration with what it was rendered from: the next
 // daemon goes on from there.
 const sideName = "side.json"
+
+// carriedName is the file that says that HAProxy has followed: what was published before it had may
+// have servers that it does not know, or not have some that it does.
+const carriedName = "carried"
+
+// carried notes that HAProxy has followed what is published.
+func carried(dir string) {
+	if supervise.Published(dir) == "" {
+		return
+	}
+	// Without the file, the next daemon has HAProxy reload if in doubt.
+	_ = os.WriteFile(filepath.Join(publishedAt(dir), carriedName), nil, 0o600)
+}
+
+func isCarried(at string) bool {
+	_, err := os.Stat(filepath.Join(at, carriedName))
+	return err == nil
+}
 
 type side struct {
 	Version  string // of HAProxy
@@ -64,11 +83,16 @@ func (s *side) states() l7.States {
 
 // lastSide is of what was published last; nil: there is none.
 func lastSide(dir string) *side {
+	return readSide(publishedAt(dir))
+}
+
+// publishedAt is where what was published last is, also while HAProxy checks servers itself.
+func publishedAt(dir string) string {
 	at := supervise.Published(dir)
 	if filepath.Base(at) == supervise.Fallback {
 		at = filepath.Dir(at)
 	}
-	return readSide(at)
+	return at
 }
 
 // LastStates are those that were published last; empty: there are none.
@@ -93,6 +117,9 @@ func (k *Keeper) recall() *loaded {
 	first, last := readSide(supervise.Loaded(k.Dir)), readSide(supervise.Published(k.Dir))
 	if first == nil || last == nil || first.Version != k.version.Text || last.Version != k.version.Text || supervise.IsTrying(k.Dir) {
 		return nil
+	}
+	if !isCarried(supervise.Published(k.Dir)) && !reflect.DeepEqual(first.Config, last.Config) {
+		return nil // HAProxy may have some of the commands
 	}
 	from, to := runtime.Side{Config: first.Config, States: first.states()}, runtime.Side{Config: last.Config, States: last.states()}
 	if first.Draining != last.Draining || runtime.Changes(from, to, k.version, haproxy.Arguments(k.version)).Reload != nil {

@@ -19,7 +19,8 @@ import (
 
 // Check has HAProxy check a configuration: it renders it into a directory of its own, as it
 // would be rendered into Options.Directory. The error has a line for each fault, with the
-// object and what HAProxy says; warnings are what it says of a configuration that it accepts.
+// object and what HAProxy says; warnings are what it says of a configuration that it accepts. It is a
+// *Refusal if that is why HAProxy does not accept it, and not that the check could not be made.
 func Check(ctx context.Context, program string, c *l7.Config, states l7.States, o Options) (warnings []string, err error) {
 	dir, err := os.MkdirTemp(o.Temporary, "imbang-haproxy-")
 	if err != nil {
@@ -57,8 +58,14 @@ func Check(ctx context.Context, program string, c *l7.Config, states l7.States, 
 	for _, a := range alerts {
 		errs = append(errs, errors.New(a))
 	}
-	return warnings, errors.Join(errs...)
+	return warnings, &Refusal{errors.Join(errs...)}
 }
+
+// Refusal is the error of a configuration that HAProxy does not accept.
+type Refusal struct{ error }
+
+// Unwrap returns the error for each fault.
+func (r *Refusal) Unwrap() error { return r.error }
 
 // Write writes the files into a directory, readable by their owner alone.
 func (r *Rendered) Write(dir string) error {

@@ -29,9 +29,22 @@ const (
 
 // Response to a request.
 type Response struct {
-	Error  string `json:"error,omitempty"`
-	Status Status `json:"status"`
+	Error string `json:"error,omitempty"`
+	// Refused: HAProxy itself does not accept the configuration; otherwise something else kept it
+	// from being loaded. Ended: HAProxy ran, and has ended by it.
+	Refused bool   `json:"refused,omitempty"`
+	Ended   bool   `json:"ended,omitempty"`
+	Status  Status `json:"status"`
 }
+
+// Refusal is the error of a configuration that HAProxy itself does not accept. Others are of what may
+// pass: the same configuration may be accepted next time.
+type Refusal struct {
+	Text  string
+	Ended bool // HAProxy ran, and has ended by it, with its connections
+}
+
+func (r *Refusal) Error() string { return r.Text }
 
 const (
 	requestLimit = 4096
@@ -41,8 +54,8 @@ const (
 // ErrNone says that there is no supervisor.
 var ErrNone = errors.New("imbang proxy does not run in this network namespace (imbang proxy; systemctl status imbang-proxy)")
 
-// Ask has the supervisor of a directory do something. The error may be HAProxy's: why it did
-// not accept a configuration.
+// Ask has the supervisor of a directory do something. The error may be HAProxy's, a *Refusal: why it
+// did not accept a configuration.
 func Ask(ctx context.Context, dir, what string) (Status, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", ControlSocket(dir))
@@ -67,7 +80,10 @@ func Ask(ctx context.Context, dir, what string) (Status, error) {
 		}
 		return Status{}, fmt.Errorf("imbang proxy: %s: %w", what, err)
 	}
-	if r.Error != "" {
+	switch {
+	case r.Refused:
+		return r.Status, &Refusal{r.Error, r.Ended}
+	case r.Error != "":
 		return r.Status, errors.New(r.Error)
 	}
 	return r.Status, nil

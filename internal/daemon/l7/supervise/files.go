@@ -158,9 +158,9 @@ func target(dir, link string) string {
 	return to
 }
 
-// point sets a link, at once.
+// point sets a link, at once. The daemon and the supervisor may do so at the same time.
 func point(dir, link, to string) error {
-	fresh := filepath.Join(dir, link+".new")
+	fresh := filepath.Join(dir, fmt.Sprintf("%s.%d.new", link, os.Getpid()))
 	_ = os.Remove(fresh)
 	if err := os.Symlink(to, fresh); err != nil {
 		return fmt.Errorf("configuration of HAProxy: %w", err)

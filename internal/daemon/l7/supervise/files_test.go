@@ -4,9 +4,44 @@ package supervise
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
+
+// pointVariable makes the test binary a process that sets a link of that directory again and again.
+const pointVariable = "IMBANG_TEST_POINT_DIR"
+
+func pointOften(dir string) error {
+	for range 5000 {
+		if err := point(dir, wanted, "configurations/1"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The daemon and the supervisor may set a link at the same time.
+func TestPointByTwo(t *testing.T) {
+	dir := t.TempDir()
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), pointVariable+"="+dir)
+	var said strings.Builder
+	c.Stderr = &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := pointOften(dir); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("%v: %s", err, said.String())
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
 
 // publish makes a configuration with a text.
 func publish(t *testing.T, dir, text string) string {

@@ -78,6 +78,8 @@ type loop struct {
 	trying   []call        // for the one that is under way
 	settling []call        // for no try to be under way
 	stopped  bool          // HAProxy was ended, by another process
+	refusing bool          // HAProxy itself did not accept what is tried; otherwise something else failed
+	lost     bool          // and it ran before, and has ended
 	kills    bool          // or is, by this one
 	replaces bool          // the program is to be executed again
 	begun    time.Duration // see sinceBoot
@@ -273,10 +275,13 @@ func (l *loop) ask(c call) {
 	}
 }
 
-func (l *loop) answer(calls []call, err string) {
+func (l *loop) answer(calls []call, err string) { l.reply(calls, Response{Error: err}) }
+
+func (l *loop) reply(calls []call, r Response) {
+	r.Status = l.status
 	for _, c := range calls {
 		if c.response != nil { // a signal has none
-			c.response <- Response{err, l.status}
+			c.response <- r
 		}
 	}
 }
@@ -290,7 +295,7 @@ func (l *loop) do(actions []Action) {
 		case Reload:
 			l.reload()
 		case Accept:
-			l.outcome("")
+			l.outcome(Response{})
 		case Refuse:
 			l.refuseTry()
 		case Finish:
@@ -334,7 +339,7 @@ func (l *loop) launch() {
 		l.process, err = launch(l.Program, l.Dir, l.holds())
 	}
 	if err != nil {
-		l.status.LastEnd, l.stopped = err.Error(), false
+		l.status.LastEnd, l.stopped, l.refusing, l.lost = err.Error(), false, false, false
 		l.do(l.machine.ended(time.Now()))
 		return
 	}
@@ -388,7 +393,7 @@ func (l *loop) know(p runtime.Processes) {
 
 func (l *loop) reload() {
 	if err := l.try(); err != nil {
-		l.status.Reason = err.Error()
+		l.status.Reason, l.refusing, l.lost = err.Error(), false, false
 		l.do(l.machine.reloaded(time.Now(), false))
 		return
 	}
@@ -411,9 +416,9 @@ func (l *loop) reloaded(o reloadOutcome) {
 	if errors.Is(o.err, runtime.ErrNotRunning) {
 		return // ended follows, with the reason
 	}
-	l.status.Reason = ""
+	l.status.Reason, l.lost = "", false
 	if o.err != nil {
-		l.status.Reason = o.err.Error()
+		l.status.Reason, l.refusing = o.err.Error(), errors.Is(o.err, runtime.ErrReload)
 	}
 	if o.Master != 0 {
 		l.know(o.Processes)
@@ -426,10 +431,10 @@ func (l *loop) reloaded(o reloadOutcome) {
 }
 
 // outcome of a try is that it was accepted, or why not.
-func (l *loop) outcome(why string) {
+func (l *loop) outcome(r Response) {
 	trying := l.trying
 	l.trying = nil
-	if why == "" {
+	if r.Error == "" {
 		if err := l.accept(); err != nil {
 			l.Log.Error(err.Error())
 		}
@@ -439,7 +444,7 @@ func (l *loop) outcome(why string) {
 		}
 	}
 	l.status.Phase = l.phase
-	l.answer(trying, why)
+	l.reply(trying, r)
 }
 
 // refuseTry goes back to the configuration before, and says why.
@@ -448,7 +453,7 @@ func (l *loop) refuseTry() {
 	why := cmp.Or(runtime.Reason(l.said), l.status.Reason, l.status.LastEnd)
 	if l.stopped {
 		// The configuration is not the cause: the next start tries it again.
-		l.outcome("imbang proxy: " + cmp.Or(l.status.LastEnd, "HAProxy has ended"))
+		l.outcome(Response{Error: "imbang proxy: " + cmp.Or(l.status.LastEnd, "HAProxy has ended")})
 		return
 	}
 	tried := target(l.Dir, running)
@@ -461,11 +466,14 @@ func (l *loop) refuseTry() {
 		l.status.Failed++
 	}
 	message := "HAProxy does not accept the configuration"
+	if !l.refusing {
+		message = "HAProxy has not loaded the configuration"
+	}
 	if before {
 		message += ", and goes on with the one before"
 	}
 	l.Log.Error(message, "configuration", tried, "reason", why)
-	l.outcome(message + ": " + why)
+	l.outcome(Response{Error: message + ": " + why, Refused: l.refusing, Ended: l.lost})
 }
 
 func (l *loop) ended(e ending) {
@@ -480,6 +488,7 @@ func (l *loop) ended(e ending) {
 	l.status.HAProxy, l.status.Workers, l.status.Old = 0, nil, nil
 	if l.phase != Stopping {
 		l.said += l.copy()
+		l.refusing, l.lost = !e.stopped, l.phase == Reloading
 		l.stopped, l.kills = e.stopped && !l.kills, false
 		l.status.LastEnd = "HAProxy has " + e.why
 		if why := runtime.Reason(l.said); why != "" {

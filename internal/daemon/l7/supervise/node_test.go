@@ -25,6 +25,13 @@ import (
 const directoryVariable = "IMBANG_TEST_PROXY_DIR"
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(pointVariable); dir != "" {
+		if err := pointOften(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+		return
+	}
 	dir := os.Getenv(directoryVariable)
 	if dir == "" {
 		os.Exit(m.Run())

@@ -215,8 +215,9 @@ func TestRefused(t *testing.T) {
 	load := n.host.Load(url, rate)
 	was := n.status()
 	n.publish("balance", "ballance")
-	if _, err := n.ask(DoReload); err == nil || !strings.Contains(err.Error(), "goes on with the one before: parsing") || !strings.Contains(err.Error(), "'ballance'") {
-		t.Errorf("a word that is none: %v", err)
+	_, err := n.ask(DoReload)
+	if refusal := new(Refusal); !errors.As(err, &refusal) || refusal.Ended || !strings.Contains(err.Error(), "goes on with the one before: parsing") || !strings.Contains(err.Error(), "'ballance'") {
+		t.Errorf("a word that is none: %v (%T)", err, err)
 	}
 	got := n.status()
 	if got.HAProxy != was.HAProxy || got.Workers[0] != was.Workers[0] || got.Configuration != was.Configuration || got.Refused == "" || !strings.Contains(got.Reason, "ballance") {
@@ -234,13 +235,37 @@ func TestRefused(t *testing.T) {
 	}
 	none(t, "refused configurations", load.Stop())
 
-	was = n.status()
-	n.publish("/empty", "/missing")
-	if _, err := n.ask(DoReload); err == nil || !strings.Contains(err.Error(), "Cannot chroot") {
-		t.Errorf("a root directory that is missing: %v", err)
+	// What keeps a configuration from being loaded, and is not HAProxy's, is no refusal of it.
+	for err = nil; err == nil; { // it may be over already
+		n.publish()
+		done := make(chan error, 1)
+		go func() {
+			_, err := n.ask(DoReload)
+			done <- err
+		}()
+		n.await("a reload", func() bool {
+			s := n.status()
+			return s.Phase == Reloading || s.Reloads+s.Failed > got.Reloads+got.Failed
+		})
+		got = n.status()
+		if err := syscall.Kill(got.HAProxy, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		err = <-done
+	}
+	if errors.As(err, new(*Refusal)) {
+		t.Errorf("HAProxy was killed during a reload: %v", err)
 	}
 	n.await("HAProxy is back", func() bool { s := n.status(); return s.Phase == Running })
-	if got := n.status(); got.Configuration != was.Configuration || got.Starts != 2 {
+
+	was = n.status()
+	n.publish("/empty", "/missing")
+	_, err = n.ask(DoReload)
+	if refusal := new(Refusal); !errors.As(err, &refusal) || !refusal.Ended || !strings.Contains(err.Error(), "Cannot chroot") {
+		t.Errorf("a root directory that is missing: %v (%T)", err, err)
+	}
+	n.await("HAProxy is back", func() bool { s := n.status(); return s.Phase == Running })
+	if got := n.status(); got.Configuration != was.Configuration || got.Starts != was.Starts+1 {
 		t.Errorf("after a worker failed: %+v", got)
 	}
 	if reply, err := haproxytest.Get(n.host.Client(false), url); err != nil {
