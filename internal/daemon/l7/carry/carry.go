@@ -5,7 +5,7 @@
 // A Keeper has a goroutine of its own, which carries out the latest that is wanted: what takes
 // HAProxy long keeps neither the daemon's loop nor the kernel's table waiting. Each step
 //
-//  1. copies certificates that are readable and whole (certificates.go): a file that is damaged
+//  1. copies certificates, authorities and pages that are whole (certificates.go): a file that is damaged
 //     keeps the last good one in use;
 //  2. renders the configuration with the states of all servers, and publishes it (package
 //     supervise), so that whatever starts or reloads HAProxy from then on has them;
@@ -50,6 +50,7 @@ type Wanted struct {
 type Options struct {
 	Dir     string // of package place
 	Program string // "": haproxy of PATH
+	State   string // directory of what survives a reboot; "": nothing does
 	Log     *slog.Logger
 }
 
@@ -113,6 +114,10 @@ func New(o Options) *Keeper {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{Options: o, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1), certificates: newCertificates(o.Dir)}
+	supervise.SweepChecks(o.Dir, time.Now())
+	if o.State != "" {
+		k.certificates.saved, k.certificates.saves = Saved(o.State), true
+	}
 	go k.run(ctx)
 	return k
 }
@@ -197,7 +202,10 @@ func (k *Keeper) run(ctx context.Context) {
 			continue
 		}
 		s := k.Status()
-		changed := k.certificates.look(w.Config)
+		changed := k.certificates.look(k.configurations(w)...)
+		if changed {
+			k.refused, k.refusal = nil, nil // it may have been a file
+		}
 		var err error
 		if number == carried && s.Problem == "" && k.strayed() {
 			k.loaded, changed = nil, true
@@ -299,7 +307,7 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 	if err != nil {
 		return err
 	}
-	plan, published := k.plan(files, w)
+	plan, published := k.plan(config, files, w)
 	if len(plan.Reload) > 0 && !published {
 		checking, cancel := context.WithTimeout(ctx, checkTime)
 		defer cancel()
@@ -307,7 +315,7 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 			if checking.Err() != nil {
 				return err // it is tried again
 			}
-			return k.refuse(w.Config, err)
+			return k.refuse(w.Config, k.certificates.originals(err))
 		}
 		// The supervisor may have published meanwhile, as it was started without a configuration. And
 		// what is published has the verdicts of now.
@@ -315,7 +323,7 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 		if files, err = k.render(config, w); err != nil {
 			return err
 		}
-		plan, published = k.plan(files, w)
+		plan, published = k.plan(config, files, w)
 	}
 	if !published {
 		if err := publish(k.Dir, files); err != nil {
@@ -332,7 +340,7 @@ func (k *Keeper) refuse(c *l7.Config, err error) error {
 }
 
 // plan is what leads to what is wanted, and whether its files are published already.
-func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) {
+func (k *Keeper) plan(used *l7.Config, files []file, w *Wanted) (p runtime.Plan, published bool) {
 	published = isPublished(k.Dir, files)
 	to := runtime.Side{Config: w.Config, States: w.States}
 	from := k.loaded
@@ -341,7 +349,8 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 	}
 	switch {
 	case from != nil:
-		p = runtime.Changes(from.Side, to, k.version, haproxy.Arguments(k.version))
+		p = runtime.Changes(from.Side, to, k.version, k.arguments(used))
+		p.Reload = append(p.Reload, k.certificates.unloaded(files, k.Dir)...)
 		if k.loaded == nil {
 			// The last daemon may have been killed before HAProxy had followed.
 			p.Commands = append(append(p.Commands, states(w, nil)...), drainNode(w.Draining)...)
@@ -361,6 +370,28 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 		p.Reload = []string{"it is not what was published last"}
 	}
 	return p, published
+}
+
+// arguments are those of servers by the configuration that names the copies of files.
+func (k *Keeper) arguments(used *l7.Config) func(*l7.Backend, *l7.Server) []string {
+	of := haproxy.Arguments(k.version)
+	return func(b *l7.Backend, s *l7.Server) []string {
+		for i := range used.Backends {
+			if used.Backends[i].Name == b.Name {
+				return of(&used.Backends[i], s)
+			}
+		}
+		return of(b, s)
+	}
+}
+
+// configurations are those whose files are copied: what is wanted, and what HAProxy has and may go on
+// with.
+func (k *Keeper) configurations(w *Wanted) []*l7.Config {
+	if k.loaded == nil || k.loaded.Config == w.Config {
+		return []*l7.Config{w.Config}
+	}
+	return []*l7.Config{w.Config, k.loaded.Config}
 }
 
 // states are the commands that set the states of some servers; nil: of all.

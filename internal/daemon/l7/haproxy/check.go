@@ -21,7 +21,7 @@ import (
 // would be rendered into Options.Directory. The error has a line for each fault, with the
 // object and what HAProxy says; warnings are what it says of a configuration that it accepts.
 func Check(ctx context.Context, program string, c *l7.Config, states l7.States, o Options) (warnings []string, err error) {
-	dir, err := os.MkdirTemp("", "imbang-haproxy-")
+	dir, err := os.MkdirTemp(o.Temporary, "imbang-haproxy-")
 	if err != nil {
 		return nil, err
 	}

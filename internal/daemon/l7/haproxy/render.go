@@ -22,6 +22,8 @@ type Options struct {
 	Version Version
 	// Directory has the rendered files.
 	Directory string
+	// Temporary is where Check makes its directory; "": that of the system.
+	Temporary string
 	// Socket is HAProxy's runtime socket.
 	Socket string
 	// Chroot is the workers' root directory; "": none.
