@@ -25,7 +25,7 @@ import (
 )
 
 func newProxyCommand() *cobra.Command {
-	var file, format string
+	var file, format, state string
 	var grace time.Duration
 	c := &cobra.Command{
 		Use:   "proxy [-c FILE]",
@@ -44,6 +44,10 @@ rendering. This process holds its listening sockets meanwhile, so that new conne
 wait, for 5 s at most. If this process is killed HAProxy goes on, and the next one takes
 it over. While imbang run is not there for longer than proxy.fallback, HAProxy checks
 the servers itself.
+
+Of certificates, authorities and pages, HAProxy reads copies of the last good ones, which
+imbang run keeps in --state for the next boot. A file that never was good keeps only what
+needs it from being served: a listener without another certificate is left out.
 
 Access logs are written to the files that the configuration names. A file that was
 renamed is made again within a second: logrotate needs no command for that.
@@ -68,17 +72,19 @@ failed.`,
 			if grace < 0 {
 				return command.Usage(fmt.Errorf("--grace %s: want 0 or more", grace))
 			}
-			return runProxy(c.Context(), file, grace, log)
+			return runProxy(c.Context(), file, state, grace, log)
 		},
 	}
 	registerConfig(c, &file)
+	c.Flags().StringVar(&state, "state", place.State, "`DIRECTORY` in which imbang run keeps the last good copies of files")
+	_ = c.MarkFlagDirname("state")
 	c.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long open connections may go on after SIGTERM")
 	registerLog(c, &format)
 	c.AddCommand(newProxyStatusCommand(), newProxyDrainCommand(), newProxyEnableCommand())
 	return c
 }
 
-func runProxy(ctx context.Context, file string, grace time.Duration, log *slog.Logger) error {
+func runProxy(ctx context.Context, file, state string, grace time.Duration, log *slog.Logger) error {
 	// Now, as the file of an upgrade may have taken its place later.
 	program, err := os.Executable()
 	if err != nil {
@@ -88,6 +94,7 @@ func runProxy(ctx context.Context, file string, grace time.Duration, log *slog.L
 	if err != nil {
 		return err
 	}
+	supervise.SweepChecks(dir, time.Now())
 	o := supervise.Options{Dir: dir, Log: log, Grace: max(grace, time.Millisecond)}
 	if supervise.Published(dir) == "" {
 		c, err := config.Load(file)
@@ -96,10 +103,11 @@ func runProxy(ctx context.Context, file string, grace time.Duration, log *slog.L
 		}
 		if c.Layer7 == nil {
 			log.Info(file + " has no listeners: there is nothing to run")
+			daemon.Ready() // an end before that is a failure, after which systemd starts the service again
 			return nil
 		}
 		o.Fallback = c.Layer7.Engine.Fallback
-		o.Render = func(ctx context.Context) error { return carry.First(ctx, dir, "", &c.Layer7.Config) }
+		o.Render = func(ctx context.Context) error { return carry.First(ctx, dir, state, "", &c.Layer7.Config, log) }
 	}
 	reload, replace := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)

@@ -62,11 +62,13 @@ func (p *prints) look(c *config.Config) {
 		of[path] = printMissing
 		if !errors.Is(err, fs.ErrNotExist) {
 			of[path] = printUnusable
-			if text, _, err := readfile.Regular(path, maxCertificate); err == nil {
+			if text, _, err := readfile.Owned(path, maxCertificate); err == nil {
 				of[path] = printOf(text, key[path])
 			}
 		}
-		known[path] = info
+		if usable(of[path]) {
+			known[path] = info // otherwise the cause may be a link, or a directory
+		}
 	}
 	p.of, p.known = of, known
 }
@@ -125,7 +127,7 @@ func (p *prints) offered(c *config.Config, push bool) (all []pair.Certificate, n
 			continue
 		}
 		if push {
-			if one.Text, _, err = readfile.Regular(path, maxCertificate); err != nil {
+			if one.Text, _, err = readfile.Owned(path, maxCertificate); err != nil {
 				return nil, nil, err
 			}
 			if size += len(one.Text); size > maxCertificates {
@@ -183,23 +185,33 @@ func writeCertificates(all []pair.Certificate) (undo func() error, err error) {
 }
 
 func writeCertificate(one pair.Certificate) (undo func() error, err error) {
-	path, err := filepath.EvalSymlinks(one.Path)
+	p, err := readfile.Find(one.Path, true)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	former, info, err := p.Read(maxCertificate)
 	if errors.Is(err, fs.ErrNotExist) {
 		mode := fs.FileMode(0o644)
 		if one.Key {
 			mode = 0o600
 		}
-		if err := os.MkdirAll(filepath.Dir(one.Path), 0o755); err != nil {
-			return nil, err
-		}
-		return func() error { return os.Remove(one.Path) }, writeNew(one.Path, one.Text, mode)
+		return func() error { return at(one.Path, (*readfile.Place).Remove) }, p.Write(one.Text, func(f *os.File) error { return f.Chmod(mode) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	former, info, err := readfile.Regular(path, maxCertificate)
+	return func() error {
+		return at(one.Path, func(p *readfile.Place) error { return p.Write(former, like(info)) })
+	}, p.Write(one.Text, like(info))
+}
+
+// at does something where a path leads.
+func at(path string, do func(*readfile.Place) error) error {
+	p, err := readfile.Find(path, false)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return func() error { return writeLike(path, former, info) }, writeLike(path, one.Text, info)
+	defer p.Close()
+	return do(p)
 }

@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -162,8 +163,20 @@ func TestPushedCertificates(t *testing.T) {
 		t.Error(err)
 	}
 	is(ours+"/archive/shop1.pem", before, 0o640)
+	// A link that leads to no file stays one.
+	if err := os.Remove(ours + "/archive/shop1.pem"); err != nil {
+		t.Fatal(err)
+	}
+	undo = write()
+	is(ours+"/archive/shop1.pem", text, 0o600)
+	if err := undo(); err != nil {
+		t.Error(err)
+	}
+	if to, err := os.Readlink(file); err != nil || to != "../archive/shop1.pem" {
+		t.Errorf("%s, %v", to, err)
+	}
 	// One of two fails: the other one is taken back.
-	if err := os.MkdirAll(ours+"/archive/shop1.pem.new", 0o755); err != nil {
+	if err := os.Mkdir(ours+"/archive/shop1.pem", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	files, err := wantedFiles(c, sent)
@@ -175,5 +188,38 @@ func TestPushedCertificates(t *testing.T) {
 	}
 	if _, err := os.Stat(ours + "/ca.pem"); !os.IsNotExist(err) {
 		t.Errorf("after a failure: %v", err)
+	}
+}
+
+// An account that owns the place of a certificate cannot have the peer be sent, or overwrite, a file of
+// root's.
+func TestCertificateOfAnotherAccount(t *testing.T) {
+	dir := t.TempDir()
+	c, file := withFiles(t, dir), dir+"/tls/shop.pem"
+	text := haproxytest.Certificate(t, "secret.example")
+	put(t, dir+"/secret.pem", text, 0o600)
+	put(t, dir+"/ca.pem", certificateOf(text), 0o644)
+	put(t, dir+"/tls/x", "", 0o600)
+	if err := errors.Join(os.Symlink("../secret.pem", file), os.Lchown(file, 12345, 12345)); err != nil {
+		t.Skipf("needs root: %v", err)
+	}
+	var p prints
+	sent, notes, err := p.offered(c, true)
+	if err != nil || len(sent) != 1 || sent[0].Key || len(notes) != 1 || !strings.Contains(notes[0], file+" is not usable") {
+		t.Errorf("%d files, %v, %v", len(sent), notes, err)
+	}
+	next := haproxytest.Certificate(t, "next.example")
+	if _, err := writeCertificates([]pair.Certificate{{Path: file, Text: []byte(next), Key: true}}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("%v", err)
+	}
+	if is, err := os.ReadFile(dir + "/secret.pem"); err != nil || string(is) != text {
+		t.Errorf("%.30q, %v", is, err)
+	}
+	// As the message says.
+	if err := os.Lchown(file, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if sent, notes, err := p.offered(c, true); err != nil || len(sent) != 2 {
+		t.Errorf("a link of root's: %d files, %v, %v", len(sent), notes, err)
 	}
 }

@@ -73,6 +73,24 @@ func TestJobsGoOn(t *testing.T) {
 	}
 }
 
+// Checks of a backend whose servers expect the PROXY protocol send it, but to another port.
+func TestJobsSendProxy(t *testing.T) {
+	d := newDaemon(t, `
+checks:
+  same: {tcp: {}}
+  other: {tcp: {}, port: 9000}
+listeners: [{name: shop, bind: ["127.0.0.1:80"], backend: web}]
+backends: [{name: web, send_proxy: v2, checks: [same, other], servers: [{address: "127.0.0.1:8080"}]}]
+`)
+	sent := map[uint16]int{}
+	for _, j := range d.jobs() {
+		sent[j.Target.Addr.Port()] = j.Target.Proxy
+	}
+	if len(sent) != 2 || sent[8080] != 2 || sent[9000] != 0 {
+		t.Errorf("versions by ports: %v", sent)
+	}
+}
+
 func checkIDs(d *Daemon) (ids []core.CheckID) {
 	d.core.Each(func(id core.CheckID, _ *config.Check, _ *config.Service, _ *config.Server) { ids = append(ids, id) })
 	return ids

@@ -30,6 +30,9 @@ func (d *Daemon) jobs() map[core.CheckID]check.Job {
 		if s.Key.Mark == 0 && s.Backend == "" {
 			t.Virtual = netip.AddrPortFrom(s.Key.Addr, s.Key.Port)
 		}
+		if t.Addr.Port() == one.Port {
+			t.Proxy = s.SendProxy // another port is another server's
+		}
 		d.steer(&t, ch, s, one)
 		jobs[id] = check.Job{Checker: d.checkers[ch], Target: t, Timing: ch.Timing, State: known[id]}
 	})

@@ -13,6 +13,7 @@ import (
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/l7/supervise"
 	"imbang/internal/daemon/operator"
 )
@@ -20,7 +21,7 @@ import (
 // Alarms of layer 7.
 const (
 	alarmProxy       = "proxy"       // HAProxy does not do what is wanted
-	alarmCertificate = "certificate" // a file is damaged, and the last good one in use
+	alarmCertificate = "certificate" // a file is damaged or missing
 )
 
 // layer7 is what the daemon has of HAProxy.
@@ -32,6 +33,7 @@ type layer7 struct {
 	// patience is how long HAProxy's own checks stay off without a daemon.
 	patience time.Duration
 	order    nodeOrder
+	end      nodeEnd
 	prints   prints // of certificates
 }
 
@@ -103,7 +105,7 @@ func (d *Daemon) setLayer7(now time.Time) {
 		if c == nil && supervise.Published(d.layer7.dir) == "" {
 			return
 		}
-		d.layer7.keeper = carry.New(carry.Options{Dir: d.layer7.dir, Log: d.Log})
+		d.layer7.keeper = carry.New(carry.Options{Dir: d.layer7.dir, State: d.State, Log: d.Log})
 	}
 	w := &carry.Wanted{Config: &l7.Config{}}
 	if c != nil {
@@ -150,10 +152,10 @@ func (d *Daemon) keepLayer7(now time.Time) {
 	if s.Problem != "" && (d.core.Config.Layer7 != nil || supervise.Published(d.layer7.dir) != "") {
 		problem = s.Problem
 	}
-	d.setAlarm(alarmProxy, problem)
+	d.setAlarm(alarmProxy, haproxy.Public(problem)) // everyone reads alarms
 	var wrong []string
 	for _, path := range slices.Sorted(maps.Keys(s.Certificates)) {
-		wrong = append(wrong, fmt.Sprintf("%s, and the last good one stays in use", s.Certificates[path]))
+		wrong = append(wrong, s.Certificates[path])
 	}
 	d.setAlarm(alarmCertificate, strings.Join(wrong, "; "))
 }

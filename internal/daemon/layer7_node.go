@@ -101,24 +101,52 @@ func (d *Daemon) orderNode(by api.Caller, q api.NodeRequest, now time.Time) (*ap
 	return reply, nil
 }
 
-// endNode ends what is left of a node's connections at the deadline.
+// nodeEnd is the end of connections that is under way.
+type nodeEnd struct {
+	of      *operator.Drain
+	outcome chan error
+	problem string // of the last try
+}
+
+// endNode ends what is left of a node's connections at the deadline. It is tried until it succeeds:
+// HAProxy may not reply, or not run.
 func (d *Daemon) endNode(now time.Time) {
-	o := d.layer7.order.Drain
+	o, end := d.layer7.order.Drain, &d.layer7.end
+	if end.outcome != nil {
+		select {
+		case err := <-end.outcome:
+			end.outcome = nil
+			d.nodeEnded(end, err)
+		default:
+			return
+		}
+	}
 	if o == nil || o.Deadline.IsZero() || d.layer7.order.Ended || now.Before(o.Deadline) {
 		return
 	}
-	d.layer7.order.Ended = true
-	if err := jsonfile.Write(d.nodeFile(), d.layer7.order); err != nil {
-		d.Log.Error("state of the node", "error", err)
+	if end.of != o {
+		*end = nodeEnd{of: o}
 	}
-	d.note(events.Event{Kind: events.Changed, Text: "the deadline of the node's drain has passed: connections from before it are ended"})
-	dir := d.layer7.dir
+	outcome, dir := make(chan error, 1), d.layer7.dir
+	end.outcome = outcome
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), followTime)
 		defer cancel()
 		master := &runtime.Master{Client: runtime.Client{Path: supervise.MasterSocket(dir)}}
-		if err := master.EndOld(ctx); err != nil {
-			d.Log.Error("connections of the drained node are not ended", "error", err)
-		}
+		outcome <- master.EndOld(ctx)
 	}()
+}
+
+func (d *Daemon) nodeEnded(end *nodeEnd, err error) {
+	switch {
+	case err == nil && d.layer7.order.Drain == end.of:
+		d.layer7.order.Ended = true
+		if err := jsonfile.Write(d.nodeFile(), d.layer7.order); err != nil {
+			d.Log.Error("state of the node", "error", err)
+		}
+		d.note(events.Event{Kind: events.Changed, Text: "the deadline of the node's drain has passed: connections from before it are ended"})
+	case err != nil && end.problem != err.Error():
+		end.problem = err.Error()
+		d.Log.Error("connections of the drained node are not ended, and it is tried again", "error", err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/core"
+	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/supervise"
 	"imbang/internal/daemon/operator"
@@ -39,6 +40,7 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 	if d.layer7.keeper != nil {
 		s := d.layer7.keeper.Status()
 		p.Version, p.Reloads, p.Because, p.Error = s.Version, s.Reloads, s.Why, s.Problem
+		p.PublicError = haproxy.Public(s.Problem)
 		for i := range p.Certificates {
 			one := &p.Certificates[i]
 			one.Expires, one.Error = s.Expiries[one.File], s.Certificates[one.File]

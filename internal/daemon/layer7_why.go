@@ -43,6 +43,21 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 		reply.Note = "it is the listener's monitor, which HAProxy answers itself"
 		return reply, nil
 	}
+	note := func(text string) {
+		if reply.Note != "" {
+			reply.Note += "; "
+		}
+		reply.Note += text
+	}
+	for _, text := range beyondRoutes(l) {
+		note(text)
+	}
+	request = l.Received(request)
+	if status, err := l.Refuses(request); err != nil {
+		reply.Status = status
+		note("refused before routes are tried: " + err.Error())
+		return reply, nil
+	}
 	target, route, steps := l.Choose(request)
 	for _, s := range steps {
 		reply.Routes = append(reply.Routes, api.WhyStep{Route: s.Route, Because: s.Because})
@@ -51,7 +66,7 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 		reply.Route = steps[len(steps)-1].Route
 	}
 	if !request.Client.IsValid() && slices.ContainsFunc(l.Routes, func(r l7.Route) bool { return len(r.Match.Sources) > 0 }) {
-		reply.Note = "routes of the listener depend on the client's address, which was not given"
+		note("routes of the listener depend on the client's address, which was not given")
 	}
 	switch {
 	case target.Redirect != nil:
@@ -59,12 +74,29 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 	case target.Reply != nil:
 		reply.Status = target.Reply.Status
 	default:
-		d.whyBackend(reply, target.Backend)
+		d.whyBackend(reply, target.Backend, note)
 	}
 	return reply, nil
 }
 
-func (d *Daemon) whyBackend(reply *api.WhyReply, name string) {
+// beyondRoutes is what may refuse or lead a request that routes do not show.
+func beyondRoutes(l *l7.Listener) (list []string) {
+	if len(l.Raw) > 0 {
+		list = append(list, "the listener has raw lines, which may do otherwise")
+	}
+	if t := l.TLS; t != nil && t.ClientCA != "" {
+		list = append(list, "clients need a certificate (client_ca)")
+	}
+	if t := l.TLS; t != nil && t.StrictSNI {
+		list = append(list, "clients need a server name that a certificate has (strict_sni)")
+	}
+	if m := l.Limits; m.RequestsPerIP > 0 || m.ClientConnections > 0 {
+		list = append(list, "clients beyond the listener's limits are refused")
+	}
+	return list
+}
+
+func (d *Daemon) whyBackend(reply *api.WhyReply, name string, note func(string)) {
 	reply.Backend = name
 	for _, v := range d.core.View() {
 		if v.Backend != name {
@@ -82,7 +114,7 @@ func (d *Daemon) whyBackend(reply *api.WhyReply, name string) {
 		state := states[l7.ServerID{Backend: name, Server: s.Name}]
 		return state.Health == l7.Up && state.Weight > 0
 	}) {
-		reply.Note = "no server gets new requests now: the reply is the maintenance page, or 503"
+		note("no server gets new requests now: the reply is the maintenance page, or 503")
 	}
 }
 
@@ -103,7 +135,11 @@ func requestOf(q api.WhyRequest) (*l7.Request, *url.URL, error) {
 		if !found {
 			return nil, nil, fmt.Errorf("header %q: want a name and a value, such as X-Version: 2", text)
 		}
-		r.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+		if name, value = strings.TrimSpace(name), strings.TrimSpace(value); strings.EqualFold(name, "Host") {
+			r.Host = value
+		} else {
+			r.Header.Add(name, value)
+		}
 	}
 	return r, u, nil
 }

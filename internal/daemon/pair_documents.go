@@ -24,6 +24,7 @@ import (
 	"imbang/internal/daemon/pair"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/readfile"
 )
 
 // compareDocuments compares the applied configuration with the peer's, if one of the two is
@@ -343,77 +344,47 @@ func (d *Daemon) apply(q pair.Request) (*pair.Plan, error) {
 // replaceFile writes a file whole or not at all, with the owner and mode of the one that it
 // replaces, which gets another name. It returns the former text.
 func replaceFile(path string, text []byte) (former []byte, err error) {
-	if path, err = filepath.EvalSymlinks(path); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(path)
+	p, err := readfile.Find(path, false)
 	if err != nil {
 		return nil, err
 	}
-	if former, err = os.ReadFile(path); err != nil {
+	defer p.Close()
+	former, info, err := p.Read(maxDocument)
+	if err != nil {
 		return nil, err
 	}
-	for _, one := range []struct {
-		name string
-		text []byte
-	}{{path + before, former}, {path, text}} {
-		if err := writeLike(one.name, one.text, info); err != nil {
-			return nil, err
-		}
+	if err := p.Beside(p.Name()+before).Write(former, like(info)); err != nil {
+		return nil, err
 	}
-	return former, nil
+	return former, p.Write(text, like(info))
 }
 
 // rewriteFile is replaceFile, but keeps nothing: the text that was to replace the former one does not
 // take its place under the other name.
 func rewriteFile(path string, text []byte) (err error) {
-	if path, err = filepath.EvalSymlinks(path); err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
+	p, err := readfile.Find(path, false)
 	if err != nil {
 		return err
 	}
-	return writeLike(path, text, info)
+	defer p.Close()
+	_, info, err := p.Read(maxDocument)
+	if err != nil {
+		return err
+	}
+	return p.Write(text, like(info))
 }
 
-// writeLike writes it whole or not at all, with owner and mode of another one.
-func writeLike(path string, text []byte, like fs.FileInfo) error {
-	return write(path, text, func(f *os.File) (err error) {
-		if sys, is := like.Sys().(*syscall.Stat_t); is {
+// maxDocument bounds a configuration file [bytes], far beyond what package config reads.
+const maxDocument = 1 << 30
+
+// like gives a file the owner and mode of another one.
+func like(other fs.FileInfo) func(*os.File) error {
+	return func(f *os.File) (err error) {
+		if sys, is := other.Sys().(*syscall.Stat_t); is {
 			err = f.Chown(int(sys.Uid), int(sys.Gid))
 		}
-		return errors.Join(err, f.Chmod(like.Mode().Perm()))
-	})
-}
-
-// writeNew writes it likewise, with a mode.
-func writeNew(path string, text []byte, mode fs.FileMode) error {
-	return write(path, text, func(f *os.File) error { return f.Chmod(mode) })
-}
-
-// write gives the file to a function before it has a text.
-func write(path string, text []byte, prepare func(*os.File) error) error {
-	temporary := path + ".new"
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+		return errors.Join(err, f.Chmod(other.Mode().Perm()))
 	}
-	if err = prepare(f); err == nil {
-		_, err = f.Write(text)
-	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		_ = os.Remove(temporary)
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // peerHandler answers the peer.

@@ -4,6 +4,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -43,8 +44,8 @@ func TestReplaceFile(t *testing.T) {
 	if _, err := replaceFile(filepath.Join(dir, "none.yaml"), []byte("x")); err == nil {
 		t.Error("a file that is not there was replaced")
 	}
-	// The name of the temporary file is taken by a directory.
-	if err := os.Mkdir(real+".new", 0o755); err != nil {
+	// The name for the former one is taken by a directory.
+	if err := errors.Join(os.Remove(real+before), os.Mkdir(real+before, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := replaceFile(real, []byte("third")); err == nil {
@@ -52,6 +53,24 @@ func TestReplaceFile(t *testing.T) {
 	}
 	if text, err := os.ReadFile(real); err != nil || string(text) != "second" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// Who owns the directory may have a link of the name that files once had while they were written: what
+// it leads to gets neither text nor owner.
+func TestReplaceFileBesideLink(t *testing.T) {
+	dir := t.TempDir()
+	file, victim := filepath.Join(dir, "shop.pem"), filepath.Join(dir, "victim")
+	err := errors.Join(os.WriteFile(file, []byte("first"), 0o644), os.WriteFile(victim, []byte("victim"), 0o600), os.Symlink(victim, file+".new"), os.Symlink(victim, file+before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := replaceFile(file, []byte("second")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(victim)
+	if info, err2 := os.Stat(victim); err != nil || err2 != nil || string(text) != "victim" || info.Mode() != 0o600 {
+		t.Errorf("%q, %v, %v", text, err, err2)
 	}
 }
 

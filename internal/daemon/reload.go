@@ -16,6 +16,7 @@ import (
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
@@ -263,11 +264,11 @@ func (d *Daemon) reload(n *candidate, force bool, by string) (*plan.Plan, []stri
 }
 
 // public is an error as every user may read it, in events: mistakes of a configuration
-// quote what others may not read.
+// quote what others may not read, and so does HAProxy.
 func public(err error) string {
 	var mistakes config.Mistakes
 	if !errors.As(err, &mistakes) {
-		return oneLine(err)
+		return haproxy.Public(oneLine(err))
 	}
 	at := ""
 	var first *strictyaml.Mistake

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"imbang/internal/daemon/config"
@@ -20,6 +21,9 @@ func TestPublicErrors(t *testing.T) {
 	_, err := config.Load(file)
 	if got, want := public(err), "it has 2 mistakes, the first one at "+file+":2:12 (imbang status shows them to root and group imbang)"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+	if got := public(errors.New("listener a: HAProxy: secret\nb")); strings.Contains(got, "secret") || !strings.HasPrefix(got, "listener a: HAProxy (") {
+		t.Error(got)
 	}
 	if got := public(errors.New("a\nb")); got != "a; b" {
 		t.Error(got)

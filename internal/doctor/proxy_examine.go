@@ -4,6 +4,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +30,9 @@ func examineProxy(r report, p *Proxy) {
 	p.examineProcess(r)
 	for _, c := range p.Certificates {
 		p.examineCertificate(r, c)
+	}
+	for _, path := range slices.Sorted(maps.Keys(p.Unusable)) {
+		r.problem("ls -lL "+path, "a file that %s names cannot be used: %s", p.File, p.Unusable[path])
 	}
 	for _, t := range p.Taken {
 		examineTaken(r, t)

@@ -27,7 +27,9 @@ type Proxy struct {
 	NoDaemon     bool
 	Files        uint64 // that HAProxy may have open; 0: not known
 	Certificates []Certificate
-	Taken        []Taken
+	// Unusable are the reasons why other files that the configuration names cannot be used, by file.
+	Unusable map[string]string
+	Taken    []Taken
 	// Absent are addresses of listeners that neither this host has, nor the configuration adds or moves.
 	Absent []netip.Addr
 	Now    time.Time

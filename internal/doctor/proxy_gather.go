@@ -72,6 +72,12 @@ func gatherProxy(file string, v *VRRP) (*Proxy, error) {
 
 func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, v *VRRP) {
 	p.Certificates = certificatesOf(p.Config)
+	p.Unusable = map[string]string{}
+	for path, err := range carry.Unusable(p.Config) {
+		if !slices.ContainsFunc(p.Certificates, func(c Certificate) bool { return c.Path == path && c.Error != "" }) {
+			p.Unusable[path] = err.Error()
+		}
+	}
 	if path, err := exec.LookPath("haproxy"); err != nil {
 		p.NoProgram = "HAProxy is not installed"
 	} else if version, err := haproxy.Detect(ctx, path); err != nil {
@@ -99,9 +105,14 @@ func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, 
 	}
 }
 
-// others are mistakes that are not of a certificate, which is told by itself.
+// others are mistakes that are not of a file, which is told by itself.
 func (p *Proxy) others(mistakes []string) []string {
 	return slices.DeleteFunc(mistakes, func(m string) bool {
+		for path := range p.Unusable {
+			if strings.Contains(m, path) {
+				return true
+			}
+		}
 		return slices.ContainsFunc(p.Certificates, func(c Certificate) bool { return c.Error != "" && strings.Contains(m, c.Path) })
 	})
 }

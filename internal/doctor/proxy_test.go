@@ -64,18 +64,21 @@ func TestExamineProxy(t *testing.T) {
 			p.Mistakes = []string{"listener shop: http3: HAProxy 2.6.12 is built without QUIC"}
 		},
 			"problem  proxy: listener shop: http3: HAProxy 2.6.12 is built without QUIC: imbang check imbang.yaml"},
-		"no process":           {func(p *Proxy) { p.Status = nil }, "problem  proxy: imbang.yaml has listeners, and imbang proxy does not run in this network namespace: systemctl enable --now imbang-proxy"},
-		"does not answer":      {func(p *Proxy) { p.Status, p.StatusError = nil, "imbang proxy: status: EOF" }, "problem  proxy: imbang proxy: status: EOF: systemctl status imbang-proxy"},
-		"without listeners":    {func(p *Proxy) { p.Config = nil }, "warning  proxy: imbang proxy runs, and imbang.yaml has no listeners (imbang doctor -c names another file): systemctl disable --now imbang-proxy"},
-		"does not start":       {func(p *Proxy) { p.Status.Phase, p.Status.LastEnd = supervise.Waiting, "exit status 1\nport in use" }, "problem  proxy: HAProxy does not run (waiting): exit status 1; port in use: journalctl -u imbang-proxy"},
-		"refused":              {func(p *Proxy) { p.Status.Refused, p.Status.Reason = "7", "cannot bind\n" }, "problem  proxy: HAProxy goes on with an earlier configuration, as it has not accepted the last one: cannot bind: imbang check imbang.yaml && imbang reload"},
-		"lease lost":           {func(p *Proxy) { p.Fallback, p.NoDaemon = true, true }, "problem  proxy: the lease of imbang run was lost: HAProxy checks the servers itself, with the weights and orders of before: systemctl start imbang"},
-		"no daemon":            {func(p *Proxy) { p.NoDaemon = true }, "warning  proxy: imbang run does not run: the servers of backends are not checked: systemctl start imbang"},
-		"expired":              {ends(-time.Hour), "problem  proxy: listener shop: the certificate /tls/shop.pem for shop.example expired on 2026-05-01: renew it, the file is read again by itself: openssl x509 -noout -dates -in /tls/shop.pem"},
-		"expires":              {ends(29*24*time.Hour + time.Hour), "warning  proxy: listener shop: the certificate /tls/shop.pem for shop.example expires on 2026-05-30, in 29 days: renew it, the file is read again by itself: openssl x509 -noout -dates -in /tls/shop.pem"},
-		"no such certificate":  {certificate(func(c *Certificate) { c.Error = "no such file or directory" }), "problem  proxy: listener shop: the certificate /tls/shop.pem cannot be used (no such file or directory): want certificate, chain and key in PEM: openssl x509 -noout -subject -in /tls/shop.pem"},
-		"key of another":       {certificate(func(c *Certificate) { c.Error = "private key does not match public key" }), "problem  proxy: listener shop: the key in /tls/shop.pem is not that of its first certificate: put certificate, chain and key of one another into it: openssl pkey -pubout -in /tls/shop.pem"},
-		"a key for all":        {certificate(func(c *Certificate) { c.Open = true }), "warning  proxy: listener shop: every user can read the key in /tls/shop.pem: chmod 600 /tls/shop.pem"},
+		"no process":          {func(p *Proxy) { p.Status = nil }, "problem  proxy: imbang.yaml has listeners, and imbang proxy does not run in this network namespace: systemctl enable --now imbang-proxy"},
+		"does not answer":     {func(p *Proxy) { p.Status, p.StatusError = nil, "imbang proxy: status: EOF" }, "problem  proxy: imbang proxy: status: EOF: systemctl status imbang-proxy"},
+		"without listeners":   {func(p *Proxy) { p.Config = nil }, "warning  proxy: imbang proxy runs, and imbang.yaml has no listeners (imbang doctor -c names another file): systemctl disable --now imbang-proxy"},
+		"does not start":      {func(p *Proxy) { p.Status.Phase, p.Status.LastEnd = supervise.Waiting, "exit status 1\nport in use" }, "problem  proxy: HAProxy does not run (waiting): exit status 1; port in use: journalctl -u imbang-proxy"},
+		"refused":             {func(p *Proxy) { p.Status.Refused, p.Status.Reason = "7", "cannot bind\n" }, "problem  proxy: HAProxy goes on with an earlier configuration, as it has not accepted the last one: cannot bind: imbang check imbang.yaml && imbang reload"},
+		"lease lost":          {func(p *Proxy) { p.Fallback, p.NoDaemon = true, true }, "problem  proxy: the lease of imbang run was lost: HAProxy checks the servers itself, with the weights and orders of before: systemctl start imbang"},
+		"no daemon":           {func(p *Proxy) { p.NoDaemon = true }, "warning  proxy: imbang run does not run: the servers of backends are not checked: systemctl start imbang"},
+		"expired":             {ends(-time.Hour), "problem  proxy: listener shop: the certificate /tls/shop.pem for shop.example expired on 2026-05-01: renew it, the file is read again by itself: openssl x509 -noout -dates -in /tls/shop.pem"},
+		"expires":             {ends(29*24*time.Hour + time.Hour), "warning  proxy: listener shop: the certificate /tls/shop.pem for shop.example expires on 2026-05-30, in 29 days: renew it, the file is read again by itself: openssl x509 -noout -dates -in /tls/shop.pem"},
+		"no such certificate": {certificate(func(c *Certificate) { c.Error = "no such file or directory" }), "problem  proxy: listener shop: the certificate /tls/shop.pem cannot be used (no such file or directory): want certificate, chain and key in PEM: openssl x509 -noout -subject -in /tls/shop.pem"},
+		"key of another":      {certificate(func(c *Certificate) { c.Error = "private key does not match public key" }), "problem  proxy: listener shop: the key in /tls/shop.pem is not that of its first certificate: put certificate, chain and key of one another into it: openssl pkey -pubout -in /tls/shop.pem"},
+		"a key for all":       {certificate(func(c *Certificate) { c.Open = true }), "warning  proxy: listener shop: every user can read the key in /tls/shop.pem: chmod 600 /tls/shop.pem"},
+		"authorities": {func(p *Proxy) {
+			p.Unusable = map[string]string{"/tls/ca.pem": "/tls/ca.pem: has no certificate: want certificates in PEM"}
+		}, "problem  proxy: a file that imbang.yaml names cannot be used: /tls/ca.pem: has no certificate: want certificates in PEM: ls -lL /tls/ca.pem"},
 		"Debian's haproxy":     {func(p *Proxy) { p.Taken = []Taken{{"shop", p.Config.Listeners[0].Bind[0], 7, "haproxy", "haproxy"}} }, "problem  proxy: haproxy (process 7, unit haproxy) accepts connections at 10.20.0.1:443 of the listener shop: that is not imbang's HAProxy, and takes a share of the listener's connections, or keeps it from starting: systemctl disable --now haproxy"},
 		"another program":      {func(p *Proxy) { p.Taken = []Taken{{"shop", p.Config.Listeners[0].Bind[0], 7, "socat", ""}} }, "problem  proxy: socat (process 7) accepts connections at 10.20.0.1:443 of the listener shop: the listener cannot be started beside it: ps -fp 7"},
 		"an absent address":    {func(p *Proxy) { p.Absent = []netip.Addr{netip.MustParseAddr("10.20.0.1")} }, "warning  proxy: listeners bind 10.20.0.1, which this host does not have, and which imbang neither adds nor moves here: no connection arrives at it: ip address add 10.20.0.1/32 dev DEV, or a group of the section vrrp"},
@@ -109,11 +112,12 @@ func TestGatherProxy(t *testing.T) {
 	write("good.pem", first, 0o600)
 	write("mixed.pem", first[:key(first)]+second[key(second):], 0o600)
 	write("open.pem", second, 0o644)
+	write("ca.pem", "", 0o600)
 	file := write("imbang.yaml", strings.ReplaceAll(`
 listeners:
   - name: shop
     bind: ["127.0.0.1:8443", "10.99.0.1:8443"]
-    tls: {certificates: [DIR/good.pem, DIR/mixed.pem, DIR/open.pem, DIR/none.pem]}
+    tls: {certificates: [DIR/good.pem, DIR/mixed.pem, DIR/open.pem, DIR/none.pem], client_ca: DIR/ca.pem}
     backend: web
   - {name: plain, bind: ["0.0.0.0:8080"], redirect: {scheme: https}}
 backends:
@@ -152,6 +156,9 @@ listen other
 	}
 	if want := []string{"good.pem first.example ", "mixed.pem  private key does not match public key", "open.pem second.example open", "none.pem  no such file or directory"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	if ca := path("ca.pem"); len(p.Unusable) != 1 || p.Unusable[ca] != ca+": has no certificate: want certificates in PEM" {
+		t.Errorf("%v", p.Unusable)
 	}
 	if !p.Alone || p.Status != nil || p.Version == "" || len(p.Mistakes) > 0 || !p.NoDaemon {
 		t.Errorf("%+v", p)

@@ -42,6 +42,10 @@ func read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
+	return readOpen(f, limit, func(fs.FileInfo) error { return nil })
+}
+
+func readOpen(f *os.File, limit int64, allowed func(fs.FileInfo) error) ([]byte, fs.FileInfo, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -50,6 +54,9 @@ func read(path string, limit int64) ([]byte, fs.FileInfo, error) {
 		return nil, info, syscall.EISDIR
 	case !info.Mode().IsRegular():
 		return nil, info, ErrNotRegular
+	}
+	if err := allowed(info); err != nil {
+		return nil, info, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(text)) > limit {

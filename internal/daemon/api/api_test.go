@@ -32,7 +32,7 @@ type fake struct {
 }
 
 func (f *fake) Status() (*Status, error) {
-	return &Status{PID: 7, Services: []Service{{Name: "web"}}, ReloadError: "imbang.yaml:3:5: wrong"}, f.refuse
+	return &Status{PID: 7, Services: []Service{{Name: "web"}}, ReloadError: "imbang.yaml:3:5: wrong", Proxy: &Proxy{Error: "raw: secret", PublicError: "raw"}}, f.refuse
 }
 
 func (f *fake) Plan(q PlanRequest) (*Plan, error) {
@@ -311,10 +311,10 @@ func TestPermissions(t *testing.T) {
 		return string(out)
 	}
 	got := ask("GET", "/v1/status")
-	if !strings.Contains(got, `"pid":7`) || strings.Contains(got, "imbang.yaml:3:5") || !strings.Contains(got, hidden) {
+	if !strings.Contains(got, `"pid":7`) || strings.Contains(got, "imbang.yaml:3:5") || strings.Contains(got, "secret") || !strings.Contains(got, `"error":"raw"`) || !strings.Contains(got, hidden) {
 		t.Error(got)
 	}
-	if s, err := At(path).Status(t.Context()); err != nil || s.ReloadError != "imbang.yaml:3:5: wrong" {
+	if s, err := At(path).Status(t.Context()); err != nil || s.ReloadError != "imbang.yaml:3:5: wrong" || s.Proxy.Error != "raw: secret" {
 		t.Errorf("root: %+v, %v", s, err)
 	}
 	for _, url := range []string{"/v1/order", "/v1/reload", "/v1/plan"} {

@@ -126,8 +126,13 @@ const hidden = "the configuration was refused; root and members of group " + Gro
 
 func (s *Endpoint) status(w http.ResponseWriter, r *http.Request) error {
 	st, err := s.daemon.Status()
-	if err == nil && st.ReloadError != "" && peerBy(r).class == ofOthers {
-		st.ReloadError = hidden
+	if err == nil && peerBy(r).class == ofOthers {
+		if st.ReloadError != "" {
+			st.ReloadError = hidden
+		}
+		if st.Proxy != nil {
+			st.Proxy.Error = st.Proxy.PublicError
+		}
 	}
 	return answer(w)(st, err)
 }

@@ -73,6 +73,8 @@ type Proxy struct {
 	Backends  []Service  `json:"backends"`
 	// Certificates are the files with certificates, as they are on the disk.
 	Certificates []Certificate `json:"certificates"`
+	// PublicError is Error for users who may not read the configuration, which it quotes.
+	PublicError string `json:"-"`
 }
 
 // Certificate is a file with certificates.

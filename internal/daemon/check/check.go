@@ -9,6 +9,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -26,14 +27,33 @@ type Target struct {
 	// Dial connects to the server the way the service's traffic goes; nil: directly. Its
 	// error is ErrInconclusive if a connection would not have gone that way.
 	Dial func(ctx context.Context, server netip.AddrPort) (net.Conn, error)
+	// Proxy is the version of the PROXY protocol with which connections begin, since the server
+	// expects it of all; 0: none.
+	Proxy int
 }
 
 // Dialer connects to servers. It sends no keep-alive probes: the connections of checks
 // are short, and each option of a socket is a system call.
 var Dialer = net.Dialer{KeepAlive: -1}
 
+// proxyHeaders, by version, are of a connection that has no client but who made it.
+var proxyHeaders = map[int]string{1: "PROXY UNKNOWN\r\n", 2: "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"}
+
 // dial connects to the target's address and port by TCP.
 func (t Target) dial(ctx context.Context) (net.Conn, error) {
+	conn, err := t.connect(ctx)
+	if err != nil || t.Proxy == 0 {
+		return conn, err
+	}
+	// So few bytes have room in a new socket: it does not block.
+	if _, err := io.WriteString(conn, proxyHeaders[t.Proxy]); err != nil {
+		hangUp(conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (t Target) connect(ctx context.Context) (net.Conn, error) {
 	if t.Dial != nil {
 		return t.Dial(ctx, t.Addr)
 	}

@@ -123,6 +123,9 @@ func (c *layer7Checker) serverTLS(at string, d *serverTLSDoc) *l7.ServerTLS {
 	case !verify && d.CA != "":
 		c.refuse(at+".ca", "is used only to verify: remove it, or verify: false")
 	case d.CA != "":
+		if d.ServerName == "" {
+			c.warn(at+".ca", "servers are verified by the name that the client asks for (Host), so clients choose it: write server_name, the name in the servers' certificates")
+		}
 		out.CA = c.file(at+".ca", d.CA, "certificate authorities")
 	}
 	if d.ServerName != "" && !isHost(out.Name) {

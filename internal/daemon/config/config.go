@@ -132,6 +132,7 @@ type Service struct {
 	Quorum, Hysteresis   int
 	QuorumUp, QuorumDown []string
 	DrainDeadline        time.Duration // 0: none
+	SendProxy            int           // version of the PROXY protocol that the servers expect; 0: none
 }
 
 // ID names a service.

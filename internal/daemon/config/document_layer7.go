@@ -11,16 +11,16 @@ type listenerDoc struct {
 	HTTP2          *bool             `yaml:"http2" jsonschema_description:"HTTP/2 beside HTTP/1: negotiated with tls, otherwise by prior knowledge; default true with tls, otherwise false"`
 	HTTP3          bool              `yaml:"http3" jsonschema_description:"HTTP/3 at the same ports of UDP; requires tls, and a HAProxy with QUIC, which Debian 12 does not have; default false"`
 	AcceptProxy    []string          `yaml:"accept_proxy" jsonschema_description:"networks whose connections begin with a PROXY protocol header, such as [10.0.0.0/8]; default none"`
-	ForwardedFor   *bool             `yaml:"forwarded_for" jsonschema_description:"add X-Forwarded-For and X-Forwarded-Proto to requests, in place of those that clients send; default true"`
-	TrustedProxies []string          `yaml:"trusted_proxies" jsonschema_description:"networks of proxies whose X-Forwarded headers are kept, with the client's address behind theirs; default none"`
-	Monitor        *monitorDoc       `yaml:"monitor" jsonschema_description:"path by which a director checks this host; default none"`
+	ForwardedFor   *bool             `yaml:"forwarded_for" jsonschema_description:"add X-Forwarded-For and X-Forwarded-Proto to requests, in place of those that clients send, and remove their Forwarded, X-Real-IP and all others that begin with X-Forwarded, also with _ for -; default true"`
+	TrustedProxies []string          `yaml:"trusted_proxies" jsonschema_description:"networks of proxies whose headers of this kind are kept, with the address of the proxy behind theirs. The last address that they have in X-Forwarded-For is the client: for match.sources, limits.requests, balance: source, send_proxy, the access log and src in raw lines; one in another form, such as unknown or an IPv6 address with a port, is 0.0.0.0; default none"`
+	Monitor        *monitorDoc       `yaml:"monitor" jsonschema_description:"path by which a director checks this host. Requests for it are neither limited by limits.requests nor logged, so that directors are not kept from checking; default none"`
 	Limits         limitsDoc         `yaml:"limits" jsonschema_description:"of clients"`
 	Timeouts       clientTimeoutsDoc `yaml:"timeouts" jsonschema_description:"of clients; those of servers are in the backends"`
 	Headers        []headerChangeDoc `yaml:"headers" jsonschema_description:"changes of headers of all requests and replies, in this order"`
 	Routes         []routeDoc        `yaml:"routes" jsonschema_description:"a request takes the first route that it matches, otherwise the listener's own backend, redirect or reply"`
 	TargetDoc      `yaml:",inline"`
 	Log            *logDoc  `yaml:"log" jsonschema_description:"access log; default none"`
-	Raw            []string `yaml:"raw" jsonschema_description:"lines of HAProxy's language for the listener's frontend, for what has no key; no sections, and nothing that has a key"`
+	Raw            []string `yaml:"raw" jsonschema_description:"lines of HAProxy's language for the listener's frontend, for what has no key; no sections, nothing that has a key, and no names that begin with imbang-"`
 }
 
 // TargetDoc is what becomes of a request. The YAML library decodes exported types alone into
@@ -51,7 +51,7 @@ type listenerTLSDoc struct {
 	StrictSNI    bool     `yaml:"strict_sni" jsonschema_description:"refuse these clients instead; default false"`
 	MinVersion   string   `yaml:"min_version" jsonschema_description:"lowest version of TLS: 1.2 or 1.3; default 1.2" jsonschema:"oneof_type=string;number"`
 	Ciphers      string   `yaml:"ciphers" jsonschema_description:"cipher suites of TLS 1.2, as openssl ciphers has them; default HAProxy's"`
-	ClientCA     string   `yaml:"client_ca" jsonschema_description:"absolute path of certificate authorities (PEM): clients need a certificate of one; default none"`
+	ClientCA     string   `yaml:"client_ca" jsonschema_description:"absolute path of certificate authorities (PEM): clients need a certificate of one. If there are more listeners with tls, clients of TLS 1.2 without tickets cannot resume sessions at any of them; default none"`
 	HSTS         string   `yaml:"hsts" jsonschema_description:"time for which browsers use HTTPS alone (Strict-Transport-Security), such as 180 d; default none"`
 }
 
@@ -94,10 +94,10 @@ type routeDoc struct {
 }
 
 type matchDoc struct {
-	Hosts        []string         `yaml:"hosts" jsonschema_description:"names, without port, one of which is the request's: shop.example, or *.shop.example for all names below it"`
-	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths"`
+	Hosts        []string         `yaml:"hosts" jsonschema_description:"names, without port, one of which is the request's, in which case and a dot at the end make no difference: shop.example, or *.shop.example for all names below it"`
+	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths. They are compared as servers understand them, and passed on as they are sent: %61 is a, and one or more of / and \\ in any spelling, also as %2F and %5C, are one /; without the query, and case makes a difference. Where a route of a listener has a condition on paths, requests whose path has a segment . or .. in any spelling (which clients resolve), %00 or a % without two digits get the status 400"`
 	PathPrefixes []string         `yaml:"path_prefixes" jsonschema_description:"beginnings of paths, by whole segments: /api is the beginning of /api and /api/x, not of /apis"`
-	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path, such as /img/[0-9]+[.]png"`
+	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path in the form in which paths are compared, that is decoded, such as /img/[0-9]+[.]png; repetitions of repetitions, as ([a-z]+)*, are refused. Where all else of the match is true, and the path begins as the expression does, paths longer than 2048 bytes get the status 414, and with repeated groups those longer than 512, or less if these have groups within"`
 	Methods      []string         `yaml:"methods" jsonschema_description:"such as [GET, HEAD]"`
 	Headers      []headerMatchDoc `yaml:"headers" jsonschema_description:"all of which must be true"`
 	Sources      []string         `yaml:"sources" jsonschema_description:"networks of clients, such as [10.0.0.0/8]"`
@@ -120,7 +120,7 @@ type backendDoc struct {
 	Header        string             `yaml:"header" jsonschema_description:"name of the header, for balance: header"`
 	Protocol      string             `yaml:"protocol" jsonschema_description:"to the servers: http/1.1 or h2, which gRPC requires; default http/1.1" jsonschema:"enum=http/1.1,enum=h2"`
 	TLS           *serverTLSDoc      `yaml:"tls" jsonschema_description:"TLS to the servers; without it, plain"`
-	SendProxy     string             `yaml:"send_proxy" jsonschema_description:"version of the PROXY protocol that connections to servers begin with; default none" jsonschema:"enum=v1,enum=v2"`
+	SendProxy     string             `yaml:"send_proxy" jsonschema_description:"version of the PROXY protocol that connections to servers begin with, those of checks of the same port as well; default none" jsonschema:"enum=v1,enum=v2"`
 	Cookie        *cookieDoc         `yaml:"cookie" jsonschema_description:"keeps clients at their server; default none"`
 	Retries       *int               `yaml:"retries" jsonschema_description:"of connections that fail, and of requests as retry_on says, 0 to 100; default 3"`
 	Redispatch    *bool              `yaml:"redispatch" jsonschema_description:"a retry takes another server; default true"`
@@ -137,7 +137,7 @@ type backendDoc struct {
 type serverTLSDoc struct {
 	Verify     *bool  `yaml:"verify" jsonschema_description:"verify the servers' certificates, which requires ca; default true"`
 	CA         string `yaml:"ca" jsonschema_description:"absolute path of the certificate authorities (PEM) to verify with"`
-	ServerName string `yaml:"server_name" jsonschema_description:"name in the handshake (SNI), and the one that is verified; default the request's host"`
+	ServerName string `yaml:"server_name" jsonschema_description:"name in the handshake (SNI), and the one that is verified; default the request's host, which clients choose"`
 	ClientCert string `yaml:"client_cert" jsonschema_description:"absolute path of a client certificate and its key, in one file (PEM); default none"`
 }
 
@@ -158,7 +158,7 @@ type serverTimeoutsDoc struct {
 }
 
 type backendServerDoc struct {
-	Name           string    `yaml:"name" jsonschema_description:"for commands, metrics and the cookie; default address and port"`
+	Name           string    `yaml:"name" jsonschema_description:"for commands, metrics and the cookie; default address and port, and in the cookie a number in place of these"`
 	Address        string    `yaml:"address" jsonschema_description:"required; address and port, such as 172.16.0.2:8080"`
 	Weight         *int      `yaml:"weight" jsonschema_description:"0 to 256; default 1, but 100 for all servers of a backend with balance source, uri, header or random if none of them has a weight: their shares are as exact as weights are large, with 1 within a third and with 100 within a few percent"`
 	MaxConnections int       `yaml:"max_connections" jsonschema_description:"at the same time: further requests wait; default no limit"`

@@ -186,6 +186,17 @@ backends:
 	}
 }
 
+// Without server_name, clients choose the name by which servers are verified.
+func TestVerifiedByHost(t *testing.T) {
+	const text = "listeners: [{name: a, bind: [\"10.0.0.1:80\"], backend: b}]\nbackends: [{name: b, tls: {ca: /etc/ca.pem%s}, servers: [{address: \"10.0.0.8:443\"}]}]\n"
+	for more, want := range map[string]int{"": 1, ", server_name: b.example": 0} {
+		c, err := readText(fmt.Sprintf(text, more))
+		if err != nil || len(c.Warnings) != want || want > 0 && !strings.Contains(c.Warnings[0], "x.yaml:2:32: backends[0].tls.ca: servers are verified by the name that the client asks for") {
+			t.Errorf("%q: %v, %+v", more, err, c)
+		}
+	}
+}
+
 // What HAProxy checks itself is the first of the checks that it can make.
 func TestEngineChecks(t *testing.T) {
 	warnings := []string{"x.yaml:3:30: backends[0].checks: HAProxy can make none of these, so without imbang run the servers of b stay as they are: add one of kind tcp, tls or http, or write proxy.fallback: 0 s"}

@@ -12,7 +12,7 @@ import (
 func (c *layer7Checker) pools() (pools []Service) {
 	for _, b := range c.out.Backends {
 		p := Service{
-			Backend: b.Name, Name: operator.ServiceID{Backend: b.Name}.String(), OnFailure: Quiesce, AllDown: Refuse, Quorum: 1, DrainDeadline: b.DrainDeadline,
+			Backend: b.Name, Name: operator.ServiceID{Backend: b.Name}.String(), OnFailure: Quiesce, AllDown: Refuse, Quorum: 1, DrainDeadline: b.DrainDeadline, SendProxy: b.SendProxy,
 		}
 		for _, s := range b.Servers {
 			p.Servers = append(p.Servers, Server{

@@ -46,6 +46,11 @@ var directiveForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCom
 // maxRaw bounds a line [characters].
 const maxRaw = 2000
 
+// ownName is a name that imbang renders. One of an ACL would add to what is rendered.
+var ownName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(^|[\s"'\\!{])imbang-|\b(txn|sess|req|res|proc)\.imbang_`)
+})
+
 // raw are lines in the engine's own language, which stay in their section. Whether they are
 // right otherwise, HAProxy itself says.
 func (c *checker) raw(at string, lines []string, own map[string]string) []string {
@@ -78,6 +83,9 @@ func rawProblem(line, at string, own map[string]string) string {
 		return all[0] + " begins a section: want directives of the section that these lines are a part of"
 	case !closed(line):
 		return "has a quote that is not closed, or ends in a backslash: correct it"
+	}
+	if ownName().MatchString(line) {
+		return "has a name that begins with imbang-, which are imbang's own: want another one"
 	}
 	directive := all[0]
 	key, is := own[directive]

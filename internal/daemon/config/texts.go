@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"imbang/internal/daemon/l7"
 )
 
 // What becomes a part of the engine's configuration has forms that cannot end a word or a line
@@ -46,10 +48,17 @@ func (c *checker) urlPath(at, text, example string) string {
 		c.refuse(at, "%q: want a path that begins with /, without spaces, ? and #, other characters as %%20, such as %s", text, example)
 	case strings.Contains(text, "//"):
 		c.refuse(at, "%q has an empty segment: remove one of the slashes", text)
+	case !isNormal(text):
+		c.refuse(at, "%q has a segment . or .., or %%00, which no request has: remove it", text)
 	case len(text) > maxText:
 		c.refuse(at, "longer than %d characters: want a shorter text", maxText)
 	}
 	return text
+}
+
+func isNormal(path string) bool {
+	_, err := l7.NormalPath(path)
+	return err == nil
 }
 
 // prefix is a path of whole segments; empty: none.
@@ -79,7 +88,8 @@ func isLine(text string) bool {
 	return text == strings.TrimSpace(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// expression is a regular expression that means the same to RE2 and PCRE.
+// expression is a regular expression that means the same to RE2 and PCRE, as far as PCRE does not
+// give up: see l7.Ambiguous.
 func (c *checker) expression(at, text string) string {
 	if text == "" && !c.tree.Has(at) {
 		return ""
@@ -90,6 +100,8 @@ func (c *checker) expression(at, text string) string {
 		c.refuse(at, `%q has \Q: write \ before each character that is meant`, text) // it would quote what HAProxy gets behind it
 	} else if _, err := regexp.Compile(text); err != nil {
 		c.refuse(at, "%q is not a regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	} else if l7.Ambiguous(text) {
+		c.refuse(at, "%q repeats what repeats itself, as (a*)* does, which HAProxy may give up: write it with one repetition, or with a character between, such as (/[a-z]+)*", text)
 	}
 	return text
 }

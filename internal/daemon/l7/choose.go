@@ -29,7 +29,8 @@ type Step struct {
 }
 
 // Choose is what becomes of a request: the target, the route that leads there (nil: none, it is the
-// listener's default), and the routes that were tried, in their order.
+// listener's default), and the routes that were tried, in their order. It is for requests that the
+// listener does not refuse.
 func (l *Listener) Choose(r *Request) (Target, *Route, []Step) {
 	var steps []Step
 	for i := range l.Routes {
@@ -52,6 +53,7 @@ func (m *Match) unmet(r *Request) string {
 	if at, port, found := cutLast(host, ":"); found && strings.Trim(port, "0123456789") == "" && !strings.HasSuffix(at, ":") {
 		host = at
 	}
+	host = strings.TrimRight(host, ".")
 	switch {
 	case len(m.Hosts) > 0 && !slices.ContainsFunc(m.Hosts, func(one string) bool { return coversHost(one, host) }):
 		return fmt.Sprintf("the host is not %s", alternatives(m.Hosts))
@@ -81,7 +83,13 @@ func (m *Match) matchesPath(path string) bool {
 	if len(m.Paths)+len(m.PathPrefixes) == 0 && m.PathRegex == "" {
 		return true
 	}
-	return slices.Contains(m.Paths, path) || slices.ContainsFunc(m.PathPrefixes, func(p string) bool { return BelowPrefix(path, p) }) ||
+	normal := func(p string) string {
+		p, _ = NormalPath(p) // "" matches nothing: the request is refused
+		return p
+	}
+	path = normal(path)
+	return slices.ContainsFunc(m.Paths, func(p string) bool { return path == normal(p) }) ||
+		slices.ContainsFunc(m.PathPrefixes, func(p string) bool { return BelowPrefix(path, normal(p)) }) ||
 		m.PathRegex != "" && wholly(m.PathRegex, path)
 }
 
@@ -109,7 +117,7 @@ func (h *HeaderMatch) matches(header http.Header) bool {
 		return len(values) > 0
 	}
 	for _, line := range values {
-		for _, one := range append(strings.Split(line, ","), line) {
+		for _, one := range append(listItems(line), line) {
 			one = strings.TrimSpace(one)
 			if h.Regex != "" && wholly(h.Regex, one) || h.Regex == "" && one == h.Value {
 				return true

@@ -39,8 +39,9 @@ type Listener struct {
 	// AcceptProxy are the networks whose connections begin with a PROXY protocol header
 	// (versions 1 and 2).
 	AcceptProxy []netip.Prefix
-	// ForwardedFor adds X-Forwarded-For and X-Forwarded-Proto; those of clients are removed
-	// unless they come from TrustedProxies.
+	// ForwardedFor adds X-Forwarded-For and X-Forwarded-Proto; those of clients and their likes are removed
+	// unless they come from TrustedProxies. Then the client is the last address of X-Forwarded-For,
+	// for everything but the limits of connections.
 	ForwardedFor   bool
 	TrustedProxies []netip.Prefix
 	// Monitor is a path that replies 200 while MonitorBackends of the listener's backends have
@@ -117,11 +118,11 @@ type Route struct {
 }
 
 // Match is a condition: a request matches if it matches one alternative of each field that is
-// not empty. Paths, PathPrefixes and PathRegex together are one field. Paths are compared as
-// they are sent, without the query. Regular expressions are those of Go (package regexp)
+// not empty. Paths, PathPrefixes and PathRegex together are one field. Paths are compared in
+// the form of NormalPath, without the query. Regular expressions are those of Go (package regexp)
 // without \Q, and are for whole texts. The zero value matches every request.
 type Match struct {
-	Hosts        []string // exact, or *.example.org for one label or more; in lower case; requests' without case and port
+	Hosts        []string // exact, or *.example.org for one label or more; in lower case; requests' without case, port and a dot at their end
 	Paths        []string // exact
 	PathPrefixes []string // whole segments: /api matches /api and /api/x, not /apis
 	PathRegex    string

@@ -5,7 +5,7 @@
 // A Keeper has a goroutine of its own, which carries out the latest that is wanted: what takes
 // HAProxy long keeps neither the daemon's loop nor the kernel's table waiting. Each step
 //
-//  1. copies certificates that are readable and whole (certificates.go): a file that is damaged
+//  1. copies certificates, authorities and pages that are whole (certificates.go): a file that is damaged
 //     keeps the last good one in use;
 //  2. renders the configuration with the states of all servers, and publishes it (package
 //     supervise), so that whatever starts or reloads HAProxy from then on has them;
@@ -52,6 +52,7 @@ type Wanted struct {
 type Options struct {
 	Dir     string // of package place
 	Program string // "": haproxy of PATH
+	State   string // directory of what survives a reboot; "": nothing does
 	Log     *slog.Logger
 }
 
@@ -120,6 +121,10 @@ func New(o Options) *Keeper {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	k := &Keeper{Options: o, cancel: cancel, ended: make(chan struct{}), wake: make(chan struct{}, 1), certificates: newCertificates(o.Dir)}
+	supervise.SweepChecks(o.Dir, time.Now())
+	if o.State != "" {
+		k.certificates.saved, k.certificates.saves = Saved(o.State), true
+	}
 	go k.run(ctx)
 	return k
 }
@@ -202,7 +207,10 @@ func (k *Keeper) run(ctx context.Context) {
 		}
 		// What stops any of it, such as a file system that does not reply, stops no verdict.
 		err := k.during(ctx, w, number, func() error {
-			changed, err := k.certificates.look(w.Config), error(nil)
+			changed, err := k.certificates.look(k.configurations(w)...), error(nil)
+			if changed {
+				clear(k.refused) // it may have been a file
+			}
 			due := number != done || k.Status().Problem != ""
 			if k.strayed(ctx, due) {
 				k.loaded, changed = nil, true
@@ -328,13 +336,13 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 	if err != nil {
 		return incomplete(err)
 	}
-	plan, published := k.plan(files, w)
+	plan, published := k.plan(config, files, w)
 	if len(plan.Reload) > 0 && !published {
 		checking, cancel := context.WithTimeout(ctx, checkTime)
 		defer cancel()
 		if _, err := haproxy.Check(checking, k.Program, config, w.States, k.options(w.Draining)); err != nil {
 			if errors.As(err, new(*haproxy.Refusal)) {
-				return refusal(err, time.Now().Add(refusedTime))
+				return refusal(k.certificates.originals(err), time.Now().Add(refusedTime))
 			}
 			return err // it is tried again
 		}
@@ -344,7 +352,7 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 		if files, err = k.render(config, w); err != nil {
 			return err
 		}
-		plan, published = k.plan(files, w)
+		plan, published = k.plan(config, files, w)
 	}
 	if !published {
 		if err := publish(k.Dir, files); err != nil {
@@ -355,7 +363,7 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 }
 
 // plan is what leads to what is wanted, and whether its files are published already.
-func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) {
+func (k *Keeper) plan(used *l7.Config, files []file, w *Wanted) (p runtime.Plan, published bool) {
 	published = isPublished(k.Dir, files)
 	to := runtime.Side{Config: w.Config, States: w.States}
 	from := k.loaded
@@ -364,7 +372,8 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 	}
 	switch {
 	case from != nil:
-		p = runtime.Changes(from.Side, to, k.version, haproxy.Arguments(k.version))
+		p = runtime.Changes(from.Side, to, k.version, k.arguments(used))
+		p.Reload = append(p.Reload, k.certificates.unloaded(files, k.Dir)...)
 		if k.loaded == nil || k.unsure {
 			// The last daemon may have been killed before HAProxy had followed.
 			p.Commands = append(append(p.Commands, states(w, nil)...), drainNode(w.Draining)...)
@@ -384,6 +393,28 @@ func (k *Keeper) plan(files []file, w *Wanted) (p runtime.Plan, published bool) 
 		p.Reload = []string{"it is not what was published last"}
 	}
 	return p, published
+}
+
+// arguments are those of servers by the configuration that names the copies of files.
+func (k *Keeper) arguments(used *l7.Config) func(*l7.Backend, *l7.Server) []string {
+	of := haproxy.Arguments(k.version)
+	return func(b *l7.Backend, s *l7.Server) []string {
+		for i := range used.Backends {
+			if used.Backends[i].Name == b.Name {
+				return of(&used.Backends[i], s)
+			}
+		}
+		return of(b, s)
+	}
+}
+
+// configurations are those whose files are copied: what is wanted, and what HAProxy has and may go on
+// with.
+func (k *Keeper) configurations(w *Wanted) []*l7.Config {
+	if k.loaded == nil || k.loaded.Config == w.Config {
+		return []*l7.Config{w.Config}
+	}
+	return []*l7.Config{w.Config, k.loaded.Config}
 }
 
 // states are the commands that set the states of some servers; nil: of all.

@@ -4,12 +4,32 @@ package carry
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/haproxy"
+	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/readfile"
 )
+
+// Unusable are the files of a configuration that cannot be used, with the reasons.
+func Unusable(c *l7.Config) map[string]error {
+	errs := map[string]error{}
+	for path, of := range sources(c) {
+		text, _, err := readfile.Owned(path, maxCertificate)
+		if err == nil {
+			if err = of.validate(text, haproxy.MostOfPage(c)); err != nil {
+				err = fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		if err != nil {
+			errs[path] = err
+		}
+	}
+	return errs
+}
 
 // Check has HAProxy check a configuration as a Keeper of a directory would have it carried out: with
 // the last good copy of a certificate that is damaged. It changes nothing.
@@ -24,7 +44,7 @@ func Check(ctx context.Context, dir, program string, c *l7.Config) (warnings []s
 	if err != nil {
 		return nil, err
 	}
-	own, err := os.MkdirTemp("", "imbang-certificates-")
+	own, err := os.MkdirTemp(supervise.Checks(dir), "imbang-certificates-")
 	if err != nil {
 		return nil, err
 	}
@@ -32,10 +52,14 @@ func Check(ctx context.Context, dir, program string, c *l7.Config) (warnings []s
 	fresh := newCertificates(own)
 	fresh.look(c)
 	last := newCertificates(dir)
-	last.wrong = fresh.wrong
+	last.wrong, last.kinds = fresh.wrong, fresh.kinds
 	c, err = fresh.useBut(c, last)
 	if err != nil {
 		return nil, err
 	}
-	return haproxy.Check(ctx, program, c, nil, options(dir, v, false))
+	warnings, err = haproxy.Check(ctx, program, c, nil, options(dir, v, false))
+	if err != nil {
+		err = last.originals(fresh.originals(err))
+	}
+	return warnings, err
 }

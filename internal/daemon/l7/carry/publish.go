@@ -5,6 +5,7 @@ package carry
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -21,6 +22,7 @@ func (k *Keeper) options(draining bool) haproxy.Options { return options(k.Dir, 
 func options(dir string, v haproxy.Version, draining bool) haproxy.Options {
 	return haproxy.Options{
 		Version: v, Directory: supervise.Loaded(dir), Socket: supervise.RuntimeSocket(dir), Chroot: supervise.Root(dir), Draining: draining,
+		Temporary: supervise.Checks(dir),
 	}
 }
 
@@ -89,9 +91,12 @@ func publish(dir string, files []file) error {
 	return supervise.Publish(dir, at)
 }
 
+// Saved is the directory of the copies of files that survive a reboot, in a state directory.
+func Saved(state string) string { return filepath.Join(state, "certificates") }
+
 // First publishes a configuration whose servers have no states yet, for a HAProxy that is started
 // before the daemon.
-func First(ctx context.Context, dir, program string, c *l7.Config) error {
+func First(ctx context.Context, dir, state, program string, c *l7.Config, log *slog.Logger) error {
 	if program == "" {
 		program = "haproxy"
 	}
@@ -100,7 +105,11 @@ func First(ctx context.Context, dir, program string, c *l7.Config) error {
 		return err
 	}
 	certificates := newCertificates(dir)
+	certificates.saved = Saved(state)
 	certificates.look(c)
+	for path, problem := range certificates.problems() {
+		log.Error("a file of the configuration cannot be used", "file", path, "problem", problem)
+	}
 	copied, err := certificates.use(c)
 	if err != nil {
 		return err

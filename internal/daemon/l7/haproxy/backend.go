@@ -25,6 +25,7 @@ func (r *render) backend(b *l7.Backend) {
 	r.retries(b)
 	r.serverTimeouts(b)
 	r.cookie(b.Cookie)
+	r.verified(b)
 	r.raw(b.Raw, false)
 	if b.Maintenance != nil {
 		r.reply(b.Maintenance, "if { nbsrv eq 0 }")
@@ -32,6 +33,14 @@ func (r *render) backend(b *l7.Backend) {
 	r.check(b.Check)
 	for i := range b.Servers {
 		r.server(b, &b.Servers[i])
+	}
+}
+
+// verified refuses requests by whose host servers are to be verified, and which have none: HAProxy
+// would accept every certificate of the authority.
+func (r *render) verified(b *l7.Backend) {
+	if b.TLS != nil && b.TLS.CA != "" && b.TLS.Name == "" {
+		r.line("http-request deny deny_status 400 unless { req.fhdr(Host),host_only -m len 1:4096 }")
 	}
 }
 

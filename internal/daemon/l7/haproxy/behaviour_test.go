@@ -261,10 +261,16 @@ func TestForwardedFor(t *testing.T) {
 	p.start(t, web(all, func(l *l7.Listener, _ *l7.Backend) {
 		l.ForwardedFor, l.TrustedProxies = true, prefixesOf("127.5.0.0/16")
 	}), nil, nil)
+	// Others that servers take for those of proxies; some take _ for -.
+	others := []string{"X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Prefix", "X-Real-Ip", "X_forwarded_for", "X-Forwarded_proto", "X_real_ip"}
 	claim := func(r *http.Request) {
+		r.Header.Set("X-Realm", "of no proxy")
 		r.Header.Set("X-Forwarded-For", "192.0.2.1")
 		r.Header.Set("X-Forwarded-Proto", "https")
 		r.Header.Set("Forwarded", "for=192.0.2.1")
+		for _, name := range others {
+			r.Header[name] = []string{"192.0.2.1"}
+		}
 	}
 	for _, m := range []struct {
 		from, addresses, proto, forwarded string
@@ -279,6 +285,14 @@ func TestForwardedFor(t *testing.T) {
 		h := last().Header
 		if a := strings.Join(h.Values("X-Forwarded-For"), ","); a != m.addresses || strings.Join(h.Values("X-Forwarded-Proto"), ",") != m.proto || h.Get("Forwarded") != m.forwarded {
 			t.Errorf("from %s: %q, %q, %q", m.from, a, h.Values("X-Forwarded-Proto"), h.Get("Forwarded"))
+		}
+		for _, name := range others {
+			if got := h.Get(name); got != m.forwarded[min(4, len(m.forwarded)):] {
+				t.Errorf("from %s: %s is %q", m.from, name, got)
+			}
+		}
+		if m.change != nil && h.Get("X-Realm") == "" {
+			t.Errorf("from %s: X-Realm is removed", m.from)
 		}
 	}
 }
@@ -422,6 +436,24 @@ func TestLimits(t *testing.T) {
 		}
 		if got := post(t, "", 1, true, 20000); got != 431 {
 			t.Errorf("20000 bytes: %d", got)
+		}
+	})
+	t.Run("body's time", func(t *testing.T) {
+		p.start(t, web(all, func(l *l7.Listener, _ *l7.Backend) { l.Timeouts.Body = 200 * time.Millisecond }), nil, nil)
+		for _, header := range []string{"", "Upgrade: x\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n"} {
+			for _, body := range []string{"Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n"} {
+				c, err := p.dial("", at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.SetDeadline(time.Now().Add(2 * time.Second))
+				io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+header+body+"\r\n")
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil || resp.StatusCode != 408 {
+					t.Errorf("%q without its body: %v, %v", header+body, resp, err)
+				}
+				c.Close()
+			}
 		}
 	})
 	t.Run("rate", func(t *testing.T) {
@@ -625,12 +657,20 @@ func TestWebSocket(t *testing.T) {
 			}()
 		}
 	}()
-	p.start(t, web(servers(1), func(l *l7.Listener, b *l7.Backend) {
+	for _, draining := range []bool{false, true} {
+		t.Run(fmt.Sprintf("draining %v", draining), func(t *testing.T) { webSocket(t, p, draining) })
+	}
+}
+
+func webSocket(t *testing.T, p *place, draining bool) {
+	t.Helper()
+	_, stop := p.start(t, web(servers(1), func(l *l7.Listener, b *l7.Backend) {
 		l.HTTP2 = true
-		l.Timeouts = l7.Timeouts{Client: 300 * time.Millisecond}
+		l.Timeouts = l7.Timeouts{Client: 300 * time.Millisecond, Body: 5 * time.Second}
 		b.Timeouts = l7.ServerTimeouts{Server: 300 * time.Millisecond, Tunnel: 10 * time.Second}
 		l.Limits.Body = 1000
-	}), nil, nil)
+	}), nil, func(o *Options) { o.Draining = draining })
+	defer stop()
 	c, err := p.dial("", at)
 	if err != nil {
 		t.Fatal(err)
@@ -640,7 +680,7 @@ func TestWebSocket(t *testing.T) {
 	io.WriteString(c, "GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
 	r := bufio.NewReader(c)
 	resp, err := http.ReadResponse(r, nil)
-	if err != nil || resp.StatusCode != 101 {
+	if err != nil || resp.StatusCode != 101 || !strings.EqualFold(strings.Join(resp.Header["Connection"], ","), "upgrade") {
 		t.Fatal(resp, err)
 	}
 	for _, pause := range []time.Duration{0, 700 * time.Millisecond} {

@@ -22,7 +22,7 @@ import (
 // object and what HAProxy says; warnings are what it says of a configuration that it accepts. It is a
 // *Refusal if that is why HAProxy does not accept it, and not that the check could not be made.
 func Check(ctx context.Context, program string, c *l7.Config, states l7.States, o Options) (warnings []string, err error) {
-	dir, err := os.MkdirTemp("", "imbang-haproxy-")
+	dir, err := os.MkdirTemp(o.Temporary, "imbang-haproxy-")
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func Check(ctx context.Context, program string, c *l7.Config, states l7.States, 
 		return warnings, nil
 	}
 	if len(alerts) == 0 {
-		return nil, fmt.Errorf("%s -c: %w: %s", program, err, strings.TrimSpace(out.String()))
+		return nil, fmt.Errorf("%s -c: %w: HAProxy: %s", program, err, strings.TrimSpace(out.String()))
 	}
 	var errs []error
 	for _, a := range alerts {

@@ -26,15 +26,15 @@ func TestMessagesName(t *testing.T) {
 	}{
 		"raw of a listener": {
 			func(l *l7.Listener, _ *l7.Backend) { l.Raw = []string{"option httplog", "foo bar"} },
-			`listener web, raw line 2 ("foo bar"): HAProxy: unknown keyword 'foo' in 'frontend' section`,
+			`listener web, raw line 2: HAProxy: unknown keyword 'foo' in 'frontend' section`,
 		},
 		"raw of a backend": {
 			func(_ *l7.Listener, b *l7.Backend) { b.Raw = []string{"balance nothing"} },
-			`backend web, raw line 1 ("balance nothing"): HAProxy: balance only supports 'roundrobin',`,
+			`backend web, raw line 1: HAProxy: balance only supports 'roundrobin',`,
 		},
 		"quotes of raw": {
 			func(_ *l7.Listener, b *l7.Backend) { b.Raw = []string{"# fine", "http-request set-header a 'b"} },
-			`backend web, raw line 2 ("http-request set-header a 'b"): HAProxy: unmatched quote at position 31: http-request set-header a 'b ^`,
+			`backend web, raw line 2: HAProxy: unmatched quote at position 31: http-request set-header a 'b ^`,
 		},
 		"certificate that is not there": {
 			func(l *l7.Listener, _ *l7.Backend) {
@@ -108,22 +108,22 @@ func TestRefusals(t *testing.T) {
 		`listener web: tls.min_version "1.1": use 1.2 or 1.3`: func(_ *l7.Config, l *l7.Listener, _ *l7.Backend) {
 			l.TLS = &l7.TLS{Certificates: []string{"/a.pem"}, MinVersion: "1.1"}
 		},
-		`listener web, raw line 1 ("backend evil"): begins a section: only lines within the section are allowed`: func(_ *l7.Config, l *l7.Listener, _ *l7.Backend) {
+		`listener web, raw line 1: begins a section: only lines within the section are allowed`: func(_ *l7.Config, l *l7.Listener, _ *l7.Backend) {
 			l.Raw = []string{"backend evil"}
 		},
-		`backend web, raw line 1 ("\"frontend\" evil"): begins a section: only lines within the section are allowed`: func(_ *l7.Config, _ *l7.Listener, b *l7.Backend) {
+		`backend web, raw line 1: begins a section: only lines within the section are allowed`: func(_ *l7.Config, _ *l7.Listener, b *l7.Backend) {
 			b.Raw = []string{`"frontend" evil`}
 		},
-		`backend web, raw line 1 ("a\nglobal"): has a line break or NUL: write one line for each`: func(_ *l7.Config, _ *l7.Listener, b *l7.Backend) {
+		`backend web, raw line 1: has a line break or NUL: write one line for each`: func(_ *l7.Config, _ *l7.Listener, b *l7.Backend) {
 			b.Raw = []string{"a\nglobal"}
 		},
-		`backend web, raw line 1 (".if 0"): is a condition of HAProxy's preprocessor: write the lines without it`: func(_ *l7.Config, _ *l7.Listener, b *l7.Backend) {
+		`backend web, raw line 1: is a condition of HAProxy's preprocessor: write the lines without it`: func(_ *l7.Config, _ *l7.Listener, b *l7.Backend) {
 			b.Raw = []string{".if 0"}
 		},
-		`proxy, raw line 1 ("  user root"): belongs to imbang: use proxy.user`: func(c *l7.Config, _ *l7.Listener, _ *l7.Backend) {
+		`proxy, raw line 1: belongs to imbang: use proxy.user`: func(c *l7.Config, _ *l7.Listener, _ *l7.Backend) {
 			c.Engine.Raw = []string{"  user root"}
 		},
-		`proxy, raw line 1 ("chroot /"): belongs to imbang: remove it`: func(c *l7.Config, _ *l7.Listener, _ *l7.Backend) {
+		`proxy, raw line 1: belongs to imbang: remove it`: func(c *l7.Config, _ *l7.Listener, _ *l7.Backend) {
 			c.Engine.Raw = []string{"chroot /"}
 		},
 		`backend web: HAProxy 2.6.12-1+deb12u4 cannot retry on 429: remove it from retry_on`:               func(_ *l7.Config, _ *l7.Listener, b *l7.Backend) { b.RetryOn = []string{"429"} },

@@ -23,7 +23,7 @@ func (r *render) connections(l *l7.Listener) {
 	}
 	unless := ""
 	if len(l.TrustedProxies) > 0 {
-		unless = "!from-trusted"
+		unless = "!imbang-of-trusted"
 	}
 	limit := func(rule, when string) {
 		condition := unless
@@ -41,8 +41,8 @@ func (r *render) connections(l *l7.Listener) {
 		limit("tcp-request connection", "")
 		return
 	}
-	r.acl("from-proxy", "src", "", prefixes(l.AcceptProxy))
-	limit("tcp-request connection", "!from-proxy")
+	r.acl("imbang-from-proxy", "src", "", prefixes(l.AcceptProxy))
+	limit("tcp-request connection", "!imbang-from-proxy")
 	limit("tcp-request session", "{ fc_rcvd_proxy }")
 }
 

@@ -5,7 +5,9 @@ package haproxy
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"imbang/internal/daemon/l7"
 )
@@ -18,17 +20,31 @@ const idRange = 1 << 20
 // from names: with those of HAProxy, which counts, clients would move when a server before theirs
 // is removed.
 func serverIDs(b *l7.Backend) map[string]int {
+	if b.Method == l7.First {
+		// HAProxy fills them by their numbers.
+		ids := make(map[string]int, len(b.Servers))
+		for i := range b.Servers {
+			ids[b.Servers[i].Name] = i + 1
+		}
+		return ids
+	}
+	return nameIDs(b)
+}
+
+// cookieValue is what a cookie has of a server: its name, unless that is its address, which is no
+// client's business. Then it is a number that too many addresses have to be one.
+func cookieValue(b *l7.Backend, s *l7.Server) string {
+	if s.Name != fmt.Sprintf("%s:%d", s.Address.Addr(), s.Address.Port()) {
+		return s.Name
+	}
+	return "s" + strconv.Itoa(nameIDs(b)[s.Name])
+}
+
+// nameIDs are numbers that follow from names alone.
+func nameIDs(b *l7.Backend) map[string]int {
 	names := make([]string, len(b.Servers))
 	for i := range b.Servers {
 		names[i] = b.Servers[i].Name
-	}
-	if b.Method == l7.First {
-		// HAProxy fills them by their numbers.
-		ids := make(map[string]int, len(names))
-		for i, name := range names {
-			ids[name] = i + 1
-		}
-		return ids
 	}
 	slices.Sort(names)
 	ids, taken := make(map[string]int, len(names)), make(map[int]bool, len(names))

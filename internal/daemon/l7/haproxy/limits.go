@@ -20,12 +20,13 @@ func (r *render) limits(l *l7.Listener) {
 		r.rate(l)
 	}
 	if m.Headers > 0 {
-		r.line("http-request set-var(txn.line) url,length")
-		r.line("http-request return status 431 if { req.hdrs,length,add(txn.line) gt", strconv.Itoa(m.Headers), "}")
+		r.line("http-request set-var(txn.imbang_line) url,length")
+		r.line("http-request return status 431 if { req.hdrs,length,add(txn.imbang_line) gt", strconv.Itoa(m.Headers), "}")
 	}
 	if t := l.Timeouts.Body; t > 0 {
-		// As much as the buffer holds; an upgrade has no body.
-		r.line("http-request wait-for-body time", r.duration(t), "unless { req.fhdr(Upgrade) -m found }")
+		// As much as the buffer holds. An upgrade has no body, but anyone may ask for one.
+		r.line("http-request wait-for-body time", r.duration(t),
+			"unless { req.fhdr(Upgrade) -m found } !{ req.fhdr(Content-Length) -m found } !{ req.fhdr(Transfer-Encoding) -m found }")
 	}
 	if m.Body > 0 {
 		r.body(l)
@@ -33,7 +34,7 @@ func (r *render) limits(l *l7.Listener) {
 }
 
 // rate counts requests by address. Of IPv6, a network of /64 counts as one address, since a
-// client has all of it. Behind a trusted proxy the client is whom the proxy names last.
+// client has all of it.
 func (r *render) rate(l *l7.Listener) {
 	m := &l.Limits
 	if m.RateWindow <= 0 {
@@ -42,10 +43,6 @@ func (r *render) rate(l *l7.Listener) {
 	}
 	window := r.duration(m.RateWindow)
 	r.line("stick-table type ipv6 size", strconv.Itoa(tableEntries), "expire", window, "store http_req_rate("+window+")")
-	if len(l.TrustedProxies) > 0 {
-		r.line("http-request track-sc0 req.hdr_ip(X-Forwarded-For,-1),ipmask(32,64) if from-trusted { req.fhdr(X-Forwarded-For) -m found }")
-	}
-	// Only the first rule that applies tracks.
 	r.line("http-request track-sc0 src,ipmask(32,64)")
 	r.line("http-request deny deny_status 429 if { sc_http_req_rate(0) gt", strconv.Itoa(m.RequestsPerIP), "}")
 }
@@ -64,7 +61,7 @@ func (r *render) rate(l *l7.Listener) {
 func (r *render) body(l *l7.Listener) {
 	limit := l.Limits.Body
 	r.line("http-request deny deny_status 413 if { req.body_size gt", strconv.FormatInt(limit, 10), "}")
-	r.line("acl body-declared req.fhdr(Content-Length) -m found")
+	r.line("acl imbang-body-declared req.fhdr(Content-Length) -m found")
 	wait := l.Timeouts.Body
 	if wait == 0 {
 		wait = Defaults.Request
@@ -75,8 +72,8 @@ func (r *render) body(l *l7.Listener) {
 	if least > peek {
 		status, least = "http-request return status 411", peek
 	}
-	r.line("http-request wait-for-body time", r.duration(wait), "at-least", strconv.FormatInt(least, 10), "if !body-declared")
-	r.line(status, "if !body-declared { req.body_len ge", strconv.FormatInt(least, 10), "}")
-	r.line("http-request return status 411 if !body-declared { req.body_len gt 0 } { req.hdrs,length gt", strconv.Itoa(smallHeaders), "}")
-	r.line("http-request return status 411 if !body-declared { req.hdrs,length gt", strconv.Itoa(largeHeaders), "}")
+	r.line("http-request wait-for-body time", r.duration(wait), "at-least", strconv.FormatInt(least, 10), "if !imbang-body-declared")
+	r.line(status, "if !imbang-body-declared { req.body_len ge", strconv.FormatInt(least, 10), "}")
+	r.line("http-request return status 411 if !imbang-body-declared { req.body_len gt 0 } { req.hdrs,length gt", strconv.Itoa(smallHeaders), "}")
+	r.line("http-request return status 411 if !imbang-body-declared { req.hdrs,length gt", strconv.Itoa(largeHeaders), "}")
 }

@@ -32,12 +32,13 @@ func (r *render) listener(l *l7.Listener) {
 		r.line("tcp-request connection expect-proxy layer4 if { src", p.Masked().String(), "}")
 	}
 	if len(l.TrustedProxies) > 0 {
-		r.acl("from-trusted", "src", "", prefixes(l.TrustedProxies))
+		r.acl("imbang-of-trusted", "src", "", prefixes(l.TrustedProxies)) // of connections
 	}
 	r.connections(l)
 	r.log(l)
 	r.resets(l)
-	r.framing()
+	r.client(l)
+	r.framing(l)
 	r.raw(l.Raw, false)
 	r.monitor(l)
 	r.limits(l)
@@ -141,8 +142,22 @@ func (r *render) securityHeaders(l *l7.Listener) {
 	}
 }
 
-// forwarded tells servers who the client is. What clients say of it themselves holds only if
-// they are trusted.
+// client makes src that of a trusted proxy's client, whom the proxy names last: for routes, limits,
+// logs, hashes and raw lines alike. A client that is named in another form, such as a word,
+// is not known, and not the proxy either: 0.0.0.0.
+func (r *render) client(l *l7.Listener) {
+	if len(l.TrustedProxies) == 0 {
+		return
+	}
+	// The proxy itself, or whom a header of the PROXY protocol names as it; fc_src would not heed that.
+	r.line("http-request set-var(txn.imbang_peer) src")
+	r.acl("imbang-from-trusted", "var(txn.imbang_peer)", "-m ip", prefixes(l.TrustedProxies))
+	r.line("http-request set-src str(0.0.0.0) if imbang-from-trusted { req.fhdr(X-Forwarded-For) -m found }")
+	r.line("http-request set-src req.hdr_ip(X-Forwarded-For,-1) if imbang-from-trusted")
+}
+
+// forwarded tells servers who the client is. What clients say of it themselves holds only if they are
+// trusted, in all headers by which proxies say so; servers by CGI and its likes take _ for -.
 func (r *render) forwarded(l *l7.Listener) {
 	if !l.ForwardedFor {
 		return
@@ -151,16 +166,20 @@ func (r *render) forwarded(l *l7.Listener) {
 	if l.TLS != nil {
 		proto = "https"
 	}
-	if len(l.TrustedProxies) == 0 {
-		r.line("http-request del-header Forwarded")
-		r.line("http-request set-header X-Forwarded-For %[src]")
-		r.line("http-request set-header X-Forwarded-Proto", proto)
-		return
+	condition := ""
+	if len(l.TrustedProxies) > 0 {
+		condition = "if !imbang-from-trusted"
 	}
-	r.line("http-request del-header Forwarded if !from-trusted")
-	r.line("http-request del-header X-Forwarded-For if !from-trusted")
-	r.line("http-request set-header X-Forwarded-Proto", proto, "if !from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
-	r.line("http-request add-header X-Forwarded-For %[src]")
+	for _, claimed := range []string{"Forwarded", "X-Forwarded -m beg", "X_Forwarded -m beg", "X-Real-IP", "X-Real_IP", "X_Real -m beg"} {
+		r.line("http-request del-header", claimed, condition)
+	}
+	if condition == "" {
+		r.line("http-request set-header X-Forwarded-Proto", proto)
+		r.line("http-request add-header X-Forwarded-For %[src]")
+	} else {
+		r.line("http-request set-header X-Forwarded-Proto", proto, "if !imbang-from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
+		r.line("http-request add-header X-Forwarded-For %[var(txn.imbang_peer)]")
+	}
 }
 
 // monitor is the path that other nodes check.
@@ -173,18 +192,18 @@ func (r *render) monitor(l *l7.Listener) {
 		r.failf("monitor requires %d usable backends, but the listener has %d: lower monitor_backends", l.MonitorBackends, len(names))
 	}
 	r.fail(pathText("monitor", l.Monitor))
-	r.acl("monitor", "path", "-m str", []string{l.Monitor})
-	r.line("http-request set-log-level silent if monitor")
+	r.acl("imbang-monitor", "path", "-m str", []string{l.Monitor})
+	r.line("http-request set-log-level silent if imbang-monitor")
 	unless := "!{ nbsrv(" + NodeBackend + ") eq 0 }"
 	if l.MonitorBackends > 0 {
-		r.line("http-request set-var(txn.usable) int(0) if monitor")
+		r.line("http-request set-var(txn.imbang_usable) int(0) if imbang-monitor")
 		for _, b := range names {
-			r.line("http-request set-var(txn.usable)", word("nbsrv("+b+"),bool,add(txn.usable)"), "if monitor")
+			r.line("http-request set-var(txn.imbang_usable)", word("nbsrv("+b+"),bool,add(txn.imbang_usable)"), "if imbang-monitor")
 		}
-		unless += " { var(txn.usable) -m int ge " + strconv.Itoa(l.MonitorBackends) + " }"
+		unless += " { var(txn.imbang_usable) -m int ge " + strconv.Itoa(l.MonitorBackends) + " }"
 	}
-	r.line("http-request return status 200 content-type text/plain string OK if monitor", unless)
-	r.line("http-request return status 503 content-type text/plain string unavailable if monitor")
+	r.line("http-request return status 200 content-type text/plain string OK if imbang-monitor", unless)
+	r.line("http-request return status 503 content-type text/plain string unavailable if imbang-monitor")
 }
 
 // acl is a condition with all values that are its alternatives; a line of HAProxy's has 64

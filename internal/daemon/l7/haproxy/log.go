@@ -9,9 +9,11 @@ import (
 )
 
 // Of a line in an access log. Values of clients are escaped, so that a line stays one and its
-// fields stay apart: in combined by +E (", \ and ]), in JSON by json.
+// fields stay apart: in combined by +E (", \ and ]), in JSON by json. HAProxy lets control characters
+// through in values of headers (see controls), and those of C1 in targets: combined has ? in their
+// place, since terminals obey them.
 const (
-	asCombined = `%f %ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri] %HV" %ST %B ` +
+	asCombined = `%f %ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri,regsub("\xc2[\x80-\x9f]",?,g)] %HV" %ST %B ` +
 		`"%{+E}[capture.req.hdr(0)]" "%{+E}[capture.req.hdr(1)]"`
 	asJSON = `%f {"time":%Ts.%ms,"listener":"%f","client":"%ci","client_port":%cp,` +
 		`"method":"%[capture.req.method,json(utf8s)]","host":"%[capture.req.hdr(2),json(utf8s)]",` +

@@ -22,6 +22,8 @@ type Options struct {
 	Version Version
 	// Directory has the rendered files.
 	Directory string
+	// Temporary is where Check makes its directory; "": that of the system.
+	Temporary string
 	// Socket is HAProxy's runtime socket.
 	Socket string
 	// Chroot is the workers' root directory; "": none.
@@ -131,6 +133,23 @@ func (r *render) global() {
 		r.line("limited-quic")
 	}
 	r.raw(e.Raw, true)
+	r.sessions()
+}
+
+// sessions of TLS are in one cache that all listeners share, so that one begun without a certificate
+// is resumed where certificates are required. Without it clients resume by tickets, whose keys each
+// address of a listener has to itself; nearly all do. Raw lines before it do not undo it.
+func (r *render) sessions() {
+	ends, verifies := 0, false
+	for i := range r.Listeners {
+		if t := r.Listeners[i].TLS; t != nil {
+			ends++
+			verifies = verifies || t.ClientCA != ""
+		}
+	}
+	if verifies && ends > 1 {
+		r.line("tune.ssl.cachesize 0")
+	}
 }
 
 func (r *render) streams() {

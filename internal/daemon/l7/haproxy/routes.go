@@ -16,13 +16,14 @@ import (
 
 // routes are a listener's, with what happens to all of its requests.
 func (r *render) routes(l *l7.Listener) {
+	r.spellings(l)
 	byNumber := routesByNumber(l)
 	conditions := make([]string, len(l.Routes))
 	for i := range l.Routes {
 		back := r.about("%s", routeOrigin(l, i))
 		conditions[i] = r.match(i+1, &l.Routes[i].Match)
 		if byNumber {
-			r.line("http-request set-var(txn.route)", fmt.Sprintf("int(%d)", i+1), "if", first(i), conditions[i])
+			r.line("http-request set-var(txn.imbang_route)", fmt.Sprintf("int(%d)", i+1), "if", first(i), conditions[i])
 		}
 		back()
 	}
@@ -30,16 +31,16 @@ func (r *render) routes(l *l7.Listener) {
 	r.securityHeaders(l)
 	on := func(i int) string {
 		if byNumber {
-			return fmt.Sprintf("on-%d", i+1)
+			return fmt.Sprintf("imbang-on-%d", i+1)
 		}
 		return conditions[i]
 	}
 	none := ""
 	if byNumber {
-		none = "!{ var(txn.route) -m found }"
+		none = "!{ var(txn.imbang_route) -m found }"
 		for i := range l.Routes {
 			back := r.about("%s", routeOrigin(l, i))
-			r.line("acl", on(i), "var(txn.route) -m int", strconv.Itoa(i+1))
+			r.line("acl", on(i), "var(txn.imbang_route) -m int", strconv.Itoa(i+1))
 			r.route(l, &l.Routes[i], on(i))
 			back()
 		}
@@ -51,7 +52,7 @@ func (r *render) routes(l *l7.Listener) {
 		r.end(l, &l.Default, none)
 	}
 	// HAProxy evaluates these after all rules above.
-	r.line("http-after-response set-header Connection close if { nbsrv(" + NodeBackend + ") eq 0 }")
+	r.line("http-after-response set-header Connection close if { nbsrv(" + NodeBackend + ") eq 0 } !{ status 101 }") // of an upgrade, Connection says so
 	for i := range l.Routes {
 		if t := &l.Routes[i]; t.Backend != "" {
 			back := r.about("%s", routeOrigin(l, i))
@@ -71,7 +72,7 @@ func first(before int) string {
 	if before == 0 {
 		return ""
 	}
-	return "!{ var(txn.route) -m found }"
+	return "!{ var(txn.imbang_route) -m found }"
 }
 
 func routeOrigin(l *l7.Listener, i int) string {
@@ -113,7 +114,7 @@ func routesByNumber(l *l7.Listener) bool {
 func (r *render) match(n int, m *l7.Match) string {
 	var all []string
 	acl := func(part string) string {
-		name := fmt.Sprintf("r%d-%s", n, part)
+		name := fmt.Sprintf("imbang-r%d-%s", n, part)
 		all = append(all, name)
 		return name
 	}
@@ -137,13 +138,16 @@ func (r *render) match(n int, m *l7.Match) string {
 	if len(m.Sources) > 0 {
 		r.acl(acl("source"), "src", "", prefixes(m.Sources))
 	}
+	if m.PathRegex != "" {
+		r.longPaths(n, m, all)
+	}
 	if len(all) == 0 {
 		return "TRUE"
 	}
 	return strings.Join(all, " ")
 }
 
-// hosts are compared without case and port. A wildcard stands for one label or more.
+// hosts are compared without case, port and the dot of the root. A wildcard stands for one label or more.
 func (r *render) hosts(name string, hosts []string) {
 	var exact, ends []string
 	for _, h := range hosts {
@@ -158,33 +162,50 @@ func (r *render) hosts(name string, hosts []string) {
 			exact = append(exact, host)
 		}
 	}
-	const fetch = "req.fhdr(Host),host_only"
+	const fetch = "req.fhdr(Host),host_only,rtrim(.)"
 	r.acl(name, fetch, "-m str", exact)
 	r.acl(name, fetch, "-m end", ends)
 }
 
-// paths of all kinds are alternatives. They are compared as they are sent, without the query.
+// paths of all kinds are alternatives.
 func (r *render) paths(name string, m *l7.Match) {
 	exact := make([]string, 0, len(m.Paths)+len(m.PathPrefixes))
 	for _, p := range m.Paths {
-		r.fail(absolute("path", p))
-		exact = append(exact, p)
+		exact = append(exact, r.normal("path", p))
 	}
 	var begins []string
 	for _, p := range m.PathPrefixes {
-		r.fail(absolute("path prefix", p))
-		p = strings.TrimRight(p, "/")
+		p = strings.TrimRight(r.normal("path prefix", p), "/")
 		if p != "" {
 			exact = append(exact, p)
 		}
 		begins = append(begins, p+"/")
 	}
-	r.acl(name, "path", "-m str", exact)
-	r.acl(name, "path", "-m beg", begins)
+	r.acl(name, normalPath, "-m str", exact)
+	r.acl(name, normalPath, "-m beg", begins)
 	if m.PathRegex != "" {
 		r.fail(pattern(m.PathRegex))
-		r.acl(name, "path", "-m reg", []string{whole(m.PathRegex)})
+		r.acl(name, normalPath, "-m reg", []string{whole(m.PathRegex)})
 	}
+}
+
+// longPaths refuses what a regular expression may not decide on, which would be no match, where all
+// else of the route matches.
+func (r *render) longPaths(n int, m *l7.Match, all []string) {
+	words := []string{"http-request return status 414 if {", normalPath + ",length gt", strconv.Itoa(l7.LongestMatch(m.PathRegex)), "}"}
+	for _, name := range all {
+		if name != fmt.Sprintf("imbang-r%d-path", n) {
+			words = append(words, name)
+		}
+	}
+	if re, err := regexp.Compile(m.PathRegex); err == nil { // else it is refused
+		if prefix, _ := re.LiteralPrefix(); prefix != "" {
+			name := fmt.Sprintf("imbang-r%d-begins", n)
+			r.acl(name, normalPath, "-m beg", []string{prefix})
+			words = append(words, name)
+		}
+	}
+	r.line(words...)
 }
 
 func absolute(what, p string) error {
@@ -255,10 +276,10 @@ func (r *render) route(l *l7.Listener, t *l7.Route, on string) {
 		}
 		var all []string
 		for _, p := range t.Match.PathPrefixes {
-			all = append(all, regexp.QuoteMeta(strings.TrimRight(p, "/")))
+			all = append(all, spelled(strings.TrimRight(r.normal("path prefix", p), "/")))
 		}
 		// The lookahead is for whole segments; the slash after the prefix is the new path's.
-		strip := `^(?:` + strings.Join(all, "|") + `)(?=/|$)/?(.*)`
+		strip := `^(?:` + strings.Join(all, "|") + `)(?=` + anySlash + `|$)/?(.*)`
 		r.line("http-request replace-path", word(strip), word(`/\1`), "if", on)
 	}
 	if t.AddPrefix != "" {

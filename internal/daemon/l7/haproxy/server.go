@@ -54,7 +54,7 @@ func (r *render) serverWords(b *l7.Backend, s *l7.Server, weight int) []string {
 		words = append(words, "backup")
 	}
 	if b.Cookie != nil {
-		words = append(words, "cookie", s.Name)
+		words = append(words, "cookie", cookieValue(b, s))
 	}
 	words = append(words, r.connection(b)...)
 	if c := b.Check; c != nil {
@@ -63,6 +63,9 @@ func (r *render) serverWords(b *l7.Backend, s *l7.Server, weight int) []string {
 	}
 	if c := b.Check; c != nil && c.Port != 0 {
 		words = append(words, "port", strconv.Itoa(int(c.Port)))
+		if b.SendProxy != 0 && c.Port == s.Address.Port() {
+			words = append(words, "check-send-proxy") // it has none of its own where a port is given
+		}
 	}
 	if c := b.Check; c != nil && c.TLS != (b.TLS != nil) {
 		words = append(words, map[bool][]string{true: {"check-ssl", "verify", "none"}, false: {"no-check-ssl"}}[c.TLS]...)

@@ -5,6 +5,7 @@ package haproxy
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -83,15 +84,20 @@ var ours = map[string]string{
 	"chroot": "", "daemon": "", "master-worker": "", "pidfile": "", "server-state-file": "", "server-state-base": "",
 }
 
+// ownName is in a line that names what imbang renders: ACLs of one name add up, so a line could open
+// a route. All ACLs here begin so, and variables with txn.imbang_.
+var ownName = regexp.MustCompile(`(^|[\s"'\\!{])imbang-|\b(txn|sess|req|res|proc)\.imbang_`)
+
 // raw are lines of HAProxy's own language, within the section that has begun.
 func (w *writer) raw(lines []string, global bool) {
 	of := w.origin
 	for i, s := range lines {
-		back := w.about("%s, raw line %d (%q)", of, i+1, s)
+		back := w.about("%s, raw line %d", of, i+1) // without the line, which may be secret
 		first, _, _ := strings.Cut(strings.TrimLeft(s, " \t"), " ")
 		first, _, _ = strings.Cut(first, "\t")
 		bareFirst := strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(first)
 		replacement, own := ours[bareFirst]
+		name := ownName.FindString(s)
 		switch {
 		case strings.ContainsAny(s, "\n\r\x00"):
 			w.failf("has a line break or NUL: write one line for each")
@@ -99,6 +105,8 @@ func (w *writer) raw(lines []string, global bool) {
 			w.failf("begins a section: only lines within the section are allowed")
 		case strings.HasPrefix(bareFirst, "."):
 			w.failf("is a condition of HAProxy's preprocessor: write the lines without it")
+		case name != "":
+			w.failf("has a name that begins with imbang-, which are imbang's own: use another one")
 		case global && own && replacement != "":
 			w.failf("belongs to imbang: use %s", replacement)
 		case global && own:

@@ -87,6 +87,7 @@ func Rules() []Rule {
 		{Change: "A server is removed", Command: "set server state maint, del server (once it has no connections)"},
 		ruleReferred, ruleNumbers, ruleBackup, ruleOrder,
 		{Change: "A certificate's file has a new certificate", Command: "set ssl cert, commit ssl cert"},
+		{Change: "A file of authorities or a page has another text"},
 		{Change: "A certificate is added or removed"},
 		{Change: "Anything else of a backend"},
 		{Change: "Anything of a listener"},

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"imbang/internal/daemon/api"
+)
+
+// What becomes of a request is said as HAProxy has it, with what routes do not show.
+func TestWhyOfURL(t *testing.T) {
+	d := newDaemon(t, `
+listeners:
+  - name: shop
+    bind: ["127.0.0.1:443"]
+    tls: {certificates: [/etc/imbang/shop.pem], client_ca: /etc/imbang/ca.pem, strict_sni: true}
+    trusted_proxies: [10.0.0.1]
+    limits: {requests: 10}
+    raw: ["http-request deny if { path /x }"]
+    routes:
+      - {name: inside, match: {sources: [10.0.0.0/8]}, reply: {status: 201}}
+      - {name: admin, match: {hosts: [admin.example], path_prefixes: [/admin]}, reply: {status: 202}}
+      - {name: secure, match: {headers: [{name: X-Forwarded-Proto, value: https}]}, reply: {status: 203}}
+    reply: {status: 404}
+`)
+	for _, m := range []struct {
+		url, client string
+		headers     []string
+		status      int
+		note        string
+	}{
+		{"https://shop.example/", "10.0.0.2", nil, 201, "raw lines"},
+		{"https://shop.example/", "10.0.0.1", []string{"X-Forwarded-For: 10.0.0.9, 192.0.2.1"}, 203, "client_ca"},
+		{"https://shop.example//%61dmin", "192.0.2.1", []string{"host: admin.example."}, 202, "strict_sni"},
+		{"https://shop.example/x/%2e%2e/admin", "192.0.2.1", nil, 400, "segment . or .."},
+		{"https://shop.example/", "", nil, 203, "was not given"},
+		{"https://shop.example/", "192.0.2.1", nil, 203, "limits"},
+	} {
+		reply, err := d.why(api.WhyRequest{URL: m.url, Client: m.client, Headers: m.headers})
+		if err != nil || reply.Status != m.status || !strings.Contains(reply.Note, m.note) {
+			t.Errorf("%s of %s with %q: %+v, %v, expected %d", m.url, m.client, m.headers, reply, err, m.status)
+		}
+	}
+}
