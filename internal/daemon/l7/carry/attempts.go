@@ -37,8 +37,7 @@ func refusal(err error, again time.Time) error {
 	return &notAccepted{"HAProxy does not accept the configuration: " + strings.ReplaceAll(err.Error(), "\n", "; "), again}
 }
 
-// incomplete is the error of a configuration that cannot be rendered: of a certificate there never was a
-// good copy. The next step looks for it again.
+// incomplete is the error of a configuration that cannot be rendered. The next step tries it again.
 func incomplete(err error) error { return &notAccepted{text: err.Error(), again: time.Now()} }
 
 // Former is the error of a configuration that HAProxy does not accept, while it does all the rest that

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"imbang/internal/daemon/l7"
-	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/daemon/l7/supervise"
 )
 
@@ -161,35 +160,6 @@ func TestFormer(t *testing.T) {
 }
 
 var other0 = l7.ServerID{Backend: "web", Server: "a"}
-
-// A listener without a certificate is left out, and verdicts are carried out all the same.
-func TestFormerCertificate(t *testing.T) {
-	p := newProxy(t)
-	k := p.keeper()
-	if err := step(t, k, of(web(100, "a", "b"))); err != nil {
-		t.Fatal(err)
-	}
-	other := web(100, "a", "b")
-	other.Listeners = []l7.Listener{{Name: "shop", Bind: []netip.AddrPort{addr(0)}, TLS: &l7.TLS{Certificates: []string{filepath.Join(p.dir, "shop.pem")}}, Default: l7.Target{Backend: "web"}}}
-	w := of(other, "a")
-	for range 2 {
-		k.certificates.look(other)
-		if err := step(t, k, w); err != nil || !strings.Contains(k.certificates.problems()[filepath.Join(p.dir, "shop.pem")], "no such file") {
-			t.Fatal(err, k.certificates.problems())
-		}
-		if s := lastSide(p.dir); s == nil || s.states()[w.id("a")].Health != l7.Down {
-			t.Errorf("what HAProxy starts with next is %+v", s)
-		}
-	}
-	p.expect("no certificate", "set server web/a state maint")
-	if err := os.WriteFile(filepath.Join(p.dir, "shop.pem"), []byte(haproxytest.Certificate(t, "shop.example")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k.certificates.look(other)
-	if err := step(t, k, w); err != nil {
-		t.Error(err)
-	}
-}
 
 // Commands of a configuration that is refused then are taken back.
 func TestFormerServers(t *testing.T) {

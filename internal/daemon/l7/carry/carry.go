@@ -344,7 +344,7 @@ func (k *Keeper) carry(ctx context.Context, w *Wanted) error {
 			if errors.As(err, new(*haproxy.Refusal)) {
 				return refusal(k.certificates.originals(err), time.Now().Add(refusedTime))
 			}
-			return k.certificates.originals(err) // it is tried again
+			return err // it is tried again
 		}
 		// The supervisor may have published meanwhile, as it was started without a configuration. And
 		// what is published has the verdicts of now.
