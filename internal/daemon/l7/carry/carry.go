@@ -221,8 +221,10 @@ func (k *Keeper) run(ctx context.Context) {
 				}
 			}
 			k.delete(ctx)
-			if err == nil {
-				err = k.failing(ctx)
+			if err == nil || errors.Is(err, runtime.ErrNotRunning) {
+				if why := k.failing(ctx); why != nil {
+					err = why // it says more
+				}
 			}
 			return err
 		})
