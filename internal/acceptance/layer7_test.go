@@ -490,8 +490,9 @@ func TestLayer7PortTaken(t *testing.T) {
 		}
 		return ""
 	}
-	w.await("the alarm", func() bool {
-		return strings.HasPrefix(alarm(), "HAProxy does not run, and is started again and again: ") && strings.Contains(alarm(), "for frontend shop: cannot bind socket (Address already in use) for ["+webPlain+"]")
+	w.await("the alarm, and to root the reason", func() bool {
+		return strings.HasPrefix(alarm(), "HAProxy does not run, and is started again and again") &&
+			strings.Contains(w.status().Proxy.Error, "for frontend shop: cannot bind socket (Address already in use) for ["+webPlain+"]")
 	})
 	if said := w.do("status"); !strings.Contains(said, "  waiting  ") {
 		t.Errorf("status says %q", said)

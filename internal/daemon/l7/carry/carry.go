@@ -296,7 +296,7 @@ func (k *Keeper) failing(ctx context.Context) error {
 	if errors.Is(err, errSilent) {
 		return err
 	}
-	if err != nil || s.Phase != supervise.Waiting {
+	if err != nil || s.Phase == supervise.Running || s.Phase == supervise.Reloading {
 		k.failed = time.Time{}
 		return nil // what is wrong with its supervisor is said by the next step
 	}
