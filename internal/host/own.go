@@ -48,7 +48,7 @@ func FindAddress(dev string, a netip.Addr) (p netip.Prefix, has bool, err error)
 
 // OwnAddresses are all addresses of the devices of the calling thread's network namespace.
 // They are asked for by family: a question about all families waits for the kernel's lock
-// of all devices (rtnl_dump_all), which whoever removes a namespace holds for long; since
+// of all devices (rtnl_dump_all), which the removal of a namespace holds for long; since
 // Linux 6.9 one about a family does not.
 func OwnAddresses() ([]netip.Addr, error) {
 	var own []netip.Addr
