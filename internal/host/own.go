@@ -33,7 +33,7 @@ func FindAddress(dev string, a netip.Addr) (p netip.Prefix, has bool, err error)
 	if a.Is6() {
 		family = unix.AF_INET6
 	}
-	all, err := netlink.AddrList(link, family)
+	all, err := addresses(link, family)
 	if err != nil {
 		return p, false, fmt.Errorf("device %s: list addresses: %w", dev, err)
 	}
@@ -46,6 +46,11 @@ func FindAddress(dev string, a netip.Addr) (p netip.Prefix, has bool, err error)
 	return p, false, nil
 }
 
+// addresses are those of a device and a family; nil: of all devices.
+func addresses(link netlink.Link, family int) ([]netlink.Addr, error) {
+	return untilWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
+}
+
 // OwnAddresses are all addresses of the devices of the calling thread's network namespace.
 // They are asked for by family: a question about all families waits for the kernel's lock
 // of all devices (rtnl_dump_all), which the removal of a namespace holds for long; since
@@ -53,7 +58,7 @@ func FindAddress(dev string, a netip.Addr) (p netip.Prefix, has bool, err error)
 func OwnAddresses() ([]netip.Addr, error) {
 	var own []netip.Addr
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		all, err := untilWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, family) })
+		all, err := addresses(nil, family)
 		if err != nil {
 			return nil, fmt.Errorf("list addresses: %w", err)
 		}

@@ -23,7 +23,7 @@ func RemovedWith(dev string, p netip.Prefix) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, noDevice(dev, err)
 	}
-	all, err := netlink.AddrList(link, unix.AF_INET)
+	all, err := addresses(link, unix.AF_INET)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: list addresses: %w", dev, err)
 	}
