@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 )
 
 // measuredShop is the configuration of testdata/layer7-hand.cfg.
-func measuredShop(certificate string) *l7.Config {
+func measuredShop(certificate string, at netip.Addr) *l7.Config {
 	log := &l7.Log{Format: "combined", File: "/nowhere"}
 	routes := []l7.Route{{Match: l7.Match{PathPrefixes: []string{"/api"}}, Target: l7.Target{Backend: "api"}}}
 	timeouts := l7.Timeouts{Request: 10 * time.Second, KeepAlive: time.Minute, Client: time.Minute}
@@ -36,11 +37,11 @@ func measuredShop(certificate string) *l7.Config {
 		Engine: l7.Engine{User: "haproxy", Group: "haproxy", Threads: 1, MaxConnections: 1000},
 		Listeners: []l7.Listener{
 			{
-				Name: "plain", Bind: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:80")}, ForwardedFor: true, Monitor: "/imbang-health", MonitorBackends: 1,
+				Name: "plain", Bind: []netip.AddrPort{netip.AddrPortFrom(at, 80)}, ForwardedFor: true, Monitor: "/imbang-health", MonitorBackends: 1,
 				Timeouts: timeouts, Routes: routes, Default: l7.Target{Backend: "web"}, Log: log,
 			},
 			{
-				Name: "secure", Bind: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:443")}, TLS: &l7.TLS{Certificates: []string{certificate}}, HTTP2: true, ForwardedFor: true,
+				Name: "secure", Bind: []netip.AddrPort{netip.AddrPortFrom(at, 443)}, TLS: &l7.TLS{Certificates: []string{certificate}}, HTTP2: true, ForwardedFor: true,
 				Timeouts: timeouts, Routes: routes, Default: l7.Target{Backend: "web"}, Log: log,
 			},
 		},
@@ -51,7 +52,7 @@ func measuredShop(certificate string) *l7.Config {
 	}
 }
 
-// side is one of the two HAProxies.
+// side is one of the HAProxies.
 type side struct {
 	*haproxytest.Host
 	worker int
@@ -65,46 +66,75 @@ func launch(t *testing.T, h *haproxytest.Host, dir string) side {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("haproxy", "-W", "-db", "-f", filepath.Join(dir, haproxy.ConfigFile))
-	cmd.Stdout, cmd.Stderr = writing, os.Stderr
+	cmd := exec.Command("taskset", "-c", "1", "haproxy", "-W", "-db", "-f", filepath.Join(dir, haproxy.ConfigFile))
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = writing, &said
 	h.Start(cmd)
 	writing.Close()
+	stop := sync.OnceFunc(func() { cmd.Process.Kill(); cmd.Wait(); reading.Close() })
+	t.Cleanup(stop)
 	go func() { _, _ = io.Copy(io.Discard, reading) }()
 	r := &runtime.Client{Path: filepath.Join(dir, "runtime.sock")}
 	for range 500 {
 		if info, err := r.Info(t.Context()); err == nil {
 			worker, _ := strconv.Atoi(info["Pid"])
-			return side{h, worker, func() { cmd.Process.Kill(); cmd.Wait(); reading.Close() }}
+			return side{h, worker, stop}
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("HAProxy does not start")
+	t.Fatalf("HAProxy does not start: %s", &said)
 	return side{}
+}
+
+// serve starts the servers: another HAProxy, since it takes less of the CPU that it shares with the clients
+// than a server in Go does, so that the one that is measured is what limits them.
+func serve(t *testing.T, h *haproxytest.Host, dir string) {
+	t.Helper()
+	path := filepath.Join(dir, "servers.cfg")
+	text := `global
+    nbthread 1
+defaults
+    mode http
+    timeout client 1m
+frontend servers
+    bind 127.0.1.1:8080
+    bind 127.0.1.2:8080
+    http-request return status 200 content-type text/plain string OK
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("taskset", "-c", "0", "haproxy", "-db", "-f", path)
+	h.Start(cmd)
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 }
 
 var wrkRequests = regexp.MustCompile(`(?m)^\s*([0-9]+) requests in`)
 
-// cost is the CPU time of a request.
-func (s side) cost(t *testing.T, url string, arguments ...string) time.Duration {
+// cost is the CPU time of a request, in us, and a client's run.
+func (s side) cost(t *testing.T, url string, arguments ...string) (wait func() float64) {
 	t.Helper()
 	before, err := measure.ProcessTime(s.worker)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("wrk", append([]string{"-t1", "-c20", "-d3s"}, append(arguments, url)...)...)
+	cmd := exec.Command("taskset", append(append([]string{"-c", "0", "wrk", "-t1", "-c20", "-d2s"}, arguments...), url)...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	s.Start(cmd)
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("wrk: %v: %s", err, &out)
+	return func() float64 {
+		t.Helper()
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("wrk: %v: %s", err, &out)
+		}
+		after, err := measure.ProcessTime(s.worker)
+		m := wrkRequests.FindStringSubmatch(out.String())
+		if err != nil || m == nil || strings.Contains(out.String(), "Non-2xx") {
+			t.Fatalf("%v: %s", err, &out)
+		}
+		n, _ := strconv.ParseFloat(m[1], 64)
+		return float64(after-before) / 1e3 / n
 	}
-	after, err := measure.ProcessTime(s.worker)
-	m := wrkRequests.FindStringSubmatch(out.String())
-	if err != nil || m == nil || strings.Contains(out.String(), "Non-2xx") {
-		t.Fatalf("%v: %s", err, &out)
-	}
-	n, _ := strconv.Atoi(m[1])
-	return (after - before) / time.Duration(n)
 }
 
 // measuredSides are the rendered configuration, and files of testdata: one with the same features that
@@ -112,77 +142,87 @@ func (s side) cost(t *testing.T, url string, arguments ...string) time.Duration 
 var measuredSides = []string{"rendered", "hand", "plain"}
 
 // What a request costs with configurations that were written by hand, as a part of what it costs with
-// a rendered one: all are measured in each round, each of them first in turn.
+// a rendered one: all of them are asked at the same time and share one CPU in turns of milliseconds, so
+// that what else the machine does slows all of them down; the clients and servers have the other CPU. They
+// are started anew for each round, since where their memory lies makes a difference of a percent.
 func TestMeasureLayer7Rendered(t *testing.T) {
 	h := haproxytest.New(t)
-	h.Serve("s1", "127.0.1.1:8080")
-	h.Serve("s2", "127.0.1.2:8080")
 	base := t.TempDir()
-	dirs := map[string]string{}
-	for _, name := range measuredSides {
-		dirs[name] = filepath.Join(base, name)
-		if err := os.MkdirAll(filepath.Join(dirs[name], "empty"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	serve(t, h, base)
 	pem := filepath.Join(base, "server.pem")
 	if err := os.WriteFile(pem, []byte(haproxytest.Certificate(t, "shop.example")), 0o600); err != nil {
 		t.Fatal(err)
-	}
-	for _, name := range measuredSides[1:] {
-		text, err := os.ReadFile("testdata/layer7-" + name + ".cfg")
-		if err != nil {
-			t.Fatal(err)
-		}
-		written := strings.NewReplacer("DIR/server.pem", pem, "DIR", dirs[name]).Replace(string(text))
-		if err := os.WriteFile(filepath.Join(dirs[name], haproxy.ConfigFile), []byte(written), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 	v, err := haproxy.Detect(t.Context(), "haproxy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := haproxy.Render(measuredShop(pem), nil, haproxy.Options{Version: v, Directory: dirs["rendered"], Socket: filepath.Join(dirs["rendered"], "runtime.sock"), Chroot: filepath.Join(dirs["rendered"], "empty")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Write(dirs["rendered"]); err != nil {
-		t.Fatal(err)
+	var dirs, at []string
+	for i, name := range measuredSides {
+		dir, address := filepath.Join(base, name), netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)})
+		if err := os.MkdirAll(filepath.Join(dir, "empty"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		dirs, at = append(dirs, dir), append(at, address.String())
+		if name == "rendered" {
+			r, err := haproxy.Render(measuredShop(pem, address), nil, haproxy.Options{Version: v, Directory: dir, Socket: filepath.Join(dir, "runtime.sock"), Chroot: filepath.Join(dir, "empty")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Write(dir); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		text, err := os.ReadFile("testdata/layer7-" + name + ".cfg")
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := strings.NewReplacer("DIR/server.pem", pem, "DIR", dir, "ADDRESS", address.String()).Replace(string(text))
+		if err := os.WriteFile(filepath.Join(dir, haproxy.ConfigFile), []byte(written), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cases := []struct {
-		name, url string
-		arguments []string
+		name, scheme, path string
+		arguments          []string
 	}{
-		{"plain, kept connections", "http://127.0.0.1/", nil},
-		{"plain, a connection for each request", "http://127.0.0.1/api", []string{"-H", "Connection: close"}},
-		{"TLS, kept connections", "https://127.0.0.1/", nil},
+		{"plain, kept connections", "http", "/", nil},
+		{"plain, a connection for each request", "http", "/api", []string{"-H", "Connection: close"}},
+		{"TLS, kept connections", "https", "/", nil},
 	}
-	ratios, costs := map[string][][]float64{}, map[string][][]float64{}
-	for _, name := range measuredSides {
-		ratios[name], costs[name] = make([][]float64, len(cases)), make([][]float64, len(cases))
+	costs := make([][][]float64, len(cases)) // of a case, a side and a round
+	for i := range costs {
+		costs[i] = make([][]float64, len(dirs))
 	}
 	for round := range *rounds {
-		got := map[string][]time.Duration{}
-		for i := range measuredSides {
-			name := measuredSides[(i+round)%len(measuredSides)]
-			s := launch(t, h, dirs[name])
-			for _, c := range cases {
-				got[name] = append(got[name], s.cost(t, c.url, c.arguments...))
+		sides := make([]side, len(dirs))
+		for i := range sides {
+			i := (i + round) % len(sides)
+			sides[i] = launch(t, h, dirs[i])
+		}
+		for n, c := range cases {
+			waits := make([]func() float64, len(sides))
+			for i := range sides {
+				i := (i + round) % len(sides)
+				waits[i] = sides[i].cost(t, c.scheme+"://"+at[i]+c.path, c.arguments...)
 			}
+			for i, wait := range waits {
+				costs[n][i] = append(costs[n][i], wait())
+			}
+		}
+		for _, s := range sides {
 			s.stop()
 		}
-		for i := range cases {
-			for _, name := range measuredSides {
-				ratios[name][i] = append(ratios[name][i], float64(got[name][i])/float64(got["rendered"][i]))
-				costs[name][i] = append(costs[name][i], float64(got[name][i])/1e3)
-			}
-		}
 	}
-	for i, c := range cases {
-		fmt.Printf("%s: CPU of a request by the rendered configuration %s us\n", c.name, interval(costs["rendered"][i]))
-		for _, name := range measuredSides[1:] {
-			fmt.Printf("  %s: %s us; %s / rendered %s\n", name, interval(costs[name][i]), name, interval(ratios[name][i]))
+	for n, c := range cases {
+		fmt.Printf("%s: CPU of a request by the rendered configuration %s us\n", c.name, interval(costs[n][0]))
+		for i, name := range measuredSides[1:] {
+			var ratios []float64
+			for round, cost := range costs[n][i+1] {
+				ratios = append(ratios, cost/costs[n][0][round])
+			}
+			fmt.Printf("  %s: %s us; %s / rendered %s\n", name, interval(costs[n][i+1]), name, interval(ratios))
 		}
 	}
 }

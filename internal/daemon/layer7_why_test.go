@@ -34,7 +34,7 @@ listeners:
 		{"https://shop.example/", "10.0.0.2", nil, 201, "raw lines"},
 		{"https://shop.example/", "10.0.0.1", []string{"X-Forwarded-For: 10.0.0.9, 192.0.2.1"}, 203, "client_ca"},
 		{"https://shop.example//%61dmin", "192.0.2.1", []string{"host: admin.example."}, 202, "strict_sni"},
-		{"https://shop.example/x/%2e%2e/admin", "192.0.2.1", nil, 400, "segment . or .."},
+		{"https://shop.example/x/%2e%2e/admin", "192.0.2.1", nil, 400, ". or .. as a segment"},
 		{"https://shop.example/", "", nil, 203, "was not given"},
 		{"https://shop.example/", "192.0.2.1", nil, 203, "limits"},
 	} {

@@ -30,7 +30,7 @@ func TestProxyHeader(t *testing.T) {
 				head := make([]byte, longest)
 				n := longest - 1 // PROXY UNKNOWN\r\n
 				if _, err := io.ReadFull(c, head[:n]); err == nil && head[0] == '\r' {
-					_, err = io.ReadFull(c, head[n:])
+					_, _ = io.ReadFull(c, head[n:])
 					n++
 				}
 				heads <- string(head[:n])

@@ -28,7 +28,7 @@ func NormalPath(path string) (string, error) {
 	}
 	decoded = slashes.ReplaceAllString(decoded, "/")
 	if dotSegments.MatchString(decoded) {
-		return "", errors.New("the path has a segment . or ..")
+		return "", errors.New("the path has . or .. as a segment")
 	}
 	if !strings.HasPrefix(decoded, "/") {
 		decoded = "/" // of http://host, or *
@@ -38,7 +38,12 @@ func NormalPath(path string) (string, error) {
 
 // ComparesPaths reports whether a route has a condition on paths.
 func (l *Listener) ComparesPaths() bool {
-	return l.anyMatch(func(m *Match) bool { return len(m.Paths)+len(m.PathPrefixes) > 0 || m.PathRegex != "" })
+	return l.anyMatch((*Match).ComparesPaths)
+}
+
+// ComparesPaths reports whether it has a condition on paths.
+func (m *Match) ComparesPaths() bool {
+	return len(m.Paths)+len(m.PathPrefixes) > 0 || m.PathRegex != ""
 }
 
 // ComparesHosts reports whether a route has a condition on hosts.

@@ -254,6 +254,38 @@ func TestMaintenanceAndMonitor(t *testing.T) {
 	monitor(503)
 }
 
+// The monitor with each number of backends that it requires, and of those that are usable.
+func TestMonitorBackends(t *testing.T) {
+	p := newPlace(t)
+	all := servers(1, 1, 1)
+	p.servers(t, all)
+	for required := range len(all) + 1 {
+		c := web(all[:1], func(l *l7.Listener, _ *l7.Backend) {
+			l.Monitor, l.MonitorBackends = "/monitor", required
+			for _, b := range []string{"b2", "b3"} {
+				l.Routes = append(l.Routes, l7.Route{Match: l7.Match{Paths: []string{"/" + b}}, Target: l7.Target{Backend: b}})
+			}
+		})
+		c.Backends = append(c.Backends, l7.Backend{Name: "b2", Servers: all[1:2]}, l7.Backend{Name: "b3", Servers: all[2:]})
+		r, stop := p.start(t, c, nil, nil)
+		client := p.client("", at)
+		for down, b := range []string{"", "web/s1", "b3/s3", "b2/s2"} {
+			if b != "" {
+				r.command(t, "set server "+b+" state maint")
+			}
+			want := 200
+			if len(all)-down < required {
+				want = 503
+			}
+			if resp, _ := get(t, client, base+"/monitor", nil); resp.StatusCode != want {
+				t.Errorf("%d backends are required, %d usable: the monitor replies %d, expected %d", required, len(all)-down, resp.StatusCode, want)
+			}
+		}
+		stop()
+		client.CloseIdleConnections()
+	}
+}
+
 func TestForwardedFor(t *testing.T) {
 	p := newPlace(t)
 	all := servers(1)

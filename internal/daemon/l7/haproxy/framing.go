@@ -12,16 +12,14 @@ import (
 // itself refuses the other requests whose end is ambiguous (TestSmuggling).
 func (r *render) framing(l *l7.Listener) {
 	r.controls(l)
-	for _, condition := range []string{
+	r.line("http-request deny deny_status 400 if", anyOf("", []string{
 		// It takes 2^64 for 0: a length of more than 18 digits is no length.
 		"{ req.fhdr(content-length) -m len 19:4096 }",
 		// RFC 9112, section 6.1: HTTP/1.0 has no transfer coding.
 		"{ req.ver 1.0 } { req.fhdr(transfer-encoding) -m found }",
 		// RFC 9110, section 5.5.
 		`{ var(txn.imbang_controls) -m found } { req.hdrs -m reg '\x00' }`,
-	} {
-		r.line("http-request deny deny_status 400 if", condition)
-	}
+	}))
 }
 
 // controls looks for control characters in values of headers, once for all that depends on it: NUL

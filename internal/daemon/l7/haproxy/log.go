@@ -53,11 +53,11 @@ func (r *render) log(l *l7.Listener) {
 	r.line("log stdout len", longestLine, "format short local0 info")
 	r.line("capture request header Referer len 1024")
 	r.line("capture request header User-Agent len 1024")
-	r.line("capture request header Host len 256")
 	switch l.Log.Format {
 	case "", "combined":
 		r.line("log-format", word(asCombined))
 	case "json":
+		r.line("capture request header Host len 256")
 		r.line("log-format", word(asJSON))
 	default:
 		r.failf("log.format %q: use combined or json", l.Log.Format)

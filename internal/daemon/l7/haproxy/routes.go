@@ -18,12 +18,12 @@ import (
 func (r *render) routes(l *l7.Listener) {
 	r.spellings(l)
 	byNumber := routesByNumber(l)
-	conditions := make([]string, len(l.Routes))
+	conditions := make([][]string, len(l.Routes))
 	for i := range l.Routes {
 		back := r.about("%s", routeOrigin(l, i))
 		conditions[i] = r.match(i+1, &l.Routes[i].Match)
 		if byNumber {
-			r.line("http-request set-var(txn.imbang_route)", fmt.Sprintf("int(%d)", i+1), "if", first(i), conditions[i])
+			r.line("http-request set-var(txn.imbang_route)", fmt.Sprintf("int(%d)", i+1), "if", anyOf(first(i), conditions[i]))
 		}
 		back()
 	}
@@ -33,7 +33,7 @@ func (r *render) routes(l *l7.Listener) {
 		if byNumber {
 			return fmt.Sprintf("imbang-on-%d", i+1)
 		}
-		return conditions[i]
+		return anyOf("", conditions[i])
 	}
 	none := ""
 	if byNumber {
@@ -75,6 +75,15 @@ func first(before int) string {
 	return "!{ var(txn.imbang_route) -m found }"
 }
 
+// anyOf is a condition that is true if one of the alternatives is, and what is before them.
+func anyOf(before string, alternatives []string) string {
+	all := make([]string, len(alternatives))
+	for i, a := range alternatives {
+		all[i] = strings.TrimSpace(before + " " + a)
+	}
+	return strings.Join(all, " || ")
+}
+
 func routeOrigin(l *l7.Listener, i int) string {
 	if n := l.Routes[i].Name; n != "" {
 		return fmt.Sprintf("listener %s, route %s", l.Name, strings.Map(visible, n))
@@ -110,8 +119,8 @@ func routesByNumber(l *l7.Listener) bool {
 	return l.Default.Backend == ""
 }
 
-// match renders the conditions of a route; it returns the ACLs that have to be true.
-func (r *render) match(n int, m *l7.Match) string {
+// match renders the conditions of a route. It returns alternatives: the ACLs that have to be true.
+func (r *render) match(n int, m *l7.Match) []string {
 	var all []string
 	acl := func(part string) string {
 		name := fmt.Sprintf("imbang-r%d-%s", n, part)
@@ -120,9 +129,6 @@ func (r *render) match(n int, m *l7.Match) string {
 	}
 	if len(m.Hosts) > 0 {
 		r.hosts(acl("host"), m.Hosts)
-	}
-	if len(m.Paths)+len(m.PathPrefixes) > 0 || m.PathRegex != "" {
-		r.paths(acl("path"), m)
 	}
 	if len(m.Methods) > 0 {
 		for _, s := range m.Methods {
@@ -138,13 +144,26 @@ func (r *render) match(n int, m *l7.Match) string {
 	if len(m.Sources) > 0 {
 		r.acl(acl("source"), "src", "", prefixes(m.Sources))
 	}
-	if m.PathRegex != "" {
-		r.longPaths(n, m, all)
+	others := strings.Join(all, " ")
+	if !m.ComparesPaths() {
+		if others == "" {
+			return []string{"TRUE"}
+		}
+		return []string{others}
 	}
-	if len(all) == 0 {
-		return "TRUE"
+	exact, begins := r.paths(m)
+	var alternatives []string
+	for _, form := range pathForms {
+		name := fmt.Sprintf("imbang-r%d-%s", n, form.acl)
+		r.acl(name, form.fetch, "-m str", exact)
+		r.acl(name, form.fetch, "-m beg", begins)
+		if m.PathRegex != "" {
+			r.acl(name, form.fetch, "-m reg", []string{whole(m.PathRegex)})
+			r.longPaths(name, form.fetch, m.PathRegex, form.condition+" "+others)
+		}
+		alternatives = append(alternatives, strings.TrimSpace(strings.Join([]string{form.condition, name, others}, " ")))
 	}
-	return strings.Join(all, " ")
+	return alternatives
 }
 
 // hosts are compared without case, port and the dot of the root. A wildcard stands for one label or more.
@@ -167,13 +186,11 @@ func (r *render) hosts(name string, hosts []string) {
 	r.acl(name, fetch, "-m end", ends)
 }
 
-// paths of all kinds are alternatives.
-func (r *render) paths(name string, m *l7.Match) {
-	exact := make([]string, 0, len(m.Paths)+len(m.PathPrefixes))
+// paths are those of a match, and what paths of its prefixes begin with; all are alternatives.
+func (r *render) paths(m *l7.Match) (exact, begins []string) {
 	for _, p := range m.Paths {
 		exact = append(exact, r.normal("path", p))
 	}
-	var begins []string
 	for _, p := range m.PathPrefixes {
 		p = strings.TrimRight(r.normal("path prefix", p), "/")
 		if p != "" {
@@ -181,28 +198,20 @@ func (r *render) paths(name string, m *l7.Match) {
 		}
 		begins = append(begins, p+"/")
 	}
-	r.acl(name, normalPath, "-m str", exact)
-	r.acl(name, normalPath, "-m beg", begins)
 	if m.PathRegex != "" {
 		r.fail(pattern(m.PathRegex))
-		r.acl(name, normalPath, "-m reg", []string{whole(m.PathRegex)})
 	}
+	return exact, begins
 }
 
 // longPaths refuses what a regular expression may not decide on, which would be no match, where all
 // else of the route matches.
-func (r *render) longPaths(n int, m *l7.Match, all []string) {
-	words := []string{"http-request return status 414 if {", normalPath + ",length gt", strconv.Itoa(l7.LongestMatch(m.PathRegex)), "}"}
-	for _, name := range all {
-		if name != fmt.Sprintf("imbang-r%d-path", n) {
-			words = append(words, name)
-		}
-	}
-	if re, err := regexp.Compile(m.PathRegex); err == nil { // else it is refused
+func (r *render) longPaths(name, fetch, expression, others string) {
+	words := []string{"http-request return status 414 if {", fetch + ",length gt", strconv.Itoa(l7.LongestMatch(expression)), "}", others}
+	if re, err := regexp.Compile(expression); err == nil { // else it is refused
 		if prefix, _ := re.LiteralPrefix(); prefix != "" {
-			name := fmt.Sprintf("imbang-r%d-begins", n)
-			r.acl(name, normalPath, "-m beg", []string{prefix})
-			words = append(words, name)
+			r.acl(name+"-begins", fetch, "-m beg", []string{prefix})
+			words = append(words, name+"-begins")
 		}
 	}
 	r.line(words...)

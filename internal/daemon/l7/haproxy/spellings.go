@@ -10,12 +10,16 @@ import (
 	"imbang/internal/daemon/l7"
 )
 
-// normalPath is the path of a request in the form of l7.NormalPath.
-const normalPath = "var(txn.imbang_path)"
+// pathForms are the ways to a request's path in the form of l7.NormalPath: usual ones have it already, for
+// which there is no variable to be looked up, let alone to be kept.
+var pathForms = []struct{ acl, condition, fetch string }{
+	{"path", "!imbang-odd", "path"},
+	{"decoded", "imbang-odd", "var(txn.imbang_path)"},
+}
 
 // spellings makes conditions on hosts and paths those for all spellings: routes are used as guards,
 // and servers understand more than one. What a server gets stays as it is: ids may have encoded
-// slashes, URLs within paths two of them. Usual paths cost a search and a copy.
+// slashes, URLs within paths two of them. Usual paths cost a search.
 func (r *render) spellings(l *l7.Listener) {
 	const refuse = "http-request deny deny_status 400 if"
 	if l.ComparesHosts() {
@@ -25,15 +29,17 @@ func (r *render) spellings(l *l7.Listener) {
 	if !l.ComparesPaths() {
 		return
 	}
-	decoded := word(`path,url_dec,regsub([\x5c/]+,/,g)`)
-	r.line("acl imbang-spelled path -m reg", word(`%|//|\x5c|/\.\.?(?:/|$)`))
-	r.line("http-request set-var(txn.imbang_path) path unless imbang-spelled")
-	r.line("acl imbang-usual", normalPath, "-m found")
-	r.line(refuse, "!imbang-usual { path -m sub %00 }")
-	r.line(refuse, "!imbang-usual { path -m found } !{ path,url_dec -m found }")
-	r.line(refuse, "!imbang-usual {", decoded, "-m reg", word(`/\.\.?(?:/|$)`), "}")
-	r.line("http-request set-var(txn.imbang_path)", decoded, "if !imbang-usual")
-	r.line("http-request set-var(txn.imbang_path) str(/) if !imbang-usual !{ path -m beg / }")
+	// Segments that are neither empty nor . nor .., without characters of other spellings. A path that is too
+	// long for the search is taken for odd, which is slow and right.
+	r.line("http-request set-var(txn.imbang_odd) bool(true) unless { path -m reg", word(`^(?:/(?!/|\.\.?(?:/|$))[^/%\x5c]*+)++$`), "}")
+	r.line("acl imbang-odd var(txn.imbang_odd) -m bool")
+	r.line("http-request set-var(txn.imbang_path)", word(`path,url_dec,regsub([\x5c/]+,/,g)`), "if imbang-odd")
+	r.line(refuse, anyOf("imbang-odd", []string{
+		"{ path -m sub %00 }",
+		"{ path -m found } !{ var(txn.imbang_path) -m found }",
+		"{ var(txn.imbang_path) -m reg " + word(`/\.\.?(?:/|$)`) + " }",
+	}))
+	r.line("http-request set-var(txn.imbang_path) str(/) if imbang-odd !{ path -m beg / }")
 }
 
 // normal is a configured path in that form.
