@@ -31,7 +31,7 @@ type spent struct{ machine, haproxy float64 } // us
 func (ns *nodes) spend(t *testing.T, worker int, to netip.AddrPort, arguments ...string) spent {
 	t.Helper()
 	client := haproxytest.In(t, ns.Clients[0].Namespace)
-	cmd := exec.Command("wrk", append([]string{"-t1", "-c20", "-d3s"}, append(arguments, "http://"+to.String()+"/")...)...)
+	cmd := exec.Command("wrk", append([]string{"-t1", "-c20", "-d1s"}, append(arguments, "http://"+to.String()+"/")...)...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	own, err := measure.ProcessTime(worker)

@@ -86,9 +86,9 @@ func launch(t *testing.T, h *haproxytest.Host, dir string) side {
 	return side{}
 }
 
-// serve starts the servers: another HAProxy, since it takes less of the CPU that it shares with the clients
+// startServers starts the servers: another HAProxy, since it takes less of the CPU that it shares with the clients
 // than a server in Go does, so that the one that is measured is what limits them.
-func serve(t *testing.T, h *haproxytest.Host, dir string) {
+func startServers(t *testing.T, h *haproxytest.Host, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, "servers.cfg")
 	text := `global
@@ -148,7 +148,7 @@ var measuredSides = []string{"rendered", "hand", "plain"}
 func TestMeasureLayer7Rendered(t *testing.T) {
 	h := haproxytest.New(t)
 	base := t.TempDir()
-	serve(t, h, base)
+	startServers(t, h, base)
 	pem := filepath.Join(base, "server.pem")
 	if err := os.WriteFile(pem, []byte(haproxytest.Certificate(t, "shop.example")), 0o600); err != nil {
 		t.Fatal(err)

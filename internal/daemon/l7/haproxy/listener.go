@@ -175,7 +175,7 @@ func (r *render) forwarded(l *l7.Listener) {
 	}
 	if condition == "" {
 		r.line("http-request add-header X-Forwarded-Proto", proto) // there is none
-		r.line("http-request add-header X-Forwarded-For %ci") // src, of which it takes less time to write
+		r.line("http-request add-header X-Forwarded-For %ci")      // src, of which it takes less time to write
 	} else {
 		r.line("http-request set-header X-Forwarded-Proto", proto, "if !imbang-from-trusted || !{ req.fhdr(X-Forwarded-Proto) -m found }")
 		r.line("http-request add-header X-Forwarded-For %[var(txn.imbang_peer)]")
