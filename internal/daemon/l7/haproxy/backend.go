@@ -28,7 +28,9 @@ func (r *render) backend(b *l7.Backend) {
 	r.verified(b)
 	r.raw(b.Raw, false)
 	if b.Maintenance != nil {
-		r.reply(b.Maintenance, "if { nbsrv eq 0 }")
+		// A process that stops, as the old one does after a reload, has nbsrv 0 of every backend, and
+		// passes requests to the servers as before.
+		r.reply(b.Maintenance, "if { nbsrv eq 0 } !{ stopping }")
 	}
 	r.check(b.Check)
 	for i := range b.Servers {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -252,6 +253,53 @@ func TestMaintenanceAndMonitor(t *testing.T) {
 	client.CloseIdleConnections()
 	p.start(t, c, nil, func(o *Options) { o.Draining = true })
 	monitor(503)
+}
+
+// The process from before a reload answers requests that are under way as the new one would: its
+// backends have servers.
+func TestStoppingHasServers(t *testing.T) {
+	for required := range 3 {
+		p := newPlace(t)
+		all := servers(1, 1)
+		p.servers(t, all)
+		c := web(all[:1], func(l *l7.Listener, b *l7.Backend) {
+			l.Monitor, l.MonitorBackends = "/monitor", required
+			l.Routes = []l7.Route{{Match: l7.Match{Paths: []string{"/b2"}}, Target: l7.Target{Backend: "b2"}}}
+			b.Maintenance = &l7.Reply{Status: 503, Body: "back soon"}
+		})
+		c.Backends = append(c.Backends, l7.Backend{Name: "b2", Servers: all[1:]})
+		for _, draining := range []bool{false, true} {
+			r, stop := p.start(t, c, nil, func(o *Options) { o.Draining = draining })
+			monitor := 200
+			if draining {
+				monitor = 503
+			}
+			want := map[string]int{"/": 200, "/monitor": monitor}
+			open := map[string]net.Conn{}
+			for path := range want {
+				conn, err := p.dial("", at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				conn.SetDeadline(time.Now().Add(5 * time.Second))
+				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a.example\r\n", path)
+				open[path] = conn
+			}
+			get(t, p.client("", at), base, nil) // the process has accepted the others
+			r.signal(t, unix.SIGUSR1, func() bool {
+				_, err := p.dial("", at)
+				return err != nil
+			})
+			for path, conn := range open {
+				io.WriteString(conn, "\r\n")
+				if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || resp.StatusCode != want[path] {
+					t.Errorf("%d backends required, draining: %v: %s of a process that stops: %v, %v; expected status %d", required, draining, path, resp, err, want[path])
+				}
+			}
+			stop()
+		}
+	}
 }
 
 // The monitor with each number of backends that it requires, and of those that are usable.

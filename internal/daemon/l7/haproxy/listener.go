@@ -196,9 +196,12 @@ func (r *render) monitor(l *l7.Listener) {
 	r.line("http-request set-var(txn.imbang_monitor) bool(true) if { path -m str --", word(l.Monitor), "}")
 	r.line("acl imbang-monitor var(txn.imbang_monitor) -m bool")
 	r.line("http-request set-log-level silent if imbang-monitor")
-	unless := "!{ nbsrv(" + NodeBackend + ") eq 0 }"
+	// A process that stops, as the old one does after a reload, has nbsrv 0 of every backend: it only
+	// knows whether the node drains.
+	unless := "{ srv_is_up(" + NodeBackend + "/" + NodeServer + ") }"
 	switch {
 	case l.MonitorBackends == 1: // any
+		r.line("acl imbang-usable stopping")
 		for _, b := range names {
 			r.line("acl imbang-usable", word("nbsrv("+b+")"), "gt 0")
 		}
@@ -208,6 +211,7 @@ func (r *render) monitor(l *l7.Listener) {
 		for _, b := range names {
 			r.line("http-request set-var(txn.imbang_usable)", word("nbsrv("+b+"),bool,add(txn.imbang_usable)"), "if imbang-monitor")
 		}
+		r.line("http-request set-var(txn.imbang_usable) int(" + strconv.Itoa(l.MonitorBackends) + ") if imbang-monitor { stopping }")
 		unless += " { var(txn.imbang_usable) -m int ge " + strconv.Itoa(l.MonitorBackends) + " }"
 	}
 	r.line("http-request return status 200 content-type text/plain string OK if imbang-monitor", unless)
