@@ -27,6 +27,8 @@ type Kind struct {
 	Begin string // how such a file begins: `a study that begins with "name: NAME"`
 	// Secret are keys below which errors quote nothing.
 	Secret []string
+	// Public are ends of paths that are quoted all the same.
+	Public []string
 }
 
 // Tree is a file as it stands, by which mistakes found later get their places.

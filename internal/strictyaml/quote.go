@@ -25,6 +25,9 @@ var (
 
 // secret reports whether a path is below a key whose values are not quoted.
 func (k Kind) secret(path string) bool {
+	if slices.ContainsFunc(k.Public, func(end string) bool { return strings.HasSuffix(path, "."+end) }) {
+		return false
+	}
 	return slices.ContainsFunc(strings.Split(indices().ReplaceAllString(path, ""), "."), func(key string) bool { return slices.Contains(k.Secret, key) })
 }
 

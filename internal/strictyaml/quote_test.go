@@ -23,8 +23,8 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.text, got, c.want)
 		}
 	}
-	k := Kind{Secret: []string{"headers"}}
-	for path, want := range map[string]bool{"": false, "checks.web.http.headers": true, "checks.web.http.headers.X": true, "checks.web.http.headers[1]": true, "checks.headers2": false} {
+	k := Kind{Secret: []string{"headers"}, Public: []string{"limits.headers"}}
+	for path, want := range map[string]bool{"": false, "checks.web.http.headers": true, "checks.web.http.headers.X": true, "checks.web.http.headers[1]": true, "checks.headers2": false, "listeners[0].limits.headers": false, "limits.headers[0]": true} {
 		if k.secret(path) != want {
 			t.Errorf("%s", path)
 		}

@@ -104,6 +104,8 @@ var invalids = []invalid{
 		`x.yaml:12:20: listeners[0].limits.body: 1000 has no unit: write 1000 B or 1000 KiB`},
 	{"body of another unit", ofShop, shop("limits: {body: 10 MB}"),
 		`x.yaml:12:20: listeners[0].limits.body: "10 MB" is not a size: write a number with B, KiB, MiB or GiB, such as 10 MiB`},
+	{"headers without a known unit", ofShop, shop("limits: {headers: 16k}"),
+		`x.yaml:12:23: listeners[0].limits.headers: "16k" is not a size: write a number with B, KiB, MiB or GiB, such as 10 MiB`},
 	{"headers too large", ofShop, shop("limits: {headers: 1 MiB}"),
 		`x.yaml:12:23: listeners[0].limits.headers: 1 MiB is out of range: want 1 KiB to 64 KiB`},
 	{"timeout 0", ofShop, shop("timeouts: {client: 0 s}"),

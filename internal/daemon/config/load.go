@@ -24,6 +24,7 @@ var kind = strictyaml.Kind{
 	Name: "a configuration", Begin: `a configuration that begins with "services:"`,
 	// A password, a token or an SNMP community may be in these.
 	Secret: []string{"headers", "secrets", "send", "send_hex", "password", "secret", "token", "raw"},
+	Public: []string{"limits.headers"}, // a size
 }
 
 // Mistakes are all that is wrong with a configuration, in order of files and lines.
