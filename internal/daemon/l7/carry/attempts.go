@@ -34,7 +34,11 @@ type notAccepted struct {
 func (n *notAccepted) Error() string { return n.text }
 
 func refusal(err error, again time.Time) error {
-	return &notAccepted{"HAProxy does not accept the configuration: " + strings.ReplaceAll(err.Error(), "\n", "; "), again}
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if !strings.HasPrefix(text, "HAProxy ") { // it does not say so already
+		text = "HAProxy does not accept the configuration: " + text
+	}
+	return &notAccepted{text, again}
 }
 
 // incomplete is the error of a configuration that cannot be rendered. The next step tries it again.
