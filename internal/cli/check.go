@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,7 +44,9 @@ remedy: all wrong values, but of unknown keys, values of a wrong type and errors
 YAML only the first. It needs neither a director nor permissions, and changes nothing.
 It warns if the key file of synchronization.replication is missing or unsuitable, as far
 as the user can read it: the file may be written later. If HAProxy is installed it checks
-listeners and backends, too.
+listeners and backends, too: its mistakes have the name of the listener or backend in
+place of the line. It warns of files that are damaged or missing while their last good
+copies are in use, and of directories of access logs that do not exist.
 
 The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
 line, or 3 if it cannot be read.`,
@@ -133,7 +137,17 @@ func checkProxy(ctx context.Context, c *config.Config) (warnings []string, err e
 	case errors.Is(err, fs.ErrPermission):
 		return append(warnings, fmt.Sprintf("HAProxy did not check listeners and backends: %s (root can)", err)), nil
 	}
-	return warnings, err
+	if err != nil {
+		return warnings, err
+	}
+	wrong := carry.Unusable(&c.Layer7.Config)
+	for _, path := range slices.Sorted(maps.Keys(wrong)) {
+		warnings = append(warnings, wrong[path].Error()+", and the last good one stays in use")
+	}
+	for _, dir := range carry.NoLogDirectories(&c.Layer7.Config) {
+		warnings = append(warnings, fmt.Sprintf("access logs: the directory %s does not exist: lines are lost until it does", dir))
+	}
+	return warnings, nil
 }
 
 func printChecked(w io.Writer, r checkedFile) error {

@@ -34,6 +34,9 @@ func examineProxy(r report, p *Proxy) {
 	for _, path := range slices.Sorted(maps.Keys(p.Unusable)) {
 		r.problem("ls -lL "+path, "a file that %s names cannot be used: %s", p.File, p.Unusable[path])
 	}
+	for _, dir := range p.NoLogDirectories {
+		r.problem("mkdir -p "+dir, "the directory %s of access logs does not exist: their lines are lost", dir)
+	}
 	for _, t := range p.Taken {
 		examineTaken(r, t)
 	}

@@ -29,7 +29,9 @@ type Proxy struct {
 	Certificates []Certificate
 	// Unusable are the reasons why other files that the configuration names cannot be used, by file.
 	Unusable map[string]string
-	Taken    []Taken
+	// NoLogDirectories are directories of access logs that do not exist.
+	NoLogDirectories []string
+	Taken            []Taken
 	// Absent are addresses of listeners that neither this host has, nor the configuration adds or moves.
 	Absent []netip.Addr
 	Now    time.Time

@@ -72,6 +72,7 @@ func gatherProxy(file string, v *VRRP) (*Proxy, error) {
 
 func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, v *VRRP) {
 	p.Certificates = certificatesOf(p.Config)
+	p.NoLogDirectories = carry.NoLogDirectories(p.Config)
 	p.Unusable = map[string]string{}
 	for path, err := range carry.Unusable(p.Config) {
 		if !slices.ContainsFunc(p.Certificates, func(c Certificate) bool { return c.Path == path && c.Error != "" }) {

@@ -79,6 +79,7 @@ func TestExamineProxy(t *testing.T) {
 		"authorities": {func(p *Proxy) {
 			p.Unusable = map[string]string{"/tls/ca.pem": "/tls/ca.pem: has no certificate: want certificates in PEM"}
 		}, "problem  proxy: a file that imbang.yaml names cannot be used: /tls/ca.pem: has no certificate: want certificates in PEM: ls -lL /tls/ca.pem"},
+		"no directory of logs": {func(p *Proxy) { p.NoLogDirectories = []string{"/srv/log"} }, "problem  proxy: the directory /srv/log of access logs does not exist: their lines are lost: mkdir -p /srv/log"},
 		"Debian's haproxy":     {func(p *Proxy) { p.Taken = []Taken{{"shop", p.Config.Listeners[0].Bind[0], 7, "haproxy", "haproxy"}} }, "problem  proxy: haproxy (process 7, unit haproxy) accepts connections at 10.20.0.1:443 of the listener shop: that is not imbang's HAProxy, and takes a share of the listener's connections, or keeps it from starting: systemctl disable --now haproxy"},
 		"another program":      {func(p *Proxy) { p.Taken = []Taken{{"shop", p.Config.Listeners[0].Bind[0], 7, "socat", ""}} }, "problem  proxy: socat (process 7) accepts connections at 10.20.0.1:443 of the listener shop: the listener cannot be started beside it: ps -fp 7"},
 		"an absent address":    {func(p *Proxy) { p.Absent = []netip.Addr{netip.MustParseAddr("10.20.0.1")} }, "warning  proxy: listeners bind 10.20.0.1, which this host does not have, and which imbang neither adds nor moves here: no connection arrives at it: ip address add 10.20.0.1/32 dev DEV, or a group of the section vrrp"},

@@ -4,9 +4,13 @@ package carry
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/haproxy"
@@ -29,6 +33,19 @@ func Unusable(c *l7.Config) map[string]error {
 		}
 	}
 	return errs
+}
+
+// NoLogDirectories are the directories of access logs that do not exist.
+func NoLogDirectories(c *l7.Config) (missing []string) {
+	for _, l := range c.Listeners {
+		if l.Log == nil || slices.Contains(missing, filepath.Dir(l.Log.File)) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Dir(l.Log.File)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, filepath.Dir(l.Log.File))
+		}
+	}
+	return missing
 }
 
 // Check has HAProxy check a configuration as a Keeper of a directory would have it carried out: with
