@@ -37,7 +37,8 @@ may this one. It runs in the foreground until SIGINT or SIGTERM.
 imbang run decides what HAProxy does: it renders the configuration with the verdicts of
 its checks and the operators' orders, changes servers, weights and certificates by
 HAProxy's socket, and has it reload where there is no command for a change. Before
-imbang run has been there, HAProxy is started with all servers up.
+imbang run has been there, HAProxy is started with all servers up. Until the next boot
+HAProxy is then started with what imbang run rendered last, and not with FILE.
 
 If HAProxy ends it is started again within a second, with the verdicts of the last
 rendering. This process holds its listening sockets meanwhile, so that new connections
