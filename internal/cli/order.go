@@ -180,6 +180,7 @@ func giveOrder(c *cobra.Command, out command.OutputFlag, q api.OrderRequest, don
 	reply, err := d.Order(c.Context(), q)
 	if errors.Is(err, api.ErrNoDaemon) && q.Action != api.ActionMaintenance {
 		reply, err = orderAlone(q)
+		err = norDaemon(err)
 	}
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ loaded, or it cannot be read. The daemon's part is shown in any case.`,
 			}
 			st, loaded, err := askBoth(c.Context())
 			if st.Daemon == nil && err != nil {
-				return err
+				return norDaemon(err)
 			}
 			printed := out.Print(c.OutOrStdout(), st, func(w io.Writer) error {
 				if st.Daemon != nil {
@@ -64,6 +64,15 @@ loaded, or it cannot be read. The daemon's part is shown in any case.`,
 	}
 	out.Register(c, command.One[statusOf](""))
 	return c
+}
+
+// norDaemon adds to the error of a director that is not loaded that no daemon runs: of layer 7 alone,
+// that is what is missing.
+func norDaemon(err error) error {
+	if errors.Is(err, director.ErrNotLoaded) {
+		return fmt.Errorf("%w, and no daemon runs (start one with: imbang run)", err)
+	}
+	return err
 }
 
 // askBoth is the status of the daemon and of the director, as far as there are both. Users
