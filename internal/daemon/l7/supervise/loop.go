@@ -486,8 +486,9 @@ func (l *loop) ended(e ending) {
 		l.gone = time.Now()
 	}
 	l.status.HAProxy, l.status.Workers, l.status.Old = 0, nil, nil
+	said := l.copy() // of a stop, too: the next supervisor would log it as its own
 	if l.phase != Stopping {
-		l.said += l.copy()
+		l.said += said
 		l.refusing, l.lost = !e.stopped, l.phase == Reloading
 		l.stopped, l.kills = e.stopped && !l.kills, false
 		l.status.LastEnd = "HAProxy has " + e.why

@@ -404,4 +404,8 @@ func TestStopped(t *testing.T) {
 	if err := <-long; err == nil {
 		t.Errorf("a request that took longer than the stop has not failed")
 	}
+	// What HAProxy said at its end is logged, and the next supervisor does not log it as its own.
+	if said, err := os.ReadFile(LogFile(n.dir)); err != nil || len(said) == 0 || logged(n.dir) != int64(len(said)) {
+		t.Errorf("%d of %d bytes are logged, %v: %s", logged(n.dir), len(said), err, said)
+	}
 }
