@@ -35,7 +35,11 @@ func printLayer7(w io.Writer, p *api.Proxy, now time.Time) {
 		if l.TLS {
 			scheme = "https"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%d connections, %d requests\n", l.Name, scheme, strings.Join(l.Bind, " "), l.Connections, l.Requests)
+		state := fmt.Sprintf("%d connections, %d requests", l.Connections, l.Requests)
+		if l.NotServed {
+			state = "NOT SERVED: no usable certificate"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", l.Name, scheme, strings.Join(l.Bind, " "), state)
 	}
 	for _, c := range p.Certificates {
 		fmt.Fprintf(w, "  certificate %s: %s\n", c.File, c.Fingerprint)

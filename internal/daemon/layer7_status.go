@@ -12,6 +12,7 @@ import (
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/core"
+	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/supervise"
@@ -45,12 +46,22 @@ func (d *Daemon) proxyStatus() *api.Proxy {
 			one := &p.Certificates[i]
 			one.Expires, one.Error = s.Expiries[one.File], s.Certificates[one.File]
 		}
+		for i := range c.Listeners {
+			p.Listeners[i].NotServed = notServed(&c.Listeners[i], s.Expiries, s.Certificates)
+		}
 	}
 	if o := d.layer7.order.Drain; o != nil {
 		p.Drain = order(o.Order)
 		p.Drain.Deadline = o.Deadline
 	}
 	return p
+}
+
+// notServed reports whether a listener has certificates, and HAProxy uses none of them.
+func notServed(l *l7.Listener, expiries map[string]time.Time, errs map[string]string) bool {
+	return l.TLS != nil && !slices.ContainsFunc(l.TLS.Certificates, func(path string) bool {
+		return !expiries[path].IsZero() || errs[path] == ""
+	})
 }
 
 // backendStatus is a backend without what HAProxy says.

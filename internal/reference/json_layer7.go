@@ -48,6 +48,7 @@ var layer7FieldTexts = map[string]string{
 	"api.Listener.tls":                "whether its clients use TLS",
 	"api.Listener.connections":        "connections of clients now",
 	"api.Listener.requests":           "requests since HAProxy was started or reloaded",
+	"api.Listener.not_served":         "whether HAProxy leaves it out, as none of its certificates can be used; absent if it does not",
 	"api.Certificate.file":            "file with certificates that a listener or backend names",
 	"api.Certificate.fingerprint":     "SHA-256 fingerprint of all of its certificates, and until when the first one is valid; or missing, not usable",
 	"cli.explainedRequest.director":   "what the director does with the client's connection; absent if none is loaded, or an address is missing",

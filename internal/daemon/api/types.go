@@ -98,8 +98,9 @@ type Listener struct {
 	Name        string   `json:"name"`
 	Bind        []string `json:"bind"` // addresses with ports
 	TLS         bool     `json:"tls"`
-	Connections uint64   `json:"connections"` // of clients, now
-	Requests    uint64   `json:"requests"`    // since HAProxy was started or reloaded
+	Connections uint64   `json:"connections"`          // of clients, now
+	Requests    uint64   `json:"requests"`             // since HAProxy was started or reloaded
+	NotServed   bool     `json:"not_served,omitempty"` // left out by HAProxy, as none of its certificates was ever good
 }
 
 // Synchronization is a role of connection synchronization. Counters are since the daemon
