@@ -156,10 +156,10 @@ measure-sync: build ## what connection synchronization costs, with and without i
 		-sync-expiring-rounds=$(or $(EXPIRING),3) -before=$(CURDIR)/out/before-sync/imbang-lab -before-commit=$(BEFORE_SYNC)
 	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/daemon/sync/replicate -run '^TestMeasure'
 
-measure-layer7: build ## what a request costs: the rendered configuration beside one by hand, and a director in front of a node (root; ROUNDS=15)
+measure-layer7: build ## what a request costs: the rendered configuration beside one by hand, and a director in front of a node, into docs/bench/layer7.json (root; ROUNDS=100)
 	@build/need haproxy wrk
 	$(SUDO) $(GO) test -count=1 -timeout 0 -tags measure -v ./internal/acceptance -run '^TestMeasureLayer7' \
-		-executable=$(CURDIR)/bin/imbang -rounds=$(or $(ROUNDS),15)
+		-executable=$(CURDIR)/bin/imbang -layer7-measures=$(CURDIR)/docs/bench/layer7.json -rounds=$(or $(ROUNDS),100)
 
 check-clock: build ## clock jumps of an hour under a daemon; sets the clock of the machine for a minute (root)
 	$(SUDO) $(GO) test -count=1 -tags measure -v ./internal/acceptance -run "^TestRunClockJumps$$" -executable=$(CURDIR)/bin/imbang

@@ -5,7 +5,6 @@
 package acceptance
 
 import (
-	"fmt"
 	"net/netip"
 	"os/exec"
 	"strconv"
@@ -64,12 +63,13 @@ func (ns *nodes) spend(t *testing.T, worker int, to netip.AddrPort, arguments ..
 // are in a network with both. It is all of the hop: the director's host receives, changes and sends
 // packets. Two ratios: of the CPU time of the whole machine, in which clients and servers are; and of
 // the proxy's own with and without what a director adds to the machine, which no client and server
-// makes look better.
+// makes look better. The way through the same host as a router says which part of it is the director's.
 func TestMeasureLayer7Director(t *testing.T) {
 	ns := newNodes(t, 1)
 	http := ns.httpClient(t)
 	ns.await("the node is up", 10*time.Second, func() bool { return ns.who(http) == "n1" })
-	ways := []way{{"alone", ns.beside(topology.IPv4, 0)}}
+	// The router is the host between without a director's work.
+	ways := []way{{"alone", ns.beside(topology.IPv4, 0)}, {"router", netip.AddrPortFrom(ns.Servers[0].Addr[topology.IPv4], nodeMethods[0].port)}}
 	for _, m := range nodeMethods[:3] {
 		ways = append(ways, way{m.name, netip.AddrPortFrom(ns.Virtual(topology.IPv4), m.port)})
 	}
@@ -77,6 +77,7 @@ func TestMeasureLayer7Director(t *testing.T) {
 	if p == nil || len(p.Workers) != 1 {
 		t.Fatalf("%+v", p)
 	}
+	var rows []layer7Row
 	for _, kind := range []struct {
 		name      string
 		arguments []string
@@ -99,8 +100,9 @@ func TestMeasureLayer7Director(t *testing.T) {
 				ofMachine = append(ofMachine, alone.machine/s.machine)
 				ofProxy = append(ofProxy, alone.haproxy/(alone.haproxy+s.machine-alone.machine))
 			}
-			fmt.Printf("%s, %s: machine %s us, of it HAProxy %s us; alone / this: machine %s, proxy %s\n",
-				kind.name, w.name, interval(machine), interval(haproxy), interval(ofMachine), interval(ofProxy))
+			whole, rated := shareOf(machine), shareOf(ofMachine)
+			rows = append(rows, layer7Row{Case: kind.name, Name: w.name, CPU: shareOf(haproxy), Ratio: shareOf(ofProxy), Machine: &whole, MachineRatio: &rated})
 		}
 	}
+	noteLayer7(t, func(all *layer7Result) *[]layer7Row { return &all.Hops }, rows)
 }

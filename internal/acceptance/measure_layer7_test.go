@@ -5,7 +5,6 @@
 package acceptance
 
 import (
-	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -23,7 +22,6 @@ import (
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/lab/measure"
-	"imbang/internal/lab/stats"
 )
 
 // measuredShop is the configuration of testdata/layer7-hand.cfg.
@@ -215,20 +213,15 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 			s.stop()
 		}
 	}
+	var rows []layer7Row
 	for n, c := range cases {
-		fmt.Printf("%s: CPU of a request by the rendered configuration %s us\n", c.name, interval(costs[n][0]))
-		for i, name := range measuredSides[1:] {
+		for i, name := range measuredSides {
 			var ratios []float64
-			for round, cost := range costs[n][i+1] {
+			for round, cost := range costs[n][i] {
 				ratios = append(ratios, cost/costs[n][0][round])
 			}
-			fmt.Printf("  %s: %s us; %s / rendered %s\n", name, interval(costs[n][i+1]), name, interval(ratios))
+			rows = append(rows, layer7Row{Case: c.name, Name: name, CPU: shareOf(costs[n][i]), Ratio: shareOf(ratios)})
 		}
 	}
-}
-
-// interval is a median with its interval of 95 %.
-func interval(samples []float64) string {
-	i := stats.MedianInterval(samples, 0.95)
-	return fmt.Sprintf("%.3f (%.3f to %.3f)", stats.Summarize(samples).Median, i.Low, i.High)
+	noteLayer7(t, func(all *layer7Result) *[]layer7Row { return &all.Configurations }, rows)
 }

@@ -5,26 +5,15 @@
 package acceptance
 
 import (
-	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"testing"
-	"time"
 
-	"imbang/internal/jsonfile"
-	"imbang/internal/lab/measure"
 	"imbang/internal/lab/stats"
 )
 
 // syncResult is the content of the file.
 type syncResult struct {
-	Environment struct {
-		Date   time.Time `json:"date"`
-		Commit string    `json:"commit"`
-		measure.Host
-	} `json:"environment"`
-	Cases []syncRow `json:"cases"`
+	Environment measuredOn `json:"environment"`
+	Cases       []syncRow  `json:"cases"`
 	// Off compares the data plane without synchronization with that of a build before it.
 	Off []packetsChange `json:"switched_off"`
 }
@@ -118,27 +107,8 @@ func summarizeSync(load string, cases []syncCase, all [][]syncSample) (rows []sy
 	return rows
 }
 
-// noteSync puts a measurement into the file, if there is to be one; what others found stays.
+// noteSync puts a measurement into the file, if there is to be one.
 func noteSync(t *testing.T, put func(all *syncResult, commit string)) {
 	t.Helper()
-	if *syncMeasures == "" {
-		return
-	}
-	var all syncResult
-	text, err := os.ReadFile(*syncMeasures)
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	if m := revision.FindStringSubmatch(must(t, nil, "", "version")); m != nil {
-		all.Environment.Commit = m[1]
-	}
-	put(&all, all.Environment.Commit)
-	all.Environment.Date = time.Now().UTC().Truncate(time.Second)
-	all.Environment.Host = measure.ReadHost()
-	if err := jsonfile.Write(*syncMeasures, &all); err != nil {
-		t.Fatal(err)
-	}
+	keep(t, *syncMeasures, func(all *syncResult) *measuredOn { return &all.Environment }, put)
 }

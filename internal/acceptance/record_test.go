@@ -23,16 +23,19 @@ import (
 // what it found earlier and keeps the rest. Figures of docs/ come from it.
 var measures = flag.String("measures", "", "file of measurements of the daemon to write into")
 
+// measuredOn is where measurements of a file were made last.
+type measuredOn struct {
+	Date   time.Time `json:"date"`
+	Commit string    `json:"commit"`
+	measure.Host
+}
+
 // measured is the content of that file.
 type measured struct {
-	Environment struct {
-		Date   time.Time `json:"date"`
-		Commit string    `json:"commit"`
-		measure.Host
-	} `json:"environment"`
-	Detection []detected `json:"detection"`
-	Checks    []checked  `json:"checks"`
-	Changes   []changed  `json:"changes"`
+	Environment measuredOn `json:"environment"`
+	Detection   []detected `json:"detection"`
+	Checks      []checked  `json:"checks"`
+	Changes     []changed  `json:"changes"`
 }
 
 // detected is how long a dead server kept its place [ms].
@@ -78,32 +81,37 @@ var (
 	revision  = regexp.MustCompile(`revision ([0-9a-f]+(?:-dirty)?)`)
 )
 
-// note puts a measurement into the file, if there is one; the commit is that of what
-// was measured.
+// note puts a measurement into the file, if there is one.
 func note(t *testing.T, put func(all *measured, commit string)) {
 	t.Helper()
-	if *measures == "" {
+	keep(t, *measures, func(all *measured) *measuredOn { return &all.Environment }, put)
+}
+
+// keep puts a measurement into a file, if there is to be one, and leaves what others found; the commit
+// is that of what was measured.
+func keep[T any](t *testing.T, file string, environment func(*T) *measuredOn, put func(all *T, commit string)) {
+	t.Helper()
+	if file == "" {
 		return
 	}
 	measuring.Lock()
 	defer measuring.Unlock()
-	var all measured
-	text, err := os.ReadFile(*measures)
+	var all T
+	text, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	commit := ""
+	on := environment(&all)
 	if m := revision.FindStringSubmatch(must(t, nil, "", "version")); m != nil {
-		commit = m[1]
+		on.Commit = m[1]
 	}
-	put(&all, commit)
-	all.Environment.Commit = commit
-	all.Environment.Date = time.Now().UTC().Truncate(time.Second)
-	all.Environment.Host = measure.ReadHost()
-	if err := jsonfile.Write(*measures, &all); err != nil {
+	put(&all, on.Commit)
+	on.Date = time.Now().UTC().Truncate(time.Second)
+	on.Host = measure.ReadHost()
+	if err := jsonfile.Write(file, &all); err != nil {
 		t.Fatal(err)
 	}
 }
