@@ -50,8 +50,8 @@ func (l *Listener) Choose(r *Request) (Target, *Route, []Step) {
 // unmet is the first condition that a request does not meet; "": there is none.
 func (m *Match) unmet(r *Request) string {
 	host := strings.ToLower(r.Host)
-	if at, port, found := cutLast(host, ":"); found && strings.Trim(port, "0123456789") == "" && !strings.HasSuffix(at, ":") {
-		host = at
+	if i := strings.LastIndexAny(host, ":]"); i >= 0 && host[i] == ':' {
+		host = host[:i]
 	}
 	host = strings.TrimRight(host, ".")
 	switch {
@@ -72,15 +72,8 @@ func (m *Match) unmet(r *Request) string {
 	return ""
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
-}
-
 func (m *Match) matchesPath(path string) bool {
-	if len(m.Paths)+len(m.PathPrefixes) == 0 && m.PathRegex == "" {
+	if !m.ComparesPaths() {
 		return true
 	}
 	normal := func(p string) string {

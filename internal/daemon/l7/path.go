@@ -17,21 +17,26 @@ var (
 
 // NormalPath is a path as routes compare it, since servers understand its spellings as one: /%61 and
 // //a and \a are /a. A client resolves . and .. itself; who sends them may mean another path than
-// the one that is compared, as with NUL and with a % that begins no escape. The error is for these.
+// the one that is compared, as with a % that begins no escape and with control characters: NUL ends a
+// path for some servers, and no . of a regular expression is a line feed. The error is for these.
 func NormalPath(path string) (string, error) {
 	decoded, err := url.PathUnescape(path)
 	switch {
 	case err != nil:
 		return "", errors.New("the path has a % that begins no escape such as %20")
-	case strings.Contains(decoded, "\x00"):
-		return "", errors.New("the path has %00")
+	case strings.ContainsFunc(decoded, func(c rune) bool { return c < ' ' }):
+		return "", errors.New("the path has a control character, such as %00 or %0A")
 	}
 	decoded = slashes.ReplaceAllString(decoded, "/")
 	if dotSegments.MatchString(decoded) {
 		return "", errors.New("the path has . or .. as a segment")
 	}
-	if !strings.HasPrefix(decoded, "/") {
-		decoded = "/" // of http://host, or *
+	switch {
+	case strings.HasPrefix(decoded, "/"):
+	case path == "", path == "*": // of http://host, and of OPTIONS
+		decoded = "/"
+	default:
+		return "", errors.New("the path does not begin with /")
 	}
 	return decoded, nil
 }
@@ -60,8 +65,18 @@ func (l *Listener) anyMatch(is func(*Match) bool) bool {
 	return false
 }
 
+// HostForm is a regular expression of what may be compared as a host: a name or an address, perhaps
+// with a port, or nothing. Servers read hosts in what is none, as admin.example in x@admin.example,
+// admin.example:80:80 and %61dmin.example.
+const HostForm = `\A(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?\z`
+
+var hostForm = regexp.MustCompile(HostForm)
+
 // Refuses is the status that a request gets before routes are tried, and why; 0: it is not refused.
 func (l *Listener) Refuses(r *Request) (status int, why error) {
+	if l.ComparesHosts() && !hostForm.MatchString(r.Host) {
+		return http.StatusBadRequest, errors.New("the host is neither a name nor an address, with a port at most")
+	}
 	if !l.ComparesPaths() {
 		return 0, nil
 	}

@@ -4,6 +4,7 @@ package haproxy
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -99,6 +100,20 @@ func TestManyValues(t *testing.T) {
 	}
 	if warnings, err := Check(t.Context(), program(t), c, nil, options(t)); err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
+	}
+}
+
+// A route has its conditions twice, for paths as they are and for decoded ones.
+func TestManyConditions(t *testing.T) {
+	for _, add := range []string{"", "/x"} { // by its condition, or by its number
+		c := cases("")["plain"]
+		c.Listeners[0].Routes[0].AddPrefix = add
+		for i := range 40 {
+			c.Listeners[0].Routes[0].Match.Headers = append(c.Listeners[0].Routes[0].Match.Headers, l7.HeaderMatch{Name: fmt.Sprintf("X-%d", i)})
+		}
+		if warnings, err := Check(t.Context(), program(t), c, nil, options(t)); err != nil || len(warnings) > 0 {
+			t.Errorf("with add_prefix %q: %v, %q", add, err, warnings)
+		}
 	}
 }
 

@@ -23,18 +23,13 @@ func (r *render) routes(l *l7.Listener) {
 		back := r.about("%s", routeOrigin(l, i))
 		conditions[i] = r.match(i+1, &l.Routes[i].Match)
 		if byNumber {
-			r.line("http-request set-var(txn.imbang_route)", fmt.Sprintf("int(%d)", i+1), "if", anyOf(first(i), conditions[i]))
+			r.lineIf(fmt.Sprintf("http-request set-var(txn.imbang_route) int(%d)", i+1), first(i), conditions[i])
 		}
 		back()
 	}
 	r.headers(l.Headers, "")
 	r.securityHeaders(l)
-	on := func(i int) string {
-		if byNumber {
-			return fmt.Sprintf("imbang-on-%d", i+1)
-		}
-		return anyOf("", conditions[i])
-	}
+	on := func(i int) string { return fmt.Sprintf("imbang-on-%d", i+1) }
 	none := ""
 	if byNumber {
 		none = "!{ var(txn.imbang_route) -m found }"
@@ -57,7 +52,10 @@ func (r *render) routes(l *l7.Listener) {
 		if t := &l.Routes[i]; t.Backend != "" {
 			back := r.about("%s", routeOrigin(l, i))
 			r.known(t.Backend)
-			r.line("use_backend", word(t.Backend), "if", on(i))
+			if byNumber {
+				conditions[i] = []string{on(i)}
+			}
+			r.lineIf("use_backend "+word(t.Backend), "", conditions[i])
 			back()
 		}
 	}
@@ -82,6 +80,19 @@ func anyOf(before string, alternatives []string) string {
 		all[i] = strings.TrimSpace(before + " " + a)
 	}
 	return strings.Join(all, " || ")
+}
+
+// lineIf is a rule for requests for which one of the alternatives is true, and what is before them: a
+// line, or one for each alternative where it would have more words than HAProxy reads.
+func (r *render) lineIf(rule, before string, alternatives []string) {
+	const most = 64
+	if line := rule + " if " + anyOf(before, alternatives); len(strings.Fields(line)) <= most {
+		r.line(line)
+		return
+	}
+	for _, a := range alternatives {
+		r.line(rule, "if", before, a)
+	}
 }
 
 func routeOrigin(l *l7.Listener, i int) string {

@@ -17,27 +17,38 @@ var pathForms = []struct{ acl, condition, fetch string }{
 	{"decoded", "imbang-odd", "var(txn.imbang_path)"},
 }
 
+// targetForm is a regular expression of targets other than paths: of OPTIONS, whole URLs, and of CONNECT.
+const targetForm = `\A(?:\*|[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._:\[\]-]+(?:/.*)?|[A-Za-z0-9._:\[\]-]+)\z`
+
 // spellings makes conditions on hosts and paths those for all spellings: routes are used as guards,
 // and servers understand more than one. What a server gets stays as it is: ids may have encoded
 // slashes, URLs within paths two of them. Usual paths cost a search.
 func (r *render) spellings(l *l7.Listener) {
 	const refuse = "http-request deny deny_status 400 if"
+	if !l.ComparesHosts() && !l.ComparesPaths() {
+		return
+	}
+	// A whole URL is passed on, and servers take the host in it: of http://admin.example?@web.example/ that is
+	// web.example for HAProxy, and another one for them.
+	r.line(refuse, "!{ url -m beg / } !{ url -m reg", word(targetForm), "}")
 	if l.ComparesHosts() {
-		// The host is in the target alone. That of HTTP/2 is in Host as well.
-		r.line(refuse, "!{ url -m beg / } !{ req.fhdr(Host) -m found }")
+		// What is none, servers may read one in; or the host is in the target alone. That of HTTP/2 is in
+		// Host as well.
+		r.line("http-request deny deny_status 400 unless { req.fhdr(Host) -m reg", word(l7.HostForm), "} || { url -m beg / } !{ req.fhdr(Host) -m found }")
 	}
 	if !l.ComparesPaths() {
 		return
 	}
 	// Segments that are neither empty nor . nor .., without characters of other spellings. A path that is too
 	// long for the search is taken for odd, which is slow and right.
-	r.line("http-request set-var(txn.imbang_odd) bool(true) unless { path -m reg", word(`^(?:/(?!/|\.\.?(?:/|$))[^/%\x5c]*+)++$`), "}")
+	r.line("http-request set-var(txn.imbang_odd) bool(true) unless { path -m reg", word(`^(?:/(?!/|\.\.?(?:/|\z))[^/%\x5c]*+)++\z`), "}")
 	r.line("acl imbang-odd var(txn.imbang_odd) -m bool")
 	r.line("http-request set-var(txn.imbang_path)", word(`path,url_dec,regsub([\x5c/]+,/,g)`), "if imbang-odd")
 	r.line(refuse, anyOf("imbang-odd", []string{
-		"{ path -m sub %00 }",
+		"{ path -m reg " + word(`%[01][0-9A-Fa-f]`) + " }",
+		"!{ path -m found } !{ method CONNECT } !{ url -m str * } !{ url -m sub :// }",
 		"{ path -m found } !{ var(txn.imbang_path) -m found }",
-		"{ var(txn.imbang_path) -m reg " + word(`/\.\.?(?:/|$)`) + " }",
+		"{ var(txn.imbang_path) -m reg " + word(`/\.\.?(?:/|\z)`) + " }",
 	}))
 	r.line("http-request set-var(txn.imbang_path) str(/) if imbang-odd !{ path -m beg / }")
 }
