@@ -376,6 +376,13 @@ func (l *loop) ready(p runtime.Processes) {
 		return
 	}
 	l.know(p)
+	if p.Stopping {
+		// A supervisor was killed during a stop. That had no more to wait for than the grace, and this one
+		// is there to have connections accepted.
+		l.Log.Warn("HAProxy was being stopped, and is ended and started again", "process", p.Master)
+		l.stopping(unix.SIGTERM) // ended follows
+		return
+	}
 	l.stopped = false
 	l.fetch()
 	l.do(l.machine.ready(time.Now()))

@@ -409,3 +409,29 @@ func TestStopped(t *testing.T) {
 		t.Errorf("%d of %d bytes are logged, %v: %s", logged(n.dir), len(said), err, said)
 	}
 }
+
+// A supervisor that is killed during a stop leaves a HAProxy that accepts no connections any more.
+// The next one ends it, and starts another.
+func TestKilledDuringStop(t *testing.T) {
+	n := newNode(t)
+	n.host.Serve("a", "127.0.0.1:9001")
+	n.host.Serve("b", "127.0.0.1:9002")
+	n.start()
+	was := n.status().HAProxy
+	client := n.host.Client(false)
+	go func() { _, _ = haproxytest.Get(client, url+"slow?20s") }()
+	time.Sleep(100 * time.Millisecond)
+	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	n.await("HAProxy is being stopped", func() bool { s, err := n.ask(DoStatus); return err == nil && s.Phase == Stopping })
+	time.Sleep(100 * time.Millisecond)
+	n.kill()
+	n.start()
+	if reply, err := haproxytest.Get(n.host.Client(false), url); err != nil {
+		t.Errorf("after the next start: %q, %v; %+v", reply, err, n.status())
+	}
+	if now := n.status().HAProxy; now == was {
+		t.Errorf("process %d goes on", was)
+	}
+}

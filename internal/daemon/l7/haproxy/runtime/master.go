@@ -28,6 +28,8 @@ type Processes struct {
 	Workers []int         // of the configuration in use
 	Age     time.Duration // of these
 	Old     []int         // of earlier ones, until their connections have ended
+	// Stopping: HAProxy accepts no connections any more, and ends with those that it has. Ready says so.
+	Stopping bool
 }
 
 // Processes asks the master.
@@ -298,5 +300,6 @@ func (m *Master) Ready(ctx context.Context, master int) (Processes, error) {
 	if err == nil && !strings.Contains(reply, "\nPid: ") {
 		err = ErrNotRunning
 	}
+	p.Stopping = strings.Contains(reply, "\nStopping: 1\n")
 	return p, err
 }
