@@ -31,13 +31,25 @@ func serverIDs(b *l7.Backend) map[string]int {
 	return nameIDs(b)
 }
 
+// numbers are those of servers by backend: each is found out with all others of the backend, and once.
+type numbers map[*l7.Backend]struct{ ids, names map[string]int }
+
+func (n numbers) of(b *l7.Backend) struct{ ids, names map[string]int } {
+	known, found := n[b]
+	if !found {
+		known.ids, known.names = serverIDs(b), nameIDs(b)
+		n[b] = known
+	}
+	return known
+}
+
 // cookieValue is what a cookie has of a server: its name, unless that is its address, which is no
 // client's business. Then it is a number that too many addresses have to be one.
-func cookieValue(b *l7.Backend, s *l7.Server) string {
+func cookieValue(s *l7.Server, names map[string]int) string {
 	if s.Name != fmt.Sprintf("%s:%d", s.Address.Addr(), s.Address.Port()) {
 		return s.Name
 	}
-	return "s" + strconv.Itoa(nameIDs(b)[s.Name])
+	return "s" + strconv.Itoa(names[s.Name])
 }
 
 // nameIDs are numbers that follow from names alone.

@@ -69,11 +69,12 @@ type render struct {
 	backends map[string]*l7.Backend
 	users    map[string][]*l7.Listener // of backends
 	lists    []File
+	numbers  numbers
 }
 
 // Render renders a configuration. The error has a line for each fault.
 func Render(c *l7.Config, states l7.States, o Options) (*Rendered, error) {
-	r := &render{Config: c, states: states, options: o, backends: map[string]*l7.Backend{}, users: map[string][]*l7.Listener{}}
+	r := &render{Config: c, states: states, options: o, backends: map[string]*l7.Backend{}, users: map[string][]*l7.Listener{}, numbers: numbers{}}
 	r.version = o.Version
 	for i := range c.Backends {
 		r.backends[c.Backends[i].Name] = &c.Backends[i]

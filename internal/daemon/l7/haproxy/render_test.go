@@ -5,12 +5,14 @@ package haproxy
 import (
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -100,6 +102,23 @@ func TestManyValues(t *testing.T) {
 	}
 	if warnings, err := Check(t.Context(), program(t), c, nil, options(t)); err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
+	}
+}
+
+// Rendering takes time by the number of servers, not by its square: it is done anew for each verdict.
+func TestManyServers(t *testing.T) {
+	c := cases("")["plain"]
+	c.Backends[0].Cookie, c.Backends[0].Servers = &l7.Cookie{Name: "SRV"}, nil
+	for i := range 5000 {
+		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
+		c.Backends[0].Servers = append(c.Backends[0].Servers, l7.Server{Name: at.String(), Address: at, Weight: 1})
+	}
+	begin := time.Now()
+	if _, err := Render(c, nil, options(t)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 5*time.Second { // 60 ms if the machine is not busy
+		t.Errorf("5000 servers of a backend are rendered in %v", took)
 	}
 }
 

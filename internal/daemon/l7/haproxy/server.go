@@ -46,7 +46,7 @@ func (r *render) serverWords(b *l7.Backend, s *l7.Server, weight int) []string {
 	if weight < 0 || weight > 256 {
 		r.failf("weight %d: use 0 to 256", weight)
 	}
-	words := []string{"id", strconv.Itoa(serverIDs(b)[s.Name]), "weight", strconv.Itoa(weight)}
+	words := []string{"id", strconv.Itoa(r.numbers.of(b).ids[s.Name]), "weight", strconv.Itoa(weight)}
 	if s.MaxConnections > 0 {
 		words = append(words, "maxconn", strconv.Itoa(s.MaxConnections))
 	}
@@ -54,7 +54,7 @@ func (r *render) serverWords(b *l7.Backend, s *l7.Server, weight int) []string {
 		words = append(words, "backup")
 	}
 	if b.Cookie != nil {
-		words = append(words, "cookie", cookieValue(b, s))
+		words = append(words, "cookie", cookieValue(s, r.numbers.of(b).names))
 	}
 	words = append(words, r.connection(b)...)
 	if c := b.Check; c != nil {
@@ -75,8 +75,9 @@ func (r *render) serverWords(b *l7.Backend, s *l7.Server, weight int) []string {
 
 // Arguments are the words of a server's line after its address, for runtime.Changes.
 func Arguments(v Version) func(*l7.Backend, *l7.Server) []string {
+	known := numbers{}
 	return func(b *l7.Backend, s *l7.Server) []string {
-		r := &render{writer: writer{version: v}}
+		r := &render{writer: writer{version: v}, numbers: known}
 		return r.serverWords(b, s, s.Weight)
 	}
 }

@@ -37,7 +37,7 @@ func (r *render) serverStates() string {
 		if be.TLS != nil {
 			ssl = 1
 		}
-		ids := serverIDs(be)
+		ids := r.numbers.of(be).ids
 		for j := range be.Servers {
 			s := &be.Servers[j]
 			state := r.state(be, s)
