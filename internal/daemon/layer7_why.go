@@ -70,7 +70,7 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 	}
 	switch {
 	case target.Redirect != nil:
-		reply.Status, reply.Redirect = target.Redirect.Status, redirected(target.Redirect, u)
+		reply.Status, reply.Redirect = target.Redirect.Status, redirected(target.Redirect, u, request.Host)
 	case target.Reply != nil:
 		reply.Status = target.Reply.Status
 	default:
@@ -188,18 +188,14 @@ func listenerOf(all []l7.Listener, u *url.URL, address string) (*l7.Listener, ne
 	return found[0], where, nil
 }
 
-// redirected is where a redirect leads.
-func redirected(r *l7.Redirect, u *url.URL) string {
+// redirected is where a redirect leads for a request of a host.
+func redirected(r *l7.Redirect, u *url.URL, host string) string {
 	if r.Location != "" {
 		return r.Location
 	}
-	to := *u
-	if r.Scheme != "" && r.Host == "" {
-		to.Host = u.Hostname() // another scheme has another port
-		if strings.Contains(to.Host, ":") {
-			to.Host = "[" + to.Host + "]"
-		}
+	scheme := cmp.Or(r.Scheme, u.Scheme)
+	if scheme != u.Scheme {
+		host = l7.HostAlone(host) // another scheme has another port
 	}
-	to.Scheme, to.Host = cmp.Or(r.Scheme, to.Scheme), cmp.Or(r.Host, to.Host)
-	return to.Scheme + "://" + to.Host + r.Prefix + u.RequestURI()
+	return scheme + "://" + cmp.Or(r.Host, host) + r.Prefix + u.RequestURI()
 }

@@ -44,3 +44,29 @@ listeners:
 		}
 	}
 }
+
+// Where a redirect leads is what HAProxy sends as Location, for the host that the request has.
+func TestWhyOfRedirect(t *testing.T) {
+	d := newDaemon(t, `
+listeners:
+  - name: web
+    bind: ["127.0.0.1:8080"]
+    routes:
+      - {match: {path_prefixes: [/other]}, redirect: {host: "o.example:81"}}
+      - {match: {path_prefixes: [/same]}, redirect: {scheme: http, prefix: /p}}
+      - {match: {path_prefixes: [/below]}, redirect: {prefix: /p}}
+    redirect: {scheme: https}
+`)
+	for _, m := range []struct{ path, host, to string }{
+		{"/other", "", "http://o.example:81/other"}, {"/same?a=b", "", "http://127.0.0.1:8080/p/same?a=b"}, {"/same", "Shop.example:81", "http://Shop.example:81/p/same"},
+		{"/below", "shop.example:81", "http://shop.example:81/p/below"}, {"/a%2fb//c", "", "https://127.0.0.1/a%2fb//c"}, {"", "Shop.example:81", "https://shop.example/"},
+	} {
+		q := api.WhyRequest{URL: "http://127.0.0.1:8080" + m.path}
+		if m.host != "" {
+			q.Headers = []string{"Host: " + m.host}
+		}
+		if reply, err := d.why(q); err != nil || reply.Redirect != m.to {
+			t.Errorf("%s of host %q: %+v, %v, expected %s", m.path, m.host, reply, err, m.to)
+		}
+	}
+}

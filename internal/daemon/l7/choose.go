@@ -49,11 +49,7 @@ func (l *Listener) Choose(r *Request) (Target, *Route, []Step) {
 
 // unmet is the first condition that a request does not meet; "": there is none.
 func (m *Match) unmet(r *Request) string {
-	host := strings.ToLower(r.Host)
-	if i := strings.LastIndexAny(host, ":]"); i >= 0 && host[i] == ':' {
-		host = host[:i]
-	}
-	host = strings.TrimRight(host, ".")
+	host := strings.TrimRight(HostAlone(r.Host), ".")
 	switch {
 	case len(m.Hosts) > 0 && !slices.ContainsFunc(m.Hosts, func(one string) bool { return coversHost(one, host) }):
 		return fmt.Sprintf("the host is not %s", alternatives(m.Hosts))
@@ -70,6 +66,14 @@ func (m *Match) unmet(r *Request) string {
 		}
 	}
 	return ""
+}
+
+// HostAlone is a request's host in lower case and without port.
+func HostAlone(host string) string {
+	if i := strings.LastIndexAny(host, ":]"); i >= 0 && host[i] == ':' {
+		host = host[:i]
+	}
+	return strings.ToLower(host)
 }
 
 func (m *Match) matchesPath(path string) bool {
