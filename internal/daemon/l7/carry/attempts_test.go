@@ -3,6 +3,7 @@
 package carry
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -272,6 +273,37 @@ func TestNotCarried(t *testing.T) {
 	}
 	if _, reloads := p.took(); reloads != 1 {
 		t.Errorf("%d reloads by a daemon after one that was killed", reloads)
+	}
+}
+
+// A server is deleted also if HAProxy does not reply at first.
+func TestDeletedLater(t *testing.T) {
+	p := newProxy(t)
+	k := p.keeper()
+	if err := step(t, k, of(web(100, "a", "b", "c"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := step(t, k, of(web(100, "a"))); err != nil {
+		t.Fatal(err)
+	}
+	deaf := func(is bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.deaf = is
+	}
+	deaf(true)
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	k.delete(ctx)
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("without a reply it takes %v", took)
+	}
+	deaf(false)
+	p.took()
+	k.delete(t.Context())
+	if said, _ := p.took(); !slices.Equal(said, []string{"del server web/b", "del server web/c"}) || len(k.deletes) > 0 {
+		t.Errorf("afterwards: %q, left are %v", said, k.deletes)
 	}
 }
 

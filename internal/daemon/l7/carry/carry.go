@@ -503,8 +503,13 @@ func (k *Keeper) follow(ctx context.Context, p runtime.Plan, w *Wanted) error {
 func (k *Keeper) delete(ctx context.Context) {
 	worker := &runtime.Client{Path: supervise.RuntimeSocket(k.Dir)}
 	var busy []runtime.Command
-	for _, c := range k.deletes {
-		if runtime.IsBusy(worker.Run(ctx, c)) {
+	for i, c := range k.deletes {
+		err := worker.Run(ctx, c)
+		if err != nil && !errors.As(err, new(*runtime.Refused)) && !errors.Is(err, runtime.ErrNotRunning) {
+			busy = append(busy, k.deletes[i:]...) // it does not reply now
+			break
+		}
+		if runtime.IsBusy(err) {
 			busy = append(busy, c)
 		}
 		// Another error: HAProxy was started again without it.

@@ -35,6 +35,7 @@ type proxy struct {
 	answer  supervise.Response // to the next reloads
 	refuses int                // reloads of a configuration with that many streams are refused
 	reloads []string           // configurations that were asked for
+	deaf    bool               // the worker does not reply to commands that delete servers
 	silent  chan struct{}      // while it is not closed the supervisor does not reply; nil: it does
 }
 
@@ -97,6 +98,12 @@ func (p *proxy) worker(line string, to io.Writer) {
 	}
 	if line == "show stat" {
 		fmt.Fprintln(to, "# pxname,svname,status,\nweb,a,UP 1/3,\nweb,b,DOWN 1/2,\nweb,c,MAINT,\nweb,d,no check,\nweb,BACKEND,UP,")
+		return
+	}
+	if p.deaf && strings.HasPrefix(line, "del ") {
+		p.mu.Unlock()
+		<-p.t.Context().Done()
+		p.mu.Lock()
 		return
 	}
 	p.said = append(p.said, line)
