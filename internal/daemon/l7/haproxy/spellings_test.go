@@ -62,7 +62,7 @@ func TestSpellings(t *testing.T) {
 				{"admin.example", "/", 200, "s1"}, {"admin.example.", "/", 200, "s1"}, {"ADMIN.example.:80", "/", 200, "s1"}, {"admin.example:", "/", 200, "s1"},
 				{"a.in.example.", "/", 200, "s1"}, {"adminexample", "/", 200, "s2"},
 				// Servers read these as admin.example, or as nothing.
-				{"x@admin.example", "/", 400, ""}, {"admin.example:80:80", "/", 400, ""}, {"%61dmin.example", "/", 400, ""}, {"admin.example/", "/", 400, ""},
+				{"x@admin.example", "/", 400, ""}, {"x,admin.example", "/", 400, ""}, {"admin.example:80:80", "/", 400, ""}, {"%61dmin.example", "/", 400, ""}, {"admin.example/", "/", 400, ""},
 				{"admin.example?", "/", 400, ""}, {"admin.example#", "/", 400, ""}, {"\xef\xbd\x81dmin.example", "/", 400, ""}, {"admin.example:x", "/", 400, ""},
 				{"127.0.0.1:80", "/", 200, "s2"}, {"[2001:db8::1]:80", "/", 200, "s2"}, {"[::ffff:192.0.2.1]", "/", 200, "s2"}, {"a_b-c.example:", "/", 200, "s2"}, {"", "/", 200, "s2"},
 				{plainHost, "/admin", 200, "s1"}, {plainHost, "/%61dmin", 200, "s1"}, {plainHost, "//admin", 200, "s1"}, {plainHost, "/admin%2fx", 200, "s1"},
