@@ -345,3 +345,31 @@ func TestFirst(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 }
+
+// What a process leaves that is killed while it writes a copy has a private key.
+func TestHalfWritten(t *testing.T) {
+	p := newProxy(t)
+	k := p.keeper()
+	k.certificates.saved, k.certificates.saves = Saved(t.TempDir()), true
+	if err := step(t, k, of(web(100, "a"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{k.certificates.dir, k.certificates.saved} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, age := range map[string]time.Duration{"new-1": 2 * time.Minute, "new-2": 0} {
+			put(t, filepath.Join(dir, name), "half")
+			at := time.Now().Add(-age)
+			if err := os.Chtimes(filepath.Join(dir, name), at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	k.certificates.sweep()
+	for _, dir := range []string{k.certificates.dir, k.certificates.saved} {
+		if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 1 || filepath.Base(left[0]) != "new-2" {
+			t.Errorf("left are %v, %v", left, err)
+		}
+	}
+}

@@ -26,6 +26,12 @@ func stem(path string) string {
 
 const suffix = ".pem"
 
+// writing begins the names of copies that are not whole yet, and writeTime is more than one takes.
+const (
+	writing   = "new-"
+	writeTime = time.Minute
+)
+
 // nameOf is that of the copy of a text.
 func nameOf(path string, of kind, text []byte) string {
 	if of == pair {
@@ -122,7 +128,7 @@ func writeCopy(path string, text []byte) (changed bool, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return false, err
 	}
-	f, err := os.CreateTemp(dir, "new-")
+	f, err := os.CreateTemp(dir, writing)
 	if err != nil {
 		return false, err
 	}

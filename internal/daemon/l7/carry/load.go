@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/supervise"
@@ -99,8 +100,13 @@ func (c *certificates) sweep() {
 	remove := func(of string, keep func(name string) bool) {
 		entries, _ := os.ReadDir(of)
 		for _, e := range entries {
-			// Those that are being written are of another process.
-			if strings.HasSuffix(e.Name(), suffix) && !keep(e.Name()) {
+			gone := strings.HasSuffix(e.Name(), suffix) && !keep(e.Name())
+			if strings.HasPrefix(e.Name(), writing) {
+				// Another process may be writing it, or one that was killed has left it.
+				info, err := e.Info()
+				gone = err == nil && time.Since(info.ModTime()) > writeTime
+			}
+			if gone {
 				_ = os.Remove(filepath.Join(of, e.Name()))
 			}
 		}
