@@ -20,6 +20,9 @@ func (r *render) framing(l *l7.Listener) {
 		// RFC 9110, section 5.5.
 		`{ var(txn.imbang_controls) -m found } { req.hdrs -m reg '\x00' }`,
 	}))
+	// RFC 9113, section 3.1: a server that changes to HTTP/2 gets requests that nothing here sees. The
+	// server replies as if it had not been asked to.
+	r.line("http-request del-header Upgrade if { req.fhdr(Upgrade) -m reg -i", word(`(?:^|[\s,])h2c?(?:[\s,]|$)`), "}")
 }
 
 // controls looks for control characters in values of headers, once for all that depends on it: NUL

@@ -3,15 +3,20 @@
 package haproxy
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/h2c"
 
 	"imbang/internal/daemon/l7"
 )
@@ -282,6 +287,47 @@ func TestJudge(t *testing.T) {
 		}
 		if !strings.HasPrefix(got, want) && !strings.Contains(got, want) {
 			t.Errorf("%q is %s, want %s", text, got, want)
+		}
+	}
+}
+
+// A server that changes to HTTP/2 in a connection of HTTP/1 would get requests that no listener has seen.
+func TestUpgradeToHTTP2(t *testing.T) {
+	p := newPlace(t)
+	all := servers(1)
+	upgrades := make(chan http.Header, 100)
+	server := &http.Server{Handler: h2c.NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		upgrades <- r.Header
+		io.WriteString(w, r.Proto)
+	}), &http2.Server{})}
+	go server.Serve(p.listen(t, all[0].Address.String()))
+	t.Cleanup(func() { server.Close() })
+	p.start(t, web(all, func(l *l7.Listener, _ *l7.Backend) { l.HTTP2 = true }), nil, nil)
+	send := func(t *testing.T, upgrade string) string {
+		c, err := p.dial("", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: web.example\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%s\r\n", upgrade)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusOK {
+			return resp.Status // there is no request yet
+		}
+		return fmt.Sprint(resp.StatusCode, <-upgrades)
+	}
+	for _, upgrade := range []string{"Upgrade: h2c\r\n", "uPGRADE:H2C\r\n", "Upgrade: websocket, h2c\r\n", "Upgrade: websocket\r\nUpgrade: h2c\r\n", "Upgrade: x,h2c\r\n"} {
+		if got := send(t, upgrade); !strings.HasPrefix(got, "200") || strings.Contains(got, "Upgrade:") {
+			t.Errorf("%q: %s", upgrade, got)
+		}
+	}
+	for _, upgrade := range []string{"websocket", "SPDY/3.1", "h2cx"} {
+		if got := send(t, "Upgrade: "+upgrade+"\r\n"); !strings.Contains(got, "Upgrade:["+upgrade+"]") {
+			t.Errorf("%s: %s", upgrade, got)
 		}
 	}
 }
