@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//lint:file-ignore SA1019 net/http has no server that changes to HTTP/2 at a client's request
+
 package haproxy
 
 import (

@@ -55,7 +55,10 @@ func (r *render) spellings(l *l7.Listener) {
 
 // normal is a configured path in that form.
 func (r *render) normal(what, p string) string {
-	r.fail(absolute(what, p))
+	if err := absolute(what, p); err != nil {
+		r.fail(err)
+		return p
+	}
 	normal, err := l7.NormalPath(p)
 	if err != nil {
 		r.failf("%s %q: %w", what, p, err)
