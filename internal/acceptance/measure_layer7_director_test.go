@@ -69,7 +69,7 @@ func TestMeasureLayer7Director(t *testing.T) {
 	http := ns.httpClient(t)
 	ns.await("the node is up", 10*time.Second, func() bool { return ns.who(http) == "n1" })
 	// The router is the host between without a director's work.
-	ways := []way{{"alone", ns.beside(topology.IPv4, 0)}, {"router", netip.AddrPortFrom(ns.Servers[0].Addr[topology.IPv4], nodeMethods[0].port)}}
+	ways := []way{{"alone", ns.beside(topology.IPv4, 0)}, {"router", ns.routed(topology.IPv4, 0)}}
 	for _, m := range nodeMethods[:3] {
 		ways = append(ways, way{m.name, netip.AddrPortFrom(ns.Virtual(topology.IPv4), m.port)})
 	}
