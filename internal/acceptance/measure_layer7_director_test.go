@@ -6,9 +6,6 @@ package acceptance
 
 import (
 	"net/netip"
-	"os/exec"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,9 +27,6 @@ type spent struct{ machine, haproxy float64 } // us
 func (ns *nodes) spend(t *testing.T, worker int, to netip.AddrPort, arguments ...string) spent {
 	t.Helper()
 	client := haproxytest.In(t, ns.Clients[0].Namespace)
-	cmd := exec.Command("wrk", append([]string{"-t1", "-c20", "-d1s"}, append(arguments, "http://"+to.String()+"/")...)...)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
 	own, err := measure.ProcessTime(worker)
 	if err != nil {
 		t.Fatal(err)
@@ -41,20 +35,15 @@ func (ns *nodes) spend(t *testing.T, worker int, to netip.AddrPort, arguments ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.Start(cmd)
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("wrk: %v: %s", err, &out)
-	}
+	n := wrk(t, client, append(append([]string{"wrk", "-t1", "-c20", "-d1s"}, arguments...), "http://"+to.String()+"/")...)()
 	after, err := measure.ReadMachine()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ownAfter, err := measure.ProcessTime(worker)
-	m := wrkRequests.FindStringSubmatch(out.String())
-	if err != nil || m == nil || strings.Contains(out.String(), "Non-2xx") {
-		t.Fatalf("%v: %s", err, &out)
+	if err != nil {
+		t.Fatal(err)
 	}
-	n, _ := strconv.ParseFloat(m[1], 64)
 	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 / n }
 	return spent{each(after.WorkSince(before)), each(ownAfter - own)}
 }

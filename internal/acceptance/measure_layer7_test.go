@@ -109,6 +109,25 @@ frontend servers
 
 var wrkRequests = regexp.MustCompile(`(?m)^\s*([0-9]+) requests in`)
 
+// wrk starts one in a host's namespace; wait returns how many requests it has sent.
+func wrk(t *testing.T, h *haproxytest.Host, command ...string) (wait func() float64) {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	h.Start(cmd)
+	return func() float64 {
+		t.Helper()
+		err := cmd.Wait()
+		m := wrkRequests.FindStringSubmatch(out.String())
+		if err != nil || m == nil || strings.Contains(out.String(), "Non-2xx") {
+			t.Fatalf("wrk: %v: %s", err, &out)
+		}
+		n, _ := strconv.ParseFloat(m[1], 64)
+		return n
+	}
+}
+
 // cost is the CPU time of a request, in us, and a client's run.
 func (s side) cost(t *testing.T, url string, arguments ...string) (wait func() float64) {
 	t.Helper()
@@ -116,21 +135,14 @@ func (s side) cost(t *testing.T, url string, arguments ...string) (wait func() f
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("taskset", append(append([]string{"-c", "0", "wrk", "-t1", "-c20", "-d2s"}, arguments...), url)...)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	s.Start(cmd)
+	sent := wrk(t, s.Host, append(append([]string{"taskset", "-c", "0", "wrk", "-t1", "-c20", "-d2s"}, arguments...), url)...)
 	return func() float64 {
 		t.Helper()
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("wrk: %v: %s", err, &out)
-		}
+		n := sent()
 		after, err := measure.ProcessTime(s.worker)
-		m := wrkRequests.FindStringSubmatch(out.String())
-		if err != nil || m == nil || strings.Contains(out.String(), "Non-2xx") {
-			t.Fatalf("%v: %s", err, &out)
+		if err != nil {
+			t.Fatal(err)
 		}
-		n, _ := strconv.ParseFloat(m[1], 64)
 		return float64(after-before) / 1e3 / n
 	}
 }

@@ -200,7 +200,7 @@ func (r *render) monitor(l *l7.Listener) {
 	// knows whether the node drains.
 	unless := "{ srv_is_up(" + NodeBackend + "/" + NodeServer + ") }"
 	switch {
-	case l.MonitorBackends == 1: // any
+	case l.MonitorBackends == 1: // any: the sum's rules cost all requests something
 		r.line("acl imbang-usable stopping")
 		for _, b := range names {
 			r.line("acl imbang-usable", word("nbsrv("+b+")"), "gt 0")

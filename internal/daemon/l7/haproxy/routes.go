@@ -32,7 +32,7 @@ func (r *render) routes(l *l7.Listener) {
 	on := func(i int) string { return fmt.Sprintf("imbang-on-%d", i+1) }
 	none := ""
 	if byNumber {
-		none = "!{ var(txn.imbang_route) -m found }"
+		none = unrouted
 		for i := range l.Routes {
 			back := r.about("%s", routeOrigin(l, i))
 			r.line("acl", on(i), "var(txn.imbang_route) -m int", strconv.Itoa(i+1))
@@ -65,12 +65,15 @@ func (r *render) routes(l *l7.Listener) {
 	}
 }
 
+// unrouted is true of requests that have no route.
+const unrouted = "!{ var(txn.imbang_route) -m found }"
+
 // first is true of requests that have no route yet.
 func first(before int) string {
 	if before == 0 {
 		return ""
 	}
-	return "!{ var(txn.imbang_route) -m found }"
+	return unrouted
 }
 
 // anyOf is a condition that is true if one of the alternatives is, and what is before them.
