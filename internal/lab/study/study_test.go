@@ -18,7 +18,7 @@ var engines = []Engine{
 	{Name: "imbang", Balances: true},
 	{Name: "nginx-http", Balances: true, Schedulers: []string{"rr", "least_conn", "ip_hash"}},
 	{Name: "haproxy-http", Balances: true, Schedulers: []string{"roundrobin", "leastconn"}},
-	{Name: "imbang-l7", Balances: true, Schedulers: []string{"roundrobin", "leastconn"}},
+	{Name: "imbang-l7", Balances: true, Schedulers: []string{"roundrobin", "leastconn", "source"}},
 	{Name: "direct"},
 }
 
