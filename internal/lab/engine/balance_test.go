@@ -19,15 +19,22 @@ import (
 	"imbang/internal/testenv"
 )
 
+// builtImbang is the program.
+func builtImbang(t *testing.T) string {
+	t.Helper()
+	imbang := filepath.Join(t.TempDir(), "imbang")
+	if out, err := exec.Command("go", "build", "-o", imbang, "imbang/cmd/imbang").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return imbang
+}
+
 // Every engine with every scheduler carries requests over both families, and
 // uses both servers. imbang's own are in the tests of its data plane.
 func TestEnginesBalance(t *testing.T) {
 	testenv.Root(t)
 	c := servers(t, 1)
-	imbang := filepath.Join(t.TempDir(), "imbang")
-	if out, err := exec.Command("go", "build", "-o", imbang, "imbang/cmd/imbang").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	imbang := builtImbang(t)
 	for _, name := range Names() {
 		e, _ := New(name, imbang)
 		if e.Schedulers() == nil { // no list of its own

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,32 +129,60 @@ type proxyStatus struct {
 	Reloads int    `json:"reloads"`
 }
 
+// says is the JSON that a command of imbang's prints.
+func (i *imbangL7Instance) says(ctx context.Context, v any, args ...string) error {
+	out, err := command(ctx, i.ns, "imbang", i.engine.executable, "", append(args, "--output", "json")...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(out, v)
+}
+
+// look finds HAProxy's processes once they are those that stay, and accept connections.
+func (i *imbangL7Instance) look(ctx context.Context) error {
+	var s proxyStatus
+	if err := i.says(ctx, &s, "proxy", "status"); err != nil {
+		return err
+	}
+	if s.Phase != "running" {
+		return errors.New("HAProxy does not run yet")
+	}
+	// The supervisor may have been first, and have started HAProxy as it was in this namespace before: then
+	// the daemon has it reload, which ends the worker. A reload of the daemon's own returns when that is over.
+	var followed struct {
+		Warnings []string `json:"warnings"`
+	}
+	if err := i.says(ctx, &followed, "reload"); err != nil {
+		return err
+	}
+	if len(followed.Warnings) > 0 {
+		return errors.New(followed.Warnings[0])
+	}
+	if err := i.says(ctx, &s, "proxy", "status"); err != nil {
+		return err
+	}
+	if len(s.Workers) == 0 {
+		return errors.New("HAProxy has no worker yet")
+	}
+	i.haproxy = append([]int{s.HAProxy}, s.Workers...)
+	return i.ns.Do(func() error {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", i.targets[0].String())
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+}
+
 // wait returns when HAProxy runs with what the daemon has rendered, and accepts connections.
 func (i *imbangL7Instance) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	var why error // what the last try ended with that was not interrupted
 	for {
-		var s proxyStatus
-		out, err := command(ctx, i.ns, "imbang", i.engine.executable, "", "proxy", "status", "--output", "json")
+		err := i.look(ctx)
 		if err == nil {
-			err = json.Unmarshal(out, &s)
-		}
-		if err == nil && s.Phase == "running" && len(s.Workers) > 0 {
-			err = i.ns.Do(func() error {
-				c, err := (&net.Dialer{}).DialContext(ctx, "tcp", i.targets[0].String())
-				if err == nil {
-					c.Close()
-				}
-				return err
-			})
-			if err == nil {
-				i.haproxy = append([]int{s.HAProxy}, s.Workers...)
-				return nil
-			}
-		}
-		if err == nil {
-			err = errors.New("HAProxy does not run yet")
+			return nil
 		}
 		if ctx.Err() == nil {
 			why = err
@@ -168,21 +198,32 @@ func (i *imbangL7Instance) wait(ctx context.Context) error {
 
 // CPU is the time of HAProxy, its supervisor and the daemon.
 func (i *imbangL7Instance) CPU(context.Context) (CPU, error) {
-	pids := i.haproxy
-	for _, p := range i.running {
-		more, err := p.PIDs()
-		if err != nil {
-			return CPU{}, err
-		}
-		pids = append(pids[:len(pids):len(pids)], more...)
-	}
 	c := CPU{Known: true}
-	for _, pid := range pids {
+	for _, pid := range i.haproxy {
 		t, err := measure.ProcessTime(pid)
 		if err != nil {
-			return CPU{}, err
+			return CPU{}, fmt.Errorf("HAProxy was reloaded or has ended: %w", err)
 		}
 		c.Time += t
+	}
+	for _, p := range i.running {
+		pids, err := p.PIDs()
+		if err != nil {
+			return CPU{}, err
+		}
+		for _, pid := range pids {
+			if slices.Contains(i.haproxy, pid) {
+				continue
+			}
+			t, err := measure.ProcessTime(pid)
+			if errors.Is(err, fs.ErrNotExist) && pid != pids[0] {
+				continue // the daemon asks HAProxy's program for its version, for example
+			}
+			if err != nil {
+				return CPU{}, err
+			}
+			c.Time += t
+		}
 	}
 	return c, nil
 }
