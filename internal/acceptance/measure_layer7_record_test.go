@@ -20,6 +20,8 @@ type layer7Result struct {
 	Configurations []layer7Row `json:"configurations"`
 	// Hops are ways to a node. A ratio is of the requests that this one carries to those of the node alone.
 	Hops []layer7Row `json:"hops"`
+	// SecondsOfHops are those of the measure before, which gave each way a second in turn.
+	SecondsOfHops []layer7Row `json:"hops_by_the_second"`
 }
 
 // layer7Row is what a request costs one of several.
@@ -32,13 +34,15 @@ type layer7Row struct {
 	// Of the whole machine, with clients and servers.
 	Machine      *share `json:"machine_us,omitempty"`
 	MachineRatio *share `json:"machine_ratio,omitempty"`
+	// More than of the node alone.
+	Added *share `json:"added_us,omitempty"`
 }
 
 // String is for who looks on.
 func (r layer7Row) String() string {
 	s := fmt.Sprintf("%s, %s: %s us, ratio %s", r.Case, r.Name, r.CPU, r.Ratio)
 	if r.Machine != nil {
-		s += fmt.Sprintf("; machine %s us, ratio %s", r.Machine, r.MachineRatio)
+		s += fmt.Sprintf("; machine %s us, %s more, ratio %s", r.Machine, r.Added, r.MachineRatio)
 	}
 	return s
 }

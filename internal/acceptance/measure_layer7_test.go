@@ -110,13 +110,14 @@ frontend servers
 var wrkRequests = regexp.MustCompile(`(?m)^\s*([0-9]+) requests in`)
 
 // wrk starts one in a host's namespace; wait returns how many requests it has sent.
-func wrk(t *testing.T, h *haproxytest.Host, command ...string) (wait func() float64) {
+func wrk(t *testing.T, h *haproxytest.Host, command ...string) (cmd *exec.Cmd, wait func() float64) {
 	t.Helper()
-	cmd := exec.Command(command[0], command[1:]...)
+	cmd = exec.Command(command[0], command[1:]...)
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	h.Start(cmd)
-	return func() float64 {
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, func() float64 {
 		t.Helper()
 		err := cmd.Wait()
 		m := wrkRequests.FindStringSubmatch(out.String())
@@ -135,7 +136,7 @@ func (s side) cost(t *testing.T, url string, arguments ...string) (wait func() f
 	if err != nil {
 		t.Fatal(err)
 	}
-	sent := wrk(t, s.Host, append(append([]string{"taskset", "-c", "0", "wrk", "-t1", "-c20", "-d2s"}, arguments...), url)...)
+	_, sent := wrk(t, s.Host, append(append([]string{"taskset", "-c", "0", "wrk", "-t1", "-c20", "-d2s"}, arguments...), url)...)
 	return func() float64 {
 		t.Helper()
 		n := sent()
