@@ -222,7 +222,7 @@ func TestLayer7HAProxyKilled(t *testing.T) {
 	l.do("drain", "s2")
 	l.await("s1 is down, and s2 drained", func() bool { return strings.Contains(l.everyState(), "s1 down, s2 drain") })
 	without := []func(){l.without("s1", time.Now()), l.without("s2", time.Now())}
-	for _, what := range []string{"master", "worker"} {
+	for i, what := range []string{"master", "worker"} {
 		is := l.haproxy()
 		pid := is.HAProxy
 		if what == "worker" {
@@ -246,6 +246,9 @@ func TestLayer7HAProxyKilled(t *testing.T) {
 		if back > backTime {
 			t.Errorf("%s: HAProxy was back after %v", what, back)
 		}
+		l.await("an event says so", func() bool {
+			return strings.Count(l.do("events", "-n", "20"), "HAProxy was started again: HAProxy has ") == 1+i
+		})
 		time.Sleep(500 * time.Millisecond)
 		if what == "worker" {
 			for _, end := range without {

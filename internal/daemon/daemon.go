@@ -319,7 +319,7 @@ func (d *Daemon) note(e events.Event) {
 	}
 	level := slog.LevelInfo
 	switch e.Kind {
-	case events.ServerDown, events.QuorumDown, events.AlarmRaised, events.ReloadFailed, events.HookFailed, events.DriftFound:
+	case events.ServerDown, events.QuorumDown, events.AlarmRaised, events.ReloadFailed, events.HookFailed, events.DriftFound, events.ProxyRestarted:
 		level = slog.LevelWarn
 	}
 	args := []any{"event", string(e.Kind)}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/config"
+	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxy"
@@ -35,6 +36,7 @@ type layer7 struct {
 	order    nodeOrder
 	end      nodeEnd
 	prints   prints // of certificates
+	restarts int    // of HAProxy that there are events of
 }
 
 // checkTime is how long HAProxy may take to check a configuration.
@@ -153,6 +155,14 @@ func (d *Daemon) keepLayer7(now time.Time) {
 		problem = s.Problem
 	}
 	d.setAlarm(alarmProxy, haproxy.Public(problem)) // everyone reads alarms
+	if s.Restarts > d.layer7.restarts {
+		d.layer7.restarts = s.Restarts
+		text := "HAProxy was started again"
+		if s.LastEnd != "" {
+			text += ": " + strings.ReplaceAll(haproxy.Public(s.LastEnd), "\n", "; ")
+		}
+		d.note(events.Event{Kind: events.ProxyRestarted, Text: text})
+	}
 	var wrong []string
 	for _, path := range slices.Sorted(maps.Keys(s.Certificates)) {
 		wrong = append(wrong, s.Certificates[path])

@@ -40,7 +40,7 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 	}
 	reply := &api.WhyReply{Listener: l.Name, Address: at.String(), Routes: []api.WhyStep{}}
 	if l.Monitor != "" && request.Path == l.Monitor {
-		reply.Note = "it is the listener's monitor, which HAProxy answers itself"
+		reply.Status, reply.Note = d.monitored(l)
 		return reply, nil
 	}
 	note := func(text string) {
@@ -79,6 +79,27 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 	return reply, nil
 }
 
+// monitored is what a listener's monitor replies.
+func (d *Daemon) monitored(l *l7.Listener) (status int, why string) {
+	var usable []string
+	for id, state := range d.layer7.wanted.States {
+		if usableNow(state) && slices.Contains(l.BackendNames(), id.Backend) && !slices.Contains(usable, id.Backend) {
+			usable = append(usable, id.Backend)
+		}
+	}
+	status, why = http.StatusOK, "it is the listener's monitor, which HAProxy answers itself"
+	switch {
+	case d.layer7.order.Drain != nil:
+		return http.StatusServiceUnavailable, why + ": the node is drained"
+	case len(usable) < l.MonitorBackends:
+		status = http.StatusServiceUnavailable
+	}
+	return status, fmt.Sprintf("%s: %d of %d backends have a server that gets requests, and %d are required", why, len(usable), len(l.BackendNames()), l.MonitorBackends)
+}
+
+// usableNow reports whether a server gets new requests.
+func usableNow(s l7.State) bool { return s.Health == l7.Up && s.Weight > 0 }
+
 // beyondRoutes is what may refuse or lead a request that routes do not show.
 func beyondRoutes(l *l7.Listener) (list []string) {
 	if len(l.Raw) > 0 {
@@ -111,8 +132,7 @@ func (d *Daemon) whyBackend(reply *api.WhyReply, name string, note func(string))
 		}
 	}
 	if states := d.layer7.wanted.States; !slices.ContainsFunc(reply.Servers, func(s api.Server) bool {
-		state := states[l7.ServerID{Backend: name, Server: s.Name}]
-		return state.Health == l7.Up && state.Weight > 0
+		return usableNow(states[l7.ServerID{Backend: name, Server: s.Name}])
 	}) {
 		note("no server gets new requests now: the reply is the maintenance page, or 503")
 	}

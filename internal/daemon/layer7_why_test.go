@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
+	"imbang/internal/daemon/operator"
 )
 
 // What becomes of a request is said as HAProxy has it, with what routes do not show.
@@ -69,4 +72,40 @@ listeners:
 			t.Errorf("%s of host %q: %+v, %v, expected %s", m.path, m.host, reply, err, m.to)
 		}
 	}
+}
+
+// A monitor replies by what is usable now, and by the drain of the node.
+func TestWhyOfMonitor(t *testing.T) {
+	d := newDaemon(t, `
+listeners:
+  - name: web
+    bind: ["127.0.0.1:8080"]
+    monitor: {path: /health, backends: 2}
+    routes: [{match: {path_prefixes: [/api]}, backend: api}]
+    backend: web
+backends:
+  - {name: web, servers: [{name: w1, address: "127.0.1.1:80"}]}
+  - {name: api, servers: [{name: a1, address: "127.0.1.1:81"}, {name: a2, address: "127.0.1.2:81"}]}
+`)
+	state := func(backend, server string, s l7.State) {
+		d.layer7.wanted.States[l7.ServerID{Backend: backend, Server: server}] = s
+	}
+	d.layer7.wanted = &carry.Wanted{States: l7.States{}}
+	up := l7.State{Health: l7.Up, Weight: 1}
+	state("web", "w1", up)
+	state("api", "a1", l7.State{Health: l7.Down, Weight: 1})
+	state("api", "a2", up)
+	expect := func(status int, note string) {
+		t.Helper()
+		reply, err := d.why(api.WhyRequest{URL: "http://127.0.0.1:8080/health"})
+		if err != nil || reply.Status != status || !strings.Contains(reply.Note, note) {
+			t.Errorf("%+v, %v, expected %d, %s", reply, err, status, note)
+		}
+	}
+	expect(200, "2 of 2 backends have a server that gets requests, and 2 are required")
+	state("api", "a2", l7.State{Health: l7.Up})
+	expect(503, "1 of 2 backends")
+	state("api", "a1", up)
+	d.layer7.order.Drain = &operator.Drain{}
+	expect(503, "the node is drained")
 }

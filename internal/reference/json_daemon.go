@@ -28,7 +28,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Target.address":                     "address and port",
 	"events.Event.number":                    "grows by 1 from one event to the next",
 	"events.Event.time":                      "when it happened",
-	"events.Event.kind":                      "`server-up`, `server-down`, `quorum-up`, `quorum-down`, `agent`, `order`, `started`, `stopping`, `reloaded`, `reload-failed`, `changed`, `drift`, `drift-ended`, `alarm`, `alarm-ended` or `hook-failed`",
+	"events.Event.kind":                      "`server-up`, `server-down`, `quorum-up`, `quorum-down`, `agent`, `order`, `started`, `stopping`, `reloaded`, `reload-failed`, `changed`, `drift`, `drift-ended`, `alarm`, `alarm-ended`, `hook-failed`, `proxy-restarted` or `sync`",
 	"events.Event.service":                   "name of the service",
 	"events.Event.server":                    "name of the server",
 	"events.Event.text":                      "what happened and why, one line",

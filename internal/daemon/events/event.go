@@ -27,6 +27,8 @@ const (
 	AlarmRaised  Kind = "alarm"
 	AlarmEnded   Kind = "alarm-ended"
 	HookFailed   Kind = "hook-failed"
+	// ProxyRestarted: HAProxy is another process than before.
+	ProxyRestarted Kind = "proxy-restarted"
 	// Synchronization: a role of connection synchronization runs, or was stopped.
 	Synchronization Kind = "sync"
 )
@@ -34,7 +36,7 @@ const (
 // Kinds lists all kinds.
 func Kinds() []Kind {
 	return []Kind{ServerUp, ServerDown, QuorumUp, QuorumDown, AgentAsked, Ordered, Started, Stopping,
-		Reloaded, ReloadFailed, Changed, DriftFound, DriftEnded, AlarmRaised, AlarmEnded, HookFailed, Synchronization}
+		Reloaded, ReloadFailed, Changed, DriftFound, DriftEnded, AlarmRaised, AlarmEnded, HookFailed, ProxyRestarted, Synchronization}
 }
 
 // Event is something that happened.

@@ -123,7 +123,7 @@ func (q *Queue) Add(command []string, e events.Event) {
 // is no command to send it.
 func (q *Queue) Mail(command, to []string, e events.Event) {
 	switch e.Kind {
-	case events.ServerUp, events.ServerDown, events.QuorumUp, events.QuorumDown, events.AlarmRaised, events.AlarmEnded, events.ReloadFailed:
+	case events.ServerUp, events.ServerDown, events.QuorumUp, events.QuorumDown, events.AlarmRaised, events.AlarmEnded, events.ReloadFailed, events.ProxyRestarted:
 	default:
 		return
 	}

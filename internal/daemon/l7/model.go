@@ -4,6 +4,7 @@ package l7
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -55,6 +56,20 @@ type Listener struct {
 	Default         Target
 	Log             *Log // nil: none
 	Raw             []string
+}
+
+// BackendNames are the backends that a listener sends requests to, each once, in the order of its routes.
+func (l *Listener) BackendNames() (names []string) {
+	add := func(t *Target) {
+		if t.Backend != "" && !slices.Contains(names, t.Backend) {
+			names = append(names, t.Backend)
+		}
+	}
+	for i := range l.Routes {
+		add(&l.Routes[i].Target)
+	}
+	add(&l.Default)
+	return names
 }
 
 // TLS of a listener.

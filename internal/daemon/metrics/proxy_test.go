@@ -16,7 +16,7 @@ import (
 // A node of layer 7 alone has nothing of a director.
 func TestProxyMetrics(t *testing.T) {
 	s := &Snapshot{Daemon: &api.Status{NoDirector: true, Alarms: []api.Alarm{{Name: "certificate"}}, Proxy: &api.Proxy{
-		State: "running", Reloads: 2, Drain: &api.Order{},
+		State: "running", Reloads: 2, Starts: 3, Drain: &api.Order{},
 		Listeners:    []api.Listener{{Name: "shop", Connections: 3, Requests: 9}},
 		Backends:     []api.Service{{Name: "backend web", Servers: []api.Server{{Name: "web1", Active: 4}}}},
 		Certificates: []api.Certificate{{File: "/tls/shop.pem", Expires: time.Unix(1000, 0), Error: "damaged"}, {File: "/tls/none.pem"}},
@@ -42,12 +42,15 @@ imbang_listener_requests_total{listener="shop"} 9
 # HELP imbang_proxy_draining 1 while this node gets no new clients.
 # TYPE imbang_proxy_draining gauge
 imbang_proxy_draining 1
+# HELP imbang_proxy_starts_total Starts of HAProxy since its supervisor started.
+# TYPE imbang_proxy_starts_total counter
+imbang_proxy_starts_total 3
 # HELP imbang_proxy_up 1 if HAProxy runs and does what the configuration and the checks say.
 # TYPE imbang_proxy_up gauge
 imbang_proxy_up 1
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "imbang_alarm", "imbang_backend_sessions", "imbang_certificate_expiry_timestamp_seconds",
-		"imbang_director_required", "imbang_listener_requests_total", "imbang_proxy_draining", "imbang_proxy_up", "imbang_attached", "imbang_connections_capacity"); err != nil {
+		"imbang_director_required", "imbang_listener_requests_total", "imbang_proxy_draining", "imbang_proxy_starts_total", "imbang_proxy_up", "imbang_attached", "imbang_connections_capacity"); err != nil {
 		t.Error(err)
 	}
 	s.Daemon.Proxy.Error = "HAProxy does not run"

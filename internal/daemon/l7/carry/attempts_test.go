@@ -229,6 +229,9 @@ func TestStartedAgain(t *testing.T) {
 	if !k.strayed(t.Context(), true) || k.strayed(t.Context(), true) {
 		t.Error("another process is told once")
 	}
+	if s := k.Status(); s.Restarts != 1 {
+		t.Errorf("%d restarts are known", s.Restarts)
+	}
 	k.loaded = nil // as run does
 	p.took()
 	if err := step(t, k, w); err != nil {

@@ -66,6 +66,10 @@ type Status struct {
 	Expiries     map[string]time.Time // of the certificates that are in use, by file
 	Reloads      int                  // by this Keeper
 	Why          []string             // of the last one
+	// Restarts of HAProxy that this Keeper has seen, and how the process of before has ended, as far
+	// as its supervisor knows.
+	Restarts int
+	LastEnd  string
 }
 
 // Keeper carries out.
@@ -248,7 +252,7 @@ func (k *Keeper) strayed(ctx context.Context, due bool) bool {
 			k.master = notStarted
 		}
 		return false // once it runs, it is another process
-	case k.restarted(s.HAProxy):
+	case k.restarted(s):
 		return true
 	}
 	if due {
@@ -267,13 +271,21 @@ const notStarted = -1
 
 // restarted reports whether HAProxy is another process than before. It may have been started with
 // states of before: the supervisor goes back to what was loaded last when a start fails.
-func (k *Keeper) restarted(process int) bool {
-	if process == 0 {
+func (k *Keeper) restarted(s supervise.Status) bool {
+	if s.HAProxy == 0 {
 		return false
 	}
 	before := k.master
-	k.master = process
-	return before != 0 && before != process
+	k.master = s.HAProxy
+	if before == 0 || before == s.HAProxy {
+		return false
+	}
+	if before != notStarted {
+		k.mu.Lock()
+		k.status.Restarts, k.status.LastEnd = k.status.Restarts+1, s.LastEnd
+		k.mu.Unlock()
+	}
+	return true
 }
 
 // ask asks the supervisor what it does.

@@ -187,7 +187,7 @@ func (r *render) monitor(l *l7.Listener) {
 	if l.Monitor == "" {
 		return
 	}
-	names := backendsOf(l)
+	names := l.BackendNames()
 	if l.MonitorBackends < 0 || l.MonitorBackends > len(names) {
 		r.failf("monitor requires %d usable backends, but the listener has %d: lower monitor_backends", l.MonitorBackends, len(names))
 	}

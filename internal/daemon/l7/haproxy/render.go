@@ -80,7 +80,7 @@ func Render(c *l7.Config, states l7.States, o Options) (*Rendered, error) {
 		r.backends[c.Backends[i].Name] = &c.Backends[i]
 	}
 	for i := range c.Listeners {
-		for _, b := range backendsOf(&c.Listeners[i]) {
+		for _, b := range c.Listeners[i].BackendNames() {
 			r.users[b] = append(r.users[b], &c.Listeners[i])
 		}
 	}

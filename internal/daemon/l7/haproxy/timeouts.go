@@ -3,7 +3,6 @@
 package haproxy
 
 import (
-	"slices"
 	"time"
 
 	"imbang/internal/daemon/l7"
@@ -45,19 +44,4 @@ func (r *render) serverTimeouts(b *l7.Backend) {
 			r.line("timeout", s.key, r.duration(s.is))
 		}
 	}
-}
-
-// backendsOf are the backends that a listener sends requests to, each once, in the order of
-// its routes.
-func backendsOf(l *l7.Listener) (names []string) {
-	add := func(t *l7.Target) {
-		if t.Backend != "" && !slices.Contains(names, t.Backend) {
-			names = append(names, t.Backend)
-		}
-	}
-	for i := range l.Routes {
-		add(&l.Routes[i].Target)
-	}
-	add(&l.Default)
-	return names
 }
