@@ -5,7 +5,9 @@
 package acceptance
 
 import (
+	"errors"
 	"net/netip"
+	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -97,6 +99,19 @@ func (c costed) take(t *testing.T, w way) spent {
 	return spent{after.WorkSince(before), ownAfter - own, requestsAfter - requests}
 }
 
+// lastPorts has a client's ports be used again at once: some are of connections that it has closed first.
+func lastPorts() error {
+	return errors.Join(os.WriteFile("/proc/sys/net/ipv4/tcp_tw_reuse", []byte("1"), 0), os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("1024 65000"), 0))
+}
+
+// pin has the threads of a process use one CPU, and what they start.
+func pin(t *testing.T, pid, cpu int) {
+	t.Helper()
+	if out, err := exec.Command("taskset", "-a", "-p", "-c", strconv.Itoa(cpu), strconv.Itoa(pid)).CombinedOutput(); err != nil {
+		t.Fatalf("taskset: %v: %s", err, out)
+	}
+}
+
 // What a request costs with a director in front of a node, beside the same node alone: the clients
 // are in a network with both. It is all of the hop: the director's host receives, changes and sends
 // packets. Two ratios: of the CPU time of the whole machine, in which clients and servers are; and of
@@ -123,6 +138,11 @@ func TestMeasureLayer7Director(t *testing.T) {
 	}
 	node := costed{p.Workers[0], &runtime.Client{Path: supervise.RuntimeSocket(dir)}}
 	client := haproxytest.In(t, ns.Clients[0].Namespace)
+	if err := client.Do(lastPorts); err != nil {
+		t.Fatal(err)
+	}
+	pin(t, node.worker, 1)
+	pin(t, os.Getpid(), 0)
 	var rows []layer7Row
 	for _, kind := range []struct {
 		name      string
@@ -147,8 +167,9 @@ func TestMeasureLayer7Director(t *testing.T) {
 			}
 		}
 		for _, w := range ways {
-			_ = w.cmd.Process.Signal(syscall.SIGINT)
 			_ = w.cmd.Process.Signal(syscall.SIGCONT)
+			time.Sleep(warm) // or another thread than the one that waits gets the signal
+			_ = w.cmd.Process.Signal(syscall.SIGINT)
 			w.end()
 		}
 		for i, w := range ways {
