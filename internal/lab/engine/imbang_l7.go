@@ -43,8 +43,8 @@ func (*imbangL7) Version(ctx context.Context) (string, error) {
 	return process.VersionOf(ctx, path, "-v")
 }
 
-// Configuration is imbang.yaml. Connections to servers are reused as those of engine haproxy-http
-// are (see haproxyReuse).
+// Configuration is imbang.yaml, tuned by raw lines as engine haproxy-http is: connections to servers are reused
+// (see haproxyReuse), and replies spliced (see haproxyConfig), as the how-to "HTTPS in front of three servers" has it.
 func (e *imbangL7) Configuration(s Setup) (string, error) {
 	balance, err := known(e.Name(), imbangL7Schedulers, s.Scheduler)
 	if err != nil {
@@ -58,7 +58,7 @@ func (e *imbangL7) Configuration(s Setup) (string, error) {
 		secure = fmt.Sprintf(", {name: secure, bind: [%q], tls: {certificates: [%s]}, backend: web}", s.listenTLS().String(), s.certificate())
 	}
 	fmt.Fprintf(&b, "listeners: [{name: web, bind: [%q], backend: web}%s]\n", s.listen().String(), secure)
-	fmt.Fprintf(&b, "backends:\n  - name: web\n    balance: %s\n    raw: [%s]\n    servers:\n", balance, strings.TrimSpace(haproxyReuse))
+	fmt.Fprintf(&b, "backends:\n  - name: web\n    balance: %s\n    raw: [%s, option splice-response]\n    servers:\n", balance, strings.TrimSpace(haproxyReuse))
 	for i, at := range s.backends() {
 		fmt.Fprintf(&b, "      - {name: %s, address: %q, weight: %d}\n", s.Servers[i].Name, at.String(), s.Weights[i])
 	}
