@@ -77,7 +77,7 @@ func firstChange(a, b string) string {
 const mostBytes = 16 << 20
 
 // published are the studies with a stored run, in the order of their names.
-var published = []string{"layer7-vs-layer4", "nginx-upstreams", "rr-vs-lc", "single-vs-cluster", "thesis"}
+var published = []string{"l7-engines", "layer7-vs-layer4", "nginx-upstreams", "rr-vs-lc", "single-vs-cluster", "thesis"}
 
 // Each study has a run, whose raw samples can be reported on, which is no short
 // look, and whose programs are of known commits without other changes.
