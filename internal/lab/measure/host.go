@@ -40,7 +40,7 @@ func limits() map[string]string {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil {
 		out["RLIMIT_NOFILE"] = fmt.Sprintf("soft %d, hard %d", r.Cur, r.Max)
 	}
-	for _, key := range []string{"net/ipv4/tcp_congestion_control", "net/ipv4/tcp_max_tw_buckets", "net/core/netdev_max_backlog"} {
+	for _, key := range []string{"net/ipv4/tcp_congestion_control", "net/ipv4/tcp_max_tw_buckets", "net/core/netdev_max_backlog", "kernel/sched_autogroup_enabled"} {
 		if b, err := os.ReadFile("/proc/sys/" + key); err == nil {
 			out[strings.ReplaceAll(key, "/", ".")] = strings.TrimSpace(string(b))
 		}

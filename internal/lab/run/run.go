@@ -20,6 +20,7 @@ import (
 	"imbang/internal/host"
 	"imbang/internal/lab/engine"
 	"imbang/internal/lab/load"
+	"imbang/internal/lab/measure"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/study"
@@ -124,6 +125,7 @@ func Run(ctx context.Context, c Config, watch Observer) (outcome *Outcome, err e
 
 	bpf := l.enableStats()
 	defer bpf.close()
+	defer measure.OneGroup()()
 	if err := l.up(ctx, name); err != nil {
 		return nil, err
 	}
