@@ -148,9 +148,20 @@ func (s side) cost(t *testing.T, url string, arguments ...string) (wait func() f
 	}
 }
 
-// measuredSides are the rendered configuration, and files of testdata: one with the same features that
-// was written by hand, and one without what protects.
-var measuredSides = []string{"rendered", "hand", "plain"}
+// measuredSides are the rendered configuration, twice, which says how far two equal sides are apart, and files of
+// testdata: two with the same features that were written by hand, and one without what protects.
+var measuredSides = []string{"rendered", "rendered-again", "hand", "hand-fast", "plain"}
+
+// ofBrowser are the headers of one.
+var ofBrowser = []string{
+	"User-Agent: Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0.0.0 Safari/537.36",
+	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8",
+	"Accept-Language: en-US,en;q=0.9,de;q=0.8", "Accept-Encoding: gzip, deflate, br, zstd",
+	"Referer: https://shop.example/catalogue/shoes?page=2&sort=price",
+	"Cookie: SRV=s1; session=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08; _ga=GA1.1.1234567890.1700000000; consent=all",
+	`sec-ch-ua: "Chromium";v="126", "Not.A/Brand";v="24"`, "sec-ch-ua-mobile: ?0", `sec-ch-ua-platform: "Windows"`,
+	"Sec-Fetch-Site: same-origin", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document", "Cache-Control: max-age=0",
+}
 
 // What a request costs with configurations that were written by hand, as a part of what it costs with
 // a rendered one: all of them are asked at the same time and share one CPU in turns of milliseconds, so
@@ -175,7 +186,7 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 			t.Fatal(err)
 		}
 		dirs, at = append(dirs, dir), append(at, address.String())
-		if name == "rendered" {
+		if strings.HasPrefix(name, "rendered") {
 			r, err := haproxy.Render(measuredShop(pem, address), nil, haproxy.Options{Version: v, Directory: dir, Socket: filepath.Join(dir, "runtime.sock"), Chroot: filepath.Join(dir, "empty")})
 			if err != nil {
 				t.Fatal(err)
@@ -194,6 +205,10 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var browser []string
+	for _, h := range ofBrowser {
+		browser = append(browser, "-H", h)
+	}
 	cases := []struct {
 		name, scheme, path string
 		arguments          []string
@@ -201,6 +216,7 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 		{"plain, kept connections", "http", "/", nil},
 		{"plain, a connection for each request", "http", "/api", []string{"-H", "Connection: close"}},
 		{"TLS, kept connections", "https", "/", nil},
+		{"plain, kept connections, a browser's headers", "http", "/catalogue/shoes/running/2024/item-12345.html?colour=blue", browser},
 	}
 	costs := make([][][]float64, len(cases)) // of a case, a side and a round
 	for i := range costs {

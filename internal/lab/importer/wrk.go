@@ -13,7 +13,7 @@ const wrkHead = `^Running \d+[smh] test @ \S+`
 // its k of requests is 1000; times have us, ms, s or m.
 func parseWrk(b *block, r *Result) error {
 	r.Statuses, r.Errors = map[string]int64{}, map[string]int64{}
-	r.ResponseIs = "from the request to the end of the reply, those over the timeout left out"
+	r.ResponseIs = "from the request to the end of the reply, those over the timeout left out, and with times that wrk adds for requests it held back (stats_correct in its source)"
 	w := wrk{r: r}
 	if err := b.read(w.fields()); err != nil {
 		return err

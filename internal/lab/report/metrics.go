@@ -39,6 +39,11 @@ func (m Metric) of(s record.Sample, plain *record.Sample) (float64, bool) {
 	return m.beside(s, *plain)
 }
 
+// timed reports whether a sample's response times are those of its requests. wrk adds some that it has not
+// measured, for the requests that it held back while it waited for a reply (stats_correct in its src/wrk.c): the
+// more an engine carries, the more of them it gets.
+func timed(s record.Sample) bool { return s.Load.Replies > 0 && s.Tool != "wrk" }
+
 // metrics are printed in this order.
 var metrics = []Metric{
 	{
@@ -54,7 +59,7 @@ var metrics = []Metric{
 			"(httperf's starts at the request and leaves out connecting)",
 		Beside: []string{"generator_delay_mean"},
 		fields: []string{"response.mean_ms"},
-		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.MeanMS, s.Load.Replies > 0 },
+		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.MeanMS, timed(s) },
 	},
 	{
 		Key: "generator_delay_mean", Title: "Generator delay, mean", Unit: "ms", Decimals: 3, Lowest: true,
@@ -68,7 +73,7 @@ var metrics = []Metric{
 		Key: "response_time_p50", Title: "Response time, median", Unit: "ms", Decimals: 2, Lowest: true,
 		Beside: []string{"generator_delay_p50"},
 		fields: []string{"response.p50_ms"},
-		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P50MS, s.Load.Replies > 0 },
+		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P50MS, timed(s) },
 	},
 	{
 		Key: "generator_delay_p50", Title: "Generator delay, median", Unit: "ms", Decimals: 3, Lowest: true,
@@ -81,7 +86,7 @@ var metrics = []Metric{
 		Key: "response_time_p99", Title: "Response time, 99th percentile", Name: "99th percentile of response times", Unit: "ms", Decimals: 2, Lowest: true,
 		Beside: []string{"generator_delay_p99", "generator_delay_max"},
 		fields: []string{"response.p99_ms"},
-		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P99MS, s.Load.Replies > 0 },
+		value:  func(s record.Sample) (float64, bool) { return s.Load.Response.P99MS, timed(s) },
 	},
 	{
 		Key: "generator_delay_p99", Title: "Generator delay, 99th percentile", Unit: "ms", Decimals: 3, Lowest: true,

@@ -16,7 +16,7 @@ var proxies = []string{"haproxy-tcp", "haproxy-http", "imbang-l7", "nginx-stream
 var repliesPerCore = Metric{
 	Key: "replies_per_core", Title: "Replies per core", Name: "replies per core", Unit: "1/s", Decimals: 0,
 	Meaning: "requests divided by the CPU time of the proxy's processes, of the daemon and the supervisor too; packets that softirqs handle on " +
-		"the time of others are left out, of all alike",
+		"the time of others are left out",
 	fields: []string{"replies"},
 	value: func(s record.Sample) (float64, bool) {
 		n, t := max(s.Load.Generator.Requests, s.Load.Replies), s.CPU.Director.Time

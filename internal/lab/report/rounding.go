@@ -5,7 +5,6 @@ package report
 import (
 	"math"
 
-	"imbang/internal/lab/load"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/stats"
 )
@@ -13,62 +12,41 @@ import (
 // precision is how far from the truth a tool's printing may bring a figure: half
 // a unit of the last digit.
 type precision struct {
-	duration           float64                    // [s], which rates are divided by
-	mean, tail, netKBs func(*load.Result) float64 // [ms], [ms], [KB/s]; nil: none
+	duration           float64 // [s], which rates are divided by
+	mean, tail, netKBs float64 // [ms], [ms], [KB/s]; 0: none
 }
-
-func always(x float64) func(*load.Result) float64 { return func(*load.Result) float64 { return x } }
 
 // printed are the tools that round. The built-in generator and ping keep their
 // digits; ab computes its mean before it rounds.
 var printed = map[string]precision{
 	// "Time taken for tests: 0.005 seconds"; percentiles are whole milliseconds.
-	"ab": {duration: 0.0005, tail: always(0.5)},
+	"ab": {duration: 0.0005, tail: 0.5},
 	// "test-duration 2.980 s", "Net I/O: 376.2 KB/s", "Reply time [ms]: response
 	// 9.1 transfer 0.0", whose sum is the mean.
-	"httperf": {duration: 0.0005, mean: always(0.1), netKBs: always(0.05)},
+	"httperf": {duration: 0.0005, mean: 0.1, netKBs: 0.05},
 	// "Elapsed time: 0.75 secs", "Response time: 0.03 secs". Siege 4.2 prints
 	// milliseconds with as many decimals, which this takes for the others'.
-	"siege": {duration: 0.005, mean: always(5)},
-	// "8.74ms", and so in us and s.
-	"wrk": {duration: 0.005, mean: func(r *load.Result) float64 { return ofUnit(r.Response.MeanMS) },
-		tail: func(r *load.Result) float64 { return ofUnit(r.Response.P99MS) }},
-}
-
-// ofUnit is half of the second decimal of the unit in which wrk prints a time [ms].
-func ofUnit(ms float64) float64 {
-	switch {
-	case ms >= 1000:
-		return 5
-	case ms >= 1:
-		return 0.005
-	}
-	return 0.000005
+	"siege": {duration: 0.005, mean: 5},
+	// "in 3.00s". Its response times are not used, see timed.
+	"wrk": {duration: 0.005},
 }
 
 // rounding is how far from the truth a metric of a sample may be by its printing.
 func rounding(key string, s record.Sample) float64 {
-	p, ok := printed[s.Tool]
-	if !ok {
-		return 0
-	}
-	var of func(*load.Result) float64
+	p := printed[s.Tool]
 	switch key {
 	case "reply_rate":
 		if s.Load.WindowSeconds > 0 {
 			return s.Load.ReplyRate * p.duration / s.Load.WindowSeconds
 		}
 	case "throughput":
-		of = p.netKBs
+		return p.netKBs
 	case "response_time":
-		of = p.mean
+		return p.mean
 	case tail:
-		of = p.tail
+		return p.tail
 	}
-	if of == nil {
-		return 0
-	}
-	return of(s.Load)
+	return 0
 }
 
 // enterRounding keeps it, block by block.

@@ -46,11 +46,23 @@ func TestRoundingOfTools(t *testing.T) {
 		{"ab", "reply_rate", 2000}, {"ab", "response_time", 0}, {"ab", tail, 0.5},
 		{"httperf", "response_time", 0.1}, {"httperf", "throughput", 0.05},
 		{"siege", "response_time", 5}, {"siege", "reply_rate", 20000},
-		{"wrk", "response_time", 0.005}, {study.BuiltIn, "response_time", 0}, {study.BuiltIn, tail, 0},
+		{"wrk", "reply_rate", 20000}, {study.BuiltIn, "response_time", 0}, {study.BuiltIn, tail, 0},
 	} {
 		s := record.Sample{Cell: record.Cell{Condition: record.Condition{Tool: c.tool}}, Load: r}
 		if got := rounding(c.metric, s); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s of %s: %g, want %g", c.metric, c.tool, got, c.want)
+		}
+	}
+}
+
+// wrk adds response times that it has not measured.
+func TestResponseTimesOfWrk(t *testing.T) {
+	for tool, want := range map[string]bool{"wrk": false, "ab": true} {
+		s := record.Sample{Cell: record.Cell{Condition: record.Condition{Tool: tool}}, Load: &load.Result{Replies: 1, Response: load.Latency{MeanMS: 1, P50MS: 1, P99MS: 1}}}
+		for _, key := range []string{"response_time", "response_time_p50", tail} {
+			if _, has := metric(key).value(s); has != want {
+				t.Errorf("%s of %s is used: %v", key, tool, has)
+			}
 		}
 	}
 }
