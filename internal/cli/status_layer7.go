@@ -24,6 +24,9 @@ func days(d time.Duration) string {
 // printLayer7 is HAProxy and its listeners; backends are printed as services are.
 func printLayer7(w io.Writer, p *api.Proxy, now time.Time) {
 	fmt.Fprintf(w, "\nHAProxy %s\t%s\t%d starts, %d reloads\n", p.Version, p.State, p.Starts, p.Reloads)
+	if p.Error != "" { // the alarm leaves out what HAProxy says
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(p.Error, "\n", "\n  "))
+	}
 	if p.Drain != nil {
 		fmt.Fprintf(w, "  DRAINING  %s\n", orderText("drain", p.Drain))
 	}
