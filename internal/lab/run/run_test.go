@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/lab/engine"
+	"imbang/internal/lab/measure"
 	"imbang/internal/lab/record"
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/study"
@@ -266,6 +267,7 @@ func TestCrash(t *testing.T) {
 	}
 	cmd.Process.Signal(syscall.SIGKILL)
 	cmd.Wait()
+	t.Cleanup(measure.OneGroup()) // as the next run does at its end
 	if left := remains(t, pid); len(left) < 2 {
 		t.Fatalf("a killed run left only %q: nothing to sweep", left)
 	}
