@@ -5,7 +5,6 @@
 package acceptance
 
 import (
-	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -99,10 +98,8 @@ func (c costed) take(t *testing.T, w way) spent {
 	return spent{after.WorkSince(before), ownAfter - own, requestsAfter - requests}
 }
 
-// lastPorts has a client's ports be used again at once: some are of connections that it has closed first.
-func lastPorts() error {
-	return errors.Join(os.WriteFile("/proc/sys/net/ipv4/tcp_tw_reuse", []byte("1"), 0), os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("1024 65000"), 0))
-}
+// reusePorts has a client's ports be used again at once: some are of connections that it has closed first.
+func reusePorts() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_tw_reuse", []byte("1"), 0) }
 
 // pin has the threads of a process use one CPU, and what they start.
 func pin(t *testing.T, pid, cpu int) {
@@ -116,13 +113,12 @@ func pin(t *testing.T, pid, cpu int) {
 // are in a network with both. It is all of the hop: the director's host receives, changes and sends
 // packets. Two ratios: of the CPU time of the whole machine, in which clients and servers are; and of
 // the proxy's own with and without what a director adds to the machine, which no client and server
-// makes look better. The way through the same host as a router says which part of it is the director's,
-// and the node alone once more says how far two equal ways are apart.
+// makes look better. The node alone once more says how far two equal ways are apart. The way through the same
+// host as a router is no baseline without a director: its packets pass the director's programs, too.
 func TestMeasureLayer7Director(t *testing.T) {
 	ns := newNodes(t, 1)
 	http := ns.httpClient(t)
 	ns.await("the node is up", 10*time.Second, func() bool { return ns.who(http) == "n1" })
-	// The router is the host between without a director's work.
 	alone := ns.beside(topology.IPv4, 0)
 	ways := []way{{name: "alone", to: alone}, {name: "alone, again", to: alone}, {name: "router", to: ns.routed(topology.IPv4, 0)}}
 	for _, m := range nodeMethods[:3] {
@@ -138,7 +134,7 @@ func TestMeasureLayer7Director(t *testing.T) {
 	}
 	node := costed{p.Workers[0], &runtime.Client{Path: supervise.RuntimeSocket(dir)}}
 	client := haproxytest.In(t, ns.Clients[0].Namespace)
-	if err := client.Do(lastPorts); err != nil {
+	if err := client.Do(reusePorts); err != nil {
 		t.Fatal(err)
 	}
 	pin(t, node.worker, 1)

@@ -60,7 +60,7 @@ type daemonDoc struct {
 	MaxRemoved    string     `yaml:"max_removed" jsonschema_description:"share of the servers that a reload removes at most without --force; default 50 %"`
 	AuditInterval string     `yaml:"audit_interval" jsonschema_description:"time between audits of the tables; 0 s: none; default 5 min"`
 	ScriptUser    string     `yaml:"script_user" jsonschema_description:"user that script checks run as; default nobody"`
-	Mail          []string   `yaml:"mail" jsonschema_description:"command that gets each alarm and change of a server as a mail message on its input, such as [/usr/sbin/sendmail, -t]"`
+	Mail          []string   `yaml:"mail" jsonschema_description:"command that gets each alarm, change of a server and restart of HAProxy as a mail message on its input, such as [/usr/sbin/sendmail, -t]"`
 	MailTo        []string   `yaml:"mail_to" jsonschema_description:"addresses for the message's To"`
 	Metrics       metricsDoc `yaml:"metrics" jsonschema_description:"metrics for Prometheus"`
 }
