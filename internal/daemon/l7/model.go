@@ -46,7 +46,7 @@ type Listener struct {
 	ForwardedFor   bool
 	TrustedProxies []netip.Prefix
 	// Monitor is a path that replies 200 while MonitorBackends of the listener's backends have
-	// usable servers, and 503 otherwise and while the node drains; "": none.
+	// usable servers, and 503 otherwise and while the node drains; "": none. With a query it is another one.
 	Monitor         string
 	MonitorBackends int
 	Limits          Limits

@@ -308,7 +308,7 @@ func TestMonitorBackends(t *testing.T) {
 	p.servers(t, all)
 	for required := range len(all) + 1 {
 		c := web(all[:1], func(l *l7.Listener, _ *l7.Backend) {
-			l.Monitor, l.MonitorBackends = "/monitor", required
+			l.Monitor, l.MonitorBackends, l.HTTP2 = "/monitor", required, true
 			for _, b := range []string{"b2", "b3"} {
 				l.Routes = append(l.Routes, l7.Route{Match: l7.Match{Paths: []string{"/" + b}}, Target: l7.Target{Backend: b}})
 			}
@@ -326,6 +326,20 @@ func TestMonitorBackends(t *testing.T) {
 			}
 			if resp, _ := get(t, client, base+"/monitor", nil); resp.StatusCode != want {
 				t.Errorf("%d backends are required, %d usable: the monitor replies %d, expected %d", required, len(all)-down, resp.StatusCode, want)
+			}
+			if resp, _ := get(t, &http.Client{Transport: p.prior()}, base+"/monitor", nil); resp.StatusCode != want {
+				t.Errorf("%d backends are required, %d usable: the monitor replies %d by HTTP/2, expected %d", required, len(all)-down, resp.StatusCode, want)
+			}
+			q := p.requests(t, "", at)
+			io.WriteString(q, "GET /moni")
+			time.Sleep(20 * time.Millisecond)
+			io.WriteString(q, "tor HTTP/1.1\r\nHost: a\r\n\r\n")
+			if resp, err := http.ReadResponse(q.r, nil); err != nil || resp.StatusCode != want {
+				t.Errorf("%d backends are required, %d usable: the monitor replies %v, %v to a request in two parts, expected %d", required, len(all)-down, resp, err, want)
+			}
+			q.Close()
+			if _, body := get(t, client, base+"/monitor?x", nil); body != "s1" && !strings.Contains(body, "No server is available") {
+				t.Errorf("a request with a query is the monitor's: %q", body)
 			}
 		}
 		stop()

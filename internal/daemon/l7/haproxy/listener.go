@@ -35,12 +35,13 @@ func (r *render) listener(l *l7.Listener) {
 		r.acl("imbang-of-trusted", "src", "", prefixes(l.TrustedProxies)) // of connections
 	}
 	r.connections(l)
-	r.log(l)
+	r.monitor(l)
 	r.resets(l)
+	r.unusual(l)
+	r.log(l)
 	r.client(l)
 	r.framing(l)
 	r.raw(l.Raw, false)
-	r.monitor(l)
 	r.limits(l)
 	r.forwarded(l)
 	r.routes(l)
@@ -156,8 +157,23 @@ func (r *render) client(l *l7.Listener) {
 	r.line("http-request set-src req.hdr_ip(X-Forwarded-For,-1) if imbang-from-trusted")
 }
 
-// forwarded tells servers who the client is. What clients say of it themselves holds only if they are
-// trusted, in all headers by which proxies say so; servers by CGI and its likes take _ for -.
+// claims is a regular expression of headers by which proxies say who the client is; servers by CGI and its
+// likes take _ for -.
+const claims = `^(?:forwarded$|x[-_]forwarded|x-real[-_]ip$|x_real)`
+
+// claimsIf is for which requests these headers are removed: what clients say of themselves holds only if they are
+// trusted. Raw lines may have added such a header; without them, it is one that a client has sent.
+func claimsIf(l *l7.Listener) string {
+	switch {
+	case len(l.TrustedProxies) > 0:
+		return "!imbang-from-trusted"
+	case len(l.Raw) > 0:
+		return "TRUE"
+	}
+	return isUnusual
+}
+
+// forwarded tells servers who the client is.
 func (r *render) forwarded(l *l7.Listener) {
 	if !l.ForwardedFor {
 		return
@@ -166,14 +182,8 @@ func (r *render) forwarded(l *l7.Listener) {
 	if l.TLS != nil {
 		proto = "https"
 	}
-	condition := ""
-	if len(l.TrustedProxies) > 0 {
-		condition = "if !imbang-from-trusted"
-	}
-	for _, claimed := range []string{"Forwarded", "X-Forwarded -m beg", "X_Forwarded -m beg", "X-Real-IP", "X-Real_IP", "X_Real -m beg"} {
-		r.line("http-request del-header", claimed, condition)
-	}
-	if condition == "" {
+	r.line("http-request del-header", word(claims), "-m reg if", claimsIf(l))
+	if len(l.TrustedProxies) == 0 {
 		r.line("http-request add-header X-Forwarded-Proto", proto) // there is none
 		r.line("http-request add-header X-Forwarded-For %ci")      // src, of which it takes less time to write
 	} else {
@@ -192,30 +202,27 @@ func (r *render) monitor(l *l7.Listener) {
 		r.failf("monitor requires %d usable backends, but the listener has %d: lower monitor_backends", l.MonitorBackends, len(names))
 	}
 	r.fail(pathText("monitor", l.Monitor))
-	// Other requests have one comparison more: variables that they do not have cost next to nothing.
-	r.line("http-request set-var(txn.imbang_monitor) bool(true) if { path -m str --", word(l.Monitor), "}")
-	r.line("acl imbang-monitor var(txn.imbang_monitor) -m bool")
-	r.line("http-request set-log-level silent if imbang-monitor")
+	several := l.MonitorBackends > 1
+	if several { // variables of monitor fail are set before it, where http-request is after
+		r.line("tcp-request content set-var(txn.imbang_usable) int(0) if { path -m str --", word(l.Monitor), "}")
+		for _, b := range names {
+			r.line("tcp-request content set-var(txn.imbang_usable)", word("nbsrv("+b+"),bool,add(txn.imbang_usable)"), "if { var(txn.imbang_usable) -m found }")
+		}
+	}
+	r.line("monitor-uri", word(l.Monitor))
+	r.line("monitor fail unless { srv_is_up(" + NodeBackend + "/" + NodeServer + ") }")
 	// A process that stops, as the old one does after a reload, has nbsrv 0 of every backend: it only
 	// knows whether the node drains.
-	unless := "{ srv_is_up(" + NodeBackend + "/" + NodeServer + ") }"
 	switch {
-	case l.MonitorBackends == 1: // any: the sum's rules cost all requests something
+	case several:
+		r.line("monitor fail unless { stopping } || { var(txn.imbang_usable) -m int ge", strconv.Itoa(l.MonitorBackends), "}")
+	case l.MonitorBackends == 1: // any
 		r.line("acl imbang-usable stopping")
 		for _, b := range names {
 			r.line("acl imbang-usable", word("nbsrv("+b+")"), "gt 0")
 		}
-		unless += " imbang-usable"
-	case l.MonitorBackends > 1:
-		r.line("http-request set-var(txn.imbang_usable) int(0) if imbang-monitor")
-		for _, b := range names {
-			r.line("http-request set-var(txn.imbang_usable)", word("nbsrv("+b+"),bool,add(txn.imbang_usable)"), "if imbang-monitor")
-		}
-		r.line("http-request set-var(txn.imbang_usable) int(" + strconv.Itoa(l.MonitorBackends) + ") if imbang-monitor { stopping }")
-		unless += " { var(txn.imbang_usable) -m int ge " + strconv.Itoa(l.MonitorBackends) + " }"
+		r.line("monitor fail unless imbang-usable")
 	}
-	r.line("http-request return status 200 content-type text/plain string OK if imbang-monitor", unless)
-	r.line("http-request return status 503 content-type text/plain string unavailable if imbang-monitor")
 }
 
 // acl is a condition with all values that are its alternatives; a line of HAProxy's has 64

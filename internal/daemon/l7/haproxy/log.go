@@ -4,16 +4,16 @@ package haproxy
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 
 	"imbang/internal/daemon/l7"
 )
 
 // Of a line in an access log. Values of clients are escaped, so that a line stays one and its
-// fields stay apart: in combined by +E (", \ and ]), in JSON by json. HAProxy lets control characters
-// through in values of headers (see controls), and those of C1 in targets: combined has ? in their
-// place, since terminals obey them.
+// fields stay apart: in combined by +E (", \ and ]), in JSON by json.
 const (
-	asCombined = `%f %ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri,regsub("\xc2[\x80-\x9f]",?,g)] %HV" %ST %B ` +
+	asCombined = `%f %ci - - [%trl] "%{+E}[capture.req.method] %{+E}[capture.req.uri] %HV" %ST %B ` +
 		`"%{+E}[capture.req.hdr(0)]" "%{+E}[capture.req.hdr(1)]"`
 	asJSON = `%f {"time":%Ts.%ms,"listener":"%f","client":"%ci","client_port":%cp,` +
 		`"method":"%[capture.req.method,json(utf8s)]","host":"%[capture.req.hdr(2),json(utf8s)]",` +
@@ -55,11 +55,30 @@ func (r *render) log(l *l7.Listener) {
 	r.line("capture request header User-Agent len 1024")
 	switch l.Log.Format {
 	case "", "combined":
-		r.line("log-format", word(asCombined))
+		r.combined(l)
 	case "json":
 		r.line("capture request header Host len 256")
 		r.line("log-format", word(asJSON))
 	default:
 		r.failf("log.format %q: use combined or json", l.Log.Format)
+	}
+}
+
+// c1 is a regular expression of the control characters above 0x7f.
+const c1 = `\xc2[\x80-\x9f]`
+
+// combined has ? for control characters, since terminals obey them. HAProxy lets them through in values of
+// headers, and those of C1 in targets of HTTP/2. In HTTP/1 it refuses all bytes above 0x7f in these, unless a raw
+// line tells it not to.
+func (r *render) combined(l *l7.Listener) {
+	line := asCombined
+	if l.HTTP2 || len(l.Raw) > 0 {
+		line = strings.Replace(line, "capture.req.uri", `capture.req.uri,regsub("`+c1+`",?,g)`, 1)
+	}
+	r.line("log-format", word(line))
+	for i, header := range []string{"Referer", "User-Agent"} { // in the order of log
+		id := strconv.Itoa(i)
+		r.line("http-request capture", word("req.fhdr("+header+`),regsub("[\x01-\x1f\x7f]|`+c1+`",?,g)`), "id", id,
+			"if", isUnusual, "{ capture.req.hdr("+id+") -m reg", word(`[\x01-\x1f\x7f]|`+c1), "}")
 	}
 }

@@ -17,8 +17,15 @@ var pathForms = []struct{ acl, condition, fetch string }{
 	{"decoded", "imbang-odd", "var(txn.imbang_path)"},
 }
 
-// targetForm is a regular expression of targets other than paths: of OPTIONS, whole URLs, and of CONNECT.
-const targetForm = `\A(?:\*|[A-Za-z][A-Za-z0-9+.-]*://[A-Za-z0-9._:\[\]-]+(?:/.*)?|[A-Za-z0-9._:\[\]-]+)\z`
+const (
+	authority = `[A-Za-z0-9._:\[\]-]+`
+	// targetForm is a regular expression of targets other than paths: of OPTIONS, whole URLs, and of CONNECT.
+	targetForm = `\A(?:\*|[A-Za-z][A-Za-z0-9+.-]*://` + authority + `(?:/.*)?|` + authority + `)\z`
+	// usualTarget is one of those whose path is in the form of l7.NormalPath: segments that are neither empty nor . nor
+	// .., without characters of other spellings, perhaps with a query. In HTTP/2 all are whole URLs. A path that is
+	// too long for the search is taken for odd, which is slow and right.
+	usualTarget = `\A(?:https?://` + authority + `)?(?:/(?!/|\.\.?(?:[/?]|\z))[^/%\x5c?#]*+)++(?:\?|\z)`
+)
 
 // spellings makes conditions on hosts and paths those for all spellings: routes are used as guards,
 // and servers understand more than one. What a server gets stays as it is: ids may have encoded
@@ -28,9 +35,15 @@ func (r *render) spellings(l *l7.Listener) {
 	if !l.ComparesHosts() && !l.ComparesPaths() {
 		return
 	}
+	odd := ""
+	if l.ComparesPaths() {
+		odd = "imbang-odd"
+		r.line("http-request set-var(txn.imbang_odd) bool(true) unless { url -m reg", word(usualTarget), "}")
+		r.line("acl", odd, "var(txn.imbang_odd) -m bool")
+	}
 	// A whole URL is passed on, and servers take the host in it: of http://admin.example?@web.example/ that is
 	// web.example for HAProxy, and another one for them.
-	r.line(refuse, "!{ url -m beg / } !{ url -m reg", word(targetForm), "}")
+	r.line(refuse, odd, "!{ url -m beg / } !{ url -m reg", word(targetForm), "}")
 	if l.ComparesHosts() {
 		// What is none, servers may read one in; or the host is in the target alone. That of HTTP/2 is in
 		// Host as well.
@@ -39,16 +52,13 @@ func (r *render) spellings(l *l7.Listener) {
 	if !l.ComparesPaths() {
 		return
 	}
-	// Segments that are neither empty nor . nor .., without characters of other spellings. A path that is too
-	// long for the search is taken for odd, which is slow and right.
-	r.line("http-request set-var(txn.imbang_odd) bool(true) unless { path -m reg", word(`^(?:/(?!/|\.\.?(?:/|\z))[^/%\x5c]*+)++\z`), "}")
-	r.line("acl imbang-odd var(txn.imbang_odd) -m bool")
 	r.line("http-request set-var(txn.imbang_path)", word(`path,url_dec,regsub([\x5c/]+,/,g)`), "if imbang-odd")
+	r.acl("imbang-no-path", "path", "-m reg", []string{`%[01][0-9A-Fa-f]`})
+	r.acl("imbang-no-path", "var(txn.imbang_path)", "-m reg", []string{`/\.\.?(?:/|\z)`})
 	r.line(refuse, anyOf("imbang-odd", []string{
-		"{ path -m reg " + word(`%[01][0-9A-Fa-f]`) + " }",
+		"imbang-no-path",
 		"!{ path -m found } !{ method CONNECT } !{ url -m str * } !{ url -m sub :// }",
 		"{ path -m found } !{ var(txn.imbang_path) -m found }",
-		"{ var(txn.imbang_path) -m reg " + word(`/\.\.?(?:/|\z)`) + " }",
 	}))
 	r.line("http-request set-var(txn.imbang_path) str(/) if imbang-odd !{ path -m beg / }")
 }

@@ -100,6 +100,7 @@ func TestSpellings(t *testing.T) {
 				"GET */../admin HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                         "400 ",
 				"GET http://admin.example?@web.example/ HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n": "400 ",
 				"GET http://x@web.example/ HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":              "400 ",
+				"GET /x/..#/y HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                           "400 ",
 				"GET admin HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n":                                    "400 ",
 				"GET web.example/admin HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                  "400 ",
 				"GET @/admin HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                            "400 ",
@@ -115,6 +116,17 @@ func TestSpellings(t *testing.T) {
 			for path, want := range map[string]string{"/%61dmin": "s1", "/x": "s2"} {
 				if _, server := get(t, h2, base+path, nil); server != want {
 					t.Errorf("HTTP/2: %s is sent to %s", path, server)
+				}
+			}
+			for _, m := range []struct{ authority, path, status, server string }{
+				{plainHost, "/admin?x", "200", "s1"}, {plainHost, "//admin", "200", "s1"}, {plainHost, "/x//%61dmin", "200", "s2"}, {plainHost, "/x?/../admin", "200", "s2"},
+				{"127.0.0.1:8080", "/x", "200", "s2"}, {plainHost + ":80", "/admin", "200", "s1"}, {"admin.example", "/", "200", "s1"}, {"ADMIN.example.:80", "/x", "200", "s1"},
+				{plainHost, "/x/../admin", "400", ""}, {plainHost, "/admin/.", "400", ""}, {plainHost, "/x/..%2fadmin", "400", ""}, {plainHost, "/%zz", "400", ""},
+				{"admin.example?@web.example", "/", "400", ""}, {"x@web.example", "/", "400", ""}, {"web.example/..", "/admin", "400", ""}, {"web.example/admin", "/x", "400", ""},
+			} {
+				status := p.http2(t, [][2]string{{":method", "GET"}, {":scheme", "https"}, {":path", m.path}, {":authority", m.authority}})
+				if status != m.status && (status != "" || m.status != "400") || status == "200" && last().Server != m.server {
+					t.Errorf("HTTP/2: %s%s: %s by %s, expected %s by %s", m.authority, m.path, status, last().Server, m.status, m.server)
 				}
 			}
 			if name == "by number" {
