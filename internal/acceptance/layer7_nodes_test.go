@@ -81,7 +81,7 @@ func newNodes(t *testing.T, n int) *nodes {
 	for i, s := range k.Servers {
 		k.kill(i) // its nginx
 		ns.prepare(i)
-		bind := append(slices.Clip(bind), strconv.Quote(ns.beside(topology.IPv4, i).String()), strconv.Quote(ns.routed(topology.IPv4, i).String()))
+		bind := append(slices.Clip(bind), strconv.Quote(ns.beside(topology.IPv4, i).String()), strconv.Quote(routed.String()))
 		ns.all = append(ns.all, proxiedIn(t, haproxytest.In(t, s.Namespace), fmt.Sprintf("n%d-s", i+1),
 			strings.Replace(webConfig("", webServers...), strconv.Quote(webPlain), strings.Join(bind, ", "), 1)))
 	}
@@ -95,11 +95,8 @@ func (ns *nodes) beside(f topology.Family, i int) netip.AddrPort {
 	return netip.AddrPortFrom(ns.ClientNetworkAddress(f, 100+i).Addr(), 80)
 }
 
-// routed is where clients reach a node by its director's host as a router; not where connections that are
-// masqueraded go, since one of the same ports would be taken for these.
-func (ns *nodes) routed(f topology.Family, i int) netip.AddrPort {
-	return netip.AddrPortFrom(ns.Servers[i].Addr[f], 90)
-}
+// routed is where clients reach a node by a router, where there is one.
+var routed = netip.MustParseAddrPort("10.90.2.2:90")
 
 // prepare has a node reply to clients in the virtual addresses' names by itself, and in its own by the
 // director.

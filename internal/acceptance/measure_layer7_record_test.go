@@ -7,6 +7,8 @@ package acceptance
 import (
 	"flag"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 )
 
@@ -18,8 +20,13 @@ type layer7Result struct {
 	// Configurations are ways to write the same. A ratio is of the requests that the rendered one carries
 	// to those that this one carries in the same CPU time, of the same round.
 	Configurations []layer7Row `json:"configurations"`
-	// Hops are ways to a node. A ratio is of the requests that this one carries to those of the node alone.
+	// Hops are ways to a node. A ratio is of the requests that this one carries to those of the node alone, which is the
+	// mean of both rows of it; for the second one it is the first.
 	Hops []layer7Row `json:"hops"`
+	// HopsAllDecapsulated are those of the measure before: a program that takes headers of tunnels off looked at all packets
+	// of the node but those of the node alone, the router was the director's host with its programs, and the ways took
+	// turns in one order.
+	HopsAllDecapsulated []layer7Row `json:"hops_all_decapsulated"`
 	// SecondsOfHops are those of the measure before, which gave each way a second in turn.
 	SecondsOfHops []layer7Row `json:"hops_by_the_second"`
 }
@@ -36,6 +43,18 @@ type layer7Row struct {
 	MachineRatio *share `json:"machine_ratio,omitempty"`
 	// More than of the node alone.
 	Added *share `json:"added_us,omitempty"`
+	// By round.
+	CPURounds     []float64 `json:"cpu_us_of_rounds,omitempty"`
+	MachineRounds []float64 `json:"machine_us_of_rounds,omitempty"`
+}
+
+// rounded is to ns.
+func rounded(us []float64) []float64 {
+	list := slices.Clone(us)
+	for i := range list {
+		list[i] = math.Round(list[i]*1e3) / 1e3
+	}
+	return list
 }
 
 // String is for who looks on.

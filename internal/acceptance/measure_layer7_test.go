@@ -249,7 +249,7 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 			for round, cost := range costs[n][i] {
 				ratios = append(ratios, cost/costs[n][0][round])
 			}
-			rows = append(rows, layer7Row{Case: c.name, Name: name, CPU: shareOf(costs[n][i]), Ratio: shareOf(ratios)})
+			rows = append(rows, layer7Row{Case: c.name, Name: name, CPU: shareOf(costs[n][i]), Ratio: shareOf(ratios), CPURounds: rounded(costs[n][i])})
 		}
 	}
 	noteLayer7(t, func(all *layer7Result) *[]layer7Row { return &all.Configurations }, rows)
