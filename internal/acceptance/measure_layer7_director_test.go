@@ -121,7 +121,7 @@ func (c costed) take(t *testing.T, w way) spent {
 	}
 	if w.tunnel {
 		c.endsTunnels(t, true)
-		defer func() { time.Sleep(rest); c.endsTunnels(t, false) }()
+		defer c.endsTunnels(t, false)
 	}
 	signal(syscall.SIGCONT)
 	time.Sleep(warm)
@@ -129,6 +129,7 @@ func (c costed) take(t *testing.T, w way) spent {
 	time.Sleep(turn - warm)
 	after, ownAfter, requestsAfter := c.reading(t)
 	signal(syscall.SIGSTOP)
+	time.Sleep(rest)
 	return spent{after.WorkSince(before), ownAfter - own, requestsAfter - requests}
 }
 

@@ -39,7 +39,7 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 		return nil, api.Unknown(err)
 	}
 	reply := &api.WhyReply{Listener: l.Name, Address: at.String(), Routes: []api.WhyStep{}}
-	if l.Monitor != "" && request.Path == l.Monitor && u.RawQuery == "" {
+	if l.Monitor != "" && request.Path == l.Monitor && u.RawQuery == "" && !u.ForceQuery {
 		reply.Status, reply.Note = d.monitored(l)
 		return reply, nil
 	}

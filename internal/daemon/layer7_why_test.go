@@ -108,7 +108,9 @@ backends:
 	state("api", "a1", up)
 	d.layer7.order.Drain = &operator.Drain{}
 	expect(503, "the node is drained")
-	if reply, err := d.why(api.WhyRequest{URL: "http://127.0.0.1:8080/health?x"}); err != nil || reply.Backend == "" {
-		t.Errorf("with a query: %+v, %v", reply, err)
+	for _, query := range []string{"?x", "?"} {
+		if reply, err := d.why(api.WhyRequest{URL: "http://127.0.0.1:8080/health" + query}); err != nil || reply.Backend == "" {
+			t.Errorf("with a query: %+v, %v", reply, err)
+		}
 	}
 }

@@ -382,6 +382,8 @@ var invalids = []invalid{
 		`x.yaml:19:11: backends[0].raw[0]: server has a key: write backends[0].servers`},
 	{"raw of global", "{threads: 2}", "{raw: [\"stats socket /run/x level admin\"]}",
 		`x.yaml:1:15: proxy.raw[0]: stats socket is set by imbang: remove it`},
+	{"raw limit of variables", "{threads: 2}", "{raw: [\"tune.vars.txn-max-size 4096\"]}",
+		`x.yaml:1:15: proxy.raw[0]: tune.vars.txn-max-size limits variables, which imbang's rules depend on: remove it`},
 	{"raw user", "{threads: 2}", "{raw: [\"uid 0\"]}",
 		`x.yaml:1:15: proxy.raw[0]: uid has a key: write proxy.user`},
 }

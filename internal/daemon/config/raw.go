@@ -84,6 +84,9 @@ func rawProblem(line, at string, own map[string]string) string {
 	case !closed(line):
 		return "has a quote that is not closed, or ends in a backslash: correct it"
 	}
+	if strings.HasPrefix(all[0], "tune.vars.") {
+		return all[0] + " limits variables, which imbang's rules depend on: remove it"
+	}
 	if ownName().MatchString(line) {
 		return "has a name that begins with imbang-, which are imbang's own: want another one"
 	}

@@ -123,6 +123,9 @@ func TestRefusals(t *testing.T) {
 		`proxy, raw line 1: belongs to imbang: use proxy.user`: func(c *l7.Config, _ *l7.Listener, _ *l7.Backend) {
 			c.Engine.Raw = []string{"  user root"}
 		},
+		`proxy, raw line 1: limits variables, which imbang's rules depend on: remove it`: func(c *l7.Config, _ *l7.Listener, _ *l7.Backend) {
+			c.Engine.Raw = []string{"tune.vars.global-max-size 1"}
+		},
 		`proxy, raw line 1: belongs to imbang: remove it`: func(c *l7.Config, _ *l7.Listener, _ *l7.Backend) {
 			c.Engine.Raw = []string{"chroot /"}
 		},

@@ -35,10 +35,11 @@ func (r *render) listener(l *l7.Listener) {
 		r.acl("imbang-of-trusted", "src", "", prefixes(l.TrustedProxies)) // of connections
 	}
 	r.connections(l)
+	r.counted(l)
 	r.monitor(l)
-	r.resets(l)
 	r.unusual(l)
 	r.log(l)
+	r.resets(l)
 	r.client(l)
 	r.framing(l)
 	r.raw(l.Raw, false)

@@ -64,21 +64,21 @@ func (r *render) log(l *l7.Listener) {
 	}
 }
 
-// c1 is a regular expression of the control characters above 0x7f.
-const c1 = `\xc2[\x80-\x9f]`
+// controls is a regular expression of control characters, with those of C1.
+const controls = `[\x01-\x1f\x7f]|\xc2[\x80-\x9f]`
 
 // combined has ? for control characters, since terminals obey them. HAProxy lets them through in values of
-// headers, and those of C1 in targets of HTTP/2. In HTTP/1 it refuses all bytes above 0x7f in these, unless a raw
-// line tells it not to.
+// headers, and those of C1 in targets of HTTP/2 and HTTP/3. In HTTP/1 it refuses all bytes above 0x7f in these, unless a
+// raw line tells it not to.
 func (r *render) combined(l *l7.Listener) {
 	line := asCombined
-	if l.HTTP2 || len(l.Raw) > 0 {
-		line = strings.Replace(line, "capture.req.uri", `capture.req.uri,regsub("`+c1+`",?,g)`, 1)
+	if l.HTTP2 || l.HTTP3 || len(l.Raw) > 0 {
+		line = strings.Replace(line, "capture.req.uri", `capture.req.uri,regsub("`+controls+`",?,g)`, 1)
 	}
 	r.line("log-format", word(line))
 	for i, header := range []string{"Referer", "User-Agent"} { // in the order of log
 		id := strconv.Itoa(i)
-		r.line("http-request capture", word("req.fhdr("+header+`),regsub("[\x01-\x1f\x7f]|`+c1+`",?,g)`), "id", id,
-			"if", isUnusual, "{ capture.req.hdr("+id+") -m reg", word(`[\x01-\x1f\x7f]|`+c1), "}")
+		r.line("http-request capture", word("req.fhdr("+header+`),regsub("`+controls+`",?,g)`), "id", id,
+			"if", isUnusual, "{ capture.req.hdr("+id+") -m reg", word(controls), "}")
 	}
 }

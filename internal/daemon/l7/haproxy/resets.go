@@ -37,11 +37,18 @@ func (r *render) resets(l *l7.Listener) {
 		most = n
 	}
 	most += resets
-	count := "var(sess.unanswered,0)"
-	r.line("http-request set-var(sess.unanswered)", count+",add(1)", "if { fc_http_major 2 }")
 	r.line("http-request silent-drop if { var(sess.unanswered) -m int gt", strconv.Itoa(most+late), "}")
 	r.line("http-request reject if { var(sess.unanswered) -m int gt", strconv.Itoa(most), "}")
 	// In this order: what the second rule leaves is not for the first one.
 	r.line("http-after-response set-var(sess.unanswered) int(0) if { var(sess.unanswered) -m int 1 }")
-	r.line("http-after-response set-var(sess.unanswered)", count+",sub(2)", "if { var(sess.unanswered) -m int gt 1 }")
+	r.line("http-after-response set-var(sess.unanswered)", unanswered+",sub(2)", "if { var(sess.unanswered) -m int gt 1 }")
+}
+
+const unanswered = "var(sess.unanswered,0)"
+
+// counted counts a request, by a rule that comes before the monitor's reply.
+func (r *render) counted(l *l7.Listener) {
+	if l.HTTP2 {
+		r.line("tcp-request content set-var(sess.unanswered)", unanswered+",add(1)", "if { fc_http_major 2 }")
+	}
 }

@@ -54,6 +54,14 @@ func TestResets(t *testing.T) {
 				return err
 			})
 		}},
+		// Each reply, of the monitor here, makes up for one reset.
+		{"two for each reply", 0, func(c net.Conn, sent *atomic.Int64) error {
+			f := begin2(c)
+			return flood(func(i int) error {
+				sent.Add(2)
+				return errors.Join(reset(f, 3*i), reset(f, 3*i+1), headers(f, 3*i+2, "\x82\x86\x04\x08/monitor\x41\x09a.example", true))
+			})
+		}},
 		// As many streams as possible, which are reset when the server has them.
 		{"after a moment", 100 * time.Millisecond, func(c net.Conn, sent *atomic.Int64) error {
 			f := begin2(c)
@@ -73,7 +81,7 @@ func TestResets(t *testing.T) {
 		}},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			_, stop := p.start(t, attacked(nil), nil, nil)
+			_, stop := p.start(t, attacked(func(l *l7.Listener, _ *l7.Backend) { l.Monitor = "/monitor" }), nil, nil)
 			defer stop()
 			counters[0].wait.Store(int64(m.wait))
 			counters[0].requests.Store(0)

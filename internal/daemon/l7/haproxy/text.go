@@ -107,6 +107,8 @@ func (w *writer) raw(lines []string, global bool) {
 			w.failf("is a condition of HAProxy's preprocessor: write the lines without it")
 		case name != "":
 			w.failf("has a name that begins with imbang-, which are imbang's own: use another one")
+		case global && strings.HasPrefix(bareFirst, "tune.vars."):
+			w.failf("limits variables, which imbang's rules depend on: remove it")
 		case global && own && replacement != "":
 			w.failf("belongs to imbang: use %s", replacement)
 		case global && own:

@@ -14,16 +14,16 @@ import (
 	"imbang/internal/daemon/l7"
 )
 
-// A header for which there is a rule is found wherever it stands: as the first one, as the last one, behind as many
-// as HAProxy allows, and in HTTP/2.
+// A header for which there is a rule is found wherever it stands: as the first one, as the last one, behind 90
+// others, and, those of HTTP/2, in HTTP/2.
 func TestUnusual(t *testing.T) {
 	p := newPlace(t)
 	all := servers(1)
 	last := p.servers(t, all)
 	usual := [][2]string{{"Upgrade-Insecure-Requests", "1"}, {"Cookie", strings.Repeat("x-forwarded-for: upgrade: ", 300)}, {"X-Realm", "1"}}
 	many := usual
-	for i := range 80 {
-		many = append(many, [2]string{fmt.Sprintf("X-Header-%d", i), strings.Repeat("a: b", 15)})
+	for i := range 90 {
+		many = append(many, [2]string{fmt.Sprintf("X-Header-%d", i), strings.Repeat("a: b", 10)})
 	}
 	for name, change := range map[string]func(*l7.Listener){
 		"no log": func(*l7.Listener) {}, "combined": func(l *l7.Listener) { l.Log = &l7.Log{Format: "combined"} }, "json": func(l *l7.Listener) { l.Log = &l7.Log{Format: "json"} },
@@ -102,9 +102,9 @@ func TestUnusual(t *testing.T) {
 						}
 						gone("HTTP/2", last().Header)
 					}
-					ask("GET / HTTP/1.1", append(with([2]string{"UPGRADE", "h2c"}), [2]string{"Connection", "Upgrade"}))
-					if h := last().Header; h.Get("Upgrade") != "" {
-						t.Errorf("%s: Upgrade arrives: %q", where, h)
+					status := ask("GET / HTTP/1.1", append(with([2]string{"UPGRADE", "h2c"}), [2]string{"Connection", "Upgrade"}, [2]string{"X-Last", where}))
+					if h := last().Header; status != 200 || h.Get("Upgrade") != "" || h.Get("X-Last") != where {
+						t.Errorf("%s: Upgrade arrives: %d, %q", where, status, h)
 					}
 				}
 			}
