@@ -129,12 +129,25 @@ func (r *render) global() {
 	}
 	r.streams()
 	r.buffers()
+	r.searches()
 	if slices.ContainsFunc(r.Listeners, func(l l7.Listener) bool { return l.HTTP3 }) && r.version.Features["QUIC_OPENSSL_COMPAT"] {
 		// OpenSSL without QUIC: HAProxy's own layer between them, which it uses only on request.
 		r.line("limited-quic")
 	}
 	r.raw(e.Raw, true)
 	r.sessions()
+}
+
+// remembered is how many results of searches a thread remembers.
+const remembered = 128
+
+// searches are of regular expressions. HAProxy remembers what 10 000 of them have found, which costs more than
+// to search where texts are new, as most targets and heads are: each one replaces another somewhere in memory. A
+// few fit into the CPU's cache. Later versions remember those of long lists alone. A raw line has the last word.
+func (r *render) searches() {
+	if !r.version.AtLeast(3, 0) {
+		r.line("tune.pattern.cache-size", strconv.Itoa(remembered))
+	}
 }
 
 // sessions of TLS are in one cache that all listeners share, so that one begun without a certificate
