@@ -46,9 +46,13 @@ func (r *render) resets(l *l7.Listener) {
 
 const unanswered = "var(sess.unanswered,0)"
 
-// counted counts a request, by a rule that comes before the monitor's reply.
+// counted counts a request: before the monitor's reply, where there is one, which rules of http-request come after.
 func (r *render) counted(l *l7.Listener) {
+	rule := "http-request"
+	if l.Monitor != "" {
+		rule = "tcp-request content"
+	}
 	if l.HTTP2 {
-		r.line("tcp-request content set-var(sess.unanswered)", unanswered+",add(1)", "if { fc_http_major 2 }")
+		r.line(rule, "set-var(sess.unanswered)", unanswered+",add(1)", "if { fc_http_major 2 }")
 	}
 }
