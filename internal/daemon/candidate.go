@@ -18,8 +18,8 @@ type candidate struct {
 	refused error // by HAProxy
 }
 
-// candidate reads and checks the configuration file. It is not called by the loop.
-func (d *Daemon) candidate() *candidate {
+// candidate reads and checks a configuration file. It is not called by the loop.
+func (d *Daemon) candidate(file string) *candidate {
 	d.checking.Lock()
 	defer d.checking.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), layer7CheckTime)
@@ -32,7 +32,7 @@ func (d *Daemon) candidate() *candidate {
 		}
 	}()
 	n := &candidate{}
-	n.config, n.seen, n.err = config.LoadSeen(d.File)
+	n.config, n.seen, n.err = config.LoadSeen(file)
 	if n.err == nil && n.config.Layer7 != nil {
 		_, n.refused = carry.Check(ctx, d.layer7.dir, "", &n.config.Layer7.Config)
 	}
@@ -65,7 +65,7 @@ func (d *Daemon) reloadLater(by string) {
 	}
 	d.reloads = true
 	go func() {
-		n := d.candidate()
+		n := d.candidate(d.File)
 		_ = d.do(func() error {
 			_, _, _ = d.reload(n, false, by) // it has been noted
 			again := d.reloadsAgain

@@ -41,6 +41,9 @@ func (d *Daemon) why(q api.WhyRequest) (*api.WhyReply, error) {
 	reply := &api.WhyReply{Listener: l.Name, Address: at.String(), Routes: []api.WhyStep{}}
 	if l.Monitor != "" && request.Path == l.Monitor && u.RawQuery == "" && !u.ForceQuery {
 		reply.Status, reply.Note = d.monitored(l)
+		if len(l.Raw) > 0 { // monitor fail
+			reply.Note += "; " + rawMayDiffer
+		}
 		return reply, nil
 	}
 	note := func(text string) {
@@ -100,10 +103,12 @@ func (d *Daemon) monitored(l *l7.Listener) (status int, why string) {
 // usableNow reports whether a server gets new requests.
 func usableNow(s l7.State) bool { return s.Health == l7.Up && s.Weight > 0 }
 
+const rawMayDiffer = "the listener has raw lines, which may do otherwise"
+
 // beyondRoutes is what may refuse or lead a request that routes do not show.
 func beyondRoutes(l *l7.Listener) (list []string) {
 	if len(l.Raw) > 0 {
-		list = append(list, "the listener has raw lines, which may do otherwise")
+		list = append(list, rawMayDiffer)
 	}
 	if t := l.TLS; t != nil && t.ClientCA != "" {
 		list = append(list, "clients need a certificate (client_ca)")

@@ -108,6 +108,8 @@ backends:
 	state("api", "a1", up)
 	d.layer7.order.Drain = &operator.Drain{}
 	expect(503, "the node is drained")
+	d.core.Config.Layer7.Listeners[0].Raw = []string{"monitor fail if TRUE"}
+	expect(503, "which may do otherwise")
 	for _, query := range []string{"?x", "?"} {
 		if reply, err := d.why(api.WhyRequest{URL: "http://127.0.0.1:8080/health" + query}); err != nil || reply.Backend == "" {
 			t.Errorf("with a query: %+v, %v", reply, err)

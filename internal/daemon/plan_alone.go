@@ -3,7 +3,9 @@
 package daemon
 
 import (
+	"context"
 	"errors"
+	"os/exec"
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/config"
@@ -27,6 +29,13 @@ func PlanAlone(file, state string) (*api.Plan, error) {
 	}
 	if d.layer7.dir, err = place.ProxyDir(); err != nil {
 		return nil, err
+	}
+	if c.Layer7 != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), layer7CheckTime)
+		defer cancel()
+		if _, err := carry.Check(ctx, d.layer7.dir, "", &c.Layer7.Config); err != nil && !errors.Is(err, exec.ErrNotFound) {
+			return nil, err
+		}
 	}
 	ledger, err := operator.Load(d.bookFile())
 	if err != nil {

@@ -151,11 +151,11 @@ func state(v core.ServerView, table *model.ServerStatus) string {
 
 // Plan implements api.Daemon.
 func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
-	// Reading takes seconds at most, which the loop does not wait for.
-	c, err := config.Load(cmp.Or(q.File, d.File))
-	if err != nil {
+	n := d.candidate(cmp.Or(q.File, d.File))
+	if err := cmp.Or(n.err, n.refused); err != nil {
 		return nil, api.Conflict(err)
 	}
+	c := n.config
 	err = d.do(func() error {
 		next, _ := d.core.Reload(c, time.Now())
 		_, o, err := d.observe()
@@ -174,7 +174,7 @@ func (d *Daemon) Plan(q api.PlanRequest) (reply *api.Plan, err error) {
 // request any more.
 func (d *Daemon) Reload(by api.Caller, q api.ReloadRequest) (reply *api.Plan, err error) {
 	var follow followed
-	n := d.candidate()
+	n := d.candidate(d.File)
 	err = d.do(func() error {
 		p, host, err := d.reload(n, q.Force, by.Name)
 		if err != nil {

@@ -4,11 +4,11 @@
 //
 // HAProxy writes lines to a FIFO, which is its standard output (package haproxy). Each begins with
 // the listener's name, and goes to the end of that one's file. A file that was renamed or removed
-// is made again within a second, so that a program that rotates files has to tell nobody.
+// is made again with the next line after a second, so that a program that rotates files has to tell nobody.
 //
 // HAProxy has the FIFO open for reading, too: it does not notice when there is no reader, and
 // another one goes on with what is in it. While it is full, lines are lost, and HAProxy counts
-// them (DroppedLogs of `show info`).
+// them (DroppedLogs of `show info`), with those of a thread that would have to wait for another one.
 package accesslog
 
 import (

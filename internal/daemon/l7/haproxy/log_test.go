@@ -23,7 +23,7 @@ func TestLogIsPrintable(t *testing.T) {
 	}{{"combined", true}, {"combined", false}, {"json", true}} {
 		format := m.format
 		r, stop := p.start(t, web(servers(1), func(l *l7.Listener, _ *l7.Backend) { l.Log, l.HTTP2 = &l7.Log{Format: format}, m.http2 }), nil, nil)
-		for _, one := range []string{"\x1b[2J", "\x7f", "\xc2\x9b", "\x08\x01", "\x00"} {
+		for _, one := range []string{"\x1b[2J", "\x7f", "\xc2\x9b", "\x08\x01", "\t", "\x00"} {
 			q := p.requests(t, "", at)
 			if _, err := q.send("/", fmt.Sprintf("User-Agent: before%safter\r\nReferer: %s\r\n", one, one)); (err != nil) != (one == "\x00") { // which is refused
 				t.Fatal(err)

@@ -48,11 +48,15 @@ const unanswered = "var(sess.unanswered,0)"
 
 // counted counts a request: before the monitor's reply, where there is one, which rules of http-request come after.
 func (r *render) counted(l *l7.Listener) {
-	rule := "http-request"
-	if l.Monitor != "" {
-		rule = "tcp-request content"
+	if !l.HTTP2 {
+		return
 	}
-	if l.HTTP2 {
-		r.line(rule, "set-var(sess.unanswered)", unanswered+",add(1)", "if { fc_http_major 2 }")
+	const of = "if { fc_http_major 2 }"
+	if l.Monitor == "" {
+		r.line("http-request set-var(sess.unanswered)", unanswered+",add(1)", of)
+		return
 	}
+	// While a raw line waits for data, the rules before it are evaluated again and again.
+	r.line("tcp-request content set-var(sess.unanswered)", unanswered+",add(1)", of, "!{ var(txn.imbang_counted) -m found }")
+	r.line("tcp-request content set-var(txn.imbang_counted) bool(true)", of)
 }

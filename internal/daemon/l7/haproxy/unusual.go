@@ -16,7 +16,7 @@ func (r *render) unusual(l *l7.Listener) {
 		lines += `|forwarded:|x[-_]forwarded|x[-_]real` // of claims
 	}
 	if l.Log != nil && l.Log.Format != "json" { // which escapes control characters
-		lines += `|(?:referer|user-agent):[^\x01-\x08\x0a-\x1f\x7f\xc2]*+(?!\r)` // of combined; a usual value ends with its line
+		lines += `|(?:referer|user-agent):[^\x01-\x1f\x7f\xc2]*+(?!\r)` // of combined; a usual value ends with its line
 	}
 	r.line("http-request set-var(txn.imbang_unusual) bool(true) if { req.hdrs -m reg", word(`\x00|\n(?:`+lines+`)`), word(`\A(?:`+lines+`)`), "}")
 	r.line("acl", isUnusual, "var(txn.imbang_unusual) -m bool")

@@ -77,7 +77,9 @@ var (
 // Rules are all of them, in the order of the documentation.
 func Rules() []Rule {
 	return []Rule{
-		{Change: "A verdict, or a drain", Command: "set server state, shutdown sessions server"},
+		{Change: "A verdict, or a drain of a server", Command: "set server state, shutdown sessions server"},
+		{Change: "This node is drained, whose clients of HTTP/2 are told to go by a process that ends"},
+		{Change: "This node is enabled again", Command: "set server state"},
 		{Change: "A weight changes", Command: "set server weight"},
 		ruleMapWeight,
 		{Change: "A server's address or port changes", Command: "set server addr port"},
