@@ -120,7 +120,11 @@ func TestResets(t *testing.T) {
 			})
 			n := counters[0].requests.Load()
 			t.Logf("%d requests on %d connections, each of %v at most; %d have reached the server", sent.Load(), connections.Load(), time.Duration(longest.Load()), n)
-			if most := connections.Load() * (streams + resets + late + 1); n > most {
+			most := connections.Load() * (streams + resets + late + 1)
+			if m.name == "two for each reply" {
+				most *= 2
+			}
+			if n > most {
 				t.Errorf("%d requests have reached the server, expected %d at most", n, most)
 			}
 		})
