@@ -554,6 +554,16 @@ func TestLayer7Fallback(t *testing.T) {
 	w.await("s1 is back", func() bool { return w.get(10)["s1"] > 0 })
 }
 
+// runtimeOf is the socket of a host's HAProxy.
+func runtimeOf(t *testing.T, h *haproxytest.Host) *runtime.Client {
+	t.Helper()
+	var dir string
+	if err := h.Do(func() (err error) { dir, err = place.ProxyDir(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	return &runtime.Client{Path: supervise.RuntimeSocket(dir)}
+}
+
 // Access logs are written, and go on in a file of the name after a rotation.
 func TestLayer7AccessLog(t *testing.T) {
 	w := newProxied(t, strings.Replace(webConfig("", webServers...), "http2: true\n", "http2: true\n    log: {format: combined, file: DIR/secure.log}\n", 1))
@@ -572,12 +582,9 @@ func TestLayer7AccessLog(t *testing.T) {
 		return n
 	}
 	// HAProxy drops a line, and counts it, if another of its threads does not come to an end with its own.
-	var dir string
-	if err := w.host.Do(func() (err error) { dir, err = place.ProxyDir(); return err }); err != nil {
-		t.Fatal(err)
-	}
+	r := runtimeOf(t, w.host)
 	dropped := func() int {
-		info, err := (&runtime.Client{Path: supervise.RuntimeSocket(dir)}).Info(t.Context())
+		info, err := r.Info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,8 +17,6 @@ import (
 
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/haproxytest"
-	"imbang/internal/daemon/l7/supervise"
-	"imbang/internal/daemon/place"
 	"imbang/internal/host"
 	"imbang/internal/lab/measure"
 	"imbang/internal/lab/probe"
@@ -198,11 +196,7 @@ func TestMeasureLayer7Director(t *testing.T) {
 	if p == nil || len(p.Workers) != 1 {
 		t.Fatalf("%+v", p)
 	}
-	var dir string
-	if err := ns.all[0].host.Do(func() (err error) { dir, err = place.ProxyDir(); return err }); err != nil {
-		t.Fatal(err)
-	}
-	node := costed{p.Workers[0], &runtime.Client{Path: supervise.RuntimeSocket(dir)}, ns.Servers[0].Namespace}
+	node := costed{p.Workers[0], runtimeOf(t, ns.all[0].host), ns.Servers[0].Namespace}
 	client := haproxytest.In(t, ns.Clients[0].Namespace)
 	if err := client.Do(reusePorts); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"os/exec"
 
@@ -20,23 +19,21 @@ import (
 // table, in this network namespace. Nothing is changed or loaded.
 func PlanAlone(file, state string) (*api.Plan, error) {
 	d := &Daemon{Options: Options{File: file, State: state}, added: map[config.Address]bool{}}
-	c, err := config.Load(file)
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	if d.dir, err = place.Dir(); err != nil {
 		return nil, err
 	}
 	if d.layer7.dir, err = place.ProxyDir(); err != nil {
 		return nil, err
 	}
-	if c.Layer7 != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), layer7CheckTime)
-		defer cancel()
-		if _, err := carry.Check(ctx, d.layer7.dir, "", &c.Layer7.Config); err != nil && !errors.Is(err, exec.ErrNotFound) {
-			return nil, err
-		}
+	n := d.candidate(file)
+	if n.err != nil {
+		return nil, n.err
 	}
+	if n.refused != nil && !errors.Is(n.refused, exec.ErrNotFound) {
+		return nil, n.refused
+	}
+	c := n.config
 	ledger, err := operator.Load(d.bookFile())
 	if err != nil {
 		return nil, err

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/daemon/l7"
@@ -793,22 +792,8 @@ func webSocket(t *testing.T, p *place, draining bool) {
 // upgradeOf2 opens a WebSocket in a stream of HTTP/2 (RFC 8441) and sends data both ways.
 func upgradeOf2(t *testing.T, p *place) {
 	t.Helper()
-	c, err := p.dial("", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, f := p.open2(t, [][2]string{{":method", "CONNECT"}, {":protocol", "websocket"}, {":scheme", "http"}, {":path", "/chat"}, {":authority", "a.example"}, {"sec-websocket-version", "13"}}, false)
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
-	io.WriteString(c, http2.ClientPreface)
-	f := http2.NewFramer(c, c)
-	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	f.WriteSettings()
-	var block bytes.Buffer
-	e := hpack.NewEncoder(&block)
-	for _, h := range [][2]string{{":method", "CONNECT"}, {":protocol", "websocket"}, {":scheme", "http"}, {":path", "/chat"}, {":authority", "a.example"}, {"sec-websocket-version", "13"}} {
-		e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
-	}
-	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, BlockFragment: block.Bytes()})
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {

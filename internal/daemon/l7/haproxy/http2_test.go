@@ -5,6 +5,7 @@ package haproxy
 import (
 	"bytes"
 	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -12,15 +13,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// http2 sends a request of HTTP/2 with these fields, which Go's client would not send all. It returns the
-// status, or "" if there is none.
-func (p *place) http2(t *testing.T, fields [][2]string) (status string) {
+// open2 begins a connection of HTTP/2 and a request in it with these fields, which Go's client would not send all.
+func (p *place) open2(t *testing.T, fields [][2]string, ends bool) (net.Conn, *http2.Framer) {
 	t.Helper()
 	c, err := p.dial("", at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
 	c.SetDeadline(time.Now().Add(5 * time.Second))
 	io.WriteString(c, http2.ClientPreface)
 	f := http2.NewFramer(c, c)
@@ -31,7 +30,15 @@ func (p *place) http2(t *testing.T, fields [][2]string) (status string) {
 	for _, h := range fields {
 		e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 	}
-	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: true, BlockFragment: block.Bytes()})
+	f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, EndHeaders: true, EndStream: ends, BlockFragment: block.Bytes()})
+	return c, f
+}
+
+// http2 sends such a request. It returns the status, or "" if there is none.
+func (p *place) http2(t *testing.T, fields [][2]string) (status string) {
+	t.Helper()
+	c, f := p.open2(t, fields, true)
+	defer c.Close()
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {

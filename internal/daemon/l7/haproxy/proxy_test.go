@@ -365,6 +365,25 @@ func (q *requests) send(path, headers string) (string, error) {
 	return string(body), err
 }
 
+// exchange sends a text on a connection of its own, and returns the reply to it.
+func (p *place) exchange(t *testing.T, text string) (status int, body string) {
+	t.Helper()
+	c, err := p.dial("", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(5 * time.Second))
+	io.WriteString(c, text)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("%.200q: %v", text, err)
+	}
+	defer resp.Body.Close()
+	all, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(all)
+}
+
 // at is the address of a listener of the tests.
 const at = "127.0.0.1:80"
 

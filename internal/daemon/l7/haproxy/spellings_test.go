@@ -3,12 +3,9 @@
 package haproxy
 
 import (
-	"bufio"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"imbang/internal/daemon/l7"
 )
@@ -33,23 +30,6 @@ func TestSpellings(t *testing.T) {
 	strip.Listeners = append([]l7.Listener{}, c.Listeners...)
 	strip.Listeners[0].Routes = append(append([]l7.Route{}, c.Listeners[0].Routes...),
 		l7.Route{Match: l7.Match{PathPrefixes: []string{"/st.rip/x"}}, Target: l7.Target{Backend: "guarded"}, StripPrefix: true})
-	ask := func(text string) (status int, server string) {
-		t.Helper()
-		conn, err := p.dial("", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(5 * time.Second))
-		io.WriteString(conn, text)
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatalf("%q: %v", text, err)
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		return resp.StatusCode, string(body)
-	}
 	for name, c := range map[string]*l7.Config{"backends alone": c, "by number": &strip} {
 		t.Run(name, func(t *testing.T) {
 			_, stop := p.start(t, c, nil, nil)
@@ -75,7 +55,7 @@ func TestSpellings(t *testing.T) {
 				{plainHost, "/items/a%2Fb?x=%2e%2e/../%zz", 200, "s2"}, {plainHost, "/.well-known/x", 200, "s2"}, {plainHost, "/a..b/...", 200, "s2"},
 				{plainHost, "/fetch/http://admin/x", 200, "s2"}, {plainHost, "/%25zz+", 200, "s2"}, {plainHost, "/xadmin", 200, "s2"}, {plainHost, "/" + strings.Repeat("%61/", 2500), 200, "s2"},
 			} {
-				status, server := ask("GET " + m.path + " HTTP/1.1\r\nHost: " + m.host + "\r\nConnection: close\r\n\r\n")
+				status, server := p.exchange(t, "GET "+m.path+" HTTP/1.1\r\nHost: "+m.host+"\r\nConnection: close\r\n\r\n")
 				if status != m.status || status == 200 && server != m.server || status == 400 && !strings.Contains(server, byHAProxy) {
 					t.Errorf("http://%s%s: %d by %q, expected %d by %q", m.host, m.path, status, server, m.status, m.server)
 				}
@@ -107,7 +87,7 @@ func TestSpellings(t *testing.T) {
 				"GET http://web.example HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                 "200 s2",
 				"OPTIONS * HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                              "200 ",
 			} {
-				status, server := ask(text)
+				status, server := p.exchange(t, text)
 				if got := http.StatusText(status); status == 200 && want != "200 "+server || status != 200 && (!strings.HasPrefix(want, "400") || !strings.Contains(server, byHAProxy)) {
 					t.Errorf("%q: %s by %s, expected %s", text, got, server, want)
 				}
@@ -131,7 +111,7 @@ func TestSpellings(t *testing.T) {
 			}
 			if name == "by number" {
 				for path, want := range map[string]string{"/st.rip/x/a": "/a", "/st%2Erip%2Fx/%61": "/%61", "//st.rip//%78/a": "/a", "/st.rip/x": "/"} {
-					if _, _ = ask("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); last().RequestURI != want {
+					if _, _ = p.exchange(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); last().RequestURI != want {
 						t.Errorf("%s arrives as %s, expected %s", path, last().RequestURI, want)
 					}
 				}

@@ -3,13 +3,10 @@
 package haproxy
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"imbang/internal/daemon/l7"
 )
@@ -37,23 +34,12 @@ func TestUnusual(t *testing.T) {
 			defer stop()
 			ask := func(first string, fields [][2]string) (status int) {
 				t.Helper()
-				c, err := p.dial("", at)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(5 * time.Second))
 				text := first + "\r\n"
 				for _, h := range fields {
 					text += h[0] + ": " + h[1] + "\r\n"
 				}
-				io.WriteString(c, text+"\r\n")
-				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-				if err != nil {
-					t.Fatalf("%.200q: %v", text, err)
-				}
-				resp.Body.Close()
-				return resp.StatusCode
+				status, _ = p.exchange(t, text+"\r\n")
+				return status
 			}
 			host := [2]string{"Host", "web.example"}
 			for _, others := range [][][2]string{{host}, append([][2]string{host}, usual...), append([][2]string{host}, many...)} {
