@@ -32,6 +32,13 @@ type way struct {
 	end    func() float64
 }
 
+func (w *way) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Turns are short, so that what else the machine does is alike in those that are compared.
 const (
 	turn = 200 * time.Millisecond
@@ -112,21 +119,16 @@ func (c costed) reading(t *testing.T) (m measure.Machine, own time.Duration, req
 // take gives a way's clients a turn.
 func (c costed) take(t *testing.T, w way) spent {
 	t.Helper()
-	signal := func(s syscall.Signal) {
-		if err := w.cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if w.tunnel {
 		c.endsTunnels(t, true)
 		defer c.endsTunnels(t, false)
 	}
-	signal(syscall.SIGCONT)
+	w.signal(t, syscall.SIGCONT)
 	time.Sleep(warm)
 	before, own, requests := c.reading(t)
 	time.Sleep(turn - warm)
 	after, ownAfter, requestsAfter := c.reading(t)
-	signal(syscall.SIGSTOP)
+	w.signal(t, syscall.SIGSTOP)
 	time.Sleep(rest)
 	return spent{after.WorkSince(before), ownAfter - own, requestsAfter - requests}
 }
@@ -217,6 +219,8 @@ func TestMeasureLayer7Director(t *testing.T) {
 			w := &ways[i]
 			node.endsTunnels(t, w.tunnel) // wrk ends where its first connection fails
 			w.cmd, w.end = wrk(t, client, append(append([]string{"wrk", "-t1", "-c20", "-d24h"}, kind.arguments...), "http://"+w.to.String()+"/")...)
+			time.Sleep(rest)
+			w.signal(t, syscall.SIGSTOP)
 			time.Sleep(rest)
 			node.endsTunnels(t, false)
 			node.take(t, *w)
