@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -239,10 +240,18 @@ func TestReplicationForeground(t *testing.T) {
 	key := replicationKey(t)
 	args := []string{"sync", "master", "--protocol", "imbang", "--listen", "10.10.1.1", "--to", "10.10.1.2", "--group", "4", "--key-file", key}
 	cmd := exec.Command(executable, args...)
+	var log bytes.Buffer
+	cmd.Stderr = &log
 	if err := ns.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // if it was not awaited
+		if t.Failed() {
+			t.Logf("the role's log:\n%s", log.String())
+		}
+	})
 	for range 250 {
 		if len(runningRoles(t, ns)) == 1 {
 			break
