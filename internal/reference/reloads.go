@@ -25,6 +25,8 @@ func reloadsPage() Page {
 	text := title("What requires a reload of HAProxy", "the rules that imbang goes by") +
 		"How `imbang run` carries out a change of [layer 7](configuration-layer7.md): by a command on HAProxy's socket, or by a reload. A test asks the " +
 		"HAProxy that is installed whether it refuses what is said to require one.\n\n" +
-		table([]string{"change", "commands", "reload"}, rows)
+		table([]string{"change", "commands", "reload"}, rows) +
+		"\nWhere a backend's method is static, as with a map-based hash, HAProxy takes neither a server nor a weight at run time. imbang renders no such method: its " +
+		"hashes are consistent, and `imbang check` refuses raw lines that choose a method, or that set `default-server`, which HAProxy does not apply to a server added at run time.\n"
 	return Page{"haproxy-reloads.md", text}
 }

@@ -160,11 +160,7 @@ func (p *planner) server(what string, b *l7.Backend, id l7.ServerID, was, is *l7
 		p.whole = append(p.whole, SetAddress(id, is.Address))
 	}
 	if from.Weight != to.Weight {
-		if static(b.Raw) && ruleMapWeight.Needed(p.version) {
-			p.reload("%s: server %s: the weight changed, and %s", what, is.Name, ruleMapWeight.When)
-		} else {
-			p.Commands = append(p.Commands, SetWeight(id, to.Weight))
-		}
+		p.Commands = append(p.Commands, SetWeight(id, to.Weight))
 	}
 	if from.Health != to.Health && to.Health == l7.Up {
 		up := SetHealth(id, l7.Up)
@@ -193,9 +189,7 @@ func (p *planner) added(what string, was, is *l7.Backend, id l7.ServerID, s *l7.
 		is   bool
 	}{
 		{&ruleCookie, is.Cookie != nil},
-		{&ruleMapAdd, static(is.Raw)},
 		{&ruleAuthority, is.TLS != nil && is.TLS.CA != "" && len(was.Servers) == 0},
-		{&ruleDefaults, mention(is.Raw, "default-server")},
 		{&rulePosition, is.Method == l7.First && !last},
 	}
 	for _, one := range needs {
@@ -223,10 +217,6 @@ func (p *planner) removed(what string, is *l7.Backend, id l7.ServerID) {
 	}
 	p.whole = append(p.whole, DeleteServer(id))
 }
-
-// static is true if lines choose a method that HAProxy computes at its start. hash-type
-// consistent is none, but another line may choose its balance.
-func static(raw []string) bool { return mention(raw, "balance", "hash-type") }
 
 // mention is true if lines have one of the keywords as a word, wherever: a reload too many
 // does no harm.

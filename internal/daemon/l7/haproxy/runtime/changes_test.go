@@ -81,9 +81,6 @@ func TestChanges(t *testing.T) {
 
 		"added with a cookie, 2.6":  {from: shop(nil, cookie), to: shop(nil, cookie, add), version: version{2, 6}, reload: []string{"backend web: server n is added, and the backend has a cookie"}},
 		"added with a cookie, 3.0":  {from: shop(nil, cookie), to: shop(nil, cookie, add), version: version{3, 0}, commands: added},
-		"added, map-based":          {from: shop(nil, raw("balance source")), to: shop(nil, raw("balance source"), add), reload: []string{"map-based"}},
-		"weight, map-based":         {from: shop(nil, raw("hash-type map-based")), to: shop(l7.States{a: up(7)}, raw("hash-type map-based")), reload: []string{"weight changed"}},
-		"added, default-server":     {from: shop(nil, raw("default-server ssl")), to: shop(nil, raw("default-server ssl"), add), reload: []string{"default-server"}},
 		"removed, named":            {from: shop(nil, raw("use-server n if X"), add), to: shop(nil, raw("use-server n if X")), commands: []string{"set server web/n state maint"}, reload: []string{"name servers"}},
 		"backup":                    {from: shop(nil), to: shop(nil, func(c *l7.Config) { c.Backends[0].Servers[0].Backup = true }), reload: []string{"server a: backup changed"}},
 		"order of first":            {from: shop(nil, method(l7.First)), to: shop(nil, method(l7.First), func(c *l7.Config) { slices.Reverse(c.Backends[0].Servers) }), reload: []string{"order of servers"}},

@@ -91,10 +91,17 @@ func (p *proxy) write(t *testing.T, sections string) {
 	}
 }
 
+// static is what HAProxy refuses where a method is static: the reference says so, and imbang
+// renders none.
+var static = []Rule{
+	{Change: "A server is added", When: "the method is static", Probe: &Probe{[]string{"balance source", server}, []string{"add server probe/s2 127.0.0.1:9"}, "Backend must use a dynamic load balancing"}},
+	{Change: "A weight changes", When: "the method is static", Probe: &Probe{[]string{"balance source", server}, []string{"set server probe/s1 weight 7"}, "Backend is using a static LB algorithm"}},
+}
+
 // What the rules say is what HAProxy says.
 func TestRules(t *testing.T) {
 	var sections strings.Builder
-	rules := Rules()
+	rules := append(Rules(), static...)
 	for i, r := range rules {
 		if r.Probe != nil {
 			sections.WriteString("backend probe" + strconv.Itoa(i) + "\n " + strings.Join(r.Probe.Backend, "\n ") + "\n")

@@ -51,19 +51,10 @@ var (
 		Change: "A server is added", Command: addServer, When: "the backend has a cookie", Major: 3, Minor: 0,
 		Probe: &Probe{[]string{ready, "cookie SRV insert", server + " cookie s1"}, []string{"add server probe/s2 127.0.0.1:9 cookie s2"}, "'cookie' option is not accepted for dynamic server"},
 	}
-	ruleMapAdd = Rule{
-		Change: "A server is added", Command: addServer, When: "raw lines of the backend choose a map-based hash or another static method",
-		Probe: &Probe{[]string{"balance source", server}, []string{"add server probe/s2 127.0.0.1:9"}, "Backend must use a dynamic load balancing"},
-	}
-	ruleMapWeight = Rule{
-		Change: "A weight changes", Command: "set server weight", When: "raw lines of the backend choose a map-based hash or another static method",
-		Probe: &Probe{[]string{"balance source", server}, []string{"set server probe/s1 weight 7"}, "Backend is using a static LB algorithm"},
-	}
 	ruleAuthority = Rule{
 		Change: "A server is added", Command: addServer, When: "the backend verifies certificates and had no server, so that the file of authorities is not loaded",
 		Probe: &Probe{[]string{ready, server}, []string{"add server probe/s2 127.0.0.1:9 ssl verify required ca-file /etc/ssl/certs/ca-certificates.crt"}, "unable to load"},
 	}
-	ruleDefaults = Rule{Change: "A server is added", Command: addServer, When: "raw lines of the backend have default-server, which is not applied to an added server"}
 	rulePosition = Rule{Change: "A server is added", Command: addServer, When: "the method is first, and the server is not the last one"}
 	ruleReferred = Rule{
 		Change: "A server is removed", Command: "set server state maint, del server", When: "raw lines of the backend name servers (use-server, track)",
@@ -81,11 +72,10 @@ func Rules() []Rule {
 		{Change: "This node is drained, whose clients of HTTP/2 are told to go by a process that ends"},
 		{Change: "This node is enabled again", Command: "set server state"},
 		{Change: "A weight changes", Command: "set server weight"},
-		ruleMapWeight,
 		{Change: "A server's address or port changes", Command: "set server addr port"},
 		{Change: "A server's limit of connections changes", Command: "set maxconn server"},
 		{Change: "A server is added", Command: addServer},
-		ruleCookie, ruleMapAdd, ruleAuthority, ruleDefaults, rulePosition,
+		ruleCookie, ruleAuthority, rulePosition,
 		{Change: "A server is removed", Command: "set server state maint, del server (once it has no connections)"},
 		ruleReferred, ruleNumbers, ruleBackup, ruleOrder,
 		{Change: "A certificate's file has a new certificate", Command: "set ssl cert, commit ssl cert"},
