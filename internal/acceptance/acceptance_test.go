@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,16 @@ func must(t *testing.T, ns *host.Namespace, stdin string, args ...string) string
 		t.Fatalf("imbang %s: status %d: %s", strings.Join(args, " "), o.status, o.stderr)
 	}
 	return o.stdout
+}
+
+// inColumns is a pattern of a line's columns. How wide they are depends on other lines: imbang
+// status has one for each program whose time the kernel measures, which it does as soon as anybody
+// on the machine asks for that.
+func inColumns(columns ...string) *regexp.Regexp {
+	for i := range columns {
+		columns[i] = regexp.QuoteMeta(columns[i])
+	}
+	return regexp.MustCompile("(?m)^" + strings.Join(columns, "  +"))
 }
 
 // newNamespace makes one namespace for a director that has no traffic.

@@ -155,7 +155,7 @@ func TestSyncProcess(t *testing.T) {
 	if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/3", pid)); err == nil && strings.HasPrefix(to, "pipe:") {
 		t.Errorf("descriptor 3 is still %s", to)
 	}
-	if got := must(t, ns, "", "status"); !strings.Contains(got, fmt.Sprintf("synchronization backup  process %d since ", pid)) {
+	if got := must(t, ns, "", "status"); !inColumns("synchronization backup", fmt.Sprintf("process %d since ", pid)).MatchString(got) {
 		t.Errorf("status:\n%s", got)
 	}
 	if got := imbang(t, ns, "", "sync", "backup", "-i", "eth1"); got.status != 3 || !strings.Contains(got.stderr, fmt.Sprintf("runs already in this network namespace (process %d, imbang sync)", pid)) {
@@ -337,7 +337,7 @@ func TestSyncRun(t *testing.T) {
 	if got := k.do("ipvsadm", "-L", "--daemon"); got != list {
 		t.Errorf("%s", got)
 	}
-	if text := k.do("status"); !strings.Contains(text, "synchronization master  running for ") {
+	if text := k.do("status"); !inColumns("synchronization master", "running for ").MatchString(text) {
 		t.Errorf("status:\n%s", text)
 	}
 	k.configure(services)

@@ -59,7 +59,7 @@ vrrp:
 		o, s := imbang(t, k.Director, "", "vrrp", "status", "-o", "json"), process.Status{}
 		return o.status == 0 && json.Unmarshal([]byte(o.stdout), &s) == nil && s.Groups[0].State == "master"
 	})
-	if text := k.do("status"); !strings.Contains(text, "\nvrrp gate  master for ") {
+	if text := k.do("status"); !inColumns("vrrp gate", "master for ").MatchString(text) {
 		t.Errorf("%s", text)
 	}
 	if text := scrape(); !strings.Contains(text, `imbang_vrrp_state{group="gate",state="master"} 1`) || !strings.Contains(text, `imbang_vrrp_became_master_total{group="gate"} 1`) {
@@ -74,7 +74,7 @@ vrrp:
 	if text := scrape(); !strings.Contains(text, "\nimbang_vrrp_up 0\n") || strings.Contains(text, "imbang_vrrp_state") || !strings.Contains(text, "imbang_service_up") {
 		t.Errorf("metrics of a process that is stopped:\n%s", text)
 	}
-	if text := k.do("status"); !strings.Contains(text, "\nvrrp  NO ANSWER  ") {
+	if text := k.do("status"); !inColumns("vrrp", "NO ANSWER  ").MatchString(text) {
 		t.Errorf("%s", text)
 	}
 }
