@@ -14,8 +14,9 @@
 //     the try (files.go).
 //  3. When HAProxy ends, it is started again: with `wanted`, so that the verdicts are those
 //     of the last rendering; if that fails, with what it had loaded before. A worker that
-//     fails takes the master and all workers with it, also after a reload. The supervisor has
-//     its listening sockets, too, and hands them over: connections wait meanwhile (sockets.go).
+//     fails takes the master and all workers with it, also after a reload. Workers of a master
+//     that was killed are killed (find.go). The supervisor has its listening sockets, too, and
+//     hands them over: connections wait meanwhile (sockets.go).
 //  4. When it restarts, and for how long it is waited for, is decided in machine.go, which is
 //     pure. loop.go carries that out.
 //  5. HAProxy's messages go to a file, which the supervisor copies to its log, and its access

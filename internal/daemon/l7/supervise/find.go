@@ -31,8 +31,8 @@ const (
 // time to write down anything.
 func find(dir string) (masters []int) {
 	for range searches {
-		masters, workers := search(dir)
-		if len(masters) > 0 || !workers {
+		masters, executing := search(dir)
+		if len(masters) > 0 || !executing {
 			return masters
 		}
 		time.Sleep(searchTime)
@@ -40,27 +40,64 @@ func find(dir string) (masters []int) {
 	return nil
 }
 
-// search once.
-func search(dir string) (masters []int, workers bool) {
-	proc, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, false
-	}
+// search once. executing: there are workers, and their master executes itself.
+func search(dir string) (masters []int, executing bool) {
 	parents := map[int]int{}
-	for _, entry := range proc {
-		pid, err := strconv.Atoi(entry.Name())
-		if err == nil && is(pid, dir) {
-			parents[pid] = parent(pid)
-		}
+	for _, pid := range processes(dir) {
+		_, parents[pid] = stat(pid)
 	}
 	for pid, of := range parents {
 		// Workers have the same command line.
-		if _, worker := parents[of]; !worker && ours(pid) {
+		if _, worker := parents[of]; worker {
+			continue
+		}
+		if executes(of, pid) {
+			executing = true
+		} else if ours(pid) {
 			masters = append(masters, pid)
 		}
 	}
 	slices.Sort(masters)
-	return masters, len(parents) > 0
+	return masters, executing
+}
+
+// processes are those of HAProxy of a directory.
+func processes(dir string) (pids []int) {
+	proc, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, entry := range proc {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && is(pid, dir) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// executes is true if a worker's parent is a master that executes itself: it has the worker's name,
+// which the process that an orphan gets as its parent has not.
+func executes(parent, worker int) bool {
+	name, _ := stat(parent)
+	own, _ := stat(worker)
+	return name != "" && name == own
+}
+
+// endOrphans kills what is left of a directory's HAProxy whose master has ended. Workers notice that
+// themselves, in a busy one only after a while, in which they would accept connections, and lose them.
+func endOrphans(dir string) (ended []int) {
+	for _, pid := range processes(dir) {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue // it has ended
+		}
+		// The number may have become that of another process before there was a descriptor of it.
+		if _, of := stat(pid); is(pid, dir) && here(pid) && !executes(of, pid) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil {
+			ended = append(ended, pid)
+		}
+		_ = unix.Close(fd)
+	}
+	return ended
 }
 
 // Owns reports whether a process is HAProxy of a directory: its master, or one of its workers.
@@ -81,10 +118,12 @@ func is(pid int, dir string) bool {
 func ours(pid int) bool {
 	var info unix.Stat_t
 	path := filepath.Join("/proc", strconv.Itoa(pid))
-	if unix.Stat(path, &info) != nil || int(info.Uid) != os.Geteuid() {
-		return false
-	}
-	theirs, err := os.Readlink(filepath.Join(path, "ns/net"))
+	return unix.Stat(path, &info) == nil && int(info.Uid) == os.Geteuid() && here(pid)
+}
+
+// here is true if a process belongs to this network namespace.
+func here(pid int) bool {
+	theirs, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "ns/net"))
 	if err != nil {
 		return false
 	}
@@ -92,17 +131,21 @@ func ours(pid int) bool {
 	return err == nil && own == theirs
 }
 
-// parent of a process; 0: it has ended.
-func parent(pid int) int {
+// stat is the name of a process's program, and the process's parent; 0: it has ended.
+func stat(pid int) (name string, parent int) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return 0
+		return "", 0
 	}
-	// The name before may have spaces and parentheses.
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	// The name may have spaces and parentheses.
+	begin, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
+	if begin < 0 || end < begin {
+		return "", 0
+	}
+	fields := strings.Fields(string(text[end+1:]))
 	if len(fields) < 2 {
-		return 0
+		return "", 0
 	}
-	of, _ := strconv.Atoi(fields[1])
-	return of
+	parent, _ = strconv.Atoi(fields[1])
+	return string(text[begin+1 : end]), parent
 }

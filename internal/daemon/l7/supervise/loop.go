@@ -166,6 +166,8 @@ func (l *loop) begin() {
 	if l.found {
 		l.Log.Info("HAProxy runs already and goes on", "process", l.process.pid)
 		l.awaitReady()
+	} else {
+		l.endOrphans()
 	}
 	l.do(l.start(time.Now(), l.found, l.unfinished()))
 }
@@ -489,6 +491,7 @@ func (l *loop) ended(e ending) {
 	}
 	l.process.close()
 	l.process = nil
+	l.endOrphans()
 	if l.phase == Running || l.phase == Reloading {
 		l.gone = time.Now()
 	}
@@ -505,6 +508,12 @@ func (l *loop) ended(e ending) {
 		l.Log.Error("HAProxy has "+e.why+" and is started again", "messages", runtime.Reason(l.said))
 	}
 	l.do(l.machine.ended(time.Now()))
+}
+
+func (l *loop) endOrphans() {
+	if orphans := endOrphans(l.Dir); len(orphans) > 0 {
+		l.Log.Warn("HAProxy's master has ended, and its workers are killed", "workers", orphans)
+	}
 }
 
 // write keeps the status in its file.

@@ -336,6 +336,31 @@ func (n *node) killed(what string) {
 	n.t.Logf("back after %v, %d of %d requests failed", back, len(failed), len(all))
 }
 
+// A worker whose master was killed, and that does not notice that, does not stay beside the next HAProxy,
+// whose listening sockets it has: neither with a supervisor nor, once there is one again, without.
+func TestOrphans(t *testing.T) {
+	for _, supervised := range []bool{true, false} {
+		t.Run(fmt.Sprintf("supervised %v", supervised), func(t *testing.T) {
+			n := newNode(t)
+			n.start()
+			was := n.status()
+			worker := was.Workers[0]
+			t.Cleanup(func() { _ = syscall.Kill(worker, syscall.SIGKILL) })
+			if !supervised {
+				n.kill()
+			}
+			if err := errors.Join(syscall.Kill(worker, syscall.SIGSTOP), syscall.Kill(was.HAProxy, syscall.SIGKILL)); err != nil {
+				t.Fatal(err)
+			}
+			if !supervised {
+				n.start()
+			}
+			n.await("HAProxy is back", func() bool { s := n.status(); return s.Phase == Running && s.HAProxy != was.HAProxy })
+			n.await("the worker has ended", func() bool { return !is(worker, n.dir) })
+		})
+	}
+}
+
 // Workers have no root, no capabilities, and no files.
 func TestConfined(t *testing.T) {
 	n := newNode(t)
