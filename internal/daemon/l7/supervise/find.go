@@ -40,64 +40,59 @@ func find(dir string) (masters []int) {
 	return nil
 }
 
-// search once. executing: there are workers, and their master executes itself.
+// search once. executing: there are workers whose master executes itself.
 func search(dir string) (masters []int, executing bool) {
-	parents := map[int]int{}
-	for _, pid := range processes(dir) {
-		_, parents[pid] = stat(pid)
-	}
-	for pid, of := range parents {
-		// Workers have the same command line.
-		if _, worker := parents[of]; worker {
-			continue
+	all, haproxy := sessions(), map[int]int{}
+	for pid, of := range all {
+		if is(pid, dir) {
+			haproxy[pid] = of
 		}
-		if executes(of, pid) {
-			executing = true
-		} else if ours(pid) {
+	}
+	for pid, of := range haproxy {
+		_, found := haproxy[of]
+		_, lives := all[of]
+		if of == pid && ours(pid) {
 			masters = append(masters, pid)
+		} else if lives && !found {
+			executing = true
 		}
 	}
 	slices.Sort(masters)
 	return masters, executing
 }
 
-// processes are those of HAProxy of a directory.
-func processes(dir string) (pids []int) {
-	proc, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	for _, entry := range proc {
-		if pid, err := strconv.Atoi(entry.Name()); err == nil && is(pid, dir) {
-			pids = append(pids, pid)
+// orphanTime is for those that were killed to end. One with much memory takes a while.
+const orphanTime = time.Second
+
+// endOrphans kills workers of a directory's HAProxy whose master has ended, and waits for their
+// end. They would notice it themselves, on a busy machine only after a while, in which they accept
+// connections at sockets that the next HAProxy has, too, and lose them.
+func endOrphans(dir string) (killed []int) {
+	var fds []int
+	all := sessions()
+	for pid, of := range all {
+		// Other command lines are not read: that of a process that is changing its memory is waited for.
+		if _, lives := all[of]; lives || !is(pid, dir) {
+			continue
 		}
-	}
-	return pids
-}
-
-// executes is true if a worker's parent is a master that executes itself: it has the worker's name,
-// which the process that an orphan gets as its parent has not.
-func executes(parent, worker int) bool {
-	name, _ := stat(parent)
-	own, _ := stat(worker)
-	return name != "" && name == own
-}
-
-// endOrphans kills what is left of a directory's HAProxy whose master has ended. Workers notice that
-// themselves, in a busy one only after a while, in which they would accept connections, and lose them.
-func endOrphans(dir string) (ended []int) {
-	for _, pid := range processes(dir) {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			continue // it has ended
 		}
 		// The number may have become that of another process before there was a descriptor of it.
-		if _, of := stat(pid); is(pid, dir) && here(pid) && !executes(of, pid) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil {
-			ended = append(ended, pid)
+		if session(of) == 0 && session(pid) == of && is(pid, dir) && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil {
+			killed, fds = append(killed, pid), append(fds, fd)
+		} else {
+			_ = unix.Close(fd)
 		}
+	}
+	end := time.Now().Add(orphanTime)
+	for _, fd := range fds {
+		awaitEnd(fd, max(0, time.Until(end)))
 		_ = unix.Close(fd)
 	}
-	return ended
+	slices.Sort(killed)
+	return killed
 }
 
 // Owns reports whether a process is HAProxy of a directory: its master, or one of its workers.
@@ -118,12 +113,10 @@ func is(pid int, dir string) bool {
 func ours(pid int) bool {
 	var info unix.Stat_t
 	path := filepath.Join("/proc", strconv.Itoa(pid))
-	return unix.Stat(path, &info) == nil && int(info.Uid) == os.Geteuid() && here(pid)
-}
-
-// here is true if a process belongs to this network namespace.
-func here(pid int) bool {
-	theirs, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "ns/net"))
+	if unix.Stat(path, &info) != nil || int(info.Uid) != os.Geteuid() {
+		return false
+	}
+	theirs, err := os.Readlink(filepath.Join(path, "ns/net"))
 	if err != nil {
 		return false
 	}
@@ -131,21 +124,35 @@ func here(pid int) bool {
 	return err == nil && own == theirs
 }
 
-// stat is the name of a process's program, and the process's parent; 0: it has ended.
-func stat(pid int) (name string, parent int) {
+// sessions are those of all processes. A master leads one, which its workers are in as well.
+func sessions() map[int]int {
+	all := map[int]int{}
+	proc, err := os.ReadDir("/proc")
+	if err != nil {
+		return all
+	}
+	for _, entry := range proc {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil {
+			if of := session(pid); of != 0 {
+				all[pid] = of
+			}
+		}
+	}
+	return all
+}
+
+// session of a process, by the number of the one that leads it or has led it; 0: the process has
+// ended.
+func session(pid int) int {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return "", 0
+		return 0
 	}
-	// The name may have spaces and parentheses.
-	begin, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
-	if begin < 0 || end < begin {
-		return "", 0
+	// The name before may have spaces and parentheses. State, parent, group, session.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 4 || fields[0] == "Z" || fields[0] == "X" {
+		return 0
 	}
-	fields := strings.Fields(string(text[end+1:]))
-	if len(fields) < 2 {
-		return "", 0
-	}
-	parent, _ = strconv.Atoi(fields[1])
-	return string(text[begin+1 : end]), parent
+	of, _ := strconv.Atoi(fields[3])
+	return of
 }

@@ -512,7 +512,7 @@ func (l *loop) ended(e ending) {
 
 func (l *loop) endOrphans() {
 	if orphans := endOrphans(l.Dir); len(orphans) > 0 {
-		l.Log.Warn("HAProxy's master has ended, and its workers are killed", "workers", orphans)
+		l.Log.Warn("workers of a HAProxy whose master has ended are killed", "workers", orphans)
 	}
 }
 

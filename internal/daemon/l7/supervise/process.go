@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,15 +103,24 @@ func watch(pid int) (*process, error) {
 	}
 	p := &process{pid: pid, fd: fd, ended: make(chan ending, 1)}
 	go func() {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		for {
-			if n, err := unix.Poll(poll, -1); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
+		awaitEnd(fd, -1)
 		p.ended <- reap(pid)
 	}()
 	return p, nil
+}
+
+// awaitEnd waits for the process of a pidfd to end; a negative limit: however long that takes.
+func awaitEnd(fd int, limit time.Duration) {
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		wait := -1
+		if limit >= 0 {
+			wait = int(limit.Milliseconds())
+		}
+		if _, err := unix.Poll(poll, wait); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // reap reads the status of a process that has ended, if it is a child.
