@@ -280,7 +280,7 @@ func TestReplicationForeground(t *testing.T) {
 	}
 	began := time.Now()
 	defer time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() }).Stop()
-	if err := cmd.Wait(); err != nil {
+	if err := cmd.Wait(); err != nil || time.Since(began) > 2*time.Second {
 		t.Errorf("SIGTERM: %v after %v", err, time.Since(began))
 	}
 	if err := os.Chmod(key, 0o644); err != nil {

@@ -42,9 +42,8 @@ func TestJudgeTwice(t *testing.T) {
 // A server that takes most of the run to answer does not make the generator
 // late, nor does it excuse one that stood still.
 func TestSlowServerIsNotLateness(t *testing.T) {
-	const replyMS = 400
 	target := serve(t, "127.0.0.1:0", func(_ int, c *net.TCPConn) {
-		time.Sleep(replyMS * time.Millisecond)
+		time.Sleep(400 * time.Millisecond)
 		c.Write([]byte(page))
 	})
 	p := Plan{Target: target, Rate: 200, Duration: 500 * time.Millisecond}
@@ -57,9 +56,16 @@ func TestSlowServerIsNotLateness(t *testing.T) {
 			time.Sleep(18 * time.Millisecond) // less than a twentieth of the response times
 		}
 	}
-	// A busy machine adds some (20 ms were seen), the server's time would be all of it.
-	if r = mustRun(t, p); !r.Generator.Behind || r.Generator.Lateness.P99MS > replyMS/2 {
-		t.Errorf("behind %v after a stall of 18 ms, %.1f ms late", r.Generator.Behind, r.Generator.Lateness.P99MS)
+	// A busy machine makes a run later now and then, the server's time would make each so.
+	for try := 1; ; try++ {
+		r = mustRun(t, p)
+		late := r.Generator.Lateness.P99MS
+		if r.Generator.Behind && late <= maxLatenessMS*3 {
+			break
+		}
+		if !r.Generator.Behind || try == 3 {
+			t.Fatalf("behind %v after a stall of 18 ms, %.1f ms late in run %d", r.Generator.Behind, late, try)
+		}
 	}
 }
 
