@@ -35,13 +35,14 @@ func TestResets(t *testing.T) {
 	for _, m := range []struct {
 		name string
 		wait time.Duration // of the server
+		each int64         // requests for one that is made up for
 		part func(c net.Conn, sent *atomic.Int64) error
 	}{
-		{"frame by frame", 0, func(c net.Conn, sent *atomic.Int64) error {
+		{"frame by frame", 0, 1, func(c net.Conn, sent *atomic.Int64) error {
 			f := begin2(c)
 			return flood(func(i int) error { sent.Add(1); return reset(f, i) })
 		}},
-		{"many in one write", 0, func(c net.Conn, sent *atomic.Int64) error {
+		{"many in one write", 0, 1, func(c net.Conn, sent *atomic.Int64) error {
 			begin2(c)
 			return flood(func(i int) error {
 				var b bytes.Buffer
@@ -55,7 +56,7 @@ func TestResets(t *testing.T) {
 			})
 		}},
 		// Each reply, of the monitor here, makes up for one reset.
-		{"two for each reply", 0, func(c net.Conn, sent *atomic.Int64) error {
+		{"two for each reply", 0, 2, func(c net.Conn, sent *atomic.Int64) error {
 			f := begin2(c)
 			return flood(func(i int) error {
 				sent.Add(2)
@@ -63,7 +64,7 @@ func TestResets(t *testing.T) {
 			})
 		}},
 		// As many streams as possible, which are reset when the server has them.
-		{"after a moment", 100 * time.Millisecond, func(c net.Conn, sent *atomic.Int64) error {
+		{"after a moment", 100 * time.Millisecond, 1, func(c net.Conn, sent *atomic.Int64) error {
 			f := begin2(c)
 			return flood(func(i int) error {
 				for k := range streams {
@@ -120,11 +121,7 @@ func TestResets(t *testing.T) {
 			})
 			n := counters[0].requests.Load()
 			t.Logf("%d requests on %d connections, each of %v at most; %d have reached the server", sent.Load(), connections.Load(), time.Duration(longest.Load()), n)
-			most := connections.Load() * (streams + resets + late + 1)
-			if m.name == "two for each reply" {
-				most *= 2
-			}
-			if n > most {
+			if most := connections.Load() * (streams + resets + late + 1) * m.each; n > most {
 				t.Errorf("%d requests have reached the server, expected %d at most", n, most)
 			}
 		})

@@ -88,7 +88,7 @@ func endOrphans(dir string) (killed []int) {
 	}
 	end := time.Now().Add(orphanTime)
 	for _, fd := range fds {
-		awaitEnd(fd, max(0, time.Until(end)))
+		awaitEnd(fd, int(max(0, time.Until(end).Milliseconds())))
 		_ = unix.Close(fd)
 	}
 	slices.Sort(killed)

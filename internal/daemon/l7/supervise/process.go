@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -103,21 +102,19 @@ func watch(pid int) (*process, error) {
 	}
 	p := &process{pid: pid, fd: fd, ended: make(chan ending, 1)}
 	go func() {
-		awaitEnd(fd, -1)
+		awaitEnd(fd, forever)
 		p.ended <- reap(pid)
 	}()
 	return p, nil
 }
 
-// awaitEnd waits for the process of a pidfd to end; a negative limit: however long that takes.
-func awaitEnd(fd int, limit time.Duration) {
+const forever = -1
+
+// awaitEnd waits for the process of a pidfd to end, for a number of milliseconds or forever.
+func awaitEnd(fd, limit int) {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		wait := -1
-		if limit >= 0 {
-			wait = int(limit.Milliseconds())
-		}
-		if _, err := unix.Poll(poll, wait); !errors.Is(err, unix.EINTR) {
+		if _, err := unix.Poll(poll, limit); !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
