@@ -221,6 +221,11 @@ func TestLayer7HAProxyKilled(t *testing.T) {
 	l.servers[0].SetSick(true)
 	l.do("drain", "s2")
 	l.await("s1 is down, and s2 drained", func() bool { return strings.Contains(l.everyState(), "s1 down, s2 drain") })
+	// A verdict, too, ends what is under way at the server. What a kill ends is of the loads that follow.
+	if why := haproxytest.NotUnderWay(l.finish()); why != "" {
+		t.Errorf("s1 is found down: %s", why)
+	}
+	l.startLoad()
 	without := []func(){l.without("s1", time.Now()), l.without("s2", time.Now())}
 	for i, what := range []string{"master", "worker"} {
 		is := l.haproxy()
