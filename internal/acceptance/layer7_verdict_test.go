@@ -116,3 +116,39 @@ func TestLayer7VerdictDuringReload(t *testing.T) {
 		l.none(failed)
 	}
 }
+
+// What a server that is found down is busy with ends, as it may never reply. Requests at others go on.
+func TestLayer7VerdictEndsRequests(t *testing.T) {
+	w := newProxied(t, strings.Replace(webConfig("", webServers...), "http: {}", "http: {requests: [{path: /health, status: 200}]}", 1))
+	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
+	type reply struct {
+		text string
+		err  error
+		took time.Duration
+	}
+	const slow = 3 * time.Second
+	replies := make(chan reply, len(w.servers))
+	for range w.servers {
+		go func() {
+			begin := time.Now()
+			text, err := haproxytest.Get(w.host.Client(true), "http://"+webPlain+"/slow?"+slow.String())
+			replies <- reply{text, err, time.Since(begin)}
+		}()
+	}
+	w.await("each server has one", func() bool {
+		return !slices.ContainsFunc(w.servers, func(s *haproxytest.Server) bool { return s.Requests() != 1 })
+	})
+	w.servers[0].SetSick(true)
+	var served []string
+	for range w.servers {
+		switch r := <-replies; {
+		case r.err == nil:
+			served = append(served, r.text)
+		case !strings.Contains(r.err.Error(), "502") || r.took > slow-time.Second:
+			t.Errorf("a request failed after %v: %v", r.took, r.err)
+		}
+	}
+	if slices.Sort(served); !slices.Equal(served, []string{"s2", "s3"}) {
+		t.Errorf("served by %v", served)
+	}
+}
