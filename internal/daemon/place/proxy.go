@@ -32,22 +32,37 @@ func TakeProxy(dir string) (*os.File, error) {
 // imbang proxy does not.
 func ProxyMaster(dir string) string { return filepath.Join(dir, "master.sock") }
 
-// SweepProxy removes the directories without a process.
-func SweepProxy() { sweepProxy(Proxy) }
+// SweepProxy removes the directories that nobody has any more: neither imbang proxy, nor HAProxy, nor a
+// daemon, which copies certificates into one and has configurations checked there before there is a proxy.
+func SweepProxy() { sweepProxy(Proxy, Base) }
 
-func sweepProxy(base string) {
+func sweepProxy(base, daemons string) {
 	dirs, _ := filepath.Glob(filepath.Join(base, "[0-9]*"))
 	for _, dir := range dirs {
-		f, err := take(dir, ErrProxyRunning)
-		if err != nil {
-			continue
-		}
-		// With the lock, so that no supervisor starts one meanwhile.
-		if c, err := net.Dial("unix", ProxyMaster(dir)); err == nil {
-			c.Close()
-		} else {
-			_ = os.RemoveAll(dir)
-		}
-		f.Close()
+		sweepProxyOf(dir, filepath.Join(daemons, filepath.Base(dir)))
+	}
+}
+
+// sweepProxyOf has both locks, so that neither a supervisor nor a daemon is started meanwhile.
+func sweepProxyOf(dir, daemon string) {
+	f, err := take(dir, ErrProxyRunning)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, missing := os.Stat(daemon)
+	d, err := take(daemon, ErrRunning)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	if missing != nil {
+		defer os.Remove(daemon) // unless another process has files there by now
+		defer os.Remove(d.Name())
+	}
+	if c, err := net.Dial("unix", ProxyMaster(dir)); err == nil {
+		c.Close()
+	} else {
+		_ = os.RemoveAll(dir)
 	}
 }
