@@ -103,6 +103,8 @@ func (w *proxied) start() {
 	w.t.Cleanup(w.end)
 	w.startDaemon()
 	w.startProxy()
+	// Both publish a configuration if there is none: a reload may follow, which no test is to count.
+	w.await("HAProxy does what the daemon wants", func() bool { p := w.status().Proxy; return p.Version != "" && p.Error == "" })
 }
 
 func (w *proxied) path(name string) string { return filepath.Join(w.dir, name) }
@@ -369,10 +371,11 @@ func TestLayer7Certificates(t *testing.T) {
 		return func() bool { got, err := w.host.Presented(webTLS); return err == nil && got == want }
 	}
 	w.await("the first certificate", presents("first.example"))
+	before := w.haproxy().Reloads
 	w.certificate(haproxytest.Certificate(t, "second.example"))
 	w.await("the second one", presents("second.example"))
-	if s := w.haproxy(); s.Reloads > 0 {
-		t.Errorf("%d reloads", s.Reloads)
+	if n := w.haproxy().Reloads - before; n > 0 {
+		t.Errorf("%d reloads", n)
 	}
 	w.certificate("nothing")
 	alarm := func() string {
@@ -395,7 +398,7 @@ func TestLayer7Certificates(t *testing.T) {
 	// Neither a reload nor a start loses it.
 	w.configure(webConfig("    retries: 2\n", webServers...))
 	w.do("reload")
-	w.await("a reload", func() bool { return w.haproxy().Reloads > 0 })
+	w.await("a reload", func() bool { return w.haproxy().Reloads > before })
 	w.await("the second one after a reload", presents("second.example"))
 	w.certificate(haproxytest.Certificate(t, "third.example"))
 	w.await("the third one", presents("third.example"))
@@ -406,6 +409,7 @@ func TestLayer7Certificates(t *testing.T) {
 func TestLayer7Refused(t *testing.T) {
 	good := webConfig("", webServers...)
 	w := newProxied(t, good)
+	before := w.haproxy().Reloads
 	w.configure(webConfig("    raw: [\"no such keyword\"]\n", webServers...))
 	for _, verb := range []string{"plan", "reload"} {
 		o := imbang(t, w.host.Namespace(), "", verb)
@@ -417,8 +421,8 @@ func TestLayer7Refused(t *testing.T) {
 		t.Errorf("check: status %d: %s", o.status, o.stdout)
 	}
 	w.get(10)
-	if s := w.haproxy(); s.Reloads+s.Failed > 0 {
-		t.Errorf("%+v", s)
+	if s := w.haproxy(); s.Reloads > before || s.Failed > 0 {
+		t.Errorf("%d reloads before, now %+v", before, s)
 	}
 	// So does one without most of the servers, as for services; imbang plan shows it.
 	w.configure(webConfig("", webServers[0]))
@@ -456,15 +460,16 @@ func TestLayer7ReloadedByItself(t *testing.T) {
 		return webConfig("daemon: {watch: true}\nproxy: {streams: "+streams+"}\n", webServers...)
 	}
 	w := newProxied(t, config("50"))
+	before := w.haproxy().Reloads
 	w.configure(config("60"))
-	w.await("the changed file is applied", func() bool { return w.haproxy().Reloads == 1 })
+	w.await("the changed file is applied", func() bool { return w.haproxy().Reloads == before+1 })
 	w.configure(config("70"))
 	for range 3 {
 		if err := w.daemon.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.await("the file is applied by a signal", func() bool { return w.haproxy().Reloads == 2 })
+	w.await("the file is applied by a signal", func() bool { return w.haproxy().Reloads == before+2 })
 	said := func(by string) int { return strings.Count(w.do("events"), by) }
 	w.await("events", func() bool { return said("reload by the changed file") == 1 && said("reload by SIGHUP") > 0 })
 	if n := said("reload by SIGHUP"); n > 3 {
@@ -515,21 +520,18 @@ func TestLayer7Fallback(t *testing.T) {
 	w.servers[2].Close()
 	w.await("s3 is down", func() bool { return strings.HasSuffix(w.states(), "s3 down") })
 	kill(t, w.daemon, syscall.SIGKILL)
-	w.await("the fallback", func() bool { return strings.HasSuffix(w.haproxy().Configuration, "/fallback") })
-	w.host.Serve("s3", "127.0.1.3:8000")
-	w.await("s3 is back", func() bool { return w.get(10)["s3"] > 0 })
-	w.servers[1].Close()
-	w.await("HAProxy finds s2 down", func() bool {
-		var found map[l7.ServerID]l7.Health
-		if err := w.host.Do(func() error {
-			dir, err := place.ProxyDir()
-			found = carry.Found(t.Context(), dir)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return found[l7.ServerID{Backend: "web", Server: "s2"}] == l7.Down
+	// The configuration is named while HAProxy still reads it.
+	w.await("the fallback", func() bool {
+		s := w.haproxy()
+		return strings.HasSuffix(s.Configuration, "/fallback") && s.Phase == supervise.Running
 	})
+	w.host.Serve("s3", "127.0.1.3:8000")
+	w.await("HAProxy finds s3 up", func() bool { return w.found("s3", l7.Up) })
+	if got := w.get(10); got["s3"] == 0 {
+		t.Errorf("s3 is back and gets no requests: %v", got)
+	}
+	w.servers[1].Close()
+	w.await("HAProxy finds s2 down", func() bool { return w.found("s2", l7.Down) })
 	if got := w.get(20); got["s1"] > 0 {
 		t.Errorf("a drained server gets requests: %v", got)
 	}
@@ -552,6 +554,21 @@ func TestLayer7Fallback(t *testing.T) {
 	}
 	w.do("enable", "s1")
 	w.await("s1 is back", func() bool { return w.get(10)["s1"] > 0 })
+}
+
+// found reports whether HAProxy, which checks servers itself, has found one to be so.
+func (w *proxied) found(server string, health l7.Health) bool {
+	w.t.Helper()
+	var all map[l7.ServerID]l7.Health
+	if err := w.host.Do(func() error {
+		dir, err := place.ProxyDir()
+		all = carry.Found(w.t.Context(), dir)
+		return err
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	is, known := all[l7.ServerID{Backend: "web", Server: server}]
+	return known && is == health
 }
 
 // runtimeOf is the socket of a host's HAProxy.
