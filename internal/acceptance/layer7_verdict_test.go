@@ -117,38 +117,42 @@ func TestLayer7VerdictDuringReload(t *testing.T) {
 	}
 }
 
-// What a server that is found down is busy with ends, as it may never reply. Requests at others go on.
+// What a server that is found down is busy with ends, as it may never reply, or goes to another one if
+// that is configured. Requests at others go on.
 func TestLayer7VerdictEndsRequests(t *testing.T) {
-	w := newProxied(t, strings.Replace(webConfig("", webServers...), "http: {}", "http: {requests: [{path: /health, status: 200}]}", 1))
-	w.await("all are up", func() bool { return w.states() == "s1 up, s2 up, s3 up" })
-	type reply struct {
-		text string
-		err  error
-		took time.Duration
-	}
-	const slow = 3 * time.Second
-	replies := make(chan reply, len(w.servers))
-	for range w.servers {
-		go func() {
-			begin := time.Now()
-			text, err := haproxytest.Get(w.host.Client(true), "http://"+webPlain+"/slow?"+slow.String())
-			replies <- reply{text, err, time.Since(begin)}
-		}()
-	}
-	w.await("each server has one", func() bool {
-		return !slices.ContainsFunc(w.servers, func(s *haproxytest.Server) bool { return s.Requests() != 1 })
-	})
-	w.servers[0].SetSick(true)
-	var served []string
-	for range w.servers {
-		switch r := <-replies; {
-		case r.err == nil:
-			served = append(served, r.text)
-		case !strings.Contains(r.err.Error(), "502") || r.took > slow-time.Second:
-			t.Errorf("a request failed after %v: %v", r.took, r.err)
+	for retry, failures := range map[string]int{"": 1, "    retry_on: [empty-response]\n": 0} {
+		checks := strings.Replace(webConfig("", webServers...), "http: {}", "http: {requests: [{path: /health, status: 200}]}", 1)
+		w := newProxied(t, checks+retry)
+		w.await("each server replies", func() bool { return len(w.get(6)) == 3 })
+		before := map[string]int64{}
+		for _, s := range w.servers {
+			before[s.Name] = s.Requests()
 		}
-	}
-	if slices.Sort(served); !slices.Equal(served, []string{"s2", "s3"}) {
-		t.Errorf("served by %v", served)
+		const slow = 5 * time.Second
+		begin, errs := time.Now(), make(chan error, len(w.servers))
+		for range w.servers {
+			go func() {
+				_, err := haproxytest.Get(w.host.Client(true), "http://"+webPlain+"/slow?"+slow.String())
+				errs <- err
+			}()
+		}
+		w.await("each server has one", func() bool {
+			return !slices.ContainsFunc(w.servers, func(s *haproxytest.Server) bool { return s.Requests() != before[s.Name]+1 })
+		})
+		w.servers[0].SetSick(true)
+		failed := 0
+		for range w.servers {
+			err := <-errs
+			if err == nil {
+				continue
+			}
+			failed++
+			if took := time.Since(begin); !strings.Contains(err.Error(), "status 502") || took > slow-time.Second {
+				t.Errorf("a request failed after %v: %v", took, err)
+			}
+		}
+		if failed != failures {
+			t.Errorf("with %q, %d requests failed, want %d", retry, failed, failures)
+		}
 	}
 }

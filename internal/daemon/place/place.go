@@ -48,11 +48,11 @@ func Socket(dir string) string { return filepath.Join(dir, "api.sock") }
 // ErrRunning says that there is a daemon already.
 var ErrRunning = errors.New("a daemon runs already in this network namespace (imbang status; stop it, or reload it with imbang reload)")
 
-// Between tries of Take, and how many there are: Sweep of another process holds a
-// directory's lock while it removes it, for less than that.
+// Between tries of Take, and how many there are: a sweep of another process holds a
+// directory's lock while it removes directories, for less than that on a busy machine, too.
 const (
 	takePause = 10 * time.Millisecond
-	takeTries = 10
+	takeTries = 50
 )
 
 // errSwept says that the directory was removed in the meantime.

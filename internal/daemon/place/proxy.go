@@ -50,19 +50,19 @@ func sweepProxyOf(dir, daemon string) {
 		return
 	}
 	defer f.Close()
-	_, missing := os.Stat(daemon)
+	if c, err := net.Dial("unix", ProxyMaster(dir)); err == nil {
+		c.Close()
+		return
+	}
 	d, err := take(daemon, ErrRunning)
 	if err != nil {
 		return
 	}
 	defer d.Close()
-	if missing != nil {
-		defer os.Remove(daemon) // unless another process has files there by now
-		defer os.Remove(d.Name())
-	}
-	if c, err := net.Dial("unix", ProxyMaster(dir)); err == nil {
-		c.Close()
-	} else {
-		_ = os.RemoveAll(dir)
+	_ = os.RemoveAll(dir)
+	// take may have made the daemon's, which then has nothing else.
+	if entries, err := os.ReadDir(daemon); err == nil && len(entries) == 1 {
+		_ = os.Remove(d.Name())
+		_ = os.Remove(daemon)
 	}
 }

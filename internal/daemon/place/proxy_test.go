@@ -57,17 +57,19 @@ func TestSweepProxyWhileADaemonStarts(t *testing.T) {
 	base, daemons := t.TempDir(), t.TempDir()
 	dir := filepath.Join(base, "1")
 	stop := make(chan struct{})
-	var sweeper sync.WaitGroup
-	sweeper.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Microsecond):
-				sweepProxy(base, daemons)
+	var sweepers sync.WaitGroup
+	for range 2 { // several supervisors have just been started
+		sweepers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Microsecond):
+					sweepProxy(base, daemons)
+				}
 			}
-		}
-	})
+		})
+	}
 	swept := 0
 	for range 100 {
 		lock, err := Take(filepath.Join(daemons, "1"))
@@ -89,11 +91,18 @@ func TestSweepProxyWhileADaemonStarts(t *testing.T) {
 		if err != nil {
 			t.Errorf("while a daemon has the directory: %v", err)
 		}
+		_ = os.RemoveAll(filepath.Dir(lock.Name())) // as Sweep does, so that the sweepers make it
 		lock.Close()
 		time.Sleep(500 * time.Microsecond)
 	}
 	close(stop)
-	sweeper.Wait()
+	sweepers.Wait()
+	sweepProxy(base, daemons)
+	for _, of := range []string{base, daemons} {
+		if left, _ := filepath.Glob(filepath.Join(of, "*")); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
 	if swept < 2 {
 		t.Error("it was never removed")
 	}
