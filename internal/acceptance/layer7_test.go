@@ -559,26 +559,23 @@ func TestLayer7Fallback(t *testing.T) {
 // found reports whether HAProxy, which checks servers itself, has found one to be so.
 func (w *proxied) found(server string, health l7.Health) bool {
 	w.t.Helper()
-	var all map[l7.ServerID]l7.Health
-	if err := w.host.Do(func() error {
-		dir, err := place.ProxyDir()
-		all = carry.Found(w.t.Context(), dir)
-		return err
-	}); err != nil {
-		w.t.Fatal(err)
-	}
-	is, known := all[l7.ServerID{Backend: "web", Server: server}]
+	is, known := carry.Found(w.t.Context(), proxyDir(w.t, w.host))[l7.ServerID{Backend: "web", Server: server}]
 	return known && is == health
 }
 
 // runtimeOf is the socket of a host's HAProxy.
 func runtimeOf(t *testing.T, h *haproxytest.Host) *runtime.Client {
 	t.Helper()
-	var dir string
+	return &runtime.Client{Path: supervise.RuntimeSocket(proxyDir(t, h))}
+}
+
+// proxyDir is where a host's imbang proxy has its files.
+func proxyDir(t *testing.T, h *haproxytest.Host) (dir string) {
+	t.Helper()
 	if err := h.Do(func() (err error) { dir, err = place.ProxyDir(); return err }); err != nil {
 		t.Fatal(err)
 	}
-	return &runtime.Client{Path: supervise.RuntimeSocket(dir)}
+	return dir
 }
 
 // Access logs are written, and go on in a file of the name after a rotation.

@@ -129,11 +129,15 @@ func TestLayer7VerdictEndsRequests(t *testing.T) {
 			before[s.Name] = s.Requests()
 		}
 		const slow = 5 * time.Second
-		begin, errs := time.Now(), make(chan error, len(w.servers))
+		type reply struct {
+			text string
+			err  error
+		}
+		begin, replies := time.Now(), make(chan reply, len(w.servers))
 		for range w.servers {
 			go func() {
-				_, err := haproxytest.Get(w.host.Client(true), "http://"+webPlain+"/slow?"+slow.String())
-				errs <- err
+				text, err := haproxytest.Get(w.host.Client(true), "http://"+webPlain+"/slow?"+slow.String())
+				replies <- reply{text, err}
 			}()
 		}
 		w.await("each server has one", func() bool {
@@ -142,13 +146,16 @@ func TestLayer7VerdictEndsRequests(t *testing.T) {
 		w.servers[0].SetSick(true)
 		failed := 0
 		for range w.servers {
-			err := <-errs
-			if err == nil {
+			r := <-replies
+			if r.text == "s1" {
+				t.Error("s1, which was found down, has replied")
+			}
+			if r.err == nil {
 				continue
 			}
 			failed++
-			if took := time.Since(begin); !strings.Contains(err.Error(), "status 502") || took > slow-time.Second {
-				t.Errorf("a request failed after %v: %v", took, err)
+			if took := time.Since(begin); !strings.Contains(r.err.Error(), "status 502") || took > slow-time.Second {
+				t.Errorf("a request failed after %v: %v", took, r.err)
 			}
 		}
 		if failed != failures {
