@@ -24,7 +24,7 @@ import (
 	"imbang/internal/lab/measure"
 )
 
-// measuredShop is the configuration of testdata/layer7-hand.cfg.
+// measuredShop is the configuration of docs/bench/layer7-hand.cfg.
 func measuredShop(certificate string, at netip.Addr) *l7.Config {
 	log := &l7.Log{Format: "combined", File: "/nowhere"}
 	routes := []l7.Route{{Match: l7.Match{PathPrefixes: []string{"/api"}}, Target: l7.Target{Backend: "api"}}}
@@ -214,7 +214,7 @@ func TestMeasureLayer7Rendered(t *testing.T) {
 			}
 			continue
 		}
-		text, err := os.ReadFile("testdata/layer7-" + name + ".cfg")
+		text, err := os.ReadFile("../../docs/bench/layer7-" + name + ".cfg")
 		if err != nil {
 			t.Fatal(err)
 		}

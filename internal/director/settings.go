@@ -13,15 +13,18 @@ import (
 	"imbang/internal/model"
 )
 
-// Setting is one of Linux's net.ipv4.vs.*, under the name it has there, or one
-// of those that Linux has not, which are 0 by default.
+// Setting is one of Linux's net.ipv4.vs.*, under the name it has there, or a setting
+// that Linux does not have.
 type Setting struct {
 	Name  string `json:"name"`
 	Value uint32 `json:"value"`
 	Help  string `json:"help"`
 }
 
-// settings are what the data plane knows, by name. Where Linux takes any
+// notLinux lists the settings that net.ipv4.vs of Linux does not have.
+var notLinux = []string{"drain_timeout", "hairpin", "hash_fallback", "syn_defence"}
+
+// settings are those of the data plane, by name. Where Linux takes any
 // number for true, so does this.
 var settings = []struct {
 	name  string
@@ -111,6 +114,7 @@ type SettingInfo struct {
 	Name, Help   string
 	Default, Max uint32
 	Defence      bool // its values are also written as never, auto and always
+	Linux        bool // Linux has it, under the same name
 }
 
 // DescribeSettings lists what there is to know of all settings without a director.
@@ -118,7 +122,7 @@ func DescribeSettings() []SettingInfo {
 	set := defaultConfig(0)
 	all := make([]SettingInfo, len(settings))
 	for i, s := range settings {
-		all[i] = SettingInfo{s.name, s.help, *s.field(&set), s.max, s.max == maxDefence}
+		all[i] = SettingInfo{s.name, s.help, *s.field(&set), s.max, s.max == maxDefence, !slices.Contains(notLinux, s.name)}
 	}
 	return all
 }

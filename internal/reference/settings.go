@@ -21,9 +21,13 @@ func settingsPage() Page {
 		if s.Defence {
 			to = "0 or never, 1 or auto, 3 or always"
 		}
-		rows = append(rows, []string{code(s.Name), fmt.Sprint(s.Default), to, s.Help})
+		linux := "yes"
+		if !s.Linux {
+			linux = "no"
+		}
+		rows = append(rows, []string{code(s.Name), fmt.Sprint(s.Default), to, linux, s.Help})
 	}
-	return Page{"settings.md", text + table([]string{"setting", "default", "range", "meaning"}, rows) +
+	return Page{"settings.md", text + table([]string{"setting", "default", "range", "Linux has it", "meaning"}, rows) +
 		"\n[SYN floods and defence modes](../how-to/syn-floods.md) and [problems of IPVS that a setting solves]" +
 		"(../how-to/drain.md) show their use; [differences from Linux](../explanation/differences.md) names what they change.\n"}
 }

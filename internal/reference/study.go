@@ -5,6 +5,7 @@ package reference
 import (
 	"strings"
 
+	"imbang/internal/lab/engine"
 	"imbang/internal/lab/study"
 )
 
@@ -82,7 +83,7 @@ var keys = map[string]string{
 	"load.tool_cells[].published":    "level of the published tables that stands beside",
 	"competitors":                    "required; what is compared",
 	"competitors[].name":             "name in the report; default the scheduler, with the engine where several are compared",
-	"competitors[].engine":           "required; `imbang`, `ipvs`, `nftables`, `haproxy-tcp`, `haproxy-http`, `imbang-l7`, `nginx-stream`, `nginx-http` or `direct`. An engine that the machine does not have is left out, and the report says so",
+	"competitors[].engine":           "required; one of `" + strings.Join(engine.Names(), "`, `") + "`. An engine that the machine does not have is left out, and the report says so",
 	"competitors[].schedulers":       "by the engine's own names",
 	"competitors[].weights":          "name of one of `cluster.weights`",
 	"competitors[].servers":          "how many of the servers take part, a list",
@@ -126,7 +127,7 @@ var keys = map[string]string{
 func studyPage() Page {
 	text := title("Keys of a study", "the parser of studies") + "A study is a YAML file for `imbang-lab run`. Unknown keys, wrong " +
 		"units and impossible values are refused with file, line and remedy. [Add a study](../how-to/add-a-study.md) begins " +
-		"with an example; the five in `studies/` are others. `[]` stands behind a key that has a list of mappings.\n"
+		"with an example; more are in `studies/`. `[]` stands behind a key that has a list of mappings.\n"
 	var rows [][]string
 	flush := func() {
 		if rows != nil {

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"imbang/internal/director"
+	"imbang/internal/lab/engine"
+)
+
+// cells counts the cells of a row of a table. A | within backquotes or behind a \ is text.
+func cells(row string) int {
+	row = span.ReplaceAllString(strings.ReplaceAll(row, `\|`, ""), "code")
+	return strings.Count(strings.Trim(strings.TrimSpace(row), "|"), "|") + 1
+}
+
+// Renderers cut surplus cells of a row without a word.
+func TestTablesAreRectangular(t *testing.T) {
+	tables := 0
+	for _, page := range pages(t) {
+		header := 0
+		for i, l := range prose(comment.ReplaceAllStringFunc(read(t, page), blankLines)) {
+			switch {
+			case !strings.HasPrefix(strings.TrimSpace(l), "|"):
+				header = 0
+			case header == 0:
+				header = cells(l)
+				tables++
+			case cells(l) != header:
+				t.Errorf("%s:%d: %d cells, the header has %d: %s", page, i+1, cells(l), header, l)
+			}
+		}
+	}
+	if tables < 100 {
+		t.Errorf("%d tables: they are not found", tables)
+	}
+}
+
+// blankLines is a text without its characters; lines keep their numbers.
+func blankLines(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }
+
+// Lines that the help of a command names as imbang's own settings are those.
+func TestHelpNamesTheSettingsThatLinuxLacks(t *testing.T) {
+	help := strings.Join(strings.Fields(read(t, "docs/reference/imbang/settings.md")), " ")
+	_, sentence, _ := strings.Cut(help, "Linux does not have ")
+	sentence, _, _ = strings.Cut(sentence, ".")
+	own := 0
+	for _, s := range director.DescribeSettings() {
+		if named := regexp.MustCompile(`\b` + s.Name + `\b`).MatchString(sentence); named == s.Linux {
+			t.Errorf("%s: Linux has it: %t; the help says of the settings that it does not have: %q", s.Name, s.Linux, sentence)
+		}
+		if s.Linux {
+			continue
+		}
+		own++
+		if s.Default != 0 && !strings.Contains(help, s.Name+" is 1 by default") {
+			t.Errorf("%s has the default %d, which the help does not say", s.Name, s.Default)
+		}
+	}
+	if own == 0 {
+		t.Error("no setting is imbang's own")
+	}
+}
+
+func TestStudyPageNamesEveryEngine(t *testing.T) {
+	page := read(t, "docs/reference/study.md")
+	for _, name := range engine.Names() {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("docs/reference/study.md does not name the engine %s", name)
+		}
+	}
+}
+
+// RFC 9568 obsoletes RFC 5798.
+func TestPagesNameTheCurrentRFCOfVRRP(t *testing.T) {
+	for _, page := range pages(t) {
+		if strings.Contains(read(t, page), "RFC 5798") {
+			t.Errorf("%s names RFC 5798, which RFC 9568 obsoletes", page)
+		}
+	}
+}
+
+// A default that a flag does not have by itself but from elsewhere reads as 0s.
+func TestHelpHasNoDefaultOfZeroSeconds(t *testing.T) {
+	for _, page := range pages(t) {
+		if strings.Contains(read(t, page), "(default 0s)") {
+			t.Errorf("%s: (default 0s): the help must say what happens without the flag", page)
+		}
+	}
+}
+
+// README counts the targets of the path that are missed.
+func TestReadmeCountsMissedTargets(t *testing.T) {
+	words := strings.Fields("none one two three four five six seven eight nine ten")
+	_, path, _ := strings.Cut(read(t, "docs/performance.md"), "\n## Path\n")
+	path, _, _ = strings.Cut(path, "\n## ")
+	all, missed, direct := 0, 0, 0
+	for l := range strings.Lines(path) {
+		if m := regexp.MustCompile(`^\| ([^|]*) \| at (?:least|most) [^|]* \| [^|]* \| (met|missed)`).FindStringSubmatch(l); m != nil {
+			all++
+			if m[2] == "missed" {
+				missed++
+				if strings.HasSuffix(m[1], "ratio to direct") {
+					direct++
+				}
+			}
+		}
+	}
+	if all == 0 || all >= len(words) {
+		t.Fatalf("docs/performance.md has %d targets of the path", all)
+	}
+	want := words[missed] + " of the " + words[all] + " targets of `path`, " + words[direct] + " of them beside plain forwarding"
+	if !strings.Contains(strings.Join(strings.Fields(read(t, "README.md")), " "), want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+}
+
+// Building requires the Go of go.mod; running requires none.
+func TestInstallNamesTheGoOfTheModule(t *testing.T) {
+	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
+	for _, page := range []string{"README.md", "docs/how-to/install.md"} {
+		if !strings.Contains(read(t, page), "Go "+string(version[1])) {
+			t.Errorf("%s does not say that Go %s builds imbang", page, version[1])
+		}
+	}
+}
