@@ -58,7 +58,7 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 	if round {
 		v++
 	}
-	return v, exact, v >= n.low && v <= n.high && (v >= 0 && text[0] != '-' || n.low < 0)
+	return v, exact, v >= n.low && v <= n.high && (v >= 0 && !strings.HasPrefix(text, "-") || n.low < 0)
 }
 
 // text is a value as the file has it.
