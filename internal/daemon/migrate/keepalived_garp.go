@@ -23,8 +23,11 @@ var (
 	count        = numeral{low: 1, high: math.MaxInt32, lenient: true}
 )
 
-// mostAnnouncements is the bound of announcements in a configuration.
-const mostAnnouncements = 100
+// The bounds of announcements in a configuration.
+const (
+	mostAnnouncements  = 100
+	rarestAnnouncement = 365 * 24 * time.Hour
+)
 
 // garpKeys are the keywords of announcements, which instances have without a prefix.
 var garpKeys = map[string]func(k *keepalived, g *garp, s *statement){
@@ -63,9 +66,12 @@ func (k *keepalived) garpRepeat(g *garp, s *statement) {
 func (k *keepalived) garpRefresh(g *garp, s *statement) {
 	n, ok := k.numeral(s, 1, unsigned, "none are sent again")
 	g.refresh = time.Duration(n) * time.Second
-	if !ok || n == 0 {
+	switch {
+	case !ok || n == 0:
 		k.lose(s.place, s.text(), "addresses are announced again every minute: want 1 s or more for another interval")
-		g.refresh = 0
+	case g.refresh > rarestAnnouncement:
+		k.lose(s.place, s.text(), "addresses are announced again every 365 days at least")
+		g.refresh = rarestAnnouncement
 	}
 }
 

@@ -200,7 +200,9 @@ func (k *keepalived) instanceVersion(i *vrrpInstance, s *statement) {
 	case i.version != 0 && i.version != n || n == 2 && i.family == 6:
 		k.lose(s.place, s.text(), "not the version that the lines above require: left out, as keepalived does")
 	default:
-		i.version = n
+		if i.version = n; n == 2 {
+			k.lose(s.place, s.text(), "imbang has version 3 only")
+		}
 	}
 }
 

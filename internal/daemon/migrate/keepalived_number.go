@@ -36,8 +36,8 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 	if n.places == 0 {
 		whole, fraction = word, ""
 	}
-	exact = len(fraction) <= n.places
-	round := !exact && fraction[n.places] >= '5'
+	exact = len(fraction) <= n.places && whole+fraction != ""
+	round := len(fraction) > n.places && fraction[n.places] >= '5'
 	fraction = fraction[:min(len(fraction), n.places)]
 	text := whole + fraction + strings.Repeat("0", n.places-len(fraction))
 	end := 0
