@@ -39,9 +39,8 @@ type checkerKind struct {
 	portless   bool                                // it connects to no port
 	retries    int64                               // unless retry says it
 	retryDelay time.Duration                       // unless delay_before_retry says it; 0: the interval
-	keys       map[string]keyword[*checking]       // beside those of all
-	nested     []string                            // of keys
 	bodies     func(*keepalived, *checking) []body // the checks that it becomes; nil: none
+	block      blockKind[*checking]
 }
 
 // body is a check without its port and times.
@@ -70,20 +69,24 @@ var fromKernel = lost[*checking]("checks are sent from the address that the kern
 
 // checkerKinds are keepalived's checkers.
 var checkerKinds = map[string]checkerKind{
-	"TCP_CHECK":  {kind: "tcp", retries: 1, retryDelay: time.Second, keys: connectionKeys, bodies: fixed("tcp: {}")},
-	"PING_CHECK": {kind: "icmp", portless: true, retries: 1, retryDelay: time.Second, keys: connectionKeys, bodies: fixed("icmp: {}")},
-	"HTTP_GET": {kind: "http", retries: 1, retryDelay: 3 * time.Second,
-		keys: keys(connectionKeys, httpKeys), nested: []string{"url"}, bodies: (*keepalived).requests},
-	"SSL_GET": {kind: "https", retries: 1, retryDelay: 3 * time.Second,
-		keys: keys(connectionKeys, httpKeys), nested: []string{"url"}, bodies: (*keepalived).requests},
-	"SMTP_CHECK": {kind: "smtp", retries: 1, retryDelay: time.Second,
-		keys: keys(connectionKeys, smtpKeys), nested: []string{"host"}, bodies: (*keepalived).greeting},
-	"DNS_CHECK":  {kind: "dns", retries: 3, keys: keys(connectionKeys, dnsKeys), bodies: (*keepalived).dnsQuery},
-	"UDP_CHECK":  {kind: "udp", retries: 1, retryDelay: time.Second, keys: keys(connectionKeys, udpKeys), bodies: (*keepalived).datagram},
-	"MISC_CHECK": {kind: "script", portless: true, retryDelay: time.Second, keys: scriptKeys, bodies: (*keepalived).scriptBody},
-	"FILE_CHECK": {},
-	"BFD_CHECK":  {},
+	"TCP_CHECK":  {"tcp", false, 1, time.Second, fixed("tcp: {}"), checkerBlock("TCP_CHECK", commonKeys, connectionKeys)},
+	"PING_CHECK": {"icmp", true, 1, time.Second, fixed("icmp: {}"), checkerBlock("PING_CHECK", commonKeys, connectionKeys)},
+	"HTTP_GET":   {"http", false, 1, 3 * time.Second, (*keepalived).requests, checkerBlock("HTTP_GET", commonKeys, connectionKeys, httpKeys)},
+	"SSL_GET":    {"https", false, 1, 3 * time.Second, (*keepalived).requests, checkerBlock("SSL_GET", commonKeys, connectionKeys, httpKeys)},
+	"SMTP_CHECK": {"smtp", false, 1, time.Second, (*keepalived).greeting, checkerBlock("SMTP_CHECK", commonKeys, connectionKeys, smtpKeys)},
+	"DNS_CHECK":  {"dns", false, 3, 0, (*keepalived).dnsQuery, checkerBlock("DNS_CHECK", commonKeys, connectionKeys, dnsKeys)},
+	"UDP_CHECK":  {"udp", false, 1, time.Second, (*keepalived).datagram, checkerBlock("UDP_CHECK", commonKeys, connectionKeys, udpKeys)},
+	"MISC_CHECK": {"script", true, 0, time.Second, (*keepalived).scriptBody, checkerBlock("MISC_CHECK", commonKeys, scriptKeys)},
+	"FILE_CHECK": {block: checkerBlock("FILE_CHECK", map[string]keyword[*checking]{"track_file": unread, "weight": unread})},
+	"BFD_CHECK":  {block: checkerBlock("BFD_CHECK", map[string]keyword[*checking]{"name": unread, "alpha": unread})},
 }
+
+func checkerBlock(name string, tables ...map[string]keyword[*checking]) blockKind[*checking] {
+	return blockKind[*checking]{name, keys(tables...), []string{"url", "host"}}
+}
+
+// unread is a keyword of a checker that is left out as a whole.
+func unread(*keepalived, *checking, *statement) {}
 
 func fixed(line string) func(*keepalived, *checking) []body {
 	return func(*keepalived, *checking) []body { return []body{{line}} }
@@ -92,13 +95,12 @@ func fixed(line string) func(*keepalived, *checking) []body {
 // checker enters a checker, and returns the names of the checks that it became.
 func (k *keepalived) checker(s *statement, in settings, of checked) (names []string) {
 	kind := checkerKinds[s.words[0]]
+	c := &checking{statement: s, settings: in, connection: connection{wait: in.timeout}, dnsType: defaultDNSType}
+	kind.block.read(k, c, s.block)
 	if kind.bodies == nil {
 		k.lose(s.place, s.text(), "there is no such check: the server is not checked this way")
 		return nil
 	}
-	c := &checking{statement: s, settings: in, connection: connection{wait: in.timeout}, dnsType: defaultDNSType}
-	block := blockKind[*checking]{s.words[0], keys(commonKeys, kind.keys), kind.nested}
-	block.read(k, c, s.block)
 	for _, to := range c.connections() {
 		port, said := of.port(to.port)
 		if !kind.portless && port == 0 {

@@ -24,11 +24,12 @@ func (k *keepalived) greeting(c *checking) []body {
 func smtpHost(k *keepalived, c *checking, s *statement) {
 	outer := c.connection
 	c.connection = connection{wait: c.timeout}
-	host := blockKind[*checking]{"host", keys(commonKeys, connectionKeys), nil}
-	host.read(k, c, s.block)
+	smtpHosts.read(k, c, s.block)
 	c.hosts = append(c.hosts, c.connection)
 	c.connection = outer
 }
+
+var smtpHosts = checkerBlock("host", commonKeys, connectionKeys)
 
 var dnsKeys = map[string]keyword[*checking]{
 	"type": func(k *keepalived, c *checking, s *statement) {
