@@ -29,14 +29,6 @@ const (
 	rarestAnnouncement = 365 * 24 * time.Hour
 )
 
-// garpKeys are the keywords of announcements, which instances have without a prefix.
-var garpKeys = map[string]func(k *keepalived, g *garp, s *statement){
-	"garp_master_delay":          (*keepalived).garpDelay,
-	"garp_master_repeat":         (*keepalived).garpRepeat,
-	"garp_master_refresh":        (*keepalived).garpRefresh,
-	"garp_master_refresh_repeat": (*keepalived).garpRefreshRepeat,
-}
-
 func (k *keepalived) garpDelay(g *garp, s *statement) {
 	n, ok := k.numeral(s, 1, wholeSeconds, "left out")
 	if !ok {

@@ -22,9 +22,9 @@ type syncGroup struct {
 
 func (g *syncGroup) has(instance string) bool { return slices.Contains(g.members, instance) }
 
-// groupKeywords are those of vrrp_sync_group.
-var groupKeywords = map[string]keyword[*syncGroup]{
-	"group": {block: true, take: func(k *keepalived, g *syncGroup, s *statement) {
+// syncGroups are the keywords of vrrp_sync_group.
+var syncGroups = blockKind[*syncGroup]{name: "vrrp_sync_group", nested: append([]string{"group"}, watchedBlocks...), keys: map[string]keyword[*syncGroup]{
+	"group": func(k *keepalived, g *syncGroup, s *statement) {
 		if len(g.members) > 0 {
 			k.lose(s.place, s.text(), "there is one above: left out, as keepalived does")
 			return
@@ -32,27 +32,25 @@ var groupKeywords = map[string]keyword[*syncGroup]{
 		for _, line := range s.block {
 			g.members = append(g.members, line.words...)
 		}
-	}},
-	"track_interface": groupWatch((*keepalived).trackInterfaces),
-	"track_script":    groupWatch((*keepalived).trackScripts),
-	"track_file":      groupWatch((*keepalived).notTracked),
-	"track_process":   groupWatch((*keepalived).notTracked),
-	"track_bfd":       groupWatch((*keepalived).notTracked),
-	"notify":          groupWatch((*keepalived).notifyCommand),
-	"notify_master":   groupWatch((*keepalived).notifyCommand),
-	"notify_backup":   groupWatch((*keepalived).notifyCommand),
-	"notify_fault":    groupWatch((*keepalived).notifyCommand),
-	"notify_stop":     groupWatch((*keepalived).notifyCommand),
+	},
+	"track_interface": on(byGroup, (*keepalived).trackInterfaces),
+	"track_script":    on(byGroup, (*keepalived).trackScripts),
+	"track_file":      on(byGroup, (*keepalived).notTracked),
+	"track_process":   on(byGroup, (*keepalived).notTracked),
+	"track_bfd":       on(byGroup, (*keepalived).notTracked),
+	"notify":          on(byGroup, (*keepalived).notifyCommand),
+	"notify_master":   on(byGroup, (*keepalived).notifyCommand),
+	"notify_backup":   on(byGroup, (*keepalived).notifyCommand),
+	"notify_fault":    on(byGroup, (*keepalived).notifyCommand),
+	"notify_stop":     on(byGroup, (*keepalived).notifyCommand),
 
-	"global_tracking":            {take: (*keepalived).memberWeights},
-	"sync_group_tracking_weight": {take: (*keepalived).memberWeights},
-	"smtp_alert":                 {flag: true, why: "no mail is sent of transitions: use notify"},
-	"notify_priority_changes":    {flag: true, why: "not supported"},
-}
+	"global_tracking":            (*keepalived).memberWeights,
+	"sync_group_tracking_weight": (*keepalived).memberWeights,
+	"smtp_alert":                 given(lost[*syncGroup]("no mail is sent of transitions: use notify")),
+	"notify_priority_changes":    given(lost[*syncGroup]("not supported")),
+}}
 
-func groupWatch(take func(k *keepalived, w *watched, s *statement)) keyword[*syncGroup] {
-	return keyword[*syncGroup]{block: true, take: func(k *keepalived, g *syncGroup, s *statement) { take(k, &g.watched, s) }}
-}
+func byGroup(g *syncGroup) *watched { return &g.watched }
 
 func (k *keepalived) memberWeights(g *syncGroup, s *statement) {
 	g.weights = true
@@ -62,7 +60,7 @@ func (k *keepalived) memberWeights(g *syncGroup, s *statement) {
 // syncGroup takes in a vrrp_sync_group, which is the n-th statement of the file.
 func (k *keepalived) syncGroup(s *statement, n int) {
 	g := &syncGroup{statement: s, name: s.word(1), watched: watched{order: n}}
-	readBlock(k, "vrrp_sync_group", groupKeywords, g, s.block)
+	syncGroups.read(k, g, s.block)
 	if len(s.words) != 2 || len(g.members) == 0 {
 		k.lose(s.place, s.text(), "has no name or more than one, or no group { } with instances: left out")
 		return

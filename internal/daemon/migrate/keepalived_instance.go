@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,110 +31,107 @@ type vrrpInstance struct {
 	group *syncGroup
 }
 
-// instanceKeywords are those of vrrp_instance: init_vrrp_keywords() of vrrp/vrrp_parser.c in
-// keepalived.
-var instanceKeywords = map[string]keyword[*vrrpInstance]{
-	"interface":   {}, // it is read before the others
-	"native_ipv6": {take: (*keepalived).nativeIPv6},
-	"accept":      {},
-	"preempt":     {take: func(_ *keepalived, i *vrrpInstance, _ *statement) { i.noPreempt = nil }},
-	"nopreempt":   {take: func(_ *keepalived, i *vrrpInstance, s *statement) { i.noPreempt = s }},
-	"preempt_delay": {take: func(k *keepalived, i *vrrpInstance, s *statement) {
+// instances are the keywords of init_vrrp_keywords() in vrrp/vrrp_parser.c of keepalived.
+var instances = blockKind[*vrrpInstance]{name: "vrrp_instance", nested: slices.Concat(watchedBlocks, []string{
+	"virtual_ipaddress", "virtual_ipaddress_excluded", "unicast_peer", "virtual_routes", "virtual_rules", "authentication", "auth_hmac",
+}), keys: map[string]keyword[*vrrpInstance]{
+	"interface":   nothing[*vrrpInstance], // it is read before the others
+	"native_ipv6": (*keepalived).nativeIPv6,
+	"accept":      nothing[*vrrpInstance],
+	"preempt":     func(_ *keepalived, i *vrrpInstance, _ *statement) { i.noPreempt = nil },
+	"nopreempt":   func(_ *keepalived, i *vrrpInstance, s *statement) { i.noPreempt = s },
+	"preempt_delay": func(k *keepalived, i *vrrpInstance, s *statement) {
 		n, _ := k.numeral(s, 1, timer(0, 1000*time.Second), "none")
 		i.preemptDelay, i.delayed = time.Duration(n)*time.Microsecond, s
-	}},
-	"state": {take: (*keepalived).initialState},
-	"virtual_router_id": {take: func(k *keepalived, i *vrrpInstance, s *statement) {
+	},
+	"state": (*keepalived).initialState,
+	"virtual_router_id": func(k *keepalived, i *vrrpInstance, s *statement) {
 		if n, ok := k.numeral(s, 1, numeral{low: 1, high: 255}, "left out"); ok {
 			i.router.id = n
 		}
-	}},
-	"priority": {take: func(k *keepalived, i *vrrpInstance, s *statement) {
+	},
+	"priority": func(k *keepalived, i *vrrpInstance, s *statement) {
 		n, ok := k.numeral(s, 1, numeral{low: 1, high: 255}, "100")
 		if i.priority = n; !ok {
 			i.priority = 100
 		}
-	}},
-	"version": {take: (*keepalived).instanceVersion},
-	"advert_int": {take: func(k *keepalived, i *vrrpInstance, s *statement) {
+	},
+	"version": (*keepalived).instanceVersion,
+	"advert_int": func(k *keepalived, i *vrrpInstance, s *statement) {
 		if n, ok := k.numeral(s, 1, timer(shortestInterval, 255*time.Second), "left out, so that "+span(i.interval)+" stays"); ok {
 			i.interval, i.advertised = time.Duration(n)*time.Microsecond, s
 		}
-	}},
-	"mcast_src_ip":               {take: (*keepalived).source},
-	"unicast_src_ip":             {take: (*keepalived).source},
-	"unicast_peer":               {block: true, take: (*keepalived).peers},
-	"mcast_dst_ip":               {take: (*keepalived).multicastOf},
-	"virtual_ipaddress":          {block: true, take: (*keepalived).virtualAddresses},
-	"virtual_ipaddress_excluded": {block: true, take: (*keepalived).virtualAddresses},
-	"garp_master_delay":          instanceGarp("garp_master_delay"),
-	"garp_master_repeat":         instanceGarp("garp_master_repeat"),
-	"garp_master_refresh":        instanceGarp("garp_master_refresh"),
-	"garp_master_refresh_repeat": instanceGarp("garp_master_refresh_repeat"),
-	"lvs_sync_daemon_interface": {take: func(k *keepalived, i *vrrpInstance, s *statement) {
+	},
+	"mcast_src_ip":               (*keepalived).source,
+	"unicast_src_ip":             (*keepalived).source,
+	"unicast_peer":               (*keepalived).peers,
+	"mcast_dst_ip":               (*keepalived).multicastOf,
+	"virtual_ipaddress":          (*keepalived).virtualAddresses,
+	"virtual_ipaddress_excluded": (*keepalived).virtualAddresses,
+	"garp_master_delay":          on(ofInstance, (*keepalived).garpDelay),
+	"garp_master_repeat":         on(ofInstance, (*keepalived).garpRepeat),
+	"garp_master_refresh":        on(ofInstance, (*keepalived).garpRefresh),
+	"garp_master_refresh_repeat": on(ofInstance, (*keepalived).garpRefreshRepeat),
+	"lvs_sync_daemon_interface": func(k *keepalived, i *vrrpInstance, s *statement) {
 		if k.syncDaemon(&k.file, s); k.file.synchronizing == s {
 			k.file.of = i
 		}
-	}},
-	"track_interface": instanceWatch((*keepalived).trackInterfaces),
-	"track_script":    instanceWatch((*keepalived).trackScripts),
-	"track_file":      instanceWatch((*keepalived).notTracked),
-	"track_process":   instanceWatch((*keepalived).notTracked),
-	"track_bfd":       instanceWatch((*keepalived).notTracked),
-	"notify":          instanceWatch((*keepalived).notifyCommand),
-	"notify_master":   instanceWatch((*keepalived).notifyCommand),
-	"notify_backup":   instanceWatch((*keepalived).notifyCommand),
-	"notify_fault":    instanceWatch((*keepalived).notifyCommand),
-	"notify_stop":     instanceWatch((*keepalived).notifyCommand),
+	},
+	"track_interface": on(byInstance, (*keepalived).trackInterfaces),
+	"track_script":    on(byInstance, (*keepalived).trackScripts),
+	"track_file":      on(byInstance, (*keepalived).notTracked),
+	"track_process":   on(byInstance, (*keepalived).notTracked),
+	"track_bfd":       on(byInstance, (*keepalived).notTracked),
+	"notify":          on(byInstance, (*keepalived).notifyCommand),
+	"notify_master":   on(byInstance, (*keepalived).notifyCommand),
+	"notify_backup":   on(byInstance, (*keepalived).notifyCommand),
+	"notify_fault":    on(byInstance, (*keepalived).notifyCommand),
+	"notify_stop":     on(byInstance, (*keepalived).notifyCommand),
 
-	"authentication":             {block: true, why: "VRRP version 3 has none (RFC 9568): remove it from both directors"},
-	"use_vmac":                   {why: "not supported: addresses are on the device itself, with its hardware address, which announcements tell to other hosts"},
-	"use_vmac_addr":              {why: noVMAC},
-	"vmac_xmit_base":             {why: "not needed: advertisements are sent by the device itself"},
-	"use_ipvlan":                 {why: noVMAC},
-	"vrf":                        {why: "not supported: name the device as interface"},
-	"dont_track_primary":         {why: "not supported: a group is in fault while one of its devices is down"},
-	"track_src_ip":               {why: "not needed: a group is in fault while the address that it sends from is missing"},
-	"check_unicast_src":          {why: "not needed: by unicast, advertisements of peers alone are accepted"},
-	"unicast_fault_no_peer":      {why: "not needed"},
-	"unicast_ttl":                {why: "not supported: advertisements have a TTL of 255"},
-	"old_unicast_checksum":       {why: noChecksum},
-	"down_timer_adverts":         {why: threeMissed},
-	"lower_prio_no_advert":       {flag: true, why: answersLower},
-	"higher_prio_send_advert":    {flag: true, why: yieldsHigher},
-	"skip_check_adv_addr":        {why: "not needed: addresses in advertisements are not compared"},
-	"no_accept":                  {why: accepts},
-	"strict_mode":                {flag: true, why: accepts},
-	"promote_secondaries":        {why: "write sysctl -w net.ipv4.conf.DEVICE.promote_secondaries=1; without it addresses are added again"},
-	"garp_lower_prio_delay":      {why: twoMasters},
-	"garp_lower_prio_repeat":     {why: twoMasters},
-	"garp_extra_if":              {why: "not needed: addresses on all devices are announced again, every announce_every"},
-	"vmac_garp_intvl":            {why: "not needed: addresses on all devices are announced again, every announce_every"},
-	"notify_master_rx_lower_pri": {why: "not supported: imbang vrrp status counts other masters"},
-	"notify_deleted":             {why: "not supported: notify_stop runs when the process ends"},
-	"notify_priority_changes":    {flag: true, why: "not supported"},
-	"kernel_rx_buf_size":         {why: noBuffers},
-	"debug":                      {why: "not needed"},
-	"linkbeat_use_polling":       {why: "not needed: the kernel's notices of the carrier are used"},
-	"virtual_routes":             {block: true, why: "routes do not move: add them by notify_master, and remove them by notify_backup and notify_fault"},
-	"virtual_rules":              {block: true, why: "rules do not move: add them by notify_master, and remove them by notify_backup and notify_fault"},
-	"smtp_alert":                 {flag: true, why: "no mail is sent of transitions: use notify"},
+	"authentication":             lost[*vrrpInstance]("VRRP version 3 has none (RFC 9568): remove it from both directors"),
+	"use_vmac":                   lost[*vrrpInstance]("not supported: addresses are on the device itself, with its hardware address, which announcements tell to other hosts"),
+	"use_vmac_addr":              lost[*vrrpInstance](noVMAC),
+	"vmac_xmit_base":             lost[*vrrpInstance]("not needed: advertisements are sent by the device itself"),
+	"use_ipvlan":                 lost[*vrrpInstance](noVMAC),
+	"vrf":                        lost[*vrrpInstance]("not supported: name the device as interface"),
+	"dont_track_primary":         lost[*vrrpInstance]("not supported: a group is in fault while one of its devices is down"),
+	"track_src_ip":               lost[*vrrpInstance]("not needed: a group is in fault while the address that it sends from is missing"),
+	"check_unicast_src":          lost[*vrrpInstance]("not needed: by unicast, advertisements of peers alone are accepted"),
+	"unicast_fault_no_peer":      lost[*vrrpInstance]("not needed"),
+	"unicast_ttl":                lost[*vrrpInstance]("not supported: advertisements have a TTL of 255"),
+	"old_unicast_checksum":       lost[*vrrpInstance](noChecksum),
+	"down_timer_adverts":         lost[*vrrpInstance](threeMissed),
+	"lower_prio_no_advert":       given(lost[*vrrpInstance](answersLower)),
+	"higher_prio_send_advert":    given(lost[*vrrpInstance](yieldsHigher)),
+	"skip_check_adv_addr":        lost[*vrrpInstance]("not needed: addresses in advertisements are not compared"),
+	"no_accept":                  lost[*vrrpInstance](accepts),
+	"strict_mode":                given(lost[*vrrpInstance](accepts)),
+	"promote_secondaries":        lost[*vrrpInstance]("write sysctl -w net.ipv4.conf.DEVICE.promote_secondaries=1; without it addresses are added again"),
+	"garp_lower_prio_delay":      lost[*vrrpInstance](twoMasters),
+	"garp_lower_prio_repeat":     lost[*vrrpInstance](twoMasters),
+	"garp_extra_if":              lost[*vrrpInstance]("not needed: addresses on all devices are announced again, every announce_every"),
+	"vmac_garp_intvl":            lost[*vrrpInstance]("not needed: addresses on all devices are announced again, every announce_every"),
+	"notify_master_rx_lower_pri": lost[*vrrpInstance]("not supported: imbang vrrp status counts other masters"),
+	"notify_deleted":             lost[*vrrpInstance]("not supported: notify_stop runs when the process ends"),
+	"notify_priority_changes":    given(lost[*vrrpInstance]("not supported")),
+	"kernel_rx_buf_size":         lost[*vrrpInstance](noBuffers),
+	"debug":                      lost[*vrrpInstance]("not needed"),
+	"linkbeat_use_polling":       lost[*vrrpInstance]("not needed: the kernel's notices of the carrier are used"),
+	"virtual_routes":             lost[*vrrpInstance]("routes do not move: add them by notify_master, and remove them by notify_backup and notify_fault"),
+	"virtual_rules":              lost[*vrrpInstance]("rules do not move: add them by notify_master, and remove them by notify_backup and notify_fault"),
+	"smtp_alert":                 given(lost[*vrrpInstance]("no mail is sent of transitions: use notify")),
 
-	"no_virtual_ipaddress": {newer: true, why: "not supported: a router has at least one address"},
-	"v3_checksum_as_v2":    {newer: true, why: noChecksum},
-	"timer_expired_backup": {newer: true, why: "not needed"},
-	"thread_timer_expired": {newer: true, why: "not needed"},
-	"owner_ignore_adverts": {newer: true, why: "not supported: of two directors of priority 255, the one with the lower address yields"},
-	"auth_hmac":            {newer: true, block: true, why: "VRRP version 3 has none (RFC 9568): remove it from both directors"},
-}
+	"no_virtual_ipaddress": lost[*vrrpInstance]("not supported: a router has at least one address"),
+	"v3_checksum_as_v2":    lost[*vrrpInstance](noChecksum),
+	"timer_expired_backup": lost[*vrrpInstance]("not needed"),
+	"thread_timer_expired": lost[*vrrpInstance]("not needed"),
+	"owner_ignore_adverts": lost[*vrrpInstance]("not supported: of two directors of priority 255, the one with the lower address yields"),
+	"auth_hmac":            lost[*vrrpInstance]("VRRP version 3 has none (RFC 9568): remove it from both directors"),
+}}
 
-func instanceGarp(name string) keyword[*vrrpInstance] {
-	return keyword[*vrrpInstance]{take: func(k *keepalived, i *vrrpInstance, s *statement) { garpKeys[name](k, &i.garp, s) }}
-}
+func ofInstance(i *vrrpInstance) *garp { return &i.garp }
 
-func instanceWatch(take func(k *keepalived, w *watched, s *statement)) keyword[*vrrpInstance] {
-	return keyword[*vrrpInstance]{block: true, take: func(k *keepalived, i *vrrpInstance, s *statement) { take(k, &i.watched, s) }}
-}
+func byInstance(i *vrrpInstance) *watched { return &i.watched }
 
 // The limits of intervals of advertisements (RFC 9568, 5.2.7: 12 bits of centiseconds).
 const (
@@ -164,7 +162,7 @@ func (k *keepalived) vrrpInstance(s *statement, n int) {
 		k.lose(s.place, s.text(), "has no interface: that of default_interface; keepalived takes this for static addresses alone, and ends")
 	}
 	i.own = i.router.device
-	readBlock(k, "vrrp_instance", instanceKeywords, i, s.block)
+	instances.read(k, i, s.block)
 	k.finish(i)
 	if k.usable(i) {
 		f.instances = append(f.instances, i)

@@ -28,7 +28,7 @@ func TestNumeral(t *testing.T) {
 		{unsigned, "7x", 0, false, false},
 		{unsigned, "1.5", 0, false, false},
 		{unsigned, "99999999999999999999", math.MaxInt64, false, false},
-		{unsigned, "", 0, true, false},
+		{unsigned, "", 0, false, false},
 		{lenient, "7x", 7, false, true},
 		{lenient, "1.5", 1, false, true},
 		{lenient, "x", 0, false, false},

@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -24,25 +23,25 @@ type vrrpCheck struct {
 	used              map[int64]string // names of it that groups track, by weight
 }
 
-// scriptKeywords are those of vrrp_script.
-var scriptKeywords = map[string]keyword[*vrrpCheck]{
-	"script": {take: func(k *keepalived, c *vrrpCheck, s *statement) { c.command = k.vrrpCommand(s) }},
-	"user":   {take: func(k *keepalived, c *vrrpCheck, s *statement) { c.user = k.user(s) }},
-	"interval": {take: func(k *keepalived, c *vrrpCheck, s *statement) {
+// vrrpScripts are the keywords of vrrp_script.
+var vrrpScripts = blockKind[*vrrpCheck]{name: "vrrp_script", keys: map[string]keyword[*vrrpCheck]{
+	"script": func(k *keepalived, c *vrrpCheck, s *statement) { c.command = k.vrrpCommand(s) },
+	"user":   func(k *keepalived, c *vrrpCheck, s *statement) { c.user = k.user(s) },
+	"interval": func(k *keepalived, c *vrrpCheck, s *statement) {
 		if t, ok := k.scriptTime(s); ok {
 			c.interval = t
 		}
-	}},
-	"timeout": {take: func(k *keepalived, c *vrrpCheck, s *statement) {
+	},
+	"timeout": func(k *keepalived, c *vrrpCheck, s *statement) {
 		if t, ok := k.scriptTime(s); ok {
 			c.timeout, c.timed = t, s
 		}
-	}},
-	"rise":      {take: func(k *keepalived, c *vrrpCheck, s *statement) { c.rise = k.scriptCount(s) }},
-	"fall":      {take: func(k *keepalived, c *vrrpCheck, s *statement) { c.fall = k.scriptCount(s) }},
-	"weight":    {take: (*keepalived).scriptWeight},
-	"init_fail": {why: "not needed: a script fails before its first result"},
-}
+	},
+	"rise":      func(k *keepalived, c *vrrpCheck, s *statement) { c.rise = k.scriptCount(s) },
+	"fall":      func(k *keepalived, c *vrrpCheck, s *statement) { c.fall = k.scriptCount(s) },
+	"weight":    (*keepalived).scriptWeight,
+	"init_fail": lost[*vrrpCheck]("not needed: a script fails before its first result"),
+}}
 
 // scriptTime is a number of whole seconds, of which 0 is 1 in keepalived.
 func (k *keepalived) scriptTime(s *statement) (time.Duration, bool) {
@@ -101,7 +100,7 @@ func (k *keepalived) scriptWeight(c *vrrpCheck, s *statement) {
 // vrrpScript takes in a vrrp_script, which is the n-th statement of the file.
 func (k *keepalived) vrrpScript(s *statement, n int) {
 	c := &vrrpCheck{statement: s, order: n, interval: time.Second, rise: 1, fall: 1, used: map[int64]string{}}
-	readBlock(k, "vrrp_script", scriptKeywords, c, s.block)
+	vrrpScripts.read(k, c, s.block)
 	if k.file.script(s.word(1)) != nil || s.word(1) == "" {
 		k.lose(s.place, s.text(), "has no name, or that of a script before: left out")
 		return
@@ -132,22 +131,18 @@ func (k *keepalived) vrrpScript(s *statement, n int) {
 	}
 }
 
-// vrrpCommand is the command of a script, which is looked for in the directories of programs
-// if it has no directory, as keepalived does.
+// vrrpCommand is the command of a script, or of a change of state.
 func (k *keepalived) vrrpCommand(s *statement) []string {
 	line, words, err := scriptWords(s)
 	switch {
 	case err != nil:
 		k.lose(s.place, s.text(), "%v: left out", err)
 		return nil
-	case len(words) == 0 || words[0] == "" || strings.Contains(words[0], "/") && words[0][0] != '/':
-		k.lose(s.place, s.text(), "want the absolute path of a program; forms of a shell need [/bin/bash, -c, ...]: left out")
+	case len(words) == 0 || words[0] == "" || words[0][0] == '<':
+		k.lose(s.place, s.text(), "want the path of a program; forms of a shell need [/bin/sh, -c, ...]: left out")
 		return nil
-	case words[0][0] != '/':
-		words = append([]string{"/usr/bin/env"}, words...)
-	}
-	if s.is("script") {
+	case s.is("script"):
 		k.oneWord(s, line)
 	}
-	return words
+	return k.program(s, words)
 }

@@ -27,6 +27,9 @@ type notifying struct {
 	command []string
 }
 
+// watchedBlocks are the blocks of what is tracked.
+var watchedBlocks = []string{"track_interface", "track_script", "track_file", "track_process", "track_bfd"}
+
 // notifies are the keywords of commands.
 var notifies = []string{"notify", "notify_master", "notify_backup", "notify_fault", "notify_stop"}
 

@@ -77,10 +77,10 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"announcements not repeated", of("garp_master_delay 0\n" + addresses), []string{"x:7: garp_master_delay 0: announcements are always repeated"}, []string{"announce_again"}},
 		{"script with a weight of each", "vrrp_script s {\nscript \"kill -0 1\"\nuser root\nweight 5\n}\n" + of("track_script {\ns weight -3\n}\n"+addresses) +
 			"vrrp_instance b {\nversion 3\ninterface eth0\nvirtual_router_id 6\ntrack_script {\ns\n}\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{
-			`"s-weight-3": # x:1`, "weight: -3", `"s": # x:1`, "weight: 5", `command: ["/usr/bin/env", "kill", "-0", "1"]`, `track_scripts: ["s-weight-3"]`, `track_scripts: ["s"]`}, []string{"Not carried"}},
+			`"s-weight-3": # x:1`, "weight: -3", `"s": # x:1`, "weight: 5", `command: ["/usr/bin/env", "kill", "-0", "1"]`, `track_scripts: ["s-weight-3"]`, `track_scripts: ["s"]`, "x:2: script kill -0 1: kill is not in "}, nil},
 		{"reverse", of("track_interface {\neth1 weight 5 reverse\neth2\n}\n" + addresses), []string{`- {device: "eth2"}`, "x:8: eth1 weight 5 reverse: reverse is not supported"}, []string{`"eth1"`}},
 		{"no such script", of("track_script {\nnone\n}\n" + addresses), []string{"x:8: track_script none: there is no such script"}, []string{"track_scripts"}},
-		{"script for a shell", "vrrp_script s {\nscript \"</dev/tcp/127.0.0.1/80\"\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{"x:2: script </dev/tcp/127.0.0.1/80: want the absolute path", "track_script s: the script is left out: so is this"}, []string{"scripts:"}},
+		{"script for a shell", "vrrp_script s {\nscript \"</dev/tcp/127.0.0.1/80\"\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{"x:2: script </dev/tcp/127.0.0.1/80: want the path of a program", "track_script s: the script is left out: so is this"}, []string{"scripts:"}},
 		{"files and processes", "vrrp_track_file f {\nfile /x\n}\n" + of("track_file {\nf\n}\ntrack_process {\np\n}\n"+addresses), []string{"x:1: vrrp_track_file f: files are not tracked", "track_file f: not tracked", "track_process p: not tracked"}, nil},
 		{"synchronization with no instance", "global_defs {\nvrrp_version 3\nlvs_sync_daemon eth1 port 9000 ttl 3 group 224.0.0.99\n}\n", []string{
 			`master: {interface: "eth1", port: 9000, ttl: 3, group: "224.0.0.99"}`}, []string{"Not carried"}},
