@@ -23,8 +23,12 @@ func (k *keepalived) greeting(c *checking) []body {
 // the whole checker.
 func smtpHost(k *keepalived, c *checking, s *statement) {
 	outer := c.connection
-	c.connection = connection{wait: c.timeout}
+	c.connection = connection{}
 	smtpHosts.read(k, c, s.block)
+	if c.wait == 0 {
+		c.wait = c.timeout
+		k.lose(s.place, s.text(), "has no connect_timeout, and keepalived waits 0 s: %s", span(c.wait))
+	}
 	c.hosts = append(c.hosts, c.connection)
 	c.connection = outer
 }
