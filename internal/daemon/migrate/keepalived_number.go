@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -51,8 +52,8 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 		return 0, false, false
 	}
 	exact = exact && end == len(text)
-	v, err := strconv.ParseInt(text[:end], 10, 64) // the nearest number, if it is out of range
-	if err != nil && strings.ContainsAny(text[:end], "123456789") && n.high < math.MaxInt64 {
+	v, _ = strconv.ParseInt(text[:end], 10, 64) // the nearest number, if it is out of range
+	if _, err := strconv.ParseUint(strings.TrimLeft(text[:end], "+-"), 10, 64); errors.Is(err, strconv.ErrRange) {
 		return v, false, false
 	}
 	if round {

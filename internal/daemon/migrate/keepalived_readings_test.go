@@ -71,6 +71,16 @@ func TestKeepalivedValues(t *testing.T) {
 			if len(complaints) > 0 && len(here) == 0 {
 				t.Errorf("keepalived says %q; nothing is listed", complaints)
 			}
+			want := nearest(recorded[i])
+			switch {
+			case want == nil && got["server"] == "": // a service that keepalived leaves out refuses clients
+				want = got
+			case strings.HasPrefix(c.id, "fwmark ") && want["server"] != "" && !strings.HasPrefix(want["virtual"], "mark "): // mark 0
+				want = nil
+			}
+			for name, value := range difference(want, got) {
+				t.Errorf("%s: %q, keepalived %q", name, value, recorded[i][name])
+			}
 			different := difference(recorded[i], got)
 			for name := range different {
 				anywhere := !strings.HasSuffix(name, c.sets) && len(listed) > 0 // it follows from the value of the line
@@ -83,6 +93,57 @@ func TestKeepalivedValues(t *testing.T) {
 			}
 		})
 	}
+}
+
+// masks are imbang's netmasks in place of keepalived's that are no prefixes; "": none.
+var masks = map[string]string{"0.0.0.24": "24", "0.0.0.33": "", "255.0.255.0": "", "0.0.0.0": ""}
+
+// nearest is the reading that imbang has in place of keepalived's: the nearest values within
+// its limits.
+func nearest(r reading) reading {
+	if r == nil {
+		return nil
+	}
+	near := maps.Clone(r)
+	limit := func(name string, low, high int64) {
+		if n, err := strconv.ParseInt(r[name], 10, 64); err == nil {
+			near[name] = strconv.FormatInt(min(max(n, low), high), 10)
+		}
+	}
+	longest := longest.Microseconds()
+	for _, check := range []string{"check0 ", "check1 "} {
+		limit(check+"interval", shortest.Microseconds(), longest)
+		if limit(check+"timeout", 1000, longest); r[check+"timeout"] == "0" {
+			near[check+"timeout"] = strconv.FormatInt((5 * time.Second).Microseconds(), 10) // the server's
+		}
+		interval, _ := strconv.ParseInt(near[check+"interval"], 10, 64)
+		limit(check+"retry after", shortest.Microseconds(), interval) // there is a check after the interval
+		limit(check+"retries", 0, mostRetries)
+		limit(check+"warmup", 0, longest)
+		if r[check+"warmup"] == r[check+"interval"] {
+			near[check+"warmup"] = near[check+"interval"] // the default
+		}
+		if r[check+"retries"] == "0" {
+			delete(near, check+"retry after")
+		}
+	}
+	if low, high, are := strings.Cut(r["thresholds"], "-"); are {
+		near["thresholds"] = strings.Join([]string{atMost31(low), atMost31(high)}, "-")
+	}
+	if r["quorum"] == "0" { // and a hysteresis below that
+		near["quorum"], near["hysteresis"] = "1", "0"
+	}
+	if mask, odd := masks[r["netmask"]]; odd {
+		near["netmask"] = mask
+	}
+	maps.DeleteFunc(near, func(_, value string) bool { return value == "" })
+	return near
+}
+
+// atMost31 is a number that fits 31 bits.
+func atMost31(text string) string {
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return strconv.FormatInt(min(n, 1<<31-1), 10)
 }
 
 func union(a, b reading) reading {
