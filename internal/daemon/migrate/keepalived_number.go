@@ -56,10 +56,10 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 	if _, err := strconv.ParseUint(strings.TrimLeft(text[:end], "+-"), 10, 64); errors.Is(err, strconv.ErrRange) {
 		return v, false, false
 	}
-	if round {
+	if round && v < math.MaxInt64 {
 		v++
 	}
-	return v, exact, v >= n.low && v <= n.high && (v >= 0 && text[0] != '-' || n.low < 0)
+	return v, exact, v >= n.low && v <= n.high && (n.low < 0 || !strings.HasPrefix(text, "-"))
 }
 
 // text is a value as the file has it.

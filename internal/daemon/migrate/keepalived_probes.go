@@ -45,8 +45,8 @@ var dnsKeys = map[string]keyword[*checking]{
 	},
 	"name": func(k *keepalived, c *checking, s *statement) {
 		name := s.word(1)
-		if c.dnsName != "" || strings.HasPrefix(name, ".") && name != "." || strings.Contains(name, "..") {
-			k.lose(s.place, s.text(), "there is a name before, or a part of the name is empty: left out, as by keepalived")
+		if len(s.words) == 1 || c.dnsName != "" || strings.HasPrefix(name, ".") && name != "." || strings.Contains(name, "..") {
+			k.lose(s.place, s.text(), "there is no name, one before, or a part of it is empty: left out, as by keepalived")
 			return
 		}
 		c.dnsName = name

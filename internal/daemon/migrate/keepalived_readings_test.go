@@ -12,7 +12,6 @@ import (
 	"math/bits"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -164,11 +163,7 @@ func importReading(t *testing.T, text string) (reading, map[int][]string) {
 	for _, l := range r.Losses {
 		listed[l.Line] = append(listed[l.Line], l.Why)
 	}
-	name := filepath.Join(t.TempDir(), "imbang.yaml")
-	if err := os.WriteFile(name, r.YAML(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(name)
+	c, err := config.Parse("imbang.yaml", r.YAML())
 	if err != nil {
 		t.Fatalf("imbang run does not take it: %v\n%s", err, r.YAML())
 	}

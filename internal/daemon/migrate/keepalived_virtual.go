@@ -149,9 +149,14 @@ func (k *keepalived) flagNames(v *virtualServer) (names []string) {
 
 func engine(k *keepalived, v *virtualServer, s *statement) {
 	const most = 15 // IP_VS_PENAME_MAXLEN of the kernel, less the end
-	if v.engine = s.word(1); len(v.engine) > most {
-		v.engine = v.engine[:most]
+	switch name := s.word(1); {
+	case name == "":
+		k.lose(s.place, s.text(), "has no value: left out")
+	case len(name) > most:
+		v.engine = name[:most]
 		k.lose(s.place, s.text(), "cut to %d characters, as by keepalived", most)
+	default:
+		v.engine = name
 	}
 }
 
