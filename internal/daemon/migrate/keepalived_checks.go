@@ -56,9 +56,9 @@ var connectionKeys = map[string]keyword[*checking]{
 	"connect_ip": lost[*checking]("the check goes to the server's own address"),
 	"connect_port": number(portForm, func(*checking) string { return "the server's port" },
 		func(c *checking, n int64) { c.port = uint16(n) }),
-	"connect_timeout": duration(ofTimeout, time.Millisecond,
+	"connect_timeout": unlessUnset(ofTimeout, duration(ofTimeout, time.Millisecond,
 		func(c *checking) string { return span(c.wait) },
-		func(c *checking, t time.Duration) { c.wait = t }),
+		func(c *checking, t time.Duration) { c.wait = t })),
 	"bindto":    fromKernel,
 	"bind_port": fromKernel,
 	"bind_if":   fromKernel,
@@ -78,7 +78,7 @@ var checkerKinds = map[string]checkerKind{
 	"UDP_CHECK":  {"udp", false, 1, time.Second, (*keepalived).datagram, checkerBlock("UDP_CHECK", commonKeys, connectionKeys, udpKeys)},
 	"MISC_CHECK": {"script", true, 0, time.Second, (*keepalived).scriptBody, checkerBlock("MISC_CHECK", commonKeys, scriptKeys)},
 	"FILE_CHECK": {block: checkerBlock("FILE_CHECK", map[string]keyword[*checking]{"track_file": unread, "weight": unread})},
-	"BFD_CHECK":  {block: checkerBlock("BFD_CHECK", map[string]keyword[*checking]{"name": unread, "alpha": unread})},
+	"BFD_CHECK":  {block: checkerBlock("BFD_CHECK", map[string]keyword[*checking]{"name": unread, "alpha": boolean(func(*checking, bool) {})})},
 }
 
 func checkerBlock(name string, tables ...map[string]keyword[*checking]) blockKind[*checking] {
@@ -86,7 +86,7 @@ func checkerBlock(name string, tables ...map[string]keyword[*checking]) blockKin
 }
 
 // unread is a keyword of a checker that is left out as a whole.
-func unread(*keepalived, *checking, *statement) {}
+var unread = word(func(*checking, string) {})
 
 func fixed(line string) func(*keepalived, *checking) []body {
 	return func(*keepalived, *checking) []body { return []body{{line}} }

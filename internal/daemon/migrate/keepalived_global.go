@@ -69,7 +69,7 @@ var globalDefs = blockKind[*vrrpFile]{name: "global_defs", nested: []string{"not
 			v.old = s.place
 		}
 	},
-	"default_interface": func(_ *keepalived, v *vrrpFile, s *statement) { v.device = s.word(1) },
+	"default_interface": word(func(v *vrrpFile, name string) { v.device = name }),
 	"vrrp_startup_delay": func(k *keepalived, v *vrrpFile, s *statement) {
 		if n, ok := k.numeral(s, 1, timer(time.Millisecond, math.MaxUint32*time.Microsecond), "left out"); ok {
 			v.hold = time.Duration(n) * time.Microsecond
@@ -240,10 +240,7 @@ func (k *keepalived) lvsTimeouts(_ *vrrpFile, s *statement) {
 			continue
 		}
 		i++
-		n, ok := k.numeral(s, i, lvsTimeout, s.words[i-1]+" is left out")
-		if ok && n == 0 {
-			k.lose(s.place, s.text(), "0 for %s: the default stays, as with keepalived", s.words[i-1])
-		} else if ok {
+		if n, ok := k.numeral(s, i, lvsTimeout, s.words[i-1]+" is left out"); ok && n > 0 {
 			k.timeouts = append(k.timeouts, key+": "+span(time.Duration(n)*time.Second))
 		}
 	}

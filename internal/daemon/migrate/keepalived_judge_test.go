@@ -173,3 +173,57 @@ func lossesByLine(t *testing.T, text string) map[int][]string {
 	}
 	return lines
 }
+
+// A keyword without its value, and what else keepalived's configuration test complains of,
+// is listed at its line.
+func TestKeepalivedWithoutValues(t *testing.T) {
+	keepalivedPath(t)
+	for name, block := range judgedBlocks() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			line := strings.Count(block.open, "\n") + 1
+			complaints := 0
+			for _, w := range block.keys {
+				if slices.Contains(block.nested, w) || slices.Contains(later[name], w) {
+					continue
+				}
+				text := block.open + w + "\n" + block.end
+				said := judge(t, text)[line]
+				said = slices.DeleteFunc(said, func(s string) bool { return strings.Contains(s, "is deprecated") })
+				complaints += len(said)
+				if listed := lossesByLine(t, text)[line]; len(said) > 0 && len(listed) == 0 {
+					t.Errorf("%s: keepalived says %q; nothing is listed", w, said)
+				}
+			}
+			if complaints == 0 {
+				t.Error("keepalived complains of none")
+			}
+		})
+	}
+}
+
+// Timeouts of global_defs are as keepalived reads them.
+func TestKeepalivedTimeouts(t *testing.T) {
+	for _, one := range []struct{ words, want string }{
+		{"tcp 900 tcpfin 30 udp 60", "timeouts: {tcp: 900 s, tcp_fin: 30 s, udp: 60 s}"},
+		{"tcp 0 udp 60", "timeouts: {udp: 60 s}"},
+		{"udp 2678400", "timeouts: {udp: 2678400 s}"},
+		{"udp 2678401", ""},
+		{"udp 5x", ""},
+		{"udp -1 tcp 7", "timeouts: {tcp: 7 s}"},
+		{"sctp 5 tcp 7", "timeouts: {tcp: 7 s}"},
+		{"tcp 7 udp", "timeouts: {tcp: 7 s}"},
+	} {
+		text := "global_defs {\nlvs_timeouts " + one.words + "\n}\nvirtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\n}\n}\n"
+		r, err := Keepalived(t.Context(), "x", []byte(text), Source{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(r.YAML()); !strings.Contains(got, one.want) || strings.Contains(got, "timeouts: {") != (one.want != "") {
+			t.Errorf("%s: want %s in\n%s", one.words, one.want, got)
+		}
+		if said := judge(t, text)[2]; len(said) > 0 != (len(lossesByLine(t, text)[2]) > 0) {
+			t.Errorf("%s: keepalived says %q; listed is %q", one.words, said, lossesByLine(t, text)[2])
+		}
+	}
+}

@@ -191,7 +191,7 @@ func retry[T configurable](form numeral) keyword[T] {
 		}
 		return theDefault
 	}
-	return func(k *keepalived, to T, s *statement) {
+	return unlessUnset(form, func(k *keepalived, to T, s *statement) {
 		number(form, current, func(to T, n int64) {
 			if n > mostRetries {
 				k.lose(s.place, s.text(), "more than %d retries: %d", mostRetries, mostRetries)
@@ -199,7 +199,7 @@ func retry[T configurable](form numeral) keyword[T] {
 			}
 			to.own().retry = &n
 		})(k, to, s)
-	}
+	})
 }
 
 // connectTimeout is the keyword connect_timeout.
@@ -207,6 +207,18 @@ func connectTimeout[T configurable]() keyword[T] {
 	return duration(ofTimeout, time.Millisecond,
 		func(of T) string { return span(of.own().timeout) },
 		func(to T, t time.Duration) { to.own().timeout = t })
+}
+
+// unlessUnset leaves out the highest number of a form: keepalived marks with it what is not
+// set.
+func unlessUnset[T any](form numeral, read keyword[T]) keyword[T] {
+	return func(k *keepalived, to T, s *statement) {
+		if n, _, ok := form.read(s.word(1)); ok && n == form.high {
+			k.lose(s.place, s.text(), "keepalived takes this number for one that is not set: left out")
+			return
+		}
+		read(k, to, s)
+	}
 }
 
 // theDefault is what a setting that is not set has: it depends on the checker.

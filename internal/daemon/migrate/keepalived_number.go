@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -36,8 +37,8 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 	if n.places == 0 {
 		whole, fraction = word, ""
 	}
-	exact = len(fraction) <= n.places && whole+fraction != ""
-	round := len(fraction) > n.places && fraction[n.places] >= '5'
+	exact = len(fraction) <= n.places
+	round := !exact && fraction[n.places] >= '5'
 	fraction = fraction[:min(len(fraction), n.places)]
 	text := whole + fraction + strings.Repeat("0", n.places-len(fraction))
 	end := 0
@@ -51,14 +52,14 @@ func (n numeral) read(word string) (v int64, exact, ok bool) {
 		return 0, false, false
 	}
 	exact = exact && end == len(text)
-	v, err := strconv.ParseInt(text[:end], 10, 64) // the nearest number, if it is out of range
-	if err != nil && strings.ContainsAny(text[:end], "123456789") && n.high < math.MaxInt64 {
+	v, _ = strconv.ParseInt(text[:end], 10, 64) // the nearest number, if it is out of range
+	if _, err := strconv.ParseUint(strings.TrimLeft(text[:end], "+-"), 10, 64); errors.Is(err, strconv.ErrRange) {
 		return v, false, false
 	}
-	if round {
+	if round && v < math.MaxInt64 {
 		v++
 	}
-	return v, exact, v >= n.low && v <= n.high && (v >= 0 && !strings.HasPrefix(text, "-") || n.low < 0)
+	return v, exact, v >= n.low && v <= n.high && (n.low < 0 || !strings.HasPrefix(text, "-"))
 }
 
 // text is a value as the file has it.
@@ -95,4 +96,14 @@ func (k *keepalived) numeral(s *statement, i int, n numeral, instead string) (v 
 		k.lose(s.place, s.text(), "not a number: keepalived reads %s", n.text(v))
 	}
 	return v, true
+}
+
+// number is the number of a statement.
+func (k *keepalived) number(s *statement, low, high int64) (n int64, ok bool) {
+	n, err := strconv.ParseInt(s.word(1), 10, 64)
+	if err != nil || n < low || n > high {
+		k.lose(s.place, s.text(), "not a number of %d to %d: left out", low, high)
+		return 0, false
+	}
+	return n, true
 }

@@ -28,7 +28,8 @@ func TestNumeral(t *testing.T) {
 		{unsigned, "7x", 0, false, false},
 		{unsigned, "1.5", 0, false, false},
 		{unsigned, "99999999999999999999", math.MaxInt64, false, false},
-		{unsigned, "", 0, false, false},
+		{unsigned, "", 0, true, false},
+		{numeral{low: 0, high: 9}, "", 0, true, true}, // strtoul() of keepalived
 		{lenient, "7x", 7, false, true},
 		{lenient, "1.5", 1, false, true},
 		{lenient, "x", 0, false, false},
@@ -46,6 +47,7 @@ func TestNumeral(t *testing.T) {
 		{times, "5s", 5, false, true}, // the zeroes of the microseconds are behind the s
 		{times, "-1", -1e6, true, false},
 		{timer(0, 0), "-0", 0, true, false},
+		{timer(0, 0), "18446744073709551616", math.MaxInt64, false, false},
 		{timer(0, 0), "NaN", 0, false, true},
 		{timer(0, 0), "1e3", 1, false, true},
 	} {

@@ -23,8 +23,12 @@ func (k *keepalived) greeting(c *checking) []body {
 // the whole checker.
 func smtpHost(k *keepalived, c *checking, s *statement) {
 	outer := c.connection
-	c.connection = connection{wait: c.timeout}
+	c.connection = connection{}
 	smtpHosts.read(k, c, s.block)
+	if c.wait == 0 {
+		c.wait = c.timeout
+		k.lose(s.place, s.text(), "has no connect_timeout, and keepalived waits 0 s: %s", span(c.wait))
+	}
 	c.hosts = append(c.hosts, c.connection)
 	c.connection = outer
 }
@@ -41,8 +45,8 @@ var dnsKeys = map[string]keyword[*checking]{
 	},
 	"name": func(k *keepalived, c *checking, s *statement) {
 		name := s.word(1)
-		if c.dnsName != "" || strings.HasPrefix(name, ".") && name != "." || strings.Contains(name, "..") {
-			k.lose(s.place, s.text(), "there is a name before, or a part of the name is empty: left out, as by keepalived")
+		if len(s.words) == 1 || c.dnsName != "" || strings.HasPrefix(name, ".") && name != "." || strings.Contains(name, "..") {
+			k.lose(s.place, s.text(), "there is no name, one before, or a part of it is empty: left out, as by keepalived")
 			return
 		}
 		c.dnsName = name

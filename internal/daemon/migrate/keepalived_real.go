@@ -25,7 +25,7 @@ var realServers = blockKind[*realServer]{
 	name:   "real_server",
 	nested: slices.Collect(maps.Keys(checkerKinds)),
 	keys: keys(timings[*realServer](atLeastOne), checkersOf(), map[string]keyword[*realServer]{
-		"connect_timeout":    connectTimeout[*realServer](),
+		"connect_timeout":    unlessUnset(ofTimeout, connectTimeout[*realServer]()),
 		"weight":             weight[*realServer](0),
 		"lvs_method":         method[*realServer],
 		"uthreshold":         threshold(func(r *realServer) *int64 { return &r.upper }),

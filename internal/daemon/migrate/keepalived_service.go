@@ -26,7 +26,7 @@ func (k *keepalived) virtual(s *statement) {
 		k.real(v, one)
 	}
 	if v.servers == nil {
-		k.lose(s.place, s.text(), "has no real server, and keepalived leaves it out: here it refuses its clients")
+		k.lose(s.place, s.text(), serverless)
 	}
 	if v.sorryAt != nil {
 		v.sorry = k.sorry(v.sorryAt, v.forward, v.sorryForward)
@@ -43,6 +43,8 @@ func (k *keepalived) virtual(s *statement) {
 		k.addService(k.of(v, t))
 	}
 }
+
+const serverless = "has no real server, and keepalived leaves it out: here it refuses its clients"
 
 func (k *keepalived) sorry(s *statement, of, f forwarding) *server {
 	out, ok := k.server(s)
@@ -64,7 +66,10 @@ func (k *keepalived) quorumOf(v *virtualServer) {
 	for _, s := range v.servers {
 		sum += s.weight
 	}
-	if v.quorum > max(sum, 1) {
+	if sum == 0 && len(v.servers) > 0 {
+		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", v.quorum), "the sum of the weights is 0: keepalived takes 0, which is always reached; here 1")
+		v.quorum = 1
+	} else if v.quorum > max(sum, 1) {
 		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", v.quorum), "more than the sum of the weights: %d, as keepalived", max(sum, 1))
 		v.quorum = max(sum, 1)
 	}
@@ -139,6 +144,9 @@ func (k *keepalived) of(v *virtualServer, t target) service {
 	}
 	s.ofAddress(t.at.Addr(), t.at.Port(), protocol)
 	k.settle(&s)
+	if s.servers == nil && v.servers != nil {
+		k.lose(v.from, fmt.Sprintf("virtual_server %s", t.at.Addr()), serverless)
+	}
 	return s
 }
 

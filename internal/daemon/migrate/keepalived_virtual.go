@@ -149,9 +149,14 @@ func (k *keepalived) flagNames(v *virtualServer) (names []string) {
 
 func engine(k *keepalived, v *virtualServer, s *statement) {
 	const most = 15 // IP_VS_PENAME_MAXLEN of the kernel, less the end
-	if v.engine = s.word(1); len(v.engine) > most {
-		v.engine = v.engine[:most]
+	switch name := s.word(1); {
+	case name == "":
+		k.lose(s.place, s.text(), "has no value: left out")
+	case len(name) > most:
+		v.engine = name[:most]
 		k.lose(s.place, s.text(), "cut to %d characters, as by keepalived", most)
+	default:
+		v.engine = name
 	}
 }
 
@@ -169,22 +174,26 @@ func granularity(k *keepalived, v *virtualServer, s *statement) {
 	text := s.word(1)
 	dotted := strings.Contains(text, ".")
 	six := v.family == "inet6" || v.family == "" && !dotted
-	n, exact := maskLength(text)
-	a, err := netip.ParseAddr(text)
+	_, err := netip.ParseAddr(text)
+	if n, _, is := (numeral{low: 0, high: math.MaxUint32}).read(text); is && !six { // the address that this number is
+		dotted, err = true, nil
+		if n <= 32 {
+			k.lose(s.place, s.text(), "keepalived reads the mask 0.0.0.%s: here it is a prefix length", text)
+		}
+	}
+	bits, exact := maskLength(text)
 	switch {
-	case six && (dotted || !exact), !six && n > 32, !dotted && !exact, dotted && err != nil:
+	case six == dotted, six && !exact, !six && err != nil:
 		k.lose(s.place, s.text(), "want a mask for IPv4, or a length of 1 to 128 for IPv6: left out, as by keepalived")
 		return
-	case !exact:
-		k.lose(s.place, s.text(), "%s is not a prefix: not carried over", a)
-		n = 0
-	case !six && !dotted:
-		k.lose(s.place, s.text(), "keepalived reads the mask 0.0.0.%s: here it is a prefix length", text)
+	case !exact, !six && bits > 32:
+		k.lose(s.place, s.text(), "not a mask that is a prefix: not carried over; keepalived takes it")
+		bits = 0
 	}
 	if v.family == "" {
 		v.family = map[bool]string{false: "inet", true: "inet6"}[six]
 	}
-	v.netmask, v.persistence = n, cmp.Or(v.persistence, defaultPersistence)
+	v.netmask, v.persistence = bits, cmp.Or(v.persistence, defaultPersistence)
 }
 
 func protocol(k *keepalived, v *virtualServer, s *statement) {

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -207,7 +208,7 @@ func (i *imported) lists(t *testing.T, v *verdict) {
 	}
 }
 
-// words are what every number is tried with.
+// words are what every number is triedWord with.
 var words = []string{
 	"-1", "0", "1", "2", "3", "4", "50", "99", "100", "101", "253", "254", "255", "256", "300", "999", "1000", "1001", "4294", "4295", "65535", "65536",
 	"86400", "1000000", "2147483647", "2147483648", "4294967295", "4294967296", "9223372036854775808", "99999999999999999999", "-253", "-254", "-255", "-99999999999999999999",
@@ -263,25 +264,25 @@ var judgedNumbers = map[string][]judged{
 	},
 }
 
-// tried is one word of one number.
-type tried struct {
+// triedWord is one word of one number.
+type triedWord struct {
 	judged
 	block, name, word string
 	line              int
 }
 
 // check compares a number. A value that is another than the word says is listed at its line.
-func (one *tried) check(t *testing.T, in *imported, v *verdict) {
+func (one *triedWord) check(t *testing.T, in *imported, v *verdict) {
 	t.Helper()
 	got := one.equal(t, in, v)
-	said, err := strconv.ParseFloat(strings.Trim(one.word, `" `), 64)
+	said, err := strconv.ParseFloat(cmp.Or(strings.Trim(one.word, `" `), "0"), 64)
 	if (err != nil || math.Abs(said-got) > 1e-5*math.Abs(got)) && len(in.losses[one.line]) == 0 {
 		t.Errorf("line %d: %s %s becomes %v, and is not listed", one.line, one.keyword, one.word, got)
 	}
 }
 
 // equal compares a number, and returns the import's.
-func (one *tried) equal(t *testing.T, in *imported, v *verdict) (got float64) {
+func (one *triedWord) equal(t *testing.T, in *imported, v *verdict) (got float64) {
 	t.Helper()
 	kept := v.number(t, one.block+" = "+one.name, one.label)
 	want := kept
@@ -303,13 +304,13 @@ func (one *tried) equal(t *testing.T, in *imported, v *verdict) (got float64) {
 func TestKeepalivedNumbers(t *testing.T) {
 	ns := judgeNamespace(t)
 	j := &conf{}
-	var all []tried
+	var all []triedWord
 	j.add("global_defs {\nvrrp_version 3\nscript_user root\nvrrp_startup_delay 60\n}") // it is master never
 	for i, word := range words {
 		name := fmt.Sprintf("s%d", i)
 		j.add("vrrp_script %s {\nscript /bin/true", name)
 		for _, number := range judgedNumbers["VRRP Script"] {
-			all = append(all, tried{number, "VRRP Script", name, word, j.add("%s %s", number.keyword, word)})
+			all = append(all, triedWord{number, "VRRP Script", name, word, j.add("%s %s", number.keyword, word)})
 		}
 		j.add("}")
 	}
@@ -317,7 +318,7 @@ func TestKeepalivedNumbers(t *testing.T) {
 		name := fmt.Sprintf("i%d", i)
 		j.add("vrrp_instance %s {\nstate BACKUP\ninterface eth0\nvirtual_router_id %d", name, 110+i) // unique on a network
 		for _, number := range judgedNumbers["VRRP Instance"] {
-			all = append(all, tried{number, "VRRP Instance", name, word, j.add("%s %s", number.keyword, word)})
+			all = append(all, triedWord{number, "VRRP Instance", name, word, j.add("%s %s", number.keyword, word)})
 		}
 		j.add("virtual_ipaddress {\n10.0.1.%d\n}\n}", i)
 	}

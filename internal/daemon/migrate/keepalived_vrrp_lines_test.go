@@ -22,8 +22,8 @@ type inInstance struct {
 
 const vip = "virtual_ipaddress {\n10.1.0.%d\n}\n"
 
-// judgedAddresses are lines of virtual_ipaddress, behind which there is one of IPv4.
-var judgedAddresses = []string{
+// instanceAddresses are lines of virtual_ipaddress, behind which there is one of IPv4.
+var instanceAddresses = []string{
 	"192.0.2.%d", "192.0.2.%d/24", "192.0.2.%d/0", "192.0.2.%d/32", "192.0.2.%d/33", "192.0.2.%d/-1", "192.0.2.%d/x", "192.0.2.%d/24x", "192.0.2.%d/", "192.0.2.%d/255.255.255.0",
 	"192.0.2", "192.0.2.256", "192.0.02.%d", "a.example", "2001:db8::%d/64", "2001:db8::%d/129", "fe80::%d%%eth0", "192.0.2.%d/24 dev eth1", "192.0.2.%d/24 dev eth1 dev eth0",
 	"192.0.2.%d dev", "192.0.2.%d/24 brd 192.0.2.255", "192.0.2.%d/24 brd +", "192.0.2.%d/24 brd x", "192.0.2.%d/24 brd",
@@ -32,8 +32,8 @@ var judgedAddresses = []string{
 	"192.0.2.%d mngtmpaddr", "192.0.2.%d noprefixroute", "192.0.2.%d autojoin",
 }
 
-// judgedLines are other lines of an instance. %d is a number of the instance.
-var judgedLines = []inInstance{
+// instanceLines are other lines of an instance. %d is a number of the instance.
+var instanceLines = []inInstance{
 	{lines: vip + "virtual_ipaddress_excluded {\n10.2.0.%d/33 dev eth1\n2001:db8:1::%d/64\nx\n}\n"},
 	{lines: "virtual_ipaddress {\n10.1.0.%d/24 dev eth1\n}\n"},
 	{lines: "use_vmac_addr\nvirtual_ipaddress {\n10.1.0.%d/24 use_vmac\n}\n", differs: map[string]string{"addresses": "10.1.0.%d/24 eth0"}},
@@ -166,8 +166,8 @@ func TestKeepalivedInstanceLines(t *testing.T) {
 	for _, s := range []string{"plain {\nscript /bin/true", "heavy {\nscript /bin/true\nweight 9", "turned {\nscript /bin/true\nweight 9 reverse"} {
 		j.add("vrrp_script %s\n}", s)
 	}
-	all := slices.Clone(judgedLines)
-	for _, a := range judgedAddresses {
+	all := slices.Clone(instanceLines)
+	for _, a := range instanceAddresses {
 		all = append(all, inInstance{lines: "virtual_ipaddress {\n" + a + "\n10.1.0.%d\n}\n"})
 	}
 	first := make([]int, len(all))
@@ -199,7 +199,7 @@ func TestKeepalivedInstanceLines(t *testing.T) {
 			}
 		}
 		for _, number := range judgedNumbers["VRRP Instance"] {
-			(&tried{number, "VRRP Instance", g.Name, "", 0}).equal(t, in, v)
+			(&triedWord{number, "VRRP Instance", g.Name, "", 0}).equal(t, in, v)
 		}
 	}
 	in.lists(t, v)
