@@ -106,7 +106,8 @@ func (j *conf) ask(t *testing.T, ns *host.Namespace, options ...string) *verdict
 		}
 		switch m := labelForm.FindStringSubmatch(line); {
 		case strings.HasPrefix(line, " VRRP Instance = ") || strings.HasPrefix(line, " VRRP Script = ") || strings.HasPrefix(line, " VRRP Sync Group = "):
-			block, label = strings.TrimSpace(line), ""
+			block, _, _ = strings.Cut(strings.TrimSpace(line), ",") // behind it is the state of a group
+			label = ""
 			v.dump[block] = map[string][]string{}
 		case block == "" || strings.HasPrefix(line, "-----"):
 			block = ""
@@ -125,6 +126,16 @@ func (j *conf) ask(t *testing.T, ns *host.Namespace, options ...string) *verdict
 	}
 	_ = cmd.Wait() // it was killed, or found mistakes
 	return v
+}
+
+// global is a value of global_defs; "0" if it is not there.
+func (v *verdict) global(label string) string {
+	for line := range strings.SplitSeq(v.output, "\n") {
+		if value, is := strings.CutPrefix(line, " "+label+" = "); is {
+			return value
+		}
+	}
+	return "0"
 }
 
 // number is a value of the dump; 0 if it is not there.

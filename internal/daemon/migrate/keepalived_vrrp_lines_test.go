@@ -125,18 +125,8 @@ func compared(in *imported, v *verdict, g *setup.Group) map[string][2]string {
 		"excluded":  {strings.Join(addressesOf(dump["Virtual IP Excluded"]), ", "), strings.Join(movingOf(g.Addresses), ", ")},
 		"preempt":   {strings.Join(dump["Preempt"], ""), map[bool]string{false: "enabled", true: "disabled"}[g.NoPreempt]},
 	}
-	var devices, scripts, peers, kept []string
-	for _, d := range g.Devices {
-		devices = append(devices, fmt.Sprintf("%s weight %d", d.Name, d.Weight))
-	}
-	for _, name := range g.Scripts {
-		for _, s := range in.VRRP.Scripts {
-			if s.Name == name {
-				plain, _, _ := strings.Cut(name, "-weight")
-				scripts = append(scripts, fmt.Sprintf("%s weight %d", plain, s.Weight))
-			}
-		}
-	}
+	devices, scripts := devicesOf(g), scriptsOf(in, g)
+	var peers, kept []string
 	out["devices"] = [2]string{strings.Join(trackedOf(dump["Tracked interfaces"]), ", "), strings.Join(devices, ", ")}
 	out["scripts"] = [2]string{strings.Join(trackedOf(dump["Tracked scripts"]), ", "), strings.Join(scripts, ", ")}
 	for _, p := range r.Peers {
