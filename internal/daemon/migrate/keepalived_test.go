@@ -84,8 +84,8 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"a group's commands", "virtual_server_group G {\n10.0.0.1 80\n10.0.0.2 80\n}\nvirtual_server group G {\nquorum_up /bin/up\n" + real1 + "}", []string{
 			"x:5: virtual_server group G: the group becomes 2 services, and each runs the quorum's commands"}, nil},
 		{"quorum without a path", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nquorum_up \"probe up\"\nquorum_up /bin/b\n" + real1 + "}", []string{
-			`quorum_up: ["/usr/bin/env", "probe", "up"]`, "x:3: quorum_up probe up: probe is not in", "without it nothing is run", "x:4: quorum_up /bin/b: the quorum_up before counts"}, nil},
-		{"words that are true in any case", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nalpha no\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"initial: down", "x:3: alpha no: keepalived reads alpha alone"}, nil},
+			`quorum_up: ["/usr/bin/env", "probe", "up"]`, "x:3: quorum_up probe up: probe is not in", "if it is missing, nothing runs", "x:4: quorum_up /bin/b: the quorum_up before counts"}, nil},
+		{"words that are true in any case", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nalpha no\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"initial: down", "x:3: alpha no: keepalived ignores the value: alpha is set"}, nil},
 		{"flag above its scheduler by number", "virtual_server 10.0.0.1 80 {\nflag-2\nlvs_sched sh\n" + real1 + "}", []string{`flags: ["sh-port"]`}, []string{"x:2"}},
 		{"tunnel with an option that is none", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue port 5555\nreal_server 10.0.1.1 80 {\nlvs_method TUN port 0\n}\n}", []string{
 			"tunnel: {type: gue, port: 5555}", "x:4: lvs_method TUN port 0: 0 is not an option"}, []string{"forward: tunnel}"}},
@@ -131,7 +131,7 @@ func TestKeepalivedCheckers(t *testing.T) {
 		{"notify without a path", "notify_down \"probe down\"", []string{`notify_down: ["/usr/bin/env", "probe", "down"]`, "x:3: notify_down probe down: probe is not"}, nil},
 		{"host of SMTP_CHECK", "SMTP_CHECK {\nhost {\nconnect_port 2525\n}\n}", []string{"port: 2525", "checks: [smtp]"}, []string{"quotes"}},
 		{"password of a url", get("path /\nusername monitor\npassword secret"), []string{`{Authorization: "Basic bW9uaXRvcjpzZWNyZXQ="}`, "x:6: username: keepalived", "x:7: password: keepalived"}, []string{"secret\n"}},
-		{"checker that is none", "FOO_CHECK {\nconnect_port 5\n}", []string{"checks: []", "x:3: FOO_CHECK: not a keyword of real_server: left out with its block, whose lines keepalived takes for lines of real_server"}, nil},
+		{"checker that is none", "FOO_CHECK {\nconnect_port 5\n}", []string{"checks: []", "x:3: FOO_CHECK: not a keyword of real_server: left out with its block; keepalived reads the lines of the block as lines of real_server"}, nil},
 		{"statuses of two lines", get("path /\nstatus_code 200\nstatus_code 404"), []string{`status: "200,404"`}, []string{"Not carried"}},
 		{"digest twice", get("path /\ndigest 9b3a0c85a887a256d6939da88aabd8cd\ndigest 00000000000000000000000000000000"), []string{`digest: "9b3a`, "x:7: digest 0000"}, nil},
 		{"offsets that cancel each other", get("path /\nregex a\nregex_min_offset 9\nregex_max_offset 3"), []string{`expect: "a"`}, nil},
