@@ -31,6 +31,8 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 			k.virtual(s)
 		case s.is("global_defs"):
 			k.global(s)
+		case s.is("SSL"):
+			k.lose(s.place, s.text(), "not carried over: write cert and key under tls of each check")
 		case s.is(vrrpBlocks...): // all global_defs come first
 		case elsewhere[s.words[0]] != "":
 			r.lose(s.place, s.text(), "%s", elsewhere[s.words[0]])

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -98,6 +99,10 @@ const mostMembers = 1024
 // members are the targets of a line of a virtual_server_group.
 func (k *keepalived) members(s *statement) []target {
 	if s.is("fwmark") {
+		if !slices.Contains([]string{"", "inet", "inet6"}, s.word(2)) {
+			k.lose(s.place, s.text(), "want inet or inet6: left out, as by keepalived")
+			return nil
+		}
 		t := k.marked(s, 1)
 		for i := range t {
 			t[i].family = s.word(2)
@@ -110,7 +115,7 @@ func (k *keepalived) members(s *statement) []target {
 	}
 	first, last, ok := addressRange(s.words[0])
 	if !ok {
-		k.lose(s.place, s.text(), "%s is not an address, range or prefix without bits behind it: left out, as by keepalived", s.words[0])
+		k.lose(s.place, s.text(), "%s is not an address, an ascending range, or a prefix without bits behind it: left out", s.words[0])
 		return nil
 	}
 	var all []target

@@ -202,6 +202,55 @@ func TestKeepalivedWithoutValues(t *testing.T) {
 	}
 }
 
+// Lines of a virtual_server_group that keepalived leaves out are listed, and others are not.
+func TestKeepalivedGroups(t *testing.T) {
+	for _, one := range []struct {
+		line, want string // a virtual address of the result; "": none
+		alike      bool   // keepalived complains if it is left out
+	}{
+		{"10.0.0.1 80", `"10.0.0.1:80"`, true},
+		{"10.0.0.1-5 80", `"10.0.0.5:80"`, true},
+		{"10.0.0.5-5 80", "", true},
+		{"10.0.0.5-1 80", "", true},
+		{"10.0.0.1-256 80", "", true},
+		{"10.0.0.8/29 80", `"10.0.0.15:80"`, true},
+		{"10.0.0.9/29 80", "", true},
+		{"10.0.0.0/0 80", "", true},
+		{"10.0.0.1/33 80", "", true},
+		{"10.0.0.254-10.0.1.1 80", `"10.0.1.1:80"`, true},
+		{"10.0.0.3-10.0.0.1 80", "", true},
+		{"10.0.0.3-2001:db8::1 80", "", false}, // keepalived takes 10.0.0.3-2001, whose end is out of bounds
+		{"10.0.0.1-9x 80", "", true},
+		{"10.0.0.1 65536", "", true},
+		{"10.0.0.1 0", `virtual: "10.0.0.1"`, true},
+		{"10.0.0 80", "", true},
+		{"2001:db8::1-f 80", `"[2001:db8::f]:80"`, true},
+		{"2001:db8::1-1ffff 80", "", true},
+		{"2001:db8::/126 80", `"[2001:db8::3]:80"`, true},
+		{"fwmark 4294967295", "mark: 4294967295", true},
+		{"fwmark 4294967296", "", true},
+		{"fwmark 5 inet6", "family: ipv6", true},
+		{"fwmark 5 inet9", "", true},
+		{"fwmark 0", "", false}, // no packet that has a mark
+	} {
+		server := "10.0.1.1"
+		if strings.Contains(one.line, "2001:") || strings.HasSuffix(one.line, "inet6") {
+			server = "2001:db8::9"
+		}
+		text := "virtual_server_group G {\n" + one.line + "\n}\nvirtual_server group G {\nprotocol TCP\nreal_server " + server + " 80 {\n}\n}\n"
+		r, err := Keepalived(t.Context(), "x", []byte(text), Source{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(r.YAML()); !strings.Contains(got, one.want) || (r.Services() > 0) != (one.want != "") {
+			t.Errorf("%s: want %s in\n%s", one.line, one.want, got)
+		}
+		if said, listed := judge(t, text)[2], lossesByLine(t, text)[2]; one.alike && len(said) > 0 != (len(listed) > 0) || len(listed) > 0 != (one.want == "") {
+			t.Errorf("%s: keepalived says %q; listed is %q", one.line, said, listed)
+		}
+	}
+}
+
 // Timeouts of global_defs are as keepalived reads them.
 func TestKeepalivedTimeouts(t *testing.T) {
 	for _, one := range []struct{ words, want string }{

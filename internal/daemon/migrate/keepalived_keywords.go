@@ -26,11 +26,11 @@ func (b *blockKind[T]) read(k *keepalived, to T, lines []*statement) {
 		read, known := b.keys[s.words[0]]
 		switch {
 		case !known && s.open:
-			k.lose(s.place, s.text(), "not a keyword of %s: left out with its block, whose lines keepalived takes for lines of %s", b.name, b.name)
+			k.lose(s.place, s.text(), "not a keyword of %s: left out with its block; keepalived reads the lines of the block as lines of %s", b.name, b.name)
 		case !known:
 			k.lose(s.place, s.text(), "not a keyword of %s: left out, as by keepalived", b.name)
 		case !s.open && s.is(b.nested...):
-			k.lose(s.place, s.text(), "has no { }: read as an empty block; keepalived takes the next lines for its block")
+			k.lose(s.place, s.text(), "has no { }: read as an empty block; keepalived reads the next lines as its block")
 			read(k, to, s)
 		default:
 			for _, leaf := range k.leaves([]*statement{s}, b.nested...) {
@@ -69,7 +69,7 @@ func word[T any](set func(to T, value string)) keyword[T] {
 func present[T any](set func(to T)) keyword[T] {
 	return func(k *keepalived, to T, s *statement) {
 		if len(s.words) > 1 {
-			k.lose(s.place, s.text(), "keepalived reads %s alone here, whatever is behind it", s.words[0])
+			k.lose(s.place, s.text(), "keepalived ignores the value: %s is set", s.words[0])
 		}
 		set(to)
 	}
@@ -209,12 +209,11 @@ func connectTimeout[T configurable]() keyword[T] {
 		func(to T, t time.Duration) { to.own().timeout = t })
 }
 
-// unlessUnset leaves out the highest number of a form: keepalived marks with it what is not
-// set.
+// unlessUnset leaves out the highest number of a form, which keepalived reads as not set.
 func unlessUnset[T any](form numeral, read keyword[T]) keyword[T] {
 	return func(k *keepalived, to T, s *statement) {
 		if n, _, ok := form.read(s.word(1)); ok && n == form.high {
-			k.lose(s.place, s.text(), "keepalived takes this number for one that is not set: left out")
+			k.lose(s.place, s.text(), "keepalived reads this number as not set: left out")
 			return
 		}
 		read(k, to, s)

@@ -61,13 +61,13 @@ func (k *keepalived) program(s *statement, words []string) []string {
 			return append([]string{path}, words[1:]...)
 		}
 	}
-	without := "nothing is run"
+	missing := "nothing runs"
 	switch {
 	case s.is("misc_path"):
-		without = "the check fails, and the server is down, where keepalived leaves the check out"
+		missing = "the check fails and the server is down; keepalived disables the check"
 	case s.is("script"):
-		without = "the script fails, where keepalived leaves it out"
+		missing = "the script fails; keepalived disables it"
 	}
-	k.lose(s.place, s.text(), "%s is not in %s of this machine: write its path; until then env looks for it when it runs, and without it %s", name, checker.SearchPath, without)
+	k.lose(s.place, s.text(), "%s is not in %s on this machine: write its path; until then env searches for it at run time, and if it is missing, %s", name, checker.SearchPath, missing)
 	return append([]string{"/usr/bin/env"}, words...)
 }

@@ -83,6 +83,12 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"port of a check by DR", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nreal_server 10.0.1.1 8080 {\nTCP_CHECK {\n}\n}\n}", []string{"port: 8080", `{address: "10.0.1.1", weight`}, nil},
 		{"a group's commands", "virtual_server_group G {\n10.0.0.1 80\n10.0.0.2 80\n}\nvirtual_server group G {\nquorum_up /bin/up\n" + real1 + "}", []string{
 			"x:5: virtual_server group G: the group becomes 2 services, and each runs the quorum's commands"}, nil},
+		{"quorum without a path", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nquorum_up \"probe up\"\nquorum_up /bin/b\n" + real1 + "}", []string{
+			`quorum_up: ["/usr/bin/env", "probe", "up"]`, "x:3: quorum_up probe up: probe is not in", "if it is missing, nothing runs", "x:4: quorum_up /bin/b: the quorum_up before counts"}, nil},
+		{"words that are true in any case", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nalpha no\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"initial: down", "x:3: alpha no: keepalived ignores the value: alpha is set"}, nil},
+		{"flag above its scheduler by number", "virtual_server 10.0.0.1 80 {\nflag-2\nlvs_sched sh\n" + real1 + "}", []string{`flags: ["sh-port"]`}, []string{"x:2"}},
+		{"tunnel with an option that is none", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue port 5555\nreal_server 10.0.1.1 80 {\nlvs_method TUN port 0\n}\n}", []string{
+			"tunnel: {type: gue, port: 5555}", "x:4: lvs_method TUN port 0: 0 is not an option"}, []string{"forward: tunnel}"}},
 		{"no real server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n}", []string{"x:1: virtual_server 10.0.0.1 80: has no real server"}, nil},
 		{"value with braces", "virtual_server 10.0.0.1 80 {\nsnmp_name a{2}\n" + real1 + "}", []string{"x:2: snmp_name a: has a { } block"}, nil},
 	} {
@@ -125,6 +131,19 @@ func TestKeepalivedCheckers(t *testing.T) {
 		{"notify without a path", "notify_down \"probe down\"", []string{`notify_down: ["/usr/bin/env", "probe", "down"]`, "x:3: notify_down probe down: probe is not"}, nil},
 		{"host of SMTP_CHECK", "SMTP_CHECK {\nhost {\nconnect_port 2525\n}\n}", []string{"port: 2525", "checks: [smtp]"}, []string{"quotes"}},
 		{"password of a url", get("path /\nusername monitor\npassword secret"), []string{`{Authorization: "Basic bW9uaXRvcjpzZWNyZXQ="}`, "x:6: username: keepalived", "x:7: password: keepalived"}, []string{"secret\n"}},
+		{"checker that is none", "FOO_CHECK {\nconnect_port 5\n}", []string{"checks: []", "x:3: FOO_CHECK: not a keyword of real_server: left out with its block; keepalived reads the lines of the block as lines of real_server"}, nil},
+		{"statuses of two lines", get("path /\nstatus_code 200\nstatus_code 404"), []string{`status: "200,404"`}, []string{"Not carried"}},
+		{"digest twice", get("path /\ndigest 9b3a0c85a887a256d6939da88aabd8cd\ndigest 00000000000000000000000000000000"), []string{`digest: "9b3a`, "x:7: digest 0000"}, nil},
+		{"offsets that cancel each other", get("path /\nregex a\nregex_min_offset 9\nregex_max_offset 3"), []string{`expect: "a"`}, nil},
+		{"offset that is none", get("path /\nregex a\nregex_min_offset x"), []string{`expect: "a"`, "x:7: regex_min_offset x: want one number: 0, as keepalived"}, nil},
+		{"payload twice", "UDP_CHECK {\npayload 00\npayload 01\nrequire_reply\nrequire_reply\nmin_reply_length 3\n}", []string{`udp: {send_hex: "01", expect: ".*"}`, "x:8: min_reply_length 3: the length of replies is not compared"}, nil},
+		{"sni_name", "SSL_GET {\nsni_name b.example\nurl {\npath /\n}\n}", []string{`server_name: "b.example"`}, []string{"Not carried"}},
+		{"types of DNS_CHECK", "DNS_CHECK {\ntype dnskey\nname a..b\nname example.org\nname example.com\n}", []string{"6578616d706c65036f72670000300001", "x:5: name a..b", "x:7: name example.com"}, nil},
+		{"hosts of SMTP_CHECK", "SMTP_CHECK {\nconnect_port 25\nhost {\nconnect_timeout 2\nconnect_port 26\nretry 7\n}\nhost {\n}\n}", []string{
+			"port: 25", "port: 26", "fall: 8", "timeout: 2 s", "checks: [smtp, smtp-2, smtp-3]", "x:10: host: has no connect_timeout, and keepalived waits 0 s: 5 s"}, []string{"fall: 2"}},
+		{"program relative to a directory", "MISC_CHECK {\nmisc_path bin/check\n}", []string{`command: ["/bin/check"]`, "x:4: misc_path bin/check: want an absolute path: /bin/check"}, nil},
+		{"notify twice", "notify_up /bin/a\nnotify_up /bin/b", []string{`notify_up: ["/bin/a"]`, "x:4: notify_up /bin/b: the notify_up before counts"}, nil},
+		{"retry after the next check", "delay_loop 2\ndelay_before_retry 9\nTCP_CHECK {\nconnect_timeout 1\n}", []string{"x:5: retry after 9 s: longer than the interval of 2 s"}, []string{"fast_interval"}},
 		{"key of a server", "PING_CHECK {\nweight 3\n}", []string{"x:4: weight 3: not a keyword of PING_CHECK: left out, as by keepalived", "weight: 1"}, nil},
 	} {
 		one.run(t, "virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\n"+one.text+"\n}\nprotocol TCP\n}")

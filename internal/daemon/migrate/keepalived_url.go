@@ -127,7 +127,7 @@ func (k *keepalived) authorization(u *urlRead) string {
 	if u.usernameAt == nil && u.passwordAt == nil {
 		return ""
 	}
-	const why = "keepalived up to 2.4 ignores it; sent by basic authentication: to keep it out of this file write secrets in place of headers"
+	const why = "keepalived up to 2.4 ignores it; imbang sends it by basic authentication: to keep it out of this file, write secrets in place of headers"
 	for _, s := range []*statement{u.usernameAt, u.passwordAt} {
 		if s != nil {
 			k.lose(s.place, s.words[0], why)
