@@ -51,6 +51,13 @@ var elsewhere = map[string]string{
 	"linkbeat_interfaces":      "not needed: the kernel's notices of the carrier are used",
 	"interface_up_down_delays": "not supported: a group is in fault as soon as its device is",
 	"track_group":              "for static addresses only",
+	"net_namespace":            "run imbang there: NetworkNamespacePath= of its systemd units",
+	"net_namespace_ipvs":       "not supported: the data plane is in the network namespace of imbang run",
+	"namespace_with_ipsets":    "not needed",
+	"linkbeat_use_polling":     "not needed: the kernel's notices of the carrier are used",
+	"instance":                 "not needed",
+	"use_pid_dir":              "not needed",
+	"child_wait_time":          "not needed",
 }
 
 // vrrp makes groups of addresses of instances and sync groups.
