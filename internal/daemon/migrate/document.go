@@ -331,7 +331,7 @@ type timing struct {
 // lines are a timing's, within what configurations allow.
 func (t timing) lines(r *Result, at place) []string {
 	if t.timeout > t.interval {
-		r.lose(at, "timeout of "+span(t.timeout), "longer than the interval of %s, and checks of a server do not overlap: the interval becomes %s; to keep %s, shorten the timeout", span(t.interval), span(t.timeout), span(t.interval))
+		r.lose(at, "timeout of "+span(t.timeout), "longer than the interval of %s, and checks of a server do not overlap: the interval is %s; for one of %s shorten the timeout", span(t.interval), span(t.timeout), span(t.interval))
 		t.interval = t.timeout
 	}
 	if t.fast > t.interval && t.fall > 1 {
