@@ -139,7 +139,11 @@ func directiveFiles(t *testing.T) (all []judged) {
 		if name == "monitorfile" || name == "logfile" || name == "maintenancedir" {
 			continue // they open files; see TestLdirectordLists
 		}
+		counts := strings.HasPrefix(name, "check") || strings.HasSuffix(name, "timeout") || strings.HasSuffix(name, "count") || name == "persistent" || name == "emailalertfreq"
 		for i, value := range append(slices.Clone(numberValues), wordValues...) {
+			if counts != (i < len(numberValues)) && i%3 != len(name)%3 { // numbers for words, and words for numbers: a third
+				continue
+			}
 			line := name + "=" + value
 			all = append(all,
 				judged{line + "\nvirtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n\tchecktype=connect\n", 1},
