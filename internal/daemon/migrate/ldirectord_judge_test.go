@@ -39,8 +39,8 @@ func (p *perlText) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// reading is what ldirectord reads from a file.
-type reading struct {
+// ldirectordReading is what ldirectord reads from a file.
+type ldirectordReading struct {
 	Said    string
 	Failed  bool
 	Global  struct{ CHECKINTERVAL, FORKING, QUIESCENT, AUTOCHECK, EMAILALERT perlText }
@@ -61,8 +61,8 @@ type ldirectordReal struct {
 	Upper                                             perlText `json:"u-threshold"`
 }
 
-// judge has ldirectord read files.
-func judge(t *testing.T, files []string) []reading {
+// readByLdirectord has ldirectord read files.
+func readByLdirectord(t *testing.T, files []string) []ldirectordReading {
 	t.Helper()
 	if _, err := os.Stat(ldirectordProgram); err != nil {
 		t.Skip("the Debian package ldirectord is not installed")
@@ -77,14 +77,14 @@ func judge(t *testing.T, files []string) []reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []reading
+	var all []ldirectordReading
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		if !strings.HasPrefix(lines.Text(), "{") {
 			continue // of the first run
 		}
-		var r reading
+		var r ldirectordReading
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			t.Fatalf("%v: %s", err, lines.Text())
 		}
@@ -96,27 +96,27 @@ func judge(t *testing.T, files []string) []reading {
 	return all
 }
 
-// judged is a file and the line that is under test.
-type judged struct {
+// ldirectordFile is a file and the line that is under test.
+type ldirectordFile struct {
 	text string
 	line int
 }
 
-// numberValues are what stands for a number in files: digits, and what Perl finds some in.
-var numberValues = []string{
+// ldirectordNumbers are what stands for a number in files: digits, and what Perl finds some in.
+var ldirectordNumbers = []string{
 	"5", "1", "0", "00", "-5", "abc", "5s", "5 s", "5.7", "007", "0x10", "10 20", "65535", "65536", "100000", "2678400", "2678401", "99999999999", "", "  5  ", "\"5\"", "5 # five",
 }
 
-// wordValues are what stands for other values.
-var wordValues = []string{
+// ldirectordWords are what stands for other values.
+var ldirectordWords = []string{
 	"yes", "no", "Yes", "yes ", "yes # always", "1", "", "wlc", "WRR", "mh2", "sh", "none of these", "tcp", "udp", "fwm", "sctp", "TCP", "http", "https", "http_proxy", "submission", "simpletcp",
 	"mysql", "none", "gopher", "connect", "negotiate", "ping", "on", "off", "external", "external-perl", "checktype", "3", "connect2", "GET", "get", "HEAD", "POST", `"/go?a=1"`, "/go", `"go"`, `""`, `"a" "b"`, `"a # b"`,
 	"www.example.org", `"www.example.org"`, "255.255.255.0", "255.255.255.255", "255.0.255.0", "0.0.0.0", "64", "/24", "sh-port", `"sh-port,sh-fallback"`, `"flag-1, flag-2"`, "flag-1,flag-2", "/bin/check", `"/bin/check a"`, "check",
 	"127.0.0.1:80", "127.0.0.1", "127.0.0.1:80 gate", "127.0.0.1:80 masq", "127.0.0.1:http ipip", "127.0.0.1:80 route", "[::1]:80", "a@b.example", "all", "10.0.1.9:80 masq", "10.0.1.9 gate", "10.0.1.9:80",
 }
 
-// directiveNames are all that read_config() looks for, and some that it does not.
-func directiveNames(t *testing.T) (names []string) {
+// ldirectordNames are all that read_config() looks for, and some that it does not.
+func ldirectordNames(t *testing.T) (names []string) {
 	program, err := os.ReadFile(ldirectordProgram)
 	if err != nil {
 		t.Skip("the Debian package ldirectord is not installed")
@@ -132,44 +132,44 @@ func directiveNames(t *testing.T) (names []string) {
 	return append(names, "real6", "fallback6", "Checktimeout", "weight", "lockfile")
 }
 
-// directiveFiles are files with one directive each, global and of a service, with every
+// ldirectordDirectives are files with one directive each, global and of a service, with every
 // value.
-func directiveFiles(t *testing.T) (all []judged) {
-	for _, name := range directiveNames(t) {
+func ldirectordDirectives(t *testing.T) (all []ldirectordFile) {
+	for _, name := range ldirectordNames(t) {
 		if name == "monitorfile" || name == "logfile" || name == "maintenancedir" {
 			continue // they open files; see TestLdirectordLists
 		}
 		counts := strings.HasPrefix(name, "check") || strings.HasSuffix(name, "timeout") || strings.HasSuffix(name, "count") || name == "persistent" || name == "emailalertfreq"
-		for i, value := range append(slices.Clone(numberValues), wordValues...) {
-			if counts != (i < len(numberValues)) && i%3 != len(name)%3 { // numbers for words, and words for numbers: a third
+		for i, value := range append(slices.Clone(ldirectordNumbers), ldirectordWords...) {
+			if counts != (i < len(ldirectordNumbers)) && i%3 != len(name)%3 { // numbers for words, and words for numbers: a third
 				continue
 			}
 			line := name + "=" + value
 			all = append(all,
-				judged{line + "\nvirtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n\tchecktype=connect\n", 1},
-				judged{"virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n\t" + line + "\n", 3},
+				ldirectordFile{line + "\nvirtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n\tchecktype=connect\n", 1},
+				ldirectordFile{"virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n\t" + line + "\n", 3},
 			)
 			if i%4 != len(name)%4 { // of the other places a quarter
 				continue
 			}
 			all = append(all,
-				judged{"fork=yes\nvirtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tchecktype=ping\n\t" + line + "\n", 5},
-				judged{"virtual=7\n\treal=10.0.1.1:80 gate\n\tpersistent=60\n\tchecktype=external\n\tcheckcommand=/bin/x\n\t" + line + "\n", 6},
-				judged{"virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n" + line + "\n\tchecktype=connect\n", 3},
+				ldirectordFile{"fork=yes\nvirtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tchecktype=ping\n\t" + line + "\n", 5},
+				ldirectordFile{"virtual=7\n\treal=10.0.1.1:80 gate\n\tpersistent=60\n\tchecktype=external\n\tcheckcommand=/bin/x\n\t" + line + "\n", 6},
+				ldirectordFile{"virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n" + line + "\n\tchecktype=connect\n", 3},
 			)
 		}
 	}
 	return all
 }
 
-// lineFiles are forms of virtual and real, and of blocks.
-func lineFiles() (all []judged) {
+// ldirectordLines are forms of virtual and real, and of blocks.
+func ldirectordLines() (all []ldirectordFile) {
 	for _, v := range []string{
 		"10.0.0.1:80", "10.0.0.1:http", "10.0.0.1:domain", "10.0.0.1:53", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:nosuch", "10.0.0.1", "10.0.0.1 80", "7", "0", "4294967295", "4294967296", "7abc",
 		"[2001:db8::1]:80", "2001:db8::1", "0.0.0.0:80", "224.0.0.1:80", "300.0.0.1:80", "", ":80", "10.0.0.1:80 # web", "10.0.0.1:80 more", "\"10.0.0.1:80\"", "255.255.255.255:80",
 	} {
-		all = append(all, judged{"virtual=" + v + "\n\treal=10.0.1.1:80 masq\n", 1}, judged{"virtual6=" + v + "\n\treal6=[2001:db8::2]:80 masq\n", 1},
-			judged{"virtual = " + v + "\n\treal=10.0.1.1:80 masq\n\tpersistent=60\n", 1})
+		all = append(all, ldirectordFile{"virtual=" + v + "\n\treal=10.0.1.1:80 masq\n", 1}, ldirectordFile{"virtual6=" + v + "\n\treal6=[2001:db8::2]:80 masq\n", 1},
+			ldirectordFile{"virtual = " + v + "\n\treal=10.0.1.1:80 masq\n\tpersistent=60\n", 1})
 	}
 	for _, real := range []string{
 		"10.0.1.1:80 masq", "10.0.1.1 masq", "10.0.1.1:8080 masq 5", "10.0.1.1:8080 gate", "10.0.1.1:0 masq", "10.0.1.1:80 ipip 0", "10.0.1.1:80", "10.0.1.1", "", "10.0.1.1:80 masq -5", "10.0.1.1:80 masq 5x",
@@ -179,12 +179,12 @@ func lineFiles() (all []judged) {
 		"[2001:db8::2]:80 masq", "2001:db8::2 masq", "[2001:db8::2]->[2001:db8::4]:80 masq", "300.1.1.1:80 masq", "0.0.0.0:80 masq", "224.0.0.5:80 gate", "junk 10.0.1.1:80 masq", "10.0.1.1:80 masq # 5", "10.0.1.1:80\tmasq\t5",
 	} {
 		for _, key := range []string{"real", "real6"} {
-			all = append(all, judged{"virtual=10.0.0.1:80\n\tchecktype=connect\n\t" + key + "=" + real + "\n", 3}, judged{"virtual=10.0.0.1:80\n\t" + key + " = " + real + "\n", 2},
-				judged{"virtual6=[2001:db8::1]:80\n    " + key + "=" + real + "\n", 2})
+			all = append(all, ldirectordFile{"virtual=10.0.0.1:80\n\tchecktype=connect\n\t" + key + "=" + real + "\n", 3}, ldirectordFile{"virtual=10.0.0.1:80\n\t" + key + " = " + real + "\n", 2},
+				ldirectordFile{"virtual6=[2001:db8::1]:80\n    " + key + "=" + real + "\n", 2})
 		}
 	}
 	const v = "virtual=10.0.0.1:80\n"
-	for _, block := range []judged{
+	for _, block := range []ldirectordFile{
 		{v + "real=10.0.1.1:80 masq\n", 2}, {v + "  real=10.0.1.1:80 masq\n", 2}, {v + "   real=10.0.1.1:80 masq\n", 2}, {v + "    real=10.0.1.1:80 masq\n", 2}, {v + " \t real=10.0.1.1:80 masq\n", 2},
 		{v + "\n\treal=10.0.1.1:80 masq\n", 3}, {v + "\treal=10.0.1.1:80 masq\n\n\tscheduler=rr\n", 4}, {v + "\t\n\treal=10.0.1.1:80 masq\n", 3}, {v + "\t\t\n\treal=10.0.1.1:80 masq\n", 2},
 		{v + "# a\n\treal=10.0.1.1:80 masq\n", 3}, {v + " # a\n\treal=10.0.1.1:80 masq\n", 3}, {v + "\t# a\n\treal=10.0.1.1:80 masq # b\n", 3}, {v + "checkinterval=3\n\treal=10.0.1.1:80 masq\n", 3},
@@ -198,13 +198,13 @@ func lineFiles() (all []judged) {
 	return all
 }
 
-var refusedLine = regexp.MustCompile(`Error .* at line (\d+)`)
+var ldirectordLine = regexp.MustCompile(`Error .* at line (\d+)`)
 
 // ldirectord itself reads each directive, number and form, and the import reads the same,
 // or lists the line.
 func TestImportReadsAsLdirectord(t *testing.T) {
 	dir := t.TempDir()
-	all := append(directiveFiles(t), lineFiles()...)
+	all := append(ldirectordDirectives(t), ldirectordLines()...)
 	var files []string
 	for i, one := range all {
 		files = append(files, filepath.Join(dir, fmt.Sprintf("%d.cf", i)))
@@ -212,7 +212,7 @@ func TestImportReadsAsLdirectord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	readings := judge(t, files)
+	readings := readByLdirectord(t, files)
 	accepted := 0
 	for i, one := range all {
 		r, err := Ldirectord(t.Context(), "x", []byte(one.text), testNames)
@@ -223,7 +223,7 @@ func TestImportReadsAsLdirectord(t *testing.T) {
 			continue
 		}
 		lines := []int{one.line}
-		if m := refusedLine.FindStringSubmatch(readings[i].Said); m != nil {
+		if m := ldirectordLine.FindStringSubmatch(readings[i].Said); m != nil {
 			n, _ := strconv.Atoi(m[1])
 			lines = append(lines, n)
 		}
@@ -239,7 +239,7 @@ func TestImportReadsAsLdirectord(t *testing.T) {
 			t.Errorf("%q: ldirectord refuses it, and nothing is listed: %s", one.text, readings[i].Said)
 		case !readings[i].Failed:
 			accepted++
-			if why := differs(&readings[i], c); why != "" && !listed {
+			if why := differsFromLdirectord(&readings[i], c); why != "" && !listed {
 				t.Errorf("%q: %s, and nothing is listed: %v", one.text, why, r.Losses)
 			}
 		}
@@ -250,8 +250,8 @@ func TestImportReadsAsLdirectord(t *testing.T) {
 	}
 }
 
-// differs says in what a configuration is not what ldirectord would do.
-func differs(r *reading, c *config.Config) string {
+// differsFromLdirectord says in what a configuration is not what ldirectord would do.
+func differsFromLdirectord(r *ldirectordReading, c *config.Config) string {
 	if watch := r.Global.AUTOCHECK == "yes"; watch != c.Daemon.Watch {
 		return fmt.Sprintf("watch is %v", c.Daemon.Watch)
 	}
@@ -270,7 +270,7 @@ func differs(r *reading, c *config.Config) string {
 }
 
 // service compares one service, by what ldirectord tells ipvsadm.
-func (r *reading) service(v *ldirectordVirtual, got *config.Service) string {
+func (r *ldirectordReading) service(v *ldirectordVirtual, got *config.Service) string {
 	var m memory
 	words := append([]string{"-A"}, v.flags()...)
 	if _, ok := m.run(words...); !ok {
@@ -345,7 +345,7 @@ func (v *ldirectordVirtual) server(s *ldirectordReal) (model.Server, bool) {
 }
 
 // checked compares the check of a server.
-func (r *reading) checked(v *ldirectordVirtual, s *ldirectordReal, got []*config.Check) string {
+func (r *ldirectordReading) checked(v *ldirectordVirtual, s *ldirectordReal, got []*config.Check) string {
 	kind, timeout := string(v.Checktype), v.Checktimeout
 	if kind == "negotiate" {
 		kind, timeout = string(v.Service), v.Negotiatetimeout
@@ -381,7 +381,7 @@ func (r *reading) checked(v *ldirectordVirtual, s *ldirectordReal, got []*config
 }
 
 // asked compares what a check asks for.
-func (r *reading) asked(v *ldirectordVirtual, s *ldirectordReal, got *config.Check) string {
+func (r *ldirectordReading) asked(v *ldirectordVirtual, s *ldirectordReal, got *config.Check) string {
 	switch spec := got.Spec.(type) {
 	case *checker.HTTP:
 		path := regexp.MustCompile(`^https?://(\[[^]]*\]|[^/:]*):\d+`).ReplaceAllString(string(s.URL), "")
