@@ -100,8 +100,8 @@ then nothing is.`,
 			if err != nil {
 				return err
 			}
-			for _, l := range r.Losses {
-				fmt.Fprintln(c.ErrOrStderr(), l)
+			for _, line := range r.Listed() {
+				fmt.Fprintln(c.ErrOrStderr(), line)
 			}
 			if v.Services+v.Groups == 0 {
 				fmt.Fprintf(c.ErrOrStderr(), "%s has no virtual service\n", args[0])

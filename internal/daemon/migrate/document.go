@@ -18,18 +18,6 @@ import (
 	"unicode"
 )
 
-// Loss is what could not be carried over as it was.
-type Loss struct {
-	File string `json:"file"`
-	Line int    `json:"line"`
-	What string `json:"what"` // the words of the line
-	Why  string `json:"why"`  // and what to do about it
-}
-
-func (l Loss) String() string {
-	return fmt.Sprintf("%s: %s: %s", place{l.File, l.Line}, l.What, l.Why)
-}
-
 // Result is a configuration that was read.
 type Result struct {
 	Losses     []Loss
@@ -101,14 +89,6 @@ func (r *Result) mail(at place, addresses []string) {
 			continue
 		}
 		r.mailTo = append(r.mailTo, a)
-	}
-}
-
-func (r *Result) lose(at place, what, format string, args ...any) {
-	l := Loss{at.file, at.line, oneLine(what), oneLine(fmt.Sprintf(format, args...))}
-	if !r.lost[l] { // each server of a service would tell the same
-		r.lost[l] = true
-		r.Losses = append(r.Losses, l)
 	}
 }
 
@@ -287,8 +267,8 @@ func (r *Result) rest(w *writer) {
 	if len(r.Losses) > 0 {
 		p("\n# Not carried over as it was:")
 	}
-	for _, l := range r.Losses {
-		p("# %s", oneLine(l.String()))
+	for _, line := range r.Listed() {
+		p("# %s", oneLine(line))
 	}
 	if len(r.services) == 0 {
 		p("\nservices: []")
