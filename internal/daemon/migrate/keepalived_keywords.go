@@ -28,7 +28,7 @@ func (b *blockKind[T]) read(k *keepalived, to T, lines []*statement) {
 		case !known && s.open:
 			k.lose(s.place, s.text(), "not a keyword of %s: left out with its block; keepalived reads the lines of the block as lines of %s", b.name, b.name)
 		case !known:
-			k.lose(s.place, s.text(), "not a keyword of %s: left out, as by keepalived", b.name)
+			k.lose(s.place, s.text(), "not a keyword of %s: left out, as by keepalived%s", b.name, instead[s.words[0]])
 		case !s.open && s.is(b.nested...):
 			k.lose(s.place, s.text(), "has no { }: read as an empty block; keepalived reads the next lines as its block")
 			read(k, to, s)
@@ -39,6 +39,9 @@ func (b *blockKind[T]) read(k *keepalived, to T, lines []*statement) {
 		}
 	}
 }
+
+// instead are remedies for keywords that are often in blocks in which they are none.
+var instead = map[string]string{"nb_get_retry": "; write retry", "lb_kind": "; write lvs_method"}
 
 // keys are the keywords of several tables.
 func keys[T any](tables ...map[string]keyword[T]) map[string]keyword[T] {

@@ -110,7 +110,8 @@ func (k *keepalived) vrrpScript(s *statement, n int) {
 		return
 	}
 	if c.timeout > c.interval {
-		k.lose(c.timed.place, c.timed.text(), "longer than the interval of %s, and runs of a script do not overlap: it runs every %s", span(c.interval), span(c.timeout))
+		k.lose(c.timed.place, c.timed.text(), "longer than the interval of %s, and runs of a script do not overlap: the interval is %s; for one of %s shorten the timeout",
+			span(c.interval), span(c.timeout), span(c.interval))
 		c.interval = c.timeout
 	}
 	c.body = []string{"command: " + list(c.command)}

@@ -120,7 +120,7 @@ func TestKeepalivedCheckers(t *testing.T) {
 			`command: ["/bin/check"]`, `user: "nagios"`, "the command is /bin/check alone", "not with group nogroup alone"}, []string{"run as nobody"}},
 		{"no script", "MISC_CHECK {\nmisc_timeout 3\n}", []string{"checks: []", "x:3: MISC_CHECK: has no misc_path that can be run"}, nil},
 		{"notify", "notify_down \"/bin/notify 'server one' down\"", []string{`notify_down: ["/bin/notify", "server one", "down"]`, "x:3: notify scripts: run as the daemon's user"}, nil},
-		{"retry of another checker", "TCP_CHECK {\nconnect_timeout 3\nnb_get_retry 3\n}", []string{"fall: 2", "x:5: nb_get_retry 3: not a keyword of TCP_CHECK: left out, as by keepalived"}, []string{"fall: 4"}},
+		{"retry of another checker", "TCP_CHECK {\nconnect_timeout 3\nnb_get_retry 3\n}", []string{"fall: 2", "x:5: nb_get_retry 3: not a keyword of TCP_CHECK: left out, as by keepalived; write retry"}, []string{"fall: 4"}},
 		{"connect_timeout 0", "TCP_CHECK {\nconnect_timeout 0\n}", []string{"timeout: 5 s", "x:4: connect_timeout 0: not a number of 0.000001 to 4294.967295: 5 s, as keepalived"}, nil},
 		{"delay_before_retry 0", "TCP_CHECK {\ndelay_before_retry 0\n}", []string{"fast_interval: 10 ms", "x:4: delay_before_retry 0: want 10 ms to 365 days: 10 ms"}, nil},
 		{"timeout longer than the interval", "delay_loop 1\nTCP_CHECK {\nconnect_timeout 3\n}", []string{

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,64 +24,40 @@ func (k *keepalived) virtualAddresses(i *vrrpInstance, s *statement) {
 // address reads an address with its options: alloc_ipaddress() of vrrp/vrrp_ipaddress.c in
 // keepalived. It reports false if keepalived leaves the address out.
 func (k *keepalived) address(a *movingAddress, s *statement) bool {
-	drop := func(format string, args ...any) bool {
-		k.lose(s.place, s.text(), format+": left out, as keepalived does", args...)
-		return false
-	}
 	text, length, hasLength := strings.Cut(s.words[0], "/")
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {
-		return drop("not an address")
+		k.lose(s.place, s.text(), "not an address: left out, as keepalived does")
+		return false
 	}
 	bits := int64(addr.BitLen())
 	if hasLength {
 		v, exact, ok := numeral{high: bits, lenient: true}.read(length)
-		if !ok || !exact {
-			if ok {
-				bits = v
-			}
-			k.lose(s.place, s.text(), "not a prefix length of 0 to %d: %d, as keepalived", addr.BitLen(), bits)
-		} else {
+		if ok {
 			bits = v
+		}
+		if !ok || !exact {
+			k.lose(s.place, s.text(), "not a prefix length of 0 to %d: %d, as keepalived", addr.BitLen(), bits)
 		}
 	}
 	a.prefix = netip.PrefixFrom(addr, int(bits))
 	var unset []string
-	named := false
+	named := false // it has a device
 	for n := 1; n < len(s.words); n++ {
-		word := s.words[n]
+		word, value := s.words[n], ""
 		if slices.Contains(addressValues, word) {
-			if n++; n == len(s.words) {
-				return drop("%s has no value", word)
-			}
+			n++
+			value = s.word(n)
 		}
-		switch value := s.word(n); word {
-		case "dev":
-			if named {
-				return drop("has two devices")
-			}
+		switch problem := addressProblem(addr, word, value, named, n == len(s.words)); {
+		case problem != "":
+			k.lose(s.place, s.text(), "%s: left out, as keepalived does", problem)
+			return false
+		case word == "dev":
 			named, a.device = true, value
-			if len(value) > maxDeviceName {
-				return drop("%s is not a network device", value)
-			}
-		case "-nodad", "no_track", "home": // duplicates are not looked for in any case
-		case "brd", "broadcast":
-			if brd, err := netip.ParseAddr(value); addr.Is6() || value != "-" && value != "+" && (err != nil || !brd.Is4()) {
-				return drop("%s is not a broadcast address that it can have", value)
-			}
-			unset = append(unset, word+" "+value)
-		case "label":
-			if len(value) > maxDeviceName {
-				return drop("the label is longer than %d characters", maxDeviceName)
-			}
-			unset = append(unset, word+" "+value)
-		case "scope", "preferred_lft":
-			unset = append(unset, word+" "+value)
-		case "peer":
-			unset = append(unset, word+" "+value)
-		case "use_vmac", "mngtmpaddr", "noprefixroute", "autojoin":
-			unset = append(unset, word)
-		default:
+		case slices.Contains(addressUnset, word):
+			unset = append(unset, strings.TrimSpace(word+" "+value))
+		case !slices.Contains(addressNothing, word):
 			k.lose(s.place, s.text(), "%s is not an option of an address: left out, as keepalived does", word)
 		}
 	}
@@ -90,8 +67,38 @@ func (k *keepalived) address(a *movingAddress, s *statement) bool {
 	return true
 }
 
-// addressValues are the options of an address that have a value.
-var addressValues = []string{"dev", "scope", "broadcast", "brd", "label", "peer", "preferred_lft"}
+// addressProblem is why keepalived leaves out an address with an option; "": it does not.
+func addressProblem(addr netip.Addr, word, value string, named, ends bool) string {
+	switch word {
+	case "dev":
+		switch {
+		case named:
+			return "has two devices"
+		case !ends && len(value) > maxDeviceName:
+			return value + " is not a network device"
+		}
+	case "brd", "broadcast":
+		if brd, err := netip.ParseAddr(value); !ends && (addr.Is6() || value != "-" && value != "+" && (err != nil || !brd.Is4())) {
+			return value + " is not a broadcast address that it can have"
+		}
+	case "label":
+		if len(value) > maxDeviceName {
+			return fmt.Sprintf("the label is longer than %d characters", maxDeviceName)
+		}
+	}
+	if ends {
+		return word + " has no value"
+	}
+	return ""
+}
+
+// Options of an address: those with a value, those that are not set here, and those that
+// change nothing, as duplicates are not looked for in any case.
+var (
+	addressValues  = []string{"dev", "scope", "broadcast", "brd", "label", "peer", "preferred_lft"}
+	addressUnset   = []string{"scope", "broadcast", "brd", "label", "peer", "preferred_lft", "use_vmac", "mngtmpaddr", "noprefixroute", "autojoin"}
+	addressNothing = []string{"-nodad", "no_track", "home"}
+)
 
 // moving takes in an address.
 func (k *keepalived) moving(i *vrrpInstance, s *statement, a movingAddress, advertised bool) {

@@ -30,7 +30,9 @@ func TestElsewhere(t *testing.T) {
 	a := newNode(t, link.host(1), webElsewhere(150)).start()
 	b := newNode(t, link.host(2), webElsewhere(100)).start()
 	only := func(with, without *node) func() bool {
-		return func() bool { return has(t, with.ns, elsewhere, gateway) == 2 && has(t, without.ns, elsewhere, gateway) == 0 }
+		return func() bool {
+			return has(t, with.ns, elsewhere, gateway) == 2 && has(t, without.ns, elsewhere, gateway) == 0
+		}
 	}
 	a.await("the better one has the address", only(a, b))
 	b.await("the backup follows it", func() bool { return b.group().Routers[0].Master == a.group().Routers[0].Source })
