@@ -33,6 +33,15 @@ func TestKeepalivedVRRPBounds(t *testing.T) {
 			"x:8: track_script s: the script is below"}, []string{"track_scripts"}},
 		{"vrrp_higher_prio_send_advert", "global_defs {\nvrrp_higher_prio_send_advert\n}\n" + of(addresses), []string{
 			"x:2: vrrp_higher_prio_send_advert: not needed: "}, []string{"not supported"}},
+		{"source that no director has", of("mcast_src_ip 224.0.0.1\n" + addresses), []string{
+			"x:7: mcast_src_ip 224.0.0.1: not an address that a director can send from: left out, so that advertisements come from the device's own"}, []string{"source: "}},
+		{"source that is not set", of("unicast_src_ip 0.0.0.0\n" + addresses), []string{"x:7: unicast_src_ip 0.0.0.0: not an address that a director can send from"}, []string{"source: "}},
+		{"peers that no director is", of("unicast_src_ip 10.0.0.8\nunicast_peer {\n224.0.0.5\n10.0.0.9\n10.0.0.9\n10.0.0.8\n}\n" + addresses), []string{
+			"x:9: 224.0.0.5: not an address that a director can send from: left out", "x:11: 10.0.0.9: a peer already: left out", "x:12: 10.0.0.8: this director's own: left out", `peers: ["10.0.0.9"]`}, nil},
+		{"address of two instances", of(addresses) + "vrrp_instance b {\ninterface eth1\nvirtual_router_id 6\nvirtual_ipaddress {\n10.0.0.2\n}\nvirtual_ipaddress_excluded {\n10.0.0.1 dev eth2\n}\n}\n", []string{
+			"x:18: 10.0.0.1 dev eth2: x:8 has the address already, and it can move with one group only: left out"}, []string{"eth2\"}"}},
+		{"address of an instance that is left out", "vrrp_instance b {\ninterface eth1\n" + addresses + "}\n" + of(addresses), []string{
+			"x:1: vrrp_instance b: has no virtual_router_id: left out", `- "10.0.0.1" # x:14`}, []string{"has the address already"}},
 	} {
 		one.run(t, one.text)
 	}

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,8 @@ type vrrpInstance struct {
 	delayed      *statement // preempt_delay
 	garp         garp
 	others       []movingAddress // not advertised
+	peers        map[string]*statement
+	moving       []string // keys of its addresses in vrrpFile.moving
 	watched
 	group *syncGroup
 }
@@ -142,7 +145,7 @@ const (
 // vrrpInstance takes in an instance, which is the n-th statement of the file.
 func (k *keepalived) vrrpInstance(s *statement, n int) {
 	f := &k.file
-	i := &vrrpInstance{statement: s, name: s.word(1), interval: time.Second, garp: f.garp, watched: watched{order: n}}
+	i := &vrrpInstance{statement: s, name: s.word(1), interval: time.Second, garp: f.garp, peers: map[string]*statement{}, watched: watched{order: n}}
 	i.router = vrrpRouter{from: s.place}
 	for _, g := range f.groups {
 		if g.has(i.name) {
@@ -166,6 +169,10 @@ func (k *keepalived) vrrpInstance(s *statement, n int) {
 	k.finish(i)
 	if k.usable(i) {
 		f.instances = append(f.instances, i)
+		return
+	}
+	for _, key := range i.moving { // another instance can have them
+		delete(f.moving, key)
 	}
 }
 
@@ -225,10 +232,17 @@ func (k *keepalived) source(i *vrrpInstance, s *statement) {
 	case !i.ofFamily(familyOf(a)):
 		k.lose(s.place, s.text(), "of another family than the addresses above: left out, as keepalived does")
 		i.router.source = ""
+	case !sendable(a):
+		k.lose(s.place, s.text(), notSendable+", so that advertisements come from the device's own")
 	default:
 		i.router.source = a.String()
 	}
 }
+
+const notSendable = "not an address that a director can send from: left out"
+
+// sendable reports whether a configuration can have an address as a director's.
+func sendable(a netip.Addr) bool { return !a.IsUnspecified() && !a.IsMulticast() && !a.Is4In6() }
 
 func (k *keepalived) multicastOf(i *vrrpInstance, s *statement) {
 	if a, ok := plainAddress(s.word(1)); ok && !i.ofFamily(familyOf(a)) {
@@ -248,10 +262,25 @@ func (k *keepalived) peers(i *vrrpInstance, s *statement) {
 		case !i.ofFamily(familyOf(a)):
 			k.lose(one.place, one.text(), "of another family than the addresses above: left out, as keepalived does")
 			continue
+		case !sendable(a):
+			k.lose(one.place, one.text(), notSendable)
+			continue
+		case i.peers[a.String()] != nil:
+			k.lose(one.place, one.text(), "a peer already: left out")
+			continue
 		case len(one.words) > 1:
 			k.lose(one.place, one.text(), "the TTL of advertisements by unicast is not checked, but their source is")
 		}
 		i.router.peers = append(i.router.peers, a.String())
+		i.peers[a.String()] = one
+	}
+}
+
+// notItself takes the address that an instance sends from out of its peers.
+func (k *keepalived) notItself(r *vrrpRouter, peers map[string]*statement) {
+	if own := peers[r.source]; own != nil {
+		k.lose(own.place, own.text(), "this director's own: left out")
+		r.peers = slices.DeleteFunc(r.peers, func(p string) bool { return p == r.source })
 	}
 }
 
@@ -267,6 +296,7 @@ func (k *keepalived) finish(i *vrrpInstance) {
 	k.preemption(i)
 	k.advertInterval(i)
 	k.advertise(i)
+	k.notItself(&i.router, i.peers)
 }
 
 // derive takes the priority from the initial state, or that from the priority.

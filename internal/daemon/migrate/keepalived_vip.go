@@ -111,11 +111,12 @@ func (k *keepalived) moving(i *vrrpInstance, s *statement, a movingAddress, adve
 	if addr.IsLinkLocalUnicast() {
 		key += "%" + a.device
 	}
-	if k.file.moving[key] {
-		k.lose(s.place, s.text(), "the address is given before: left out")
+	if first, twice := k.file.moving[key]; twice {
+		k.lose(s.place, s.text(), "%s has the address already, and it can move with one group only: left out", first)
 		return
 	}
-	k.file.moving[key] = true
+	k.file.moving[key] = s.place
+	i.moving = append(i.moving, key)
 	r := &i.router
 	switch {
 	case !advertised:

@@ -2,7 +2,10 @@
 
 package migrate
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // vrrpFile is what a keepalived.conf has of VRRP, while it is read.
 type vrrpFile struct {
@@ -16,8 +19,8 @@ type vrrpFile struct {
 	scripts   []*vrrpCheck
 	instances []*vrrpInstance
 	groups    []*syncGroup
-	routers   map[string]bool // by device, identifier and family
-	moving    map[string]bool // addresses
+	routers   map[string]bool  // by device, identifier and family
+	moving    map[string]place // addresses, to the first line that has each
 
 	old         place // of the first instance of version 2, or of the statement that says so
 	oldCount    int
@@ -76,7 +79,7 @@ func (k *keepalived) vrrp(top []*statement) {
 	k.synchronize(top)
 	v := &k.file
 	if v.oldCount > 0 {
-		k.lose(v.old, "VRRP version 2", "keepalived's default, here of %d instances; imbang has version 3 only, which version 2 ignores: while keepalived is the other director, it needs vrrp_version 3 in global_defs", v.oldCount)
+		k.lose(v.old, "VRRP version 2", "keepalived's default, and the version of %s here; imbang has version 3 only, which version 2 ignores: while keepalived is the other director, it needs vrrp_version 3 in global_defs", counted(v.oldCount, "instance"))
 	}
 	if v.firstScript != (place{}) && k.scriptUser == "" {
 		k.lose(v.firstScript, "vrrp_script", "scripts run as nobody; keepalived runs them as keepalived_script if there is such a user, or else as root: write daemon.script_user")
@@ -89,4 +92,12 @@ func (k *keepalived) vrrp(top []*statement) {
 			k.lose(s.place, s.text(), "not tracked by a group: left out, as it does not run in keepalived either")
 		}
 	}
+}
+
+// counted is a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -49,7 +49,7 @@ func TestKeepalivedVRRP(t *testing.T) {
 	}
 	for _, one := range []translation{
 		{"defaults", of(addresses), []string{`- name: "a_1" # x:4`, "priority: 100", "interval: 1 s", `device: "eth0"`, "id: 5", `- "10.0.0.1" # x:8`}, []string{"Not carried", "preempt", "announce", "hold"}},
-		{"version 2 by default", "vrrp_instance a {\ninterface eth0\nvirtual_router_id 5\n" + addresses + "}\n", []string{"x:1: VRRP version 2: keepalived's default, here of 1 instances"}, nil},
+		{"version 2 by default", "vrrp_instance a {\ninterface eth0\nvirtual_router_id 5\n" + addresses + "}\n", []string{"x:1: VRRP version 2: keepalived's default, and the version of 1 instance here; imbang has version 3 only"}, nil},
 		{"version 2 of one", of("version 2\n" + addresses), []string{"x:4: VRRP version 2"}, nil},
 		{"version 3 of one", "vrrp_instance a {\nversion 3\ninterface eth0\nvirtual_router_id 5\n" + addresses + "}\n", nil, []string{"VRRP version 2"}},
 		{"IPv6 is of version 3", "vrrp_instance a {\ninterface eth0\nvirtual_router_id 5\nvirtual_ipaddress {\nfe80::1\n}\n}\n", []string{`- "fe80::1"`}, []string{"VRRP version 2"}},
