@@ -206,10 +206,11 @@ func (r *Result) add(kind string, from place, body []string) string {
 
 // addService adds a service, under a name that no other has. Two cannot have the same
 // address, protocol and port, nor the same mark.
-func (r *Result) addService(s service) {
+// It reports whether the service is added.
+func (r *Result) addService(s service) bool {
 	if first, twice := r.keys[s.key]; twice {
-		r.lose(s.from, s.key, "is the service of %s already: left out with its servers", first)
-		return
+		r.lose(s.from, s.key, "is the service of %s already: left out with its servers: move them there", first)
+		return false
 	}
 	r.keys[s.key] = s.from
 	name := s.name
@@ -219,6 +220,7 @@ func (r *Result) addService(s service) {
 	}
 	r.names[s.name]++
 	r.services = append(r.services, s)
+	return true
 }
 
 // YAML is the configuration.

@@ -80,6 +80,9 @@ func (k *keepalived) endpoint(s *statement) (a netip.Addr, port uint16, ok bool)
 	if rest != "" {
 		k.lose(s.place, s.text(), "%s is left out, as by keepalived: ranges and prefixes are for virtual_server_group", rest)
 	}
+	if len(s.words) > 3 {
+		k.lose(s.place, s.text(), "%s: behind the port: left out, as by keepalived", strings.Join(s.words[3:], " "))
+	}
 	port, ok = k.port(s, 2)
 	return a, port, ok
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -15,6 +16,8 @@ type checking struct {
 	*statement
 	settings
 	connection
+	of      checked
+	steered bool           // its connections go as the traffic does, if they can
 	server  netip.AddrPort // that it is for
 	hosts   []connection   // of SMTP_CHECK
 	urls    []*statement   // of HTTP_GET and SSL_GET
@@ -37,6 +40,7 @@ type connection struct {
 type checkerKind struct {
 	kind       string                              // of names of checks
 	portless   bool                                // it connects to no port
+	steered    bool                                // it is of tcp or http, which go as the traffic does (checks.NAME.steered)
 	retries    int64                               // unless retry says it
 	retryDelay time.Duration                       // unless delay_before_retry says it; 0: the interval
 	bodies     func(*keepalived, *checking) []body // the checks that it becomes; nil: none
@@ -53,7 +57,7 @@ var commonKeys = keys(timings[*checking](numeral{low: 0, high: math.MaxUint32, l
 })
 
 var connectionKeys = map[string]keyword[*checking]{
-	"connect_ip": lost[*checking]("the check goes to the server's own address"),
+	"connect_ip": connectAddress,
 	"connect_port": number(portForm, func(*checking) string { return "the server's port" },
 		func(c *checking, n int64) { c.port = uint16(n) }),
 	"connect_timeout": unlessUnset(ofTimeout, duration(ofTimeout, time.Millisecond,
@@ -62,21 +66,42 @@ var connectionKeys = map[string]keyword[*checking]{
 	"bindto":    fromKernel,
 	"bind_port": fromKernel,
 	"bind_if":   fromKernel,
-	"fwmark":    fromKernel,
+	"fwmark":    lost[*checking]("checks have no firewall mark: the kernel routes them to the server"),
 }
 
 var fromKernel = lost[*checking]("checks are sent from the address that the kernel chooses")
 
+// connectAddress is the address that a checker connects to.
+func connectAddress(k *keepalived, c *checking, s *statement) {
+	a, ok := plainAddress(s.word(1))
+	switch {
+	case !ok:
+		k.lose(s.place, s.text(), "not an address: left out, as by keepalived")
+	case slices.ContainsFunc(c.of.of.targets, func(t target) bool { return c.destination(t) != a }):
+		k.lose(s.place, s.text(), "checks are of the server itself: for another address use a script")
+	}
+}
+
+// destination is the address that a check goes to: the server's, or the virtual one of a
+// service if the check goes as its traffic does.
+func (c *checking) destination(t target) netip.Addr {
+	server := c.of.server
+	if c.steered && server.method != "masquerading" && t.mark == 0 && t.at.Addr().Is4() == server.addr.Is4() {
+		return t.at.Addr()
+	}
+	return server.addr
+}
+
 // checkerKinds are keepalived's checkers.
 var checkerKinds = map[string]checkerKind{
-	"TCP_CHECK":  {"tcp", false, 1, time.Second, fixed("tcp: {}"), checkerBlock("TCP_CHECK", commonKeys, connectionKeys)},
-	"PING_CHECK": {"icmp", true, 1, time.Second, fixed("icmp: {}"), checkerBlock("PING_CHECK", commonKeys, connectionKeys)},
-	"HTTP_GET":   {"http", false, 1, 3 * time.Second, (*keepalived).requests, checkerBlock("HTTP_GET", commonKeys, connectionKeys, httpKeys)},
-	"SSL_GET":    {"https", false, 1, 3 * time.Second, (*keepalived).requests, checkerBlock("SSL_GET", commonKeys, connectionKeys, httpKeys)},
-	"SMTP_CHECK": {"smtp", false, 1, time.Second, (*keepalived).greeting, checkerBlock("SMTP_CHECK", commonKeys, connectionKeys, smtpKeys)},
-	"DNS_CHECK":  {"dns", false, 3, 0, (*keepalived).dnsQuery, checkerBlock("DNS_CHECK", commonKeys, connectionKeys, dnsKeys)},
-	"UDP_CHECK":  {"udp", false, 1, time.Second, (*keepalived).datagram, checkerBlock("UDP_CHECK", commonKeys, connectionKeys, udpKeys)},
-	"MISC_CHECK": {"script", true, 0, time.Second, (*keepalived).scriptBody, checkerBlock("MISC_CHECK", commonKeys, scriptKeys)},
+	"TCP_CHECK":  {"tcp", false, true, 1, time.Second, fixed("tcp: {}"), checkerBlock("TCP_CHECK", commonKeys, connectionKeys)},
+	"PING_CHECK": {"icmp", true, false, 1, time.Second, fixed("icmp: {}"), checkerBlock("PING_CHECK", commonKeys, connectionKeys)},
+	"HTTP_GET":   {"http", false, true, 1, 3 * time.Second, (*keepalived).requests, checkerBlock("HTTP_GET", commonKeys, connectionKeys, httpKeys)},
+	"SSL_GET":    {"https", false, true, 1, 3 * time.Second, (*keepalived).requests, checkerBlock("SSL_GET", commonKeys, connectionKeys, httpKeys)},
+	"SMTP_CHECK": {"smtp", false, true, 1, time.Second, (*keepalived).greeting, checkerBlock("SMTP_CHECK", commonKeys, connectionKeys, smtpKeys)},
+	"DNS_CHECK":  {"dns", false, false, 3, 0, (*keepalived).dnsQuery, checkerBlock("DNS_CHECK", commonKeys, connectionKeys, dnsKeys)},
+	"UDP_CHECK":  {"udp", false, false, 1, time.Second, (*keepalived).datagram, checkerBlock("UDP_CHECK", commonKeys, connectionKeys, udpKeys)},
+	"MISC_CHECK": {"script", true, false, 0, time.Second, (*keepalived).scriptBody, checkerBlock("MISC_CHECK", commonKeys, scriptKeys)},
 	"FILE_CHECK": {block: checkerBlock("FILE_CHECK", map[string]keyword[*checking]{"track_file": unread, "weight": unread})},
 	"BFD_CHECK":  {block: checkerBlock("BFD_CHECK", map[string]keyword[*checking]{"name": unread, "alpha": boolean(func(*checking, bool) {})})},
 }
@@ -95,7 +120,7 @@ func fixed(line string) func(*keepalived, *checking) []body {
 // checker enters a checker, and returns the names of the checks that it became.
 func (k *keepalived) checker(s *statement, in settings, of checked) (names []string) {
 	kind := checkerKinds[s.words[0]]
-	c := &checking{statement: s, settings: in, connection: connection{wait: in.timeout}, dnsType: defaultDNSType}
+	c := &checking{statement: s, settings: in, of: of, steered: kind.steered, connection: connection{wait: in.timeout}, dnsType: defaultDNSType}
 	kind.block.read(k, c, s.block)
 	if kind.bodies == nil {
 		k.lose(s.place, s.text(), "there is no such check: the server is not checked this way")

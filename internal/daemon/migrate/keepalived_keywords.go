@@ -71,7 +71,7 @@ func word[T any](set func(to T, value string)) keyword[T] {
 // present is a keyword that is true whatever is behind it.
 func present[T any](set func(to T)) keyword[T] {
 	return func(k *keepalived, to T, s *statement) {
-		if len(s.words) > 1 {
+		if len(s.words) > 1 && s.words[1] != "1" && !truths[s.words[1]] {
 			k.lose(s.place, s.text(), "keepalived ignores the value: %s is set", s.words[0])
 		}
 		set(to)

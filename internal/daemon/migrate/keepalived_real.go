@@ -36,7 +36,7 @@ var realServers = blockKind[*realServer]{
 		"notify_up":          notifier,
 		"notify_down":        notifier,
 		"smtp_alert":         func(k *keepalived, _ *realServer, s *statement) { k.smtpAlert(s) },
-		"snmp_name":          lost[*realServer]("not supported"),
+		"snmp_name":          lost[*realServer](noSNMP),
 	}),
 }
 
@@ -109,6 +109,7 @@ func (k *keepalived) real(v *virtualServer, s *statement) {
 	if r.inhibit {
 		v.inhibiting++
 	}
+	v.notified = v.notified || r.notify["notify_down"] != nil
 	v.servers = append(v.servers, *out)
 }
 

@@ -33,14 +33,20 @@ func (k *keepalived) virtual(s *statement) {
 	}
 	k.quorumOf(v)
 	v.keys = k.virtualKeys(v)
-	if len(v.targets) > 1 && len(v.commands) > 0 {
-		k.lose(s.place, s.text(), "the group becomes %d services, and each runs the quorum's commands: keepalived runs them once", len(v.targets))
+	if v.omega != nil && (v.notified || v.commands["quorum_down"] != nil) {
+		k.lose(v.omega.place, v.omega.text(), "quorum_down and notify_down do not run when imbang run ends, and its services stay: use ExecStopPost of the systemd unit")
 	}
 	if v.inhibiting > 0 && v.inhibiting < len(v.servers) {
 		k.lose(s.place, s.text(), "inhibit_on_failure of some servers only: here of all")
 	}
+	added := 0
 	for _, t := range v.targets {
-		k.addService(k.of(v, t))
+		if k.addService(k.of(v, t)) {
+			added++
+		}
+	}
+	if added > 1 && len(v.commands) > 0 {
+		k.lose(s.place, s.text(), "the group becomes %d services, and each runs the quorum's commands: keepalived runs them once", added)
 	}
 }
 

@@ -44,6 +44,25 @@ func (one translation) run(t *testing.T, text string) {
 func TestKeepalivedVirtual(t *testing.T) {
 	real1 := "real_server 10.0.1.1 80 {\n}\n"
 	for _, one := range []translation{
+		{"words behind the port", "virtual_server 10.0.0.1 80 dev eth0.5 {\nprotocol TCP\n" + real1 + "}", []string{
+			`"10.0.0.1:80"`, "x:1: virtual_server 10.0.0.1 80 dev eth0.5: dev eth0.5: behind the port: left out, as by keepalived"}, nil},
+		{"alpha and its value", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nalpha 1\ninhibit_on_failure yes\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\nconnect_timeout 1\n}\n}\n}", []string{"initial: down"}, []string{"Not carried"}},
+		{"alpha off", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nalpha off\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"initial: down", "x:3: alpha off: keepalived ignores the value: alpha is set"}, nil},
+		{"omega without commands", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nomega 1\nquorum_up /bin/a\n" + real1 + "}", nil, []string{"omega"}},
+		{"omega", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nomega\nquorum_down /bin/a\n" + real1 + "}", []string{
+			"x:3: omega: quorum_down and notify_down do not run when imbang run ends, and its services stay: use ExecStopPost of the systemd unit"}, nil},
+		{"omega of a server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nomega\nreal_server 10.0.1.1 80 {\nnotify_down /bin/a\n}\n}", []string{"x:3: omega: quorum_down and notify_down do not run"}, nil},
+		{"check of the virtual address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nlb_kind TUN\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\nconnect_ip 10.0.0.1\nconnect_port 81\n}\n}\n}", []string{"port: 81"}, []string{"Not carried"}},
+		{"ping of the virtual address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nlb_kind TUN\nreal_server 10.0.1.1 80 {\nPING_CHECK {\nconnect_ip 10.0.0.1\n}\n}\n}", []string{
+			"x:6: connect_ip 10.0.0.1: checks are of the server itself: for another address use a script"}, nil},
+		{"check of another address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\nconnect_ip 10.0.0.1\n}\n}\n}", []string{
+			"x:5: connect_ip 10.0.0.1: checks are of the server itself: for another address use a script"}, nil},
+		{"check of the server's address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\nconnect_ip 10.0.1.1\n}\n}\n}", nil, []string{"Not carried"}},
+		{"check of no address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\nconnect_ip web\n}\n}\n}", []string{"x:5: connect_ip web: not an address: left out, as by keepalived"}, nil},
+		{"requests of HTTP/1.1", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nHTTP_GET {\nhttp_protocol 1.1\nurl {\npath /\n}\n}\n}\n}", nil, []string{"Not carried"}},
+		{"requests of HTTP/1.0", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nHTTP_GET {\nhttp_protocol 1.0C\nurl {\npath /\n}\n}\n}\n}", []string{"x:5: http_protocol 1.0C: requests are of HTTP/1.1"}, nil},
+		{"services of a group that are there", "virtual_server_group g {\n10.0.0.1 80\n10.0.0.2 80\n}\nvirtual_server group g {\nprotocol TCP\nquorum_up /bin/a\n" + real1 + "}\nvirtual_server group g {\nprotocol TCP\nquorum_up /bin/a\nreal_server 10.0.1.2 80 {\n}\n}", []string{
+			"x:5: virtual_server group g: the group becomes 2 services", "is the service of x:5 already: left out with its servers: move them there"}, []string{"x:11: virtual_server group g: the group becomes"}},
 		{"no protocol", "virtual_server 10.0.0.1 80 {\n" + real1 + "}", []string{
 			`protocol: udp`, "x:1: virtual_server 10.0.0.1: has no protocol, and keepalived takes UDP"}, nil},
 		{"protocol", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n" + real1 + "}", nil, []string{"udp", "Not carried"}},

@@ -12,10 +12,14 @@ import (
 )
 
 var httpKeys = map[string]keyword[*checking]{
-	"nb_get_retry":  retry[*checking](numeral{low: 0, high: math.MaxUint32, lenient: true}),
-	"virtualhost":   word(func(c *checking, host string) { c.host = host }),
-	"http_protocol": lost[*checking]("requests are of HTTP/1.1"),
-	"enable_sni":    boolean(func(c *checking, value bool) { c.sni = value }),
+	"nb_get_retry": retry[*checking](numeral{low: 0, high: math.MaxUint32, lenient: true}),
+	"virtualhost":  word(func(c *checking, host string) { c.host = host }),
+	"http_protocol": func(k *keepalived, _ *checking, s *statement) {
+		if s.word(1) != "1.1" {
+			k.lose(s.place, s.text(), "requests are of HTTP/1.1")
+		}
+	},
+	"enable_sni": boolean(func(c *checking, value bool) { c.sni = value }),
 	"sni_name": func(_ *keepalived, c *checking, s *statement) { // versions after 2.2
 		c.sni, c.sniName = true, s.word(1)
 	},

@@ -31,6 +31,8 @@ type virtualServer struct {
 	sorryForward       forwarding
 	commands           map[string][]string // of the quorum, by keyword
 	quorumAt           place
+	omega              *statement
+	notified           bool         // a real server has notify_down
 	numbered           []*statement // flag-1, flag-2 and flag-3
 	reals              []*statement
 	inhibiting         int // servers that inhibit_on_failure is for
@@ -64,12 +66,12 @@ var virtualServers = blockKind[*virtualServer]{
 		"persistence_timeout":     persistence,
 		"persistence_granularity": granularity,
 		"protocol":                protocol,
-		"ha_suspend":              lost[*virtualServer]("not supported"),
+		"ha_suspend":              lost[*virtualServer]("not supported: servers are checked also while the virtual address is on another director"),
 		"smtp_alert":              func(k *keepalived, _ *virtualServer, s *statement) { k.smtpAlert(s) },
 		"virtualhost":             word(func(v *virtualServer, host string) { v.host = host }),
-		"snmp_name":               lost[*virtualServer]("not supported"),
+		"snmp_name":               lost[*virtualServer](noSNMP),
 		"alpha":                   present(func(v *virtualServer) { v.alpha = true }),
-		"omega":                   lost[*virtualServer]("not supported"),
+		"omega":                   func(_ *keepalived, v *virtualServer, s *statement) { v.omega = s },
 		"quorum_up":               quorumCommand,
 		"quorum_down":             quorumCommand,
 		"quorum":                  quorum,
