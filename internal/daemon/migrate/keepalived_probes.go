@@ -58,17 +58,10 @@ const defaultDNSType = 6 // SOA
 // dnsTypes are those that DNS_CHECK knows (RFC 1035, 3.2.2; RFC 3596; RFC 4034).
 var dnsTypes = map[string]byte{"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "MX": 15, "TXT": 16, "AAAA": 28, "RRSIG": 46, "DNSKEY": 48}
 
-// dnsQuery is a query by UDP (RFC 1035, 4.1).
+// dnsQuery is the body of DNS_CHECK.
 func (k *keepalived) dnsQuery(c *checking) []body {
 	k.lose(c.place, c.text(), "any reply is a success, whatever its code")
-	query := []byte{0x49, 0x42, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0} // an id, recursion desired, one question
-	for label := range strings.SplitSeq(strings.Trim(c.dnsName, "."), ".") {
-		if n := len(label); n > 0 && n < 64 {
-			query = append(append(query, byte(n)), label...)
-		}
-	}
-	query = append(query, 0, 0, c.dnsType, 0, 1)
-	return []body{{fmt.Sprintf(`udp: {send_hex: "%x", expect: ".*"}`, query)}}
+	return []body{{dnsProbe(c.dnsName, c.dnsType)}}
 }
 
 const lengthLost = "the length of replies is not compared"

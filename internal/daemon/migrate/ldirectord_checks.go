@@ -18,7 +18,8 @@ type ldirectordChecks struct {
 	secured, off         bool
 	method, host, expect string
 	request              request
-	port                 uint16 // checkport
+	asks                 func(o option, ask request) string // the check of one server; nil: as kind says
+	port                 uint16                             // checkport
 	command              []string
 	target               string // the virtual address or mark, for a command
 	virtualPort          uint16
@@ -177,13 +178,14 @@ func (l *ldirectord) negotiate(v *virtual, c *ldirectordChecks, of option, netwo
 	case "imaps", "pops", "ldaps":
 		c.kind = "tls"
 		l.lose(of.place, of.text(), "the check completes a TLS handshake, and does not log in")
+	case "simpletcp":
+		l.simpleTCP(c, of, network)
 	default:
-		c.kind, c.expect = "tcp", simple[c.service]
 		if network == "udp" {
-			c.kind = "icmp"
-			l.lose(of.place, of.text(), "no such check by UDP: the server is asked by ICMP only. See udp and script")
+			l.byUDP(c, of)
 			return
 		}
+		c.kind, c.expect = "tcp", simple[c.service]
 		l.lose(of.place, of.text(), "the check connects%s, and asks no more", map[bool]string{true: " and reads the greeting"}[c.expect != ""])
 	}
 }
@@ -223,6 +225,14 @@ func (c *ldirectordChecks) usual(s server) uint16 {
 }
 
 func (c *ldirectordChecks) body(l *ldirectord, o option, own *request, s server) []string {
+	if c.asks != nil {
+		ask := c.request
+		if own != nil {
+			ask = *own
+		}
+		ask.path = strings.TrimPrefix(ask.path, "/") // which ldirectord puts before it
+		return []string{c.asks(o, ask)}
+	}
 	switch c.kind {
 	case "http":
 		return c.page(l, o, own, s)

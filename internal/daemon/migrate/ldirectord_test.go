@@ -52,6 +52,23 @@ func TestLdirectordServices(t *testing.T) {
 		{"server twice", "virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n\treal=10.0.1.1 masq\n", []string{"x:3: real=10.0.1.1 masq: the service has a server of this address already"}, nil},
 		{"families", "virtual6=[2001:db8::1]:80\n\treal6=[2001:db8::2]:80 masq\n\treal6=10.0.1.1:80 masq\n", []string{"x:3: real6=10.0.1.1:80 masq: ldirectord refuses it: not an address of the service's family; left out"}, nil},
 		{"end of the page", virtual + "\treceive=\"OK$\"", []string{`expect: "OK(?:\\n?\\z)"`}, nil},
+		{"simpletcp", "virtual=7\n\treal=10.0.1.1 gate\n\tservice=simpletcp\n\tchecktype=2\n\tcheckport=4573\n\trequest=\"script: a\\n\\n\"\n\treceive=\"GET VARIABLE\"", []string{
+			`tcp: {send: "script: a\n\n", expect: "GET VARIABLE"}`, "port: 4573", "x:3: service=simpletcp: the connection stays open until the reply arrives; ldirectord closes its side behind the request"}, []string{"asks no more"}},
+		{"simpletcp of one server", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq \"ask\", \"told\"\n\treal=10.0.1.2:7 masq\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"b\"", []string{
+			`tcp: {send: "ask", expect: "told"}`, `tcp: {send: "a", expect: "b"}`}, nil},
+		{"simpletcp with a pattern", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"OK [0-9]+\"", []string{
+			`tcp: {send: "a"}`, "x:2: real=10.0.1.1:7 masq: receive OK [0-9]+: expect of tcp is a text, not a regular expression: left out; use a script"}, []string{"expect: "}},
+		{"simpletcp without receive", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tservice=simpletcp\n\trequest=\"a\"", []string{
+			`tcp: {send: "a"}`, "x:2: real=10.0.1.1:7 masq: the check does not wait for a reply; ldirectord waits for a line: write receive"}, nil},
+		{"simpletcp by UDP", "virtual=10.0.0.1:7\n\treal=10.0.1.1:7 masq\n\tprotocol=udp\n\tservice=simpletcp\n\trequest=\"a\"\n\treceive=\"b+\"", []string{
+			`udp: {send: "a", expect: "b+"}`}, []string{"icmp"}},
+		{"dns by UDP", "virtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tprotocol=udp\n\trequest=\"a.example\"\n\treceive=\"10.0.0.9\"", []string{
+			`udp: {send_hex: "494201000001000000000000016107` + "6578616d706c6500" + `00010001", expect: ".*"}`,
+			"x:1: service=dns: any reply is a success; ldirectord compares its addresses with receive: use a script"}, []string{"icmp", "port: "}},
+		{"dns of another port", "virtual=10.0.0.1:5353\n\treal=10.0.1.1:5353 masq\n\tprotocol=udp\n\tservice=dns\n\tcheckport=53\n\trequest=\"a.example\"", []string{"udp: {send_hex: ", "port: 53"}, nil},
+		{"dns without a name", "virtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tprotocol=udp", []string{"icmp: {}", "x:1: service=dns: has no request with a name: the server is asked by ICMP only"}, nil},
+		{"dns by TCP", "virtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tprotocol=tcp\n\trequest=\"a.example\"", []string{"tcp: {}", "x:1: service=dns: the check connects, and asks no more"}, nil},
+		{"failures with a long timeout", "failurecount=3\n" + virtual, []string{"interval: 30 s", "fast_interval: 10 s"}, nil},
 	} {
 		one.run(t, one.text)
 	}
