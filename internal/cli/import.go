@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -163,6 +164,9 @@ func importText(ctx context.Context, name, format, configID string, text []byte)
 	case "ipvsadm":
 		return migrate.Ipvsadm(name, text)
 	case "":
+		if bytes.HasPrefix(text, []byte("#!")) {
+			return nil, fmt.Errorf("%s is a script: import what ipvsadm -Sn prints after it has run, on a machine with ip_vs", name)
+		}
 		return nil, fmt.Errorf("%s has neither virtual_server nor vrrp_instance blocks, nor virtual= lines, nor lines of ipvsadm -Sn: say what it is with --format", name)
 	}
 	return nil, command.Usage(fmt.Errorf("--format %s: want keepalived, ldirectord or ipvsadm", format))

@@ -43,6 +43,8 @@ func TestImportText(t *testing.T) {
 		{"what imbang check refuses", "k.conf", refused, nil, 1, "", "k.conf:1: services[0].engine: imbang check refuses what it became: "},
 		{"includes alone", "k.conf", "include none.conf\n", nil, 1, "services: []", "k.conf:1: include none.conf: no such file\n"},
 		{"VRRP alone", "k.conf", "vrrp_instance a {\nversion 3\ninterface eth0\nvirtual_router_id 5\nvirtual_ipaddress {\n10.0.0.1\n}\n}\n", []string{"--output", "json"}, 0, "\"groups\": 1,", ""},
+		{"script", "dr.sh", "#!/bin/sh\nvip=10.0.0.1\n/sbin/ipvsadm -A -t $vip:80 -s rr\n", nil, 3, "", "dr.sh is a script: import what ipvsadm -Sn prints after it has run, on a machine with ip_vs\n"},
+		{"no configuration", "x.txt", "hello\n", nil, 3, "", "x.txt has neither virtual_server nor vrrp_instance blocks, nor virtual= lines, nor lines of ipvsadm -Sn: say what it is with --format\n"},
 		{"config-id of another format", "l.cf", "virtual=10.0.0.1:80\n", []string{"--config-id", "b"}, 2, "", "--config-id is for keepalived.conf only"},
 	} {
 		t.Run(one.about, func(t *testing.T) {

@@ -324,7 +324,7 @@ type timing struct {
 func (t timing) lines(r *Result, at place) []string {
 	if t.timeout > t.interval {
 		r.lose(at, "timeout of "+span(t.timeout), "longer than the interval of %s, and checks of a server do not overlap: the interval is %s; for one of %s shorten the timeout", span(t.interval), span(t.timeout), span(t.interval))
-		if t.fast == 0 && t.fall > 1 { // a failure is followed as soon as it was
+		if t.fast == 0 && t.fall > 1 { // checks after a failure keep their interval
 			t.fast = t.interval
 		}
 		t.interval = t.timeout

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math/bits"
@@ -32,10 +33,34 @@ func Ipvsadm(name string, text []byte) (*Result, error) {
 		var said bytes.Buffer
 		if ipvsadm.Run(words, strings.NewReader(""), io.Discard, &said, func() (ipvsadm.Table, error) { return t, nil }, nil) != 0 {
 			why, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+			if strings.HasPrefix(why, "illegal virtual server address") || strings.HasPrefix(why, "illegal real server address") {
+				why += ": want names that this machine knows, or addresses and ports as ipvsadm -Sn prints them"
+			}
 			r.lose(t.from, line, "%s", why)
+			continue
 		}
+		t.named(words)
 	}
 	return t.result(), nil
+}
+
+// addressOptions are those with the address that a command adds.
+var addressOptions = map[string][]string{
+	"-A": {"-t", "--tcp-service", "-u", "--udp-service", "--sctp-service"}, "-a": {"-r", "--real-server"},
+}
+
+// named lists the name of a host that a command adds.
+func (t *recorded) named(words []string) {
+	command := map[string]string{"--add-service": "-A", "--add-server": "-a"}[words[0]]
+	for i, w := range words[:len(words)-1] {
+		if !slices.Contains(addressOptions[cmp.Or(command, words[0])], w) {
+			continue
+		}
+		host, _ := splitPort(words[i+1])
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !strings.Contains(host, ":") {
+			t.lose(t.from, words[i+1], nameNow, host, t.last)
+		}
+	}
 }
 
 // recorded is a table that keeps what is added to it. All else that a table can do is
@@ -44,6 +69,7 @@ type recorded struct {
 	ipvsadm.Table
 	*Result
 	from place
+	last netip.Addr // that was added
 	at   map[model.ServiceKey]int
 	made []service
 }
@@ -73,6 +99,7 @@ func (t *recorded) AddService(s model.Service) error {
 	if _, known := model.SchedulerNamed(s.Scheduler); !known {
 		return model.ErrNoScheduler
 	}
+	t.last = s.Key.Addr
 	out := service{from: t.from}
 	if s.Key.Mark == 0 && !t.reachable(t.from, s.Key.Protocol.Word()+" "+netip.AddrPortFrom(s.Key.Addr, s.Key.Port).String(), s.Key.Addr) {
 		t.at[s.Key] = leftOut
@@ -158,6 +185,7 @@ func (t *recorded) AddServer(k model.ServiceKey, s model.Server) error {
 		t.lose(t.from, s.AddrPort().String(), "its service is left out")
 		return nil
 	}
+	t.last = s.Addr
 	out := server{from: t.from, what: s.AddrPort().String(), addr: s.Addr, port: s.Port, weight: int64(s.Weight), upper: int64(s.Upper), lower: int64(s.Lower)}
 	if out.port == k.Port {
 		out.port = 0

@@ -197,6 +197,32 @@ func used(s model.Service) model.Service {
 }
 
 // What is left out says why, and for which line.
+// Names are looked up, and are listed: with their addresses, or with what to do.
+func TestImportOfNames(t *testing.T) {
+	hosts, err := os.ReadFile("/etc/hosts")
+	if err != nil || !strings.Contains(string(hosts), "localhost") {
+		t.Skip("/etc/hosts has no localhost")
+	}
+	r, err := Ipvsadm("x", []byte("-A -t localhost:80 -s rr\n-a -t localhost:80 -r localhost:81 -m\n-A -t 10.0.0.1:80 -s rr\n-a -t 10.0.0.1:80 -r no..name:80 -m\n-A -u 10.0.0.1:no-such-port\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(r.Listed(), "\n")
+	for _, want := range []string{
+		"x:1: localhost:80: localhost is 127.0.0.1 now: a change of the name is not followed",
+		"x:2: localhost:81: localhost is 127.0.0.1 now: a change of the name is not followed",
+		"x:4: -a -t 10.0.0.1:80 -r no..name:80 -m: illegal real server address[:port] specified: want names that this machine knows, or addresses and ports as ipvsadm -Sn prints them",
+		"x:5: -A -u 10.0.0.1:no-such-port: illegal virtual server address[:port] specified: want names that this machine knows",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "x:3:") || strings.Contains(got, "x:2: localhost:80") {
+		t.Errorf("what needs no line is listed:\n%s", got)
+	}
+}
+
 func TestImportOfCommandsLists(t *testing.T) {
 	for _, one := range []struct{ text, want string }{
 		{"-A -u 0.0.0.0:51820 -s wlc\n-a -u 0.0.0.0:51820 -r 10.1.0.1:51820 -m -w 1", "x:1: udp 0.0.0.0:51820: no packet has this destination, and Linux does not take it for every address: write the virtual address; left out with its servers"},

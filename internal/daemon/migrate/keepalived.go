@@ -37,7 +37,7 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 		case elsewhere[s.words[0]] != "":
 			r.lose(s.place, s.text(), "%s", elsewhere[s.words[0]])
 		default:
-			r.lose(s.place, s.text(), "not carried over")
+			r.lose(s.place, s.text(), "not a keyword of keepalived.conf: left out%s, as by keepalived", map[bool]string{true: " with its block"}[s.open])
 		}
 	}
 	k.vrrp(top)

@@ -251,7 +251,7 @@ func confRead(ctx context.Context, r *Result, name string, text []byte, from Sou
 	}
 	if len(c.stack) > 1 {
 		open := c.stack[len(c.stack)-1]
-		return nil, fmt.Errorf("%s: the block %s does not end", open.place, open.text())
+		return nil, fmt.Errorf("%s: the block %s does not end: write its } behind its last line", open.place, open.text())
 	}
 	return whole.block, nil
 }

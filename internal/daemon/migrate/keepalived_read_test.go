@@ -178,7 +178,7 @@ func TestKeepalivedIncludes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("sub/b.conf", "include c.conf\nincludea sub/d.conf\n", 0o644)
+	write("sub/b.conf", "include ${_PWD}/c.conf\nincludea sub/d.conf\n", 0o644)
 	write("sub/c.conf", "c ${_PWD}\n", 0o644)
 	write("sub/sub/d.conf", "d\n", 0o644)
 	write("many/1.conf", "one\n", 0o644)

@@ -99,6 +99,9 @@ func (c *confReader) replace(text string) (out string, more []string, changed bo
 			i++
 			continue
 		}
+		if _, own := c.defs[name]; name == "_PWD" && !own && !strings.HasPrefix(text, "include") { // of which the file is read now
+			c.result.lose(c.at, "${_PWD}", "%s, the directory of this file, is written in its place", value)
+		}
 		more = append(rest, more...)
 		text, changed = text[:i]+value+text[end:], true
 		n++
@@ -120,7 +123,6 @@ func (c *confReader) valueOf(name string, last bool) (value string, more []strin
 	}
 	switch {
 	case name == "_PWD" && !known && filepath.IsAbs(dir):
-		c.result.lose(c.at, "${_PWD}", "%s, the directory of this file, is written in its place", dir)
 		return dir, nil, true
 	case !known || d.multiline && !last:
 		return "", nil, false

@@ -243,6 +243,8 @@ func splitPort(s string) (host, port string) {
 	return s[:i], s[i+1:]
 }
 
+const nameNow = "%s is %s now: a change of the name is not followed"
+
 // endpoint reads an address and port, which may be names.
 func (l *ldirectord) endpoint(o option, text, network string, six bool) (a netip.Addr, port uint16, ok bool) {
 	host, service := splitPort(text)
@@ -252,7 +254,7 @@ func (l *ldirectord) endpoint(o option, text, network string, six bool) (a netip
 			l.lose(o.place, o.text(), "%s: no such host: left out", host)
 			return a, 0, false
 		}
-		l.lose(o.place, o.text(), "%s is %s now: a change of the name is not followed", host, a)
+		l.lose(o.place, o.text(), nameNow, host, a)
 	}
 	if service != "" {
 		n, err := strconv.Atoi(service)

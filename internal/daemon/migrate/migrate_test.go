@@ -91,7 +91,7 @@ func TestImport(t *testing.T) {
 // Files that are none are refused with their place.
 func TestImportRefuses(t *testing.T) {
 	for _, one := range []struct{ text, want string }{
-		{"virtual_server 10.0.0.1 80 {\n", "x:1: the block virtual_server 10.0.0.1 80 does not end"},
+		{"virtual_server 10.0.0.1 80 {\n", "x:1: the block virtual_server 10.0.0.1 80 does not end: write its } behind its last line"},
 		{"virtual_server 10.0.0.1 80 {\n}\n}\n", "x:3: a } without a {"},
 		{"global_defs {\n {\n", "x:2: a block without a name"},
 		{"global_defs {\n router_id \"x\n}\n", `x:2: a quote that does not end: "x`},
