@@ -4,7 +4,6 @@ package migrate
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"math/bits"
@@ -33,8 +32,11 @@ func Ipvsadm(name string, text []byte) (*Result, error) {
 		var said bytes.Buffer
 		if ipvsadm.Run(words, strings.NewReader(""), io.Discard, &said, func() (ipvsadm.Table, error) { return t, nil }, nil) != 0 {
 			why, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
-			if strings.HasPrefix(why, "illegal virtual server address") || strings.HasPrefix(why, "illegal real server address") {
-				why += ": want names that this machine knows, or addresses and ports as ipvsadm -Sn prints them"
+			for of, options := range addressOptions {
+				if i := argument(words, options); i > 0 && strings.HasPrefix(why, "illegal "+of) {
+					line = words[i-1] + " " + words[i]
+					why += ": want names that this machine knows, or addresses and ports as ipvsadm -Sn prints them"
+				}
 			}
 			r.lose(t.from, line, "%s", why)
 			continue
@@ -44,22 +46,34 @@ func Ipvsadm(name string, text []byte) (*Result, error) {
 	return t.result(), nil
 }
 
-// addressOptions are those with the address that a command adds.
+// addressOptions are those with an address.
 var addressOptions = map[string][]string{
-	"-A": {"-t", "--tcp-service", "-u", "--udp-service", "--sctp-service"}, "-a": {"-r", "--real-server"},
+	"virtual server": {"-t", "--tcp-service", "-u", "--udp-service", "--sctp-service"},
+	"real server":    {"-r", "--real-server"},
+}
+
+// argument is the index of the argument of one of the options, 0 if there is none.
+func argument(words, options []string) int {
+	i := slices.IndexFunc(words, func(w string) bool { return slices.Contains(options, w) }) + 1
+	if i == len(words) {
+		return 0
+	}
+	return i
 }
 
 // named lists the name of a host that a command adds.
 func (t *recorded) named(words []string) {
-	command := map[string]string{"--add-service": "-A", "--add-server": "-a"}[words[0]]
-	for i, w := range words[:len(words)-1] {
-		if !slices.Contains(addressOptions[cmp.Or(command, words[0])], w) {
-			continue
-		}
-		host, _ := splitPort(words[i+1])
-		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !strings.Contains(host, ":") {
-			t.lose(t.from, words[i+1], nameNow, host, t.last)
-		}
+	of := "real server"
+	if words[0] == "-A" || words[0] == "--add-service" {
+		of = "virtual server"
+	}
+	i := argument(words, addressOptions[of])
+	if i == 0 {
+		return
+	}
+	host, _ := splitPort(words[i])
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && !strings.Contains(host, ":") {
+		t.lose(t.from, words[i], nameNow, host, t.last)
 	}
 }
 

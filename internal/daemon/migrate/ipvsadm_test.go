@@ -211,8 +211,8 @@ func TestImportOfNames(t *testing.T) {
 	for _, want := range []string{
 		"x:1: localhost:80: localhost is 127.0.0.1 now: a change of the name is not followed",
 		"x:2: localhost:81: localhost is 127.0.0.1 now: a change of the name is not followed",
-		"x:4: -a -t 10.0.0.1:80 -r no..name:80 -m: illegal real server address[:port] specified: want names that this machine knows, or addresses and ports as ipvsadm -Sn prints them",
-		"x:5: -A -u 10.0.0.1:no-such-port: illegal virtual server address[:port] specified: want names that this machine knows",
+		"x:4: -r no..name:80: illegal real server address[:port] specified: want names that this machine knows, or addresses and ports as ipvsadm -Sn prints them",
+		"x:5: -u 10.0.0.1:no-such-port: illegal virtual server address[:port] specified: want names that this machine knows",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)

@@ -33,6 +33,8 @@ func TestKeepalivedVRRPBounds(t *testing.T) {
 			"x:8: track_script s: the script is below"}, []string{"track_scripts"}},
 		{"vrrp_higher_prio_send_advert", "global_defs {\nvrrp_higher_prio_send_advert\n}\n" + of(addresses), []string{
 			"x:2: vrrp_higher_prio_send_advert: not needed: "}, []string{"not supported"}},
+		{"script of a name before", script("") + "vrrp_script s {\nscript /bin/false\n}\nvrrp_script {\nscript /bin/false\n}\n", []string{
+			"x:18: vrrp_script s: x:1 has this name: left out", "x:21: vrrp_script: has no name: left out"}, []string{"/bin/false"}},
 		{"source that no director has", of("mcast_src_ip 224.0.0.1\n" + addresses), []string{
 			"x:7: mcast_src_ip 224.0.0.1: not an address that a director can send from: left out, so that advertisements come from the device's own"}, []string{"source: "}},
 		{"source that is not set", of("unicast_src_ip 0.0.0.0\n" + addresses), []string{"x:7: unicast_src_ip 0.0.0.0: not an address that a director can send from"}, []string{"source: "}},
