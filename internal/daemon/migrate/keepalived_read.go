@@ -93,12 +93,20 @@ func (c *confReader) line(at place, text string, depth int) error {
 	if depth > maxNested {
 		return fmt.Errorf("definitions or sequences more than %d deep: does one stand for itself?", maxNested)
 	}
+	if text == "" {
+		return nil
+	}
 	if c.lines++; c.lines > maxLines {
 		return fmt.Errorf("more than %d lines, with those that includes and sequences make", maxLines)
 	}
 	if c.lines%1024 == 0 && c.Err() != nil {
 		return c.Err()
 	}
+	return c.part(at, text, depth)
+}
+
+// part takes in a line, or what is behind a brace of it.
+func (c *confReader) part(at place, text string, depth int) error {
 	c.at = at
 	text, more, err := c.prepared(at, text, depth)
 	if err != nil {
@@ -114,7 +122,7 @@ func (c *confReader) line(at place, text string, depth int) error {
 			return err
 		}
 		if rest != "" { // it may have a condition or an include of its own
-			if err := c.line(at, unmarked(rest), depth); err != nil {
+			if err := c.part(at, unmarked(rest), depth); err != nil {
 				return err
 			}
 		}

@@ -146,6 +146,17 @@ func TestKeepalivedBounds(t *testing.T) {
 	}
 }
 
+// Lines are counted, not the parts that braces make of one.
+func TestKeepalivedCountsLines(t *testing.T) {
+	blocks := strings.Repeat("a { b\n}\n", maxLines/2)
+	if _, _, err := read(t, blocks, Source{}); err != nil {
+		t.Errorf("%d lines: %v", maxLines, err)
+	}
+	if _, _, err := read(t, blocks+"c\n", Source{}); err == nil || !strings.Contains(err.Error(), "more than 200000 lines") {
+		t.Errorf("%d lines: %v", maxLines+1, err)
+	}
+}
+
 // doubling is variables of which each stands for two of the one before.
 func doubling() string {
 	var b strings.Builder

@@ -204,9 +204,11 @@ func TestCheckNamesSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Check(refused)
+	r.Check(func([]byte) []Mistake { return []Mistake{{0, "", "too much of it"}} })
 	got := string(r.YAML())
 	for _, want := range []string{
 		"x:1: services[0].engine: imbang check refuses what it became: is used only with persistence",
+		"x: the whole configuration: imbang check refuses what it became: too much of it",
 		"x:6: real_server 224.0.0.1 80: is not the address of a single host, and Linux refuses it: left out",
 	} {
 		if !strings.Contains(got, want) {

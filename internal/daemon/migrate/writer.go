@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 )
 
@@ -36,6 +37,6 @@ func (r *Result) Check(read func(text []byte) []Mistake) {
 		if m.Line > 0 && m.Line <= len(w.lines) {
 			at = w.lines[m.Line-1]
 		}
-		r.lose(at, m.Key, "imbang check refuses what it became: %s", m.Text)
+		r.lose(at, cmp.Or(m.Key, "the whole configuration"), "imbang check refuses what it became: %s", m.Text)
 	}
 }
