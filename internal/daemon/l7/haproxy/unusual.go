@@ -11,7 +11,8 @@ const isUnusual = "imbang-unusual"
 // looks for the ends of lines, which PCRE2 does many bytes at once, and at the names behind them, with another
 // expression for the first line. Names are in lower case here.
 func (r *render) unusual(l *l7.Listener) {
-	lines := `upgrade:|transfer-encoding:|content-length:[^\n]{20}` // of framing
+	// Of framing and hops: HAProxy has taken close and keep-alive from Connection, and removed what is empty then.
+	lines := `upgrade:|transfer-encoding:|con(?:nection:|tent-length:[^\n]{20})`
 	if l.ForwardedFor && claimsIf(l) == isUnusual {
 		lines += `|forwarded:|x[-_]forwarded|x[-_]real` // of claims
 	}
