@@ -139,7 +139,7 @@ func TestHops(t *testing.T) {
 		{lines: one("TE: %s\r\n") + one("Connection: TE, %s\r\n")}, {lines: "TE: trailers, deflate\r\nConnection: te, close\r\n"}, {lines: "TE: trailers\r\n", te: "trailers"},
 		{lines: names("Keep-Alive: %s\r\n")}, {lines: names("Proxy-Connection: %s\r\n")}, {lines: names("Trailer: %s\r\n")}, {lines: names("Connection: Keep-Alive, Trailer\r\nKeep-Alive: %s\r\n")},
 		{lines: "Connection: Host, Content-Length, Cookie, Transfer-Encoding\r\n"},
-		{lines: "Connection: close\r\n"}, {lines: "Connection: Keep-Alive\r\n"}, {lines: "Connection:\r\n"}, {lines: ""},
+		{lines: "Connection: close\r\n"}, {lines: "Connection: Keep-Alive\r\n"}, {lines: "Connection:\r\n"}, {lines: "Connection:\r\n" + names("Connection: %s\r\n")}, {lines: ""},
 		// An upgrade that is none.
 		{lines: "Connection: Upgrade\r\n"}, {lines: "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"}, {lines: "Upgrade: other\r\n", upgrade: "other"},
 		{lines: names("Connection: upgrade, %s\r\n") + "Upgrade: other\r\n", connection: "upgrade", upgrade: "other"},
@@ -176,6 +176,15 @@ func TestHops(t *testing.T) {
 						t.Errorf("%s: the server gets %s: %q, expected %q", what, name, values, want)
 					}
 				}
+			}
+		}
+	}
+	// Trailers are passed on, announced or not: net/http keeps them apart from headers.
+	for _, announced := range []string{"", names("Trailer: %s\r\n"), names("Connection: trailer\r\nTrailer: %s\r\n")} {
+		_, head := p.exchangeFrom(t, client, "POST /proxy HTTP/1.1\r\nHost: web.example\r\nTransfer-Encoding: chunked\r\n"+announced+"\r\n1\r\nx\r\n0\r\n"+one("%s: claimed\r\n")+"\r\n")
+		for name, value := range set {
+			if values := fields(head)[strings.ToLower(name)]; len(values) != 1 || !strings.HasPrefix(values[0], value) {
+				t.Errorf("trailers, %q: the server gets %s: %q, expected %q", announced, name, values, value)
 			}
 		}
 	}

@@ -19,6 +19,8 @@ func (r *render) unusual(l *l7.Listener) {
 	if l.Log != nil && l.Log.Format != "json" { // which escapes control characters
 		lines += `|(?:referer|user-agent):[^\x01-\x1f\x7f\xc2]*+(?!\r)` // of combined; a usual value ends with its line
 	}
-	r.line("http-request set-var(txn.imbang_unusual) bool(true) if { req.hdrs -m reg", word(`\x00|\n(?:`+lines+`)`), word(`\A(?:`+lines+`)`), "}")
+	// Host is the first line of most clients, and of HTTP/2 the last one here, so that it is soon found from the end.
+	const noHost = `(?!host:|(?s:.*)\nhost:)`
+	r.line("http-request set-var(txn.imbang_unusual) bool(true) if { req.hdrs -m reg", word(`\x00|\n(?:`+lines+`)`), word(`\A(?:`+lines+`|`+noHost+`)`), "}")
 	r.line("acl", isUnusual, "var(txn.imbang_unusual) -m bool")
 }
