@@ -12,15 +12,15 @@ const isUnusual = "imbang-unusual"
 // expression for the first line. Names are in lower case here.
 func (r *render) unusual(l *l7.Listener) {
 	// Of framing and hops: HAProxy has taken close and keep-alive from Connection, and removed what is empty then.
-	lines := `upgrade:|transfer-encoding:|con(?:nection:|tent-length:[^\n]{20})`
+	lines := `upgrade:|transfer-encoding:|connection:|content-length:[^\n]{20}`
 	if l.ForwardedFor && claimsIf(l) == isUnusual {
 		lines += `|forwarded:|x[-_]forwarded|x[-_]real` // of claims
 	}
 	if l.Log != nil && l.Log.Format != "json" { // which escapes control characters
 		lines += `|(?:referer|user-agent):[^\x01-\x1f\x7f\xc2]*+(?!\r)` // of combined; a usual value ends with its line
 	}
-	// Host is the first line of most clients, and of HTTP/2 the last one here, so that it is soon found from the end.
-	const noHost = `(?!host:|(?s:.*)\nhost:)`
-	r.line("http-request set-var(txn.imbang_unusual) bool(true) if { req.hdrs -m reg", word(`\x00|\n(?:`+lines+`)`), word(`\A(?:`+lines+`|`+noHost+`)`), "}")
+	// Of most clients Host is the first line. Of HTTP/2 it is the last one here, which is soon found from the end.
+	first := `\A(?!host:)(?:` + lines + `|(?!(?s:.*)\nhost:))`
+	r.line("http-request set-var(txn.imbang_unusual) bool(true) if { req.hdrs -m reg", word(`\x00|\n(?:`+lines+`)`), word(first), "}")
 	r.line("acl", isUnusual, "var(txn.imbang_unusual) -m bool")
 }
