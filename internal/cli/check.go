@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,8 @@ It warns if the key file of synchronization.replication is missing or unsuitable
 as the user can read it: the file may be written later. If HAProxy is installed it checks
 listeners and backends, too: its mistakes have the name of the listener or backend in
 place of the line. It warns of files that are damaged or missing while their last good
-copies are in use, and of directories of access logs that do not exist.
+copies are in use, of certificates that are not valid now or expire within 30 days, as far as
+the user can read them, and of directories of access logs that do not exist.
 
 The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
 line, or 3 if it cannot be read.`,
@@ -130,10 +132,16 @@ func checkProxy(ctx context.Context, c *config.Config) (warnings []string, err e
 	if err != nil {
 		return nil, err
 	}
-	warnings, err = carry.Check(ctx, dir, "", &c.Layer7.Config)
+	for _, pair := range carry.Pairs(&c.Layer7.Config) {
+		if text, _ := pair.Validity(time.Now()); text != "" {
+			warnings = append(warnings, text)
+		}
+	}
+	said, err := carry.Check(ctx, dir, "", &c.Layer7.Config)
+	warnings = append(warnings, said...)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return []string{"HAProxy did not check listeners and backends: install the package haproxy"}, nil
+		return append(warnings, "HAProxy did not check listeners and backends: install the package haproxy"), nil
 	case errors.Is(err, fs.ErrPermission):
 		return append(warnings, fmt.Sprintf("HAProxy did not check listeners and backends: %s (root can)", err)), nil
 	}

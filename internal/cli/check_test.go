@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/l7/haproxytest"
 )
 
 // A key file that is missing, or that others can read, is a warning.
@@ -37,4 +39,43 @@ func TestCheckWarnsOfTheKeyFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("")
+}
+
+// A certificate that is not valid now, or expires soon, is a warning, with or without HAProxy.
+func TestCheckWarnsOfCertificates(t *testing.T) {
+	dir := t.TempDir()
+	file, pem := filepath.Join(dir, "imbang.yaml"), filepath.Join(dir, "shop.pem")
+	text := `
+listeners:
+  - {name: shop, bind: ["127.0.0.1:8443"], tls: {certificates: [` + pem + `]}, reply: {}}
+`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const day = 24 * time.Hour
+	now, paths := time.Now(), os.Getenv("PATH")
+	on := func(at time.Time) string { return at.UTC().Format(time.DateOnly) }
+	for _, c := range []struct {
+		begins, ends time.Time
+		want         string
+	}{
+		{now.Add(-2 * day), now.Add(-day), "expired on " + on(now.Add(-day)) + ": renew it"},
+		{now.Add(-day), now.Add(-time.Second), "expired on " + on(now.Add(-time.Second))},
+		{now.Add(day), now.Add(100 * day), "is not valid before " + now.Add(day).UTC().Format(time.DateTime) + " UTC: set the clock"},
+		{now.Add(-day), now.Add(10*day + time.Hour), "expires on " + on(now.Add(10*day+time.Hour)) + ", in 10 days"},
+		{now.Add(-day), now.Add(31 * day), ""},
+	} {
+		if err := os.WriteFile(pem, []byte(haproxytest.CertificateOf(t, "shop.example", c.begins, c.ends)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{paths, dir} {
+			t.Setenv("PATH", path)
+			var out, errs strings.Builder
+			status := command.Execute(t.Context(), newRootCommand(), []string{"check", file}, nil, &out, &errs)
+			warned := strings.Contains(out.String(), "warning: listener shop: the certificate "+pem+" for shop.example "+c.want)
+			if status != command.StatusOK || !strings.Contains(out.String(), "is valid: 0 services") || warned != (c.want != "") || c.want == "" && strings.Contains(out.String(), "certificate") {
+				t.Errorf("PATH %s: status %d, %q, %q, want %q", path, status, out.String(), errs.String(), c.want)
+			}
+		}
+	}
 }
