@@ -19,7 +19,7 @@ func (r *render) unusual(l *l7.Listener) {
 	if l.Log != nil && l.Log.Format != "json" { // which escapes control characters
 		lines += `|(?:referer|user-agent):[^\x01-\x1f\x7f\xc2]*+(?!\r)` // of combined; a usual value ends with its line
 	}
-	// Of most clients Host is the first line. Of HTTP/2 it is the last one here, which is soon found from the end.
+	// Host is the first line of most clients, and here of HTTP/2: the others are searched for it.
 	first := `\A(?!host:)(?:` + lines + `|(?!(?s:.*)\nhost:))`
 	r.line("http-request set-var(txn.imbang_unusual) bool(true) if { req.hdrs -m reg", word(`\x00|\n(?:`+lines+`)`), word(first), "}")
 	r.line("acl", isUnusual, "var(txn.imbang_unusual) -m bool")
