@@ -82,6 +82,7 @@ func TestSpellings(t *testing.T) {
 				"GET */../admin HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                         "400 ",
 				"GET http://admin.example?@web.example/ HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n": "400 ",
 				"GET http://x@web.example/ HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":              "400 ",
+				"GET /admin#x HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                           "400 ",
 				"GET /x/..#/y HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                           "400 ",
 				"GET admin HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n":                                    "400 ",
 				"GET web.example/admin HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                  "400 ",
