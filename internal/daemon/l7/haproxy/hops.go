@@ -2,10 +2,10 @@
 
 package haproxy
 
-// hops ends what a client says of its connection here (RFC 9110, section 7.6.1). HAProxy takes close and keep-alive from
-// Connection, and passes on all other options: a server that is a proxy removes the headers that they name, also those
-// that are set here. Of them servers get that of an upgrade; TE goes with its option. No rule removes a header by a name
-// that the request has, so other headers that clients name are passed on.
+// hops removes the options of Connection, which are for the client's connection alone (RFC 9110, section 7.6.1). HAProxy
+// removes close and keep-alive and passes on all others: a server that is a proxy would remove the headers that they name,
+// also those that are set here. Servers get the option of an upgrade alone. TE is removed with its option. HAProxy has no
+// rule that removes a header whose name is in the request, so the other headers that options name are passed on.
 func (r *render) hops() {
 	const upgrade = "{ req.hdr(Connection) -m str -i upgrade }"
 	const upgrades = "{ req.fhdr(Upgrade) -m found }"
