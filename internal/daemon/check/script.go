@@ -62,6 +62,9 @@ func credentialOf(u *user.User) (*syscall.Credential, error) {
 	return c, nil
 }
 
+// SearchPath is the environment variable PATH of scripts.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 type scriptChecker struct {
 	command    []string
 	dynamic    bool
@@ -76,7 +79,7 @@ func (s scriptChecker) Check(ctx context.Context, t Target) Result {
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	c.Dir = "/"
 	c.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + s.home,
+		"PATH=" + SearchPath, "LANG=C.UTF-8", "HOME=" + s.home,
 		"IMBANG_SERVER_ADDRESS=" + t.Addr.Addr().String(), "IMBANG_SERVER_PORT=" + strconv.Itoa(int(t.Addr.Port())),
 	}
 	if t.Virtual.IsValid() {

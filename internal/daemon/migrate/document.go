@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package migrate writes a configuration of imbang run from those of others: keepalived,
-// ldirectord, and commands that ipvsadm has saved. It is pure, but for ReadFiles; names
-// that a ldirectord.cf has are looked up by the caller, which also says what is wrong with
-// the configuration that was written. What cannot be carried over is listed, line by line.
+// ldirectord, and commands that ipvsadm has saved. It is pure, but for ReadFiles
+// and FindProgram; names that a ldirectord.cf has are looked up by the caller, which also
+// says what is wrong with the configuration that was written. What cannot be carried over
+// is listed, line by line.
 package migrate
 
 import (
@@ -330,8 +331,11 @@ type timing struct {
 // lines are a timing's, within what configurations allow.
 func (t timing) lines(r *Result, at place) []string {
 	if t.timeout > t.interval {
-		r.lose(at, "timeout of "+span(t.timeout), "longer than the interval of %s, and checks of a server do not overlap: shortened to that", span(t.interval))
-		t.timeout = t.interval
+		r.lose(at, "timeout of "+span(t.timeout), "longer than the interval of %s, and checks of a server do not overlap: the interval is %s; for one of %s shorten the timeout", span(t.interval), span(t.timeout), span(t.interval))
+		t.interval = t.timeout
+	}
+	if t.fast > t.interval && t.fall > 1 {
+		r.lose(at, "retry after "+span(t.fast), "longer than the interval of %s, after which the next check is", span(t.interval))
 	}
 	lines := []string{"interval: " + span(t.interval)}
 	if t.fast > 0 && t.fast < t.interval {

@@ -3,91 +3,113 @@
 package migrate
 
 import (
-	"net/netip"
+	"fmt"
+	"maps"
+	"math"
 	"slices"
-	"strconv"
-	"strings"
 )
+
+// realServer is a real_server while it is read.
+type realServer struct {
+	server
+	settings
+	serving
+	notify   map[string][]string // commands, by keyword
+	checkers []*statement
+}
+
+// atLeastOne is the form of retry in a virtual_server and in a real_server.
+var atLeastOne = numeral{low: 1, high: math.MaxUint32}
+
+var realServers = blockKind[*realServer]{
+	name:   "real_server",
+	nested: slices.Collect(maps.Keys(checkerKinds)),
+	keys: keys(timings[*realServer](atLeastOne), checkersOf(), map[string]keyword[*realServer]{
+		"connect_timeout":    unlessUnset(ofTimeout, connectTimeout[*realServer]()),
+		"weight":             weight[*realServer](0),
+		"lvs_method":         method[*realServer],
+		"uthreshold":         threshold(func(r *realServer) *int64 { return &r.upper }),
+		"lthreshold":         threshold(func(r *realServer) *int64 { return &r.lower }),
+		"inhibit_on_failure": boolean(func(r *realServer, value bool) { r.inhibit = value }),
+		"alpha":              boolean(func(r *realServer, value bool) { r.alpha = value }),
+		"virtualhost":        word(func(r *realServer, host string) { r.host = host }),
+		"notify_up":          notifier,
+		"notify_down":        notifier,
+		"smtp_alert":         func(k *keepalived, _ *realServer, s *statement) { k.smtpAlert(s) },
+		"snmp_name":          lost[*realServer]("not supported"),
+	}),
+}
+
+// checkersOf are the checkers as keywords: they are read when all the server's settings are
+// known, wherever these are.
+func checkersOf() map[string]keyword[*realServer] {
+	all := map[string]keyword[*realServer]{}
+	for name := range checkerKinds {
+		all[name] = func(_ *keepalived, r *realServer, s *statement) { r.checkers = append(r.checkers, s) }
+	}
+	return all
+}
+
+func threshold(of func(r *realServer) *int64) keyword[*realServer] {
+	const most = 1<<31 - 1
+	return func(k *keepalived, r *realServer, s *statement) {
+		n, ok := k.numeral(s, 1, numeral{low: 0, high: math.MaxUint32, lenient: true}, fmt.Sprint(*of(r)))
+		if !ok {
+			return
+		}
+		if n > most {
+			k.lose(s.place, s.text(), "more than the most connections: %d", most)
+		}
+		*of(r) = min(n, most)
+	}
+}
+
+func notifier(k *keepalived, r *realServer, s *statement) {
+	if r.notify[s.words[0]] != nil {
+		k.lose(s.place, s.text(), "the %s before counts: left out, as by keepalived", s.words[0])
+		return
+	}
+	if command := k.command(s); command != nil {
+		r.notify[s.words[0]] = command
+	}
+}
 
 // server reads a server's address and port.
 func (k *keepalived) server(s *statement) (server, bool) {
-	a, err := netip.ParseAddr(s.word(1))
-	port := uint64(0)
-	if err == nil && len(s.words) > 2 {
-		port, err = strconv.ParseUint(s.word(2), 10, 16)
-	}
-	if err != nil {
-		k.lose(s.place, s.text(), "not an address and port: left out")
-		return server{}, false
-	}
-	return server{from: s.place, what: s.text(), addr: a, port: uint16(port), weight: -1}, true
-}
-
-func (k *keepalived) sorry(s *statement, of, f forwarding) *server {
-	out, ok := k.server(s)
-	if !ok {
-		return nil
-	}
-	out.method = of.method
-	if f.method != "" {
-		out.method = f.method
-		out.keys = append(out.keys, f.keys()...)
-	}
-	return &out
+	a, port, ok := k.endpoint(s)
+	return server{from: s.place, what: s.text(), addr: a, port: port, weight: -1}, ok
 }
 
 // real takes in a real_server.
 func (k *keepalived) real(v *virtualServer, s *statement) {
-	out, ok := k.server(s)
+	address, ok := k.server(s)
 	if !ok {
 		return
 	}
-	in := v.inherited
-	var checkers []*statement
-	for _, one := range k.inheritAll(&in, s.block) { // before its checkers, whatever the order
-		if strings.HasSuffix(one.words[0], "_CHECK") || strings.HasSuffix(one.words[0], "_GET") {
-			checkers = append(checkers, one)
-			continue
-		}
-		for _, leaf := range k.leaves([]*statement{one}) {
-			k.realKey(&out, leaf)
-		}
+	r := &realServer{server: address, settings: v.settings, serving: v.serving, notify: map[string][]string{}}
+	realServers.read(k, r, s.block)
+	out := &r.server
+	out.method, out.weight = r.forward.method, r.serving.weight
+	if r.forward != v.forward {
+		out.keys = r.forward.keys()
 	}
-	out.method, out.weight = in.forward.method, in.weight
-	if in.forward != v.forward {
-		out.keys = append(in.forward.keys(), out.keys...)
+	for _, name := range []string{"notify_up", "notify_down"} {
+		if r.notify[name] != nil {
+			out.keys = append(out.keys, name+": "+list(r.notify[name]))
+		}
 	}
 	out.checks = []string{}
-	for _, one := range checkers {
-		for _, name := range k.checker(one, in, checked{v, &out}) {
+	for _, one := range r.checkers {
+		for _, name := range k.checker(one, r.settings, checked{v, out}) {
 			if !slices.Contains(out.checks, name) {
 				out.checks = append(out.checks, name)
 			}
 		}
 	}
-	if in.inhibit {
+	if r.inhibit {
 		v.inhibiting++
 	}
-	v.servers = append(v.servers, out)
-}
-
-func (k *keepalived) realKey(out *server, s *statement) {
-	switch s.words[0] {
-	case "uthreshold":
-		out.upper, _ = k.number(s, 0, 1<<31-1)
-	case "lthreshold":
-		out.lower, _ = k.number(s, 0, 1<<31-1)
-	case "notify_up", "notify_down":
-		if command := k.command(s); command != nil {
-			out.keys = append(out.keys, s.words[0]+": "+list(command))
-		}
-	case "smtp_alert":
-		k.smtpAlert(s)
-	case "snmp_name":
-		k.lose(s.place, s.text(), "not supported")
-	default:
-		k.lose(s.place, s.text(), "not carried over")
-	}
+	v.servers = append(v.servers, *out)
 }
 
 // checked is a server that a checker is for.

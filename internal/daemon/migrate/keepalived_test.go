@@ -19,7 +19,7 @@ type translation struct {
 
 func (one translation) run(t *testing.T, text string) {
 	t.Run(one.name, func(t *testing.T) {
-		r, err := importOne(t, "x", []byte(text), Source{})
+		r, err := importOne(t, "x", []byte(text), Source{Program: func(name string) string { return map[string]string{"sh": "/usr/bin/sh"}[name] }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,11 +53,12 @@ func TestKeepalivedVirtual(t *testing.T) {
 			"forward: masquerading", "x:2: lb_kind dr: keepalived knows NAT, DR and TUN, in capitals, and leaves this out: masquerading"}, nil},
 		{"lower case of a server", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nreal_server 10.0.1.1 80 {\nlvs_method nat\n}\n}", []string{
 			`{address: "10.0.1.1:80", weight: 1, checks: []}`, "leaves this out: direct-routing"}, nil},
-		{"tunnel without port", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue\n" + real1 + "}", []string{"forward: tunnel", "a tunnel of type ipip"}, []string{"tunnel: {"}},
-		{"delay_loop NaN", "virtual_server 10.0.0.1 80 {\ndelay_loop NaN\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"interval: 60 s", "x:2: delay_loop NaN: not a time"}, nil},
-		{"delay_loop 0", "virtual_server 10.0.0.1 80 {\ndelay_loop 0\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"interval: 10 ms", "x:2: delay_loop 0: checks are made"}, nil},
+		{"tunnel without port", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue\n" + real1 + "}", []string{"forward: tunnel", "a tunnel without options, as keepalived"}, []string{"tunnel: {"}},
+		{"delay_loop NaN", "virtual_server 10.0.0.1 80 {\ndelay_loop NaN\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"interval: 60 s", "x:2: delay_loop NaN: not a number of 0.000001 or more: 60 s, as keepalived"}, nil},
+		{"delay_loop 0", "virtual_server 10.0.0.1 80 {\ndelay_loop 0\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{
+			"interval: 60 s", "x:2: delay_loop 0: not a number of 0.000001 or more: 60 s, as keepalived"}, []string{"10 ms"}},
 		{"quorum", "virtual_server 10.0.0.1 80 {\nquorum 0\nhysteresis 5\n" + real1 + "}", []string{
-			"x:2: quorum 0: keepalived takes 1 or more: 1", "hysteresis 5: not below the quorum of 1: 0"}, []string{"    quorum:", "    hysteresis:"}},
+			"x:2: quorum 0: not a number of 1 to 4294967295: 1, as keepalived", "hysteresis 5: not below the quorum of 1: 0"}, []string{"    quorum:", "    hysteresis:"}},
 		{"quorum above the weights", "virtual_server 10.0.0.1 80 {\nquorum 9\nweight 3\nhysteresis 2\n" + real1 + "real_server 10.0.1.2 80 {\nweight 1\n}\n}", []string{
 			"quorum: 4", "hysteresis: 2", "weight: 3", "quorum 9: more than the sum of the weights: 4"}, nil},
 		{"netmask alone", "virtual_server 10.0.0.1 80 {\npersistence_granularity 255.255.0.0\n" + real1 + "}", []string{"persistence: 360 s", "netmask: 16"}, nil},
@@ -67,7 +68,7 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"ops with TCP", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nops\n" + real1 + "}", []string{"x:3: ops: is for UDP"}, []string{"one_packet"}},
 		{"ops", "virtual_server fwmark 3 {\nprotocol TCP\nops\n" + real1 + "}", []string{"one_packet: true"}, nil},
 		{"flags twice", "virtual_server 10.0.0.1 80 {\nlvs_sched mh\nmh-port\nflag-2\nflag-1\nflag-3\nsh-port\n" + real1 + "}", []string{
-			`flags: ["mh-fallback", "mh-port"]`, "x:6: flag-3: not a flag of the scheduler above it, mh", "x:7: sh-port: not a flag"}, nil},
+			`flags: ["mh-fallback", "mh-port"]`, "x:6: flag-3: not a flag of the scheduler mh", "x:7: sh-port: not a flag"}, nil},
 		{"flag above its scheduler", "virtual_server 10.0.0.1 80 {\nsh-port\nlvs_sched sh\n" + real1 + "}", []string{"x:2: sh-port: not a flag of the scheduler above it, wlc"}, []string{"flags:"}},
 		{"sorry server", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\n" + real1 + "}", []string{`sorry: {address: "10.0.9.9"}`, "x:3: sorry_server 10.0.9.9 8080: only masquerading changes the port"}, nil},
 		{"sorry server of another method", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\nsorry_server_lvs_method NAT\n" + real1 + "}", []string{
@@ -82,6 +83,12 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"port of a check by DR", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nreal_server 10.0.1.1 8080 {\nTCP_CHECK {\n}\n}\n}", []string{"port: 8080", `{address: "10.0.1.1", weight`}, nil},
 		{"a group's commands", "virtual_server_group G {\n10.0.0.1 80\n10.0.0.2 80\n}\nvirtual_server group G {\nquorum_up /bin/up\n" + real1 + "}", []string{
 			"x:5: virtual_server group G: the group becomes 2 services, and each runs the quorum's commands"}, nil},
+		{"quorum without a path", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nquorum_up \"probe up\"\nquorum_up /bin/b\n" + real1 + "}", []string{
+			`quorum_up: ["/usr/bin/env", "probe", "up"]`, "x:3: quorum_up probe up: probe is not in", "if it is missing, nothing runs", "x:4: quorum_up /bin/b: the quorum_up before counts"}, nil},
+		{"words that are true in any case", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nalpha no\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"initial: down", "x:3: alpha no: keepalived ignores the value: alpha is set"}, nil},
+		{"flag above its scheduler by number", "virtual_server 10.0.0.1 80 {\nflag-2\nlvs_sched sh\n" + real1 + "}", []string{`flags: ["sh-port"]`}, []string{"x:2"}},
+		{"tunnel with an option that is none", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue port 5555\nreal_server 10.0.1.1 80 {\nlvs_method TUN port 0\n}\n}", []string{
+			"tunnel: {type: gue, port: 5555}", "x:4: lvs_method TUN port 0: 0 is not an option"}, []string{"forward: tunnel}"}},
 		{"no real server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n}", []string{"x:1: virtual_server 10.0.0.1 80: has no real server"}, nil},
 		{"value with braces", "virtual_server 10.0.0.1 80 {\nsnmp_name a{2}\n" + real1 + "}", []string{"x:2: snmp_name a: has a { } block"}, nil},
 	} {
@@ -113,7 +120,31 @@ func TestKeepalivedCheckers(t *testing.T) {
 			`command: ["/bin/check"]`, `user: "nagios"`, "the command is /bin/check alone", "not with group nogroup alone"}, []string{"run as nobody"}},
 		{"no script", "MISC_CHECK {\nmisc_timeout 3\n}", []string{"checks: []", "x:3: MISC_CHECK: has no misc_path that can be run"}, nil},
 		{"notify", "notify_down \"/bin/notify 'server one' down\"", []string{`notify_down: ["/bin/notify", "server one", "down"]`, "x:3: notify scripts: run as the daemon's user"}, nil},
-		{"key of a server", "PING_CHECK {\nweight 3\n}", []string{"x:4: weight 3: not carried over", "weight: 1"}, nil},
+		{"retry of another checker", "TCP_CHECK {\nconnect_timeout 3\nnb_get_retry 3\n}", []string{"fall: 2", "x:5: nb_get_retry 3: not a keyword of TCP_CHECK: left out, as by keepalived; write retry"}, []string{"fall: 4"}},
+		{"connect_timeout 0", "TCP_CHECK {\nconnect_timeout 0\n}", []string{"timeout: 5 s", "x:4: connect_timeout 0: not a number of 0.000001 to 4294.967295: 5 s, as keepalived"}, nil},
+		{"delay_before_retry 0", "TCP_CHECK {\ndelay_before_retry 0\n}", []string{"fast_interval: 10 ms", "x:4: delay_before_retry 0: want 10 ms to 365 days: 10 ms"}, nil},
+		{"timeout longer than the interval", "delay_loop 1\nTCP_CHECK {\nconnect_timeout 3\n}", []string{
+			"interval: 3 s", "timeout: 3 s", "start_spread: 1 s", "x:4: timeout of 3 s: longer than the interval of 1 s"}, nil},
+		{"program without a path", "MISC_CHECK {\nmisc_path \"probe sctp 10.0.0.9\"\n}", []string{
+			`command: ["/usr/bin/env", "probe", "sctp", "10.0.0.9"]`, "checks: [script]", "x:4: misc_path probe sctp 10.0.0.9: probe is not"}, nil},
+		{"program in the path", "MISC_CHECK {\nmisc_path \"sh -c 'exit 0'\"\n}", []string{`command: ["/usr/bin/sh", "-c", "exit 0"]`}, []string{"x:4"}},
+		{"notify without a path", "notify_down \"probe down\"", []string{`notify_down: ["/usr/bin/env", "probe", "down"]`, "x:3: notify_down probe down: probe is not"}, nil},
+		{"host of SMTP_CHECK", "SMTP_CHECK {\nhost {\nconnect_port 2525\n}\n}", []string{"port: 2525", "checks: [smtp]"}, []string{"quotes"}},
+		{"password of a url", get("path /\nusername monitor\npassword secret"), []string{`{Authorization: "Basic bW9uaXRvcjpzZWNyZXQ="}`, "x:6: username: keepalived", "x:7: password: keepalived"}, []string{"secret\n"}},
+		{"checker that is none", "FOO_CHECK {\nconnect_port 5\n}", []string{"checks: []", "x:3: FOO_CHECK: not a keyword of real_server: left out with its block; keepalived reads the lines of the block as lines of real_server"}, nil},
+		{"statuses of two lines", get("path /\nstatus_code 200\nstatus_code 404"), []string{`status: "200,404"`}, []string{"Not carried"}},
+		{"digest twice", get("path /\ndigest 9b3a0c85a887a256d6939da88aabd8cd\ndigest 00000000000000000000000000000000"), []string{`digest: "9b3a`, "x:7: digest 0000"}, nil},
+		{"offsets that cancel each other", get("path /\nregex a\nregex_min_offset 9\nregex_max_offset 3"), []string{`expect: "a"`}, nil},
+		{"offset that is none", get("path /\nregex a\nregex_min_offset x"), []string{`expect: "a"`, "x:7: regex_min_offset x: want one number: 0, as keepalived"}, nil},
+		{"payload twice", "UDP_CHECK {\npayload 00\npayload 01\nrequire_reply\nrequire_reply\nmin_reply_length 3\n}", []string{`udp: {send_hex: "01", expect: ".*"}`, "x:8: min_reply_length 3: the length of replies is not compared"}, nil},
+		{"sni_name", "SSL_GET {\nsni_name b.example\nurl {\npath /\n}\n}", []string{`server_name: "b.example"`}, []string{"Not carried"}},
+		{"types of DNS_CHECK", "DNS_CHECK {\ntype dnskey\nname a..b\nname example.org\nname example.com\n}", []string{"6578616d706c65036f72670000300001", "x:5: name a..b", "x:7: name example.com"}, nil},
+		{"hosts of SMTP_CHECK", "SMTP_CHECK {\nconnect_port 25\nhost {\nconnect_timeout 2\nconnect_port 26\nretry 7\n}\nhost {\n}\n}", []string{
+			"port: 25", "port: 26", "fall: 8", "timeout: 2 s", "checks: [smtp, smtp-2, smtp-3]", "x:10: host: has no connect_timeout, and keepalived waits 0 s: 5 s"}, []string{"fall: 2"}},
+		{"program relative to a directory", "MISC_CHECK {\nmisc_path bin/check\n}", []string{`command: ["/bin/check"]`, "x:4: misc_path bin/check: want an absolute path: /bin/check"}, nil},
+		{"notify twice", "notify_up /bin/a\nnotify_up /bin/b", []string{`notify_up: ["/bin/a"]`, "x:4: notify_up /bin/b: the notify_up before counts"}, nil},
+		{"retry after the next check", "delay_loop 2\ndelay_before_retry 9\nTCP_CHECK {\nconnect_timeout 1\n}", []string{"x:5: retry after 9 s: longer than the interval of 2 s"}, []string{"fast_interval"}},
+		{"key of a server", "PING_CHECK {\nweight 3\n}", []string{"x:4: weight 3: not a keyword of PING_CHECK: left out, as by keepalived", "weight: 1"}, nil},
 	} {
 		one.run(t, "virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\n"+one.text+"\n}\nprotocol TCP\n}")
 	}

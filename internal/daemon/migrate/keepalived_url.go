@@ -3,79 +3,71 @@
 package migrate
 
 import (
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"regexp"
-	"slices"
+	"math"
 	"strconv"
 	"strings"
 )
 
-// expectation is what a url expects of the body, by a regular expression of PCRE.
-type expectation struct {
-	at      *statement
-	options string   // letters of RE2
-	missing []string // what RE2 does not have
+var httpKeys = map[string]keyword[*checking]{
+	"nb_get_retry":  retry[*checking](numeral{low: 0, high: math.MaxUint32, lenient: true}),
+	"virtualhost":   word(func(c *checking, host string) { c.host = host }),
+	"http_protocol": lost[*checking]("requests are of HTTP/1.1"),
+	"enable_sni":    boolean(func(c *checking, value bool) { c.sni = value }),
+	"sni_name": func(_ *keepalived, c *checking, s *statement) { // versions after 2.2
+		c.sni, c.sniName = true, s.word(1)
+	},
+	"tls_compliant": lost[*checking]("not needed: a connection of TLS is ended as the protocol has it"), // likewise
+	"fast_recovery": lost[*checking]("not needed: all requests of a check are made at once"),
+	"url":           func(_ *keepalived, c *checking, s *statement) { c.urls = append(c.urls, s) },
 }
 
-// url is one request, and the Host that it is for.
-func (k *keepalived) url(s *statement, host string) (of, request string, ok bool) {
-	var path, digest, status string
-	var e expectation
-	for _, one := range k.leaves(s.block) {
-		switch one.words[0] {
-		case "path":
-			path = one.word(1)
-		case "digest":
-			if b, err := hex.DecodeString(one.word(1)); err != nil || len(b) != 16 {
-				k.lose(one.place, one.text(), "not an MD5 digest")
-				break
-			}
-			digest = one.word(1)
-		case "status_code":
-			status = k.statuses(one)
-		case "virtualhost":
-			host = one.word(1)
-		case "regex":
-			e.at = one
-		case "regex_options":
-			k.options(&e, one)
-		case "regex_no_match", "regex_min_offset", "regex_max_offset":
-			e.missing = append(e.missing, one.words[0])
-		case "regex_stack":
-			k.lose(one.place, one.text(), "not needed: RE2 has no stack")
-		default:
-			k.lose(one.place, one.text(), "not carried over")
-		}
-	}
-	if path == "" {
-		k.lose(s.place, "url", "has no path, and keepalived leaves it out: no request")
-		return "", "", false
-	}
-	keys := []string{"path: " + quoted(k.rooted(s, path))}
-	if digest != "" {
-		keys = append(keys, "digest: "+quoted(digest))
-	}
-	if pattern := k.expect(&e); pattern != "" {
-		keys = append(keys, "expect: "+quoted(pattern))
-	}
-	if status == "" {
-		status = "200-299"
-	}
-	return host, "{" + strings.Join(append(keys, "status: "+quoted(status)), ", ") + "}", true
+// urlRead is a url while it is read.
+type urlRead struct {
+	host                   string
+	path, digest           string
+	statuses               []string
+	expect                 expectation
+	username, password     string
+	passwordAt, usernameAt *statement
 }
 
-// rooted is a path that begins with /.
-func (k *keepalived) rooted(s *statement, path string) string {
-	if strings.HasPrefix(path, "/") {
-		return path
-	}
-	k.lose(s.place, "path "+path, "requested as /%s; keepalived sends it without the /", path)
-	return "/" + path
+var urls = blockKind[*urlRead]{
+	name: "url",
+	keys: map[string]keyword[*urlRead]{
+		"path":             word(func(u *urlRead, path string) { u.path = path }),
+		"digest":           digest,
+		"status_code":      statuses,
+		"virtualhost":      word(func(u *urlRead, host string) { u.host = host }),
+		"regex":            func(_ *keepalived, u *urlRead, s *statement) { u.expect.at = s },
+		"regex_options":    func(k *keepalived, u *urlRead, s *statement) { k.options(&u.expect, s) },
+		"regex_no_match":   func(_ *keepalived, u *urlRead, s *statement) { u.expect.missing = append(u.expect.missing, s.words[0]) },
+		"regex_min_offset": func(k *keepalived, u *urlRead, s *statement) { u.expect.low = k.offset(s) },
+		"regex_max_offset": func(k *keepalived, u *urlRead, s *statement) { u.expect.top = k.offset(s) + 1 },
+		"regex_stack":      lost[*urlRead]("not needed: RE2 has no stack"),
+		"tls_compliant":    lost[*urlRead]("not needed: a connection of TLS is ended as the protocol has it"), // versions after 2.2
+		// A proposal that no version up to 2.4 has.
+		"username": func(_ *keepalived, u *urlRead, s *statement) { u.usernameAt, u.username = s, s.word(1) },
+		"password": func(_ *keepalived, u *urlRead, s *statement) { u.passwordAt, u.password = s, s.word(1) },
+	},
 }
 
-func (k *keepalived) statuses(s *statement) string {
-	var all []string
+func digest(k *keepalived, u *urlRead, s *statement) {
+	b, err := hex.DecodeString(s.word(1))
+	switch {
+	case u.digest != "":
+		k.lose(s.place, s.text(), "there is a digest before: left out, as by keepalived")
+	case err != nil || len(b) != 16:
+		k.lose(s.place, s.text(), "not an MD5 digest")
+	default:
+		u.digest = s.word(1)
+	}
+}
+
+// statuses adds to the accepted ones: those of all lines count.
+func statuses(k *keepalived, u *urlRead, s *statement) {
 	for _, w := range s.words[1:] {
 		low, high, ranged := strings.Cut(w, "-")
 		a, err := strconv.Atoi(low)
@@ -89,87 +81,112 @@ func (k *keepalived) statuses(s *statement) string {
 			k.lose(s.place, s.text(), "%s: not a status: left out", w)
 			continue
 		}
-		all = append(all, w)
+		u.statuses = append(u.statuses, w)
 	}
-	return strings.Join(all, ",")
 }
 
-// harmless are options that change how PCRE searches, or what it refuses, not what it
-// finds.
-var harmless = []string{"dupnames", "never_backslash_c", "never_ucp", "never_utf", "no_auto_capture", "no_auto_possess", "no_dotstar_anchor", "no_start_optimize", "no_utf_check", "use_offset_limit"}
+// offset is the number of a regex_min_offset or regex_max_offset; 0 if keepalived refuses
+// it.
+func (k *keepalived) offset(s *statement) int64 {
+	form := numeral{low: 0, high: math.MaxInt64}
+	if n, _, ok := form.read(s.word(1)); ok && len(s.words) == 2 {
+		return n
+	}
+	k.lose(s.place, s.text(), "want one number: 0, as keepalived")
+	return 0
+}
 
-func (k *keepalived) options(e *expectation, s *statement) {
-	for _, w := range s.words[1:] {
-		letter := map[string]string{"caseless": "i", "multiline": "m", "dotall": "s", "ungreedy": "U"}[w]
-		switch {
-		case letter != "" && !strings.Contains(e.options, letter):
-			e.options += letter
-		case letter == "" && !slices.Contains(harmless, w):
-			e.missing = append(e.missing, w)
+// origin is what requests must have in common to be of one check.
+type origin struct{ host, authorization string }
+
+// url is one request, and its origin.
+func (k *keepalived) url(s *statement, host string) (of origin, request string, ok bool) {
+	u := &urlRead{host: host}
+	urls.read(k, u, s.block)
+	if u.path == "" {
+		k.lose(s.place, "url", "has no path, and keepalived leaves it out: no request")
+		return origin{}, "", false
+	}
+	keys := []string{"path: " + quoted(k.rooted(s, u.path))}
+	if u.digest != "" {
+		keys = append(keys, "digest: "+quoted(u.digest))
+	}
+	if pattern := k.expect(&u.expect); pattern != "" {
+		keys = append(keys, "expect: "+quoted(pattern))
+	}
+	status := strings.Join(u.statuses, ",")
+	if status == "" {
+		status = "200-299"
+	}
+	return origin{u.host, k.authorization(u)}, "{" + strings.Join(append(keys, "status: "+quoted(status)), ", ") + "}", true
+}
+
+// authorization is the header of a url with a user (RFC 7617), or "". The password is in no
+// message.
+func (k *keepalived) authorization(u *urlRead) string {
+	if u.usernameAt == nil && u.passwordAt == nil {
+		return ""
+	}
+	const why = "keepalived up to 2.4 ignores it; imbang sends it by basic authentication: to keep it out of this file, write secrets in place of headers"
+	for _, s := range []*statement{u.usernameAt, u.passwordAt} {
+		if s != nil {
+			k.lose(s.place, s.words[0], why)
 		}
 	}
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(u.username+":"+u.password))
 }
 
-// expect is the regular expression for RE2, or "" if there is none for it: an expectation
-// that is not exact would fail servers that are fine, or the contrary.
-func (k *keepalived) expect(e *expectation) string {
-	if e.at == nil {
-		return ""
+// rooted is a path that begins with /.
+func (k *keepalived) rooted(s *statement, path string) string {
+	if strings.HasPrefix(path, "/") {
+		return path
 	}
-	if e.missing != nil {
-		k.lose(e.at.place, e.at.text(), "there is no %s: the body is not looked at", strings.Join(e.missing, ", no "))
-		return ""
-	}
-	words, err := escapedWords(e.at.raw)
-	if err != nil || len(words) != 2 {
-		k.lose(e.at.place, e.at.text(), "want one regular expression, in quotes if it has spaces: left out, as by keepalived")
-		return ""
-	}
-	pattern, err := perl(words[1], strings.Contains(e.options, "m"))
-	if err != nil {
-		k.lose(e.at.place, e.at.text(), "%v: left out", err)
-		return ""
-	}
-	if e.options != "" {
-		pattern = "(?" + e.options + ")" + pattern
-	}
-	return pattern
+	k.lose(s.place, "path "+path, "requested as /%s; keepalived sends it without the /", path)
+	return "/" + path
 }
 
-// flagged finds groups that set m.
-var flagged = regexp.MustCompile(`\(\?[a-zA-Z-]*m`)
-
-// perl is a regular expression of Perl for RE2. A $ matches before a last line end also.
-func perl(pattern string, multiline bool) (string, error) {
-	if _, err := regexp.Compile(pattern); err != nil {
-		return "", errors.New("this form is Perl's alone; want RE2")
-	}
-	if multiline || !strings.Contains(pattern, "$") {
-		return pattern, nil
-	}
-	if strings.Contains(pattern, `\Q`) || flagged.MatchString(pattern) {
-		return "", errors.New(`a $ beside \Q or (?m) may mean another thing in RE2`)
-	}
-	var b strings.Builder
-	class := -1
-	for i := 0; i < len(pattern); i++ {
-		switch c := pattern[i]; {
-		case c == '\\' && i+1 < len(pattern):
-			b.WriteByte(c)
-			i++
-		case c == '[' && class < 0:
-			class = i
-		case c == '[' && strings.HasPrefix(pattern[i:], "[:") && strings.Contains(pattern[i:], ":]"): // of a class, such as [[:alpha:]$]
-			n := strings.Index(pattern[i:], ":]") + 1
-			b.WriteString(pattern[i : i+n])
-			i += n
-		case c == ']' && class >= 0 && i > class+1 && pattern[class+1:i] != "^":
-			class = -1
-		case c == '$' && class < 0:
-			b.WriteString(`(?:\n?\z)`)
+// requests are the checks of an HTTP checker: one for each origin. Without a virtualhost
+// the Host is the server's address and port, as keepalived sends it.
+func (k *keepalived) requests(c *checking) (bodies []body) {
+	requests := map[origin][]string{}
+	var origins []origin
+	for _, s := range c.urls {
+		of, request, ok := k.url(s, c.host)
+		if !ok {
 			continue
 		}
-		b.WriteByte(pattern[i])
+		if _, known := requests[of]; !known {
+			origins = append(origins, of)
+		}
+		requests[of] = append(requests[of], request)
 	}
-	return b.String(), nil
+	if len(origins) == 0 {
+		k.lose(c.place, c.words[0], "has no url with a path, and keepalived leaves it out: the server is not checked this way")
+	}
+	for _, of := range origins {
+		host := of.host
+		if host == "" {
+			host = c.server.String()
+		}
+		b := body{"http:", "  host: " + quoted(host)}
+		if of.authorization != "" {
+			b = append(b, "  headers: {Authorization: "+quoted(of.authorization)+"}")
+		}
+		name := c.sniName
+		if name == "" {
+			name = of.host
+		}
+		switch {
+		case c.is("SSL_GET") && c.sni && name != "":
+			b = append(b, "  tls: {server_name: "+quoted(name)+"}")
+		case c.is("SSL_GET"):
+			b = append(b, "  tls: {}")
+		}
+		b = append(b, "  requests:")
+		for _, r := range requests[of] {
+			b = append(b, "    - "+r)
+		}
+		bodies = append(bodies, b)
+	}
+	return bodies
 }

@@ -3,9 +3,11 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +17,8 @@ import (
 // virtualServer is a virtual_server while it is read.
 type virtualServer struct {
 	service
-	inherited
+	settings
+	serving
 	targets            []target
 	protocol, family   string
 	scheduler, engine  string
@@ -26,137 +29,78 @@ type virtualServer struct {
 	onePacket          *statement
 	sorryAt            *statement
 	sorryForward       forwarding
-	commands           []string
+	commands           map[string][]string // of the quorum, by keyword
 	quorumAt           place
+	numbered           []*statement // flag-1, flag-2 and flag-3
+	reals              []*statement
 	inhibiting         int // servers that inhibit_on_failure is for
 }
 
 // defaultPersistence is IPVS_SVC_PERSISTENT_TIMEOUT of the kernel [s].
 const defaultPersistence = 360
 
-func (k *keepalived) virtual(s *statement) {
-	v := &virtualServer{
-		service:   service{from: s.place},
-		inherited: inherited{delay: time.Minute, timeout: 5 * time.Second, forward: forwarding{method: "masquerading"}, weight: 1},
-		quorum:    1, quorumAt: s.place,
-	}
-	rest := k.inheritAll(&v.inherited, k.leaves(s.block, "real_server"))
-	for _, one := range rest {
-		k.virtualKey(v, one)
-	}
-	v.targets = k.targets(s)
-	for _, one := range rest {
-		if one.is("real_server") {
-			k.real(v, one)
-		}
-	}
-	if v.servers == nil {
-		k.lose(s.place, s.text(), "has no real server, and keepalived leaves it out: here it refuses its clients")
-	}
-	if v.sorryAt != nil {
-		v.sorry = k.sorry(v.sorryAt, v.forward, v.sorryForward)
-	}
-	k.quorumOf(v)
-	v.keys = k.virtualKeys(v)
-	if len(v.targets) > 1 && v.commands != nil {
-		k.lose(s.place, s.text(), "the group becomes %d services, and each runs the quorum's commands: keepalived runs them once", len(v.targets))
-	}
-	if v.inhibiting > 0 && v.inhibiting < len(v.servers) {
-		k.lose(s.place, s.text(), "inhibit_on_failure of some servers only: here of all")
-	}
-	for _, t := range v.targets {
-		k.addService(k.of(v, t))
-	}
+var virtualServers = blockKind[*virtualServer]{
+	name:   "virtual_server",
+	nested: []string{"real_server"},
+	keys: keys(timings[*virtualServer](atLeastOne), map[string]keyword[*virtualServer]{
+		"connect_timeout":         connectTimeout[*virtualServer](),
+		"real_server":             func(_ *keepalived, v *virtualServer, s *statement) { v.reals = append(v.reals, s) },
+		"ip_family":               addressFamily,
+		"inhibit_on_failure":      present(func(v *virtualServer) { v.inhibit = true }),
+		"lb_algo":                 scheduler,
+		"lvs_sched":               scheduler,
+		"hashed":                  lost[*virtualServer]("has no effect in keepalived either"),
+		"ops":                     func(_ *keepalived, v *virtualServer, s *statement) { v.onePacket = s },
+		"flag-1":                  numberedFlag,
+		"flag-2":                  numberedFlag,
+		"flag-3":                  numberedFlag,
+		"sh-port":                 namedFlag,
+		"sh-fallback":             namedFlag,
+		"mh-port":                 namedFlag,
+		"mh-fallback":             namedFlag,
+		"lb_kind":                 method[*virtualServer],
+		"lvs_method":              method[*virtualServer],
+		"persistence_engine":      engine,
+		"persistence_timeout":     persistence,
+		"persistence_granularity": granularity,
+		"protocol":                protocol,
+		"ha_suspend":              lost[*virtualServer]("not supported"),
+		"smtp_alert":              func(k *keepalived, _ *virtualServer, s *statement) { k.smtpAlert(s) },
+		"virtualhost":             word(func(v *virtualServer, host string) { v.host = host }),
+		"snmp_name":               lost[*virtualServer]("not supported"),
+		"alpha":                   present(func(v *virtualServer) { v.alpha = true }),
+		"omega":                   lost[*virtualServer]("not supported"),
+		"quorum_up":               quorumCommand,
+		"quorum_down":             quorumCommand,
+		"quorum":                  quorum,
+		"hysteresis": number(numeral{low: 0, high: math.MaxUint32, lenient: true},
+			func(v *virtualServer) string { return fmt.Sprint(v.hysteresis) },
+			func(v *virtualServer, n int64) { v.hysteresis = n }),
+		"weight":                  weight[*virtualServer](1),
+		"sorry_server":            func(_ *keepalived, v *virtualServer, s *statement) { v.sorryAt, v.sorryForward = s, forwarding{} },
+		"sorry_server_inhibit":    ofSorry(lost[*virtualServer]("not supported")),
+		"sorry_server_lvs_method": ofSorry(sorryMethod),
+	}),
 }
 
-// virtualKey takes in one line of a virtual_server.
-func (k *keepalived) virtualKey(v *virtualServer, s *statement) {
-	switch s.words[0] {
-	case "real_server":
-	case "lvs_sched", "lb_algo":
-		if _, known := model.SchedulerNamed(s.word(1)); !known {
-			k.lose(s.place, s.text(), "there is no such scheduler: %s", schedulerOf(v.scheduler))
-			break
-		}
-		v.scheduler = s.word(1)
-	case "flag-1", "flag-2", "flag-3", "sh-port", "sh-fallback", "mh-port", "mh-fallback":
-		k.flag(v, s)
-	case "ops":
-		v.onePacket = s
-	case "persistence_engine":
-		v.engine = s.word(1)
-	case "persistence_timeout":
-		if len(s.words) == 1 {
-			v.persistence = defaultPersistence
-		} else if n, ok := k.number(s, 1, 31*24*3600); ok {
-			v.persistence = n
-		}
-	case "persistence_granularity":
-		n, ok := maskLength(s.word(1))
-		if !ok {
-			k.lose(s.place, s.text(), "not a netmask that is a prefix")
-			break
-		}
-		v.netmask = n
-	case "protocol":
-		p := strings.ToLower(s.word(1))
-		if !slices.Contains([]string{"tcp", "udp", "sctp"}, p) {
-			k.lose(s.place, s.text(), "not a protocol: left out")
-			break
-		}
-		v.protocol = p
-	case "ip_family":
-		v.family = s.word(1)
-	case "quorum", "hysteresis":
-		k.quorumKey(v, s)
-	case "quorum_up", "quorum_down":
-		if command := k.command(s); command != nil {
-			v.commands = append(v.commands, s.words[0]+": "+list(command))
-		}
-	case "sorry_server":
-		v.sorryAt = s
-	case "sorry_server_lvs_method":
-		if v.sorryForward.method == "" {
-			v.sorryForward = v.forward
-		}
-		k.forwarding(&v.sorryForward, s)
-	case "smtp_alert":
-		k.smtpAlert(s)
-	case "sorry_server_inhibit", "omega", "ha_suspend", "snmp_name":
-		k.lose(s.place, s.text(), "not supported")
-	default:
-		k.lose(s.place, s.text(), "not carried over")
-	}
-}
-
-func (k *keepalived) quorumKey(v *virtualServer, s *statement) {
-	n, ok := k.number(s, 0, 1<<31-1)
+func addressFamily(k *keepalived, v *virtualServer, s *statement) {
+	family := s.word(1)
 	switch {
-	case !ok:
-	case s.is("hysteresis"):
-		v.hysteresis = n
-	case n == 0:
-		k.lose(s.place, s.text(), "keepalived takes 1 or more: 1")
+	case family != "inet" && family != "inet6":
+		k.lose(s.place, s.text(), "want inet or inet6: left out, as by keepalived")
+	case v.family != "" && v.family != family:
+		k.lose(s.place, s.text(), "the family is %s by the address or by a line before: left out, as by keepalived", v.family)
 	default:
-		v.quorum, v.quorumAt = n, s.place
+		v.family = family
 	}
 }
 
-// quorumOf is the quorum that the servers' weights allow, and a hysteresis below it, as
-// keepalived has them (validate_check_config()).
-func (k *keepalived) quorumOf(v *virtualServer) {
-	sum := int64(0)
-	for _, s := range v.servers {
-		sum += s.weight
+func scheduler(k *keepalived, v *virtualServer, s *statement) {
+	if _, known := model.SchedulerNamed(s.word(1)); !known {
+		k.lose(s.place, s.text(), "there is no such scheduler: %s", schedulerOf(v.scheduler))
+		return
 	}
-	if v.quorum > max(sum, 1) {
-		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", v.quorum), "more than the sum of the weights: %d, as keepalived", max(sum, 1))
-		v.quorum = max(sum, 1)
-	}
-	if v.hysteresis >= v.quorum {
-		k.lose(v.quorumAt, fmt.Sprintf("hysteresis %d", v.hysteresis), "not below the quorum of %d: %d, as keepalived", v.quorum, v.quorum-1)
-		v.hysteresis = v.quorum - 1
-	}
+	v.scheduler = s.word(1)
 }
 
 func schedulerOf(name string) string {
@@ -166,148 +110,131 @@ func schedulerOf(name string) string {
 	return name
 }
 
-// flag sets a flag of the scheduler that is named above it.
-func (k *keepalived) flag(v *virtualServer, s *statement) {
-	scheduler, _ := model.SchedulerNamed(schedulerOf(v.scheduler))
-	number, _ := strconv.Atoi(strings.TrimPrefix(s.words[0], "flag-"))
-	for _, f := range scheduler.Flags {
-		if f.Name == s.words[0] || number > 0 && f.Bit == []model.ServiceFlags{model.SchedFlag1, model.SchedFlag2, model.SchedFlag3}[number-1] {
+// namedFlag sets a flag of the scheduler that is named above it.
+func namedFlag(k *keepalived, v *virtualServer, s *statement) {
+	above, _ := model.SchedulerNamed(schedulerOf(v.scheduler))
+	for _, f := range above.Flags {
+		if f.Name == s.words[0] {
 			v.flags |= f.Bit
 			return
 		}
 	}
-	k.lose(s.place, s.text(), "not a flag of the scheduler above it, %s: left out", scheduler.Name)
+	k.lose(s.place, s.text(), "not a flag of the scheduler above it, %s: left out", above.Name)
 }
 
-// virtualKeys are the keys of a service but for what depends on its address.
-func (k *keepalived) virtualKeys(v *virtualServer) (keys []string) {
-	add := func(format string, args ...any) { keys = append(keys, fmt.Sprintf(format, args...)) }
-	if v.scheduler != "" {
-		add("scheduler: %s", v.scheduler)
-	}
+// numberedFlag is a bit, whose meaning the scheduler has, wherever that is named.
+func numberedFlag(_ *keepalived, v *virtualServer, s *statement) { v.numbered = append(v.numbered, s) }
+
+var numberedFlags = map[string]model.ServiceFlags{"flag-1": model.SchedFlag1, "flag-2": model.SchedFlag2, "flag-3": model.SchedFlag3}
+
+// flagNames are the names of all flags.
+func (k *keepalived) flagNames(v *virtualServer) (names []string) {
 	scheduler, _ := model.SchedulerNamed(schedulerOf(v.scheduler))
-	var flags []string
+	known := model.ServiceFlags(0)
+	for _, f := range scheduler.Flags {
+		known |= f.Bit
+	}
+	for _, s := range v.numbered {
+		if v.flags |= numberedFlags[s.words[0]]; numberedFlags[s.words[0]]&known == 0 {
+			k.lose(s.place, s.text(), "not a flag of the scheduler %s: left out", scheduler.Name)
+		}
+	}
 	for _, f := range scheduler.Flags {
 		if v.flags&f.Bit != 0 {
-			flags = append(flags, f.Name)
+			names = append(names, f.Name)
 		}
 	}
-	if flags != nil {
-		add("flags: %s", list(flags))
-	}
-	if v.persistence == 0 && (v.netmask != 0 || slices.ContainsFunc(v.targets, func(t target) bool { return t.mark == 0 && t.at.Port() == 0 })) {
-		v.persistence = defaultPersistence // as keepalived
-	}
-	if v.persistence != 0 {
-		add("persistence: %s", span(time.Duration(v.persistence)*time.Second))
-	}
-	if v.netmask != 0 {
-		add("netmask: %d", v.netmask)
-	}
-	if v.engine != "" {
-		add("engine: %s", quoted(v.engine))
-	}
-	if v.quorum != 1 {
-		add("quorum: %d", v.quorum)
-	}
-	if v.hysteresis != 0 {
-		add("hysteresis: %d", v.hysteresis)
-	}
-	keys = append(keys, v.forward.keys()...)
-	if v.inhibiting == 0 {
-		add("on_failure: remove")
-	}
-	return append(keys, v.commands...)
+	return names
 }
 
-// of is a virtual server of one target.
-func (k *keepalived) of(v *virtualServer, t target) service {
-	s := v.service
-	s.servers = slices.Clone(v.servers) // another target may have another port
-	if v.onePacket != nil && (t.mark != 0 || v.protocol == "udp" || v.protocol == "") {
-		s.keys = append(slices.Clip(s.keys), "one_packet: true")
-	} else if v.onePacket != nil {
-		k.lose(v.onePacket.place, "ops", "is for UDP: left out, as by keepalived")
+func engine(k *keepalived, v *virtualServer, s *statement) {
+	const most = 15 // IP_VS_PENAME_MAXLEN of the kernel, less the end
+	switch name := s.word(1); {
+	case name == "":
+		k.lose(s.place, s.text(), "has no value: left out")
+	case len(name) > most:
+		v.engine = name[:most]
+		k.lose(s.place, s.text(), "cut to %d characters, as by keepalived", most)
+	default:
+		v.engine = name
 	}
-	if t.mark != 0 {
-		family := t.family
-		if family == "" {
-			family = v.family
-		}
-		s.ofMark(t.mark, family == "inet6" || family == "" && sixOf(s.servers))
-		k.portless(&s)
-		k.settle(&s)
-		return s
-	}
-	protocol := v.protocol
-	if protocol == "" {
-		protocol = "udp"
-		k.lose(v.from, fmt.Sprintf("virtual_server %s", t.at.Addr()), "has no protocol, and keepalived takes UDP: write protocol: tcp if TCP is meant")
-	}
-	s.ofAddress(t.at.Addr(), t.at.Port(), protocol)
-	k.settle(&s)
-	return s
 }
 
-// portless takes the ports away that servers of a mark have without masquerading, as
-// keepalived does: packets keep theirs.
-func (k *keepalived) portless(s *service) {
-	if s.sorry != nil && s.sorry.method != "masquerading" {
-		sorry := *s.sorry
-		sorry.port = 0
-		s.sorry = &sorry
+func persistence(k *keepalived, v *virtualServer, s *statement) {
+	if len(s.words) == 1 {
+		v.persistence = defaultPersistence
+	} else if n, ok := k.numeral(s, 1, numeral{low: 1, high: 31 * 24 * 3600}, span(time.Duration(v.persistence)*time.Second)); ok {
+		v.persistence = n
 	}
-	for i := range s.servers {
-		if s.servers[i].method != "masquerading" {
-			s.servers[i].port = 0
+}
+
+// granularity is a netmask of IPv4 or a prefix length of IPv6. The virtual address says
+// which, or else the dot of a mask, which then says the family, too.
+func granularity(k *keepalived, v *virtualServer, s *statement) {
+	text := s.word(1)
+	dotted := strings.Contains(text, ".")
+	six := v.family == "inet6" || v.family == "" && !dotted
+	_, err := netip.ParseAddr(text)
+	if n, _, is := (numeral{low: 0, high: math.MaxUint32}).read(text); is && !six { // the address that this number is
+		dotted, err = true, nil
+		if n <= 32 {
+			k.lose(s.place, s.text(), "keepalived reads the mask 0.0.0.%s: here it is a prefix length", text)
 		}
 	}
-}
-
-// scriptWords are the words of a line, and those of a script's command: of its second word,
-// with quotes and escapes in both (set_script_params_array() of keepalived).
-func scriptWords(s *statement) (line, words []string, err error) {
-	line, err = escapedWords(s.raw)
-	if err == nil && len(line) > 1 {
-		words, err = escapedWords(line[1])
-	}
-	return line, words, err
-}
-
-// oneWord says what is lost of a line whose command is its second word alone.
-func (k *keepalived) oneWord(s *statement, line []string) {
-	if len(line) > 2 {
-		k.lose(s.place, s.text(), "the command is %s alone, as with keepalived: arguments must be in the same quotes", line[1])
-	}
-}
-
-// command is the command of a notify script.
-func (k *keepalived) command(s *statement) []string {
-	line, words, err := scriptWords(s)
+	bits, exact := maskLength(text)
 	switch {
-	case err != nil:
-		k.lose(s.place, s.text(), "%v: left out", err)
-		return nil
-	case len(words) == 0 || !strings.HasPrefix(words[0], "/"):
-		k.lose(s.place, s.text(), "want an absolute path: left out")
-		return nil
-	case s.is("misc_path"):
-		k.oneWord(s, line)
-		return words
-	case len(line) > 2:
-		k.lose(s.place, s.text(), "runs as the daemon's user: use a command such as setpriv for another")
-	case k.firstNotify == (place{}):
-		k.firstNotify = s.place
+	case six == dotted, six && !exact, !six && err != nil:
+		k.lose(s.place, s.text(), "want a mask for IPv4, or a length of 1 to 128 for IPv6: left out, as by keepalived")
+		return
+	case !exact, !six && bits > 32:
+		k.lose(s.place, s.text(), "not a mask that is a prefix: not carried over; keepalived takes it")
+		bits = 0
 	}
-	return words
+	if v.family == "" {
+		v.family = map[bool]string{false: "inet", true: "inet6"}[six]
+	}
+	v.netmask, v.persistence = bits, cmp.Or(v.persistence, defaultPersistence)
 }
 
-// number is the number of a statement.
-func (k *keepalived) number(s *statement, low, high int64) (n int64, ok bool) {
-	n, err := strconv.ParseInt(s.word(1), 10, 64)
-	if err != nil || n < low || n > high {
-		k.lose(s.place, s.text(), "not a number of %d to %d: left out", low, high)
-		return 0, false
+func protocol(k *keepalived, v *virtualServer, s *statement) {
+	p := strings.ToLower(s.word(1))
+	if !slices.Contains([]string{"tcp", "udp", "sctp"}, p) {
+		k.lose(s.place, s.text(), "not a protocol: left out")
+		return
 	}
-	return n, true
+	v.protocol = p
+}
+
+func quorumCommand(k *keepalived, v *virtualServer, s *statement) {
+	if v.commands[s.words[0]] != nil {
+		k.lose(s.place, s.text(), "the %s before counts: left out, as by keepalived", s.words[0])
+	} else if command := k.command(s); command != nil {
+		v.commands[s.words[0]] = command
+	}
+}
+
+func quorum(k *keepalived, v *virtualServer, s *statement) {
+	n, ok := k.numeral(s, 1, numeral{low: 1, high: math.MaxUint32, lenient: true}, "1")
+	if !ok {
+		n = 1
+	}
+	v.quorum, v.quorumAt = n, s.place
+}
+
+// ofSorry is a keyword that counts behind a sorry_server only.
+func ofSorry(read keyword[*virtualServer]) keyword[*virtualServer] {
+	return func(k *keepalived, v *virtualServer, s *statement) {
+		if v.sorryAt == nil {
+			k.lose(s.place, s.text(), "there is no sorry_server above it: left out, as by keepalived")
+			return
+		}
+		read(k, v, s)
+	}
+}
+
+func sorryMethod(k *keepalived, v *virtualServer, s *statement) {
+	if v.sorryForward.method == "" {
+		v.sorryForward = v.forward
+	}
+	k.forwarding(&v.sorryForward, s)
 }

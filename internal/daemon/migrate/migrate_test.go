@@ -156,6 +156,8 @@ var fuzzed = []string{
 	"virtual_server 10.0.0.1 80 {\n@main real_server 10.0.1.1 80 {\n@^main real_server 10.0.1.2 80 {\nweight ${_INSTANCE}\n}\n@main quorum 2\n}\n",
 	"virtual_server 10.0.0.1 {\nlb_kind TUN type gue port 5 remcsum\nsorry_server ::1 8 \nreal_server 10.0.1.1 8 {\nHTTP_GET {\nurl {\npath \"/${_HASH}\"\nregex \"[]$][[:a:]$]\\\\d$\"\nregex_options caseless\n}\n}\n}\n}\n",
 	"virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\nMISC_CHECK {\nmisc_path \"/bin/a 'b c' \\x41\\cA\"\nuser a b\n}\nUDP_CHECK {\npayload a bcd\n}\n}\n}\n",
+	"virtual_server 10.0.0.1 80 {\ndelay_loop 1\nretry 4294967295\npersistence_granularity 24\nflag-2\nquorum_up \"a b\"\nreal_server 10.0.1.1/24 80 {\nSMTP_CHECK {\nhost {\nconnect_timeout 5x\nretry\n}\n}\nMISC_CHECK {\nmisc_path \"probe x\"\n}\nSSL_GET {\nnb_get_retry 3\nsni_name a\nurl {\npath /\nusername a\npassword b\nregex a\nregex_max_offset 3\n}\n}\n}\n}\n",
+	"virtual_server_group G {\n10.0.0.1-5 80\nfwmark 4294967295 inet6\n2001:db8::/126\n}\nvirtual_server group G {\nreal_server ::1 080 {\nTCP_CHECK\n}\n}\n",
 	"global_defs {\nscript_user a b\nnotification_email {\na@b\n}\nlvs_timeouts tcp 1 udp\n}\ninclude ${_PWD}/*\n",
 	"supervised\nvirtual=7\n\treal=10.0.1.1->10.0.1.3 gate 2 \"a\" \"b$\" l:1 u:9\n\tservice=http\n\tchecktype=negotiate\n\thttpmethod=HEAD\n",
 	"virtual6=[2001:db8::1]:80\n\treal6=[2001:db8::2]:8080 gate\n\tschedflags=\"a, b\"\n\tchecktype=ping\n\tcheckcount=3\n\tfallback6=[::1]\n",
@@ -191,4 +193,15 @@ func FuzzImport(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestFindProgram(t *testing.T) {
+	if path := FindProgram("sh"); !filepath.IsAbs(path) || filepath.Base(path) != "sh" {
+		t.Errorf("sh: %q", path)
+	}
+	for _, name := range []string{"no-such-program", "", "."} {
+		if path := FindProgram(name); path != "" {
+			t.Errorf("%q: %s", name, path)
+		}
+	}
 }

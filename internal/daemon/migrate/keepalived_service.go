@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+func (k *keepalived) virtual(s *statement) {
+	v := &virtualServer{
+		service:  service{from: s.place},
+		settings: settings{delay: time.Minute, timeout: 5 * time.Second},
+		serving:  serving{forward: forwarding{method: "masquerading"}, weight: 1},
+		targets:  k.targets(s), quorum: 1, quorumAt: s.place, commands: map[string][]string{},
+	}
+	if len(v.targets) == 0 && s.word(1) != "group" {
+		return // keepalived leaves out the block with its address
+	}
+	if s.word(1) != "group" && v.targets[0].mark == 0 {
+		v.family = map[bool]string{false: "inet", true: "inet6"}[v.targets[0].at.Addr().Is6()]
+	}
+	virtualServers.read(k, v, s.block)
+	for _, one := range v.reals {
+		k.real(v, one)
+	}
+	if v.servers == nil {
+		k.lose(s.place, s.text(), serverless)
+	}
+	if v.sorryAt != nil {
+		v.sorry = k.sorry(v.sorryAt, v.forward, v.sorryForward)
+	}
+	k.quorumOf(v)
+	v.keys = k.virtualKeys(v)
+	if len(v.targets) > 1 && len(v.commands) > 0 {
+		k.lose(s.place, s.text(), "the group becomes %d services, and each runs the quorum's commands: keepalived runs them once", len(v.targets))
+	}
+	if v.inhibiting > 0 && v.inhibiting < len(v.servers) {
+		k.lose(s.place, s.text(), "inhibit_on_failure of some servers only: here of all")
+	}
+	for _, t := range v.targets {
+		k.addService(k.of(v, t))
+	}
+}
+
+const serverless = "has no real server, and keepalived leaves it out: here it refuses its clients"
+
+func (k *keepalived) sorry(s *statement, of, f forwarding) *server {
+	out, ok := k.server(s)
+	if !ok {
+		return nil
+	}
+	out.method = of.method
+	if f.method != "" {
+		out.method = f.method
+		out.keys = append(out.keys, f.keys()...)
+	}
+	return &out
+}
+
+// quorumOf is the quorum that the servers' weights allow, and a hysteresis below it, as
+// keepalived has them (validate_check_config()).
+func (k *keepalived) quorumOf(v *virtualServer) {
+	sum := int64(0)
+	for _, s := range v.servers {
+		sum += s.weight
+	}
+	if sum == 0 && len(v.servers) > 0 {
+		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", v.quorum), "the sum of the weights is 0: keepalived takes 0, which is always reached; here 1")
+		v.quorum = 1
+	} else if v.quorum > max(sum, 1) {
+		k.lose(v.quorumAt, fmt.Sprintf("quorum %d", v.quorum), "more than the sum of the weights: %d, as keepalived", max(sum, 1))
+		v.quorum = max(sum, 1)
+	}
+	if v.hysteresis >= v.quorum {
+		k.lose(v.quorumAt, fmt.Sprintf("hysteresis %d", v.hysteresis), "not below the quorum of %d: %d, as keepalived", v.quorum, v.quorum-1)
+		v.hysteresis = v.quorum - 1
+	}
+}
+
+// virtualKeys are the keys of a service but for what depends on its address.
+func (k *keepalived) virtualKeys(v *virtualServer) (keys []string) {
+	add := func(format string, args ...any) { keys = append(keys, fmt.Sprintf(format, args...)) }
+	if v.scheduler != "" {
+		add("scheduler: %s", v.scheduler)
+	}
+	if flags := k.flagNames(v); flags != nil {
+		add("flags: %s", list(flags))
+	}
+	if v.persistence == 0 && (slices.ContainsFunc(v.targets, func(t target) bool { return t.mark == 0 && t.at.Port() == 0 })) {
+		v.persistence = defaultPersistence // as keepalived
+	}
+	if v.persistence != 0 {
+		add("persistence: %s", span(time.Duration(v.persistence)*time.Second))
+	}
+	if v.netmask != 0 {
+		add("netmask: %d", v.netmask)
+	}
+	if v.engine != "" {
+		add("engine: %s", quoted(v.engine))
+	}
+	if v.quorum != 1 {
+		add("quorum: %d", v.quorum)
+	}
+	if v.hysteresis != 0 {
+		add("hysteresis: %d", v.hysteresis)
+	}
+	keys = append(keys, v.forward.keys()...)
+	if v.inhibiting == 0 {
+		add("on_failure: remove")
+	}
+	for _, name := range []string{"quorum_up", "quorum_down"} {
+		if command := v.commands[name]; command != nil {
+			add("%s: %s", name, list(command))
+		}
+	}
+	return keys
+}
+
+// of is a virtual server of one target.
+func (k *keepalived) of(v *virtualServer, t target) service {
+	s := v.service
+	s.servers = slices.Clone(v.servers) // another target may have another port
+	if v.onePacket != nil && (t.mark != 0 || v.protocol == "udp" || v.protocol == "") {
+		s.keys = append(slices.Clip(s.keys), "one_packet: true")
+	} else if v.onePacket != nil {
+		k.lose(v.onePacket.place, "ops", "is for UDP: left out, as by keepalived")
+	}
+	if t.mark != 0 {
+		family := t.family
+		if family == "" {
+			family = v.family
+		}
+		s.ofMark(t.mark, family == "inet6" || family == "" && sixOf(s.servers))
+		k.portless(&s)
+		k.settle(&s)
+		return s
+	}
+	protocol := v.protocol
+	if protocol == "" {
+		protocol = "udp"
+		k.lose(v.from, fmt.Sprintf("virtual_server %s", t.at.Addr()), "has no protocol, and keepalived takes UDP: write protocol: tcp if TCP is meant")
+	}
+	s.ofAddress(t.at.Addr(), t.at.Port(), protocol)
+	k.settle(&s)
+	if s.servers == nil && v.servers != nil {
+		k.lose(v.from, fmt.Sprintf("virtual_server %s", t.at.Addr()), serverless)
+	}
+	return s
+}
+
+// portless takes the ports away that servers of a mark have without masquerading, as
+// keepalived does: packets keep theirs.
+func (k *keepalived) portless(s *service) {
+	if s.sorry != nil && s.sorry.method != "masquerading" {
+		sorry := *s.sorry
+		sorry.port = 0
+		s.sorry = &sorry
+	}
+	for i := range s.servers {
+		if s.servers[i].method != "masquerading" {
+			s.servers[i].port = 0
+		}
+	}
+}
