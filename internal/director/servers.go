@@ -196,11 +196,9 @@ func checkFamily(service model.Family, s model.Server) error {
 	return nil
 }
 
-// singleHost refuses addresses that cannot be a server's (ip_vs_new_dest). A
-// subnet's broadcast address is not known to be one here.
+// singleHost refuses addresses that cannot be a server's.
 func singleHost(a netip.Addr) error {
-	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	if !a.IsValid() || a.Is4In6() || a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() && a.Is6() || a == broadcast {
+	if !model.SingleHost(a) {
 		return fmt.Errorf("%w: %s is not the address of a single host", model.ErrInvalid, a)
 	}
 	return nil

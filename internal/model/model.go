@@ -74,6 +74,19 @@ const (
 	IPv6 Family = 10
 )
 
+// SingleHost reports whether a server can have an address (ip_vs_new_dest). A subnet's
+// broadcast address is not known to be one here.
+func SingleHost(a netip.Addr) bool {
+	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	return a.IsValid() && !a.Is4In6() && !a.IsUnspecified() && !a.IsMulticast() && !(a.Is6() && a.IsLinkLocalUnicast()) && a != broadcast
+}
+
+// Destination reports whether packets for a service can have an address as their
+// destination. Linux takes the others for a service also, which is then never used.
+func Destination(a netip.Addr) bool {
+	return a.IsValid() && !a.Is4In6() && !a.IsUnspecified() && !a.IsMulticast()
+}
+
 // FamilyOf returns the family of an address. As to Linux, ::ffff:10.0.0.1 is
 // an IPv6 address.
 func FamilyOf(a netip.Addr) Family {

@@ -12,6 +12,7 @@ import (
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/l7"
+	"imbang/internal/model"
 )
 
 // Defaults of backends.
@@ -191,7 +192,7 @@ func (c *layer7Checker) serverEndpoint(at, text string) netip.AddrPort {
 		c.refuse(at, "missing: want the server's address and port, such as 172.16.0.2:8080")
 	case err != nil || ap.Port() == 0 || a.Zone() != "":
 		c.refuse(at, "%q: want an address and a port, such as 172.16.0.2:8080 or [2001:db8::2]:8080", text)
-	case a.IsUnspecified() || a.IsMulticast() || a.Is4In6() || a.Is6() && a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+	case !model.SingleHost(a):
 		c.refuse(at, "%s is not the address of a single host", a)
 	default:
 		return ap

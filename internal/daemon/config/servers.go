@@ -4,7 +4,6 @@ package config
 
 import (
 	"cmp"
-	"net/netip"
 	"time"
 
 	"imbang/internal/model"
@@ -74,7 +73,7 @@ func (c *checker) serverAddress(at string, d *serverDoc, k model.ServiceKey, s *
 	case err != nil:
 		c.refuse(at+".address", "%q: want an address with or without port, such as 172.16.0.2 or [2001:db8::2]:8080", d.Address)
 		return
-	case a.IsUnspecified() || a.IsMulticast() || a.Is4In6() || a.Is6() && a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+	case !model.SingleHost(a):
 		c.refuse(at+".address", "%s is not the address of a single host", a)
 		return
 	case k.Family != 0 && model.FamilyOf(a) != k.Family && !s.Forward.Encapsulates():

@@ -89,7 +89,7 @@ func (c *checker) distinct(at string, servers []Server) {
 		path := at + ".servers" + indexed(i)
 		if _, twice := addresses[s.AddrPort()]; twice && s.Addr.IsValid() {
 			c.refuse(path+".address", "%s is given twice: remove one", s.AddrPort())
-		} else if _, twice := names[s.Name]; twice {
+		} else if _, twice := names[s.Name]; twice && s.Name != "" {
 			c.refuse(path+".name", "%q is the name of another server of the service: rename one", s.Name)
 		}
 		names[s.Name], addresses[s.AddrPort()] = i, i
@@ -118,7 +118,7 @@ func (c *checker) key(at string, d *serviceDoc) (k model.ServiceKey) {
 	}
 	protocol, _ := model.ProtocolNamed(c.oneOf(at+".protocol", d.Protocol, "tcp", "udp", "sctp"))
 	ap, err := endpoint(d.Virtual)
-	if err != nil || ap.Addr().IsUnspecified() || ap.Addr().IsMulticast() || ap.Addr().Is4In6() {
+	if err != nil || !model.Destination(ap.Addr()) {
 		c.refuse(at+".virtual", "%q: want an address and a port, such as 10.20.0.1:80 or [2001:db8::1]:80; without port, every port", d.Virtual)
 		return k
 	}

@@ -49,13 +49,14 @@ type Result struct {
 	lost        map[Loss]bool     // Losses
 	bodies      map[string]string // of checks, to their names
 	kinds       map[string]int    // how many checks of a kind there are
+	keys        map[string]place  // of services, to the first that has it
 	names       map[string]int    // of services, to how many have them, with a number behind
 	first       place             // of the first script check without a user of its own
 	firstNotify place             // likewise, of the first command that is told of a change
 }
 
 func newResult(from string) *Result {
-	return &Result{from: from, lost: map[Loss]bool{}, bodies: map[string]string{}, kinds: map[string]int{}, names: map[string]int{}}
+	return &Result{from: from, lost: map[Loss]bool{}, bodies: map[string]string{}, kinds: map[string]int{}, keys: map[string]place{}, names: map[string]int{}}
 }
 
 // Services and Servers are how many there are.
@@ -121,6 +122,7 @@ type check struct {
 // service is a virtual service: its keys as lines, and what its servers have.
 type service struct {
 	name    string
+	key     string // its address and protocol, or mark and family
 	from    place
 	keys    []string
 	sorry   *server
@@ -143,6 +145,7 @@ func (s *service) ofAddress(a netip.Addr, port uint16, protocol string) {
 		s.name += "-" + nameOf(p)
 		keys = append(keys, "protocol: "+protocol)
 	}
+	s.key = strings.Join(keys, ", ")
 	s.keys = append(keys, s.keys...)
 }
 
@@ -153,6 +156,7 @@ func (s *service) ofMark(mark uint64, six bool) {
 	if six {
 		keys = append(keys, "family: ipv6")
 	}
+	s.key = strings.Join(keys, ", ")
 	s.keys = append(keys, s.keys...)
 }
 
@@ -220,8 +224,14 @@ func (r *Result) add(kind string, from place, body []string) string {
 	return name
 }
 
-// addService adds a service, under a name that no other has.
+// addService adds a service, under a name that no other has. Two cannot have the same
+// address, protocol and port, nor the same mark.
 func (r *Result) addService(s service) {
+	if first, twice := r.keys[s.key]; twice {
+		r.lose(s.from, s.key, "is the service of %s already: left out with its servers", first)
+		return
+	}
+	r.keys[s.key] = s.from
 	name := s.name
 	for r.names[s.name] > 0 {
 		r.names[name]++

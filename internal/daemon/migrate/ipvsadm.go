@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"imbang/internal/ipvsadm"
@@ -46,6 +48,9 @@ type recorded struct {
 	made []service
 }
 
+// leftOut stands in recorded.at for a service that no configuration can have.
+const leftOut = -1
+
 func newRecorded(r *Result) *recorded { return &recorded{Result: r, at: map[model.ServiceKey]int{}} }
 
 // result is what was read, with the services.
@@ -69,13 +74,17 @@ func (t *recorded) AddService(s model.Service) error {
 		return model.ErrNoScheduler
 	}
 	out := service{from: t.from}
+	if s.Key.Mark == 0 && !t.reachable(t.from, s.Key.Protocol.Word()+" "+netip.AddrPortFrom(s.Key.Addr, s.Key.Port).String(), s.Key.Addr) {
+		t.at[s.Key] = leftOut
+		return nil
+	}
 	if s.Key.Mark != 0 {
 		out.ofMark(uint64(s.Key.Mark), s.Key.Family == model.IPv6)
 	} else {
 		out.ofAddress(s.Key.Addr, s.Key.Port, s.Key.Protocol.Word())
 	}
 	out.keys = append(out.keys, "scheduler: "+s.Scheduler)
-	if flags := flagNames(s); flags != nil {
+	if flags := t.flagNames(s); flags != nil {
 		out.keys = append(out.keys, "flags: "+list(flags))
 	}
 	if s.Flags&model.OnePacket != 0 {
@@ -85,12 +94,24 @@ func (t *recorded) AddService(s model.Service) error {
 		out.keys = append(out.keys, "persistence: "+span(s.Timeout))
 		t.netmask(&out, s)
 	}
-	if s.Engine != "" {
-		out.keys = append(out.keys, "engine: "+quoted(s.Engine))
-	}
+	t.engine(&out, s)
 	t.at[s.Key] = len(t.made)
 	t.made = append(t.made, out)
 	return nil
+}
+
+// engine enters the persistence engine. Linux has one, of SIP, which reads datagrams.
+func (t *recorded) engine(out *service, s model.Service) {
+	what := "--pe " + s.Engine
+	switch {
+	case s.Engine == "":
+	case s.Engine != "sip":
+		t.lose(t.from, what, "there is no such persistence engine: left out")
+	case s.Flags&model.Persistent == 0 || s.Key.Protocol != model.UDP && s.Key.Mark == 0:
+		t.lose(t.from, what, "is for UDP with persistence: left out, since Linux does not use it here")
+	default:
+		out.keys = append(out.keys, "engine: "+quoted(s.Engine))
+	}
 }
 
 func (t *recorded) netmask(out *service, s model.Service) {
@@ -112,19 +133,18 @@ func (t *recorded) netmask(out *service, s model.Service) {
 }
 
 // flagNames are the names of a scheduler's flags.
-func flagNames(s model.Service) (names []string) {
+func (t *recorded) flagNames(s model.Service) (names []string) {
 	known, _ := model.SchedulerNamed(s.Scheduler)
 	for i, bit := range []model.ServiceFlags{model.SchedFlag1, model.SchedFlag2, model.SchedFlag3} {
 		if s.Flags&bit == 0 {
 			continue
 		}
-		name := fmt.Sprintf("flag-%d", i+1)
-		for _, f := range known.Flags {
-			if f.Bit == bit {
-				name = f.Name
-			}
+		j := slices.IndexFunc(known.Flags, func(f model.SchedulerFlag) bool { return f.Bit == bit })
+		if j < 0 {
+			t.lose(t.from, fmt.Sprintf("-b flag-%d", i+1), "%s has no such flag, and Linux ignores it: left out", s.Scheduler)
+			continue
 		}
-		names = append(names, name)
+		names = append(names, known.Flags[j].Name)
 	}
 	return names
 }
@@ -133,6 +153,10 @@ func (t *recorded) AddServer(k model.ServiceKey, s model.Server) error {
 	i, ok := t.at[k]
 	if !ok {
 		return model.ErrNoService
+	}
+	if i == leftOut {
+		t.lose(t.from, s.AddrPort().String(), "its service is left out")
+		return nil
 	}
 	out := server{from: t.from, what: s.AddrPort().String(), addr: s.Addr, port: s.Port, weight: int64(s.Weight), upper: int64(s.Upper), lower: int64(s.Lower)}
 	if out.port == k.Port {

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -10,9 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"imbang/internal/model"
 )
 
 // Names looks up what a ldirectord.cf may name: hosts, and ports by /etc/services.
@@ -25,7 +23,7 @@ type Names struct {
 // read_config() of the program).
 func Ldirectord(ctx context.Context, name string, text []byte, names Names) (*Result, error) {
 	r := newResult(name)
-	l := &ldirectord{Result: r, names: names, global: map[string]option{}}
+	l := &ldirectord{Result: r, names: names}
 	i := 0
 	for line := range strings.SplitSeq(string(text), "\n") {
 		i++
@@ -46,33 +44,109 @@ func Ldirectord(ctx context.Context, name string, text []byte, names Names) (*Re
 	return r, nil
 }
 
+// line reads one line as ldirectord does: what is indented by a tab or four blanks below a
+// virtual is of that service, until a line that is not, an empty one among them. Comments
+// do not end a service.
 func (l *ldirectord) line(at place, line string) error {
-	line, _, _ = strings.Cut(line, "#")
-	inner := strings.HasPrefix(strings.ReplaceAll(line, "\t", "    "), "    ")
-	line = strings.TrimSpace(line)
-	if line == "" {
+	line = strings.TrimSuffix(line, "\r")
+	text := strings.TrimSpace(line)
+	if strings.HasPrefix(text, "#") {
 		return nil
 	}
-	key, value, ok := strings.Cut(line, "=")
-	if line == "supervised" { // is supervised=yes
-		ok, value = true, "yes"
+	if l.ended == 0 && len(l.virtuals) > 0 {
+		line, _, _ = strings.Cut(line, "#")
+		text = strings.TrimSpace(line)
+	}
+	inner := indented(line)
+	if text == "" {
+		if inner && l.ended == 0 && len(l.virtuals) > 0 {
+			l.lose(at, "blanks", refusing+"a line of blanks only is no directive of the service: remove them")
+		} else if l.ended == 0 {
+			l.ended = at.line
+		}
+		return nil
+	}
+	o, err := l.option(at, strings.TrimLeft(line, " \t"))
+	switch {
+	case err != nil:
+		return err
+	case strings.TrimSpace(line[:1]) == "":
+		return l.inService(o, inner)
+	case o.key == "virtual" || o.key == "virtual6":
+		l.virtuals, l.ended = append(l.virtuals, virtual{option: o}), 0
+		return nil
+	case !directives[o.key].global && directives[o.key].service && len(l.virtuals) > 0:
+		l.lose(at, o.text(), refusing+"it is not indented, and so global: indent it by a tab or four blanks; read as the service's above")
+		l.enter(&l.virtuals[len(l.virtuals)-1].options, o, true)
+		return nil
+	}
+	if l.ended == 0 {
+		l.ended = at.line
+	}
+	l.set(o)
+	return nil
+}
+
+// indented reports whether a line is one of a service: it begins with four blanks, where a
+// tab counts as four wherever it is, and goes on.
+func indented(line string) bool {
+	line = strings.ReplaceAll(line, "\t", "    ")
+	return strings.HasPrefix(line, "    ") && len(line) > 4
+}
+
+// option splits a line at its first =. The value of one in a service has no comment.
+func (l *ldirectord) option(at place, text string) (option, error) {
+	key, value, ok := strings.Cut(text, "=")
+	if strings.TrimSpace(text) == "supervised" { // is supervised=yes
+		ok, key, value = true, "supervised", "yes"
 	}
 	if !ok {
-		return fmt.Errorf("%s: %s: want key = value", at, line)
+		return option{}, fmt.Errorf("%s: %s: want key = value", at, strings.TrimSpace(text))
 	}
-	o := option{at, strings.TrimSpace(key), strings.TrimSpace(value)}
+	return option{place: at, key: strings.TrimSpace(key), raw: strings.TrimLeft(value, " \t")}, nil
+}
+
+// inService takes a line that begins with a blank.
+func (l *ldirectord) inService(o option, inner bool) error {
+	if len(l.virtuals) == 0 {
+		return fmt.Errorf("%s: %s=%s: indented, but no virtual= is above", o.place, o.key, strings.TrimSpace(o.raw))
+	}
 	switch {
-	case inner && len(l.virtuals) == 0:
-		return fmt.Errorf("%s: %s: indented, but no virtual= is above", at, line)
-	case inner:
-		v := &l.virtuals[len(l.virtuals)-1]
-		v.options = append(v.options, o)
-	case o.key == "virtual" || o.key == "virtual6":
-		l.virtuals = append(l.virtuals, virtual{option: o})
-	default:
-		l.set(o)
+	case !inner:
+		l.lose(o.place, o.text(), refusing+"it is indented by fewer than four blanks (a tab counts as four), and so global: indent it; read as the service's above")
+	case l.ended > 0:
+		l.lose(o.place, o.text(), refusing+"line %d, which is empty or not indented, ended the service above: remove that line; read as the service's", l.ended)
 	}
+	l.ended = 0
+	l.enter(&l.virtuals[len(l.virtuals)-1].options, o, true)
 	return nil
+}
+
+// enter reads the value of an option, and keeps it.
+func (l *ldirectord) enter(to *[]option, o option, service bool) {
+	d, known := directives[o.key]
+	switch {
+	case !known:
+		l.lose(o.place, o.text(), refusing+"there is no such directive; left out")
+		return
+	case service && !d.service:
+		l.lose(o.place, o.text(), refusing+"it is global: write it above, and do not indent it; left out")
+		return
+	case !service && !d.global:
+		l.lose(o.place, o.text(), refusing+"it is of a service: indent it below its virtual; left out")
+		return
+	}
+	value, note, ok := d.read(o.raw)
+	if note != "" {
+		l.lose(o.place, o.text(), "%s", note)
+	}
+	if o.value = value; !ok {
+		return
+	}
+	if d.lost != "" {
+		l.lose(o.place, o.text(), "%s", d.lost)
+	}
+	*to = append(*to, o)
 }
 
 // wholeFile lists, once, where the daemon differs without a setting of the file.
@@ -87,13 +161,17 @@ func (l *ldirectord) wholeFile() {
 
 type option struct {
 	place
-	key, value string
+	key, raw string
+	value    string // what ldirectord makes of raw
 }
 
-func (o option) text() string { return o.key + "=" + o.value }
-
-// bare is the value without quotes.
-func (o option) bare() string { return strings.Trim(o.value, `"`) }
+// text is the option for a message, without a password.
+func (o option) text() string {
+	if directives[o.key].lost == noLogin {
+		return o.key
+	}
+	return o.key + "=" + strings.TrimSpace(o.raw)
+}
 
 type virtual struct {
 	option
@@ -101,8 +179,10 @@ type virtual struct {
 }
 
 // get is the last option of a name.
-func (v *virtual) get(key string) (option, bool) {
-	for _, o := range slices.Backward(v.options) {
+func (v *virtual) get(key string) (option, bool) { return last(v.options, key) }
+
+func last(options []option, key string) (option, bool) {
+	for _, o := range slices.Backward(options) {
 		if o.key == key {
 			return o, true
 		}
@@ -113,41 +193,42 @@ func (v *virtual) get(key string) (option, bool) {
 type ldirectord struct {
 	*Result
 	names    Names
-	global   map[string]option
+	global   []option
 	virtuals []virtual
+	ended    int   // the line that ended the last service; 0: none did
 	http     place // of the first service that is asked for a page
 }
 
+func (l *ldirectord) get(key string) (option, bool) { return last(l.global, key) }
+
 func (l *ldirectord) set(o option) {
-	switch o.key {
-	case "checktimeout", "negotiatetimeout", "checkinterval", "checkcount", "failurecount", "quiescent", "fallback", "fallback6":
-		l.global[o.key] = o
+	before := len(l.global)
+	l.enter(&l.global, o, false)
+	if len(l.global) == before {
+		return
+	}
+	switch o = l.global[before]; o.key {
 	case "emailalert":
-		l.mail(o.place, strings.FieldsFunc(o.bare(), func(c rune) bool { return c == ',' || c == ' ' }))
+		l.mailTo = nil // of several the last
+		l.mail(o.place, strings.FieldsFunc(o.value, func(c rune) bool { return c == ',' || c == ' ' }))
+	case "fallback", "fallback6": // ldirectord reads it for both protocols
+		for _, network := range []string{"tcp", "udp"} {
+			l.fallbackServer(o, network, o.key == "fallback6")
+		}
 	case "autoreload":
 		l.watch = o.value == "yes"
-	case "fork":
-		l.global[o.key] = o
-		l.lose(o.place, o.text(), "not needed")
-	case "logfile", "supervised", "cleanstop", "lockfile":
-		l.lose(o.place, o.text(), "not needed")
-	default:
-		l.lose(o.place, o.text(), "not supported")
 	}
 }
 
 // number is a number of an option: the service's, or the global one, or the default.
 func (l *ldirectord) number(v *virtual, fallback int, keys ...string) int {
-	for _, from := range []func(string) (option, bool){v.get, func(key string) (option, bool) { o, ok := l.global[key]; return o, ok }} {
+	for _, from := range []func(string) (option, bool){v.get, l.get} {
 		for _, key := range keys {
-			o, ok := from(key)
-			if !ok {
-				continue
+			if o, ok := from(key); ok {
+				if n, err := strconv.Atoi(o.value); err == nil {
+					return n
+				}
 			}
-			if n, err := strconv.Atoi(o.value); err == nil && n > 0 && n < 1e6 {
-				return n
-			}
-			l.lose(o.place, o.text(), "not a number above 0")
 		}
 	}
 	return fallback
@@ -190,43 +271,91 @@ func (l *ldirectord) endpoint(o option, text, network string, six bool) (a netip
 	return a, port, true
 }
 
+// The forms of a virtual: a mark, or address and port. What follows is not read.
+var (
+	virtualSix     = regexp.MustCompile(`^\[[0-9A-Fa-f:]+\]:[0-9A-Za-z_-]+`)
+	virtualAddress = regexp.MustCompile(`^[0-9A-Za-z._+-]+:[0-9A-Za-z_-]+`)
+	virtualMark    = regexp.MustCompile(`^\d+`)
+)
+
+// head enters the virtual address or mark of a service.
+func (l *ldirectord) head(v *virtual, out *service, network string) (target string, port uint16, ok bool) {
+	six := v.key == "virtual6"
+	address := cmp.Or(virtualSix.FindString(v.raw), virtualAddress.FindString(v.raw))
+	if address == "" {
+		text := virtualMark.FindString(v.raw)
+		mark, err := strconv.ParseUint(text, 10, 32)
+		switch {
+		case text == "":
+			l.lose(v.place, v.text(), refusing+"want an address and port, or a mark; left out")
+			return "", 0, false
+		case err != nil || mark == 0:
+			l.lose(v.place, v.text(), "ipvsadm refuses the mark %s: want 1 to 4294967295; left out", text)
+			return "", 0, false
+		case text != strings.TrimSpace(v.raw):
+			l.lose(v.place, v.text(), "without a port ldirectord reads the mark %d, as here: for an address write its port", mark)
+		}
+		out.ofMark(mark, six)
+		return text, 0, true
+	}
+	a, port, ok := l.endpoint(v.option, address, network, six)
+	if !ok || !l.reachable(v.place, v.text(), a) {
+		return "", 0, false
+	}
+	if a.Is6() != six {
+		l.lose(v.place, v.text(), refusing+"want %s for this address", map[bool]string{true: "virtual6", false: "virtual"}[a.Is6()])
+	}
+	if _, persistent := v.get("persistent"); port == 0 && !persistent {
+		l.lose(v.place, v.text(), "ipvsadm refuses a service of every port without persistent: written without")
+	}
+	out.ofAddress(a, port, network)
+	return a.String(), port, true
+}
+
+// protocol is tcp or udp.
+func (l *ldirectord) protocol(v *virtual) string {
+	mark := !virtualSix.MatchString(v.raw) && !virtualAddress.MatchString(v.raw)
+	o, said := v.get("protocol")
+	if said && (o.value == "fwm") != mark {
+		l.lose(o.place, o.text(), refusing+"want %s; left out", map[bool]string{true: "fwm, for a mark", false: "tcp or udp"}[mark])
+		said = false
+	}
+	switch {
+	case mark:
+		return "tcp"
+	case said:
+		return o.value
+	case udpPort.MatchString(cmp.Or(virtualSix.FindString(v.raw), virtualAddress.FindString(v.raw))):
+		return "udp"
+	}
+	return "tcp"
+}
+
+var udpPort = regexp.MustCompile(`:(53|domain)$`)
+
 func (l *ldirectord) virtual(v virtual) {
 	out := service{from: v.place}
-	network, port := "tcp", uint16(0)
-	if o, ok := v.get("protocol"); ok && o.value == "udp" {
-		network = "udp"
-	}
-	six := v.key == "virtual6"
-	target := v.value // as a command gets it
-	if mark, err := strconv.ParseUint(v.value, 10, 32); err == nil && mark > 0 {
-		out.ofMark(mark, six)
-	} else {
-		a, p, ok := l.endpoint(v.option, v.value, network, six)
-		if !ok {
-			return
-		}
-		if _, said := v.get("protocol"); p == 53 && !said { // as ldirectord has it
-			network = "udp"
-		}
-		port, six, target = p, a.Is6(), a.String()
-		out.ofAddress(a, p, network)
+	network := l.protocol(&v)
+	target, port, ok := l.head(&v, &out, network)
+	if !ok {
+		return
 	}
 	if o, ok := v.get("servicename"); ok {
-		out.name = nameOf(o.bare())
+		out.name = nameOf(o.value)
 	}
-	out.keys = append(out.keys, l.serviceKeys(&v, network)...)
+	out.keys = append(out.keys, l.serviceKeys(&v, network, out.six)...)
 	l.fallback(&out, &v, network)
 	plan := l.checks(&v, network, port)
 	plan.target, plan.virtualPort, plan.mark = target, port, out.mark
-	if a, err := netip.ParseAddr(target); err == nil && a.Is6() {
+	if out.six && !out.mark {
 		plan.target = "[" + target + "]" // as ldirectord has it
 	}
 	for _, o := range v.options {
-		if o.key != "real" && o.key != "real6" {
+		if o.key != "real" && o.key != "real6" || !l.family(o, "real", out.six) {
 			continue
 		}
-		own, rest := ownRequest(o)
-		for _, s := range l.reals(rest, network, six) {
+		servers, own := l.reals(o, network, out.six)
+		for _, s := range servers {
 			s.checks = plan.of(l, o, own, s)
 			if plan.off {
 				s.weight = 0
@@ -241,176 +370,11 @@ func (l *ldirectord) virtual(v virtual) {
 	l.addService(out)
 }
 
-// fallback is the sorry server: the service's, or that of all.
-func (l *ldirectord) fallback(out *service, v *virtual, network string) {
-	for _, key := range []string{"fallback", "fallback6"} {
-		o, own := v.get(key)
-		if !own {
-			o = l.global[key]
-		}
-		if o.value == "" || out.six != (key == "fallback6") && !own {
-			continue
-		}
-		if s := l.reals(o, network, out.six); len(s) > 0 {
-			if s[0].port == out.port {
-				s[0].port = 0
-			}
-			s[0].weight = -1
-			out.sorry = &s[0]
-		}
+// family refuses a real or fallback of the other family than its service.
+func (l *ldirectord) family(o option, name string, six bool) bool {
+	want := name + map[bool]string{true: "6"}[six]
+	if o.key != want {
+		l.lose(o.place, o.text(), refusing+"in this service want %s; left out", want)
 	}
-}
-
-// serviceKeys are the keys of a service but for its address.
-func (l *ldirectord) serviceKeys(v *virtual, network string) (keys []string) {
-	scheduler, schedflags := "wrr", option{}
-	quiescent, said := v.get("quiescent")
-	if !said {
-		quiescent = l.global["quiescent"]
-	}
-	for _, o := range v.options {
-		switch o.key {
-		case "real", "real6", "fallback", "fallback6", "servicename", "comment", "protocol", "quiescent",
-			"service", "checktype", "checkport", "request", "receive", "virtualhost", "httpmethod", "checkcommand",
-			"checktimeout", "negotiatetimeout", "checkinterval", "checkcount", "failurecount":
-		case "scheduler":
-			if _, known := model.SchedulerNamed(o.value); !known {
-				l.lose(o.place, o.text(), "there is no such scheduler: wrr")
-				break
-			}
-			scheduler = o.value
-		case "schedflags":
-			schedflags = o
-		case "persistent":
-			if n, err := strconv.Atoi(o.value); err == nil && n > 0 {
-				keys = append(keys, "persistence: "+span(time.Duration(n)*time.Second))
-				break
-			}
-			l.lose(o.place, o.text(), "not a time in seconds")
-		case "netmask":
-			if _, persistent := v.get("persistent"); !persistent {
-				l.lose(o.place, o.text(), "is used only with persistent: left out, as by ldirectord")
-				break
-			}
-			if n, ok := maskLength(o.value); ok {
-				keys = append(keys, fmt.Sprintf("netmask: %d", n))
-				break
-			}
-			l.lose(o.place, o.text(), "not a netmask that is a prefix")
-		case "ops":
-			if o.value == "yes" && network == "udp" {
-				keys = append(keys, "one_packet: true")
-			} else if o.value == "yes" {
-				l.lose(o.place, o.text(), "is for UDP: left out, as by ldirectord")
-			}
-		case "emailalert":
-			l.lose(o.place, o.text(), "mail is sent for all services: daemon.mail_to")
-		case "login", "passwd", "database", "secret", "load":
-			l.lose(o.place, o.key, "no check logs in")
-		default:
-			l.lose(o.place, o.text(), "not supported")
-		}
-	}
-	keys = append(keys, "scheduler: "+scheduler)
-	if flags := l.flags(schedflags, scheduler); flags != nil {
-		keys = append(keys, "flags: "+list(flags))
-	}
-	if quiescent.value != "yes" {
-		keys = append(keys, "on_failure: remove")
-	}
-	return keys
-}
-
-// flags are those of a scheduler.
-func (l *ldirectord) flags(o option, name string) (flags []string) {
-	scheduler, _ := model.SchedulerNamed(name)
-	for _, w := range strings.FieldsFunc(o.bare(), func(c rune) bool { return c == ',' || c == ' ' }) {
-		known := slices.IndexFunc(scheduler.Flags, func(f model.SchedulerFlag) bool { return f.Name == w })
-		for i, bit := range []model.ServiceFlags{model.SchedFlag1, model.SchedFlag2, model.SchedFlag3} {
-			if w == fmt.Sprintf("flag-%d", i+1) {
-				known = slices.IndexFunc(scheduler.Flags, func(f model.SchedulerFlag) bool { return f.Bit == bit })
-			}
-		}
-		if known < 0 {
-			l.lose(o.place, o.text(), "%s: not a flag of %s: left out", w, name)
-			continue
-		}
-		if f := scheduler.Flags[known].Name; !slices.Contains(flags, f) {
-			flags = append(flags, f)
-		}
-	}
-	return flags
-}
-
-// ownForm is what a server alone is asked for, and its reply: between them is a comma or a
-// blank, as add_real_server() of ldirectord has it.
-var ownForm = regexp.MustCompile(`\s+"(.*)"[, ]\s*"(.*)"`)
-
-// request is what a server is asked for, and the reply; nil: what the others are.
-type request struct{ path, receive string }
-
-// ownRequest is what a server alone is asked for, and the option without it.
-func ownRequest(o option) (*request, option) {
-	m := ownForm.FindStringSubmatchIndex(o.value)
-	if m == nil {
-		return nil, o
-	}
-	r := &request{o.value[m[2]:m[3]], o.value[m[4]:m[5]]}
-	o.value = o.value[:m[0]] + o.value[m[1]:]
-	return r, o
-}
-
-// reals are the servers of one line: ADDRESS[->ADDRESS][:PORT] METHOD [WEIGHT] [l:LOWER]
-// [u:UPPER].
-func (l *ldirectord) reals(o option, network string, six bool) (all []server) {
-	words := strings.Fields(o.value)
-	if len(words) == 0 {
-		l.lose(o.place, o.text(), "no address")
-		return nil
-	}
-	first, to, ranged := strings.Cut(words[0], "->")
-	a, p, ok := l.endpoint(o, first, network, six)
-	last := a
-	if ok && ranged { // the port is behind the last
-		last, p, ok = l.endpoint(o, to, network, six)
-	}
-	if !ok {
-		return nil
-	}
-	s := server{from: o.place, what: o.text(), addr: a, port: p, weight: 1}
-	l.realWords(o, &s, words[1:])
-	s.keys = []string{"forward: " + s.method}
-	for ; ; s.addr = s.addr.Next() {
-		if len(all) == mostMembers || last.Less(s.addr) || !s.addr.IsValid() {
-			l.lose(o.place, o.text(), "not a range of at most %d addresses", mostMembers)
-			return nil
-		}
-		all = append(all, s)
-		if s.addr == last {
-			return all
-		}
-	}
-}
-
-// realWords are what is behind the address of a server.
-func (l *ldirectord) realWords(o option, s *server, words []string) {
-	s.method = "direct-routing"
-	given := map[string]bool{}
-	for _, w := range words {
-		key, number := "weight", w
-		switch name, rest, limit := strings.Cut(w, ":"); {
-		case w == "gate" || w == "masq" || w == "ipip":
-			s.method = map[string]string{"gate": "direct-routing", "masq": "masquerading", "ipip": "tunnel"}[w]
-			continue
-		case limit && (name == "l" || name == "u"):
-			key, number = name, rest
-		}
-		n, err := strconv.ParseUint(number, 10, 31)
-		if err != nil || given[key] {
-			l.lose(o.place, o.text(), "%s: not a forwarding method or weight", w)
-			continue
-		}
-		given[key] = true
-		*map[string]*int64{"weight": &s.weight, "l": &s.lower, "u": &s.upper}[key] = int64(n)
-	}
+	return o.key == want
 }

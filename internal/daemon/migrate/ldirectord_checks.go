@@ -49,21 +49,20 @@ func portOf(service string) uint16 {
 
 func (l *ldirectord) checks(v *virtual, network string, port uint16) *ldirectordChecks {
 	c := &ldirectordChecks{from: v.place, request: request{path: "/"}, method: "GET"}
-	value := func(key string) string { o, _ := v.get(key); return o.bare() }
+	value := func(key string) string { o, _ := v.get(key); return o.value }
 	c.host = value("virtualhost")
 	if s := value("request"); s != "" {
 		c.request.path = s
 	}
 	c.request.receive = value("receive")
 	if s := value("httpmethod"); s != "" {
-		c.method = strings.ToUpper(s)
+		c.method = s
 	}
-	if n := l.number(v, 0, "checkport"); n > 0 && n < 65536 {
-		c.port = uint16(n)
-	}
+	c.port = uint16(l.number(v, 0, "checkport"))
 	of, said := v.get("service")
 	if !said {
-		of = option{v.place, "service", cmp.Or(portServices[port], "none")}
+		name := cmp.Or(portServices[port], "none")
+		of = option{v.place, "service", name, name}
 	}
 	c.service = of.value
 	l.timing(v, c)
@@ -73,7 +72,7 @@ func (l *ldirectord) checks(v *virtual, network string, port uint16) *ldirectord
 
 // timing is when a service is checked.
 func (l *ldirectord) timing(v *virtual, c *ldirectordChecks) {
-	if o, own := v.get("checkinterval"); own && l.global["fork"].value != "yes" {
+	if o, own := v.get("checkinterval"); own && l.forks() != "yes" {
 		l.lose(o.place, o.text(), "without fork=yes it is ignored by ldirectord: left out")
 		v.options = without(v.options, "checkinterval")
 	}
@@ -81,6 +80,8 @@ func (l *ldirectord) timing(v *virtual, c *ldirectordChecks) {
 	c.timing.spread = c.timing.interval
 	c.timing.timeout = time.Duration(l.number(v, 5, "checktimeout", "negotiatetimeout")) * time.Second
 }
+
+func (l *ldirectord) forks() string { o, _ := l.get("fork"); return o.value }
 
 func without(options []option, key string) (rest []option) {
 	for _, o := range options {
@@ -138,7 +139,7 @@ func (l *ldirectord) ping(v *virtual, c *ldirectordChecks) {
 // external is a check by a program.
 func (l *ldirectord) external(v *virtual, c *ldirectordChecks, kind option) {
 	o, said := v.get("checkcommand")
-	name := o.bare()
+	name := o.value
 	switch {
 	case !said || name == "/bin/true":
 		l.lose(kind.place, kind.text(), "the checkcommand is /bin/true, by default, which always succeeds: the servers are not checked")

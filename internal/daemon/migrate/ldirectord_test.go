@@ -3,10 +3,19 @@
 package migrate
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	checker "imbang/internal/daemon/check"
+	"imbang/internal/daemon/config"
 )
 
 func TestLdirectordServices(t *testing.T) {
@@ -41,10 +50,83 @@ func TestLdirectordServices(t *testing.T) {
 		{"flags", virtual + "\tscheduler=sh\n\tschedflags=\"sh-port, sh-fallback,flag-2,mh-port\"", []string{`flags: ["sh-port", "sh-fallback"]`, "mh-port: not a flag of sh"}, nil},
 		{"thresholds", "virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq l:9\n", []string{"the lower threshold of 9 is above the upper one of 0"}, []string{"lower: 9"}},
 		{"server twice", "virtual=10.0.0.1:80\n\treal=10.0.1.1:80 masq\n\treal=10.0.1.1 masq\n", []string{"x:3: real=10.0.1.1 masq: the service has a server of this address already"}, nil},
-		{"families", "virtual6=[2001:db8::1]:80\n\treal6=[2001:db8::2]:80 masq\n\treal6=10.0.1.1:80 masq\n", []string{"x:3: real6=10.0.1.1:80 masq: of another address family"}, nil},
+		{"families", "virtual6=[2001:db8::1]:80\n\treal6=[2001:db8::2]:80 masq\n\treal6=10.0.1.1:80 masq\n", []string{"x:3: real6=10.0.1.1:80 masq: ldirectord refuses it: not an address of the service's family; left out"}, nil},
 		{"end of the page", virtual + "\treceive=\"OK$\"", []string{`expect: "OK(?:\\n?\\z)"`}, nil},
 	} {
 		one.run(t, one.text)
+	}
+}
+
+// What ldirectord refuses, or reads otherwise than it looks, is listed with what to do.
+func TestLdirectordLists(t *testing.T) {
+	const v = "virtual=10.0.0.1:80\n"
+	const real = "\treal=10.0.1.1:80 masq\n"
+	for _, one := range []translation{
+		{"not indented", v + "real=10.0.1.1:80 masq\n", []string{"x:2: real=10.0.1.1:80 masq: ldirectord refuses it: it is not indented, and so global: indent it by a tab or four blanks; read as the service's above", `address: "10.0.1.1"`}, nil},
+		{"two blanks", v + "  real=10.0.1.1:80 masq\n", []string{"x:2: real=10.0.1.1:80 masq: ldirectord refuses it: it is indented by fewer than four blanks (a tab counts as four), and so global: indent it", `address: "10.0.1.1"`}, nil},
+		{"empty line", v + real + "\n\tscheduler=rr\n", []string{"x:4: scheduler=rr: ldirectord refuses it: line 3, which is empty or not indented, ended the service above: remove that line; read as the service's", "scheduler: rr"}, nil},
+		{"global in the middle", v + "quiescent=yes\n" + real, []string{"x:3: real=10.0.1.1:80 masq: ldirectord refuses it: line 2"}, []string{"on_failure"}},
+		{"comment in the middle", v + "# a\n" + real + " # b\n\tscheduler=rr # c\n", []string{"scheduler: rr"}, []string{"refuses"}},
+		{"four blanks", v + "    real=10.0.1.1:80 masq\n", []string{`address: "10.0.1.1"`}, []string{"refuses"}},
+		{"blanks only", v + real + "\t\t\n", []string{"x:3: blanks: ldirectord refuses it: a line of blanks only"}, nil},
+		{"global directive of a service", v + real + "\tautoreload=yes\n", []string{"x:3: autoreload=yes: ldirectord refuses it: it is global: write it above, and do not indent it; left out"}, []string{"watch"}},
+		{"unknown", "checktimeouts=5\n" + v + real, []string{"x:1: checktimeouts=5: ldirectord refuses it: there is no such directive; left out"}, nil},
+		{"blanks behind", "quiescent=yes \n" + v + real, []string{"x:1: quiescent=yes: ldirectord refuses it: nothing may be behind yes or no; read as yes"}, []string{"on_failure"}},
+		{"numbers as Perl's", "checkinterval=40 seconds\nfailurecount=-2\n" + v + real, []string{"interval: 40 s", "fall: 2"}, []string{"x:1: checkinterval", "x:2:"}},
+		{"zero", "checkinterval=0\n" + v + real, []string{"x:1: checkinterval=0: want a number above 0: left out", "start_spread: 10 s"}, nil},
+		{"count", "failurecount=1001\n" + v + real, []string{"x:1: failurecount=1001: the most is 1000, which is written", "fall: 1000"}, nil},
+		{"persistence", v + real + "\tpersistent=2678401\n", []string{"x:3: persistent=2678401: the most is 2678400, which is written", "persistence: 2678400 s"}, nil},
+		{"no port", "virtual=10.0.0.1\n" + real, []string{"x:1: virtual=10.0.0.1: without a port ldirectord reads the mark 10, as here", "mark: 10"}, nil},
+		{"mark of 0", "virtual=0\n" + real, []string{"x:1: virtual=0: ipvsadm refuses the mark 0"}, nil},
+		{"family of the virtual", "virtual=[2001:db8::1]:80\n\treal6=[2001:db8::2]:80 masq\n", []string{"x:1: virtual=[2001:db8::1]:80: ldirectord refuses it: want virtual6 for this address", `address: "2001:db8::2"`}, nil},
+		{"any address", "virtual=0.0.0.0:80\n" + real, []string{"x:1: virtual=0.0.0.0:80: no packet has this destination", "services: []"}, nil},
+		{"service twice", v + real + v + real, []string{`x:3: virtual: "10.0.0.1:80": is the service of x:1 already: left out with its servers`}, nil},
+		{"no method", v + "\treal=10.0.1.1:80\n", []string{"x:2: real=10.0.1.1:80: ldirectord refuses it: want gate, masq or ipip behind the address; left out"}, []string{"servers:"}},
+		{"order", v + "\treal=10.0.1.1:80 masq u:9 l:3\n", []string{"x:2: real=10.0.1.1:80 masq u:9 l:3: u:9: ldirectord skips it"}, []string{"upper: 9"}},
+		{"without quotes", v + real + "\trequest=/a\n", []string{"x:3: request=/a: ldirectord refuses it: want it in double quotes; left out", `path: "/"`}, nil},
+		{"password", v + real + "\tpasswd=\"geheim\"\n", []string{"x:3: passwd: no check logs in"}, []string{"geheim"}},
+		{"password without quotes", v + real + "\tpasswd=geheim\n", []string{"x:3: passwd: ldirectord refuses it"}, []string{"geheim"}},
+		{"files", "logfile=\"/nonexistent/x\"\nmaintenancedir=/nonexistent\n" + v + real + "\tmonitorfile=/nonexistent/x\n", []string{
+			"x:1: logfile=\"/nonexistent/x\": not needed", "x:2: maintenancedir=/nonexistent: take a server out with imbang maintenance", "x:5: monitorfile=/nonexistent/x: imbang events"}, nil},
+		{"command", "fallbackcommand=/bin/x\n" + v + real, []string{"x:1: fallbackcommand=/bin/x: use quorum_down and quorum_up of the service"}, nil},
+		{"lines of Windows", "quiescent=yes\r\n\r\nvirtual=10.0.0.1:80\r\n\treal=10.0.1.1:80 masq 2\r\n", []string{"weight: 2"}, []string{"refuses", "on_failure"}},
+		{"timeout above the interval", "checktimeout=3\ncheckinterval=1\n" + v + real, []string{"interval: 3 s", "timeout: 3 s", "start_spread: 1 s", "x:3: timeout of 3 s: longer than the interval of 1 s"}, nil},
+		{"defaults", v + real, []string{"interval: 30 s", "timeout: 30 s", "start_spread: 10 s"}, nil},
+	} {
+		one.run(t, one.text)
+	}
+}
+
+// The sample of ldirectord has a timeout of 3 s and an interval of 1 s: with ldirectord, which
+// waits for each check, a server that answers in 2 s is up.
+func TestLdirectordWaitsForSlowServers(t *testing.T) {
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(2 * time.Second)
+		fmt.Fprint(w, "Test Page")
+	}))
+	defer slow.Close()
+	at := netip.MustParseAddrPort(slow.Listener.Addr().String())
+	file := filepath.Join(t.TempDir(), "imbang.yaml")
+	r, err := Ldirectord(t.Context(), "x", fmt.Appendf(nil, "checktimeout=3\ncheckinterval=1\nvirtual=192.168.6.240:80\n\treal=%s masq\n\tservice=http\n\trequest=\"index.html\"\n\treceive=\"Test Page\"\n", at), testNames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, r.YAML(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := c.Services[0].Servers[0].Checks[0]
+	ask, err := one.Spec.Checker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), one.Timing.Timeout)
+	defer cancel()
+	if got := ask.Check(ctx, checker.Target{Addr: at}); !got.OK {
+		t.Errorf("with a timeout of %s: %s", one.Timing.Timeout, got.Detail)
 	}
 }
 
@@ -66,7 +148,7 @@ func TestLdirectordOfComments(t *testing.T) {
 func TestManyServices(t *testing.T) {
 	var b strings.Builder
 	for i := range 20_000 {
-		fmt.Fprintf(&b, "virtual=10.0.0.1:80\n\treal=10.%d.%d.1:80 masq\n\tmonitorfile=/x%d\n", i/250, i%250, i)
+		fmt.Fprintf(&b, "virtual=10.0.0.1:%d\n\treal=10.%d.%d.1:80 masq\n\tmonitorfile=/x%d\n", i+1, i/250, i%250, i)
 	}
 	start := time.Now()
 	r, err := Ldirectord(t.Context(), "x", []byte(b.String()), testNames)

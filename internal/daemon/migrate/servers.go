@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"imbang/internal/model"
 )
 
 type server struct {
@@ -36,6 +38,21 @@ func (s *server) String() string {
 		keys = append(keys, "checks: ["+strings.Join(s.checks, ", ")+"]")
 	}
 	return "{" + strings.Join(keys, ", ") + "}"
+}
+
+// reachable reports whether a service can have a virtual address; if not, it is listed.
+func (r *Result) reachable(at place, what string, a netip.Addr) bool {
+	if model.Destination(a) {
+		return true
+	}
+	why := "no packet has this destination"
+	if a.IsUnspecified() {
+		why += ", and Linux does not take it for every address: write the virtual address"
+	} else {
+		why += " that a virtual service can balance"
+	}
+	r.lose(at, what, "%s; left out with its servers", why)
+	return false
 }
 
 // settle leaves out what a service cannot have: servers of another address family without
@@ -80,6 +97,10 @@ func (s *server) endpoint(of *service) netip.AddrPort {
 
 // fits makes a server one that a service can have, if that is possible.
 func (r *Result) fits(of *service, s *server) bool {
+	if !model.SingleHost(s.addr) {
+		r.lose(s.from, s.what, "is not the address of a single host, and Linux refuses it: left out")
+		return false
+	}
 	if s.addr.Is6() != of.six && s.method != "tunnel" {
 		r.lose(s.from, s.what, "of another address family than the service, which only tunnels allow: left out")
 		return false

@@ -4,8 +4,8 @@
 // requests of the same paths, by the same clients, at the same times.
 //
 // It reads the common and the combined format as Apache and nginx write them,
-// a virtual host before the client included, and plain or gzip by the file's
-// suffix. A line it cannot read is counted and the first one named; it never
+// plain or gzip by the file's suffix. The client may have a virtual host before
+// it, and may be a list of X-Forwarded-For. A line it cannot read is counted and the first one named; it never
 // ends the reading. The package knows of the load generator only the shape of
 // a trace, and sends nothing.
 //

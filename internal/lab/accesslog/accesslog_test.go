@@ -74,6 +74,43 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// The client's field may be X-Forwarded-For: its first address is the client, and proxies
+// follow. Elements may be unknown, or have a port; without the header it is -.
+func TestForwardedClients(t *testing.T) {
+	for before, want := range map[string]string{
+		"203.0.113.7, 192.0.2.33 - -":                          "203.0.113.7",
+		"203.0.113.7,192.0.2.33 - frank":                       "203.0.113.7",
+		"203.0.113.7 , 192.0.2.33 - -":                         "203.0.113.7",
+		"203.0.113.7, 192.0.2.33, 198.51.100.1 - -":            "203.0.113.7",
+		"203.0.113.7, 192.0.2.33 10.0.0.1 - -":                 "203.0.113.7", // and the peer's address
+		`"203.0.113.7, 192.0.2.33" - -`:                        "203.0.113.7",
+		"2001:db8::7, 192.0.2.33 - -":                          "2001:db8::7",
+		"203.0.113.7:51234, 192.0.2.33:443 - -":                "203.0.113.7",
+		"203.0.113.7:51234 - -":                                "203.0.113.7",
+		"[2001:db8::7]:51234, 192.0.2.33 - -":                  "2001:db8::7",
+		"[2001:db8::7] - -":                                    "2001:db8::7",
+		"unknown, 203.0.113.7, 192.0.2.33 - -":                 "203.0.113.7",
+		"-, 203.0.113.7 - -":                                   "203.0.113.7",
+		"unknown - -":                                          "unknown",
+		"unknown, unknown - -":                                 "unknown",
+		"- - -":                                                "-",
+		"- 10.0.0.9 - -":                                       "10.0.0.9",
+		"unknown, - 10.0.0.9 - -":                              "10.0.0.9",
+		"www.example.org:80 203.0.113.7, 192.0.2.33 - -":       "203.0.113.7",
+		"www.example.org 203.0.113.7:51234, 192.0.2.33 - a, b": "203.0.113.7",
+		"192.0.2.80:80 203.0.113.7 - -":                        "203.0.113.7", // a virtual host that is an address
+		"203.0.113.7 - a, b":                                   "203.0.113.7",
+		"10.0.0.1 203.0.113.7, 192.0.2.33 - -":                 "10.0.0.1", // the first field is the client
+		"host.example.org - -":                                 "host.example.org",
+		"host.example.org, 192.0.2.33 - -":                     "192.0.2.33",
+	} {
+		got, err := (&parser{known: map[string]string{}}).entry(before + ` [10/Oct/2000:20:55:36 +0000] "GET / HTTP/1.1" 200 5`)
+		if err != nil || got.Client != want {
+			t.Errorf("%s: client %q, %v, want %q", before, got.Client, err, want)
+		}
+	}
+}
+
 func TestRead(t *testing.T) {
 	good := `10.0.0.%c - - [10/Oct/2000:13:55:3%c +0000] "GET /%c HTTP/1.0" 200 1`
 	var text strings.Builder

@@ -95,17 +95,56 @@ func (p *parser) time(line string, e *Entry) (before, after string, err error) {
 	}
 }
 
-// clientOf is the first word, or the second when only that is an address:
-// then the first is the virtual host.
+// clientOf finds the client in the text before the time: client, identity, user. The
+// client is the first field, or the second if only that has an address, because the first
+// is the virtual host, or a - for a header that the request did not have.
 func clientOf(before string) (string, bool) {
-	words := strings.Fields(before)
-	switch {
-	case len(words) < 3:
+	first, words := clientField(strings.Fields(before))
+	if len(words) < 2 {
 		return "", false
-	case len(words) > 3 && !isAddress(words[0]) && isAddress(words[1]):
-		return words[1], true
 	}
-	return words[0], true
+	address, sure := addressOf(first)
+	if !sure && len(words) > 2 {
+		second, _ := clientField(words)
+		if a, _ := addressOf(second); a != "" {
+			return a, true
+		}
+	}
+	if address == "" {
+		address, _, _ = strings.Cut(first, ",")
+	}
+	return address, true
+}
+
+// clientField is the first of the words, with those that continue its list: X-Forwarded-For
+// has commas with and without blanks around them.
+func clientField(words []string) (field string, rest []string) {
+	for i, w := range words {
+		if i > 0 && !strings.HasSuffix(field, ",") && !strings.HasPrefix(w, ",") {
+			return field, words[i:]
+		}
+		field += strings.Trim(w, `"`)
+	}
+	return field, nil
+}
+
+// addressOf is the first address in a field, without its port: in X-Forwarded-For the
+// client is the first, and proxies follow. A single element with a port can also be a
+// virtual host, so that sure is false.
+func addressOf(field string) (address string, sure bool) {
+	elements := strings.Split(field, ",")
+	for _, e := range elements {
+		if isAddress(e) {
+			return e, true
+		}
+		if ap, err := netip.ParseAddrPort(e); err == nil {
+			return ap.Addr().String(), len(elements) > 1
+		}
+		if a := strings.Trim(e, "[]"); isAddress(a) {
+			return a, true
+		}
+	}
+	return "", false
 }
 
 func isAddress(s string) bool {

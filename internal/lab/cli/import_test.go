@@ -84,7 +84,7 @@ func TestLabImportOfPublishedFigures(t *testing.T) {
 }
 
 func TestLabImportJSON(t *testing.T) {
-	status, stdout, _ := runImport("-o", "json", importSamples+"thesis", importSamples+"foreign.txt")
+	status, stdout, _ := runImport("-o", "json", importSamples+"thesis", importSamples+"wrk/refused.txt")
 	var rep importer.Report
 	if err := json.Unmarshal([]byte(stdout), &rep); err != nil {
 		t.Fatal(err)

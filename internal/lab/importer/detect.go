@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -46,6 +47,9 @@ var foreign = []struct{ mark, remedy string }{
 	{"HdrHistogram", "wrk2's output, whose load is another than wrk's: only httperf, ab, siege and wrk are read"},
 }
 
+// onlyComplaints begin all that a tool prints if it cannot start.
+var onlyComplaints = []struct{ tool, mark string }{{Wrk, "unable to connect to "}, {Siege, siegeError}}
+
 // Parse reads the output of one or more runs. The name is used in messages and
 // results. Runs before one that cannot be read are returned with the error,
 // which is one line and names the file.
@@ -75,8 +79,13 @@ func Parse(r io.Reader, name string) ([]Result, error) {
 func split(lines []line) ([]*block, error) {
 	var blocks []*block
 	var now *block
+	var errorsOfSiege []line // since the last run: siege prints them before its results
 	for _, l := range lines {
 		text := strings.TrimLeft(l.text, " \t")
+		if (now == nil || now.whole) && strings.HasPrefix(text, siegeError) {
+			errorsOfSiege = append(errorsOfSiege, line{l.number, text})
+			continue
+		}
 		for i := range formats {
 			f := &formats[i]
 			switch {
@@ -87,6 +96,9 @@ func split(lines []line) ([]*block, error) {
 				now.whole = true
 			case f.body(text):
 				now = &block{format: f, whole: true}
+				if f.tool == Siege {
+					now.lines, errorsOfSiege = errorsOfSiege, nil
+				}
 				blocks = append(blocks, now)
 			}
 		}
@@ -100,6 +112,13 @@ func split(lines []line) ([]*block, error) {
 		}
 	}
 	if len(blocks) == 0 {
+		for _, l := range slices.Backward(lines) {
+			for _, of := range onlyComplaints {
+				if strings.HasPrefix(l.text, of.mark) {
+					return nil, withoutResults(of.tool, l.text)
+				}
+			}
+		}
 		return nil, errors.New("no output of httperf, ab, siege or wrk: give what the tool printed, standard error included")
 	}
 	return blocks, nil
@@ -107,27 +126,52 @@ func split(lines []line) ([]*block, error) {
 
 // parse reads a run, or says where and why not.
 func (b *block) parse(r *Result) error {
-	if !b.whole {
-		first := b.lines[0].number
-		if why := b.complaint(); why != "" {
-			return fmt.Errorf("%d: %s ended without results (%q): repair that and run it again", first, b.format.tool, why)
-		}
-		return fmt.Errorf("%d: %s's results are missing: the run was stopped or the file is cut; run it again", first, b.format.tool)
+	if b.whole {
+		return b.format.parse(b, r)
 	}
-	return b.format.parse(b, r)
+	first := b.lines[0].number
+	if why := complaint(b.lines[1:]); why != "" {
+		return fmt.Errorf("%d: %w", first, withoutResults(b.format.tool, why))
+	}
+	return fmt.Errorf("%d: %s's results are missing: the run was stopped or the file is cut; run it again", first, b.format.tool)
 }
 
-// complaint is the last thing the tool said before it gave up.
-func (b *block) complaint() string {
-	for i := len(b.lines) - 1; i > 0; i-- {
-		text := b.lines[i].text
-		for _, word := range []string{"refused", "error", "timeout", "timed out", "failed", "unable", "cannot", "No route"} {
-			if strings.Contains(text, word) {
-				return shorten(text)
-			}
+// exhausted are the kernel's words for what a client can run out of.
+var exhausted = []struct{ text, what, remedy string }{
+	{"Too many open files in system", "the system's file table", "raise fs.file-max"},
+	{"Too many open files", "file descriptors", "raise ulimit -n above the number of clients, or ask for fewer clients"},
+	{"Cannot assign requested address", "port numbers", "widen net.ipv4.ip_local_port_range, or use several client addresses"},
+	{"Cannot allocate memory", "memory", "ask for fewer clients"},
+}
+
+// withoutResults says why a tool gave up, and what to do.
+func withoutResults(tool, why string) error {
+	for _, e := range exhausted {
+		if strings.Contains(why, e.text) {
+			return fmt.Errorf("%s ended without results (%q): the client ran out of %s, so nothing was measured: %s", tool, shorten(why), e.what, e.remedy)
 		}
 	}
-	return ""
+	return fmt.Errorf("%s ended without results (%q): repair that and run it again", tool, shorten(why))
+}
+
+// failures are words of a tool that gives up, the kernel's among them.
+var failures = []string{
+	"refused", "error", "timeout", "timed out", "failed", "unable", "cannot", "No route", "unreachable", "reset by peer", "Broken pipe",
+}
+
+// complaint is the last thing that a tool said before it gave up: a resource that ran out,
+// or else another failure.
+func complaint(lines []line) (why string) {
+	for _, l := range slices.Backward(lines) {
+		contains := func(s string) bool { return strings.Contains(l.text, s) }
+		if slices.ContainsFunc(exhausted, func(e struct{ text, what, remedy string }) bool { return contains(e.text) }) {
+			return l.text
+		}
+		if why == "" && slices.ContainsFunc(failures, contains) {
+			why = l.text
+		}
+	}
+	return why
 }
 
 // shorten keeps a quoted line within a message.

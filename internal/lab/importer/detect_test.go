@@ -16,7 +16,16 @@ func TestRefusals(t *testing.T) {
 		{" \r\n\n", "f.txt: empty: store what the tool prints with TOOL ... >FILE 2>&1"},
 		{"\x7fELF\x00\x01", "f.txt: binary: give the text that the tool printed"},
 		{"\xff\xfeh\x00t\x00", "f.txt: UTF-16 text: convert it with iconv -f UTF-16 -t UTF-8"},
-		{text(t, "foreign.txt"), "f.txt: no output of httperf, ab, siege or wrk: give what the tool printed, standard error included"},
+		{"a log\nof an error\n", "f.txt: no output of httperf, ab, siege or wrk: give what the tool printed, standard error included"},
+		{text(t, "wrk/refused.txt"), `f.txt: wrk ended without results ("unable to connect to 127.0.0.1:81 Connection refused"): repair that and run it again`},
+		{text(t, "ab/nofile.txt"), `f.txt:1: ab ended without results ("socket: Too many open files (24)"): the client ran out of file descriptors, so nothing was measured: ` +
+			"raise ulimit -n above the number of clients, or ask for fewer clients"},
+		{strings.Replace(text(t, "ab/nofile.txt"), "socket: Too many open files (24)", "apr_socket_connect(): Cannot assign requested address (99)", 1),
+			`f.txt:1: ab ended without results ("apr_socket_connect(): Cannot assign requested address (99)"): the client ran out of port numbers, so nothing was measured: ` +
+				"widen net.ipv4.ip_local_port_range, or use several client addresses"},
+		{text(t, "siege/aborted.txt"), `f.txt: siege ended without results ("[error] descriptor table full sock.c:402: Too many open files"): the client ran out of file descriptors, so nothing was measured: ` +
+			"raise ulimit -n above the number of clients, or ask for fewer clients"},
+		{text(t, "ab/reset.txt"), `f.txt:1: ab ended without results ("apr_socket_recv: Connection reset by peer (104)"): repair that and run it again`},
 		{text(t, "ab/html.txt"), "f.txt: ab's HTML tables (-w): run ab without -w and give what it prints"},
 		{"Running 30s test @ http://a/\n  Thread calibration: mean lat.: 1ms\n", "f.txt: wrk2's output, whose load is another than wrk's: only httperf, ab, siege and wrk are read"},
 		{text(t, "ab/refused.txt"), `f.txt:1: ab ended without results ("Benchmarking 127.0.0.1 (be patient)...apr_socket_recv: Connection refused (111)"): repair that and run it again`},
@@ -36,6 +45,21 @@ func TestRefusals(t *testing.T) {
 		_, err := Parse(strings.NewReader(c.text), "f.txt")
 		if err == nil || err.Error() != c.want {
 			t.Errorf("\n got %v\nwant %s", err, c.want)
+		}
+	}
+}
+
+// siege prints its errors before its results, which in JSON have no head: they are of the
+// run that follows.
+func TestErrorsOfSiegeAreOfTheNextRun(t *testing.T) {
+	ok, nofile := text(t, "siege/json.txt"), text(t, "siege/nofile.txt")
+	rs := parseText(t, ok+nofile+ok)
+	if len(rs) != 3 {
+		t.Fatalf("%d runs", len(rs))
+	}
+	for i, want := range []int64{0, 2, 0} {
+		if got := rs[i].Errors["fd-unavail"]; got != want {
+			t.Errorf("run %d: %d transactions without a descriptor, want %d", i+1, got, want)
 		}
 	}
 }

@@ -35,9 +35,39 @@ func sayClientLimits(about, all []*Result) string {
 	if exact {
 		asked = " of " + span(about, "%.0f", func(r *Result) float64 { return float64(*r.Asked.Connections) })
 	}
-	return fmt.Sprintf("%s ran out of %s: %s%s connections were never begun; such results, says httperf's manual, are meaningless, "+
-		"for they measure the client's limit and not the cluster: use several clients, ask for less, or raise ulimit -n (an httperf that polls with select stays below 1024).",
-		subject(about, all), ranOut(about), span(about, "%.0f", func(r *Result) float64 { return float64(notBegun(r)) }), asked)
+	says, remedy := "such results measure", "raise ulimit -n"
+	if !slices.ContainsFunc(about, func(r *Result) bool { return r.Tool != Httperf }) {
+		says = "such results, says httperf's manual, are meaningless, for they measure"
+		remedy += " (an httperf that polls with select stays below 1024)"
+	}
+	return fmt.Sprintf("%s ran out of %s: %s%s connections were never begun; %s the client's limit and not the cluster: "+
+		"use several clients, ask for less, or %s.",
+		subject(about, all), ranOut(about), span(about, "%.0f", func(r *Result) float64 { return float64(notBegun(r)) }), asked, says, remedy)
+}
+
+// stopped reports whether httperf ended before it had begun the connections that it was
+// asked for.
+func stopped(r *Result) bool {
+	return r.Tool == Httperf && r.Asked.Connections != nil && !r.Asked.Sessions && *r.Connections+notBegun(r) < *r.Asked.Connections
+}
+
+func sayStopped(about, all []*Result) string {
+	return fmt.Sprintf("%s ended after %s of %s connections: httperf was stopped (^C or a signal), and its figures are of that part only.",
+		subject(about, all), span(about, "%.0f", func(r *Result) float64 { return float64(*r.Connections + notBegun(r)) }),
+		span(about, "%.0f", func(r *Result) float64 { return float64(*r.Asked.Connections) }))
+}
+
+// neverOpened reports whether wrk, which opens all its connections at the start, could not
+// open some of them.
+func neverOpened(r *Result) bool {
+	return r.Tool == Wrk && r.Errors["connect"] > 0 && r.Asked.Concurrency != nil
+}
+
+func sayNeverOpened(about, all []*Result) string {
+	return fmt.Sprintf("%s counted %s errors of connect with %s connections asked, so the load was that of fewer clients. "+
+		"wrk does not print the cause: the client's limit of file descriptors (ulimit -n), its port numbers, or a server that refuses.",
+		subject(about, all), span(about, "%.0f", func(r *Result) float64 { return float64(r.Errors["connect"]) }),
+		span(about, "%.0f", func(r *Result) float64 { return float64(*r.Asked.Concurrency) }))
 }
 
 // ranOut names what was used up, with httperf's word for it.

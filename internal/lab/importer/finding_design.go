@@ -21,7 +21,7 @@ func sayShort(about, all []*Result) string {
 		if r.RateSamples != nil {
 			sampled = append(sampled, r)
 		}
-		if r.Asked.Connections != nil && r.Asked.Rate != nil && !r.Asked.Sessions {
+		if r.Asked.Connections != nil && r.Asked.Rate != nil && !r.Asked.Sessions && !stopped(r) {
 			timed = append(timed, r)
 		}
 	}

@@ -19,7 +19,11 @@ func sayFailed(about, all []*Result) string {
 	if len(about) > 1 {
 		each = " each"
 	}
-	return fmt.Sprintf("%s had %s failures%s (in all %s); what was never answered is in no response time, which looks the better for it.",
+	counted := ""
+	if slices.ContainsFunc(about, func(r *Result) bool { return r.Tool == Siege }) {
+		counted = " siege counts replies with an error status among them."
+	}
+	return fmt.Sprintf("%s had %s failures%s (in all %s); what was never answered is in no response time, which looks the better for it."+counted,
 		subject(about, all), span(about, "%.0f", func(r *Result) float64 { return float64(failed(r)) }), each,
 		perCause(about, append([]string{"length"}, clientLimits...)))
 }

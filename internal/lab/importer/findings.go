@@ -29,6 +29,8 @@ var rules = []rule{
 	{"contradiction", func(r *Result) bool { return len(r.Contradictions) > 0 }, sayContradiction},
 	{"misnamed", func(r *Result) bool { k, ok := cellOf(r); return ok && misnamed(r, k) }, sayMisnamed},
 	{"client-limits", func(r *Result) bool { return notBegun(r) > 0 }, sayClientLimits},
+	{"not-connected", neverOpened, sayNeverOpened},
+	{"stopped", stopped, sayStopped},
 	{"rate-not-reached", rateMissed, sayRateMissed},
 	{"client-cpu", func(r *Result) bool { return r.CPU != nil && r.CPU.Total > busyCPU }, sayClientCPU},
 	{"client-shared", func(r *Result) bool { return r.CPU != nil && r.CPU.Total < wholeCPU }, sayClientShared},

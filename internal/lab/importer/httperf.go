@@ -34,10 +34,24 @@ func parseHttperf(b *block, r *Result) error {
 
 // httperf is a run of it that is being read.
 type httperf struct {
-	r            *Result
-	requestBytes float64
-	replyBytes   float64 // headers and content: Net I/O leaves footers out
-	errors       int64   // as its own total says
+	r       *Result
+	request meanSize
+	reply   meanSize // header and content: Net I/O leaves footers out
+	errors  int64    // as its own total says
+}
+
+// meanSize is a sum of printed means, in bytes: the true one is between value - under and
+// value + over.
+type meanSize struct{ value, under, over float64 }
+
+// add adds a mean. httperf 0.9 cuts off the decimals, and prints 375.0 for 375.9.
+func (m *meanSize) add(g groups, i int) {
+	m.value += g.value(i)
+	if strings.HasSuffix(g[i], ".0") {
+		m.over++
+		return
+	}
+	m.under, m.over = m.under+0.05, m.over+0.05
 }
 
 func (h *httperf) fields() []field {
@@ -56,7 +70,7 @@ func (h *httperf) fields() []field {
 		}},
 		{"Connection time [ms]:", form("Connection time [ms]: connect #"), true, func(g groups) { r.set(TimeConnect, g.float(1)) }},
 		{"Request rate:", form("Request rate: # req/s (# ms/req)"), true, func(g groups) { r.RequestRate = g.float(1) }},
-		{"Request size [B]:", form("Request size [B]: #"), true, func(g groups) { h.requestBytes = g.value(1) }},
+		{"Request size [B]:", form("Request size [B]: #"), true, func(g groups) { h.request.add(g, 1) }},
 		{"Reply rate [replies/s]:", form("Reply rate [replies/s]: min # avg # max # stddev # (@ samples)"), true, func(g groups) {
 			r.RateSamples = g.count(5)
 		}},
@@ -72,7 +86,8 @@ func (h *httperf) fields() []field {
 			r.set(TimeReply, &whole)
 		}},
 		{"Reply size [B]:", form("Reply size [B]: header # content # footer # (total #)"), true, func(g groups) {
-			h.replyBytes = g.value(1) + g.value(2)
+			h.reply.add(g, 1)
+			h.reply.add(g, 2)
 		}},
 		{"Reply status:", form("Reply status: 1xx=@ 2xx=@ 3xx=@ 4xx=@ 5xx=@"), true, func(g groups) {
 			for i := 1; i <= 5; i++ {
@@ -193,16 +208,18 @@ func (h *httperf) check() {
 }
 
 // checkNet compares Net I/O with counts and sizes: all of them are of requests
-// sent and of whole replies. Sizes are means with one decimal.
+// sent and of whole replies.
 func (h *httperf) checkNet() {
 	r := h.r
 	if r.ThroughputKBs == nil || r.Seconds < 0.01 {
 		return
 	}
 	requests, replies := float64(*r.Requests), float64(r.Replies)
-	computed := (requests*h.requestBytes + replies*h.replyBytes) / 1024 / r.Seconds
-	slack := 0.05 + (requests*0.05+replies*0.1)/1024/r.Seconds + computed*0.0005/r.Seconds
-	if math.Abs(computed-*r.ThroughputKBs) > slack+0.001 {
+	rate := func(request, reply float64) float64 { return (requests*request + replies*reply) / 1024 / r.Seconds }
+	computed := rate(h.request.value, h.reply.value)
+	digits := 0.051 + computed*0.0005/r.Seconds // of Net I/O and of the duration
+	least, most := computed-digits-rate(h.request.under, h.reply.under), computed+digits+rate(h.request.over, h.reply.over)
+	if *r.ThroughputKBs < least || *r.ThroughputKBs > most {
 		r.Contradictions = append(r.Contradictions, fmt.Sprintf("its counts and sizes make %.1f KB/s, not %g", computed, *r.ThroughputKBs))
 	}
 }

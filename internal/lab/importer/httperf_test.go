@@ -113,4 +113,24 @@ func TestHttperfContradictions(t *testing.T) {
 	}
 }
 
+// httperf 0.9 cuts the decimals off its mean sizes: up to a byte of each request, header
+// and content is in Net I/O and not in them. More than that, or less, is a change.
+func TestHttperfMeansAreCutOff(t *testing.T) {
+	log := text(t, "httperf/varying.txt") // 3000 requests and replies in 4.291 s, 559.8 KB/s
+	for _, c := range []struct {
+		kb   string
+		want string
+	}{
+		{"559.8", ""},
+		{"561.3", ""}, // 2.05 KB/s more than the sizes make
+		{"561.6", "its counts and sizes make 559.2 KB/s, not 561.6"},
+		{"558.9", "its counts and sizes make 559.2 KB/s, not 558.9"},
+	} {
+		rs := parseText(t, strings.Replace(log, "Net I/O: 559.8", "Net I/O: "+c.kb, 1))
+		if got := strings.Join(rs[0].Contradictions, "; "); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.kb, got, c.want)
+		}
+	}
+}
+
 func FuzzHttperf(f *testing.F) { fuzz(f, "httperf/*.txt", "thesis/rr-*.txt") }

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// siegeError begins siege's lines about one transaction that failed.
+const siegeError = "[error] "
+
 // siegeBody is the first line of siege's results, as text or as JSON.
 func siegeBody(s string) bool {
 	return strings.HasPrefix(s, "Transactions:") || pattern(siegeJSONBody).MatchString(s)
@@ -29,6 +32,9 @@ func parseSiege(b *block, r *Result) error {
 	}
 	for _, l := range b.lines {
 		s.list(l.text)
+		if strings.HasPrefix(l.text, siegeError) && strings.Contains(l.text, "Too many open files") {
+			r.Errors["fd-unavail"]++
+		}
 	}
 	s.finish()
 	return nil
@@ -122,7 +128,11 @@ func (s *siege) list(text string) {
 
 func (s *siege) finish() {
 	r := s.r
-	r.Errors["failed"] = s.failed
+	r.Errors["failed"] = s.failed - r.Errors["fd-unavail"]
+	if r.Errors["failed"] < 0 {
+		r.Contradictions = append(r.Contradictions, fmt.Sprintf("%d transactions failed, but %d met %q", s.failed, r.Errors["fd-unavail"], "Too many open files"))
+		r.Errors["failed"], r.Errors["fd-unavail"] = s.failed, 0
+	}
 	var listed int64
 	for _, n := range s.listed {
 		listed += n
