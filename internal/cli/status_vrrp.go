@@ -58,7 +58,11 @@ func printVRRPLines(w io.Writer, st *statusOf, now time.Time) error {
 		}
 		words := []string{fmt.Sprintf("priority %d", g.Priority)}
 		for _, r := range g.Routers {
-			words = append(words, strings.Join(r.Addresses, " "))
+			addresses := r.Addresses
+			for _, a := range r.Elsewhere {
+				addresses = append(addresses, a.Address)
+			}
+			words = append(words, strings.Join(addresses, " "))
 		}
 		if len(g.Faults) > 0 {
 			words = append(words, g.Faults[0])

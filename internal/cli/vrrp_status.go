@@ -115,6 +115,9 @@ func printVRRPGroup(w io.Writer, g *process.Group, now time.Time) {
 			by += ", follows " + r.Master
 		}
 		fmt.Fprintf(w, "  router %d on %s\t%s\t%s\n", r.ID, r.Device, strings.Join(r.Addresses, " "), by)
+		for _, a := range r.Elsewhere {
+			fmt.Fprintf(w, "  router %d, on %s\t%s\n", r.ID, a.Device, a.Address)
+		}
 	}
 	for _, a := range g.Addresses {
 		fmt.Fprintf(w, "  address on %s\t%s\n", a.Device, a.Address)

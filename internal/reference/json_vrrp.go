@@ -41,6 +41,7 @@ var vrrpFieldTexts = map[string]string{
 	"process.Router.source":                "address that advertisements are sent from; absent if the device has none",
 	"process.Router.peers":                 "directors that advertisements are sent to; empty: by multicast",
 	"process.Router.addresses":             "addresses with prefix lengths",
+	"process.Router.elsewhere":             "further addresses that are advertised, on other devices",
 	"process.Router.master":                "of a backup: address of the director that it follows; absent if there is none",
 	"process.Router.master_mac":            "hardware address of the other director that was heard last as master; absent if it is not known",
 	"process.Router.dropped":               "packets that the kernel had no room for, of all routers of the device and family",

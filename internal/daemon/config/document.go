@@ -140,11 +140,12 @@ type vrrpAddressDoc struct {
 }
 
 type vrrpRouterDoc struct {
-	Device    string   `yaml:"device" jsonschema_description:"required; device of the addresses and of the advertisements"`
-	ID        int      `yaml:"id" jsonschema_description:"required; virtual router identifier, 1 to 255, unique on the link"`
-	Source    string   `yaml:"source" jsonschema_description:"address of the device that advertisements are sent from; default the first IPv4 address, or the link-local IPv6 address"`
-	Peers     []string `yaml:"peers" jsonschema_description:"addresses of the other directors: advertisements are sent to these, and accepted from these alone; default by multicast"`
-	Addresses []string `yaml:"addresses" jsonschema_description:"required; addresses that move, of one family, with or without prefix length, such as 10.20.0.1/24; the first IPv6 one should be link-local (RFC 9568, 5.2.9)"`
+	Device    string           `yaml:"device" jsonschema_description:"required; device of the addresses and of the advertisements"`
+	ID        int              `yaml:"id" jsonschema_description:"required; virtual router identifier, 1 to 255, unique on the link"`
+	Source    string           `yaml:"source" jsonschema_description:"address of the device that advertisements are sent from; default the first IPv4 address, or the link-local IPv6 address"`
+	Peers     []string         `yaml:"peers" jsonschema_description:"addresses of the other directors: advertisements are sent to these, and accepted from these alone; default by multicast"`
+	Addresses []string         `yaml:"addresses" jsonschema_description:"required unless elsewhere has one; addresses that move, of one family, with or without prefix length, such as 10.20.0.1/24; the first IPv6 one should be link-local (RFC 9568, 5.2.9)"`
+	Elsewhere []vrrpAddressDoc `yaml:"elsewhere" jsonschema_description:"further addresses that move, are advertised with them, and are configured on other devices, such as those of the clients' side if advertisements go over the servers' side"`
 }
 
 type vrrpTrackDoc struct {

@@ -29,7 +29,7 @@ var SharedRules = sync.OnceValue(func() *shared.Rules {
 		},
 		Local: []string{
 			"director.client_device", "director.server_device", "director.mode", "director.hook",
-			"vrrp.groups[].routers[].device", "vrrp.groups[].addresses[].device",
+			"vrrp.groups[].routers[].device", "vrrp.groups[].routers[].elsewhere[].device", "vrrp.groups[].addresses[].device",
 		},
 		Present: []string{"vrrp.groups[].routers[].peers"},
 		// Commands may have passwords as arguments.

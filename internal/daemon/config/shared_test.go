@@ -34,7 +34,7 @@ vrrp:
     - name: web
       priority: 150
       interval: 100 ms
-      routers: [{device: eth0, id: 7, source: 192.0.2.1, peers: [192.0.2.2], addresses: [10.20.0.1/24]}]
+      routers: [{device: eth0, id: 7, source: 192.0.2.1, peers: [192.0.2.2], addresses: [10.20.0.1/24], elsewhere: [{address: 203.0.113.5/24, device: eth1}]}]
       addresses: [{address: 172.16.0.1/24, device: eth1}]
 checks:
   web: {http: {headers: {Authorization: "Basic s3cr3t"}}, interval: 60 s}
@@ -59,7 +59,7 @@ vrrp:
   groups:
     - name: web
       interval: 0.1s
-      routers: [{id: 7, device: ens3, peers: [192.0.2.1], addresses: [10.20.0.1/24]}]
+      routers: [{id: 7, device: ens3, peers: [192.0.2.1], addresses: [10.20.0.1/24], elsewhere: [{device: ens4, address: 203.0.113.5/24}]}]
       addresses: [{address: 172.16.0.1/24, device: ens4}]
 `
 
@@ -160,7 +160,7 @@ func TestMerge(t *testing.T) {
 	}
 	g, was := c.VRRP.Groups[0], b.VRRP.Groups[0]
 	if g.Priority != was.Priority || !reflect.DeepEqual(g.Routers[0].Peers, was.Routers[0].Peers) || g.Routers[0].Source != was.Routers[0].Source ||
-		g.Routers[0].Device != "ens3" || g.Addresses[0].Device != "ens4" || g.Interval.Milliseconds() != 50 {
+		g.Routers[0].Device != "ens3" || g.Addresses[0].Device != "ens4" || g.Routers[0].Elsewhere[0].Device != "ens4" || g.Interval.Milliseconds() != 50 {
 		t.Errorf("%+v in\n%s", g, got)
 	}
 	if c.Services[0].Name != "shop" || c.Services[0].Servers[0].Weight != 5 {

@@ -172,10 +172,7 @@ func (c *vrrpChecker) group(at string, d *vrrpGroupDoc) setup.Group {
 	g.Pair = pair && len(c.config.Replication.To) == 1 ||
 		!slices.ContainsFunc(g.Routers, func(r setup.Router) bool { return len(r.Peers) != 1 })
 	for i, a := range d.Addresses {
-		to := at + ".addresses" + indexed(i)
-		one := c.moving(to, a)
-		c.deviceName(to+".device", a.Device)
-		g.Addresses = append(g.Addresses, vrrp.Address{Device: a.Device, Prefix: one})
+		g.Addresses = append(g.Addresses, c.moving(at+".addresses"+indexed(i), a))
 	}
 	c.tracked(at, d, &g)
 	g.Notify = c.command(at+".notify", d.Notify)
@@ -198,13 +195,14 @@ func (c *vrrpChecker) deviceName(at, name string) {
 	}
 }
 
-// moving is an address that moves.
-func (c *vrrpChecker) moving(at string, a vrrpAddressDoc) netip.Prefix {
+// moving is an address that moves, with its device.
+func (c *vrrpChecker) moving(at string, a vrrpAddressDoc) vrrp.Address {
 	p := c.address(at, addressDoc(a), "").Prefix
 	if p.IsValid() {
 		c.once(at+".address", a.Device, p.Addr())
 	}
-	return p
+	c.deviceName(at+".device", a.Device)
+	return vrrp.Address{Device: a.Device, Prefix: p}
 }
 
 // once refuses an address that moves already.
@@ -223,24 +221,8 @@ func (c *vrrpChecker) router(at string, d *vrrpRouterDoc) setup.Router {
 	r := setup.Router{Device: d.Device}
 	c.deviceName(at+".device", d.Device)
 	r.ID = uint8(c.between(at+".id", d.ID, 1, 255))
-	if len(d.Addresses) == 0 {
-		c.refuse(at, "has no addresses: want at least one, such as 10.20.0.1/24")
-	}
-	for i, text := range d.Addresses {
-		to := at + ".addresses" + indexed(i)
-		p, problem := parseAddress(text)
-		if problem != "" {
-			c.refuse(to, "%s", problem)
-			continue
-		}
-		c.once(to, d.Device, p.Addr())
-		if len(r.Addresses) > 0 && p.Addr().Is6() != r.IPv6() {
-			c.refuse(to, "%s is not of the family of %s: a router has one family, and the other one needs a router of its own", p.Addr(), r.Addresses[0].Addr())
-			continue
-		}
-		r.Addresses = append(r.Addresses, p)
-	}
-	if len(r.Addresses) == 0 {
+	c.routerAddresses(at, d, &r)
+	if len(r.All()) == 0 {
 		return r
 	}
 	key := strings.Join([]string{d.Device, indexed(d.ID), map[bool]string{true: "IPv6", false: "IPv4"}[r.IPv6()]}, " ")
@@ -260,6 +242,40 @@ func (c *vrrpChecker) router(at string, d *vrrpRouterDoc) setup.Router {
 		r.Peers = append(r.Peers, peer)
 	}
 	return r
+}
+
+// routerAddresses enters those that a router advertises.
+func (c *vrrpChecker) routerAddresses(at string, d *vrrpRouterDoc, r *setup.Router) {
+	if len(d.Addresses)+len(d.Elsewhere) == 0 {
+		c.refuse(at, "has no addresses: want at least one, such as 10.20.0.1/24")
+	}
+	alike := func(to string, a netip.Addr) bool {
+		all := r.All()
+		if len(all) > 0 && a.Is6() != r.IPv6() {
+			c.refuse(to, "%s is not of the family of %s: a router has one family, and the other one needs a router of its own", a, all[0].Prefix.Addr())
+			return false
+		}
+		return true
+	}
+	for i, text := range d.Addresses {
+		to := at + ".addresses" + indexed(i)
+		p, problem := parseAddress(text)
+		if problem != "" {
+			c.refuse(to, "%s", problem)
+			continue
+		}
+		c.once(to, d.Device, p.Addr())
+		if alike(to, p.Addr()) {
+			r.Addresses = append(r.Addresses, p)
+		}
+	}
+	for i, a := range d.Elsewhere {
+		to := at + ".elsewhere" + indexed(i)
+		one := c.moving(to, a)
+		if one.Prefix.IsValid() && alike(to+".address", one.Prefix.Addr()) {
+			r.Elsewhere = append(r.Elsewhere, one)
+		}
+	}
 }
 
 // sender is an address that a director sends from.

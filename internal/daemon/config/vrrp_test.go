@@ -46,7 +46,7 @@ func testWholeVRRP(t *testing.T, c *Config) {
 			},
 			{
 				Name: "mail", Priority: 100, Interval: time.Second, NoPreempt: true, Announcements: 5, AnnounceAgain: 5 * time.Second, AnnounceEvery: time.Minute,
-				Routers:      []setup.Router{{Device: "eth1", ID: 51, Addresses: []netip.Prefix{prefix("10.30.0.3/24")}}},
+				Routers:      []setup.Router{{Device: "eth1", ID: 51, Addresses: []netip.Prefix{prefix("10.30.0.3/24")}, Elsewhere: []vrrp.Address{{Device: "eth0", Prefix: prefix("203.0.113.5/24")}}}},
 				NotifyStates: map[vrrp.State][]string{vrrp.Master: nil, vrrp.Backup: nil, vrrp.Fault: nil, vrrp.Initialize: nil},
 			},
 		},

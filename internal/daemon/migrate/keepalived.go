@@ -4,9 +4,6 @@ package migrate
 
 import (
 	"context"
-	"slices"
-	"strings"
-	"time"
 )
 
 // Keepalived reads a keepalived.conf: its virtual servers and their checkers, with
@@ -81,65 +78,4 @@ func (k *keepalived) leaves(block []*statement, but ...string) (rest []*statemen
 		rest = append(rest, s)
 	}
 	return rest
-}
-
-func (k *keepalived) global(s *statement) {
-	for _, one := range k.leaves(s.block, "notification_email") {
-		switch {
-		case one.is("notification_email"):
-			k.mailed = one.place
-			for _, to := range one.block {
-				k.mail(to.place, to.words)
-			}
-		case one.is("lvs_timeouts"):
-			k.lvsTimeouts(one)
-		case one.is("notification_email_from", "smtp_server", "smtp_connect_timeout", "smtp_helo_name"):
-			k.lose(one.place, one.text(), "mail is sent by the command daemon.mail, which has its own settings for this")
-		case one.is("smtp_alert", "smtp_alert_checker"):
-			k.smtpAlert(one)
-		case one.is("script_user"):
-			k.scriptUser = k.user(one)
-		case one.is("router_id", "enable_script_security", "process_names", "use_pid_dir"):
-			k.lose(one.place, one.text(), "not needed")
-		case k.vrrpGlobal(one):
-		default:
-			k.lose(one.place, one.text(), "not carried over")
-		}
-	}
-}
-
-// lvsTimeouts takes in pairs of a name and a number of seconds; 0 changes nothing.
-func (k *keepalived) lvsTimeouts(s *statement) {
-	for i := 1; i < len(s.words); i++ {
-		key := map[string]string{"tcp": "tcp", "tcpfin": "tcp_fin", "udp": "udp"}[s.words[i]]
-		if key == "" || i+1 == len(s.words) {
-			k.lose(s.place, s.text(), "%s: want pairs of tcp, tcpfin or udp and a number of seconds", s.words[i])
-			continue
-		}
-		i++
-		if n, ok := k.numeral(s, i, numeral{low: 0, high: 31 * 24 * 3600}, "left out"); ok && n > 0 {
-			k.timeouts = append(k.timeouts, key+": "+span(time.Duration(n)*time.Second))
-		}
-	}
-}
-
-func (k *keepalived) smtpAlert(s *statement) {
-	k.alerts = true
-	k.lose(s.place, s.text(), "mail is sent of all servers and services, if daemon.mail_to has an address")
-}
-
-// user is the user of scripts: USER [GROUP].
-func (k *keepalived) user(s *statement) string {
-	switch {
-	case s.word(1) == "":
-		k.lose(s.place, s.text(), "has no user: left out")
-	case s.word(2) != "" && s.word(2) != s.word(1):
-		k.lose(s.place, s.text(), "scripts run with the groups that %s has, not with group %s alone", s.word(1), s.word(2))
-	}
-	return s.word(1)
-}
-
-// truth is a boolean that is true if nothing else is said.
-func truth(s *statement) bool {
-	return !slices.Contains([]string{"false", "off", "no"}, strings.ToLower(s.word(1)))
 }

@@ -16,31 +16,53 @@ type syncGroup struct {
 	name    string
 	members []string
 	watched
-	made bool // a group of it
+	made    bool // a group of it
+	weights bool // sync_group_tracking_weight
 }
 
 func (g *syncGroup) has(instance string) bool { return slices.Contains(g.members, instance) }
 
-// syncGroup takes in a vrrp_sync_group.
-func (k *keepalived) syncGroup(s *statement) {
-	g := &syncGroup{statement: s, name: s.word(1)}
-	for _, one := range k.leaves(s.block, "group", "track_interface", "track_script", "track_file", "track_process", "track_bfd") {
-		switch {
-		case one.is("group"):
-			for _, line := range one.block {
-				g.members = append(g.members, line.words...)
-			}
-		case k.watch(&g.watched, one):
-		case one.is("global_tracking", "sync_group_tracking_weight"):
-			k.lose(one.place, one.text(), "not supported: write what is tracked in the sync group")
-		case one.is("smtp_alert", "notify_deleted", "notify_priority_changes"):
-			k.instanceLoss(one)
-		default:
-			k.lose(one.place, one.text(), "not carried over")
+// syncGroups are the keywords of vrrp_sync_group.
+var syncGroups = blockKind[*syncGroup]{name: "vrrp_sync_group", nested: append([]string{"group"}, watchedBlocks...), keys: map[string]keyword[*syncGroup]{
+	"group": func(k *keepalived, g *syncGroup, s *statement) {
+		if len(g.members) > 0 {
+			k.lose(s.place, s.text(), "there is one above: left out, as keepalived does")
+			return
 		}
-	}
-	if g.name == "" || len(g.members) == 0 {
-		k.lose(s.place, s.text(), "has no name, or no group { } with instances: left out")
+		for _, line := range s.block {
+			g.members = append(g.members, line.words...)
+		}
+	},
+	"track_interface": on(byGroup, (*keepalived).trackInterfaces),
+	"track_script":    on(byGroup, (*keepalived).trackScripts),
+	"track_file":      on(byGroup, (*keepalived).notTracked),
+	"track_process":   on(byGroup, (*keepalived).notTracked),
+	"track_bfd":       on(byGroup, (*keepalived).notTracked),
+	"notify":          on(byGroup, (*keepalived).notifyCommand),
+	"notify_master":   on(byGroup, (*keepalived).notifyCommand),
+	"notify_backup":   on(byGroup, (*keepalived).notifyCommand),
+	"notify_fault":    on(byGroup, (*keepalived).notifyCommand),
+	"notify_stop":     on(byGroup, (*keepalived).notifyCommand),
+
+	"global_tracking":            (*keepalived).memberWeights,
+	"sync_group_tracking_weight": (*keepalived).memberWeights,
+	"smtp_alert":                 given(lost[*syncGroup]("no mail is sent of transitions: use notify")),
+	"notify_priority_changes":    given(lost[*syncGroup]("not supported")),
+}}
+
+func byGroup(g *syncGroup) *watched { return &g.watched }
+
+func (k *keepalived) memberWeights(g *syncGroup, s *statement) {
+	g.weights = true
+	k.lose(s.place, s.text(), "the group has one priority, which weights of all instances change")
+}
+
+// syncGroup takes in a vrrp_sync_group, which is the n-th statement of the file.
+func (k *keepalived) syncGroup(s *statement, n int) {
+	g := &syncGroup{statement: s, name: s.word(1), watched: watched{order: n}}
+	syncGroups.read(k, g, s.block)
+	if len(s.words) != 2 || len(g.members) == 0 {
+		k.lose(s.place, s.text(), "has no name or more than one, or no group { } with instances: left out")
 		return
 	}
 	for _, other := range k.file.groups {
@@ -122,9 +144,9 @@ func (k *keepalived) vrrpGroup(name string, from place, members []*vrrpInstance,
 		g.addresses = append(g.addresses, i.others...)
 		tracking = append(tracking, i.watched)
 	}
+	owner := slices.ContainsFunc(members, func(i *vrrpInstance) bool { return i.priority == 255 })
 	for n, w := range tracking {
-		weightless := of != nil && len(members) > 1 && n > 0
-		k.watchedOf(&g, w, weightless)
+		k.watchedOf(&g, w, weightsOf(of, n, owner))
 	}
 	k.commandsOf(&g, tracking)
 	k.groups = append(k.groups, g)
@@ -160,20 +182,55 @@ func (k *keepalived) differs(first, i *vrrpInstance) {
 	}
 }
 
+// weighing is what becomes of the weights of what an instance or a sync group tracks.
+type weighing struct {
+	devices, scripts bool   // they are tracked, without their weight
+	why              string // "": weights count
+}
+
+// weightsOf is what keepalived does with the weights of a sync group, which is the first of
+// what is tracked, or of an instance. A priority of 255 does not change.
+func weightsOf(of *syncGroup, n int, owner bool) weighing {
+	switch {
+	case of != nil && n == 0 && owner:
+		return weighing{true, true, "with an instance of priority 255 in the sync group, keepalived clears the weight"}
+	case of != nil && n > 0 && !of.weights:
+		return weighing{true, false, "keepalived ignores weights of members of a sync group"}
+	case owner && (of == nil || n > 0):
+		return weighing{false, false, "keepalived ignores weights with priority 255"}
+	}
+	return weighing{}
+}
+
 // watchedOf adds what is tracked to a group, each thing once.
-func (k *keepalived) watchedOf(g *vrrpGroup, w watched, weightless bool) {
+func (k *keepalived) watchedOf(g *vrrpGroup, w watched, weights weighing) {
 	for _, d := range w.devices {
-		if weightless && d.weight != 0 {
-			k.lose(d.from, "track_interface "+d.name, "keepalived ignores weights of members of a sync group: the group is in fault while the device is down")
+		if weights.why != "" && d.weight != 0 {
 			d.weight = 0
+			if !weights.devices {
+				k.lose(d.from, "track_interface "+d.name, "%s: left out", weights.why)
+				continue
+			}
+			k.lose(d.from, "track_interface "+d.name, "%s: the group is in fault while the device is down", weights.why)
 		}
-		if slices.ContainsFunc(g.devices, func(o trackedDevice) bool { return o.name == d.name }) {
-			continue
+		n := slices.IndexFunc(g.devices, func(o trackedDevice) bool { return o.name == d.name })
+		switch {
+		case n < 0:
+			g.devices = append(g.devices, d)
+		case g.devices[n].weight != d.weight:
+			k.lose(d.from, "track_interface "+d.name, "the group tracks the device with weight %d, from %s: left out", g.devices[n].weight, g.devices[n].from)
 		}
-		g.devices = append(g.devices, d)
 	}
 	for _, t := range w.scripts {
-		if name, ok := k.track(t, weightless); ok && !slices.Contains(g.scripts, name) {
+		if weights.why != "" && t.weight != 0 {
+			t.weight = 0
+			if !weights.scripts { // without its weight it would put the group in fault, on all directors at once
+				k.lose(t.place, "track_script "+t.text(), "%s, and does not track the script: left out", weights.why)
+				continue
+			}
+			k.lose(t.place, "track_script "+t.text(), "%s: the group is in fault while the script fails", weights.why)
+		}
+		if name := k.track(t.check, t.weight); !slices.Contains(g.scripts, name) {
 			g.scripts = append(g.scripts, name)
 		}
 	}

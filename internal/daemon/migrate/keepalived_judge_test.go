@@ -27,7 +27,13 @@ func judge(t *testing.T, text string) map[int][]string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := exec.CommandContext(t.Context(), keepalivedPath(t), "--check", "--config-test", "--use-file", file, "--log-console").CombinedOutput()
+	process := "--check"
+	if strings.HasPrefix(text, "vrrp_") {
+		process = "--vrrp"
+	}
+	cmd := exec.CommandContext(t.Context(), keepalivedPath(t), process, "--config-test", "--use-file", file, "--log-console")
+	cmd.Dir = filepath.Dir(file) // for files that keywords make
+	out, _ := cmd.CombinedOutput()
 	said := map[int][]string{}
 	for _, m := range complaint.FindAllStringSubmatch(string(out), -1) {
 		line, err := strconv.Atoi(m[1])
@@ -73,11 +79,14 @@ func judgedBlocks() map[string]judgedBlock {
 		nested := slices.DeleteFunc(slices.Clone(c.block.nested), func(n string) bool { return c.block.keys[n] == nil })
 		blocks[name] = judgedBlock{real1 + name + " {\n", "}\n}\n}\n", slices.Collect(maps.Keys(c.block.keys)), nested}
 	}
+	maps.Copy(blocks, judgedVRRPBlocks())
 	return blocks
 }
 
-// later are keywords of versions after 2.2, and of none up to 2.4, which this one refuses.
+// later are keywords of versions after 2.2, and of none up to 2.4, which this one refuses, and
+// of other builds of 2.2.
 var later = map[string][]string{
+	"vrrp_instance": laterInInstance, "global_defs": laterInGlobal,
 	"HTTP_GET": {"sni_name", "tls_compliant"},
 	"SSL_GET":  {"sni_name", "tls_compliant"},
 	"url":      {"tls_compliant", "username", "password"},

@@ -93,6 +93,25 @@ func boolean[T any](set func(to T, value bool)) keyword[T] {
 	}
 }
 
+// on is a keyword of a part of a block.
+func on[T, U any](part func(of T) U, read keyword[U]) keyword[T] {
+	return func(k *keepalived, of T, s *statement) { read(k, part(of), s) }
+}
+
+// given is a keyword that counts unless it is false.
+func given[T any](read keyword[T]) keyword[T] {
+	return func(k *keepalived, to T, s *statement) {
+		boolean(func(_ T, value bool) {
+			if value {
+				read(k, to, s)
+			}
+		})(k, to, s)
+	}
+}
+
+// nothing is a keyword that changes nothing here.
+func nothing[T any](*keepalived, T, *statement) {}
+
 // number is a keyword with a number. Current is the value that is kept if keepalived
 // refuses the number.
 func number[T any](form numeral, current func(of T) string, set func(to T, n int64)) keyword[T] {

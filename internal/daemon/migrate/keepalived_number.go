@@ -97,13 +97,3 @@ func (k *keepalived) numeral(s *statement, i int, n numeral, instead string) (v 
 	}
 	return v, true
 }
-
-// number is the number of a statement.
-func (k *keepalived) number(s *statement, low, high int64) (n int64, ok bool) {
-	n, err := strconv.ParseInt(s.word(1), 10, 64)
-	if err != nil || n < low || n > high {
-		k.lose(s.place, s.text(), "not a number of %d to %d: left out", low, high)
-		return 0, false
-	}
-	return n, true
-}

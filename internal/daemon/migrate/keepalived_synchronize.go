@@ -4,71 +4,120 @@ package migrate
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 )
 
-// synchronize makes both roles of the kernel's protocol of lvs_sync_daemon, or of the older
-// lvs_sync_daemon_interface of an instance.
-func (k *keepalived) synchronize() {
+// syncDaemon takes in lvs_sync_daemon, or the older lvs_sync_daemon_interface of an instance.
+// The first one counts.
+func (k *keepalived) syncDaemon(v *vrrpFile, s *statement) {
+	_, ok := k.device(s)
+	switch {
+	case !ok:
+	case v.synchronizing != nil:
+		k.lose(s.place, s.text(), "there is one above: left out, as keepalived does")
+	default:
+		v.synchronizing = s
+	}
+}
+
+// syncOptions are the numbers of lvs_sync_daemon, with their keys.
+var syncOptions = map[string]struct {
+	key  string
+	form numeral
+}{
+	"id":     {"sync_id", numeral{high: 255}},
+	"maxlen": {"max_length", numeral{low: 1, high: 65507}},
+	"port":   {"port", numeral{low: 1, high: 65535}},
+	"ttl":    {"ttl", numeral{low: 1, high: 255}},
+}
+
+// syncReading is what the options of lvs_sync_daemon say.
+type syncReading struct {
+	keys  []string
+	id    int64  // -1: not set
+	named string // the instance
+}
+
+// synchronize makes both roles of the kernel's protocol.
+func (k *keepalived) synchronize(top []*statement) {
 	s := k.file.synchronizing
 	if s == nil {
 		return
 	}
-	if s.word(1) == "" {
-		k.lose(s.place, s.text(), "has no interface: left out")
-		return
+	r := syncReading{keys: []string{"interface: " + quoted(s.word(1))}, id: -1}
+	if k.file.of == nil { // the older one has an interface alone
+		k.syncOptions(&r, s)
 	}
-	roles := &syncRoles{from: s.place, keys: []string{"interface: " + quoted(s.word(1))}}
-	id, of := int64(-1), k.file.of
-	keywords := map[string]string{"id": "sync_id", "maxlen": "max_length", "port": "port", "ttl": "ttl", "group": "group"}
-	limits := map[string][2]int64{"id": {0, 255}, "maxlen": {1, 65507}, "port": {1, 65535}, "ttl": {1, 255}}
-	var named string
-	for i := 2; i < len(s.words); i++ {
-		word := s.words[i]
-		if keywords[word] == "" {
-			if word == "inst" {
-				i++
-			}
-			named = s.word(i)
-			continue
-		}
-		i++
-		value := s.word(i)
-		if word == "group" {
-			if a, err := netip.ParseAddr(value); err != nil || !a.IsMulticast() {
-				k.lose(s.place, s.text(), "group %s is not a multicast address: left out", value)
-				continue
-			}
-			roles.keys = append(roles.keys, "group: "+quoted(value))
-			continue
-		}
-		limit := limits[word]
-		n, ok := k.number(&statement{place: s.place, words: []string{s.words[0] + " " + word, value}}, limit[0], limit[1])
+	of := k.file.of
+	if r.named != "" {
+		n := slices.IndexFunc(k.file.instances, func(i *vrrpInstance) bool { return i.name == r.named })
 		switch {
-		case !ok:
-		case word == "id":
-			id = n
-		default:
-			roles.keys = append(roles.keys, fmt.Sprintf("%s: %d", keywords[word], n))
-		}
-	}
-	if named != "" {
-		n := slices.IndexFunc(k.file.instances, func(i *vrrpInstance) bool { return i.name == named })
-		if n < 0 {
-			k.lose(s.place, s.text(), "there is no instance %s, or it is left out: sync_id 0, if no id is given", named)
-		} else {
+		case n >= 0:
 			of = k.file.instances[n]
+		case !slices.ContainsFunc(top, func(s *statement) bool { return s.is("vrrp_instance") && s.word(1) == r.named }):
+			k.lose(s.place, s.text(), "there is no instance %s: left out, as keepalived does", r.named)
+			return
+		default:
+			k.lose(s.place, s.text(), "the instance %s is left out: sync_id 0, if no id is given", r.named)
 		}
 	}
-	if id < 0 && of != nil { // as keepalived
-		id = of.router.id
+	if r.id < 0 && of != nil { // as keepalived
+		r.id = of.router.id
 	}
-	if id > 0 {
-		roles.keys = append(roles.keys, fmt.Sprintf("sync_id: %d", id))
+	if r.id > 0 {
+		r.keys = append(r.keys, fmt.Sprintf("sync_id: %d", r.id))
 	}
 	if of != nil {
 		k.lose(s.place, s.text(), "both roles run all the time; keepalived runs that of the state of %s. Between directors that are both imbang, synchronization.replication loses nothing", of.name)
 	}
-	k.synchronization = roles
+	k.synchronization = &syncRoles{from: s.place, keys: r.keys}
+}
+
+func (k *keepalived) syncOptions(r *syncReading, s *statement) {
+	for i := 2; i < len(s.words); i++ {
+		word := s.words[i]
+		option, isNumber := syncOptions[word]
+		if (isNumber || word == "inst" || word == "group") && i+1 == len(s.words) {
+			k.lose(s.place, s.text(), "%s has no value: left out, as keepalived does", word)
+			return
+		}
+		switch {
+		case isNumber:
+			i++
+			n, ok := k.numeral(s, i, option.form, word+" is left out")
+			switch {
+			case !ok:
+			case word == "id":
+				r.id = n
+			default:
+				r.keys = append(r.keys, fmt.Sprintf("%s: %d", option.key, n))
+			}
+		case word == "group":
+			i++
+			if a, ok := plainAddress(s.word(i)); ok && a.IsMulticast() {
+				r.keys = append(r.keys, "group: "+quoted(a.String()))
+			} else {
+				k.lose(s.place, s.text(), "group %s is not a multicast address: left out, as keepalived does", s.word(i))
+			}
+		case word == "inst":
+			i++
+			k.syncInstance(r, s, s.word(i))
+		case i == 2: // once INTERFACE INSTANCE ID
+			k.syncInstance(r, s, word)
+		case i == 3:
+			if n, ok := k.numeral(s, i, syncOptions["id"].form, "the id is left out"); ok {
+				r.id = n
+			}
+		default:
+			k.lose(s.place, s.text(), "%s is not an option: left out, as keepalived does", word)
+		}
+	}
+}
+
+func (k *keepalived) syncInstance(r *syncReading, s *statement, name string) {
+	if r.named != "" {
+		k.lose(s.place, s.text(), "inst %s: an instance is named before: left out, as keepalived does", name)
+		return
+	}
+	r.named = name
 }

@@ -54,7 +54,7 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"version 3 of one", "vrrp_instance a {\nversion 3\ninterface eth0\nvirtual_router_id 5\n" + addresses + "}\n", nil, []string{"VRRP version 2"}},
 		{"IPv6 is of version 3", "vrrp_instance a {\ninterface eth0\nvirtual_router_id 5\nvirtual_ipaddress {\nfe80::1\n}\n}\n", []string{`- "fe80::1"`}, []string{"VRRP version 2"}},
 		{"interval", of("advert_int 0.05\n" + addresses), []string{"interval: 50 ms"}, []string{"Not carried"}},
-		{"interval that no message can have", of("advert_int 0.005\n" + addresses), []string{"interval: 10 ms", "x:7: advert_int 0.005: want a multiple of 10 ms"}, nil},
+		{"interval that no message can have", of("advert_int 0.005\n" + addresses), []string{"interval: 1 s", "x:7: advert_int 0.005: not a number of 0.01 to 255: left out"}, nil},
 		{"interval of version 2", of("advert_int 60\n" + addresses), []string{"interval: 40950 ms", "x:7: advert_int 60: want"}, nil},
 		{"nopreempt", of("state BACKUP\nnopreempt\npreempt_delay 5\n" + addresses), []string{"preempt: false", "x:9: preempt_delay 5: has no effect beside nopreempt"}, []string{"preempt_delay: 5 s"}},
 		{"nopreempt with MASTER", of("state MASTER\nnopreempt\n" + addresses), []string{"x:8: nopreempt: keepalived ignores it with state MASTER"}, []string{"preempt: false"}},
@@ -65,7 +65,7 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"unicast", of("unicast_src_ip 10.9.0.1\nunicast_peer {\n10.9.0.2 min_ttl 255\n10.9.0.3\n}\n" + addresses), []string{`source: "10.9.0.1"`, `peers: ["10.9.0.2", "10.9.0.3"]`, "x:9: 10.9.0.2 min_ttl 255: the TTL"}, nil},
 		{"mcast_src_ip", of("mcast_src_ip 10.9.0.1\n" + addresses), []string{`source: "10.9.0.1"`}, []string{"Not carried"}},
 		{"another group", of("mcast_dst_ip 224.0.0.55\n" + addresses), []string{"x:7: mcast_dst_ip 224.0.0.55: not supported"}, nil},
-		{"address of another device", of("virtual_ipaddress {\n10.0.0.1\n172.16.0.1/24 dev eth1\n}\n"), []string{`- {address: "172.16.0.1/24", device: "eth1"}`, "x:9: 172.16.0.1/24 dev eth1: on another device than the instance"}, nil},
+		{"address of another device", of("virtual_ipaddress {\n10.0.0.1\n172.16.0.1/24 dev eth1\n}\n"), []string{"elsewhere:", `- {address: "172.16.0.1/24", device: "eth1"}`}, []string{"Not carried"}},
 		{"addresses that are not advertised", of(addresses + "virtual_ipaddress_excluded {\n10.0.0.2\n2001:db8::1/64\n172.16.0.1 dev eth1\n}\n"), []string{
 			`{address: "10.0.0.2", device: "eth0"}`, `{address: "2001:db8::1/64", device: "eth0"}`, `{address: "172.16.0.1", device: "eth1"}`}, []string{"Not carried"}},
 		{"families", of("virtual_ipaddress {\n10.0.0.1\n2001:db8::1\n}\n"), []string{"x:9: 2001:db8::1: of another family"}, []string{`"2001:db8::1"`}},
@@ -77,10 +77,10 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"announcements not repeated", of("garp_master_delay 0\n" + addresses), []string{"x:7: garp_master_delay 0: announcements are always repeated"}, []string{"announce_again"}},
 		{"script with a weight of each", "vrrp_script s {\nscript \"kill -0 1\"\nuser root\nweight 5\n}\n" + of("track_script {\ns weight -3\n}\n"+addresses) +
 			"vrrp_instance b {\nversion 3\ninterface eth0\nvirtual_router_id 6\ntrack_script {\ns\n}\nvirtual_ipaddress {\n10.0.0.9\n}\n}\n", []string{
-			`"s-weight-3": # x:1`, "weight: -3", `"s": # x:1`, "weight: 5", `command: ["/usr/bin/env", "kill", "-0", "1"]`, `track_scripts: ["s-weight-3"]`, `track_scripts: ["s"]`}, []string{"Not carried"}},
+			`"s-weight-3": # x:1`, "weight: -3", `"s": # x:1`, "weight: 5", `command: ["/usr/bin/env", "kill", "-0", "1"]`, `track_scripts: ["s-weight-3"]`, `track_scripts: ["s"]`, "x:2: script kill -0 1: kill is not in "}, nil},
 		{"reverse", of("track_interface {\neth1 weight 5 reverse\neth2\n}\n" + addresses), []string{`- {device: "eth2"}`, "x:8: eth1 weight 5 reverse: reverse is not supported"}, []string{`"eth1"`}},
 		{"no such script", of("track_script {\nnone\n}\n" + addresses), []string{"x:8: track_script none: there is no such script"}, []string{"track_scripts"}},
-		{"script for a shell", "vrrp_script s {\nscript \"</dev/tcp/127.0.0.1/80\"\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{"x:2: script </dev/tcp/127.0.0.1/80: want the absolute path", "track_script s: there is no such script, or it is left out"}, []string{"scripts:"}},
+		{"script for a shell", "vrrp_script s {\nscript \"</dev/tcp/127.0.0.1/80\"\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{"x:2: script </dev/tcp/127.0.0.1/80: want the path of a program", "track_script s: the script is left out: so is this"}, []string{"scripts:"}},
 		{"files and processes", "vrrp_track_file f {\nfile /x\n}\n" + of("track_file {\nf\n}\ntrack_process {\np\n}\n"+addresses), []string{"x:1: vrrp_track_file f: files are not tracked", "track_file f: not tracked", "track_process p: not tracked"}, nil},
 		{"synchronization with no instance", "global_defs {\nvrrp_version 3\nlvs_sync_daemon eth1 port 9000 ttl 3 group 224.0.0.99\n}\n", []string{
 			`master: {interface: "eth1", port: 9000, ttl: 3, group: "224.0.0.99"}`}, []string{"Not carried"}},

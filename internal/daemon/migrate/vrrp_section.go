@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 )
 
 // vrrpScript is a script that groups track.
@@ -36,6 +35,7 @@ type vrrpRouter struct {
 	source    string
 	peers     []string
 	addresses []movingAddress
+	elsewhere []movingAddress // on other devices
 }
 
 // movingAddress is an address that moves between directors.
@@ -135,10 +135,20 @@ func (v *vrrpRouter) write(w *writer) {
 	if len(v.peers) > 0 {
 		w.p("          peers: %s", list(v.peers))
 	}
-	w.p("          addresses:")
+	if len(v.addresses) > 0 {
+		w.p("          addresses:")
+	}
 	for _, a := range v.addresses {
 		w.at = a.from
 		w.p("            - %s # %s", a.text(), a.from)
+	}
+	if len(v.elsewhere) > 0 {
+		w.at = v.from
+		w.p("          elsewhere:")
+	}
+	for _, a := range v.elsewhere {
+		w.at = a.from
+		w.p("            - {address: %s, device: %s} # %s", a.text(), quoted(a.device), a.from)
 	}
 }
 
@@ -156,6 +166,3 @@ func (s *syncRoles) write(w *writer) {
 	keys := strings.Join(s.keys, ", ")
 	w.p("\nsynchronization: # %s\n  master: {%s}\n  backup: {%s}", s.from, keys, keys)
 }
-
-// seconds is a number of seconds as a time, rounded to microseconds.
-func seconds(n float64) time.Duration { return time.Duration(n*1e6+0.5) * time.Microsecond }

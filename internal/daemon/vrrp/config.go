@@ -24,6 +24,8 @@ type Router struct {
 	// Addresses are advertised. The first one of IPv6 has to be link-local (RFC 9568,
 	// 5.2.9); keepalived warns if it is not, and so does not the machine.
 	Addresses []netip.Prefix
+	// Elsewhere are advertised behind them, and configured on other devices.
+	Elsewhere []Address
 }
 
 // Config is what a group is made of. 0 stands for the default.
@@ -144,15 +146,24 @@ func (r *Router) check() error {
 	if r.is4() {
 		most = MaxAddresses4
 	}
-	if n := len(r.Addresses); n == 0 || n > most {
+	all := r.all()
+	if n := len(all); n == 0 || n > most {
 		return fmt.Errorf("%d addresses: want 1 to %d", n, most)
 	}
-	for _, a := range r.Addresses {
-		if a.Addr().Is4() != r.is4() {
-			return fmt.Errorf("the address %v is not of the family of %v", a, r.Source)
+	for _, a := range all {
+		if a.Prefix.Addr().Is4() != r.is4() {
+			return fmt.Errorf("the address %v is not of the family of %v", a.Prefix, r.Source)
 		}
 	}
 	return nil
+}
+
+// all are its addresses, as they are advertised.
+func (r *Router) all() (all []Address) {
+	for _, a := range r.Addresses {
+		all = append(all, Address{r.Device, a})
+	}
+	return append(all, r.Elsewhere...)
 }
 
 // routerKey identifies a router through changes of the configuration.
@@ -166,10 +177,8 @@ func (r *Router) key() routerKey { return routerKey{r.Device, r.ID, r.is4()} }
 
 // addresses are all that move.
 func (c *Config) addresses() (all []Address) {
-	for _, r := range c.Routers {
-		for _, a := range r.Addresses {
-			all = append(all, Address{r.Device, a})
-		}
+	for i := range c.Routers {
+		all = append(all, c.Routers[i].all()...)
 	}
 	return append(all, c.Others...)
 }

@@ -48,8 +48,8 @@ func (m *Machine) configure(config Config) {
 		}
 		m.memory.Routers = append(m.memory.Routers, kept)
 		var list []netip.Addr
-		for _, p := range r.Addresses {
-			list = append(list, p.Addr())
+		for _, a := range r.all() {
+			list = append(list, a.Prefix.Addr())
 		}
 		m.advertised = append(m.advertised, list)
 	}

@@ -84,8 +84,8 @@ func resign(h *handover, log *slog.Logger) {
 
 func resignRouter(h *handover, g *setup.Group, r *setup.Router, source netip.Addr) error {
 	a := vrrp.Advertisement{ID: r.ID, Priority: vrrp.PriorityResign, Interval: g.Interval, Plain: g.PlainChecksum}
-	for _, p := range r.Addresses {
-		a.Addresses = append(a.Addresses, p.Addr())
+	for _, moving := range r.All() {
+		a.Addresses = append(a.Addresses, moving.Prefix.Addr())
 	}
 	w := socket.Where{Device: r.Device, IPv6: r.IPv6()}
 	if d := h.Devices[r.Device]; d != nil {

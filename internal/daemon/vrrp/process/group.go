@@ -181,7 +181,7 @@ func (g *group) call(f func(m *vrrp.Machine, out *vrrp.Output)) {
 	for i := range g.out.Actions {
 		g.do(&g.out.Actions[i])
 	}
-	if g.machine.State() != was && len(g.setup.Addresses) > 0 {
+	if g.machine.State() != was && len(g.unheard()) > 0 {
 		g.seekOthers()
 	}
 	if g.forgotten {

@@ -159,7 +159,7 @@ func checkSetup(s *setup.Setup) error {
 		}
 		names[g.Name] = true
 		for j := range g.Routers {
-			if r := &g.Routers[j]; len(r.Addresses) == 0 {
+			if r := &g.Routers[j]; len(r.All()) == 0 {
 				return fmt.Errorf("group %s: virtual router %d has no address", g.Name, r.ID)
 			}
 		}

@@ -4,6 +4,7 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -33,6 +34,7 @@ type keepalived struct {
 	dir       string
 	number    byte
 	addresses []netip.Prefix
+	device    string     // of the addresses; "": eth0
 	peer      netip.Addr // invalid: by multicast
 	cmd       *exec.Cmd
 	wait      func() error
@@ -60,7 +62,7 @@ func (l *lockedBuffer) String() string {
 func (k *keepalived) config(priority int) string {
 	var addresses strings.Builder
 	for _, p := range k.addresses {
-		fmt.Fprintf(&addresses, "    %s dev eth0\n", p)
+		fmt.Fprintf(&addresses, "    %s dev %s\n", p, cmp.Or(k.device, "eth0"))
 	}
 	extra := ""
 	if k.addresses[0].Addr().Is6() {

@@ -62,14 +62,15 @@ type Group struct {
 
 // Router is a virtual router.
 type Router struct {
-	Device    string   `json:"device"`
-	ID        uint8    `json:"id"`
-	Source    string   `json:"source,omitempty"` // that advertisements are sent from
-	Peers     []string `json:"peers"`            // none: by multicast
-	Addresses []string `json:"addresses"`
-	Master    string   `json:"master,omitempty"`     // of a backup: the director that is followed
-	MasterMAC string   `json:"master_mac,omitempty"` // hardware address of the other director that was heard last as master
-	Dropped   uint32   `json:"dropped"`              // packets that the kernel had no room for, of all routers of device and family
+	Device    string    `json:"device"`
+	ID        uint8     `json:"id"`
+	Source    string    `json:"source,omitempty"` // that advertisements are sent from
+	Peers     []string  `json:"peers"`            // none: by multicast
+	Addresses []string  `json:"addresses"`
+	Elsewhere []Address `json:"elsewhere,omitempty"`  // advertised, too, and configured on other devices
+	Master    string    `json:"master,omitempty"`     // of a backup: the director that is followed
+	MasterMAC string    `json:"master_mac,omitempty"` // hardware address of the other director that was heard last as master
+	Dropped   uint32    `json:"dropped"`              // packets that the kernel had no room for, of all routers of device and family
 }
 
 // Address is one with its device.
@@ -152,6 +153,9 @@ func (g *group) status() Group {
 		}
 		for _, p := range r.Addresses {
 			one.Addresses = append(one.Addresses, p.String())
+		}
+		for _, a := range r.Elsewhere {
+			one.Elsewhere = append(one.Elsewhere, Address{a.Prefix.String(), a.Device})
 		}
 		if master := memory.Routers[i].Master; memory.State == vrrp.Backup && master.IsValid() {
 			one.Master = master.String()

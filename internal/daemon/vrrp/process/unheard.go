@@ -11,12 +11,12 @@ import (
 )
 
 // On a device that has addresses of a group and none of its routers, as the servers' gateway
-// address, no advertisement is heard. The hardware address of the master there is the one that
+// address, or those of clients if advertisements go over the servers' side, no advertisement is heard. The hardware address of the master there is the one that
 // answers for the address, so a director that is not master asks for it.
 
 // unheard are the first addresses of the group on such devices.
 func (g *group) unheard() (all []vrrp.Address) {
-	for _, a := range g.setup.Addresses {
+	for _, a := range g.setup.AllAddresses() {
 		if !slices.ContainsFunc(g.setup.Routers, func(r setup.Router) bool { return r.Device == a.Device }) &&
 			!slices.ContainsFunc(all, func(o vrrp.Address) bool { return o.Device == a.Device }) {
 			all = append(all, a)

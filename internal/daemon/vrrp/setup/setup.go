@@ -77,10 +77,24 @@ type Router struct {
 	Source    netip.Addr   // invalid: what the device has
 	Peers     []netip.Addr // by unicast; none: by multicast
 	Addresses []netip.Prefix
+	Elsewhere []vrrp.Address // advertised, too, and configured on other devices
+}
+
+// All are its addresses with their devices, as they are advertised.
+func (r *Router) All() (all []vrrp.Address) {
+	for _, p := range r.Addresses {
+		all = append(all, vrrp.Address{Device: r.Device, Prefix: p})
+	}
+	return append(all, r.Elsewhere...)
 }
 
 // IPv6 reports the family.
-func (r *Router) IPv6() bool { return r.Addresses[0].Addr().Is6() }
+func (r *Router) IPv6() bool {
+	if len(r.Addresses) > 0 {
+		return r.Addresses[0].Addr().Is6()
+	}
+	return r.Elsewhere[0].Prefix.Addr().Is6()
+}
 
 // Device is one that is tracked. With a weight of 0 the group is in fault while the device is
 // down; one above 0 is added to the priority while it is up, one below 0 while it is down.
@@ -131,7 +145,7 @@ func (g *Group) Machine(priority uint8, sources []netip.Addr) vrrp.Config {
 				source = noSource6
 			}
 		}
-		c.Routers = append(c.Routers, vrrp.Router{Device: r.Device, ID: r.ID, Source: source, Addresses: r.Addresses})
+		c.Routers = append(c.Routers, vrrp.Router{Device: r.Device, ID: r.ID, Source: source, Addresses: r.Addresses, Elsewhere: r.Elsewhere})
 	}
 	return c
 }
@@ -139,17 +153,18 @@ func (g *Group) Machine(priority uint8, sources []netip.Addr) vrrp.Config {
 // AllAddresses are the addresses that move, by device.
 func (g *Group) AllAddresses() []vrrp.Address {
 	var all []vrrp.Address
-	for _, r := range g.Routers {
-		for _, p := range r.Addresses {
-			all = append(all, vrrp.Address{Device: r.Device, Prefix: p})
-		}
+	for i := range g.Routers {
+		all = append(all, g.Routers[i].All()...)
 	}
 	return append(all, g.Addresses...)
 }
 
-// Needed are the devices without which the group cannot work: those of its addresses, and
-// those that are tracked with a weight of 0.
+// Needed are the devices without which the group cannot work: those of its routers and of its
+// addresses, and those that are tracked with a weight of 0.
 func (g *Group) Needed() (names []string) {
+	for i := range g.Routers {
+		names = append(names, g.Routers[i].Device)
+	}
 	for _, a := range g.AllAddresses() {
 		names = append(names, a.Device)
 	}
