@@ -29,13 +29,13 @@ func (c *Agent) Checker() (Checker, error) { return *c, nil }
 // Check implements Checker.
 func (c Agent) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := (Target{Addr: t.Addr}).dial(ctx)
+	conn, err := (Target{Addr: t.Addr}).dial(expectGreeting(ctx))
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}
 	defer hangUp(conn)
 	defer bound(ctx, conn)()
-	if _, err := io.WriteString(conn, c.Send); err != nil {
+	if err := send(conn, c.Send); err != nil {
 		return failed("%s", reason(ctx, err))
 	}
 	line, err := agentLine(conn)

@@ -32,10 +32,6 @@ type Target struct {
 	Proxy int
 }
 
-// Dialer connects to servers. It sends no keep-alive probes: the connections of checks
-// are short, and each option of a socket is a system call.
-var Dialer = net.Dialer{KeepAlive: -1}
-
 // proxyHeaders, by version, are of a connection that has no client but who made it.
 var proxyHeaders = map[int]string{1: "PROXY UNKNOWN\r\n", 2: "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"}
 
@@ -57,8 +53,7 @@ func (t Target) connect(ctx context.Context) (net.Conn, error) {
 	if t.Dial != nil {
 		return t.Dial(ctx, t.Addr)
 	}
-	// Not DialTCP, which binds the socket in any case.
-	return Dialer.DialContext(ctx, "tcp", t.Addr.String())
+	return Connect(ctx, t.Addr, nil)
 }
 
 // Result is the outcome of one check.

@@ -58,7 +58,7 @@ func (c *UDP) Checker() (Checker, error) {
 // Check implements Checker.
 func (c udpChecker) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := Dialer.DialContext(ctx, "udp", t.Addr.String())
+	conn, err := dialer.DialContext(ctx, "udp", t.Addr.String())
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}
