@@ -247,7 +247,7 @@ func TestScript(t *testing.T) {
 		{"killed", &Script{Command: script("kill -9 $$")}, false, "signal: killed", -1},
 		{"hangs", &Script{Command: script("echo waiting; sleep 100")}, false, "timeout: killed: waiting", -1},
 		{"forks and hangs", &Script{Command: script("sleep 1000 & echo $! >" + pidFile + "; wait")}, false, "timeout: killed", -1},
-		{"not there", &Script{Command: []string{"/none"}}, false, "no such file or directory", -1},
+		{"not there", &Script{Command: []string{"/none"}}, false, "not started: no such file or directory: /none does not exist", -1},
 	} {
 		t.Setenv("SECRET", "not for scripts")
 		r := run(t, c.spec, "127.0.0.1:8080")

@@ -38,12 +38,26 @@ func (c *Script) Checker() (Checker, error) {
 		return s, nil
 	}
 	u, err := user.Lookup(c.User)
+	if errors.As(err, new(user.UnknownUserError)) {
+		return nil, fmt.Errorf("there is no user %s: create it, or correct the user of the script", c.User)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("user: %w", err)
 	}
 	s.credential, err = credentialOf(u)
-	s.home = u.HomeDir
+	s.home, s.user = u.HomeDir, c.User
 	return s, err
+}
+
+// Obstacle is why the script cannot be run on this machine, with the remedy, as far as this process
+// can see; "": nothing is found.
+func (c *Script) Obstacle() string {
+	made, err := c.Checker()
+	if err != nil {
+		return err.Error()
+	}
+	s := made.(scriptChecker)
+	return asUser(s.credential, s.user).obstacle(c.Command[0])
 }
 
 func credentialOf(u *user.User) (*syscall.Credential, error) {
@@ -67,6 +81,7 @@ type scriptChecker struct {
 	dynamic    bool
 	credential *syscall.Credential
 	home       string
+	user       string
 }
 
 // Check implements Checker. To become another user takes the capabilities away (
@@ -76,7 +91,7 @@ func (s scriptChecker) Check(ctx context.Context, t Target) Result {
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	c.Dir = "/"
 	c.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=" + s.home,
+		"PATH=" + searched, "LANG=C.UTF-8", "HOME=" + s.home,
 		"IMBANG_SERVER_ADDRESS=" + t.Addr.Addr().String(), "IMBANG_SERVER_PORT=" + strconv.Itoa(int(t.Addr.Port())),
 	}
 	if t.Virtual.IsValid() {
@@ -101,8 +116,8 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	}
 	var exited *exec.ExitError
 	switch {
-	case c.Process == nil: // it was not started
-		return failed("%s", reason(ctx, err))
+	case c.Process == nil:
+		return asUser(s.credential, s.user).notStarted(s.command[0], reason(ctx, err), err)
 	case ctx.Err() != nil:
 		return failed("timeout: killed%s", said)
 	case err == nil || errors.Is(err, exec.ErrWaitDelay) && c.ProcessState.Success():
@@ -110,9 +125,26 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	case !errors.As(err, &exited):
 		return failed("%s", reason(ctx, err))
 	case exited.ExitCode() < 0:
-		return failed("%s%s", exited, said)
+		return killed(exited, said)
 	}
-	status := exited.ExitCode()
+	if text := asUser(s.credential, s.user).uninterpretable(s.command[0]); text != "" {
+		return failed("exit status %d: %s", exited.ExitCode(), cause{text, true})
+	}
+	return s.status(exited.ExitCode(), start, said)
+}
+
+// killed is the result of a script that a signal ended. Only root and the kernel, for lack of memory,
+// send SIGKILL before the timeout.
+func killed(exited *exec.ExitError, said string) Result {
+	why := cause{text: exited.String()}
+	if w, ok := exited.Sys().(syscall.WaitStatus); ok && w.Signal() == syscall.SIGKILL {
+		why = cause{why.text + ", by root or for lack of memory", true}
+	}
+	return failed("%s%s", why, said)
+}
+
+// status is the result of an exit status that is not 0.
+func (s scriptChecker) status(status int, start time.Time, said string) Result {
 	if !s.dynamic || status == 1 {
 		return failed("exit status %d%s", status, said)
 	}
