@@ -205,11 +205,13 @@ var remedies = map[syscall.Errno]string{
 // notStarted is the result of a program that was not started: nothing is known of the server.
 func (e executor) notStarted(program string, why cause, err error) Result {
 	why.local = true
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		why.text = number.Error()
+	}
 	if text := e.obstacle(program); text != "" {
 		return failed("not started: %s: %s", why, text)
 	}
-	var number syscall.Errno
-	_ = errors.As(err, &number)
 	if text := remedies[number]; text != "" {
 		return failed("not started: %s: %s: %s", program, why, text)
 	}
