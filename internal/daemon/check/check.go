@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // Target is what a check is directed to.
@@ -60,9 +62,9 @@ func (t Target) connect(ctx context.Context) (net.Conn, error) {
 type Result struct {
 	OK     bool
 	Detail string // one printable line: "200 in 3 ms", "connection refused"
-	// Share is the percentage of the server's weight that the check leaves it, 0 to
-	// 100. HasShare is false for checks that do not say.
-	Share    uint8
+	// Withheld is the share of the server's weight that the check takes away. HasShare is false
+	// for checks that do not say.
+	Withheld model.Health
 	HasShare bool
 	Command  Command
 	// Inconclusive is set if this machine could not make the check, for lack of files,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,6 +40,9 @@ func put(t *testing.T, path, text string, mode os.FileMode) string {
 	}
 	return path
 }
+
+// ample is time for a script on a busy machine.
+const ample = 30 * time.Second
 
 const succeeds = "#!/bin/sh\nexit 0\n"
 
@@ -83,7 +87,7 @@ func TestScriptCannotRun(t *testing.T) {
 	} {
 		for _, dynamic := range []bool{false, true} {
 			spec := &Script{Command: []string{c.program}, User: "nobody", Dynamic: dynamic}
-			r := run(t, spec, "127.0.0.1:80")
+			r := runWithin(t, ample, spec, "127.0.0.1:80")
 			expect(t, c.name, r, false, c.detail)
 			if !r.Inconclusive || r.HasShare {
 				t.Errorf("%s: %+v", c.name, r)
@@ -93,7 +97,7 @@ func TestScriptCannotRun(t *testing.T) {
 			}
 		}
 	}
-	long := run(t, &Script{Command: []string{put(t, at("long"), succeeds, 0o755), strings.Repeat("x", 1<<18)}}, "127.0.0.1:80")
+	long := runWithin(t, ample, &Script{Command: []string{put(t, at("long"), succeeds, 0o755), strings.Repeat("x", 1<<18)}}, "127.0.0.1:80")
 	if !long.Inconclusive || long.Detail != "not started: "+at("long")+": argument list too long: shorten its arguments" {
 		t.Errorf("%+v", long)
 	}
@@ -113,7 +117,7 @@ func TestScriptFails(t *testing.T) {
 		"signal: segmentation fault":          "#!/bin/sh\nkill -SEGV $$\n",
 	} {
 		spec := &Script{Command: []string{put(t, filepath.Join(dir, "s"), text, 0o755)}}
-		r := run(t, spec, "127.0.0.1:80")
+		r := runWithin(t, ample, spec, "127.0.0.1:80")
 		expect(t, name, r, false, name)
 		if r.Inconclusive || spec.Obstacle() != "" {
 			t.Errorf("%s: %+v, %q", name, r, spec.Obstacle())
@@ -148,7 +152,7 @@ func TestScriptNoProcesses(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Max: before.Max}); err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, &Script{Command: []string{program}, User: "nobody"}, "127.0.0.1:80")
+	r := runWithin(t, ample, &Script{Command: []string{program}, User: "nobody"}, "127.0.0.1:80")
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &before); err != nil {
 		t.Fatal(err)
 	}
@@ -164,38 +168,36 @@ func TestScriptNoExec(t *testing.T) {
 		t.Skip("requires root, to mount a file system")
 	}
 	dir := scripts(t)
-	results := make(chan func())
+	program := filepath.Join(dir, "s")
+	made, err := (&Script{Command: []string{program}}).Checker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Result
+	done := make(chan error)
 	go func() {
-		defer close(results)
 		runtime.LockOSThread() // and the thread ends with its mounts
-		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-			results <- func() { t.Skip(err) }
-			return
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 		}
-		err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 		if err == nil {
 			err = unix.Mount("imbang", dir, "tmpfs", unix.MS_NOEXEC, "mode=755")
 		}
-		if err != nil {
-			results <- func() { t.Fatal(err) }
-			return
+		if err == nil {
+			err = os.WriteFile(program, []byte(succeeds), 0o700)
 		}
-		program := filepath.Join(dir, "s")
-		if err := os.WriteFile(program, []byte(succeeds), 0o700); err != nil {
-			results <- func() { t.Fatal(err) }
-			return
+		if err == nil {
+			r = made.Check(t.Context(), Target{})
 		}
-		made, _ := (&Script{Command: []string{program}}).Checker()
-		r := made.Check(t.Context(), Target{})
-		results <- func() {
-			expect(t, "noexec", r, false, "not started: permission denied: "+program+" is on a file system that is mounted with noexec")
-			if !r.Inconclusive {
-				t.Errorf("%+v", r)
-			}
-		}
+		done <- err
 	}()
-	for report := range results {
-		report()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "noexec", r, false, "not started: permission denied: "+program+" is on a file system that is mounted with noexec")
+	if !r.Inconclusive {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -212,7 +214,7 @@ func TestScriptReplaced(t *testing.T) {
 		func() { put(t, path, succeeds, 0o755) },
 	} {
 		step()
-		state, _ = timing.Next(state, run(t, &Script{Command: []string{path}}, "127.0.0.1:80"), state.At)
+		state, _ = timing.Next(state, runWithin(t, ample, &Script{Command: []string{path}}, "127.0.0.1:80"), state.At)
 		if state.Verdict != Up {
 			t.Errorf("%+v", state.Last)
 		}
@@ -221,7 +223,7 @@ func TestScriptReplaced(t *testing.T) {
 		t.Errorf("%+v", state.Last)
 	}
 	put(t, path, "#!/bin/sh\nexit 1\n", 0o755)
-	if state, _ = timing.Next(state, run(t, &Script{Command: []string{path}}, "127.0.0.1:80"), state.At); state.Verdict != Down {
+	if state, _ = timing.Next(state, runWithin(t, ample, &Script{Command: []string{path}}, "127.0.0.1:80"), state.At); state.Verdict != Down {
 		t.Errorf("%+v", state.Last)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // Script runs a program: exit status 0 is a success. With dynamic, 2 to 255 also are, and
@@ -149,7 +151,7 @@ func (s scriptChecker) status(status int, start time.Time, said string) Result {
 		return failed("exit status %d%s", status, said)
 	}
 	r := passed("exit status %d in %s%s", status, since(start), said)
-	r.Share, r.HasShare = uint8((status-2)*100/253), true
+	r.Withheld, r.HasShare = model.Leaves(status-2, 253), true
 	return r
 }
 
