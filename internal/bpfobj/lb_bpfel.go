@@ -695,7 +695,8 @@ type LbServer struct {
 	Retired        uint32
 	Administrative int32
 	Withheld       uint8
-	Pad            [3]uint8
+	WithheldPart   uint8
+	Pad3           [2]uint8
 	_              [4]byte
 	DrainUntil     uint64
 	RampSince      uint64

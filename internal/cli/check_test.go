@@ -79,3 +79,38 @@ listeners:
 		}
 	}
 }
+
+// A script that its user cannot execute here is a warning, once for all servers.
+func TestCheckWarnsOfScripts(t *testing.T) {
+	dir := t.TempDir()
+	file, script := filepath.Join(dir, "imbang.yaml"), filepath.Join(dir, "probe")
+	text := `checks: {probe: {script: {command: [` + script + `], user: root}}}
+services:
+  - {name: web, virtual: "10.20.0.1:80", checks: [probe], servers: [{address: 172.16.0.1}, {address: 172.16.0.2}]}
+vrrp:
+  scripts: {watch: {command: [` + script + `], user: no-such-user}}
+  groups: [{name: web, routers: [{device: eth0, id: 51, addresses: [10.20.0.1/24]}], track_scripts: [watch]}]
+`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const watch = "warning: script watch: there is no user no-such-user: create it, or correct the user of the script; until then it has no new result\n"
+	check := func(want string) {
+		t.Helper()
+		var out, errs strings.Builder
+		status := command.Execute(t.Context(), newRootCommand(), []string{"check", file}, nil, &out, &errs)
+		warnings, is := strings.CutSuffix(out.String(), watch+file+" is valid: 1 services, 2 servers\n")
+		if status != command.StatusOK || !is || warnings != want {
+			t.Errorf("status %d, %q, %q, want %q", status, out.String(), errs.String(), want)
+		}
+	}
+	check("warning: check probe: " + script + " does not exist: install it, or correct the path; until then it changes no server's state\n")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check("warning: check probe: user root must not execute " + script + " of mode 0644: run chmod a+rx on it; until then it changes no server's state\n")
+	if err := os.Chmod(script, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	check("")
+}

@@ -67,6 +67,7 @@ type Daemon struct {
 	pending  bool                       // the configuration is not carried out whole yet
 	behind   map[model.ServiceKey]bool  // services whose last changes failed
 	deleted  map[operator.ServerID]bool // servers that others deleted since
+	missing  map[model.ServiceKey]bool  // services that others deleted, or all of their servers
 	added    map[config.Address]bool    // virtual addresses that the daemon added
 	retried  time.Time                  // the last time that failed changes were tried
 	table    table
@@ -228,12 +229,12 @@ func (d *Daemon) loop(ctx context.Context, changes <-chan struct{}) {
 			d.keepHost()
 			d.serveMetrics() // again, if it failed
 			d.keepSynchronization()
-			d.keepPair(time.Now())
+			d.catchUp()
+			d.look()
+			d.keepPair(time.Now()) // which counts what is in the table
 			d.keepFailover()
 			d.keepLayer7(time.Now())
 			d.keepPeers()
-			d.catchUp()
-			d.look()
 			d.keepSteering()
 			d.keepUnmade(time.Now())
 			d.save()

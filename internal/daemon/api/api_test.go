@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +29,7 @@ type fake struct {
 	asked  []string
 	refuse error
 	work   time.Duration // that a reload takes
+	mu     sync.Mutex    // of asked, while reloads overlap
 	at     *Endpoint
 }
 
@@ -42,6 +44,8 @@ func (f *fake) Plan(q PlanRequest) (*Plan, error) {
 
 func (f *fake) Reload(c Caller, q ReloadRequest) (*Plan, error) {
 	time.Sleep(f.work)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.asked = append(f.asked, fmt.Sprintf("reload by %s, force %v", c.Name, q.Force))
 	return &Plan{Summary: "1 servers added"}, f.refuse
 }

@@ -61,7 +61,7 @@ func TestFoundUp(t *testing.T) {
 // What an agent said last holds: while it does not answer, over reloads and restarts.
 func TestAgentsWordHolds(t *testing.T) {
 	w := newWorld(t, agents)
-	w.result("a", "web", check.Result{OK: true, Share: 10, HasShare: true})
+	w.result("a", "web", check.Result{OK: true, Withheld: 90 * model.Percent, HasShare: true})
 	w.result("b", "web", check.Result{OK: true, Command: check.Drain})
 	want := "100/10% 100/up/drain"
 	w.expect("said", w.table(), want)
@@ -72,7 +72,7 @@ func TestAgentsWordHolds(t *testing.T) {
 	w.Core, _ = w.Reload(load(t, agents), w.now)
 	w.expect("after a reload", w.table(), want)
 	w.expect("after a restart", w.again().table(), want)
-	w.result("a", "web", check.Result{OK: true, Share: 0, HasShare: true})
+	w.result("a", "web", check.Result{OK: true, Withheld: model.Down, HasShare: true})
 	w.expect("nothing of it", w.again().table(), "100/down 100/up/drain")
 	if v := w.again().View()[0].Servers[0]; !v.Up {
 		t.Error("a server without a share counts as failed after a restart")
@@ -82,10 +82,10 @@ func TestAgentsWordHolds(t *testing.T) {
 // Servers without a share carry nothing, and those with a part carry that.
 func TestQuorumOfShares(t *testing.T) {
 	w := newWorld(t, strings.Replace(agents, "    servers:", "    quorum: 20\n    sorry: {name: s, address: 172.16.0.9}\n    servers:", 1))
-	w.result("a", "web", check.Result{OK: true, HasShare: true})
-	w.result("b", "web", check.Result{OK: true, Share: 20, HasShare: true})
+	w.result("a", "web", check.Result{OK: true, Withheld: model.Down, HasShare: true})
+	w.result("b", "web", check.Result{OK: true, Withheld: 80 * model.Percent, HasShare: true})
 	w.expect("20 of 200", w.table(), "100/down 100/20% absent")
-	w.result("b", "web", check.Result{OK: true, Share: 19, HasShare: true})
+	w.result("b", "web", check.Result{OK: true, Withheld: 81 * model.Percent, HasShare: true})
 	w.expect("19 of 200", w.table(), "100/down 100/down 1/up")
 }
 

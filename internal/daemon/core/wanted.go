@@ -16,14 +16,14 @@ import (
 func (c *Core) input(one *server) weight.Input {
 	order := c.Book[one.id]
 	in := weight.Input{
-		Configured: one.Weight, Down: !one.up, Share: 100, Remove: one.service.OnFailure == config.Remove,
+		Configured: one.Weight, Down: !one.up, Remove: one.service.OnFailure == config.Remove,
 		Drain: order.Drain != nil, Maintenance: order.Maintenance != nil,
 	}
 	if order.Weight != nil {
 		in.Weight = &order.Weight.Weight
 	}
 	for _, w := range one.checks {
-		in.Share = min(in.Share, 100-w.Withheld)
+		in.Withheld = max(in.Withheld, w.Withheld)
 		in.Drain = in.Drain || w.Command == check.Drain
 		in.Maintenance = in.Maintenance || w.Command == check.Maintenance
 	}

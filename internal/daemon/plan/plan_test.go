@@ -167,7 +167,7 @@ func TestText(t *testing.T) {
 	far.Forward, far.TunnelType, far.TunnelPort = model.Tunnel, model.GUE, 6080
 	wanted := Table{
 		Services: []Service{
-			{web, []Server{{Server: server(1), Health: model.Down}, {Server: heavy}, {Server: far, Health: 50}}},
+			{web, []Server{{Server: server(1), Health: model.Down}, {Server: heavy}, {Server: far, Health: 50 * model.Percent}}},
 			{edited, []Server{{Server: gone, Absent: true}}},
 		},
 		Settings: []Setting{{"hairpin", 1}, {"syn_defence", 1}}, Timeouts: model.Timeouts{TCP: time.Minute},
@@ -215,7 +215,7 @@ func TestFollowAndAssert(t *testing.T) {
 	was := Service{service(1), []Server{{Server: server(1)}, {Server: server(2), Absent: true}, {Server: server(3)}, {Server: server(4)}, {Server: server(5), Absent: true}}}
 	is := Service{service(1), slices.Clone(was.Servers)}
 	is.Servers[0].Health, is.Servers[0].Weight = model.Down, 4
-	is.Servers[1].Absent, is.Servers[1].Health = false, 20
+	is.Servers[1].Absent, is.Servers[1].Health = false, 20*model.Percent
 	is.Servers[2].Absent = true
 	is.Servers[3].Drain = true
 	lines := func(changes []Change) string {
@@ -235,7 +235,7 @@ delete service 10.20.0.1:80/tcp: server 172.16.0.3:80`, lines(Follow(was, is)));
 	if c := Follow(is, is); c != nil {
 		t.Errorf("%v", c)
 	}
-	there := []model.ServiceStatus{{Service: service(1), Servers: []model.ServerStatus{{Server: server(1)}, {Server: server(2), Health: 20}, {Server: server(9)}}}, {Service: service(2)}}
+	there := []model.ServiceStatus{{Service: service(1), Servers: []model.ServerStatus{{Server: server(1)}, {Server: server(2), Health: 20 * model.Percent}, {Server: server(9)}}}, {Service: service(2)}}
 	if got := lines(Assert(Table{Services: []Service{is}}, there)); got != "set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down" {
 		t.Error(got)
 	}
