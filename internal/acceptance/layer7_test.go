@@ -161,12 +161,12 @@ func (w *proxied) haproxy() (s supervise.Status) {
 
 func (w *proxied) await(what string, f func() bool) {
 	w.t.Helper()
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
 		if f() {
 			return
 		}
 	}
-	w.t.Fatalf("not in 30 s: %s", what)
+	w.t.Fatalf("not within %s: %s", patience, what)
 }
 
 func (w *proxied) do(args ...string) string {

@@ -46,7 +46,7 @@ func TestMeasureDetection(t *testing.T) {
 func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Signal) {
 	k := newKeeper(t, 3, strings.NewReplacer("http: {}", kind, "0 %", jitter).Replace(checkEvery)+threeServers)
 	all := "a up/1, b up/1, c up/1"
-	k.await("all servers", 5*time.Second, func() bool { return k.states() == all })
+	k.await("all servers", func() bool { return k.states() == all })
 	table := k.table()
 	const rate = 200
 	const each = 2 * time.Second // of a trial
@@ -88,7 +88,7 @@ func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Sig
 		} else {
 			signal(syscall.SIGCONT)
 		}
-		k.await("up", 5*time.Second, func() bool { return k.states() == all })
+		k.await("up", func() bool { return k.states() == all })
 		time.Sleep(time.Until(next))
 	}
 	cancel()
