@@ -23,13 +23,14 @@ import (
 	"imbang/internal/lab/topology"
 )
 
-// nodeCheck asks nodes for their monitors; one is found out within fall times interval and the timeout.
+// nodeCheck asks nodes for their monitors.
 const nodeCheck = `
 checks:
   node:
     http: {requests: [{path: /imbang-health, status: 200}]}
-    interval: 200 ms
-    timeout: 150 ms
+    interval: 500 ms
+    fast_interval: 200 ms
+    timeout: 500 ms
     rise: 2
     fall: 3
     jitter: 0 %

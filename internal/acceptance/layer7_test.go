@@ -39,10 +39,10 @@ type proxied struct {
 
 const (
 	webPlain, webTLS = "127.0.0.1:8080", "127.0.0.1:8443"
-	// webChecks find a server out within 700 ms.
+	// webChecks find a server that refuses connections within 900 ms.
 	webChecks = `
 checks:
-  web: {http: {}, interval: 200 ms, timeout: 100 ms, rise: 2, fall: 3, jitter: 0 %}
+  web: {http: {}, interval: 500 ms, fast_interval: 200 ms, timeout: 500 ms, rise: 2, fall: 3, jitter: 0 %}
 `
 )
 

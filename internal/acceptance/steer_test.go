@@ -140,7 +140,7 @@ func steersRemoved(t *testing.T, forward string) {
 	}
 	config := func(initial, servers string) string {
 		return fmt.Sprintf(`checks:
-  line: {tcp: {}, interval: 200 ms, timeout: 150 ms, rise: 1, fall: 2, initial: %s}
+  line: {tcp: {}, interval: 500 ms, fast_interval: 200 ms, timeout: 500 ms, rise: 1, fall: 2, initial: %s}
 services:
   - name: web
     virtual: "%s"
@@ -197,8 +197,8 @@ func TestRunSteersThroughReloads(t *testing.T) {
 		k.answerForVirtual(i, family, false)
 	}
 	var checks, names strings.Builder
-	for i := range 10 {
-		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 100 ms, timeout: 90 ms, rise: 1, fall: 1}\n", i)
+	for i := range 30 {
+		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 500 ms, timeout: 500 ms, rise: 1, fall: 1}\n", i)
 		fmt.Fprintf(&names, "c%d, ", i)
 	}
 	config := fmt.Sprintf("checks:\n%sservices:\n  - name: web\n    virtual: \"%s\"\n    forward: direct-routing\n    checks: [%s]\n    servers: [{name: a, address: S1}, {name: b, address: S2, weight: ", checks.String(), netip.AddrPortFrom(virtual, 80), strings.TrimSuffix(names.String(), ", "))
