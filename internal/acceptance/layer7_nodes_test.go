@@ -28,9 +28,9 @@ const nodeCheck = `
 checks:
   node:
     http: {requests: [{path: /imbang-health, status: 200}]}
-    interval: 500 ms
+    interval: 1 s
     fast_interval: 200 ms
-    timeout: 500 ms
+    timeout: 1 s
     rise: 2
     fall: 3
     jitter: 0 %

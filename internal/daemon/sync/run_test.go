@@ -51,9 +51,9 @@ func twoHosts(t *testing.T) (a, b *host.Namespace) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after 20 s", what)
+			t.Fatalf("%s: not after a minute", what)
 		}
 	}
 }
