@@ -197,8 +197,8 @@ func TestRunSteersThroughReloads(t *testing.T) {
 		k.answerForVirtual(i, family, false)
 	}
 	var checks, names strings.Builder
-	for i := range 30 {
-		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 500 ms, timeout: 500 ms, rise: 1, fall: 1}\n", i)
+	for i := range 30 { // a SYN that is lost is sent again after a second, which is too late
+		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 900 ms, timeout: 900 ms, rise: 1, fall: 1}\n", i)
 		fmt.Fprintf(&names, "c%d, ", i)
 	}
 	config := fmt.Sprintf("checks:\n%sservices:\n  - name: web\n    virtual: \"%s\"\n    forward: direct-routing\n    checks: [%s]\n    servers: [{name: a, address: S1}, {name: b, address: S2, weight: ", checks.String(), netip.AddrPortFrom(virtual, 80), strings.TrimSuffix(names.String(), ", "))

@@ -42,7 +42,7 @@ func TestManyWaitingEntries(t *testing.T) {
 		backup.State()
 		longest = max(longest, time.Since(began))
 	}
-	if longest > 50*time.Millisecond+stalls.Longest() {
+	if longest > 50*time.Millisecond+3*stalls.Longest() { // of who holds the lock, who waits, and the kernel
 		t.Errorf("with %d entries that wait the role stood still for %v, the machine for %v", backup.State().Waiting, longest, stalls.Longest())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
