@@ -124,7 +124,7 @@ func (k *keepalived) stop() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		k.Errorf("keepalived does not end:\n%s", k.log.String())
 		_ = syscall.Kill(-k.cmd.Process.Pid, syscall.SIGKILL)
 		<-done

@@ -55,7 +55,7 @@ func start(t *testing.T, sections string) *proxy {
 			t.Log(messages.String())
 		}
 	})
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := p.master.Ready(t.Context(), c.Process.Pid); err == nil {
 			break
 		}
