@@ -649,6 +649,13 @@ type LbReplyOwner struct {
 	Shared uint32
 }
 
+type LbRouting struct {
+	_     structs.HostLayout
+	Net   uint64
+	Alike uint32
+	Pad   uint32
+}
+
 type LbScheduler uint32
 
 const (
@@ -955,6 +962,7 @@ const (
 	LbMapMaglevs          = "maglevs"
 	LbMapMarks            = "marks"
 	LbMapMoments          = "moments"
+	LbMapMtuSearches      = "mtu_searches"
 	LbMapOrder            = "order"
 	LbMapOutbound         = "outbound"
 	LbMapPeerDirectors    = "peer_directors"
@@ -1113,6 +1121,7 @@ type LbMapSpecs struct {
 	Maglevs          *ebpf.MapSpec `ebpf:"maglevs"`
 	Marks            *ebpf.MapSpec `ebpf:"marks"`
 	Moments          *ebpf.MapSpec `ebpf:"moments"`
+	MtuSearches      *ebpf.MapSpec `ebpf:"mtu_searches"`
 	Order            *ebpf.MapSpec `ebpf:"order"`
 	Outbound         *ebpf.MapSpec `ebpf:"outbound"`
 	PeerDirectors    *ebpf.MapSpec `ebpf:"peer_directors"`
@@ -1221,6 +1230,7 @@ type LbMaps struct {
 	Maglevs          *ebpf.Map `ebpf:"maglevs"`
 	Marks            *ebpf.Map `ebpf:"marks"`
 	Moments          *ebpf.Map `ebpf:"moments"`
+	MtuSearches      *ebpf.Map `ebpf:"mtu_searches"`
 	Order            *ebpf.Map `ebpf:"order"`
 	Outbound         *ebpf.Map `ebpf:"outbound"`
 	PeerDirectors    *ebpf.Map `ebpf:"peer_directors"`
@@ -1305,6 +1315,7 @@ func (m *LbMaps) Close() error {
 		m.Maglevs,
 		m.Marks,
 		m.Moments,
+		m.MtuSearches,
 		m.Order,
 		m.Outbound,
 		m.PeerDirectors,
