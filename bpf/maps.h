@@ -633,7 +633,7 @@ struct mtu_search {
 	__u64 node;  /* that is looked at; 0: none */
 	__u64 route; /* of the node's prefix, that is looked at; 0: none */
 	union {
-		struct { /* in IPv4's trie */
+		struct {              /* in IPv4's trie */
 			__u64 up;     /* node to go back to, */
 			__u32 index;  /* by which of its children the search came */
 			__u32 key;    /* the address */

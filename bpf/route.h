@@ -103,7 +103,7 @@ static __noinline void route_claim(struct route *w, const struct route_key *j, _
 
 /* route_lookup without the MTU that the route may have of its own. */
 static __noinline long route_lookup_fib(void *ctx, struct route *w, const struct route_key *j,
-				    __u32 longest)
+					__u32 longest)
 {
 	struct bpf_fib_lookup fib = {};
 	__u64 now;

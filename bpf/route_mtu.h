@@ -122,7 +122,8 @@ static __always_inline int leads_to(__u64 hop, __u32 ifindex)
 
 static __always_inline __u64 child(__u64 node, __u32 index)
 {
-	__u64 at = node + bpf_core_field_offset(struct key_vector, leaf) + (index & 0xffffff) * sizeof(void *);
+	__u64 at = node + bpf_core_field_offset(struct key_vector, leaf) +
+		   (index & 0xffffff) * sizeof(void *);
 
 	return (__u64)AT(hlist_head, at)->first;
 }

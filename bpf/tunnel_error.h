@@ -140,9 +140,10 @@ __noinline int tell_on(struct __sk_buff *skb, struct packet *p)
 		return VERDICT_DROP;
 	if (!p->mtu && !icmp_allowed(&p->flow.src))
 		return drop(p, REASON_DROP_RATE_LIMIT);
-	if (icmp_error_packet4(skb, p->kind, p->mtu, 0, 1))
+	p->length = 0; /* the skb's: what was quoted of it */
+	p->to = p->flow.dst;
+	if (icmp_error_packet4(skb, p, p->kind, 1))
 		return drop(p, REASON_DROP_REWRITE);
-	p->length = 0;
 	if (find_route(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &route) !=
 	    BPF_FIB_LKUP_RET_SUCCESS)
 		return drop(p, REASON_REFUSED_NO_ROUTE);

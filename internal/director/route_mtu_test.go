@@ -80,7 +80,7 @@ func narrowTable(f family) (table []golden) {
 	tooBig := f.refusals().tooBig
 	tooBig.MTU = narrowMTU
 	return append(table, golden{"an answer just fits", []sent{byClient(request)}, byServer(sized(answer, narrowMTU)), leaves},
-		golden{"an answer too big", []sent{byClient(request)}, byServer(sized(answer, narrowMTU+1)), refused("too big", tooBig)})
+		golden{"an answer too big", []sent{byClient(request)}, byServer(sized(answer, narrowMTU+1)), f.refusedReply(vipMasq, "too big", tooBig)})
 }
 
 // leaves expects a packet to be sent on, however.
@@ -191,9 +191,8 @@ func (r *rig) comparesMTU(t *testing.T, f family, client netip.Addr) {
 	if got := r.fromServer(sized(answer, want)); got.verdict != redirect || len(got.frame) != 14+want {
 		t.Errorf("to %s: %d bytes do not go: %s, %d bytes", client, want, got.verdict, len(got.frame))
 	}
-	long := sized(answer, want+1)
-	got := r.fromServer(long)
-	if said, err := testenv.Refused(long.Frame(), got.frame); err != nil || said.MTU != uint32(want) {
-		t.Errorf("to %s: %d bytes: told %+v, %v", client, want+1, said, err)
-	}
+	long := byServer(sized(answer, want+1))
+	tooBig := f.refusals().tooBig
+	tooBig.MTU = uint32(want)
+	f.refusedReply(vipMasq, "too big", tooBig).judge(t, long.frame, r.put(long, 0))
 }
