@@ -628,35 +628,6 @@ struct {
 	__type(value, struct routing);
 } sources SEC(".maps");
 
-/* A search for a route in the kernel's table (route_mtu.h). */
-struct mtu_search {
-	__u64 node;  /* that is looked at; 0: none */
-	__u64 route; /* of the node's prefix, that is looked at; 0: none */
-	union {
-		struct {              /* in IPv4's trie */
-			__u64 up;     /* node to go back to, */
-			__u32 index;  /* by which of its children the search came */
-			__u32 key;    /* the address */
-			__u32 differ; /* it, from the leaf's */
-			__u32 tos;
-		};
-		struct { /* in IPv6's: the address, in host order */
-			__u64 upper;
-			__u64 lower;
-		};
-	};
-	__u32 ifindex; /* that the route must lead to; 0: any */
-	__u32 mtu;     /* found; 0: none */
-};
-
-/* kernel: that of a CPU. There is no room on the stack. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct mtu_search);
-} mtu_searches SEC(".maps");
-
 /* The longest packet that is cut into fragments [bytes]. */
 #define CUT_LONGEST 16000
 
@@ -790,11 +761,33 @@ struct {
 	__type(value, __u64);
 } address_leases SEC(".maps");
 
+/* A search for a route in the kernel's table (route_mtu.h). */
+struct mtu_search {
+	__u64 node;  /* that is looked at; 0: none */
+	__u64 route; /* of the node's prefix, that is looked at; 0: none */
+	union {
+		struct {              /* in IPv4's trie */
+			__u64 up;     /* node to go back to, */
+			__u32 index;  /* by which of its children the search came */
+			__u32 key;    /* the address */
+			__u32 differ; /* it, from the leaf's */
+			__u32 tos;
+		};
+		struct { /* in IPv6's: the address, in host order */
+			__u64 upper;
+			__u64 lower;
+		};
+	};
+	__u32 ifindex; /* that the route must lead to; 0: any */
+	__u32 mtu;     /* found; 0: none */
+};
+
 /* kernel: room to build values that are too big for the stack. The enums and
  * the event are there for their BTF alone: user space reads numbers and layout from it. */
 union scratch {
 	struct buckets buckets;
 	struct locality_set set;
+	struct mtu_search mtu;
 	enum conn_state conn_state;
 	enum conn_flag conn_flag;
 	enum service_flag service_flag;

@@ -309,19 +309,21 @@ static __always_inline void mtu_of6(struct mtu_search *s, struct net *net,
  * that the verifier walks it once. */
 __noinline int route_mtu(const struct route_key *j, __u32 ifindex)
 {
+	__u32 which, slot = SCRATCH_PACKET;
 	struct mtu_search *search;
 	struct routing *routing;
-	__u32 which, zero = 0;
+	union scratch *room;
 	struct net *net;
 
 	if (!j || !bpf_rdonly_cast)
 		return 0;
 	which = j->family == AF_INET6;
 	routing = bpf_map_lookup_elem(&sources, &which);
-	search = bpf_map_lookup_elem(&mtu_searches, &zero);
-	if (!routing || !routing->net || !search)
+	room = bpf_map_lookup_elem(&scratch, &slot);
+	if (!routing || !routing->net || !room)
 		return 0;
 	net = AT(net, routing->net);
+	search = &room->mtu;
 	search->ifindex = ifindex;
 	search->mtu = 0;
 	if (which)

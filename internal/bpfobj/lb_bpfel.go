@@ -962,7 +962,6 @@ const (
 	LbMapMaglevs          = "maglevs"
 	LbMapMarks            = "marks"
 	LbMapMoments          = "moments"
-	LbMapMtuSearches      = "mtu_searches"
 	LbMapOrder            = "order"
 	LbMapOutbound         = "outbound"
 	LbMapPeerDirectors    = "peer_directors"
@@ -1121,7 +1120,6 @@ type LbMapSpecs struct {
 	Maglevs          *ebpf.MapSpec `ebpf:"maglevs"`
 	Marks            *ebpf.MapSpec `ebpf:"marks"`
 	Moments          *ebpf.MapSpec `ebpf:"moments"`
-	MtuSearches      *ebpf.MapSpec `ebpf:"mtu_searches"`
 	Order            *ebpf.MapSpec `ebpf:"order"`
 	Outbound         *ebpf.MapSpec `ebpf:"outbound"`
 	PeerDirectors    *ebpf.MapSpec `ebpf:"peer_directors"`
@@ -1230,7 +1228,6 @@ type LbMaps struct {
 	Maglevs          *ebpf.Map `ebpf:"maglevs"`
 	Marks            *ebpf.Map `ebpf:"marks"`
 	Moments          *ebpf.Map `ebpf:"moments"`
-	MtuSearches      *ebpf.Map `ebpf:"mtu_searches"`
 	Order            *ebpf.Map `ebpf:"order"`
 	Outbound         *ebpf.Map `ebpf:"outbound"`
 	PeerDirectors    *ebpf.Map `ebpf:"peer_directors"`
@@ -1315,7 +1312,6 @@ func (m *LbMaps) Close() error {
 		m.Maglevs,
 		m.Marks,
 		m.Moments,
-		m.MtuSearches,
 		m.Order,
 		m.Outbound,
 		m.PeerDirectors,

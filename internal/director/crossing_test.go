@@ -40,13 +40,18 @@ var shores = []shore{
 
 const routerDev, farDev = "near0", "far0"
 
-func newCrossing(t *testing.T) crossing {
+// newCrossing makes one; the link behind the router has an MTU of its own if it is not 0.
+func newCrossing(t *testing.T, farMTU int) crossing {
 	c := crossing{rig: &rig{TB: t, ns: testenv.Namespace(t, "dir")},
 		client: testenv.Namespace(t, "cli"), router: testenv.Namespace(t, "rtr"), server: testenv.Namespace(t, "srv")}
+	for _, ns := range []*host.Namespace{c.ns, c.client, c.router, c.server} {
+		// Addresses of the link are usable at once: neighbours are asked from them.
+		c.must(ns.Sysctl("net.ipv6.conf.default.accept_dad", "0"), ns.Sysctl("net.ipv6.conf.all.accept_dad", "0"))
+	}
 	c.must(
 		host.Connect(host.End{NS: c.ns, Name: clientDev}, host.End{NS: c.client, Name: "eth0"}, host.LinkOptions{}),
 		host.Connect(host.End{NS: c.ns, Name: serverDev}, host.End{NS: c.router, Name: routerDev}, host.LinkOptions{}),
-		host.Connect(host.End{NS: c.router, Name: farDev}, host.End{NS: c.server, Name: "eth0"}, host.LinkOptions{}),
+		host.Connect(host.End{NS: c.router, Name: farDev}, host.End{NS: c.server, Name: "eth0"}, host.LinkOptions{MTU: farMTU}),
 	)
 	for _, p := range shores {
 		on := func(addr string) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(addr), p.link) }
@@ -158,13 +163,32 @@ func (c crossing) hear(conn *net.UDPConn, limit time.Duration) (t told) {
 	return t
 }
 
-// ask sends a datagram and waits for the error about it.
-func (c crossing) ask(conn *net.UDPConn, to string, size, ttl int) told {
+// ask sends a datagram until there is an error about it: neighbours may have to be asked
+// for first.
+func (c crossing) ask(conn *net.UDPConn, to string, size, ttl int) (t told) {
 	c.Helper()
-	c.send(conn, to, size, ttl)
-	return c.hear(conn, 5*time.Second)
+	for range 10 {
+		c.send(conn, to, size, ttl)
+		if t = c.hear(conn, time.Second); t != (told{}) {
+			break
+		}
+	}
+	return t
 }
 
 func (t told) String() string {
 	return fmt.Sprintf("type %d, code %d, MTU %d, from %s", t.kind, t.code, t.mtu, t.by)
+}
+
+// opens sends until the server receives: neighbours may have to be asked for first.
+func (c crossing) opens(client *net.UDPConn, to string, server *net.UDPConn) {
+	c.Helper()
+	for range 20 {
+		c.send(client, to, 100, 64)
+		c.must(server.SetReadDeadline(time.Now().Add(500 * time.Millisecond)))
+		if _, _, err := server.ReadFromUDPAddrPort(make([]byte, 1500)); err == nil {
+			return
+		}
+	}
+	c.Fatalf("the server receives nothing that is sent to %s", to)
 }

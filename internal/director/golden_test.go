@@ -49,6 +49,7 @@ func TestGolden(t *testing.T) {
 		{"tunnels", goldenTunnels},
 		{"tunnel fragments", goldenTunnelFragments},
 		{"tunnel errors", goldenTunnelErrors},
+		{"tunnel errors across families", goldenTunnelErrorsAcrossFamilies},
 		{"local server", goldenLocalServer},
 		{"local server, ICMP", goldenLocalICMP},
 		{"local server, fragments", goldenLocalFragments},

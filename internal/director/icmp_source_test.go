@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf/features"
 
@@ -27,7 +26,7 @@ func TestErrorsAboutReplies(t *testing.T) {
 	if !sourceSaid() {
 		t.Skip("the kernel does not tell programs the address that it would send from (Linux 6.7)")
 	}
-	c := newCrossing(t)
+	c := newCrossing(t, 0)
 	for _, p := range shores {
 		t.Run(p.name, func(t *testing.T) {
 			c := crossing{c.in(t), c.client, c.router, c.server}
@@ -35,13 +34,7 @@ func TestErrorsAboutReplies(t *testing.T) {
 			client, server := c.socket(c.client, at(p.client, 4000)), c.socket(c.server, at(p.server, 9))
 			forwarded := c.socket(c.server, at(p.server, 10))
 			c.must(c.ns.AddRoutes(host.Route{Dst: hostRoute(netip.MustParseAddr(p.client)), Dev: clientDev, MTU: narrowMTU, MTULocked: true}))
-			c.send(client, at(p.vip, 9), 100, 64)
-			c.must(server.SetReadDeadline(time.Now().Add(5 * time.Second)))
-			n, from, err := server.ReadFromUDPAddrPort(make([]byte, 1500))
-			c.must(err)
-			if n == 0 || from.Addr().Unmap() != netip.MustParseAddr(p.client) {
-				t.Fatalf("%d bytes from %s", n, from)
-			}
+			c.opens(client, at(p.vip, 9), server)
 			for name, ask := range map[string]struct{ size, ttl int }{"TTL": {100, 2}, "too big": {1468, 64}} {
 				want, got := c.ask(forwarded, at(p.client, 4000), ask.size, ask.ttl), c.ask(server, at(p.client, 4000), ask.size, ask.ttl)
 				if got != want || want.by != netip.MustParseAddr(p.dirServer) {

@@ -102,7 +102,7 @@ func (r *rig) narrow(server netip.Addr, locked bool) {
 // A client hears of a narrow route what it hears when the director only forwards.
 func TestRouteMTUAsForwarded(t *testing.T) {
 	requireRouteMTU(t)
-	c := newCrossing(t)
+	c := newCrossing(t, 0)
 	for _, p := range shores {
 		t.Run(p.name, func(t *testing.T) {
 			c := crossing{c.in(t), c.client, c.router, c.server}
