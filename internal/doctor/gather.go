@@ -57,6 +57,7 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if err := f.gatherDevices(d, clientDev, serverDev); err != nil {
 		return f, err
 	}
+	f.Sockets = gatherSockets()
 	f.Pair = gatherPair()
 	if f.VRRP, err = gatherVRRP(file, f.Pair.address()); err != nil {
 		return f, err
