@@ -212,9 +212,9 @@ static __noinline int icmp_allowed(const union address *sender)
 /* BPF_FIB_LOOKUP_SRC of linux/bpf.h, since Linux 6.7. */
 #define FIB_LOOKUP_SOURCE (1U << 4)
 
-/* What an error is sent from. Clients hear of the address that they sent to. A server hears of
- * the director's own address that the kernel would send from to it; before Linux
- * 6.7, which does not say, of the service's. */
+/* Sets packet.to to the address that an error is sent from. Clients get it from the address
+ * that they sent to; a server from the director's own address that the kernel would send
+ * from to it, or before Linux 6.7, which does not say that, from the service's. */
 static __noinline void icmp_source(struct __sk_buff *skb, struct packet *p)
 {
 	struct bpf_fib_lookup fib = {

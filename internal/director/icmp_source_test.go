@@ -20,7 +20,7 @@ func sourceSaid() bool {
 	return err == nil && version >= 6<<16|7<<8
 }
 
-// A server hears of its replies that cannot go on from the director's own address, as it
+// A server gets errors about its replies from the director's own address, as it
 // does when the director only forwards: not from the client's.
 func TestErrorsAboutReplies(t *testing.T) {
 	if !sourceSaid() {

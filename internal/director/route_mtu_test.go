@@ -99,7 +99,7 @@ func (r *rig) narrow(server netip.Addr, locked bool) {
 	r.must(r.ns.AddRoutes(host.Route{Dst: hostRoute(server), Dev: serverDev, MTU: narrowMTU, MTULocked: locked}))
 }
 
-// A client hears of a narrow route what it hears when the director only forwards.
+// A client gets the same error about a narrow route as when the director only forwards.
 func TestRouteMTUAsForwarded(t *testing.T) {
 	requireRouteMTU(t)
 	c := newCrossing(t, 0)

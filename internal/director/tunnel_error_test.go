@@ -12,7 +12,7 @@ import (
 )
 
 // A router behind the director whose next link is narrower says so to the director, which
-// is the tunnel's end: the client hears of it, of each kind of tunnel, over each family.
+// is the tunnel's end: the client gets the error, of each kind of tunnel, over each family.
 func TestTunnelOverNarrowRouter(t *testing.T) {
 	c := newCrossing(t, narrowMTU)
 	for i, p := range shores {
