@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -290,6 +291,10 @@ func (d *Daemon) take(r result) {
 // carryOut does what follows from an input: first the table, then the word of it.
 func (d *Daemon) carryOut(out core.Outcome) {
 	d.follow(out.Changed)
+	// The table does not always show whether a service has its quorum.
+	if slices.ContainsFunc(out.Events, func(e events.Event) bool { return e.Kind == events.QuorumUp || e.Kind == events.QuorumDown }) {
+		d.save()
+	}
 	d.tell(out)
 }
 

@@ -73,9 +73,6 @@ func (c *checker) sorry(at string, d *serviceDoc, s *Service, shared serverDefau
 	if d.Sorry.Checks != nil || d.Sorry.SlowStart != "" {
 		c.refuse(at+".sorry", "a sorry server is not checked and has no slow start: remove checks and slow_start")
 	}
-	if slices.ContainsFunc(s.Servers, func(o Server) bool { return o.AddrPort() == sorry.AddrPort() }) {
-		c.refuse(at+".sorry.address", "%s is a server of the service: want another one", sorry.AddrPort())
-	}
 	if s.AllDown != Refuse {
 		c.refuse(at+".all_down", "%s has no effect beside a sorry server: remove one of the two", s.AllDown)
 	}
