@@ -53,7 +53,7 @@ func (k *keeper) connectAgainAndAgain() (end func() (int, error)) {
 	under.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 			n.Add(1)
-			c, err := k.farm.dial(context.Background(), "tcp", at, ever)
+			c, err := k.farm.dial(context.Background(), "tcp", at, time.Minute)
 			if err == nil {
 				_, err = fmt.Fprint(c, "GET / HTTP/1.0\r\n\r\n")
 			}
