@@ -171,7 +171,8 @@ struct server {
 	 * neither. */
 	__s32 administrative; /* the weight that the user set */
 	__u8 withheld;        /* share of it that health checks withhold [%]: 0 up, 100 down */
-	__u8 pad[3];
+	__u8 withheld_part;   /* and of a percent [1/253], below 253 */
+	__u8 pad3[2];         /* not pad: an upgrade refuses a field that became shorter */
 	/* While it is draining: when its connections are reset, CLOCK_MONOTONIC [ns];
 	 * 0: never. */
 	__u64 drain_until;

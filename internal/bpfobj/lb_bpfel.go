@@ -649,6 +649,13 @@ type LbReplyOwner struct {
 	Shared uint32
 }
 
+type LbRouting struct {
+	_     structs.HostLayout
+	Net   uint64
+	Alike uint32
+	Pad   uint32
+}
+
 type LbScheduler uint32
 
 const (
@@ -695,7 +702,8 @@ type LbServer struct {
 	Retired        uint32
 	Administrative int32
 	Withheld       uint8
-	Pad            [3]uint8
+	WithheldPart   uint8
+	Pad3           [2]uint8
 	_              [4]byte
 	DrainUntil     uint64
 	RampSince      uint64

@@ -12,10 +12,12 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/place"
@@ -43,10 +45,12 @@ files that it includes, and prints mistakes with file, line, column, key and
 remedy: all wrong values, but of unknown keys, values of a wrong type and errors of
 YAML only the first. It needs neither a director nor permissions, and changes nothing.
 It warns if the key file of synchronization.replication is missing or unsuitable, as far
-as the user can read it: the file may be written later. If HAProxy is installed it checks
+as the user can read it: the file may be written later. It warns of scripts of checks
+and of VRRP that their user cannot execute on this machine, as far as that can be seen. If HAProxy is installed it checks
 listeners and backends, too: its mistakes have the name of the listener or backend in
 place of the line. It warns of files that are damaged or missing while their last good
-copies are in use, and of directories of access logs that do not exist.
+copies are in use, of certificates that are not valid now or expire within 30 days, as far as
+the user can read them, and of directories of access logs that do not exist.
 
 The exit status is 0 if the file is valid, 1 if it is not, 2 for a wrong command
 line, or 3 if it cannot be read.`,
@@ -89,6 +93,7 @@ line, or 3 if it cannot be read.`,
 				}
 				r.Warnings = append(r.Warnings, loaded.Warnings...)
 				r.Warnings = append(r.Warnings, keyWarnings(loaded)...)
+				r.Warnings = append(r.Warnings, scriptWarnings(loaded)...)
 				warnings, err := checkProxy(c.Context(), loaded)
 				r.Warnings = append(r.Warnings, warnings...)
 				if err != nil {
@@ -121,6 +126,35 @@ func keyWarnings(c *config.Config) []string {
 	return []string{err.Error()}
 }
 
+// scriptWarnings are why scripts of checks and of VRRP cannot be run on this machine.
+func scriptWarnings(c *config.Config) (list []string) {
+	warn := func(what, name string, s *check.Script, effect string) {
+		text := s.Obstacle()
+		if text == "" {
+			return
+		}
+		if text = fmt.Sprintf("%s %s: %s; %s", what, name, text, effect); !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	for pool := range c.Pools() {
+		for _, one := range pool.Servers {
+			for _, ch := range one.Checks {
+				if s, is := ch.Spec.(*check.Script); is {
+					warn("check", ch.Name, s, "until then it changes no server's state")
+				}
+			}
+		}
+	}
+	if c.VRRP == nil {
+		return list
+	}
+	for _, s := range c.VRRP.Scripts {
+		warn("script", s.Name, &check.Script{Command: s.Command, User: s.User}, "until then it has no new result")
+	}
+	return list
+}
+
 // checkProxy has HAProxy check listeners and backends, if it is installed.
 func checkProxy(ctx context.Context, c *config.Config) (warnings []string, err error) {
 	if c.Layer7 == nil {
@@ -130,10 +164,16 @@ func checkProxy(ctx context.Context, c *config.Config) (warnings []string, err e
 	if err != nil {
 		return nil, err
 	}
-	warnings, err = carry.Check(ctx, dir, "", &c.Layer7.Config)
+	for _, pair := range carry.Pairs(&c.Layer7.Config) {
+		if text, _ := pair.Validity(time.Now()); text != "" {
+			warnings = append(warnings, text)
+		}
+	}
+	said, err := carry.Check(ctx, dir, "", &c.Layer7.Config)
+	warnings = append(warnings, said...)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return []string{"HAProxy did not check listeners and backends: install the package haproxy"}, nil
+		return append(warnings, "HAProxy did not check listeners and backends: install the package haproxy"), nil
 	case errors.Is(err, fs.ErrPermission):
 		return append(warnings, fmt.Sprintf("HAProxy did not check listeners and backends: %s (root can)", err)), nil
 	}

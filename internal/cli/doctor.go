@@ -28,7 +28,7 @@ seen: faults, another master, stalls. Addresses that a killed process left guard
 found, too. Of a pair, it compares the configurations and the clocks.
 
 With listeners in the configuration, or a process imbang proxy, also HAProxy: whether it
-is installed, runs and accepts the configuration, has the lease of imbang run, and enough
+is installed, new enough, runs and accepts the configuration, has the lease of imbang run, and enough
 file descriptors; certificates that are damaged, expired or expire within 30 days; other
 processes at the listeners' addresses, such as Debian's own haproxy; and addresses that
 this host does not have. Without a director in the configuration, and without
@@ -69,7 +69,7 @@ The exit status is 0 if every finding is ok and 1 if there is a warning or a pro
 	}
 	out.Register(c, command.One[[]doctor.Finding](""))
 	c.Flags().StringVar(&client, "client-dev", "", "device that clients' packets come in by")
-	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its sections vrrp and listeners; default that of imbang vrrp if it runs, else "+config.DefaultFile+" if it exists")
+	c.Flags().StringVarP(&file, "config", "c", "", "configuration `FILE`, for its sections vrrp and listeners; default that of the process that runs: imbang vrrp for the first, imbang run for the others; else "+config.DefaultFile+" if it exists")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	c.Flags().StringVar(&server, "server-dev", "", "device that real servers' answers come in by")
 	return c

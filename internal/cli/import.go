@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"imbang/internal/command"
+	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/migrate"
 	"imbang/internal/strictyaml"
@@ -156,7 +157,7 @@ func importText(ctx context.Context, name, format, configID string, text []byte)
 		if err != nil {
 			return nil, err
 		}
-		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: filesUntil(ctx), Program: migrate.FindProgram, ConfigID: configID})
+		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: filesUntil(ctx), Program: check.FindProgram, ConfigID: configID})
 	case "ldirectord":
 		return migrate.Ldirectord(ctx, name, text, migrate.Names{
 			Host: func(name string, six bool) (netip.Addr, error) { return lookupHost(ctx, name, six) }, Port: net.LookupPort,

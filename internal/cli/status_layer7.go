@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"imbang/internal/daemon/api"
+	"imbang/internal/daemon/l7/carry"
 )
-
-// certificateTime is how long before its end a certificate is shown.
-const certificateTime = 30 * 24 * time.Hour
 
 func days(d time.Duration) string {
 	if d < 48*time.Hour {
@@ -50,7 +48,7 @@ func printLayer7(w io.Writer, p *api.Proxy, now time.Time) {
 		case c.Expires.IsZero():
 		case left <= 0:
 			fmt.Fprintf(w, "  EXPIRED  certificate %s, %s ago\n", c.File, days(-left))
-		case left < certificateTime:
+		case left < carry.RenewTime:
 			fmt.Fprintf(w, "  certificate %s expires in %s\n", c.File, days(left))
 		}
 	}

@@ -106,7 +106,7 @@ changed.`,
 	}
 	which.register(c)
 	c.Flags().Int32Var(&set, "set", 0, "set the administrative weight to `N`")
-	c.Flags().StringVar(&health, "health", "", "set the health: up, down, or the `SHARE` of the weight that is left, as 50%")
+	c.Flags().StringVar(&health, "health", "", "set the health: up, down, or the `SHARE` of the weight that is left, as 50% or 12.5%")
 	c.Flags().StringVar(&reason, "reason", "", "`TEXT` for the daemon's status and log, with --set")
 	c.Flags().StringVar(&backend, "backend-server", "", "with --set: a server of layer 7, as `BACKEND/SERVER`")
 	_ = c.RegisterFlagCompletionFunc("backend-server", completeDaemon(func(s api.Service) (names []string) {
@@ -136,13 +136,13 @@ func onDirector(edit func(*director.Director) error) error {
 
 // serverWeight is a server in the listing.
 type serverWeight struct {
-	Service        string `json:"service"`
-	Server         string `json:"server"`
-	Administrative int32  `json:"administrative"`
-	Health         string `json:"health"`
-	Draining       bool   `json:"draining"`       // no new connections: imbang drain
-	HealthPercent  int    `json:"health_percent"` // share of the administrative weight
-	Effective      int32  `json:"effective"`
+	Service        string  `json:"service"`
+	Server         string  `json:"server"`
+	Administrative int32   `json:"administrative"`
+	Health         string  `json:"health"`
+	Draining       bool    `json:"draining"`       // no new connections: imbang drain
+	HealthPercent  float64 `json:"health_percent"` // share of the administrative weight
+	Effective      int32   `json:"effective"`
 }
 
 func listWeights(to io.Writer, out command.OutputFlag, w selected) error {

@@ -225,7 +225,8 @@ func (d *Daemon) takeOrders(peer *pair.Peer, now time.Time) {
 
 // sees is which servers the checks see up. Checks that have not decided since the daemon
 // began say what another one found, and a service with one of these is undecided. What is
-// in maintenance, or not checked, is left out.
+// in maintenance, or not checked, is left out, but for services without any check: their servers
+// count as up. A service that is missing in the table has no server up.
 func (d *Daemon) sees() *pair.View {
 	p := &d.pair
 	if p.settled == nil {
@@ -248,6 +249,15 @@ func (d *Daemon) sees() *pair.View {
 			seen.Up++
 		}
 		view.Services[key] = seen
+	}
+	for key, servers := range d.core.Unchecked() {
+		view.Services[key.String()] = pair.Seen{Up: servers, Total: servers}
+	}
+	for k := range d.missing {
+		if seen, counts := view.Services[k.String()]; counts {
+			view.Services[k.String()] = pair.Seen{Total: seen.Total}
+			delete(open, k.String()) // whatever its checks find
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(open)) {
 		if open[key] {

@@ -90,6 +90,7 @@ func (d *Daemon) look() {
 			}
 		}
 		d.seen = now
+		d.setMissing(o.Services)
 		if d.pending || len(d.behind) > 0 {
 			d.seen = 0 // what is missing is the daemon's own, and not drift
 			return nil

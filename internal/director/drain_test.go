@@ -200,7 +200,7 @@ func TestDrainEnds(t *testing.T) {
 	if err := r.Drain(s.Key, realServer(7, 1).AddrPort(), 0); !errors.Is(err, model.ErrNoServer) {
 		t.Error(err)
 	}
-	r.must(r.Drain(s.Key, addr, 0), r.EditServer(s.Key, realServer(0, 5)), r.SetHealth(s.Key, addr, 50), r.SetHealth(s.Key, addr, model.Up))
+	r.must(r.Drain(s.Key, addr, 0), r.EditServer(s.Key, realServer(0, 5)), r.SetHealth(s.Key, addr, 50*model.Percent), r.SetHealth(s.Key, addr, model.Up))
 	if st := r.statusOf(s.Key, addr); !st.Draining || st.Deadline || st.EffectiveWeight() != 0 || st.Weight != 5 {
 		t.Errorf("after edits: %+v", st)
 	}

@@ -99,7 +99,7 @@ func (d *Director) serverStatuses(t *table) ([]model.ServerStatus, error) {
 	all := make([]model.ServerStatus, len(known))
 	for id, s := range known {
 		all[id] = model.ServerStatus{
-			Server: fromServer(s), Health: model.Health(s.Withheld),
+			Server: fromServer(s), Health: healthOf(&s),
 			Draining: draining(s), Deadline: draining(s) && s.DrainUntil != 0, DrainLeft: drainLeft(s, now),
 			SlowStart: time.Duration(s.SlowStart) * time.Millisecond, Ramp: ramp(s, now),
 			Active: loads[id].Active, Inactive: loads[id].Inactive, Persistent: loads[id].Persistent,

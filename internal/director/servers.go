@@ -33,7 +33,7 @@ type Begin struct {
 // no connection, not even before a SetHealth that would follow.
 func (d *Director) AddServerWith(k model.ServiceKey, s model.Server, b Begin) error {
 	if !b.Health.Valid() {
-		return fmt.Errorf("service %s: server %s: %w: health withholds %d%%", k, s.AddrPort(), model.ErrInvalid, uint8(b.Health))
+		return fmt.Errorf("service %s: server %s: %w: health %d", k, s.AddrPort(), model.ErrInvalid, b.Health)
 	}
 	slow, err := slowStart(b.SlowStart)
 	if err != nil {
@@ -53,7 +53,8 @@ func (d *Director) AddServerWith(k model.ServiceKey, s model.Server, b Begin) er
 			Flags: bpfobj.LbServerFlagSERVER_AVAILABLE, Quiescent: now,
 		}
 		toServer(s, &want)
-		want.Withheld, want.SlowStart = uint8(b.Health), slow
+		setHealth(&want, b.Health)
+		want.SlowStart = slow
 		if err := weigh(&want); err != nil {
 			return err
 		}

@@ -141,7 +141,7 @@ func (r *rig) watchTotals(s model.Service, stop <-chan struct{}, read *int) erro
 		}
 		last = now
 		at := realServer(*read%3, 0).AddrPort()
-		err = errors.Join(r.Zero(nil), r.SetWeight(s.Key, at, int32(1+*read%4)), r.SetHealth(s.Key, at, model.Health(20*(*read%4))))
+		err = errors.Join(r.Zero(nil), r.SetWeight(s.Key, at, int32(1+*read%4)), r.SetHealth(s.Key, at, model.Percent*model.Health(20*(*read%4))))
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,9 @@
 package director
 
 import (
+	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
@@ -15,7 +18,7 @@ import (
 func unweighedBuild(t testing.TB) *ebpf.CollectionSpec {
 	spec := anotherBuild(t, map[string][]string{"types.h": {
 		"	__s32 administrative; /* the weight that the user set */\n", "",
-		"	__u8 withheld;        /* share of it that health checks withhold [%]: 0 up, 100 down */\n	__u8 pad[3];\n", "",
+		"	__u8 withheld;        /* share of it that health checks withhold [%]: 0 up, 100 down */\n	__u8 withheld_part;   /* and of a percent [1/253], below 253 */\n	__u8 pad3[2];         /* not pad: an upgrade refuses a field that became shorter */\n", "",
 	}})
 	for name := range origins {
 		delete(spec.Maps, name)
@@ -37,7 +40,7 @@ func TestUpgradeFromBeforeWeights(t *testing.T) {
 	for i := range 4 {
 		r.syn(nthClient(6+i), vip)
 	}
-	r.must(r.SetHealth(s.Key, realServer(0, 0).AddrPort(), model.Down), r.SetHealth(s.Key, realServer(1, 0).AddrPort(), 50))
+	r.must(r.SetHealth(s.Key, realServer(0, 0).AddrPort(), model.Down), r.SetHealth(s.Key, realServer(1, 0).AddrPort(), 50*model.Percent))
 	before := r.status(s.Key)
 	if before.Total != syns(10) || before.Stats != syns(4) {
 		t.Fatalf("counted %+v and %+v", before.Total, before.Stats)
@@ -77,6 +80,48 @@ func TestUpgradeFromBeforeWeights(t *testing.T) {
 	r.must(r.Zero(nil), r.SetHealth(s.Key, realServer(1, 0).AddrPort(), model.Down), r.SetHealth(s.Key, realServer(1, 0).AddrPort(), model.Up))
 	if got := r.status(s.Key); got.Total != syns(5) || got.Stats != syns(0) || got.Servers[1].EffectiveWeight() != 2 {
 		t.Errorf("then %+v", got)
+	}
+	r.wantClean("upgraded")
+}
+
+// percentBuild is a build whose health is in whole percents.
+func percentBuild(t testing.TB) *ebpf.CollectionSpec {
+	return anotherBuild(t, map[string][]string{"types.h": {
+		"	__u8 withheld_part;   /* and of a percent [1/253], below 253 */\n	__u8 pad3[2];         /* not pad: an upgrade refuses a field that became shorter */\n", "	__u8 pad[3];\n",
+	}})
+}
+
+// A health in whole percents, as an earlier build has it, stays. The earlier build has of a finer
+// one the whole percents.
+func TestUpgradeFromWholePercents(t *testing.T) {
+	r := newRig(t, small)
+	s := tcpService(vip, "wrr")
+	r.addService(s, 253, 253, 253)
+	at := func(i int) netip.AddrPort { return realServer(i, 0).AddrPort() }
+	health := func() string {
+		var words []string
+		for _, one := range r.status(s.Key).Servers {
+			words = append(words, fmt.Sprintf("%s %d", one.Health, one.EffectiveWeight()))
+		}
+		return strings.Join(words, ", ")
+	}
+	r.must(r.SetHealth(s.Key, at(0), model.Leaves(1, 253)), r.SetHealth(s.Key, at(1), 60*model.Percent), r.SetHealth(s.Key, at(2), model.Down))
+	if got, want := health(), "down 0, 40% 101, 0.395% 1"; got != want {
+		t.Errorf("at first %s, want %s", got, want)
+	}
+	if _, steps, err := r.upgradeTo(percentBuild(t), "before", ""); err != nil {
+		t.Fatalf("to the earlier build, after %q: %v", steps, err)
+	}
+	if _, steps, err := r.upgradeTo(ours(t), bpfobj.Fingerprint, ""); err != nil {
+		t.Fatalf("after %q: %v", steps, err)
+	}
+	r.open(Sizes{})
+	if got, want := health(), "down 0, 40% 101, 1% 2"; got != want {
+		t.Errorf("then %s, want %s", got, want)
+	}
+	r.must(r.SetHealth(s.Key, at(0), model.Leaves(2, 253)))
+	if got, want := health(), "down 0, 40% 101, 0.791% 2"; got != want {
+		t.Errorf("then %s, want %s", got, want)
 	}
 	r.wantClean("upgraded")
 }

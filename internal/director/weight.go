@@ -28,9 +28,18 @@ func (d *Director) SetWeight(k model.ServiceKey, addr netip.AddrPort, weight int
 // no new ones.
 func (d *Director) SetHealth(k model.ServiceKey, addr netip.AddrPort, h model.Health) error {
 	if !h.Valid() {
-		return fmt.Errorf("service %s: server %s: %w: health withholds %d%%", k, addr, model.ErrInvalid, uint8(h))
+		return fmt.Errorf("service %s: server %s: %w: health %d", k, addr, model.ErrInvalid, h)
 	}
-	return d.reweigh(k, addr, func(s *bpfobj.LbServer) { s.Withheld = uint8(h) })
+	return d.reweigh(k, addr, func(s *bpfobj.LbServer) { setHealth(s, h) })
+}
+
+// setHealth stores a health: its whole percents, and what is left of them.
+func setHealth(s *bpfobj.LbServer, h model.Health) {
+	s.Withheld, s.WithheldPart = uint8(h/model.Percent), uint8(h%model.Percent)
+}
+
+func healthOf(s *bpfobj.LbServer) model.Health {
+	return model.Health(s.Withheld)*model.Percent + model.Health(s.WithheldPart)
 }
 
 // reweigh changes what a server's effective weight is made of. It reads no more of
@@ -76,7 +85,7 @@ func (d *Director) reweighIn(in places, k model.ServiceKey, addr netip.AddrPort,
 
 // effective is what a server's weight has to be.
 func effective(s bpfobj.LbServer) int32 {
-	return model.Effective(s.Administrative, model.Health(s.Withheld), draining(s))
+	return model.Effective(s.Administrative, healthOf(&s), draining(s))
 }
 
 // weigh gives a server the effective weight. One that becomes quiescent is so from

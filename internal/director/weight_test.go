@@ -92,7 +92,7 @@ func TestWeightTouchesNothingElse(t *testing.T) {
 		}
 		for id := range uint32(8) {
 			s := r.kernelServer(id)
-			s.Weight, s.LastWeight, s.Administrative, s.Withheld, s.Quiescent = 0, 0, 0, 0, 0
+			s.Weight, s.LastWeight, s.Administrative, s.Withheld, s.WithheldPart, s.Quiescent = 0, 0, 0, 0, 0, 0
 			var l bpfobj.LbLoad
 			r.must(r.maps.Loads.Lookup(id, &l))
 			l.Weight = 0
@@ -119,7 +119,9 @@ func TestWeightTouchesNothingElse(t *testing.T) {
 			}{
 				{"weight 7", func(d *Director) error { return d.SetWeight(s.Key, at, 7) }, 7, 7, 7, model.Up, false, false},
 				{"weight 7 again", func(d *Director) error { return d.SetWeight(s.Key, at, 7) }, 7, 7, 7, model.Up, false, true},
-				{"half", func(d *Director) error { return d.SetHealth(s.Key, at, 50) }, 7, 3, 3, 50, false, false},
+				{"half", func(d *Director) error { return d.SetHealth(s.Key, at, 50*model.Percent) }, 7, 3, 3, 50 * model.Percent, false, false},
+				{"a 253rd less", func(d *Director) error { return d.SetHealth(s.Key, at, model.Leaves(252, 253)) }, 7, 6, 6, model.Leaves(252, 253), false, false},
+				{"half again", func(d *Director) error { return d.SetHealth(s.Key, at, 50*model.Percent) }, 7, 3, 3, 50 * model.Percent, false, false},
 				{"down", func(d *Director) error { return d.SetHealth(s.Key, at, model.Down) }, 7, 0, 3, model.Down, true, false},
 				{"down again", func(d *Director) error { return d.SetHealth(s.Key, at, model.Down) }, 7, 0, 3, model.Down, false, true},
 				{"weight 9 while down", func(d *Director) error { return d.SetWeight(s.Key, at, 9) }, 9, 0, 3, model.Down, false, false},
@@ -131,9 +133,9 @@ func TestWeightTouchesNothingElse(t *testing.T) {
 				r.must(func() (err error) { generation, err = r.Generation(); return err }())
 				r.must(by(r, step.do))
 				k := r.kernelServer(uint32(id))
-				if k.Administrative != step.weight || k.Weight != step.effective || k.LastWeight != step.last || model.Health(k.Withheld) != step.health {
+				if k.Administrative != step.weight || k.Weight != step.effective || k.LastWeight != step.last || healthOf(&k) != step.health {
 					t.Errorf("%s: administrative %d, effective %d, last %d, health %s; want %d, %d, %d, %s", step.what,
-						k.Administrative, k.Weight, k.LastWeight, model.Health(k.Withheld), step.weight, step.effective, step.last, step.health)
+						k.Administrative, k.Weight, k.LastWeight, healthOf(&k), step.weight, step.effective, step.last, step.health)
 				}
 				if (k.Quiescent != was) != step.becomesQuiescent {
 					t.Errorf("%s: quiescent since %d, before since %d", step.what, k.Quiescent, was)
@@ -255,7 +257,7 @@ func weightsSchedule(t *testing.T, r *rig) {
 				weight int32 // effective
 			}{
 				{"weight 6", func() error { return r.SetWeight(set.Key, last, 6) }, 6},
-				{"half", func() error { return r.SetHealth(set.Key, last, 50) }, 3},
+				{"half", func() error { return r.SetHealth(set.Key, last, 50*model.Percent) }, 3},
 				{"down", func() error { return r.SetHealth(set.Key, last, model.Down) }, 0},
 				{"up", func() error { return r.SetHealth(set.Key, last, model.Up) }, 6},
 				{"weight 0", func() error { return r.SetWeight(set.Key, last, 0) }, 0},
@@ -291,7 +293,7 @@ func healthShares(t *testing.T, r *rig) {
 		r.addService(s, 4, 4)
 		at := realServer(0, 0).AddrPort()
 		clients, first := 256*i, ""
-		for n, health := range []model.Health{model.Up, 50, model.Down, model.Up} {
+		for n, health := range []model.Health{model.Up, 50 * model.Percent, model.Down, model.Up} {
 			r.must(r.SetHealth(s.Key, at, health))
 			got := 0
 			for range 24 {
@@ -356,7 +358,7 @@ func healthAndEdits(t *testing.T, r *rig) {
 	other("another scheduler")
 	r.must(r.DeleteServer(s.Key, at), r.AddServer(s.Key, realServer(0, 3)))
 	want("deleted and added", 3, model.Up)
-	r.must(r.SetHealth(s.Key, at, 50))
+	r.must(r.SetHealth(s.Key, at, 50*model.Percent))
 	r.must(r.DeleteService(s.Key))
 	r.addService(s, 6)
 	want("made again", 6, model.Up)
@@ -403,7 +405,7 @@ func TestAddServerThatIsDown(t *testing.T) {
 			t.Errorf("%s went to %s", client, got)
 		}
 	}
-	if err := r.AddServerWith(s.Key, realServer(2, 1), Begin{Health: 101}); !errors.Is(err, model.ErrInvalid) {
+	if err := r.AddServerWith(s.Key, realServer(2, 1), Begin{Health: model.Down + 1}); !errors.Is(err, model.ErrInvalid) {
 		t.Error(err)
 	}
 	r.must(r.SetHealth(s.Key, realServer(1, 4).AddrPort(), model.Up))

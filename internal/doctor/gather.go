@@ -25,7 +25,8 @@ import (
 
 // Gather collects the facts of the calling thread's network namespace. Without
 // names of devices they are those that the director is attached to. Without the name of a
-// configuration it is that of imbang vrrp, or the usual one.
+// configuration it is that of the process that has it: imbang vrrp for VRRP, imbang run for
+// layer 7, each of the other one if it does not run, or the usual one if none does.
 func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if os.Geteuid() != 0 {
 		return Facts{}, errors.New("not permitted: what the kernel can do, and the director, are root's to ask about; run it with sudo")
@@ -57,11 +58,13 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if err := f.gatherDevices(d, clientDev, serverDev); err != nil {
 		return f, err
 	}
-	f.Pair = gatherPair()
-	if f.VRRP, err = gatherVRRP(file, f.Pair.address()); err != nil {
+	f.Sockets = gatherSockets()
+	running := askDaemon()
+	f.Pair = pairOf(running)
+	if f.VRRP, err = gatherVRRP(file, running, f.Pair.address()); err != nil {
 		return f, err
 	}
-	f.Proxy, err = gatherProxy(file, f.VRRP)
+	f.Proxy, err = gatherProxy(file, running, f.VRRP)
 	return f, err
 }
 

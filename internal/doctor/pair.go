@@ -3,11 +3,8 @@
 package doctor
 
 import (
-	"context"
-	"errors"
 	"math"
 	"net/netip"
-	"time"
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/vrrp"
@@ -28,27 +25,15 @@ func (p *Pair) address() netip.Addr {
 	return to.Addr()
 }
 
-// daemonPatience is how long the daemon may take.
-const daemonPatience = 5 * time.Second
-
-// gatherPair asks the daemon; nil: none runs, or it has no peer.
-func gatherPair() *Pair {
-	client, err := api.NewClient()
-	if err != nil {
-		return &Pair{Error: err.Error()}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), daemonPatience)
-	defer cancel()
-	s, err := client.Status(ctx)
+// pairOf is the pair of a daemon; nil: none runs, or it has no peer.
+func pairOf(d daemon) *Pair {
 	switch {
-	case errors.Is(err, api.ErrNoDaemon):
-		return nil
-	case err != nil:
-		return &Pair{Error: err.Error()}
-	case s.Pair == nil:
+	case d.err != nil:
+		return &Pair{Error: d.err.Error()}
+	case d.status == nil || d.status.Pair == nil:
 		return nil
 	}
-	return &Pair{Pair: *s.Pair}
+	return &Pair{Pair: *d.status.Pair}
 }
 
 // examineMasters finds groups that both directors are master of, which the link of the pair tells

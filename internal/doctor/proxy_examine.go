@@ -7,14 +7,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/supervise"
 )
 
 const (
-	// certificateTime is how long before its end a certificate is to be renewed.
-	certificateTime = 30 * 24 * time.Hour
 	// fewFiles are enough for a thousand clients: each has a descriptor, and its server another.
 	fewFiles = 4096
 	// ownFiles are HAProxy's own descriptors, and those of checks.
@@ -28,6 +26,9 @@ func examineProxy(r report, p *Proxy) {
 	before := len(*r.all)
 	p.examineProgram(r)
 	p.examineProcess(r)
+	if p.Alarm != "" && !slices.ContainsFunc((*r.all)[before:], func(f Finding) bool { return f.Level == Problem }) {
+		r.problem("imbang status", "imbang run has the alarm proxy: %s", oneLine(p.Alarm))
+	}
 	for _, c := range p.Certificates {
 		p.examineCertificate(r, c)
 	}
@@ -55,8 +56,11 @@ func (p *Proxy) examineProgram(r report) {
 	if p.Config == nil {
 		return
 	}
-	if p.NoProgram != "" {
-		r.problem("apt-get install haproxy", "%s has listeners, which require HAProxy 2.6 or later: %s", p.File, p.NoProgram)
+	switch {
+	case p.NotInstalled:
+		r.problem("apt-get install haproxy", "%s has listeners, which require HAProxy 2.6 or later: HAProxy is not installed", p.File)
+	case p.Unsuitable != "":
+		r.problem(p.Program+" -vv", "%s has listeners, and HAProxy cannot be used: %s", p.File, oneLine(p.Unsuitable))
 	}
 	for _, m := range p.Mistakes {
 		r.problem("imbang check "+p.File, "%s", m)
@@ -83,8 +87,10 @@ func (p *Proxy) examineProcess(r report) {
 		}
 		r.problem("journalctl -u imbang-proxy", "%s", oneLine(text))
 	}
-	if s.Refused != "" {
-		r.problem("imbang check "+p.File+" && imbang reload", "HAProxy goes on with an earlier configuration, as it has not accepted the last one: %s", oneLine(s.Reason))
+	if remedy := "imbang check " + p.File + " && imbang reload"; s.Refused != "" && s.HAProxy != 0 {
+		r.problem(remedy, "HAProxy goes on with an earlier configuration, as it has not accepted the last one: %s", oneLine(s.Reason))
+	} else if s.Refused != "" {
+		r.problem(remedy, "HAProxy has not accepted the last configuration: %s", oneLine(s.Reason))
 	}
 	switch {
 	case p.Fallback:
@@ -98,19 +104,17 @@ func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.TrimSpace(text), func(c rune) bool { return c == '\n' }), "; ")
 }
 
-func (p *Proxy) examineCertificate(r report, c Certificate) {
+func (p *Proxy) examineCertificate(r report, c carry.Pair) {
 	show := "openssl x509 -noout -dates -in " + c.Path
-	left := c.Ends.Sub(p.Now)
-	day := c.Ends.UTC().Format("2006-01-02")
-	switch {
+	switch text, invalid := c.Validity(p.Now); {
 	case strings.Contains(c.Error, "private key does not match"):
 		r.problem("openssl pkey -pubout -in "+c.Path, "%s: the key in %s is not that of its first certificate: put certificate, chain and key of one another into it", c.Of, c.Path)
 	case c.Error != "":
 		r.problem("openssl x509 -noout -subject -in "+c.Path, "%s: the certificate %s cannot be used (%s): want certificate, chain and key in PEM", c.Of, c.Path, c.Error)
-	case left <= 0:
-		r.problem(show, "%s: the certificate %s for %s expired on %s: renew it, the file is read again by itself", c.Of, c.Path, c.Name, day)
-	case left < certificateTime:
-		r.warn(show, "%s: the certificate %s for %s expires on %s, in %d days: renew it, the file is read again by itself", c.Of, c.Path, c.Name, day, int(left.Hours()/24))
+	case invalid:
+		r.problem(show, "%s", text)
+	case text != "":
+		r.warn(show, "%s", text)
 	}
 	if c.Open {
 		r.warn("chmod 600 "+c.Path, "%s: every user can read the key in %s", c.Of, c.Path)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/supervise"
 )
 
@@ -16,17 +17,20 @@ type Proxy struct {
 	File   string
 	Config *l7.Config // nil: the file has no listeners, or cannot be read
 	// Alone: the configuration has neither services nor a director.
-	Alone       bool
-	NoProgram   string            // why HAProxy cannot be used
-	Version     string            // of HAProxy
-	Mistakes    []string          // that HAProxy, or imbang for its version, finds in the configuration
-	Status      *supervise.Status // nil: there is no process
-	StatusError string            // why a process does not answer
+	Alone        bool
+	NotInstalled bool   // HAProxy
+	Unsuitable   string // why the HAProxy that is installed, Program, cannot be used
+	Program      string
+	Version      string            // of HAProxy
+	Mistakes     []string          // that HAProxy, or imbang for its version, finds in the configuration
+	Status       *supervise.Status // nil: there is no process
+	StatusError  string            // why a process does not answer
 	// Fallback: HAProxy checks servers itself, as the daemon was not there for too long.
 	Fallback     bool
 	NoDaemon     bool
+	Alarm        string // of the daemon: why HAProxy does not do what it wants
 	Files        uint64 // that HAProxy may have open; 0: not known
-	Certificates []Certificate
+	Certificates []carry.Pair
 	// Unusable are the reasons why other files that the configuration names cannot be used, by file.
 	Unusable map[string]string
 	// NoLogDirectories are directories of access logs that do not exist.
@@ -35,15 +39,6 @@ type Proxy struct {
 	// Absent are addresses of listeners that neither this host has, nor the configuration adds or moves.
 	Absent []netip.Addr
 	Now    time.Time
-}
-
-// Certificate is a file that a listener or backend names.
-type Certificate struct {
-	Path, Of string
-	Error    string // why it cannot be used
-	Name     string // of its first certificate
-	Ends     time.Time
-	Open     bool // every user may read its key
 }
 
 // Taken is an address of a listener that another process accepts connections at.

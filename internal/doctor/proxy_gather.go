@@ -3,12 +3,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
-	"io/fs"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,9 +15,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"imbang/internal/daemon/api"
 	"imbang/internal/daemon/config"
-	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxy"
 	"imbang/internal/daemon/l7/supervise"
@@ -30,14 +26,15 @@ import (
 // proxyPatience is how long HAProxy, which checks a configuration, and its supervisor may take.
 const proxyPatience = 20 * time.Second
 
-// gatherProxy collects what there is of layer 7, by a configuration: the usual one if it is not named.
-// It is nil if there is neither a listener nor a process. Mistakes of a configuration are
+// gatherProxy collects what there is of layer 7, by a configuration: if the user does not name it, that of the
+// daemon, else that of VRRP. It is nil if there is neither a listener nor a process. Mistakes of a configuration are
 // gatherVRRP's to tell.
-func gatherProxy(file string, v *VRRP) (*Proxy, error) {
-	p := &Proxy{File: file, Now: time.Now()}
-	if p.File == "" {
-		p.File = config.DefaultFile
+func gatherProxy(file string, d daemon, v *VRRP) (*Proxy, error) {
+	p := &Proxy{File: cmp.Or(file, d.file()), Now: time.Now(), NoDaemon: !d.runs(), Alarm: d.proxyAlarm()}
+	if p.File == "" && v != nil {
+		p.File = v.File
 	}
+	p.File = cmp.Or(p.File, config.DefaultFile)
 	dir, err := place.ProxyDir()
 	if err != nil {
 		return nil, err
@@ -60,10 +57,6 @@ func gatherProxy(file string, v *VRRP) (*Proxy, error) {
 		return nil, nil
 	}
 	p.Fallback = p.Status != nil && filepath.Base(p.Status.Configuration) == supervise.Fallback
-	if client, err := api.NewClient(); err == nil {
-		_, err = client.Status(ctx)
-		p.NoDaemon = errors.Is(err, api.ErrNoDaemon)
-	}
 	if p.Status != nil && p.Status.HAProxy != 0 {
 		p.Files = openFiles(p.Status.HAProxy)
 	}
@@ -71,18 +64,18 @@ func gatherProxy(file string, v *VRRP) (*Proxy, error) {
 }
 
 func (p *Proxy) gatherConfig(ctx context.Context, c *config.Config, dir string, v *VRRP) {
-	p.Certificates = certificatesOf(p.Config)
+	p.Certificates = carry.Pairs(p.Config)
 	p.NoLogDirectories = carry.NoLogDirectories(p.Config)
 	p.Unusable = map[string]string{}
 	for path, err := range carry.Unusable(p.Config) {
-		if !slices.ContainsFunc(p.Certificates, func(c Certificate) bool { return c.Path == path && c.Error != "" }) {
+		if !slices.ContainsFunc(p.Certificates, func(c carry.Pair) bool { return c.Path == path && c.Error != "" }) {
 			p.Unusable[path] = err.Error()
 		}
 	}
 	if path, err := exec.LookPath("haproxy"); err != nil {
-		p.NoProgram = "HAProxy is not installed"
+		p.NotInstalled = true
 	} else if version, err := haproxy.Detect(ctx, path); err != nil {
-		p.NoProgram = err.Error()
+		p.Unsuitable, p.Program = err.Error(), path
 	} else {
 		p.Version = version.Text
 		if _, err := carry.Check(ctx, dir, "", p.Config); err != nil {
@@ -114,65 +107,13 @@ func (p *Proxy) others(mistakes []string) []string {
 				return true
 			}
 		}
-		return slices.ContainsFunc(p.Certificates, func(c Certificate) bool { return c.Error != "" && strings.Contains(m, c.Path) })
+		return slices.ContainsFunc(p.Certificates, func(c carry.Pair) bool { return c.Error != "" && strings.Contains(m, c.Path) })
 	})
 }
 
 // adds reports whether imbang run adds an address.
 func adds(c *config.Config, a netip.Addr) bool {
 	return c.Director != nil && slices.ContainsFunc(c.Director.Addresses, func(o config.Address) bool { return o.Prefix.Addr() == a })
-}
-
-// certificatesOf are the files with a certificate and its key.
-func certificatesOf(c *l7.Config) (all []Certificate) {
-	add := func(path, of string) {
-		if !slices.ContainsFunc(all, func(one Certificate) bool { return one.Path == path }) {
-			all = append(all, readCertificate(path, of))
-		}
-	}
-	for i := range c.Listeners {
-		if t := c.Listeners[i].TLS; t != nil {
-			for _, path := range t.Certificates {
-				add(path, "listener "+c.Listeners[i].Name)
-			}
-		}
-	}
-	for i := range c.Backends {
-		if t := c.Backends[i].TLS; t != nil && t.Client != "" {
-			add(t.Client, "backend "+c.Backends[i].Name)
-		}
-	}
-	return all
-}
-
-func readCertificate(path, of string) Certificate {
-	c := Certificate{Path: path, Of: of}
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a file")
-	}
-	var text []byte
-	if err == nil {
-		c.Open = info.Mode().Perm()&0o004 != 0
-		text, err = os.ReadFile(path)
-	}
-	var pair tls.Certificate
-	if err == nil {
-		pair, err = tls.X509KeyPair(text, text)
-	}
-	if err != nil {
-		var failed *fs.PathError
-		if errors.As(err, &failed) {
-			err = failed.Err
-		}
-		c.Error = strings.TrimPrefix(err.Error(), "tls: ")
-		return c
-	}
-	c.Name, c.Ends = pair.Leaf.Subject.CommonName, pair.Leaf.NotAfter
-	if len(pair.Leaf.DNSNames) > 0 {
-		c.Name = pair.Leaf.DNSNames[0]
-	}
-	return c
 }
 
 // openFiles is the limit of a process.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/l7"
+	"imbang/internal/daemon/l7/carry"
 	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/daemon/l7/supervise"
 )
@@ -24,8 +25,8 @@ func proxied() *Proxy {
 		File:   "imbang.yaml",
 		Config: &l7.Config{Listeners: []l7.Listener{{Name: "shop", Bind: []netip.AddrPort{netip.MustParseAddrPort("10.20.0.1:443")}}}},
 		Alone:  true, Version: "2.6.12", Files: 1 << 20, Now: now,
-		Status:       &supervise.Status{Phase: supervise.Running, Version: "2.6.12"},
-		Certificates: []Certificate{{Path: "/tls/shop.pem", Of: "listener shop", Name: "shop.example", Ends: now.Add(60 * 24 * time.Hour)}},
+		Status:       &supervise.Status{Phase: supervise.Running, HAProxy: 5, Version: "2.6.12"},
+		Certificates: []carry.Pair{{Path: "/tls/shop.pem", Of: "listener shop", Name: "shop.example", Ends: now.Add(60 * 24 * time.Hour)}},
 	}
 }
 
@@ -49,7 +50,7 @@ func TestProxyHealthy(t *testing.T) {
 
 // Each fault is one line with its remedy, and nothing else is found.
 func TestExamineProxy(t *testing.T) {
-	certificate := func(change func(c *Certificate)) func(*Proxy) { return func(p *Proxy) { change(&p.Certificates[0]) } }
+	certificate := func(change func(c *carry.Pair)) func(*Proxy) { return func(p *Proxy) { change(&p.Certificates[0]) } }
 	ends := func(in time.Duration) func(*Proxy) {
 		return func(p *Proxy) { p.Certificates[0].Ends = p.Now.Add(in) }
 	}
@@ -58,8 +59,16 @@ func TestExamineProxy(t *testing.T) {
 		fault func(*Proxy)
 		want  string
 	}{
-		"not installed": {func(p *Proxy) { p.NoProgram = "HAProxy is not installed" },
+		"not installed": {func(p *Proxy) { p.NotInstalled, p.Alarm = true, "HAProxy: not found: install the package haproxy" },
 			"problem  proxy: imbang.yaml has listeners, which require HAProxy 2.6 or later: HAProxy is not installed: apt-get install haproxy"},
+		"cannot be used": {func(p *Proxy) { p.Unsuitable, p.Program = "exit status 127", "/usr/sbin/haproxy" },
+			"problem  proxy: imbang.yaml has listeners, and HAProxy cannot be used: exit status 127: /usr/sbin/haproxy -vv"},
+		"an alarm": {func(p *Proxy) { p.Alarm = "HAProxy has not followed\nyet" }, "problem  proxy: imbang run has the alarm proxy: HAProxy has not followed; yet: imbang status"},
+		"refused at the start": {func(p *Proxy) {
+			p.Status.Refused, p.Status.Reason, p.Status.Phase, p.Status.HAProxy, p.Status.LastEnd = "7", "cannot bind\n", supervise.Waiting, 0, "exit status 1"
+		},
+			"problem  proxy: HAProxy does not run (waiting): exit status 1: journalctl -u imbang-proxy\n" +
+				"problem  proxy: HAProxy has not accepted the last configuration: cannot bind: imbang check imbang.yaml && imbang reload"},
 		"what its version lacks": {func(p *Proxy) {
 			p.Mistakes = []string{"listener shop: http3: HAProxy 2.6.12 is built without QUIC"}
 		},
@@ -73,9 +82,10 @@ func TestExamineProxy(t *testing.T) {
 		"no daemon":           {func(p *Proxy) { p.NoDaemon = true }, "warning  proxy: imbang run does not run: the servers of backends are not checked: systemctl start imbang"},
 		"expired":             {ends(-time.Hour), "problem  proxy: listener shop: the certificate /tls/shop.pem for shop.example expired on 2026-05-01: renew it, the file is read again by itself: openssl x509 -noout -dates -in /tls/shop.pem"},
 		"expires":             {ends(29*24*time.Hour + time.Hour), "warning  proxy: listener shop: the certificate /tls/shop.pem for shop.example expires on 2026-05-30, in 29 days: renew it, the file is read again by itself: openssl x509 -noout -dates -in /tls/shop.pem"},
-		"no such certificate": {certificate(func(c *Certificate) { c.Error = "no such file or directory" }), "problem  proxy: listener shop: the certificate /tls/shop.pem cannot be used (no such file or directory): want certificate, chain and key in PEM: openssl x509 -noout -subject -in /tls/shop.pem"},
-		"key of another":      {certificate(func(c *Certificate) { c.Error = "private key does not match public key" }), "problem  proxy: listener shop: the key in /tls/shop.pem is not that of its first certificate: put certificate, chain and key of one another into it: openssl pkey -pubout -in /tls/shop.pem"},
-		"a key for all":       {certificate(func(c *Certificate) { c.Open = true }), "warning  proxy: listener shop: every user can read the key in /tls/shop.pem: chmod 600 /tls/shop.pem"},
+		"not yet valid":       {certificate(func(c *carry.Pair) { c.Begins = c.Ends.Add(-time.Hour) }), "problem  proxy: listener shop: the certificate /tls/shop.pem for shop.example is not valid before 2026-06-30 11:00:00 UTC: set the clock, or use another certificate until then: openssl x509 -noout -dates -in /tls/shop.pem"},
+		"no such certificate": {certificate(func(c *carry.Pair) { c.Error = "no such file or directory" }), "problem  proxy: listener shop: the certificate /tls/shop.pem cannot be used (no such file or directory): want certificate, chain and key in PEM: openssl x509 -noout -subject -in /tls/shop.pem"},
+		"key of another":      {certificate(func(c *carry.Pair) { c.Error = "private key does not match public key" }), "problem  proxy: listener shop: the key in /tls/shop.pem is not that of its first certificate: put certificate, chain and key of one another into it: openssl pkey -pubout -in /tls/shop.pem"},
+		"a key for all":       {certificate(func(c *carry.Pair) { c.Open = true }), "warning  proxy: listener shop: every user can read the key in /tls/shop.pem: chmod 600 /tls/shop.pem"},
 		"authorities": {func(p *Proxy) {
 			p.Unusable = map[string]string{"/tls/ca.pem": "/tls/ca.pem: has no certificate: want certificates in PEM"}
 		}, "problem  proxy: a file that imbang.yaml names cannot be used: /tls/ca.pem: has no certificate: want certificates in PEM: ls -lL /tls/ca.pem"},
@@ -137,7 +147,7 @@ listen other
 	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
 	var p *Proxy
 	for began := time.Now(); (p == nil || len(p.Taken) == 0) && time.Since(began) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
-		if err := h.Do(func() (err error) { p, err = gatherProxy(file, nil); return err }); err != nil || p == nil {
+		if err := h.Do(func() (err error) { p, err = gatherProxy(file, daemon{}, nil); return err }); err != nil || p == nil {
 			t.Fatal(p, err)
 		}
 	}
@@ -169,7 +179,7 @@ listen other
 listeners:
   - {name: shop, bind: ["127.0.0.1:8443"], tls: {certificates: [DIR/good.pem]}, http3: true, reply: {}}
 `, "DIR", dir), 0o600)
-	if err := h.Do(func() (err error) { p, err = gatherProxy(file, nil); return err }); err != nil || len(p.Mistakes) != 1 || !strings.HasPrefix(p.Mistakes[0], "listener shop") || !strings.Contains(p.Mistakes[0], "QUIC") {
+	if err := h.Do(func() (err error) { p, err = gatherProxy(file, daemon{}, nil); return err }); err != nil || len(p.Mistakes) != 1 || !strings.HasPrefix(p.Mistakes[0], "listener shop") || !strings.Contains(p.Mistakes[0], "QUIC") {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

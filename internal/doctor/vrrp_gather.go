@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -24,10 +25,10 @@ import (
 	"imbang/internal/host"
 )
 
-// gatherVRRP collects what there is of VRRP: of a process, and of the configuration that it
-// or, if it is empty, the user names. It is nil if there is neither a process nor a section.
+// gatherVRRP collects what there is of VRRP: of a process, and of the configuration that the user
+// or, if that is empty, it or the daemon names. It is nil if there is neither a process nor a section.
 // other is the other director of a pair, if it is known.
-func gatherVRRP(file string, other netip.Addr) (*VRRP, error) {
+func gatherVRRP(file string, d daemon, other netip.Addr) (*VRRP, error) {
 	v := &VRRP{File: file, Routes: map[netip.Addr]string{}}
 	dir, err := place.VRRPDir()
 	if err != nil {
@@ -41,17 +42,17 @@ func gatherVRRP(file string, other netip.Addr) (*VRRP, error) {
 			return nil, err
 		}
 	}
-	if v.File == "" && v.Status != nil && filepath.IsAbs(v.Status.Config) {
-		v.File = v.Status.Config
+	if v.File == "" && v.Status != nil {
+		v.File = fileOf(v.Status.PID, v.Status.Config)
 	}
-	if v.File == "" {
-		v.File = config.DefaultFile
-	}
+	v.File = cmp.Or(v.File, d.file())
+	named := v.File != ""
+	v.File = cmp.Or(v.File, config.DefaultFile)
 	c, err := config.Load(v.File)
 	switch {
 	case err == nil:
 		v.Setup = c.VRRP
-	case file != "" || !errors.Is(err, os.ErrNotExist):
+	case named || !errors.Is(err, os.ErrNotExist):
 		v.FileError, _, _ = strings.Cut(err.Error(), "\n")
 	}
 	if v.Setup == nil {

@@ -54,7 +54,7 @@ var daemonFieldTexts = map[string]string{
 	"api.Status.synchronization":             "roles of connection synchronization of the configuration, of Linux's protocol; their counters are since the daemon started",
 	"api.Status.replication":                 "role of imbang's own protocol; its counters are since the role was started; absent if the configuration has none",
 	"api.Status.pair":                        "link to the other director of a pair; absent if the configuration has none",
-	"api.Alarm.name":                         "`director`, `device`, `address`, `forwarding`, `apply`, `audit`, `checks`, `steering`, `metrics`, `events`, `record`, `synchronization-master`, `synchronization-backup`, `synchronization-missing`, `replication`, `replication-two-masters`, `replication-configuration`, `replication-no-receiver`, `replication-no-master`, `replication-not-entered`, `replication-traffic`, `replication-key`, `pair`, `pair-link`, `pair-configuration`, `pair-orders`, `peers`, `proxy` or `certificate`",
+	"api.Alarm.name":                         "`director`, `device`, `address`, `forwarding`, `apply`, `audit`, `checks`, `steering`, `metrics`, `events`, `record`, `synchronization-master`, `synchronization-backup`, `synchronization-missing`, `replication`, `replication-two-masters`, `replication-configuration`, `replication-no-receiver`, `replication-no-master`, `replication-not-entered`, `replication-traffic`, `replication-key`, `pair`, `pair-link`, `pair-configuration`, `pair-orders`, `service-missing`, `peers`, `proxy` or `certificate`",
 	"api.Alarm.since":                        "when it was raised",
 	"api.Alarm.text":                         "what is wrong",
 

@@ -3,21 +3,16 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os/user"
 	"strconv"
-	"sync"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-type peerKey struct{}
 
 // peer is the process at the other end, as the kernel knew it when it connected.
 type peer struct {
@@ -27,57 +22,6 @@ type peer struct {
 	err     error
 	refused error // it has too many connections
 }
-
-// clients accepts connections, as many at a time as users may have, and finds out whose
-// they are.
-type clients struct {
-	net.Listener
-	quota   *quota
-	refused chan struct{} // has those that are told so
-}
-
-// client is one of them.
-type client struct {
-	net.Conn
-	peer
-	leave func()
-}
-
-// Accept is net.Listener's.
-func (l clients) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		p := peerOf(c)
-		leave, err := l.quota.take(p)
-		if err == nil {
-			return &client{c, p, leave}, nil
-		}
-		select {
-		case l.refused <- struct{}{}:
-			p.refused = err
-			return &client{c, p, sync.OnceFunc(func() { <-l.refused })}, nil
-		default:
-			_ = c.Close()
-		}
-	}
-}
-
-// Close is net.Conn's.
-func (c *client) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
-}
-
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, c.(*client).peer)
-}
-
-func peerBy(r *http.Request) peer { return r.Context().Value(peerKey{}).(peer) }
-
-func callerOf(r *http.Request) Caller { return peerBy(r).Caller }
 
 func peerOf(c net.Conn) (p peer) {
 	defer func() { p.class = p.classOf() }()

@@ -48,6 +48,25 @@ type holder struct {
 	uid uint32
 }
 
+func (p peer) holder() holder { return holder{p.class, p.UID} }
+
+// heaviest is whose connections make room for another one of a user: the user's own, or those of the
+// user who has the most of a full class, unless that has no more than this one would have.
+func (q *quota) heaviest(p peer) holder {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own := p.holder()
+	most := own
+	if q.each[own] < q.max[p.class].each {
+		for h, n := range q.each {
+			if h.class == p.class && n > q.each[most]+1 {
+				most = h
+			}
+		}
+	}
+	return most
+}
+
 func newQuota(name, remedy string, limits [classes]bound) *quota {
 	return &quota{name: name, remedy: remedy, max: limits, each: map[holder]int{}}
 }
@@ -56,7 +75,7 @@ func newQuota(name, remedy string, limits [classes]bound) *quota {
 func (q *quota) take(p peer) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	h := holder{p.class, p.UID}
+	h := p.holder()
 	switch limit := q.max[p.class]; {
 	case q.each[h] >= limit.each:
 		return nil, &refusal{http.StatusTooManyRequests, fmt.Errorf("refused: user %s has %d %s already: %s", p.Name, limit.each, q.name, q.remedy)}

@@ -30,12 +30,12 @@ const Group = "imbang"
 
 // Endpoint answers requests on a Unix socket.
 type Endpoint struct {
-	daemon Daemon
-	log    *slog.Logger
-	http   *http.Server
-	listen net.Listener
-	path   string
-	follow *quota
+	daemon  Daemon
+	log     *slog.Logger
+	http    *http.Server
+	clients *clients
+	path    string
+	follow  *quota
 }
 
 // Listen makes the socket, in place of one that was left, and serves it.
@@ -51,13 +51,14 @@ func Listen(path string, d Daemon, log *slog.Logger) (*Endpoint, error) {
 	if err := os.Chmod(path, 0o666); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
 	}
-	s := &Endpoint{daemon: d, log: log, listen: l, path: path, follow: newQuota("followers of events", "end one (imbang events --follow)", maxFollowers)}
+	s := &Endpoint{daemon: d, log: log, path: path, follow: newQuota("followers of events", "end one (imbang events --follow)", maxFollowers)}
 	s.http = &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headTime, ReadTimeout: requestTime, IdleTimeout: requestTime, MaxHeaderBytes: maxHeader,
-		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnContext: withClient, ConnState: changed, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	open := newQuota("connections", "end commands that wait or follow", maxConnections)
-	go func() { _ = s.http.Serve(clients{l, open, make(chan struct{}, maxRefused)}) }()
+	s.clients = &clients{Listener: l, quota: open, refused: make(chan struct{}, maxRefused), open: map[*client]struct{}{}}
+	go func() { _ = s.http.Serve(s.clients) }()
 	return s, nil
 }
 
@@ -80,10 +81,15 @@ func (s *Endpoint) handler() http.Handler {
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := peerBy(r).refused; err != nil {
+		c := clientOf(r)
+		if !c.serves() {
+			panic(http.ErrAbortHandler)
+		}
+		if err := c.refused; err != nil {
 			s.refuse(w, r, err)
 			return
 		}
+		r.Body = body{r.Body, c}
 		mux.ServeHTTP(w, r)
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // Agent connects to a program on the server, which says how the server is, by
@@ -29,13 +31,13 @@ func (c *Agent) Checker() (Checker, error) { return *c, nil }
 // Check implements Checker.
 func (c Agent) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := (Target{Addr: t.Addr}).dial(ctx)
+	conn, err := (Target{Addr: t.Addr}).dial(expectGreeting(ctx))
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}
 	defer hangUp(conn)
 	defer bound(ctx, conn)()
-	if _, err := io.WriteString(conn, c.Send); err != nil {
+	if err := send(conn, c.Send); err != nil {
 		return failed("%s", reason(ctx, err))
 	}
 	line, err := agentLine(conn)
@@ -100,7 +102,7 @@ func parseAgent(line string) (Result, error) {
 			if err != nil {
 				return r, fmt.Errorf("the agent says %.40q: want a share such as 50%%", w)
 			}
-			r.Share, r.HasShare = uint8(min(n, 100)), true
+			r.Withheld, r.HasShare = model.Leaves(int(n), 100), true
 		case strings.HasPrefix(lower, "maxconn:"): // HAProxy's own limit, not known here
 		default:
 			return r, fmt.Errorf("the agent says %.40q: want up, down, stopped, fail, ready, drain, maint or a share such as 50%%", w)

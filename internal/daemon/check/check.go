@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // Target is what a check is directed to.
@@ -31,10 +33,6 @@ type Target struct {
 	// expects it of all; 0: none.
 	Proxy int
 }
-
-// Dialer connects to servers. It sends no keep-alive probes: the connections of checks
-// are short, and each option of a socket is a system call.
-var Dialer = net.Dialer{KeepAlive: -1}
 
 // proxyHeaders, by version, are of a connection that has no client but who made it.
 var proxyHeaders = map[int]string{1: "PROXY UNKNOWN\r\n", 2: "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"}
@@ -57,17 +55,16 @@ func (t Target) connect(ctx context.Context) (net.Conn, error) {
 	if t.Dial != nil {
 		return t.Dial(ctx, t.Addr)
 	}
-	// Not DialTCP, which binds the socket in any case.
-	return Dialer.DialContext(ctx, "tcp", t.Addr.String())
+	return Connect(ctx, t.Addr, nil)
 }
 
 // Result is the outcome of one check.
 type Result struct {
 	OK     bool
 	Detail string // one printable line: "200 in 3 ms", "connection refused"
-	// Share is the percentage of the server's weight that the check leaves it, 0 to
-	// 100. HasShare is false for checks that do not say.
-	Share    uint8
+	// Withheld is the share of the server's weight that the check takes away. HasShare is false
+	// for checks that do not say.
+	Withheld model.Health
 	HasShare bool
 	Command  Command
 	// Inconclusive is set if this machine could not make the check, for lack of files,

@@ -16,8 +16,14 @@ import (
 	"time"
 )
 
-// run carries a check out against an address.
+// run carries a check out against an address, in a time that those need which end by their timeout.
 func run(t *testing.T, s Spec, addr string) Result {
+	t.Helper()
+	return runWithin(t, 300*time.Millisecond, s, addr)
+}
+
+// runWithin has a timeout.
+func runWithin(t *testing.T, timeout time.Duration, s Spec, addr string) Result {
 	t.Helper()
 	if p := s.Problems(); len(p) > 0 {
 		t.Fatalf("%+v: %v", s, p)
@@ -26,7 +32,7 @@ func run(t *testing.T, s Spec, addr string) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	return c.Check(ctx, Target{Addr: netip.MustParseAddrPort(addr)})
 }

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // certificate makes a certificate for a name, signed by itself, and writes it and its
@@ -203,7 +205,7 @@ func TestAgent(t *testing.T) {
 		expect(t, c.text, r, c.ok, c.detail)
 		share := -1
 		if r.HasShare {
-			share = int(r.Share)
+			share = int((model.Down - r.Withheld) / model.Percent)
 		}
 		if share != c.share || r.Command != c.command {
 			t.Errorf("%q: %+v", c.text, r)
@@ -247,14 +249,18 @@ func TestScript(t *testing.T) {
 		{"killed", &Script{Command: script("kill -9 $$")}, false, "signal: killed", -1},
 		{"hangs", &Script{Command: script("echo waiting; sleep 100")}, false, "timeout: killed: waiting", -1},
 		{"forks and hangs", &Script{Command: script("sleep 1000 & echo $! >" + pidFile + "; wait")}, false, "timeout: killed", -1},
-		{"not there", &Script{Command: []string{"/none"}}, false, "no such file or directory", -1},
+		{"not there", &Script{Command: []string{"/none"}}, false, "not started: no such file or directory: /none does not exist", -1},
 	} {
 		t.Setenv("SECRET", "not for scripts")
-		r := run(t, c.spec, "127.0.0.1:8080")
+		timeout := ample
+		if strings.HasPrefix(c.detail, "timeout") {
+			timeout = 300 * time.Millisecond
+		}
+		r := runWithin(t, timeout, c.spec, "127.0.0.1:8080")
 		expect(t, c.name, r, c.ok, c.detail)
 		share := -1
 		if r.HasShare {
-			share = int(r.Share)
+			share = int((model.Down - r.Withheld) / model.Percent)
 		}
 		if share != c.share {
 			t.Errorf("%s: %+v", c.name, r)
@@ -273,7 +279,7 @@ func TestScript(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("requires root, to run scripts as another user")
 	}
-	expect(t, "another user", run(t, &Script{User: "nobody", Command: script(`test "$(id -un) $(id -Gn)" = "nobody nogroup" && grep -q '^CapEff:.0*$' /proc/self/status && grep -q '^CapPrm:.0*$' /proc/self/status`)}, "127.0.0.1:80"), true, "exit status 0")
+	expect(t, "another user", runWithin(t, ample, &Script{User: "nobody", Command: script(`test "$(id -un) $(id -Gn)" = "nobody nogroup" && grep -q '^CapEff:.0*$' /proc/self/status && grep -q '^CapPrm:.0*$' /proc/self/status`)}, "127.0.0.1:80"), true, "exit status 0")
 }
 
 func TestKindProblems(t *testing.T) {
@@ -299,7 +305,7 @@ func TestKindProblems(t *testing.T) {
 func FuzzAgent(f *testing.F) {
 	f.Add("ready up, 50% # fine")
 	f.Fuzz(func(t *testing.T, line string) {
-		if r, err := parseAgent(line); err == nil && r.Share > 100 {
+		if r, err := parseAgent(line); err == nil && r.Withheld > model.Down {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -29,6 +29,8 @@ func reason(ctx context.Context, err error) cause {
 	switch {
 	case errors.Is(err, ErrInconclusive):
 		return cause{err.Error(), true}
+	case isErrno && number == syscall.EPERM && !isOfSocket(err):
+		return cause{number.Error() + ": a firewall or a security module of this host refuses it", true}
 	case isErrno && isLocal(err, number):
 		return cause{number.Error(), true}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), ctx.Err() != nil:
@@ -57,12 +59,14 @@ var shortages = []syscall.Errno{
 	syscall.EAGAIN, // processes, of fork(2) and execve(2); local ports of UDP
 }
 
-// isLocal reports whether an error is of this machine and not of the server.
+// isLocal reports whether an error is of this machine and not of the server. An ICMPv6 error of a router
+// can be EACCES, but no reply EPERM.
 func isLocal(err error, number syscall.Errno) bool {
+	return number == syscall.EPERM || number == syscall.EACCES && isOfSocket(err) || slices.Contains(shortages, number)
+}
+
+// isOfSocket reports whether an error is of socket(2): a raw socket requires CAP_NET_RAW.
+func isOfSocket(err error) bool {
 	var call *os.SyscallError
-	if number == syscall.EPERM || number == syscall.EACCES {
-		// A raw socket requires CAP_NET_RAW.
-		return errors.As(err, &call) && call.Syscall == "socket"
-	}
-	return slices.Contains(shortages, number)
+	return errors.As(err, &call) && call.Syscall == "socket"
 }

@@ -35,15 +35,15 @@ func TestReason(t *testing.T) {
 		{t.Context(), fork(syscall.EAGAIN), cause{"resource temporarily unavailable", true}},
 		{ended, fork(syscall.EAGAIN), cause{"resource temporarily unavailable", true}},
 		{t.Context(), network("socket", syscall.EPERM), cause{"operation not permitted", true}},
+		{t.Context(), network("sendto", syscall.EPERM), cause{"operation not permitted: a firewall or a security module of this host refuses it", true}},
+		{t.Context(), network("socket", syscall.EACCES), cause{"permission denied", true}},
 		// Of the server, its network, or the configuration.
 		{t.Context(), network("connect", syscall.ECONNREFUSED), cause{"connection refused", false}},
 		{t.Context(), network("connect", syscall.EHOSTUNREACH), cause{"no route to host", false}},
 		{t.Context(), network("connect", syscall.ENETUNREACH), cause{"network is unreachable", false}},
 		{t.Context(), network("connect", syscall.ETIMEDOUT), cause{"connection timed out", false}},
 		{t.Context(), network("read", syscall.ECONNRESET), cause{"connection reset by peer", false}},
-		{t.Context(), network("sendto", syscall.EPERM), cause{"operation not permitted", false}},
-		{t.Context(), fork(syscall.EACCES), cause{"permission denied", false}},
-		{t.Context(), fork(syscall.ENOENT), cause{"no such file or directory", false}},
+		{t.Context(), network("connect", syscall.EACCES), cause{"permission denied", false}},
 		{t.Context(), io.ErrUnexpectedEOF, cause{"the server closed the connection", false}},
 		{t.Context(), fmt.Errorf("one line\nand more"), cause{"one line", false}},
 		{ended, network("read", syscall.ECONNRESET), cause{"timeout", false}},
@@ -79,6 +79,9 @@ func TestNoFiles(t *testing.T) {
 	}
 	for name, r := range results {
 		detail := "too many open files"
+		if name == "script" {
+			detail = "not started: /bin/true: too many open files"
+		}
 		if name == "icmp" {
 			detail = "no raw socket: "
 		}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"imbang/internal/model"
 )
 
 // Script runs a program: exit status 0 is a success. With dynamic, 2 to 255 also are, and
@@ -38,12 +40,26 @@ func (c *Script) Checker() (Checker, error) {
 		return s, nil
 	}
 	u, err := user.Lookup(c.User)
+	if errors.As(err, new(user.UnknownUserError)) {
+		return nil, fmt.Errorf("there is no user %s: create it, or correct the user of the script", c.User)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("user: %w", err)
 	}
 	s.credential, err = credentialOf(u)
-	s.home = u.HomeDir
+	s.home, s.user = u.HomeDir, c.User
 	return s, err
+}
+
+// Obstacle is why the script cannot be run on this machine, with the remedy, as far as this process
+// can see; "": nothing is found.
+func (c *Script) Obstacle() string {
+	made, err := c.Checker()
+	if err != nil {
+		return err.Error()
+	}
+	s := made.(scriptChecker)
+	return asUser(s.credential, s.user).obstacle(c.Command)
 }
 
 func credentialOf(u *user.User) (*syscall.Credential, error) {
@@ -62,14 +78,12 @@ func credentialOf(u *user.User) (*syscall.Credential, error) {
 	return c, nil
 }
 
-// SearchPath is the environment variable PATH of scripts.
-const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 type scriptChecker struct {
 	command    []string
 	dynamic    bool
 	credential *syscall.Credential
 	home       string
+	user       string
 }
 
 // Check implements Checker. To become another user takes the capabilities away (
@@ -104,8 +118,8 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	}
 	var exited *exec.ExitError
 	switch {
-	case c.Process == nil: // it was not started
-		return failed("%s", reason(ctx, err))
+	case c.Process == nil:
+		return asUser(s.credential, s.user).notStarted(s.command, reason(ctx, err), err)
 	case ctx.Err() != nil:
 		return failed("timeout: killed%s", said)
 	case err == nil || errors.Is(err, exec.ErrWaitDelay) && c.ProcessState.Success():
@@ -113,14 +127,31 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	case !errors.As(err, &exited):
 		return failed("%s", reason(ctx, err))
 	case exited.ExitCode() < 0:
-		return failed("%s%s", exited, said)
+		return killed(exited, said)
 	}
-	status := exited.ExitCode()
+	if text := asUser(s.credential, s.user).uninterpretable(s.command); text != "" {
+		return failed("exit status %d: %s", exited.ExitCode(), cause{text, true})
+	}
+	return s.status(exited.ExitCode(), start, said)
+}
+
+// killed is the result of a script that a signal ended. Only root and the kernel, for lack of memory,
+// send SIGKILL before the timeout.
+func killed(exited *exec.ExitError, said string) Result {
+	why := cause{text: exited.String()}
+	if w, ok := exited.Sys().(syscall.WaitStatus); ok && w.Signal() == syscall.SIGKILL {
+		why = cause{why.text + ", by root or for lack of memory", true}
+	}
+	return failed("%s%s", why, said)
+}
+
+// status is the result of an exit status that is not 0.
+func (s scriptChecker) status(status int, start time.Time, said string) Result {
 	if !s.dynamic || status == 1 {
 		return failed("exit status %d%s", status, said)
 	}
 	r := passed("exit status %d in %s%s", status, since(start), said)
-	r.Share, r.HasShare = uint8((status-2)*100/253), true
+	r.Withheld, r.HasShare = model.Leaves(status-2, 253), true
 	return r
 }
 

@@ -2,7 +2,11 @@
 
 package check
 
-import "time"
+import (
+	"time"
+
+	"imbang/internal/model"
+)
 
 // Verdict is what a check's results so far say of a server.
 type Verdict uint8
@@ -38,11 +42,10 @@ type State struct {
 	At      time.Time // of Last's end; zero: there is none
 	Runs    uint64
 	Fails   uint64
-	// Withheld is the percentage of the weight that the last result with a share took
-	// away, and Command what an agent asked for last and has not ended: both hold until
+	// Withheld is the share of the weight that the last result with a share took away, and Command what an agent asked for last and has not ended: both hold until
 	// another result says otherwise, as in HAProxy.
-	Withheld uint8   `json:",omitempty"`
-	Command  Command `json:",omitempty"`
+	Withheld model.Health `json:",omitempty"`
+	Command  Command      `json:",omitempty"`
 }
 
 // Begin is a check's state before its first result.

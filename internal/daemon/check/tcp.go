@@ -32,16 +32,23 @@ func (c *TCP) Checker() (Checker, error) { return *c, nil }
 // Check implements Checker.
 func (c TCP) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
+	only := c.Send == "" && c.Expect == ""
+	if c.Expect != "" {
+		ctx = expectGreeting(ctx)
+	}
 	conn, err := t.dial(ctx)
-	if err != nil {
+	switch {
+	case only && WasReset(err) && ctx.Err() == nil:
+		return passed("connected in %s, and reset by the server", since(start))
+	case err != nil:
 		return failed("%s", reason(ctx, err))
 	}
 	defer hangUp(conn)
-	if c.Send == "" && c.Expect == "" {
+	if only {
 		return passed("connected in %s", since(start))
 	}
 	defer bound(ctx, conn)()
-	if _, err := io.WriteString(conn, c.Send); err != nil {
+	if err := send(conn, c.Send); err != nil {
 		return failed("connected, but sending failed: %s", reason(ctx, err))
 	}
 	if c.Expect == "" {
@@ -51,6 +58,16 @@ func (c TCP) Check(ctx context.Context, t Target) Result {
 		return failed("connected, but %.40q did not come: %s; received %.40q", c.Expect, reason(ctx, err), got)
 	}
 	return passed("connected and received the expected text in %s", since(start))
+}
+
+// send writes a text. An empty one is no system call, which fails if the server has reset the
+// connection behind its greeting.
+func send(w io.Writer, text string) error {
+	if text == "" {
+		return nil
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // readUntil reads until a text has come, maxExpected bytes at most.

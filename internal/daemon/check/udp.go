@@ -58,17 +58,12 @@ func (c *UDP) Checker() (Checker, error) {
 // Check implements Checker.
 func (c udpChecker) Check(ctx context.Context, t Target) Result {
 	start := time.Now()
-	conn, err := Dialer.DialContext(ctx, "udp", t.Addr.String())
+	conn, err := dialer.DialContext(ctx, "udp", t.Addr.String())
 	if err != nil {
 		return failed("%s", reason(ctx, err))
 	}
 	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		// The silence has to end before the check is given up.
-		_ = conn.SetDeadline(deadline.Add(-time.Until(deadline) / 20))
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer bound(ctx, conn)()
 	if _, err := conn.Write(c.send); err != nil {
 		return failed("%s", reason(ctx, err))
 	}
@@ -83,7 +78,7 @@ func (c udpChecker) Check(ctx context.Context, t Target) Result {
 		return passed("reply of %d bytes in %s", n, since(start))
 	case err == nil:
 		return failed("the reply of %d bytes does not match %q", n, strings.TrimPrefix(c.expect.String(), "(?s)"))
-	case errors.Is(err, os.ErrDeadlineExceeded) && c.expect == nil && ctx.Err() == nil:
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.expect == nil:
 		return passed("no reply, and no ICMP error in %s", since(start))
 	}
 	return failed("%s", reason(ctx, err))

@@ -114,7 +114,7 @@ type vrrpGroupDoc struct {
 	Name            string           `yaml:"name" jsonschema_description:"required; a short name, for commands and scripts"`
 	Priority        int              `yaml:"priority" jsonschema_description:"1 to 255: the director with the highest one becomes master; with 255 nothing that is tracked changes it; default 100"`
 	Interval        string           `yaml:"interval" jsonschema_description:"between advertisements, a multiple of 10 ms, 10 ms to 40.95 s: a dead master is replaced after three to four of them; default 1 s"`
-	Preempt         *bool            `yaml:"preempt" jsonschema_description:"take over from a master of a lower priority; default true"`
+	Preempt         *bool            `yaml:"preempt" jsonschema_description:"take over from a master of a lower priority; a group of priority 255 does so in any case; default true"`
 	PreemptDelay    string           `yaml:"preempt_delay" jsonschema_description:"time for which such a master is seen before it is preempted; default 0 s"`
 	Hold            string           `yaml:"hold" jsonschema_description:"time after a start in which no master is preempted, and the first advertisement is awaited; default three to four intervals"`
 	AwaitSync       *bool            `yaml:"await_synchronization" jsonschema_description:"preempt a master only when all of its connections have been received: imbang run reports that; a master that is silent or resigns is replaced in any case, and so is one of priority 2, as without a data plane, whose replication has not been heard for 10 s; default true if synchronization.replication.role is pair"`
@@ -178,46 +178,52 @@ type checkDoc struct {
 }
 
 type serviceDoc struct {
-	Name          string      `yaml:"name" jsonschema_description:"required; a short name, for commands and metrics"`
-	Virtual       string      `yaml:"virtual" jsonschema_description:"virtual address and port, such as 10.20.0.1:80; without port, every port. Or mark"`
-	Protocol      string      `yaml:"protocol" jsonschema_description:"of the virtual address; default tcp" jsonschema:"enum=tcp,enum=udp,enum=sctp"`
-	Mark          int64       `yaml:"mark" jsonschema_description:"firewall mark, in place of virtual"`
-	Family        string      `yaml:"family" jsonschema_description:"of the packets with the mark; default ipv4" jsonschema:"enum=ipv4,enum=ipv6"`
-	Scheduler     string      `yaml:"scheduler" jsonschema_description:"default wlc, as ipvsadm"`
-	Flags         []string    `yaml:"flags" jsonschema_description:"of the scheduler, such as [sh-port]"`
-	OnePacket     bool        `yaml:"one_packet" jsonschema_description:"schedule every datagram by itself"`
-	Persistence   string      `yaml:"persistence" jsonschema_description:"time for which clients stay with their server, such as 5 min"`
-	Netmask       int         `yaml:"netmask" jsonschema_description:"length of the prefix that makes clients one, for persistence; default 32, or 128"`
-	Engine        string      `yaml:"engine" jsonschema_description:"persistence engine" jsonschema:"enum=sip"`
-	Forward       string      `yaml:"forward" jsonschema_description:"forwarding method of the servers: masquerading (NAT), direct-routing (DR) or tunnel (TUN); default masquerading" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
-	Tunnel        tunnelDoc   `yaml:"tunnel" jsonschema_description:"of its servers"`
-	Checks        []string    `yaml:"checks" jsonschema_description:"names of the checks of its servers, all of which must succeed"`
-	SlowStart     string      `yaml:"slow_start" jsonschema_description:"time in which a returning server gets its full share; default none"`
-	OnFailure     string      `yaml:"on_failure" jsonschema_description:"what becomes of a server that is down: quiesce keeps its connections, remove takes it out of the table; default quiesce" jsonschema:"enum=quiesce,enum=remove"`
-	AllDown       string      `yaml:"all_down" jsonschema_description:"when every server is down: refuse clients, keep the last one, or use all as if they were up; default refuse" jsonschema:"enum=refuse,enum=last,enum=all"`
-	Quorum        int         `yaml:"quorum" jsonschema_description:"sum of the weights of available servers below which the service is down; default 1"`
-	Hysteresis    int         `yaml:"hysteresis" jsonschema_description:"more than this above (or below) the quorum changes the service's state; default 0"`
-	QuorumUp      []string    `yaml:"quorum_up" jsonschema_description:"command to run when the service gets its quorum"`
-	QuorumDown    []string    `yaml:"quorum_down" jsonschema_description:"command to run when it loses it"`
-	NotifyUp      []string    `yaml:"notify_up" jsonschema_description:"command to run when a server comes up"`
-	NotifyDown    []string    `yaml:"notify_down" jsonschema_description:"command to run when one goes down"`
-	DrainDeadline string      `yaml:"drain_deadline" jsonschema_description:"time after which imbang drain resets connections unless it is told another; default never"`
-	Sorry         *serverDoc  `yaml:"sorry" jsonschema_description:"sorry server: gets the clients while the quorum is lost"`
-	Servers       []serverDoc `yaml:"servers" jsonschema_description:"real servers"`
+	Name          string       `yaml:"name" jsonschema_description:"required; a short name, for commands and metrics"`
+	Virtual       string       `yaml:"virtual" jsonschema_description:"virtual address and port, such as 10.20.0.1:80; without port, every port. Or mark"`
+	Protocol      string       `yaml:"protocol" jsonschema_description:"of the virtual address; default tcp" jsonschema:"enum=tcp,enum=udp,enum=sctp"`
+	Mark          int64        `yaml:"mark" jsonschema_description:"firewall mark, in place of virtual"`
+	Family        string       `yaml:"family" jsonschema_description:"of the packets with the mark; default ipv4" jsonschema:"enum=ipv4,enum=ipv6"`
+	Scheduler     string       `yaml:"scheduler" jsonschema_description:"default wlc, as ipvsadm"`
+	Flags         []string     `yaml:"flags" jsonschema_description:"of the scheduler, such as [sh-port]"`
+	OnePacket     bool         `yaml:"one_packet" jsonschema_description:"schedule every datagram by itself"`
+	Persistence   string       `yaml:"persistence" jsonschema_description:"time for which clients stay with their server, such as 5 min"`
+	Netmask       int          `yaml:"netmask" jsonschema_description:"length of the prefix that makes clients one, for persistence; default 32, or 128"`
+	Engine        string       `yaml:"engine" jsonschema_description:"persistence engine" jsonschema:"enum=sip"`
+	Forward       string       `yaml:"forward" jsonschema_description:"forwarding method of the servers: masquerading (NAT), direct-routing (DR) or tunnel (TUN); default masquerading" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
+	Tunnel        tunnelDoc    `yaml:"tunnel" jsonschema_description:"of its servers"`
+	Checks        []string     `yaml:"checks" jsonschema_description:"names of the checks of its servers, all of which must succeed"`
+	SlowStart     string       `yaml:"slow_start" jsonschema_description:"time in which a returning server gets its full share; default none"`
+	OnFailure     string       `yaml:"on_failure" jsonschema_description:"what becomes of a server that is down: quiesce keeps its connections, remove takes it out of the table; default quiesce" jsonschema:"enum=quiesce,enum=remove"`
+	AllDown       string       `yaml:"all_down" jsonschema_description:"when every server is down: refuse clients, keep the last one, or use all as if they were up; default refuse" jsonschema:"enum=refuse,enum=last,enum=all"`
+	Quorum        int          `yaml:"quorum" jsonschema_description:"sum of the weights of available servers below which the service is down; default 1"`
+	Hysteresis    int          `yaml:"hysteresis" jsonschema_description:"more than this above (or below) the quorum changes the service's state; default 0"`
+	QuorumUp      []string     `yaml:"quorum_up" jsonschema_description:"command to run when the service gets its quorum"`
+	QuorumDown    []string     `yaml:"quorum_down" jsonschema_description:"command to run when it loses it"`
+	NotifyUp      []string     `yaml:"notify_up" jsonschema_description:"command to run when a server comes up"`
+	NotifyDown    []string     `yaml:"notify_down" jsonschema_description:"command to run when one goes down"`
+	DrainDeadline string       `yaml:"drain_deadline" jsonschema_description:"time after which imbang drain resets connections unless it is told another; default never"`
+	Sorry         *EndpointDoc `yaml:"sorry" jsonschema_description:"sorry server: gets the clients while the quorum is lost; if it is one of the servers, it serves even if its checks fail"`
+	Servers       []serverDoc  `yaml:"servers" jsonschema_description:"real servers"`
 }
 
 type serverDoc struct {
-	Name       string     `yaml:"name" jsonschema_description:"for commands and metrics; default address and port"`
-	Address    string     `yaml:"address" jsonschema_description:"required; with a port if it is not the service's, such as 172.16.0.2:8080"`
-	Weight     *int       `yaml:"weight" jsonschema_description:"0 to 2147483647; default 1"`
-	Forward    string     `yaml:"forward" jsonschema_description:"forwarding method: masquerading (NAT), direct-routing (DR) or tunnel (TUN); default the service's" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
-	Tunnel     *tunnelDoc `yaml:"tunnel" jsonschema_description:"default the service's"`
-	Upper      int        `yaml:"upper" jsonschema_description:"connections at which it gets no new ones; default no limit"`
-	Lower      int        `yaml:"lower" jsonschema_description:"connections below which it gets new ones again; default three quarters of upper"`
-	Checks     *[]string  `yaml:"checks" jsonschema_description:"default the service's; [] for none"`
-	SlowStart  string     `yaml:"slow_start" jsonschema_description:"default the service's"`
-	NotifyUp   []string   `yaml:"notify_up" jsonschema_description:"default the service's"`
-	NotifyDown []string   `yaml:"notify_down" jsonschema_description:"default the service's"`
+	EndpointDoc `yaml:",inline"`
+	Checks      *[]string `yaml:"checks" jsonschema_description:"default the service's; [] for none"`
+	SlowStart   string    `yaml:"slow_start" jsonschema_description:"default the service's"`
+	NotifyUp    []string  `yaml:"notify_up" jsonschema_description:"default the service's"`
+	NotifyDown  []string  `yaml:"notify_down" jsonschema_description:"default the service's"`
+}
+
+// EndpointDoc is a server as a sorry server has it, which is neither checked nor comes up or goes down.
+// The YAML library decodes exported types alone into what embeds them.
+type EndpointDoc struct {
+	Name    string     `yaml:"name" jsonschema_description:"for commands and metrics; default address and port"`
+	Address string     `yaml:"address" jsonschema_description:"required; with a port if it is not the service's, such as 172.16.0.2:8080"`
+	Weight  *int       `yaml:"weight" jsonschema_description:"0 to 2147483647; default 1"`
+	Forward string     `yaml:"forward" jsonschema_description:"forwarding method: masquerading (NAT), direct-routing (DR) or tunnel (TUN); default the service's" jsonschema:"enum=masquerading,enum=direct-routing,enum=tunnel"`
+	Tunnel  *tunnelDoc `yaml:"tunnel" jsonschema_description:"default the service's"`
+	Upper   int        `yaml:"upper" jsonschema_description:"connections at which it gets no new ones; default no limit"`
+	Lower   int        `yaml:"lower" jsonschema_description:"connections below which it gets new ones again; default three quarters of upper"`
 }
 
 type tunnelDoc struct {

@@ -88,14 +88,14 @@ type routeDoc struct {
 	Name        string   `yaml:"name" jsonschema_description:"for commands; default its number, from 0"`
 	Match       matchDoc `yaml:"match" jsonschema_description:"conditions, all of which must be true; paths, path_prefixes and path_regexp are alternatives of one another; without it, every request"`
 	TargetDoc   `yaml:",inline"`
-	StripPrefix bool              `yaml:"strip_prefix" jsonschema_description:"remove the path prefix that was matched; default false"`
+	StripPrefix bool              `yaml:"strip_prefix" jsonschema_description:"remove the path prefix that was matched, with all slashes behind it: of /api//x, prefix /api, servers get /x; default false"`
 	AddPrefix   string            `yaml:"add_prefix" jsonschema_description:"path that is prepended, such as /v2; default none"`
 	Headers     []headerChangeDoc `yaml:"headers" jsonschema_description:"changes of headers, behind those of the listener"`
 }
 
 type matchDoc struct {
 	Hosts        []string         `yaml:"hosts" jsonschema_description:"names, without port, one of which is the request's, in which case and a dot at the end make no difference: shop.example, or *.shop.example for all names below it. Where a route of a listener has such a condition, requests whose host is neither a name nor an address get the status 400"`
-	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths. They are compared as servers understand them, and passed on as they are sent: %61 is a, and one or more of / and \\ in any spelling, also as %2F and %5C, are one /; without the query, and case makes a difference. Where a route of a listener has a condition on paths, requests whose path has a segment . or .. in any spelling (which clients resolve), a control character (%00 to %1F) or a % without two digits get the status 400"`
+	Paths        []string         `yaml:"paths" jsonschema_description:"whole paths. They are compared as servers understand them, and passed on as they are sent: %61 is a, and one or more of / and \\ in any spelling, also as %2F and %5C, are one /; without the query, and case makes a difference. Where a route of a listener has a condition on paths, requests whose path has a segment . or .. in any spelling (which clients resolve), also with parameters (/..;a=b), parameters without a segment (/;a=b/x), a control character (%00 to %1F) or a % without two digits get the status 400"`
 	PathPrefixes []string         `yaml:"path_prefixes" jsonschema_description:"beginnings of paths, by whole segments: /api is the beginning of /api and /api/x, not of /apis"`
 	PathRegexp   string           `yaml:"path_regexp" jsonschema_description:"regular expression (RE2) of the whole path in the form in which paths are compared, that is decoded, such as /img/[0-9]+[.]png; repetitions of repetitions, as ([a-z]+)*, are refused. Where all else of the match is true, and the path begins as the expression does, paths longer than 2048 bytes get the status 414, and with repeated groups those longer than 512, or less if these have groups within"`
 	Methods      []string         `yaml:"methods" jsonschema_description:"such as [GET, HEAD]"`

@@ -187,7 +187,7 @@ var invalids = []invalid{
 	{"expression that repeats a repetition", ofRoute, route("match: {path_regexp: '/([a-z]+)*'}, backend: api"),
 		`x.yaml:11:31: listeners[0].routes[1].match.path_regexp: "/([a-z]+)*" repeats what repeats itself, as (a*)* does, which HAProxy may give up: write it with one repetition, or with a character between, such as (/[a-z]+)*`},
 	{"path with a dot segment", ofRoute, route("match: {paths: [/x/%2e./y]}, backend: api"),
-		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x/%2e./y" has a segment . or .., or a control character such as %0A, which no request has: remove it`},
+		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "/x/%2e./y" has a segment . or .., parameters without a segment (/;a/), or a control character such as %0A, which no request has: remove it`},
 	{"path with an empty segment", ofRoute, route("match: {paths: [//x]}, backend: api"),
 		`x.yaml:11:26: listeners[0].routes[1].match.paths[0]: "//x" has an empty segment: remove one of the slashes`},
 	{"path with a wrong escape", ofRoute, route("match: {paths: [/100%]}, backend: api"),

@@ -68,14 +68,8 @@ func (c *checker) service(at string, d *serviceDoc) Service {
 
 // sorry enters the sorry server.
 func (c *checker) sorry(at string, d *serviceDoc, s *Service, shared serverDefaults) {
-	shared.checks, shared.slowStart = nil, 0
-	sorry := c.server(at+".sorry", d.Sorry, shared)
-	if d.Sorry.Checks != nil || d.Sorry.SlowStart != "" {
-		c.refuse(at+".sorry", "a sorry server is not checked and has no slow start: remove checks and slow_start")
-	}
-	if slices.ContainsFunc(s.Servers, func(o Server) bool { return o.AddrPort() == sorry.AddrPort() }) {
-		c.refuse(at+".sorry.address", "%s is a server of the service: want another one", sorry.AddrPort())
-	}
+	shared.checks, shared.slowStart, shared.up, shared.down = nil, 0, nil, nil
+	sorry := c.server(at+".sorry", &serverDoc{EndpointDoc: *d.Sorry}, shared)
 	if s.AllDown != Refuse {
 		c.refuse(at+".all_down", "%s has no effect beside a sorry server: remove one of the two", s.AllDown)
 	}

@@ -49,7 +49,7 @@ func (c *checker) urlPath(at, text, example string) string {
 	case strings.Contains(text, "//"):
 		c.refuse(at, "%q has an empty segment: remove one of the slashes", text)
 	case !isNormal(text):
-		c.refuse(at, "%q has a segment . or .., or a control character such as %%0A, which no request has: remove it", text)
+		c.refuse(at, "%q has a segment . or .., parameters without a segment (/;a/), or a control character such as %%0A, which no request has: remove it", text)
 	case len(text) > maxText:
 		c.refuse(at, "longer than %d characters: want a shorter text", maxText)
 	}

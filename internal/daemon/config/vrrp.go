@@ -145,6 +145,9 @@ func (c *vrrpChecker) group(at string, d *vrrpGroupDoc) setup.Group {
 	if g.PreemptDelay > 0 && g.NoPreempt {
 		c.refuse(at+".preempt_delay", "has no effect beside preempt: false: remove one of the two")
 	}
+	if g.Priority == 255 && g.NoPreempt {
+		c.warn(at+".preempt", "priority 255 preempts all the same (RFC 9568, 6.1): write a priority of 254 or less, or remove preempt: false")
+	}
 	g.Hold = c.duration(at+".hold", d.Hold, 0, 0)
 	pair := isPair(c.config.Replication)
 	g.AwaitSync = pair

@@ -71,3 +71,18 @@ services:
 		t.Errorf("%v, want %v", c.VRRP.Servers, want)
 	}
 }
+
+// A group of priority 255 preempts whatever preempt says, and imbang check says so.
+func TestVRRPOwnerPreempts(t *testing.T) {
+	for text, want := range map[string][]string{
+		"priority: 255, preempt: false": {"x.yaml:2:63: vrrp.groups[0].preempt: priority 255 preempts all the same (RFC 9568, 6.1): write a priority of 254 or less, or remove preempt: false"},
+		"priority: 255":                 nil,
+		"priority: 255, preempt: true":  nil,
+		"priority: 254, preempt: false": nil,
+	} {
+		c, err := Parse("x.yaml", []byte("vrrp:\n  groups: [{name: web, interval: 1 s, "+text+", routers: [{device: eth0, id: 1, addresses: [10.20.0.1]}]}]\n"))
+		if err != nil || !slices.Equal(c.Warnings, want) {
+			t.Errorf("%s: %q, %v", text, c.Warnings, err)
+		}
+	}
+}

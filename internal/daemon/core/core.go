@@ -14,6 +14,7 @@ import (
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/weight"
+	"imbang/internal/model"
 )
 
 // CheckID names one check of a server.
@@ -76,7 +77,7 @@ func (m Memory) Down(c *config.Config, down map[operator.ServerID]bool, now time
 			id := operator.ServerID{Service: s.ID(), Server: one.AddrPort()}
 			known := slices.ContainsFunc(one.Checks, func(ch *config.Check) bool {
 				state := m.Checks[CheckID{id, ch.Name}]
-				return state.Verdict == check.Down || state.Withheld == 100
+				return state.Verdict == check.Down || state.Withheld == model.Down
 			})
 			if !down[id] || known {
 				continue

@@ -146,7 +146,7 @@ func TestFallAndRise(t *testing.T) {
 
 func TestSharesAndAgents(t *testing.T) {
 	w := newWorld(t, checked+three)
-	half := check.Result{OK: true, Share: 50, HasShare: true}
+	half := check.Result{OK: true, Withheld: 50 * model.Percent, HasShare: true}
 	w.result("c", "agent", half)
 	w.expect("half", w.table(), "1/up 2/up 3/50%")
 	w.expect("inconclusive", w.result("c", "agent", check.Result{Inconclusive: true, Detail: "too many open files"}), "")
@@ -158,6 +158,32 @@ func TestSharesAndAgents(t *testing.T) {
 	w.expect("again", w.result("c", "agent", check.Result{OK: true, Command: check.Drain}), "")
 	w.expect("ready", w.result("c", "agent", check.Result{OK: true, Command: check.Ready}), "agent c: agent asks for ready")
 	w.expect("ready, the share holds", w.table(), "1/up 2/up 3/50%")
+}
+
+// Weights that scripts with dynamic set are those of keepalived: of 253, the exit status less 2. The
+// least of them keeps the quorum.
+func TestDynamicWeights(t *testing.T) {
+	w := newWorld(t, checked+"    servers: [{name: a, address: 172.16.0.1, weight: 253}]\n")
+	dir := t.TempDir()
+	for _, c := range []struct {
+		status int
+		want   int32
+		quorum bool
+	}{{255, 253, true}, {128, 126, true}, {4, 2, true}, {3, 1, true}, {2, 0, false}, {3, 1, true}, {200, 198, true}} {
+		path := filepath.Join(dir, fmt.Sprintf("s%d-%d", c.status, c.want))
+		if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\nexit %d\n", c.status), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		script, err := (&check.Script{Command: []string{path}, Dynamic: true}).Checker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.result("a", "web", script.Check(t.Context(), check.Target{}))
+		is, _ := w.WantedService(model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80")))
+		if got := model.Effective(is.Servers[0].Weight, is.Servers[0].Health, false); got != c.want || w.View()[0].Up != c.quorum {
+			t.Errorf("exit status %d: weight %d, quorum %v, want %d, %v", c.status, got, w.View()[0].Up, c.want, c.quorum)
+		}
+	}
 }
 
 func TestQuorumAndSorry(t *testing.T) {
@@ -255,6 +281,29 @@ func TestReload(t *testing.T) {
 	if v := again.View()[0].Servers[1]; !v.Up {
 		t.Errorf("%+v", v)
 	}
+}
+
+// A reload between results neither clears their count nor adds to it.
+func TestReloadKeepsCount(t *testing.T) {
+	w := newWorld(t, checked+three)
+	again := func() { w.Core, _ = w.Reload(load(t, checked+three), w.now) }
+	for range 3 {
+		w.expect("one failure", w.result("a", "web", bad), "")
+		again()
+		w.expect("a success between", w.result("a", "web", good), "")
+		again()
+	}
+	w.expect("one failure", w.result("a", "web", bad), "")
+	again()
+	again()
+	w.expect("two in a row", w.result("a", "web", bad), "server-down a: check web: timeout")
+	w.expect("one success", w.result("a", "web", good), "")
+	again()
+	w.expect("a failure between", w.result("a", "web", bad), "")
+	again()
+	w.expect("one success", w.result("a", "web", good), "")
+	again()
+	w.expect("two in a row", w.result("a", "web", good), "server-up a: check web: fine")
 }
 
 func TestFind(t *testing.T) {

@@ -3,6 +3,8 @@
 package core
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +63,7 @@ func TestFoundUp(t *testing.T) {
 // What an agent said last holds: while it does not answer, over reloads and restarts.
 func TestAgentsWordHolds(t *testing.T) {
 	w := newWorld(t, agents)
-	w.result("a", "web", check.Result{OK: true, Share: 10, HasShare: true})
+	w.result("a", "web", check.Result{OK: true, Withheld: 90 * model.Percent, HasShare: true})
 	w.result("b", "web", check.Result{OK: true, Command: check.Drain})
 	want := "100/10% 100/up/drain"
 	w.expect("said", w.table(), want)
@@ -72,7 +74,7 @@ func TestAgentsWordHolds(t *testing.T) {
 	w.Core, _ = w.Reload(load(t, agents), w.now)
 	w.expect("after a reload", w.table(), want)
 	w.expect("after a restart", w.again().table(), want)
-	w.result("a", "web", check.Result{OK: true, Share: 0, HasShare: true})
+	w.result("a", "web", check.Result{OK: true, Withheld: model.Down, HasShare: true})
 	w.expect("nothing of it", w.again().table(), "100/down 100/up/drain")
 	if v := w.again().View()[0].Servers[0]; !v.Up {
 		t.Error("a server without a share counts as failed after a restart")
@@ -82,10 +84,10 @@ func TestAgentsWordHolds(t *testing.T) {
 // Servers without a share carry nothing, and those with a part carry that.
 func TestQuorumOfShares(t *testing.T) {
 	w := newWorld(t, strings.Replace(agents, "    servers:", "    quorum: 20\n    sorry: {name: s, address: 172.16.0.9}\n    servers:", 1))
-	w.result("a", "web", check.Result{OK: true, HasShare: true})
-	w.result("b", "web", check.Result{OK: true, Share: 20, HasShare: true})
+	w.result("a", "web", check.Result{OK: true, Withheld: model.Down, HasShare: true})
+	w.result("b", "web", check.Result{OK: true, Withheld: 80 * model.Percent, HasShare: true})
 	w.expect("20 of 200", w.table(), "100/down 100/20% absent")
-	w.result("b", "web", check.Result{OK: true, Share: 19, HasShare: true})
+	w.result("b", "web", check.Result{OK: true, Withheld: 81 * model.Percent, HasShare: true})
 	w.expect("19 of 200", w.table(), "100/down 100/down 1/up")
 }
 
@@ -185,6 +187,56 @@ func TestAllDownInMaintenance(t *testing.T) {
 	}
 	w.Order(w.id("b"), operator.State{Maintenance: &operator.Order{}}, "root", "maintenance", w.now)
 	w.expect("b is in maintenance", w.table(), "1/down 2/up/drain 3/up")
+}
+
+// A server of the service can be its sorry server, too. The service has it once: while the quorum is
+// lost, with the weight of the sorry server and without slow start.
+func TestSorryIsServer(t *testing.T) {
+	for _, failure := range []string{"quiesce", "remove"} {
+		w := newWorld(t, strings.NewReplacer("quorum: 2", "quorum: 1", "hysteresis: 1", "slow_start: 10 s\n    on_failure: "+failure,
+			"{name: s, address: 172.16.0.9}", "{name: s, address: 172.16.0.2, weight: 7}").Replace(sorry))
+		down := map[string]string{"quiesce": "1/down", "remove": "absent"}[failure]
+		expect := func(what, a, b, c string, slowStart bool) {
+			t.Helper()
+			w.expect(failure+", "+what, w.table(), strings.Join([]string{a, b, c}, " "))
+			s, _ := w.WantedService(model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80")))
+			if one := s.Servers[1]; (one.SlowStart > 0) != slowStart {
+				t.Errorf("%s, %s: slow start of %s", failure, what, one.SlowStart)
+			}
+		}
+		rise := func(name string) {
+			w.result(name, "web", good)
+			w.result(name, "web", good)
+		}
+		expect("at first", "1/up", "1/up", "1/up", true)
+		w.result("a", "web", bad)
+		w.result("b", "web", bad)
+		expect("two are down", down, down, "1/up", true)
+		was := w.Wanted().Services[0]
+		w.result("c", "web", bad)
+		expect("all are down", map[string]string{"quiesce": "1/down", "remove": "absent"}[failure], "7/up", down, false)
+		if c := plan.Follow(was, w.Wanted().Services[0]); !slices.ContainsFunc(c, func(c plan.Change) bool {
+			return c.Server.Addr.String() == "172.16.0.2" && c.Server.Weight == 7 && (c.Kind == plan.AddServer || c.Kind == plan.SetWeight)
+		}) {
+			t.Errorf("%s: %v", failure, c)
+		}
+		w.expect("a restart", w.again().table(), w.table())
+		w.Core, _ = w.Reload(w.Config, w.now)
+		expect("after a reload", down, "7/up", down, false)
+		rise("b")
+		expect("the twin is up", down, "1/up", down, true)
+		w.result("b", "web", bad)
+		expect("and down", down, "7/up", down, false)
+		rise("a")
+		expect("another one is up", "1/up", down, down, true)
+		// A server that an operator drains gets no new clients as the sorry server either.
+		w.Order(w.id("b"), operator.State{Drain: &operator.Drain{}}, "root", "drain", w.now)
+		w.result("a", "web", bad)
+		expect("drained", down, "7/up/drain", down, false)
+		if n := len(w.Configured().Services[0].Servers); n != 3 {
+			t.Errorf("%d servers are configured", n)
+		}
+	}
 }
 
 // The sorry server is there before the last server goes.

@@ -64,7 +64,7 @@ func commandWord(c check.Command) string {
 // and what an agent asks for, until it says ready.
 func (w *watched) heed(r check.Result) {
 	if r.HasShare {
-		w.Withheld = 100 - min(r.Share, 100)
+		w.Withheld = r.Withheld
 	}
 	switch r.Command {
 	case check.Ready:

@@ -11,6 +11,7 @@ import (
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/operator"
+	"imbang/internal/model"
 )
 
 const layer7 = `
@@ -53,9 +54,9 @@ func TestStates(t *testing.T) {
 	}
 	expect("s1 is down", l7.State{Health: l7.Down, Weight: 1}, l7.State{Weight: 10})
 	core.Result(CheckID{id("s1"), "web"}, check.Result{OK: true}, now)
-	core.Result(CheckID{id("s2"), "web"}, check.Result{OK: true, HasShare: true, Share: 50}, now)
+	core.Result(CheckID{id("s2"), "web"}, check.Result{OK: true, HasShare: true, Withheld: 50 * model.Percent}, now)
 	expect("an agent leaves half", up, l7.State{Weight: 5})
-	core.Result(CheckID{id("s2"), "web"}, check.Result{OK: true, HasShare: true, Share: 100}, now)
+	core.Result(CheckID{id("s2"), "web"}, check.Result{OK: true, HasShare: true, Withheld: model.Up}, now)
 	core.Order(id("s2"), operator.State{Weight: &operator.Weight{Weight: 1000}}, "root", "", now)
 	expect("a weight", up, l7.State{Weight: 256})
 	core.Order(id("s2"), operator.State{Maintenance: &operator.Order{}}, "root", "", now)

@@ -4,12 +4,14 @@ package core
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/config"
 	"imbang/internal/daemon/operator"
 	"imbang/internal/daemon/plan"
+	"imbang/internal/model"
 )
 
 // ServiceView is a service as it is known.
@@ -55,6 +57,23 @@ func (c *Core) View() (list []ServiceView) {
 		list = append(list, v)
 	}
 	return list
+}
+
+// Unchecked are the services of the director without any check: how many servers each has that are not
+// in maintenance. Services without such a server are left out.
+func (c *Core) Unchecked() map[model.ServiceKey]int {
+	out := map[model.ServiceKey]int{}
+	for _, s := range c.virtual() {
+		if slices.ContainsFunc(s.servers, func(one *server) bool { return len(one.checks) > 0 }) {
+			continue
+		}
+		for _, one := range s.servers {
+			if c.Book[one.id].Maintenance == nil {
+				out[s.Key]++
+			}
+		}
+	}
+	return out
 }
 
 // Health is what the checks of one server say.

@@ -16,14 +16,14 @@ import (
 func (c *Core) input(one *server) weight.Input {
 	order := c.Book[one.id]
 	in := weight.Input{
-		Configured: one.Weight, Down: !one.up, Share: 100, Remove: one.service.OnFailure == config.Remove,
+		Configured: one.Weight, Down: !one.up, Remove: one.service.OnFailure == config.Remove,
 		Drain: order.Drain != nil, Maintenance: order.Maintenance != nil,
 	}
 	if order.Weight != nil {
 		in.Weight = &order.Weight.Weight
 	}
 	for _, w := range one.checks {
-		in.Share = min(in.Share, 100-w.Withheld)
+		in.Withheld = max(in.Withheld, w.Withheld)
 		in.Drain = in.Drain || w.Command == check.Drain
 		in.Maintenance = in.Maintenance || w.Command == check.Maintenance
 	}
@@ -88,10 +88,21 @@ func (c *Core) wanted(s *service) plan.Service {
 		}
 		out.Servers = append(out.Servers, one)
 	}
-	if s.Sorry != nil {
+	switch twin := s.twin(); {
+	case s.Sorry == nil:
+	case twin < 0:
 		out.Servers = append(out.Servers, plan.Server{Server: s.Sorry.Server, Absent: !sorry})
+	case sorry:
+		was := out.Servers[twin]
+		out.Servers[twin] = plan.Server{Server: s.Sorry.Server, Drain: was.Drain, Until: was.Until}
 	}
 	return out
+}
+
+// twin is the index of the server that is the sorry server, too; -1: none is. A service has an address
+// once: the server is in the table as one of the two.
+func (s *service) twin() int {
+	return slices.IndexFunc(s.servers, func(one *server) bool { return s.Sorry != nil && one.AddrPort() == s.Sorry.AddrPort() })
 }
 
 // Configured is the table as the configuration alone has it, whatever the state of its

@@ -10,9 +10,14 @@ import (
 	"strings"
 )
 
+// UnclearSegments is a regular expression of segments that servers leave out, or resolve with the one before: . and ..,
+// for many servers also with parameters, and those of parameters alone. The last one is common: Tomcat's links to / are
+// /;jsessionid=1.
+const UnclearSegments = `/(?:\.\.?(?:[/;]|\z)|;[^/]*/)`
+
 var (
-	slashes     = regexp.MustCompile(`[\\/]+`)
-	dotSegments = regexp.MustCompile(`/\.\.?(?:/|$)`)
+	slashes         = regexp.MustCompile(`[\\/]+`)
+	unclearSegments = regexp.MustCompile(UnclearSegments)
 )
 
 // NormalPath is a path as routes compare it, since servers understand its spellings as one: /%61 and
@@ -28,8 +33,8 @@ func NormalPath(path string) (string, error) {
 		return "", errors.New("the path has a control character, such as %00 or %0A")
 	}
 	decoded = slashes.ReplaceAllString(decoded, "/")
-	if dotSegments.MatchString(decoded) {
-		return "", errors.New("the path has . or .. as a segment")
+	if unclearSegments.MatchString(decoded) {
+		return "", errors.New("the path has . or .. as a segment, perhaps with parameters (..;a=b), or parameters without a segment (/;a=b/)")
 	}
 	switch {
 	case strings.HasPrefix(decoded, "/"):

@@ -57,7 +57,7 @@ var (
 	reloadTime       = metric{"imbang_config_last_reload_success_timestamp_seconds", "When a configuration was applied last, in seconds since 1970.", prometheus.GaugeValue, nil}
 	alarm            = metric{"imbang_alarm", "1 for each alarm that is raised.", prometheus.GaugeValue, []string{"alarm"}}
 	drift            = metric{"imbang_drift_changes", "Changes that a reload would make because others edited the table.", prometheus.GaugeValue, nil}
-	serviceUp        = metric{"imbang_service_up", "1 if the service has its quorum.", prometheus.GaugeValue, service}
+	serviceUp        = metric{"imbang_service_up", "1 if the service has its quorum and is in the table.", prometheus.GaugeValue, service}
 	serviceSorry     = metric{"imbang_service_sorry", "1 if the sorry server gets the clients.", prometheus.GaugeValue, service}
 	serverUp         = metric{"imbang_server_up", "1 if all checks of the server succeed, or it has none.", prometheus.GaugeValue, server}
 	serverOrder      = metric{"imbang_server_order", "1 for each order that an operator gave for the server: drain, maintenance or weight.", prometheus.GaugeValue, []string{"service", "server", "order"}}
@@ -150,7 +150,7 @@ func (w writer) daemon(s *api.Status) {
 		w.proxy(s.Proxy)
 	}
 	for _, svc := range s.All() {
-		w.put(serviceUp, one(svc.Up), svc.Name)
+		w.put(serviceUp, one(svc.Up && !svc.Missing), svc.Name)
 		w.put(serviceSorry, one(svc.Sorry), svc.Name)
 		for _, m := range svc.Servers {
 			w.server(svc.Name, m)

@@ -22,7 +22,7 @@ func snapshot() *Snapshot {
 		Service: model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80"))},
 		Total:   model.Stats{Conns: 7, InPkts: 70},
 		Servers: []model.ServerStatus{{
-			Server: model.Server{Addr: netip.MustParseAddr("172.16.0.2"), Port: 80, Weight: 4}, Health: 50,
+			Server: model.Server{Addr: netip.MustParseAddr("172.16.0.2"), Port: 80, Weight: 4}, Health: 50 * model.Percent,
 			Active: 3, Inactive: 2, Total: model.Stats{Conns: 7, InBytes: 900},
 		}},
 	}

@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	checker "imbang/internal/daemon/check"
 )
 
 // Source is what belongs to a configuration beside its text.
@@ -21,17 +19,6 @@ type Source struct {
 	ConfigID string // keepalived's --config-id: lines with @ are for it; "": not known
 
 	Program func(name string) (path string) // finds a program; "": it is not here; nil: none is
-}
-
-// FindProgram finds a program in the directories that script checks have as PATH.
-func FindProgram(name string) (path string) {
-	for _, dir := range filepath.SplitList(checker.SearchPath) {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path
-		}
-	}
-	return ""
 }
 
 // File is an included file, or why it was not read.

@@ -124,8 +124,8 @@ func TestImportOfEveryCommand(t *testing.T) {
 			if !ok {
 				t.Fatalf("%s: not saved", line)
 			}
-			compareCommands(t, lines)
-			compareCommands(t, strings.Split(strings.TrimSpace(save), "\n"))
+			compareImport(t, lines)
+			compareImport(t, strings.Split(strings.TrimSpace(save), "\n"))
 		}
 	}
 	if services < 250 {
@@ -133,8 +133,8 @@ func TestImportOfEveryCommand(t *testing.T) {
 	}
 }
 
-// compareCommands compares the commands of one service with the configuration that they become.
-func compareCommands(t *testing.T, lines []string) {
+// compareImport compares the commands of one service with the configuration that they become.
+func compareImport(t *testing.T, lines []string) {
 	t.Helper()
 	r, err := Ipvsadm("x", []byte(strings.Join(lines, "\n")))
 	if err != nil {

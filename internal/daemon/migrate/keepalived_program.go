@@ -64,9 +64,9 @@ func (k *keepalived) program(s *statement, words []string) []string {
 	missing := "nothing runs"
 	switch {
 	case s.is("misc_path"):
-		missing = "the check fails and the server is down; keepalived disables the check"
+		missing = "the check changes no server's state and is an alarm; keepalived disables the check"
 	case s.is("script"):
-		missing = "the script fails; keepalived disables it"
+		missing = "it has no result; keepalived disables it"
 	}
 	k.lose(s.place, s.text(), "%s is not in %s on this machine: write its path; until then env searches for it at run time, and if it is missing, %s", name, checker.SearchPath, missing)
 	return append([]string{"/usr/bin/env"}, words...)

@@ -194,14 +194,3 @@ func FuzzImport(f *testing.F) {
 		}
 	})
 }
-
-func TestFindProgram(t *testing.T) {
-	if path := FindProgram("sh"); !filepath.IsAbs(path) || filepath.Base(path) != "sh" {
-		t.Errorf("sh: %q", path)
-	}
-	for _, name := range []string{"no-such-program", "", "."} {
-		if path := FindProgram(name); path != "" {
-			t.Errorf("%q: %s", name, path)
-		}
-	}
-}

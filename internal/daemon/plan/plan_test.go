@@ -167,7 +167,7 @@ func TestText(t *testing.T) {
 	far.Forward, far.TunnelType, far.TunnelPort = model.Tunnel, model.GUE, 6080
 	wanted := Table{
 		Services: []Service{
-			{web, []Server{{Server: server(1), Health: model.Down}, {Server: heavy}, {Server: far, Health: 50}}},
+			{web, []Server{{Server: server(1), Health: model.Down}, {Server: heavy}, {Server: far, Health: 50 * model.Percent}}},
 			{edited, []Server{{Server: gone, Absent: true}}},
 		},
 		Settings: []Setting{{"hairpin", 1}, {"syn_defence", 1}}, Timeouts: model.Timeouts{TCP: time.Minute},
@@ -211,11 +211,29 @@ keep service 10.20.0.3:80/tcp: it has 1 server that no configuration named`
 	}
 }
 
+// A server that is the sorry server, too, can change its forwarding method. Servers get clients before
+// others cease to.
+func TestFollowSorryServer(t *testing.T) {
+	was := Service{service(1), []Server{{Server: server(1)}, {Server: server(2), Health: model.Down, SlowStart: time.Second}}}
+	is := Service{service(1), []Server{{Server: server(1), Health: model.Down}, {Server: server(2)}}}
+	is.Servers[1].Forward, is.Servers[1].Weight = model.Route, 7
+	var list []string
+	for _, c := range Follow(was, is) {
+		list = append(list, c.String())
+	}
+	if diff := cmp.Diff(`change service 10.20.0.1:80/tcp: server 172.16.0.2:80 from masquerading, weight 1 to direct routing, weight 7
+set slow start of service 10.20.0.1:80/tcp: server 172.16.0.2:80 from 1s to 0s
+set health of service 10.20.0.1:80/tcp: server 172.16.0.2:80 from down to up
+set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down`, strings.Join(list, "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestFollowAndAssert(t *testing.T) {
 	was := Service{service(1), []Server{{Server: server(1)}, {Server: server(2), Absent: true}, {Server: server(3)}, {Server: server(4)}, {Server: server(5), Absent: true}}}
 	is := Service{service(1), slices.Clone(was.Servers)}
 	is.Servers[0].Health, is.Servers[0].Weight = model.Down, 4
-	is.Servers[1].Absent, is.Servers[1].Health = false, 20
+	is.Servers[1].Absent, is.Servers[1].Health = false, 20*model.Percent
 	is.Servers[2].Absent = true
 	is.Servers[3].Drain = true
 	lines := func(changes []Change) string {
@@ -235,7 +253,7 @@ delete service 10.20.0.1:80/tcp: server 172.16.0.3:80`, lines(Follow(was, is)));
 	if c := Follow(is, is); c != nil {
 		t.Errorf("%v", c)
 	}
-	there := []model.ServiceStatus{{Service: service(1), Servers: []model.ServerStatus{{Server: server(1)}, {Server: server(2), Health: 20}, {Server: server(9)}}}, {Service: service(2)}}
+	there := []model.ServiceStatus{{Service: service(1), Servers: []model.ServerStatus{{Server: server(1)}, {Server: server(2), Health: 20 * model.Percent}, {Server: server(9)}}}, {Service: service(2)}}
 	if got := lines(Assert(Table{Services: []Service{is}}, there)); got != "set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down" {
 		t.Error(got)
 	}

@@ -120,16 +120,13 @@ func (a *attempt) dial(ctx context.Context) (net.Conn, error) {
 	// connection of this host does. Without that address, as while VRRP has it elsewhere, there is no
 	// such way; then its own address is asked, for a program at all addresses.
 	if isOwn(a.Virtual.Addr()) && isOwn(a.Remote.Addr()) {
-		return check.Dialer.DialContext(ctx, "tcp", a.Virtual.String())
+		return check.Connect(ctx, a.Virtual, nil)
 	}
-	dialer := check.Dialer
-	dialer.Control = a.control
-	// DialTCP binds the socket itself, also to no address, and it is bound already.
-	conn, err := dialer.DialContext(ctx, "tcp", a.Remote.String())
+	conn, err := check.Connect(ctx, a.Remote, a.control)
 	if a.begun {
 		var steered bool
 		steered, a.failure = a.steering.Steered(a.Steered)
-		a.astray = !steered && conn != nil
+		a.astray = !steered && (conn != nil || check.WasReset(err))
 	}
 	if a.begun && err == nil {
 		conn = &steered{conn.(*net.TCPConn), a.Steered, a.steering, atomic.Bool{}}

@@ -36,6 +36,8 @@ func (r *recorder) note(what string) {
 
 func (r *recorder) Begin(c director.Steered) error {
 	r.note("begin")
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.begun = c
 	return r.refuses
 }
@@ -169,5 +171,45 @@ func TestDialNotSteered(t *testing.T) {
 				t.Errorf("astray %q, want %q", list, c.astray)
 			}
 		})
+	}
+}
+
+// A server that resets a steered connection behind its greeting had accepted it.
+func TestServerThatResets(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			_, _ = c.Write([]byte("220 ready\r\n"))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	}()
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	r := &recorder{seen: true}
+	d := &Dialer{}
+	d.Use(r)
+	target := check.Target{Addr: at, Dial: d.To(service, serverAt(at), netip.MustParseAddrPort("192.0.2.1:80"))}
+	const checks, workers = 1000, 8
+	var failed sync.Map
+	var under sync.WaitGroup
+	for range workers {
+		under.Go(func() {
+			for range checks / workers {
+				for _, c := range []check.Checker{check.TCP{}, check.TCP{Expect: "220 "}} {
+					if result := c.Check(t.Context(), target); !result.OK {
+						failed.Store(result.Detail, result)
+					}
+				}
+			}
+		})
+	}
+	under.Wait()
+	failed.Range(func(_, result any) bool { t.Errorf("%+v", result); return true })
+	if list := d.Astray(); len(list) > 0 {
+		t.Errorf("%q", list)
 	}
 }

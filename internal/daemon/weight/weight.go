@@ -11,13 +11,13 @@ import (
 
 // Input is what is known of one server.
 type Input struct {
-	Configured  int32  // weight in the configuration
-	Weight      *int32 // an operator's, in its place
-	Drain       bool   // ordered by an operator or an agent
-	Maintenance bool   // likewise
-	Down        bool   // a check says so
-	Share       uint8  // of the weight that checks and agents leave [%]
-	Remove      bool   // a server that is down leaves the table
+	Configured  int32        // weight in the configuration
+	Weight      *int32       // an operator's, in its place
+	Drain       bool         // ordered by an operator or an agent
+	Maintenance bool         // likewise
+	Down        bool         // a check says so
+	Withheld    model.Health // by checks and agents
+	Remove      bool         // a server that is down leaves the table
 }
 
 // Output is what the kernel is to have.
@@ -30,7 +30,7 @@ type Output struct {
 
 // Available reports whether the server takes part in its service's quorum.
 func (in Input) Available() bool {
-	return !in.Down && !in.Drain && !in.Maintenance && in.Share > 0 && in.administrative() > 0
+	return !in.Down && !in.Drain && !in.Maintenance && in.Withheld < model.Down && in.administrative() > 0
 }
 
 func (in Input) administrative() int32 {
@@ -62,7 +62,7 @@ func Service(servers []Input, policy Policy, last int, sorry bool) []Output {
 	out := make([]Output, len(servers))
 	for i, in := range servers {
 		if available == 0 && (policy == UseAll || policy == KeepLast && i == last) {
-			in.Down, in.Share = false, 100
+			in.Down, in.Withheld = false, model.Up
 		}
 		out[i] = in.compose()
 		if sorry {
@@ -73,15 +73,12 @@ func Service(servers []Input, policy Policy, last int, sorry bool) []Output {
 }
 
 func (in Input) compose() Output {
-	out := Output{Weight: in.administrative(), Drain: in.Drain || in.Maintenance, Health: in.health()}
+	out := Output{Weight: in.administrative(), Drain: in.Drain || in.Maintenance, Health: in.Withheld}
 	if in.Down && !in.Maintenance {
 		out.Health, out.Absent = model.Down, in.Remove
 	}
 	return out
 }
-
-// health is what the shares of checks and agents leave.
-func (in Input) health() model.Health { return model.Down - model.Health(min(in.Share, 100)) }
 
 // Quorum is whether a service is up: the sum of the available servers' effective weights has to
 // reach the quorum plus the hysteresis to bring it up, and to fall below the quorum less
@@ -90,7 +87,7 @@ func Quorum(servers []Input, quorum, hysteresis int, was bool) bool {
 	var sum int64
 	for _, in := range servers {
 		if in.Available() {
-			sum += int64(model.Effective(in.administrative(), in.health(), false))
+			sum += int64(model.Effective(in.administrative(), in.Withheld, false))
 		}
 	}
 	if was {

@@ -5,12 +5,14 @@ package weight
 import (
 	"fmt"
 	"testing"
+
+	"imbang/internal/model"
 )
 
 func ptr[T any](v T) *T { return &v }
 
 func TestService(t *testing.T) {
-	up, down := Input{Configured: 2, Share: 100}, Input{Configured: 3, Share: 100, Down: true}
+	up, down := Input{Configured: 2}, Input{Configured: 3, Down: true}
 	removed := down
 	removed.Remove = true
 	maintained := removed
@@ -26,9 +28,9 @@ func TestService(t *testing.T) {
 		{"up and down", []Input{up, down}, Refuse, 1, false, "[{2 up false false} {3 down false false}]"},
 		{"removed", []Input{up, removed}, Refuse, 1, false, "[{2 up false false} {3 down false true}]"},
 		{"in maintenance", []Input{up, maintained}, Refuse, 1, false, "[{2 up false false} {3 up true false}]"},
-		{"by hand", []Input{{Configured: 2, Weight: ptr(int32(0)), Share: 100}}, Refuse, -1, false, "[{0 up false false}]"},
-		{"half", []Input{{Configured: 2, Share: 50}}, Refuse, -1, false, "[{2 50% false false}]"},
-		{"drained", []Input{{Configured: 2, Share: 100, Drain: true}}, Refuse, -1, false, "[{2 up true false}]"},
+		{"by hand", []Input{{Configured: 2, Weight: ptr(int32(0))}}, Refuse, -1, false, "[{0 up false false}]"},
+		{"half", []Input{{Configured: 2, Withheld: model.Down / 2}}, Refuse, -1, false, "[{2 50% false false}]"},
+		{"drained", []Input{{Configured: 2, Drain: true}}, Refuse, -1, false, "[{2 up true false}]"},
 		{"all down", []Input{down, removed}, Refuse, 1, false, "[{3 down false false} {3 down false true}]"},
 		{"the last one", []Input{down, removed}, KeepLast, 1, false, "[{3 down false false} {3 up false false}]"},
 		{"all of them", []Input{down, removed}, UseAll, 1, false, "[{3 up false false} {3 up false false}]"},
@@ -44,7 +46,7 @@ func TestService(t *testing.T) {
 func TestQuorum(t *testing.T) {
 	of := func(weights ...int32) (list []Input) {
 		for _, w := range weights {
-			list = append(list, Input{Configured: max(w, -w), Share: 100, Down: w < 0})
+			list = append(list, Input{Configured: max(w, -w), Down: w < 0})
 		}
 		return list
 	}
@@ -67,7 +69,7 @@ func TestQuorum(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-	if (Input{Configured: 1, Share: 100, Maintenance: true}).Available() || (Input{Configured: 1, Drain: true}).Available() {
+	if (Input{Configured: 1, Maintenance: true}).Available() || (Input{Configured: 1, Drain: true}).Available() {
 		t.Error("a server out of service counts")
 	}
 }

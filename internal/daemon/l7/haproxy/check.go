@@ -45,7 +45,7 @@ func Check(ctx context.Context, program string, c *l7.Config, states l7.States, 
 	}
 	var status *exec.ExitError
 	if err != nil && !errors.As(err, &status) {
-		return nil, fmt.Errorf("%s -c: %w: install the package haproxy", program, err)
+		return nil, notRun(program, "-c", err, "")
 	}
 	alerts, warnings := rendered.Explain(out.String(), main)
 	if err == nil {

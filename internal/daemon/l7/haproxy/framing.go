@@ -12,6 +12,9 @@ func (r *render) framing(l *l7.Listener) {
 		"{ req.fhdr(content-length) -m len 19:4096 }",
 		// RFC 9112, section 6.1: HTTP/1.0 has no transfer coding.
 		"{ req.ver 1.0 } { req.fhdr(transfer-encoding) -m found }",
+		// RFC 9112, section 3.2: servers of several names take their first one, which a route may not lead to. HAProxy
+		// refuses two that differ.
+		"!{ req.ver 1.0 } !{ req.fhdr(Host) -m found }",
 		// RFC 9110, section 5.5.
 		`{ req.hdrs -m reg '\x00' }`,
 	}))

@@ -42,6 +42,7 @@ func (r *render) listener(l *l7.Listener) {
 	r.resets(l)
 	r.client(l)
 	r.framing(l)
+	r.hops()
 	r.raw(l.Raw, false)
 	r.limits(l)
 	r.forwarded(l)

@@ -368,7 +368,13 @@ func (q *requests) send(path, headers string) (string, error) {
 // exchange sends a text on a connection of its own, and returns the reply to it.
 func (p *place) exchange(t *testing.T, text string) (status int, body string) {
 	t.Helper()
-	c, err := p.dial("", at)
+	return p.exchangeFrom(t, "", text)
+}
+
+// exchangeFrom sends it from an address, if that is one.
+func (p *place) exchangeFrom(t *testing.T, from, text string) (status int, body string) {
+	t.Helper()
+	c, err := p.dial(from, at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -301,8 +301,9 @@ func (r *render) route(l *l7.Listener, t *l7.Route, on string) {
 		for _, p := range t.Match.PathPrefixes {
 			all = append(all, spelled(strings.TrimRight(r.normal("path prefix", p), "/")))
 		}
-		// The lookahead is for whole segments; the slash after the prefix is the new path's.
-		strip := `^(?:` + strings.Join(all, "|") + `)(?=` + anySlash + `|$)/?(.*)`
+		// Whole segments, with all slashes behind the prefix: a path that begins with two is a host for those that follow
+		// a redirect to it.
+		strip := `^(?:` + strings.Join(all, "|") + `)(?:` + anySlash + `+|$)(.*)`
 		r.line("http-request replace-path", word(strip), word(`/\1`), "if", on)
 	}
 	if t.AddPrefix != "" {

@@ -22,9 +22,9 @@ const (
 	// targetForm is a regular expression of targets other than paths: of OPTIONS, whole URLs, and of CONNECT.
 	targetForm = `\A(?:\*|[A-Za-z][A-Za-z0-9+.-]*://` + authority + `(?:/.*)?|` + authority + `)\z`
 	// usualTarget is one of those whose path is in the form of l7.NormalPath: segments that are neither empty nor . nor
-	// .., without characters of other spellings, perhaps with a query. In HTTP/2 all are whole URLs. A path that is
-	// too long for the search is taken for odd, which is slow and right.
-	usualTarget = `\A(?:https?://` + authority + `)?(?:/(?!/|\.\.?(?:[/?]|\z))[^/%\x5c?#]*+)++(?:\?|\z)`
+	// .., also apart from their parameters, without characters of other spellings, perhaps with a query. In HTTP/2 all
+	// are whole URLs. A path that is too long for the search is taken for odd, which is slow and right.
+	usualTarget = `\A(?:https?://` + authority + `)?(?:/(?![/;]|\.\.?(?:[/?;]|\z))[^/%\x5c?#]*+)++(?:\?|\z)`
 )
 
 // spellings makes conditions on hosts and paths those for all spellings: routes are used as guards,
@@ -54,7 +54,7 @@ func (r *render) spellings(l *l7.Listener) {
 	}
 	r.line("http-request set-var(txn.imbang_path)", word(`path,url_dec,regsub([\x5c/]+,/,g)`), "if imbang-odd")
 	r.acl("imbang-no-path", "path", "-m reg", []string{`%[01][0-9A-Fa-f]`})
-	r.acl("imbang-no-path", "var(txn.imbang_path)", "-m reg", []string{`/\.\.?(?:/|\z)`})
+	r.acl("imbang-no-path", "var(txn.imbang_path)", "-m reg", []string{l7.UnclearSegments})
 	r.line(refuse, anyOf("imbang-odd", []string{
 		"imbang-no-path",
 		"!{ path -m found } !{ method CONNECT } !{ url -m str * } !{ url -m sub :// }",

@@ -49,9 +49,11 @@ func TestSpellings(t *testing.T) {
 				{plainHost, `/\admin`, 200, "s1"}, {plainHost, "/%2Fadmin/", 200, "s1"}, {plainHost, "/%5cadmin?a=/..", 200, "s1"},
 				{plainHost, "/x/../admin", 400, ""}, {plainHost, "/x/%2e%2e/admin", 400, ""}, {plainHost, "/x/..%2fadmin", 400, ""}, {plainHost, `/x\..\admin`, 400, ""},
 				{plainHost, "/./admin", 400, ""}, {plainHost, "/admin%00", 400, ""}, {plainHost, "/r/a%0A", 400, ""}, {plainHost, "/r/a%0b", 400, ""}, {plainHost, "/%1fadmin", 400, ""}, {plainHost, "/%61dmin/%zz", 400, ""}, {plainHost, "/admin/..", 400, ""},
+				{plainHost, "/x/..;/admin", 400, ""}, {plainHost, "/x/..;a=b/admin", 400, ""}, {plainHost, "/x/%2e%2e%3b/admin", 400, ""}, {plainHost, "/.;/admin", 400, ""}, {plainHost, "/;a=b/admin", 400, ""}, {plainHost, "/x/..;", 400, ""},
 				{plainHost, "/exact", 200, "s1"}, {plainHost, "/ex%61ct", 200, "s1"}, {plainHost, "/exact/", 200, "s2"}, {plainHost, "/a%20b", 200, "s1"}, {plainHost, "/%61%20b", 200, "s1"},
 				{plainHost, "/r/a%62", 200, "s1"}, {plainHost, "/r/%31", 200, "s2"},
 				// Honest requests.
+				{plainHost, "/;jsessionid=1", 200, "s2"}, {plainHost, "/x;a=b/c;d?e=/..;/", 200, "s2"}, {plainHost, "/a..;b/x", 200, "s2"}, {plainHost, "/admin;a", 200, "s2"},
 				{plainHost, "/items/a%2Fb?x=%2e%2e/../%zz", 200, "s2"}, {plainHost, "/.well-known/x", 200, "s2"}, {plainHost, "/a..b/...", 200, "s2"},
 				{plainHost, "/fetch/http://admin/x", 200, "s2"}, {plainHost, "/%25zz+", 200, "s2"}, {plainHost, "/xadmin", 200, "s2"}, {plainHost, "/" + strings.Repeat("%61/", 2500), 200, "s2"},
 			} {
@@ -80,6 +82,7 @@ func TestSpellings(t *testing.T) {
 				"GET */../admin HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                         "400 ",
 				"GET http://admin.example?@web.example/ HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n": "400 ",
 				"GET http://x@web.example/ HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":              "400 ",
+				"GET /admin#x HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                           "400 ",
 				"GET /x/..#/y HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                           "400 ",
 				"GET admin HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n":                                    "400 ",
 				"GET web.example/admin HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n":                  "400 ",
@@ -101,7 +104,7 @@ func TestSpellings(t *testing.T) {
 			for _, m := range []struct{ authority, path, status, server string }{
 				{plainHost, "/admin?x", "200", "s1"}, {plainHost, "//admin", "200", "s1"}, {plainHost, "/x//%61dmin", "200", "s2"}, {plainHost, "/x?/../admin", "200", "s2"},
 				{"127.0.0.1:8080", "/x", "200", "s2"}, {plainHost + ":80", "/admin", "200", "s1"}, {"admin.example", "/", "200", "s1"}, {"ADMIN.example.:80", "/x", "200", "s1"},
-				{plainHost, "/x/../admin", "400", ""}, {plainHost, "/admin/.", "400", ""}, {plainHost, "/x/..%2fadmin", "400", ""}, {plainHost, "/%zz", "400", ""},
+				{plainHost, "/x/../admin", "400", ""}, {plainHost, "/admin/.", "400", ""}, {plainHost, "/x/..%2fadmin", "400", ""}, {plainHost, "/%zz", "400", ""}, {plainHost, "/x/..;/admin", "400", ""}, {plainHost, "/;jsessionid=1", "200", "s2"},
 				{"admin.example?@web.example", "/", "400", ""}, {"x@web.example", "/", "400", ""}, {"web.example/..", "/admin", "400", ""}, {"web.example/admin", "/x", "400", ""},
 			} {
 				status := p.http2(t, [][2]string{{":method", "GET"}, {":scheme", "https"}, {":path", m.path}, {":authority", m.authority}})
@@ -110,9 +113,16 @@ func TestSpellings(t *testing.T) {
 				}
 			}
 			if name == "by number" {
-				for path, want := range map[string]string{"/st.rip/x/a": "/a", "/st%2Erip%2Fx/%61": "/%61", "//st.rip//%78/a": "/a", "/st.rip/x": "/"} {
-					if _, _ = p.exchange(t, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); last().RequestURI != want {
-						t.Errorf("%s arrives as %s, expected %s", path, last().RequestURI, want)
+				for path, want := range map[string]string{
+					"/st.rip/x/a": "/a", "/st%2Erip%2Fx/%61": "/%61", "//st.rip//%78/a": "/a", "/st.rip/x": "/", "/st.rip/x/?a//b": "/?a//b", "/st.rip/x?//b": "/?//b", "/st.rip/x/a//b%2F": "/a//b%2F",
+					// Browsers take a redirect to //evil.example/y, or to /\evil.example/y, for another host.
+					"/st.rip/x//evil.example/y": "/evil.example/y", "/st.rip/x///evil.example": "/evil.example", `/st.rip/x/\evil.example`: "/evil.example", `/st.rip/x\\evil.example`: "/evil.example",
+					"/st.rip/x/%2Fevil.example": "/evil.example", "/st.rip/x%2f%5Cevil.example": "/evil.example", "/st.rip/x//": "/",
+				} {
+					for _, host := range []string{"", "http://a"} {
+						if _, _ = p.exchange(t, "GET "+host+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); last().RequestURI != host+want {
+							t.Errorf("%s%s arrives as %s, expected %s%s", host, path, last().RequestURI, host, want)
+						}
 					}
 				}
 			}

@@ -88,7 +88,11 @@ func TestUnusual(t *testing.T) {
 						}
 						gone("HTTP/2", last().Header)
 					}
-					status := ask("GET / HTTP/1.1", append(with([2]string{"UPGRADE", "h2c"}), [2]string{"Connection", "Upgrade"}, [2]string{"X-Last", where}))
+					status := ask("GET / HTTP/1.1", append(with([2]string{"CONNECTION", "x-realm, close"}), [2]string{"X-Last", where}))
+					if h := last().Header; status != 200 || h.Get("Connection") != "" || h.Get("X-Last") != where {
+						t.Errorf("%s: Connection arrives: %d, %q", where, status, h)
+					}
+					status = ask("GET / HTTP/1.1", append(with([2]string{"UPGRADE", "h2c"}), [2]string{"Connection", "Upgrade"}, [2]string{"X-Last", where}))
 					if h := last().Header; status != 200 || h.Get("Upgrade") != "" || h.Get("X-Last") != where {
 						t.Errorf("%s: Upgrade arrives: %d, %q", where, status, h)
 					}

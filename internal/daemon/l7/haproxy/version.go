@@ -3,8 +3,11 @@
 package haproxy
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -60,9 +63,25 @@ func (v Version) String() string { return "HAProxy " + v.Text }
 
 // Detect asks a program for its version.
 func Detect(ctx context.Context, program string) (Version, error) {
-	out, err := exec.CommandContext(ctx, program, "-vv").Output()
-	if err != nil {
-		return Version{}, fmt.Errorf("%s -vv: %w: install the package haproxy", program, err)
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, "-vv")
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return Version{}, notRun(program, "-vv", err, said.String())
 	}
-	return ParseVersion(string(out))
+	return ParseVersion(out.String())
 }
+
+// notRun is the error of a program that could not be run, or has failed where HAProxy does not, with what it said.
+func notRun(program, argument string, err error, said string) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w: install the package haproxy", program, err)
+	}
+	if said = strings.Join(strings.Fields(said), " "); said != "" {
+		err = fmt.Errorf("%w: %s", err, strings.Map(visible, said[:min(len(said), longestCause)]))
+	}
+	return fmt.Errorf("%s %s: %w: repair this program, as by apt-get install --reinstall haproxy", program, argument, err)
+}
+
+// longestCause bounds what is quoted of a program that fails [bytes].
+const longestCause = 500

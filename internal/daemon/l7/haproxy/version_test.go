@@ -2,7 +2,11 @@
 
 package haproxy
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 func TestVersionOf26(t *testing.T) {
 	v := of26(t)
@@ -34,7 +38,22 @@ func TestDetection(t *testing.T) {
 	if err != nil || v.Text == "" {
 		t.Errorf("%v, %v", v, err)
 	}
-	if _, err := Detect(t.Context(), "/nonexistent/haproxy"); err == nil {
-		t.Error("a program that is not there has a version")
+	// A program that fails says why, and is not to be installed: it is there.
+	script := filepath.Join(t.TempDir(), "haproxy")
+	for _, c := range []struct{ program, text, want string }{
+		{"/nonexistent/haproxy", "", "/nonexistent/haproxy: fork/exec /nonexistent/haproxy: no such file or directory: install the package haproxy"},
+		{script, "#!/bin/sh\necho 'haproxy: error while loading shared libraries: libcrypt.so.1:\n cannot open' >&2; exit 127\n",
+			script + " -vv: exit status 127: haproxy: error while loading shared libraries: libcrypt.so.1: cannot open: repair this program, as by apt-get install --reinstall haproxy"},
+		{script, "#!/bin/sh\nkill -9 $$\n", script + " -vv: signal: killed: repair this program, as by apt-get install --reinstall haproxy"},
+		{script, "\x7fELF", script + " -vv: fork/exec " + script + ": exec format error: repair this program, as by apt-get install --reinstall haproxy"},
+	} {
+		if c.program == script {
+			if err := os.WriteFile(script, []byte(c.text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := Detect(t.Context(), c.program); err == nil || err.Error() != c.want {
+			t.Errorf("%q:\n%v\nexpected:\n%s", c.text, err, c.want)
+		}
 	}
 }

@@ -214,13 +214,19 @@ func (h *Host) Client(keep bool) *http.Client {
 // Certificate is one for a name, with its key, in PEM.
 func Certificate(t testing.TB, name string) string {
 	t.Helper()
+	return CertificateOf(t, name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+}
+
+// CertificateOf is one that is valid from one time to another.
+func CertificateOf(t testing.TB, name string, begins, ends time.Time) string {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: begins, NotAfter: ends,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {

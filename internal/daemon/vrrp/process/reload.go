@@ -78,3 +78,12 @@ func (l *loop) scriptChanged(name string) {
 		}
 	}
 }
+
+// scriptUnmade logs that a tracked script cannot be run. Its verdict stays.
+func (l *loop) scriptUnmade(name, why string) {
+	if why == "" {
+		l.Log.Info("a tracked script can be run again", "script", name)
+		return
+	}
+	l.Log.Warn("a tracked script cannot be run: its last result counts", "script", name, "reason", why)
+}

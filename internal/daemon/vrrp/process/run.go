@@ -133,7 +133,7 @@ func (l *loop) open() (err error) {
 // openHelpers begins what runs other programs.
 func (l *loop) openHelpers() {
 	l.hooks = hooks.New(func(e events.Event) { l.Log.Error("notify command failed", "group", e.Service, "error", e.Text) })
-	l.tracker = newTracker(l.poll.post, l.scriptChanged)
+	l.tracker = newTracker(l.poll.post, l.scriptChanged, l.scriptUnmade)
 }
 
 // close ends what open began, as far as it came.

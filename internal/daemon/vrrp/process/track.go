@@ -15,7 +15,8 @@ import (
 // tracker runs scripts, each on a goroutine of its own. Its methods are called by the loop.
 type tracker struct {
 	post    func(func())
-	changed func(name string) // a verdict has
+	changed func(name string)      // a verdict has
+	unmade  func(name, why string) // a script cannot be run, or can be again (why is "")
 	scripts map[string]*tracked
 	ctx     context.Context
 	end     context.CancelFunc
@@ -28,11 +29,12 @@ type tracked struct {
 	// assumed is the verdict that counts while the script has none: that of the script that
 	// it replaces.
 	assumed check.Verdict
+	why     string // it cannot be run; "": it can
 	end     context.CancelFunc
 }
 
-func newTracker(post func(func()), changed func(string)) *tracker {
-	t := &tracker{post: post, changed: changed, scripts: map[string]*tracked{}}
+func newTracker(post func(func()), changed func(string), unmade func(name, why string)) *tracker {
+	t := &tracker{post: post, changed: changed, unmade: unmade, scripts: map[string]*tracked{}}
 	t.ctx, t.end = context.WithCancel(context.Background())
 	return t
 }
@@ -121,7 +123,7 @@ func (t *tracker) run(ctx context.Context, one *tracked) {
 	for {
 		var r check.Result
 		if failed != nil {
-			r.Detail = failed.Error()
+			r = check.Result{Detail: failed.Error(), Inconclusive: true}
 		} else {
 			limited, cancel := context.WithTimeout(ctx, s.Timeout)
 			r = checker.Check(limited, check.Target{})
@@ -134,6 +136,7 @@ func (t *tracker) run(ctx context.Context, one *tracked) {
 			if ctx.Err() != nil {
 				return // it was replaced meanwhile
 			}
+			t.note(one, r)
 			var changed bool
 			if one.state, changed = timing.Next(one.state, r, time.Now()); changed {
 				t.changed(s.Name)
@@ -144,5 +147,17 @@ func (t *tracker) run(ctx context.Context, one *tracked) {
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// note reports that a script cannot be run, or can be again.
+func (t *tracker) note(one *tracked, r check.Result) {
+	why := ""
+	if r.Inconclusive {
+		why = r.Detail
+	}
+	if why != one.why {
+		one.why = why
+		t.unmade(one.script.Name, why)
 	}
 }

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// SearchPath is the environment variable PATH of scripts.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// FindProgram finds a program that this process can execute in SearchPath; "": there is none.
+func FindProgram(name string) (path string) { return asUser(nil, "").find(name) }
+
+// executor is the user that a program is to run as.
+type executor struct {
+	uid    uint32
+	groups []uint32
+	name   string
+}
+
+// asUser is the user of a credential; nil: of this process.
+func asUser(c *syscall.Credential, name string) executor {
+	if c != nil {
+		return executor{c.Uid, append([]uint32{c.Gid}, c.Groups...), name}
+	}
+	e := executor{uid: uint32(os.Geteuid()), groups: []uint32{uint32(os.Getegid())}, name: fmt.Sprintf("of number %d", os.Geteuid())}
+	more, _ := os.Getgroups()
+	for _, g := range more {
+		e.groups = append(e.groups, uint32(g))
+	}
+	return e
+}
+
+// Rights of a file's mode.
+const (
+	toRead    = 4
+	toExecute = 1
+)
+
+// may reports whether a user has a right to a file, as far as its mode says: a file with an access
+// control list passes.
+func (e executor) may(path string, info fs.FileInfo, right uint32) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return true
+	}
+	mode := s.Mode
+	switch {
+	case e.uid == 0: // CAP_DAC_OVERRIDE executes what anybody may execute
+		return info.IsDir() || right == toRead || mode&0o111 != 0
+	case e.uid == s.Uid:
+		mode >>= 6
+	case slices.Contains(e.groups, s.Gid):
+		mode >>= 3
+	}
+	if mode&right != 0 {
+		return true
+	}
+	n, err := unix.Getxattr(path, "system.posix_acl_access", nil)
+	return err == nil && n > 0
+}
+
+// obstacle is why a command cannot be executed, with the remedy, as far as that can be seen; "":
+// nothing is found.
+func (e executor) obstacle(command []string) string {
+	if text := e.unexecutable(command[0]); text != "" {
+		return text
+	}
+	return e.uninterpretable(command)
+}
+
+// unexecutable is what execve(2) refuses about a file and the directories that lead to it.
+func (e executor) unexecutable(program string) string {
+	paths := []string{program}
+	if real, err := filepath.EvalSymlinks(program); err == nil && real != program {
+		paths = append(paths, real)
+	}
+	for _, path := range paths {
+		for _, dir := range ancestors(path) {
+			info, err := os.Stat(dir)
+			if text, is := absent(dir, err); is {
+				return text
+			}
+			if !e.may(dir, info, toExecute) {
+				return fmt.Sprintf("user %s must not enter the directory %s: run chmod o+x on it", e.name, dir)
+			}
+		}
+	}
+	info, err := os.Stat(program)
+	if text, is := absent(program, err); is {
+		return text
+	}
+	switch {
+	case info.IsDir():
+		return program + " is a directory: name a program"
+	case !e.may(program, info, toExecute):
+		return fmt.Sprintf("user %s must not execute %s of mode %04o: run chmod a+rx on it", e.name, program, info.Mode().Perm())
+	}
+	var mount unix.Statfs_t
+	if unix.Statfs(program, &mount) == nil && mount.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Sprintf("%s is on a file system that is mounted with noexec: move it, or mount that with exec", program)
+	}
+	return ""
+}
+
+// uninterpretable is why the interpreter of a script, or env(1) as a command, cannot run it. Some of
+// that shows only in the exit status.
+func (e executor) uninterpretable(command []string) string {
+	if text := e.unfound(command); text != "" {
+		return text
+	}
+	program := command[0]
+	line, ok := firstLine(program)
+	if !ok {
+		return ""
+	}
+	if info, err := os.Stat(program); err == nil && !e.may(program, info, toRead) {
+		return fmt.Sprintf("user %s must not read the script %s of mode %04o: run chmod a+rx on it", e.name, program, info.Mode().Perm())
+	}
+	if strings.HasSuffix(line, "\r") {
+		return fmt.Sprintf("the first line of %s ends with a carriage return: remove these, as with sed -i 's/\\r$//'", program)
+	}
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		return ""
+	}
+	text := e.unexecutable(words[0])
+	if text == "" {
+		text = e.unfound(words)
+	}
+	if text != "" {
+		return fmt.Sprintf("the interpreter of %s: %s", program, text)
+	}
+	return ""
+}
+
+// unfound is that env(1) does not find the program of a command.
+func (e executor) unfound(command []string) string {
+	if filepath.Base(command[0]) != "env" {
+		return ""
+	}
+	i := slices.IndexFunc(command[1:], func(w string) bool { return !strings.HasPrefix(w, "-") && !strings.Contains(w, "=") })
+	if i < 0 || strings.Contains(command[1+i], "/") || e.find(command[1+i]) != "" {
+		return ""
+	}
+	return fmt.Sprintf("there is no %s in %s: install it", command[1+i], SearchPath)
+}
+
+// find finds a program in SearchPath; "": there is none that the user can execute.
+func (e executor) find(name string) (path string) {
+	for _, dir := range filepath.SplitList(SearchPath) {
+		if path := filepath.Join(dir, name); e.unexecutable(path) == "" {
+			return path
+		}
+	}
+	return ""
+}
+
+// firstLine is that of a script, without #!; false: it is none, or cannot be read.
+func firstLine(program string) (string, bool) {
+	const longest = 256 // that Linux reads [bytes]
+	f, err := os.OpenFile(program, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	head, err := io.ReadAll(io.LimitReader(f, longest))
+	if err != nil {
+		return "", false
+	}
+	text, is := strings.CutPrefix(string(head), "#!")
+	text, _, _ = strings.Cut(text, "\n")
+	return text, is
+}
+
+// absent says that a path does not lead to a file; is is also true if this process cannot tell, and
+// the text then "".
+func absent(path string, err error) (text string, is bool) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path + " does not exist: install it, or correct the path", true
+	case errors.Is(err, syscall.ENOTDIR):
+		return path + " is not below a directory: correct the path", true
+	case errors.Is(err, syscall.ELOOP):
+		return path + " is a symbolic link to itself: correct it", true
+	}
+	return "", err != nil
+}
+
+// ancestors are the directories that lead to a path, from the root.
+func ancestors(path string) (list []string) {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		list = append(list, dir)
+		if dir == filepath.Dir(dir) {
+			slices.Reverse(list)
+			return list
+		}
+	}
+}
+
+// remedies are for errors of execve(2) whose cause is not seen.
+var remedies = map[syscall.Errno]string{
+	syscall.ENOENT:  "its interpreter or the loader of its libraries does not exist: install that",
+	syscall.ENOEXEC: "want a program for this machine, or a script that begins with #!/bin/sh",
+	syscall.EPERM:   "run imbang as root, or as the user of the script",
+	syscall.ETXTBSY: "another process has it open for writing",
+	syscall.E2BIG:   "shorten its arguments",
+}
+
+// notStarted is the result of a program that was not started: nothing is known of the server.
+func (e executor) notStarted(command []string, why cause, err error) Result {
+	why.local = true
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		why.text = number.Error()
+	}
+	if text := e.obstacle(command); text != "" {
+		return failed("not started: %s: %s", why, text)
+	}
+	if text := remedies[number]; text != "" {
+		return failed("not started: %s: %s: %s", command[0], why, text)
+	}
+	return failed("not started: %s: %s", command[0], why)
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package daemon
+
+import (
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/pair"
+	"imbang/internal/model"
+)
+
+const twoServices = `
+checks:
+  web: {tcp: {}, rise: 1, fall: 1}
+services:
+  - {name: web, virtual: "10.20.0.1:80", checks: [web], servers: [{name: a, address: 172.16.0.1}, {name: b, address: 172.16.0.2}]}
+  - {name: plain, virtual: "10.20.0.1:81", servers: [{address: 172.16.0.1}, {address: 172.16.0.2}]}
+  - {name: gone, virtual: "10.20.0.1:82", checks: [web], on_failure: remove, servers: [{name: c, address: 172.16.0.3}]}
+`
+
+// A service that is missing in the table, or has no server there, has none up for the peer.
+func TestMissingServices(t *testing.T) {
+	d := newDaemon(t, twoServices)
+	d.started = time.Now().Add(-time.Minute)
+	services := d.core.Config.Services
+	for i, id := range checkIDs(d) {
+		d.core.Result(id, check.Result{OK: i < 2}, time.Now()) // c of the last service is down, and removed
+	}
+	full := []model.ServiceStatus{
+		{Service: services[0].Service, Servers: []model.ServerStatus{{Server: services[0].Servers[0].Server}}},
+		{Service: services[1].Service, Servers: []model.ServerStatus{{Server: services[1].Servers[0].Server}}},
+		{Service: services[2].Service},
+	}
+	expect := func(what string, table []model.ServiceStatus, web, plain int, alarm string) {
+		t.Helper()
+		d.setMissing(table)
+		view := d.sees()
+		want := map[string]pair.Seen{
+			services[0].Key.String(): {Up: web, Total: 2}, services[1].Key.String(): {Up: plain, Total: 2}, services[2].Key.String(): {Total: 1},
+		}
+		for key, seen := range want {
+			if view.Services[key] != seen {
+				t.Errorf("%s: %s: %+v, want %+v", what, key, view.Services[key], seen)
+			}
+		}
+		if got := d.alarms[alarmServiceMissing].Text; got != alarm {
+			t.Errorf("%s: %q, want %q", what, got, alarm)
+		}
+	}
+	const refused = "clients are refused, for the director's table lacks the service or all of its servers: "
+	expect("at first", full, 2, 2, "")
+	expect("one deleted", full[1:], 0, 2, refused+"web (10.20.0.1:80/tcp). imbang reload adds them")
+	expect("all", nil, 0, 0, refused+"web (10.20.0.1:80/tcp), plain (10.20.0.1:81/tcp), gone (10.20.0.1:82/tcp). imbang reload adds them")
+	empty := []model.ServiceStatus{{Service: services[0].Service}, full[1], full[2]}
+	expect("without servers", empty, 0, 2, refused+"web (10.20.0.1:80/tcp). imbang reload adds them")
+	expect("back", full, 2, 2, "")
+	// Checks that have not decided do not matter then.
+	d.started, d.pair.settled = time.Now(), nil
+	if view := d.sees(); len(view.Undecided) != 2 {
+		t.Errorf("%+v", view)
+	}
+	d.setMissing(nil)
+	if view := d.sees(); len(view.Undecided) != 0 || view.Services[services[0].Key.String()] != (pair.Seen{Total: 2}) {
+		t.Errorf("%+v", view)
+	}
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"imbang/internal/daemon/check"
+	"imbang/internal/daemon/vrrp/setup"
+)
+
+// A tracked script that is removed and installed again, as by an upgrade of its package, moves
+// nothing, and is reported once.
+func TestTrackedScriptReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "watch")
+	install := func(status string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte("#!/bin/sh\nexit "+status+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install("0")
+	loop, unmade := make(chan func(), 1), []string{}
+	tracker := newTracker(func(f func()) { loop <- f }, func(string) {}, func(_, why string) { unmade = append(unmade, why) })
+	results := func(n int) check.Verdict {
+		for range n {
+			(<-loop)()
+		}
+		return tracker.verdict("watch")
+	}
+	tracker.set([]setup.Script{{Name: "watch", Command: []string{path}, Interval: 10 * time.Millisecond, Timeout: 10 * time.Second, Rise: 1, Fall: 1}}, nil)
+	defer func() {
+		go func() {
+			for range loop { //nolint:revive // what waits to be posted
+			}
+		}()
+		tracker.close()
+		close(loop)
+	}()
+	if got := results(2); got != check.Up || len(unmade) != 0 {
+		t.Errorf("at first %s, %q", got, unmade)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := results(5); got != check.Up || len(unmade) != 1 || !strings.HasSuffix(unmade[0], path+" does not exist: install it, or correct the path") {
+		t.Errorf("removed: %s, %q", got, unmade)
+	}
+	install("1")
+	if got := results(4); got != check.Down || len(unmade) != 2 || unmade[1] != "" {
+		t.Errorf("installed again: %s, %q", got, unmade)
+	}
+}
