@@ -18,7 +18,8 @@ type checking struct {
 	connection
 	of      checked
 	steered bool           // its connections go as the traffic does, if they can
-	server  netip.AddrPort // that it is for
+	to      netip.Addr     // connect_ip, if the check goes there
+	server  netip.AddrPort // that requests name
 	hosts   []connection   // of SMTP_CHECK
 	urls    []*statement   // of HTTP_GET and SSL_GET
 	sni     bool
@@ -79,6 +80,9 @@ func connectAddress(k *keepalived, c *checking, s *statement) {
 		k.lose(s.place, s.text(), "not an address: left out, as by keepalived")
 	case slices.ContainsFunc(c.of.of.targets, func(t target) bool { return c.destination(t) != a }):
 		k.lose(s.place, s.text(), "checks are of the server itself: for another address use a script")
+		c.to = netip.Addr{}
+	default:
+		c.to = a
 	}
 }
 
@@ -133,6 +137,9 @@ func (k *keepalived) checker(s *statement, in settings, of checked) (names []str
 			return nil
 		}
 		c.server = netip.AddrPortFrom(of.server.addr, port)
+		if c.to.IsValid() {
+			c.server = netip.AddrPortFrom(c.to, port)
+		}
 		times := c.timing(kind, to.wait).lines(k.Result, s.place)
 		for _, b := range kind.bodies(k, c) {
 			if said && !kind.portless {

@@ -53,6 +53,7 @@ func TestKeepalivedVirtual(t *testing.T) {
 			"x:3: omega: quorum_down and notify_down do not run when imbang run ends, and its services stay: use ExecStopPost of the systemd unit"}, nil},
 		{"omega of a server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nomega\nreal_server 10.0.1.1 80 {\nnotify_down /bin/a\n}\n}", []string{"x:3: omega: quorum_down and notify_down do not run"}, nil},
 		{"check of the virtual address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nlb_kind TUN\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\nconnect_ip 10.0.0.1\nconnect_port 81\n}\n}\n}", []string{"port: 81"}, []string{"Not carried"}},
+		{"host of a check of the virtual address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nlb_kind TUN\nreal_server 10.0.1.1 80 {\nHTTP_GET {\nconnect_ip 10.0.0.1\nurl {\npath /\n}\n}\n}\n}", []string{`host: "10.0.0.1:80"`}, []string{"Not carried"}},
 		{"ping of the virtual address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nlb_kind TUN\nreal_server 10.0.1.1 80 {\nPING_CHECK {\nconnect_ip 10.0.0.1\n}\n}\n}", []string{
 			"x:6: connect_ip 10.0.0.1: checks are of the server itself: for another address use a script"}, nil},
 		{"check of another address", "virtual_server 10.0.0.1 80 {\nprotocol TCP\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\nconnect_ip 10.0.0.1\n}\n}\n}", []string{
