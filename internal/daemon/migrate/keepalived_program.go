@@ -3,6 +3,8 @@
 package migrate
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 
 	checker "imbang/internal/daemon/check"
@@ -45,11 +47,17 @@ func (k *keepalived) command(s *statement) []string {
 	return k.program(s, words)
 }
 
+// ofShell are words that a shell does not give to programs.
+var ofShell = regexp.MustCompile(`^(\|\|?|&&?|;|<|\d*>>?(&?\d|/.*)?)$`)
+
 // program is a command with the absolute path of its program. Keepalived looks for a name
 // without directory in PATH when it starts (find_path() of its lib/notify.c). A program that
 // is not on this machine may be on the one where imbang runs: env looks for it there.
 func (k *keepalived) program(s *statement, words []string) []string {
 	name := words[0]
+	if i := slices.IndexFunc(words[1:], ofShell.MatchString) + 1; i > 0 {
+		k.lose(s.place, s.text(), "%s is an argument of %s, here as with keepalived: for a shell write [/bin/sh, -c, ...]", words[i], name)
+	}
 	switch {
 	case name[0] == '/':
 		return words

@@ -147,6 +147,10 @@ func TestKeepalivedCheckers(t *testing.T) {
 			"interval: 3 s", "timeout: 3 s", "start_spread: 1 s", "x:4: timeout of 3 s: longer than the interval of 1 s"}, nil},
 		{"program without a path", "MISC_CHECK {\nmisc_path \"probe sctp 10.0.0.9\"\n}", []string{
 			`command: ["/usr/bin/env", "probe", "sctp", "10.0.0.9"]`, "checks: [script]", "x:4: misc_path probe sctp 10.0.0.9: probe is not"}, nil},
+		{"script with a pipe", "MISC_CHECK {\nmisc_path \"/bin/echo a | /bin/grep -q b\"\n}", []string{
+			`command: ["/bin/echo", "a", "|", "/bin/grep", "-q", "b"]`, "x:4: misc_path /bin/echo a | /bin/grep -q b: | is an argument of /bin/echo, here as with keepalived: for a shell write [/bin/sh, -c, ...]"}, nil},
+		{"script with a redirection", "MISC_CHECK {\nmisc_path \"/bin/check >/dev/null 2>&1\"\n}", []string{"x:4: misc_path /bin/check >/dev/null 2>&1: >/dev/null is an argument of /bin/check"}, nil},
+		{"script of a shell", "MISC_CHECK {\nmisc_path \"/bin/sh -c 'a | b >/dev/null'\"\n}", nil, []string{"is an argument of"}},
 		{"program in the path", "MISC_CHECK {\nmisc_path \"sh -c 'exit 0'\"\n}", []string{`command: ["/usr/bin/sh", "-c", "exit 0"]`}, []string{"x:4"}},
 		{"notify without a path", "notify_down \"probe down\"", []string{`notify_down: ["/usr/bin/env", "probe", "down"]`, "x:3: notify_down probe down: probe is not"}, nil},
 		{"host of SMTP_CHECK", "SMTP_CHECK {\nhost {\nconnect_port 2525\n}\n}", []string{"port: 2525", "checks: [smtp]"}, []string{"quotes"}},
