@@ -52,8 +52,10 @@ synchronization. What each part came from is in a comment beside it.
 
 What could not be carried over as it was is listed line by line on standard error,
 with the reason and what to do, and at the end of the configuration; so is what imbang
-check refuses. imbang speaks version 3 of VRRP, and keepalived version 2 unless it has
-vrrp_version 3. Nothing of the machine is changed, and permissions are not needed.
+check refuses. Of more than three lines alike the first is listed, with the number of
+the others; --output json has all. imbang speaks version 3 of VRRP, and keepalived
+version 2 unless it has vrrp_version 3. Nothing of the machine is changed, and
+permissions are not needed.
 
 The format is detected from the contents. --format sets it. At most
 16 MiB and 200000 lines are read, with all that a keepalived.conf includes and its
