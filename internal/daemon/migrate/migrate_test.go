@@ -161,6 +161,9 @@ var fuzzed = []string{
 	"global_defs {\nscript_user a b\nnotification_email {\na@b\n}\nlvs_timeouts tcp 1 udp\n}\ninclude ${_PWD}/*\n",
 	"supervised\nvirtual=7\n\treal=10.0.1.1->10.0.1.3 gate 2 \"a\" \"b$\" l:1 u:9\n\tservice=http\n\tchecktype=negotiate\n\thttpmethod=HEAD\n",
 	"virtual6=[2001:db8::1]:80\n\treal6=[2001:db8::2]:8080 gate\n\tschedflags=\"a, b\"\n\tchecktype=ping\n\tcheckcount=3\n\tfallback6=[::1]\n",
+	"virtual=7\n\treal=10.0.1.1 gate \"a\\n\", \"b\"\n\treal=10.0.1.2 gate\n\tservice=simpletcp\n\tcheckport=1\n\treceive=\"x+\"\n\tfailurecount=3\n",
+	"virtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tprotocol=udp\n\trequest=\"a..b\"\n",
+	"virtual_server 10.0.0.1 80 dev e {\nlb_kind TUN\nomega 1\nquorum_down \"/bin/a | b\"\nreal_server ::1 80 x {\nHTTP_GET {\nconnect_ip 10.0.0.1\nhttp_protocol 1.0\nurl {\npath /\n}\n}\n}\n}\nvrrp_instance a {\ninterface e\nvirtual_router_id 1\nmcast_src_ip 224.0.0.1\nunicast_peer {\n10.0.0.2\n10.0.0.2\n}\nvirtual_ipaddress {\n10.0.0.3\n}\n}\n",
 	"virtual=10.0.0.1:53\n\treal=10.0.1.1:53 masq\n\tops=yes\n\tnetmask=255.0.0.0\n\tchecktype=external\n\tcheckcommand=\"/a b\"\n",
 }
 
