@@ -15,7 +15,8 @@ import (
 )
 
 // A service counts once all of its checks have decided since the daemon began: what they say
-// before is the last daemon's, or the initial state. A server in maintenance does not count.
+// before is the last daemon's, or the initial state. A server in maintenance does not count. Servers of a
+// service without checks count as up.
 func TestSees(t *testing.T) {
 	c, err := config.Parse("x.yaml", []byte(`
 checks: {a: {tcp: {}, fall: 3, rise: 2}}
@@ -40,7 +41,9 @@ services:
 		t.Helper()
 		view := d.sees()
 		seen, there := view.Services[key.String()]
-		if there != (total > 0) || seen != (pair.Seen{Up: up, Total: total}) || len(view.Services) > 1 {
+		unchecked := view.Services[c.Services[1].Key.String()]
+		delete(view.Services, c.Services[1].Key.String())
+		if there != (total > 0) || seen != (pair.Seen{Up: up, Total: total}) || unchecked != (pair.Seen{Up: 1, Total: 1}) || len(view.Services) > 1 {
 			t.Errorf("%s: %+v, want %d of %d", what, view.Services, up, total)
 		}
 		if slices.Contains(view.Undecided, key.String()) != (total == 0) || len(view.Undecided) > 1 {
