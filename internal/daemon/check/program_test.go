@@ -170,7 +170,7 @@ func TestScriptNoMemory(t *testing.T) {
 		t.Skip("requires control groups: ", err)
 	}
 	defer func() {
-		for os.Remove(group) != nil && t.Context().Err() == nil { // while the process ends
+		for began := time.Now(); os.Remove(group) != nil && time.Since(began) < ample; { // while the process ends
 			time.Sleep(time.Millisecond)
 		}
 	}()
