@@ -9,6 +9,7 @@ import (
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/pair"
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 const twoServices = `
@@ -64,5 +65,26 @@ func TestMissingServices(t *testing.T) {
 	d.setMissing(nil)
 	if view := d.sees(); len(view.Undecided) != 0 || view.Services[services[0].Key.String()] != (pair.Seen{Total: 2}) {
 		t.Errorf("%+v", view)
+	}
+}
+
+// Without a director no service is in a table, whatever was there before.
+func TestMissingDirector(t *testing.T) {
+	d := newDaemon(t, twoServices)
+	d.started = time.Now().Add(-time.Minute)
+	for _, id := range checkIDs(d) {
+		d.core.Result(id, check.Result{OK: true}, time.Now())
+	}
+	ns := testenv.Namespace(t, "none")
+	if err := ns.Do(func() error { d.look(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if d.alarms[alarmDirector].Text == "" || d.alarms[alarmServiceMissing].Text != "" {
+		t.Errorf("%+v", d.alarms)
+	}
+	for key, seen := range d.sees().Services {
+		if seen.Up != 0 || seen.Total == 0 {
+			t.Errorf("%s: %+v", key, seen)
+		}
 	}
 }

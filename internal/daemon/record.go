@@ -20,6 +20,7 @@ import (
 	"imbang/internal/daemon/plan"
 	"imbang/internal/director"
 	"imbang/internal/jsonfile"
+	"imbang/internal/model"
 )
 
 const alarmRecord = "record"
@@ -53,6 +54,31 @@ type memory []remembered
 type remembered struct {
 	Service, Server, Check string
 	State                  check.State
+}
+
+// written is the form in the record. State has whole percents, since an earlier program refuses the record
+// otherwise, and Part the rest.
+type written struct {
+	rememberedState
+	Part model.Health `json:",omitempty"`
+}
+
+type rememberedState remembered
+
+// MarshalJSON implements json.Marshaler.
+func (m remembered) MarshalJSON() ([]byte, error) {
+	out := written{rememberedState(m), m.State.Withheld % model.Percent}
+	out.State.Withheld -= out.Part
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *remembered) UnmarshalJSON(text []byte) error {
+	var in written
+	err := json.Unmarshal(text, &in)
+	in.State.Withheld += in.Part
+	*m = remembered(in.rememberedState)
+	return err
 }
 
 // core is what a record knows of checks and services.

@@ -52,4 +52,17 @@ func TestRecordKeepsShares(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil || back.Memory[0].State != state {
 		t.Errorf("%+v, %v", back, err)
 	}
+	// An earlier program, which has whole percents, does not refuse the record for it.
+	var earlier struct {
+		Memory []struct {
+			Check string
+			State struct {
+				Runs     uint64
+				Withheld uint8
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &earlier); err != nil || earlier.Memory[0].Check != "web" || earlier.Memory[0].State.Withheld != 99 {
+		t.Errorf("%+v, %v", earlier, err)
+	}
 }

@@ -98,6 +98,9 @@ func (d *Daemon) look() {
 		d.setDrift(plan.Make(d.core.Wanted(), d.applied, o))
 		return nil
 	})
+	if errors.Is(err, director.ErrNotLoaded) {
+		d.missing, d.seen = missing(d.core.Wanted(), nil), 0
+	}
 	if err != nil {
 		d.raise(alarmDirector, err.Error())
 		return

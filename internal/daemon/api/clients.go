@@ -3,7 +3,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -168,6 +171,22 @@ type body struct {
 func (b body) Read(p []byte) (int, error) {
 	defer b.client.enter(b.client.enter(forClient))
 	return b.ReadCloser.Read(p)
+}
+
+// readBody reads the body before the request is served. Otherwise the server would wait for it behind
+// the reply, when the connection counts as waiting for the daemon, and a request would be carried out
+// whose end has not arrived.
+func (c *client) readBody(w http.ResponseWriter, r *http.Request) error {
+	text, err := io.ReadAll(http.MaxBytesReader(w, body{r.Body, c}, maxRequest))
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	if err == nil {
+		return nil
+	}
+	c.enter(forClient) // the server reads on, for a while
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return &refusal{http.StatusRequestEntityTooLarge, fmt.Errorf("the request is larger than %d KiB", maxRequest>>10)}
+	}
+	return &refusal{http.StatusBadRequest, fmt.Errorf("the request is not valid: %w", err)}
 }
 
 type clientKey struct{}

@@ -66,6 +66,10 @@ func TestWaitingConnectionsOfRoot(t *testing.T) {
 		"nothing sent":     "",
 		"half a head":      "GET /v1/status HTTP/1.1\r\nHost: x\r\n",
 		"half a body":      "POST /v1/order HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+		"an unread body":   "GET /v1/status HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+		"an unknown path":  "POST /v1/none HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n",
+		"no JSON":          "POST /v1/order HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx",
+		"a large body":     "POST /v1/order HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n" + strings.Repeat("x", maxRequest+1),
 		"a reply, and on":  status,
 		"reply not read":   strings.Repeat(status, 1000),
 		"half of the next": status + "GET /v1/st",
@@ -148,5 +152,22 @@ func TestClosedForAnother(t *testing.T) {
 	}
 	if text, err := io.ReadAll(c); err != nil || len(text) > 0 || len(f.asked) > 0 {
 		t.Errorf("%s, %v, asked %q", text, err, f.asked)
+	}
+}
+
+// A request whose end has not arrived when its connection is closed for another one is not carried out.
+func TestClosedWithinBody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("requires root")
+	}
+	f, path := start(t)
+	for range 2 * maxConnections[ofRoot].each {
+		dial(t, path, "POST /v1/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{}")
+	}
+	median(t, path)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.asked) > 0 {
+		t.Errorf("%d requests were carried out", len(f.asked))
 	}
 }

@@ -170,13 +170,9 @@ func answer(w http.ResponseWriter) func(reply any, err error) error {
 // with reads a request of exactly one JSON value, without unknown fields.
 func with[Q, R any](w http.ResponseWriter, r *http.Request, do func(Q) (*R, error)) error {
 	var q Q
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
+	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&q); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return &refusal{http.StatusRequestEntityTooLarge, fmt.Errorf("the request is larger than %d KiB", maxRequest>>10)}
-		}
 		return &refusal{http.StatusBadRequest, fmt.Errorf("the request is not valid: %w", err)}
 	}
 	if decoder.More() {

@@ -89,7 +89,10 @@ func (s *Endpoint) handler() http.Handler {
 			s.refuse(w, r, err)
 			return
 		}
-		r.Body = body{r.Body, c}
+		if err := c.readBody(w, r); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
 }

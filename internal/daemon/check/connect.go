@@ -31,7 +31,12 @@ func Connect(ctx context.Context, server netip.AddrPort, control func(network, a
 			if control != nil {
 				err = control(network, address, raw)
 			}
-			return errors.Join(err, raw.Control(func(fd uintptr) { second, _ = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }))
+			return errors.Join(err, raw.Control(func(fd uintptr) {
+				if second >= 0 { // of an earlier try: net tries again with another socket on EADDRNOTAVAIL
+					_ = unix.Close(second)
+				}
+				second, _ = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+			}))
 		}
 	}
 	// Not DialTCP, which binds the socket in any case.

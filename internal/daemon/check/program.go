@@ -145,16 +145,23 @@ func (e executor) uninterpretable(command []string) string {
 	return ""
 }
 
-// unfound is that env(1) does not find the program of a command.
+// unfound is that env(1) does not find the program of a command. With a search path of its own, or with
+// options that are not known here, it may find one elsewhere.
 func (e executor) unfound(command []string) string {
 	if filepath.Base(command[0]) != "env" {
 		return ""
 	}
-	i := slices.IndexFunc(command[1:], func(w string) bool { return !strings.HasPrefix(w, "-") && !strings.Contains(w, "=") })
-	if i < 0 || strings.Contains(command[1+i], "/") || e.find(command[1+i]) != "" {
-		return ""
+	for _, word := range command[1:] {
+		name, _, assigns := strings.Cut(word, "=")
+		switch {
+		case slices.Contains([]string{"-", "-i", "-S", "--"}, word), assigns && name != "PATH" && !strings.HasPrefix(name, "-"):
+			continue
+		case assigns, strings.HasPrefix(word, "-"), strings.ContainsAny(word, "/ \t"), e.find(word) != "":
+			return ""
+		}
+		return fmt.Sprintf("there is no %s in %s: install it", word, SearchPath)
 	}
-	return fmt.Sprintf("there is no %s in %s: install it", command[1+i], SearchPath)
+	return ""
 }
 
 // find finds a program in SearchPath; "": there is none that the user can execute.
@@ -167,10 +174,20 @@ func (e executor) find(name string) (path string) {
 	return ""
 }
 
-// firstLine is that of a script, without #!; false: it is none, or cannot be read.
+// firstLine is that of a script, without #!; false: it is none, or cannot be read. A user may own the
+// program and put another file in its place: a device does something when it is opened, and a pipe may
+// never end. So the file is found (O_PATH) before it is opened.
 func firstLine(program string) (string, bool) {
 	const longest = 256 // that Linux reads [bytes]
-	f, err := os.OpenFile(program, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	found, err := os.OpenFile(program, unix.O_PATH, 0)
+	if err != nil {
+		return "", false
+	}
+	defer found.Close()
+	if info, err := found.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", false
+	}
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", found.Fd()), os.O_RDONLY|unix.O_NONBLOCK, 0) // not for a lease of the user
 	if err != nil {
 		return "", false
 	}

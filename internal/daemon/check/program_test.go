@@ -83,7 +83,6 @@ func TestScriptCannotRun(t *testing.T) {
 		{"carriage return", put(t, at("cr"), "#!/bin/sh\r\nexit 0\r\n", 0o755), "not started: no such file or directory: the first line of " + at("cr") + " ends with a carriage return", true},
 		{"no format", put(t, at("text"), "exit 0\n", 0o755), "not started: " + at("text") + ": exec format error: want a program for this machine, or a script", false},
 		{"open for writing", open, "not started: " + open + ": text file busy: another process has it open for writing", false},
-		{"killed", put(t, at("killed"), "#!/bin/sh\nkill -9 $$\n", 0o755), "signal: killed, by root or for lack of memory", false},
 	} {
 		for _, dynamic := range []bool{false, true} {
 			spec := &Script{Command: []string{c.program}, User: "nobody", Dynamic: dynamic}
@@ -123,6 +122,7 @@ func TestScriptFails(t *testing.T) {
 		"exit status 127: none-such not foun": "#!/bin/sh\necho none-such not found; exit 127\n",
 		"exit status 4":                       "#!/usr/bin/env sh\nexit 4\n",
 		"signal: segmentation fault":          "#!/bin/sh\nkill -SEGV $$\n",
+		"signal: killed":                      "#!/bin/sh\nkill -9 $$\n",
 	} {
 		spec := &Script{Command: []string{put(t, filepath.Join(dir, "s"), text, 0o755)}}
 		r := runWithin(t, ample, spec, "127.0.0.1:80")
@@ -130,6 +130,84 @@ func TestScriptFails(t *testing.T) {
 		if r.Inconclusive || spec.Obstacle() != "" {
 			t.Errorf("%s: %+v, %q", name, r, spec.Obstacle())
 		}
+	}
+}
+
+// Programs that end a check which takes too long by SIGKILL get it too, and env(1) finds programs in a
+// search path of its own: the server has failed.
+func TestScriptOfPrograms(t *testing.T) {
+	dir := scripts(t)
+	path := "PATH=" + dir + ":/usr/bin:/bin"
+	put(t, filepath.Join(dir, "own_check"), "#!/bin/sh\nexit 2\n", 0o755)
+	for _, c := range []struct {
+		command []string
+		detail  string
+	}{
+		{[]string{"/usr/bin/timeout", "-s", "KILL", "0.1", "sleep", "60"}, "signal: killed"},
+		{[]string{"/usr/bin/timeout", "-k", "0.1", "0.1", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"}, "signal: killed"},
+		{[]string{"/usr/bin/env", path, "own_check"}, "exit status 2"},
+		{[]string{put(t, filepath.Join(dir, "s"), "#!/usr/bin/env -S "+path+" own_check\n", 0o755)}, "exit status 2"},
+		{[]string{"/usr/bin/env", "-u", "LANG", "false"}, "exit status 1"},
+		{[]string{"/usr/bin/env", "--unset=LANG", "false"}, "exit status 1"},
+		{[]string{"/usr/bin/env", "-S", "sh -c false"}, "exit status 1"},
+		{[]string{"/usr/bin/env", "-i", "--", "A=b", "false"}, "exit status 1"},
+	} {
+		spec := &Script{Command: c.command}
+		r := runWithin(t, ample, spec, "127.0.0.1:80")
+		if r.OK || r.Inconclusive || r.Detail != c.detail || spec.Obstacle() != "" {
+			t.Errorf("%q: %+v, %q", c.command, r, spec.Obstacle())
+		}
+	}
+}
+
+// A script that the kernel kills for lack of memory says nothing of the server.
+func TestScriptNoMemory(t *testing.T) {
+	group, limit := "/sys/fs/cgroup/imbang-check-test", "memory.max"
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
+		group, limit = "/sys/fs/cgroup/memory/imbang-check-test", "memory.limit_in_bytes"
+	}
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skip("requires control groups: ", err)
+	}
+	defer func() {
+		for began := time.Now(); os.Remove(group) != nil && time.Since(began) < ample; { // while the process ends
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if err := os.WriteFile(filepath.Join(group, limit), []byte("20000000"), 0o600); err != nil {
+		t.Skip("requires the controller of memory: ", err)
+	}
+	_ = os.WriteFile(filepath.Join(group, "memory.swap.max"), []byte("0"), 0o600)
+	_ = os.WriteFile(filepath.Join(group, "memory.memsw.limit_in_bytes"), []byte("20000000"), 0o600)
+	program := put(t, filepath.Join(scripts(t), "s"), "#!/bin/sh\necho $$ >"+group+"/cgroup.procs && exec tail /dev/zero\n", 0o755)
+	r := runWithin(t, ample, &Script{Command: []string{program}}, "127.0.0.1:80")
+	if expect(t, "no memory", r, false, "signal: killed, for lack of memory"); !r.Inconclusive {
+		t.Errorf("%+v", r)
+	}
+}
+
+// The user of a script may put a pipe in its place, which never ends, or a device: these are not opened.
+func TestScriptThatIsNoFile(t *testing.T) {
+	dir := scripts(t)
+	pipe, path := filepath.Join(dir, "pipe"), filepath.Join(dir, "s")
+	if err := unix.Mkfifo(pipe, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	put(t, path, "#!/bin/sh\nln -sf "+pipe+" "+path+"\nexit 1\n", 0o755)
+	done := make(chan Result, 1)
+	go func() { done <- runWithin(t, ample, &Script{Command: []string{path}}, "127.0.0.1:80") }()
+	select {
+	case r := <-done:
+		if r.OK || r.Inconclusive || r.Detail != "exit status 1" {
+			t.Errorf("%+v", r)
+		}
+	case <-time.After(2 * ample):
+		t.Error("the check does not end")
 	}
 }
 

@@ -8,11 +8,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/testenv"
 )
 
 // resetting accepts connections, writes a greeting and resets them.
@@ -107,5 +110,55 @@ func checkOften(t *testing.T, checker Checker, server netip.AddrPort) {
 	}
 	if n := len(failures); n > 0 {
 		t.Errorf("%d of %d checks failed: %+v", n, checks, <-failures)
+	}
+}
+
+// While this machine has no local ports left, the net package tries again, and no descriptor stays open.
+func TestNoLocalPorts(t *testing.T) {
+	ns := testenv.Namespace(t, "ports")
+	if err := ns.Up("lo"); err != nil {
+		t.Fatal(err)
+	}
+	descriptors := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	var before, after int
+	var last Result
+	err := ns.Do(func() error {
+		const server = "127.0.0.1:5000"
+		if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("40000 40001"), 0o600); err != nil {
+			return err
+		}
+		l, err := net.Listen("tcp", server)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		for {
+			c, err := net.Dial("tcp", server)
+			if errors.Is(err, syscall.EADDRNOTAVAIL) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+		}
+		before = descriptors()
+		for range 20 {
+			last = runWithin(t, ample, &TCP{Expect: "220 "}, server)
+		}
+		after = descriptors()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if expect(t, "no ports", last, false, "cannot assign requested address"); !last.Inconclusive || after > before {
+		t.Errorf("%+v, %d descriptors, before %d", last, after, before)
 	}
 }

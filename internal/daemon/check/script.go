@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"os/user"
 	"strconv"
@@ -89,7 +90,7 @@ type scriptChecker struct {
 // Check implements Checker. To become another user takes the capabilities away (
 // capabilities(7)): none are ambient or inheritable.
 func (s scriptChecker) Check(ctx context.Context, t Target) Result {
-	start := time.Now()
+	start, memoryKills := time.Now(), killsForMemory()
 	c := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	c.Dir = "/"
 	c.Env = []string{
@@ -108,10 +109,10 @@ func (s scriptChecker) Check(ctx context.Context, t Target) Result {
 	if c.Process != nil { // what it left running in its process group
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	}
-	return s.result(ctx, err, c, out, start)
+	return s.result(ctx, err, c, out, start, memoryKills)
 }
 
-func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *lastBytes, start time.Time) Result {
+func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *lastBytes, start time.Time, memoryKills uint64) Result {
 	said := out.line()
 	if said != "" {
 		said = ": " + said
@@ -127,7 +128,7 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	case !errors.As(err, &exited):
 		return failed("%s", reason(ctx, err))
 	case exited.ExitCode() < 0:
-		return killed(exited, said)
+		return killed(exited, said, memoryKills)
 	}
 	if text := asUser(s.credential, s.user).uninterpretable(s.command); text != "" {
 		return failed("exit status %d: %s", exited.ExitCode(), cause{text, true})
@@ -135,14 +136,28 @@ func (s scriptChecker) result(ctx context.Context, err error, c *exec.Cmd, out *
 	return s.status(exited.ExitCode(), start, said)
 }
 
-// killed is the result of a script that a signal ended. Only root and the kernel, for lack of memory,
-// send SIGKILL before the timeout.
-func killed(exited *exec.ExitError, said string) Result {
+// killed is the result of a script that a signal ended. A script gets SIGKILL also from itself, as from
+// timeout -s KILL for a server that does not answer, so only a lack of memory that the kernel counts is
+// of this machine.
+func killed(exited *exec.ExitError, said string, memoryKills uint64) Result {
 	why := cause{text: exited.String()}
-	if w, ok := exited.Sys().(syscall.WaitStatus); ok && w.Signal() == syscall.SIGKILL {
-		why = cause{why.text + ", by root or for lack of memory", true}
+	if w, ok := exited.Sys().(syscall.WaitStatus); ok && w.Signal() == syscall.SIGKILL && killsForMemory() != memoryKills {
+		why = cause{why.text + ", for lack of memory", true}
 	}
 	return failed("%s%s", why, said)
+}
+
+// killsForMemory is how many processes this machine has killed for lack of memory, also of a control
+// group's; 0: not known.
+func killsForMemory() uint64 {
+	text, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(text), "\noom_kill ")
+	digits, _, _ := strings.Cut(after, "\n")
+	n, _ := strconv.ParseUint(digits, 10, 64)
+	return n
 }
 
 // status is the result of an exit status that is not 0.

@@ -79,8 +79,10 @@ func (l *loop) scriptChanged(name string) {
 	}
 }
 
-// scriptUnmade logs that a tracked script cannot be run. Its verdict stays.
+// scriptUnmade logs that a tracked script cannot be run. Its verdict stays; a group that waits for the
+// first one is in fault for that reason.
 func (l *loop) scriptUnmade(name, why string) {
+	l.scriptChanged(name)
 	if why == "" {
 		l.Log.Info("a tracked script can be run again", "script", name)
 		return

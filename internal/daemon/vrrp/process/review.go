@@ -153,7 +153,11 @@ func (g *group) findFaults() (all []string) {
 		switch g.tracker.verdict(name) {
 		case check.Unknown:
 			if !running {
-				add("script %s has no result yet", name)
+				why := ""
+				if text := g.tracker.unmadeFor(name); text != "" {
+					why = ": " + text
+				}
+				add("script %s has no result yet%s", name, why)
 			}
 		case check.Down:
 			add("script %s: %s", name, cmp.Or(state.Last.Detail, "it failed before it was changed"))

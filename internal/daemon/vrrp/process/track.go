@@ -113,6 +113,14 @@ func (t *tracker) verdict(name string) check.Verdict {
 	return s.state.Verdict
 }
 
+// unmadeFor is why a script cannot be run; "": it can.
+func (t *tracker) unmadeFor(name string) string {
+	if s := t.scripts[name]; s != nil {
+		return s.why
+	}
+	return ""
+}
+
 // run runs a script again and again.
 func (t *tracker) run(ctx context.Context, one *tracked) {
 	s := one.script

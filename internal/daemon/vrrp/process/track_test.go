@@ -5,6 +5,7 @@ package process
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,4 +58,24 @@ func TestTrackedScriptReplaced(t *testing.T) {
 	if got := results(4); got != check.Down || len(unmade) != 2 || unmade[1] != "" {
 		t.Errorf("installed again: %s, %q", got, unmade)
 	}
+}
+
+// A group that waits for the first result of a script says why there is none.
+func TestTrackedScriptMissing(t *testing.T) {
+	link := newNetwork(t)
+	path := filepath.Join(t.TempDir(), "watch")
+	group := web(100, virtual4)
+	group.Scripts = []string{"watch"}
+	a := newNode(t, link.host(1), group)
+	a.wanted.Scripts = []setup.Script{{Name: "watch", Command: []string{path}, Interval: 10 * time.Millisecond, Timeout: 10 * time.Second, Rise: 1, Fall: 1}}
+	a.start()
+	want := "script watch has no result yet: not started: no such file or directory: " + path + " does not exist: install it, or correct the path"
+	a.await("the reason", func() bool { return slices.Equal(a.group().Faults, []string{want}) })
+	if err := os.WriteFile(path+".new", []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	a.await("its end", func() bool { return len(a.group().Faults) == 0 })
 }
