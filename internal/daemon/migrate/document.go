@@ -2,9 +2,9 @@
 
 // Package migrate writes a configuration of imbang run from those of others: keepalived,
 // ldirectord, and commands that ipvsadm has saved. It is pure, but for ReadFiles;
-// names that a ldirectord.cf has, and programs, are looked up by the caller, which also
-// says what is wrong with the configuration that was written. What cannot be carried over
-// is listed, line by line.
+// names that a ldirectord.cf has, and programs, are looked up by the caller, and names of saved
+// tables by internal/ipvsadm. The caller also says what is wrong with the configuration that
+// was written. What cannot be carried over is listed, line by line.
 package migrate
 
 import (
