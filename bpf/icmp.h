@@ -109,23 +109,21 @@ static __always_inline void icmp_begin(struct icmp_header *icmp, __u32 kind, __u
 	icmp->rest = bpf_htonl(mtu);
 }
 
-/* Turns the packet into an error about itself and sends it back: the sender
- * is the address that the packet was for. `transport` is the offset of its
- * transport header, `length` the packet's. One that was `quoted` is as its
- * bytes are: no device will fill in its checksum. */
-__noinline int icmp_error_packet4(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 length,
-				  int quoted)
+/* Turns the packet into an error about itself, from packet.to, with packet.mtu, and
+ * turns the frame back. One that was `quoted` is as its bytes are: no device will fill
+ * in its checksum. */
+__noinline int icmp_error_packet4(struct __sk_buff *skb, struct packet *p, __u32 kind, int quoted)
 {
-	struct whole q = { .length = length };
 	struct icmp_frame4 frame = {};
+	struct whole q = {};
 	struct iphdr old;
-	__u32 sum;
+	__u32 sum, length;
 
+	if (!p)
+		return -1;
 	/* Without a length (BIG TCP) the frame's own counts. */
-	if (!length)
-		length = q.length = skb->len - ETH_HEADER;
-	if (q.length > ICMP_QUOTE)
-		q.length = ICMP_QUOTE;
+	length = p->length ? p->length : skb->len - ETH_HEADER;
+	q.length = length > ICMP_QUOTE ? ICMP_QUOTE : length;
 	if (bpf_skb_load_bytes(skb, ETH_HEADER, &old, sizeof(old)))
 		return -1;
 	q.headers = (old.ihl & 15) * 4;
@@ -133,7 +131,7 @@ __noinline int icmp_error_packet4(struct __sk_buff *skb, __u32 kind, __u32 mtu, 
 	if (quoted || old.frag_off & bpf_htons(IP_MF | IP_OFFSET))
 		q.pending = 0;
 
-	icmp_begin(&frame.icmp, kind, mtu);
+	icmp_begin(&frame.icmp, kind, p->mtu);
 	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), 0);
 	if (icmp_quote(skb, &q, sizeof(frame), sum, &frame.icmp.checksum))
 		return -1;
@@ -143,7 +141,7 @@ __noinline int icmp_error_packet4(struct __sk_buff *skb, __u32 kind, __u32 mtu, 
 	frame.ip.tot_len = bpf_htons(sizeof(frame) + q.length);
 	frame.ip.ttl = 64;
 	frame.ip.protocol = IPPROTO_ICMP;
-	frame.ip.saddr = old.daddr;
+	frame.ip.saddr = address_to4(&p->to);
 	frame.ip.daddr = old.saddr;
 	frame.ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip, sizeof(frame.ip), 0));
 	if (bpf_skb_store_bytes(skb, ETH_HEADER, &frame, sizeof(frame), BPF_F_RECOMPUTE_CSUM))
@@ -151,31 +149,26 @@ __noinline int icmp_error_packet4(struct __sk_buff *skb, __u32 kind, __u32 mtu, 
 	return icmp_turn_back(skb);
 }
 
-__noinline int icmp_error_packet6(struct __sk_buff *skb, __u32 kind, __u32 mtu, __u32 transport,
-				  __u32 protocol)
+__noinline int icmp_error_packet6(struct __sk_buff *skb, struct packet *p, __u32 kind, int quoted)
 {
-	struct whole q = { .headers = transport - ETH_HEADER };
 	struct icmp_frame6 frame = {};
+	struct whole q = {};
 	__u32 sum, length;
-	__be16 payload;
 
-	if (bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, payload_len), &payload,
-			       sizeof(payload)) ||
-	    bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, daddr), &frame.ip.saddr,
-			       sizeof(frame.ip.saddr)) ||
-	    bpf_skb_load_bytes(skb, ETH_HEADER + offsetof(struct ipv6hdr, saddr), &frame.ip.daddr,
-			       sizeof(frame.ip.daddr)))
+	if (!p)
 		return -1;
-	length = sizeof(frame.ip) + bpf_ntohs(payload);
-	if (!payload)
-		length = skb->len - ETH_HEADER;
+	length = p->length ? p->length : skb->len - ETH_HEADER;
 	q.length = length > ICMP6_QUOTE ? ICMP6_QUOTE : length;
-	sum_pending(skb, protocol, (__be32 *)&frame.ip.saddr, 32, length, &q);
+	q.headers = p->transport - ETH_HEADER;
+	frame.ip.saddr = *(struct in6_addr *)&p->flow.dst;
+	frame.ip.daddr = *(struct in6_addr *)&p->flow.src;
+	sum_pending(skb, p->flow.protocol, (__be32 *)&frame.ip.saddr, 32, length, &q);
 	/* Between the headers there may be a fragment's. */
-	if (q.headers != sizeof(frame.ip))
+	if (quoted || q.headers != sizeof(frame.ip))
 		q.pending = 0;
 
-	icmp_begin(&frame.icmp, kind, mtu);
+	frame.ip.saddr = *(struct in6_addr *)&p->to;
+	icmp_begin(&frame.icmp, kind, p->mtu);
 	frame.ip.version = 6;
 	frame.ip.payload_len = bpf_htons(sizeof(frame.icmp) + q.length);
 	frame.ip.nexthdr = IPPROTO_ICMPV6;
@@ -216,9 +209,40 @@ static __noinline int icmp_allowed(const union address *sender)
 	return saved >= ICMP_INTERVAL;
 }
 
+/* BPF_FIB_LOOKUP_SRC of linux/bpf.h, since Linux 6.7. */
+#define FIB_LOOKUP_SOURCE (1U << 4)
+
+/* Sets packet.to to the address that an error is sent from. Clients get it from the address
+ * that they sent to; a server from the director's own address that the kernel would send
+ * from to it, or before Linux 6.7, which does not say that, from the service's. */
+static __noinline void icmp_source(struct __sk_buff *skb, struct packet *p)
+{
+	struct bpf_fib_lookup fib = {
+		.family = p->flow.family, .ifindex = p->ifindex, .tot_len = 1, /* not the skb's */
+	};
+	long rc;
+
+	if (!p->from_server) {
+		p->to = p->flow.dst;
+		return;
+	}
+	if (fib.family == AF_INET)
+		fib.ipv4_dst = address_to4(&p->flow.src);
+	else
+		__builtin_memcpy(fib.ipv6_dst, &p->flow.src, sizeof(fib.ipv6_dst));
+	rc = bpf_fib_lookup(skb, &fib, sizeof(fib), FIB_LOOKUP_SOURCE);
+	if (rc != BPF_FIB_LKUP_RET_SUCCESS && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return;
+	if (fib.family == AF_INET && fib.ipv4_src)
+		address_from4(&p->to, fib.ipv4_src);
+	else if (fib.family == AF_INET6)
+		__builtin_memcpy(&p->to, fib.ipv6_src, sizeof(p->to));
+}
+
 /* Sends the ICMP error for a refused packet; the verdict. */
 __noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 {
+	union address to;
 	int rc;
 
 	if (!p)
@@ -231,11 +255,13 @@ __noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 	if (p->error != ICMP_ERROR_TOO_BIG && !icmp_allowed(&p->flow.src))
 		return drop(p, REASON_DROP_RATE_LIMIT);
 	turn_aside(p, p->reason);
+	to = p->to;
+	icmp_source(skb, p);
 	if (p->flow.family == AF_INET)
-		rc = icmp_error_packet4(skb, icmp_kind4(p->error), p->mtu, p->length, 0);
+		rc = icmp_error_packet4(skb, p, icmp_kind4(p->error), 0);
 	else
-		rc = icmp_error_packet6(skb, icmp_kind6(p->error), p->mtu, p->transport,
-					p->flow.protocol);
+		rc = icmp_error_packet6(skb, p, icmp_kind6(p->error), 0);
+	p->to = to; /* tracers report it */
 	if (rc)
 		return drop(p, REASON_DROP_REWRITE);
 	return bpf_redirect(skb->ingress_ifindex, 0);

@@ -613,13 +613,19 @@ struct route {
 	__u64 per_source; /* until then each source has a route of its own [ns] */
 };
 
-/* kernel: whether sources are alike to the routing tables, of IPv4 and of IPv6:
- * see sources.h. */
+/* What the kernel says of the routing tables of a family. */
+struct routing {
+	__u64 net;   /* the network namespace, in the kernel's memory; 0: not known */
+	__u32 alike; /* all sources are */
+	__u32 pad;
+};
+
+/* kernel: of IPv4 and of IPv6: see sources.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct routing);
 } sources SEC(".maps");
 
 /* The longest packet that is cut into fragments [bytes]. */
@@ -755,11 +761,33 @@ struct {
 	__type(value, __u64);
 } address_leases SEC(".maps");
 
+/* A search for a route in the kernel's table (route_mtu.h). */
+struct mtu_search {
+	__u64 node;  /* that is looked at; 0: none */
+	__u64 route; /* of the node's prefix, that is looked at; 0: none */
+	union {
+		struct {              /* in IPv4's trie */
+			__u64 up;     /* node to go back to, */
+			__u32 index;  /* by which of its children the search came */
+			__u32 key;    /* the address */
+			__u32 differ; /* it, from the leaf's */
+			__u32 tos;
+		};
+		struct { /* in IPv6's: the address, in host order */
+			__u64 upper;
+			__u64 lower;
+		};
+	};
+	__u32 ifindex; /* that the route must lead to; 0: any */
+	__u32 mtu;     /* found; 0: none */
+};
+
 /* kernel: room to build values that are too big for the stack. The enums and
  * the event are there for their BTF alone: user space reads numbers and layout from it. */
 union scratch {
 	struct buckets buckets;
 	struct locality_set set;
+	struct mtu_search mtu;
 	enum conn_state conn_state;
 	enum conn_flag conn_flag;
 	enum service_flag service_flag;

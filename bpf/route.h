@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "maps.h"
 #include "packet.h"
+#include "route_mtu.h"
 #include "sources.h"
 
 #define ROUTE_LIFETIME (NSEC_PER_SEC / 128)
@@ -100,14 +101,9 @@ static __noinline void route_claim(struct route *w, const struct route_key *j, _
 	w->of = *j;
 }
 
-/*
- * Looks the route up for a packet of so many bytes (0: of the skb's), and
- * caches the result in the key's slot. A shared route can only lead to a
- * neighbour: a route by a router may have other next hops for other sources.
- * Returns BPF_FIB_LKUP_RET_*.
- */
-static __noinline long route_lookup(void *ctx, struct route *w, const struct route_key *j,
-				    __u32 longest)
+/* route_lookup without the MTU that the route may have of its own. */
+static __noinline long route_lookup_fib(void *ctx, struct route *w, const struct route_key *j,
+					__u32 longest)
 {
 	struct bpf_fib_lookup fib = {};
 	__u64 now;
@@ -147,6 +143,26 @@ static __noinline long route_lookup(void *ctx, struct route *w, const struct rou
 		w->per_source = now + ROUTE_PER_SOURCE;
 	}
 	return rc;
+}
+
+/*
+ * Looks the route up for a packet of so many bytes (0: of the skb's), and
+ * caches the result in the key's slot. A shared route can only lead to a
+ * neighbour: a route by a router may have other next hops for other sources.
+ * Returns BPF_FIB_LKUP_RET_*.
+ */
+static __always_inline long route_lookup(void *ctx, struct route *w, const struct route_key *j,
+					 __u32 longest)
+{
+	long rc = route_lookup_fib(ctx, w, j, longest);
+	__u32 mtu;
+
+	if (rc != BPF_FIB_LKUP_RET_SUCCESS && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return rc;
+	mtu = route_mtu(j, w->ifindex);
+	if (mtu && mtu < w->mtu)
+		w->mtu = mtu;
+	return mtu && mtu < longest ? BPF_FIB_LKUP_RET_FRAG_NEEDED : rc;
 }
 
 #endif

@@ -25,16 +25,23 @@ enum hook { HOOK_TC, HOOK_XDP };
 #define KERNEL __attribute__((preserve_access_index))
 
 struct fib_rules_ops;
+struct fib6_table;
+
+struct fib_table {
+	unsigned long *tb_data;
+} KERNEL;
 
 struct netns_ipv4 {
 	struct fib_rules_ops *rules_ops;
 	_Bool fib_has_custom_rules;
+	struct fib_table *fib_main;
 } KERNEL;
 
 struct netns_ipv6 {
 	struct fib_rules_ops *fib6_rules_ops;
 	_Bool fib6_has_custom_rules;
 	unsigned int fib6_routes_require_src;
+	struct fib6_table *fib6_main_tbl;
 } KERNEL;
 
 struct net {
@@ -47,6 +54,7 @@ typedef struct {
 } KERNEL possible_net_t;
 
 struct net_device {
+	int ifindex;
 	possible_net_t nd_net;
 } KERNEL;
 
@@ -84,8 +92,9 @@ static __always_inline int alike_in(struct net *net, __u8 family)
 static __noinline void sources_ask(void *ctx, enum hook hook, __u8 family)
 {
 	__u32 which = family == AF_INET6, alike;
+	struct routing *known = bpf_map_lookup_elem(&sources, &which);
 	struct net_device *dev;
-	__u32 *known = bpf_map_lookup_elem(&sources, &which);
+	struct net *net;
 
 	if (!known || !bpf_cast_to_kern_ctx)
 		return;
@@ -93,17 +102,21 @@ static __noinline void sources_ask(void *ctx, enum hook hook, __u8 family)
 		dev = ((struct xdp_buff *)bpf_cast_to_kern_ctx(ctx))->rxq->dev;
 	else
 		dev = ((struct sk_buff *)bpf_cast_to_kern_ctx(ctx))->dev;
-	alike = alike_in(dev->nd_net.net, family);
-	if (*known != alike)
-		*known = alike;
+	net = dev->nd_net.net;
+	alike = alike_in(net, family);
+	if (known->alike != alike)
+		known->alike = alike;
+	if (known->net != (__u64)net)
+		known->net = (__u64)net;
 }
 
 /* What the kernel said last. */
 static __always_inline int sources_alike(__u8 family)
 {
-	__u32 which = family == AF_INET6, *alike = bpf_map_lookup_elem(&sources, &which);
+	__u32 which = family == AF_INET6;
+	struct routing *known = bpf_map_lookup_elem(&sources, &which);
 
-	return alike && *alike;
+	return known && known->alike;
 }
 
 #endif

@@ -2,7 +2,9 @@
 /*
  * ICMP errors about the path to a server behind a tunnel come to the director,
  * which put on the outer header: the client is told, about the packet inside
- * (the part of ip_vs_in_icmp about tunnels). As in Linux, of IPv4 in IPv4.
+ * (the part of ip_vs_in_icmp about tunnels; RFC 2473, 8). Linux does so for IPv4 in
+ * IPv4 alone; an outer IPv6 header is never fragmented by routers, so that a client
+ * who is not told loses what is too big for one of them.
  */
 #ifndef IMBANG_TUNNEL_ERROR_H
 #define IMBANG_TUNNEL_ERROR_H
@@ -18,74 +20,200 @@
 /* The packet that the error quotes: the tunnel's header, and where the packet
  * of the client begins. */
 struct tunnelled {
-	struct iphdr outer;
-	__u32 inner; /* offset in the frame */
-	__u16 type;  /* TUNNEL_* */
-	__be16 port; /* of GUE */
+	__u32 inner;       /* offset in the frame */
+	__u16 type;        /* TUNNEL_* */
+	__be16 port;       /* of GUE */
+	__u8 family;       /* of the inner packet */
+	__u8 may_fragment; /* the outer packet, on its way */
+	__u8 protocol;     /* behind the outer header */
+	__u8 pad;
+	union address to; /* the outer packet */
 };
 
-/* 0, or an error if it is none of the tunnels that servers have. */
-static __always_inline int tunnelled_parse(struct __sk_buff *skb, const struct packet *p,
+static __always_inline int tunnelled_outer(struct __sk_buff *skb, __u8 family, __u32 at,
 					   struct tunnelled *t)
 {
-	__u32 at = p->transport + sizeof(struct icmp_header);
-	struct gue_headers gue;
+	struct ipv6hdr six;
+	struct iphdr four;
+
+	if (family == AF_INET6) {
+		if (bpf_skb_load_bytes(skb, at, &six, sizeof(six)) || six.version != 6)
+			return -1;
+		__builtin_memcpy(&t->to, &six.daddr, sizeof(t->to));
+		t->protocol = six.nexthdr;
+		t->inner = at + sizeof(six);
+		return 0;
+	}
+	if (bpf_skb_load_bytes(skb, at, &four, sizeof(four)) || four.version != 4 || four.ihl < 5 ||
+	    four.frag_off & bpf_htons(IP_OFFSET))
+		return -1;
+	address_from4(&t->to, four.daddr);
+	t->protocol = four.protocol;
+	t->may_fragment = !(four.frag_off & bpf_htons(IP_DF));
+	t->inner = at + four.ihl * 4;
+	return 0;
+}
+
+static __always_inline int tunnelled_gre(struct __sk_buff *skb, struct tunnelled *t)
+{
 	__be16 gre[2];
 
-	if (bpf_skb_load_bytes(skb, at, &t->outer, sizeof(t->outer)) || t->outer.version != 4 ||
-	    t->outer.ihl < 5 || t->outer.frag_off & bpf_htons(IP_OFFSET))
+	if (bpf_skb_load_bytes(skb, t->inner, gre, sizeof(gre)) || gre[0] & ~bpf_htons(GRE_CSUM) ||
+	    (gre[1] != bpf_htons(ETH_P_IP) && gre[1] != bpf_htons(ETH_P_IPV6)))
 		return -1;
-	t->inner = at + t->outer.ihl * 4;
-	switch (t->outer.protocol) {
+	t->type = TUNNEL_GRE;
+	t->family = gre[1] == bpf_htons(ETH_P_IP) ? AF_INET : AF_INET6;
+	t->inner += gre[0] ? sizeof(struct gre_header) : GRE_SHORT;
+	return 0;
+}
+
+static __always_inline int tunnelled_gue(struct __sk_buff *skb, struct tunnelled *t)
+{
+	struct gue_headers gue;
+
+	if (bpf_skb_load_bytes(skb, t->inner, &gue, sizeof(gue)) || gue.control ||
+	    (gue.protocol != IPPROTO_IPIP && gue.protocol != IPPROTO_IPV6))
+		return -1;
+	t->type = TUNNEL_GUE;
+	t->port = gue.udp.dest;
+	t->family = gue.protocol == IPPROTO_IPIP ? AF_INET : AF_INET6;
+	t->inner += sizeof(gue);
+	return 0;
+}
+
+/* 0, or an error if it is none of the tunnels that servers have. */
+static __noinline int tunnelled_parse(struct __sk_buff *skb, const struct packet *p,
+				      struct tunnelled *t)
+{
+	if (tunnelled_outer(skb, p->flow.family, p->transport + sizeof(struct icmp_header), t))
+		return -1;
+	switch (t->protocol) {
 	case IPPROTO_IPIP:
+	case IPPROTO_IPV6:
 		t->type = TUNNEL_IPIP;
+		t->family = t->protocol == IPPROTO_IPIP ? AF_INET : AF_INET6;
 		return 0;
 	case IPPROTO_GRE:
-		if (bpf_skb_load_bytes(skb, t->inner, gre, sizeof(gre)) ||
-		    gre[0] & ~bpf_htons(GRE_CSUM) || gre[1] != bpf_htons(ETH_P_IP))
-			return -1;
-		t->type = TUNNEL_GRE;
-		t->inner += gre[0] ? sizeof(struct gre_header) : GRE_SHORT;
-		return 0;
+		return tunnelled_gre(skb, t);
 	case IPPROTO_UDP:
-		if (bpf_skb_load_bytes(skb, t->inner, &gue, sizeof(gue)) || gue.control ||
-		    gue.protocol != IPPROTO_IPIP)
-			return -1;
-		t->type = TUNNEL_GUE;
-		t->port = gue.udp.dest;
-		t->inner += sizeof(gue);
-		return 0;
+		return tunnelled_gue(skb, t);
 	}
 	return -1;
 }
 
 /* Reads the packet inside into p->flow; 0 if it is whole enough. The message
  * ends at `end`: there may be padding behind. */
-static __always_inline int tunnelled_flow(struct __sk_buff *skb, struct packet *p, __u32 at,
-					  __u32 end)
+static __noinline int tunnelled_flow(struct __sk_buff *skb, struct packet *p,
+				     const struct tunnelled *t, __u32 end)
 {
-	struct iphdr ip;
+	struct quoted q = { .ip = t->inner, .flow.family = t->family };
 	__be16 ports[2];
 
-	if (bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5 ||
-	    ip.frag_off & bpf_htons(IP_OFFSET) || at + ip.ihl * 4 + QUOTED_LEAST > end ||
-	    bpf_skb_load_bytes(skb, at + ip.ihl * 4, ports, sizeof(ports)))
+	if ((t->family == AF_INET ? quoted_ip4(skb, &q) : quoted_ip6(skb, &q)) ||
+	    q.part == LATER_PART || q.transport + QUOTED_LEAST > end ||
+	    bpf_skb_load_bytes(skb, q.transport, ports, sizeof(ports)))
 		return -1;
-	address_from4(&p->flow.src, ip.saddr);
-	address_from4(&p->flow.dst, ip.daddr);
-	p->flow.sport = ports[0];
-	p->flow.dport = ports[1];
-	p->flow.protocol = ip.protocol;
-	p->length = bpf_ntohs(ip.tot_len);
-	p->dont_fragment = !!(ip.frag_off & bpf_htons(IP_DF));
+	q.flow.sport = ports[0];
+	q.flow.dport = ports[1];
+	p->flow = q.flow;
+	p->length = q.length;
 	return 0;
 }
 
 static __always_inline int is_tunnel_to(const struct server *s, const struct tunnelled *t)
 {
 	return encapsulates(s->forward) && s->tunnel_type == t->type &&
-	       address_family(&s->addr) == AF_INET && address_to4(&s->addr) == t->outer.daddr &&
+	       address_equal(&s->addr, &t->to) &&
 	       (t->type != TUNNEL_GUE || s->tunnel_port == t->port);
+}
+
+/*
+ * What the client is told, of the error that the director got: type and code, in the
+ * family of the packet inside (RFC 7915, 5.2 and 4.2); 0: nothing.
+ */
+static __always_inline __u32 tunnel_kind(const struct icmp_header *icmp, __u8 outer, __u8 inner)
+{
+	__u32 kind = ICMP_KIND(icmp->type, icmp->code);
+
+	if (!icmp_is_error(outer, icmp->type) ||
+	    (outer == AF_INET6 && icmp->type > ICMP6_TIME_EXCEEDED))
+		return 0;
+	if (outer == inner)
+		return kind;
+	if (outer == AF_INET6)
+		switch (kind) {
+		case ICMP_KIND(ICMP6_PACKET_TOO_BIG, 0):
+			return icmp_kind4(ICMP_ERROR_TOO_BIG);
+		case ICMP_KIND(ICMP6_TIME_EXCEEDED, 0):
+			return icmp_kind4(ICMP_ERROR_TTL);
+		case ICMP_KIND(ICMP6_DEST_UNREACH, ICMP6_PORT_UNREACH):
+			return icmp_kind4(ICMP_ERROR_PORT);
+		}
+	else
+		switch (kind) {
+		case ICMP_KIND(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED):
+			return icmp_kind6(ICMP_ERROR_TOO_BIG);
+		case ICMP_KIND(ICMP_TIME_EXCEEDED, 0):
+			return icmp_kind6(ICMP_ERROR_TTL);
+		case ICMP_KIND(ICMP_DEST_UNREACH, ICMP_PORT_UNREACH):
+			return icmp_kind6(ICMP_ERROR_PORT);
+		}
+	return inner == AF_INET ? icmp_kind4(ICMP_ERROR_HOST) : icmp_kind6(ICMP_ERROR_HOST);
+}
+
+/* The MTU of an error that has one: packet.mtu, without the tunnel's headers. An IPv6
+ * client is never told less than it need obey (RFC 2473, 7.1). Negative if the client
+ * need not be told, or cannot obey. */
+static __always_inline int tunnel_mtu(struct packet *p, const struct tunnelled *t, __u32 mtu)
+{
+	__u32 headers = t->inner - p->transport - sizeof(struct icmp_header);
+	__u32 least = t->family == AF_INET ? LEAST_MTU : IPV6_LEAST_MTU;
+
+	p->mtu = 0;
+	if (p->kind != icmp_kind4(ICMP_ERROR_TOO_BIG) && p->kind != icmp_kind6(ICMP_ERROR_TOO_BIG))
+		return 0;
+	if (t->may_fragment || mtu > 0xffff)
+		return -1;
+	mtu = mtu > headers ? mtu - headers : 0;
+	if (t->family == AF_INET6 && mtu < least)
+		mtu = least;
+	if (mtu < least || (t->family == AF_INET6 && p->length <= mtu))
+		return -1;
+	p->mtu = mtu;
+	return 0;
+}
+
+/* Takes all before the packet inside away, and makes it the skb's. */
+static __always_inline int tunnelled_bare(struct __sk_buff *skb, const struct tunnelled *t,
+					  __u8 outer)
+{
+	__s32 extra = t->inner - ETH_HEADER;
+	__be16 protocol = t->family == AF_INET ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
+
+	if (outer != t->family) {
+		/* The helper makes the header as long as the other family's. */
+		if (bpf_skb_change_proto(skb, protocol, 0))
+			return -1;
+		extra += t->family == AF_INET ? -20 : 20;
+	}
+	return bpf_skb_adjust_room(skb, -extra, BPF_ADJ_ROOM_MAC, 0) ||
+	       bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &protocol,
+				   sizeof(protocol), 0);
+}
+
+/* The server of a connection whose packet is quoted; NO_SERVER if there is none by such
+ * a tunnel. */
+static __noinline __u32 tunnel_server(const struct packet *p, const struct tunnelled *t)
+{
+	struct server *s;
+	struct conn seen;
+	__u32 server;
+
+	if (!conn_look(&p->flow, &seen) || !encapsulates(seen.forward))
+		return NO_SERVER;
+	server = seen.server;
+	s = bpf_map_lookup_elem(&servers, &server);
+	return s && is_tunnel_to(s, t) ? server : NO_SERVER;
 }
 
 /* Lays the packet inside bare. Returns TOLD_ON, or a verdict if the error is
@@ -94,38 +222,25 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 {
 	struct icmp_header icmp;
 	struct tunnelled t = {};
-	struct server *s;
-	struct conn seen;
-	__u32 server, end, headers, mtu;
+	__u32 server, end;
+	__u8 outer;
 
 	if (!p)
 		return VERDICT_DROP;
 	end = ETH_HEADER + p->length;
-	if (p->flow.family != AF_INET || p->part != WHOLE ||
-	    bpf_skb_load_bytes(skb, p->transport, &icmp, sizeof(icmp)) ||
-	    !icmp_is_error(AF_INET, icmp.type) || tunnelled_parse(skb, p, &t) ||
-	    tunnelled_flow(skb, p, t.inner, end))
+	outer = p->flow.family;
+	if (p->part != WHOLE || bpf_skb_load_bytes(skb, p->transport, &icmp, sizeof(icmp)) ||
+	    tunnelled_parse(skb, p, &t))
 		return pass(p, REASON_PASS_ICMP);
-	if (!conn_look(&p->flow, &seen) || !encapsulates(seen.forward))
+	p->kind = tunnel_kind(&icmp, outer, t.family);
+	if (!p->kind || tunnelled_flow(skb, p, &t, end))
 		return pass(p, REASON_PASS_ICMP);
-	server = seen.server;
-	s = bpf_map_lookup_elem(&servers, &server);
-	if (!s || !is_tunnel_to(s, &t))
+	server = tunnel_server(p, &t);
+	if (server == NO_SERVER ||
+	    tunnel_mtu(p, &t, bpf_ntohl(icmp.rest) & (outer == AF_INET ? 0xffff : ~0U)))
 		return pass(p, REASON_PASS_ICMP);
-	p->kind = icmp.type << 8 | icmp.code;
-	p->mtu = 0;
-	if (p->kind == ICMP_KIND(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED)) {
-		headers = t.inner - p->transport - sizeof(struct icmp_header);
-		mtu = bpf_ntohl(icmp.rest) & 0xffff;
-		/* The stack learns of it; the client need not, or cannot. */
-		if (!p->dont_fragment || mtu < headers + LEAST_MTU)
-			return pass(p, REASON_PASS_ICMP);
-		p->mtu = mtu - headers;
-	}
 	count_out(p, server);
-	if (end < skb->len && bpf_skb_change_tail(skb, end, 0))
-		return drop(p, REASON_DROP_REWRITE);
-	if (bpf_skb_adjust_room(skb, -(__s32)(t.inner - ETH_HEADER), BPF_ADJ_ROOM_MAC, 0))
+	if ((end < skb->len && bpf_skb_change_tail(skb, end, 0)) || tunnelled_bare(skb, &t, outer))
 		return drop(p, REASON_DROP_REWRITE);
 	return TOLD_ON;
 }
@@ -135,14 +250,18 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 __noinline int tell_on(struct __sk_buff *skb, struct packet *p)
 {
 	struct route *route;
+	int rc;
 
 	if (!p)
 		return VERDICT_DROP;
 	if (!p->mtu && !icmp_allowed(&p->flow.src))
 		return drop(p, REASON_DROP_RATE_LIMIT);
-	if (icmp_error_packet4(skb, p->kind, p->mtu, 0, 1))
+	p->length = 0; /* the skb's: what was quoted of it */
+	p->to = p->flow.dst;
+	rc = p->flow.family == AF_INET ? icmp_error_packet4(skb, p, p->kind, 1)
+				       : icmp_error_packet6(skb, p, p->kind, 1);
+	if (rc)
 		return drop(p, REASON_DROP_REWRITE);
-	p->length = 0;
 	if (find_route(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, 0, &route) !=
 	    BPF_FIB_LKUP_RET_SUCCESS)
 		return drop(p, REASON_REFUSED_NO_ROUTE);

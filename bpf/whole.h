@@ -43,7 +43,8 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 		return drop(p, REASON_DROP_GUARDED);
 	if (parsed != PARSED)
 		return pass(p, parsed);
-	if (!set || !in_use(p, set))
+	/* An error about a tunnel may be of another family than its service. */
+	if (!set || !(in_use(p, set) || (is_icmp(p) && (set->in_use4 || set->in_use6))))
 		return pass(p, REASON_PASS_NO_SERVICE);
 	if (stands_by(set))
 		return stand_by(skb, p);

@@ -17,8 +17,8 @@
 /*
  * Finds the route from src to dst, of a family that need not be the packet's:
  * the one that was found lately, or the routing table's. `overhead` is what a
- * tunnel adds [bytes]. A TCP super-packet need not fit: the tunnel makes its
- * segments shorter. Returns BPF_FIB_LKUP_RET_*.
+ * tunnel adds [bytes]. Segments of a TCP super-packet need only fit without that:
+ * the tunnel makes them shorter by it. Returns BPF_FIB_LKUP_RET_*.
  */
 static __always_inline long find_route(void *ctx, enum hook hook, const struct packet *p,
 				       const union address *src, const union address *dst,
@@ -32,10 +32,8 @@ static __always_inline long find_route(void *ctx, enum hook hook, const struct p
 	route_key_fill(&j, p, src, dst);
 	/* Against the route's MTU. Without a length the kernel looks at the skb,
 	 * but lets it be longer by a VLAN tag. */
-	if (longest)
+	if (longest && !(p->gso_size && p->flow.protocol == IPPROTO_TCP))
 		longest += overhead;
-	if (overhead && p->gso_size && p->flow.protocol == IPPROTO_TCP)
-		longest = p->headers + overhead;
 	all = sources_alike(j.family);
 	slot = route_slot(&j, all);
 	*route = route_at(slot);

@@ -17,8 +17,8 @@ import (
 // nor later.
 // `make check-clock` runs it: it sets the clock of the whole machine for some seconds.
 func TestRunClockJumps(t *testing.T) {
-	k := newKeeper(t, 3, checkEvery+threeServers)
-	k.await("all servers", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1, c up/1" })
+	k := newKeeper(t, 3, checkQuickly+threeServers)
+	k.await("all servers", func() bool { return k.states() == "a up/1, b up/1, c up/1" })
 	// Three in turn: one of the sessions is c's.
 	var sessions []session
 	for range 3 {

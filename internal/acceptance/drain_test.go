@@ -41,7 +41,7 @@ func openSession(t *testing.T, c *topology.Cluster) (s session) {
 
 // get makes a request on it.
 func (s session) get() error {
-	_ = s.SetDeadline(time.Now().Add(2 * time.Second))
+	_ = s.SetDeadline(time.Now().Add(patience))
 	if _, err := fmt.Fprint(s.Conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		return err
 	}
@@ -81,7 +81,9 @@ services:
 		if before == 0 {
 			t.Fatalf("the server has\n%s", sockets())
 		}
-		k.do("drain", name, "--deadline", "700ms")
+		const deadline = 3 * time.Second // longer than what follows takes beside other work
+		ordered := time.Now()
+		k.do("drain", name, "--deadline", deadline.String())
 		if err := first.get(); err != nil {
 			t.Errorf("%s: before the deadline: %v", name, err)
 		}
@@ -94,10 +96,20 @@ services:
 		if text := k.do("weight", "-t", k.Virtual(topology.IPv4).String()+":80"); !strings.Contains(text, "draining") {
 			t.Error(text)
 		}
-		time.Sleep(800 * time.Millisecond)
-		if err := first.get(); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("%s: after the deadline: %v", name, err)
+		if took := time.Since(ordered); took > deadline {
+			t.Fatalf("%s: the machine took %v for what should be seen before the deadline of %v", name, took, deadline)
 		}
+		time.Sleep(deadline - time.Since(ordered))
+		await(t, name+": a reset after the deadline", func() error {
+			err := first.get()
+			if err == nil {
+				return errors.New("a reply")
+			}
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Fatalf("%s: after the deadline: %v", name, err)
+			}
+			return nil
+		})
 		if text := k.do("status"); !strings.Contains(text, "drained") {
 			t.Errorf("%s: no reset is counted:\n%s", name, text)
 		}

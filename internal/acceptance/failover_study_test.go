@@ -39,9 +39,9 @@ func TestFailoverStudy(t *testing.T) {
 	case <-said:
 	case <-ended:
 		t.Fatalf("it ended: %s", stderr)
-	case <-time.After(3 * time.Minute):
+	case <-time.After(10 * time.Minute): // ten seconds where nothing else runs
 		_ = cmd.Process.Kill()
-		t.Fatalf("no two trials after three minutes: %s", stderr)
+		t.Fatalf("no two trials after ten minutes: %s", stderr)
 	}
 	time.Sleep(300 * time.Millisecond)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -73,19 +73,26 @@ func TestFailoverStudy(t *testing.T) {
 	}
 }
 
-// checkFrozen looks at what a trial with a frozen director has measured.
+// checkFrozen looks at what a trial with a frozen director has measured. Each bound allows for the
+// longest time that the machine did not run the trial's clients, by their latest ping.
 func checkFrozen(t *testing.T, one failover.Trial) {
 	t.Helper()
-	if one.Error != "" {
+	if one.Error != "" || one.ARPMS == nil {
 		t.Fatalf("%+v", one)
 	}
-	if one.OutageMS < 100 || one.OutageMS > 2000 || one.GapMS < 100 || one.TakeoverMS < 100 || !one.Master {
-		t.Errorf("%+v: an outage of three to four intervals of 100 ms was expected", one)
+	// Nobody answers until the takeover, and everybody does when the neighbours have the new master.
+	// A takeover is three to four intervals of 100 ms behind the last advertisement.
+	const resolution = 20 // of pings and probes [ms]
+	from, to := one.TakeoverMS-resolution-one.LateMS, max(one.TakeoverMS, *one.ARPMS)+1000+one.LateMS
+	if one.OutageMS < from || one.OutageMS > to || one.GapMS < from || one.TakeoverMS < 100-one.LateMS || !one.Master {
+		t.Errorf("%+v: an outage of the three to four intervals of 100 ms until the takeover was expected", one)
 	}
-	if one.Long != 3 || one.LongBroken != 0 || one.LongBytes < 1000 || one.Idle != 10 || one.IdleLost != 0 {
+	// The backup has connections that are 100 ms old, if the daemons run meanwhile.
+	young := one.YoungestMS < 100+one.LateMS
+	if one.Long != 3 || one.LongBroken != 0 || one.LongBytes < 1000 || one.Idle != 10 || one.IdleLost != 0 && !young {
 		t.Errorf("%+v: connections were lost", one)
 	}
-	if one.YoungestMS < 100 || one.ARPMS == nil || *one.ARPMS < 100 || *one.ARPMS > one.TakeoverMS+1000 {
+	if one.YoungestMS < 100 || *one.ARPMS < 100-one.LateMS || *one.ARPMS > one.TakeoverMS+1000+one.LateMS {
 		t.Errorf("%+v: neighbours learn of the other director when it takes over", one)
 	}
 }

@@ -163,7 +163,7 @@ func (c *couple) serve() {
 // dial connects to the service.
 func (c *couple) dial() (conn net.Conn, err error) {
 	err = c.client.Do(func() error {
-		conn, err = net.DialTimeout("tcp", failoverVirtual.String(), 5*time.Second)
+		conn, err = net.DialTimeout("tcp", failoverVirtual.String(), patience)
 		return err
 	})
 	return conn, err
@@ -171,7 +171,7 @@ func (c *couple) dial() (conn net.Conn, err error) {
 
 // exchange sends a line and reads it.
 func exchange(conn net.Conn, in *bufio.Reader, line string) error {
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(conn, line+"\n"); err != nil {
 		return err
 	}

@@ -152,13 +152,13 @@ func TestHairpin(t *testing.T) {
 			for _, family := range []string{"IPv4", "IPv6"} {
 				t.Run(fmt.Sprintf("%s %s %d %s", name, c.network, c.bytes, family), func(t *testing.T) {
 					// Ports of connections that failed above are still known.
-					await(t, "an answer", func() error { return sayTo(ns, c.network, services[family], c.bytes, ever/4) })
+					await(t, "an answer", func() error { return sayTo(ns, c.network, services[family], c.bytes, patience/4) })
 				})
 			}
 		}
 	}
 	// Others are served as ever.
-	if err := sayTo(f.Clients[0].Namespace, "tcp", services["IPv4"], 1<<20, ever); err != nil {
+	if err := sayTo(f.Clients[0].Namespace, "tcp", services["IPv4"], 1<<20, patience); err != nil {
 		t.Errorf("a client from elsewhere: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"imbang/internal/lab/topology"
 )
@@ -71,7 +70,7 @@ virtual=VIP:80
 			}
 			k.configure(o.stdout)
 			k.do("reload")
-			if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
+			if n := ask(t, k.Cluster, 20, patience); n != 20 {
 				t.Errorf("%d of 20 requests answered", n)
 			}
 			if !one.checked {
@@ -87,12 +86,12 @@ virtual=VIP:80
 			}
 			for i := range 2 {
 				k.kill(i)
-				k.await("a dead server", 10*time.Second, func() bool { return up() == 1 })
-				if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
+				k.await("a dead server", func() bool { return up() == 1 })
+				if n := ask(t, k.Cluster, 20, patience); n != 20 {
 					t.Errorf("%d of 20 requests answered without server %d", n, i)
 				}
 				k.revive(i)
-				k.await("both", 10*time.Second, func() bool { return up() == 2 })
+				k.await("both", func() bool { return up() == 2 })
 			}
 		})
 	}

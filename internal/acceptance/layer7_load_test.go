@@ -158,7 +158,7 @@ type shop struct {
 func (s *shop) text() string {
 	t := `
 checks:
-  web: {http: {requests: [{path: /health, status: 200}]}, interval: 200 ms, timeout: 150 ms, rise: 2, fall: 3, jitter: 0 %}
+  web: {http: {requests: [{path: /health, status: 200}]}, interval: 2 s, fast_interval: 200 ms, timeout: 2 s, rise: 2, fall: 3, jitter: 0 %}
 listeners:
   - name: shop
     bind: ["` + webPlain + `"]

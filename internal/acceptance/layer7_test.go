@@ -39,10 +39,10 @@ type proxied struct {
 
 const (
 	webPlain, webTLS = "127.0.0.1:8080", "127.0.0.1:8443"
-	// webChecks find a server out within 700 ms.
+	// webChecks find a server that refuses connections within 1.4 s.
 	webChecks = `
 checks:
-  web: {http: {}, interval: 200 ms, timeout: 100 ms, rise: 2, fall: 3, jitter: 0 %}
+  web: {http: {}, interval: 1 s, fast_interval: 200 ms, timeout: 1 s, rise: 2, fall: 3, jitter: 0 %}
 `
 )
 
@@ -161,12 +161,12 @@ func (w *proxied) haproxy() (s supervise.Status) {
 
 func (w *proxied) await(what string, f func() bool) {
 	w.t.Helper()
-	for began := time.Now(); time.Since(began) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
 		if f() {
 			return
 		}
 	}
-	w.t.Fatalf("not in 30 s: %s", what)
+	w.t.Fatalf("not within %s: %s", patience, what)
 }
 
 func (w *proxied) do(args ...string) string {
@@ -502,9 +502,7 @@ func TestLayer7PortTaken(t *testing.T) {
 		return strings.HasPrefix(alarm(), "HAProxy does not run, and is started again and again") &&
 			strings.Contains(w.status().Proxy.Error, "for frontend shop: cannot bind socket (Address already in use) for ["+webPlain+"]")
 	})
-	if said := w.do("status"); !strings.Contains(said, "  waiting  ") {
-		t.Errorf("status says %q", said)
-	}
+	w.await("status says that it waits", func() bool { return strings.Contains(w.do("status"), "  waiting  ") })
 	other.Close()
 	w.await("HAProxy runs", func() bool { return w.haproxy().Phase == supervise.Running })
 	w.await("the alarm ends", func() bool { return alarm() == "" })

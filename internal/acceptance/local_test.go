@@ -78,7 +78,7 @@ func directorServes(t *testing.T, f *farm) {
 		for protocol, network := range map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp"} {
 			t.Run(w.name+", "+network, func(t *testing.T) {
 				seen := watch(t, client, protocol, netip.MustParseAddrPort(w.service).Port())
-				if err := sayTo(client, network, w.service, 100, ever); err != nil {
+				if err := sayTo(client, network, w.service, 100, patience); err != nil {
 					t.Fatal(err)
 				}
 				await(t, "the packets are counted", func() error {
@@ -97,7 +97,7 @@ func directorServes(t *testing.T, f *farm) {
 				})
 				// Super-packets, and fragments.
 				long := map[string]int{"tcp": 1 << 20, "udp": 5000}[network]
-				await(t, "a long answer", func() error { return sayTo(client, network, w.service, long, ever/4) })
+				await(t, "a long answer", func() error { return sayTo(client, network, w.service, long, patience/4) })
 			})
 		}
 	}

@@ -74,7 +74,7 @@ func pipe(t *testing.T) (read, write *os.File) {
 // editOnce changes a weight and returns how long the command took.
 func editOnce(t *testing.T, ns *host.Namespace, weight int) time.Duration {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, executable, "ipvsadm", "-e", "-t", "10.20.0.7:80", "-r", "172.16.3.7:8080", "-m", "-w", strconv.Itoa(weight))
 	began := time.Now()
@@ -104,14 +104,22 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-// undelayed fails the test if an edit takes 100 ms more than without the other
-// command.
+// mostMore is by how much another command may delay an edit: readers have a turn of 50 ms.
+const mostMore = 100 * time.Millisecond
+
+// undelayed fails the test if each of five edits takes 100 ms more than without the other
+// command, which would delay them all. Other work of the machine delays one or the other.
 func undelayed(t *testing.T, ns *host.Namespace, alone time.Duration, while string) {
 	t.Helper()
-	const most = 100 * time.Millisecond
-	if took := editTime(t, ns); took > alone+most {
-		t.Errorf("%s, an edit takes %v, want at most %v more than %v", while, took, most, alone)
+	var took []time.Duration
+	for i := range 5 {
+		one := editOnce(t, ns, 1+i)
+		if one <= alone+mostMore {
+			return
+		}
+		took = append(took, one)
 	}
+	t.Errorf("%s, edits take %v, want at most %v more than %v", while, took, mostMore, alone)
 }
 
 // `ipvsadm -Sn | ipvsadm -R` ends: neither command holds the lock while it
@@ -126,10 +134,9 @@ func TestSaveIntoRestore(t *testing.T) {
 	if n := strings.Count(want, "\n"); n != 3300 {
 		t.Fatalf("the table has %d lines", n)
 	}
-	const limit = 10 * time.Second
 	var took []time.Duration
 	for i := range trips {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		save, restore := exec.CommandContext(ctx, executable, "ipvsadm", "-Sn"), exec.CommandContext(ctx, executable, "ipvsadm", "-R")
 		var refusals strings.Builder
 		read, write, err := os.Pipe()
@@ -228,16 +235,15 @@ func TestLockedTable(t *testing.T) {
 	release := lockTable(t, ns)
 	for _, args := range [][]string{{"ipvsadm", "-Ln"}, {"ipvsadm", "-Sn"}, {"ipvsadm", "-Lcn"}, {"ipvsadm", "-L", "--timeout"},
 		{"status"}, {"settings"}, {"mark", "list"}} {
-		began := time.Now()
-		if got := imbang(t, ns, "", args...); got.status != 0 || time.Since(began) > 2*time.Second {
-			t.Errorf("%s: after %v: %+v", args, time.Since(began), got)
+		if got := imbang(t, ns, "", args...); got.status != 0 { // one that waits is refused
+			t.Errorf("%s: %+v", args, got)
 		}
 	}
 	holder := fmt.Sprintf("process %d (%s", os.Getpid(), os.Args[0])
 	refused := func(status int, got outcome, took time.Duration, what ...string) {
 		t.Helper()
 		if got.status != status || !strings.Contains(got.stderr, holder) || !strings.Contains(got.stderr, "for longer than 300ms") ||
-			strings.Count(got.stderr, "\n") != 1 || took < 300*time.Millisecond || took > 5*time.Second {
+			strings.Count(got.stderr, "\n") != 1 || took < 300*time.Millisecond {
 			t.Errorf("%s: after %v: %+v", what, took, got)
 		}
 	}
@@ -273,12 +279,12 @@ func TestSlowRestore(t *testing.T) {
 	for i := range 3 {
 		service := fmt.Sprintf("10.20.9.%d:80", i)
 		fmt.Fprintf(write, "-A -t %s -s rr\n-a -t %s -r 172.16.9.9:80 -m -w 7\n", service, service)
-		began := time.Now()
-		for !strings.Contains(must(t, ns, "", "ipvsadm", "-Sn"), "-a -t "+service) {
-			if time.Since(began) > time.Second {
-				t.Fatalf("a line is not applied within %v", time.Since(began))
+		await(t, "a line is applied before the next one is read", func() error {
+			if saved := must(t, ns, "", "ipvsadm", "-Sn"); !strings.Contains(saved, "-a -t "+service) {
+				return fmt.Errorf("no server of %s", service)
 			}
-		}
+			return nil
+		})
 		undelayed(t, ns, alone, "while a restore waits for input")
 	}
 	fmt.Fprint(write, "-A -t 10.20.9.9:80") // without a newline
@@ -303,13 +309,14 @@ func TestEditDuringRestore(t *testing.T) {
 	for {
 		select {
 		case err := <-done:
-			if err != nil || len(all) == 0 {
+			// Edits that waited for its end would be one or two.
+			if err != nil || len(all) < 5 {
 				t.Fatalf("restored with %v, during %d edits", err, len(all))
 			}
 			took := median(all)
 			t.Logf("%d edits during a restore take %v, the longest %v; %v otherwise", len(all), took, all[len(all)-1], alone)
-			if most := alone + 100*time.Millisecond; took > most {
-				t.Errorf("want at most %v", most)
+			if quick := all[len(all)/4]; quick > alone+mostMore {
+				t.Errorf("three in four edits take longer than %v, want at most %v", quick, alone+mostMore)
 			}
 			return
 		default:

@@ -43,14 +43,26 @@ func TestMeasureDetection(t *testing.T) {
 	}
 }
 
+// checkQuickly is a check that finds a server out within 700 ms.
+const checkQuickly = `
+checks:
+  web:
+    http: {}
+    interval: 200 ms
+    timeout: 100 ms
+    rise: 2
+    fall: 3
+    jitter: 0 %
+`
+
 func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Signal) {
-	k := newKeeper(t, 3, strings.NewReplacer("http: {}", kind, "0 %", jitter).Replace(checkEvery)+threeServers)
+	k := newKeeper(t, 3, strings.NewReplacer("http: {}", kind, "0 %", jitter).Replace(checkQuickly)+threeServers)
 	all := "a up/1, b up/1, c up/1"
-	k.await("all servers", 5*time.Second, func() bool { return k.states() == all })
+	k.await("all servers", func() bool { return k.states() == all })
 	table := k.table()
 	const rate = 200
 	const each = 2 * time.Second // of a trial
-	const bound = 700.0          // ms, of checkEvery
+	const bound = 700.0          // ms, of checkQuickly
 	done := make(chan *load.Result)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -88,7 +100,7 @@ func measureDetection(t *testing.T, name, kind, jitter string, fault syscall.Sig
 		} else {
 			signal(syscall.SIGCONT)
 		}
-		k.await("up", 5*time.Second, func() bool { return k.states() == all })
+		k.await("up", func() bool { return k.states() == all })
 		time.Sleep(time.Until(next))
 	}
 	cancel()

@@ -186,7 +186,7 @@ func (ns *nodes) addRouter(i int) netip.AddrPort {
 func TestMeasureLayer7Director(t *testing.T) {
 	ns := newNodes(t, 1)
 	http := ns.httpClient(t)
-	ns.await("the node is up", 10*time.Second, func() bool { return ns.who(http) == "n1" })
+	ns.await("the node is up", func() bool { return ns.who(http) == "n1" })
 	ways := []way{{name: "alone"}, {name: "alone, again"}, {name: "router", to: ns.addRouter(0)}}
 	for i := range ways[:2] {
 		ways[i].to = ns.beside(topology.IPv4, 0)

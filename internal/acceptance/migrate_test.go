@@ -107,7 +107,7 @@ func TestMigrateBetweenDirectors(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var got map[string]bool
-	for deadline := time.Now().Add(5 * time.Second); len(got) < len(want) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(got) < len(want) && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		got = entriesOf(must(t, other, "", "ipvsadm", "-Lcn"))
 	}
 	for e := range want {

@@ -36,29 +36,29 @@ services:
 		}
 	}
 	for _, k := range []*keeper{a, b} {
-		k.await("both see as many", 30*time.Second, state(k, false, "as many"))
+		k.await("both see as many", state(k, false, "as many"))
 	}
 	a.do("ipvsadm", "-C")
-	a.await("the alarm", 10*time.Second, a.hasAlarm("service-missing", "web (10.20.0.1:80/tcp), plain (10.20.0.1:81/tcp). imbang reload adds them"))
-	a.await("the director without services yields", 20*time.Second, state(a, true, "more"))
+	a.await("the alarm", a.hasAlarm("service-missing", "web (10.20.0.1:80/tcp), plain (10.20.0.1:81/tcp). imbang reload adds them"))
+	a.await("the director without services yields", state(a, true, "more"))
 	if text := a.do("peer", "status"); !strings.Contains(text, "0 of 2 servers up here") || !strings.Contains(text, "0 of 1 servers up here") {
 		t.Errorf("%s", text)
 	}
 	// Only one service is back: the other director still sees more.
 	a.do("ipvsadm", "-A", "-t", "10.20.0.1:81", "-s", "rr")
 	a.do("ipvsadm", "-a", "-t", "10.20.0.1:81", "-r", a.Servers[0].Addr[topology.IPv4].String()+":81", "-m")
-	a.await("one is back", 20*time.Second, a.hasAlarm("service-missing", "web (10.20.0.1:80/tcp). imbang reload adds them"))
+	a.await("one is back", a.hasAlarm("service-missing", "web (10.20.0.1:80/tcp). imbang reload adds them"))
 	time.Sleep(3 * time.Second)
 	if !state(a, true, "more")() {
 		t.Errorf("%+v", a.status().Pair)
 	}
 	b.do("ipvsadm", "-C")
-	b.await("the alarm", 10*time.Second, b.hasAlarm("service-missing", "web"))
-	b.await("b yields, which lacks more", 20*time.Second, state(b, true, "more"))
-	a.await("a does not", 20*time.Second, state(a, false, "fewer"))
+	b.await("the alarm", b.hasAlarm("service-missing", "web"))
+	b.await("b yields, which lacks more", state(b, true, "more"))
+	a.await("a does not", state(a, false, "fewer"))
 	a.do("ipvsadm", "-C")
 	for _, k := range []*keeper{a, b} {
-		k.await("neither yields", 20*time.Second, state(k, false, "as many"))
+		k.await("neither yields", state(k, false, "as many"))
 	}
 	time.Sleep(5 * time.Second)
 	for _, k := range []*keeper{a, b} {
@@ -68,7 +68,7 @@ services:
 		k.do("reload")
 	}
 	for _, k := range []*keeper{a, b} {
-		k.await("no alarm", 20*time.Second, k.hasNoAlarm("service-missing"))
-		k.await("both see as many", 20*time.Second, state(k, false, "as many"))
+		k.await("no alarm", k.hasNoAlarm("service-missing"))
+		k.await("both see as many", state(k, false, "as many"))
 	}
 }

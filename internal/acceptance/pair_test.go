@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"imbang/internal/daemon/api"
 	"imbang/internal/lab/topology"
@@ -43,25 +42,25 @@ services:
 		}
 	}
 	for _, k := range []*keeper{a, b} {
-		k.await("the link", 30*time.Second, linked(k))
+		k.await("the link", linked(k))
 	}
 
 	server := func(k *keeper, i int) *api.Server { return &k.status().Services[0].Servers[i] }
 	a.do("drain", "web1", "--reason", "disk")
-	b.await("the order on the other one", 20*time.Second, func() bool { d := server(b, 0).Drain; return d != nil && d.Reason == "disk" && d.By == "root" })
+	b.await("the order on the other one", func() bool { d := server(b, 0).Drain; return d != nil && d.Reason == "disk" && d.By == "root" })
 	b.do("weight", "-t", b.Virtual(topology.IPv4).String()+":80", "-r", b.Servers[1].Addr[topology.IPv4].String()+":80", "--set", "7")
-	a.await("and back", 20*time.Second, func() bool { return server(a, 1).WeightOrder != nil && server(a, 1).Weight == 7 })
+	a.await("and back", func() bool { return server(a, 1).WeightOrder != nil && server(a, 1).Weight == 7 })
 	b.end(syscall.SIGKILL)
 	a.do("enable", "web1")
-	a.await("b is not reached", 30*time.Second, func() bool { return !a.status().Pair.Reached })
+	a.await("b is not reached", func() bool { return !a.status().Pair.Reached })
 	b.start()
-	b.await("what was ordered while it was down", 30*time.Second, func() bool { return server(b, 0).Drain == nil && server(b, 1).Weight == 7 })
+	b.await("what was ordered while it was down", func() bool { return server(b, 0).Drain == nil && server(b, 1).Weight == 7 })
 	a.do("enable", "web2")
-	b.await("orders end", 20*time.Second, func() bool { return server(b, 1).Weight == 2 })
+	b.await("orders end", func() bool { return server(b, 1).Weight == 2 })
 
 	b.configure(ofB + strings.Replace(services, "weight: 2", "weight: 3", 1))
 	b.do("reload")
-	a.await("the alarm", 20*time.Second, a.hasAlarm("pair-configuration", "services[web].servers["+a.Servers[1].Addr[topology.IPv4].String()+"].weight: 2 here, 3 there"))
+	a.await("the alarm", a.hasAlarm("pair-configuration", "services[web].servers["+a.Servers[1].Addr[topology.IPv4].String()+"].weight: 2 here, 3 there"))
 	if got := imbang(t, a.Director, "", "peer", "diff"); got.status != 1 || !strings.Contains(got.stdout, ".weight  2 here  3 there") {
 		t.Errorf("%+v", got)
 	}
@@ -95,7 +94,7 @@ services:
 	if got := server(b, 1).Weight; got != 2 {
 		t.Errorf("weight %d", got)
 	}
-	a.await("the alarm ends", 30*time.Second, a.hasNoAlarm("pair-configuration"))
+	a.await("the alarm ends", a.hasNoAlarm("pair-configuration"))
 	if got := a.do("peer", "diff"); !strings.Contains(got, "has the same configuration") {
 		t.Errorf("%s", got)
 	}
@@ -112,7 +111,7 @@ services:
 	yields := func(k *keeper) func() bool { return func() bool { return k.status().Pair.Yields } }
 	doesNot := func(k *keeper) func() bool { return func() bool { return !k.status().Pair.Yields } }
 	a.kill(0)
-	a.await("the director that sees fewer servers yields", 20*time.Second, yields(a))
+	a.await("the director that sees fewer servers yields", yields(a))
 	if s := b.status().Pair; s.Yields || s.Peers != "fewer" {
 		t.Errorf("%+v", s)
 	}
@@ -120,12 +119,12 @@ services:
 		t.Errorf("%s", text)
 	}
 	b.kill(0)
-	a.await("both see as many", 20*time.Second, doesNot(a))
+	a.await("both see as many", doesNot(a))
 	b.revive(0)
-	a.await("it yields again", 20*time.Second, yields(a))
+	a.await("it yields again", yields(a))
 	b.stop()
-	a.await("not without the link", 30*time.Second, doesNot(a))
-	a.await("the alarm of the link", 20*time.Second, a.hasAlarm("pair-link", "the director 192.168.78.2:8791 is not reached"))
+	a.await("not without the link", doesNot(a))
+	a.await("the alarm of the link", a.hasAlarm("pair-link", "the director 192.168.78.2:8791 is not reached"))
 	if got := imbang(t, a.Director, "", "peer", "status"); got.status != 1 || !strings.Contains(got.stdout, "NOT REACHED for ") {
 		t.Errorf("%+v", got)
 	}

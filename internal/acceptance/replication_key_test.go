@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A new key in the same file is used from the next reload on. While the directors' keys
@@ -32,7 +31,7 @@ func TestReplicationNewKey(t *testing.T) {
 	a.do("reload")
 	b.do("reload")
 	synced := func() bool { r := b.status().Replication; return r != nil && r.State == "running" && r.Synced }
-	b.await("the backup has the table", 5*time.Second, synced)
+	b.await("the backup has the table", synced)
 
 	if err := os.Rename(keys[0], keys[0]+".old"); err != nil {
 		t.Fatal(err)
@@ -49,13 +48,13 @@ func TestReplicationNewKey(t *testing.T) {
 			t.Errorf("%s with another key:\n%s", verb, said)
 		}
 	}
-	a.await("the master's alarm", 10*time.Second, a.hasAlarm("replication-key", "datagrams of "+replicatingB+" are signed with another key"))
-	b.await("the backup's alarm", 10*time.Second, b.hasAlarm("replication-key", "datagrams of "+replicatingA+" are signed with another key"))
+	a.await("the master's alarm", a.hasAlarm("replication-key", "datagrams of "+replicatingB+" are signed with another key"))
+	b.await("the backup's alarm", b.hasAlarm("replication-key", "datagrams of "+replicatingA+" are signed with another key"))
 	write(keys[1])
 	b.do("reload")
-	b.await("the backup has the table with the new key", 10*time.Second, synced)
+	b.await("the backup has the table with the new key", synced)
 	for _, k := range []*keeper{a, b} {
-		k.await("the alarm ends", 15*time.Second, k.hasNoAlarm("replication-key"))
+		k.await("the alarm ends", k.hasNoAlarm("replication-key"))
 	}
 	if said := b.do("reload"); strings.Contains(said, "replication") {
 		t.Errorf("a reload with the same key:\n%s", said)

@@ -124,7 +124,7 @@ func TestReplicationKilled(t *testing.T) {
 			t.Fatalf("%d connections", len(want))
 		}
 		var got []string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if got = connectionsOf(t, backup); slices.Equal(got, want) {
 				return
 			}

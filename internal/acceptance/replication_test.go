@@ -120,7 +120,7 @@ func TestReplicationRun(t *testing.T) {
 	a.do("reload")
 	b.do("reload")
 	synced := func() bool { r := b.status().Replication; return r != nil && r.State == "running" && r.Synced }
-	b.await("the backup has the table", 5*time.Second, synced)
+	b.await("the backup has the table", synced)
 	during := openSession(t, a.Cluster)
 	if err := during.get(); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestReplicationRun(t *testing.T) {
 		if o := finish(t, k.Director, exec.Command(next, "upgrade"), ""); o.status != 0 {
 			t.Fatalf("%+v", o)
 		}
-		k.await("the role goes on with the new director", 10*time.Second, func() bool {
+		k.await("the role goes on with the new director", func() bool {
 			return strings.Contains(k.said(), "the director was upgraded: the role goes on with the new one")
 		})
 	}
@@ -156,7 +156,7 @@ func TestReplicationRun(t *testing.T) {
 	if err := after.get(); err != nil {
 		t.Fatal(err)
 	}
-	b.await("the backup has the connection that was opened after an upgrade", 10*time.Second, func() bool {
+	b.await("the backup has the connection that was opened after an upgrade", func() bool {
 		return len(a.listed()) == 3 && slices.Equal(a.listed(), b.listed())
 	})
 
@@ -167,7 +167,7 @@ func TestReplicationRun(t *testing.T) {
 	if now := a.status().Replication.Since; !now.Equal(since) {
 		t.Error("a reload that does not change the role restarted it")
 	}
-	b.await("an alarm of the configuration", 15*time.Second, b.hasAlarm("replication-configuration", ":81"))
+	b.await("an alarm of the configuration", b.hasAlarm("replication-configuration", ":81"))
 	if differences := b.status().Replication.Differences; len(differences) != 1 {
 		t.Errorf("differences: %q", differences)
 	}
@@ -175,7 +175,7 @@ func TestReplicationRun(t *testing.T) {
 	virtual, missing := netip.AddrPortFrom(a.Virtual(topology.IPv4), 80), netip.AddrPortFrom(a.Servers[0].Addr[topology.IPv4], 81)
 	errs, err := openTable(t, a.Director).Replicate([]model.Connection{replicaOf(virtual, missing, 1)})
 	applied(t, errs, err)
-	b.await("an entry waits for its server", 5*time.Second, func() bool { return b.status().Replication.Waiting == 1 })
+	b.await("an entry waits for its server", func() bool { return b.status().Replication.Waiting == 1 })
 	if text := b.do("status"); !strings.Contains(text, "; 1 wait for a service, server or template") {
 		t.Errorf("status:\n%s", text)
 	}
@@ -184,8 +184,8 @@ func TestReplicationRun(t *testing.T) {
 	}
 	b.configure(section("backup", replicatingB, replicatingA, 0) + more)
 	b.do("reload")
-	b.await("the same configuration", 15*time.Second, b.hasNoAlarm("replication-configuration"))
-	b.await("the entry has its server", 5*time.Second, func() bool {
+	b.await("the same configuration", b.hasNoAlarm("replication-configuration"))
+	b.await("the entry has its server", func() bool {
 		return b.status().Replication.Waiting == 0 && strings.Contains(b.do("ipvsadm", "-Lcn"), missing.String())
 	})
 
@@ -198,13 +198,13 @@ func TestReplicationRun(t *testing.T) {
 	if got := imbang(t, a.Director, "", "sync", "barrier"); got.status != 3 {
 		t.Errorf("a barrier without a backup: %+v", got)
 	}
-	a.await("an alarm of the receiver", 10*time.Second, a.hasAlarm("replication-no-receiver", ""))
-	b.await("an alarm of the master", 10*time.Second, b.hasAlarm("replication-no-master", ""))
+	a.await("an alarm of the receiver", a.hasAlarm("replication-no-receiver", ""))
+	b.await("an alarm of the master", b.hasAlarm("replication-no-master", ""))
 	b.configure(section("backup", replicatingB, replicatingA, 1) + more)
 	b.do("reload")
-	b.await("the backup has the table again", 5*time.Second, synced)
-	a.await("the receiver's alarm ends", 5*time.Second, a.hasNoAlarm("replication-no-receiver"))
-	b.await("the master's alarm ends", 5*time.Second, b.hasNoAlarm("replication-no-master"))
+	b.await("the backup has the table again", synced)
+	a.await("the receiver's alarm ends", a.hasNoAlarm("replication-no-receiver"))
+	b.await("the master's alarm ends", b.hasNoAlarm("replication-no-master"))
 
 	// A backup that is stopped is behind.
 	if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -252,12 +252,7 @@ func TestReplicationForeground(t *testing.T) {
 			t.Logf("the role's log:\n%s", log.String())
 		}
 	})
-	for range 250 {
-		if len(runningRoles(t, ns)) == 1 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	awaitRoles(t, ns, 1)
 	roles := runningRoles(t, ns)
 	if len(roles) != 1 || roles[0].Replicates == nil || roles[0].Replicates.As != "master" || roles[0].Replicates.Group != 4 || roles[0].PID != cmd.Process.Pid {
 		text, _ := json.Marshal(roles)
@@ -278,10 +273,9 @@ func TestReplicationForeground(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	defer time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() }).Stop()
-	if err := cmd.Wait(); err != nil || time.Since(began) > 2*time.Second {
-		t.Errorf("SIGTERM: %v after %v", err, time.Since(began))
+	defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop() // then Wait has an error
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("SIGTERM: %v", err)
 	}
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)

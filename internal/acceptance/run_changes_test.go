@@ -149,7 +149,7 @@ func changeAtRandom(t *testing.T, seed uint64) {
 	}
 	idle := func(a netip.Addr) {
 		t.Helper()
-		k.await("no active connections", 5*time.Second, func() bool {
+		k.await("no active connections", func() bool {
 			s, err := daemon.Status(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -258,7 +258,7 @@ func TestRunKeepsDevices(t *testing.T) {
 	k.write(text)
 	k.do("reload")
 	run(k.Director, "ip", "address", "del", vip, "dev", "lo")
-	back := k.await("the address", 5*time.Second, func() bool {
+	back := k.await("the address", func() bool {
 		return strings.Contains(finish(t, k.Director, exec.Command("ip", "address", "show", "dev", "lo"), "").stdout, vip)
 	})
 	t.Logf("the address came back after %s", back)
@@ -300,7 +300,7 @@ func TestRunKeepsDevices(t *testing.T) {
 	k.do("detach", "--keep-table")
 	k.write(strings.Replace(k.text, "client_device: "+topology.ClientDevice, "client_device: "+wan, 1))
 	k.start()
-	k.await("an answer", 5*time.Second, func() bool { return ask(t, k.Cluster, 1, 500*time.Millisecond) == 1 })
+	k.await("an answer", func() bool { return ask(t, k.Cluster, 1, 500*time.Millisecond) == 1 })
 	open := openSession(t, k.Cluster)
 	if err := open.get(); err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestRunKeepsDevices(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		k.await("the alarm", 5*time.Second, func() bool { return len(k.status().Alarms) > 0 })
+		k.await("the alarm", func() bool { return len(k.status().Alarms) > 0 })
 		connect()
 		back := time.Now()
 		for n := 0; n == 0 && time.Since(back) < 5*time.Second; {
@@ -330,8 +330,8 @@ func TestRunKeepsDevices(t *testing.T) {
 	if err := open.get(); err != nil {
 		t.Errorf("the connection that was open: %v", err)
 	}
-	k.await("no alarm", 5*time.Second, func() bool { return len(k.status().Alarms) == 0 })
-	if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
+	k.await("no alarm", func() bool { return len(k.status().Alarms) == 0 })
+	if n := ask(t, k.Cluster, 20, patience); n != 20 {
 		t.Errorf("%d of 20 requests answered", n)
 	}
 	k.do("audit")

@@ -35,12 +35,12 @@ func TestRunTriesAgain(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	release()
-	k.await("the reload's rest", 15*time.Second, func() bool { return !strings.Contains(k.saved(), addr(2)) })
-	k.await("no alarm", 5*time.Second, func() bool { return len(k.status().Alarms) == 0 })
+	k.await("the reload's rest", func() bool { return !strings.Contains(k.saved(), addr(2)) })
+	k.await("no alarm", func() bool { return len(k.status().Alarms) == 0 })
 	release = lockTable(t, k.Director)
 	imbang(t, k.Director, "", "weight", "-t", k.Virtual(topology.IPv4).String()+":80", "-r", addr(0), "--set", "77")
 	release()
-	k.await("the weight", 15*time.Second, func() bool { return strings.Contains(k.saved(), addr(0)+" -m -w 77") })
+	k.await("the weight", func() bool { return strings.Contains(k.saved(), addr(0)+" -m -w 77") })
 	if log := k.do("events"); strings.Contains(log, "the table was changed") {
 		t.Errorf("the daemon's own changes are drift:\n%s", log)
 	}
@@ -84,7 +84,7 @@ func TestRunFullTable(t *testing.T) {
 func TestRunDeletedStaysDeleted(t *testing.T) {
 	k := newKeeper(t, 2, checkEvery+strings.Replace(strings.ReplaceAll(threeServers, "      - {name: c, address: S3}\n", ""), "    checks:", "    on_failure: remove\n    checks:", 1))
 	addr := k.Servers[1].Addr[topology.IPv4].String() + ":80"
-	k.await("both", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1" })
+	k.await("both", func() bool { return k.states() == "a up/1, b up/1" })
 	k.do("ipvsadm", "-d", "-t", k.Virtual(topology.IPv4).String()+":80", "-r", addr)
 	health := func() string {
 		for _, s := range k.status().Services[0].Servers {
@@ -96,9 +96,9 @@ func TestRunDeletedStaysDeleted(t *testing.T) {
 	}
 	turn := func() {
 		k.kill(1)
-		k.await("down", 5*time.Second, func() bool { return health() == "down" })
+		k.await("down", func() bool { return health() == "down" })
 		k.revive(1)
-		k.await("up", 5*time.Second, func() bool { return health() == "up" })
+		k.await("up", func() bool { return health() == "up" })
 		time.Sleep(300 * time.Millisecond)
 		if got := k.saved(); strings.Contains(got, addr) {
 			t.Errorf("it was added again:\n%s", got)

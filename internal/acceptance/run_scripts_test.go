@@ -48,7 +48,7 @@ services:
 		t.Helper()
 		for _, one := range k.status().Services[0].Servers { // two more checks of each
 			runs := one.Checks[0].Runs
-			k.await("checks", 30*time.Second, func() bool {
+			k.await("checks", func() bool {
 				for _, now := range k.status().Services[0].Servers {
 					if now.Name == one.Name {
 						return now.Checks[0].Runs >= runs+3
@@ -61,7 +61,7 @@ services:
 			t.Errorf("%s: %s", what, got)
 		}
 	}
-	k.await("the alarm", 30*time.Second, func() bool { return strings.Contains(alarm(), "user nobody must not execute "+script+" of mode 0644") })
+	k.await("the alarm", func() bool { return strings.Contains(alarm(), "user nobody must not execute "+script+" of mode 0644") })
 	stays("mode 644")
 	install("#!/bin/sh\nexit 0\n", 0o700)
 	stays("mode 700")
@@ -70,7 +70,7 @@ services:
 	}
 	stays("missing")
 	install("#!/bin/sh\nexit 1\n", 0o755)
-	k.await("down", 30*time.Second, func() bool { return k.states() == "a down/0, b down/0" })
+	k.await("down", func() bool { return k.states() == "a down/0, b down/0" })
 	if err := os.Remove(script); err != nil {
 		t.Fatal(err)
 	}
@@ -79,5 +79,5 @@ services:
 		t.Errorf("missing: %s", got)
 	}
 	install("#!/bin/sh\nexit 0\n", 0o755)
-	k.await("up", 30*time.Second, func() bool { return k.states() == up })
+	k.await("up", func() bool { return k.states() == up })
 }

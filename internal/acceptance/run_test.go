@@ -36,13 +36,15 @@ type keeper struct {
 	loaded []changed // a row of each load that is not noted yet
 }
 
-// checkEvery is a check by HTTP that finds a server out within 700 ms.
+// checkEvery is a check by HTTP that finds a killed server within 900 ms. On a machine with other
+// work a server takes some 100 ms to reply now and then, three times in a row with a timeout of 100 ms.
 const checkEvery = `
 checks:
   web:
     http: {}
-    interval: 200 ms
-    timeout: 100 ms
+    interval: 500 ms
+    fast_interval: 200 ms
+    timeout: 500 ms
     rise: 2
     fall: 3
     jitter: 0 %
@@ -98,7 +100,7 @@ func (k *keeper) start() {
 		k.t.Fatal(err)
 	}
 	// It loads the data plane: seconds of CPU time, which others may need, too.
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
 		if o := imbang(k.t, k.Director, "", "events", "-n", "0"); o.status == 0 {
 			return
 		}
@@ -152,13 +154,13 @@ func (k *keeper) states() string {
 	return strings.Join(words, ", ")
 }
 
-// await waits for a condition.
-func (k *keeper) await(what string, limit time.Duration, reached func() bool) time.Duration {
+// await waits for a condition, and returns how long that took.
+func (k *keeper) await(what string, reached func() bool) time.Duration {
 	k.t.Helper()
 	start := time.Now()
 	for !reached() {
-		if time.Since(start) > limit {
-			k.t.Fatalf("%s: not within %s; states: %s", what, limit, k.states())
+		if time.Since(start) > patience {
+			k.t.Fatalf("%s: not within %s; states: %s", what, patience, k.states())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -261,7 +263,7 @@ services:
 func TestRunLosesNoRequest(t *testing.T) {
 	k := newKeeper(t, 3, checkEvery+threeServers)
 	all := func() {
-		k.await("all servers", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1, c up/1" })
+		k.await("all servers", func() bool { return k.states() == "a up/1, b up/1, c up/1" })
 	}
 	type step struct {
 		name string
@@ -325,7 +327,7 @@ func TestRunLosesNoRequest(t *testing.T) {
 func TestRunTakesOutDeadServers(t *testing.T) {
 	k := newKeeper(t, 3, checkEvery+threeServers)
 	all := "a up/1, b up/1, c up/1"
-	k.await("all servers", 5*time.Second, func() bool { return k.states() == all })
+	k.await("all servers", func() bool { return k.states() == all })
 	pids, err := k.nginx[2].PIDs()
 	if err != nil {
 		t.Fatal(err)
@@ -346,8 +348,8 @@ func TestRunTakesOutDeadServers(t *testing.T) {
 		{"stopped", func() { signal(syscall.SIGSTOP) }, func() { signal(syscall.SIGCONT) }, "a up/1, b up/1, c down/0"},
 	} {
 		fault.kill()
-		// interval x fall + timeout is 700 ms; the rest is for a busy machine.
-		took := k.await(fault.name, 3*time.Second, func() bool { return k.states() == fault.want })
+		// TestMeasureDetection bounds the time, on a machine that does nothing else.
+		took := k.await(fault.name, func() bool { return k.states() == fault.want })
 		t.Logf("%s: out of rotation after %s", fault.name, took)
 		// The next daemon knows it at once, whether the last one wrote it down or not.
 		k.end(syscall.SIGKILL)
@@ -355,11 +357,11 @@ func TestRunTakesOutDeadServers(t *testing.T) {
 		if got := k.states(); got != fault.want {
 			t.Errorf("%s: another daemon finds %s", fault.name, got)
 		}
-		if n := ask(t, k.Cluster, 20, time.Second); n != 20 {
+		if n := ask(t, k.Cluster, 20, patience); n != 20 {
 			t.Errorf("%s: %d of 20 requests answered afterwards", fault.name, n)
 		}
 		fault.repair()
-		k.await(fault.name+", and back", 5*time.Second, func() bool { return k.states() == all })
+		k.await(fault.name+", and back", func() bool { return k.states() == all })
 	}
 	log := k.do("events")
 	for _, want := range []string{"server-down", "web b  check web: connection refused", "web c  check web: /: timeout", "server-up"} {
@@ -382,7 +384,7 @@ func TestRunOwnsWhatItNames(t *testing.T) {
 	k.end(syscall.SIGKILL)
 	before := k.do("ipvsadm", "-Sn")
 	k.start()
-	k.await("drift", 5*time.Second, func() bool { return len(k.status().Drift) == 2 })
+	k.await("drift", func() bool { return len(k.status().Drift) == 2 })
 	if after := k.do("ipvsadm", "-Sn"); after != before {
 		t.Errorf("the table was\n%sand is\n%s", before, after)
 	}
@@ -438,12 +440,12 @@ func TestRunKeepsOrders(t *testing.T) {
 	k.do("weight", "-t", vip, "-r", k.Servers[1].Addr[topology.IPv4].String(), "--set", "5")
 	k.do("drain", "c")
 	want := "a maintenance/0, b up/5, c drain/0"
-	k.await("orders", time.Second, func() bool { return k.states() == want })
+	k.await("orders", func() bool { return k.states() == want })
 	k.kill(0) // nobody is told of it
 	k.end(syscall.SIGKILL)
 	k.start()
 	k.do("reload")
-	time.Sleep(time.Second)
+	time.Sleep(1500 * time.Millisecond)
 	if got := k.states(); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -457,7 +459,7 @@ func TestRunKeepsOrders(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		k.do("enable", name)
 	}
-	k.await("all servers", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1, c up/1" })
+	k.await("all servers", func() bool { return k.states() == "a up/1, b up/1, c up/1" })
 	if o := imbang(t, k.Director, "", "drain", "x"); o.status != 3 || o.stderr != "imbang: server \"x\": the configuration has none of that name or address\n" {
 		t.Errorf("%+v", o)
 	}

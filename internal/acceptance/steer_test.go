@@ -60,7 +60,7 @@ services:
 	const healthy, found = "a up/1, b up/1", "a up/1, b down/0"
 	wait := func(what, want string) {
 		t.Helper()
-		k.await(what, 5*time.Second, func() bool { return k.states() == want })
+		k.await(what, func() bool { return k.states() == want })
 		if o := finish(t, k.Director, exec.Command("curl", "-s", "-o", "/dev/null", "--max-time", "2", "http://"+addr(1)), ""); o.status != 0 {
 			t.Errorf("%s: the own address does not answer: %+v", what, o)
 		}
@@ -140,7 +140,7 @@ func steersRemoved(t *testing.T, forward string) {
 	}
 	config := func(initial, servers string) string {
 		return fmt.Sprintf(`checks:
-  line: {tcp: {}, interval: 200 ms, timeout: 150 ms, rise: 1, fall: 2, initial: %s}
+  line: {tcp: {}, interval: 500 ms, fast_interval: 200 ms, timeout: 500 ms, rise: 1, fall: 2, initial: %s}
 services:
   - name: web
     virtual: "%s"
@@ -154,7 +154,7 @@ services:
 	b := fmt.Sprintf("      - {name: b, address: %q}\n", addr(1))
 	stays := func(what, want string) {
 		t.Helper()
-		k.await(what, 5*time.Second, func() bool { return k.states() == want })
+		k.await(what, func() bool { return k.states() == want })
 		for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if got := k.states(); got != want {
 				t.Errorf("%s: states %s, want %s", what, got, want)
@@ -170,7 +170,7 @@ services:
 	k.do("reload")
 	stays("added by a reload", "a up/1, b down/0")
 	lo("add")
-	k.await("with the virtual address", 5*time.Second, func() bool { return k.states() == "a up/1, b up/1" })
+	k.await("with the virtual address", func() bool { return k.states() == "a up/1, b up/1" })
 	lo("del")
 	stays("removed", "a up/1, b down/0")
 	// Others' servers get the ids that are free.
@@ -197,8 +197,8 @@ func TestRunSteersThroughReloads(t *testing.T) {
 		k.answerForVirtual(i, family, false)
 	}
 	var checks, names strings.Builder
-	for i := range 10 {
-		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 100 ms, timeout: 90 ms, rise: 1, fall: 1}\n", i)
+	for i := range 30 { // a SYN that is lost is sent again after a second, which is too late
+		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 900 ms, timeout: 900 ms, rise: 1, fall: 1}\n", i)
 		fmt.Fprintf(&names, "c%d, ", i)
 	}
 	config := fmt.Sprintf("checks:\n%sservices:\n  - name: web\n    virtual: \"%s\"\n    forward: direct-routing\n    checks: [%s]\n    servers: [{name: a, address: S1}, {name: b, address: S2, weight: ", checks.String(), netip.AddrPortFrom(virtual, 80), strings.TrimSuffix(names.String(), ", "))
@@ -208,7 +208,7 @@ func TestRunSteersThroughReloads(t *testing.T) {
 	}
 	k.configure(config + "1}]\n")
 	k.do("reload")
-	k.await("steered", 5*time.Second, func() bool { return k.states() == "a up/1, b down/0" })
+	k.await("steered", func() bool { return k.states() == "a up/1, b down/0" })
 	time.Sleep(500 * time.Millisecond)
 	count := func() int { return strings.Count(k.do("events", "-n", "1000"), "server-") }
 	before := count()
@@ -240,9 +240,9 @@ func TestRunChecksItself(t *testing.T) {
 	config := checkEvery + fmt.Sprintf("services:\n  - name: web\n    virtual: %q\n    forward: direct-routing\n    checks: [web]\n    servers: [{name: a, address: S1}, {name: me, address: %q}]\n", virtual, own)
 	k.configure(config)
 	k.do("reload")
-	k.await("at its own address alone", 5*time.Second, func() bool { return k.states() == "a up/1, me down/0" })
+	k.await("at its own address alone", func() bool { return k.states() == "a up/1, me down/0" })
 	k.listenHere(virtual)
-	k.await("at the virtual address", 5*time.Second, func() bool { return k.states() == "a up/1, me up/1" })
+	k.await("at the virtual address", func() bool { return k.states() == "a up/1, me up/1" })
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if s := k.status(); len(s.Alarms) != 0 {
 			t.Fatalf("alarms %v", s.Alarms)
@@ -252,7 +252,7 @@ func TestRunChecksItself(t *testing.T) {
 	elsewhere := netip.AddrPortFrom(virtual.Addr().Next(), 80)
 	k.configure(strings.ReplaceAll(config, virtual.String(), elsewhere.String()))
 	k.do("reload", "--force")
-	k.await("without the virtual address", 5*time.Second, func() bool { return strings.HasSuffix(k.states(), "me up/1") })
+	k.await("without the virtual address", func() bool { return strings.HasSuffix(k.states(), "me up/1") })
 }
 
 // listenHere answers HTTP at an address of the director's.

@@ -112,14 +112,23 @@ func TestSyncTranscripts(t *testing.T) {
 // addresses, which it has for two seconds at most.
 func awaitAddresses(t *testing.T, ns *host.Namespace) {
 	t.Helper()
-	for range 100 {
-		out := finish(t, ns, exec.Command("ip", "-6", "address", "show", "tentative"), "")
-		if out.status != 0 || out.stdout == "" {
-			return
+	await(t, "addresses that are not tentative", func() error {
+		if out := finish(t, ns, exec.Command("ip", "-6", "address", "show", "tentative"), ""); out.status == 0 && out.stdout != "" {
+			return errors.New(out.stdout)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatal("addresses are still tentative")
+		return nil
+	})
+}
+
+// awaitRoles waits until imbang status lists as many processes.
+func awaitRoles(t *testing.T, ns *host.Namespace, n int) {
+	t.Helper()
+	await(t, fmt.Sprintf("%d synchronization processes", n), func() error {
+		if roles := runningRoles(t, ns); len(roles) != n {
+			return fmt.Errorf("%+v", roles)
+		}
+		return nil
+	})
 }
 
 // runningRoles are the processes that imbang status lists.
@@ -164,12 +173,7 @@ func TestSyncProcess(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
-		if len(runningRoles(t, ns)) == 0 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	awaitRoles(t, ns, 0)
 	if got := imbang(t, ns, "", "ipvsadm", "--stop-daemon", "backup"); got != (outcome{"", "No daemon is running\n", 255}) {
 		t.Errorf("killed: %+v", got)
 	}
@@ -234,12 +238,7 @@ func TestSyncConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	for range 100 {
-		if len(runningRoles(t, backup)) == 1 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	awaitRoles(t, backup, 1)
 	must(t, f.Director, "", "ipvsadm", "--start-daemon", "master", "--mcast-interface", "sync0", "--syncid", "7")
 	t.Cleanup(func() { imbang(t, f.Director, "", "ipvsadm", "--stop-daemon", "master") })
 	s := openSession(t, f.Cluster)
@@ -262,11 +261,8 @@ func TestSyncConnections(t *testing.T) {
 		t.Fatalf("the master's connection: %q", want)
 	}
 	var got string
-	for range 250 { // a message waits for 3 s at most
-		if got = ofClient(backup); got != "" {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
+	for began := time.Now(); got == "" && time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
+		got = ofClient(backup) // a message waits for 3 s at most
 	}
 	if got != want {
 		said, _ := os.ReadFile(log.Name())
@@ -298,8 +294,8 @@ func TestSyncRun(t *testing.T) {
 		return all[i]
 	}
 	is := func(name, state string) func() bool { return func() bool { return role(name).State == state } }
-	k.await("the master runs", 5*time.Second, is("master", "running"))
-	k.await("the backup fails", 5*time.Second, is("backup", "failed"))
+	k.await("the master runs", is("master", "running"))
+	k.await("the backup fails", is("backup", "failed"))
 	if one := role("backup"); !strings.Contains(one.Error, "nosuch0") || one.Retry.IsZero() {
 		t.Errorf("%+v", one)
 	}
@@ -326,7 +322,7 @@ func TestSyncRun(t *testing.T) {
 		t.Errorf("plan:\n%s", plan)
 	}
 	k.do("reload")
-	k.await("the backup runs", 5*time.Second, is("backup", "running"))
+	k.await("the backup runs", is("backup", "running"))
 	if role("master").Since != since {
 		t.Error("the master was restarted, too")
 	}

@@ -49,7 +49,7 @@ func (f *farm) defence() (s defenceStatus) {
 // connect opens a connection from an address of a namespace and gets a page.
 func connect(ns *host.Namespace, from netip.Addr, to string) (took time.Duration, err error) {
 	err = ns.Do(func() error {
-		d := net.Dialer{Timeout: 8 * time.Second}
+		d := net.Dialer{Timeout: patience}
 		if from.IsValid() {
 			d.LocalAddr = &net.TCPAddr{IP: from.AsSlice()}
 		}
@@ -67,7 +67,7 @@ func connect(ns *host.Namespace, from netip.Addr, to string) (took time.Duration
 
 // page asks for one on an open connection.
 func page(c net.Conn) error {
-	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -226,7 +226,7 @@ func TestTableFull(t *testing.T) {
 	if err := page(c); err != nil {
 		t.Errorf("a connection that there was: %v", err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for f.defence().Connections > room/2 && time.Now().Before(deadline) {
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -190,7 +190,7 @@ func (d *directors) talk(network, address string) *talk {
 	d.t.Helper()
 	c := &talk{}
 	err := d.client.Do(func() (err error) {
-		c.Conn, err = (&net.Dialer{Timeout: 2 * time.Second}).Dial(network, address)
+		c.Conn, err = (&net.Dialer{Timeout: patience}).Dial(network, address)
 		return err
 	})
 	if err != nil {
@@ -245,7 +245,7 @@ services:
 	}
 	d := newDirectors(t, [2]string{config("master", 1, 2), config("backup", 2, 1)})
 	d.echo()
-	d.each[1].await("the backup has the table", 5*time.Second, func() bool {
+	d.each[1].await("the backup has the table", func() bool {
 		r := d.each[1].status().Replication
 		return r != nil && r.State == "running" && r.Synced
 	})

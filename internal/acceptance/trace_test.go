@@ -138,7 +138,7 @@ func TestTrace(t *testing.T) {
 		f.visit(t)
 		tr.want(clock + client + " > " + vip + ":80/tcp SYN: new, wlc chose " + server + " before " + server)
 	}
-	if _, err := f.dial(context.Background(), "tcp", f.Virtual(topology.IPv4).String()+":81", time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := f.dial(context.Background(), "tcp", f.Virtual(topology.IPv4).String()+":81", patience); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("port 81: %v", err)
 	}
 	tr.want(clock + client + " > " + vip + `:81/tcp SYN: refused: no server \(` + vip + `:81/tcp has no servers\)`)

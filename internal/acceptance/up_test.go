@@ -182,7 +182,7 @@ func TestUpInterrupted(t *testing.T) {
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if len(host.PIDsInside("imbang-up-"+name+"-s2")) > 0 {
 			break
 		}
@@ -202,7 +202,7 @@ func TestUpAfterAKilledUp(t *testing.T) {
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if spaces, _ := host.NamespacesOf(host.NamedRun("imbang-up", name)); len(spaces) > 1 {
 			break
 		}
@@ -238,7 +238,7 @@ func TestUpAgain(t *testing.T) {
 		}
 	}
 	// A process that was killed has its sockets for a moment.
-	for deadline := time.Now().Add(10 * time.Second); len(host.PIDsInside("imbang-up-"+name+"-s2")) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); len(host.PIDsInside("imbang-up-"+name+"-s2")) > 0 && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if ps := mustLab(t, "ps"); !ended(ps, "imbang-up-"+name+"-s2") {

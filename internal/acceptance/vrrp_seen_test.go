@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"imbang/internal/daemon/vrrp/process"
 )
@@ -55,7 +54,7 @@ vrrp:
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	k.await("it is master", 10*time.Second, func() bool {
+	k.await("it is master", func() bool {
 		o, s := imbang(t, k.Director, "", "vrrp", "status", "-o", "json"), process.Status{}
 		return o.status == 0 && json.Unmarshal([]byte(o.stdout), &s) == nil && s.Groups[0].State == "master"
 	})

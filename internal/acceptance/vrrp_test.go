@@ -99,7 +99,7 @@ func (n *vrrpNode) status() *process.Status {
 
 func (n *vrrpNode) await(what string, f func(s *process.Status) bool) *process.Status {
 	n.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		s := n.status()
 		if s != nil && f(s) {
 			return s

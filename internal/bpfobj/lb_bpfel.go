@@ -649,6 +649,13 @@ type LbReplyOwner struct {
 	Shared uint32
 }
 
+type LbRouting struct {
+	_     structs.HostLayout
+	Net   uint64
+	Alike uint32
+	Pad   uint32
+}
+
 type LbScheduler uint32
 
 const (

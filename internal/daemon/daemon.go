@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -154,7 +155,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.events.Close()) }()
 	d.hooks = hooks.New(d.hookFailed)
-	defer d.hooks.Close()
+	defer d.endHooks()
 	defer d.table.close()
 	defer d.closeLayer7()
 	defer d.peers.close()
@@ -291,6 +292,10 @@ func (d *Daemon) take(r result) {
 // carryOut does what follows from an input: first the table, then the word of it.
 func (d *Daemon) carryOut(out core.Outcome) {
 	d.follow(out.Changed)
+	// The table does not always show whether a service has its quorum.
+	if slices.ContainsFunc(out.Events, func(e events.Event) bool { return e.Kind == events.QuorumUp || e.Kind == events.QuorumDown }) {
+		d.save()
+	}
 	d.tell(out)
 }
 
@@ -337,7 +342,24 @@ func (d *Daemon) note(e events.Event) {
 
 // hookFailed is called by other goroutines.
 func (d *Daemon) hookFailed(e events.Event) {
-	go func() { _ = d.do(func() error { d.note(e); return nil }) }()
+	select {
+	case <-d.ended:
+		d.Log.Warn(e.Text, "event", string(e.Kind))
+	default:
+		go func() { _ = d.do(func() error { d.note(e); return nil }) }()
+	}
+}
+
+// stopPatience is how long commands have at the end that run or wait.
+const stopPatience = 10 * time.Second
+
+// endHooks waits for commands because of events: the last one for a server, and for the quorum of a service,
+// is about the state that the next daemon begins with, which runs none because of it.
+func (d *Daemon) endHooks() {
+	if !d.hooks.Wait(stopPatience) {
+		d.Log.Warn("commands because of events have not ended and are killed", "after", stopPatience)
+	}
+	d.hooks.Close()
 }
 
 // raise raises an alarm, unless it is raised with this text already.

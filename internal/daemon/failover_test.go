@@ -165,7 +165,7 @@ func TestMergeWaits(t *testing.T) {
 	e.send(control.Event{Merge: &control.Merge{Group: "web", Number: 8}})
 	await := func(what string, is func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(5 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal(what)
 			}

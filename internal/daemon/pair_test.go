@@ -40,8 +40,11 @@ services:
 		t.Helper()
 		view := d.sees()
 		seen, there := view.Services[key.String()]
-		if there != (total > 0) || seen != (pair.Seen{Up: up, Total: total}) || len(view.Services) > 1 {
+		if there != (total > 0) || seen != (pair.Seen{Up: up, Total: total}) || len(view.Services) > 2 {
 			t.Errorf("%s: %+v, want %d of %d", what, view.Services, up, total)
+		}
+		if unchecked := view.Services[c.Services[1].ID().String()]; unchecked != (pair.Seen{Up: 1, Total: 1}) {
+			t.Errorf("%s: without checks: %+v, want 1 of 1", what, unchecked)
 		}
 		if slices.Contains(view.Undecided, key.String()) != (total == 0) || len(view.Undecided) > 1 {
 			t.Errorf("%s: undecided: %v", what, view.Undecided)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"imbang/internal/daemon/api"
@@ -103,8 +104,8 @@ func (d *Daemon) known(c *config.Config, r record, o plan.Observed) core.Memory 
 		}
 	}
 	for _, s := range c.Services {
-		if s.Sorry == nil {
-			continue
+		if s.Sorry == nil || slices.ContainsFunc(s.Servers, func(one config.Server) bool { return one.AddrPort() == s.Sorry.AddrPort() }) {
+			continue // of a server that is both, the record has the quorum
 		}
 		if _, serves := down[operator.ServerID{Service: s.ID(), Server: s.Sorry.AddrPort()}]; serves {
 			memory.Lost[s.ID()] = true

@@ -283,7 +283,7 @@ func TestNamespaceGoes(t *testing.T) {
 		r.close()
 		r.gone = true
 		r.must(r.ns.Close())
-		r.atLast(20*time.Second, "the director goes after its namespace", func() bool {
+		r.atLast(time.Minute, "the director goes after its namespace", func() bool {
 			other.remove()
 			left := slices.ContainsFunc(pins, exists)
 			if left {

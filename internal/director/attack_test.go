@@ -165,7 +165,7 @@ func TestAttackInRealTime(t *testing.T) {
 	const limit = 100
 	r.halfOpenLimit(limit)
 	r.flood(2*limit, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
-	r.atLast(10*time.Second, "an attack", func() bool { return r.mode("syn_defence") == atWork })
+	r.atLast(time.Minute, "an attack", func() bool { return r.mode("syn_defence") == atWork })
 	st, err := r.Status()
 	r.must(err)
 	if a := st.Attack; !a.Now || !a.Defended || a.Count != 1 || a.Limit != limit || time.Since(a.Began) > time.Minute {

@@ -471,7 +471,7 @@ func TestAuditFindsInjectedFaults(t *testing.T) {
 	}
 	stop()
 	stop = func() {}
-	r.atLast(30*time.Second, "what was in motion is repaired", func() bool {
+	r.atLast(time.Minute, "what was in motion is repaired", func() bool {
 		report = r.audit(true)
 		return report.Clean()
 	})
@@ -494,5 +494,5 @@ func TestAuditFindsStoppedClock(t *testing.T) {
 		t.Fatalf("%+v", report)
 	}
 	r.syn(client1, vip)
-	r.atLast(5*time.Second, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
 }

@@ -147,7 +147,7 @@ func TestDropEntry(t *testing.T) {
 		return left["10.14"] < n*8/10
 	})
 	// 7 s; a machine that is busy is late, never early.
-	if d := time.Since(begin); d < 5*time.Second || d > 12*time.Second {
+	if d := time.Since(begin); d < 5*time.Second || d > 30*time.Second {
 		t.Errorf("a fifth of the half-open connections ended after %s", d)
 	}
 	for _, c := range []struct {
@@ -259,14 +259,14 @@ func TestAutomaticDefence(t *testing.T) {
 	if got := r.entries(r.maps.Conns4); got != room {
 		t.Errorf("%d connections, want %d", got, room)
 	}
-	r.atLast(20*time.Second, "half-open connections ended", func() bool {
+	r.atLast(time.Minute, "half-open connections ended", func() bool {
 		if r.entries(r.maps.Conns4) < room {
 			return true
 		}
 		fill()
 		return false
 	})
-	r.atLast(10*time.Second, "the defences rested", func() bool { return modes() == [3]uint32{1, 0, 1} })
+	r.atLast(time.Minute, "the defences rested", func() bool { return modes() == [3]uint32{1, 0, 1} })
 }
 
 // What settings are taken, what is said of others.

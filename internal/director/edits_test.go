@@ -366,7 +366,7 @@ func TestThresholds(t *testing.T) {
 			for i := range c.closed {
 				r.walk(nthClient(10*n+i), vip, server0, "c:R")
 			}
-			r.atLast(5*time.Second, "connections end", func() bool { a, i := r.counts(s.Key, server.Addr); return int(a+i) == 4-c.closed })
+			r.atLast(time.Minute, "connections end", func() bool { a, i := r.counts(s.Key, server.Addr); return int(a+i) == 4-c.closed })
 			// A closed one leads to an ICMP error, which has no ports.
 			if _, err := r.fromClient(testenv.TCP(nthClient(10*n+9), vip, "S")).server(); (err == nil) != c.open {
 				t.Errorf("a SYN: %v", err)

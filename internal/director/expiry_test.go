@@ -89,11 +89,12 @@ func TestExpiry(t *testing.T) {
 			r.walk(client, vip, server0, c.steps)
 		}
 	}
-	lives := r.lifetimes(start, short+5*time.Second)
+	stalls := testenv.WatchStalls(t)
+	lives := r.lifetimes(start, short+10*time.Second)
 	for i := range len(start) {
 		// A clock that is read each 4 ms, ticks of 67 ms, 250 ms of slack
-		// for writing, a slow machine.
-		if d, ended := lives[nthClient(i)]; !ended || d < short-300*time.Millisecond || d > short+time.Second {
+		// for writing, and what the machine does besides.
+		if d, ended := lives[nthClient(i)]; !ended || d < short-300*time.Millisecond || d > short+time.Second+2*stalls.Longest() {
 			t.Errorf("connection %d ended after %s (%t), want %s", i, d, ended, short)
 		}
 	}
@@ -130,7 +131,7 @@ func TestPacketsKeepConnection(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		r.walk(client1, vip, server0, []string{"c:A", "s:A"}[i/10])
 	}
-	r.atLast(3*time.Second, "the connection ends when the packets do", func() bool { return r.leftovers() == leftovers{} })
+	r.atLast(time.Minute, "the connection ends when the packets do", func() bool { return r.leftovers() == leftovers{} })
 }
 
 // Very many connections that end at the same time do so on time.
@@ -151,7 +152,7 @@ func TestManyExpireAtOnce(t *testing.T) {
 	r.flood(n/2, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "R") })
 	r.flood(n/2, func(i int) testenv.Packet { return testenv.UDP(nthClient(i), vip, "x") })
 	r.timeouts(time.Second, everyState()...)
-	r.atLast(3*time.Second, "all connections end", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "all connections end", func() bool { return r.entries(r.maps.Conns4) == 0 })
 	if got := r.leftovers(tcp.Key, udp.Key); got != (leftovers{}) {
 		t.Errorf("left: %+v", got)
 	}
@@ -181,8 +182,8 @@ func TestTimerEntries(t *testing.T) {
 	want("begun again", 2)
 	r.walk(client1, vip, server0, "c:A c:R")
 	want("much shorter again", 2)
-	r.atLast(3*time.Second, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
-	r.atLast(3*time.Second, "the time of every timer entry is over", func() bool { return r.timerEntries() == 0 })
+	r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "the time of every timer entry is over", func() bool { return r.timerEntries() == 0 })
 }
 
 // One client that uses the same port over and over fills no table.
@@ -217,7 +218,7 @@ func TestFullTable(t *testing.T) {
 	if got := r.leftovers(s.Key); got != (leftovers{conns: room, active: room}) {
 		t.Errorf("%+v, want %d, all active", got, room)
 	}
-	r.atLast(5*time.Second, "all is over", func() bool { return r.leftovers(s.Key) == leftovers{} })
+	r.atLast(time.Minute, "all is over", func() bool { return r.leftovers(s.Key) == leftovers{} })
 	r.syn(client1, vip)
 }
 
@@ -236,7 +237,7 @@ func TestLongTimeout(t *testing.T) {
 		return c
 	}
 	due := conn().Due
-	r.atLast(3*time.Second, "the timer entry is kept", func() bool { return conn().Due != due })
+	r.atLast(time.Minute, "the timer entry is kept", func() bool { return conn().Due != due })
 	const reach = 477 // WHEEL_REACH
 	if ahead, n := conn().Due-due, r.timerEntries(); ahead < reach-40 || ahead > reach+40 || n != 1 {
 		t.Errorf("%d timer entries, in %d ticks, want one in %d", n, ahead, reach)
@@ -263,7 +264,7 @@ func TestTemplateExpiry(t *testing.T) {
 	if got := r.leftovers(); got.conns != 3 {
 		t.Errorf("%d entries, want 2 connections and their template", got.conns)
 	}
-	r.atLast(4*time.Second, "the connections end", func() bool { return r.leftovers(s.Key).active == 0 })
+	r.atLast(time.Minute, "the connections end", func() bool { return r.leftovers(s.Key).active == 0 })
 }
 
 // A template is held for a connection while that lives: one-packet datagrams,

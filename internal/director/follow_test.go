@@ -186,7 +186,7 @@ func TestFollowKindsOfConnections(t *testing.T) {
 	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateCONN_UDP)
 	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))
 	r.wantFollowed(f, "1 open UDP")
-	r.atLast(3*time.Second, "the flow ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "the flow ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
 	r.wantFollowed(f, "1 close UDP")
 
 	// One packet makes no entry.
@@ -248,7 +248,7 @@ func TestFollowDrain(t *testing.T) {
 	r.followed(f)
 	r.fromClient(testenv.TCP("10.10.0.2:1", vip, "A")) // ends by itself from now on
 	var got []ConnectionEvent
-	r.atLast(4*time.Second, "the busy connection ends", func() bool {
+	r.atLast(time.Minute, "the busy connection ends", func() bool {
 		got = append(got, r.followed(f)...)
 		return len(got) == 1
 	})
@@ -292,7 +292,7 @@ func TestFollowTemplates(t *testing.T) {
 	}
 	r.wantFollowed(without, "1 open SYN_RECV", "2 open SYN_RECV", "3 open SYN_RECV", "5060 open UDP")
 	open := map[string]int{"template": 3, "connection": 4}
-	r.atLast(8*time.Second, "all ends", func() bool {
+	r.atLast(time.Minute, "all ends", func() bool {
 		for _, e := range r.followed(f) {
 			if e.Kind == ConnectionClose && e.IsTemplate {
 				open["template"]--

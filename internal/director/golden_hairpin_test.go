@@ -32,6 +32,7 @@ func TestHairpinICMP(t *testing.T) {
 			r.must(err)
 			toServer := p.From(director.String()).To(at(server, 8080)).TTL(63)
 			answer := p.Turned().From(at(server, 8080)).To(director.String()).Flags("SA").Payload("the answer")
+			table = append(table, golden{protocol + ", TTL 1 of an answer", nil, byServer(answer.TTL(1)), refused("ttl exceeded", f.refusals().ttl)})
 			toClient := answer.From(at(vip, 80)).To(at(client, 40000)).TTL(63)
 			for _, m := range errors {
 				for _, from := range []string{server, f.inner} {
@@ -67,4 +68,24 @@ func TestHairpinICMPWithoutHairpin(t *testing.T) {
 	from := netip.MustParseAddrPort(client).Addr().String()
 	report := testenv.ICMP(from, netip.MustParseAddrPort(vip).Addr().String(), 3, 3).Quoting(testenv.TCP(vip, client, "SA").Frame(), 28)
 	r.judge(t, golden{in: byServer(report), want: stays("pass hairpin icmp")}, 0)
+}
+
+// A first packet that is too big for the server's route opens a hairpin all the same.
+func TestHairpinOfNarrowRoute(t *testing.T) {
+	for _, f := range families {
+		t.Run(f.name, func(t *testing.T) {
+			r := newRig(t, small)
+			r.serve(service(model.UDP, at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))
+			r.turn("hairpin=1")
+			r.narrow(f.serverAddr(0), true)
+			p := testenv.UDP(at(f.server(20), 40000), at(f.vip(vipMasq), 80), "").DontFragment()
+			tooBig := f.refusals().tooBig
+			tooBig.MTU = narrowMTU
+			r.judge(t, golden{in: byServer(sized(p, narrowMTU+1)), want: refused("too big", tooBig)}, 0)
+			got := r.put(byServer(sized(p, narrowMTU)), 0)
+			if from, _, err := testenv.Ends(got.frame); got.verdict != redirect || err != nil || from.Addr() != f.own() {
+				t.Errorf("%s: the server gets it from %s, %v", got.verdict, from, err)
+			}
+		})
+	}
 }

@@ -67,14 +67,14 @@ func goldenRefused(t *testing.T, w *rig) {
 			add(protocol+", TTL 1", byClient(p.TTL(1)), refused("ttl exceeded", say.ttl))
 			add(protocol+", TTL 0", byClient(p.TTL(0)), refused("ttl exceeded", say.ttl))
 			add(protocol+", TTL 1, direct routing", byClient(direct.TTL(1)), refused("ttl exceeded", say.ttl))
-			add(protocol+", TTL 1 of an answer", byServer(answer.TTL(1)), refused("ttl exceeded", say.ttl), byClient(p))
+			add(protocol+", TTL 1 of an answer", byServer(answer.TTL(1)), f.refusedReply(vipMasq, "ttl exceeded", say.ttl), byClient(p))
 			add(protocol+", longest TTL", byClient(p.TTL(255)), becomes(onward(p.To(at(f.server(0), 8080))).TTL(254)))
 
 			longest, tooBig := sized(p, 1500).DontFragment(), sized(p, 1501).DontFragment()
 			add(protocol+", just fits", byClient(longest), becomes(onward(longest.To(at(f.server(0), 8080)))))
 			add(protocol+", too big", byClient(tooBig), refused("too big", say.tooBig))
 			add(protocol+", too big, direct routing", byClient(sized(direct, 1501).DontFragment()), refused("too big", say.tooBig))
-			add(protocol+", too big an answer", byServer(sized(answer, 1501).DontFragment()), refused("too big", say.tooBig), byClient(p))
+			add(protocol+", too big an answer", byServer(sized(answer, 1501).DontFragment()), f.refusedReply(vipMasq, "too big", say.tooBig), byClient(p))
 		}
 		t.Run(f.name, func(t *testing.T) { w.check(t, table) })
 	}

@@ -4,6 +4,7 @@ package director
 
 import (
 	"bytes"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -48,6 +49,7 @@ func TestGolden(t *testing.T) {
 		{"tunnels", goldenTunnels},
 		{"tunnel fragments", goldenTunnelFragments},
 		{"tunnel errors", goldenTunnelErrors},
+		{"tunnel errors across families", goldenTunnelErrorsAcrossFamilies},
 		{"local server", goldenLocalServer},
 		{"local server, ICMP", goldenLocalICMP},
 		{"local server, fragments", goldenLocalFragments},
@@ -125,12 +127,25 @@ func stays(reason string) outcome {
 
 // refused expects it to be answered by an ICMP error.
 func refused(reason string, want testenv.Refusal) outcome {
+	return refusedBy(netip.Addr{}, reason, want)
+}
+
+// refusedReply expects it of a server's reply, from the director's own address where the
+// kernel says that, else from the service's.
+func (f family) refusedReply(vip int, reason string, want testenv.Refusal) outcome {
+	if sourceSaid() {
+		return refusedBy(f.own(), reason, want)
+	}
+	return refusedBy(netip.MustParseAddr(f.vip(vip)), reason, want)
+}
+
+func refusedBy(by netip.Addr, reason string, want testenv.Refusal) outcome {
 	return outcome{"refused " + reason, func(t *testing.T, in []byte, got result) {
 		t.Helper()
 		if got.verdict != redirect {
 			t.Fatalf("%s, want redirect", got.verdict)
 		}
-		said, err := testenv.Refused(in, got.frame)
+		said, err := testenv.RefusedBy(in, got.frame, by)
 		if err != nil || said != want {
 			t.Errorf("%+v, %v; want %+v", said, err, want)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 // another opens a second handle on the rig's director, as another process has.
@@ -51,7 +52,7 @@ func (r *rig) editor(moment string, sig syscall.Signal) *exec.Cmd {
 	done := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(done) }()
 	r.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
-	r.atLast(10*time.Second, "the editor is at its moment", func() bool {
+	r.atLast(time.Minute, "the editor is at its moment", func() bool {
 		select {
 		case <-done:
 			return true
@@ -134,15 +135,15 @@ func TestStoppedEditor(t *testing.T) {
 			now, failed := r.Generation()
 			r.must(failed)
 			switch took := time.Since(began); {
-			case moment == editLock && (err != nil || beingEdited(now) || took > 200*time.Millisecond):
+			case moment == editLock && (err != nil || beingEdited(now)): // one that waits is refused
 				t.Errorf("a listing took %v, %v; generation %d", took, err, now)
-			case moment == editWrite && (!beingEdited(now) || took > 2*time.Second):
+			case moment == editWrite && (!beingEdited(now) || took > DefaultLockTimeout/2):
 				t.Errorf("a listing took %v; generation %d", took, now)
 			case moment == editWrite:
 				held("a listing", err)
 			}
 			r.must(cmd.Process.Signal(syscall.SIGCONT))
-			r.atLast(5*time.Second, "the editor has ended", func() bool {
+			r.atLast(time.Minute, "the editor has ended", func() bool {
 				all, err := fresh.Services()
 				return err == nil && len(all[0].Servers) == 3
 			})
@@ -170,7 +171,7 @@ func TestKilledEditor(t *testing.T) {
 		}
 		began := time.Now()
 		r.must(next(r.another()))
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > DefaultLockTimeout/2 { // it would wait for all of that
 			t.Errorf("%s took %v", what, took)
 		}
 		if now, err := r.Generation(); err != nil || beingEdited(now) || now <= before {
@@ -298,11 +299,11 @@ func TestReadersTurn(t *testing.T) {
 		case calls <= readTries:
 			r.must(other.AddService(tcpService(nthVIP(calls), "rr")))
 		case calls == readTries+1: // as if it were stopped here
-			if took := edit(); took < readerTurn || took > readerTurn+time.Second {
+			if took := edit(); took < readerTurn || took > DefaultLockTimeout/2 {
 				t.Errorf("an edit beside a reader that is stopped in its turn takes %v", took)
 			}
-			if took := edit(); took >= readerTurn {
-				t.Errorf("the next edit takes %v", took)
+			if took := min(edit(), edit(), edit(), edit(), edit()); took >= readerTurn { // other work delays one or the other
+				t.Errorf("each of the next edits takes %v or more", took)
 			}
 		}
 		return nil
@@ -425,6 +426,7 @@ func TestLockIsHandedOver(t *testing.T) {
 	defer stop()
 	other := r.another()
 	var waits []time.Duration
+	stalls := testenv.WatchStalls(t)
 	for i := range rounds {
 		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
 		began := time.Now()
@@ -441,7 +443,7 @@ func TestLockIsHandedOver(t *testing.T) {
 	r.must(failed)
 	slices.Sort(waits)
 	t.Logf("waits: median %v, longest %v", waits[rounds/2], waits[rounds-1])
-	if waits[rounds/2] > busy+10*time.Millisecond || waits[rounds-1] > 10*busy {
+	if stalled := stalls.Longest(); waits[rounds/2] > busy+10*time.Millisecond+stalled || waits[rounds-1] > 10*(busy+stalled) {
 		t.Errorf("waited for %v, want at most %v as a rule", waits, busy+10*time.Millisecond)
 	}
 }

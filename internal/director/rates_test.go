@@ -24,7 +24,7 @@ func TestRates(t *testing.T) {
 	r.flood(n, func(i int) testenv.Packet { return testenv.TCP(nthClient(i), vip, "S") })
 	// The burst may straddle a beat: what is left of it then comes later.
 	var seen []model.Rates
-	r.atLast(12*time.Second, "rates rise and fall", func() bool {
+	r.atLast(time.Minute, "rates rise and fall", func() bool {
 		rates := r.status(s.Key).Rates
 		if len(seen) == 0 && rates.CPS > 0 || len(seen) > 0 && rates != seen[len(seen)-1] {
 			seen = append(seen, rates)

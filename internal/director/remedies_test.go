@@ -216,7 +216,7 @@ func TestHairpin(t *testing.T) {
 		r.fromServer(testenv.UDP(client, vip, "x"))
 	}
 	r.fromClient(testenv.TCP("10.10.0.2:40000", vip, "R"))
-	r.atLast(3*time.Second, "connections end with their hairpins", func() bool {
+	r.atLast(time.Minute, "connections end with their hairpins", func() bool {
 		return r.entries(r.maps.Hairpins) == 0 && r.leftovers(s.Key, datagrams.Key) == leftovers{}
 	})
 }

@@ -50,7 +50,7 @@ func TestMergeTemplateThatLingers(t *testing.T) {
 		return m
 	}
 	merge(theirs, theirsHeld)
-	r.atLast(10*time.Second, "both linger", func() bool {
+	r.atLast(time.Minute, "both linger", func() bool {
 		return find(own).Timeout == time.Minute && find(theirs).Expires > 50*time.Second
 	})
 	for _, c := range []model.Connection{own, theirs} {

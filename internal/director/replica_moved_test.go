@@ -35,5 +35,5 @@ func TestReplicaThatWasMoved(t *testing.T) {
 	if conn().ToldEnd == 0 {
 		t.Errorf("a packet wrote what backups know: %+v", conn())
 	}
-	r.atLast(5*time.Second, "the wheel notices the packet", func() bool { return conn().ToldEnd == 0 })
+	r.atLast(time.Minute, "the wheel notices the packet", func() bool { return conn().ToldEnd == 0 })
 }

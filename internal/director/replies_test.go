@@ -48,7 +48,7 @@ func TestRepliesOfTwoServices(t *testing.T) {
 		t.Helper()
 		r.fromClient(testenv.TCP(client, service, "R"))
 		before := r.entries(r.maps.Conns4)
-		r.atLast(3*time.Second, "the connection ends", func() bool { return r.entries(r.maps.Conns4) < before })
+		r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) < before })
 	}
 	r.timeouts(200*time.Millisecond, bpfobj.LbConnStateTCP_CLOSE)
 
@@ -134,7 +134,7 @@ func TestRepliesOfDeletedServer(t *testing.T) {
 		wantReplies(t, r, server0, client, nthVIP(0))
 		r.fromServer(testenv.TCP(server0, client, "R"))
 	}
-	r.atLast(3*time.Second, "the first service's connections end", func() bool { return r.entries(r.maps.Conns4) == 1 })
+	r.atLast(time.Minute, "the first service's connections end", func() bool { return r.entries(r.maps.Conns4) == 1 })
 
 	// The service added next is the owner; connections with an entry keep theirs.
 	r.must(r.DeleteServer(two.Key, netip.MustParseAddrPort(server0)), r.AddServer(two.Key, realServer(0, 1)))

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
 )
@@ -186,13 +187,13 @@ func (f family) socketFamily() int {
 // sourcesAlike is whether the data plane was told so.
 func (r *rig) sourcesAlike(f family) bool {
 	r.Helper()
-	var alike uint32
+	var known bpfobj.LbRouting
 	which := uint32(0)
 	if f.number == model.IPv6 {
 		which = 1
 	}
-	r.must(r.maps.Sources.Lookup(which, &alike))
-	return alike != 0
+	r.must(r.maps.Sources.Lookup(which, &known))
+	return known.Alike != 0
 }
 
 // kernelTells reports whether programs can read a device's namespace.

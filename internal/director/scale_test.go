@@ -93,7 +93,7 @@ func crowdOf(t *testing.T, n network) {
 	if got := r.leftovers(); got != (leftovers{}) {
 		t.Errorf("left: %+v", got)
 	}
-	r.atLast(40*time.Second, "timer entries that nobody keeps are over", func() bool { return r.timerEntries() == 0 })
+	r.atLast(time.Minute, "timer entries that nobody keeps are over", func() bool { return r.timerEntries() == 0 })
 	if diff := cmp.Diff(c.sent.over(), r.listed(), compareAccounts); diff != "" {
 		t.Errorf("all are over (-sent +listed):\n%s", diff)
 	}

@@ -90,7 +90,7 @@ func TestSynchronizeEnds(t *testing.T) {
 	r.synchronize(c)
 	c.State, c.Timeout = "CLOSE", time.Second
 	r.synchronize(c)
-	r.atLast(4*time.Second, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
 	r.wantClean("after the end")
 }
 

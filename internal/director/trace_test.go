@@ -371,7 +371,7 @@ func TestTracerEnds(t *testing.T) {
 	r := newRig(t, small)
 	tr := r.trace(Filter{})
 	first := r.tracedUntil()
-	r.atLast(10*time.Second, "the lease is renewed", func() bool { return r.tracedUntil() > first })
+	r.atLast(time.Minute, "the lease is renewed", func() bool { return r.tracedUntil() > first })
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- tr.Each(ctx, func(*Event) error { return nil }) }()

@@ -77,7 +77,7 @@ func TestUpgradeKilledThenExpired(t *testing.T) {
 	r.must(err)
 	r.open(Sizes{})
 	l.enter()
-	r.atLast(20*time.Second, "connections expire", func() bool { return r.entries(r.maps.Conns4) == 0 })
+	r.atLast(time.Minute, "connections expire", func() bool { return r.entries(r.maps.Conns4) == 0 })
 	time.Sleep(time.Second)
 	for _, s := range r.status(tcpService(vip, "rr").Key).Servers {
 		if s.Active != 0 || s.Inactive != 0 {

@@ -163,7 +163,7 @@ func TestUpgradeOfLayout(t *testing.T) {
 			l.check("with a short timeout")
 			r.open(Sizes{})
 			if step == "" {
-				r.atLast(10*time.Second, "connections expire", func() bool {
+				r.atLast(time.Minute, "connections expire", func() bool {
 					active, inactive := uint32(0), uint32(0)
 					for _, s := range r.status(tcpService(vip, "rr").Key).Servers {
 						active, inactive = active+s.Active, inactive+s.Inactive

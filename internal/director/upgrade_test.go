@@ -175,7 +175,7 @@ func TestUpgrade(t *testing.T) {
 		r.close()
 		l.check("with a short timeout")
 		r.open(Sizes{})
-		r.atLast(40*time.Second, "connections expire", func() bool { return r.entries(r.maps.Conns4) == 0 })
+		r.atLast(time.Minute, "connections expire", func() bool { return r.entries(r.maps.Conns4) == 0 })
 		// And to the compiled build, which commands are of.
 		if _, _, err = r.upgradeTo(ours(t), bpfobj.Fingerprint, ""); err != nil {
 			t.Fatal(err)

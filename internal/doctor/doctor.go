@@ -75,6 +75,7 @@ func Examine(f Facts) []Finding {
 		examineMTU(of("mtu"), f)
 		examineServices(of("services"), f)
 		examineServers(of("servers"), f)
+		examineSockets(of("sockets"), f)
 	}
 	examineProxy(of("proxy"), f.Proxy)
 	examineVRRP(of("vrrp"), f.VRRP)

@@ -29,6 +29,7 @@ type Facts struct {
 	CPUs                           int
 
 	Devices []Device
+	Sockets []Socket
 	VRRP    *VRRP  // nil: addresses do not move by imbang
 	Pair    *Pair  // nil: the daemon has no peer, or does not run
 	Proxy   *Proxy // nil: there is no layer 7

@@ -58,6 +58,7 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	if err := f.gatherDevices(d, clientDev, serverDev); err != nil {
 		return f, err
 	}
+	f.Sockets = gatherSockets()
 	running := askDaemon()
 	f.Pair = pairOf(running)
 	if f.VRRP, err = gatherVRRP(file, running, f.Pair.address()); err != nil {

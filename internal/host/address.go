@@ -43,12 +43,16 @@ type Route struct {
 	Local bool
 	// NotLocal makes an exception of it: Dst is reached through Dev.
 	NotLocal bool
+	// MTU is for packets of this route [bytes]; 0: the device's. A locked one is not
+	// changed by ICMP errors (ip-route(8), mtu lock).
+	MTU       int
+	MTULocked bool
 }
 
 // AddRoutes adds routes, in order.
 func (n *Namespace) AddRoutes(routes ...Route) error {
 	for _, r := range routes {
-		nl := &netlink.Route{Dst: ipNet(r.Dst)}
+		nl := &netlink.Route{Dst: ipNet(r.Dst), MTU: r.MTU, MTULock: r.MTULocked}
 		if r.Dev != "" {
 			index, err := n.LinkIndex(r.Dev)
 			if err != nil {

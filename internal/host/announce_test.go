@@ -71,7 +71,7 @@ func TestNeighboursFollowAnnouncements(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(2 * time.Second); !has(mac); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !has(mac); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("after the announcement of %s: %s", p, entries())
 			}

@@ -32,7 +32,7 @@ func TestIsOwn(t *testing.T) {
 		err := ns.Do(func() error {
 			own, err := host.IsOwn(netip.MustParseAddr(addr))
 			// The kernel adds the local route of a new IPv6 address a moment later.
-			for end := time.Now().Add(5 * time.Second); want && !own && err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(time.Minute); want && !own && err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
 				own, err = host.IsOwn(netip.MustParseAddr(addr))
 			}
 			if own != want {

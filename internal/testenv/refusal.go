@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 )
 
 // Refusal is what an ICMP error says besides what it is about.
@@ -16,9 +17,12 @@ type Refusal struct {
 }
 
 // Refused judges an ICMP error by the frame that it answers: it goes back the
-// way that came, in the name of whom it was for, and quotes as much of it as
+// way that came, from the address that it was for, and quotes as much of it as
 // fits into 576 bytes, or 1280 in IPv6 (RFC 1812, 4.3.2.3; RFC 4443, 3).
-func Refused(about, answer []byte) (Refusal, error) {
+func Refused(about, answer []byte) (Refusal, error) { return RefusedBy(about, answer, netip.Addr{}) }
+
+// RefusedBy expects it to come from another address.
+func RefusedBy(about, answer []byte, by netip.Addr) (Refusal, error) {
 	in, err := dissect(about)
 	if err != nil {
 		return Refusal{}, fmt.Errorf("that was no packet: %w", err)
@@ -32,7 +36,13 @@ func Refused(about, answer []byte) (Refusal, error) {
 	}
 	message := out.segment()
 	said := Refusal{Kind: message[0], Code: message[1], MTU: binary.BigEndian.Uint32(message[4:])}
-	for _, check := range []func(in, out *view) error{wayBack, header, quote} {
+	if _, dst := in.ends(); !by.IsValid() {
+		by = dst.Addr()
+	}
+	if err := wayBack(&in, &out, by); err != nil {
+		return said, err
+	}
+	for _, check := range []func(in, out *view) error{header, quote} {
 		if err := check(&in, &out); err != nil {
 			return said, err
 		}
@@ -46,13 +56,13 @@ func Refused(about, answer []byte) (Refusal, error) {
 }
 
 // wayBack compares who the answer is from and for.
-func wayBack(in, out *view) error {
+func wayBack(in, out *view, by netip.Addr) error {
 	if !bytes.Equal(out.frame[:6], in.frame[6:12]) || !bytes.Equal(out.frame[6:12], in.frame[:6]) {
 		return errors.New("it does not go back the way it came")
 	}
-	src, dst := in.ends()
+	src, _ := in.ends()
 	from, to := out.ends()
-	if from.Addr() != dst.Addr() || to.Addr() != src.Addr() {
+	if from.Addr() != by || to.Addr() != src.Addr() {
 		return fmt.Errorf("it is from %s for %s", from.Addr(), to.Addr())
 	}
 	return nil

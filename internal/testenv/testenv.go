@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv is what privileged tests share: a reason to skip, network
-// namespaces that go away with the test, and packets.
+// Package testenv is what tests share: a reason to skip, network namespaces
+// that go away with the test, packets, and the measures of time that other work
+// of the machine does not change (ThreadTime) or that allow for it (WatchStalls).
 //
 // Only tests import it. It knows nothing of the director; a packet is built
 // and checked here by the standards alone, so that it can judge the data

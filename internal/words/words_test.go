@@ -158,11 +158,18 @@ type finding struct {
 	line            int
 }
 
+// pattern is an expression, and what to write instead.
+type pattern struct {
+	*regexp.Regexp
+	instead string
+	prefix  string // in lower case, of each text that it finds; "" if these begin in several ways
+}
+
 // compile makes one expression of each, that is found as whole words only.
-func compile(list map[string]string, flags string) map[*regexp.Regexp]string {
-	compiled := map[*regexp.Regexp]string{}
+func compile(list map[string]string, flags string) (compiled []pattern) {
 	for expression, instead := range list {
-		compiled[regexp.MustCompile(flags+`\b(?:`+expression+`)\b`)] = instead
+		prefix, _ := regexp.MustCompile(expression).LiteralPrefix()
+		compiled = append(compiled, pattern{regexp.MustCompile(flags + `\b(?:` + expression + `)\b`), instead, strings.ToLower(prefix)})
 	}
 	return compiled
 }
@@ -195,7 +202,7 @@ func comments(text string) string {
 }
 
 // find lists the phrases of a text, in order of their lines.
-func find(patterns map[*regexp.Regexp]string, text string) []finding {
+func find(patterns []pattern, text string) []finding {
 	var plain strings.Builder
 	var begins []int // offset in plain of each line
 	for line := range strings.Lines(text) {
@@ -216,8 +223,12 @@ func findNames(text string) []finding {
 	return search(namePatterns, text, begins)
 }
 
-func search(patterns map[*regexp.Regexp]string, text string, begins []int) (found []finding) {
-	for p, instead := range patterns {
+func search(patterns []pattern, text string, begins []int) (found []finding) {
+	lower := strings.ToLower(text)
+	for _, p := range patterns {
+		if !strings.Contains(lower, p.prefix) {
+			continue // many times as fast as the expression
+		}
 		for _, at := range p.FindAllStringIndex(text, -1) {
 			line, exact := slices.BinarySearch(begins, at[0])
 			for exact && line+1 < len(begins) && begins[line+1] == at[0] {
@@ -226,7 +237,7 @@ func search(patterns map[*regexp.Regexp]string, text string, begins []int) (foun
 			if exact {
 				line++
 			}
-			found = append(found, finding{text[at[0]:at[1]], instead, line})
+			found = append(found, finding{text[at[0]:at[1]], p.instead, line})
 		}
 	}
 	slices.SortFunc(found, func(a, b finding) int {

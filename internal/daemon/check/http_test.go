@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"imbang/internal/testenv"
 )
 
 // speak answers every request of every connection with a text; a connection ends after
@@ -125,12 +127,12 @@ func TestHTTPTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
-		begin := time.Now()
+		begin, stalls := time.Now(), testenv.WatchStalls(t)
 		r := checker.Check(ctx, Target{Addr: netip.MustParseAddrPort(c.addr)})
 		took := time.Since(begin)
 		cancel()
 		expect(t, c.name, r, c.ok, c.detail)
-		if took > time.Second {
+		if took > time.Second+2*stalls.Longest() {
 			t.Errorf("%s: took %s", c.name, took)
 		}
 	}

@@ -202,7 +202,7 @@ type serviceDoc struct {
 	NotifyUp      []string     `yaml:"notify_up" jsonschema_description:"command to run when a server comes up"`
 	NotifyDown    []string     `yaml:"notify_down" jsonschema_description:"command to run when one goes down"`
 	DrainDeadline string       `yaml:"drain_deadline" jsonschema_description:"time after which imbang drain resets connections unless it is told another; default never"`
-	Sorry         *EndpointDoc `yaml:"sorry" jsonschema_description:"sorry server: gets the clients while the quorum is lost"`
+	Sorry         *EndpointDoc `yaml:"sorry" jsonschema_description:"sorry server: gets the clients while the quorum is lost; if it is one of the servers, it serves even if its checks fail"`
 	Servers       []serverDoc  `yaml:"servers" jsonschema_description:"real servers"`
 }
 

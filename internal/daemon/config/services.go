@@ -70,9 +70,6 @@ func (c *checker) service(at string, d *serviceDoc) Service {
 func (c *checker) sorry(at string, d *serviceDoc, s *Service, shared serverDefaults) {
 	shared.checks, shared.slowStart, shared.up, shared.down = nil, 0, nil, nil
 	sorry := c.server(at+".sorry", &serverDoc{EndpointDoc: *d.Sorry}, shared)
-	if slices.ContainsFunc(s.Servers, func(o Server) bool { return o.AddrPort() == sorry.AddrPort() }) {
-		c.refuse(at+".sorry.address", "%s is a server of the service: want another one", sorry.AddrPort())
-	}
 	if s.AllDown != Refuse {
 		c.refuse(at+".all_down", "%s has no effect beside a sorry server: remove one of the two", s.AllDown)
 	}

@@ -283,6 +283,29 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// A reload between results neither clears their count nor adds to it.
+func TestReloadKeepsCount(t *testing.T) {
+	w := newWorld(t, checked+three)
+	again := func() { w.Core, _ = w.Reload(load(t, checked+three), w.now) }
+	for range 3 {
+		w.expect("one failure", w.result("a", "web", bad), "")
+		again()
+		w.expect("a success between", w.result("a", "web", good), "")
+		again()
+	}
+	w.expect("one failure", w.result("a", "web", bad), "")
+	again()
+	again()
+	w.expect("two in a row", w.result("a", "web", bad), "server-down a: check web: timeout")
+	w.expect("one success", w.result("a", "web", good), "")
+	again()
+	w.expect("a failure between", w.result("a", "web", bad), "")
+	again()
+	w.expect("one success", w.result("a", "web", good), "")
+	again()
+	w.expect("two in a row", w.result("a", "web", good), "server-up a: check web: fine")
+}
+
 func TestFind(t *testing.T) {
 	w := newWorld(t, checked+three)
 	for _, c := range []struct{ server, service, want string }{

@@ -3,6 +3,8 @@
 package core
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +187,56 @@ func TestAllDownInMaintenance(t *testing.T) {
 	}
 	w.Order(w.id("b"), operator.State{Maintenance: &operator.Order{}}, "root", "maintenance", w.now)
 	w.expect("b is in maintenance", w.table(), "1/down 2/up/drain 3/up")
+}
+
+// A server of the service can be its sorry server, too. The service has it once: while the quorum is
+// lost, with the weight of the sorry server and without slow start.
+func TestSorryIsServer(t *testing.T) {
+	for _, failure := range []string{"quiesce", "remove"} {
+		w := newWorld(t, strings.NewReplacer("quorum: 2", "quorum: 1", "hysteresis: 1", "slow_start: 10 s\n    on_failure: "+failure,
+			"{name: s, address: 172.16.0.9}", "{name: s, address: 172.16.0.2, weight: 7}").Replace(sorry))
+		down := map[string]string{"quiesce": "1/down", "remove": "absent"}[failure]
+		expect := func(what, a, b, c string, slowStart bool) {
+			t.Helper()
+			w.expect(failure+", "+what, w.table(), strings.Join([]string{a, b, c}, " "))
+			s, _ := w.WantedService(model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.1:80")))
+			if one := s.Servers[1]; (one.SlowStart > 0) != slowStart {
+				t.Errorf("%s, %s: slow start of %s", failure, what, one.SlowStart)
+			}
+		}
+		rise := func(name string) {
+			w.result(name, "web", good)
+			w.result(name, "web", good)
+		}
+		expect("at first", "1/up", "1/up", "1/up", true)
+		w.result("a", "web", bad)
+		w.result("b", "web", bad)
+		expect("two are down", down, down, "1/up", true)
+		was := w.Wanted().Services[0]
+		w.result("c", "web", bad)
+		expect("all are down", map[string]string{"quiesce": "1/down", "remove": "absent"}[failure], "7/up", down, false)
+		if c := plan.Follow(was, w.Wanted().Services[0]); !slices.ContainsFunc(c, func(c plan.Change) bool {
+			return c.Server.Addr.String() == "172.16.0.2" && c.Server.Weight == 7 && (c.Kind == plan.AddServer || c.Kind == plan.SetWeight)
+		}) {
+			t.Errorf("%s: %v", failure, c)
+		}
+		w.expect("a restart", w.again().table(), w.table())
+		w.Core, _ = w.Reload(w.Config, w.now)
+		expect("after a reload", down, "7/up", down, false)
+		rise("b")
+		expect("the twin is up", down, "1/up", down, true)
+		w.result("b", "web", bad)
+		expect("and down", down, "7/up", down, false)
+		rise("a")
+		expect("another one is up", "1/up", down, down, true)
+		// A server that an operator drains gets no new clients as the sorry server either.
+		w.Order(w.id("b"), operator.State{Drain: &operator.Drain{}}, "root", "drain", w.now)
+		w.result("a", "web", bad)
+		expect("drained", down, "7/up/drain", down, false)
+		if n := len(w.Configured().Services[0].Servers); n != 3 {
+			t.Errorf("%d servers are configured", n)
+		}
+	}
 }
 
 // The sorry server is there before the last server goes.

@@ -88,10 +88,21 @@ func (c *Core) wanted(s *service) plan.Service {
 		}
 		out.Servers = append(out.Servers, one)
 	}
-	if s.Sorry != nil {
+	switch twin := s.twin(); {
+	case s.Sorry == nil:
+	case twin < 0:
 		out.Servers = append(out.Servers, plan.Server{Server: s.Sorry.Server, Absent: !sorry})
+	case sorry:
+		was := out.Servers[twin]
+		out.Servers[twin] = plan.Server{Server: s.Sorry.Server, Drain: was.Drain, Until: was.Until}
 	}
 	return out
+}
+
+// twin is the index of the server that is the sorry server, too; -1: none is. A service has an address
+// once: the server is in the table as one of the two.
+func (s *service) twin() int {
+	return slices.IndexFunc(s.servers, func(one *server) bool { return s.Sorry != nil && one.AddrPort() == s.Sorry.AddrPort() })
 }
 
 // Configured is the table as the configuration alone has it, whatever the state of its

@@ -211,7 +211,7 @@ func TestKeepalivedIncludes(t *testing.T) {
 	if !slices.Equal(losses, want) {
 		t.Errorf("losses\n%s\nwant\n%s", strings.Join(losses, "\n"), strings.Join(want, "\n"))
 	}
-	if d := time.Since(start); d > 10*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("took %s", d)
 	}
 }

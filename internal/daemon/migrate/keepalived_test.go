@@ -73,7 +73,7 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"sorry server", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\n" + real1 + "}", []string{`sorry: {address: "10.0.9.9"}`, "x:3: sorry_server 10.0.9.9 8080: only masquerading changes the port"}, nil},
 		{"sorry server of another method", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\nsorry_server_lvs_method NAT\n" + real1 + "}", []string{
 			`sorry: {address: "10.0.9.9:8080", forward: masquerading}`}, []string{"only masquerading"}},
-		{"sorry server that is a real server", "virtual_server 10.0.0.1 80 {\nsorry_server 10.0.1.1 80\n" + real1 + "}", []string{"x:2: sorry_server 10.0.1.1 80: a real server"}, []string{"sorry: {"}},
+		{"sorry server that is a real server", "virtual_server 10.0.0.1 80 {\nsorry_server 10.0.1.1 80\n" + real1 + "}", []string{`sorry: {address: "10.0.1.1:80"}`}, []string{"a real server"}},
 		{"real server twice", "virtual_server 10.0.0.1 80 {\n" + real1 + real1 + "}", []string{"x:4: real_server 10.0.1.1 80: the service has a server of this address already"}, nil},
 		{"thresholds", "virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\nuthreshold 5\nlthreshold 9\n}\n}", []string{"upper: 5", "the lower threshold of 9 is above"}, []string{"lower: 9"}},
 		{"families", "virtual_server 10.0.0.1 80 {\n" + real1 + "real_server 2001:db8::1 80 {\n}\nreal_server 2001:db8::2 80 {\nlvs_method TUN\n}\n}", []string{

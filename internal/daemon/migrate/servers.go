@@ -79,11 +79,7 @@ func (r *Result) settle(s *service) {
 	}
 	sorry := *s.sorry
 	s.sorry = nil
-	switch {
-	case !r.fits(s, &sorry):
-	case known[sorry.endpoint(s)]:
-		r.lose(sorry.from, sorry.what, "a real server of the service cannot be its sorry server also: left out")
-	default:
+	if r.fits(s, &sorry) {
 		s.sorry = &sorry
 	}
 }

@@ -38,8 +38,20 @@ func Follow(was, is Service) (changes []Change) {
 
 // values are the changes of a server that stays.
 func values(c Change, old, s Server) (changes []Change) {
-	if old.Weight != s.Weight {
+	weighed := old.Server
+	weighed.Weight = s.Weight
+	switch {
+	case old.Server == s.Server:
+	case weighed == s.Server:
 		c.Kind, c.Was, c.Is = SetWeight, fmt.Sprint(old.Weight), fmt.Sprint(s.Weight)
+		changes = append(changes, c)
+	default: // a server that is the sorry server, too
+		c.Kind = EditServer
+		c.Was, c.Is = serverDifference(old.Server, s.Server)
+		changes = append(changes, c)
+	}
+	if old.SlowStart != s.SlowStart {
+		c.Kind, c.Was, c.Is = SetSlowStart, old.SlowStart.String(), s.SlowStart.String()
 		changes = append(changes, c)
 	}
 	if old.Health != s.Health {

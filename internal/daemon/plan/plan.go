@@ -143,9 +143,15 @@ func (t Table) Named() (n int) {
 	return n
 }
 
-// Sort puts changes into the order in which they are made.
+// Sort puts changes into the order in which they are made. Servers get more clients before others get
+// fewer, so that a service has a server for new connections all the time.
 func Sort(changes []Change) {
-	slices.SortStableFunc(changes, func(a, b Change) int { return order(a.Kind) - order(b.Kind) })
+	slices.SortStableFunc(changes, func(a, b Change) int {
+		if a.Kind == SetHealth && b.Kind == SetHealth {
+			return int(a.Health) - int(b.Health)
+		}
+		return order(a.Kind) - order(b.Kind)
+	})
 }
 
 // Union names what either of two tables names.

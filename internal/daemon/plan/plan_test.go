@@ -211,6 +211,24 @@ keep service 10.20.0.3:80/tcp: it has 1 server that no configuration named`
 	}
 }
 
+// A server that is the sorry server, too, can change its forwarding method. Servers get clients before
+// others cease to.
+func TestFollowSorryServer(t *testing.T) {
+	was := Service{service(1), []Server{{Server: server(1)}, {Server: server(2), Health: model.Down, SlowStart: time.Second}}}
+	is := Service{service(1), []Server{{Server: server(1), Health: model.Down}, {Server: server(2)}}}
+	is.Servers[1].Forward, is.Servers[1].Weight = model.Route, 7
+	var list []string
+	for _, c := range Follow(was, is) {
+		list = append(list, c.String())
+	}
+	if diff := cmp.Diff(`change service 10.20.0.1:80/tcp: server 172.16.0.2:80 from masquerading, weight 1 to direct routing, weight 7
+set slow start of service 10.20.0.1:80/tcp: server 172.16.0.2:80 from 1s to 0s
+set health of service 10.20.0.1:80/tcp: server 172.16.0.2:80 from down to up
+set health of service 10.20.0.1:80/tcp: server 172.16.0.1:80 from up to down`, strings.Join(list, "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestFollowAndAssert(t *testing.T) {
 	was := Service{service(1), []Server{{Server: server(1)}, {Server: server(2), Absent: true}, {Server: server(3)}, {Server: server(4)}, {Server: server(5), Absent: true}}}
 	is := Service{service(1), slices.Clone(was.Servers)}

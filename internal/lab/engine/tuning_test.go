@@ -133,7 +133,7 @@ func TestProxiesUseAllCPUs(t *testing.T) {
 			i := started(t, c, name, scheduler, 1, 1).(*proxyInstance)
 			n := 0
 			// nginx's master accepts connections before it has workers.
-			for end := time.Now().Add(5 * time.Second); n < all.Count() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); n < all.Count() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				pids, err := i.PIDs()
 				if err != nil {
 					t.Fatal(err)

@@ -39,7 +39,7 @@ func TestConnections(t *testing.T) {
 		n, _ := io.ReadFull(c, b)
 		_, _ = c.Write(b[:n])
 	}
-	silent := func(c *net.TCPConn) { time.Sleep(time.Second) }
+	silent := func(*net.TCPConn) { <-t.Context().Done() }
 	// One byte of the third chunk is another one.
 	wrong := func(c *net.TCPConn) {
 		b := make([]byte, 3*chunk)
@@ -62,13 +62,20 @@ func TestConnections(t *testing.T) {
 			t.Parallel()
 			s := startStream(meet(t, c.server), 3)
 			time.Sleep(10 * chunkEvery)
-			if err := s.stop(time.Now().Add(200 * time.Millisecond)); (err == nil) != (c.stream == "") || err != nil && causeOf(err) != c.stream && !(c.name == "close" && causeOf(err) == "closed") {
+			// What comes may come late on a busy machine.
+			deadline := func(want string) time.Time {
+				if want == "timeout" {
+					return time.Now().Add(200 * time.Millisecond)
+				}
+				return time.Now().Add(time.Minute)
+			}
+			if err := s.stop(deadline(c.stream)); (err == nil) != (c.stream == "") || err != nil && causeOf(err) != c.stream && !(c.name == "close" && causeOf(err) == "closed") {
 				t.Errorf("long: %v", err)
 			}
-			if c.stream == "" && (s.received < 5*chunk || s.received != s.sent) {
+			if c.stream == "" && (s.received < chunk || s.received != s.sent) {
 				t.Errorf("%d bytes of %d", s.received, s.sent)
 			}
-			if err := useIdle(meet(t, c.server), time.Now().Add(200*time.Millisecond)); (err == nil) != (c.idle == "") || err != nil && causeOf(err) != c.idle {
+			if err := useIdle(meet(t, c.server), deadline(c.idle)); (err == nil) != (c.idle == "") || err != nil && causeOf(err) != c.idle {
 				t.Errorf("idle: %v", err)
 			}
 		})
@@ -87,7 +94,7 @@ func TestEcho(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := useIdle(c, time.Now().Add(5*time.Second)); err != nil {
+	if err := useIdle(c, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	e.close()
@@ -110,14 +117,15 @@ func TestProbe(t *testing.T) {
 	})
 	time.Sleep(100 * time.Millisecond)
 	e.close()
-	closed := time.Now()
-	time.Sleep(100 * time.Millisecond)
+	const away = 300 * time.Millisecond
+	time.Sleep(away)
 	p.stop()
 	end := time.Now()
 	if started, failed := p.since(begin); started < 10 || failed < 5 || failed > started-5 {
 		t.Errorf("%d probes, %d failed", started, failed)
 	}
-	if gap, _ := p.gap(begin, end); gap < end.Sub(closed) || gap > end.Sub(closed)+50*time.Millisecond {
-		t.Errorf("a gap of %v, the server was away for %v", gap, end.Sub(closed))
+	// The last answers may be read late, on a busy machine.
+	if gap, since := p.gap(begin, end); gap < away/2 || !since.Add(gap).Equal(end) {
+		t.Errorf("a gap of %v from %v on, and the server was away for %v until %v", gap, since, away, end)
 	}
 }

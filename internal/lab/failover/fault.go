@@ -82,6 +82,14 @@ const healed = 2 * time.Second
 // apart is how long a split lasts: both are master for a second.
 func apart(v Variant) time.Duration { return v.masterDown() + time.Second }
 
+// holder is the director that has the addresses when the fault happens.
+func (f Fault) holder() int {
+	if f.prepare != nil {
+		return second
+	}
+	return first
+}
+
 // concerns reports whether a fault can happen to directors of a variant.
 func (f Fault) concerns(v Variant) bool {
 	return !(f.imbang && v.Process != imbangProcess) && !(f.daemon && v.machines())

@@ -3,6 +3,7 @@
 package failover
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -94,6 +95,18 @@ func (m *masters) now() [2]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.has
+}
+
+// errMoved says that the addresses moved before the fault, which then would not concern their holder.
+var errMoved = errors.New("the addresses moved before the fault")
+
+// holds refuses a fault when a director does not have the addresses, or when the second one has them
+// beside the first: a first one that is frozen or killed keeps them in its kernel.
+func (m *masters) holds(director int) error {
+	if has := m.now(); !has[director] || director == first && has[second] {
+		return fmt.Errorf("%w: director %d is no longer master", errMoved, director+1)
+	}
+	return nil
 }
 
 // all are the changes so far; an error says that some are not among them.

@@ -30,6 +30,32 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A fault that meets a director without the addresses is none.
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		fault string
+		has   [2]bool
+		want  bool
+	}{
+		{"freeze", [2]bool{true, false}, true},
+		{"freeze", [2]bool{false, true}, false}, // the backup took over meanwhile
+		{"freeze", [2]bool{true, true}, false},
+		{"freeze", [2]bool{}, false},
+		{"thaw", [2]bool{true, false}, false},
+		{"thaw", [2]bool{true, true}, true},
+		{"failback", [2]bool{true, false}, false},
+		{"planned-back", [2]bool{false, true}, true},
+	} {
+		f, err := faultOf(c.fault)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (&masters{has: c.has}).holds(f.holder()); (err == nil) != c.want {
+			t.Errorf("%s, directors with the addresses %v: %v", c.fault, c.has, err)
+		}
+	}
+}
+
 func TestSettled(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	at := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Millisecond) }

@@ -118,17 +118,29 @@ func (p *pings) stop() {
 	p.done.Wait()
 }
 
-// since is how many pings were sent from a time on, and how many of them have no reply.
-func (p *pings) since(begin time.Time) (sent, lost int) {
+// since counts the pings that were due from a time on, those without a reply, and those that were
+// sent too late to say whether they would have been lost: behind a lost one, when the next one was
+// due. In an outage such pings were due when the machine gave the lab no time, and their replies
+// are from after it.
+func (p *pings) since(begin time.Time) (sent, lost, late int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	out := false
 	for i, at := range p.sent {
-		if !at.Before(begin) {
-			sent++
-			if !p.answered[i] {
-				lost++
-			}
+		due := p.begin.Add(time.Duration(i) * pingInterval)
+		if due.Before(begin) {
+			continue
+		}
+		sent++
+		switch {
+		case !p.answered[i]:
+			out = true
+			lost++
+		case out && at.Sub(due) > pingInterval:
+			late++
+		default:
+			out = false
 		}
 	}
-	return sent, lost
+	return sent, lost, late
 }

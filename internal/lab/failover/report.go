@@ -234,7 +234,7 @@ func (r *Report) Text(w io.Writer) error {
 		fmt.Fprintf(w, ", keepalived %s", e.Keepalived)
 	}
 	fmt.Fprintf(w, "\n%s\n", e.directorsText())
-	fmt.Fprintf(w, "Outage: lost pings x %v, as published of another balancer: %.0f ms. Gap: the longest time between two answers of a\n"+
+	fmt.Fprintf(w, "Outage: pings lost or sent late behind a lost one x %v; published of another balancer, by lost pings: %.0f ms. Gap: the longest time between two answers of a\n"+
 		"probe each %v. Neighbours: when clients' and servers' ARP or neighbour tables were right. In ms: median (the interval that holds it with %.0f %% where there are enough trials), greatest.\n",
 		pingInterval, r.Published, e.Plan.Probe, 100*confidence)
 	for _, fault := range e.Plan.Faults {

@@ -32,6 +32,10 @@ type Config struct {
 	Say func(string)
 }
 
+// attempts bounds how often a trial begins again because the addresses moved before its fault. It
+// has not measured anything by then.
+const attempts = 3
+
 // logged bounds the trials whose messages are kept.
 const logged = 200
 
@@ -122,6 +126,10 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 			logs = filepath.Join(c.Out, "logs", fmt.Sprintf("%04d %s", t.Order, fileName(t.Cell)))
 		}
 		err := room.try(ctx, c.Plan, &t, logs)
+		for again := 0; errors.Is(err, errMoved) && again < attempts && ctx.Err() == nil; again++ {
+			c.Say(fmt.Sprintf("%s: tried again: %v", t.Cell, err))
+			err = room.try(ctx, c.Plan, &t, logs)
+		}
 		if ctx.Err() != nil {
 			return stored, planned, ctx.Err() // a trial cut short is none
 		}

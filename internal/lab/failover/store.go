@@ -53,10 +53,12 @@ type Trial struct {
 	LoadAverage float64 `json:"load_average,omitempty"`
 	Error       string  `json:"error,omitempty"` // why there is no measurement
 
-	// OutageMS is lost pings times their interval.
+	// OutageMS is lost pings times their interval, with the late ones behind a lost one: whether
+	// these would have been lost, too, is not known.
 	OutageMS  float64 `json:"outage_ms"`
 	Pings     int     `json:"pings"`
 	PingsLost int     `json:"pings_lost"`
+	PingsLate int     `json:"pings_late,omitempty"`
 	// LateMS is by how much the latest ping was sent late: what the machine did.
 	LateMS float64 `json:"late_ms"`
 

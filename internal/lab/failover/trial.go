@@ -136,8 +136,8 @@ func (w *workload) abandon() error {
 func (w *workload) finish(t *Trial, fault, end time.Time) error {
 	w.pings.stop()
 	w.probe.stop()
-	t.Pings, t.PingsLost = w.pings.since(fault.Add(-justBefore))
-	t.OutageMS = ms(time.Duration(t.PingsLost) * pingInterval)
+	t.Pings, t.PingsLost, t.PingsLate = w.pings.since(fault.Add(-justBefore))
+	t.OutageMS = ms(time.Duration(t.PingsLost+t.PingsLate) * pingInterval)
 	t.LateMS = ms(w.pings.late)
 	t.Probes, t.ProbesFailed = w.probe.since(fault)
 	gap, since := w.probe.gap(fault.Add(-100*time.Millisecond), end)
@@ -241,6 +241,9 @@ func try(ctx context.Context, s *site, p Plan, t *Trial, logs string) (err error
 	}
 	// The last connections may have taken longer than they should.
 	if err := sleep(ctx, max(lead+phase-time.Since(w.began), youngest-time.Since(w.opened))); err != nil {
+		return errors.Join(err, w.abandon())
+	}
+	if err := s.masters.holds(f.holder()); err != nil {
 		return errors.Join(err, w.abandon())
 	}
 	fault := time.Now()

@@ -3,6 +3,7 @@
 package load
 
 import (
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -76,16 +77,18 @@ func TestLatenessOfUsers(t *testing.T) {
 		c.Write([]byte(page))
 	})
 	p := Plan{Target: slow, Concurrency: 4, Think: 5 * time.Millisecond, Duration: 400 * time.Millisecond}
-	r := mustRun(t, p)
-	if r.Generator.Lateness.P50MS > 5 {
-		t.Errorf("lateness %.1f ms of users who wait 30 ms for replies and think for 5 ms", r.Generator.Lateness.P50MS)
-	}
+	attempts(t, func() error {
+		if r := mustRun(t, p); r.Generator.Lateness.P50MS > 5 {
+			return fmt.Errorf("lateness %.1f ms of users who wait 30 ms for replies and think for 5 ms", r.Generator.Lateness.P50MS)
+		}
+		return nil
+	})
 	p.stall = func(issued int) {
 		if issued%8 == 0 {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	if r = mustRun(t, p); !r.Generator.Behind {
+	if r := mustRun(t, p); !r.Generator.Behind {
 		t.Errorf("not behind, lateness %.1f ms at the 99th percentile", r.Generator.Lateness.P99MS)
 	}
 }

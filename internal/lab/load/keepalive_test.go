@@ -28,36 +28,46 @@ func TestKeepAlive(t *testing.T) {
 	} {
 		for _, closing := range []Closing{ServerFirst, ClientFirst} {
 			t.Run(fmt.Sprint(tc.name, closing), func(t *testing.T) {
-				var mu sync.Mutex
-				longest, closes := 0, 0
-				tc.p.Target = serveMany(t, "127.0.0.1:0", func(a asked) string {
-					mu.Lock()
-					defer mu.Unlock()
-					longest = max(longest, a.nth+1)
-					if a.Close {
-						closes++
-					}
-					return kept
+				attempts(t, func() error {
+					return keepsAlive(t, tc.p, closing, tc.connections)
 				})
-				tc.p.Closing = closing
-				r := mustRun(t, tc.p)
-				if r.Replies != 240 || r.Bytes.Content != 240*5 || r.Repeated != 0 {
-					t.Fatalf("%d replies, bytes %+v, %d repeated, loss %+v", r.Replies, r.Bytes, r.Repeated, r.Loss)
-				}
-				if n := r.Connections; n < tc.connections[0] || n > tc.connections[1] {
-					t.Errorf("%d connections, want %v", n, tc.connections)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if k := tc.p.RequestsPerConnection; k > 0 && (longest != k || closes > r.Connections) {
-					t.Errorf("up to %d requests on a connection, %d asked to close", longest, closes)
-				}
-				if r.Generator.Requests != 240 || r.Generator.Connections != r.Connections {
-					t.Errorf("generator counts %d requests, %d connections", r.Generator.Requests, r.Generator.Connections)
-				}
 			})
 		}
 	}
+}
+
+// keepsAlive runs a plan against a server that keeps connections; its error is another number of
+// connections than is wanted, at least and at most.
+func keepsAlive(t *testing.T, p Plan, closing Closing, connections [2]int) error {
+	t.Helper()
+	var mu sync.Mutex
+	longest, closes := 0, 0
+	p.Target = serveMany(t, "127.0.0.1:0", func(a asked) string {
+		mu.Lock()
+		defer mu.Unlock()
+		longest = max(longest, a.nth+1)
+		if a.Close {
+			closes++
+		}
+		return kept
+	})
+	p.Closing = closing
+	r := mustRun(t, p)
+	if r.Replies != 240 || r.Bytes.Content != 240*5 || r.Repeated != 0 {
+		t.Fatalf("%d replies, bytes %+v, %d repeated, loss %+v", r.Replies, r.Bytes, r.Repeated, r.Loss)
+	}
+	if n := r.Connections; n < connections[0] || n > connections[1] {
+		return fmt.Errorf("%d connections, want %v", n, connections)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if k := p.RequestsPerConnection; k > 0 && (longest != k || closes > r.Connections) {
+		t.Errorf("up to %d requests on a connection, %d asked to close", longest, closes)
+	}
+	if r.Generator.Requests != 240 || r.Generator.Connections != r.Connections {
+		t.Errorf("generator counts %d requests, %d connections", r.Generator.Requests, r.Generator.Connections)
+	}
+	return nil
 }
 
 // loopbacks are n addresses of this machine.

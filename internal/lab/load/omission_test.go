@@ -3,6 +3,7 @@
 package load
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"sync"
@@ -65,10 +66,14 @@ func TestServerStallIsSeenByAllArrivals(t *testing.T) {
 // A closed loop sees the stall once for each user, which is what its caveat
 // is about.
 func TestClosedLoopOmits(t *testing.T) {
-	r := mustRun(t, Plan{Target: stalling(t), Concurrency: 5, Think: 10 * time.Millisecond, Connections: 500})
-	if n := over(t, r.Response, 100*time.Millisecond); n < 1 || n > 50 {
-		t.Errorf("%d response times show the stall, want about 5 and not the 100 of an open loop", n)
-	}
+	var r *Result
+	attempts(t, func() error {
+		r = mustRun(t, Plan{Target: stalling(t), Concurrency: 5, Think: 10 * time.Millisecond, Connections: 500})
+		if n := over(t, r.Response, 100*time.Millisecond); n < 1 || n > 50 {
+			return fmt.Errorf("%d response times show the stall, want about 5 and not the 100 of an open loop", n)
+		}
+		return nil
+	})
 	if len(r.Caveats) != 1 || r.Caveats[0] != omission {
 		t.Errorf("caveats %q", r.Caveats)
 	}

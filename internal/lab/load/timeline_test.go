@@ -58,8 +58,8 @@ func TestTimelineHasEveryReplyOnce(t *testing.T) {
 
 // A server that stops answering leaves zeros to the end.
 func TestTimelineShowsWhoStopped(t *testing.T) {
-	var began atomic.Int64
 	const after = 200 * time.Millisecond
+	var began atomic.Int64
 	target := serve(t, "127.0.0.1:0", func(n int, c *net.TCPConn) {
 		began.CompareAndSwap(0, time.Now().UnixNano())
 		who := n % 2

@@ -37,17 +37,26 @@ func crowd(s Server, n int) (time.Duration, map[int]int) {
 }
 
 // Late timers, noise of the machine, may make a server slower than stated but
-// never faster, and they do not add up.
+// never faster, and they do not add up. Other work makes one of five crowds late, or some.
 func TestCapacityIsAsStated(t *testing.T) {
 	s := NewStation(Capacity{Distribution: distribution.Constant, Service: 2 * time.Millisecond, Concurrency: 4, Speed: 0.5, Page: 10})
-	took, got := crowd(s, 400) // 100 after another of 4 ms
-	if took < 399*time.Millisecond || took > 700*time.Millisecond || got[200] != 400 {
-		t.Errorf("%v, %v; want 400 ms and 400 replies", took, got)
+	quickest := func(enough time.Duration) time.Duration {
+		best := time.Hour
+		for i := 0; i < 5 && best > enough; i++ {
+			took, got := crowd(s, 400) // 100 after another
+			if best = min(best, took); got[200] != 400 {
+				t.Errorf("%v, want 400 replies", got)
+			}
+		}
+		return best
+	}
+	if took := quickest(700 * time.Millisecond); took < 399*time.Millisecond || took > 700*time.Millisecond {
+		t.Errorf("%v; want 400 ms", took)
 	}
 	if err := s.SetSpeed(5); err != nil {
 		t.Fatal(err)
 	}
-	if took, _ := crowd(s, 400); took < 39*time.Millisecond || took > 200*time.Millisecond {
+	if took := quickest(200 * time.Millisecond); took < 39*time.Millisecond || took > 200*time.Millisecond {
 		t.Errorf("ten times as fast: %v; want 40 ms", took)
 	}
 }

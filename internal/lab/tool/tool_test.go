@@ -252,7 +252,7 @@ func TestWarmupAndCancel(t *testing.T) {
 	if _, err := tool.Run(ctx, load.Plan{Target: at, Concurrency: 2, Duration: time.Minute}, replies); err != context.DeadlineExceeded && !strings.Contains(fmt.Sprint(err), "deadline") {
 		t.Errorf("cancelled: %v", err)
 	}
-	if d := time.Since(began); d > 10*time.Second {
+	if d := time.Since(began); d > 30*time.Second { // of a minute
 		t.Errorf("cancelling took %v", d)
 	}
 }

@@ -91,7 +91,7 @@ func TestPair(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The kernel tells of a carrier by a worker of its own.
-		for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			var up bool
 			if err := p.Directors[0].Do(func() error {
 				devices, err := host.Devices()

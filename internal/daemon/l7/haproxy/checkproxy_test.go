@@ -36,7 +36,7 @@ func TestEngineChecksSendProxy(t *testing.T) {
 			if !strings.HasPrefix(head, "PROXY ") {
 				t.Errorf("port %d: a check begins with %q", port, head)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("port %d: there is no check", port)
 		}
 		stop()

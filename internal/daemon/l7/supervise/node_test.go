@@ -175,7 +175,7 @@ func (n *node) stop() {
 		if err != nil {
 			n.t.Errorf("the supervisor: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		n.t.Error("the supervisor does not end")
 	}
 	if left := find0(n); len(left) > 0 {
@@ -209,7 +209,7 @@ func (n *node) reload() Status {
 
 func (n *node) await(what string, is func() bool) {
 	n.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			n.t.Fatalf("not within 30 s: %s", what)
 		}

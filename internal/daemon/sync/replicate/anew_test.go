@@ -5,7 +5,6 @@ package replicate
 import (
 	"context"
 	"testing"
-	"time"
 )
 
 // A barrier does not wait for the backup that was there before its restart.
@@ -14,10 +13,10 @@ func TestBarrierAfterABackupsRestart(t *testing.T) {
 	a.insert(connection(services()[0], 0))
 	master, _ := a.role(Master, b.addr)
 	_, stop := b.role(Backup, a.addr)
-	wantEqual(a, b, 5*time.Second, "after joining")
+	wantEqual(a, b, "after joining")
 	stop()
 	b.role(Backup, a.addr)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if all, err := master.Barrier(ctx); err != nil || len(all) != 1 || all[0].Behind != 0 {
 		t.Errorf("%+v, %v", all, err)

@@ -227,11 +227,11 @@ func newFlooded(t *testing.T, connections uint32) *flooded {
 	_, end := f.a.role(Master, f.b.addr)
 	f.join(t)
 	f.load.open(1000)
-	wantEqual(f.a, f.b, 5*time.Second, "before the flood")
+	wantEqual(f.a, f.b, "before the flood")
 	end()
 	f.attacker.sessionEnds()
 	f.master, _ = f.a.roleWith(Master, f.delays.master, f.b.addr)
-	awaitState(t, f.backup, 5*time.Second, "the backup follows the second session", synced)
+	awaitState(t, f.backup, "the backup follows the second session", synced)
 	f.openings(t, 200*time.Millisecond) // to be recorded
 	return f
 }
@@ -241,7 +241,7 @@ func (f *flooded) join(t *testing.T) time.Duration {
 	t.Helper()
 	began := time.Now()
 	f.backup, f.endBackup = f.b.roleWith(Backup, f.delays.backup, f.a.addr)
-	awaitState(t, f.backup, 5*time.Second, "the backup joined", synced)
+	awaitState(t, f.backup, "the backup joined", synced)
 	return time.Since(began)
 }
 
@@ -253,7 +253,7 @@ func (f *flooded) openings(t *testing.T, d time.Duration) []time.Duration {
 		f.load.open(1 + f.load.rng.IntN(4))
 		time.Sleep(time.Duration(f.load.rng.Int64N(int64(10 * time.Millisecond))))
 	}
-	list := f.delays.take(t, 5*time.Second)
+	list := f.delays.take(t, patience)
 	f.load.end(len(f.load.flows) - 1000)
 	return list
 }
@@ -266,7 +266,7 @@ func (f *flooded) counts() [2]own.Counts {
 // unaffected fails if an attack had an effect.
 func (f *flooded) unaffected(t *testing.T) {
 	t.Helper()
-	wantEqual(f.a, f.b, 5*time.Second, "after the flood")
+	wantEqual(f.a, f.b, "after the flood")
 	if diff := cmp.Diff(f.a.servers(), f.b.servers()); diff != "" {
 		t.Errorf("servers (-master +backup):\n%s", diff)
 	}
@@ -296,8 +296,8 @@ func counted(t *testing.T, before, after own.Counts, sent uint64) {
 		}
 	}
 	t.Logf("%d sent, refused:%s", sent, list.Bytes())
-	// The rest found no room in the socket's buffer.
-	if n := refused(after) - refused(before); n < sent/2 {
+	// The rest found no room in the socket's buffer, as the reader waits for a processor.
+	if n := refused(after) - refused(before); n < sent/10 {
 		t.Errorf("%d of %d were counted", n, sent)
 	}
 }
@@ -317,6 +317,7 @@ func TestFloodDelaysNothing(t *testing.T) {
 	// Other processes may delay entries in one attempt; a flood that does would in each.
 	for attempt := 1; ; attempt++ {
 		var clean, under []time.Duration
+		stalls := testenv.WatchStalls(t)
 		for range 2 {
 			for i, target := range []*node{f.b, f.a} {
 				clean = append(clean, f.openings(t, 400*time.Millisecond)...)
@@ -328,16 +329,16 @@ func TestFloodDelaysNothing(t *testing.T) {
 		t.Logf("without: %s", summary(clean))
 		t.Logf("with:    %s", summary(under))
 		more := quantile(under, 0.99) - quantile(clean, 0.99)
-		if more <= mostMore {
+		if more <= mostMore+stalls.Longest() {
 			break
 		}
 		if attempt == 3 {
-			t.Errorf("the flood delays entries by %v", more)
+			t.Errorf("the flood delays entries by %v, beside stalls of %v", more, stalls.Longest())
 			break
 		}
 	}
 	for i, after := range f.counts() {
-		if sent[i] < 10_000 {
+		if sent[i] < 2000 { // 24 000 and more, if the attacker gets a processor
 			t.Errorf("%d datagrams are not a flood", sent[i])
 		}
 		counted(t, before[i], after, sent[i])

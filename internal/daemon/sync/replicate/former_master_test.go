@@ -29,7 +29,7 @@ func TestFormerMaster(t *testing.T) {
 	has := func(client string) bool {
 		return slices.ContainsFunc(b.table(), func(line string) bool { return strings.Contains(line, client) })
 	}
-	for deadline := time.Now().Add(5 * time.Second); has(copied.Client.String()) || backup.State().Swept == 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); has(copied.Client.String()) || backup.State().Swept == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the table has a copy of what the master does not have: %v", b.table())
 		}

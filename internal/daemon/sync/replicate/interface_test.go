@@ -18,7 +18,7 @@ func TestInterfaceThatIsMadeAnew(t *testing.T) {
 		Role: Backup, Listen: netip.AddrPortFrom(b.addr, 0), To: []netip.AddrPort{netip.AddrPortFrom(a.addr, 0)}, Interface: "eth0", KeyFile: b.key, Group: 7,
 	})
 	follows := func() bool {
-		for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if backup.State().Master.Following {
 				return true
 			}

@@ -31,10 +31,10 @@ func TestAnotherKeyIsAnAlarm(t *testing.T) {
 			})
 		}
 	}
-	awaitState(t, backup, 5*time.Second, "the backup's alarm", names(a.addr))
-	awaitState(t, master, 5*time.Second, "the master's alarm", names(b.addr))
+	awaitState(t, backup, "the backup's alarm", names(a.addr))
+	awaitState(t, master, "the master's alarm", names(b.addr))
 	stop()
-	awaitState(t, master, forgedLast+5*time.Second, "the end of the alarm", func(s State) bool { return !names(b.addr)(s) })
+	awaitState(t, master, "the end of the alarm", func(s State) bool { return !names(b.addr)(s) })
 }
 
 // The sender of a datagram chooses its address: such alarms are of the configured directors,

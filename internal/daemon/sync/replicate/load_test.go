@@ -128,15 +128,15 @@ func (n *node) servers() (lines []string) {
 }
 
 // awaitState waits until a role's state is as wanted.
-func awaitState(t *testing.T, r *Replica, limit time.Duration, what string, is func(State) bool) State {
+func awaitState(t *testing.T, r *Replica, what string, is func(State) bool) State {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		s := r.State()
 		if is(s) {
 			return s
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after %v: %+v", what, limit, s)
+			t.Fatalf("%s: not after %v: %+v", what, patience, s)
 		}
 	}
 }

@@ -26,18 +26,18 @@ func TestBackupOfTwoMasters(t *testing.T) {
 	}
 	_, end := a.role(Master, b.addr)
 	backup, _ := b.role(Backup, a.addr, c.addr)
-	awaitState(t, backup, 5*time.Second, "the backup joined", synced)
-	wantEqual(a, b, 5*time.Second, "with one master")
+	awaitState(t, backup, "the backup joined", synced)
+	wantEqual(a, b, "with one master")
 
 	second, _ := c.role(Master, b.addr)
 	is := func(alarm Alarm) bool {
 		return alarm.Name == TwoMasters && strings.HasPrefix(alarm.Text, "10.8.0.1:8790 is a master")
 	}
-	awaitState(t, backup, 5*time.Second, "an alarm of two masters", func(s State) bool { return slices.ContainsFunc(s.Alarms, is) })
+	awaitState(t, backup, "an alarm of two masters", func(s State) bool { return slices.ContainsFunc(s.Alarms, is) })
 	c.insert(connection(s, 2000))
 	a.insert(connection(s, 200))
 	time.Sleep(300 * time.Millisecond)
-	wantEqual(a, b, time.Second, "with two masters")
+	wantEqual(a, b, "with two masters")
 	if m := backup.State().Master; !synced(backup.State()) || m.Sender.Addr() != a.addr {
 		t.Errorf("the backup is %+v", backup.State())
 	}
@@ -46,8 +46,8 @@ func TestBackupOfTwoMasters(t *testing.T) {
 	}
 
 	end()
-	awaitState(t, backup, 5*time.Second, "the second master is followed", func(s State) bool { return synced(s) && s.Master.Sender.Addr() == c.addr })
-	wantEqual(c, b, 5*time.Second, "with the second master")
+	awaitState(t, backup, "the second master is followed", func(s State) bool { return synced(s) && s.Master.Sender.Addr() == c.addr })
+	wantEqual(c, b, "with the second master")
 	if s := backup.State(); slices.ContainsFunc(s.Alarms, is) {
 		t.Errorf("the master that is followed is an alarm: %+v", s.Alarms)
 	}

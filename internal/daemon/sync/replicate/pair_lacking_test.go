@@ -27,28 +27,32 @@ func TestPairLacksServer(t *testing.T) {
 	}
 	one, _ := a.role(RolePair, b.addr)
 	two, _ := b.role(RolePair, a.addr)
-	awaitState(t, two, 5*time.Second, "ten wait", func(s State) bool { return s.Waiting == 10 && s.Master.Synced })
+	awaitState(t, two, "ten wait", func(s State) bool { return s.Waiting == 10 && s.Master.Synced })
 
 	const name = "service 10.20.0.1:80/tcp server 172.16.0.10:8080"
-	wait := func(what string, limit time.Duration, f func(context.Context) error) {
+	wait := func(what string, f func(context.Context) error) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		began := time.Now()
 		err := f(ctx)
-		if took := time.Since(began); took > limit {
+		if took := time.Since(began); took > patience/2 { // it would wait until ctx ends
 			t.Errorf("%s took %v", what, took)
 		}
 		if err == nil || !strings.Contains(err.Error(), "10 entries") || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	wait("a merge", 1400*time.Millisecond, one.Merge)
-	wait("a barrier", 4*time.Second, func(ctx context.Context) error { _, err := one.Barrier(ctx); return err })
-	began := time.Now()
-	b.must(two.Merge(t.Context()))
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("a merge of the director that lacks the server took %v", took)
+	wait("a merge", one.Merge)
+	wait("a barrier", func(ctx context.Context) error { _, err := one.Barrier(ctx); return err })
+	quickest := time.Hour
+	for range 3 {
+		began := time.Now()
+		b.must(two.Merge(t.Context()))
+		quickest = min(quickest, time.Since(began))
+	}
+	if quickest > time.Second {
+		t.Errorf("merges of the director that lacks the server took %v and more", quickest)
 	}
 	if m := two.State().Missing; len(m) != 1 || m[0] != (Missing{"10.20.0.1:80/tcp", "172.16.0.10:8080", 10}) {
 		t.Errorf("missing are %+v", m)
@@ -63,7 +67,7 @@ func TestPairLacksServer(t *testing.T) {
 	if m := two.State().Missing; len(m) != 0 {
 		t.Errorf("missing are %+v", m)
 	}
-	wantEqual(a, b, time.Second, "after the server was added")
+	wantEqual(a, b, "after the server was added")
 }
 
 // Connections of a server that was deleted at both directors live on where they are, and are
@@ -78,16 +82,16 @@ func TestPairDeletedAtBoth(t *testing.T) {
 	b.must(b.d.DeleteServer(s.Key, server))
 	one, _ := a.role(RolePair, b.addr)
 	two, _ := b.role(RolePair, a.addr)
-	awaitState(t, two, 5*time.Second, "ten lack", func(s State) bool { return s.Lacking == 10 && s.Master.Synced })
+	awaitState(t, two, "ten lack", func(s State) bool { return s.Lacking == 10 && s.Master.Synced })
 	a.must(a.d.DeleteServer(s.Key, server))
-	awaitState(t, two, 5*time.Second, "none lack", func(s State) bool { return s.Waiting == 10 && s.Lacking == 0 && len(s.Missing) == 0 })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	awaitState(t, two, "none lack", func(s State) bool { return s.Waiting == 10 && s.Lacking == 0 && len(s.Missing) == 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := one.Barrier(ctx)
 	a.must(err)
 	a.must(one.Merge(ctx))
 	a.must(a.d.AddServer(s.Key, model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}))
-	awaitState(t, two, 5*time.Second, "ten lack again", func(s State) bool { return s.Lacking == 10 })
+	awaitState(t, two, "ten lack again", func(s State) bool { return s.Lacking == 10 })
 }
 
 // An entry that waits counts no longer than its connection lives: not when it has expired, nor
@@ -100,20 +104,20 @@ func TestPairLacksForNoLonger(t *testing.T) {
 	a.insert(connection(s, 0))
 	one, stop := a.role(RolePair, b.addr)
 	two, _ := b.role(RolePair, a.addr)
-	awaitState(t, two, 5*time.Second, "one waits", func(s State) bool { return s.Lacking == 1 && s.Master.Synced })
-	awaitState(t, one, 5*time.Second, "the other one lacks it", func(s State) bool { return len(s.Receivers) == 1 && s.Receivers[0].Lacking == 1 })
+	awaitState(t, two, "one waits", func(s State) bool { return s.Lacking == 1 && s.Master.Synced })
+	awaitState(t, one, "the other one lacks it", func(s State) bool { return len(s.Receivers) == 1 && s.Receivers[0].Lacking == 1 })
 	stop()
 	a.must(a.d.Set(noServer))
 	a.must(a.d.DeleteServer(s.Key, server))
-	for deadline := time.Now().Add(5 * time.Second); len(a.table()) > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(a.table()) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the connection does not end")
 		}
 	}
 	a.must(a.d.AddServer(s.Key, model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}))
 	one, _ = a.role(RolePair, b.addr)
-	awaitState(t, two, 10*time.Second, "it ended at the other director", func(s State) bool { return s.Lacking == 0 && s.Master.Synced })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	awaitState(t, two, "it ended at the other director", func(s State) bool { return s.Lacking == 0 && s.Master.Synced })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	a.must(one.Merge(ctx))
 
@@ -122,8 +126,8 @@ func TestPairLacksForNoLonger(t *testing.T) {
 	short.Expires = 2 * time.Second
 	b.must(two.enter([]model.Connection{short}, false, false))
 	two.mu.Unlock()
-	awaitState(t, two, time.Second, "it waits", func(s State) bool { return s.Lacking == 1 })
-	awaitState(t, two, 4*time.Second, "it has expired", func(s State) bool { return s.Lacking == 0 && s.Waiting == 1 })
+	awaitState(t, two, "it waits", func(s State) bool { return s.Lacking == 1 })
+	awaitState(t, two, "it has expired", func(s State) bool { return s.Lacking == 0 && s.Waiting == 1 })
 }
 
 // slowTable takes its time, and has no template.
@@ -141,8 +145,8 @@ func TestWaitingEntryIsNotProlonged(t *testing.T) {
 	c.Expires = 2 * time.Second
 	r.use()
 	defer r.mu.Unlock()
-	began := time.Now()
 	err := r.enter([]model.Connection{c}, false, false)
+	entered := time.Now()
 	for range 3 {
 		r.waiting.retryAll()
 		at := time.Now()
@@ -155,7 +159,7 @@ func TestWaitingEntryIsNotProlonged(t *testing.T) {
 	if e == nil {
 		t.Fatal("it does not wait")
 	}
-	if lives := e.expires.Sub(began); lives > c.Expires+50*time.Millisecond {
+	if lives := e.expires.Sub(entered); lives > c.Expires {
 		t.Errorf("an entry of %v waits for %v", c.Expires, lives)
 	}
 }

@@ -26,12 +26,12 @@ func TestPairSplit(t *testing.T) {
 	b.insert(theirs[:500]...)
 	one, _ := a.role(RolePair, b.addr)
 	two, _ := b.role(RolePair, a.addr)
-	wantEqual(a, b, 5*time.Second, "after joining")
+	wantEqual(a, b, "after joining")
 
 	a.must(a.ns.Down("eth0"))
 	apart := func(s State) bool { return !s.Master.Following }
-	awaitState(t, one, 5*time.Second, "the directors are apart", apart)
-	awaitState(t, two, 5*time.Second, "the directors are apart", apart)
+	awaitState(t, one, "the directors are apart", apart)
+	awaitState(t, two, "the directors are apart", apart)
 	a.insert(mine[500:]...)
 	b.insert(theirs[500:]...)
 	earlier, later := connection(s, 5000), connection(s, 5000)
@@ -45,9 +45,9 @@ func TestPairSplit(t *testing.T) {
 	b.insert(later)
 
 	a.must(a.ns.Up("eth0"))
-	awaitState(t, one, 10*time.Second, "the first one has the other one's table again", synced)
-	awaitState(t, two, 10*time.Second, "the second one has the other one's table again", synced)
-	wantEqual(a, b, 2*time.Second, "after the split")
+	awaitState(t, one, "the first one has the other one's table again", synced)
+	awaitState(t, two, "the second one has the other one's table again", synced)
+	wantEqual(a, b, "after the split")
 	lines := a.table()
 	if len(lines) != 2001 {
 		t.Errorf("%d entries", len(lines))

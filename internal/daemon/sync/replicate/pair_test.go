@@ -47,10 +47,10 @@ func TestPair(t *testing.T) {
 	b.insert(lists[1][:half]...)
 	one, _ := a.role(RolePair, b.addr)
 	two, _ := b.role(RolePair, a.addr)
-	wantEqual(a, b, 5*time.Second, "after joining")
+	wantEqual(a, b, "after joining")
 	a.insert(lists[0][half:]...)
 	b.insert(lists[1][half:]...)
-	wantEqual(a, b, 5*time.Second, "after openings")
+	wantEqual(a, b, "after openings")
 	if n := len(a.table()); n != len(lists[0])+len(lists[1]) {
 		t.Errorf("%d entries of %d", n, len(lists[0])+len(lists[1]))
 	}
@@ -61,7 +61,7 @@ func TestPair(t *testing.T) {
 
 	// It does not wait for the second after which a source without events calls.
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	quickest := time.Hour
 	for range 4 {
@@ -98,7 +98,7 @@ func TestPair(t *testing.T) {
 		n.must(n.d.Set(noServer))
 		n.must(n.d.DeleteServer(gone.Key, serverOf(connection(gone, 0))))
 	}
-	wantEqual(a, b, 5*time.Second, "after ends")
+	wantEqual(a, b, "after ends")
 	if left := len(a.table()); left != len(lists[0])+len(lists[1])-300 {
 		t.Errorf("%d entries are left", left)
 	}
@@ -115,12 +115,12 @@ func TestPairComesBackEmpty(t *testing.T) {
 	}
 	a.role(RolePair, b.addr)
 	_, stop := b.role(RolePair, a.addr)
-	wantEqual(a, b, 5*time.Second, "after joining")
+	wantEqual(a, b, "after joining")
 	all := a.table()
 	stop()
 	b.flush()
 	b.role(RolePair, a.addr)
-	wantEqual(a, b, 5*time.Second, "after the return")
+	wantEqual(a, b, "after the return")
 	if got := a.table(); !slices.Equal(got, all) {
 		t.Errorf("%d entries of %d are left", len(got), len(all))
 	}
@@ -139,7 +139,7 @@ func TestPairWithAnotherRole(t *testing.T) {
 	}
 	two, _ := b.role(Master, a.addr)
 	for r, want := range map[*Replica]string{one: "10.7.0.2 does not have the role pair", two: "10.7.0.1 has the role pair, and this director the role master"} {
-		awaitState(t, r, 5*time.Second, want, func(s State) bool {
+		awaitState(t, r, want, func(s State) bool {
 			return slices.ContainsFunc(s.Alarms, func(a Alarm) bool { return a.Name == OtherRole && strings.HasPrefix(a.Text, want) })
 		})
 	}

@@ -16,7 +16,7 @@ func TestTemplatesThatEnded(t *testing.T) {
 	a.insert(template(c), c)
 	_, stop := a.role(Master, b.addr)
 	backup, _ := b.role(Backup, a.addr)
-	wantEqual(a, b, 5*time.Second, "after joining")
+	wantEqual(a, b, "after joining")
 	stop()
 	a.d.Close()
 	a.must(a.ns.Do(func() error { return director.Detach(true) }))
@@ -26,10 +26,10 @@ func TestTemplatesThatEnded(t *testing.T) {
 	}
 	first := backup.State().Master.Session
 	a.role(Master, b.addr)
-	for deadline := time.Now().Add(10 * time.Second); !backup.State().Master.Synced || backup.State().Master.Session == first; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !backup.State().Master.Synced || backup.State().Master.Session == first; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the backup is %+v", backup.State())
 		}
 	}
-	wantEqual(a, b, 5*time.Second, "after the master has begun anew")
+	wantEqual(a, b, "after the master has begun anew")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 // A backup whose services come later than its role has all connections then, also if they are
@@ -29,19 +30,20 @@ func TestManyWaitingEntries(t *testing.T) {
 	b.must(b.d.DeleteServer(s.Key, server))
 	master, _ := a.role(Master, b.addr)
 	backup, _ := b.role(Backup, a.addr)
-	for deadline := time.Now().Add(30 * time.Second); !backup.State().Master.Synced; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !backup.State().Master.Synced; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the backup is %+v", backup.State())
 		}
 	}
 	var longest time.Duration
+	stalls := testenv.WatchStalls(t)
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		began := time.Now()
 		backup.State()
 		longest = max(longest, time.Since(began))
 	}
-	if longest > 50*time.Millisecond {
-		t.Errorf("with %d entries that wait the role stood still for %v", backup.State().Waiting, longest)
+	if longest > 50*time.Millisecond+3*stalls.Longest() { // of who holds the lock, who waits, and the kernel
+		t.Errorf("with %d entries that wait the role stood still for %v, the machine for %v", backup.State().Waiting, longest, stalls.Longest())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -50,7 +52,7 @@ func TestManyWaitingEntries(t *testing.T) {
 	}
 	b.must(b.d.AddServer(s.Key, model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}))
 	n := 0
-	for deadline := time.Now().Add(20 * time.Second); n < many && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); n < many && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		n = len(b.table())
 	}
 	if n != many {

@@ -22,7 +22,7 @@ func TestWaitingEntryThatEnded(t *testing.T) {
 	a.insert(connection(s, 0))
 	until := func(what string, ok func(State) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !ok(backup.State()); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); !ok(backup.State()); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: the backup is %+v", what, backup.State())
 			}
@@ -33,7 +33,7 @@ func TestWaitingEntryThatEnded(t *testing.T) {
 	stop() // the connection ends while no master sends
 	a.must(a.d.Set(director.Setting{Name: "expire_nodest_conn", Value: 1}))
 	a.must(a.d.DeleteServer(s.Key, server))
-	for deadline := time.Now().Add(10 * time.Second); len(a.table()) > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(a.table()) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the master's connection does not end")
 		}

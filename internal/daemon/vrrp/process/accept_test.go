@@ -46,7 +46,7 @@ func TestAcceptErrors(t *testing.T) {
 		}
 		select {
 		case <-served:
-		case <-time.After(5 * time.Second):
+		case <-time.After(awaited):
 			t.Fatal("nobody is served")
 		}
 		c.Close()
@@ -83,7 +83,7 @@ func TestSilentClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer last.Close()
-	if e, err := last.Receive(time.Now().Add(5 * time.Second)); err != nil || e.Await == 0 {
+	if e, err := last.Receive(time.Now().Add(awaited)); err != nil || e.Await == 0 {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	if _, err := talker.Reclaim(t.Context(), nil); err != nil {

@@ -241,7 +241,7 @@ func TestPlannedMove(t *testing.T) {
 			}
 
 			b.await("the first director has them again", func() bool { return a.is(vrrp.Master)() })
-			if _, err := a.giveUp(5 * time.Second); err != nil {
+			if _, err := a.giveUp(awaited); err != nil {
 				t.Fatal(err)
 			}
 			a.vanish(true)
@@ -258,7 +258,7 @@ func TestPlannedMove(t *testing.T) {
 			a.await("it takes them back", a.is(vrrp.Master))
 			b.await("and the other one leaves", b.is(vrrp.Backup))
 			b.stop()
-			moves, err := a.giveUp(5 * time.Second)
+			moves, err := a.giveUp(awaited)
 			if err != nil || len(moves) != 1 || moves[0].Error != "no other director took over: this one is master again" {
 				t.Errorf("%+v, %v", moves, err)
 			}
@@ -323,7 +323,7 @@ func TestGivenUpTwice(t *testing.T) {
 		}
 	}
 	for replies, moved := 0, false; replies < 2 || !moved; {
-		e, err := c.Receive(time.Now().Add(5 * time.Second))
+		e, err := c.Receive(time.Now().Add(awaited))
 		if err != nil {
 			t.Fatalf("%v after %d replies", err, replies)
 		}

@@ -316,7 +316,7 @@ func TestNoDescriptors(t *testing.T) {
 
 func (p *apart) awaitLog(text string) {
 	p.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !p.logged(text); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(awaited); !p.logged(text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.Fatalf("the log does not have %q", text)
 		}

@@ -20,6 +20,7 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // interopInterval is longer than that of other tests, as hosts are looked at meanwhile.
@@ -125,7 +126,7 @@ func (k *keepalived) stop() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		k.Errorf("keepalived does not end:\n%s", k.log.String())
 		_ = syscall.Kill(-k.cmd.Process.Pid, syscall.SIGKILL)
 		<-done
@@ -252,6 +253,11 @@ func testKeepalived(t *testing.T, addresses []netip.Prefix, unicast bool, own fu
 		}
 	})
 	const imbang, other = 0, 1
+	stalls := testenv.WatchStalls(t)
+	leeway := awaited // of the time until one is master, which make check-vrrp bounds: keepalived is not real-time everywhere
+	if *keepalivedTransitions > 0 {
+		leeway = 0
+	}
 	o := observe(t, vrrp.Address{Device: "eth0", Prefix: addresses[len(addresses)-1]}, n.ns, k.ns)
 	transitions := 0
 	// What a message and the removal of an address take, and the observer, while other programs
@@ -260,13 +266,13 @@ func testKeepalived(t *testing.T, addresses []netip.Prefix, unicast bool, own fu
 	resolution := busy
 	step := func(what string, want int, within time.Duration) {
 		t.Helper()
-		took := o.master(t, what, want, within)
+		took := o.master(t, what, want, within+leeway)
 		transitions++
 		time.Sleep(2 * interopInterval) // for what comes late
 		o.master(t, what+", still", want, 0)
 		overlap := o.overlap()
 		t.Logf("%-60s %4d ms, both for %3d ms", what, took.Milliseconds(), overlap.Milliseconds())
-		if overlap > interopInterval+resolution {
+		if overlap > interopInterval+resolution+stalls.Longest() {
 			t.Errorf("%s: both were master for %s", what, overlap)
 		}
 	}

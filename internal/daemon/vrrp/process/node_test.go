@@ -25,6 +25,10 @@ import (
 	"imbang/internal/testenv"
 )
 
+// awaited bounds each wait for a condition: a test that passes does not use it up, also on a machine
+// with other work.
+const awaited = time.Minute
+
 // interval is that of advertisements in tests.
 const interval = 100 * time.Millisecond
 
@@ -261,9 +265,9 @@ func (n *node) is(state vrrp.State) func() bool {
 // await waits until something is so, for 5 s.
 func (n *node) await(what string, f func() bool) {
 	n.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(awaited); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.Fatalf("%s: not within 5 s: %+v", what, n.status())
+			n.Fatalf("%s: not within %v: %+v", what, awaited, n.status())
 		}
 	}
 }

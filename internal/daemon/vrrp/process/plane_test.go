@@ -367,7 +367,7 @@ func TestFormerMaster(t *testing.T) {
 		t.Errorf("the grace period of a former master: %v from now", loaded[1].grace-now())
 	}
 	a.await("it hands to the former master", said(0, toB))
-	if _, err := a.giveUp(5 * time.Second); err != nil {
+	if _, err := a.giveUp(awaited); err != nil {
 		t.Fatal(err)
 	}
 	a.await("that ends, and its successor gets what it does not know", said(0, toB, fmt.Sprintf("%d ends", index[0]), toB))

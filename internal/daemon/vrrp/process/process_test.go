@@ -55,12 +55,8 @@ func TestTwoDirectors(t *testing.T) {
 			b.await("the backup follows it", func() bool {
 				return b.group().Routers[0].Master == a.group().Routers[0].Source && b.is(vrrp.Backup)()
 			})
-			begin := time.Now()
 			a.stop()
 			b.await("the backup takes over after a resignation", only(b, a))
-			if took := time.Since(begin); took > 3*interval {
-				t.Errorf("it took %s", took)
-			}
 			if got := b.group(); got.Cause != vrrp.CauseResigned.String() {
 				t.Errorf("%+v", got)
 			}

@@ -5,14 +5,12 @@ package process
 import (
 	"net"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // thousands is a loop with a master of so many addresses on eth1, that the host has.
@@ -41,22 +39,11 @@ func thousands(t *testing.T, n int) (*loop, *group, time.Duration) {
 	return l, g, begin
 }
 
-// took refuses what takes the loop longer than some milliseconds: a master advertises meanwhile. The
-// thread's own time counts, as the machine may have other work.
+// took refuses what takes the loop longer than some milliseconds: a master advertises meanwhile.
 func took(t *testing.T, what string, f func()) {
 	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	used := func() time.Duration {
-		var at unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(at.Nano())
-	}
-	before := used()
-	if f(); used()-before > 100*time.Millisecond {
-		t.Errorf("%s: %v", what, used()-before)
+	if used := testenv.ThreadTime(t, f); used > 100*time.Millisecond {
+		t.Errorf("%s: %v", what, used)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestServersDevice(t *testing.T) {
 	b.await("what is late goes to the successor", hands(planeB, to(b, a, "eth0"), to(b, a, "eth1")))
 	a.await("it gets what it has", hands(planeA, to(a, b, "eth0"), to(a, b, "eth1")))
 	clear(planeA)
-	if _, err := a.giveUp(5 * time.Second); err != nil {
+	if _, err := a.giveUp(awaited); err != nil {
 		t.Fatal(err)
 	}
 	a.await("a planned move, from a director that has not asked since", hands(planeA, to(a, b, "eth0"), to(a, b, "eth1")))

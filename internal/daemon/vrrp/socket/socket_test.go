@@ -78,7 +78,7 @@ func rules(ids ...uint8) (all []Rule) {
 // received waits for so many messages, and a moment for more.
 func received(t *testing.T, s *Socket, want int) (all []string) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		enough := len(all) >= want
 		if _, err := s.Receive(func(m []byte, p vrrp.Packet) {
 			all = append(all, fmt.Sprintf("%v > %v, %d: %x", p.Source, p.Destination, p.HopLimit, m))
@@ -166,7 +166,7 @@ func TestHopLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		var reasons []vrrp.Reason
-		for deadline := time.Now().Add(2 * time.Second); len(reasons) == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Minute); len(reasons) == 0 && time.Now().Before(deadline); {
 			_, _ = receiver.Receive(func(m []byte, p vrrp.Packet) {
 				var got vrrp.Advertisement
 				reasons = append(reasons, vrrp.Parse(m, p, 51, false, &got))

@@ -55,7 +55,7 @@ func start(t *testing.T, sections string) *proxy {
 			t.Log(messages.String())
 		}
 	})
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := p.master.Ready(t.Context(), c.Process.Pid); err == nil {
 			break
 		}
@@ -266,7 +266,7 @@ func TestMaster(t *testing.T) {
 	p := start(t, twoServers)
 	p.Serve("a", "127.0.0.1:9001")
 	p.Serve("b", "127.0.0.1:9002")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	before, err := p.master.Processes(ctx)
 	if err != nil || before.Reloads != 0 || len(before.Workers) != 1 || len(before.Old) != 0 {
@@ -284,7 +284,7 @@ func TestMaster(t *testing.T) {
 	for range 2 {
 		client := p.Client(false)
 		go func() {
-			reply, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?1s")
+			reply, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?4s")
 			if err != nil {
 				reply = "failed"
 			}

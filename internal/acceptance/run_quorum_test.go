@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package acceptance
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"imbang/internal/lab/topology"
+)
+
+// healthPort is where servers reply to checks by the statuses of a farm.
+const healthPort = 9200
+
+// statuses have real server i reply to each path of its health port with a status of its own; 200 at first.
+func (f *farm) statuses(i int) *sync.Map {
+	f.t.Helper()
+	var l net.Listener
+	if err := f.Servers[i].Namespace.Do(func() (err error) { l, err = net.Listen("tcp", fmt.Sprint(":", healthPort)); return err }); err != nil {
+		f.t.Fatal(err)
+	}
+	all := &sync.Map{}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, set := all.Load(r.URL.Path); set {
+			w.WriteHeader(status.(int))
+		}
+	})}
+	go func() { _ = s.Serve(l) }()
+	f.t.Cleanup(func() { _ = s.Close() })
+	return all
+}
+
+// connectAgainAndAgain opens connections to the service until it is ended, and returns how many
+// there were and the first one that failed.
+func (k *keeper) connectAgainAndAgain() (end func() (int, error)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var under sync.WaitGroup
+	var n atomic.Int32
+	var failed atomic.Pointer[error]
+	at := k.Virtual(topology.IPv4).String() + ":80"
+	under.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			n.Add(1)
+			c, err := k.farm.dial(context.Background(), "tcp", at, time.Minute)
+			if err == nil {
+				_, err = fmt.Fprint(c, "GET / HTTP/1.0\r\n\r\n")
+			}
+			if err == nil {
+				var r *http.Response
+				if r, err = http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+					_ = r.Body.Close()
+				}
+			}
+			if c != nil {
+				_ = c.Close()
+			}
+			if err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		}
+	})
+	end = sync.OnceValues(func() (int, error) {
+		cancel()
+		under.Wait()
+		if err := failed.Load(); err != nil {
+			return int(n.Load()), *err
+		}
+		return int(n.Load()), nil
+	})
+	k.t.Cleanup(func() { _, _ = end() })
+	return end
+}
+
+// awaitServers waits for the servers of the table, each with its effective weight, by number.
+func (k *keeper) awaitServers(what string, want ...string) {
+	k.t.Helper()
+	await(k.t, what, func() error {
+		var got []string
+		for _, line := range strings.Split(k.do("ipvsadm", "-Ln"), "\n") {
+			if f := strings.Fields(line); len(f) > 3 && f[0] == "->" && f[2] == "Masq" {
+				host, _, _ := strings.Cut(f[1], ":")
+				for i, s := range k.Servers {
+					if s.Addr[topology.IPv4].String() == host {
+						got = append(got, fmt.Sprintf("S%d/%s", i+1, f[3]))
+					}
+				}
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("the table has %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// While the quorum is lost the sorry server serves, over reloads and restarts, without a moment in which
+// clients are refused; a server of the service can be the sorry server, too. Commands because of the quorum
+// run one after the other, and a daemon that stops waits for them.
+func TestRunSorry(t *testing.T) {
+	const config = `
+daemon: {max_removed: 100 %%}
+checks:
+  ready: {http: {requests: [{path: %s, status: "200"}]}, port: %d, interval: 300 ms, timeout: 300 ms, rise: 1, fall: 2, jitter: 0 %%, initial: down}
+services:
+  - name: web
+    virtual: VIP:80
+    scheduler: wrr
+    on_failure: %s
+    checks: [ready]
+    quorum_up: [/bin/sh, -c, echo up begins >>%[4]s; echo up >>%[4]s]
+    quorum_down: [/bin/sh, -c, echo down begins >>%[4]s; test ! -e %[4]s.slow || sleep 2; echo down >>%[4]s]
+    servers: [{name: a, address: S1, weight: 3}, {name: b, address: S2, weight: 2}]
+    sorry: {name: s, address: %[5]s, weight: 7}
+`
+	for _, failure := range []string{"remove", "quiesce"} {
+		t.Run(failure, func(t *testing.T) {
+			said := filepath.Join(t.TempDir(), "said")
+			commands := func() string {
+				b, _ := os.ReadFile(said)
+				return strings.ReplaceAll(strings.TrimSpace(string(b)), "\n", ", ")
+			}
+			k := newKeeper(t, 4, "services: []\n")
+			set := []*sync.Map{k.statuses(0), k.statuses(1)}
+			for _, s := range set {
+				s.Store("/bad", 503)
+			}
+			load := func(path, sorry string) {
+				t.Helper()
+				k.configure(fmt.Sprintf(config, path, healthPort, failure, said, sorry))
+				k.do("reload")
+			}
+			// Servers that are down, in the table or not.
+			with := func(a, b string, more ...string) []string {
+				var list []string
+				for i, w := range []string{a, b} {
+					if w == "0" && failure == "remove" {
+						continue
+					}
+					list = append(list, fmt.Sprintf("S%d/%s", i+1, w))
+				}
+				return append(list, more...)
+			}
+			load("/bad", "S3")
+			k.awaitServers("at first", with("0", "0", "S3/7")...)
+			end := k.connectAgainAndAgain()
+			for range 3 {
+				k.do("reload")
+			}
+			k.awaitServers("the same file again", with("0", "0", "S3/7")...)
+			load("/bad", "S4")
+			k.awaitServers("another sorry server", with("0", "0", "S4/7")...)
+			k.end(syscall.SIGKILL)
+			k.start()
+			k.do("reload")
+			k.awaitServers("a daemon that was killed", with("0", "0", "S4/7")...)
+			load("/good", "S4")
+			k.awaitServers("a check that succeeds", with("3", "2")...)
+
+			load("/good", "S1") // the first server
+			k.awaitServers("a server as sorry server", with("3", "2")...)
+			open := openSession(t, k.Cluster)
+			for round, first := range []int{0, 1, 0} {
+				fail := func(i int) { set[i].Store("/good", 503) }
+				fail(0)
+				fail(1)
+				twin := []string{"S1/7", "S2/0"}
+				if failure == "remove" {
+					twin = twin[:1]
+				}
+				k.awaitServers(fmt.Sprint("both are down, round ", round), twin...)
+				if s := k.status().Services[0]; s.Up || !s.Sorry || s.Servers[0].State != "down" || s.Servers[0].Effective != 7 {
+					t.Errorf("%+v", s)
+				}
+				if round == 2 {
+					await(t, "the command", func() error {
+						if got := commands(); !strings.HasSuffix(got, "down") {
+							return fmt.Errorf("commands: %s", got)
+						}
+						return nil
+					})
+					k.end(syscall.SIGKILL)
+					k.start()
+					k.do("reload")
+					k.awaitServers("a daemon that was killed", twin...)
+				}
+				set[first].Store("/good", 200)
+				one := map[int][]string{0: with("3", "0"), 1: with("0", "2")}[first]
+				k.awaitServers(fmt.Sprint("one is up, round ", round), one...)
+				set[1-first].Store("/good", 200)
+				k.awaitServers(fmt.Sprint("both are up, round ", round), with("3", "2")...)
+				if round == 0 {
+					if err := open.get(); err != nil { // it is idle: nginx waits for a minute
+						t.Errorf("a connection of before: %v", err)
+					}
+				}
+			}
+			if n, err := end(); err != nil || n < 20 {
+				t.Errorf("%d connections: %v", n, err)
+			}
+			await(t, "commands because of the quorum", func() error {
+				// It was never met before the check that succeeds; then three rounds.
+				want := "up begins, up" + strings.Repeat(", down begins, down, up begins, up", 3)
+				if got := commands(); got != want {
+					return fmt.Errorf("%s, want %s", got, want)
+				}
+				return nil
+			})
+			if err := os.WriteFile(said+".slow", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			set[0].Store("/good", 503)
+			set[1].Store("/good", 503)
+			await(t, "the quorum is lost", func() error {
+				if got := commands(); !strings.HasSuffix(got, "down begins") {
+					return fmt.Errorf("commands: %s", got)
+				}
+				return nil
+			})
+			k.end(syscall.SIGTERM)
+			if got := commands(); !strings.HasSuffix(got, "up, down begins, down") {
+				t.Errorf("after a stop: %s", got)
+			}
+			k.start()
+			if s := k.status(); len(s.Alarms)+len(s.Drift) != 0 {
+				t.Errorf("alarms %v, drift %v", s.Alarms, s.Drift)
+			}
+			k.do("audit")
+		})
+	}
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+
+	"imbang/internal/model"
+)
+
+// Socket is one that accepts packets for all addresses of this host.
+type Socket struct {
+	Protocol model.Protocol
+	Port     uint16
+	IPv6     bool // at ::, else at 0.0.0.0
+	Process  int  // 0: not known
+	Program  string
+}
+
+// procUnconnected is the state of a datagram socket without a peer in /proc/net/udp.
+const procUnconnected = 7
+
+// gatherSockets are the sockets at 0.0.0.0 and :: of the calling thread's network namespace.
+// Datagram sockets at ports that the kernel chooses are clients, and left out.
+func gatherSockets() []Socket {
+	at, err := procfs.NewFS("/proc/thread-self")
+	if err != nil {
+		return nil
+	}
+	var all []Socket
+	inodes := map[uint64]Taken{}
+	var of []uint64
+	add := func(protocol model.Protocol, address []byte, port, inode uint64) {
+		ip, ok := netip.AddrFromSlice(address)
+		if ok && ip.IsUnspecified() {
+			all, of = append(all, Socket{Protocol: protocol, Port: uint16(port), IPv6: ip.Is6()}), append(of, inode)
+			inodes[inode] = Taken{}
+		}
+	}
+	//lint:ignore SA1019 the file is slow on hosts with many sockets, which a command that is run by hand may be
+	for _, read := range []func() (procfs.NetTCP, error){at.NetTCP, at.NetTCP6} {
+		lines, _ := read() // without IPv6 there is none of it
+		for _, l := range lines {
+			if l.St == listens {
+				add(model.TCP, l.LocalAddr, l.LocalPort, l.Inode)
+			}
+		}
+	}
+	low, high := ephemeral()
+	for _, read := range []func() (procfs.NetUDP, error){at.NetUDP, at.NetUDP6} {
+		lines, _ := read()
+		for _, l := range lines {
+			if l.St == procUnconnected && (l.LocalPort < low || l.LocalPort > high) {
+				add(model.UDP, l.LocalAddr, l.LocalPort, l.Inode)
+			}
+		}
+	}
+	for pid, own := range socketsOf(inodes) {
+		for _, inode := range own {
+			if i := slices.Index(of, inode); i >= 0 && (all[i].Process == 0 || pid < all[i].Process) {
+				all[i].Process, all[i].Program = pid, program(pid)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Socket) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+	})
+	return all
+}
+
+// ephemeral is the range of ports that the kernel chooses from.
+func ephemeral() (low, high uint64) {
+	fields := strings.Fields(sysctl("net/ipv4/ip_local_port_range"))
+	if len(fields) != 2 {
+		return 32768, 60999
+	}
+	low, _ = strconv.ParseUint(fields[0], 10, 16)
+	high, _ = strconv.ParseUint(fields[1], 10, 16)
+	return low, high
+}
+
+// covered reports whether packets for an address and port go to a service, and so never
+// reach a socket of this host.
+func (f Facts) covered(protocol model.Protocol, addr netip.Addr, port uint16) bool {
+	return slices.ContainsFunc(f.Services, func(s Service) bool {
+		return s.Key.Protocol == protocol && s.Key.Addr == addr && (s.Key.Port == port || s.Key.Port == 0)
+	})
+}
+
+// examineSockets finds sockets that clients reach at virtual addresses.
+func examineSockets(r report, f Facts) {
+	if !f.Loaded {
+		return
+	}
+	own, _ := f.addresses()
+	found := map[string]bool{}
+	for _, s := range f.Sockets {
+		for _, addr := range own {
+			if addr.Is4() && s.IPv6 && slices.ContainsFunc(f.Sockets, func(o Socket) bool {
+				return !o.IPv6 && o.Protocol == s.Protocol && o.Port == s.Port
+			}) {
+				continue // it is the other one's
+			}
+			if addr.Is6() && !s.IPv6 || f.covered(s.Protocol, addr, s.Port) {
+				continue
+			}
+			key := fmt.Sprintf("%s %d", s.Protocol, s.Port)
+			if found[key] {
+				continue
+			}
+			if found[key] = true; len(found) <= shown {
+				r.warn(socketRule(s, addr), "%s, without an address of its own, also receives what clients send to port %d of virtual address %s, which no service has. Bind it to an address of this host, or drop these packets", s, s.Port, addr)
+			}
+		}
+	}
+	if n := len(found); n > shown {
+		r.warn("", "so do %d more", n-shown)
+	} else if n == 0 {
+		r.ok("no socket of this host is reachable at virtual addresses")
+	}
+}
+
+func socketRule(s Socket, addr netip.Addr) string {
+	program := "iptables"
+	if addr.Is6() {
+		program = "ip6tables"
+	}
+	return fmt.Sprintf("%s -I INPUT -d %s -p %s --dport %d -j DROP", program, addr, strings.ToLower(s.Protocol.String()), s.Port)
+}
+
+func (s Socket) String() string {
+	at := "0.0.0.0"
+	if s.IPv6 {
+		at = "[::]"
+	}
+	text := fmt.Sprintf("%s socket %s:%d", s.Protocol, at, s.Port)
+	if s.Process != 0 {
+		text += fmt.Sprintf(" of %s (process %d)", s.Program, s.Process)
+	}
+	return text
+}

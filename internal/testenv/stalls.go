@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// Stalls measures for how long the machine does not run a goroutine of the test that should run, as
+// bounds of time must allow for that.
+type Stalls struct {
+	mu      sync.Mutex
+	due     time.Time
+	longest time.Duration
+}
+
+// stallPeriod is how often the goroutine wakes.
+const stallPeriod = time.Millisecond
+
+// WatchStalls measures until the test ends.
+func WatchStalls(t testing.TB) *Stalls {
+	s := &Stalls{due: time.Now().Add(stallPeriod)}
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(time.Until(s.due)):
+			}
+			s.mu.Lock()
+			s.note()
+			s.due = time.Now().Add(stallPeriod)
+			s.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() { close(end); <-ended })
+	return s
+}
+
+func (s *Stalls) note() { s.longest = max(s.longest, time.Since(s.due)) }
+
+// Longest is the longest stall so far, also if it lasts.
+func (s *Stalls) Longest() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note()
+	return s.longest
+}
