@@ -130,7 +130,9 @@ func (f Facts) reachableAt(s Socket, six bool) []netip.Addr {
 		return nil // it is the other one's
 	}
 	own, _ := f.addresses()
-	return slices.DeleteFunc(own, func(a netip.Addr) bool { return a.Is6() != six || f.covered(s.Protocol, a, s.Port) })
+	own = slices.DeleteFunc(own, func(a netip.Addr) bool { return a.Is6() != six || f.covered(s.Protocol, a, s.Port) })
+	slices.SortFunc(own, netip.Addr.Compare)
+	return own
 }
 
 // virtualAddresses names the first of several.
