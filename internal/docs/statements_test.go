@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"imbang/internal/daemon/config"
 	"imbang/internal/director"
 	"imbang/internal/lab/engine"
 )
@@ -131,5 +132,27 @@ func TestInstallNamesTheGoOfTheModule(t *testing.T) {
 		if !strings.Contains(read(t, page), "Go "+string(version[1])) {
 			t.Errorf("%s does not say that Go %s builds imbang", page, version[1])
 		}
+	}
+}
+
+// README's configurations are valid, and parts of one file once an address that moves is in its group alone.
+func TestReadmeConfigurations(t *testing.T) {
+	page := read(t, "README.md")
+	blocks := yamlBlock.FindAllStringSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d configurations", len(blocks))
+	}
+	for _, b := range blocks {
+		if _, err := config.Parse("README.md", []byte(b[1])); err != nil {
+			t.Errorf("%v\n%s", err, b[1])
+		}
+	}
+	both := blocks[0][1] + blocks[1][1]
+	if _, err := config.Parse("README.md", []byte(both)); err != nil && !strings.Contains(page, "and not in `director.addresses`") {
+		t.Errorf("README.md does not say why it is refused: %v", err)
+	}
+	both = strings.Replace(both, ", addresses: [{address: 10.20.0.1/32}]}", "}", 1)
+	if _, err := config.Parse("README.md", []byte(both)); err != nil {
+		t.Errorf("%v\n%s", err, both)
 	}
 }

@@ -99,24 +99,16 @@ func examineSockets(r report, f Facts) {
 	if !f.Loaded {
 		return
 	}
-	own, _ := f.addresses()
 	found := map[string]bool{}
 	for _, s := range f.Sockets {
-		for _, addr := range own {
-			if addr.Is4() && s.IPv6 && slices.ContainsFunc(f.Sockets, func(o Socket) bool {
-				return !o.IPv6 && o.Protocol == s.Protocol && o.Port == s.Port
-			}) {
-				continue // it is the other one's
-			}
-			if addr.Is6() && !s.IPv6 || f.covered(s.Protocol, addr, s.Port) {
-				continue
-			}
-			key := fmt.Sprintf("%s %d", s.Protocol, s.Port)
-			if found[key] {
+		for _, six := range []bool{false, true} {
+			at := f.reachableAt(s, six)
+			key := fmt.Sprintf("%s %d %t", s.Protocol, s.Port, six)
+			if len(at) == 0 || found[key] {
 				continue
 			}
 			if found[key] = true; len(found) <= shown {
-				r.warn(socketRule(s, addr), "%s, without an address of its own, also receives what clients send to port %d of virtual address %s, which no service has. Bind it to an address of this host, or drop these packets", s, s.Port, addr)
+				r.warn(socketRule(s, at), "%s, without an address of its own, also receives what clients send to port %d of %s, which no service has. Bind it to an address of this host, or drop these packets", s, s.Port, virtualAddresses(at))
 			}
 		}
 	}
@@ -127,12 +119,41 @@ func examineSockets(r report, f Facts) {
 	}
 }
 
-func socketRule(s Socket, addr netip.Addr) string {
+// reachableAt are the virtual addresses of a family on this host at which clients reach a socket.
+func (f Facts) reachableAt(s Socket, six bool) []netip.Addr {
+	switch {
+	case six && !s.IPv6:
+		return nil
+	case !six && s.IPv6 && slices.ContainsFunc(f.Sockets, func(o Socket) bool {
+		return !o.IPv6 && o.Protocol == s.Protocol && o.Port == s.Port
+	}):
+		return nil // it is the other one's
+	}
+	own, _ := f.addresses()
+	own = slices.DeleteFunc(own, func(a netip.Addr) bool { return a.Is6() != six || f.covered(s.Protocol, a, s.Port) })
+	slices.SortFunc(own, netip.Addr.Compare)
+	return own
+}
+
+// virtualAddresses names the first of several.
+func virtualAddresses(all []netip.Addr) string {
+	if len(all) == 1 {
+		return fmt.Sprintf("virtual address %s", all[0])
+	}
+	return fmt.Sprintf("virtual address %s and of %d more", all[0], len(all)-1)
+}
+
+// socketRule drops what clients send to a socket, at each of the addresses.
+func socketRule(s Socket, all []netip.Addr) string {
 	program := "iptables"
-	if addr.Is6() {
+	if all[0].Is6() {
 		program = "ip6tables"
 	}
-	return fmt.Sprintf("%s -I INPUT -d %s -p %s --dport %d -j DROP", program, addr, strings.ToLower(s.Protocol.String()), s.Port)
+	var to []string
+	for _, a := range all {
+		to = append(to, a.String())
+	}
+	return fmt.Sprintf("%s -I INPUT -d %s -p %s --dport %d -j DROP", program, strings.Join(to, ","), strings.ToLower(s.Protocol.String()), s.Port)
 }
 
 func (s Socket) String() string {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"imbang/internal/model"
 )
 
 // target is what clients address: an address and port, or a firewall mark.
@@ -35,7 +37,7 @@ func (k *keepalived) targets(s *statement) []target {
 		}
 		var all []target
 		for _, one := range group.block {
-			all = append(all, k.members(one)...)
+			all = append(all, k.destinations(one, k.members(one))...)
 		}
 		return all
 	case "fwmark":
@@ -45,7 +47,19 @@ func (k *keepalived) targets(s *statement) []target {
 	if !ok {
 		return nil
 	}
-	return []target{{at: netip.AddrPortFrom(a, port)}}
+	return k.destinations(s, []target{{at: netip.AddrPortFrom(a, port)}})
+}
+
+// destinations leaves out the targets of a line that no service can have. The line is listed once.
+func (k *keepalived) destinations(s *statement, all []target) []target {
+	listed := false
+	return slices.DeleteFunc(all, func(t target) bool {
+		if t.mark != 0 || model.Destination(t.at.Addr()) {
+			return false
+		}
+		listed = listed || !k.reachable(s.place, s.text(), t.at.Addr())
+		return true
+	})
 }
 
 // marked is the firewall mark that the i-th word is.

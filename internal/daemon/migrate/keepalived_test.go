@@ -110,6 +110,10 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"tunnel with an option that is none", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue port 5555\nreal_server 10.0.1.1 80 {\nlvs_method TUN port 0\n}\n}", []string{
 			"tunnel: {type: gue, port: 5555}", "x:4: lvs_method TUN port 0: 0 is not an option"}, []string{"forward: tunnel}"}},
 		{"no real server", "virtual_server 10.0.0.1 80 {\nprotocol TCP\n}", []string{"x:1: virtual_server 10.0.0.1 80: has no real server"}, nil},
+		{"no destination", "virtual_server 0.0.0.0 51820 {\nprotocol UDP\n" + real1 + "}\nvirtual_server 10.0.0.1 80 {\nprotocol TCP\n" + real1 + "}", []string{
+			"x:1: virtual_server 0.0.0.0 51820: no packet has this destination, and Linux does not take it for every address: write the virtual address; left out with its servers"}, []string{"51820\""}},
+		{"no destination in a group", "virtual_server_group G {\n10.0.0.1 80\n224.0.0.1-9 80\nfwmark 5\n}\nvirtual_server group G {\nprotocol TCP\n" + real1 + "}", []string{
+			`virtual: "10.0.0.1:80"`, "mark: 5", "x:3: 224.0.0.1-9 80: no packet has this destination that a virtual service can balance"}, []string{`"224`}},
 		{"value with braces", "virtual_server 10.0.0.1 80 {\nsnmp_name a{2}\n" + real1 + "}", []string{"x:2: snmp_name a: has a { } block"}, nil},
 	} {
 		one.run(t, one.text)
