@@ -43,6 +43,7 @@ func TestImportText(t *testing.T) {
 		{"what imbang check refuses", "k.conf", refused, nil, 1, "", "k.conf:1: services[0].engine: imbang check refuses what it became: "},
 		{"includes alone", "k.conf", "include none.conf\n", nil, 1, "services: []", "k.conf:1: include none.conf: no such file\n"},
 		{"VRRP alone", "k.conf", "vrrp_instance a {\nversion 3\ninterface eth0\nvirtual_router_id 5\nvirtual_ipaddress {\n10.0.0.1\n}\n}\n", []string{"--output", "json"}, 0, "\"groups\": 1,", ""},
+		{"a file that is too large", "k.conf", "virtual_server 10.0.0.1 80 {\n" + strings.Repeat("unknown "+strings.Repeat("x", 200)+"\n", 16000) + "}\n", nil, 1, "", "k.conf: the configuration: imbang check refuses what it became: larger than 4096 KiB"},
 		{"config-id of another format", "l.cf", "virtual=10.0.0.1:80\n", []string{"--config-id", "b"}, 2, "", "--config-id is for keepalived.conf only"},
 	} {
 		t.Run(one.about, func(t *testing.T) {

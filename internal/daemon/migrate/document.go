@@ -46,6 +46,7 @@ type Result struct {
 	groups          []vrrpGroup
 	synchronization *syncRoles
 
+	size        int               // about what will be written [bytes]
 	lost        map[Loss]bool     // Losses
 	bodies      map[string]string // of checks, to their names
 	kinds       map[string]int    // how many checks of a kind there are
@@ -53,6 +54,21 @@ type Result struct {
 	names       map[string]int    // of services, to how many have them, with a number behind
 	first       place             // of the first script check without a user of its own
 	firstNotify place             // likewise, of the first command that is told of a change
+}
+
+// mostWritten bounds Result.size: a group of addresses with many servers, a range, or a line
+// of words that are all wrong becomes much more than it is in the file.
+const mostWritten = 16 << 20
+
+// leastWritten is the least size of a service or a server in a configuration [bytes].
+const leastWritten = 50
+
+// full is an error if more would be written than a configuration can be.
+func (r *Result) full() error {
+	if r.size <= mostWritten {
+		return nil
+	}
+	return fmt.Errorf("%s: more than %d MiB would be written of its services and of what is left out: use firewall marks for many addresses, or import parts of the file", oneLine(r.from), mostWritten>>20)
 }
 
 func newResult(from string) *Result {
@@ -105,9 +121,13 @@ func (r *Result) mail(at place, addresses []string) {
 }
 
 func (r *Result) lose(at place, what, format string, args ...any) {
+	if r.full() != nil {
+		return
+	}
 	l := Loss{at.file, at.line, oneLine(what), oneLine(fmt.Sprintf(format, args...))}
 	if !r.lost[l] { // each server of a service would tell the same
 		r.lost[l] = true
+		r.size += len(l.File) + len(l.What) + len(l.Why)
 		r.Losses = append(r.Losses, l)
 	}
 }
@@ -220,6 +240,7 @@ func (r *Result) add(kind string, from place, body []string) string {
 		name = fmt.Sprintf("%s-%d", kind, r.kinds[kind])
 	}
 	r.bodies[key] = name
+	r.size += len(key)
 	r.checks = append(r.checks, check{name, from, body})
 	return name
 }
@@ -239,6 +260,9 @@ func (r *Result) addService(s service) {
 	}
 	r.names[s.name]++
 	r.services = append(r.services, s)
+	var w writer
+	s.write(&w)
+	r.size += w.Len()
 }
 
 // YAML is the configuration.

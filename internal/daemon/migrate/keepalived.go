@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 )
 
@@ -22,7 +23,7 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 		}
 	}
 	for _, s := range top {
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), k.full()); err != nil {
 			return nil, err
 		}
 		switch {
@@ -42,7 +43,7 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 	}
 	k.vrrp(top)
 	k.wholeFile()
-	return r, nil
+	return r, cmp.Or(ctx.Err(), k.full())
 }
 
 type keepalived struct {

@@ -40,6 +40,9 @@ func (k *keepalived) virtual(s *statement) {
 		k.lose(s.place, s.text(), "inhibit_on_failure of some servers only: here of all")
 	}
 	for _, t := range v.targets {
+		if k.full() != nil {
+			return
+		}
 		k.addService(k.of(v, t))
 	}
 }

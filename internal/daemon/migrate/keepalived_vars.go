@@ -99,6 +99,9 @@ func (c *confReader) replace(text string) (out string, more []string, changed bo
 			i++
 			continue
 		}
+		if len(text)-size-1+len(value) > maxLine {
+			return "", nil, false, fmt.Errorf("$%s: with its value the line is longer than %d bytes, and keepalived does not put it in: shorten it; does it stand for itself?", name, maxLine)
+		}
 		more = append(rest, more...)
 		text, changed = text[:i]+value+text[end:], true
 		n++

@@ -71,7 +71,7 @@ func confWords(line string) (words []string, err error) {
 		case line[0] == '"':
 			end := strings.IndexByte(line[1:], '"')
 			if end < 0 {
-				return nil, fmt.Errorf("a quote that does not end: %s", line)
+				return nil, fmt.Errorf("a quote that does not end: %s", beginning(line))
 			}
 			words, line = append(words, line[1:1+end]), line[2+end:]
 		default:
@@ -104,7 +104,7 @@ func escapedWord(line string, b *strings.Builder) (rest string, err error) {
 		switch c := line[i]; {
 		case c == '\\':
 			if i+1 == len(line) {
-				return "", fmt.Errorf(`a \ at the end: %s`, line)
+				return "", fmt.Errorf(`a \ at the end: %s`, beginning(line))
 			}
 			n, char := escaped(line[i+1:])
 			b.WriteByte(char)
@@ -123,7 +123,7 @@ func escapedWord(line string, b *strings.Builder) (rest string, err error) {
 		}
 	}
 	if quote != 0 {
-		return "", fmt.Errorf("a quote that does not end: %s", line)
+		return "", fmt.Errorf("a quote that does not end: %s", beginning(line))
 	}
 	return "", nil
 }
