@@ -113,6 +113,7 @@ func (c *confReader) part(at place, text string) error {
 // beginning is that of a line, for a message.
 func beginning(line string) string {
 	const most = 60
+	line = withoutSecret(line)
 	if len(line) <= most {
 		return line
 	}

@@ -63,13 +63,16 @@ func cutBrace(line string) (first, rest string) {
 // confWords splits a line into words, as alloc_strvec_r() of keepalived does: only double
 // quotes quote, and only at the beginning of a word.
 func confWords(line string) (words []string, err error) {
-	for {
+	for whole := line; ; {
 		line = strings.TrimLeft(line, blanks)
 		switch {
 		case line == "":
 			return words, nil
 		case line[0] == '"':
 			end := strings.IndexByte(line[1:], '"')
+			if end < 0 && withoutSecret(whole) != whole {
+				line = whole
+			}
 			if end < 0 {
 				return nil, fmt.Errorf("a quote that does not end: %s", beginning(line))
 			}

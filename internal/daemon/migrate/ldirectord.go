@@ -107,7 +107,7 @@ func (l *ldirectord) option(at place, text string) (option, error) {
 		ok, key, value = true, "supervised", "yes"
 	}
 	if !ok {
-		return option{}, fmt.Errorf("%s: %s: want key = value", at, strings.TrimSpace(text))
+		return option{}, fmt.Errorf("%s: %s: want key = value", at, withoutSecret(strings.TrimSpace(text)))
 	}
 	return option{place: at, key: strings.TrimSpace(key), raw: strings.TrimLeft(value, " \t")}, nil
 }
