@@ -193,8 +193,13 @@ func quoted(s string) string {
 		return strconv.Quote(s)
 	}
 	// Go writes these three as escapes for HTML's sake.
-	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(b))
+	text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(b))
+	return unprintable.ReplaceAllStringFunc(text, func(c string) string { return fmt.Sprintf(`\u%04x`, []rune(c)[0]) })
 }
+
+// unprintable are the characters of JSON that YAML has as escapes only, or that its versions
+// read differently (YAML 1.2, 5.1 and 5.4).
+var unprintable = regexp.MustCompile("[\u007f-\u009f\ufeff\ufffe\uffff]")
 
 // list is a list of YAML in one line.
 func list(words []string) string {
