@@ -16,7 +16,7 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 		return nil, err
 	}
 	k := &keepalived{Result: r, serverGroups: map[string]*statement{}, find: from.Program}
-	k.file = vrrpFile{routers: map[string]bool{}, moving: map[string]bool{}}
+	k.file = vrrpFile{named: map[string]*vrrpCheck{}, memberOf: map[string]*syncGroup{}, routers: map[string]bool{}, moving: map[string]bool{}}
 	for _, s := range top { // a group may come after what names it
 		if s.is("virtual_server_group") {
 			k.serverGroups[s.word(1)] = s

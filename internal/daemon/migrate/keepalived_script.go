@@ -101,11 +101,12 @@ func (k *keepalived) scriptWeight(c *vrrpCheck, s *statement) {
 func (k *keepalived) vrrpScript(s *statement, n int) {
 	c := &vrrpCheck{statement: s, order: n, interval: time.Second, rise: 1, fall: 1, used: map[int64]string{}}
 	vrrpScripts.read(k, c, s.block)
-	if k.file.script(s.word(1)) != nil || s.word(1) == "" {
+	if k.file.named[s.word(1)] != nil || s.word(1) == "" {
 		k.lose(s.place, s.text(), "has no name, or that of a script before: left out")
 		return
 	}
 	k.file.scripts = append(k.file.scripts, c)
+	k.file.named[s.word(1)] = c
 	if c.command == nil {
 		return
 	}
