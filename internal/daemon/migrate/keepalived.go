@@ -18,7 +18,13 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 	k := &keepalived{Result: r, serverGroups: map[string]*statement{}, find: from.Program}
 	k.file = vrrpFile{named: map[string]*vrrpCheck{}, memberOf: map[string]*syncGroup{}, routers: map[string]bool{}, moving: map[string]bool{}}
 	for _, s := range top { // a group may come after what names it
-		if s.is("virtual_server_group") {
+		switch {
+		case !s.is("virtual_server_group"):
+		case len(s.block) == 0:
+			k.lose(s.place, s.text(), "has no line: left out, as by keepalived")
+		case k.serverGroups[s.word(1)] != nil:
+			k.lose(s.place, s.text(), "there is one of this name above: left out, as by keepalived")
+		default:
 			k.serverGroups[s.word(1)] = s
 		}
 	}
