@@ -61,6 +61,9 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"IPv6 is of version 3", "vrrp_instance a {\ninterface eth0\nvirtual_router_id 5\nvirtual_ipaddress {\nfe80::1\n}\n}\n", []string{`- "fe80::1"`}, []string{"VRRP version 2"}},
 		{"addresses that fit in a message", of("virtual_ipaddress {\n" + many(vrrp.MaxAddresses4) + "}\n"), nil, []string{"Not carried"}},
 		{"an address more", of("virtual_ipaddress {\n" + many(vrrp.MaxAddresses4+1) + "}\n"), []string{fmt.Sprintf("more than %d addresses do not fit", vrrp.MaxAddresses4)}, nil},
+		{"script with a longer timeout", "vrrp_script s {\nscript /bin/true\ninterval 5\ntimeout 6\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{
+			"interval: 6 s", "x:4: timeout 6: longer than the interval of 5 s"}, []string{"timeout: "}},
+		{"script with a timeout of its interval", "vrrp_script s {\nscript /bin/true\ninterval 5\ntimeout 5\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{"interval: 5 s"}, []string{"timeout: ", "longer"}},
 		{"link-local address of two devices", of("virtual_ipaddress {\nfe80::1\nfe80::1 dev eth1\nfe80::1 dev eth1\n}\n"), []string{
 			`- "fe80::1"`, `- {address: "fe80::1", device: "eth1"}`, "x:10: fe80::1 dev eth1: the address is given before"}, []string{"x:9: "}},
 		{"interval", of("advert_int 0.05\n" + addresses), []string{"interval: 50 ms"}, []string{"Not carried"}},
