@@ -59,7 +59,7 @@ permissions are not needed.
 
 The format is detected from the contents. --format sets it. At most
 16 MiB and 200000 lines are read, with all that a keepalived.conf includes and its
-sequences stand for.
+sequences stand for. At most 16 MiB are written.
 
 The exit status is 0 if everything was carried over, 1 if a configuration was written
 with losses, 2 for a wrong command line, or 3 if the file cannot be read or written;
@@ -75,7 +75,11 @@ then nothing is.`,
 			if err := out.Check(); err != nil {
 				return err
 			}
-			r, err := importFile(c.Context(), args[0], format, configID, c.InOrStdin())
+			var r *migrate.Result
+			var err error
+			if !until(c.Context(), func() { r, err = importFile(c.Context(), args[0], format, configID, c.InOrStdin()) }) {
+				return c.Context().Err()
+			}
 			if err != nil {
 				return err
 			}
@@ -136,7 +140,7 @@ func importFile(ctx context.Context, name, format, configID string, stdin io.Rea
 		defer f.Close()
 		in = f
 	}
-	text, err := readAll(ctx, in)
+	text, err := io.ReadAll(io.LimitReader(in, mostImported+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -159,7 +163,7 @@ func importText(ctx context.Context, name, format, configID string, text []byte)
 		if err != nil {
 			return nil, err
 		}
-		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: filesUntil(ctx), Program: check.FindProgram, ConfigID: configID})
+		return migrate.Keepalived(ctx, name, text, migrate.Source{Dir: filepath.Dir(name), Base: base, Files: migrate.ReadFiles, Program: check.FindProgram, ConfigID: configID})
 	case "ldirectord":
 		return migrate.Ldirectord(ctx, name, text, migrate.Names{
 			Host: func(name string, six bool) (netip.Addr, error) { return lookupHost(ctx, name, six) }, Port: net.LookupPort,
@@ -187,28 +191,8 @@ func openRegular(name string) (*os.File, error) {
 	return os.Open(name)
 }
 
-// readAll reads up to one byte more than may be imported, or until the context ends: a
-// reader such as a terminal may never end.
-func readAll(ctx context.Context, in io.Reader) (text []byte, err error) {
-	if !until(ctx, func() { text, err = io.ReadAll(io.LimitReader(in, mostImported+1)) }) {
-		return nil, ctx.Err()
-	}
-	return text, err
-}
-
-// filesUntil reads included files, none if the context ends: a pattern such as /*/*/*/* has
-// many matches.
-func filesUntil(ctx context.Context) migrate.Files {
-	return func(pattern string, limit int) []migrate.File {
-		var files []migrate.File
-		if !until(ctx, func() { files = migrate.ReadFiles(pattern, limit) }) {
-			return nil
-		}
-		return files
-	}
-}
-
-// until waits for a function, or for the end of the context; then it reports false, and
+// until waits for a function, or for the end of the context: a reader such as a terminal
+// may never end, and a pattern such as /*/*/*/* has many matches. Then it reports false, and
 // what the function makes is not to be read.
 func until(ctx context.Context, work func()) bool {
 	done := make(chan struct{})
@@ -223,6 +207,9 @@ func until(ctx context.Context, work func()) bool {
 
 // refused is what imbang check would say of a configuration.
 func refused(text []byte) (list []migrate.Mistake) {
+	if len(text) > config.MaxFile {
+		return []migrate.Mistake{{Key: "the configuration", Text: fmt.Sprintf("larger than %d KiB: split it, and include the parts", config.MaxFile>>10)}}
+	}
 	_, err := config.Parse("imbang.yaml", text)
 	var mistakes config.Mistakes
 	if err != nil && !errors.As(err, &mistakes) {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"fmt"
 	"bytes"
 	"context"
 	"io"
@@ -29,6 +30,10 @@ func imports(t *testing.T, name, text string, args ...string) (status int, stdou
 }
 
 func TestImportText(t *testing.T) {
+	var unknown strings.Builder // lines that are all listed
+	for i := range 16000 {
+		fmt.Fprintf(&unknown, "unknown %d%s\n", i, strings.Repeat("x", 200))
+	}
 	conditional := "virtual_server 10.0.0.1 80 {\nprotocol TCP\n@a lb_kind DR\n@b lb_kind TUN\nreal_server 10.0.1.1 80 {\n}\n}\n"
 	refused := "virtual_server 10.0.0.1 80 {\nprotocol TCP\npersistence_engine sip\nreal_server 10.0.1.1 80 {\n}\n}\n"
 	for _, one := range []struct {
@@ -45,6 +50,7 @@ func TestImportText(t *testing.T) {
 		{"VRRP alone", "k.conf", "vrrp_instance a {\nversion 3\ninterface eth0\nvirtual_router_id 5\nvirtual_ipaddress {\n10.0.0.1\n}\n}\n", []string{"--output", "json"}, 0, "\"groups\": 1,", ""},
 		{"script", "dr.sh", "#!/bin/sh\nvip=10.0.0.1\n/sbin/ipvsadm -A -t $vip:80 -s rr\n", nil, 3, "", "dr.sh is a script: import what ipvsadm -Sn prints after it has run, on a machine with ip_vs\n"},
 		{"no configuration", "x.txt", "hello\n", nil, 3, "", "x.txt has neither virtual_server nor vrrp_instance blocks, nor virtual= lines, nor lines of ipvsadm -Sn: say what it is with --format\n"},
+		{"a file that is too large", "k.conf", "virtual_server 10.0.0.1 80 {\n" + unknown.String() + "}\n", nil, 1, "", "k.conf: the configuration: imbang check refuses what it became: larger than 4096 KiB"},
 		{"config-id of another format", "l.cf", "virtual=10.0.0.1:80\n", []string{"--config-id", "b"}, 2, "", "--config-id is for keepalived.conf only"},
 	} {
 		t.Run(one.about, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 // DefaultFile is where a configuration lies if nothing else is said.
 const DefaultFile = "/etc/imbang/imbang.yaml"
 
-// maxFile bounds a file [bytes]: a configuration of 10 000 servers has 1 MB.
-const maxFile = 4 << 20
+// MaxFile bounds a file [bytes]: a configuration of 10 000 servers has 1 MB.
+const MaxFile = 4 << 20
 
 var kind = strictyaml.Kind{
 	Name: "a configuration", Begin: `a configuration that begins with "services:"`,
@@ -146,7 +146,7 @@ func (c *checker) section(path string) (s section, err error) {
 }
 
 func readFile(path string, seen *Seen) ([]byte, error) {
-	text, info, err := readfile.Regular(path, maxFile)
+	text, info, err := readfile.Regular(path, MaxFile)
 	seen.note(path, info)
 	if errors.As(err, new(readfile.TooLarge)) {
 		return nil, fmt.Errorf("%w: split it, and include the parts", err)

@@ -74,7 +74,7 @@ func TestSpecialFiles(t *testing.T) {
 			t.Errorf("%s is still being read", path)
 		}
 	}
-	_, err := Load(write(t, strings.Repeat("# comment\n", maxFile/10+1)))
+	_, err := Load(write(t, strings.Repeat("# comment\n", MaxFile/10+1)))
 	if err == nil || !strings.HasSuffix(err.Error(), "larger than 4096 KiB: split it, and include the parts") {
 		t.Errorf("%v", err)
 	}

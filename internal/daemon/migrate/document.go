@@ -34,6 +34,7 @@ type Result struct {
 	groups          []vrrpGroup
 	synchronization *syncRoles
 
+	size        int               // about what will be written [bytes]
 	lost        map[Loss]bool     // Losses
 	bodies      map[string]string // of checks, to their names
 	kinds       map[string]int    // how many checks of a kind there are
@@ -41,6 +42,21 @@ type Result struct {
 	names       map[string]int    // of services, to how many have them, with a number behind
 	first       place             // of the first script check without a user of its own
 	firstNotify place             // likewise, of the first command that is told of a change
+}
+
+// mostWritten bounds Result.size: a group of addresses with many servers, a range, or a line
+// of words that are all wrong becomes much more than it is in the file.
+const mostWritten = 16 << 20
+
+// leastWritten is the least size of a service or a server in a configuration [bytes].
+const leastWritten = 50
+
+// full is an error if more would be written than a configuration can be.
+func (r *Result) full() error {
+	if r.size <= mostWritten {
+		return nil
+	}
+	return fmt.Errorf("%s: more than %d MiB would be written of its services and of what is left out: use firewall marks for many addresses, or import parts of the file", oneLine(r.from), mostWritten>>20)
 }
 
 func newResult(from string) *Result {
@@ -147,8 +163,13 @@ func quoted(s string) string {
 		return strconv.Quote(s)
 	}
 	// Go writes these three as escapes for HTML's sake.
-	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(b))
+	text := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(b))
+	return unprintable.ReplaceAllStringFunc(text, func(c string) string { return fmt.Sprintf(`\u%04x`, []rune(c)[0]) })
 }
+
+// unprintable are the characters of JSON that YAML has as escapes only, or that its versions
+// read differently (YAML 1.2, 5.1 and 5.4).
+var unprintable = regexp.MustCompile("[\u007f-\u009f\ufeff\ufffe\uffff]")
 
 // list is a list of YAML in one line.
 func list(words []string) string {
@@ -200,6 +221,7 @@ func (r *Result) add(kind string, from place, body []string) string {
 		name = fmt.Sprintf("%s-%d", kind, r.kinds[kind])
 	}
 	r.bodies[key] = name
+	r.size += len(key)
 	r.checks = append(r.checks, check{name, from, body})
 	return name
 }
@@ -220,6 +242,9 @@ func (r *Result) addService(s service) bool {
 	}
 	r.names[s.name]++
 	r.services = append(r.services, s)
+	var w writer
+	s.write(&w)
+	r.size += w.Len()
 	return true
 }
 

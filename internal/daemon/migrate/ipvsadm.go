@@ -19,8 +19,12 @@ import (
 func Ipvsadm(name string, text []byte) (*Result, error) {
 	r := newResult(name)
 	t := newRecorded(r)
-	for i, line := range strings.Split(string(text), "\n") {
-		t.from = place{name, i + 1}
+	i := 0
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if i++; i > maxLines {
+			return nil, fmt.Errorf("%s: more than %d lines", name, maxLines)
+		}
+		t.from = place{name, i}
 		words := strings.Fields(line)
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
@@ -43,7 +47,7 @@ func Ipvsadm(name string, text []byte) (*Result, error) {
 		}
 		t.named(words)
 	}
-	return t.result(), nil
+	return t.result(), r.full()
 }
 
 // addressOptions are those with an address.

@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 )
 
@@ -15,14 +16,20 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 		return nil, err
 	}
 	k := &keepalived{Result: r, serverGroups: map[string]*statement{}, find: from.Program}
-	k.file = vrrpFile{routers: map[string]bool{}, moving: map[string]place{}}
+	k.file = vrrpFile{named: map[string]*vrrpCheck{}, memberOf: map[string]*syncGroup{}, routers: map[string]bool{}, moving: map[string]place{}}
 	for _, s := range top { // a group may come after what names it
-		if s.is("virtual_server_group") {
+		switch {
+		case !s.is("virtual_server_group"):
+		case len(s.block) == 0:
+			k.lose(s.place, s.text(), "has no line: left out, as by keepalived")
+		case k.serverGroups[s.word(1)] != nil:
+			k.lose(s.place, s.text(), "there is one of this name above: left out, as by keepalived")
+		default:
 			k.serverGroups[s.word(1)] = s
 		}
 	}
 	for _, s := range top {
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), k.full()); err != nil {
 			return nil, err
 		}
 		switch {
@@ -42,7 +49,7 @@ func Keepalived(ctx context.Context, name string, text []byte, from Source) (*Re
 	}
 	k.vrrp(top)
 	k.wholeFile()
-	return r, nil
+	return r, cmp.Or(ctx.Err(), k.full())
 }
 
 type keepalived struct {

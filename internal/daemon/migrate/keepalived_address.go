@@ -37,7 +37,12 @@ func (k *keepalived) targets(s *statement) []target {
 		}
 		var all []target
 		for _, one := range group.block {
-			all = append(all, k.destinations(one, k.members(one))...)
+			members := k.destinations(one, k.members(one))
+			k.size += len(members) * leastWritten
+			if k.full() != nil {
+				return nil
+			}
+			all = append(all, members...)
 		}
 		return all
 	case "fwmark":

@@ -20,8 +20,6 @@ type syncGroup struct {
 	weights bool // sync_group_tracking_weight
 }
 
-func (g *syncGroup) has(instance string) bool { return slices.Contains(g.members, instance) }
-
 // syncGroups are the keywords of vrrp_sync_group.
 var syncGroups = blockKind[*syncGroup]{name: "vrrp_sync_group", nested: append([]string{"group"}, watchedBlocks...), keys: map[string]keyword[*syncGroup]{
 	"group": func(k *keepalived, g *syncGroup, s *statement) {
@@ -65,18 +63,19 @@ func (k *keepalived) syncGroup(s *statement, n int) {
 		k.lose(s.place, s.text(), "has no name or more than one, or no group { } with instances: left out")
 		return
 	}
-	for _, other := range k.file.groups {
-		if other.name == g.name {
-			k.lose(s.place, s.text(), "the name is that of a sync group before: left out")
-			return
+	if slices.ContainsFunc(k.file.groups, func(other *syncGroup) bool { return other.name == g.name }) {
+		k.lose(s.place, s.text(), "the name is that of a sync group before: left out")
+		return
+	}
+	g.members = slices.DeleteFunc(g.members, func(m string) bool {
+		other := k.file.memberOf[m]
+		if other != nil {
+			k.lose(s.place, s.text(), "%s is in sync group %s, too: there alone", m, other.name)
 		}
-		g.members = slices.DeleteFunc(g.members, func(m string) bool {
-			if other.has(m) {
-				k.lose(s.place, s.text(), "%s is in sync group %s, too: there alone", m, other.name)
-				return true
-			}
-			return false
-		})
+		return other != nil
+	})
+	for _, m := range g.members {
+		k.file.memberOf[m] = g
 	}
 	k.file.groups = append(k.file.groups, g)
 }
@@ -104,9 +103,13 @@ func (k *keepalived) vrrpGroups() {
 			k.vrrpGroup(name, i.group.place, members, i.group)
 		}
 	}
+	there := map[string]bool{}
+	for _, i := range k.file.instances {
+		there[i.name] = true
+	}
 	for _, g := range k.file.groups {
 		for _, m := range g.members {
-			if !slices.ContainsFunc(k.file.instances, func(i *vrrpInstance) bool { return i.name == m }) {
+			if !there[m] {
 				k.lose(g.place, g.text(), "there is no instance %s, or it is left out", m)
 			}
 		}

@@ -147,12 +147,7 @@ func (k *keepalived) vrrpInstance(s *statement, n int) {
 	f := &k.file
 	i := &vrrpInstance{statement: s, name: s.word(1), interval: time.Second, garp: f.garp, peers: map[string]*statement{}, watched: watched{order: n}}
 	i.router = vrrpRouter{from: s.place}
-	for _, g := range f.groups {
-		if g.has(i.name) {
-			i.group = g
-			break
-		}
-	}
+	i.group = f.memberOf[i.name]
 	for _, one := range s.block { // addresses without a device are on that of the instance
 		if one.is("interface") && !one.open {
 			if name, ok := k.device(one); ok {

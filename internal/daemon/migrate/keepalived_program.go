@@ -20,25 +20,27 @@ func scriptWords(s *statement) (line, words []string, err error) {
 	return line, words, err
 }
 
-// oneWord says what is lost of a line whose command is its second word alone.
-func (k *keepalived) oneWord(s *statement, line []string) {
-	if len(line) > 2 {
-		k.lose(s.place, s.text(), "the command is %s alone, as with keepalived: arguments must be in the same quotes", line[1])
-	}
-}
-
-// command is the command of a script check or notify script.
-func (k *keepalived) command(s *statement) []string {
+// runnable are scriptWords, without words if they name no program.
+func (k *keepalived) runnable(s *statement) (line, words []string) {
 	line, words, err := scriptWords(s)
 	switch {
 	case err != nil:
 		k.lose(s.place, s.text(), "%v: left out", err)
-		return nil
+		return line, nil
 	case len(words) == 0 || words[0] == "" || words[0][0] == '<':
 		k.lose(s.place, s.text(), "want the path of a program; forms of a shell need [/bin/sh, -c, ...]: left out")
-		return nil
-	case s.is("misc_path"):
-		k.oneWord(s, line)
+		return line, nil
+	case s.is("misc_path", "script") && len(line) > 2: // the second word is the command
+		k.lose(s.place, s.text(), "the command is %s alone, as with keepalived: arguments must be in the same quotes", line[1])
+	}
+	return line, words
+}
+
+// command is the command of a script check or notify script.
+func (k *keepalived) command(s *statement) []string {
+	line, words := k.runnable(s)
+	switch {
+	case words == nil || s.is("misc_path"):
 	case len(line) > 2:
 		k.lose(s.place, s.text(), "runs as the daemon's user: use a command such as setpriv for another")
 	case k.firstNotify == (place{}):
@@ -54,6 +56,9 @@ var ofShell = regexp.MustCompile(`^(\|\|?|&&?|;|<|\d*>>?(&?\d|/.*)?)$`)
 // without directory in PATH when it starts (find_path() of its lib/notify.c). A program that
 // is not on this machine may be on the one where imbang runs: env looks for it there.
 func (k *keepalived) program(s *statement, words []string) []string {
+	if words == nil {
+		return nil
+	}
 	name := words[0]
 	if i := slices.IndexFunc(words[1:], ofShell.MatchString) + 1; i > 0 {
 		k.lose(s.place, s.text(), "%s is an argument of %s, here as with keepalived: for a shell write [/bin/sh, -c, ...]", words[i], name)

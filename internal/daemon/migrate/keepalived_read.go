@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -64,6 +65,7 @@ const (
 	maxBlocks   = 32
 	maxLines    = 200_000
 	maxFiles    = 16 << 20 // of a file with all that it includes [bytes]
+	maxLine     = 1023     // that keepalived reads at once: MAXBUF of its lib/parser.h, less the end [bytes]
 )
 
 func (c *confReader) read(name string, text []byte) error {
@@ -71,20 +73,51 @@ func (c *confReader) read(name string, text []byte) error {
 	for line := range strings.SplitSeq(string(text), "\n") {
 		i++
 		at := place{name, i}
-		line = strings.ReplaceAll(strings.TrimRight(line, "\r"), "\x01", " ") // which marks variables
+		line = strings.TrimRight(line, "\r")
 		if line == "" && c.defining != "" {
 			c.endDefinition()
 		}
-		line = decomment(line)
-		if c.defining != "" && line != "" {
-			c.goOn(line)
-			continue
-		}
-		if err := c.line(at, line, 0); err != nil {
+		if err := c.parts(at, line); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
 	return nil
+}
+
+// parts takes in a line as keepalived reads it: at most maxLine bytes at once, and the rest as
+// another line.
+func (c *confReader) parts(at place, line string) error {
+	if len(line) <= maxLine {
+		return c.portion(at, line)
+	}
+	const why = "longer than 1023 bytes, behind which keepalived begins another line: split it"
+	c.result.lose(at, beginning(line), why)
+	for part := range slices.Chunk([]byte(line), maxLine) {
+		if err := c.portion(at, string(part)); err != nil {
+			return fmt.Errorf("%s: %w", why, err)
+		}
+	}
+	return nil
+}
+
+// portion takes in a line, or as much of one as keepalived reads at once.
+func (c *confReader) portion(at place, text string) error {
+	text = decomment(strings.ReplaceAll(text, "\x01", " ")) // which marks variables
+	if c.defining != "" && text != "" {
+		c.goOn(text)
+		return nil
+	}
+	return c.line(at, text, 0)
+}
+
+// beginning is that of a line, for a message.
+func beginning(line string) string {
+	const most = 60
+	line = withoutSecret(line)
+	if len(line) <= most {
+		return line
+	}
+	return line[:most] + "..."
 }
 
 // line takes in one line without its comment. Depth is that of definitions of several lines

@@ -124,7 +124,7 @@ type checked struct {
 func (c checked) ports() (ports []uint16) {
 	for _, t := range c.of.targets {
 		port := t.at.Port()
-		if c.server.port != 0 && (c.server.method == "masquerading" || t.mark == 0 && port == c.server.port) {
+		if c.server.port != 0 && (c.server.method == "masquerading" || port == c.server.port) {
 			port = c.server.port
 		}
 		if !slices.Contains(ports, port) {

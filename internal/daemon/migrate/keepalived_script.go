@@ -105,11 +105,12 @@ func (k *keepalived) vrrpScript(s *statement, n int) {
 		k.lose(s.place, s.text(), "has no name: left out")
 		return
 	}
-	if first := k.file.script(s.word(1)); first != nil {
+	if first := k.file.named[s.word(1)]; first != nil {
 		k.lose(s.place, s.text(), "%s has this name: left out", first.place)
 		return
 	}
 	k.file.scripts = append(k.file.scripts, c)
+	k.file.named[s.word(1)] = c
 	if c.command == nil {
 		return
 	}
@@ -138,16 +139,6 @@ func (k *keepalived) vrrpScript(s *statement, n int) {
 
 // vrrpCommand is the command of a script, or of a change of state.
 func (k *keepalived) vrrpCommand(s *statement) []string {
-	line, words, err := scriptWords(s)
-	switch {
-	case err != nil:
-		k.lose(s.place, s.text(), "%v: left out", err)
-		return nil
-	case len(words) == 0 || words[0] == "" || words[0][0] == '<':
-		k.lose(s.place, s.text(), "want the path of a program; forms of a shell need [/bin/sh, -c, ...]: left out")
-		return nil
-	case s.is("script"):
-		k.oneWord(s, line)
-	}
+	_, words := k.runnable(s)
 	return k.program(s, words)
 }

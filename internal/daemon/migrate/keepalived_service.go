@@ -28,8 +28,9 @@ func (k *keepalived) virtual(s *statement) {
 	if v.servers == nil {
 		k.lose(s.place, s.text(), serverless)
 	}
-	if v.sorryAt != nil {
-		v.sorry = k.sorry(v.sorryAt, v.forward, v.sorryForward)
+	if v.sorryServer != nil {
+		v.sorry = v.sorryServer
+		v.sorry.forwarded(v.forward, v.sorryForward)
 	}
 	k.quorumOf(v)
 	v.keys = k.virtualKeys(v)
@@ -41,6 +42,9 @@ func (k *keepalived) virtual(s *statement) {
 	}
 	added := 0
 	for _, t := range v.targets {
+		if k.full() != nil {
+			return
+		}
 		if k.addService(k.of(v, t)) {
 			added++
 		}
@@ -52,17 +56,13 @@ func (k *keepalived) virtual(s *statement) {
 
 const serverless = "has no real server, and keepalived leaves it out: here it refuses its clients"
 
-func (k *keepalived) sorry(s *statement, of, f forwarding) *server {
-	out, ok := k.server(s)
-	if !ok {
-		return nil
+// forwarded gives a server a method: that of its service, or its own.
+func (s *server) forwarded(of, own forwarding) {
+	s.method = of.method
+	if own.method != "" {
+		s.method = own.method
+		s.keys = append(s.keys, own.keys()...)
 	}
-	out.method = of.method
-	if f.method != "" {
-		out.method = f.method
-		out.keys = append(out.keys, f.keys()...)
-	}
-	return &out
 }
 
 // quorumOf is the quorum that the servers' weights allow, and a hysteresis below it, as

@@ -79,6 +79,12 @@ func TestKeepalivedVirtual(t *testing.T) {
 			"interval: 60 s", "x:2: delay_loop 0: not a number of 0.000001 or more: 60 s, as keepalived"}, []string{"10 ms"}},
 		{"quorum", "virtual_server 10.0.0.1 80 {\nquorum 0\nhysteresis 5\n" + real1 + "}", []string{
 			"x:2: quorum 0: not a number of 1 to 4294967295: 1, as keepalived", "hysteresis 5: not below the quorum of 1: 0"}, []string{"    quorum:", "    hysteresis:"}},
+		{"hysteresis of the quorum", "virtual_server 10.0.0.1 80 {\nquorum 2\nhysteresis 2\nweight 2\n" + real1 + "}", []string{
+			"    hysteresis: 1", "hysteresis 2: not below the quorum of 2: 1, as keepalived"}, nil},
+		{"mask that is a number", "virtual_server 10.0.0.1 80 {\npersistence_granularity 32\n" + real1 + "}", []string{
+			"netmask: 32", "x:2: persistence_granularity 32: keepalived reads the mask 0.0.0.32: here it is a prefix length"}, nil},
+		{"mask that is a larger number", "virtual_server 10.0.0.1 80 {\npersistence_granularity 33\n" + real1 + "}", []string{
+			"x:2: persistence_granularity 33: not a mask that is a prefix"}, []string{"netmask:", "prefix length"}},
 		{"quorum above the weights", "virtual_server 10.0.0.1 80 {\nquorum 9\nweight 3\nhysteresis 2\n" + real1 + "real_server 10.0.1.2 80 {\nweight 1\n}\n}", []string{
 			"quorum: 4", "hysteresis: 2", "weight: 3", "quorum 9: more than the sum of the weights: 4"}, nil},
 		{"netmask alone", "virtual_server 10.0.0.1 80 {\npersistence_granularity 255.255.0.0\n" + real1 + "}", []string{"persistence: 360 s", "netmask: 16"}, nil},
@@ -93,6 +99,10 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"sorry server", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\n" + real1 + "}", []string{`sorry: {address: "10.0.9.9"}`, "x:3: sorry_server 10.0.9.9 8080: only masquerading changes the port"}, nil},
 		{"sorry server of another method", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.9 8080\nsorry_server_lvs_method NAT\n" + real1 + "}", []string{
 			`sorry: {address: "10.0.9.9:8080", forward: masquerading}`}, []string{"only masquerading"}},
+		{"sorry server of its own method", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.8 80\nsorry_server_lvs_method NAT\nsorry_server 10.0.9.9 80\n" + real1 + "}", []string{
+			`sorry: {address: "10.0.9.9:80"} # x:5`, "x:5: sorry_server 10.0.9.9 80: replaces that of x:3, as with keepalived"}, nil},
+		{"sorry server below one that counts", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nsorry_server 10.0.9.8 80\nsorry_server 10.0.9 80\n" + real1 + "}", []string{
+			`sorry: {address: "10.0.9.8:80"} # x:3`, "x:4: sorry_server 10.0.9 80: 10.0.9 is not an address"}, nil},
 		{"sorry server that is a real server", "virtual_server 10.0.0.1 80 {\nsorry_server 10.0.1.1 80\n" + real1 + "}", []string{`sorry: {address: "10.0.1.1:80"}`}, []string{"a real server"}},
 		{"real server twice", "virtual_server 10.0.0.1 80 {\n" + real1 + real1 + "}", []string{"x:4: real_server 10.0.1.1 80: the service has a server of this address already"}, nil},
 		{"thresholds", "virtual_server 10.0.0.1 80 {\nreal_server 10.0.1.1 80 {\nuthreshold 5\nlthreshold 9\n}\n}", []string{"upper: 5", "the lower threshold of 9 is above"}, []string{"lower: 9"}},
@@ -163,6 +173,9 @@ func TestKeepalivedCheckers(t *testing.T) {
 		{"statuses of two lines", get("path /\nstatus_code 200\nstatus_code 404"), []string{`status: "200,404"`}, []string{"Not carried"}},
 		{"digest twice", get("path /\ndigest 9b3a0c85a887a256d6939da88aabd8cd\ndigest 00000000000000000000000000000000"), []string{`digest: "9b3a`, "x:7: digest 0000"}, nil},
 		{"offsets that cancel each other", get("path /\nregex a\nregex_min_offset 9\nregex_max_offset 3"), []string{`expect: "a"`}, nil},
+		{"offsets of one byte", get("path /\nregex a\nregex_min_offset 5\nregex_max_offset 5"), []string{"there is no regex_min_offset, no regex_max_offset"}, []string{"expect"}},
+		{"offset before another", get("path /\nregex a\nregex_min_offset 6\nregex_max_offset 5"), []string{`expect: "a"`}, nil},
+		{"offset of the first byte", get("path /\nregex a\nregex_max_offset 0"), []string{"there is no regex_max_offset"}, []string{"expect"}},
 		{"offset that is none", get("path /\nregex a\nregex_min_offset x"), []string{`expect: "a"`, "x:7: regex_min_offset x: want one number: 0, as keepalived"}, nil},
 		{"payload twice", "UDP_CHECK {\npayload 00\npayload 01\nrequire_reply\nrequire_reply\nmin_reply_length 3\n}", []string{`udp: {send_hex: "01", expect: ".*"}`, "x:8: min_reply_length 3: the length of replies is not compared"}, nil},
 		{"sni_name", "SSL_GET {\nsni_name b.example\nurl {\npath /\n}\n}", []string{`server_name: "b.example"`}, []string{"Not carried"}},

@@ -54,7 +54,7 @@ func (k *keepalived) trackInterfaces(w *watched, s *statement) {
 // Only scripts above the block are there.
 func (k *keepalived) trackScripts(w *watched, s *statement) {
 	for _, one := range s.block {
-		c := k.file.script(one.words[0])
+		c := k.file.named[one.words[0]]
 		switch {
 		case c == nil:
 			k.lose(one.place, "track_script "+one.text(), "there is no such script: left out, as keepalived does")

@@ -99,6 +99,9 @@ func (c *confReader) replace(text string) (out string, more []string, changed bo
 			i++
 			continue
 		}
+		if len(text)-size-1+len(value) > maxLine {
+			return "", nil, false, fmt.Errorf("$%s: with its value the line is longer than %d bytes, and keepalived does not put it in: shorten it; does it stand for itself?", name, maxLine)
+		}
 		if _, own := c.defs[name]; name == "_PWD" && !own && !strings.HasPrefix(text, "include") { // of which the file is read now
 			c.result.lose(c.at, "${_PWD}", "%s, the directory of this file, is written in its place", value)
 		}

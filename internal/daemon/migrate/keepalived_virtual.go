@@ -27,7 +27,7 @@ type virtualServer struct {
 	netmask            int   // 0: none
 	quorum, hysteresis int64
 	onePacket          *statement
-	sorryAt            *statement
+	sorryServer        *server
 	sorryForward       forwarding
 	commands           map[string][]string // of the quorum, by keyword
 	quorumAt           place
@@ -79,7 +79,7 @@ var virtualServers = blockKind[*virtualServer]{
 			func(v *virtualServer) string { return fmt.Sprint(v.hysteresis) },
 			func(v *virtualServer, n int64) { v.hysteresis = n }),
 		"weight":                  weight[*virtualServer](1),
-		"sorry_server":            func(_ *keepalived, v *virtualServer, s *statement) { v.sorryAt, v.sorryForward = s, forwarding{} },
+		"sorry_server":            sorryServer,
 		"sorry_server_inhibit":    ofSorry(lost[*virtualServer]("not supported")),
 		"sorry_server_lvs_method": ofSorry(sorryMethod),
 	}),
@@ -223,10 +223,22 @@ func quorum(k *keepalived, v *virtualServer, s *statement) {
 	v.quorum, v.quorumAt = n, s.place
 }
 
+// sorryServer reads a sorry server. The last one counts, if it has an address.
+func sorryServer(k *keepalived, v *virtualServer, s *statement) {
+	one, ok := k.server(s)
+	if !ok {
+		return
+	}
+	if v.sorryServer != nil {
+		k.lose(s.place, s.text(), "replaces that of %s, as with keepalived", v.sorryServer.from)
+	}
+	v.sorryServer, v.sorryForward = &one, forwarding{}
+}
+
 // ofSorry is a keyword that counts behind a sorry_server only.
 func ofSorry(read keyword[*virtualServer]) keyword[*virtualServer] {
 	return func(k *keepalived, v *virtualServer, s *statement) {
-		if v.sorryAt == nil {
+		if v.sorryServer == nil {
 			k.lose(s.place, s.text(), "there is no sorry_server above it: left out, as by keepalived")
 			return
 		}

@@ -19,23 +19,15 @@ type vrrpFile struct {
 	scripts   []*vrrpCheck
 	instances []*vrrpInstance
 	groups    []*syncGroup
-	routers   map[string]bool  // by device, identifier and family
-	moving    map[string]place // addresses, to the first line that has each
+	named     map[string]*vrrpCheck // scripts
+	memberOf  map[string]*syncGroup // by instance
+	routers   map[string]bool       // by device, identifier and family
+	moving    map[string]place      // addresses, to the first line that has each
 
 	old         place // of the first instance of version 2, or of the statement that says so
 	oldCount    int
 	firstScript place // without a user of its own
 	firstNotify place // likewise
-}
-
-// script is the script of a name; nil: there is none.
-func (f *vrrpFile) script(name string) *vrrpCheck {
-	for _, s := range f.scripts {
-		if s.word(1) == name {
-			return s
-		}
-	}
-	return nil
 }
 
 // The names of VRRP's blocks.

@@ -48,7 +48,7 @@ func TestKeepalivedGlobalNumbers(t *testing.T) {
 func TestKeepalivedMinGarp(t *testing.T) {
 	ns := judgeNamespace(t)
 	for _, lines := range []string{
-		"vrrp_min_garp", "vrrp_min_garp no", "vrrp_min_garp maybe", "vrrp_garp_master_repeat 3\nvrrp_min_garp", "vrrp_min_garp\nvrrp_garp_master_repeat 3",
+		"vrrp_min_garp", "vrrp_min_garp no", "vrrp_min_garp maybe", "vrrp_garp_master_repeat 3\nvrrp_min_garp", "vrrp_garp_master_repeat 5\nvrrp_min_garp", "vrrp_min_garp\nvrrp_garp_master_repeat 3",
 	} {
 		j := &conf{}
 		j.add("global_defs {\nvrrp_version 3\nscript_user root\nvrrp_startup_delay 60\n%s\n}", lines)

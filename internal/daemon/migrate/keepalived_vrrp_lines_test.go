@@ -45,6 +45,7 @@ var instanceLines = []inInstance{
 	{lines: vip + "mcast_src_ip 10.0.0.9/24\n"},
 	{lines: vip + "mcast_src_ip x\n"},
 	{lines: vip + "unicast_src_ip 2001:db8::9\n"},
+	{lines: vip + "mcast_src_ip 10.0.0.9\nmcast_src_ip 2001:db8::9\n"},
 	{lines: vip + "unicast_src_ip 10.0.0.9\nunicast_peer {\n10.0.0.8\n10.0.0.7 min_ttl 300\nx\n2001:db8::9\n10.0.0.6 max_ttl 254\n10.0.0.5 min_ttl\n}\n"},
 	{lines: vip + "mcast_dst_ip 224.0.0.55\n"},
 	{lines: vip + "mcast_dst_ip ff02::12\n"},

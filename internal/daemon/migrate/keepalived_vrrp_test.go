@@ -3,6 +3,7 @@
 package migrate
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/testenv"
+
+	"imbang/internal/daemon/vrrp"
 )
 
 // keepalived accepts the file of testdata, whose translation is compared as a whole.
@@ -44,6 +47,9 @@ func TestKeepalivedAcceptsTestdata(t *testing.T) {
 // Values of VRRP, with keepalived's defaults (keepalived.conf(5), version 2.2).
 func TestKeepalivedVRRP(t *testing.T) {
 	const addresses = "virtual_ipaddress {\n10.0.0.1\n}\n"
+	many := func(n int) string {
+		return repeated(n, func(i int) string { return fmt.Sprintf("10.1.%d.%d\n", i/200, i%200+1) })
+	}
 	of := func(lines string) string {
 		return "global_defs {\nvrrp_version 3\n}\nvrrp_instance a_1 {\ninterface eth0\nvirtual_router_id 5\n" + lines + "}\n"
 	}
@@ -53,6 +59,13 @@ func TestKeepalivedVRRP(t *testing.T) {
 		{"version 2 of one", of("version 2\n" + addresses), []string{"x:4: VRRP version 2"}, nil},
 		{"version 3 of one", "vrrp_instance a {\nversion 3\ninterface eth0\nvirtual_router_id 5\n" + addresses + "}\n", nil, []string{"VRRP version 2"}},
 		{"IPv6 is of version 3", "vrrp_instance a {\ninterface eth0\nvirtual_router_id 5\nvirtual_ipaddress {\nfe80::1\n}\n}\n", []string{`- "fe80::1"`}, []string{"VRRP version 2"}},
+		{"addresses that fit in a message", of("virtual_ipaddress {\n" + many(vrrp.MaxAddresses4) + "}\n"), nil, []string{"Not carried"}},
+		{"an address more", of("virtual_ipaddress {\n" + many(vrrp.MaxAddresses4+1) + "}\n"), []string{fmt.Sprintf("more than %d addresses do not fit", vrrp.MaxAddresses4)}, nil},
+		{"script with a longer timeout", "vrrp_script s {\nscript /bin/true\ninterval 5\ntimeout 6\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{
+			"interval: 6 s", "x:4: timeout 6: longer than the interval of 5 s"}, []string{"timeout: "}},
+		{"script with a timeout of its interval", "vrrp_script s {\nscript /bin/true\ninterval 5\ntimeout 5\n}\n" + of("track_script {\ns\n}\n"+addresses), []string{"interval: 5 s"}, []string{"timeout: ", "longer"}},
+		{"link-local address of two devices", of("virtual_ipaddress {\nfe80::1\nfe80::1 dev eth1\nfe80::1 dev eth1\n}\n"), []string{
+			`- "fe80::1"`, `- {address: "fe80::1", device: "eth1"}`, "x:10: fe80::1 dev eth1: x:9 has the address already"}, []string{"x:9: "}},
 		{"interval", of("advert_int 0.05\n" + addresses), []string{"interval: 50 ms"}, []string{"Not carried"}},
 		{"interval that no message can have", of("advert_int 0.005\n" + addresses), []string{"interval: 1 s", "x:7: advert_int 0.005: not a number of 0.01 to 255: left out"}, nil},
 		{"interval of version 2", of("advert_int 60\n" + addresses), []string{"interval: 40950 ms", "x:7: advert_int 60: want"}, nil},

@@ -63,15 +63,18 @@ func cutBrace(line string) (first, rest string) {
 // confWords splits a line into words, as alloc_strvec_r() of keepalived does: only double
 // quotes quote, and only at the beginning of a word.
 func confWords(line string) (words []string, err error) {
-	for {
+	for whole := line; ; {
 		line = strings.TrimLeft(line, blanks)
 		switch {
 		case line == "":
 			return words, nil
 		case line[0] == '"':
 			end := strings.IndexByte(line[1:], '"')
+			if end < 0 && withoutSecret(whole) != whole {
+				line = whole
+			}
 			if end < 0 {
-				return nil, fmt.Errorf("a quote that does not end: %s", line)
+				return nil, fmt.Errorf("a quote that does not end: %s", beginning(line))
 			}
 			words, line = append(words, line[1:1+end]), line[2+end:]
 		default:
@@ -104,7 +107,7 @@ func escapedWord(line string, b *strings.Builder) (rest string, err error) {
 		switch c := line[i]; {
 		case c == '\\':
 			if i+1 == len(line) {
-				return "", fmt.Errorf(`a \ at the end: %s`, line)
+				return "", fmt.Errorf(`a \ at the end: %s`, beginning(line))
 			}
 			n, char := escaped(line[i+1:])
 			b.WriteByte(char)
@@ -123,7 +126,7 @@ func escapedWord(line string, b *strings.Builder) (rest string, err error) {
 		}
 	}
 	if quote != 0 {
-		return "", fmt.Errorf("a quote that does not end: %s", line)
+		return "", fmt.Errorf("a quote that does not end: %s", beginning(line))
 	}
 	return "", nil
 }

@@ -19,6 +19,9 @@ type Names struct {
 	Port func(network, name string) (int, error)
 }
 
+// mostOfLine bounds a line of a ldirectord.cf, which has none [bytes].
+const mostOfLine = 1 << 16
+
 // Ldirectord reads a ldirectord.cf, with ldirectord's defaults (ldirectord(8), and
 // read_config() of the program).
 func Ldirectord(ctx context.Context, name string, text []byte, names Names) (*Result, error) {
@@ -30,18 +33,21 @@ func Ldirectord(ctx context.Context, name string, text []byte, names Names) (*Re
 		if i > maxLines {
 			return nil, fmt.Errorf("%s: more than %d lines", name, maxLines)
 		}
+		if len(line) > mostOfLine {
+			return nil, fmt.Errorf("%s:%d: longer than %d bytes: this is no line of a ldirectord.cf", name, i, mostOfLine)
+		}
 		if err := l.line(place{name, i}, line); err != nil {
 			return nil, err
 		}
 	}
 	for _, v := range l.virtuals {
-		if err := ctx.Err(); err != nil {
+		if err := cmp.Or(ctx.Err(), l.full()); err != nil {
 			return nil, err
 		}
 		l.virtual(v)
 	}
 	l.wholeFile()
-	return r, nil
+	return r, l.full()
 }
 
 // line reads one line as ldirectord does: what is indented by a tab or four blanks below a
@@ -101,7 +107,7 @@ func (l *ldirectord) option(at place, text string) (option, error) {
 		ok, key, value = true, "supervised", "yes"
 	}
 	if !ok {
-		return option{}, fmt.Errorf("%s: %s: want key = value", at, strings.TrimSpace(text))
+		return option{}, fmt.Errorf("%s: %s: want key = value", at, withoutSecret(strings.TrimSpace(text)))
 	}
 	return option{place: at, key: strings.TrimSpace(key), raw: strings.TrimLeft(value, " \t")}, nil
 }
@@ -357,6 +363,9 @@ func (l *ldirectord) virtual(v virtual) {
 			continue
 		}
 		servers, own := l.reals(o, network, out.six)
+		if l.size += len(servers) * leastWritten; l.full() != nil {
+			return
+		}
 		for _, s := range servers {
 			s.checks = plan.of(l, o, own, s)
 			if plan.off {

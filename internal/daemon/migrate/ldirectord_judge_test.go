@@ -184,7 +184,7 @@ func ldirectordLines() (all []ldirectordFile) {
 		}
 	}
 	const v = "virtual=10.0.0.1:80\n"
-	for _, block := range []ldirectordFile{
+	return append(all, []ldirectordFile{
 		{v + "real=10.0.1.1:80 masq\n", 2}, {v + "  real=10.0.1.1:80 masq\n", 2}, {v + "   real=10.0.1.1:80 masq\n", 2}, {v + "    real=10.0.1.1:80 masq\n", 2}, {v + " \t real=10.0.1.1:80 masq\n", 2},
 		{v + "\n\treal=10.0.1.1:80 masq\n", 3}, {v + "\treal=10.0.1.1:80 masq\n\n\tscheduler=rr\n", 4}, {v + "\t\n\treal=10.0.1.1:80 masq\n", 3}, {v + "\t\t\n\treal=10.0.1.1:80 masq\n", 2},
 		{v + "# a\n\treal=10.0.1.1:80 masq\n", 3}, {v + " # a\n\treal=10.0.1.1:80 masq\n", 3}, {v + "\t# a\n\treal=10.0.1.1:80 masq # b\n", 3}, {v + "checkinterval=3\n\treal=10.0.1.1:80 masq\n", 3},
@@ -192,10 +192,7 @@ func ldirectordLines() (all []ldirectordFile) {
 		{"  checkinterval=3\n" + v + "\treal=10.0.1.1:80 masq\n", 1}, {v + "\treal=10.0.1.1:80 masq\n\tchecktype=connect\n\tchecktype=ping\n", 4}, {v + "\treal=10.0.1.1:80 masq\n\treal=10.0.1.1:80 masq\n", 3},
 		{"checktimeout=3\ncheckinterval=1\n" + v + "\treal=10.0.1.1:80 masq\n\tchecktype=connect\n", 3}, {"checkinterval=1\n" + v + "\treal=10.0.1.1:80 masq\n", 2},
 		{"quiescent=yes\n" + v + "\treal=10.0.1.1:80 masq\n\tfallback=127.0.0.1\n", 4}, {"fallback=127.0.0.1\n" + v + "\treal=10.0.1.1:80 masq\n", 1}, {"fallback=127.0.0.1:8080 masq\n" + v + "\treal=10.0.1.1:80 masq\n", 1},
-	} {
-		all = append(all, block)
-	}
-	return all
+	}...)
 }
 
 var ldirectordLine = regexp.MustCompile(`Error .* at line (\d+)`)

@@ -31,6 +31,8 @@ func TestLdirectordServices(t *testing.T) {
 		{"HEAD", virtual + "\thttpmethod=HEAD\n\treceive=\"a\"", []string{"method: HEAD", "receive a: a reply to HEAD has no body"}, []string{"expect"}},
 		{"checkcount", virtual + "\tchecktype=connect\n\tcheckcount=5\n\tfailurecount=2", []string{"fall: 2"}, nil},
 		{"checkcount of ping", virtual + "\tchecktype=ping\n\tcheckcount=5\n\tchecktimeout=1", []string{"fall: 5", "fast_interval: 1 s"}, []string{"Not carried"}},
+		{"checkcount and failurecount of ping", virtual + "\tchecktype=ping\n\tcheckcount=5\n\tfailurecount=3", []string{
+			"fall: 15", "x:1: virtual=10.0.0.1:80: 15 requests without a reply make a server down, all at intervals of the timeout; ldirectord waits after each 5"}, nil},
 		{"checkinterval of a service", "checkinterval=7\n" + virtual + "\tcheckinterval=3", []string{"interval: 30 s", "start_spread: 7 s", "x:2: timeout of 30 s: longer than the interval of 7 s", "x:4: checkinterval=3: without fork=yes it is ignored by ldirectord"}, nil},
 		{"checkinterval with fork", "checkinterval=7\nfork=yes\n" + virtual + "\tcheckinterval=3", []string{"interval: 30 s", "start_spread: 3 s"}, nil},
 		{"off", virtual + "\tchecktype=off", []string{"weight: 0, checks: []", "x:3: checktype=off: the servers get no clients"}, nil},

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -19,10 +20,20 @@ func (l Loss) String() string {
 	return fmt.Sprintf("%s: %s: %s", place{l.File, l.Line}, l.What, l.Why)
 }
 
+// secretForm finds what may be a password, wherever a file has it.
+var secretForm = regexp.MustCompile(`(?i)((?:^|[^a-z])(?:auth_pass|password|passwd|secret))["']?[ \t=:].*`)
+
+// withoutSecret is a part of a file as messages have it.
+func withoutSecret(text string) string { return secretForm.ReplaceAllString(text, "$1") }
+
 func (r *Result) lose(at place, what, format string, args ...any) {
-	l := Loss{at.file, at.line, oneLine(what), oneLine(fmt.Sprintf(format, args...))}
+	if r.full() != nil {
+		return
+	}
+	l := Loss{at.file, at.line, oneLine(withoutSecret(what)), oneLine(fmt.Sprintf(format, args...))}
 	if !r.lost[l] { // each server of a service would tell the same
 		r.lost[l] = true
+		r.size += len(l.File) + len(l.What) + len(l.Why)
 		r.Losses = append(r.Losses, l)
 	}
 }
