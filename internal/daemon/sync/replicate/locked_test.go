@@ -9,6 +9,7 @@ import (
 
 	"imbang/internal/director"
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 // Another command that holds the director's lock for long does not end a backup.
@@ -26,10 +27,14 @@ func TestLockedTable(t *testing.T) {
 	b.must(other.Batch(func() error {
 		err := other.AddService(model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.9:80")), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)})
 		a.insert(connection(s, 0))
-		told := 0
+		told, stalls := 0, testenv.WatchStalls(t)
 		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			began := time.Now()
 			backup.State()
 			told++
+			if took := time.Since(began); took > 100*time.Millisecond+3*stalls.Longest() {
+				t.Errorf("the state was not told for %v, beside stalls of %v", took, stalls.Longest())
+			}
 		}
 		// One that waited for the lock would be told four times, each 300 ms.
 		if told < 20 {

@@ -216,11 +216,15 @@ func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *
 			return
 		}
 		ended = true
+		began, stalls := time.Now(), testenv.WatchStalls(n)
 		cancel()
 		select {
 		case err := <-result:
 			if err != nil {
 				n.Error(err)
+			}
+			if took := time.Since(began); took > time.Second+3*stalls.Longest() {
+				n.Errorf("the %s ended after %v, beside stalls of %v", role, took, stalls.Longest())
 			}
 		case <-time.After(patience):
 			n.Errorf("the %s has not ended after %v", role, patience)
@@ -230,11 +234,11 @@ func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *
 	return r, stop
 }
 
-// wantEqual waits until both tables are the same.
 // patience bounds each wait for a condition: a test that passes does not use it up, also on a machine
 // with other work.
 const patience = time.Minute
 
+// wantEqual waits until both tables are the same.
 func wantEqual(a, b *node, when string) {
 	a.Helper()
 	var diff string
