@@ -9,12 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -85,7 +88,9 @@ func edit(moment string) error {
 	if err != nil {
 		return err
 	}
-	signal := func() error { return syscall.Kill(os.Getpid(), sig) }
+	// The thread itself gets the signal, so that the edit does not continue until another one takes it.
+	runtime.LockOSThread()
+	signal := func() error { return unix.Tgkill(os.Getpid(), unix.Gettid(), sig) }
 	err = d.Batch(func() error {
 		if moment == editLock {
 			if err := signal(); err != nil {
