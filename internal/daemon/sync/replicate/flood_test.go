@@ -336,7 +336,7 @@ var floodReasons = []own.Reason{
 // A flood of foreign, truncated, forged and replayed datagrams neither changes the table nor
 // delays good entries by more than 50 ms. The attacker uses the same processors.
 func TestFloodDelaysNothing(t *testing.T) {
-	f := newFlooded(t, 1<<14)
+	f := newFlooded(t, few)
 	const datagrams, rounds = 10_000, 2
 	var sent [2]uint64
 	before := f.counts()

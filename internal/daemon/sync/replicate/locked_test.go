@@ -16,14 +16,14 @@ import (
 func TestLockedTable(t *testing.T) {
 	director.SetLockTimeout(300 * time.Millisecond)
 	t.Cleanup(func() { director.SetLockTimeout(director.DefaultLockTimeout) })
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	a.role(Master, b.addr)
 	backup, ended := b.run(Config{Role: Backup, Listen: netip.AddrPortFrom(b.addr, 0), To: []netip.AddrPort{netip.AddrPortFrom(a.addr, 0)}, KeyFile: b.key, Group: 7})
 	for !backup.State().Master.Synced {
 		time.Sleep(10 * time.Millisecond)
 	}
-	other := b.open(0)
+	other := b.open()
 	b.must(other.Batch(func() error {
 		err := other.AddService(model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.9:80")), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)})
 		a.insert(connection(s, 0))

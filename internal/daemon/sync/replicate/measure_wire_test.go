@@ -98,7 +98,7 @@ func TestMeasureLoss(t *testing.T) {
 // attacker and both directors share this machine.
 func TestMeasureFlood(t *testing.T) {
 	const each = 3 * time.Second
-	f := newFlooded(t, 1<<14)
+	f := newFlooded(t, few)
 	table := newFigures(fmt.Sprintf("rounds of %v; from the master's event to the backup's table", each))
 	names := map[*node]string{f.a: "master", f.b: "backup"}
 	for _, target := range []*node{f.b, f.a} {

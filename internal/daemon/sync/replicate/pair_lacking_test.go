@@ -19,7 +19,7 @@ import (
 // What one director of a pair alone has servers for does not hold up a barrier or a merge: these
 // end with what is missing. The other director names it, with the number of entries.
 func TestPairLacksServer(t *testing.T) {
-	a, b := twoNodes(t, 1<<10)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	server := netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)
 	b.must(b.d.DeleteServer(s.Key, server))
@@ -70,7 +70,7 @@ func TestPairLacksServer(t *testing.T) {
 // Connections of a server that was deleted at both directors live on where they are, and are
 // nothing that the other one lacks.
 func TestPairDeletedAtBoth(t *testing.T) {
-	a, b := twoNodes(t, 1<<10)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	server := netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)
 	for i := range 20 {
@@ -94,7 +94,7 @@ func TestPairDeletedAtBoth(t *testing.T) {
 // An entry that waits counts no longer than its connection lives: not when it has expired, nor
 // when the other director does not have it any more, having been out of reach when it ended.
 func TestPairLacksForNoLonger(t *testing.T) {
-	a, b := twoNodes(t, 1<<10)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	server := netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)
 	b.must(b.d.DeleteServer(s.Key, server))
