@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/topology"
+	"imbang/internal/testenv"
 )
 
 // session is a connection of a client that stays open.
@@ -100,6 +101,7 @@ services:
 			t.Fatalf("%s: the machine took %v for what should be seen before the deadline of %v", name, took, deadline)
 		}
 		time.Sleep(deadline - time.Since(ordered))
+		stalls := testenv.WatchStalls(t)
 		await(t, name+": a reset after the deadline", func() error {
 			err := first.get()
 			if err == nil {
@@ -110,6 +112,9 @@ services:
 			}
 			return nil
 		})
+		if late := time.Since(ordered) - deadline; late > 300*time.Millisecond+3*stalls.Longest() {
+			t.Errorf("%s: a reset %v after the deadline, beside stalls of %v", name, late, stalls.Longest())
+		}
 		if text := k.do("status"); !strings.Contains(text, "drained") {
 			t.Errorf("%s: no reset is counted:\n%s", name, text)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"imbang/internal/daemon/l7/haproxytest"
+	"imbang/internal/testenv"
 )
 
 // slowChecks has HAProxy check a configuration for as long as a test likes.
@@ -87,7 +88,11 @@ func TestLayer7VerdictDuringReload(t *testing.T) {
 	go func() { reloaded <- imbang(t, l.host.Namespace(), "", "reload") }()
 
 	release := l.checking()
-	l.status() // is answered while the check waits for release
+	asked, stalls := time.Now(), testenv.WatchStalls(t)
+	l.status()
+	if took := time.Since(asked); took > 3*time.Second+3*stalls.Longest() {
+		t.Errorf("a status took %v during a check, beside stalls of %v", took, stalls.Longest())
+	}
 	l.servers[0].SetSick(true)
 	first := l.starve(l.servers[0])
 	release()
@@ -129,6 +134,7 @@ func TestLayer7VerdictEndsRequests(t *testing.T) {
 			text string
 			err  error
 		}
+		stalls := testenv.WatchStalls(t)
 		begin, replies := time.Now(), make(chan reply, len(w.servers))
 		for range w.servers {
 			go func() {
@@ -150,7 +156,7 @@ func TestLayer7VerdictEndsRequests(t *testing.T) {
 				continue
 			}
 			failed++
-			if took := time.Since(begin); !strings.Contains(r.err.Error(), "status 502") || took > slow {
+			if took := time.Since(begin); !strings.Contains(r.err.Error(), "status 502") || took > slow-time.Second+3*stalls.Longest() {
 				t.Errorf("a request failed after %v: %v", took, r.err)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"imbang/internal/host"
 	"imbang/internal/lab/topology"
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 const (
@@ -273,9 +274,10 @@ func TestReplicationForeground(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	began, stalls := time.Now(), testenv.WatchStalls(t)
 	defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop() // then Wait has an error
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("SIGTERM: %v", err)
+	if err := cmd.Wait(); err != nil || time.Since(began) > 2*time.Second+3*stalls.Longest() {
+		t.Errorf("SIGTERM: %v after %v, beside stalls of %v", err, time.Since(began), stalls.Longest())
 	}
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)

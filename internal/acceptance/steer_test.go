@@ -197,7 +197,9 @@ func TestRunSteersThroughReloads(t *testing.T) {
 		k.answerForVirtual(i, family, false)
 	}
 	var checks, names strings.Builder
-	for i := range 30 { // a SYN that is lost is sent again after a second, which is too late
+	// A check each 10 ms meets each moment of a change. A SYN that is lost is sent again after a second,
+	// which is too late for the check.
+	for i := range 90 {
 		fmt.Fprintf(&checks, "  c%d: {http: {}, interval: 900 ms, timeout: 900 ms, rise: 1, fall: 1}\n", i)
 		fmt.Fprintf(&names, "c%d, ", i)
 	}

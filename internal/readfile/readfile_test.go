@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"imbang/internal/testenv"
 )
 
 func TestRegular(t *testing.T) {
@@ -28,13 +30,13 @@ func TestRegular(t *testing.T) {
 	for name, want := range map[string]error{
 		"f": nil, "link": nil, "none": fs.ErrNotExist, "pipe": ErrNotRegular, "socket": syscall.ENXIO, ".": syscall.EISDIR,
 	} {
-		begin := time.Now()
+		begin, stalls := time.Now(), testenv.WatchStalls(t)
 		text, _, err := Regular(at(name), 4)
 		if !errors.Is(err, want) || err == nil && string(text) != "text" || err != nil && !strings.HasPrefix(err.Error(), at(name)+": ") {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
-		if time.Since(begin) > time.Minute {
-			t.Errorf("%s: took %s", name, time.Since(begin))
+		if took := time.Since(begin); took > time.Second+2*stalls.Longest() {
+			t.Errorf("%s: took %s, beside stalls of %s", name, took, stalls.Longest())
 		}
 	}
 	if _, _, err := Regular("/dev/zero", 4); !errors.Is(err, ErrNotRegular) {

@@ -41,6 +41,7 @@ type Figure struct {
 type CellReport struct {
 	Cell
 	Errors     []string `json:"errors,omitempty"` // of trials without a measurement
+	Again      int      `json:"again,omitempty"`  // how often trials began again, also those without a measurement
 	OutageMS   Figure   `json:"outage_ms"`
 	GapMS      Figure   `json:"gap_ms"`
 	TakeoverMS Figure   `json:"takeover_ms"` // of trials in which there was one
@@ -97,6 +98,7 @@ func cellReport(cell Cell, trials []Trial) CellReport {
 		if t.Cell != cell {
 			continue
 		}
+		c.Again += t.Again
 		if t.Error != "" {
 			c.Errors = append(c.Errors, t.Error)
 			continue
@@ -240,12 +242,12 @@ func (r *Report) Text(w io.Writer) error {
 	for _, fault := range e.Plan.Faults {
 		fmt.Fprintf(w, "\n%s: %s\n", fault, FaultText(fault))
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "variant\tfamily\tmethod\toutage\tgap\trequests failed\treset\tlong broken\tidle lost\tof sides\tneighbours\tone master\tnot master\tdisturbed\ttrials")
+		fmt.Fprintln(t, "variant\tfamily\tmethod\toutage\tgap\trequests failed\treset\tlong broken\tidle lost\tof sides\tneighbours\tone master\tnot master\tdisturbed\tbegun again\ttrials")
 		for _, c := range r.Cells {
 			if c.Fault == fault {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d of %d\t%d of %d\t%s\t%s\t%s\t%d\t%d\t%d\n", c.Variant, family(c.Family), c.Method, c.OutageMS, c.GapMS,
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d of %d\t%d\t%d of %d\t%d of %d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", c.Variant, family(c.Family), c.Method, c.OutageMS, c.GapMS,
 					c.Failed, c.Requests, c.Reset, c.LongBroken, c.Long, c.IdleLost, c.Idle, c.sides(), withNever(c.ARPMS, c.ARPWrong),
-					withNever(c.SettledMS, c.NotSettled), c.NotMaster, c.Disturbed, c.OutageMS.N)
+					withNever(c.SettledMS, c.NotSettled), c.NotMaster, c.Disturbed, c.Again, c.OutageMS.N)
 			}
 		}
 		if err := t.Flush(); err != nil {

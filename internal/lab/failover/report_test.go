@@ -23,7 +23,8 @@ func TestReport(t *testing.T) {
 		add("imbang@50ms", "freeze", 150+10*float64(n), nil)
 		add("imbang@10ms", "freeze", 30+float64(n), nil)
 	}
-	add("imbang@50ms", "freeze", 0, func(t *Trial) { t.Error = "no namespaces" })
+	add("imbang@50ms", "freeze", 0, func(t *Trial) { t.Error, t.Again = "no namespaces", 3 })
+	trials[0].Again = 1
 	add("imbang@50ms/no-sync", "freeze", 200, func(t *Trial) { t.IdleLost, t.Broken = 5, map[string]int{"reset": 5} })
 	add("keepalived@1s", "everything", 3400, func(t *Trial) { t.Failed, t.Master, t.LateMS = 7, false, 25 })
 	target := func(r *Report, name string) Target {
@@ -52,7 +53,7 @@ func TestReport(t *testing.T) {
 	}
 	i := slices.IndexFunc(r.Cells, func(c CellReport) bool { return c.Cell == Cell{"imbang@50ms", "freeze", plain} })
 	if c := r.Cells[i]; c.OutageMS.N != 9 || c.OutageMS.Median != 190 || c.OutageMS.Max != 230 || c.OutageMS.Interval.Low < 150 || c.OutageMS.Interval.High > 230 ||
-		c.OutageMS.Interval.Low >= c.OutageMS.Interval.High || len(c.Errors) != 1 || c.Requests != 900 {
+		c.OutageMS.Interval.Low >= c.OutageMS.Interval.High || len(c.Errors) != 1 || c.Requests != 900 || c.Again != 4 {
 		t.Errorf("%+v", c)
 	}
 	var b strings.Builder

@@ -125,16 +125,12 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		if i < logged {
 			logs = filepath.Join(c.Out, "logs", fmt.Sprintf("%04d %s", t.Order, fileName(t.Cell)))
 		}
-		err := room.try(ctx, c.Plan, &t, logs)
-		for again := 0; errors.Is(err, errMoved) && again < attempts && ctx.Err() == nil; again++ {
-			c.Say(fmt.Sprintf("%s: tried again: %v", t.Cell, err))
-			err = room.try(ctx, c.Plan, &t, logs)
-		}
+		err := t.measure(ctx, func() error { return room.try(ctx, c.Plan, &t, logs) }, c.Say)
 		if ctx.Err() != nil {
 			return stored, planned, ctx.Err() // a trial cut short is none
 		}
 		if err != nil {
-			t = Trial{Cell: t.Cell, Block: t.Block, Order: t.Order, Started: t.Started, Error: err.Error()}
+			t = t.without(err)
 		}
 		if err := out.Trial(t); err != nil {
 			return stored, planned, err
@@ -143,6 +139,24 @@ func Run(ctx context.Context, c Config) (stored, planned int, err error) {
 		c.Say(fmt.Sprintf("%d/%d  %s  (%v left)", i+1, len(todo), t, c.Plan.expected(todo[i+1:]).Round(time.Second)))
 	}
 	return stored, planned, nil
+}
+
+// measure tries a trial, and begins again when the addresses moved before its fault. The trial says
+// how often, as addresses that move without cause are a fault of a director, too.
+func (t *Trial) measure(ctx context.Context, try func() error, say func(string)) error {
+	for {
+		err := try()
+		if !errors.Is(err, errMoved) || t.Again == attempts || ctx.Err() != nil {
+			return err
+		}
+		t.Again++
+		say(fmt.Sprintf("%s: begins again: %v", t.Cell, err))
+	}
+}
+
+// without is a trial without a measurement, and why.
+func (t Trial) without(err error) Trial {
+	return Trial{Cell: t.Cell, Block: t.Block, Order: t.Order, Started: t.Started, Again: t.Again, Error: err.Error()}
 }
 
 // fileName is a cell's.

@@ -51,7 +51,9 @@ type Trial struct {
 	// LoadAverage is the kernel's of the last minute, when the trial began: what else used the
 	// CPUs. 0: not known.
 	LoadAverage float64 `json:"load_average,omitempty"`
-	Error       string  `json:"error,omitempty"` // why there is no measurement
+	// Again is how often the trial began again, as the addresses moved before its fault.
+	Again int    `json:"again,omitempty"`
+	Error string `json:"error,omitempty"` // why there is no measurement
 
 	// OutageMS is lost pings times their interval, with the late ones behind a lost one: whether
 	// these would have been lost, too, is not known.

@@ -9,7 +9,7 @@ import (
 
 // A barrier does not wait for the backup that was there before its restart.
 func TestBarrierAfterABackupsRestart(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	a.insert(connection(services()[0], 0))
 	master, _ := a.role(Master, b.addr)
 	_, stop := b.role(Backup, a.addr)

@@ -30,7 +30,7 @@ func (s *said) text() string {
 
 // A role logs that it runs, before another director answers.
 func TestBeginIsLogged(t *testing.T) {
-	a, _ := twoNodes(t, 1<<10)
+	a, _ := twoNodes(t, few)
 	var log said
 	a.roleWith(Backup, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, netip.MustParseAddr("10.7.0.9"))
 	if want := `msg="replication has begun" role=backup listen=10.7.0.1:8790 to=[10.7.0.9:8790] group=7`; !strings.Contains(log.text(), want) {

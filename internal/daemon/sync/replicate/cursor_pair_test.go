@@ -14,7 +14,7 @@ import (
 // A transfer that is being read leaves out what the other director told since only if the table
 // has it so: an entry that a later packet came for here is the newer one, and is sent.
 func TestCursorKeepsWhatStays(t *testing.T) {
-	a, r := oneNode(t, 1<<10)
+	a, r := oneNode(t, few)
 	s := services()[0]
 	const older, ended, moved, newer, gone, unlike = 0, 1, 2, 3, 4, 5
 	of := func(i int) model.Connection { return connection(s, i) }

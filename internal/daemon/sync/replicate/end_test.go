@@ -14,7 +14,7 @@ func (n *node) run(c Config) (r *Replica, ended <-chan error) {
 	n.Helper()
 	ready := make(chan struct{})
 	r, err := New(c, Options{
-		Table: n.open(0), Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
+		Table: n.open(), Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
 		Tell:  func() (Source, error) { return director.Tell(director.TellRule{Changes: true}) },
 		Ready: func() { close(ready) },
 	})

@@ -14,7 +14,7 @@ import (
 // A backup keeps what packets came for here, though the master does not have it: clients may
 // use it, if the virtual address is here. It is not counted as removed.
 func TestFormerMaster(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	common, own, copied := connection(s, 0), connection(s, 1), connection(s, 2)
 	a.insert(common)

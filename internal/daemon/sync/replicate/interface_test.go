@@ -12,7 +12,7 @@ import (
 
 // A role whose interface was removed and made anew ends, or goes on with the new one.
 func TestInterfaceThatIsMadeAnew(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	a.role(Master, b.addr)
 	backup, ended := b.run(Config{
 		Role: Backup, Listen: netip.AddrPortFrom(b.addr, 0), To: []netip.AddrPort{netip.AddrPortFrom(a.addr, 0)}, Interface: "eth0", KeyFile: b.key, Group: 7,

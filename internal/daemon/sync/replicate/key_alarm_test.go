@@ -17,7 +17,7 @@ import (
 // Directors with different keys raise an alarm that names the other one, until its
 // datagrams end.
 func TestAnotherKeyIsAnAlarm(t *testing.T) {
-	a, b := twoNodes(t, 1<<10)
+	a, b := twoNodes(t, few)
 	b.key = filepath.Join(t.TempDir(), "other")
 	if err := os.WriteFile(b.key, []byte(strings.Repeat("cd", 32)), 0o600); err != nil {
 		t.Fatal(err)

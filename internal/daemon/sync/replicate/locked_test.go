@@ -9,27 +9,32 @@ import (
 
 	"imbang/internal/director"
 	"imbang/internal/model"
+	"imbang/internal/testenv"
 )
 
 // Another command that holds the director's lock for long does not end a backup.
 func TestLockedTable(t *testing.T) {
 	director.SetLockTimeout(300 * time.Millisecond)
 	t.Cleanup(func() { director.SetLockTimeout(director.DefaultLockTimeout) })
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	a.role(Master, b.addr)
 	backup, ended := b.run(Config{Role: Backup, Listen: netip.AddrPortFrom(b.addr, 0), To: []netip.AddrPort{netip.AddrPortFrom(a.addr, 0)}, KeyFile: b.key, Group: 7})
 	for !backup.State().Master.Synced {
 		time.Sleep(10 * time.Millisecond)
 	}
-	other := b.open(0)
+	other := b.open()
 	b.must(other.Batch(func() error {
 		err := other.AddService(model.Service{Key: model.AddrKey(model.TCP, netip.MustParseAddrPort("10.20.0.9:80")), Scheduler: "rr", Netmask: model.FullMask(model.IPv4)})
 		a.insert(connection(s, 0))
-		told := 0
+		told, stalls := 0, testenv.WatchStalls(t)
 		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			began := time.Now()
 			backup.State()
 			told++
+			if took := time.Since(began); took > 100*time.Millisecond+3*stalls.Longest() {
+				t.Errorf("the state was not told for %v, beside stalls of %v", took, stalls.Longest())
+			}
 		}
 		// One that waited for the lock would be told four times, each 300 ms.
 		if told < 20 {

@@ -25,7 +25,7 @@ type lossy struct {
 func newLossy(t *testing.T, share float64) *lossy {
 	t.Helper()
 	y := &lossy{}
-	y.a, y.b = twoNodes(t, 1<<15)
+	y.a, y.b = twoNodes(t, few)
 	for _, n := range []*node{y.a, y.b} {
 		y.losses = append(y.losses, testenv.Lose(t, n.ns, "eth0", share))
 	}

@@ -15,10 +15,10 @@ import (
 // A backup of two masters stays with the first one and raises an alarm. When that ends, it
 // follows the second one, whose table replaces that of the first.
 func TestBackupOfTwoMasters(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	c := &node{T: t, key: b.key, ns: testenv.Namespace(t, "second"), addr: netip.MustParseAddr("10.8.0.1")}
 	link(b, c.ns, 0)
-	c.configure(1 << 12)
+	c.configure(few)
 	s := services()[0]
 	for i := range 100 {
 		a.insert(connection(s, i))

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"imbang/internal/daemon/sync/own"
 )
 
 // rounds are how often each case is measured.
@@ -96,17 +98,17 @@ func TestMeasureLoss(t *testing.T) {
 // attacker and both directors share this machine.
 func TestMeasureFlood(t *testing.T) {
 	const each = 3 * time.Second
-	f := newFlooded(t, 1<<14)
+	f := newFlooded(t, few)
 	table := newFigures(fmt.Sprintf("rounds of %v; from the master's event to the backup's table", each))
 	names := map[*node]string{f.a: "master", f.b: "backup"}
 	for _, target := range []*node{f.b, f.a} {
 		for _, rate := range []int{20_000, 50_000, 0} {
 			var clean, under [][]time.Duration
-			before, sent := f.counts(), uint64(0)
+			before, full, sent := f.counts(), target.full(), uint64(0)
 			for range rounds {
-				clean = append(clean, f.openings(t, each))
+				clean = append(clean, f.openings(t, each, 0))
 				stop := f.attacker.flood(target.addr, rate)
-				under = append(under, f.openings(t, each))
+				under = append(under, f.openings(t, each, 0))
 				sent += stop()
 			}
 			got := float64(sent) / (rounds * each).Seconds()
@@ -117,7 +119,7 @@ func TestMeasureFlood(t *testing.T) {
 				t.Errorf("%.0f/s to the %s delay entries by %v", got, names[target], more)
 			}
 			i := slices.Index([]*node{f.b, f.a}, target)
-			counted(t, before[i], f.counts()[i], sent)
+			counted(t, before[i], func() own.Counts { return f.counts()[i] }, sent, target.full()-full)
 		}
 	}
 	f.unaffected(t)

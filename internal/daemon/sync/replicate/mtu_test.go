@@ -14,7 +14,7 @@ import (
 // Datagrams fit the device by which the other directors are reached, also if the
 // configuration does not name one.
 func TestMTUOfTheRoute(t *testing.T) {
-	a, b := twoNodes(t, 1<<10)
+	a, b := twoNodes(t, few)
 	other := netip.AddrPortFrom(b.addr, own.Port)
 	for _, c := range []struct {
 		mtu, want int

@@ -15,7 +15,7 @@ import (
 // connections of both, within 2 s after the sessions are back; of one that both have with
 // another server the later one stays, and is counted.
 func TestPairSplit(t *testing.T) {
-	a, b := twoNodes(t, 1<<14)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	var mine, theirs []model.Connection
 	for i := range 1000 {

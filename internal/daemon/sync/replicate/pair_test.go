@@ -31,7 +31,7 @@ func (n *node) flags(c model.Connection) model.ConnFlags {
 // Each director of a pair has the connections of both, those of the other one as replicas, and
 // tells none of these. What ends at its director ends at both.
 func TestPair(t *testing.T) {
-	a, b := twoNodes(t, 1<<14)
+	a, b := twoNodes(t, few)
 	var lists [2][]model.Connection
 	for _, s := range services() {
 		for i := range 600 {
@@ -107,7 +107,7 @@ func TestPair(t *testing.T) {
 // A director that comes back empty gets everything, and the other one keeps it, also what
 // only the former one had had packets of.
 func TestPairComesBackEmpty(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	for i := range 200 {
 		a.insert(connection(s, i))
@@ -131,7 +131,7 @@ func TestPairComesBackEmpty(t *testing.T) {
 
 // A pair does not work with another role, and says so.
 func TestPairWithAnotherRole(t *testing.T) {
-	a, b := twoNodes(t, 1<<10)
+	a, b := twoNodes(t, few)
 	one, _ := a.role(RolePair, b.addr)
 	_, err := one.Barrier(t.Context())
 	if !errors.Is(err, ErrNoPeer) {

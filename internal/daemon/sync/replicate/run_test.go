@@ -28,11 +28,19 @@ import (
 // node is a director in a network namespace.
 type node struct {
 	*testing.T
-	ns   *host.Namespace
-	d    *director.Director
-	addr netip.Addr
-	key  string
+	ns    *host.Namespace
+	d     *director.Director
+	plane *director.DataPlane
+	sizes director.Sizes
+	addr  netip.Addr
+	key   string
 }
+
+// planes are the data planes of removed nodes. The kernel takes seconds to verify the programs of one.
+var planes director.Reuse
+
+// few is the size of the connection table of most nodes, so that they can have each other's.
+const few = 1 << 16
 
 // twoNodes are two directors that reach each other, each with the same services.
 func twoNodes(t *testing.T, connections uint32) (a, b *node) {
@@ -77,14 +85,37 @@ func idlePair(t *testing.T, table Table) *Replica {
 // configure loads a director with the services.
 func (n *node) configure(connections uint32) {
 	n.Helper()
-	n.d = n.open(connections)
+	n.sizes = director.Sizes{Services: 64, Servers: 256, Connections: connections}
+	n.load()
+	n.Cleanup(n.remove)
 	for _, s := range services() {
 		n.must(n.d.AddService(s))
 		for j := range 2 {
 			n.must(n.d.AddServer(s.Key, model.Server{Addr: serverAddr(s.Key.Family, j), Port: 8080, Weight: 1}))
 		}
 	}
-	n.Cleanup(func() { n.must(n.ns.Do(func() error { return director.Detach(true) })) })
+}
+
+// load makes the node's director and opens it.
+func (n *node) load() {
+	n.Helper()
+	n.must(n.ns.Do(func() (err error) {
+		n.d, n.plane, err = planes.Open(n.sizes, false)
+		return err
+	}))
+}
+
+// remove removes the node's director. Nobody gets a large data plane, or one of a test that failed.
+func (n *node) remove() {
+	n.Helper()
+	n.d.Close()
+	n.must(n.ns.Do(func() error {
+		if n.sizes.Connections != few || n.Failed() {
+			defer n.plane.Close()
+			return director.Detach(true)
+		}
+		return planes.Remove(n.plane)
+	}))
 }
 
 func (n *node) must(err error) {
@@ -94,10 +125,11 @@ func (n *node) must(err error) {
 	}
 }
 
-func (n *node) open(connections uint32) (d *director.Director) {
+// open is another handle of the node's director, as another process has.
+func (n *node) open() (d *director.Director) {
 	n.Helper()
 	n.must(n.ns.Do(func() (err error) {
-		d, err = director.OpenOrLoad(director.Sizes{Services: 64, Servers: 256, Connections: connections})
+		d, err = director.Open()
 		return err
 	}))
 	n.Cleanup(func() { d.Close() })
@@ -195,7 +227,7 @@ func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *
 	}
 	ready := make(chan struct{})
 	o := Options{
-		Table: n.open(0), Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
+		Table: n.open(), Log: slog.New(slog.NewTextHandler(n.Output(), nil)),
 		Tell:  func() (Source, error) { return director.Tell(director.TellRule{Changes: true}) },
 		Ready: func() { close(ready) },
 	}
@@ -216,11 +248,15 @@ func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *
 			return
 		}
 		ended = true
+		began, stalls := time.Now(), testenv.WatchStalls(n)
 		cancel()
 		select {
 		case err := <-result:
 			if err != nil {
 				n.Error(err)
+			}
+			if took := time.Since(began); took > time.Second+3*stalls.Longest() {
+				n.Errorf("the %s ended after %v, beside stalls of %v", role, took, stalls.Longest())
 			}
 		case <-time.After(patience):
 			n.Errorf("the %s has not ended after %v", role, patience)
@@ -230,11 +266,11 @@ func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *
 	return r, stop
 }
 
-// wantEqual waits until both tables are the same.
 // patience bounds each wait for a condition: a test that passes does not use it up, also on a machine
 // with other work.
 const patience = time.Minute
 
+// wantEqual waits until both tables are the same.
 func wantEqual(a, b *node, when string) {
 	a.Helper()
 	var diff string
@@ -248,7 +284,7 @@ func wantEqual(a, b *node, when string) {
 
 // A backup that joins has what there is, then what happens, and what ended goes.
 func TestReplication(t *testing.T) {
-	a, b := twoNodes(t, 1<<14)
+	a, b := twoNodes(t, few)
 	var list []model.Connection
 	for _, s := range services() {
 		for i := range 1000 {
@@ -308,7 +344,7 @@ func TestReplication(t *testing.T) {
 
 // An entry whose server the backup has not waits for it.
 func TestReplicationWaits(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	server := netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)
 	b.must(b.d.DeleteServer(s.Key, server))
@@ -382,7 +418,7 @@ func TestEqual(t *testing.T) {
 
 // Directors find each other by a multicast group, and answer to each other's addresses.
 func TestReplicationMulticast(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	group := netip.MustParseAddr("224.0.0.82")
 	s := services()[0]
 	a.insert(connection(s, 0))
@@ -403,7 +439,7 @@ func TestReplicationMulticast(t *testing.T) {
 
 // A second master of the group is an alarm, for as long as it sends.
 func TestTwoMasters(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	group := netip.MustParseAddr("224.0.0.82")
 	one, _ := a.role(Master, group)
 	b.role(Master, group)
@@ -419,7 +455,7 @@ func TestTwoMasters(t *testing.T) {
 
 // A master alone has nobody to wait for, and a backup no barrier.
 func TestBarrierRefused(t *testing.T) {
-	a, _ := twoNodes(t, 1<<10)
+	a, _ := twoNodes(t, few)
 	master, stop := a.role(Master, netip.MustParseAddr("10.7.0.9"))
 	if _, err := master.Barrier(t.Context()); !errors.Is(err, ErrNoReceivers) || !strings.Contains(err.Error(), "start one with the same group and key") {
 		t.Error(err)

@@ -10,7 +10,7 @@ import (
 
 // The error of a socket names what is wrong of address, port and interface.
 func TestSocketErrors(t *testing.T) {
-	a, b := twoNodes(t, 1<<10)
+	a, b := twoNodes(t, few)
 	own := Config{Role: Backup, Listen: netip.AddrPortFrom(a.addr, 0), To: []netip.AddrPort{netip.AddrPortFrom(b.addr, 0)}}
 	a.must(own.Complete())
 	open := func(c Config) (*socket, error) {

@@ -13,7 +13,7 @@ import (
 // its caller has keeps events waiting.
 func TestCursorReadsOnePageAtMost(t *testing.T) {
 	const page, entries = 4096, 20_000
-	a, _ := twoNodes(t, 1<<16)
+	a, _ := twoNodes(t, few)
 	s := services()[0]
 	list := make([]model.Connection, entries)
 	for i := range list {

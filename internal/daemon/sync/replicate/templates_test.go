@@ -5,22 +5,19 @@ package replicate
 import (
 	"testing"
 	"time"
-
-	"imbang/internal/director"
 )
 
 // After a bulk transfer a backup ends templates, too, that the master does not have.
 func TestTemplatesThatEnded(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	c := connection(services()[2], 0)
 	a.insert(template(c), c)
 	_, stop := a.role(Master, b.addr)
 	backup, _ := b.role(Backup, a.addr)
 	wantEqual(a, b, "after joining")
 	stop()
-	a.d.Close()
-	a.must(a.ns.Do(func() error { return director.Detach(true) }))
-	a.d = a.open(1 << 12) // its table is empty
+	a.remove()
+	a.load() // its table is empty
 	for _, s := range services() {
 		a.must(a.d.AddService(s))
 	}

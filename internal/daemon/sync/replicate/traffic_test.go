@@ -59,7 +59,7 @@ func (c *counting) ClientPackets() (uint64, error) {
 // alarm: its addresses may be here rightly.
 func TestTrafficOfBackup(t *testing.T) {
 	t.Parallel()
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	backup, _ := b.roleWith(Backup, func(o *Options) { o.Table = &counting{Table: o.Table, each: 1} }, a.addr)
 	_, end := a.role(Master, b.addr)
 	awaitState(t, backup, "the backup joined", synced)

@@ -13,7 +13,7 @@ import (
 
 // also if that ended while the backup was away.
 func TestWaitingEntryThatEnded(t *testing.T) {
-	a, b := twoNodes(t, 1<<12)
+	a, b := twoNodes(t, few)
 	s := services()[0]
 	server := netip.AddrPortFrom(serverAddr(model.IPv4, 0), 8080)
 	b.must(b.d.DeleteServer(s.Key, server))
