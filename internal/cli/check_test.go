@@ -108,7 +108,7 @@ vrrp:
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	check("warning: check probe: user root must not execute " + script + " of mode 0644: run chmod a+rx on it; until then it changes no server's state\n")
+	check("warning: check probe: user root cannot execute " + script + " (mode 0644): run chmod a+rx " + script + "; until then it changes no server's state\n")
 	if err := os.Chmod(script, 0o755); err != nil {
 		t.Fatal(err)
 	}
