@@ -61,7 +61,7 @@ services:
 			t.Errorf("%s: %s", what, got)
 		}
 	}
-	k.await("the alarm", func() bool { return strings.Contains(alarm(), "user nobody must not execute "+script+" of mode 0644") })
+	k.await("the alarm", func() bool { return strings.Contains(alarm(), "user nobody cannot execute "+script+" (mode 0644)") })
 	stays("mode 644")
 	install("#!/bin/sh\nexit 0\n", 0o700)
 	stays("mode 700")

@@ -63,6 +63,7 @@ listeners:
 		{now.Add(-day), now.Add(-time.Second), "expired on " + on(now.Add(-time.Second))},
 		{now.Add(day), now.Add(100 * day), "is not valid before " + now.Add(day).UTC().Format(time.DateTime) + " UTC: set the clock"},
 		{now.Add(-day), now.Add(10*day + time.Hour), "expires on " + on(now.Add(10*day+time.Hour)) + ", in 10 days"},
+		{now.Add(-day), now.Add(23*time.Hour + time.Minute), "expires on " + on(now.Add(23*time.Hour+time.Minute)) + ", in 23 hours: renew it; the daemon then reads the new file"},
 		{now.Add(-day), now.Add(31 * day), ""},
 	} {
 		if err := os.WriteFile(pem, []byte(haproxytest.CertificateOf(t, "shop.example", c.begins, c.ends)), 0o600); err != nil {
@@ -108,7 +109,7 @@ vrrp:
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	check("warning: check probe: user root must not execute " + script + " of mode 0644: run chmod a+rx on it; until then it changes no server's state\n")
+	check("warning: check probe: user root cannot execute " + script + " (mode 0644): run chmod a+rx " + script + "; until then it changes no server's state\n")
 	if err := os.Chmod(script, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,6 @@ import (
 	"imbang/internal/daemon/l7/carry"
 )
 
-func days(d time.Duration) string {
-	if d < 48*time.Hour {
-		return fmt.Sprintf("%d hours", int(d.Hours()))
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
-}
-
 // printLayer7 is HAProxy and its listeners; backends are printed as services are.
 func printLayer7(w io.Writer, p *api.Proxy, now time.Time) {
 	fmt.Fprintf(w, "\nHAProxy %s\t%s\t%d starts, %d reloads\n", p.Version, p.State, p.Starts, p.Reloads)
@@ -47,9 +40,9 @@ func printLayer7(w io.Writer, p *api.Proxy, now time.Time) {
 		switch left := c.Expires.Sub(now); {
 		case c.Expires.IsZero():
 		case left <= 0:
-			fmt.Fprintf(w, "  EXPIRED  certificate %s, %s ago\n", c.File, days(-left))
+			fmt.Fprintf(w, "  EXPIRED  certificate %s, %s ago\n", c.File, carry.Days(-left))
 		case left < carry.RenewTime:
-			fmt.Fprintf(w, "  certificate %s expires in %s\n", c.File, days(left))
+			fmt.Fprintf(w, "  certificate %s expires in %s\n", c.File, carry.Days(left))
 		}
 	}
 }

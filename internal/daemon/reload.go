@@ -252,6 +252,7 @@ func (d *Daemon) tryAgain() {
 func (d *Daemon) reload(n *candidate, force bool, by string) (*plan.Plan, []string, error) {
 	p, host, err := d.tryReload(n, force, by)
 	if err == nil {
+		d.look() // a status that is asked for next has no drift that the reload ended
 		return p, host, nil
 	}
 	text := "the configuration stays as it was: "

@@ -4,7 +4,6 @@ package director
 
 import (
 	"fmt"
-	"slices"
 
 	"imbang/internal/bpfobj"
 )
@@ -27,6 +26,11 @@ func defences(set *bpfobj.LbSettings) map[string]*uint32 {
 	return map[string]*uint32{"drop_entry": &set.DropEntry, "drop_packet": &set.DropPacket, "secure_tcp": &set.SecureTcp}
 }
 
+// isMode reports whether a setting is such a mode.
+func isMode(name string) bool {
+	return name == "syn_defence" || defences(&bpfobj.LbSettings{})[name] != nil
+}
+
 // notHere are Linux's settings that say nothing to this director, and why.
 var notHere = map[string]string{
 	"amemthresh": "BPF programs cannot ask for the free memory that it is compared with; automatic defences (drop_entry=1) go by the room for connections instead",
@@ -34,8 +38,7 @@ var notHere = map[string]string{
 
 // stored is the setting as it is kept.
 func (s Setting) stored() Setting {
-	i := slices.Index(SettingNames(), s.Name)
-	if i >= 0 && settings[i].max == maxDefence && s.Value == atWork {
+	if isMode(s.Name) && s.Value == atWork {
 		s.Value = automatic
 	}
 	return s

@@ -281,6 +281,8 @@ func TestParseSetting(t *testing.T) {
 		{"drop_entry=3", 3, ""},
 		{"net.ipv4.vs.drop_packet = 2", 1, ""}, // as Linux with memory enough
 		{"secure_tcp=1", 1, ""},
+		{"syn_defence=auto", 1, ""},
+		{"sync_retries=2", 2, ""}, // its limit is 3, too, but it is no mode
 		{"am_droprate=2", 2, ""},
 		{"am_droprate=2147483647", 1<<31 - 1, ""},
 		{"drop_entry=4", 0, `setting drop_entry: "4" is not a number from 0 to 3`},
@@ -290,6 +292,7 @@ func TestParseSetting(t *testing.T) {
 		{"am_droprate=2147483648", 0, `setting am_droprate: "2147483648" is not a number from 0 to 2147483647`},
 		{"am_droprate=-1", 0, "is not a number from 0 to 2147483647"},
 		{"amemthresh=1024", 0, "setting amemthresh: BPF programs cannot ask for the free memory"},
+		{"sync_retries=always", 0, `setting sync_retries: "always" is not a number from 0 to 3`},
 		{"drop_entry", 0, `"drop_entry" is not of the form NAME=VALUE`},
 	} {
 		s, err := ParseSetting(c.text)

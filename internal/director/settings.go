@@ -122,7 +122,7 @@ func DescribeSettings() []SettingInfo {
 	set := defaultConfig(0)
 	all := make([]SettingInfo, len(settings))
 	for i, s := range settings {
-		all[i] = SettingInfo{s.name, s.help, *s.field(&set), s.max, s.max == maxDefence, !slices.Contains(notLinux, s.name)}
+		all[i] = SettingInfo{s.name, s.help, *s.field(&set), s.max, isMode(s.name), !slices.Contains(notLinux, s.name)}
 	}
 	return all
 }
@@ -151,7 +151,7 @@ func ParseSetting(text string) (Setting, error) {
 		return Setting{}, fmt.Errorf("setting %q: there is none of that name; there are %s", name, strings.Join(SettingNames(), ", "))
 	}
 	value = strings.TrimSpace(value)
-	if mode, ok := modeWords[value]; ok && settings[i].max == maxDefence {
+	if mode, ok := modeWords[value]; ok && isMode(name) {
 		return Setting{Name: name, Value: mode}, nil
 	}
 	n, err := strconv.ParseUint(value, 10, 32)

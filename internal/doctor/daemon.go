@@ -68,7 +68,15 @@ func (d daemon) proxyAlarm() string {
 	if p := d.status.Proxy; p != nil && p.Error != "" {
 		return p.Error // the alarm leaves out what HAProxy says
 	}
-	if i := slices.IndexFunc(d.status.Alarms, func(a api.Alarm) bool { return a.Name == "proxy" }); i >= 0 {
+	return d.alarm("proxy")
+}
+
+// alarm is the text of a raised alarm; "": it is not raised.
+func (d daemon) alarm(name string) string {
+	if d.status == nil {
+		return ""
+	}
+	if i := slices.IndexFunc(d.status.Alarms, func(a api.Alarm) bool { return a.Name == name }); i >= 0 {
 		return d.status.Alarms[i].Text
 	}
 	return ""

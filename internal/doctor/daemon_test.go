@@ -33,6 +33,9 @@ func TestFileOfTheDaemon(t *testing.T) {
 // The reason that root reads comes before the alarm, which leaves out what HAProxy says.
 func TestProxyAlarm(t *testing.T) {
 	alarms := []api.Alarm{{Name: "device", Text: "gone"}, {Name: "proxy", Text: "the alarm"}}
+	if got := (daemon{status: &api.Status{Alarms: alarms}}).alarm("device"); got != "gone" {
+		t.Errorf("the alarm device: %q", got)
+	}
 	for want, d := range map[string]daemon{
 		"": {}, "the alarm": {status: &api.Status{Alarms: alarms, Proxy: &api.Proxy{}}}, "the reason": {status: &api.Status{Alarms: alarms, Proxy: &api.Proxy{Error: "the reason"}}},
 	} {

@@ -98,6 +98,7 @@ func TestExamine(t *testing.T) {
 		{"MTU", func(f *Facts) { f.Devices[1].MTU = 1400 }, "ip link set int0 mtu 1500"},
 		{"MTU of a tunnel", changed(func(s *Server) { s.Forward = model.Tunnel }), "ip link set int0 mtu 1520"},
 		{"no services", func(f *Facts) { f.Services = nil }, "warning services: there are none"},
+		{"a service that was deleted beside the daemon", func(f *Facts) { f.Services, f.ServicesMissing = nil, true }, "problem services: the table lacks a service of the configuration that imbang run applied, or all of its servers, so clients are refused (imbang status names it): imbang reload"},
 		{"no server that is up", changed(func(s *Server) { s.Health = model.Down }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"no usable server", changed(func(s *Server) { s.Weight = 0 }), "problem services: 10.20.0.1:80/tcp has no server that takes connections"},
 		{"address elsewhere", func(f *Facts) { f.Services[0].Own = false }, "only if it is routed here. Unless another director has it: ip address add 10.20.0.1/32 dev lo"},

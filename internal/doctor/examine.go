@@ -222,8 +222,12 @@ func examineServices(r report, f Facts) {
 	if !f.Loaded {
 		return
 	}
-	if len(f.Services) == 0 {
+	if f.ServicesMissing {
+		r.problem("imbang reload", "the table lacks a service of the configuration that imbang run applied, or all of its servers, so clients are refused (imbang status names it)")
+	} else if len(f.Services) == 0 {
 		r.warn("imbang ipvsadm -A -t ADDRESS:PORT -s wlc", "there are none")
+	}
+	if len(f.Services) == 0 {
 		return
 	}
 	without := 0

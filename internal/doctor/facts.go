@@ -16,13 +16,14 @@ type Facts struct {
 	Missing []string // what the data plane needs and the kernel has not
 	JITOff  bool
 
-	Loaded      bool
-	Attachments []director.Attachment
-	Gone        []string // sides whose device is gone
-	Capacity    uint32   // connections of a family
-	Connections [2]uint64
-	Services    []Service
-	Backup      bool // a backup role of synchronization runs: the addresses may be another director's
+	Loaded          bool
+	Attachments     []director.Attachment
+	Gone            []string // sides whose device is gone
+	Capacity        uint32   // connections of a family
+	Connections     [2]uint64
+	Services        []Service
+	ServicesMissing bool // imbang run has the alarm service-missing
+	Backup          bool // a backup role of synchronization runs: the addresses may be another director's
 
 	IPv4Forwarding, IPv6Forwarding bool // of the namespace
 	Conntrack                      bool // connection tracking is loaded

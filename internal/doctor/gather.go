@@ -61,6 +61,7 @@ func Gather(clientDev, serverDev, file string) (Facts, error) {
 	f.Sockets = gatherSockets()
 	running := askDaemon()
 	f.Pair = pairOf(running)
+	f.ServicesMissing = running.alarm("service-missing") != ""
 	if f.VRRP, err = gatherVRRP(file, running, f.Pair.address()); err != nil {
 		return f, err
 	}

@@ -93,7 +93,7 @@ func (e executor) unexecutable(program string) string {
 				return text
 			}
 			if !e.may(dir, info, toExecute) {
-				return fmt.Sprintf("user %s must not enter the directory %s: run chmod o+x on it", e.name, dir)
+				return fmt.Sprintf("user %[1]s cannot enter the directory %[2]s: run chmod o+x %[2]s", e.name, dir)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (e executor) unexecutable(program string) string {
 	case info.IsDir():
 		return program + " is a directory: name a program"
 	case !e.may(program, info, toExecute):
-		return fmt.Sprintf("user %s must not execute %s of mode %04o: run chmod a+rx on it", e.name, program, info.Mode().Perm())
+		return fmt.Sprintf("user %[1]s cannot execute %[2]s (mode %04[3]o): run chmod a+rx %[2]s", e.name, program, info.Mode().Perm())
 	}
 	var mount unix.Statfs_t
 	if unix.Statfs(program, &mount) == nil && mount.Flags&unix.ST_NOEXEC != 0 {
@@ -126,7 +126,7 @@ func (e executor) uninterpretable(command []string) string {
 		return ""
 	}
 	if info, err := os.Stat(program); err == nil && !e.may(program, info, toRead) {
-		return fmt.Sprintf("user %s must not read the script %s of mode %04o: run chmod a+rx on it", e.name, program, info.Mode().Perm())
+		return fmt.Sprintf("user %[1]s cannot read the script %[2]s (mode %04[3]o): run chmod a+rx %[2]s", e.name, program, info.Mode().Perm())
 	}
 	if strings.HasSuffix(line, "\r") {
 		return fmt.Sprintf("the first line of %s ends with a carriage return: remove these, as with sed -i 's/\\r$//'", program)

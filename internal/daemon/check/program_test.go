@@ -70,14 +70,14 @@ func TestScriptCannotRun(t *testing.T) {
 		name, program, detail string
 		seen                  bool // by imbang check, too
 	}{
-		{"mode 644", put(t, at("s644"), succeeds, 0o644), "not started: permission denied: user nobody must not execute " + at("s644") + " of mode 0644: run chmod a+rx on it", true},
-		{"mode 700", put(t, at("s700"), succeeds, 0o700), "not started: permission denied: user nobody must not execute " + at("s700") + " of mode 0700: run chmod a+rx on it", true},
-		{"mode 711", put(t, at("s711"), succeeds, 0o711), "exit status 2: user nobody must not read the script " + at("s711") + " of mode 0711: run chmod a+rx on it", true},
+		{"mode 644", put(t, at("s644"), succeeds, 0o644), "not started: permission denied: user nobody cannot execute " + at("s644") + " (mode 0644): run chmod a+rx " + at("s644"), true},
+		{"mode 700", put(t, at("s700"), succeeds, 0o700), "not started: permission denied: user nobody cannot execute " + at("s700") + " (mode 0700): run chmod a+rx " + at("s700"), true},
+		{"mode 711", put(t, at("s711"), succeeds, 0o711), "exit status 2: user nobody cannot read the script " + at("s711") + " (mode 0711): run chmod a+rx " + at("s711"), true},
 		{"missing", at("gone"), "not started: no such file or directory: " + at("gone") + " does not exist: install it, or correct the path", true},
 		{"dangling link", at("link"), "not started: no such file or directory: " + at("link") + " does not exist", true},
 		{"below a file", put(t, at("file"), "", 0o755) + "/s", "not started: not a directory: " + at("file") + "/s is not below a directory", true},
 		{"directory", dir, "not started: permission denied: " + dir + " is a directory: name a program", true},
-		{"closed directory", at("closed/s"), "not started: permission denied: user nobody must not enter the directory " + at("closed") + ": run chmod o+x on it", true},
+		{"closed directory", at("closed/s"), "not started: permission denied: user nobody cannot enter the directory " + at("closed") + ": run chmod o+x " + at("closed"), true},
 		{"interpreter is missing", put(t, at("lua"), "#!/none/lua -x\n", 0o755), "not started: no such file or directory: the interpreter of " + at("lua") + ": /none does not exist", true},
 		{"env finds nothing", put(t, at("env"), "#!/usr/bin/env -S none-such -x\n", 0o755), "exit status 127: the interpreter of " + at("env") + ": there is no none-such in /usr/local/sbin:", true},
 		{"carriage return", put(t, at("cr"), "#!/bin/sh\r\nexit 0\r\n", 0o755), "not started: no such file or directory: the first line of " + at("cr") + " ends with a carriage return", true},

@@ -90,7 +90,7 @@ func (k *keepalived) numeral(s *statement, i int, n numeral, instead string) (v 
 	v, exact, ok := n.read(s.word(i))
 	switch {
 	case !ok:
-		k.lose(s.place, s.text(), "not a number of %s: %s, as keepalived", n.bounds(), instead)
+		k.lose(s.place, s.text(), "keepalived accepts only %s: %s, as in keepalived", n.bounds(), instead)
 		return 0, false
 	case !exact:
 		k.lose(s.place, s.text(), "not a number: keepalived reads %s", n.text(v))

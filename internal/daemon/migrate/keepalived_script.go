@@ -83,7 +83,7 @@ func (k *keepalived) scriptWeight(c *vrrpCheck, s *statement) {
 	case !ok:
 		taken := int64(int32(n)) // an int in keepalived
 		n = min(max(taken, -maxTrackWeight), maxTrackWeight)
-		k.lose(s.place, s.text(), "not a number of -%d to %d, and keepalived takes %d: %d, which has the effect of that", maxTrackWeight, maxTrackWeight, taken, n)
+		k.lose(s.place, s.text(), "keepalived accepts only -%d to %d, and reads %d: %d, which has the same effect", maxTrackWeight, maxTrackWeight, taken, n)
 	case !exact:
 		k.lose(s.place, s.text(), "not a number: keepalived reads %d", n)
 	}

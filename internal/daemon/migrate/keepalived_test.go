@@ -74,11 +74,11 @@ func TestKeepalivedVirtual(t *testing.T) {
 		{"lower case of a server", "virtual_server 10.0.0.1 80 {\nlb_kind DR\nreal_server 10.0.1.1 80 {\nlvs_method nat\n}\n}", []string{
 			`{address: "10.0.1.1:80", weight: 1, checks: []}`, "leaves this out: direct-routing"}, nil},
 		{"tunnel without port", "virtual_server 10.0.0.1 80 {\nlb_kind TUN type gue\n" + real1 + "}", []string{"forward: tunnel", "a tunnel without options, as keepalived"}, []string{"tunnel: {"}},
-		{"delay_loop NaN", "virtual_server 10.0.0.1 80 {\ndelay_loop NaN\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"interval: 60 s", "x:2: delay_loop NaN: not a number of 0.000001 or more: 60 s, as keepalived"}, nil},
+		{"delay_loop NaN", "virtual_server 10.0.0.1 80 {\ndelay_loop NaN\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{"interval: 60 s", "x:2: delay_loop NaN: keepalived accepts only 0.000001 or more: 60 s, as in keepalived"}, nil},
 		{"delay_loop 0", "virtual_server 10.0.0.1 80 {\ndelay_loop 0\nreal_server 10.0.1.1 80 {\nTCP_CHECK {\n}\n}\n}", []string{
-			"interval: 60 s", "x:2: delay_loop 0: not a number of 0.000001 or more: 60 s, as keepalived"}, []string{"10 ms"}},
+			"interval: 60 s", "x:2: delay_loop 0: keepalived accepts only 0.000001 or more: 60 s, as in keepalived"}, []string{"10 ms"}},
 		{"quorum", "virtual_server 10.0.0.1 80 {\nquorum 0\nhysteresis 5\n" + real1 + "}", []string{
-			"x:2: quorum 0: not a number of 1 to 4294967295: 1, as keepalived", "hysteresis 5: not below the quorum of 1: 0"}, []string{"    quorum:", "    hysteresis:"}},
+			"x:2: quorum 0: keepalived accepts only 1 to 4294967295: 1, as in keepalived", "hysteresis 5: not below the quorum of 1: 0"}, []string{"    quorum:", "    hysteresis:"}},
 		{"hysteresis of the quorum", "virtual_server 10.0.0.1 80 {\nquorum 2\nhysteresis 2\nweight 2\n" + real1 + "}", []string{
 			"    hysteresis: 1", "hysteresis 2: not below the quorum of 2: 1, as keepalived"}, nil},
 		{"mask that is a number", "virtual_server 10.0.0.1 80 {\npersistence_granularity 32\n" + real1 + "}", []string{
@@ -155,7 +155,7 @@ func TestKeepalivedCheckers(t *testing.T) {
 		{"no script", "MISC_CHECK {\nmisc_timeout 3\n}", []string{"checks: []", "x:3: MISC_CHECK: has no misc_path that can be run"}, nil},
 		{"notify", "notify_down \"/bin/notify 'server one' down\"", []string{`notify_down: ["/bin/notify", "server one", "down"]`, "x:3: notify scripts: run as the daemon's user"}, nil},
 		{"retry of another checker", "TCP_CHECK {\nconnect_timeout 3\nnb_get_retry 3\n}", []string{"fall: 2", "x:5: nb_get_retry 3: not a keyword of TCP_CHECK: left out, as by keepalived; write retry"}, []string{"fall: 4"}},
-		{"connect_timeout 0", "TCP_CHECK {\nconnect_timeout 0\n}", []string{"timeout: 5 s", "x:4: connect_timeout 0: not a number of 0.000001 to 4294.967295: 5 s, as keepalived"}, nil},
+		{"connect_timeout 0", "TCP_CHECK {\nconnect_timeout 0\n}", []string{"timeout: 5 s", "x:4: connect_timeout 0: keepalived accepts only 0.000001 to 4294.967295: 5 s, as in keepalived"}, nil},
 		{"delay_before_retry 0", "TCP_CHECK {\ndelay_before_retry 0\n}", []string{"fast_interval: 10 ms", "x:4: delay_before_retry 0: want 10 ms to 365 days: 10 ms"}, nil},
 		{"timeout longer than the interval", "delay_loop 1\nTCP_CHECK {\nconnect_timeout 3\n}", []string{
 			"interval: 3 s", "timeout: 3 s", "start_spread: 1 s", "x:4: timeout of 3 s: longer than the interval of 1 s"}, nil},

@@ -27,6 +27,14 @@ type Pair struct {
 // RenewTime is how long before its end a certificate is to be renewed.
 const RenewTime = 30 * 24 * time.Hour
 
+// Days is a time in whole days, or in hours if it is shorter than two days.
+func Days(d time.Duration) string {
+	if d < 48*time.Hour {
+		return fmt.Sprintf("%d hours", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
 // Validity says what is wrong with the time for which the first certificate is valid; "": nothing. It is not valid now
 // if invalid is true.
 func (p *Pair) Validity(now time.Time) (text string, invalid bool) {
@@ -35,7 +43,7 @@ func (p *Pair) Validity(now time.Time) (text string, invalid bool) {
 	if p.Name != "" {
 		what += " for " + p.Name
 	}
-	const renew = "renew it, the file is read again by itself"
+	const renew = "renew it; the daemon then reads the new file"
 	switch left := p.Ends.Sub(now); {
 	case p.Error != "":
 		return "", false
@@ -44,7 +52,7 @@ func (p *Pair) Validity(now time.Time) (text string, invalid bool) {
 	case left <= 0:
 		return fmt.Sprintf("%s expired on %s: %s", what, day(p.Ends), renew), true
 	case left < RenewTime:
-		return fmt.Sprintf("%s expires on %s, in %d days: %s", what, day(p.Ends), int(left.Hours()/24), renew), false
+		return fmt.Sprintf("%s expires on %s, in %s: %s", what, day(p.Ends), Days(left), renew), false
 	}
 	return "", false
 }
