@@ -778,8 +778,12 @@ struct mtu_search {
 			__u64 lower;
 		};
 	};
-	__u32 ifindex; /* that the route must lead to; 0: any */
-	__u32 mtu;     /* found; 0: none */
+	union address next; /* the next hop that the route must have, */
+	__u32 ifindex;      /* and its device */
+	__u16 hop;          /* which of the route's next hops is looked at */
+	__u8 direct;        /* the next hop is the packet's destination */
+	__u8 pad;
+	__u32 mtu; /* found; 0: none */
 };
 
 /* kernel: room to build values that are too big for the stack. The enums and

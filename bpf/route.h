@@ -101,13 +101,18 @@ static __noinline void route_claim(struct route *w, const struct route_key *j, _
 	w->of = *j;
 }
 
-/* route_lookup without the MTU that the route may have of its own. */
+/* An IPv6 link takes packets of so many bytes (RFC 8200, 5). */
+#define IPV6_LEAST_MTU 1280
+
+/* route_lookup without the MTU that the route may have of its own. A packet that is too
+ * big gets a look-up for a short one too, which says where the route leads. */
 static __noinline long route_lookup_fib(void *ctx, struct route *w, const struct route_key *j,
 					__u32 longest)
 {
 	struct bpf_fib_lookup fib = {};
-	__u64 now;
 	long rc;
+	__u16 mtu;
+	__u64 now;
 
 	fib.family = j->family;
 	fib.l4_protocol = j->protocol;
@@ -122,9 +127,14 @@ static __noinline long route_lookup_fib(void *ctx, struct route *w, const struct
 		__builtin_memcpy(fib.ipv6_dst, &j->dst, sizeof(j->dst));
 	}
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	mtu = fib.mtu_result;
+	if (rc == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
+		fib.tot_len = 1;
+		rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	}
 	w->known = rc == BPF_FIB_LKUP_RET_SUCCESS;
 	w->ifindex = fib.ifindex;
-	w->mtu = fib.mtu_result;
+	w->mtu = mtu;
 	__builtin_memcpy(w->dmac, fib.dmac, sizeof(w->dmac));
 	__builtin_memcpy(w->smac, fib.smac, sizeof(w->smac));
 	/* A router may be of the other family (RFC 8950). */
@@ -147,9 +157,9 @@ static __noinline long route_lookup_fib(void *ctx, struct route *w, const struct
 
 /*
  * Looks the route up for a packet of so many bytes (0: of the skb's), and
- * caches the result in the key's slot. A shared route can only lead to a
- * neighbour: a route by a router may have other next hops for other sources.
- * Returns BPF_FIB_LKUP_RET_*.
+ * caches the result in the slot, which the key was assigned to. A shared route can only
+ * lead to a neighbour: a route by a router may have other next hops for other sources.
+ * Returns BPF_FIB_LKUP_RET_*; if the packet is too big, the slot has the route too.
  */
 static __always_inline long route_lookup(void *ctx, struct route *w, const struct route_key *j,
 					 __u32 longest)
@@ -159,10 +169,12 @@ static __always_inline long route_lookup(void *ctx, struct route *w, const struc
 
 	if (rc != BPF_FIB_LKUP_RET_SUCCESS && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return rc;
-	mtu = route_mtu(j, w->ifindex);
+	mtu = route_mtu(w);
 	if (mtu && mtu < w->mtu)
 		w->mtu = mtu;
-	return mtu && mtu < longest ? BPF_FIB_LKUP_RET_FRAG_NEEDED : rc;
+	if (j->family == AF_INET6 && w->mtu < IPV6_LEAST_MTU)
+		w->mtu = IPV6_LEAST_MTU;
+	return longest > w->mtu ? BPF_FIB_LKUP_RET_FRAG_NEEDED : rc;
 }
 
 #endif

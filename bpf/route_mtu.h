@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The MTU that a route itself has (ip-route(8), mtu). Linux obeys it when it
- * forwards (ip_forward, ip6_forward), but bpf_fib_lookup says it only where it
+ * forwards (ip_forward, ip6_finish_output), but bpf_fib_lookup says it only where it
  * is locked. So the route is looked for in the kernel's main table, read in
- * place: a trie of prefixes for each family. Where programs cannot read the
- * kernel's structures (before Linux 6.2), only locked MTUs count.
+ * place: a trie of prefixes for each family.
  *
- * With routing rules another table may have the route: an MTU of the main
- * table's then counts if that route leads to the same device.
+ * bpf_fib_lookup does not say which route it found, only the next hop. A route
+ * counts if that is one of its next hops: others are in other tables (routing
+ * rules), or were passed over (no carrier).
+ *
+ * The programs run under RCU's read lock, as the kernel's own searches do, which
+ * resize and replace nodes by copies. A read of memory that is freed in spite of that
+ * returns 0 or another value, and cannot fault; the number of steps is bounded.
+ *
+ * Where programs cannot read the kernel's structures (before Linux 6.2, or if
+ * a member has another name), only locked MTUs count.
  */
 #ifndef IMBANG_ROUTE_MTU_H
 #define IMBANG_ROUTE_MTU_H
@@ -19,10 +26,9 @@
 #define METRIC_MTU 1 /* RTAX_MTU - 1 */
 #define LEGACY_TOS 0x1c
 #define FIB6_HAS_ROUTES 4 /* RTN_RTINFO */
-#define IPV6_LEAST_MTU 1280
 
-/* Steps of a search: levels on the way down and up, and routes of a prefix. */
-#define MTU_STEPS 128
+/* Steps of a search: levels on the way down and up, routes of a prefix, and their next hops. */
+#define MTU_STEPS 1024
 
 struct hlist_node {
 	struct hlist_node *next;
@@ -36,8 +42,19 @@ struct dst_metrics {
 	__u32 metrics[17];
 } KERNEL;
 
+struct in6_addr___kernel {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+} KERNEL;
+
 struct fib_nh_common {
 	struct net_device *nhc_dev;
+	__u8 nhc_gw_family;
+	union {
+		__be32 ipv4;
+		struct in6_addr___kernel ipv6;
+	} nhc_gw;
 } KERNEL;
 
 struct fib_nh {
@@ -45,6 +62,29 @@ struct fib_nh {
 } KERNEL;
 
 struct nexthop;
+
+struct nh_info {
+	union {
+		struct fib_nh_common fib_nhc;
+	};
+} KERNEL;
+
+struct nh_grp_entry {
+	struct nexthop *nh;
+} KERNEL;
+
+struct nh_group {
+	__u16 num_nh;
+	struct nh_grp_entry nh_entries[0];
+} KERNEL;
+
+struct nexthop {
+	_Bool is_group;
+	union {
+		struct nh_info *nh_info;
+		struct nh_group *nh_grp;
+	};
+} KERNEL;
 
 struct fib_info {
 	struct dst_metrics *fib_metrics;
@@ -73,12 +113,6 @@ struct tnode {
 	struct key_vector kv[1];
 } KERNEL;
 
-struct in6_addr___kernel {
-	union {
-		__u32 u6_addr32[4];
-	} in6_u;
-} KERNEL;
-
 struct rt6key {
 	struct in6_addr___kernel addr;
 	int plen;
@@ -99,6 +133,7 @@ struct fib6_info {
 struct fib6_node {
 	struct fib6_node *left;
 	struct fib6_node *right;
+	struct fib6_node *subtree; /* of sources */
 	struct fib6_info *leaf;
 	__u16 fn_bit;
 	__u16 fn_flags;
@@ -114,10 +149,66 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 #define AT(type, address) \
 	((struct type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(struct type)))
 
-/* The device of a route's first next hop, from which it is `offset` bytes away. */
-static __always_inline int leads_to(__u64 hop, __u32 ifindex)
+#define HAS(type, member) bpf_core_field_exists(struct type, member)
+
+/* Whether both families' members are where this file looks for them. */
+static __always_inline int mtu_readable(void)
 {
-	return AT(fib_nh_common, hop)->nhc_dev->ifindex == ifindex;
+	return HAS(net_device, ifindex) && HAS(fib_nh_common, nhc_dev) &&
+	       HAS(fib_nh_common, nhc_gw_family) && HAS(fib_nh_common, nhc_gw.ipv4) &&
+	       HAS(fib_nh_common, nhc_gw.ipv6.in6_u.u6_addr32) && HAS(nexthop, is_group) &&
+	       HAS(nexthop, nh_info) && HAS(nexthop, nh_grp) && HAS(nh_info, fib_nhc) &&
+	       HAS(nh_group, num_nh) && HAS(nh_group, nh_entries) && HAS(nh_grp_entry, nh) &&
+	       HAS(dst_metrics, metrics);
+}
+
+/* Takes the next one of a route's next hops: of an object's (ip-nexthop(8)), or of the
+ * route's own, which are at `own`. Returns its address; 0: there are no more. */
+static __always_inline __u64 take_hop_of(struct mtu_search *s, struct nexthop *object, __u64 own,
+					 __u32 count)
+{
+	__u32 i = s->hop++;
+	struct nh_group *group;
+
+	if (!object)
+		return i < count ? own + i * bpf_core_type_size(struct fib_nh) : 0;
+	if (object->is_group) {
+		/* For the verifier, a union's pointer has the type of its first member. */
+		group = AT(nh_group, object->nh_grp);
+		if (i >= group->num_nh)
+			return 0;
+		object = AT(nh_grp_entry,
+			    (__u64)group + bpf_core_field_offset(struct nh_group, nh_entries) +
+				    i * bpf_core_type_size(struct nh_grp_entry))
+				 ->nh;
+	} else if (i) {
+		return 0;
+	}
+	return (__u64)object->nh_info + bpf_core_field_offset(struct nh_info, fib_nhc);
+}
+
+/* Whether a next hop is the one that the packet takes. */
+static __always_inline int leads_to(const struct mtu_search *s, __u64 at)
+{
+	struct fib_nh_common *hop = AT(fib_nh_common, at);
+	union address gateway;
+
+	if (hop->nhc_dev->ifindex != s->ifindex)
+		return 0;
+	switch (hop->nhc_gw_family) {
+	case AF_INET:
+		address_from4(&gateway, hop->nhc_gw.ipv4);
+		break;
+	case AF_INET6:
+		gateway.word[0] = hop->nhc_gw.ipv6.in6_u.u6_addr32[0];
+		gateway.word[1] = hop->nhc_gw.ipv6.in6_u.u6_addr32[1];
+		gateway.word[2] = hop->nhc_gw.ipv6.in6_u.u6_addr32[2];
+		gateway.word[3] = hop->nhc_gw.ipv6.in6_u.u6_addr32[3];
+		break;
+	default:
+		return s->direct;
+	}
+	return address_equal(&gateway, &s->next);
 }
 
 static __always_inline __u64 child(__u64 node, __u32 index)
@@ -128,20 +219,25 @@ static __always_inline __u64 child(__u64 node, __u32 index)
 	return (__u64)AT(hlist_head, at)->first;
 }
 
-/* A route of a leaf: 1 if it is the one. Its prefix has all but fa_slen bits. */
+/* A next hop of a leaf's route: 1 if it is the one. The prefix has all but fa_slen bits. */
 static __always_inline int mtu_alias(struct mtu_search *s)
 {
 	struct fib_alias *alias = AT(fib_alias, s->route);
 	struct fib_info *info = alias->fa_info;
+	__u64 hop = 0;
 
-	s->route = (__u64)alias->fa_list.next;
-	if ((__u64)s->differ >> (alias->fa_slen & 63) ||
-	    (alias->fa_dscp && alias->fa_dscp != (s->tos & LEGACY_TOS)))
+	if (!((__u64)s->differ >> (alias->fa_slen & 63)) &&
+	    (!alias->fa_dscp || alias->fa_dscp == (s->tos & LEGACY_TOS)))
+		hop = take_hop_of(s, info->nh,
+				  (__u64)info + bpf_core_field_offset(struct fib_info, fib_nh),
+				  info->fib_nhs);
+	if (!hop) {
+		s->hop = 0;
+		s->route = (__u64)alias->fa_list.next;
 		return 0;
-	if (s->ifindex &&
-	    (info->nh || info->fib_nhs != 1 ||
-	     !leads_to((__u64)info + bpf_core_field_offset(struct fib_info, fib_nh), s->ifindex)))
-		return 1;
+	}
+	if (!leads_to(s, hop))
+		return 0;
 	s->mtu = info->fib_metrics->metrics[METRIC_MTU];
 	return 1;
 }
@@ -199,24 +295,31 @@ static long mtu_step4(__u32 i, struct mtu_search **search)
 	return 0;
 }
 
+static __always_inline int mtu_readable4(void)
+{
+	return HAS(net, ipv4.fib_main) && HAS(fib_table, tb_data) && HAS(key_vector, key) &&
+	       HAS(key_vector, pos) && HAS(key_vector, bits) && HAS(key_vector, slen) &&
+	       HAS(key_vector, leaf) && HAS(tnode, parent) && HAS(tnode, kv) &&
+	       HAS(hlist_head, first) && HAS(hlist_node, next) && HAS(fib_alias, fa_list) &&
+	       HAS(fib_alias, fa_info) && HAS(fib_alias, fa_dscp) && HAS(fib_alias, fa_slen) &&
+	       HAS(fib_info, fib_metrics) && HAS(fib_info, fib_nhs) && HAS(fib_info, nh) &&
+	       HAS(fib_info, fib_nh);
+}
+
 static __always_inline void mtu_of4(struct mtu_search *s, struct net *net,
 				    const struct route_key *j)
 {
-	if (!bpf_core_type_exists(struct key_vector) ||
-	    !bpf_core_field_exists(net->ipv4.fib_main) ||
-	    !bpf_core_field_exists(struct fib_alias, fa_dscp))
+	if (!mtu_readable4())
 		return;
-	if (!net->ipv4.fib_has_custom_rules)
-		s->ifindex = 0;
 	s->key = bpf_ntohl(address_to4(&j->dst));
 	s->tos = j->tos;
 	s->index = 0;
-	s->route = 0;
 	s->up = (__u64)net->ipv4.fib_main->tb_data;
 	if (!s->up)
 		return;
 	s->node = child(s->up, 0);
-	bpf_loop(MTU_STEPS, mtu_step4, &s, 0);
+	if (bpf_loop(MTU_STEPS, mtu_step4, &s, 0) == MTU_STEPS)
+		s->mtu = 0;
 }
 
 /* Likewise in IPv6's tree. */
@@ -245,21 +348,26 @@ static __always_inline int mtu_in(const struct mtu_search *s, const struct fib6_
 	return !upper && !(lower >> ((128 - length) & 63));
 }
 
-/* A longer prefix is deeper: the last one found counts. */
+/* A next hop of a node's route. A longer prefix is deeper: the last one found counts. */
 static __always_inline void mtu_route(struct mtu_search *s)
 {
 	struct fib6_info *route = AT(fib6_info, s->route);
-	__u64 hop = s->route + bpf_core_field_offset(struct fib6_info, fib6_nh);
+	__u64 hop;
 
-	s->route = (__u64)route->fib6_next;
 	if (!mtu_in(s, route)) {
 		s->route = 0;
 		return;
 	}
-	if (!route->nh && !leads_to(hop, s->ifindex))
-		return;
-	s->mtu = route->fib6_metrics->metrics[METRIC_MTU];
-	s->route = 0;
+	hop = take_hop_of(s, route->nh,
+			  s->route + bpf_core_field_offset(struct fib6_info, fib6_nh), 1);
+	if (!hop) {
+		s->hop = 0;
+		s->route = (__u64)route->fib6_next;
+	} else if (leads_to(s, hop)) {
+		s->mtu = route->fib6_metrics->metrics[METRIC_MTU];
+		s->hop = 0;
+		s->route = 0;
+	}
 }
 
 static long mtu_step6(__u32 i, struct mtu_search **search)
@@ -275,7 +383,8 @@ static long mtu_step6(__u32 i, struct mtu_search **search)
 	if (!s->node)
 		return 1;
 	node = AT(fib6_node, s->node);
-	if (node->fn_flags & FIB6_HAS_ROUTES)
+	/* With routes of sources (ip-route(8), from), Linux leaves the others out. */
+	if (node->fn_flags & FIB6_HAS_ROUTES && !(HAS(fib6_node, subtree) && node->subtree))
 		s->route = (__u64)node->leaf;
 	bit = node->fn_bit;
 	if (bit >= 128)
@@ -287,27 +396,33 @@ static long mtu_step6(__u32 i, struct mtu_search **search)
 	return 0;
 }
 
+static __always_inline int mtu_readable6(void)
+{
+	return HAS(net, ipv6.fib6_main_tbl) && HAS(fib6_table, tb6_root) && HAS(fib6_node, left) &&
+	       HAS(fib6_node, right) && HAS(fib6_node, leaf) && HAS(fib6_node, fn_bit) &&
+	       HAS(fib6_node, fn_flags) && HAS(fib6_info, fib6_next) &&
+	       HAS(fib6_info, fib6_metrics) && HAS(fib6_info, fib6_dst) && HAS(fib6_info, nh) &&
+	       HAS(fib6_info, fib6_nh) && HAS(rt6key, addr.in6_u.u6_addr32) && HAS(rt6key, plen);
+}
+
 static __always_inline void mtu_of6(struct mtu_search *s, struct net *net,
 				    const struct route_key *j)
 {
-	if (!bpf_core_type_exists(struct fib6_node) ||
-	    !bpf_core_field_exists(net->ipv6.fib6_main_tbl))
+	if (!mtu_readable6())
 		return;
 	s->upper = half(&j->dst.word[0]);
 	s->lower = half(&j->dst.word[2]);
-	s->route = 0;
 	s->node = (__u64)net->ipv6.fib6_main_tbl;
 	if (!s->node)
 		return;
 	s->node += bpf_core_field_offset(struct fib6_table, tb6_root);
-	bpf_loop(MTU_STEPS, mtu_step6, &s, 0);
-	if (s->mtu && s->mtu < IPV6_LEAST_MTU)
-		s->mtu = IPV6_LEAST_MTU;
+	if (bpf_loop(MTU_STEPS, mtu_step6, &s, 0) == MTU_STEPS)
+		s->mtu = 0;
 }
 
-/* The MTU that the route to an address by a device has of its own; 0: none. Global, so
- * that the verifier walks it once. */
-__noinline int route_mtu(const struct route_key *j, __u32 ifindex)
+/* The MTU that a route has of its own, of which the next hop is known; 0: none. Global,
+ * so that the verifier walks it once. */
+__noinline int route_mtu(const struct route *w)
 {
 	__u32 which, slot = SCRATCH_PACKET;
 	struct mtu_search *search;
@@ -315,21 +430,25 @@ __noinline int route_mtu(const struct route_key *j, __u32 ifindex)
 	union scratch *room;
 	struct net *net;
 
-	if (!j || !bpf_rdonly_cast)
+	if (!w || !bpf_rdonly_cast || !mtu_readable())
 		return 0;
-	which = j->family == AF_INET6;
+	which = w->of.family == AF_INET6;
 	routing = bpf_map_lookup_elem(&sources, &which);
 	room = bpf_map_lookup_elem(&scratch, &slot);
 	if (!routing || !routing->net || !room)
 		return 0;
 	net = AT(net, routing->net);
 	search = &room->mtu;
-	search->ifindex = ifindex;
+	search->route = 0;
+	search->next = w->next;
+	search->direct = address_equal(&w->next, &w->of.dst);
+	search->ifindex = w->ifindex;
+	search->hop = 0;
 	search->mtu = 0;
 	if (which)
-		mtu_of6(search, net, j);
+		mtu_of6(search, net, &w->of);
 	else
-		mtu_of4(search, net, j);
+		mtu_of4(search, net, &w->of);
 	return search->mtu;
 }
 

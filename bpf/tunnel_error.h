@@ -4,7 +4,7 @@
  * which put on the outer header: the client is told, about the packet inside
  * (the part of ip_vs_in_icmp about tunnels; RFC 2473, 8). Linux does so for IPv4 in
  * IPv4 alone; an outer IPv6 header is never fragmented by routers, so that a client
- * who is not told loses what is too big for one of them.
+ * who is not told loses what is too big for one of them: that is told for each tunnel.
  */
 #ifndef IMBANG_TUNNEL_ERROR_H
 #define IMBANG_TUNNEL_ERROR_H
@@ -128,37 +128,22 @@ static __always_inline int is_tunnel_to(const struct server *s, const struct tun
 }
 
 /*
- * What the client is told, of the error that the director got: type and code, in the
- * family of the packet inside (RFC 7915, 5.2 and 4.2); 0: nothing.
+ * What the client is told, of the error that the director got: type and code; 0: nothing.
+ * Of IPv4 in IPv4 that is any error, as with Linux; of other tunnels, that a packet is
+ * too big, in the family of the packet inside (RFC 7915, 5.2 and 4.2).
  */
 static __always_inline __u32 tunnel_kind(const struct icmp_header *icmp, __u8 outer, __u8 inner)
 {
 	__u32 kind = ICMP_KIND(icmp->type, icmp->code);
 
-	if (!icmp_is_error(outer, icmp->type) ||
-	    (outer == AF_INET6 && icmp->type > ICMP6_TIME_EXCEEDED))
+	if (!icmp_is_error(outer, icmp->type))
 		return 0;
-	if (outer == inner)
+	if (outer == AF_INET && inner == AF_INET)
 		return kind;
-	if (outer == AF_INET6)
-		switch (kind) {
-		case ICMP_KIND(ICMP6_PACKET_TOO_BIG, 0):
-			return icmp_kind4(ICMP_ERROR_TOO_BIG);
-		case ICMP_KIND(ICMP6_TIME_EXCEEDED, 0):
-			return icmp_kind4(ICMP_ERROR_TTL);
-		case ICMP_KIND(ICMP6_DEST_UNREACH, ICMP6_PORT_UNREACH):
-			return icmp_kind4(ICMP_ERROR_PORT);
-		}
-	else
-		switch (kind) {
-		case ICMP_KIND(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED):
-			return icmp_kind6(ICMP_ERROR_TOO_BIG);
-		case ICMP_KIND(ICMP_TIME_EXCEEDED, 0):
-			return icmp_kind6(ICMP_ERROR_TTL);
-		case ICMP_KIND(ICMP_DEST_UNREACH, ICMP_PORT_UNREACH):
-			return icmp_kind6(ICMP_ERROR_PORT);
-		}
-	return inner == AF_INET ? icmp_kind4(ICMP_ERROR_HOST) : icmp_kind6(ICMP_ERROR_HOST);
+	if (kind != (outer == AF_INET ? icmp_kind4(ICMP_ERROR_TOO_BIG)
+				      : icmp_kind6(ICMP_ERROR_TOO_BIG)))
+		return 0;
+	return inner == AF_INET ? icmp_kind4(ICMP_ERROR_TOO_BIG) : icmp_kind6(ICMP_ERROR_TOO_BIG);
 }
 
 /* The MTU of an error that has one: packet.mtu, without the tunnel's headers. An IPv6

@@ -17,11 +17,7 @@ static __always_inline int leads(struct __sk_buff *skb, const struct packet *p,
 {
 	long rc = find_route(skb, HOOK_TC, p, src, dst, 0, route);
 
-	if (rc == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
-		rc = route_lookup(skb, *route, &(*route)->of, 1);
-		return rc == BPF_FIB_LKUP_RET_SUCCESS || rc == BPF_FIB_LKUP_RET_NO_NEIGH;
-	}
-	return rc == BPF_FIB_LKUP_RET_SUCCESS;
+	return rc == BPF_FIB_LKUP_RET_SUCCESS || rc == BPF_FIB_LKUP_RET_FRAG_NEEDED;
 }
 
 /* Whether the client is on the link that leads to the server. */

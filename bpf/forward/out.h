@@ -71,25 +71,20 @@ static __always_inline void route_next_hop(const struct route *route, struct bpf
 }
 
 /*
- * The route of a packet that is too big for it but may be fragmented: looked up
- * for the fragments, and stored for the code that cuts it. A super-packet whose
+ * The route of a packet that is too big for it but may be fragmented is stored for
+ * the code that cuts it. A super-packet whose
  * segments are too big would need another one, and with IPv6 outside it is not
  * for a router to do. ROUTED, or a verdict.
  */
-static __always_inline int route_fragments(struct __sk_buff *skb, struct packet *p,
-					   struct route *route)
+static __always_inline int route_fragments(struct packet *p, struct route *route)
 {
 	struct cutting *cut;
 	__u32 zero = 0;
-	long rc;
 
 	cut = bpf_map_lookup_elem(&cuttings, &zero);
 	if (!cut || p->gso_size || route->of.family != AF_INET)
 		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
 	cut->mtu = route->mtu;
-	rc = route_lookup(skb, route, &route->of, 1); /* they will fit */
-	if (!route->known && rc != BPF_FIB_LKUP_RET_NO_NEIGH)
-		return drop(p, REASON_DROP_TOO_BIG_NO_DF);
 	__builtin_memset(&cut->next, 0, sizeof(cut->next));
 	route_next_hop(route, &cut->next);
 	cut->device = route->ifindex;
@@ -139,7 +134,7 @@ static __always_inline int route_checked(struct __sk_buff *skb, struct packet *p
 		return drop(p, REASON_DROP_FORWARDING_OFF);
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
 		if (!p->dont_fragment)
-			return route_fragments(skb, p, *route);
+			return route_fragments(p, *route);
 		return refuse(p, ICMP_ERROR_TOO_BIG, (*route)->mtu - overhead,
 			      REASON_REFUSED_TOO_BIG);
 	}

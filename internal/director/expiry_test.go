@@ -93,7 +93,7 @@ func TestExpiry(t *testing.T) {
 	lives := r.lifetimes(start, short+10*time.Second)
 	for i := range len(start) {
 		// A clock that is read each 4 ms, ticks of 67 ms, 250 ms of slack
-		// for writing, and what else the machine does.
+		// for writing, and stalls of the machine.
 		if d, ended := lives[nthClient(i)]; !ended || d < short-300*time.Millisecond || d > short+time.Second+2*stalls.Longest() {
 			t.Errorf("connection %d ended after %s (%t), want %s", i, d, ended, short)
 		}
