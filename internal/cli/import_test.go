@@ -3,9 +3,9 @@
 package cli
 
 import (
-	"fmt"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
