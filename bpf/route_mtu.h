@@ -358,8 +358,8 @@ static __always_inline void mtu_route(struct mtu_search *s)
 		s->route = 0;
 		return;
 	}
-	hop = take_hop_of(s, route->nh,
-			  s->route + bpf_core_field_offset(struct fib6_info, fib6_nh), 1);
+	hop = take_hop_of(s, route->nh, s->route + bpf_core_field_offset(struct fib6_info, fib6_nh),
+			  1);
 	if (!hop) {
 		s->hop = 0;
 		s->route = (__u64)route->fib6_next;

@@ -140,8 +140,8 @@ static __always_inline __u32 tunnel_kind(const struct icmp_header *icmp, __u8 ou
 		return 0;
 	if (outer == AF_INET && inner == AF_INET)
 		return kind;
-	if (kind != (outer == AF_INET ? icmp_kind4(ICMP_ERROR_TOO_BIG)
-				      : icmp_kind6(ICMP_ERROR_TOO_BIG)))
+	if (kind !=
+	    (outer == AF_INET ? icmp_kind4(ICMP_ERROR_TOO_BIG) : icmp_kind6(ICMP_ERROR_TOO_BIG)))
 		return 0;
 	return inner == AF_INET ? icmp_kind4(ICMP_ERROR_TOO_BIG) : icmp_kind6(ICMP_ERROR_TOO_BIG);
 }

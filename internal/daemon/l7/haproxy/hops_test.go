@@ -66,6 +66,7 @@ func (p *place) proxies(t testing.TB, address string) {
 	})}
 	go app.Serve(p.listen(t, application))
 	front := &http.Server{Handler: &httputil.ReverseProxy{
+		//lint:ignore SA1019 servers still use it, and Rewrite removes the headers that are looked for here
 		Director: func(r *http.Request) { r.URL.Scheme, r.URL.Host = "http", application },
 		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return p.dial("", application)
