@@ -44,9 +44,13 @@ func (w *fuzzWorld) judged(f family) map[string]sent {
 		all[protocol+" unknown"] = byClient(p.To(at(f.vip(99), 80)))
 		all[protocol+" tunnel"] = byClient(p.To(at(f.vip(vipTunnel+4), 80)))
 		all[protocol+" checked tunnel"] = byClient(p.To(at(f.vip(vipTunnel+2), 80)))
-		if f.number == ipv4.number {
-			tunnelled := w.rig.put(byClient(p.To(at(f.vip(vipTunnel), 80))), 0).frame
-			all[protocol+" told on"] = byServer(testenv.ICMP(f.inner, "172.16.0.1", 3, 4).Rest(1400).Quoting(tunnelled, 1000))
+		for i := range f.tunnelled() { // to servers of both families
+			tunnelled := w.rig.put(byClient(p.To(at(f.vip(vipTunnel+i), 80))), 0).frame
+			if tunnelled[12] == 0x86 {
+				all[protocol+" told on of IPv6"] = byServer(testenv.ICMP(ipv6.inner, "fd00:172::1", 2, 0).Rest(1400).Quoting(tunnelled, 1000))
+			} else if f.number == ipv4.number {
+				all[protocol+" told on"] = byServer(testenv.ICMP(f.inner, "172.16.0.1", 3, 4).Rest(1400).Quoting(tunnelled, 1000))
+			}
 		}
 	}
 	_, err := w.newlyCounted()

@@ -32,7 +32,7 @@ func TestWeightsByHealth(t *testing.T) {
 	for _, c := range []struct {
 		health    model.Health
 		effective string
-	}{{model.Up, "6"}, {50, "3"}, {model.Down, "0"}} {
+	}{{model.Up, "6"}, {50 * model.Percent, "3"}, {model.Down, "0"}} {
 		f.services[0].Servers[0].Health = c.health
 		want("-Ln", "Tunnel "+c.effective+" ")
 		want("-Ln --persistent-conn", "172.16.0.2:8080 "+c.effective+" 3 ")

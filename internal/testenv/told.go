@@ -11,7 +11,9 @@ import (
 
 // ToldOn judges an ICMP error that was made of another one, about the way
 // through a tunnel: it says the same about the packet inside, to whom that is
-// from, in the name of whom it is for. An MTU is less by the tunnel's headers.
+// from, in the name of whom it is for. An MTU is less by the tunnel's headers. Of IPv4
+// in IPv4 that is any error; of other tunnels, that a packet is too big, in the family of
+// the packet inside (RFC 7915, 4.2 and 5.2), and to IPv6 never less than 1280 (RFC 2473, 7.1).
 func ToldOn(in, out []byte) error {
 	before, err := dissect(in)
 	if err != nil {
@@ -21,7 +23,7 @@ func ToldOn(in, out []byte) error {
 	if err != nil {
 		return fmt.Errorf("that is no packet: %w", err)
 	}
-	if !before.isError() || !after.isError() || before.six || after.six {
+	if !before.isError() || !after.isError() {
 		return errors.New("not an error about an error")
 	}
 	for _, c := range after.own("") {
@@ -32,61 +34,86 @@ func ToldOn(in, out []byte) error {
 	if err := header(nil, &after); err != nil {
 		return err
 	}
-	outer, err := headers4(in[:before.end], before.transport+8)
+	outer, err := headers(in[:before.end], before.transport+8, before.six)
 	if err != nil {
 		return fmt.Errorf("it quotes nothing: %w", err)
 	}
-	inner, err := headers4(in[:before.end], outer.transport+tunnelShim(&outer))
+	shim, six, err := inTunnel(&outer)
+	if err != nil {
+		return err
+	}
+	inner, err := headers(in[:before.end], outer.transport+shim, six)
 	if err != nil {
 		return fmt.Errorf("no packet in the tunnel: %w", err)
 	}
-	return after.tellsOf(&inner, before.segment(), inner.ip-outer.ip)
+	if six != after.six {
+		return errors.New("not of the family of the packet in the tunnel")
+	}
+	return after.tellsOf(&inner, &before, inner.ip-outer.ip)
 }
 
-// headers4 finds a quoted packet, whatever it says of its length.
-func headers4(frame []byte, at int) (view, error) {
-	v := view{frame: frame, ip: at}
+// headers finds a quoted packet, whatever it says of its length.
+func headers(frame []byte, at int, six bool) (view, error) {
 	if at > len(frame) {
-		return v, errors.New("it ends before")
+		return view{}, errors.New("it ends before")
 	}
-	if err := v.dissect4(); err != nil && v.transport == 0 {
+	v, err := dissectAt(frame, at, six)
+	if err != nil && v.transport == 0 {
 		return v, err
 	}
 	return v, nil
 }
 
-// tunnelShim is how many bytes are between the IP headers.
-func tunnelShim(outer *view) int {
-	switch at := outer.transport; {
-	case outer.protocol == protoUDP:
-		return 12
-	case outer.protocol == protoGRE && at < len(outer.frame) && outer.frame[at]&0x80 != 0:
-		return 8
-	case outer.protocol == protoGRE:
-		return 4
+// inTunnel is how many bytes are between the IP headers, and the family of the second.
+func inTunnel(outer *view) (shim int, six bool, err error) {
+	behind := outer.frame[min(outer.transport, len(outer.frame)):]
+	switch {
+	case outer.protocol == protoIPv4 || outer.protocol == protoIPv6:
+		return 0, outer.protocol == protoIPv6, nil
+	case outer.protocol == protoUDP && len(behind) >= 12:
+		return 12, behind[9] == protoIPv6, nil
+	case outer.protocol == protoGRE && len(behind) >= 4:
+		shim = 4
+		if behind[0]&0x80 != 0 {
+			shim = 8
+		}
+		return shim, binary.BigEndian.Uint16(behind[2:]) == etherIPv6, nil
 	}
-	return 0
+	return 0, false, fmt.Errorf("protocol %d is no tunnel", outer.protocol)
+}
+
+// tooBig reports whether an ICMP message is that a packet is too big.
+func tooBig(message []byte, six bool) bool {
+	return six && message[0] == 2 && message[1] == 0 || !six && message[0] == 3 && message[1] == 4
 }
 
 // tellsOf compares an error with the packet that it is about, and with the
-// message that it was made of.
-func (v *view) tellsOf(inner *view, message []byte, overhead int) error {
+// error that it was made of.
+func (v *view) tellsOf(inner, before *view, overhead int) error {
 	if !bytes.Equal(v.address(0), inner.address(1)) || !bytes.Equal(v.address(1), inner.address(0)) {
 		return errors.New("it is not from whom the packet is for, or not for whom it is from")
 	}
-	got := v.segment()
-	if got[0] != message[0] || got[1] != message[1] {
+	got, message := v.segment(), before.segment()
+	big := tooBig(message, before.six)
+	if big != tooBig(got, v.six) || !big && (v.six || before.six || got[0] != message[0] || got[1] != message[1]) {
 		return fmt.Errorf("type %d, code %d was %d, %d", got[0], got[1], message[0], message[1])
 	}
-	mtu := uint32(0)
-	if got[0] == 3 && got[1] == 4 {
-		mtu = binary.BigEndian.Uint32(message[4:])&0xffff - uint32(overhead)
+	mtu, quote := uint32(0), 576-28
+	if big {
+		mtu = binary.BigEndian.Uint32(message[4:])
+		if !before.six {
+			mtu &= 0xffff
+		}
+		mtu -= uint32(overhead)
+	}
+	if v.six {
+		mtu, quote = uint32(max(1280, int32(mtu))), 1280-48
 	}
 	if said := binary.BigEndian.Uint32(got[4:]); said != mtu {
 		return fmt.Errorf("an MTU of %d, want %d", said, mtu)
 	}
 	about := inner.frame[inner.ip:]
-	about = about[:min(len(about), 576-28)]
+	about = about[:min(len(about), quote)]
 	if !bytes.Equal(got[8:], about) {
 		return fmt.Errorf("it quotes %x, want %x", got[8:], about)
 	}
