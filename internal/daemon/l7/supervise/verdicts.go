@@ -21,22 +21,32 @@ func Verdicts(ctx context.Context, dir string, commands ...runtime.Command) (old
 	worker := &runtime.Client{Path: RuntimeSocket(dir)}
 	first := worker.Run(ctx, commands...)
 	repeated := slices.DeleteFunc(slices.Clone(commands), func(c runtime.Command) bool { return c.Once })
-	status, err := Ask(ctx, dir, DoSettle)
-	switch {
-	case errors.Is(err, ErrNone) && errors.Is(first, runtime.ErrNotRunning):
-		return nil, first // nobody starts it, so that it were to be waited for
-	case errors.Is(err, ErrNone): // HAProxy may run without its supervisor
-	case err != nil:
-		return nil, errors.Join(err, first)
-	case status.Phase == Waiting:
-		return nil, nil // HAProxy will start with what was published
-	}
 	master := &runtime.Master{Client: runtime.Client{Path: MasterSocket(dir)}}
-	if old, err = master.Everywhere(ctx, repeated...); err != nil {
-		return old, errors.Join(err, first)
+	for try := 0; ; try++ {
+		status, err := Ask(ctx, dir, DoSettle)
+		switch {
+		case errors.Is(err, ErrNone) && errors.Is(first, runtime.ErrNotRunning):
+			return nil, first // nobody starts it, so that it were to be waited for
+		case errors.Is(err, ErrNone): // HAProxy may run without its supervisor
+		case err != nil:
+			return nil, errors.Join(err, first)
+		case status.Phase == Waiting:
+			return nil, nil // HAProxy will start with what was published
+		}
+		old, err = master.Everywhere(ctx, repeated...)
+		if err != nil && try < resettled && ctx.Err() == nil {
+			continue // a reload has begun since, in which the master ends connections and accepts none
+		}
+		if err != nil {
+			return old, errors.Join(err, first)
+		}
+		break
 	}
 	if len(repeated) < len(commands) {
 		return old, first
 	}
 	return old, nil
 }
+
+// resettled is how often commands are sent again because another reload has begun.
+const resettled = 2
