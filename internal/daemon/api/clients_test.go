@@ -56,6 +56,24 @@ func median(t *testing.T, path string) time.Duration {
 	return times[len(times)/2]
 }
 
+// awaitClients returns when every connection waits for its client. Of those that were opened a moment
+// ago, whose bodies may still arrive, none is closed for another one, which is refused.
+func awaitClients(t *testing.T, f *fake, path string) {
+	t.Helper()
+	_, _ = At(path).Status(t.Context()) // is accepted after them
+	for ; ; time.Sleep(time.Millisecond) {
+		waiting := true
+		f.at.clients.mu.Lock()
+		for c := range f.at.clients.open {
+			waiting = waiting && (c.refused != nil || c.waiting(time.Now()))
+		}
+		f.at.clients.mu.Unlock()
+		if waiting {
+			return
+		}
+	}
+}
+
 // Connections of root that wait for their client delay no command of root: the oldest are closed.
 func TestWaitingConnectionsOfRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -75,12 +93,13 @@ func TestWaitingConnectionsOfRoot(t *testing.T) {
 		"half of the next": status + "GET /v1/st",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, path := start(t)
+			f, path := start(t)
 			before := median(t, path)
 			var held []net.Conn
 			for range 200 {
 				held = append(held, dial(t, path, text))
 			}
+			awaitClients(t, f, path)
 			after := median(t, path)
 			t.Logf("median %s, with 200 connections %s", before, after)
 			// Before, these waited until the daemon had given the others up, for 5 s.
