@@ -125,6 +125,7 @@ func TestConns(t *testing.T) {
 func TestConnsRefused(t *testing.T) {
 	needRoot(t)
 	ns := newNamespace(t)
+	withDirector(t, ns)
 	must(t, ns, connsRules, "ipvsadm", "-R")
 	fine := func(port int) string {
 		return aConn(fmt.Sprintf("10.10.0.2:%d", port), "10.20.0.1:80", "172.16.0.2:8080", "ESTABLISHED", "")

@@ -95,9 +95,9 @@ vrrp:
 services:
   - {name: web, virtual: "%s", servers: [{address: 172.16.0.1}]}
 `, 11+i, 12-i, key, 150-50*i, failoverGateway, failoverVirtual)
+		withDirector(t, one.ns)
 		t.Cleanup(func() {
 			one.kill()
-			imbang(t, one.ns, "", "detach")
 			if t.Failed() {
 				said, _ := os.ReadFile(filepath.Join(one.dir, "log"))
 				t.Logf("log of %s:\n%s\n%s", one.ns.Name(), one.log, said)

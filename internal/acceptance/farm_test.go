@@ -23,6 +23,14 @@ type farm struct {
 
 func newFarm(t *testing.T, servers int, families ...topology.Family) *farm {
 	t.Helper()
+	f := newDetachedFarm(t, servers, families...)
+	must(t, f.Director, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
+	return f
+}
+
+// newDetachedFarm makes one whose director has no devices.
+func newDetachedFarm(t *testing.T, servers int, families ...topology.Family) *farm {
+	t.Helper()
 	needRoot(t)
 	run, err := host.NewRun(topology.Prefix)
 	if err != nil {
@@ -33,16 +41,15 @@ func newFarm(t *testing.T, servers int, families ...topology.Family) *farm {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		imbang(t, c.Director, "", "detach")
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	withDirector(t, c.Director)
 	f := &farm{Cluster: c, t: t, files: t.TempDir(), nginx: make([]server.Server, servers)}
 	for i := range servers {
 		f.revive(i)
 	}
-	must(t, c.Director, "", "attach", "--client-dev", topology.ClientDevice, "--server-dev", topology.ServerDevice)
 	return f
 }
 

@@ -32,6 +32,7 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			ns := newNamespace(t)
+			withDirector(t, ns)
 			for i, step := range recorded.Transcript {
 				if step.Clear {
 					must(t, ns, "", "ipvsadm", "-C")

@@ -48,9 +48,6 @@ func newActivePair(t *testing.T, peers string, more func(p *activePair, node int
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, d := range p.network.Directors {
-			imbang(t, d, "", "detach")
-		}
 		if err := p.network.Close(); err != nil {
 			t.Error(err)
 		}
@@ -67,6 +64,7 @@ func newActivePair(t *testing.T, peers string, more func(p *activePair, node int
 	}
 	key := replicationKey(t)
 	for i, d := range p.network.Directors {
+		withDirector(t, d)
 		if err := errors.Join(d.Sysctl("net.ipv4.conf.all.arp_announce", "2"), probe.Decapsulate(d, topology.ClientDevice)); err != nil {
 			t.Fatal(err)
 		}

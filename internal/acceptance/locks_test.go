@@ -41,6 +41,7 @@ func newLargeTable(t *testing.T) *host.Namespace {
 	t.Helper()
 	needRoot(t)
 	ns := newNamespace(t)
+	withDirector(t, ns)
 	must(t, ns, manyRules(300, "10.20"), "ipvsadm", "-R")
 	return ns
 }
@@ -230,6 +231,7 @@ func TestListingStoppedBesideEdits(t *testing.T) {
 func TestLockedTable(t *testing.T) {
 	needRoot(t)
 	ns := newNamespace(t)
+	withDirector(t, ns)
 	must(t, ns, "-A -t 10.20.0.1:80 -s rr\n-a -t 10.20.0.1:80 -r 172.16.0.2:80 -m\n", "ipvsadm", "-R")
 	release := lockTable(t, ns)
 	for _, args := range [][]string{{"ipvsadm", "-Ln"}, {"ipvsadm", "-Sn"}, {"ipvsadm", "-Lcn"}, {"ipvsadm", "-L", "--timeout"},

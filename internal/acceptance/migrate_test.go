@@ -61,6 +61,7 @@ func TestMigrateBetweenDirectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ns, address := range map[*host.Namespace]string{one: "192.168.77.1/24", other: "192.168.77.2/24"} {
+		withDirector(t, ns)
 		if err := ns.AddAddresses("sync0", netip.MustParsePrefix(address)); err != nil {
 			t.Fatal(err)
 		}

@@ -71,6 +71,8 @@ func TestReplicationKilled(t *testing.T) {
 	key := replicationKey(t)
 	a, b := newNamespace(t), newNamespace(t)
 	connectReplicating(t, a, b)
+	withDirector(t, a)
+	withDirector(t, b)
 	must(t, a, table, "ipvsadm", "-R")
 	must(t, b, other, "ipvsadm", "-R")
 	master, backup := openTable(t, a), openTable(t, b)

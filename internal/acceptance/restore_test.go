@@ -48,6 +48,7 @@ func TestBenchRestore(t *testing.T) {
 func TestRestoreIsKilled(t *testing.T) {
 	needRoot(t)
 	ns := newNamespace(t)
+	withDirector(t, ns)
 	const services, servers = 400, 5
 	var rules strings.Builder
 	for i := range services {

@@ -54,8 +54,7 @@ checks:
 // configuration. In it, VIP and S1 to S9 stand for addresses.
 func newKeeper(t *testing.T, servers int, config string, families ...topology.Family) *keeper {
 	t.Helper()
-	f := newFarm(t, servers, families...)
-	must(t, f.Director, "", "detach")
+	f := newDetachedFarm(t, servers, families...)
 	k := &keeper{farm: f, dir: t.TempDir()}
 	k.config = filepath.Join(k.dir, "imbang.yaml")
 	k.configure(config)

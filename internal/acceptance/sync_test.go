@@ -30,6 +30,7 @@ func newSyncNamespace(t *testing.T, devices map[string]host.LinkOptions) *host.N
 	t.Helper()
 	needRoot(t)
 	ns, peer := newNamespace(t), newNamespace(t)
+	withDirector(t, ns)
 	t.Cleanup(func() {
 		for _, role := range running.Roles {
 			imbang(t, ns, "", "ipvsadm", "--stop-daemon", role)
@@ -212,6 +213,7 @@ func sessionOf(pid int) (int, error) {
 func TestSyncConnections(t *testing.T) {
 	f := newFarm(t, 2)
 	backup := newNamespace(t)
+	withDirector(t, backup)
 	if err := host.Connect(host.End{NS: f.Director, Name: "sync0"}, host.End{NS: backup, Name: "sync0"}, host.LinkOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func newDirectors(t *testing.T, configs [2]string) *directors {
 		k := &keeper{farm: &farm{Cluster: &topology.Cluster{Director: ns}, t: t}, dir: t.TempDir()}
 		k.config = filepath.Join(k.dir, "imbang.yaml")
 		k.write("director: {client_device: ext0, server_device: int0}\n" + strings.ReplaceAll(config, "KEY", key))
-		t.Cleanup(func() { imbang(t, ns, "", "detach") })
+		withDirector(t, ns)
 		k.start()
 		t.Cleanup(k.stop)
 		d.each[i] = k

@@ -119,6 +119,7 @@ fwmark 3            172.16.0.2       1               up      1
 func TestWeightRefusals(t *testing.T) {
 	needRoot(t)
 	ns := newNamespace(t)
+	withDirector(t, ns)
 	must(t, ns, weightTable, "ipvsadm", "-R")
 	before := must(t, ns, "", "weight")
 	for _, c := range []struct {

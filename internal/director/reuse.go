@@ -54,9 +54,13 @@ func (u *Reuse) Open(sizes Sizes, xdp bool) (*Director, *DataPlane, error) {
 
 // Remove removes the director of the calling thread's network namespace, as
 // Detach does, and keeps its data plane, which Open returned, for the next. It is
-// the caller's no more; on an error it is freed.
+// the caller's no more; on an error it is freed. The director may have been removed
+// already.
 func (u *Reuse) Remove(p *DataPlane) error {
 	err := Detach(true)
+	if errors.Is(err, ErrNotLoaded) {
+		err = nil
+	}
 	if err == nil {
 		err = p.restore()
 	}

@@ -3,7 +3,6 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -70,21 +69,39 @@ func farm(speed float64, blocks int, seed uint64, schedulers ...string) Config {
 	return c
 }
 
+// farmStage has data planes for runs of a farm. They are loaded once, which takes longer than a run.
+func farmStage(t *testing.T) *stage {
+	t.Helper()
+	c := farm(1, 1, 1)
+	c.Rates = []float64{0.8 * c.Capacity()} // the highest of them
+	s, err := newStage(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 // Four competitors that are rr in truth, under the names of others, come out
 // without a winner at two rates, whatever the seed.
 func TestFourEqualsHaveNoWinner(t *testing.T) {
 	testenv.Root(t)
 	const seeds, competitors, blocks = 20, 4, 8
 	names := []string{"rr", "lc", "sed", "nq"}
+	stage := farmStage(t)
 	winners, claims := 0, 0
 	for seed := range uint64(seeds) {
 		c := farm(1, competitors*blocks, seed+1, "rr")
 		c.Rates = []float64{0.5 * c.Capacity(), 0.8 * c.Capacity()}
-		r, err := Run(context.Background(), c)
+		outcomes, err := stage.play(t.Context(), &c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rep := stored(t, names, c.Rates, blocks, r.Outcomes, func(o Outcome) (int, int) { return o.Repeat % competitors, o.Repeat/competitors + 1 })
+		rep := stored(t, names, c.Rates, blocks, outcomes, func(o Outcome) (int, int) { return o.Repeat % competitors, o.Repeat/competitors + 1 })
 		switch rep.Verdict.Outcome {
 		case report.OutcomeWinner:
 			winners++
@@ -109,14 +126,15 @@ func TestSlowServerIsFound(t *testing.T) {
 	testenv.Root(t)
 	const blocks = 8
 	schedulers := []string{"rr", "wrr"}
+	stage := farmStage(t)
 	for seed := range uint64(20) {
 		c := farm(0.25, blocks, seed+1, schedulers...)
 		c.Rates = []float64{0.5 * c.Capacity()}
-		r, err := Run(context.Background(), c)
+		outcomes, err := stage.play(t.Context(), &c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rep := stored(t, schedulers, c.Rates, blocks, r.Outcomes, func(o Outcome) (int, int) {
+		rep := stored(t, schedulers, c.Rates, blocks, outcomes, func(o Outcome) (int, int) {
 			if o.Scheduler == "wrr" {
 				return 1, o.Repeat + 1
 			}
