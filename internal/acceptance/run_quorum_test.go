@@ -126,6 +126,7 @@ services:
 `
 	for _, failure := range []string{"remove", "quiesce"} {
 		t.Run(failure, func(t *testing.T) {
+			t.Parallel()
 			said := filepath.Join(t.TempDir(), "said")
 			commands := func() string {
 				b, _ := os.ReadFile(said)

@@ -32,6 +32,7 @@ func TestRunSteersChecks(t *testing.T) {
 }
 
 func steersChecks(t *testing.T, forward string, family topology.Family, mode string) {
+	t.Parallel()
 	k := newKeeper(t, 2, checkEvery, family)
 	if mode != "tc" {
 		k.end(syscall.SIGTERM)
@@ -125,6 +126,7 @@ func TestRunSteersRemovedServers(t *testing.T) {
 }
 
 func steersRemoved(t *testing.T, forward string) {
+	t.Parallel()
 	family := topology.IPv4
 	k := newKeeper(t, 2, checkEvery, family)
 	virtual := k.Virtual(family)

@@ -4,7 +4,6 @@ package ipvsadm
 
 import (
 	"bytes"
-	"errors"
 	"iter"
 	"path/filepath"
 	"strings"
@@ -58,7 +57,7 @@ func (k kernelTable) Batch(edit func(Table) error) error {
 }
 
 // onDirector runs a command line in a namespace, as a process would: it opens
-// the director, or loads it, and nothing of it is left in memory.
+// the director, and nothing of it is left in memory.
 func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) Table, daemons Daemons, args []string, stdin string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -66,7 +65,7 @@ func onDirector(t *testing.T, ns *host.Namespace, wrap func(*director.Director) 
 	err := ns.Do(func() error {
 		var d *director.Director
 		status = run(args, strings.NewReader(stdin), &stdout, &stderr, func() (_ Table, err error) {
-			d, err = director.OpenOrLoad(director.Sizes{Services: 256, Servers: 1024, Connections: 1024})
+			d, err = director.OpenOrLoad(tableSizes)
 			if err != nil {
 				return nil, err
 			}
@@ -89,16 +88,31 @@ type outcome struct {
 	Status         int
 }
 
-// emptyNamespace is a namespace whose director, if any, goes away with it.
+// tableSizes are those of the directors here.
+var tableSizes = director.Sizes{Services: 256, Servers: 1024, Connections: 1024}
+
+// planes are the data planes of directors that were removed, for the next ones.
+var planes director.Reuse
+
+// emptyNamespace is a namespace whose director goes away with it.
 func emptyNamespace(t *testing.T) *host.Namespace {
 	t.Helper()
 	ns := testenv.Namespace(t, "table")
-	t.Cleanup(func() {
-		err := ns.Do(func() error { return director.Detach(true) })
-		if err != nil && !errors.Is(err, director.ErrNotLoaded) {
-			t.Error(err)
+	err := ns.Do(func() error {
+		d, plane, err := planes.Open(tableSizes, false)
+		if err != nil {
+			return err
 		}
+		t.Cleanup(func() {
+			if err := ns.Do(func() error { return planes.Remove(plane) }); err != nil {
+				t.Error(err)
+			}
+		})
+		return d.Close()
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return ns
 }
 
