@@ -183,6 +183,7 @@ func TestClosedWithinBody(t *testing.T) {
 	for range 2 * maxConnections[ofRoot].each {
 		dial(t, path, "POST /v1/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{}")
 	}
+	awaitClients(t, f, path)
 	median(t, path)
 	f.mu.Lock()
 	defer f.mu.Unlock()
