@@ -9,6 +9,9 @@ import (
 	"imbang/internal/host"
 )
 
+// roomy is room for the connections of every test. Tables of the default size take a second to empty.
+var roomy = director.Sizes{Connections: 1 << 17}
+
 // planes are the data planes of directors that were removed, for the next ones.
 var planes director.Reuse
 
@@ -19,7 +22,7 @@ func withDirector(t *testing.T, ns *host.Namespace) {
 	t.Helper()
 	needRoot(t)
 	err := ns.Do(func() error {
-		d, plane, err := planes.Open(director.Sizes{}, false)
+		d, plane, err := planes.Open(roomy, false)
 		if err != nil {
 			return err
 		}
