@@ -5,7 +5,9 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +60,10 @@ func TestRestoreIsKilled(t *testing.T) {
 			fmt.Fprintf(&rules, "-a -t %s -r 172.16.%d.%d:8080 -m -w 1\n", vip, n, 1+i%250)
 		}
 	}
+	file := filepath.Join(t.TempDir(), "rules")
+	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	must(t, ns, "", "ipvsadm", "-C")
 	start := time.Now()
 	must(t, ns, rules.String(), "ipvsadm", "-R")
@@ -66,8 +72,15 @@ func TestRestoreIsKilled(t *testing.T) {
 	for i := range 20 {
 		must(t, ns, "", "ipvsadm", "-C")
 		cmd := exec.Command(executable, "ipvsadm", "-R")
-		cmd.Stdin = strings.NewReader(rules.String())
-		if err := ns.Start(cmd); err != nil {
+		// Of a writer that pauses, what it wrote would be restored.
+		in, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stdin = in
+		err = ns.Start(cmd)
+		in.Close()
+		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(took * time.Duration(i) / 20)

@@ -11,15 +11,17 @@ import (
 // A restore reads lines ahead, parses them and makes their edits in batches. No
 // batch is open while it reads, looks up names or prints, so that others can
 // edit the table meanwhile. A batch has at most batchMost edits, and starts none
-// after batchTime; to write them takes about as long as to make them.
+// after batchTime but those of a service's first wholeServers; to write them takes
+// about as long as to make them.
 const (
 	// batchEnough is after how many edits, and timeEnough after how long, a
 	// batch ends where a line adds a service: a restore that is killed then
 	// leaves services with all of their servers.
-	batchEnough = 2000
-	batchMost   = 4000
-	timeEnough  = 10 * time.Millisecond
-	batchTime   = 25 * time.Millisecond
+	batchEnough  = 2000
+	batchMost    = 4000
+	timeEnough   = 10 * time.Millisecond
+	batchTime    = 25 * time.Millisecond
+	wholeServers = 250
 )
 
 // now is the clock of batches; tests stop it.
@@ -115,7 +117,7 @@ func (s *session) run(steps []step) ([]*exit, error) {
 // and returns the exit of each.
 func (s *session) batch(steps []step) (exits []*exit, err error) {
 	err = s.table.Batch(func(t Table) error {
-		began := now()
+		began, service := now(), 0
 		for i, step := range steps {
 			if !step.edits() || i >= batchMost {
 				break
@@ -123,9 +125,12 @@ func (s *session) batch(steps []step) (exits []*exit, err error) {
 			if i > 0 {
 				took := now().Sub(began)
 				enough := i >= batchEnough || took > timeEnough
-				if took > batchTime || enough && step.command.verb == verbAddService {
+				if took > batchTime && i-service > wholeServers || enough && step.command.verb == verbAddService {
 					break
 				}
+			}
+			if step.command.verb == verbAddService {
+				service = i
 			}
 			var end *exit
 			if err := edit(t, step.command); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -81,18 +82,18 @@ func TestRestoreOfTricklingInput(t *testing.T) {
 	}
 }
 
-// A batch ends where a line adds a service, unless that has too many servers.
-func TestBatchesKeepServicesWhole(t *testing.T) {
-	stopped := time.Now()
-	now = func() time.Time { return stopped }
+// restoredInBatches restores as many services as fill three batches, each of so many servers, under a
+// clock, and returns the sizes of the batches.
+func restoredInBatches(t *testing.T, servers int, clock func() time.Time) []int {
+	t.Helper()
+	now = clock
 	t.Cleanup(func() { now = time.Now })
 	var lines strings.Builder
 	services := 0
-	for lines.Len() == 0 || strings.Count(lines.String(), "\n") < 3*batchMost {
-		services++
+	for ; services*(1+servers) < 3*batchMost; services++ {
 		fmt.Fprintf(&lines, "-A -t 10.20.%d.%d:80\n", services/250, services%250)
-		for n := range 9 {
-			fmt.Fprintf(&lines, "-a -t 10.20.%d.%d:80 -r 172.16.0.%d\n", services/250, services%250, n+1)
+		for n := range servers {
+			fmt.Fprintf(&lines, "-a -t 10.20.%d.%d:80 -r 172.16.%d.%d\n", services/250, services%250, n/250, n%250)
 		}
 	}
 	g := &guarded{fakeTable: newFake()}
@@ -100,12 +101,52 @@ func TestBatchesKeepServicesWhole(t *testing.T) {
 	all := 0
 	for _, n := range g.sizes {
 		all += n
+	}
+	if status != 0 || all != (1+servers)*services {
+		t.Errorf("status %d, batches of %v, %d services", status, g.sizes, services)
+	}
+	return g.sizes
+}
+
+// A batch ends where a line adds a service, unless that has too many servers.
+func TestBatchesKeepServicesWhole(t *testing.T) {
+	stopped := time.Now()
+	sizes := restoredInBatches(t, 9, func() time.Time { return stopped })
+	for _, n := range sizes {
 		if n%10 != 0 || n > batchMost {
 			t.Errorf("a batch of %d edits", n)
 		}
 	}
-	if status != 0 || all != 10*services || len(g.sizes) < 2 {
-		t.Errorf("status %d, batches of %v, %d services", status, g.sizes, services)
+	if len(sizes) < 2 {
+		t.Errorf("batches of %v", sizes)
+	}
+}
+
+// So it does where each edit takes longer than a batch is to take, as on a machine that does other work.
+func TestSlowBatchesKeepServicesWhole(t *testing.T) {
+	var later time.Duration
+	slow := func() time.Time { later += 2 * batchTime; return time.Time{}.Add(later) }
+	for _, n := range restoredInBatches(t, 9, slow) {
+		if n != 10 {
+			t.Errorf("a batch of %d edits", n)
+		}
+	}
+	for _, n := range restoredInBatches(t, 2*wholeServers, slow) {
+		if n > 1+wholeServers {
+			t.Errorf("a batch of %d edits of a large service", n)
+		}
+	}
+}
+
+// Lines that were read together are taken together.
+func TestLinesOfOneRead(t *testing.T) {
+	in := readLines(io.MultiReader(strings.NewReader("a\nb\n"), strings.NewReader("c\nd"), strings.NewReader("e")))
+	var got []string
+	for lines := range in.lines {
+		got = append(got, strings.Join(lines, ""))
+	}
+	if want := []string{"a\nb\n", "c\n", "de"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
