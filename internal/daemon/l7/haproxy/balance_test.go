@@ -139,8 +139,8 @@ func TestBalance(t *testing.T) {
 		// Without other requests both draws are idle: the first one counts.
 		expect(t, total, r.spread(t, 1, total), weights, 4*sigma(total, 100, 200, total))
 		// Of two draws the less busy one: a busy server gets what drew it twice.
-		all[0].wait.Store(int64(3 * time.Second))
-		held := hold(t, r, "s1", 30)
+		all[0].wait.Store(int64(time.Hour))
+		held := hold(t, r, all[0], 30)
 		before := all[0].requests.Load()
 		for i := range 3 {
 			all[i].requests.Store(0)
@@ -178,8 +178,8 @@ func TestBalance(t *testing.T) {
 	})
 }
 
-// hold sends requests that the server does not reply to for a while, until it has n of them.
-func hold(t *testing.T, r *process, server string, n int) (end func()) {
+// hold sends n requests that the server does not reply to, and returns when it has them.
+func hold(t *testing.T, r *process, server *counter, n int64) (end func()) {
 	t.Helper()
 	r.command(t, "set server web/s2 state maint")
 	r.command(t, "set server web/s3 state maint")
@@ -189,7 +189,11 @@ func hold(t *testing.T, r *process, server string, n int) (end func()) {
 		conns = append(conns, q)
 		fmt.Fprint(q, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
-	time.Sleep(100 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); server.busy.Load() < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the server has %d requests", server.busy.Load())
+		}
+	}
 	r.command(t, "set server web/s2 state ready")
 	r.command(t, "set server web/s3 state ready")
 	return func() {
