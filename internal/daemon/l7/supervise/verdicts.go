@@ -33,14 +33,13 @@ func Verdicts(ctx context.Context, dir string, commands ...runtime.Command) (old
 		case status.Phase == Waiting:
 			return nil, nil // HAProxy will start with what was published
 		}
-		old, err = master.Everywhere(ctx, repeated...)
-		if err != nil && try < resettled && ctx.Err() == nil {
-			continue // a reload has begun since, in which the master ends connections and accepts none
+		if old, err = master.Everywhere(ctx, repeated...); err == nil {
+			break
 		}
-		if err != nil {
+		if try == resettled || ctx.Err() != nil {
 			return old, errors.Join(err, first)
 		}
-		break
+		// A reload has begun since, in which the master ends connections and accepts none.
 	}
 	if len(repeated) < len(commands) {
 		return old, first
