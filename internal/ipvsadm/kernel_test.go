@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"imbang/internal/director"
+	"imbang/internal/director/directortest"
 	"imbang/internal/host"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -91,28 +92,11 @@ type outcome struct {
 // tableSizes are those of the directors here.
 var tableSizes = director.Sizes{Services: 256, Servers: 1024, Connections: 1024}
 
-// planes are the data planes of directors that were removed, for the next ones.
-var planes director.Reuse
-
 // emptyNamespace is a namespace whose director goes away with it.
 func emptyNamespace(t *testing.T) *host.Namespace {
 	t.Helper()
 	ns := testenv.Namespace(t, "table")
-	err := ns.Do(func() error {
-		d, plane, err := planes.Open(tableSizes, false)
-		if err != nil {
-			return err
-		}
-		t.Cleanup(func() {
-			if err := ns.Do(func() error { return planes.Remove(plane) }); err != nil {
-				t.Error(err)
-			}
-		})
-		return d.Close()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	directortest.Make(t, ns, tableSizes)
 	return ns
 }
 
