@@ -12,7 +12,7 @@ import (
 )
 
 // Reuse keeps the data planes of removed directors for later directors of this
-// process: to verify the programs takes the kernel four seconds of CPU time and more, to
+// process: to verify the programs takes the kernel about two seconds of CPU time, to
 // empty the tables some milliseconds. Tests and conformance runs make hundreds of
 // directors. The zero value is empty and ready; all methods may be called at once.
 type Reuse struct {

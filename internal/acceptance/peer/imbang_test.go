@@ -20,7 +20,7 @@ import (
 )
 
 // planes are the data planes of directors that were removed, for the next ones: to load
-// one with `imbang attach` takes four seconds and more.
+// one with `imbang attach` takes about two seconds.
 var planes imbang.Reuse
 
 // program is imbang's director in a namespace of this machine, used by its command line.
