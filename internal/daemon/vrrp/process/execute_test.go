@@ -314,15 +314,6 @@ func TestNoDescriptors(t *testing.T) {
 	a.await("master again", a.is(vrrp.Master))
 }
 
-func (p *apart) awaitLog(text string) {
-	p.Helper()
-	for deadline := time.Now().Add(awaited); !p.logged(text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.Fatalf("the log does not have %q", text)
-		}
-	}
-}
-
 // What the earlier program has left cannot be read, and the next one starts anew: it has the
 // lock, and sockets of its own alone.
 func TestUnreadableHandover(t *testing.T) {

@@ -181,6 +181,16 @@ func (n *node) logged(text string) bool {
 	return strings.Contains(n.log.String(), text)
 }
 
+// awaitLog waits for a message: the log is written behind what it tells of.
+func (n *node) awaitLog(text string) {
+	n.Helper()
+	for deadline := time.Now().Add(awaited); !n.logged(text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.Fatalf("the log does not have %q", text)
+		}
+	}
+}
+
 // start starts the process, and returns when its groups have started.
 func (n *node) start() *node {
 	n.Helper()

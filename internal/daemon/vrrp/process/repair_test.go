@@ -200,9 +200,7 @@ func TestForeignAddresses(t *testing.T) {
 	a.start()
 	want := []string{"172.16.0.1/24 dev eth1"}
 	a.await("it is reported", func() bool { return slices.Equal(a.group().Foreign, want) })
-	if !a.logged("added: they stay when the group leaves") {
-		t.Error("it is not in the log")
-	}
+	a.awaitLog("added: they stay when the group leaves")
 	link.ip(ns, "address", "delete", gateway.Prefix.String(), "dev", gateway.Device)
 	a.await("it is the group's again", func() bool { return len(a.group().Foreign) == 0 && has(t, ns, gateway) == 1 })
 }
