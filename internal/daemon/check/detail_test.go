@@ -52,8 +52,7 @@ func TestDetailIsPrintable(t *testing.T) {
 		{"agent says much", &Agent{}, says("up #" + strings.Repeat("ö", 500) + "\n"), true, "agent: up #ööö"},
 		{"script", &Script{Command: []string{"/usr/bin/printf", `a\033[2J`}}, "127.0.0.1:1", true, "exit status 0 in "},
 	} {
-		r := run(t, c.spec, c.addr)
-		expect(t, c.name, r, c.ok, c.detail)
+		r := expectOf(t, c.name, c.spec, c.addr, c.ok, c.detail)
 		bad := func(r rune) bool { return !unicode.IsPrint(r) }
 		if strings.ContainsFunc(r.Detail, bad) || !utf8.ValidString(r.Detail) || len(r.Detail) > maxLine {
 			t.Errorf("%s: %d bytes: %q", c.name, len(r.Detail), r.Detail)

@@ -67,7 +67,7 @@ func TestHTTPConnections(t *testing.T) {
 		{"hints without end", strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 4000), &HTTP{}, false, "/: the head of the reply is longer than 64 KiB", 1},
 	} {
 		addr, connections := speak(t, c.text)
-		expect(t, c.name, run(t, c.spec, addr), c.ok, c.detail)
+		expectOf(t, c.name, c.spec, addr, c.ok, c.detail)
 		if n := connections.Load(); n != c.connections {
 			t.Errorf("%s: %d connections, want %d", c.name, n, c.connections)
 		}
@@ -76,9 +76,9 @@ func TestHTTPConnections(t *testing.T) {
 	s.Config.SetKeepAlivesEnabled(false)
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	expect(t, "closed, by TLS", run(t, &HTTP{TLS: &ClientTLS{}, Requests: []Request{{Expect: "welcome"}, {Expect: "welcome"}}}, s.Listener.Addr().String()), true, "status 200")
+	expectOf(t, "closed, by TLS", &HTTP{TLS: &ClientTLS{}, Requests: []Request{{Expect: "welcome"}, {Expect: "welcome"}}}, s.Listener.Addr().String(), true, "status 200")
 	first := listenOnce(t, "HTTP/1.0 200 OK\r\n\r\n")
-	expect(t, "gone after the first", run(t, two(Request{}), first), false, "connection refused")
+	expectOf(t, "gone after the first", two(Request{}), first, false, "connection refused")
 }
 
 // listenOnce answers the first request with a text, and stops listening before that.

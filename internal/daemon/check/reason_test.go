@@ -62,7 +62,7 @@ func TestNoFiles(t *testing.T) {
 		"tcp": &TCP{}, "tls": &TLS{}, "http": &HTTP{}, "udp": &UDP{}, "agent": &Agent{}, "icmp": &ICMP{},
 		"script": &Script{Command: []string{"/bin/true"}},
 	}
-	run(t, &UDP{}, at) // the runtime opens files for the first socket
+	runWithin(t, brief, &UDP{}, at) // the runtime opens files for the first socket
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestNoFiles(t *testing.T) {
 	}
 	results := map[string]Result{}
 	for name, s := range specs {
-		results[name] = run(t, s, at)
+		results[name] = runWithin(t, ample, s, at)
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestNoWay(t *testing.T) {
 	} {
 		for kind, s := range map[string]Spec{"tcp": &TCP{}, "http": &HTTP{}, "udp": &UDP{}, "icmp": &ICMP{}, "agent": &Agent{}} {
 			var r Result
-			if err := ns.Do(func() error { r = run(t, s, net.JoinHostPort(to, "80")); return nil }); err != nil {
+			if err := ns.Do(func() error { r = runWithin(t, brief, s, net.JoinHostPort(to, "80")); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if r.OK || r.Inconclusive {

@@ -62,8 +62,8 @@ func TestTrickle(t *testing.T) {
 		}, &TCP{Expect: "220 "}, `connected, but "220 " did not come: timeout`},
 	} {
 		begin := time.Now()
-		expect(t, c.name, run(t, c.spec, listen(t, c.serve)), false, c.detail)
-		if took := time.Since(begin); took > 10*time.Second { // of 300 ms: a trickle would last for ever
+		expectOf(t, c.name, c.spec, listen(t, c.serve), false, c.detail)
+		if took := time.Since(begin); took > 10*time.Second { // of a brief timeout: a trickle would last for ever
 			t.Errorf("%s: took %s", c.name, took)
 		}
 	}
