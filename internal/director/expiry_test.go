@@ -66,7 +66,7 @@ func TestExpiry(t *testing.T) {
 	tcp, udp := tcpService(vip, "rr"), service(model.UDP, vip, "rr")
 	r.addService(tcp, 1)
 	r.addService(udp, 1)
-	start := map[string]time.Time{}
+	start, stalls := map[string]time.Time{}, testenv.WatchStalls(t)
 	for i, c := range []struct {
 		steps string // "" is a datagram
 		state bpfobj.LbConnState
@@ -89,7 +89,6 @@ func TestExpiry(t *testing.T) {
 			r.walk(client, vip, server0, c.steps)
 		}
 	}
-	stalls := testenv.WatchStalls(t)
 	lives := r.lifetimes(start, short+10*time.Second)
 	for i := range len(start) {
 		// A clock that is read each 4 ms, ticks of 67 ms, 250 ms of slack
@@ -125,11 +124,11 @@ func TestPacketsKeepConnection(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, small)
 	r.addService(tcpService(vip, "rr"), 1)
-	r.timeouts(time.Second, everyState()...)
+	r.timeouts(5*time.Second, everyState()...)
 	r.establish(client1, vip)
-	for i := range 20 {
-		time.Sleep(100 * time.Millisecond)
-		r.walk(client1, vip, server0, []string{"c:A", "s:A"}[i/10])
+	for i := range 32 { // twice the timeout for each side
+		time.Sleep(300 * time.Millisecond)
+		r.walk(client1, vip, server0, []string{"c:A", "s:A"}[i/16])
 	}
 	r.atLast(time.Minute, "the connection ends when the packets do", func() bool { return r.leftovers() == leftovers{} })
 }

@@ -101,9 +101,9 @@ func TestGrace(t *testing.T) {
 		}
 		r.must(f.Grace(0))
 		check("ended", false)
-		r.must(f.Grace(in(200 * time.Millisecond)))
+		r.must(f.Grace(in(3 * time.Second)))
 		check("in a short one", true)
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(3050 * time.Millisecond)
 		check("over", false)
 		// A packet that would be scheduled with sloppy_tcp may be of the former master's
 		// connection just as well. It is scheduled once the grace period is over.
@@ -213,9 +213,9 @@ func TestGuardedAddresses(t *testing.T) {
 	want("a lease")
 	r.must(f.Renew(4, in(time.Hour)), f.Renew(3, 0))
 	want("another group's lease", all...)
-	r.must(f.Renew(3, in(200*time.Millisecond)))
+	r.must(f.Renew(3, in(3*time.Second)))
 	want("a short lease")
-	time.Sleep(250 * time.Millisecond)
+	time.Sleep(3050 * time.Millisecond)
 	reasons := r.reasonsOf(func() { want("it is over", all...) })
 	if reasons["drop guarded"] != 3 {
 		t.Errorf("reasons %v", reasons)

@@ -50,9 +50,10 @@ func (d *Director) Generation() (uint64, error) {
 	return set.Generation, err
 }
 
+// readPatience is how long a reader tries without the lock.
+var readPatience = 20 * time.Millisecond
+
 const (
-	// readPatience is how long a reader tries without the lock.
-	readPatience = 20 * time.Millisecond
 	// readTries is how many times it reads a table that has changed meanwhile.
 	readTries = 3
 	// turnTries is how many more times it does so in its turn.

@@ -277,13 +277,13 @@ func TestHandOverEnds(t *testing.T) {
 		t.Error("a group's address, or no device")
 	}
 	// A question about a connection that is not known says so.
-	r.must(f.Grace(in(time.Minute)))
+	r.must(f.Grace(in(time.Hour)))
 	var why Explanation
 	r.must(r.ns.Do(func() (err error) {
 		why, err = r.Explain(Question{Client: netip.MustParseAddrPort("10.10.0.9:9"), Virtual: netip.MustParseAddrPort(at(ipv4.vip(vipMasq), 80)), Protocol: model.TCP})
 		return err
 	}))
-	if g, h := time.Duration(why.Grace), time.Duration(why.Handed); g <= 50*time.Second || g > time.Minute || h <= 50*time.Minute || h > time.Hour {
+	if g, h := time.Duration(why.Grace), time.Duration(why.Handed); g <= 50*time.Minute || g > time.Hour || h <= 50*time.Minute || h > time.Hour {
 		t.Errorf("grace %v, handed over for %v", g, h)
 	}
 	r.must(f.Release())

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -205,15 +206,15 @@ func TestListingsAreSnapshots(t *testing.T) {
 	done := make(chan struct{})
 	var editing sync.WaitGroup
 	var failed error
-	edits := 0
+	var edits atomic.Int64
 	editing.Go(func() {
-		for ; failed == nil; edits++ {
+		for ; failed == nil; edits.Add(1) {
 			select {
 			case <-done:
 				return
 			default:
 			}
-			n := edits % 10
+			n := int(edits.Load() % 10)
 			if n == 0 {
 				failed = errors.Join(r.Flush(), r.Batch(addServices))
 			}
@@ -229,12 +230,13 @@ func TestListingsAreSnapshots(t *testing.T) {
 	defer stop()
 	reader := r.another()
 	lists := 0
-	for began := time.Now(); time.Since(began) < limit; lists++ {
+	few := func() bool { return lists < 10 || edits.Load() < 10 }
+	for began := time.Now(); time.Since(began) < limit || few() && time.Since(began) < time.Minute; lists++ {
 		reader.table = nil // as one that begins
 		all, err := reader.Services()
 		r.must(err)
 		if len(all) != 0 && len(all) != services {
-			t.Fatalf("after %d edits and %d listings: %d services", edits, lists, len(all))
+			t.Fatalf("after %d edits and %d listings: %d services", edits.Load(), lists, len(all))
 		}
 		for _, s := range all {
 			same := slices.EqualFunc(all[0].Servers, s.Servers, func(x, y model.ServerStatus) bool { return x.Addr == y.Addr })
@@ -245,15 +247,23 @@ func TestListingsAreSnapshots(t *testing.T) {
 	}
 	stop()
 	r.must(failed)
-	t.Logf("%d listings during %d edits", lists, edits)
-	if lists < 10 || edits < 10 {
+	t.Logf("%d listings during %d edits", lists, edits.Load())
+	if few() {
 		t.Error("too few to tell")
 	}
+}
+
+// onlyTries has readers count tries alone: a busy machine takes long for one.
+func onlyTries(t *testing.T) {
+	before := readPatience
+	readPatience = time.Minute
+	t.Cleanup(func() { readPatience = before })
 }
 
 // A reader whose table changed meanwhile reads again, after three times in its turn, and
 // in the end under the lock.
 func TestReadAgain(t *testing.T) {
+	onlyTries(t)
 	r := newRig(t, small)
 	other := r.another()
 	const last = readTries + turnTries
@@ -290,6 +300,7 @@ func TestReadAgain(t *testing.T) {
 // A reader that was overtaken and is then stopped while it reads delays edits by the time
 // of a turn, and a handle's next ones not at all; one that goes on is let finish.
 func TestReadersTurn(t *testing.T) {
+	onlyTries(t)
 	r := newRig(t, small)
 	other := r.another()
 	calls, edits, stalls := 0, 0, testenv.WatchStalls(t)
@@ -330,7 +341,7 @@ func TestReadersTurn(t *testing.T) {
 		return nil
 	}))
 	edited.Wait()
-	if calls != readTries+1 {
+	if calls != readTries+1 && stalls.Longest() < readerTurn/2 {
 		t.Errorf("%d tries of a reader in its turn", calls)
 	}
 }

@@ -46,8 +46,8 @@ func TestRepliesOfTwoServices(t *testing.T) {
 	a, b := nthClient(0), nthClient(1)
 	end := func(client, service string) {
 		t.Helper()
-		r.fromClient(testenv.TCP(client, service, "R"))
 		before := r.entries(r.maps.Conns4)
+		r.fromClient(testenv.TCP(client, service, "R"))
 		r.atLast(time.Minute, "the connection ends", func() bool { return r.entries(r.maps.Conns4) < before })
 	}
 	r.timeouts(200*time.Millisecond, bpfobj.LbConnStateTCP_CLOSE)

@@ -30,8 +30,9 @@ func (r *rig) upgradeTo(spec *ebpf.CollectionSpec, object, before string) (resul
 	return r.upgradeToNth(spec, object, before, 1)
 }
 
-// upgradeToNth is likewise; it is killed before the n-th time (from 1) of the step.
-func (r *rig) upgradeToNth(spec *ebpf.CollectionSpec, object, before string, nth int) (result UpgradeResult, steps []string, err error) {
+// upgradeToNth is likewise; it is killed before the n-th time (from 1) of the step. Before each step
+// it calls functions.
+func (r *rig) upgradeToNth(spec *ebpf.CollectionSpec, object, before string, nth int, at ...func(step string)) (result UpgradeResult, steps []string, err error) {
 	r.Helper()
 	r.close()
 	if r.plane != nil { // two builds have its tables from now on
@@ -45,6 +46,9 @@ func (r *rig) upgradeToNth(spec *ebpf.CollectionSpec, object, before string, nth
 	u := &upgrade{in: in, spec: spec.Copy(), object: object}
 	defer u.close()
 	u.at = func(step string) {
+		for _, f := range at {
+			f(step)
+		}
 		if step == before {
 			if nth--; nth == 0 {
 				panic(killedBefore(step))

@@ -99,7 +99,7 @@ func (h Hook) Reached() int { return int(atomic.LoadUint32(&h.s.Reached)) }
 
 // Await waits until the n-th arrival (counted from 1) has stopped.
 func (h Hook) Await(n int) error {
-	for deadline := time.Now().Add(time.Second); h.Reached() < n; time.Sleep(50 * time.Microsecond) {
+	for deadline := time.Now().Add(10 * time.Second); h.Reached() < n; time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("hook point %d: %d operations stopped there, not %d", h.point, h.Reached(), n)
 		}
