@@ -255,7 +255,11 @@ func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *
 			if err != nil {
 				n.Error(err)
 			}
-			if took := time.Since(began); took > time.Second+3*stalls.Longest() {
+			bound := time.Second + 3*stalls.Longest()
+			if c.Interface != "" {
+				bound += 10 * time.Second // its end waits for RTNL, which others hold
+			}
+			if took := time.Since(began); took > bound {
 				n.Errorf("the %s ended after %v, beside stalls of %v", role, took, stalls.Longest())
 			}
 		case <-time.After(patience):

@@ -66,18 +66,20 @@ func TestGiveUp(t *testing.T) {
 func TestGiveUpInTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
 	p := listen(t, path)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	go func() {
 		p.accept()
 		p.next()
 		p.send(Event{Reply: &Reply{Groups: []string{"web"}}})
+		time.Sleep(100 * time.Millisecond)
+		cancel()
 	}()
 	conn, err := Dial(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
 	var got []Move
 	if err := conn.GiveUp(ctx, nil, func(m Move) { got = append(got, m) }); err != nil || len(got) != 1 || got[0].Error == "" {
 		t.Errorf("%+v, %v", got, err)

@@ -137,11 +137,12 @@ func TestMasterWithoutTable(t *testing.T) {
 // master then.
 func TestFactsExpire(t *testing.T) {
 	link := newNetwork(t)
-	group := web(150, virtual4)
+	group, other := web(150, virtual4), web(100, virtual4)
 	group.AwaitSync = true
 	group.PreemptDelay = time.Hour
+	group.Interval, other.Interval = time.Second, time.Second // a handover ends before the master counts as gone
 	a := newNode(t, link.host(1), group)
-	startDaemon(newNode(t, link.host(2), web(100, virtual4)).start(), true)
+	startDaemon(newNode(t, link.host(2), other).start(), true)
 	a.start()
 	d := startDaemon(a, true)
 	a.await("synchronized", func() bool { return a.group().Synchronized })
@@ -274,6 +275,9 @@ func TestMergeBeforeYield(t *testing.T) {
 			link := newNetwork(t)
 			groupA, groupB := web(150, virtual4), web(100, virtual4)
 			groupA.Merge, groupB.Merge = time.Second, time.Second
+			if answered {
+				groupB.Merge = awaited
+			}
 			a := newNode(t, link.host(1), groupA).start()
 			b := newNode(t, link.host(2), groupB).start()
 			d := startDaemon(b, true)

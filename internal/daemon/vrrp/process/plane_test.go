@@ -231,7 +231,9 @@ func TestLeasesOfReload(t *testing.T) {
 	link := newNetwork(t)
 	mail := web(150, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")})
 	mail.Name, mail.Routers[0].ID, mail.Addresses = "mail", 53, nil
-	a := newNode(t, link.host(1), web(150, virtual4))
+	group := web(150, virtual4)
+	group.Interval, mail.Interval = time.Second, time.Second // leases are longer than a handover
+	a := newNode(t, link.host(1), group)
 	var of planes
 	plane := newPlane()
 	of.set(plane)

@@ -90,7 +90,7 @@ func raceOrSlow(s Group) bool { return s.Counts.Stalls < 3 }
 func TestHandover(t *testing.T) {
 	link := newNetwork(t)
 	group := web(150, virtual4)
-	group.Interval = 200 * time.Millisecond
+	group.Interval = 800 * time.Millisecond // three of them are longer than a handover takes
 	a := newNode(t, link.host(1), group).start()
 	group.Priority = 100
 	b := newNode(t, link.host(2), group).start()
@@ -109,7 +109,7 @@ func TestHandover(t *testing.T) {
 		}
 		b.vanish(true)
 		b.start()
-		time.Sleep(3 * group.Interval)
+		time.Sleep(2 * group.Interval)
 	}
 	if s := a.group(); s.Counts.Left != 0 || has(t, a.ns, all...) != len(all) {
 		t.Errorf("%+v", s)

@@ -18,13 +18,14 @@ import (
 func TestResignationWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		guards, ends bool
+		interval     time.Duration
 		held         time.Duration // for which the kernel removes no address
 		least, most  time.Duration
 	}{
-		"until they are gone":      {held: 200 * time.Millisecond, least: 190 * time.Millisecond, most: 450 * time.Millisecond},
-		"at the end":               {ends: true, held: 200 * time.Millisecond, least: 190 * time.Millisecond, most: 450 * time.Millisecond},
-		"half an interval at most": {held: 900 * time.Millisecond, least: 490 * time.Millisecond, most: 850 * time.Millisecond},
-		"not with a data plane":    {guards: true, held: 300 * time.Millisecond, most: 250 * time.Millisecond},
+		"until they are gone":      {interval: 3 * time.Second, held: 200 * time.Millisecond, least: 190 * time.Millisecond, most: 1300 * time.Millisecond},
+		"at the end":               {ends: true, interval: 3 * time.Second, held: 200 * time.Millisecond, least: 190 * time.Millisecond, most: 1300 * time.Millisecond},
+		"half an interval at most": {interval: time.Second, held: 900 * time.Millisecond, least: 490 * time.Millisecond, most: 850 * time.Millisecond},
+		"not with a data plane":    {guards: true, interval: time.Second, held: 300 * time.Millisecond, most: 250 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			link := newNetwork(t)
@@ -39,8 +40,10 @@ func TestResignationWaits(t *testing.T) {
 			a.start()
 			a.await("master", a.is(vrrp.Master))
 			b.start()
-			a.configure(func(s *setup.Setup) { s.Groups[0].Interval = time.Second })
-			b.await("the longer interval is announced", func() bool { return b.group().Counts.Received >= 6 && b.is(vrrp.Backup)() })
+			b.await("it is followed", func() bool { return b.group().Counts.Received > 0 })
+			a.configure(func(s *setup.Setup) { s.Groups[0].Interval = c.interval })
+			since := b.group().Counts.Received
+			b.await("the longer interval is announced", func() bool { return b.group().Counts.Received >= since+2 && b.is(vrrp.Backup)() })
 			release := holdRTNL(t, a.ns, "lo")
 			stalls := testenv.WatchStalls(t)
 			began, free := time.Now(), make(chan struct{})
