@@ -758,8 +758,8 @@ func webSocket(t *testing.T, p *place, draining bool) {
 	t.Helper()
 	_, stop := p.start(t, web(servers(1), func(l *l7.Listener, b *l7.Backend) {
 		l.HTTP2 = true
-		l.Timeouts = l7.Timeouts{Client: 300 * time.Millisecond, Body: 5 * time.Second}
-		b.Timeouts = l7.ServerTimeouts{Server: 300 * time.Millisecond, Tunnel: 10 * time.Second}
+		l.Timeouts = l7.Timeouts{Client: 1500 * time.Millisecond, Body: 30 * time.Second}
+		b.Timeouts = l7.ServerTimeouts{Server: 1500 * time.Millisecond, Tunnel: time.Minute}
 		l.Limits.Body = 1000
 	}), nil, func(o *Options) { o.Draining = draining })
 	defer stop()
@@ -768,14 +768,14 @@ func webSocket(t *testing.T, p *place, draining bool) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	io.WriteString(c, "GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")
 	r := bufio.NewReader(c)
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil || resp.StatusCode != 101 || !strings.EqualFold(strings.Join(resp.Header["Connection"], ","), "upgrade") {
 		t.Fatal(resp, err)
 	}
-	for _, pause := range []time.Duration{0, 700 * time.Millisecond} {
+	for _, pause := range []time.Duration{0, 2 * time.Second} {
 		time.Sleep(pause)
 		sent := bytes.Repeat([]byte("frame"), 1000) // more than a body may have
 		if _, err := c.Write(sent); err != nil {

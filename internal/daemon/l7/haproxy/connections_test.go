@@ -80,7 +80,10 @@ func TestSlowBodies(t *testing.T) {
 	p := newPlace(t)
 	victim := p.counters(t, servers(1, 1), 0)[0]
 	const most = 50 // the others have one address, too, and some connections after a pause of the machine
-	p.start(t, attacked(func(l *l7.Listener, _ *l7.Backend) { l.Limits.ClientConnections = most }), nil, nil)
+	p.start(t, attacked(func(l *l7.Listener, _ *l7.Backend) {
+		l.Limits.ClientConnections = most
+		l.Timeouts = l7.Timeouts{Request: time.Minute, Client: time.Minute} // each byte is in time
+	}), nil, nil)
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	p.meanwhile(t, func() {

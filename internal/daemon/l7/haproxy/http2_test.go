@@ -20,7 +20,7 @@ func (p *place) open2(t *testing.T, fields [][2]string, ends bool) (net.Conn, *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	io.WriteString(c, http2.ClientPreface)
 	f := http2.NewFramer(c, c)
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)

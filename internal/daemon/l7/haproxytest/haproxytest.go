@@ -115,6 +115,7 @@ type Server struct {
 	mu    sync.Mutex
 	times []time.Time // of requests
 	sick  atomic.Bool
+	slow  atomic.Int64
 	close func()
 }
 
@@ -127,6 +128,9 @@ func (s *Server) Requests() int64 {
 	defer s.mu.Unlock()
 	return int64(len(s.times))
 }
+
+// Slow is how many requests of /slow are under way.
+func (s *Server) Slow() int64 { return s.slow.Load() }
 
 // Between are the times of requests after one time and before another.
 func (s *Server) Between(begin, end time.Time) (times []time.Time) {
@@ -168,7 +172,12 @@ func (h *Host) Serve(name, address string) *Server {
 		s.mu.Unlock()
 		if r.URL.Path == "/slow" {
 			d, _ := time.ParseDuration(r.URL.RawQuery)
-			time.Sleep(d)
+			s.slow.Add(1)
+			select {
+			case <-time.After(d):
+			case <-r.Context().Done():
+			}
+			s.slow.Add(-1)
 		}
 		if r.URL.Path == "/client" {
 			_, _ = io.WriteString(w, r.Header.Get("X-Forwarded-For"))

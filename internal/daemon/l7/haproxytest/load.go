@@ -141,9 +141,6 @@ func Failed(all []Request) []Request {
 	return slices.DeleteFunc(slices.Clone(all), func(r Request) bool { return r.Err == nil })
 }
 
-// clientTime is for a client to notice that its connection has ended.
-const clientTime = 50 * time.Millisecond
-
 // NotUnderWay says why requests that failed were not all under way at one moment; "": they were.
 func NotUnderWay(failed []Request) string {
 	if len(failed) == 0 {

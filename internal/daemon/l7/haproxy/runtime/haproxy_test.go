@@ -83,9 +83,18 @@ func start(t *testing.T, sections string) *proxy {
 	return p
 }
 
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
 func (p *proxy) write(t *testing.T, sections string) {
 	t.Helper()
-	text := "global\n stats socket " + p.worker.Path + " level admin expose-fd listeners\n nbthread 1\ndefaults\n mode http\n timeout connect 1s\n timeout client 5s\n timeout server 5s\n" + sections + "\n"
+	text := "global\n stats socket " + p.worker.Path + " level admin expose-fd listeners\n nbthread 1\ndefaults\n mode http\n timeout connect 1s\n timeout client 20s\n timeout server 20s\n" + sections + "\n"
 	if err := os.WriteFile(filepath.Join(p.dir, "haproxy.cfg"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +273,7 @@ func TestRefusals(t *testing.T) {
 // server end in an old one, too.
 func TestMaster(t *testing.T) {
 	p := start(t, twoServers)
-	p.Serve("a", "127.0.0.1:9001")
-	p.Serve("b", "127.0.0.1:9002")
+	a, b := p.Serve("a", "127.0.0.1:9001"), p.Serve("b", "127.0.0.1:9002")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	before, err := p.master.Processes(ctx)
@@ -291,7 +299,7 @@ func TestMaster(t *testing.T) {
 			replies <- reply
 		}()
 	}
-	time.Sleep(100 * time.Millisecond)
+	await(t, "the requests are under way", func() bool { return a.Requests() == 1 && b.Requests() == 1 })
 	p.write(t, twoServers)
 	got, err = p.master.Reload(ctx)
 	if err != nil || got.Failed != 0 || got.Workers[0] == before.Workers[0] || len(got.Old) != 1 || got.Old[0] != before.Workers[0] {

@@ -24,18 +24,17 @@ func TestAge(t *testing.T) {
 // Workers from before a reload are waited for until they have ended, or answer no new request.
 func TestAwaitOld(t *testing.T) {
 	p := start(t, twoServers)
-	p.Serve("a", "127.0.0.1:9001")
-	p.Serve("b", "127.0.0.1:9002")
+	a, b := p.Serve("a", "127.0.0.1:9001"), p.Serve("b", "127.0.0.1:9002")
 	if left, err := p.master.AwaitOld(t.Context(), time.Minute); err != nil || len(left) > 0 {
 		t.Errorf("before a reload: %v, %v", left, err)
 	}
 	replied := make(chan error, 1)
 	client := p.Client(false)
 	go func() {
-		_, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?3s")
+		_, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?8s")
 		replied <- err
 	}()
-	time.Sleep(100 * time.Millisecond)
+	await(t, "a request is under way", func() bool { return a.Requests()+b.Requests() == 1 })
 	was, err := p.master.Reload(t.Context())
 	if err != nil || len(was.Old) != 1 {
 		t.Fatalf("%+v, %v", was, err)
