@@ -34,10 +34,14 @@ func meet(t *testing.T, server func(*net.TCPConn)) net.Conn {
 func TestConnections(t *testing.T) {
 	back := func(c *net.TCPConn) { _, _ = io.Copy(c, c) }
 	reset := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)); _ = c.SetLinger(0) }
+	three := map[string]chan struct{}{"close": make(chan struct{}, 1), "wrong": make(chan struct{}, 1)} // have three chunks
 	close := func(c *net.TCPConn) {
 		b := make([]byte, 3*chunk)
-		n, _ := io.ReadFull(c, b)
+		n, err := io.ReadFull(c, b)
 		_, _ = c.Write(b[:n])
+		if err == nil {
+			three["close"] <- struct{}{}
+		}
 	}
 	silent := func(*net.TCPConn) { <-t.Context().Done() }
 	// One byte of the third chunk is another one.
@@ -46,6 +50,7 @@ func TestConnections(t *testing.T) {
 		if _, err := io.ReadFull(c, b); err == nil {
 			b[2*chunk+5] ^= 1
 			_, _ = c.Write(b)
+			three["wrong"] <- struct{}{}
 			_, _ = io.Copy(io.Discard, c)
 		}
 	}
@@ -61,7 +66,10 @@ func TestConnections(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := startStream(meet(t, c.server), 3)
-			time.Sleep(10 * chunkEvery)
+			if full, waits := three[c.name]; waits {
+				<-full
+			}
+			time.Sleep(10 * chunkEvery) // also for chunks after them
 			// What comes may come late on a busy machine.
 			deadline := func(want string) time.Time {
 				if want == "timeout" {
@@ -111,21 +119,27 @@ func TestProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := serveEcho(l)
-	begin := time.Now()
 	p := startProbe(5*time.Millisecond, func(timeout time.Duration) (net.Conn, error) {
 		return net.DialTimeout("tcp4", l.Addr().String(), timeout)
 	})
-	time.Sleep(100 * time.Millisecond)
+	begin := time.Now()
+	answered := func() int { started, failed := p.since(begin); return started - failed }
+	for end := begin.Add(time.Minute); answered() < 10; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d probes are answered", answered())
+		}
+	}
+	closed := time.Now()
 	e.close()
 	const away = 300 * time.Millisecond
 	time.Sleep(away)
 	p.stop()
 	end := time.Now()
-	if started, failed := p.since(begin); started < 10 || failed < 5 || failed > started-5 {
+	if started, failed := p.since(begin); started < 15 || failed < 5 || failed > started-10 {
 		t.Errorf("%d probes, %d failed", started, failed)
 	}
 	// The last answers may be read late, on a busy machine.
-	if gap, since := p.gap(begin, end); gap < away/2 || !since.Add(gap).Equal(end) {
+	if gap, since := p.gap(closed, end); gap < away/2 || !since.Add(gap).Equal(end) {
 		t.Errorf("a gap of %v from %v on, and the server was away for %v until %v", gap, since, away, end)
 	}
 }
