@@ -24,7 +24,7 @@ func TestBenchSynFlood(t *testing.T) {
 	}
 	for _, p := range r.Policies {
 		syns := 4 * p.Rate.Median
-		if p.Requests < 50 || p.Newcomers < 15 || syns < 4000 {
+		if p.Requests < 50 || p.Newcomers < 5 || syns < 4000 {
 			t.Errorf("%s: %+v", p.Name, p)
 		}
 		// The slower the machine, the later the defence's beginning.

@@ -387,9 +387,12 @@ func TestFailover(t *testing.T) {
 	}
 	down("up")
 	c.b.await("it takes over", inState("master"))
-	if got := c.answers(); got.String() != mac["b"].String() {
-		t.Errorf("%s answers, want the new master, %s", got, mac["b"])
-	}
+	await(t, "the new master answers", func() error { // the kernel may take some time for the address
+		if got := c.answers(); got.String() != mac["b"].String() {
+			return fmt.Errorf("%s answers, want %s", got, mac["b"])
+		}
+		return nil
+	})
 
 	load = c.startTraffic()
 	c.a.start()

@@ -5,6 +5,7 @@ package acceptance
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -238,7 +239,9 @@ func TestLayer7HAProxyKilled(t *testing.T) {
 			_, err := haproxytest.Get(client, "http://"+webPlain+"/slow?20s")
 			lost <- err
 		}()
-		time.Sleep(300 * time.Millisecond)
+		l.await("a request is under way", func() bool {
+			return slices.ContainsFunc(l.servers, func(s *haproxytest.Server) bool { return s.Slow() > 0 })
+		})
 		killed := time.Now()
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

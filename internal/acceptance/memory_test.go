@@ -17,12 +17,12 @@ func TestBenchMemory(t *testing.T) {
 	for _, family := range []string{"4", "6"} {
 		t.Run("IPv"+family, func(t *testing.T) {
 			t.Parallel()
-			out := must(t, nil, "", "bench", "memory", "--connections", "3000", "--rounds", "1", "--family", family, "--output", "json")
+			out := must(t, nil, "", "bench", "memory", "--connections", "9000", "--rounds", "1", "--family", family, "--output", "json")
 			var r bench.MemoryResult
 			if err := json.Unmarshal([]byte(out), &r); err != nil {
 				t.Fatal(err)
 			}
-			if !r.Exact || r.Early != 0 || r.Late.Max <= 0 || r.Late.Max > 2 || r.PerConnection.N != 1 {
+			if !r.Exact || r.Early != 0 || r.Late.Max <= 0 || r.Late.Max > 10 || r.PerConnection.N != 1 {
 				t.Errorf("%+v", r)
 			}
 		})

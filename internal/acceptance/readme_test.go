@@ -86,9 +86,7 @@ func TestReadmeRunsACluster(t *testing.T) {
 	if strings.Contains(o.stdout, "problem ") {
 		t.Errorf("imbang doctor finds a problem:\n%s", o.stdout)
 	}
-	if err := dialService(f.Clients[0].Namespace); err != nil {
-		t.Errorf("the service does not answer: %v", err)
-	}
+	await(t, "the service answers", func() error { return dialService(f.Clients[0].Namespace) })
 	if o := shell(blocks[2]); o.status != 0 {
 		t.Errorf("status %d: %s", o.status, o.stderr)
 	}

@@ -127,7 +127,7 @@ func TestRunSorry(t *testing.T) {
 	const config = `
 daemon: {max_removed: 100 %%}
 checks:
-  ready: {http: {requests: [{path: %s, status: "200"}]}, port: %d, interval: 300 ms, timeout: 300 ms, rise: 1, fall: 2, jitter: 0 %%, initial: down}
+  ready: {http: {requests: [{path: %s, status: "200"}]}, port: %d, interval: 1 s, fast_interval: 300 ms, timeout: 1 s, rise: 1, fall: 2, jitter: 0 %%, initial: down}
 services:
   - name: web
     virtual: VIP:80

@@ -62,7 +62,7 @@ services:
 	wait := func(what, want string) {
 		t.Helper()
 		k.await(what, func() bool { return k.states() == want })
-		if o := finish(t, k.Director, exec.Command("curl", "-s", "-o", "/dev/null", "--max-time", "2", "http://"+addr(1)), ""); o.status != 0 {
+		if o := finish(t, k.Director, exec.Command("curl", "-s", "-o", "/dev/null", "--max-time", "20", "http://"+addr(1)), ""); o.status != 0 {
 			t.Errorf("%s: the own address does not answer: %+v", what, o)
 		}
 	}
@@ -215,16 +215,25 @@ func TestRunSteersThroughReloads(t *testing.T) {
 	k.await("steered", func() bool { return k.states() == "a up/1, b down/0" })
 	time.Sleep(500 * time.Millisecond)
 	count := func() int { return strings.Count(k.do("events", "-n", "1000"), "server-") }
-	before := count()
-	for i := range 5 {
-		k.configure(config + fmt.Sprintf("%d}]\n", 2+i%2))
-		k.do("reload")
-		time.Sleep(300 * time.Millisecond)
-	}
-	k.do("upgrade")
-	time.Sleep(1500 * time.Millisecond)
-	if n := count() - before; n != 0 {
-		t.Errorf("%d changes of servers, want none:\n%s", n, k.do("events", "-n", "20"))
+	// A packet that a change loses is lost each time, a check that a busy machine does in more than its
+	// timeout is not.
+	for try := 1; ; try++ {
+		before := count()
+		for i := range 5 {
+			k.configure(config + fmt.Sprintf("%d}]\n", 2+i%2))
+			k.do("reload")
+			time.Sleep(300 * time.Millisecond)
+		}
+		k.do("upgrade")
+		time.Sleep(1500 * time.Millisecond)
+		n := count() - before
+		if n == 0 {
+			break
+		}
+		if said := k.do("events", "-n", "20"); try == 3 || !strings.Contains(said, "timeout") {
+			t.Fatalf("%d changes of servers, want none:\n%s", n, said)
+		}
+		k.await("steered again", func() bool { return strings.HasPrefix(k.states(), "a up/1, b down/") })
 	}
 	k.do("detach", "--force")
 	time.Sleep(1500 * time.Millisecond)

@@ -18,6 +18,7 @@ import (
 
 	"imbang/internal/host"
 	"imbang/internal/lab/topology"
+	"imbang/internal/testenv"
 )
 
 // directors are two of them between one network of clients and one of servers, on bridges.
@@ -267,9 +268,10 @@ services:
 			}
 		}
 	}
-	opened := time.Now()
+	stalls := testenv.WatchStalls(t)
 	survivors["young TCP"], survivors["young TCP, IPv6"] = d.talk("tcp", web), d.talk("tcp", web6)
-	time.Sleep(100*time.Millisecond - time.Since(opened))
+	time.Sleep(100 * time.Millisecond)
+	time.Sleep(3 * stalls.Longest())
 	d.each[0].end(syscall.SIGKILL)
 	unknown := d.talk("tcp", web)
 	d.release(0)

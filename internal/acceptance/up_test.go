@@ -103,7 +103,7 @@ func replies(t *testing.T, name, url string, n int) []string {
 	t.Helper()
 	var names []string
 	for range n {
-		names = append(names, strings.TrimSpace(inside(t, name, "client", "curl", "-gsS", "--max-time", "3", url)))
+		names = append(names, strings.TrimSpace(inside(t, name, "client", "curl", "-gsS", "--max-time", "20", url)))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
