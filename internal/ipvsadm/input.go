@@ -3,11 +3,13 @@
 package ipvsadm
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -18,62 +20,58 @@ const (
 	linesAtOnce = 2 * batchMost
 )
 
-// input are the lines of a reader, read ahead.
+// input are the lines of a reader. No other thread reads ahead: the lines of a file would have pauses
+// where the machine runs that thread late, and a batch would end in the middle of a service.
 type input struct {
-	lines chan []string // of one read each
-	err   error         // of the reader, when the lines are over
-}
-
-// readLines begins to read. It goes on until the end of its input or of the
-// program.
-func readLines(r io.Reader) *input {
-	in := &input{lines: make(chan []string)}
-	go func() {
-		defer close(in.lines)
-		from := bufio.NewReaderSize(r, 1<<16)
-		var lines []string
-		for {
-			// To read on may take long. What was read goes together: between lines of a writer that is
-			// fast, a busy machine would have pauses.
-			if there, _ := from.Peek(from.Buffered()); len(lines) > 0 && !bytes.ContainsRune(there, '\n') {
-				in.lines <- lines
-				lines = nil
-			}
-			line, err := from.ReadString('\n')
-			if line != "" {
-				lines = append(lines, line)
-			}
-			if err == nil {
-				continue
-			}
-			if len(lines) > 0 {
-				in.lines <- lines
-			}
-			if !errors.Is(err, io.EOF) {
-				in.err = err
-			}
-			return
-		}
-	}()
-	return in
+	from io.Reader
+	part []byte // of a line whose end was not read
+	err  error  // of the reader, when the lines are over
 }
 
 // next waits for lines and returns them with those that follow at once. It says
 // whether the writer has no more ready, and whether there may be more at all.
 func (in *input) next() (lines []string, idle, more bool) {
-	lines, more = <-in.lines
-	for more && len(lines) < linesAtOnce {
-		var some []string
-		select {
-		case some, more = <-in.lines:
-		case <-time.After(inputGrace):
-			select { // this process itself may have had to wait
-			case some, more = <-in.lines:
-			default:
-				return lines, true, true
-			}
+	chunk := make([]byte, 1<<16)
+	for len(lines) < linesAtOnce {
+		if len(lines) > 0 && !in.ready() {
+			return lines, true, true
 		}
-		lines = append(lines, some...)
+		n, err := in.from.Read(chunk)
+		there := chunk[:n]
+		for {
+			line, rest, whole := bytes.Cut(there, []byte("\n"))
+			in.part = append(in.part, line...)
+			if !whole {
+				break
+			}
+			lines = append(lines, string(in.part))
+			in.part, there = in.part[:0], rest
+		}
+		if err == nil {
+			continue
+		}
+		if len(in.part) > 0 {
+			lines = append(lines, string(in.part))
+		}
+		if !errors.Is(err, io.EOF) {
+			in.err = err
+		}
+		return lines, false, false
 	}
-	return lines, false, more
+	return lines, false, true
+}
+
+// ready reports whether a read has something, or the end, within inputGrace. Only a file can wait.
+func (in *input) ready() bool {
+	f, is := in.from.(*os.File)
+	if !is {
+		return true
+	}
+	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+	for until := time.Now().Add(inputGrace); ; {
+		n, err := unix.Poll(fds, int(max(0, time.Until(until)).Milliseconds()))
+		if err != unix.EINTR {
+			return n != 0 // what cannot be polled is read, too
+		}
+	}
 }

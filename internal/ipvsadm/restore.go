@@ -38,7 +38,7 @@ var now = time.Now
 func (s *session) restore() *exit {
 	inner := *s
 	inner.restoring = true
-	in := readLines(s.stdin)
+	in := input{from: s.stdin}
 	var steps []step
 	var last *exit
 	for more := true; more; {

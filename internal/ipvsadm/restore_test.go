@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -64,7 +65,11 @@ func TestRestorePrintsOutsideBatches(t *testing.T) {
 
 // Lines are run while the writer has no more, in the order in which they come.
 func TestRestoreOfTricklingInput(t *testing.T) {
-	read, write := io.Pipe()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
 	g := &guarded{fakeTable: newFake()}
 	done := make(chan int)
 	go func() {
@@ -138,15 +143,27 @@ func TestSlowBatchesKeepServicesWhole(t *testing.T) {
 	}
 }
 
-// Lines that were read together are taken together.
-func TestLinesOfOneRead(t *testing.T) {
-	in := readLines(io.MultiReader(strings.NewReader("a\nb\n"), strings.NewReader("c\nd"), strings.NewReader("e")))
-	var got []string
-	for lines := range in.lines {
-		got = append(got, strings.Join(lines, ""))
+// Lines of reads that end anywhere are whole, and those that are there are taken together, however late
+// this process runs.
+func TestLinesOfReads(t *testing.T) {
+	text := strings.Repeat("a line of twenty-four by\n", 2*linesAtOnce/3) + "\nthe last one"
+	file := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if want := []string{"a\nb\n", "c\n", "de"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for name, from := range map[string]io.Reader{
+		"file": f, "bytes": iotest.OneByteReader(strings.NewReader(text)), "end with the last": iotest.DataErrReader(strings.NewReader(text)),
+	} {
+		in := input{from: from}
+		lines, idle, more := in.next()
+		if got := strings.Join(lines, "\n"); got != text || idle || more || in.err != nil {
+			t.Errorf("%s: %d of %d bytes, idle %v, more %v, %v", name, len(got), len(text), idle, more, in.err)
+		}
 	}
 }
 
