@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,8 +68,24 @@ func TestUpgradeKilledThenExpired(t *testing.T) {
 	r.timeouts(10*time.Second, bpfobj.LbConnStateTCP_ESTABLISHED)
 	l := newLiving(r, 300)
 	r.disguise()
+	// A busy machine loads the programs for longer than the timeout.
+	end, kept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(kept)
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(time.Second):
+				l.keep()
+			}
+		}
+	}()
+	keptUntilNow := sync.OnceFunc(func() { close(end); <-kept })
+	defer keptUntilNow()
 	_, _, err := r.upgradeToNth(ours(t), bpfobj.Fingerprint, "adopt a batch", 2, func(step string) {
-		if step == "hand over" { // what came before may take longer than their timeout
+		if step == "hand over" {
+			keptUntilNow()
 			l.check(step)
 		}
 	})

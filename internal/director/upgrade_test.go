@@ -117,12 +117,8 @@ func (l *living) check(what string) {
 	l.Helper()
 	wrong := 0
 	for client, server := range l.servers {
-		var v result
-		context := skBuff{Ifindex: uint32(l.client), IngressIfindex: uint32(l.client)}
-		l.must(l.ns.Do(func() (err error) {
-			v, err = run(l.entry, context, testenv.TCP(client, vip, "A").Frame(), 0)
-			return err
-		}))
+		v, err := l.packet(client)
+		l.must(err)
 		got, err := v.server()
 		if err != nil || got != server {
 			if wrong++; wrong < 3 {
@@ -132,6 +128,23 @@ func (l *living) check(what string) {
 	}
 	if wrong > 0 {
 		l.Fatalf("%s: %d of %d connections are lost", what, wrong, len(l.servers))
+	}
+}
+
+// packet sends one of a connection.
+func (l *living) packet(client string) (v result, err error) {
+	context := skBuff{Ifindex: uint32(l.client), IngressIfindex: uint32(l.client)}
+	err = l.ns.Do(func() (err error) {
+		v, err = run(l.entry, context, testenv.TCP(client, vip, "A").Frame(), 0)
+		return err
+	})
+	return v, err
+}
+
+// keep sends a packet of each connection, whatever becomes of it.
+func (l *living) keep() {
+	for client := range l.servers {
+		_, _ = l.packet(client)
 	}
 }
 

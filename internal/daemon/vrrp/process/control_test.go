@@ -81,32 +81,33 @@ func (n *node) stays(what string, t time.Duration, f func() bool) {
 // becomes of its daemon; a master that dies is replaced at once.
 func TestAwaitSynchronization(t *testing.T) {
 	link := newNetwork(t)
-	group := web(150, virtual4)
+	group, worse := web(150, virtual4), web(100, virtual4)
 	group.AwaitSync = true
+	group.Interval, worse.Interval = calm, calm // one that stands still is replaced
 	a := newNode(t, link.host(1), group)
-	b := newNode(t, link.host(2), web(100, virtual4)).start()
+	b := newNode(t, link.host(2), worse).start()
 	b.await("master", b.is(vrrp.Master))
 	a.start()
 	a.await("a master is followed", func() bool { return a.group().Routers[0].Master != "" })
-	a.stays("without a daemon it stays backup", 6*interval, a.is(vrrp.Backup))
+	a.stays("without a daemon it stays backup", 6*calm, a.is(vrrp.Backup))
 	d := startDaemon(a, false)
 	a.await("the daemon", func() bool { return a.status().Daemon })
-	a.stays("without all connections it stays backup", 6*interval, a.is(vrrp.Backup))
+	a.stays("without all connections it stays backup", 6*calm, a.is(vrrp.Backup))
 	if g := a.group(); !g.AwaitsSync || g.Synchronized {
 		t.Errorf("%+v", g)
 	}
 	d.end()
-	a.stays("the daemon ended", 6*interval, a.is(vrrp.Backup))
+	a.stays("the daemon ended", 6*calm, a.is(vrrp.Backup))
 	d = startDaemon(a, true)
 	a.await("it preempts", a.is(vrrp.Master))
 
 	b.await("backup", b.is(vrrp.Backup))
 	d.end()
-	b.stays("the daemon of the master ended", 6*interval, b.is(vrrp.Backup))
+	b.stays("the daemon of the master ended", 6*calm, b.is(vrrp.Backup))
 	a.vanish(false)
 	b.await("master", b.is(vrrp.Master))
 	a.start()
-	a.stays("what was synchronized is not any more", 6*interval, a.is(vrrp.Backup))
+	a.stays("what was synchronized is not any more", 6*calm, a.is(vrrp.Backup))
 	b.vanish(false)
 	a.await("a dead master is replaced", a.is(vrrp.Master))
 }

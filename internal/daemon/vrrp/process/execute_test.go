@@ -145,7 +145,7 @@ func slow(priority uint8) setup.Group {
 // read or not, and without RTNL, though it takes longer to start than others wait for an
 // advertisement.
 func TestExecution(t *testing.T) {
-	const brief = 100 * time.Millisecond
+	const brief = calm
 	link := newNetwork(t)
 	group, worse := web(150, virtual4), web(100, virtual4)
 	group.Interval, worse.Interval = brief, brief
