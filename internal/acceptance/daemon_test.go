@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/topology"
+	"imbang/internal/testenv"
 )
 
 // ldirectord is Debian's, unmodified, in the director's namespace of a farm.
@@ -93,9 +94,7 @@ func (l *ldirectord) kill9() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		l.t.Fatal(err)
-	}
+	testenv.Kill(l.t, pid, syscall.SIGKILL)
 	// It knows itself by its command line, which a zombie has no more.
 	await(l.t, "killed", func() error {
 		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && len(line) > 0 {

@@ -10,6 +10,7 @@ import (
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/study"
 	"imbang/internal/lab/topology"
+	"imbang/internal/testenv"
 )
 
 // farm is a cluster with an attached director that has no table yet, and with
@@ -76,9 +77,7 @@ func (f *farm) drain(i int) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if err := syscall.Kill(pids[0], syscall.SIGQUIT); err != nil {
-		f.t.Fatal(err)
-	}
+	testenv.Kill(f.t, pids[0], syscall.SIGQUIT)
 }
 
 // number finds a real server by its name.

@@ -13,6 +13,7 @@ import (
 
 	"imbang/internal/daemon/l7/haproxytest"
 	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/testenv"
 )
 
 // lossless is a node whose configuration changes under load.
@@ -243,9 +244,7 @@ func TestLayer7HAProxyKilled(t *testing.T) {
 			return slices.ContainsFunc(l.servers, func(s *haproxytest.Server) bool { return s.Slow() > 0 })
 		})
 		killed := time.Now()
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Kill(t, pid, syscall.SIGKILL)
 		if err := <-lost; err == nil {
 			t.Error("the request that was under way has a reply: was HAProxy killed?")
 		}

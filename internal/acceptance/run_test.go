@@ -22,6 +22,7 @@ import (
 	"imbang/internal/lab/server"
 	"imbang/internal/lab/stats"
 	"imbang/internal/lab/topology"
+	"imbang/internal/testenv"
 )
 
 // keeper is imbang run on the director of a farm.
@@ -333,9 +334,7 @@ func TestRunTakesOutDeadServers(t *testing.T) {
 	}
 	signal := func(s syscall.Signal) {
 		for _, pid := range pids {
-			if err := syscall.Kill(pid, s); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Kill(t, pid, s)
 		}
 	}
 	for _, fault := range []struct {

@@ -22,6 +22,7 @@ import (
 	"imbang/internal/daemon/sync/running"
 	"imbang/internal/host"
 	"imbang/internal/lab/topology"
+	"imbang/internal/testenv"
 )
 
 // newSyncNamespace makes a namespace for a director, with these devices; each has its
@@ -171,9 +172,7 @@ func TestSyncProcess(t *testing.T) {
 	if got := imbang(t, ns, "", "sync", "backup", "-i", "eth1"); got.status != 3 || !strings.Contains(got.stderr, fmt.Sprintf("runs already in this network namespace (process %d, imbang sync)", pid)) {
 		t.Errorf("%+v", got)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Kill(t, pid, syscall.SIGKILL)
 	awaitRoles(t, ns, 0)
 	if got := imbang(t, ns, "", "ipvsadm", "--stop-daemon", "backup"); got != (outcome{"", "No daemon is running\n", 255}) {
 		t.Errorf("killed: %+v", got)

@@ -17,6 +17,7 @@ import (
 	"imbang/internal/daemon/l7"
 	"imbang/internal/daemon/l7/haproxy/runtime"
 	"imbang/internal/daemon/l7/haproxytest"
+	"imbang/internal/testenv"
 )
 
 const (
@@ -255,6 +256,8 @@ func TestRefused(t *testing.T) {
 
 	// What keeps a configuration from being loaded, and is not HAProxy's, is no refusal of it.
 	for err = nil; err == nil; { // it may be over already
+		n.await("HAProxy is running", func() bool { return n.status().Phase == Running })
+		got = n.status()
 		n.publish()
 		done := make(chan error, 1)
 		go func() {
@@ -265,10 +268,7 @@ func TestRefused(t *testing.T) {
 			s := n.status()
 			return s.Phase == Reloading || s.Reloads+s.Failed > got.Reloads+got.Failed
 		})
-		got = n.status()
-		if err := syscall.Kill(got.HAProxy, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		testenv.Kill(t, got.HAProxy, syscall.SIGKILL)
 		err = <-done
 	}
 	if errors.As(err, new(*Refusal)) {
@@ -334,9 +334,7 @@ func (n *node) killed(what string) {
 	}()
 	time.Sleep(200 * time.Millisecond)
 	killed := time.Now()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		n.t.Fatal(err)
-	}
+	testenv.Kill(n.t, pid, syscall.SIGKILL)
 	if err := <-lost; err == nil {
 		n.t.Error("the request that was under way has a reply: was HAProxy killed?")
 	}
