@@ -100,6 +100,10 @@ func TestRefusals(t *testing.T) {
 func TestRefusesOrdinaryUsers(t *testing.T) {
 	needRoot(t)
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
+	// In a mount namespace in which only root may enter the directory of the sockets.
+	const closed = `mount -t tmpfs none /run
+mkdir -m 700 /run/imbang
+exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"`
 	for _, args := range [][]string{
 		{"attach", "--client-dev", "lo", "--server-dev", "lo"},
 		{"detach"},
@@ -114,9 +118,13 @@ func TestRefusesOrdinaryUsers(t *testing.T) {
 		{"bench", "path"},
 		{"bench", "changes"},
 	} {
-		o := runAs(t, nil, nobody, "", args...)
-		if o.status == 0 || !strings.Contains(o.stderr, "root") || strings.Count(o.stderr, "\n") != 1 {
-			t.Errorf("imbang %s: status %d, said %q; want one line that names root", strings.Join(args, " "), o.status, o.stderr)
+		for name, o := range map[string]outcome{
+			"":        runAs(t, nil, nobody, "", args...),
+			" closed": finish(t, nil, exec.Command("unshare", append([]string{"-m", "sh", "-ec", closed, "sh", executable}, args...)...), ""),
+		} {
+			if o.status == 0 || !strings.Contains(o.stderr, "root") || strings.Count(o.stderr, "\n") != 1 {
+				t.Errorf("imbang %s%s: status %d, said %q; want one line that names root", strings.Join(args, " "), name, o.status, o.stderr)
+			}
 		}
 	}
 }

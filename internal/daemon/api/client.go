@@ -152,6 +152,8 @@ func (c *Client) send(ctx context.Context, method, path string, q any) (*http.Re
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, ErrNoDaemon
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("ask the daemon: %w; run it as root, with sudo", errors.Unwrap(err))
 	case err != nil:
 		return nil, fmt.Errorf("ask the daemon: %w", errors.Unwrap(err))
 	case r.StatusCode == http.StatusOK:

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"imbang/internal/daemon/l7/supervise"
 	"imbang/internal/readfile"
 )
 
@@ -125,7 +126,7 @@ func writeCopy(path string, text []byte) (changed bool, err error) {
 		return false, nil
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := supervise.MakeSecret(dir); err != nil {
 		return false, err
 	}
 	f, err := os.CreateTemp(dir, writing)

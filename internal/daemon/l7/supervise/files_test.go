@@ -22,6 +22,23 @@ func pointOften(dir string) error {
 	return nil
 }
 
+// The first directory that is made for HAProxy makes those above it. Users of the daemon's socket
+// must be able to enter these.
+func TestMakeSecret(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "imbang", "proxy", "1")
+	if _, err := NewConfiguration(dir); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{filepath.Join(dir, "..", ".."): 0o755, filepath.Join(dir, ".."): 0o755, dir: 0o755, filepath.Join(dir, rendered): 0o700} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", path, info.Mode(), err, want)
+		}
+	}
+	if err := MakeSecret(filepath.Join(dir, rendered)); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
 // The daemon and the supervisor may set a link at the same time.
 func TestPointByTwo(t *testing.T) {
 	dir := t.TempDir()
