@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/daemon/vrrp/control"
+	"imbang/internal/testenv"
 )
 
 // failingListener has no descriptors at first.
@@ -28,7 +29,9 @@ func (f *failingListener) Accept() (net.Conn, error) {
 }
 
 // An error of accept(2) ends nothing, but that of a listener that was closed does.
-func TestAcceptErrors(t *testing.T) {
+func TestAcceptErrors(t *testing.T) { testenv.Patient(t, testAcceptErrors) }
+
+func testAcceptErrors(t testing.TB) {
 	path := filepath.Join(t.TempDir(), "s")
 	under, err := net.Listen("unix", path)
 	if err != nil {
@@ -56,7 +59,9 @@ func TestAcceptErrors(t *testing.T) {
 }
 
 // Clients that say nothing do not keep others away; one that has said something may be silent.
-func TestSilentClients(t *testing.T) {
+func TestSilentClients(t *testing.T) { testenv.Patient(t, testSilentClients) }
+
+func testSilentClients(t testing.TB) {
 	patience := firstMessage
 	firstMessage = 300 * time.Millisecond
 	defer func() { firstMessage = patience }()

@@ -9,11 +9,14 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // Rounds of a master and of a backup allocate nothing: with an interval of 10 ms the garbage
 // collector would have work all the time.
-func TestAllocations(t *testing.T) {
+func TestAllocations(t *testing.T) { testenv.Patient(t, testAllocations) }
+
+func testAllocations(t testing.TB) {
 	link := newNetwork(t)
 	on := func(ns *host.Namespace, s setup.Group, f func(l *loop, g *group)) {
 		t.Helper()

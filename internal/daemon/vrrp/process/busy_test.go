@@ -11,11 +11,14 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // While a command says that the host is busy, the other director waits for a process that does
 // not run for longer than its master-down time; afterwards it does not.
-func TestBusyHost(t *testing.T) {
+func TestBusyHost(t *testing.T) { testenv.Patient(t, testBusyHost) }
+
+func testBusyHost(t testing.TB) {
 	link := newNetwork(t)
 	better, worse := web(150, virtual4), web(100, virtual4)
 	better.Interval, worse.Interval = 100*time.Millisecond, 100*time.Millisecond

@@ -12,6 +12,7 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/control"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // fakeDaemon reports facts to a node every 100 ms.
@@ -79,7 +80,9 @@ func (n *node) stays(what string, t time.Duration, f func() bool) {
 
 // A director that comes back does not preempt before it has all connections, whatever
 // becomes of its daemon; a master that dies is replaced at once.
-func TestAwaitSynchronization(t *testing.T) {
+func TestAwaitSynchronization(t *testing.T) { testenv.Patient(t, testAwaitSynchronization) }
+
+func testAwaitSynchronization(t testing.TB) {
 	link := newNetwork(t)
 	group, worse := web(150, virtual4), web(100, virtual4)
 	group.AwaitSync = true
@@ -114,7 +117,9 @@ func TestAwaitSynchronization(t *testing.T) {
 
 // A master that should not be one, as one without a data plane, is preempted without its
 // connections if they cannot be received. Another master is not.
-func TestMasterWithoutTable(t *testing.T) {
+func TestMasterWithoutTable(t *testing.T) { testenv.Patient(t, testMasterWithoutTable) }
+
+func testMasterWithoutTable(t testing.TB) {
 	link := newNetwork(t)
 	group, lowest := web(150, virtual4), web(vrrp.PriorityLowest, virtual4)
 	group.AwaitSync = true
@@ -136,7 +141,9 @@ func TestMasterWithoutTable(t *testing.T) {
 
 // Facts are used for a time after the daemon's end. The table does not count as that of the
 // master then.
-func TestFactsExpire(t *testing.T) {
+func TestFactsExpire(t *testing.T) { testenv.Patient(t, testFactsExpire) }
+
+func testFactsExpire(t testing.TB) {
 	link := newNetwork(t)
 	group, other := web(150, virtual4), web(100, virtual4)
 	group.AwaitSync = true
@@ -161,7 +168,9 @@ func TestFactsExpire(t *testing.T) {
 
 // The director whose daemon says that the other one sees more servers has the lowest
 // priority, and still takes over from a dead one.
-func TestYield(t *testing.T) {
+func TestYield(t *testing.T) { testenv.Patient(t, testYield) }
+
+func testYield(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	b := newNode(t, link.host(2), web(100, virtual4)).start()
@@ -205,7 +214,7 @@ func (n *node) giveUp(patience time.Duration, groups ...string) (moves []control
 // are, and the director that gave up does not take the addresses back.
 func TestPlannedMove(t *testing.T) {
 	for name, pair := range map[string]bool{"a pair": true, "any number": false} {
-		t.Run(name, func(t *testing.T) {
+		testenv.PatientRun(t, name, func(t testing.TB) {
 			link := newNetwork(t)
 			groupA, groupB := web(150, virtual4), web(100, virtual4)
 			groupA.Pair, groupB.Pair = pair, pair
@@ -272,7 +281,7 @@ func TestPlannedMove(t *testing.T) {
 // connections, or after the bound.
 func TestMergeBeforeYield(t *testing.T) {
 	for name, answered := range map[string]bool{"merged": true, "merge took too long": false} {
-		t.Run(name, func(t *testing.T) {
+		testenv.PatientRun(t, name, func(t testing.TB) {
 			link := newNetwork(t)
 			groupA, groupB := web(150, virtual4), web(100, virtual4)
 			groupA.Merge, groupB.Merge = time.Second, time.Second
@@ -311,7 +320,9 @@ func TestMergeBeforeYield(t *testing.T) {
 }
 
 // A second request for a group that moves waits for the same move, and does not end the first.
-func TestGivenUpTwice(t *testing.T) {
+func TestGivenUpTwice(t *testing.T) { testenv.Patient(t, testGivenUpTwice) }
+
+func testGivenUpTwice(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	b := newNode(t, link.host(2), web(100, virtual4)).start()

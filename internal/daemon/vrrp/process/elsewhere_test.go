@@ -12,6 +12,7 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // elsewhere is an address that a router advertises on eth0, and that is on another device.
@@ -25,7 +26,9 @@ func webElsewhere(priority uint8) setup.Group {
 }
 
 // The only address of a router can be on another device than its advertisements.
-func TestElsewhere(t *testing.T) {
+func TestElsewhere(t *testing.T) { testenv.Patient(t, testElsewhere) }
+
+func testElsewhere(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), webElsewhere(150)).start()
 	b := newNode(t, link.host(2), webElsewhere(100)).start()
@@ -55,7 +58,9 @@ func TestElsewhere(t *testing.T) {
 }
 
 // Keepalived advertises an address of another device in the same way.
-func TestElsewhereBesideKeepalived(t *testing.T) {
+func TestElsewhereBesideKeepalived(t *testing.T) { testenv.Patient(t, testElsewhereBesideKeepalived) }
+
+func testElsewhereBesideKeepalived(t testing.TB) {
 	if _, err := exec.LookPath("keepalived"); err != nil {
 		t.Skip("needs keepalived")
 	}

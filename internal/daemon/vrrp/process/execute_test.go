@@ -24,6 +24,7 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // Of the test binary as a process of its own: its directory, and how long its program takes
@@ -144,7 +145,9 @@ func slow(priority uint8) setup.Group {
 // The next program goes on with groups, sockets, scripts and the lock, whether the file can be
 // read or not, and without RTNL, though it takes longer to start than others wait for an
 // advertisement.
-func TestExecution(t *testing.T) {
+func TestExecution(t *testing.T) { testenv.Patient(t, testExecution) }
+
+func testExecution(t testing.TB) {
 	const brief = calm
 	link := newNetwork(t)
 	group, worse := web(150, virtual4), web(100, virtual4)
@@ -246,7 +249,9 @@ func (n *node) logText() string {
 
 // A program that ends before it has taken over leaves a handover, with which Clean resigns for
 // it and removes its addresses.
-func TestClean(t *testing.T) {
+func TestClean(t *testing.T) { testenv.Patient(t, testClean) }
+
+func testClean(t testing.TB) {
 	link := newNetwork(t)
 	group := slow(150)
 	a := newApart(t, link.host(1), time.Minute, setup.Setup{Groups: []setup.Group{group}})
@@ -291,7 +296,9 @@ func TestClean(t *testing.T) {
 }
 
 // A device that comes back while there are no descriptors left is used when there are.
-func TestNoDescriptors(t *testing.T) {
+func TestNoDescriptors(t *testing.T) { testenv.Patient(t, testNoDescriptors) }
+
+func testNoDescriptors(t testing.TB) {
 	link := newNetwork(t)
 	ns := link.host(1)
 	a := newApart(t, ns, 0, setup.Setup{Groups: []setup.Group{web(150, virtual4)}})
@@ -313,7 +320,9 @@ func TestNoDescriptors(t *testing.T) {
 
 // What the earlier program has left cannot be read, and the next one starts anew: it has the
 // lock, and sockets of its own alone.
-func TestUnreadableHandover(t *testing.T) {
+func TestUnreadableHandover(t *testing.T) { testenv.Patient(t, testUnreadableHandover) }
+
+func testUnreadableHandover(t testing.TB) {
 	link := newNetwork(t)
 	group := web(150, virtual4)
 	a := newApart(t, link.host(1), 3*time.Second, setup.Setup{Groups: []setup.Group{group}})

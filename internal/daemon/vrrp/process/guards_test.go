@@ -9,12 +9,15 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // Addresses that the host may still have are guarded, without a lease: those of a group that a
 // reload removes, and all if the process ends before
 // they are removed.
-func TestGuardedUntilRemoved(t *testing.T) {
+func TestGuardedUntilRemoved(t *testing.T) { testenv.Patient(t, testGuardedUntilRemoved) }
+
+func testGuardedUntilRemoved(t testing.TB) {
 	patience := stopPatience
 	stopPatience = 200 * time.Millisecond
 	defer func() { stopPatience = patience }()
@@ -55,7 +58,9 @@ func TestGuardedUntilRemoved(t *testing.T) {
 }
 
 // So are those that an earlier program could not remove.
-func TestGuardsHandedOver(t *testing.T) {
+func TestGuardsHandedOver(t *testing.T) { testenv.Patient(t, testGuardsHandedOver) }
+
+func testGuardsHandedOver(t testing.TB) {
 	l := quietLoop(t, now(), "web")
 	plane := newPlane()
 	l.plane = plane

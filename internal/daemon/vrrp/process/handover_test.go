@@ -16,6 +16,7 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // rtnlPlane reads its devices as that of a director does: the kernel answers when RTNL is free.
@@ -28,7 +29,9 @@ func (*rtnlPlane) Attached() ([]int, error) {
 
 // A handover advertises and keeps the leases while another program holds the kernel's RTNL
 // lock, also with a director.
-func TestHandoverWithPlaneAndRTNL(t *testing.T) {
+func TestHandoverWithPlaneAndRTNL(t *testing.T) { testenv.Patient(t, testHandoverWithPlaneAndRTNL) }
+
+func testHandoverWithPlaneAndRTNL(t testing.TB) {
 	link := newNetwork(t)
 	group := slow(150)
 	a := newNode(t, link.host(1), group)
@@ -58,7 +61,9 @@ func TestHandoverWithPlaneAndRTNL(t *testing.T) {
 
 // The leases keep their numbers at a handover, and a configuration that cannot be used makes
 // the next program read the file and go on as fast.
-func TestHandoverSlots(t *testing.T) {
+func TestHandoverSlots(t *testing.T) { testenv.Patient(t, testHandoverSlots) }
+
+func testHandoverSlots(t testing.TB) {
 	link := newNetwork(t)
 	group, other := slow(150), slow(150)
 	other.Name, other.Routers[0].ID, other.Routers[0].Addresses, other.Addresses = "mail", 53, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")}, nil
@@ -91,7 +96,7 @@ func TestHandoverSlots(t *testing.T) {
 }
 
 // rewriteHandover changes what a program has left.
-func rewriteHandover(t *testing.T, dir string, change func(h map[string]any)) {
+func rewriteHandover(t testing.TB, dir string, change func(h map[string]any)) {
 	t.Helper()
 	h := map[string]any{}
 	text, err := os.ReadFile(place.VRRPHandover(dir))
@@ -118,49 +123,55 @@ func TestHandoverFails(t *testing.T) {
 	for _, name := range []string{"status.sock", "control.sock"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait for most of the time
-			link := newNetwork(t)
-			group := slow(150)
-			a := newNode(t, link.host(1), group).start()
-			b := newNode(t, link.host(2), slow(100)).start()
-			all := group.AllAddresses()
-			a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
-			b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })
-			a.vanish(true)
-			if err := os.MkdirAll(filepath.Join(a.dir, name, "in the way"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			kept, plane := false, newPlane()
-			o := Options{
-				Load: func() (*setup.Setup, error) { return &setup.Setup{}, nil }, Dir: a.dir, Log: logOf(a),
-				OpenPlane: func() (Plane, error) {
-					_, err := os.Stat(place.VRRPHandover(a.dir))
-					kept = err == nil
-					return plane, nil
-				},
-			}
-			begin := time.Now()
-			if err := a.ns.Do(func() error { return Run(t.Context(), o) }); err == nil || errors.Is(err, ErrReplaced) {
-				t.Fatalf("%v", err)
-			}
-			if name == "control.sock" && !kept {
-				t.Error("what was handed over is gone before it was used")
-			}
-			if _, err := os.Stat(place.VRRPHandover(a.dir)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%v", err)
-			}
-			if n := has(t, a.ns, all...); n != 0 {
-				t.Errorf("%d addresses are left", n)
-			}
-			b.await("the other one is master", b.is(vrrp.Master))
-			if g := b.group(); g.Cause != vrrp.CauseResigned.String() {
-				t.Errorf("%+v after %s", g, time.Since(begin))
-			}
+			testenv.Patient(t, func(t testing.TB) { testHandoverFails(t, name) })
 		})
 	}
 }
 
+func testHandoverFails(t testing.TB, name string) {
+	link := newNetwork(t)
+	group := slow(150)
+	a := newNode(t, link.host(1), group).start()
+	b := newNode(t, link.host(2), slow(100)).start()
+	all := group.AllAddresses()
+	a.await("master", func() bool { return a.is(vrrp.Master)() && has(t, a.ns, all...) == len(all) })
+	b.await("it is followed", func() bool { return b.group().Routers[0].Master != "" })
+	a.vanish(true)
+	if err := os.MkdirAll(filepath.Join(a.dir, name, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	kept, plane := false, newPlane()
+	o := Options{
+		Load: func() (*setup.Setup, error) { return &setup.Setup{}, nil }, Dir: a.dir, Log: logOf(a),
+		OpenPlane: func() (Plane, error) {
+			_, err := os.Stat(place.VRRPHandover(a.dir))
+			kept = err == nil
+			return plane, nil
+		},
+	}
+	begin := time.Now()
+	if err := a.ns.Do(func() error { return Run(t.Context(), o) }); err == nil || errors.Is(err, ErrReplaced) {
+		t.Fatalf("%v", err)
+	}
+	if name == "control.sock" && !kept {
+		t.Error("what was handed over is gone before it was used")
+	}
+	if _, err := os.Stat(place.VRRPHandover(a.dir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if n := has(t, a.ns, all...); n != 0 {
+		t.Errorf("%d addresses are left", n)
+	}
+	b.await("the other one is master", b.is(vrrp.Master))
+	if g := b.group(); g.Cause != vrrp.CauseResigned.String() {
+		t.Errorf("%+v after %s", g, time.Since(begin))
+	}
+}
+
 // What was handed over is gone when the groups have started.
-func TestHandoverFileEnds(t *testing.T) {
+func TestHandoverFileEnds(t *testing.T) { testenv.Patient(t, testHandoverFileEnds) }
+
+func testHandoverFileEnds(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), slow(150)).start()
 	a.vanish(true)

@@ -233,11 +233,11 @@ func TestKeepalived(t *testing.T) {
 		{"IPv6 multicast", virtual6, false, own6},
 		{"IPv6 unicast", virtual6, true, own6},
 	} {
-		t.Run(c.name, func(t *testing.T) { testKeepalived(t, c.addresses, c.unicast, c.own) })
+		testenv.PatientRun(t, c.name, func(t testing.TB) { testKeepalived(t, c.addresses, c.unicast, c.own) })
 	}
 }
 
-func testKeepalived(t *testing.T, addresses []netip.Prefix, unicast bool, own func(byte) netip.Addr) {
+func testKeepalived(t testing.TB, addresses []netip.Prefix, unicast bool, own func(byte) netip.Addr) {
 	link := newNetwork(t)
 	group := web(150, addresses)
 	group.Interval = interopInterval
@@ -350,7 +350,7 @@ func testKeepalived(t *testing.T, addresses []netip.Prefix, unicast bool, own fu
 }
 
 // split has no messages pass between the hosts until both are master, and then again.
-func split(t *testing.T, link *network, o *observer) {
+func split(t testing.TB, link *network, o *observer) {
 	t.Helper()
 	for _, state := range []string{"on", "off"} {
 		for _, port := range []string{"port1", "port2"} {
@@ -373,7 +373,9 @@ func split(t *testing.T, link *network, o *observer) {
 
 // keepalived waits, too, while a program that takes longer to start than its master-down time
 // is executed again.
-func TestExecutionBesideKeepalived(t *testing.T) {
+func TestExecutionBesideKeepalived(t *testing.T) { testenv.Patient(t, testExecutionBesideKeepalived) }
+
+func testExecutionBesideKeepalived(t testing.TB) {
 	if _, err := exec.LookPath("keepalived"); err != nil {
 		t.Skip("needs keepalived")
 	}

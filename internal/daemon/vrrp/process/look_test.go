@@ -9,10 +9,13 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // A device that is renamed does not keep addresses of the group.
-func TestRenamedDevice(t *testing.T) {
+func TestRenamedDevice(t *testing.T) { testenv.Patient(t, testRenamedDevice) }
+
+func testRenamedDevice(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	group := web(0, virtual4)
@@ -35,7 +38,9 @@ func TestRenamedDevice(t *testing.T) {
 
 // An address that is added while its device is removed is no failure of the group, and comes
 // with the next device of the name.
-func TestVanishedDevice(t *testing.T) {
+func TestVanishedDevice(t *testing.T) { testenv.Patient(t, testVanishedDevice) }
+
+func testVanishedDevice(t testing.TB) {
 	link := newNetwork(t)
 	if err := link.host(1).Do(func() error {
 		l := quietLoop(t, now(), "web")
@@ -82,7 +87,9 @@ func TestVanishedDevice(t *testing.T) {
 
 // Devices that change all the time do not keep the worker from other things: it has as long
 // for these as the last reading took, and no longer than a failure is waited for.
-func TestLookPauses(t *testing.T) {
+func TestLookPauses(t *testing.T) { testenv.Patient(t, testLookPauses) }
+
+func testLookPauses(t testing.TB) {
 	if err := newNetwork(t).host(1).Do(func() error {
 		l := quietLoop(t, now(), "web")
 		if err := l.open(); err != nil {

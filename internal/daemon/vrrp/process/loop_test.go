@@ -10,10 +10,11 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // quietLoop is a loop with machines of groups that have started to listen at a time.
-func quietLoop(t *testing.T, at time.Duration, names ...string) *loop {
+func quietLoop(t testing.TB, at time.Duration, names ...string) *loop {
 	t.Helper()
 	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}, setup: &setup.Setup{}, ledger: ledger{known: map[vrrp.Address]bool{}}, sockets: map[spot]*opened{}}
 	for _, name := range names {
@@ -33,7 +34,9 @@ func quietLoop(t *testing.T, at time.Duration, names ...string) *loop {
 
 // A round that took too long reads advertisements before the machines tick, which then see the
 // time as it is; and it does so a bounded number of times.
-func TestLongRound(t *testing.T) {
+func TestLongRound(t *testing.T) { testenv.Patient(t, testLongRound) }
+
+func testLongRound(t testing.TB) {
 	begin := now() - time.Second
 	l := quietLoop(t, begin, "a", "b")
 	tickAt := begin + 2*interval
@@ -64,7 +67,9 @@ func TestLongRound(t *testing.T) {
 }
 
 // A timer that is late counts as late also if an advertisement is read before it is handled.
-func TestLateBehindAnAdvertisement(t *testing.T) {
+func TestLateBehindAnAdvertisement(t *testing.T) { testenv.Patient(t, testLateBehindAnAdvertisement) }
+
+func testLateBehindAnAdvertisement(t testing.TB) {
 	l := quietLoop(t, now(), "web")
 	g := l.groups[0]
 	g.next = now() - 200*time.Millisecond

@@ -8,11 +8,14 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/control"
+	"imbang/internal/testenv"
 )
 
 // A merge goes on when the program is executed again meanwhile: the daemon, which does it, learns
 // of it from the next program, which yields with the answer.
-func TestMergeHandedOver(t *testing.T) {
+func TestMergeHandedOver(t *testing.T) { testenv.Patient(t, testMergeHandedOver) }
+
+func testMergeHandedOver(t testing.TB) {
 	link := newNetwork(t)
 	groupA, groupB := slow(150), slow(100)
 	groupA.Merge, groupB.Merge = time.Minute, time.Minute
@@ -43,7 +46,9 @@ func TestMergeHandedOver(t *testing.T) {
 
 // What a version of the program handed over that did not number its requests awaits the first
 // one.
-func TestRecallOlder(t *testing.T) {
+func TestRecallOlder(t *testing.T) { testenv.Patient(t, testRecallOlder) }
+
+func testRecallOlder(t testing.TB) {
 	l := quietLoop(t, now(), "web")
 	l.groups[0].setup.AwaitSync = true
 	l.recall(&handover{Groups: map[string]vrrp.Snapshot{"web": {}}, Memory: map[string]memory{"web": {}}})

@@ -87,7 +87,28 @@ func (n *network) host(number byte) *host.Namespace {
 	}
 	n.connect(ns, number)
 	n.leadNowhere(ns, "eth1")
+	n.awaitUp(ns, "eth0", "eth1")
 	return ns
+}
+
+// awaitUp waits until devices have a carrier: the kernel says so later than it sets them up.
+func (n *network) awaitUp(ns *host.Namespace, names ...string) {
+	n.Helper()
+	up := func() (all bool) {
+		if err := ns.Do(func() error {
+			devices, err := host.Devices()
+			all = !slices.ContainsFunc(names, func(name string) bool { return devices[name] == nil || !devices[name].Up })
+			return err
+		}); err != nil {
+			n.Fatal(err)
+		}
+		return all
+	}
+	for deadline := time.Now().Add(awaited); !up(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.Fatalf("%s: %v are not up within %v", ns.Name(), names, awaited)
+		}
+	}
 }
 
 // leadNowhere makes a device that is up.

@@ -10,10 +10,11 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // pendingMaster is a loop with a master whose addresses the worker is adding, and the time.
-func pendingMaster(t *testing.T) (*loop, *group, time.Duration) {
+func pendingMaster(t testing.TB) (*loop, *group, time.Duration) {
 	t.Helper()
 	begin := now()
 	l := quietLoop(t, begin, "web")
@@ -39,7 +40,9 @@ func advance(l *loop, from, to time.Duration) {
 
 // A master whose addresses the kernel does not add leaves. It does not preempt until it was
 // master with all of them, and is not in fault any more when the kernel answers.
-func TestOverdueAddresses(t *testing.T) {
+func TestOverdueAddresses(t *testing.T) { testenv.Patient(t, testOverdueAddresses) }
+
+func testOverdueAddresses(t testing.TB) {
 	l, g, begin := pendingMaster(t)
 	advance(l, begin, begin+overdueLeast-interval)
 	if g.machine.State() != vrrp.Master || len(g.faults) > 0 {
@@ -66,7 +69,9 @@ func TestOverdueAddresses(t *testing.T) {
 
 // Addresses that a reload adds do not end a master that has its others, nor do those that the
 // host had at a handover.
-func TestNotOverdue(t *testing.T) {
+func TestNotOverdue(t *testing.T) { testenv.Patient(t, testNotOverdue) }
+
+func testNotOverdue(t testing.TB) {
 	l, g, begin := pendingMaster(t)
 	c := change{added: map[vrrp.Address]error{}}
 	for _, a := range g.holds {

@@ -17,6 +17,7 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // fakePlane notes what is written to a data plane.
@@ -158,7 +159,9 @@ func newPlane() *fakePlane { return &fakePlane{leases: map[uint32]time.Duration{
 // A master has a fresh lease in the director that is loaded, also in one that is loaded
 // later or anew; a backup has none. Grace begins at a takeover, and what the former master
 // has is handed to it if it resigned or was preempted. At the end nothing is guarded.
-func TestLeases(t *testing.T) {
+func TestLeases(t *testing.T) { testenv.Patient(t, testLeases) }
+
+func testLeases(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4))
 	b := newNode(t, link.host(2), web(100, virtual4))
@@ -227,7 +230,9 @@ func TestLeases(t *testing.T) {
 }
 
 // Groups that come and go have leases of their own.
-func TestLeasesOfReload(t *testing.T) {
+func TestLeasesOfReload(t *testing.T) { testenv.Patient(t, testLeasesOfReload) }
+
+func testLeasesOfReload(t testing.TB) {
 	link := newNetwork(t)
 	mail := web(150, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")})
 	mail.Name, mail.Routers[0].ID, mail.Addresses = "mail", 53, nil
@@ -263,7 +268,9 @@ func TestLeasesOfReload(t *testing.T) {
 
 // A director that is loaded and not attached to a group's device is a fault, and one that is
 // being made is not.
-func TestDetached(t *testing.T) {
+func TestDetached(t *testing.T) { testenv.Patient(t, testDetached) }
+
+func testDetached(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4))
 	var of planes
@@ -300,7 +307,9 @@ func TestDetached(t *testing.T) {
 
 // A director of higher priority whose host has no data plane does not preempt one that works,
 // and leaves to it; it serves if it is the only one.
-func TestNoDirector(t *testing.T) {
+func TestNoDirector(t *testing.T) { testenv.Patient(t, testNoDirector) }
+
+func testNoDirector(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4))
 	b := newNode(t, link.host(2), web(100, virtual4))
@@ -334,7 +343,9 @@ func TestNoDirector(t *testing.T) {
 
 // A master that leaves drops packets of unknown connections before it resigns, and hands them
 // to its successor; what it handed on as master ends.
-func TestFormerMaster(t *testing.T) {
+func TestFormerMaster(t *testing.T) { testenv.Patient(t, testFormerMaster) }
+
+func testFormerMaster(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4))
 	b := newNode(t, link.host(2), web(100, virtual4))
@@ -380,7 +391,9 @@ func TestFormerMaster(t *testing.T) {
 
 // An error of the data plane is reported until what failed works, logged once, and guarding
 // the addresses is tried again.
-func TestPlaneRefuses(t *testing.T) {
+func TestPlaneRefuses(t *testing.T) { testenv.Patient(t, testPlaneRefuses) }
+
+func testPlaneRefuses(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4))
 	var of planes
@@ -408,7 +421,9 @@ func TestPlaneRefuses(t *testing.T) {
 
 // Two reports of the director's devices are a second apart, also if others were asked for
 // meanwhile: a director that is between being loaded and being attached is no fault.
-func TestReportsAreApart(t *testing.T) {
+func TestReportsAreApart(t *testing.T) { testenv.Patient(t, testReportsAreApart) }
+
+func testReportsAreApart(t testing.TB) {
 	l := &loop{Options: Options{Log: slog.New(slog.DiscardHandler)}}
 	for range 3 {
 		l.surrounded(&findings{attached: []int{}})
@@ -424,7 +439,9 @@ func TestReportsAreApart(t *testing.T) {
 }
 
 // The hardware address of the other director is found again on a device that was made anew.
-func TestNeighbourOfNewDevice(t *testing.T) {
+func TestNeighbourOfNewDevice(t *testing.T) { testenv.Patient(t, testNeighbourOfNewDevice) }
+
+func testNeighbourOfNewDevice(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	b := newNode(t, link.host(2), web(100, virtual4)).start()
@@ -443,7 +460,9 @@ func TestNeighbourOfNewDevice(t *testing.T) {
 }
 
 // The data plane is told of another director that is a server of this one, and of no other.
-func TestPeerServers(t *testing.T) {
+func TestPeerServers(t *testing.T) { testenv.Patient(t, testPeerServers) }
+
+func testPeerServers(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	b := newNode(t, link.host(2), web(100, virtual4))

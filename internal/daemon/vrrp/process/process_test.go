@@ -19,6 +19,7 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 func run(name string, args ...string) error {
@@ -41,7 +42,7 @@ func TestTwoDirectors(t *testing.T) {
 		{"IPv6 multicast", virtual6, nil, nil},
 		{"IPv6 unicast", virtual6, []netip.Addr{own6(2)}, []netip.Addr{own6(1)}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		testenv.PatientRun(t, c.name, func(t testing.TB) {
 			link := newNetwork(t)
 			a := newNode(t, link.host(1), web(150, c.addresses, c.peersA...)).start()
 			b := newNode(t, link.host(2), web(100, c.addresses, c.peersB...)).start()
@@ -87,7 +88,9 @@ func TestTwoDirectors(t *testing.T) {
 func raceOrSlow(s Group) bool { return s.Counts.Stalls < 3 }
 
 // A handover to another program makes no transition, and no address is away.
-func TestHandover(t *testing.T) {
+func TestHandover(t *testing.T) { testenv.Patient(t, testHandover) }
+
+func testHandover(t testing.TB) {
 	link := newNetwork(t)
 	group := web(150, virtual4)
 	group.Interval = 800 * time.Millisecond // three of them are longer than a handover takes
@@ -128,7 +131,9 @@ func TestHandover(t *testing.T) {
 }
 
 // A fault that ends while nothing runs has ended for the next program.
-func TestHandoverInFault(t *testing.T) {
+func TestHandoverInFault(t *testing.T) { testenv.Patient(t, testHandoverInFault) }
+
+func testHandoverInFault(t testing.TB) {
 	link := newNetwork(t)
 	group := web(150, virtual4)
 	group.Interval = 200 * time.Millisecond
@@ -149,7 +154,9 @@ func TestHandoverInFault(t *testing.T) {
 
 // What another process has left is not used, nor a file that is damaged; and nobody takes what
 // a process that runs has left for its next program.
-func TestForeignHandover(t *testing.T) {
+func TestForeignHandover(t *testing.T) { testenv.Patient(t, testForeignHandover) }
+
+func testForeignHandover(t testing.TB) {
 	dir := t.TempDir()
 	inherit := func() (handover, error) {
 		l := &loop{Options: Options{Dir: dir, Log: slog.New(slog.DiscardHandler)}}
@@ -221,7 +228,9 @@ func TestForeignHandover(t *testing.T) {
 }
 
 // Faults of devices begin and end, and devices that are made again are used.
-func TestDevices(t *testing.T) {
+func TestDevices(t *testing.T) { testenv.Patient(t, testDevices) }
+
+func testDevices(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	b := newNode(t, link.host(2), web(100, virtual4)).start()
@@ -274,7 +283,9 @@ func TestDevices(t *testing.T) {
 }
 
 // Addresses that somebody removes come back; if that goes on, the group is in fault.
-func TestRemovedAddresses(t *testing.T) {
+func TestRemovedAddresses(t *testing.T) { testenv.Patient(t, testRemovedAddresses) }
+
+func testRemovedAddresses(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	group := web(0, virtual4)
@@ -298,7 +309,9 @@ func TestRemovedAddresses(t *testing.T) {
 
 // Addresses that the host has itself stay when the group leaves; others of an earlier
 // process go when one starts.
-func TestOwnAddresses(t *testing.T) {
+func TestOwnAddresses(t *testing.T) { testenv.Patient(t, testOwnAddresses) }
+
+func testOwnAddresses(t testing.TB) {
 	link := newNetwork(t)
 	ns := link.host(1)
 	link.ip(ns, "address", "add", gateway.Prefix.String(), "dev", gateway.Device)
@@ -327,7 +340,9 @@ func TestOwnAddresses(t *testing.T) {
 }
 
 // Addresses that cannot be configured are a fault, and the other director takes over.
-func TestAddressesRefused(t *testing.T) {
+func TestAddressesRefused(t *testing.T) { testenv.Patient(t, testAddressesRefused) }
+
+func testAddressesRefused(t testing.TB) {
 	link := newNetwork(t)
 	group := web(150, virtual4)
 	group.Addresses = []vrrp.Address{{Device: "eth1", Prefix: netip.MustParsePrefix("2001:db8:5::1/64")}}
@@ -350,7 +365,9 @@ func TestAddressesRefused(t *testing.T) {
 }
 
 // Scripts and devices change the priority, or are faults.
-func TestTracking(t *testing.T) {
+func TestTracking(t *testing.T) { testenv.Patient(t, testTracking) }
+
+func testTracking(t testing.TB) {
 	link := newNetwork(t)
 	flag := filepath.Join(t.TempDir(), "down")
 	script := func(name string, weight int) setup.Script {
@@ -403,7 +420,9 @@ func TestTracking(t *testing.T) {
 }
 
 // Notify commands get keepalived's arguments, in the order of the states.
-func TestNotify(t *testing.T) {
+func TestNotify(t *testing.T) { testenv.Patient(t, testNotify) }
+
+func testNotify(t testing.TB) {
 	link := newNetwork(t)
 	file := filepath.Join(t.TempDir(), "calls")
 	group := web(150, virtual4)

@@ -13,10 +13,13 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // A reload adds and removes addresses, routers and groups without a transition.
-func TestReload(t *testing.T) {
+func TestReload(t *testing.T) { testenv.Patient(t, testReload) }
+
+func testReload(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	b := newNode(t, link.host(2), web(100, virtual4)).start()
@@ -57,7 +60,9 @@ func TestReload(t *testing.T) {
 
 // A group that waits for its multicast group when it is configured otherwise, or when its device
 // gets the address to send from, starts as things are then.
-func TestReloadBeforeStart(t *testing.T) {
+func TestReloadBeforeStart(t *testing.T) { testenv.Patient(t, testReloadBeforeStart) }
+
+func testReloadBeforeStart(t testing.TB) {
 	ns := newNetwork(t).host(1)
 	if err := ns.Do(func() error {
 		l := quietLoop(t, now())
@@ -109,7 +114,9 @@ func TestReloadBeforeStart(t *testing.T) {
 }
 
 // A configuration that cannot be read changes nothing.
-func TestReloadRefused(t *testing.T) {
+func TestReloadRefused(t *testing.T) { testenv.Patient(t, testReloadRefused) }
+
+func testReloadRefused(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	a.await("master", a.is(vrrp.Master))
@@ -125,7 +132,9 @@ func TestReloadRefused(t *testing.T) {
 }
 
 // A changed script makes no transition: its earlier verdict counts until it has one.
-func TestChangedScript(t *testing.T) {
+func TestChangedScript(t *testing.T) { testenv.Patient(t, testChangedScript) }
+
+func testChangedScript(t testing.TB) {
 	link := newNetwork(t)
 	script := setup.Script{Name: "s", Command: []string{"/bin/true"}, Interval: 20 * time.Millisecond, Timeout: time.Minute, Rise: 1, Fall: 1}
 	bonus := script

@@ -14,12 +14,15 @@ import (
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/daemon/vrrp/socket"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // calm is an interval for tests that have no stall, also on a host with other load.
 const calm = 250 * time.Millisecond
 
-func TestPauses(t *testing.T) {
+func TestPauses(t *testing.T) { testenv.Patient(t, testPauses) }
+
+func testPauses(t testing.TB) {
 	for failures, want := range []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		if got := pauseAfter(failures); got != want {
 			t.Errorf("%d: %s", failures, got)
@@ -32,7 +35,9 @@ func TestPauses(t *testing.T) {
 
 // A group whose addresses cannot be configured does not interrupt the other director again, but
 // takes over from one that is dead; and a reload lets it preempt.
-func TestRefrains(t *testing.T) {
+func TestRefrains(t *testing.T) { testenv.Patient(t, testRefrains) }
+
+func testRefrains(t testing.TB) {
 	retryAfter = 300 * time.Millisecond
 	defer func() { retryAfter = 10 * time.Second }()
 	link := newNetwork(t)
@@ -71,7 +76,9 @@ func TestRefrains(t *testing.T) {
 
 // A removal that failed is tried again, after a pause that becomes longer; looks at the devices
 // do not wait for it.
-func TestFailedRemoval(t *testing.T) {
+func TestFailedRemoval(t *testing.T) { testenv.Patient(t, testFailedRemoval) }
+
+func testFailedRemoval(t testing.TB) {
 	l := quietLoop(t, now(), "web")
 	l.groups[0].next = 0 // it is not about its machine
 	pause := cleanPauseLeast
@@ -101,7 +108,9 @@ func TestFailedRemoval(t *testing.T) {
 }
 
 // A reload that moves an address from one group to another, both of which are master, keeps it.
-func TestAddressMoves(t *testing.T) {
+func TestAddressMoves(t *testing.T) { testenv.Patient(t, testAddressMoves) }
+
+func testAddressMoves(t testing.TB) {
 	link := newNetwork(t)
 	moving := vrrp.Address{Device: "eth1", Prefix: netip.MustParsePrefix("172.16.0.9/24")}
 	first, second := web(150, virtual4), web(150, []netip.Prefix{netip.MustParsePrefix("10.20.0.4/24")})
@@ -128,7 +137,9 @@ func TestAddressMoves(t *testing.T) {
 }
 
 // A master whose advertisements cannot be sent to anybody leaves.
-func TestUnsent(t *testing.T) {
+func TestUnsent(t *testing.T) { testenv.Patient(t, testUnsent) }
+
+func testUnsent(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4, own4(2), own4(9))).start()
 	b := newNode(t, link.host(2), web(100, virtual4, own4(1))).start()
@@ -168,7 +179,9 @@ func TestUnsent(t *testing.T) {
 }
 
 // A notify command that hangs does not keep a handover.
-func TestHandoverWithCommand(t *testing.T) {
+func TestHandoverWithCommand(t *testing.T) { testenv.Patient(t, testHandoverWithCommand) }
+
+func testHandoverWithCommand(t testing.TB) {
 	replacementPatience = 200 * time.Millisecond
 	defer func() { replacementPatience = 10 * time.Second }()
 	link := newNetwork(t)
@@ -189,7 +202,9 @@ func TestHandoverWithCommand(t *testing.T) {
 }
 
 // Addresses of another program are reported, and stay.
-func TestForeignAddresses(t *testing.T) {
+func TestForeignAddresses(t *testing.T) { testenv.Patient(t, testForeignAddresses) }
+
+func testForeignAddresses(t testing.TB) {
 	link := newNetwork(t)
 	ns := link.host(1)
 	a := newNode(t, ns, web(150, virtual4)).start()
@@ -208,7 +223,9 @@ func TestForeignAddresses(t *testing.T) {
 }
 
 // A device whose MTU was too small for IPv6 for a while receives by multicast again.
-func TestMTU(t *testing.T) {
+func TestMTU(t *testing.T) { testenv.Patient(t, testMTU) }
+
+func testMTU(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual6)).start()
 	b := newNode(t, link.host(2), web(100, virtual6)).start()
@@ -226,7 +243,9 @@ func TestMTU(t *testing.T) {
 }
 
 // A flood that the kernel can recognize does not disturb.
-func TestFlood(t *testing.T) {
+func TestFlood(t *testing.T) { testenv.Patient(t, testFlood) }
+
+func testFlood(t testing.TB) {
 	link := newNetwork(t)
 	group, other := web(150, virtual4, own4(2)), web(100, virtual4, own4(1))
 	group.Interval, other.Interval = calm, calm

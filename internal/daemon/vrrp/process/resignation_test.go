@@ -27,7 +27,7 @@ func TestResignationWaits(t *testing.T) {
 		"half an interval at most": {interval: time.Second, held: 900 * time.Millisecond, least: 490 * time.Millisecond, most: 850 * time.Millisecond},
 		"not with a data plane":    {guards: true, interval: time.Second, held: 300 * time.Millisecond, most: 250 * time.Millisecond},
 	} {
-		t.Run(name, func(t *testing.T) {
+		testenv.PatientRun(t, name, func(t testing.TB) {
 			link := newNetwork(t)
 			groupA, groupB := web(150, virtual4), web(100, virtual4)
 			groupA.Pair, groupB.Pair = true, true

@@ -16,6 +16,7 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // Of linux/userfaultfd.h.
@@ -30,7 +31,7 @@ const (
 // holdRTNL has the kernel hold its RTNL lock until the function that it returns is called:
 // an ioctl of ethtool(8) reads, with the lock, a page that nobody fills until then. It is one
 // lock for all network namespaces, so this must be short.
-func holdRTNL(t *testing.T, ns *host.Namespace, device string) (release func()) {
+func holdRTNL(t testing.TB, ns *host.Namespace, device string) (release func()) {
 	t.Helper()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|unix.O_NONBLOCK, 0, 0)
 	if errno != 0 {
@@ -101,7 +102,9 @@ func holdRTNL(t *testing.T, ns *host.Namespace, device string) (release func()) 
 
 // A master advertises, a backup takes over and a reload is applied while another program
 // holds the kernel's RTNL lock; the addresses follow when it is free.
-func TestRTNLHeld(t *testing.T) {
+func TestRTNLHeld(t *testing.T) { testenv.Patient(t, testRTNLHeld) }
+
+func testRTNLHeld(t testing.TB) {
 	link := newNetwork(t)
 	group, other := web(150, virtual4, own4(2)), web(100, virtual4, own4(1))
 	group.Interval, other.Interval = calm, calm
@@ -149,7 +152,7 @@ func TestRTNLHeld(t *testing.T) {
 // preempt before it can, whether the worker waits for the lock already or is idle.
 func TestNoPreemptionWithoutRTNL(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"the worker waits": 0, "the worker is idle": 6 * calm} {
-		t.Run(name, func(t *testing.T) {
+		testenv.PatientRun(t, name, func(t testing.TB) {
 			link := newNetwork(t)
 			group, other := web(150, virtual4, own4(2)), web(100, virtual4, own4(1))
 			group.Interval, other.Interval, group.PreemptDelay = calm, calm, delay

@@ -13,6 +13,7 @@ import (
 	"imbang/internal/daemon/place"
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // A start that is refused, as the file cannot be read or sockets are not allowed, removes what an
@@ -28,7 +29,7 @@ func TestStartRefused(t *testing.T) {
 		"file":    {func() (*setup.Setup, error) { return nil, wrong }, func(o Options) error { return Run(t.Context(), o) }, wrong},
 		"sockets": {loads, func(o Options) error { return withoutRaw(t, func() error { return Run(t.Context(), o) }) }, unix.EPERM},
 	} {
-		t.Run(name, func(t *testing.T) {
+		testenv.PatientRun(t, name, func(t testing.TB) {
 			link := newNetwork(t)
 			ns := link.host(1)
 			group := web(150, virtual4)
@@ -62,7 +63,7 @@ func TestStartRefused(t *testing.T) {
 }
 
 // withoutRaw calls f on a thread that may not open raw sockets.
-func withoutRaw(t *testing.T, f func() error) error {
+func withoutRaw(t testing.TB, f func() error) error {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var all, less [2]unix.CapUserData
@@ -83,7 +84,9 @@ func withoutRaw(t *testing.T, f func() error) error {
 }
 
 // There is one process in a network namespace, and none to ask otherwise.
-func TestOneProcess(t *testing.T) {
+func TestOneProcess(t *testing.T) { testenv.Patient(t, testOneProcess) }
+
+func testOneProcess(t testing.TB) {
 	link := newNetwork(t)
 	a := newNode(t, link.host(1), web(150, virtual4)).start()
 	o := Options{Load: func() (*setup.Setup, error) { return &a.wanted, nil }, Dir: a.dir, Log: logOf(a)}

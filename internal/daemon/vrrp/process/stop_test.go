@@ -8,6 +8,7 @@ import (
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // endingPlane calls a function when a lease ends.
@@ -25,7 +26,9 @@ func (p endingPlane) Renew(group uint32, until time.Duration) error {
 
 // The leases of all groups end before any of them resigns, and before that a grace period begins, as
 // at any end of a master.
-func TestStopOrder(t *testing.T) {
+func TestStopOrder(t *testing.T) { testenv.Patient(t, testStopOrder) }
+
+func testStopOrder(t testing.TB) {
 	link := newNetwork(t)
 	if err := link.host(1).Do(func() error {
 		l := quietLoop(t, now(), "a", "b")

@@ -14,7 +14,7 @@ import (
 )
 
 // thousands is a loop with a master of so many addresses on eth1, that the host has.
-func thousands(t *testing.T, n int) (*loop, *group, time.Duration) {
+func thousands(t testing.TB, n int) (*loop, *group, time.Duration) {
 	t.Helper()
 	l, g, begin := pendingMaster(t)
 	l.busy = false
@@ -40,7 +40,7 @@ func thousands(t *testing.T, n int) (*loop, *group, time.Duration) {
 }
 
 // took refuses what takes the loop longer than some milliseconds: a master advertises meanwhile.
-func took(t *testing.T, what string, f func()) {
+func took(t testing.TB, what string, f func()) {
 	t.Helper()
 	if used := testenv.ThreadTime(t, f); used > 100*time.Millisecond {
 		t.Errorf("%s: %v", what, used)
@@ -48,7 +48,9 @@ func took(t *testing.T, what string, f func()) {
 }
 
 // A master of thousands of addresses goes on while devices are read, at a reload and a handover.
-func TestThousandsOfAddresses(t *testing.T) {
+func TestThousandsOfAddresses(t *testing.T) { testenv.Patient(t, testThousandsOfAddresses) }
+
+func testThousandsOfAddresses(t testing.TB) {
 	const n = 8000
 	var l *loop
 	var g *group
@@ -85,7 +87,9 @@ func TestThousandsOfAddresses(t *testing.T) {
 
 // Whether this director is a server itself is asked each second, of all of its addresses and all
 // servers.
-func TestThousandsOfServers(t *testing.T) {
+func TestThousandsOfServers(t *testing.T) { testenv.Patient(t, testThousandsOfServers) }
+
+func testThousandsOfServers(t testing.TB) {
 	l, g, _ := thousands(t, 4000)
 	for i := range 50_000 {
 		l.setup.Servers = append(l.setup.Servers, netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
@@ -108,7 +112,9 @@ func TestThousandsOfServers(t *testing.T) {
 
 // The worker adds thousands of addresses in parts, and a master is not in fault while the kernel
 // answers, however long all of them take.
-func TestPartsOfThousands(t *testing.T) {
+func TestPartsOfThousands(t *testing.T) { testenv.Patient(t, testPartsOfThousands) }
+
+func testPartsOfThousands(t testing.TB) {
 	l, g, _ := thousands(t, 3*addAtOnce)
 	g.pendingSince = now() - overdueLeast + 10*time.Millisecond
 	l.applied(&change{added: map[vrrp.Address]error{g.holds[0]: nil}})
@@ -124,7 +130,9 @@ func TestPartsOfThousands(t *testing.T) {
 
 // Announcements of thousands of addresses leave in several rounds, each as often as it has to.
 // Those of addresses that were released meanwhile do not.
-func TestAnnouncementsInRounds(t *testing.T) {
+func TestAnnouncementsInRounds(t *testing.T) { testenv.Patient(t, testAnnouncementsInRounds) }
+
+func testAnnouncementsInRounds(t testing.TB) {
 	l, g, _ := thousands(t, announceAtOnce)
 	for a := range l.known {
 		l.known[a] = true

@@ -12,11 +12,14 @@ import (
 
 	"imbang/internal/daemon/check"
 	"imbang/internal/daemon/vrrp/setup"
+	"imbang/internal/testenv"
 )
 
 // A tracked script that is removed and installed again, as by an upgrade of its package, moves
 // nothing, and is reported once.
-func TestTrackedScriptReplaced(t *testing.T) {
+func TestTrackedScriptReplaced(t *testing.T) { testenv.Patient(t, testTrackedScriptReplaced) }
+
+func testTrackedScriptReplaced(t testing.TB) {
 	path := filepath.Join(t.TempDir(), "watch")
 	install := func(status string) {
 		t.Helper()
@@ -61,7 +64,9 @@ func TestTrackedScriptReplaced(t *testing.T) {
 }
 
 // A group that waits for the first result of a script says why there is none.
-func TestTrackedScriptMissing(t *testing.T) {
+func TestTrackedScriptMissing(t *testing.T) { testenv.Patient(t, testTrackedScriptMissing) }
+
+func testTrackedScriptMissing(t testing.TB) {
 	link := newNetwork(t)
 	path := filepath.Join(t.TempDir(), "watch")
 	group := web(100, virtual4)

@@ -12,6 +12,7 @@ import (
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
 	"imbang/internal/host"
+	"imbang/internal/testenv"
 )
 
 // inside connects a host's eth1 to a link of the servers, with an address by a number.
@@ -32,7 +33,9 @@ func (n *network) inside(ns *host.Namespace, number byte) netip.Addr {
 
 // On the servers' device, where no advertisement is heard, packets are handed to the other director,
 // too, in both directions, and what it sends to this one as a server is not scheduled again.
-func TestServersDevice(t *testing.T) {
+func TestServersDevice(t *testing.T) { testenv.Patient(t, testServersDevice) }
+
+func testServersDevice(t testing.TB) {
 	link := newNetwork(t)
 	link.ip(link.middle, "link", "add", "br1", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
 	link.ip(link.middle, "link", "set", "br1", "up")
