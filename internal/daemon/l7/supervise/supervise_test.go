@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -299,12 +300,12 @@ func TestKilled(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			n := newNode(t)
 			a := n.host.Serve("a", "127.0.0.1:9001")
-			n.host.Serve("b", "127.0.0.1:9002")
+			b := n.host.Serve("b", "127.0.0.1:9002")
 			n.start()
 			// A verdict since the last reload.
 			n.publish("DISABLED_A", "disabled")
 			for range 2 {
-				n.killed(what)
+				n.killed(what, a, b)
 				before := a.Requests()
 				load := n.host.Load(url, rate)
 				time.Sleep(200 * time.Millisecond)
@@ -318,8 +319,16 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// underWay waits until a server has a request of /slow, which takes longer than the wait.
+func (n *node) underWay(servers ...*haproxytest.Server) {
+	n.t.Helper()
+	n.await("a request is under way", func() bool {
+		return slices.ContainsFunc(servers, func(s *haproxytest.Server) bool { return s.Slow() > 0 })
+	})
+}
+
 // killed kills a process of HAProxy's under load.
-func (n *node) killed(what string) {
+func (n *node) killed(what string, servers ...*haproxytest.Server) {
 	n.t.Helper()
 	was := n.status()
 	pid := was.HAProxy
@@ -332,7 +341,7 @@ func (n *node) killed(what string) {
 		_, err := haproxytest.Get(client, url+"slow?20s")
 		lost <- err
 	}()
-	time.Sleep(200 * time.Millisecond)
+	n.underWay(servers...) // else the next process finds it where HAProxy listens
 	killed := time.Now()
 	testenv.Kill(n.t, pid, syscall.SIGKILL)
 	if err := <-lost; err == nil {
@@ -422,8 +431,7 @@ func TestConfined(t *testing.T) {
 // A stop lets requests that are under way end, and ends those that take too long.
 func TestStopped(t *testing.T) {
 	n := newNode(t)
-	n.host.Serve("a", "127.0.0.1:9001")
-	n.host.Serve("b", "127.0.0.1:9002")
+	a, b := n.host.Serve("a", "127.0.0.1:9001"), n.host.Serve("b", "127.0.0.1:9002")
 	n.start()
 	slow := func(d string) chan error {
 		done := make(chan error, 1)
@@ -434,8 +442,10 @@ func TestStopped(t *testing.T) {
 		}()
 		return done
 	}
-	short, long := slow("300ms"), slow("20s")
-	time.Sleep(100 * time.Millisecond)
+	long := slow("20s")
+	n.underWay(a, b)
+	short := slow("500ms")
+	n.await("both requests are there", func() bool { return a.Requests()+b.Requests() == 2 })
 	begin := time.Now()
 	n.stop() // with a grace of 1 s
 	if took := time.Since(begin); took < time.Second || took > 18*time.Second {
@@ -457,13 +467,12 @@ func TestStopped(t *testing.T) {
 // The next one ends it, and starts another.
 func TestKilledDuringStop(t *testing.T) {
 	n := newNode(t)
-	n.host.Serve("a", "127.0.0.1:9001")
-	n.host.Serve("b", "127.0.0.1:9002")
+	a, b := n.host.Serve("a", "127.0.0.1:9001"), n.host.Serve("b", "127.0.0.1:9002")
 	n.start()
 	was := n.status().HAProxy
 	client := n.host.Client(false)
 	go func() { _, _ = haproxytest.Get(client, url+"slow?20s") }()
-	time.Sleep(100 * time.Millisecond)
+	n.underWay(a, b)
 	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
