@@ -5,7 +5,6 @@ package acceptance
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -240,9 +239,7 @@ func TestLayer7HAProxyKilled(t *testing.T) {
 			_, err := haproxytest.Get(client, "http://"+webPlain+"/slow?20s")
 			lost <- err
 		}()
-		l.await("a request is under way", func() bool {
-			return slices.ContainsFunc(l.servers, func(s *haproxytest.Server) bool { return s.Slow() > 0 })
-		})
+		l.await("a request is under way", func() bool { return haproxytest.UnderWay(l.servers) })
 		killed := time.Now()
 		testenv.Kill(t, pid, syscall.SIGKILL)
 		if err := <-lost; err == nil {

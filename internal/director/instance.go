@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/bpfobj"
+	"imbang/internal/host"
 )
 
 // StateDir holds a BPF file system of our own. /sys/fs/bpf is not suitable:
@@ -148,20 +149,10 @@ func (in instance) holdBase() (*os.File, error) {
 	}
 }
 
-// makeMountPoint makes the directory that a BPF file system is mounted on. All users may enter
-// the one above it: the daemon's socket lies below that.
-func makeMountPoint(base string) (string, error) {
-	point := filepath.Join(base, "bpf")
-	if err := os.MkdirAll(base, 0o755); err != nil {
-		return "", err
-	}
-	return point, os.MkdirAll(point, 0o700)
-}
-
 // mount makes sure that there is a BPF file system to pin in.
 func (in instance) mount() error {
-	point, err := makeMountPoint(in.base())
-	if err != nil {
+	point := filepath.Join(in.base(), "bpf")
+	if err := host.MakeSecret(point); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
 	var fs unix.Statfs_t

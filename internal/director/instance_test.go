@@ -16,22 +16,6 @@ import (
 	"imbang/internal/testenv"
 )
 
-// Users of the daemon's socket must be able to enter the directory above the mount point.
-func TestMakeMountPoint(t *testing.T) {
-	base := filepath.Join(t.TempDir(), "imbang")
-	for range 2 {
-		point, err := makeMountPoint(base)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for path, want := range map[string]os.FileMode{base: 0o755, point: 0o700} {
-			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
-				t.Errorf("%s: %v, %v; want %v", path, info.Mode(), err, want)
-			}
-		}
-	}
-}
-
 // Without a director there is nothing to open or to remove.
 func TestNotLoaded(t *testing.T) {
 	ns := testenv.Namespace(t, "none")

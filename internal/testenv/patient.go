@@ -48,10 +48,10 @@ func patient(t testing.TB, f func(t testing.TB), watch func() func() time.Durati
 		<-done
 		text := strings.TrimRight(a.said.String(), "\n")
 		switch stall := longest(); {
-		case !a.failed && text != "":
-			t.Log(text)
-			return
-		case !a.failed:
+		case !a.Failed():
+			if text != "" {
+				t.Log(text)
+			}
 			return
 		case stall < stalled || n == attempts:
 			t.Errorf("attempt %d, the machine stalled for %v:\n%s", n, stall.Round(time.Millisecond), text)

@@ -18,6 +18,7 @@ import (
 
 	"imbang/internal/daemon/events"
 	"imbang/internal/daemon/place"
+	"imbang/internal/host"
 )
 
 // ErrNoDaemon says that no daemon listens.
@@ -152,10 +153,8 @@ func (c *Client) send(ctx context.Context, method, path string, q any) (*http.Re
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, ErrNoDaemon
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("ask the daemon: %w; run it as root, with sudo", errors.Unwrap(err))
 	case err != nil:
-		return nil, fmt.Errorf("ask the daemon: %w", errors.Unwrap(err))
+		return nil, fmt.Errorf("ask the daemon: %w", host.AsRoot(errors.Unwrap(err)))
 	case r.StatusCode == http.StatusOK:
 		return r, nil
 	}

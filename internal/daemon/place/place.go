@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"imbang/internal/daemon/sync/running"
+	"imbang/internal/host"
 )
 
 // Base has a directory for each network namespace that has or had a daemon. It goes
@@ -81,11 +82,8 @@ func take(dir string, runs error) (*os.File, error) {
 	}
 	path := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("state directory: %w; run it as root, with sudo", err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("state directory: %w", err)
+		return nil, fmt.Errorf("state directory: %w", host.AsRoot(err))
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"imbang/internal/daemon/l7/supervise"
+	"imbang/internal/host"
 	"imbang/internal/readfile"
 )
 
@@ -126,7 +126,7 @@ func writeCopy(path string, text []byte) (changed bool, err error) {
 		return false, nil
 	}
 	dir := filepath.Dir(path)
-	if err := supervise.MakeSecret(dir); err != nil {
+	if err := host.MakeSecret(dir); err != nil {
 		return false, err
 	}
 	f, err := os.CreateTemp(dir, writing)

@@ -14,12 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -129,16 +126,9 @@ func (p *place) start(t testing.TB, c *l7.Config, states l7.States, change func(
 	writing.Close()
 	output.Close()
 	stop = sync.OnceFunc(func() {
-		// A worker outlives the master for a moment, and would serve beside the next HAProxy.
-		workers := children(cmd.Process.Pid)
-		for _, pid := range workers {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		cmd.Process.Kill()
+		// The worker, too: it outlives the master for a moment, and would serve beside the next HAProxy.
+		host.KillInside(p.Name())
 		cmd.Wait()
-		for until := time.Now().Add(10 * time.Second); slices.ContainsFunc(workers, runs) && time.Now().Before(until); {
-			time.Sleep(time.Millisecond)
-		}
 		reading.Close()
 	})
 	t.Cleanup(stop)
@@ -154,24 +144,6 @@ func (p *place) start(t testing.TB, c *l7.Config, states l7.States, change func(
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-// children are the processes that a process has started.
-func children(pid int) (pids []int) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	for _, word := range strings.Fields(string(text)) {
-		if child, err := strconv.Atoi(word); err == nil {
-			pids = append(pids, child)
-		}
-	}
-	return pids
-}
-
-// runs reports whether a process has not ended; one that nobody has waited for has (state Z of
-// proc_pid_stat(5)).
-func runs(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(text), ") Z ")
 }
 
 func (r *process) try(command string) (string, error) {

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,6 +132,11 @@ func (s *Server) Requests() int64 {
 
 // Slow is how many requests of /slow are under way.
 func (s *Server) Slow() int64 { return s.slow.Load() }
+
+// UnderWay reports whether a request of /slow is under way at one of the servers.
+func UnderWay(servers []*Server) bool {
+	return slices.ContainsFunc(servers, func(s *Server) bool { return s.Slow() > 0 })
+}
 
 // Between are the times of requests after one time and before another.
 func (s *Server) Between(begin, end time.Time) (times []time.Time) {

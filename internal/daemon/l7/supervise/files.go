@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"imbang/internal/daemon/place"
+	"imbang/internal/host"
 )
 
 // Files in a rendered configuration.
@@ -70,20 +71,11 @@ func AccessLog(dir string) string { return filepath.Join(dir, "access.fifo") }
 // Root is an empty directory, to be the workers' root.
 func Root(dir string) string { return filepath.Join(dir, "empty") }
 
-// MakeSecret makes a directory that only root may enter. All users may enter the directories
-// above it: the socket of the daemon lies below one of them, for members of a group, too.
-func MakeSecret(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.MkdirAll(path, 0o700)
-}
-
 // NewConfiguration makes a directory for a configuration, which is then written into it.
 func NewConfiguration(dir string) (string, error) {
 	base := filepath.Join(dir, rendered)
 	// HAProxy reads it as root. It may have secrets.
-	if err := MakeSecret(base); err != nil {
+	if err := host.MakeSecret(base); err != nil {
 		return "", fmt.Errorf("configuration of HAProxy: %w", err)
 	}
 	for number := newest(base) + 1; ; number++ {

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -322,9 +321,7 @@ func TestKilled(t *testing.T) {
 // underWay waits until a server has a request of /slow, which takes longer than the wait.
 func (n *node) underWay(servers ...*haproxytest.Server) {
 	n.t.Helper()
-	n.await("a request is under way", func() bool {
-		return slices.ContainsFunc(servers, func(s *haproxytest.Server) bool { return s.Slow() > 0 })
-	})
+	n.await("a request is under way", func() bool { return haproxytest.UnderWay(servers) })
 }
 
 // killed kills a process of HAProxy's under load.
@@ -374,9 +371,8 @@ func TestOrphans(t *testing.T) {
 			if !supervised {
 				n.kill()
 			}
-			if err := errors.Join(syscall.Kill(worker, syscall.SIGSTOP), syscall.Kill(was.HAProxy, syscall.SIGKILL)); err != nil {
-				t.Fatal(err)
-			}
+			testenv.Kill(t, worker, syscall.SIGSTOP)
+			testenv.Kill(t, was.HAProxy, syscall.SIGKILL)
 			if !supervised {
 				n.start()
 			}

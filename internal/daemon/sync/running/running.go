@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"imbang/internal/host"
 )
 
 // Replication is the name under which either role of imbang's own protocol runs: there
@@ -149,25 +151,17 @@ func (l *Lock) Release() error {
 // lockNames has no other process give or remove a name until the file is closed.
 func lockNames(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, failed(err)
+		return nil, fmt.Errorf("synchronization role: %w", host.AsRoot(err))
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "sync.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, failed(err)
+		return nil, fmt.Errorf("synchronization role: %w", host.AsRoot(err))
 	}
 	if err := flock(f, unix.LOCK_EX); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("synchronization role: lock: %w", err)
 	}
 	return f, nil
-}
-
-// failed is an error of a file, with the remedy if it is not for this user.
-func failed(err error) error {
-	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("synchronization role: %w; run it as root, with sudo", err)
-	}
-	return fmt.Errorf("synchronization role: %w", err)
 }
 
 // Get is a role that runs. The error wraps ErrNone if it does not.
@@ -202,7 +196,7 @@ func open(dir, role string) (_ *os.File, r Role, err error) {
 		return nil, r, none
 	}
 	if err != nil {
-		return nil, r, failed(err)
+		return nil, r, fmt.Errorf("synchronization role: %w", host.AsRoot(err))
 	}
 	defer func() {
 		if err != nil {
