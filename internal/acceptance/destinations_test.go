@@ -83,7 +83,7 @@ func answers(t *testing.T, from topology.Client, f topology.Family, target netip
 	t.Helper()
 	const asked = 6
 	r, err := load.Run(t.Context(), load.Plan{
-		Target: target, ServerHeader: server.Header, Rate: 500, Connections: asked, Timeout: 5 * time.Second,
+		Target: target, ServerHeader: server.Header, Rate: 500, Connections: asked, Timeout: patience,
 		Clients: []load.Client{{Namespace: from.Namespace.Path(), Sources: from.Addresses[f]}},
 	}, nil)
 	if err != nil {

@@ -82,7 +82,7 @@ services:
 		if before == 0 {
 			t.Fatalf("the server has\n%s", sockets())
 		}
-		const deadline = 6 * time.Second // longer than what follows takes beside other work
+		const deadline = 8 * time.Second // longer than what follows takes beside other work
 		ordered := time.Now()
 		k.do("drain", name, "--deadline", deadline.String())
 		applied, stalls := time.Now(), testenv.WatchStalls(t)

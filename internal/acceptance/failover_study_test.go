@@ -15,6 +15,7 @@ import (
 
 	"imbang/internal/lab/failover"
 	"imbang/internal/lab/topology"
+	"imbang/internal/testenv"
 )
 
 // Trials of a director whose processes are frozen and whose network is gone, by IPv4 with
@@ -23,6 +24,10 @@ import (
 // the next trial keeps them and leaves nothing behind.
 func TestFailoverStudy(t *testing.T) {
 	needRoot(t)
+	testenv.Patient(t, failoverStudy)
+}
+
+func failoverStudy(t testing.TB) {
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := exec.Command(labExecutable(), "run", "failover", "--variants", "imbang@100ms", "--faults", "freeze", "--trials", "1",
 		"--family", "both", "--method", "masquerading,direct", "--seed", "7", "--rate", "50", "--long", "3", "--idle", "10", "--out", out)
@@ -75,7 +80,7 @@ func TestFailoverStudy(t *testing.T) {
 
 // checkFrozen looks at what a trial with a frozen director has measured. Each bound allows for the
 // longest time that the machine did not run the trial's clients, by their latest ping.
-func checkFrozen(t *testing.T, one failover.Trial) {
+func checkFrozen(t testing.TB, one failover.Trial) {
 	t.Helper()
 	if one.Error != "" || one.ARPMS == nil {
 		t.Fatalf("%+v", one)

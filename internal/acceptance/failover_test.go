@@ -89,7 +89,7 @@ vrrp:
   groups:
     - name: web
       priority: %d
-      interval: 200 ms
+      interval: 500 ms
       routers: [{device: eth0, id: 51, addresses: [10.20.0.1/24]}]
       addresses: [{address: %s/24, device: eth1}]
 services:
@@ -320,7 +320,7 @@ func TestFailover(t *testing.T) {
 		}
 		t.Log(strings.ReplaceAll(o.stdout, "\n", "; "))
 		to.await("master", inState("master"))
-		c.noTransition("after a planned move", 500*time.Millisecond, from, to)
+		c.noTransition("after a planned move", 1250*time.Millisecond, from, to)
 		load.whole("planned move")
 	}
 	if o := imbang(t, c.a.ns, "", "failover", "--return"); o.status != 0 || o.stdout != "web: may preempt again, as its priority says\n" {
@@ -333,7 +333,7 @@ func TestFailover(t *testing.T) {
 	for _, n := range []*coupled{c.a, c.b} {
 		n.killDaemon()
 	}
-	c.noTransition("daemons killed", time.Second, c.a, c.b)
+	c.noTransition("daemons killed", 2500*time.Millisecond, c.a, c.b)
 	if o := imbang(t, c.a.ns, "", "failover"); o.status != 3 || !strings.Contains(o.stderr, "nothing has moved") || !strings.Contains(o.stderr, "no daemon runs") {
 		t.Errorf("%+v", o)
 	}
@@ -342,7 +342,7 @@ func TestFailover(t *testing.T) {
 		n.awaitLong("the daemon", loaded)
 	}
 	c.b.awaitLong("all connections", inGroup(func(g *process.Group) bool { return g.Synchronized }))
-	c.noTransition("daemons started", 500*time.Millisecond, c.a, c.b)
+	c.noTransition("daemons started", 1250*time.Millisecond, c.a, c.b)
 	load.whole("daemons killed and started")
 	load.end()
 
@@ -354,9 +354,16 @@ func TestFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := c.answers(); got.String() != mac["a"].String() {
-		t.Errorf("%s answers, want the master, %s", got, mac["a"])
-	}
+	await(t, "the master answers", func() error {
+		got := c.answers()
+		if got == nil {
+			return errors.New("nobody answers")
+		}
+		if got.String() != mac["a"].String() {
+			t.Errorf("%s answers, want the master, %s", got, mac["a"])
+		}
+		return nil
+	})
 	down := func(state string) {
 		if o := finish(t, c.front, exec.Command("ip", "link", "set", "dev", "b", state), ""); o.status != 0 {
 			t.Fatal(o.stderr)
@@ -373,7 +380,7 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.a.kill()
-	time.Sleep(800 * time.Millisecond)
+	time.Sleep(2 * time.Second) // its lease was three intervals
 	if err := c.a.ns.Do(func() error {
 		if has, err := host.HasAddress("eth0", failoverVirtual.Addr()); err != nil || !has {
 			return fmt.Errorf("the address is gone, which would prove nothing: %w", err)
@@ -396,7 +403,7 @@ func TestFailover(t *testing.T) {
 
 	load = c.startTraffic()
 	c.a.start()
-	c.noTransition("without the connections", time.Second, c.b)
+	c.noTransition("without the connections", 2500*time.Millisecond, c.b)
 	c.a.run()
 	c.a.awaitLong("it takes the addresses back", inState("master"))
 	c.b.await("backup", inState("backup"))

@@ -3,6 +3,7 @@
 package acceptance
 
 import (
+	"net/netip"
 	"syscall"
 	"testing"
 
@@ -50,6 +51,13 @@ func newDetachedFarm(t *testing.T, servers int, families ...topology.Family) *fa
 	f := &farm{Cluster: c, t: t, files: t.TempDir(), nginx: make([]server.Server, servers)}
 	for i := range servers {
 		f.revive(i)
+	}
+	for i, s := range f.Servers { // else a first check, or a first client, may find no server
+		for _, a := range s.Addr {
+			if err := f.nginx[i].WaitReady(t.Context(), c.Director, netip.AddrPortFrom(a, server.Port)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	return f
 }

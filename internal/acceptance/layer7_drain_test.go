@@ -64,7 +64,7 @@ func TestLayer7DrainAfterReload(t *testing.T) {
 		before := w.servers[0].Requests()
 		for range w.servers {
 			c := w.connect()
-			if _, err := fmt.Fprint(c, "GET /slow?30s HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
+			if _, err := fmt.Fprint(c, "GET /slow?50s HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
 		}

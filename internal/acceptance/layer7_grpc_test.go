@@ -54,7 +54,7 @@ func TestLayer7GRPC(t *testing.T) {
 	l := w.listen("127.0.2.2:8000")
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	conn, err := grpc.NewClient("passthrough:///"+webTLS, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
 		grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return w.host.Dial(ctx, "tcp", to) }))

@@ -5,6 +5,7 @@ package acceptance
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,8 +50,19 @@ func newLossless(t *testing.T, prepare ...func(*lossless)) *lossless {
 
 // startLoad starts the load, again after finish.
 func (l *lossless) startLoad() {
+	l.t.Helper()
+	before := l.requests()
 	l.watched.load = l.host.LoadOf(loadRate, visitors()...)
 	time.Sleep(200 * time.Millisecond)
+	l.await("a request of each visitor", func() bool { return l.requests()-before >= int64(len(visitors())) })
+}
+
+// requests are those that the servers got that are there all the time.
+func (l *lossless) requests() (n int64) {
+	for _, s := range slices.Concat(l.servers, l.carts) {
+		n += s.Requests()
+	}
+	return n
 }
 
 // everyState is that of the servers of all backends.

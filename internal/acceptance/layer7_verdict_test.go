@@ -59,12 +59,7 @@ func (l *lossless) checking() (end func()) {
 // to stay so.
 func (l *lossless) starve(s *haproxytest.Server) (end func()) {
 	l.t.Helper()
-	others := func() (n int64) {
-		for _, one := range slices.Concat(l.servers, l.carts) {
-			n += one.Requests()
-		}
-		return n - s.Requests()
-	}
+	others := func() int64 { return l.requests() - s.Requests() }
 	own, other := s.Requests(), others()
 	l.await(s.Name+" gets no requests", func() bool {
 		if s.Requests() > own {
@@ -93,12 +88,16 @@ func TestLayer7VerdictDuringReload(t *testing.T) {
 	if took := time.Since(asked); took > 3*time.Second+3*stalls.Longest() {
 		t.Errorf("a status took %v during a check, beside stalls of %v", took, stalls.Longest())
 	}
+	verdicts := [2]span{{begin: time.Now()}}
 	l.servers[0].SetSick(true)
 	first := l.starve(l.servers[0])
+	verdicts[0].end = time.Now()
 	release()
 	release = l.checking()
+	verdicts[1].begin = time.Now()
 	l.carts[0].SetSick(true)
 	second := l.starve(l.carts[0])
+	verdicts[1].end = time.Now()
 	release()
 	if o := <-reloaded; o.status != 0 || o.stderr != "" {
 		t.Errorf("reload: status %d: %s", o.status, o.stderr)
@@ -113,7 +112,15 @@ func TestLayer7VerdictDuringReload(t *testing.T) {
 	l.servers[0].SetSick(false)
 	l.await("s1 is back", func() bool { return l.servers[0].Requests() > before })
 	// A verdict ends what is under way at the server.
-	if failed := l.finish(); len(failed) > 4 {
+	failed := l.finish()
+	for _, v := range verdicts {
+		other := func(r haproxytest.Request) bool { return !v.during(r.Begin, r.End) }
+		if why := haproxytest.NotUnderWay(slices.DeleteFunc(slices.Clone(failed), other)); why != "" {
+			t.Error(why)
+		}
+		failed = slices.DeleteFunc(failed, func(r haproxytest.Request) bool { return !other(r) })
+	}
+	if len(failed) > 4 {
 		l.none(failed)
 	}
 }
@@ -129,7 +136,7 @@ func TestLayer7VerdictEndsRequests(t *testing.T) {
 		for _, s := range w.servers {
 			before[s.Name] = s.Requests()
 		}
-		const slow = 5 * time.Second
+		const slow = 8 * time.Second
 		type reply struct {
 			text string
 			err  error

@@ -84,7 +84,7 @@ func (w *proxied) echo(others func(http.ResponseWriter, *http.Request) bool) {
 func TestLayer7WebSocket(t *testing.T) {
 	w := newProxied(t, streamsConfig())
 	w.echo(nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DialContext: w.host.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	conns := map[string]*websocket.Conn{}

@@ -174,8 +174,10 @@ func (b *bulk) download(ctx context.Context, side string, verify bool) (speed fl
 	}
 	defer func() { err = errors.Join(err, instance.Stop(context.WithoutCancel(ctx))) }()
 	client := b.cluster.Clients[0].Namespace
-	if err := b.servers[0].WaitReady(ctx, client, netip.AddrPortFrom(b.cluster.Servers[0].Addr[topology.IPv4], server.Port)); err != nil {
-		return 0, false, err
+	for i, s := range b.servers {
+		if err := s.WaitReady(ctx, client, netip.AddrPortFrom(b.cluster.Servers[i].Addr[topology.IPv4], server.Port)); err != nil {
+			return 0, false, err
+		}
 	}
 	intact = true
 	if verify {

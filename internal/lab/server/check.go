@@ -15,8 +15,9 @@ import (
 	"imbang/internal/lab/process"
 )
 
-// patience is how long a server may take to answer for the first time.
-const patience = 5 * time.Second
+// patience is how long a server may take to answer for the first time: on a machine with other work
+// its process may not run for seconds.
+const patience = 30 * time.Second
 
 func (n *nginx) WaitReady(ctx context.Context, from *host.Namespace, target netip.AddrPort) error {
 	return waitReady(ctx, from, target, n.name, n.process, n.complaint, func(r reply) error { return r.check(n.name, n.page) })
