@@ -258,11 +258,14 @@ func inGroup(f func(g *process.Group) bool) func(s *process.Status) bool {
 // noTransition fails if a director's state changes within a time.
 func (c *couple) noTransition(when string, d time.Duration, nodes ...*coupled) {
 	c.Helper()
+	counted := func(n *coupled) *process.Group { // whatever it is, as soon as the process answers
+		return &n.await(when, inGroup(func(*process.Group) bool { return true })).Groups[0]
+	}
 	for _, n := range nodes {
-		before := n.status().Groups[0].Counts
+		before := counted(n).Counts
 		time.Sleep(d / time.Duration(len(nodes)))
-		if after := n.status().Groups[0].Counts; after.Became != before.Became || after.Left != before.Left {
-			c.Fatalf("%s: %s: %+v", when, n.ns.Name(), n.status().Groups[0])
+		if after := counted(n); after.Counts.Became != before.Became || after.Counts.Left != before.Left {
+			c.Fatalf("%s: %s: %+v", when, n.ns.Name(), after)
 		}
 	}
 }
