@@ -42,7 +42,7 @@ func TestFreezer(t *testing.T) {
 		return s.Size()
 	}
 	grows := func() bool {
-		for deadline, was := time.Now().Add(5*time.Second), size(); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline, was := time.Now().Add(time.Minute), size(); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			if size() > was {
 				return true
 			}

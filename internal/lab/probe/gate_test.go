@@ -35,6 +35,9 @@ func TestGate(t *testing.T) {
 	if err := g.Attach(a, "eth0"); err != nil {
 		t.Fatal(err)
 	}
+	for _, ns := range []*host.Namespace{a, b} {
+		(&rig{t, ns}).awaitUp("eth0")
+	}
 	for _, closed := range []bool{false, true, false} {
 		if err := g.Set(closed); err != nil {
 			t.Fatal(err)

@@ -43,6 +43,19 @@ func (r *rig) atLast(limit time.Duration, what string, ok func() bool) {
 	}
 }
 
+// awaitUp waits until a device has a carrier, which a worker of the kernel notices: before, nothing is sent.
+func (r *rig) awaitUp(dev string) {
+	r.Helper()
+	r.atLast(time.Minute, dev+" has a carrier", func() (up bool) {
+		r.must(r.ns.Do(func() error {
+			devices, err := host.Devices()
+			up = err == nil && devices[dev].Up
+			return err
+		}))
+		return up
+	})
+}
+
 // wire sends frames out of a device.
 type wire struct {
 	*rig
@@ -52,6 +65,7 @@ type wire struct {
 func (r *rig) wire(dev string) wire {
 	r.Helper()
 	w := wire{r, -1}
+	r.awaitUp(dev)
 	r.must(r.ns.Do(func() error {
 		i, err := net.InterfaceByName(dev)
 		if err != nil {

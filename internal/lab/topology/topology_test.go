@@ -76,7 +76,7 @@ func reach(t *testing.T, client Client, source netip.Addr, in *host.Namespace, t
 	}()
 	var c net.Conn
 	if err := client.Namespace.Do(func() (err error) {
-		d := net.Dialer{Timeout: 2 * time.Second, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))}
+		d := net.Dialer{Timeout: time.Minute, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))}
 		c, err = d.Dial("tcp", l.Addr().String())
 		return err
 	}); err != nil {
