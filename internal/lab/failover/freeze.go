@@ -122,7 +122,7 @@ func (f *freezer) close() error {
 		_ = os.WriteFile(filepath.Join(filepath.Dir(f.dir), "cgroup.procs"), []byte(pid), 0o644) // it may have ended
 	}
 	// One that ends is a member until its parent has seen it.
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		err := os.Remove(f.dir)
 		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return nil

@@ -19,8 +19,8 @@ import (
 // long as there is between two of them.
 const openers = 16
 
-// openPatience is how long one may take.
-const openPatience = 2 * time.Second
+// openPatience is how long one may take: on a machine with other work the echo service may not run for seconds.
+const openPatience = 10 * time.Second
 
 // open opens a client's connections to a port of the virtual address at a rate (per second;
 // 0: one after the other by each opener), each of which is answered. After an error it

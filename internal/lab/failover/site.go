@@ -321,9 +321,9 @@ func (s *site) freeze(director int) error {
 	if err := errors.Join(s.gate.Set(true), s.freezer.set(true)); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(time.Second); !s.freezer.isFrozen(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !s.freezer.isFrozen(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			return errors.New("the director's processes are not frozen after a second")
+			return errors.New("the director's processes are not frozen after ten seconds")
 		}
 	}
 	return nil

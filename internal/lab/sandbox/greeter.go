@@ -23,7 +23,7 @@ import (
 const GreetVerb = "greet"
 
 // patience is how long a web server may take until it answers.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // startServer starts the web server of a node. It has a session of its own, so
 // that it survives the terminal of this command; it ends with its namespace.
