@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -31,6 +32,9 @@ func newPsCommand() *cobra.Command {
 			clusters := []*sandbox.Cluster{} // not null in JSON
 			for _, name := range names {
 				cluster, err := sandbox.Find(name)
+				if errors.Is(err, sandbox.ErrNone) {
+					continue // it has just been removed
+				}
 				if err != nil {
 					return err
 				}
