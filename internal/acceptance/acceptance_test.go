@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-func needRoot(t *testing.T) {
+func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for network namespaces and BPF")
@@ -73,12 +73,12 @@ type outcome struct {
 }
 
 // imbang runs the program in a namespace (nil: where we are).
-func imbang(t *testing.T, ns *host.Namespace, stdin string, args ...string) outcome {
+func imbang(t testing.TB, ns *host.Namespace, stdin string, args ...string) outcome {
 	t.Helper()
 	return runAs(t, ns, nil, stdin, args...)
 }
 
-func runAs(t *testing.T, ns *host.Namespace, who *syscall.Credential, stdin string, args ...string) outcome {
+func runAs(t testing.TB, ns *host.Namespace, who *syscall.Credential, stdin string, args ...string) outcome {
 	t.Helper()
 	cmd := exec.Command(executable, args...)
 	cmd.Dir = t.TempDir()
@@ -90,7 +90,7 @@ func runAs(t *testing.T, ns *host.Namespace, who *syscall.Credential, stdin stri
 }
 
 // finish runs a command in a namespace (nil: where we are) to its end.
-func finish(t *testing.T, ns *host.Namespace, cmd *exec.Cmd, stdin string) outcome {
+func finish(t testing.TB, ns *host.Namespace, cmd *exec.Cmd, stdin string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
@@ -110,7 +110,7 @@ func finish(t *testing.T, ns *host.Namespace, cmd *exec.Cmd, stdin string) outco
 }
 
 // must runs a command that has to succeed.
-func must(t *testing.T, ns *host.Namespace, stdin string, args ...string) string {
+func must(t testing.TB, ns *host.Namespace, stdin string, args ...string) string {
 	t.Helper()
 	o := imbang(t, ns, stdin, args...)
 	if o.status != 0 {

@@ -76,7 +76,7 @@ func newCouple(t *testing.T) *couple {
 	ip(c.server, "route", "add", "default", "via", failoverGateway.String())
 	key := replicationKey(t)
 	for i, n := range []**coupled{&c.a, &c.b} {
-		one := &coupled{vrrpNode: vrrpNode{T: t, ns: testenv.Namespace(t, string("ab"[i])), address: netip.AddrFrom4([4]byte{10, 20, 0, byte(11 + i)})}, dir: t.TempDir()}
+		one := &coupled{vrrpNode: vrrpNode{TB: t, ns: testenv.Namespace(t, string("ab"[i])), address: netip.AddrFrom4([4]byte{10, 20, 0, byte(11 + i)})}, dir: t.TempDir()}
 		*n = one
 		one.file = filepath.Join(one.dir, "imbang.yaml")
 		port := string("ab"[i])

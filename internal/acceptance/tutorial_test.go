@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"imbang/internal/testenv"
 )
 
 // step is a command of a page with the output that the page shows.
@@ -59,7 +61,7 @@ func normal(text string) string {
 }
 
 // programs is a directory of links to the programs, for PATH.
-func programs(t *testing.T) string {
+func programs(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	for link, target := range map[string]string{"imbang": executable, "ipvsadm": executable, "imbang-lab": labExecutable()} {
@@ -78,11 +80,12 @@ func TestTutorials(t *testing.T) {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
 	for _, page := range pages {
-		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) { playPage(t, page) })
+		// Their checks have timeouts of 250 ms, and their pauses are a few seconds.
+		testenv.PatientRun(t, strings.TrimSuffix(filepath.Base(page), ".md"), func(t testing.TB) { playPage(t, page) })
 	}
 }
 
-func playPage(t *testing.T, file string) {
+func playPage(t testing.TB, file string) {
 	name := stay(t, "tutorial")
 	page, err := os.ReadFile(file)
 	if err != nil {

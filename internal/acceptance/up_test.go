@@ -4,6 +4,7 @@ package acceptance
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 )
 
 // stay is a name for a cluster of this test, which is removed afterwards.
-func stay(t *testing.T, role string) string {
+func stay(t testing.TB, role string) string {
 	t.Helper()
 	needRoot(t)
 	name := fmt.Sprintf("t%d%s", os.Getpid(), role)
@@ -32,7 +33,7 @@ func stay(t *testing.T, role string) string {
 }
 
 // lab runs imbang-lab.
-func lab(t *testing.T, args ...string) outcome {
+func lab(t testing.TB, args ...string) outcome {
 	t.Helper()
 	return finish(t, nil, exec.Command(labExecutable(), args...), "")
 }
@@ -53,7 +54,7 @@ func inside(t *testing.T, name, node string, command ...string) string {
 }
 
 // nothingLeft fails if a cluster has left a namespace, file, process or director.
-func nothingLeft(t *testing.T, name string) {
+func nothingLeft(t testing.TB, name string) {
 	t.Helper()
 	spaces, err := host.NamespacesOf(host.NamedRun("imbang-up", name))
 	if err != nil || len(spaces) > 0 {
@@ -62,17 +63,17 @@ func nothingLeft(t *testing.T, name string) {
 	if _, err := os.Stat("/run/imbang-lab/" + name); !os.IsNotExist(err) {
 		t.Errorf("files are left: %v", err)
 	}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		environment, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if strings.Contains(string(environment), "STAY="+name+"\x00") {
-			command, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-			t.Errorf("process %s is left: %q", e.Name(), command)
+	await(t, "processes end", func() error { // what was killed may take a moment
+		entries, err := os.ReadDir("/proc")
+		for _, e := range entries {
+			environment, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+			if strings.Contains(string(environment), "STAY="+name+"\x00") {
+				command, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+				err = errors.Join(err, fmt.Errorf("process %s is left: %q", e.Name(), command))
+			}
 		}
-	}
+		return err
+	})
 }
 
 // pins is where the director of a cluster's namespace is pinned.
@@ -155,7 +156,7 @@ func TestUpKilledAtAnyMoment(t *testing.T) {
 	name := stay(t, "k")
 	t.Setenv("STAY", name)
 	finished := 0
-	for after := 5 * time.Millisecond; after < 40*time.Second; after = after * 3 / 2 {
+	for after := 5 * time.Millisecond; after < 5*patience; after = after * 3 / 2 {
 		up := exec.Command(labExecutable(), "up", "--name", name)
 		if err := up.Start(); err != nil {
 			t.Fatal(err)

@@ -155,7 +155,7 @@ func names(met map[string]bool) string {
 const patience = time.Minute
 
 // await polls until check has no complaint.
-func await(t *testing.T, stage string, check func() error) {
+func await(t testing.TB, stage string, check func() error) {
 	t.Helper()
 	var err error
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {

@@ -22,7 +22,7 @@ import (
 
 // vrrpNode is a process of imbang vrrp.
 type vrrpNode struct {
-	*testing.T
+	testing.TB
 	ns      *host.Namespace
 	file    string
 	cmd     *exec.Cmd
@@ -31,12 +31,12 @@ type vrrpNode struct {
 }
 
 // newVRRPNodes are two directors on a link.
-func newVRRPNodes(t *testing.T) (a, b *vrrpNode) {
+func newVRRPNodes(t testing.TB) (a, b *vrrpNode) {
 	t.Helper()
 	needRoot(t)
 	nodes := [2]*vrrpNode{}
 	for i := range nodes {
-		nodes[i] = &vrrpNode{T: t, ns: testenv.Namespace(t, string("ab"[i])), file: filepath.Join(t.TempDir(), "imbang.yaml"), address: netip.AddrFrom4([4]byte{10, 20, 0, byte(11 + i)})}
+		nodes[i] = &vrrpNode{TB: t, ns: testenv.Namespace(t, string("ab"[i])), file: filepath.Join(t.TempDir(), "imbang.yaml"), address: netip.AddrFrom4([4]byte{10, 20, 0, byte(11 + i)})}
 	}
 	if err := host.Connect(host.End{NS: nodes[0].ns, Name: "eth0"}, host.End{NS: nodes[1].ns, Name: "eth0"}, host.LinkOptions{}); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func (n *vrrpNode) end(s os.Signal) int {
 // status is what imbang vrrp status says; nil: it does not run (yet).
 func (n *vrrpNode) status() *process.Status {
 	n.Helper()
-	o := imbang(n.T, n.ns, "", "vrrp", "status", "-o", "json")
+	o := imbang(n.TB, n.ns, "", "vrrp", "status", "-o", "json")
 	if o.status != 0 {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (n *vrrpNode) await(what string, f func(s *process.Status) bool) *process.S
 			return s
 		}
 		if time.Now().After(deadline) {
-			n.Fatalf("%s: %+v, %+v", what, s, imbang(n.T, n.ns, "", "vrrp", "status"))
+			n.Fatalf("%s: %+v, %+v", what, s, imbang(n.TB, n.ns, "", "vrrp", "status"))
 		}
 	}
 }
@@ -116,7 +116,9 @@ func inState(state string) func(s *process.Status) bool {
 
 // Two processes elect a master. SIGHUP and SIGUSR2 make no transition, SIGTERM hands over at
 // once, and a process that was killed is replaced and comes back.
-func TestVRRP(t *testing.T) {
+func TestVRRP(t *testing.T) { testenv.Patient(t, testVRRP) }
+
+func testVRRP(t testing.TB) {
 	const group = "vrrp:\n  groups:\n    - name: web\n      priority: %d\n      interval: 100 ms\n      routers: [{device: eth0, id: 51, addresses: [10.20.0.1/24%s]}]\n"
 	a, b := newVRRPNodes(t)
 	a.configure(group, 150, "")
@@ -149,8 +151,9 @@ func TestVRRP(t *testing.T) {
 	}
 	a.configure(group, 150, ", 10.20.0.2/24")
 
+	anything := func(*process.Status) bool { return true }
 	for range 5 {
-		last := a.status()
+		last := a.await("its state", anything)
 		_ = a.cmd.Process.Signal(syscall.SIGUSR2)
 		now := a.await("the next program", func(s *process.Status) bool { return s.Since.After(last.Since) })
 		if g := now.Groups[0]; now.PID != before.PID || g.State != "master" || g.Counts.Became != 0 || g.Counts.Stalls != 0 {
@@ -158,7 +161,7 @@ func TestVRRP(t *testing.T) {
 		}
 		time.Sleep(300 * time.Millisecond)
 	}
-	if g := b.status().Groups[0]; g.State != "backup" || g.Counts.Became != 0 {
+	if g := b.await("its state", anything).Groups[0]; g.State != "backup" || g.Counts.Became != 0 {
 		t.Errorf("%+v", g)
 	}
 
@@ -181,15 +184,14 @@ func TestVRRP(t *testing.T) {
 	a.start()
 	a.await("master once more", inState("master"))
 	b.await("backup once more", inState("backup"))
-	err := b.ns.Do(func() error {
-		if has, err := host.HasAddress("eth0", netip.MustParseAddr("10.20.0.1")); err != nil || has {
-			return fmt.Errorf("the backup has the address: %w", err)
-		}
-		return nil
+	await(t, "the backup gives up the address", func() error {
+		return b.ns.Do(func() error {
+			if has, err := host.HasAddress("eth0", netip.MustParseAddr("10.20.0.1")); err != nil || has {
+				return fmt.Errorf("the backup has the address: %w", err)
+			}
+			return nil
+		})
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // A configuration without groups, or that is not valid, is refused with one line.
