@@ -17,7 +17,7 @@ func TestBenchMemory(t *testing.T) {
 	for _, family := range []string{"4", "6"} {
 		t.Run("IPv"+family, func(t *testing.T) {
 			t.Parallel()
-			out := must(t, nil, "", "bench", "memory", "--connections", "9000", "--rounds", "1", "--family", family, "--output", "json")
+			out := must(t, nil, "", "bench", "memory", "--connections", "24000", "--rounds", "1", "--family", family, "--output", "json")
 			var r bench.MemoryResult
 			if err := json.Unmarshal([]byte(out), &r); err != nil {
 				t.Fatal(err)

@@ -135,7 +135,7 @@ services:
     on_failure: %s
     checks: [ready]
     quorum_up: [/bin/sh, -c, echo up begins >>%[4]s; echo up >>%[4]s]
-    quorum_down: [/bin/sh, -c, echo down begins >>%[4]s; test ! -e %[4]s.slow || sleep 2; echo down >>%[4]s]
+    quorum_down: [/bin/sh, -c, echo down begins >>%[4]s; while test -e %[4]s.slow; do sleep 0.1; done; echo down >>%[4]s]
     servers: [{name: a, address: S1, weight: 3}, {name: b, address: S2, weight: 2}]
     sorry: {name: s, address: %[5]s, weight: 7}
 `
@@ -244,6 +244,7 @@ services:
 				}
 				return nil
 			})
+			time.AfterFunc(2*time.Second, func() { _ = os.Remove(said + ".slow") })
 			k.end(syscall.SIGTERM)
 			if got := commands(); !strings.HasSuffix(got, "up, down begins, down") {
 				t.Errorf("after a stop: %s", got)

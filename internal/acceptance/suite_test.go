@@ -39,10 +39,10 @@ func TestInterruptedSuite(t *testing.T) {
 }
 
 // orphans lists namespaces of benchmarks whose processes are gone: others may be at work, and tests
-// that kill one sweep within seconds.
+// that kill one sweep soon.
 func orphans(t *testing.T) (names []string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		if names = orphansNow(); len(names) == 0 || time.Now().After(end) {
 			return names
 		}

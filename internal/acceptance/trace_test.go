@@ -209,6 +209,9 @@ func TestWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	if err := page(c); err != nil { // the director has the client's acknowledgement
+		t.Fatal(err)
+	}
 	o = imbang(t, f.Director, "", "why", c.LocalAddr().String(), target)
 	for _, want := range []string{": connected\n", "ESTABLISHED", chosen[1] + " (weight ", " by Masq", "scheduler wlc, 3 servers"} {
 		if o.status != 0 || !strings.Contains(o.stdout, want) {
