@@ -161,7 +161,7 @@ func TestAttachedForwards(t *testing.T) {
 		r.must(r.ns.Do(func() (err error) { own, err = net.ListenPacket("udp4", "10.9.0.1:9"); return err }))
 		defer own.Close()
 		client.send(testenv.UDP("10.10.0.2:9", "10.9.0.1:9", "for the director's own stack").MACs(routerMAC, clientDevMAC))
-		r.must(own.SetReadDeadline(time.Now().Add(5 * time.Second)))
+		r.must(own.SetReadDeadline(time.Now().Add(30 * time.Second)))
 		if _, _, err := own.ReadFrom(make([]byte, 100)); err != nil {
 			r.Errorf("a packet that is not the director's: %v", err)
 		}
@@ -216,7 +216,7 @@ func (w wire) comes(frame []byte, limit time.Duration) bool {
 
 func (w wire) want(p testenv.Packet) {
 	w.Helper()
-	if !w.comes(p.Frame(), 5*time.Second) {
+	if !w.comes(p.Frame(), 30*time.Second) {
 		w.Fatal("the packet does not come out")
 	}
 }

@@ -167,9 +167,11 @@ func (c crossing) hear(conn *net.UDPConn, limit time.Duration) (t told) {
 // for first.
 func (c crossing) ask(conn *net.UDPConn, to string, size, ttl int) (t told) {
 	c.Helper()
+	for c.hear(conn, 10*time.Millisecond) != (told{}) { // errors about earlier datagrams that were sent twice
+	}
 	for range 10 {
 		c.send(conn, to, size, ttl)
-		if t = c.hear(conn, time.Second); t != (told{}) {
+		if t = c.hear(conn, 5*time.Second); t != (told{}) {
 			break
 		}
 	}
@@ -183,7 +185,7 @@ func (t told) String() string {
 // opens sends until the server receives: neighbours may have to be asked for first.
 func (c crossing) opens(client *net.UDPConn, to string, server *net.UDPConn) {
 	c.Helper()
-	for range 20 {
+	for range 60 {
 		c.send(client, to, 100, 64)
 		c.must(server.SetReadDeadline(time.Now().Add(500 * time.Millisecond)))
 		if _, _, err := server.ReadFromUDPAddrPort(make([]byte, 1500)); err == nil {

@@ -185,9 +185,8 @@ func TestFollowKindsOfConnections(t *testing.T) {
 
 	r.timeouts(300*time.Millisecond, bpfobj.LbConnStateCONN_UDP)
 	r.fromClient(testenv.UDP("10.10.0.2:1", vip, "x"))
-	r.wantFollowed(f, "1 open UDP")
 	r.atLast(time.Minute, "the flow ends", func() bool { return r.entries(r.maps.Conns4) == 0 })
-	r.wantFollowed(f, "1 close UDP")
+	r.wantFollowed(f, "1 open UDP", "1 close UDP")
 
 	// One packet makes no entry.
 	r.fromClient(testenv.UDP("10.10.0.2:2", farVIP, "x"))
@@ -263,14 +262,14 @@ func TestFollowDrain(t *testing.T) {
 func TestFollowTemplates(t *testing.T) {
 	r := newRig(t, small)
 	s := persistent(tcpService(vip, "rr"))
-	s.Timeout = time.Second
+	s.Timeout = 5 * time.Second
 	r.addService(s, 1, 1)
 	sip := sipService()
-	sip.Timeout = time.Second
+	sip.Timeout = 5 * time.Second
 	r.addService(sip, 1)
 	f := r.follow(FollowRule{})
 	without := r.follow(FollowRule{Entries: OnlyConnections})
-	r.timeouts(time.Second, everyState()...)
+	r.timeouts(5*time.Second, everyState()...)
 	r.syn("10.10.0.2:1", vip)
 	r.syn("10.10.0.2:2", vip)
 	r.must(r.DeleteServer(s.Key, netip.AddrPortFrom(serverAddr(1), 8080)))
@@ -284,7 +283,7 @@ func TestFollowTemplates(t *testing.T) {
 	if diff := cmp.Diff(want, connectionTales(got)); diff != "" {
 		t.Fatalf("followed (-want +got):\n%s", diff)
 	}
-	if e := got[0]; e.Timeout != 1 || e.Client.String() != "10.10.0.2:0" || e.Virtual.String() != vip {
+	if e := got[0]; e.Timeout != 5 || e.Client.String() != "10.10.0.2:0" || e.Virtual.String() != vip {
 		t.Errorf("the template is %+v", e)
 	}
 	if one, other := got[7].Template, got[8].Template; one == nil || other == nil || one.Call != other.Call || one.By != "call" {
@@ -529,6 +528,7 @@ func TestFollowedTable(t *testing.T) {
 	// Nothing may change any more: read only when what ends soon has ended.
 	r.timeouts(time.Hour, everyState()...)
 	time.Sleep(2500 * time.Millisecond)
+	r.atLast(time.Minute, "every event is read", func() bool { return f.reader.AvailableBytes() == 0 })
 	var there []model.Connection
 	for c, err := range r.Connections(ConnectionFilter{}) {
 		r.must(err)

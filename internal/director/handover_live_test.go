@@ -180,7 +180,7 @@ func echoes(t testing.TB, ns *host.Namespace, addr string) {
 // dial connects from a namespace.
 func dial(ns *host.Namespace, addr string) (c net.Conn, err error) {
 	err = ns.Do(func() (err error) {
-		c, err = (&net.Dialer{Timeout: 5 * time.Second}).Dial("tcp", addr)
+		c, err = (&net.Dialer{Timeout: 30 * time.Second}).Dial("tcp", addr)
 		return err
 	})
 	return c, err
@@ -188,7 +188,7 @@ func dial(ns *host.Namespace, addr string) (c net.Conn, err error) {
 
 // says sends a word and expects it back.
 func says(c net.Conn, word string) error {
-	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return err
 	}
 	if _, err := c.Write([]byte(word)); err != nil {

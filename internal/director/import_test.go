@@ -48,7 +48,8 @@ func (r *rig) insert(entries []model.Connection) {
 func comparable(all []model.Connection) []string {
 	var out []string
 	for _, c := range all {
-		c.Expires = c.Expires.Round(5 * time.Second)
+		// Timeouts are multiples of 20 s, or a second longer: all ages up to 18 s give the same number.
+		c.Expires = (c.Expires + 18*time.Second).Truncate(20 * time.Second)
 		if c.Control != nil {
 			out = append(out, fmt.Sprintf("%+v of %+v", c, *c.Control))
 			continue
@@ -116,6 +117,7 @@ func TestImport(t *testing.T) {
 	for i := range worlds {
 		r := newWorld(t, small)
 		r.turn("hairpin=1")
+		r.timeouts(time.Minute, bpfobj.LbConnStateSCTP_INIT1, bpfobj.LbConnStateSCTP_REJECTED) // 4 s
 		r.serve(sipService(), ipv4.real(8, 8080))
 		for _, f := range families { // whose templates are of networks
 			s := persistent(service(model.TCP, at(f.vip(99), 80), "rr"))
@@ -261,8 +263,9 @@ func TestImportExpires(t *testing.T) {
 		}
 		return clients
 	}
-	if active, inactive := r.counts(key, server.Addr()); active != 4 || inactive != 0 || r.entries(r.maps.Conns4) != 6 {
-		t.Errorf("%d active, %d inactive, %d entries", active, inactive, r.entries(r.maps.Conns4))
+	active, inactive := r.counts(key, server.Addr())
+	if n := r.entries(r.maps.Conns4); time.Since(began) < minExpiry && (active != 4 || inactive != 0 || n != 6) {
+		t.Errorf("%d active, %d inactive, %d entries", active, inactive, n)
 	}
 	r.atLast(time.Minute, "the first one ends", func() bool { return !slices.Contains(there(), 0) })
 	if took := time.Since(began); took < minExpiry || took > minExpiry+2*time.Second+2*stalls.Longest() {
