@@ -120,7 +120,7 @@ func TestCutDatagrams(t *testing.T) {
 					}
 				}
 			})
-			delete(reasons, "pass not ours") // hosts confirm their neighbours after 5 s
+			delete(reasons, "pass not ip") // hosts confirm their neighbours after 5 s
 			if diff := cmp.Diff(map[string]uint64{}, reasons); diff != "" {
 				t.Error(diff)
 			}
