@@ -135,11 +135,12 @@ func TestFloodOfMalformedMessages(t *testing.T) {
 	}()
 
 	const rounds, fewest, flood = 3, 200, 20_000 // messages of each kind, and of the flood
-	next, lost := 0, 0
+	next, lost := 0, []netip.AddrPort(nil)
 	// A round lasts longer where other work delays it, until it has its share of the messages.
 	delays := func(share uint64) (list []time.Duration) {
 		sent, before, began := map[netip.AddrPort]time.Time{}, flooded.Load(), time.Now()
-		short := func() bool { return len(sent) <= fewest/rounds || flooded.Load()-before < share }
+		// Some may be lost.
+		short := func() bool { return len(sent) <= fewest || flooded.Load()-before < share }
 		for ; time.Since(began) < 500*time.Millisecond || short() && time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 			client := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(next >> 8), byte(next)}), 40000)
 			next++
@@ -160,7 +161,7 @@ func TestFloodOfMalformedMessages(t *testing.T) {
 			return n
 		}
 		time.Sleep(200 * time.Millisecond)
-		for began := time.Now(); uint64(lost+missing()) > backup.counts.Dropped(DropSocket) && time.Since(began) < 10*time.Second; {
+		for began := time.Now(); uint64(len(lost)+missing()) > backup.counts.Dropped(DropSocket) && time.Since(began) < 10*time.Second; {
 			time.Sleep(20 * time.Millisecond)
 		}
 		table.mu.Lock()
@@ -169,7 +170,7 @@ func TestFloodOfMalformedMessages(t *testing.T) {
 			if applied, ok := table.at[client]; ok {
 				list = append(list, applied.Sub(at))
 			} else {
-				lost++
+				lost = append(lost, client)
 			}
 		}
 		return list
@@ -178,43 +179,56 @@ func TestFloodOfMalformedMessages(t *testing.T) {
 		slices.Sort(list)
 		return list[min(int(share*float64(len(list))), len(list)-1)]
 	}
-	var clean, under []time.Duration
-	stalls := testenv.WatchStalls(t)
-	for range rounds {
-		clean = append(clean, delays(0)...)
-		on.Store(true)
-		under = append(under, delays(flood/rounds+1)...)
-		on.Store(false)
-	}
-	for name, list := range map[string][]time.Duration{"without": clean, "with": under} {
-		if len(list) < fewest {
-			t.Fatalf("%s the flood: %d messages", name, len(list))
+	// Other processes may delay messages in one attempt; a flood that does would in each.
+	for attempt := 1; ; attempt++ {
+		var clean, under []time.Duration
+		stalls := testenv.WatchStalls(t)
+		for range rounds {
+			clean = append(clean, delays(0)...)
+			on.Store(true)
+			under = append(under, delays(flood/rounds+1)...)
+			on.Store(false)
 		}
-		t.Logf("%s: %d messages: median %v, p99 %v, longest %v", name, len(list), quantile(list, 0.5), quantile(list, 0.99), quantile(list, 1))
+		for name, list := range map[string][]time.Duration{"without": clean, "with": under} {
+			if len(list) < fewest {
+				t.Fatalf("%s the flood: %d messages", name, len(list))
+			}
+			t.Logf("%s: %d messages: median %v, p99 %v, longest %v", name, len(list), quantile(list, 0.5), quantile(list, 0.99), quantile(list, 1))
+		}
+		more := quantile(under, 0.99) - quantile(clean, 0.99)
+		if more <= 50*time.Millisecond+stalls.Longest() {
+			break
+		}
+		if attempt == 3 {
+			t.Errorf("the flood delays messages by %v, beside stalls of %v", more, stalls.Longest())
+			break
+		}
 	}
-	if more := quantile(under, 0.99) - quantile(clean, 0.99); more > 50*time.Millisecond+stalls.Longest() {
-		t.Errorf("the flood delays messages by %v, beside stalls of %v", more, stalls.Longest())
-	}
+	backup.end(t)
+	// What was late for its round is not lost.
+	table.mu.Lock()
+	lost = slices.DeleteFunc(lost, func(c netip.AddrPort) bool { _, ok := table.at[c]; return ok })
+	table.mu.Unlock()
 	for _, r := range []Reason{DropShort, DropSize, DropLong, DropSyncID, DropMalformed} {
 		t.Logf("%s: %d", r, backup.counts.Dropped(r))
 		if backup.counts.Dropped(r) == 0 {
 			t.Errorf("%s is not counted", r)
 		}
 	}
-	t.Logf("%d of the flood; %d good ones lost, %d of all found no room in the socket", flooded.Load(), lost, backup.counts.Dropped(DropSocket))
+	t.Logf("%d of the flood; %d good ones lost, %d of all found no room in the socket", flooded.Load(), len(lost), backup.counts.Dropped(DropSocket))
 	if flooded.Load() < flood {
 		t.Errorf("%d messages are not a flood", flooded.Load())
 	}
 	// The protocol repairs no loss, but counts it.
-	if uint64(lost) > backup.counts.Dropped(DropSocket) {
-		t.Errorf("%d messages were lost, %d of them are counted", lost, backup.counts.Dropped(DropSocket))
+	if uint64(len(lost)) > backup.counts.Dropped(DropSocket) {
+		t.Errorf("%d messages were lost, %d of them are counted", len(lost), backup.counts.Dropped(DropSocket))
 	}
 	for _, c := range table.all() {
 		if c.Client.Addr().As4()[1] != 1 {
 			t.Errorf("the flood entered %+v", c)
 		}
 	}
-	if n := len(table.all()); n != next-lost {
-		t.Errorf("%d entries, want %d", n, next-lost)
+	if n := len(table.all()); n != next-len(lost) {
+		t.Errorf("%d entries, want %d", n, next-len(lost))
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"imbang/internal/director"
 )
 
-// endTime is how long a master goes on sending what waits when it is ended.
-const endTime = 200 * time.Millisecond
+// endTime is how long a master goes on sending what waits when it is ended. A busy machine may not run it
+// at once, and later nothing is written, though the socket has room.
+const endTime = 2 * time.Second
 
 // flushInterval is how exactly a master keeps flushAfter.
 const flushInterval = flushAfter / 8

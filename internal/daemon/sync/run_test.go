@@ -261,10 +261,11 @@ func TestRunEndsWithErrors(t *testing.T) {
 	source = newFakeSource()
 	master = run(t, a, Config{Role: RoleMaster, Interface: "eth0", MaxLen: 1}, Options{Table: newFakeTable(), Tell: tell})
 	source.batches <- told(connection(1), connection(2))
-	eventually(t, "an entry is dropped", func() bool { return backup.counts.Dropped(DropTable) == 1 })
+	// The last entry of a message follows after two seconds.
+	eventually(t, "an entry is dropped", func() bool { return backup.counts.Dropped(DropTable) >= 1 })
 	there.set(func() { there.err = nil })
 	source.batches <- told(connection(3))
-	eventually(t, "the next one is entered", func() bool { return len(there.all()) == 1 })
+	eventually(t, "the next one is entered", func() bool { return len(there.all()) >= 1 })
 	there.set(func() { there.err = director.ErrReplaced })
 	source.batches <- told(connection(4))
 	ended(backup, director.ErrReplaced.Error())
@@ -335,11 +336,11 @@ func TestBackupStandsBy(t *testing.T) {
 		table.set(func() { standby = table.standby })
 		return standby
 	}
+	first := told() // before the clock, by which it is renewed each second
 	now, err := director.BootTime()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := told()
 	if left := first - now; left <= 0 || left > standByFor {
 		t.Errorf("it runs for another %v, want at most %v", left, standByFor)
 	}

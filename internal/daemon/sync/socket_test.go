@@ -95,7 +95,7 @@ func TestSockets(t *testing.T) {
 				t.Fatal(err)
 			}
 			buffer, control := make([]byte, 5000), make([]byte, 200)
-			there.SetReadDeadline(time.Now().Add(10 * time.Second))
+			there.SetReadDeadline(time.Now().Add(time.Minute))
 			n, oob, _, from, err := there.ReadMsgUDPAddrPort(buffer, control)
 			if err != nil || n != 4000 {
 				t.Fatalf("%d bytes, %v", n, err)
@@ -167,7 +167,7 @@ func TestReceiver(t *testing.T) {
 	write(sent, 1000)
 	got, lost := 0, 0
 	for got+lost < sent {
-		there.SetReadDeadline(time.Now().Add(5 * time.Second))
+		there.SetReadDeadline(time.Now().Add(time.Minute))
 		if messages, _, err = in.read(true); err != nil {
 			t.Fatalf("%d received, %d lost: %v", got, lost, err)
 		}

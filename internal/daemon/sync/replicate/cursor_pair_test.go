@@ -18,6 +18,7 @@ func TestCursorKeepsWhatStays(t *testing.T) {
 	s := services()[0]
 	const older, ended, moved, newer, gone, unlike = 0, 1, 2, 3, 4, 5
 	of := func(i int) model.Connection { return connection(s, i) }
+	inserted := time.Now()
 	for i := older; i <= unlike; i++ {
 		a.insert(of(i))
 	}
@@ -44,7 +45,7 @@ func TestCursorKeepsWhatStays(t *testing.T) {
 	conflict.RealServer = conflict.Server
 	replica := of(moved)
 	replica.Flags = model.ConnReplica
-	a.must(r.enter([]model.Connection{idle(of(older), time.Minute), replica, of(newer), conflict}, false, false))
+	a.must(r.enter([]model.Connection{idle(of(older), time.Minute), replica, of(newer), idle(conflict, time.Since(inserted))}, false, false))
 	a.must(r.enter([]model.Connection{idle(of(ended), time.Minute), of(gone)}, true, false))
 	for {
 		err := read(10)

@@ -134,6 +134,20 @@ func (a *attacker) see(packet []byte) {
 	a.at++
 }
 
+// awaitSight waits until something of this session was seen.
+func (a *attacker) awaitSight() {
+	a.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		a.mu.Lock()
+		n := len(a.latest)
+		a.mu.Unlock()
+		if n > 0 {
+			return
+		}
+	}
+	a.Fatal("the attacker sees nothing")
+}
+
 // sessionEnds says that what was seen is of a former session.
 func (a *attacker) sessionEnds() {
 	a.mu.Lock()
@@ -233,10 +247,12 @@ func newFlooded(t *testing.T, connections uint32) *flooded {
 	f.load.open(1000)
 	wantEqual(f.a, f.b, "before the flood")
 	end()
+	f.attacker.awaitSight()
 	f.attacker.sessionEnds()
 	f.master, _ = f.a.roleWith(Master, f.delays.master, f.b.addr)
 	awaitState(t, f.backup, "the backup follows the second session", synced)
 	f.openings(t, 200*time.Millisecond, 0) // to be recorded
+	f.attacker.awaitSight()
 	return f
 }
 

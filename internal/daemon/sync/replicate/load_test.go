@@ -130,7 +130,7 @@ func (n *node) servers() (lines []string) {
 }
 
 // awaitState waits until a role's state is as wanted.
-func awaitState(t *testing.T, r *Replica, what string, is func(State) bool) State {
+func awaitState(t testing.TB, r *Replica, what string, is func(State) bool) State {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		s := r.State()

@@ -165,7 +165,7 @@ func TestStop(t *testing.T) {
 	if err != nil || r.PID != c.Process.Pid {
 		t.Fatal(r, err)
 	}
-	if err := Stop(dir, "master", 5*time.Second); err != nil {
+	if err := Stop(dir, "master", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Wait(); err != nil {
