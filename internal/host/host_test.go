@@ -99,7 +99,7 @@ func talk(t *testing.T, a, b *Namespace, addr string) {
 	}()
 	var c net.Conn
 	must(t, a.Do(func() (err error) {
-		c, err = net.DialTimeout("tcp", l.Addr().String(), 2*time.Second)
+		c, err = net.DialTimeout("tcp", l.Addr().String(), time.Minute)
 		return err
 	}))
 	defer c.Close()
