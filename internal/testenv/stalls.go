@@ -25,15 +25,18 @@ func WatchStalls(t testing.TB) *Stalls {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+		wake := time.NewTimer(stallPeriod) // one: tests count allocations meanwhile
+		defer wake.Stop()
 		for {
 			select {
 			case <-end:
 				return
-			case <-time.After(time.Until(s.due)):
+			case <-wake.C:
 			}
 			s.mu.Lock()
 			s.note()
 			s.due = time.Now().Add(stallPeriod)
+			wake.Reset(stallPeriod)
 			s.mu.Unlock()
 		}
 	}()

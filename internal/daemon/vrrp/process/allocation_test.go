@@ -37,7 +37,7 @@ func testAllocations(t testing.TB) {
 			}
 			l.groups = []*group{g}
 			l.openSockets()
-			l.settle(time.Second)
+			l.settle(awaited)
 			g.machine.Start(now(), &g.out)
 			f(l, g)
 			return nil
@@ -52,7 +52,7 @@ func testAllocations(t testing.TB) {
 		on(link.host(2), two, func(b *loop, backup *group) {
 			at := now()
 			master.call(func(m *vrrp.Machine, out *vrrp.Output) { m.Take(at, out) })
-			a.settle(time.Second)
+			a.settle(awaited)
 			master.next = at
 			advertise := func() {
 				at += time.Second
