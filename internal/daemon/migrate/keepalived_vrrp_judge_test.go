@@ -88,7 +88,7 @@ func (j *conf) ask(t *testing.T, ns *host.Namespace, options ...string) *verdict
 		t.Fatal(err)
 	}
 	write.Close()
-	stop := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	stop := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer stop.Stop()
 	v := &verdict{messages: map[int][]string{}, dump: map[string]map[string][]string{}}
 	block, label := "", ""

@@ -120,6 +120,10 @@ func TestLdirectordLists(t *testing.T) {
 // The sample of ldirectord has a timeout of 3 s and an interval of 1 s: with ldirectord, which
 // waits for each check, a server that answers in 1.5 s is up.
 func TestLdirectordWaitsForSlowServers(t *testing.T) {
+	testenv.Patient(t, testLdirectordWaitsForSlowServers)
+}
+
+func testLdirectordWaitsForSlowServers(t testing.TB) {
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(1500 * time.Millisecond)
 		fmt.Fprint(w, "Test Page")

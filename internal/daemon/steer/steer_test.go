@@ -48,8 +48,9 @@ func (r *recorder) End(director.Steered) { r.note("end") }
 
 var service = model.AddrKey(model.TCP, netip.MustParseAddrPort("192.0.2.1:80"))
 
-// listen accepts connections until the test ends, and counts them.
-func listen(t *testing.T) (at netip.AddrPort, accepted func() int) {
+// listen accepts connections until the test ends, and counts them: it waits for those that are
+// wanted, and a moment for more.
+func listen(t *testing.T) (at netip.AddrPort, accepted func(want int) int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,11 +67,16 @@ func listen(t *testing.T) (at netip.AddrPort, accepted func() int) {
 			defer c.Close()
 		}
 	}()
-	return l.Addr().(*net.TCPAddr).AddrPort(), func() int {
-		time.Sleep(50 * time.Millisecond)
-		mu.Lock()
-		defer mu.Unlock()
-		return n
+	return l.Addr().(*net.TCPAddr).AddrPort(), func(want int) (got int) {
+		for deadline := time.Now().Add(time.Minute); ; {
+			time.Sleep(50 * time.Millisecond)
+			mu.Lock()
+			got = n
+			mu.Unlock()
+			if got >= want || time.Now().After(deadline) {
+				return got
+			}
+		}
 	}
 }
 
@@ -120,7 +126,7 @@ func TestDialHere(t *testing.T) {
 	if len(r.calls) > 0 || len(d.Astray()) > 0 {
 		t.Errorf("calls %v, astray %v", r.calls, d.Astray())
 	}
-	if n := accepted(); n != 1 {
+	if n := accepted(1); n != 1 {
 		t.Errorf("%d connections", n)
 	}
 }
@@ -160,7 +166,7 @@ func TestDialNotSteered(t *testing.T) {
 			if err == nil {
 				conn.Close()
 			}
-			if n := accepted(); n != c.connects {
+			if n := accepted(c.connects); n != c.connects {
 				t.Errorf("%d connections, want %d", n, c.connects)
 			}
 			if c.r != nil && c.r.refuses == nil && !slices.Equal(c.r.calls, []string{"begin", "end"}) {

@@ -72,7 +72,7 @@ func TestGiveUpInTime(t *testing.T) {
 		p.accept()
 		p.next()
 		p.send(Event{Reply: &Reply{Groups: []string{"web"}}})
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(time.Second) // the reply is read
 		cancel()
 	}()
 	conn, err := Dial(t.Context(), path)
