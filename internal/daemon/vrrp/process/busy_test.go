@@ -45,7 +45,7 @@ func testBusyHost(t testing.TB) {
 		t.Errorf("%+v, %+v", g, b.group())
 	}
 	c.Close()
-	time.Sleep(2 * better.Interval)
+	time.Sleep(10 * better.Interval) // until the other director knows
 	standStill()
 	if b.group().Counts.Became != 1 {
 		t.Errorf("%+v", b.group())

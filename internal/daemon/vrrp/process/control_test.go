@@ -225,17 +225,17 @@ func TestPlannedMove(t *testing.T) {
 			all := groupA.AllAddresses()
 			a.await("master", a.is(vrrp.Master))
 			b.await("backup", func() bool { return b.group().Routers[0].Master != "" })
-			if _, err := b.giveUp(time.Second); err == nil || !strings.Contains(err.Error(), "this director is not master") {
+			if _, err := b.giveUp(awaited); err == nil || !strings.Contains(err.Error(), "this director is not master") {
 				t.Errorf("%v", err)
 			}
-			if _, err := a.giveUp(time.Second, "mail", "web"); err == nil || !strings.Contains(err.Error(), "there is no group mail") || !a.is(vrrp.Master)() {
+			if _, err := a.giveUp(awaited, "mail", "web"); err == nil || !strings.Contains(err.Error(), "there is no group mail") || !a.is(vrrp.Master)() {
 				t.Errorf("%v", err)
 			}
 			for from, to := range map[*node]*node{a: b, b: a} {
 				if !from.is(vrrp.Master)() {
 					from, to = to, from
 				}
-				moves, err := from.giveUp(5*time.Second, "web")
+				moves, err := from.giveUp(awaited, "web")
 				if err != nil || len(moves) != 1 || moves[0].Error != "" || moves[0].MS <= 0 || pair && moves[0].MS > 1000 {
 					t.Fatalf("%+v, %v", moves, err)
 				}

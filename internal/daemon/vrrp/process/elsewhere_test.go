@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"imbang/internal/daemon/vrrp"
 	"imbang/internal/daemon/vrrp/setup"
@@ -78,15 +77,15 @@ func testElsewhereBesideKeepalived(t testing.TB) {
 	const imbang, other = 0, 1
 	o := observe(t, elsewhere, n.ns, k.ns)
 	k.start(100)
-	o.master(t, "keepalived alone", other, 10*time.Second)
+	o.master(t, "keepalived alone", other, awaited)
 	n.start()
-	o.master(t, "imbang preempts", imbang, 10*time.Second)
+	o.master(t, "imbang preempts", imbang, awaited)
 	n.stop()
-	o.master(t, "imbang resigns", other, 10*time.Second)
+	o.master(t, "imbang resigns", other, awaited)
 	k.stop()
 	k.start(200)
 	n.start()
-	o.master(t, "keepalived is the better one", other, 10*time.Second)
+	o.master(t, "keepalived is the better one", other, awaited)
 	n.await("imbang follows it", func() bool { return n.group().Routers[0].Master != "" })
 	for _, r := range n.group().Refused {
 		if r.Count > 0 {
@@ -97,5 +96,5 @@ func testElsewhereBesideKeepalived(t testing.TB) {
 		t.Errorf("keepalived misses addresses in imbang's advertisements:\n%s", log)
 	}
 	k.stop()
-	o.master(t, "keepalived resigns", imbang, 10*time.Second)
+	o.master(t, "keepalived resigns", imbang, awaited)
 }

@@ -388,7 +388,7 @@ func testExecutionBesideKeepalived(t testing.TB) {
 	a.await("master", a.is(vrrp.Master))
 	k.start(100)
 	o := observe(t, vrrp.Address{Device: "eth0", Prefix: virtual4[1]}, a.ns, k.ns)
-	o.master(t, "imbang is followed", 0, time.Second)
+	o.master(t, "imbang is followed", 0, awaited)
 	a.await("it has begun", func() bool { return strings.Contains(k.log.String(), "BACKUP STATE") })
 	time.Sleep(5 * interopInterval) // it starts as master if it hears none
 	a.again()

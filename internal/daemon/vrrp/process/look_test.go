@@ -59,7 +59,7 @@ func testVanishedDevice(t testing.TB) {
 		if err := run("ip", "link", "delete", "eth1"); err != nil {
 			return err
 		}
-		l.settle(time.Second)
+		l.settle(awaited)
 		if _, is := g.known[gateway]; is || g.failed != "" || !l.lookAgain {
 			t.Errorf("%t, %q", is, g.failed)
 		}
@@ -75,7 +75,7 @@ func testVanishedDevice(t testing.TB) {
 			}
 		}
 		g.keepAddresses(now())
-		l.settle(time.Second)
+		l.settle(awaited)
 		if !g.known[gateway] || g.failed != "" || g.announced == 0 {
 			t.Errorf("%v, %q", g.known, g.failed)
 		}
@@ -96,7 +96,7 @@ func testLookPauses(t testing.TB) {
 			return err
 		}
 		defer l.close()
-		for took, pause := range map[time.Duration]time.Duration{40 * time.Millisecond: 40 * time.Millisecond, time.Minute: lookAgainAfter} {
+		for took, pause := range map[time.Duration]time.Duration{90 * time.Millisecond: 90 * time.Millisecond, time.Minute: lookAgainAfter} {
 			ended := now()
 			l.looking, l.lookAt, l.reading = false, 0, reading{ended - took, ended}
 			if l.look(); l.looking || l.lookAt != ended+pause {

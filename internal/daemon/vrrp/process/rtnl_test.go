@@ -75,7 +75,7 @@ func holdRTNL(t testing.TB, ns *host.Namespace, device string) (release func()) 
 	// A fault is reported when the lock is held.
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(poll, 5000)
+		n, err := unix.Poll(poll, int(awaited.Milliseconds()))
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

@@ -70,9 +70,7 @@ func testServersDevice(t testing.TB) {
 	b.await("and of none", planeB.has(func(f *fakePlane) bool { return len(f.peers) == 0 }))
 	a.stop()
 	b.await("the backup takes over", b.is(vrrp.Master))
-	if !hands(planeB, to(b, a, "eth0"), to(b, a, "eth1"))() {
-		t.Errorf("%q", planeB.hands)
-	}
+	b.await("the former master gets what is late", hands(planeB, to(b, a, "eth0"), to(b, a, "eth1")))
 	clear := func(f *fakePlane) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
