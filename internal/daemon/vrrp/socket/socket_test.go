@@ -47,6 +47,12 @@ func pair(t *testing.T) (a, b *host.Namespace) {
 			if err := ns.AddAddresses("eth0", netip.PrefixFrom(address, bits)); err != nil {
 				t.Fatal(err)
 			}
+			// The kernel delivers nothing to an IPv6 address before it has added its route.
+			for own := false; !own; time.Sleep(time.Millisecond) {
+				if err := ns.Do(func() (err error) { own, err = host.IsOwn(address); return err }); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 	return a, b
