@@ -22,7 +22,7 @@ func arguments(dir string) []string {
 
 // While a master executes itself, it has no command line for a moment; its workers have.
 const (
-	searches   = 100
+	searches   = 500
 	searchTime = 10 * time.Millisecond
 )
 
