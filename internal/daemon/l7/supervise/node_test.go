@@ -24,6 +24,9 @@ import (
 // directoryVariable makes the test binary a supervisor of that directory.
 const directoryVariable = "IMBANG_TEST_PROXY_DIR"
 
+// grace of a stop is for requests that are under way on a busy machine.
+const grace = 5 * time.Second
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(pointVariable); dir != "" {
 		if err := pointOften(dir); err != nil {
@@ -42,7 +45,7 @@ func TestMain(m *testing.M) {
 	signal.Notify(reload, syscall.SIGHUP)
 	signal.Notify(replace, syscall.SIGUSR2)
 	err := Run(ctx, Options{
-		Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})), Reload: reload, Replace: replace, Grace: time.Second,
+		Dir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})), Reload: reload, Replace: replace, Grace: grace,
 		Execute: func() error {
 			signal.Ignore(syscall.SIGHUP, syscall.SIGUSR2)
 			return syscall.Exec("/proc/self/exe", os.Args, os.Environ())
@@ -184,7 +187,7 @@ func (n *node) stop() {
 }
 
 func (n *node) ask(what string) (Status, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return Ask(ctx, n.dir, what)
 }
@@ -211,7 +214,7 @@ func (n *node) await(what string, is func() bool) {
 	n.t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			n.t.Fatalf("not within 30 s: %s", what)
+			n.t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
