@@ -75,7 +75,7 @@ func (d *desk) say(lines string) {
 func (d *desk) has(name, want string) {
 	d.Helper()
 	var got []byte
-	for range 500 {
+	for range 3000 {
 		if got, _ = os.ReadFile(d.path(name)); string(got) == want {
 			return
 		}

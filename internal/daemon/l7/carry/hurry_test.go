@@ -50,7 +50,7 @@ func newWorker(t *testing.T, dir string) *worker {
 // await waits for a command, after all of those before.
 func (w *worker) await(t *testing.T, command string) {
 	t.Helper()
-	for range 1000 {
+	for range 3000 {
 		w.mu.Lock()
 		found := slices.Contains(w.said, command)
 		if found {

@@ -292,7 +292,7 @@ func TestMaster(t *testing.T) {
 	for range 2 {
 		client := p.Client(false)
 		go func() {
-			reply, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?4s")
+			reply, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?12s")
 			if err != nil {
 				reply = "failed"
 			}

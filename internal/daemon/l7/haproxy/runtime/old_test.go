@@ -31,7 +31,7 @@ func TestAwaitOld(t *testing.T) {
 	replied := make(chan error, 1)
 	client := p.Client(false)
 	go func() {
-		_, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?8s")
+		_, err := haproxytest.Get(client, "http://127.0.0.1:8080/slow?12s")
 		replied <- err
 	}()
 	await(t, "a request is under way", func() bool { return a.Requests()+b.Requests() == 1 })
@@ -39,7 +39,7 @@ func TestAwaitOld(t *testing.T) {
 	if err != nil || len(was.Old) != 1 {
 		t.Fatalf("%+v, %v", was, err)
 	}
-	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	if left, err := p.master.AwaitOld(short, time.Minute); err != nil || len(left) != 1 || left[0] != was.Old[0] {
 		t.Errorf("while it is there: %v, %v; it is %v", left, err, was.Old)

@@ -27,7 +27,7 @@ func handOver(t *testing.T, of *Sockets) (*Sockets, error) {
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
 			err = of.HandOver(conn.(*net.UnixConn))
 			conn.Close()
 		}
