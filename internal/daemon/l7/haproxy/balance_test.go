@@ -105,11 +105,11 @@ func TestBalance(t *testing.T) {
 	})
 	t.Run("leastconn", func(t *testing.T) {
 		weights := []int{2, 1, 1}
-		all := p.counters(t, servers(weights...), time.Millisecond)
-		all[1].wait.Store(int64(4 * time.Millisecond)) // gets as many at a time, so fewer in all
+		all := p.counters(t, servers(weights...), 10*time.Millisecond) // longer than a busy machine adds
+		all[1].wait.Store(int64(40 * time.Millisecond))                // gets as many at a time, so fewer in all
 		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.LeastConn }), nil, nil)
 		const connections = 12
-		r.spread(t, connections, total)
+		r.spread(t, connections, total/5)
 		sent := 0
 		for i, c := range all {
 			sent += int(c.requests.Load())
@@ -118,15 +118,15 @@ func TestBalance(t *testing.T) {
 				t.Errorf("server %d of weight %d had %d requests of %d at the same time", i+1, weights[i], most, connections)
 			}
 		}
-		if sent != total {
-			t.Errorf("the servers got %d requests of %d", sent, total)
+		if sent != total/5 {
+			t.Errorf("the servers got %d requests of %d", sent, total/5)
 		}
 		// As many at a time, each for four times as long: a quarter, but for the time that HAProxy takes.
 		if slow, fast := all[1].requests.Load(), all[2].requests.Load(); slow > fast*2/3 || slow < fast/6 {
 			t.Errorf("a server that takes 4 times as long got %d requests, the other one of its weight %d", slow, fast)
 		}
 		r.leave(t, "s1")
-		all[1].wait.Store(int64(time.Millisecond))
+		all[1].wait.Store(int64(10 * time.Millisecond))
 		before := all[0].requests.Load()
 		if shares := r.spread(t, connections, total/5); shares["s1"] > 0 || all[0].requests.Load() != before || shares["s2"] < total/5*2/5 || shares["s3"] < total/5*2/5 {
 			t.Errorf("without s1, the shares of two that are equal are %v", shares)
@@ -135,7 +135,7 @@ func TestBalance(t *testing.T) {
 	t.Run("random", func(t *testing.T) {
 		weights := []int{100, 50, 50}
 		all := p.counters(t, servers(weights...), 0)
-		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method = l7.Random }), nil, nil)
+		r, _ := p.start(t, web(servers(weights...), func(_ *l7.Listener, b *l7.Backend) { b.Method, b.Timeouts.Server = l7.Random, time.Hour }), nil, nil)
 		// Without other requests both draws are idle: the first one counts.
 		expect(t, total, r.spread(t, 1, total), weights, 4*sigma(total, 100, 200, total))
 		// Of two draws the less busy one: a busy server gets what drew it twice.

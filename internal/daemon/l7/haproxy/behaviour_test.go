@@ -261,7 +261,7 @@ func TestStoppingHasServers(t *testing.T) {
 		all := servers(1, 1)
 		p.servers(t, all)
 		c := web(all[:1], func(l *l7.Listener, b *l7.Backend) {
-			l.Monitor, l.MonitorBackends = "/monitor", required
+			l.Monitor, l.MonitorBackends, l.Timeouts.Request = "/monitor", required, time.Minute
 			l.Routes = []l7.Route{{Match: l7.Match{Paths: []string{"/b2"}}, Target: l7.Target{Backend: "b2"}}}
 			b.Maintenance = &l7.Reply{Status: 503, Body: "back soon"}
 		})
@@ -280,7 +280,7 @@ func TestStoppingHasServers(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				conn.SetDeadline(time.Now().Add(5 * time.Second))
+				conn.SetDeadline(time.Now().Add(30 * time.Second))
 				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a.example\r\n", path)
 				open[path] = conn
 			}
@@ -402,9 +402,14 @@ func TestProxyProtocol(t *testing.T) {
 			}
 			go func() {
 				defer c.Close()
-				head := make([]byte, 512)
-				n, _ := c.Read(head)
-				heads <- head[:n]
+				var head []byte
+				for part := make([]byte, 512); !bytes.HasSuffix(head, []byte("\r\n\r\n")); { // a connection that is closed before has no reply
+					n, err := c.Read(part)
+					if head = append(head, part[:n]...); err != nil {
+						break
+					}
+				}
+				heads <- head
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\ns1")
 			}()
 		}
@@ -538,7 +543,7 @@ func TestLimits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c.SetDeadline(time.Now().Add(2 * time.Second))
+				c.SetDeadline(time.Now().Add(8 * time.Second)) // less than the timeouts by default
 				io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\n"+header+body+"\r\n")
 				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 				if err != nil || resp.StatusCode != 408 {
@@ -696,7 +701,7 @@ func TestGoAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	io.WriteString(c, http2.ClientPreface)
 	f := http2.NewFramer(c, c)
 	f.WriteSettings()
@@ -904,7 +909,7 @@ func TestEngineChecks(t *testing.T) {
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
 	c := web(servers(1, 1), func(_ *l7.Listener, b *l7.Backend) {
-		b.Check = &l7.EngineCheck{Path: "/health", Host: "web.example", Interval: 50 * time.Millisecond, Rise: 1, Fall: 2}
+		b.Check = &l7.EngineCheck{Path: "/health", Host: "web.example", Interval: 50 * time.Millisecond, Rise: 1, Fall: 2, Timeout: 10 * time.Second}
 	})
 	states := l7.States{{Backend: "web", Server: "s2"}: {Health: l7.Down, Weight: 1}}
 	state := func(r *process, server string) string {
@@ -925,7 +930,7 @@ func TestEngineChecks(t *testing.T) {
 		if got := <-checked; got != "/health web.example" {
 			t.Errorf("the check is %q", got)
 		}
-		for until := time.Now().Add(5 * time.Second); state(r, "s1") != "DOWN"; time.Sleep(10 * time.Millisecond) {
+		for until := time.Now().Add(time.Minute); state(r, "s1") != "DOWN"; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(until) {
 				t.Fatalf("checks fail, but the server is %q", state(r, "s1"))
 			}
@@ -943,7 +948,7 @@ func TestEngineChecks(t *testing.T) {
 	}
 	p.servers(t, servers(1, 1, 1)[1:])
 	down(r)
-	for until := time.Now().Add(5 * time.Second); state(r, "s2") != "UP"; time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); state(r, "s2") != "UP"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("checks pass, but the server is %q", state(r, "s2"))
 		}

@@ -29,7 +29,7 @@ func TestEngineChecksSendProxy(t *testing.T) {
 	}()
 	for _, port := range []uint16{0, 8080} {
 		_, stop := p.start(t, web(servers(1), func(_ *l7.Listener, b *l7.Backend) {
-			b.SendProxy, b.Check = 1, &l7.EngineCheck{Path: "/", Port: port, Interval: 20 * time.Millisecond}
+			b.SendProxy, b.Check = 1, &l7.EngineCheck{Path: "/", Port: port, Interval: 500 * time.Millisecond}
 		}), nil, func(o *Options) { o.Fallback = true })
 		select {
 		case head := <-heads:

@@ -51,7 +51,7 @@ func (p *place) conformance(t *testing.T, port int, tls bool) (failed map[string
 	}
 	err = p.Do(func() error {
 		for _, g := range []*spec.TestGroup{generic.Spec(), h2.Spec(), hpack.Spec()} {
-			g.Test(&h2config.Config{Host: "127.0.0.1", Port: port, Path: "/", Timeout: 500 * time.Millisecond, MaxHeaderLen: 4000, Strict: true, TLS: tls, Insecure: true})
+			g.Test(&h2config.Config{Host: "127.0.0.1", Port: port, Path: "/", Timeout: 5 * time.Second, MaxHeaderLen: 4000, Strict: true, TLS: tls, Insecure: true})
 			collect(g)
 		}
 		return nil
@@ -89,7 +89,7 @@ backend web
 		cmd.Process.Kill()
 		cmd.Wait()
 	}
-	for until := time.Now().Add(10 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
 		if c, err := p.dial("", "127.0.0.1:81"); err == nil {
 			c.Close()
 			return stop

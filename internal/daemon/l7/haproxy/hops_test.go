@@ -31,7 +31,7 @@ func (p *place) echoes(t testing.TB, address string) {
 			}
 			go func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 				head, r := "", bufio.NewReader(c)
 				for !strings.HasSuffix(head, "\r\n\r\n") {
 					line, err := r.ReadString('\n')
@@ -195,7 +195,7 @@ func TestHops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetDeadline(time.Now().Add(5 * time.Second))
+		conn.SetDeadline(time.Now().Add(30 * time.Second))
 		fmt.Fprintf(conn, "GET /proxy HTTP/1.1\r\nHost: web.example\r\nConnection: %s\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n", connection)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		conn.Close()
@@ -228,7 +228,7 @@ func TestHopsOfConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(5 * time.Second))
+		c.SetDeadline(time.Now().Add(30 * time.Second))
 		fmt.Fprintf(c, "GET / HTTP/%s\r\nHost: web.example\r\nConnection: %s\r\n\r\n", m.version, m.connection)
 		r := bufio.NewReader(c)
 		resp, err := http.ReadResponse(r, nil)

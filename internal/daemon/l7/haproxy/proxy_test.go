@@ -68,7 +68,7 @@ func (p *place) listen(t testing.TB, address string) (l net.Listener) {
 
 // dial connects inside, from an address if it is one.
 func (p *place) dial(from, to string) (c net.Conn, err error) {
-	d := net.Dialer{Timeout: 5 * time.Second}
+	d := net.Dialer{Timeout: 30 * time.Second}
 	if from != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
 	}
@@ -133,7 +133,7 @@ func (p *place) start(t testing.TB, c *l7.Config, states l7.States, change func(
 	})
 	t.Cleanup(stop)
 	r = &process{p, cmd, o.Socket, bufio.NewReader(reading)}
-	until := time.Now().Add(10 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for {
 		if _, err := r.try("show info"); err == nil {
 			return r, stop
@@ -171,7 +171,7 @@ func (r *process) command(t testing.TB, command string) string {
 // master starts may be without any.
 func (r *process) signal(t testing.TB, s os.Signal, done func() bool) {
 	t.Helper()
-	for range 50 {
+	for range 150 {
 		if err := r.cmd.Process.Signal(s); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func (p *place) client(from, dial string) *http.Client {
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		ForceAttemptHTTP2: true,
 	}
-	return &http.Client{Transport: tr, Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: tr, Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // seen is what a server gets.
@@ -346,7 +346,7 @@ func (q *requests) send(path, headers string) (string, error) {
 	if _, err := fmt.Fprintf(q, "GET %s HTTP/1.1\r\nHost: web.example\r\n%s\r\n", path, headers); err != nil {
 		return "", err
 	}
-	q.SetReadDeadline(time.Now().Add(10 * time.Second))
+	q.SetReadDeadline(time.Now().Add(30 * time.Second))
 	n := 0
 	for i := 0; ; i++ {
 		line, err := q.r.ReadSlice('\n')
@@ -380,7 +380,7 @@ func (p *place) exchangeFrom(t *testing.T, from, text string) (status int, body 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(5 * time.Second))
+	c.SetDeadline(time.Now().Add(30 * time.Second))
 	io.WriteString(c, text)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {

@@ -311,7 +311,7 @@ func TestUpgradeToHTTP2(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: web.example\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%s\r\n", upgrade)
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {

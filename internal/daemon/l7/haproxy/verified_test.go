@@ -36,7 +36,7 @@ func TestVerifiedWithoutName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(5 * time.Second))
+		c.SetDeadline(time.Now().Add(30 * time.Second))
 		io.WriteString(c, "GET / HTTP/1.0\r\n"+headers+"\r\n")
 		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != want {
 			t.Errorf("%q: %v, %v, expected %d", headers, resp, err, want)
