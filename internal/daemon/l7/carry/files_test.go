@@ -53,7 +53,8 @@ func (k *keeping) await(what string, is func() bool) {
 
 func freePort(t *testing.T) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// Tests that run at the same time take ports of other addresses.
+	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.1:0", os.Getpid()>>8&255, os.Getpid()&255))
 	if err != nil {
 		t.Fatal(err)
 	}
