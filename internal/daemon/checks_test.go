@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"imbang/internal/daemon/api"
@@ -105,7 +106,9 @@ func texts(d *Daemon) (list []string) {
 }
 
 // One alarm says that checks cannot be made, and ends a minute after the last of them.
-func TestUnmade(t *testing.T) {
+func TestUnmade(t *testing.T) { synctest.Test(t, unmade) } // no time passes
+
+func unmade(t *testing.T) {
 	d := newDaemon(t, checked)
 	start := time.Now()
 	ids := checkIDs(d)

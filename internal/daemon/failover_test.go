@@ -35,7 +35,7 @@ func (e *elector) send(event control.Event) {
 // next is the next message that f accepts.
 func (e *elector) next(what string, f func(m *control.Message) bool) {
 	e.Helper()
-	_ = e.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = e.conn.SetReadDeadline(time.Now().Add(time.Minute))
 	for {
 		var m control.Message
 		if err := e.in.Decode(&m); err != nil {
@@ -111,6 +111,7 @@ func TestReportSynchronized(t *testing.T) {
 	e.next("the table is older", synchronized(0))
 	now := time.Now().Add(time.Second)
 	c.synced.Store(&now)
+	f.say(true, c, false, true) // again, as the loop does
 	e.next("the table is here", synchronized(3))
 	f.say(true, c, true, true)
 	e.next("the other one sees more servers", func(m *control.Message) bool { return m.Facts != nil && m.Facts.Yield })

@@ -35,7 +35,7 @@ func TestEndNode(t *testing.T) {
 	}
 	until := func(is func() bool) {
 		t.Helper()
-		for range 100 {
+		for range 6000 {
 			if d.endNode(now.Add(2 * time.Minute)); is() {
 				return
 			}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,7 +32,9 @@ func replicationConfig(role replicate.Role) *replicate.Config {
 }
 
 // What a role reports is alarms of the daemon, one for each name, while it lasts.
-func TestReplicationAlarms(t *testing.T) {
+func TestReplicationAlarms(t *testing.T) { synctest.Test(t, replicationAlarms) } // no time passes
+
+func replicationAlarms(t *testing.T) {
 	log, err := events.Open(filepath.Join(t.TempDir(), "events.jsonl"))
 	if err != nil {
 		t.Fatal(err)

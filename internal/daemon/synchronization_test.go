@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,7 +21,9 @@ import (
 )
 
 // Failures are one alarm, however often a role is started again.
-func TestSyncAlarms(t *testing.T) {
+func TestSyncAlarms(t *testing.T) { synctest.Test(t, syncAlarms) } // no time passes
+
+func syncAlarms(t *testing.T) {
 	log, err := events.Open(filepath.Join(t.TempDir(), "events.jsonl"))
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -29,6 +30,16 @@ func TestAddressOfAnotherMachineIsNotAdded(t *testing.T) {
 	moving, own := netip.MustParsePrefix("192.0.2.80/32"), netip.MustParsePrefix("192.0.2.81/32")
 	if err := other.AddAddresses("eth0", netip.MustParsePrefix("192.0.2.3/24"), moving); err != nil {
 		t.Fatal(err)
+	}
+	// Until the kernel has made the link usable, questions are lost.
+	for end, found := time.Now().Add(time.Minute), 0; found == 0; {
+		if err := one.Do(func() error {
+			all, err := host.Answered("eth0", []netip.Addr{netip.MustParseAddr("192.0.2.3")}, 10*time.Millisecond)
+			found = len(all)
+			return err
+		}); err != nil || time.Now().After(end) {
+			t.Fatal("the other machine does not answer ", err)
+		}
 	}
 	log, err := events.Open(filepath.Join(t.TempDir(), "events.jsonl"))
 	if err != nil {

@@ -194,7 +194,7 @@ func TestFollowLong(t *testing.T) {
 	f, path := start(t)
 	begin := time.Now()
 	time.AfterFunc(requestTime+time.Second, func() { _, _ = f.log.Add(events.Event{Text: "late"}) })
-	ctx, cancel := context.WithTimeout(t.Context(), requestTime+10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), requestTime+time.Minute)
 	defer cancel()
 	err := At(path).Events(ctx, 0, true, func(events.Event) error { return io.EOF })
 	if !errors.Is(err, io.EOF) || time.Since(begin) < requestTime {
@@ -291,7 +291,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	defer slow.Close()
 	_, _ = io.WriteString(slow, "GET /v1/status HTTP/1.1\r\nHost:")
-	_ = slow.SetReadDeadline(time.Now().Add(3 * headTime))
+	_ = slow.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.ReadAll(slow); err != nil {
 		t.Errorf("a client that sends slowly: %v", err)
 	}

@@ -3,7 +3,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"imbang/internal/testenv"
 )
 
 // held is how many there are of all users.
@@ -125,10 +126,10 @@ func TestAsCrowd(t *testing.T) {
 // served fails unless root is served at once.
 func served(t *testing.T, path string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := At(path).Order(ctx, OrderRequest{Server: "a", Action: ActionDrain}); err != nil {
-		t.Errorf("an order of root: %v", err)
+	begin, stalls := time.Now(), testenv.WatchStalls(t)
+	_, err := At(path).Order(t.Context(), OrderRequest{Server: "a", Action: ActionDrain})
+	if took := time.Since(begin); err != nil || took > time.Second+3*stalls.Longest() {
+		t.Errorf("an order of root: %v after %s, beside stalls of %s", err, took, stalls.Longest())
 	}
 }
 

@@ -45,7 +45,7 @@ func afterReset(t *testing.T) func(context.Context, netip.AddrPort) (net.Conn, e
 // awaitError waits until a socket has an error, which it leaves there.
 func awaitError(fd int) error {
 	events := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLERR}}
-	for range 100 {
+	for range 3000 {
 		if n, err := unix.Poll(events, 10); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}

@@ -18,7 +18,7 @@ func TestUDPSilence(t *testing.T) {
 	const checks = 500
 	results := make(chan Result, checks)
 	for range checks {
-		go func() { results <- runWithin(t, 200*time.Millisecond, &UDP{Send: "x"}, conn.LocalAddr().String()) }()
+		go func() { results <- runWithin(t, 3*time.Second, &UDP{Send: "x"}, conn.LocalAddr().String()) }()
 	}
 	for range checks {
 		expect(t, "silence", <-results, true, "no reply, and no ICMP error in ")

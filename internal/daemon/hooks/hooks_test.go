@@ -25,7 +25,7 @@ func start(t *testing.T) (*Queue, chan events.Event) {
 // appears waits for a file and returns its text.
 func appears(t *testing.T, path string) string {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(path); err == nil && strings.HasSuffix(string(text), "\n") {
 			return string(text)
 		}
@@ -35,6 +35,12 @@ func appears(t *testing.T, path string) string {
 }
 
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+// gate is a command that ends when open is called.
+func gate(t *testing.T) (command string, open func()) {
+	path := filepath.Join(t.TempDir(), "gate")
+	return "until [ -e " + path + " ]; do sleep 0.05; done", func() { _ = os.WriteFile(path, nil, 0o600) }
+}
 
 // A failure is told with the command's last line.
 func TestFailure(t *testing.T) {
@@ -122,7 +128,8 @@ func TestDropped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ran")
 	e := events.Event{Kind: events.ServerUp, Service: "s", Server: "a"}
 	begun := filepath.Join(t.TempDir(), "begun")
-	q.Add(sh("echo > "+begun+"; exec sleep 1"), e)
+	runs, open := gate(t)
+	q.Add(sh("echo > "+begun+"; "+runs), e)
 	appears(t, begun)
 	for range waiting + 10 {
 		q.Add([]string{"/bin/true"}, e)
@@ -142,6 +149,7 @@ func TestDropped(t *testing.T) {
 	if len(told) > 0 {
 		t.Errorf("%d more events of what was dropped", len(told))
 	}
+	open()
 	appears(t, path)
 }
 
@@ -183,12 +191,14 @@ func TestWait(t *testing.T) {
 	t.Parallel()
 	q, _ := start(t)
 	path := filepath.Join(t.TempDir(), "ran")
-	q.Add(sh("sleep 0.2; echo first > "+path), events.Event{Kind: events.ServerDown, Service: "s"})
+	runs, open := gate(t)
+	q.Add(sh(runs+"; echo first > "+path), events.Event{Kind: events.ServerDown, Service: "s"})
 	q.Add(sh("echo second >> "+path), events.Event{Kind: events.ServerUp, Service: "s"})
 	if q.Idle() || q.Wait(10*time.Millisecond) {
 		t.Error("it did not wait")
 	}
-	if !q.Wait(20*time.Second) || !q.Idle() {
+	open()
+	if !q.Wait(time.Minute) || !q.Idle() {
 		t.Error("commands are left")
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "first\nsecond\n" {
