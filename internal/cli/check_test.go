@@ -63,7 +63,7 @@ listeners:
 		{now.Add(-day), now.Add(-time.Second), "expired on " + on(now.Add(-time.Second))},
 		{now.Add(day), now.Add(100 * day), "is not valid before " + now.Add(day).UTC().Format(time.DateTime) + " UTC: set the clock"},
 		{now.Add(-day), now.Add(10*day + time.Hour), "expires on " + on(now.Add(10*day+time.Hour)) + ", in 10 days"},
-		{now.Add(-day), now.Add(23*time.Hour + time.Minute), "expires on " + on(now.Add(23*time.Hour+time.Minute)) + ", in 23 hours: renew it; the daemon then reads the new file"},
+		{now.Add(-day), now.Add(23*time.Hour + 30*time.Minute), "expires on " + on(now.Add(23*time.Hour+30*time.Minute)) + ", in 23 hours: renew it; the daemon then reads the new file"},
 		{now.Add(-day), now.Add(31 * day), ""},
 	} {
 		if err := os.WriteFile(pem, []byte(haproxytest.CertificateOf(t, "shop.example", c.begins, c.ends)), 0o600); err != nil {

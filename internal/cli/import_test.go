@@ -75,11 +75,12 @@ func TestImportEnds(t *testing.T) {
 			t.Errorf("%s: status %d, %s", name, status, errs.String())
 		}
 	}
-	in, _, err := os.Pipe()
+	in, silent, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
+	defer silent.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if status := command.Execute(ctx, newRootCommand(), []string{"import", "-"}, in, io.Discard, io.Discard); status != command.StatusFailed {

@@ -35,7 +35,7 @@ func linked(t *testing.T) (ns, other *host.Namespace) {
 	if err := host.Connect(host.End{NS: ns, Name: "eth0"}, host.End{NS: other, Name: "eth0"}, host.LinkOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for ready, deadline := false, time.Now().Add(5*time.Second); !ready; time.Sleep(10 * time.Millisecond) {
+	for ready, deadline := false, time.Now().Add(time.Minute); !ready; time.Sleep(10 * time.Millisecond) {
 		if err := ns.Do(func() error {
 			link, err := net.InterfaceByName("eth0")
 			if err != nil {

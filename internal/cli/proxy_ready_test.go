@@ -35,7 +35,7 @@ func TestProxyWithoutListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := make([]byte, 100)
-	_ = l.SetReadDeadline(time.Now().Add(time.Second))
+	_ = l.SetReadDeadline(time.Now().Add(time.Minute))
 	if n, err := l.Read(text); err != nil || string(text[:n]) != "READY=1" {
 		t.Errorf("%q, %v", text[:n], err)
 	}

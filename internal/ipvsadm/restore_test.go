@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -20,6 +21,7 @@ type guarded struct {
 	*fakeTable
 	open  bool
 	sizes []int
+	ended atomic.Int64 // batches
 }
 
 func (g *guarded) Batch(edit func(Table) error) error {
@@ -28,6 +30,7 @@ func (g *guarded) Batch(edit func(Table) error) error {
 	before := g.edits
 	err := g.fakeTable.Batch(edit)
 	g.sizes = append(g.sizes, g.edits-before)
+	g.ended.Add(1)
 	return err
 }
 
@@ -75,11 +78,16 @@ func TestRestoreOfTricklingInput(t *testing.T) {
 	go func() {
 		done <- run([]string{"-R"}, read, io.Discard, io.Discard, func() (Table, error) { return g, nil }, nil, testNames())
 	}()
+	// However late the reader runs, it has run what there is.
+	put := func(text string) {
+		n := g.ended.Load()
+		fmt.Fprint(write, text)
+		for end := time.Now().Add(time.Minute); g.ended.Load() == n && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		}
+	}
 	for range 3 {
-		fmt.Fprint(write, "-A -t 10.20.0.1:80\n-D -t 10.20.0.1:")
-		time.Sleep(10 * inputGrace)
-		fmt.Fprint(write, "80\n")
-		time.Sleep(10 * inputGrace)
+		put("-A -t 10.20.0.1:80\n-D -t 10.20.0.1:")
+		put("80\n")
 	}
 	write.Close()
 	if status := <-done; status != 0 || len(g.sizes) != 6 {

@@ -35,7 +35,7 @@ func limited(target string) int {
 		panic(err)
 	}
 	r, err := Run(context.Background(), Plan{
-		Target: netip.MustParseAddrPort(target), Rate: 2000, Connections: 500, Timeout: 800 * time.Millisecond,
+		Target: netip.MustParseAddrPort(target), Rate: 2000, Connections: 500, Timeout: 800 * time.Millisecond, Grace: time.Minute,
 	}, nil)
 	if err != nil {
 		panic(err)

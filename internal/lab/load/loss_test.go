@@ -39,7 +39,7 @@ func TestLossByCause(t *testing.T) {
 			t.Parallel()
 			p := Plan{Target: tc.target(t), Rate: 600, Connections: n}
 			if tc.want.Timeout > 0 {
-				p.Timeout = 400 * time.Millisecond
+				p.Timeout, p.Grace = 400*time.Millisecond, time.Minute
 			}
 			r := mustRun(t, p)
 			if r.Loss != tc.want || r.Issued != n || r.Replies != 0 {
@@ -74,7 +74,7 @@ func TestDroppedSYNs(t *testing.T) {
 	}
 	target := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(sa.(*unix.SockaddrInet4).Port))
 	const n = 40
-	r := mustRun(t, Plan{Target: target, Rate: 400, Connections: n, Timeout: 300 * time.Millisecond})
+	r := mustRun(t, Plan{Target: target, Rate: 400, Connections: n, Timeout: 300 * time.Millisecond, Grace: time.Minute})
 	if r.Loss.Timeout != n || r.Loss.TimeoutConnecting < n-3 || r.Loss.TimeoutConnecting > n-1 {
 		t.Errorf("loss %+v, want %d timeouts, nearly all connecting", r.Loss, n)
 	}

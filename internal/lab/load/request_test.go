@@ -157,7 +157,7 @@ func TestLargeBody(t *testing.T) {
 	p.Target = serveRaw(t, "127.0.0.1:0", func(_ int, c *net.TCPConn) {
 		c.Read(make([]byte, 1000))
 		c.Write([]byte("HTTP/1.1 413 Too much\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"))
-		time.Sleep(300 * time.Millisecond) // the rest unread
+		time.Sleep(3 * time.Second) // the rest unread
 	})
 	p.Linger = 1
 	if r = mustRun(t, p); r.Status.ClientError != 20 || r.Connections != 20 {

@@ -239,7 +239,7 @@ func cancelled(t *testing.T, p Plan) {
 	}
 	// The server's sides close with ours, a little later.
 	for i := 0; openDescriptors(t) > before+2; i++ {
-		if i == 100 {
+		if i == 1500 {
 			t.Fatalf("%d descriptors open, %d before", openDescriptors(t), before)
 		}
 		time.Sleep(20 * time.Millisecond)

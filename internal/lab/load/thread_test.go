@@ -37,7 +37,7 @@ func listenElsewhere(t *testing.T) (path string, l net.Listener) {
 		if m.ns, m.err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); m.err != nil {
 			return
 		}
-		m.l, m.err = net.Listen("tcp", "127.0.0.1:0")
+		m.l, m.err = net.Listen("tcp", "127.0.0.1:1") // closed outside
 	})
 	m := <-ch
 	if m.err != nil {

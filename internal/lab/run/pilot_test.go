@@ -77,7 +77,7 @@ cluster:
 load:
   fractions: [0.3, 0.9]
   duration: 200 ms
-  timeout: 2 s
+  timeout: 5 s
   tool_cells:
     - {tool: ping, requests: 3}
 competitors:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"imbang/internal/lab/distribution"
+	"imbang/internal/testenv"
 )
 
 // crowd sends n requests at once and returns the time and the statuses.
@@ -61,7 +62,9 @@ func TestCapacityIsAsStated(t *testing.T) {
 	}
 }
 
-func TestBacklogIsBounded(t *testing.T) {
+func TestBacklogIsBounded(t *testing.T) { testenv.Patient(t, boundedBacklog) }
+
+func boundedBacklog(t testing.TB) {
 	s := NewStation(Capacity{Distribution: distribution.Constant, Service: 300 * time.Millisecond, Concurrency: 2, Backlog: 3, Speed: 1})
 	if _, got := crowd(s, 20); got[200] != 5 || got[503] != 15 {
 		t.Errorf("statuses %v; want 5 served and 15 refused", got)
@@ -69,7 +72,7 @@ func TestBacklogIsBounded(t *testing.T) {
 }
 
 func TestRunObeys(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.31.0.1:0") // which no other test takes before Run does
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +84,7 @@ func TestRunObeys(t *testing.T) {
 	go func() { ended <- Run(context.Background(), s, address, "X-Server", "s1", commands) }()
 	fmt.Fprintln(give, "speed 2")
 	var reply *http.Response
-	for range 100 {
+	for range 6000 {
 		if reply, err = http.Get("http://" + address); err == nil {
 			break
 		}

@@ -18,7 +18,7 @@ func TestRead(t *testing.T) {
 		"httperf": {Rate: 200, Connections: 50},
 		"ab":      {Concurrency: 2, Connections: 50},
 		"siege":   {Concurrency: 2, Connections: 50},
-		"wrk":     {Concurrency: 2, Duration: time.Second},
+		"wrk":     {Concurrency: 2, Duration: 3 * time.Second},
 	} {
 		tool, _ := New(name)
 		if _, err := tool.Find(); err != nil {

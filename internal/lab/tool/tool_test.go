@@ -190,8 +190,8 @@ func TestToolsSendThePlan(t *testing.T) {
 		{"closed", "siege", "[::1]:0", load.Plan{Concurrency: 3, Connections: 60, Host: "h.example"}, `GET h.example / ""`, 60, [2]int{60, 60}},
 		{"kept", "siege", "127.0.0.1:0", load.Plan{Concurrency: 3, Connections: 60, RequestsPerConnection: load.Unlimited, Requests: post},
 			`POST * /o "{\"a\":1}"`, 60, [2]int{1, 3}},
-		{"closed", "wrk", "[::1]:0", load.Plan{Concurrency: 3, Duration: time.Second}, `GET * / ""`, 0, [2]int{10, 1e6}},
-		{"kept", "wrk", "127.0.0.1:0", load.Plan{Concurrency: 3, Duration: time.Second, RequestsPerConnection: load.Unlimited,
+		{"closed", "wrk", "[::1]:0", load.Plan{Concurrency: 3, Duration: 3 * time.Second}, `GET * / ""`, 0, [2]int{10, 1e6}},
+		{"kept", "wrk", "127.0.0.1:0", load.Plan{Concurrency: 3, Duration: 3 * time.Second, RequestsPerConnection: load.Unlimited,
 			Requests: post, Host: "h.example"}, `POST h.example /o "{\"a\":1}"`, 0, [2]int{1, 4}},
 	} {
 		t.Run(tc.tool+" "+tc.name, func(t *testing.T) {
