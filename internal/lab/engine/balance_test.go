@@ -101,7 +101,7 @@ func balances(t *testing.T, e Engine, s Setup) {
 	}
 	const requests = 60
 	r, err := load.Run(t.Context(), load.Plan{
-		Targets: i.Targets(), ServerHeader: server.Header, Rate: 400, Connections: requests, Timeout: 2 * time.Second,
+		Targets: i.Targets(), ServerHeader: server.Header, Rate: 400, Connections: requests, Timeout: 20 * time.Second,
 		Clients: []load.Client{{Namespace: client.Namespace.Path(), Sources: sources}},
 	}, nil)
 	if err != nil {

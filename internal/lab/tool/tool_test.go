@@ -237,7 +237,7 @@ func TestWarmupAndCancel(t *testing.T) {
 		t.Skip(err)
 	}
 	s, at := start(t, "127.0.0.1:0")
-	r, err := tool.Run(context.Background(), load.Plan{Target: at, Concurrency: 2, Connections: 50, Warmup: time.Second}, replies)
+	r, err := tool.Run(context.Background(), load.Plan{Target: at, Concurrency: 2, Connections: 50, Warmup: 3 * time.Second}, replies)
 	if err != nil || r.Replies != 50 {
 		t.Fatalf("%+v, %v", r, err)
 	}
