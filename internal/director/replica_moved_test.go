@@ -20,7 +20,7 @@ func TestReplicaThatWasMoved(t *testing.T) {
 	r.addService(s, 1)
 	c := toldOf(client1, vip, server0, "UDP")
 	c.Protocol, c.Service.Protocol = model.UDP, model.UDP
-	c.Expires = 2 * time.Second // so the wheel comes to it soon
+	c.Expires = 8 * time.Second // the wheel reaches it soon, but not before the packet below
 	errs, err := r.Replicate([]model.Connection{c})
 	r.must(err)
 	r.must(errs[0])

@@ -170,7 +170,7 @@ func (c crossing) ip(p shore, line string, must bool) {
 func (c crossing) fate(client, server *net.UDPConn, to string, size int) told {
 	c.Helper()
 	c.send(client, to, size, 64)
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		if heard := c.hear(client, 20*time.Millisecond); heard != (told{}) {
 			heard.by = netip.Addr{} // the address that the packet was for, as of Linux's IPVS
 			return heard

@@ -45,6 +45,10 @@ func TestTellTheEndOfACall(t *testing.T) {
 	}
 	r.atLast(time.Minute, "all has ended", func() bool { return r.entries(r.maps.Conns4) == 0 })
 	time.Sleep(2 * time.Second)
+	told := func() bool { mu.Lock(); defer mu.Unlock(); return ended[false] == 20 && ended[true] == 20 }
+	for began := time.Now(); !told() && time.Since(began) < 20*time.Second; {
+		time.Sleep(20 * time.Millisecond)
+	}
 	cancel()
 	r.must(<-done)
 	mu.Lock()

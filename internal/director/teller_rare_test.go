@@ -44,8 +44,8 @@ func TestTellRarely(t *testing.T) {
 			r.synchronized(0, 1)
 			// Of a persistent service the template alone is told.
 			teller := r.tell(TellRule{Changes: c.template != 0})
-			n := 0
-			for began := time.Now(); time.Since(began) < lasts; time.Sleep(pause) {
+			n, stalls := 0, testenv.WatchStalls(t)
+			for began := time.Now(); time.Since(began) < lasts || n < c.least && time.Since(began) < lasts+3*stalls.Longest(); time.Sleep(pause) {
 				r.fromClient(testenv.UDP(client1, vip, "x"))
 				for _, one := range r.received(teller) {
 					if one.Kind == ConnectionTell {

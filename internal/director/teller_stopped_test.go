@@ -19,7 +19,11 @@ func TestTellerThatWasStopped(t *testing.T) {
 	teller.stop = make(chan struct{})
 	teller.stopped.Add(1)
 	go teller.keep()
-	time.Sleep(2 * listenerRenewal)
+	r.atLast(time.Minute, "the lease is renewed after it expired", func() bool {
+		teller.mu.Lock()
+		defer teller.mu.Unlock()
+		return teller.lapses > 0
+	})
 	r.establish("10.10.0.2:2", vip)
 	clients := map[string]bool{}
 	for _, one := range r.received(teller) {

@@ -115,7 +115,7 @@ func (w *town) echo(network, addr string, data []byte) {
 	w.Helper()
 	var c net.Conn
 	w.must(w.clients.Do(func() (err error) {
-		c, err = (&net.Dialer{Timeout: 10 * time.Second}).Dial(network, addr)
+		c, err = (&net.Dialer{Timeout: 60 * time.Second}).Dial(network, addr)
 		return err
 	}))
 	defer c.Close()
