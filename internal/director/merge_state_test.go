@@ -14,6 +14,10 @@ import (
 // the addresses move, does not take its state back: it was sent before it knew of them.
 func TestMergeKeepsLaterState(t *testing.T) {
 	t.Parallel()
+	testenv.Patient(t, laterStateStays) // the data plane compares the times with a slack of 0.27 s
+}
+
+func laterStateStays(t testing.TB) {
 	r := newRig(t, small)
 	s := tcpService(vip, "rr")
 	r.addService(s, 1)

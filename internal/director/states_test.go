@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,6 +87,7 @@ func TestTCPStates(t *testing.T) {
 	r := newRig(t, small)
 	s := tcpService(vip, "rr")
 	r.addService(s, 1)
+	r.timeouts(time.Hour, everyState()...) // no connection expires between two counts
 	var active, inactive uint32
 	for i, c := range stateWalks {
 		t.Run(c.steps, func(t *testing.T) {

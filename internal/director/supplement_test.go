@@ -52,7 +52,7 @@ func TestSupplement(t *testing.T) {
 				t.Errorf("what was told became %+v", c)
 			}
 			c := r.connection(idle)
-			if c.Server.String() != first || c.State != "ESTABLISHED" || c.Expires > 77*time.Second || c.Expires < 75*time.Second || c.InPackets != 3 {
+			if c.Server.String() != first || c.State != "ESTABLISHED" || c.Expires > 77*time.Second || c.Expires < 62*time.Second || c.InPackets != 3 {
 				t.Errorf("what was listed became %+v", c)
 			}
 			if got := r.fromClient(testenv.TCP(idle, web, "A")); got.verdict != redirect {

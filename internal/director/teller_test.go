@@ -191,7 +191,9 @@ func TestTellChanges(t *testing.T) {
 
 // A template is told with its connections, once a second; of a persistent service the
 // connections are left out if sync_persist_mode says so.
-func TestTellTemplates(t *testing.T) {
+func TestTellTemplates(t *testing.T) { testenv.Patient(t, tellTemplates) }
+
+func tellTemplates(t testing.TB) {
 	r := newRig(t, small)
 	r.addService(persistent(tcpService(vip, "rr")), 1)
 	sip := sipService()

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
@@ -81,14 +82,18 @@ func (r *rig) xdp(fromServer bool, frame []byte) (v result) {
 }
 
 // sure is xdp, again if the packet was left because it was time to ask the
-// neighbour: not twice in a row.
+// neighbour: not twice in a row, unless the CPU was busy for most of the 250 ms
+// after which XDP asks again.
 func (r *rig) sure(fromServer bool, frame []byte) result {
 	r.Helper()
-	got := r.xdp(fromServer, frame)
-	if got.verdict == xdpPass {
-		got = r.xdp(fromServer, frame)
+	for last := (time.Time{}); ; {
+		began := time.Now()
+		got := r.xdp(fromServer, frame)
+		if got.verdict != xdpPass || time.Since(last) < 200*time.Millisecond {
+			return got
+		}
+		last = began
 	}
-	return got
 }
 
 // What XDP sends is to the byte what the classifiers send.
@@ -295,6 +300,7 @@ func TestXDPOpensAhead(t *testing.T) {
 func TestXDPCountsAlike(t *testing.T) {
 	for _, f := range families {
 		r := newXDPRig(t)
+		r.timeouts(time.Hour, everyState()...) // no connection expires between two counts
 		s := tcpService(at(f.vip(1), 80), "rr")
 		r.serve(s, f.real(0, 8080))
 		r.ownsRepliesHere()
