@@ -5,6 +5,7 @@ package director
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"imbang/internal/bpfobj"
@@ -101,26 +102,29 @@ func TestTotalsNeverDecrease(t *testing.T) {
 	s := tcpService(vip, "wlc")
 	r.addService(s, 1, 2, 3)
 	stop, done := make(chan struct{}), make(chan error, 1)
-	read := 0
+	var read atomic.Int64
 	go func() { done <- r.watchTotals(s, stop, &read) }()
+	opened := 0
 	func() {
 		defer close(stop)
-		r.together(threads, each, func(thread, i int) testenv.Packet { return testenv.TCP(nthClient(thread*each+i), vip, "S") })
+		for ; opened == 0 || read.Load() < 3 && opened < 4*threads*each; opened += threads * each {
+			r.together(threads, each, func(thread, i int) testenv.Packet { return testenv.TCP(nthClient(opened+thread*each+i), vip, "S") })
+		}
 	}()
 	r.must(<-done)
-	if read < 3 {
-		t.Errorf("the counters were read %d times during the traffic, want 3 or more", read)
+	if read.Load() < 3 {
+		t.Errorf("the counters were read %d times during the traffic, want 3 or more", read.Load())
 	}
-	if got := r.status(s.Key); got.Total != syns(threads*each) {
-		t.Errorf("in total %+v, want %d", got.Total, threads*each)
+	if got := r.status(s.Key); got.Total != syns(opened) {
+		t.Errorf("in total %+v, want %d", got.Total, opened)
 	}
 }
 
 // watchTotals reads the counters of a service of three servers until it is stopped,
 // and zeroes and edits after each time.
-func (r *rig) watchTotals(s model.Service, stop <-chan struct{}, read *int) error {
+func (r *rig) watchTotals(s model.Service, stop <-chan struct{}, read *atomic.Int64) error {
 	var last model.ServiceStatus
-	for ; ; *read++ {
+	for ; ; read.Add(1) {
 		select {
 		case <-stop:
 			return nil
@@ -140,8 +144,9 @@ func (r *rig) watchTotals(s model.Service, stop <-chan struct{}, read *int) erro
 			}
 		}
 		last = now
-		at := realServer(*read%3, 0).AddrPort()
-		err = errors.Join(r.Zero(nil), r.SetWeight(s.Key, at, int32(1+*read%4)), r.SetHealth(s.Key, at, model.Percent*model.Health(20*(*read%4))))
+		n := int(read.Load())
+		at := realServer(n%3, 0).AddrPort()
+		err = errors.Join(r.Zero(nil), r.SetWeight(s.Key, at, int32(1+n%4)), r.SetHealth(s.Key, at, model.Percent*model.Health(20*(n%4))))
 		if err != nil {
 			return err
 		}
