@@ -43,7 +43,7 @@ func TestLose(t *testing.T) {
 		if _, err := from.Write(make([]byte, 10)); err != nil {
 			t.Fatal(err)
 		}
-		to.SetReadDeadline(time.Now().Add(time.Second))
+		to.SetReadDeadline(time.Now().Add(20 * time.Second))
 		_, err := to.Read(make([]byte, 100))
 		return err == nil
 	}
@@ -52,19 +52,21 @@ func TestLose(t *testing.T) {
 	}
 	const n, share = 2000, 0.3
 	loss := Lose(t, b, "eth0", share)
-	arrived := 0
-	for range n / 100 { // no more than the socket's buffer holds
+	arrived, began := 0, time.Now()
+	for sent := 100; sent <= n; sent += 100 { // no more than the socket's buffer holds
 		for range 100 {
 			if _, err := from.Write(make([]byte, 10)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		to.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-		for {
-			if _, err := to.Read(make([]byte, 100)); err != nil {
-				break
+		// The kernel may process datagrams late: each has to arrive or to be dropped.
+		for _, dropped := loss.Packets(); arrived+int(dropped) < sent; _, dropped = loss.Packets() {
+			to.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if _, err := to.Read(make([]byte, 100)); err == nil {
+				arrived++
+			} else if time.Since(began) > time.Minute {
+				t.Fatalf("%d arrived and %d were dropped of %d", arrived, dropped, sent)
 			}
-			arrived++
 		}
 	}
 	_, dropped := loss.Packets()
