@@ -14,7 +14,7 @@ import (
 // the addresses move, does not take its state back: it was sent before it knew of them.
 func TestMergeKeepsLaterState(t *testing.T) {
 	t.Parallel()
-	testenv.Patient(t, laterStateStays) // the data plane compares the times with a slack of 0.27 s
+	testenv.Patient(t, laterStateStays) // the data plane compares the times with a slack of 250 ms
 }
 
 func laterStateStays(t testing.TB) {
