@@ -61,7 +61,7 @@ func TestPointByTwo(t *testing.T) {
 }
 
 // publish makes a configuration with a text.
-func publish(t *testing.T, dir, text string) string {
+func publish(t testing.TB, dir, text string) string {
 	t.Helper()
 	c, err := NewConfiguration(dir)
 	if err != nil {

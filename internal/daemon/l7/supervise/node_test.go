@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 
 // node is a supervisor in a network namespace.
 type node struct {
-	t    *testing.T
+	t    testing.TB
 	host *haproxytest.Host
 	dir  string
 	text string
@@ -87,7 +87,7 @@ func (o *output) String() string {
 }
 
 // newNode has a configuration and no supervisor yet.
-func newNode(t *testing.T) *node {
+func newNode(t testing.TB) *node {
 	t.Helper()
 	n := &node{t: t, host: haproxytest.New(t), log: &output{}}
 	// Workers have another user.
