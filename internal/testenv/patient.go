@@ -16,10 +16,10 @@ import (
 // not run them. Patient repeats it in that case.
 const (
 	stalled  = 50 * time.Millisecond // shorter than the intervals and timeouts of such tests
-	attempts = 3
+	attempts = 5
 )
 
-// Patient calls f, again if it failed and the machine stalled for 50 ms or longer meanwhile, three
+// Patient calls f, again if it failed and the machine stalled for 50 ms or longer meanwhile, five
 // times at most. The last failure is the test's; those before are logged. Everything of an
 // attempt, with its Cleanup functions, ends before the next one begins.
 func Patient(t *testing.T, f func(t testing.TB)) {

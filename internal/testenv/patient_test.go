@@ -37,7 +37,7 @@ func TestPatient(t *testing.T) {
 		"fails":                       {stalled - 1, 9, 1, 1, 0},
 		"fails once beside a stall":   {stalled, 1, 2, 0, 2},
 		"fails twice beside stalls":   {stalled, 2, 3, 0, 3},
-		"fails always beside a stall": {time.Second, 9, 3, 1, 2},
+		"fails always beside a stall": {time.Second, 9, 5, 1, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &recorder{TB: t}

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// Stalls measures for how long the machine does not run a goroutine of the test that should run, as
-// bounds of time must allow for that.
+// Stalls measures for how long the machine does not run a goroutine of the test that should run, and
+// how long the kernel takes for a request that needs its RTNL lock, as bounds of time must allow for
+// that: the kernel holds that one lock while namespaces of other tests end.
 type Stalls struct {
 	mu      sync.Mutex
 	due     time.Time
+	asked   time.Time // the request under way; zero: none is
 	longest time.Duration
 }
 
@@ -40,11 +42,22 @@ func WatchStalls(t testing.TB) *Stalls {
 			s.mu.Unlock()
 		}
 	}()
-	t.Cleanup(func() { close(end); <-ended })
+	locked := make(chan struct{})
+	go func() {
+		defer close(locked)
+		s.watchRTNL(end)
+	}()
+	t.Cleanup(func() { close(end); <-ended; <-locked })
 	return s
 }
 
-func (s *Stalls) note() { s.longest = max(s.longest, time.Since(s.due)) }
+// note is called with the mutex.
+func (s *Stalls) note() {
+	s.longest = max(s.longest, time.Since(s.due))
+	if !s.asked.IsZero() {
+		s.longest = max(s.longest, time.Since(s.asked))
+	}
+}
 
 // Longest is the longest stall so far, also if it lasts.
 func (s *Stalls) Longest() time.Duration {

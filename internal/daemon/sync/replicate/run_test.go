@@ -255,7 +255,7 @@ func (n *node) roleWith(role Role, change func(*Options), to ...netip.Addr) (r *
 			if err != nil {
 				n.Error(err)
 			}
-			bound := time.Second + 3*stalls.Longest()
+			bound := 5*time.Second + 3*stalls.Longest() // one that waits for something takes longer
 			if c.Interface != "" {
 				bound += 10 * time.Second // its end waits for RTNL, which others hold
 			}

@@ -178,3 +178,16 @@ func TestNoPreemptionWithoutRTNL(t *testing.T) {
 		})
 	}
 }
+
+// What bounds of tests allow for has the time in it for which others hold the lock.
+func TestRTNLIsAStall(t *testing.T) {
+	ns := testenv.Namespace(t, "lock")
+	stalls := testenv.WatchStalls(t)
+	release := holdRTNL(t, ns, "lo")
+	time.Sleep(400 * time.Millisecond)
+	got := stalls.Longest()
+	release()
+	if got < 200*time.Millisecond {
+		t.Errorf("a stall of %v while the lock was held for 400 ms", got)
+	}
+}
