@@ -61,7 +61,7 @@ func TestPairLacksServer(t *testing.T) {
 
 	b.must(b.d.AddServer(s.Key, model.Server{Addr: server.Addr(), Port: server.Port(), Weight: 1}))
 	_, err := one.Barrier(t.Context())
-	if errors.Is(err, ErrLacking) && stalls.Longest() > 500*time.Millisecond { // it tries in vain for 2.5 s
+	if errors.Is(err, ErrLacking) && stalls.Longest() > 500*time.Millisecond { // it tries for 2.5 s
 		_, err = one.Barrier(t.Context())
 	}
 	a.must(err)
