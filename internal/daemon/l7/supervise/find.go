@@ -20,7 +20,7 @@ func arguments(dir string) []string {
 	return []string{"-W", "-S", MasterSocket(dir) + ",mode,600", "-f", filepath.Join(dir, running, ConfigFile)}
 }
 
-// While a master executes itself, it has no command line for a moment; its workers have.
+// While a master executes itself, it has no command line for a moment.
 const (
 	searches   = 500
 	searchTime = 10 * time.Millisecond
@@ -40,20 +40,17 @@ func find(dir string) (masters []int) {
 	return nil
 }
 
-// search once. executing: there are workers whose master executes itself.
+// search once. executing: a process that may be a master executes itself.
 func search(dir string) (masters []int, executing bool) {
-	all, haproxy := sessions(), map[int]int{}
-	for pid, of := range all {
-		if is(pid, dir) {
-			haproxy[pid] = of
+	for pid, of := range sessions() {
+		if of != pid {
+			continue // no master
 		}
-	}
-	for pid, of := range haproxy {
-		_, found := haproxy[of]
-		_, lives := all[of]
-		if of == pid && ours(pid) {
+		switch text, err := commandLine(pid); {
+		case err != nil: // it has ended
+		case names(text, dir) && ours(pid):
 			masters = append(masters, pid)
-		} else if lives && !found {
+		case len(text) == 0 && ours(pid):
 			executing = true
 		}
 	}
@@ -98,13 +95,20 @@ func endOrphans(dir string) (killed []int) {
 // Owns reports whether a process is HAProxy of a directory: its master, or one of its workers.
 func Owns(pid int, dir string) bool { return is(pid, dir) }
 
-// is true if a process is HAProxy of a directory. A process that has ended has no command
-// line.
+// is true if a process is HAProxy of a directory.
 func is(pid int, dir string) bool {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	if err != nil {
-		return false
-	}
+	text, err := commandLine(pid)
+	return err == nil && names(text, dir)
+}
+
+// commandLine of a process. It is empty if the process has ended or executes another program at the
+// moment.
+func commandLine(pid int) ([]byte, error) {
+	return os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+}
+
+// names is true if a command line is that of HAProxy of a directory.
+func names(text []byte, dir string) bool {
 	return bytes.Contains(text, []byte("\x00"+strings.Join(arguments(dir), "\x00")+"\x00"))
 }
 
