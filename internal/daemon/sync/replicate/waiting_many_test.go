@@ -5,11 +5,12 @@ package replicate
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"imbang/internal/director"
 	"imbang/internal/model"
-	"imbang/internal/testenv"
 )
 
 // A backup whose services come later than its role has all connections then, also if they are
@@ -35,15 +36,25 @@ func TestManyWaitingEntries(t *testing.T) {
 			t.Fatalf("the backup is %+v", backup.State())
 		}
 	}
-	var longest time.Duration
-	stalls := testenv.WatchStalls(t)
+	var waits []time.Duration
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		began := time.Now()
 		backup.State()
-		longest = max(longest, time.Since(began))
+		waits = append(waits, time.Since(began))
 	}
-	if longest > 50*time.Millisecond+3*stalls.Longest() { // of who holds the lock, who waits, and the kernel
-		t.Errorf("with %d entries that wait the role stood still for %v, the machine for %v", backup.State().Waiting, longest, stalls.Longest())
+	// What a try of all of them takes on this machine, with what else it does: they are tried in chunks.
+	began := time.Now()
+	for chunk := range slices.Chunk(list, director.InsertBatch) {
+		_, err := b.d.Insert(chunk)
+		b.must(err)
+	}
+	all := time.Since(began)
+	// A role that tries all of them each second stands still five times; a machine that stops it, once.
+	slices.Sort(waits)
+	longest := waits[len(waits)-3:]
+	t.Logf("with %d entries that wait the role stood still for %v; all were tried in %v", backup.State().Waiting, longest, all)
+	if longest[0] > all/4 {
+		t.Error("it stood still for too long")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
