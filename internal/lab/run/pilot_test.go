@@ -112,7 +112,7 @@ func TestPilotFindsTheCapacityOfAServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A busy machine stops the generator, where the pilot looks for no more, or the servers.
-		if p := stored.Environment.Plan.Capacity; try == 5 || p != nil && p.Found && p.Rate >= 120 && p.Rate <= 260 && p.Limit == record.LimitCluster {
+		if p := stored.Environment.Plan.Capacity; try == 12 || p != nil && p.Found && p.Rate >= 120 && p.Rate <= 260 && p.Limit == record.LimitCluster {
 			break
 		}
 	}
