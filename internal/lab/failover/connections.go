@@ -47,7 +47,8 @@ type stream struct {
 	done sync.WaitGroup
 
 	sent, received int64
-	err            error // of the reader; the writer's shows there, too
+	err            error // of the reader
+	unsent         error // of the writer
 }
 
 // source gives the bytes of a stream.
@@ -78,6 +79,7 @@ func (s *stream) send(fill func([]byte)) {
 		n, err := s.conn.Write(b)
 		s.sent += int64(n)
 		if err != nil {
+			s.unsent = err
 			return
 		}
 	}
@@ -102,14 +104,18 @@ func (s *stream) compare(fill func([]byte)) error {
 }
 
 // stop sends no more, awaits the rest until a deadline, and returns how the connection
-// ended: nil if all came back.
+// ended: nil if all came back. The kernel reports a reset once: if the writer was told of it, the
+// reader finds the end of the stream.
 func (s *stream) stop(deadline time.Time) error {
 	close(s.end)
 	_ = s.conn.SetDeadline(deadline)
 	s.done.Wait()
 	s.conn.Close()
-	if errors.Is(s.err, io.EOF) && s.sent == s.received {
+	if errors.Is(s.err, io.EOF) && s.sent == s.received && s.unsent == nil {
 		return nil
+	}
+	if s.unsent != nil && causeOf(s.err) == "closed" {
+		return s.unsent
 	}
 	return s.err
 }

@@ -5,6 +5,7 @@ package failover
 import (
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -93,6 +94,30 @@ func TestConnections(t *testing.T) {
 				t.Errorf("idle: %v", err)
 			}
 		})
+	}
+}
+
+// toldOfReset is a connection whose writer is told of a reset before the reader, which finds the end of the
+// stream then, as on Linux.
+type toldOfReset struct {
+	net.Conn
+	told chan struct{}
+}
+
+func (c *toldOfReset) Write([]byte) (int, error) {
+	close(c.told)
+	return 0, syscall.ECONNRESET
+}
+func (c *toldOfReset) Read([]byte) (int, error)    { <-c.told; return 0, io.EOF }
+func (c *toldOfReset) SetDeadline(time.Time) error { return nil }
+func (c *toldOfReset) Close() error                { return nil }
+
+func TestResetThatTheWriterSees(t *testing.T) {
+	c := &toldOfReset{told: make(chan struct{})}
+	s := startStream(c, 3)
+	<-c.told
+	if err := s.stop(time.Now().Add(time.Minute)); err == nil || causeOf(err) != "reset" {
+		t.Errorf("got %v, want a reset", err)
 	}
 }
 
