@@ -111,11 +111,11 @@ func (s *stream) stop(deadline time.Time) error {
 	_ = s.conn.SetDeadline(deadline)
 	s.done.Wait()
 	s.conn.Close()
-	if errors.Is(s.err, io.EOF) && s.sent == s.received && s.unsent == nil {
-		return nil
-	}
 	if s.unsent != nil && causeOf(s.err) == "closed" {
 		return s.unsent
+	}
+	if errors.Is(s.err, io.EOF) && s.sent == s.received {
+		return nil
 	}
 	return s.err
 }

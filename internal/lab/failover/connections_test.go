@@ -112,6 +112,7 @@ func (c *toldOfReset) Read([]byte) (int, error)    { <-c.told; return 0, io.EOF 
 func (c *toldOfReset) SetDeadline(time.Time) error { return nil }
 func (c *toldOfReset) Close() error                { return nil }
 
+// A reset that only the writer was told of is how the connection ended.
 func TestResetThatTheWriterSees(t *testing.T) {
 	c := &toldOfReset{told: make(chan struct{})}
 	s := startStream(c, 3)
