@@ -9,6 +9,7 @@
 #include "csum.h"
 #include "packet.h"
 #include "parse.h"
+#include "sum.h"
 
 struct answer4 {
 	struct iphdr ip;
@@ -36,19 +37,11 @@ static __always_inline struct tcphdr *plain_tcp(struct __sk_buff *skb, const str
 	return header + sizeof(struct tcphdr) <= (void *)(long)skb->data_end ? header : 0;
 }
 
-/* The sum of the pseudo header of so many bytes of TCP. */
-static __always_inline __u32 pseudo_sum(__be32 *addresses, __u32 size, __u32 length)
-{
-	return bpf_csum_diff(0, 0, addresses, size, bpf_htons(IPPROTO_TCP) + bpf_htons(length));
-}
-
-/* The answer's TCP header. Where the packet's checksum was still to be filled in, which
- * shows by what stands there (sum_pending), this one's is too. */
-static __always_inline void answer_tcp(const struct packet *p, struct tcphdr *tcp,
-				       __be32 *addresses, __u32 size, __u16 check,
+/* The answer's TCP header; `unfinished`: its checksum is still to be filled in. */
+static __always_inline void answer_tcp(const struct packet *p, struct tcphdr *tcp, int unfinished,
 				       const struct tcp_answer *a)
 {
-	__u32 length = p->length + ETH_HEADER - p->transport, sum;
+	__u16 pseudo = sum_pseudo(p, sizeof(*tcp));
 
 	tcp->source = p->flow.dport;
 	tcp->dest = p->flow.sport;
@@ -57,11 +50,10 @@ static __always_inline void answer_tcp(const struct packet *p, struct tcphdr *tc
 	tcp->doff = sizeof(*tcp) / 4;
 	tcp->ack = !!(a->bits & TCP_BIT_ACK);
 	tcp->rst = !!(a->bits & TCP_BIT_RST);
-	sum = pseudo_sum(addresses, size, sizeof(*tcp));
-	if (check == (__u16)~csum_fold(pseudo_sum(addresses, size, length)))
-		tcp->check = ~csum_fold(sum);
+	if (unfinished)
+		tcp->check = pseudo;
 	else
-		tcp->check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)tcp, sizeof(*tcp), sum));
+		tcp->check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)tcp, sizeof(*tcp), pseudo));
 }
 
 /* Cuts the packet to a frame's length and puts the frame there. */
@@ -72,7 +64,7 @@ static __always_inline int answer_put(struct __sk_buff *skb, void *frame, __u32 
 	return bpf_skb_store_bytes(skb, ETH_HEADER, frame, size, BPF_F_RECOMPUTE_CSUM);
 }
 
-static __noinline int answer4(struct __sk_buff *skb, const struct packet *p, __u16 check,
+static __noinline int answer4(struct __sk_buff *skb, const struct packet *p, int unfinished,
 			      const struct tcp_answer *a)
 {
 	struct answer4 frame = {};
@@ -86,11 +78,11 @@ static __noinline int answer4(struct __sk_buff *skb, const struct packet *p, __u
 	frame.ip.saddr = address_to4(&p->flow.dst);
 	frame.ip.daddr = address_to4(&p->flow.src);
 	frame.ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&frame.ip, sizeof(frame.ip), 0));
-	answer_tcp(p, &frame.tcp, &frame.ip.saddr, 8, check, a);
+	answer_tcp(p, &frame.tcp, unfinished, a);
 	return answer_put(skb, &frame, sizeof(frame));
 }
 
-static __noinline int answer6(struct __sk_buff *skb, const struct packet *p, __u16 check,
+static __noinline int answer6(struct __sk_buff *skb, const struct packet *p, int unfinished,
 			      const struct tcp_answer *a)
 {
 	struct answer6 frame = {};
@@ -101,7 +93,7 @@ static __noinline int answer6(struct __sk_buff *skb, const struct packet *p, __u
 	frame.ip.hop_limit = 64;
 	__builtin_memcpy(&frame.ip.saddr, &p->flow.dst, sizeof(frame.ip.saddr));
 	__builtin_memcpy(&frame.ip.daddr, &p->flow.src, sizeof(frame.ip.daddr));
-	answer_tcp(p, &frame.tcp, (__be32 *)&frame.ip.saddr, 32, check, a);
+	answer_tcp(p, &frame.tcp, unfinished, a);
 	return answer_put(skb, &frame, sizeof(frame));
 }
 
@@ -119,12 +111,16 @@ static __always_inline int answer_turn_back(struct __sk_buff *skb)
 	return 0;
 }
 
-/* Makes an answer of a plain packet and sends it: a verdict, or negative. */
+/* Makes an answer of a plain packet with a checksum, and sends it: a verdict, or negative.
+ * If the packet's checksum is still to be filled in, the answer's is too. */
 static __always_inline int answer_send(struct __sk_buff *skb, const struct packet *p, __u16 check,
 				       const struct tcp_answer *a)
 {
-	int rc = p->flow.family == AF_INET ? answer4(skb, p, check, a) : answer6(skb, p, check, a);
+	__u32 length = p->length + ETH_HEADER - p->transport;
+	__u16 pseudo = sum_pseudo(p, length);
+	int rc = check == pseudo && sum_unfinished(skb, p->transport, length, pseudo);
 
+	rc = p->flow.family == AF_INET ? answer4(skb, p, rc, a) : answer6(skb, p, rc, a);
 	if (rc || answer_turn_back(skb))
 		return -1;
 	return bpf_redirect(skb->ingress_ifindex, 0);

@@ -59,6 +59,14 @@ static __always_inline int icmp_quote(struct __sk_buff *skb, const struct whole 
 	return 0;
 }
 
+/* A packet of which only a part is quoted shows whether its checksum is complete. */
+static __always_inline void icmp_part(struct __sk_buff *skb, __u32 length, struct whole *q)
+{
+	if (q->pending && q->length < length)
+		q->pending = sum_unfinished(skb, ETH_HEADER + q->headers, length - q->headers,
+					    q->pseudo);
+}
+
 /* The frame goes back to who sent it. */
 static __noinline int icmp_turn_back(struct __sk_buff *skb)
 {
@@ -130,6 +138,7 @@ __noinline int icmp_error_packet4(struct __sk_buff *skb, struct packet *p, __u32
 	sum_pending(skb, old.protocol, &old.saddr, 8, length, &q);
 	if (quoted || old.frag_off & bpf_htons(IP_MF | IP_OFFSET))
 		q.pending = 0;
+	icmp_part(skb, length, &q);
 
 	icmp_begin(&frame.icmp, kind, p->mtu);
 	sum = bpf_csum_diff(0, 0, (__be32 *)&frame.icmp, sizeof(frame.icmp), 0);
@@ -166,6 +175,7 @@ __noinline int icmp_error_packet6(struct __sk_buff *skb, struct packet *p, __u32
 	/* Between the headers there may be a fragment's. */
 	if (quoted || q.headers != sizeof(frame.ip))
 		q.pending = 0;
+	icmp_part(skb, length, &q);
 
 	frame.ip.saddr = *(struct in6_addr *)&p->to;
 	icmp_begin(&frame.icmp, kind, p->mtu);

@@ -37,6 +37,36 @@ static long sum_chunk(__u32 i, struct summing *s)
 	return 0;
 }
 
+/* The sum of the pseudo header of a packet with `length` bytes of transport, folded. */
+static __always_inline __u16 sum_pseudo(const struct packet *p, __u32 length)
+{
+	const __u32 *src = (__u32 *)&p->flow.src, *dst = (__u32 *)&p->flow.dst;
+	__u64 sum = (__u64)src[3] + dst[3] + bpf_htons(p->flow.protocol) + bpf_htons(length);
+
+	if (p->flow.family == AF_INET6)
+		sum += (__u64)src[0] + src[1] + src[2] + dst[0] + dst[1] + dst[2];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	return ~csum_fold(sum);
+}
+
+/*
+ * Whether a TCP or UDP checksum that is the sum of its pseudo header is still to be
+ * filled in by the device that sends the packet on. One in 65536 complete checksums is
+ * that sum, too: it holds over `length` bytes from `offset`. That of a super-packet is
+ * never complete.
+ */
+static __noinline int sum_unfinished(struct __sk_buff *skb, __u32 offset, __u32 length,
+				     __u32 pseudo)
+{
+	struct summing s = { .skb = skb, .offset = offset, .left = length, .sum = pseudo };
+
+	if (skb->gso_size)
+		return 1;
+	bpf_loop(SUM_CHUNKS, sum_chunk, &s, 0);
+	return s.left || csum_fold(s.sum);
+}
+
 /* What a packet's own checksum says of its sum. */
 struct whole {
 	__u32 length;  /* bytes to sum up, from the IP header on */
@@ -48,8 +78,9 @@ struct whole {
 /*
  * Whether the packet's checksum is still to be filled in by the device that
  * sends it on: then the checksum field holds the sum of the pseudo header, and
- * the filled-in packet will add up to the complement of that. `addresses` are
- * those of the pseudo header, `length` is the packet's.
+ * the filled-in packet will add up to the complement of that. So does a complete
+ * one that looks the same by chance, but not a part of it. `addresses` are those
+ * of the pseudo header, `length` is the packet's.
  */
 static __always_inline void sum_pending(struct __sk_buff *skb, __u8 protocol, __be32 *addresses,
 					__u32 size, __u32 length, struct whole *w)

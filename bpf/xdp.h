@@ -15,6 +15,7 @@
 #include "schedule.h"
 #include "settings.h"
 #include "steer.h"
+#include "sum.h"
 
 /*
  * Whether the hardware is still to fill in the checksum: it then is the sum of
@@ -24,15 +25,7 @@
  */
 static __always_inline int xdp_pending(const struct packet *p, __u16 check)
 {
-	const __u32 *src = (__u32 *)&p->flow.src, *dst = (__u32 *)&p->flow.dst;
-	__u32 payload = p->length - (p->transport - ETH_HEADER);
-	__u64 sum = (__u64)src[3] + dst[3] + bpf_htons(p->flow.protocol) + bpf_htons(payload);
-
-	if (p->flow.family == AF_INET6)
-		sum += (__u64)src[0] + src[1] + src[2] + dst[0] + dst[1] + dst[2];
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	return check == (__u16)~csum_fold(sum);
+	return check == sum_pseudo(p, p->length - (p->transport - ETH_HEADER));
 }
 
 static __always_inline int xdp_transport_pending(const struct packet *p, void *data, void *end)

@@ -58,6 +58,21 @@ func IsPending(frame []byte) bool {
 	return ok && binary.BigEndian.Uint16(frame[at:]) == sum
 }
 
+// LikePending changes the last two bytes of a TCP or UDP payload so that the right checksum, which
+// it writes, is the one that Pending would write. Of random packets, one in 65536 is such.
+func LikePending(frame []byte) []byte {
+	frame = Pending(frame)
+	v, err := dissect(frame)
+	if err != nil {
+		return frame
+	}
+	segment := v.segment()
+	last := segment[(len(segment)-2)&^1:][:2]
+	clear(last)
+	binary.BigEndian.PutUint16(last, Sum(pseudo(v.addresses(), v.protocol, len(segment)), segment))
+	return frame
+}
+
 func pendingAt(frame []byte) (at int, sum uint16, ok bool) {
 	v, err := dissect(frame)
 	if err != nil || v.later || (v.protocol != protoTCP && v.protocol != protoUDP) {
