@@ -36,24 +36,26 @@ func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 	return l
 }
 
-// timerEntries counts what is in the lists of the wheel.
+// timerEntries counts the timer entries in use, by their marks: the wheel moves entries from
+// list to list, so a walk through its lists would count some of them twice.
 func (r *rig) timerEntries() (n int) {
 	r.Helper()
-	var next uint32
-	for at := range r.maps.Wheel.MaxEntries() {
-		var slot bpfobj.LbWheelSlot
-		r.must(r.maps.Wheel.Lookup(at, &slot))
-		for next = slot.First4; next != 0; n++ {
-			var a bpfobj.LbTimerPair4
-			r.must(r.maps.TimerEntries4.Lookup((next-1)/2, &a))
-			next = a.Next[(next-1)&1]
+	all := r.maps.TimerEntries4.MaxEntries()
+	r.must(eachElement(r.Context(), r.maps.TimerEntries4, all, func(_ uint32, pair *bpfobj.LbTimerPair4) {
+		for _, f := range pair.Flow {
+			if f != (bpfobj.LbFlow4{}) && f.Template != entryFree {
+				n++
+			}
 		}
-		for next = slot.First6; next != 0; n++ {
-			var a bpfobj.LbTimerPair6
-			r.must(r.maps.TimerEntries6.Lookup((next-1)/2, &a))
-			next = a.Next[(next-1)&1]
+	}))
+	all = r.maps.TimerEntries6.MaxEntries()
+	r.must(eachElement(r.Context(), r.maps.TimerEntries6, all, func(_ uint32, pair *bpfobj.LbTimerPair6) {
+		for _, f := range pair.Flow {
+			if f != (bpfobj.LbFlow{}) && f.Template != entryFree {
+				n++
+			}
 		}
-	}
+	}))
 	return n
 }
 

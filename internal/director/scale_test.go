@@ -80,8 +80,8 @@ func crowdOf(t *testing.T, n network) {
 	c := newCrowd(r, n, size)
 
 	c.each((*walker).open)
-	if got := r.leftovers(); got != (leftovers{conns: size}) || r.timerEntries() != size {
-		t.Errorf("%+v, %d timer entries, want %d of each", got, r.timerEntries(), size)
+	if got, entries := r.leftovers(), r.timerEntries(); got != (leftovers{conns: size}) || entries != size {
+		t.Errorf("%+v, %d timer entries, want %d of each", got, entries, size)
 	}
 	if diff := cmp.Diff(c.sent, r.listed(), compareAccounts); diff != "" {
 		t.Errorf("all are open (-sent +listed):\n%s", diff)
