@@ -598,26 +598,31 @@ struct route_key {
  * neighbour there. */
 struct route {
 	struct route_key of;
-	__u64 until;        /* valid until [ns] */
-	__u64 asked;        /* when the neighbour last was [ns] */
-	union address next; /* router, or the host itself */
+	__u64 source;        /* bits that count of the source: all or none, */
+	union address block; /* and of the destination */
+	__u64 until;         /* valid until [ns] */
+	__u64 asked;         /* when the neighbour last was [ns] */
+	union address next;  /* router, or the host itself */
 	__u32 ifindex;
 	__u16 mtu;
+	__u16 fits; /* the longest packet that it serves; 0: none, each pair has its own route */
 	__u8 dmac[6];
 	__u8 smac[6];
-	__u8 known;       /* the neighbour's hardware address */
-	__u8 ask;         /* the neighbour: it is not known, or was not asked lately */
-	__u8 peer;        /* the device is one of `peers` */
-	__u8 all;         /* shared by all sources */
-	__u16 slot;       /* of itself */
-	__u64 per_source; /* until then each source has a route of its own [ns] */
+	__u8 known; /* the neighbour's hardware address */
+	__u8 ask;   /* the neighbour: it is not known, or was not asked lately */
+	__u8 peer;  /* the device is one of `peers` */
+	__u8 pad;
+	__u16 slot; /* of itself */
 };
+
+#define BLOCK_BITS 10
 
 /* What the kernel says of the routing tables of a family. */
 struct routing {
 	__u64 net;   /* the network namespace, in the kernel's memory; 0: not known */
 	__u32 alike; /* all sources are */
 	__u32 pad;
+	__u16 blocks[1 << BLOCK_BITS]; /* how long blocks are, by the beginning of addresses */
 };
 
 /* kernel: of IPv4 and of IPv6: see sources.h. */
@@ -761,8 +766,8 @@ struct {
 	__type(value, __u64);
 } address_leases SEC(".maps");
 
-/* A search for a route in the kernel's table (route_mtu.h). */
-struct mtu_search {
+/* A search for a route in the kernel's table (fib.h). */
+struct fib_search {
 	__u64 node;  /* that is looked at; 0: none */
 	__u64 route; /* of the node's prefix, that is looked at; 0: none */
 	union {
@@ -776,14 +781,22 @@ struct mtu_search {
 		struct { /* in IPv6's: the address, in host order */
 			__u64 upper;
 			__u64 lower;
+			__u64 main; /* the main table's root, after the local table */
 		};
 	};
 	union address next; /* the next hop that the route must have, */
 	__u32 ifindex;      /* and its device */
 	__u16 hop;          /* which of the route's next hops is looked at */
 	__u8 direct;        /* the next hop is the packet's destination */
-	__u8 pad;
-	__u32 mtu; /* found; 0: none */
+	__u8 found;         /* the route, and of it: */
+	__u32 mtu;          /* 0: none */
+	__u16 fits;         /* the longest packet that the same answer is sure for in the block */
+	__u8 several;       /* next hops, chosen by addresses */
+	__u8 excepted;      /* addresses behind it may have a path MTU of their own */
+	/* Low bits in which addresses of the block differ: of IPv4, or of IPv6's upper half. */
+	__u64 free;
+	__u8 exact; /* the block is one IPv6 address */
+	__u8 unused[7];
 };
 
 /* kernel: room to build values that are too big for the stack. The enums and
@@ -791,7 +804,7 @@ struct mtu_search {
 union scratch {
 	struct buckets buckets;
 	struct locality_set set;
-	struct mtu_search mtu;
+	struct fib_search fib;
 	enum conn_state conn_state;
 	enum conn_flag conn_flag;
 	enum service_flag service_flag;

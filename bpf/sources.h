@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whether a packet's route depends on its source address. It does where there
- * are routing rules (policy routing), or routes of one source's own (IPv6);
- * then each client has a cached route of its own. Elsewhere there is one for all of
- * them, which is remembered much longer than one client sends. The kernel says
- * which, in the network namespace; where it cannot be asked (before Linux
- * 6.2), it matters.
- *
- * It also matters where a route has several routers to choose from, which the
- * look-up does not tell: so only a route to a neighbour is shared by all sources (route_lookup).
- * (A route by several devices without a router has its packets take turns with
- * them for some ms each; that is not found out.)
+ * Whether a packet's route may depend on more than its destination. It does where there
+ * are routing rules (policy routing, VRF), or routes of one source's own (IPv6);
+ * then each pair of addresses has a cached route of its own. Elsewhere one route is shared
+ * by all sources and a block of destinations (route.h). The kernel says which, in the
+ * network namespace; where it cannot be asked (before Linux 6.2), it matters.
  */
 #ifndef IMBANG_SOURCES_H
 #define IMBANG_SOURCES_H
@@ -35,6 +29,7 @@ struct netns_ipv4 {
 	struct fib_rules_ops *rules_ops;
 	_Bool fib_has_custom_rules;
 	struct fib_table *fib_main;
+	__u32 ip_rt_min_pmtu;
 } KERNEL;
 
 struct netns_ipv6 {
@@ -42,6 +37,7 @@ struct netns_ipv6 {
 	_Bool fib6_has_custom_rules;
 	unsigned int fib6_routes_require_src;
 	struct fib6_table *fib6_main_tbl;
+	struct fib6_table *fib6_local_tbl;
 } KERNEL;
 
 struct net {
@@ -88,13 +84,20 @@ static __always_inline int alike_in(struct net *net, __u8 family)
 		       : !bpf_core_field_exists(net->ipv6.fib6_rules_ops);
 }
 
+static __always_inline struct routing *routing_of(__u8 family)
+{
+	__u32 which = family == AF_INET6;
+
+	return bpf_map_lookup_elem(&sources, &which);
+}
+
 /* Asks the kernel, and remembers it for all CPUs. A function, for the stack's sake. */
 static __noinline void sources_ask(void *ctx, enum hook hook, __u8 family)
 {
-	__u32 which = family == AF_INET6, alike;
-	struct routing *known = bpf_map_lookup_elem(&sources, &which);
+	struct routing *known = routing_of(family);
 	struct net_device *dev;
 	struct net *net;
+	__u32 alike;
 
 	if (!known || !bpf_cast_to_kern_ctx)
 		return;
@@ -108,15 +111,6 @@ static __noinline void sources_ask(void *ctx, enum hook hook, __u8 family)
 		known->alike = alike;
 	if (known->net != (__u64)net)
 		known->net = (__u64)net;
-}
-
-/* What the kernel said last. */
-static __always_inline int sources_alike(__u8 family)
-{
-	__u32 which = family == AF_INET6;
-	struct routing *known = bpf_map_lookup_elem(&sources, &which);
-
-	return known && known->alike;
 }
 
 #endif

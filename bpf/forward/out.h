@@ -25,6 +25,7 @@ static __always_inline long find_route(void *ctx, enum hook hook, const struct p
 				       __u32 overhead, struct route **route)
 {
 	__u32 longest = packet_longest(p), slot;
+	const struct routing *known;
 	struct route_key j;
 	int all;
 	long rc;
@@ -34,21 +35,24 @@ static __always_inline long find_route(void *ctx, enum hook hook, const struct p
 	 * but lets it be longer by a VLAN tag. */
 	if (longest && !(p->gso_size && p->flow.protocol == IPPROTO_TCP))
 		longest += overhead;
-	all = sources_alike(j.family);
-	slot = route_slot(&j, all);
+	known = routing_of(j.family);
+	all = known && known->alike;
+	slot = all ? route_slot_shared(&j, known) : route_slot_own(&j);
 	*route = route_at(slot);
 	if (!*route)
 		return -ENOMEM;
-	if (route_fits(*route, &j, all, longest))
-		return BPF_FIB_LKUP_RET_SUCCESS;
-	if (all && route_is_per_source(*route, &j)) {
-		all = 0;
-		slot = route_slot(&j, all);
-		*route = route_at(slot);
-		if (!*route)
-			return -ENOMEM;
-		if (route_fits(*route, &j, all, longest))
+	if (route_is_fresh(*route, &j)) {
+		if (route_fits(*route, longest))
 			return BPF_FIB_LKUP_RET_SUCCESS;
+		if (all) {
+			all = 0;
+			slot = route_slot_own(&j);
+			*route = route_at(slot);
+			if (!*route)
+				return -ENOMEM;
+			if (route_is_fresh(*route, &j) && route_fits(*route, longest))
+				return BPF_FIB_LKUP_RET_SUCCESS;
+		}
 	}
 	route_claim(*route, &j, slot, all);
 	sources_ask(ctx, hook, j.family);

@@ -650,10 +650,11 @@ type LbReplyOwner struct {
 }
 
 type LbRouting struct {
-	_     structs.HostLayout
-	Net   uint64
-	Alike uint32
-	Pad   uint32
+	_      structs.HostLayout
+	Net    uint64
+	Alike  uint32
+	Pad    uint32
+	Blocks [1024]uint16
 }
 
 type LbScheduler uint32

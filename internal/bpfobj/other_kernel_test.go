@@ -23,6 +23,7 @@ func TestLoadsWhereMembersHaveOtherNames(t *testing.T) {
 		"fib_main", "tb_data", "slen", "fa_list", "fa_info", "fa_dscp", "fa_slen", "fib_metrics", "fib_nhs", "fib_nh",
 		"fib6_main_tbl", "tb6_root", "fn_bit", "fn_flags", "subtree", "fib6_next", "fib6_metrics", "fib6_dst", "fib6_nh", "plen",
 		"key_vector", "tnode", "fib_alias", "fib_info", "fib6_node", "fib6_info", "rt6key", "nexthop", "nh_group", "nh_grp_entry", "dst_metrics",
+		"nhc_exceptions", "ip_rt_min_pmtu", "fib6_nsiblings", "rt6i_exception_bucket", "fib6_local_tbl",
 	}
 	eachProgram(t, func(t *testing.T, name string, one *ebpf.CollectionSpec) {
 		if name != "lb_local" {

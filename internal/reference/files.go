@@ -98,7 +98,7 @@ var bpfMaps = map[string]struct{ writer, contents string }{
 	"service_zeros":      {byCommands, "as `server_zeros`, of services"},
 	"services":           {byCommands, "virtual services"},
 	"sip_readers":        {byPrograms, "Call-ID of the current packet while it is read"},
-	"sources":            {byPrograms, "whether routes depend on source addresses"},
+	"sources":            {byPrograms, "whether routes depend on source addresses, and how long blocks of destinations are"},
 	"stages":             {byCommands, "program of the whole path, for a tail call"},
 	"stories":            {byPrograms, "trace of the current packet"},
 	"successors":         {byCommands, "upgrade: programs of the next build"},

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The MTU that a route itself has (ip-route(8), mtu). Linux obeys it when it
- * forwards (ip_forward, ip6_finish_output), but bpf_fib_lookup says it only where it
- * is locked. So the route is looked for in the kernel's main table, read in
- * place: a trie of prefixes for each family.
+ * What the kernel's routing tables say beyond bpf_fib_lookup, read in place: a trie of
+ * prefixes for each family.
+ *
+ * 1. The MTU that a route itself has (ip-route(8), mtu). Linux obeys it when it
+ *    forwards (ip_forward, ip6_finish_output), but bpf_fib_lookup returns it only where it
+ *    is locked.
+ * 2. The block of the destination: the largest prefix around it that contains no more
+ *    specific one. All its addresses have the same covering prefixes, so the kernel's
+ *    search visits the same routes for each and returns the same one. That holds for
+ *    routes of any kind and with any metric or type of service.
+ * 3. Whether the route has several next hops, of which the kernel chooses by
+ *    addresses, and whether addresses behind it may have a path MTU of their own.
  *
  * bpf_fib_lookup does not say which route it found, only the next hop. A route
  * counts if that is one of its next hops: others are in other tables (routing
@@ -14,10 +22,10 @@
  * returns 0 or another value, and cannot fault; the number of steps is bounded.
  *
  * Where programs cannot read the kernel's structures (before Linux 6.2, or if
- * a member has another name), only locked MTUs count.
+ * a member has another name), only locked MTUs count, and each address is a block.
  */
-#ifndef IMBANG_ROUTE_MTU_H
-#define IMBANG_ROUTE_MTU_H
+#ifndef IMBANG_FIB_H
+#define IMBANG_FIB_H
 
 #include "address.h"
 #include "maps.h"
@@ -26,9 +34,13 @@
 #define METRIC_MTU 1 /* RTAX_MTU - 1 */
 #define LEGACY_TOS 0x1c
 #define FIB6_HAS_ROUTES 4 /* RTN_RTINFO */
+#define IPV4_LEAST_MTU 68
+
+/* An IPv6 link takes packets of so many bytes (RFC 8200, 5). */
+#define IPV6_LEAST_MTU 1280
 
 /* Steps of a search: levels on the way down and up, routes of a prefix, and their next hops. */
-#define MTU_STEPS 1024
+#define FIB_STEPS 1024
 
 struct hlist_node {
 	struct hlist_node *next;
@@ -55,6 +67,7 @@ struct fib_nh_common {
 		__be32 ipv4;
 		struct in6_addr___kernel ipv6;
 	} nhc_gw;
+	void *nhc_exceptions; /* path MTUs */
 } KERNEL;
 
 struct fib_nh {
@@ -120,10 +133,12 @@ struct rt6key {
 
 struct fib6_nh {
 	struct fib_nh_common nh_common;
+	void *rt6i_exception_bucket;
 } KERNEL;
 
 struct fib6_info {
 	struct fib6_info *fib6_next;
+	unsigned int fib6_nsiblings;
 	struct dst_metrics *fib6_metrics;
 	struct rt6key fib6_dst;
 	struct nexthop *nh;
@@ -152,19 +167,19 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 #define HAS(type, member) bpf_core_field_exists(struct type, member)
 
 /* Whether both families' members are where this file looks for them. */
-static __always_inline int mtu_readable(void)
+static __always_inline int fib_readable(void)
 {
-	return HAS(net_device, ifindex) && HAS(fib_nh_common, nhc_dev) &&
-	       HAS(fib_nh_common, nhc_gw_family) && HAS(fib_nh_common, nhc_gw.ipv4) &&
-	       HAS(fib_nh_common, nhc_gw.ipv6.in6_u.u6_addr32) && HAS(nexthop, is_group) &&
-	       HAS(nexthop, nh_info) && HAS(nexthop, nh_grp) && HAS(nh_info, fib_nhc) &&
-	       HAS(nh_group, num_nh) && HAS(nh_group, nh_entries) && HAS(nh_grp_entry, nh) &&
-	       HAS(dst_metrics, metrics);
+	return bpf_rdonly_cast && HAS(net_device, ifindex) && HAS(fib_nh_common, nhc_dev) &&
+	       HAS(fib_nh_common, nhc_gw_family) && HAS(fib_nh_common, nhc_exceptions) &&
+	       HAS(fib_nh_common, nhc_gw.ipv4) && HAS(fib_nh_common, nhc_gw.ipv6.in6_u.u6_addr32) &&
+	       HAS(nexthop, is_group) && HAS(nexthop, nh_info) && HAS(nexthop, nh_grp) &&
+	       HAS(nh_info, fib_nhc) && HAS(nh_group, num_nh) && HAS(nh_group, nh_entries) &&
+	       HAS(nh_grp_entry, nh) && HAS(dst_metrics, metrics);
 }
 
 /* Takes the next one of a route's next hops: of an object's (ip-nexthop(8)), or of the
  * route's own, which are at `own`. Returns its address; 0: there are no more. */
-static __always_inline __u64 take_hop_of(struct mtu_search *s, struct nexthop *object, __u64 own,
+static __always_inline __u64 take_hop_of(struct fib_search *s, struct nexthop *object, __u64 own,
 					 __u32 count)
 {
 	__u32 i = s->hop++;
@@ -187,8 +202,31 @@ static __always_inline __u64 take_hop_of(struct mtu_search *s, struct nexthop *o
 	return (__u64)object->nh_info + bpf_core_field_offset(struct nh_info, fib_nhc);
 }
 
+/* Whether the kernel chooses one of a route's next hops by addresses. */
+static __always_inline int chooses(struct nexthop *object, __u32 count)
+{
+	return object ? object->is_group : count > 1;
+}
+
+static __always_inline __u64 low_bits(__u32 count)
+{
+	return (1ULL << (count & 63)) - 1;
+}
+
+/* The bits below the highest one that is set. */
+static __always_inline __u64 below(__u64 differ)
+{
+	differ |= differ >> 1;
+	differ |= differ >> 2;
+	differ |= differ >> 4;
+	differ |= differ >> 8;
+	differ |= differ >> 16;
+	differ |= differ >> 32;
+	return differ >> 1;
+}
+
 /* Whether a next hop is the one that the packet takes. */
-static __always_inline int leads_to(const struct mtu_search *s, __u64 at)
+static __always_inline int leads_to(const struct fib_search *s, __u64 at)
 {
 	struct fib_nh_common *hop = AT(fib_nh_common, at);
 	union address gateway;
@@ -220,14 +258,17 @@ static __always_inline __u64 child(__u64 node, __u32 index)
 }
 
 /* A next hop of a leaf's route: 1 if it is the one. The prefix has all but fa_slen bits. */
-static __always_inline int mtu_alias(struct mtu_search *s)
+static __always_inline int fib_prefix(struct fib_search *s)
 {
 	struct fib_alias *alias = AT(fib_alias, s->route);
 	struct fib_info *info = alias->fa_info;
+	int covers = !((__u64)s->differ >> (alias->fa_slen & 63));
 	__u64 hop = 0;
 
-	if (!((__u64)s->differ >> (alias->fa_slen & 63)) &&
-	    (!alias->fa_dscp || alias->fa_dscp == (s->tos & LEGACY_TOS)))
+	/* Of any type of service: kernels differ in which bits of it they compare. */
+	if (covers && chooses(info->nh, info->fib_nhs))
+		s->several = 1;
+	if (covers && (!alias->fa_dscp || alias->fa_dscp == (s->tos & LEGACY_TOS)))
 		hop = take_hop_of(s, info->nh,
 				  (__u64)info + bpf_core_field_offset(struct fib_info, fib_nh),
 				  info->fib_nhs);
@@ -239,12 +280,14 @@ static __always_inline int mtu_alias(struct mtu_search *s)
 	if (!leads_to(s, hop))
 		return 0;
 	s->mtu = info->fib_metrics->metrics[METRIC_MTU];
+	s->excepted = !!AT(fib_nh_common, hop)->nhc_exceptions;
+	s->found = 1;
 	return 1;
 }
 
 /* Shorter prefixes end in zeros: they are where a bit of the index is 0 that was 1, here
  * or above. 1 if there are none left. */
-static __always_inline int mtu_back(struct mtu_search *s)
+static __always_inline int fib_back(struct fib_search *s)
 {
 	struct key_vector *up = AT(key_vector, s->up), *above;
 	__u32 key = up->key;
@@ -262,21 +305,40 @@ static __always_inline int mtu_back(struct mtu_search *s)
 	return 0;
 }
 
-static long mtu_step4(__u32 i, struct mtu_search **search)
+/*
+ * The low bits of the address that every node visited so far leaves to the block. A
+ * leaf's first prefix is its longest. All prefixes below a node that does not
+ * contain the address differ from it in the same bit. Of a node that contains it, the
+ * other children are assumed to exist, so that the block may be smaller than it could be.
+ */
+static __always_inline void fib_narrow4(struct fib_search *s, __u64 at, __u32 differ)
 {
-	struct mtu_search *s = *search;
+	struct key_vector *node = AT(key_vector, at);
+
+	if (!node->bits)
+		s->free &= below(differ) | low_bits(AT(fib_alias, child(at, 0))->fa_slen);
+	else if ((__u64)differ >> ((node->pos + node->bits) & 63))
+		s->free &= below(differ);
+	else
+		s->free &= low_bits(node->pos);
+}
+
+static long fib_step4(__u32 i, struct fib_search **search)
+{
+	struct fib_search *s = *search;
 	struct key_vector *node;
 	__u32 differ, index;
 	__u64 at = s->node;
 
 	if (s->route)
-		return mtu_alias(s);
+		return fib_prefix(s);
 	if (!at)
-		return mtu_back(s);
+		return fib_back(s);
 	node = AT(key_vector, at);
 	differ = s->key ^ node->key;
 	index = differ >> (node->pos & 31);
 	s->node = 0;
+	fib_narrow4(s, at, differ);
 	/* Where the address leaves the node's prefix, only zeros may follow in that. */
 	if (index >> (node->bits & 31)) {
 		if (differ & (node->key | -node->key) || node->slen == node->pos)
@@ -295,7 +357,7 @@ static long mtu_step4(__u32 i, struct mtu_search **search)
 	return 0;
 }
 
-static __always_inline int mtu_readable4(void)
+static __always_inline int fib_readable4(void)
 {
 	return HAS(net, ipv4.fib_main) && HAS(fib_table, tb_data) && HAS(key_vector, key) &&
 	       HAS(key_vector, pos) && HAS(key_vector, bits) && HAS(key_vector, slen) &&
@@ -306,37 +368,35 @@ static __always_inline int mtu_readable4(void)
 	       HAS(fib_info, fib_nh);
 }
 
-static __always_inline void mtu_of4(struct mtu_search *s, struct net *net,
-				    const struct route_key *j)
+static __always_inline void fib_of4(struct fib_search *s, struct net *net, const struct route *w)
 {
-	if (!mtu_readable4())
+	if (!fib_readable4())
 		return;
-	s->key = bpf_ntohl(address_to4(&j->dst));
-	s->tos = j->tos;
+	s->key = bpf_ntohl(address_to4(&w->of.dst));
+	s->tos = w->of.tos;
 	s->index = 0;
 	s->up = (__u64)net->ipv4.fib_main->tb_data;
 	if (!s->up)
 		return;
 	s->node = child(s->up, 0);
-	if (bpf_loop(MTU_STEPS, mtu_step4, &s, 0) == MTU_STEPS)
-		s->mtu = 0;
+	if (bpf_loop(FIB_STEPS, fib_step4, &s, 0) == FIB_STEPS)
+		s->found = 0;
 }
 
 /* Likewise in IPv6's tree. */
 
+/* Half of an address, in host order. */
 static __always_inline __u64 half(const __u32 *word)
 {
 	return (__u64)bpf_ntohl(word[0]) << 32 | bpf_ntohl(word[1]);
 }
 
 /* Whether the address is in a route's prefix. */
-static __always_inline int mtu_in(const struct mtu_search *s, const struct fib6_info *route)
+static __always_inline int fib_in(const struct fib_search *s, const struct fib6_info *route)
 {
 	const struct rt6key *of = &route->fib6_dst;
-	__u64 upper = (__u64)bpf_ntohl(of->addr.in6_u.u6_addr32[0]) << 32 |
-		      bpf_ntohl(of->addr.in6_u.u6_addr32[1]);
-	__u64 lower = (__u64)bpf_ntohl(of->addr.in6_u.u6_addr32[2]) << 32 |
-		      bpf_ntohl(of->addr.in6_u.u6_addr32[3]);
+	__u64 upper = half(&of->addr.in6_u.u6_addr32[0]);
+	__u64 lower = half(&of->addr.in6_u.u6_addr32[2]);
 	__u32 length = of->plen;
 
 	upper ^= s->upper;
@@ -349,12 +409,12 @@ static __always_inline int mtu_in(const struct mtu_search *s, const struct fib6_
 }
 
 /* A next hop of a node's route. A longer prefix is deeper: the last one found counts. */
-static __always_inline void mtu_route(struct mtu_search *s)
+static __always_inline void fib_route(struct fib_search *s)
 {
 	struct fib6_info *route = AT(fib6_info, s->route);
 	__u64 hop;
 
-	if (!mtu_in(s, route)) {
+	if (!fib_in(s, route)) {
 		s->route = 0;
 		return;
 	}
@@ -365,91 +425,147 @@ static __always_inline void mtu_route(struct mtu_search *s)
 		s->route = (__u64)route->fib6_next;
 	} else if (leads_to(s, hop)) {
 		s->mtu = route->fib6_metrics->metrics[METRIC_MTU];
+		s->several = chooses(route->nh, 1) || route->fib6_nsiblings;
+		s->excepted = !!AT(fib6_nh, hop)->rt6i_exception_bucket;
+		s->found = 1;
 		s->hop = 0;
 		s->route = 0;
 	}
 }
 
-static long mtu_step6(__u32 i, struct mtu_search **search)
+/*
+ * Likewise, of the upper half of an address: longer prefixes leave none of the lower
+ * one. The prefix of a node is that of its first route, or if it has no routes, of one below it.
+ * (If that is missing for a moment, the node is taken to contain the address: the
+ * block is smaller at most.) `other` is the child that the address is not in.
+ */
+static __always_inline void fib_narrow6(struct fib_search *s, const struct fib6_node *node,
+					const struct fib6_node *other)
 {
-	struct mtu_search *s = *search;
-	struct fib6_node *node;
+	__u32 length = node->fn_bit;
+	struct fib6_info *route = node->leaf;
+	__u64 differ = 0;
+
+	if (route && route->fib6_dst.plen >= length)
+		differ = s->upper ^ half(&route->fib6_dst.addr.in6_u.u6_addr32[0]);
+	if (length < 64 && !(differ & ~(~0ULL >> length))) {
+		if (other)
+			s->free &= ~0ULL >> length >> 1;
+		else if (node->fn_flags & FIB6_HAS_ROUTES)
+			s->free &= ~0ULL >> length;
+	} else if (differ) {
+		s->free &= below(differ);
+	} else {
+		s->free = 0;
+		if (length > 64 || other)
+			s->exact = 1;
+	}
+}
+
+/* The local table comes first, and only its prefixes matter: of an address that it
+ * has routes for the look-up returned none. */
+static long fib_step6(__u32 i, struct fib_search **search)
+{
+	struct fib_search *s = *search;
+	struct fib6_node *node, *next = 0, *other = 0;
 	__u32 bit;
 
 	if (s->route) {
-		mtu_route(s);
+		fib_route(s);
 		return 0;
 	}
-	if (!s->node)
-		return 1;
+	if (!s->node) {
+		s->node = s->main;
+		s->main = 0;
+		return !s->node;
+	}
 	node = AT(fib6_node, s->node);
 	/* With routes of sources (ip-route(8), from), Linux leaves the others out. */
-	if (node->fn_flags & FIB6_HAS_ROUTES && !(HAS(fib6_node, subtree) && node->subtree))
+	if (!s->main && node->fn_flags & FIB6_HAS_ROUTES &&
+	    !(HAS(fib6_node, subtree) && node->subtree))
 		s->route = (__u64)node->leaf;
 	bit = node->fn_bit;
-	if (bit >= 128)
-		s->node = 0;
-	else if ((bit < 64 ? s->upper >> (63 - bit) : s->lower >> ((127 - bit) & 63)) & 1)
-		s->node = (__u64)node->right;
-	else
-		s->node = (__u64)node->left;
+	if (bit < 128) {
+		if ((bit < 64 ? s->upper >> (63 - bit) : s->lower >> ((127 - bit) & 63)) & 1) {
+			next = node->right;
+			other = node->left;
+		} else {
+			next = node->left;
+			other = node->right;
+		}
+	}
+	s->node = (__u64)next;
+	fib_narrow6(s, node, other);
 	return 0;
 }
 
-static __always_inline int mtu_readable6(void)
+static __always_inline int fib_readable6(void)
 {
-	return HAS(net, ipv6.fib6_main_tbl) && HAS(fib6_table, tb6_root) && HAS(fib6_node, left) &&
-	       HAS(fib6_node, right) && HAS(fib6_node, leaf) && HAS(fib6_node, fn_bit) &&
-	       HAS(fib6_node, fn_flags) && HAS(fib6_info, fib6_next) &&
+	return HAS(net, ipv6.fib6_main_tbl) && HAS(fib6_info, fib6_nsiblings) &&
+	       HAS(fib6_nh, rt6i_exception_bucket) && HAS(fib6_table, tb6_root) &&
+	       HAS(fib6_node, left) && HAS(fib6_node, right) && HAS(fib6_node, leaf) &&
+	       HAS(fib6_node, fn_bit) && HAS(fib6_node, fn_flags) && HAS(fib6_info, fib6_next) &&
 	       HAS(fib6_info, fib6_metrics) && HAS(fib6_info, fib6_dst) && HAS(fib6_info, nh) &&
 	       HAS(fib6_info, fib6_nh) && HAS(rt6key, addr.in6_u.u6_addr32) && HAS(rt6key, plen);
 }
 
-static __always_inline void mtu_of6(struct mtu_search *s, struct net *net,
-				    const struct route_key *j)
+static __always_inline void fib_of6(struct fib_search *s, struct net *net, const struct route *w)
 {
-	if (!mtu_readable6())
+	if (!fib_readable6())
 		return;
-	s->upper = half(&j->dst.word[0]);
-	s->lower = half(&j->dst.word[2]);
-	s->node = (__u64)net->ipv6.fib6_main_tbl;
-	if (!s->node)
+	s->upper = half(&w->of.dst.word[0]);
+	s->lower = half(&w->of.dst.word[2]);
+	s->main = (__u64)net->ipv6.fib6_main_tbl;
+	if (!s->main)
 		return;
-	s->node += bpf_core_field_offset(struct fib6_table, tb6_root);
-	if (bpf_loop(MTU_STEPS, mtu_step6, &s, 0) == MTU_STEPS)
-		s->mtu = 0;
+	s->main += bpf_core_field_offset(struct fib6_table, tb6_root);
+	s->node = 0;
+	if (!w->source && HAS(net, ipv6.fib6_local_tbl) && net->ipv6.fib6_local_tbl)
+		s->node = (__u64)net->ipv6.fib6_local_tbl +
+			  bpf_core_field_offset(struct fib6_table, tb6_root);
+	if (bpf_loop(FIB_STEPS, fib_step6, &s, 0) == FIB_STEPS)
+		s->found = 0;
 }
 
-/* The MTU that a route has of its own, of which the next hop is known; 0: none. Global,
- * so that the verifier walks it once. */
-__noinline int route_mtu(const struct route *w)
+/* The least path MTU that the kernel may have of an address. */
+static __always_inline __u16 path_mtu_least(struct net *net, __u8 family)
 {
-	__u32 which, slot = SCRATCH_PACKET;
-	struct mtu_search *search;
-	struct routing *routing;
-	union scratch *room;
+	if (family == AF_INET6)
+		return IPV6_LEAST_MTU;
+	return HAS(net, ipv4.ip_rt_min_pmtu) ? net->ipv4.ip_rt_min_pmtu : IPV4_LEAST_MTU;
+}
+
+/* Searches the route by which the kernel sends packets as a cached one does. Returns 0 if
+ * there is none. */
+static __always_inline int fib_find(struct fib_search *search, const struct routing *routing,
+				    const struct route *w)
+{
 	struct net *net;
 
-	if (!w || !bpf_rdonly_cast || !mtu_readable())
-		return 0;
-	which = w->of.family == AF_INET6;
-	routing = bpf_map_lookup_elem(&sources, &which);
-	room = bpf_map_lookup_elem(&scratch, &slot);
-	if (!routing || !routing->net || !room)
+	if (!routing->net || !fib_readable())
 		return 0;
 	net = AT(net, routing->net);
-	search = &room->mtu;
+	search->found = 0;
 	search->route = 0;
 	search->next = w->next;
 	search->direct = address_equal(&w->next, &w->of.dst);
 	search->ifindex = w->ifindex;
 	search->hop = 0;
 	search->mtu = 0;
-	if (which)
-		mtu_of6(search, net, &w->of);
+	search->free = ~0ULL;
+	search->exact = 0;
+	search->several = 0;
+	search->excepted = 0;
+	search->fits = 0xffff;
+	if (w->of.family == AF_INET6)
+		fib_of6(search, net, w);
 	else
-		mtu_of4(search, net, &w->of);
-	return search->mtu;
+		fib_of4(search, net, w);
+	if (search->excepted)
+		search->fits = path_mtu_least(net, w->of.family);
+	if (search->several)
+		search->fits = 0;
+	return search->found;
 }
 
 #endif
