@@ -37,6 +37,7 @@ var reasons = map[string]string{
 	"drop server deleted":   "of a connection whose server was deleted. Adding the server again continues it, unless its client has sent a SYN meanwhile; `imbang settings expire_nodest_conn=1` ends such connections",
 	"drop table full":       "no room, or no memory at that moment, for another connection: see [a full table](../how-to/full-table.md)",
 	"drop rate limit":       "an ICMP error was due, but its addressee had six, and then one a second, as in Linux",
+	"drop answer limit":     "an ICMP error or a TCP reset was due, but the director sends 1000 of its own a second at most, to all addresses together: see [ICMP](../explanation/packets.md#icmp)",
 	"drop forwarding off":   "the host does not forward: `sysctl -w net.ipv4.ip_forward=1`",
 	"drop too big no df":    "larger than the MTU of the route, and cannot be fragmented: see [fragments](../explanation/packets.md#fragments)",
 	"drop forward method":   "the server has a forwarding method that this build does not have",
