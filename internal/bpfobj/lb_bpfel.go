@@ -578,7 +578,8 @@ const (
 	LbReasonREASON_PASS_FROM_PEER        LbReason = 42
 	LbReasonREASON_PASS_BACKUP           LbReason = 43
 	LbReasonREASON_DROP_ANSWER_LIMIT     LbReason = 44
-	LbReasonREASON_COUNT                 LbReason = 45
+	LbReasonREASON_PASS_IP_OPTIONS       LbReason = 45
+	LbReasonREASON_COUNT                 LbReason = 46
 )
 
 type LbRecordKind uint32

@@ -14,6 +14,7 @@ var reasons = map[string]string{
 	"pass truncated":        "the packet ends before its headers do",
 	"pass mapped address":   "an IPv6 packet with an IPv4-mapped address",
 	"pass extension header": "no transport header within eight extension headers of an IPv6 packet",
+	"pass ip options":       "IPv4 options with a source route, which the kernel drops unless `accept_source_route` is set, or malformed ones, which it always drops",
 	"pass protocol":         "neither TCP, UDP, SCTP nor ICMP",
 	"pass fragment":         "a fragment whose first fragment was not seen, or is too long ago: see [fragments](../explanation/packets.md#fragments)",
 	"pass icmp":             "an ICMP message that is no error, or an error about no connection of the director",
