@@ -29,11 +29,13 @@ struct tcp_answer {
 	__u8 pad[3];
 };
 
-/* The TCP header of a plain packet. */
+/* The TCP header of a plain packet; 0 if the packet is shorter than an answer to it. */
 static __always_inline struct tcphdr *plain_tcp(struct __sk_buff *skb, const struct packet *p)
 {
 	void *header = (void *)(long)skb->data + (p->transport & MAX_TRANSPORT);
 
+	if (p->length && ETH_HEADER + p->length < p->transport + sizeof(struct tcphdr))
+		return 0; /* a header with an impossible length, and padding */
 	return header + sizeof(struct tcphdr) <= (void *)(long)skb->data_end ? header : 0;
 }
 

@@ -6,9 +6,9 @@
 #ifndef IMBANG_ICMP_H
 #define IMBANG_ICMP_H
 
-#include "clock.h"
 #include "counters.h"
 #include "csum.h"
+#include "limit.h"
 #include "parse.h"
 #include "sum.h"
 
@@ -194,31 +194,6 @@ __noinline int icmp_error_packet6(struct __sk_buff *skb, struct packet *p, __u32
 	return icmp_turn_back(skb);
 }
 
-/* One error a second for each sender, after six at once (net.ipv4.icmp_ratelimit
- * and inet_peer_xrlim_allow); path MTU discovery is not limited. */
-#define ICMP_INTERVAL NSEC_PER_SEC
-#define ICMP_BURST (6 * ICMP_INTERVAL)
-
-static __noinline int icmp_allowed(const union address *sender)
-{
-	struct allowance fresh = { .saved = ICMP_BURST - ICMP_INTERVAL }, *a;
-	__u64 now = now_coarse_ns(), saved;
-	union address key = *sender;
-
-	a = bpf_map_lookup_elem(&allowances, &key);
-	if (!a) {
-		fresh.last = now;
-		bpf_map_update_elem(&allowances, &key, &fresh, BPF_ANY);
-		return 1;
-	}
-	saved = a->saved + (now - a->last);
-	if (saved > ICMP_BURST)
-		saved = ICMP_BURST;
-	a->last = now;
-	a->saved = saved < ICMP_INTERVAL ? saved : saved - ICMP_INTERVAL;
-	return saved >= ICMP_INTERVAL;
-}
-
 /* BPF_FIB_LOOKUP_SRC of linux/bpf.h, since Linux 6.7. */
 #define FIB_LOOKUP_SOURCE (1U << 4)
 
@@ -262,8 +237,8 @@ __noinline int icmp_error(struct __sk_buff *skb, struct packet *p)
 	if (is_icmp(p) || (p->part == LATER_PART &&
 			   (p->flow.family == AF_INET || p->error != ICMP_ERROR_TOO_BIG)))
 		return drop(p, p->reason);
-	if (p->error != ICMP_ERROR_TOO_BIG && !icmp_allowed(&p->flow.src))
-		return drop(p, REASON_DROP_RATE_LIMIT);
+	if (!answer_allowed(p, p->error == ICMP_ERROR_TOO_BIG ? ANSWER_MTU : ANSWER_ERROR))
+		return VERDICT_DROP;
 	turn_aside(p, p->reason);
 	to = p->to;
 	icmp_source(skb, p);

@@ -487,7 +487,15 @@ struct {
 	__type(value, struct moment);
 } moments SEC(".maps");
 
-/* kernel: how many ICMP errors each sender may still get. */
+/* kernel: what the director may still send of its own, to all. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct allowance);
+} answers SEC(".maps");
+
+/* kernel: which ICMP errors each sender may still get. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_ALLOWANCES);

@@ -7,6 +7,7 @@
 
 #include "answer.h"
 #include "counters.h"
+#include "limit.h"
 
 /* The bytes of a segment: data, and one for a FIN. */
 static __always_inline __u32 segment_length(const struct packet *p, const struct tcphdr *tcp)
@@ -32,6 +33,8 @@ __noinline int reset(struct __sk_buff *skb, struct packet *p)
 	tcp = plain_tcp(skb, p);
 	if (!tcp || p->transport != ETH_HEADER + header)
 		return drop(p, p->reason);
+	if (!answer_allowed(p, ANSWER_RESET))
+		return VERDICT_DROP;
 	if (tcp->ack) {
 		a.seq = tcp->ack_seq;
 	} else {

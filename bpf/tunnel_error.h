@@ -239,8 +239,8 @@ __noinline int tell_on(struct __sk_buff *skb, struct packet *p)
 
 	if (!p)
 		return VERDICT_DROP;
-	if (!p->mtu && !icmp_allowed(&p->flow.src))
-		return drop(p, REASON_DROP_RATE_LIMIT);
+	if (!answer_allowed(p, p->mtu ? ANSWER_MTU : ANSWER_ERROR))
+		return VERDICT_DROP;
 	p->length = 0; /* the skb's: what was quoted of it */
 	p->to = p->flow.dst;
 	rc = p->flow.family == AF_INET ? icmp_error_packet4(skb, p, p->kind, 1)

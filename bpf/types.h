@@ -755,10 +755,9 @@ struct maglev_turn {
 	__u32 turns; /* entries it takes in a row */
 };
 
-/* What a client may still be told by ICMP: time saved up [ns]. */
+/* How much the director may still send of its own (limit.h). */
 struct allowance {
-	__u64 last;
-	__u64 saved;
+	__u64 spent; /* up to this time [ns] */
 };
 
 /* Key of the marks table: packets to this prefix carry the mark. */
@@ -863,6 +862,8 @@ enum reason {
 	REASON_HANDED_TAKEOVER,
 	REASON_PASS_FROM_PEER,
 	REASON_PASS_BACKUP,
+	REASON_DROP_ANSWER_LIMIT,
+	REASON_PASS_IP_OPTIONS,
 	REASON_COUNT,
 };
 

@@ -15,9 +15,10 @@
 #include "../address.h"
 #include "../siphash.h"
 #include "contract.h"
+#include "skip.h"
 #include "weights.h"
 
-#define mh_tree(count) SCHED_NONE
+#define mh_tree(count) ((count) < TREE_FEW ? SCHED_NONE : SCHED_FO)
 
 #define SVC_MH_FALLBACK SVC_SCHED_1
 #define SVC_MH_PORT SVC_SCHED_2
@@ -31,6 +32,9 @@
 /* Entries looked at in one step: fewer steps are quicker, the verifier requires
  * a bound. */
 #define MH_TRIES 32
+
+/* Servers looked at, at most, for one that has no ramp. Linux knows no ramps. */
+#define MH_UNRAMPED 256
 
 /* hsiphash_1u32 of a 64-bit kernel: SipHash-1-3 of four bytes. */
 static __always_inline __u32 mh_siphash(__u32 value, __u64 key)
@@ -95,6 +99,22 @@ static __always_inline struct maglev *mh_table(const struct pick *p)
 	return bpf_map_lookup_elem(&maglevs, &service);
 }
 
+/* How many hashes to try for another server: Linux tries all, also if there is none that can
+ * take the connection, which the service's tree tells at once. A function, for the stack's
+ * sake. */
+static __noinline __u32 mh_tries(struct pick *p)
+{
+	struct skip at = { .bar = 1 };
+
+	if (!p->fallback && !(p->flags & SVC_MH_FALLBACK))
+		return 0;
+	if (p->without == WITHOUT_RAMPING)
+		return MH_UNRAMPED;
+	skip_begin(&at, p);
+	skip_find(&at, p->count);
+	return at.id == NO_SERVER && !at.lost ? 0 : MAGLEV_SIZE;
+}
+
 /* Returns 1 if there is no more to try: a server, or a table that has none. One
  * that was replaced meanwhile may be another service's (sched/hashed.h). */
 static __always_inline int mh_try(struct mh_search *s)
@@ -108,8 +128,8 @@ static __always_inline int mh_try(struct mh_search *s)
 	}
 	HOOK(TABLE);
 	s->id = mh_server(s, s->hash, &gap);
-	if (s->id == NO_SERVER && !gap && (s->pick->fallback || s->pick->flags & SVC_MH_FALLBACK))
-		bpf_loop(MAGLEV_SIZE, mh_visit, s, 0);
+	if (s->id == NO_SERVER && !gap)
+		bpf_loop(mh_tries(s->pick), mh_visit, s, 0);
 	return s->id != NO_SERVER || mh_table(s->pick) == s->table;
 }
 

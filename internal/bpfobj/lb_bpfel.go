@@ -20,8 +20,7 @@ type LbAddress struct {
 
 type LbAllowance struct {
 	_     structs.HostLayout
-	Last  uint64
-	Saved uint64
+	Spent uint64
 }
 
 type LbAskedNeighbour struct {
@@ -578,7 +577,9 @@ const (
 	LbReasonREASON_HANDED_TAKEOVER       LbReason = 41
 	LbReasonREASON_PASS_FROM_PEER        LbReason = 42
 	LbReasonREASON_PASS_BACKUP           LbReason = 43
-	LbReasonREASON_COUNT                 LbReason = 44
+	LbReasonREASON_DROP_ANSWER_LIMIT     LbReason = 44
+	LbReasonREASON_PASS_IP_OPTIONS       LbReason = 45
+	LbReasonREASON_COUNT                 LbReason = 46
 )
 
 type LbRecordKind uint32
@@ -927,6 +928,7 @@ type LbXdpDevice struct {
 const (
 	LbMapAddressLeases    = "address_leases"
 	LbMapAllowances       = "allowances"
+	LbMapAnswers          = "answers"
 	LbMapAsked            = "asked"
 	LbMapAttacks          = "attacks"
 	LbMapBarriers         = "barriers"
@@ -1085,6 +1087,7 @@ type LbProgramSpecs struct {
 type LbMapSpecs struct {
 	AddressLeases    *ebpf.MapSpec `ebpf:"address_leases"`
 	Allowances       *ebpf.MapSpec `ebpf:"allowances"`
+	Answers          *ebpf.MapSpec `ebpf:"answers"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	Attacks          *ebpf.MapSpec `ebpf:"attacks"`
 	Barriers         *ebpf.MapSpec `ebpf:"barriers"`
@@ -1193,6 +1196,7 @@ func (o *LbObjects) Close() error {
 type LbMaps struct {
 	AddressLeases    *ebpf.Map `ebpf:"address_leases"`
 	Allowances       *ebpf.Map `ebpf:"allowances"`
+	Answers          *ebpf.Map `ebpf:"answers"`
 	Asked            *ebpf.Map `ebpf:"asked"`
 	Attacks          *ebpf.Map `ebpf:"attacks"`
 	Barriers         *ebpf.Map `ebpf:"barriers"`
@@ -1277,6 +1281,7 @@ func (m *LbMaps) Close() error {
 	return _LbClose(
 		m.AddressLeases,
 		m.Allowances,
+		m.Answers,
 		m.Asked,
 		m.Attacks,
 		m.Barriers,

@@ -33,13 +33,13 @@ const treeFew = 12
 func treeRule(s bpfobj.LbScheduler, servers uint32) bpfobj.LbScheduler {
 	rule, least := s, uint32(treeFew)
 	switch s {
-	case bpfobj.LbSchedulerSCHED_RR:
+	case bpfobj.LbSchedulerSCHED_RR, bpfobj.LbSchedulerSCHED_MH:
 		rule = bpfobj.LbSchedulerSCHED_FO
 	case bpfobj.LbSchedulerSCHED_WRR, bpfobj.LbSchedulerSCHED_FO:
 		rule, least = bpfobj.LbSchedulerSCHED_FO, 2
 	case bpfobj.LbSchedulerSCHED_LBLC, bpfobj.LbSchedulerSCHED_LBLCR:
 		rule = bpfobj.LbSchedulerSCHED_WLC
-	case bpfobj.LbSchedulerSCHED_DH, bpfobj.LbSchedulerSCHED_SH, bpfobj.LbSchedulerSCHED_MH, bpfobj.LbSchedulerSCHED_TWOS:
+	case bpfobj.LbSchedulerSCHED_DH, bpfobj.LbSchedulerSCHED_SH, bpfobj.LbSchedulerSCHED_TWOS:
 		rule = bpfobj.LbSchedulerSCHED_NONE
 	}
 	if servers < least {

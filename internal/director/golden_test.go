@@ -210,9 +210,10 @@ func (r *rig) put(s sent, flags uint32) result {
 	return r.sendFlagged(program, s.context, s.frame, flags)
 }
 
-// forgetAllowances lets every sender be told of errors again: that there is a
-// limit has a test of its own.
+// forgetAllowances lets every sender be told of errors again: that there are
+// limits has tests of its own.
 func (r *rig) forgetAllowances() {
 	r.Helper()
-	r.must(deleteKeys(r.maps.Allowances, func(bpfobj.LbAddress, bpfobj.LbAllowance) bool { return true }))
+	r.must(deleteKeys(r.maps.Allowances, func(bpfobj.LbAddress, bpfobj.LbAllowance) bool { return true }),
+		r.maps.Answers.Put(uint32(0), bpfobj.LbAllowance{}))
 }

@@ -5,6 +5,7 @@ package director
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"imbang/internal/host"
@@ -49,17 +50,46 @@ type nature struct {
 	name     string
 	driver   string
 	features host.XDPFeatures
-	unknown  bool   // the kernel does not tell the features
-	vlan     string // a VLAN's device on it
+	unknown  bool // the kernel does not tell the features
+	Tags
+}
+
+// Tags say what XDP sees of the VLAN tags of frames that come in by a device. Since Linux 6.8
+// a program can ask some drivers for a tag that they took off (bpf_xdp_metadata_rx_vlan_tag),
+// but it must be loaded for one device. The kernel lets no tail call lead to such a program,
+// and most releases let it make none (bpf_prog_map_compatible). The director's programs make
+// tail calls, and those of the next build are reached by one (bpf/upgrade.h).
+type Tags struct {
+	VLAN   string // a VLAN's device on it; "" if there is none
+	Hidden bool   // they are taken off before
+}
+
+// TagsOf reads them of a device of the calling thread's network namespace.
+func TagsOf(dev net.Interface) (t Tags, err error) {
+	t.Hidden, err = host.OffloadOn(dev.Name, host.RxVLAN)
+	if errors.Is(err, host.ErrNoOffload) {
+		err = nil
+	}
+	if err != nil {
+		return t, err
+	}
+	// Of a veth the other end decides (txvlan), whatever this one has set.
+	t.Hidden = t.Hidden || IsVeth(dev.Name)
+	t.VLAN, err = host.VLANOn(dev.Index)
+	return t, err
 }
 
 // hidesVLANs says why a device's frames cannot be distinguished from those of a VLAN on
-// it: drivers take the tag off before XDP sees them. "" if they can.
+// it. "" if they can.
 func (n nature) hidesVLANs() string {
-	if n.vlan == "" {
+	if n.VLAN == "" || !n.Hidden {
 		return ""
 	}
-	return fmt.Sprintf("%s: XDP could not tell its frames from those of its VLAN device %s", n.name, n.vlan)
+	why := fmt.Sprintf("%s: XDP could not tell its frames from those of its VLAN device %s", n.name, n.VLAN)
+	if n.driver != vethDriver {
+		why += fmt.Sprintf(", as it takes the tags off (ethtool -K %s rxvlan off)", n.name)
+	}
+	return why
 }
 
 func natureOf(dev device) (nature, error) {
@@ -72,7 +102,7 @@ func natureOf(dev device) (nature, error) {
 	if err != nil {
 		return n, err
 	}
-	n.vlan, err = host.VLANOn(dev.Index)
+	n.Tags, err = TagsOf(dev.Interface)
 	return n, err
 }
 

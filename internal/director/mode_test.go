@@ -16,7 +16,10 @@ func TestChoose(t *testing.T) {
 	other := nature{name: "eth1", driver: "newnic", features: able | host.XDPTransmit}
 	veth := nature{name: "ext0", driver: "veth", features: able | host.XDPTransmit}
 	idle := nature{name: "ext0", driver: "veth", features: able}
-	trunk := nature{name: "eth0", driver: "ice", features: able, vlan: "eth0.10"}
+	trunk := nature{name: "eth0", driver: "ice", features: able, Tags: Tags{VLAN: "eth0.10", Hidden: true}}
+	tagged := nature{name: "eth0", driver: "ice", features: able, Tags: Tags{VLAN: "eth0.10"}}
+	pair := nature{name: "ext0", driver: "veth", features: able | host.XDPTransmit, Tags: Tags{VLAN: "ext0.10", Hidden: true}}
+	stripping := nature{name: "eth0", driver: "ice", features: able, Tags: Tags{Hidden: true}}
 	for _, c := range []struct {
 		name    string
 		asked   Mode
@@ -35,7 +38,11 @@ func TestChoose(t *testing.T) {
 		{"xdp, kernel does not tell, known driver", ModeXDP, []nature{{name: "eth0", driver: "ice", unknown: true}}, ModeXDP, "as asked"},
 		{"xdp, kernel does not tell, other driver", ModeXDP, []nature{{name: "eth1", driver: "newnic", unknown: true}}, "", "this kernel does not say"},
 		{"tc, VLANs", ModeTC, []nature{trunk}, ModeTC, "as asked"},
-		{"xdp, VLANs", ModeXDP, []nature{trunk}, "", "eth0: XDP could not tell its frames from those of its VLAN device eth0.10"},
+		{"xdp, VLANs", ModeXDP, []nature{trunk}, "", "eth0: XDP could not tell its frames from those of its VLAN device eth0.10, as it takes the tags off (ethtool -K eth0 rxvlan off)"},
+		{"xdp, VLANs whose tags stay", ModeXDP, []nature{tagged}, ModeXDP, "as asked"},
+		{"generic, VLANs whose tags stay", ModeXDPGeneric, []nature{tagged}, ModeXDPGeneric, "as asked"},
+		{"xdp, VLANs of a veth", ModeXDP, []nature{veth, pair}, "", "those of its VLAN device ext0.10"},
+		{"xdp, no VLANs", ModeXDP, []nature{stripping}, ModeXDP, "as asked"},
 		{"generic, VLANs", ModeXDPGeneric, []nature{trunk}, "", "VLAN device eth0.10"},
 		{"auto, VLANs", ModeAuto, []nature{trunk}, ModeTC, "VLAN device eth0.10"},
 		{"auto, tried", ModeAuto, []nature{good, good}, ModeXDP, "XDP was tried on hardware with both drivers"},

@@ -108,7 +108,7 @@ func treeServer(i int, weight int32) model.Server {
 }
 
 // treeSchedulers have one.
-var treeSchedulers = []string{"lc", "wlc", "sed", "nq", "fo", "ovf", "rr", "wrr", "lblc", "lblcr"}
+var treeSchedulers = []string{"lc", "wlc", "sed", "nq", "fo", "ovf", "rr", "wrr", "lblc", "lblcr", "mh"}
 
 // Whatever happens to a service, its scheduler chooses the server that it would
 // choose if it looked at each one, as a choice without effects does; and each node is right.
@@ -119,6 +119,7 @@ func TestTreeIsTheWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r.must(r.Flush())
 		s := tcpService(vip, rapid.SampledFrom(treeSchedulers).Draw(t, "scheduler"))
+		s.Flags = model.SchedFlag1 // mh-fallback, for which it has a tree
 		r.must(r.AddService(s))
 		var present []int
 		next := 0

@@ -68,7 +68,7 @@ func chosen(clientDev, serverDev string, mode Mode) (pair, Choice, error) {
 		return nil, Choice{}, err
 	}
 	var natures []nature
-	if mode == ModeAuto || mode == ModeXDP {
+	if mode != ModeTC {
 		if natures, err = both.natures(); err != nil {
 			return nil, Choice{}, err
 		}

@@ -91,6 +91,18 @@ func TestExamine(t *testing.T) {
 			inXDP(f, director.HookXDP)
 			f.Devices[0].NoXDP = "the peer sleeps"
 		}, "problem ext0: packets that XDP sends by it are lost (the peer sleeps)"},
+		{"a VLAN in native XDP", func(f *Facts) {
+			inXDP(f, director.HookXDP)
+			f.Devices[0].Tags = director.Tags{VLAN: "ext0.10", Hidden: true}
+		}, "problem ext0: frames of its VLAN device ext0.10 are balanced as its own: XDP sees no VLAN tags: ethtool -K ext0 rxvlan off"},
+		{"a VLAN in generic XDP, of a veth", func(f *Facts) {
+			inXDP(f, director.HookXDPGeneric)
+			f.Devices[0].Veth, f.Devices[0].Tags = true, director.Tags{VLAN: "ext0.10", Hidden: true}
+		}, "problem ext0: frames of its VLAN device ext0.10 are balanced as its own: XDP sees no VLAN tags: imbang detach --keep-table && imbang attach --mode tc"},
+		{"tags that are taken off", func(f *Facts) {
+			inXDP(f, director.HookXDP)
+			f.Devices[0].Tags.Hidden = true
+		}, "warning ext0: it takes VLAN tags off before XDP sees them: frames with a tag are balanced as if they had none: ethtool -K ext0 rxvlan off"},
 		{"another hardware address", func(f *Facts) {
 			inXDP(f, director.HookXDPGeneric)
 			f.Devices[0].OtherMAC = true

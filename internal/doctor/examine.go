@@ -157,6 +157,8 @@ func examineQueues(r report, f Facts, d Device) {
 	}
 }
 
+const attachTC = "imbang detach --keep-table && imbang attach --mode tc --client-dev DEV --server-dev DEV"
+
 func examineXDP(r report, f Facts, d Device) {
 	switch {
 	case f.xdp() == "":
@@ -168,13 +170,21 @@ func examineXDP(r report, f Facts, d Device) {
 			r.ok("native XDP is possible (--mode xdp)")
 		}
 		return
+	case d.Tags.Hidden && d.Tags.VLAN != "":
+		remedy := "ethtool -K " + d.Name + " rxvlan off"
+		if d.Veth {
+			remedy = attachTC
+		}
+		r.problem(remedy, "frames of its VLAN device %s are balanced as its own: XDP sees no VLAN tags", d.Tags.VLAN)
 	case f.xdp() == director.HookXDP && d.NoXDP != "":
-		r.problem("imbang detach --keep-table && imbang attach --mode tc --client-dev DEV --server-dev DEV", "packets that XDP sends by it are lost (%s)", d.NoXDP)
+		r.problem(attachTC, "packets that XDP sends by it are lost (%s)", d.NoXDP)
 	case d.OtherMAC:
 		r.warn("imbang detach --keep-table && imbang attach ...", "its hardware address changed since attach: XDP leaves every packet to tc")
 	}
 	if d.Veth {
 		r.ok("veth: packets whose checksum is unfinished are left to tc (at the other end: ethtool -K PEER tx off)")
+	} else if d.Tags.Hidden && d.Tags.VLAN == "" {
+		r.warn("ethtool -K "+d.Name+" rxvlan off", "it takes VLAN tags off before XDP sees them: frames with a tag are balanced as if they had none")
 	}
 }
 

@@ -49,6 +49,7 @@ type Device struct {
 	Queues         host.Queues // 0: the driver does not say
 	Steering       bool        // RPS hands packets of the only queue to other CPUs
 	NoXDP          string      // why native XDP is not possible; "" if it is
+	Tags           director.Tags
 	Veth           bool
 	OtherMAC       bool // the director's XDP programs expect another hardware address
 }

@@ -175,7 +175,10 @@ func gatherDevice(name string, attachedXDP bool) (Device, error) {
 	}
 	d.Queues, _ = host.RxQueues(name)
 	d.Steering = steering(name)
-	d.NoXDP, err = director.NoNativeXDP(name, attachedXDP)
+	if d.NoXDP, err = director.NoNativeXDP(name, attachedXDP); err != nil {
+		return d, err
+	}
+	d.Tags, err = director.TagsOf(*i)
 	return d, err
 }
 

@@ -24,6 +24,8 @@ var (
 	TSO        = Offload{"tso", 0x1e, 0x1f, 0}
 	GRO        = Offload{"gro", 0x2b, 0x2c, 0}
 	LRO        = Offload{"lro", 0x25, 0x26, 1 << 15}
+	TxVLAN     = Offload{"txvlan", 0x25, 0x26, 1 << 7}
+	RxVLAN     = Offload{"rxvlan", 0x25, 0x26, 1 << 8} // takes tags off frames that come in
 )
 
 // ethtoolValue is struct ethtool_value of linux/ethtool.h.

@@ -115,6 +115,13 @@ func (p Packet) Options(words int) Packet {
 	return p
 }
 
+// OptionBytes sets IPv4 options as they are, with an end of the list behind them where they
+// are no whole words.
+func (p Packet) OptionBytes(options ...byte) Packet {
+	p.options = append(slices.Clone(options), make([]byte, -len(options)&3)...)
+	return p
+}
+
 // DontFragment sets the DF flag of IPv4.
 func (p Packet) DontFragment() Packet { p.dontFragment = true; return p }
 

@@ -52,6 +52,7 @@ type LbStageCosts struct {
 const (
 	LbMapAddressLeases    = "address_leases"
 	LbMapAllowances       = "allowances"
+	LbMapAnswers          = "answers"
 	LbMapAsked            = "asked"
 	LbMapAttacks          = "attacks"
 	LbMapBarriers         = "barriers"
@@ -212,6 +213,7 @@ type LbProgramSpecs struct {
 type LbMapSpecs struct {
 	AddressLeases    *ebpf.MapSpec `ebpf:"address_leases"`
 	Allowances       *ebpf.MapSpec `ebpf:"allowances"`
+	Answers          *ebpf.MapSpec `ebpf:"answers"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	Attacks          *ebpf.MapSpec `ebpf:"attacks"`
 	Barriers         *ebpf.MapSpec `ebpf:"barriers"`
@@ -322,6 +324,7 @@ func (o *LbObjects) Close() error {
 type LbMaps struct {
 	AddressLeases    *ebpf.Map `ebpf:"address_leases"`
 	Allowances       *ebpf.Map `ebpf:"allowances"`
+	Answers          *ebpf.Map `ebpf:"answers"`
 	Asked            *ebpf.Map `ebpf:"asked"`
 	Attacks          *ebpf.Map `ebpf:"attacks"`
 	Barriers         *ebpf.Map `ebpf:"barriers"`
@@ -406,6 +409,7 @@ func (m *LbMaps) Close() error {
 	return _LbClose(
 		m.AddressLeases,
 		m.Allowances,
+		m.Answers,
 		m.Asked,
 		m.Attacks,
 		m.Barriers,
