@@ -12,6 +12,13 @@ static __always_inline __u16 csum_fold(__u32 sum)
 	return ~sum;
 }
 
+/* A sum of many words of 16 or 32 bits, in 32 bits. */
+static __always_inline __u32 csum_narrow(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	return (sum & 0xffffffff) + (sum >> 32);
+}
+
 /* RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). */
 static __always_inline void csum_replace2(__u16 *check, __u16 from, __u16 to)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The fast path: a plain packet of a masqueraded connection that has a server and
- * a cached route to it. Whatever is not so, or not certain, is left to the whole path,
- * which begins anew; so nothing is changed or counted here before the packet is
- * sure to go.
+ * The fast path: a plain packet of a connection that has a server and a cached route to
+ * it. Whatever is not so, or not certain, is left to the whole path, which begins anew;
+ * so nothing is changed or counted here before the packet is sure to go.
  *
  * The whole path is another program, reached by a tail call: the verifier
  * walks it once and not for each device, and this one stays small.
@@ -20,8 +19,6 @@
 #include "parse.h"
 #include "settings.h"
 #include "trace.h"
-
-#define IP_PLAIN 0x45 /* version 4, no options */
 
 /* The ports, of a whole TCP or UDP packet whose headers can be read in place. */
 static __always_inline int plain_transport(struct packet *p, void *header, void *end)
@@ -157,14 +154,22 @@ static __always_inline int fast_find(struct packet *p, struct settled *s, union 
 }
 
 /* Whether such packets may go by the fast path. */
-static __always_inline int fast_takes(const struct conn *c)
+static __always_inline int fast_takes(const struct settled *s)
 {
-	return fast_capable(c->forward) && !(c->flags & CONN_HAIRPIN);
+	return !(s->seen.flags & CONN_HAIRPIN) &&
+	       (s->side == NAT_SOURCE ? replies_return(s->seen.forward)
+				      : fast_capable(s->seen.forward));
 }
 
-static __always_inline __u32 fast_direction(const struct settled *s)
+/* Notes by which rules the packet changes its connection's state, and how it is forwarded. In
+ * struct packet both take no more of the stack. */
+static __always_inline void fast_direct(struct packet *p, const struct settled *s)
 {
-	return s->side == NAT_SOURCE ? FROM_SERVER : FROM_CLIENT;
+	p->direction = FROM_SERVER;
+	if (s->side == NAT_SOURCE)
+		return;
+	p->direction = replies_seen(&s->seen) ? FROM_CLIENT : CLIENT_ONLY;
+	p->forward = s->seen.forward;
 }
 
 /* Whether the packet is one of many: its connection lives longer, without a new
@@ -175,8 +180,9 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 	__u8 state = s->seen.state, next = state;
 	__u64 now = time_coarse();
 
+	fast_direct(p, s);
 	if (has_states(state))
-		next = next_state(state, p, rules(state, fast_direction(s), set));
+		next = next_state(state, p, rules(state, p->direction, set));
 	else if (s->seen.template)
 		return 0;
 	p->state = next;
@@ -263,12 +269,12 @@ static __noinline int fast_move6(struct conn *c, const union conn_key *key, __u6
 static __always_inline int fast_follow(const struct packet *p, struct settled *s,
 				       const union conn_key *key, __u8 family)
 {
-	__u32 server = s->seen.server;
+	__u32 server = p->server;
 	union fast_change change = { .server = server };
 	int moved;
 
 	change.bits = p->tcp_bits;
-	change.direction = fast_direction(s);
+	change.direction = p->direction;
 	change.expected = p->state;
 	moved = family == AF_INET ? fast_move4(s->conn, key, change.word, s->expires)
 				  : fast_move6(s->conn, key, change.word, s->expires);
@@ -300,6 +306,11 @@ static __always_inline int fast_route(void *ctx, enum hook hook, struct packet *
 		s->server = available_server(&s->seen);
 		if (!s->server || s->server->flags & SERVER_DRAINING)
 			return 0;
+		if (encapsulates(p->forward)) {
+			s->route = tunnel_route(ctx, hook, p, s->server);
+			STAGE(ROUTE);
+			return !!s->route;
+		}
 		address_copy(&p->to, &s->server->addr, family);
 		p->port = s->seen.port;
 		rc = find_route(ctx, hook, p, &p->flow.src, &p->to, 0, &s->route);
@@ -367,19 +378,20 @@ static __always_inline int fast_send(struct __sk_buff *skb, struct packet *p, st
 		return UNDECIDED;
 	fast_count(p, s);
 	STAGE(FOLLOW);
-	verdict = nat_send(skb, p, side, s->route);
+	verdict = side == NAT_SOURCE ? nat_send(skb, p, side, s->route)
+				     : to_server_fast(skb, p, s->server, s->route);
 	if (p->news & NEWS_ASIDE)
 		count_reason(p->reason);
 	return verdict;
 }
 
 /* A verdict, UNDECIDED or UNKNOWN. */
-static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies, __u8 family)
+static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies,
+				       union conn_key *key, __u8 family)
 {
 	struct packet p = { .server = NO_SERVER };
 	struct settings *set = get_settings();
 	struct settled s = {};
-	union conn_key key;
 	int found;
 
 	if (!set || set->drain_timeout | set->standby ||
@@ -390,27 +402,31 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	STAGE(PARSE);
 	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
 		return fast_edge(skb, &p, set);
-	found = fast_find(&p, &s, &key, expect_replies, set, family);
+	found = fast_find(&p, &s, key, expect_replies, set, family);
 	if (found)
 		return found;
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(&s.seen) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
+	if (!fast_takes(&s) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
 		return UNDECIDED;
-	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, &key, NAT_SOURCE, family)
-				    : fast_send(skb, &p, &s, &key, NAT_DESTINATION, family);
+	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, key, NAT_SOURCE, family)
+				    : fast_send(skb, &p, &s, key, NAT_DESTINATION, family);
 }
 
 /* A function for each: their frames together would be too big. */
 static __noinline int fast4(struct __sk_buff *skb, int expect_replies)
 {
-	return fast_family(skb, expect_replies, AF_INET);
+	union conn_key4 key;
+
+	return fast_family(skb, expect_replies, (void *)&key, AF_INET);
 }
 
 static __noinline int fast6(struct __sk_buff *skb, int expect_replies)
 {
-	return fast_family(skb, expect_replies, AF_INET6);
+	union conn_key key;
+
+	return fast_family(skb, expect_replies, &key, AF_INET6);
 }
 
 static __always_inline int fast(struct __sk_buff *skb, int expect_replies)

@@ -60,6 +60,12 @@ union conn_key {
 	__u64 word[5];
 };
 
+/* As much of it as IPv4 needs, where the stack has no room for all. */
+union conn_key4 {
+	struct flow4 four;
+	__u64 word[2];
+};
+
 /* The client's flow of a server's; 1 if there is one. `stop`: tests may stop here. */
 static __always_inline int reverse_find_in(const struct flow *flow, union conn_key *key,
 					   struct flow *client, __u8 family, int stop)

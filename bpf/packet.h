@@ -17,6 +17,8 @@
 
 #define ETH_HEADER 14
 
+#define IP_PLAIN 0x45 /* version 4, no options */
+
 enum tcp_bit {
 	TCP_BIT_FIN = 0x01,
 	TCP_BIT_SYN = 0x02,
@@ -120,6 +122,7 @@ struct packet {
 	__u8 cut;         /* into fragments, when it is rewritten (struct cutting) */
 	__u8 local;       /* it begins or ends at the director: no route, no hop */
 	__u8 ahead;       /* of its skb, which there may be none of */
+	__u8 direction;   /* enum direction, on the fast path */
 };
 
 /* What can be told by ICMP, in either family. */

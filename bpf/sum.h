@@ -45,9 +45,7 @@ static __always_inline __u16 sum_pseudo(const struct packet *p, __u32 length)
 
 	if (p->flow.family == AF_INET6)
 		sum += (__u64)src[0] + src[1] + src[2] + dst[0] + dst[1] + dst[2];
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	return ~csum_fold(sum);
+	return ~csum_fold(csum_narrow(sum));
 }
 
 /*

@@ -87,33 +87,36 @@ static __always_inline int xdp_settled(struct xdp_md *ctx, struct packet *p, str
 
 /* An XDP action, or UNDECIDED. */
 static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
-				      const struct settings *set, __u8 family)
+				      const struct settings *set, union conn_key *key, __u8 family)
 {
 	struct packet p = { .server = NO_SERVER };
 	struct settled s = {};
-	union conn_key key;
 
 	if (!xdp_plain(ctx, &p, family))
 		return XDP_PASS;
 	STAGE(PARSE);
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
-	    fast_find(&p, &s, &key, expect_replies, set, family) || !fast_takes(&s.seen) ||
+	    fast_find(&p, &s, key, expect_replies, set, family) || !fast_takes(&s) ||
 	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE || fast_tells(&p, &s, set))
 		return UNDECIDED;
-	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, &key, set, NAT_SOURCE, family)
-				    : xdp_settled(ctx, &p, &s, &key, set, NAT_DESTINATION, family);
+	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, key, set, NAT_SOURCE, family)
+				    : xdp_settled(ctx, &p, &s, key, set, NAT_DESTINATION, family);
 }
 
 static __noinline int xdp_steady4(struct xdp_md *ctx, int expect_replies,
 				  const struct settings *set)
 {
-	return xdp_steady(ctx, expect_replies, set, AF_INET);
+	union conn_key4 key;
+
+	return xdp_steady(ctx, expect_replies, set, (void *)&key, AF_INET);
 }
 
 static __noinline int xdp_steady6(struct xdp_md *ctx, int expect_replies,
 				  const struct settings *set)
 {
-	return xdp_steady(ctx, expect_replies, set, AF_INET6);
+	union conn_key key;
+
+	return xdp_steady(ctx, expect_replies, set, &key, AF_INET6);
 }
 
 /* fast(), of XDP: an action, or UNDECIDED. */
@@ -142,10 +145,18 @@ static __always_inline int xdp_route(struct xdp_md *ctx, const struct packet *p,
 	return found;
 }
 
-/* Whether packets of a connection may go from here at all. */
-static __always_inline int xdp_takes(const struct conn *c)
+/* Likewise, to a server. */
+static __always_inline int xdp_route_in(struct xdp_md *ctx, const struct packet *p,
+					const struct server *s, __u8 forward, struct route **route,
+					const struct settings *set)
 {
-	return xdp_capable(c->forward) && !(c->flags & CONN_HAIRPIN);
+	if (!fast_capable(forward))
+		return 0;
+	if (!encapsulates(forward))
+		return xdp_route(ctx, p, &p->flow.src, &s->addr, route, set);
+	*route = tunnel_route(ctx, HOOK_XDP, p, s);
+	STAGE(ROUTE);
+	return *route && xdp_goes(*route, set);
 }
 
 static __always_inline int xdp_finish(struct xdp_md *ctx, struct packet *p, enum nat_side side,
@@ -169,9 +180,9 @@ static __noinline int xdp_in(struct xdp_md *ctx, struct packet *p)
 
 	if (!c)
 		return UNDECIDED;
-	s = xdp_takes(&seen) ? available_server(&seen) : 0;
+	s = seen.flags & CONN_HAIRPIN ? 0 : available_server(&seen);
 	if (!s || !set || reset_due(p, s) || conn_outdated(p, &seen, s, set) ||
-	    !xdp_route(ctx, p, &p->flow.src, &s->addr, &route, set))
+	    !xdp_route_in(ctx, p, s, seen.forward, &route, set))
 		return XDP_PASS;
 	conn_in(p, &p->flow, c, &seen, s, set);
 	STAGE(FOLLOW);
@@ -185,7 +196,7 @@ static __always_inline int xdp_out(struct xdp_md *ctx, struct packet *p, const s
 	struct settings *set = get_settings();
 	struct route *route;
 
-	if (!set || set->draining || !xdp_takes(seen) ||
+	if (!set || set->draining || seen->flags & CONN_HAIRPIN || !replies_return(seen->forward) ||
 	    !xdp_route(ctx, p, &client->dst, &p->flow.dst, &route, set))
 		return XDP_PASS;
 	conn_out(p, client, seen, set);
@@ -215,8 +226,7 @@ __noinline int xdp_first(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return XDP_PASS;
-	if (s && set && xdp_capable(p->forward) &&
-	    xdp_route(ctx, p, &p->flow.src, &p->to, &route, set)) {
+	if (s && set && xdp_route_in(ctx, p, s, p->forward, &route, set)) {
 		count_in(p, s->service, id);
 		STAGE(OPEN);
 		return xdp_finish(ctx, p, NAT_DESTINATION, route, set);

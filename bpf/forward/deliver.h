@@ -27,6 +27,15 @@ static __always_inline int to_server(struct __sk_buff *skb, struct packet *p)
 	return drop(p, REASON_DROP_FORWARD_METHOD);
 }
 
+/* Likewise, of a packet that may go by the fast path, and whose route was found. */
+static __always_inline int to_server_fast(struct __sk_buff *skb, struct packet *p,
+					  const struct server *s, struct route *route)
+{
+	if (p->forward == FORWARD_MASQ)
+		return nat_send(skb, p, NAT_DESTINATION, route);
+	return encapsulates(p->forward) ? tunnel_send(skb, p, s, route) : send_on(skb, p, route);
+}
+
 /* The server's half: back to the client, in the service's name. */
 static __always_inline int to_client(struct __sk_buff *skb, struct packet *p)
 {

@@ -17,14 +17,9 @@ __noinline int direct(struct __sk_buff *skb, struct packet *p)
 	if (!p)
 		return VERDICT_DROP;
 	verdict = route_or_refuse(skb, p, &p->flow.src, &p->to, 0, &route);
-
 	if (verdict == LOCAL)
 		return pass(p, REASON_PASS_LOCAL);
-	if (verdict != ROUTED)
-		return verdict;
-	if (take_hop(skb, p))
-		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, route);
+	return verdict == ROUTED ? send_on(skb, p, route) : verdict;
 }
 
 #endif

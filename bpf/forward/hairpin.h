@@ -110,9 +110,9 @@ __noinline int hairpin(struct __sk_buff *skb, struct packet *p)
 	if (sctp_hides_length(p, side, p->port) || sctp_hides_length(p, other_side, other.port))
 		return drop(p, REASON_DROP_SCTP_FRAGMENT);
 	if (nat_side(skb, p, side, &p->to, p->port) ||
-	    nat_side(skb, p, other_side, &other.addr, other.port) || take_hop(skb, p))
+	    nat_side(skb, p, other_side, &other.addr, other.port))
 		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, route);
+	return send_on(skb, p, route);
 }
 
 #endif

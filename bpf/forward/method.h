@@ -47,16 +47,10 @@ static __always_inline int hairpin_capable(__u32 forward)
 	return forward == FORWARD_MASQ;
 }
 
-/* fast.h carries it out: nat_send, in both directions. */
+/* The fast path and XDP carry it out: to_server_fast and xdp_send. */
 static __always_inline int fast_capable(__u32 forward)
 {
-	return forward == FORWARD_MASQ;
-}
-
-/* xdp_send carries it out. */
-static __always_inline int xdp_capable(__u32 forward)
-{
-	return forward == FORWARD_MASQ || forward == FORWARD_ROUTE;
+	return forward == FORWARD_MASQ || forward == FORWARD_ROUTE || forward == FORWARD_TUNNEL;
 }
 
 #endif

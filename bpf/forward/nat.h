@@ -160,14 +160,9 @@ static __always_inline int nat_up(struct __sk_buff *skb, struct packet *p)
 static __always_inline int nat_send(struct __sk_buff *skb, struct packet *p, enum nat_side side,
 				    struct route *route)
 {
-	int verdict;
-
-	if (nat_side(skb, p, side, &p->to, p->port) || take_hop(skb, p))
+	if (nat_side(skb, p, side, &p->to, p->port))
 		return drop(p, REASON_DROP_REWRITE);
-	STAGE(REWRITE);
-	verdict = transmit(skb, p, route);
-	STAGE(TRANSMIT);
-	return verdict;
+	return send_on(skb, p, route);
 }
 
 /* Likewise, by the route that the routing table has. */

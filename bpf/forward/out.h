@@ -239,4 +239,17 @@ static __always_inline int transmit(struct __sk_buff *skb, struct packet *p, str
 	return bpf_redirect(route->ifindex, 0);
 }
 
+/* Likewise, one hop further: a verdict. */
+static __always_inline int send_on(struct __sk_buff *skb, struct packet *p, struct route *route)
+{
+	int verdict;
+
+	if (take_hop(skb, p))
+		return drop(p, REASON_DROP_REWRITE);
+	STAGE(REWRITE);
+	verdict = transmit(skb, p, route);
+	STAGE(TRANSMIT);
+	return verdict;
+}
+
 #endif

@@ -38,14 +38,14 @@ struct gre_header {
 
 #define GRE_SHORT 4 /* without checksum */
 
-/* What comes before the packet. Its parts are written one after the other,
- * the outer IP header last. */
+/* What comes before the packet. */
 struct tunnel {
 	__u32 ip;     /* bytes of the outer IP header */
 	__u32 shim;   /* bytes between the IP headers */
 	__u32 length; /* of the packet [bytes] */
 	__u32 sum;    /* of the packet, if a checksum covers it */
-	__u8 checked; /* it does */
+	__u64 added;  /* what the new headers add to a sum of all */
+	__u8 checked; /* a checksum covers the packet */
 	__u8 inner;   /* protocol number of the packet */
 };
 
@@ -80,41 +80,55 @@ static __always_inline __be16 gue_source(const struct packet *p)
 	return bpf_htons(0xc000 | hash_32(hash, 14));
 }
 
-static __always_inline int gue_write(struct __sk_buff *skb, struct packet *p,
-				     const struct server *s, const struct tunnel *t)
+/* The headers are written where tc or XDP have made room for them: 0, or -1 if there is
+ * none. */
+static __always_inline int gue_write(void *at, void *end, const struct packet *p,
+				     const struct server *s, struct tunnel *t)
 {
-	struct gue_headers h = {};
-	__u32 sum;
+	struct gue_headers *h = at;
+	__u32 words, sum = t->sum;
 
-	h.udp.source = gue_source(p);
-	h.udp.dest = s->tunnel_port;
-	h.udp.len = bpf_htons(sizeof(h) + t->length);
-	h.protocol = t->inner;
+	if ((void *)(h + 1) > end)
+		return -1;
+	h->udp.source = gue_source(p);
+	h->udp.dest = s->tunnel_port;
+	h->udp.len = bpf_htons(sizeof(*h) + t->length);
+	h->udp.check = 0;
+	h->control = 0;
+	h->protocol = t->inner;
+	h->flags = 0;
+	words = h->udp.source + h->udp.dest + h->udp.len + bpf_htons(t->inner);
 	if (t->checked) {
-		/* The pseudo header; what makes an IPv4-mapped address adds up
-		 * to nothing. */
-		sum = bpf_csum_diff(0, 0, (__be32 *)&s->source, sizeof(s->source), t->sum);
+		/* The pseudo header; what makes an IPv4-mapped address adds up to
+		 * nothing. */
+		sum = bpf_csum_diff(0, 0, (__be32 *)&s->source, sizeof(s->source), sum);
 		sum = bpf_csum_diff(0, 0, (__be32 *)&s->addr, sizeof(s->addr), sum);
-		sum = bpf_csum_diff(0, 0, (__be32 *)&h, sizeof(h), sum);
-		sum = (sum & 0xffff) + (sum >> 16) + bpf_htons(IPPROTO_UDP) + h.udp.len;
-		h.udp.check = csum_fold(sum);
-		if (!h.udp.check)
-			h.udp.check = 0xffff; /* zero would mean none */
+		sum = (sum & 0xffff) + (sum >> 16) + bpf_htons(IPPROTO_UDP) + h->udp.len;
+		sum = csum_fold(sum + words);
+		h->udp.check = sum ? sum : 0xffff; /* zero would mean none */
 	}
-	return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, sizeof(h), BPF_F_RECOMPUTE_CSUM);
+	t->added += words + h->udp.check;
+	return 0;
 }
 
-static __always_inline int gre_write(struct __sk_buff *skb, const struct tunnel *t)
+static __always_inline int gre_write(void *at, void *end, struct tunnel *t)
 {
-	struct gre_header h = {};
+	__u32 protocol = bpf_htons(t->inner == IPPROTO_IPIP ? ETH_P_IP : ETH_P_IPV6);
+	struct gre_header *h = at;
 
-	h.protocol = bpf_htons(t->inner == IPPROTO_IPIP ? ETH_P_IP : ETH_P_IPV6);
+	if (at + GRE_SHORT > end)
+		return -1;
+	h->flags = t->checked ? bpf_htons(GRE_CSUM) : 0;
+	h->protocol = protocol;
+	t->added += h->flags + protocol;
 	if (!t->checked)
-		return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, GRE_SHORT,
-					   BPF_F_RECOMPUTE_CSUM);
-	h.flags = bpf_htons(GRE_CSUM);
-	h.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&h, sizeof(h), t->sum));
-	return bpf_skb_store_bytes(skb, ETH_HEADER + t->ip, &h, sizeof(h), BPF_F_RECOMPUTE_CSUM);
+		return 0;
+	if ((void *)(h + 1) > end)
+		return -1;
+	h->check = csum_fold((t->sum & 0xffff) + (t->sum >> 16) + h->flags + protocol);
+	h->reserved = 0;
+	t->added += h->check;
+	return 0;
 }
 
 static __always_inline __u8 tunnel_protocol(const struct server *s, const struct tunnel *t)
@@ -131,47 +145,73 @@ static __always_inline __u8 tunnel_tos(const struct packet *p)
 	return (p->tos & 3) == 3 ? (p->tos & ~3) | 2 : p->tos;
 }
 
-/* The outer IP header, with the packet's own TTL and "don't fragment". */
-static __always_inline int outer_write(struct __sk_buff *skb, struct packet *p,
-				       const struct server *s, const struct tunnel *t)
+/* The outer IP header, with the packet's own TTL and "don't fragment". Its checksum makes up
+ * for the rest of it in a sum of all. */
+static __always_inline int outer4_write(struct iphdr *ip, void *end, const struct packet *p,
+					const struct server *s, const struct tunnel *t)
 {
-	struct ethhdr *eth;
+	__u64 sum;
+
+	if ((void *)(ip + 1) > end)
+		return -1;
+	*(__u8 *)ip = IP_PLAIN;
+	ip->tos = tunnel_tos(p);
+	ip->tot_len = bpf_htons(sizeof(*ip) + t->shim + t->length);
+	ip->id = 0;
+	ip->frag_off = 0;
+	if (p->flow.family == AF_INET && p->dont_fragment)
+		ip->frag_off = bpf_htons(IP_DF);
+	else
+		ip->id = random_u32();
+	ip->ttl = p->ttl - 1;
+	ip->protocol = tunnel_protocol(s, t);
+	ip->saddr = address_to4(&s->source);
+	ip->daddr = address_to4(&s->addr);
+	sum = (__u64)ip->saddr + ip->daddr + bpf_htons(IP_PLAIN << 8 | ip->tos) + ip->tot_len;
+	sum += ip->id + ip->frag_off + bpf_htons(ip->ttl << 8 | ip->protocol);
+	ip->check = csum_fold(csum_narrow(sum));
+	return 0;
+}
+
+static __always_inline int outer6_write(struct ipv6hdr *ip, void *end, const struct packet *p,
+					const struct server *s, struct tunnel *t)
+{
+	const __be32 *src = s->source.word, *dst = s->addr.word;
+	__be32 *word = (__be32 *)ip;
+
+	if ((void *)(ip + 1) > end)
+		return -1;
+	word[0] = bpf_htonl(6U << 28 | (__u32)tunnel_tos(p) << 20);
+	word[1] = bpf_htonl((t->shim + t->length) << 16 | tunnel_protocol(s, t) << 8 |
+			    (p->ttl - 1));
+	__builtin_memcpy(&ip->saddr, src, sizeof(ip->saddr));
+	__builtin_memcpy(&ip->daddr, dst, sizeof(ip->daddr));
+	t->added += (__u64)word[0] + word[1] + src[0] + src[1] + src[2] + src[3];
+	t->added += (__u64)dst[0] + dst[1] + dst[2] + dst[3];
+	return 0;
+}
+
+/* All that comes before the packet, in front of which there is room for it. */
+static __always_inline int tunnel_write(void *data, void *end, const struct packet *p,
+					const struct server *s, struct tunnel *t)
+{
+	struct ethhdr *eth = data;
+	void *at = eth + 1;
 
 	if (t->ip == sizeof(struct iphdr)) {
-		struct iphdr ip = { .version = 4, .ihl = 5 };
-
-		ip.tos = tunnel_tos(p);
-		ip.tot_len = bpf_htons(sizeof(ip) + t->shim + t->length);
-		if (p->flow.family == AF_INET && p->dont_fragment)
-			ip.frag_off = bpf_htons(IP_DF);
-		else
-			ip.id = random_u32();
-		ip.ttl = p->ttl - 1;
-		ip.protocol = tunnel_protocol(s, t);
-		ip.saddr = address_to4(&s->source);
-		ip.daddr = address_to4(&s->addr);
-		ip.check = csum_fold(bpf_csum_diff(0, 0, (__be32 *)&ip, sizeof(ip), 0));
-		if (bpf_skb_store_bytes(skb, ETH_HEADER, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
+		if (outer4_write(at, end, p, s, t))
 			return -1;
+		eth->h_proto = bpf_htons(ETH_P_IP);
+		at += sizeof(struct iphdr);
 	} else {
-		struct ipv6hdr ip = { .version = 6 };
-		__u8 tos = tunnel_tos(p);
-
-		ip.priority = tos >> 4;
-		ip.flow_lbl[0] = tos << 4;
-		ip.payload_len = bpf_htons(t->shim + t->length);
-		ip.nexthdr = tunnel_protocol(s, t);
-		ip.hop_limit = p->ttl - 1;
-		__builtin_memcpy(&ip.saddr, &s->source, sizeof(ip.saddr));
-		__builtin_memcpy(&ip.daddr, &s->addr, sizeof(ip.daddr));
-		if (bpf_skb_store_bytes(skb, ETH_HEADER, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
+		if (outer6_write(at, end, p, s, t))
 			return -1;
+		eth->h_proto = bpf_htons(ETH_P_IPV6);
+		at += sizeof(struct ipv6hdr);
 	}
-	eth = (void *)(long)skb->data;
-	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
-		return -1;
-	eth->h_proto = t->ip == sizeof(struct iphdr) ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
-	return 0;
+	if (s->tunnel_type == TUNNEL_GUE)
+		return gue_write(at, end, p, s, t);
+	return s->tunnel_type == TUNNEL_GRE ? gre_write(at, end, t) : 0;
 }
 
 /* How bpf_skb_adjust_room gets the new headers. TCP segments of a
@@ -200,31 +240,59 @@ static __always_inline __u64 tunnel_room_flags(const struct packet *p, const str
 static __always_inline int tunnel_sum(struct __sk_buff *skb, struct packet *p, struct tunnel *t)
 {
 	struct whole w = { .length = t->length, .headers = p->transport - ETH_HEADER };
-	union address ends[2] = { p->flow.src, p->flow.dst };
 
 	if (p->part == WHOLE)
-		sum_pending(skb, p->flow.protocol, (__be32 *)ends, sizeof(ends), t->length, &w);
+		sum_pending(skb, p->flow.protocol, (__be32 *)&p->flow.src,
+			    2 * sizeof(p->flow.src), t->length, &w);
 	return sum_packet(skb, ETH_HEADER, &w, &t->sum);
 }
 
-static __always_inline int tunnel_wrap(struct __sk_buff *skb, struct packet *p,
-				       const struct server *s, struct tunnel *t, __u64 flags)
+/* Puts the packet into a tunnel, to a server that need not be in the table, and sends it by
+ * the route that was found: a verdict. A function, for the stack's sake. */
+__noinline int tunnel_send(struct __sk_buff *skb, struct packet *p, const struct server *s,
+			   struct route *route)
 {
-	if (take_hop(skb, p))
-		return -1;
-	if (t->checked && tunnel_sum(skb, p, t))
-		return -1;
-	if (bpf_skb_adjust_room(skb, t->ip + t->shim, BPF_ADJ_ROOM_MAC, flags))
-		return -1;
-	if (s->tunnel_type == TUNNEL_GUE && gue_write(skb, p, s, t))
-		return -1;
-	if (s->tunnel_type == TUNNEL_GRE && gre_write(skb, t))
-		return -1;
-	return outer_write(skb, p, s, t);
+	struct tunnel t = {};
+	int verdict;
+
+	if (!p || !s || !route)
+		return VERDICT_DROP;
+	tunnel_plan(p, s, &t);
+	if (take_hop(skb, p) || (t.checked && tunnel_sum(skb, p, &t)) ||
+	    bpf_skb_adjust_room(skb, t.ip + t.shim, BPF_ADJ_ROOM_MAC,
+				tunnel_room_flags(p, s, &t, route)) ||
+	    tunnel_write((void *)(long)skb->data, (void *)(long)skb->data_end, p, s, &t))
+		return drop(p, REASON_DROP_REWRITE);
+	/* If the hardware summed up the packet, that sum is to follow. */
+	if (t.added)
+		bpf_csum_update(skb, csum_narrow(t.added));
+	STAGE(REWRITE);
+	verdict = transmit(skb, p, route);
+	STAGE(TRANSMIT);
+	return verdict;
 }
 
-/* To a server, which need not be in the table: a verdict, or REFUSED. Inlined, so that
- * no caller has a frame more on the stack. */
+static __always_inline int tunnel_has_source(const struct server *s)
+{
+	return s->source.word[3] || s->source.word[0];
+}
+
+/* The route of a packet by a tunnel, if it has one that takes it as it is. A function, for
+ * the stack's sake. */
+static __noinline struct route *tunnel_route(void *ctx, enum hook hook, const struct packet *p,
+					     const struct server *s)
+{
+	struct tunnel t = {};
+	struct route *route;
+
+	tunnel_plan(p, s, &t);
+	/* XDP sums up no packet. */
+	if (!tunnel_has_source(s) || (hook == HOOK_XDP && t.checked))
+		return 0;
+	return find_route(ctx, hook, p, &s->source, &s->addr, t.ip + t.shim, &route) ? 0 : route;
+}
+
+/* To a server, which need not be in the table: a verdict, or REFUSED. */
 static __always_inline int tunnel_to(struct __sk_buff *skb, struct packet *p,
 				     const struct server *s)
 {
@@ -238,11 +306,8 @@ static __always_inline int tunnel_to(struct __sk_buff *skb, struct packet *p,
 		return pass(p, REASON_PASS_LOCAL);
 	if (verdict != ROUTED)
 		return verdict;
-	if (!s->source.word[3] && !s->source.word[0])
-		return drop(p, REASON_DROP_NO_TUNNEL_SOURCE);
-	if (tunnel_wrap(skb, p, s, &t, tunnel_room_flags(p, s, &t, route)))
-		return drop(p, REASON_DROP_REWRITE);
-	return transmit(skb, p, route);
+	return tunnel_has_source(s) ? tunnel_send(skb, p, s, route)
+				    : drop(p, REASON_DROP_NO_TUNNEL_SOURCE);
 }
 
 /* A verdict, or REFUSED. */
@@ -253,9 +318,7 @@ __noinline int tunnel(struct __sk_buff *skb, struct packet *p)
 
 	if (!p)
 		return VERDICT_DROP;
-	if (!s)
-		return drop(p, REASON_DROP_SERVER_DELETED);
-	return tunnel_to(skb, p, s);
+	return s ? tunnel_to(skb, p, s) : drop(p, REASON_DROP_SERVER_DELETED);
 }
 
 #endif

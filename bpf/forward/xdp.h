@@ -11,6 +11,7 @@
 #include "../csum.h"
 #include "method.h"
 #include "nat.h"
+#include "tun.h"
 
 /* The device's entry in the settings, if packets may leave by it; 0 if they may
  * not, because it has no such program or its driver takes none. */
@@ -83,15 +84,12 @@ static __always_inline __u64 address_moved(const struct packet *p, const union a
 /* A checksum after that (RFC 1624, equation 3). */
 static __always_inline __u16 csum_moved(__u16 check, __u64 moved)
 {
-	moved += (__u16)~check;
-	moved = (moved & 0xffffffff) + (moved >> 32);
-	moved = (moved & 0xffffffff) + (moved >> 32);
-	return csum_fold(moved);
+	return csum_fold(csum_narrow(moved + (__u16)~check));
 }
 
 /* The IP header: another address, if the method rewrites it, and one hop less. */
 static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, enum nat_side side,
-				  __u64 moved)
+				  int rewrites, __u64 moved)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 
@@ -103,7 +101,7 @@ static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, en
 		moved += (__u16)~bpf_htons(ip->ttl << 8) + bpf_htons((ip->ttl - 1) << 8);
 		ip->check = csum_moved(ip->check, moved);
 		ip->ttl--;
-		if (rewrites_address(p->forward))
+		if (rewrites)
 			*(side == NAT_SOURCE ? &ip->saddr : &ip->daddr) = address_to4(&p->to);
 	} else {
 		struct ipv6hdr *ip = data + ETH_HEADER;
@@ -111,7 +109,7 @@ static __always_inline int xdp_ip(struct xdp_md *ctx, const struct packet *p, en
 		if ((void *)(ip + 1) > end)
 			return -1;
 		ip->hop_limit--;
-		if (rewrites_address(p->forward))
+		if (rewrites)
 			__builtin_memcpy(side == NAT_SOURCE ? &ip->saddr : &ip->daddr, &p->to,
 					 sizeof(p->to));
 	}
@@ -166,22 +164,42 @@ static __always_inline int xdp_transmit(struct xdp_md *ctx, const struct packet 
 	return bpf_redirect(route->ifindex, 0);
 }
 
+/* Puts the packet into its server's tunnel; an XDP action, or -1. A function, for the
+ * stack's sake. */
+static __noinline int xdp_tunnel(struct xdp_md *ctx, const struct packet *p,
+				 const struct route *route, const struct settings *set)
+{
+	__u32 id = p->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
+	struct tunnel t = {};
+
+	if (!s)
+		return -1;
+	tunnel_plan(p, s, &t);
+	if (bpf_xdp_adjust_head(ctx, -(int)(t.ip + t.shim)) ||
+	    tunnel_write((void *)(long)ctx->data, (void *)(long)ctx->data_end, p, s, &t))
+		return -1;
+	return xdp_transmit(ctx, p, route, set);
+}
+
 /* Sends a plain packet on as was decided; an XDP action. */
 static __always_inline int xdp_send(struct xdp_md *ctx, struct packet *p, enum nat_side side,
 				    const struct route *route, const struct settings *set)
 {
 	const union address *from = side == NAT_SOURCE ? &p->flow.src : &p->flow.dst;
+	int rewrites = side == NAT_SOURCE || rewrites_address(p->forward);
 	__u64 moved = 0;
 	int action = -1;
 
-	if (rewrites_address(p->forward)) {
+	if (rewrites) {
 		moved = address_moved(p, from, &p->to);
 		if (xdp_transport(ctx, p, side, moved))
 			goto out;
 	}
-	if (!xdp_ip(ctx, p, side, moved)) {
+	if (!xdp_ip(ctx, p, side, rewrites, moved)) {
 		STAGE(REWRITE);
-		action = xdp_transmit(ctx, p, route, set);
+		action = !rewrites && encapsulates(p->forward) ? xdp_tunnel(ctx, p, route, set)
+							       : xdp_transmit(ctx, p, route, set);
 		STAGE(TRANSMIT);
 	}
 out:

@@ -14,6 +14,10 @@ func goldenDirectRouting(t *testing.T, w *rig) {
 			for name, p := range variants(f, first) {
 				table = append(table, golden{name: protocol + name, in: byClient(p), want: becomes(onward(p))})
 			}
+			if protocol == "TCP" {
+				data := first.Flags("PA").Payload("GET /")
+				table = append(table, golden{name: "TCP data", setup: []sent{byClient(first), byClient(first.Flags("A"))}, in: byClient(data), want: becomes(onward(data))})
+			}
 			answer := first.Turned().Flags("SA")
 			table = append(table, golden{name: protocol + " answer", setup: []sent{byClient(first)}, in: byServer(answer), want: stays("pass no service")})
 		}

@@ -78,6 +78,10 @@ func goldenTunnels(t *testing.T, w *rig) {
 					}
 					table = append(table, golden{name + variant, nil, byClient(p), wrapped(onward(p), want)})
 				}
+				if protocol == "TCP" {
+					data := p.Flags("PA").Payload("GET /")
+					table = append(table, golden{name + ", data", []sent{byClient(p), byClient(p.Flags("A"))}, byClient(data), wrapped(onward(data), header)})
+				}
 				last := header
 				last.TTL = 1
 				table = append(table, golden{name + ", TTL 2", nil, byClient(p.TTL(2)), wrapped(onward(p).TTL(1), last)},
