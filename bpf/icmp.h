@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "counters.h"
 #include "csum.h"
+#include "element.h"
 #include "parse.h"
 #include "sum.h"
 
@@ -208,7 +209,7 @@ static __noinline int icmp_allowed(const union address *sender)
 	a = bpf_map_lookup_elem(&allowances, &key);
 	if (!a) {
 		fresh.last = now;
-		bpf_map_update_elem(&allowances, &key, &fresh, BPF_ANY);
+		(void)map_update(allowances, &key, &fresh, BPF_ANY);
 		return 1;
 	}
 	saved = a->saved + (now - a->last);
