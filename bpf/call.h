@@ -46,7 +46,7 @@ static __noinline long call_unlink(const struct flow *key)
 }
 
 /* Deletes what leads to the template of a call, and back: 0, or an error. */
-static __always_inline long call_forget(const struct flow *key)
+static __noinline long call_forget(const struct flow *key)
 {
 	__u32 number = call_number(key);
 	struct call *call = bpf_map_lookup_elem(&call_numbers, &number);

@@ -23,7 +23,7 @@
 /* The template that takes over the connections of one whose server is gone: inserted,
  * or there already. It counts TEMPLATE_MOVING connections more than it has. `t` is what
  * the other one was, and room: the stack has little. */
-static __always_inline int template_aside(const struct flow *key, struct conn *t)
+static __noinline int template_aside(const struct flow *key, struct conn *t)
 {
 	t->controlled = TEMPLATE_MOVING;
 	t->port = TEMPLATE_INVALID;

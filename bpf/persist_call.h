@@ -68,7 +68,7 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 }
 
 /* A number that no call has. */
-static __always_inline __u32 call_name(void)
+static __noinline __u32 call_name(void)
 {
 	__u32 number = random_u32() | 1;
 
