@@ -23,8 +23,8 @@ import (
 // Whatever it refuses, the flow can be opened again within the time that the wheel needs
 // to come by, nothing is left behind, and counts are right.
 
-// refusals are the errors by which kernels do that.
-var refusals = []unix.Errno{unix.EBUSY, unix.EDEADLK, unix.ETIMEDOUT, unix.ENOMEM}
+// refusedErrors are the errors by which kernels do that.
+var refusedErrors = []unix.Errno{unix.EBUSY, unix.EDEADLK, unix.ETIMEDOUT, unix.ENOMEM}
 
 // lifetime is that of each connection and template here, and comeBy the time in which the
 // wheel comes to what was left to it.
@@ -168,7 +168,7 @@ func refusedCases(t *testing.T, remove bool, errnos []unix.Errno, test func(x *i
 // A delete that is refused at the end of a connection is tried again by the wheel, once a
 // tick, until the kernel allows it.
 func TestRefusedDeletes(t *testing.T) {
-	for times, errnos := range map[int][]unix.Errno{1: refusals, 3: refusals[:1]} {
+	for times, errnos := range map[int][]unix.Errno{1: refusedErrors, 3: refusedErrors[:1]} {
 		t.Run(fmt.Sprintf("%d times", times), func(t *testing.T) {
 			refusedCases(t, true, errnos, func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
 				if v := x.begins(s); v != redirect {
@@ -199,7 +199,7 @@ func TestRefusedDeletes(t *testing.T) {
 // While a dead connection or template is left to the wheel, packets that would open its
 // successor are dropped: they are sent again. A call gets another number.
 func TestRefusedDeleteDropsPackets(t *testing.T) {
-	refusedCases(t, true, refusals[:1], func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
+	refusedCases(t, true, refusedErrors[:1], func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
 		if v := x.begins(s); v != redirect {
 			x.Fatalf("the first packet: %s", v)
 		}
@@ -222,7 +222,7 @@ func TestRefusedDeleteDropsPackets(t *testing.T) {
 // An update that is refused when a connection is opened refuses the packet, and undoes
 // what was done before. One more try is a hairpin's with another port.
 func TestRefusedUpdates(t *testing.T) {
-	refusedCases(t, false, refusals, func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
+	refusedCases(t, false, refusedErrors, func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
 		times := 1
 		if s.maps[lbtest.LbFaultMapFAULT_hairpins] != 0 {
 			times = hairpinTries
@@ -249,7 +249,7 @@ const hairpinTries = 64
 // What an update that is refused would undo cannot be removed either: that is left to the
 // wheel, too.
 func TestRefusedUpdateAndDelete(t *testing.T) {
-	refusedCases(t, false, refusals[:1], func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
+	refusedCases(t, false, refusedErrors[:1], func(x *interleaved, s refusedStory, refuse func(int) lbtest.Fault) {
 		fault := refuse(hairpinTries)
 		var deletes []lbtest.Fault
 		for m := range s.maps {
@@ -276,7 +276,7 @@ func TestRefusedUpdateAndDelete(t *testing.T) {
 
 // A packet that ends its flow's earlier connection cannot remove it.
 func TestRefusedDeleteByPacket(t *testing.T) {
-	for _, errno := range refusals {
+	for _, errno := range refusedErrors {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			x := newInterleaved(t)
 			x.addService(tcpService(vip, "rr"), 1)
@@ -326,7 +326,7 @@ func TestRefusedDeleteWithoutTimerEntry(t *testing.T) {
 // A command that ends the connections of a deleted server cannot remove one. The server
 // comes back meanwhile, and counts it until it is removed.
 func TestRefusedDeleteByCommand(t *testing.T) {
-	for _, errno := range refusals {
+	for _, errno := range refusedErrors {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			x := newInterleaved(t)
 			s := x.persistent()
@@ -424,15 +424,15 @@ func TestRefusedSchedulerTables(t *testing.T) {
 	for scheduler, m := range map[string]lbtest.LbFaultMap{
 		"sh": lbtest.LbFaultMapFAULT_bucket_tables, "mh": lbtest.LbFaultMapFAULT_maglevs,
 	} {
-		for _, errno := range refusals {
+		for _, errno := range refusedErrors {
 			t.Run(scheduler+"/"+unix.ErrnoName(errno), func(t *testing.T) {
 				x := newInterleaved(t)
 				s := tcpService(vip, scheduler)
 				x.addService(s, 1)
 				update, remove := lbtest.Change{Map: m}, lbtest.Change{Map: m, Delete: true}
-				few := x.Fail(update, errno, 0, tellTries-1)
+				few := x.Fail(update, errno, 0, refusedTries-1)
 				x.onCPU(cpuB, func() error { return x.AddServer(s.Key, realServer(1, 1)) })
-				if n := few.Hits(); n != tellTries-1 {
+				if n := few.Hits(); n != refusedTries-1 {
 					t.Errorf("%d updates were refused", n)
 				}
 				many := x.Fail(update, errno, 0, 1<<20)

@@ -12,12 +12,12 @@ import (
 	"imbang/internal/bpfobj"
 )
 
-// tellTries is how often tell runs the program while the kernel refuses a scheduler's
-// table, and tellPause the time between two tries. The memory for an element comes from
+// refusedTries is how often tell runs the program while the kernel refuses a scheduler's
+// table, and refusedPause the time between two tries. The memory for an element comes from
 // a reserve of its map, which the kernel fills up again at once.
 const (
-	tellTries = 20
-	tellPause = time.Millisecond
+	refusedTries = 20
+	refusedPause = time.Millisecond
 )
 
 // tell runs the program that carries out a change in the kernel. After an error the
@@ -28,9 +28,9 @@ func (d *Director) tell(change *bpfobj.LbChange) error {
 		if err != nil || rc == 0 {
 			return err
 		}
-		if try == tellTries {
+		if try == refusedTries {
 			return fmt.Errorf("the kernel refused its table %d times: %w", try, unix.Errno(-int32(rc)))
 		}
-		time.Sleep(tellPause)
+		time.Sleep(refusedPause)
 	}
 }
