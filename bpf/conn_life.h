@@ -149,8 +149,8 @@ static __always_inline long replies_enter(const struct flow *flow, const struct 
 }
 
 /* Enters a connection that its server and its template count already, and what its
- * replies are found by: 0, or not (see conn_insert). With -ENOENT it was in the table, and
- * is removed, from all counts, too. */
+ * replies are found by: 0, or not (see conn_insert). With -ECANCELED it was taken back, with
+ * -ENOENT another CPU has removed it: see conn_withdrawn. */
 static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
 				      const struct server *s, __u64 timeout, int inherits,
 				      const struct conn_record *r)
@@ -167,11 +167,18 @@ static __always_inline int conn_enter(const struct flow *flow, struct conn *fres
 	/* A hairpin may lack a port. */
 	if (!(fresh->flags & CONN_HAIRPIN))
 		defence_alarm();
-	if (conn_kill(flow, fresh, 0)) {
-		conn_release(flow, fresh);
-		entry_remove(flow, fresh);
-	}
-	return -ENOENT;
+	if (!conn_kill(flow, fresh, 0))
+		return -ENOENT;
+	conn_release(flow, fresh);
+	entry_drop(flow, fresh);
+	return -ECANCELED;
+}
+
+/* Whether a connection that could not be entered was in the table: then it is removed from
+ * all counts, too. */
+static __always_inline int conn_withdrawn(int rc)
+{
+	return rc == -ENOENT || rc == -ECANCELED;
 }
 
 /* Enters a connection for the packet's flow, as the caller filled it in, with
@@ -183,7 +190,7 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 	int rc;
 
 	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1, 0);
-	/* Who removed it has reported its end. */
+	/* Who removed it at once has reported its end. */
 	if (!rc || rc == -ENOENT)
 		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);
 	if (rc)

@@ -16,8 +16,9 @@
  *    what the entry was at that moment, which includes what other CPUs did before.
  * 3. An opening reads it likewise. If the entry is dead or another's, the event says
  *    what was inserted, and `over`: then, and only then, A's end may come first.
- * 4. Each entry has one opening and one end. Of one that could not be completed (no room
- *    for its replies' entry) they are reported in the opposite order.
+ * 4. Each entry that was completed has one opening and one end. One that could not be
+ *    completed (no room for its replies' entry) was in the table for a moment and has
+ *    neither.
  * Not promised: between CPUs, a change of state may come before the opening of its
  * connection, and `was` may differ from the state that the event before reported. A
  * reader that enters what it does not know, and deletes at the end, has the table's

@@ -55,7 +55,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
 	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0, r);
-	/* Who removed it has reported its end. What others told is reported when it is
+	/* Who removed it at once has reported its end. What others told is reported when it is
 	 * noted (backup_entered). */
 	if (!record_noted(r) && (!rc || rc == -ENOENT))
 		follow_tell(&flow, &fresh, FOLLOW_OPEN, fresh.state);
@@ -65,7 +65,7 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 		handshake_follow(state_before(flow.protocol), fresh.state);
 		return RECORD_ENTERED;
 	}
-	if (rc == -ENOENT)
+	if (conn_withdrawn(rc))
 		return r->flags & CONN_HAIRPIN ? RECORD_NO_HAIRPIN : RECORD_NO_ROOM;
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
 	if (control.kind)

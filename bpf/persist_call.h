@@ -91,8 +91,11 @@ static __noinline long call_link(const struct flow *key, const struct call *call
 		follow_tell(key, fresh, FOLLOW_OPEN, 0);
 	if (!rc && fresh->port != TEMPLATE_INVALID)
 		rc = map_update(calls, call, &number, BPF_NOEXIST);
-	if (rc && conn_kill(key, fresh, 0))
-		entry_remove(key, fresh);
+	if (rc && conn_kill(key, fresh, 0)) {
+		if (report)
+			follow_tell(key, fresh, FOLLOW_CLOSE, 0);
+		entry_drop(key, fresh);
+	}
 	return rc;
 }
 

@@ -60,12 +60,18 @@ static __always_inline long conn_clear(const struct flow *flow, const struct con
 }
 
 /* Removes a template that this CPU has killed, or a connection that has let its template
- * go. */
+ * go, without a report. */
+static __always_inline void entry_drop(const struct flow *flow, const struct conn *c)
+{
+	if (conn_clear(flow, c))
+		conn_leave(flow);
+}
+
+/* Likewise, and reports its end. */
 static __always_inline void entry_remove(const struct flow *flow, const struct conn *c)
 {
 	follow_tell(flow, c, FOLLOW_CLOSE, 0);
-	if (conn_clear(flow, c))
-		conn_leave(flow);
+	entry_drop(flow, c);
 }
 
 /* Removes an entry that this CPU has killed. */

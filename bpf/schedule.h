@@ -142,7 +142,7 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 			p->packets = fresh.in_packets;
 		return conn_first(p, &fresh, s);
 	}
-	if (rc == -ENOENT)
+	if (conn_withdrawn(rc))
 		return drop(p, p->hairpin ? REASON_DROP_NO_HAIRPIN : REASON_DROP_TABLE_FULL);
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
 	/* Another CPU may have been first with the same packet. */
