@@ -207,7 +207,7 @@ static __always_inline enum record_result backup_replace(const struct flow *key,
 		return RECORD_UPDATED;
 	}
 	if (is_call(key))
-		call_invalidate(call_number(key), key, seen->server);
+		call_invalidate(key, seen->server);
 	else
 		template_invalidate(key, seen);
 	return RECORD_NONE;
@@ -219,10 +219,7 @@ static __always_inline enum record_result backup_end(const struct flow *key,
 	if (seen->server != r->server || backup_in_use(key, seen, r) ||
 	    !conn_kill(key, seen, key->template ? KILL_UNHELD : 0))
 		return RECORD_KEPT;
-	if (key->template)
-		template_remove(key, seen);
-	else
-		conn_remove(key, seen);
+	conn_remove(key, seen);
 	return RECORD_UPDATED;
 }
 

@@ -9,6 +9,7 @@
 #define IMBANG_CALL_H
 
 #include "address.h"
+#include "element.h"
 #include "maps.h"
 
 /* Whether a key of the connection table is that of a call's template. */
@@ -33,25 +34,29 @@ static __always_inline __u32 call_number(const struct flow *key)
 	return address_to4(&key->src);
 }
 
-/* Packets of the call do not find the template any more. */
-static __noinline int call_unlink(__u32 number)
+/* Packets of the call do not find the template any more: 0, or an error. */
+static __noinline long call_unlink(const struct flow *key)
 {
+	__u32 number = call_number(key);
 	struct call *call = bpf_map_lookup_elem(&call_numbers, &number);
 	__u32 *now = call ? bpf_map_lookup_elem(&calls, call) : 0;
 
 	/* It may be another one's by now. */
-	if (now && *now == number)
-		bpf_map_delete_elem(&calls, call);
-	return 0;
+	return now && *now == number ? map_delete(calls, call) : 0;
 }
 
-/* A template left the table. */
-static __always_inline void call_forget(const struct flow *key)
+/* Deletes what leads to the template of a call, and back: 0, or an error. */
+static __noinline long call_forget(const struct flow *key)
 {
 	__u32 number = call_number(key);
+	struct call *call = bpf_map_lookup_elem(&call_numbers, &number);
+	long rc;
 
-	call_unlink(number);
-	bpf_map_delete_elem(&call_numbers, &number);
+	/* Of the other family, a template that was first with the number has it. */
+	if (!call || call->clients.family != key->family)
+		return 0;
+	rc = call_unlink(key);
+	return rc ? rc : map_delete(call_numbers, &number);
 }
 
 #endif

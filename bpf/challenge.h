@@ -21,6 +21,7 @@
 #include "conn.h"
 #include "counters.h"
 #include "csum.h"
+#include "element.h"
 #include "parse.h"
 #include "service.h"
 #include "siphash.h"
@@ -117,8 +118,7 @@ static __always_inline void prove(const union address *client)
 	union address key = *client;
 	struct handshake_counts *h = get_handshakes();
 
-	bpf_map_update_elem(&proofs, &key, &proof, BPF_ANY);
-	if (h)
+	if (!map_update(proofs, &key, &proof, BPF_ANY) && h)
 		h->proofs++;
 }
 

@@ -11,7 +11,8 @@
  * Each connection names the timer entry that it keeps, and invariants are:
  * 1. The entry that a connection names is in a slot, or in the hands of a CPU
  *    that will enter it into one. So it is named before it is entered, as the wheel
- *    frees an entry that the connection of its flow does not name.
+ *    frees an entry that the connection of its flow does not name. That a connection is
+ *    dead changes nothing: the wheel keeps its entry until it is removed.
  * 2. Only an entry that no other CPU holds is given back.
  * 3. A connection that inherits the entry of its flow's earlier one is inserted
  *    first. If the list of that entry's tick is still to be taken then, the wheel will
@@ -93,6 +94,16 @@ static __noinline int conn_disinherit(const struct flow *flow, __u64 expires, __
 	return conn_book(flow, &to, expires);
 }
 
+/* Leaves a dead entry that the kernel did not let this CPU remove to the wheel: for the next
+ * tick, or without a free timer entry for when its own is due, in WHEEL_REACH at most. */
+static __noinline void conn_leave(const struct flow *flow)
+{
+	struct timer_change to = { .owned = CONN_DEAD };
+
+	if (conn_book(flow, &to, 0))
+		conn_name(flow, &to);
+}
+
 /* Has the connection of which this was seen end at `expires` [ns], as the state says which
  * it is in now. */
 static __always_inline void conn_end_at(const struct flow *flow, const struct conn *seen,
@@ -123,22 +134,12 @@ static __always_inline int timer_entry_serves(const struct conn *fresh, __u64 no
 	       (__s32)(due - tick_after(fresh->expires)) <= 0;
 }
 
-/* Takes back an entry that cannot be completed: 1, and its flags are what packets have
- * made of them; 0 if another CPU has removed it, and all that belonged to it. */
-static __noinline int conn_take_back(const struct flow *flow, struct conn *fresh)
-{
-	if (!conn_kill(flow, fresh, 0))
-		return 0;
-	conn_forget(flow);
-	return 1;
-}
-
 /*
  * Puts an entry into the table and makes a timer entry for it: 0, or not when
- * there is no room, or when another CPU was first (-EEXIST), or has removed it at
- * once (-ENOENT: then it took it from all counts, too). The timer entry enters its
+ * there is no room, or when another CPU was first (-EEXIST). The timer entry enters its
  * list last: a full table must not leave any behind that crowd out others'. `inherits`:
- * its flow's earlier connection may have left it one.
+ * its flow's earlier connection may have left it one. Only then it may be in the table
+ * without a timer entry, as none is free (-ENOENT): the caller removes it.
  */
 static __always_inline int conn_insert(const struct flow *flow, struct conn *fresh, __u64 timeout,
 				       int inherits)
@@ -169,10 +170,7 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 	}
 	if (wheel_awaits(tick_near(fresh->due, now)))
 		return 0;
-	if (!conn_disinherit(flow, fresh->expires, fresh->number))
-		return 0;
-	if (!conn_take_back(flow, fresh))
-		return -ENOENT;
+	return conn_disinherit(flow, fresh->expires, fresh->number) ? -ENOENT : 0;
 full:
 	defence_alarm();
 	return -ENOMEM;

@@ -7,7 +7,7 @@
  * flow that it belongs to, and:
  *
  * 1. Whatever changes an element that is in the table holds its lock, and has
- *    compared the flow and found it not dead. Two writes are unlocked:
+ *    compared the flow and found it not dead, or owns it (3). Two writes are unlocked:
  *    a) in_packets: a store. It may count a packet for a stranger, or lose one, and
  *       drop_entry may then spare or end an idle connection one packet too early or
  *       late.
@@ -21,9 +21,12 @@
  *       was too late, as one behind the end. If the timer entry was moved meanwhile, a
  *       connection whose timeout is shortened ends later, as in conn.h's invariant 4.
  * 2. What was decided without the lock is decided again under it.
- * 3. Who sets CONN_DEAD removes the entry, takes it from its server's count and
- *    lets its template go; no other program does. While it is dead, no entry of its flow can
- *    be inserted, so the one that is then deleted is this one.
+ * 3. Who sets CONN_DEAD owns the entry: it lets the template go, removes the entry
+ *    and takes it from its server's count; no other program does. While it is dead, no
+ *    entry of its flow can be inserted, so the one that is then deleted is this one. If the
+ *    kernel refuses a deletion, the owner sets CONN_LEFT, by which the wheel becomes the
+ *    owner: it removes the entry in one of its next ticks (removal.h). Until then the
+ *    server counts it. What the wheel itself ends it owns from the beginning.
  * 4. Readers take no lock. They copy the fields, then the flags, then compare the
  *    flow. An element is dead before another entry is copied into it, and the copy
  *    writes the flow before the flags: a reader that found the flow and no CONN_DEAD
@@ -36,6 +39,7 @@
 #define IMBANG_CONN_ENTRY_H
 
 #include "conn_state.h"
+#include "element.h"
 #include "flow.h"
 #include "hook.h"
 #include "maps.h"
@@ -149,7 +153,7 @@ static __noinline long conn_put4(const struct flow *flow, const struct conn *c)
 
 	flow_to4(flow, &value.flow);
 	conn_copy(c, (void *)&value + CONN4_FIELDS);
-	return bpf_map_update_elem(&conns4, &value.flow, &value, BPF_NOEXIST);
+	return map_update(conns4, &value.flow, &value, BPF_NOEXIST);
 }
 
 static __noinline long conn_put6(const struct flow *flow, const struct conn *c)
@@ -158,7 +162,7 @@ static __noinline long conn_put6(const struct flow *flow, const struct conn *c)
 
 	value.flow = *flow;
 	conn_copy(c, (void *)&value + CONN6_FIELDS);
-	return bpf_map_update_elem(&conns6, &value.flow, &value, BPF_NOEXIST);
+	return map_update(conns6, &value.flow, &value, BPF_NOEXIST);
 }
 
 static __always_inline long conn_put(const struct flow *flow, const struct conn *c)
@@ -166,18 +170,17 @@ static __always_inline long conn_put(const struct flow *flow, const struct conn 
 	return flow->family == AF_INET6 ? conn_put6(flow, c) : conn_put4(flow, c);
 }
 
-/* Deletes an entry. Only for who has killed it. */
-static __noinline void conn_forget(const struct flow *flow)
+/* Deletes an entry: 0, or an error. Only for its owner: see rule 3. */
+static __noinline long conn_forget(const struct flow *flow)
 {
 	union conn_key key;
 
 	if (flow->family == AF_INET6) {
 		key.six = *flow;
-		bpf_map_delete_elem(&conns6, &key.six);
-		return;
+		return map_delete(conns6, &key.six);
 	}
 	flow_to4(flow, &key.four);
-	bpf_map_delete_elem(&conns4, &key.four);
+	return map_delete(conns4, &key.four);
 }
 
 /* What must not have changed, in addition to the server, for an entry to be killed. */
@@ -316,7 +319,7 @@ static __always_inline int conn_disable_in(const struct flow *flow, union conn_k
 	if (!c)
 		return 0;
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && c->server == server && c->port != port) {
+	if (conn_lives(c, key, family) && c->server == server) {
 		c->port = port;
 		done = 1;
 	}
@@ -324,7 +327,7 @@ static __always_inline int conn_disable_in(const struct flow *flow, union conn_k
 	return done;
 }
 
-/* Gives a template an invalid port, under its own key; 0 if it has it, or is gone. */
+/* Gives a template an invalid port, under its own key; 0 if it is gone. */
 static __noinline int conn_disable(const struct flow *flow, __u32 server, __be16 port)
 {
 	union conn_key key;
@@ -379,13 +382,18 @@ static __noinline int conn_delay(const struct flow *flow, __u64 expires, __u32 s
 					: conn_delay_in(flow, &key, expires, state, AF_INET);
 }
 
+/* What tells living entries, dead ones, and those of the wheel. */
+#define CONN_OWNED (CONN_DEAD | CONN_LEFT)
+
 /* A timer entry for a connection. */
 struct timer_change {
 	__u64 expires; /* when the connection ends; 0: as before [ns] */
 	__u32 tick;
-	__u32 number;
+	__u32 number;  /* 0: it keeps its own */
 	__u32 instead; /* of this one; 0: of any */
 	__u32 state;   /* if `expires` is given: that it is for */
+	__u32 owned;   /* what it has of CONN_OWNED; a dead one is left to the wheel */
+	__u32 pad;
 };
 
 static __always_inline int conn_name_in(const struct flow *flow, union conn_key *key,
@@ -398,12 +406,17 @@ static __always_inline int conn_name_in(const struct flow *flow, union conn_key 
 		return 0;
 	HOOK(CONN_TICK);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && (!to->instead || conn_number(c) == to->instead) &&
+	if (conn_is_of(c, key, family) && (c->flags & CONN_OWNED) == to->owned &&
+	    (!to->instead || conn_number(c) == to->instead) &&
 	    (!to->expires || c->state == to->state)) {
-		c->due = to->tick;
-		conn_set_number(c, to->number);
+		if (to->number) {
+			c->due = to->tick;
+			conn_set_number(c, to->number);
+		}
 		if (to->expires)
 			c->expires = to->expires;
+		if (to->owned)
+			c->flags |= CONN_LEFT;
 		named = 1;
 	}
 	bpf_spin_unlock(&c->lock);
@@ -423,7 +436,7 @@ static __noinline int conn_name(const struct flow *flow, const struct timer_chan
 enum due {
 	DUE_NOTHING, /* the entry is not kept: there is no connection, or it has another */
 	DUE_KEPT,    /* it is to be entered again */
-	DUE_OVER,    /* the connection is dead */
+	DUE_OVER,    /* the connection is dead, and the wheel's */
 };
 
 /* A template whose connections are not over is looked at again after. */
@@ -447,24 +460,29 @@ static __always_inline enum due conn_due_in(const struct flow *flow, union conn_
 		return due;
 	HOOK(CONN_DUE);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && conn_number(c) == number) {
-		if (c->expires <= now && flow->template && c->controlled) {
-			c->expires = now + TEMPLATE_LINGER;
+	if (conn_is_of(c, key, family) && conn_number(c) == number) {
+		__u64 until = c->flags & CONN_DEAD ? now : c->expires;
+
+		if (until <= now && flow->template && c->controlled && !(c->flags & CONN_DEAD)) {
+			c->expires = until = now + TEMPLATE_LINGER;
 			/* From then on, as in Linux, it is the template's own. */
 			c->timeout = TEMPLATE_LINGER / NSEC_PER_SEC;
 			/* That is no packet: a pair's other director knows of a later one. */
 			told_note(c, told_replica_end(c->expires), told_state(c), 1);
 		}
-		if (c->expires > now) {
-			c->due = wheel_tick_for(c->expires, now);
+		if (until > now)
 			told_lapse(c, now, told_timeout(flow, c, set));
+		/* Another CPU is about to remove it, or to leave it to the wheel: as the
+		 * element may be a stranger's next, it is not written. */
+		if (until > now || (c->flags & CONN_OWNED) == CONN_DEAD)
 			due = DUE_KEPT;
-		} else {
+		else
 			due = DUE_OVER;
-		}
+		if ((c->flags & CONN_OWNED) != CONN_DEAD)
+			c->due = wheel_tick_for(until, now);
 		conn_copy(c, seen);
 		if (due == DUE_OVER)
-			c->flags |= CONN_DEAD;
+			c->flags |= CONN_OWNED;
 	}
 	bpf_spin_unlock(&c->lock);
 	return due;

@@ -14,41 +14,9 @@
 #include "hairpin.h"
 #include "hook.h"
 #include "load.h"
+#include "removal.h"
 #include "replies.h"
 #include "template.h"
-
-/* The entry of a connection's replies goes. */
-static __noinline void conn_unlist(const struct flow *flow, const struct conn *c)
-{
-	struct flow reverse, client;
-	__u32 server = c->server;
-	struct server *s = bpf_map_lookup_elem(&servers, &server);
-
-	if (!s)
-		return;
-	conn_reverse_flow(flow, c, s, &reverse);
-	/* A client that reached the same server from the same port through
-	 * another virtual address owns the entry now. */
-	if (reverse_find(&reverse, &client) && flow_equal(&client, flow))
-		reverse_forget(&reverse);
-}
-
-/* Removes a connection that this CPU has killed from the tables and from its server's
- * counts. */
-static __noinline void conn_remove(const struct flow *flow, const struct conn *c)
-{
-	__u32 server = c->server;
-
-	conn_release(flow, c);
-	if (c->flags & CONN_HAIRPIN)
-		hairpin_close(flow);
-	else if (c->flags & CONN_LISTED)
-		conn_unlist(flow, c);
-	follow_tell(flow, c, FOLLOW_CLOSE, 0);
-	conn_forget(flow);
-	/* Last: then the server's id may be given to another. */
-	server_unbind(server, c->flags & CONN_INACTIVE);
-}
 
 /* For how much longer a server may have its connections [ns]: the setting
  * drain_timeout ends those of one that has weight 0 for so long. */
@@ -146,9 +114,6 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 		fresh->flags |= CONN_INACTIVE;
 }
 
-/* Whose the replies of a connection that is entered are, if others have the same. */
-enum replies_to { REPLIES_TO_LATEST, REPLIES_TO_ACTIVE };
-
 /* Whether another connection has these replies already and keeps them: one that is
  * active, or one as inactive as this. */
 static __noinline int replies_kept(const struct flow *reverse, const struct flow *flow,
@@ -161,34 +126,59 @@ static __noinline int replies_kept(const struct flow *reverse, const struct flow
 	       (inactive || !(seen.flags & CONN_INACTIVE));
 }
 
-/* Enters a connection that its server and its template count already, and what its
- * replies are found by: 0, or not; see conn_insert. */
-static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
-				      const struct server *s, __u64 timeout, int inherits,
-				      enum replies_to to)
+/* Enters what the replies of a connection in the table are found by: 0, or an error. The
+ * replies of one that user space enters (`r`) may stay another's. */
+static __always_inline long replies_enter(const struct flow *flow, const struct conn *fresh,
+					  const struct server *s, const struct conn_record *r)
 {
 	struct flow reverse;
+
+	if (!replies_return(fresh->forward))
+		return 0;
+	conn_reverse_flow(flow, fresh, s, &reverse);
+	if (fresh->flags & CONN_HAIRPIN) {
+		reverse.dst = r ? r->hairpin : s->source;
+		reverse.dport = r ? r->hairpin_port : 0;
+		return hairpin_open(flow, &reverse);
+	}
+	if (r && replies_kept(&reverse, flow, fresh->flags & CONN_INACTIVE))
+		return 0;
+	if (fresh->flags & CONN_LISTED)
+		return reverse_enter(&reverse, flow, BPF_ANY);
+	return reverse_clear(&reverse);
+}
+
+/* Enters a connection that its server and its template count already, and what its
+ * replies are found by: 0, or not (see conn_insert). With -ECANCELED it was taken back, with
+ * -ENOENT another CPU has removed it: see conn_withdrawn. */
+static __always_inline int conn_enter(const struct flow *flow, struct conn *fresh,
+				      const struct server *s, __u64 timeout, int inherits,
+				      const struct conn_record *r)
+{
 	int rc;
 
 	if (reply_listed(flow, fresh, s))
 		fresh->flags |= CONN_LISTED;
 	rc = conn_insert(flow, fresh, timeout, inherits);
-	if (rc)
+	if (!rc && !replies_enter(flow, fresh, s, r))
+		return 0;
+	if (rc && rc != -ENOENT)
 		return rc;
-	if (!replies_return(fresh->forward) || fresh->flags & CONN_HAIRPIN)
-		return 0;
-	conn_reverse_flow(flow, fresh, s, &reverse);
-	if (to == REPLIES_TO_ACTIVE && replies_kept(&reverse, flow, fresh->flags & CONN_INACTIVE))
-		return 0;
-	if (fresh->flags & CONN_LISTED) {
-		if (reverse_enter(&reverse, flow, BPF_ANY)) {
-			defence_alarm();
-			return conn_take_back(flow, fresh) ? -ENOMEM : -ENOENT;
-		}
-	} else {
-		reverse_clear(&reverse);
-	}
-	return 0;
+	/* A hairpin may lack a port. */
+	if (!(fresh->flags & CONN_HAIRPIN))
+		defence_alarm();
+	if (!conn_kill(flow, fresh, 0))
+		return -ENOENT;
+	conn_release(flow, fresh);
+	entry_drop(flow, fresh);
+	return -ECANCELED;
+}
+
+/* Whether a connection that could not be entered was in the table: then it is removed from
+ * all counts, too. */
+static __always_inline int conn_withdrawn(int rc)
+{
+	return rc == -ENOENT || rc == -ECANCELED;
 }
 
 /* Enters a connection for the packet's flow, as the caller filled it in, with
@@ -199,8 +189,7 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 	__u8 before = state_before(p->flow.protocol);
 	int rc;
 
-	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1,
-			REPLIES_TO_LATEST);
+	rc = conn_enter(&p->flow, fresh, s, conn_timeout(fresh->server, fresh->state, set), 1, 0);
 	/* Who removed it at once has reported its end. */
 	if (!rc || rc == -ENOENT)
 		follow_tell(&p->flow, fresh, FOLLOW_OPEN, before);

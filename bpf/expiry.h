@@ -8,6 +8,7 @@
 
 #include "attack.h"
 #include "conn_life.h"
+#include "removal.h"
 #include "sync.h"
 #include "template.h"
 #include "wheel.h"
@@ -19,21 +20,23 @@ static __always_inline int conn_timer_entry(const struct flow *flow, __u32 numbe
 	struct conn seen;
 
 	switch (conn_due(flow, number, now, &seen)) {
-	case DUE_KEPT:
-		wheel_enter(number, flow->family, tick_near(seen.due, now));
-		if (template_lingers(flow, &seen, now))
-			sync_linger(flow);
-		return 1;
-	case DUE_OVER:
-		if (flow->template)
-			template_remove(flow, &seen);
-		else
-			conn_remove(flow, &seen);
-		return 0;
 	case DUE_NOTHING:
+		return 0;
+	case DUE_OVER:
+		if (!(seen.flags & CONN_DEAD)) { /* else the CPU did that which left it */
+			conn_release(flow, &seen);
+			follow_tell(flow, &seen, FOLLOW_CLOSE, 0);
+		}
+		if (!conn_clear(flow, &seen))
+			return 0;
+		break;
+	case DUE_KEPT:
 		break;
 	}
-	return 0;
+	wheel_enter(number, flow->family, tick_near(seen.due, now));
+	if (template_lingers(flow, &seen, now))
+		sync_linger(flow);
+	return 1;
 }
 
 /* What is taken from a slot. */

@@ -8,6 +8,7 @@
 #define IMBANG_FLOW_H
 
 #include "address.h"
+#include "element.h"
 #include "hook.h"
 #include "maps.h"
 
@@ -98,7 +99,7 @@ static __noinline int reverse_find(const struct flow *flow, struct flow *client)
 					: reverse_find_in(flow, &key, client, AF_INET, 0);
 }
 
-static __noinline long reverse_put(const struct flow *flow, const struct flow *client, __u64 flags)
+static __always_inline long reverse_put(const struct flow *flow, const struct flow *client, __u64 flags)
 {
 	struct flow4 four, client4;
 	struct flow six, client6;
@@ -106,25 +107,50 @@ static __noinline long reverse_put(const struct flow *flow, const struct flow *c
 	if (flow->family == AF_INET6) {
 		six = *flow;
 		client6 = *client;
-		return bpf_map_update_elem(&reverse6, &six, &client6, flags);
+		return map_update(reverse6, &six, &client6, flags);
 	}
 	flow_to4(flow, &four);
 	flow_to4(client, &client4);
-	return bpf_map_update_elem(&reverse4, &four, &client4, flags);
+	return map_update(reverse4, &four, &client4, flags);
 }
 
-static __noinline void reverse_forget(const struct flow *flow)
+static __noinline long reverse_forget(const struct flow *flow)
 {
 	struct flow4 four;
 	struct flow six;
 
 	if (flow->family == AF_INET6) {
 		six = *flow;
-		bpf_map_delete_elem(&reverse6, &six);
-		return;
+		return map_delete(reverse6, &six);
 	}
 	flow_to4(flow, &four);
-	bpf_map_delete_elem(&reverse4, &four);
+	return map_delete(reverse4, &four);
+}
+
+/* Whether the entry of a server's flow leads to this client. */
+static __noinline int reverse_leads(const struct flow *flow, const struct flow *client)
+{
+	struct flow4 four, *found4;
+	struct flow six, *found;
+
+	if (flow->family == AF_INET6) {
+		six = *flow;
+		found = bpf_map_lookup_elem(&reverse6, &six);
+		return found && flow_equal(found, client);
+	}
+	flow_to4(flow, &four);
+	found4 = bpf_map_lookup_elem(&reverse4, &four);
+	if (!found4)
+		return 0;
+	flow_from4(found4, &six);
+	return flow_equal(&six, client);
+}
+
+/* Deletes the entry of a server's flow, unless it is another client's by now: 0, or an
+ * error. */
+static __always_inline long reverse_release(const struct flow *flow, const struct flow *client)
+{
+	return reverse_leads(flow, client) ? reverse_forget(flow) : 0;
 }
 
 #endif

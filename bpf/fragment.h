@@ -8,6 +8,7 @@
 #define IMBANG_FRAGMENT_H
 
 #include "clock.h"
+#include "element.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -40,7 +41,7 @@ __noinline int fragment_note(const struct packet *p, const struct flow *client, 
 	value.client = *client;
 	value.direction = direction;
 	value.server = server;
-	bpf_map_update_elem(&fragments, &key, &value, BPF_ANY);
+	(void)map_update(fragments, &key, &value, BPF_ANY);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #ifndef IMBANG_HAIRPIN_H
 #define IMBANG_HAIRPIN_H
 
+#include "element.h"
 #include "replies.h"
 #include "rng.h"
 
@@ -19,20 +20,24 @@
 /* So many are tried, from a random one on. */
 #define HAIRPIN_TRIES 64
 
+/* Both flows stay where they are: there is no room for them on the stack. */
 struct hairpin_search {
-	struct flow client;
-	struct flow reverse; /* of the server's replies */
+	const struct flow *client;
+	struct flow *reverse; /* of the server's replies */
 	__u32 from;
 	__u32 found;
 };
 
 static long hairpin_try(__u32 i, struct hairpin_search *s)
 {
-	s->reverse.dport = bpf_htons(HAIRPIN_PORT + (s->from + i) % HAIRPIN_PORTS);
-	if (reverse_enter(&s->reverse, &s->client, BPF_NOEXIST))
-		return 0;
-	s->found = 1;
-	return 1;
+	struct flow client = *s->client;
+
+	s->reverse->dport = bpf_htons(HAIRPIN_PORT + (s->from + i) % HAIRPIN_PORTS);
+	/* First: by it hairpin_close finds the entry of the replies. */
+	if (map_update(hairpins, &client, s->reverse, BPF_ANY))
+		return 1;
+	s->found = !reverse_enter(s->reverse, s->client, BPF_NOEXIST);
+	return s->found;
 }
 
 /* The server's flow of a hairpin: 1 if a client's flow has one, and that is it. */
@@ -43,37 +48,25 @@ static __noinline int hairpin_leads(const struct flow *client, const struct flow
 	return found && flow_equal(found, reverse);
 }
 
-/* Makes a hairpin for a client's flow that has none; 0, or an error. */
-__noinline int hairpin_open(const struct flow *client, const struct server *s, __be16 port)
+/* Makes the hairpin of a connection in the table: 0, or not. `reverse`: the flow of the
+ * server's replies, on the caller's stack; without a port of the director's, it gets one. */
+static __noinline int hairpin_open(const struct flow *client, struct flow *reverse)
 {
-	struct hairpin_search search = {};
-	struct flow *found;
+	struct hairpin_search search = { .client = client, .reverse = reverse };
 
-	if (!client || !s)
+	if (!reverse->dst.word[0] && !reverse->dst.word[3])
 		return -1;
-	if (!s->source.word[0] && !s->source.word[3])
-		return -1;
-	search.client = *client;
-	search.reverse = *client;
-	search.reverse.src = s->addr;
-	search.reverse.dst = s->source;
-	search.reverse.sport = port;
-	search.from = random_u32() % HAIRPIN_PORTS;
-	bpf_loop(HAIRPIN_TRIES, hairpin_try, &search, 0);
-	if (!search.found)
-		return -1;
-	if (!bpf_map_update_elem(&hairpins, &search.client, &search.reverse, BPF_NOEXIST))
-		return 0;
-	reverse_forget(&search.reverse);
-	/* Another CPU may have been first, and have chosen another server. */
-	found = bpf_map_lookup_elem(&hairpins, &search.client);
-	return found && found->sport == port && address_equal(&found->src, &s->addr) ? 0 : -1;
+	search.from = reverse->dport ? bpf_ntohs(reverse->dport) - HAIRPIN_PORT
+				     : random_u32() % HAIRPIN_PORTS;
+	bpf_loop(reverse->dport ? 1 : HAIRPIN_TRIES, hairpin_try, &search, 0);
+	return search.found ? 0 : -1;
 }
 
-/* The connection of a client's flow ends, or came to nothing. */
+/* Deletes the hairpin of a connection that ends: 0, or an error. */
 __noinline int hairpin_close(const struct flow *client)
 {
 	struct flow key, reverse, *found;
+	long rc;
 
 	if (!client)
 		return 0;
@@ -82,11 +75,8 @@ __noinline int hairpin_close(const struct flow *client)
 	if (!found)
 		return 0;
 	reverse = *found;
-	/* Not another hairpin's: the entry may be that by now. */
-	if (hairpin_leads(&key, &reverse))
-		reverse_forget(&reverse);
-	bpf_map_delete_elem(&hairpins, &key);
-	return 0;
+	rc = reverse_release(&reverse, &key);
+	return rc ? rc : map_delete(hairpins, &key);
 }
 
 #endif

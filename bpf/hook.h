@@ -17,6 +17,7 @@
 #define VIRTUAL_TIME(real) (real) /* [ns] */
 #define VIRTUAL_RANDOM(real) (real)
 #define TIMERS_OFF 0
+#define FAULT(map, change) 0L /* instead of an update or delete of a map: an error, or 0 */
 /* A hook takes two of the 8 frames that the verifier allows: a function of its own
  * in the product may have to be part of its caller in the variant. It is global, so that
  * the verifier walks it once for all callers. */

@@ -33,27 +33,9 @@ static __noinline int import_hold(const struct flow *flow, const struct control 
 	return conn_hold(&key, &server, 1);
 }
 
-/* Makes the hairpin that a record names; 0, or an error. */
-static __noinline int import_hairpin(const struct conn_record *r, const struct server *s)
-{
-	struct flow client = r->flow, reverse = r->flow;
-
-	reverse.src = s->addr;
-	reverse.dst = r->hairpin;
-	reverse.sport = r->port;
-	reverse.dport = r->hairpin_port;
-	if (reverse_enter(&reverse, &client, BPF_NOEXIST))
-		return -1;
-	if (!bpf_map_update_elem(&hairpins, &client, &reverse, BPF_NOEXIST))
-		return 0;
-	reverse_forget(&reverse);
-	return -1;
-}
-
 static __noinline enum record_result import_conn(const struct conn_record *r)
 {
 	struct control control = record_control(r);
-	enum record_result result = RECORD_NO_ROOM;
 	struct conn fresh = {};
 	struct flow flow = r->flow;
 	__u32 id = r->server;
@@ -70,13 +52,9 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 	record_conn(r, &fresh);
 	if (!counts_active(fresh.state))
 		fresh.flags |= CONN_INACTIVE;
-	if (fresh.flags & CONN_HAIRPIN && import_hairpin(r, s)) {
-		result = RECORD_NO_HAIRPIN;
-		goto release;
-	}
 	server_bind(s, l, fresh.flags & CONN_INACTIVE);
 	load_changed(id);
-	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0, REPLIES_TO_ACTIVE);
+	rc = conn_enter(&flow, &fresh, s, record_timeout(r), 0, r);
 	/* Who removed it at once has reported its end. What others told is reported when it is
 	 * noted (backup_entered). */
 	if (!record_noted(r) && (!rc || rc == -ENOENT))
@@ -87,74 +65,42 @@ static __noinline enum record_result import_conn(const struct conn_record *r)
 		handshake_follow(state_before(flow.protocol), fresh.state);
 		return RECORD_ENTERED;
 	}
-	/* Who removed it took it from all counts. */
-	if (rc == -ENOENT)
-		return RECORD_NO_ROOM;
+	if (conn_withdrawn(rc))
+		return r->flags & CONN_HAIRPIN ? RECORD_NO_HAIRPIN : RECORD_NO_ROOM;
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
-	if (rc == -EEXIST)
-		result = RECORD_EXISTS;
-	/* A packet may have been first, and then has found the hairpin. */
-	if (fresh.flags & CONN_HAIRPIN &&
-	    !(rc == -EEXIST && conn_look(&flow, &fresh) && fresh.flags & CONN_HAIRPIN))
-		hairpin_close(&flow);
-release:
 	if (control.kind)
 		template_release(&flow, &control);
-	return result;
-}
-
-/* The key of a template: that of a call has a number, made here. 0, or a result. */
-static __noinline enum record_result import_key(const struct conn_record *r,
-						const struct call *call, struct flow *key)
-{
-	__u32 number;
-
-	*key = r->flow;
-	if (r->template != TEMPLATE_CALL)
-		return RECORD_NONE;
-	if (r->port != TEMPLATE_INVALID && bpf_map_lookup_elem(&calls, call))
-		return RECORD_EXISTS;
-	number = call_name(call);
-	if (!number)
-		return RECORD_NO_ROOM;
-	call_flow(number, r->flow.family, key);
-	return RECORD_NONE;
+	return rc == -EEXIST ? RECORD_EXISTS : RECORD_NO_ROOM;
 }
 
 static __noinline enum record_result import_template(const struct conn_record *r,
 						     const struct call *call)
 {
-	__u32 id = r->server, number;
+	int of_call = r->template == TEMPLATE_CALL, rc;
+	__u32 id = r->server;
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	struct conn fresh = {};
-	enum record_result result;
-	struct flow key;
-	int rc;
+	struct flow key = r->flow;
 
 	if (!s || !record_server(r, s))
 		return RECORD_NO_SERVER;
-	result = import_key(r, call, &key);
-	if (result != RECORD_NONE)
-		return result;
+	if (of_call && r->port != TEMPLATE_INVALID && bpf_map_lookup_elem(&calls, call))
+		return RECORD_EXISTS;
+	if (of_call)
+		call_flow(call_name(), r->flow.family, &key);
 	record_conn(r, &fresh);
 	fresh.template = TEMPLATE_NONE;
 	rc = conn_insert(&key, &fresh, record_timeout(r), 0);
-	if (rc) {
-		if (is_call(&key))
-			call_forget(&key);
+	if (rc)
 		return rc == -EEXIST ? RECORD_EXISTS : RECORD_NO_ROOM;
-	}
 	template_counted(id, 1);
-	if (!record_noted(r))
+	if (of_call)
+		rc = call_link(&key, call, &fresh, !record_noted(r));
+	else if (!record_noted(r))
 		follow_tell(&key, &fresh, FOLLOW_OPEN, 0);
-	if (!is_call(&key) || fresh.port == TEMPLATE_INVALID)
-		return RECORD_ENTERED;
-	number = call_number(&key);
-	if (!bpf_map_update_elem(&calls, call, &number, BPF_NOEXIST))
-		return RECORD_ENTERED;
-	if (conn_kill(&key, &fresh, 0))
-		template_remove(&key, &fresh);
-	return RECORD_EXISTS;
+	if (rc)
+		return rc == -EEXIST ? RECORD_EXISTS : RECORD_NO_ROOM;
+	return RECORD_ENTERED;
 }
 
 #endif

@@ -182,7 +182,7 @@ int repair_table(struct __sk_buff *skb)
 	return repair_one(&r);
 }
 
-/* Run by commands after each edit of the tables. */
+/* Run by commands after each edit of the tables; again if it returns an error. */
 SEC("syscall")
 int table_changed(struct change *change)
 {
@@ -193,7 +193,7 @@ int table_changed(struct change *change)
 	else
 		scheduler_changed(&c);
 	ramps_changed(&c.service);
-	return 0;
+	return c.error;
 }
 
 #ifdef IMBANG_TEST

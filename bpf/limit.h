@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "counters.h"
+#include "element.h"
 
 /* 1000 a second, and 50 at once (net.ipv4.icmp_msgs_per_sec, icmp_msgs_burst). Time passes in
  * ticks of up to 10 ms and may be known two of them late: a smaller burst would waste some. */
@@ -68,7 +69,7 @@ static __noinline int sender_allowed(const union address *sender, __u64 now)
 	a = bpf_map_lookup_elem(&allowances, &key);
 	if (a)
 		return allowance_spend(a, now, SENDER_BURST, SENDER_INTERVAL, 0);
-	bpf_map_update_elem(&allowances, &key, &fresh, BPF_ANY);
+	(void)map_update(allowances, &key, &fresh, BPF_ANY);
 	return 1;
 }
 

@@ -27,10 +27,7 @@ static __always_inline void orphan_end(const struct flow *flow, const struct orp
 	if ((s && s->flags & SERVER_AVAILABLE) ||
 	    !conn_kill(flow, &seen, flow->template ? KILL_UNHELD : 0))
 		return;
-	if (flow->template)
-		template_remove(flow, &seen);
-	else
-		conn_remove(flow, &seen);
+	conn_remove(flow, &seen);
 }
 
 static long orphan4(void *map, const struct flow4 *key, void *c, struct orphans *want)

@@ -61,7 +61,7 @@ static __always_inline int outbound_enter(struct packet *p, struct conn *fresh,
 	server_bind(s, l, 1);
 	load_changed(id);
 	rc = conn_create(p, fresh, s, set);
-	if (rc && rc != -ENOENT)
+	if (rc && !conn_withdrawn(rc))
 		server_unbind(id, fresh->flags & CONN_INACTIVE);
 	return rc;
 }
@@ -114,7 +114,7 @@ __noinline int outbound_open(struct packet *p, const struct service *svc, __u32 
 		count_conn(svc->id, id);
 		return UNDECIDED;
 	}
-	if (rc != -ENOENT)
+	if (!conn_withdrawn(rc))
 		conn_release(&p->flow, &fresh);
 	return drop(p, REASON_DROP_TABLE_FULL);
 }

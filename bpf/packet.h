@@ -61,7 +61,6 @@ enum part {
 enum hairpin {
 	HAIRPIN_NONE,
 	HAIRPIN,
-	HAIRPIN_IMPOSSIBLE, /* it is, but there is no address or port for it */
 };
 
 /*

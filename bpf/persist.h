@@ -10,6 +10,7 @@
 
 #include "conn.h"
 #include "hook.h"
+#include "removal.h"
 #include "story.h"
 #include "template.h"
 
@@ -22,7 +23,7 @@
 /* The template that takes over the connections of one whose server is gone: inserted,
  * or there already. It counts TEMPLATE_MOVING connections more than it has. `t` is what
  * the other one was, and room: the stack has little. */
-static __always_inline int template_aside(const struct flow *key, struct conn *t)
+static __noinline int template_aside(const struct flow *key, struct conn *t)
 {
 	t->controlled = TEMPLATE_MOVING;
 	t->port = TEMPLATE_INVALID;
@@ -38,24 +39,25 @@ static __always_inline int template_aside(const struct flow *key, struct conn *t
 /*
  * Sets a template aside whose server is gone; it stays in listings until its
  * connections are over. Each connection that ends meanwhile finds either template:
- * the new one is there before the old one dies, and counts enough for all of them.
+ * the new one is there before the old one dies, and counts enough for all of them. Without
+ * room for it the old one stays.
  */
 static __noinline void template_invalidate(const struct flow *key, struct conn *t)
 {
 	struct flow invalid = *key;
-	__s32 moved = 0, aside;
+	__s32 moved = 0;
 
 	template_set_aside(&invalid, t->server);
-	aside = template_aside(&invalid, t);
+	if (!template_aside(&invalid, t))
+		return;
 	HOOK(TEMPLATE_INVALIDATE);
 	if (conn_kill(key, t, 0)) {
 		moved = t->controlled;
-		template_remove(key, t);
-		if (t->flags & CONN_ASSURED && aside)
+		entry_remove(key, t);
+		if (t->flags & CONN_ASSURED)
 			conn_mark(&invalid, t->server, CONN_ASSURED);
 	}
-	if (aside)
-		conn_hold(&invalid, &t->server, moved - TEMPLATE_MOVING);
+	conn_hold(&invalid, &t->server, moved - TEMPLATE_MOVING);
 }
 
 /* ip_vs_check_template: whether it may still lead to its server. */

@@ -9,9 +9,11 @@
 #include "kernel.h"
 #include "call.h"
 #include "conn.h"
+#include "element.h"
 #include "flow.h"
 #include "pe_sip.h"
 #include "persist.h"
+#include "removal.h"
 #include "rng.h"
 #include "settings.h"
 #include "template.h"
@@ -24,10 +26,11 @@ static __always_inline int by_call(const struct service *svc)
 
 /* A template may no longer be used: packets do not find it, and it stays in
  * listings, with its number, until its time is over. */
-static __always_inline void call_invalidate(__u32 number, const struct flow *key, __u32 server)
+static __always_inline void call_invalidate(const struct flow *key, __u32 server)
 {
+	/* If that fails, the next packet that finds the template tries again. */
 	if (conn_disable(key, server, TEMPLATE_INVALID))
-		call_unlink(number);
+		(void)call_unlink(key);
 }
 
 /* The server that the call's template has, which the new connection then holds;
@@ -53,7 +56,7 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 	id = seen.server;
 	s = bpf_map_lookup_elem(&servers, &id);
 	if (!template_valid(s, set) || (only != NO_SERVER && only != id)) {
-		call_invalidate(number, &key, id);
+		call_invalidate(&key, id);
 		return NO_SERVER;
 	}
 	/* It may have expired meanwhile: then there is none. */
@@ -64,16 +67,36 @@ __noinline __u32 call_use(struct packet *p, __u32 only)
 	return id;
 }
 
-/* A number for the call: 0 if there is no room. */
-static __always_inline __u32 call_name(const struct call *call)
+/* A number that no call has. */
+static __noinline __u32 call_name(void)
 {
 	__u32 number = random_u32() | 1;
 
-	if (!bpf_map_update_elem(&call_numbers, &number, call, BPF_NOEXIST))
+	if (!bpf_map_lookup_elem(&call_numbers, &number))
 		return number;
-	/* Another call may have it: one of the even ones, then. */
-	number = random_u32() << 1 | 1ULL << 31;
-	return bpf_map_update_elem(&call_numbers, &number, call, BPF_NOEXIST) ? 0 : number;
+	/* One of the even ones, then. */
+	return random_u32() << 1 | 1ULL << 31;
+}
+
+/* Leads from a call to its template, which is in the table and counted, and back: 0, or an
+ * error, and the template is removed. Its opening is reported when readers can look the call
+ * up, and before a connection holds it. */
+static __noinline long call_link(const struct flow *key, const struct call *call,
+				 struct conn *fresh, int report)
+{
+	__u32 number = call_number(key);
+	long rc = map_update(call_numbers, &number, call, BPF_NOEXIST);
+
+	if (report)
+		follow_tell(key, fresh, FOLLOW_OPEN, 0);
+	if (!rc && fresh->port != TEMPLATE_INVALID)
+		rc = map_update(calls, call, &number, BPF_NOEXIST);
+	if (rc && conn_kill(key, fresh, 0)) {
+		if (report)
+			follow_tell(key, fresh, FOLLOW_CLOSE, 0);
+		entry_drop(key, fresh);
+	}
+	return rc;
 }
 
 /* Makes a template for the server, held by the new connection. Returns the server;
@@ -85,27 +108,17 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 	struct sip_reader *r = get_sip_reader();
 	struct conn fresh = {};
 	struct flow key;
-	__u32 number;
 
 	if (!p || !svc || !s || !r)
 		return NO_SERVER;
-	number = call_name(&r->call);
-	if (!number)
-		return NO_SERVER;
-	call_flow(number, p->flow.family, &key);
+	call_flow(call_name(), p->flow.family, &key);
 	template_fill(&fresh, svc, id, s);
-	if (conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC, 0)) {
-		bpf_map_delete_elem(&call_numbers, &number);
+	if (conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC, 0))
 		return NO_SERVER;
-	}
 	template_counted(id, 1);
-	follow_tell(&key, &fresh, FOLLOW_OPEN, 0);
-	if (bpf_map_update_elem(&calls, &r->call, &number, BPF_NOEXIST)) {
-		if (conn_kill(&key, &fresh, 0))
-			template_remove(&key, &fresh);
+	if (call_link(&key, &r->call, &fresh, 1))
 		return NO_SERVER;
-	}
-	p->inherited.call = number;
+	p->inherited.call = call_number(&key);
 	return id;
 }
 

@@ -48,9 +48,12 @@ static __noinline int repair_controlled(const struct repair *r)
 static __noinline int repair_timer(const struct repair *r)
 {
 	struct timer_change to = { .instead = r->number };
-	struct conn seen;
+	struct conn seen = {};
 
-	if (!conn_look(&r->flow, &seen) || seen.number != r->number || seen.due != r->due)
+	/* A dead one without an entry is of the wheel, which will not come. */
+	if (!conn_look(&r->flow, &seen))
+		to.owned = CONN_OWNED;
+	else if (seen.number != r->number || seen.due != r->due)
 		return REPAIR_CHANGED;
 	return conn_book(&r->flow, &to, seen.expires) ? REPAIR_FAILED : REPAIR_DONE;
 }

@@ -164,13 +164,12 @@ static __noinline long reverse_enter(const struct flow *reverse, const struct fl
 }
 
 /* Replies of a flow are those of a connection without an entry now; another's, older
- * one is in the way. */
-static __always_inline void reverse_clear(const struct flow *reverse)
+ * one is in the way: 0, or an error. */
+static __always_inline long reverse_clear(const struct flow *reverse)
 {
 	__u32 zero = 0, *ever = bpf_map_lookup_elem(&listed, &zero);
 
-	if (ever && *ever)
-		reverse_forget(reverse);
+	return ever && *ever ? reverse_forget(reverse) : 0;
 }
 
 #endif

@@ -117,10 +117,6 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 	}
 	fresh.port = server_port(p, svc, s);
 	fresh.forward = s->forward;
-	if (p->hairpin == HAIRPIN_IMPOSSIBLE) {
-		verdict = drop(p, REASON_DROP_NO_HAIRPIN);
-		goto none;
-	}
 	if (p->hairpin)
 		fresh.flags = CONN_HAIRPIN;
 	if (one_packet(p, svc)) {
@@ -146,8 +142,8 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 			p->packets = fresh.in_packets;
 		return conn_first(p, &fresh, s);
 	}
-	if (rc == -ENOENT)
-		return drop(p, REASON_DROP_TABLE_FULL);
+	if (conn_withdrawn(rc))
+		return drop(p, p->hairpin ? REASON_DROP_NO_HAIRPIN : REASON_DROP_TABLE_FULL);
 	server_unbind(id, fresh.flags & CONN_INACTIVE);
 	/* Another CPU may have been first with the same packet. */
 	verdict = rc == -EEXIST ? UNDECIDED : drop(p, REASON_DROP_TABLE_FULL);
@@ -219,10 +215,10 @@ static __always_inline __u32 server_for(struct packet *p, const struct service *
 	id = choose(p, svc);
 	if (id == NO_SERVER || id == STALE_CHOICE || p->peek)
 		return id;
-	if (!by_call(svc))
-		return template_open(p, svc, id);
-	id = call_open(p, svc, id);
-	return id == NO_SERVER ? call_use(p, NO_SERVER) : id;
+	id = by_call(svc) ? call_open(p, svc, id) : template_open(p, svc, id);
+	if (id == NO_SERVER && by_call(svc))
+		id = call_use(p, NO_SERVER);
+	return id == NO_SERVER ? NO_ROOM : id;
 }
 
 /* Tells of the template of a packet that is a connection by itself, which is not told of
@@ -251,17 +247,12 @@ static __always_inline int conn_or_hairpin(struct __sk_buff *skb, struct packet 
 					   const struct settings *set)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	int verdict;
 
 	if (set->hairpin && s && !one_packet(p, svc) && hairpin_wanted(skb, p, s))
-		p->hairpin = hairpin_open(&p->flow, s, server_port(p, svc, s)) ? HAIRPIN_IMPOSSIBLE
-									       : HAIRPIN;
+		p->hairpin = HAIRPIN;
 	if (set->syncing && svc->template && one_packet(p, svc))
 		one_packet_told(p, svc, id);
-	verdict = conn_open(p, svc, id);
-	if (p->hairpin && verdict == VERDICT_DROP)
-		hairpin_close(&p->flow);
-	return verdict;
+	return conn_open(p, svc, id);
 }
 
 /* The server to which a packet would open a connection. */
@@ -343,6 +334,8 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	id = server_for(p, svc);
 	if (id == STALE_CHOICE)
 		return drop(p, REASON_DROP_SERVER_DELETED);
+	if (id == NO_ROOM) /* as ip_vs_sched_persist does */
+		return drop(p, REASON_DROP_TABLE_FULL);
 	if (p->outdated && !p->peek)
 		conn_end(p);
 	HOOK(CONN_ENDED);

@@ -81,7 +81,7 @@ __noinline int sweep_template(const struct flow *flow, const struct control *con
 		return 0;
 	if (template_of(flow, control, &key, &seen) &&
 	    conn_kill(&key, &seen, KILL_UNHELD | KILL_UNREAL))
-		template_remove(&key, &seen);
+		entry_remove(&key, &seen);
 	return 0;
 }
 
@@ -91,10 +91,6 @@ static __always_inline void sweep_end(const struct flow *flow, struct conn *seen
 
 	if (!conn_kill(flow, seen, flow->template ? KILL_UNHELD | KILL_UNREAL : KILL_SAME_STATE))
 		return;
-	if (flow->template) {
-		template_remove(flow, seen);
-		return;
-	}
 	conn_remove(flow, seen);
 	if (control.kind)
 		sweep_template(flow, &control);

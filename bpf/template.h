@@ -121,19 +121,6 @@ static __always_inline void template_counted(__u32 server, __s32 n)
 		__sync_fetch_and_add(&l->persistent, n);
 }
 
-/* Removes a template that this CPU has killed. */
-static __always_inline void template_remove(const struct flow *key, const struct conn *t)
-{
-	__u32 server = t->server;
-
-	follow_tell(key, t, FOLLOW_CLOSE, 0);
-	conn_forget(key);
-	if (is_call(key))
-		call_forget(key);
-	/* Last: then the server's id may be given to another. */
-	template_counted(server, -1);
-}
-
 /* A connection ends, or came to nothing: its template loses it. */
 __noinline int template_release(const struct flow *flow, const struct control *control)
 {

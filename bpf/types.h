@@ -348,9 +348,9 @@ struct flow4 {
 
 enum conn_flag {
 	CONN_INACTIVE = 0x1, /* counted in load.inactive */
-	CONN_DEAD = 0x2,     /* no longer counted: being removed */
+	CONN_DEAD = 0x2,     /* over: being removed */
 	CONN_ASSURED = 0x4,  /* a template one of whose connections was real */
-	CONN_EXPIRE = 0x8,   /* ends when the wheel comes, whatever passes */
+	CONN_LEFT = 0x8,     /* a dead one that is still counted: the wheel removes it */
 	CONN_HAIRPIN = 0x10, /* the server takes the director for its client */
 	/* a reply was seen, though the director need not see any (Linux: no
 	 * IP_VS_CONN_F_NOOUTPUT). */
@@ -781,6 +781,8 @@ struct change {
 	struct service service; /* after the change */
 	enum change_event event;
 	__u32 position; /* in order of addition; CHANGE_DELETE: before it */
+	__s32 error;    /* of the scheduler, if the kernel refused its table; else 0 */
+	__u32 pad;
 };
 
 /* What the auditor found and the repair program corrects (repair.h). Each is

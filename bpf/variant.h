@@ -62,6 +62,38 @@ struct hook_state {
 	__u64 deadline; /* kernel: of the one that is stopped; CLOCK_MONOTONIC [ns] */
 };
 
+/* The maps whose elements element.h changes. */
+enum fault_map {
+	FAULT_conns4,
+	FAULT_conns6,
+	FAULT_reverse4,
+	FAULT_reverse6,
+	FAULT_hairpins,
+	FAULT_calls,
+	FAULT_call_numbers,
+	FAULT_fragments,
+	FAULT_allowances,
+	FAULT_proofs,
+	FAULT_localities,
+	FAULT_locality_sets,
+	FAULT_bucket_tables,
+	FAULT_maglevs,
+	FAULT_MAPS,
+};
+
+/* Changes of a map that fail. Who sets it sets `times` last. */
+struct fault {
+	__s32 error; /* user: the error, negative */
+	__u32 skip;  /* user: so many succeed first */
+	__u32 times; /* user: then so many fail */
+	__u32 hits;  /* kernel: have failed */
+};
+
+struct map_faults {
+	struct fault update;
+	struct fault remove;
+};
+
 struct controls {
 	__u64 time;       /* [ns] in place of the kernel's clocks; 0: theirs */
 	__u64 random;     /* state of the generator */
@@ -70,6 +102,7 @@ struct controls {
 	__u32 timers_off; /* start_clocks starts none */
 	__u32 pad;
 	struct hook_state hooks[HOOK_POINTS];
+	struct map_faults faults[FAULT_MAPS];
 };
 
 struct controls variant SEC(".data.variant") = {};
@@ -132,6 +165,21 @@ __noinline int hook_arrive(enum hook_point point)
 	return 0;
 }
 
+/* The error of a change that is to fail, or 0. Inline: it takes no frame. Tests that set
+ * faults change a map on one CPU at a time. */
+static __always_inline long variant_fault(struct fault *f)
+{
+	if (!*(volatile __u32 *)&f->times)
+		return 0;
+	if (f->skip) {
+		f->skip--;
+		return 0;
+	}
+	f->times--;
+	f->hits++;
+	return f->error;
+}
+
 /* The upper half of a linear congruential generator (Knuth, MMIX). */
 static __always_inline __u32 variant_random(void)
 {
@@ -142,6 +190,7 @@ static __always_inline __u32 variant_random(void)
 }
 
 #define HOOK(name) hook_arrive(POINT_##name)
+#define FAULT(map, change) variant_fault(&variant.faults[FAULT_##map].change)
 #define TRIES(n) (READ_VARIANT(few_tries) ? READ_VARIANT(few_tries) : (n))
 #define VIRTUAL_TIME(real) (READ_VARIANT(time) ? READ_VARIANT(time) : (real))
 #define VIRTUAL_RANDOM(real) (READ_VARIANT(seeded) ? variant_random() : (real))

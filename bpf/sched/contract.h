@@ -3,8 +3,9 @@
  * The contract of a scheduler, after struct ip_vs_scheduler of Linux:
  *
  *   __u32 NAME_pick(struct pick *p)          a server id, NO_SERVER, STALE_CHOICE
- *   void  NAME_changed(struct change *c)     keep its memory true; without
- *                                            one: #define NAME_changed unchanging
+ *   void  NAME_changed(struct change *c)     keep its memory true, or say in
+ *                                            c->error why not; without one:
+ *                                            #define NAME_changed unchanging
  *   #define NAME_tree(count)                 by whose cost its services of so
  *                                            many servers have a tree
  *                                            (sched/tree.h), or SCHED_NONE
@@ -45,6 +46,7 @@
 
 #include "../address.h"
 #include "../clock.h"
+#include "../element.h"
 #include "../hook.h"
 #include "../maps.h"
 #include "../rng.h"
@@ -56,6 +58,9 @@
 /* No choice, as a change overtook the packet: the scheduler's memory is gone, or the
  * service has lost the server. The packet is dropped, and the client sends it again. */
 #define STALE_CHOICE 0xfffffffeU
+
+/* No choice, as there is no room for a template, or one is being removed. */
+#define NO_ROOM 0xfffffffcU
 
 /* In pick->without: every server that has a ramp (ramp.h). */
 #define WITHOUT_RAMPING 0xfffffffdU

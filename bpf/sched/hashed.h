@@ -49,7 +49,7 @@ static __always_inline void deal_buckets(struct change *c, __u32 weighted)
 	__u32 slot = SCRATCH_EDIT;
 
 	if (c->event == CHANGE_DONE || !c->service.count) {
-		bpf_map_delete_elem(&bucket_tables, &c->service.id);
+		c->error = map_delete(bucket_tables, &c->service.id);
 		return;
 	}
 	room = bpf_map_lookup_elem(&scratch, &slot);
@@ -57,7 +57,7 @@ static __always_inline void deal_buckets(struct change *c, __u32 weighted)
 		return;
 	d.table = &room->buckets;
 	bpf_loop(HASH_BUCKETS, deal_bucket, &d, 0);
-	bpf_map_update_elem(&bucket_tables, &c->service.id, &room->buckets, BPF_ANY);
+	c->error = map_update(bucket_tables, &c->service.id, &room->buckets, BPF_ANY);
 }
 
 /*

@@ -41,7 +41,7 @@ static __noinline __u32 lblc_pick(struct pick *p)
 	fresh.last_use = now;
 	HOOK(LOCALITY_PUT);
 	if (fresh.server != NO_SERVER && !p->peek)
-		bpf_map_update_elem(&localities, &key, &fresh, BPF_ANY);
+		(void)map_update(localities, &key, &fresh, BPF_ANY);
 	return fresh.server;
 }
 

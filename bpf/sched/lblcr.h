@@ -137,7 +137,7 @@ static __always_inline void set_new(const struct locality_key *key, __u32 id, __
 	room->set.last_change = now;
 	room->set.count = 1;
 	room->set.server[0] = id;
-	bpf_map_update_elem(&locality_sets, key, &room->set, BPF_ANY);
+	(void)map_update(locality_sets, key, &room->set, BPF_ANY);
 }
 
 static __noinline __u32 lblcr_pick(struct pick *p)

@@ -253,7 +253,7 @@ static __noinline void mh_changed(struct change *c)
 	__u32 zero = 0, bits;
 
 	if (c->event == CHANGE_DONE || !c->service.count) {
-		bpf_map_delete_elem(&maglevs, &c->service.id);
+		c->error = map_delete(maglevs, &c->service.id);
 		return;
 	}
 	fill.table = bpf_map_lookup_elem(&maglev_scratch, &zero);
@@ -270,7 +270,7 @@ static __noinline void mh_changed(struct change *c)
 		/* Each entry takes a logarithm of steps on average. */
 		bpf_loop(1 << 23, mh_step, &fill, 0);
 	}
-	bpf_map_update_elem(&maglevs, &c->service.id, fill.table, BPF_ANY);
+	c->error = map_update(maglevs, &c->service.id, fill.table, BPF_ANY);
 }
 
 #endif

@@ -60,6 +60,8 @@ type LbChange struct {
 	Service  LbService
 	Event    LbChangeEvent
 	Position uint32
+	Error    int32
+	Pad      uint32
 }
 
 type LbChangeEvent uint32
@@ -166,7 +168,7 @@ const (
 	LbConnFlagCONN_INACTIVE LbConnFlag = 1
 	LbConnFlagCONN_DEAD     LbConnFlag = 2
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
-	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
+	LbConnFlagCONN_LEFT     LbConnFlag = 8
 	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
 	LbConnFlagCONN_REPLIED  LbConnFlag = 32
 	LbConnFlagCONN_LISTED   LbConnFlag = 64

@@ -44,6 +44,11 @@ func (n auditNames) describe(s suspect, repair string) AuditFinding {
 		f.Detail = fmt.Sprintf("says that it controls %d connections; there are %d", s.a, s.b)
 	case AuditReverseStray, AuditHairpinStray:
 		f.Object = flowText(s.flow)
+	case AuditCallStray:
+		f.Object = fmt.Sprintf("call number %d", s.number)
+		if s.free {
+			f.Detail = "a call leads to it"
+		}
 	case AuditServerUnlisted, AuditReplyOwnerMissing:
 		f.Object = n.serverText(s.id)
 	case AuditServerWeight:

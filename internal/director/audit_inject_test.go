@@ -235,6 +235,13 @@ var faults = []func(*injector){
 		x.counts(c.Server, -1, 0, 0)
 		x.want[AuditDead]++
 	},
+	func(x *injector) { // dead, left to the wheel, and not on it
+		flow, c := x.victim()
+		c.Flags |= connDead | connLeft
+		c.Number = 0
+		x.put(flow, c)
+		x.want[AuditNoTimer]++
+	},
 	func(x *injector) { // overdue
 		flow, c := x.victim()
 		c.Expires = 1
@@ -321,6 +328,13 @@ var faults = []func(*injector){
 		x.must(x.maps.Reverse4.Put(toFlow4(reverse), toFlow4(client)))
 		x.want[AuditReverseStray] += 2
 		x.want[AuditHairpinStray]++
+	},
+	func(x *injector) { // a call and a number without a template
+		call := callOf("10.10.8.8:97", "stray")
+		x.must(x.maps.CallNumbers.Put(uint32(7), &call))
+		call = callOf("10.10.8.8:96", "stray")
+		x.must(x.maps.Calls.Put(&call, uint32(9)))
+		x.want[AuditCallStray] += 2
 	},
 	func(x *injector) { // a connection of a server that there is not
 		flow, c := x.victim()

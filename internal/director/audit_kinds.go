@@ -23,6 +23,7 @@ const (
 	AuditControlled
 	AuditReverseStray
 	AuditHairpinStray
+	AuditCallStray
 	AuditConnServer
 	AuditServerUnlisted
 	AuditOrderServer
@@ -55,7 +56,7 @@ var auditInfo = [auditKinds]auditKindInfo{
 	AuditNoTimer: {"no-timer", "connection without a timer entry in a slot: it never ends", "gives it a timer entry",
 		"the connection names the same entry and tick in both passes; a program that names an entry puts it into its slot within the grace period, and only the wheel takes it out, which then writes another tick or ends the connection"},
 	AuditDead: {"dead", "connection that was marked as dead and never removed", "removes it",
-		"a program that marks a connection removes it in the same run, which ends within the grace period"},
+		"a program that marks a connection removes it in the same run, which ends within the grace period, or leaves it to the wheel, which tries again at each tick: the tick that it names is still to come, or another one in the other pass"},
 	AuditOverdue: {"overdue", "connection long past its time", "gives it a timer entry, by which it ends",
 		"the wheel examines each entry within a revolution of the wheel and 32 s, which is the limit here"},
 	AuditClockStopped: {"clock-stopped", "the wheel's clock stands still: nothing expires", "starts it",
@@ -79,7 +80,9 @@ var auditInfo = [auditKinds]auditKindInfo{
 	AuditReverseStray: {"reverse-stray", "entry of the reverse table without its connection", "deletes it",
 		"the entry is there before and after its connection was looked for; a connection is inserted before its entry and removed behind it, by one run of a program"},
 	AuditHairpinStray: {"hairpin-stray", "hairpin without its connection", "deletes it and its reverse entry",
-		"likewise: a hairpin is made and its connection opened by one run of a program"},
+		"likewise: a connection is inserted before its hairpin and removed behind it"},
+	AuditCallStray: {"call-stray", "call of a persistence engine without its template, or a number without one", "deletes it",
+		"likewise: a template is inserted before the number of its call and that before the call, and they are removed in the opposite order"},
 	AuditConnServer: {"connection-server", "connection of a server that there is not", "removes it",
 		"a server's id stays while it has connections; ids in use only grow"},
 	AuditServerUnlisted: {"server-unlisted", "server that is marked as available and in no list", "clears the mark", edits},

@@ -52,7 +52,7 @@ func (d *Director) auditPass(ctx context.Context) (*auditPass, error) {
 	steps := []func() error{
 		r.settings, r.readClock, r.readIDs, r.readSchedulers, r.entriesFirst,
 		r.countsBefore, r.connections, r.countsAfter, r.slotsAndEntries, r.judgeWheel,
-		r.reverse, r.hairpins, r.opened,
+		r.reverse, r.hairpins, r.calls, r.opened,
 	}
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -427,8 +427,11 @@ func (r *auditReader) connection(f *auditFamily, flow *bpfobj.LbFlow, c *bpfobj.
 	case !f.wheel.name(found.number, entryHash(flow), found.tick):
 		f.pending[found.number] = struct{}{}
 	}
-	if c.Flags&connDead != 0 {
+	left := c.Flags&connLeft != 0
+	if c.Flags&connDead != 0 && (!left || int32(found.tick-r.pass.clock) <= 0) {
 		report(AuditDead)
+	}
+	if c.Flags&connDead != 0 && !left {
 		return
 	}
 	if int(c.Server) >= len(r.servers) || never(r.servers[c.Server]) {
@@ -438,6 +441,7 @@ func (r *auditReader) connection(f *auditFamily, flow *bpfobj.LbFlow, c *bpfobj.
 	}
 	r.pass.counts.add(flow, c)
 	switch {
+	case left: // the template has let it go, or it is one
 	case flow.Template != 0:
 		r.templates = append(r.templates, newTemplate(flow, c))
 	case c.Template != 0:

@@ -199,7 +199,8 @@ func (d *Director) repairOne(s suspect) (string, error) {
 }
 
 // deleteConn removes a connection of a server that there is not, or a dead one, which
-// nothing counts. The wheel frees its timer entry.
+// nothing counts. The wheel frees its timer entry, and removes a dead one that was left
+// to it.
 func (d *Director) deleteConn(s suspect) (string, error) {
 	c, err := d.connOf(s.flow)
 	if err != nil {
@@ -207,6 +208,9 @@ func (d *Director) deleteConn(s suspect) (string, error) {
 	}
 	if c == nil || timerNumber(c) != s.number || s.kind == AuditDead && c.Flags&connDead == 0 || s.kind == AuditConnServer && c.Server != s.id {
 		return repairChanged, nil
+	}
+	if s.kind == AuditDead && c.Flags&connLeft != 0 { // its server counts it
+		return d.runRepair(&bpfobj.LbRepair{Kind: bpfobj.LbRepairKindREPAIR_TIMER, Flow: s.flow, Number: s.number})
 	}
 	if model.Family(s.family) == model.IPv6 {
 		err = d.maps.Conns6.Delete(s.flow)
@@ -283,6 +287,8 @@ func (d *Director) deleteStale(s suspect) (string, error) {
 		err = m.Delete(s.locality)
 	case AuditReverseStray, AuditHairpinStray:
 		return d.deleteStray(s)
+	case AuditCallStray:
+		return d.deleteCall(s)
 	default:
 		return repairNone, nil
 	}

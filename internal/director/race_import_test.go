@@ -51,8 +51,7 @@ func TestRaceImportAfterPacket(t *testing.T) {
 	x.wantOver()
 }
 
-// Likewise of a hairpin, which is there when the packet looks for it: it stays with the
-// packet's connection.
+// Likewise of a hairpin: that of the packet's connection stays.
 func TestRaceImportOfHairpin(t *testing.T) {
 	x := newInterleaved(t)
 	s := tcpService(vip, "rr")

@@ -113,3 +113,39 @@ func (h Hook) Release(n int) { atomic.StoreUint32(&h.s.Released, uint32(n)) }
 // Expired is how many arrivals were not released in time: what came after them
 // says nothing.
 func (h Hook) Expired() int { return int(atomic.LoadUint32(&h.s.Expired)) }
+
+// faultMaps are the names of enum fault_map.
+var faultMaps = [LbFaultMapFAULT_MAPS]string{
+	"conns4", "conns6", "reverse4", "reverse6", "hairpins", "calls", "call_numbers", "fragments", "allowances", "proofs",
+	"localities", "locality_sets", "bucket_tables", "maglevs",
+}
+
+func (m LbFaultMap) String() string { return faultMaps[m] }
+
+// Change is a change of a map's element that can be made to fail.
+type Change struct {
+	Map    LbFaultMap
+	Delete bool // else an update
+}
+
+// Fault is a change that was made to fail.
+type Fault struct{ f *LbFault }
+
+// Fail lets `skip` changes of a map succeed, and the `times` next ones fail with an
+// error, without having changed anything. What was set of this change before ends.
+func (c *Controls) Fail(what Change, errno unix.Errno, skip, times int) Fault {
+	f := &c.c.Faults[what.Map].Update
+	if what.Delete {
+		f = &c.c.Faults[what.Map].Remove
+	}
+	atomic.StoreUint32(&f.Times, 0)
+	f.Error, f.Skip, f.Hits = -int32(errno), uint32(skip), 0
+	atomic.StoreUint32(&f.Times, uint32(times))
+	return Fault{f}
+}
+
+// Hits is how many changes have failed.
+func (f Fault) Hits() int { return int(atomic.LoadUint32(&f.f.Hits)) }
+
+// End lets all further changes succeed.
+func (f Fault) End() { atomic.StoreUint32(&f.f.Times, 0) }

@@ -22,7 +22,36 @@ type LbControls struct {
 	TimersOff uint32
 	Pad       uint32
 	Hooks     [32]LbHookState
+	Faults    [14]LbMapFaults
 }
+
+type LbFault struct {
+	_     structs.HostLayout
+	Error int32
+	Skip  uint32
+	Times uint32
+	Hits  uint32
+}
+
+type LbFaultMap uint32
+
+const (
+	LbFaultMapFAULT_conns4        LbFaultMap = 0
+	LbFaultMapFAULT_conns6        LbFaultMap = 1
+	LbFaultMapFAULT_reverse4      LbFaultMap = 2
+	LbFaultMapFAULT_reverse6      LbFaultMap = 3
+	LbFaultMapFAULT_hairpins      LbFaultMap = 4
+	LbFaultMapFAULT_calls         LbFaultMap = 5
+	LbFaultMapFAULT_call_numbers  LbFaultMap = 6
+	LbFaultMapFAULT_fragments     LbFaultMap = 7
+	LbFaultMapFAULT_allowances    LbFaultMap = 8
+	LbFaultMapFAULT_proofs        LbFaultMap = 9
+	LbFaultMapFAULT_localities    LbFaultMap = 10
+	LbFaultMapFAULT_locality_sets LbFaultMap = 11
+	LbFaultMapFAULT_bucket_tables LbFaultMap = 12
+	LbFaultMapFAULT_maglevs       LbFaultMap = 13
+	LbFaultMapFAULT_MAPS          LbFaultMap = 14
+)
 
 type LbHookPoint uint32
 
@@ -69,6 +98,12 @@ type LbHookState struct {
 	Released uint32
 	Expired  uint32
 	Deadline uint64
+}
+
+type LbMapFaults struct {
+	_      structs.HostLayout
+	Update LbFault
+	Remove LbFault
 }
 
 // Names of all BPF objects in the ELF.

@@ -9,4 +9,4 @@
 // object is compiled and committed as those of bpfobj are.
 package lbtest
 
-//go:generate go tool bpf2go -go-package lbtest -target bpfel -cc clang -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -DIMBANG_TEST $BPF_CFLAGS" -type controls -type hook_state -type hook_point Lb ../../../bpf/lb.bpf.c
+//go:generate go tool bpf2go -go-package lbtest -target bpfel -cc clang -no-global-types -cflags "-O2 -g -Wall -Werror -mcpu=v3 -DIMBANG_TEST $BPF_CFLAGS" -type controls -type hook_state -type hook_point -type fault_map -type fault -type map_faults Lb ../../../bpf/lb.bpf.c

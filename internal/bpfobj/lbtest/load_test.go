@@ -28,6 +28,11 @@ func TestProductHasNoHooks(t *testing.T) {
 	if product.Maps[ControlsMap] != nil || variant.Maps[ControlsMap] == nil {
 		t.Errorf("controls: product %v, variant %v", product.Maps[ControlsMap], variant.Maps[ControlsMap])
 	}
+	for m := range LbFaultMapFAULT_MAPS {
+		if product.Maps[m.String()] == nil {
+			t.Errorf("changes of a map %s are to fail, and there is none", m)
+		}
+	}
 	for name, p := range product.Programs {
 		for _, ins := range p.Instructions {
 			if ins.Symbol() == "hook_arrive" {

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The end of an entry of the connection table, of a connection or of a template. What
+ * belongs to it in other tables is entered after it and deleted before it: the entry of its
+ * replies, the hairpin, the call and its number. So all of it is found by the entry, as long
+ * as that is there.
+ *
+ * The owner of a dead entry (conn_entry.h, rule 3) deletes one after the other. If the
+ * kernel refuses, the rest stays, and the wheel deletes it in one of its next ticks;
+ * until then the flow cannot be opened again. The server's count follows the deletion of
+ * the entry itself, which succeeds once.
+ */
+#ifndef IMBANG_REMOVAL_H
+#define IMBANG_REMOVAL_H
+
+#include "call.h"
+#include "conn.h"
+#include "follow.h"
+#include "hairpin.h"
+#include "load.h"
+#include "replies.h"
+#include "template.h"
+
+/* Deletes the entry of a connection's replies: 0, or an error. */
+static __noinline long conn_unlist(const struct flow *flow, const struct conn *c)
+{
+	struct flow reverse;
+	__u32 server = c->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &server);
+
+	if (!s)
+		return 0;
+	conn_reverse_flow(flow, c, s, &reverse);
+	return reverse_release(&reverse, flow);
+}
+
+/* Deletes what is left of a dead entry, and then takes it from its server's count: 0, or an
+ * error. */
+static __always_inline long conn_clear(const struct flow *flow, const struct conn *c)
+{
+	__u32 server = c->server;
+	long rc = 0;
+
+	if (flow->template)
+		rc = is_call(flow) ? call_forget(flow) : 0;
+	else if (c->flags & CONN_HAIRPIN)
+		rc = hairpin_close(flow);
+	else if (c->flags & CONN_LISTED)
+		rc = conn_unlist(flow, c);
+	if (!rc)
+		rc = conn_forget(flow);
+	if (rc)
+		return rc;
+	/* Last: then the server's id may be given to another. */
+	if (flow->template)
+		template_counted(server, -1);
+	else
+		server_unbind(server, c->flags & CONN_INACTIVE);
+	return 0;
+}
+
+/* Removes a template that this CPU has killed, or a connection that has let its template
+ * go, without a report. */
+static __always_inline void entry_drop(const struct flow *flow, const struct conn *c)
+{
+	if (conn_clear(flow, c))
+		conn_leave(flow);
+}
+
+/* Likewise, and reports its end. */
+static __always_inline void entry_remove(const struct flow *flow, const struct conn *c)
+{
+	follow_tell(flow, c, FOLLOW_CLOSE, 0);
+	entry_drop(flow, c);
+}
+
+/* Removes an entry that this CPU has killed. */
+static __noinline void conn_remove(const struct flow *flow, const struct conn *c)
+{
+	conn_release(flow, c);
+	entry_remove(flow, c);
+}
+
+#endif
