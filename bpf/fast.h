@@ -18,6 +18,7 @@
 #include "forward/nat.h"
 #include "hook.h"
 #include "parse.h"
+#include "reply_side.h"
 #include "settings.h"
 #include "trace.h"
 
@@ -170,10 +171,9 @@ static __always_inline __u32 fast_direction(const struct settled *s)
 /* Whether the packet is one of many: its connection lives longer, without a new
  * timer entry. */
 static __always_inline int fast_steady(struct packet *p, struct settled *s,
-				       const struct settings *set)
+				       const struct settings *set, __u64 now)
 {
 	__u8 state = s->seen.state, next = state;
-	__u64 now = time_coarse();
 
 	if (has_states(state))
 		next = next_state(state, p, rules(state, fast_direction(s), set));
@@ -188,6 +188,13 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 		s->expires = conn_later(&s->seen, now, set->timeout[next & 31]);
 	}
 	return !s->expires || timer_entry_before(&s->seen, s->expires, now);
+}
+
+/* Whether the packet is a reply that came in where clients are, too. */
+static __always_inline int fast_beside(const struct settled *s, int expect_replies,
+				       const struct settings *set)
+{
+	return s->side == NAT_SOURCE && !expect_replies && set->reply_filter;
 }
 
 /* Whether the packet is one that backups may have to be told of: then it is not for the
@@ -380,6 +387,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	struct settings *set = get_settings();
 	struct settled s = {};
 	union conn_key key;
+	__u64 now;
 	int found;
 
 	if (!set || set->drain_timeout | set->standby ||
@@ -396,7 +404,14 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(&s.seen) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
+	if (!fast_takes(&s.seen))
+		return UNDECIDED;
+	now = time_coarse();
+	if (!fast_steady(&p, &s, set, now) || fast_tells(&p, &s, set))
+		return UNDECIDED;
+	if (fast_beside(&s, expect_replies, set) &&
+	    !from_kept_sender((void *)(long)skb->data, (void *)(long)skb->data_end, s.seen.server,
+			      now))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, &key, NAT_SOURCE, family)
 				    : fast_send(skb, &p, &s, &key, NAT_DESTINATION, family);

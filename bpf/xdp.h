@@ -92,13 +92,20 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
 	struct packet p = { .server = NO_SERVER };
 	struct settled s = {};
 	union conn_key key;
+	__u64 now;
 
 	if (!xdp_plain(ctx, &p, family))
 		return XDP_PASS;
 	STAGE(PARSE);
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
-	    fast_find(&p, &s, &key, expect_replies, set, family) || !fast_takes(&s.seen) ||
-	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE || fast_tells(&p, &s, set))
+	    fast_find(&p, &s, &key, expect_replies, set, family) || !fast_takes(&s.seen))
+		return UNDECIDED;
+	now = time_coarse();
+	if (!fast_steady(&p, &s, set, now) || p.news & NEWS_STATE || fast_tells(&p, &s, set))
+		return UNDECIDED;
+	if (fast_beside(&s, expect_replies, set) &&
+	    !from_kept_sender((void *)(long)ctx->data, (void *)(long)ctx->data_end, s.seen.server,
+			      now))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, &key, set, NAT_SOURCE, family)
 				    : xdp_settled(ctx, &p, &s, &key, set, NAT_DESTINATION, family);
@@ -294,7 +301,11 @@ __noinline int xdp_reply(struct xdp_md *ctx, struct packet *p)
 	found = !!reply_conn(&p->flow, &client, &seen);
 	p->news &= ~NEWS_ASIDE;
 	p->ahead = 0;
-	return found ? xdp_out(ctx, p, &client, &seen) : UNDECIDED;
+	if (!found)
+		return UNDECIDED;
+	if (xdp_side(ctx) != XDP_SERVERS && !xdp_from_side_of(ctx, p, seen.server))
+		return XDP_PASS;
+	return xdp_out(ctx, p, &client, &seen);
 }
 
 /* Every plain packet that the fast path leaves: an XDP action. Where only clients are

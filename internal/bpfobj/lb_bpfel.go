@@ -578,7 +578,8 @@ const (
 	LbReasonREASON_HANDED_TAKEOVER       LbReason = 41
 	LbReasonREASON_PASS_FROM_PEER        LbReason = 42
 	LbReasonREASON_PASS_BACKUP           LbReason = 43
-	LbReasonREASON_COUNT                 LbReason = 44
+	LbReasonREASON_DROP_REVERSE_PATH     LbReason = 44
+	LbReasonREASON_COUNT                 LbReason = 45
 )
 
 type LbRecordKind uint32
@@ -686,6 +687,7 @@ type LbServer struct {
 	Addr           LbAddress
 	Source         LbAddress
 	Owner          LbServiceKey
+	Sender         uint64
 	Quiescent      uint64
 	Weight         int32
 	LastWeight     int32
@@ -795,6 +797,7 @@ type LbSettings struct {
 	HalfOpenLimit           uint32
 	Xdp                     [2]LbXdpDevice
 	OneDevice               uint32
+	ReplyFilter             uint32
 	Engines                 uint32
 	Draining                uint32
 	SlowStarts              uint32
