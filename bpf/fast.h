@@ -131,9 +131,10 @@ static __always_inline int fast_reply(struct packet *p, struct settled *s, union
 }
 
 /* Whose packet it is: 0, UNDECIDED or UNKNOWN. Where clients are, replies are only
- * looked for if servers are there too. */
-static __always_inline int fast_owner(struct packet *p, struct settled *s, union conn_key *key,
-				      int expect_replies, const struct settings *set, __u8 family)
+ * looked for if servers are there too, and have to come from them. */
+static __always_inline int fast_owner(void *ctx, enum hook hook, struct packet *p,
+				      struct settled *s, union conn_key *key, int expect_replies,
+				      const struct settings *set, __u8 family)
 {
 	int replies = UNKNOWN;
 
@@ -145,13 +146,19 @@ static __always_inline int fast_owner(struct packet *p, struct settled *s, union
 	s->conn = conn_look_in(&p->flow, key, &s->seen, family);
 	if (s->conn)
 		return 0;
-	return expect_replies || !set->one_device ? replies : fast_reply(p, s, key, set, family);
+	if (expect_replies || !set->one_device)
+		return replies;
+	replies = fast_reply(p, s, key, set, family);
+	if (!replies && set->reply_filter && !from_kept_sender(ctx, hook, s->seen.server))
+		return UNDECIDED;
+	return replies;
 }
 
-static __always_inline int fast_find(struct packet *p, struct settled *s, union conn_key *key,
-				     int expect_replies, const struct settings *set, __u8 family)
+static __always_inline int fast_find(void *ctx, enum hook hook, struct packet *p,
+				     struct settled *s, union conn_key *key, int expect_replies,
+				     const struct settings *set, __u8 family)
 {
-	int found = fast_owner(p, s, key, expect_replies, set, family);
+	int found = fast_owner(ctx, hook, p, s, key, expect_replies, set, family);
 
 	STAGE(FIND);
 	return found;
@@ -171,9 +178,10 @@ static __always_inline __u32 fast_direction(const struct settled *s)
 /* Whether the packet is one of many: its connection lives longer, without a new
  * timer entry. */
 static __always_inline int fast_steady(struct packet *p, struct settled *s,
-				       const struct settings *set, __u64 now)
+				       const struct settings *set)
 {
 	__u8 state = s->seen.state, next = state;
+	__u64 now = time_coarse();
 
 	if (has_states(state))
 		next = next_state(state, p, rules(state, fast_direction(s), set));
@@ -188,13 +196,6 @@ static __always_inline int fast_steady(struct packet *p, struct settled *s,
 		s->expires = conn_later(&s->seen, now, set->timeout[next & 31]);
 	}
 	return !s->expires || timer_entry_before(&s->seen, s->expires, now);
-}
-
-/* Whether the packet is a reply that came in where clients are, too. */
-static __always_inline int fast_beside(const struct settled *s, int expect_replies,
-				       const struct settings *set)
-{
-	return s->side == NAT_SOURCE && !expect_replies && set->reply_filter;
 }
 
 /* Whether the packet is one that backups may have to be told of: then it is not for the
@@ -387,7 +388,6 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	struct settings *set = get_settings();
 	struct settled s = {};
 	union conn_key key;
-	__u64 now;
 	int found;
 
 	if (!set || set->drain_timeout | set->standby ||
@@ -398,20 +398,13 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	STAGE(PARSE);
 	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
 		return fast_edge(skb, &p, set);
-	found = fast_find(&p, &s, &key, expect_replies, set, family);
+	found = fast_find(skb, HOOK_TC, &p, &s, &key, expect_replies, set, family);
 	if (found)
 		return found;
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(&s.seen))
-		return UNDECIDED;
-	now = time_coarse();
-	if (!fast_steady(&p, &s, set, now) || fast_tells(&p, &s, set))
-		return UNDECIDED;
-	if (fast_beside(&s, expect_replies, set) &&
-	    !from_kept_sender((void *)(long)skb->data, (void *)(long)skb->data_end, s.seen.server,
-			      now))
+	if (!fast_takes(&s.seen) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, &key, NAT_SOURCE, family)
 				    : fast_send(skb, &p, &s, &key, NAT_DESTINATION, family);

@@ -94,13 +94,26 @@ __noinline int xdp_from_side_of(struct xdp_md *ctx, const struct packet *p, __u3
 	       route_leads_back(ctx, HOOK_XDP, p, &p->flow.src, id, mac, set);
 }
 
-/* Whether a reply on the fast path, where clients are, came from the sender that was kept. */
-static __always_inline int from_kept_sender(const void *data, const void *end, __u32 id, __u64 now)
+/* Whether a frame of a server's came from the sender that was kept. A function: the fast path
+ * has no stack left. */
+static __noinline int frame_of_kept_sender(const void *data, const void *end, __u32 id)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
 	const struct ethhdr *eth = data;
 
-	return s && (const void *)(eth + 1) <= end && sender_is(s->sender, eth->h_source, now);
+	return s && (const void *)(eth + 1) <= end &&
+	       sender_is(s->sender, eth->h_source, time_coarse());
+}
+
+static __always_inline int from_kept_sender(void *ctx, enum hook hook, __u32 id)
+{
+	struct __sk_buff *skb = ctx;
+	struct xdp_md *xdp = ctx;
+
+	if (hook == HOOK_TC)
+		return frame_of_kept_sender((void *)(long)skb->data, (void *)(long)skb->data_end,
+					    id);
+	return frame_of_kept_sender((void *)(long)xdp->data, (void *)(long)xdp->data_end, id);
 }
 
 #endif

@@ -92,20 +92,14 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
 	struct packet p = { .server = NO_SERVER };
 	struct settled s = {};
 	union conn_key key;
-	__u64 now;
 
 	if (!xdp_plain(ctx, &p, family))
 		return XDP_PASS;
 	STAGE(PARSE);
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
-	    fast_find(&p, &s, &key, expect_replies, set, family) || !fast_takes(&s.seen))
-		return UNDECIDED;
-	now = time_coarse();
-	if (!fast_steady(&p, &s, set, now) || p.news & NEWS_STATE || fast_tells(&p, &s, set))
-		return UNDECIDED;
-	if (fast_beside(&s, expect_replies, set) &&
-	    !from_kept_sender((void *)(long)ctx->data, (void *)(long)ctx->data_end, s.seen.server,
-			      now))
+	    fast_find(ctx, HOOK_XDP, &p, &s, &key, expect_replies, set, family) ||
+	    !fast_takes(&s.seen) || !fast_steady(&p, &s, set) || p.news & NEWS_STATE ||
+	    fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, &key, set, NAT_SOURCE, family)
 				    : xdp_settled(ctx, &p, &s, &key, set, NAT_DESTINATION, family);
