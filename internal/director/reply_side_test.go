@@ -115,9 +115,9 @@ func wantReply(t *testing.T, got result, vip string) {
 		t.Errorf("%s, want redirect", got.verdict)
 		return
 	}
-	src, _, err := testenv.Ends(got.frame)
-	if want := netip.MustParseAddrPort(vip); err != nil || src.Addr() != want.Addr() {
-		t.Errorf("it comes from %v (%v), want %s", src, err, want.Addr())
+	src, _ := addresses(got.frame)
+	if want := netip.MustParseAddrPort(vip).Addr(); src != want {
+		t.Errorf("it comes from %v, want %s", src, want)
 	}
 }
 
@@ -273,10 +273,9 @@ func TestSenderIsForgotten(t *testing.T) {
 	}
 }
 
-// hostRoute is the route of one address.
-func hostRoute(addr string, route host.Route) host.Route {
-	a := netip.MustParseAddr(addr)
-	route.Dst = netip.PrefixFrom(a, a.BitLen())
+// routeTo is the route of one address.
+func routeTo(addr string, route host.Route) host.Route {
+	route.Dst = hostRoute(netip.MustParseAddr(addr))
 	return route
 }
 
@@ -293,7 +292,7 @@ func TestRepliesByTheRouteBack(t *testing.T) {
 			r.serve(tcpService(vip(n), "rr"), model.Server{Addr: s.Addr(), Port: s.Port(), Weight: 1})
 		}
 		// The one beside the clients is the other's router.
-		r.must(r.ns.AddRoutes(hostRoute(f.server(5), host.Route{Dev: clientDev}), hostRoute(f.nowhere, host.Route{Via: f.serverAddr(5)})),
+		r.must(r.ns.AddRoutes(routeTo(f.server(5), host.Route{Dev: clientDev}), routeTo(f.nowhere, host.Route{Via: f.serverAddr(5)})),
 			r.ns.AddNeighbours(clientDev, strangerMAC, f.serverAddr(5)))
 		for n, server := range map[int]string{1: beside, 2: behind} {
 			t.Run(fmt.Sprintf("%s, %s", f.name, server), func(t *testing.T) {
@@ -318,7 +317,7 @@ func TestRepliesBehindARouterOnOneDevice(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			r := newRig(t, small).onOneDevice()
-			r.must(r.ns.AddRoutes(hostRoute(f.nowhere, host.Route{Via: netip.MustParseAddr(f.inner)})),
+			r.must(r.ns.AddRoutes(routeTo(f.nowhere, host.Route{Via: netip.MustParseAddr(f.inner)})),
 				r.ns.AddNeighbours(clientDev, strangerMAC, netip.MustParseAddr(f.inner)))
 			server, client, vip := at(f.nowhere, 8080), at(f.client, 2000), at(f.vip(vipMasq), 80)
 			r.serve(tcpService(vip, "rr"), model.Server{Addr: netip.MustParseAddr(f.nowhere), Port: 8080, Weight: 1})
