@@ -122,7 +122,7 @@ func wantReply(t *testing.T, got result, vip string) {
 }
 
 // What a client sends in a server's name is dropped and changes nothing; the same packets
-// of the server go on. On one device the next hop's hardware address tells them apart.
+// of the server go on. On one device the next hop's hardware address distinguishes them.
 func TestForgedReplies(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		for _, f := range families {
