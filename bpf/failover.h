@@ -28,6 +28,7 @@
 #include "find.h"
 #include "forward/out.h"
 #include "packet.h"
+#include "pair.h"
 #include "parse.h"
 #include "replies.h"
 #include "service.h"
@@ -65,14 +66,6 @@ struct vlan_tag {
 	__be16 tci;
 	__be16 type; /* of what is behind it */
 };
-
-static __always_inline __u64 failover_word(enum failover_word word)
-{
-	__u32 i = word;
-	__u64 *w = bpf_map_lookup_elem(&failover_words, &i);
-
-	return w ? *(volatile __u64 *)w : 0;
-}
 
 /* Whether there is anything to do for packets of unknown connections. Behind the end it costs
  * no look at the clock any more. A process that writes a later end meanwhile is not undone. */
@@ -209,11 +202,6 @@ __noinline int has_socket(struct __sk_buff *skb, const struct packet *p)
 	return has;
 }
 
-static __always_inline int source_mac(struct __sk_buff *skb, __u8 *mac)
-{
-	return bpf_skb_load_bytes(skb, offsetof(struct ethhdr, h_source), mac, ETH_ALEN);
-}
-
 /* Whether a packet is to be sent to the peer of the device that it came in by. */
 __noinline int to_be_handed(struct __sk_buff *skb, const struct packet *p)
 {
@@ -226,17 +214,6 @@ __noinline int to_be_handed(struct __sk_buff *skb, const struct packet *p)
 	ifindex = p->ifindex;
 	h = bpf_map_lookup_elem(&hand_overs, &ifindex);
 	return h && h->until > now_boot_ns() && !source_mac(skb, from) && !mac_equal(from, h->mac);
-}
-
-/* Whether another director sent it. */
-__noinline int from_peer(struct __sk_buff *skb, const struct packet *p)
-{
-	struct link_address from = {};
-
-	if (!p || source_mac(skb, from.mac))
-		return 0;
-	from.ifindex = p->ifindex;
-	return !!bpf_map_lookup_elem(&peer_directors, &from);
 }
 
 /* A packet of no connection that is known here: a decision, or UNDECIDED. A datagram of a
@@ -253,6 +230,9 @@ __noinline int failover_decides(struct __sk_buff *skb, struct packet *p)
 		grace = 0;
 	if ((grace <= now && hand <= now) || !may_be_anothers(p) || has_socket(skb, p))
 		return UNDECIDED;
+	/* The director that would get it takes it for a reply. */
+	if (of_a_server(p) && !from_side_of(skb, p, &p->flow.src, NO_SERVER))
+		return drop(p, REASON_DROP_REVERSE_PATH);
 	if (hand > now && to_be_handed(skb, p))
 		return HANDED;
 	return grace > now ? drop(p, REASON_DROP_TAKEOVER) : UNDECIDED;
@@ -320,19 +300,10 @@ __noinline int stand_by(struct __sk_buff *skb, struct packet *p)
 	if (!p)
 		return VERDICT_DROP;
 	if (!is_icmp(p) && p->part != LATER_PART)
-		decision = find_reply(p);
+		decision = find_reply(skb, p);
 	if (decision == UNDECIDED)
 		decision = steer_in(skb, p);
 	return decision == UNDECIDED ? pass(p, REASON_PASS_BACKUP) : decision;
-}
-
-/* Whether an address is guarded, and the lease of its group is over. */
-static __always_inline int guard_is_stale(const union address *addr)
-{
-	__u32 *group = bpf_map_lookup_elem(&guarded, addr);
-	__u64 *lease = group ? bpf_map_lookup_elem(&address_leases, group) : 0;
-
-	return lease && *(volatile __u64 *)lease <= now_boot_ns();
 }
 
 /* What a frame carries, and where it begins. */

@@ -17,6 +17,7 @@
 #include "forward/nat.h"
 #include "hook.h"
 #include "parse.h"
+#include "reply_side.h"
 #include "settings.h"
 #include "trace.h"
 
@@ -127,9 +128,10 @@ static __always_inline int fast_reply(struct packet *p, struct settled *s, union
 }
 
 /* Whose packet it is: 0, UNDECIDED or UNKNOWN. Where clients are, replies are only
- * looked for if servers are there too. */
-static __always_inline int fast_owner(struct packet *p, struct settled *s, union conn_key *key,
-				      int expect_replies, const struct settings *set, __u8 family)
+ * looked for if servers are there too, and have to come from them. */
+static __always_inline int fast_owner(void *ctx, enum hook hook, struct packet *p,
+				      struct settled *s, union conn_key *key, int expect_replies,
+				      const struct settings *set, __u8 family)
 {
 	int replies = UNKNOWN;
 
@@ -141,13 +143,19 @@ static __always_inline int fast_owner(struct packet *p, struct settled *s, union
 	s->conn = conn_look_in(&p->flow, key, &s->seen, family);
 	if (s->conn)
 		return 0;
-	return expect_replies || !set->one_device ? replies : fast_reply(p, s, key, set, family);
+	if (expect_replies || !set->one_device)
+		return replies;
+	replies = fast_reply(p, s, key, set, family);
+	if (!replies && set->reply_filter && !from_kept_sender(ctx, hook, s->seen.server))
+		return UNDECIDED;
+	return replies;
 }
 
-static __always_inline int fast_find(struct packet *p, struct settled *s, union conn_key *key,
-				     int expect_replies, const struct settings *set, __u8 family)
+static __always_inline int fast_find(void *ctx, enum hook hook, struct packet *p,
+				     struct settled *s, union conn_key *key, int expect_replies,
+				     const struct settings *set, __u8 family)
 {
-	int found = fast_owner(p, s, key, expect_replies, set, family);
+	int found = fast_owner(ctx, hook, p, s, key, expect_replies, set, family);
 
 	STAGE(FIND);
 	return found;
@@ -402,7 +410,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	STAGE(PARSE);
 	if (challengeable(&p) && (opens_alone(&p) || challenging(set)))
 		return fast_edge(skb, &p, set);
-	found = fast_find(&p, &s, key, expect_replies, set, family);
+	found = fast_find(skb, HOOK_TC, &p, &s, key, expect_replies, set, family);
 	if (found)
 		return found;
 	/* A client may begin anew. */

@@ -8,6 +8,7 @@
 #include "conn_packet.h"
 #include "fragment.h"
 #include "replies.h"
+#include "reply_side.h"
 #include "settings.h"
 
 /* A packet of a connection whose server was deleted. */
@@ -28,12 +29,6 @@ static __always_inline int reply_found(struct packet *p, const struct flow *clie
 		return conn_reset(p, client, seen, FROM_SERVER, set);
 	return conn_out(p, client, seen, set);
 }
-
-/* What the fast path tells the whole one. */
-enum found {
-	EXPECT_REPLIES = 0x1, /* servers are where the packet came in */
-	NOTHING_FOUND = 0x2,  /* it is of no connection; or a reply, of clients' device */
-};
 
 /* A whole packet, or the fragment that has the ports: of which connection?
  * UNDECIDED if none; p->outdated tells of one that is not to be used. */
@@ -63,7 +58,7 @@ __noinline int find(struct packet *p, int expect_replies)
 
 /* A reply that came in where clients do; UNDECIDED if it is none. Where servers
  * are, too, it is looked for before a new connection, and else last. */
-__noinline int find_reply(struct packet *p)
+__noinline int find_reply(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct flow client;
@@ -72,6 +67,8 @@ __noinline int find_reply(struct packet *p)
 	if (!p || !set || !reply_conn(&p->flow, &client, &seen))
 		return UNDECIDED;
 	p->news &= ~NEWS_ASIDE;
+	if (!from_side_of(skb, p, &p->flow.src, seen.server) && !may_be_handed(skb, p, &client.dst))
+		return drop(p, REASON_DROP_REVERSE_PATH);
 	return reply_found(p, &client, &seen, set);
 }
 
@@ -88,7 +85,7 @@ static __always_inline int one_packet_later(struct packet *p, __u32 id)
 
 /* A fragment without ports: it goes where the first one went. Returns a
  * verdict or a decision. */
-__noinline int find_later(struct packet *p)
+__noinline int find_later(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct fragment *f;
@@ -106,8 +103,13 @@ __noinline int find_later(struct packet *p)
 	client = f->client;
 	p->flow.protocol = client.protocol;
 	c = conn_look(&client, &seen);
-	if (f->direction == FROM_SERVER)
-		return c ? conn_out(p, &client, &seen, set) : pass(p, REASON_PASS_NO_CONNECTION);
+	if (f->direction == FROM_SERVER) {
+		if (!c)
+			return pass(p, REASON_PASS_NO_CONNECTION);
+		if (!from_side_of(skb, p, &p->flow.src, seen.server))
+			return drop(p, REASON_DROP_REVERSE_PATH);
+		return conn_out(p, &client, &seen, set);
+	}
 	if (!c)
 		return drop(p, REASON_DROP_SERVER_DELETED);
 	s = available_server(&seen);

@@ -14,6 +14,7 @@
 #include "find.h"
 #include "load.h"
 #include "persist_call.h"
+#include "reply_side.h"
 #include "sched.h"
 #include "schedule.h"
 #include "service.h"
@@ -159,6 +160,8 @@ static __always_inline int outbound_find(struct __sk_buff *skb, struct packet *p
 	svc = outbound_service(s);
 	if (!svc)
 		return VERDICT_PASS;
+	if (!from_side_of(skb, p, &p->flow.src, id))
+		return drop(p, REASON_DROP_REVERSE_PATH);
 	p->flow.src = p->flow.dst;
 	p->flow.sport = p->flow.dport;
 	p->flow.dst = s->owner.addr;
@@ -184,7 +187,7 @@ __noinline int outbound_packet(struct __sk_buff *skb, struct packet *p)
 	if (!p || !set || !set->engines || p->flow.protocol != IPPROTO_UDP)
 		return VERDICT_PASS;
 	decision = outbound_find(skb, p);
-	return decision == UNDECIDED ? find_reply(p) : decision;
+	return decision == UNDECIDED ? find_reply(skb, p) : decision;
 }
 
 #endif

@@ -132,6 +132,12 @@ enum icmp_error {
 	ICMP_ERROR_PORT,
 };
 
+/* What the fast path tells the whole one, in skb->cb[0]. */
+enum found {
+	EXPECT_REPLIES = 0x1, /* servers are where the packet came in */
+	NOTHING_FOUND = 0x2,  /* it is of no connection; or a reply, of clients' device */
+};
+
 /* Decisions that are no verdicts yet. */
 enum decision {
 	TO_SERVER = -3, /* packet.server, forward, to, port */

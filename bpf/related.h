@@ -11,6 +11,7 @@
 #include "conn_packet.h"
 #include "forward/deliver.h"
 #include "icmp.h"
+#include "reply_side.h"
 
 #define ICMP_SOURCE_QUENCH 4
 #define ICMP6_INFORMATIONAL 0x80
@@ -408,8 +409,11 @@ __noinline int related(struct __sk_buff *skb, struct packet *p)
 	if (quoted_parse(skb, p, &q))
 		return UNDECIDED;
 	flow_turn(&q.flow, &back);
-	if (related_reply(&back, &client, &of))
+	if (related_reply(&back, &client, &of)) {
+		if (!from_side_of(skb, p, &back.src, of.server))
+			return drop(p, REASON_DROP_REVERSE_PATH);
 		return related_out(skb, p, &q, &client, &of);
+	}
 	if (related_request(&back, &of))
 		return related_in(skb, p, &q, &back, &of, &client);
 	return UNDECIDED;

@@ -209,6 +209,7 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 	struct tunnelled t = {};
 	__u32 server, end;
 	__u8 outer;
+	int near;
 
 	if (!p)
 		return VERDICT_DROP;
@@ -218,12 +219,15 @@ __noinline int tunnel_error(struct __sk_buff *skb, struct packet *p)
 	    tunnelled_parse(skb, p, &t))
 		return pass(p, REASON_PASS_ICMP);
 	p->kind = tunnel_kind(&icmp, outer, t.family);
+	near = p->kind && from_side_of(skb, p, &t.to, NO_SERVER);
 	if (!p->kind || tunnelled_flow(skb, p, &t, end))
 		return pass(p, REASON_PASS_ICMP);
 	server = tunnel_server(p, &t);
 	if (server == NO_SERVER ||
 	    tunnel_mtu(p, &t, bpf_ntohl(icmp.rest) & (outer == AF_INET ? 0xffff : ~0U)))
 		return pass(p, REASON_PASS_ICMP);
+	if (!near)
+		return drop(p, REASON_DROP_REVERSE_PATH);
 	count_out(p, server);
 	if ((end < skb->len && bpf_skb_change_tail(skb, end, 0)) || tunnelled_bare(skb, &t, outer))
 		return drop(p, REASON_DROP_REWRITE);

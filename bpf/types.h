@@ -153,6 +153,9 @@ struct server {
 	union address source;     /* the director's, of tunnels and hairpins; 0: not known.
 				   * The server's own: it is the director */
 	struct service_key owner; /* kept after deletion, to revive the server */
+	/* Kernel: the hardware address that its packets were found to come from, and when
+	 * (reply_side.h). An edit may write an earlier one back, which is too old then. */
+	__u64 sender;
 	__u64 quiescent;          /* since when its weight is 0: CLOCK_MONOTONIC [ns] */
 	__s32 weight;             /* effective: schedulers read this one. 0: quiescent */
 	__s32 last_weight;        /* the weight before it was made quiescent */
@@ -498,6 +501,13 @@ struct xdp_device {
 	__u8 pad;
 };
 
+/* Where replies have to come from, if not from a device of servers alone (reply_side.h). */
+enum reply_filter {
+	FILTER_NOTHING,
+	FILTER_DEVICE,   /* the one that the route to the server leads to */
+	FILTER_NEXT_HOP, /* and the hardware address of the next hop there */
+};
+
 /* What the synchronization rule is applied to (sync.h). */
 enum syncing {
 	SYNCING_NOTHING,
@@ -538,6 +548,7 @@ struct settings {
 	__u32 half_open_limit;    /* more half-open connections are an attack; 0: none is */
 	struct xdp_device xdp[2]; /* the clients' and the servers', in mode xdp */
 	__u32 one_device;         /* is both */
+	__u32 reply_filter;       /* enum reply_filter */
 	__u32 engines;            /* services with an engine */
 	__u32 draining;           /* servers that are draining */
 	__u32 slow_starts;        /* servers that have a slow start */
@@ -866,6 +877,7 @@ enum reason {
 	REASON_PASS_BACKUP,
 	REASON_DROP_ANSWER_LIMIT,
 	REASON_PASS_IP_OPTIONS,
+	REASON_DROP_REVERSE_PATH,
 	REASON_COUNT,
 };
 

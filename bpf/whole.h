@@ -53,11 +53,11 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 		return decision == UNDECIDED ? tunnel_error(skb, p) : decision;
 	}
 	if (p->part == LATER_PART)
-		return find_later(p);
+		return find_later(skb, p);
 	if (!(found(skb) & NOTHING_FOUND))
 		decision = find(p, found(skb) & EXPECT_REPLIES);
 	if (decision == UNDECIDED && set->one_device && !(found(skb) & NOTHING_FOUND))
-		decision = find_reply(p);
+		decision = find_reply(skb, p);
 	STAGE(FIND);
 	if (decision == UNDECIDED)
 		decision = conn_new(skb, p);
@@ -65,7 +65,7 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 	if (decision == UNDECIDED)
 		decision = find(p, found(skb) & EXPECT_REPLIES);
 	if (decision == VERDICT_PASS && !(found(skb) & EXPECT_REPLIES) && !p->outdated) {
-		decision = find_reply(p);
+		decision = find_reply(skb, p);
 		if (decision == UNDECIDED)
 			decision = VERDICT_PASS;
 	}

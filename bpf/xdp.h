@@ -96,8 +96,9 @@ static __always_inline int xdp_steady(struct xdp_md *ctx, int expect_replies,
 		return XDP_PASS;
 	STAGE(PARSE);
 	if (set->drain_timeout || p.tcp_bits & (TCP_BIT_SYN | TCP_BIT_FIN | TCP_BIT_RST) ||
-	    fast_find(&p, &s, key, expect_replies, set, family) || !fast_takes(&s) ||
-	    !fast_steady(&p, &s, set) || p.news & NEWS_STATE || fast_tells(&p, &s, set))
+	    fast_find(ctx, HOOK_XDP, &p, &s, key, expect_replies, set, family) ||
+	    !fast_takes(&s) || !fast_steady(&p, &s, set) || p.news & NEWS_STATE ||
+	    fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? xdp_settled(ctx, &p, &s, key, set, NAT_SOURCE, family)
 				    : xdp_settled(ctx, &p, &s, key, set, NAT_DESTINATION, family);
@@ -304,7 +305,11 @@ __noinline int xdp_reply(struct xdp_md *ctx, struct packet *p)
 	found = !!reply_conn(&p->flow, &client, &seen);
 	p->news &= ~NEWS_ASIDE;
 	p->ahead = 0;
-	return found ? xdp_out(ctx, p, &client, &seen) : UNDECIDED;
+	if (!found)
+		return UNDECIDED;
+	if (xdp_side(ctx) != XDP_SERVERS && !xdp_from_side_of(ctx, p, seen.server))
+		return XDP_PASS;
+	return xdp_out(ctx, p, &client, &seen);
 }
 
 /* Every plain packet that the fast path leaves: an XDP action. Where only clients are

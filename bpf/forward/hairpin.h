@@ -10,16 +10,6 @@
 #include "method.h"
 #include "nat.h"
 
-/* Whether there is a route, even if this packet is too big for it. */
-static __always_inline int leads(struct __sk_buff *skb, const struct packet *p,
-				 const union address *src, const union address *dst,
-				 struct route **route)
-{
-	long rc = find_route(skb, HOOK_TC, p, src, dst, 0, route);
-
-	return rc == BPF_FIB_LKUP_RET_SUCCESS || rc == BPF_FIB_LKUP_RET_FRAG_NEEDED;
-}
-
 /* Whether the client is on the link that leads to the server. */
 static __always_inline int neighbours(struct __sk_buff *skb, struct packet *p,
 				      const struct server *s)
@@ -27,10 +17,10 @@ static __always_inline int neighbours(struct __sk_buff *skb, struct packet *p,
 	struct route *route;
 	__u32 device;
 
-	if (!leads(skb, p, &p->flow.src, &s->addr, &route))
+	if (!leads(skb, HOOK_TC, p, &p->flow.src, &s->addr, &route))
 		return 0;
 	device = route->ifindex;
-	if (!leads(skb, p, &p->flow.dst, &p->flow.src, &route))
+	if (!leads(skb, HOOK_TC, p, &p->flow.dst, &p->flow.src, &route))
 		return 0;
 	if (route->ifindex != device)
 		return 0;

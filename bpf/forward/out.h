@@ -62,6 +62,16 @@ static __always_inline long find_route(void *ctx, enum hook hook, const struct p
 	return rc == BPF_FIB_LKUP_RET_NO_NEIGH ? BPF_FIB_LKUP_RET_SUCCESS : rc;
 }
 
+/* Whether there is a route, even if this packet is too big for it. */
+static __always_inline int leads(void *ctx, enum hook hook, const struct packet *p,
+				 const union address *src, const union address *dst,
+				 struct route **route)
+{
+	long rc = find_route(ctx, hook, p, src, dst, 0, route);
+
+	return rc == BPF_FIB_LKUP_RET_SUCCESS || rc == BPF_FIB_LKUP_RET_FRAG_NEEDED;
+}
+
 /* The next router, or the host itself. */
 static __always_inline void route_next_hop(const struct route *route, struct bpf_redir_neigh *next)
 {

@@ -10,7 +10,9 @@ type SkBuff struct {
 	_              [6]uint32
 	IngressIfindex uint32
 	Ifindex        uint32
-	_              [29]uint32
+	_              uint32
+	CB             [5]uint32
+	_              [23]uint32
 	WireLen        uint32
 	GSOSegs        uint32
 	_              uint64

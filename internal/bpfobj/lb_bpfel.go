@@ -581,7 +581,8 @@ const (
 	LbReasonREASON_PASS_BACKUP           LbReason = 43
 	LbReasonREASON_DROP_ANSWER_LIMIT     LbReason = 44
 	LbReasonREASON_PASS_IP_OPTIONS       LbReason = 45
-	LbReasonREASON_COUNT                 LbReason = 46
+	LbReasonREASON_DROP_REVERSE_PATH     LbReason = 46
+	LbReasonREASON_COUNT                 LbReason = 47
 )
 
 type LbRecordKind uint32
@@ -690,6 +691,7 @@ type LbServer struct {
 	Addr           LbAddress
 	Source         LbAddress
 	Owner          LbServiceKey
+	Sender         uint64
 	Quiescent      uint64
 	Weight         int32
 	LastWeight     int32
@@ -799,6 +801,7 @@ type LbSettings struct {
 	HalfOpenLimit           uint32
 	Xdp                     [2]LbXdpDevice
 	OneDevice               uint32
+	ReplyFilter             uint32
 	Engines                 uint32
 	Draining                uint32
 	SlowStarts              uint32

@@ -49,11 +49,14 @@ var defaultTimeouts = map[bpfobj.LbConnState]time.Duration{
 // is as many on a machine with 1 GiB.
 const syncQueue = 8192
 
+// nextHop is FILTER_NEXT_HOP of bpf/types.h.
+const nextHop = 2
+
 // defaultConfig is the configuration of a new director, with room for so many
 // connections.
 func defaultConfig(room uint32) bpfobj.LbSettings {
 	set := bpfobj.LbSettings{
-		ConnReuseMode: 1, AmDroprate: 10, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room),
+		ConnReuseMode: 1, AmDroprate: 10, ReplyFilter: nextHop, SynDefence: automatic, HalfOpenLimit: halfOpenLimit(room),
 		SyncThreshold: 3, SyncPeriod: 50, SyncVersion: 1, SyncPorts: 1, SyncQlenMax: syncQueue,
 	}
 	for state, d := range defaultTimeouts {

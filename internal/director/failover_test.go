@@ -39,6 +39,9 @@ func TestGrace(t *testing.T) {
 	t.Parallel()
 	for _, oneDevice := range []bool{false, true} {
 		r := newRig(t, small)
+		if oneDevice {
+			r.onOneDevice()
+		}
 		tcp := tcpService(vip, "rr")
 		r.serve(tcp, model.Server{Addr: netip.MustParseAddrPort(server0).Addr(), Port: 8080, Weight: 1})
 		udp := service(model.UDP, vip, "rr")
@@ -53,9 +56,6 @@ func TestGrace(t *testing.T) {
 		r.must(r.Mark(MarkRule{netip.MustParsePrefix("10.20.0.7/32"), markMasq}))
 		f := r.failover()
 		client, server := r.fromClient, r.fromServer
-		if oneDevice {
-			server = func(p testenv.Packet) result { return r.send(r.progs.LbClient, skBuff{}, p.Frame()) }
-		}
 		packets := []struct {
 			name    string
 			send    func() result

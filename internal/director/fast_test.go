@@ -55,7 +55,7 @@ func TestFastPath(t *testing.T) {
 						}
 						return
 					}
-					whole := r.send(r.progs.LbWhole, skBuff{}, c.packet.Frame())
+					whole := r.whole(c.fromServer, c.packet.Frame())
 					if diff := cmp.Diff(whole, fast, cmp.AllowUnexported(result{})); diff != "" {
 						t.Errorf("the fast path differs (-whole +fast):\n%s", diff)
 					}
@@ -115,7 +115,7 @@ func TestFastPathFollows(t *testing.T) {
 				if c.fromServer {
 					program = r.progs.LbServer
 				}
-				if got := r.send(r.progs.LbWhole, skBuff{}, packet(byWhole)); got.verdict != redirect {
+				if got := r.whole(c.fromServer, packet(byWhole)); got.verdict != redirect {
 					t.Fatalf("%s, the whole path: %s", c.name, got.verdict)
 				}
 				var got result

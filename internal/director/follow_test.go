@@ -148,7 +148,7 @@ func TestFollowTCP(t *testing.T) {
 							t.Errorf("%s: taken by XDP: %t", step.flags, taken)
 						}
 					case path == "whole" || !step.fast:
-						r.send(r.progs.LbWhole, skBuff{}, p.Frame())
+						r.whole(step.fromServer, p.Frame())
 					default:
 						r.withoutWhole(func() {
 							if got := r.send(program, skBuff{}, p.Frame()); got.verdict != redirect {

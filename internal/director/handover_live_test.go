@@ -28,6 +28,7 @@ type village struct {
 	client, server, direct *host.Namespace
 	a, b                   *rig
 	ports                  int
+	device                 string // of directors; others than eth0 are upon that
 }
 
 var (
@@ -37,8 +38,10 @@ var (
 	villageGateway = []string{"10.1.0.99", "fd00:1::99"}
 )
 
-func newVillage(t *testing.T, mode Mode) *village {
-	v := &village{TB: t, bridge: testenv.Namespace(t, "br")}
+func newVillage(t *testing.T, mode Mode) *village { return newVillageOn(t, mode, "eth0") }
+
+func newVillageOn(t *testing.T, mode Mode, device string) *village {
+	v := &village{TB: t, bridge: testenv.Namespace(t, "br"), device: device}
 	v.ip(v.bridge, "link", "add", "br0", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
 	v.ip(v.bridge, "link", "set", "br0", "up")
 	v.client = v.host("cli", "10.2.0.10/24", "fd00:2::10/64")
@@ -94,8 +97,11 @@ func (v *village) host(name string, addrs ...string) *host.Namespace {
 
 func (v *village) director(name string, number int, mode Mode) *rig {
 	v.Helper()
-	ns := v.host(name, fmt.Sprintf("10.1.0.%d/24", number), fmt.Sprintf("10.2.0.%d/24", number),
-		fmt.Sprintf("fd00:1::%d/64", number), fmt.Sprintf("fd00:2::%d/64", number))
+	ns := v.host(name)
+	v.upon(ns)
+	for _, a := range []string{"10.1.0.%d/24", "10.2.0.%d/24", "fd00:1::%d/64", "fd00:2::%d/64"} {
+		v.must(ns.AddAddresses(v.device, netip.MustParsePrefix(fmt.Sprintf(a, number))))
+	}
 	v.must(ns.Sysctl("net.ipv4.ip_forward", "1"), ns.Sysctl("net.ipv6.conf.all.forwarding", "1"))
 	r := &rig{TB: v.TB, ns: ns}
 	r.openSmall(mode != ModeTC)
@@ -108,13 +114,48 @@ func (v *village) director(name string, number int, mode Mode) *rig {
 		r.serve(tcpService(at(villageDirect[i], 80), "rr"), model.Server{Addr: direct, Port: 80, Weight: 1, Forward: model.Route})
 	}
 	r.must(ns.Do(func() error {
-		_, err := r.AttachMode("eth0", "eth0", HookAuto, mode)
+		_, err := r.AttachMode(v.device, v.device, HookAuto, mode)
 		return err
 	}))
 	var err error
-	r.client, err = ns.LinkIndex("eth0")
+	r.client, err = ns.LinkIndex(v.device)
 	v.must(err)
 	return r
+}
+
+// upon makes a director's device upon eth0, or skips the test where the kernel has none of its
+// kind. Frames of a VLAN have no tag behind the director's port of the bridge.
+func (v *village) upon(ns *host.Namespace) {
+	v.Helper()
+	if v.device == "eth0" {
+		return
+	}
+	kind := map[string][]string{
+		"bridge": {"type", "bridge", "forward_delay", "0", "mcast_snooping", "0"},
+		"bond":   {"type", "bond", "mode", "active-backup"},
+		"vlan":   {"link", "eth0", "type", "vlan", "id", "5"},
+	}[v.device]
+	err := ns.Do(func() error {
+		out, err := exec.Command("ip", append([]string{"link", "add", "name", v.device}, kind...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if err != nil {
+		v.Skipf("this kernel makes no device of type %s: %v", v.device, err)
+	}
+	if port := fmt.Sprintf("p%d", v.ports); v.device == "vlan" {
+		v.ip(v.bridge, "link", "set", port, "nomaster")
+		v.ip(v.bridge, "link", "add", "link", port, "name", port+".5", "type", "vlan", "id", "5")
+		v.ip(v.bridge, "link", "set", port+".5", "master", "br0")
+		v.ip(v.bridge, "link", "set", port+".5", "up")
+	} else {
+		v.ip(ns, "link", "set", "eth0", "down")
+		v.ip(ns, "link", "set", "eth0", "master", v.device)
+	}
+	v.ip(ns, "link", "set", "eth0", "up")
+	v.ip(ns, "link", "set", v.device, "up")
 }
 
 // move adds addresses to a device or removes them.
@@ -231,6 +272,13 @@ func handOverLive(t *testing.T, mode Mode) {
 	f := v.b.failover()
 	mac, err := v.a.ns.LinkMAC("eth0")
 	v.must(err, f.Hand(LinkAddress{Index: v.b.client, MAC: mac}, in(time.Hour)))
+	// The first one's process has no lease of the addresses any more: replies to them come by
+	// the other director.
+	guarded := map[netip.Addr]uint32{}
+	for _, vip := range villageMasq {
+		guarded[netip.MustParseAddr(vip)] = 0
+	}
+	v.must(v.a.failover().Guard(guarded))
 	v.move(v.a.ns, "eth0", false, shared()...)
 	v.move(v.b.ns, "eth0", true, shared()...)
 	reasons := v.b.reasonsOf(func() {

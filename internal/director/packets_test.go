@@ -103,7 +103,7 @@ func (r *rig) sendFlagged(p *ebpf.Program, context skBuff, frame []byte, flags u
 // arriving adds where a packet came in.
 func (r *rig) arriving(p *ebpf.Program, context skBuff) skBuff {
 	dev := r.client
-	if p == r.progs.LbServer {
+	if p == r.progs.LbServer || context.CB[0] == expectReplies {
 		dev = r.server
 	}
 	context.Ifindex = uint32(dev)
@@ -119,10 +119,27 @@ func (r *rig) fromClient(p testenv.Packet) result {
 	return r.send(r.progs.LbClient, skBuff{}, p.Frame())
 }
 
-// fromServer sends a packet in through the servers' device.
+// fromServer sends a packet in through the servers' device, from a server's hardware address
+// if that is the clients' device, too.
 func (r *rig) fromServer(p testenv.Packet) result {
 	r.Helper()
+	if r.one {
+		return r.send(r.progs.LbClient, skBuff{}, p.MACs(serverMAC, testenv.DirectorMAC).Frame())
+	}
 	return r.send(r.progs.LbServer, skBuff{}, p.Frame())
+}
+
+// expectReplies is EXPECT_REPLIES of bpf/packet.h.
+const expectReplies = 1
+
+// whole sends a frame in from a side, past the fast path.
+func (r *rig) whole(fromServer bool, frame []byte) result {
+	r.Helper()
+	context := skBuff{}
+	if fromServer {
+		context.CB[0] = expectReplies
+	}
+	return r.send(r.progs.LbWhole, context, frame)
 }
 
 // syn sends a SYN, and says which server it goes to.

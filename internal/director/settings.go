@@ -22,7 +22,7 @@ type Setting struct {
 }
 
 // notLinux lists the settings that net.ipv4.vs of Linux does not have.
-var notLinux = []string{"drain_timeout", "hairpin", "hash_fallback", "syn_defence"}
+var notLinux = []string{"drain_timeout", "hairpin", "hash_fallback", "reply_filter", "syn_defence"}
 
 // settings are those of the data plane, by name. Where Linux takes any
 // number for true, so does this.
@@ -52,6 +52,8 @@ var settings = []struct {
 		func(s *bpfobj.LbSettings) *uint32 { return &s.HashFallback }},
 	{"hairpin", "clients in the real servers' own network: 0: replies do not pass the director, 1: masquerading gives such a client the director's address", 1,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.Hairpin }},
+	{"reply_filter", "packets of servers that arrive where clients are: 0 all count, 1 those from the device that the route to the server leads to, 2 those from the next hop's hardware address there", 2,
+		func(s *bpfobj.LbSettings) *uint32 { return &s.ReplyFilter }},
 	{"secure_tcp", "holds a TCP connection for half open until its server has sent more than a SYN: 0, 1 and 3 as with drop_entry", maxDefence,
 		func(s *bpfobj.LbSettings) *uint32 { return &s.SecureTcp }},
 	{"sloppy_sctp", "1 lets any SCTP packet but ABORT open a connection", anyNumber,

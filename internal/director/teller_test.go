@@ -108,7 +108,7 @@ func TestTellRule(t *testing.T) {
 						}
 						switch {
 						case path == "whole":
-							r.send(r.progs.LbWhole, skBuff{}, p.Frame())
+							r.whole(from == "s", p.Frame())
 						case path == "xdp" && r.sure(from == "s", p.Frame()).verdict == xdpRedirect:
 						default:
 							r.send(program, skBuff{}, p.Frame())

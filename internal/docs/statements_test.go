@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,7 +60,7 @@ func TestHelpNamesTheSettingsThatLinuxLacks(t *testing.T) {
 			continue
 		}
 		own++
-		if s.Default != 0 && !strings.Contains(help, s.Name+" is 1 by default") {
+		if s.Default != 0 && !strings.Contains(help, fmt.Sprintf("%s is %d by default", s.Name, s.Default)) {
 			t.Errorf("%s has the default %d, which the help does not say", s.Name, s.Default)
 		}
 	}

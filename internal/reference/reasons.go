@@ -49,6 +49,7 @@ var reasons = map[string]string{
 	"drop no neighbour":     "a packet that has to be fragmented while the next host's hardware address is unknown. The kernel asks for it; the sender repeats the packet",
 	"drop defence":          "dropped by `drop_packet`: see [SYN floods](../how-to/syn-floods.md#other-floods)",
 	"drop to loopback":      "masquerading to 127.0.0.1 or ::1, which the kernel accepts from no device. Use direct routing (`-g`) or another address of this host",
+	"drop reverse path":     "with a server's address, but not from the server's side: see [which replies count](../how-to/forged-replies.md)",
 	"drop challenged":       "a SYN of a client that has not proved its address. It was answered: see [SYN floods](../how-to/syn-floods.md)",
 	"drop proof":            "a client's reply to a challenge. Its next SYN is accepted",
 	"drop unproven":         "during a SYN flood, a packet that would open a connection and cannot be a reply to a challenge",
