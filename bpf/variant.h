@@ -100,7 +100,7 @@ struct controls {
 	__u32 seeded;     /* random numbers come from `random` */
 	__u32 few_tries;  /* retry loops have so many iterations at most; 0: their own */
 	__u32 timers_off; /* start_clocks starts none */
-	__u32 pad;
+	enum fault_map pad; /* so that the object describes the type */
 	struct hook_state hooks[HOOK_POINTS];
 	struct map_faults faults[FAULT_MAPS];
 };

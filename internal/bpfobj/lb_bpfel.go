@@ -819,6 +819,7 @@ type LbSettings struct {
 	BackupOnly              uint32
 	Standby                 uint32
 	Replicated              uint32
+	_                       [4]byte
 	Generation              uint64
 	Successor               uint32
 	Adopting                uint32

@@ -20,7 +20,7 @@ type LbControls struct {
 	Seeded    uint32
 	FewTries  uint32
 	TimersOff uint32
-	Pad       uint32
+	Pad       LbFaultMap
 	Hooks     [32]LbHookState
 	Faults    [14]LbMapFaults
 }
@@ -36,21 +36,21 @@ type LbFault struct {
 type LbFaultMap uint32
 
 const (
-	LbFaultMapFAULT_conns4        LbFaultMap = 0
-	LbFaultMapFAULT_conns6        LbFaultMap = 1
-	LbFaultMapFAULT_reverse4      LbFaultMap = 2
-	LbFaultMapFAULT_reverse6      LbFaultMap = 3
-	LbFaultMapFAULT_hairpins      LbFaultMap = 4
-	LbFaultMapFAULT_calls         LbFaultMap = 5
-	LbFaultMapFAULT_call_numbers  LbFaultMap = 6
-	LbFaultMapFAULT_fragments     LbFaultMap = 7
-	LbFaultMapFAULT_allowances    LbFaultMap = 8
-	LbFaultMapFAULT_proofs        LbFaultMap = 9
-	LbFaultMapFAULT_localities    LbFaultMap = 10
-	LbFaultMapFAULT_locality_sets LbFaultMap = 11
-	LbFaultMapFAULT_bucket_tables LbFaultMap = 12
-	LbFaultMapFAULT_maglevs       LbFaultMap = 13
-	LbFaultMapFAULT_MAPS          LbFaultMap = 14
+	LbFaultMapFAULT_conns4       LbFaultMap = 0
+	LbFaultMapFAULT_conns6       LbFaultMap = 1
+	LbFaultMapFAULT_reverse4     LbFaultMap = 2
+	LbFaultMapFAULT_reverse6     LbFaultMap = 3
+	LbFaultMapFAULT_hairpins     LbFaultMap = 4
+	LbFaultMapFAULT_calls        LbFaultMap = 5
+	LbFaultMapFAULT_callNumbers  LbFaultMap = 6
+	LbFaultMapFAULT_fragments    LbFaultMap = 7
+	LbFaultMapFAULT_allowances   LbFaultMap = 8
+	LbFaultMapFAULT_proofs       LbFaultMap = 9
+	LbFaultMapFAULT_localities   LbFaultMap = 10
+	LbFaultMapFAULT_localitySets LbFaultMap = 11
+	LbFaultMapFAULT_bucketTables LbFaultMap = 12
+	LbFaultMapFAULT_maglevs      LbFaultMap = 13
+	LbFaultMapFAULT_MAPS         LbFaultMap = 14
 )
 
 type LbHookPoint uint32
