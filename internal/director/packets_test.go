@@ -123,7 +123,7 @@ func (r *rig) fromClient(p testenv.Packet) result {
 // if that is the clients' device, too.
 func (r *rig) fromServer(p testenv.Packet) result {
 	r.Helper()
-	if r.one {
+	if r.onOne {
 		return r.send(r.progs.LbClient, skBuff{}, p.MACs(serverMAC, testenv.DirectorMAC).Frame())
 	}
 	return r.send(r.progs.LbServer, skBuff{}, p.Frame())

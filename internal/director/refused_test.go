@@ -73,7 +73,7 @@ func refusedWorld(t *testing.T) (*interleaved, []refusedStory) {
 		)
 	}
 	return x, append(all, refusedStory{"call", testenv.UDP(sipClient(1), sipVIP, invite("a@h")), false, map[lbtest.LbFaultMap]int{
-		lbtest.LbFaultMapFAULT_conns4: 2, lbtest.LbFaultMapFAULT_calls: 1, lbtest.LbFaultMapFAULT_call_numbers: 1,
+		lbtest.LbFaultMapFAULT_conns4: 2, lbtest.LbFaultMapFAULT_calls: 1, lbtest.LbFaultMapFAULT_callNumbers: 1,
 	}})
 }
 
@@ -422,7 +422,7 @@ func TestRefusedUnlinkOfCall(t *testing.T) {
 // command says so, and the next one makes it.
 func TestRefusedSchedulerTables(t *testing.T) {
 	for scheduler, m := range map[string]lbtest.LbFaultMap{
-		"sh": lbtest.LbFaultMapFAULT_bucket_tables, "mh": lbtest.LbFaultMapFAULT_maglevs,
+		"sh": lbtest.LbFaultMapFAULT_bucketTables, "mh": lbtest.LbFaultMapFAULT_maglevs,
 	} {
 		for _, errno := range refusedErrors {
 			t.Run(scheduler+"/"+unix.ErrnoName(errno), func(t *testing.T) {
@@ -471,7 +471,7 @@ func TestRefusedCaches(t *testing.T) {
 	for i, c := range []struct {
 		scheduler string
 		m         lbtest.LbFaultMap
-	}{{"lblc", lbtest.LbFaultMapFAULT_localities}, {"lblcr", lbtest.LbFaultMapFAULT_locality_sets}} {
+	}{{"lblc", lbtest.LbFaultMapFAULT_localities}, {"lblcr", lbtest.LbFaultMapFAULT_localitySets}} {
 		x.addService(tcpService(nthVIP(i), c.scheduler), 1, 1)
 		fault := x.Fail(lbtest.Change{Map: c.m}, unix.ENOMEM, 0, 1)
 		if v := x.fromClientOn(cpuB, testenv.TCP(client1, nthVIP(i), "S")).verdict; v != redirect || fault.Hits() != 1 {

@@ -33,14 +33,14 @@ func (r *rig) onOneDevice() *rig {
 	r.must(err)
 	set.OneDevice = 1
 	r.must(putConfig(r.maps.Config, set))
-	r.server, r.one = r.client, true
+	r.server, r.onOne = r.client, true
 	return r
 }
 
 // fromServerFrame sends a frame in where servers are, as it is.
 func (r *rig) fromServerFrame(frame []byte) result {
 	r.Helper()
-	if r.one {
+	if r.onOne {
 		return r.send(r.progs.LbClient, skBuff{}, frame)
 	}
 	return r.send(r.progs.LbServer, skBuff{}, frame)

@@ -42,7 +42,7 @@ type rig struct {
 	*Director
 	ns             *host.Namespace
 	client, server int  // indexes of the devices
-	one            bool // device for both (onOneDevice)
+	onOne          bool // device for both (onOneDevice)
 	gone           bool // the namespace was removed
 	// What the director is made of and who keeps that afterwards; nil if it is
 	// loaded for this rig alone.

@@ -20,16 +20,16 @@ import (
 	"imbang/internal/testenv"
 )
 
-// answering is a rig with a UDP service whose server answers clients behind routers.
-type answering struct {
+// replying is a rig with a UDP service whose server answers clients behind routers.
+type replying struct {
 	*rig
 	f       family
 	routers []netip.Addr      // beside the rig's own
 	macs    map[string]string // of all routers: the hardware address, by the address
 }
 
-func newAnswering(t testing.TB, f family, routers int) answering {
-	a := answering{newRig(t, small), f, nil, map[string]string{f.router: routerMAC}}
+func newReplying(t testing.TB, f family, routers int) replying {
+	a := replying{newRig(t, small), f, nil, map[string]string{f.router: routerMAC}}
 	a.serve(service(model.UDP, at(f.vip(vipMasq), 80), "rr"), f.real(0, 8080))
 	link := netip.MustParsePrefix("10.9.1.1/24")
 	if f.number == model.IPv6 {
@@ -47,13 +47,13 @@ func newAnswering(t testing.TB, f family, routers int) answering {
 	return a
 }
 
-func (a answering) in(t testing.TB) answering {
+func (a replying) in(t testing.TB) replying {
 	a.rig = a.rig.in(t)
 	return a
 }
 
 // ip runs lines of ip(8), in which A, B, ... are the routers and EXT is the clients' device.
-func (a answering) ip(lines string) {
+func (a replying) ip(lines string) {
 	a.Helper()
 	names := []string{"EXT", clientDev}
 	for i, via := range a.routers {
@@ -80,7 +80,7 @@ func (a answering) ip(lines string) {
 }
 
 // asks opens a connection of each client.
-func (a answering) asks(clients ...netip.Addr) {
+func (a replying) asks(clients ...netip.Addr) {
 	a.Helper()
 	for _, client := range clients {
 		if got := a.fromClient(a.request(client)); got.verdict != redirect {
@@ -89,16 +89,16 @@ func (a answering) asks(clients ...netip.Addr) {
 	}
 }
 
-func (a answering) request(client netip.Addr) testenv.Packet {
+func (a replying) request(client netip.Addr) testenv.Packet {
 	return testenv.UDP(at(client.String(), 1000), at(a.f.vip(vipMasq), 80), "question")
 }
 
-func (a answering) reply(client netip.Addr) testenv.Packet {
+func (a replying) reply(client netip.Addr) testenv.Packet {
 	return a.request(client).Turned().From(at(a.f.server(0), 8080)).Payload("answer").DontFragment()
 }
 
 // answered is the hardware address of the router that gets a reply; "" if none does.
-func (a answering) answered(client netip.Addr) string {
+func (a replying) answered(client netip.Addr) string {
 	a.Helper()
 	got := a.fromServer(a.reply(client))
 	if got.verdict != redirect {
@@ -114,7 +114,7 @@ func (a answering) answered(client netip.Addr) string {
 }
 
 // kernelHop is the router that the kernel would send to, by its hardware address; "" if none.
-func (a answering) kernelHop(client netip.Addr) (mac string) {
+func (a replying) kernelHop(client netip.Addr) (mac string) {
 	a.Helper()
 	_ = a.ns.Do(func() error {
 		routes, err := netlink.RouteGet(client.AsSlice())
@@ -144,7 +144,7 @@ func TestSharedRoutesOfManyReplies(t *testing.T) {
 	requireRouteMTU(t)
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
-			a := newAnswering(t, f, 0)
+			a := newReplying(t, f, 0)
 			clients := f.manyClients(3000)
 			a.asks(clients...)
 			before := a.cachedRoutes()
@@ -198,7 +198,7 @@ func TestSharedRoutesOfNestedPrefixes(t *testing.T) {
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 0))
-			a := newAnswering(t, f, 4)
+			a := newReplying(t, f, 4)
 			var routes []*netlink.Route
 			clients := map[netip.Addr]bool{}
 			for i := range 300 {
@@ -238,7 +238,7 @@ func TestSharedRoutesOfNestedPrefixes(t *testing.T) {
 }
 
 // answersAsRouted compares replies in many orders with the kernel's routes.
-func (a answering) answersAsRouted(random *rand.Rand, clients []netip.Addr) {
+func (a replying) answersAsRouted(random *rand.Rand, clients []netip.Addr) {
 	a.Helper()
 	want := map[netip.Addr]string{}
 	for _, client := range clients {
@@ -266,7 +266,7 @@ func TestSharedRoutesOfSeveralNextHops(t *testing.T) {
 			"in a wider network": "route add NET nexthop via A dev EXT nexthop via B dev EXT\nroute add INNER via C dev EXT",
 		} {
 			t.Run(f.name+", "+name, func(t *testing.T) {
-				a := newAnswering(t, f, 3)
+				a := newReplying(t, f, 3)
 				inner := map[family]string{ipv4: "10.10.1.0/24", ipv6: "fd00:10::100/120"}[f]
 				a.ip(strings.NewReplacer("NET", network, "INNER", inner).Replace(lines))
 				clients := f.manyClients(600)
@@ -301,7 +301,7 @@ func TestSharedRoutesOfSeveralNextHops(t *testing.T) {
 // by no others of the same block.
 func TestCachedRoutesObeyChanges(t *testing.T) {
 	for _, f := range families {
-		a := newAnswering(t, f, 2)
+		a := newReplying(t, f, 2)
 		one, other := f.manyClients(2)[0], f.manyClients(2)[1]
 		viaA, viaB := a.macs[a.routers[0].String()], a.macs[a.routers[1].String()]
 		a.asks(one, other)
@@ -361,7 +361,7 @@ func TestCachedRoutesOfRepliesObeyRules(t *testing.T) {
 				continue
 			}
 			t.Run(f.name+", "+name, func(t *testing.T) {
-				a := newAnswering(t, f, 1)
+				a := newReplying(t, f, 1)
 				second := at(f.vip(vipSamePort), 80)
 				a.serve(service(model.UDP, second, "rr"), f.real(1, 80))
 				clients := f.manyClients(50)
@@ -403,7 +403,7 @@ func TestPathMTUOfOneClient(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			const pathMTU = 1300
-			a := newAnswering(t, f, 0)
+			a := newReplying(t, f, 0)
 			one, other := f.manyClients(2)[0], f.manyClients(2)[1]
 			a.asks(one, other)
 			goes := func(client netip.Addr, size int) {
@@ -435,7 +435,7 @@ func TestPathMTUOfOneClient(t *testing.T) {
 }
 
 // tellPathMTU sends the director an ICMP error about a datagram of its own to a client.
-func (a answering) tellPathMTU(client netip.Addr, mtu uint32) {
+func (a replying) tellPathMTU(client netip.Addr, mtu uint32) {
 	a.Helper()
 	var local string
 	a.must(a.ns.Do(func() error {
