@@ -83,9 +83,16 @@ static __always_inline int answer_spend(struct allowance *all, __u64 now, __u64 
 static __noinline int answer_allowed(struct packet *p, enum answer kind)
 {
 	__u64 now = time_coarse(), rest = kind == ANSWER_MTU ? 0 : ANSWER_RESERVE;
-	__u32 zero = 0, reason = REASON_DROP_ANSWER_LIMIT;
-	struct allowance *all = bpf_map_lookup_elem(&answers, &zero);
+	struct allowance fresh = { .spent = now - ANSWER_MOST }, *all;
+	__u32 reason = REASON_DROP_ANSWER_LIMIT;
+	union address key = {};
 
+	all = bpf_map_lookup_elem(&allowances, &key);
+	if (!all) {
+		/* One that is refused is repeated by the next packet. */
+		(void)map_update(allowances, &key, &fresh, BPF_NOEXIST);
+		all = bpf_map_lookup_elem(&allowances, &key);
+	}
 	if (all && allowance_left(all->spent, now, ANSWER_MOST) >= ANSWER_INTERVAL + rest) {
 		/* Other CPUs may be first, but not for long: each of them spends. */
 		if (kind == ANSWER_ERROR && !sender_allowed(&p->flow.src, now))

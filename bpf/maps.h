@@ -487,15 +487,8 @@ struct {
 	__type(value, struct moment);
 } moments SEC(".maps");
 
-/* kernel: what the director may still send of its own, to all. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct allowance);
-} answers SEC(".maps");
-
-/* kernel: which ICMP errors each sender may still get. */
+/* kernel: what the director may still send of its own to each sender, and under the
+ * unspecified address, which is no sender's, to all together. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_ALLOWANCES);

@@ -47,7 +47,7 @@ func newAnswering(t *testing.T, f family) *answering {
 func (a *answering) spent() time.Duration {
 	a.Helper()
 	var all bpfobj.LbAllowance
-	a.must(a.maps.Answers.Lookup(uint32(0), &all))
+	a.must(a.maps.Allowances.Lookup(bpfobj.LbAddress{}, &all))
 	return time.Duration(all.Spent)
 }
 

@@ -149,7 +149,7 @@ func (w *fuzzWorld) play(t *testing.T, data []byte) {
 			return err
 		}
 		// Scripts come faster than the director answers.
-		if err := w.maps.Answers.Put(uint32(0), bpfobj.LbAllowance{}); err != nil {
+		if err := w.maps.Allowances.Put(bpfobj.LbAddress{}, bpfobj.LbAllowance{}); err != nil {
 			return err
 		}
 		for range 1 + s.n(32) {

@@ -215,5 +215,5 @@ func (r *rig) put(s sent, flags uint32) result {
 func (r *rig) forgetAllowances() {
 	r.Helper()
 	r.must(deleteKeys(r.maps.Allowances, func(bpfobj.LbAddress, bpfobj.LbAllowance) bool { return true }),
-		r.maps.Answers.Put(uint32(0), bpfobj.LbAllowance{}))
+		r.maps.Allowances.Put(bpfobj.LbAddress{}, bpfobj.LbAllowance{}))
 }

@@ -78,7 +78,7 @@ var policies = map[string]policy{
 	"service_zeros": convert, "server_zeros": convert, "outbound": convert, "quarantines": convert,
 	"service_births": convert, "server_births": convert,
 
-	"conn_records": own, "call_records": own, "allowances": renew, "answers": renew, "check_flows": renew, "asked": renew, "cuttings": renew, "fragments": renew, "lost_events": renew, "maglev_scratch": renew,
+	"conn_records": own, "call_records": own, "allowances": renew, "check_flows": renew, "asked": renew, "cuttings": renew, "fragments": renew, "lost_events": renew, "maglev_scratch": renew,
 	"maglev_turns": renew, "moments": renew, "proofs": renew, "ramp_turns": renew, "rings": renew, "routes": renew, "scratch": renew, "sources": renew,
 	"service_copies": renew, "sip_readers": renew, "stories": renew, "traced_until": renew, "tracers": renew,
 	"followed_until": renew, "followers": renew, "follow_rings": renew, "lost_follow_events": renew,

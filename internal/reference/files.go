@@ -32,7 +32,6 @@ const (
 var bpfMaps = map[string]struct{ writer, contents string }{
 	"address_leases":     {byElections, "failover: until when each group of addresses may be answered for"},
 	"allowances":         {byPrograms, "ICMP errors that each sender may still get"},
-	"answers":            {byPrograms, "ICMP errors and TCP resets that the director may still send"},
 	"asked":              {byPrograms, "XDP: neighbours whose hardware address was confirmed a moment ago"},
 	"attacks":            {byPrograms, "state of the SYN flood detection"},
 	"barriers":           {byCommands, "written to wait until no program reads a former value"},

@@ -52,7 +52,6 @@ type LbStageCosts struct {
 const (
 	LbMapAddressLeases    = "address_leases"
 	LbMapAllowances       = "allowances"
-	LbMapAnswers          = "answers"
 	LbMapAsked            = "asked"
 	LbMapAttacks          = "attacks"
 	LbMapBarriers         = "barriers"
@@ -213,7 +212,6 @@ type LbProgramSpecs struct {
 type LbMapSpecs struct {
 	AddressLeases    *ebpf.MapSpec `ebpf:"address_leases"`
 	Allowances       *ebpf.MapSpec `ebpf:"allowances"`
-	Answers          *ebpf.MapSpec `ebpf:"answers"`
 	Asked            *ebpf.MapSpec `ebpf:"asked"`
 	Attacks          *ebpf.MapSpec `ebpf:"attacks"`
 	Barriers         *ebpf.MapSpec `ebpf:"barriers"`
@@ -324,7 +322,6 @@ func (o *LbObjects) Close() error {
 type LbMaps struct {
 	AddressLeases    *ebpf.Map `ebpf:"address_leases"`
 	Allowances       *ebpf.Map `ebpf:"allowances"`
-	Answers          *ebpf.Map `ebpf:"answers"`
 	Asked            *ebpf.Map `ebpf:"asked"`
 	Attacks          *ebpf.Map `ebpf:"attacks"`
 	Barriers         *ebpf.Map `ebpf:"barriers"`
@@ -409,7 +406,6 @@ func (m *LbMaps) Close() error {
 	return _LbClose(
 		m.AddressLeases,
 		m.Allowances,
-		m.Answers,
 		m.Asked,
 		m.Attacks,
 		m.Barriers,

@@ -27,7 +27,6 @@ func (v *Virtual) Reset(seed uint64) error {
 		clearHash[bpfobj.LbServiceKey, bpfobj.LbService](m.Services),
 		director.ForgetSchedulers(m),
 		clearHash[bpfobj.LbAddress, bpfobj.LbAllowance](m.Allowances),
-		clearArray[bpfobj.LbAllowance](m.Answers),
 		clearArray[bpfobj.LbServer](m.Servers),
 		clearArray[bpfobj.LbLoad](m.Loads),
 		clearArray[bpfobj.LbServiceState](m.ServiceStates),
