@@ -113,7 +113,7 @@ func (w *watched) finish() (failed []haproxytest.Request) {
 	unsent := w.load.Unsent()
 	w.t.Logf("%d requests, %d failed, %d not sent as too many were under way; the longest took %v, during: %s",
 		len(all), len(failed), unsent, longest.End.Sub(longest.Begin).Round(time.Millisecond), w.doing(longest.Begin, longest.End))
-	if rate := float64(unsent + len(all)); float64(unsent) > mostUnsent*rate {
+	if unsent > len(all)/unsentShare {
 		w.t.Errorf("the rate was not constant: %d of %d requests were not sent", unsent, unsent+len(all))
 	}
 	return failed
