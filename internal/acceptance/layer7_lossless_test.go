@@ -259,6 +259,7 @@ func TestLayer7HAProxyKilled(t *testing.T) {
 		}
 		l.await("HAProxy is back", func() bool { s := l.haproxy(); return s.Phase == supervise.Running && s.HAProxy != is.HAProxy })
 		back := time.Since(killed)
+		l.away = back
 		if back > backTime {
 			t.Errorf("%s: HAProxy was back after %v", what, back)
 		}

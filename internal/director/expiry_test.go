@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+
 	"imbang/internal/bpfobj"
 	"imbang/internal/model"
 	"imbang/internal/testenv"
@@ -36,26 +38,20 @@ func (r *rig) leftovers(keys ...model.ServiceKey) (l leftovers) {
 	return l
 }
 
-// timerEntries counts the timer entries in use, by their marks: the wheel moves entries from
-// list to list, so a walk through its lists would count some of them twice.
+// timerEntries counts the timer entries in use by their marks. The wheel moves entries from one list
+// to another, so a count along its lists would count some of them twice.
 func (r *rig) timerEntries() (n int) {
 	r.Helper()
-	all := r.maps.TimerEntries4.MaxEntries()
-	r.must(eachElement(r.Context(), r.maps.TimerEntries4, all, func(_ uint32, pair *bpfobj.LbTimerPair4) {
-		for _, f := range pair.Flow {
-			if f != (bpfobj.LbFlow4{}) && f.Template != entryFree {
+	reader := auditReader{d: r.Director, ctx: r.Context()}
+	count := func(family model.Family, m *ebpf.Map, unused bpfobj.LbFlow) {
+		r.must(reader.eachEntry(&auditFamily{family: family}, entryPair*m.MaxEntries(), func(_, _ uint32, flow *bpfobj.LbFlow) {
+			if *flow != unused && flow.Template != entryFree {
 				n++
 			}
-		}
-	}))
-	all = r.maps.TimerEntries6.MaxEntries()
-	r.must(eachElement(r.Context(), r.maps.TimerEntries6, all, func(_ uint32, pair *bpfobj.LbTimerPair6) {
-		for _, f := range pair.Flow {
-			if f != (bpfobj.LbFlow{}) && f.Template != entryFree {
-				n++
-			}
-		}
-	}))
+		}))
+	}
+	count(model.IPv4, r.maps.TimerEntries4, fromFlow4(bpfobj.LbFlow4{}))
+	count(model.IPv6, r.maps.TimerEntries6, bpfobj.LbFlow{})
 	return n
 }
 

@@ -83,6 +83,7 @@ func crowdOf(t *testing.T, n network) {
 	if got, entries := r.leftovers(), r.timerEntries(); got != (leftovers{conns: size}) || entries != size {
 		t.Errorf("%+v, %d timer entries, want %d of each", got, entries, size)
 	}
+	r.wantClean("all are open") // each timer entry is in its list, too
 	if diff := cmp.Diff(c.sent, r.listed(), compareAccounts); diff != "" {
 		t.Errorf("all are open (-sent +listed):\n%s", diff)
 	}

@@ -35,9 +35,9 @@ type Request struct {
 	Err        error
 }
 
-// outstanding is how many seconds' requests may be under way: a machine that is too busy for the rate
+// Outstanding is how many seconds' requests may be under way: a machine that is too busy for the rate
 // would only be kept busy by more of them.
-const outstanding = 2
+const Outstanding = 2
 
 // Load sends requests at a constant rate, whatever becomes of those before.
 type Load struct {
@@ -63,7 +63,7 @@ func (h *Host) LoadOf(rate int, visitors ...Visitor) *Load {
 	go func() {
 		defer close(l.done)
 		var all sync.WaitGroup
-		free := make(chan struct{}, outstanding*rate)
+		free := make(chan struct{}, Outstanding*rate)
 		begin := time.Now()
 		for i := 0; ; i++ {
 			select {
