@@ -11,6 +11,9 @@
 #include "address.h"
 #include "maps.h"
 
+/* In place of a call's number: all are in use. */
+#define NO_CALL_NUMBER 0xffffffffU
+
 /* Whether a key of the connection table is that of a call's template. */
 static __always_inline int is_call(const struct flow *key)
 {

@@ -17,6 +17,7 @@
 
 #include "answer.h"
 #include "attack.h"
+#include "client.h"
 #include "clock.h"
 #include "conn.h"
 #include "counters.h"
@@ -28,19 +29,10 @@
 /* A cookie is good until the end of the slot after its own [2^32 ns: 4.3 s]. */
 #define COOKIE_SLOT_SHIFT 32
 
-/* A proof is good for so long, and for so many connections. */
+/* A proof is good for so long, and for so many connections: of all addresses of its IPv6 /64,
+ * which then prove themselves again, as a client does that has used it up. */
 #define PROOF_LIFE (600 * NSEC_PER_SEC)
 #define PROOF_CREDIT 256
-
-static __always_inline int challenging(const struct settings *set)
-{
-	struct attack *a;
-
-	if (set->syn_defence != DEFENCE_AUTOMATIC)
-		return set->syn_defence == DEFENCE_ALWAYS;
-	a = get_attack();
-	return a && a->since;
-}
 
 static __always_inline __u64 cookie_word(const union address *a, __u32 i)
 {
@@ -98,9 +90,11 @@ static __always_inline int cookie_right(const struct flow *flow, __u32 cookie)
  * open now. */
 static __noinline int proven(const union address *client, __u32 spend)
 {
-	union address key = *client;
-	struct proof *proof = bpf_map_lookup_elem(&proofs, &key);
+	union address key;
+	struct proof *proof;
 
+	client_network(client, &key);
+	proof = bpf_map_lookup_elem(&proofs, &key);
 	if (!proof || proof->expires < now_coarse_ns())
 		return 0;
 	if (spend)
@@ -114,9 +108,10 @@ static __always_inline void prove(const union address *client)
 		.expires = now_coarse_ns() + PROOF_LIFE,
 		.credit = PROOF_CREDIT,
 	};
-	union address key = *client;
 	struct handshake_counts *h = get_handshakes();
+	union address key;
 
+	client_network(client, &key);
 	bpf_map_update_elem(&proofs, &key, &proof, BPF_ANY);
 	if (h)
 		h->proofs++;

@@ -129,6 +129,7 @@ static __noinline int conn_take_back(const struct flow *flow, struct conn *fresh
 {
 	if (!conn_kill(flow, fresh, 0))
 		return 0;
+	entry_counted(flow, fresh->server, fresh->flags, -1);
 	conn_forget(flow);
 	return 1;
 }
@@ -155,7 +156,9 @@ static __always_inline int conn_insert(const struct flow *flow, struct conn *fre
 		fresh->due = wheel_tick_for(fresh->expires, now);
 	}
 	HOOK(CONN_INSERT);
+	entry_counted(flow, fresh->server, fresh->flags, 1);
 	if (conn_put(flow, fresh)) {
+		entry_counted(flow, fresh->server, fresh->flags, -1);
 		if (booked)
 			timer_entry_give(booked, flow->family);
 		if (conn_exists(flow))

@@ -40,6 +40,7 @@
 #include "hook.h"
 #include "maps.h"
 #include "packet.h"
+#include "proof.h"
 #include "settings.h"
 #include "told.h"
 #include "wheel.h"
@@ -185,6 +186,7 @@ enum kill_condition {
 	KILL_SAME_STATE = 0x1,
 	KILL_UNHELD = 0x2, /* a template that controls no connection */
 	KILL_UNREAL = 0x4, /* nor ever controlled one that was established */
+	KILL_UNPROVEN = 0x8,
 };
 
 static __always_inline int conn_kill_in(const struct flow *flow, union conn_key *key,
@@ -200,7 +202,8 @@ static __always_inline int conn_kill_in(const struct flow *flow, union conn_key 
 	if (conn_lives(c, key, family) && c->server == seen->server &&
 	    !(conditions & KILL_SAME_STATE && c->state != seen->state) &&
 	    !(conditions & KILL_UNHELD && c->controlled) &&
-	    !(conditions & KILL_UNREAL && c->flags & CONN_ASSURED)) {
+	    !(conditions & KILL_UNREAL && c->flags & CONN_ASSURED) &&
+	    !(conditions & KILL_UNPROVEN && !(c->flags & CONN_UNPROVEN))) {
 		conn_copy(c, seen);
 		c->flags |= CONN_DEAD;
 		killed = 1;
@@ -277,29 +280,42 @@ __noinline int conn_move(const struct flow *flow, const struct packet *p,
 					: conn_move_in(flow, &key, p, change, AF_INET);
 }
 
-static __always_inline int conn_mark_in(const struct flow *flow, union conn_key *key, __u32 server,
-					__u8 flag, __u8 family)
+/* What became of an entry that was to be marked. */
+enum marked {
+	MARK_NONE, /* there is none */
+	MARK_SET,
+	MARK_PROVEN, /* and it is proven now */
+};
+
+static __always_inline enum marked conn_mark_in(const struct flow *flow, union conn_key *key,
+						__u32 server, __u8 flag, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
-	int marked = 0;
+	enum marked marked = MARK_NONE;
 
 	if (!c)
-		return 0;
+		return marked;
 	/* If it is a stranger's by now, there is no entry of the flow to be marked. */
-	if (c->flags & flag && c->server == server)
-		return 1;
+	if (c->flags & flag && c->server == server &&
+	    !(flag == CONN_ASSURED && c->flags & CONN_UNPROVEN))
+		return MARK_SET;
 	HOOK(CONN_MARK);
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && c->server == server) {
-		c->flags |= flag;
-		marked = 1;
+		marked = MARK_SET;
+		if (flag != CONN_ASSURED)
+			c->flags |= flag;
+		else if (conn_assured(c))
+			marked = MARK_PROVEN;
 	}
 	bpf_spin_unlock(&c->lock);
+	if (marked == MARK_PROVEN)
+		unproven_counted(server, -1);
 	return marked;
 }
 
-/* Sets a flag of the entry that a flow has with this server; 0 if it has none. */
-static __noinline int conn_mark(const struct flow *flow, __u32 server, __u8 flag)
+/* Sets a flag of the entry that a flow has with this server. */
+static __noinline enum marked conn_mark(const struct flow *flow, __u32 server, __u8 flag)
 {
 	union conn_key key;
 

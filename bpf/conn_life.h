@@ -46,6 +46,7 @@ static __noinline void conn_remove(const struct flow *flow, const struct conn *c
 		conn_unlist(flow, c);
 	follow_tell(flow, c, FOLLOW_CLOSE, 0);
 	conn_forget(flow);
+	entry_counted(flow, server, c->flags, -1);
 	/* Last: then the server's id may be given to another. */
 	server_unbind(server, c->flags & CONN_INACTIVE);
 }
@@ -107,7 +108,9 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 			p->news |= NEWS_STATE;
 			p->was = change.was;
 			p->state = change.state;
-			handshake_follow(change.was, change.state);
+			handshake_follow(
+				handshake_open(change.was, seen->flags, seen->forward),
+				handshake_open(change.state, seen->flags, seen->forward));
 		}
 		if (is_established(change.state) && !is_established(change.was))
 			conn_assure(flow, seen);
@@ -142,6 +145,9 @@ static __always_inline void conn_begin(const struct packet *p, struct conn *fres
 					 set));
 	fresh->state = state;
 	fresh->in_packets = 1;
+	/* While clients are challenged, only those that were proven come here. */
+	if (state >= TCP_STATES || replies_return(fresh->forward) || !challenging(set))
+		fresh->flags |= CONN_UNPROVEN;
 	if (!counts_active(state))
 		fresh->flags |= CONN_INACTIVE;
 }
@@ -211,7 +217,7 @@ static __always_inline int conn_create(struct packet *p, struct conn *fresh, con
 		p->news |= NEWS_STATE;
 		p->was = before;
 		p->state = fresh->state;
-		handshake_follow(before, fresh->state);
+		handshake_follow(0, handshake_open(fresh->state, fresh->flags, fresh->forward));
 	}
 	if (is_established(fresh->state))
 		conn_assure(&p->flow, fresh);

@@ -156,10 +156,21 @@ static __always_inline int fast_find(struct packet *p, struct settled *s, union 
 	return found;
 }
 
-/* Whether such packets may go by the fast path. */
-static __always_inline int fast_takes(const struct conn *c)
+/* Whether such packets may go by the fast path. A reply that counts for its connection changes
+ * that (fast_move), as a new state does. */
+static __always_inline int fast_takes(struct packet *p, const struct settled *s)
 {
-	return fast_capable(c->forward) && !(c->flags & CONN_HAIRPIN);
+	const struct conn *c = &s->seen;
+
+	if (!fast_capable(c->forward))
+		return 0;
+	if (!(c->flags & (CONN_HAIRPIN | CONN_UNPROVEN)))
+		return 1;
+	if (c->flags & CONN_HAIRPIN)
+		return 0;
+	if (s->side == NAT_SOURCE && reply_counts(c, p->tcp_bits, 0))
+		p->news |= NEWS_STATE;
+	return 1;
 }
 
 static __always_inline __u32 fast_direction(const struct settled *s)
@@ -206,6 +217,7 @@ static __always_inline int fast_tells(const struct packet *p, struct settled *s,
 #define FAST_MOVED 0x100
 #define FAST_ACTIVE 0x200
 #define FAST_INACTIVE 0x400
+#define FAST_PROVEN 0x800
 #define FAST_WAS 0xff
 
 /* What a packet does to a connection, as one argument. */
@@ -220,8 +232,9 @@ union fast_change {
 	__u64 word;
 };
 
-/* Changes the state of a TCP connection to what it is expected to be, and when it ends
- * (`expires` [ns]; 0: as before), if no tracer is to be told; FAST_MOVED and more if so. */
+/* Changes the state of a connection to what it is expected to be, and when it ends
+ * (`expires` [ns]; 0: as before), if no tracer is to be told; FAST_MOVED and more if so. A reply
+ * also counts for it. */
 static __always_inline int fast_move(struct conn *c, const union conn_key *key, __u64 word,
 				     __u64 expires, __u8 family)
 {
@@ -236,13 +249,17 @@ static __always_inline int fast_move(struct conn *c, const union conn_key *key, 
 	HOOK(CONN_FAST);
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && !c->template && c->server == change.server &&
-	    tcp_next_state(c->state, change.bits, by) == change.expected) {
+	    (has_states(c->state) ? tcp_next_state(c->state, change.bits, by) : c->state) ==
+		    change.expected) {
 		moved = FAST_MOVED | c->state;
 		active = conn_become(c, change.expected);
 		if (expires)
 			c->expires = expires;
 		if (active)
 			moved |= active > 0 ? FAST_ACTIVE : FAST_INACTIVE;
+		if (change.direction == FROM_SERVER && proves(c->state, change.bits, 0) &&
+		    conn_assured(c))
+			moved |= FAST_PROVEN;
 	}
 	bpf_spin_unlock(&c->lock);
 	return moved;
@@ -277,7 +294,11 @@ static __always_inline int fast_follow(const struct packet *p, struct settled *s
 	s->expires = 0;
 	if (moved & (FAST_ACTIVE | FAST_INACTIVE))
 		conn_counted(server, moved & FAST_ACTIVE ? 1 : -1);
-	handshake_follow(moved & FAST_WAS, p->state);
+	if (moved & FAST_PROVEN)
+		unproven_counted(server, -1);
+	handshake_follow(handshake_open(moved & FAST_WAS, s->seen.flags, FORWARD_MASQ),
+			 !(moved & FAST_PROVEN) &&
+				 handshake_open(p->state, s->seen.flags, FORWARD_MASQ));
 	if ((moved & FAST_WAS) != p->state) {
 		HOOK(CONN_MOVED);
 		if (family == AF_INET)
@@ -396,7 +417,7 @@ static __always_inline int fast_family(struct __sk_buff *skb, int expect_replies
 	/* A client may begin anew. */
 	if (s.side == NAT_DESTINATION && p.tcp_bits & TCP_BIT_SYN)
 		return UNDECIDED;
-	if (!fast_takes(&s.seen) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
+	if (!fast_takes(&p, &s) || !fast_steady(&p, &s, set) || fast_tells(&p, &s, set))
 		return UNDECIDED;
 	return s.side == NAT_SOURCE ? fast_send(skb, &p, &s, &key, NAT_SOURCE, family)
 				    : fast_send(skb, &p, &s, &key, NAT_DESTINATION, family);

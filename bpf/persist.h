@@ -16,6 +16,9 @@
 /* Another CPU that removes a template is soon done. */
 #define TEMPLATE_TRIES 64
 
+/* In place of a server: there is no room for a template. */
+#define NO_ROOM 0xfffffffcU
+
 /* More than there are connections. */
 #define TEMPLATE_MOVING (1 << 30)
 
@@ -118,6 +121,7 @@ static __always_inline void template_fill(struct conn *fresh, const struct servi
 	/* A template for every port leads to every port. */
 	fresh->port = svc->template == TEMPLATE_PORT ? s->port : 0;
 	fresh->state = CONN_TEMPLATE;
+	fresh->flags = CONN_UNPROVEN;
 	/* Editing the service changes only later templates. */
 	fresh->timeout = svc->timeout;
 	fresh->controlled = 1;
@@ -126,7 +130,7 @@ static __always_inline void template_fill(struct conn *fresh, const struct servi
 struct template_opening {
 	struct flow key;
 	struct conn fresh;
-	__u32 server; /* of the template that is held; NO_SERVER: none is */
+	__u32 server; /* of the template that is held; NO_SERVER: none is, or NO_ROOM */
 };
 
 /* 1 if a template is held, or cannot be. */
@@ -142,8 +146,10 @@ static long template_try_open(__u32 i, struct template_opening *o)
 		o->server = fresh.server;
 		return 1;
 	}
-	if (rc != -EEXIST)
+	if (rc != -EEXIST) {
+		o->server = NO_ROOM;
 		return 1;
+	}
 	HOOK(TEMPLATE_OPEN);
 	if (!conn_hold(&o->key, &server, 1))
 		return 0; /* it is being removed */
@@ -153,7 +159,7 @@ static long template_try_open(__u32 i, struct template_opening *o)
 
 /* Makes a template for the server that was scheduled, held by the new
  * connection. Returns the server, which is another one if another CPU was
- * first; NO_SERVER if there is no room. */
+ * first; NO_ROOM, or NO_SERVER if all that were there were being removed. */
 __noinline __u32 template_open(const struct packet *p, const struct service *svc, __u32 id)
 {
 	struct template_opening o = { .server = NO_SERVER };

@@ -77,8 +77,7 @@ static __always_inline __u32 call_name(const struct call *call)
 }
 
 /* Makes a template for the server, held by the new connection. Returns the server;
- * NO_SERVER if there is no room, or another CPU was first: then call_use finds its
- * template. It is not asked here, for the stack's sake on Linux 6.1. */
+ * NO_ROOM; or NO_SERVER if another CPU was first: then call_use finds its template. It is not asked here, for the stack's sake on Linux 6.1. */
 __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id)
 {
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
@@ -90,13 +89,15 @@ __noinline __u32 call_open(struct packet *p, const struct service *svc, __u32 id
 	if (!p || !svc || !s || !r)
 		return NO_SERVER;
 	number = call_name(&r->call);
-	if (!number)
-		return NO_SERVER;
+	if (!number) {
+		p->inherited.call = NO_CALL_NUMBER;
+		return NO_ROOM;
+	}
 	call_flow(number, p->flow.family, &key);
 	template_fill(&fresh, svc, id, s);
 	if (conn_insert(&key, &fresh, fresh.timeout * NSEC_PER_SEC, 0)) {
 		bpf_map_delete_elem(&call_numbers, &number);
-		return NO_SERVER;
+		return NO_ROOM;
 	}
 	template_counted(id, 1);
 	follow_tell(&key, &fresh, FOLLOW_OPEN, 0);

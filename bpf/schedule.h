@@ -8,6 +8,7 @@
 #define IMBANG_SCHEDULE_H
 
 #include "challenge.h"
+#include "client.h"
 #include "conn_packet.h"
 #include "failover.h"
 #include "forward/hairpin.h"
@@ -134,6 +135,10 @@ __noinline int conn_open(struct packet *p, const struct service *svc, __u32 id)
 		if (p->part == FIRST_PART)
 			fragment_note(p, &p->flow, FROM_CLIENT, id);
 		verdict = decide_server(p, id, s, fresh.forward, fresh.port);
+		goto none;
+	}
+	if (client_full(p, set)) {
+		verdict = drop(p, REASON_DROP_CLIENT_SHARE);
 		goto none;
 	}
 	conn_begin(p, &fresh, set);
@@ -272,6 +277,8 @@ static __always_inline int would_open(struct packet *p, const struct service *sv
 	p->server = id;
 	if (!s || !(s->flags & SERVER_AVAILABLE))
 		return drop(p, REASON_DROP_SERVER_DELETED);
+	if (!one_packet(p, svc) && client_full(p, get_settings()))
+		return drop(p, REASON_DROP_CLIENT_SHARE);
 	return decide_server(p, id, s, s->forward, server_port(p, svc, s));
 }
 
@@ -286,16 +293,23 @@ static __always_inline int none_new(struct packet *p, __u32 reason)
 /*
  * A packet of no known connection: perhaps the first of a new one. One that
  * is outdated may be there; it counts until its successor's server is chosen,
- * as in Linux. Returns a verdict or a decision. Without an skb it is ahead.
+ * as in Linux. Returns a verdict or a decision. Without an skb it is ahead. One that comes
+ * again, as there was no room (displace.h), is not asked again for what it has shown.
  */
 static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p)
 {
 	struct settings *set = get_settings();
 	struct service *svc = 0;
+	int again;
 	__u32 id;
 
 	if (!p || !set)
 		return VERDICT_DROP;
+	again = p->reason == REASON_DROP_TABLE_FULL;
+	if (again) {
+		p->news &= ~NEWS_ASIDE;
+		p->reason = 0;
+	}
 	if (set->adopting && awaits_adoption(p))
 		return drop(p, REASON_DROP_UPGRADE);
 	if (failover_works()) {
@@ -322,7 +336,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	 * that there may be no server for. */
 	if (!skb && (one_packet(p, svc) || by_call(svc) || defence_works(set->drop_packet)))
 		return UNDECIDED;
-	if (drop_packet(p, set)) {
+	if (!again && drop_packet(p, set)) {
 		none_new(p, REASON_DROP_DEFENCE);
 		return VERDICT_DROP;
 	}
@@ -331,7 +345,7 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	/* Other ports of an FTP service need persistence. */
 	if (!svc->template && !svc->fwmark && p->flow.dport != svc->port)
 		return none_new(p, REASON_PASS_NO_SERVICE);
-	if (!admitted(p))
+	if (!again && !admitted(p))
 		return drop(p, p->peek ? REASON_DROP_CHALLENGED : REASON_DROP_UNPROVEN);
 
 	if (p->outdated)
@@ -343,6 +357,8 @@ static __always_inline int conn_schedule(struct __sk_buff *skb, struct packet *p
 	id = server_for(p, svc);
 	if (id == STALE_CHOICE)
 		return drop(p, REASON_DROP_SERVER_DELETED);
+	if (id == NO_ROOM)
+		return drop(p, REASON_DROP_TABLE_FULL);
 	if (p->outdated && !p->peek)
 		conn_end(p);
 	HOOK(CONN_ENDED);

@@ -42,7 +42,7 @@ static __always_inline void contender_now(struct contender *c, __u32 id)
 	c->weight = s->weight;
 	c->active = l->active;
 	c->inactive = l->inactive;
-	c->overloaded = l->overloaded;
+	c->overloaded = overloaded(l);
 }
 
 #endif

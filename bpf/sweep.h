@@ -85,19 +85,22 @@ __noinline int sweep_template(const struct flow *flow, const struct control *con
 	return 0;
 }
 
-static __always_inline void sweep_end(const struct flow *flow, struct conn *seen)
+/* Ends an entry that is as it was seen, on further conditions: 1, or 0 if it is not. */
+static __always_inline int sweep_end(const struct flow *flow, struct conn *seen, __u32 conditions)
 {
 	struct control control = control_of(seen);
 
-	if (!conn_kill(flow, seen, flow->template ? KILL_UNHELD | KILL_UNREAL : KILL_SAME_STATE))
-		return;
+	conditions |= flow->template ? KILL_UNHELD | KILL_UNREAL : KILL_SAME_STATE;
+	if (!conn_kill(flow, seen, conditions))
+		return 0;
 	if (flow->template) {
 		template_remove(flow, seen);
-		return;
+		return 1;
 	}
 	conn_remove(flow, seen);
 	if (control.kind)
 		sweep_template(flow, &control);
+	return 1;
 }
 
 /* One timer entry of 32. */
@@ -114,7 +117,7 @@ static long sweep_one(__u32 i, struct sweep *s)
 	if (!conn_look(&flow, &seen) || seen.number != number)
 		return 0;
 	if (sweep_ends(&seen, s->now))
-		sweep_end(&flow, &seen);
+		sweep_end(&flow, &seen, 0);
 	return 0;
 }
 

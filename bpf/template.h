@@ -130,6 +130,7 @@ static __always_inline void template_remove(const struct flow *key, const struct
 	conn_forget(key);
 	if (is_call(key))
 		call_forget(key);
+	entry_counted(key, server, t->flags, -1);
 	/* Last: then the server's id may be given to another. */
 	template_counted(server, -1);
 }

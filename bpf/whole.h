@@ -7,6 +7,7 @@
 #define IMBANG_WHOLE_H
 
 #include "counters.h"
+#include "displace.h"
 #include "failover.h"
 #include "find.h"
 #include "forward/cut.h"
@@ -60,6 +61,11 @@ static __always_inline int decide(struct __sk_buff *skb, struct packet *p)
 		decision = find_reply(p);
 	STAGE(FIND);
 	if (decision == UNDECIDED)
+		decision = conn_new(skb, p);
+	/* A template takes room, and then its connection. */
+	if (no_room(p, decision) && displace(p))
+		decision = conn_new(skb, p);
+	if (no_room(p, decision) && displace(p))
 		decision = conn_new(skb, p);
 	STAGE(OPEN);
 	if (decision == UNDECIDED)

@@ -41,7 +41,11 @@ type LbAttack struct {
 	Lacking   uint64
 	Last      LbHandshakeCounts
 	Number    uint32
+	Round     uint32
+	Server    uint32
 	Pad       uint32
+	Crowds    [2]LbCrowds
+	Counting  [2]LbCrowds
 }
 
 type LbBuckets struct {
@@ -167,6 +171,7 @@ const (
 	LbConnFlagCONN_INACTIVE LbConnFlag = 1
 	LbConnFlagCONN_DEAD     LbConnFlag = 2
 	LbConnFlagCONN_ASSURED  LbConnFlag = 4
+	LbConnFlagCONN_UNPROVEN LbConnFlag = 8
 	LbConnFlagCONN_EXPIRE   LbConnFlag = 8
 	LbConnFlagCONN_HAIRPIN  LbConnFlag = 16
 	LbConnFlagCONN_REPLIED  LbConnFlag = 32
@@ -251,6 +256,20 @@ type LbCounters struct {
 	InBytes    uint64
 	OutPackets uint64
 	OutBytes   uint64
+}
+
+type LbCrowd struct {
+	_        structs.HostLayout
+	Round    uint32
+	Unproven uint32
+}
+
+type LbCrowds struct {
+	_       structs.HostLayout
+	Tcp     uint32
+	Service uint32
+	Most    uint32
+	Pad     uint32
 }
 
 type LbDefence struct {
@@ -443,6 +462,7 @@ type LbHandshakeCounts struct {
 	Answered   uint64
 	Challenged uint64
 	Proofs     uint64
+	Displaced  uint64
 }
 
 type LbLinkAddress struct {
@@ -578,7 +598,8 @@ const (
 	LbReasonREASON_HANDED_TAKEOVER       LbReason = 41
 	LbReasonREASON_PASS_FROM_PEER        LbReason = 42
 	LbReasonREASON_PASS_BACKUP           LbReason = 43
-	LbReasonREASON_COUNT                 LbReason = 44
+	LbReasonREASON_DROP_CLIENT_SHARE     LbReason = 44
+	LbReasonREASON_COUNT                 LbReason = 45
 )
 
 type LbRecordKind uint32
@@ -621,6 +642,7 @@ type LbRepair struct {
 	Inactive   int32
 	Persistent int32
 	Controlled int32
+	Unproven   int32
 }
 
 type LbRepairKind uint32
@@ -793,6 +815,9 @@ type LbSettings struct {
 	AmDroprate              uint32
 	SynDefence              uint32
 	HalfOpenLimit           uint32
+	ClientShare             uint32
+	Pad                     uint32
+	Room                    [2]uint32
 	Xdp                     [2]LbXdpDevice
 	OneDevice               uint32
 	Engines                 uint32
@@ -934,11 +959,13 @@ const (
 	LbMapCallRecords      = "call_records"
 	LbMapCalls            = "calls"
 	LbMapCheckFlows       = "check_flows"
+	LbMapClientCounts     = "client_counts"
 	LbMapClocks           = "clocks"
 	LbMapConfig           = "config"
 	LbMapConnRecords      = "conn_records"
 	LbMapConns4           = "conns4"
 	LbMapConns6           = "conns6"
+	LbMapCrowds           = "crowds"
 	LbMapCuttings         = "cuttings"
 	LbMapDefences         = "defences"
 	LbMapFailoverWords    = "failover_words"
@@ -1092,11 +1119,13 @@ type LbMapSpecs struct {
 	CallRecords      *ebpf.MapSpec `ebpf:"call_records"`
 	Calls            *ebpf.MapSpec `ebpf:"calls"`
 	CheckFlows       *ebpf.MapSpec `ebpf:"check_flows"`
+	ClientCounts     *ebpf.MapSpec `ebpf:"client_counts"`
 	Clocks           *ebpf.MapSpec `ebpf:"clocks"`
 	Config           *ebpf.MapSpec `ebpf:"config"`
 	ConnRecords      *ebpf.MapSpec `ebpf:"conn_records"`
 	Conns4           *ebpf.MapSpec `ebpf:"conns4"`
 	Conns6           *ebpf.MapSpec `ebpf:"conns6"`
+	Crowds           *ebpf.MapSpec `ebpf:"crowds"`
 	Cuttings         *ebpf.MapSpec `ebpf:"cuttings"`
 	Defences         *ebpf.MapSpec `ebpf:"defences"`
 	FailoverWords    *ebpf.MapSpec `ebpf:"failover_words"`
@@ -1200,11 +1229,13 @@ type LbMaps struct {
 	CallRecords      *ebpf.Map `ebpf:"call_records"`
 	Calls            *ebpf.Map `ebpf:"calls"`
 	CheckFlows       *ebpf.Map `ebpf:"check_flows"`
+	ClientCounts     *ebpf.Map `ebpf:"client_counts"`
 	Clocks           *ebpf.Map `ebpf:"clocks"`
 	Config           *ebpf.Map `ebpf:"config"`
 	ConnRecords      *ebpf.Map `ebpf:"conn_records"`
 	Conns4           *ebpf.Map `ebpf:"conns4"`
 	Conns6           *ebpf.Map `ebpf:"conns6"`
+	Crowds           *ebpf.Map `ebpf:"crowds"`
 	Cuttings         *ebpf.Map `ebpf:"cuttings"`
 	Defences         *ebpf.Map `ebpf:"defences"`
 	FailoverWords    *ebpf.Map `ebpf:"failover_words"`
@@ -1284,11 +1315,13 @@ func (m *LbMaps) Close() error {
 		m.CallRecords,
 		m.Calls,
 		m.CheckFlows,
+		m.ClientCounts,
 		m.Clocks,
 		m.Config,
 		m.ConnRecords,
 		m.Conns4,
 		m.Conns6,
+		m.Crowds,
 		m.Cuttings,
 		m.Defences,
 		m.FailoverWords,

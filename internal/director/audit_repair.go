@@ -190,6 +190,8 @@ func (d *Director) repairOne(s suspect) (string, error) {
 	case AuditCounts:
 		r.Kind = bpfobj.LbRepairKindREPAIR_COUNTS
 		r.Active, r.Inactive, r.Persistent = int32(-s.a), int32(-s.b), int32(-s.c)
+	case AuditUnproven:
+		r.Kind, r.Unproven = bpfobj.LbRepairKindREPAIR_COUNTS, int32(-s.a)
 	case AuditControlled:
 		r.Kind, r.Controlled = bpfobj.LbRepairKindREPAIR_CONTROLLED, int32(s.b-s.a)
 	default:

@@ -178,7 +178,7 @@ var connectionFlags = []struct {
 }{
 	{bpfobj.LbConnFlagCONN_INACTIVE, "inactive"},
 	{bpfobj.LbConnFlagCONN_ASSURED, "assured"},
-	{bpfobj.LbConnFlagCONN_EXPIRE, "expire"},
+	{bpfobj.LbConnFlagCONN_UNPROVEN, "unproven"},
 	{bpfobj.LbConnFlagCONN_HAIRPIN, "hairpin"},
 	{bpfobj.LbConnFlagCONN_REPLIED, "replied"},
 	{bpfobj.LbConnFlagCONN_ADOPTED, "adopted"},
