@@ -34,7 +34,7 @@ static __always_inline void client_network(const union address *client, union ad
 
 static __noinline __s32 *client_count(const union address *client)
 {
-	__u32 at = address_family(client) == AF_INET ? 2 : 0, slot = 0;
+	__u32 slot = 0;
 	struct secret *key = bpf_map_lookup_elem(&secrets, &slot);
 	__u64 v0, v1, v2, v3, network;
 
@@ -44,7 +44,10 @@ static __noinline __s32 *client_count(const union address *client)
 	v1 = SIPHASH_1 ^ key->word[1];
 	v2 = SIPHASH_2 ^ key->word[0];
 	v3 = SIPHASH_3 ^ key->word[1];
-	network = (__u64)client->word[at] << 32 | client->word[at + 1];
+	if (address_family(client) == AF_INET)
+		network = address_to4(client);
+	else
+		network = (__u64)client->word[0] << 32 | client->word[1];
 	SIPHASH_WORD(network);
 	v2 ^= 0xff;
 	SIPHASH_ROUND;

@@ -51,9 +51,11 @@ static __always_inline int reply_counts(const struct conn *seen, __u8 tcp_bits, 
 /* Notes, under the lock, that an entry is real: 1 if it is proven by that. */
 static __always_inline int conn_assured(struct conn *c)
 {
-	int proven = c->flags & CONN_UNPROVEN && !answered_once(c);
+	int once = answered_once(c);
+	int proven = c->flags & CONN_UNPROVEN && !once;
 
-	c->flags |= CONN_ASSURED;
+	if (once || c->state == CONN_TEMPLATE)
+		c->flags |= CONN_ASSURED;
 	if (proven)
 		c->flags &= ~CONN_UNPROVEN;
 	return proven;

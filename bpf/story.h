@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "maps.h"
 #include "packet.h"
+#include "sched/contract.h"
 
 /* Whether anybody traces. */
 static __always_inline int traced(void)
