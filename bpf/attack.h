@@ -6,9 +6,10 @@
  * the count does not last. While clients are challenged, SYNs that get
  * no answer count for the connections that they would have opened.
  *
- * A handshake goes on when the server speaks behind its SYN (proof.h). Where replies do not
- * return to the director, it goes by the client's ACK, which may be made up: there a flood
- * shows by the number of unproven connections, which may be half of the room.
+ * A handshake goes on when the server has spoken and the client has acknowledged that. The
+ * acknowledgement may be made up, and where replies do not return to the director there is
+ * nothing else; so a flood also shows by the number of unproven connections (proof.h), which
+ * may be half of the room.
  */
 #ifndef IMBANG_ATTACK_H
 #define IMBANG_ATTACK_H
@@ -57,9 +58,9 @@ static __always_inline int tcp_half_open(__u8 state)
 /* Whether a connection is of TCP and its handshake may be a made up client's. */
 static __always_inline int handshake_open(__u8 state, __u8 flags, __u8 forward)
 {
-	if (state >= TCP_STATES || !(flags & CONN_UNPROVEN))
+	if (state >= TCP_STATES || state == TCP_CLOSE || !(flags & CONN_UNPROVEN))
 		return 0;
-	return replies_return(forward) ? state != TCP_CLOSE : tcp_half_open(state);
+	return tcp_half_open(state) || (replies_return(forward) && !(flags & CONN_ASSURED));
 }
 
 /* A packet has changed whether its connection's handshake is open. Not inline: callers have
@@ -133,7 +134,7 @@ static __always_inline int attack_suspect(const struct attack *a, __u32 limit)
 static __always_inline int attack_crowded(const struct attack *a, const struct crowds *crowds,
 					  __u32 room)
 {
-	return crowds->tcp > (a->since ? room / 4 : room / 2);
+	return room && crowds->tcp > (a->since ? room / 4 : room / 2);
 }
 
 /* Whether clients are challenged. */

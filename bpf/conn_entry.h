@@ -280,42 +280,33 @@ __noinline int conn_move(const struct flow *flow, const struct packet *p,
 					: conn_move_in(flow, &key, p, change, AF_INET);
 }
 
-/* What became of an entry that was to be marked. */
-enum marked {
-	MARK_NONE, /* there is none */
-	MARK_SET,
-	MARK_PROVEN, /* and it is proven now */
-};
-
-static __always_inline enum marked conn_mark_in(const struct flow *flow, union conn_key *key,
-						__u32 server, __u8 flag, __u8 family)
+static __always_inline int conn_mark_in(const struct flow *flow, union conn_key *key, __u32 server,
+					__u8 flag, __u8 family)
 {
 	struct conn *c = conn_find_in(flow, key, family);
-	enum marked marked = MARK_NONE;
+	int marked = 0, proven = 0;
 
 	if (!c)
-		return marked;
+		return 0;
 	/* If it is a stranger's by now, there is no entry of the flow to be marked. */
-	if (c->flags & flag && c->server == server &&
-	    !(flag == CONN_ASSURED && c->flags & CONN_UNPROVEN))
-		return MARK_SET;
+	if ((c->flags & flag) == (flag & ~CONN_UNPROVEN) && c->server == server)
+		return 1;
 	HOOK(CONN_MARK);
 	bpf_spin_lock(&c->lock);
 	if (conn_lives(c, key, family) && c->server == server) {
-		marked = MARK_SET;
-		if (flag != CONN_ASSURED)
-			c->flags |= flag;
-		else if (conn_assured(c))
-			marked = MARK_PROVEN;
+		proven = c->flags & flag & CONN_UNPROVEN;
+		c->flags = (c->flags | flag) & ~(flag & CONN_UNPROVEN);
+		marked = 1;
 	}
 	bpf_spin_unlock(&c->lock);
-	if (marked == MARK_PROVEN)
+	if (proven)
 		unproven_counted(server, -1);
 	return marked;
 }
 
-/* Sets a flag of the entry that a flow has with this server. */
-static __noinline enum marked conn_mark(const struct flow *flow, __u32 server, __u8 flag)
+/* Sets a flag of the entry that a flow has with this server, or clears CONN_UNPROVEN; 0 if it
+ * has none. */
+static __noinline int conn_mark(const struct flow *flow, __u32 server, __u8 flag)
 {
 	union conn_key key;
 

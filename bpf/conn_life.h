@@ -131,6 +131,17 @@ static __always_inline void conn_follow(struct packet *p, const struct flow *flo
 	}
 }
 
+/* Notes what a reply says of a connection (reply_marks). */
+static __noinline void conn_answered(const struct flow *flow, struct conn *seen, __u8 marks)
+{
+	int open = handshake_open(seen->state, seen->flags, seen->forward);
+
+	if (!marks || !conn_mark(flow, seen->server, marks))
+		return;
+	seen->flags = (seen->flags | marks) & ~(marks & CONN_UNPROVEN);
+	handshake_follow(open, handshake_open(seen->state, seen->flags, seen->forward));
+}
+
 /* What the first packet makes of a connection that is not there yet: as
  * conn_follow would. */
 static __always_inline void conn_begin(const struct packet *p, struct conn *fresh,

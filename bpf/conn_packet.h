@@ -43,11 +43,8 @@ static __always_inline int conn_out(struct packet *p, const struct flow *client,
 	p->hairpin = seen->flags & CONN_HAIRPIN ? HAIRPIN : HAIRPIN_NONE;
 	if (!replies_seen(seen))
 		conn_mark(client, seen->server, CONN_REPLIED);
-	if (p->part != LATER_PART && reply_counts(seen, p->tcp_bits, p->chunk) &&
-	    conn_mark(client, seen->server, CONN_ASSURED) == MARK_PROVEN) {
-		handshake_follow(handshake_open(seen->state, seen->flags, seen->forward), 0);
-		seen->flags &= ~CONN_UNPROVEN;
-	}
+	if (p->part != LATER_PART)
+		conn_answered(client, seen, reply_marks(seen, p->tcp_bits, p->chunk));
 	conn_follow(p, client, seen, FROM_SERVER, set);
 	if (p->part == FIRST_PART)
 		fragment_note(p, client, FROM_SERVER, NO_SERVER);

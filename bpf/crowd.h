@@ -58,10 +58,11 @@ static long crowd_count(__u32 i, struct crowd_turn *turn)
 static __noinline void crowds_count(struct attack *a, const struct settings *set)
 {
 	struct crowd_turn turn = { .attack = a, .from = a->server };
+	__u32 left = set->servers > turn.from ? set->servers - turn.from : 0;
 
-	bpf_loop(CROWD_SHARE, crowd_count, &turn, 0);
+	bpf_loop(left < CROWD_SHARE ? left : CROWD_SHARE, crowd_count, &turn, 0);
 	a->server += CROWD_SHARE;
-	if (a->server < set->servers)
+	if (left > CROWD_SHARE)
 		return;
 	a->crowds[0] = a->counting[0];
 	a->crowds[1] = a->counting[1];

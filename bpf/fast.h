@@ -168,7 +168,7 @@ static __always_inline int fast_takes(struct packet *p, const struct settled *s)
 		return 1;
 	if (c->flags & CONN_HAIRPIN)
 		return 0;
-	if (s->side == NAT_SOURCE && reply_counts(c, p->tcp_bits, 0))
+	if (s->side == NAT_SOURCE && reply_marks(c, p->tcp_bits, 0))
 		p->news |= NEWS_STATE;
 	return 1;
 }
@@ -227,7 +227,7 @@ union fast_change {
 		__u8 bits;      /* of the packet, TCP_BIT_ */
 		__u8 direction; /* FROM_ */
 		__u8 expected;  /* state after */
-		__u8 pad;
+		__u8 marks;     /* reply_marks */
 	};
 	__u64 word;
 };
@@ -248,7 +248,8 @@ static __always_inline int fast_move(struct conn *c, const union conn_key *key, 
 	by = rules(TCP_NONE, change.direction, set);
 	HOOK(CONN_FAST);
 	bpf_spin_lock(&c->lock);
-	if (conn_lives(c, key, family) && !c->template && c->server == change.server &&
+	if (conn_lives(c, key, family) && c->server == change.server &&
+	    (!c->template || c->state == change.expected) &&
 	    (has_states(c->state) ? tcp_next_state(c->state, change.bits, by) : c->state) ==
 		    change.expected) {
 		moved = FAST_MOVED | c->state;
@@ -257,9 +258,9 @@ static __always_inline int fast_move(struct conn *c, const union conn_key *key, 
 			c->expires = expires;
 		if (active)
 			moved |= active > 0 ? FAST_ACTIVE : FAST_INACTIVE;
-		if (change.direction == FROM_SERVER && proves(c->state, change.bits, 0) &&
-		    conn_assured(c))
+		if (c->flags & change.marks & CONN_UNPROVEN)
 			moved |= FAST_PROVEN;
+		c->flags = (c->flags | change.marks) & ~(change.marks & CONN_UNPROVEN);
 	}
 	bpf_spin_unlock(&c->lock);
 	return moved;
@@ -287,6 +288,8 @@ static __always_inline int fast_follow(const struct packet *p, struct settled *s
 	change.bits = p->tcp_bits;
 	change.direction = fast_direction(s);
 	change.expected = p->state;
+	if (s->side == NAT_SOURCE)
+		change.marks = reply_marks(&s->seen, p->tcp_bits, 0);
 	moved = family == AF_INET ? fast_move4(s->conn, key, change.word, s->expires)
 				  : fast_move6(s->conn, key, change.word, s->expires);
 	if (!moved)
@@ -298,7 +301,8 @@ static __always_inline int fast_follow(const struct packet *p, struct settled *s
 		unproven_counted(server, -1);
 	handshake_follow(handshake_open(moved & FAST_WAS, s->seen.flags, FORWARD_MASQ),
 			 !(moved & FAST_PROVEN) &&
-				 handshake_open(p->state, s->seen.flags, FORWARD_MASQ));
+				 handshake_open(p->state, s->seen.flags | change.marks,
+						FORWARD_MASQ));
 	if ((moved & FAST_WAS) != p->state) {
 		HOOK(CONN_MOVED);
 		if (family == AF_INET)

@@ -6,13 +6,14 @@
  *   only when the client has acknowledged that SYN; or, where replies do not return to the
  *   director, a client that has answered a challenge opened the connection (challenge.h);
  * - of SCTP: the server has answered the client's cookie, or sends data;
- * - of UDP: the server has answered two datagrams. One answer is noted (CONN_ASSURED);
- * - of a template: one of its connections was real (CONN_ASSURED);
+ * - of UDP: the server has answered when the client had sent two datagrams;
+ * - of a template: one of its connections was real;
  * - or the server began the connection.
  *
- * A server's SYN or INIT ACK goes to anybody who asks, and all that a client sends can be
- * sent blindly. Each server counts its unproven entries (LOAD_UNPROVEN): before an entry is
- * inserted, until it is proven or removed, by the CPU that does it. The audit compares.
+ * Other replies go to anybody who asks, and all that a client sends can be sent blindly; that
+ * there was one is noted (CONN_ASSURED). Each server counts its unproven entries
+ * (LOAD_UNPROVEN): before an entry is inserted, until it is proven or removed, by the CPU that
+ * does it. The audit compares.
  */
 #ifndef IMBANG_PROOF_H
 #define IMBANG_PROOF_H
@@ -23,42 +24,30 @@
 #include "sctp_state.h"
 #include "settings.h"
 
-/* Whether a server sends such a packet only to a client that exists, and not to anybody. */
-static __always_inline int proves(__u8 state, __u8 tcp_bits, __u8 chunk)
+/* For conn_mark: an entry is real, and proven. */
+#define MARK_REAL (CONN_ASSURED | CONN_UNPROVEN)
+
+/* Whether a server sends such a reply only to a client that exists. */
+static __always_inline int reply_proves(const struct conn *seen, __u8 tcp_bits, __u8 chunk)
 {
 	__u32 event;
 
-	if (state < TCP_STATES)
+	if (seen->state < TCP_STATES)
 		return !(tcp_bits & (TCP_BIT_SYN | TCP_BIT_RST));
-	if (state < SCTP_NONE)
-		return 1;
+	if (seen->state < SCTP_NONE)
+		return seen->in_packets > 1;
 	event = sctp_event(chunk);
 	return event == SCTP_DATA || event == SCTP_COOKIE_ACK;
 }
 
-static __always_inline int answered_once(const struct conn *c)
+/* What a reply says of a connection as it was seen: for conn_mark; 0 if that is known. */
+static __always_inline __u8 reply_marks(const struct conn *seen, __u8 tcp_bits, __u8 chunk)
 {
-	return c->state == CONN_UDP && c->in_packets < 2;
-}
-
-/* Whether a reply is to be noted of a connection as it was seen (conn_assured). */
-static __always_inline int reply_counts(const struct conn *seen, __u8 tcp_bits, __u8 chunk)
-{
-	return seen->flags & CONN_UNPROVEN && proves(seen->state, tcp_bits, chunk) &&
-	       !(seen->flags & CONN_ASSURED && answered_once(seen));
-}
-
-/* Notes, under the lock, that an entry is real: 1 if it is proven by that. */
-static __always_inline int conn_assured(struct conn *c)
-{
-	int once = answered_once(c);
-	int proven = c->flags & CONN_UNPROVEN && !once;
-
-	if (once || c->state == CONN_TEMPLATE)
-		c->flags |= CONN_ASSURED;
-	if (proven)
-		c->flags &= ~CONN_UNPROVEN;
-	return proven;
+	if (!(seen->flags & CONN_UNPROVEN))
+		return 0;
+	if (reply_proves(seen, tcp_bits, chunk))
+		return MARK_REAL;
+	return ~seen->flags & CONN_ASSURED;
 }
 
 /* A server has n more unproven entries. */

@@ -354,7 +354,7 @@ struct flow4 {
 enum conn_flag {
 	CONN_INACTIVE = 0x1, /* counted in load.inactive */
 	CONN_DEAD = 0x2,     /* no longer counted: being removed */
-	/* A template one of whose connections was real; a UDP connection that was answered. */
+	/* A template one of whose connections was real; a connection that was answered. */
 	CONN_ASSURED = 0x4,
 	CONN_UNPROVEN = 0x8, /* nothing has shown yet that its client exists (proof.h) */
 	CONN_EXPIRE = 0x8,   /* its earlier name, never used: upgrades compare names */

@@ -385,13 +385,20 @@ func TestUnprovenCountsEnd(t *testing.T) {
 	}
 }
 
-// Handshakes of clients that do not exist are an attack, though ACKs complete them, and also
-// where servers send each their SYN.
+// Handshakes of clients that do not exist are an attack, though ACKs complete them: if no
+// server answers, as half-open ones are, else when they are half of the room.
 func TestForgedHandshakes(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprintf("answered %t", answered), func(t *testing.T) {
 			s := newSiege(t, 100)
 			const n = 150
+			set, err := s.v.d.config()
+			s.must(err)
+			set.Room[0] = 2*n - 2
+			if !answered {
+				set.Room[0] = 1 << 20
+			}
+			s.must(putConfig(s.v.d.maps.Config, set))
 			s.syns(0, n)
 			s.must(s.ns.Do(func() error {
 				for i := range n {
@@ -406,7 +413,10 @@ func TestForgedHandshakes(t *testing.T) {
 				}
 				return nil
 			}))
-			s.tick(WheelTick)
+			s.tick(2 * WheelTick)
+			if a := s.attack(); answered && a.HalfOpen != 0 {
+				t.Errorf("half open: %d", a.HalfOpen)
+			}
 			s.want(true, 1, "forged handshakes")
 			if n := s.syns(200, 300); n != 100 {
 				t.Errorf("%d of 100 clients were challenged", n)
