@@ -85,30 +85,38 @@ static long displace_look(__u32 i, struct displacing *d)
 	return rank <= RANK_LEAST;
 }
 
-/* Ends an entry for a packet that found no room (no_room): 0, or 1 if there is some now. */
-__noinline int displace(struct packet *p)
+/* The timer entry of the one that is to end; 0: none was found. */
+static __noinline __u32 displace_find(const struct packet *p, __u8 calls)
 {
-	struct displacing d = { .rank = ~0U, .most = NO_SERVICE };
-	struct handshake_counts *h = get_handshakes();
+	struct displacing d = { .rank = ~0U, .most = NO_SERVICE, .calls = calls };
 	struct attack *a = get_attack();
-	struct server *s;
-	struct conn seen;
-	struct flow flow;
-	__u32 id;
+	__u32 id = p->server;
+	struct server *s = bpf_map_lookup_elem(&servers, &id);
 
-	if (!p || !a || !h)
+	if (!a)
 		return 0;
-	id = p->server;
-	s = bpf_map_lookup_elem(&servers, &id);
 	d.family = p->flow.family;
-	d.calls = p->inherited.call == NO_CALL_NUMBER;
-	p->inherited.call = 0;
 	if (a->crowds[d.family == AF_INET6].most)
 		d.most = a->crowds[d.family == AF_INET6].service;
 	d.own = s && s->service == d.most;
 	bpf_loop(TRIES(DISPLACE_TRIES), displace_look, &d, 0);
-	if (!timer_entry_flow(d.number, d.family, &flow) || !conn_look(&flow, &seen) ||
-	    seen.number != d.number || !sweep_end(&flow, &seen, KILL_UNPROVEN))
+	return d.number;
+}
+
+/* Ends an entry for a packet that found no room (no_room): 0, or 1 if there is some now. */
+__noinline int displace(struct packet *p)
+{
+	struct handshake_counts *h = get_handshakes();
+	struct conn seen;
+	struct flow flow;
+	__u32 number;
+
+	if (!p || !h)
+		return 0;
+	number = displace_find(p, p->inherited.call == NO_CALL_NUMBER);
+	p->inherited.call = 0;
+	if (!timer_entry_flow(number, p->flow.family, &flow) || !conn_look(&flow, &seen) ||
+	    seen.number != number || !sweep_end(&flow, &seen, KILL_UNPROVEN))
 		return 0;
 	h->displaced++;
 	if (timer_entry_assume(seen.number, &p->flow, tick_near(seen.due, now_coarse_ns()))) {

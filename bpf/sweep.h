@@ -72,14 +72,16 @@ static __always_inline int sweep_ends(const struct conn *c, __u64 now)
 
 /* A template whose connection was swept away goes too, if that was its last
  * and none was real (ip_vs_conn_expire). */
-__noinline int sweep_template(const struct flow *flow, const struct control *control)
+__noinline int sweep_template(const struct flow *flow, const struct conn *c)
 {
+	struct control control;
 	struct conn seen;
 	struct flow key;
 
-	if (!flow || !control)
+	if (!flow || !c)
 		return 0;
-	if (template_of(flow, control, &key, &seen) &&
+	control = control_of(c);
+	if (template_of(flow, &control, &key, &seen) &&
 	    conn_kill(&key, &seen, KILL_UNHELD | KILL_UNREAL))
 		template_remove(&key, &seen);
 	return 0;
@@ -88,8 +90,6 @@ __noinline int sweep_template(const struct flow *flow, const struct control *con
 /* Ends an entry that is as it was seen, on further conditions: 1, or 0 if it is not. */
 static __always_inline int sweep_end(const struct flow *flow, struct conn *seen, __u32 conditions)
 {
-	struct control control = control_of(seen);
-
 	conditions |= flow->template ? KILL_UNHELD | KILL_UNREAL : KILL_SAME_STATE;
 	if (!conn_kill(flow, seen, conditions))
 		return 0;
@@ -98,8 +98,8 @@ static __always_inline int sweep_end(const struct flow *flow, struct conn *seen,
 		return 1;
 	}
 	conn_remove(flow, seen);
-	if (control.kind)
-		sweep_template(flow, &control);
+	if (seen->template)
+		sweep_template(flow, seen);
 	return 1;
 }
 
