@@ -131,7 +131,7 @@ static __always_inline int attack_suspect(const struct attack *a, __u32 limit)
 }
 
 /* Likewise, of a family's unproven connections, if there is room for so many. */
-static __always_inline int attack_crowded(const struct attack *a, const struct crowds *crowds,
+static __always_inline int attack_crowded(const struct attack *a, const struct crowding *crowds,
 					  __u32 room)
 {
 	return room && crowds->tcp > (a->since ? room / 4 : room / 2);

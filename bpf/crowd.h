@@ -27,7 +27,7 @@ static long crowd_count(__u32 i, struct crowd_turn *turn)
 	__u32 id = turn->from + i, unproven, service;
 	struct load *l = bpf_map_lookup_elem(&loads, &id);
 	struct server *s = bpf_map_lookup_elem(&servers, &id);
-	struct crowds *all;
+	struct crowding *all;
 	struct crowd *c;
 
 	if (!l || !s)

@@ -703,7 +703,7 @@ struct crowd {
 };
 
 /* Likewise of a family, as of the last round and in the one that is under way. */
-struct crowds {
+struct crowding {
 	__u32 tcp;     /* of TCP, of all services */
 	__u32 service; /* id of the one that has most of other protocols */
 	__u32 most;    /* and how many; 0: there are none */
@@ -724,8 +724,8 @@ struct attack {
 	__u32 round;  /* of counting unproven entries */
 	__u32 server; /* the id that it goes on with */
 	__u32 pad;
-	struct crowds crowds[2]; /* of the last round: IPv4, IPv6 */
-	struct crowds counting[2];
+	struct crowding crowds[2]; /* of the last round: IPv4, IPv6 */
+	struct crowding counting[2];
 };
 
 #define HALF_OPEN_SHIFT 10
